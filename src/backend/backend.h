@@ -1,0 +1,130 @@
+/* backend.h - the op table over rows: what the layer code may ask of the machine that holds the
+ * tensors.
+ *
+ * A tensor is opaque above this floor: a CPU backend keeps weights where the file has them, another
+ * may own device memory. It is either a weight (a matrix n_out x n_in, rows stored as blocks of a
+ * type), a vector of f32, or activation rows of f32. Activations are addressed by columns: rvi_cols
+ * names a range of columns of every row, so that q, k and v can share one tensor.
+ *
+ * The law: row r of every result depends on row r of the operands alone, bit for bit. The number of
+ * rows in the call, their order, the number of threads and the ISA row in use do not enter.
+ *
+ * Compute ops cannot fail: what they need was reserved before. One thread at a time uses a backend.
+ */
+#ifndef RVI_BACKEND_BACKEND_H
+#define RVI_BACKEND_BACKEND_H
+
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "formats/tensor_view.h"
+
+enum {
+    RVI_PAGE_TOKENS =
+        32, /* positions in one KV page; also the key chunk of the attention's reduction */
+    RVI_MAX_RANK = 1024, /* of an adapter */
+};
+
+typedef struct rvi_backend rvi_backend;
+typedef struct rvi_tensor rvi_tensor;
+typedef struct rvi_kv_store rvi_kv_store;
+
+typedef struct rvi_cols {
+    rvi_tensor *t;
+    int first, n;
+} rvi_cols;
+
+typedef struct rvi_kv_spec {
+    int n_layers, n_kv_heads, head_size, n_pages;
+    rv_kv_type type;
+} rvi_kv_spec;
+
+/* Where a row's past lies: key position p is in page pages[p / RVI_PAGE_TOKENS]. */
+typedef struct rvi_kv_row {
+    const int32_t *pages;
+    int32_t pos;
+} rvi_kv_row;
+
+typedef struct rvi_attention {
+    int n_heads, n_kv_heads, head_size;
+    float scale;
+    float soft_cap; /* 0: none */
+    int window;     /* keys seen, the row's own included; 0: all */
+} rvi_attention;
+
+typedef enum rvi_glu { RVI_GLU_SILU, RVI_GLU_GELU } rvi_glu;
+
+typedef struct rvi_backend_ops {
+    const char *name;
+    void (*free)(rvi_backend *be);
+
+    /* A weight's bytes are borrowed: they must outlive the tensor. floats_new copies to f32
+     * (vectors, adapter matrices), adding `offset` to each element. */
+    rv_status (*weight_new)(rvi_backend *be, rvi_tensor **out, const rvi_tensor_view *view,
+                            rv_error *err);
+    rv_status (*floats_new)(rvi_backend *be, rvi_tensor **out, const rvi_tensor_view *view,
+                            float offset, rv_error *err);
+    rv_status (*rows_new)(rvi_backend *be, rvi_tensor **out, int n_rows, int n_cols, rv_error *err);
+    void (*tensor_free)(rvi_backend *be, rvi_tensor *t); /* accepts NULL */
+    int (*n_rows)(const rvi_tensor *t);
+    int (*n_cols)(const rvi_tensor *t);
+    void (*rows_write)(rvi_backend *be, rvi_cols dst, int row, const float *src);
+    void (*rows_read)(rvi_backend *be, rvi_cols src, int row, float *dst);
+    /* Scratch for calls of up to n_rows rows whose operands have up to n_cols columns. */
+    rv_status (*reserve)(rvi_backend *be, int n_rows, int n_cols, rv_error *err);
+
+    rv_status (*kv_new)(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec *spec,
+                        rv_error *err);
+    void (*kv_free)(rvi_backend *be, rvi_kv_store *kv); /* accepts NULL */
+    void (*kv_copy_page)(rvi_backend *be, rvi_kv_store *kv, int32_t to, int32_t from);
+    void (*kv_write)(rvi_backend *be, rvi_kv_store *kv, int il, rvi_cols k, rvi_cols v,
+                     const rvi_kv_row *rows, int n_rows);
+
+    void (*embed)(rvi_backend *be, rvi_cols out, const rvi_tensor *table, const int32_t *ids,
+                  int n_rows, float scale);
+    void (*rms_norm)(rvi_backend *be, rvi_cols out, rvi_cols x, const rvi_tensor *w, int n_rows,
+                     float eps);
+    /* RMS norm of each head of size w's length by itself, in place */
+    void (*head_norm)(rvi_backend *be, rvi_cols x, const rvi_tensor *w, int n_rows, float eps);
+    void (*matmul)(rvi_backend *be, rvi_cols out, const rvi_tensor *w, const rvi_tensor *bias,
+                   rvi_cols x, int n_rows); /* bias may be NULL */
+    /* angles: per row n_pairs cosines, then n_pairs sines; heads of head_size, the first 2 *
+     * n_pairs elements turn */
+    void (*rope)(rvi_backend *be, rvi_cols x, int head_size, rvi_cols angles, bool interleaved,
+                 int n_rows);
+    void (*attention)(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_store *kv, int il,
+                      const rvi_attention *a, const rvi_kv_row *rows, int n_rows);
+    void (*glu)(rvi_backend *be, rvi_cols out, rvi_cols gate, rvi_cols up, rvi_glu kind,
+                int n_rows);
+    void (*add)(rvi_backend *be, rvi_cols x, rvi_cols y, int n_rows); /* x += y */
+    void (*soft_cap)(rvi_backend *be, rvi_cols x, float cap, int n_rows);
+    void (*gather)(rvi_backend *be, rvi_cols out, rvi_cols x, const int32_t *from,
+                   int n_rows); /* out row i = x row from[i] */
+    /* out[r] += scale * B (A x[r]) for the listed rows; A: rank x n_in, B: n_out x rank, float
+     * weights */
+    void (*lora)(rvi_backend *be, rvi_cols out, rvi_cols x, const rvi_tensor *a,
+                 const rvi_tensor *b, float scale, const int32_t *rows, int n_rows);
+} rvi_backend_ops;
+
+struct rvi_backend {
+    const rvi_backend_ops *ops;
+    const rvi_log *log; /* may be NULL */
+};
+
+static inline rvi_cols rvi_cols_of(rvi_tensor *t, int first, int n)
+{
+    return (rvi_cols){t, first, n};
+}
+
+typedef struct rvi_cpu_options {
+    int n_threads;
+    bool exact;      /* f32 activations instead of int8 blocks */
+    const char *isa; /* NULL: the best this machine has */
+} rvi_cpu_options;
+
+rv_status rvi_backend_cpu_new(rvi_backend **out, const rvi_cpu_options *options, const rvi_log *log,
+                              rv_error *err) RVI_MUST_CHECK;
+const char *rvi_backend_cpu_isa(const rvi_backend *be); /* the ISA row in use */
+
+#endif

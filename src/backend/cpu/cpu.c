@@ -1,0 +1,291 @@
+/* The CPU backend: tensors in host memory, kernels from the table, work split over a thread pool.
+ */
+#include "backend/cpu/cpu.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+/* ---- tensors ---- */
+
+static rv_status tensor_new(rvi_tensor **out, rvi_qtype type, uint64_t n_rows, uint64_t n_cols,
+                            const char *name, rv_error *err)
+{
+    *out = NULL;
+    if (!n_rows || !n_cols || n_rows > INT32_MAX || n_cols > INT32_MAX)
+        return rvi_error(err, RV_E_MODEL, "tensor '%s': %llu x %llu is too large", name,
+                         (unsigned long long)n_rows, (unsigned long long)n_cols);
+    rvi_tensor *t = rvi_zalloc(sizeof *t);
+    if (!t) return rvi_nomem(err, name);
+    t->type = type;
+    t->n_rows = (int)n_rows;
+    t->n_cols = (int)n_cols;
+    t->row_bytes = rvi_qtype_row_bytes(type, (size_t)n_cols);
+    *out = t;
+    return RV_OK;
+}
+
+static void tensor_free(rvi_backend *be, rvi_tensor *t)
+{
+    (void)be;
+    if (!t) return;
+    rvi_free(t->heap);
+    rvi_free(t);
+}
+
+static int tensor_rows(const rvi_tensor *t)
+{
+    return t->n_rows;
+}
+
+static int tensor_cols(const rvi_tensor *t)
+{
+    return t->n_cols;
+}
+
+static rv_status weight_new(rvi_backend *be, rvi_tensor **out, const rvi_tensor_view *view,
+                            rv_error *err)
+{
+    (void)be;
+    *out = NULL;
+    if (view->n_dims != 2)
+        return rvi_error(err, RV_E_MODEL, "tensor '%s': a matrix is expected", view->name);
+    rv_status st = tensor_new(out, view->type, view->shape[0], view->shape[1], view->name, err);
+    if (!st) (*out)->data = view->data;
+    return st;
+}
+
+static rv_status own_floats(rvi_tensor *t, rv_error *err)
+{
+    t->heap = rvi_alloc_aligned((size_t)t->n_rows * t->row_bytes, 64);
+    t->data = (const uint8_t *)t->heap;
+    return t->heap ? RV_OK : rvi_nomem(err, "tensor");
+}
+
+static rv_status floats_new(rvi_backend *be, rvi_tensor **out, const rvi_tensor_view *view,
+                            float offset, rv_error *err)
+{
+    uint64_t cols = view->shape[view->n_dims - 1], rows = 1;
+    for (int i = 0; i < view->n_dims - 1; i++) rows *= view->shape[i];
+    rv_status st = tensor_new(out, RVI_F32, rows, cols, view->name, err);
+    if (st) return st;
+    if ((st = own_floats(*out, err))) {
+        tensor_free(be, *out);
+        *out = NULL;
+        return st;
+    }
+    size_t n = (size_t)rows * (size_t)cols;
+    rvi_dequantize(view->type, view->data, (*out)->heap, n);
+    for (size_t i = 0; i < n; i++) (*out)->heap[i] += offset;
+    return RV_OK;
+}
+
+static rv_status rows_new(rvi_backend *be, rvi_tensor **out, int n_rows, int n_cols, rv_error *err)
+{
+    rv_status st = tensor_new(out, RVI_F32, (uint64_t)n_rows, (uint64_t)n_cols, "activations", err);
+    if (st) return st;
+    if ((st = own_floats(*out, err))) {
+        tensor_free(be, *out);
+        *out = NULL;
+    }
+    return st;
+}
+
+static void rows_write(rvi_backend *be, rvi_cols dst, int row, const float *src)
+{
+    (void)be;
+    memcpy(rvi_cpu_row(dst, row), src, (size_t)dst.n * sizeof *src);
+}
+
+static void rows_read(rvi_backend *be, rvi_cols src, int row, float *dst)
+{
+    (void)be;
+    memcpy(dst, rvi_cpu_row(src, row), (size_t)src.n * sizeof *dst);
+}
+
+/* ---- row by row ops: one task a row ---- */
+
+typedef struct job {
+    rvi_cpu *cpu;
+    rvi_cols out, x, y;
+    const rvi_tensor *w;
+    const int32_t *ids;
+    float value;
+    int head_size;
+    bool interleaved;
+    rvi_glu kind;
+} job;
+
+static void embed_task(void *ctx, int r, int worker)
+{
+    job *j = ctx;
+    (void)worker;
+    float *out = rvi_cpu_row(j->out, r);
+    size_t n = (size_t)j->w->n_cols;
+    j->cpu->k.dequantize[j->w->type](j->w->data + (size_t)j->ids[r] * j->w->row_bytes, out, n);
+    if (j->value != 1.0f) j->cpu->k.scale(out, j->value, n);
+}
+
+static void embed(rvi_backend *be, rvi_cols out, const rvi_tensor *table, const int32_t *ids,
+                  int n_rows, float scale)
+{
+    job j = {.cpu = rvi_cpu_of(be), .out = out, .w = table, .ids = ids, .value = scale};
+    rvi_pool_run(j.cpu->pool, embed_task, &j, n_rows);
+}
+
+static void norm_task(void *ctx, int r, int worker)
+{
+    job *j = ctx;
+    (void)worker;
+    j->cpu->k.rms_norm(rvi_cpu_row(j->out, r), rvi_cpu_row(j->x, r), j->w->heap, (size_t)j->x.n,
+                       j->value);
+}
+
+static void rms_norm(rvi_backend *be, rvi_cols out, rvi_cols x, const rvi_tensor *w, int n_rows,
+                     float eps)
+{
+    job j = {.cpu = rvi_cpu_of(be), .out = out, .x = x, .w = w, .value = eps};
+    rvi_pool_run(j.cpu->pool, norm_task, &j, n_rows);
+}
+
+static void head_norm_task(void *ctx, int r, int worker)
+{
+    job *j = ctx;
+    (void)worker;
+    float *x = rvi_cpu_row(j->x, r);
+    int size = j->w->n_cols;
+    for (int at = 0; at < j->x.n; at += size)
+        j->cpu->k.rms_norm(x + at, x + at, j->w->heap, (size_t)size, j->value);
+}
+
+static void head_norm(rvi_backend *be, rvi_cols x, const rvi_tensor *w, int n_rows, float eps)
+{
+    job j = {.cpu = rvi_cpu_of(be), .x = x, .w = w, .value = eps};
+    rvi_pool_run(j.cpu->pool, head_norm_task, &j, n_rows);
+}
+
+static void rope_task(void *ctx, int r, int worker)
+{
+    job *j = ctx;
+    (void)worker;
+    size_t n_pairs = (size_t)j->y.n / 2;
+    const float *cosines = rvi_cpu_row(j->y, r), *sines = cosines + n_pairs;
+    float *x = rvi_cpu_row(j->x, r);
+    for (int at = 0; at < j->x.n; at += j->head_size)
+        j->cpu->k.rope(x + at, cosines, sines, n_pairs, j->interleaved);
+}
+
+static void rope(rvi_backend *be, rvi_cols x, int head_size, rvi_cols angles, bool interleaved,
+                 int n_rows)
+{
+    job j = {.cpu = rvi_cpu_of(be),
+             .x = x,
+             .y = angles,
+             .head_size = head_size,
+             .interleaved = interleaved};
+    rvi_pool_run(j.cpu->pool, rope_task, &j, n_rows);
+}
+
+static void glu_task(void *ctx, int r, int worker)
+{
+    job *j = ctx;
+    (void)worker;
+    const rvi_kernels *k = &j->cpu->k;
+    (j->kind == RVI_GLU_SILU ? k->silu_mul : k->gelu_mul)(
+        rvi_cpu_row(j->out, r), rvi_cpu_row(j->x, r), rvi_cpu_row(j->y, r), (size_t)j->out.n);
+}
+
+static void glu(rvi_backend *be, rvi_cols out, rvi_cols gate, rvi_cols up, rvi_glu kind, int n_rows)
+{
+    job j = {.cpu = rvi_cpu_of(be), .out = out, .x = gate, .y = up, .kind = kind};
+    rvi_pool_run(j.cpu->pool, glu_task, &j, n_rows);
+}
+
+static void add(rvi_backend *be, rvi_cols x, rvi_cols y, int n_rows)
+{
+    for (int r = 0; r < n_rows; r++)
+        rvi_cpu_of(be)->k.add(rvi_cpu_row(x, r), rvi_cpu_row(y, r), (size_t)x.n);
+}
+
+static void soft_cap_task(void *ctx, int r, int worker)
+{
+    job *j = ctx;
+    (void)worker;
+    j->cpu->k.soft_cap(rvi_cpu_row(j->x, r), j->value, (size_t)j->x.n);
+}
+
+static void soft_cap(rvi_backend *be, rvi_cols x, float cap, int n_rows)
+{
+    job j = {.cpu = rvi_cpu_of(be), .x = x, .value = cap};
+    rvi_pool_run(j.cpu->pool, soft_cap_task, &j, n_rows);
+}
+
+static void gather(rvi_backend *be, rvi_cols out, rvi_cols x, const int32_t *from, int n_rows)
+{
+    for (int r = 0; r < n_rows; r++) rows_write(be, out, r, rvi_cpu_row(x, from[r]));
+}
+
+/* ---- the object ---- */
+
+static void cpu_free(rvi_backend *be)
+{
+    rvi_cpu *cpu = rvi_cpu_of(be);
+    if (cpu->pool) rvi_cpu_scratch_free(cpu);
+    rvi_pool_free(cpu->pool);
+    rvi_free(cpu);
+}
+
+static const rvi_backend_ops cpu_ops = {
+    .name = "cpu",
+    .free = cpu_free,
+    .weight_new = weight_new,
+    .floats_new = floats_new,
+    .rows_new = rows_new,
+    .tensor_free = tensor_free,
+    .n_rows = tensor_rows,
+    .n_cols = tensor_cols,
+    .rows_write = rows_write,
+    .rows_read = rows_read,
+    .reserve = rvi_cpu_reserve,
+    .kv_new = rvi_cpu_kv_new,
+    .kv_free = rvi_cpu_kv_free,
+    .kv_copy_page = rvi_cpu_kv_copy_page,
+    .kv_write = rvi_cpu_kv_write,
+    .embed = embed,
+    .rms_norm = rms_norm,
+    .head_norm = head_norm,
+    .matmul = rvi_cpu_matmul,
+    .rope = rope,
+    .attention = rvi_cpu_attention,
+    .glu = glu,
+    .add = add,
+    .soft_cap = soft_cap,
+    .gather = gather,
+    .lora = rvi_cpu_lora,
+};
+
+rv_status rvi_backend_cpu_new(rvi_backend **out, const rvi_cpu_options *options, const rvi_log *log,
+                              rv_error *err)
+{
+    *out = NULL;
+    rvi_cpu *cpu = rvi_zalloc(sizeof *cpu);
+    if (!cpu) return rvi_nomem(err, "CPU backend");
+    cpu->be.ops = &cpu_ops;
+    cpu->be.log = log;
+    cpu->exact = options->exact;
+    rv_status st = RV_OK;
+    if (!rvi_kernels_init(&cpu->k, options->isa))
+        st = rvi_error(err, RV_E_CONFIG, "'%s' is not an instruction set this machine can use",
+                       options->isa);
+    if (!st) st = rvi_pool_new(&cpu->pool, options->n_threads, err);
+    if (st)
+        cpu_free(&cpu->be);
+    else
+        *out = &cpu->be;
+    return st;
+}
+
+const char *rvi_backend_cpu_isa(const rvi_backend *be)
+{
+    return ((const rvi_cpu *)be)->k.isa;
+}

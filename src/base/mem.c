@@ -1,0 +1,176 @@
+#include "base/mem.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool product(size_t count, size_t size, size_t *out)
+{
+    if (size && count > SIZE_MAX / size) return false;
+    *out = count * size;
+    return *out > 0 && *out <= PTRDIFF_MAX;
+}
+
+void *rvi_zalloc(size_t size)
+{
+    return size ? calloc(1, size) : NULL;
+}
+
+void *rvi_alloc_array(size_t count, size_t size)
+{
+    size_t total;
+    return product(count, size, &total) ? malloc(total) : NULL;
+}
+
+void *rvi_zalloc_array(size_t count, size_t size)
+{
+    size_t total;
+    return product(count, size, &total) ? calloc(count, size) : NULL;
+}
+
+void *rvi_realloc_array(void *old, size_t count, size_t size)
+{
+    size_t total;
+    return product(count, size, &total) ? realloc(old, total) : NULL;
+}
+
+void *rvi_alloc_aligned(size_t size, size_t align)
+{
+    if (!size || size > PTRDIFF_MAX - align) return NULL;
+    return aligned_alloc(align, (size + align - 1) / align * align);
+}
+
+void rvi_free(void *p)
+{
+    free(p);
+}
+
+/* ---- arena ---- */
+
+enum { ARENA_FIRST = 4096, ARENA_MOST = 1 << 20, ARENA_ALIGN = 16 };
+
+struct rvi_arena_block {
+    rvi_arena_block *next;
+    size_t cap, used;
+};
+
+static char *block_data(rvi_arena_block *b)
+{
+    return (char *)b + (sizeof *b + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+}
+
+void *rvi_arena_alloc(rvi_arena *a, size_t count, size_t size)
+{
+    size_t need;
+    if (!product(count, size, &need) || need > PTRDIFF_MAX / 2) return NULL;
+    need = (need + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    if (a->max && (need > a->max || a->used > a->max - need)) return NULL;
+
+    rvi_arena_block *b = a->blocks;
+    if (!b || b->cap - b->used < need) {
+        size_t cap = b ? RVI_MIN(b->cap * 2, (size_t)ARENA_MOST) : ARENA_FIRST;
+        cap = RVI_MAX(cap, need);
+        rvi_arena_block *fresh = calloc(1, sizeof *fresh + ARENA_ALIGN + cap);
+        if (!fresh) return NULL;
+        fresh->cap = cap;
+        a->total += cap;
+        /* A block made for one big object goes behind the current one, whose rest stays usable. */
+        if (b && cap == need) {
+            fresh->next = b->next;
+            b->next = fresh;
+        } else {
+            fresh->next = b;
+            a->blocks = fresh;
+        }
+        b = fresh;
+    }
+    void *p = block_data(b) + b->used;
+    b->used += need;
+    a->used += need;
+    return p;
+}
+
+char *rvi_arena_strndup(rvi_arena *a, const char *s, size_t len)
+{
+    if (len == SIZE_MAX) return NULL;
+    char *p = rvi_arena_alloc(a, len + 1, 1);
+    if (p && len) memcpy(p, s, len);
+    return p;
+}
+
+void rvi_arena_deinit(rvi_arena *a)
+{
+    for (rvi_arena_block *b = a->blocks, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    *a = (rvi_arena){.max = a->max};
+}
+
+/* ---- buffer ---- */
+
+bool rvi_buf_reserve(rvi_buf *b, size_t more)
+{
+    size_t max = RVI_MIN(b->max ? b->max : (size_t)1 << 30, (size_t)PTRDIFF_MAX - 1);
+    if (b->failed) return false;
+    if (b->len > max || more > max - b->len) {
+        b->failed = true;
+        return false;
+    }
+    if (b->data && b->cap - b->len > more) return true;
+    size_t cap = RVI_MIN(RVI_MAX(b->cap * 2, (size_t)64), max + 1); /* cap is at most PTRDIFF_MAX */
+    cap = RVI_MAX(cap, b->len + more + 1);
+    char *data = realloc(b->data, cap);
+    if (!data) {
+        b->failed = true;
+        return false;
+    }
+    b->data = data;
+    b->cap = cap;
+    b->data[b->len] = 0;
+    return true;
+}
+
+bool rvi_buf_append(rvi_buf *b, const void *bytes, size_t len)
+{
+    if (!rvi_buf_reserve(b, len)) return false;
+    if (len) memcpy(b->data + b->len, bytes, len);
+    b->len += len;
+    b->data[b->len] = 0;
+    return true;
+}
+
+bool rvi_buf_puts(rvi_buf *b, const char *text)
+{
+    return rvi_buf_append(b, text, strlen(text));
+}
+
+bool rvi_buf_putc(rvi_buf *b, char c)
+{
+    return rvi_buf_append(b, &c, 1);
+}
+
+bool rvi_buf_printf(rvi_buf *b, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    int len = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    if (len < 0 || !rvi_buf_reserve(b, (size_t)len)) {
+        b->failed = true;
+        return false;
+    }
+    va_start(args, fmt);
+    vsnprintf(b->data + b->len, (size_t)len + 1, fmt, args);
+    va_end(args);
+    b->len += (size_t)len;
+    return true;
+}
+
+void rvi_buf_deinit(rvi_buf *b)
+{
+    free(b->data);
+    *b = (rvi_buf){.max = b->max};
+}

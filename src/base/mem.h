@@ -1,0 +1,50 @@
+/* mem.h - the only door to the heap: checked allocation, arenas, growing buffers with a maximum.
+ *
+ * All sizes that come from a file go through rvi_alloc_array, which refuses overflow. */
+#ifndef RVI_BASE_MEM_H
+#define RVI_BASE_MEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/compat.h"
+#include "ruvllm.h"
+
+/* NULL on failure and for size 0. Zeroed. */
+void *rvi_zalloc(size_t size);
+void *rvi_alloc_array(size_t count, size_t size);              /* not zeroed; NULL on overflow */
+void *rvi_zalloc_array(size_t count, size_t size);             /* zeroed; NULL on overflow */
+void *rvi_realloc_array(void *old, size_t count, size_t size); /* old stays valid on failure */
+void *rvi_alloc_aligned(size_t size, size_t align);            /* align: power of two; rvi_free */
+void rvi_free(void *p);                                        /* accepts NULL */
+
+/* Arena: many small objects with one lifetime. Zeroed storage is the caller's: {0} is an empty one.
+ */
+typedef struct rvi_arena_block rvi_arena_block;
+typedef struct rvi_arena {
+    rvi_arena_block *blocks;
+    size_t used, total, max; /* max 0: no limit */
+} rvi_arena;
+
+void *rvi_arena_alloc(rvi_arena *a, size_t count,
+                      size_t size); /* 16-byte aligned, zeroed; or NULL */
+char *rvi_arena_strndup(rvi_arena *a, const char *s, size_t len); /* terminated */
+void rvi_arena_deinit(rvi_arena *a);
+
+/* Growing byte buffer. A failed append (no memory, beyond max) sets `failed`, and every later
+ * append is refused too, so a writer checks once at its end. data is NULL while nothing was
+ * appended; otherwise a 0 byte follows the len bytes. {.max = n} is an empty one; max 0: 1 GiB. */
+typedef struct rvi_buf {
+    char *data;
+    size_t len, cap, max;
+    bool failed;
+} rvi_buf;
+
+bool rvi_buf_reserve(rvi_buf *b, size_t more);
+bool rvi_buf_append(rvi_buf *b, const void *bytes, size_t len);
+bool rvi_buf_puts(rvi_buf *b, const char *text);
+bool rvi_buf_putc(rvi_buf *b, char c);
+bool rvi_buf_printf(rvi_buf *b, const char *fmt, ...) RVI_PRINTF(2, 3);
+void rvi_buf_deinit(rvi_buf *b);
+
+#endif

@@ -1,0 +1,165 @@
+#include "base/os.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static rv_status fail(rv_error *err, const char *path, const char *doing, int code)
+{
+    rv_status st = code == ENOENT || code == ENOTDIR ? RV_E_NOT_FOUND : RV_E_IO;
+    return rvi_error(err, st, "%s: %s: %s", path, doing, strerror(code));
+}
+
+double rvi_os_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int rvi_os_cpu_count(void)
+{
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) ? (int)sysconf(_SC_NPROCESSORS_ONLN)
+                                                   : CPU_COUNT(&set);
+    return n > 0 ? n : 1;
+}
+
+uint64_t rvi_os_random(void)
+{
+    uint64_t v;
+    if (getrandom(&v, sizeof v, 0) != (ssize_t)sizeof v)
+        v = (uint64_t)(rvi_os_seconds() * 1e9) ^ (uint64_t)getpid() << 32;
+    return v;
+}
+
+size_t rvi_os_peak_rss(void)
+{
+    struct rusage u;
+    return getrusage(RUSAGE_SELF, &u) ? 0 : (size_t)u.ru_maxrss * 1024;
+}
+
+bool rvi_os_is_terminal(FILE *f)
+{
+    return isatty(fileno(f)) == 1;
+}
+
+int rvi_os_terminal_width(FILE *f)
+{
+    struct winsize w;
+    return ioctl(fileno(f), TIOCGWINSZ, &w) || !w.ws_col ? 80 : w.ws_col;
+}
+
+rvi_os_kind rvi_os_stat(const char *path, uint64_t *size)
+{
+    struct stat info;
+    if (stat(path, &info)) return RVI_OS_NONE;
+    if (size) *size = (uint64_t)info.st_size;
+    return S_ISREG(info.st_mode) ? RVI_OS_FILE : S_ISDIR(info.st_mode) ? RVI_OS_DIR : RVI_OS_OTHER;
+}
+
+rv_status rvi_os_make_dirs(const char *path, rv_error *err)
+{
+    rvi_buf b = {0};
+    rv_status st = RV_OK;
+    if (!rvi_buf_puts(&b, path)) st = rvi_nomem(err, "path");
+    for (size_t i = 1; !st && i <= b.len; i++) {
+        if (i < b.len && b.data[i] != '/') continue;
+        char keep = b.data[i];
+        b.data[i] = 0;
+        if (mkdir(b.data, 0777)) {
+            int code = errno;
+            if (rvi_os_stat(b.data, NULL) != RVI_OS_DIR)
+                st = fail(err, b.data, "cannot make the directory", code);
+        }
+        b.data[i] = keep;
+    }
+    rvi_buf_deinit(&b);
+    return st;
+}
+
+rv_status rvi_os_temp_dir(rvi_buf *out, const char *parent, rv_error *err)
+{
+    if (!rvi_buf_printf(out, "%s/tmp-XXXXXX", parent)) return rvi_nomem(err, "path");
+    return mkdtemp(out->data) ? RV_OK
+                              : fail(err, parent, "cannot make a temporary directory", errno);
+}
+
+static int remove_entry(void *ctx, const char *name)
+{
+    rvi_buf path = {0};
+    if (rvi_buf_printf(&path, "%s/%s", (const char *)ctx, name)) rvi_os_remove_tree(path.data);
+    rvi_buf_deinit(&path);
+    return 0;
+}
+
+void rvi_os_remove_tree(const char *path)
+{
+    struct stat info;
+    if (lstat(path, &info)) return;
+    if (!S_ISDIR(info.st_mode)) {
+        (void)unlink(path);
+        return;
+    }
+    char *dir = strdup(path);
+    if (dir && rvi_os_list(dir, remove_entry, dir, NULL) == RV_OK) (void)rmdir(dir);
+    free(dir);
+}
+
+rv_status rvi_os_replace(const char *from, const char *to, rv_error *err)
+{
+    return rename(from, to) ? fail(err, to, "cannot move the file into place", errno) : RV_OK;
+}
+
+rv_status rvi_os_sync(FILE *f, const char *path, rv_error *err)
+{
+    if (fflush(f) || fsync(fileno(f))) return fail(err, path, "cannot write", errno);
+    return RV_OK;
+}
+
+rv_status rvi_os_list(const char *dir, int (*each)(void *ctx, const char *name), void *ctx,
+                      rv_error *err)
+{
+    struct dirent **entries;
+    int n = scandir(dir, &entries, NULL, alphasort);
+    if (n < 0) return fail(err, dir, "cannot list", errno);
+    int stop = 0;
+    for (int i = 0; i < n; i++) {
+        const char *name = entries[i]->d_name;
+        if (!stop && strcmp(name, ".") && strcmp(name, "..")) stop = each(ctx, name);
+        free(entries[i]);
+    }
+    free(entries);
+    return RV_OK;
+}
+
+rv_status rvi_os_run(const char *const *argv, int *exit_code, rv_error *err)
+{
+    posix_spawn_file_actions_t actions;
+    pid_t pid;
+    int status;
+    *exit_code = 127;
+    if (posix_spawn_file_actions_init(&actions)) return rvi_nomem(err, argv[0]);
+    int code = posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+    if (!code)
+        code = posix_spawnp(&pid, argv[0], &actions, NULL, (char *const *)(uintptr_t)argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (code) return fail(err, argv[0], "cannot start the program", code);
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR) return fail(err, argv[0], "cannot wait for the program", errno);
+    *exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return RV_OK;
+}

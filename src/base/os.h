@@ -1,0 +1,41 @@
+/* os.h - the few things asked of the operating system. POSIX calls stand in base/ and nowhere else.
+ */
+#ifndef RVI_BASE_OS_H
+#define RVI_BASE_OS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+
+double rvi_os_seconds(void);  /* monotonic */
+int rvi_os_cpu_count(void);   /* CPUs this process may use, at least 1 */
+uint64_t rvi_os_random(void); /* a seed nobody can guess */
+size_t rvi_os_peak_rss(void); /* bytes, 0 if unknown */
+bool rvi_os_is_terminal(FILE *f);
+int rvi_os_terminal_width(FILE *f); /* columns, 80 if unknown */
+
+typedef enum rvi_os_kind { RVI_OS_NONE, RVI_OS_FILE, RVI_OS_DIR, RVI_OS_OTHER } rvi_os_kind;
+rvi_os_kind rvi_os_stat(const char *path, uint64_t *size); /* follows links; size may be NULL */
+
+rv_status rvi_os_make_dirs(const char *path, rv_error *err) RVI_MUST_CHECK; /* like mkdir -p */
+rv_status rvi_os_temp_dir(rvi_buf *out, const char *parent,
+                          rv_error *err) RVI_MUST_CHECK; /* a new one in parent */
+void rvi_os_remove_tree(const char *path);               /* best effort */
+rv_status rvi_os_replace(const char *from, const char *to,
+                         rv_error *err) RVI_MUST_CHECK; /* atomic; same file system */
+rv_status rvi_os_sync(FILE *f, const char *path,
+                      rv_error *err) RVI_MUST_CHECK; /* flush to disk; reports a full one */
+
+/* Calls each(ctx, name) for every entry but . and .., in alphabetical order; stops at the first
+ * non-zero answer. */
+rv_status rvi_os_list(const char *dir, int (*each)(void *ctx, const char *name), void *ctx,
+                      rv_error *err) RVI_MUST_CHECK;
+
+/* Runs argv[0] (searched in PATH, no shell), its output going to our standard error, and waits.
+ * *exit_code: 0..255, or 128 + signal. */
+rv_status rvi_os_run(const char *const *argv, int *exit_code, rv_error *err) RVI_MUST_CHECK;
+
+#endif

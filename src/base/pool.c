@@ -1,0 +1,181 @@
+/* The workers wait for `job` to change: a short spin, because the next job of a token usually
+ * follows within microseconds, then on a condition variable, so that an idle engine costs nothing.
+ *
+ * Invariants:
+ *  1. fn, ctx, n_tasks are written by the owner before it raises `job`, and read by workers only
+ * after they saw it raised.
+ *  2. `next` hands out each task exactly once; `active` counts workers that still may touch the
+ * job's fields.
+ *  3. The owner returns from run only when active is 0, so the fields are never written while read.
+ */
+#include "base/pool.h"
+
+#include "base/mem.h"
+
+#if defined(RVI_NO_THREADS)
+
+struct rvi_pool {
+    int unused;
+};
+
+rv_status rvi_pool_new(rvi_pool **out, int n_threads, rv_error *err)
+{
+    (void)n_threads;
+    *out = rvi_zalloc(sizeof **out);
+    return *out ? RV_OK : rvi_nomem(err, "thread pool");
+}
+void rvi_pool_free(rvi_pool *pool)
+{
+    rvi_free(pool);
+}
+int rvi_pool_size(const rvi_pool *pool)
+{
+    (void)pool;
+    return 1;
+}
+void rvi_pool_run(rvi_pool *pool, rvi_task_fn fn, void *ctx, int n_tasks)
+{
+    (void)pool;
+    for (int i = 0; i < n_tasks; i++) fn(ctx, i, 0);
+}
+
+#else
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+enum { SPINS = 2000 };
+
+typedef struct worker {
+    rvi_pool *pool;
+    int index;
+    pthread_t thread;
+} worker;
+
+struct rvi_pool {
+    int n_threads, n_started;
+    worker *workers; /* n_threads - 1, indices 1.. */
+    rvi_task_fn fn;
+    void *ctx;
+    int n_tasks;
+    atomic_int next, active;
+    atomic_uint job;
+    atomic_bool quit;
+    atomic_int sleepers;
+    pthread_mutex_t lock; /* guards sleeping on wake */
+    pthread_cond_t wake;
+};
+
+static void relax(unsigned spin)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+    if (spin % 64 == 63) sched_yield(); /* a busy neighbour may hold the core our partner needs */
+}
+
+static void work(rvi_pool *p, int index)
+{
+    for (int t; (t = atomic_fetch_add(&p->next, 1)) < p->n_tasks;) p->fn(p->ctx, t, index);
+}
+
+static void *worker_main(void *arg)
+{
+    worker *w = arg;
+    rvi_pool *p = w->pool;
+    unsigned seen = 0;
+    for (;;) {
+        for (unsigned spin = 0; spin < SPINS && atomic_load(&p->job) == seen; spin++) relax(spin);
+        if (atomic_load(&p->job) == seen) {
+            pthread_mutex_lock(&p->lock);
+            atomic_fetch_add(&p->sleepers, 1);
+            while (atomic_load(&p->job) == seen) pthread_cond_wait(&p->wake, &p->lock);
+            atomic_fetch_sub(&p->sleepers, 1);
+            pthread_mutex_unlock(&p->lock);
+        }
+        seen = atomic_load(&p->job);
+        if (atomic_load(&p->quit)) return NULL;
+        work(p, w->index);
+        atomic_fetch_sub(&p->active, 1);
+    }
+}
+
+static void raise_job(rvi_pool *p)
+{
+    atomic_fetch_add(&p->job, 1);
+    if (atomic_load(&p->sleepers)) {
+        pthread_mutex_lock(&p->lock);
+        pthread_cond_broadcast(&p->wake);
+        pthread_mutex_unlock(&p->lock);
+    }
+}
+
+rv_status rvi_pool_new(rvi_pool **out, int n_threads, rv_error *err)
+{
+    *out = NULL;
+    if (n_threads < 1 || n_threads > 1024)
+        return rvi_error(err, RV_E_CONFIG, "%d threads: between 1 and 1024 are possible",
+                         n_threads);
+    rvi_pool *p = rvi_zalloc(sizeof *p);
+    if (!p) return rvi_nomem(err, "thread pool");
+    p->n_threads = n_threads;
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->wake, NULL);
+    if (n_threads > 1 &&
+        !(p->workers = rvi_zalloc_array((size_t)n_threads - 1, sizeof *p->workers))) {
+        rvi_pool_free(p);
+        return rvi_nomem(err, "thread pool");
+    }
+    for (int i = 0; i < n_threads - 1; i++) {
+        worker *w = &p->workers[i];
+        w->pool = p;
+        w->index = i + 1;
+        if (pthread_create(&w->thread, NULL, worker_main, w)) {
+            rvi_pool_free(p);
+            return rvi_error(err, RV_E_NOMEM, "cannot start thread %d of %d", i + 2, n_threads);
+        }
+        p->n_started++;
+    }
+    *out = p;
+    return RV_OK;
+}
+
+void rvi_pool_free(rvi_pool *p)
+{
+    if (!p) return;
+    if (p->n_started) {
+        atomic_store(&p->quit, true);
+        raise_job(p);
+        for (int i = 0; i < p->n_started; i++) pthread_join(p->workers[i].thread, NULL);
+    }
+    pthread_cond_destroy(&p->wake);
+    pthread_mutex_destroy(&p->lock);
+    rvi_free(p->workers);
+    rvi_free(p);
+}
+
+int rvi_pool_size(const rvi_pool *p)
+{
+    return p->n_threads;
+}
+
+void rvi_pool_run(rvi_pool *p, rvi_task_fn fn, void *ctx, int n_tasks)
+{
+    if (p->n_started == 0 || n_tasks <= 1) {
+        for (int i = 0; i < n_tasks; i++) fn(ctx, i, 0);
+        return;
+    }
+    p->fn = fn;
+    p->ctx = ctx;
+    p->n_tasks = n_tasks;
+    atomic_store(&p->next, 0);
+    atomic_store(&p->active, p->n_started);
+    raise_job(p);
+    work(p, 0);
+    for (unsigned spin = 0; atomic_load(&p->active); spin++) relax(spin);
+}
+
+#endif

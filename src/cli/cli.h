@@ -1,0 +1,111 @@
+/* cli.h - what the commands of the program share: options, the model argument, output.
+ *
+ * The only room that reads the environment. Results go to standard output, everything else to
+ * standard error; exit status 0, 1 = failed, 2 = used wrongly. */
+#ifndef RVI_CLI_CLI_H
+#define RVI_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "ruvllm.h"
+
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+
+typedef enum cli_kind { CLI_FLAG, CLI_INT, CLI_UINT64, CLI_FLOAT, CLI_TEXT, CLI_TEXTS } cli_kind;
+
+typedef struct cli_texts {
+    const char *items[64];
+    size_t n;
+} cli_texts;
+
+/* One option: long name without dashes, a letter or 0, where the value goes. `given` may be NULL.
+ */
+typedef struct cli_option {
+    const char *name;
+    char letter;
+    cli_kind kind;
+    void *value; /* bool, int, uint64_t, float, const char *, cli_texts */
+    bool *given;
+} cli_option;
+
+typedef struct cli {
+    int threads;
+    int context;
+    const char *kv, *isa, *cache_dir, *log_level;
+    bool no_color, verbose, exact, help;
+    const char *command;
+    char default_cache[512];
+} cli;
+
+typedef struct cli_command {
+    const char *name, *arguments, *summary;
+    const char *details; /* the options, for help */
+    int (*run)(cli *c, int argc, char **argv);
+} cli_command;
+
+extern const cli_command cli_commands[]; /* ends with a NULL name */
+
+/* Parses argv (the command's own arguments): options go to their places, the rest to args (at most
+ * max). Returns CLI_OK, or CLI_USAGE after saying what is wrong. Global options are known
+ * everywhere. cli_parse also answers --help; *done is set then. */
+int cli_parse_options(cli *c, const cli_option *options, size_t n_options, int argc, char **argv,
+                      const char **args, int max, int *n_args);
+int cli_parse(cli *c, const cli_option *options, size_t n_options, int argc, char **argv,
+              const char **args, int max, int *n_args, bool *done);
+
+int cli_fail(const rv_error *err); /* prints the error, returns CLI_FAILED */
+int cli_usage(const cli *c, const char *fmt, ...)
+    RVI_PRINTF(2, 3); /* prints and points to --help, returns CLI_USAGE */
+
+/* A runtime and the model the user named: a file, a directory, or a name from the catalogue. */
+typedef struct cli_model {
+    rv_runtime *rt;
+    rv_model *m;
+} cli_model;
+rv_status cli_open(cli *c, const char *name, unsigned flags, cli_model *out,
+                   rv_error *err) RVI_MUST_CHECK;
+void cli_close(cli_model *m);
+rv_status cli_session_options(const cli *c, const rv_model *m, rv_session_options *o,
+                              rv_error *err) RVI_MUST_CHECK;
+
+/* LoRA arguments "PATH" or "PATH:SCALE". */
+typedef struct cli_adapters {
+    rv_adapter_use uses[64];
+    size_t n;
+} cli_adapters;
+rv_status cli_load_adapters(const cli_texts *paths, const rv_model *m, cli_adapters *out,
+                            rv_error *err) RVI_MUST_CHECK;
+void cli_free_adapters(cli_adapters *a);
+
+/* "1,2,3", "1 2 3" or "@file" of such; *ids: rvi_free */
+rv_status cli_parse_ids(const char *text, int32_t **ids, size_t *n, rv_error *err) RVI_MUST_CHECK;
+rv_status cli_read_file(const char *path, rvi_buf *out,
+                        rv_error *err) RVI_MUST_CHECK; /* "-": standard input */
+bool cli_read_line(FILE *f, rvi_buf *line); /* without the line end; false at the end of input */
+
+void cli_write_ids(rvi_buf *out, const int32_t *ids, size_t n); /* [1,2,3] */
+int cli_print(rvi_buf *text); /* to standard output, frees it; a full disk is an error */
+
+/* A bar on a terminal, now and then a line elsewhere. note: what stands behind it, may be "". */
+typedef struct cli_progress {
+    double last;
+    int last_tenth;
+} cli_progress;
+void cli_progress_show(cli_progress *p, const char *what, uint64_t done, uint64_t total,
+                       const char *note);
+void cli_progress_end(cli_progress *p);
+
+int cli_run(cli *c, int argc, char **argv);
+int cli_tokenize(cli *c, int argc, char **argv);
+int cli_detokenize(cli *c, int argc, char **argv);
+int cli_template(cli *c, int argc, char **argv);
+int cli_perplexity(cli *c, int argc, char **argv);
+int cli_tap(cli *c, int argc, char **argv);
+int cli_info(cli *c, int argc, char **argv);
+int cli_pull(cli *c, int argc, char **argv);
+int cli_list(cli *c, int argc, char **argv);
+
+#endif

@@ -1,0 +1,27 @@
+/* stop.h - stop strings over a stream of text, wherever the token borders fall.
+ *
+ * Text that could still turn out to be the beginning of a stop string is held back. */
+#ifndef RVI_DECODE_STOP_H
+#define RVI_DECODE_STOP_H
+
+#include <stdbool.h>
+
+#include "base/mem.h"
+
+typedef struct rvi_stop {
+    const char *const *strings; /* borrowed */
+    size_t n_strings;
+    rvi_buf held;
+    bool hit;
+} rvi_stop;
+
+void rvi_stop_init(rvi_stop *s, const char *const *strings, size_t n_strings);
+void rvi_stop_deinit(rvi_stop *s);
+
+/* Takes more text and appends to out what is certain to come before any stop string. Sets hit when
+ * one is complete: the text before it has been put out, the rest is dropped. False: out of memory.
+ */
+bool rvi_stop_push(rvi_stop *s, const char *text, size_t len, rvi_buf *out);
+bool rvi_stop_flush(rvi_stop *s, rvi_buf *out); /* the end: what was held back is text after all */
+
+#endif

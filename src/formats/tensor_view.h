@@ -1,0 +1,21 @@
+/* tensor_view.h - a named tensor inside a file: what formats hands to the rooms above. */
+#ifndef RVI_FORMATS_TENSOR_VIEW_H
+#define RVI_FORMATS_TENSOR_VIEW_H
+
+#include "formats/qtypes.h"
+
+enum { RVI_MAX_DIMS = 4 };
+
+/* shape[0] is the outermost dimension: a matrix with rows of length n_in is {n_out, n_in} whichever file it came
+ * from (GGUF writes the row length first; its reader turns that round). Rows are contiguous blocks of `type`. */
+typedef struct rvi_tensor_view {
+    const char *name; /* terminated; owned by the file object */
+    rvi_qtype type;
+    int n_dims;
+    uint64_t shape[RVI_MAX_DIMS];
+    const uint8_t *data; /* into the file's bytes, any alignment */
+    uint64_t n_bytes;
+    int used; /* set by whoever binds it: what stays 0 is reported as unused */
+} rvi_tensor_view;
+
+#endif

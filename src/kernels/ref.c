@@ -1,0 +1,182 @@
+/* ref.c - the scalar row for f32 data: the specification of every entry that has no quantized weights
+ * (ref_quant.c has those).
+ *
+ * Written to be read, not to be fast. fmaf() stands exactly where kernels.h says fused; everything else is
+ * rounded at each operation. */
+#include <math.h>
+
+#include "kernels/exp.h"
+#include "kernels/kernels.h"
+#include "kernels/rows.h"
+
+/* The tree at the end of sum16. */
+static float add_lanes(float l[16])
+{
+    for (int width = 8; width >= 1; width /= 2)
+        for (int j = 0; j < width; j++) l[j] += l[j + width];
+    return l[0];
+}
+
+static float sum16(const float *a, const float *b, size_t n)
+{
+    float l[16] = {0};
+    for (size_t i = 0; i < n; i++) l[i % 16] = fmaf(a[i], b[i], l[i % 16]);
+    return add_lanes(l);
+}
+
+static float sum16_f16(const float *a, const rvi_f16 *b, size_t n)
+{
+    float l[16] = {0};
+    for (size_t i = 0; i < n; i++) l[i % 16] = fmaf(a[i], rvi_f16_to_f32(b[i]), l[i % 16]);
+    return add_lanes(l);
+}
+
+static void gemm_f32(const float *w, size_t w_stride, int n_w, const float *x, size_t x_stride, int n_x,
+                     float *out, size_t out_stride, size_t n)
+{
+    for (int ix = 0; ix < n_x; ix++)
+        for (int iw = 0; iw < n_w; iw++)
+            out[(size_t)ix * out_stride + (size_t)iw] =
+                sum16(w + (size_t)iw * w_stride, x + (size_t)ix * x_stride, n);
+}
+
+static void rms_norm(float *out, const float *x, const float *w, size_t n, float eps)
+{
+    float r = 1.0f / sqrtf(sum16(x, x, n) / (float)n + eps);
+    for (size_t i = 0; i < n; i++) out[i] = (x[i] * r) * w[i];
+}
+
+static void add(float *x, const float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++) x[i] += y[i];
+}
+
+static void scale(float *x, float s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) x[i] *= s;
+}
+
+static void axpy(float *x, float s, const float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++) x[i] = fmaf(s, y[i], x[i]);
+}
+
+static void silu_mul(float *out, const float *gate, const float *up, size_t n)
+{
+    for (size_t i = 0; i < n; i++) out[i] = (gate[i] / (1.0f + rvi_exp_f32(-gate[i]))) * up[i];
+}
+
+static void gelu_mul(float *out, const float *gate, const float *up, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float g = gate[i];
+        float y = g * fmaf(RVI_GELU_CUBE, g * g, 1.0f);
+        out[i] = (g / (1.0f + rvi_exp_f32(RVI_GELU_Z * y))) * up[i];
+    }
+}
+
+static void soft_cap(float *x, float cap, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float e = rvi_exp_f32(2.0f * (x[i] / cap));
+        x[i] = cap * (1.0f - 2.0f / (e + 1.0f));
+    }
+}
+
+static void rope(float *x, const float *cos, const float *sin, size_t n_pairs, bool interleaved)
+{
+    size_t step = interleaved ? 2 : 1, apart = interleaved ? 1 : n_pairs;
+    for (size_t i = 0; i < n_pairs; i++) {
+        float *a = x + i * step, *b = a + apart;
+        float c = cos[i], s = sin[i];
+        float new_a = fmaf(*a, c, -(*b * s));
+        float new_b = fmaf(*b, c, *a * s);
+        *a = new_a;
+        *b = new_b;
+    }
+}
+
+static void f32_to_f16(const float *x, rvi_f16 *out, size_t n)
+{
+    for (size_t i = 0; i < n; i++) out[i] = rvi_f32_to_f16(x[i]);
+}
+
+static void f16_to_f32(const rvi_f16 *x, float *out, size_t n)
+{
+    for (size_t i = 0; i < n; i++) out[i] = rvi_f16_to_f32(x[i]);
+}
+
+static void attn_score_f32(const float *q, const float *k, int n_keys, size_t n, float *score)
+{
+    for (int i = 0; i < n_keys; i++) score[i] = sum16(q, k + (size_t)i * n, n);
+}
+
+static void attn_score_f16(const float *q, const rvi_f16 *k, int n_keys, size_t n, float *score)
+{
+    for (int i = 0; i < n_keys; i++) score[i] = sum16_f16(q, k + (size_t)i * n, n);
+}
+
+static void attn_mix_f32(float *acc, const float *p, const float *v, int n_keys, size_t n)
+{
+    for (int i = 0; i < n_keys; i++, v += n)
+        for (size_t j = 0; j < n; j++) acc[j] = fmaf(p[i], v[j], acc[j]);
+}
+
+static void attn_mix_f16(float *acc, const float *p, const rvi_f16 *v, int n_keys, size_t n)
+{
+    for (int i = 0; i < n_keys; i++, v += n)
+        for (size_t j = 0; j < n; j++) acc[j] = fmaf(p[i], rvi_f16_to_f32(v[j]), acc[j]);
+}
+
+static float softmax_step(float *score, int n, float *m, float *l)
+{
+    float top = *m;
+    for (int i = 0; i < n; i++) top = score[i] > top ? score[i] : top;
+    top += 0.0f; /* a maximum of -0 becomes +0, so that the order of comparing cannot show */
+
+    float s = 0.0f;
+    for (int i = 0; i < n; i++) {
+        score[i] = rvi_exp_f32(score[i] - top);
+        s += score[i];
+    }
+    float factor = rvi_exp_f32(*m - top);
+    *l = fmaf(*l, factor, s);
+    *m = top;
+    return factor;
+}
+
+static float max(const float *x, size_t n)
+{
+    float top = -INFINITY;
+    bool nan = false;
+    for (size_t i = 0; i < n; i++) {
+        nan = nan || x[i] != x[i];
+        top = x[i] > top ? x[i] : top;
+    }
+    return nan ? NAN : top + 0.0f;
+}
+
+void rvi_kernels_fill_ref(rvi_kernels *k)
+{
+    *k = (rvi_kernels){
+        .isa = "ref",
+        .gemm_f32 = gemm_f32,
+        .rms_norm = rms_norm,
+        .add = add,
+        .scale = scale,
+        .axpy = axpy,
+        .silu_mul = silu_mul,
+        .gelu_mul = gelu_mul,
+        .soft_cap = soft_cap,
+        .rope = rope,
+        .f32_to_f16 = f32_to_f16,
+        .f16_to_f32 = f16_to_f32,
+        .attn_score_f32 = attn_score_f32,
+        .attn_score_f16 = attn_score_f16,
+        .attn_mix_f32 = attn_mix_f32,
+        .attn_mix_f16 = attn_mix_f16,
+        .softmax_step = softmax_step,
+        .max = max,
+    };
+    rvi_kernels_fill_ref_quant(k);
+}

@@ -1,0 +1,23 @@
+/* rows.h - inside the kernels room: the functions by which each ISA row puts its entries into a table.
+ *
+ * Each overwrites the entries it has and leaves the others, so a row rests on what was filled before it.
+ * The rows of another CPU family do not exist in a build; only table.c may run a row, after asking the machine. */
+#ifndef RVI_KERNELS_ROWS_H
+#define RVI_KERNELS_ROWS_H
+
+#include "kernels/kernels.h"
+
+void rvi_kernels_fill_ref(rvi_kernels *k);       /* every entry */
+void rvi_kernels_fill_ref_quant(rvi_kernels *k); /* quantize_act, gemm_act, dequantize; called by the above */
+
+#if defined(__x86_64__)
+void rvi_kernels_fill_avx2(rvi_kernels *k);
+void rvi_kernels_fill_avx2_quant(rvi_kernels *k); /* called by the above */
+#endif
+
+#if defined(__aarch64__)
+void rvi_kernels_fill_neon(rvi_kernels *k);
+void rvi_kernels_fill_neon_quant(rvi_kernels *k); /* called by the above */
+#endif
+
+#endif

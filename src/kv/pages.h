@@ -1,0 +1,45 @@
+/* pages.h - the paged KV cache: a pool of pages with reference counts, and sequences as tables of
+ * pages.
+ *
+ * Invariants:
+ *  1. A page is on the free list exactly when its reference count is 0.
+ *  2. A page with more than one reference is never written: rvi_seq_extend copies it first (copy on
+ * write).
+ *  3. A sequence of length n holds exactly ceil(n / RVI_PAGE_TOKENS) pages: waste is under one page
+ * a sequence. One thread at a time uses a pool and its sequences. */
+#ifndef RVI_KV_PAGES_H
+#define RVI_KV_PAGES_H
+
+#include "backend/backend.h"
+
+typedef struct rvi_pages rvi_pages;
+
+/* side_bytes: room for data that belongs to a page (scales, hashes, use counts), zeroed when a page
+ * is taken, copied with it. May be 0. */
+rv_status rvi_pages_new(rvi_pages **out, rvi_backend *be, const rvi_kv_spec *spec,
+                        size_t side_bytes, rv_error *err) RVI_MUST_CHECK;
+void rvi_pages_free(rvi_pages *p); /* accepts NULL; every sequence of it must be gone */
+int rvi_pages_total(const rvi_pages *p);
+int rvi_pages_in_use(const rvi_pages *p);
+int rvi_pages_refs(const rvi_pages *p, int32_t page);
+void *rvi_pages_side(rvi_pages *p, int32_t page); /* NULL when side_bytes is 0 */
+rvi_kv_store *rvi_pages_store(const rvi_pages *p);
+
+/* The caller's storage. */
+typedef struct rvi_seq {
+    rvi_pages *pool;
+    int32_t *pages; /* max_len / RVI_PAGE_TOKENS of them, rounded up; the first n_pages are valid */
+    int n_pages, len, max_len;
+} rvi_seq;
+
+rv_status rvi_seq_init(rvi_seq *s, rvi_pages *pool, int max_len, rv_error *err) RVI_MUST_CHECK;
+void rvi_seq_deinit(rvi_seq *s); /* gives its pages back; accepts a zeroed one */
+
+/* Makes room for n more positions, all of them writable, and adds them to len. On failure nothing
+ * changed. */
+rv_status rvi_seq_extend(rvi_seq *s, int n, rv_error *err) RVI_MUST_CHECK;
+void rvi_seq_truncate(rvi_seq *s, int len); /* len <= s->len */
+/* A second sequence with the same past: shares every page. */
+rv_status rvi_seq_fork(rvi_seq *out, const rvi_seq *from, rv_error *err) RVI_MUST_CHECK;
+
+#endif

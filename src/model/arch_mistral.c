@@ -1,0 +1,12 @@
+/* Mistral: Llama with a sliding window on every layer (4096 where a configuration is silent, none
+ * where it says null). */
+#include "model/arch.h"
+
+const rvi_arch rvi_arch_mistral = {
+    .gguf_names = (const char *const[]){"mistral", NULL},
+    .hf_types = (const char *const[]){"mistral", NULL},
+    .gguf_paired_rope = true,
+    .n_kv_heads = 8,
+    .window = 4096,
+    .norm_eps = 1e-6f,
+};

@@ -1,0 +1,325 @@
+/* From files to a model: every tensor is found by its role, its shape checked against the
+ * hyperparameters, and handed to the backend. A missing or misshapen required tensor is an error
+ * that names it; what nobody asked for is reported by name. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "model/model.h"
+
+typedef struct binder {
+    rvi_model *m;
+    rv_error *err;
+    char name[128];
+} binder;
+
+/* The tensor of a role, NULL if absent; b->name is its full name. suffix: "weight" or "bias". */
+static rvi_tensor_view *find(binder *b, rvi_role role, int il, const char *suffix)
+{
+    const char *fmt = rvi_arch_name(b->m->arch, role, rvi_source_is_gguf(b->m->source));
+    b->name[0] = 0;
+    if (!fmt) return NULL;
+    const char *layer = strstr(fmt, "%d");
+    if (layer)
+        snprintf(b->name, sizeof b->name, "%.*s%d%s.%s", (int)(layer - fmt), fmt, il, layer + 2,
+                 suffix);
+    else
+        snprintf(b->name, sizeof b->name, "%s.%s", fmt, suffix);
+    return rvi_source_tensor(b->m->source, b->name);
+}
+
+static rv_status missing(binder *b)
+{
+    return rvi_error(b->err, RV_E_MODEL, "%s: tensor '%s' is missing", b->m->source->name, b->name);
+}
+
+static rv_status misshapen(binder *b, const rvi_tensor_view *v, int n_out, int n_in)
+{
+    char shape[96] = "";
+    for (int i = 0, at = 0; i < v->n_dims; i++)
+        at += snprintf(shape + at, sizeof shape - (size_t)at, i ? " x %llu" : "%llu",
+                       (unsigned long long)v->shape[i]);
+    if (n_in)
+        return rvi_error(b->err, RV_E_MODEL,
+                         "%s: tensor '%s' is %s, but the metadata asks for %d x %d",
+                         b->m->source->name, v->name, shape, n_out, n_in);
+    return rvi_error(b->err, RV_E_MODEL, "%s: tensor '%s' is %s, but the metadata asks for %d",
+                     b->m->source->name, v->name, shape, n_out);
+}
+
+static rv_status bind_vector(binder *b, rvi_tensor **out, rvi_tensor_view *v, int n, float offset)
+{
+    if (v->n_dims != 1 || v->shape[0] != (uint64_t)n) return misshapen(b, v, n, 0);
+    v->used = 1;
+    return b->m->be->ops->floats_new(b->m->be, out, v, offset, b->err);
+}
+
+static rv_status bind_norm(binder *b, rvi_tensor **out, rvi_role role, int il, int n)
+{
+    rvi_tensor_view *v = find(b, role, il, "weight");
+    if (!v) return missing(b);
+    bool plus_one = b->m->arch->hf_norm_plus_one && !rvi_source_is_gguf(b->m->source);
+    return bind_vector(b, out, v, n, plus_one ? 1.0f : 0.0f);
+}
+
+/* Adapter slots are numbered as the layers are bound. n_paired_heads: see rvi_lora_target. */
+static rv_status add_target(binder *b, rvi_linear *l, rvi_role role, int il, int n_out, int n_in,
+                            int n_paired_heads)
+{
+    rvi_model *m = b->m;
+    rvi_lora_target *t = &m->targets[m->n_targets];
+    for (int gguf = 0; gguf < 2; gguf++) {
+        const char *fmt = rvi_arch_name(m->arch, role, gguf);
+        const char *layer = fmt ? strstr(fmt, "%d") : NULL;
+        char name[128];
+        if (layer)
+            snprintf(name, sizeof name, "%.*s%d%s", (int)(layer - fmt), fmt, il, layer + 2);
+        else
+            snprintf(name, sizeof name, "%s", fmt ? fmt : "");
+        char *copy = rvi_arena_strndup(&m->arena, name, strlen(name));
+        if (!copy) return rvi_nomem(b->err, "adapter targets");
+        *(gguf ? &t->gguf_name : &t->hf_name) = copy;
+    }
+    t->n_in = n_in;
+    t->n_out = n_out;
+    t->n_paired_heads = m->arch->gguf_paired_rope ? n_paired_heads : 0;
+    t->paired = rvi_source_is_gguf(m->source);
+    l->slot = m->n_targets++;
+    return RV_OK;
+}
+
+static rv_status bind_linear(binder *b, rvi_linear *l, rvi_role role, int il, int n_out, int n_in,
+                             int n_paired_heads, bool needs_bias)
+{
+    rvi_backend *be = b->m->be;
+    rvi_tensor_view *v = find(b, role, il, "weight");
+    rv_status st;
+    if (!v) return missing(b);
+    if (v->n_dims != 2 || v->shape[0] != (uint64_t)n_out || v->shape[1] != (uint64_t)n_in)
+        return misshapen(b, v, n_out, n_in);
+    v->used = 1;
+    if ((st = be->ops->weight_new(be, &l->w, v, b->err))) return st;
+    if ((v = find(b, role, il, "bias"))) {
+        if ((st = bind_vector(b, &l->bias, v, n_out, 0))) return st;
+    } else if (needs_bias) {
+        return missing(b);
+    }
+    return add_target(b, l, role, il, n_out, n_in, n_paired_heads);
+}
+
+static rv_status bind_layer(binder *b, int il)
+{
+    rvi_model *m = b->m;
+    const rvi_hparams *h = &m->hp;
+    rvi_layer *l = &m->layers[il];
+    int nq = h->n_heads * h->head_size, nk = h->n_kv_heads * h->head_size;
+    bool bias = m->arch->qkv_bias;
+    rv_status st;
+    if ((st = bind_norm(b, &l->attn_norm, RVI_ROLE_ATTN_NORM, il, h->n_embd))) return st;
+    if (m->arch->fused_qkv ||
+        (rvi_source_is_gguf(m->source) && find(b, RVI_ROLE_QKV, il, "weight"))) {
+        if ((st = bind_linear(b, &l->qkv, RVI_ROLE_QKV, il, nq + 2 * nk, h->n_embd, 0, bias)))
+            return st;
+    } else {
+        if ((st = bind_linear(b, &l->q, RVI_ROLE_Q, il, nq, h->n_embd, h->n_heads, bias)))
+            return st;
+        if ((st = bind_linear(b, &l->k, RVI_ROLE_K, il, nk, h->n_embd, h->n_kv_heads, bias)))
+            return st;
+        if ((st = bind_linear(b, &l->v, RVI_ROLE_V, il, nk, h->n_embd, 0, bias))) return st;
+    }
+    if (m->arch->qk_norm) {
+        if ((st = bind_norm(b, &l->q_norm, RVI_ROLE_Q_NORM, il, h->head_size))) return st;
+        if ((st = bind_norm(b, &l->k_norm, RVI_ROLE_K_NORM, il, h->head_size))) return st;
+    }
+    if ((st = bind_linear(b, &l->o, RVI_ROLE_O, il, h->n_embd, nq, 0, false))) return st;
+    if ((st = bind_norm(b, &l->ffn_norm, RVI_ROLE_FFN_NORM, il, h->n_embd))) return st;
+    if (m->arch->post_norms) {
+        if ((st = bind_norm(b, &l->post_attn_norm, RVI_ROLE_POST_ATTN_NORM, il, h->n_embd)))
+            return st;
+        if ((st = bind_norm(b, &l->post_ffn_norm, RVI_ROLE_POST_FFN_NORM, il, h->n_embd)))
+            return st;
+    }
+    if (m->arch->fused_ffn) {
+        if ((st = bind_linear(b, &l->gate_up, RVI_ROLE_GATE_UP, il, 2 * h->n_ff, h->n_embd, 0,
+                              false)))
+            return st;
+    } else {
+        if ((st = bind_linear(b, &l->gate, RVI_ROLE_GATE, il, h->n_ff, h->n_embd, 0, false)))
+            return st;
+        if ((st = bind_linear(b, &l->up, RVI_ROLE_UP, il, h->n_ff, h->n_embd, 0, false))) return st;
+    }
+    return bind_linear(b, &l->down, RVI_ROLE_DOWN, il, h->n_embd, h->n_ff, 0, false);
+}
+
+static rv_status bind_ends(binder *b)
+{
+    rvi_model *m = b->m;
+    rvi_hparams *h = &m->hp;
+    rvi_tensor_view *v = find(b, RVI_ROLE_EMBED, 0, "weight");
+    rv_status st;
+    if (!v) return missing(b);
+    if (v->n_dims != 2 || v->shape[1] != (uint64_t)h->n_embd || !v->shape[0] ||
+        v->shape[0] > 1 << 24 || (h->n_vocab && v->shape[0] != (uint64_t)h->n_vocab))
+        return misshapen(b, v, h->n_vocab, h->n_embd);
+    h->n_vocab = (int)v->shape[0];
+    v->used = 1;
+    if ((st = m->be->ops->weight_new(m->be, &m->embed, v, b->err))) return st;
+    if ((st = bind_norm(b, &m->out_norm, RVI_ROLE_OUT_NORM, 0, h->n_embd))) return st;
+
+    rvi_tensor_view *head = find(b, RVI_ROLE_HEAD, 0, "weight");
+    if (head && !h->tied)
+        return bind_linear(b, &m->head, RVI_ROLE_HEAD, 0, h->n_vocab, h->n_embd, 0, false);
+    if (head)
+        head->used =
+            1; /* a tied model's own copy, which the official implementation ignores as well */
+    h->tied = true;
+    m->head.w = m->embed;
+    return add_target(b, &m->head, RVI_ROLE_HEAD, 0, h->n_vocab, h->n_embd, 0);
+}
+
+static rv_status factor_tensor(binder *b, const char *name, const float **out, int *n)
+{
+    rvi_tensor_view *v = rvi_source_tensor(b->m->source, name);
+    if (!v) return RV_OK;
+    if (v->n_dims != 1 || v->shape[0] > RVI_MAX_WIDTH)
+        return rvi_error(b->err, RV_E_MODEL, "%s: tensor '%s' is misshapen", b->m->source->name,
+                         name);
+    float *f = rvi_arena_alloc(&b->m->arena, (size_t)v->shape[0], sizeof *f);
+    if (!f) return rvi_nomem(b->err, name);
+    rvi_dequantize(v->type, v->data, f, (size_t)v->shape[0]);
+    v->used = 1;
+    *out = f;
+    *n = (int)v->shape[0];
+    return RV_OK;
+}
+
+/* GGUF keeps rope factors as tensors: one set of divisors, or a short and a long one. */
+static rv_status bind_rope(binder *b)
+{
+    rvi_model *m = b->m;
+    rvi_rope_params *p = &m->hp.rope;
+    rv_status st;
+    if (rvi_source_is_gguf(m->source)) {
+        if ((st =
+                 factor_tensor(b, "rope_factors_short.weight", &p->divisors[0], &p->n_divisors[0])))
+            return st;
+        if ((st = factor_tensor(b, "rope_factors_long.weight", &p->divisors[1], &p->n_divisors[1])))
+            return st;
+        if (p->divisors[0] || p->divisors[1]) {
+            p->kind = RVI_ROPE_LONG;
+            p->attention_factor = 1; /* the file's attn_factor is the whole of it */
+        } else if ((st = factor_tensor(b, "rope_freqs.weight", &p->divisors[0],
+                                       &p->n_divisors[0]))) {
+            return st;
+        }
+    }
+    bool interleaved = m->arch->gguf_paired_rope && rvi_source_is_gguf(m->source);
+    return rvi_rope_init(&m->rope, p, interleaved, &m->arena, b->err);
+}
+
+static void report_tensors(rvi_model *m)
+{
+    for (size_t i = 0; i < rvi_source_n_tensors(m->source); i++) {
+        const rvi_tensor_view *v = rvi_source_tensor_at(m->source, i);
+        uint64_t n = 1;
+        for (int d = 0; d < v->n_dims; d++) n *= v->shape[d];
+        m->n_params += n;
+        m->weight_bytes += v->n_bytes;
+        if (!v->used)
+            rvi_log_write(m->be->log, RVI_LOG_WARN,
+                          "%s: tensor '%s' is not used by this architecture", m->source->name,
+                          v->name);
+    }
+    for (size_t i = 0; m->source->tensors && i < rvi_safetensors_n_raw(m->source->tensors); i++)
+        rvi_log_write(m->be->log, RVI_LOG_WARN, "%s: tensor '%s' is not used by this architecture",
+                      m->source->name, rvi_safetensors_raw_at(m->source->tensors, i)->name);
+}
+
+enum { LINEARS_A_LAYER = 7 };
+
+rv_status rvi_model_new(rvi_model **out, rvi_backend *be, rvi_source *take, rv_error *err)
+{
+    *out = NULL;
+    rvi_model *m = rvi_zalloc(sizeof *m);
+    if (!m) {
+        rvi_source_close(take);
+        return rvi_nomem(err, "model");
+    }
+    m->be = be;
+    m->source = take;
+    m->arch = take->arch;
+    m->arena.max = 256 << 20;
+    rvi_meta meta = rvi_source_meta(take);
+    binder b = {.m = m, .err = err};
+    rv_status st = rvi_hparams_read(&m->hp, m->arch, &meta, &m->arena, err);
+    if (!st) {
+        m->layers = rvi_arena_alloc(&m->arena, (size_t)m->hp.n_layers, sizeof *m->layers);
+        m->targets = rvi_arena_alloc(&m->arena, (size_t)m->hp.n_layers * LINEARS_A_LAYER + 1,
+                                     sizeof *m->targets);
+        if (!m->layers || !m->targets) st = rvi_nomem(err, "model");
+    }
+    if (!st) st = bind_ends(&b);
+    for (int il = 0; !st && il < m->hp.n_layers; il++) st = bind_layer(&b, il);
+    if (!st) st = bind_rope(&b);
+    if (st) {
+        rvi_model_free(m);
+        return st;
+    }
+    report_tensors(m);
+    *out = m;
+    return RV_OK;
+}
+
+static void free_linear(rvi_backend *be, rvi_linear *l)
+{
+    be->ops->tensor_free(be, l->w);
+    be->ops->tensor_free(be, l->bias);
+}
+
+void rvi_model_free(rvi_model *m)
+{
+    if (!m) return;
+    rvi_backend *be = m->be;
+    for (int il = 0; m->layers && il < m->hp.n_layers; il++) {
+        rvi_layer *l = &m->layers[il];
+        rvi_tensor *norms[] = {l->attn_norm,      l->q_norm,   l->k_norm,
+                               l->post_attn_norm, l->ffn_norm, l->post_ffn_norm};
+        rvi_linear *linears[] = {&l->q,    &l->k,  &l->v,       &l->qkv, &l->o,
+                                 &l->gate, &l->up, &l->gate_up, &l->down};
+        for (size_t i = 0; i < RVI_COUNT(norms); i++) be->ops->tensor_free(be, norms[i]);
+        for (size_t i = 0; i < RVI_COUNT(linears); i++) free_linear(be, linears[i]);
+    }
+    if (m->head.w == m->embed) m->head.w = NULL;
+    free_linear(be, &m->head);
+    be->ops->tensor_free(be, m->embed);
+    be->ops->tensor_free(be, m->out_norm);
+    rvi_source_close(m->source);
+    rvi_arena_deinit(&m->arena);
+    rvi_free(m);
+}
+
+rvi_kv_spec rvi_model_kv_spec(const rvi_model *m, rv_kv_type type, int n_pages)
+{
+    return (rvi_kv_spec){.n_layers = m->hp.n_layers,
+                         .n_kv_heads = m->hp.n_kv_heads,
+                         .head_size = m->hp.head_size,
+                         .n_pages = n_pages,
+                         .type = type};
+}
+
+const char *rvi_model_find_broken_tensor(const rvi_model *m)
+{
+    enum { STEP = 256 }; /* a whole block of every type */
+    float values[STEP];
+    for (size_t i = 0; i < rvi_source_n_tensors(m->source); i++) {
+        const rvi_tensor_view *v = rvi_source_tensor_at(m->source, i);
+        size_t step = v->shape[v->n_dims - 1] % STEP ? rvi_qtypes[v->type].block_weights : STEP;
+        for (uint64_t at = 0; at < v->n_bytes; at += rvi_qtype_row_bytes(v->type, step)) {
+            rvi_dequantize(v->type, v->data + at, values, step);
+            for (size_t j = 0; j < step; j++)
+                if (!isfinite(values[j])) return v->name;
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,284 @@
+/* The forward pass: one decoder layer, written once for every architecture, over a batch of rows.
+ *
+ *   h  = norm(x);  q, k, v = W h (+ b)            [norm of each q and k head]
+ *   q, k turned by position;  k, v into the row's KV pages
+ *   a  = softmax(cap(q k^T scale)) v over the row's own past;  x += [norm] (W_o a)
+ *   h  = norm(x);  x += [norm] (W_down (act(W_gate h) * W_up h))
+ *
+ * A linear layer is the base product plus, for the rows that ask, their adapters' low-rank
+ * products. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "model/model.h"
+
+struct rvi_workspace {
+    rvi_backend *be;
+    int max_rows, max_logits;
+    rvi_tensor
+        *x; /* [rows, n_embd] the residual stream; after a forward: the final hidden states */
+    rvi_tensor *h;      /* [rows, n_embd] normed input of a half */
+    rvi_tensor *y;      /* [rows, n_embd] output of a half */
+    rvi_tensor *qkv;    /* [rows, (n_heads + 2 n_kv_heads) head_size] */
+    rvi_tensor *mix;    /* [rows, n_heads head_size] attention output */
+    rvi_tensor *ffn;    /* [rows, 2 n_ff] gate, up */
+    rvi_tensor *act;    /* [rows, n_ff] */
+    rvi_tensor *angles; /* [rows, 2 n_pairs] */
+    rvi_tensor *last;   /* [logits, n_embd] hidden states of the rows that want logits */
+    rvi_tensor *logits; /* [logits, n_vocab] */
+    float *angle_row, *logits_host;
+    int32_t *tokens, *lora_rows;
+    uint8_t *lora_done;
+    rvi_kv_row *kv_rows;
+    rvi_tap_fn tap;
+    void *tap_ctx;
+};
+
+rv_status rvi_workspace_new(rvi_workspace **out, const rvi_model *m, int max_rows, int max_logits,
+                            rv_error *err)
+{
+    const rvi_hparams *h = &m->hp;
+    rvi_backend *be = m->be;
+    int nq = h->n_heads * h->head_size, nk = h->n_kv_heads * h->head_size;
+    *out = NULL;
+    rvi_workspace *ws = rvi_zalloc(sizeof *ws);
+    if (!ws) return rvi_nomem(err, "workspace");
+    ws->be = be;
+    ws->max_rows = max_rows;
+    ws->max_logits = max_logits = RVI_MIN(max_logits, max_rows);
+    const struct {
+        rvi_tensor **t;
+        int rows, cols;
+    } tensors[] = {
+        {&ws->x, max_rows, h->n_embd},      {&ws->h, max_rows, h->n_embd},
+        {&ws->y, max_rows, h->n_embd},      {&ws->qkv, max_rows, nq + 2 * nk},
+        {&ws->mix, max_rows, nq},           {&ws->ffn, max_rows, 2 * h->n_ff},
+        {&ws->act, max_rows, h->n_ff},      {&ws->angles, max_rows, 2 * m->rope.n_pairs},
+        {&ws->last, max_logits, h->n_embd}, {&ws->logits, max_logits, h->n_vocab},
+    };
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && i < RVI_COUNT(tensors); i++)
+        st = be->ops->rows_new(be, tensors[i].t, tensors[i].rows, tensors[i].cols, err);
+    if (!st) st = be->ops->reserve(be, max_rows, RVI_MAX(RVI_MAX(h->n_embd, nq), h->n_ff), err);
+    size_t rows = (size_t)max_rows;
+    ws->angle_row = rvi_alloc_array(2 * (size_t)m->rope.n_pairs, sizeof *ws->angle_row);
+    ws->logits_host =
+        rvi_alloc_array((size_t)max_logits * (size_t)h->n_vocab, sizeof *ws->logits_host);
+    ws->tokens = rvi_alloc_array(rows, sizeof *ws->tokens);
+    ws->lora_rows = rvi_alloc_array(rows, sizeof *ws->lora_rows);
+    ws->lora_done = rvi_alloc_array(rows, sizeof *ws->lora_done);
+    ws->kv_rows = rvi_alloc_array(rows, sizeof *ws->kv_rows);
+    if (!st && (!ws->angle_row || !ws->logits_host || !ws->tokens || !ws->lora_rows ||
+                !ws->lora_done || !ws->kv_rows))
+        st = rvi_nomem(err, "workspace");
+    if (st)
+        rvi_workspace_free(ws);
+    else
+        *out = ws;
+    return st;
+}
+
+void rvi_workspace_free(rvi_workspace *ws)
+{
+    if (!ws) return;
+    rvi_tensor *tensors[] = {ws->x,   ws->h,   ws->y,      ws->qkv,  ws->mix,
+                             ws->ffn, ws->act, ws->angles, ws->last, ws->logits};
+    for (size_t i = 0; i < RVI_COUNT(tensors); i++) ws->be->ops->tensor_free(ws->be, tensors[i]);
+    rvi_free(ws->angle_row);
+    rvi_free(ws->logits_host);
+    rvi_free(ws->tokens);
+    rvi_free(ws->lora_rows);
+    rvi_free(ws->lora_done);
+    rvi_free(ws->kv_rows);
+    rvi_free(ws);
+}
+
+int rvi_workspace_max_rows(const rvi_workspace *ws)
+{
+    return ws->max_rows;
+}
+
+int rvi_workspace_max_logits(const rvi_workspace *ws)
+{
+    return ws->max_logits;
+}
+
+void rvi_workspace_set_tap(rvi_workspace *ws, rvi_tap_fn fn, void *ctx)
+{
+    ws->tap = fn;
+    ws->tap_ctx = ctx;
+}
+
+static void tap(rvi_workspace *ws, const char *what, int il, rvi_cols values, int n_rows)
+{
+    if (!ws->tap) return;
+    char name[64];
+    if (il >= 0)
+        snprintf(name, sizeof name, "%s.%d", what, il);
+    else
+        snprintf(name, sizeof name, "%s", what);
+    ws->tap(ws->tap_ctx, name, values, n_rows);
+}
+
+/* ---- linear layers ---- */
+
+/* which: the batch row that each of the n_rows operands came from; NULL: row i is batch row i. Rows
+ * that share an adapter set go together; what a row gets does not depend on that. */
+static void apply_adapters(rvi_workspace *ws, const rvi_linear *l, rvi_cols out, rvi_cols x,
+                           const rvi_row *rows, const int32_t *which, int n_rows)
+{
+    memset(ws->lora_done, 0, (size_t)n_rows);
+    for (int i = 0; i < n_rows; i++) {
+        const rvi_adapter_set *set = rows[which ? which[i] : i].adapters;
+        if (!set || ws->lora_done[i]) continue;
+        int n = 0;
+        for (int j = i; j < n_rows; j++)
+            if (rows[which ? which[j] : j].adapters == set) {
+                ws->lora_rows[n++] = j;
+                ws->lora_done[j] = 1;
+            }
+        for (int u = 0; u < set->n; u++) {
+            const rvi_lora_slot *s = &set->uses[u].adapter->slots[l->slot];
+            if (s->a)
+                ws->be->ops->lora(ws->be, out, x, s->a, s->b, s->scale * set->uses[u].scale,
+                                  ws->lora_rows, n);
+        }
+    }
+}
+
+static void linear(rvi_workspace *ws, const rvi_linear *l, rvi_cols out, rvi_cols x,
+                   const rvi_row *rows, const int32_t *which, int n_rows)
+{
+    ws->be->ops->matmul(ws->be, out, l->w, l->bias, x, n_rows);
+    apply_adapters(ws, l, out, x, rows, which, n_rows);
+}
+
+/* ---- one layer ---- */
+
+static void attention_half(const rvi_model *m, rvi_workspace *ws, int il, const rvi_row *rows,
+                           int n)
+{
+    const rvi_backend_ops *op = ws->be->ops;
+    const rvi_hparams *h = &m->hp;
+    const rvi_layer *l = &m->layers[il];
+    int nq = h->n_heads * h->head_size, nk = h->n_kv_heads * h->head_size;
+    rvi_cols x = rvi_cols_of(ws->x, 0, h->n_embd), in = rvi_cols_of(ws->h, 0, h->n_embd),
+             y = rvi_cols_of(ws->y, 0, h->n_embd);
+    rvi_cols q = rvi_cols_of(ws->qkv, 0, nq), k = rvi_cols_of(ws->qkv, nq, nk),
+             v = rvi_cols_of(ws->qkv, nq + nk, nk);
+    rvi_cols mix = rvi_cols_of(ws->mix, 0, nq),
+             angles = rvi_cols_of(ws->angles, 0, 2 * m->rope.n_pairs);
+    rvi_kv_store *store = rvi_pages_store(rows[0].seq->pool);
+
+    op->rms_norm(ws->be, in, x, l->attn_norm, n, h->norm_eps);
+    tap(ws, "attn_norm", il, in, n);
+    if (l->qkv.w) {
+        linear(ws, &l->qkv, rvi_cols_of(ws->qkv, 0, nq + 2 * nk), in, rows, NULL, n);
+    } else {
+        linear(ws, &l->q, q, in, rows, NULL, n);
+        linear(ws, &l->k, k, in, rows, NULL, n);
+        linear(ws, &l->v, v, in, rows, NULL, n);
+    }
+    tap(ws, "q", il, q, n);
+    tap(ws, "k", il, k, n);
+    tap(ws, "v", il, v, n);
+    if (l->q_norm) {
+        op->head_norm(ws->be, q, l->q_norm, n, h->norm_eps);
+        op->head_norm(ws->be, k, l->k_norm, n, h->norm_eps);
+    }
+    op->rope(ws->be, q, h->head_size, angles, m->rope.interleaved, n);
+    op->rope(ws->be, k, h->head_size, angles, m->rope.interleaved, n);
+    tap(ws, "q_rope", il, q, n);
+    tap(ws, "k_rope", il, k, n);
+    op->kv_write(ws->be, store, il, k, v, ws->kv_rows, n);
+    rvi_attention a = {.n_heads = h->n_heads,
+                       .n_kv_heads = h->n_kv_heads,
+                       .head_size = h->head_size,
+                       .scale = h->attn_scale,
+                       .soft_cap = h->attn_cap,
+                       .window = h->window[il]};
+    op->attention(ws->be, mix, q, store, il, &a, ws->kv_rows, n);
+    tap(ws, "attn_mix", il, mix, n);
+    linear(ws, &l->o, y, mix, rows, NULL, n);
+    tap(ws, "attn_out", il, y, n);
+    if (l->post_attn_norm) {
+        op->rms_norm(ws->be, y, y, l->post_attn_norm, n, h->norm_eps);
+        tap(ws, "attn_post_norm", il, y, n);
+    }
+    op->add(ws->be, x, y, n);
+}
+
+static void ffn_half(const rvi_model *m, rvi_workspace *ws, int il, const rvi_row *rows, int n)
+{
+    const rvi_backend_ops *op = ws->be->ops;
+    const rvi_hparams *h = &m->hp;
+    const rvi_layer *l = &m->layers[il];
+    rvi_cols x = rvi_cols_of(ws->x, 0, h->n_embd), in = rvi_cols_of(ws->h, 0, h->n_embd),
+             y = rvi_cols_of(ws->y, 0, h->n_embd);
+    rvi_cols gate = rvi_cols_of(ws->ffn, 0, h->n_ff), up = rvi_cols_of(ws->ffn, h->n_ff, h->n_ff),
+             act = rvi_cols_of(ws->act, 0, h->n_ff);
+
+    op->rms_norm(ws->be, in, x, l->ffn_norm, n, h->norm_eps);
+    tap(ws, "ffn_norm", il, in, n);
+    if (l->gate_up.w) {
+        linear(ws, &l->gate_up, rvi_cols_of(ws->ffn, 0, 2 * h->n_ff), in, rows, NULL, n);
+    } else {
+        linear(ws, &l->gate, gate, in, rows, NULL, n);
+        linear(ws, &l->up, up, in, rows, NULL, n);
+    }
+    tap(ws, "ffn_gate", il, gate, n);
+    tap(ws, "ffn_up", il, up, n);
+    op->glu(ws->be, act, gate, up, m->arch->glu, n);
+    tap(ws, "ffn_act", il, act, n);
+    linear(ws, &l->down, y, act, rows, NULL, n);
+    tap(ws, "ffn_out", il, y, n);
+    if (l->post_ffn_norm) {
+        op->rms_norm(ws->be, y, y, l->post_ffn_norm, n, h->norm_eps);
+        tap(ws, "ffn_post_norm", il, y, n);
+    }
+    op->add(ws->be, x, y, n);
+}
+
+/* ---- the pass ---- */
+
+void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows)
+{
+    const rvi_backend_ops *op = ws->be->ops;
+    const rvi_hparams *h = &m->hp;
+    rvi_cols x = rvi_cols_of(ws->x, 0, h->n_embd);
+    for (int r = 0; r < n_rows; r++) {
+        ws->tokens[r] = rows[r].token;
+        ws->kv_rows[r] = (rvi_kv_row){rows[r].seq->pages, rows[r].pos};
+        rvi_rope_angles(&m->rope, rows[r].rope_set, rows[r].pos, ws->angle_row);
+        op->rows_write(ws->be, rvi_cols_of(ws->angles, 0, 2 * m->rope.n_pairs), r, ws->angle_row);
+    }
+    op->embed(ws->be, x, m->embed, ws->tokens, n_rows, h->embed_scale);
+    for (int il = 0; il < h->n_layers; il++) {
+        tap(ws, "hidden", il, x, n_rows);
+        attention_half(m, ws, il, rows, n_rows);
+        ffn_half(m, ws, il, rows, n_rows);
+    }
+    op->rms_norm(ws->be, x, x, m->out_norm, n_rows, h->norm_eps);
+    tap(ws, "hidden", h->n_layers, x, n_rows);
+}
+
+const float *rvi_model_logits(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows,
+                              const int32_t *which, int n)
+{
+    const rvi_backend_ops *op = ws->be->ops;
+    rvi_cols last = rvi_cols_of(ws->last, 0, m->hp.n_embd),
+             logits = rvi_cols_of(ws->logits, 0, m->hp.n_vocab);
+    op->gather(ws->be, last, rvi_cols_of(ws->x, 0, m->hp.n_embd), which, n);
+    linear(ws, &m->head, logits, last, rows, which, n);
+    if (m->hp.logit_cap > 0) op->soft_cap(ws->be, logits, m->hp.logit_cap, n);
+    tap(ws, "logits", -1, logits, n);
+    for (int r = 0; r < n; r++)
+        op->rows_read(ws->be, logits, r, ws->logits_host + (size_t)r * (size_t)m->hp.n_vocab);
+    return ws->logits_host;
+}
+
+void rvi_model_hidden(const rvi_model *m, rvi_workspace *ws, int row, float *out)
+{
+    ws->be->ops->rows_read(ws->be, rvi_cols_of(ws->x, 0, m->hp.n_embd), row, out);
+}

@@ -1,0 +1,382 @@
+#include "model/hparams.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct reader {
+    const rvi_meta *meta;
+    const rvi_arch *arch;
+    char prefix[32]; /* GGUF keys begin with it */
+    const char *key; /* the last key asked for, for errors */
+    char full[128];
+    rv_error *err;
+} reader;
+
+static const char *gguf_key(reader *r, const char *suffix)
+{
+    snprintf(r->full, sizeof r->full, "%s.%s", r->prefix, suffix);
+    return r->full;
+}
+
+/* 1: found, 0: absent (or null), -1: of a wrong kind. GGUF arrays count when all their items agree.
+ */
+static int number(reader *r, const char *gguf, const char *hf, double *out)
+{
+    if (r->meta->config) {
+        r->key = hf;
+        const rvi_json *v = hf ? rvi_json_get(r->meta->config, hf) : NULL;
+        if (!v || v->kind == RVI_JSON_NULL) return 0;
+        if (v->kind != RVI_JSON_INT && v->kind != RVI_JSON_NUMBER) return -1;
+        *out = rvi_json_number(v, 0);
+        return 1;
+    }
+    if (!gguf) return 0;
+    r->key = gguf_key(r, gguf);
+    const rvi_gguf_value *v = rvi_gguf_find(r->meta->gguf, r->key);
+    if (!v) return 0;
+    if (v->kind == RVI_GGUF_ARRAY && v->item_kind != RVI_GGUF_STRING && v->count) {
+        *out = rvi_gguf_item_f64(v, 0);
+        for (uint64_t i = 1; i < v->count; i++)
+            if (rvi_gguf_item_f64(v, i) != *out) return -1;
+        return 1;
+    }
+    switch (v->kind) {
+    case RVI_GGUF_STRING:
+    case RVI_GGUF_BOOL:
+    case RVI_GGUF_ARRAY: return -1;
+    case RVI_GGUF_F32:
+    case RVI_GGUF_F64: *out = v->number.f; return 1;
+    case RVI_GGUF_U64: *out = (double)v->number.u; return 1;
+    default: *out = (double)v->number.i; return 1;
+    }
+}
+
+/* A count between 1 and max; absent: fallback, and an error where that is 0. */
+static rv_status count(reader *r, const char *gguf, const char *hf, int max, int fallback, int *out)
+{
+    double v = fallback;
+    int found = number(r, gguf, hf, &v);
+    if (!found && !fallback) return rvi_error(r->err, RV_E_MODEL, "'%s' is missing", r->key);
+    if (found < 0 || !(v >= 1) || v > max || v != floor(v))
+        return rvi_error(r->err, RV_E_MODEL, "'%s': a whole number from 1 to %d is needed", r->key,
+                         max);
+    *out = (int)v;
+    return RV_OK;
+}
+
+static rv_status real(reader *r, const char *gguf, const char *hf, double fallback, double *out)
+{
+    *out = fallback;
+    if (number(r, gguf, hf, out) < 0 || !isfinite(*out))
+        return rvi_error(r->err, RV_E_MODEL, "'%s': a number is needed", r->key);
+    return RV_OK;
+}
+
+/* ---- rope ---- */
+
+typedef struct rope_name {
+    const char *name;
+    rvi_rope_kind kind;
+} rope_name;
+
+static const rope_name rope_names[] = {
+    {"default", RVI_ROPE_PLAIN}, {"none", RVI_ROPE_PLAIN}, {"linear", RVI_ROPE_LINEAR},
+    {"llama3", RVI_ROPE_LLAMA3}, {"yarn", RVI_ROPE_YARN},  {"longrope", RVI_ROPE_LONG},
+    {"su", RVI_ROPE_LONG},
+};
+
+static rv_status rope_kind(reader *r, const char *name, size_t len, rvi_rope_kind *out)
+{
+    for (size_t i = 0; i < RVI_COUNT(rope_names); i++)
+        if (strlen(rope_names[i].name) == len && !memcmp(rope_names[i].name, name, len)) {
+            *out = rope_names[i].kind;
+            return RV_OK;
+        }
+    return rvi_error(r->err, RV_E_MODEL,
+                     "rope scaling '%.*s' is not offered (none, linear, llama3, yarn, longrope)",
+                     (int)RVI_MIN(len, (size_t)64), name);
+}
+
+static rv_status gguf_rope(reader *r, rvi_rope_params *p)
+{
+    rvi_str type = {0};
+    double v;
+    rv_status st;
+    p->kind = RVI_ROPE_LINEAR; /* a factor without a type is a linear one */
+    if (rvi_gguf_get_str(r->meta->gguf, gguf_key(r, "rope.scaling.type"), &type) &&
+        (st = rope_kind(r, type.data, type.len, &p->kind)))
+        return st;
+    if ((st = real(r, "rope.freq_base", NULL, 10000, &p->theta))) return st;
+    if ((st = real(r, "rope.scale_linear", NULL, 1, &v))) return st;
+    if ((st = real(r, "rope.scaling.factor", NULL, v, &p->factor))) return st;
+    if (p->factor == 0) p->factor = 1;
+    if (p->kind == RVI_ROPE_LINEAR && p->factor == 1) p->kind = RVI_ROPE_PLAIN;
+    if ((st = count(r, "rope.scaling.original_context_length", NULL, RVI_MAX_CONTEXT, p->context,
+                    &p->original_context)))
+        return st;
+    if ((st = real(r, "rope.scaling.attn_factor", NULL, 1, &p->extra_factor))) return st;
+    if ((st = real(r, "rope.scaling.yarn_attn_factor", NULL, 0, &p->attention_factor))) return st;
+    if ((st = real(r, "rope.scaling.yarn_beta_fast", NULL, 32, &p->beta_fast))) return st;
+    if ((st = real(r, "rope.scaling.yarn_beta_slow", NULL, 1, &p->beta_slow))) return st;
+    if ((st = real(r, "rope.scaling.yarn_log_multiplier", NULL, 0, &p->mscale_all))) return st;
+    p->mscale = p->mscale_all != 0 ? 1 : 0;
+    /* A longrope file's own factors come as tensors, bound later; their magnitude is attn_factor,
+     * never computed again. */
+    if (p->kind == RVI_ROPE_LONG) p->kind = RVI_ROPE_PLAIN;
+    return RV_OK;
+}
+
+static rv_status factor_list(reader *r, const rvi_json *list, const char *key, rvi_arena *arena,
+                             const float **out, int *n_out)
+{
+    size_t n = rvi_json_count(list);
+    if (!rvi_json_is(list, RVI_JSON_ARRAY) || !n || n > RVI_MAX_WIDTH)
+        return rvi_error(r->err, RV_E_MODEL, "rope scaling: '%s' must be a list of numbers", key);
+    float *f = rvi_arena_alloc(arena, n, sizeof *f);
+    if (!f) return rvi_nomem(r->err, key);
+    for (size_t i = 0; i < n; i++) f[i] = (float)rvi_json_number(rvi_json_at(list, i), NAN);
+    *out = f;
+    *n_out = (int)n;
+    return RV_OK;
+}
+
+/* Two layouts: "rope_theta" beside "rope_scaling", or all of it in "rope_parameters". What the
+ * inner object says goes first. */
+static rv_status hf_rope(reader *r, rvi_rope_params *p, double *partial, rvi_arena *arena)
+{
+    const rvi_json *config = r->meta->config, *s = rvi_json_get(config, "rope_scaling");
+    if (!rvi_json_is(s, RVI_JSON_OBJECT)) s = rvi_json_get(config, "rope_parameters");
+    rv_status st;
+    p->theta = rvi_json_number(rvi_json_get(s, "rope_theta"),
+                               rvi_json_number(rvi_json_get(config, "rope_theta"), 10000));
+    *partial = rvi_json_number(rvi_json_get(s, "partial_rotary_factor"),
+                               rvi_json_number(rvi_json_get(config, "partial_rotary_factor"), 1));
+
+    const rvi_json *type = rvi_json_get(s, "rope_type");
+    if (!type) type = rvi_json_get(s, "type");
+    if (rvi_json_is(type, RVI_JSON_STRING) &&
+        (st = rope_kind(r, type->as.string.data, type->as.string.len, &p->kind)))
+        return st;
+    if (p->kind == RVI_ROPE_YARN && rvi_json_get(s, "long_factor"))
+        p->kind = RVI_ROPE_LONG; /* early Phi-3 files name it so */
+
+    /* The official order: the model's own field (which some families always have), then the scaling
+     * object's. */
+    int64_t original =
+        rvi_json_int(rvi_json_get(s, "original_max_position_embeddings"), p->context);
+    if (r->arch->original_context) original = r->arch->original_context;
+    original = rvi_json_int(rvi_json_get(config, "original_max_position_embeddings"), original);
+    if (original < 1 || original > RVI_MAX_CONTEXT)
+        return rvi_error(r->err, RV_E_MODEL, "'original_max_position_embeddings' is not possible");
+    p->original_context = (int)original;
+
+    bool by_length = p->kind == RVI_ROPE_YARN || p->kind == RVI_ROPE_LONG;
+    p->factor =
+        rvi_json_number(rvi_json_get(s, "factor"), by_length ? (double)p->context / (double)original
+                                                   : p->kind == RVI_ROPE_PLAIN ? 1
+                                                                               : 0);
+    p->low_freq = rvi_json_number(rvi_json_get(s, "low_freq_factor"), 0);
+    p->high_freq = rvi_json_number(rvi_json_get(s, "high_freq_factor"), 0);
+    p->beta_fast = rvi_json_number(rvi_json_get(s, "beta_fast"), 32);
+    p->beta_slow = rvi_json_number(rvi_json_get(s, "beta_slow"), 1);
+    if (p->beta_fast == 0) p->beta_fast = 32;
+    if (p->beta_slow == 0) p->beta_slow = 1;
+    p->truncate = rvi_json_bool(rvi_json_get(s, "truncate"), true);
+    p->mscale = rvi_json_number(rvi_json_get(s, "mscale"), 0);
+    p->mscale_all = rvi_json_number(rvi_json_get(s, "mscale_all_dim"), 0);
+    if (by_length) p->attention_factor = rvi_json_number(rvi_json_get(s, "attention_factor"), 0);
+    if (p->kind == RVI_ROPE_LONG) {
+        if ((st = factor_list(r, rvi_json_get(s, "short_factor"), "short_factor", arena,
+                              &p->divisors[0], &p->n_divisors[0])))
+            return st;
+        if ((st = factor_list(r, rvi_json_get(s, "long_factor"), "long_factor", arena,
+                              &p->divisors[1], &p->n_divisors[1])))
+            return st;
+    }
+    return RV_OK;
+}
+
+static rv_status read_rope(reader *r, rvi_hparams *h, rvi_arena *arena)
+{
+    rvi_rope_params *p = &h->rope;
+    double partial = 1;
+    rv_status st;
+    *p = (rvi_rope_params){
+        .theta = 10000, .factor = 1, .extra_factor = 1, .truncate = true, .context = h->n_context};
+    if ((st = r->meta->config ? hf_rope(r, p, &partial, arena) : gguf_rope(r, p))) return st;
+    if (!(partial > 0) || partial > 1)
+        return rvi_error(r->err, RV_E_MODEL, "'partial_rotary_factor' %g is not between 0 and 1",
+                         partial);
+    if ((st = count(r, "rope.dimension_count", NULL, h->head_size, (int)(h->head_size * partial),
+                    &p->n_rot)))
+        return st;
+    return RV_OK;
+}
+
+/* ---- windows ---- */
+
+static rv_status read_windows(reader *r, rvi_hparams *h, rvi_arena *arena)
+{
+    const rvi_json *config = r->meta->config;
+    double window = r->arch->window;
+    h->window = rvi_arena_alloc(arena, (size_t)h->n_layers, sizeof *h->window);
+    if (!h->window) return rvi_nomem(r->err, "windows");
+    if (config && rvi_json_is(rvi_json_get(config, "sliding_window"), RVI_JSON_NULL)) window = 0;
+    int found = number(r, "attention.sliding_window", "sliding_window", &window);
+    if (found < 0 || window < 0 || window != floor(window) || window > (double)(1u << 30))
+        return rvi_error(r->err, RV_E_MODEL, "'%s' is not a possible window", r->key);
+    if (!config && !found && r->arch->window_rule == RVI_WINDOW_ALL)
+        window = 0; /* GGUF writers leave no window out */
+
+    int upper_from = 0, period = r->arch->window_rule == RVI_WINDOW_EVEN ? 2 : 0;
+    if (config && r->arch->window_rule == RVI_WINDOW_UPPER) {
+        if (!rvi_json_bool(rvi_json_get(config, "use_sliding_window"), false)) window = 0;
+        upper_from = (int)RVI_MIN(
+            RVI_MAX(rvi_json_int(rvi_json_get(config, "max_window_layers"), 28), 0), INT32_MAX);
+    }
+    double pattern = period;
+    if (!config && number(r, "attention.sliding_window_pattern", NULL, &pattern) == 1 &&
+        pattern >= 1 && pattern <= RVI_MAX_LAYERS)
+        period = (int)pattern;
+    const rvi_json *types = rvi_json_get(config, "layer_types");
+    if (types && types->kind == RVI_JSON_ARRAY && rvi_json_count(types) != (size_t)h->n_layers)
+        return rvi_error(r->err, RV_E_MODEL, "'layer_types' has %zu entries for %d layers",
+                         rvi_json_count(types), h->n_layers);
+    for (int il = 0; il < h->n_layers; il++) {
+        const rvi_json *type = rvi_json_at(types, (size_t)il);
+        bool on = period ? il % period < RVI_MAX(period - 1, 1) : il >= upper_from;
+        if (type) {
+            on = rvi_json_is_string(type, "sliding_attention");
+            if (!on && !rvi_json_is_string(type, "full_attention"))
+                return rvi_error(
+                    r->err, RV_E_MODEL,
+                    "'layer_types' entry %d is neither sliding_attention nor full_attention", il);
+        }
+        h->window[il] = on ? (int)window : 0;
+    }
+    return RV_OK;
+}
+
+/* ---- the rest ---- */
+
+static rv_status read_activation(reader *r)
+{
+    const rvi_json *config = r->meta->config;
+    if (!config) return RV_OK;
+    bool gelu = r->arch->glu == RVI_GLU_GELU;
+    const rvi_json *name = rvi_json_get(config, gelu ? "hidden_activation" : "hidden_act");
+    if (!name || name->kind == RVI_JSON_NULL ||
+        rvi_json_is_string(name, gelu ? "gelu_pytorch_tanh" : "silu"))
+        return RV_OK;
+    return rvi_error(r->err, RV_E_MODEL, "activation '%s' is not offered for this architecture",
+                     rvi_json_string(name, "?"));
+}
+
+static rv_status read_scales(reader *r, rvi_hparams *h)
+{
+    const rvi_json *config = r->meta->config;
+    double eps, attn, logit, scalar = h->head_size;
+    rv_status st;
+    if ((st = real(r, "attention.layer_norm_rms_epsilon", "rms_norm_eps",
+                   config ? (double)r->arch->norm_eps : -1, &eps)))
+        return st;
+    if (eps < 0) return rvi_error(r->err, RV_E_MODEL, "'%s' is missing or negative", r->key);
+    h->norm_eps = (float)eps;
+
+    attn = r->arch->attn_cap;
+    logit = r->arch->logit_cap;
+    if (config && rvi_json_is(rvi_json_get(config, "attn_logit_softcapping"), RVI_JSON_NULL))
+        attn = 0;
+    if (config && rvi_json_is(rvi_json_get(config, "final_logit_softcapping"), RVI_JSON_NULL))
+        logit = 0;
+    if (r->arch->attn_cap > 0 || r->arch->logit_cap > 0) {
+        if ((st = real(r, "attn_logit_softcapping", "attn_logit_softcapping", attn, &attn)))
+            return st;
+        if ((st = real(r, "final_logit_softcapping", "final_logit_softcapping", logit, &logit)))
+            return st;
+    }
+    h->attn_cap = (float)attn;
+    h->logit_cap = (float)logit;
+
+    if (r->arch->query_scalar > 0) {
+        /* GGUF has no key for it: the 27B model (46 layers) alone scales by its width per head, the
+         * others by the head size. */
+        if (config)
+            scalar = r->arch->query_scalar;
+        else if (h->n_layers == 46)
+            scalar = (double)h->n_embd / h->n_heads;
+        if ((st = real(r, NULL, "query_pre_attn_scalar", scalar, &scalar))) return st;
+        if (!(scalar > 0))
+            return rvi_error(r->err, RV_E_MODEL, "'query_pre_attn_scalar' must be positive");
+    }
+    h->attn_scale = (float)(1 / sqrt(scalar));
+    h->embed_scale = r->arch->scaled_embeddings ? (float)sqrt(h->n_embd) : 1;
+    h->tied = config ? rvi_json_bool(rvi_json_get(config, "tie_word_embeddings"),
+                                     r->arch->tied_by_default)
+                     : r->arch->tied_by_default;
+    return RV_OK;
+}
+
+static rv_status read_heads(reader *r, rvi_hparams *h)
+{
+    const rvi_json *config = r->meta->config;
+    rv_status st;
+    if ((st = count(r, "attention.head_count", "num_attention_heads", RVI_MAX_HEADS, 0,
+                    &h->n_heads)))
+        return st;
+    bool kv_silent = config && !rvi_json_get(config, "num_key_value_heads");
+    int kv = kv_silent && r->arch->n_kv_heads ? r->arch->n_kv_heads : h->n_heads;
+    if ((st = count(r, "attention.head_count_kv", "num_key_value_heads", RVI_MAX_HEADS, kv,
+                    &h->n_kv_heads)))
+        return st;
+    if (h->n_heads % h->n_kv_heads)
+        return rvi_error(r->err, RV_E_MODEL, "%d heads do not divide into %d key/value heads",
+                         h->n_heads, h->n_kv_heads);
+    bool size_silent = config && !rvi_json_get(config, "head_dim");
+    int size = size_silent && r->arch->head_size ? r->arch->head_size : h->n_embd / h->n_heads;
+    if ((st = count(r, "attention.key_length", "head_dim", 1 << 14, size, &h->head_size)))
+        return st;
+    int value_size;
+    if ((st = count(r, "attention.value_length", NULL, 1 << 14, h->head_size, &value_size)))
+        return st;
+    if (value_size != h->head_size)
+        return rvi_error(r->err, RV_E_MODEL,
+                         "keys of %d and values of %d elements a head are not offered",
+                         h->head_size, value_size);
+    if (h->n_heads * h->head_size > RVI_MAX_WIDTH)
+        return rvi_error(r->err, RV_E_MODEL, "%d heads of %d elements are too many", h->n_heads,
+                         h->head_size);
+    return RV_OK;
+}
+
+rv_status rvi_hparams_read(rvi_hparams *h, const rvi_arch *arch, const rvi_meta *meta,
+                           rvi_arena *arena, rv_error *err)
+{
+    reader r = {.meta = meta, .arch = arch, .err = err};
+    rvi_str name;
+    rv_status st;
+    *h = (rvi_hparams){0};
+    if (!meta->config && rvi_gguf_get_str(meta->gguf, "general.architecture", &name) &&
+        name.len < sizeof r.prefix)
+        memcpy(r.prefix, name.data, name.len);
+    if ((st = count(&r, "block_count", "num_hidden_layers", RVI_MAX_LAYERS, 0, &h->n_layers)))
+        return st;
+    if ((st = count(&r, "embedding_length", "hidden_size", RVI_MAX_WIDTH, 0, &h->n_embd)))
+        return st;
+    if ((st = count(&r, "feed_forward_length", "intermediate_size", RVI_MAX_WIDTH, 0, &h->n_ff)))
+        return st;
+    if ((st = count(&r, "context_length", "max_position_embeddings", RVI_MAX_CONTEXT,
+                    meta->config ? 2048 : 0, &h->n_context)))
+        return st;
+    double vocab = 0;
+    if (number(&r, "vocab_size", "vocab_size", &vocab) < 0 || vocab < 0 || vocab > (1 << 24) ||
+        vocab != floor(vocab))
+        return rvi_error(err, RV_E_MODEL, "'%s' is not a possible vocabulary size", r.key);
+    h->n_vocab = (int)vocab;
+    if ((st = read_heads(&r, h))) return st;
+    if ((st = read_activation(&r))) return st;
+    if ((st = read_scales(&r, h))) return st;
+    if ((st = read_windows(&r, h, arena))) return st;
+    return read_rope(&r, h, arena);
+}

@@ -1,0 +1,88 @@
+/* model.h - a bound model and its one forward pass over rows.
+ *
+ * A model is immutable after open and may be shared by any number of workspaces. A workspace holds
+ * the activations of one caller; one thread at a time uses it (and the backend). A row is
+ * (sequence, position, token): prefill, decode of many sequences and scoring are all rows through
+ * the same code. Weights are views into the opened files, which the model owns. */
+#ifndef RVI_MODEL_MODEL_H
+#define RVI_MODEL_MODEL_H
+
+#include "kv/pages.h"
+#include "lora/adapter.h"
+#include "model/arch.h"
+#include "model/hparams.h"
+#include "model/source.h"
+
+/* A linear layer: its weight, perhaps a bias, and its adapter slot. */
+typedef struct rvi_linear {
+    rvi_tensor *w; /* n_out x n_in; NULL: absent */
+    rvi_tensor *bias;
+    int slot;
+} rvi_linear;
+
+typedef struct rvi_layer {
+    rvi_tensor *attn_norm, *q_norm, *k_norm, *post_attn_norm, *ffn_norm, *post_ffn_norm;
+    rvi_linear q, k, v, qkv, o, gate, up, gate_up, down;
+} rvi_layer;
+
+typedef struct rvi_model {
+    rvi_backend *be; /* borrowed */
+    rvi_source *source;
+    const rvi_arch *arch;
+    rvi_hparams hp;
+    rvi_rope rope;
+    rvi_tensor *embed, *out_norm;
+    rvi_linear head; /* tied: head.w == embed */
+    rvi_layer *layers;
+    rvi_lora_target *targets;
+    int n_targets;
+    uint64_t n_params, weight_bytes;
+    rvi_arena arena;
+} rvi_model;
+
+/* Takes source (also on failure). */
+rv_status rvi_model_new(rvi_model **out, rvi_backend *be, rvi_source *take,
+                        rv_error *err) RVI_MUST_CHECK;
+void rvi_model_free(rvi_model *m); /* accepts NULL */
+
+/* What a KV pool for this model must hold. */
+rvi_kv_spec rvi_model_kv_spec(const rvi_model *m, rv_kv_type type, int n_pages);
+
+/* The first tensor with a value that is not a number, or NULL: reads every weight, for the message
+ * after a forward pass went wrong. */
+const char *rvi_model_find_broken_tensor(const rvi_model *m);
+
+typedef struct rvi_row {
+    const rvi_seq *seq; /* already extended over pos */
+    int32_t pos, token;
+    int rope_set;                    /* rvi_rope_set of the sequence's declared length */
+    const rvi_adapter_set *adapters; /* NULL: none */
+} rvi_row;
+
+/* Called with a named intermediate while it is at hand: n_rows rows of it, in the order of the
+ * batch. */
+typedef void (*rvi_tap_fn)(void *ctx, const char *name, rvi_cols values, int n_rows);
+
+typedef struct rvi_workspace rvi_workspace;
+
+rv_status rvi_workspace_new(rvi_workspace **out, const rvi_model *m, int max_rows, int max_logits,
+                            rv_error *err) RVI_MUST_CHECK;
+void rvi_workspace_free(rvi_workspace *ws); /* accepts NULL */
+int rvi_workspace_max_rows(const rvi_workspace *ws);
+int rvi_workspace_max_logits(const rvi_workspace *ws);
+void rvi_workspace_set_tap(rvi_workspace *ws, rvi_tap_fn fn, void *ctx); /* NULL: none */
+
+/* Writes the rows' keys and values into their sequences' pages and leaves their final hidden states
+ * in the workspace. Rows of one sequence come in order of position; all their pages are writable.
+ * n_rows <= max_rows. */
+void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows);
+
+/* Logits of the given rows of the last forward (n <= max_logits), n x n_vocab floats that stay
+ * valid until the next call. The rows passed to forward must still be there (their adapters may
+ * cover the head). */
+const float *rvi_model_logits(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows,
+                              const int32_t *which, int n);
+/* The final hidden state (after the last norm) of one row of the last forward: n_embd floats. */
+void rvi_model_hidden(const rvi_model *m, rvi_workspace *ws, int row, float *out);
+
+#endif

@@ -1,0 +1,55 @@
+/* unicode_tables.h - shapes of the generated character tables (tools/make_unicode_tables.py). All are sorted. */
+#ifndef RVI_TOKENIZER_UNICODE_TABLES_H
+#define RVI_TOKENIZER_UNICODE_TABLES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct rvi_unicode_range {
+    uint32_t first, last;
+} rvi_unicode_range;
+
+typedef struct rvi_unicode_class {
+    uint32_t first, last;
+    uint8_t value;
+} rvi_unicode_class;
+
+typedef struct rvi_unicode_decomposition {
+    uint32_t cp;
+    uint16_t offset; /* into rvi_unicode_pool */
+    uint8_t length_mark; /* length << 1 | 1 for a compatible decomposition */
+} rvi_unicode_decomposition;
+
+typedef struct rvi_unicode_pair {
+    uint32_t first, second, composed;
+} rvi_unicode_pair;
+
+typedef struct rvi_unicode_mapping { /* first, first + step, ... last, each mapped to itself + distance */
+    uint32_t first, last;
+    uint8_t step;
+    int32_t distance;
+} rvi_unicode_mapping;
+
+typedef struct rvi_unicode_property {
+    const char *name;
+    uint16_t offset, count; /* in rvi_unicode_ranges */
+} rvi_unicode_property;
+
+extern const uint32_t rvi_unicode_categories[];
+extern const size_t rvi_unicode_n_categories;
+extern const rvi_unicode_class rvi_unicode_ccc[];
+extern const size_t rvi_unicode_n_ccc;
+extern const rvi_unicode_decomposition rvi_unicode_decompositions[];
+extern const size_t rvi_unicode_n_decompositions;
+extern const uint32_t rvi_unicode_pool[];
+extern const rvi_unicode_pair rvi_unicode_compositions[];
+extern const size_t rvi_unicode_n_compositions;
+extern const rvi_unicode_mapping rvi_unicode_fold[];
+extern const size_t rvi_unicode_n_fold;
+extern const rvi_unicode_mapping rvi_unicode_lower[];
+extern const size_t rvi_unicode_n_lower;
+extern const rvi_unicode_range rvi_unicode_ranges[];
+extern const rvi_unicode_property rvi_unicode_properties[];
+extern const size_t rvi_unicode_n_properties;
+
+#endif

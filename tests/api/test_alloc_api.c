@@ -1,0 +1,100 @@
+/* Every allocation of opening, tokenizing, rendering and generating fails once: an error each time,
+ * and nothing leaks (the sanitizer pass watches). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "harness/fail_alloc.h"
+#include "ruvllm.h"
+
+static const char conversation[] =
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"the tea\"}],\"add_generation_prompt\":true}";
+
+/* Everything a small program does; the first error ends it. */
+static rv_status whole_life(const char *path, const char *adapter, rv_error *err)
+{
+    rv_runtime_options ro;
+    rv_session_options so;
+    rv_generate_options go;
+    rv_runtime *rt = NULL;
+    rv_model *m = NULL;
+    rv_adapter *a = NULL;
+    rv_session *s = NULL;
+    rv_generated g = {0};
+    char *text = NULL, *json = NULL;
+    int32_t *ids = NULL;
+    size_t n = 0, len = 0;
+    rv_adapter_use use = {NULL, 1};
+    static const int32_t plain[] = {5, 6, 7};
+    rv_runtime_options_init(&ro);
+    ro.n_threads = 1;
+    rv_status st = rv_runtime_new(&rt, &ro, err);
+    if (!st) st = rv_model_open(&m, rt, path, 0, err);
+    if (!st && !adapter)
+        st = rv_render_chat(m, conversation, strlen(conversation), NULL, &text, &len, err);
+    if (!st && !adapter) st = rv_tokenize(m, text, len, 0, &ids, &n, err);
+    if (!st && adapter) st = rv_adapter_load(&a, m, adapter, err);
+    if (!st) st = rv_model_describe(m, 1, &json, err);
+    rv_session_options_init(&so, m);
+    so.n_context = 256;
+    use.adapter = a;
+    so.adapters = a ? &use : NULL;
+    so.n_adapters = a ? 1 : 0;
+    if (!st) st = rv_session_new(&s, m, &so, err);
+    rv_generate_options_init(&go);
+    go.max_tokens = 5;
+    if (!st) st = rv_session_generate(s, ids ? ids : plain, ids ? n : 3, &go, &g, err);
+    rv_generated_free(&g);
+    rv_session_free(s);
+    rv_adapter_free(a);
+    rv_free(text);
+    rv_free(json);
+    rv_free(ids);
+    rv_model_close(m);
+    rv_runtime_free(rt);
+    return st;
+}
+
+static void sweep(const char *path, const char *adapter)
+{
+    long n = 0;
+    for (;; n++) {
+        rv_error err = {0};
+        fail_alloc_after(n);
+        rv_status st = whole_life(path, adapter, &err);
+        if (!fail_alloc_off()) {
+            if (st) fail_msg("%s: %s", path, err.text);
+            break;
+        }
+        if (st != RV_E_NOMEM)
+            fail_msg("%s: call %ld refused, but status %d: %s", path, n, st, err.text);
+        assert_int_equal(err.code, RV_E_NOMEM);
+    }
+    print_message("# %s: %ld allocations\n", path, n);
+    assert_true(n > 30);
+}
+
+static void gguf(void **state)
+{
+    (void)state;
+    sweep("tests/gguf/llama.gguf", NULL);
+    sweep("tests/gguf/llama-spm.gguf", NULL);
+}
+
+static void checkpoint_with_adapter(void **state)
+{
+    (void)state;
+    sweep("tests/golden/phi3-longrope", "tests/golden/phi3-longrope/lora");
+    sweep("tests/golden/gemma2", "tests/golden/gemma2/lora");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(gguf),
+                                       cmocka_unit_test(checkpoint_with_adapter)};
+    return cmocka_run_group_tests_name("allocation failures", tests, NULL, NULL);
+}

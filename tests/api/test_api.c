@@ -1,0 +1,358 @@
+/* The public interface: what a program that links the library sees. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <pthread.h>
+
+#include "ruvllm.h"
+
+static const char *const model_path = "tests/gguf/llama-spm.gguf";
+
+#define assert_ok(call)                                                                            \
+    do {                                                                                           \
+        rv_error e_ = {0};                                                                         \
+        rv_error *err = &e_;                                                                       \
+        rv_status st_ = (call);                                                                    \
+        if (st_) fail_msg("%s: %s", rv_status_name(st_), e_.text);                                 \
+    } while (0)
+
+typedef struct opened {
+    rv_runtime *rt;
+    rv_model *m;
+    rv_session *s;
+} opened;
+
+static void open_all(opened *o, const char *path, int n_threads, int n_context)
+{
+    rv_runtime_options ro;
+    rv_session_options so;
+    rv_runtime_options_init(&ro);
+    ro.n_threads = n_threads;
+    assert_ok(rv_runtime_new(&o->rt, &ro, err));
+    assert_ok(rv_model_open(&o->m, o->rt, path, 0, err));
+    rv_session_options_init(&so, o->m);
+    so.n_context = n_context;
+    assert_ok(rv_session_new(&o->s, o->m, &so, err));
+}
+
+static void close_all(opened *o)
+{
+    rv_session_free(o->s);
+    rv_model_close(o->m);
+    rv_runtime_free(o->rt);
+}
+
+static rv_generate_options greedy(int n)
+{
+    rv_generate_options o;
+    rv_generate_options_init(&o);
+    rv_sampling_init_greedy(&o.sampling);
+    o.max_tokens = n;
+    o.ignore_eos = 1;
+    return o;
+}
+
+static const int32_t prompt[] = {1, 270, 280, 290, 300};
+
+/* ---- streaming, stopping, cancelling ---- */
+
+typedef struct seen {
+    int32_t ids[64];
+    int n, cancel_after;
+    char text[1024];
+} seen;
+
+static int on_token(void *ctx, int32_t id, const char *text, size_t len)
+{
+    seen *s = ctx;
+    if (id >= 0) s->ids[s->n++] = id;
+    strncat(s->text, text, len);
+    return s->n == s->cancel_after;
+}
+
+static void streaming_equals_result(void **state)
+{
+    (void)state;
+    opened o;
+    seen s = {.cancel_after = -1};
+    rv_generated g;
+    rv_generate_options go = greedy(40);
+    go.on_token = on_token;
+    go.ctx = &s;
+    open_all(&o, model_path, 2, 128);
+    assert_ok(rv_session_generate(o.s, prompt, 5, &go, &g, err));
+    assert_int_equal(g.n_ids, 40);
+    assert_int_equal(s.n, 40);
+    assert_memory_equal(g.ids, s.ids, 40 * sizeof(int32_t));
+    assert_string_equal(g.text, s.text);
+    assert_int_equal(g.finish, RV_FINISH_LENGTH);
+    char *again;
+    assert_ok(rv_detokenize(o.m, g.ids, g.n_ids, 1, &again, NULL, err));
+    assert_string_equal(again, g.text);
+    rv_free(again);
+    rv_generated_free(&g);
+    close_all(&o);
+}
+
+static void cancelling_and_stopping(void **state)
+{
+    (void)state;
+    opened o;
+    rv_generated whole, g;
+    seen s = {.cancel_after = 3};
+    rv_generate_options go = greedy(40);
+    open_all(&o, model_path, 1, 128);
+    assert_ok(rv_session_generate(o.s, prompt, 5, &go, &whole, err));
+
+    go.on_token = on_token;
+    go.ctx = &s;
+    assert_ok(rv_session_generate(o.s, prompt, 5, &go, &g, err));
+    assert_int_equal(g.finish, RV_FINISH_CANCELLED);
+    assert_int_equal(g.n_ids, 3);
+    rv_generated_free(&g);
+
+    /* a stop string from the middle of the text ends it there */
+    go = greedy(40);
+    assert_true(whole.text_len > 12);
+    char stop[4] = {0};
+    memcpy(stop, whole.text + 8, 3);
+    const char *stops[] = {stop};
+    go.stop = stops;
+    go.n_stop = 1;
+    assert_ok(rv_session_generate(o.s, prompt, 5, &go, &g, err));
+    assert_int_equal(g.finish, RV_FINISH_STOP);
+    assert_int_equal(g.text_len, strstr(whole.text, stop) - whole.text);
+    assert_memory_equal(g.text, whole.text, g.text_len);
+    rv_generated_free(&g);
+
+    go = greedy(0);
+    assert_ok(rv_session_generate(o.s, prompt, 5, &go, &g, err));
+    assert_int_equal(g.n_ids, 0);
+    assert_string_equal(g.text, "");
+    rv_generated_free(&g);
+    rv_generated_free(&whole);
+    close_all(&o);
+}
+
+/* A used session gives what a fresh one gives, and says what it reused. */
+static void prefix_reuse(void **state)
+{
+    (void)state;
+    opened a, b;
+    rv_generated first, second, fresh;
+    rv_generate_options go = greedy(10);
+    int32_t longer[16];
+    open_all(&a, model_path, 2, 64);
+    open_all(&b, model_path, 1, 64);
+    assert_ok(rv_session_generate(a.s, prompt, 5, &go, &first, err));
+    memcpy(longer, prompt, sizeof prompt);
+    memcpy(longer + 5, first.ids, 10 * sizeof(int32_t));
+    longer[15] = 275;
+    assert_ok(rv_session_generate(a.s, longer, 16, &go, &second, err));
+    assert_int_equal(second.n_reused, 14); /* the last generated token was never computed */
+    assert_ok(rv_session_generate(b.s, longer, 16, &go, &fresh, err));
+    assert_int_equal(fresh.n_reused, 0);
+    assert_memory_equal(second.ids, fresh.ids, 10 * sizeof(int32_t));
+    rv_generated_free(&second);
+    longer[2] = 299; /* differs early */
+    assert_ok(rv_session_generate(a.s, longer, 16, &go, &second, err));
+    assert_int_equal(second.n_reused, 2);
+    rv_generated_free(&first);
+    rv_generated_free(&second);
+    rv_generated_free(&fresh);
+    close_all(&a);
+    close_all(&b);
+}
+
+static void adapters(void **state)
+{
+    (void)state;
+    rv_runtime_options ro;
+    rv_session_options so;
+    rv_runtime *rt;
+    rv_model *m, *other;
+    rv_adapter *a;
+    rv_session *plain, *with, *none, *wrong;
+    rv_generated p, w, z;
+    rv_generate_options go = greedy(20);
+    rv_error why = {0};
+    rv_runtime_options_init(&ro);
+    ro.n_threads = 1;
+    assert_ok(rv_runtime_new(&rt, &ro, err));
+    assert_ok(rv_model_open(&m, rt, "tests/golden/llama", 0, err));
+    assert_ok(rv_model_open(&other, rt, "tests/golden/qwen2", 0, err));
+    assert_ok(rv_adapter_load(&a, m, "tests/golden/llama/lora", err));
+    rv_session_options_init(&so, m);
+    assert_ok(rv_session_new(&plain, m, &so, err));
+    rv_adapter_use use = {a, 1};
+    so.adapters = &use;
+    so.n_adapters = 1;
+    assert_ok(rv_session_new(&with, m, &so, err));
+    use.scale = 0;
+    assert_ok(rv_session_new(&none, m, &so, err));
+    assert_int_equal(rv_session_new(&wrong, other, &so, &why), RV_E_ADAPTER);
+    assert_null(wrong);
+    static const int32_t ids[] = {5, 6, 7, 8};
+    assert_ok(rv_session_generate(plain, ids, 4, &go, &p, err));
+    assert_ok(rv_session_generate(with, ids, 4, &go, &w, err));
+    assert_ok(rv_session_generate(none, ids, 4, &go, &z, err));
+    assert_memory_not_equal(p.ids, w.ids, 20 * sizeof(int32_t));
+    assert_memory_equal(p.ids, z.ids, 20 * sizeof(int32_t));
+    assert_string_equal(p.text, ""); /* no tokenizer */
+
+    rv_adapter *bad;
+    assert_int_equal(rv_adapter_load(&bad, other, "tests/golden/gemma2/lora", &why),
+                     RV_OK); /* the same shapes: nothing tells them apart */
+    rv_adapter_free(bad);
+    assert_int_equal(rv_adapter_load(&bad, m, "tests/golden/phi3/lora", &why), RV_E_ADAPTER);
+    assert_null(bad);
+    assert_int_equal(rv_adapter_load(&bad, m, "tests/golden/llama", &why), RV_E_NOT_FOUND);
+    assert_int_equal(rv_adapter_load(&bad, m, "tests/nowhere", &why), RV_E_NOT_FOUND);
+    assert_int_equal(rv_adapter_load(&bad, m, model_path, &why),
+                     RV_E_ADAPTER); /* a model, not an adapter */
+    rv_generated_free(&p);
+    rv_generated_free(&w);
+    rv_generated_free(&z);
+    rv_session_free(plain);
+    rv_session_free(with);
+    rv_session_free(none);
+    rv_adapter_free(a);
+    rv_model_close(m);
+    rv_model_close(other);
+    rv_runtime_free(rt);
+}
+
+/* ---- wrong use ---- */
+
+static void wrong_use_is_a_status(void **state)
+{
+    (void)state;
+    opened o;
+    rv_error why = {0};
+    rv_generated g;
+    rv_generate_options go = greedy(4);
+    rv_runtime_options ro;
+    rv_runtime *rt;
+    rv_model *m;
+    open_all(&o, model_path, 1, 16);
+    assert_int_equal(rv_session_generate(NULL, prompt, 5, &go, &g, &why), RV_E_INVALID);
+    assert_int_equal(rv_session_generate(o.s, NULL, 5, &go, &g, &why), RV_E_INVALID);
+    assert_int_equal(rv_session_generate(o.s, prompt, 0, &go, &g, &why), RV_E_GENERATION);
+    assert_int_equal(g.finish, RV_FINISH_ERROR);
+    rv_generated_free(&g);
+    static const int32_t outside[] = {1, 320}, negative[] = {-1};
+    assert_int_equal(rv_session_generate(o.s, outside, 2, &go, &g, &why), RV_E_GENERATION);
+    assert_non_null(strstr(why.text, "320"));
+    rv_generated_free(&g);
+    assert_int_equal(rv_session_generate(o.s, negative, 1, &go, &g, NULL), RV_E_GENERATION);
+    rv_generated_free(&g);
+    int32_t too_long[16] = {1};
+    assert_int_equal(rv_session_generate(o.s, too_long, 16, &go, &g, &why), RV_E_GENERATION);
+    assert_non_null(strstr(why.text, "16 tokens, but the context holds 16"));
+    rv_generated_free(&g);
+    go.max_tokens = 1000; /* cut at the context */
+    assert_ok(rv_session_generate(o.s, prompt, 5, &go, &g, err));
+    assert_int_equal(g.n_ids, 11);
+    rv_generated_free(&g);
+    go.sampling.top_p = 7;
+    assert_int_equal(rv_session_generate(o.s, prompt, 5, &go, &g, &why), RV_E_CONFIG);
+    rv_generated_free(&g);
+    close_all(&o);
+
+    rv_runtime_options_init(&ro);
+    ro.isa = "no such thing";
+    assert_int_equal(rv_runtime_new(&rt, &ro, &why), RV_E_CONFIG);
+    assert_null(rt);
+    ro.isa = NULL;
+    ro.n_threads = -1;
+    assert_int_equal(rv_runtime_new(&rt, &ro, &why), RV_E_CONFIG);
+    ro.n_threads = 1;
+    assert_ok(rv_runtime_new(&rt, &ro, err));
+    assert_int_equal(rv_model_open(&m, rt, "tests/nowhere.gguf", 0, &why), RV_E_NOT_FOUND);
+    assert_null(m);
+    assert_int_equal(rv_model_open(&m, rt, "tests", 0, &why), RV_E_NOT_FOUND); /* no config.json */
+    assert_int_equal(rv_model_open(&m, rt, "Makefile", 0, &why), RV_E_MODEL);
+    assert_int_equal(rv_model_open(&m, rt, NULL, 0, &why), RV_E_INVALID);
+    rv_runtime_free(rt);
+    rv_runtime_free(NULL);
+    rv_model_close(NULL);
+    rv_session_free(NULL);
+    rv_adapter_free(NULL);
+    rv_generated_free(NULL);
+}
+
+static void model_without_tokenizer(void **state)
+{
+    (void)state;
+    opened o;
+    rv_error why = {0};
+    int32_t *ids;
+    size_t n;
+    char *text;
+    open_all(&o, "tests/golden/qwen3", 1, 32);
+    assert_int_equal(rv_tokenize(o.m, "x", 1, 0, &ids, &n, &why), RV_E_TOKENIZATION);
+    assert_int_equal(rv_detokenize(o.m, prompt, 1, 0, &text, NULL, &why), RV_E_TOKENIZATION);
+    assert_int_equal(rv_render_chat(o.m, "{}", 2, NULL, &text, NULL, &why), RV_E_TOKENIZATION);
+    rv_model_info info;
+    assert_int_equal(rv_model_get_info(o.m, &info), RV_OK);
+    assert_false(info.has_tokenizer);
+    assert_string_equal(info.architecture, "qwen3");
+    assert_string_equal(info.type, "bf16");
+    close_all(&o);
+}
+
+/* ---- two runtimes on two threads ---- */
+
+static void *generate_alone(void *arg)
+{
+    opened o;
+    rv_generate_options go = greedy(30);
+    open_all(&o, model_path, 2, 64);
+    if (rv_session_generate(o.s, prompt, 5, &go, arg, NULL)) abort();
+    close_all(&o);
+    return NULL;
+}
+
+static void two_runtimes(void **state)
+{
+    (void)state;
+    pthread_t a, b;
+    rv_generated ga, gb;
+    assert_int_equal(pthread_create(&a, NULL, generate_alone, &ga), 0);
+    assert_int_equal(pthread_create(&b, NULL, generate_alone, &gb), 0);
+    pthread_join(a, NULL);
+    pthread_join(b, NULL);
+    assert_int_equal(ga.n_ids, 30);
+    assert_memory_equal(ga.ids, gb.ids, 30 * sizeof(int32_t));
+    rv_generated_free(&ga);
+    rv_generated_free(&gb);
+}
+
+static void names(void **state)
+{
+    (void)state;
+    assert_string_equal(rv_status_name(RV_E_MODEL), "RV_E_MODEL");
+    assert_string_equal(rv_finish_name(RV_FINISH_LENGTH), "length");
+    assert_string_equal(rv_isa_list()[0], "ref");
+    assert_true(strlen(rv_version()) >= 5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(streaming_equals_result),
+        cmocka_unit_test(cancelling_and_stopping),
+        cmocka_unit_test(prefix_reuse),
+        cmocka_unit_test(adapters),
+        cmocka_unit_test(wrong_use_is_a_status),
+        cmocka_unit_test(model_without_tokenizer),
+        cmocka_unit_test(two_runtimes),
+        cmocka_unit_test(names),
+    };
+    return cmocka_run_group_tests_name("api", tests, NULL, NULL);
+}

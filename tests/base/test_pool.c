@@ -1,0 +1,163 @@
+/* The thread pool: every task runs exactly once, for any number of threads, and pools do not disturb each other. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/pool.h"
+
+enum { MAX_TASKS = 1000, MAX_THREADS = 8 };
+
+typedef struct job {
+    int n_threads;
+    atomic_int runs[MAX_TASKS];    /* how often each task ran */
+    atomic_int inside[MAX_THREADS]; /* tasks a worker is running now */
+    atomic_int n_bad;              /* wrong worker number, or one number used by two threads at once */
+} job;
+
+static void count_task(void *ctx, int task, int worker)
+{
+    job *j = ctx;
+    if (worker < 0 || worker >= j->n_threads) {
+        atomic_fetch_add(&j->n_bad, 1);
+        return;
+    }
+    if (atomic_fetch_add(&j->inside[worker], 1) != 0) atomic_fetch_add(&j->n_bad, 1);
+    atomic_fetch_add(&j->runs[task], 1);
+    atomic_fetch_sub(&j->inside[worker], 1);
+}
+
+static void test_every_task_once(void **state)
+{
+    (void)state;
+    static const int counts[] = {0, 1, 2, 3, 4, 5, 7, 64, 999, MAX_TASKS};
+    for (int n_threads = 1; n_threads <= 4; n_threads++) {
+        rvi_pool *pool;
+        assert_int_equal(rvi_pool_new(&pool, n_threads, NULL), RV_OK);
+        assert_int_equal(rvi_pool_size(pool), n_threads);
+        for (int round = 0; round < 20; round++)
+            for (size_t c = 0; c < RVI_COUNT(counts); c++) {
+                job *j = rvi_zalloc(sizeof *j);
+                assert_non_null(j);
+                j->n_threads = n_threads;
+                rvi_pool_run(pool, count_task, j, counts[c]);
+                for (int t = 0; t < MAX_TASKS; t++) assert_int_equal(atomic_load(&j->runs[t]), t < counts[c]);
+                assert_int_equal(atomic_load(&j->n_bad), 0);
+                rvi_free(j);
+            }
+        rvi_pool_free(pool);
+    }
+}
+
+/* What tasks wrote is seen by the owner without further care, and what the owner wrote before by the tasks. */
+typedef struct sums {
+    uint64_t scale, in[16], out[16]; /* plain memory: a race would be seen by a thread sanitizer */
+} sums;
+
+static void scale_one(void *ctx, int task, int worker)
+{
+    sums *s = ctx;
+    (void)worker;
+    s->out[task] = s->in[task] * s->scale;
+}
+
+static void run_small_jobs(rvi_pool *pool, int n_jobs)
+{
+    sums s = {0};
+    for (int i = 0; i < n_jobs; i++) {
+        int n = 2 + i % 15;
+        s.scale = (uint64_t)i + 1;
+        for (int t = 0; t < n; t++) s.in[t] = (uint64_t)(t + i);
+        rvi_pool_run(pool, scale_one, &s, n);
+        for (int t = 0; t < n; t++)
+            if (s.out[t] != (uint64_t)(t + i) * s.scale) fail_msg("job %d, task %d", i, t);
+    }
+}
+
+static void test_many_small_jobs(void **state)
+{
+    (void)state;
+    rvi_pool *pool;
+    assert_int_equal(rvi_pool_new(&pool, 2, NULL), RV_OK);
+    run_small_jobs(pool, 100000);
+    rvi_pool_free(pool);
+    assert_int_equal(rvi_pool_new(&pool, 4, NULL), RV_OK);
+    run_small_jobs(pool, 5000);
+    rvi_pool_free(pool);
+}
+
+/* Workers that went to sleep wake up again. */
+static void test_pauses(void **state)
+{
+    (void)state;
+    rvi_pool *pool;
+    assert_int_equal(rvi_pool_new(&pool, 3, NULL), RV_OK);
+    for (int i = 0; i < 20; i++) {
+        usleep(5000);
+        run_small_jobs(pool, 3);
+    }
+    usleep(20000); /* freed while all of them sleep */
+    rvi_pool_free(pool);
+}
+
+static void *own_pool(void *arg)
+{
+    int *n_threads = arg;
+    sums s = {.scale = 3};
+    rvi_pool *pool;
+    if (rvi_pool_new(&pool, *n_threads, NULL)) return arg;
+    for (int i = 0; i < 5000; i++) {
+        for (int t = 0; t < 16; t++) s.in[t] = (uint64_t)(i * t);
+        rvi_pool_run(pool, scale_one, &s, 16);
+        for (int t = 0; t < 16; t++)
+            if (s.out[t] != (uint64_t)(i * t) * 3) return arg;
+    }
+    rvi_pool_free(pool);
+    return NULL;
+}
+
+static void test_two_pools_at_once(void **state)
+{
+    (void)state;
+    int sizes[2] = {2, 3};
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&threads[i], NULL, own_pool, &sizes[i]), 0);
+    for (int i = 0; i < 2; i++) {
+        void *bad = &sizes;
+        assert_int_equal(pthread_join(threads[i], &bad), 0);
+        assert_null(bad);
+    }
+}
+
+static void test_new_and_free(void **state)
+{
+    (void)state;
+    rv_error err = {0};
+    rvi_pool *pool;
+    static const int bad[] = {0, -1, 1025, INT32_MIN};
+    for (size_t i = 0; i < RVI_COUNT(bad); i++) {
+        pool = (rvi_pool *)&err;
+        assert_int_equal(rvi_pool_new(&pool, bad[i], &err), RV_E_CONFIG);
+        assert_null(pool);
+    }
+    for (int i = 0; i < 50; i++) { /* freed at once, without a job */
+        assert_int_equal(rvi_pool_new(&pool, 1 + i % 5, NULL), RV_OK);
+        rvi_pool_free(pool);
+    }
+    rvi_pool_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_task_once), cmocka_unit_test(test_many_small_jobs),
+        cmocka_unit_test(test_pauses),          cmocka_unit_test(test_two_pools_at_once),
+        cmocka_unit_test(test_new_and_free),
+    };
+    return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
+}

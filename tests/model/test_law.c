@@ -1,0 +1,45 @@
+/* The law (law.h) on the golden models and on every weight type. */
+#include "law.h"
+
+enum { MAX_IDS = 48 };
+
+static void golden_models(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < RVI_COUNT(golden_names); i++) {
+        char path[128], expected[160];
+        rvi_safetensors *e;
+        int n;
+        snprintf(path, sizeof path, "tests/golden/%s", golden_names[i]);
+        snprintf(expected, sizeof expected, "%s/expected.safetensors", path);
+        assert_ok(rvi_safetensors_open(&e, expected, err));
+        const int32_t *ids = golden_ids(e, "tokens", &n);
+        assert_int_equal(n, MAX_IDS);
+        check_subject(&(subject){path, ids, n, RV_KV_F32, true});
+        check_subject(&(subject){path, ids, n, RV_KV_F16, false});
+        rvi_safetensors_close(e);
+    }
+}
+
+/* Every weight type, with int8 activations and with f32 ones. */
+static void weight_types(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"f16",  "bf16", "q4_0", "q4_1", "q5_0", "q5_1",   "q8_0",
+                                        "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs"};
+    int32_t ids[20];
+    for (int i = 0; i < 20; i++) ids[i] = (i * 37 + 11) % 300;
+    for (size_t i = 0; i < RVI_COUNT(types); i++) {
+        char path[128];
+        snprintf(path, sizeof path, "tests/gguf/q-%s.gguf", types[i]);
+        check_subject(&(subject){path, ids, 20, RV_KV_F16, false});
+        check_subject(&(subject){path, ids, 20, RV_KV_F32, true});
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(golden_models),
+                                       cmocka_unit_test(weight_types)};
+    return cmocka_run_group_tests_name("law", tests, NULL, NULL);
+}

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""make_unicode_tables.py - writes src/tokenizer/unicode_tables.c.
+
+    make_unicode_tables.py > src/tokenizer/unicode_tables.c
+
+Character data come from the package unicodedata2 (pip install unicodedata2==16.0.0), or from Python's own unicodedata
+where that package is missing; the data's version must be between 14.0 and 16.0, and the table says which it was.
+Scripts and derived properties come from the package `regex`, cut down to the characters that the version assigns.
+Case mappings come from Python itself.
+"""
+import sys
+
+import regex
+
+try:
+    import unicodedata2 as ud
+except ImportError:
+    import unicodedata as ud
+
+CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn".split()
+SCRIPTS = "Arabic Cyrillic Devanagari Greek Han Hangul Hebrew Hiragana Katakana Latin Thai".split()
+LAST = 0x10FFFF
+
+
+def emit(head, items, width=118):
+    print(head + " = {")
+    line = "   "
+    for x in items:
+        if len(line) + 2 + len(x) > width:
+            print(line)
+            line = "   "
+        line += " " + x + ","
+    print(line)
+    print("};\n")
+
+
+def ranges(members):
+    out = []
+    for c in members:
+        if out and out[-1][1] == c - 1:
+            out[-1][1] = c
+        else:
+            out.append([c, c])
+    return out
+
+
+def mapping_runs(pairs):
+    """(cp, target) pairs as runs of equal distance and step: first, last, step, distance."""
+    out = []
+    for cp, to in pairs:
+        if out:
+            r = out[-1]
+            step = cp - r[1]
+            if to - cp == r[3] and (step in (1, 2) if r[0] == r[1] else step == r[2]):
+                r[1], r[2] = cp, step
+                continue
+        out.append([cp, cp, 1, to - cp])
+    return out
+
+
+def simple_fold(c):
+    s = chr(c)
+    for t in (s.casefold(), s.lower()):
+        if len(t) == 1:
+            return ord(t)
+    return c
+
+
+def main():
+    version = ud.unidata_version
+    if not (14, 0, 0) <= tuple(map(int, version.split("."))) <= (16, 0, 0):
+        sys.exit("character data of version 14.0 to 16.0 are needed, not " + version)
+    every = range(LAST + 1)
+    cat = [ud.category(chr(c)) for c in every]
+
+    print("/* unicode_tables.c - character data of Unicode %s, written by tools/make_unicode_tables.py; do not edit. */" % version)
+    print('#include "tokenizer/unicode_tables.h"\n')
+
+    starts = [c for c in every if c == 0 or cat[c] != cat[c - 1]]
+    print("/* first code point << 8 | category; holds up to the next entry */")
+    emit("const uint32_t rvi_unicode_categories[]", ["0x%X" % (c << 8 | CATEGORIES.index(cat[c])) for c in starts])
+    print("const size_t rvi_unicode_n_categories = %d;\n" % len(starts))
+
+    ccc = []
+    for c in every:
+        k = ud.combining(chr(c))
+        if k and ccc and ccc[-1][1] == c - 1 and ccc[-1][2] == k:
+            ccc[-1][1] = c
+        elif k:
+            ccc.append([c, c, k])
+    print("/* canonical combining classes other than 0: first, last, class */")
+    emit("const rvi_unicode_class rvi_unicode_ccc[]", ["{0x%X, 0x%X, %d}" % tuple(r) for r in ccc])
+    print("const size_t rvi_unicode_n_ccc = %d;\n" % len(ccc))
+
+    pool, where, rows = [], {}, []
+    for c in every:
+        if 0xAC00 <= c <= 0xD7A3 or 0xD800 <= c <= 0xDFFF:
+            continue
+        canonical, compatible = (tuple(map(ord, ud.normalize(f, chr(c)))) for f in ("NFD", "NFKD"))
+        for form, mark in ((canonical, 0), (compatible, 1)):
+            if form == (c,) or (mark and form == canonical):
+                continue
+            if form not in where:
+                where[form] = len(pool)
+                pool.extend(form)
+            rows.append((c, where[form], len(form) << 1 | mark))
+    print("/* full decompositions: code point, place in the pool, length << 1 | 1 for a compatible one. A canonical one comes\n"
+          " * before the compatible one of the same code point; where both are equal only the canonical one is there. */")
+    emit("const rvi_unicode_decomposition rvi_unicode_decompositions[]", ["{0x%X, %d, %d}" % r for r in rows])
+    print("const size_t rvi_unicode_n_decompositions = %d;\n" % len(rows))
+    emit("const uint32_t rvi_unicode_pool[]", ["0x%X" % c for c in pool])
+
+    pairs = []
+    for c in every:
+        d = ud.decomposition(chr(c))
+        if d and d[0] != "<" and " " in d and ud.normalize("NFC", chr(c)) == chr(c):
+            a, b = (int(x, 16) for x in d.split())
+            pairs.append((a, b, c))
+    print("/* canonical compositions without Hangul: first, second, composed; sorted */")
+    emit("const rvi_unicode_pair rvi_unicode_compositions[]", ["{0x%X, 0x%X, 0x%X}" % p for p in sorted(pairs)])
+    print("const size_t rvi_unicode_n_compositions = %d;\n" % len(pairs))
+
+    for name, what, f in (("fold", "simple case folding", simple_fold),
+                          ("lower", "lower case of one code point", lambda c: ord(chr(c).lower()) if len(chr(c).lower()) == 1 else c)):
+        runs = mapping_runs([(c, f(c)) for c in every if f(c) != c])
+        print("/* %s: first, last, step, distance */" % what)
+        emit("const rvi_unicode_mapping rvi_unicode_%s[]" % name, ["{0x%X, 0x%X, %d, %d}" % tuple(r) for r in runs])
+        print("const size_t rvi_unicode_n_%s = %d;\n" % (name, len(runs)))
+
+    derived = [("Other_Alphabetic", [c for c in every if cat[c][0] != "L" and cat[c] not in ("Nl", "Cn", "Cs")
+                                     and regex.match(r"\p{Alphabetic}", chr(c))]),
+               ("Other_Uppercase", [c for c in every if cat[c] not in ("Lu", "Cn", "Cs") and regex.match(r"\p{Uppercase}", chr(c))]),
+               ("Other_Lowercase", [c for c in every if cat[c] not in ("Ll", "Cn", "Cs") and regex.match(r"\p{Lowercase}", chr(c))])]
+    for s in SCRIPTS:
+        p = regex.compile(r"\p{Script=%s}" % s)
+        derived.append((s, [c for c in every if cat[c] not in ("Cn", "Cs") and p.match(chr(c))]))
+    flat, index = [], []
+    for name, members in derived:
+        r = ranges(members)
+        index.append('{"%s", %d, %d}' % (name, len(flat), len(r)))
+        flat += r
+    print("/* first, last */")
+    emit("const rvi_unicode_range rvi_unicode_ranges[]", ["{0x%X, 0x%X}" % tuple(r) for r in flat])
+    print("/* name, first range, number of ranges */")
+    emit("const rvi_unicode_property rvi_unicode_properties[]", index)
+    print("const size_t rvi_unicode_n_properties = %d;" % len(index))
+
+
+main()
