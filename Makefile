@@ -116,7 +116,7 @@ cross:
 	@tools/install_deps cross
 	@$(MAKE) --no-print-directory -j$(JOBS) all test-programs CC=$(CROSS_CC) BUILD=build/aarch64 BIN=build/aarch64/ruvllm ONLY_FAST=1
 	@rm -f build/results-aarch64
-	@RESULTS=build/results-aarch64 RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" TEST_TIMEOUT=900 \
+	@RESULTS=build/results-aarch64 RUNNER=qemu-aarch64 TEST_TIMEOUT=900 \
 	  tools/run_tests --label aarch64 $(FAST_BIN:build/%=build/aarch64/%) || true
 	@tools/run_tests --total build/results-aarch64
 

@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""make_unicode_tables.py - writes src/tokenizer/unicode_tables.c.
+"""make_unicode_tables.py - writes the character tables of the tokenizer.
 
-    make_unicode_tables.py > src/tokenizer/unicode_tables.c
+    make_unicode_tables.py src/tokenizer
+
+writes unicode_tables.c (categories, case, properties) and normal_form_tables.c (combining classes, decompositions,
+compositions) there.
 
 Character data come from the package unicodedata2 (pip install unicodedata2==16.0.0), or from Python's own unicodedata
 where that package is missing; the data's version must be between 14.0 and 16.0, and the table says which it was.
 Scripts and derived properties come from the package `regex`, cut down to the characters that the version assigns.
 Case mappings come from Python itself.
 """
+import os
 import sys
 
 import regex
@@ -22,14 +26,14 @@ SCRIPTS = "Arabic Cyrillic Devanagari Greek Han Hangul Hebrew Hiragana Katakana 
 LAST = 0x10FFFF
 
 
-def emit(head, items, width=118):
+def emit(head, items, width=119):
     print(head + " = {")
-    line = "   "
+    line = "    "
     for x in items:
-        if len(line) + 2 + len(x) > width:
+        if len(line) + 1 + len(x) > width:
             print(line)
-            line = "   "
-        line += " " + x + ","
+            line = "    "
+        line += x + ","
     print(line)
     print("};\n")
 
@@ -66,6 +70,10 @@ def simple_fold(c):
     return c
 
 
+def lower(c):
+    return ord(chr(c).lower()) if len(chr(c).lower()) == 1 else c
+
+
 def main():
     version = ud.unidata_version
     if not (14, 0, 0) <= tuple(map(int, version.split("."))) <= (16, 0, 0):
@@ -73,14 +81,43 @@ def main():
     every = range(LAST + 1)
     cat = [ud.category(chr(c)) for c in every]
 
-    print("/* unicode_tables.c - character data of Unicode %s, written by tools/make_unicode_tables.py; do not edit. */" % version)
-    print('#include "tokenizer/unicode_tables.h"\n')
+    def begin(name):
+        sys.stdout = open(os.path.join(sys.argv[1], name), "w", encoding="ascii", newline="\n")
+        print("/* %s - character data of Unicode %s, written by tools/make_unicode_tables.py; do not edit. */" %
+              (name, version))
+        print('#include "tokenizer/unicode_tables.h"\n')
 
+    begin("unicode_tables.c")
     starts = [c for c in every if c == 0 or cat[c] != cat[c - 1]]
     print("/* first code point << 8 | category; holds up to the next entry */")
-    emit("const uint32_t rvi_unicode_categories[]", ["0x%X" % (c << 8 | CATEGORIES.index(cat[c])) for c in starts])
+    emit("const uint32_t rvi_unicode_categories[]", ["%d" % (c << 8 | CATEGORIES.index(cat[c])) for c in starts])
     print("const size_t rvi_unicode_n_categories = %d;\n" % len(starts))
 
+    for name, what, f in (("fold", "simple case folding", simple_fold), ("lower", "lower case, one to one", lower)):
+        runs = mapping_runs([(c, f(c)) for c in every if f(c) != c])
+        print("/* %s: first, last, step, distance */" % what)
+        emit("const rvi_unicode_mapping rvi_unicode_%s[]" % name, ["{%d,%d,%d,%d}" % tuple(r) for r in runs])
+        print("const size_t rvi_unicode_n_%s = %d;\n" % (name, len(runs)))
+
+    derived = []
+    for name, without in (("Alphabetic", "Lu Ll Lt Lm Lo Nl"), ("Uppercase", "Lu"), ("Lowercase", "Ll")):
+        p, out = regex.compile(r"\p{%s}" % name), without.split() + ["Cn", "Cs"]
+        derived.append(("Other_" + name, [c for c in every if cat[c] not in out and p.match(chr(c))]))
+    for s in SCRIPTS:
+        p = regex.compile(r"\p{Script=%s}" % s)
+        derived.append((s, [c for c in every if cat[c] not in ("Cn", "Cs") and p.match(chr(c))]))
+    flat, index = [], []
+    for name, members in derived:
+        r = ranges(members)
+        index.append('{"%s",%d,%d}' % (name, len(flat), len(r)))
+        flat += r
+    print("/* first, last */")
+    emit("const rvi_unicode_range rvi_unicode_ranges[]", ["{%d,%d}" % tuple(r) for r in flat])
+    print("/* name, first range, number of ranges */")
+    emit("const rvi_unicode_property rvi_unicode_properties[]", index)
+    print("const size_t rvi_unicode_n_properties = %d;" % len(index))
+
+    begin("normal_form_tables.c")
     ccc = []
     for c in every:
         k = ud.combining(chr(c))
@@ -89,7 +126,7 @@ def main():
         elif k:
             ccc.append([c, c, k])
     print("/* canonical combining classes other than 0: first, last, class */")
-    emit("const rvi_unicode_class rvi_unicode_ccc[]", ["{0x%X, 0x%X, %d}" % tuple(r) for r in ccc])
+    emit("const rvi_unicode_class rvi_unicode_ccc[]", ["{%d,%d,%d}" % tuple(r) for r in ccc])
     print("const size_t rvi_unicode_n_ccc = %d;\n" % len(ccc))
 
     pool, where, rows = [], {}, []
@@ -104,11 +141,12 @@ def main():
                 where[form] = len(pool)
                 pool.extend(form)
             rows.append((c, where[form], len(form) << 1 | mark))
-    print("/* full decompositions: code point, place in the pool, length << 1 | 1 for a compatible one. A canonical one comes\n"
-          " * before the compatible one of the same code point; where both are equal only the canonical one is there. */")
-    emit("const rvi_unicode_decomposition rvi_unicode_decompositions[]", ["{0x%X, %d, %d}" % r for r in rows])
+    print("/* full decompositions: code point, place in the pool, length << 1 | 1 for a compatible one.\n"
+          " * A canonical one comes before the compatible one of the same code point; where both are equal\n"
+          " * only the former is there. */")
+    emit("const rvi_unicode_decomposition rvi_unicode_decompositions[]", ["{%d,%d,%d}" % r for r in rows])
     print("const size_t rvi_unicode_n_decompositions = %d;\n" % len(rows))
-    emit("const uint32_t rvi_unicode_pool[]", ["0x%X" % c for c in pool])
+    emit("const uint32_t rvi_unicode_pool[]", ["%d" % c for c in pool])
 
     pairs = []
     for c in every:
@@ -117,33 +155,8 @@ def main():
             a, b = (int(x, 16) for x in d.split())
             pairs.append((a, b, c))
     print("/* canonical compositions without Hangul: first, second, composed; sorted */")
-    emit("const rvi_unicode_pair rvi_unicode_compositions[]", ["{0x%X, 0x%X, 0x%X}" % p for p in sorted(pairs)])
+    emit("const rvi_unicode_pair rvi_unicode_compositions[]", ["{%d,%d,%d}" % p for p in sorted(pairs)])
     print("const size_t rvi_unicode_n_compositions = %d;\n" % len(pairs))
-
-    for name, what, f in (("fold", "simple case folding", simple_fold),
-                          ("lower", "lower case of one code point", lambda c: ord(chr(c).lower()) if len(chr(c).lower()) == 1 else c)):
-        runs = mapping_runs([(c, f(c)) for c in every if f(c) != c])
-        print("/* %s: first, last, step, distance */" % what)
-        emit("const rvi_unicode_mapping rvi_unicode_%s[]" % name, ["{0x%X, 0x%X, %d, %d}" % tuple(r) for r in runs])
-        print("const size_t rvi_unicode_n_%s = %d;\n" % (name, len(runs)))
-
-    derived = [("Other_Alphabetic", [c for c in every if cat[c][0] != "L" and cat[c] not in ("Nl", "Cn", "Cs")
-                                     and regex.match(r"\p{Alphabetic}", chr(c))]),
-               ("Other_Uppercase", [c for c in every if cat[c] not in ("Lu", "Cn", "Cs") and regex.match(r"\p{Uppercase}", chr(c))]),
-               ("Other_Lowercase", [c for c in every if cat[c] not in ("Ll", "Cn", "Cs") and regex.match(r"\p{Lowercase}", chr(c))])]
-    for s in SCRIPTS:
-        p = regex.compile(r"\p{Script=%s}" % s)
-        derived.append((s, [c for c in every if cat[c] not in ("Cn", "Cs") and p.match(chr(c))]))
-    flat, index = [], []
-    for name, members in derived:
-        r = ranges(members)
-        index.append('{"%s", %d, %d}' % (name, len(flat), len(r)))
-        flat += r
-    print("/* first, last */")
-    emit("const rvi_unicode_range rvi_unicode_ranges[]", ["{0x%X, 0x%X}" % tuple(r) for r in flat])
-    print("/* name, first range, number of ranges */")
-    emit("const rvi_unicode_property rvi_unicode_properties[]", index)
-    print("const size_t rvi_unicode_n_properties = %d;" % len(index))
 
 
 main()

@@ -137,7 +137,7 @@ static void arch_name(const rvi_source *s, char *out, size_t size)
     rvi_str name = {"", 0};
     if (s->gguf) {
         (void)rvi_gguf_get_str(s->gguf, "general.architecture", &name);
-        snprintf(out, size, "%.*s", (int)name.len, name.data);
+        snprintf(out, size, "%.*s", (int)RVI_MIN(name.len, size), name.data);
     } else {
         snprintf(out, size, "%s", rvi_json_string(rvi_json_get(s->config, "model_type"), ""));
     }
@@ -302,7 +302,8 @@ rv_status rv_model_get_info(const rv_model *m, rv_model_info *out)
     if (s) {
         arch_name(s, out->architecture, sizeof out->architecture);
         if (s->gguf && rvi_gguf_get_str(s->gguf, "general.name", &name))
-            snprintf(out->name, sizeof out->name, "%.*s", (int)name.len, name.data);
+            snprintf(out->name, sizeof out->name, "%.*s",
+                     (int)RVI_MIN(name.len, sizeof out->name), name.data);
         out->file_bytes = rvi_source_bytes(s);
     }
     if (m->model) {
@@ -368,11 +369,11 @@ static void describe_tensors(const rvi_source *s, rvi_buf *b)
 rv_status rv_model_describe(const rv_model *m, int with_tensors, char **json, rv_error *err)
 {
     rv_model_info info;
+    if (json) *json = NULL;
     if (!json || rv_model_get_info(m, &info))
         return rvi_error(err, RV_E_INVALID, "rv_model_describe: NULL argument");
     const rvi_source *s = source_of(m);
     rvi_buf b = {0};
-    *json = NULL;
     rvi_buf_puts(&b, "{\"name\":");
     rvi_json_write_string(&b, info.name, strlen(info.name));
     rvi_buf_puts(&b, ",\"architecture\":");

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <string.h>
 
 #include "api/api.h"
@@ -49,13 +50,17 @@ rv_status rvi_api_set_init(rvi_api_set *out, const rv_model *m, const rv_adapter
 {
     *out = (rvi_api_set){0};
     if (!n) return RV_OK;
+    if (!uses) return rvi_error(err, RV_E_INVALID, "%zu adapters, but no list of them", n);
     if (n > 64) return rvi_error(err, RV_E_ADAPTER, "%zu adapters at once are too many", n);
     out->uses = rvi_alloc_array(n, sizeof *out->uses);
     if (!out->uses) return rvi_nomem(err, "adapters");
     for (size_t i = 0; i < n; i++) {
-        if (!uses[i].adapter || uses[i].adapter->m != m) {
+        bool ours = uses[i].adapter && uses[i].adapter->m == m;
+        if (!ours || !isfinite(uses[i].scale)) {
             rvi_api_set_deinit(out);
-            return rvi_error(err, RV_E_ADAPTER, "adapter %zu was loaded for another model", i + 1);
+            return rvi_error(err, RV_E_ADAPTER, "adapter %zu %s", i + 1,
+                             ours ? "has a scale that is no number"
+                                  : "was loaded for another model");
         }
         out->uses[i] = (rvi_adapter_use){uses[i].adapter->a, uses[i].scale};
     }
@@ -141,9 +146,9 @@ void rv_generate_options_init(rv_generate_options *o)
 rv_status rv_session_generate(rv_session *s, const int32_t *prompt, size_t n_prompt,
                               const rv_generate_options *o, rv_generated *out, rv_error *err)
 {
-    if (!s || !o || !out || (!prompt && n_prompt))
+    if (out) *out = (rv_generated){.finish = RV_FINISH_ERROR};
+    if (!s || !o || !out || (!prompt && n_prompt) || (!o->stop && o->n_stop))
         return rvi_error(err, RV_E_INVALID, "rv_session_generate: NULL argument");
-    *out = (rv_generated){.finish = RV_FINISH_ERROR};
     for (size_t i = 0; i < o->n_stop; i++)
         if (!o->stop[i] || !o->stop[i][0])
             return rvi_error(err, RV_E_CONFIG, "stop string %zu is empty", i + 1);

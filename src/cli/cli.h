@@ -86,6 +86,8 @@ rv_status cli_read_file(const char *path, rvi_buf *out,
                         rv_error *err) RVI_MUST_CHECK; /* "-": standard input */
 bool cli_read_line(FILE *f, rvi_buf *line); /* without the line end; false at the end of input */
 
+/* Control characters but line ends become '?': names out of a file must not drive a terminal. */
+void cli_hush(char *text, size_t len);
 void cli_write_ids(rvi_buf *out, const int32_t *ids, size_t n); /* [1,2,3] */
 int cli_print(rvi_buf *text); /* to standard output, frees it; a full disk is an error */
 

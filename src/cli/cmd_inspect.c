@@ -162,6 +162,7 @@ int cli_info(cli *c, int argc, char **argv)
     } else if (!st && !(st = rvi_json_parse(&described, text, strlen(text), &arena, "description",
                                             &err))) {
         print_plain(described, &out);
+        if (out.data) cli_hush(out.data, out.len);
     }
     if (!st) code = cli_print(&out);
     rv_free(text);

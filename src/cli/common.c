@@ -11,11 +11,20 @@
 
 /* ---- models ---- */
 
+void cli_hush(char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (((unsigned char)text[i] < 0x20 && text[i] != '\n') || text[i] == 0x7F) text[i] = '?';
+}
+
 static void print_log(void *ctx, rv_log_level level, const char *line)
 {
     static const char *const names[] = {"error", "warning", "info", "debug"};
+    char copy[1024];
     (void)ctx;
-    fprintf(stderr, "ruvllm: %s: %s\n", names[level], line);
+    snprintf(copy, sizeof copy, "%s", line);
+    cli_hush(copy, strlen(copy));
+    fprintf(stderr, "ruvllm: %s: %s\n", names[level], copy);
 }
 
 static rv_log_level log_level(const cli *c)

@@ -76,6 +76,10 @@ rv_status rvi_perplexity_run(rv_perplexity *out, const rvi_model *m, const int32
         if (ids[i] < 0 || ids[i] >= m->hp.n_vocab)
             return rvi_error(err, RV_E_CONFIG, "token id %d is not in the vocabulary of %d", ids[i],
                              m->hp.n_vocab);
+    if (bos >= m->hp.n_vocab)
+        return rvi_error(err, RV_E_MODEL,
+                         "the tokenizer's first token %d is not in the model's vocabulary of %d",
+                         bos, m->hp.n_vocab);
     rvi_pages *pool = NULL;
     scorer *s = rvi_zalloc(sizeof *s);
     if (!s) return rvi_nomem(err, "perplexity");

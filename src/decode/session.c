@@ -148,8 +148,7 @@ static rv_status emit(stream *st, int32_t id, bool last, bool *cancelled, rv_err
                  : rvi_detok_push(&st->detok, id, &st->piece, err);
         if (!s && !rvi_stop_push(&st->stop, st->piece.data, st->piece.len, &out->text))
             s = rvi_nomem(err, "text");
-        if (!s && last && !st->stop.hit && !rvi_stop_flush(&st->stop, &out->text))
-            s = rvi_nomem(err, "text");
+        if (!s && last && !rvi_stop_flush(&st->stop, &out->text)) s = rvi_nomem(err, "text");
     }
     if (s || !st->o->on_token) return s;
     bool more = out->text.len > before;
@@ -226,7 +225,9 @@ rv_status rvi_session_generate(rvi_session *s, const int32_t *prompt, size_t n_p
     if (!st) st = token_loop(s, sampler, &str, max_tokens, logits, err);
     out->seconds = rvi_os_seconds() - middle;
     bool ignored;
-    if (!st && out->finish != RV_FINISH_STOP) st = emit(&str, -1, true, &ignored, err);
+    bool ended = out->finish == RV_FINISH_STOP || out->finish == RV_FINISH_CANCELLED;
+    if (!st && !ended) st = emit(&str, -1, true, &ignored, err);
+    if (str.stop.hit) out->finish = RV_FINISH_STOP;
     if (st) out->finish = RV_FINISH_ERROR;
     if (s->past.len > (size_t)s->seq.len)
         s->past.len = (size_t)s->seq.len; /* the last token was never computed */

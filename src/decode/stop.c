@@ -21,11 +21,10 @@ static size_t agree(const rvi_buf *held, size_t at, const char *stop, bool *whol
     return n && !memcmp(held->data + at, stop, n) ? n : 0;
 }
 
-bool rvi_stop_push(rvi_stop *s, const char *text, size_t len, rvi_buf *out)
+/* Puts out what lies before the first place where a stop string is complete or, unless this is the
+ * end of the text, may still become so. */
+static bool scan(rvi_stop *s, bool end, rvi_buf *out)
 {
-    if (s->hit || !len) return true;
-    if (!s->n_strings) return rvi_buf_append(out, text, len);
-    if (!rvi_buf_append(&s->held, text, len)) return false;
     size_t sure = 0; /* bytes that no stop string can begin in */
     bool waiting = false;
     while (sure < s->held.len && !s->hit && !waiting) {
@@ -34,21 +33,25 @@ bool rvi_stop_push(rvi_stop *s, const char *text, size_t len, rvi_buf *out)
             if (!agree(&s->held, sure, s->strings[i], &whole)) continue;
             if (whole)
                 s->hit = true;
-            else
+            else if (!end)
                 waiting = true;
         }
         if (!s->hit && !waiting) sure++;
     }
     if (sure && !rvi_buf_append(out, s->held.data, sure)) return false;
-    memmove(s->held.data, s->held.data + sure, s->held.len - sure);
-    s->held.len -= sure;
-    if (s->hit) s->held.len = 0;
+    if (sure) memmove(s->held.data, s->held.data + sure, s->held.len - sure);
+    s->held.len = s->hit ? 0 : s->held.len - sure;
     return true;
+}
+
+bool rvi_stop_push(rvi_stop *s, const char *text, size_t len, rvi_buf *out)
+{
+    if (s->hit || !len) return true;
+    if (!s->n_strings) return rvi_buf_append(out, text, len);
+    return rvi_buf_append(&s->held, text, len) && scan(s, false, out);
 }
 
 bool rvi_stop_flush(rvi_stop *s, rvi_buf *out)
 {
-    bool ok = !s->held.len || rvi_buf_append(out, s->held.data, s->held.len);
-    s->held.len = 0;
-    return ok;
+    return scan(s, true, out);
 }

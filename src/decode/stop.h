@@ -22,6 +22,7 @@ void rvi_stop_deinit(rvi_stop *s);
  * one is complete: the text before it has been put out, the rest is dropped. False: out of memory.
  */
 bool rvi_stop_push(rvi_stop *s, const char *text, size_t len, rvi_buf *out);
-bool rvi_stop_flush(rvi_stop *s, rvi_buf *out); /* the end: what was held back is text after all */
+/* The end: what was held back is text after all, up to a stop string that is complete in it. */
+bool rvi_stop_flush(rvi_stop *s, rvi_buf *out);
 
 #endif

@@ -14,6 +14,7 @@ typedef struct loader {
     rvi_adapter *a;
     const rvi_lora_target *targets;
     int n_targets;
+    double *ranks; /* of each target, as adapter_config.json has it */
     const char *path;
     bool gguf; /* the file's row order for paired heads */
     rv_error *err;
@@ -57,6 +58,20 @@ static rv_status load_reordered(loader *l, rvi_tensor **out, const rvi_tensor_vi
     return st;
 }
 
+static bool is_finite(const rvi_tensor_view *v)
+{
+    enum { STEP = 256 }; /* a whole number of blocks of every type */
+    float values[STEP];
+    uint64_t n = v->shape[0] * v->shape[1];
+    for (uint64_t at = 0; at < n; at += STEP) {
+        size_t k = (size_t)RVI_MIN(n - at, (uint64_t)STEP);
+        rvi_dequantize(v->type, v->data + rvi_qtype_row_bytes(v->type, (size_t)at), values, k);
+        for (size_t i = 0; i < k; i++)
+            if (!isfinite(values[i])) return false;
+    }
+    return true;
+}
+
 static rv_status add_tensor(loader *l, int slot, bool is_b, rvi_tensor_view *view)
 {
     const rvi_lora_target *t = &l->targets[slot];
@@ -77,7 +92,9 @@ static rv_status add_tensor(loader *l, int slot, bool is_b, rvi_tensor_view *vie
     if (*out)
         return rvi_error(l->err, RV_E_ADAPTER, "%s: tensor '%s' is given twice", l->path,
                          view->name);
-    l->a->max_rank = RVI_MAX(l->a->max_rank, (int)rank);
+    if (!is_finite(view))
+        return rvi_error(l->err, RV_E_ADAPTER,
+                         "%s: tensor '%s' holds a value that is not a number", l->path, view->name);
     if (is_b && t->n_paired_heads && t->paired != l->gguf) return load_reordered(l, out, view, t);
     return be->ops->floats_new(be, out, view, 0, l->err);
 }
@@ -126,6 +143,29 @@ static rv_status add_gguf(loader *l, rvi_tensor_view *view)
     return slot < 0 ? unknown(l, view->name) : add_tensor(l, slot, last == 'b', view);
 }
 
+/* A key of rank_pattern and alpha_pattern may be a regular expression; plain names are offered. */
+static bool is_plain(const rvi_json *p)
+{
+    static const char plain[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.";
+    return p->key_len && strspn(p->key, plain) == p->key_len;
+}
+
+static rv_status check_pattern(loader *l, const rvi_json *config, const char *field)
+{
+    const rvi_json *patterns = rvi_json_get(config, field);
+    if (!patterns || patterns->kind == RVI_JSON_NULL) return RV_OK;
+    for (size_t i = 0; i < rvi_json_count(patterns); i++) {
+        const rvi_json *p = rvi_json_at(patterns, i);
+        if (patterns->kind == RVI_JSON_OBJECT && is_plain(p) && isfinite(rvi_json_number(p, NAN)))
+            continue;
+        return rvi_error(l->err, RV_E_ADAPTER,
+                         "%s: '%s': plain layer names with a number each are offered", l->path,
+                         field);
+    }
+    return RV_OK;
+}
+
 /* Rank and alpha of one layer by PEFT's patterns: a key matches a layer name it ends, after a dot
  * or whole. */
 static double pattern(const rvi_json *patterns, const char *layer, double fallback)
@@ -140,41 +180,93 @@ static double pattern(const rvi_json *patterns, const char *layer, double fallba
     return fallback;
 }
 
+static bool is_absent(const rvi_json *v)
+{
+    return !v || v->kind == RVI_JSON_NULL;
+}
+
+/* Kinds of adapters that compute something else than s B (A x) on the weights as they are. */
+static rv_status refuse_others(loader *l, const rvi_json *config)
+{
+    static const struct {
+        const char *field, *what;
+    } flags[] = {
+        {"use_dora", "DoRA adapters"},
+        {"fan_in_fan_out", "fan_in_fan_out adapters"},
+        {"lora_bias", "adapters with trained biases"},
+        {"use_qalora", "QALoRA adapters"},
+        {"alora_invocation_tokens", "activated adapters"},
+        {"layer_replication", "adapters that repeat layers"},
+    };
+    static const char *const inits[] = {"gaussian", "eva", "orthogonal"};
+    const rvi_json *type = rvi_json_get(config, "peft_type"), *bias = rvi_json_get(config, "bias"),
+                   *init = rvi_json_get(config, "init_lora_weights");
+    if (!is_absent(type) && !rvi_json_is_string(type, "LORA"))
+        return rvi_error(l->err, RV_E_ADAPTER, "%s: 'peft_type' is '%.32s': only LORA is offered",
+                         l->path, rvi_json_string(type, "?"));
+    for (size_t i = 0; i < RVI_COUNT(flags); i++) {
+        const rvi_json *v = rvi_json_get(config, flags[i].field);
+        if (!is_absent(v) && !(v->kind == RVI_JSON_BOOL && !v->as.boolean))
+            return rvi_error(l->err, RV_E_ADAPTER, "%s: '%s': %s are not offered", l->path,
+                             flags[i].field, flags[i].what);
+    }
+    if (bias && !rvi_json_is_string(bias, "none"))
+        return rvi_error(l->err, RV_E_ADAPTER,
+                         "%s: 'bias': adapters with trained biases are not offered", l->path);
+    bool known = !rvi_json_is(init, RVI_JSON_STRING);
+    for (size_t i = 0; i < RVI_COUNT(inits) && !known; i++)
+        known = rvi_json_is_string(init, inits[i]);
+    if (!known)
+        return rvi_error(l->err, RV_E_ADAPTER,
+                         "%s: 'init_lora_weights': adapters that start from changed weights "
+                         "('%.32s') are not offered",
+                         l->path, rvi_json_string(init, "?"));
+    return RV_OK;
+}
+
 static rv_status peft_scales(loader *l, const rvi_json *config)
 {
-    double r = rvi_json_number(rvi_json_get(config, "r"), 0),
-           alpha = rvi_json_number(rvi_json_get(config, "lora_alpha"), 0);
-    bool rs = rvi_json_bool(rvi_json_get(config, "use_rslora"), false);
-    const rvi_json *bias = rvi_json_get(config, "bias");
-    if (!(r >= 1) || !isfinite(alpha))
+    const rvi_json *rs = rvi_json_get(config, "use_rslora");
+    double r = rvi_json_number(rvi_json_get(config, "r"), NAN),
+           alpha = rvi_json_number(rvi_json_get(config, "lora_alpha"), NAN);
+    rv_status st = refuse_others(l, config);
+    if (!st) st = check_pattern(l, config, "rank_pattern");
+    if (!st) st = check_pattern(l, config, "alpha_pattern");
+    if (st) return st;
+    if (!(r >= 1) || r > RVI_MAX_RANK)
         return rvi_error(l->err, RV_E_ADAPTER,
-                         "%s: adapter_config.json lacks a valid 'r' or 'lora_alpha'", l->path);
-    if (rvi_json_bool(rvi_json_get(config, "use_dora"), false))
-        return rvi_error(l->err, RV_E_ADAPTER, "%s: DoRA adapters are not offered", l->path);
-    if (rvi_json_bool(rvi_json_get(config, "fan_in_fan_out"), false))
-        return rvi_error(l->err, RV_E_ADAPTER, "%s: fan_in_fan_out adapters are not offered",
-                         l->path);
-    if (bias && !rvi_json_is_string(bias, "none"))
-        return rvi_error(l->err, RV_E_ADAPTER, "%s: adapters with trained biases are not offered",
-                         l->path);
+                         "%s: 'r' of adapter_config.json must be a number from 1 to %d", l->path,
+                         RVI_MAX_RANK);
+    if (!isfinite(alpha))
+        return rvi_error(l->err, RV_E_ADAPTER,
+                         "%s: 'lora_alpha' of adapter_config.json must be a number", l->path);
+    if (!is_absent(rs) && rs->kind != RVI_JSON_BOOL)
+        return rvi_error(l->err, RV_E_ADAPTER,
+                         "%s: 'use_rslora' of adapter_config.json must be true or false", l->path);
     for (int i = 0; i < l->n_targets; i++) {
-        double rank = pattern(rvi_json_get(config, "rank_pattern"), l->targets[i].hf_name, r);
-        double top = pattern(rvi_json_get(config, "alpha_pattern"), l->targets[i].hf_name, alpha);
-        l->a->slots[i].scale = (float)(top / (rs ? sqrt(rank) : rank));
+        const char *name = l->targets[i].hf_name;
+        double rank = pattern(rvi_json_get(config, "rank_pattern"), name, r);
+        double top = pattern(rvi_json_get(config, "alpha_pattern"), name, alpha);
+        l->ranks[i] = rank;
+        l->a->slots[i].scale = (float)(top / (rvi_json_bool(rs, false) ? sqrt(rank) : rank));
     }
     return RV_OK;
 }
 
 static rv_status load_peft(loader *l)
 {
+    enum { MOST_CONFIG = 1 << 20 };
     rvi_safetensors *st_file = NULL;
-    rvi_arena arena = {.max = 16 << 20};
+    rvi_arena arena = {.max = 64 << 20};
     rvi_blob blob = {0};
     rvi_buf path = {0};
     const rvi_json *config;
     rv_status st = RV_OK;
     if (!rvi_buf_printf(&path, "%s/adapter_config.json", l->path)) st = rvi_nomem(l->err, "path");
     if (!st) st = rvi_blob_open(&blob, path.data, l->err);
+    if (!st && blob.len > MOST_CONFIG)
+        st = rvi_error(l->err, RV_E_ADAPTER, "%s: %zu bytes are too many for a configuration",
+                       path.data, blob.len);
     if (!st)
         st = rvi_json_parse(&config, (const char *)blob.data, blob.len, &arena, path.data, l->err);
     if (!st) st = peft_scales(l, config);
@@ -184,6 +276,11 @@ static rv_status load_peft(loader *l)
     if (!st) st = rvi_safetensors_open(&st_file, path.data, l->err);
     for (size_t i = 0; !st && i < rvi_safetensors_n_tensors(st_file); i++)
         st = add_peft(l, rvi_safetensors_tensor_at(st_file, i));
+    if (!st && rvi_safetensors_n_raw(st_file)) {
+        const rvi_raw_tensor *raw = rvi_safetensors_raw_at(st_file, 0);
+        st = rvi_error(l->err, RV_E_ADAPTER, "%s: tensor '%s' of type %s is not offered", l->path,
+                       raw->name, raw->dtype);
+    }
     rvi_safetensors_close(st_file);
     rvi_blob_close(&blob);
     rvi_arena_deinit(&arena);
@@ -218,7 +315,8 @@ static rv_status load_gguf(loader *l, const char *const *arch)
         st = rvi_error(l->err, RV_E_ADAPTER, "%s: an adapter for '%.*s', but the model is '%s'",
                        l->path, (int)RVI_MIN(text.len, (size_t)64), text.data, arch[0]);
     else if (!rvi_gguf_get_f32(g, "adapter.lora.alpha", &alpha) || !isfinite(alpha))
-        st = rvi_error(l->err, RV_E_ADAPTER, "%s: 'adapter.lora.alpha' is missing", l->path);
+        st = rvi_error(l->err, RV_E_ADAPTER, "%s: 'adapter.lora.alpha' is missing or no number",
+                       l->path);
     for (size_t i = 0; !st && i < rvi_gguf_n_tensors(g); i++)
         st = add_gguf(l, rvi_gguf_tensor_at(g, i));
     for (int i = 0; !st && i < l->n_targets; i++)
@@ -241,6 +339,10 @@ static rv_status check_slots(loader *l)
         if (rank_a != rank_b)
             return rvi_error(l->err, RV_E_ADAPTER, "%s: layer '%s': ranks %d and %d disagree",
                              l->path, name, rank_a, rank_b);
+        if (!l->gguf && l->ranks[i] != rank_a)
+            return rvi_error(l->err, RV_E_ADAPTER,
+                             "%s: layer '%s' has rank %d, but adapter_config.json says %g", l->path,
+                             name, rank_a, l->ranks[i]);
         if (l->gguf) s->scale /= (float)rank_a;
         l->a->n_used++;
     }
@@ -259,9 +361,11 @@ rv_status rvi_adapter_load(rvi_adapter **out, rvi_backend *be, const char *path,
     a->n_slots = n_targets;
     a->slots = rvi_zalloc_array((size_t)n_targets, sizeof *a->slots);
     loader l = {.a = a, .targets = targets, .n_targets = n_targets, .path = path, .err = err};
-    rv_status st = a->slots ? RV_OK : rvi_nomem(err, "adapter");
+    l.ranks = rvi_zalloc_array((size_t)n_targets, sizeof *l.ranks);
+    rv_status st = a->slots && l.ranks ? RV_OK : rvi_nomem(err, "adapter");
     if (!st) st = rvi_os_stat(path, NULL) == RVI_OS_DIR ? load_peft(&l) : load_gguf(&l, arch);
     if (!st) st = check_slots(&l);
+    rvi_free(l.ranks);
     if (st)
         rvi_adapter_free(a);
     else

@@ -27,7 +27,7 @@ typedef struct rvi_lora_slot {
 typedef struct rvi_adapter {
     rvi_backend *be;
     rvi_lora_slot *slots;
-    int n_slots, n_used, max_rank;
+    int n_slots, n_used;
 } rvi_adapter;
 
 /* path: a PEFT directory (adapter_config.json + adapter_model.safetensors) or a GGUF adapter file.

@@ -47,6 +47,8 @@ typedef struct rvi_role_name {
 /* Which layers have a sliding window, where the file does not list them one by one. */
 typedef enum rvi_window_rule {
     RVI_WINDOW_ALL,   /* every layer, if a window is given */
+    RVI_WINDOW_SAME,  /* every layer, also where layer_types says otherwise */
+    RVI_WINDOW_GGUF,  /* the same in GGUF files; checkpoints of the family have none */
     RVI_WINDOW_EVEN,  /* layers 0, 2, 4, ... */
     RVI_WINDOW_UPPER, /* only if use_sliding_window says so: layers from max_window_layers on */
 } rvi_window_rule;
@@ -63,6 +65,7 @@ typedef struct rvi_arch {
     bool hf_norm_plus_one; /* checkpoints store w - 1 (GGUF files store w) */
     bool gguf_paired_rope; /* GGUF stores q and k rows so that neighbours (2i, 2i+1) form a rotating
                               pair */
+    bool partial_rope;      /* partial_rotary_factor counts */
     bool scaled_embeddings; /* embeddings times sqrt(n_embd) */
     bool tied_by_default;
     rvi_glu glu;

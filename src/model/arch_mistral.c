@@ -1,9 +1,10 @@
 /* Mistral: Llama with a sliding window on every layer (4096 where a configuration is silent, none
- * where it says null). */
+ * where it says null). GGUF files and adapters of Mistral models are named "llama", a name that the
+ * llama family, earlier in the list of families, answers to for files. */
 #include "model/arch.h"
 
 const rvi_arch rvi_arch_mistral = {
-    .gguf_names = (const char *const[]){"mistral", NULL},
+    .gguf_names = (const char *const[]){"mistral", "llama", NULL},
     .hf_types = (const char *const[]){"mistral", NULL},
     .gguf_paired_rope = true,
     .n_kv_heads = 8,

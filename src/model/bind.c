@@ -89,8 +89,10 @@ static rv_status add_target(binder *b, rvi_linear *l, rvi_role role, int il, int
     return RV_OK;
 }
 
+typedef enum bias_rule { BIAS_NONE, BIAS_IF_THERE, BIAS_NEEDED } bias_rule;
+
 static rv_status bind_linear(binder *b, rvi_linear *l, rvi_role role, int il, int n_out, int n_in,
-                             int n_paired_heads, bool needs_bias)
+                             int n_paired_heads, bias_rule bias)
 {
     rvi_backend *be = b->m->be;
     rvi_tensor_view *v = find(b, role, il, "weight");
@@ -100,11 +102,9 @@ static rv_status bind_linear(binder *b, rvi_linear *l, rvi_role role, int il, in
         return misshapen(b, v, n_out, n_in);
     v->used = 1;
     if ((st = be->ops->weight_new(be, &l->w, v, b->err))) return st;
-    if ((v = find(b, role, il, "bias"))) {
-        if ((st = bind_vector(b, &l->bias, v, n_out, 0))) return st;
-    } else if (needs_bias) {
-        return missing(b);
-    }
+    v = bias == BIAS_NONE ? NULL : find(b, role, il, "bias");
+    if (v && (st = bind_vector(b, &l->bias, v, n_out, 0))) return st;
+    if (!v && bias == BIAS_NEEDED) return missing(b);
     return add_target(b, l, role, il, n_out, n_in, n_paired_heads);
 }
 
@@ -114,25 +114,27 @@ static rv_status bind_layer(binder *b, int il)
     const rvi_hparams *h = &m->hp;
     rvi_layer *l = &m->layers[il];
     int nq = h->n_heads * h->head_size, nk = h->n_kv_heads * h->head_size;
-    bool bias = m->arch->qkv_bias;
+    bias_rule attn = h->attn_bias ? BIAS_IF_THERE : BIAS_NONE;
+    bias_rule ffn = h->mlp_bias ? BIAS_IF_THERE : BIAS_NONE;
+    bias_rule qkv = m->arch->qkv_bias ? BIAS_NEEDED : attn;
     rv_status st;
     if ((st = bind_norm(b, &l->attn_norm, RVI_ROLE_ATTN_NORM, il, h->n_embd))) return st;
     if (m->arch->fused_qkv ||
         (rvi_source_is_gguf(m->source) && find(b, RVI_ROLE_QKV, il, "weight"))) {
-        if ((st = bind_linear(b, &l->qkv, RVI_ROLE_QKV, il, nq + 2 * nk, h->n_embd, 0, bias)))
+        if ((st = bind_linear(b, &l->qkv, RVI_ROLE_QKV, il, nq + 2 * nk, h->n_embd, 0, qkv)))
             return st;
     } else {
-        if ((st = bind_linear(b, &l->q, RVI_ROLE_Q, il, nq, h->n_embd, h->n_heads, bias)))
+        if ((st = bind_linear(b, &l->q, RVI_ROLE_Q, il, nq, h->n_embd, h->n_heads, qkv)))
             return st;
-        if ((st = bind_linear(b, &l->k, RVI_ROLE_K, il, nk, h->n_embd, h->n_kv_heads, bias)))
+        if ((st = bind_linear(b, &l->k, RVI_ROLE_K, il, nk, h->n_embd, h->n_kv_heads, qkv)))
             return st;
-        if ((st = bind_linear(b, &l->v, RVI_ROLE_V, il, nk, h->n_embd, 0, bias))) return st;
+        if ((st = bind_linear(b, &l->v, RVI_ROLE_V, il, nk, h->n_embd, 0, qkv))) return st;
     }
     if (m->arch->qk_norm) {
         if ((st = bind_norm(b, &l->q_norm, RVI_ROLE_Q_NORM, il, h->head_size))) return st;
         if ((st = bind_norm(b, &l->k_norm, RVI_ROLE_K_NORM, il, h->head_size))) return st;
     }
-    if ((st = bind_linear(b, &l->o, RVI_ROLE_O, il, h->n_embd, nq, 0, false))) return st;
+    if ((st = bind_linear(b, &l->o, RVI_ROLE_O, il, h->n_embd, nq, 0, attn))) return st;
     if ((st = bind_norm(b, &l->ffn_norm, RVI_ROLE_FFN_NORM, il, h->n_embd))) return st;
     if (m->arch->post_norms) {
         if ((st = bind_norm(b, &l->post_attn_norm, RVI_ROLE_POST_ATTN_NORM, il, h->n_embd)))
@@ -142,14 +144,14 @@ static rv_status bind_layer(binder *b, int il)
     }
     if (m->arch->fused_ffn) {
         if ((st = bind_linear(b, &l->gate_up, RVI_ROLE_GATE_UP, il, 2 * h->n_ff, h->n_embd, 0,
-                              false)))
+                              ffn)))
             return st;
     } else {
-        if ((st = bind_linear(b, &l->gate, RVI_ROLE_GATE, il, h->n_ff, h->n_embd, 0, false)))
+        if ((st = bind_linear(b, &l->gate, RVI_ROLE_GATE, il, h->n_ff, h->n_embd, 0, ffn)))
             return st;
-        if ((st = bind_linear(b, &l->up, RVI_ROLE_UP, il, h->n_ff, h->n_embd, 0, false))) return st;
+        if ((st = bind_linear(b, &l->up, RVI_ROLE_UP, il, h->n_ff, h->n_embd, 0, ffn))) return st;
     }
-    return bind_linear(b, &l->down, RVI_ROLE_DOWN, il, h->n_embd, h->n_ff, 0, false);
+    return bind_linear(b, &l->down, RVI_ROLE_DOWN, il, h->n_embd, h->n_ff, 0, ffn);
 }
 
 static rv_status bind_ends(binder *b)
@@ -167,12 +169,16 @@ static rv_status bind_ends(binder *b)
     if ((st = m->be->ops->weight_new(m->be, &m->embed, v, b->err))) return st;
     if ((st = bind_norm(b, &m->out_norm, RVI_ROLE_OUT_NORM, 0, h->n_embd))) return st;
 
+    /* A checkpoint's own head counts even where the configuration calls it tied (if the two differ,
+     * the official implementation believes the file); a GGUF file without one is a tied model. */
+    bool gguf = rvi_source_is_gguf(m->source);
     rvi_tensor_view *head = find(b, RVI_ROLE_HEAD, 0, "weight");
-    if (head && !h->tied)
-        return bind_linear(b, &m->head, RVI_ROLE_HEAD, 0, h->n_vocab, h->n_embd, 0, false);
-    if (head)
-        head->used =
-            1; /* a tied model's own copy, which the official implementation ignores as well */
+    if (gguf ? head && !h->tied : head || !h->tied) {
+        h->tied = false;
+        return bind_linear(b, &m->head, RVI_ROLE_HEAD, 0, h->n_vocab, h->n_embd, 0,
+                           gguf ? BIAS_IF_THERE : BIAS_NONE);
+    }
+    if (head) head->used = 1; /* a copy in a file of a family that is always tied */
     h->tied = true;
     m->head.w = m->embed;
     return add_target(b, &m->head, RVI_ROLE_HEAD, 0, h->n_vocab, h->n_embd, 0);

@@ -73,7 +73,27 @@ static rv_status real(reader *r, const char *gguf, const char *hf, double fallba
     return RV_OK;
 }
 
+/* true or false of config.json; absent or null: fallback. */
+static rv_status flag(reader *r, const char *hf, bool fallback, bool *out)
+{
+    const rvi_json *v = rvi_json_get(r->meta->config, hf);
+    *out = rvi_json_bool(v, fallback);
+    if (!v || v->kind == RVI_JSON_NULL || v->kind == RVI_JSON_BOOL) return RV_OK;
+    return rvi_error(r->err, RV_E_MODEL, "'%s': true or false is needed", hf);
+}
+
 /* ---- rope ---- */
+
+/* A number of the scaling object; absent or null: fallback. */
+static rv_status inner(reader *r, const rvi_json *object, const char *key, double fallback,
+                       double *out)
+{
+    const rvi_json *v = rvi_json_get(object, key);
+    *out = rvi_json_number(v, fallback);
+    if (!v || v->kind == RVI_JSON_NULL || v->kind == RVI_JSON_INT || v->kind == RVI_JSON_NUMBER)
+        return RV_OK;
+    return rvi_error(r->err, RV_E_MODEL, "rope scaling: '%s': a number is needed", key);
+}
 
 typedef struct rope_name {
     const char *name;
@@ -141,60 +161,98 @@ static rv_status factor_list(reader *r, const rvi_json *list, const char *key, r
     return RV_OK;
 }
 
-/* Two layouts: "rope_theta" beside "rope_scaling", or all of it in "rope_parameters". What the
- * inner object says goes first. */
-static rv_status hf_rope(reader *r, rvi_rope_params *p, double *partial, rvi_arena *arena)
+/* Two layouts: "rope_theta" beside "rope_scaling", or all of it in "rope_parameters". *out: the
+ * object, NULL if there is none. */
+static rv_status scaling_object(reader *r, const rvi_json **out)
 {
-    const rvi_json *config = r->meta->config, *s = rvi_json_get(config, "rope_scaling");
-    if (!rvi_json_is(s, RVI_JSON_OBJECT)) s = rvi_json_get(config, "rope_parameters");
-    rv_status st;
-    p->theta = rvi_json_number(rvi_json_get(s, "rope_theta"),
-                               rvi_json_number(rvi_json_get(config, "rope_theta"), 10000));
-    *partial = rvi_json_number(rvi_json_get(s, "partial_rotary_factor"),
-                               rvi_json_number(rvi_json_get(config, "partial_rotary_factor"), 1));
-
-    const rvi_json *type = rvi_json_get(s, "rope_type");
-    if (!type) type = rvi_json_get(s, "type");
-    if (rvi_json_is(type, RVI_JSON_STRING) &&
-        (st = rope_kind(r, type->as.string.data, type->as.string.len, &p->kind)))
-        return st;
-    if (p->kind == RVI_ROPE_YARN && rvi_json_get(s, "long_factor"))
-        p->kind = RVI_ROPE_LONG; /* early Phi-3 files name it so */
-
-    /* The official order: the model's own field (which some families always have), then the scaling
-     * object's. */
-    int64_t original =
-        rvi_json_int(rvi_json_get(s, "original_max_position_embeddings"), p->context);
-    if (r->arch->original_context) original = r->arch->original_context;
-    original = rvi_json_int(rvi_json_get(config, "original_max_position_embeddings"), original);
-    if (original < 1 || original > RVI_MAX_CONTEXT)
-        return rvi_error(r->err, RV_E_MODEL, "'original_max_position_embeddings' is not possible");
-    p->original_context = (int)original;
-
-    bool by_length = p->kind == RVI_ROPE_YARN || p->kind == RVI_ROPE_LONG;
-    p->factor =
-        rvi_json_number(rvi_json_get(s, "factor"), by_length ? (double)p->context / (double)original
-                                                   : p->kind == RVI_ROPE_PLAIN ? 1
-                                                                               : 0);
-    p->low_freq = rvi_json_number(rvi_json_get(s, "low_freq_factor"), 0);
-    p->high_freq = rvi_json_number(rvi_json_get(s, "high_freq_factor"), 0);
-    p->beta_fast = rvi_json_number(rvi_json_get(s, "beta_fast"), 32);
-    p->beta_slow = rvi_json_number(rvi_json_get(s, "beta_slow"), 1);
-    if (p->beta_fast == 0) p->beta_fast = 32;
-    if (p->beta_slow == 0) p->beta_slow = 1;
-    p->truncate = rvi_json_bool(rvi_json_get(s, "truncate"), true);
-    p->mscale = rvi_json_number(rvi_json_get(s, "mscale"), 0);
-    p->mscale_all = rvi_json_number(rvi_json_get(s, "mscale_all_dim"), 0);
-    if (by_length) p->attention_factor = rvi_json_number(rvi_json_get(s, "attention_factor"), 0);
-    if (p->kind == RVI_ROPE_LONG) {
-        if ((st = factor_list(r, rvi_json_get(s, "short_factor"), "short_factor", arena,
-                              &p->divisors[0], &p->n_divisors[0])))
-            return st;
-        if ((st = factor_list(r, rvi_json_get(s, "long_factor"), "long_factor", arena,
-                              &p->divisors[1], &p->n_divisors[1])))
-            return st;
+    static const char *const names[] = {"rope_scaling", "rope_parameters"};
+    *out = NULL;
+    for (size_t i = 0; i < RVI_COUNT(names) && !*out; i++) {
+        const rvi_json *s = rvi_json_get(r->meta->config, names[i]);
+        if (!s || s->kind == RVI_JSON_NULL) continue;
+        if (s->kind != RVI_JSON_OBJECT)
+            return rvi_error(r->err, RV_E_MODEL, "'%s': an object is needed", names[i]);
+        for (size_t k = 0; k < rvi_json_count(s); k++)
+            if (rvi_json_is(rvi_json_at(s, k), RVI_JSON_OBJECT))
+                return rvi_error(r->err, RV_E_MODEL,
+                                 "'%s': rotations that differ from layer to layer are not offered",
+                                 names[i]);
+        if (rvi_json_count(s)) *out = s;
     }
     return RV_OK;
+}
+
+static rv_status hf_rope_kind(reader *r, const rvi_json *s, rvi_rope_kind *out)
+{
+    const rvi_json *type = rvi_json_get(s, "rope_type");
+    rv_status st;
+    if (!type || type->kind == RVI_JSON_NULL) type = rvi_json_get(s, "type");
+    if (!type || type->kind == RVI_JSON_NULL) return RV_OK;
+    if (type->kind != RVI_JSON_STRING)
+        return rvi_error(r->err, RV_E_MODEL, "rope scaling: 'rope_type' must be a name");
+    if ((st = rope_kind(r, type->as.string.data, type->as.string.len, out))) return st;
+    if (*out == RVI_ROPE_YARN && r->arch->original_context)
+        *out = RVI_ROPE_LONG; /* early Phi-3 files name it so */
+    return RV_OK;
+}
+
+/* The official order: the model's own field (which some families always have), then the scaling
+ * object's, then the context. */
+static rv_status hf_original_context(reader *r, const rvi_json *s, rvi_rope_params *p)
+{
+    static const char key[] = "original_max_position_embeddings";
+    double v;
+    rv_status st = inner(r, s, key, p->context, &v);
+    if (st) return st;
+    if (r->arch->original_context) v = r->arch->original_context;
+    if (number(r, NULL, key, &v) < 0 || !(v >= 1) || v > RVI_MAX_CONTEXT || v != floor(v))
+        return rvi_error(r->err, RV_E_MODEL, "'%s' is not possible", key);
+    p->original_context = (int)v;
+    return RV_OK;
+}
+
+/* What the inner object says goes first. */
+static rv_status hf_rope(reader *r, rvi_rope_params *p, double *partial, rvi_arena *arena)
+{
+    const rvi_json *s;
+    rv_status st;
+    if ((st = scaling_object(r, &s))) return st;
+    if ((st = hf_rope_kind(r, s, &p->kind))) return st;
+    if ((st = hf_original_context(r, s, p))) return st;
+    double theta, turning;
+    if ((st = real(r, NULL, "rope_theta", 10000, &theta))) return st;
+    if ((st = real(r, NULL, "partial_rotary_factor", 1, &turning))) return st;
+    bool by_length = p->kind == RVI_ROPE_YARN || p->kind == RVI_ROPE_LONG;
+    double factor = by_length                   ? (double)p->context / p->original_context
+                    : p->kind == RVI_ROPE_PLAIN ? 1
+                                                : 0;
+    const struct {
+        const char *key;
+        double fallback, *out;
+    } numbers[] = {
+        {"rope_theta", theta, &p->theta},
+        {"partial_rotary_factor", turning, partial},
+        {"factor", factor, &p->factor},
+        {"low_freq_factor", 0, &p->low_freq},
+        {"high_freq_factor", 0, &p->high_freq},
+        {"beta_fast", 32, &p->beta_fast},
+        {"beta_slow", 1, &p->beta_slow},
+        {"mscale", 0, &p->mscale},
+        {"mscale_all_dim", 0, &p->mscale_all},
+        {"attention_factor", 0, &p->attention_factor},
+    };
+    for (size_t i = 0; i < RVI_COUNT(numbers); i++)
+        if ((st = inner(r, s, numbers[i].key, numbers[i].fallback, numbers[i].out))) return st;
+    if (p->beta_fast == 0) p->beta_fast = 32;
+    if (p->beta_slow == 0) p->beta_slow = 1;
+    if (!by_length) p->attention_factor = 0;
+    p->truncate = rvi_json_bool(rvi_json_get(s, "truncate"), true);
+    if (p->kind != RVI_ROPE_LONG) return RV_OK;
+    if ((st = factor_list(r, rvi_json_get(s, "short_factor"), "short_factor", arena,
+                          &p->divisors[0], &p->n_divisors[0])))
+        return st;
+    return factor_list(r, rvi_json_get(s, "long_factor"), "long_factor", arena, &p->divisors[1],
+                       &p->n_divisors[1]);
 }
 
 static rv_status read_rope(reader *r, rvi_hparams *h, rvi_arena *arena)
@@ -205,60 +263,125 @@ static rv_status read_rope(reader *r, rvi_hparams *h, rvi_arena *arena)
     *p = (rvi_rope_params){
         .theta = 10000, .factor = 1, .extra_factor = 1, .truncate = true, .context = h->n_context};
     if ((st = r->meta->config ? hf_rope(r, p, &partial, arena) : gguf_rope(r, p))) return st;
-    if (!(partial > 0) || partial > 1)
-        return rvi_error(r->err, RV_E_MODEL, "'partial_rotary_factor' %g is not between 0 and 1",
-                         partial);
-    if ((st = count(r, "rope.dimension_count", NULL, h->head_size, (int)(h->head_size * partial),
-                    &p->n_rot)))
-        return st;
-    return RV_OK;
+    if (!r->arch->partial_rope && partial != 1) {
+        if (p->kind != RVI_ROPE_PLAIN)
+            return rvi_error(r->err, RV_E_MODEL,
+                             "'partial_rotary_factor' %g is not offered for this architecture",
+                             partial);
+        partial = 1; /* the official implementation does not look at it */
+    }
+    int n_rot = partial > 0 && partial <= 1 ? (int)(h->head_size * partial) : 0;
+    if (!n_rot)
+        return rvi_error(r->err, RV_E_MODEL, "'partial_rotary_factor' %g is not possible", partial);
+    return count(r, "rope.dimension_count", NULL, h->head_size, n_rot, &p->n_rot);
 }
 
 /* ---- windows ---- */
 
-static rv_status read_windows(reader *r, rvi_hparams *h, rvi_arena *arena)
+/* Tokens of the window, 0: none. */
+static rv_status window_size(reader *r, int *out)
 {
     const rvi_json *config = r->meta->config;
     double window = r->arch->window;
-    h->window = rvi_arena_alloc(arena, (size_t)h->n_layers, sizeof *h->window);
-    if (!h->window) return rvi_nomem(r->err, "windows");
+    rv_status st;
+    *out = 0;
+    if (config && r->arch->window_rule == RVI_WINDOW_GGUF) return RV_OK;
+    if (config && r->arch->window_rule == RVI_WINDOW_UPPER) {
+        bool on;
+        if ((st = flag(r, "use_sliding_window", false, &on)) || !on) return st;
+    }
     if (config && rvi_json_is(rvi_json_get(config, "sliding_window"), RVI_JSON_NULL)) window = 0;
     int found = number(r, "attention.sliding_window", "sliding_window", &window);
     if (found < 0 || window < 0 || window != floor(window) || window > (double)(1u << 30))
         return rvi_error(r->err, RV_E_MODEL, "'%s' is not a possible window", r->key);
     if (!config && !found && r->arch->window_rule == RVI_WINDOW_ALL)
         window = 0; /* GGUF writers leave no window out */
+    *out = (int)window;
+    return RV_OK;
+}
 
-    int upper_from = 0, period = r->arch->window_rule == RVI_WINDOW_EVEN ? 2 : 0;
-    if (config && r->arch->window_rule == RVI_WINDOW_UPPER) {
-        if (!rvi_json_bool(rvi_json_get(config, "use_sliding_window"), false)) window = 0;
-        upper_from = (int)RVI_MIN(
-            RVI_MAX(rvi_json_int(rvi_json_get(config, "max_window_layers"), 28), 0), INT32_MAX);
+/* GGUF: a period n (the last of every n layers sees everything), or one value a layer. */
+static rv_status gguf_pattern(reader *r, rvi_hparams *h, int window)
+{
+    const rvi_gguf_value *v =
+        rvi_gguf_find(r->meta->gguf, gguf_key(r, "attention.sliding_window_pattern"));
+    if (!v) return RV_OK;
+    if (v->kind == RVI_GGUF_ARRAY) {
+        if (v->item_kind == RVI_GGUF_STRING || v->count != (uint64_t)h->n_layers)
+            return rvi_error(r->err, RV_E_MODEL, "'%s': a value for each layer is needed", r->full);
+        for (int il = 0; il < h->n_layers; il++)
+            h->window[il] = rvi_gguf_item_i64(v, (uint64_t)il) ? window : 0;
+        return RV_OK;
     }
-    double pattern = period;
-    if (!config && number(r, "attention.sliding_window_pattern", NULL, &pattern) == 1 &&
-        pattern >= 1 && pattern <= RVI_MAX_LAYERS)
-        period = (int)pattern;
-    const rvi_json *types = rvi_json_get(config, "layer_types");
-    if (types && types->kind == RVI_JSON_ARRAY && rvi_json_count(types) != (size_t)h->n_layers)
-        return rvi_error(r->err, RV_E_MODEL, "'layer_types' has %zu entries for %d layers",
-                         rvi_json_count(types), h->n_layers);
+    int period;
+    rv_status st = count(r, "attention.sliding_window_pattern", NULL, RVI_MAX_LAYERS, 1, &period);
+    for (int il = 0; !st && il < h->n_layers; il++)
+        h->window[il] = il % period < period - 1 ? window : 0;
+    return st;
+}
+
+/* config.json: the kind of every layer by name. */
+static rv_status layer_types(reader *r, rvi_hparams *h, int window)
+{
+    const rvi_json *types = rvi_json_get(r->meta->config, "layer_types");
+    if (!types || types->kind == RVI_JSON_NULL) return RV_OK;
+    if (types->kind != RVI_JSON_ARRAY || rvi_json_count(types) != (size_t)h->n_layers)
+        return rvi_error(r->err, RV_E_MODEL, "'layer_types' must list the %d layers", h->n_layers);
     for (int il = 0; il < h->n_layers; il++) {
         const rvi_json *type = rvi_json_at(types, (size_t)il);
-        bool on = period ? il % period < RVI_MAX(period - 1, 1) : il >= upper_from;
-        if (type) {
-            on = rvi_json_is_string(type, "sliding_attention");
-            if (!on && !rvi_json_is_string(type, "full_attention"))
-                return rvi_error(
-                    r->err, RV_E_MODEL,
-                    "'layer_types' entry %d is neither sliding_attention nor full_attention", il);
-        }
-        h->window[il] = on ? (int)window : 0;
+        bool on = rvi_json_is_string(type, "sliding_attention");
+        if (!on && !rvi_json_is_string(type, "full_attention"))
+            return rvi_error(
+                r->err, RV_E_MODEL,
+                "'layer_types' entry %d is neither sliding_attention nor full_attention", il);
+        h->window[il] = on ? window : 0;
     }
     return RV_OK;
 }
 
+static rv_status read_windows(reader *r, rvi_hparams *h, rvi_arena *arena)
+{
+    rvi_window_rule rule = r->arch->window_rule;
+    int window, upper_from = 0;
+    rv_status st;
+    h->window = rvi_arena_alloc(arena, (size_t)h->n_layers, sizeof *h->window);
+    if (!h->window) return rvi_nomem(r->err, "windows");
+    if ((st = window_size(r, &window))) return st;
+    if (r->meta->config && rule == RVI_WINDOW_UPPER) {
+        double from = 28;
+        if (number(r, NULL, "max_window_layers", &from) < 0)
+            return rvi_error(r->err, RV_E_MODEL, "'%s': a number is needed", r->key);
+        upper_from = (int)RVI_MIN(RVI_MAX(from, 0), (double)RVI_MAX_LAYERS);
+    }
+    for (int il = 0; il < h->n_layers; il++)
+        h->window[il] = rule == RVI_WINDOW_EVEN ? (il % 2 ? 0 : window)
+                        : il >= upper_from      ? window
+                                                : 0;
+    if (!r->meta->config) return gguf_pattern(r, h, window);
+    bool listed = rule != RVI_WINDOW_SAME && rule != RVI_WINDOW_GGUF;
+    return listed ? layer_types(r, h, window) : RV_OK;
+}
+
 /* ---- the rest ---- */
+
+/* What would change the arithmetic in ways that are not offered. */
+static rv_status refuse_others(reader *r)
+{
+    const rvi_json *config = r->meta->config;
+    double experts = 0;
+    bool both_ways = false;
+    rv_status st;
+    if (rvi_json_is(rvi_json_get(config, "quantization_config"), RVI_JSON_OBJECT))
+        return rvi_error(r->err, RV_E_MODEL,
+                         "'quantization_config': checkpoints with packed weights are not offered");
+    if (config && (st = flag(r, "use_bidirectional_attention", false, &both_ways))) return st;
+    if (both_ways)
+        return rvi_error(r->err, RV_E_MODEL,
+                         "'use_bidirectional_attention': only causal models are offered");
+    if (!config && number(r, "expert_count", NULL, &experts) && experts != 0)
+        return rvi_error(r->err, RV_E_MODEL, "'%s': mixtures of experts are not offered", r->key);
+    return RV_OK;
+}
 
 static rv_status read_activation(reader *r)
 {
@@ -267,7 +390,8 @@ static rv_status read_activation(reader *r)
     bool gelu = r->arch->glu == RVI_GLU_GELU;
     const rvi_json *name = rvi_json_get(config, gelu ? "hidden_activation" : "hidden_act");
     if (!name || name->kind == RVI_JSON_NULL ||
-        rvi_json_is_string(name, gelu ? "gelu_pytorch_tanh" : "silu"))
+        rvi_json_is_string(name, gelu ? "gelu_pytorch_tanh" : "silu") ||
+        (!gelu && rvi_json_is_string(name, "swish"))) /* the same under its older name */
         return RV_OK;
     return rvi_error(r->err, RV_E_MODEL, "activation '%s' is not offered for this architecture",
                      rvi_json_string(name, "?"));
@@ -312,10 +436,16 @@ static rv_status read_scales(reader *r, rvi_hparams *h)
     }
     h->attn_scale = (float)(1 / sqrt(scalar));
     h->embed_scale = r->arch->scaled_embeddings ? (float)sqrt(h->n_embd) : 1;
-    h->tied = config ? rvi_json_bool(rvi_json_get(config, "tie_word_embeddings"),
-                                     r->arch->tied_by_default)
-                     : r->arch->tied_by_default;
-    return RV_OK;
+    h->tied = r->arch->tied_by_default;
+    return config ? flag(r, "tie_word_embeddings", h->tied, &h->tied) : RV_OK;
+}
+
+static rv_status read_biases(reader *r, rvi_hparams *h)
+{
+    h->attn_bias = h->mlp_bias = true;
+    if (!r->meta->config) return RV_OK;
+    rv_status st = flag(r, "attention_bias", false, &h->attn_bias);
+    return st ? st : flag(r, "mlp_bias", false, &h->mlp_bias);
 }
 
 static rv_status read_heads(reader *r, rvi_hparams *h)
@@ -360,6 +490,7 @@ rv_status rvi_hparams_read(rvi_hparams *h, const rvi_arch *arch, const rvi_meta 
     if (!meta->config && rvi_gguf_get_str(meta->gguf, "general.architecture", &name) &&
         name.len < sizeof r.prefix)
         memcpy(r.prefix, name.data, name.len);
+    if ((st = refuse_others(&r))) return st;
     if ((st = count(&r, "block_count", "num_hidden_layers", RVI_MAX_LAYERS, 0, &h->n_layers)))
         return st;
     if ((st = count(&r, "embedding_length", "hidden_size", RVI_MAX_WIDTH, 0, &h->n_embd)))
@@ -377,6 +508,7 @@ rv_status rvi_hparams_read(rvi_hparams *h, const rvi_arch *arch, const rvi_meta 
     if ((st = read_heads(&r, h))) return st;
     if ((st = read_activation(&r))) return st;
     if ((st = read_scales(&r, h))) return st;
+    if ((st = read_biases(&r, h))) return st;
     if ((st = read_windows(&r, h, arena))) return st;
     return read_rope(&r, h, arena);
 }

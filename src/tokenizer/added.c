@@ -1,7 +1,7 @@
 /* added.c - added tokens in a text: the leftmost one, and of those that begin there the longest.
  *
- * The tokens are in a trie whose edges are a hash table; each place of the text costs at most the length of the longest
- * token, which is capped. */
+ * The tokens are in a trie whose edges are a hash table; each place of the text costs at most the
+ * length of the longest token, which is capped. */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -26,7 +26,8 @@ static edge *find_edge(const rvi_trie *t, uint32_t from, uint8_t byte)
 {
     uint64_t h = ((uint64_t)from << 8 | byte) * 0x9E3779B97F4A7C15u;
     for (size_t i = (size_t)(h >> 32) & t->mask;; i = (i + 1) & t->mask)
-        if (!t->edges[i].from || (t->edges[i].from == from && t->edges[i].byte == byte)) return &t->edges[i];
+        if (!t->edges[i].from || (t->edges[i].from == from && t->edges[i].byte == byte))
+            return &t->edges[i];
 }
 
 static uint32_t child(const rvi_trie *t, uint32_t from, uint8_t byte)
@@ -56,8 +57,10 @@ static void trie_add(rvi_trie *t, const char *text, size_t len, uint32_t token)
         uint32_t next = child(t, node, byte);
         if (!next) {
             next = t->n_nodes++;
-            if (node == 1) t->root[byte] = next;
-            else *find_edge(t, node, byte) = (edge){.from = node, .to = next, .byte = byte};
+            if (node == 1)
+                t->root[byte] = next;
+            else
+                *find_edge(t, node, byte) = (edge){.from = node, .to = next, .byte = byte};
         }
         node = next;
     }
@@ -95,19 +98,24 @@ rv_status rvi_added_prepare(rvi_added *a, rv_error *err)
     if (st) return st;
     size_t raw_bytes = 0, normalized_bytes = 0;
     for (size_t i = 0; i < a->n; i++) {
-        if (a->tokens[i].normalized) normalized_bytes += a->tokens[i].spoken.len;
-        else raw_bytes += a->tokens[i].len;
+        if (a->tokens[i].normalized)
+            normalized_bytes += a->tokens[i].spoken.len;
+        else
+            raw_bytes += a->tokens[i].len;
     }
     if (!trie_init(&a->raw, raw_bytes) || !trie_init(&a->normalized, normalized_bytes))
         return rvi_nomem(err, "added tokens");
     for (size_t i = 0; i < a->n; i++) {
         const rvi_added_token *t = &a->tokens[i];
         if (!rvi_text_map_put(&a->map, t->text, t->len, (int32_t)i)) continue;
-        if (t->normalized) trie_add(&a->normalized, t->spoken.data, t->spoken.len, (uint32_t)i);
-        else trie_add(&a->raw, t->text, t->len, (uint32_t)i);
+        if (t->normalized)
+            trie_add(&a->normalized, t->spoken.data, t->spoken.len, (uint32_t)i);
+        else
+            trie_add(&a->raw, t->text, t->len, (uint32_t)i);
     }
     a->any_normalized = normalized_bytes > 0;
-    if (rvi_cpset_add_property(&a->word, "Word_With_Joiners", 17) != RVI_PROPERTY_OK) return rvi_nomem(err, "added tokens");
+    if (rvi_cpset_add_property(&a->word, "Word_With_Joiners", 17) != RVI_PROPERTY_OK)
+        return rvi_nomem(err, "added tokens");
     rvi_cpset_close(&a->word);
     return RV_OK;
 }
@@ -157,7 +165,8 @@ static size_t spaces_behind(rvi_added_scan *s, size_t end)
     return s->space_end = end;
 }
 
-bool rvi_added_next(const rvi_added *a, const rvi_trie *trie, bool plain, rvi_added_scan *s, size_t *start, int32_t *id)
+bool rvi_added_next(const rvi_added *a, const rvi_trie *trie, bool plain, rvi_added_scan *s,
+                    size_t *start, int32_t *id)
 {
     while (s->at < s->len) {
         size_t from = s->at, match_len = 0;
@@ -171,7 +180,8 @@ bool rvi_added_next(const rvi_added *a, const rvi_trie *trie, bool plain, rvi_ad
         if (plain && t->special) continue;
         if (t->single_word && !stands_alone(a, s, from, s->at)) continue;
         *start = t->lstrip ? spaces_before(s, from) : from;
-        if (t->lstrip && *start >= s->at) continue; /* all of it is white space that the token before has taken */
+        if (t->lstrip && *start >= s->at)
+            continue; /* all of it is white space that the token before has taken */
         *id = t->id;
         s->done = t->rstrip ? spaces_behind(s, s->at) : s->at;
         return true;

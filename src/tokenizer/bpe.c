@@ -1,7 +1,8 @@
 /* bpe.c - byte pair encoding of one piece: lowest rank first, the leftmost among equals.
  *
- * The symbols are a linked list in an array; possible merges wait in a heap. An entry of the heap may be out of date
- * when its turn comes: it is taken only if the pair at its place still gives the same token. O(n log n). */
+ * The symbols are a linked list in an array; possible merges wait in a heap. An entry of the heap
+ * may be out of date when its turn comes: it is taken only if the pair at its place still gives the
+ * same token. O(n log n). */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 #include "tokenizer/internal.h"
 
 typedef struct rvi_symbol {
-    int32_t id; /* -1: merged into the one before */
+    int32_t id;         /* -1: merged into the one before */
     int32_t prev, next; /* -1: none */
 } symbol;
 
@@ -92,13 +93,15 @@ static candidate heap_pop(rvi_bpe_work *w)
     return top;
 }
 
-/* Appends the merge of the symbol at pos with the next one, if there is one; the heap's order is the caller's care. */
+/* Appends the merge of the symbol at pos with the next one, if there is one; the heap's order is
+ * the caller's care. */
 static bool consider(const rvi_bpe *m, rvi_bpe_work *w, int32_t pos)
 {
     const symbol *left = &w->symbols[pos];
     if (left->next < 0) return true;
     const rvi_merge *found = rvi_merge_map_find(&m->merges, left->id, w->symbols[left->next].id);
-    return !found || heap_append(w, &(candidate){.rank = found->rank, .pos = pos, .merged = found->merged});
+    return !found ||
+           heap_append(w, &(candidate){.rank = found->rank, .pos = pos, .merged = found->merged});
 }
 
 static bool consider_in_order(const rvi_bpe *m, rvi_bpe_work *w, int32_t pos)
@@ -151,7 +154,8 @@ static bool add_symbol(rvi_bpe_work *w, int32_t id)
 }
 
 /* The character's text as the vocabulary spells it inside a word. */
-static bool spell(const rvi_bpe *m, rvi_bpe_work *w, const char **text, size_t *len, bool first, bool last)
+static bool spell(const rvi_bpe *m, rvi_bpe_work *w, const char **text, size_t *len, bool first,
+                  bool last)
 {
     if ((first || !m->prefix_len) && (!last || !m->suffix_len)) return true;
     w->spelling.len = 0;
@@ -175,8 +179,8 @@ static bool add_bytes(const rvi_bpe *m, rvi_bpe_work *w, const char *text, size_
     return true;
 }
 
-/* A pending unknown token is put out before the next known character, but behind bytes that come in between: that is the
- * order of the reference implementation. */
+/* A pending unknown token is put out before the next known character, but behind bytes that come in
+ * between: that is the order of the reference implementation. */
 static bool add_all(const rvi_bpe *m, rvi_bpe_work *w, const char *piece, size_t len)
 {
     bool unk_pending = false, by_bytes = false;
@@ -187,7 +191,8 @@ static bool add_all(const rvi_bpe *m, rvi_bpe_work *w, const char *piece, size_t
         const char *text = piece + i;
         size_t text_len = used;
         if (spelled && !spell(m, w, &text, &text_len, i == 0, i + used == len)) return false;
-        int32_t id = cp < RVI_BPE_LOW && !spelled ? m->low[cp] : rvi_text_map_find(&m->map, text, text_len);
+        int32_t id =
+            cp < RVI_BPE_LOW && !spelled ? m->low[cp] : rvi_text_map_find(&m->map, text, text_len);
         if (id >= 0) {
             if (unk_pending && !add_symbol(w, m->unk)) return false;
             unk_pending = false;
@@ -202,7 +207,8 @@ static bool add_all(const rvi_bpe *m, rvi_bpe_work *w, const char *piece, size_t
     return !unk_pending || add_symbol(w, m->unk);
 }
 
-rv_status rvi_bpe_encode(const rvi_bpe *m, rvi_bpe_work *w, const char *piece, size_t len, rvi_ids *out, rv_error *err)
+rv_status rvi_bpe_encode(const rvi_bpe *m, rvi_bpe_work *w, const char *piece, size_t len,
+                         rvi_ids *out, rv_error *err)
 {
     if (m->ignore_merges) {
         int32_t whole = rvi_text_map_find(&m->map, piece, len);
@@ -211,6 +217,7 @@ rv_status rvi_bpe_encode(const rvi_bpe *m, rvi_bpe_work *w, const char *piece, s
     w->n_symbols = 0;
     bool ok = add_all(m, w, piece, len) && (w->n_symbols < 2 || merge_all(m, w));
     if (ok && w->n_symbols)
-        for (int32_t i = 0; ok && i >= 0; i = w->symbols[i].next) ok = rvi_ids_push(out, w->symbols[i].id);
+        for (int32_t i = 0; ok && i >= 0; i = w->symbols[i].next)
+            ok = rvi_ids_push(out, w->symbols[i].id);
     return ok ? RV_OK : rvi_nomem(err, "token ids");
 }

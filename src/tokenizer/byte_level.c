@@ -1,5 +1,5 @@
-/* byte_level.c - GPT-2's alphabet: each byte is one printable character. Printable bytes of Latin-1 are themselves; the
- * other 68 are U+0100 upwards, in their order. */
+/* byte_level.c - GPT-2's alphabet: each byte is one printable character. Printable bytes of Latin-1
+ * are themselves; the other 68 are U+0100 upwards, in their order. */
 #include "base/utf8.h"
 #include "tokenizer/internal.h"
 
@@ -29,8 +29,10 @@ bool rvi_byte_level_write(rvi_buf *out, const char *text, size_t len)
     char *p = out->data + out->len;
     for (size_t i = 0; i < len; i++) {
         unsigned char c = (unsigned char)text[i];
-        if (c >= 0x21 && c <= 0x7E) *p++ = (char)c;
-        else p += rvi_utf8_encode(rvi_byte_char(c), p);
+        if (c >= 0x21 && c <= 0x7E)
+            *p++ = (char)c;
+        else
+            p += rvi_utf8_encode(rvi_byte_char(c), p);
     }
     out->len = (size_t)(p - out->data);
     *p = 0;

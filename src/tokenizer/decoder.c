@@ -1,8 +1,9 @@
 /* decoder.c - ids to text, one id at a time.
  *
- * The reference decoders work on the list of all tokens; here each token passes through the steps when it comes. Steps
- * before Fuse (or ByteLevel) see whole tokens, steps behind see one text in portions. What cannot be done in portions
- * is refused when the decoder is loaded (rvi_decoder_check). rvi_tokenizer_decode is the same machine run to its end. */
+ * The reference decoders work on the list of all tokens; here each token passes through the steps
+ * when it comes. Steps before Fuse (or ByteLevel) see whole tokens, steps behind see one text in
+ * portions. What cannot be done in portions is refused when the decoder is loaded
+ * (rvi_decoder_check). rvi_tokenizer_decode is the same machine run to its end. */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -19,8 +20,9 @@ void rvi_decoder_deinit(rvi_decoder *d)
 
 rvi_dec_step *rvi_decoder_add(rvi_decoder *d, rvi_dec_kind kind)
 {
-    if (!d->steps && !(d->steps = rvi_zalloc_array(RVI_TOK_STEPS_MAX, sizeof *d->steps))) return NULL;
-    if (d->n == RVI_TOK_STEPS_MAX) return NULL;
+    if (!d->steps && !(d->steps = rvi_zalloc_array(RVI_TOK_STEPS_MAX, sizeof *d->steps)))
+        return NULL;
+    if (d->n == RVI_TOK_STEPS_MAX) return NULL; /* the callers stay below */
     d->steps[d->n].kind = kind;
     return &d->steps[d->n++];
 }
@@ -29,12 +31,16 @@ rvi_dec_step *rvi_decoder_add(rvi_decoder *d, rvi_dec_kind kind)
 
 static rv_status load_replace(rvi_dec_step *s, const rvi_json *v, rvi_arena *arena, rv_error *err)
 {
-    const rvi_json *to = rvi_json_get(v, "content"), *from = rvi_json_get(rvi_json_get(v, "pattern"), "String");
-    if (!rvi_json_is(to, RVI_JSON_STRING)) return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: decoder Replace: no content");
+    const rvi_json *to = rvi_json_get(v, "content"),
+                   *from = rvi_json_get(rvi_json_get(v, "pattern"), "String");
+    if (!rvi_json_is(to, RVI_JSON_STRING))
+        return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: decoder Replace: no content");
     s->to_len = to->as.string.len;
-    if (!(s->to = rvi_arena_strndup(arena, to->as.string.data, s->to_len))) return rvi_nomem(err, "decoder");
+    if (!(s->to = rvi_arena_strndup(arena, to->as.string.data, s->to_len)))
+        return rvi_nomem(err, "decoder");
     if (!rvi_json_is(from, RVI_JSON_STRING) || !from->as.string.len)
-        return rvi_pattern_from_json(&s->pattern, rvi_json_get(v, "pattern"), "decoder Replace", err);
+        return rvi_pattern_from_json(&s->pattern, rvi_json_get(v, "pattern"), "decoder Replace",
+                                     err);
     s->from_len = from->as.string.len;
     s->from = rvi_arena_strndup(arena, from->as.string.data, s->from_len);
     return s->from ? RV_OK : rvi_nomem(err, "decoder");
@@ -43,28 +49,35 @@ static rv_status load_replace(rvi_dec_step *s, const rvi_json *v, rvi_arena *are
 static rv_status load_strip(rvi_dec_step *s, const rvi_json *v, rv_error *err)
 {
     const rvi_json *c = rvi_json_get(v, "content");
-    int64_t start = rvi_json_int(rvi_json_get(v, "start"), 0), stop = rvi_json_int(rvi_json_get(v, "stop"), 0);
-    if (!rvi_json_is(c, RVI_JSON_STRING) || rvi_utf8_count(c->as.string.data, c->as.string.len) != 1 || start < 0 || stop < 0 ||
+    int64_t start = rvi_json_int(rvi_json_get(v, "start"), 0),
+            stop = rvi_json_int(rvi_json_get(v, "stop"), 0);
+    if (!rvi_json_is(c, RVI_JSON_STRING) ||
+        rvi_utf8_count(c->as.string.data, c->as.string.len) != 1 || start < 0 || stop < 0 ||
         start > INT32_MAX || stop > INT32_MAX)
-        return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: decoder Strip: bad content, start or stop");
+        return rvi_error(err, RV_E_TOKENIZATION,
+                         "tokenizer.json: decoder Strip: bad content, start or stop");
     rvi_utf8_decode(c->as.string.data, c->as.string.len, &s->cp, NULL);
     s->start = (uint32_t)start;
     s->stop = (uint32_t)stop;
     return RV_OK;
 }
 
-static rv_status add_step(rvi_decoder *out, const rvi_json *v, const char *type, rvi_arena *arena, rv_error *err)
+static rv_status add_step(rvi_decoder *out, const rvi_json *v, const char *type, rvi_arena *arena,
+                          rv_error *err)
 {
     static const struct {
         const char *type;
         rvi_dec_kind kind;
-    } types[] = {{"ByteLevel", RVI_DEC_BYTE_LEVEL}, {"ByteFallback", RVI_DEC_BYTE_FALLBACK}, {"Replace", RVI_DEC_REPLACE},
-                 {"Fuse", RVI_DEC_FUSE}, {"Strip", RVI_DEC_STRIP}, {"Metaspace", RVI_DEC_METASPACE}};
+    } types[] = {{"ByteLevel", RVI_DEC_BYTE_LEVEL}, {"ByteFallback", RVI_DEC_BYTE_FALLBACK},
+                 {"Replace", RVI_DEC_REPLACE},      {"Fuse", RVI_DEC_FUSE},
+                 {"Strip", RVI_DEC_STRIP},          {"Metaspace", RVI_DEC_METASPACE}};
     size_t k = 0;
     while (k < RVI_COUNT(types) && strcmp(types[k].type, type)) k++;
-    if (k == RVI_COUNT(types)) return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: decoder '%s' is not supported", type);
+    if (k == RVI_COUNT(types))
+        return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: decoder '%s' is not supported",
+                         type);
     rvi_dec_step *s = rvi_decoder_add(out, types[k].kind);
-    if (!s) return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: no memory for the decoder, or too many steps");
+    if (!s) return rvi_nomem(err, "decoder");
     if (s->kind == RVI_DEC_REPLACE) return load_replace(s, v, arena, err);
     if (s->kind == RVI_DEC_STRIP) return load_strip(s, v, err);
     if (s->kind == RVI_DEC_METASPACE) {
@@ -76,14 +89,18 @@ static rv_status add_step(rvi_decoder *out, const rvi_json *v, const char *type,
     return RV_OK;
 }
 
-static rv_status from_json(rvi_decoder *out, const rvi_json *v, rvi_arena *arena, int depth, rv_error *err)
+static rv_status from_json(rvi_decoder *out, const rvi_json *v, rvi_arena *arena, int depth,
+                           rv_error *err)
 {
     const char *type = rvi_json_string(rvi_json_get(v, "type"), NULL);
     if (!type) return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: decoder without a type");
+    if (out->n >= RVI_TOK_STEPS_MAX)
+        return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: decoder with too many steps");
     if (strcmp(type, "Sequence")) return add_step(out, v, type, arena, err);
     const rvi_json *list = rvi_json_get(v, "decoders");
     if (!rvi_json_is(list, RVI_JSON_ARRAY) || depth > 8)
-        return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: decoder Sequence without a list, or nested too deeply");
+        return rvi_error(err, RV_E_TOKENIZATION,
+                         "tokenizer.json: decoder Sequence without a list, or nested too deeply");
     for (size_t i = 0; i < rvi_json_count(list); i++) {
         rv_status st = from_json(out, rvi_json_at(list, i), arena, depth + 1, err);
         if (st) return st;
@@ -91,7 +108,8 @@ static rv_status from_json(rvi_decoder *out, const rvi_json *v, rvi_arena *arena
     return RV_OK;
 }
 
-rv_status rvi_decoder_from_json(rvi_decoder *out, const rvi_json *v, rvi_arena *arena, rv_error *err)
+rv_status rvi_decoder_from_json(rvi_decoder *out, const rvi_json *v, rvi_arena *arena,
+                                rv_error *err)
 {
     if (v && !rvi_json_is(v, RVI_JSON_NULL)) return from_json(out, v, arena, 0, err);
     return rvi_decoder_add(out, RVI_DEC_JOIN) ? RV_OK : rvi_nomem(err, "decoder");
@@ -123,21 +141,25 @@ rv_status rvi_decoder_check(rvi_decoder *d, rv_error *err)
             break;
         case RVI_DEC_METASPACE: break;
         }
-        if (bad) return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: decoder: %s is not supported", bad);
+        if (bad)
+            return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: decoder: %s is not supported",
+                             bad);
     }
     return RV_OK;
 }
 
 /* ---- running ---- */
 
-static rv_status pass(rvi_detok *d, size_t step, const char *s, size_t len, rvi_buf *out, rv_error *err);
+static rv_status pass(rvi_detok *d, size_t step, const char *s, size_t len, rvi_buf *out,
+                      rv_error *err);
 
 static rv_status nomem(rv_error *err)
 {
     return rvi_nomem(err, "decoded text");
 }
 
-static rv_status pass_replaced(rvi_detok *d, size_t step, const char *s, size_t len, rvi_buf *out, rv_error *err)
+static rv_status pass_replaced(rvi_detok *d, size_t step, const char *s, size_t len, rvi_buf *out,
+                               rv_error *err)
 {
     const rvi_dec_step *r = &d->t->decoder.steps[step];
     rvi_buf text = {0};
@@ -166,15 +188,20 @@ static rv_status pass_replaced(rvi_detok *d, size_t step, const char *s, size_t 
             rvi_buf_append(&text, r->to, r->to_len);
             done = i += r->from_len;
         }
-        if (!done) return pass(d, step + 1, s, len, out, err); /* the usual case: nothing to replace, nothing to copy */
+        if (!done)
+            return pass(d, step + 1, s, len, out,
+                        err); /* the usual case: nothing to replace, nothing to copy */
     }
     rvi_buf_append(&text, s + done, len - done);
-    if (!st) st = text.failed ? nomem(err) : pass(d, step + 1, text.len ? text.data : "", text.len, out, err);
+    if (!st)
+        st = text.failed ? nomem(err)
+                         : pass(d, step + 1, text.len ? text.data : "", text.len, out, err);
     rvi_buf_deinit(&text);
     return st;
 }
 
-static rv_status pass_metaspace(rvi_detok *d, size_t step, const char *s, size_t len, bool first, rvi_buf *out, rv_error *err)
+static rv_status pass_metaspace(rvi_detok *d, size_t step, const char *s, size_t len, bool first,
+                                rvi_buf *out, rv_error *err)
 {
     const rvi_dec_step *m = &d->t->decoder.steps[step];
     rvi_buf text = {0};
@@ -186,12 +213,14 @@ static rv_status pass_metaspace(rvi_detok *d, size_t step, const char *s, size_t
             rvi_buf_putc(&text, s[i++]);
         }
     }
-    rv_status st = text.failed ? nomem(err) : pass(d, step + 1, text.len ? text.data : "", text.len, out, err);
+    rv_status st =
+        text.failed ? nomem(err) : pass(d, step + 1, text.len ? text.data : "", text.len, out, err);
     rvi_buf_deinit(&text);
     return st;
 }
 
-static rv_status pass_stripped_token(rvi_detok *d, size_t step, const char *s, size_t len, rvi_buf *out, rv_error *err)
+static rv_status pass_stripped_token(rvi_detok *d, size_t step, const char *s, size_t len,
+                                     rvi_buf *out, rv_error *err)
 {
     const rvi_dec_step *r = &d->t->decoder.steps[step];
     char mark[4];
@@ -201,9 +230,10 @@ static rv_status pass_stripped_token(rvi_detok *d, size_t step, const char *s, s
     return pass(d, step + 1, s, len, out, err);
 }
 
-/* The text comes in portions: leading ones are dropped while they come, trailing ones are held back until something
- * follows. All held ones are the same character, so a number tells them. */
-static rv_status pass_stripped_text(rvi_detok *d, size_t step, const char *s, size_t len, rvi_buf *out, rv_error *err)
+/* The text comes in portions: leading ones are dropped while they come, trailing ones are held back
+ * until something follows. All held ones are the same character, so a number tells them. */
+static rv_status pass_stripped_text(rvi_detok *d, size_t step, const char *s, size_t len,
+                                    rvi_buf *out, rv_error *err)
 {
     const rvi_dec_step *r = &d->t->decoder.steps[step];
     char mark[4];
@@ -225,8 +255,10 @@ static rv_status pass_stripped_text(rvi_detok *d, size_t step, const char *s, si
         /* text up to here, behind what was held */
         for (; d->held && i > done && !st; d->held--) st = pass(d, step + 1, mark, n, out, err);
         if (!st) st = pass(d, step + 1, s + done, i - done, out, err);
-        if (!st && d->held == r->stop) st = pass(d, step + 1, mark, n, out, err);
-        else d->held++;
+        if (!st && d->held == r->stop)
+            st = pass(d, step + 1, mark, n, out, err);
+        else
+            d->held++;
         done = i += n;
     }
     for (; d->held && done < len && !st; d->held--) st = pass(d, step + 1, mark, n, out, err);
@@ -235,8 +267,9 @@ static rv_status pass_stripped_text(rvi_detok *d, size_t step, const char *s, si
 
 /* ---- bytes ---- */
 
-/* What stands in d->bytes and cannot change any more goes on: valid text as it is, each maximal invalid part as U+FFFD.
- * A character that more bytes could complete stays, unless this is the end. */
+/* What stands in d->bytes and cannot change any more goes on: valid text as it is, each maximal
+ * invalid part as U+FFFD. A character that more bytes could complete stays, unless this is the end.
+ */
 static rv_status settle_level(rvi_detok *d, size_t step, bool end, rvi_buf *out, rv_error *err)
 {
     size_t done = 0, i = 0;
@@ -249,7 +282,8 @@ static rv_status settle_level(rvi_detok *d, size_t step, bool end, rvi_buf *out,
             i += used;
             continue;
         }
-        if (!end && used == d->n_bytes - i && rvi_utf8_incomplete(d->bytes + i, used) == used) break;
+        if (!end && used == d->n_bytes - i && rvi_utf8_incomplete(d->bytes + i, used) == used)
+            break;
         if (i > done) st = pass(d, step + 1, d->bytes + done, i - done, out, err);
         if (!st) st = pass(d, step + 1, replacement_char, 3, out, err);
         done = i += used;
@@ -260,8 +294,10 @@ static rv_status settle_level(rvi_detok *d, size_t step, bool end, rvi_buf *out,
     return st;
 }
 
-/* Bytes of one token are the characters of the alphabet; a token with any other character is taken as it is. */
-static rv_status pass_byte_level(rvi_detok *d, size_t step, const char *s, size_t len, rvi_buf *out, rv_error *err)
+/* Bytes of one token are the characters of the alphabet; a token with any other character is taken
+ * as it is. */
+static rv_status pass_byte_level(rvi_detok *d, size_t step, const char *s, size_t len, rvi_buf *out,
+                                 rv_error *err)
 {
     bool raw = false;
     uint32_t cp;
@@ -292,12 +328,15 @@ static int hex_value(char c)
 
 static int byte_token(const char *s, size_t len)
 {
-    if (len != 6 || memcmp(s, "<0x", 3) || s[5] != '>' || hex_value(s[3]) < 0 || hex_value(s[4]) < 0) return -1;
+    if (len != 6 || memcmp(s, "<0x", 3) || s[5] != '>' || hex_value(s[3]) < 0 ||
+        hex_value(s[4]) < 0)
+        return -1;
     return hex_value(s[3]) << 4 | hex_value(s[4]);
 }
 
-/* A run of byte tokens ends: it is text if all of it is valid, and otherwise one U+FFFD for each byte. When the run is
- * longer than the room for it, a character that is cut in two waits for its rest. */
+/* A run of byte tokens ends: it is text if all of it is valid, and otherwise one U+FFFD for each
+ * byte. When the run is longer than the room for it, a character that is cut in two waits for its
+ * rest. */
 static rv_status settle_run(rvi_detok *d, size_t step, bool full, rvi_buf *out, rv_error *err)
 {
     size_t n = d->n_bytes, rest = full ? rvi_utf8_incomplete(d->bytes, n) : 0;
@@ -305,7 +344,8 @@ static rv_status settle_run(rvi_detok *d, size_t step, bool full, rvi_buf *out, 
     uint32_t cp;
     rv_status st = RV_OK;
     if (!n) return RV_OK;
-    for (size_t i = 0; i < n - rest && valid;) i += rvi_utf8_decode(d->bytes + i, n - rest - i, &cp, &valid);
+    for (size_t i = 0; i < n - rest && valid;)
+        i += rvi_utf8_decode(d->bytes + i, n - rest - i, &cp, &valid);
     if (valid) {
         st = pass(d, step + 1, d->bytes, n - rest, out, err);
     } else {
@@ -317,7 +357,8 @@ static rv_status settle_run(rvi_detok *d, size_t step, bool full, rvi_buf *out, 
     return st;
 }
 
-static rv_status pass_byte_fallback(rvi_detok *d, size_t step, const char *s, size_t len, rvi_buf *out, rv_error *err)
+static rv_status pass_byte_fallback(rvi_detok *d, size_t step, const char *s, size_t len,
+                                    rvi_buf *out, rv_error *err)
 {
     int byte = byte_token(s, len);
     if (byte < 0) {
@@ -328,8 +369,10 @@ static rv_status pass_byte_fallback(rvi_detok *d, size_t step, const char *s, si
     return d->n_bytes < sizeof d->bytes ? RV_OK : settle_run(d, step, true, out, err);
 }
 
-/* Hands a token, or a portion of the text, to a step. The depth of the recursion is the number of steps. */
-static rv_status pass(rvi_detok *d, size_t step, const char *s, size_t len, rvi_buf *out, rv_error *err)
+/* Hands a token, or a portion of the text, to a step. The depth of the recursion is the number of
+ * steps. */
+static rv_status pass(rvi_detok *d, size_t step, const char *s, size_t len, rvi_buf *out,
+                      rv_error *err)
 {
     bool first = !d->started;
     if (step == d->t->decoder.n) return rvi_buf_append(out, s, len) ? RV_OK : nomem(err);
@@ -342,7 +385,8 @@ static rv_status pass(rvi_detok *d, size_t step, const char *s, size_t len, rvi_
         d->started = true;
         return pass_metaspace(d, step, s, len, first || r->fused, out, err);
     case RVI_DEC_STRIP:
-        return r->fused ? pass_stripped_text(d, step, s, len, out, err) : pass_stripped_token(d, step, s, len, out, err);
+        return r->fused ? pass_stripped_text(d, step, s, len, out, err)
+                        : pass_stripped_token(d, step, s, len, out, err);
     case RVI_DEC_JOIN:
         d->started = true;
         if (!first) {
@@ -363,14 +407,16 @@ void rvi_detok_init(rvi_detok *d, const rvi_tokenizer *t, unsigned flags)
     d->to_strip = d->held = 0;
     d->n_bytes = 0;
     for (size_t i = 0; i < t->decoder.n; i++)
-        if (t->decoder.steps[i].kind == RVI_DEC_STRIP && t->decoder.steps[i].fused) d->to_strip = t->decoder.steps[i].start;
+        if (t->decoder.steps[i].kind == RVI_DEC_STRIP && t->decoder.steps[i].fused)
+            d->to_strip = t->decoder.steps[i].start;
 }
 
 rv_status rvi_detok_push(rvi_detok *d, int32_t id, rvi_buf *out, rv_error *err)
 {
     size_t len;
     const char *text = rvi_tokenizer_spoken(d->t, id, &len);
-    if (!text || (d->flags & RVI_TOK_SKIP_SPECIAL && rvi_tokenizer_is_special(d->t, id))) return RV_OK;
+    if (!text || (d->flags & RVI_TOK_SKIP_SPECIAL && rvi_tokenizer_is_special(d->t, id)))
+        return RV_OK;
     return pass(d, 0, text, len, out, err);
 }
 
@@ -378,14 +424,17 @@ rv_status rvi_detok_flush(rvi_detok *d, rvi_buf *out, rv_error *err)
 {
     rv_status st = RV_OK;
     for (size_t i = 0; i < d->t->decoder.n && !st; i++) {
-        if (d->t->decoder.steps[i].kind == RVI_DEC_BYTE_LEVEL) st = settle_level(d, i, true, out, err);
-        if (d->t->decoder.steps[i].kind == RVI_DEC_BYTE_FALLBACK) st = settle_run(d, i, false, out, err);
+        if (d->t->decoder.steps[i].kind == RVI_DEC_BYTE_LEVEL)
+            st = settle_level(d, i, true, out, err);
+        if (d->t->decoder.steps[i].kind == RVI_DEC_BYTE_FALLBACK)
+            st = settle_run(d, i, false, out, err);
     }
     rvi_detok_init(d, d->t, d->flags);
     return st;
 }
 
-rv_status rvi_tokenizer_decode(const rvi_tokenizer *t, const int32_t *ids, size_t n, unsigned flags, rvi_buf *out, rv_error *err)
+rv_status rvi_tokenizer_decode(const rvi_tokenizer *t, const int32_t *ids, size_t n, unsigned flags,
+                               rvi_buf *out, rv_error *err)
 {
     rvi_detok d;
     rv_status st = RV_OK;

@@ -8,8 +8,9 @@
 enum { RVI_PRE_PATTERNS_MAX = 6 };
 
 typedef struct rvi_gguf_pre {
-    const char *names; /* separated by spaces */
-    const char *patterns[RVI_PRE_PATTERNS_MAX]; /* one cut after the other; the text between matches stays a piece */
+    const char *names;                          /* separated by spaces */
+    const char *patterns[RVI_PRE_PATTERNS_MAX]; /* one cut after the other; the text between matches
+                                                   stays a piece */
     bool nfc, ignore_merges, add_bos;
     bool raw; /* characters instead of bytes, U+2581 for a space, byte fallback */
 } rvi_gguf_pre;

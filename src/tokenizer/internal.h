@@ -2,10 +2,11 @@
  *
  * Encoding goes through these stages, each with a file of its own:
  *   added.c         added tokens that are matched in the raw text are cut out
- *   normalizer.c    each text between them is normalized, then added tokens that are matched in normalized text are cut out
+ *   normalizer.c    each text between them is normalized, and added tokens are cut out of that too
  *   pretokenizer.c  each text left is cut into pieces
  *   bpe.c           each piece becomes ids
- * decoder.c goes the other way. load_json.c and load_gguf.c fill the parts; afterwards all is immutable. */
+ * decoder.c goes the other way. load_json.c and load_gguf.c fill the parts; afterwards all is
+ * immutable. */
 #ifndef RVI_TOKENIZER_INTERNAL_H
 #define RVI_TOKENIZER_INTERNAL_H
 
@@ -17,7 +18,7 @@
 enum {
     RVI_TOK_IDS_MAX = 1 << 24,
     RVI_TOK_STEPS_MAX = 64,       /* in a normalizer, pre-tokenizer or decoder */
-    RVI_TOK_ADDED_LEN_MAX = 1024, /* bytes of an added token: matching costs up to this at each place */
+    RVI_TOK_ADDED_LEN_MAX = 1024, /* bytes of an added token; matching costs as much per place */
     RVI_TOK_TEXT_MAX = 1 << 30,   /* bytes of a text to encode */
 };
 
@@ -55,8 +56,11 @@ typedef struct rvi_merge_map {
 
 rv_status rvi_merge_map_init(rvi_merge_map *m, size_t n_merges, rv_error *err) RVI_MUST_CHECK;
 void rvi_merge_map_deinit(rvi_merge_map *m);
-void rvi_merge_map_put(rvi_merge_map *m, const rvi_merge *merge); /* the last one for a pair holds; at most n_merges calls */
-const rvi_merge *rvi_merge_map_find(const rvi_merge_map *m, int32_t left, int32_t right); /* NULL: none */
+void rvi_merge_map_put(
+    rvi_merge_map *m,
+    const rvi_merge *merge); /* the last one for a pair holds; at most n_merges calls */
+const rvi_merge *rvi_merge_map_find(const rvi_merge_map *m, int32_t left,
+                                    int32_t right); /* NULL: none */
 
 /* ---- bpe.c ---- */
 
@@ -69,7 +73,8 @@ typedef struct rvi_bpe {
     int32_t bytes[256];       /* ids of <0x00>..<0xFF>, -1: missing; used with byte_fallback */
     int32_t unk;              /* -1: none; characters that are not in the vocabulary vanish */
     bool byte_fallback, fuse_unk, ignore_merges;
-    const char *prefix, *suffix; /* of characters inside a word, of a word's last character; NULL: none */
+    const char *prefix,
+        *suffix; /* of characters inside a word, of a word's last character; NULL: none */
     size_t prefix_len, suffix_len;
 } rvi_bpe;
 
@@ -84,8 +89,8 @@ typedef struct rvi_bpe_work {
 void rvi_bpe_prepare(rvi_bpe *m); /* fills low and bytes once the vocabulary is there */
 void rvi_bpe_deinit(rvi_bpe *m);
 void rvi_bpe_work_deinit(rvi_bpe_work *w);
-rv_status rvi_bpe_encode(const rvi_bpe *m, rvi_bpe_work *w, const char *piece, size_t len, rvi_ids *out,
-                         rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_bpe_encode(const rvi_bpe *m, rvi_bpe_work *w, const char *piece, size_t len,
+                         rvi_ids *out, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- added.c ---- */
 
@@ -94,7 +99,8 @@ typedef struct rvi_added_token {
     size_t len;
     int32_t id;
     bool special, normalized, lstrip, rstrip, single_word;
-    rvi_piece spoken; /* what it decodes to: a normalized one is known by its normalized text only */
+    rvi_piece
+        spoken; /* what it decodes to: a normalized one is known by its normalized text only */
 } rvi_added_token;
 
 typedef struct rvi_trie { /* nodes 1..n_nodes-1; 0: no node; the root is 1 */
@@ -117,17 +123,18 @@ typedef struct rvi_added {
 typedef struct rvi_added_scan {
     const char *text;
     size_t len;
-    size_t at;   /* where the search goes on */
-    size_t done; /* end of the last found token with what it strips */
+    size_t at;                     /* where the search goes on */
+    size_t done;                   /* end of the last found token with what it strips */
     size_t space_start, space_end; /* the last run of white space seen behind a token */
 } rvi_added_scan;
 
 void rvi_added_deinit(rvi_added *a);
 /* Builds map and tries, once all tokens are there with their `spoken`. */
 rv_status rvi_added_prepare(rvi_added *a, rv_error *err) RVI_MUST_CHECK;
-/* The next added token in the text: the text from the old `done` up to *start lies before it (nothing if *start is not
- * greater). Sets done. plain: special ones are passed over. */
-bool rvi_added_next(const rvi_added *a, const rvi_trie *trie, bool plain, rvi_added_scan *s, size_t *start, int32_t *id);
+/* The next added token in the text: the text from the old `done` up to *start lies before it
+ * (nothing if *start is not greater). Sets done. plain: special ones are passed over. */
+bool rvi_added_next(const rvi_added *a, const rvi_trie *trie, bool plain, rvi_added_scan *s,
+                    size_t *start, int32_t *id);
 
 /* ---- byte_level.c ---- */
 
@@ -139,17 +146,22 @@ bool rvi_byte_level_write(rvi_buf *out, const char *text, size_t len);
 /* ---- normalizer.c ---- */
 
 typedef enum rvi_norm_kind {
-    RVI_NORM_FORM, RVI_NORM_PREPEND, RVI_NORM_REPLACE, RVI_NORM_STRIP, RVI_NORM_LOWERCASE, RVI_NORM_STRIP_ACCENTS,
+    RVI_NORM_FORM,
+    RVI_NORM_PREPEND,
+    RVI_NORM_REPLACE,
+    RVI_NORM_STRIP,
+    RVI_NORM_LOWERCASE,
+    RVI_NORM_STRIP_ACCENTS,
     RVI_NORM_BYTE_LEVEL,
 } rvi_norm_kind;
 
 typedef struct rvi_norm_step {
     rvi_norm_kind kind;
     rvi_unicode_form form;
-    rvi_regex *pattern;  /* REPLACE */
-    const char *text;    /* PREPEND, REPLACE */
+    rvi_regex *pattern; /* REPLACE */
+    const char *text;   /* PREPEND, REPLACE */
     size_t len;
-    bool left, right;    /* STRIP */
+    bool left, right; /* STRIP */
 } rvi_norm_step;
 
 typedef struct rvi_normalizer {
@@ -165,18 +177,24 @@ typedef struct rvi_norm_work {
 
 void rvi_normalizer_deinit(rvi_normalizer *n);
 void rvi_norm_work_deinit(rvi_norm_work *w);
-rv_status rvi_normalizer_from_json(rvi_normalizer *out, const rvi_json *v, rvi_arena *arena, rv_error *err) RVI_MUST_CHECK;
-rvi_norm_step *rvi_normalizer_add(rvi_normalizer *n, rvi_norm_kind kind); /* NULL: no memory or too many */
+rv_status rvi_normalizer_from_json(rvi_normalizer *out, const rvi_json *v, rvi_arena *arena,
+                                   rv_error *err) RVI_MUST_CHECK;
+rvi_norm_step *rvi_normalizer_add(rvi_normalizer *n, rvi_norm_kind kind); /* NULL: no memory */
 /* {"String": text} or {"Regex": text}; where names the place in errors. */
-rv_status rvi_pattern_from_json(rvi_regex **out, const rvi_json *v, const char *where, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_pattern_from_json(rvi_regex **out, const rvi_json *v, const char *where,
+                                rv_error *err) RVI_MUST_CHECK;
 /* *out is the text itself or lies in w. *moved: characters were taken away at the start. */
-rv_status rvi_normalizer_run(const rvi_normalizer *n, rvi_norm_work *w, const char *text, size_t len, rvi_piece *out,
-                             bool *moved, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_normalizer_run(const rvi_normalizer *n, rvi_norm_work *w, const char *text,
+                             size_t len, rvi_piece *out, bool *moved, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- pretokenizer.c ---- */
 
 typedef enum rvi_behavior {
-    RVI_SPLIT_ISOLATED, RVI_SPLIT_REMOVED, RVI_SPLIT_MERGED_WITH_PREVIOUS, RVI_SPLIT_MERGED_WITH_NEXT, RVI_SPLIT_CONTIGUOUS,
+    RVI_SPLIT_ISOLATED,
+    RVI_SPLIT_REMOVED,
+    RVI_SPLIT_MERGED_WITH_PREVIOUS,
+    RVI_SPLIT_MERGED_WITH_NEXT,
+    RVI_SPLIT_CONTIGUOUS,
 } rvi_behavior;
 
 typedef enum rvi_pre_kind {
@@ -225,20 +243,28 @@ typedef struct rvi_pre_work {
 
 void rvi_pretokenizer_deinit(rvi_pretokenizer *p);
 void rvi_pre_work_deinit(rvi_pre_work *w);
-rv_status rvi_pretokenizer_from_json(rvi_pretokenizer *out, const rvi_json *v, rvi_arena *arena, rv_error *err) RVI_MUST_CHECK;
-rvi_pre_step *rvi_pretokenizer_add(rvi_pretokenizer *p, rvi_pre_kind kind); /* NULL: no memory or too many */
+rv_status rvi_pretokenizer_from_json(rvi_pretokenizer *out, const rvi_json *v, rvi_arena *arena,
+                                     rv_error *err) RVI_MUST_CHECK;
+rvi_pre_step *rvi_pretokenizer_add(rvi_pretokenizer *p, rvi_pre_kind kind); /* NULL: no memory */
 /* replacement, prepend_scheme or the older add_prefix_space */
-rv_status rvi_metaspace_from_json(const rvi_json *v, const char **text, size_t *len, rvi_prepend *prepend, rvi_arena *arena,
+rv_status rvi_metaspace_from_json(const rvi_json *v, const char **text, size_t *len,
+                                  rvi_prepend *prepend, rvi_arena *arena,
                                   rv_error *err) RVI_MUST_CHECK;
 extern const char rvi_gpt2_pattern[];
 /* The pieces: *spans of *text. Both live until the next call. */
-rv_status rvi_pretokenizer_run(const rvi_pretokenizer *p, rvi_pre_work *w, const char *text, size_t len, bool first,
-                               const char **out_text, const rvi_spans **spans, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_pretokenizer_run(const rvi_pretokenizer *p, rvi_pre_work *w, const char *text,
+                               size_t len, bool first, const char **out_text,
+                               const rvi_spans **spans, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- decoder.c ---- */
 
 typedef enum rvi_dec_kind {
-    RVI_DEC_BYTE_LEVEL, RVI_DEC_BYTE_FALLBACK, RVI_DEC_REPLACE, RVI_DEC_FUSE, RVI_DEC_STRIP, RVI_DEC_METASPACE,
+    RVI_DEC_BYTE_LEVEL,
+    RVI_DEC_BYTE_FALLBACK,
+    RVI_DEC_REPLACE,
+    RVI_DEC_FUSE,
+    RVI_DEC_STRIP,
+    RVI_DEC_METASPACE,
     RVI_DEC_JOIN, /* no decoder: tokens with a space between them */
 } rvi_dec_kind;
 
@@ -247,9 +273,9 @@ typedef struct rvi_dec_step {
     const char *from, *to; /* REPLACE: literal texts, or pattern instead of from; METASPACE: from */
     size_t from_len, to_len;
     rvi_regex *pattern;
-    bool fused;         /* what comes here is one text in portions, not tokens */
-    bool drop_first;    /* METASPACE: in the first token the character disappears */
-    uint32_t cp;        /* STRIP */
+    bool fused;      /* what comes here is one text in portions, not tokens */
+    bool drop_first; /* METASPACE: in the first token the character disappears */
+    uint32_t cp;     /* STRIP */
     uint32_t start, stop;
 } rvi_dec_step;
 
@@ -259,9 +285,11 @@ typedef struct rvi_decoder {
 } rvi_decoder;
 
 void rvi_decoder_deinit(rvi_decoder *d);
-rv_status rvi_decoder_from_json(rvi_decoder *out, const rvi_json *v, rvi_arena *arena, rv_error *err) RVI_MUST_CHECK;
-rvi_dec_step *rvi_decoder_add(rvi_decoder *d, rvi_dec_kind kind); /* NULL: no memory or too many */
-rv_status rvi_decoder_check(rvi_decoder *d, rv_error *err) RVI_MUST_CHECK; /* once all steps are there */
+rv_status rvi_decoder_from_json(rvi_decoder *out, const rvi_json *v, rvi_arena *arena,
+                                rv_error *err) RVI_MUST_CHECK;
+rvi_dec_step *rvi_decoder_add(rvi_decoder *d, rvi_dec_kind kind); /* NULL: no memory */
+rv_status rvi_decoder_check(rvi_decoder *d,
+                            rv_error *err) RVI_MUST_CHECK; /* once all steps are there */
 
 /* ---- the whole ---- */
 
@@ -291,15 +319,22 @@ struct rvi_tokenizer {
     char kind[64];
 };
 
-enum { RVI_MARK_SPECIAL = 1, RVI_MARK_EOS = 2, RVI_MARK_RESPELLED = 4 /* an added token whose `spoken` is another text */ };
+enum {
+    RVI_MARK_SPECIAL = 1,
+    RVI_MARK_EOS = 2,
+    RVI_MARK_RESPELLED = 4 /* an added token whose `spoken` is another text */
+};
 
 /* tokenizer.c, for the loaders */
-rv_status rvi_tokenizer_alloc(rvi_tokenizer **out, size_t size, rv_error *err) RVI_MUST_CHECK; /* pieces and marks for `size` ids */
+rv_status rvi_tokenizer_alloc(rvi_tokenizer **out, size_t size,
+                              rv_error *err) RVI_MUST_CHECK; /* pieces and marks for `size` ids */
 /* Once pieces, vocabulary, merges, added tokens, roles and steps are there. */
 rv_status rvi_tokenizer_finish(rvi_tokenizer *t, rv_error *err) RVI_MUST_CHECK;
 rvi_added_token *rvi_tokenizer_add_token(rvi_tokenizer *t); /* a zeroed one; NULL: no memory */
-const char *rvi_tokenizer_spoken(const rvi_tokenizer *t, int32_t id, size_t *len); /* what it decodes to; NULL: nothing */
-void rvi_tokenizer_mark_eos(rvi_tokenizer *t, int64_t id);  /* out of range: ignored */
-void rvi_tokenizer_set_role(rvi_tokenizer *t, int role, int64_t id); /* by id; out of range: ignored */
+const char *rvi_tokenizer_spoken(const rvi_tokenizer *t, int32_t id,
+                                 size_t *len);             /* what it decodes to; NULL: nothing */
+void rvi_tokenizer_mark_eos(rvi_tokenizer *t, int64_t id); /* out of range: ignored */
+void rvi_tokenizer_set_role(rvi_tokenizer *t, int role,
+                            int64_t id); /* by id; out of range: ignored */
 
 #endif

@@ -1,4 +1,5 @@
-/* jinja_attr.c - attributes, subscripts, and the methods of containers. Strings' methods are in jinja_str.c. */
+/* jinja_attr.c - attributes, subscripts, and the methods of containers. Strings' methods are in
+ * jinja_str.c. */
 #include <string.h>
 
 #include "tokenizer/jinja_run.h"
@@ -61,8 +62,8 @@ static rvi_jv copy(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jargs *a
 }
 
 static const rvi_jfn dict_methods[] = {
-    {"get", dict_get, "- -", 1},      {"items", dict_items, "", 0}, {"keys", dict_keys, "", 0},
-    {"values", dict_values, "", 0},   {"copy", copy, "", 0},
+    {"get", dict_get, "- -", 1},    {"items", dict_items, "", 0}, {"keys", dict_keys, "", 0},
+    {"values", dict_values, "", 0}, {"copy", copy, "", 0},
 };
 
 /* ---- methods of lists and tuples ---- */
@@ -100,7 +101,9 @@ static rvi_jv seq_count(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jar
 }
 
 static const rvi_jfn list_methods[] = {
-    {"index", seq_index, "- - -", 1}, {"count", seq_count, "-", 1}, {"copy", copy, "", 0},
+    {"index", seq_index, "- - -", 1},
+    {"count", seq_count, "-", 1},
+    {"copy", copy, "", 0},
 };
 
 /* ---- methods of cyclers and loops ---- */
@@ -121,7 +124,8 @@ static rvi_jv cycler_reset(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_
     return RVI_JV(NONE);
 }
 
-static const rvi_jfn cycler_methods[] = {{"next", cycler_next, "", 0}, {"reset", cycler_reset, "", 0}};
+static const rvi_jfn cycler_methods[] = {{"next", cycler_next, "", 0},
+                                         {"reset", cycler_reset, "", 0}};
 
 static rvi_jv loop_cycle(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jargs *all)
 {
@@ -143,7 +147,8 @@ static rvi_jv loop_changed(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_
     return rvi_jv_bool(!same);
 }
 
-static const rvi_jfn loop_methods[] = {{"cycle", loop_cycle, "*", 0}, {"changed", loop_changed, "*", 0}};
+static const rvi_jfn loop_methods[] = {{"cycle", loop_cycle, "*", 0},
+                                       {"changed", loop_changed, "*", 0}};
 
 /* dict.fromkeys */
 static rvi_jv dict_fromkeys(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jargs *all)
@@ -152,7 +157,8 @@ static rvi_jv dict_fromkeys(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi
     (void)self, (void)all;
     if (rvi_jv_failed(v) || rvi_jv_failed(it)) return RVI_JV(FAIL);
     for (int more; (more = rvi_jiter_next(r, it.as.iter, &key));)
-        if (more < 0 || !rvi_jdict_set(r, v.as.dict, key, RVI_JARG(a[1], RVI_JV(NONE)))) return RVI_JV(FAIL);
+        if (more < 0 || !rvi_jdict_set(r, v.as.dict, key, RVI_JARG(a[1], RVI_JV(NONE))))
+            return RVI_JV(FAIL);
     return v;
 }
 
@@ -161,7 +167,8 @@ static const rvi_jfn fromkeys = {"fromkeys", dict_fromkeys, "- -", 1};
 const rvi_jfn *rvi_jinja_method(rvi_jkind kind, const char *name, size_t len)
 {
     switch (kind) {
-    case RVI_J_STR: return rvi_jinja_find(rvi_jinja_str_methods, rvi_jinja_n_str_methods, name, len);
+    case RVI_J_STR:
+        return rvi_jinja_find(rvi_jinja_str_methods, rvi_jinja_n_str_methods, name, len);
     case RVI_J_DICT: return rvi_jinja_find(dict_methods, RVI_COUNT(dict_methods), name, len);
     case RVI_J_LIST: return rvi_jinja_find(list_methods, RVI_COUNT(list_methods), name, len);
     case RVI_J_TUPLE:
@@ -177,10 +184,13 @@ const rvi_jfn *rvi_jinja_method(rvi_jkind kind, const char *name, size_t len)
 /* Methods that would change a container: the sandbox lets nobody call them. */
 static bool changes(rvi_jkind kind, const rvi_jstr *name)
 {
-    static const char *const of_list[] = {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"};
+    static const char *const of_list[] = {"append", "clear", "pop",    "reverse",
+                                          "insert", "sort",  "extend", "remove"};
     static const char *const of_dict[] = {"clear", "pop", "popitem", "setdefault", "update"};
     const char *const *table = kind == RVI_J_LIST ? of_list : of_dict;
-    size_t n = kind == RVI_J_LIST ? RVI_COUNT(of_list) : kind == RVI_J_DICT ? RVI_COUNT(of_dict) : 0;
+    size_t n = kind == RVI_J_LIST   ? RVI_COUNT(of_list)
+               : kind == RVI_J_DICT ? RVI_COUNT(of_dict)
+                                    : 0;
     for (size_t i = 0; i < n; i++)
         if (strlen(table[i]) == name->len && !memcmp(table[i], name->data, name->len)) return true;
     return false;
@@ -193,7 +203,8 @@ static bool is(const rvi_jstr *name, const char *text)
 
 static bool dunder(const rvi_jstr *name)
 {
-    return name->len > 4 && !memcmp(name->data, "__", 2) && !memcmp(name->data + name->len - 2, "__", 2);
+    return name->len > 4 && !memcmp(name->data, "__", 2) &&
+           !memcmp(name->data + name->len - 2, "__", 2);
 }
 
 /* Attributes that are values. */
@@ -201,23 +212,29 @@ static rvi_jv field(rvi_jrun *r, rvi_jv object, const rvi_jstr *name)
 {
     rvi_jv v;
     switch (object.kind) {
-    case RVI_J_NAMESPACE: return rvi_jdict_get_str(object.as.dict, name->data, name->len, &v) ? v : RVI_JV(MISSING);
+    case RVI_J_NAMESPACE:
+        return rvi_jdict_get_str(object.as.dict, name->data, name->len, &v) ? v : RVI_JV(MISSING);
     case RVI_J_LOOP: return rvi_jloop_attribute(r, object.as.loop, name);
     case RVI_J_CYCLER:
         return is(name, "current") ? object.as.cycler->items->items[object.as.cycler->pos]
                : is(name, "pos")   ? rvi_jv_int((int64_t)object.as.cycler->pos)
-               : is(name, "items") ? (rvi_jv){.kind = RVI_J_TUPLE, .as.seq = object.as.cycler->items}
-                                   : RVI_JV(MISSING);
+               : is(name, "items")
+                   ? (rvi_jv){.kind = RVI_J_TUPLE, .as.seq = object.as.cycler->items}
+                   : RVI_JV(MISSING);
     case RVI_J_JOINER:
         return is(name, "sep")    ? object.as.joiner->sep
                : is(name, "used") ? rvi_jv_bool(object.as.joiner->used)
                                   : RVI_JV(MISSING);
     case RVI_J_TUPLE:
         if (!object.as.seq->group) return RVI_JV(MISSING);
-        return is(name, "grouper") ? object.as.seq->items[0] : is(name, "list") ? object.as.seq->items[1] : RVI_JV(MISSING);
+        return is(name, "grouper") ? object.as.seq->items[0]
+               : is(name, "list")  ? object.as.seq->items[1]
+                                   : RVI_JV(MISSING);
     case RVI_J_MACRO:
         if (!is(name, "name")) return RVI_JV(MISSING);
-        return object.as.macro->node->name ? (rvi_jv){.kind = RVI_J_STR, .as.str = object.as.macro->node->name} : RVI_JV(NONE);
+        return object.as.macro->node->name
+                   ? (rvi_jv){.kind = RVI_J_STR, .as.str = object.as.macro->node->name}
+                   : RVI_JV(NONE);
     case RVI_J_RANGE:
         return is(name, "start")  ? rvi_jv_int(object.as.range->start)
                : is(name, "stop") ? rvi_jv_int(object.as.range->stop)
@@ -234,7 +251,9 @@ rvi_jv rvi_jinja_attribute(rvi_jrun *r, rvi_jv object, const rvi_jstr *name)
     if (v.kind != RVI_J_MISSING) return v;
     if (changes(object.kind, name) || dunder(name)) return rvi_jv_unsafe(r, object, name);
     const rvi_jfn *fn = rvi_jinja_method(object.kind, name->data, name->len);
-    if (!fn && object.kind == RVI_J_FUNCTION && !strcmp(object.as.fn->name, "dict") && is(name, "fromkeys")) fn = &fromkeys;
+    if (!fn && object.kind == RVI_J_FUNCTION && !strcmp(object.as.fn->name, "dict") &&
+        is(name, "fromkeys"))
+        fn = &fromkeys;
     if (!fn) return RVI_JV(MISSING);
     rvi_jmethod *m = rvi_jinja_alloc(r, 1, sizeof *m);
     if (!m) return RVI_JV(FAIL);
@@ -249,7 +268,8 @@ rvi_jv rvi_jinja_subscript(rvi_jrun *r, rvi_jv object, rvi_jv key)
     switch (object.kind) {
     case RVI_J_UNDEFINED: return rvi_jv_undefined_error(r, object);
     case RVI_J_DICT:
-        if (key.kind == RVI_J_LIST || key.kind == RVI_J_DICT || key.kind == RVI_J_KEYS || key.kind == RVI_J_ITEMS)
+        if (key.kind == RVI_J_LIST || key.kind == RVI_J_DICT || key.kind == RVI_J_KEYS ||
+            key.kind == RVI_J_ITEMS)
             return RVI_JV(MISSING);
         switch (rvi_jdict_find(r, object.as.dict, key, &out)) {
         case 1: return out;
@@ -278,6 +298,7 @@ rvi_jv rvi_jinja_getattr(rvi_jrun *r, rvi_jv object, rvi_jv name)
 rvi_jv rvi_jinja_getitem(rvi_jrun *r, rvi_jv object, rvi_jv key)
 {
     rvi_jv v = rvi_jinja_subscript(r, object, key);
-    if (v.kind == RVI_J_MISSING && key.kind == RVI_J_STR) v = rvi_jinja_attribute(r, object, key.as.str);
+    if (v.kind == RVI_J_MISSING && key.kind == RVI_J_STR)
+        v = rvi_jinja_attribute(r, object, key.as.str);
     return v.kind == RVI_J_MISSING ? rvi_jv_undefined_item(r, object, key) : v;
 }

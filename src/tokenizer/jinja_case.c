@@ -5,8 +5,10 @@ static bool in_runs(const rvi_jcase_run *runs, size_t n, uint32_t c)
     size_t low = 0, high = n; /* runs[low - 1].first <= c < runs[high].first */
     while (low < high) {
         size_t mid = low + (high - low) / 2;
-        if (runs[mid].first <= c) low = mid + 1;
-        else high = mid;
+        if (runs[mid].first <= c)
+            low = mid + 1;
+        else
+            high = mid;
     }
     if (!low) return false;
     const rvi_jcase_run *run = &runs[low - 1];
@@ -18,8 +20,10 @@ static uint32_t mapped(const rvi_jcase_map *maps, size_t n, uint32_t c)
     size_t low = 0, high = n;
     while (low < high) {
         size_t mid = low + (high - low) / 2;
-        if (maps[mid].first <= c) low = mid + 1;
-        else high = mid;
+        if (maps[mid].first <= c)
+            low = mid + 1;
+        else
+            high = mid;
     }
     if (!low) return c;
     const rvi_jcase_map *m = &maps[low - 1];
@@ -42,13 +46,15 @@ static size_t expanded(const rvi_jcase_long *table, size_t n, uint32_t c, uint32
 
 bool rvi_jchar_space(uint32_t c)
 {
-    return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+    return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
+           c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
+           c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 bool rvi_jchar_line_end(uint32_t c)
 {
-    return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
+    return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 ||
+           c == 0x2029;
 }
 
 static bool ascii_lower(uint32_t c)
@@ -63,13 +69,15 @@ static bool ascii_upper(uint32_t c)
 
 bool rvi_jchar_alpha(uint32_t c)
 {
-    return c < 0x80 ? ascii_lower(c) || ascii_upper(c) : in_runs(rvi_jcase_alpha, rvi_jcase_n_alpha, c);
+    return c < 0x80 ? ascii_lower(c) || ascii_upper(c)
+                    : in_runs(rvi_jcase_alpha, rvi_jcase_n_alpha, c);
 }
 
 bool rvi_jchar_alnum(uint32_t c)
 {
     if (c < 0x80) return ascii_lower(c) || ascii_upper(c) || (c >= '0' && c <= '9');
-    return in_runs(rvi_jcase_alpha, rvi_jcase_n_alpha, c) || in_runs(rvi_jcase_numeric, rvi_jcase_n_numeric, c);
+    return in_runs(rvi_jcase_alpha, rvi_jcase_n_alpha, c) ||
+           in_runs(rvi_jcase_numeric, rvi_jcase_n_numeric, c);
 }
 
 bool rvi_jchar_digit(uint32_t c)
@@ -110,7 +118,8 @@ bool rvi_jchar_ignorable(uint32_t c)
 
 bool rvi_jchar_printable(uint32_t c)
 {
-    return c < 0x80 ? c >= 0x20 && c < 0x7F : !in_runs(rvi_jcase_unprintable, rvi_jcase_n_unprintable, c);
+    return c < 0x80 ? c >= 0x20 && c < 0x7F
+                    : !in_runs(rvi_jcase_unprintable, rvi_jcase_n_unprintable, c);
 }
 
 size_t rvi_jchar_to_upper(uint32_t c, uint32_t out[3])

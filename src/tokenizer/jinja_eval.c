@@ -1,5 +1,5 @@
-/* jinja_eval.c - expressions. One function per node kind, reached through a table, so that the stack of a deeply
- * nested expression holds only small frames. */
+/* jinja_eval.c - expressions. One function per node kind, reached through a table, so that the
+ * stack of a deeply nested expression holds only small frames. */
 #include <string.h>
 
 #include "tokenizer/jinja_run.h"
@@ -26,7 +26,8 @@ static rvi_jv eval_name(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act)
 
 static rvi_jv eval_seq(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act)
 {
-    rvi_jv *items, v = rvi_jv_seq(r, n->kind == RVI_JN_LIST ? RVI_J_LIST : RVI_J_TUPLE, n->list.count, &items);
+    rvi_jv *items,
+        v = rvi_jv_seq(r, n->kind == RVI_JN_LIST ? RVI_J_LIST : RVI_J_TUPLE, n->list.count, &items);
     for (uint32_t i = 0; i < n->list.count && !rvi_jv_failed(v); i++) {
         items[i] = rvi_jinja_eval(r, n->list.items[i], act);
         if (rvi_jv_failed(items[i])) return items[i];
@@ -97,7 +98,9 @@ static bool add_dyn_named(rvi_jrun *r, rvi_jargs *out, const rvi_jdict *d)
         for (size_t k = 0; k < out->n_named; k++) {
             const rvi_jstr *name = out->named[k].name;
             if (name->len == key.as.str->len && !memcmp(name->data, key.as.str->data, name->len))
-                return rvi_jinja_fail(r, "got multiple values for keyword argument '%.*s'", (int)RVI_MIN(name->len, (size_t)100), name->data), false;
+                return rvi_jinja_fail(r, "got multiple values for keyword argument '%.*s'",
+                                      (int)RVI_MIN(name->len, (size_t)100), name->data),
+                       false;
         }
         if (!rvi_jinja_charge(r, out->n_named + 1)) return false;
         out->named[out->n_named++] = (rvi_jnamed){.name = key.as.str, .value = d->pairs[i].value};
@@ -105,7 +108,8 @@ static bool add_dyn_named(rvi_jrun *r, rvi_jargs *out, const rvi_jdict *d)
     return true;
 }
 
-bool rvi_jinja_eval_args(rvi_jrun *r, const rvi_jcall *call, rvi_jact *act, rvi_jv caller, rvi_jargs *out)
+bool rvi_jinja_eval_args(rvi_jrun *r, const rvi_jcall *call, rvi_jact *act, rvi_jv caller,
+                         rvi_jargs *out)
 {
     static const rvi_jstr caller_name = {.data = "caller", .len = 6, .chars = 6};
     *out = (rvi_jargs){0};
@@ -126,7 +130,8 @@ bool rvi_jinja_eval_args(rvi_jrun *r, const rvi_jcall *call, rvi_jact *act, rvi_
         if (rvi_jv_failed(v)) return false;
         named[out->n_named++] = (rvi_jnamed){.name = call->keywords[i].name, .value = v};
     }
-    if (caller.kind != RVI_J_MISSING) named[out->n_named++] = (rvi_jnamed){.name = &caller_name, .value = caller};
+    if (caller.kind != RVI_J_MISSING)
+        named[out->n_named++] = (rvi_jnamed){.name = &caller_name, .value = caller};
     if (call->dyn_args) {
         dyn_args = rvi_jinja_eval(r, call->dyn_args, act);
         if (rvi_jv_failed(dyn_args) || !add_dyn_args(r, out, dyn_args)) return false;
@@ -134,7 +139,10 @@ bool rvi_jinja_eval_args(rvi_jrun *r, const rvi_jcall *call, rvi_jact *act, rvi_
     if (call->dyn_keywords) {
         dyn_named = rvi_jinja_eval(r, call->dyn_keywords, act);
         if (rvi_jv_failed(dyn_named)) return false;
-        if (dyn_named.kind != RVI_J_DICT) return rvi_jinja_fail(r, "argument after ** must be a mapping, not %s", rvi_jv_type_name(dyn_named)), false;
+        if (dyn_named.kind != RVI_J_DICT)
+            return rvi_jinja_fail(r, "argument after ** must be a mapping, not %s",
+                                  rvi_jv_type_name(dyn_named)),
+                   false;
         named = rvi_jinja_alloc(r, out->n_named + dyn_named.as.dict->count, sizeof *named);
         if (!named) return false;
         if (out->n_named) memcpy(named, out->named, out->n_named * sizeof *named);
@@ -148,7 +156,8 @@ static rvi_jv eval_call(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act)
 {
     rvi_jargs args;
     rvi_jv callee = rvi_jinja_eval(r, n->a, act);
-    if (rvi_jv_failed(callee) || !rvi_jinja_eval_args(r, n->call, act, RVI_JV(MISSING), &args)) return RVI_JV(FAIL);
+    if (rvi_jv_failed(callee) || !rvi_jinja_eval_args(r, n->call, act, RVI_JV(MISSING), &args))
+        return RVI_JV(FAIL);
     r->line = n->line;
     return rvi_jinja_call(r, callee, &args);
 }
@@ -161,7 +170,8 @@ static rvi_jv apply(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act, rvi_jv v)
     if (!rvi_jinja_eval_args(r, n->call, act, RVI_JV(MISSING), &args)) return RVI_JV(FAIL);
     r->line = n->line;
     if (!n->fn)
-        return rvi_jinja_fail(r, "No %s named '%.*s' found.", n->kind == RVI_JN_FILTER ? "filter" : "test",
+        return rvi_jinja_fail(r, "No %s named '%.*s' found.",
+                              n->kind == RVI_JN_FILTER ? "filter" : "test",
                               (int)RVI_MIN(n->name->len, (size_t)100), n->name->data);
     return rvi_jinja_call_builtin(r, n->fn, v, &args);
 }
@@ -239,16 +249,17 @@ static rvi_jv eval_cond(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act)
     if (rvi_jv_failed(test)) return test;
     if (rvi_jv_truth(test)) return rvi_jinja_eval(r, n->a, act);
     if (n->c) return rvi_jinja_eval(r, n->c, act);
-    return rvi_jv_undefined(r, "the inline if-expression evaluated to false and no else section was defined.");
+    return rvi_jv_undefined(
+        r, "the inline if-expression evaluated to false and no else section was defined.");
 }
 
 static const evaluator evaluators[] = {
-    [RVI_JN_CONST] = eval_const,     [RVI_JN_NAME] = eval_name,       [RVI_JN_TUPLE] = eval_seq,
-    [RVI_JN_LIST] = eval_seq,        [RVI_JN_DICT] = eval_dict,       [RVI_JN_GETATTR] = eval_getattr,
-    [RVI_JN_GETITEM] = eval_getitem, [RVI_JN_CALL] = eval_call,       [RVI_JN_FILTER] = eval_filter,
-    [RVI_JN_TEST] = eval_filter,     [RVI_JN_NOT] = eval_not,         [RVI_JN_NEG] = eval_sign,
-    [RVI_JN_POS] = eval_sign,        [RVI_JN_BINARY] = eval_binary,   [RVI_JN_AND] = eval_logic,
-    [RVI_JN_OR] = eval_logic,        [RVI_JN_CONCAT] = eval_concat,   [RVI_JN_COMPARE] = eval_compare,
+    [RVI_JN_CONST] = eval_const,     [RVI_JN_NAME] = eval_name,     [RVI_JN_TUPLE] = eval_seq,
+    [RVI_JN_LIST] = eval_seq,        [RVI_JN_DICT] = eval_dict,     [RVI_JN_GETATTR] = eval_getattr,
+    [RVI_JN_GETITEM] = eval_getitem, [RVI_JN_CALL] = eval_call,     [RVI_JN_FILTER] = eval_filter,
+    [RVI_JN_TEST] = eval_filter,     [RVI_JN_NOT] = eval_not,       [RVI_JN_NEG] = eval_sign,
+    [RVI_JN_POS] = eval_sign,        [RVI_JN_BINARY] = eval_binary, [RVI_JN_AND] = eval_logic,
+    [RVI_JN_OR] = eval_logic,        [RVI_JN_CONCAT] = eval_concat, [RVI_JN_COMPARE] = eval_compare,
     [RVI_JN_COND] = eval_cond,
 };
 

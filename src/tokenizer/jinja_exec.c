@@ -123,8 +123,11 @@ bool rvi_jinja_assign(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act, rvi_jv val
         got++;
     }
     if (more < 0) return false;
-    if (got > want) return rvi_jinja_fail(r, "too many values to unpack (expected %u)", want), false;
-    if (got < want) return rvi_jinja_fail(r, "not enough values to unpack (expected %u, got %u)", want, got), false;
+    if (got > want)
+        return rvi_jinja_fail(r, "too many values to unpack (expected %u)", want), false;
+    if (got < want)
+        return rvi_jinja_fail(r, "not enough values to unpack (expected %u, got %u)", want, got),
+               false;
     for (uint32_t i = 0; i < want; i++)
         if (!rvi_jinja_assign(r, n->list.items[i], act, items[i])) return false;
     return true;
@@ -171,12 +174,15 @@ int rvi_jinja_for_test_next(rvi_jrun *r, rvi_jiter *it, rvi_jv *out)
 {
     const rvi_jblock *k = it->loop->block;
     for (int more; (more = rvi_jiter_next(r, it->source.as.iter, out)) == 1;) {
-        if (!enter_frame(r, k->test_frame, it->act) || !rvi_jinja_assign(r, k->test_target, it->act, *out)) return -1;
+        if (!enter_frame(r, k->test_frame, it->act) ||
+            !rvi_jinja_assign(r, k->test_target, it->act, *out))
+            return -1;
         rvi_jv yes = rvi_jinja_eval(r, k->test, it->act);
         if (rvi_jv_failed(yes)) return -1;
         if (!rvi_jv_truth(yes)) continue;
         /* The item is given on as its target took it apart: a list of two becomes a tuple. */
-        if (k->test_target->kind == RVI_JN_TUPLE && out->kind != RVI_J_TUPLE) *out = rvi_jv_to_list(r, *out, RVI_J_TUPLE);
+        if (k->test_target->kind == RVI_JN_TUPLE && out->kind != RVI_J_TUPLE)
+            *out = rvi_jv_to_list(r, *out, RVI_J_TUPLE);
         return rvi_jv_failed(*out) ? -1 : 1;
     }
     return r->status ? -1 : 0;
@@ -188,12 +194,14 @@ int64_t rvi_jloop_length(rvi_jrun *r, rvi_jloop *loop)
     if (loop->length >= 0) return loop->length;
     if (rvi_jv_length(loop->iterable, &n)) return loop->length = (int64_t)n;
     /* A generator: read the rest now. */
-    rvi_jv rest = rvi_jv_to_list(r, (rvi_jv){.kind = RVI_J_ITER, .as.iter = loop->iter}, RVI_J_LIST);
+    rvi_jv rest =
+        rvi_jv_to_list(r, (rvi_jv){.kind = RVI_J_ITER, .as.iter = loop->iter}, RVI_J_LIST);
     if (rvi_jv_failed(rest)) return -1;
     rvi_jv it = rvi_jv_iter(r, rest);
     if (rvi_jv_failed(it)) return -1;
     loop->iter = it.as.iter;
-    return loop->length = (int64_t)rest.as.seq->count + loop->index0 + 1 + (loop->after.kind != RVI_J_MISSING);
+    return loop->length =
+               (int64_t)rest.as.seq->count + loop->index0 + 1 + (loop->after.kind != RVI_J_MISSING);
 }
 
 int rvi_jloop_peek(rvi_jrun *r, rvi_jloop *loop, rvi_jv *out)
@@ -211,12 +219,15 @@ int rvi_jloop_peek(rvi_jrun *r, rvi_jloop *loop, rvi_jv *out)
 
 rvi_jv rvi_jloop_attribute(rvi_jrun *r, rvi_jloop *loop, const rvi_jstr *name)
 {
-    static const char *const names[] = {"index", "index0", "first", "last", "length", "revindex", "revindex0",
-                                        "previtem", "nextitem", "depth", "depth0"};
+    static const char *const names[] = {"index",    "index0",   "first",     "last",
+                                        "length",   "revindex", "revindex0", "previtem",
+                                        "nextitem", "depth",    "depth0"};
     size_t which = 0;
     int64_t length;
     rvi_jv next;
-    while (which < RVI_COUNT(names) && (strlen(names[which]) != name->len || memcmp(names[which], name->data, name->len))) which++;
+    while (which < RVI_COUNT(names) &&
+           (strlen(names[which]) != name->len || memcmp(names[which], name->data, name->len)))
+        which++;
     switch (which) {
     case 0: return rvi_jv_int(loop->index0 + 1);
     case 1: return rvi_jv_int(loop->index0);
@@ -225,15 +236,19 @@ rvi_jv rvi_jloop_attribute(rvi_jrun *r, rvi_jloop *loop, const rvi_jstr *name)
     case 8:
         switch (rvi_jloop_peek(r, loop, &next)) {
         case 1: return which == 3 ? rvi_jv_bool(false) : next;
-        case 0: return which == 3 ? rvi_jv_bool(true) : rvi_jv_undefined(r, "there is no next item");
+        case 0:
+            return which == 3 ? rvi_jv_bool(true) : rvi_jv_undefined(r, "there is no next item");
         default: return RVI_JV(FAIL);
         }
     case 4:
     case 5:
     case 6:
         if ((length = rvi_jloop_length(r, loop)) < 0) return RVI_JV(FAIL);
-        return rvi_jv_int(which == 4 ? length : which == 5 ? length - loop->index0 : length - loop->index0 - 1);
-    case 7: return loop->index0 == 0 ? rvi_jv_undefined(r, "there is no previous item") : loop->before;
+        return rvi_jv_int(which == 4   ? length
+                          : which == 5 ? length - loop->index0
+                                       : length - loop->index0 - 1);
+    case 7:
+        return loop->index0 == 0 ? rvi_jv_undefined(r, "there is no previous item") : loop->before;
     case 9: return rvi_jv_int(loop->depth0 + 1);
     case 10: return rvi_jv_int(loop->depth0);
     default: return RVI_JV(MISSING);
@@ -241,7 +256,8 @@ rvi_jv rvi_jloop_attribute(rvi_jrun *r, rvi_jloop *loop, const rvi_jstr *name)
 }
 
 /* act: the record that holds the loop's frames; outer: where a recursive loop stands, else NULL. */
-static flow run_loop(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act, rvi_jact *outer, rvi_jv iterable, int64_t depth0)
+static flow run_loop(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act, rvi_jact *outer,
+                     rvi_jv iterable, int64_t depth0)
 {
     const rvi_jblock *k = n->block;
     rvi_jv it = rvi_jv_iter(r, iterable);
@@ -253,7 +269,13 @@ static flow run_loop(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act, rvi_jact *o
         it.as.iter->loop = n;
         it.as.iter->act = act;
     }
-    *loop = (rvi_jloop){.iter = it.as.iter, .iterable = iterable, .index0 = -1, .length = -1, .node = n, .outer = outer, .depth0 = depth0};
+    *loop = (rvi_jloop){.iter = it.as.iter,
+                        .iterable = iterable,
+                        .index0 = -1,
+                        .length = -1,
+                        .node = n,
+                        .outer = outer,
+                        .depth0 = depth0};
     loop->before = loop->current = loop->after = loop->changed = RVI_JV(MISSING);
 
     bool completed = false; /* some pass reached the end of the body: continue and break do not */
@@ -279,12 +301,14 @@ static flow run_loop(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act, rvi_jact *o
 
 static bool deeper(rvi_jrun *r)
 {
-    if (r->calls >= r->limits.max_depth) return rvi_jinja_fail(r, "macros or recursive loops nested too deeply"), false;
+    if (r->calls >= r->limits.max_depth)
+        return rvi_jinja_fail(r, "macros or recursive loops nested too deeply"), false;
     r->calls++;
     return true;
 }
 
-static flow run_recursive(rvi_jrun *r, const rvi_jnode *n, rvi_jact *outer, rvi_jv iterable, int64_t depth0)
+static flow run_recursive(rvi_jrun *r, const rvi_jnode *n, rvi_jact *outer, rvi_jv iterable,
+                          int64_t depth0)
 {
     if (!deeper(r)) return FAILED;
     rvi_jact *act = new_act(r, outer, n->block->n_slots);
@@ -296,8 +320,11 @@ static flow run_recursive(rvi_jrun *r, const rvi_jnode *n, rvi_jact *outer, rvi_
 rvi_jv rvi_jinja_call_loop(rvi_jrun *r, rvi_jloop *loop, rvi_jv iterable)
 {
     size_t start = r->out.len;
-    if (!loop->outer) return rvi_jinja_fail(r, "The loop must have the 'recursive' marker to be called recursively.");
-    if (run_recursive(r, loop->node, loop->outer, iterable, loop->depth0 + 1) == FAILED) return RVI_JV(FAIL);
+    if (!loop->outer)
+        return rvi_jinja_fail(
+            r, "The loop must have the 'recursive' marker to be called recursively.");
+    if (run_recursive(r, loop->node, loop->outer, iterable, loop->depth0 + 1) == FAILED)
+        return RVI_JV(FAIL);
     return take_output(r, start);
 }
 
@@ -305,7 +332,8 @@ static flow exec_for(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act)
 {
     rvi_jv iterable = rvi_jinja_eval(r, n->b, act);
     if (rvi_jv_failed(iterable)) return FAILED;
-    return n->block->recursive ? run_recursive(r, n, act, iterable, 0) : run_loop(r, n, act, NULL, iterable, 0);
+    return n->block->recursive ? run_recursive(r, n, act, iterable, 0)
+                               : run_loop(r, n, act, NULL, iterable, 0);
 }
 
 /* ---- macros ---- */
@@ -342,9 +370,13 @@ static bool rest_of_named(rvi_jrun *r, const rvi_jmacro *m, const rvi_jargs *arg
     for (size_t i = 0; i < args->n_named; i++) {
         const rvi_jstr *name = args->named[i].name;
         if (!name) continue;
-        if (!k->uses_kwargs) return rvi_jinja_fail(r, "macro takes no keyword argument '%.*s'", (int)RVI_MIN(name->len, (size_t)100), name->data), false;
+        if (!k->uses_kwargs)
+            return rvi_jinja_fail(r, "macro takes no keyword argument '%.*s'",
+                                  (int)RVI_MIN(name->len, (size_t)100), name->data),
+                   false;
         rvi_jv key = rvi_jv_view(r, name->data, name->len);
-        if (rvi_jv_failed(key) || !rvi_jdict_set(r, kwargs.as.dict, key, args->named[i].value)) return false;
+        if (rvi_jv_failed(key) || !rvi_jdict_set(r, kwargs.as.dict, key, args->named[i].value))
+            return false;
     }
     if (k->uses_kwargs) act->slots[k->kwargs_slot] = kwargs;
     return true;
@@ -362,7 +394,8 @@ static bool bind_arguments(rvi_jrun *r, const rvi_jmacro *m, const rvi_jargs *gi
     bool found_caller = k->explicit_caller && given->n_pos >= k->n_params;
     for (uint32_t i = 0; i < k->n_params; i++) {
         bool positional = i < args.n_pos;
-        act->slots[k->params[i]->slot] = positional ? args.pos[i] : pop_named(&args, k->params[i]->name);
+        act->slots[k->params[i]->slot] =
+            positional ? args.pos[i] : pop_named(&args, k->params[i]->name);
         found_caller |= !positional && same_name(k->params[i]->name, &caller_name);
     }
     if (k->uses_caller && !found_caller) {
@@ -407,8 +440,8 @@ static bool run_macro(rvi_jrun *r, const rvi_jmacro *m, const rvi_jargs *args)
     const rvi_jblock *k = m->node->block;
     if (!deeper(r)) return false;
     rvi_jact *act = new_act(r, m->act, k->n_slots);
-    bool ok = act && bind_arguments(r, m, args, act) && enter_frame(r, k->frame, act) && fill_defaults(r, k, act) &&
-              exec_body(r, k->body, act) != FAILED;
+    bool ok = act && bind_arguments(r, m, args, act) && enter_frame(r, k->frame, act) &&
+              fill_defaults(r, k, act) && exec_body(r, k->body, act) != FAILED;
     r->calls--;
     return ok;
 }
@@ -441,7 +474,8 @@ static flow exec_call_block(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act)
     rvi_jv caller = new_macro(r, n, act);
     if (rvi_jv_failed(caller)) return FAILED;
     rvi_jv callee = rvi_jinja_eval(r, n->a->a, act);
-    if (rvi_jv_failed(callee) || !rvi_jinja_eval_args(r, n->a->call, act, caller, &args)) return FAILED;
+    if (rvi_jv_failed(callee) || !rvi_jinja_eval_args(r, n->a->call, act, caller, &args))
+        return FAILED;
     rvi_jv v = rvi_jinja_call(r, callee, &args);
     return !rvi_jv_failed(v) && put(r, v) ? ON : FAILED;
 }
@@ -511,5 +545,6 @@ static flow exec_body(rvi_jrun *r, rvi_jnodes body, rvi_jact *act)
 bool rvi_jinja_run_root(rvi_jrun *r, const rvi_jblock *root)
 {
     rvi_jact *act = new_act(r, NULL, root->n_slots);
-    return act && enter_frame(r, root->frame, act) && exec_body(r, root->body, act) != FAILED && !r->status;
+    return act && enter_frame(r, root->frame, act) && exec_body(r, root->body, act) != FAILED &&
+           !r->status;
 }

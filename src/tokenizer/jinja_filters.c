@@ -8,7 +8,8 @@
 #include "tokenizer/jinja_case.h"
 #include "tokenizer/jinja_run.h"
 
-#define FILTER(name) static rvi_jv name(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jargs *all)
+#define FILTER(name)                                                                               \
+    static rvi_jv name(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jargs *all)
 
 const rvi_jfn *rvi_jinja_filter(const char *name, size_t len)
 {
@@ -59,11 +60,15 @@ FILTER(filter_title)
     for (size_t i = 0; i < s->len;) {
         uint32_t cp = 0;
         size_t from = i, used = 0;
-        while (i < s->len && (used = rvi_utf8_decode(s->data + i, s->len - i, &cp, NULL), !before_word(cp))) i += used;
+        while (i < s->len &&
+               (used = rvi_utf8_decode(s->data + i, s->len - i, &cp, NULL), !before_word(cp)))
+            i += used;
         if (i > from) { /* a word: first character up, the rest down */
             size_t first = rvi_utf8_decode(s->data + from, i - from, &cp, NULL);
-            rvi_jstr head = {.data = s->data + from, .len = first}, tail = {.data = s->data + from + first, .len = i - from - first};
-            rvi_jv up = rvi_jinja_recase(r, &head, RVI_JCASE_UPPER), down = rvi_jinja_recase(r, &tail, RVI_JCASE_LOWER);
+            rvi_jstr head = {.data = s->data + from, .len = first},
+                     tail = {.data = s->data + from + first, .len = i - from - first};
+            rvi_jv up = rvi_jinja_recase(r, &head, RVI_JCASE_UPPER),
+                   down = rvi_jinja_recase(r, &tail, RVI_JCASE_LOWER);
             if (rvi_jv_failed(up) || rvi_jv_failed(down)) return rvi_jinja_drop(r, start);
             rvi_jv_write_str(r, &r->scratch, up);
             rvi_jv_write_str(r, &r->scratch, down);
@@ -128,12 +133,15 @@ FILTER(filter_indent)
     const rvi_jstr *by = &blank;
     int64_t times = 1;
     (void)all;
-    if (a[0].kind == RVI_J_STR) by = a[0].as.str;
-    else if (!rvi_jarg_int(r, a[0], 4, &times)) return RVI_JV(FAIL);
+    if (a[0].kind == RVI_J_STR)
+        by = a[0].as.str;
+    else if (!rvi_jarg_int(r, a[0], 4, &times))
+        return RVI_JV(FAIL);
     if (times > 10000) return rvi_jinja_fail(r, "indent is too wide");
     rvi_jv newline = rvi_jv_text(r, "\n");
     if (rvi_jv_failed(newline)) return newline;
-    rvi_jv text = rvi_jinja_binary(r, RVI_JOP_ADD, self, newline); /* fails as Python does for what is no string */
+    rvi_jv text = rvi_jinja_binary(r, RVI_JOP_ADD, self,
+                                   newline); /* fails as Python does for what is no string */
     rvi_jv lines = rvi_jv_failed(text) ? text : rvi_jinja_splitlines(r, text.as.str, false);
     if (rvi_jv_failed(lines)) return lines;
     bool first = rvi_jv_truth(a[1]), blank_lines = rvi_jv_truth(a[2]);
@@ -144,7 +152,7 @@ FILTER(filter_indent)
         if (i ? line->len || blank_lines : first)
             for (int64_t k = 0; k < times; k++) rvi_buf_append(&r->scratch, by->data, by->len);
         rvi_buf_append(&r->scratch, line->data, line->len);
-        if (!rvi_jinja_charge_bytes(r, (size_t)RVI_MAX(times, 0) * by->len)) break;
+        if (!rvi_jinja_charge_chars(r, (size_t)RVI_MAX(times, 0) * by->len)) break;
     }
     return rvi_jv_mark(r, rvi_jinja_take(r, start), text.as.str->markup);
 }
@@ -156,15 +164,19 @@ FILTER(filter_truncate)
     const rvi_jstr *end_text;
     (void)all;
     rvi_jv end = a[2].kind == RVI_J_MISSING ? rvi_jv_text(r, "...") : a[2];
-    if (rvi_jv_failed(end) || !rvi_jarg_int(r, a[0], 255, &length) || !rvi_jarg_str(r, end, "end", &end_text))
+    if (rvi_jv_failed(end) || !rvi_jarg_int(r, a[0], 255, &length) ||
+        !rvi_jarg_str(r, end, "end", &end_text))
         return RVI_JV(FAIL);
     if (rvi_jarg_given(a[3]) && !rvi_jarg_int(r, a[3], 5, &leeway)) return RVI_JV(FAIL);
-    if (!rvi_jv_length(self, &size)) return rvi_jinja_fail(r, "object of type '%s' has no len()", rvi_jv_type_name(self));
+    if (!rvi_jv_length(self, &size))
+        return rvi_jinja_fail(r, "object of type '%s' has no len()", rvi_jv_type_name(self));
     int64_t end_chars = (int64_t)rvi_jstr_chars(end.as.str), chars = (int64_t)size;
     if (length < end_chars || leeway < 0)
-        return rvi_jinja_fail(r, "truncate: the length is shorter than the end, or the leeway is negative");
+        return rvi_jinja_fail(
+            r, "truncate: the length is shorter than the end, or the leeway is negative");
     if (leeway >= chars || length >= chars - leeway) return self; /* whatever it is */
-    if (self.kind != RVI_J_STR) return rvi_jinja_fail(r, "truncate: a string expected, not %s", rvi_jv_type_name(self));
+    if (self.kind != RVI_J_STR)
+        return rvi_jinja_fail(r, "truncate: a string expected, not %s", rvi_jv_type_name(self));
     rvi_jv cut = rvi_jinja_substring(r, self.as.str, 0, (size_t)(length - end_chars));
     if (rvi_jv_failed(cut)) return cut;
     if (!rvi_jv_truth(a[1])) { /* back to the last blank */
@@ -184,7 +196,7 @@ FILTER(filter_wordcount)
     const rvi_jstr *s = text.as.str;
     int64_t words = 0;
     bool inside = false;
-    if (!rvi_jinja_charge_bytes(r, s->len)) return RVI_JV(FAIL);
+    if (!rvi_jinja_charge_chars(r, s->len)) return RVI_JV(FAIL);
     for (size_t i = 0; i < s->len;) {
         uint32_t cp;
         i += rvi_utf8_decode(s->data + i, s->len - i, &cp, NULL);
@@ -201,12 +213,14 @@ FILTER(filter_format)
     (void)a;
     rvi_jv text = rvi_jv_soft_str(r, self);
     if (rvi_jv_failed(text)) return text;
-    if (all->n_pos && all->n_named) return rvi_jinja_fail(r, "can't handle positional and keyword arguments at the same time");
+    if (all->n_pos && all->n_named)
+        return rvi_jinja_fail(r, "can't handle positional and keyword arguments at the same time");
     if (all->n_named) {
         args = rvi_jv_dict(r, RVI_J_DICT);
         for (size_t i = 0; i < all->n_named && !rvi_jv_failed(args); i++) {
             key = rvi_jv_view(r, all->named[i].name->data, all->named[i].name->len);
-            if (rvi_jv_failed(key) || !rvi_jdict_set(r, args.as.dict, key, all->named[i].value)) return RVI_JV(FAIL);
+            if (rvi_jv_failed(key) || !rvi_jdict_set(r, args.as.dict, key, all->named[i].value))
+                return RVI_JV(FAIL);
         }
     } else {
         rvi_jv *items;
@@ -218,17 +232,22 @@ FILTER(filter_format)
 
 static bool quote(rvi_jrun *r, rvi_jv v, bool query)
 {
+    static const char digits[] = "0123456789ABCDEF";
     rvi_jv text = rvi_jv_to_str(r, v);
     if (rvi_jv_failed(text)) return false;
     const rvi_jstr *s = text.as.str;
     for (size_t i = 0; i < s->len; i++) {
         unsigned char c = (unsigned char)s->data[i];
-        bool plain = (c < 0x80 && rvi_jchar_alnum(c)) || (c && strchr("_.-~", c)) || (c == '/' && !query);
-        if (plain) rvi_buf_putc(&r->scratch, (char)c);
-        else if (c == ' ' && query) rvi_buf_putc(&r->scratch, '+');
-        else rvi_buf_printf(&r->scratch, "%%%02X", c);
+        bool plain =
+            (c < 0x80 && rvi_jchar_alnum(c)) || (c && strchr("_.-~", c)) || (c == '/' && !query);
+        if (plain)
+            rvi_buf_putc(&r->scratch, (char)c);
+        else if (c == ' ' && query)
+            rvi_buf_putc(&r->scratch, '+');
+        else
+            rvi_buf_append(&r->scratch, (char[]){'%', digits[c >> 4], digits[c & 15]}, 3);
     }
-    return rvi_jinja_charge_bytes(r, s->len);
+    return rvi_jinja_charge_chars(r, 2 * s->len);
 }
 
 FILTER(filter_urlencode)
@@ -238,7 +257,10 @@ FILTER(filter_urlencode)
     if (self.kind == RVI_J_STR || !rvi_jv_iterable(self))
         return quote(r, self, false) ? rvi_jinja_take(r, start) : rvi_jinja_drop(r, start);
     rvi_jargs none = {0};
-    rvi_jv pairs = self.kind == RVI_J_DICT ? rvi_jinja_call_builtin(r, rvi_jinja_method(RVI_J_DICT, "items", 5), self, &none) : self;
+    rvi_jv pairs =
+        self.kind == RVI_J_DICT
+            ? rvi_jinja_call_builtin(r, rvi_jinja_method(RVI_J_DICT, "items", 5), self, &none)
+            : self;
     rvi_jv it = rvi_jv_failed(pairs) ? pairs : rvi_jv_iter(r, pairs), item;
     if (rvi_jv_failed(it)) return it;
     int more;
@@ -259,9 +281,13 @@ FILTER(filter_urlencode)
 
 FILTER(filter_tojson)
 {
-    static const rvi_jstr comma = {.data = ", ", .len = 2}, bare_comma = {.data = ",", .len = 1}, colon = {.data = ": ", .len = 2};
+    static const rvi_jstr comma = {.data = ", ", .len = 2}, bare_comma = {.data = ",", .len = 1},
+                          colon = {.data = ": ", .len = 2};
     static const char blanks[] = "                                "; /* 32 */
-    rvi_jjson how = {.ensure_ascii = rvi_jv_truth(a[0]), .sort_keys = rvi_jv_truth(a[3]), .item_sep = &comma, .key_sep = &colon};
+    rvi_jjson how = {.ensure_ascii = rvi_jv_truth(a[0]),
+                     .sort_keys = rvi_jv_truth(a[3]),
+                     .item_sep = &comma,
+                     .key_sep = &colon};
     int64_t width = 0;
     (void)all;
     if (a[1].kind == RVI_J_STR) {
@@ -277,7 +303,8 @@ FILTER(filter_tojson)
     if (rvi_jarg_given(a[2])) {
         rvi_jv pair = rvi_jv_to_list(r, a[2], RVI_J_LIST);
         if (rvi_jv_failed(pair)) return pair;
-        if (pair.as.seq->count != 2) return rvi_jinja_fail(r, "tojson: separators must be two strings");
+        if (pair.as.seq->count != 2)
+            return rvi_jinja_fail(r, "tojson: separators must be two strings");
         if (!rvi_jarg_str(r, pair.as.seq->items[0], "separator", &how.item_sep) ||
             !rvi_jarg_str(r, pair.as.seq->items[1], "separator", &how.key_sep))
             return RVI_JV(FAIL);
@@ -293,15 +320,17 @@ FILTER(filter_abs)
 {
     (void)a, (void)all;
     if (self.kind == RVI_J_FLOAT) return rvi_jv_float(fabs(self.as.number));
-    if (!rvi_jv_is_integral(self)) return rvi_jinja_fail(r, "bad operand type for abs(): '%s'", rvi_jv_type_name(self));
+    if (!rvi_jv_is_integral(self))
+        return rvi_jinja_fail(r, "bad operand type for abs(): '%s'", rvi_jv_type_name(self));
     return rvi_jinja_negate(r, self, rvi_jv_as_int(self) < 0);
 }
 
-/* int() of a float; *default_ is returned where Python raises what the filter catches */
+/* int() of a float; otherwise where Python raises what the filter catches */
 static rvi_jv whole(rvi_jrun *r, double v, bool catch_infinity, rvi_jv otherwise)
 {
     if (isnan(v) || (isinf(v) && catch_infinity)) return otherwise;
-    if (!(v > -9.2e18 && v < 9.2e18)) return rvi_jinja_fail(r, "cannot convert this float to a 64-bit integer");
+    if (!(v > -9.2e18 && v < 9.2e18))
+        return rvi_jinja_fail(r, "cannot convert this float to a 64-bit integer");
     return rvi_jv_int((int64_t)v);
 }
 
@@ -329,7 +358,8 @@ FILTER(filter_float)
     (void)all;
     if (self.kind == RVI_J_UNDEFINED) return rvi_jv_undefined_error(r, self);
     if (rvi_jv_is_number(self)) return rvi_jv_float(rvi_jv_as_double(self));
-    return self.kind == RVI_J_STR && rvi_jinja_parse_float(self.as.str, &f) ? rvi_jv_float(f) : otherwise;
+    return self.kind == RVI_J_STR && rvi_jinja_parse_float(self.as.str, &f) ? rvi_jv_float(f)
+                                                                            : otherwise;
 }
 
 static rvi_jv round_int(int64_t v, int64_t digits)
@@ -367,7 +397,8 @@ FILTER(filter_round)
     (void)all;
     bool common = method.kind == RVI_J_MISSING || rvi_jv_is_text(method, "common");
     bool up = rvi_jv_is_text(method, "ceil");
-    if (!common && !up && !rvi_jv_is_text(method, "floor")) return rvi_jinja_fail(r, "method must be common, ceil or floor");
+    if (!common && !up && !rvi_jv_is_text(method, "floor"))
+        return rvi_jinja_fail(r, "method must be common, ceil or floor");
     if (!rvi_jv_is_number(self)) {
         if (self.kind == RVI_J_UNDEFINED && !common) return rvi_jv_undefined_error(r, self);
         return rvi_jinja_fail(r, "type %s doesn't define __round__ method", rvi_jv_type_name(self));

@@ -3,7 +3,8 @@
 
 #include "tokenizer/jinja_run.h"
 
-#define FILTER(name) static rvi_jv name(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jargs *all)
+#define FILTER(name)                                                                               \
+    static rvi_jv name(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jargs *all)
 
 /* ---- one item, the count, the whole ---- */
 
@@ -15,7 +16,8 @@ FILTER(filter_length)
         int64_t length = rvi_jloop_length(r, self.as.loop);
         return length < 0 ? RVI_JV(FAIL) : rvi_jv_int(length);
     }
-    if (!rvi_jv_length(self, &n)) return rvi_jinja_fail(r, "object of type '%s' has no len()", rvi_jv_type_name(self));
+    if (!rvi_jv_length(self, &n))
+        return rvi_jinja_fail(r, "object of type '%s' has no len()", rvi_jv_type_name(self));
     return rvi_jv_int((int64_t)n);
 }
 
@@ -33,7 +35,8 @@ FILTER(filter_last)
 {
     size_t n;
     (void)a, (void)all;
-    if (!rvi_jv_length(self, &n)) return rvi_jinja_fail(r, "'%s' object is not reversible", rvi_jv_type_name(self));
+    if (!rvi_jv_length(self, &n))
+        return rvi_jinja_fail(r, "'%s' object is not reversible", rvi_jv_type_name(self));
     if (!n) return rvi_jv_undefined(r, "No last item, sequence was empty.");
     return self.kind == RVI_J_DICT ? self.as.dict->pairs[n - 1].key : rvi_jv_at(r, self, n - 1);
 }
@@ -48,10 +51,13 @@ FILTER(filter_reverse)
 {
     size_t n;
     (void)a, (void)all;
-    if (self.kind == RVI_J_STR) return rvi_jinja_slice(r, self, RVI_JV(NONE), RVI_JV(NONE), rvi_jv_int(-1));
+    if (self.kind == RVI_J_STR)
+        return rvi_jinja_slice(r, self, RVI_JV(NONE), RVI_JV(NONE), rvi_jv_int(-1));
     if (!rvi_jv_length(self, &n)) { /* a generator becomes a list */
         rvi_jv list = rvi_jv_to_list(r, self, RVI_J_LIST);
-        return rvi_jv_failed(list) ? list : rvi_jinja_slice(r, list, RVI_JV(NONE), RVI_JV(NONE), rvi_jv_int(-1));
+        return rvi_jv_failed(list)
+                   ? list
+                   : rvi_jinja_slice(r, list, RVI_JV(NONE), RVI_JV(NONE), rvi_jv_int(-1));
     }
     rvi_jv it = rvi_jv_iter(r, self);
     if (rvi_jv_failed(it)) return it;
@@ -63,7 +69,8 @@ FILTER(filter_reverse)
 FILTER(filter_join)
 {
     (void)all;
-    rvi_jv it = rvi_jv_iter(r, self), sep = a[0].kind == RVI_J_MISSING ? rvi_jv_text(r, "") : rvi_jv_to_str(r, a[0]), item;
+    rvi_jv it = rvi_jv_iter(r, self),
+           sep = a[0].kind == RVI_J_MISSING ? rvi_jv_text(r, "") : rvi_jv_to_str(r, a[0]), item;
     rvi_jv path = rvi_jarg_given(a[1]) ? rvi_jinja_path(r, a[1]) : RVI_JV(MISSING);
     if (rvi_jv_failed(it) || rvi_jv_failed(sep) || rvi_jv_failed(path)) return RVI_JV(FAIL);
     size_t start = rvi_jinja_build(r);
@@ -83,7 +90,8 @@ FILTER(filter_sum)
     rvi_jv it = rvi_jv_iter(r, self), total = RVI_JARG(a[1], rvi_jv_int(0)), item;
     rvi_jv path = rvi_jarg_given(a[0]) ? rvi_jinja_path(r, a[0]) : RVI_JV(MISSING);
     if (rvi_jv_failed(it) || rvi_jv_failed(path)) return RVI_JV(FAIL);
-    if (total.kind == RVI_J_STR) return rvi_jinja_fail(r, "sum() can't sum strings [use ''.join(seq) instead]");
+    if (total.kind == RVI_J_STR)
+        return rvi_jinja_fail(r, "sum() can't sum strings [use ''.join(seq) instead]");
     for (int more; (more = rvi_jiter_next(r, it.as.iter, &item));) {
         if (more < 0) return RVI_JV(FAIL);
         if (path.kind != RVI_J_MISSING) item = rvi_jinja_follow(r, item, path, RVI_JV(MISSING));
@@ -95,7 +103,8 @@ FILTER(filter_sum)
 
 /* ---- order ---- */
 
-/* What an item is compared by: its attribute (path may be MISSING), letters without case unless case_sensitive. */
+/* What an item is compared by: its attribute (path may be MISSING), letters without case unless
+ * case_sensitive. */
 static rvi_jv key_of(rvi_jrun *r, rvi_jv item, rvi_jv path, bool case_sensitive, rvi_jv fallback)
 {
     if (path.kind != RVI_J_MISSING) item = rvi_jinja_follow(r, item, path, fallback);
@@ -113,7 +122,9 @@ static rvi_jv paths_of(rvi_jrun *r, rvi_jv attribute)
     rvi_jvec paths = {0};
     if (attribute.kind != RVI_J_STR) {
         rvi_jv path = rvi_jinja_path(r, RVI_JARG(attribute, RVI_JV(NONE)));
-        return !rvi_jv_failed(path) && rvi_jvec_push(r, &paths, path) ? rvi_jvec_finish(r, &paths, RVI_J_LIST) : RVI_JV(FAIL);
+        return !rvi_jv_failed(path) && rvi_jvec_push(r, &paths, path)
+                   ? rvi_jvec_finish(r, &paths, RVI_J_LIST)
+                   : RVI_JV(FAIL);
     }
     const rvi_jstr *s = attribute.as.str;
     for (size_t from = 0;;) {
@@ -161,20 +172,24 @@ FILTER(filter_sort)
 FILTER(filter_dictsort)
 {
     (void)all;
-    bool case_sensitive = rvi_jv_truth(a[0]), by_value = rvi_jv_is_text(a[1], "value"), reverse = rvi_jv_truth(a[2]);
+    bool case_sensitive = rvi_jv_truth(a[0]), by_value = rvi_jv_is_text(a[1], "value"),
+         reverse = rvi_jv_truth(a[2]);
     rvi_jargs none = {0};
     if (a[1].kind != RVI_J_MISSING && !by_value && !rvi_jv_is_text(a[1], "key"))
         return rvi_jinja_fail(r, "You can only sort by either \"key\" or \"value\"");
     if (self.kind == RVI_J_UNDEFINED) return rvi_jv_undefined_error(r, self);
-    if (self.kind != RVI_J_DICT) return rvi_jinja_fail(r, "'%s' object has no attribute 'items'", rvi_jv_type_name(self));
-    rvi_jv pairs = rvi_jinja_call_builtin(r, rvi_jinja_method(RVI_J_DICT, "items", 5), self, &none), *items;
+    if (self.kind != RVI_J_DICT)
+        return rvi_jinja_fail(r, "'%s' object has no attribute 'items'", rvi_jv_type_name(self));
+    rvi_jv pairs = rvi_jinja_call_builtin(r, rvi_jinja_method(RVI_J_DICT, "items", 5), self, &none),
+           *items;
     rvi_jv list = rvi_jv_failed(pairs) ? pairs : own_list(r, pairs, &items);
     if (rvi_jv_failed(list)) return list;
     size_t n = list.as.seq->count;
     rvi_jv *keys = rvi_jinja_alloc(r, n, sizeof *keys);
     if (!keys) return RVI_JV(FAIL);
     for (size_t i = 0; i < n; i++) {
-        keys[i] = key_of(r, items[i].as.seq->items[by_value], RVI_JV(MISSING), case_sensitive, RVI_JV(MISSING));
+        keys[i] = key_of(r, items[i].as.seq->items[by_value], RVI_JV(MISSING), case_sensitive,
+                         RVI_JV(MISSING));
         if (rvi_jv_failed(keys[i])) return keys[i];
     }
     return rvi_jv_sort(r, items, keys, n, reverse) ? list : RVI_JV(FAIL);
@@ -182,20 +197,25 @@ FILTER(filter_dictsort)
 
 static rvi_jv extreme(rvi_jrun *r, rvi_jv self, const rvi_jv *a, bool largest)
 {
-    rvi_jv it = rvi_jv_iter(r, self), path = path_or_missing(r, a[1]), item, best = RVI_JV(MISSING), best_key = RVI_JV(MISSING);
+    rvi_jv it = rvi_jv_iter(r, self), path = path_or_missing(r, a[1]), item, best = RVI_JV(MISSING),
+           best_key = RVI_JV(MISSING);
     if (rvi_jv_failed(it) || rvi_jv_failed(path)) return RVI_JV(FAIL);
     for (int more; (more = rvi_jiter_next(r, it.as.iter, &item));) {
         if (more < 0) return RVI_JV(FAIL);
         rvi_jv key = key_of(r, item, path, rvi_jv_truth(a[0]), RVI_JV(MISSING));
         if (rvi_jv_failed(key)) return key;
         int better = 1;
-        if (best.kind != RVI_J_MISSING) better = largest ? rvi_jv_less(r, best_key, key, false, ">") : rvi_jv_less(r, key, best_key, false, "<");
+        if (best.kind != RVI_J_MISSING)
+            better = largest ? rvi_jv_less(r, best_key, key, false, ">")
+                             : rvi_jv_less(r, key, best_key, false, "<");
         if (better < 0) return RVI_JV(FAIL);
         if (!better) continue;
         best = item;
         best_key = key;
     }
-    return best.kind == RVI_J_MISSING ? rvi_jv_undefined(r, "No aggregated item, sequence was empty.") : best;
+    return best.kind == RVI_J_MISSING
+               ? rvi_jv_undefined(r, "No aggregated item, sequence was empty.")
+               : best;
 }
 
 FILTER(filter_min)
@@ -214,7 +234,8 @@ FILTER(filter_groupby)
 {
     (void)all;
     bool case_sensitive = rvi_jv_truth(a[2]);
-    rvi_jv *items, list = own_list(r, self, &items), path = rvi_jinja_path(r, a[0]), fallback = a[1];
+    rvi_jv *items, list = own_list(r, self, &items), path = rvi_jinja_path(r, a[0]),
+                   fallback = a[1];
     rvi_jvec groups = {0};
     if (rvi_jv_failed(list) || rvi_jv_failed(path)) return RVI_JV(FAIL);
     size_t n = list.as.seq->count;
@@ -237,17 +258,21 @@ FILTER(filter_groupby)
         parts[0] = case_sensitive ? keys[from] : rvi_jinja_follow(r, items[from], path, fallback);
         parts[1] = values;
         *group = (rvi_jseq){.items = parts, .count = 2, .group = true};
-        if (rvi_jv_failed(parts[0]) || !rvi_jvec_push(r, &groups, (rvi_jv){.kind = RVI_J_TUPLE, .as.seq = group})) return RVI_JV(FAIL);
+        if (rvi_jv_failed(parts[0]) ||
+            !rvi_jvec_push(r, &groups, (rvi_jv){.kind = RVI_J_TUPLE, .as.seq = group}))
+            return RVI_JV(FAIL);
     }
     return rvi_jvec_finish(r, &groups, RVI_J_LIST);
 }
 
 /* ---- generators ----
  *
- * In Jinja these filters are generators: nothing of them runs, and nothing of them can fail, before the first item is
- * asked for. So the filter makes an iterator that knows which function to call then. */
+ * In Jinja these filters are generators: nothing of them runs, and nothing of them can fail, before
+ * the first item is asked for. So the filter makes an iterator that knows which function to call
+ * then. */
 
-static rvi_jv later(rvi_jrun *r, const rvi_jfn *fn, rvi_jv self, const rvi_jargs *all, const char *repr)
+static rvi_jv later(rvi_jrun *r, const rvi_jfn *fn, rvi_jv self, const rvi_jargs *all,
+                    const char *repr)
 {
     rvi_jv v = rvi_jinja_new_iter(r, RVI_JITER_LATER, self, repr);
     if (rvi_jv_failed(v)) return v;
@@ -261,7 +286,8 @@ FILTER(now_items)
     rvi_jargs none = {0};
     (void)a, (void)all;
     if (self.kind == RVI_J_UNDEFINED) return self; /* no items */
-    if (self.kind != RVI_J_DICT) return rvi_jinja_fail(r, "Can only get item pairs from a mapping.");
+    if (self.kind != RVI_J_DICT)
+        return rvi_jinja_fail(r, "Can only get item pairs from a mapping.");
     return rvi_jinja_call_builtin(r, rvi_jinja_method(RVI_J_DICT, "items", 5), self, &none);
 }
 
@@ -304,7 +330,8 @@ FILTER(now_slice)
         for (int64_t k = 0; k < size; k++)
             if (!rvi_jvec_push(r, &part, list.as.seq->items[at + k])) return RVI_JV(FAIL);
         at += size;
-        if (rvi_jarg_given(a[1]) && i >= n % wanted && !rvi_jvec_push(r, &part, a[1])) return RVI_JV(FAIL);
+        if (rvi_jarg_given(a[1]) && i >= n % wanted && !rvi_jvec_push(r, &part, a[1]))
+            return RVI_JV(FAIL);
         rvi_jv piece = rvi_jvec_finish(r, &part, RVI_J_LIST);
         if (rvi_jv_failed(piece) || !rvi_jvec_push(r, &slices, piece)) return RVI_JV(FAIL);
     }
@@ -322,13 +349,13 @@ static rvi_jv lazily(rvi_jrun *r, rvi_jiter_kind kind, rvi_jv self)
     return rvi_jv_failed(source) ? source : rvi_jinja_new_iter(r, kind, source, "generator object");
 }
 
-/* A copy of all arguments but the first `skip`; the arguments of a call may outlive it here. */
-static bool rest_of(rvi_jrun *r, const rvi_jargs *all, size_t skip, rvi_jargs *out)
+/* All arguments but the first `skip`. They are in the run's arena and so outlive the call. */
+static rvi_jargs rest_of(const rvi_jargs *all, size_t skip)
 {
-    *out = *all;
-    out->n_pos = all->n_pos > skip ? all->n_pos - skip : 0;
-    out->pos = all->pos ? all->pos + (all->n_pos - out->n_pos) : NULL;
-    return !r->status;
+    rvi_jargs rest = *all;
+    rest.n_pos = all->n_pos > skip ? all->n_pos - skip : 0;
+    rest.pos = all->pos ? all->pos + (all->n_pos - rest.n_pos) : NULL;
+    return rest;
 }
 
 static bool is_keyword(const rvi_jnamed *named, const char *name)
@@ -347,17 +374,22 @@ FILTER(now_map)
         if (is_keyword(&all->named[i], "attribute")) attribute = all->named[i].value;
     if (attribute.kind != RVI_J_MISSING) {
         for (size_t i = 0; i < all->n_named; i++) {
-            if (is_keyword(&all->named[i], "default")) it->fallback = all->named[i].value;
-            else if (!is_keyword(&all->named[i], "attribute")) return rvi_jinja_fail(r, "map got an unexpected keyword argument");
+            if (is_keyword(&all->named[i], "default"))
+                it->fallback = all->named[i].value;
+            else if (!is_keyword(&all->named[i], "attribute"))
+                return rvi_jinja_fail(r, "map got an unexpected keyword argument");
         }
         it->path = rvi_jinja_path(r, attribute);
         return rvi_jv_failed(it->path) ? it->path : v;
     }
     const rvi_jstr *name;
     if (!all->n_pos) return rvi_jinja_fail(r, "map requires a filter argument");
-    if (!rvi_jarg_str(r, all->pos[0], "filter name", &name) || !rest_of(r, all, 1, &it->args)) return RVI_JV(FAIL);
+    if (!rvi_jarg_str(r, all->pos[0], "filter name", &name)) return RVI_JV(FAIL);
+    it->args = rest_of(all, 1);
     it->fn = rvi_jinja_filter(name->data, name->len);
-    if (!it->fn) return rvi_jinja_fail(r, "No filter named '%.*s'.", (int)RVI_MIN(name->len, (size_t)100), name->data);
+    if (!it->fn)
+        return rvi_jinja_fail(r, "No filter named '%.*s'.", (int)RVI_MIN(name->len, (size_t)100),
+                              name->data);
     return v;
 }
 
@@ -375,9 +407,12 @@ static rvi_jv choose(rvi_jrun *r, rvi_jv self, const rvi_jargs *all, bool negate
         if (rvi_jv_failed(it->path)) return it->path;
     }
     if (all->n_pos <= skip) return v; /* by truth alone */
-    if (!rvi_jarg_str(r, all->pos[skip], "test name", &name) || !rest_of(r, all, skip + 1, &it->args)) return RVI_JV(FAIL);
+    if (!rvi_jarg_str(r, all->pos[skip], "test name", &name)) return RVI_JV(FAIL);
+    it->args = rest_of(all, skip + 1);
     it->fn = rvi_jinja_test(name->data, name->len);
-    if (!it->fn) return rvi_jinja_fail(r, "No test named '%.*s'.", (int)RVI_MIN(name->len, (size_t)100), name->data);
+    if (!it->fn)
+        return rvi_jinja_fail(r, "No test named '%.*s'.", (int)RVI_MIN(name->len, (size_t)100),
+                              name->data);
     return v;
 }
 
@@ -419,12 +454,12 @@ FILTER(now_unique)
     return v;
 }
 
-#define GENERATOR(name, params, required, repr)                                                                        \
-    FILTER(filter_##name)                                                                                              \
-    {                                                                                                                  \
-        static const rvi_jfn now = {#name, now_##name, params, required};                                              \
-        (void)a;                                                                                                       \
-        return later(r, &now, self, all, "generator object " repr);                                                    \
+#define GENERATOR(name, params, required, repr)                                                    \
+    FILTER(filter_##name)                                                                          \
+    {                                                                                              \
+        static const rvi_jfn now = {#name, now_##name, params, required};                          \
+        (void)a;                                                                                   \
+        return later(r, &now, self, all, "generator object " repr);                                \
     }
 GENERATOR(items, "", 0, "do_items")
 GENERATOR(batch, "linecount fill_with", 1, "do_batch")

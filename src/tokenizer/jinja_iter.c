@@ -1,7 +1,8 @@
-/* jinja_iter.c - iteration: over containers, and lazily through map, select, unique and loop conditions.
+/* jinja_iter.c - iteration: over containers, and lazily through map, select, unique and loop
+ * conditions.
  *
- * The lazy ones matter: what they apply is called when an item is asked for, so it sees what the template has done
- * until then, and items that nobody asks for cannot fail. */
+ * The lazy ones matter: what they apply is called when an item is asked for, so it sees what the
+ * template has done until then, and items that nobody asks for cannot fail. */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -17,14 +18,19 @@ rvi_jv rvi_jinja_new_iter(rvi_jrun *r, rvi_jiter_kind kind, rvi_jv source, const
 {
     rvi_jiter *it = rvi_jinja_alloc(r, 1, sizeof *it);
     if (!it) return RVI_JV(FAIL);
-    *it = (rvi_jiter){.kind = kind, .repr = repr, .source = source, .path = RVI_JV(MISSING), .fallback = RVI_JV(MISSING)};
+    *it = (rvi_jiter){.kind = kind,
+                      .repr = repr,
+                      .source = source,
+                      .path = RVI_JV(MISSING),
+                      .fallback = RVI_JV(MISSING)};
     return (rvi_jv){.kind = RVI_J_ITER, .as.iter = it};
 }
 
 rvi_jv rvi_jv_iter(rvi_jrun *r, rvi_jv v)
 {
     if (v.kind == RVI_J_ITER) return v;
-    if (!rvi_jv_iterable(v)) return rvi_jinja_fail(r, "'%s' object is not iterable", rvi_jv_type_name(v));
+    if (!rvi_jv_iterable(v))
+        return rvi_jinja_fail(r, "'%s' object is not iterable", rvi_jv_type_name(v));
     rvi_jv it = rvi_jinja_new_iter(r, RVI_JITER_VALUE, v, "iterator object");
     if (!rvi_jv_failed(it) && v.kind != RVI_J_STR) rvi_jv_length(v, &it.as.iter->count);
     return it;
@@ -54,8 +60,10 @@ static int next_map(rvi_jrun *r, rvi_jiter *it, rvi_jv *out)
     rvi_jv item;
     int more = rvi_jiter_next(r, it->source.as.iter, &item);
     if (more != 1) return more;
-    if (it->fn) *out = rvi_jinja_call_builtin(r, it->fn, item, &it->args);
-    else *out = rvi_jinja_follow(r, item, it->path, it->fallback);
+    if (it->fn)
+        *out = rvi_jinja_call_builtin(r, it->fn, item, &it->args);
+    else
+        *out = rvi_jinja_follow(r, item, it->path, it->fallback);
     return rvi_jv_failed(*out) ? -1 : 1;
 }
 
@@ -63,8 +71,10 @@ static int next_select(rvi_jrun *r, rvi_jiter *it, rvi_jv *out)
 {
     for (int more; (more = rvi_jiter_next(r, it->source.as.iter, out)) == 1;) {
         rvi_jv probe = *out;
-        if (it->path.kind != RVI_J_MISSING) probe = rvi_jinja_follow(r, probe, it->path, RVI_JV(MISSING));
-        if (!rvi_jv_failed(probe) && it->fn) probe = rvi_jinja_call_builtin(r, it->fn, probe, &it->args);
+        if (it->path.kind != RVI_J_MISSING)
+            probe = rvi_jinja_follow(r, probe, it->path, RVI_JV(MISSING));
+        if (!rvi_jv_failed(probe) && it->fn)
+            probe = rvi_jinja_call_builtin(r, it->fn, probe, &it->args);
         if (rvi_jv_failed(probe)) return -1;
         if (rvi_jv_truth(probe) != it->negate) return 1;
     }
@@ -144,14 +154,16 @@ rvi_jv rvi_jinja_path(rvi_jrun *r, rvi_jv attribute)
     rvi_jvec parts = {0};
     if (attribute.kind == RVI_J_NONE) return rvi_jvec_finish(r, &parts, RVI_J_LIST);
     if (attribute.kind != RVI_J_STR)
-        return rvi_jvec_push(r, &parts, attribute) ? rvi_jvec_finish(r, &parts, RVI_J_LIST) : RVI_JV(FAIL);
+        return rvi_jvec_push(r, &parts, attribute) ? rvi_jvec_finish(r, &parts, RVI_J_LIST)
+                                                   : RVI_JV(FAIL);
     const rvi_jstr *s = attribute.as.str;
     for (size_t from = 0;;) {
         const char *dot = from < s->len ? memchr(s->data + from, '.', s->len - from) : NULL;
         size_t to = dot ? (size_t)(dot - s->data) : s->len;
         rvi_jstr piece = {.data = s->data + from, .len = to - from};
         bool digits = piece.len > 0, too_big = false;
-        for (size_t i = 0; i < piece.len; i++) digits &= piece.data[i] >= '0' && piece.data[i] <= '9';
+        for (size_t i = 0; i < piece.len; i++)
+            digits &= piece.data[i] >= '0' && piece.data[i] <= '9';
         int64_t number = 0;
         if (digits) digits = rvi_jinja_parse_int(&piece, 10, &number, &too_big);
         rvi_jv part = digits ? rvi_jv_int(number) : rvi_jv_view(r, piece.data, piece.len);

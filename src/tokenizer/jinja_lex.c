@@ -1,7 +1,9 @@
 /* jinja_lex.c - template text to tokens, with Jinja's whitespace control.
  *
- * trim_blocks: one newline after %} and #} is dropped. lstrip_blocks: blanks between the start of a line and {% or
- * {# are dropped. A minus sign inside a delimiter strips all white space on its side, a plus sign keeps it. */
+ * trim_blocks: one newline after %} and #} is dropped. lstrip_blocks: blanks between the start of a
+ * line and {% or
+ * {# are dropped. A minus sign inside a delimiter strips all white space on its side, a plus sign
+ * keeps it. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,12 +30,12 @@ static const struct {
     char text[3];
     rvi_jtoken_kind kind;
 } operators[] = {
-    {"//", RVI_JT_FLOORDIV}, {"**", RVI_JT_POW},      {"==", RVI_JT_EQ},        {"!=", RVI_JT_NE},
-    {">=", RVI_JT_GE},       {"<=", RVI_JT_LE},       {"+", RVI_JT_ADD},        {"-", RVI_JT_SUB},
-    {"/", RVI_JT_DIV},       {"*", RVI_JT_MUL},       {"%", RVI_JT_MOD},        {"~", RVI_JT_TILDE},
-    {"[", RVI_JT_LBRACKET},  {"]", RVI_JT_RBRACKET},  {"(", RVI_JT_LPAREN},     {")", RVI_JT_RPAREN},
-    {"{", RVI_JT_LBRACE},    {"}", RVI_JT_RBRACE},    {">", RVI_JT_GT},         {"<", RVI_JT_LT},
-    {"=", RVI_JT_ASSIGN},    {".", RVI_JT_DOT},       {":", RVI_JT_COLON},      {"|", RVI_JT_PIPE},
+    {"//", RVI_JT_FLOORDIV}, {"**", RVI_JT_POW},      {"==", RVI_JT_EQ},    {"!=", RVI_JT_NE},
+    {">=", RVI_JT_GE},       {"<=", RVI_JT_LE},       {"+", RVI_JT_ADD},    {"-", RVI_JT_SUB},
+    {"/", RVI_JT_DIV},       {"*", RVI_JT_MUL},       {"%", RVI_JT_MOD},    {"~", RVI_JT_TILDE},
+    {"[", RVI_JT_LBRACKET},  {"]", RVI_JT_RBRACKET},  {"(", RVI_JT_LPAREN}, {")", RVI_JT_RPAREN},
+    {"{", RVI_JT_LBRACE},    {"}", RVI_JT_RBRACE},    {">", RVI_JT_GT},     {"<", RVI_JT_LT},
+    {"=", RVI_JT_ASSIGN},    {".", RVI_JT_DOT},       {":", RVI_JT_COLON},  {"|", RVI_JT_PIPE},
     {",", RVI_JT_COMMA},     {";", RVI_JT_SEMICOLON},
 };
 
@@ -50,7 +52,8 @@ static rv_status bad(rvi_jlexer *lex, const char *what)
     return rvi_error(lex->err, RV_E_TOKENIZATION, "chat template, line %u: %s", lex->line, what);
 }
 
-rv_status rvi_jlexer_init(rvi_jlexer *lex, const char *text, size_t len, rvi_arena *arena, rv_error *err)
+rv_status rvi_jlexer_init(rvi_jlexer *lex, const char *text, size_t len, rvi_arena *arena,
+                          rv_error *err)
 {
     *lex = (rvi_jlexer){.line = 1, .pending = -1, .arena = arena, .err = err};
     if (len > RVI_JINJA_MAX_TEXT)
@@ -112,8 +115,8 @@ static void move_to(rvi_jlexer *lex, size_t pos)
     lex->pos = pos;
 }
 
-/* Where text that starts at `from` and is followed by a delimiter at `to` ends, once the delimiter's white space
- * control has been applied. sign: the character after the delimiter. */
+/* Where text that starts at `from` and is followed by a delimiter at `to` ends, once the
+ * delimiter's white space control has been applied. sign: the character after the delimiter. */
 static size_t data_end(const rvi_jlexer *lex, size_t from, size_t to, char sign, bool is_variable)
 {
     if (sign == '-') return strip_end(lex->src, from, to);
@@ -124,12 +127,13 @@ static size_t data_end(const rvi_jlexer *lex, size_t from, size_t to, char sign,
     return line_start && strip_end(lex->src, line, to) == line ? line : to;
 }
 
-/* The end of a tag at pos: "-X" and the white space behind it, "+X" (blocks only), or X and (blocks only) a newline.
- * SIZE_MAX: there is none. */
+/* The end of a tag at pos: "-X" and the white space behind it, "+X" (blocks only), or X and (blocks
+ * only) a newline. SIZE_MAX: there is none. */
 static size_t tag_end(const rvi_jlexer *lex, size_t pos, const char *close, bool block)
 {
     if (block && pos < lex->len && lex->src[pos] == '+' && at(lex, pos + 1, close)) return pos + 3;
-    if (pos < lex->len && lex->src[pos] == '-' && at(lex, pos + 1, close)) return skip_space(lex, pos + 3);
+    if (pos < lex->len && lex->src[pos] == '-' && at(lex, pos + 1, close))
+        return skip_space(lex, pos + 3);
     if (!at(lex, pos, close)) return SIZE_MAX;
     pos += 2;
     return block && pos < lex->len && lex->src[pos] == '\n' ? pos + 1 : pos;
@@ -180,8 +184,8 @@ static char sign_at(const rvi_jlexer *lex, size_t pos)
     return pos < lex->len && (lex->src[pos] == '-' || lex->src[pos] == '+') ? lex->src[pos] : 0;
 }
 
-/* One piece of text outside tags and, where one follows at once, the beginning of a tag. Sets out->kind to DATA
- * (maybe with no text) or EOF. */
+/* One piece of text outside tags and, where one follows at once, the beginning of a tag. Sets
+ * out->kind to DATA (maybe with no text) or EOF. */
 static rv_status lex_data(rvi_jlexer *lex, rvi_jtoken *out)
 {
     size_t from = lex->pos, p = from;
@@ -210,8 +214,10 @@ static rv_status lex_data(rvi_jlexer *lex, rvi_jtoken *out)
         if (end >= lex->len) return bad(lex, "Missing end of comment tag");
         char before = end > inside ? lex->src[end - 1] : 0;
         end += 2;
-        if (before == '-') end = skip_space(lex, end);
-        else if (before != '+' && end < lex->len && lex->src[end] == '\n') end++;
+        if (before == '-')
+            end = skip_space(lex, end);
+        else if (before != '+' && end < lex->len && lex->src[end] == '\n')
+            end++;
         move_to(lex, end);
         return RV_OK;
     }
@@ -220,7 +226,8 @@ static rv_status lex_data(rvi_jlexer *lex, rvi_jtoken *out)
         size_t where = 0, end = 0;
         char end_sign = 0;
         move_to(lex, raw);
-        if (!raw_end(lex, raw, &where, &end_sign, &end)) return bad(lex, "Missing end of raw directive");
+        if (!raw_end(lex, raw, &where, &end_sign, &end))
+            return bad(lex, "Missing end of raw directive");
         size_t stop = data_end(lex, raw, where, end_sign, false);
         /* The text before the tag and the raw text become one token. */
         char *both = rvi_arena_alloc(lex->arena, out->len + (stop - raw) + 1, 1);
@@ -257,7 +264,9 @@ static bool is_digit(const rvi_jlexer *lex, size_t pos)
 static size_t digit_run(const rvi_jlexer *lex, size_t pos)
 {
     size_t end = pos;
-    while (is_digit(lex, end) || (end > pos && end < lex->len && lex->src[end] == '_' && is_digit(lex, end + 1))) end++;
+    while (is_digit(lex, end) ||
+           (end > pos && end < lex->len && lex->src[end] == '_' && is_digit(lex, end + 1)))
+        end++;
     return end;
 }
 
@@ -305,8 +314,10 @@ static rv_status lex_int(rvi_jlexer *lex, rvi_jtoken *out)
     if (mark == 'x' || mark == 'o' || mark == 'b') {
         base = mark == 'x' ? 16 : mark == 'o' ? 8 : 2;
         size_t first = p + 2 + (p + 2 < lex->len && lex->src[p + 2] == '_');
-        if (first < lex->len && digit_value(lex->src[first]) < base) p = first;
-        else base = 10;
+        if (first < lex->len && digit_value(lex->src[first]) < base)
+            p = first;
+        else
+            base = 10;
     }
     bool only_zeros = base == 10 && lex->src[p] == '0';
     int64_t value = 0;
@@ -338,8 +349,9 @@ static bool hex(const char *src, size_t *p, size_t end, size_t n, uint32_t *out)
     return true;
 }
 
-/* The escape behind the backslash at *p - 1. Appends to dst[*n]; an image is never longer than its escape but for a
- * backslash before a character beyond ASCII, which Python turns into that character's escape (at most 11 bytes). */
+/* The escape behind the backslash at *p - 1. Appends to dst[*n]; an image is never longer than its
+ * escape but for a backslash before a character beyond ASCII, which Python turns into that
+ * character's escape (at most 11 bytes). */
 static rv_status unescape(rvi_jlexer *lex, size_t *p, size_t end, char *dst, size_t *n)
 {
     static const char from[] = "\\'\"abfnrtv", to[] = "\\'\"\a\b\f\n\r\t\v";
@@ -361,8 +373,9 @@ static rv_status unescape(rvi_jlexer *lex, size_t *p, size_t end, char *dst, siz
         if (!hex(lex->src, p, end, c == 'x' ? 2 : c == 'u' ? 4 : 8, &cp) || cp > 0x10FFFF)
             return bad(lex, c == 'x' ? "truncated \\xXX escape" : "bad \\u escape");
         size_t pair = *p + 2;
-        if (cp >= 0xD800 && cp < 0xDC00 && *p + 6 <= end && lex->src[*p] == '\\' && lex->src[*p + 1] == 'u' &&
-            hex(lex->src, &pair, end, 4, &low) && low >= 0xDC00 && low < 0xE000) {
+        if (cp >= 0xD800 && cp < 0xDC00 && *p + 6 <= end && lex->src[*p] == '\\' &&
+            lex->src[*p + 1] == 'u' && hex(lex->src, &pair, end, 4, &low) && low >= 0xDC00 &&
+            low < 0xE000) {
             cp = 0x10000 + ((cp - 0xD800) << 10) + (low - 0xDC00);
             *p = pair;
         }
@@ -415,12 +428,14 @@ static rv_status lex_operator(rvi_jlexer *lex, rvi_jtoken *out)
         const char *text = operators[i].text;
         if (!at(lex, lex->pos, text)) continue;
         if (strchr("([{", text[0]) && !text[1]) {
-            if (lex->n_brackets == sizeof lex->brackets) return bad(lex, "brackets nested too deeply");
+            if (lex->n_brackets == sizeof lex->brackets)
+                return bad(lex, "brackets nested too deeply");
             lex->brackets[lex->n_brackets++] = text[0] == '(' ? ')' : text[0] == '[' ? ']' : '}';
         } else if (strchr(")]}", text[0]) && !text[1]) {
             char message[40] = "unexpected '?'";
             message[12] = text[0];
-            if (!lex->n_brackets || lex->brackets[--lex->n_brackets] != text[0]) return bad(lex, message);
+            if (!lex->n_brackets || lex->brackets[--lex->n_brackets] != text[0])
+                return bad(lex, message);
         }
         out->kind = operators[i].kind;
         lex->pos += strlen(text);
@@ -433,7 +448,8 @@ static rv_status lex_tag(rvi_jlexer *lex, rvi_jtoken *out)
 {
     bool block = lex->state == RVI_JLEX_BLOCK;
     for (;;) { /* white space; a closing delimiter counts only outside brackets */
-        size_t end = lex->n_brackets ? SIZE_MAX : tag_end(lex, lex->pos, block ? "%}" : "}}", block);
+        size_t end =
+            lex->n_brackets ? SIZE_MAX : tag_end(lex, lex->pos, block ? "%}" : "}}", block);
         if (end != SIZE_MAX) {
             out->line = lex->line;
             out->kind = block ? RVI_JT_BLOCK_END : RVI_JT_VAR_END;

@@ -6,14 +6,15 @@
 #include "tokenizer/jinja_run.h"
 
 static const char *const op_names[] = {
-    [RVI_JOP_ADD] = "+", [RVI_JOP_SUB] = "-", [RVI_JOP_MUL] = "*", [RVI_JOP_DIV] = "/", [RVI_JOP_FLOORDIV] = "//",
-    [RVI_JOP_MOD] = "%", [RVI_JOP_POW] = "** or pow()",
+    [RVI_JOP_ADD] = "+",           [RVI_JOP_SUB] = "-",       [RVI_JOP_MUL] = "*",
+    [RVI_JOP_DIV] = "/",           [RVI_JOP_FLOORDIV] = "//", [RVI_JOP_MOD] = "%",
+    [RVI_JOP_POW] = "** or pow()",
 };
 
 static rvi_jv unsupported(rvi_jrun *r, rvi_jop op, rvi_jv a, rvi_jv b)
 {
-    return rvi_jinja_fail(r, "unsupported operand type(s) for %s: '%s' and '%s'", op_names[op], rvi_jv_type_name(a),
-                          rvi_jv_type_name(b));
+    return rvi_jinja_fail(r, "unsupported operand type(s) for %s: '%s' and '%s'", op_names[op],
+                          rvi_jv_type_name(a), rvi_jv_type_name(b));
 }
 
 static rvi_jv overflow(rvi_jrun *r)
@@ -33,7 +34,8 @@ static bool add_int(int64_t a, int64_t b, int64_t *out)
 static bool mul_int(int64_t a, int64_t b, int64_t *out)
 {
     if (a && b) {
-        if (a > 0 ? (b > 0 ? a > INT64_MAX / b : b < INT64_MIN / a) : (b > 0 ? a < INT64_MIN / b : b < INT64_MAX / a))
+        if (a > 0 ? (b > 0 ? a > INT64_MAX / b : b < INT64_MIN / a)
+                  : (b > 0 ? a < INT64_MIN / b : b < INT64_MAX / a))
             return false;
     }
     *out = a * b;
@@ -90,10 +92,11 @@ static rvi_jv binary_ints(rvi_jrun *r, rvi_jop op, int64_t a, int64_t b)
 {
     int64_t out = 0;
     if (!b && (op == RVI_JOP_DIV || op == RVI_JOP_FLOORDIV || op == RVI_JOP_MOD))
-        return rvi_jinja_fail(r, op == RVI_JOP_DIV ? "division by zero" : "integer division or modulo by zero");
+        return rvi_jinja_fail(r, op == RVI_JOP_DIV ? "division by zero"
+                                                   : "integer division or modulo by zero");
     switch (op) {
     case RVI_JOP_ADD: return add_int(a, b, &out) ? rvi_jv_int(out) : overflow(r);
-    case RVI_JOP_SUB: /* a - b = a + ~b + 1 */
+    case RVI_JOP_SUB:
         if ((b < 0 && a > INT64_MAX + b) || (b > 0 && a < INT64_MIN + b)) return overflow(r);
         return rvi_jv_int(a - b);
     case RVI_JOP_MUL: return mul_int(a, b, &out) ? rvi_jv_int(out) : overflow(r);
@@ -119,8 +122,10 @@ static rvi_jv binary_floats(rvi_jrun *r, rvi_jop op, double a, double b)
     default:
         if (a == 0 && b < 0) return rvi_jinja_fail(r, "0.0 cannot be raised to a negative power");
         p = pow(a, b);
-        if (isnan(p) && !isnan(a) && !isnan(b)) return rvi_jinja_fail(r, "the power is a complex number");
-        if (isinf(p) && !isinf(a) && !isinf(b)) return rvi_jinja_fail(r, "Numerical result out of range");
+        if (isnan(p) && !isnan(a) && !isnan(b))
+            return rvi_jinja_fail(r, "the power is a complex number");
+        if (isinf(p) && !isinf(a) && !isinf(b))
+            return rvi_jinja_fail(r, "Numerical result out of range");
         return rvi_jv_float(p);
     }
 }
@@ -154,15 +159,20 @@ static rvi_jv repeat(rvi_jrun *r, rvi_jv v, int64_t times)
         const rvi_jstr *s = v.as.str;
         char *data = s->len && n ? rvi_jinja_alloc(r, n, s->len) : NULL;
         if ((s->len && n && !data) || !rvi_jinja_charge_bytes(r, n * s->len)) return RVI_JV(FAIL);
-        for (size_t i = 0; i < n && s->len; i++) memcpy(data + i * s->len, s->data, s->len);
+        size_t total = n * s->len;
+        if (total) memcpy(data, s->data, s->len);
+        for (size_t done = s->len; done < total; done *= 2)
+            memcpy(data + done, data, RVI_MIN(done, total - done));
         return rvi_jv_mark(r, rvi_jv_view(r, data ? data : "", n * s->len), s->markup);
     }
     const rvi_jseq *s = v.as.seq;
     rvi_jv *items, out;
-    if (s->count && n > SIZE_MAX / sizeof *items / s->count) return rvi_jinja_fail(r, "a list is too long");
+    if (s->count && n > SIZE_MAX / sizeof *items / s->count)
+        return rvi_jinja_fail(r, "a list is too long");
     out = rvi_jv_seq(r, v.kind, n * s->count, &items);
     if (rvi_jv_failed(out)) return out;
-    for (size_t i = 0; i < n && s->count; i++) memcpy(items + i * s->count, s->items, s->count * sizeof *items);
+    for (size_t i = 0; i < n && s->count; i++)
+        memcpy(items + i * s->count, s->items, s->count * sizeof *items);
     return out;
 }
 
@@ -183,11 +193,14 @@ rvi_jv rvi_jinja_binary(rvi_jrun *r, rvi_jop op, rvi_jv a, rvi_jv b)
     }
     if (op == RVI_JOP_ADD && is_seq(a)) {
         if (a.kind != b.kind)
-            return rvi_jinja_fail(r, "can only concatenate %s (not \"%s\") to %s", rvi_jv_type_name(a), rvi_jv_type_name(b), rvi_jv_type_name(a));
+            return rvi_jinja_fail(r, "can only concatenate %s (not \"%s\") to %s",
+                                  rvi_jv_type_name(a), rvi_jv_type_name(b), rvi_jv_type_name(a));
         return a.kind == RVI_J_STR ? add_strs(r, a, b) : add_seqs(r, a, b);
     }
-    if (op == RVI_JOP_MUL && is_seq(a) && rvi_jv_is_integral(b)) return repeat(r, a, rvi_jv_as_int(b));
-    if (op == RVI_JOP_MUL && is_seq(b) && rvi_jv_is_integral(a)) return repeat(r, b, rvi_jv_as_int(a));
+    if (op == RVI_JOP_MUL && is_seq(a) && rvi_jv_is_integral(b))
+        return repeat(r, a, rvi_jv_as_int(b));
+    if (op == RVI_JOP_MUL && is_seq(b) && rvi_jv_is_integral(a))
+        return repeat(r, b, rvi_jv_as_int(a));
     return unsupported(r, op, a, b);
 }
 
@@ -196,7 +209,8 @@ rvi_jv rvi_jinja_negate(rvi_jrun *r, rvi_jv v, bool minus)
     if (v.kind == RVI_J_UNDEFINED) return rvi_jv_undefined_error(r, v);
     if (v.kind == RVI_J_FLOAT) return rvi_jv_float(minus ? -v.as.number : v.as.number);
     if (!rvi_jv_is_integral(v))
-        return rvi_jinja_fail(r, "bad operand type for unary %c: '%s'", minus ? '-' : '+', rvi_jv_type_name(v));
+        return rvi_jinja_fail(r, "bad operand type for unary %c: '%s'", minus ? '-' : '+',
+                              rvi_jv_type_name(v));
     int64_t i = rvi_jv_as_int(v);
     if (minus && i == INT64_MIN) return overflow(r);
     return rvi_jv_int(minus ? -i : i);
@@ -220,7 +234,8 @@ rvi_jv rvi_jinja_compare(rvi_jrun *r, rvi_jop op, rvi_jv a, rvi_jv b)
 
 /* ---- slices ---- */
 
-#define MAX_STEP ((int64_t)1 << 60) /* longer than any sequence, and a multiple still fits 64 bits */
+#define MAX_STEP                                                                                   \
+    ((int64_t)1 << 60) /* longer than any sequence, and a multiple still fits 64 bits */
 
 /* Byte offset of code point i (at most the count). */
 static size_t offset_of(rvi_jstr *s, size_t i)
@@ -240,7 +255,8 @@ rvi_jv rvi_jinja_substring(rvi_jrun *r, rvi_jstr *s, size_t from, size_t to)
 }
 
 /* A bound of a slice brought into the sequence; low and high as Python clips them. */
-static bool bound(rvi_jrun *r, rvi_jv v, int64_t n, int64_t otherwise, int64_t low, int64_t high, int64_t *out)
+static bool bound(rvi_jrun *r, rvi_jv v, int64_t n, int64_t otherwise, int64_t low, int64_t high,
+                  int64_t *out)
 {
     *out = otherwise;
     if (v.kind == RVI_J_NONE || v.kind == RVI_J_MISSING) return true;
@@ -274,13 +290,17 @@ static rvi_jv slice_str(rvi_jrun *r, rvi_jstr *s, int64_t start, int64_t step, s
     return rvi_jv_mark(r, rvi_jinja_take(r, begin), s->markup);
 }
 
-static rvi_jv slice_range(rvi_jrun *r, const rvi_jrange *x, int64_t start, int64_t stop, int64_t step, size_t count)
+static rvi_jv slice_range(rvi_jrun *r, const rvi_jrange *x, int64_t start, int64_t stop,
+                          int64_t step, size_t count)
 {
     rvi_jrange *out = rvi_jinja_alloc(r, 1, sizeof *out);
     if (!out) return RVI_JV(FAIL);
     int64_t fresh;
     if (!mul_int(step, x->step, &fresh)) return overflow(r);
-    *out = (rvi_jrange){.start = x->start + start * x->step, .stop = x->start + stop * x->step, .step = fresh, .count = count};
+    *out = (rvi_jrange){.start = x->start + start * x->step,
+                        .stop = x->start + stop * x->step,
+                        .step = fresh,
+                        .count = count};
     return (rvi_jv){.kind = RVI_J_RANGE, .as.range = out};
 }
 
@@ -289,12 +309,14 @@ rvi_jv rvi_jinja_slice(rvi_jrun *r, rvi_jv v, rvi_jv from, rvi_jv to, rvi_jv by)
     size_t len;
     int64_t step = 1, start, stop;
     if (v.kind == RVI_J_UNDEFINED) return rvi_jv_undefined_error(r, v);
-    bool sliceable = v.kind == RVI_J_STR || v.kind == RVI_J_LIST || v.kind == RVI_J_TUPLE || v.kind == RVI_J_RANGE;
+    bool sliceable = v.kind == RVI_J_STR || v.kind == RVI_J_LIST || v.kind == RVI_J_TUPLE ||
+                     v.kind == RVI_J_RANGE;
     if (!sliceable || !rvi_jv_length(v, &len))
         return rvi_jinja_fail(r, "'%s' object cannot be sliced", rvi_jv_type_name(v));
     int64_t n = (int64_t)len;
     if (by.kind != RVI_J_NONE && by.kind != RVI_J_MISSING) {
-        if (!rvi_jv_is_integral(by)) return rvi_jinja_fail(r, "slice indices must be integers or None");
+        if (!rvi_jv_is_integral(by))
+            return rvi_jinja_fail(r, "slice indices must be integers or None");
         step = rvi_jv_as_int(by);
         if (!step) return rvi_jinja_fail(r, "slice step cannot be zero");
         step = RVI_MAX(RVI_MIN(step, MAX_STEP), -MAX_STEP);

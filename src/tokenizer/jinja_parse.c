@@ -1,7 +1,8 @@
 /* jinja_parse.c - expressions, by recursive descent with Jinja's precedence.
  *
- * From loose to tight: inline if, or, and, not, comparisons, + -, ~, * / // %, unary sign, ** (whose left side takes
- * the sign: -2 ** 2 is 4), then attributes, subscripts and calls, then filters and tests. */
+ * From loose to tight: inline if, or, and, not, comparisons, + -, ~, * / // %, unary sign, **
+ * (whose left side takes the sign: -2 ** 2 is 4), then attributes, subscripts and calls, then
+ * filters and tests. */
 #include <stdarg.h>
 #include <string.h>
 
@@ -68,7 +69,8 @@ bool rvi_jparse_expect(rvi_jparser *p, rvi_jtoken_kind kind)
     if (p->status) return false;
     if (p->cur.kind == kind) return rvi_jparse_advance(p);
     if (p->cur.kind == RVI_JT_EOF)
-        return rvi_jparse_fail(p, p->cur.line, "unexpected end of template, expected '%s'.", rvi_jtoken_name(kind));
+        return rvi_jparse_fail(p, p->cur.line, "unexpected end of template, expected '%s'.",
+                               rvi_jtoken_name(kind));
     return rvi_jparse_fail(p, p->cur.line, "expected token '%s', got '%s'", rvi_jtoken_name(kind),
                            rvi_jparse_describe(&p->cur, space, sizeof space));
 }
@@ -175,7 +177,8 @@ static bool under(rvi_jparser *p, rvi_jnode *parent, const rvi_jnode *child)
 {
     if (p->status || !parent) return false;
     if (!child) return true;
-    if (child->height >= RVI_JINJA_MAX_HEIGHT) return rvi_jparse_fail(p, child->line, "expression too complex");
+    if (child->height >= RVI_JINJA_MAX_HEIGHT)
+        return rvi_jparse_fail(p, child->line, "expression too complex");
     if (parent->height <= child->height) parent->height = (uint16_t)(child->height + 1);
     return true;
 }
@@ -187,7 +190,8 @@ static bool under_all(rvi_jparser *p, rvi_jnode *parent, rvi_jnodes list)
     return !p->status && parent;
 }
 
-static rvi_jnode *with_two(rvi_jparser *p, rvi_jnode_kind kind, uint32_t line, rvi_jnode *a, rvi_jnode *b)
+static rvi_jnode *with_two(rvi_jparser *p, rvi_jnode_kind kind, uint32_t line, rvi_jnode *a,
+                           rvi_jnode *b)
 {
     rvi_jnode *n = rvi_jparse_node(p, kind, line);
     if (!under(p, n, a) || !under(p, n, b)) return NULL;
@@ -198,7 +202,8 @@ static rvi_jnode *with_two(rvi_jparser *p, rvi_jnode_kind kind, uint32_t line, r
 
 static bool deeper(rvi_jparser *p)
 {
-    if (p->expr_depth >= RVI_JINJA_MAX_HEIGHT) return rvi_jparse_fail(p, p->cur.line, "expression nested too deeply");
+    if (p->expr_depth >= RVI_JINJA_MAX_HEIGHT)
+        return rvi_jparse_fail(p, p->cur.line, "expression nested too deeply");
     p->expr_depth++;
     return true;
 }
@@ -278,7 +283,8 @@ static rvi_jnode *parse_dict(rvi_jparser *p)
         rvi_jnode *key = rvi_jparse_expression(p);
         if (!key || !rvi_jparse_expect(p, RVI_JT_COLON)) return NULL;
         rvi_jnode *value = rvi_jparse_expression(p);
-        if (!value || !rvi_jnode_push(p, &items, key) || !rvi_jnode_push(p, &items, value)) return NULL;
+        if (!value || !rvi_jnode_push(p, &items, key) || !rvi_jnode_push(p, &items, value))
+            return NULL;
     }
     n->list = rvi_jnode_finish(&items);
     return rvi_jparse_expect(p, RVI_JT_RBRACE) && under_all(p, n, n->list) ? n : NULL;
@@ -292,8 +298,10 @@ static rvi_jnode *parse_primary(rvi_jparser *p, bool with_namespace)
     switch (t.kind) {
     case RVI_JT_NAME: return parse_name(p, with_namespace);
     case RVI_JT_STRING: return parse_string(p);
-    case RVI_JT_INT: return rvi_jparse_advance(p) ? constant(p, t.line, rvi_jv_int(t.integer)) : NULL;
-    case RVI_JT_FLOAT: return rvi_jparse_advance(p) ? constant(p, t.line, rvi_jv_float(t.number)) : NULL;
+    case RVI_JT_INT:
+        return rvi_jparse_advance(p) ? constant(p, t.line, rvi_jv_int(t.integer)) : NULL;
+    case RVI_JT_FLOAT:
+        return rvi_jparse_advance(p) ? constant(p, t.line, rvi_jv_float(t.number)) : NULL;
     case RVI_JT_LPAREN:
         if (!rvi_jparse_advance(p)) return NULL;
         n = rvi_jparse_tuple(p, RVI_JTUPLE_PARENS, NULL);
@@ -306,8 +314,8 @@ static rvi_jnode *parse_primary(rvi_jparser *p, bool with_namespace)
 
 static bool tuple_ends(const rvi_jparser *p, const char *end_name)
 {
-    return p->cur.kind == RVI_JT_VAR_END || p->cur.kind == RVI_JT_BLOCK_END || p->cur.kind == RVI_JT_RPAREN ||
-           (end_name && rvi_jparse_is_name(&p->cur, end_name));
+    return p->cur.kind == RVI_JT_VAR_END || p->cur.kind == RVI_JT_BLOCK_END ||
+           p->cur.kind == RVI_JT_RPAREN || (end_name && rvi_jparse_is_name(&p->cur, end_name));
 }
 
 rvi_jnode *rvi_jparse_tuple(rvi_jparser *p, int flags, const char *end_name)
@@ -321,7 +329,7 @@ rvi_jnode *rvi_jparse_tuple(rvi_jparser *p, int flags, const char *end_name)
         if (items.count && !rvi_jparse_expect(p, RVI_JT_COMMA)) return NULL;
         if (p->status) return NULL;
         if (tuple_ends(p, end_name)) break;
-        rvi_jnode *item = flags & RVI_JTUPLE_SIMPLE    ? parse_primary(p, flags & RVI_JTUPLE_NAMESPACE)
+        rvi_jnode *item = flags & RVI_JTUPLE_SIMPLE ? parse_primary(p, flags & RVI_JTUPLE_NAMESPACE)
                           : flags & RVI_JTUPLE_NO_COND ? parse_or(p)
                                                        : rvi_jparse_expression(p);
         if (!item || !rvi_jnode_push(p, &items, item)) return NULL;
@@ -357,7 +365,8 @@ static rvi_jnode *parse_subscribed(rvi_jparser *p)
             if (p->cur.kind != RVI_JT_COLON) break;
             if (!rvi_jparse_advance(p)) return NULL;
         }
-        if (p->cur.kind == RVI_JT_RBRACKET || p->cur.kind == RVI_JT_COMMA || (i == 1 && p->cur.kind == RVI_JT_COLON))
+        if (p->cur.kind == RVI_JT_RBRACKET || p->cur.kind == RVI_JT_COMMA ||
+            (i == 1 && p->cur.kind == RVI_JT_COLON))
             continue;
         if (!(parts[i] = rvi_jparse_expression(p))) return NULL;
     }
@@ -412,9 +421,10 @@ static bool push_keyword(rvi_jparser *p, rvi_jcall *call, uint32_t *cap, rvi_jke
 {
     for (uint32_t i = 0; i < call->n_keywords; i++)
         if (call->keywords[i].name == k.name)
-            return rvi_jparse_fail(p, k.value->line, "keyword argument repeated: %.*s", (int)RVI_MIN(k.name->len, (size_t)60),
-                                   k.name->data);
-    if (call->n_keywords >= 255) return rvi_jparse_fail(p, k.value->line, "too many keyword arguments");
+            return rvi_jparse_fail(p, k.value->line, "keyword argument repeated: %.*s",
+                                   (int)RVI_MIN(k.name->len, (size_t)60), k.name->data);
+    if (call->n_keywords >= 255)
+        return rvi_jparse_fail(p, k.value->line, "too many keyword arguments");
     if (call->n_keywords == *cap) {
         uint32_t fresh = *cap ? *cap * 2 : 4;
         rvi_jkeyword *keywords = rvi_jparse_alloc(p, fresh, sizeof *keywords);
@@ -442,7 +452,8 @@ static bool parse_call_args(rvi_jparser *p, rvi_jnode *owner)
         if (!first && p->cur.kind == RVI_JT_RPAREN) break;
         if (p->cur.kind == RVI_JT_MUL || p->cur.kind == RVI_JT_POW) {
             bool star = p->cur.kind == RVI_JT_MUL;
-            if (call->dyn_keywords || (star && call->dyn_args)) return rvi_jparse_fail(p, line, invalid);
+            if (call->dyn_keywords || (star && call->dyn_args))
+                return rvi_jparse_fail(p, line, invalid);
             if (!rvi_jparse_advance(p) || !(value = rvi_jparse_expression(p))) return false;
             *(star ? &call->dyn_args : &call->dyn_keywords) = value;
         } else {
@@ -451,10 +462,14 @@ static bool parse_call_args(rvi_jparser *p, rvi_jnode *owner)
                 if (call->dyn_keywords) return rvi_jparse_fail(p, line, invalid);
                 rvi_jkeyword k = {.name = rvi_jparse_intern(p, p->cur.text, p->cur.len)};
                 if (!k.name || !rvi_jparse_advance(p) || !rvi_jparse_advance(p)) return false;
-                if (!(k.value = value = rvi_jparse_expression(p)) || !push_keyword(p, call, &cap, k)) return false;
+                if (!(k.value = value = rvi_jparse_expression(p)) ||
+                    !push_keyword(p, call, &cap, k))
+                    return false;
             } else {
-                if (call->dyn_args || call->dyn_keywords || call->n_keywords) return rvi_jparse_fail(p, line, invalid);
-                if (!(value = rvi_jparse_expression(p)) || !rvi_jnode_push(p, &args, value)) return false;
+                if (call->dyn_args || call->dyn_keywords || call->n_keywords)
+                    return rvi_jparse_fail(p, line, invalid);
+                if (!(value = rvi_jparse_expression(p)) || !rvi_jnode_push(p, &args, value))
+                    return false;
             }
         }
         if (!under(p, owner, value)) return false;
@@ -510,9 +525,12 @@ rvi_jnode *rvi_jparse_filters(rvi_jparser *p, rvi_jnode *node, bool start_inline
 static rvi_jnode *parse_postfix(rvi_jparser *p, rvi_jnode *node)
 {
     while (node && !p->status) {
-        if (p->cur.kind == RVI_JT_DOT || p->cur.kind == RVI_JT_LBRACKET) node = parse_subscript(p, node);
-        else if (p->cur.kind == RVI_JT_LPAREN) node = parse_call(p, node);
-        else break;
+        if (p->cur.kind == RVI_JT_DOT || p->cur.kind == RVI_JT_LBRACKET)
+            node = parse_subscript(p, node);
+        else if (p->cur.kind == RVI_JT_LPAREN)
+            node = parse_call(p, node);
+        else
+            break;
     }
     return p->status ? NULL : node;
 }
@@ -520,7 +538,8 @@ static rvi_jnode *parse_postfix(rvi_jparser *p, rvi_jnode *node)
 static bool starts_test_argument(const rvi_jtoken *t)
 {
     if (t->kind == RVI_JT_NAME)
-        return !rvi_jparse_is_name(t, "else") && !rvi_jparse_is_name(t, "or") && !rvi_jparse_is_name(t, "and");
+        return !rvi_jparse_is_name(t, "else") && !rvi_jparse_is_name(t, "or") &&
+               !rvi_jparse_is_name(t, "and");
     return t->kind == RVI_JT_STRING || t->kind == RVI_JT_INT || t->kind == RVI_JT_FLOAT ||
            t->kind == RVI_JT_LBRACKET || t->kind == RVI_JT_LBRACE;
 }
@@ -551,10 +570,14 @@ static rvi_jnode *parse_test(rvi_jparser *p, rvi_jnode *node)
 static rvi_jnode *parse_filter_expr(rvi_jparser *p, rvi_jnode *node)
 {
     while (node && !p->status) {
-        if (p->cur.kind == RVI_JT_PIPE) node = rvi_jparse_filters(p, node, false);
-        else if (rvi_jparse_is_name(&p->cur, "is")) node = parse_test(p, node);
-        else if (p->cur.kind == RVI_JT_LPAREN) node = parse_call(p, node);
-        else break;
+        if (p->cur.kind == RVI_JT_PIPE)
+            node = rvi_jparse_filters(p, node, false);
+        else if (rvi_jparse_is_name(&p->cur, "is"))
+            node = parse_test(p, node);
+        else if (p->cur.kind == RVI_JT_LPAREN)
+            node = parse_call(p, node);
+        else
+            break;
     }
     return p->status ? NULL : node;
 }
@@ -600,7 +623,9 @@ static rvi_jnode *parse_binary(rvi_jparser *p, int level)
     uint32_t line = p->cur.line;
     rvi_jnode *left = NULL;
     for (int op = -1;;) {
-        rvi_jnode *right = level == 0 ? parse_concat(p) : level == 1 ? parse_binary(p, 2) : parse_unary(p, true);
+        rvi_jnode *right = level == 0   ? parse_concat(p)
+                           : level == 1 ? parse_binary(p, 2)
+                                        : parse_unary(p, true);
         if (!right) return NULL;
         if (left) {
             left = with_two(p, RVI_JN_BINARY, line, left, right);

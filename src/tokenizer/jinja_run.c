@@ -10,7 +10,7 @@ enum {
     MAX_DEPTH = 1000,
     DEFAULT_OUTPUT = 16 << 20,
     DEFAULT_MEMORY = 256 << 20,
-    C_DEPTH = 1500, /* recursive C calls, whatever the reason: some 300 bytes of stack each */
+    C_DEPTH = 2500, /* recursive C calls, whatever the reason: some 300 bytes of stack each */
 };
 
 /* ---- failures and bounds ---- */
@@ -23,7 +23,8 @@ rvi_jv rvi_jinja_fail(rvi_jrun *r, const char *fmt, ...)
     va_start(args, fmt);
     rvi_errorv(&cause, RV_E_TOKENIZATION, fmt, args);
     va_end(args);
-    r->status = rvi_error(r->err, RV_E_TOKENIZATION, "chat template, line %u: %s", r->line, cause.text);
+    r->status =
+        rvi_error(r->err, RV_E_TOKENIZATION, "chat template, line %u: %s", r->line, cause.text);
     return RVI_JV(FAIL);
 }
 
@@ -79,11 +80,14 @@ rvi_jv rvi_jinja_take(rvi_jrun *r, size_t start)
 {
     if (r->status) return rvi_jinja_drop(r, start);
     if (r->scratch.failed) {
-        r->status = rvi_error(r->err, RV_E_NOMEM, "chat template, line %u: no memory for a text, or more than %zu bytes",
-                              r->line, r->scratch.max);
+        r->status =
+            rvi_error(r->err, RV_E_NOMEM,
+                      "chat template, line %u: no memory for a text, or more than %zu bytes",
+                      r->line, r->scratch.max);
         return rvi_jinja_drop(r, start);
     }
-    rvi_jv v = rvi_jv_str(r, r->scratch.data ? r->scratch.data + start : "", r->scratch.len - start);
+    rvi_jv v =
+        rvi_jv_str(r, r->scratch.data ? r->scratch.data + start : "", r->scratch.len - start);
     r->scratch.len = start;
     return v;
 }
@@ -116,15 +120,17 @@ static rvi_jv from_json(rvi_jrun *r, const rvi_json *j, int depth)
     for (size_t i = 0; i < j->as.list.count && !rvi_jv_failed(v); i++) {
         const rvi_json *m = &j->as.list.items[i];
         rvi_jv key = rvi_jv_view(r, m->key, m->key_len), value = from_json(r, m, depth + 1);
-        if (rvi_jv_failed(key) || rvi_jv_failed(value) || !rvi_jdict_set(r, v.as.dict, key, value)) return RVI_JV(FAIL);
+        if (rvi_jv_failed(key) || rvi_jv_failed(value) || !rvi_jdict_set(r, v.as.dict, key, value))
+            return RVI_JV(FAIL);
     }
     return v;
 }
 
 /* ---- the door ---- */
 
-rv_status rvi_template_render(const rvi_template *t, const rvi_json *vars, const rvi_template_now *now,
-                              const rvi_template_limits *limits, rvi_buf *out, rv_error *err)
+rv_status rvi_template_render(const rvi_template *t, const rvi_json *vars,
+                              const rvi_template_now *now, const rvi_template_limits *limits,
+                              rvi_buf *out, rv_error *err)
 {
     rvi_jrun r = {.err = err, .now = now, .line = 1};
     if (limits) r.limits = *limits;
@@ -137,11 +143,13 @@ rv_status rvi_template_render(const rvi_template *t, const rvi_json *vars, const
     r.scratch.max = r.limits.max_memory / 2;
 
     if (vars && vars->kind != RVI_JSON_OBJECT)
-        return rvi_error(err, RV_E_TOKENIZATION, "chat template: the variables are not a JSON object");
+        return rvi_error(err, RV_E_TOKENIZATION,
+                         "chat template: the variables are not a JSON object");
     rvi_jv context = vars ? from_json(&r, vars, 0) : rvi_jv_dict(&r, RVI_J_DICT);
     if (!rvi_jv_failed(context)) {
         r.vars = context.as.dict;
-        if (rvi_jinja_run_root(&r, t->root) && r.out.len && !rvi_buf_append(out, r.out.data, r.out.len))
+        if (rvi_jinja_run_root(&r, t->root) && r.out.len &&
+            !rvi_buf_append(out, r.out.data, r.out.len))
             r.status = rvi_nomem(err, "rendered chat template");
     }
     rvi_arena_deinit(&r.arena);

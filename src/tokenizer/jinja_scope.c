@@ -1,12 +1,15 @@
-/* jinja_scope.c - binds every name of a template to a slot, by the scoping rules of Jinja's compiler.
+/* jinja_scope.c - binds every name of a template to a slot, by the scoping rules of Jinja's
+ * compiler.
  *
- * 1. A frame is first read through at its own level (declare), then bound, which opens the frames inside it. So an
- *    inner frame sees all names of the outer ones, also those that are set further down.
- * 2. A name that a frame only reads belongs to the nearest outer frame that knows it; if none does, this frame looks
- *    it up among the variables of the caller whenever it is entered.
- * 3. A name that a frame sets is its own. When the frame is entered it starts as a copy of the outer one (so a set
- *    inside a loop does not leave it); if there is no outer one it starts as the caller's variable, or undefined where
- *    the frame surely sets it before any use: first seen in a set that stands in no if.
+ * 1. A frame is first read through at its own level (declare), then bound, which opens the frames
+ * inside it. So an inner frame sees all names of the outer ones, also those that are set further
+ * down.
+ * 2. A name that a frame only reads belongs to the nearest outer frame that knows it; if none does,
+ * this frame looks it up among the variables of the caller whenever it is entered.
+ * 3. A name that a frame sets is its own. When the frame is entered it starts as a copy of the
+ * outer one (so a set inside a loop does not leave it); if there is no outer one it starts as the
+ * caller's variable, or undefined where the frame surely sets it before any use: first seen in a
+ * set that stands in no if.
  * 4. The branches of an if are no frames. */
 #include <string.h>
 
@@ -30,8 +33,8 @@ typedef struct pending_load {
 typedef struct scope {
     struct scope *parent;
     function *fn;
-    uint32_t branches;      /* ifs around the point that is being declared */
-    pending_load *loads;    /* the last one first */
+    uint32_t branches;   /* ifs around the point that is being declared */
+    pending_load *loads; /* the last one first */
     uint32_t n_loads;
 } scope;
 
@@ -40,7 +43,7 @@ typedef struct binder {
     rvi_arena work;   /* scopes; freed at the end, never before, since entries name them */
     entry *entries;   /* hashed by scope and name */
     size_t n_entries, cap_entries;
-    uint32_t loops;   /* for statements around this point */
+    uint32_t loops;                                   /* for statements around this point */
     const rvi_jstr *loop, *caller, *kwargs, *varargs; /* interned */
     rv_error *err;
     rv_status status;
@@ -49,8 +52,8 @@ typedef struct binder {
 static bool fail(binder *b, uint32_t line, const char *what, const rvi_jstr *name)
 {
     if (!b->status)
-        b->status = rvi_error(b->err, RV_E_TOKENIZATION, "chat template, line %u: %s '%.*s'", line, what,
-                              (int)RVI_MIN(name->len, (size_t)100), name->data);
+        b->status = rvi_error(b->err, RV_E_TOKENIZATION, "chat template, line %u: %s '%.*s'", line,
+                              what, (int)RVI_MIN(name->len, (size_t)100), name->data);
     return false;
 }
 
@@ -64,7 +67,8 @@ static bool nomem(binder *b)
 
 static size_t hash_entry(const scope *s, const rvi_jstr *name)
 {
-    uint64_t h = ((uint64_t)(uintptr_t)s >> 4) * 0x9E3779B97F4A7C15u ^ ((uint64_t)(uintptr_t)name >> 4);
+    uint64_t h =
+        ((uint64_t)(uintptr_t)s >> 4) * 0x9E3779B97F4A7C15u ^ ((uint64_t)(uintptr_t)name >> 4);
     h *= 0xC2B2AE3D27D4EB4Fu;
     return (size_t)(h ^ h >> 29);
 }
@@ -108,7 +112,8 @@ static bool add_entry(binder *b, scope *s, const rvi_jstr *name, uint32_t *slot)
 }
 
 /* The nearest scope from s outwards that knows name. up: functions crossed. */
-static bool find_ref(const binder *b, const scope *s, const rvi_jstr *name, uint32_t *up, uint32_t *slot)
+static bool find_ref(const binder *b, const scope *s, const rvi_jstr *name, uint32_t *up,
+                     uint32_t *slot)
 {
     *up = 0;
     for (; s; s = s->parent) {
@@ -151,7 +156,10 @@ static bool declare_set(binder *b, scope *s, const rvi_jstr *name)
     rvi_jload load = {.action = outer         ? RVI_JLOAD_ALIAS
                                 : s->branches ? RVI_JLOAD_RESOLVE
                                               : RVI_JLOAD_UNDEFINED,
-                      .slot = slot, .up = up, .from = from, .name = name};
+                      .slot = slot,
+                      .up = up,
+                      .from = from,
+                      .name = name};
     return add_load(b, s, load);
 }
 
@@ -206,7 +214,8 @@ static bool declare_target(binder *b, scope *s, const rvi_jnode *n, bool param)
 {
     uint32_t slot;
     if (n->kind == RVI_JN_NSREF) return declare_read(b, s, n->name);
-    if (n->kind == RVI_JN_NAME) return param ? declare_param(b, s, n->name, &slot) : declare_set(b, s, n->name);
+    if (n->kind == RVI_JN_NAME)
+        return param ? declare_param(b, s, n->name, &slot) : declare_set(b, s, n->name);
     for (uint32_t i = 0; i < n->list.count; i++)
         if (!declare_target(b, s, n->list.items[i], param)) return false;
     return true;
@@ -245,8 +254,8 @@ static bool declare(binder *b, scope *s, const rvi_jnode *n)
         }
         return true;
     default: /* expressions and output */
-        return declare(b, s, n->a) && declare(b, s, n->b) && declare(b, s, n->c) && declare_all(b, s, n->list) &&
-               declare_call(b, s, n->call);
+        return declare(b, s, n->a) && declare(b, s, n->b) && declare(b, s, n->c) &&
+               declare_all(b, s, n->list) && declare_call(b, s, n->call);
     }
 }
 
@@ -267,7 +276,8 @@ static use first_use_target(const rvi_jnode *n, const rvi_jstr *name)
 {
     if (n->kind == RVI_JN_NAME) return n->name == name ? SET : UNSEEN;
     use u = UNSEEN;
-    for (uint32_t i = 0; i < n->list.count && u == UNSEEN; i++) u = first_use_target(n->list.items[i], name);
+    for (uint32_t i = 0; i < n->list.count && u == UNSEEN; i++)
+        u = first_use_target(n->list.items[i], name);
     return u;
 }
 
@@ -276,7 +286,8 @@ static use first_use_call(const rvi_jcall *call, const rvi_jstr *name)
     use u = UNSEEN;
     if (!call) return u;
     u = first_use_all(call->args, name);
-    for (uint32_t i = 0; i < call->n_keywords && u == UNSEEN; i++) u = first_use(call->keywords[i].value, name);
+    for (uint32_t i = 0; i < call->n_keywords && u == UNSEEN; i++)
+        u = first_use(call->keywords[i].value, name);
     if (u == UNSEEN) u = first_use(call->dyn_args, name);
     return u == UNSEEN ? first_use(call->dyn_keywords, name) : u;
 }
@@ -285,7 +296,8 @@ static use first_use_block(const rvi_jnode *n, const rvi_jstr *name)
 {
     const rvi_jblock *k = n->block;
     use u = UNSEEN;
-    for (uint32_t i = 0; i < k->n_params && u == UNSEEN; i++) u = first_use_target(k->params[i], name);
+    for (uint32_t i = 0; i < k->n_params && u == UNSEEN; i++)
+        u = first_use_target(k->params[i], name);
     for (uint32_t i = 0; i < k->n_defaults && u == UNSEEN; i++) u = first_use(k->defaults[i], name);
     if (u == UNSEEN) u = first_use_all(k->body, name);
     if (u == UNSEEN) u = first_use_all(k->orelse, name);
@@ -311,7 +323,8 @@ static use first_use(const rvi_jnode *n, const rvi_jstr *name)
         if (u == UNSEEN) u = first_use(n->b, name);
         return u == UNSEEN ? first_use_block(n, name) : u;
     case RVI_JN_WITH:
-        for (uint32_t i = 0; i < n->list.count && u == UNSEEN; i++) u = first_use_target(n->list.items[i], name);
+        for (uint32_t i = 0; i < n->list.count && u == UNSEEN; i++)
+            u = first_use_target(n->list.items[i], name);
         if (u == UNSEEN) u = first_use_all(n->values, name);
         return u == UNSEEN ? first_use_block(n, name) : u;
     default:
@@ -326,7 +339,8 @@ static use first_use(const rvi_jnode *n, const rvi_jstr *name)
 
 /* ---- bind ---- */
 
-/* soft: inside an if or an inline if, where an unknown filter is an error only when it is reached. */
+/* soft: inside an if or an inline if, where an unknown filter is an error only when it is reached.
+ */
 static bool bind(binder *b, scope *s, rvi_jnode *n, bool soft);
 
 static bool bind_all(binder *b, scope *s, rvi_jnodes list, bool soft)
@@ -371,12 +385,14 @@ static bool bind_call(binder *b, scope *s, rvi_jcall *call, bool soft)
 static bool bind_simple_frame(binder *b, scope *outer, rvi_jnode *n, rvi_jnode *filter)
 {
     scope *s = open_scope(b, outer, outer->fn);
-    return s && declare_all(b, s, n->block->body) && declare(b, s, filter) && bind_all(b, s, n->block->body, false) &&
-           bind(b, s, filter, false) && (n->block->frame = close_scope(b, s));
+    return s && declare_all(b, s, n->block->body) && declare(b, s, filter) &&
+           bind_all(b, s, n->block->body, false) && bind(b, s, filter, false) &&
+           (n->block->frame = close_scope(b, s));
 }
 
 /* A special parameter of a macro: exists where the body reads it and no parameter has its name. */
-static bool declare_special(binder *b, scope *s, const rvi_jblock *k, const rvi_jstr *name, bool *uses, uint32_t *slot)
+static bool declare_special(binder *b, scope *s, const rvi_jblock *k, const rvi_jstr *name,
+                            bool *uses, uint32_t *slot)
 {
     for (uint32_t i = 0; i < k->n_params; i++)
         if (k->params[i]->name == name) return true;
@@ -399,11 +415,14 @@ static bool bind_function(binder *b, scope *outer, rvi_jnode *n)
     if (k->explicit_caller && first_use_all(k->body, b->caller) == READ) {
         k->uses_caller = true;
         for (uint32_t i = 0; i + k->n_defaults < k->n_params; i++)
-            if (k->params[i]->name == b->caller) return fail(b, n->line, "a default is needed for parameter", b->caller);
+            if (k->params[i]->name == b->caller)
+                return fail(b, n->line, "a default is needed for parameter", b->caller);
     }
     if (!declare_special(b, s, k, b->kwargs, &k->uses_kwargs, &k->kwargs_slot)) return false;
     if (!declare_special(b, s, k, b->varargs, &k->uses_varargs, &k->varargs_slot)) return false;
-    if (!k->explicit_caller && !declare_special(b, s, k, b->caller, &k->uses_caller, &k->caller_slot)) return false;
+    if (!k->explicit_caller &&
+        !declare_special(b, s, k, b->caller, &k->uses_caller, &k->caller_slot))
+        return false;
 
     rvi_jnodes defaults = {.items = k->defaults, .count = k->n_defaults};
     if (!declare_all(b, s, defaults) || !declare_all(b, s, k->body)) return false;
@@ -422,9 +441,11 @@ static bool bind_for(binder *b, scope *outer, rvi_jnode *n, bool soft)
     if (!bind(b, outer, n->b, soft)) return false;
     b->loops++;
 
-    scope *body = open_scope(b, outer, fn), *test = open_scope(b, outer, fn), *orelse = open_scope(b, outer, fn);
+    scope *body = open_scope(b, outer, fn), *test = open_scope(b, outer, fn),
+          *orelse = open_scope(b, outer, fn);
     if (!body || !test || !orelse) return false;
-    if (!declare_param(b, body, b->loop, &k->loop_slot) || !bind_target_names(b, body, n->a)) return false;
+    if (!declare_param(b, body, b->loop, &k->loop_slot) || !bind_target_names(b, body, n->a))
+        return false;
     if (!declare_all(b, body, k->body) || !bind_all(b, body, k->body, false)) return false;
     if (!(k->frame = close_scope(b, body))) return false;
     if (k->test) {
@@ -466,7 +487,8 @@ static bool bind_if(binder *b, scope *s, rvi_jnode *n)
 static bool bind_function_name(binder *b, rvi_jnode *n, bool soft)
 {
     bool filter = n->kind == RVI_JN_FILTER;
-    n->fn = filter ? rvi_jinja_filter(n->name->data, n->name->len) : rvi_jinja_test(n->name->data, n->name->len);
+    n->fn = filter ? rvi_jinja_filter(n->name->data, n->name->len)
+                   : rvi_jinja_test(n->name->data, n->name->len);
     return n->fn || soft || fail(b, n->line, filter ? "No filter named" : "No test named", n->name);
 }
 
@@ -492,8 +514,8 @@ static bool bind(binder *b, scope *s, rvi_jnode *n, bool soft)
     case RVI_JN_COND: soft = true; break;
     default: break;
     }
-    return bind(b, s, n->a, soft) && bind(b, s, n->b, soft) && bind(b, s, n->c, soft) && bind_all(b, s, n->list, soft) &&
-           bind_call(b, s, n->call, soft);
+    return bind(b, s, n->a, soft) && bind(b, s, n->b, soft) && bind(b, s, n->c, soft) &&
+           bind_all(b, s, n->list, soft) && bind_call(b, s, n->call, soft);
 }
 
 bool rvi_jinja_bind(rvi_jparser *p, rvi_jblock *root)
@@ -506,7 +528,8 @@ bool rvi_jinja_bind(rvi_jparser *p, rvi_jblock *root)
     b.varargs = rvi_jparse_intern(p, "varargs", 7);
     if (p->status) return false;
     scope *s = open_scope(&b, NULL, &fn);
-    if (s && declare_all(&b, s, root->body) && bind_all(&b, s, root->body, false)) root->frame = close_scope(&b, s);
+    if (s && declare_all(&b, s, root->body) && bind_all(&b, s, root->body, false))
+        root->frame = close_scope(&b, s);
     root->n_slots = fn.n_slots;
     rvi_arena_deinit(&b.work);
     rvi_free(b.entries);

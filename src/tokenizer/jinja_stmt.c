@@ -21,7 +21,8 @@ static bool can_assign(const rvi_jnode *n)
 
 static rvi_jnode *parse_target(rvi_jparser *p, bool with_namespace, const char *end_name)
 {
-    rvi_jnode *n = rvi_jparse_tuple(p, RVI_JTUPLE_SIMPLE | (with_namespace ? RVI_JTUPLE_NAMESPACE : 0), end_name);
+    rvi_jnode *n = rvi_jparse_tuple(
+        p, RVI_JTUPLE_SIMPLE | (with_namespace ? RVI_JTUPLE_NAMESPACE : 0), end_name);
     if (!n) return NULL;
     if (can_assign(n)) return n;
     rvi_jparse_fail(p, n->line, "can't assign to this expression");
@@ -62,7 +63,8 @@ static rvi_jnode *copy_target(rvi_jparser *p, const rvi_jnode *n)
 static rvi_jnode *statement(rvi_jparser *p, rvi_jnode_kind kind)
 {
     rvi_jnode *n = rvi_jparse_node(p, kind, p->cur.line);
-    if (!n || !(n->block = rvi_jparse_alloc(p, 1, sizeof *n->block)) || !rvi_jparse_advance(p)) return NULL;
+    if (!n || !(n->block = rvi_jparse_alloc(p, 1, sizeof *n->block)) || !rvi_jparse_advance(p))
+        return NULL;
     return n;
 }
 
@@ -97,7 +99,8 @@ static rvi_jnode *parse_for(rvi_jparser *p)
         rvi_jparse_fail(p, p->cur.line, "expected 'in' in a for statement");
         return NULL;
     }
-    if (!rvi_jparse_advance(p) || !(n->b = rvi_jparse_tuple(p, RVI_JTUPLE_NO_COND, "recursive"))) return NULL;
+    if (!rvi_jparse_advance(p) || !(n->b = rvi_jparse_tuple(p, RVI_JTUPLE_NO_COND, "recursive")))
+        return NULL;
     if (rvi_jparse_skip_name(p, "if")) {
         if (!(n->block->test = rvi_jparse_expression(p))) return NULL;
         if (!(n->block->test_target = copy_target(p, n->a))) return NULL;
@@ -109,7 +112,8 @@ static rvi_jnode *parse_for(rvi_jparser *p)
     if (!parse_body(p, ends, &n->block->body)) return NULL;
     p->loop_depth = n->block->recursive ? 0 : outer;
     bool has_else = rvi_jparse_is_name(&p->cur, "else");
-    if (!rvi_jparse_advance(p) || (has_else && !body_until(p, "endfor", &n->block->orelse))) return NULL;
+    if (!rvi_jparse_advance(p) || (has_else && !body_until(p, "endfor", &n->block->orelse)))
+        return NULL;
     p->loop_depth = outer;
     return n;
 }
@@ -134,7 +138,8 @@ static rvi_jnode *parse_if(rvi_jparser *p)
         }
         if (!rvi_jnode_push(p, &tests, test)) return NULL;
         if (!parse_body(p, ends, &n->block->parts[tests.count - 1])) return NULL;
-        bool again = rvi_jparse_is_name(&p->cur, "elif"), orelse = rvi_jparse_is_name(&p->cur, "else");
+        bool again = rvi_jparse_is_name(&p->cur, "elif"),
+             orelse = rvi_jparse_is_name(&p->cur, "else");
         if (!rvi_jparse_advance(p)) return NULL;
         if (again) continue;
         if (orelse && !body_until(p, "endif", &n->block->parts[tests.count])) return NULL;
@@ -149,7 +154,8 @@ static rvi_jnode *parse_with(rvi_jparser *p)
     rvi_jnode_vec targets = {0}, values = {0};
     while (n && !p->status && p->cur.kind != RVI_JT_BLOCK_END) {
         if (targets.count && !rvi_jparse_expect(p, RVI_JT_COMMA)) return NULL;
-        if (!(part = parse_target(p, false, NULL)) || !rvi_jnode_push(p, &targets, part)) return NULL;
+        if (!(part = parse_target(p, false, NULL)) || !rvi_jnode_push(p, &targets, part))
+            return NULL;
         if (!rvi_jparse_expect(p, RVI_JT_ASSIGN)) return NULL;
         if (!(part = rvi_jparse_expression(p)) || !rvi_jnode_push(p, &values, part)) return NULL;
     }
@@ -179,7 +185,8 @@ static bool parse_signature(rvi_jparser *p, rvi_jblock *b)
         if (params.count && !rvi_jparse_expect(p, RVI_JT_COMMA)) return false;
         if (!(n = parse_name_target(p))) return false;
         for (uint32_t i = 0; i < params.count; i++)
-            if (params.items[i]->name == n->name) return rvi_jparse_fail(p, n->line, "duplicate parameter in a signature");
+            if (params.items[i]->name == n->name)
+                return rvi_jparse_fail(p, n->line, "duplicate parameter in a signature");
         if (params.count >= MAX_PARAMS) return rvi_jparse_fail(p, n->line, "too many parameters");
         if (!rvi_jnode_push(p, &params, n)) return false;
         if (p->cur.kind == RVI_JT_ASSIGN) {
@@ -302,8 +309,11 @@ static rvi_jnode *parse_statement(rvi_jparser *p, const char *const *ends)
     for (size_t i = 0; i < RVI_COUNT(statements); i++)
         if (rvi_jparse_is_name(&p->cur, statements[i].name)) return statements[i].parse(p);
     const char *name = rvi_jparse_describe(&p->cur, space, sizeof space);
-    if (ends) rvi_jparse_fail(p, p->cur.line, "Encountered unknown tag '%s'; looking for '%s'.", name, ends[0]);
-    else rvi_jparse_fail(p, p->cur.line, "Encountered unknown tag '%s'.", name);
+    if (ends)
+        rvi_jparse_fail(p, p->cur.line, "Encountered unknown tag '%s'; looking for '%s'.", name,
+                        ends[0]);
+    else
+        rvi_jparse_fail(p, p->cur.line, "Encountered unknown tag '%s'.", name);
     return NULL;
 }
 
@@ -316,6 +326,7 @@ static bool at_end(const rvi_jparser *p, const char *const *ends)
     return false;
 }
 
+/* Text between tags. It is only ever written, so its characters need no counting. */
 static rvi_jnode *data_node(rvi_jparser *p)
 {
     rvi_jnode *n = rvi_jparse_node(p, RVI_JN_CONST, p->cur.line);
@@ -336,15 +347,16 @@ static bool flush(rvi_jparser *p, rvi_jnode_vec *text, rvi_jnode_vec *body)
     return rvi_jnode_push(p, body, n);
 }
 
-/* Text and statements up to one of the end tags (whose name is then the current token), or up to the end of the
- * template where ends is NULL. */
+/* Text and statements up to one of the end tags (whose name is then the current token), or up to
+ * the end of the template where ends is NULL. */
 static bool parse_nodes(rvi_jparser *p, const char *const *ends, rvi_jnodes *out)
 {
     rvi_jnode_vec body = {0}, text = {0};
     rvi_jnode *n;
     while (!p->status && p->cur.kind != RVI_JT_EOF) {
         if (p->cur.kind == RVI_JT_DATA) {
-            if (!(n = data_node(p)) || !rvi_jnode_push(p, &text, n) || !rvi_jparse_advance(p)) return false;
+            if (!(n = data_node(p)) || !rvi_jnode_push(p, &text, n) || !rvi_jparse_advance(p))
+                return false;
         } else if (p->cur.kind == RVI_JT_VAR_BEGIN) {
             if (!rvi_jparse_advance(p) || !(n = rvi_jparse_tuple(p, 0, NULL))) return false;
             if (!rvi_jnode_push(p, &text, n) || !rvi_jparse_expect(p, RVI_JT_VAR_END)) return false;
@@ -358,7 +370,9 @@ static bool parse_nodes(rvi_jparser *p, const char *const *ends, rvi_jnodes *out
             if (!rvi_jparse_expect(p, RVI_JT_BLOCK_END)) return false;
         }
     }
-    if (ends) return rvi_jparse_fail(p, p->cur.line, "Unexpected end of template; looking for '%s'.", ends[0]);
+    if (ends)
+        return rvi_jparse_fail(p, p->cur.line, "Unexpected end of template; looking for '%s'.",
+                               ends[0]);
     if (!flush(p, &text, &body)) return false;
     *out = rvi_jnode_finish(&body);
     return !p->status;
@@ -368,7 +382,8 @@ static bool parse_body(rvi_jparser *p, const char *const *ends, rvi_jnodes *out)
 {
     if (p->status || (p->cur.kind == RVI_JT_COLON && !rvi_jparse_advance(p))) return false;
     if (!rvi_jparse_expect(p, RVI_JT_BLOCK_END)) return false;
-    if (p->nesting >= RVI_JINJA_MAX_NESTING) return rvi_jparse_fail(p, p->cur.line, "statements nested too deeply");
+    if (p->nesting >= RVI_JINJA_MAX_NESTING)
+        return rvi_jparse_fail(p, p->cur.line, "statements nested too deeply");
     p->nesting++;
     bool ok = parse_nodes(p, ends, out);
     p->nesting--;

@@ -5,7 +5,8 @@
 #include "tokenizer/jinja_case.h"
 #include "tokenizer/jinja_run.h"
 
-#define METHOD(name) static rvi_jv name(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jargs *all)
+#define METHOD(name)                                                                               \
+    static rvi_jv name(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jargs *all)
 #define UNUSED_ARGS (void)a, (void)all
 
 /* What a method of marked text returns is marked too, also inside lists and tuples. */
@@ -15,7 +16,8 @@ static rvi_jv marked(rvi_jrun *r, rvi_jv self, rvi_jv v)
     if (v.kind == RVI_J_STR) return rvi_jv_mark(r, v, true);
     if (v.kind == RVI_J_LIST || v.kind == RVI_J_TUPLE)
         for (size_t i = 0; i < v.as.seq->count; i++) {
-            v.as.seq->items[i] = rvi_jv_mark(r, v.as.seq->items[i], true); /* made by the method: still its own */
+            v.as.seq->items[i] =
+                rvi_jv_mark(r, v.as.seq->items[i], true); /* made by the method: still its own */
             if (rvi_jv_failed(v.as.seq->items[i])) return RVI_JV(FAIL);
         }
     return v;
@@ -23,11 +25,11 @@ static rvi_jv marked(rvi_jrun *r, rvi_jv self, rvi_jv v)
 
 /* ---- case ---- */
 
-#define CASE_METHOD(name, how)                                                                                         \
-    METHOD(name)                                                                                                       \
-    {                                                                                                                  \
-        UNUSED_ARGS;                                                                                                   \
-        return marked(r, self, rvi_jinja_recase(r, self.as.str, how));                                                 \
+#define CASE_METHOD(name, how)                                                                     \
+    METHOD(name)                                                                                   \
+    {                                                                                              \
+        UNUSED_ARGS;                                                                               \
+        return marked(r, self, rvi_jinja_recase(r, self.as.str, how));                             \
     }
 CASE_METHOD(str_upper, RVI_JCASE_UPPER)
 CASE_METHOD(str_lower, RVI_JCASE_LOWER)
@@ -40,7 +42,7 @@ CASE_METHOD(str_swapcase, RVI_JCASE_SWAP)
 /* every character answers yes, and there is one */
 static rvi_jv every(rvi_jrun *r, const rvi_jstr *s, bool (*yes)(uint32_t))
 {
-    if (!rvi_jinja_charge_bytes(r, s->len)) return RVI_JV(FAIL);
+    if (!rvi_jinja_charge_chars(r, s->len)) return RVI_JV(FAIL);
     for (size_t i = 0; i < s->len;) {
         uint32_t cp;
         i += rvi_utf8_decode(s->data + i, s->len - i, &cp, NULL);
@@ -54,11 +56,11 @@ static bool is_ascii(uint32_t c)
     return c < 0x80;
 }
 
-#define EVERY_METHOD(name, yes)                                                                                        \
-    METHOD(name)                                                                                                       \
-    {                                                                                                                  \
-        UNUSED_ARGS;                                                                                                   \
-        return every(r, self.as.str, yes);                                                                             \
+#define EVERY_METHOD(name, yes)                                                                    \
+    METHOD(name)                                                                                   \
+    {                                                                                              \
+        UNUSED_ARGS;                                                                               \
+        return every(r, self.as.str, yes);                                                         \
     }
 EVERY_METHOD(str_isalnum, rvi_jchar_alnum)
 EVERY_METHOD(str_isalpha, rvi_jchar_alpha)
@@ -72,10 +74,11 @@ METHOD(str_isascii)
 }
 
 /* has the wanted case somewhere and the other nowhere */
-static rvi_jv one_case(rvi_jrun *r, const rvi_jstr *s, bool (*wanted)(uint32_t), bool (*other)(uint32_t))
+static rvi_jv one_case(rvi_jrun *r, const rvi_jstr *s, bool (*wanted)(uint32_t),
+                       bool (*other)(uint32_t))
 {
     bool seen = false;
-    if (!rvi_jinja_charge_bytes(r, s->len)) return RVI_JV(FAIL);
+    if (!rvi_jinja_charge_chars(r, s->len)) return RVI_JV(FAIL);
     for (size_t i = 0; i < s->len;) {
         uint32_t cp;
         i += rvi_utf8_decode(s->data + i, s->len - i, &cp, NULL);
@@ -102,7 +105,7 @@ METHOD(str_istitle)
     UNUSED_ARGS;
     const rvi_jstr *s = self.as.str;
     bool seen = false, after_cased = false;
-    if (!rvi_jinja_charge_bytes(r, s->len)) return RVI_JV(FAIL);
+    if (!rvi_jinja_charge_chars(r, s->len)) return RVI_JV(FAIL);
     for (size_t i = 0; i < s->len;) {
         uint32_t cp;
         i += rvi_utf8_decode(s->data + i, s->len - i, &cp, NULL);
@@ -114,8 +117,10 @@ METHOD(str_istitle)
     return rvi_jv_bool(seen);
 }
 
-/* The part of self that start and end (code points) choose; false: failed. *inside: start is not beyond the end. */
-static bool window(rvi_jrun *r, rvi_jv self, rvi_jv start, rvi_jv end, rvi_jstr *out, size_t *offset, bool *inside)
+/* The part of self that start and end (code points) choose; false: failed. *inside: start is not
+ * beyond the end. */
+static bool window(rvi_jrun *r, rvi_jv self, rvi_jv start, rvi_jv end, rvi_jstr *out,
+                   size_t *offset, bool *inside)
 {
     rvi_jstr *s = self.as.str;
     int64_t n = (int64_t)rvi_jstr_chars(s), from, to;
@@ -144,9 +149,12 @@ static rvi_jv affix(rvi_jrun *r, rvi_jv self, const rvi_jv *a, bool at_end)
     bool tuple = a[0].kind == RVI_J_TUPLE;
     for (size_t i = 0; i < (tuple ? a[0].as.seq->count : 1); i++) {
         const rvi_jstr *x;
-        if (!rvi_jarg_str(r, tuple ? a[0].as.seq->items[i] : a[0], at_end ? "endswith" : "startswith", &x)) return RVI_JV(FAIL);
+        if (!rvi_jarg_str(r, tuple ? a[0].as.seq->items[i] : a[0],
+                          at_end ? "endswith" : "startswith", &x))
+            return RVI_JV(FAIL);
         if (!inside || x->len > part.len || !rvi_jinja_charge_bytes(r, x->len)) continue;
-        if (!x->len || !memcmp(part.data + (at_end ? part.len - x->len : 0), x->data, x->len)) return rvi_jv_bool(true);
+        if (!x->len || !memcmp(part.data + (at_end ? part.len - x->len : 0), x->data, x->len))
+            return rvi_jv_bool(true);
     }
     return r->status ? RVI_JV(FAIL) : rvi_jv_bool(false);
 }
@@ -173,11 +181,13 @@ static int64_t find(rvi_jrun *r, rvi_jv self, const rvi_jv *a, bool last)
     const rvi_jstr *x;
     size_t offset, hit;
     bool inside;
-    if (!rvi_jarg_str(r, a[0], "find", &x) || !window(r, self, a[1], a[2], &part, &offset, &inside)) return -2;
+    if (!rvi_jarg_str(r, a[0], "find", &x) || !window(r, self, a[1], a[2], &part, &offset, &inside))
+        return -2;
     if (!inside) return -1;
     if (!x->len) return (int64_t)(offset + (last ? rvi_jstr_chars(&part) : 0));
-    if (!rvi_jinja_charge_bytes(r, part.len) || !rvi_jfinder_init(r, &f, x->data, x->len)) return -2;
-    hit = last ? rvi_jfinder_last(&f, part.data, part.len) : rvi_jfinder_next(&f, part.data, part.len, 0);
+    if (!rvi_jfinder_init(r, &f, x->data, x->len, part.len)) return -2;
+    hit = last ? rvi_jfinder_last(&f, part.data, part.len)
+               : rvi_jfinder_next(&f, part.data, part.len, 0);
     return hit == SIZE_MAX ? -1 : (int64_t)(offset + rvi_utf8_count(part.data, hit));
 }
 
@@ -220,12 +230,15 @@ METHOD(str_count)
     size_t offset;
     bool inside;
     (void)all;
-    if (!rvi_jarg_str(r, a[0], "count", &x) || !window(r, self, a[1], a[2], &part, &offset, &inside)) return RVI_JV(FAIL);
+    if (!rvi_jarg_str(r, a[0], "count", &x) ||
+        !window(r, self, a[1], a[2], &part, &offset, &inside))
+        return RVI_JV(FAIL);
     if (!inside) return rvi_jv_int(0);
     if (!x->len) return rvi_jv_int((int64_t)rvi_jstr_chars(&part) + 1);
-    if (!rvi_jinja_charge_bytes(r, part.len) || !rvi_jfinder_init(r, &f, x->data, x->len)) return RVI_JV(FAIL);
+    if (!rvi_jfinder_init(r, &f, x->data, x->len, part.len)) return RVI_JV(FAIL);
     int64_t count = 0;
-    for (size_t p = 0; (p = rvi_jfinder_next(&f, part.data, part.len, p)) != SIZE_MAX; p += x->len) count++;
+    for (size_t p = 0; (p = rvi_jfinder_next(&f, part.data, part.len, p)) != SIZE_MAX; p += x->len)
+        count++;
     return rvi_jv_int(count);
 }
 
@@ -235,7 +248,8 @@ METHOD(str_replace)
     int64_t count;
     (void)all;
     rvi_jv with = self.as.str->markup && a[1].kind == RVI_J_STR ? rvi_jv_escape(r, a[1]) : a[1];
-    if (!rvi_jarg_str(r, a[0], "replace", &old) || !rvi_jarg_str(r, with, "replace", &fresh)) return RVI_JV(FAIL);
+    if (!rvi_jarg_str(r, a[0], "replace", &old) || !rvi_jarg_str(r, with, "replace", &fresh))
+        return RVI_JV(FAIL);
     if (!rvi_jarg_int(r, a[2], -1, &count)) return RVI_JV(FAIL);
     return marked(r, self, rvi_jinja_replace(r, self.as.str, old, fresh, count));
 }
@@ -263,8 +277,11 @@ METHOD(str_rstrip)
 static rvi_jv remove_affix(rvi_jrun *r, rvi_jv self, rvi_jv affix_value, bool at_end)
 {
     const rvi_jstr *s = self.as.str, *x;
-    if (!rvi_jarg_str(r, affix_value, at_end ? "removesuffix" : "removeprefix", &x)) return RVI_JV(FAIL);
-    if (!x->len || x->len > s->len || memcmp(s->data + (at_end ? s->len - x->len : 0), x->data, x->len)) return self;
+    if (!rvi_jarg_str(r, affix_value, at_end ? "removesuffix" : "removeprefix", &x))
+        return RVI_JV(FAIL);
+    if (!x->len || x->len > s->len ||
+        memcmp(s->data + (at_end ? s->len - x->len : 0), x->data, x->len))
+        return self;
     return marked(r, self, rvi_jv_view(r, s->data + (at_end ? 0 : x->len), s->len - x->len));
 }
 
@@ -330,18 +347,24 @@ static bool rsplit_space(rvi_jrun *r, const rvi_jstr *s, int64_t limit, rvi_jvec
     }
 }
 
-static bool split_at(rvi_jrun *r, const rvi_jstr *s, const rvi_jstr *sep, int64_t limit, bool right, rvi_jvec *out)
+static bool split_at(rvi_jrun *r, const rvi_jstr *s, const rvi_jstr *sep, int64_t limit, bool right,
+                     rvi_jvec *out)
 {
     rvi_jfinder f;
     size_t from = 0, end = s->len;
-    if (!rvi_jfinder_init(r, &f, sep->data, sep->len)) return false;
+    if (!rvi_jfinder_init(r, &f, sep->data, sep->len, s->len)) return false;
     while ((int64_t)out->count < limit) {
-        if (right && f.border && !rvi_jinja_charge_bytes(r, end)) return false; /* searched from the start each time */
-        size_t hit = right ? rvi_jfinder_last(&f, s->data, end) : rvi_jfinder_next(&f, s->data, s->len, from);
+        if (right && f.border && !rvi_jinja_charge_bytes(r, end))
+            return false; /* searched from the start each time */
+        size_t hit = right ? rvi_jfinder_last(&f, s->data, end)
+                           : rvi_jfinder_next(&f, s->data, s->len, from);
         if (hit == SIZE_MAX) break;
-        if (right ? !push_piece(r, out, s, hit + sep->len, end) : !push_piece(r, out, s, from, hit)) return false;
-        if (right) end = hit;
-        else from = hit + sep->len;
+        if (right ? !push_piece(r, out, s, hit + sep->len, end) : !push_piece(r, out, s, from, hit))
+            return false;
+        if (right)
+            end = hit;
+        else
+            from = hit + sep->len;
     }
     return push_piece(r, out, s, from, end);
 }
@@ -355,8 +378,10 @@ static rvi_jv split(rvi_jrun *r, rvi_jv self, const rvi_jv *a, bool right)
     if (limit < 0) limit = INT64_MAX;
     if (rvi_jarg_given(a[0]) && !rvi_jarg_str(r, a[0], "separator", &sep)) return RVI_JV(FAIL);
     if (sep && !sep->len) return rvi_jinja_fail(r, "empty separator");
-    if (!rvi_jinja_charge_bytes(r, s->len)) return RVI_JV(FAIL);
-    bool ok = sep ? split_at(r, s, sep, limit, right, &out) : right ? rsplit_space(r, s, limit, &out) : split_space(r, s, limit, &out);
+    if (!rvi_jinja_charge_chars(r, s->len)) return RVI_JV(FAIL);
+    bool ok = sep     ? split_at(r, s, sep, limit, right, &out)
+              : right ? rsplit_space(r, s, limit, &out)
+                      : split_space(r, s, limit, &out);
     if (!ok) return RVI_JV(FAIL);
     if (right)
         for (size_t i = 0; i < out.count / 2; i++) {
@@ -392,8 +417,9 @@ static rvi_jv partition(rvi_jrun *r, rvi_jv self, rvi_jv separator, bool right)
     rvi_jv *items, out = rvi_jv_seq(r, RVI_J_TUPLE, 3, &items);
     if (rvi_jv_failed(out) || !rvi_jarg_str(r, separator, "separator", &sep)) return RVI_JV(FAIL);
     if (!sep->len) return rvi_jinja_fail(r, "empty separator");
-    if (!rvi_jinja_charge_bytes(r, s->len) || !rvi_jfinder_init(r, &f, sep->data, sep->len)) return RVI_JV(FAIL);
-    size_t hit = right ? rvi_jfinder_last(&f, s->data, s->len) : rvi_jfinder_next(&f, s->data, s->len, 0);
+    if (!rvi_jfinder_init(r, &f, sep->data, sep->len, s->len)) return RVI_JV(FAIL);
+    size_t hit =
+        right ? rvi_jfinder_last(&f, s->data, s->len) : rvi_jfinder_next(&f, s->data, s->len, 0);
     bool none = hit == SIZE_MAX;
     size_t cut = none ? (right ? 0 : s->len) : hit, past = none ? cut : hit + sep->len;
     items[0] = rvi_jv_view(r, s->data, cut);
@@ -426,7 +452,8 @@ METHOD(str_join)
     int more;
     for (size_t i = 0; (more = rvi_jiter_next(r, it.as.iter, &item)) == 1; i++) {
         if (!markup && item.kind != RVI_J_STR) {
-            rvi_jinja_fail(r, "sequence item %zu: expected str instance, %s found", i, rvi_jv_type_name(item));
+            rvi_jinja_fail(r, "sequence item %zu: expected str instance, %s found", i,
+                           rvi_jv_type_name(item));
             return rvi_jinja_drop(r, start);
         }
         if (markup && rvi_jv_failed(item = rvi_jv_escape(r, item))) return rvi_jinja_drop(r, start);
@@ -442,7 +469,8 @@ static rvi_jv pad(rvi_jrun *r, rvi_jv self, const rvi_jv *a, int where)
     const rvi_jstr *fill = &blank;
     int64_t width;
     if (!rvi_jarg_int(r, a[0], 0, &width)) return RVI_JV(FAIL);
-    if (a[1].kind != RVI_J_MISSING && !rvi_jarg_str(r, a[1], "fill character", &fill)) return RVI_JV(FAIL);
+    if (a[1].kind != RVI_J_MISSING && !rvi_jarg_str(r, a[1], "fill character", &fill))
+        return RVI_JV(FAIL);
     if (rvi_utf8_count(fill->data, fill->len) != 1)
         return rvi_jinja_fail(r, "The fill character must be exactly one character long");
     return marked(r, self, rvi_jinja_pad(r, self.as.str, width, fill, where));
@@ -487,14 +515,15 @@ METHOD(str_expandtabs)
     const rvi_jstr *s = self.as.str;
     int64_t size, column = 0;
     (void)all;
-    if (!rvi_jarg_int(r, a[0], 8, &size) || !rvi_jinja_charge_bytes(r, s->len)) return RVI_JV(FAIL);
+    if (!rvi_jarg_int(r, a[0], 8, &size) || !rvi_jinja_charge_chars(r, s->len)) return RVI_JV(FAIL);
     size = RVI_MIN(size, 1000);
     size_t start = rvi_jinja_build(r);
     for (size_t i = 0; i < s->len;) {
         uint32_t cp;
         size_t used = rvi_utf8_decode(s->data + i, s->len - i, &cp, NULL);
         if (cp == '\t') {
-            for (int64_t n = size > 0 ? size - column % size : 0; n > 0; n--, column++) rvi_buf_putc(&r->scratch, ' ');
+            for (int64_t n = size > 0 ? size - column % size : 0; n > 0; n--, column++)
+                rvi_buf_putc(&r->scratch, ' ');
         } else {
             rvi_buf_append(&r->scratch, s->data + i, used);
             column = cp == '\n' || cp == '\r' ? 0 : column + 1;

@@ -1,13 +1,14 @@
 /* jinja_tests.c - what can stand behind `is`. */
 #include "tokenizer/jinja_run.h"
 
-#define TEST(name) static rvi_jv name(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jargs *all)
+#define TEST(name)                                                                                 \
+    static rvi_jv name(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jargs *all)
 /* A test that asks only for the value. */
-#define SIMPLE_TEST(name, answer)                                                                                      \
-    TEST(name)                                                                                                         \
-    {                                                                                                                  \
-        (void)r, (void)a, (void)all;                                                                                   \
-        return rvi_jv_bool(answer);                                                                                    \
+#define SIMPLE_TEST(name, answer)                                                                  \
+    TEST(name)                                                                                     \
+    {                                                                                              \
+        (void)r, (void)a, (void)all;                                                               \
+        return rvi_jv_bool(answer);                                                                \
     }
 
 SIMPLE_TEST(is_defined, self.kind != RVI_J_UNDEFINED)
@@ -23,20 +24,23 @@ SIMPLE_TEST(is_string, self.kind == RVI_J_STR)
 SIMPLE_TEST(is_mapping, self.kind == RVI_J_DICT)
 SIMPLE_TEST(is_escaped, self.kind == RVI_J_STR && self.as.str->markup)
 SIMPLE_TEST(is_iterable, rvi_jv_iterable(self) || self.kind == RVI_J_LOOP)
-SIMPLE_TEST(is_sequence, self.kind == RVI_J_STR || self.kind == RVI_J_LIST || self.kind == RVI_J_TUPLE ||
-                             self.kind == RVI_J_DICT || self.kind == RVI_J_RANGE || self.kind == RVI_J_UNDEFINED)
-SIMPLE_TEST(is_callable, self.kind == RVI_J_FUNCTION || self.kind == RVI_J_METHOD || self.kind == RVI_J_MACRO ||
-                             self.kind == RVI_J_LOOP || self.kind == RVI_J_JOINER || self.kind == RVI_J_UNDEFINED)
+SIMPLE_TEST(is_sequence, self.kind == RVI_J_STR || self.kind == RVI_J_LIST ||
+                             self.kind == RVI_J_TUPLE || self.kind == RVI_J_DICT ||
+                             self.kind == RVI_J_RANGE || self.kind == RVI_J_UNDEFINED)
+SIMPLE_TEST(is_callable, self.kind == RVI_J_FUNCTION || self.kind == RVI_J_METHOD ||
+                             self.kind == RVI_J_MACRO || self.kind == RVI_J_LOOP ||
+                             self.kind == RVI_J_JOINER || self.kind == RVI_J_UNDEFINED)
 SIMPLE_TEST(is_sameas, rvi_jv_same(self, a[0]))
-SIMPLE_TEST(is_filter, self.kind == RVI_J_STR && rvi_jinja_filter(self.as.str->data, self.as.str->len))
+SIMPLE_TEST(is_filter,
+            self.kind == RVI_J_STR && rvi_jinja_filter(self.as.str->data, self.as.str->len))
 SIMPLE_TEST(is_test, self.kind == RVI_J_STR && rvi_jinja_test(self.as.str->data, self.as.str->len))
 
 /* Comparisons: the operators under other names. */
-#define COMPARE_TEST(name, op)                                                                                         \
-    TEST(name)                                                                                                         \
-    {                                                                                                                  \
-        (void)all;                                                                                                     \
-        return rvi_jinja_compare(r, op, self, a[0]);                                                                   \
+#define COMPARE_TEST(name, op)                                                                     \
+    TEST(name)                                                                                     \
+    {                                                                                              \
+        (void)all;                                                                                 \
+        return rvi_jinja_compare(r, op, self, a[0]);                                               \
     }
 COMPARE_TEST(is_eq, RVI_JOP_EQ)
 COMPARE_TEST(is_ne, RVI_JOP_NE)

@@ -1,4 +1,5 @@
-/* jinja_text_ops.c - what filters and methods of strings share: finding, replacing, stripping, case, numbers. */
+/* jinja_text_ops.c - what filters and methods of strings share: finding, replacing, stripping,
+ * case, numbers. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -12,9 +13,11 @@
 
 enum { SHORT_NEEDLE = 16 }; /* up to here the plain search is at worst so many times slower */
 
-bool rvi_jfinder_init(rvi_jrun *r, rvi_jfinder *f, const char *needle, size_t len)
+bool rvi_jfinder_init(rvi_jrun *r, rvi_jfinder *f, const char *needle, size_t len, size_t hay_len)
 {
     *f = (rvi_jfinder){.needle = needle, .len = len};
+    if (!rvi_jinja_charge(r, (hay_len / 64 + 1) * (RVI_MIN(len, (size_t)SHORT_NEEDLE) / 4 + 1)))
+        return false;
     if (len <= SHORT_NEEDLE) return true;
     f->border = rvi_jinja_alloc(r, len, sizeof *f->border);
     if (!f->border || !rvi_jinja_charge_bytes(r, 4 * len)) return false;
@@ -68,12 +71,13 @@ size_t rvi_jfinder_last(const rvi_jfinder *f, const char *hay, size_t end)
 
 /* ---- replacing, stripping, padding ---- */
 
-rvi_jv rvi_jinja_replace(rvi_jrun *r, const rvi_jstr *s, const rvi_jstr *old, const rvi_jstr *fresh, int64_t count)
+rvi_jv rvi_jinja_replace(rvi_jrun *r, const rvi_jstr *s, const rvi_jstr *old, const rvi_jstr *fresh,
+                         int64_t count)
 {
     rvi_jfinder f;
     size_t start = rvi_jinja_build(r), pos = 0;
     if (count < 0) count = INT64_MAX;
-    if (!rvi_jinja_charge_bytes(r, s->len) || !rvi_jfinder_init(r, &f, old->data, old->len)) return RVI_JV(FAIL);
+    if (!rvi_jfinder_init(r, &f, old->data, old->len, s->len)) return RVI_JV(FAIL);
     while (count-- > 0) {
         size_t hit = old->len ? rvi_jfinder_next(&f, s->data, s->len, pos) : pos;
         if (hit == SIZE_MAX) break;
@@ -108,7 +112,8 @@ rvi_jv rvi_jinja_strip(rvi_jrun *r, const rvi_jstr *s, rvi_jv chars, bool left, 
     const rvi_jstr *set = NULL;
     size_t from = 0, to = s->len;
     uint32_t cp;
-    if (rvi_jarg_given(chars) && !rvi_jarg_str(r, chars, "strip argument", &set)) return RVI_JV(FAIL);
+    if (rvi_jarg_given(chars) && !rvi_jarg_str(r, chars, "strip argument", &set))
+        return RVI_JV(FAIL);
     while (left && from < to) {
         size_t used = rvi_utf8_decode(s->data + from, to - from, &cp, NULL);
         if (!strippable(cp, set)) break;
@@ -122,14 +127,14 @@ rvi_jv rvi_jinja_strip(rvi_jrun *r, const rvi_jstr *s, rvi_jv chars, bool left, 
         to = start;
     }
     size_t gone = s->len - (to - from);
-    if (!rvi_jinja_charge(r, gone / 64 * (set ? set->len / 8 + 1 : 1))) return RVI_JV(FAIL);
+    if (!rvi_jinja_charge(r, gone / 16 * (set ? set->len / 8 + 1 : 1))) return RVI_JV(FAIL);
     return rvi_jv_view(r, s->data + from, to - from);
 }
 
 rvi_jv rvi_jinja_splitlines(rvi_jrun *r, const rvi_jstr *s, bool keep_ends)
 {
     rvi_jvec lines = {0};
-    if (!rvi_jinja_charge_bytes(r, s->len)) return RVI_JV(FAIL);
+    if (!rvi_jinja_charge_chars(r, s->len)) return RVI_JV(FAIL);
     for (size_t i = 0; i < s->len;) {
         size_t start = i, end = s->len;
         while (i < s->len) {
@@ -154,7 +159,7 @@ rvi_jv rvi_jinja_pad(rvi_jrun *r, rvi_jstr *s, int64_t width, const rvi_jstr *fi
     size_t start = rvi_jinja_build(r);
     if (missing < 0) missing = 0;
     if ((uint64_t)missing > r->limits.max_memory) return rvi_jinja_fail(r, "width is too large");
-    if (!rvi_jinja_charge_bytes(r, (size_t)missing * fill->len)) return RVI_JV(FAIL);
+    if (!rvi_jinja_charge_chars(r, (size_t)missing * fill->len)) return RVI_JV(FAIL);
     /* Python's centre gives the odd blank to the left where the width is odd, else to the right */
     int64_t left = where < 0 ? 0 : where > 0 ? missing : missing / 2 + (missing & width & 1);
     for (int64_t i = 0; i < left; i++) rvi_buf_append(&r->scratch, fill->data, fill->len);
@@ -191,13 +196,14 @@ rvi_jv rvi_jinja_recase(rvi_jrun *r, const rvi_jstr *s, rvi_jcase how)
 {
     size_t start = rvi_jinja_build(r);
     bool after_cased = false;
-    if (!rvi_jinja_charge_bytes(r, 4 * s->len)) return RVI_JV(FAIL);
+    if (!rvi_jinja_charge_chars(r, 2 * s->len)) return RVI_JV(FAIL);
     for (size_t i = 0; i < s->len;) {
         uint32_t c, image[3];
         size_t at = i, n;
         i += rvi_utf8_decode(s->data + i, s->len - i, &c, NULL);
         bool upper = how == RVI_JCASE_UPPER || (how == RVI_JCASE_SWAP && rvi_jchar_lower(c));
-        bool title = (how == RVI_JCASE_CAPITALIZE && at == 0) || (how == RVI_JCASE_TITLE && !after_cased);
+        bool title =
+            (how == RVI_JCASE_CAPITALIZE && at == 0) || (how == RVI_JCASE_TITLE && !after_cased);
         if (how == RVI_JCASE_SWAP && !rvi_jchar_lower(c) && !rvi_jchar_upper(c)) {
             image[0] = c;
             n = 1;
@@ -222,7 +228,8 @@ rvi_jv rvi_jinja_recase(rvi_jrun *r, const rvi_jstr *s, rvi_jcase how)
 
 /* ---- numbers ---- */
 
-/* The text without white space around it and underscores between digits, as Python's int() and float() read it. */
+/* The text without white space around it and underscores between digits, as Python's int() and
+ * float() read it. */
 static bool number_text(const rvi_jstr *s, char *out, size_t cap)
 {
     size_t from = 0, to = s->len, n = 0;

@@ -3,9 +3,11 @@
 
 #include "tokenizer/jinja_run.h"
 
-static const char *const months[] = {"January", "February", "March", "April", "May", "June", "July", "August",
-                                     "September", "October", "November", "December"};
-static const char *const days[] = {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"};
+static const char *const months[] = {"January",   "February", "March",    "April",
+                                     "May",       "June",     "July",     "August",
+                                     "September", "October",  "November", "December"};
+static const char *const days[] = {"Sunday",   "Monday", "Tuesday", "Wednesday",
+                                   "Thursday", "Friday", "Saturday"};
 
 static bool leap(int year)
 {
@@ -23,7 +25,8 @@ static int year_day(const rvi_template_now *t)
 static int week_day(const rvi_template_now *t)
 {
     int y = t->year - 1;
-    int days_before = y * 365 + y / 4 - y / 100 + y / 400 + year_day(t); /* since 1 January of year 1, a Monday */
+    int days_before =
+        y * 365 + y / 4 - y / 100 + y / 400 + year_day(t); /* since 1 January of year 1, a Monday */
     return (days_before + 1) % 7;
 }
 
@@ -51,15 +54,18 @@ static int iso_week(const rvi_template_now *t, int *year)
 /* flag: '-' no padding, '_' blanks, '0' zeros, 0 as usual */
 static void number(rvi_buf *out, int v, int width, char pad, char flag)
 {
-    if (flag == '-') width = 1;
-    else if (flag) pad = flag == '_' ? ' ' : '0';
+    if (flag == '-')
+        width = 1;
+    else if (flag)
+        pad = flag == '_' ? ' ' : '0';
     rvi_buf_printf(out, pad == ' ' ? "%*d" : "%0*d", width, v);
 }
 
 static void word(rvi_buf *out, const char *text, size_t len, bool upper)
 {
     for (size_t i = 0; i < len; i++)
-        rvi_buf_putc(out, upper && text[i] >= 'a' && text[i] <= 'z' ? (char)(text[i] - 32) : text[i]);
+        rvi_buf_putc(out,
+                     upper && text[i] >= 'a' && text[i] <= 'z' ? (char)(text[i] - 32) : text[i]);
 }
 
 static void directive(rvi_buf *out, const rvi_template_now *t, char c, char flag)
@@ -72,7 +78,9 @@ static void directive(rvi_buf *out, const rvi_template_now *t, char c, char flag
     case 'A': word(out, days[week_day(t)], strlen(days[week_day(t)]), upper || flag == '#'); break;
     case 'b':
     case 'h': word(out, months[t->month - 1], 3, upper || flag == '#'); break;
-    case 'B': word(out, months[t->month - 1], strlen(months[t->month - 1]), upper || flag == '#'); break;
+    case 'B':
+        word(out, months[t->month - 1], strlen(months[t->month - 1]), upper || flag == '#');
+        break;
     case 'C': number(out, t->year / 100, 2, '0', pad); break;
     case 'd': number(out, t->day, 2, '0', pad); break;
     case 'e': number(out, t->day, 2, ' ', pad); break;
@@ -87,7 +95,10 @@ static void directive(rvi_buf *out, const rvi_template_now *t, char c, char flag
     case 'm': number(out, t->month, 2, '0', pad); break;
     case 'M': number(out, t->minute, 2, '0', pad); break;
     case 'n': rvi_buf_putc(out, '\n'); break;
-    case 'p': rvi_buf_puts(out, flag == '#' ? (t->hour < 12 ? "am" : "pm") : (t->hour < 12 ? "AM" : "PM")); break;
+    case 'p':
+        rvi_buf_puts(out,
+                     flag == '#' ? (t->hour < 12 ? "am" : "pm") : (t->hour < 12 ? "AM" : "PM"));
+        break;
     case 'P': rvi_buf_puts(out, t->hour < 12 ? "am" : "pm"); break;
     case 'S': number(out, t->second, 2, '0', pad); break;
     case 't': rvi_buf_putc(out, '\t'); break;
@@ -134,8 +145,10 @@ static void format(rvi_buf *out, const rvi_template_now *t, const char *text, si
         char flag = text[i + 1] && strchr("-_0^#", text[i + 1]) && i + 2 < len ? text[i + 1] : 0;
         i += flag ? 2 : 1;
         const char *many = expansion(text[i]);
-        if (many) format(out, t, many, strlen(many)); /* expansions hold no further ones */
-        else directive(out, t, text[i], flag);
+        if (many)
+            format(out, t, many, strlen(many)); /* expansions hold no further ones */
+        else
+            directive(out, t, text[i], flag);
     }
 }
 
@@ -143,8 +156,9 @@ rvi_jv rvi_jinja_strftime(rvi_jrun *r, const rvi_jstr *text)
 {
     const rvi_template_now *t = r->now;
     if (!t) return rvi_jinja_fail(r, "strftime_now: the time is not known here");
-    if (t->year < 1 || t->year > 9999 || t->month < 1 || t->month > 12 || t->day < 1 || t->day > 31 || t->hour < 0 ||
-        t->hour > 23 || t->minute < 0 || t->minute > 59 || t->second < 0 || t->second > 61)
+    if (t->year < 1 || t->year > 9999 || t->month < 1 || t->month > 12 || t->day < 1 ||
+        t->day > 31 || t->hour < 0 || t->hour > 23 || t->minute < 0 || t->minute > 59 ||
+        t->second < 0 || t->second > 61)
         return rvi_jinja_fail(r, "strftime_now: not a valid time");
     size_t start = rvi_jinja_build(r);
     format(&r->scratch, t, text->data, text->len);

@@ -44,8 +44,9 @@ rvi_jv rvi_jv_mark(rvi_jrun *r, rvi_jv str, bool markup)
     return v;
 }
 
-/* A string made by appending keeps room behind it, so that appending to it again and again costs only what is
- * appended. The room belongs to the longest string; others that share the storage end before it and stay as they are. */
+/* A string made by appending keeps room behind it, so that appending to it again and again costs
+ * only what is appended. The room belongs to the longest string; others that share the storage end
+ * before it and stay as they are. */
 rvi_jv rvi_jv_concat(rvi_jrun *r, rvi_jv a, rvi_jv b)
 {
     const rvi_jstr *x = a.as.str, *y = b.as.str;
@@ -126,12 +127,14 @@ rvi_jv rvi_jv_undefined_error(rvi_jrun *r, rvi_jv undefined)
     const char *object = u->object.kind == RVI_J_NONE ? "" : " object";
     if (u->hint) return rvi_jinja_fail(r, "%s", u->hint);
     if (u->name && u->object.kind == RVI_J_MISSING)
-        return rvi_jinja_fail(r, "'%.*s' is undefined", (int)RVI_MIN(u->name->len, (size_t)200), u->name->data);
-    if (u->name)
-        return rvi_jinja_fail(r, "'%s%s' has no attribute '%.*s'", type, object, (int)RVI_MIN(u->name->len, (size_t)200),
+        return rvi_jinja_fail(r, "'%.*s' is undefined", (int)RVI_MIN(u->name->len, (size_t)200),
                               u->name->data);
+    if (u->name)
+        return rvi_jinja_fail(r, "'%s%s' has no attribute '%.*s'", type, object,
+                              (int)RVI_MIN(u->name->len, (size_t)200), u->name->data);
     if (u->element.kind == RVI_J_INT)
-        return rvi_jinja_fail(r, "%s%s has no element %lld", type, object, (long long)u->element.as.integer);
+        return rvi_jinja_fail(r, "%s%s has no element %lld", type, object,
+                              (long long)u->element.as.integer);
     return rvi_jinja_fail(r, "%s%s has no such element", type, object);
 }
 
@@ -227,7 +230,8 @@ double rvi_jv_as_double(rvi_jv v)
 
 bool rvi_jv_is_text(rvi_jv v, const char *text)
 {
-    return v.kind == RVI_J_STR && v.as.str->len == strlen(text) && !memcmp(v.as.str->data, text, v.as.str->len);
+    return v.kind == RVI_J_STR && v.as.str->len == strlen(text) &&
+           !memcmp(v.as.str->data, text, v.as.str->len);
 }
 
 size_t rvi_jstr_chars(rvi_jstr *s)
@@ -298,7 +302,8 @@ static int equal_dicts(rvi_jrun *r, const rvi_jdict *a, const rvi_jdict *b)
 
 static int equal_ranges(const rvi_jrange *a, const rvi_jrange *b)
 {
-    return a->count == b->count && (!a->count || a->start == b->start) && (a->count < 2 || a->step == b->step);
+    return a->count == b->count && (!a->count || a->start == b->start) &&
+           (a->count < 2 || a->step == b->step);
 }
 
 int rvi_jv_equal(rvi_jrun *r, rvi_jv a, rvi_jv b)
@@ -319,7 +324,8 @@ int rvi_jv_equal(rvi_jrun *r, rvi_jv a, rvi_jv b)
     default: return rvi_jv_same(a, b);
     }
     if (!rvi_jinja_enter(r) || !rvi_jinja_charge(r, 1)) return -1;
-    int same = a.kind == RVI_J_DICT ? equal_dicts(r, a.as.dict, b.as.dict) : equal_seqs(r, a.as.seq, b.as.seq);
+    int same = a.kind == RVI_J_DICT ? equal_dicts(r, a.as.dict, b.as.dict)
+                                    : equal_seqs(r, a.as.seq, b.as.seq);
     rvi_jinja_leave(r);
     return same;
 }
@@ -332,7 +338,9 @@ bool rvi_jv_same(rvi_jv a, rvi_jv b)
     case RVI_J_BOOL: return a.as.boolean == b.as.boolean;
     case RVI_J_INT: return a.as.integer == b.as.integer;
     case RVI_J_FLOAT: return a.as.number == b.as.number;
-    case RVI_J_STR: return a.as.str->len == b.as.str->len && (!a.as.str->len || !memcmp(a.as.str->data, b.as.str->data, a.as.str->len));
+    case RVI_J_STR:
+        return a.as.str->len == b.as.str->len &&
+               (!a.as.str->len || !memcmp(a.as.str->data, b.as.str->data, a.as.str->len));
     case RVI_J_UNDEFINED: return a.as.undefined == b.as.undefined;
     case RVI_J_DICT:
     case RVI_J_NAMESPACE: return a.as.dict == b.as.dict;
@@ -371,7 +379,8 @@ int rvi_jv_less(rvi_jrun *r, rvi_jv a, rvi_jv b, bool or_equal, const char *op)
         size_t n = RVI_MIN(a.as.str->len, b.as.str->len);
         if (!rvi_jinja_charge_bytes(r, n)) return -1;
         order = n ? memcmp(a.as.str->data, b.as.str->data, n) : 0;
-        if (!order) return or_equal ? a.as.str->len <= b.as.str->len : a.as.str->len < b.as.str->len;
+        if (!order)
+            return or_equal ? a.as.str->len <= b.as.str->len : a.as.str->len < b.as.str->len;
         return order < 0;
     }
     if (a.kind == b.kind && (a.kind == RVI_J_LIST || a.kind == RVI_J_TUPLE)) {
@@ -380,9 +389,13 @@ int rvi_jv_less(rvi_jrun *r, rvi_jv a, rvi_jv b, bool or_equal, const char *op)
         rvi_jinja_leave(r);
         return order;
     }
-    if (a.kind == RVI_J_UNDEFINED) rvi_jv_undefined_error(r, a);
-    else if (b.kind == RVI_J_UNDEFINED) rvi_jv_undefined_error(r, b);
-    else rvi_jinja_fail(r, "'%s' not supported between instances of '%s' and '%s'", op, rvi_jv_type_name(a), rvi_jv_type_name(b));
+    if (a.kind == RVI_J_UNDEFINED)
+        rvi_jv_undefined_error(r, a);
+    else if (b.kind == RVI_J_UNDEFINED)
+        rvi_jv_undefined_error(r, b);
+    else
+        rvi_jinja_fail(r, "'%s' not supported between instances of '%s' and '%s'", op,
+                       rvi_jv_type_name(a), rvi_jv_type_name(b));
     return -1;
 }
 
@@ -392,12 +405,13 @@ int rvi_jv_contains(rvi_jrun *r, rvi_jv container, rvi_jv v)
     if (container.kind == RVI_J_STR) {
         rvi_jfinder f;
         if (v.kind != RVI_J_STR) {
-            rvi_jinja_fail(r, "'in <string>' requires string as left operand, not %s", rvi_jv_type_name(v));
+            rvi_jinja_fail(r, "'in <string>' requires string as left operand, not %s",
+                           rvi_jv_type_name(v));
             return -1;
         }
         if (!v.as.str->len) return 1;
-        if (!rvi_jinja_charge_bytes(r, container.as.str->len)) return -1;
-        if (!rvi_jfinder_init(r, &f, v.as.str->data, v.as.str->len)) return -1;
+        if (!rvi_jfinder_init(r, &f, v.as.str->data, v.as.str->len, container.as.str->len))
+            return -1;
         return rvi_jfinder_next(&f, container.as.str->data, container.as.str->len, 0) != SIZE_MAX;
     }
     if (container.kind == RVI_J_DICT) return rvi_jdict_find(r, container.as.dict, v, &item);
@@ -442,8 +456,10 @@ static bool hash_key(rvi_jrun *r, rvi_jv v, uint64_t *out)
     case RVI_J_INT: *out = mix((uint64_t)rvi_jv_as_int(v)); return true;
     case RVI_J_FLOAT:
         f = v.as.number;
-        if (f >= -9.2e18 && f <= 9.2e18 && floor(f) == f) *out = mix((uint64_t)(int64_t)f);
-        else memcpy(out, &f, sizeof f), *out = mix(*out);
+        if (f >= -9.2e18 && f <= 9.2e18 && floor(f) == f)
+            *out = mix((uint64_t)(int64_t)f);
+        else
+            memcpy(out, &f, sizeof f), *out = mix(*out);
         return true;
     case RVI_J_LIST:
     case RVI_J_DICT:
@@ -496,7 +512,8 @@ int rvi_jdict_find(rvi_jrun *r, const rvi_jdict *d, rvi_jv key, rvi_jv *out)
 
 static bool is_key(const rvi_jpair *p, const char *key, size_t len)
 {
-    return p->key.kind == RVI_J_STR && p->key.as.str->len == len && (!len || !memcmp(p->key.as.str->data, key, len));
+    return p->key.kind == RVI_J_STR && p->key.as.str->len == len &&
+           (!len || !memcmp(p->key.as.str->data, key, len));
 }
 
 bool rvi_jdict_get_str(const rvi_jdict *d, const char *key, size_t len, rvi_jv *out)
@@ -509,7 +526,8 @@ bool rvi_jdict_get_str(const rvi_jdict *d, const char *key, size_t len, rvi_jv *
             }
         return false;
     }
-    for (size_t k = (size_t)hash_bytes(key, len) & (d->n_index - 1); d->index[k]; k = (k + 1) & (d->n_index - 1))
+    for (size_t k = (size_t)hash_bytes(key, len) & (d->n_index - 1); d->index[k];
+         k = (k + 1) & (d->n_index - 1))
         if (is_key(&d->pairs[d->index[k] - 1], key, len)) {
             *out = d->pairs[d->index[k] - 1].value;
             return true;
@@ -570,7 +588,8 @@ typedef struct keyed {
 } keyed;
 
 /* Merges the sorted runs [a, b) and [b, c) of src into dst. */
-static bool merge(rvi_jrun *r, keyed *dst, const keyed *src, size_t a, size_t b, size_t c, bool reverse)
+static bool merge(rvi_jrun *r, keyed *dst, const keyed *src, size_t a, size_t b, size_t c,
+                  bool reverse)
 {
     size_t i = a, j = b, k = a;
     while (i < b && j < c) {
@@ -591,7 +610,8 @@ bool rvi_jv_sort(rvi_jrun *r, rvi_jv *items, rvi_jv *keys, size_t n, bool revers
     for (size_t i = 0; i < n; i++) from[i] = (keyed){.key = keys[i], .item = items[i]};
     for (size_t width = 1; width < n; width *= 2) {
         for (size_t a = 0; a < n; a += 2 * width)
-            if (!merge(r, to, from, a, RVI_MIN(a + width, n), RVI_MIN(a + 2 * width, n), reverse)) return false;
+            if (!merge(r, to, from, a, RVI_MIN(a + width, n), RVI_MIN(a + 2 * width, n), reverse))
+                return false;
         keyed *swap = from;
         from = to;
         to = swap;

@@ -1,8 +1,9 @@
 /* load_gguf.c - a tokenizer from the metadata of a GGUF file (tokenizer.ggml.*).
  *
- * "gpt2" is byte-level BPE with a list of merges and a named pre-tokenizer (gguf_pre.c). "llama" is a SentencePiece
- * model: there are scores instead of merges. Every way to put a token together from two others is made a merge, with the
- * place of the token's score as its rank, so that both kinds run on the same machine. */
+ * "gpt2" is byte-level BPE with a list of merges and a named pre-tokenizer (gguf_pre.c). "llama" is
+ * a SentencePiece model: there are scores instead of merges. Every way to put a token together from
+ * two others is made a merge, with the place of the token's score as its rank, so that both kinds
+ * run on the same machine. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,12 @@
 #include "tokenizer/internal.h"
 
 typedef enum token_type { /* the file's own numbers */
-    TYPE_NORMAL = 1, TYPE_UNKNOWN, TYPE_CONTROL, TYPE_USER_DEFINED, TYPE_UNUSED, TYPE_BYTE,
+                          TYPE_NORMAL = 1,
+                          TYPE_UNKNOWN,
+                          TYPE_CONTROL,
+                          TYPE_USER_DEFINED,
+                          TYPE_UNUSED,
+                          TYPE_BYTE,
 } token_type;
 
 typedef struct loader {
@@ -39,7 +45,8 @@ static token_type type_of(const loader *l, uint64_t i)
 
 static bool is_numbers(const rvi_gguf_value *v)
 {
-    return v->kind == RVI_GGUF_ARRAY && v->item_kind != RVI_GGUF_STRING && v->item_kind != RVI_GGUF_ARRAY;
+    return v->kind == RVI_GGUF_ARRAY && v->item_kind != RVI_GGUF_STRING &&
+           v->item_kind != RVI_GGUF_ARRAY;
 }
 
 /* ---- tokens ---- */
@@ -50,9 +57,11 @@ static rv_status find_arrays(loader *l)
     l->types = rvi_gguf_find(l->g, "tokenizer.ggml.token_type");
     l->scores = rvi_gguf_find(l->g, "tokenizer.ggml.scores");
     l->merges = rvi_gguf_find(l->g, "tokenizer.ggml.merges");
-    if (!l->tokens || l->tokens->kind != RVI_GGUF_ARRAY || l->tokens->item_kind != RVI_GGUF_STRING || !l->tokens->count)
+    if (!l->tokens || l->tokens->kind != RVI_GGUF_ARRAY ||
+        l->tokens->item_kind != RVI_GGUF_STRING || !l->tokens->count)
         return bad(l, "tokenizer.ggml.tokens is missing, empty or not a list of texts");
-    if (l->tokens->count > RVI_TOK_IDS_MAX) return bad(l, "tokenizer.ggml.tokens has too many tokens");
+    if (l->tokens->count > RVI_TOK_IDS_MAX)
+        return bad(l, "tokenizer.ggml.tokens has too many tokens");
     if (l->types && (!is_numbers(l->types) || l->types->count != l->tokens->count))
         return bad(l, "tokenizer.ggml.token_type is not a list of numbers as long as the tokens");
     if (l->scores && (!is_numbers(l->scores) || l->scores->count != l->tokens->count))
@@ -75,10 +84,12 @@ static const char *copy_valid(loader *l, rvi_str s, size_t *len)
         all_valid = all_valid && valid;
         rvi_buf_append(&text, bytes, rvi_utf8_encode(cp, bytes));
     }
-    const char *copy = text.failed ? NULL : rvi_arena_strndup(&l->t->arena, text.len ? text.data : "", text.len);
+    const char *copy =
+        text.failed ? NULL : rvi_arena_strndup(&l->t->arena, text.len ? text.data : "", text.len);
     *len = text.len;
     rvi_buf_deinit(&text);
-    if (!all_valid) rvi_log_write(l->log, RVI_LOG_WARN, "GGUF metadata: a token's text is not UTF-8");
+    if (!all_valid)
+        rvi_log_write(l->log, RVI_LOG_WARN, "GGUF metadata: a token's text is not UTF-8");
     return copy;
 }
 
@@ -87,7 +98,8 @@ static bool is_text_valid(rvi_str s)
     bool valid = true;
     uint32_t cp;
     for (size_t i = 0; i < s.len && valid;)
-        i += (unsigned char)s.data[i] < 0x80 ? 1 : rvi_utf8_decode(s.data + i, s.len - i, &cp, &valid);
+        i += (unsigned char)s.data[i] < 0x80 ? 1
+                                             : rvi_utf8_decode(s.data + i, s.len - i, &cp, &valid);
     return valid;
 }
 
@@ -101,7 +113,8 @@ static rv_status load_tokens(loader *l)
         rvi_piece *p = &t->pieces[i];
         token_type type = type_of(l, i);
         p->len = s.len;
-        p->data = is_text_valid(s) ? rvi_arena_strndup(&t->arena, s.data, s.len) : copy_valid(l, s, &p->len);
+        p->data = is_text_valid(s) ? rvi_arena_strndup(&t->arena, s.data, s.len)
+                                   : copy_valid(l, s, &p->len);
         if (!p->data) return rvi_nomem(l->err, "vocabulary");
         if (type != TYPE_UNKNOWN && type != TYPE_CONTROL) /* of equal texts the first counts */
             rvi_text_map_put(&t->bpe.map, p->data, p->len, (int32_t)i);
@@ -109,7 +122,8 @@ static rv_status load_tokens(loader *l)
         if (!p->len || p->len > RVI_TOK_ADDED_LEN_MAX) continue;
         rvi_added_token *a = rvi_tokenizer_add_token(t);
         if (!a) return rvi_nomem(l->err, "added tokens");
-        *a = (rvi_added_token){.text = p->data, .len = p->len, .id = (int32_t)i, .special = type != TYPE_USER_DEFINED};
+        *a = (rvi_added_token){
+            .text = p->data, .len = p->len, .id = (int32_t)i, .special = type != TYPE_USER_DEFINED};
     }
     return RV_OK;
 }
@@ -125,8 +139,10 @@ static rv_status load_merges(loader *l)
     rv_status st = rvi_merge_map_init(&l->t->bpe.merges, n, l->err);
     for (size_t i = 0; i < n && !st; i++) {
         rvi_str s = l->merges->strings[i];
-        const char *space = s.len ? memchr(s.data + 1, ' ', s.len - 1) : NULL; /* a token may begin with a space */
-        size_t left = space ? (size_t)(space - s.data) : s.len, right = space ? s.len - left - 1 : 0;
+        const char *space =
+            s.len ? memchr(s.data + 1, ' ', s.len - 1) : NULL; /* a token may begin with a space */
+        size_t left = space ? (size_t)(space - s.data) : s.len,
+               right = space ? s.len - left - 1 : 0;
         both.len = 0;
         rvi_buf_append(&both, s.data, left);
         if (space) rvi_buf_append(&both, space + 1, right);
@@ -136,12 +152,16 @@ static rv_status load_merges(loader *l)
         m.left = rvi_text_map_find(&bpe->map, s.data, left);
         m.right = space ? rvi_text_map_find(&bpe->map, space + 1, right) : -1;
         m.merged = rvi_text_map_find(&bpe->map, both.data, both.len);
-        if (m.left < 0 || m.right < 0 || m.merged < 0) n_skipped++;
-        else rvi_merge_map_put(&l->t->bpe.merges, &m);
+        if (m.left < 0 || m.right < 0 || m.merged < 0)
+            n_skipped++;
+        else
+            rvi_merge_map_put(&l->t->bpe.merges, &m);
     }
     rvi_buf_deinit(&both);
     if (!st && n_skipped)
-        rvi_log_write(l->log, RVI_LOG_WARN, "GGUF metadata: %zu merges name tokens that are not in the vocabulary", n_skipped);
+        rvi_log_write(l->log, RVI_LOG_WARN,
+                      "GGUF metadata: %zu merges name tokens that are not in the vocabulary",
+                      n_skipped);
     return st;
 }
 
@@ -180,13 +200,16 @@ static bool cut_token(const loader *l, int32_t id, uint32_t rank, merge_list *ou
 {
     const rvi_text_map *map = &l->t->bpe.map;
     rvi_piece p = l->t->pieces[id];
-    if (p.len > RVI_TOK_ADDED_LEN_MAX) return true; /* no vocabulary has such tokens; keeps this linear */
+    if (p.len > RVI_TOK_ADDED_LEN_MAX)
+        return true; /* no vocabulary has such tokens; keeps this linear */
     for (size_t i = 1; i < p.len; i++) {
         if (((unsigned char)p.data[i] & 0xC0) == 0x80) continue;
         rvi_merge m = {.rank = rank, .merged = id};
         m.left = rvi_text_map_find(map, p.data, i);
         m.right = m.left < 0 ? -1 : rvi_text_map_find(map, p.data + i, p.len - i);
-        if (m.right < 0 || type_of(l, (uint64_t)m.left) == TYPE_BYTE || type_of(l, (uint64_t)m.right) == TYPE_BYTE) continue;
+        if (m.right < 0 || type_of(l, (uint64_t)m.left) == TYPE_BYTE ||
+            type_of(l, (uint64_t)m.right) == TYPE_BYTE)
+            continue;
         if (!push_merge(out, &m)) return false;
     }
     return true;
@@ -202,7 +225,8 @@ static rv_status merges_from_scores(loader *l)
     for (size_t i = 0; i < n; i++) {
         const rvi_piece *p = &l->t->pieces[i];
         double score = rvi_gguf_item_f64(l->scores, i);
-        /* Also user-defined tokens: one of U+2581 is cut out of raw text only where that has U+2581 itself. */
+        /* Also user-defined tokens: one of U+2581 is cut out of raw text only where that has U+2581
+         * itself. */
         if (type_of(l, i) != TYPE_NORMAL && type_of(l, i) != TYPE_USER_DEFINED) continue;
         if (rvi_text_map_find(&l->t->bpe.map, p->data, p->len) != (int32_t)i) continue;
         order[n_used++] = (scored){.score = isnan(score) ? -INFINITY : score, .id = (int32_t)i};
@@ -213,7 +237,8 @@ static rv_status merges_from_scores(loader *l)
         if (i && order[i].score != order[i - 1].score) rank = i; /* equal scores: equal ranks */
         ok = cut_token(l, order[i].id, (uint32_t)rank, &list);
     }
-    rv_status st = ok ? rvi_merge_map_init(&l->t->bpe.merges, list.n, l->err) : rvi_nomem(l->err, "merges");
+    rv_status st =
+        ok ? rvi_merge_map_init(&l->t->bpe.merges, list.n, l->err) : rvi_nomem(l->err, "merges");
     for (size_t i = 0; i < list.n && !st; i++) rvi_merge_map_put(&l->t->bpe.merges, &list.data[i]);
     rvi_free(list.data);
     rvi_free(order);
@@ -247,8 +272,9 @@ static rv_status byte_level_steps(loader *l)
     return rvi_decoder_add(&t->decoder, RVI_DEC_BYTE_LEVEL) ? RV_OK : no_room(l);
 }
 
-/* U+2581 for a space, and one in front: never, of every text between special tokens (ALWAYS, even if there is a space
- * already), or of the first text only and only if it does not begin with one. */
+/* U+2581 for a space, and one in front: never, of every text between special tokens (ALWAYS, even
+ * if there is a space already), or of the first text only and only if it does not begin with one.
+ */
 static rv_status spaces_to_metaspace(loader *l, rvi_prepend prepend)
 {
     rvi_tokenizer *t = l->t;
@@ -285,7 +311,9 @@ static rv_status metaspace_steps(loader *l, rvi_prepend prepend)
     back->from_len = 3;
     back->to = " ";
     back->to_len = 1;
-    if (!rvi_decoder_add(&t->decoder, RVI_DEC_BYTE_FALLBACK) || !rvi_decoder_add(&t->decoder, RVI_DEC_FUSE)) return no_room(l);
+    if (!rvi_decoder_add(&t->decoder, RVI_DEC_BYTE_FALLBACK) ||
+        !rvi_decoder_add(&t->decoder, RVI_DEC_FUSE))
+        return no_room(l);
     if (prepend == RVI_PREPEND_NEVER) return RV_OK;
     rvi_dec_step *strip = rvi_decoder_add(&t->decoder, RVI_DEC_STRIP);
     if (!strip) return no_room(l);
@@ -301,13 +329,16 @@ static rv_status load_byte_level(loader *l)
     rvi_gguf_get_str(l->g, "tokenizer.ggml.pre", &pre);
     l->pre = rvi_gguf_pre_find(pre.data, pre.len);
     if (!l->pre) {
-        rvi_log_write(l->log, RVI_LOG_WARN, "GGUF metadata: tokenizer.ggml.pre is %s%.*s%s; GPT-2's pattern is used",
-                      pre.len ? "unknown: '" : "missing", (int)RVI_MIN(pre.len, (size_t)60), pre.data, pre.len ? "'" : "");
+        rvi_log_write(l->log, RVI_LOG_WARN,
+                      "GGUF metadata: tokenizer.ggml.pre is %s%.*s%s; GPT-2's pattern is used",
+                      pre.len ? "unknown: '" : "missing", (int)RVI_MIN(pre.len, (size_t)60),
+                      pre.data, pre.len ? "'" : "");
         l->pre = rvi_gguf_pre_find("gpt-2", 5);
     }
     l->t->bpe.ignore_merges = l->pre->ignore_merges;
     l->t->bpe.byte_fallback = l->pre->raw;
-    snprintf(l->t->kind, sizeof l->t->kind, "%s BPE (%.*s)", l->pre->raw ? "SentencePiece-like" : "byte-level",
+    snprintf(l->t->kind, sizeof l->t->kind, "%s BPE (%.*s)",
+             l->pre->raw ? "SentencePiece-like" : "byte-level",
              (int)RVI_MIN(pre.len ? pre.len : 7, (size_t)32), pre.len ? pre.data : "default");
     if ((st = load_merges(l))) return st;
     return l->pre->raw ? metaspace_steps(l, RVI_PREPEND_NEVER) : byte_level_steps(l);
@@ -320,8 +351,9 @@ static bool has_added(const loader *l, const char *text)
     return false;
 }
 
-/* The metadata cannot tell the two ways to put a space in front. Vocabularies with [INST] as a token (Mistral's from the
- * second version on) are newer than the change of ways; Llama 2's and its kin are older. */
+/* The metadata cannot tell the two ways to put a space in front. Vocabularies with [INST] as a
+ * token (Mistral's from the second version on) are newer than the change of ways; Llama 2's and its
+ * kin are older. */
 static rv_status load_sentence_piece(loader *l)
 {
     bool in_front = true;
@@ -356,29 +388,36 @@ static rv_status put_around(loader *l, const char *key, bool fallback, int role,
 static rv_status load_roles(loader *l, bool sentence_piece)
 {
     rvi_tokenizer *t = l->t;
-    rvi_tokenizer_set_role(t, RVI_ROLE_BOS, id_of(l, "tokenizer.ggml.bos_token_id", sentence_piece ? 1 : -1));
-    rvi_tokenizer_set_role(t, RVI_ROLE_EOS, id_of(l, "tokenizer.ggml.eos_token_id", sentence_piece ? 2 : -1));
-    rvi_tokenizer_set_role(t, RVI_ROLE_UNK, id_of(l, "tokenizer.ggml.unknown_token_id", sentence_piece ? 0 : -1));
+    rvi_tokenizer_set_role(t, RVI_ROLE_BOS,
+                           id_of(l, "tokenizer.ggml.bos_token_id", sentence_piece ? 1 : -1));
+    rvi_tokenizer_set_role(t, RVI_ROLE_EOS,
+                           id_of(l, "tokenizer.ggml.eos_token_id", sentence_piece ? 2 : -1));
+    rvi_tokenizer_set_role(t, RVI_ROLE_UNK,
+                           id_of(l, "tokenizer.ggml.unknown_token_id", sentence_piece ? 0 : -1));
     rvi_tokenizer_set_role(t, RVI_ROLE_PAD, id_of(l, "tokenizer.ggml.padding_token_id", -1));
     if (sentence_piece) t->bpe.unk = t->special[RVI_ROLE_UNK].id;
     rvi_tokenizer_mark_eos(t, id_of(l, "tokenizer.ggml.eot_token_id", -1));
     rvi_tokenizer_mark_eos(t, id_of(l, "tokenizer.ggml.eom_token_id", -1));
-    rv_status st = put_around(l, "tokenizer.ggml.add_bos_token", sentence_piece || l->pre->add_bos, RVI_ROLE_BOS, &t->before);
+    rv_status st = put_around(l, "tokenizer.ggml.add_bos_token", sentence_piece || l->pre->add_bos,
+                              RVI_ROLE_BOS, &t->before);
     return st ? st : put_around(l, "tokenizer.ggml.add_eos_token", false, RVI_ROLE_EOS, &t->after);
 }
 
-/* Phi-3's tokens take away the white space behind them. The metadata cannot say so; the model's name does. */
+/* Phi-3's tokens take away the white space behind them. The metadata cannot say so; the model's
+ * name does. */
 static void strip_behind_phi3(loader *l)
 {
     rvi_str name = {"", 0};
     char lower[64] = "";
     rvi_gguf_get_str(l->g, "general.name", &name);
     for (size_t i = 0; i < name.len && i < sizeof lower - 1; i++)
-        lower[i] = (char)(name.data[i] >= 'A' && name.data[i] <= 'Z' ? name.data[i] + 32 : name.data[i]);
+        lower[i] =
+            (char)(name.data[i] >= 'A' && name.data[i] <= 'Z' ? name.data[i] + 32 : name.data[i]);
     if (!strstr(lower, "phi-3") && !strstr(lower, "phi3")) return;
     for (size_t i = 0; i < l->t->added.n; i++) {
         rvi_added_token *a = &l->t->added.tokens[i];
-        a->rstrip = strcmp(a->text, "<unk>") && strcmp(a->text, "<s>") && strcmp(a->text, "<|endoftext|>");
+        a->rstrip =
+            strcmp(a->text, "<unk>") && strcmp(a->text, "<s>") && strcmp(a->text, "<|endoftext|>");
     }
 }
 
@@ -388,10 +427,14 @@ static rv_status load(loader *l)
     rv_status st;
     rvi_gguf_get_str(l->g, "tokenizer.ggml.model", &model);
     bool sentence_piece = model.len == 5 && !memcmp(model.data, "llama", 5);
-    bool byte_level = (model.len == 4 && !memcmp(model.data, "gpt2", 4)) || (model.len == 6 && !memcmp(model.data, "gemma4", 6));
+    bool byte_level = (model.len == 4 && !memcmp(model.data, "gpt2", 4)) ||
+                      (model.len == 6 && !memcmp(model.data, "gemma4", 6));
     if (!sentence_piece && !byte_level)
-        return rvi_error(l->err, RV_E_TOKENIZATION, "GGUF metadata: tokenizer.ggml.model is %s%.*s%s (gpt2 and llama are supported)",
-                         model.len ? "'" : "missing", (int)RVI_MIN(model.len, (size_t)60), model.data, model.len ? "'" : "");
+        return rvi_error(
+            l->err, RV_E_TOKENIZATION,
+            "GGUF metadata: tokenizer.ggml.model is %s%.*s%s (gpt2 and llama are supported)",
+            model.len ? "'" : "missing", (int)RVI_MIN(model.len, (size_t)60), model.data,
+            model.len ? "'" : "");
     if ((st = find_arrays(l))) return st;
     if ((st = rvi_tokenizer_alloc(&l->t, (size_t)l->tokens->count, l->err))) return st;
     if ((st = load_tokens(l))) return st;
@@ -406,7 +449,8 @@ static rv_status load(loader *l)
     return rvi_tokenizer_finish(l->t, l->err);
 }
 
-rv_status rvi_tokenizer_from_gguf(rvi_tokenizer **out, const rvi_gguf *g, const rvi_log *log, rv_error *err)
+rv_status rvi_tokenizer_from_gguf(rvi_tokenizer **out, const rvi_gguf *g, const rvi_log *log,
+                                  rv_error *err)
 {
     loader l = {.g = g, .log = log, .err = err};
     *out = NULL;

@@ -25,9 +25,12 @@ static rv_status bad(loader *l, const char *what)
 static rv_status check_id(loader *l, const rvi_json *v, const char *text, size_t len, int64_t *most)
 {
     if (!rvi_json_is(v, RVI_JSON_INT))
-        return rvi_error(l->err, RV_E_TOKENIZATION, "tokenizer.json: the id of token '%.*s' is not a whole number", SHOWN(len), text);
+        return rvi_error(l->err, RV_E_TOKENIZATION,
+                         "tokenizer.json: the id of token '%.*s' is not a whole number", SHOWN(len),
+                         text);
     if (v->as.integer < 0 || v->as.integer >= RVI_TOK_IDS_MAX)
-        return rvi_error(l->err, RV_E_TOKENIZATION, "tokenizer.json: the id %lld of token '%.*s' is out of range",
+        return rvi_error(l->err, RV_E_TOKENIZATION,
+                         "tokenizer.json: the id %lld of token '%.*s' is out of range",
                          (long long)v->as.integer, SHOWN(len), text);
     *most = RVI_MAX(*most, v->as.integer);
     return RV_OK;
@@ -38,7 +41,8 @@ static rv_status count_ids(loader *l, const rvi_json *vocab, const rvi_json *add
 {
     int64_t most = -1;
     rv_status st;
-    if (!rvi_json_is(vocab, RVI_JSON_OBJECT) || !rvi_json_count(vocab)) return bad(l, "model.vocab is missing or empty");
+    if (!rvi_json_is(vocab, RVI_JSON_OBJECT) || !rvi_json_count(vocab))
+        return bad(l, "model.vocab is missing or empty");
     if (added && !rvi_json_is(added, RVI_JSON_ARRAY) && !rvi_json_is(added, RVI_JSON_NULL))
         return bad(l, "added_tokens is not a list");
     for (size_t i = 0; i < rvi_json_count(vocab); i++) {
@@ -48,12 +52,16 @@ static rv_status count_ids(loader *l, const rvi_json *vocab, const rvi_json *add
     for (size_t i = 0; i < rvi_json_count(added); i++) {
         const rvi_json *a = rvi_json_at(added, i), *content = rvi_json_get(a, "content");
         if (!rvi_json_is(content, RVI_JSON_STRING)) return bad(l, "an added token has no content");
-        if (content->as.string.len > RVI_TOK_ADDED_LEN_MAX) return bad(l, "an added token is too long");
-        if ((st = check_id(l, rvi_json_get(a, "id"), content->as.string.data, content->as.string.len, &most))) return st;
+        if (content->as.string.len > RVI_TOK_ADDED_LEN_MAX)
+            return bad(l, "an added token is too long");
+        if ((st = check_id(l, rvi_json_get(a, "id"), content->as.string.data,
+                           content->as.string.len, &most)))
+            return st;
     }
     size_t n = rvi_json_count(vocab) + rvi_json_count(added);
     if ((size_t)most > 16 * n + 65536)
-        return rvi_error(l->err, RV_E_TOKENIZATION, "tokenizer.json: ids up to %lld for only %zu tokens", (long long)most, n);
+        return rvi_error(l->err, RV_E_TOKENIZATION,
+                         "tokenizer.json: ids up to %lld for only %zu tokens", (long long)most, n);
     *size = (size_t)most + 1;
     return RV_OK;
 }
@@ -66,12 +74,16 @@ static rv_status load_vocab(loader *l, const rvi_json *vocab)
         const rvi_json *v = rvi_json_at(vocab, i);
         rvi_piece *p = &t->pieces[v->as.integer];
         if (p->data)
-            return rvi_error(l->err, RV_E_TOKENIZATION, "tokenizer.json: tokens '%.*s' and '%.*s' have the same id %lld",
-                             SHOWN(p->len), p->data, SHOWN(v->key_len), v->key, (long long)v->as.integer);
+            return rvi_error(l->err, RV_E_TOKENIZATION,
+                             "tokenizer.json: tokens '%.*s' and '%.*s' have the same id %lld",
+                             SHOWN(p->len), p->data, SHOWN(v->key_len), v->key,
+                             (long long)v->as.integer);
         p->len = v->key_len;
-        if (!(p->data = rvi_arena_strndup(&t->arena, v->key, v->key_len))) return rvi_nomem(l->err, "vocabulary");
+        if (!(p->data = rvi_arena_strndup(&t->arena, v->key, v->key_len)))
+            return rvi_nomem(l->err, "vocabulary");
         if (!rvi_text_map_put(&t->bpe.map, p->data, p->len, (int32_t)v->as.integer))
-            return rvi_error(l->err, RV_E_TOKENIZATION, "tokenizer.json: token '%.*s' is there twice", SHOWN(p->len), p->data);
+            return rvi_error(l->err, RV_E_TOKENIZATION,
+                             "tokenizer.json: token '%.*s' is there twice", SHOWN(p->len), p->data);
     }
     return st;
 }
@@ -80,7 +92,8 @@ static rv_status load_vocab(loader *l, const rvi_json *vocab)
 static bool merge_parts(const rvi_json *m, rvi_piece parts[2])
 {
     if (rvi_json_is(m, RVI_JSON_STRING)) {
-        const char *s = m->as.string.data, *space = memchr(s, ' ', m->as.string.len), *end = s + m->as.string.len;
+        const char *s = m->as.string.data, *space = memchr(s, ' ', m->as.string.len),
+                   *end = s + m->as.string.len;
         if (!space || memchr(space + 1, ' ', (size_t)(end - space) - 1)) return false;
         parts[0] = (rvi_piece){s, (size_t)(space - s)};
         parts[1] = (rvi_piece){space + 1, (size_t)(end - space) - 1};
@@ -88,7 +101,9 @@ static bool merge_parts(const rvi_json *m, rvi_piece parts[2])
     }
     for (size_t k = 0; k < 2; k++) {
         const rvi_json *v = rvi_json_at(m, k);
-        if (!rvi_json_is(m, RVI_JSON_ARRAY) || rvi_json_count(m) != 2 || !rvi_json_is(v, RVI_JSON_STRING)) return false;
+        if (!rvi_json_is(m, RVI_JSON_ARRAY) || rvi_json_count(m) != 2 ||
+            !rvi_json_is(v, RVI_JSON_STRING))
+            return false;
         parts[k] = (rvi_piece){v->as.string.data, v->as.string.len};
     }
     return true;
@@ -96,7 +111,8 @@ static bool merge_parts(const rvi_json *m, rvi_piece parts[2])
 
 static rv_status unknown_token(loader *l, size_t rank, const char *text, size_t len)
 {
-    return rvi_error(l->err, RV_E_TOKENIZATION, "tokenizer.json: merge %zu names '%.*s', which is not in the vocabulary", rank,
+    return rvi_error(l->err, RV_E_TOKENIZATION,
+                     "tokenizer.json: merge %zu names '%.*s', which is not in the vocabulary", rank,
                      SHOWN(len), text);
 }
 
@@ -105,12 +121,15 @@ static rv_status load_merge(loader *l, const rvi_json *v, size_t rank, rvi_buf *
     const rvi_bpe *bpe = &l->t->bpe;
     rvi_piece parts[2];
     if (!merge_parts(v, parts))
-        return rvi_error(l->err, RV_E_TOKENIZATION, "tokenizer.json: merge %zu is neither \"left right\" nor [left, right]", rank);
+        return rvi_error(l->err, RV_E_TOKENIZATION,
+                         "tokenizer.json: merge %zu is neither \"left right\" nor [left, right]",
+                         rank);
     rvi_merge m = {.rank = (uint32_t)rank};
     m.left = rvi_text_map_find(&bpe->map, parts[0].data, parts[0].len);
     if (m.left < 0) return unknown_token(l, rank, parts[0].data, parts[0].len);
     m.right = rvi_text_map_find(&bpe->map, parts[1].data, parts[1].len);
-    if (m.right < 0 || parts[1].len < bpe->prefix_len) return unknown_token(l, rank, parts[1].data, parts[1].len);
+    if (m.right < 0 || parts[1].len < bpe->prefix_len)
+        return unknown_token(l, rank, parts[1].data, parts[1].len);
     both->len = 0;
     rvi_buf_append(both, parts[0].data, parts[0].len);
     rvi_buf_append(both, parts[1].data + bpe->prefix_len, parts[1].len - bpe->prefix_len);
@@ -124,7 +143,8 @@ static rv_status load_merge(loader *l, const rvi_json *v, size_t rank, rvi_buf *
 static rv_status load_merges(loader *l)
 {
     const rvi_json *merges = rvi_json_get(l->model, "merges");
-    if (!rvi_json_is(merges, RVI_JSON_ARRAY)) return bad(l, "model.merges is missing or not a list");
+    if (!rvi_json_is(merges, RVI_JSON_ARRAY))
+        return bad(l, "model.merges is missing or not a list");
     size_t n = rvi_json_count(merges);
     rvi_buf both = {0};
     rv_status st = rvi_merge_map_init(&l->t->bpe.merges, n, l->err);
@@ -152,17 +172,20 @@ static rv_status load_model(loader *l, const rvi_json *vocab)
     rvi_bpe *bpe = &l->t->bpe;
     const rvi_json *unk = rvi_json_get(l->model, "unk_token");
     rv_status st;
-    if (rvi_json_number(rvi_json_get(l->model, "dropout"), 0) > 0) return bad(l, "model.dropout is not supported");
+    if (rvi_json_number(rvi_json_get(l->model, "dropout"), 0) > 0)
+        return bad(l, "model.dropout is not supported");
     bpe->byte_fallback = rvi_json_bool(rvi_json_get(l->model, "byte_fallback"), false);
     bpe->fuse_unk = rvi_json_bool(rvi_json_get(l->model, "fuse_unk"), false);
     bpe->ignore_merges = rvi_json_bool(rvi_json_get(l->model, "ignore_merges"), false);
-    if ((st = copy_affix(l, "continuing_subword_prefix", &bpe->prefix, &bpe->prefix_len))) return st;
+    if ((st = copy_affix(l, "continuing_subword_prefix", &bpe->prefix, &bpe->prefix_len)))
+        return st;
     if ((st = copy_affix(l, "end_of_word_suffix", &bpe->suffix, &bpe->suffix_len))) return st;
     if ((st = load_vocab(l, vocab))) return st;
     if (rvi_json_is(unk, RVI_JSON_STRING)) {
         bpe->unk = rvi_text_map_find(&bpe->map, unk->as.string.data, unk->as.string.len);
         if (bpe->unk < 0)
-            rvi_log_write(l->log, RVI_LOG_WARN, "tokenizer.json: unk_token '%s' is not in the vocabulary; it is not used",
+            rvi_log_write(l->log, RVI_LOG_WARN,
+                          "tokenizer.json: unk_token '%s' is not in the vocabulary; it is not used",
                           unk->as.string.data);
     }
     return load_merges(l);
@@ -181,10 +204,13 @@ static rv_status load_added(loader *l, const rvi_json *added)
         a->len = len;
         a->id = rvi_text_map_find(&l->t->bpe.map, text, len); /* the vocabulary's word goes first */
         int64_t id = rvi_json_int(rvi_json_get(v, "id"), 0);
-        if (a->id < 0) a->id = (int32_t)id;
+        if (a->id < 0)
+            a->id = (int32_t)id;
         else if (a->id != id)
-            rvi_log_write(l->log, RVI_LOG_WARN, "tokenizer.json: added token '%s' has the id %lld, but %d in the vocabulary", text,
-                          (long long)id, (int)a->id);
+            rvi_log_write(
+                l->log, RVI_LOG_WARN,
+                "tokenizer.json: added token '%s' has the id %lld, but %d in the vocabulary", text,
+                (long long)id, (int)a->id);
         a->special = rvi_json_bool(rvi_json_get(v, "special"), false);
         a->normalized = rvi_json_bool(rvi_json_get(v, "normalized"), !a->special);
         a->lstrip = rvi_json_bool(rvi_json_get(v, "lstrip"), false);
@@ -217,7 +243,8 @@ static rv_status prepend_all(loader *l, rvi_ids *list, const rvi_ids *front)
 
 static rv_status template_processing(loader *l, const rvi_json *v)
 {
-    const rvi_json *single = rvi_json_get(v, "single"), *specials = rvi_json_get(v, "special_tokens");
+    const rvi_json *single = rvi_json_get(v, "single"),
+                   *specials = rvi_json_get(v, "special_tokens");
     rvi_ids front = {0};
     bool seen = false;
     rv_status st = RV_OK;
@@ -230,7 +257,8 @@ static rv_status template_processing(loader *l, const rvi_json *v)
         }
         const char *name = rvi_json_string(rvi_json_get(token, "id"), NULL);
         const rvi_json *ids = name ? rvi_json_get(rvi_json_get(specials, name), "ids") : NULL;
-        if (!rvi_json_count(ids)) st = bad(l, "post_processor: a special token of the template is not defined");
+        if (!rvi_json_count(ids))
+            st = bad(l, "post_processor: a special token of the template is not defined");
         for (size_t k = 0; k < rvi_json_count(ids) && !st; k++)
             st = push_checked(l, seen ? &l->t->after : &front, rvi_json_at(ids, k));
     }
@@ -256,9 +284,11 @@ static rv_status load_post(loader *l, const rvi_json *v, int depth)
         return st ? st : push_checked(l, &l->t->after, rvi_json_at(rvi_json_get(v, "sep"), 1));
     }
     if (strcmp(type, "Sequence") || depth > 8)
-        return rvi_error(l->err, RV_E_TOKENIZATION, "tokenizer.json: post_processor '%s' is not supported", type);
+        return rvi_error(l->err, RV_E_TOKENIZATION,
+                         "tokenizer.json: post_processor '%s' is not supported", type);
     const rvi_json *list = rvi_json_get(v, "processors");
-    for (size_t i = 0; i < rvi_json_count(list) && !st; i++) st = load_post(l, rvi_json_at(list, i), depth + 1);
+    for (size_t i = 0; i < rvi_json_count(list) && !st; i++)
+        st = load_post(l, rvi_json_at(list, i), depth + 1);
     return st;
 }
 
@@ -283,7 +313,8 @@ static const rvi_json *token_text(const rvi_json *v)
 
 static rv_status load_roles(loader *l)
 {
-    static const char *const id_keys[RVI_N_ROLES] = {"bos_token_id", "eos_token_id", NULL, "pad_token_id"};
+    static const char *const id_keys[RVI_N_ROLES] = {"bos_token_id", "eos_token_id", NULL,
+                                                     "pad_token_id"};
     for (int role = 0; role < RVI_N_ROLES; role++) {
         const rvi_json *text = token_text(rvi_json_get(l->config, rvi_role_names[role]));
         if (!text) text = token_text(rvi_json_get(l->special_map, rvi_role_names[role]));
@@ -295,7 +326,9 @@ static rv_status load_roles(loader *l)
             if (!s->text) return rvi_nomem(l->err, "special tokens");
             s->id = rvi_tokenizer_find(l->t, s->text, s->len);
         } else {
-            rvi_tokenizer_set_role(l->t, role, rvi_json_int(rvi_json_is(ids, RVI_JSON_ARRAY) ? rvi_json_at(ids, 0) : ids, -1));
+            rvi_tokenizer_set_role(
+                l->t, role,
+                rvi_json_int(rvi_json_is(ids, RVI_JSON_ARRAY) ? rvi_json_at(ids, 0) : ids, -1));
         }
         if (role != RVI_ROLE_EOS) continue;
         rvi_tokenizer_mark_eos(l->t, l->t->special[role].id);
@@ -317,7 +350,8 @@ static rv_status load_template(loader *l, const rvi_tokenizer_files *files)
     if (rvi_json_is(v, RVI_JSON_ARRAY)) { /* the one named "default", or the first */
         const rvi_json *named = rvi_json_at(v, 0);
         for (size_t i = 0; i < rvi_json_count(v); i++)
-            if (rvi_json_is_string(rvi_json_get(rvi_json_at(v, i), "name"), "default")) named = rvi_json_at(v, i);
+            if (rvi_json_is_string(rvi_json_get(rvi_json_at(v, i), "name"), "default"))
+                named = rvi_json_at(v, i);
         v = rvi_json_get(named, "template");
     }
     if (!text && rvi_json_is(v, RVI_JSON_STRING)) {
@@ -333,29 +367,38 @@ static rv_status load_template(loader *l, const rvi_tokenizer_files *files)
 static void describe(rvi_tokenizer *t)
 {
     bool byte_level = false;
-    for (size_t i = 0; i < t->pretokenizer.n; i++) byte_level |= t->pretokenizer.steps[i].kind == RVI_PRE_BYTE_LEVEL;
-    for (size_t i = 0; i < t->normalizer.n; i++) byte_level |= t->normalizer.steps[i].kind == RVI_NORM_BYTE_LEVEL;
-    snprintf(t->kind, sizeof t->kind, "%s", byte_level ? "byte-level BPE" : t->bpe.byte_fallback ? "SentencePiece-like BPE" : "BPE");
+    for (size_t i = 0; i < t->pretokenizer.n; i++)
+        byte_level |= t->pretokenizer.steps[i].kind == RVI_PRE_BYTE_LEVEL;
+    for (size_t i = 0; i < t->normalizer.n; i++)
+        byte_level |= t->normalizer.steps[i].kind == RVI_NORM_BYTE_LEVEL;
+    snprintf(t->kind, sizeof t->kind, "%s",
+             byte_level             ? "byte-level BPE"
+             : t->bpe.byte_fallback ? "SentencePiece-like BPE"
+                                    : "BPE");
 }
 
 /* ---- the whole ---- */
 
-static rv_status parse_file(loader *l, const rvi_json **out, const char *text, size_t len, const char *name)
+static rv_status parse_file(loader *l, const rvi_json **out, const char *text, size_t len,
+                            const char *name)
 {
     *out = NULL;
     if (!text) return RV_OK;
     rv_status st = rvi_json_parse(out, text, len, &l->json, name, l->err);
-    if (!st && !rvi_json_is(*out, RVI_JSON_OBJECT)) st = rvi_error(l->err, RV_E_TOKENIZATION, "%s: not an object", name);
+    if (!st && !rvi_json_is(*out, RVI_JSON_OBJECT))
+        st = rvi_error(l->err, RV_E_TOKENIZATION, "%s: not an object", name);
     return st;
 }
 
 static rv_status check_model_type(loader *l)
 {
-    const char *type = rvi_json_string(rvi_json_get(l->model, "type"), rvi_json_get(l->model, "merges") ? "BPE" : NULL);
+    const char *type = rvi_json_string(rvi_json_get(l->model, "type"),
+                                       rvi_json_get(l->model, "merges") ? "BPE" : NULL);
     if (!rvi_json_is(l->model, RVI_JSON_OBJECT)) return bad(l, "model is missing");
     if (!type) return bad(l, "model.type is missing");
     if (strcmp(type, "BPE"))
-        return rvi_error(l->err, RV_E_TOKENIZATION, "tokenizer.json: model type '%s' is not supported (only BPE is)", type);
+        return rvi_error(l->err, RV_E_TOKENIZATION,
+                         "tokenizer.json: model type '%s' is not supported (only BPE is)", type);
     return RV_OK;
 }
 
@@ -364,21 +407,34 @@ static rv_status load(loader *l, const rvi_tokenizer_files *files)
     rv_status st;
     size_t size = 0;
     if (!files->tokenizer) return bad(l, "the file is missing");
-    if ((st = parse_file(l, &l->root, files->tokenizer, files->tokenizer_len, "tokenizer.json"))) return st;
-    if ((st = parse_file(l, &l->config, files->config, files->config_len, "tokenizer_config.json"))) return st;
-    if ((st = parse_file(l, &l->generation, files->generation, files->generation_len, "generation_config.json"))) return st;
-    if ((st = parse_file(l, &l->special_map, files->special_map, files->special_map_len, "special_tokens_map.json"))) return st;
+    if ((st = parse_file(l, &l->root, files->tokenizer, files->tokenizer_len, "tokenizer.json")))
+        return st;
+    if ((st = parse_file(l, &l->config, files->config, files->config_len, "tokenizer_config.json")))
+        return st;
+    if ((st = parse_file(l, &l->generation, files->generation, files->generation_len,
+                         "generation_config.json")))
+        return st;
+    if ((st = parse_file(l, &l->special_map, files->special_map, files->special_map_len,
+                         "special_tokens_map.json")))
+        return st;
     l->model = rvi_json_get(l->root, "model");
     if ((st = check_model_type(l))) return st;
-    const rvi_json *vocab = rvi_json_get(l->model, "vocab"), *added = rvi_json_get(l->root, "added_tokens");
+    const rvi_json *vocab = rvi_json_get(l->model, "vocab"),
+                   *added = rvi_json_get(l->root, "added_tokens");
     if ((st = count_ids(l, vocab, added, &size))) return st;
     if ((st = rvi_tokenizer_alloc(&l->t, size, l->err))) return st;
     rvi_tokenizer *t = l->t;
     if ((st = load_model(l, vocab))) return st;
     if ((st = load_added(l, added))) return st;
-    if ((st = rvi_normalizer_from_json(&t->normalizer, rvi_json_get(l->root, "normalizer"), &t->arena, l->err))) return st;
-    if ((st = rvi_pretokenizer_from_json(&t->pretokenizer, rvi_json_get(l->root, "pre_tokenizer"), &t->arena, l->err))) return st;
-    if ((st = rvi_decoder_from_json(&t->decoder, rvi_json_get(l->root, "decoder"), &t->arena, l->err))) return st;
+    if ((st = rvi_normalizer_from_json(&t->normalizer, rvi_json_get(l->root, "normalizer"),
+                                       &t->arena, l->err)))
+        return st;
+    if ((st = rvi_pretokenizer_from_json(&t->pretokenizer, rvi_json_get(l->root, "pre_tokenizer"),
+                                         &t->arena, l->err)))
+        return st;
+    if ((st = rvi_decoder_from_json(&t->decoder, rvi_json_get(l->root, "decoder"), &t->arena,
+                                    l->err)))
+        return st;
     if ((st = load_post(l, rvi_json_get(l->root, "post_processor"), 0))) return st;
     if ((st = rvi_tokenizer_finish(t, l->err))) return st;
     if ((st = load_roles(l))) return st;
@@ -389,7 +445,8 @@ static rv_status load(loader *l, const rvi_tokenizer_files *files)
     return RV_OK;
 }
 
-rv_status rvi_tokenizer_from_json(rvi_tokenizer **out, const rvi_tokenizer_files *files, const rvi_log *log, rv_error *err)
+rv_status rvi_tokenizer_from_json(rvi_tokenizer **out, const rvi_tokenizer_files *files,
+                                  const rvi_log *log, rv_error *err)
 {
     loader l = {.log = log, .err = err};
     *out = NULL;

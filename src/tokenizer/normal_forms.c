@@ -1,15 +1,22 @@
 /* normal_forms.c - NFC, NFD, NFKC and NFKD (Unicode Standard Annex 15).
  *
- * The text is decomposed into an array of code points, each with its combining class in the upper byte; runs of
- * non-zero class are sorted by class (stable); then, for the composed forms, pairs are put together again. */
+ * The text is decomposed into an array of code points, each with its combining class in the upper
+ * byte; runs of non-zero class are sorted by class (stable); then, for the composed forms, pairs
+ * are put together again. */
 #include <string.h>
 
 #include "base/utf8.h"
 #include "tokenizer/unicode.h"
 
 enum {
-    HANGUL_S = 0xAC00, HANGUL_L = 0x1100, HANGUL_V = 0x1161, HANGUL_T = 0x11A7,
-    HANGUL_N_L = 19, HANGUL_N_V = 21, HANGUL_N_T = 28, HANGUL_N_S = HANGUL_N_L * HANGUL_N_V * HANGUL_N_T,
+    HANGUL_S = 0xAC00,
+    HANGUL_L = 0x1100,
+    HANGUL_V = 0x1161,
+    HANGUL_T = 0x11A7,
+    HANGUL_N_L = 19,
+    HANGUL_N_V = 21,
+    HANGUL_N_T = 28,
+    HANGUL_N_S = HANGUL_N_L * HANGUL_N_V * HANGUL_N_T,
 };
 
 typedef struct chars {
@@ -36,10 +43,13 @@ static uint32_t combining_class(uint32_t cp)
     size_t lo = 0, hi = rvi_unicode_n_ccc;
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
-        if (rvi_unicode_ccc[mid].last < cp) lo = mid + 1;
-        else hi = mid;
+        if (rvi_unicode_ccc[mid].last < cp)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
-    return lo < rvi_unicode_n_ccc && rvi_unicode_ccc[lo].first <= cp ? rvi_unicode_ccc[lo].value : 0;
+    return lo < rvi_unicode_n_ccc && rvi_unicode_ccc[lo].first <= cp ? rvi_unicode_ccc[lo].value
+                                                                     : 0;
 }
 
 static bool push_classed(chars *a, uint32_t cp)
@@ -53,17 +63,21 @@ static bool decompose(chars *a, uint32_t cp, bool compatible)
     if (cp >= HANGUL_S && cp < HANGUL_S + HANGUL_N_S) {
         uint32_t s = cp - HANGUL_S, t = s % HANGUL_N_T;
         return push(a, HANGUL_L + s / (HANGUL_N_V * HANGUL_N_T)) &&
-               push(a, HANGUL_V + s % (HANGUL_N_V * HANGUL_N_T) / HANGUL_N_T) && (!t || push(a, HANGUL_T + t));
+               push(a, HANGUL_V + s % (HANGUL_N_V * HANGUL_N_T) / HANGUL_N_T) &&
+               (!t || push(a, HANGUL_T + t));
     }
     size_t lo = 0, hi = rvi_unicode_n_decompositions;
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
-        if (rvi_unicode_decompositions[mid].cp < cp) lo = mid + 1;
-        else hi = mid;
+        if (rvi_unicode_decompositions[mid].cp < cp)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     const rvi_unicode_decomposition *found = NULL;
     for (; lo < rvi_unicode_n_decompositions && rvi_unicode_decompositions[lo].cp == cp; lo++)
-        if (compatible || !(rvi_unicode_decompositions[lo].length_mark & 1)) found = &rvi_unicode_decompositions[lo];
+        if (compatible || !(rvi_unicode_decompositions[lo].length_mark & 1))
+            found = &rvi_unicode_decompositions[lo];
     if (!found) return push_classed(a, cp);
     for (size_t i = 0; i < (size_t)(found->length_mark >> 1); i++)
         if (!push_classed(a, rvi_unicode_pool[found->offset + i])) return false;
@@ -107,14 +121,17 @@ static uint32_t composed(uint32_t a, uint32_t b)
 {
     if (a - HANGUL_L < HANGUL_N_L && b - HANGUL_V < HANGUL_N_V)
         return HANGUL_S + ((a - HANGUL_L) * HANGUL_N_V + (b - HANGUL_V)) * HANGUL_N_T;
-    if (a - HANGUL_S < HANGUL_N_S && (a - HANGUL_S) % HANGUL_N_T == 0 && b > HANGUL_T && b < HANGUL_T + HANGUL_N_T)
+    if (a - HANGUL_S < HANGUL_N_S && (a - HANGUL_S) % HANGUL_N_T == 0 && b > HANGUL_T &&
+        b < HANGUL_T + HANGUL_N_T)
         return a + (b - HANGUL_T);
     size_t lo = 0, hi = rvi_unicode_n_compositions;
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
         const rvi_unicode_pair *p = &rvi_unicode_compositions[mid];
-        if (p->first < a || (p->first == a && p->second < b)) lo = mid + 1;
-        else hi = mid;
+        if (p->first < a || (p->first == a && p->second < b))
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     const rvi_unicode_pair *p = &rvi_unicode_compositions[lo];
     return lo < rvi_unicode_n_compositions && p->first == a && p->second == b ? p->composed : 0;
@@ -144,7 +161,8 @@ static void compose(chars *a)
 static size_t untouched(rvi_unicode_form form, const char *text, size_t len)
 {
     size_t i = 0;
-    if (form == RVI_NFC) /* below U+0300 everything is composed and of class 0, but the last may compose with what follows */
+    if (form == RVI_NFC) /* below U+0300 everything is composed and of class 0, but the last may
+                            compose with what follows */
         while (i < len && (unsigned char)text[i] < 0xCC) i++;
     else
         while (i < len && (unsigned char)text[i] < 0x80) i++;
@@ -154,7 +172,8 @@ static size_t untouched(rvi_unicode_form form, const char *text, size_t len)
     return i;
 }
 
-rv_status rvi_unicode_normalize(rvi_unicode_form form, const char *text, size_t len, rvi_buf *out, rv_error *err)
+rv_status rvi_unicode_normalize(rvi_unicode_form form, const char *text, size_t len, rvi_buf *out,
+                                rv_error *err)
 {
     size_t i = untouched(form, text, len);
     if (!rvi_buf_append(out, text, i)) return rvi_nomem(err, "normalized text");

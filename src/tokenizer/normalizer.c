@@ -21,27 +21,34 @@ void rvi_norm_work_deinit(rvi_norm_work *w)
 
 rvi_norm_step *rvi_normalizer_add(rvi_normalizer *n, rvi_norm_kind kind)
 {
-    if (!n->steps && !(n->steps = rvi_zalloc_array(RVI_TOK_STEPS_MAX, sizeof *n->steps))) return NULL;
-    if (n->n == RVI_TOK_STEPS_MAX) return NULL;
+    if (!n->steps && !(n->steps = rvi_zalloc_array(RVI_TOK_STEPS_MAX, sizeof *n->steps)))
+        return NULL;
+    if (n->n == RVI_TOK_STEPS_MAX) return NULL; /* the callers stay below */
     n->steps[n->n].kind = kind;
     return &n->steps[n->n++];
 }
 
 /* ---- from JSON ---- */
 
-rv_status rvi_pattern_from_json(rvi_regex **out, const rvi_json *v, const char *where, rv_error *err)
+rv_status rvi_pattern_from_json(rvi_regex **out, const rvi_json *v, const char *where,
+                                rv_error *err)
 {
     const rvi_json *text = rvi_json_get(v, "String"), *regex = rvi_json_get(v, "Regex");
     *out = NULL;
     if (rvi_json_is(text, RVI_JSON_STRING) && text->as.string.len)
         return rvi_regex_new_literal(out, text->as.string.data, text->as.string.len, err);
-    if (rvi_json_is(regex, RVI_JSON_STRING)) return rvi_regex_new(out, regex->as.string.data, regex->as.string.len, err);
-    return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: %s: pattern must be {\"String\": text} or {\"Regex\": text}", where);
+    if (rvi_json_is(regex, RVI_JSON_STRING))
+        return rvi_regex_new(out, regex->as.string.data, regex->as.string.len, err);
+    return rvi_error(err, RV_E_TOKENIZATION,
+                     "tokenizer.json: %s: pattern must be {\"String\": text} or {\"Regex\": text}",
+                     where);
 }
 
-static rv_status copy_text(const char **out, size_t *len, const rvi_json *v, const char *where, rvi_arena *arena, rv_error *err)
+static rv_status copy_text(const char **out, size_t *len, const rvi_json *v, const char *where,
+                           rvi_arena *arena, rv_error *err)
 {
-    if (!rvi_json_is(v, RVI_JSON_STRING)) return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: %s: text missing", where);
+    if (!rvi_json_is(v, RVI_JSON_STRING))
+        return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: %s: text missing", where);
     *out = rvi_arena_strndup(arena, v->as.string.data, v->as.string.len);
     *len = v->as.string.len;
     return *out ? RV_OK : rvi_nomem(err, where);
@@ -64,20 +71,27 @@ static const struct {
     {"ByteLevel", RVI_NORM_BYTE_LEVEL, RVI_NFC},
 };
 
-static rv_status add_step(rvi_normalizer *out, const rvi_json *v, const char *type, rvi_arena *arena, rv_error *err)
+static rv_status add_step(rvi_normalizer *out, const rvi_json *v, const char *type,
+                          rvi_arena *arena, rv_error *err)
 {
     size_t k = 0;
     while (k < RVI_COUNT(norm_types) && strcmp(norm_types[k].type, type)) k++;
     if (k == RVI_COUNT(norm_types))
-        return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: normalizer '%s' is not supported", type);
+        return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: normalizer '%s' is not supported",
+                         type);
     rvi_norm_step *s = rvi_normalizer_add(out, norm_types[k].kind);
-    if (!s) return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: no memory for the normalizer, or too many steps");
+    if (!s) return rvi_nomem(err, "normalizer");
     s->form = norm_types[k].form;
     switch (s->kind) {
-    case RVI_NORM_PREPEND: return copy_text(&s->text, &s->len, rvi_json_get(v, "prepend"), "normalizer Prepend", arena, err);
+    case RVI_NORM_PREPEND:
+        return copy_text(&s->text, &s->len, rvi_json_get(v, "prepend"), "normalizer Prepend", arena,
+                         err);
     case RVI_NORM_REPLACE: {
-        rv_status st = rvi_pattern_from_json(&s->pattern, rvi_json_get(v, "pattern"), "normalizer Replace", err);
-        return st ? st : copy_text(&s->text, &s->len, rvi_json_get(v, "content"), "normalizer Replace", arena, err);
+        rv_status st = rvi_pattern_from_json(&s->pattern, rvi_json_get(v, "pattern"),
+                                             "normalizer Replace", err);
+        return st ? st
+                  : copy_text(&s->text, &s->len, rvi_json_get(v, "content"), "normalizer Replace",
+                              arena, err);
     }
     case RVI_NORM_STRIP:
         s->left = rvi_json_bool(rvi_json_get(v, "strip_left"), true);
@@ -85,22 +99,29 @@ static rv_status add_step(rvi_normalizer *out, const rvi_json *v, const char *ty
         return RV_OK;
     case RVI_NORM_STRIP_ACCENTS:
         if (out->marks.n) return RV_OK;
-        if (rvi_cpset_add_property(&out->marks, "M", 1) != RVI_PROPERTY_OK) return rvi_nomem(err, "normalizer");
+        if (rvi_cpset_add_property(&out->marks, "M", 1) != RVI_PROPERTY_OK)
+            return rvi_nomem(err, "normalizer");
         rvi_cpset_close(&out->marks);
         return RV_OK;
     default: return RV_OK;
     }
 }
 
-static rv_status from_json(rvi_normalizer *out, const rvi_json *v, rvi_arena *arena, int depth, rv_error *err)
+static rv_status from_json(rvi_normalizer *out, const rvi_json *v, rvi_arena *arena, int depth,
+                           rv_error *err)
 {
     const char *type = rvi_json_string(rvi_json_get(v, "type"), NULL);
     if (!v || rvi_json_is(v, RVI_JSON_NULL)) return RV_OK;
-    if (!type) return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: normalizer without a type");
+    if (!type)
+        return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: normalizer without a type");
+    if (out->n >= RVI_TOK_STEPS_MAX)
+        return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: normalizer with too many steps");
     if (strcmp(type, "Sequence")) return add_step(out, v, type, arena, err);
     const rvi_json *list = rvi_json_get(v, "normalizers");
     if (!rvi_json_is(list, RVI_JSON_ARRAY) || depth > 8)
-        return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: normalizer Sequence without a list, or nested too deeply");
+        return rvi_error(
+            err, RV_E_TOKENIZATION,
+            "tokenizer.json: normalizer Sequence without a list, or nested too deeply");
     for (size_t i = 0; i < rvi_json_count(list); i++) {
         rv_status st = from_json(out, rvi_json_at(list, i), arena, depth + 1, err);
         if (st) return st;
@@ -108,14 +129,16 @@ static rv_status from_json(rvi_normalizer *out, const rvi_json *v, rvi_arena *ar
     return RV_OK;
 }
 
-rv_status rvi_normalizer_from_json(rvi_normalizer *out, const rvi_json *v, rvi_arena *arena, rv_error *err)
+rv_status rvi_normalizer_from_json(rvi_normalizer *out, const rvi_json *v, rvi_arena *arena,
+                                   rv_error *err)
 {
     return from_json(out, v, arena, 0, err);
 }
 
 /* ---- running ---- */
 
-static rv_status replace(const rvi_norm_step *s, rvi_norm_work *w, rvi_piece in, rvi_buf *out, bool *moved, rv_error *err)
+static rv_status replace(const rvi_norm_step *s, rvi_norm_work *w, rvi_piece in, rvi_buf *out,
+                         bool *moved, rv_error *err)
 {
     size_t done = 0, start, end;
     bool found;
@@ -139,8 +162,11 @@ static void lowercase(rvi_piece in, rvi_buf *out)
         uint32_t cp;
         char bytes[4];
         i += rvi_utf8_decode(in.data + i, in.len - i, &cp, NULL);
-        rvi_buf_append(out, bytes, rvi_utf8_encode(cp == 0x130 ? 'i' : rvi_unicode_to_lower(cp), bytes));
-        if (cp == 0x130) rvi_buf_append(out, "\xCC\x87", 2); /* the only one with two characters: i and a dot above */
+        rvi_buf_append(out, bytes,
+                       rvi_utf8_encode(cp == 0x130 ? 'i' : rvi_unicode_to_lower(cp), bytes));
+        if (cp == 0x130)
+            rvi_buf_append(out, "\xCC\x87",
+                           2); /* the only one with two characters: i and a dot above */
     }
 }
 
@@ -149,8 +175,10 @@ static void strip_accents(const rvi_normalizer *n, rvi_piece in, rvi_buf *out, b
     for (size_t i = 0, used; i < in.len; i += used) {
         uint32_t cp;
         used = rvi_utf8_decode(in.data + i, in.len - i, &cp, NULL);
-        if (!rvi_cpset_has(&n->marks, cp)) rvi_buf_append(out, in.data + i, used);
-        else if (!out->len) *moved = true;
+        if (!rvi_cpset_has(&n->marks, cp))
+            rvi_buf_append(out, in.data + i, used);
+        else if (!out->len)
+            *moved = true;
     }
 }
 
@@ -174,8 +202,8 @@ static rvi_piece strip(const rvi_norm_step *s, rvi_piece in, bool *moved)
     return in;
 }
 
-rv_status rvi_normalizer_run(const rvi_normalizer *n, rvi_norm_work *w, const char *text, size_t len, rvi_piece *out,
-                             bool *moved, rv_error *err)
+rv_status rvi_normalizer_run(const rvi_normalizer *n, rvi_norm_work *w, const char *text,
+                             size_t len, rvi_piece *out, bool *moved, rv_error *err)
 {
     rvi_piece now = {text, len};
     int side = 0; /* the buffer that is free */

@@ -6,8 +6,8 @@
 
 rv_status rvi_regex_fail(rvi_regex_source *s, const char *what)
 {
-    return rvi_error(s->err, RV_E_TOKENIZATION, "regular expression: %s at byte %zu of \"%.*s\"", what, s->pos,
-                     (int)RVI_MIN(s->len, (size_t)200), s->pattern);
+    return rvi_error(s->err, RV_E_TOKENIZATION, "regular expression: %s at byte %zu of \"%.*s\"",
+                     what, s->pos, (int)RVI_MIN(s->len, (size_t)200), s->pattern);
 }
 
 bool rvi_regex_peek(const rvi_regex_source *s, const char *text)
@@ -23,18 +23,29 @@ uint32_t rvi_regex_take(rvi_regex_source *s)
     return cp;
 }
 
-static rv_status add_property(rvi_regex_source *s, rvi_cpset *out, const char *name, size_t len, bool negative)
+static rv_status add_property(rvi_regex_source *s, rvi_cpset *out, const char *name, size_t len,
+                              bool negative)
 {
+    static const char word[] = "word", inside[] = "Word_In_Brackets";
+    bool is_word = len == 4;
+    for (size_t i = 0; i < 4 && is_word; i++) is_word = (name[i] | 0x20) == word[i];
+    if (is_word && s->in_brackets) {
+        name = inside;
+        len = sizeof inside - 1;
+    }
     rvi_cpset set = {0};
     rv_status st = RV_OK;
     rvi_property_found found = rvi_cpset_add_property(&set, name, len);
     if (found == RVI_PROPERTY_UNKNOWN) {
-        st = rvi_error(s->err, RV_E_TOKENIZATION, "regular expression: unknown property '%.*s'", (int)RVI_MIN(len, (size_t)60), name);
+        st = rvi_error(s->err, RV_E_TOKENIZATION, "regular expression: unknown property '%.*s'",
+                       (int)RVI_MIN(len, (size_t)60), name);
     } else {
         rvi_cpset_close(&set);
         *s->n_ranges += set.n;
-        if (*s->n_ranges > RVI_REGEX_RANGES_MAX) st = rvi_regex_fail(s, "too many character ranges");
-        else if (found == RVI_PROPERTY_NOMEM || (negative && !rvi_cpset_invert(&set)) || !rvi_cpset_add_set(out, &set))
+        if (*s->n_ranges > RVI_REGEX_RANGES_MAX)
+            st = rvi_regex_fail(s, "too many character ranges");
+        else if (found == RVI_PROPERTY_NOMEM || (negative && !rvi_cpset_invert(&set)) ||
+                 !rvi_cpset_add_set(out, &set))
             st = rvi_nomem(s->err, "regular expression");
     }
     rvi_cpset_deinit(&set);
@@ -140,7 +151,8 @@ static rv_status posix_class(rvi_regex_source *s, rvi_cpset *out, bool *done)
     s->pos = end + 2;
     const char *name = s->pattern + start;
     size_t len = end - start;
-    if (len == 5 && !memcmp(name, "punct", 5)) return add_property(s, out, "Posix_Punct", 11, negative);
+    if (len == 5 && !memcmp(name, "punct", 5))
+        return add_property(s, out, "Posix_Punct", 11, negative);
     return add_property(s, out, name, len, negative);
 }
 
@@ -189,7 +201,8 @@ static rv_status class_range(rvi_regex_source *s, rvi_cpset *out)
 
 static rv_status class_items(rvi_regex_source *s, rvi_cpset *out, int depth);
 
-/* The part behind "&&", up to the next one or the end, becomes the intersection with what is there. */
+/* The part behind "&&", up to the next one or the end, becomes the intersection with what is there.
+ */
 static rv_status class_intersection(rvi_regex_source *s, rvi_cpset *out, int depth)
 {
     rvi_cpset right = {0};
@@ -208,7 +221,8 @@ static rv_status class_items(rvi_regex_source *s, rvi_cpset *out, int depth)
     rv_status st;
     for (;;) {
         bool done;
-        if (*s->n_ranges > RVI_REGEX_RANGES_MAX) return rvi_regex_fail(s, "too many character ranges");
+        if (*s->n_ranges > RVI_REGEX_RANGES_MAX)
+            return rvi_regex_fail(s, "too many character ranges");
         if (s->pos >= s->len) return rvi_regex_fail(s, "']' missing");
         if (rvi_regex_peek(s, "]") || rvi_regex_peek(s, "&&")) return RV_OK;
         if ((st = posix_class(s, out, &done))) return st;
@@ -216,7 +230,8 @@ static rv_status class_items(rvi_regex_source *s, rvi_cpset *out, int depth)
         if (rvi_regex_peek(s, "[")) {
             rvi_cpset inner = {0};
             st = rvi_regex_class(s, &inner, depth + 1);
-            if (!st && !rvi_cpset_add_set(out, &inner)) st = rvi_nomem(s->err, "regular expression");
+            if (!st && !rvi_cpset_add_set(out, &inner))
+                st = rvi_nomem(s->err, "regular expression");
             *s->n_ranges += inner.n;
             rvi_cpset_deinit(&inner);
         } else {
@@ -231,11 +246,14 @@ rv_status rvi_regex_class(rvi_regex_source *s, rvi_cpset *out, int depth)
 {
     rv_status st;
     if (depth > RVI_REGEX_DEPTH_MAX) return rvi_regex_fail(s, "nested too deeply");
+    s->in_brackets = true;
     s->pos++;
     bool negative = rvi_regex_peek(s, "^");
     if (negative) s->pos++;
-    if (rvi_regex_peek(s, "]")) { /* a ']' in the first place is a member, if another one closes the class */
-        if (!memchr(s->pattern + s->pos + 1, ']', s->len - s->pos - 1)) return rvi_regex_fail(s, "empty class");
+    if (rvi_regex_peek(
+            s, "]")) { /* a ']' in the first place is a member, if another one closes the class */
+        if (!memchr(s->pattern + s->pos + 1, ']', s->len - s->pos - 1))
+            return rvi_regex_fail(s, "empty class");
         s->pos++;
         if (!rvi_cpset_add(out, ']', ']')) return rvi_nomem(s->err, "regular expression");
     }
@@ -247,5 +265,6 @@ rv_status rvi_regex_class(rvi_regex_source *s, rvi_cpset *out, int depth)
     if (s->fold && !rvi_cpset_fold(out)) return rvi_nomem(s->err, "regular expression");
     if (negative && !rvi_cpset_invert(out)) return rvi_nomem(s->err, "regular expression");
     *s->n_ranges += out->n;
+    s->in_brackets = depth > 0;
     return RV_OK;
 }

@@ -1,4 +1,5 @@
-/* regex_compile.c - a tree of nodes to a program for the matcher, and the life of a compiled expression. */
+/* regex_compile.c - a tree of nodes to a program for the matcher, and the life of a compiled
+ * expression. */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -6,7 +7,8 @@
 
 static rv_status too_large(rv_error *err)
 {
-    return rvi_error(err, RV_E_TOKENIZATION, "regular expression: too large when its repetitions are written out");
+    return rvi_error(err, RV_E_TOKENIZATION,
+                     "regular expression: too large when its repetitions are written out");
 }
 
 static rv_status emit(rvi_regex *re, rvi_regex_inst inst, rv_error *err)
@@ -64,7 +66,8 @@ static int width(const rvi_regex_node *n)
         return w;
     case RVI_NODE_REPEAT:
         w = width(n->child);
-        return n->min != n->max || w == NOT_FIXED || w * n->min > WIDTH_MAX ? NOT_FIXED : w * n->min;
+        return n->min != n->max || w == NOT_FIXED || w * n->min > WIDTH_MAX ? NOT_FIXED
+                                                                            : w * n->min;
     case RVI_NODE_ATOMIC: return width(n->child);
     default: return 0;
     }
@@ -72,7 +75,8 @@ static int width(const rvi_regex_node *n)
 
 static rv_status compile(rvi_regex *re, const rvi_regex_node *n, rv_error *err);
 
-/* Instructions that leave to an end not known yet are chained through the field that will hold it. */
+/* Instructions that leave to an end not known yet are chained through the field that will hold it.
+ */
 enum { NO_LINK = 0xFFFFFF };
 
 static uint32_t *way_out(rvi_regex_inst *inst)
@@ -94,8 +98,12 @@ static rv_status emit_split(rvi_regex *re, size_t out, rvi_regex_mode mode, rv_e
 {
     uint32_t inside = (uint32_t)re->n_program + 1, outside = (uint32_t)out;
     bool lazy = mode == RVI_REGEX_LAZY;
-    return emit(re, (rvi_regex_inst){.op = RVI_OP_SPLIT, .mode = (uint8_t)mode, .x = lazy ? outside : inside,
-                                     .y = lazy ? inside : outside}, err);
+    return emit(re,
+                (rvi_regex_inst){.op = RVI_OP_SPLIT,
+                                 .mode = (uint8_t)mode,
+                                 .x = lazy ? outside : inside,
+                                 .y = lazy ? inside : outside},
+                err);
 }
 
 static rv_status compile_alternatives(rvi_regex *re, const rvi_regex_node *first, rv_error *err)
@@ -108,7 +116,8 @@ static rv_status compile_alternatives(rvi_regex *re, const rvi_regex_node *first
         if ((st = compile(re, c, err))) return st;
         if (!c->next) break;
         jump = re->n_program;
-        if ((st = emit(re, (rvi_regex_inst){.op = RVI_OP_JUMP, .x = (uint32_t)jumps}, err))) return st;
+        if ((st = emit(re, (rvi_regex_inst){.op = RVI_OP_JUMP, .x = (uint32_t)jumps}, err)))
+            return st;
         jumps = jump;
         re->program[split].y = (uint32_t)re->n_program;
     }
@@ -119,15 +128,21 @@ static rv_status compile_alternatives(rvi_regex *re, const rvi_regex_node *first
 /* A loop over one character: no choice point for each round. */
 static rv_status compile_char_loop(rvi_regex *re, const rvi_regex_node *n, rv_error *err)
 {
-    size_t set = n->child->set;
     rv_status st;
-    if (n->child->kind == RVI_NODE_CHAR) {
+    if (n->child->kind ==
+        RVI_NODE_CHAR) { /* becomes a set of one, once for all copies of the loop */
         rvi_cpset one = {0};
-        if (!rvi_cpset_add(&one, n->child->cp, n->child->cp)) return rvi_nomem(err, "regular expression");
+        if (!rvi_cpset_add(&one, n->child->cp, n->child->cp))
+            return rvi_nomem(err, "regular expression");
         rvi_cpset_close(&one);
-        if ((st = rvi_regex_add_set(re, &one, &set, err))) return st;
+        if ((st = rvi_regex_add_set(re, &one, &n->child->set, err))) return st;
+        n->child->kind = RVI_NODE_SET;
     }
-    rvi_regex_inst loop = {.op = RVI_OP_LOOP, .set = (uint32_t)set, .min = n->min, .max = n->max, .mode = (uint8_t)n->mode};
+    rvi_regex_inst loop = {.op = RVI_OP_LOOP,
+                           .set = (uint32_t)n->child->set,
+                           .min = n->min,
+                           .max = n->max,
+                           .mode = (uint8_t)n->mode};
     if (n->max == RVI_REGEX_FOREVER && n->min > 0) {
         rvi_regex_inst fixed = loop;
         fixed.max = n->min;
@@ -137,7 +152,8 @@ static rv_status compile_char_loop(rvi_regex *re, const rvi_regex_node *n, rv_er
     return emit(re, loop, err);
 }
 
-static rv_status compile_body(rvi_regex *re, const rvi_regex_node *n, rvi_regex_inst head, rv_error *err)
+static rv_status compile_body(rvi_regex *re, const rvi_regex_node *n, rvi_regex_inst head,
+                              rv_error *err)
 {
     size_t at = re->n_program;
     rv_status st;
@@ -162,37 +178,65 @@ static rv_status compile_group_loop(rvi_regex *re, const rvi_regex_node *n, rv_e
     if (forever && n->min > 0) { /* behind the last required round: back to it, or on */
         uint32_t on = (uint32_t)re->n_program + 1;
         bool lazy = n->mode == RVI_REGEX_LAZY;
-        return emit(re, (rvi_regex_inst){.op = RVI_OP_SPLIT, .mode = (uint8_t)n->mode, .x = lazy ? on : (uint32_t)body,
-                                         .y = lazy ? (uint32_t)body : on}, err);
+        return emit(re,
+                    (rvi_regex_inst){.op = RVI_OP_SPLIT,
+                                     .mode = (uint8_t)n->mode,
+                                     .x = lazy ? on : (uint32_t)body,
+                                     .y = lazy ? (uint32_t)body : on},
+                    err);
     }
     for (int i = n->min; forever ? i == n->min : i < n->max; i++) {
         size_t split = re->n_program;
         if ((st = emit_split(re, chain, n->mode, err))) return st;
         chain = split;
         if ((st = compile(re, child, err))) return st;
-        if (forever && (st = emit(re, (rvi_regex_inst){.op = RVI_OP_JUMP, .x = (uint32_t)split}, err))) return st;
+        if (forever &&
+            (st = emit(re, (rvi_regex_inst){.op = RVI_OP_JUMP, .x = (uint32_t)split}, err)))
+            return st;
     }
     link_to_here(re, chain);
     return RV_OK;
 }
 
+/* Groups and lists of one are their member. */
+static rvi_regex_node *unwrap(rvi_regex_node *n)
+{
+    while ((n->kind == RVI_NODE_ALT || n->kind == RVI_NODE_LIST) && n->child && !n->child->next)
+        n = n->child;
+    return n;
+}
+
 static rv_status compile_repeat(rvi_regex *re, const rvi_regex_node *n, rv_error *err)
 {
     rvi_regex_node same = *n;
-    while ((same.child->kind == RVI_NODE_ALT || same.child->kind == RVI_NODE_LIST) && same.child->child && !same.child->child->next)
-        same.child = same.child->child;
-    if (same.child->kind == RVI_NODE_CHAR || same.child->kind == RVI_NODE_SET) return compile_char_loop(re, &same, err);
+    same.child = unwrap(same.child);
+    if (same.child->kind == RVI_NODE_CHAR || same.child->kind == RVI_NODE_SET)
+        return compile_char_loop(re, &same, err);
     if (n->mode != RVI_REGEX_POSSESSIVE) return compile_group_loop(re, &same, err);
     same.mode = RVI_REGEX_GREEDY;
     return compile_body(re, &same, (rvi_regex_inst){.op = RVI_OP_ATOMIC}, err);
+}
+
+/* (?>x+) is x++, which needs no nested run. */
+static rv_status compile_atomic(rvi_regex *re, const rvi_regex_node *n, rv_error *err)
+{
+    const rvi_regex_node *body = unwrap(n->child);
+    if (body->kind != RVI_NODE_REPEAT || body->mode != RVI_REGEX_GREEDY)
+        return compile_body(re, n->child, (rvi_regex_inst){.op = RVI_OP_ATOMIC}, err);
+    rvi_regex_node possessive = *body;
+    possessive.mode = RVI_REGEX_POSSESSIVE;
+    return compile_repeat(re, &possessive, err);
 }
 
 static rv_status compile_look(rvi_regex *re, const rvi_regex_node *n, rv_error *err)
 {
     int back = n->behind ? width(n->child) : 0;
     if (back == NOT_FIXED)
-        return rvi_error(err, RV_E_TOKENIZATION, "regular expression: looking behind needs alternatives of fixed length");
-    return compile_body(re, n->child, (rvi_regex_inst){.op = RVI_OP_LOOK, .negative = n->negative, .min = back}, err);
+        return rvi_error(err, RV_E_TOKENIZATION,
+                         "regular expression: looking behind needs alternatives of fixed length");
+    return compile_body(re, n->child,
+                        (rvi_regex_inst){.op = RVI_OP_LOOK, .negative = n->negative, .min = back},
+                        err);
 }
 
 static rv_status compile(rvi_regex *re, const rvi_regex_node *n, rv_error *err)
@@ -201,15 +245,17 @@ static rv_status compile(rvi_regex *re, const rvi_regex_node *n, rv_error *err)
     switch (n->kind) {
     case RVI_NODE_EMPTY: return RV_OK;
     case RVI_NODE_CHAR: return emit(re, (rvi_regex_inst){.op = RVI_OP_CHAR, .cp = n->cp}, err);
-    case RVI_NODE_SET: return emit(re, (rvi_regex_inst){.op = RVI_OP_SET, .set = (uint32_t)n->set}, err);
+    case RVI_NODE_SET:
+        return emit(re, (rvi_regex_inst){.op = RVI_OP_SET, .set = (uint32_t)n->set}, err);
     case RVI_NODE_LIST:
         for (const rvi_regex_node *c = n->child; c && !st; c = c->next) st = compile(re, c, err);
         return st;
     case RVI_NODE_ALT: return compile_alternatives(re, n->child, err);
     case RVI_NODE_REPEAT: return compile_repeat(re, n, err);
     case RVI_NODE_LOOK: return compile_look(re, n, err);
-    case RVI_NODE_ATOMIC: return compile_body(re, n->child, (rvi_regex_inst){.op = RVI_OP_ATOMIC}, err);
-    case RVI_NODE_PLACE: return emit(re, (rvi_regex_inst){.op = RVI_OP_PLACE, .place = (uint8_t)n->place}, err);
+    case RVI_NODE_ATOMIC: return compile_atomic(re, n, err);
+    case RVI_NODE_PLACE:
+        return emit(re, (rvi_regex_inst){.op = RVI_OP_PLACE, .place = (uint8_t)n->place}, err);
     }
     return RV_OK;
 }
@@ -218,7 +264,8 @@ static rv_status build(rvi_regex *re, const rvi_regex_node *root, rv_error *err)
 {
     rv_status st = compile(re, root, err);
     if (!st) st = emit(re, (rvi_regex_inst){.op = RVI_OP_MATCH}, err);
-    if (!st && rvi_cpset_add_property(&re->word, "Word", 4) != RVI_PROPERTY_OK) st = rvi_nomem(err, "regular expression");
+    if (!st && rvi_cpset_add_property(&re->word, "Word", 4) != RVI_PROPERTY_OK)
+        st = rvi_nomem(err, "regular expression");
     rvi_cpset_close(&re->word);
     return st;
 }

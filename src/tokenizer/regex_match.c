@@ -1,33 +1,34 @@
 /* regex_match.c - running a compiled expression over a text.
  *
- * A backtracking machine with a stack of its own. Bodies of look-arounds and atomic groups run in a nested call (as deep
- * as the pattern nests). When a text has cost more steps than a plain expression needs, the machine begins to remember
- * states: a state is a choice instruction at a text position, and whether it can lead to the end of its program part
- * does not depend on how it was reached.
+ * A backtracking machine with a stack of its own. Bodies of look-arounds and atomic groups run in a
+ * nested call (as deep as the pattern nests). When a text has cost more steps than a plain
+ * expression needs, the machine begins to remember states: a state is a choice instruction at a
+ * text position, and whether it can lead to the end of its program part does not depend on how it
+ * was reached.
  *
  * Two bits for each state:
- *   SEEN   it was entered. Met again, it counts as failed: either it did fail, or it is on the way to here without a
- *          character in between, and going round again would be endless.
- *   GOOD   inside a look-around only: from here the body matches, which is all one asks of it.
- * The log holds the states on the way from the start of the current part to here. When a part succeeds, its logged
- * states did not fail: they lose SEEN, and in a look-around they get GOOD. When a choice is taken back, the log is cut
- * to the length it had there, and what is cut off stays SEEN: it failed. */
+ *   SEEN   it was entered. Met again, it counts as failed: either it did fail, or it is on the way
+ * to here without a character in between, and going round again would be endless. GOOD   inside a
+ * look-around only: from here the body matches, which is all one asks of it. The log holds the
+ * states on the way from the start of the current part to here. When a part succeeds, its logged
+ * states did not fail: they lose SEEN, and in a look-around they get GOOD. When a choice is taken
+ * back, the log is cut to the length it had there, and what is cut off stays SEEN: it failed. */
 #include <string.h>
 
 #include "base/utf8.h"
 #include "tokenizer/regex_internal.h"
 
 enum { SEEN = 1, GOOD = 2 };
-/* Per byte of text: from STEPS_PER_BYTE on states are remembered; at STEPS_MOST (more for a longer program) matching is
- * given up. Only nested atomic groups and the like can get there. */
+/* Per byte of text: from STEPS_PER_BYTE on states are remembered; at STEPS_MOST (more for a longer
+ * program) matching is given up. Only nested atomic groups and the like can get there. */
 enum { STEPS_PER_BYTE = 16, STEPS_FREE = 20000, STEPS_MOST = 2000 };
 static const uint64_t memo_max = (uint64_t)1 << 30; /* bytes */
 
 typedef struct rvi_regex_choice {
-    uint32_t pc;      /* where to go on */
+    uint32_t pc; /* where to go on */
     uint8_t kind;
     size_t pos;
-    size_t least;     /* BACK_OFF: the loop may give back down to here */
+    size_t least; /* BACK_OFF: the loop may give back down to here */
     size_t n_log;
 } choice;
 
@@ -59,7 +60,7 @@ static uint64_t state_of(const rvi_regex_work *w, uint32_t memo, size_t pos)
 
 static unsigned bits(const rvi_regex_work *w, uint64_t state)
 {
-    return w->memo[state >> 2] >> (2 * (state & 3)) & 3u;
+    return (unsigned)w->memo[state >> 2] >> (2 * (unsigned)(state & 3)) & 3u;
 }
 
 static void set_bits(rvi_regex_work *w, uint64_t state, unsigned value)
@@ -99,15 +100,19 @@ static bool log_state(rvi_regex_work *w, uint64_t state)
     return true;
 }
 
-/* A choice is reached. MATCHED: go on with it; FAILED: it leads nowhere. *good: the whole part matches from here. */
+/* A choice is reached. MATCHED: go on with it; FAILED: it leads nowhere. *good: the whole part
+ * matches from here. */
 static outcome enter(rvi_regex_work *w, uint32_t memo, size_t pos, bool *good)
 {
     if (!w->memo_on) return MATCHED;
     uint64_t state = state_of(w, memo, pos);
     unsigned known = bits(w, state);
-    if (known & GOOD) *good = true;
-    else if (known & SEEN) return FAILED;
-    else if (!log_state(w, state)) return NO_MEMORY;
+    if (known & GOOD)
+        *good = true;
+    else if (known & SEEN)
+        return FAILED;
+    else if (!log_state(w, state))
+        return NO_MEMORY;
     return MATCHED;
 }
 
@@ -127,11 +132,11 @@ static bool push(rvi_regex_work *w, choice c)
 
 /* ---- loops over single characters ---- */
 
-/* Takes as many characters as the loop may, at most `most`; the position behind them. With the memo on, an endless loop
- * stops at a state that is known, and logs each position it comes to. A possessive loop that comes to a failed state has
- * failed itself: both end at the same place. */
-static outcome run_loop(rvi_regex_work *w, const rvi_regex_inst *in, size_t pos, size_t most, size_t *end, size_t *count,
-                        bool *good)
+/* Takes as many characters as the loop may, at most `most`; the position behind them. With the memo
+ * on, an endless loop stops at a state that is known, and logs each position it comes to. A
+ * possessive loop that comes to a failed state has failed itself: both end at the same place. */
+static outcome run_loop(rvi_regex_work *w, const rvi_regex_inst *in, size_t pos, size_t most,
+                        size_t *end, size_t *count, bool *good)
 {
     const rvi_cpset *set = &w->re->sets[in->set];
     bool remember = w->memo_on && in->max == RVI_REGEX_FOREVER;
@@ -155,8 +160,10 @@ static outcome run_loop(rvi_regex_work *w, const rvi_regex_inst *in, size_t pos,
     return MATCHED;
 }
 
-/* A loop instruction at *pos. On success *pos is where to go on, and the other possibilities are on the stack. */
-static outcome do_loop(rvi_regex_work *w, const rvi_regex_inst *in, uint32_t pc, size_t *pos, bool *good)
+/* A loop instruction at *pos. On success *pos is where to go on, and the other possibilities are on
+ * the stack. */
+static outcome do_loop(rvi_regex_work *w, const rvi_regex_inst *in, uint32_t pc, size_t *pos,
+                       bool *good)
 {
     size_t count, least = *pos;
     outcome o;
@@ -178,7 +185,8 @@ static outcome do_loop(rvi_regex_work *w, const rvi_regex_inst *in, uint32_t pc,
     bool logged = w->memo_on && in->max == RVI_REGEX_FOREVER;
     if ((o = run_loop(w, in, least, most, pos, &count, good)) != MATCHED || *good) return o;
     if (*pos == least || in->mode == RVI_REGEX_POSSESSIVE) return MATCHED;
-    choice c = {.pc = pc + 1, .kind = logged ? BACK_OFF_LOGGED : BACK_OFF, .pos = *pos, .least = least};
+    choice c = {
+        .pc = pc + 1, .kind = logged ? BACK_OFF_LOGGED : BACK_OFF, .pos = *pos, .least = least};
     return push(w, c) ? MATCHED : NO_MEMORY;
 }
 
@@ -211,11 +219,13 @@ static bool at_place(const rvi_regex_work *w, rvi_regex_place place, size_t pos)
     switch (place) {
     case RVI_REGEX_TEXT_START: return pos == 0;
     case RVI_REGEX_TEXT_END: return pos == w->len;
-    case RVI_REGEX_TEXT_END_NEWLINE: return pos == w->len || (pos == w->len - 1 && w->text[pos] == '\n');
+    case RVI_REGEX_TEXT_END_NEWLINE:
+        return pos == w->len || (pos == w->len - 1 && w->text[pos] == '\n');
     case RVI_REGEX_LINE_START: return pos == 0 || (w->text[pos - 1] == '\n' && pos < w->len);
     case RVI_REGEX_LINE_END: return pos == w->len || w->text[pos] == '\n';
     default:
-        edge = word_before(w, pos) != (pos < w->len && rvi_cpset_has(&w->re->word, char_at(w, pos, &next)));
+        edge = word_before(w, pos) !=
+               (pos < w->len && rvi_cpset_has(&w->re->word, char_at(w, pos, &next)));
         return edge == (place == RVI_REGEX_WORD_EDGE);
     }
 }
@@ -277,7 +287,8 @@ static outcome step(rvi_regex_work *w, uint32_t *pc, size_t *pos, bool *done)
         *pos = next;
         break;
     case RVI_OP_SET:
-        if (*pos >= w->len || !rvi_cpset_has(&w->re->sets[in->set], char_at(w, *pos, &next))) return FAILED;
+        if (*pos >= w->len || !rvi_cpset_has(&w->re->sets[in->set], char_at(w, *pos, &next)))
+            return FAILED;
         *pos = next;
         break;
     case RVI_OP_LOOP:
@@ -349,7 +360,8 @@ rv_status rvi_regex_next(rvi_regex_work *w, bool *found, size_t *start, size_t *
     while (pos <= w->len) {
         outcome o = run(w, 0, pos, false, end);
         if (o == NO_MEMORY) return rvi_nomem(err, "regular expression");
-        if (o == TOO_LONG) return rvi_error(err, RV_E_TOKENIZATION, "text too long for this regular expression");
+        if (o == TOO_LONG)
+            return rvi_error(err, RV_E_TOKENIZATION, "text too long for this regular expression");
         if (o == MATCHED && (*end > pos || pos != w->last_end)) {
             *found = true;
             *start = pos;

@@ -1,4 +1,5 @@
-/* regex_parse.c - a pattern to a tree of nodes. Recursion goes one level for each open parenthesis and is capped. */
+/* regex_parse.c - a pattern to a tree of nodes. Recursion goes one level for each open parenthesis
+ * and is capped. */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -28,10 +29,12 @@ rv_status rvi_regex_add_set(rvi_regex *re, rvi_cpset *take, size_t *index, rv_er
     rv_status st = RV_OK;
     if (re->n_sets == re->cap_sets) {
         size_t cap = re->cap_sets ? re->cap_sets * 2 : 16;
-        rvi_cpset *sets = re->n_sets < RVI_REGEX_SETS_MAX ? rvi_realloc_array(re->sets, cap, sizeof *sets) : NULL;
+        rvi_cpset *sets =
+            re->n_sets < RVI_REGEX_SETS_MAX ? rvi_realloc_array(re->sets, cap, sizeof *sets) : NULL;
         if (!sets) {
-            st = re->n_sets < RVI_REGEX_SETS_MAX ? rvi_nomem(err, "regular expression")
-                                                 : rvi_error(err, RV_E_TOKENIZATION, "regular expression: too many classes");
+            st = re->n_sets < RVI_REGEX_SETS_MAX
+                     ? rvi_nomem(err, "regular expression")
+                     : rvi_error(err, RV_E_TOKENIZATION, "regular expression: too many classes");
             rvi_cpset_deinit(take);
             return st;
         }
@@ -78,7 +81,8 @@ static rv_status any_node(parser *p, rvi_regex_node **out)
 {
     rvi_cpset set = {0};
     bool ok = p->any_newline ? rvi_cpset_add(&set, 0, RVI_UNICODE_LAST)
-                             : rvi_cpset_add(&set, 0, '\n' - 1) && rvi_cpset_add(&set, '\n' + 1, RVI_UNICODE_LAST);
+                             : rvi_cpset_add(&set, 0, '\n' - 1) &&
+                                   rvi_cpset_add(&set, '\n' + 1, RVI_UNICODE_LAST);
     rvi_cpset_close(&set);
     if (ok) return set_node(p, &set, out);
     rvi_cpset_deinit(&set);
@@ -108,8 +112,11 @@ static rv_status escape_node(parser *p, rvi_regex_node **out)
     static const struct {
         char letter;
         rvi_regex_place place;
-    } places[] = {{'A', RVI_REGEX_TEXT_START}, {'z', RVI_REGEX_TEXT_END}, {'Z', RVI_REGEX_TEXT_END_NEWLINE},
-                  {'b', RVI_REGEX_WORD_EDGE}, {'B', RVI_REGEX_NOT_WORD_EDGE}};
+    } places[] = {{'A', RVI_REGEX_TEXT_START},
+                  {'z', RVI_REGEX_TEXT_END},
+                  {'Z', RVI_REGEX_TEXT_END_NEWLINE},
+                  {'b', RVI_REGEX_WORD_EDGE},
+                  {'B', RVI_REGEX_NOT_WORD_EDGE}};
     for (size_t i = 0; i < RVI_COUNT(places) && p->src.pos < p->src.len; i++)
         if (p->src.pattern[p->src.pos] == places[i].letter) {
             p->src.pos++;
@@ -124,13 +131,15 @@ static rv_status escape_node(parser *p, rvi_regex_node **out)
         return st;
     }
     if (!is_set) return char_node(p, cp, out);
-    rvi_cpset_close(&set); /* a property outside of brackets is not folded: (?i:\p{Ll}) does not match 'A' */
+    rvi_cpset_close(
+        &set); /* a property outside of brackets is not folded: (?i:\p{Ll}) does not match 'A' */
     return set_node(p, &set, out);
 }
 
 static rv_status alternatives(parser *p, int depth, rvi_regex_node **out);
 
-/* "i-m:" and the like behind "(?". *rest: the flags hold up to the end of the group around ("(?i)"). */
+/* "i-m:" and the like behind "(?". *rest: the flags hold up to the end of the group around
+ * ("(?i)"). */
 static rv_status group_flags(parser *p, bool *rest)
 {
     bool on = true;
@@ -141,23 +150,30 @@ static rv_status group_flags(parser *p, bool *rest)
             p->src.pos++;
             return RV_OK;
         }
-        if (c == '-') on = false;
-        else if (c == 'i') p->src.fold = on;
-        else if (c == 'm') p->any_newline = on;
-        else return rvi_regex_fail(&p->src, "unsupported group or option");
+        if (c == '-')
+            on = false;
+        else if (c == 'i')
+            p->src.fold = on;
+        else if (c == 'm')
+            p->any_newline = on;
+        else
+            return rvi_regex_fail(&p->src, "unsupported group or option");
     }
     return rvi_regex_fail(&p->src, "')' missing");
 }
 
-/* What stands behind '(': which kind of group. *wrap gets the node that takes the body, or NULL for a plain one. */
+/* What stands behind '(': which kind of group. *wrap gets the node that takes the body, or NULL for
+ * a plain one. */
 static rv_status group_kind(parser *p, rvi_regex_node **wrap, bool *rest)
 {
     static const struct {
         const char *text;
         rvi_regex_kind kind;
         bool negative, behind;
-    } kinds[] = {{"?=", RVI_NODE_LOOK, false, false}, {"?!", RVI_NODE_LOOK, true, false},
-                 {"?<=", RVI_NODE_LOOK, false, true}, {"?<!", RVI_NODE_LOOK, true, true},
+    } kinds[] = {{"?=", RVI_NODE_LOOK, false, false},
+                 {"?!", RVI_NODE_LOOK, true, false},
+                 {"?<=", RVI_NODE_LOOK, false, true},
+                 {"?<!", RVI_NODE_LOOK, true, true},
                  {"?>", RVI_NODE_ATOMIC, false, false}};
     *wrap = NULL;
     *rest = false;
@@ -180,9 +196,11 @@ static rv_status group_kind(parser *p, rvi_regex_node **wrap, bool *rest)
     return group_flags(p, rest);
 }
 
-/* Looking behind, each alternative steps back by a length of its own: (?<=a|bc) is (?:(?<=a)|(?<=bc)), and (?<!a|bc) is
+/* Looking behind, each alternative steps back by a length of its own: (?<=a|bc) is
+ * (?:(?<=a)|(?<=bc)), and (?<!a|bc) is
  * (?<!a)(?<!bc). */
-static rv_status split_look_behind(parser *p, const rvi_regex_node *look, rvi_regex_node *body, rvi_regex_node **out)
+static rv_status split_look_behind(parser *p, const rvi_regex_node *look, rvi_regex_node *body,
+                                   rvi_regex_node **out)
 {
     rvi_regex_node **tail, *next;
     if (!(*out = node(p, look->negative ? RVI_NODE_LIST : RVI_NODE_ALT))) return nomem(p);
@@ -278,16 +296,24 @@ static rv_status quantifier(parser *p, rvi_regex_node **n, bool *more)
     if (s->pos >= s->len) return RV_OK;
     switch (s->pattern[s->pos]) {
     case '*': s->pos++; break;
-    case '+': s->pos++; min = 1; break;
-    case '?': s->pos++; max = 1; break;
+    case '+':
+        s->pos++;
+        min = 1;
+        break;
+    case '?':
+        s->pos++;
+        max = 1;
+        break;
     case '{':
         if (!interval(s, &min, &max)) return RV_OK;
         is_interval = true;
         break;
     default: return RV_OK;
     }
-    if (min > RVI_REGEX_REPEAT_MAX || max > RVI_REGEX_REPEAT_MAX) return rvi_regex_fail(s, "repetition too large");
-    if (max != RVI_REGEX_FOREVER && max < min) return rvi_regex_fail(s, "repetition with its bounds in reverse order");
+    if (min > RVI_REGEX_REPEAT_MAX || max > RVI_REGEX_REPEAT_MAX)
+        return rvi_regex_fail(s, "repetition too large");
+    if (max != RVI_REGEX_FOREVER && max < min)
+        return rvi_regex_fail(s, "repetition with its bounds in reverse order");
     rvi_regex_node *repeat = node(p, RVI_NODE_REPEAT);
     if (!repeat) return nomem(p);
     repeat->child = *n;
@@ -310,14 +336,16 @@ static rv_status sequence(parser *p, int depth, rvi_regex_node **out)
     rvi_regex_node *list = node(p, RVI_NODE_LIST), **tail;
     if (!list) return nomem(p);
     tail = &list->child;
-    while (p->src.pos < p->src.len && p->src.pattern[p->src.pos] != '|' && p->src.pattern[p->src.pos] != ')') {
+    while (p->src.pos < p->src.len && p->src.pattern[p->src.pos] != '|' &&
+           p->src.pattern[p->src.pos] != ')') {
         rvi_regex_node *item;
         bool more = true;
         int n_quantifiers = 0;
         rv_status st = atom(p, depth, &item);
         while (!st && more) {
             st = quantifier(p, &item, &more);
-            if (!st && ++n_quantifiers > 8) st = rvi_regex_fail(&p->src, "too many quantifiers on one item");
+            if (!st && ++n_quantifiers > 8)
+                st = rvi_regex_fail(&p->src, "too many quantifiers on one item");
         }
         if (st) return st;
         *tail = item;
@@ -344,17 +372,21 @@ static rv_status alternatives(parser *p, int depth, rvi_regex_node **out)
     return RV_OK;
 }
 
-rv_status rvi_regex_parse(rvi_regex *re, const char *pattern, size_t len, rvi_arena *arena, rvi_regex_node **root,
-                          rv_error *err)
+rv_status rvi_regex_parse(rvi_regex *re, const char *pattern, size_t len, rvi_arena *arena,
+                          rvi_regex_node **root, rv_error *err)
 {
-    parser p = {.src = {.pattern = pattern, .len = len, .n_ranges = &re->n_ranges, .err = err}, .re = re, .arena = arena};
+    parser p = {.src = {.pattern = pattern, .len = len, .n_ranges = &re->n_ranges, .err = err},
+                .re = re,
+                .arena = arena};
     if (len > RVI_REGEX_PATTERN_MAX)
-        return rvi_error(err, RV_E_TOKENIZATION, "regular expression of %zu bytes is too long", len);
+        return rvi_error(err, RV_E_TOKENIZATION, "regular expression of %zu bytes is too long",
+                         len);
     for (size_t i = 0; i < len;) {
         uint32_t cp;
         bool valid;
         i += rvi_utf8_decode(pattern + i, len - i, &cp, &valid);
-        if (!valid) return rvi_error(err, RV_E_TOKENIZATION, "regular expression is not valid UTF-8");
+        if (!valid)
+            return rvi_error(err, RV_E_TOKENIZATION, "regular expression is not valid UTF-8");
     }
     rv_status st = alternatives(&p, 0, root);
     if (!st && p.src.pos < len) st = rvi_regex_fail(&p.src, "')' without '('");

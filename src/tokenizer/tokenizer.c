@@ -6,14 +6,16 @@
 #include "base/utf8.h"
 #include "tokenizer/internal.h"
 
-const char *const rvi_role_names[RVI_N_ROLES] = {"bos_token", "eos_token", "unk_token", "pad_token"};
+const char *const rvi_role_names[RVI_N_ROLES] = {"bos_token", "eos_token", "unk_token",
+                                                 "pad_token"};
 
 /* Special tokens that end a turn or a text in the models that have them */
 static const char *const end_texts[] = {
     "<|im_end|>",
     "<|eot_id|>",
     "<|eom_id|>",
-    "<|end|>", /* not where <|return|> and <|call|> exist: there it only ends a message within the answer */
+    "<|end|>", /* not where <|return|> and <|call|> exist: there it only ends a message within the
+                  answer */
     "<|endoftext|>",
     "<|end_of_text|>",
     "<end_of_turn>",
@@ -111,10 +113,12 @@ void rvi_tokenizer_mark_eos(rvi_tokenizer *t, int64_t id)
 void rvi_tokenizer_set_role(rvi_tokenizer *t, int role, int64_t id)
 {
     if (id < 0 || id >= t->size || !t->pieces[id].data) return;
-    t->special[role] = (rvi_special){.id = (int32_t)id, .text = t->pieces[id].data, .len = t->pieces[id].len};
+    t->special[role] =
+        (rvi_special){.id = (int32_t)id, .text = t->pieces[id].data, .len = t->pieces[id].len};
 }
 
-/* Added tokens that are matched in normalized text are known by what the normalizer makes of them. */
+/* Added tokens that are matched in normalized text are known by what the normalizer makes of them.
+ */
 static rv_status respell_added(rvi_tokenizer *t, rv_error *err)
 {
     rvi_norm_work w = {0};
@@ -141,7 +145,8 @@ static rv_status respell_added(rvi_tokenizer *t, rv_error *err)
 
 static void mark_ends(rvi_tokenizer *t)
 {
-    bool by_call = rvi_tokenizer_find(t, "<|return|>", 10) >= 0 && rvi_tokenizer_find(t, "<|call|>", 8) >= 0;
+    bool by_call =
+        rvi_tokenizer_find(t, "<|return|>", 10) >= 0 && rvi_tokenizer_find(t, "<|call|>", 8) >= 0;
     for (size_t i = 0; i < RVI_COUNT(end_texts); i++) {
         int32_t id = rvi_tokenizer_find(t, end_texts[i], strlen(end_texts[i]));
         if (by_call && !strcmp(end_texts[i], "<|end|>")) continue;
@@ -186,31 +191,38 @@ static rv_status push_id(encoder *e, int32_t id)
 static rv_status encode_pieces(encoder *e, const char *text, size_t len, bool first)
 {
     const rvi_spans *spans;
-    rv_status st = rvi_pretokenizer_run(&e->t->pretokenizer, &e->pre, text, len, first, &text, &spans, e->err);
+    rv_status st =
+        rvi_pretokenizer_run(&e->t->pretokenizer, &e->pre, text, len, first, &text, &spans, e->err);
     for (size_t i = 0; !st && i < spans->n; i++)
-        st = rvi_bpe_encode(&e->t->bpe, &e->bpe, text + spans->data[i].start, spans->data[i].len, e->out, e->err);
+        st = rvi_bpe_encode(&e->t->bpe, &e->bpe, text + spans->data[i].start, spans->data[i].len,
+                            e->out, e->err);
     return st;
 }
 
-/* A text without added tokens that are matched in the raw text. first: it begins where the whole text begins. */
+/* A text without added tokens that are matched in the raw text. first: it begins where the whole
+ * text begins. */
 static rv_status encode_normalized(encoder *e, const char *text, size_t len, bool first)
 {
     rvi_piece piece;
     bool moved;
-    rv_status st = rvi_normalizer_run(&e->t->normalizer, &e->norm, text, len, &piece, &moved, e->err);
+    rv_status st =
+        rvi_normalizer_run(&e->t->normalizer, &e->norm, text, len, &piece, &moved, e->err);
     if (st) return st;
     first = first && !moved;
-    if (!e->t->added.any_normalized) return piece.len ? encode_pieces(e, piece.data, piece.len, first) : RV_OK;
+    if (!e->t->added.any_normalized)
+        return piece.len ? encode_pieces(e, piece.data, piece.len, first) : RV_OK;
 
     rvi_added_scan scan = {.text = piece.data, .len = piece.len};
     size_t done = 0, start;
     int32_t id;
-    while (!st && rvi_added_next(&e->t->added, &e->t->added.normalized, e->plain, &scan, &start, &id)) {
+    while (!st &&
+           rvi_added_next(&e->t->added, &e->t->added.normalized, e->plain, &scan, &start, &id)) {
         if (start > done) st = encode_pieces(e, piece.data + done, start - done, first && !done);
         if (!st) st = push_id(e, id);
         done = scan.done;
     }
-    if (!st && done < piece.len) st = encode_pieces(e, piece.data + done, piece.len - done, first && !done);
+    if (!st && done < piece.len)
+        st = encode_pieces(e, piece.data + done, piece.len - done, first && !done);
     return st;
 }
 
@@ -250,20 +262,24 @@ static bool write_valid(rvi_buf *out, const char *text, size_t len)
     return !out->failed;
 }
 
-rv_status rvi_tokenizer_encode(const rvi_tokenizer *t, const char *text, size_t len, unsigned flags, rvi_ids *out, rv_error *err)
+rv_status rvi_tokenizer_encode(const rvi_tokenizer *t, const char *text, size_t len, unsigned flags,
+                               rvi_ids *out, rv_error *err)
 {
     encoder e = {.t = t, .plain = flags & RVI_TOK_PLAIN, .out = out, .err = err};
     rvi_buf copy = {0};
     rv_status st = RV_OK;
-    if (len > RVI_TOK_TEXT_MAX) return rvi_error(err, RV_E_TOKENIZATION, "text of %zu bytes is too long", len);
+    if (len > RVI_TOK_TEXT_MAX)
+        return rvi_error(err, RV_E_TOKENIZATION, "text of %zu bytes is too long", len);
     if (!is_valid(text, len)) {
         if (!write_valid(&copy, text, len)) st = rvi_nomem(err, "text");
         text = copy.data;
         len = copy.len;
     }
-    for (size_t i = 0; flags & RVI_TOK_BOS_EOS && i < t->before.len && !st; i++) st = push_id(&e, t->before.data[i]);
+    for (size_t i = 0; flags & RVI_TOK_BOS_EOS && i < t->before.len && !st; i++)
+        st = push_id(&e, t->before.data[i]);
     if (!st && len) st = encode_text(&e, text, len);
-    for (size_t i = 0; flags & RVI_TOK_BOS_EOS && i < t->after.len && !st; i++) st = push_id(&e, t->after.data[i]);
+    for (size_t i = 0; flags & RVI_TOK_BOS_EOS && i < t->after.len && !st; i++)
+        st = push_id(&e, t->after.data[i]);
     rvi_norm_work_deinit(&e.norm);
     rvi_pre_work_deinit(&e.pre);
     rvi_bpe_work_deinit(&e.bpe);
@@ -273,10 +289,22 @@ rv_status rvi_tokenizer_encode(const rvi_tokenizer *t, const char *text, size_t 
 
 /* ---- questions ---- */
 
-int32_t rvi_tokenizer_size(const rvi_tokenizer *t) { return t->size; }
-int32_t rvi_tokenizer_bos(const rvi_tokenizer *t) { return t->special[RVI_ROLE_BOS].id; }
-int32_t rvi_tokenizer_eos(const rvi_tokenizer *t) { return t->special[RVI_ROLE_EOS].id; }
-const char *rvi_tokenizer_kind(const rvi_tokenizer *t) { return t->kind; }
+int32_t rvi_tokenizer_size(const rvi_tokenizer *t)
+{
+    return t->size;
+}
+int32_t rvi_tokenizer_bos(const rvi_tokenizer *t)
+{
+    return t->special[RVI_ROLE_BOS].id;
+}
+int32_t rvi_tokenizer_eos(const rvi_tokenizer *t)
+{
+    return t->special[RVI_ROLE_EOS].id;
+}
+const char *rvi_tokenizer_kind(const rvi_tokenizer *t)
+{
+    return t->kind;
+}
 
 bool rvi_tokenizer_adds_bos(const rvi_tokenizer *t)
 {

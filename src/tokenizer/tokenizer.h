@@ -1,8 +1,9 @@
 /* tokenizer.h - text to token ids and back, as the model's own tokenizer does it.
  *
- * A tokenizer is made from tokenizer.json (with its neighbours) or from GGUF metadata, and never changes afterwards: any
- * number of threads may use it. Only BPE models are understood: byte-level ones, and SentencePiece-like ones with byte
- * fallback. Text that is not UTF-8 is read with U+FFFD in the place of each maximal invalid part. */
+ * A tokenizer is made from tokenizer.json (with its neighbours) or from GGUF metadata, and never
+ * changes afterwards: any number of threads may use it. Only BPE models are understood: byte-level
+ * ones, and SentencePiece-like ones with byte fallback. Text that is not UTF-8 is read with U+FFFD
+ * in the place of each maximal invalid part. */
 #ifndef RVI_TOKENIZER_TOKENIZER_H
 #define RVI_TOKENIZER_TOKENIZER_H
 
@@ -25,8 +26,9 @@ typedef struct rvi_ids { /* growing list of ids; {0} is empty */
 void rvi_ids_deinit(rvi_ids *ids);
 bool rvi_ids_push(rvi_ids *ids, int32_t id); /* false: out of memory */
 
-/* config: tokenizer_config.json, generation: generation_config.json, special_map: special_tokens_map.json,
- * template_text: chat_template.jinja; each may be NULL with length 0. Nothing is kept of the caller's bytes. */
+/* config: tokenizer_config.json, generation: generation_config.json, special_map:
+ * special_tokens_map.json, template_text: chat_template.jinja; each may be NULL with length 0.
+ * Nothing is kept of the caller's bytes. */
 typedef struct rvi_tokenizer_files {
     const char *tokenizer;
     size_t tokenizer_len;
@@ -40,29 +42,33 @@ typedef struct rvi_tokenizer_files {
     size_t template_len;
 } rvi_tokenizer_files;
 
-rv_status rvi_tokenizer_from_json(rvi_tokenizer **out, const rvi_tokenizer_files *files, const rvi_log *log,
-                                  rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_tokenizer_from_json(rvi_tokenizer **out, const rvi_tokenizer_files *files,
+                                  const rvi_log *log, rv_error *err) RVI_MUST_CHECK;
 /* Copies what it needs: the file can be closed afterwards. */
-rv_status rvi_tokenizer_from_gguf(rvi_tokenizer **out, const rvi_gguf *g, const rvi_log *log, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_tokenizer_from_gguf(rvi_tokenizer **out, const rvi_gguf *g, const rvi_log *log,
+                                  rv_error *err) RVI_MUST_CHECK;
 void rvi_tokenizer_free(rvi_tokenizer *t); /* accepts NULL */
 
 enum {
     RVI_TOK_PLAIN = 1,   /* special-token text is ordinary text */
-    RVI_TOK_BOS_EOS = 2, /* put what the model's own rules put around a text: add_bos/add_eos or the post-processor's template */
+    RVI_TOK_BOS_EOS = 2, /* put what the model's own rules put around a text: add_bos/add_eos or the
+                            post-processor's template */
 };
 /* Appends to out. */
-rv_status rvi_tokenizer_encode(const rvi_tokenizer *t, const char *text, size_t len, unsigned flags, rvi_ids *out,
-                               rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_tokenizer_encode(const rvi_tokenizer *t, const char *text, size_t len, unsigned flags,
+                               rvi_ids *out, rv_error *err) RVI_MUST_CHECK;
 
 enum { RVI_TOK_SKIP_SPECIAL = 1 };
-/* Appends to out, as the model's decoder does: always valid UTF-8. Ids that are out of range or holes give nothing. */
-rv_status rvi_tokenizer_decode(const rvi_tokenizer *t, const int32_t *ids, size_t n, unsigned flags, rvi_buf *out,
-                               rv_error *err) RVI_MUST_CHECK;
+/* Appends to out, as the model's decoder does: always valid UTF-8. Ids that are out of range or
+ * holes give nothing. */
+rv_status rvi_tokenizer_decode(const rvi_tokenizer *t, const int32_t *ids, size_t n, unsigned flags,
+                               rvi_buf *out, rv_error *err) RVI_MUST_CHECK;
 
-/* Streaming: the concatenation of all pushes and the flush equals rvi_tokenizer_decode of all ids with the same flags, and
- * no push emits half a code point or a U+FFFD that later bytes would have completed. A run of byte tokens (<0xNN>) is held
- * back until it ends, because one bad byte spoils the whole run; a run longer than RVI_DETOK_RUN bytes is settled in
- * portions, by rvi_tokenizer_decode too. */
+/* Streaming: the concatenation of all pushes and the flush equals rvi_tokenizer_decode of all ids
+ * with the same flags, and no push emits half a code point or a U+FFFD that later bytes would have
+ * completed. A run of byte tokens (<0xNN>) is held back until it ends, because one bad byte spoils
+ * the whole run; a run longer than RVI_DETOK_RUN bytes is settled in portions, by
+ * rvi_tokenizer_decode too. */
 enum { RVI_DETOK_RUN = 1024 };
 
 typedef struct rvi_detok {
@@ -76,7 +82,8 @@ typedef struct rvi_detok {
 } rvi_detok;
 
 void rvi_detok_init(rvi_detok *d, const rvi_tokenizer *t, unsigned flags);
-rv_status rvi_detok_push(rvi_detok *d, int32_t id, rvi_buf *out, rv_error *err) RVI_MUST_CHECK; /* appends text that is final */
+rv_status rvi_detok_push(rvi_detok *d, int32_t id, rvi_buf *out,
+                         rv_error *err) RVI_MUST_CHECK; /* appends text that is final */
 /* The end: incomplete bytes become U+FFFD as decode would. Ready for another text afterwards. */
 rv_status rvi_detok_flush(rvi_detok *d, rvi_buf *out, rv_error *err) RVI_MUST_CHECK;
 
@@ -92,7 +99,8 @@ const char *rvi_tokenizer_text(const rvi_tokenizer *t, int32_t id, size_t *len);
 int32_t rvi_tokenizer_find(const rvi_tokenizer *t, const char *text, size_t len);
 /* The stored one (the default of several named ones), NULL if none. */
 const char *rvi_tokenizer_chat_template(const rvi_tokenizer *t, size_t *len);
-/* which: "bos_token", "eos_token", "unk_token", "pad_token". Text or NULL; used as template variables. */
+/* which: "bos_token", "eos_token", "unk_token", "pad_token". Text or NULL; used as template
+ * variables. */
 const char *rvi_tokenizer_special_text(const rvi_tokenizer *t, const char *which, size_t *len);
 /* Short description, for example "byte-level BPE (qwen2)". */
 const char *rvi_tokenizer_kind(const rvi_tokenizer *t);

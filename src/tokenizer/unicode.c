@@ -5,9 +5,9 @@
 #include <string.h>
 
 /* the order of the categories in the generated table */
-static const char category_names[][3] = {"Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl",
-                                         "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc",
-                                         "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn"};
+static const char category_names[][3] = {
+    "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe",
+    "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn"};
 
 static const rvi_unicode_range white_space[] = {
     {0x9, 0xD},       {0x20, 0x20},     {0x85, 0x85},     {0xA0, 0xA0},     {0x1680, 0x1680},
@@ -82,7 +82,8 @@ bool rvi_cpset_invert(rvi_cpset *s)
     uint32_t next = 0;
     if (!reserve(&out, s->n + 1)) return false;
     for (size_t i = 0; i < s->n; i++) {
-        if (s->ranges[i].first > next) out.ranges[out.n++] = (rvi_unicode_range){next, s->ranges[i].first - 1};
+        if (s->ranges[i].first > next)
+            out.ranges[out.n++] = (rvi_unicode_range){next, s->ranges[i].first - 1};
         next = s->ranges[i].last + 1;
     }
     if (next <= RVI_UNICODE_LAST) out.ranges[out.n++] = (rvi_unicode_range){next, RVI_UNICODE_LAST};
@@ -103,8 +104,10 @@ bool rvi_cpset_intersect(rvi_cpset *s, const rvi_cpset *other)
             rvi_cpset_deinit(&out);
             return false;
         }
-        if (s->ranges[i].last < other->ranges[k].last) i++;
-        else k++;
+        if (s->ranges[i].last < other->ranges[k].last)
+            i++;
+        else
+            k++;
     }
     rvi_cpset_close(&out);
     rvi_cpset_deinit(s);
@@ -117,13 +120,16 @@ bool rvi_cpset_search(const rvi_cpset *s, uint32_t cp)
     size_t lo = 0, hi = s->n;
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
-        if (s->ranges[mid].last < cp) lo = mid + 1;
-        else hi = mid;
+        if (s->ranges[mid].last < cp)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     return lo < s->n && s->ranges[lo].first <= cp;
 }
 
-/* Code points with a common folding are one class; a class with one member in the set comes in whole. */
+/* Code points with a common folding are one class; a class with one member in the set comes in
+ * whole. */
 bool rvi_cpset_fold(rvi_cpset *s)
 {
     rvi_cpset hit = {0}; /* the foldings of members */
@@ -134,7 +140,8 @@ bool rvi_cpset_fold(rvi_cpset *s)
             for (uint32_t c = m->first; c <= m->last && ok; c += m->step) {
                 uint32_t to = (uint32_t)((int32_t)c + m->distance);
                 if (pass == 0) {
-                    if (rvi_cpset_has(s, c) || rvi_cpset_has(s, to)) ok = rvi_cpset_add(&hit, to, to);
+                    if (rvi_cpset_has(s, c) || rvi_cpset_has(s, to))
+                        ok = rvi_cpset_add(&hit, to, to);
                 } else if (rvi_cpset_has(&hit, to)) {
                     ok = rvi_cpset_add(s, c, c) && rvi_cpset_add(s, to, to);
                 }
@@ -167,8 +174,10 @@ static bool same_name(const char *a, size_t a_len, const char *b)
 static bool add_categories(rvi_cpset *s, uint32_t wanted)
 {
     for (size_t i = 0; i < rvi_unicode_n_categories; i++) {
-        uint32_t first = rvi_unicode_categories[i] >> 8, category = rvi_unicode_categories[i] & 0xFF;
-        uint32_t last = i + 1 < rvi_unicode_n_categories ? (rvi_unicode_categories[i + 1] >> 8) - 1 : RVI_UNICODE_LAST;
+        uint32_t first = rvi_unicode_categories[i] >> 8,
+                 category = rvi_unicode_categories[i] & 0xFF;
+        uint32_t last = i + 1 < rvi_unicode_n_categories ? (rvi_unicode_categories[i + 1] >> 8) - 1
+                                                         : RVI_UNICODE_LAST;
         if (wanted >> category & 1 && !rvi_cpset_add(s, first, last)) return false;
     }
     return true;
@@ -180,7 +189,9 @@ static uint32_t category_mask(const char *names) /* "Lu Ll": all categories that
     for (const char *p = names; *p; p += *p != ' ' && p[1] && p[1] != ' ' ? 2 : 1) {
         if (*p == ' ') continue;
         for (unsigned c = 0; c < RVI_COUNT(category_names); c++)
-            if (category_names[c][0] == p[0] && (!p[1] || p[1] == ' ' || category_names[c][1] == p[1])) mask |= 1u << c;
+            if (category_names[c][0] == p[0] &&
+                (!p[1] || p[1] == ' ' || category_names[c][1] == p[1]))
+                mask |= 1u << c;
     }
     return mask;
 }
@@ -189,7 +200,8 @@ static bool add_table(rvi_cpset *s, const char *name)
 {
     for (size_t i = 0; i < rvi_unicode_n_properties; i++)
         if (!strcmp(rvi_unicode_properties[i].name, name))
-            return add_ranges(s, rvi_unicode_ranges + rvi_unicode_properties[i].offset, rvi_unicode_properties[i].count);
+            return add_ranges(s, rvi_unicode_ranges + rvi_unicode_properties[i].offset,
+                              rvi_unicode_properties[i].count);
     return true;
 }
 
@@ -241,8 +253,9 @@ static const derived derived_properties[] = {
     {"XDigit", "", NULL, EXTRA(hex_digits)},
     {"ASCII", "", NULL, EXTRA(ascii)},
     {"Posix_Punct", "P S", NULL, NULL, 0}, /* [[:punct:]] counts symbols too */
-    /* \w of Oniguruma: it counts six superscripts and fractions of Latin-1 as word characters */
+    /* \w of Oniguruma: outside of brackets it counts six superscripts and fractions of Latin-1 too */
     {"Word", "L M Nd Nl Pc", "Other_Alphabetic", EXTRA(superscripts)},
+    {"Word_In_Brackets", "L M Nd Nl Pc", "Other_Alphabetic", NULL, 0},
     /* \w of the other engine in use: with the joiners instead */
     {"Word_With_Joiners", "L M Nd Nl Pc", "Other_Alphabetic", EXTRA(joiners)},
 };
@@ -260,13 +273,14 @@ rvi_property_found rvi_cpset_add_property(rvi_cpset *s, const char *name, size_t
     for (size_t i = 0; i < RVI_COUNT(derived_properties); i++) {
         const derived *d = &derived_properties[i];
         if (!same_name(name, len, d->name)) continue;
-        ok = add_categories(s, category_mask(d->categories)) && (!d->table || add_table(s, d->table)) &&
-             add_ranges(s, d->extra, d->n_extra);
+        ok = add_categories(s, category_mask(d->categories)) &&
+             (!d->table || add_table(s, d->table)) && add_ranges(s, d->extra, d->n_extra);
         return ok ? RVI_PROPERTY_OK : RVI_PROPERTY_NOMEM;
     }
     for (size_t i = 0; i < rvi_unicode_n_properties; i++)
         if (same_name(name, len, rvi_unicode_properties[i].name))
-            return add_table(s, rvi_unicode_properties[i].name) ? RVI_PROPERTY_OK : RVI_PROPERTY_NOMEM;
+            return add_table(s, rvi_unicode_properties[i].name) ? RVI_PROPERTY_OK
+                                                                : RVI_PROPERTY_NOMEM;
     return RVI_PROPERTY_UNKNOWN;
 }
 
@@ -277,8 +291,10 @@ uint32_t rvi_unicode_to_lower(uint32_t cp)
     size_t lo = 0, hi = rvi_unicode_n_lower;
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
-        if (rvi_unicode_lower[mid].last < cp) lo = mid + 1;
-        else hi = mid;
+        if (rvi_unicode_lower[mid].last < cp)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     if (lo == rvi_unicode_n_lower) return cp;
     const rvi_unicode_mapping *m = &rvi_unicode_lower[lo];

@@ -1,5 +1,5 @@
-/* unicode.h - what the tokenizer needs to know of characters: sets of code points by property, case folding, the four
- * normalization forms. The data are the generated tables of unicode_tables.c. */
+/* unicode.h - what the tokenizer needs to know of characters: sets of code points by property, case
+ * folding, the four normalization forms. The data are the generated tables of unicode_tables.c. */
 #ifndef RVI_TOKENIZER_UNICODE_H
 #define RVI_TOKENIZER_UNICODE_H
 
@@ -13,8 +13,8 @@
 
 enum { RVI_UNICODE_LAST = 0x10FFFF };
 
-/* A set of code points. {0} is empty. While ranges are added it is "open"; rvi_cpset_close sorts and joins them, and
- * only a closed set can be asked, inverted, folded or intersected. */
+/* A set of code points. {0} is empty. While ranges are added it is "open"; rvi_cpset_close sorts
+ * and joins them, and only a closed set can be asked, inverted, folded or intersected. */
 typedef struct rvi_cpset {
     rvi_unicode_range *ranges;
     size_t n, cap;
@@ -29,9 +29,14 @@ bool rvi_cpset_invert(rvi_cpset *s);
 bool rvi_cpset_intersect(rvi_cpset *s, const rvi_cpset *other); /* both closed */
 bool rvi_cpset_fold(rvi_cpset *s); /* adds everything that differs only by case (simple folding) */
 
-/* Adds the members of a property: a general category ("L", "Lu", "Letter"), a script of the table ("Han"), or a derived
- * one ("Alphabetic", "White_Space", "Word", ...). Letter case, '_', '-' and spaces in the name do not matter. */
-typedef enum rvi_property_found { RVI_PROPERTY_OK, RVI_PROPERTY_UNKNOWN, RVI_PROPERTY_NOMEM } rvi_property_found;
+/* Adds the members of a property: a general category ("L", "Lu", "Letter"), a script of the table
+ * ("Han"), or a derived one ("Alphabetic", "White_Space", "Word", ...). Letter case, '_', '-' and
+ * spaces in the name do not matter. */
+typedef enum rvi_property_found {
+    RVI_PROPERTY_OK,
+    RVI_PROPERTY_UNKNOWN,
+    RVI_PROPERTY_NOMEM
+} rvi_property_found;
 rvi_property_found rvi_cpset_add_property(rvi_cpset *s, const char *name, size_t len);
 
 bool rvi_cpset_search(const rvi_cpset *s, uint32_t cp); /* by binary search */

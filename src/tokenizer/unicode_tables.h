@@ -1,4 +1,5 @@
-/* unicode_tables.h - shapes of the generated character tables (tools/make_unicode_tables.py). All are sorted. */
+/* unicode_tables.h - shapes of the generated character tables (tools/make_unicode_tables.py). All
+ * are sorted. */
 #ifndef RVI_TOKENIZER_UNICODE_TABLES_H
 #define RVI_TOKENIZER_UNICODE_TABLES_H
 
@@ -16,7 +17,7 @@ typedef struct rvi_unicode_class {
 
 typedef struct rvi_unicode_decomposition {
     uint32_t cp;
-    uint16_t offset; /* into rvi_unicode_pool */
+    uint16_t offset;     /* into rvi_unicode_pool */
     uint8_t length_mark; /* length << 1 | 1 for a compatible decomposition */
 } rvi_unicode_decomposition;
 
@@ -24,7 +25,8 @@ typedef struct rvi_unicode_pair {
     uint32_t first, second, composed;
 } rvi_unicode_pair;
 
-typedef struct rvi_unicode_mapping { /* first, first + step, ... last, each mapped to itself + distance */
+typedef struct rvi_unicode_mapping { /* first, first + step, ... last, each mapped to itself +
+                                        distance */
     uint32_t first, last;
     uint8_t step;
     int32_t distance;

@@ -1,5 +1,6 @@
-/* vocab.c - the two hash tables of a vocabulary: text to id, and pair of ids to merge. Open addressing, at most half full.
- * The hash is seeded with an address, so that a file cannot be made to collide. */
+/* vocab.c - the two hash tables of a vocabulary: text to id, and pair of ids to merge. Open
+ * addressing, at most half full. The hash is seeded with an address, so that a file cannot be made
+ * to collide. */
 #include <string.h>
 
 #include "tokenizer/internal.h"

@@ -1,10 +1,12 @@
-/* templates.c - renders real chat templates and compares every byte with what Python's jinja2 rendered.
+/* templates.c - renders real chat templates and compares every byte with what Python's jinja2
+ * rendered.
  *
  *     templates DIRECTORY [NAME]
  *
  * DIRECTORY holds templates.json, conversations.json, expected/NAME.json, jinja/ and micro.json as
- * make_templates.py of that directory writes them. Variables are passed as they stand there: nothing is joined or
- * renamed on the way. Prints every difference and the totals; exit status 1 where there was one. */
+ * make_templates.py of that directory writes them. Variables are passed as they stand there:
+ * nothing is joined or renamed on the way. Prints every difference and the totals; exit status 1
+ * where there was one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +72,8 @@ static void add(object *o, const char *key, const rvi_json *value)
 
 static void add_all(object *o, const rvi_json *from)
 {
-    for (size_t i = 0; i < rvi_json_count(from); i++) add(o, rvi_json_at(from, i)->key, rvi_json_at(from, i));
+    for (size_t i = 0; i < rvi_json_count(from); i++)
+        add(o, rvi_json_at(from, i)->key, rvi_json_at(from, i));
 }
 
 static void variables(object *o, const rvi_json *conversation, const rvi_json *vars)
@@ -91,17 +94,20 @@ static void excerpt(const char *label, const char *text, size_t len, size_t at)
     size_t from = at > 40 ? at - 40 : 0, to = RVI_MIN(len, at + 60);
     printf("    %s: ...", label);
     for (size_t i = from; i < to; i++) {
-        if (text[i] == '\n') fputs("\\n", stdout);
-        else putchar(text[i]);
+        if (text[i] == '\n')
+            fputs("\\n", stdout);
+        else
+            putchar(text[i]);
     }
     putchar('\n');
 }
 
 /* Compares one result with what is expected; prints a difference. */
-static void check(totals *sum, const char *name, const char *which, rv_status status, const rv_error *err,
-                  const rvi_buf *out, const rvi_json *expected)
+static void check(totals *sum, const char *name, const char *which, rv_status status,
+                  const rv_error *err, const rvi_buf *out, const rvi_json *expected)
 {
-    const rvi_json *text = rvi_json_get(expected, "text"), *message = rvi_json_get(expected, "message");
+    const rvi_json *text = rvi_json_get(expected, "text"),
+                   *message = rvi_json_get(expected, "message");
     if (text) {
         const char *want = text->as.string.data;
         size_t len = text->as.string.len, at = 0;
@@ -118,18 +124,27 @@ static void check(totals *sum, const char *name, const char *which, rv_status st
         return;
     }
     sum->errors++;
-    if (status == RV_E_TOKENIZATION) sum->error_ok++;
-    else printf("NO ERROR %s / %s (%s)\n", name, which, rvi_json_string(rvi_json_get(expected, "kind"), "?"));
+    if (status == RV_E_TOKENIZATION)
+        sum->error_ok++;
+    else
+        printf("NO ERROR %s / %s (%s)\n", name, which,
+               rvi_json_string(rvi_json_get(expected, "kind"), "?"));
     if (!message) return;
     sum->messages++;
-    if (status && !strcmp(err->text, message->as.string.data)) sum->message_ok++;
-    else printf("MESSAGE %s / %s: '%s', not '%s'\n", name, which, status ? err->text : "", message->as.string.data);
+    if (status && !strcmp(err->text, message->as.string.data))
+        sum->message_ok++;
+    else
+        printf("MESSAGE %s / %s: '%s', not '%s'\n", name, which, status ? err->text : "",
+               message->as.string.data);
 }
 
-/* The same rendering through rvi_chat_render, which joins text parts where the template takes no lists. */
-static void try_lenient(totals *sum, const char *source, size_t len, const rvi_json *conversation, const rvi_json *vars)
+/* The same rendering through rvi_chat_render, which joins text parts where the template takes no
+ * lists. */
+static void try_lenient(totals *sum, const char *source, size_t len, const rvi_json *conversation,
+                        const rvi_json *vars)
 {
-    rvi_chat_source src = {.template_text = source, .template_len = len,
+    rvi_chat_source src = {.template_text = source,
+                           .template_len = len,
                            .bos_token = rvi_json_string(rvi_json_get(vars, "bos_token"), NULL),
                            .eos_token = rvi_json_string(rvi_json_get(vars, "eos_token"), NULL)};
     rvi_chat *chat;
@@ -137,12 +152,14 @@ static void try_lenient(totals *sum, const char *source, size_t len, const rvi_j
     object o;
     rvi_buf out = {0};
     variables(&o, conversation, vars);
-    if (!rvi_chat_new(&chat, &src, &err) && !rvi_chat_render(chat, &o.self, &now, &out, &err)) sum->lenient_texts++;
+    if (!rvi_chat_new(&chat, &src, &err) && !rvi_chat_render(chat, &o.self, &now, &out, &err))
+        sum->lenient_texts++;
     rvi_chat_free(chat);
     rvi_buf_deinit(&out);
 }
 
-static void run_template(totals *sum, const char *dir, const rvi_json *entry, const rvi_json *conversations)
+static void run_template(totals *sum, const char *dir, const rvi_json *entry,
+                         const rvi_json *conversations)
 {
     char path[512];
     rvi_arena arena = {0};
@@ -187,8 +204,8 @@ static void run_micro(totals *sum, const rvi_json *micro)
 
 static void print_totals(const char *what, const totals *s)
 {
-    printf("%s: texts %zu of %zu, errors %zu of %zu, messages of raise_exception %zu of %zu\n", what, s->text_ok, s->texts,
-           s->error_ok, s->errors, s->message_ok, s->messages);
+    printf("%s: texts %zu of %zu, errors %zu of %zu, messages of raise_exception %zu of %zu\n",
+           what, s->text_ok, s->texts, s->error_ok, s->errors, s->message_ok, s->messages);
 }
 
 static bool all_right(const totals *s)
@@ -208,7 +225,8 @@ int main(int argc, char **argv)
     const rvi_json *conversations = read_json(argv[1], "conversations.json", &arena);
     for (size_t i = 0; i < rvi_json_count(templates); i++) {
         const rvi_json *entry = rvi_json_at(templates, i);
-        if (argc < 3 || !strcmp(argv[2], entry->key)) run_template(&real, argv[1], entry, conversations);
+        if (argc < 3 || !strcmp(argv[2], entry->key))
+            run_template(&real, argv[1], entry, conversations);
     }
     run_micro(&micro, read_json(argv[1], "micro.json", &arena));
     print_totals("templates", &real);

@@ -2,12 +2,15 @@
  *
  *     tokenizers GOLDEN VOCABS [--gguf] [--show N] [NAME ...]
  *
- * GOLDEN holds NAME.jsonl ({"text", "ids", "ids_plain"?, "decoded"?} per line), NAME.decode.jsonl ({"ids", "text",
- * "text_skip"?} per line), invalid_utf8.json ([{"b64"}, ...]) and facts.json (per name: prefix_ids, suffix_ids,
- * config_add_bos, config_add_eos). VOCABS holds NAME/tokenizer.json and NAME/tokenizer_config.json, or NAME.gguf with
- * --gguf. Without names all of facts.json are run. --show N prints the first N differences of each kind.
+ * GOLDEN holds NAME.jsonl ({"text", "ids", "ids_plain"?, "decoded"?} per line), NAME.decode.jsonl
+ * ({"ids", "text", "text_skip"?} per line), invalid_utf8.json ([{"b64"}, ...]) and facts.json (per
+ * name: prefix_ids, suffix_ids, config_add_bos, config_add_eos). VOCABS holds NAME/tokenizer.json
+ * and NAME/tokenizer_config.json, or NAME.gguf with
+ * --gguf. Without names all of facts.json are run. --show N prints the first N differences of each
+ * kind.
  *
- * Exit status: 0 no difference, 1 some, 2 could not run. Also prints load time and encoding speed. */
+ * Exit status: 0 no difference, 1 some, 2 could not run. Also prints load time and encoding speed.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +69,8 @@ static bool same_ids(const rvi_ids *got, const rvi_json *want)
 
 static bool same_text(const rvi_buf *got, const rvi_json *want)
 {
-    return got->len == want->as.string.len && (!got->len || !memcmp(got->data, want->as.string.data, got->len));
+    return got->len == want->as.string.len &&
+           (!got->len || !memcmp(got->data, want->as.string.data, got->len));
 }
 
 static void show(const char *what, const rvi_json *text, const rvi_ids *got, const rvi_json *want)
@@ -75,17 +79,20 @@ static void show(const char *what, const rvi_json *text, const rvi_ids *got, con
     if (shown >= to_show) return;
     shown++;
     rvi_buf b = {0};
-    rvi_json_write_string(&b, rvi_json_string(text, ""), text && text->kind == RVI_JSON_STRING ? text->as.string.len : 0);
+    rvi_json_write_string(&b, rvi_json_string(text, ""),
+                          text && text->kind == RVI_JSON_STRING ? text->as.string.len : 0);
     printf("  %s: %.300s\n    got ", what, b.data);
     for (size_t i = 0; i < got->len && i < 60; i++) printf(" %d", (int)got->data[i]);
     printf("\n    want");
-    for (size_t i = 0; i < rvi_json_count(want) && i < 60; i++) printf(" %d", (int)rvi_json_int(rvi_json_at(want, i), -1));
+    for (size_t i = 0; i < rvi_json_count(want) && i < 60; i++)
+        printf(" %d", (int)rvi_json_int(rvi_json_at(want, i), -1));
     printf("\n");
     rvi_buf_deinit(&b);
 }
 
 /* Streaming gives the text of decoding, and every portion is whole characters. */
-static bool streams_like(const rvi_tokenizer *t, const rvi_ids *ids, unsigned flags, const rvi_buf *want)
+static bool streams_like(const rvi_tokenizer *t, const rvi_ids *ids, unsigned flags,
+                         const rvi_buf *want)
 {
     static rvi_detok d;
     rv_error err;
@@ -94,7 +101,8 @@ static bool streams_like(const rvi_tokenizer *t, const rvi_ids *ids, unsigned fl
     rvi_detok_init(&d, t, flags);
     for (size_t i = 0; i <= ids->len && ok; i++) {
         one.len = 0;
-        ok = !(i < ids->len ? rvi_detok_push(&d, ids->data[i], &one, &err) : rvi_detok_flush(&d, &one, &err));
+        ok = !(i < ids->len ? rvi_detok_push(&d, ids->data[i], &one, &err)
+                            : rvi_detok_flush(&d, &one, &err));
         for (size_t k = 0; k < one.len && ok;) {
             uint32_t cp;
             k += rvi_utf8_decode(one.data + k, one.len - k, &cp, &ok);
@@ -125,10 +133,13 @@ static void text_row(const rvi_tokenizer *t, const rvi_json *row, tally *n)
         n->ids++;
         show("ids", text, &got, ids);
     }
-    if (rvi_tokenizer_decode(t, got.data, got.len, 0, &out, &err) || !same_text(&out, decoded ? decoded : text)) n->decoded++;
+    if (rvi_tokenizer_decode(t, got.data, got.len, 0, &out, &err) ||
+        !same_text(&out, decoded ? decoded : text))
+        n->decoded++;
     if (!streams_like(t, &got, 0, &out)) n->streamed++;
     got.len = 0;
-    if (plain && (rvi_tokenizer_encode(t, s, len, RVI_TOK_PLAIN, &got, &err) || !same_ids(&got, plain))) {
+    if (plain &&
+        (rvi_tokenizer_encode(t, s, len, RVI_TOK_PLAIN, &got, &err) || !same_ids(&got, plain))) {
         n->plain++;
         show("plain", text, &got, plain);
     }
@@ -138,7 +149,8 @@ static void text_row(const rvi_tokenizer *t, const rvi_json *row, tally *n)
 
 static void decode_row(const rvi_tokenizer *t, const rvi_json *row, tally *n)
 {
-    const rvi_json *list = rvi_json_get(row, "ids"), *text = rvi_json_get(row, "text"), *skip = rvi_json_get(row, "text_skip");
+    const rvi_json *list = rvi_json_get(row, "ids"), *text = rvi_json_get(row, "text"),
+                   *skip = rvi_json_get(row, "text_skip");
     rvi_ids ids = {0};
     rv_error err;
     n->decode_rows++;
@@ -147,7 +159,8 @@ static void decode_row(const rvi_tokenizer *t, const rvi_json *row, tally *n)
     for (unsigned flags = 0; flags <= RVI_TOK_SKIP_SPECIAL; flags++) {
         rvi_buf out = {0};
         const rvi_json *want = flags && skip ? skip : text;
-        if (rvi_tokenizer_decode(t, ids.data, ids.len, flags, &out, &err) || !same_text(&out, want)) {
+        if (rvi_tokenizer_decode(t, ids.data, ids.len, flags, &out, &err) ||
+            !same_text(&out, want)) {
             n->decode++;
             show(flags ? "decode skip" : "decode", want, &ids, list);
         }
@@ -157,7 +170,8 @@ static void decode_row(const rvi_tokenizer *t, const rvi_json *row, tally *n)
     rvi_ids_deinit(&ids);
 }
 
-static bool each_line(const char *path, const rvi_tokenizer *t, void (*row)(const rvi_tokenizer *, const rvi_json *, tally *), tally *n)
+static bool each_line(const char *path, const rvi_tokenizer *t,
+                      void (*row)(const rvi_tokenizer *, const rvi_json *, tally *), tally *n)
 {
     size_t len;
     char *data = read_all(path, &len);
@@ -213,7 +227,8 @@ static void invalid_rows(const char *golden, const rvi_tokenizer *t, tally *n)
         rvi_ids ids = {0};
         rvi_buf out = {0};
         bool ok = !rvi_tokenizer_encode(t, exact, raw_len, RVI_TOK_BOS_EOS, &ids, &err) &&
-                  !rvi_tokenizer_decode(t, ids.data, ids.len, 0, &out, &err) && streams_like(t, &ids, 0, &out);
+                  !rvi_tokenizer_decode(t, ids.data, ids.len, 0, &out, &err) &&
+                  streams_like(t, &ids, 0, &out);
         for (size_t k = 0; k < out.len && ok;) {
             uint32_t cp;
             k += rvi_utf8_decode(out.data + k, out.len - k, &cp, &ok);
@@ -232,35 +247,43 @@ static void invalid_rows(const char *golden, const rvi_tokenizer *t, tally *n)
 /* What RVI_TOK_BOS_EOS puts around a text */
 static void around(const rvi_tokenizer *t, const rvi_json *facts, tally *n)
 {
-    const rvi_json *before = rvi_json_get(facts, "prefix_ids"), *after = rvi_json_get(facts, "suffix_ids");
-    const rvi_json *add_bos = rvi_json_get(facts, "config_add_bos"), *add_eos = rvi_json_get(facts, "config_add_eos");
+    const rvi_json *before = rvi_json_get(facts, "prefix_ids"),
+                   *after = rvi_json_get(facts, "suffix_ids");
+    const rvi_json *add_bos = rvi_json_get(facts, "config_add_bos"),
+                   *add_eos = rvi_json_get(facts, "config_add_eos");
     rvi_ids got = {0}, want = {0};
     rv_error err;
     bool ok = true;
     if (rvi_json_is(add_bos, RVI_JSON_BOOL)) {
         if (add_bos->as.boolean) ok = rvi_ids_push(&want, rvi_tokenizer_bos(t));
     } else {
-        for (size_t i = 0; i < rvi_json_count(before); i++) ok = ok && rvi_ids_push(&want, (int32_t)rvi_json_int(rvi_json_at(before, i), -1));
+        for (size_t i = 0; i < rvi_json_count(before); i++)
+            ok = ok && rvi_ids_push(&want, (int32_t)rvi_json_int(rvi_json_at(before, i), -1));
     }
     ok = ok && !rvi_tokenizer_encode(t, "a", 1, 0, &want, &err);
     if (rvi_json_is(add_eos, RVI_JSON_BOOL)) {
         if (add_eos->as.boolean) ok = ok && rvi_ids_push(&want, rvi_tokenizer_eos(t));
     } else {
-        for (size_t i = 0; i < rvi_json_count(after); i++) ok = ok && rvi_ids_push(&want, (int32_t)rvi_json_int(rvi_json_at(after, i), -1));
+        for (size_t i = 0; i < rvi_json_count(after); i++)
+            ok = ok && rvi_ids_push(&want, (int32_t)rvi_json_int(rvi_json_at(after, i), -1));
     }
     ok = ok && !rvi_tokenizer_encode(t, "a", 1, RVI_TOK_BOS_EOS, &got, &err);
     ok = ok && got.len == want.len && !memcmp(got.data, want.data, got.len * sizeof *got.data);
-    const char *bos = rvi_json_string(rvi_json_get(facts, "bos"), NULL), *eos = rvi_json_string(rvi_json_get(facts, "eos"), NULL);
+    const char *bos = rvi_json_string(rvi_json_get(facts, "bos"), NULL),
+               *eos = rvi_json_string(rvi_json_get(facts, "eos"), NULL);
     size_t len;
-    const char *our_bos = rvi_tokenizer_special_text(t, "bos_token", &len), *our_eos = rvi_tokenizer_special_text(t, "eos_token", &len);
-    ok = ok && !strcmp(bos ? bos : "", our_bos ? our_bos : "") && !strcmp(eos ? eos : "", our_eos ? our_eos : "");
+    const char *our_bos = rvi_tokenizer_special_text(t, "bos_token", &len),
+               *our_eos = rvi_tokenizer_special_text(t, "eos_token", &len);
+    ok = ok && !strcmp(bos ? bos : "", our_bos ? our_bos : "") &&
+         !strcmp(eos ? eos : "", our_eos ? our_eos : "");
     ok = ok && (rvi_tokenizer_eos(t) < 0 || rvi_tokenizer_is_eos(t, rvi_tokenizer_eos(t)));
     if (!ok) n->around++;
     rvi_ids_deinit(&got);
     rvi_ids_deinit(&want);
 }
 
-static rv_status open_tokenizer(rvi_tokenizer **t, const char *vocabs, const char *name, bool from_gguf, rv_error *err)
+static rv_status open_tokenizer(rvi_tokenizer **t, const char *vocabs, const char *name,
+                                bool from_gguf, rv_error *err)
 {
     rvi_log log = {.sink = log_line, .ctx = (void *)(uintptr_t)name, .level = RVI_LOG_WARN};
     rv_status st;
@@ -274,8 +297,10 @@ static rv_status open_tokenizer(rvi_tokenizer **t, const char *vocabs, const cha
         return st;
     }
     rvi_tokenizer_files files = {0};
-    char *paths[2] = {path_of(vocabs, name, "/tokenizer.json"), path_of(vocabs, name, "/tokenizer_config.json")};
-    char *data[2] = {read_all(paths[0], &files.tokenizer_len), read_all(paths[1], &files.config_len)};
+    char *paths[2] = {path_of(vocabs, name, "/tokenizer.json"),
+                      path_of(vocabs, name, "/tokenizer_config.json")};
+    char *data[2] = {read_all(paths[0], &files.tokenizer_len),
+                     read_all(paths[1], &files.config_len)};
     files.tokenizer = data[0];
     files.config = data[1];
     st = rvi_tokenizer_from_json(t, &files, &log, err);
@@ -286,7 +311,8 @@ static rv_status open_tokenizer(rvi_tokenizer **t, const char *vocabs, const cha
     return st;
 }
 
-static bool run(const char *golden, const char *vocabs, const rvi_json *facts, const char *name, bool from_gguf, size_t *total)
+static bool run(const char *golden, const char *vocabs, const rvi_json *facts, const char *name,
+                bool from_gguf, size_t *total)
 {
     tally n = {0};
     rvi_tokenizer *t = NULL;
@@ -297,14 +323,15 @@ static bool run(const char *golden, const char *vocabs, const rvi_json *facts, c
         return false;
     }
     n.load_s = rvi_os_seconds() - before;
-    char *texts = path_of(golden, name, ".jsonl"), *decodes = path_of(golden, name, ".decode.jsonl");
+    char *texts = path_of(golden, name, ".jsonl"),
+         *decodes = path_of(golden, name, ".decode.jsonl");
     bool ok = each_line(texts, t, text_row, &n) && each_line(decodes, t, decode_row, &n);
     invalid_rows(golden, t, &n);
     around(t, rvi_json_get(facts, name), &n);
     size_t sum = n.ids + n.plain + n.decoded + n.streamed + n.decode + n.around + n.invalid;
-    printf("%-15s %5zu %5zu %5zu %7zu %8zu %6zu %6zu %6zu %7zu  %6.2f %7.2f  %s\n", name, n.rows, n.ids, n.plain, n.decoded,
-           n.streamed, n.decode_rows, n.decode, n.around, n.invalid, n.load_s, (double)n.bytes / 1e6 / n.encode_s,
-           rvi_tokenizer_kind(t));
+    printf("%-15s %5zu %5zu %5zu %7zu %8zu %6zu %6zu %6zu %7zu  %6.2f %7.2f  %s\n", name, n.rows,
+           n.ids, n.plain, n.decoded, n.streamed, n.decode_rows, n.decode, n.around, n.invalid,
+           n.load_s, (double)n.bytes / 1e6 / n.encode_s, rvi_tokenizer_kind(t));
     *total += sum;
     free(texts);
     free(decodes);
@@ -318,13 +345,18 @@ int main(int argc, char **argv)
     const char *dirs[2] = {NULL, NULL};
     int n_dirs = 0, first_name = argc;
     for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--gguf")) from_gguf = true;
-        else if (!strcmp(argv[i], "--show") && i + 1 < argc) to_show = strtoul(argv[++i], NULL, 10);
-        else if (n_dirs < 2) dirs[n_dirs++] = argv[i];
-        else if (first_name == argc) first_name = i;
+        if (!strcmp(argv[i], "--gguf"))
+            from_gguf = true;
+        else if (!strcmp(argv[i], "--show") && i + 1 < argc)
+            to_show = strtoul(argv[++i], NULL, 10);
+        else if (n_dirs < 2)
+            dirs[n_dirs++] = argv[i];
+        else if (first_name == argc)
+            first_name = i;
     }
     size_t len, total = 0;
-    char *path = n_dirs == 2 ? path_of(dirs[0], "facts", ".json") : NULL, *data = path ? read_all(path, &len) : NULL;
+    char *path = n_dirs == 2 ? path_of(dirs[0], "facts", ".json") : NULL,
+         *data = path ? read_all(path, &len) : NULL;
     rvi_arena arena = {0};
     const rvi_json *facts = NULL;
     rv_error err;
@@ -332,7 +364,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: tokenizers GOLDEN VOCABS [--gguf] [--show N] [NAME ...]\n");
         return 2;
     }
-    printf("differences:     rows   ids plain decoded streamed d.rows decode around invalid  load s    MB/s\n");
+    printf(
+        "differences:     rows   ids plain decoded streamed d.rows decode around invalid  load s    MB/s\n");
     for (size_t i = 0; i < rvi_json_count(facts); i++) {
         const rvi_json *f = rvi_json_at(facts, i);
         bool chosen = first_name == argc && rvi_json_is(f, RVI_JSON_OBJECT);

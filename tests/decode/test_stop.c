@@ -24,6 +24,7 @@ static const example examples[] = {
     {{"\n\n"}, 1, "one\ntwo\n\nthree", "one\ntwo", true},
     {{"abcX", "bc"}, 2, "abcY", "a", true},
     {{"abcX", "bc"}, 2, "abcX", "", true},
+    {{"abcX", "bc"}, 2, "abc", "a", true}, /* complete at the end, inside what was held back */
     {{"x", "END", "ND"}, 3, "an END", "an ", true},
     {{"\xF0\x9F\x98\x80"}, 1, "smile \xF0\x9F\x98\x80!", "smile ", true},
     {{0}, 0, "no stops at all", "no stops at all", false},

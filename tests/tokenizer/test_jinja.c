@@ -1,4 +1,5 @@
-/* test_jinja.c - the template language: vectors made with Python's jinja2 (tools/make_jinja_vectors.py), and bounds.
+/* test_jinja.c - the template language: vectors made with Python's jinja2
+ * (tools/make_jinja_vectors.py), and bounds.
  *
  * With a file as argument it checks that file of vectors only and prints every difference. */
 #include <setjmp.h>
@@ -14,7 +15,8 @@
 #include "base/json.h"
 #include "tokenizer/jinja.h"
 
-static const rvi_template_now now = {.year = 2024, .month = 2, .day = 29, .hour = 13, .minute = 5, .second = 9};
+static const rvi_template_now now = {
+    .year = 2024, .month = 2, .day = 29, .hour = 13, .minute = 5, .second = 9};
 
 static char *read_file(const char *path, size_t *len)
 {
@@ -30,8 +32,8 @@ static char *read_file(const char *path, size_t *len)
     return data;
 }
 
-static rv_status render(const char *text, size_t len, const rvi_json *vars, const rvi_template_limits *limits, rvi_buf *out,
-                        rv_error *err)
+static rv_status render(const char *text, size_t len, const rvi_json *vars,
+                        const rvi_template_limits *limits, rvi_buf *out, rv_error *err)
 {
     rvi_template *t;
     rv_status st = rvi_template_new(&t, text, len, err);
@@ -55,15 +57,21 @@ static size_t run_vectors(const char *path, size_t *n)
         const rvi_json *test = rvi_json_at(tests, i), *source = rvi_json_get(test, "template");
         const rvi_json *want = rvi_json_get(test, "text"), *message = rvi_json_get(test, "message");
         rvi_buf out = {0};
-        rv_status st = render(source->as.string.data, source->as.string.len, vars, NULL, &out, &err);
-        bool ok = want ? !st && out.len == want->as.string.len && (!out.len || !memcmp(out.data, want->as.string.data, out.len))
+        rv_status st =
+            render(source->as.string.data, source->as.string.len, vars, NULL, &out, &err);
+        bool ok = want ? !st && out.len == want->as.string.len &&
+                             (!out.len || !memcmp(out.data, want->as.string.data, out.len))
                        : st == RV_E_TOKENIZATION;
         if (message) ok = ok && !strcmp(err.text, message->as.string.data);
         if (!ok) {
             wrong++;
-            printf("TEMPLATE %s\n  expected %s%s\n  got      %s%s\n", source->as.string.data, want ? "" : "error ",
-                   want ? want->as.string.data : rvi_json_string(rvi_json_get(test, "error"), "?"), st ? "error " : "",
-                   st ? err.text : out.data ? out.data : "");
+            printf("TEMPLATE %s\n  expected %s%s\n  got      %s%s\n", source->as.string.data,
+                   want ? "" : "error ",
+                   want ? want->as.string.data : rvi_json_string(rvi_json_get(test, "error"), "?"),
+                   st ? "error " : "",
+                   st         ? err.text
+                   : out.data ? out.data
+                              : "");
         }
         rvi_buf_deinit(&out);
     }
@@ -87,7 +95,8 @@ static void expect_error(const char *text, const char *part, const rvi_template_
     rv_error err = {0};
     rvi_buf out = {0};
     rv_status st = render(text, strlen(text), NULL, limits, &out, &err);
-    if (st != RV_E_TOKENIZATION || !strstr(err.text, part)) fail_msg("%.200s: status %d, '%s' lacks '%s'", text, st, err.text, part);
+    if (st != RV_E_TOKENIZATION || !strstr(err.text, part))
+        fail_msg("%.200s: status %d, '%s' lacks '%s'", text, st, err.text, part);
     assert_int_equal(out.len, 0);
     rvi_buf_deinit(&out);
 }
@@ -133,20 +142,40 @@ static void bounds(void **state)
 {
     (void)state;
     /* steps: what would run for ages ends at once */
-    expect_error("{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}", "steps", NULL);
-    expect_error("{% for a in range(100000) %}{% for b in range(100000) %}{{ 'x' }}{% endfor %}{% endfor %}", "", NULL);
-    expect_error("{% set ns = namespace(s='ab') %}{% for a in range(100000) %}{% set ns.s = ns.s + ns.s %}{% endfor %}", "", NULL);
-    expect_error("{{ ('a' * 1000000) is in ('a' * 1000000 ~ 'b') }}{% for i in range(99999) %}{{ ('a' * 500000 ~ 'b') in ('a' * 1000000) }}{% endfor %}", "", NULL);
-    expect_error("{{ range(100000)|map('string')|join|list|tojson|list|sort|tojson|list|sort|tojson|list|sort|length }}", "steps", NULL);
-    expect_error("{% set s = '\xc3\xa9' * 1000000 %}{% for i in range(100000) %}{{ s[999999] }}{% endfor %}", "steps", NULL);
+    expect_error("{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}",
+                 "steps", NULL);
+    expect_error(
+        "{% for a in range(100000) %}{% for b in range(100000) %}{{ 'x' }}{% endfor %}{% endfor %}",
+        "", NULL);
+    expect_error("{% set ns = namespace(s='ab') %}{% for a in range(100000) %}{% set ns.s = ns.s + "
+                 "ns.s %}{% endfor %}",
+                 "", NULL);
+    expect_error("{{ ('a' * 1000000) is in ('a' * 1000000 ~ 'b') }}{% for i in range(99999) %}{{ "
+                 "('a' * 500000 ~ 'b') in ('a' * 1000000) }}{% endfor %}",
+                 "", NULL);
+    expect_error("{{ "
+                 "range(100000)|map('string')|join|list|tojson|list|sort|tojson|list|sort|tojson|"
+                 "list|sort|length }}",
+                 "steps", NULL);
+    expect_error(
+        "{% set s = '\xc3\xa9' * 1000000 %}{% for i in range(100000) %}{{ s[999999] }}{% endfor %}",
+        "steps", NULL);
     /* depth */
     expect_error("{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}", "too deeply", NULL);
     expect_error("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", "too deeply", NULL);
-    expect_error("{% set ns = namespace(x=1) %}{% for i in range(9999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}", "too deeply", NULL);
+    expect_error("{% set ns = namespace(x=1) %}{% for i in range(9999) %}{% set ns.x = [ns.x] %}{% "
+                 "endfor %}{{ ns.x }}",
+                 "too deeply", NULL);
     expect_error("{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}", "too deeply", NULL);
-    expect_error("{% set ns = namespace(x=1) %}{% for i in range(9999) %}{% set ns.x = (ns.x,) %}{% endfor %}{{ {ns.x: 1} }}", "too deeply", NULL);
-    expect_error("{% set ns = namespace(x=1, y=1) %}{% for i in range(9999) %}{% set ns.x = [ns.x] %}{% set ns.y = [ns.y] %}{% endfor %}{{ ns.x == ns.y }}", "too deeply", NULL);
-    expect_error("{% set ns = namespace(x=[1]) %}{% for i in range(9999) %}{% set ns.x = ns.x|map('string') %}{% endfor %}{{ ns.x|list }}", "too deeply", NULL);
+    expect_error("{% set ns = namespace(x=1) %}{% for i in range(9999) %}{% set ns.x = (ns.x,) "
+                 "%}{% endfor %}{{ {ns.x: 1} }}",
+                 "too deeply", NULL);
+    expect_error("{% set ns = namespace(x=1, y=1) %}{% for i in range(9999) %}{% set ns.x = [ns.x] "
+                 "%}{% set ns.y = [ns.y] %}{% endfor %}{{ ns.x == ns.y }}",
+                 "too deeply", NULL);
+    expect_error("{% set ns = namespace(x=[1]) %}{% for i in range(9999) %}{% set ns.x = "
+                 "ns.x|map('string') %}{% endfor %}{{ ns.x|list }}",
+                 "too deeply", NULL);
     /* output and memory */
     expect_error("{{ 'a' * 20000000 }}", "16777216", NULL);
     expect_error("{{ ('a' * 200000000)|length }}{{ ('a' * 200000000)|length }}", "memory", NULL);
@@ -154,24 +183,30 @@ static void bounds(void **state)
     expect_error("{{ [1, 2] * 9000000000000000000 }}", "too long", NULL);
     expect_error("{{ 'a'.center(9000000000000000000) }}", "width", NULL);
     expect_error("{{ '%9000000000d' % 1 }}", "too large", NULL);
-    expect_error("{{ range(9223372036854775807, -9223372036854775807, -9223372036854775807) }}", "too large", NULL);
+    expect_error("{{ range(9223372036854775807, -9223372036854775807, -9223372036854775807) }}",
+                 "too large", NULL);
 }
 
 static void limits_are_kept(void **state)
 {
-    rvi_template_limits tight = {.max_steps = 100, .max_depth = 3, .max_output = 8, .max_memory = 1 << 16};
+    rvi_template_limits tight = {
+        .max_steps = 100, .max_depth = 3, .max_output = 8, .max_memory = 1 << 16};
     (void)state;
     expect_text("{{ 1 + 1 }}", "2", &tight);
     expect_text("12345678", "12345678", &tight);
     expect_error("123456789", "more than 8 bytes", &tight);
     expect_error("{% for i in range(200) %}{% endfor %}", "100 steps", &tight);
     expect_error("{{ ('a' * 70000)|length }}", "memory", &tight);
-    const char *macro = "{% macro f(n) %}{{ n }}{% if n %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(2) }}";
+    const char *macro =
+        "{% macro f(n) %}{{ n }}{% if n %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(2) }}";
     expect_text(macro, "210", &tight);
-    expect_error("{% macro f(n) %}{{ n }}{% if n %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(3) }}", "too deeply", &tight);
+    expect_error(
+        "{% macro f(n) %}{{ n }}{% if n %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(3) }}",
+        "too deeply", &tight);
 }
 
-static char *repeated(const char *before, const char *open, const char *middle, const char *close, size_t n)
+static char *repeated(const char *before, const char *open, const char *middle, const char *close,
+                      size_t n)
 {
     rvi_buf b = {0};
     rvi_buf_puts(&b, before);
@@ -187,19 +222,35 @@ static void hostile_syntax(void **state)
     static const struct {
         const char *before, *open, *middle, *close;
     } cases[] = {
-        {"{{ ", "(", "1", ")"},   {"{{ ", "[", "", "]"},     {"{{ ", "-", "1", ""},    {"{{ ", "not ", "1", ""},
-        {"{{ 1", "+1", "", ""},   {"{{ x", ".x", "", ""},    {"{{ x", "|e", "", ""},   {"{{ x", "[0]", "", ""},
-        {"{{ x", "()", "", ""},   {"{{ 1", " if 1 else 1", "", ""}, {"{{ ", "{1:", "1", "}"}, {"", "{% if 1 %}", "", "{% endif %}"},
-        {"", "{% for x in y %}", "", "{% endfor %}"},        {"{% set ", "(", "a", ")"}, {"{{ 1", " and 1", "", ""},
-        {"{{ 1", " == 1", "", ""}, {"{{ 1", " is eq(1)", "", ""}, {"{{ f(", "a(", "", ")"}, {"", "{% macro f() %}", "", "{% endmacro %}"},
+        {"{{ ", "(", "1", ")"},
+        {"{{ ", "[", "", "]"},
+        {"{{ ", "-", "1", ""},
+        {"{{ ", "not ", "1", ""},
+        {"{{ 1", "+1", "", ""},
+        {"{{ x", ".x", "", ""},
+        {"{{ x", "|e", "", ""},
+        {"{{ x", "[0]", "", ""},
+        {"{{ x", "()", "", ""},
+        {"{{ 1", " if 1 else 1", "", ""},
+        {"{{ ", "{1:", "1", "}"},
+        {"", "{% if 1 %}", "", "{% endif %}"},
+        {"", "{% for x in y %}", "", "{% endfor %}"},
+        {"{% set ", "(", "a", ")"},
+        {"{{ 1", " and 1", "", ""},
+        {"{{ 1", " == 1", "", ""},
+        {"{{ 1", " is eq(1)", "", ""},
+        {"{{ f(", "a(", "", ")"},
+        {"", "{% macro f() %}", "", "{% endmacro %}"},
     };
     (void)state;
     for (size_t i = 0; i < RVI_COUNT(cases); i++) {
-        char *text = repeated(cases[i].before, cases[i].open, cases[i].middle, cases[i].close, 100000);
+        char *text =
+            repeated(cases[i].before, cases[i].open, cases[i].middle, cases[i].close, 100000);
         expect_error(text, "line", NULL);
         rvi_free(text);
     }
-    char *names = repeated("", "{{ x }}{% set y = 1 %}", "", "", 50000); /* long, but nothing is wrong with it */
+    char *names = repeated("", "{{ x }}{% set y = 1 %}", "", "",
+                           50000); /* long, but nothing is wrong with it */
     expect_text(names, "", NULL);
     rvi_free(names);
     char *elifs = repeated("{% if 0 %}", "{% elif 0 %}", "{% else %}ok{% endif %}", "", 20000);
@@ -211,15 +262,22 @@ static void growing_text_costs_what_is_added(void **state)
 {
     (void)state; /* 100000 times appending one byte would be 5 GB if every step made a copy */
     rvi_template_limits limits = {.max_memory = 64 << 20};
-    expect_text("{% set ns = namespace(s='') %}{% for i in range(100000) %}{% set ns.s = ns.s + 'x' %}{% endfor %}{{ ns.s|length }}", "100000", &limits);
+    expect_text("{% set ns = namespace(s='') %}{% for i in range(100000) %}{% set ns.s = ns.s + "
+                "'x' %}{% endfor %}{{ ns.s|length }}",
+                "100000", &limits);
     /* two continuations of one beginning do not disturb each other */
-    expect_text("{% set a = 'x' + 'y' %}{% set b = a + '1' %}{% set c = a + '2' %}{{ a }} {{ b }} {{ c }} {{ b + '3' }} {{ c + '4' }}", "xy xy1 xy2 xy13 xy24", NULL);
+    expect_text("{% set a = 'x' + 'y' %}{% set b = a + '1' %}{% set c = a + '2' %}{{ a }} {{ b }} "
+                "{{ c }} {{ b + '3' }} {{ c + '4' }}",
+                "xy xy1 xy2 xy13 xy24", NULL);
 }
 
 static void invalid_input(void **state)
 {
     (void)state;
-    expect_text("a\xff{{ '\xc3' }}b", "a\xef\xbf\xbd\xef\xbf\xbd" "b", NULL);
+    expect_text("a\xff{{ '\xc3' }}b",
+                "a\xef\xbf\xbd\xef\xbf\xbd"
+                "b",
+                NULL);
     rv_error err;
     rvi_buf out = {0};
     rvi_template *t;

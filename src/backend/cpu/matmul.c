@@ -10,14 +10,15 @@ enum {
     X_TILE = 48
 }; /* input rows a kernel call goes over: they stay in cache while the weights stream by */
 
+/* The new scratch is made before the old one goes: a failure leaves what others reserved. */
 rv_status rvi_cpu_reserve(rvi_backend *be, int n_rows, int n_cols, rv_error *err)
 {
     rvi_cpu *cpu = rvi_cpu_of(be);
     if (n_rows <= cpu->max_rows && n_cols <= cpu->max_cols) return RV_OK;
+    rvi_cpu old = *cpu;
     size_t rows = (size_t)RVI_MAX(n_rows, cpu->max_rows);
     size_t cols = (size_t)RVI_MAX(n_cols, cpu->max_cols);
     size_t workers = (size_t)rvi_pool_size(cpu->pool);
-    rvi_cpu_scratch_free(cpu);
     cpu->acts = rvi_alloc_array(rows * ((cols + 31) / 32), sizeof *cpu->acts);
     cpu->panel = rvi_zalloc_array(workers, sizeof *cpu->panel);
     cpu->low = rvi_alloc_array(workers * RVI_MAX_RANK, sizeof *cpu->low);
@@ -26,8 +27,9 @@ rv_status rvi_cpu_reserve(rvi_backend *be, int n_rows, int n_cols, rv_error *err
         cpu->panel[i] = rvi_alloc_aligned(RVI_CPU_PANEL * cols * sizeof(float), 64);
         ok = cpu->panel[i] != NULL;
     }
+    rvi_cpu_scratch_free(ok ? &old : cpu);
     if (!ok) {
-        rvi_cpu_scratch_free(cpu);
+        *cpu = old;
         return rvi_nomem(err, "matmul scratch");
     }
     cpu->max_rows = (int)rows;

@@ -1,0 +1,315 @@
+/* Wrong use of the public interface: NULL wherever a pointer goes, lists without items, numbers that
+ * are none, a model whose parts disagree. A status each time, with a text, and nothing changed. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "formats/gguf_builder.h"
+#include "ruvllm.h"
+
+#define assert_ok(call)                                                                            \
+    do {                                                                                           \
+        rv_error e_ = {0};                                                                         \
+        rv_error *err = &e_;                                                                       \
+        rv_status st_ = (call);                                                                    \
+        if (st_) fail_msg("%s: %s", rv_status_name(st_), e_.text);                                 \
+    } while (0)
+
+#define assert_refused(code_, call)                                                                \
+    do {                                                                                           \
+        rv_error e_ = {0};                                                                         \
+        rv_error *err = &e_;                                                                       \
+        rv_status st_ = (call);                                                                    \
+        if (st_ != (code_) || e_.code != st_ || !e_.text[0])                                       \
+            fail_msg("%s: %s '%s'", #call, rv_status_name(st_), e_.text);                          \
+    } while (0)
+
+typedef struct opened {
+    rv_runtime *rt;
+    rv_model *m;
+    rv_session *s;
+} opened;
+
+static void open_all(opened *o, const char *path)
+{
+    rv_runtime_options ro;
+    rv_session_options so;
+    rv_runtime_options_init(&ro);
+    ro.n_threads = 1;
+    assert_ok(rv_runtime_new(&o->rt, &ro, err));
+    assert_ok(rv_model_open(&o->m, o->rt, path, 0, err));
+    rv_session_options_init(&so, o->m);
+    so.n_context = 64;
+    assert_ok(rv_session_new(&o->s, o->m, &so, err));
+}
+
+static void close_all(opened *o)
+{
+    rv_session_free(o->s);
+    rv_model_close(o->m);
+    rv_runtime_free(o->rt);
+}
+
+static void null_everywhere(void **state)
+{
+    (void)state;
+    static const int32_t ids[] = {5, 6, 7, 8};
+    opened o;
+    rv_runtime *rt;
+    rv_runtime_options ro;
+    rv_model *m;
+    rv_session *s;
+    rv_session_options so;
+    rv_adapter *a;
+    rv_generated g;
+    rv_generate_options go;
+    rv_perplexity p;
+    rv_model_info info;
+    int32_t *out_ids;
+    size_t n;
+    char *text = NULL;
+    open_all(&o, "tests/gguf/llama-spm.gguf");
+    rv_runtime_options_init(&ro);
+    rv_session_options_init(&so, NULL);
+    rv_generate_options_init(&go);
+
+    assert_refused(RV_E_INVALID, rv_runtime_new(NULL, &ro, err));
+    assert_refused(RV_E_INVALID, rv_runtime_new(&rt, NULL, err));
+    assert_refused(RV_E_INVALID, rv_model_open(NULL, o.rt, "x", 0, err));
+    assert_refused(RV_E_INVALID, rv_model_open(&m, NULL, "x", 0, err));
+    assert_refused(RV_E_INVALID, rv_model_open_memory(&m, o.rt, NULL, 5, NULL, 0, err));
+    assert_refused(RV_E_MODEL, rv_model_open_memory(&m, o.rt, "", 0, NULL, 0, err));
+    assert_refused(RV_E_INVALID, rv_model_open_reader(&m, o.rt, NULL, NULL, 5, NULL, 0, err));
+    assert_int_equal(rv_model_get_info(NULL, &info), RV_E_INVALID);
+    assert_int_equal(rv_model_get_info(o.m, NULL), RV_E_INVALID);
+    assert_refused(RV_E_INVALID, rv_model_describe(NULL, 0, &text, err));
+    assert_null(text);
+    assert_refused(RV_E_INVALID, rv_model_describe(o.m, 0, NULL, err));
+    assert_refused(RV_E_INVALID, rv_tokenize(NULL, "x", 1, 0, &out_ids, &n, err));
+    assert_refused(RV_E_INVALID, rv_tokenize(o.m, NULL, 1, 0, &out_ids, &n, err));
+    assert_refused(RV_E_INVALID, rv_tokenize(o.m, "x", 1, 0, NULL, &n, err));
+    assert_refused(RV_E_INVALID, rv_tokenize(o.m, "x", 1, 0, &out_ids, NULL, err));
+    assert_refused(RV_E_INVALID, rv_detokenize(NULL, ids, 1, 0, &text, NULL, err));
+    assert_refused(RV_E_INVALID, rv_detokenize(o.m, NULL, 1, 0, &text, NULL, err));
+    assert_refused(RV_E_INVALID, rv_detokenize(o.m, ids, 1, 0, NULL, NULL, err));
+    assert_refused(RV_E_INVALID, rv_render_chat(NULL, "{}", 2, NULL, &text, NULL, err));
+    assert_refused(RV_E_INVALID, rv_render_chat(o.m, NULL, 0, NULL, &text, NULL, err));
+    assert_refused(RV_E_INVALID, rv_render_chat(o.m, "{}", 2, NULL, NULL, NULL, err));
+    assert_refused(RV_E_INVALID, rv_render_template(NULL, 0, "{}", 2, NULL, &text, NULL, err));
+    assert_refused(RV_E_INVALID, rv_adapter_load(NULL, o.m, "x", err));
+    assert_refused(RV_E_INVALID, rv_adapter_load(&a, NULL, "x", err));
+    assert_refused(RV_E_INVALID, rv_adapter_load(&a, o.m, NULL, err));
+    assert_refused(RV_E_INVALID, rv_session_new(NULL, o.m, &so, err));
+    assert_refused(RV_E_INVALID, rv_session_new(&s, NULL, &so, err));
+    assert_refused(RV_E_INVALID, rv_session_new(&s, o.m, NULL, err));
+    assert_refused(RV_E_INVALID, rv_session_generate(o.s, ids, 4, NULL, &g, err));
+    assert_int_equal(g.finish, RV_FINISH_ERROR);
+    assert_refused(RV_E_INVALID, rv_session_generate(NULL, ids, 4, &go, &g, err));
+    rv_generated_free(&g); /* filled in any case */
+    assert_refused(RV_E_INVALID, rv_session_generate(o.s, ids, 4, &go, NULL, err));
+    assert_refused(RV_E_INVALID,
+                   rv_model_perplexity(NULL, ids, 4, 4, RV_KV_F16, NULL, NULL, &p, err));
+    assert_refused(RV_E_INVALID,
+                   rv_model_perplexity(o.m, NULL, 4, 4, RV_KV_F16, NULL, NULL, &p, err));
+    assert_refused(RV_E_INVALID,
+                   rv_model_perplexity(o.m, ids, 4, 4, RV_KV_F16, NULL, NULL, NULL, err));
+    assert_refused(RV_E_INVALID,
+                   rv_model_tap(NULL, ids, 4, NULL, RV_KV_F16, NULL, 0, "/tmp/x", err));
+    assert_refused(RV_E_INVALID, rv_model_tap(o.m, ids, 4, NULL, RV_KV_F16, NULL, 0, NULL, err));
+    assert_int_equal(rv_session_context(NULL), 0);
+    assert_string_equal(rv_runtime_isa(NULL), "");
+    rv_free(NULL);
+    close_all(&o);
+}
+
+static void lists_without_items(void **state)
+{
+    (void)state;
+    static const int32_t ids[] = {5, 6, 7, 8};
+    static const char *const holes[] = {"x", NULL}, *const empty[] = {""};
+    opened o;
+    rv_session *s;
+    rv_session_options so;
+    rv_generated g;
+    rv_generate_options go;
+    open_all(&o, "tests/gguf/llama-spm.gguf");
+    rv_session_options_init(&so, o.m);
+    so.n_adapters = 1;
+    assert_refused(RV_E_INVALID, rv_session_new(&s, o.m, &so, err));
+    assert_null(s);
+    assert_refused(RV_E_INVALID, rv_model_tap(o.m, ids, 4, NULL, RV_KV_F16, NULL, 1, "/tmp/x", err));
+    rv_adapter_use none = {NULL, 1};
+    so.adapters = &none;
+    assert_refused(RV_E_ADAPTER, rv_session_new(&s, o.m, &so, err));
+    so.n_adapters = 1000;
+    assert_refused(RV_E_ADAPTER, rv_session_new(&s, o.m, &so, err));
+    so.n_adapters = 0;
+    so.n_context = -1;
+    assert_refused(RV_E_CONFIG, rv_session_new(&s, o.m, &so, err));
+    rv_generate_options_init(&go);
+    go.n_stop = 2;
+    assert_refused(RV_E_INVALID, rv_session_generate(o.s, ids, 4, &go, &g, err));
+    go.stop = holes;
+    assert_refused(RV_E_CONFIG, rv_session_generate(o.s, ids, 4, &go, &g, err));
+    go.stop = empty;
+    go.n_stop = 1;
+    assert_refused(RV_E_CONFIG, rv_session_generate(o.s, ids, 4, &go, &g, err));
+    go.n_stop = 0;
+    go.max_tokens = -1;
+    assert_refused(RV_E_CONFIG, rv_session_generate(o.s, ids, 4, &go, &g, err));
+    rv_generated_free(&g);
+    close_all(&o);
+}
+
+static void scales_that_are_no_numbers(void **state)
+{
+    (void)state;
+    static const float scales[] = {NAN, INFINITY, -INFINITY};
+    opened o;
+    rv_adapter *a;
+    rv_session *s;
+    rv_session_options so;
+    open_all(&o, "tests/golden/llama");
+    assert_ok(rv_adapter_load(&a, o.m, "tests/golden/llama/lora", err));
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
+        rv_adapter_use use = {a, scales[i]};
+        rv_session_options_init(&so, o.m);
+        so.adapters = &use;
+        so.n_adapters = 1;
+        assert_refused(RV_E_ADAPTER, rv_session_new(&s, o.m, &so, err));
+        assert_null(s);
+    }
+    rv_adapter_free(a);
+    close_all(&o);
+}
+
+/* After cancelling nobody is called again, and the text is what was handed over. */
+typedef struct seen {
+    int n;
+    char text[256];
+} seen;
+
+static int cancel_at_third(void *ctx, int32_t id, const char *text, size_t len)
+{
+    seen *s = ctx;
+    (void)id;
+    strncat(s->text, text, len);
+    return ++s->n >= 3;
+}
+
+static void cancelling_is_final(void **state)
+{
+    (void)state;
+    static const int32_t ids[] = {1, 270, 280, 290, 300};
+    static const char *const stops[] = {"no such text at all"};
+    opened o;
+    seen s = {0};
+    rv_generated g;
+    rv_generate_options go;
+    open_all(&o, "tests/gguf/llama-spm.gguf");
+    rv_generate_options_init(&go);
+    rv_sampling_init_greedy(&go.sampling);
+    go.ignore_eos = 1;
+    go.stop = stops;
+    go.n_stop = 1;
+    go.on_token = cancel_at_third;
+    go.ctx = &s;
+    assert_ok(rv_session_generate(o.s, ids, 5, &go, &g, err));
+    assert_int_equal(g.finish, RV_FINISH_CANCELLED);
+    assert_int_equal(s.n, 3);
+    assert_string_equal(g.text, s.text);
+    rv_generated_free(&g);
+    close_all(&o);
+}
+
+/* A tokenizer larger than the model, whose first token the model does not have: 40 rows of
+ * embeddings, 41 tokens, the last of them the beginning of a text. */
+static void build_disagreeing(rvi_buf *out)
+{
+    enum { EMBD = 32, VOCAB = 40 };
+    static const char *const keys[] = {"block_count",          "context_length",
+                                       "embedding_length",     "feed_forward_length",
+                                       "attention.head_count"};
+    static const uint32_t values[] = {1, 64, EMBD, EMBD, 2};
+    static const char *const matrices[] = {"attn_q", "attn_k", "attn_v",  "attn_output",
+                                           "ffn_up", "ffn_gate", "ffn_down"};
+    static const char *const norms[] = {"blk.0.attn_norm.weight", "blk.0.ffn_norm.weight",
+                                        "output_norm.weight"};
+    gguf_builder b = {.version = 3};
+    char name[64];
+    const char *tokens[VOCAB + 1];
+    char texts[VOCAB + 1][4];
+    float scores[VOCAB + 1] = {0};
+    gb_str(&b, "general.architecture", "llama");
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        snprintf(name, sizeof name, "llama.%s", keys[i]);
+        gb_u32(&b, name, values[i]);
+    }
+    gb_f32(&b, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    for (int i = 0; i <= VOCAB; i++) {
+        snprintf(texts[i], sizeof texts[i], "%c%c", 'a' + i / 26, 'a' + i % 26);
+        tokens[i] = texts[i];
+    }
+    gb_str(&b, "tokenizer.ggml.model", "llama");
+    gb_str_array(&b, "tokenizer.ggml.tokens", tokens, VOCAB + 1);
+    gb_array(&b, "tokenizer.ggml.scores", RVI_GGUF_F32, scores, VOCAB + 1, sizeof *scores);
+    gb_u32(&b, "tokenizer.ggml.bos_token_id", VOCAB);
+    gb_bool(&b, "tokenizer.ggml.add_bos_token", true);
+    gb_tensor(&b, "token_embd.weight", RVI_F32, 2, (uint64_t[]){VOCAB, EMBD}, NULL);
+    for (size_t i = 0; i < sizeof norms / sizeof *norms; i++)
+        gb_tensor(&b, norms[i], RVI_F32, 1, (uint64_t[]){EMBD}, NULL);
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
+        snprintf(name, sizeof name, "blk.0.%s.weight", matrices[i]);
+        gb_tensor(&b, name, RVI_F32, 2, (uint64_t[]){EMBD, EMBD}, NULL);
+    }
+    gb_finish(&b, out);
+    assert_false(out->failed);
+    gb_deinit(&b);
+}
+
+static void tokens_the_model_lacks(void **state)
+{
+    (void)state;
+    static const int32_t ids[] = {1, 2, 3, 4, 5, 6, 7, 8}, outside[] = {1, 40};
+    opened o = {0};
+    rv_runtime_options ro;
+    rv_session_options so;
+    rv_generate_options go;
+    rv_generated g;
+    rv_perplexity p;
+    rvi_buf file = {0};
+    build_disagreeing(&file);
+    rv_runtime_options_init(&ro);
+    ro.n_threads = 1;
+    assert_ok(rv_runtime_new(&o.rt, &ro, err));
+    assert_ok(rv_model_open_memory(&o.m, o.rt, file.data, file.len, "disagreeing", 0, err));
+    assert_refused(RV_E_MODEL,
+                   rv_model_perplexity(o.m, ids, 8, 4, RV_KV_F16, NULL, NULL, &p, err));
+    rv_session_options_init(&so, o.m);
+    assert_ok(rv_session_new(&o.s, o.m, &so, err));
+    rv_generate_options_init(&go);
+    go.max_tokens = 2;
+    assert_refused(RV_E_GENERATION, rv_session_generate(o.s, outside, 2, &go, &g, err));
+    rv_generated_free(&g);
+    assert_ok(rv_session_generate(o.s, ids, 8, &go, &g, err));
+    rv_generated_free(&g);
+    close_all(&o);
+    rvi_buf_deinit(&file);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(null_everywhere),
+        cmocka_unit_test(lists_without_items),
+        cmocka_unit_test(scales_that_are_no_numbers),
+        cmocka_unit_test(cancelling_is_final),
+        cmocka_unit_test(tokens_the_model_lacks),
+    };
+    return cmocka_run_group_tests_name("misuse", tests, NULL, NULL);
+}
