@@ -26,7 +26,7 @@ LIBS     := -lm
 HUB_LIBS := -lz -lcrypto
 
 # --- sources: the rooms, lowest floor first ---
-CORE_ROOMS  := base formats kernels backend/cpu kv lora model tokenizer decode api
+CORE_ROOMS  := base formats kernels backend/cpu kv lora model tokenizer template decode api
 SHELL_ROOMS := hub cli
 CORE_SRC    := $(foreach room,$(CORE_ROOMS),$(sort $(wildcard src/$(room)/*.c)))
 SHELL_SRC   := $(foreach room,$(SHELL_ROOMS),$(sort $(wildcard src/$(room)/*.c)))

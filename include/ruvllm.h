@@ -215,8 +215,8 @@ typedef struct rv_generate_options {
     const char *const *stop; /* strings that end the answer and are not part of it */
     size_t n_stop;
     int ignore_eos;
-    /* Called with every token and the text that became certain with it (perhaps none); anything but
-     * 0 cancels. */
+    /* Called with every token (an end token apart) and the text that became certain with it
+     * (perhaps none); anything but 0 cancels. */
     int (*on_token)(void *ctx, int32_t id, const char *text, size_t len);
     void *ctx;
 } rv_generate_options;

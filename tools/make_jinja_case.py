@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""make_jinja_case.py - writes src/tokenizer/jinja_case_data.c: what Python's str methods know of characters.
+"""make_jinja_case.py - writes src/template/jinja_case_data.c: what Python's str methods know of characters.
 
-    tools/make_jinja_case.py > src/tokenizer/jinja_case_data.c
+    tools/make_jinja_case.py | clang-format > src/template/jinja_case_data.c
 
 Runs are (first, last, step): the members are first, first + step, ..., last. The tables are those of the Unicode
 version of the Python that runs this (3.11: Unicode 14), beyond ASCII only where ASCII is handled by the code.
@@ -63,7 +63,7 @@ def expansions(function):
 def main():
     print("/* jinja_case_data.c - character tables of the template language. Written by tools/make_jinja_case.py from\n"
           f" * Unicode {unicodedata.unidata_version}; do not edit. */\n"
-          '#include "tokenizer/jinja_case.h"\n')
+          '#include "template/jinja_case.h"\n')
     table("rvi_jcase_run", "alpha", runs(ord(c) for c in chars() if c.isalpha()))
     table("rvi_jcase_run", "numeric", runs(ord(c) for c in chars() if c.isalnum() and not c.isalpha()))
     table("rvi_jcase_run", "digit", runs(ord(c) for c in chars() if c.isdigit()))

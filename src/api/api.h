@@ -7,7 +7,7 @@
 #include "decode/session.h"
 #include "model/model.h"
 #include "ruvllm.h"
-#include "tokenizer/chat.h"
+#include "template/chat.h"
 #include "tokenizer/tokenizer.h"
 
 struct rv_runtime {

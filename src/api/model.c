@@ -302,8 +302,8 @@ rv_status rv_model_get_info(const rv_model *m, rv_model_info *out)
     if (s) {
         arch_name(s, out->architecture, sizeof out->architecture);
         if (s->gguf && rvi_gguf_get_str(s->gguf, "general.name", &name))
-            snprintf(out->name, sizeof out->name, "%.*s",
-                     (int)RVI_MIN(name.len, sizeof out->name), name.data);
+            snprintf(out->name, sizeof out->name, "%.*s", (int)RVI_MIN(name.len, sizeof out->name),
+                     name.data);
         out->file_bytes = rvi_source_bytes(s);
     }
     if (m->model) {

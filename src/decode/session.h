@@ -32,8 +32,8 @@ typedef struct rvi_generate_options {
     size_t n_stop;
     bool ignore_eos;
     const rvi_adapter_set *adapters; /* NULL: none; the same pointer means the same adapters */
-    /* Called with every token and the text that became certain with it (perhaps none); anything but
-     * 0 cancels. May be NULL. */
+    /* Called with every token (an end token apart) and the text that became certain with it
+     * (perhaps none); anything but 0 cancels. May be NULL. */
     int (*on_token)(void *ctx, int32_t id, const char *text, size_t len);
     void *ctx;
 } rvi_generate_options;

@@ -93,8 +93,8 @@ static rv_status add_tensor(loader *l, int slot, bool is_b, rvi_tensor_view *vie
         return rvi_error(l->err, RV_E_ADAPTER, "%s: tensor '%s' is given twice", l->path,
                          view->name);
     if (!is_finite(view))
-        return rvi_error(l->err, RV_E_ADAPTER,
-                         "%s: tensor '%s' holds a value that is not a number", l->path, view->name);
+        return rvi_error(l->err, RV_E_ADAPTER, "%s: tensor '%s' holds a value that is not a number",
+                         l->path, view->name);
     if (is_b && t->n_paired_heads && t->paired != l->gguf) return load_reordered(l, out, view, t);
     return be->ops->floats_new(be, out, view, 0, l->err);
 }
@@ -146,8 +146,7 @@ static rv_status add_gguf(loader *l, rvi_tensor_view *view)
 /* A key of rank_pattern and alpha_pattern may be a regular expression; plain names are offered. */
 static bool is_plain(const rvi_json *p)
 {
-    static const char plain[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.";
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.";
     return p->key_len && strspn(p->key, plain) == p->key_len;
 }
 
@@ -343,7 +342,8 @@ static rv_status check_slots(loader *l)
             return rvi_error(l->err, RV_E_ADAPTER,
                              "%s: layer '%s' has rank %d, but adapter_config.json says %g", l->path,
                              name, rank_a, l->ranks[i]);
-        if (l->gguf) s->scale /= (float)rank_a;
+        /* an alpha of 0 in a GGUF adapter means unscaled */
+        if (l->gguf) s->scale = s->scale != 0 ? s->scale / (float)rank_a : 1;
         l->a->n_used++;
     }
     return l->a->n_used ? RV_OK

@@ -65,7 +65,7 @@ typedef struct rvi_arch {
     bool hf_norm_plus_one; /* checkpoints store w - 1 (GGUF files store w) */
     bool gguf_paired_rope; /* GGUF stores q and k rows so that neighbours (2i, 2i+1) form a rotating
                               pair */
-    bool partial_rope;      /* partial_rotary_factor counts */
+    bool partial_rope;     /* partial_rotary_factor counts */
     bool scaled_embeddings; /* embeddings times sqrt(n_embd) */
     bool tied_by_default;
     rvi_glu glu;

@@ -124,8 +124,7 @@ static rv_status bind_layer(binder *b, int il)
         if ((st = bind_linear(b, &l->qkv, RVI_ROLE_QKV, il, nq + 2 * nk, h->n_embd, 0, qkv)))
             return st;
     } else {
-        if ((st = bind_linear(b, &l->q, RVI_ROLE_Q, il, nq, h->n_embd, h->n_heads, qkv)))
-            return st;
+        if ((st = bind_linear(b, &l->q, RVI_ROLE_Q, il, nq, h->n_embd, h->n_heads, qkv))) return st;
         if ((st = bind_linear(b, &l->k, RVI_ROLE_K, il, nk, h->n_embd, h->n_kv_heads, qkv)))
             return st;
         if ((st = bind_linear(b, &l->v, RVI_ROLE_V, il, nk, h->n_embd, 0, qkv))) return st;
@@ -143,8 +142,8 @@ static rv_status bind_layer(binder *b, int il)
             return st;
     }
     if (m->arch->fused_ffn) {
-        if ((st = bind_linear(b, &l->gate_up, RVI_ROLE_GATE_UP, il, 2 * h->n_ff, h->n_embd, 0,
-                              ffn)))
+        if ((st =
+                 bind_linear(b, &l->gate_up, RVI_ROLE_GATE_UP, il, 2 * h->n_ff, h->n_embd, 0, ffn)))
             return st;
     } else {
         if ((st = bind_linear(b, &l->gate, RVI_ROLE_GATE, il, h->n_ff, h->n_embd, 0, ffn)))

@@ -230,16 +230,11 @@ static rv_status hf_rope(reader *r, rvi_rope_params *p, double *partial, rvi_are
         const char *key;
         double fallback, *out;
     } numbers[] = {
-        {"rope_theta", theta, &p->theta},
-        {"partial_rotary_factor", turning, partial},
-        {"factor", factor, &p->factor},
-        {"low_freq_factor", 0, &p->low_freq},
-        {"high_freq_factor", 0, &p->high_freq},
-        {"beta_fast", 32, &p->beta_fast},
-        {"beta_slow", 1, &p->beta_slow},
-        {"mscale", 0, &p->mscale},
-        {"mscale_all_dim", 0, &p->mscale_all},
-        {"attention_factor", 0, &p->attention_factor},
+        {"rope_theta", theta, &p->theta},       {"partial_rotary_factor", turning, partial},
+        {"factor", factor, &p->factor},         {"low_freq_factor", 0, &p->low_freq},
+        {"high_freq_factor", 0, &p->high_freq}, {"beta_fast", 32, &p->beta_fast},
+        {"beta_slow", 1, &p->beta_slow},        {"mscale", 0, &p->mscale},
+        {"mscale_all_dim", 0, &p->mscale_all},  {"attention_factor", 0, &p->attention_factor},
     };
     for (size_t i = 0; i < RVI_COUNT(numbers); i++)
         if ((st = inner(r, s, numbers[i].key, numbers[i].fallback, numbers[i].out))) return st;

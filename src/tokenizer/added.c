@@ -48,7 +48,7 @@ static bool trie_init(rvi_trie *t, size_t n_bytes)
     return t->edges && t->token;
 }
 
-/* The first token with a text keeps it. */
+/* Of several tokens with one normalized text the first counts. */
 static void trie_add(rvi_trie *t, const char *text, size_t len, uint32_t token)
 {
     uint32_t node = 1;

@@ -1,5 +1,6 @@
-/* Wrong use of the public interface: NULL wherever a pointer goes, lists without items, numbers that
- * are none, a model whose parts disagree. A status each time, with a text, and nothing changed. */
+/* Wrong use of the public interface: NULL wherever a pointer goes, lists without items, numbers
+ * that are none, a model whose parts disagree. A status each time, with a text, and nothing
+ * changed. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -142,7 +143,8 @@ static void lists_without_items(void **state)
     so.n_adapters = 1;
     assert_refused(RV_E_INVALID, rv_session_new(&s, o.m, &so, err));
     assert_null(s);
-    assert_refused(RV_E_INVALID, rv_model_tap(o.m, ids, 4, NULL, RV_KV_F16, NULL, 1, "/tmp/x", err));
+    assert_refused(RV_E_INVALID,
+                   rv_model_tap(o.m, ids, 4, NULL, RV_KV_F16, NULL, 1, "/tmp/x", err));
     rv_adapter_use none = {NULL, 1};
     so.adapters = &none;
     assert_refused(RV_E_ADAPTER, rv_session_new(&s, o.m, &so, err));
@@ -232,11 +234,10 @@ static void cancelling_is_final(void **state)
 static void build_disagreeing(rvi_buf *out)
 {
     enum { EMBD = 32, VOCAB = 40 };
-    static const char *const keys[] = {"block_count",          "context_length",
-                                       "embedding_length",     "feed_forward_length",
-                                       "attention.head_count"};
+    static const char *const keys[] = {"block_count", "context_length", "embedding_length",
+                                       "feed_forward_length", "attention.head_count"};
     static const uint32_t values[] = {1, 64, EMBD, EMBD, 2};
-    static const char *const matrices[] = {"attn_q", "attn_k", "attn_v",  "attn_output",
+    static const char *const matrices[] = {"attn_q", "attn_k",   "attn_v",  "attn_output",
                                            "ffn_up", "ffn_gate", "ffn_down"};
     static const char *const norms[] = {"blk.0.attn_norm.weight", "blk.0.ffn_norm.weight",
                                         "output_norm.weight"};
@@ -288,8 +289,7 @@ static void tokens_the_model_lacks(void **state)
     ro.n_threads = 1;
     assert_ok(rv_runtime_new(&o.rt, &ro, err));
     assert_ok(rv_model_open_memory(&o.m, o.rt, file.data, file.len, "disagreeing", 0, err));
-    assert_refused(RV_E_MODEL,
-                   rv_model_perplexity(o.m, ids, 8, 4, RV_KV_F16, NULL, NULL, &p, err));
+    assert_refused(RV_E_MODEL, rv_model_perplexity(o.m, ids, 8, 4, RV_KV_F16, NULL, NULL, &p, err));
     rv_session_options_init(&so, o.m);
     assert_ok(rv_session_new(&o.s, o.m, &so, err));
     rv_generate_options_init(&go);

@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "tokenizer/chat.h"
-#include "tokenizer/jinja.h"
+#include "template/chat.h"
+#include "template/jinja.h"
 
 typedef struct totals {
     size_t texts, text_ok, errors, error_ok, messages, message_ok, lenient_texts;

@@ -1,5 +1,5 @@
-/* Any bytes as a model: what opens must tokenize, render, generate and be scored, or say why not, in
- * time and memory that the size of the file bounds. */
+/* Any bytes as a model: what opens must tokenize, render, generate and be scored, or say why not,
+ * in time and memory that the size of the file bounds. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "tokenizer/chat.h"
-#include "tokenizer/jinja.h"
+#include "template/chat.h"
+#include "template/jinja.h"
 
 static const char vars_text[] =
     "{\"messages\":[{\"role\":\"system\",\"content\":\"S\"},{\"role\":\"user\",\"content\":[{"

@@ -16,7 +16,8 @@ static double adapter_error(const golden *g, const char *name, const char *path)
     size_t total = (size_t)n * (size_t)g->m->hp.n_vocab;
     float *logits = rvi_alloc_array(total, sizeof *logits);
     assert_ok(load_adapter(&a, g, path, err));
-    snprintf(expected_path, sizeof expected_path, "tests/golden/%s/lora/expected.safetensors", name);
+    snprintf(expected_path, sizeof expected_path, "tests/golden/%s/lora/expected.safetensors",
+             name);
     assert_ok(rvi_safetensors_open(&expected, expected_path, err));
     rvi_adapter_use use = {a, 1};
     rvi_adapter_set set = {&use, 1};
@@ -108,10 +109,10 @@ static void scales_add_up(void **state)
     size_t n = N_IDS * p.vocab;
     double halved = twin_worst(one, two, n), back = twin_worst(none, minus, n);
     print_message("# two halves %.2e  one and minus one %.2e\n", halved, back);
-    assert_true(halved < 5e-5);                     /* observed: 1.9e-6 */
-    assert_true(back < 5e-5);                       /* observed: 1.4e-6 */
-    assert_true(twin_worst(none, off, n) == 0);     /* adding zero changes no value */
-    assert_true(twin_worst(none, one, n) > 0.1);    /* and these differ, all three ways */
+    assert_true(halved < 5e-5);                  /* observed: 1.9e-6 */
+    assert_true(back < 5e-5);                    /* observed: 1.4e-6 */
+    assert_true(twin_worst(none, off, n) == 0);  /* adding zero changes no value */
+    assert_true(twin_worst(none, one, n) > 0.1); /* and these differ, all three ways */
     assert_true(twin_worst(one, mixed, n) > 0.1);
     assert_true(twin_worst(none, mixed, n) > 0.1);
     float *all[] = {none, one, two, minus, off, mixed};
@@ -145,8 +146,8 @@ static void sets_are_chosen_row_by_row(void **state)
     }
     for (int i = 0; i < N_IDS; i++)
         for (int s = 0; s < SEQS; s++, n++) {
-            rows[n] = (rvi_row){
-                .seq = &seqs[s], .pos = i, .token = some_ids[i], .adapters = sets[s]};
+            rows[n] =
+                (rvi_row){.seq = &seqs[s], .pos = i, .token = some_ids[i], .adapters = sets[s]};
             which[n] = n;
         }
     rvi_model_forward(p.g.m, ws, rows, n);
@@ -376,7 +377,10 @@ static const fault faults[] = {
     {"r a word", "{\"r\":\"2\",\"lora_alpha\":4}", {A2, B2}, "'r' of adapter_config.json"},
     {"r 1e9", "{\"r\":1000000000,\"lora_alpha\":4}", {A2, B2}, "'r' of adapter_config.json"},
     {"no alpha", "{\"r\":2}", {A2, B2}, "'lora_alpha' of adapter_config.json"},
-    {"alpha null", "{\"r\":2,\"lora_alpha\":null}", {A2, B2}, "'lora_alpha' of adapter_config.json"},
+    {"alpha null",
+     "{\"r\":2,\"lora_alpha\":null}",
+     {A2, B2},
+     "'lora_alpha' of adapter_config.json"},
     {"DoRA", "{\"r\":2,\"lora_alpha\":4,\"use_dora\":true}", {A2, B2}, "'use_dora': DoRA"},
     {"biases", "{\"r\":2,\"lora_alpha\":4,\"bias\":\"all\"}", {A2, B2}, "'bias': adapters with"},
     {"more biases", "{\"r\":2,\"lora_alpha\":4,\"lora_bias\":true}", {A2, B2}, "'lora_bias'"},
@@ -390,7 +394,10 @@ static const fault faults[] = {
      "{\"r\":2,\"lora_alpha\":4,\"init_lora_weights\":\"pissa_niter_16\"}",
      {A2, B2},
      "'pissa_niter_16'"},
-    {"rslora a word", "{\"r\":2,\"lora_alpha\":4,\"use_rslora\":\"yes\"}", {A2, B2}, "'use_rslora'"},
+    {"rslora a word",
+     "{\"r\":2,\"lora_alpha\":4,\"use_rslora\":\"yes\"}",
+     {A2, B2},
+     "'use_rslora'"},
     {"a pattern by expression",
      "{\"r\":2,\"lora_alpha\":4,\"rank_pattern\":{\"^model.*q_proj$\":2}}",
      {A2, B2},

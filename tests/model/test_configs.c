@@ -241,8 +241,7 @@ static void heads_and_biases(void **state)
     assert_ok(open_with(&o, "qwen2", "\"model_type\":\"llama\"", be, err));
     assert_null(o.m->layers[0].q.bias);
     close_opened(&o);
-    assert_ok(
-        open_with(&o, "qwen2", "\"model_type\":\"llama\",\"attention_bias\":true", be, err));
+    assert_ok(open_with(&o, "qwen2", "\"model_type\":\"llama\",\"attention_bias\":true", be, err));
     assert_non_null(o.m->layers[0].q.bias);
     assert_null(o.m->layers[0].o.bias);
     close_opened(&o);

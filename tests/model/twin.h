@@ -14,8 +14,8 @@ typedef struct twin {
 } twin;
 
 static const twin twins[] = {
-    {"llama", "llama"}, {"llama3-rope", "llama"}, {"llama-yarn", "llama"},
-    {"qwen2", "qwen2"}, {"qwen3", "qwen3"},       {"mistral", "llama"},
+    {"llama", "llama"}, {"llama3-rope", "llama"},  {"llama-yarn", "llama"},
+    {"qwen2", "qwen2"}, {"qwen3", "qwen3"},        {"mistral", "llama"},
     {"phi3", "phi3"},   {"phi3-longrope", "phi3"}, {"gemma2", "gemma2"},
 };
 
@@ -87,8 +87,8 @@ static inline void twin_config_open(twin_config *c, const char *name)
     *c = (twin_config){0};
     snprintf(path, sizeof path, "tests/golden/%s/config.json", name);
     assert_ok(rvi_blob_open(&c->blob, path, err));
-    assert_ok(rvi_json_parse(&c->json, (const char *)c->blob.data, c->blob.len, &c->arena, path,
-                             err));
+    assert_ok(
+        rvi_json_parse(&c->json, (const char *)c->blob.data, c->blob.len, &c->arena, path, err));
     c->rope = rvi_json_get(c->json, "rope_parameters");
 }
 
@@ -286,8 +286,8 @@ static inline void twin_open(golden *g, rvi_buf *file, const twin *t)
     *g = (golden){0};
     twin_build(file, t);
     rvi_blob_from_memory(&blob, file->data, file->len);
-    assert_ok(rvi_backend_cpu_new(&g->be, &(rvi_cpu_options){.n_threads = 2, .exact = true}, NULL,
-                                  err));
+    assert_ok(
+        rvi_backend_cpu_new(&g->be, &(rvi_cpu_options){.n_threads = 2, .exact = true}, NULL, err));
     assert_ok(rvi_source_open_gguf_blob(&source, &blob, t->name, err));
     assert_ok(rvi_model_new(&g->m, g->be, source, err));
     snprintf(path, sizeof path, "tests/golden/%s/expected.safetensors", t->name);

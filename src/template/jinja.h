@@ -1,0 +1,53 @@
+/* jinja.h - a small interpreter of Jinja2, the language of chat templates.
+ *
+ * It behaves as jinja2 3.1 does when chat templates are rendered with it: trim_blocks and
+ * lstrip_blocks on, loop controls, {% generation %}, the immutable sandbox, tojson without HTML
+ * escapes, raise_exception and strftime_now. Values print as Python prints them. Templates come
+ * from strangers: a render is bounded in steps, depth, output and memory, and cannot reach anything
+ * outside the variables that it is given.
+ *
+ * What Jinja2 has and this has not: integers beyond 64 bits (an error), template inheritance and
+ * imports (an error when the template is read), and the filters that make HTML pages or random
+ * choices (an error where reached).
+ *
+ * A template is immutable after rvi_template_new: many threads may render it at once. */
+#ifndef RVI_TEMPLATE_JINJA_H
+#define RVI_TEMPLATE_JINJA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/mem.h"
+
+typedef struct rvi_template rvi_template;
+
+/* Reads a template once; text is copied. A syntax error is RV_E_TOKENIZATION and names the line. */
+rv_status rvi_template_new(rvi_template **out, const char *text, size_t len,
+                           rv_error *err) RVI_MUST_CHECK;
+void rvi_template_free(rvi_template *t); /* accepts NULL */
+
+/* 0 in a field: the default, given in brackets. */
+typedef struct rvi_template_limits {
+    uint64_t
+        max_steps; /* expressions evaluated, and a share for every 64 bytes handled [5 million] */
+    uint32_t max_depth; /* macros and recursive loops inside each other [200, at most 1000] */
+    size_t max_output;  /* bytes [16 MiB] */
+    size_t max_memory;  /* bytes of values made while rendering [256 MiB] */
+} rvi_template_limits;
+
+/* What strftime_now sees. Local time as the caller wants it; month and day count from 1. */
+typedef struct rvi_template_now {
+    int year, month, day, hour, minute, second;
+} rvi_template_now;
+
+/* vars: a JSON object; every member becomes a variable (a repeated key: the last one). NULL: no
+ * variables. now NULL: strftime_now is an error. limits NULL: the defaults. Text is appended to
+ * out, only on success. Any error of the template is RV_E_TOKENIZATION; one that it raises itself
+ * (raise_exception) has its message verbatim in err. */
+rv_status rvi_template_render(const rvi_template *t, const rvi_json *vars,
+                              const rvi_template_now *now, const rvi_template_limits *limits,
+                              rvi_buf *out, rv_error *err) RVI_MUST_CHECK;
+
+#endif

@@ -1,0 +1,460 @@
+/* jinja_filters.c - filters of texts and numbers. Those of sequences are in jinja_filters_seq.c. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "template/jinja_case.h"
+#include "template/jinja_run.h"
+
+#define FILTER(name)                                                                               \
+    static rvi_jv name(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jargs *all)
+
+const rvi_jfn *rvi_jinja_filter(const char *name, size_t len)
+{
+    const rvi_jfn *fn = rvi_jinja_find(rvi_jinja_text_filters, rvi_jinja_n_text_filters, name, len);
+    return fn ? fn : rvi_jinja_find(rvi_jinja_seq_filters, rvi_jinja_n_seq_filters, name, len);
+}
+
+/* ---- texts ---- */
+
+static rvi_jv recase(rvi_jrun *r, rvi_jv v, rvi_jcase how)
+{
+    rvi_jv text = rvi_jv_soft_str(r, v);
+    if (rvi_jv_failed(text)) return text;
+    return rvi_jv_mark(r, rvi_jinja_recase(r, text.as.str, how), text.as.str->markup);
+}
+
+FILTER(filter_upper)
+{
+    (void)a, (void)all;
+    return recase(r, self, RVI_JCASE_UPPER);
+}
+
+FILTER(filter_lower)
+{
+    (void)a, (void)all;
+    return recase(r, self, RVI_JCASE_LOWER);
+}
+
+FILTER(filter_capitalize)
+{
+    (void)a, (void)all;
+    return recase(r, self, RVI_JCASE_CAPITALIZE);
+}
+
+static bool before_word(uint32_t c)
+{
+    return c == '-' || c == '(' || c == '{' || c == '[' || c == '<' || rvi_jchar_space(c);
+}
+
+/* Other than str.title: only blanks, - and opening brackets start a word. */
+FILTER(filter_title)
+{
+    (void)a, (void)all;
+    rvi_jv text = rvi_jv_soft_str(r, self);
+    if (rvi_jv_failed(text)) return text;
+    const rvi_jstr *s = text.as.str;
+    size_t start = rvi_jinja_build(r);
+    for (size_t i = 0; i < s->len;) {
+        uint32_t cp = 0;
+        size_t from = i, used = 0;
+        while (i < s->len &&
+               (used = rvi_utf8_decode(s->data + i, s->len - i, &cp, NULL), !before_word(cp)))
+            i += used;
+        if (i > from) { /* a word: first character up, the rest down */
+            size_t first = rvi_utf8_decode(s->data + from, i - from, &cp, NULL);
+            rvi_jstr head = {.data = s->data + from, .len = first},
+                     tail = {.data = s->data + from + first, .len = i - from - first};
+            rvi_jv up = rvi_jinja_recase(r, &head, RVI_JCASE_UPPER),
+                   down = rvi_jinja_recase(r, &tail, RVI_JCASE_LOWER);
+            if (rvi_jv_failed(up) || rvi_jv_failed(down)) return rvi_jinja_drop(r, start);
+            rvi_jv_write_str(r, &r->scratch, up);
+            rvi_jv_write_str(r, &r->scratch, down);
+        } else {
+            rvi_buf_append(&r->scratch, s->data + i, used);
+            i += used;
+        }
+    }
+    return rvi_jinja_take(r, start);
+}
+
+FILTER(filter_trim)
+{
+    (void)all;
+    rvi_jv text = rvi_jv_soft_str(r, self);
+    if (rvi_jv_failed(text)) return text;
+    return rvi_jv_mark(r, rvi_jinja_strip(r, text.as.str, a[0], true, true), text.as.str->markup);
+}
+
+FILTER(filter_replace)
+{
+    int64_t count = -1;
+    (void)all;
+    rvi_jv s = rvi_jv_to_str(r, self), old = rvi_jv_to_str(r, a[0]), fresh = rvi_jv_to_str(r, a[1]);
+    if (rvi_jv_failed(s) || rvi_jv_failed(old) || rvi_jv_failed(fresh)) return RVI_JV(FAIL);
+    if (rvi_jarg_given(a[2]) && !rvi_jarg_int(r, a[2], -1, &count)) return RVI_JV(FAIL);
+    return rvi_jinja_replace(r, s.as.str, old.as.str, fresh.as.str, count);
+}
+
+FILTER(filter_string)
+{
+    (void)a, (void)all;
+    return rvi_jv_soft_str(r, self);
+}
+
+FILTER(filter_safe)
+{
+    (void)a, (void)all;
+    rvi_jv text = rvi_jv_soft_str(r, self);
+    return rvi_jv_failed(text) ? text : rvi_jv_mark(r, text, true);
+}
+
+FILTER(filter_escape)
+{
+    (void)a, (void)all;
+    return rvi_jv_escape(r, self);
+}
+
+FILTER(filter_center)
+{
+    static const rvi_jstr blank = {.data = " ", .len = 1, .chars = 1};
+    int64_t width;
+    (void)all;
+    rvi_jv text = rvi_jv_soft_str(r, self);
+    if (rvi_jv_failed(text) || !rvi_jarg_int(r, a[0], 80, &width)) return RVI_JV(FAIL);
+    return rvi_jv_mark(r, rvi_jinja_pad(r, text.as.str, width, &blank, 0), text.as.str->markup);
+}
+
+FILTER(filter_indent)
+{
+    static const rvi_jstr blank = {.data = " ", .len = 1, .chars = 1};
+    const rvi_jstr *by = &blank;
+    int64_t times = 1;
+    (void)all;
+    if (a[0].kind == RVI_J_STR)
+        by = a[0].as.str;
+    else if (!rvi_jarg_int(r, a[0], 4, &times))
+        return RVI_JV(FAIL);
+    if (times > 10000) return rvi_jinja_fail(r, "indent is too wide");
+    rvi_jv newline = rvi_jv_text(r, "\n");
+    if (rvi_jv_failed(newline)) return newline;
+    rvi_jv text = rvi_jinja_binary(r, RVI_JOP_ADD, self,
+                                   newline); /* fails as Python does for what is no string */
+    rvi_jv lines = rvi_jv_failed(text) ? text : rvi_jinja_splitlines(r, text.as.str, false);
+    if (rvi_jv_failed(lines)) return lines;
+    bool first = rvi_jv_truth(a[1]), blank_lines = rvi_jv_truth(a[2]);
+    size_t start = rvi_jinja_build(r);
+    for (size_t i = 0; i < lines.as.seq->count; i++) {
+        const rvi_jstr *line = lines.as.seq->items[i].as.str;
+        if (i) rvi_buf_putc(&r->scratch, '\n');
+        if (i ? line->len || blank_lines : first)
+            for (int64_t k = 0; k < times; k++) rvi_buf_append(&r->scratch, by->data, by->len);
+        rvi_buf_append(&r->scratch, line->data, line->len);
+        if (!rvi_jinja_charge_chars(r, (size_t)RVI_MAX(times, 0) * by->len)) break;
+    }
+    return rvi_jv_mark(r, rvi_jinja_take(r, start), text.as.str->markup);
+}
+
+FILTER(filter_truncate)
+{
+    int64_t length, leeway = 5;
+    size_t size;
+    const rvi_jstr *end_text;
+    (void)all;
+    rvi_jv end = a[2].kind == RVI_J_MISSING ? rvi_jv_text(r, "...") : a[2];
+    if (rvi_jv_failed(end) || !rvi_jarg_int(r, a[0], 255, &length) ||
+        !rvi_jarg_str(r, end, "end", &end_text))
+        return RVI_JV(FAIL);
+    if (rvi_jarg_given(a[3]) && !rvi_jarg_int(r, a[3], 5, &leeway)) return RVI_JV(FAIL);
+    if (!rvi_jv_length(self, &size))
+        return rvi_jinja_fail(r, "object of type '%s' has no len()", rvi_jv_type_name(self));
+    int64_t end_chars = (int64_t)rvi_jstr_chars(end.as.str), chars = (int64_t)size;
+    if (length < end_chars || leeway < 0)
+        return rvi_jinja_fail(
+            r, "truncate: the length is shorter than the end, or the leeway is negative");
+    if (leeway >= chars || length >= chars - leeway) return self; /* whatever it is */
+    if (self.kind != RVI_J_STR)
+        return rvi_jinja_fail(r, "truncate: a string expected, not %s", rvi_jv_type_name(self));
+    rvi_jv cut = rvi_jinja_substring(r, self.as.str, 0, (size_t)(length - end_chars));
+    if (rvi_jv_failed(cut)) return cut;
+    if (!rvi_jv_truth(a[1])) { /* back to the last blank */
+        size_t n = cut.as.str->len;
+        while (n && cut.as.str->data[n - 1] != ' ') n--;
+        if (n) cut = rvi_jv_mark(r, rvi_jv_view(r, cut.as.str->data, n - 1), self.as.str->markup);
+        if (rvi_jv_failed(cut)) return cut;
+    }
+    return rvi_jinja_binary(r, RVI_JOP_ADD, cut, end);
+}
+
+FILTER(filter_wordcount)
+{
+    (void)a, (void)all;
+    rvi_jv text = rvi_jv_soft_str(r, self);
+    if (rvi_jv_failed(text)) return text;
+    const rvi_jstr *s = text.as.str;
+    int64_t words = 0;
+    bool inside = false;
+    if (!rvi_jinja_charge_chars(r, s->len)) return RVI_JV(FAIL);
+    for (size_t i = 0; i < s->len;) {
+        uint32_t cp;
+        i += rvi_utf8_decode(s->data + i, s->len - i, &cp, NULL);
+        bool word = rvi_jchar_word(cp);
+        words += word && !inside;
+        inside = word;
+    }
+    return rvi_jv_int(words);
+}
+
+FILTER(filter_format)
+{
+    rvi_jv args, key;
+    (void)a;
+    rvi_jv text = rvi_jv_soft_str(r, self);
+    if (rvi_jv_failed(text)) return text;
+    if (all->n_pos && all->n_named)
+        return rvi_jinja_fail(r, "can't handle positional and keyword arguments at the same time");
+    if (all->n_named) {
+        args = rvi_jv_dict(r, RVI_J_DICT);
+        for (size_t i = 0; i < all->n_named && !rvi_jv_failed(args); i++) {
+            key = rvi_jv_view(r, all->named[i].name->data, all->named[i].name->len);
+            if (rvi_jv_failed(key) || !rvi_jdict_set(r, args.as.dict, key, all->named[i].value))
+                return RVI_JV(FAIL);
+        }
+    } else {
+        rvi_jv *items;
+        args = rvi_jv_seq(r, RVI_J_TUPLE, all->n_pos, &items);
+        if (!rvi_jv_failed(args) && all->n_pos) memcpy(items, all->pos, all->n_pos * sizeof *items);
+    }
+    return rvi_jv_failed(args) ? args : rvi_jinja_percent(r, text, args);
+}
+
+static bool quote(rvi_jrun *r, rvi_jv v, bool query)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    rvi_jv text = rvi_jv_to_str(r, v);
+    if (rvi_jv_failed(text)) return false;
+    const rvi_jstr *s = text.as.str;
+    for (size_t i = 0; i < s->len; i++) {
+        unsigned char c = (unsigned char)s->data[i];
+        bool plain =
+            (c < 0x80 && rvi_jchar_alnum(c)) || (c && strchr("_.-~", c)) || (c == '/' && !query);
+        if (plain)
+            rvi_buf_putc(&r->scratch, (char)c);
+        else if (c == ' ' && query)
+            rvi_buf_putc(&r->scratch, '+');
+        else
+            rvi_buf_append(&r->scratch, (char[]){'%', digits[c >> 4], digits[c & 15]}, 3);
+    }
+    return rvi_jinja_charge_chars(r, 2 * s->len);
+}
+
+FILTER(filter_urlencode)
+{
+    (void)a, (void)all;
+    size_t start = rvi_jinja_build(r);
+    if (self.kind == RVI_J_STR || !rvi_jv_iterable(self))
+        return quote(r, self, false) ? rvi_jinja_take(r, start) : rvi_jinja_drop(r, start);
+    rvi_jargs none = {0};
+    rvi_jv pairs =
+        self.kind == RVI_J_DICT
+            ? rvi_jinja_call_builtin(r, rvi_jinja_method(RVI_J_DICT, "items", 5), self, &none)
+            : self;
+    rvi_jv it = rvi_jv_failed(pairs) ? pairs : rvi_jv_iter(r, pairs), item;
+    if (rvi_jv_failed(it)) return it;
+    int more;
+    for (size_t i = 0; (more = rvi_jiter_next(r, it.as.iter, &item)) == 1; i++) {
+        rvi_jv pair = rvi_jv_to_list(r, item, RVI_J_LIST);
+        if (rvi_jv_failed(pair)) return rvi_jinja_drop(r, start);
+        if (pair.as.seq->count != 2) {
+            rvi_jinja_fail(r, "urlencode: pairs of key and value expected");
+            return rvi_jinja_drop(r, start);
+        }
+        if (i) rvi_buf_putc(&r->scratch, '&');
+        if (!quote(r, pair.as.seq->items[0], true)) return rvi_jinja_drop(r, start);
+        rvi_buf_putc(&r->scratch, '=');
+        if (!quote(r, pair.as.seq->items[1], true)) return rvi_jinja_drop(r, start);
+    }
+    return rvi_jinja_take(r, start);
+}
+
+FILTER(filter_tojson)
+{
+    static const rvi_jstr comma = {.data = ", ", .len = 2}, bare_comma = {.data = ",", .len = 1},
+                          colon = {.data = ": ", .len = 2};
+    static const char blanks[] = "                                "; /* 32 */
+    rvi_jjson how = {.ensure_ascii = rvi_jv_truth(a[0]),
+                     .sort_keys = rvi_jv_truth(a[3]),
+                     .item_sep = &comma,
+                     .key_sep = &colon};
+    int64_t width = 0;
+    (void)all;
+    if (a[1].kind == RVI_J_STR) {
+        how.indent = a[1].as.str->data;
+        how.indent_len = a[1].as.str->len;
+    } else if (rvi_jarg_given(a[1])) {
+        if (!rvi_jarg_int(r, a[1], 0, &width)) return RVI_JV(FAIL);
+        if (width >= (int64_t)sizeof blanks) return rvi_jinja_fail(r, "tojson: indent is too wide");
+        how.indent = blanks;
+        how.indent_len = width > 0 ? (size_t)width : 0;
+    }
+    if (how.indent) how.item_sep = &bare_comma;
+    if (rvi_jarg_given(a[2])) {
+        rvi_jv pair = rvi_jv_to_list(r, a[2], RVI_J_LIST);
+        if (rvi_jv_failed(pair)) return pair;
+        if (pair.as.seq->count != 2)
+            return rvi_jinja_fail(r, "tojson: separators must be two strings");
+        if (!rvi_jarg_str(r, pair.as.seq->items[0], "separator", &how.item_sep) ||
+            !rvi_jarg_str(r, pair.as.seq->items[1], "separator", &how.key_sep))
+            return RVI_JV(FAIL);
+    }
+    size_t start = rvi_jinja_build(r);
+    rvi_jv_write_json(r, &r->scratch, self, &how);
+    return rvi_jinja_take(r, start);
+}
+
+/* ---- numbers ---- */
+
+FILTER(filter_abs)
+{
+    (void)a, (void)all;
+    if (self.kind == RVI_J_FLOAT) return rvi_jv_float(fabs(self.as.number));
+    if (!rvi_jv_is_integral(self))
+        return rvi_jinja_fail(r, "bad operand type for abs(): '%s'", rvi_jv_type_name(self));
+    return rvi_jinja_negate(r, self, rvi_jv_as_int(self) < 0);
+}
+
+/* int() of a float; otherwise where Python raises what the filter catches */
+static rvi_jv whole(rvi_jrun *r, double v, bool catch_infinity, rvi_jv otherwise)
+{
+    if (isnan(v) || (isinf(v) && catch_infinity)) return otherwise;
+    if (!(v > -9.2e18 && v < 9.2e18))
+        return rvi_jinja_fail(r, "cannot convert this float to a 64-bit integer");
+    return rvi_jv_int((int64_t)v);
+}
+
+FILTER(filter_int)
+{
+    rvi_jv otherwise = RVI_JARG(a[0], rvi_jv_int(0));
+    int64_t base, i;
+    double f;
+    bool too_big;
+    (void)all;
+    if (self.kind == RVI_J_UNDEFINED) return rvi_jv_undefined_error(r, self);
+    if (rvi_jv_is_integral(self)) return rvi_jv_int(rvi_jv_as_int(self));
+    if (self.kind == RVI_J_FLOAT) return whole(r, self.as.number, false, otherwise);
+    if (self.kind != RVI_J_STR) return otherwise;
+    if (!rvi_jarg_int(r, a[1], 10, &base)) return RVI_JV(FAIL);
+    if (rvi_jinja_parse_int(self.as.str, base, &i, &too_big))
+        return too_big ? rvi_jinja_fail(r, "integer beyond 64 bits") : rvi_jv_int(i);
+    return rvi_jinja_parse_float(self.as.str, &f) ? whole(r, f, true, otherwise) : otherwise;
+}
+
+FILTER(filter_float)
+{
+    rvi_jv otherwise = RVI_JARG(a[0], rvi_jv_float(0));
+    double f;
+    (void)all;
+    if (self.kind == RVI_J_UNDEFINED) return rvi_jv_undefined_error(r, self);
+    if (rvi_jv_is_number(self)) return rvi_jv_float(rvi_jv_as_double(self));
+    return self.kind == RVI_J_STR && rvi_jinja_parse_float(self.as.str, &f) ? rvi_jv_float(f)
+                                                                            : otherwise;
+}
+
+static rvi_jv round_int(int64_t v, int64_t digits)
+{
+    int64_t unit = 1;
+    if (digits >= 0) return rvi_jv_int(v);
+    for (; digits < 0 && unit <= INT64_MAX / 10; digits++) unit *= 10;
+    if (digits < 0) return rvi_jv_int(0);
+    int64_t rest = v % unit, base = v - rest, half = unit / 2, size = rest < 0 ? -rest : rest;
+    bool away = size > half || (size == half && base / unit % 2);
+    if (!away) return rvi_jv_int(base);
+    if (v < 0 ? base < INT64_MIN + unit : base > INT64_MAX - unit) return rvi_jv_int(base);
+    return rvi_jv_int(v < 0 ? base - unit : base + unit);
+}
+
+/* To the nearest, ties to even, exactly as the decimal text of the double says. */
+static double round_double(double v, int64_t digits)
+{
+    char text[400];
+    if (!isfinite(v) || digits > 300) return v;
+    if (digits >= 0) {
+        snprintf(text, sizeof text, "%.*f", (int)digits, v);
+        if (strlen(text) < sizeof text - 1) return strtod(text, NULL);
+        return v;
+    }
+    if (digits < -308) return copysign(0.0, v);
+    double unit = pow(10, (double)-digits);
+    return nearbyint(v / unit) * unit;
+}
+
+FILTER(filter_round)
+{
+    int64_t digits;
+    rvi_jv method = a[1];
+    (void)all;
+    bool common = method.kind == RVI_J_MISSING || rvi_jv_is_text(method, "common");
+    bool up = rvi_jv_is_text(method, "ceil");
+    if (!common && !up && !rvi_jv_is_text(method, "floor"))
+        return rvi_jinja_fail(r, "method must be common, ceil or floor");
+    if (!rvi_jv_is_number(self)) {
+        if (self.kind == RVI_J_UNDEFINED && !common) return rvi_jv_undefined_error(r, self);
+        return rvi_jinja_fail(r, "type %s doesn't define __round__ method", rvi_jv_type_name(self));
+    }
+    if (!rvi_jarg_int(r, a[0], 0, &digits)) return RVI_JV(FAIL);
+    if (common) {
+        if (rvi_jv_is_integral(self)) return round_int(rvi_jv_as_int(self), digits);
+        return rvi_jv_float(round_double(self.as.number, digits));
+    }
+    double unit = pow(10, (double)digits), v = rvi_jv_as_double(self) * unit;
+    if (!isfinite(v) || unit == 0) return rvi_jinja_fail(r, "cannot round this number");
+    return rvi_jv_float((up ? ceil(v) : floor(v)) / unit);
+}
+
+/* ---- others ---- */
+
+FILTER(filter_default)
+{
+    (void)all;
+    if (self.kind != RVI_J_UNDEFINED && !(rvi_jv_truth(a[1]) && !rvi_jv_truth(self))) return self;
+    return a[0].kind == RVI_J_MISSING ? rvi_jv_text(r, "") : a[0];
+}
+
+FILTER(filter_attr)
+{
+    const rvi_jstr *name;
+    (void)all;
+    if (!rvi_jarg_str(r, a[0], "attribute name", &name)) return RVI_JV(FAIL);
+    rvi_jv v = rvi_jinja_attribute(r, self, name);
+    return v.kind == RVI_J_MISSING ? rvi_jv_undefined_item(r, self, a[0]) : v;
+}
+
+const rvi_jfn rvi_jinja_text_filters[] = {
+    {"tojson", filter_tojson, "ensure_ascii indent separators sort_keys", 0},
+    {"trim", filter_trim, "chars", 0},
+    {"string", filter_string, "", 0},
+    {"default", filter_default, "default_value boolean", 0},
+    {"d", filter_default, "default_value boolean", 0},
+    {"safe", filter_safe, "", 0},
+    {"upper", filter_upper, "", 0},
+    {"lower", filter_lower, "", 0},
+    {"capitalize", filter_capitalize, "", 0},
+    {"title", filter_title, "", 0},
+    {"replace", filter_replace, "old new count", 2},
+    {"indent", filter_indent, "width first blank", 0},
+    {"int", filter_int, "default base", 0},
+    {"float", filter_float, "default", 0},
+    {"abs", filter_abs, "", 0},
+    {"round", filter_round, "precision method", 0},
+    {"format", filter_format, "*", 0},
+    {"truncate", filter_truncate, "length killwords end leeway", 0},
+    {"wordcount", filter_wordcount, "", 0},
+    {"center", filter_center, "width", 0},
+    {"escape", filter_escape, "", 0},
+    {"e", filter_escape, "", 0},
+    {"urlencode", filter_urlencode, "", 0},
+    {"attr", filter_attr, "name", 1},
+};
+const size_t rvi_jinja_n_text_filters = RVI_COUNT(rvi_jinja_text_filters);

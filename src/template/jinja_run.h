@@ -1,0 +1,223 @@
+/* jinja_run.h - the state of one render, and the tables of built-in functions. */
+#ifndef RVI_TEMPLATE_JINJA_RUN_H
+#define RVI_TEMPLATE_JINJA_RUN_H
+
+#include "template/jinja.h"
+#include "template/jinja_ast.h"
+
+/* The slots of one call of a function. Lives in the run's arena, since macros keep the one around
+ * them. */
+typedef struct rvi_jact {
+    struct rvi_jact *parent; /* of the function in whose text this one stands */
+    rvi_jv *slots;
+} rvi_jact;
+
+struct rvi_jrun {
+    rvi_arena arena;
+    rvi_buf out;     /* all captured texts are pieces at the end of this one */
+    rvi_buf scratch; /* for building one string at a time; see rvi_jinja_build */
+    rv_error *err;
+    rv_status status;
+    rvi_template_limits limits;
+    uint64_t steps;
+    uint32_t calls; /* macros and recursive loops around this point */
+    uint32_t depth; /* C functions that recurse around this point */
+    uint32_t line;  /* of the node being evaluated */
+    rvi_jdict *vars;
+    const rvi_template_now *now;
+};
+
+/* ---- failures and bounds ---- */
+
+rvi_jv rvi_jinja_fail(rvi_jrun *r, const char *fmt, ...) RVI_PRINTF(2, 3); /* "line N: ..." */
+void *rvi_jinja_alloc(rvi_jrun *r, size_t count,
+                      size_t size); /* zeroed; NULL: failure recorded. 0 bytes: not NULL */
+bool rvi_jinja_charge(rvi_jrun *r, uint64_t steps); /* false: too many */
+static inline bool rvi_jinja_charge_bytes(rvi_jrun *r, size_t bytes)
+{
+    return rvi_jinja_charge(r, bytes / 64 + 1);
+}
+/* Where every character is looked at, not just copied. */
+static inline bool rvi_jinja_charge_chars(rvi_jrun *r, size_t bytes)
+{
+    return rvi_jinja_charge(r, bytes / 16 + 1);
+}
+bool rvi_jinja_enter(rvi_jrun *r); /* before recursing; false: too deep */
+void rvi_jinja_leave(rvi_jrun *r);
+
+/* Building a string: start = rvi_jinja_build(r), append to r->scratch, then take. Builds nest like
+ * a stack. */
+size_t rvi_jinja_build(rvi_jrun *r);
+rvi_jv rvi_jinja_take(rvi_jrun *r, size_t start); /* the string; fails where an append failed */
+rvi_jv rvi_jinja_drop(rvi_jrun *r,
+                      size_t start); /* after a failure: gives it up, returns RVI_J_FAIL */
+
+/* ---- calls ---- */
+
+typedef struct rvi_jnamed {
+    const rvi_jstr *name;
+    rvi_jv value;
+} rvi_jnamed;
+
+typedef struct rvi_jargs {
+    rvi_jv *pos;
+    size_t n_pos;
+    rvi_jnamed *named;
+    size_t n_named;
+} rvi_jargs;
+
+enum { RVI_JFN_MAX_PARAMS = 6 };
+
+/* A built-in function, method, filter or test. self is the method's, filter's or test's value. a[]
+ * holds the declared parameters, RVI_J_MISSING where not given; all holds the arguments as they
+ * were written. */
+typedef rvi_jv (*rvi_jbuiltin)(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jargs *all);
+struct rvi_jfn {
+    const char *name;
+    rvi_jbuiltin call;
+    const char
+        *params; /* names separated by blanks; "-" for one that has no name; "*": any arguments */
+    uint8_t required;
+};
+
+const rvi_jfn *rvi_jinja_filter(const char *name, size_t len);
+const rvi_jfn *rvi_jinja_test(const char *name, size_t len);
+const rvi_jfn *rvi_jinja_global(const char *name, size_t len);
+const rvi_jfn *rvi_jinja_method(rvi_jkind kind, const char *name, size_t len);
+const rvi_jfn *rvi_jinja_find(const rvi_jfn *table, size_t count, const char *name, size_t len);
+/* The rows, one table per file. */
+extern const rvi_jfn rvi_jinja_text_filters[], rvi_jinja_seq_filters[], rvi_jinja_str_methods[];
+extern const size_t rvi_jinja_n_text_filters, rvi_jinja_n_seq_filters, rvi_jinja_n_str_methods;
+
+rvi_jv rvi_jinja_call_builtin(rvi_jrun *r, const rvi_jfn *fn, rvi_jv self, const rvi_jargs *args);
+rvi_jv rvi_jinja_call(rvi_jrun *r, rvi_jv callee, const rvi_jargs *args);
+rvi_jv rvi_jinja_call_macro(rvi_jrun *r, const rvi_jmacro *m, const rvi_jargs *args);
+rvi_jv rvi_jinja_call_loop(rvi_jrun *r, rvi_jloop *loop, rvi_jv iterable);
+
+/* ---- arguments of built-ins; false: failure recorded ---- */
+
+bool rvi_jarg_str(rvi_jrun *r, rvi_jv v, const char *what, const rvi_jstr **out);
+bool rvi_jarg_int(rvi_jrun *r, rvi_jv v, int64_t fallback, int64_t *out); /* MISSING: fallback */
+bool rvi_jarg_given(rvi_jv v); /* neither missing nor None */
+#define RVI_JARG(v, otherwise) ((v).kind == RVI_J_MISSING ? (otherwise) : (v))
+
+/* ---- operations on values (jinja_ops.c, jinja_attr.c) ---- */
+
+rvi_jv rvi_jinja_binary(rvi_jrun *r, rvi_jop op, rvi_jv a, rvi_jv b);
+rvi_jv rvi_jinja_negate(rvi_jrun *r, rvi_jv v, bool minus);
+rvi_jv rvi_jinja_compare(rvi_jrun *r, rvi_jop op, rvi_jv a, rvi_jv b);
+rvi_jv rvi_jinja_slice(rvi_jrun *r, rvi_jv v, rvi_jv start, rvi_jv stop, rvi_jv step);
+rvi_jv rvi_jinja_getattr(rvi_jrun *r, rvi_jv object, rvi_jv name); /* attribute first, then item */
+rvi_jv rvi_jinja_getitem(rvi_jrun *r, rvi_jv object, rvi_jv key);  /* item first, then attribute */
+rvi_jv rvi_jinja_attribute(rvi_jrun *r, rvi_jv object,
+                           const rvi_jstr *name);                   /* RVI_J_MISSING: has none */
+rvi_jv rvi_jinja_subscript(rvi_jrun *r, rvi_jv object, rvi_jv key); /* RVI_J_MISSING: has none */
+
+/* ---- text ---- */
+
+rvi_jv rvi_jinja_percent(rvi_jrun *r, rvi_jv format, rvi_jv args); /* format % args */
+rvi_jv rvi_jinja_format(rvi_jrun *r, const rvi_jstr *format,
+                        const rvi_jargs *args); /* str.format */
+rvi_jv rvi_jinja_strftime(rvi_jrun *r, const rvi_jstr *format);
+
+/* Where needle (n > 0 bytes) stands in hay from `from` on, or SIZE_MAX. Time is linear however the
+ * texts look. */
+typedef struct rvi_jfinder {
+    const char *needle;
+    size_t len;
+    uint32_t *border; /* for long needles */
+} rvi_jfinder;
+/* Charges for one search through hay_len bytes. */
+bool rvi_jfinder_init(rvi_jrun *r, rvi_jfinder *f, const char *needle, size_t len, size_t hay_len);
+size_t rvi_jfinder_next(const rvi_jfinder *f, const char *hay, size_t hay_len, size_t from);
+size_t rvi_jfinder_last(const rvi_jfinder *f, const char *hay,
+                        size_t end); /* the last one that ends by `end` */
+
+rvi_jv rvi_jinja_replace(rvi_jrun *r, const rvi_jstr *s, const rvi_jstr *old, const rvi_jstr *fresh,
+                         int64_t count);
+rvi_jv rvi_jinja_strip(rvi_jrun *r, const rvi_jstr *s, rvi_jv chars, bool left, bool right);
+rvi_jv rvi_jinja_splitlines(rvi_jrun *r, const rvi_jstr *s, bool keep_ends);
+rvi_jv rvi_jinja_substring(rvi_jrun *r, rvi_jstr *s, size_t from,
+                           size_t to); /* code points; shares the text */
+rvi_jv rvi_jinja_pad(rvi_jrun *r, rvi_jstr *s, int64_t width, const rvi_jstr *fill,
+                     int where); /* <0 left, 0 centre */
+typedef enum rvi_jcase {
+    RVI_JCASE_UPPER,
+    RVI_JCASE_LOWER,
+    RVI_JCASE_CAPITALIZE,
+    RVI_JCASE_TITLE,
+    RVI_JCASE_SWAP
+} rvi_jcase;
+rvi_jv rvi_jinja_recase(rvi_jrun *r, const rvi_jstr *s, rvi_jcase how);
+bool rvi_jinja_parse_int(const rvi_jstr *s, int64_t base, int64_t *out,
+                         bool *too_big);                    /* Python's int(s, base) */
+bool rvi_jinja_parse_float(const rvi_jstr *s, double *out); /* Python's float(s) */
+
+/* ---- iterators of filters (jinja_iter.c) ---- */
+
+typedef enum rvi_jiter_kind {
+    RVI_JITER_VALUE, /* over a list, string, range, ... */
+    RVI_JITER_MAP,
+    RVI_JITER_SELECT, /* select, reject, selectattr, rejectattr */
+    RVI_JITER_UNIQUE,
+    RVI_JITER_FOR_TEST, /* for target in source if test */
+    RVI_JITER_LATER,    /* over what fn returns, called when the first item is asked for */
+} rvi_jiter_kind;
+
+struct rvi_jiter {
+    rvi_jiter_kind kind;
+    const char *repr; /* "generator object do_map" */
+    bool reversed;
+    bool done;
+    rvi_jv source;     /* VALUE and, before its call, LATER: the value; others: an iterator */
+    size_t pos;        /* VALUE: items given so far */
+    size_t byte;       /* VALUE over a string: where the next character starts */
+    size_t count;      /* VALUE: of a container, at the start */
+    const rvi_jfn *fn; /* filter or test to apply, or NULL */
+    rvi_jargs args;
+    rvi_jv path;     /* attribute to look up first, or RVI_J_MISSING; see rvi_jinja_path */
+    rvi_jv fallback; /* MAP: where the attribute is undefined, or RVI_J_MISSING */
+    bool negate, ignore_case;
+    rvi_jdict *seen;       /* UNIQUE */
+    const rvi_jnode *loop; /* FOR_TEST */
+    rvi_jact *act;
+};
+
+rvi_jv rvi_jinja_new_iter(rvi_jrun *r, rvi_jiter_kind kind, rvi_jv source, const char *repr);
+int rvi_jinja_for_test_next(rvi_jrun *r, rvi_jiter *it, rvi_jv *out); /* jinja_exec.c */
+/* "a.b.0" to the list of parts that a lookup follows; other values to a list of themselves. */
+rvi_jv rvi_jinja_path(rvi_jrun *r, rvi_jv attribute);
+rvi_jv rvi_jinja_follow(rvi_jrun *r, rvi_jv item, rvi_jv path, rvi_jv fallback);
+rvi_jv rvi_jinja_ignore_case(rvi_jrun *r, rvi_jv v);
+
+/* ---- evaluation ---- */
+
+struct rvi_jmacro {
+    const rvi_jnode *node; /* MACRO, CALL_BLOCK or GENERATION */
+    rvi_jact *act;         /* around it */
+};
+
+struct rvi_jloop {
+    rvi_jiter *iter;
+    rvi_jv iterable; /* for its length */
+    int64_t index0;
+    int64_t length;                         /* -1: not asked yet */
+    rvi_jv before, current, after, changed; /* RVI_J_MISSING where there is none */
+    const rvi_jnode *node;
+    rvi_jact *outer; /* recursive: where the loop stands; NULL: not recursive */
+    int64_t depth0;
+};
+
+rvi_jv rvi_jinja_eval(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act);
+bool rvi_jinja_assign(rvi_jrun *r, const rvi_jnode *target, rvi_jact *act, rvi_jv value);
+rvi_jv rvi_jinja_apply_filter(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act, rvi_jv captured);
+bool rvi_jinja_eval_args(rvi_jrun *r, const rvi_jcall *call, rvi_jact *act, rvi_jv caller,
+                         rvi_jargs *out);
+bool rvi_jinja_run_root(rvi_jrun *r, const rvi_jblock *root);
+int64_t rvi_jloop_length(rvi_jrun *r, rvi_jloop *loop); /* -1: failed */
+int rvi_jloop_peek(rvi_jrun *r, rvi_jloop *loop,
+                   rvi_jv *out); /* 1: there is a next item, 0: none, -1: failed */
+rvi_jv rvi_jloop_attribute(rvi_jrun *r, rvi_jloop *loop,
+                           const rvi_jstr *name); /* RVI_J_MISSING: no such */
+
+#endif
