@@ -87,7 +87,7 @@ RESULTS := build/results
 test: deps
 	@rm -f $(RESULTS) && mkdir -p build
 	@$(MAKE) --no-print-directory -j$(JOBS) all test-programs
-	@$(MAKE) --no-print-directory model
+	@$(MAKE) --no-print-directory model MODEL=smollm2 || echo "the default model cannot be had here: the tests that need it are skipped"
 	@RESULTS=$(RESULTS) tools/run_tests $(TEST_BIN) $(TEST_SH) || true
 	@echo "--- the fast tests under ASan and UBSan"
 	@$(MAKE) --no-print-directory -j$(JOBS) test-programs ONLY_FAST=1 BUILD=build/asan BIN=build/asan/ruvllm \
