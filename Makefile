@@ -5,6 +5,7 @@
 #   make run [MODEL=x]   chat with a model: a .gguf file, a model directory, or a name from `ruvllm list`
 #   make test            every test, then the fast ones again under ASan and UBSan
 #   make tsan            the threaded tests under TSan          make fuzz      every parser under libFuzzer (FUZZ_SECONDS=300 each)
+#   make bench           speed of the kernels, one core
 #   make cross           build for aarch64, test under qemu     make check     layers and banned calls
 #   make conformance DATA=folder   third-party vocabularies, templates and models (see tests/conformance/README.md)
 
@@ -47,7 +48,7 @@ ifeq ($(MACHINE),x86_64)
 $(BUILD)/src/kernels/avx2%.o: CFLAGS += -mavx2 -mfma -mf16c
 endif
 
-.PHONY: all run test test-programs tsan fuzz cross check conformance deps model clean
+.PHONY: all run test test-programs tsan fuzz fuzz-programs cross bench check conformance conformance-programs deps model clean
 all: $(BIN) $(BUILD)/libruvllm.a $(BUILD)/libruvllm.so
 
 $(BUILD)/%.o: %.c
@@ -120,6 +121,12 @@ cross:
 	  tools/run_tests --label aarch64 $(FAST_BIN:build/%=build/aarch64/%) || true
 	@tools/run_tests --total build/results-aarch64
 
+$(BUILD)/bench/kernels: $(BUILD)/bench/kernels.o $(BUILD)/libruvllm.a
+	@$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
+bench: deps
+	@$(MAKE) --no-print-directory -j$(JOBS) $(BUILD)/bench/kernels
+	@$(BUILD)/bench/kernels
+
 check:
 	@tools/check_layers
 
@@ -149,4 +156,4 @@ conformance: deps
 clean:
 	rm -rf build ruvllm
 
--include $(wildcard $(BUILD)/src/*/*.d $(BUILD)/src/*/*/*.d $(BUILD)/tests/*/*.d)
+-include $(wildcard $(BUILD)/src/*/*.d $(BUILD)/src/*/*/*.d $(BUILD)/tests/*/*.d $(BUILD)/bench/*.d)

@@ -1,4 +1,4 @@
-/* kernels.c - speed of the kernel table on one core: `bench-kernels [isa]`.
+/* kernels.c - speed of the kernel table on one core: `make bench`, or build/bench/kernels [isa].
  *
  * Weight sets: `cache` stays in the second level cache, `memory` is larger than common last level caches. Best
  * of several repetitions, because other programs can only make a run slower. Results are summed and printed,

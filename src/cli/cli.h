@@ -56,6 +56,10 @@ int cli_parse_options(cli *c, const cli_option *options, size_t n_options, int a
 int cli_parse(cli *c, const cli_option *options, size_t n_options, int argc, char **argv,
               const char **args, int max, int *n_args, bool *done);
 
+/* The index of the command: the first argument after leading global options; argc if there is none.
+ */
+int cli_command_at(cli *c, int argc, char **argv);
+
 int cli_fail(const rv_error *err); /* prints the error, returns CLI_FAILED */
 int cli_usage(const cli *c, const char *fmt, ...)
     RVI_PRINTF(2, 3); /* prints and points to --help, returns CLI_USAGE */

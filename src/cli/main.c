@@ -144,11 +144,15 @@ int main(int argc, char **argv)
             help();
         return CLI_OK;
     }
-    const cli_command *cmd = find_command(argv[1]);
+    int at = cli_command_at(&c, argc, argv);
+    const cli_command *cmd = at < argc ? find_command(argv[at]) : NULL;
     if (!cmd) {
-        fprintf(stderr, "ruvllm: unknown command '%s'; 'ruvllm --help' lists them\n", argv[1]);
+        fprintf(stderr, "ruvllm: unknown command '%s'; 'ruvllm --help' lists them\n",
+                argv[at < argc ? at : argc - 1]);
         return CLI_USAGE;
     }
     c.command = cmd->name;
+    for (int i = at; i > 1; i--)
+        argv[i] = argv[i - 1]; /* options before the command join those after it */
     return cmd->run(&c, argc - 2, argv + 2);
 }

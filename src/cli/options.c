@@ -74,8 +74,10 @@ static const cli_option *find(const cli_option *options, size_t n, const char *n
     return NULL;
 }
 
-int cli_parse_options(cli *c, const cli_option *options, size_t n_options, int argc, char **argv,
-                      const char **args, int max, int *n_args)
+/* The options every command knows. */
+enum { N_GLOBAL = 9 };
+
+static void global_options(cli *c, cli_option out[N_GLOBAL])
 {
     const cli_option global[] = {
         {"threads", 't', CLI_INT, &c->threads, NULL},
@@ -88,6 +90,31 @@ int cli_parse_options(cli *c, const cli_option *options, size_t n_options, int a
         {"exact", 0, CLI_FLAG, &c->exact, NULL},
         {"help", 'h', CLI_FLAG, &c->help, NULL},
     };
+    _Static_assert(sizeof global / sizeof global[0] == N_GLOBAL, "one row each");
+    memcpy(out, global, sizeof global);
+}
+
+int cli_command_at(cli *c, int argc, char **argv)
+{
+    cli_option global[N_GLOBAL];
+    global_options(c, global);
+    int i = 1;
+    while (i < argc && argv[i][0] == '-' && argv[i][1]) {
+        bool is_long = argv[i][1] == '-';
+        const char *name = argv[i] + 2;
+        const cli_option *o =
+            find(global, N_GLOBAL, name, strcspn(name, "="), is_long ? 0 : argv[i][1]);
+        bool value_follows = o && o->kind != CLI_FLAG && !(is_long && strchr(name, '='));
+        i += value_follows ? 2 : 1;
+    }
+    return i;
+}
+
+int cli_parse_options(cli *c, const cli_option *options, size_t n_options, int argc, char **argv,
+                      const char **args, int max, int *n_args)
+{
+    cli_option global[N_GLOBAL];
+    global_options(c, global);
     bool ended = false;
     *n_args = 0;
     for (int i = 0; i < argc; i++) {
@@ -106,7 +133,7 @@ int cli_parse_options(cli *c, const cli_option *options, size_t n_options, int a
         size_t len = eq ? (size_t)(eq - name) : strlen(name);
         char letter = is_long ? 0 : a[1];
         const cli_option *o = is_long || !a[2] ? find(options, n_options, name, len, letter) : NULL;
-        if (!o && (is_long || !a[2])) o = find(global, RVI_COUNT(global), name, len, letter);
+        if (!o && (is_long || !a[2])) o = find(global, N_GLOBAL, name, len, letter);
         if (!o) return cli_usage(c, "unknown option '%s'", a);
         if (o->kind == CLI_FLAG && eq) return cli_usage(c, "--%s takes no value", o->name);
         const char *value = eq ? eq + 1 : NULL;

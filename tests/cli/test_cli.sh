@@ -58,6 +58,8 @@ check "bad number" 2 - "not a number" "$rv" run $spm x --temp hot
 check "bad whole number" 2 - "not a whole number" "$rv" run $spm x -n 3.5
 check "no model given" 2 - "a model is needed" "$rv" run
 check "two prompts" 2 - "give one of" "$rv" run $spm x --ids 1
+check "global options may come first" 0 "parameters" - "$rv" -t 1 --isa=ref -v info $spm
+check "an unknown option before the command" 2 - "unknown option '--frob'" "$rv" --frob info $spm
 check "too many arguments" 2 - "unexpected argument" "$rv" run $spm a b
 
 # --- models that are not there or not right
