@@ -3,11 +3,11 @@
  *
  * Invariants:
  *  1. fn, ctx, n_tasks are written by the owner before it raises `job`, and read by workers only
- * after they saw it raised.
+ *     after they saw it raised.
  *  2. `next` hands out each task exactly once; `active` counts workers that still may touch the
- * job's fields.
- *  3. The owner returns from run only when active is 0, so the fields are never written while read.
- */
+ *     job's fields.
+ *  3. The owner returns from run only when active is 0, so the fields are never written while
+ *     read. */
 #include "base/pool.h"
 
 #include "base/mem.h"

@@ -3,10 +3,11 @@
  *
  * Invariants:
  *  1. A page is on the free list exactly when its reference count is 0.
- *  2. A page with more than one reference is never written: rvi_seq_extend copies it first (copy on
- * write).
- *  3. A sequence of length n holds exactly ceil(n / RVI_PAGE_TOKENS) pages: waste is under one page
- * a sequence. One thread at a time uses a pool and its sequences. */
+ *  2. A page with more than one reference is never written: rvi_seq_extend copies it first (copy
+ *     on write).
+ *  3. A sequence of length n holds exactly ceil(n / RVI_PAGE_TOKENS) pages: waste is under one
+ *     page a sequence.
+ * One thread at a time uses a pool and its sequences. */
 #ifndef RVI_KV_PAGES_H
 #define RVI_KV_PAGES_H
 
