@@ -143,6 +143,21 @@ static void arch_name(const rvi_source *s, char *out, size_t size)
     }
 }
 
+/* The same for a directory opened for its vocabulary; "" if it has no readable config.json. */
+static rv_status dir_arch_name(const char *dir, char *out, size_t size, rv_error *err)
+{
+    optional_file f = {"config.json", {0}};
+    rvi_arena arena = {.max = 16 << 20};
+    const rvi_json *config = NULL;
+    rv_status st = open_optional(&f, dir, err);
+    if (!st && f.blob.data)
+        st = rvi_json_parse(&config, (const char *)f.blob.data, f.blob.len, &arena, f.name, err);
+    if (!st) snprintf(out, size, "%s", rvi_json_string(rvi_json_get(config, "model_type"), ""));
+    rvi_blob_close(&f.blob);
+    rvi_arena_deinit(&arena);
+    return st == RV_E_NOMEM ? st : RV_OK;
+}
+
 /* Everything after the files are open. dir: where tokenizer.json may lie, NULL for GGUF. */
 static rv_status finish_open(rv_model *m, rvi_source *take, const char *dir, unsigned flags,
                              rv_error *err)
@@ -158,6 +173,7 @@ static rv_status finish_open(rv_model *m, rvi_source *take, const char *dir, uns
         else
             st = rvi_model_new(&m->model, m->rt->be, take, err);
     }
+    if (!take && dir) st = dir_arch_name(dir, arch, sizeof arch, err);
     if (!st && dir) st = tokenizer_from_dir(m, dir, err);
     if (!st && m->tokenizer) st = make_chat(m, arch[0] ? arch : NULL, err);
     if (!st) st = collect_eos(m, err);

@@ -306,6 +306,35 @@ static void model_without_tokenizer(void **state)
     close_all(&o);
 }
 
+/* A directory opened for its vocabulary knows its family by config.json, as it does with weights. */
+static void vocabulary_of_a_directory(void **state)
+{
+    (void)state;
+    rv_runtime_options ro;
+    rv_runtime *rt;
+    rv_model *m;
+    rv_model_info info;
+    int32_t *ids;
+    size_t n;
+    rv_runtime_options_init(&ro);
+    ro.n_threads = 1;
+    assert_ok(rv_runtime_new(&rt, &ro, err));
+    assert_ok(rv_model_open(&m, rt, "tests/api/data/vocabulary", RV_OPEN_VOCABULARY, err));
+    assert_int_equal(rv_model_get_info(m, &info), RV_OK);
+    assert_true(info.has_tokenizer);
+    assert_false(info.has_template);
+    assert_string_equal(info.chat_template, "mistral");
+    assert_ok(rv_tokenize(m, "tea", 3, 0, &ids, &n, err));
+    assert_true(n > 0);
+    rv_free(ids);
+    rv_session_options so;
+    rv_session *s;
+    rv_session_options_init(&so, m);
+    assert_int_equal(rv_session_new(&s, m, &so, NULL), RV_E_INVALID);
+    rv_model_close(m);
+    rv_runtime_free(rt);
+}
+
 /* ---- two runtimes on two threads ---- */
 
 static void *generate_alone(void *arg)
@@ -351,6 +380,7 @@ int main(void)
         cmocka_unit_test(adapters),
         cmocka_unit_test(wrong_use_is_a_status),
         cmocka_unit_test(model_without_tokenizer),
+        cmocka_unit_test(vocabulary_of_a_directory),
         cmocka_unit_test(two_runtimes),
         cmocka_unit_test(names),
     };
