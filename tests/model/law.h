@@ -12,6 +12,7 @@ typedef struct subject {
     int n;
     rv_kv_type kv;
     bool exact;
+    bool fast_only; /* too long for the reference kernels: the best ones set the standard */
 } subject;
 
 static inline void same_bits(const float *got, const float *want, size_t n, const char *path,
@@ -87,7 +88,7 @@ static inline void check_subject(const subject *s)
 {
     golden g;
     feed f;
-    golden_open(&g, s->path, NULL, s->exact, 1, "ref");
+    golden_open(&g, s->path, NULL, s->exact, 1, s->fast_only ? NULL : "ref");
     size_t total = (size_t)s->n * (size_t)g.m->hp.n_vocab;
     float *want = rvi_alloc_array(total, sizeof *want), *got = rvi_alloc_array(total, sizeof *got);
     feed_init(&f, g.m, s->n, s->n, s->kv);

@@ -1,7 +1,7 @@
 /* The law (law.h) on the golden models and on every weight type. */
 #include "law.h"
 
-enum { MAX_IDS = 48 };
+enum { N_IDS = 48, N_LONG = 100 };
 
 static void golden_models(void **state)
 {
@@ -14,9 +14,12 @@ static void golden_models(void **state)
         snprintf(expected, sizeof expected, "%s/expected.safetensors", path);
         assert_ok(rvi_safetensors_open(&e, expected, err));
         const int32_t *ids = golden_ids(e, "tokens", &n);
-        assert_int_equal(n, MAX_IDS);
-        check_subject(&(subject){path, ids, n, RV_KV_F32, true});
-        check_subject(&(subject){path, ids, n, RV_KV_F16, false});
+        assert_int_equal(n, N_IDS);
+        check_subject(&(subject){path, ids, n, RV_KV_F32, true, false});
+        check_subject(&(subject){path, ids, n, RV_KV_F16, false, false});
+        ids = golden_ids(e, "long_tokens", &n); /* more than one chunk of 64, past every window */
+        assert_true(n >= N_LONG);
+        check_subject(&(subject){path, ids, N_LONG, RV_KV_F32, true, true});
         rvi_safetensors_close(e);
     }
 }
@@ -32,8 +35,8 @@ static void weight_types(void **state)
     for (size_t i = 0; i < RVI_COUNT(types); i++) {
         char path[128];
         snprintf(path, sizeof path, "tests/gguf/q-%s.gguf", types[i]);
-        check_subject(&(subject){path, ids, 20, RV_KV_F16, false});
-        check_subject(&(subject){path, ids, 20, RV_KV_F32, true});
+        check_subject(&(subject){path, ids, 20, RV_KV_F16, false, false});
+        check_subject(&(subject){path, ids, 20, RV_KV_F32, true, false});
     }
 }
 

@@ -101,7 +101,7 @@ static void greedy_answers(void **state)
                   n_answers, n_equal, worst_top);
     assert_int_equal(n_answers, 20);
     assert_true(n_equal > 1000);
-    assert_true(worst_top < 2e-3); /* observed: 1.7e-4 */
+    assert_true(worst_top < 5e-4); /* observed: 6.1e-5 */
     golden_close(&g);
     rvi_blob_close(&file);
     rvi_arena_deinit(&arena);
@@ -145,8 +145,11 @@ static void law(void **state)
     (void)state;
     need_model();
     static const int32_t ids[] = {1, 9690, 198, 2683, 359, 253, 5356, 5646, 11173, 3365, 3511, 308};
-    check_subject(&(subject){path, ids, RVI_COUNT(ids), RV_KV_F16, false});
-    check_subject(&(subject){path, ids, RVI_COUNT(ids), RV_KV_F32, true});
+    int32_t longer[80];
+    for (int i = 0; i < 80; i++) longer[i] = (i * 7919 + 13) % 49000;
+    check_subject(&(subject){path, ids, RVI_COUNT(ids), RV_KV_F16, false, false});
+    check_subject(&(subject){path, ids, RVI_COUNT(ids), RV_KV_F32, true, false});
+    check_subject(&(subject){path, longer, 80, RV_KV_F16, false, true});
 }
 
 int main(void)
