@@ -51,11 +51,6 @@ void rvi_pages_free(rvi_pages *p)
     rvi_free(p);
 }
 
-int rvi_pages_total(const rvi_pages *p)
-{
-    return p->total;
-}
-
 int rvi_pages_in_use(const rvi_pages *p)
 {
     return p->total - p->n_free;

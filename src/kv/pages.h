@@ -20,7 +20,6 @@ typedef struct rvi_pages rvi_pages;
 rv_status rvi_pages_new(rvi_pages **out, rvi_backend *be, const rvi_kv_spec *spec,
                         size_t side_bytes, rv_error *err) RVI_MUST_CHECK;
 void rvi_pages_free(rvi_pages *p); /* accepts NULL; every sequence of it must be gone */
-int rvi_pages_total(const rvi_pages *p);
 int rvi_pages_in_use(const rvi_pages *p);
 int rvi_pages_refs(const rvi_pages *p, int32_t page);
 void *rvi_pages_side(rvi_pages *p, int32_t page); /* NULL when side_bytes is 0 */

@@ -15,7 +15,6 @@
 
 struct rvi_workspace {
     rvi_backend *be;
-    int max_rows, max_logits;
     rvi_tensor
         *x; /* [rows, n_embd] the residual stream; after a forward: the final hidden states */
     rvi_tensor *h;      /* [rows, n_embd] normed input of a half */
@@ -45,8 +44,7 @@ rv_status rvi_workspace_new(rvi_workspace **out, const rvi_model *m, int max_row
     rvi_workspace *ws = rvi_zalloc(sizeof *ws);
     if (!ws) return rvi_nomem(err, "workspace");
     ws->be = be;
-    ws->max_rows = max_rows;
-    ws->max_logits = max_logits = RVI_MIN(max_logits, max_rows);
+    max_logits = RVI_MIN(max_logits, max_rows);
     const struct {
         rvi_tensor **t;
         int rows, cols;
@@ -92,16 +90,6 @@ void rvi_workspace_free(rvi_workspace *ws)
     rvi_free(ws->lora_done);
     rvi_free(ws->kv_rows);
     rvi_free(ws);
-}
-
-int rvi_workspace_max_rows(const rvi_workspace *ws)
-{
-    return ws->max_rows;
-}
-
-int rvi_workspace_max_logits(const rvi_workspace *ws)
-{
-    return ws->max_logits;
 }
 
 void rvi_workspace_set_tap(rvi_workspace *ws, rvi_tap_fn fn, void *ctx)
@@ -276,9 +264,4 @@ const float *rvi_model_logits(const rvi_model *m, rvi_workspace *ws, const rvi_r
     for (int r = 0; r < n; r++)
         op->rows_read(ws->be, logits, r, ws->logits_host + (size_t)r * (size_t)m->hp.n_vocab);
     return ws->logits_host;
-}
-
-void rvi_model_hidden(const rvi_model *m, rvi_workspace *ws, int row, float *out)
-{
-    ws->be->ops->rows_read(ws->be, rvi_cols_of(ws->x, 0, m->hp.n_embd), row, out);
 }

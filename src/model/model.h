@@ -68,8 +68,6 @@ typedef struct rvi_workspace rvi_workspace;
 rv_status rvi_workspace_new(rvi_workspace **out, const rvi_model *m, int max_rows, int max_logits,
                             rv_error *err) RVI_MUST_CHECK;
 void rvi_workspace_free(rvi_workspace *ws); /* accepts NULL */
-int rvi_workspace_max_rows(const rvi_workspace *ws);
-int rvi_workspace_max_logits(const rvi_workspace *ws);
 void rvi_workspace_set_tap(rvi_workspace *ws, rvi_tap_fn fn, void *ctx); /* NULL: none */
 
 /* Writes the rows' keys and values into their sequences' pages and leaves their final hidden states
@@ -82,7 +80,5 @@ void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *row
  * cover the head). */
 const float *rvi_model_logits(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows,
                               const int32_t *which, int n);
-/* The final hidden state (after the last norm) of one row of the last forward: n_embd floats. */
-void rvi_model_hidden(const rvi_model *m, rvi_workspace *ws, int row, float *out);
 
 #endif

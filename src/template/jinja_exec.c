@@ -140,7 +140,8 @@ static flow exec_set(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act)
     return !rvi_jv_failed(v) && rvi_jinja_assign(r, n->a, act, v) ? ON : FAILED;
 }
 
-static flow exec_set_block(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act)
+/* Runs a block in a frame of its own and takes what it wrote as a value; filtered if it has one. */
+static flow capture(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act, rvi_jv *out)
 {
     size_t start = r->out.len;
     if (!enter_frame(r, n->block->frame, act)) return FAILED;
@@ -149,23 +150,25 @@ static flow exec_set_block(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act)
         r->out.len = RVI_MIN(r->out.len, start);
         return f;
     }
-    rvi_jv v = take_output(r, start);
-    if (!rvi_jv_failed(v) && n->b) v = rvi_jinja_apply_filter(r, n->b, act, v);
-    return !rvi_jv_failed(v) && rvi_jinja_assign(r, n->a, act, v) ? ON : FAILED;
+    *out = take_output(r, start);
+    if (!rvi_jv_failed(*out) && n->b) *out = rvi_jinja_apply_filter(r, n->b, act, *out);
+    return rvi_jv_failed(*out) ? FAILED : ON;
+}
+
+static flow exec_set_block(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act)
+{
+    rvi_jv v;
+    flow f = capture(r, n, act, &v);
+    if (f != ON) return f;
+    return rvi_jinja_assign(r, n->a, act, v) ? ON : FAILED;
 }
 
 static flow exec_filter_block(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act)
 {
-    size_t start = r->out.len;
-    if (!enter_frame(r, n->block->frame, act)) return FAILED;
-    flow f = exec_body(r, n->block->body, act);
-    if (f != ON) {
-        r->out.len = RVI_MIN(r->out.len, start);
-        return f;
-    }
-    rvi_jv v = take_output(r, start);
-    if (!rvi_jv_failed(v)) v = rvi_jinja_apply_filter(r, n->b, act, v);
-    return !rvi_jv_failed(v) && put(r, v) ? ON : FAILED;
+    rvi_jv v;
+    flow f = capture(r, n, act, &v);
+    if (f != ON) return f;
+    return put(r, v) ? ON : FAILED;
 }
 
 /* ---- loops ---- */

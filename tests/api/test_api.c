@@ -9,17 +9,10 @@
 #include <cmocka.h>
 #include <pthread.h>
 
+#include "harness/assert_ok.h"
 #include "ruvllm.h"
 
 static const char *const model_path = "tests/gguf/llama-spm.gguf";
-
-#define assert_ok(call)                                                                            \
-    do {                                                                                           \
-        rv_error e_ = {0};                                                                         \
-        rv_error *err = &e_;                                                                       \
-        rv_status st_ = (call);                                                                    \
-        if (st_) fail_msg("%s: %s", rv_status_name(st_), e_.text);                                 \
-    } while (0)
 
 typedef struct opened {
     rv_runtime *rt;

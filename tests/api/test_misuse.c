@@ -11,15 +11,8 @@
 #include <cmocka.h>
 
 #include "formats/gguf_builder.h"
+#include "harness/assert_ok.h"
 #include "ruvllm.h"
-
-#define assert_ok(call)                                                                            \
-    do {                                                                                           \
-        rv_error e_ = {0};                                                                         \
-        rv_error *err = &e_;                                                                       \
-        rv_status st_ = (call);                                                                    \
-        if (st_) fail_msg("%s: %s", rv_status_name(st_), e_.text);                                 \
-    } while (0)
 
 #define assert_refused(code_, call)                                                                \
     do {                                                                                           \

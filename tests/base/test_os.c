@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -205,9 +206,10 @@ static void test_run(void **state)
     assert_int_equal(code, 7);
     assert_int_equal(rvi_os_run((const char *const[]){"sh", "-c", "kill -9 $$", NULL}, &code, NULL), RV_OK);
     assert_int_equal(code, 128 + 9);
-    /* a missing program is a status; where the system cannot tell (user-mode emulation), its exit code says 127 */
+    /* A missing program is a status. User-mode emulation (RUNNER, see tools/run_tests) cannot tell: there the exit
+     * code alone says it. */
     rv_status st = rvi_os_run((const char *const[]){"no-such-program-here", NULL}, &code, &err);
-    if (st) assert_int_equal(st, RV_E_NOT_FOUND);
+    if (!getenv("RUNNER")) assert_int_equal(st, RV_E_NOT_FOUND);
     if (st) assert_non_null(strstr(err.text, "no-such-program-here"));
     assert_int_equal(code, 127);
     /* arguments arrive as they are: no shell looks at them */

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "harness/assert_ok.h"
 #include "base/mem.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
@@ -23,14 +24,6 @@ typedef struct golden {
     rvi_model *m;
     rvi_safetensors *expected; /* NULL if there is none */
 } golden;
-
-#define assert_ok(call)                                                                            \
-    do {                                                                                           \
-        rv_error e_ = {0};                                                                         \
-        rv_error *err = &e_;                                                                       \
-        rv_status st_ = (call);                                                                    \
-        if (st_) fail_msg("%s: %s", rv_status_name(st_), e_.text);                                 \
-    } while (0)
 
 static inline void golden_open(golden *g, const char *path, const char *expected, bool exact,
                                int n_threads, const char *isa)
