@@ -1,13 +1,16 @@
-/* The workers wait for `job` to change: a short spin, because the next job of a token usually
- * follows within microseconds, then on a condition variable, so that an idle engine costs nothing.
+/* The workers wait for a new job: a short spin, because the next job of a token usually follows
+ * within microseconds, then on a condition variable, so that an idle engine costs nothing.
+ *
+ * Nobody waits for a thread that is not running: on a busy machine a worker may get its turn long
+ * after the others have done its share. A worker enters a job while it is open; the owner closes it
+ * when no task is left and waits for those alone that entered.
  *
  * Invariants:
- *  1. fn, ctx, n_tasks are written by the owner before it raises `job`, and read by workers only
- *     after they saw it raised.
- *  2. `next` hands out each task exactly once; `active` counts workers that still may touch the
- *     job's fields.
- *  3. The owner returns from run only when active is 0, so the fields are never written while
- *     read. */
+ *  1. `gate` is (job number, open or not, workers inside) in one word, so that entering and closing
+ *     cannot miss each other.
+ *  2. fn, ctx, n_tasks and next are written by the owner while the gate is closed and nobody is
+ *     inside, and read by workers only while inside.
+ *  3. `next` hands out each task exactly once. */
 #include "base/pool.h"
 
 #include "base/mem.h"
@@ -44,8 +47,18 @@ void rvi_pool_run(rvi_pool *pool, rvi_task_fn fn, void *ctx, int n_tasks)
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 enum { SPINS = 2000 };
+
+/* gate: bits 0-31 workers inside, bit 32 open, bits 33-63 job number */
+#define OPEN    ((uint_fast64_t)1 << 32)
+#define ONE_JOB ((uint_fast64_t)1 << 33)
+static uint_fast64_t job_of(uint_fast64_t gate)
+{
+    return gate & ~(ONE_JOB - 1);
+}
 
 typedef struct worker {
     rvi_pool *pool;
@@ -59,8 +72,8 @@ struct rvi_pool {
     rvi_task_fn fn;
     void *ctx;
     int n_tasks;
-    atomic_int next, active;
-    atomic_uint job;
+    atomic_int next;
+    atomic_uint_fast64_t gate;
     atomic_bool quit;
     atomic_int sleepers;
     pthread_mutex_t lock; /* guards sleeping on wake */
@@ -82,30 +95,48 @@ static void work(rvi_pool *p, int index)
     for (int t; (t = atomic_fetch_add(&p->next, 1)) < p->n_tasks;) p->fn(p->ctx, t, index);
 }
 
+/* Is there a job that a worker which has seen `seen` may enter? */
+static bool is_new(const rvi_pool *p, uint_fast64_t seen)
+{
+    uint_fast64_t gate = atomic_load(&p->gate);
+    return ((gate & OPEN) && job_of(gate) != seen) || atomic_load(&p->quit);
+}
+
+/* Goes inside if the gate is open. *seen: the job that was entered. */
+static bool enter(rvi_pool *p, uint_fast64_t *seen)
+{
+    uint_fast64_t gate = atomic_load(&p->gate);
+    while ((gate & OPEN) && job_of(gate) != *seen)
+        if (atomic_compare_exchange_weak(&p->gate, &gate, gate + 1)) {
+            *seen = job_of(gate);
+            return true;
+        }
+    return false;
+}
+
 static void *worker_main(void *arg)
 {
     worker *w = arg;
     rvi_pool *p = w->pool;
-    unsigned seen = 0;
+    uint_fast64_t seen = 0;
     for (;;) {
-        for (unsigned spin = 0; spin < SPINS && atomic_load(&p->job) == seen; spin++) relax(spin);
-        if (atomic_load(&p->job) == seen) {
+        for (unsigned spin = 0; spin < SPINS && !is_new(p, seen); spin++) relax(spin);
+        if (!is_new(p, seen)) {
             pthread_mutex_lock(&p->lock);
             atomic_fetch_add(&p->sleepers, 1);
-            while (atomic_load(&p->job) == seen) pthread_cond_wait(&p->wake, &p->lock);
+            while (!is_new(p, seen)) pthread_cond_wait(&p->wake, &p->lock);
             atomic_fetch_sub(&p->sleepers, 1);
             pthread_mutex_unlock(&p->lock);
         }
-        seen = atomic_load(&p->job);
         if (atomic_load(&p->quit)) return NULL;
+        if (!enter(p, &seen)) continue;
         work(p, w->index);
-        atomic_fetch_sub(&p->active, 1);
+        atomic_fetch_sub(&p->gate, 1);
     }
 }
 
-static void raise_job(rvi_pool *p)
+static void wake_sleepers(rvi_pool *p)
 {
-    atomic_fetch_add(&p->job, 1);
     if (atomic_load(&p->sleepers)) {
         pthread_mutex_lock(&p->lock);
         pthread_cond_broadcast(&p->wake);
@@ -148,7 +179,7 @@ void rvi_pool_free(rvi_pool *p)
     if (!p) return;
     if (p->n_started) {
         atomic_store(&p->quit, true);
-        raise_job(p);
+        wake_sleepers(p);
         for (int i = 0; i < p->n_started; i++) pthread_join(p->workers[i].thread, NULL);
     }
     pthread_cond_destroy(&p->wake);
@@ -172,10 +203,12 @@ void rvi_pool_run(rvi_pool *p, rvi_task_fn fn, void *ctx, int n_tasks)
     p->ctx = ctx;
     p->n_tasks = n_tasks;
     atomic_store(&p->next, 0);
-    atomic_store(&p->active, p->n_started);
-    raise_job(p);
+    atomic_store(&p->gate, (job_of(atomic_load(&p->gate)) + ONE_JOB) | OPEN);
+    wake_sleepers(p);
     work(p, 0);
-    for (unsigned spin = 0; atomic_load(&p->active); spin++) relax(spin);
+    uint_fast64_t closed = atomic_fetch_and(&p->gate, ~OPEN) & ~OPEN;
+    for (unsigned spin = 0; closed & (OPEN - 1); spin++, closed = atomic_load(&p->gate))
+        relax(spin);
 }
 
 #endif
