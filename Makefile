@@ -7,6 +7,9 @@
 #   make tsan            the threaded tests under TSan          make fuzz      every parser under libFuzzer (FUZZ_SECONDS=300 each)
 #   make bench           speed of the kernels, one core
 #   make cross           build for aarch64, test under qemu     make check     layers and banned calls
+#   make wasm-check      the library as WebAssembly under node: the same bits as the native build, the expected logits
+#   make examples        build/examples, one program for each file of examples/
+#   make install         program, library, header, manual page, completions under PREFIX (/usr/local; DESTDIR, LIBDIR); make uninstall
 #   make conformance DATA=folder   third-party vocabularies, templates and models (see tests/conformance/README.md)
 
 CC      ?= gcc
@@ -14,6 +17,8 @@ BUILD   ?= build
 BIN     ?= ruvllm
 MODEL   ?= smollm2
 OPT     ?= -O2 -g
+PIC     ?= -fPIC
+THREADS ?= -pthread
 VERSION := 0.1.0
 SONAME  := libruvllm.so.0
 MACHINE := $(shell $(CC) -dumpmachine 2>/dev/null | cut -d- -f1)
@@ -21,10 +26,11 @@ JOBS    := $(shell nproc 2>/dev/null || echo 1)
 
 # _GNU_SOURCE: base/ asks the system for affinity masks and the like; other rooms make no POSIX calls (tools/check_layers).
 CPPFLAGS += -Iinclude -Isrc -D_GNU_SOURCE -DRVI_VERSION='"$(VERSION)"'
-CFLAGS   += -std=c11 $(OPT) -fPIC -fvisibility=hidden -ffp-contract=off -pthread -Wall -Wextra -Wpedantic -Wshadow -Wconversion $(SAN)
-LDFLAGS  += -pthread $(SAN)
+CFLAGS   += -std=c11 $(OPT) $(PIC) -fvisibility=hidden -ffp-contract=off $(THREADS) -Wall -Wextra -Wpedantic -Wshadow -Wconversion $(SAN)
+LDFLAGS  += $(THREADS) $(SAN)
 LIBS     := -lm
 HUB_LIBS := -lz -lcrypto
+CLI_LIBS := -ledit
 
 # --- sources: the rooms, lowest floor first ---
 CORE_ROOMS  := base formats kernels backend/cpu kv lora model tokenizer template decode api
@@ -32,29 +38,48 @@ SHELL_ROOMS := hub cli
 CORE_SRC    := $(foreach room,$(CORE_ROOMS),$(sort $(wildcard src/$(room)/*.c)))
 SHELL_SRC   := $(foreach room,$(SHELL_ROOMS),$(sort $(wildcard src/$(room)/*.c)))
 TEST_SRC    := $(sort $(wildcard tests/*/test_*.c))
-TEST_SH     := $(sort $(wildcard tests/*/test_*.sh))
+TEST_SCRIPT := $(sort $(wildcard tests/*/test_*.sh tests/*/test_*.py))
 FUZZ_SRC    := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 CORE_OBJ    := $(CORE_SRC:%.c=$(BUILD)/%.o)
 SHELL_OBJ   := $(SHELL_SRC:%.c=$(BUILD)/%.o)
 TEST_BIN    := $(TEST_SRC:%.c=$(BUILD)/%)
+EXAMPLE_BIN := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard examples/*.c)))
 
 # Tests that take long or need the real model; the sanitizer pass leaves them out.
 SLOW_TESTS   := tests/model/test_law tests/real/%
 FAST_BIN     := $(filter-out $(SLOW_TESTS:%=$(BUILD)/%),$(TEST_BIN))
-THREAD_TESTS := tests/base/test_pool tests/model/test_golden tests/api/test_api
+THREAD_TESTS := tests/base/test_pool tests/model/test_golden tests/api/test_api tests/api/test_engine tests/api/test_lifetime
 
 # --- one row of compiler flags per ISA; a file for another CPU family compiles to nothing ---
 ifeq ($(MACHINE),x86_64)
 $(BUILD)/src/kernels/avx2%.o: CFLAGS += -mavx2 -mfma -mf16c
+$(BUILD)/src/kernels/peak_avx2.o: CFLAGS += -mavx2 -mfma
+$(BUILD)/src/kernels/peak_avxvnni.o: CFLAGS += -mavx2 -mavxvnni
+$(BUILD)/src/kernels/peak_avx512.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512bf16
+$(BUILD)/src/kernels/peak_amx.o: CFLAGS += -mamx-tile -mamx-int8 -mamx-bf16
+else ifeq ($(MACHINE),aarch64)
+$(BUILD)/src/kernels/peak_dotprod.o: CFLAGS += -march=armv8.2-a+dotprod
+$(BUILD)/src/kernels/peak_i8mm.o: CFLAGS += -march=armv8.2-a+i8mm
+$(BUILD)/src/kernels/peak_bf16.o: CFLAGS += -march=armv8.2-a+bf16
 endif
 
-.PHONY: all run test test-programs tsan fuzz fuzz-programs cross bench check conformance conformance-programs deps model clean
+.PHONY: all run test test-programs tsan fuzz fuzz-programs cross wasm-check bench check examples install uninstall conformance conformance-programs deps model clean
 all: $(BIN) $(BUILD)/libruvllm.a $(BUILD)/libruvllm.so
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	@echo "  CC  $<"
 	@$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+
+# What the program was built from, for `ruvllm bench`; compiled again when it changes.
+COMMIT := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+BUILD_NUMBER := $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
+$(BUILD)/src/cli/cmd_bench.o: CPPFLAGS += -DRVI_COMMIT='"$(COMMIT)"' -DRVI_BUILD_NUMBER=$(BUILD_NUMBER)
+$(BUILD)/src/cli/cmd_bench.o: $(BUILD)/commit
+$(BUILD)/commit: always
+	@mkdir -p $(@D)
+	@echo "$(COMMIT) $(BUILD_NUMBER)" | cmp -s - $@ || echo "$(COMMIT) $(BUILD_NUMBER)" >$@
+.PHONY: always
 
 $(BUILD)/libruvllm.a: $(CORE_OBJ)
 	@rm -f $@ && ar rcs $@ $^
@@ -64,7 +89,14 @@ $(BUILD)/libruvllm.so: $(CORE_OBJ)
 
 $(BIN): $(SHELL_OBJ) $(BUILD)/libruvllm.a
 	@echo "  LD  $@"
-	@$(CC) $(LDFLAGS) $^ $(HUB_LIBS) $(LIBS) -o $@
+	@$(CC) $(LDFLAGS) $^ $(HUB_LIBS) $(CLI_LIBS) $(LIBS) -o $@
+
+# Examples see what a user of the installed library sees: the public header and the archive.
+examples: $(EXAMPLE_BIN)
+$(EXAMPLE_BIN): $(BUILD)/%: %.c include/ruvllm.h $(BUILD)/libruvllm.a
+	@mkdir -p $(@D)
+	@echo "  LD  $@"
+	@$(CC) -Iinclude $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libruvllm.a $(LIBS) -o $@
 
 # --- tests: one program a file; test_alloc_* can make any allocation fail ---
 TEST_CPPFLAGS := -Itests
@@ -87,9 +119,9 @@ test-programs: $(if $(ONLY_FAST),$(FAST_BIN),$(TEST_BIN))
 RESULTS := build/results
 test: deps
 	@rm -f $(RESULTS) && mkdir -p build
-	@$(MAKE) --no-print-directory -j$(JOBS) all test-programs
-	@$(MAKE) --no-print-directory model MODEL=smollm2 || echo "the default model cannot be had here: the tests that need it are skipped"
-	@RESULTS=$(RESULTS) tools/run_tests $(TEST_BIN) $(TEST_SH) || true
+	@$(MAKE) --no-print-directory -j$(JOBS) all test-programs examples
+	@for name in smollm2 minilm; do $(MAKE) --no-print-directory model MODEL=$$name || echo "$$name cannot be had here: the tests that need it are skipped"; done
+	@RESULTS=$(RESULTS) tools/run_tests $(TEST_BIN) $(TEST_SCRIPT) || true
 	@echo "--- the fast tests under ASan and UBSan"
 	@$(MAKE) --no-print-directory -j$(JOBS) test-programs ONLY_FAST=1 BUILD=build/asan BIN=build/asan/ruvllm \
 	  SAN="-fsanitize=address,undefined -fno-sanitize-recover=all" OPT="-O1 -g"
@@ -121,6 +153,19 @@ cross:
 	  tools/run_tests --label aarch64 $(FAST_BIN:build/%=build/aarch64/%) || true
 	@tools/run_tests --total build/results-aarch64
 
+# --- no threads, no mapped files, 32-bit addresses: what a browser has. The stack is as large as a native one.
+WASM := build/wasm/tests/wasm/wasm_golden
+$(BUILD)/tests/wasm/wasm_golden: $(BUILD)/tests/wasm/wasm_golden.o $(CORE_OBJ)
+	@echo "  LD  $@"
+	@$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
+wasm-check:
+	@tools/install_deps build
+	@tools/install_deps wasm
+	@$(MAKE) --no-print-directory -j$(JOBS) build/tests/wasm/wasm_golden BUILD=build
+	@$(MAKE) --no-print-directory -j$(JOBS) $(WASM) BUILD=build/wasm CC="clang --target=wasm32-wasi" OPT=-O2 PIC= THREADS=-DRVI_NO_THREADS \
+	  LDFLAGS="-Wl,-z,stack-size=8388608 -Wl,--stack-first -Wl,--strip-all"
+	@tests/wasm/check.py build/tests/wasm/wasm_golden $(WASM)
+
 $(BUILD)/bench/kernels: $(BUILD)/bench/kernels.o $(BUILD)/libruvllm.a
 	@$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
 bench: deps
@@ -129,6 +174,45 @@ bench: deps
 
 check:
 	@tools/check_layers
+
+# --- installing; the manual page and the completions are made from the program's own help ---
+PREFIX     ?= /usr/local
+LIBDIR     ?= $(PREFIX)/lib
+BINDIR     ?= $(PREFIX)/bin
+INCLUDEDIR ?= $(PREFIX)/include
+DATADIR    ?= $(PREFIX)/share
+REAL_SO    := libruvllm.so.$(VERSION)
+MANPAGE    := $(DATADIR)/man/man1/ruvllm.1
+BASH_FILE  := $(DATADIR)/bash-completion/completions/ruvllm
+ZSH_FILE   := $(DATADIR)/zsh/site-functions/_ruvllm
+FISH_FILE  := $(DATADIR)/fish/vendor_completions.d/ruvllm.fish
+INSTALLED  := $(BINDIR)/ruvllm $(INCLUDEDIR)/ruvllm.h $(LIBDIR)/libruvllm.a $(LIBDIR)/$(REAL_SO) $(LIBDIR)/$(SONAME) $(LIBDIR)/libruvllm.so \
+  $(LIBDIR)/pkgconfig/ruvllm.pc $(MANPAGE) $(BASH_FILE) $(ZSH_FILE) $(FISH_FILE)
+FROM_HELP  := $(addprefix $(BUILD)/help/,ruvllm.1 ruvllm.bash _ruvllm ruvllm.fish)
+
+$(FROM_HELP): $(BIN) tools/make_man
+	@mkdir -p $(@D)
+	@tools/make_man $(@F) $(RUNNER) $(abspath $(BIN)) > $@.part && mv $@.part $@
+
+install: all $(FROM_HELP)
+	@install -d $(patsubst %,"$(DESTDIR)%",$(sort $(dir $(INSTALLED))))
+	install -m 755 $(BIN) "$(DESTDIR)$(BINDIR)/ruvllm"
+	install -m 644 include/ruvllm.h "$(DESTDIR)$(INCLUDEDIR)/ruvllm.h"
+	install -m 644 $(BUILD)/libruvllm.a "$(DESTDIR)$(LIBDIR)/libruvllm.a"
+	install -m 755 $(BUILD)/libruvllm.so "$(DESTDIR)$(LIBDIR)/$(REAL_SO)"
+	ln -sf $(REAL_SO) "$(DESTDIR)$(LIBDIR)/$(SONAME)"
+	ln -sf $(SONAME) "$(DESTDIR)$(LIBDIR)/libruvllm.so"
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; s|@VERSION@|$(VERSION)|' \
+	  packaging/ruvllm.pc.in > "$(DESTDIR)$(LIBDIR)/pkgconfig/ruvllm.pc"
+	chmod 644 "$(DESTDIR)$(LIBDIR)/pkgconfig/ruvllm.pc"
+	install -m 644 $(BUILD)/help/ruvllm.1 "$(DESTDIR)$(MANPAGE)"
+	install -m 644 $(BUILD)/help/ruvllm.bash "$(DESTDIR)$(BASH_FILE)"
+	install -m 644 $(BUILD)/help/_ruvllm "$(DESTDIR)$(ZSH_FILE)"
+	install -m 644 $(BUILD)/help/ruvllm.fish "$(DESTDIR)$(FISH_FILE)"
+	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
+
+uninstall:
+	rm -f $(patsubst %,"$(DESTDIR)%",$(INSTALLED))
 
 # --- the rest of the world ---
 deps:
@@ -141,7 +225,7 @@ model: $(BIN)
 run: deps
 	@$(MAKE) --no-print-directory -j$(JOBS) $(BIN) >&2
 	@$(MAKE) --no-print-directory model
-	@./$(BIN) run "$(MODEL)"
+	@./$(BIN) chat "$(MODEL)"
 
 CONFORMANCE := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/conformance/*.c))
 $(CONFORMANCE): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libruvllm.a

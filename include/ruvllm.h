@@ -1,8 +1,37 @@
-/* ruvllm.h - the only public header of libruvllm.
+/* ruvllm.h - the only public header of libruvllm, an LLM engine to embed.
  *
- * Errors: every function that can fail returns rv_status (0 = RV_OK) and, where it takes one, fills
- * an optional rv_error with one sentence that names the cause (a tensor, a field, a file offset).
- * The library never exits, prints or reads the environment. */
+ * Objects
+ *   rv_runtime      the machine: worker threads, instruction set, log sink, allocator
+ *   rv_model        weights, tokenizer and chat template of one model; never changes after open
+ *   rv_adapter      a LoRA for one model; never changes after load
+ *   rv_adapter_set  adapters with their scales, in order: what a row of a step names
+ *   rv_engine       KV pages and scratch, shared by many sessions: what computes a step
+ *   rv_session      one timeline of tokens in an engine, and the answer being made on it
+ *   rv_sampler      from logits to a token, with its own random state
+ *   rv_error        a status and one sentence that names the cause (a tensor, a field, an offset)
+ *
+ * Failing: what can fail returns rv_status (RV_OK is 0) and fills the optional rv_error. On failure
+ * a leading out pointer is NULL, nothing is left behind, and the arguments are as they were, unless
+ * the function says otherwise. NULL where an object is needed is RV_E_INVALID. The library never
+ * exits, prints or reads the environment.
+ *
+ * Owning: what _new, _open or _load gave is given back by _free or _close, which take the address
+ * of the caller's variable and set it to NULL, so that a later use is RV_E_INVALID; they accept
+ * NULL. Objects may be freed in any order, also inside a callback of their own: each lives until
+ * the last object made from it is gone. Texts and lists that the library hands out are freed by
+ * rv_free. Arguments are borrowed for the call unless the function says otherwise.
+ *
+ * Threads: a runtime computes for one thread at a time. A second thread (or a callback) that asks
+ * for a step of any of its engines meanwhile, or for a new engine or session, gets RV_E_SESSION and
+ * nothing happened. Reading a model (info, text, templates), rv_session_cancel and freeing may be
+ * done from any thread meanwhile; a session whose answer is under way ends it, cancelled. (That no
+ * other thread is about to begin a call with what is freed is for the caller to see to.) Other
+ * calls on one object come from one thread at a time. Runtimes are independent of each other.
+ * Callbacks run on the calling thread, under no lock.
+ *
+ * Structs of options begin with their size and are filled with defaults by their _init function,
+ * which takes sizeof the caller's struct: fields are only ever added at the end, so a program built
+ * with an older header keeps working. Other structs are fixed within one soname. */
 #ifndef RUVLLM_H
 #define RUVLLM_H
 
@@ -52,44 +81,53 @@ typedef struct rv_error {
 RV_API const char *rv_version(void);
 RV_API const char *rv_status_name(rv_status status); /* "RV_E_MODEL" */
 RV_API const char *rv_status_text(rv_status status); /* "bad model file" */
-RV_API void rv_free(void *p); /* for texts and lists this library hands out; accepts NULL */
+RV_API void rv_free(void *p); /* texts and lists the library handed out; accepts NULL */
 
-/* ---- runtime: threads, instruction set, log sink
- * ------------------------------------------------------------------- Owns the worker threads.
- * Everything made from a runtime is used by one thread at a time; two runtimes are independent. It
- * must outlive its models. Option structs are filled by their _init function first, then changed.
- */
+/* ---- runtime ---- */
 
 typedef struct rv_runtime rv_runtime;
 
 typedef enum rv_log_level { RV_LOG_ERROR, RV_LOG_WARN, RV_LOG_INFO, RV_LOG_DEBUG } rv_log_level;
 
+/* Where the heap of a runtime and of everything made from it comes from. What libc takes for itself
+ * (threads, streams) and mapped files are not part of it. Called by any thread that uses the
+ * runtime. With hooks, texts and lists are freed before the runtime's last object. */
+typedef struct rv_allocator {
+    void *(*alloc)(void *ctx, size_t size); /* aligned for any object; NULL: none left */
+    void *(*resize)(void *ctx, void *p, size_t size);
+    void (*release)(void *ctx, void *p);
+    void *ctx;
+} rv_allocator;
+
 typedef struct rv_runtime_options {
-    int n_threads; /* 0: one for each CPU this process may use */
-    int exact; /* f32 activations and an f32 KV cache: the mode compared with float references */
-    const char
-        *isa; /* highest instruction set to use ("ref", "avx2", "neon"); NULL: the best there is */
-    void (*log)(void *ctx, rv_log_level level, const char *line); /* NULL: silent */
+    size_t size;
+    int n_threads;   /* 0: one for each CPU this process may use */
+    int exact;       /* f32 activations and an f32 KV cache: comparable with float references */
+    const char *isa; /* highest instruction set to use, one of rv_isa_list; NULL: the best */
+    void (*log)(void *ctx, rv_log_level level, const char *line); /* NULL: silent; any thread */
     void *log_ctx;
     rv_log_level log_level;
+    const rv_allocator *allocator; /* copied; NULL: malloc and free */
 } rv_runtime_options;
 
-RV_API void rv_runtime_options_init(rv_runtime_options *o);
+RV_API void rv_runtime_options_init(rv_runtime_options *o, size_t size);
 RV_API rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *o, rv_error *err);
-RV_API void rv_runtime_free(rv_runtime *rt); /* accepts NULL */
-RV_API const char *rv_runtime_isa(const rv_runtime *rt);
-RV_API const char *const *rv_isa_list(
-    void); /* what this machine can run, slowest first, NULL-terminated */
+RV_API void rv_runtime_free(rv_runtime **rt);
+RV_API const char *rv_runtime_isa(const rv_runtime *rt); /* "" for NULL */
+/* What this machine can run, slowest first, NULL-terminated. */
+RV_API const char *const *rv_isa_list(void);
+/* The machine as one JSON object: cpu, cores, isa, caches, memory; with measure (a few seconds)
+ * also read bandwidth, integer and float peaks, and the rate of each weight type. */
+RV_API rv_status rv_runtime_describe(rv_runtime *rt, int measure, char **json, rv_error *err);
 
-/* ---- model: weights, tokenizer, chat template; immutable after open
- * ------------------------------------------------ */
+/* ---- model ---- */
 
 typedef struct rv_model rv_model;
 
+enum { RV_OPEN_VOCABULARY = 1 /* tokenizer and template only, no weights */ };
 /* path: a .gguf file (the first of a split one), a model directory (config.json, *.safetensors,
  * tokenizer.json), or, with RV_OPEN_VOCABULARY, also a directory with tokenizer.json alone. A model
  * without a tokenizer opens: it works on ids. */
-enum { RV_OPEN_VOCABULARY = 1 /* tokenizer and template only, no weights */ };
 RV_API rv_status rv_model_open(rv_model **out, rv_runtime *rt, const char *path, unsigned flags,
                                rv_error *err);
 /* A GGUF file in memory, which must outlive the model. name is used in messages. */
@@ -101,33 +139,35 @@ typedef int (*rv_read_fn)(void *ctx, uint64_t offset, void *dst, size_t n);
 RV_API rv_status rv_model_open_reader(rv_model **out, rv_runtime *rt, rv_read_fn read, void *ctx,
                                       uint64_t len, const char *name, unsigned flags,
                                       rv_error *err);
-RV_API void rv_model_close(rv_model *m); /* accepts NULL; its sessions and adapters must be gone */
+RV_API void rv_model_close(rv_model **m);
 
 typedef struct rv_model_info {
     char architecture[32], name[128], type[32]; /* type: of the most weights, "q4_1" */
     uint64_t n_params, file_bytes;
     int n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_size, n_vocab, n_context;
     int has_tokenizer, has_template;
-    char tokenizer[64],
-        chat_template[32]; /* kind of tokenizer; "stored" or the family's fallback */
+    int is_encoder;                        /* makes embeddings only: no sessions */
+    char tokenizer[64], chat_template[32]; /* kinds; template: "stored" or the family's fallback */
+    int32_t bos;                           /* -1: none */
+    const int32_t *eos; /* the ids that end an answer, n_eos of them, as long as the model lives */
+    size_t n_eos;
 } rv_model_info;
 
 RV_API rv_status rv_model_get_info(const rv_model *m, rv_model_info *out);
 /* All of it as one JSON object, with_tensors: the tensor list too. *json: rv_free. */
 RV_API rv_status rv_model_describe(const rv_model *m, int with_tensors, char **json, rv_error *err);
 
-/* ---- text
- * -------------------------------------------------------------------------------------------------------
- */
+/* ---- text ---- */
 
 enum {
     RV_TOKENIZE_PLAIN = 1, /* special-token text is ordinary text */
     RV_TOKENIZE_BOS = 2,   /* the beginning-of-text token first, where the model wants one */
+    RV_TOKENIZE_WRAP = 4,  /* all that the model's own rules put around a text (BERT: CLS, SEP) */
 };
 /* *ids: n of them, rv_free. */
 RV_API rv_status rv_tokenize(const rv_model *m, const char *text, size_t len, unsigned flags,
                              int32_t **ids, size_t *n, rv_error *err);
-/* *text: terminated UTF-8, rv_free. skip_special: leave special tokens out. */
+/* *text: terminated UTF-8, rv_free; len may be NULL. skip_special: leave special tokens out. */
 RV_API rv_status rv_detokenize(const rv_model *m, const int32_t *ids, size_t n, int skip_special,
                                char **text, size_t *len, rv_error *err);
 
@@ -138,96 +178,207 @@ typedef struct rv_time {
 /* Renders a conversation, a JSON object {"messages": [...], "tools": [...] | null,
  * "add_generation_prompt": bool, any other variable}, by the model's chat template. Text parts of
  * list contents are joined where the template takes no lists. now: for templates that print the
- * date. */
+ * date; NULL: 1970. */
 RV_API rv_status rv_render_chat(const rv_model *m, const char *conversation,
                                 size_t conversation_len, const rv_time *now, char **text,
                                 size_t *len, rv_error *err);
 /* The same by a template of the caller's, with exactly the variables given: nothing is added but
  * tools and documents as none. */
-RV_API rv_status rv_render_template(const char *source, size_t source_len, const char *conversation,
-                                    size_t conversation_len, const rv_time *now, char **text,
-                                    size_t *len, rv_error *err);
+RV_API rv_status rv_render_template(const rv_runtime *rt, const char *source, size_t source_len,
+                                    const char *conversation, size_t conversation_len,
+                                    const rv_time *now, char **text, size_t *len, rv_error *err);
 
-/* ---- adapters
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- adapters ---- */
 
 typedef struct rv_adapter rv_adapter;
+typedef struct rv_adapter_set rv_adapter_set;
 
 /* A PEFT directory or a GGUF adapter file. */
 RV_API rv_status rv_adapter_load(rv_adapter **out, const rv_model *m, const char *path,
                                  rv_error *err);
-RV_API void rv_adapter_free(rv_adapter *a); /* accepts NULL */
+RV_API void rv_adapter_free(rv_adapter **a);
 
 typedef struct rv_adapter_use {
     const rv_adapter *adapter;
     float scale;
 } rv_adapter_use;
 
-/* ---- sessions: generating
- * ----------------------------------------------------------------------------------------- */
+/* All of them adapters of m, at most 64; n 0: the set that changes nothing. */
+RV_API rv_status rv_adapter_set_new(rv_adapter_set **out, const rv_model *m,
+                                    const rv_adapter_use *uses, size_t n, rv_error *err);
+RV_API void rv_adapter_set_free(rv_adapter_set **set);
 
+/* ---- engine and session ---- */
+
+typedef struct rv_engine rv_engine;
 typedef struct rv_session rv_session;
 
-typedef enum rv_kv_type { RV_KV_F32, RV_KV_F16 } rv_kv_type;
+typedef enum rv_kv_type { RV_KV_F32, RV_KV_F16, RV_KV_DEFAULT } rv_kv_type;
+
+typedef struct rv_engine_options {
+    size_t size;
+    int n_tokens;       /* KV room of all sessions together; 0: 4096 or the model's context */
+    int max_rows;       /* of one step; 0: 256 */
+    int max_logits;     /* rows of one step that want logits; 0: 16 */
+    rv_kv_type kv_type; /* default: F16; F32 in exact runtimes */
+} rv_engine_options;
+
+RV_API void rv_engine_options_init(rv_engine_options *o, size_t size);
+RV_API rv_status rv_engine_new(rv_engine **out, const rv_model *m, const rv_engine_options *o,
+                               rv_error *err);
+RV_API void rv_engine_free(rv_engine **e);
 
 typedef struct rv_session_options {
-    int n_context; /* most tokens of prompt and answer together; 0: 4096 or what the model was made
-                      for, whichever is less */
-    rv_kv_type kv_type;             /* F16; F32 in exact runtimes */
-    const rv_adapter_use *adapters; /* copied; on every token of the session */
-    size_t n_adapters;
+    size_t size;
+    int n_context; /* most tokens of prompt and answer together; 0: 4096, what the model was made
+                      for, or the engine's room, whichever is least */
+    rv_kv_type kv_type;             /* of an engine of its own */
+    const rv_adapter_set *adapters; /* for every token unless a row names another set; NULL: none */
+    rv_engine *engine;              /* NULL: an engine of its own */
 } rv_session_options;
 
-RV_API void rv_session_options_init(rv_session_options *o, const rv_model *m);
+RV_API void rv_session_options_init(rv_session_options *o, size_t size);
 RV_API rv_status rv_session_new(rv_session **out, const rv_model *m, const rv_session_options *o,
                                 rv_error *err);
-RV_API void rv_session_free(rv_session *s); /* accepts NULL */
-RV_API int rv_session_context(const rv_session *s);
+/* A second session with the same past, in the same engine; shares its KV pages. */
+RV_API rv_status rv_session_fork(rv_session **out, rv_session *from, rv_error *err);
+RV_API void rv_session_free(rv_session **s);
+RV_API int rv_session_context(const rv_session *s); /* 0 for NULL */
+/* The tokens whose keys and values are held, valid until the session changes. */
+RV_API size_t rv_session_tokens(const rv_session *s, const int32_t **ids);
+/* Makes the session's past exactly ids: what agrees is kept (*n_reused of them), the rest is
+ * dropped, what is new is computed. logits (may be NULL): those after the last token, n_vocab
+ * floats that may be changed, valid until the engine's next step. On failure the past is the part
+ * that was computed. (Models with short and long position factors take those of the session's whole
+ * context here and in steps, and those of prompt and max_tokens together in answers.) */
+RV_API rv_status rv_session_sync(rv_session *s, const int32_t *ids, size_t n, size_t *n_reused,
+                                 float **logits, rv_error *err);
+/* Ends a running generate, sync or answer at its next step. From any thread or signal handler. */
+RV_API void rv_session_cancel(rv_session *s);
+
+/* One row of a step: a token that goes to the end of a session. */
+typedef struct rv_row {
+    rv_session *session;
+    int32_t token;
+    int want_logits;
+    const rv_adapter_set *adapters; /* for this row alone; NULL: the session's */
+} rv_row;
+/* One forward pass over rows of any sessions of the engine that have no answer under way. What a
+ * row gets does not depend, bit for bit, on the rows beside it. On failure no session changed. */
+RV_API rv_status rv_engine_step(rv_engine *e, const rv_row *rows, size_t n_rows, rv_error *err);
+/* Logits of the i-th row of the last step that wanted them, n_vocab floats that may be changed,
+ * valid until the next step; NULL if there is none. */
+RV_API float *rv_engine_logits(rv_engine *e, size_t i);
+
+/* ---- sampling ---- */
+
+typedef struct rv_logit_bias {
+    int32_t id;
+    float bias; /* added to the logit; -INFINITY: never, +INFINITY: always */
+} rv_logit_bias;
 
 typedef struct rv_sampling {
+    size_t size;
+    uint64_t seed;
     float temperature;        /* 0: greedy */
     float top_p, min_p;       /* 1 and 0: off */
     int top_k;                /* 0: off */
-    float repetition_penalty; /* 1: off; over the last repetition_window tokens, the prompt's
-                                 included */
+    float repetition_penalty; /* 1: off; over the last repetition_window tokens with the prompt's */
     int repetition_window;
     float frequency_penalty, presence_penalty; /* 0: off; over the generated tokens */
-    uint64_t seed;
+    float typical_p;                           /* 1: off */
+    float top_n_sigma;                         /* 0: off */
+    float xtc_probability, xtc_threshold;      /* probability 0: off; threshold 0.1 */
+    float dry_multiplier, dry_base;            /* multiplier 0: off; base 1.75 */
+    int dry_allowed_length, dry_window;        /* 2; window 0: all tokens so far */
+    const char *const *dry_breakers;           /* NULL: newline, colon, double quote, asterisk */
+    size_t n_dry_breakers;
+    float mirostat_tau, mirostat_eta; /* tau 0: off (5 is usual); eta 0.1 */
+    const rv_logit_bias *logit_bias;
+    size_t n_logit_bias;
+    /* Stages by name, comma-separated; a stage that is not named does not run. NULL:
+     * "penalties,dry,top_n_sigma,temperature,top_k,typical_p,top_p,min_p,xtc,mirostat".
+     * Biases and masks come before all of them, the draw after. */
+    const char *order;
 } rv_sampling;
 
-RV_API void rv_sampling_init(
-    rv_sampling *s); /* temperature 0.7, top-p 0.9, repetition penalty 1.1, seed 0 */
-RV_API void rv_sampling_init_greedy(rv_sampling *s); /* the argmax of the raw logits */
+/* temperature 0.7, top-p 0.9, repetition penalty 1.1 over 64 tokens, seed 0 */
+RV_API void rv_sampling_init(rv_sampling *s, size_t size);
+RV_API void rv_sampling_init_greedy(rv_sampling *s, size_t size); /* the argmax of the raw logits */
 
+typedef struct rv_sampler rv_sampler;
+RV_API rv_status rv_sampler_new(rv_sampler **out, const rv_model *m, const rv_sampling *o,
+                                rv_error *err);
+RV_API void rv_sampler_free(rv_sampler **s);
+/* The next token after past, n_prompt of whose n_past tokens are the prompt's. logits are changed.
+ */
+RV_API rv_status rv_sampler_pick(rv_sampler *s, float *logits, const int32_t *past, size_t n_past,
+                                 size_t n_prompt, int32_t *id, rv_error *err);
+
+/* ---- answers ---- */
+
+#define RV_FINISH_MAP(X)                                                                           \
+    X(EOS, "eos") X(STOP, "stop") X(LENGTH, "length") X(CANCELLED, "cancelled") X(ERROR, "error")
 typedef enum rv_finish {
-    RV_FINISH_EOS,
-    RV_FINISH_STOP,
-    RV_FINISH_LENGTH,
-    RV_FINISH_CANCELLED,
-    RV_FINISH_ERROR
+#define X(name, text) RV_FINISH_##name,
+    RV_FINISH_MAP(X)
+#undef X
 } rv_finish;
-RV_API const char *rv_finish_name(rv_finish f); /* "eos", "stop", "length", "cancelled", "error" */
+RV_API const char *rv_finish_name(rv_finish f); /* "eos", ... */
+
+typedef struct rv_token_prob {
+    int32_t id;
+    float
+        logprob; /* natural logarithm, of the model's own distribution: before bias and sampling */
+} rv_token_prob;
+
+typedef enum rv_event_kind { RV_EVENT_TOKEN, RV_EVENT_DONE } rv_event_kind;
+
+typedef struct rv_event {
+    rv_event_kind kind;
+    rv_session *session;
+    /* token: every one but an end token, with the text that became certain with it (perhaps none).
+     * id -1: text that was held back and is certain at the end. */
+    int32_t id;
+    int is_special;
+    const char *text; /* terminated, valid during the call */
+    size_t text_len;
+    const rv_token_prob *chosen, *top; /* NULL unless logprobs were asked for; n_top best */
+    size_t n_top;
+    /* done: the last event of an answer */
+    rv_finish finish;
+    const rv_error *error; /* NULL unless finish is RV_FINISH_ERROR */
+    int n_prompt, n_reused, n_generated;
+    double prompt_seconds, seconds;
+} rv_event;
 
 typedef struct rv_generate_options {
-    rv_sampling sampling;
-    int max_tokens;          /* 256 */
-    const char *const *stop; /* strings that end the answer and are not part of it */
+    size_t size;
+    const rv_sampling *sampling; /* NULL: the defaults */
+    int max_tokens;              /* 256 */
+    int min_tokens;              /* no end token before so many; 0 */
+    const char *const *stop;     /* strings that end the answer and are not part of it */
     size_t n_stop;
     int ignore_eos;
-    /* Called with every token (an end token apart) and the text that became certain with it
-     * (perhaps none); anything but 0 cancels. */
-    int (*on_token)(void *ctx, int32_t id, const char *text, size_t len);
-    void *ctx;
+    int top_logprobs; /* -1: no logprobs; 0: of the chosen tokens; up to 20: and of so many best */
+    /* What happens, as it happens; anything but 0 cancels. */
+    int (*on_event)(void *ctx, const rv_event *event);
+    /* Forbids tokens by setting their logits to -INFINITY; ids: the n_ids generated so far.
+     * Anything but 0 cancels. */
+    int (*mask)(void *ctx, const int32_t *ids, size_t n_ids, float *logits, size_t n_vocab);
+    void *ctx; /* of both */
 } rv_generate_options;
 
-RV_API void rv_generate_options_init(rv_generate_options *o);
+RV_API void rv_generate_options_init(rv_generate_options *o, size_t size);
 
 typedef struct rv_generated {
     int32_t *ids; /* an end token that ended the answer is the last one */
     size_t n_ids;
     char *text; /* terminated UTF-8, "" without a tokenizer */
     size_t text_len;
+    rv_token_prob *chosen; /* one for each id, or NULL */
+    rv_token_prob *top;    /* n_top for each id, best first, or NULL */
+    size_t n_top;
     rv_finish finish;
     int n_prompt, n_reused; /* prompt tokens, and how many of them were still in the cache */
     double prompt_seconds, seconds;
@@ -239,11 +390,43 @@ typedef struct rv_generated {
 RV_API rv_status rv_session_generate(rv_session *s, const int32_t *prompt, size_t n_prompt,
                                      const rv_generate_options *o, rv_generated *out,
                                      rv_error *err);
-RV_API void rv_generated_free(rv_generated *g);
+RV_API void rv_generated_free(rv_generated *g); /* accepts NULL and a zeroed one */
 
-/* ---- looking inside
- * -----------------------------------------------------------------------------------------------
- */
+/* The same for many sessions at once: start an answer on each, advance the engine until none runs,
+ * finish each. Options are copied (strings too), but not callbacks' contexts. One advance is one
+ * step over a token of every answer under way and as much of the waiting prompts as fits; an answer
+ * that fails ends by itself, with its error in its last event and in finish. */
+RV_API rv_status rv_session_start(rv_session *s, const int32_t *prompt, size_t n_prompt,
+                                  const rv_generate_options *o, rv_error *err);
+RV_API rv_status rv_engine_advance(rv_engine *e, size_t *n_running, rv_error *err);
+/* Takes the answer, cancelling it where it is still under way; the status is the answer's own. */
+RV_API rv_status rv_session_finish(rv_session *s, rv_generated *out, rv_error *err);
+
+/* ---- embeddings ---- */
+
+typedef enum rv_pooling {
+    RV_POOLING_DEFAULT, /* what the model declares; mean where it declares nothing */
+    RV_POOLING_MEAN,
+    RV_POOLING_LAST,
+    RV_POOLING_FIRST
+} rv_pooling;
+
+typedef struct rv_embed_options {
+    size_t size;
+    rv_pooling pooling;
+    int normalize; /* to length 1; on */
+    int truncate;  /* on: texts longer than an encoder embeds are cut as its makers' code does (the
+                      end tokens stay), with a warning to the log; off: an error */
+} rv_embed_options;
+
+RV_API void rv_embed_options_init(rv_embed_options *o, size_t size);
+/* The pooled final hidden states of ids, n_embd floats. Ids of a text come from rv_tokenize with
+ * RV_TOKENIZE_WRAP. No session changes; the engine must have room for n tokens (an encoder model:
+ * n rows). */
+RV_API rv_status rv_engine_embed(rv_engine *e, const int32_t *ids, size_t n,
+                                 const rv_embed_options *o, float *out, rv_error *err);
+
+/* ---- looking inside ---- */
 
 /* Perplexity over windows of n_context tokens without overlap, the second half of each scored.
  * progress (may be NULL): anything but 0 cancels. */
@@ -264,8 +447,8 @@ RV_API rv_status rv_model_perplexity(const rv_model *m, const int32_t *ids, size
  * ffn_norm.I ffn_gate.I ffn_up.I ffn_act.I ffn_out.I (attn_post_norm.I, ffn_post_norm.I where the
  * model has them); "*" takes all. */
 RV_API rv_status rv_model_tap(const rv_model *m, const int32_t *ids, size_t n, const char *names,
-                              rv_kv_type kv_type, const rv_adapter_use *adapters, size_t n_adapters,
-                              const char *path, rv_error *err);
+                              rv_kv_type kv_type, const rv_adapter_set *adapters, const char *path,
+                              rv_error *err);
 
 #ifdef __cplusplus
 }

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Write the seeds of tests/fuzz/fuzz_model.c: whole GGUF models of a few kilobytes, with vocabularies of 40 tokens.
+"""Write the seeds of tests/fuzz/fuzz_model.c and fuzz_embed.c: whole GGUF models of a few kilobytes, with vocabularies
+of 40 tokens.
 
-    make_fuzz_models.py OUT_DIR      (tests/fuzz/seeds/model)
+    make_fuzz_models.py SEEDS_DIR      (tests/fuzz/seeds)
 
 The models are those of make_tiny_gguf.py, narrower. Needs numpy only.
 """
 import os
 import sys
+
+import numpy as np
 
 import make_tiny_gguf as tiny
 
@@ -51,7 +54,43 @@ KINDS = {
                        **dict(SMALL, embd=32, ff=32)),
 }
 
+
+
+def write_bert(path, q_type, width=32, ff=32, heads=2, positions=24):
+    """An encoder of one layer, with WordPiece."""
+    rng = np.random.Generator(np.random.PCG64(7))
+    parts = []
+
+    def add(name, *shape):
+        kind = q_type if len(shape) == 2 and shape[1] >= 32 else "f32"
+        parts.append((name, shape, kind, tiny.random_blocks(rng, kind, int(np.prod(shape)), 0.3)))
+
+    for name, rows in (("token_embd", tiny.VOCAB), ("position_embd", positions), ("token_types", 2)):
+        add(name + ".weight", width, rows)
+    for name, row, rows in (("attn_q", width, width), ("attn_k", width, width), ("attn_v", width, width),
+                            ("attn_output", width, width), ("ffn_up", width, ff), ("ffn_down", ff, width)):
+        add("blk.0.%s.weight" % name, row, rows)
+        add("blk.0.%s.bias" % name, rows)
+    for name in ("token_embd_norm", "blk.0.attn_output_norm", "blk.0.layer_output_norm"):
+        add(name + ".weight", width)
+        add(name + ".bias", width)
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"] + ["\u2581" + c for c in LETTERS[:18]] + list(LETTERS[:15])
+    tokens += ["\u2581the", "ing", "\u2581."]
+    tiny.write_file(path, {
+        "general.architecture": "bert", "bert.block_count": 1, "bert.context_length": positions,
+        "bert.embedding_length": width, "bert.feed_forward_length": ff, "bert.attention.head_count": heads,
+        "bert.attention.layer_norm_epsilon": 1e-12, "bert.attention.causal": False, "bert.pooling_type": 1,
+        "tokenizer.ggml.model": "bert", "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": [3] * 4 + [1] * (tiny.VOCAB - 4), "tokenizer.ggml.unknown_token_id": 1,
+    }, parts)
+
+
 for name, model in KINDS.items():
-    path = os.path.join(sys.argv[1], name + ".gguf")
+    path = os.path.join(sys.argv[1], "model", name + ".gguf")
     tiny.write(path, name, model)
+    print("%-40s %6d bytes" % (path, os.path.getsize(path)))
+for name, kind in (("model/bert", "f32"), ("embed/bert", "f32"), ("embed/quantized", "q8_0")):
+    path = os.path.join(sys.argv[1], name + ".gguf")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    write_bert(path, kind, *((16, 16) if kind == "f32" else (32, 32)))
     print("%-40s %6d bytes" % (path, os.path.getsize(path)))

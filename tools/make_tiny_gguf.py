@@ -273,8 +273,11 @@ def tensors(name, m):
     return out
 
 
-def write(path, name, m, align=32):
-    meta, parts = metadata(m), tensors(name, m)
+def write(path, name, m):
+    write_file(path, metadata(m), tensors(name, m))
+
+
+def write_file(path, meta, parts, align=32):
     head = [b"GGUF", struct.pack("<IQQ", 3, len(parts), len(meta))]
     head += [pack_str(key) + pack_value(value) for key, value in meta.items()]
     at = 0

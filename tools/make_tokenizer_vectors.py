@@ -99,6 +99,40 @@ def sentence_piece(normalizer, pre_tokenizer, decoder, runs=()):
     return t
 
 
+# For the WordPiece tokenizers besides TEXTS
+BERT_TEXTS = [
+    "[CLS] the river [SEP]", "[MASK]ed [UNK] [PAD]", "##ing # # ##", "walk.walking,walked!",
+    "do not don't . , ? ! ' n't 's 've", "a" * 20, "a" * 21, "\u00e9" * 20, "\u00e9" * 21, "the" * 6 + "th",
+    "\u00c5ngstr\u00f6m NA\u00cfVE \u0130stanbul \u039f\u03a3",
+    "\u4e00a\u4e8c\U0002a700b\U0002b81fc\U0002b820d\U0002b920e\uf900", "\u3042\u30a2\uac00", "a\u0301b\u1abfc\u0300",
+    "x\u00ady\u200bz\u2060w\ufeffv\u0890u", "a\u2e43b\u2026c\u00abd\u00bbe\u166df", "$5+2=7 <3 a^b `c` |d| ~e",
+    "tab\tnew\nline\u00a0nbsp\u3000wide",
+    "\u0378\ue000\U000e0001\U0010ffff", "THE Other LETTERS", "x" * 300 + " the",
+]
+
+
+def wordpiece(lowercase, cleanup, longest, post):
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    t.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    t.decoder = decoders.WordPiece(cleanup=cleanup)
+    words = [w for s in SENTENCES[:17] for w, _ in t.pre_tokenizer.pre_tokenize_str(t.normalizer.normalize_str(s))]
+    first, inside = {w[0] for w in words}, {"##" + c for w in words for c in w[1:]}
+    pieces = sorted(first | inside)[::1 if lowercase else 2] + sorted(set(w for w in words if w.isascii()))[:40]
+    pieces += ["a", "##a", "the", "th", "walk", "##ing", "##in", "##ed", "##er", "##the", "n", "do", "not", "[unused0]"]
+    pieces += ["t"] if lowercase else ["t", "T"]
+    ids = {p: i for i, p in enumerate(dict.fromkeys(special + pieces))}
+    t.model = models.WordPiece(vocab=ids, unk_token="[UNK]", max_input_chars_per_word=longest)
+    t.add_special_tokens([AddedToken(x, special=True, normalized=False) for x in special])
+    if post == "template":
+        t.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]",
+                                                         special_tokens=[(x, ids[x]) for x in ("[CLS]", "[SEP]")])
+    else:
+        t.post_processor = processors.BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
+    return t
+
+
 def no_regex():
     return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 
@@ -150,6 +184,8 @@ def build():
     for a in j["added_tokens"]:
         a["rstrip"] = a["content"] == "<|end|>"
     yield "flags", Tokenizer.from_str(json.dumps(j))
+    yield "bert", wordpiece(True, True, 100, "template")
+    yield "bert_cased", wordpiece(False, False, 20, "bert")
 
 
 def move_id(value, old, new):
@@ -160,6 +196,15 @@ def move_id(value, old, new):
     if isinstance(value, list):
         return [move_id(v, old, new) for v in value]
     return new if value == old else value
+
+
+def answers(t, text):
+    t.encode_special_tokens = True
+    plain = t.encode(text, add_special_tokens=False).ids
+    t.encode_special_tokens = False
+    ids = t.encode(text, add_special_tokens=False).ids
+    return {"ids": ids, "plain": plain, "around": t.encode(text).ids,
+            "decoded": t.decode(ids, skip_special_tokens=False)}
 
 
 def main():
@@ -177,17 +222,21 @@ def main():
         j = json.loads(t.to_str())
         rows, ids_all = [], sorted(set(t.get_vocab().values()))
         for text in TEXTS:
-            t.encode_special_tokens = True
-            plain = t.encode(text, add_special_tokens=False).ids
-            t.encode_special_tokens = False
-            ids = t.encode(text, add_special_tokens=False).ids
-            rows.append({"ids": ids, "plain": plain, "around": t.encode(text).ids,
-                         "decoded": t.decode(ids, skip_special_tokens=False)})
+            rows.append(answers(t, text))
         random_rows = []
+        if name.startswith("bert"):
+            rng, kept = random.Random(name), rng
         for _ in range(25):
             ids = [rng.choice(ids_all if rng.random() < .7 else ids_all[:260]) for _ in range(rng.randint(1, 12))]
             random_rows.append({"ids": ids, "text": t.decode(ids, skip_special_tokens=False), "skip": t.decode(ids)})
         expected = {"texts": rows, "random": random_rows}
+        if name.startswith("bert"):
+            rng = kept
+            # these two do not concern a tokenizer of ours
+            j["truncation"] = {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0}
+            j["padding"] = {"strategy": {"Fixed": 9}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0,
+                            "pad_type_id": 0, "pad_token": "[PAD]"}
+            expected["own_texts"], expected["own"] = BERT_TEXTS, [answers(t, text) for text in BERT_TEXTS]
         if name == "flags":
             hole = t.token_to_id("<|hole|>")
             j["added_tokens"], expected = move_id(j["added_tokens"], hole, 600), move_id(expected, hole, 600)

@@ -10,12 +10,21 @@ rv_status rv_model_perplexity(const rv_model *m, const int32_t *ids, size_t n, i
                               int (*progress)(void *ctx, int done, int total, double running),
                               void *ctx, rv_perplexity *out, rv_error *err)
 {
-    if (!m || !m->model || !ids || !out)
-        return rvi_error(err, RV_E_INVALID,
-                         "rv_model_perplexity: NULL argument, or a model without weights");
+    if (!ids || !out) return rvi_error(err, RV_E_INVALID, "rv_model_perplexity: NULL argument");
+    rv_status st = rvi_api_need_decoder(m, err);
+    if (st) return st;
     int32_t bos =
         m->tokenizer && rvi_tokenizer_adds_bos(m->tokenizer) ? rvi_tokenizer_bos(m->tokenizer) : -1;
-    return rvi_perplexity_run(out, m->model, ids, n, n_context, kv_type, bos, progress, ctx, err);
+    rvi_api_turn turn;
+    if (!st) st = rvi_api_check_kv_type(kv_type, err);
+    if (!st) st = rvi_api_enter(&turn, m->rt, err);
+    if (st) return st;
+    rv_model *own = rvi_api_retain_model(m); /* progress may close it */
+    st = rvi_perplexity_run(out, m->model, ids, n, n_context, rvi_api_kv_type(m->rt, kv_type), bos,
+                            progress, ctx, err);
+    rvi_api_release_model(own);
+    rvi_api_leave(&turn);
+    return st;
 }
 
 /* ---- taps ---- */
@@ -63,7 +72,8 @@ static tensor_out *add_tensor(collector *c, const char *name, int n_cols)
     tensor_out *t = &c->tensors[c->n_tensors];
     *t = (tensor_out){.n_cols = n_cols};
     t->name = rvi_alloc_array(len + 1, 1);
-    t->data = rvi_alloc_array(c->n_ids * (size_t)n_cols, sizeof *t->data);
+    if (c->n_ids <= SIZE_MAX / sizeof *t->data / (size_t)n_cols)
+        t->data = rvi_alloc_array(c->n_ids * (size_t)n_cols, sizeof *t->data);
     if (t->name) memcpy(t->name, name, len + 1);
     c->n_tensors++;
     return t->name && t->data ? t : NULL;
@@ -90,15 +100,17 @@ static rv_status run_rows(collector *c, const int32_t *ids, rv_kv_type kv_type,
                           const rvi_adapter_set *set)
 {
     const rvi_model *m = c->m->model;
-    int n = (int)c->n_ids, chunk = RVI_MIN(n, MAX_CHUNK);
+    bool encoder = m->arch->is_encoder; /* wants its text whole */
+    int n = (int)c->n_ids, chunk = encoder ? n : RVI_MIN(n, MAX_CHUNK);
     rvi_kv_spec spec = rvi_model_kv_spec(m, kv_type, (n + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS);
     rvi_pages *pool = NULL;
     rvi_seq seq = {0};
     rvi_workspace *ws = NULL;
-    rvi_row rows[MAX_CHUNK];
-    int32_t which[MAX_CHUNK];
-    bool logits = wanted(c->names, "logits");
-    rv_status st = rvi_pages_new(&pool, m->be, &spec, 0, c->err);
+    rvi_row *rows = rvi_alloc_array((size_t)chunk, sizeof *rows);
+    int32_t *which = rvi_alloc_array((size_t)chunk, sizeof *which);
+    bool logits = !encoder && wanted(c->names, "logits");
+    rv_status st = rows && which ? RV_OK : rvi_nomem(c->err, "tap");
+    if (!st) st = rvi_pages_new(&pool, m->be, &spec, 0, c->err);
     if (!st) st = rvi_seq_init(&seq, pool, n, c->err);
     if (!st) st = rvi_workspace_new(&ws, m, chunk, logits ? chunk : 1, c->err);
     if (!st) rvi_workspace_set_tap(ws, collect, c);
@@ -120,6 +132,8 @@ static rv_status run_rows(collector *c, const int32_t *ids, rv_kv_type kv_type,
     rvi_workspace_free(ws);
     rvi_seq_deinit(&seq);
     rvi_pages_free(pool);
+    rvi_free(rows);
+    rvi_free(which);
     return st;
 }
 
@@ -131,10 +145,9 @@ static rv_status check_tap(const rv_model *m, const int32_t *ids, size_t n, cons
                          "rv_model_tap: NULL argument, or a model without weights");
     if (!n || n > RVI_MAX_CONTEXT)
         return rvi_error(err, RV_E_CONFIG, "%zu token ids are not possible", n);
-    if (n > (size_t)m->model->hp.n_context)
-        rvi_log_write(&m->rt->log, RVI_LOG_WARN,
-                      "%zu tokens are more than the %d this model was made for", n,
-                      m->model->hp.n_context);
+    if (m->model->arch->is_encoder && n > (size_t)m->model->hp.n_context)
+        return rvi_error(err, RV_E_CONFIG, "%zu tokens, but the model takes at most %d", n,
+                         m->model->hp.n_context);
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= m->model->hp.n_vocab)
             return rvi_error(err, RV_E_CONFIG, "token id %d is not in the vocabulary of %d", ids[i],
@@ -175,22 +188,34 @@ static rv_status write_out(const collector *c, const char *path)
 }
 
 rv_status rv_model_tap(const rv_model *m, const int32_t *ids, size_t n, const char *names,
-                       rv_kv_type kv_type, const rv_adapter_use *adapters, size_t n_adapters,
-                       const char *path, rv_error *err)
+                       rv_kv_type kv_type, const rv_adapter_set *adapters, const char *path,
+                       rv_error *err)
 {
     rv_status st = check_tap(m, ids, n, path, err);
+    if (!st) st = rvi_api_check_kv_type(kv_type, err);
+    if (!st && adapters && adapters->m != m)
+        st = rvi_error(err, RV_E_ADAPTER, "the adapters were loaded for another model");
+    rvi_api_turn turn;
+    if (!st) st = rvi_api_enter(&turn, m->rt, err);
     if (st) return st;
+    rv_model *own = rvi_api_retain_model(m); /* the log's sink may free both */
+    rv_adapter_set *own_set = rvi_api_retain_set(adapters);
+    if (n > (size_t)m->model->hp.n_context)
+        rvi_log_write(&m->rt->log, RVI_LOG_WARN,
+                      "%zu tokens are more than the %d this model was made for", n,
+                      m->model->hp.n_context);
     collector c = {.m = m, .names = names, .n_ids = n, .err = err};
-    rvi_api_set set;
-    st = rvi_api_set_init(&set, m, adapters, n_adapters, err);
-    if (!st) st = run_rows(&c, ids, kv_type, set.set.n ? &set.set : NULL);
+    st = run_rows(&c, ids, rvi_api_kv_type(m->rt, kv_type),
+                  adapters && adapters->set.n ? &adapters->set : NULL);
     if (!st) st = check_names(&c);
     if (!st) st = write_out(&c, path);
-    rvi_api_set_deinit(&set);
     for (size_t i = 0; i < c.n_tensors; i++) {
         rvi_free(c.tensors[i].name);
         rvi_free(c.tensors[i].data);
     }
     rvi_free(c.tensors);
+    rvi_api_release_set(own_set);
+    rvi_api_release_model(own);
+    rvi_api_leave(&turn);
     return st;
 }

@@ -123,7 +123,8 @@ static rv_status model_new(rv_model **out, rv_runtime *rt, const char *name, rv_
     rv_model *m = rvi_zalloc(sizeof *m);
     *out = m;
     if (!m) return rvi_nomem(err, "model");
-    m->rt = rt;
+    atomic_init(&m->users, 1);
+    m->rt = rvi_api_retain_runtime(rt);
     size_t len = strlen(name);
     m->name = rvi_alloc_array(len + 1, 1);
     if (!m->name) return rvi_nomem(err, "model");
@@ -219,6 +220,7 @@ rv_status rv_model_open(rv_model **out, rv_runtime *rt, const char *path, unsign
 {
     rv_status st = check_open(out, rt, path, err);
     if (st) return st;
+    const rv_allocator *heap = rvi_api_use_heap(rt);
     rv_model *m;
     rvi_source *source = NULL;
     bool dir = rvi_os_stat(path, NULL) == RVI_OS_DIR;
@@ -228,8 +230,9 @@ rv_status rv_model_open(rv_model **out, rv_runtime *rt, const char *path, unsign
     else if (!st && !(dir && (flags & RV_OPEN_VOCABULARY)))
         st = rvi_source_open(&source, path, err);
     if (!st) st = finish_open(m, source, dir ? path : NULL, flags, err);
+    rvi_api_leave_heap(heap);
     if (st)
-        rv_model_close(m);
+        rvi_api_release_model(m);
     else
         *out = m;
     return st;
@@ -248,7 +251,7 @@ static rv_status open_blob(rv_model **out, rv_runtime *rt, rvi_blob *take, const
                                         : rvi_source_open_gguf_blob(&source, take, name, err);
     if (!st) st = finish_open(m, source, NULL, flags, err);
     if (st)
-        rv_model_close(m);
+        rvi_api_release_model(m);
     else
         *out = m;
     return st;
@@ -260,22 +263,39 @@ rv_status rv_model_open_memory(rv_model **out, rv_runtime *rt, const void *data,
     rv_status st = check_open(out, rt, data, err);
     if (st) return st;
     rvi_blob blob;
+    const rv_allocator *heap = rvi_api_use_heap(rt);
     rvi_blob_from_memory(&blob, data, len);
-    return open_blob(out, rt, &blob, name ? name : "model", flags, err);
+    st = open_blob(out, rt, &blob, name ? name : "model", flags, err);
+    rvi_api_leave_heap(heap);
+    return st;
 }
 
 rv_status rv_model_open_reader(rv_model **out, rv_runtime *rt, rv_read_fn read, void *ctx,
                                uint64_t len, const char *name, unsigned flags, rv_error *err)
 {
     rv_status st = check_open(out, rt, read ? rt : NULL, err);
+    if (st) return st;
     rvi_blob blob;
-    if (!st) st = rvi_blob_read(&blob, read, ctx, len, name ? name : "model", err);
-    return st ? st : open_blob(out, rt, &blob, name ? name : "model", flags, err);
+    rv_runtime *own = rvi_api_retain_runtime(rt); /* read may free it */
+    const rv_allocator *heap = rvi_api_use_heap(rt);
+    st = rvi_blob_read(&blob, read, ctx, len, name ? name : "model", err);
+    if (!st) st = open_blob(out, rt, &blob, name ? name : "model", flags, err);
+    rvi_api_leave_heap(heap);
+    rvi_api_release_runtime(own);
+    return st;
 }
 
-void rv_model_close(rv_model *m)
+rv_model *rvi_api_retain_model(const rv_model *m)
 {
-    if (!m) return;
+    rv_model *own = (rv_model *)(uintptr_t)m;
+    atomic_fetch_add(&own->users, 1);
+    return own;
+}
+
+void rvi_api_release_model(rv_model *m)
+{
+    if (!m || atomic_fetch_sub(&m->users, 1) != 1) return;
+    rv_runtime *rt = m->rt;
     rvi_chat_free(m->chat);
     rvi_tokenizer_free(m->tokenizer);
     rvi_model_free(m->model);
@@ -283,6 +303,14 @@ void rv_model_close(rv_model *m)
     rvi_ids_deinit(&m->eos);
     rvi_free(m->name);
     rvi_free(m);
+    rvi_api_release_runtime(rt);
+}
+
+void rv_model_close(rv_model **m)
+{
+    if (!m) return;
+    rvi_api_release_model(*m);
+    *m = NULL;
 }
 
 /* ---- describing ---- */
@@ -334,9 +362,13 @@ rv_status rv_model_get_info(const rv_model *m, rv_model_info *out)
         out->head_size = h->head_size;
         out->n_context = h->n_context;
         out->n_vocab = h->n_vocab;
+        out->is_encoder = m->model->arch->is_encoder;
     } else if (m->tokenizer) {
         out->n_vocab = rvi_tokenizer_size(m->tokenizer);
     }
+    out->bos = m->tokenizer ? rvi_tokenizer_bos(m->tokenizer) : -1;
+    out->eos = m->eos.data;
+    out->n_eos = m->eos.len;
     if (m->tokenizer) {
         size_t len;
         out->has_tokenizer = 1;
@@ -389,6 +421,7 @@ rv_status rv_model_describe(const rv_model *m, int with_tensors, char **json, rv
     if (!json || rv_model_get_info(m, &info))
         return rvi_error(err, RV_E_INVALID, "rv_model_describe: NULL argument");
     const rvi_source *s = source_of(m);
+    const rv_allocator *heap = rvi_api_use_heap(m->rt);
     rvi_buf b = {0};
     rvi_buf_puts(&b, "{\"name\":");
     rvi_json_write_string(&b, info.name, strlen(info.name));
@@ -425,5 +458,7 @@ rv_status rv_model_describe(const rv_model *m, int with_tensors, char **json, rv
     if (s) describe_types(s, &b);
     if (s && with_tensors) describe_tensors(s, &b);
     rvi_buf_puts(&b, "}");
-    return rvi_api_give_text(&b, json, NULL, err);
+    rv_status st = rvi_api_give_text(&b, json, NULL, err);
+    rvi_api_leave_heap(heap);
+    return st;
 }

@@ -1,3 +1,4 @@
+/* Runtimes: threads, log, heap; the turn that lets one thread compute; option structs by size. */
 #include <string.h>
 
 #include "api/api.h"
@@ -18,42 +19,132 @@ void rv_free(void *p)
     rvi_free(p);
 }
 
+/* ---- options ---- */
+
+void rvi_api_init_options(void *o, size_t size, const void *defaults, size_t full_size)
+{
+    if (!o || size < sizeof size) return;
+    memset(o, 0, size);
+    memcpy(o, defaults, RVI_MIN(size, full_size));
+    memcpy(o, &size, sizeof size);
+}
+
+rv_status rvi_api_read_options(void *full, size_t full_size, const void *given, const char *what,
+                               rv_error *err)
+{
+    size_t size;
+    if (!given) return RV_OK;
+    memcpy(&size, given, sizeof size);
+    /* Every version of a struct ends aligned: any other size would cut a pointer in two. */
+    if (size < sizeof size || size > 65536 || size % sizeof(void *))
+        return rvi_error(err, RV_E_CONFIG, "%s: a size of %zu; fill it by its _init function first",
+                         what, size);
+    memcpy(full, given, RVI_MIN(size, full_size));
+    memcpy(full, &full_size, sizeof full_size);
+    return RV_OK;
+}
+
+/* ---- runtimes ---- */
+
 static void pass_log(void *ctx, rvi_log_level level, const char *line)
 {
     const rv_runtime *rt = ctx;
     rt->o.log(rt->o.log_ctx, (rv_log_level)level, line);
 }
 
-void rv_runtime_options_init(rv_runtime_options *o)
+static const rv_runtime_options defaults = {.size = sizeof defaults, .log_level = RV_LOG_WARN};
+
+void rv_runtime_options_init(rv_runtime_options *o, size_t size)
 {
-    *o = (rv_runtime_options){.log_level = RV_LOG_WARN};
+    rvi_api_init_options(o, size, &defaults, sizeof defaults);
 }
 
-rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *o, rv_error *err)
+static rv_status check_runtime_options(const rv_runtime_options *o, rv_error *err)
 {
-    if (!out || !o) return rvi_error(err, RV_E_INVALID, "rv_runtime_new: NULL argument");
+    const rv_allocator *a = o->allocator;
+    if (a && (!a->alloc || !a->resize || !a->release))
+        return rvi_error(err, RV_E_CONFIG, "an allocator needs alloc, resize and release");
+    if (o->n_threads < 0 || o->n_threads > 4096)
+        return rvi_error(err, RV_E_CONFIG, "%d threads are not possible", o->n_threads);
+    return RV_OK;
+}
+
+static void destroy_runtime(rv_runtime *rt)
+{
+    if (rt->be) rt->be->ops->free(rt->be);
+    if (rt->allocator.alloc) {
+        rv_allocator own = rt->allocator;
+        own.release(own.ctx, rt);
+    } else {
+        rvi_free(rt);
+    }
+}
+
+/* The one block that cannot remember an allocator kept in itself. */
+static rv_runtime *take_runtime(const rv_allocator *a)
+{
+    rv_runtime *rt;
+    if (a) {
+        rt = a->alloc(a->ctx, sizeof *rt);
+        if (rt) memset(rt, 0, sizeof *rt);
+    } else { /* a callback of another runtime, whose heap this thread uses, may be asking */
+        const rv_allocator *before = rvi_mem_use(NULL);
+        rt = rvi_zalloc(sizeof *rt);
+        rvi_mem_use(before);
+    }
+    return rt;
+}
+
+rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *given, rv_error *err)
+{
+    if (!out) return rvi_error(err, RV_E_INVALID, "rv_runtime_new: NULL argument");
     *out = NULL;
-    rv_runtime *rt = rvi_zalloc(sizeof *rt);
+    rv_runtime_options o = defaults;
+    rv_status st = rvi_api_read_options(&o, sizeof o, given, "rv_runtime_options", err);
+    if (!st) st = check_runtime_options(&o, err);
+    if (st) return st;
+    rv_runtime *rt = take_runtime(o.allocator);
     if (!rt) return rvi_nomem(err, "runtime");
-    rt->o = *o;
-    if (o->log)
-        rt->log = (rvi_log){.sink = pass_log, .ctx = rt, .level = (rvi_log_level)o->log_level};
-    rvi_cpu_options cpu = {.n_threads = o->n_threads ? o->n_threads : rvi_os_cpu_count(),
-                           .exact = o->exact != 0,
-                           .isa = o->isa};
-    rv_status st = rvi_backend_cpu_new(&rt->be, &cpu, &rt->log, err);
+    atomic_init(&rt->users, 1);
+    atomic_init(&rt->freed, NULL);
+    atomic_init(&rt->n_sets, 0);
+    atomic_flag_clear(&rt->busy);
+    rt->o = o;
+    if (o.allocator) rt->allocator = *o.allocator;
+    rt->o.allocator = NULL; /* the caller's struct need not live on */
+    if (o.log)
+        rt->log = (rvi_log){.sink = pass_log, .ctx = rt, .level = (rvi_log_level)o.log_level};
+    rvi_cpu_options cpu = {.n_threads = o.n_threads ? o.n_threads : rvi_os_cpu_count(),
+                           .exact = o.exact != 0,
+                           .isa = o.isa};
+    const rv_allocator *heap = rvi_api_use_heap(rt);
+    st = rvi_backend_cpu_new(&rt->be, &cpu, &rt->log, err);
+    rvi_api_leave_heap(heap);
+    rt->o.isa = NULL;
     if (st)
-        rv_runtime_free(rt);
+        destroy_runtime(rt);
     else
         *out = rt;
     return st;
 }
 
-void rv_runtime_free(rv_runtime *rt)
+rv_runtime *rvi_api_retain_runtime(const rv_runtime *rt)
+{
+    rv_runtime *own = (rv_runtime *)(uintptr_t)rt;
+    atomic_fetch_add(&own->users, 1);
+    return own;
+}
+
+void rvi_api_release_runtime(rv_runtime *rt)
+{
+    if (rt && atomic_fetch_sub(&rt->users, 1) == 1) destroy_runtime(rt);
+}
+
+void rv_runtime_free(rv_runtime **rt)
 {
     if (!rt) return;
-    if (rt->be) rt->be->ops->free(rt->be);
-    rvi_free(rt);
+    rvi_api_release_runtime(*rt);
+    *rt = NULL;
 }
 
 const char *rv_runtime_isa(const rv_runtime *rt)
@@ -64,4 +155,46 @@ const char *rv_runtime_isa(const rv_runtime *rt)
 const char *const *rv_isa_list(void)
 {
     return rvi_kernels_available();
+}
+
+/* ---- heap and turn ---- */
+
+const rv_allocator *rvi_api_use_heap(const rv_runtime *rt)
+{
+    return rvi_mem_use(rt->allocator.alloc ? &rt->allocator : NULL);
+}
+
+void rvi_api_leave_heap(const rv_allocator *before)
+{
+    rvi_mem_use(before);
+}
+
+rv_status rvi_api_enter(rvi_api_turn *turn, const rv_runtime *rt, rv_error *err)
+{
+    turn->rt = rvi_api_retain_runtime(rt);
+    if (atomic_flag_test_and_set(&turn->rt->busy)) {
+        rvi_api_release_runtime(turn->rt);
+        return rvi_error(err, RV_E_SESSION,
+                         "the runtime is computing for another call; one at a time");
+    }
+    turn->heap = rvi_api_use_heap(rt);
+    return RV_OK;
+}
+
+/* Sequentially consistent on both sides: a session is put on the list before busy is tried, and
+ * busy is given up before the list is looked at again, so none is left behind. */
+void rvi_api_leave(rvi_api_turn *turn)
+{
+    rv_runtime *rt = turn->rt;
+    rvi_api_leave_heap(turn->heap);
+    do {
+        rv_session *s = atomic_exchange(&rt->freed, NULL);
+        while (s) {
+            rv_session *next = s->next_freed;
+            rvi_api_destroy_session(s);
+            s = next;
+        }
+        atomic_flag_clear(&rt->busy);
+    } while (atomic_load(&rt->freed) && !atomic_flag_test_and_set(&rt->busy));
+    rvi_api_release_runtime(rt);
 }

@@ -33,12 +33,15 @@ rv_status rv_tokenize(const rv_model *m, const char *text, size_t len, unsigned 
     if (st) return st;
     rvi_ids out = {0};
     int32_t bos = rvi_tokenizer_bos(m->tokenizer);
-    if ((flags & RV_TOKENIZE_BOS) && rvi_tokenizer_adds_bos(m->tokenizer) && bos >= 0 &&
+    bool wrap = (flags & RV_TOKENIZE_WRAP) != 0;
+    unsigned how = (flags & RV_TOKENIZE_PLAIN ? RVI_TOK_PLAIN : 0) | (wrap ? RVI_TOK_BOS_EOS : 0);
+    const rv_allocator *heap = rvi_api_use_heap(m->rt);
+    if (!wrap && (flags & RV_TOKENIZE_BOS) && rvi_tokenizer_adds_bos(m->tokenizer) && bos >= 0 &&
         !rvi_ids_push(&out, bos))
         st = rvi_nomem(err, "tokens");
-    if (!st && len)
-        st = rvi_tokenizer_encode(m->tokenizer, text, len,
-                                  flags & RV_TOKENIZE_PLAIN ? RVI_TOK_PLAIN : 0, &out, err);
+    if (!st && (len || wrap))
+        st = rvi_tokenizer_encode(m->tokenizer, text ? text : "", len, how, &out, err);
+    rvi_api_leave_heap(heap);
     if (st) {
         rvi_ids_deinit(&out);
         return st;
@@ -56,13 +59,15 @@ rv_status rv_detokenize(const rv_model *m, const int32_t *ids, size_t n, int ski
     rv_status st = need_tokenizer(m, err);
     if (st) return st;
     rvi_buf out = {0};
+    const rv_allocator *heap = rvi_api_use_heap(m->rt);
     st = rvi_tokenizer_decode(m->tokenizer, ids, n, skip_special ? RVI_TOK_SKIP_SPECIAL : 0, &out,
                               err);
-    if (st) {
+    if (!st)
+        st = rvi_api_give_text(&out, text, len, err);
+    else
         rvi_buf_deinit(&out);
-        return st;
-    }
-    return rvi_api_give_text(&out, text, len, err);
+    rvi_api_leave_heap(heap);
+    return st;
 }
 
 static rvi_template_now to_now(const rv_time *t)
@@ -83,11 +88,15 @@ rv_status rv_render_chat(const rv_model *m, const char *conversation, size_t con
     rvi_buf out = {0};
     const rvi_json *json;
     rvi_template_now when = to_now(now);
+    const rv_allocator *heap = rvi_api_use_heap(m->rt);
     st = rvi_json_parse(&json, conversation, conversation_len, &arena, "conversation", err);
     if (!st) st = rvi_chat_render(m->chat, json, &when, &out, err);
     rvi_arena_deinit(&arena);
-    if (!st) return rvi_api_give_text(&out, text, len, err);
-    rvi_buf_deinit(&out);
+    if (!st)
+        st = rvi_api_give_text(&out, text, len, err);
+    else
+        rvi_buf_deinit(&out);
+    rvi_api_leave_heap(heap);
     return st;
 }
 
@@ -114,11 +123,11 @@ static rv_status with_defaults(const rvi_json **out, const rvi_json *given, rvi_
     return RV_OK;
 }
 
-rv_status rv_render_template(const char *source, size_t source_len, const char *conversation,
-                             size_t conversation_len, const rv_time *now, char **text, size_t *len,
-                             rv_error *err)
+rv_status rv_render_template(const rv_runtime *rt, const char *source, size_t source_len,
+                             const char *conversation, size_t conversation_len, const rv_time *now,
+                             char **text, size_t *len, rv_error *err)
 {
-    if (!source || !conversation || !text)
+    if (!rt || !source || !conversation || !text)
         return rvi_error(err, RV_E_INVALID, "rv_render_template: NULL argument");
     *text = NULL;
     rvi_arena arena = {.max = 256 << 20};
@@ -126,6 +135,7 @@ rv_status rv_render_template(const char *source, size_t source_len, const char *
     rvi_buf out = {0};
     const rvi_json *json, *vars = NULL;
     rvi_template_now when = to_now(now);
+    const rv_allocator *heap = rvi_api_use_heap(rt);
     rv_status st =
         rvi_json_parse(&json, conversation, conversation_len, &arena, "conversation", err);
     if (!st) st = with_defaults(&vars, json, &arena, err);
@@ -133,7 +143,10 @@ rv_status rv_render_template(const char *source, size_t source_len, const char *
     if (!st) st = rvi_template_render(t, vars, &when, NULL, &out, err);
     rvi_template_free(t);
     rvi_arena_deinit(&arena);
-    if (!st) return rvi_api_give_text(&out, text, len, err);
-    rvi_buf_deinit(&out);
+    if (!st)
+        st = rvi_api_give_text(&out, text, len, err);
+    else
+        rvi_buf_deinit(&out);
+    rvi_api_leave_heap(heap);
     return st;
 }

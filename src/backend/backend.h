@@ -54,6 +54,7 @@ typedef struct rvi_attention {
 } rvi_attention;
 
 typedef enum rvi_glu { RVI_GLU_SILU, RVI_GLU_GELU } rvi_glu;
+typedef enum rvi_act { RVI_ACT_GELU, RVI_ACT_GELU_TANH, RVI_ACT_RELU } rvi_act;
 
 typedef struct rvi_backend_ops {
     const char *name;
@@ -85,6 +86,9 @@ typedef struct rvi_backend_ops {
                   int n_rows, float scale);
     void (*rms_norm)(rvi_backend *be, rvi_cols out, rvi_cols x, const rvi_tensor *w, int n_rows,
                      float eps);
+    /* Mean taken away, scaled to variance 1, times w plus b; out may be x */
+    void (*layer_norm)(rvi_backend *be, rvi_cols out, rvi_cols x, const rvi_tensor *w,
+                       const rvi_tensor *b, int n_rows, float eps);
     /* RMS norm of each head of size w's length by itself, in place */
     void (*head_norm)(rvi_backend *be, rvi_cols x, const rvi_tensor *w, int n_rows, float eps);
     void (*matmul)(rvi_backend *be, rvi_cols out, const rvi_tensor *w, const rvi_tensor *bias,
@@ -97,7 +101,8 @@ typedef struct rvi_backend_ops {
                       const rvi_attention *a, const rvi_kv_row *rows, int n_rows);
     void (*glu)(rvi_backend *be, rvi_cols out, rvi_cols gate, rvi_cols up, rvi_glu kind,
                 int n_rows);
-    void (*add)(rvi_backend *be, rvi_cols x, rvi_cols y, int n_rows); /* x += y */
+    void (*act)(rvi_backend *be, rvi_cols x, rvi_act kind, int n_rows); /* in place, no gate */
+    void (*add)(rvi_backend *be, rvi_cols x, rvi_cols y, int n_rows);   /* x += y */
     void (*soft_cap)(rvi_backend *be, rvi_cols x, float cap, int n_rows);
     void (*gather)(rvi_backend *be, rvi_cols out, rvi_cols x, const int32_t *from,
                    int n_rows); /* out row i = x row from[i] */

@@ -4,12 +4,14 @@
 
 #include "base/mem.h"
 
-#ifndef __wasi__
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#ifndef __wasi__
+#include <sys/mman.h>
+#endif
 
 static rv_status io_error(rv_error *err, const char *path, const char *doing)
 {
@@ -17,6 +19,33 @@ static rv_status io_error(rv_error *err, const char *path, const char *doing)
     rv_status st = code == ENOENT || code == ENOTDIR ? RV_E_NOT_FOUND : RV_E_IO;
     return rvi_error(err, st, "%s: %s: %s", path, doing, strerror(code));
 }
+
+#ifndef __wasi__
+static rv_status take(rvi_blob *out, int fd, size_t len, const char *path, rv_error *err)
+{
+    void *p = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED) return io_error(err, path, "cannot map");
+    *out = (rvi_blob){.data = p, .len = len, .mapping = p};
+    return RV_OK;
+}
+#else
+static int read_file(void *ctx, uint64_t offset, void *dst, size_t n)
+{
+    for (size_t done = 0; done < n;) {
+        ssize_t got =
+            pread(*(const int *)ctx, (char *)dst + done, n - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return 1;
+        done += (size_t)got;
+    }
+    return 0;
+}
+
+static rv_status take(rvi_blob *out, int fd, size_t len, const char *path, rv_error *err)
+{
+    return rvi_blob_read(out, read_file, &fd, len, path, err);
+}
+#endif
 
 rv_status rvi_blob_open(rvi_blob *out, const char *path, rv_error *err)
 {
@@ -26,32 +55,19 @@ rv_status rvi_blob_open(rvi_blob *out, const char *path, rv_error *err)
     if (fd < 0) return io_error(err, path, "cannot open");
     rv_status st = RV_OK;
     struct stat info;
-    if (fstat(fd, &info)) {
+    if (fstat(fd, &info))
         st = io_error(err, path, "cannot read");
-    } else if (!S_ISREG(info.st_mode)) {
+    else if (!S_ISREG(info.st_mode))
         st = rvi_error(err, RV_E_IO, "%s: not a regular file", path);
-    } else if (info.st_size <= 0) {
+    else if (info.st_size <= 0)
         st = rvi_error(err, RV_E_IO, "%s: the file is empty", path);
-    } else {
-        void *p = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0);
-        if (p == MAP_FAILED) {
-            st = io_error(err, path, "cannot map");
-        } else {
-            out->mapping = p;
-            out->data = p;
-            out->len = (size_t)info.st_size;
-        }
-    }
+    else if ((uint64_t)info.st_size > PTRDIFF_MAX)
+        st = rvi_error(err, RV_E_IO, "%s: too big for this machine's addresses", path);
+    else
+        st = take(out, fd, (size_t)info.st_size, path, err);
     close(fd);
     return st;
 }
-#else
-rv_status rvi_blob_open(rvi_blob *out, const char *path, rv_error *err)
-{
-    *out = (rvi_blob){0};
-    return rvi_error(err, RV_E_IO, "%s: this build has no files; open from memory", path);
-}
-#endif
 
 void rvi_blob_from_memory(rvi_blob *out, const void *data, size_t len)
 {

@@ -13,38 +13,99 @@ static bool product(size_t count, size_t size, size_t *out)
     return *out > 0 && *out <= PTRDIFF_MAX;
 }
 
+/* ---- blocks ---- */
+
+/* In front of every block: where it came from, and where its allocation begins. */
+typedef struct head {
+    const rv_allocator *from; /* NULL: malloc */
+    void *base;
+} head;
+
+enum { HEAD = 16 }; /* room for it that keeps blocks aligned for any object */
+_Static_assert(sizeof(head) <= HEAD, "the head fits its room");
+
+static _Thread_local const rv_allocator *current;
+
+const rv_allocator *rvi_mem_use(const rv_allocator *a)
+{
+    const rv_allocator *before = current;
+    current = a;
+    return before;
+}
+
+static head *head_of(void *p)
+{
+    return (head *)(void *)((char *)p - HEAD);
+}
+
+static void *place(void *base, char *at, const rv_allocator *from)
+{
+    *head_of(at) = (head){from, base};
+    return at;
+}
+
+/* Room for a block of size bytes and up to `slack` bytes of shifting. */
+static void *take(size_t size, size_t slack, bool zeroed)
+{
+    if (size > (size_t)PTRDIFF_MAX - HEAD - slack) return NULL;
+    size_t total = HEAD + size + slack;
+    if (!current) return zeroed ? calloc(1, total) : malloc(total);
+    void *base = current->alloc(current->ctx, total);
+    if (base && zeroed) memset(base, 0, total);
+    return base;
+}
+
+static void *block(size_t size, bool zeroed)
+{
+    char *base = take(size, 0, zeroed);
+    return base ? place(base, base + HEAD, current) : NULL;
+}
+
 void *rvi_zalloc(size_t size)
 {
-    return size ? calloc(1, size) : NULL;
+    return size ? block(size, true) : NULL;
 }
 
 void *rvi_alloc_array(size_t count, size_t size)
 {
     size_t total;
-    return product(count, size, &total) ? malloc(total) : NULL;
+    return product(count, size, &total) ? block(total, false) : NULL;
 }
 
 void *rvi_zalloc_array(size_t count, size_t size)
 {
     size_t total;
-    return product(count, size, &total) ? calloc(count, size) : NULL;
+    return product(count, size, &total) ? block(total, true) : NULL;
 }
 
 void *rvi_realloc_array(void *old, size_t count, size_t size)
 {
     size_t total;
-    return product(count, size, &total) ? realloc(old, total) : NULL;
+    if (!product(count, size, &total) || total > PTRDIFF_MAX - HEAD) return NULL;
+    if (!old) return block(total, false);
+    head h = *head_of(old);
+    char *base =
+        h.from ? h.from->resize(h.from->ctx, h.base, HEAD + total) : realloc(h.base, HEAD + total);
+    return base ? place(base, base + HEAD, h.from) : NULL;
 }
 
 void *rvi_alloc_aligned(size_t size, size_t align)
 {
-    if (!size || size > PTRDIFF_MAX - align) return NULL;
-    return aligned_alloc(align, (size + align - 1) / align * align);
+    if (!size || align > PTRDIFF_MAX / 4 || size > PTRDIFF_MAX / 2) return NULL;
+    char *base = take(size, align, false);
+    if (!base) return NULL;
+    size_t at = (size_t)((uintptr_t)(base + HEAD) & (align - 1));
+    return place(base, base + HEAD + (at ? align - at : 0), current);
 }
 
 void rvi_free(void *p)
 {
-    free(p);
+    if (!p) return;
+    head h = *head_of(p);
+    if (h.from)
+        h.from->release(h.from->ctx, h.base);
+    else
+        free(h.base);
 }
 
 /* ---- arena ---- */
@@ -72,7 +133,7 @@ void *rvi_arena_alloc(rvi_arena *a, size_t count, size_t size)
     if (!b || b->cap - b->used < need) {
         size_t cap = b ? RVI_MIN(b->cap * 2, (size_t)ARENA_MOST) : ARENA_FIRST;
         cap = RVI_MAX(cap, need);
-        rvi_arena_block *fresh = calloc(1, sizeof *fresh + ARENA_ALIGN + cap);
+        rvi_arena_block *fresh = rvi_zalloc(sizeof *fresh + ARENA_ALIGN + cap);
         if (!fresh) return NULL;
         fresh->cap = cap;
         a->total += cap;
@@ -104,12 +165,18 @@ void rvi_arena_deinit(rvi_arena *a)
 {
     for (rvi_arena_block *b = a->blocks, *next; b; b = next) {
         next = b->next;
-        free(b);
+        rvi_free(b);
     }
     *a = (rvi_arena){.max = a->max};
 }
 
 /* ---- buffer ---- */
+
+rvi_buf rvi_buf_over(char *storage, size_t size)
+{
+    storage[0] = 0;
+    return (rvi_buf){.data = storage, .cap = size, .borrowed = true};
+}
 
 bool rvi_buf_reserve(rvi_buf *b, size_t more)
 {
@@ -122,11 +189,13 @@ bool rvi_buf_reserve(rvi_buf *b, size_t more)
     if (b->data && b->cap - b->len > more) return true;
     size_t cap = RVI_MIN(RVI_MAX(b->cap * 2, (size_t)64), max + 1); /* cap is at most PTRDIFF_MAX */
     cap = RVI_MAX(cap, b->len + more + 1);
-    char *data = realloc(b->data, cap);
+    char *data = rvi_realloc_array(b->borrowed ? NULL : b->data, cap, 1);
     if (!data) {
         b->failed = true;
         return false;
     }
+    if (b->borrowed) memcpy(data, b->data, b->len);
+    b->borrowed = false;
     b->data = data;
     b->cap = cap;
     b->data[b->len] = 0;
@@ -171,6 +240,6 @@ bool rvi_buf_printf(rvi_buf *b, const char *fmt, ...)
 
 void rvi_buf_deinit(rvi_buf *b)
 {
-    free(b->data);
+    if (!b->borrowed) rvi_free(b->data);
     *b = (rvi_buf){.max = b->max};
 }

@@ -1,6 +1,10 @@
 /* mem.h - the only door to the heap: checked allocation, arenas, growing buffers with a maximum.
  *
- * All sizes that come from a file go through rvi_alloc_array, which refuses overflow. */
+ * All sizes that come from a file go through rvi_alloc_array, which refuses overflow.
+ *
+ * A block remembers the allocator it came from, so it may be freed anywhere. New blocks come from
+ * the allocator that the calling thread uses at that moment: the api room enters a runtime's own at
+ * the door of every public function that allocates, and leaves it on the way out. */
 #ifndef RVI_BASE_MEM_H
 #define RVI_BASE_MEM_H
 
@@ -9,6 +13,10 @@
 
 #include "base/compat.h"
 #include "ruvllm.h"
+
+/* Makes this thread take new blocks from a (NULL: malloc); returns what it used before. a must
+ * outlive its blocks. */
+const rv_allocator *rvi_mem_use(const rv_allocator *a);
 
 /* NULL on failure and for size 0. Zeroed. */
 void *rvi_zalloc(size_t size);
@@ -37,8 +45,11 @@ void rvi_arena_deinit(rvi_arena *a);
 typedef struct rvi_buf {
     char *data;
     size_t len, cap, max;
-    bool failed;
+    bool failed, borrowed; /* borrowed: data is the caller's storage */
 } rvi_buf;
+
+/* An empty one that begins in the caller's storage and goes to the heap only when that is full. */
+rvi_buf rvi_buf_over(char *storage, size_t size);
 
 bool rvi_buf_reserve(rvi_buf *b, size_t more);
 bool rvi_buf_append(rvi_buf *b, const void *bytes, size_t len);

@@ -1,21 +1,25 @@
+/* Under WASI there are files and a clock, but no processes, CPUs to count or terminal: what asks for
+ * them is absent there (os.h says which) or gives its answer for "unknown". */
 #include "base/os.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#ifndef __wasi__
+#include <sched.h>
+#include <spawn.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
 extern char **environ;
+#endif
 
 static rv_status fail(rv_error *err, const char *path, const char *doing, int code)
 {
@@ -32,24 +36,36 @@ double rvi_os_seconds(void)
 
 int rvi_os_cpu_count(void)
 {
+#ifdef __wasi__
+    return 1;
+#else
     cpu_set_t set;
     int n = sched_getaffinity(0, sizeof set, &set) ? (int)sysconf(_SC_NPROCESSORS_ONLN)
                                                    : CPU_COUNT(&set);
     return n > 0 ? n : 1;
+#endif
 }
 
 uint64_t rvi_os_random(void)
 {
     uint64_t v;
-    if (getrandom(&v, sizeof v, 0) != (ssize_t)sizeof v)
-        v = (uint64_t)(rvi_os_seconds() * 1e9) ^ (uint64_t)getpid() << 32;
+    if (getentropy(&v, sizeof v)) {
+        v = (uint64_t)(rvi_os_seconds() * 1e9);
+#ifndef __wasi__
+        v ^= (uint64_t)getpid() << 32;
+#endif
+    }
     return v;
 }
 
 size_t rvi_os_peak_rss(void)
 {
+#ifdef __wasi__
+    return 0;
+#else
     struct rusage u;
     return getrusage(RUSAGE_SELF, &u) ? 0 : (size_t)u.ru_maxrss * 1024;
+#endif
 }
 
 bool rvi_os_is_terminal(FILE *f)
@@ -59,8 +75,13 @@ bool rvi_os_is_terminal(FILE *f)
 
 int rvi_os_terminal_width(FILE *f)
 {
+#ifdef __wasi__
+    (void)f;
+    return 80;
+#else
     struct winsize w;
     return ioctl(fileno(f), TIOCGWINSZ, &w) || !w.ws_col ? 80 : w.ws_col;
+#endif
 }
 
 rvi_os_kind rvi_os_stat(const char *path, uint64_t *size)
@@ -89,13 +110,6 @@ rv_status rvi_os_make_dirs(const char *path, rv_error *err)
     }
     rvi_buf_deinit(&b);
     return st;
-}
-
-rv_status rvi_os_temp_dir(rvi_buf *out, const char *parent, rv_error *err)
-{
-    if (!rvi_buf_printf(out, "%s/tmp-XXXXXX", parent)) return rvi_nomem(err, "path");
-    return mkdtemp(out->data) ? RV_OK
-                              : fail(err, parent, "cannot make a temporary directory", errno);
 }
 
 static int remove_entry(void *ctx, const char *name)
@@ -146,6 +160,15 @@ rv_status rvi_os_list(const char *dir, int (*each)(void *ctx, const char *name),
     return RV_OK;
 }
 
+#ifndef __wasi__
+
+rv_status rvi_os_temp_dir(rvi_buf *out, const char *parent, rv_error *err)
+{
+    if (!rvi_buf_printf(out, "%s/tmp-XXXXXX", parent)) return rvi_nomem(err, "path");
+    return mkdtemp(out->data) ? RV_OK
+                              : fail(err, parent, "cannot make a temporary directory", errno);
+}
+
 rv_status rvi_os_run(const char *const *argv, int *exit_code, rv_error *err)
 {
     posix_spawn_file_actions_t actions;
@@ -163,3 +186,5 @@ rv_status rvi_os_run(const char *const *argv, int *exit_code, rv_error *err)
     *exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     return RV_OK;
 }
+
+#endif

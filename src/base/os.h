@@ -21,9 +21,7 @@ typedef enum rvi_os_kind { RVI_OS_NONE, RVI_OS_FILE, RVI_OS_DIR, RVI_OS_OTHER } 
 rvi_os_kind rvi_os_stat(const char *path, uint64_t *size); /* follows links; size may be NULL */
 
 rv_status rvi_os_make_dirs(const char *path, rv_error *err) RVI_MUST_CHECK; /* like mkdir -p */
-rv_status rvi_os_temp_dir(rvi_buf *out, const char *parent,
-                          rv_error *err) RVI_MUST_CHECK; /* a new one in parent */
-void rvi_os_remove_tree(const char *path);               /* best effort */
+void rvi_os_remove_tree(const char *path);                                  /* best effort */
 rv_status rvi_os_replace(const char *from, const char *to,
                          rv_error *err) RVI_MUST_CHECK; /* atomic; same file system */
 rv_status rvi_os_sync(FILE *f, const char *path,
@@ -34,6 +32,9 @@ rv_status rvi_os_sync(FILE *f, const char *path,
 rv_status rvi_os_list(const char *dir, int (*each)(void *ctx, const char *name), void *ctx,
                       rv_error *err) RVI_MUST_CHECK;
 
+/* The two that WASI has not. */
+rv_status rvi_os_temp_dir(rvi_buf *out, const char *parent,
+                          rv_error *err) RVI_MUST_CHECK; /* a new one in parent */
 /* Runs argv[0] (searched in PATH, no shell), its output going to our standard error, and waits.
  * *exit_code: 0..255, or 128 + signal. */
 rv_status rvi_os_run(const char *const *argv, int *exit_code, rv_error *err) RVI_MUST_CHECK;

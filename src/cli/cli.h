@@ -1,7 +1,7 @@
 /* cli.h - what the commands of the program share: options, the model argument, output.
  *
  * The only room that reads the environment. Results go to standard output, everything else to
- * standard error; exit status 0, 1 = failed, 2 = used wrongly. */
+ * standard error; exit status 0, 1 = failed, 2 = used wrongly, 130 = interrupted. */
 #ifndef RVI_CLI_CLI_H
 #define RVI_CLI_CLI_H
 
@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "ruvllm.h"
 
-enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
 
 typedef enum cli_kind { CLI_FLAG, CLI_INT, CLI_UINT64, CLI_FLOAT, CLI_TEXT, CLI_TEXTS } cli_kind;
 
@@ -44,6 +44,7 @@ typedef struct cli_command {
     const char *name, *arguments, *summary;
     const char *details; /* the options, for help */
     int (*run)(cli *c, int argc, char **argv);
+    const char *more; /* options it shares with other commands, NULL: none */
 } cli_command;
 
 extern const cli_command cli_commands[]; /* ends with a NULL name */
@@ -69,20 +70,16 @@ typedef struct cli_model {
     rv_runtime *rt;
     rv_model *m;
 } cli_model;
+rv_status cli_runtime(const cli *c, int n_threads, rv_runtime **out, rv_error *err) RVI_MUST_CHECK;
 rv_status cli_open(cli *c, const char *name, unsigned flags, cli_model *out,
                    rv_error *err) RVI_MUST_CHECK;
 void cli_close(cli_model *m);
-rv_status cli_session_options(const cli *c, const rv_model *m, rv_session_options *o,
-                              rv_error *err) RVI_MUST_CHECK;
+/* --kv as a type */
+rv_status cli_kv_type(const cli *c, rv_kv_type *out, rv_error *err) RVI_MUST_CHECK;
 
-/* LoRA arguments "PATH" or "PATH:SCALE". */
-typedef struct cli_adapters {
-    rv_adapter_use uses[64];
-    size_t n;
-} cli_adapters;
-rv_status cli_load_adapters(const cli_texts *paths, const rv_model *m, cli_adapters *out,
+/* The LoRA arguments "PATH" or "PATH:SCALE" as a set; NULL for none of them. */
+rv_status cli_load_adapters(const cli_texts *paths, const rv_model *m, rv_adapter_set **out,
                             rv_error *err) RVI_MUST_CHECK;
-void cli_free_adapters(cli_adapters *a);
 
 /* "1,2,3", "1 2 3" or "@file" of such; *ids: rvi_free */
 rv_status cli_parse_ids(const char *text, int32_t **ids, size_t *n, rv_error *err) RVI_MUST_CHECK;
@@ -92,7 +89,12 @@ bool cli_read_line(FILE *f, rvi_buf *line); /* without the line end; false at th
 
 /* Control characters but line ends become '?': names out of a file must not drive a terminal. */
 void cli_hush(char *text, size_t len);
+/* Writes text of a stranger; on a terminal, control characters but line end and tab are shown by
+ * stand-ins. False: it could not be written. */
+bool cli_put_text(FILE *f, const char *text, size_t len, bool terminal);
+rv_time cli_now(void);                                          /* the local time */
 void cli_write_ids(rvi_buf *out, const int32_t *ids, size_t n); /* [1,2,3] */
+void cli_write_float(rvi_buf *out, float v); /* as JSON; null where it is no number */
 int cli_print(rvi_buf *text); /* to standard output, frees it; a full disk is an error */
 
 /* A bar on a terminal, now and then a line elsewhere. note: what stands behind it, may be "". */
@@ -105,6 +107,8 @@ void cli_progress_show(cli_progress *p, const char *what, uint64_t done, uint64_
 void cli_progress_end(cli_progress *p);
 
 int cli_run(cli *c, int argc, char **argv);
+int cli_chat(cli *c, int argc, char **argv);
+int cli_embed(cli *c, int argc, char **argv);
 int cli_tokenize(cli *c, int argc, char **argv);
 int cli_detokenize(cli *c, int argc, char **argv);
 int cli_template(cli *c, int argc, char **argv);
@@ -113,5 +117,7 @@ int cli_tap(cli *c, int argc, char **argv);
 int cli_info(cli *c, int argc, char **argv);
 int cli_pull(cli *c, int argc, char **argv);
 int cli_list(cli *c, int argc, char **argv);
+int cli_bench(cli *c, int argc, char **argv);
+int cli_doctor(cli *c, int argc, char **argv);
 
 #endif

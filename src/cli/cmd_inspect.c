@@ -26,7 +26,7 @@ int cli_perplexity(cli *c, int argc, char **argv)
     rv_error err = {0};
     cli_model model = {0};
     cli_progress bar = {0};
-    rv_session_options session;
+    rv_kv_type kv;
     rv_perplexity p = {0};
     rvi_buf text = {0}, out = {0};
     int32_t *ids = NULL;
@@ -34,12 +34,10 @@ int cli_perplexity(cli *c, int argc, char **argv)
     int window = c->context ? c->context : 512;
     rv_status st = cli_read_file(args[1], &text, &err);
     if (!st) st = cli_open(c, args[0], 0, &model, &err);
-    if (!st) st = cli_session_options(c, model.m, &session, &err);
+    if (!st) st = cli_kv_type(c, &kv, &err);
     if (!st) st = rv_tokenize(model.m, text.data, text.len, 0, &ids, &n, &err);
     double start = rvi_os_seconds();
-    if (!st)
-        st = rv_model_perplexity(model.m, ids, n, window, session.kv_type, show_perplexity, &bar,
-                                 &p, &err);
+    if (!st) st = rv_model_perplexity(model.m, ids, n, window, kv, show_perplexity, &bar, &p, &err);
     double seconds = rvi_os_seconds() - start;
     cli_progress_end(&bar);
     if (!st && json) {
@@ -75,18 +73,16 @@ int cli_tap(cli *c, int argc, char **argv)
 
     rv_error err = {0};
     cli_model model = {0};
-    cli_adapters adapters = {0};
-    rv_session_options session;
+    rv_adapter_set *adapters = NULL;
+    rv_kv_type kv;
     int32_t *ids = NULL;
     size_t n = 0;
     rv_status st = cli_parse_ids(given, &ids, &n, &err);
     if (!st) st = cli_open(c, args[0], 0, &model, &err);
-    if (!st) st = cli_session_options(c, model.m, &session, &err);
+    if (!st) st = cli_kv_type(c, &kv, &err);
     if (!st) st = cli_load_adapters(&lora, model.m, &adapters, &err);
-    if (!st)
-        st = rv_model_tap(model.m, ids, n, names, session.kv_type, adapters.uses, adapters.n, path,
-                          &err);
-    cli_free_adapters(&adapters);
+    if (!st) st = rv_model_tap(model.m, ids, n, names, kv, adapters, path, &err);
+    rv_adapter_set_free(&adapters);
     rvi_free(ids);
     cli_close(&model);
     return st ? cli_fail(&err) : CLI_OK;

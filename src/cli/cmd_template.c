@@ -1,5 +1,4 @@
 #include <string.h>
-#include <time.h>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -9,11 +8,7 @@
 static rv_status read_time(const char *text, rv_time *out, rv_error *err)
 {
     if (!text) {
-        time_t now = time(NULL);
-        const struct tm *t = localtime(&now);
-        if (t)
-            *out = (rv_time){t->tm_year + 1900, t->tm_mon + 1, t->tm_mday,
-                             t->tm_hour,        t->tm_min,     t->tm_sec};
+        *out = cli_now();
         return RV_OK;
     }
     int used = 0;
@@ -57,9 +52,10 @@ int cli_template(cli *c, int argc, char **argv)
     if (!st) st = cli_read_file(args[1], &conversation, &err);
     if (!st && is_jinja_file(args[0])) {
         st = cli_read_file(args[0], &source, &err);
+        if (!st) st = cli_runtime(c, 1, &model.rt, &err);
         if (!st)
-            st = rv_render_template(source.data, source.len, conversation.data, conversation.len,
-                                    &now, &text, &len, &err);
+            st = rv_render_template(model.rt, source.data, source.len, conversation.data,
+                                    conversation.len, &now, &text, &len, &err);
     } else if (!st) {
         st = cli_open(c, args[0], RV_OPEN_VOCABULARY, &model, &err);
         if (!st)

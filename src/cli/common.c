@@ -3,9 +3,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
 #include "base/os.h"
+#include "base/utf8.h"
 #include "cli/cli.h"
 #include "hub/hub.h"
 
@@ -13,8 +15,12 @@
 
 void cli_hush(char *text, size_t len)
 {
-    for (size_t i = 0; i < len; i++)
-        if (((unsigned char)text[i] < 0x20 && text[i] != '\n') || text[i] == 0x7F) text[i] = '?';
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)text[i],
+                      next = i + 1 < len ? (unsigned char)text[i + 1] : 0;
+        if ((c < 0x20 && c != '\n') || c == 0x7F) text[i] = '?';
+        if (c == 0xC2 && next >= 0x80 && next < 0xA0) text[i] = text[i + 1] = '?'; /* U+0080..9F */
+    }
 }
 
 static void print_log(void *ctx, rv_log_level level, const char *line)
@@ -54,19 +60,24 @@ static rv_status resolve(const cli *c, const char *name, rvi_buf *path, rv_error
     return st;
 }
 
-rv_status cli_open(cli *c, const char *name, unsigned flags, cli_model *out, rv_error *err)
+rv_status cli_runtime(const cli *c, int n_threads, rv_runtime **out, rv_error *err)
 {
     rv_runtime_options o;
-    rvi_buf path = {0};
-    *out = (cli_model){0};
-    rv_runtime_options_init(&o);
-    o.n_threads = flags & RV_OPEN_VOCABULARY ? 1 : c->threads;
+    rv_runtime_options_init(&o, sizeof o);
+    o.n_threads = n_threads;
     o.exact = c->exact;
     o.isa = c->isa;
     o.log = print_log;
     o.log_level = log_level(c);
+    return rv_runtime_new(out, &o, err);
+}
+
+rv_status cli_open(cli *c, const char *name, unsigned flags, cli_model *out, rv_error *err)
+{
+    rvi_buf path = {0};
+    *out = (cli_model){0};
     rv_status st = resolve(c, name, &path, err);
-    if (!st) st = rv_runtime_new(&out->rt, &o, err);
+    if (!st) st = cli_runtime(c, flags & RV_OPEN_VOCABULARY ? 1 : c->threads, &out->rt, err);
     if (!st) st = rv_model_open(&out->m, out->rt, path.data, flags, err);
     if (st) cli_close(out);
     rvi_buf_deinit(&path);
@@ -75,20 +86,18 @@ rv_status cli_open(cli *c, const char *name, unsigned flags, cli_model *out, rv_
 
 void cli_close(cli_model *m)
 {
-    rv_model_close(m->m);
-    rv_runtime_free(m->rt);
-    *m = (cli_model){0};
+    rv_model_close(&m->m);
+    rv_runtime_free(&m->rt);
 }
 
-rv_status cli_session_options(const cli *c, const rv_model *m, rv_session_options *o, rv_error *err)
+rv_status cli_kv_type(const cli *c, rv_kv_type *out, rv_error *err)
 {
-    rv_session_options_init(o, m);
-    o->n_context = c->context;
+    *out = RV_KV_DEFAULT;
     if (!c->kv) return RV_OK;
     if (!strcmp(c->kv, "f32"))
-        o->kv_type = RV_KV_F32;
+        *out = RV_KV_F32;
     else if (!strcmp(c->kv, "f16"))
-        o->kv_type = RV_KV_F16;
+        *out = RV_KV_F16;
     else
         return rvi_error(err, RV_E_CONFIG, "--kv: '%s' is neither f32 nor f16", c->kv);
     return RV_OK;
@@ -96,38 +105,45 @@ rv_status cli_session_options(const cli *c, const rv_model *m, rv_session_option
 
 /* ---- adapters ---- */
 
-rv_status cli_load_adapters(const cli_texts *paths, const rv_model *m, cli_adapters *out,
-                            rv_error *err)
+static rv_status load_adapter(const char *text, const rv_model *m, rv_adapter **out, float *scale,
+                              rv_error *err)
 {
-    rv_status st = RV_OK;
-    *out = (cli_adapters){0};
-    for (size_t i = 0; !st && i < paths->n; i++) {
-        const char *text = paths->items[i], *colon = strrchr(text, ':');
-        char *end;
-        float scale = 1;
-        size_t len = strlen(text);
-        if (colon && colon[1]) {
-            scale = strtof(colon + 1, &end);
-            if (!*end && isfinite(scale))
-                len = (size_t)(colon - text);
-            else
-                scale = 1; /* a colon in the path itself */
+    const char *colon = strrchr(text, ':');
+    char *end;
+    size_t len = strlen(text);
+    *out = NULL;
+    *scale = 1;
+    if (colon && colon[1]) {
+        float given = strtof(colon + 1, &end);
+        if (!*end && isfinite(given)) { /* otherwise the colon belongs to the path */
+            *scale = given;
+            len = (size_t)(colon - text);
         }
-        rvi_buf path = {0};
-        rv_adapter *a;
-        if (!rvi_buf_append(&path, text, len)) st = rvi_nomem(err, "path");
-        if (!st) st = rv_adapter_load(&a, m, path.data, err);
-        if (!st) out->uses[out->n++] = (rv_adapter_use){a, scale};
-        rvi_buf_deinit(&path);
     }
-    if (st) cli_free_adapters(out);
+    rvi_buf path = {0};
+    rv_status st = RV_OK;
+    if (!rvi_buf_append(&path, text, len) || !path.data) st = rvi_nomem(err, "path");
+    if (!st) st = rv_adapter_load(out, m, path.data, err);
+    rvi_buf_deinit(&path);
     return st;
 }
 
-void cli_free_adapters(cli_adapters *a)
+rv_status cli_load_adapters(const cli_texts *paths, const rv_model *m, rv_adapter_set **out,
+                            rv_error *err)
 {
-    for (size_t i = 0; i < a->n; i++) rv_adapter_free((rv_adapter *)(uintptr_t)a->uses[i].adapter);
-    a->n = 0;
+    rv_adapter *adapters[RVI_COUNT(paths->items)];
+    rv_adapter_use uses[RVI_COUNT(paths->items)];
+    size_t n = 0;
+    rv_status st = RV_OK;
+    *out = NULL;
+    while (!st && n < paths->n) {
+        st = load_adapter(paths->items[n], m, &adapters[n], &uses[n].scale, err);
+        if (!st) uses[n].adapter = adapters[n];
+        if (!st) n++;
+    }
+    if (!st && n) st = rv_adapter_set_new(out, m, uses, n, err);
+    for (size_t i = 0; i < n; i++) rv_adapter_free(&adapters[i]); /* the set keeps what it needs */
+    return st;
 }
 
 /* ---- reading ---- */
@@ -143,7 +159,10 @@ rv_status cli_read_file(const char *path, rvi_buf *out, rv_error *err)
     size_t n;
     rv_status st = RV_OK;
     while (!st && (n = fread(chunk, 1, sizeof chunk, f)) > 0)
-        if (!rvi_buf_append(out, chunk, n)) st = rvi_nomem(err, path);
+        if (!rvi_buf_append(out, chunk, n))
+            st = out->max && out->len + n > out->max
+                     ? rvi_error(err, RV_E_IO, "%s: larger than %zu bytes", path, out->max)
+                     : rvi_nomem(err, path);
     if (!st && ferror(f)) st = rvi_error(err, RV_E_IO, "%s: %s", path, strerror(errno));
     if (!st && !out->data && !rvi_buf_puts(out, "")) st = rvi_nomem(err, path);
     if (!standard) fclose(f);
@@ -210,11 +229,44 @@ rv_status cli_parse_ids(const char *text, int32_t **ids, size_t *n, rv_error *er
 
 /* ---- writing ---- */
 
+bool cli_put_text(FILE *f, const char *text, size_t len, bool terminal)
+{
+    if (!terminal) return fwrite(text, 1, len, f) == len;
+    for (size_t i = 0, used; i < len; i += used) {
+        uint32_t cp;
+        char shown[4];
+        used = rvi_utf8_decode(text + i, len - i, &cp, NULL);
+        if (cp < 0x20 && cp != '\n' && cp != '\t') cp += 0x2400; /* the pictures of Unicode */
+        if (cp == 0x7F) cp = 0x2421;
+        if (cp >= 0x80 && cp < 0xA0) cp = 0xFFFD;
+        size_t n = rvi_utf8_encode(cp, shown);
+        if (fwrite(shown, 1, n, f) != n) return false;
+    }
+    return true;
+}
+
+rv_time cli_now(void)
+{
+    time_t clock = time(NULL);
+    const struct tm *t = localtime(&clock);
+    return t ? (rv_time){t->tm_year + 1900, t->tm_mon + 1, t->tm_mday,
+                         t->tm_hour,        t->tm_min,     t->tm_sec}
+             : (rv_time){0};
+}
+
 void cli_write_ids(rvi_buf *out, const int32_t *ids, size_t n)
 {
     rvi_buf_putc(out, '[');
     for (size_t i = 0; i < n; i++) rvi_buf_printf(out, i ? ",%d" : "%d", ids[i]);
     rvi_buf_putc(out, ']');
+}
+
+void cli_write_float(rvi_buf *out, float v)
+{
+    if (isfinite(v))
+        rvi_buf_printf(out, "%.9g", (double)v);
+    else
+        rvi_buf_puts(out, "null");
 }
 
 int cli_print(rvi_buf *text)

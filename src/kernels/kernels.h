@@ -67,6 +67,9 @@ typedef struct rvi_kernels {
 
     /* out = (x * (1 / sqrt(sum16(x * x) / n + eps))) * w; out may be x. The mean is a division by (float)n. */
     void (*rms_norm)(float *out, const float *x, const float *w, size_t n, float eps);
+    /* m = s / n, s: sum16 of the products x * 1; c = x - m; r = 1 / sqrt(sum16(c * c) / n + eps);
+     * out = fma(c * r, w, b); out may be x. Divisions are by (float)n. */
+    void (*layer_norm)(float *out, const float *x, const float *w, const float *b, size_t n, float eps);
     void (*add)(float *x, const float *y, size_t n);                     /* x += y */
     void (*scale)(float *x, float s, size_t n);                          /* x *= s */
     void (*axpy)(float *x, float s, const float *y, size_t n);           /* x = fma(s, y, x) */
@@ -75,6 +78,9 @@ typedef struct rvi_kernels {
     /* The tanh form: (g / (1 + exp(z * (g * fma(0.044715, g * g, 1))))) * u, z = -2 sqrt(2 / pi); out may be
      * gate or up */
     void (*gelu_mul)(float *out, const float *gate, const float *up, size_t n);
+    void (*gelu)(float *x, size_t n);      /* x * Phi(x), the exact form (gelu.h) */
+    void (*gelu_tanh)(float *x, size_t n); /* g / (1 + exp(...)) as in gelu_mul */
+    void (*relu)(float *x, size_t n);      /* 0 where x < 0; -0 and NaN stay */
     /* cap * tanh(x / cap), as cap * (1 - 2 / (exp(2 * (x / cap)) + 1)) */
     void (*soft_cap)(float *x, float cap, size_t n);
 

@@ -5,7 +5,7 @@
  * rounded at each operation. */
 #include <math.h>
 
-#include "kernels/exp.h"
+#include "kernels/gelu.h"
 #include "kernels/kernels.h"
 #include "kernels/rows.h"
 
@@ -46,6 +46,16 @@ static void rms_norm(float *out, const float *x, const float *w, size_t n, float
     for (size_t i = 0; i < n; i++) out[i] = (x[i] * r) * w[i];
 }
 
+static void layer_norm(float *out, const float *x, const float *w, const float *b, size_t n, float eps)
+{
+    float l[16] = {0};
+    for (size_t i = 0; i < n; i++) l[i % 16] += x[i];
+    float mean = add_lanes(l) / (float)n;
+    for (size_t i = 0; i < n; i++) out[i] = x[i] - mean;
+    float r = 1.0f / sqrtf(sum16(out, out, n) / (float)n + eps);
+    for (size_t i = 0; i < n; i++) out[i] = fmaf(out[i] * r, w[i], b[i]);
+}
+
 static void add(float *x, const float *y, size_t n)
 {
     for (size_t i = 0; i < n; i++) x[i] += y[i];
@@ -66,13 +76,30 @@ static void silu_mul(float *out, const float *gate, const float *up, size_t n)
     for (size_t i = 0; i < n; i++) out[i] = (gate[i] / (1.0f + rvi_exp_f32(-gate[i]))) * up[i];
 }
 
+static float gelu_tanh_of(float g)
+{
+    float y = g * fmaf(RVI_GELU_CUBE, g * g, 1.0f);
+    return g / (1.0f + rvi_exp_f32(RVI_GELU_Z * y));
+}
+
 static void gelu_mul(float *out, const float *gate, const float *up, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        float g = gate[i];
-        float y = g * fmaf(RVI_GELU_CUBE, g * g, 1.0f);
-        out[i] = (g / (1.0f + rvi_exp_f32(RVI_GELU_Z * y))) * up[i];
-    }
+    for (size_t i = 0; i < n; i++) out[i] = gelu_tanh_of(gate[i]) * up[i];
+}
+
+static void gelu(float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) x[i] *= rvi_phi_f32(x[i]);
+}
+
+static void gelu_tanh(float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) x[i] = gelu_tanh_of(x[i]);
+}
+
+static void relu(float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) x[i] = x[i] < 0.0f ? 0.0f : x[i];
 }
 
 static void soft_cap(float *x, float cap, size_t n)
@@ -162,11 +189,15 @@ void rvi_kernels_fill_ref(rvi_kernels *k)
         .isa = "ref",
         .gemm_f32 = gemm_f32,
         .rms_norm = rms_norm,
+        .layer_norm = layer_norm,
         .add = add,
         .scale = scale,
         .axpy = axpy,
         .silu_mul = silu_mul,
         .gelu_mul = gelu_mul,
+        .gelu = gelu,
+        .gelu_tanh = gelu_tanh,
+        .relu = relu,
         .soft_cap = soft_cap,
         .rope = rope,
         .f32_to_f16 = f32_to_f16,

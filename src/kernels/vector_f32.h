@@ -23,7 +23,7 @@
 
 #include <math.h>
 
-#include "kernels/exp.h"
+#include "kernels/gelu.h"
 #include "kernels/kernels.h"
 #include "kernels/simd.h"
 
@@ -116,6 +116,33 @@ static void rms_norm(float *out, const float *x, const float *w, size_t n, float
         store(out + i, n - i, multiply(multiply(load(x + i, n - i), r), load(w + i, n - i)));
 }
 
+/* sum16 of x times 1 */
+static ALWAYS_INLINE float sum_row(const float *x, size_t n)
+{
+    vec acc[SUM_REGISTERS];
+    UNROLL for (int r = 0; r < SUM_REGISTERS; r++) acc[r] = splat(0.0f);
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        UNROLL for (int r = 0; r < SUM_REGISTERS; r++) acc[r] = add(acc[r], load(x + i + WIDTH * r, WIDTH));
+    UNROLL for (int r = 0; r < SUM_REGISTERS; r++) {
+        size_t at = i + WIDTH * (size_t)r;
+        if (at >= n) continue;
+        acc[r] = choose(first_lanes(n - at), add(acc[r], load(x + at, n - at)), acc[r]);
+    }
+    return add_lanes(acc);
+}
+
+static void layer_norm(float *out, const float *x, const float *w, const float *b, size_t n, float eps)
+{
+    vec mean = splat(sum_row(x, n) / (float)n);
+    for (size_t i = 0; i < n; i += WIDTH) store(out + i, n - i, subtract(load(x + i, n - i), mean));
+    float sum;
+    tile(out, n, 1, false, out, n, 1, &sum, 1, n);
+    vec r = splat(1.0f / sqrtf(sum / (float)n + eps));
+    for (size_t i = 0; i < n; i += WIDTH)
+        store(out + i, n - i, fused(multiply(load(out + i, n - i), r), load(w + i, n - i), load(b + i, n - i)));
+}
+
 static void add_row(float *x, const float *y, size_t n)
 {
     for (size_t i = 0; i < n; i += WIDTH) store(x + i, n - i, add(load(x + i, n - i), load(y + i, n - i)));
@@ -159,13 +186,61 @@ static void silu_mul(float *out, const float *gate, const float *up, size_t n)
     }
 }
 
+static ALWAYS_INLINE vec gelu_tanh_lanes(vec g)
+{
+    vec y = multiply(g, fused(splat(RVI_GELU_CUBE), multiply(g, g), splat(1.0f)));
+    return divide(g, add(splat(1.0f), exp_lanes(multiply(splat(RVI_GELU_Z), y))));
+}
+
 static void gelu_mul(float *out, const float *gate, const float *up, size_t n)
 {
+    for (size_t i = 0; i < n; i += WIDTH)
+        store(out + i, n - i, multiply(gelu_tanh_lanes(load(gate + i, n - i)), load(up + i, n - i)));
+}
+
+/* rvi_phi_f32 in all lanes. */
+static ALWAYS_INLINE vec phi_lanes(vec x)
+{
+    vec u = multiply(x, x), zero = splat(0.0f), one = splat(1.0f);
+    mask negative = above(zero, x);
+    vec p = fused(splat(RVI_PHI_L6), u, splat(RVI_PHI_L5));
+    p = fused(p, u, splat(RVI_PHI_L4));
+    p = fused(p, u, splat(RVI_PHI_L3));
+    p = fused(p, u, splat(RVI_PHI_L2));
+    p = fused(p, u, splat(RVI_PHI_L1));
+    p = fused(p, u, splat(RVI_PHI_L0));
+    vec low = fused(x, p, splat(0.5f));
+
+    vec t = choose(negative, negate(x), x);
+    vec k = divide(one, fused(splat(RVI_PHI_C), t, one));
+    p = fused(splat(RVI_PHI_U6), k, splat(RVI_PHI_U5));
+    p = fused(p, k, splat(RVI_PHI_U4));
+    p = fused(p, k, splat(RVI_PHI_U3));
+    p = fused(p, k, splat(RVI_PHI_U2));
+    p = fused(p, k, splat(RVI_PHI_U1));
+    vec q = multiply(multiply(p, k), exp_lanes(multiply(splat(-0.5f), u)));
+    vec high = choose(negative, q, subtract(one, q));
+    return choose(above(t, splat(RVI_PHI_SPLIT)), high, low);
+}
+
+static void gelu(float *x, size_t n)
+{
     for (size_t i = 0; i < n; i += WIDTH) {
-        vec g = load(gate + i, n - i);
-        vec y = multiply(g, fused(splat(RVI_GELU_CUBE), multiply(g, g), splat(1.0f)));
-        y = divide(g, add(splat(1.0f), exp_lanes(multiply(splat(RVI_GELU_Z), y))));
-        store(out + i, n - i, multiply(y, load(up + i, n - i)));
+        vec v = load(x + i, n - i);
+        store(x + i, n - i, multiply(v, phi_lanes(v)));
+    }
+}
+
+static void gelu_tanh(float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i += WIDTH) store(x + i, n - i, gelu_tanh_lanes(load(x + i, n - i)));
+}
+
+static void relu(float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i += WIDTH) {
+        vec v = load(x + i, n - i);
+        store(x + i, n - i, choose(above(splat(0.0f), v), splat(0.0f), v));
     }
 }
 
@@ -324,11 +399,15 @@ static void fill_f32(rvi_kernels *k)
 {
     k->gemm_f32 = gemm_f32;
     k->rms_norm = rms_norm;
+    k->layer_norm = layer_norm;
     k->add = add_row;
     k->scale = scale_row;
     k->axpy = axpy;
     k->silu_mul = silu_mul;
     k->gelu_mul = gelu_mul;
+    k->gelu = gelu;
+    k->gelu_tanh = gelu_tanh;
+    k->relu = relu;
     k->soft_cap = soft_cap;
     k->rope = rope;
     k->f32_to_f16 = f32_to_f16;

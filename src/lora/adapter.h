@@ -42,9 +42,12 @@ typedef struct rvi_adapter_use {
     float scale; /* the user's factor */
 } rvi_adapter_use;
 
+/* serial: what tells one set from another for as long as keys and values computed with it may be
+ * kept; 0 is the set without adapters. */
 typedef struct rvi_adapter_set {
     const rvi_adapter_use *uses;
     int n;
+    uint64_t serial;
 } rvi_adapter_set;
 
 #endif

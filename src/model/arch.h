@@ -1,8 +1,9 @@
 /* arch.h - what sets one architecture apart from another, as data.
  *
- * Every supported family is a pre-norm decoder with RMSNorm, rotary positions, grouped-query
- * attention and a gated feed-forward; block.c computes it from the hyperparameters and these
- * traits. A new family is one arch_NAME.c and one line in RVI_ARCH_LIST. */
+ * Every supported family but BERT is a pre-norm decoder with RMSNorm, rotary positions,
+ * grouped-query attention and a gated feed-forward; block.c computes it from the hyperparameters
+ * and these traits. BERT is a post-norm encoder, computed by encoder.c. A new family is one
+ * arch_NAME.c and one line in RVI_ARCH_LIST. */
 #ifndef RVI_MODEL_ARCH_H
 #define RVI_MODEL_ARCH_H
 
@@ -30,7 +31,10 @@
     X(UP, "blk.%d.ffn_up", "model.layers.%d.mlp.up_proj")                                          \
     X(GATE_UP, NULL, "model.layers.%d.mlp.gate_up_proj")                                           \
     X(DOWN, "blk.%d.ffn_down", "model.layers.%d.mlp.down_proj")                                    \
-    X(POST_FFN_NORM, "blk.%d.post_ffw_norm", NULL)
+    X(POST_FFN_NORM, "blk.%d.post_ffw_norm", NULL)                                                 \
+    X(POS_EMBED, "position_embd", "bert.embeddings.position_embeddings")                           \
+    X(TYPE_EMBED, "token_types", "bert.embeddings.token_type_embeddings")                          \
+    X(EMBED_NORM, "token_embd_norm", "bert.embeddings.LayerNorm")
 
 typedef enum rvi_role {
 #define X(role, gguf, hf) RVI_ROLE_##role,
@@ -56,8 +60,10 @@ typedef enum rvi_window_rule {
 typedef struct rvi_arch {
     const char *const *gguf_names; /* general.architecture, NULL-terminated */
     const char *const *hf_types;   /* model_type, NULL-terminated */
-    bool fused_qkv, fused_ffn;     /* one matrix for q, k, v; one for gate and up */
-    bool qk_norm;                  /* RMSNorm of each q and k head before the rotation */
+    bool is_encoder; /* every row sees the whole text; no head; most of the traits below do not
+                        count */
+    bool fused_qkv, fused_ffn; /* one matrix for q, k, v; one for gate and up */
+    bool qk_norm;              /* RMSNorm of each q and k head before the rotation */
     bool qkv_bias; /* q, k, v biases are required (elsewhere a bias is used where the file has one)
                     */
     bool
@@ -73,12 +79,14 @@ typedef struct rvi_arch {
     /* what the official implementation takes where config.json is silent; 0: derived or none */
     int head_size, n_kv_heads, window, original_context;
     float norm_eps, attn_cap, logit_cap, query_scalar;
-    const rvi_role_name *renamed; /* roles with names of their own here, NULL-terminated by gguf ==
+    const rvi_role_name *renamed;  /* roles with names of their own here, NULL-terminated by gguf ==
                                      hf == NULL; may be NULL */
+    const char *const *not_needed; /* beginnings of the names of tensors that are known and left
+                                      out, NULL-terminated; may be NULL */
 } rvi_arch;
 
 /* The families, each defined in arch_NAME.c */
-#define RVI_ARCH_LIST(X) X(llama) X(mistral) X(qwen2) X(qwen3) X(phi3) X(gemma2)
+#define RVI_ARCH_LIST(X) X(llama) X(mistral) X(qwen2) X(qwen3) X(phi3) X(gemma2) X(bert)
 
 #define X(name) extern const rvi_arch rvi_arch_##name;
 RVI_ARCH_LIST(X)

@@ -63,6 +63,16 @@ static rv_status bind_norm(binder *b, rvi_tensor **out, rvi_role role, int il, i
     return bind_vector(b, out, v, n, plus_one ? 1.0f : 0.0f);
 }
 
+/* LayerNorm: both parameters are needed. */
+static rv_status bind_layer_norm(binder *b, rvi_layer_norm *out, rvi_role role, int il)
+{
+    int n = b->m->hp.n_embd;
+    rv_status st = bind_norm(b, &out->w, role, il, n);
+    if (st) return st;
+    rvi_tensor_view *v = find(b, role, il, "bias");
+    return v ? bind_vector(b, &out->b, v, n, 0) : missing(b);
+}
+
 /* Adapter slots are numbered as the layers are bound. n_paired_heads: see rvi_lora_target. */
 static rv_status add_target(binder *b, rvi_linear *l, rvi_role role, int il, int n_out, int n_in,
                             int n_paired_heads)
@@ -108,27 +118,33 @@ static rv_status bind_linear(binder *b, rvi_linear *l, rvi_role role, int il, in
     return add_target(b, l, role, il, n_out, n_in, n_paired_heads);
 }
 
-static rv_status bind_layer(binder *b, int il)
+static rv_status bind_qkv(binder *b, int il, bias_rule bias)
 {
     rvi_model *m = b->m;
     const rvi_hparams *h = &m->hp;
     rvi_layer *l = &m->layers[il];
     int nq = h->n_heads * h->head_size, nk = h->n_kv_heads * h->head_size;
+    rv_status st;
+    if (m->arch->fused_qkv ||
+        (rvi_source_is_gguf(m->source) && find(b, RVI_ROLE_QKV, il, "weight")))
+        return bind_linear(b, &l->qkv, RVI_ROLE_QKV, il, nq + 2 * nk, h->n_embd, 0, bias);
+    if ((st = bind_linear(b, &l->q, RVI_ROLE_Q, il, nq, h->n_embd, h->n_heads, bias))) return st;
+    if ((st = bind_linear(b, &l->k, RVI_ROLE_K, il, nk, h->n_embd, h->n_kv_heads, bias))) return st;
+    return bind_linear(b, &l->v, RVI_ROLE_V, il, nk, h->n_embd, 0, bias);
+}
+
+static rv_status bind_layer(binder *b, int il)
+{
+    rvi_model *m = b->m;
+    const rvi_hparams *h = &m->hp;
+    rvi_layer *l = &m->layers[il];
+    int nq = h->n_heads * h->head_size;
     bias_rule attn = h->attn_bias ? BIAS_IF_THERE : BIAS_NONE;
     bias_rule ffn = h->mlp_bias ? BIAS_IF_THERE : BIAS_NONE;
     bias_rule qkv = m->arch->qkv_bias ? BIAS_NEEDED : attn;
     rv_status st;
     if ((st = bind_norm(b, &l->attn_norm, RVI_ROLE_ATTN_NORM, il, h->n_embd))) return st;
-    if (m->arch->fused_qkv ||
-        (rvi_source_is_gguf(m->source) && find(b, RVI_ROLE_QKV, il, "weight"))) {
-        if ((st = bind_linear(b, &l->qkv, RVI_ROLE_QKV, il, nq + 2 * nk, h->n_embd, 0, qkv)))
-            return st;
-    } else {
-        if ((st = bind_linear(b, &l->q, RVI_ROLE_Q, il, nq, h->n_embd, h->n_heads, qkv))) return st;
-        if ((st = bind_linear(b, &l->k, RVI_ROLE_K, il, nk, h->n_embd, h->n_kv_heads, qkv)))
-            return st;
-        if ((st = bind_linear(b, &l->v, RVI_ROLE_V, il, nk, h->n_embd, 0, qkv))) return st;
-    }
+    if ((st = bind_qkv(b, il, qkv))) return st;
     if (m->arch->qk_norm) {
         if ((st = bind_norm(b, &l->q_norm, RVI_ROLE_Q_NORM, il, h->head_size))) return st;
         if ((st = bind_norm(b, &l->k_norm, RVI_ROLE_K_NORM, il, h->head_size))) return st;
@@ -153,19 +169,67 @@ static rv_status bind_layer(binder *b, int il)
     return bind_linear(b, &l->down, RVI_ROLE_DOWN, il, h->n_embd, h->n_ff, 0, ffn);
 }
 
-static rv_status bind_ends(binder *b)
+static rv_status bind_encoder_layer(binder *b, int il)
+{
+    const rvi_hparams *h = &b->m->hp;
+    rvi_layer *l = &b->m->layers[il];
+    int nq = h->n_heads * h->head_size;
+    bias_rule bias = rvi_source_is_gguf(b->m->source) ? BIAS_IF_THERE : BIAS_NEEDED;
+    rv_status st;
+    if ((st = bind_qkv(b, il, bias))) return st;
+    if ((st = bind_linear(b, &l->o, RVI_ROLE_O, il, h->n_embd, nq, 0, bias))) return st;
+    if ((st = bind_layer_norm(b, &l->attn_out_norm, RVI_ROLE_POST_ATTN_NORM, il))) return st;
+    if ((st = bind_linear(b, &l->up, RVI_ROLE_UP, il, h->n_ff, h->n_embd, 0, bias))) return st;
+    if ((st = bind_linear(b, &l->down, RVI_ROLE_DOWN, il, h->n_embd, h->n_ff, 0, bias))) return st;
+    return bind_layer_norm(b, &l->out_norm, RVI_ROLE_POST_FFN_NORM, il);
+}
+
+/* A table of rows of the model's width; n_rows 0: one or more. */
+static rv_status bind_table(binder *b, rvi_tensor **out, rvi_role role, int n_rows)
+{
+    rvi_tensor_view *v = find(b, role, 0, "weight");
+    int width = b->m->hp.n_embd;
+    if (!v) return missing(b);
+    if (v->n_dims != 2 || v->shape[1] != (uint64_t)width || !v->shape[0] ||
+        (n_rows && v->shape[0] != (uint64_t)n_rows))
+        return misshapen(b, v, n_rows, width);
+    v->used = 1;
+    return b->m->be->ops->weight_new(b->m->be, out, v, b->err);
+}
+
+static rv_status bind_embeddings(binder *b)
 {
     rvi_model *m = b->m;
     rvi_hparams *h = &m->hp;
     rvi_tensor_view *v = find(b, RVI_ROLE_EMBED, 0, "weight");
-    rv_status st;
     if (!v) return missing(b);
     if (v->n_dims != 2 || v->shape[1] != (uint64_t)h->n_embd || !v->shape[0] ||
         v->shape[0] > 1 << 24 || (h->n_vocab && v->shape[0] != (uint64_t)h->n_vocab))
         return misshapen(b, v, h->n_vocab, h->n_embd);
     h->n_vocab = (int)v->shape[0];
     v->used = 1;
-    if ((st = m->be->ops->weight_new(m->be, &m->embed, v, b->err))) return st;
+    return m->be->ops->weight_new(m->be, &m->embed, v, b->err);
+}
+
+/* Words, positions and kinds of text (GGUF files may leave the kinds out), and their norm. */
+static rv_status bind_encoder_ends(binder *b)
+{
+    rvi_model *m = b->m;
+    rv_status st;
+    if ((st = bind_embeddings(b))) return st;
+    if ((st = bind_table(b, &m->pos_embed, RVI_ROLE_POS_EMBED, m->hp.n_context))) return st;
+    if ((!rvi_source_is_gguf(m->source) || find(b, RVI_ROLE_TYPE_EMBED, 0, "weight")) &&
+        (st = bind_table(b, &m->type_embed, RVI_ROLE_TYPE_EMBED, 0)))
+        return st;
+    return bind_layer_norm(b, &m->embed_norm, RVI_ROLE_EMBED_NORM, 0);
+}
+
+static rv_status bind_ends(binder *b)
+{
+    rvi_model *m = b->m;
+    rvi_hparams *h = &m->hp;
+    rv_status st;
+    if ((st = bind_embeddings(b))) return st;
     if ((st = bind_norm(b, &m->out_norm, RVI_ROLE_OUT_NORM, 0, h->n_embd))) return st;
 
     /* A checkpoint's own head counts even where the configuration calls it tied (if the two differ,
@@ -223,6 +287,13 @@ static rv_status bind_rope(binder *b)
     return rvi_rope_init(&m->rope, p, interleaved, &m->arena, b->err);
 }
 
+static bool is_needed(const rvi_model *m, const char *name)
+{
+    for (const char *const *n = m->arch->not_needed; n && *n; n++)
+        if (!strncmp(name, *n, strlen(*n))) return false;
+    return true;
+}
+
 static void report_tensors(rvi_model *m)
 {
     for (size_t i = 0; i < rvi_source_n_tensors(m->source); i++) {
@@ -231,14 +302,18 @@ static void report_tensors(rvi_model *m)
         for (int d = 0; d < v->n_dims; d++) n *= v->shape[d];
         m->n_params += n;
         m->weight_bytes += v->n_bytes;
-        if (!v->used)
+        if (!v->used && is_needed(m, v->name))
             rvi_log_write(m->be->log, RVI_LOG_WARN,
                           "%s: tensor '%s' is not used by this architecture", m->source->name,
                           v->name);
     }
-    for (size_t i = 0; m->source->tensors && i < rvi_safetensors_n_raw(m->source->tensors); i++)
-        rvi_log_write(m->be->log, RVI_LOG_WARN, "%s: tensor '%s' is not used by this architecture",
-                      m->source->name, rvi_safetensors_raw_at(m->source->tensors, i)->name);
+    for (size_t i = 0; m->source->tensors && i < rvi_safetensors_n_raw(m->source->tensors); i++) {
+        const char *name = rvi_safetensors_raw_at(m->source->tensors, i)->name;
+        if (is_needed(m, name))
+            rvi_log_write(m->be->log, RVI_LOG_WARN,
+                          "%s: tensor '%s' is not used by this architecture", m->source->name,
+                          name);
+    }
 }
 
 enum { LINEARS_A_LAYER = 7 };
@@ -264,9 +339,11 @@ rv_status rvi_model_new(rvi_model **out, rvi_backend *be, rvi_source *take, rv_e
                                      sizeof *m->targets);
         if (!m->layers || !m->targets) st = rvi_nomem(err, "model");
     }
-    if (!st) st = bind_ends(&b);
-    for (int il = 0; !st && il < m->hp.n_layers; il++) st = bind_layer(&b, il);
-    if (!st) st = bind_rope(&b);
+    bool encoder = m->arch->is_encoder;
+    if (!st) st = encoder ? bind_encoder_ends(&b) : bind_ends(&b);
+    for (int il = 0; !st && il < m->hp.n_layers; il++)
+        st = encoder ? bind_encoder_layer(&b, il) : bind_layer(&b, il);
+    if (!st && !encoder) st = bind_rope(&b);
     if (st) {
         rvi_model_free(m);
         return st;
@@ -288,8 +365,10 @@ void rvi_model_free(rvi_model *m)
     rvi_backend *be = m->be;
     for (int il = 0; m->layers && il < m->hp.n_layers; il++) {
         rvi_layer *l = &m->layers[il];
-        rvi_tensor *norms[] = {l->attn_norm,      l->q_norm,   l->k_norm,
-                               l->post_attn_norm, l->ffn_norm, l->post_ffn_norm};
+        rvi_tensor *norms[] = {l->attn_norm,       l->q_norm,          l->k_norm,
+                               l->post_attn_norm,  l->ffn_norm,        l->post_ffn_norm,
+                               l->attn_out_norm.w, l->attn_out_norm.b, l->out_norm.w,
+                               l->out_norm.b};
         rvi_linear *linears[] = {&l->q,    &l->k,  &l->v,       &l->qkv, &l->o,
                                  &l->gate, &l->up, &l->gate_up, &l->down};
         for (size_t i = 0; i < RVI_COUNT(norms); i++) be->ops->tensor_free(be, norms[i]);
@@ -299,6 +378,10 @@ void rvi_model_free(rvi_model *m)
     free_linear(be, &m->head);
     be->ops->tensor_free(be, m->embed);
     be->ops->tensor_free(be, m->out_norm);
+    be->ops->tensor_free(be, m->pos_embed);
+    be->ops->tensor_free(be, m->type_embed);
+    be->ops->tensor_free(be, m->embed_norm.w);
+    be->ops->tensor_free(be, m->embed_norm.b);
     rvi_source_close(m->source);
     rvi_arena_deinit(&m->arena);
     rvi_free(m);
@@ -311,6 +394,18 @@ rvi_kv_spec rvi_model_kv_spec(const rvi_model *m, rv_kv_type type, int n_pages)
                          .head_size = m->hp.head_size,
                          .n_pages = n_pages,
                          .type = type};
+}
+
+rv_pooling rvi_model_pooling(const rvi_model *m)
+{
+    rv_pooling p = m->source->embedding.pooling;
+    return p == RV_POOLING_DEFAULT ? RV_POOLING_MEAN : p;
+}
+
+int rvi_model_max_text(const rvi_model *m)
+{
+    int declared = m->source->embedding.max_tokens;
+    return declared && declared < m->hp.n_context ? declared : m->hp.n_context;
 }
 
 const char *rvi_model_find_broken_tensor(const rvi_model *m)

@@ -11,28 +11,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "model/model.h"
-
-struct rvi_workspace {
-    rvi_backend *be;
-    rvi_tensor
-        *x; /* [rows, n_embd] the residual stream; after a forward: the final hidden states */
-    rvi_tensor *h;      /* [rows, n_embd] normed input of a half */
-    rvi_tensor *y;      /* [rows, n_embd] output of a half */
-    rvi_tensor *qkv;    /* [rows, (n_heads + 2 n_kv_heads) head_size] */
-    rvi_tensor *mix;    /* [rows, n_heads head_size] attention output */
-    rvi_tensor *ffn;    /* [rows, 2 n_ff] gate, up */
-    rvi_tensor *act;    /* [rows, n_ff] */
-    rvi_tensor *angles; /* [rows, 2 n_pairs] */
-    rvi_tensor *last;   /* [logits, n_embd] hidden states of the rows that want logits */
-    rvi_tensor *logits; /* [logits, n_vocab] */
-    float *angle_row, *logits_host;
-    int32_t *tokens, *lora_rows;
-    uint8_t *lora_done;
-    rvi_kv_row *kv_rows;
-    rvi_tap_fn tap;
-    void *tap_ctx;
-};
+#include "model/workspace.h"
 
 rv_status rvi_workspace_new(rvi_workspace **out, const rvi_model *m, int max_rows, int max_logits,
                             rv_error *err)
@@ -45,30 +24,36 @@ rv_status rvi_workspace_new(rvi_workspace **out, const rvi_model *m, int max_row
     if (!ws) return rvi_nomem(err, "workspace");
     ws->be = be;
     max_logits = RVI_MIN(max_logits, max_rows);
+    bool decoder = !m->arch->is_encoder;
     const struct {
         rvi_tensor **t;
         int rows, cols;
     } tensors[] = {
         {&ws->x, max_rows, h->n_embd},      {&ws->h, max_rows, h->n_embd},
         {&ws->y, max_rows, h->n_embd},      {&ws->qkv, max_rows, nq + 2 * nk},
-        {&ws->mix, max_rows, nq},           {&ws->ffn, max_rows, 2 * h->n_ff},
-        {&ws->act, max_rows, h->n_ff},      {&ws->angles, max_rows, 2 * m->rope.n_pairs},
+        {&ws->mix, max_rows, nq},           {&ws->act, max_rows, h->n_ff},
+        {&ws->ffn, max_rows, 2 * h->n_ff},  {&ws->angles, max_rows, 2 * m->rope.n_pairs},
         {&ws->last, max_logits, h->n_embd}, {&ws->logits, max_logits, h->n_vocab},
     };
+    enum { ENCODERS_TOO = 6 }; /* the first of them */
     rv_status st = RV_OK;
-    for (size_t i = 0; !st && i < RVI_COUNT(tensors); i++)
+    for (size_t i = 0; !st && i < (decoder ? RVI_COUNT(tensors) : ENCODERS_TOO); i++)
         st = be->ops->rows_new(be, tensors[i].t, tensors[i].rows, tensors[i].cols, err);
     if (!st) st = be->ops->reserve(be, max_rows, RVI_MAX(RVI_MAX(h->n_embd, nq), h->n_ff), err);
     size_t rows = (size_t)max_rows;
-    ws->angle_row = rvi_alloc_array(2 * (size_t)m->rope.n_pairs, sizeof *ws->angle_row);
-    ws->logits_host =
-        rvi_alloc_array((size_t)max_logits * (size_t)h->n_vocab, sizeof *ws->logits_host);
+    if (decoder) {
+        ws->angle_row = rvi_alloc_array(2 * (size_t)m->rope.n_pairs, sizeof *ws->angle_row);
+        ws->logits_host =
+            rvi_alloc_array((size_t)max_logits * (size_t)h->n_vocab, sizeof *ws->logits_host);
+    } else {
+        ws->text_rows = rvi_alloc_array(rows, sizeof *ws->text_rows);
+    }
     ws->tokens = rvi_alloc_array(rows, sizeof *ws->tokens);
     ws->lora_rows = rvi_alloc_array(rows, sizeof *ws->lora_rows);
     ws->lora_done = rvi_alloc_array(rows, sizeof *ws->lora_done);
     ws->kv_rows = rvi_alloc_array(rows, sizeof *ws->kv_rows);
-    if (!st && (!ws->angle_row || !ws->logits_host || !ws->tokens || !ws->lora_rows ||
-                !ws->lora_done || !ws->kv_rows))
+    bool own = decoder ? ws->angle_row && ws->logits_host : ws->text_rows != NULL;
+    if (!st && (!own || !ws->tokens || !ws->lora_rows || !ws->lora_done || !ws->kv_rows))
         st = rvi_nomem(err, "workspace");
     if (st)
         rvi_workspace_free(ws);
@@ -89,7 +74,13 @@ void rvi_workspace_free(rvi_workspace *ws)
     rvi_free(ws->lora_rows);
     rvi_free(ws->lora_done);
     rvi_free(ws->kv_rows);
+    rvi_free(ws->text_rows);
     rvi_free(ws);
+}
+
+void rvi_workspace_hidden(rvi_workspace *ws, int row, float *out)
+{
+    ws->be->ops->rows_read(ws->be, rvi_cols_of(ws->x, 0, ws->be->ops->n_cols(ws->x)), row, out);
 }
 
 void rvi_workspace_set_tap(rvi_workspace *ws, rvi_tap_fn fn, void *ctx)
@@ -98,7 +89,7 @@ void rvi_workspace_set_tap(rvi_workspace *ws, rvi_tap_fn fn, void *ctx)
     ws->tap_ctx = ctx;
 }
 
-static void tap(rvi_workspace *ws, const char *what, int il, rvi_cols values, int n_rows)
+void rvi_workspace_tap(rvi_workspace *ws, const char *what, int il, rvi_cols values, int n_rows)
 {
     if (!ws->tap) return;
     char name[64];
@@ -135,11 +126,31 @@ static void apply_adapters(rvi_workspace *ws, const rvi_linear *l, rvi_cols out,
     }
 }
 
-static void linear(rvi_workspace *ws, const rvi_linear *l, rvi_cols out, rvi_cols x,
-                   const rvi_row *rows, const int32_t *which, int n_rows)
+void rvi_workspace_linear(rvi_workspace *ws, const rvi_linear *l, rvi_cols out, rvi_cols x,
+                          const rvi_row *rows, const int32_t *which, int n_rows)
 {
     ws->be->ops->matmul(ws->be, out, l->w, l->bias, x, n_rows);
     apply_adapters(ws, l, out, x, rows, which, n_rows);
+}
+
+void rvi_workspace_qkv(const rvi_model *m, rvi_workspace *ws, int il, rvi_cols in,
+                       const rvi_row *rows, int n)
+{
+    const rvi_hparams *h = &m->hp;
+    const rvi_layer *l = &m->layers[il];
+    int nq = h->n_heads * h->head_size, nk = h->n_kv_heads * h->head_size;
+    rvi_cols q = rvi_cols_of(ws->qkv, 0, nq), k = rvi_cols_of(ws->qkv, nq, nk),
+             v = rvi_cols_of(ws->qkv, nq + nk, nk);
+    if (l->qkv.w) {
+        rvi_workspace_linear(ws, &l->qkv, rvi_cols_of(ws->qkv, 0, nq + 2 * nk), in, rows, NULL, n);
+    } else {
+        rvi_workspace_linear(ws, &l->q, q, in, rows, NULL, n);
+        rvi_workspace_linear(ws, &l->k, k, in, rows, NULL, n);
+        rvi_workspace_linear(ws, &l->v, v, in, rows, NULL, n);
+    }
+    rvi_workspace_tap(ws, "q", il, q, n);
+    rvi_workspace_tap(ws, "k", il, k, n);
+    rvi_workspace_tap(ws, "v", il, v, n);
 }
 
 /* ---- one layer ---- */
@@ -160,25 +171,16 @@ static void attention_half(const rvi_model *m, rvi_workspace *ws, int il, const 
     rvi_kv_store *store = rvi_pages_store(rows[0].seq->pool);
 
     op->rms_norm(ws->be, in, x, l->attn_norm, n, h->norm_eps);
-    tap(ws, "attn_norm", il, in, n);
-    if (l->qkv.w) {
-        linear(ws, &l->qkv, rvi_cols_of(ws->qkv, 0, nq + 2 * nk), in, rows, NULL, n);
-    } else {
-        linear(ws, &l->q, q, in, rows, NULL, n);
-        linear(ws, &l->k, k, in, rows, NULL, n);
-        linear(ws, &l->v, v, in, rows, NULL, n);
-    }
-    tap(ws, "q", il, q, n);
-    tap(ws, "k", il, k, n);
-    tap(ws, "v", il, v, n);
+    rvi_workspace_tap(ws, "attn_norm", il, in, n);
+    rvi_workspace_qkv(m, ws, il, in, rows, n);
     if (l->q_norm) {
         op->head_norm(ws->be, q, l->q_norm, n, h->norm_eps);
         op->head_norm(ws->be, k, l->k_norm, n, h->norm_eps);
     }
     op->rope(ws->be, q, h->head_size, angles, m->rope.interleaved, n);
     op->rope(ws->be, k, h->head_size, angles, m->rope.interleaved, n);
-    tap(ws, "q_rope", il, q, n);
-    tap(ws, "k_rope", il, k, n);
+    rvi_workspace_tap(ws, "q_rope", il, q, n);
+    rvi_workspace_tap(ws, "k_rope", il, k, n);
     op->kv_write(ws->be, store, il, k, v, ws->kv_rows, n);
     rvi_attention a = {.n_heads = h->n_heads,
                        .n_kv_heads = h->n_kv_heads,
@@ -187,12 +189,12 @@ static void attention_half(const rvi_model *m, rvi_workspace *ws, int il, const 
                        .soft_cap = h->attn_cap,
                        .window = h->window[il]};
     op->attention(ws->be, mix, q, store, il, &a, ws->kv_rows, n);
-    tap(ws, "attn_mix", il, mix, n);
-    linear(ws, &l->o, y, mix, rows, NULL, n);
-    tap(ws, "attn_out", il, y, n);
+    rvi_workspace_tap(ws, "attn_mix", il, mix, n);
+    rvi_workspace_linear(ws, &l->o, y, mix, rows, NULL, n);
+    rvi_workspace_tap(ws, "attn_out", il, y, n);
     if (l->post_attn_norm) {
         op->rms_norm(ws->be, y, y, l->post_attn_norm, n, h->norm_eps);
-        tap(ws, "attn_post_norm", il, y, n);
+        rvi_workspace_tap(ws, "attn_post_norm", il, y, n);
     }
     op->add(ws->be, x, y, n);
 }
@@ -208,22 +210,23 @@ static void ffn_half(const rvi_model *m, rvi_workspace *ws, int il, const rvi_ro
              act = rvi_cols_of(ws->act, 0, h->n_ff);
 
     op->rms_norm(ws->be, in, x, l->ffn_norm, n, h->norm_eps);
-    tap(ws, "ffn_norm", il, in, n);
+    rvi_workspace_tap(ws, "ffn_norm", il, in, n);
     if (l->gate_up.w) {
-        linear(ws, &l->gate_up, rvi_cols_of(ws->ffn, 0, 2 * h->n_ff), in, rows, NULL, n);
+        rvi_workspace_linear(ws, &l->gate_up, rvi_cols_of(ws->ffn, 0, 2 * h->n_ff), in, rows, NULL,
+                             n);
     } else {
-        linear(ws, &l->gate, gate, in, rows, NULL, n);
-        linear(ws, &l->up, up, in, rows, NULL, n);
+        rvi_workspace_linear(ws, &l->gate, gate, in, rows, NULL, n);
+        rvi_workspace_linear(ws, &l->up, up, in, rows, NULL, n);
     }
-    tap(ws, "ffn_gate", il, gate, n);
-    tap(ws, "ffn_up", il, up, n);
+    rvi_workspace_tap(ws, "ffn_gate", il, gate, n);
+    rvi_workspace_tap(ws, "ffn_up", il, up, n);
     op->glu(ws->be, act, gate, up, m->arch->glu, n);
-    tap(ws, "ffn_act", il, act, n);
-    linear(ws, &l->down, y, act, rows, NULL, n);
-    tap(ws, "ffn_out", il, y, n);
+    rvi_workspace_tap(ws, "ffn_act", il, act, n);
+    rvi_workspace_linear(ws, &l->down, y, act, rows, NULL, n);
+    rvi_workspace_tap(ws, "ffn_out", il, y, n);
     if (l->post_ffn_norm) {
         op->rms_norm(ws->be, y, y, l->post_ffn_norm, n, h->norm_eps);
-        tap(ws, "ffn_post_norm", il, y, n);
+        rvi_workspace_tap(ws, "ffn_post_norm", il, y, n);
     }
     op->add(ws->be, x, y, n);
 }
@@ -232,6 +235,10 @@ static void ffn_half(const rvi_model *m, rvi_workspace *ws, int il, const rvi_ro
 
 void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows)
 {
+    if (m->arch->is_encoder) {
+        rvi_encoder_forward(m, ws, rows, n_rows);
+        return;
+    }
     const rvi_backend_ops *op = ws->be->ops;
     const rvi_hparams *h = &m->hp;
     rvi_cols x = rvi_cols_of(ws->x, 0, h->n_embd);
@@ -243,12 +250,12 @@ void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *row
     }
     op->embed(ws->be, x, m->embed, ws->tokens, n_rows, h->embed_scale);
     for (int il = 0; il < h->n_layers; il++) {
-        tap(ws, "hidden", il, x, n_rows);
+        rvi_workspace_tap(ws, "hidden", il, x, n_rows);
         attention_half(m, ws, il, rows, n_rows);
         ffn_half(m, ws, il, rows, n_rows);
     }
     op->rms_norm(ws->be, x, x, m->out_norm, n_rows, h->norm_eps);
-    tap(ws, "hidden", h->n_layers, x, n_rows);
+    rvi_workspace_tap(ws, "hidden", h->n_layers, x, n_rows);
 }
 
 const float *rvi_model_logits(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows,
@@ -258,9 +265,9 @@ const float *rvi_model_logits(const rvi_model *m, rvi_workspace *ws, const rvi_r
     rvi_cols last = rvi_cols_of(ws->last, 0, m->hp.n_embd),
              logits = rvi_cols_of(ws->logits, 0, m->hp.n_vocab);
     op->gather(ws->be, last, rvi_cols_of(ws->x, 0, m->hp.n_embd), which, n);
-    linear(ws, &m->head, logits, last, rows, which, n);
+    rvi_workspace_linear(ws, &m->head, logits, last, rows, which, n);
     if (m->hp.logit_cap > 0) op->soft_cap(ws->be, logits, m->hp.logit_cap, n);
-    tap(ws, "logits", -1, logits, n);
+    rvi_workspace_tap(ws, "logits", -1, logits, n);
     for (int r = 0; r < n; r++)
         op->rows_read(ws->be, logits, r, ws->logits_host + (size_t)r * (size_t)m->hp.n_vocab);
     return ws->logits_host;

@@ -475,6 +475,82 @@ static rv_status read_heads(reader *r, rvi_hparams *h)
     return RV_OK;
 }
 
+/* ---- encoders ---- */
+
+static rv_status refuse_decoder_options(reader *r)
+{
+    static const char *const flags[] = {"is_decoder", "add_cross_attention"};
+    const rvi_json *config = r->meta->config,
+                   *kind = rvi_json_get(config, "position_embedding_type");
+    bool on = false;
+    rv_status st;
+    if (!config) {
+        (void)rvi_gguf_get_bool(r->meta->gguf, gguf_key(r, "attention.causal"), &on);
+        return on ? rvi_error(r->err, RV_E_MODEL, "'%s': causal attention is not offered here",
+                              r->full)
+                  : RV_OK;
+    }
+    for (size_t i = 0; i < RVI_COUNT(flags); i++) {
+        if ((st = flag(r, flags[i], false, &on))) return st;
+        if (on)
+            return rvi_error(r->err, RV_E_MODEL, "'%s': only encoders are offered here", flags[i]);
+    }
+    if (kind && kind->kind != RVI_JSON_NULL && !rvi_json_is_string(kind, "absolute"))
+        return rvi_error(r->err, RV_E_MODEL,
+                         "'position_embedding_type' '%s' is not offered (only absolute)",
+                         rvi_json_string(kind, "?"));
+    return RV_OK;
+}
+
+/* GGUF has no key for it: BERT's own, the exact GELU. */
+static rv_status read_encoder_activation(reader *r, rvi_act *out)
+{
+    static const struct {
+        const char *name;
+        rvi_act act;
+    } names[] = {{"gelu", RVI_ACT_GELU},           {"gelu_python", RVI_ACT_GELU},
+                 {"gelu_new", RVI_ACT_GELU_TANH},  {"gelu_pytorch_tanh", RVI_ACT_GELU_TANH},
+                 {"gelu_fast", RVI_ACT_GELU_TANH}, {"gelu_python_tanh", RVI_ACT_GELU_TANH},
+                 {"relu", RVI_ACT_RELU},           {"gelu_accurate", RVI_ACT_GELU_TANH}};
+    const rvi_json *name = rvi_json_get(r->meta->config, "hidden_act");
+    *out = RVI_ACT_GELU;
+    if (!name || name->kind == RVI_JSON_NULL) return RV_OK;
+    for (size_t i = 0; i < RVI_COUNT(names); i++)
+        if (rvi_json_is_string(name, names[i].name)) {
+            *out = names[i].act;
+            return RV_OK;
+        }
+    return rvi_error(r->err, RV_E_MODEL, "'hidden_act' '%s' is not offered for this architecture",
+                     rvi_json_string(name, "?"));
+}
+
+static rv_status read_encoder(reader *r, rvi_hparams *h)
+{
+    double eps;
+    rv_status st;
+    if ((st = refuse_decoder_options(r))) return st;
+    if ((st = read_encoder_activation(r, &h->act))) return st;
+    if ((st = count(r, "attention.head_count", "num_attention_heads", RVI_MAX_HEADS, 0,
+                    &h->n_heads)))
+        return st;
+    if ((st = count(r, "attention.head_count_kv", NULL, RVI_MAX_HEADS, h->n_heads, &h->n_kv_heads)))
+        return st;
+    if (h->n_embd % h->n_heads || h->n_heads % h->n_kv_heads)
+        return rvi_error(r->err, RV_E_MODEL,
+                         "a width of %d and %d key/value heads do not fit %d heads", h->n_embd,
+                         h->n_kv_heads, h->n_heads);
+    h->head_size = h->n_embd / h->n_heads;
+    h->attn_scale = (float)(1 / sqrt(h->head_size));
+    h->embed_scale = 1;
+    h->attn_bias = h->mlp_bias = true;
+    if ((st = real(r, "attention.layer_norm_epsilon", "layer_norm_eps",
+                   r->meta->config ? (double)r->arch->norm_eps : -1, &eps)))
+        return st;
+    if (eps < 0) return rvi_error(r->err, RV_E_MODEL, "'%s' is missing or negative", r->key);
+    h->norm_eps = (float)eps;
+    return RV_OK;
+}
+
 rv_status rvi_hparams_read(rvi_hparams *h, const rvi_arch *arch, const rvi_meta *meta,
                            rvi_arena *arena, rv_error *err)
 {
@@ -493,13 +569,17 @@ rv_status rvi_hparams_read(rvi_hparams *h, const rvi_arch *arch, const rvi_meta 
     if ((st = count(&r, "feed_forward_length", "intermediate_size", RVI_MAX_WIDTH, 0, &h->n_ff)))
         return st;
     if ((st = count(&r, "context_length", "max_position_embeddings", RVI_MAX_CONTEXT,
-                    meta->config ? 2048 : 0, &h->n_context)))
+                    !meta->config      ? 0
+                    : arch->is_encoder ? 512
+                                       : 2048,
+                    &h->n_context)))
         return st;
     double vocab = 0;
     if (number(&r, "vocab_size", "vocab_size", &vocab) < 0 || vocab < 0 || vocab > (1 << 24) ||
         vocab != floor(vocab))
         return rvi_error(err, RV_E_MODEL, "'%s' is not a possible vocabulary size", r.key);
     h->n_vocab = (int)vocab;
+    if (arch->is_encoder) return read_encoder(&r, h);
     if ((st = read_heads(&r, h))) return st;
     if ((st = read_activation(&r))) return st;
     if ((st = read_scales(&r, h))) return st;

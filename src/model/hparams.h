@@ -23,6 +23,7 @@ typedef struct rvi_hparams {
     float embed_scale;
     bool tied;
     bool attn_bias, mlp_bias; /* biases the file has on these layers count */
+    rvi_act act;              /* encoders: between the two halves of the feed-forward */
     int *window;              /* per layer: keys seen, 0 = all; in the model's arena */
     rvi_rope_params rope;
 } rvi_hparams;

@@ -20,8 +20,13 @@ typedef struct rvi_linear {
     int slot;
 } rvi_linear;
 
+typedef struct rvi_layer_norm {
+    rvi_tensor *w, *b;
+} rvi_layer_norm;
+
 typedef struct rvi_layer {
     rvi_tensor *attn_norm, *q_norm, *k_norm, *post_attn_norm, *ffn_norm, *post_ffn_norm;
+    rvi_layer_norm attn_out_norm, out_norm; /* encoders: after each half and its residual */
     rvi_linear q, k, v, qkv, o, gate, up, gate_up, down;
 } rvi_layer;
 
@@ -32,7 +37,10 @@ typedef struct rvi_model {
     rvi_hparams hp;
     rvi_rope rope;
     rvi_tensor *embed, *out_norm;
-    rvi_linear head; /* tied: head.w == embed */
+    rvi_linear head; /* tied: head.w == embed; encoders: none */
+    rvi_tensor *pos_embed;     /* encoders: n_context x n_embd */
+    rvi_tensor *type_embed;    /* encoders: row 0 is taken; may be NULL */
+    rvi_layer_norm embed_norm; /* encoders */
     rvi_layer *layers;
     rvi_lora_target *targets;
     int n_targets;
@@ -47,6 +55,13 @@ void rvi_model_free(rvi_model *m); /* accepts NULL */
 
 /* What a KV pool for this model must hold. */
 rvi_kv_spec rvi_model_kv_spec(const rvi_model *m, rv_kv_type type, int n_pages);
+
+/* How the hidden states of a text become one vector, as the model's files say; mean where they say
+ * nothing. */
+rv_pooling rvi_model_pooling(const rvi_model *m);
+/* The longest text, in tokens with those around it, that the model's own code embeds whole; it cuts
+ * longer ones. Never more than the context. */
+int rvi_model_max_text(const rvi_model *m);
 
 /* The first tensor with a value that is not a number, or NULL: reads every weight, for the message
  * after a forward pass went wrong. */
@@ -72,12 +87,16 @@ void rvi_workspace_set_tap(rvi_workspace *ws, rvi_tap_fn fn, void *ctx); /* NULL
 
 /* Writes the rows' keys and values into their sequences' pages and leaves their final hidden states
  * in the workspace. Rows of one sequence come in order of position; all their pages are writable.
- * n_rows <= max_rows. */
+ * n_rows <= max_rows. Encoders: a sequence is one text, and all of its rows (positions 0 to its
+ * length - 1) are in the call; any number of texts may share it. */
 void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows);
+
+/* The final hidden state of a row of the last forward, n_embd floats. */
+void rvi_workspace_hidden(rvi_workspace *ws, int row, float *out);
 
 /* Logits of the given rows of the last forward (n <= max_logits), n x n_vocab floats that stay
  * valid until the next call. The rows passed to forward must still be there (their adapters may
- * cover the head). */
+ * cover the head). Not for encoders, which have no head. */
 const float *rvi_model_logits(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows,
                               const int32_t *which, int n);
 

@@ -25,6 +25,7 @@ static rv_status find_arch(rvi_source *s, rv_error *err)
         if (!s->arch)
             return rvi_error(err, RV_E_MODEL, "%s: architecture '%.*s' is not supported", s->name,
                              (int)RVI_MIN(name.len, (size_t)64), name.data);
+        rvi_embedding_read_gguf(&s->embedding, s->gguf);
         return RV_OK;
     }
     const char *type = rvi_json_string(rvi_json_get(s->config, "model_type"), NULL);
@@ -55,6 +56,7 @@ static rv_status open_dir(rvi_source *s, const char *dir, rv_error *err)
         st = rvi_json_parse(&s->config, (const char *)s->config_blob.data, s->config_blob.len,
                             &s->arena, path.data, err);
     if (!st) st = rvi_safetensors_open_dir(&s->tensors, dir, err);
+    if (!st) st = rvi_embedding_read_dir(&s->embedding, dir, &s->arena, err);
     rvi_buf_deinit(&path);
     return st;
 }
@@ -138,12 +140,35 @@ rvi_tensor_view *rvi_source_tensor_at(const rvi_source *s, size_t i)
     return s->gguf ? rvi_gguf_tensor_at(s->gguf, i) : rvi_safetensors_tensor_at(s->tensors, i);
 }
 
+static rvi_tensor_view *find_unprefixed(const rvi_source *s, const char *name)
+{
+    static const char *const prefixes[] = {"model.", "bert."};
+    rvi_tensor_view *v = rvi_safetensors_tensor(s->tensors, name);
+    for (size_t i = 0; !v && i < RVI_COUNT(prefixes); i++)
+        if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
+            v = rvi_safetensors_tensor(s->tensors, name + strlen(prefixes[i]));
+    return v;
+}
+
+/* "...LayerNorm.weight" as "...LayerNorm.gamma", ".bias" as ".beta" */
+static rvi_tensor_view *find_older_name(const rvi_source *s, const char *name)
+{
+    static const char *const names[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"},
+                                           {"LayerNorm.bias", "LayerNorm.beta"}};
+    size_t len = strlen(name);
+    for (size_t i = 0; i < RVI_COUNT(names); i++) {
+        size_t end = strlen(names[i][0]);
+        char older[160];
+        if (len < end || strcmp(name + len - end, names[i][0])) continue;
+        snprintf(older, sizeof older, "%.*s%s", (int)(len - end), name, names[i][1]);
+        return find_unprefixed(s, older);
+    }
+    return NULL;
+}
+
 rvi_tensor_view *rvi_source_tensor(const rvi_source *s, const char *name)
 {
-    static const char prefix[] = "model.";
     if (s->gguf) return rvi_gguf_tensor(s->gguf, name);
-    rvi_tensor_view *v = rvi_safetensors_tensor(s->tensors, name);
-    if (!v && !strncmp(name, prefix, strlen(prefix)))
-        v = rvi_safetensors_tensor(s->tensors, name + strlen(prefix));
-    return v;
+    rvi_tensor_view *v = find_unprefixed(s, name);
+    return v ? v : find_older_name(s, name);
 }

@@ -11,6 +11,7 @@
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "model/arch.h"
+#include "model/embedding.h"
 #include "model/hparams.h"
 
 typedef struct rvi_source {
@@ -20,6 +21,7 @@ typedef struct rvi_source {
     rvi_blob config_blob;
     rvi_arena arena;
     const rvi_arch *arch;
+    rvi_embedding embedding;
     char *name; /* the path or the name given, for messages */
 } rvi_source;
 
@@ -37,7 +39,7 @@ uint64_t rvi_source_bytes(const rvi_source *s);
 size_t rvi_source_n_tensors(const rvi_source *s);
 rvi_tensor_view *rvi_source_tensor_at(const rvi_source *s, size_t i);
 /* By full name, ".weight" included; NULL if absent. For checkpoints also without the leading
- * "model.". */
+ * "model." or "bert.", and with the older names of LayerNorm's parameters (gamma, beta). */
 rvi_tensor_view *rvi_source_tensor(const rvi_source *s, const char *name);
 
 #endif

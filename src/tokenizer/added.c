@@ -15,7 +15,7 @@ typedef struct rvi_trie_edge {
 
 enum { TRIE_NODES_MAX = 1 << 26 };
 
-static void trie_deinit(rvi_trie *t)
+void rvi_trie_deinit(rvi_trie *t)
 {
     rvi_free(t->edges);
     rvi_free(t->token);
@@ -35,8 +35,7 @@ static uint32_t child(const rvi_trie *t, uint32_t from, uint8_t byte)
     return from == 1 ? t->root[byte] : find_edge(t, from, byte)->to;
 }
 
-/* Room for n more bytes of tokens. */
-static bool trie_init(rvi_trie *t, size_t n_bytes)
+bool rvi_trie_init(rvi_trie *t, size_t n_bytes)
 {
     size_t size = 64;
     if (n_bytes >= TRIE_NODES_MAX) return false;
@@ -48,8 +47,7 @@ static bool trie_init(rvi_trie *t, size_t n_bytes)
     return t->edges && t->token;
 }
 
-/* Of several tokens with one normalized text the first counts. */
-static void trie_add(rvi_trie *t, const char *text, size_t len, uint32_t token)
+void rvi_trie_add(rvi_trie *t, const char *text, size_t len, uint32_t token)
 {
     uint32_t node = 1;
     for (size_t i = 0; i < len; i++) {
@@ -67,8 +65,7 @@ static void trie_add(rvi_trie *t, const char *text, size_t len, uint32_t token)
     if (len && !t->token[node]) t->token[node] = token + 1;
 }
 
-/* The longest token at the start of text: its index + 1, or 0. */
-static uint32_t trie_match(const rvi_trie *t, const char *text, size_t len, size_t *match_len)
+uint32_t rvi_trie_match(const rvi_trie *t, const char *text, size_t len, size_t *match_len)
 {
     uint32_t node = 1, found = 0;
     for (size_t i = 0; i < len; i++) {
@@ -86,8 +83,8 @@ void rvi_added_deinit(rvi_added *a)
 {
     rvi_free(a->tokens);
     rvi_text_map_deinit(&a->map);
-    trie_deinit(&a->raw);
-    trie_deinit(&a->normalized);
+    rvi_trie_deinit(&a->raw);
+    rvi_trie_deinit(&a->normalized);
     rvi_cpset_deinit(&a->word);
     *a = (rvi_added){0};
 }
@@ -103,15 +100,15 @@ rv_status rvi_added_prepare(rvi_added *a, rv_error *err)
         else
             raw_bytes += a->tokens[i].len;
     }
-    if (!trie_init(&a->raw, raw_bytes) || !trie_init(&a->normalized, normalized_bytes))
+    if (!rvi_trie_init(&a->raw, raw_bytes) || !rvi_trie_init(&a->normalized, normalized_bytes))
         return rvi_nomem(err, "added tokens");
     for (size_t i = 0; i < a->n; i++) {
         const rvi_added_token *t = &a->tokens[i];
         if (!rvi_text_map_put(&a->map, t->text, t->len, (int32_t)i)) continue;
         if (t->normalized)
-            trie_add(&a->normalized, t->spoken.data, t->spoken.len, (uint32_t)i);
+            rvi_trie_add(&a->normalized, t->spoken.data, t->spoken.len, (uint32_t)i);
         else
-            trie_add(&a->raw, t->text, t->len, (uint32_t)i);
+            rvi_trie_add(&a->raw, t->text, t->len, (uint32_t)i);
     }
     a->any_normalized = normalized_bytes > 0;
     if (rvi_cpset_add_property(&a->word, "Word_With_Joiners", 17) != RVI_PROPERTY_OK)
@@ -170,7 +167,7 @@ bool rvi_added_next(const rvi_added *a, const rvi_trie *trie, bool plain, rvi_ad
 {
     while (s->at < s->len) {
         size_t from = s->at, match_len = 0;
-        uint32_t found = trie_match(trie, s->text + from, s->len - from, &match_len);
+        uint32_t found = rvi_trie_match(trie, s->text + from, s->len - from, &match_len);
         if (!found) {
             s->at++;
             continue;

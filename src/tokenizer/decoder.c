@@ -70,7 +70,8 @@ static rv_status add_step(rvi_decoder *out, const rvi_json *v, const char *type,
         rvi_dec_kind kind;
     } types[] = {{"ByteLevel", RVI_DEC_BYTE_LEVEL}, {"ByteFallback", RVI_DEC_BYTE_FALLBACK},
                  {"Replace", RVI_DEC_REPLACE},      {"Fuse", RVI_DEC_FUSE},
-                 {"Strip", RVI_DEC_STRIP},          {"Metaspace", RVI_DEC_METASPACE}};
+                 {"Strip", RVI_DEC_STRIP},          {"Metaspace", RVI_DEC_METASPACE},
+                 {"WordPiece", RVI_DEC_WORDPIECE}};
     size_t k = 0;
     while (k < RVI_COUNT(types) && strcmp(types[k].type, type)) k++;
     if (k == RVI_COUNT(types))
@@ -80,6 +81,14 @@ static rv_status add_step(rvi_decoder *out, const rvi_json *v, const char *type,
     if (!s) return rvi_nomem(err, "decoder");
     if (s->kind == RVI_DEC_REPLACE) return load_replace(s, v, arena, err);
     if (s->kind == RVI_DEC_STRIP) return load_strip(s, v, err);
+    if (s->kind == RVI_DEC_WORDPIECE) {
+        const rvi_json *prefix = rvi_json_get(v, "prefix");
+        bool given = rvi_json_is(prefix, RVI_JSON_STRING);
+        s->cleanup = rvi_json_bool(rvi_json_get(v, "cleanup"), true);
+        s->from_len = given ? prefix->as.string.len : 2;
+        s->from = rvi_arena_strndup(arena, given ? prefix->as.string.data : "##", s->from_len);
+        return s->from ? RV_OK : rvi_nomem(err, "decoder");
+    }
     if (s->kind == RVI_DEC_METASPACE) {
         rvi_prepend prepend;
         rv_status st = rvi_metaspace_from_json(v, &s->from, &s->from_len, &prepend, arena, err);
@@ -140,6 +149,9 @@ rv_status rvi_decoder_check(rvi_decoder *d, rv_error *err)
                 bad = "Replace of more than one character behind Fuse";
             break;
         case RVI_DEC_METASPACE: break;
+        case RVI_DEC_WORDPIECE:
+            if (fused) bad = "WordPiece behind Fuse";
+            break;
         }
         if (bad)
             return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: decoder: %s is not supported",
@@ -153,6 +165,8 @@ rv_status rvi_decoder_check(rvi_decoder *d, rv_error *err)
 static rv_status pass(rvi_detok *d, size_t step, const char *s, size_t len, rvi_buf *out,
                       rv_error *err);
 
+enum { PIECE = 512 }; /* bytes of a token's text on the way through the steps without the heap */
+
 static rv_status nomem(rv_error *err)
 {
     return rvi_nomem(err, "decoded text");
@@ -162,7 +176,8 @@ static rv_status pass_replaced(rvi_detok *d, size_t step, const char *s, size_t 
                                rv_error *err)
 {
     const rvi_dec_step *r = &d->t->decoder.steps[step];
-    rvi_buf text = {0};
+    char piece[PIECE];
+    rvi_buf text = rvi_buf_over(piece, sizeof piece);
     rv_status st = RV_OK;
     size_t done = 0;
     if (r->pattern) {
@@ -204,7 +219,8 @@ static rv_status pass_metaspace(rvi_detok *d, size_t step, const char *s, size_t
                                 rvi_buf *out, rv_error *err)
 {
     const rvi_dec_step *m = &d->t->decoder.steps[step];
-    rvi_buf text = {0};
+    char piece[PIECE];
+    rvi_buf text = rvi_buf_over(piece, sizeof piece);
     for (size_t i = 0; i < len;) {
         if (len - i >= m->from_len && !memcmp(s + i, m->from, m->from_len)) {
             if (!(first && m->drop_first)) rvi_buf_putc(&text, ' ');
@@ -213,6 +229,47 @@ static rv_status pass_metaspace(rvi_detok *d, size_t step, const char *s, size_t
             rvi_buf_putc(&text, s[i++]);
         }
     }
+    rv_status st =
+        text.failed ? nomem(err) : pass(d, step + 1, text.len ? text.data : "", text.len, out, err);
+    rvi_buf_deinit(&text);
+    return st;
+}
+
+/* Each in turn over the whole token. */
+static void clean_up(rvi_buf *text)
+{
+    static const char *const pairs[][2] = {
+        {" .", "."},   {" ?", "?"},     {" !", "!"},     {" ,", ","},
+        {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},   {" do not", " don't"},
+        {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
+    };
+    for (size_t k = 0; k < RVI_COUNT(pairs) && text->len && !text->failed; k++) {
+        if (!memchr(text->data, ' ', text->len)) break;
+        rvi_buf next = {0};
+        size_t n = strlen(pairs[k][0]);
+        for (size_t i = 0; i < text->len;) {
+            bool found = text->len - i >= n && !memcmp(text->data + i, pairs[k][0], n);
+            if (found)
+                rvi_buf_puts(&next, pairs[k][1]);
+            else
+                rvi_buf_putc(&next, text->data[i]);
+            i += found ? n : 1;
+        }
+        rvi_buf_deinit(text);
+        *text = next;
+    }
+}
+
+static rv_status pass_wordpiece(rvi_detok *d, size_t step, const char *s, size_t len, bool first,
+                                rvi_buf *out, rv_error *err)
+{
+    const rvi_dec_step *w = &d->t->decoder.steps[step];
+    rvi_buf text = {0};
+    bool inside = len >= w->from_len && !memcmp(s, w->from, w->from_len);
+    size_t skip = !first && inside ? w->from_len : 0;
+    if (!first && !inside) rvi_buf_putc(&text, ' ');
+    rvi_buf_append(&text, s + skip, len - skip);
+    if (w->cleanup) clean_up(&text);
     rv_status st =
         text.failed ? nomem(err) : pass(d, step + 1, text.len ? text.data : "", text.len, out, err);
     rvi_buf_deinit(&text);
@@ -387,6 +444,9 @@ static rv_status pass(rvi_detok *d, size_t step, const char *s, size_t len, rvi_
     case RVI_DEC_STRIP:
         return r->fused ? pass_stripped_text(d, step, s, len, out, err)
                         : pass_stripped_token(d, step, s, len, out, err);
+    case RVI_DEC_WORDPIECE:
+        d->started = true;
+        return pass_wordpiece(d, step, s, len, first, out, err);
     case RVI_DEC_JOIN:
         d->started = true;
         if (!first) {

@@ -4,7 +4,7 @@
  *   added.c         added tokens that are matched in the raw text are cut out
  *   normalizer.c    each text between them is normalized, and added tokens are cut out of that too
  *   pretokenizer.c  each text left is cut into pieces
- *   bpe.c           each piece becomes ids
+ *   bpe.c or wordpiece.c   each piece becomes ids
  * decoder.c goes the other way. load_json.c and load_gguf.c fill the parts; afterwards all is
  * immutable. */
 #ifndef RVI_TOKENIZER_INTERNAL_H
@@ -111,6 +111,14 @@ typedef struct rvi_trie { /* nodes 1..n_nodes-1; 0: no node; the root is 1 */
     uint32_t n_nodes, cap_nodes;
 } rvi_trie;
 
+/* Room for n_bytes of tokens. */
+bool rvi_trie_init(rvi_trie *t, size_t n_bytes) RVI_MUST_CHECK;
+void rvi_trie_deinit(rvi_trie *t);
+/* Of several tokens with one text the first counts; an empty text is passed over. */
+void rvi_trie_add(rvi_trie *t, const char *text, size_t len, uint32_t token);
+/* The longest token at the start of text: its index + 1, or 0. */
+uint32_t rvi_trie_match(const rvi_trie *t, const char *text, size_t len, size_t *match_len);
+
 typedef struct rvi_added {
     rvi_added_token *tokens;
     size_t n, cap;
@@ -136,6 +144,23 @@ rv_status rvi_added_prepare(rvi_added *a, rv_error *err) RVI_MUST_CHECK;
 bool rvi_added_next(const rvi_added *a, const rvi_trie *trie, bool plain, rvi_added_scan *s,
                     size_t *start, int32_t *id);
 
+/* ---- wordpiece.c ---- */
+
+typedef struct rvi_wordpiece {
+    bool on; /* this is the tokenizer's model; its vocabulary and unk are those of rvi_bpe */
+    rvi_trie first, inside; /* pieces that begin a word, pieces within one without their prefix */
+    const char *prefix;     /* of pieces within a word */
+    size_t prefix_len;
+    size_t max_chars; /* longer words are unknown */
+} rvi_wordpiece;
+
+/* Builds the tries from the pieces by id. skip (may be NULL): ids that match no text. */
+rv_status rvi_wordpiece_prepare(rvi_wordpiece *m, const rvi_piece *pieces, size_t n,
+                                const bool *skip, rv_error *err) RVI_MUST_CHECK;
+void rvi_wordpiece_deinit(rvi_wordpiece *m);
+rv_status rvi_wordpiece_encode(const rvi_wordpiece *m, int32_t unk, const char *word, size_t len,
+                               rvi_ids *out, rv_error *err) RVI_MUST_CHECK;
+
 /* ---- byte_level.c ---- */
 
 /* The 256 bytes as printable characters, GPT-2's alphabet. */
@@ -153,6 +178,9 @@ typedef enum rvi_norm_kind {
     RVI_NORM_LOWERCASE,
     RVI_NORM_STRIP_ACCENTS,
     RVI_NORM_BYTE_LEVEL,
+    RVI_NORM_CLEAN,     /* characters of `set` vanish, white space becomes a space */
+    RVI_NORM_SPACE_HAN, /* spaces around ideographs */
+    RVI_NORM_STRIP_SET, /* characters of `set` vanish */
 } rvi_norm_kind;
 
 typedef struct rvi_norm_step {
@@ -162,6 +190,7 @@ typedef struct rvi_norm_step {
     const char *text;   /* PREPEND, REPLACE */
     size_t len;
     bool left, right; /* STRIP */
+    rvi_cpset set;    /* CLEAN, STRIP_SET */
 } rvi_norm_step;
 
 typedef struct rvi_normalizer {
@@ -180,6 +209,9 @@ void rvi_norm_work_deinit(rvi_norm_work *w);
 rv_status rvi_normalizer_from_json(rvi_normalizer *out, const rvi_json *v, rvi_arena *arena,
                                    rv_error *err) RVI_MUST_CHECK;
 rvi_norm_step *rvi_normalizer_add(rvi_normalizer *n, rvi_norm_kind kind); /* NULL: no memory */
+/* The steps of BERT's normalizer. */
+rv_status rvi_normalizer_add_bert(rvi_normalizer *n, bool clean, bool han, bool strip_accents,
+                                  bool lowercase, rv_error *err) RVI_MUST_CHECK;
 /* {"String": text} or {"Regex": text}; where names the place in errors. */
 rv_status rvi_pattern_from_json(rvi_regex **out, const rvi_json *v, const char *where,
                                 rv_error *err) RVI_MUST_CHECK;
@@ -246,6 +278,8 @@ void rvi_pre_work_deinit(rvi_pre_work *w);
 rv_status rvi_pretokenizer_from_json(rvi_pretokenizer *out, const rvi_json *v, rvi_arena *arena,
                                      rv_error *err) RVI_MUST_CHECK;
 rvi_pre_step *rvi_pretokenizer_add(rvi_pretokenizer *p, rvi_pre_kind kind); /* NULL: no memory */
+/* BERT's: words between white space, and each punctuation mark by itself. */
+rv_status rvi_pretokenizer_add_bert(rvi_pretokenizer *p, rv_error *err) RVI_MUST_CHECK;
 /* replacement, prepend_scheme or the older add_prefix_space */
 rv_status rvi_metaspace_from_json(const rvi_json *v, const char **text, size_t *len,
                                   rvi_prepend *prepend, rvi_arena *arena,
@@ -265,7 +299,8 @@ typedef enum rvi_dec_kind {
     RVI_DEC_FUSE,
     RVI_DEC_STRIP,
     RVI_DEC_METASPACE,
-    RVI_DEC_JOIN, /* no decoder: tokens with a space between them */
+    RVI_DEC_WORDPIECE, /* a space before each token that does not begin with `from` */
+    RVI_DEC_JOIN,      /* no decoder: tokens with a space between them */
 } rvi_dec_kind;
 
 typedef struct rvi_dec_step {
@@ -275,6 +310,7 @@ typedef struct rvi_dec_step {
     rvi_regex *pattern;
     bool fused;      /* what comes here is one text in portions, not tokens */
     bool drop_first; /* METASPACE: in the first token the character disappears */
+    bool cleanup;    /* WORDPIECE: no space before punctuation and English short forms */
     uint32_t cp;     /* STRIP */
     uint32_t start, stop;
 } rvi_dec_step;
@@ -308,6 +344,7 @@ struct rvi_tokenizer {
     uint8_t *marks;    /* by id: RVI_MARK_... */
     int32_t size;
     rvi_bpe bpe;
+    rvi_wordpiece wordpiece;
     rvi_added added;
     rvi_normalizer normalizer;
     rvi_pretokenizer pretokenizer;

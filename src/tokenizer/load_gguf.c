@@ -3,7 +3,8 @@
  * "gpt2" is byte-level BPE with a list of merges and a named pre-tokenizer (gguf_pre.c). "llama" is
  * a SentencePiece model: there are scores instead of merges. Every way to put a token together from
  * two others is made a merge, with the place of the token's score as its rank, so that both kinds
- * run on the same machine. */
+ * run on the same machine. "bert" is WordPiece: pieces that begin a word are stored with U+2581 in
+ * front, those within a word bare; here they get BERT's own spelling ("##" within a word). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,7 @@ typedef struct loader {
     rvi_tokenizer *t;
     const rvi_gguf_value *tokens, *types, *scores, *merges;
     const rvi_gguf_pre *pre;
+    bool word_pieces;
     const rvi_log *log;
     rv_error *err;
 } loader;
@@ -103,6 +105,20 @@ static bool is_text_valid(rvi_str s)
     return valid;
 }
 
+/* BERT's own spelling of a piece. */
+static bool respell_piece(loader *l, rvi_piece *p, token_type type)
+{
+    bool begins = p->len >= 3 && !memcmp(p->data, metaspace, 3);
+    if (!begins && (type == TYPE_CONTROL || type == TYPE_UNKNOWN)) return true;
+    size_t n = begins ? p->len - 3 : p->len + 2;
+    char *text = rvi_arena_alloc(&l->t->arena, n + 1, 1);
+    if (!text) return false;
+    if (!begins) memcpy(text, "##", 2);
+    memcpy(text + (begins ? 0 : 2), p->data + (begins ? 3 : 0), begins ? n : p->len);
+    *p = (rvi_piece){text, n};
+    return true;
+}
+
 static rv_status load_tokens(loader *l)
 {
     rvi_tokenizer *t = l->t;
@@ -115,7 +131,8 @@ static rv_status load_tokens(loader *l)
         p->len = s.len;
         p->data = is_text_valid(s) ? rvi_arena_strndup(&t->arena, s.data, s.len)
                                    : copy_valid(l, s, &p->len);
-        if (!p->data) return rvi_nomem(l->err, "vocabulary");
+        if (!p->data || (l->word_pieces && !respell_piece(l, p, type)))
+            return rvi_nomem(l->err, "vocabulary");
         if (type != TYPE_UNKNOWN && type != TYPE_CONTROL) /* of equal texts the first counts */
             rvi_text_map_put(&t->bpe.map, p->data, p->len, (int32_t)i);
         if (type != TYPE_UNKNOWN && type != TYPE_CONTROL && type != TYPE_USER_DEFINED) continue;
@@ -367,6 +384,54 @@ static rv_status load_sentence_piece(loader *l)
     return st ? st : metaspace_steps(l, prepend);
 }
 
+/* ---- WordPiece ---- */
+
+/* Files need not say whether text is lowercased. A vocabulary whose ordinary pieces have capitals
+ * is one of a cased model. Bracketed pieces ("[unused7]", "[UNK]") do not count. */
+static bool has_capitals(const loader *l)
+{
+    for (uint64_t i = 0; i < l->tokens->count; i++) {
+        rvi_piece p = l->t->pieces[i];
+        if (type_of(l, i) != TYPE_NORMAL || (p.len && p.data[0] == '[')) continue;
+        for (size_t k = 0; k < p.len; k++)
+            if (p.data[k] >= 'A' && p.data[k] <= 'Z') return true;
+    }
+    return false;
+}
+
+static rv_status prepare_pieces(loader *l)
+{
+    size_t n = (size_t)l->tokens->count;
+    bool *skip = rvi_zalloc_array(n, sizeof *skip);
+    if (!skip) return rvi_nomem(l->err, "vocabulary");
+    for (size_t i = 0; i < n; i++)
+        skip[i] = type_of(l, i) == TYPE_CONTROL || type_of(l, i) == TYPE_UNKNOWN;
+    rv_status st = rvi_wordpiece_prepare(&l->t->wordpiece, l->t->pieces, n, skip, l->err);
+    rvi_free(skip);
+    return st;
+}
+
+static rv_status load_word_pieces(loader *l)
+{
+    rvi_tokenizer *t = l->t;
+    bool lowercase = !has_capitals(l);
+    rvi_gguf_get_bool(l->g, "tokenizer.ggml.normalizer.lowercase", &lowercase);
+    bool strip_accents = lowercase;
+    rvi_gguf_get_bool(l->g, "tokenizer.ggml.normalizer.strip_accents", &strip_accents);
+    snprintf(t->kind, sizeof t->kind, "WordPiece");
+    t->wordpiece = (rvi_wordpiece){.on = true, .prefix = "##", .prefix_len = 2, .max_chars = 100};
+    rv_status st = prepare_pieces(l);
+    if (!st)
+        st = rvi_normalizer_add_bert(&t->normalizer, true, true, strip_accents, lowercase, l->err);
+    if (!st) st = rvi_pretokenizer_add_bert(&t->pretokenizer, l->err);
+    rvi_dec_step *s = st ? NULL : rvi_decoder_add(&t->decoder, RVI_DEC_WORDPIECE);
+    if (!s) return st ? st : no_room(l);
+    s->from = "##";
+    s->from_len = 2;
+    s->cleanup = true;
+    return RV_OK;
+}
+
 /* ---- roles ---- */
 
 static int64_t id_of(const loader *l, const char *key, int64_t fallback)
@@ -403,6 +468,38 @@ static rv_status load_roles(loader *l, bool sentence_piece)
     return st ? st : put_around(l, "tokenizer.ggml.add_eos_token", false, RVI_ROLE_EOS, &t->after);
 }
 
+static int64_t id_by_text(const loader *l, const char *text, int64_t fallback)
+{
+    for (uint64_t i = 0; i < l->tokens->count; i++)
+        if (l->t->pieces[i].len == strlen(text) &&
+            !memcmp(l->t->pieces[i].data, text, strlen(text)))
+            return (int64_t)i;
+    return fallback < l->t->size ? fallback : -1;
+}
+
+/* By key, else by text, else where BERT's first vocabulary has them. The first token stands for the
+ * beginning, the separator for the end; both are always put around a text, whatever the keys
+ * add_bos_token, add_eos_token and add_sep_token say (writers contradict each other there). */
+static rv_status load_bert_roles(loader *l)
+{
+    static const char separator[] = "tokenizer.ggml.seperator_token_id"; /* the file's spelling */
+    rvi_tokenizer *t = l->t;
+    int64_t first = id_of(l, "tokenizer.ggml.bos_token_id", id_by_text(l, "[CLS]", 101)),
+            last = id_of(l, "tokenizer.ggml.eos_token_id", id_by_text(l, "[SEP]", 102)),
+            unk = id_of(l, "tokenizer.ggml.unknown_token_id", id_by_text(l, "[UNK]", 100));
+    first = id_of(l, "tokenizer.ggml.cls_token_id", first);
+    last = id_of(l, separator, last);
+    rvi_tokenizer_set_role(t, RVI_ROLE_BOS, first);
+    rvi_tokenizer_set_role(t, RVI_ROLE_EOS, last);
+    rvi_tokenizer_set_role(t, RVI_ROLE_UNK, unk);
+    rvi_tokenizer_set_role(t, RVI_ROLE_PAD, id_of(l, "tokenizer.ggml.padding_token_id", -1));
+    t->bpe.unk = t->special[RVI_ROLE_UNK].id;
+    if (t->bpe.unk < 0) return bad(l, "no token for unknown words");
+    bool ok = (first < 0 || rvi_ids_push(&t->before, (int32_t)first)) &&
+              (last < 0 || rvi_ids_push(&t->after, (int32_t)last));
+    return ok ? RV_OK : rvi_nomem(l->err, "tokenizer");
+}
+
 /* Phi-3's tokens take away the white space behind them. The metadata cannot say so; the model's
  * name does. */
 static void strip_behind_phi3(loader *l)
@@ -429,18 +526,22 @@ static rv_status load(loader *l)
     bool sentence_piece = model.len == 5 && !memcmp(model.data, "llama", 5);
     bool byte_level = (model.len == 4 && !memcmp(model.data, "gpt2", 4)) ||
                       (model.len == 6 && !memcmp(model.data, "gemma4", 6));
-    if (!sentence_piece && !byte_level)
+    l->word_pieces = model.len == 4 && !memcmp(model.data, "bert", 4);
+    if (!sentence_piece && !byte_level && !l->word_pieces)
         return rvi_error(
             l->err, RV_E_TOKENIZATION,
-            "GGUF metadata: tokenizer.ggml.model is %s%.*s%s (gpt2 and llama are supported)",
+            "GGUF metadata: tokenizer.ggml.model is %s%.*s%s (gpt2, llama and bert are supported)",
             model.len ? "'" : "missing", (int)RVI_MIN(model.len, (size_t)60), model.data,
             model.len ? "'" : "");
     if ((st = find_arrays(l))) return st;
     if ((st = rvi_tokenizer_alloc(&l->t, (size_t)l->tokens->count, l->err))) return st;
     if ((st = load_tokens(l))) return st;
-    if ((st = sentence_piece ? load_sentence_piece(l) : load_byte_level(l))) return st;
+    if ((st = l->word_pieces   ? load_word_pieces(l)
+              : sentence_piece ? load_sentence_piece(l)
+                               : load_byte_level(l)))
+        return st;
     strip_behind_phi3(l);
-    if ((st = load_roles(l, sentence_piece))) return st;
+    if ((st = l->word_pieces ? load_bert_roles(l) : load_roles(l, sentence_piece))) return st;
     if (rvi_gguf_get_str(l->g, "tokenizer.chat_template", &text)) {
         l->t->chat_template_len = text.len;
         l->t->chat_template = rvi_arena_strndup(&l->t->arena, text.data, text.len);

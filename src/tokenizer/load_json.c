@@ -8,6 +8,7 @@ typedef struct loader {
     rvi_tokenizer *t;
     const rvi_json *root, *model, *config, *generation, *special_map;
     rvi_arena json; /* the trees */
+    bool is_wordpiece;
     const rvi_log *log;
     rv_error *err;
 } loader;
@@ -167,8 +168,30 @@ static rv_status copy_affix(loader *l, const char *key, const char **out, size_t
     return *out ? RV_OK : rvi_nomem(l->err, "vocabulary");
 }
 
+static rv_status load_wordpiece(loader *l, const rvi_json *vocab)
+{
+    rvi_tokenizer *t = l->t;
+    rvi_wordpiece *w = &t->wordpiece;
+    const rvi_json *unk = rvi_json_get(l->model, "unk_token"),
+                   *prefix = rvi_json_get(l->model, "continuing_subword_prefix");
+    int64_t longest = rvi_json_int(rvi_json_get(l->model, "max_input_chars_per_word"), 100);
+    bool named = rvi_json_is(unk, RVI_JSON_STRING), given = rvi_json_is(prefix, RVI_JSON_STRING);
+    rv_status st = load_vocab(l, vocab);
+    if (st) return st;
+    w->on = true;
+    w->max_chars = longest > 0 ? (size_t)longest : 0;
+    w->prefix_len = given ? prefix->as.string.len : 2;
+    w->prefix = rvi_arena_strndup(&t->arena, given ? prefix->as.string.data : "##", w->prefix_len);
+    if (!w->prefix) return rvi_nomem(l->err, "vocabulary");
+    t->bpe.unk = rvi_text_map_find(&t->bpe.map, named ? unk->as.string.data : "[UNK]",
+                                   named ? unk->as.string.len : 5);
+    if (t->bpe.unk < 0) return bad(l, "model.unk_token is not in the vocabulary");
+    return rvi_wordpiece_prepare(w, t->pieces, (size_t)t->size, NULL, l->err);
+}
+
 static rv_status load_model(loader *l, const rvi_json *vocab)
 {
+    if (l->is_wordpiece) return load_wordpiece(l, vocab);
     rvi_bpe *bpe = &l->t->bpe;
     const rvi_json *unk = rvi_json_get(l->model, "unk_token");
     rv_status st;
@@ -372,7 +395,8 @@ static void describe(rvi_tokenizer *t)
     for (size_t i = 0; i < t->normalizer.n; i++)
         byte_level |= t->normalizer.steps[i].kind == RVI_NORM_BYTE_LEVEL;
     snprintf(t->kind, sizeof t->kind, "%s",
-             byte_level             ? "byte-level BPE"
+             t->wordpiece.on        ? "WordPiece"
+             : byte_level           ? "byte-level BPE"
              : t->bpe.byte_fallback ? "SentencePiece-like BPE"
                                     : "BPE");
 }
@@ -396,9 +420,11 @@ static rv_status check_model_type(loader *l)
                                        rvi_json_get(l->model, "merges") ? "BPE" : NULL);
     if (!rvi_json_is(l->model, RVI_JSON_OBJECT)) return bad(l, "model is missing");
     if (!type) return bad(l, "model.type is missing");
-    if (strcmp(type, "BPE"))
+    l->is_wordpiece = !strcmp(type, "WordPiece");
+    if (strcmp(type, "BPE") && !l->is_wordpiece)
         return rvi_error(l->err, RV_E_TOKENIZATION,
-                         "tokenizer.json: model type '%s' is not supported (only BPE is)", type);
+                         "tokenizer.json: model type '%s' is not supported (BPE and WordPiece are)",
+                         type);
     return RV_OK;
 }
 

@@ -2,11 +2,15 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "tokenizer/bert_sets.h"
 #include "tokenizer/internal.h"
 
 void rvi_normalizer_deinit(rvi_normalizer *n)
 {
-    for (size_t i = 0; i < n->n; i++) rvi_regex_free(n->steps[i].pattern);
+    for (size_t i = 0; i < n->n; i++) {
+        rvi_regex_free(n->steps[i].pattern);
+        rvi_cpset_deinit(&n->steps[i].set);
+    }
     rvi_free(n->steps);
     rvi_cpset_deinit(&n->marks);
     *n = (rvi_normalizer){0};
@@ -26,6 +30,25 @@ rvi_norm_step *rvi_normalizer_add(rvi_normalizer *n, rvi_norm_kind kind)
     if (n->n == RVI_TOK_STEPS_MAX) return NULL; /* the callers stay below */
     n->steps[n->n].kind = kind;
     return &n->steps[n->n++];
+}
+
+rv_status rvi_normalizer_add_bert(rvi_normalizer *n, bool clean, bool han, bool strip_accents,
+                                  bool lowercase, rv_error *err)
+{
+    bool ok = true;
+    if (clean) {
+        rvi_norm_step *s = rvi_normalizer_add(n, RVI_NORM_CLEAN);
+        ok = s && rvi_bert_set(&s->set, rvi_bert_removed, rvi_bert_n_removed);
+    }
+    if (han) ok = ok && rvi_normalizer_add(n, RVI_NORM_SPACE_HAN);
+    if (strip_accents) {
+        rvi_norm_step *form = ok ? rvi_normalizer_add(n, RVI_NORM_FORM) : NULL;
+        if (form) form->form = RVI_NFD;
+        rvi_norm_step *s = form ? rvi_normalizer_add(n, RVI_NORM_STRIP_SET) : NULL;
+        ok = s && rvi_bert_set(&s->set, rvi_bert_marks, rvi_bert_n_marks);
+    }
+    if (lowercase) ok = ok && rvi_normalizer_add(n, RVI_NORM_LOWERCASE);
+    return ok ? RV_OK : rvi_nomem(err, "normalizer");
 }
 
 /* ---- from JSON ---- */
@@ -71,9 +94,22 @@ static const struct {
     {"ByteLevel", RVI_NORM_BYTE_LEVEL, RVI_NFC},
 };
 
+/* strip_accents null: as lowercase says */
+static rv_status add_bert(rvi_normalizer *out, const rvi_json *v, rv_error *err)
+{
+    bool lowercase = rvi_json_bool(rvi_json_get(v, "lowercase"), true);
+    return rvi_normalizer_add_bert(out, rvi_json_bool(rvi_json_get(v, "clean_text"), true),
+                                   rvi_json_bool(rvi_json_get(v, "handle_chinese_chars"), true),
+                                   rvi_json_bool(rvi_json_get(v, "strip_accents"), lowercase),
+                                   lowercase, err);
+}
+
+enum { STEPS_OF_ONE = 5 }; /* what one type makes, at most */
+
 static rv_status add_step(rvi_normalizer *out, const rvi_json *v, const char *type,
                           rvi_arena *arena, rv_error *err)
 {
+    if (!strcmp(type, "BertNormalizer")) return add_bert(out, v, err);
     size_t k = 0;
     while (k < RVI_COUNT(norm_types) && strcmp(norm_types[k].type, type)) k++;
     if (k == RVI_COUNT(norm_types))
@@ -114,7 +150,7 @@ static rv_status from_json(rvi_normalizer *out, const rvi_json *v, rvi_arena *ar
     if (!v || rvi_json_is(v, RVI_JSON_NULL)) return RV_OK;
     if (!type)
         return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: normalizer without a type");
-    if (out->n >= RVI_TOK_STEPS_MAX)
+    if (out->n + STEPS_OF_ONE > RVI_TOK_STEPS_MAX)
         return rvi_error(err, RV_E_TOKENIZATION, "tokenizer.json: normalizer with too many steps");
     if (strcmp(type, "Sequence")) return add_step(out, v, type, arena, err);
     const rvi_json *list = rvi_json_get(v, "normalizers");
@@ -170,15 +206,53 @@ static void lowercase(rvi_piece in, rvi_buf *out)
     }
 }
 
-static void strip_accents(const rvi_normalizer *n, rvi_piece in, rvi_buf *out, bool *moved)
+static void strip_set(const rvi_cpset *set, rvi_piece in, rvi_buf *out, bool *moved)
 {
     for (size_t i = 0, used; i < in.len; i += used) {
         uint32_t cp;
         used = rvi_utf8_decode(in.data + i, in.len - i, &cp, NULL);
-        if (!rvi_cpset_has(&n->marks, cp))
+        if (!rvi_cpset_has(set, cp))
             rvi_buf_append(out, in.data + i, used);
         else if (!out->len)
             *moved = true;
+    }
+}
+
+static void clean(const rvi_cpset *removed, rvi_piece in, rvi_buf *out, bool *moved)
+{
+    for (size_t i = 0, used; i < in.len; i += used) {
+        uint32_t cp;
+        used = rvi_utf8_decode(in.data + i, in.len - i, &cp, NULL);
+        if (rvi_cpset_has(removed, cp)) {
+            if (!out->len) *moved = true;
+        } else if (rvi_unicode_is_space(cp)) {
+            rvi_buf_putc(out, ' ');
+        } else {
+            rvi_buf_append(out, in.data + i, used);
+        }
+    }
+}
+
+/* The blocks of ideographs as BERT knows them, its gap before U+2B920 included. */
+static bool is_han(uint32_t cp)
+{
+    static const rvi_unicode_range blocks[] = {
+        {0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},  {0x20000, 0x2A6DF},
+        {0x2A700, 0x2B81F}, {0x2B920, 0x2CEAF}, {0x2F800, 0x2FA1F}};
+    for (size_t i = 0; i < RVI_COUNT(blocks); i++)
+        if (cp >= blocks[i].first && cp <= blocks[i].last) return true;
+    return false;
+}
+
+static void space_han(rvi_piece in, rvi_buf *out)
+{
+    for (size_t i = 0, used; i < in.len; i += used) {
+        uint32_t cp;
+        used = rvi_utf8_decode(in.data + i, in.len - i, &cp, NULL);
+        bool han = is_han(cp);
+        if (han) rvi_buf_putc(out, ' ');
+        rvi_buf_append(out, in.data + i, used);
+        if (han) rvi_buf_putc(out, ' ');
     }
 }
 
@@ -225,7 +299,10 @@ rv_status rvi_normalizer_run(const rvi_normalizer *n, rvi_norm_work *w, const ch
             break;
         case RVI_NORM_REPLACE: st = replace(s, w, now, to, moved, err); break;
         case RVI_NORM_LOWERCASE: lowercase(now, to); break;
-        case RVI_NORM_STRIP_ACCENTS: strip_accents(n, now, to, moved); break;
+        case RVI_NORM_STRIP_ACCENTS: strip_set(&n->marks, now, to, moved); break;
+        case RVI_NORM_STRIP_SET: strip_set(&s->set, now, to, moved); break;
+        case RVI_NORM_CLEAN: clean(&s->set, now, to, moved); break;
+        case RVI_NORM_SPACE_HAN: space_han(now, to); break;
         case RVI_NORM_BYTE_LEVEL: rvi_byte_level_write(to, now.data, now.len); break;
         case RVI_NORM_STRIP: break;
         }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "tokenizer/bert_sets.h"
 #include "tokenizer/internal.h"
 
 typedef struct rvi_cut { /* the parts of a span, one after the other */
@@ -71,18 +72,31 @@ static rv_status behavior_from_json(rvi_behavior *out, const rvi_json *v, rvi_be
 }
 
 /* A step that cuts at each character of a property. */
-static rv_status add_set(rvi_pretokenizer *out, const char *property, bool with_ascii_punctuation,
-                         rvi_behavior behavior, rv_error *err)
+static rv_status add_set(rvi_pretokenizer *out, const char *property, rvi_behavior behavior,
+                         rv_error *err)
 {
     rvi_pre_step *s = rvi_pretokenizer_add(out, RVI_PRE_SPLIT_SET);
     if (!s) return no_room(err);
     s->behavior = behavior;
     bool ok = rvi_cpset_add_property(&s->set, property, strlen(property)) == RVI_PROPERTY_OK;
-    if (with_ascii_punctuation)
-        ok = ok && rvi_cpset_add(&s->set, '!', '/') && rvi_cpset_add(&s->set, ':', '@') &&
-             rvi_cpset_add(&s->set, '[', '`') && rvi_cpset_add(&s->set, '{', '~');
     rvi_cpset_close(&s->set);
-    return ok ? RV_OK : rvi_nomem(err, "pre-tokenizer");
+    return ok ? RV_OK : no_room(err);
+}
+
+/* The same at punctuation, ASCII's symbols included. */
+static rv_status add_punctuation(rvi_pretokenizer *out, rvi_behavior behavior, rv_error *err)
+{
+    rvi_pre_step *s = rvi_pretokenizer_add(out, RVI_PRE_SPLIT_SET);
+    if (!s) return no_room(err);
+    s->behavior = behavior;
+    return rvi_bert_set(&s->set, rvi_bert_punctuation, rvi_bert_n_punctuation) ? RV_OK
+                                                                               : no_room(err);
+}
+
+rv_status rvi_pretokenizer_add_bert(rvi_pretokenizer *p, rv_error *err)
+{
+    rv_status st = add_set(p, "White_Space", RVI_SPLIT_REMOVED, err);
+    return st ? st : add_punctuation(p, RVI_SPLIT_ISOLATED, err);
 }
 
 static rv_status add_pattern(rvi_pretokenizer *out, const char *pattern, rvi_behavior behavior,
@@ -129,7 +143,7 @@ static rv_status digits(rvi_pretokenizer *out, const rvi_json *v, rvi_arena *are
 {
     (void)arena;
     bool single = rvi_json_bool(rvi_json_get(v, "individual_digits"), false);
-    return add_set(out, "N", false, single ? RVI_SPLIT_ISOLATED : RVI_SPLIT_CONTIGUOUS, err);
+    return add_set(out, "N", single ? RVI_SPLIT_ISOLATED : RVI_SPLIT_CONTIGUOUS, err);
 }
 
 rv_status rvi_metaspace_from_json(const rvi_json *v, const char **text, size_t *len,
@@ -183,7 +197,7 @@ static rv_status whitespace_split(rvi_pretokenizer *out, const rvi_json *v, rvi_
                                   rv_error *err)
 {
     (void)v, (void)arena;
-    return add_set(out, "White_Space", false, RVI_SPLIT_REMOVED, err);
+    return add_set(out, "White_Space", RVI_SPLIT_REMOVED, err);
 }
 
 static rv_status punctuation(rvi_pretokenizer *out, const rvi_json *v, rvi_arena *arena,
@@ -193,13 +207,13 @@ static rv_status punctuation(rvi_pretokenizer *out, const rvi_json *v, rvi_arena
     rvi_behavior behavior;
     rv_status st =
         behavior_from_json(&behavior, rvi_json_get(v, "behavior"), RVI_SPLIT_ISOLATED, err);
-    return st ? st : add_set(out, "P", true, behavior, err);
+    return st ? st : add_punctuation(out, behavior, err);
 }
 
 static rv_status bert(rvi_pretokenizer *out, const rvi_json *v, rvi_arena *arena, rv_error *err)
 {
-    rv_status st = whitespace_split(out, v, arena, err);
-    return st ? st : add_set(out, "P", true, RVI_SPLIT_ISOLATED, err);
+    (void)v, (void)arena;
+    return rvi_pretokenizer_add_bert(out, err);
 }
 
 static rv_status delimiter(rvi_pretokenizer *out, const rvi_json *v, rvi_arena *arena,

@@ -79,6 +79,7 @@ void rvi_tokenizer_free(rvi_tokenizer *t)
 {
     if (!t) return;
     rvi_bpe_deinit(&t->bpe);
+    rvi_wordpiece_deinit(&t->wordpiece);
     rvi_added_deinit(&t->added);
     rvi_normalizer_deinit(&t->normalizer);
     rvi_pretokenizer_deinit(&t->pretokenizer);
@@ -193,9 +194,14 @@ static rv_status encode_pieces(encoder *e, const char *text, size_t len, bool fi
     const rvi_spans *spans;
     rv_status st =
         rvi_pretokenizer_run(&e->t->pretokenizer, &e->pre, text, len, first, &text, &spans, e->err);
-    for (size_t i = 0; !st && i < spans->n; i++)
-        st = rvi_bpe_encode(&e->t->bpe, &e->bpe, text + spans->data[i].start, spans->data[i].len,
-                            e->out, e->err);
+    for (size_t i = 0; !st && i < spans->n; i++) {
+        const char *piece = text + spans->data[i].start;
+        size_t piece_len = spans->data[i].len;
+        st = e->t->wordpiece.on
+                 ? rvi_wordpiece_encode(&e->t->wordpiece, e->t->bpe.unk, piece, piece_len, e->out,
+                                        e->err)
+                 : rvi_bpe_encode(&e->t->bpe, &e->bpe, piece, piece_len, e->out, e->err);
+    }
     return st;
 }
 
@@ -304,6 +310,11 @@ int32_t rvi_tokenizer_eos(const rvi_tokenizer *t)
 const char *rvi_tokenizer_kind(const rvi_tokenizer *t)
 {
     return t->kind;
+}
+
+size_t rvi_tokenizer_n_after(const rvi_tokenizer *t)
+{
+    return t->after.len;
 }
 
 bool rvi_tokenizer_adds_bos(const rvi_tokenizer *t)

@@ -1,9 +1,9 @@
 /* tokenizer.h - text to token ids and back, as the model's own tokenizer does it.
  *
  * A tokenizer is made from tokenizer.json (with its neighbours) or from GGUF metadata, and never
- * changes afterwards: any number of threads may use it. Only BPE models are understood: byte-level
- * ones, and SentencePiece-like ones with byte fallback. Text that is not UTF-8 is read with U+FFFD
- * in the place of each maximal invalid part. */
+ * changes afterwards: any number of threads may use it. BPE models are understood (byte-level ones,
+ * and SentencePiece-like ones with byte fallback) and BERT's WordPiece. Text that is not UTF-8 is
+ * read with U+FFFD in the place of each maximal invalid part. */
 #ifndef RVI_TOKENIZER_TOKENIZER_H
 #define RVI_TOKENIZER_TOKENIZER_H
 
@@ -91,6 +91,7 @@ int32_t rvi_tokenizer_size(const rvi_tokenizer *t); /* ids are 0 .. size-1 */
 int32_t rvi_tokenizer_bos(const rvi_tokenizer *t);  /* -1: none */
 int32_t rvi_tokenizer_eos(const rvi_tokenizer *t);  /* -1: none */
 bool rvi_tokenizer_adds_bos(const rvi_tokenizer *t);
+size_t rvi_tokenizer_n_after(const rvi_tokenizer *t); /* ids that BOS_EOS puts behind a text */
 bool rvi_tokenizer_is_special(const rvi_tokenizer *t, int32_t id);
 bool rvi_tokenizer_is_eos(const rvi_tokenizer *t, int32_t id); /* in the end-of-generation set */
 /* The raw piece as stored; NULL if out of range or a hole. */

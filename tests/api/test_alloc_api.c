@@ -23,6 +23,7 @@ static rv_status whole_life(const char *path, const char *adapter, rv_error *err
     rv_runtime *rt = NULL;
     rv_model *m = NULL;
     rv_adapter *a = NULL;
+    rv_adapter_set *set = NULL;
     rv_session *s = NULL;
     rv_generated g = {0};
     char *text = NULL, *json = NULL;
@@ -30,7 +31,7 @@ static rv_status whole_life(const char *path, const char *adapter, rv_error *err
     size_t n = 0, len = 0;
     rv_adapter_use use = {NULL, 1};
     static const int32_t plain[] = {5, 6, 7};
-    rv_runtime_options_init(&ro);
+    rv_runtime_options_init(&ro, sizeof ro);
     ro.n_threads = 1;
     rv_status st = rv_runtime_new(&rt, &ro, err);
     if (!st) st = rv_model_open(&m, rt, path, 0, err);
@@ -39,23 +40,28 @@ static rv_status whole_life(const char *path, const char *adapter, rv_error *err
     if (!st && !adapter) st = rv_tokenize(m, text, len, 0, &ids, &n, err);
     if (!st && adapter) st = rv_adapter_load(&a, m, adapter, err);
     if (!st) st = rv_model_describe(m, 1, &json, err);
-    rv_session_options_init(&so, m);
+    rv_session_options_init(&so, sizeof so);
     so.n_context = 256;
     use.adapter = a;
-    so.adapters = a ? &use : NULL;
-    so.n_adapters = a ? 1 : 0;
+    if (!st && a) st = rv_adapter_set_new(&set, m, &use, 1, err);
+    so.adapters = set;
     if (!st) st = rv_session_new(&s, m, &so, err);
-    rv_generate_options_init(&go);
+    rv_generate_options_init(&go, sizeof go);
+    static const char *const stops[] = {"nowhere"};
     go.max_tokens = 5;
+    go.top_logprobs = 3;
+    go.stop = stops;
+    go.n_stop = adapter ? 0 : 1;
     if (!st) st = rv_session_generate(s, ids ? ids : plain, ids ? n : 3, &go, &g, err);
     rv_generated_free(&g);
-    rv_session_free(s);
-    rv_adapter_free(a);
+    rv_session_free(&s);
+    rv_adapter_set_free(&set);
+    rv_adapter_free(&a);
     rv_free(text);
     rv_free(json);
     rv_free(ids);
-    rv_model_close(m);
-    rv_runtime_free(rt);
+    rv_model_close(&m);
+    rv_runtime_free(&rt);
     return st;
 }
 

@@ -9,46 +9,9 @@
 #include <cmocka.h>
 #include <pthread.h>
 
-#include "harness/assert_ok.h"
-#include "ruvllm.h"
+#include "api/opened.h"
 
 static const char *const model_path = "tests/gguf/llama-spm.gguf";
-
-typedef struct opened {
-    rv_runtime *rt;
-    rv_model *m;
-    rv_session *s;
-} opened;
-
-static void open_all(opened *o, const char *path, int n_threads, int n_context)
-{
-    rv_runtime_options ro;
-    rv_session_options so;
-    rv_runtime_options_init(&ro);
-    ro.n_threads = n_threads;
-    assert_ok(rv_runtime_new(&o->rt, &ro, err));
-    assert_ok(rv_model_open(&o->m, o->rt, path, 0, err));
-    rv_session_options_init(&so, o->m);
-    so.n_context = n_context;
-    assert_ok(rv_session_new(&o->s, o->m, &so, err));
-}
-
-static void close_all(opened *o)
-{
-    rv_session_free(o->s);
-    rv_model_close(o->m);
-    rv_runtime_free(o->rt);
-}
-
-static rv_generate_options greedy(int n)
-{
-    rv_generate_options o;
-    rv_generate_options_init(&o);
-    rv_sampling_init_greedy(&o.sampling);
-    o.max_tokens = n;
-    o.ignore_eos = 1;
-    return o;
-}
 
 static const int32_t prompt[] = {1, 270, 280, 290, 300};
 
@@ -56,15 +19,23 @@ static const int32_t prompt[] = {1, 270, 280, 290, 300};
 
 typedef struct seen {
     int32_t ids[64];
-    int n, cancel_after;
+    int n, cancel_after, done;
+    rv_finish finish;
     char text[1024];
 } seen;
 
-static int on_token(void *ctx, int32_t id, const char *text, size_t len)
+static int on_event(void *ctx, const rv_event *ev)
 {
     seen *s = ctx;
-    if (id >= 0) s->ids[s->n++] = id;
-    strncat(s->text, text, len);
+    if (ev->kind == RV_EVENT_DONE) {
+        s->done++;
+        s->finish = ev->finish;
+        return 0;
+    }
+    assert_int_equal(s->done, 0);
+    assert_int_equal(strlen(ev->text), ev->text_len);
+    if (ev->id >= 0) s->ids[s->n++] = ev->id;
+    strncat(s->text, ev->text, ev->text_len);
     return s->n == s->cancel_after;
 }
 
@@ -75,7 +46,7 @@ static void streaming_equals_result(void **state)
     seen s = {.cancel_after = -1};
     rv_generated g;
     rv_generate_options go = greedy(40);
-    go.on_token = on_token;
+    go.on_event = on_event;
     go.ctx = &s;
     open_all(&o, model_path, 2, 128);
     assert_ok(rv_session_generate(o.s, prompt, 5, &go, &g, err));
@@ -84,6 +55,8 @@ static void streaming_equals_result(void **state)
     assert_memory_equal(g.ids, s.ids, 40 * sizeof(int32_t));
     assert_string_equal(g.text, s.text);
     assert_int_equal(g.finish, RV_FINISH_LENGTH);
+    assert_int_equal(s.done, 1);
+    assert_int_equal(s.finish, RV_FINISH_LENGTH);
     char *again;
     assert_ok(rv_detokenize(o.m, g.ids, g.n_ids, 1, &again, NULL, err));
     assert_string_equal(again, g.text);
@@ -102,7 +75,7 @@ static void cancelling_and_stopping(void **state)
     open_all(&o, model_path, 1, 128);
     assert_ok(rv_session_generate(o.s, prompt, 5, &go, &whole, err));
 
-    go.on_token = on_token;
+    go.on_event = on_event;
     go.ctx = &s;
     assert_ok(rv_session_generate(o.s, prompt, 5, &go, &g, err));
     assert_int_equal(g.finish, RV_FINISH_CANCELLED);
@@ -174,22 +147,30 @@ static void adapters(void **state)
     rv_generated p, w, z;
     rv_generate_options go = greedy(20);
     rv_error why = {0};
-    rv_runtime_options_init(&ro);
+    rv_runtime_options_init(&ro, sizeof ro);
     ro.n_threads = 1;
     assert_ok(rv_runtime_new(&rt, &ro, err));
     assert_ok(rv_model_open(&m, rt, "tests/golden/llama", 0, err));
     assert_ok(rv_model_open(&other, rt, "tests/golden/qwen2", 0, err));
     assert_ok(rv_adapter_load(&a, m, "tests/golden/llama/lora", err));
-    rv_session_options_init(&so, m);
+    rv_session_options_init(&so, sizeof so);
     assert_ok(rv_session_new(&plain, m, &so, err));
     rv_adapter_use use = {a, 1};
-    so.adapters = &use;
-    so.n_adapters = 1;
-    assert_ok(rv_session_new(&with, m, &so, err));
+    rv_adapter_set *full, *idle, *mixed;
+    assert_ok(rv_adapter_set_new(&full, m, &use, 1, err));
     use.scale = 0;
+    assert_ok(rv_adapter_set_new(&idle, m, &use, 1, err));
+    assert_refused(RV_E_ADAPTER, rv_adapter_set_new(&mixed, other, &use, 1, err));
+    assert_null(mixed);
+    so.adapters = full;
+    assert_ok(rv_session_new(&with, m, &so, err));
+    so.adapters = idle;
     assert_ok(rv_session_new(&none, m, &so, err));
-    assert_int_equal(rv_session_new(&wrong, other, &so, &why), RV_E_ADAPTER);
+    assert_refused(RV_E_ADAPTER, rv_session_new(&wrong, other, &so, err));
     assert_null(wrong);
+    rv_adapter_free(&a); /* the sets keep it */
+    rv_adapter_set_free(&full);
+    rv_adapter_set_free(&idle);
     static const int32_t ids[] = {5, 6, 7, 8};
     assert_ok(rv_session_generate(plain, ids, 4, &go, &p, err));
     assert_ok(rv_session_generate(with, ids, 4, &go, &w, err));
@@ -201,7 +182,7 @@ static void adapters(void **state)
     rv_adapter *bad;
     assert_int_equal(rv_adapter_load(&bad, other, "tests/golden/gemma2/lora", &why),
                      RV_OK); /* the same shapes: nothing tells them apart */
-    rv_adapter_free(bad);
+    rv_adapter_free(&bad);
     assert_int_equal(rv_adapter_load(&bad, m, "tests/golden/phi3/lora", &why), RV_E_ADAPTER);
     assert_null(bad);
     assert_int_equal(rv_adapter_load(&bad, m, "tests/golden/llama", &why), RV_E_NOT_FOUND);
@@ -211,13 +192,12 @@ static void adapters(void **state)
     rv_generated_free(&p);
     rv_generated_free(&w);
     rv_generated_free(&z);
-    rv_session_free(plain);
-    rv_session_free(with);
-    rv_session_free(none);
-    rv_adapter_free(a);
-    rv_model_close(m);
-    rv_model_close(other);
-    rv_runtime_free(rt);
+    rv_session_free(&plain);
+    rv_session_free(&with);
+    rv_session_free(&none);
+    rv_model_close(&m);
+    rv_model_close(&other);
+    rv_runtime_free(&rt);
 }
 
 /* ---- wrong use ---- */
@@ -252,12 +232,15 @@ static void wrong_use_is_a_status(void **state)
     assert_ok(rv_session_generate(o.s, prompt, 5, &go, &g, err));
     assert_int_equal(g.n_ids, 11);
     rv_generated_free(&g);
-    go.sampling.top_p = 7;
+    rv_sampling bad_sampling;
+    rv_sampling_init(&bad_sampling, sizeof bad_sampling);
+    bad_sampling.top_p = 7;
+    go.sampling = &bad_sampling;
     assert_int_equal(rv_session_generate(o.s, prompt, 5, &go, &g, &why), RV_E_CONFIG);
     rv_generated_free(&g);
     close_all(&o);
 
-    rv_runtime_options_init(&ro);
+    rv_runtime_options_init(&ro, sizeof ro);
     ro.isa = "no such thing";
     assert_int_equal(rv_runtime_new(&rt, &ro, &why), RV_E_CONFIG);
     assert_null(rt);
@@ -271,7 +254,7 @@ static void wrong_use_is_a_status(void **state)
     assert_int_equal(rv_model_open(&m, rt, "tests", 0, &why), RV_E_NOT_FOUND); /* no config.json */
     assert_int_equal(rv_model_open(&m, rt, "Makefile", 0, &why), RV_E_MODEL);
     assert_int_equal(rv_model_open(&m, rt, NULL, 0, &why), RV_E_INVALID);
-    rv_runtime_free(rt);
+    rv_runtime_free(&rt);
     rv_runtime_free(NULL);
     rv_model_close(NULL);
     rv_session_free(NULL);
@@ -309,7 +292,7 @@ static void vocabulary_of_a_directory(void **state)
     rv_model_info info;
     int32_t *ids;
     size_t n;
-    rv_runtime_options_init(&ro);
+    rv_runtime_options_init(&ro, sizeof ro);
     ro.n_threads = 1;
     assert_ok(rv_runtime_new(&rt, &ro, err));
     assert_ok(rv_model_open(&m, rt, "tests/api/data/vocabulary", RV_OPEN_VOCABULARY, err));
@@ -322,10 +305,10 @@ static void vocabulary_of_a_directory(void **state)
     rv_free(ids);
     rv_session_options so;
     rv_session *s;
-    rv_session_options_init(&so, m);
+    rv_session_options_init(&so, sizeof so);
     assert_int_equal(rv_session_new(&s, m, &so, NULL), RV_E_INVALID);
-    rv_model_close(m);
-    rv_runtime_free(rt);
+    rv_model_close(&m);
+    rv_runtime_free(&rt);
 }
 
 /* ---- two runtimes on two threads ---- */

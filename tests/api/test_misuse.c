@@ -10,56 +10,24 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "api/opened.h"
 #include "formats/gguf_builder.h"
-#include "harness/assert_ok.h"
-#include "ruvllm.h"
-
-#define assert_refused(code_, call)                                                                \
-    do {                                                                                           \
-        rv_error e_ = {0};                                                                         \
-        rv_error *err = &e_;                                                                       \
-        rv_status st_ = (call);                                                                    \
-        if (st_ != (code_) || e_.code != st_ || !e_.text[0])                                       \
-            fail_msg("%s: %s '%s'", #call, rv_status_name(st_), e_.text);                          \
-    } while (0)
-
-typedef struct opened {
-    rv_runtime *rt;
-    rv_model *m;
-    rv_session *s;
-} opened;
-
-static void open_all(opened *o, const char *path)
-{
-    rv_runtime_options ro;
-    rv_session_options so;
-    rv_runtime_options_init(&ro);
-    ro.n_threads = 1;
-    assert_ok(rv_runtime_new(&o->rt, &ro, err));
-    assert_ok(rv_model_open(&o->m, o->rt, path, 0, err));
-    rv_session_options_init(&so, o->m);
-    so.n_context = 64;
-    assert_ok(rv_session_new(&o->s, o->m, &so, err));
-}
-
-static void close_all(opened *o)
-{
-    rv_session_free(o->s);
-    rv_model_close(o->m);
-    rv_runtime_free(o->rt);
-}
 
 static void null_everywhere(void **state)
 {
     (void)state;
-    static const int32_t ids[] = {5, 6, 7, 8};
+    static const int32_t ids[] = {5, 6, 7, 8}, outside[] = {100000};
     opened o;
-    rv_runtime *rt;
+    int32_t id;
     rv_runtime_options ro;
     rv_model *m;
     rv_session *s;
     rv_session_options so;
     rv_adapter *a;
+    rv_adapter_set *set;
+    rv_engine *e;
+    rv_sampler *sampler;
+    float logits[512] = {0};
     rv_generated g;
     rv_generate_options go;
     rv_perplexity p;
@@ -67,13 +35,12 @@ static void null_everywhere(void **state)
     int32_t *out_ids;
     size_t n;
     char *text = NULL;
-    open_all(&o, "tests/gguf/llama-spm.gguf");
-    rv_runtime_options_init(&ro);
-    rv_session_options_init(&so, NULL);
-    rv_generate_options_init(&go);
+    open_all(&o, "tests/gguf/llama-spm.gguf", 1, 64);
+    rv_runtime_options_init(&ro, sizeof ro);
+    rv_session_options_init(&so, sizeof so);
+    rv_generate_options_init(&go, sizeof go);
 
     assert_refused(RV_E_INVALID, rv_runtime_new(NULL, &ro, err));
-    assert_refused(RV_E_INVALID, rv_runtime_new(&rt, NULL, err));
     assert_refused(RV_E_INVALID, rv_model_open(NULL, o.rt, "x", 0, err));
     assert_refused(RV_E_INVALID, rv_model_open(&m, NULL, "x", 0, err));
     assert_refused(RV_E_INVALID, rv_model_open_memory(&m, o.rt, NULL, 5, NULL, 0, err));
@@ -94,15 +61,40 @@ static void null_everywhere(void **state)
     assert_refused(RV_E_INVALID, rv_render_chat(NULL, "{}", 2, NULL, &text, NULL, err));
     assert_refused(RV_E_INVALID, rv_render_chat(o.m, NULL, 0, NULL, &text, NULL, err));
     assert_refused(RV_E_INVALID, rv_render_chat(o.m, "{}", 2, NULL, NULL, NULL, err));
-    assert_refused(RV_E_INVALID, rv_render_template(NULL, 0, "{}", 2, NULL, &text, NULL, err));
+    assert_refused(RV_E_INVALID,
+                   rv_render_template(o.rt, NULL, 0, "{}", 2, NULL, &text, NULL, err));
     assert_refused(RV_E_INVALID, rv_adapter_load(NULL, o.m, "x", err));
     assert_refused(RV_E_INVALID, rv_adapter_load(&a, NULL, "x", err));
     assert_refused(RV_E_INVALID, rv_adapter_load(&a, o.m, NULL, err));
     assert_refused(RV_E_INVALID, rv_session_new(NULL, o.m, &so, err));
     assert_refused(RV_E_INVALID, rv_session_new(&s, NULL, &so, err));
-    assert_refused(RV_E_INVALID, rv_session_new(&s, o.m, NULL, err));
-    assert_refused(RV_E_INVALID, rv_session_generate(o.s, ids, 4, NULL, &g, err));
-    assert_int_equal(g.finish, RV_FINISH_ERROR);
+    assert_refused(RV_E_INVALID, rv_render_template(NULL, "x", 1, "{}", 2, NULL, &text, NULL, err));
+    assert_refused(RV_E_INVALID, rv_adapter_set_new(NULL, o.m, NULL, 0, err));
+    assert_refused(RV_E_INVALID, rv_adapter_set_new(&set, NULL, NULL, 0, err));
+    assert_refused(RV_E_INVALID, rv_engine_new(NULL, o.m, NULL, err));
+    assert_refused(RV_E_INVALID, rv_engine_new(&e, NULL, NULL, err));
+    assert_refused(RV_E_INVALID, rv_engine_step(NULL, NULL, 0, err));
+    assert_refused(RV_E_INVALID, rv_engine_advance(NULL, &n, err));
+    assert_null(rv_engine_logits(NULL, 0));
+    assert_refused(RV_E_INVALID, rv_session_fork(NULL, o.s, err));
+    assert_refused(RV_E_INVALID, rv_session_fork(&s, NULL, err));
+    assert_refused(RV_E_INVALID, rv_session_sync(NULL, ids, 4, NULL, NULL, err));
+    assert_refused(RV_E_INVALID, rv_session_sync(o.s, NULL, 4, NULL, NULL, err));
+    assert_refused(RV_E_INVALID, rv_session_start(NULL, ids, 4, &go, err));
+    assert_refused(RV_E_INVALID, rv_session_start(o.s, NULL, 4, &go, err));
+    assert_refused(RV_E_INVALID, rv_session_finish(NULL, &g, err));
+    assert_refused(RV_E_INVALID, rv_session_finish(o.s, NULL, err));
+    assert_refused(RV_E_INVALID, rv_sampler_new(NULL, o.m, NULL, err));
+    assert_refused(RV_E_INVALID, rv_sampler_new(&sampler, NULL, NULL, err));
+    assert_ok(rv_sampler_new(&sampler, o.m, NULL, err));
+    assert_refused(RV_E_INVALID, rv_sampler_pick(NULL, logits, ids, 4, 4, &id, err));
+    assert_refused(RV_E_INVALID, rv_sampler_pick(sampler, NULL, ids, 4, 4, &id, err));
+    assert_refused(RV_E_INVALID, rv_sampler_pick(sampler, logits, NULL, 4, 4, &id, err));
+    assert_refused(RV_E_INVALID, rv_sampler_pick(sampler, logits, ids, 4, 4, NULL, err));
+    assert_refused(RV_E_INVALID, rv_sampler_pick(sampler, logits, ids, 4, 5, &id, err));
+    assert_refused(RV_E_GENERATION, rv_sampler_pick(sampler, logits, outside, 1, 0, &id, err));
+    rv_sampler_free(&sampler);
+    assert_null(sampler);
     assert_refused(RV_E_INVALID, rv_session_generate(NULL, ids, 4, &go, &g, err));
     rv_generated_free(&g); /* filled in any case */
     assert_refused(RV_E_INVALID, rv_session_generate(o.s, ids, 4, &go, NULL, err));
@@ -112,9 +104,8 @@ static void null_everywhere(void **state)
                    rv_model_perplexity(o.m, NULL, 4, 4, RV_KV_F16, NULL, NULL, &p, err));
     assert_refused(RV_E_INVALID,
                    rv_model_perplexity(o.m, ids, 4, 4, RV_KV_F16, NULL, NULL, NULL, err));
-    assert_refused(RV_E_INVALID,
-                   rv_model_tap(NULL, ids, 4, NULL, RV_KV_F16, NULL, 0, "/tmp/x", err));
-    assert_refused(RV_E_INVALID, rv_model_tap(o.m, ids, 4, NULL, RV_KV_F16, NULL, 0, NULL, err));
+    assert_refused(RV_E_INVALID, rv_model_tap(NULL, ids, 4, NULL, RV_KV_F16, NULL, "/tmp/x", err));
+    assert_refused(RV_E_INVALID, rv_model_tap(o.m, ids, 4, NULL, RV_KV_F16, NULL, NULL, err));
     assert_int_equal(rv_session_context(NULL), 0);
     assert_string_equal(rv_runtime_isa(NULL), "");
     rv_free(NULL);
@@ -131,22 +122,17 @@ static void lists_without_items(void **state)
     rv_session_options so;
     rv_generated g;
     rv_generate_options go;
-    open_all(&o, "tests/gguf/llama-spm.gguf");
-    rv_session_options_init(&so, o.m);
-    so.n_adapters = 1;
-    assert_refused(RV_E_INVALID, rv_session_new(&s, o.m, &so, err));
-    assert_null(s);
-    assert_refused(RV_E_INVALID,
-                   rv_model_tap(o.m, ids, 4, NULL, RV_KV_F16, NULL, 1, "/tmp/x", err));
+    open_all(&o, "tests/gguf/llama-spm.gguf", 1, 64);
+    rv_session_options_init(&so, sizeof so);
+    rv_adapter_set *set;
     rv_adapter_use none = {NULL, 1};
-    so.adapters = &none;
-    assert_refused(RV_E_ADAPTER, rv_session_new(&s, o.m, &so, err));
-    so.n_adapters = 1000;
-    assert_refused(RV_E_ADAPTER, rv_session_new(&s, o.m, &so, err));
-    so.n_adapters = 0;
+    assert_refused(RV_E_INVALID, rv_adapter_set_new(&set, o.m, NULL, 1, err));
+    assert_null(set);
+    assert_refused(RV_E_INVALID, rv_adapter_set_new(&set, o.m, &none, 1, err));
+    assert_refused(RV_E_ADAPTER, rv_adapter_set_new(&set, o.m, &none, 1000, err));
     so.n_context = -1;
     assert_refused(RV_E_CONFIG, rv_session_new(&s, o.m, &so, err));
-    rv_generate_options_init(&go);
+    rv_generate_options_init(&go, sizeof go);
     go.n_stop = 2;
     assert_refused(RV_E_INVALID, rv_session_generate(o.s, ids, 4, &go, &g, err));
     go.stop = holes;
@@ -167,19 +153,15 @@ static void scales_that_are_no_numbers(void **state)
     static const float scales[] = {NAN, INFINITY, -INFINITY};
     opened o;
     rv_adapter *a;
-    rv_session *s;
-    rv_session_options so;
-    open_all(&o, "tests/golden/llama");
+    rv_adapter_set *set;
+    open_all(&o, "tests/golden/llama", 1, 64);
     assert_ok(rv_adapter_load(&a, o.m, "tests/golden/llama/lora", err));
     for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
         rv_adapter_use use = {a, scales[i]};
-        rv_session_options_init(&so, o.m);
-        so.adapters = &use;
-        so.n_adapters = 1;
-        assert_refused(RV_E_ADAPTER, rv_session_new(&s, o.m, &so, err));
-        assert_null(s);
+        assert_refused(RV_E_ADAPTER, rv_adapter_set_new(&set, o.m, &use, 1, err));
+        assert_null(set);
     }
-    rv_adapter_free(a);
+    rv_adapter_free(&a);
     close_all(&o);
 }
 
@@ -189,11 +171,11 @@ typedef struct seen {
     char text[256];
 } seen;
 
-static int cancel_at_third(void *ctx, int32_t id, const char *text, size_t len)
+static int cancel_at_third(void *ctx, const rv_event *ev)
 {
     seen *s = ctx;
-    (void)id;
-    strncat(s->text, text, len);
+    if (ev->kind != RV_EVENT_TOKEN) return 0;
+    strncat(s->text, ev->text, ev->text_len);
     return ++s->n >= 3;
 }
 
@@ -205,14 +187,11 @@ static void cancelling_is_final(void **state)
     opened o;
     seen s = {0};
     rv_generated g;
-    rv_generate_options go;
-    open_all(&o, "tests/gguf/llama-spm.gguf");
-    rv_generate_options_init(&go);
-    rv_sampling_init_greedy(&go.sampling);
-    go.ignore_eos = 1;
+    rv_generate_options go = greedy(256);
+    open_all(&o, "tests/gguf/llama-spm.gguf", 1, 64);
     go.stop = stops;
     go.n_stop = 1;
-    go.on_token = cancel_at_third;
+    go.on_event = cancel_at_third;
     go.ctx = &s;
     assert_ok(rv_session_generate(o.s, ids, 5, &go, &g, err));
     assert_int_equal(g.finish, RV_FINISH_CANCELLED);
@@ -229,7 +208,7 @@ static void build_disagreeing(rvi_buf *out)
     enum { EMBD = 32, VOCAB = 40 };
     static const char *const keys[] = {"block_count", "context_length", "embedding_length",
                                        "feed_forward_length", "attention.head_count"};
-    static const uint32_t values[] = {1, 64, EMBD, EMBD, 2};
+    static const uint32_t values[] = {1, 8192, EMBD, EMBD, 2};
     static const char *const matrices[] = {"attn_q", "attn_k",   "attn_v",  "attn_output",
                                            "ffn_up", "ffn_gate", "ffn_down"};
     static const char *const norms[] = {"blk.0.attn_norm.weight", "blk.0.ffn_norm.weight",
@@ -278,19 +257,48 @@ static void tokens_the_model_lacks(void **state)
     rv_perplexity p;
     rvi_buf file = {0};
     build_disagreeing(&file);
-    rv_runtime_options_init(&ro);
+    rv_runtime_options_init(&ro, sizeof ro);
     ro.n_threads = 1;
     assert_ok(rv_runtime_new(&o.rt, &ro, err));
     assert_ok(rv_model_open_memory(&o.m, o.rt, file.data, file.len, "disagreeing", 0, err));
     assert_refused(RV_E_MODEL, rv_model_perplexity(o.m, ids, 8, 4, RV_KV_F16, NULL, NULL, &p, err));
-    rv_session_options_init(&so, o.m);
+    rv_session_options_init(&so, sizeof so);
     assert_ok(rv_session_new(&o.s, o.m, &so, err));
-    rv_generate_options_init(&go);
+    rv_generate_options_init(&go, sizeof go);
     go.max_tokens = 2;
     assert_refused(RV_E_GENERATION, rv_session_generate(o.s, outside, 2, &go, &g, err));
     rv_generated_free(&g);
     assert_ok(rv_session_generate(o.s, ids, 8, &go, &g, err));
     rv_generated_free(&g);
+    close_all(&o);
+    rvi_buf_deinit(&file);
+}
+
+/* A session that names no context: 4096, however much room its engine has; not more than that. */
+static void contexts_by_default(void **state)
+{
+    (void)state;
+    static const int room[] = {8192, 4096, 100}, want[] = {4096, 4096, 100};
+    opened o = {0};
+    rv_runtime_options ro;
+    rv_engine_options eo;
+    rv_session_options so;
+    rvi_buf file = {0};
+    build_disagreeing(&file);
+    rv_runtime_options_init(&ro, sizeof ro);
+    ro.n_threads = 1;
+    assert_ok(rv_runtime_new(&o.rt, &ro, err));
+    assert_ok(rv_model_open_memory(&o.m, o.rt, file.data, file.len, "disagreeing", 0, err));
+    for (size_t i = 0; i < sizeof room / sizeof *room; i++) {
+        rv_engine_options_init(&eo, sizeof eo);
+        rv_session_options_init(&so, sizeof so);
+        eo.n_tokens = room[i];
+        assert_ok(rv_engine_new(&so.engine, o.m, &eo, err));
+        assert_ok(rv_session_new(&o.s, o.m, &so, err));
+        assert_int_equal(rv_session_context(o.s), want[i]);
+        rv_session_free(&o.s);
+        rv_engine_free(&so.engine);
+    }
     close_all(&o);
     rvi_buf_deinit(&file);
 }
@@ -303,6 +311,7 @@ int main(void)
         cmocka_unit_test(scales_that_are_no_numbers),
         cmocka_unit_test(cancelling_is_final),
         cmocka_unit_test(tokens_the_model_lacks),
+        cmocka_unit_test(contexts_by_default),
     };
     return cmocka_run_group_tests_name("misuse", tests, NULL, NULL);
 }

@@ -49,6 +49,8 @@ is_json() { python3 -c 'import json,sys; json.load(open(sys.argv[1]))' "$1"; }
 # --- help and wrong use
 check "help" 0 "usage: ruvllm" - "$rv" --help
 check "command help" 0 "repeat-penalty" - "$rv" run --help
+check "chat help" 0 "no-history" - "$rv" chat --help
+check "embed help" 0 "pooling" - "$rv" embed --help
 check "version" 0 "^ruvllm [0-9]" - "$rv" --version
 check "no command" 2 "" "" "$rv"
 check "unknown command" 2 - "unknown command 'dance'" "$rv" dance
@@ -105,13 +107,75 @@ check "stop string" 0 '"finish_reason":"stop"' - "$rv" run $spm --ids 1,270,280 
 check "prompt longer than the context" 1 - "the context holds 8" "$rv" run $spm --ids 1,2,3,4,5,6,7,8,9 --ctx 8
 check "token outside the vocabulary" 1 - "not in the vocabulary" "$rv" run $spm --ids 1,99999
 check "ids that are none" 1 - "not a token id" "$rv" run $spm --ids 1,x
-check "bad sampling value" 1 - "top-p" "$rv" run $spm hello --top-p 2
+check "bad sampling value" 1 - "top.p" "$rv" run $spm hello --top-p 2
 check "no tokenizer: ids work" 0 '"text":""' - "$rv" run tests/golden/qwen3 --ids 5,6,7 --greedy -n 3 --json
 check "no tokenizer: text is refused" 1 - "no tokenizer" "$rv" run tests/golden/qwen3 hello
 printf 'caf\351 \377\376 \360\237' >"$tmp/latin1"
 check "invalid UTF-8 in the prompt" 0 '"text"' - "$rv" run $spm "$(cat "$tmp/latin1")" -n 2 --json
 check "adapter" 0 '"ids"' - "$rv" run tests/golden/llama --ids 5,6,7 --lora tests/golden/llama/lora:0.5 --greedy -n 3 --json
 check "adapter of another model" 1 - "no place in this model" "$rv" run tests/golden/llama --ids 5 --lora tests/golden/phi3/lora -n 1
+
+echo '{"messages":[{"role":"user","content":"hello"}],"tools":null}' >"$tmp/object.json"
+check "messages as an object" 0 '"text"' - "$rv" run $spm --messages "$tmp/object.json" -n 2 --json
+echo '[{"content":"hello"}]' >"$tmp/noroles.json"
+check "messages without a role" 1 - 'message 0 is not an object with a string "role"' "$rv" run $spm --messages "$tmp/noroles.json"
+
+# --- choosing tokens
+greedy="--ids 1,270,280 --greedy --ignore-eos --json -n 4"
+# shellcheck disable=SC2086
+"$rv" run $spm $greedy >"$tmp/out"
+ids "$tmp/out" >"$tmp/a"
+for how in "--temp 0" "--top-k 1 --temp 2" "--top-p 0.000001 --temp 2" "--min-p 1 --temp 2" "--samplers temperature,top_k --temp 1 --top-k 1"; do
+    # shellcheck disable=SC2086
+    "$rv" run $spm --ids 1,270,280 --ignore-eos --json -n 4 --repeat-penalty 1 $how >"$tmp/out" 2>"$tmp/err"
+    ids "$tmp/out" >"$tmp/b"
+    same "the most likely token each time by $how" "$tmp/a" "$tmp/b"
+done
+for how in "--typical-p 0.5" "--top-n-sigma 1" "--xtc-probability 0.5 --xtc-threshold 0.05" \
+    "--dry-multiplier 0.8 --dry-base 1.5 --dry-allowed-length 1 --dry-window 32 --dry-breaker x --dry-breaker y" \
+    "--mirostat-tau 5 --mirostat-eta 0.2" "--repeat-penalty 1.3 --repeat-window 8" "--frequency-penalty 0.5 --presence-penalty 0.5"; do
+    # shellcheck disable=SC2086
+    "$rv" run $spm "the tea" --seed 3 --temp 1.2 -n 24 --ignore-eos --json $how >"$tmp/out" 2>"$tmp/err"
+    verdict "$how" 0 $? '"tokens":24,' -
+    ids "$tmp/out" >"$tmp/b"
+    # shellcheck disable=SC2086
+    "$rv" run $spm "the tea" --seed 3 --temp 1.2 -n 24 --ignore-eos --json $how >"$tmp/out" 2>"$tmp/err"
+    ids "$tmp/out" >"$tmp/c"
+    same "and the same again" "$tmp/b" "$tmp/c"
+    # shellcheck disable=SC2086
+    "$rv" run $spm "the tea" --seed 3 --temp 1.2 -n 24 --ignore-eos --json >"$tmp/out" 2>"$tmp/err"
+    ids "$tmp/out" >"$tmp/c"
+    ! cmp -s "$tmp/b" "$tmp/c"
+    verdict "which makes a difference" 0 $? "" ""
+done
+# shellcheck disable=SC2086
+check "a bias for ever" 0 '"ids":\[99,99,99,99\]' - "$rv" run $spm $greedy --logit-bias 99=inf
+first=$(cut -d, -f1 "$tmp/a")
+# shellcheck disable=SC2086
+"$rv" run $spm $greedy --logit-bias "$first=-inf" >"$tmp/out" 2>"$tmp/err"
+ids "$tmp/out" | tr , '\n' | grep -qx "$first"
+verdict "a bias for never" 1 $? '"ids":\[[0-9]' -
+check "a bias that is none" 2 - "not ID=VALUE" "$rv" run $spm x --logit-bias 5
+check "a bias of no number" 2 - "not ID=VALUE" "$rv" run $spm x --logit-bias 5=nan
+check "a bias of an unknown token" 1 - "ruvllm: " "$rv" run $spm x --logit-bias 999999=1
+check "an unknown stage" 1 - "ruvllm: " "$rv" run $spm x --samplers top_k,dance
+check "a value that cannot be" 1 - "ruvllm: " "$rv" run $spm x --typical-p 7
+check "fewer tokens than none" 2 - "not possible" "$rv" run $spm x --min-tokens -1
+check "an end token that may not come yet" 0 '"tokens":6,' - "$rv" run $spm x --greedy --json -n 6 --min-tokens 6 --logit-bias 2=50
+check "and one that may" 0 '"tokens":1,' - "$rv" run $spm x --greedy --json -n 6 --logit-bias 2=inf
+check "logprobs" 0 '"logprobs":\[{"id"' - "$rv" run $spm "the tea" --greedy --json -n 3 --logprobs 3
+python3 -c '
+import json, math, sys
+d = json.load(open(sys.argv[1]))
+l = d["logprobs"]
+good = [t["id"] for t in l] == d["ids"] and "".join(t["token"] for t in l).strip() == d["text"].strip() != ""
+for t in l:
+    top = [x["logprob"] for x in t["top"]]
+    good = good and len(top) == 3 and top == sorted(top, reverse=True) and t["logprob"] == top[0] and sum(map(math.exp, top)) <= 1.00001
+sys.exit(not good)' "$tmp/out"
+verdict "logprobs are of the tokens, best first" 0 $? "" ""
+check "logprobs without json" 2 - "needs --json" "$rv" run $spm x --logprobs 3
+check "too many logprobs" 2 - "between 0 and 20" "$rv" run $spm x --json --logprobs 21
 
 printf 'hello\n\nand again\n' | "$rv" run $spm -n 3 >"$tmp/out" 2>"$tmp/err"
 verdict "lines on standard input are answered one by one" 0 $? "" -
@@ -120,6 +184,45 @@ verdict "an answer a line" 0 $? "" ""
 printf 'hello\n' | "$rv" run $spm -n 5 >"$tmp/a" 2>/dev/null
 printf 'hello\n' | "$rv" run $spm -n 5 >"$tmp/b" 2>/dev/null
 same "and greedily" "$tmp/a" "$tmp/b"
+
+# --- embeddings
+check "embed" 0 '^[-0-9.e]* [-0-9. e]*$' - "$rv" embed $spm "the tea" "and cake"
+cp "$tmp/out" "$tmp/a"
+check "embed json" 0 '"embeddings":\[{"index":0,"n_tokens":' - "$rv" embed $spm "the tea" "and cake" --json
+cp "$tmp/out" "$tmp/json"
+python3 -c '
+import json, sys
+lines = [[float(x) for x in l.split()] for l in open(sys.argv[1])]
+vectors = [e["embedding"] for e in json.load(open(sys.argv[2]))["embeddings"]]
+good = len(lines) == len(vectors) == 2 and lines[0] != lines[1]
+for a, b in zip(lines, vectors):
+    good = good and len(a) == len(b) == 48 and abs(sum(x * x for x in a) - 1) < 1e-5 and max(abs(x - y) for x, y in zip(a, b)) < 1e-6
+sys.exit(not good)' "$tmp/a" "$tmp/json"
+verdict "two vectors of length 1, the same both ways" 0 $? "" ""
+printf 'the tea\r\nand cake' >"$tmp/texts"
+"$rv" embed $spm --file "$tmp/texts" >"$tmp/b"
+same "embed a file" "$tmp/a" "$tmp/b"
+"$rv" embed $spm <"$tmp/texts" >"$tmp/b"
+same "embed standard input" "$tmp/a" "$tmp/b"
+tail -n 1 "$tmp/texts" | "$rv" embed $spm "the tea" - >"$tmp/b"
+same "embed an argument and standard input" "$tmp/a" "$tmp/b"
+for how in "--pooling last" "--pooling first" --no-normalize; do
+    # shellcheck disable=SC2086
+    "$rv" embed $spm "the tea" "and cake" $how >"$tmp/b"
+    ! cmp -s "$tmp/a" "$tmp/b"
+    verdict "embed $how makes a difference" 0 $? "" ""
+done
+"$rv" embed $spm "the tea" "and cake" --pooling mean >"$tmp/b"
+same "the mean is the default where a model declares nothing" "$tmp/a" "$tmp/b"
+check "embed by another pooling" 2 - "not mean, last or first" "$rv" embed $spm x --pooling max
+check "embed texts and a file" 2 - "not both" "$rv" embed $spm x --file "$tmp/texts"
+check "embed too long a text" 1 - "text 2 has [0-9]* tokens, and 512 are the most" "$rv" embed $spm x "$(head -c 3000 /dev/zero | tr '\0' x)"
+check "embed more than --ctx" 1 - "by --ctx" "$rv" embed $spm "one two three four five" --ctx 4
+check "embed without a tokenizer" 1 - "no tokenizer" "$rv" embed tests/golden/qwen3 x
+check "embed by an encoder" 0 '"n_tokens":[0-9]*,"embedding":\[[-0-9]' - "$rv" embed tests/gguf/bert.gguf "hello" --json
+check "an encoder does not chat" 1 - "makes embeddings" "$rv" chat tests/gguf/bert.gguf
+check "embed nothing" 0 '"embeddings":\[\]' - "$rv" embed $spm --json
+check "embed no such file" 1 - "nosuch" "$rv" embed $spm --file "$tmp/nosuch"
 
 # --- text
 check "tokenize" 0 "^[0-9,]*$" - "$rv" tokenize $spm "hello world"

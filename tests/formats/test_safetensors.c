@@ -27,7 +27,7 @@ static void make_file(rvi_buf *out, const char *header, size_t n_data)
 /* Opens a copy of exactly len bytes, so that a sanitizer sees a read past their end. */
 static rv_status open_copy(rvi_safetensors **out, const void *bytes, size_t len, rv_error *err)
 {
-    void *copy = malloc(len ? len : 1);
+    void *copy = rvi_alloc_array(len ? len : 1, 1);
     assert_non_null(copy);
     if (len) memcpy(copy, bytes, len);
     rvi_blob blob = {.data = copy, .len = len, .heap = copy};

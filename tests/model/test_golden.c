@@ -174,7 +174,7 @@ static void adapters(void **state)
         snprintf(path, sizeof path, "tests/golden/%s/lora/expected.safetensors", golden_names[i]);
         assert_ok(rvi_safetensors_open(&expected, path, err));
         rvi_adapter_use use = {a, 1.0f};
-        rvi_adapter_set set = {&use, 1};
+        rvi_adapter_set set = {.uses = &use, .n = 1};
         rvi_seq_truncate(&f.seq, 0);
         feed_ids(&f, ids, n, n, &set, with, NULL);
         rvi_seq_truncate(&f.seq, 0);

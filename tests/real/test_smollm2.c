@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/os.h"
 #include "decode/perplexity.h"
-#include "hub/hub.h"
+#include "real/cached_model.h"
 #include "tokenizer/tokenizer.h"
 
 static char path[1024]; /* empty: not on this machine */
@@ -17,17 +17,7 @@ static char path[1024]; /* empty: not on this machine */
 static int find_model(void **state)
 {
     (void)state;
-    char cache[512];
-    rvi_buf b = {0};
-    const char *dir = getenv("RUVLLM_CACHE_DIR"), *home = getenv("HOME");
-    const rvi_hub_model *m = rvi_hub_find("smollm2");
-    if (dir && *dir)
-        snprintf(cache, sizeof cache, "%s", dir);
-    else
-        snprintf(cache, sizeof cache, "%s/.cache/ruvllm", home ? home : ".");
-    if (rvi_hub_present(cache, m) && rvi_hub_path(&b, cache, m, NULL) == RV_OK)
-        snprintf(path, sizeof path, "%s", b.data);
-    rvi_buf_deinit(&b);
+    find_cached("smollm2", path, sizeof path);
     return 0;
 }
 

@@ -65,6 +65,26 @@ static rv_status from_json(rv_error *err)
     return st;
 }
 
+/* clang-format off */
+static char word_pieces[] =
+    "{'added_tokens':[{'id':0,'content':'[UNK]','special':true,'normalized':false}],"
+    "'normalizer':{'type':'BertNormalizer','clean_text':true,'handle_chinese_chars':true,'strip_accents':null,'lowercase':true},"
+    "'pre_tokenizer':{'type':'BertPreTokenizer'},"
+    "'post_processor':{'type':'BertProcessing','sep':['a',1],'cls':['[UNK]',0]},'decoder':{'type':'WordPiece','prefix':'##'},"
+    "'model':{'type':'WordPiece','unk_token':'[UNK]','vocab':{'[UNK]':0,'a':1,'##b':2,'tok':3,'12':4,'.':5}}}";
+/* clang-format on */
+
+static rv_status from_word_pieces(rv_error *err)
+{
+    rvi_tokenizer_files files = {.tokenizer = word_pieces, .tokenizer_len = sizeof word_pieces - 1};
+    rvi_tokenizer *t;
+    rv_status st = rvi_tokenizer_from_json(&t, &files, NULL, err);
+    assert_int_equal(t != NULL, st == RV_OK);
+    if (!st) st = use(t, err);
+    rvi_tokenizer_free(t);
+    return st;
+}
+
 static rvi_gguf *file;
 
 static rv_status from_gguf(rv_error *err)
@@ -101,6 +121,7 @@ static void loading_json(void **state)
 {
     (void)state;
     sweep(from_json);
+    sweep(from_word_pieces);
 }
 
 static void loading_gguf(void **state)
@@ -111,13 +132,15 @@ static void loading_gguf(void **state)
     static const int32_t types[] = {2, 3, 3, 1, 1, 1, 1, 1, 1, 4};
     static const float scores[RVI_COUNT(types)] = {0, 0, 0, -1, -2, -3, -4, -5, -6, 0};
     static const char *const merges[] = {"a b"};
-    static const char *const pres[] = {"qwen2", "kimi-k2", NULL};
+    static const char *const pres[] = {"qwen2", "kimi-k2", "bert", NULL};
     for (size_t i = 0; i < RVI_COUNT(pres); i++) {
         gguf_builder b = {.version = 3};
         rvi_buf bytes = {0};
         rvi_blob blob;
         rv_error err;
-        gb_str(&b, "tokenizer.ggml.model", pres[i] ? "gpt2" : "llama");
+        bool bert = pres[i] && !strcmp(pres[i], "bert");
+        gb_str(&b, "tokenizer.ggml.model", bert ? "bert" : pres[i] ? "gpt2" : "llama");
+        if (bert) gb_u32(&b, "tokenizer.ggml.unknown_token_id", 0);
         if (pres[i]) gb_str(&b, "tokenizer.ggml.pre", pres[i]);
         gb_str_array(&b, "tokenizer.ggml.tokens", tokens, RVI_COUNT(tokens));
         gb_array(&b, "tokenizer.ggml.token_type", RVI_GGUF_I32, types, RVI_COUNT(types), 4);
@@ -146,6 +169,7 @@ int main(void)
 {
     put_quotes(json);
     put_quotes(config);
+    put_quotes(word_pieces);
     const struct CMUnitTest tests[] = {cmocka_unit_test(loading_json),
                                        cmocka_unit_test(loading_gguf)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,9 +13,9 @@
 
 #include "tokenizer/vectors.h"
 
-static const char *const names[] = {"gpt2",      "llama3",    "qwen2",        "o200k",
-                                    "deepseek",  "digits",    "prefix_space", "spm_prepend",
-                                    "spm_first", "spm_words", "spm_runs",     "flags"};
+static const char *const names[] = {
+    "gpt2",        "llama3",    "qwen2",     "o200k",    "deepseek", "digits", "prefix_space",
+    "spm_prepend", "spm_first", "spm_words", "spm_runs", "flags",    "bert",   "bert_cased"};
 
 /* config may be NULL */
 static rvi_tokenizer *open_with(const char *name, const char *config, const char *generation,
@@ -51,6 +51,9 @@ static void reference_vectors(void **state)
         load_json(&expected, file);
         check_texts(t, names[n], texts.root, rvi_json_get(expected.root, "texts"));
         check_random(t, names[n], rvi_json_get(expected.root, "random"));
+        if (rvi_json_get(expected.root, "own"))
+            check_texts(t, names[n], rvi_json_get(expected.root, "own_texts"),
+                        rvi_json_get(expected.root, "own"));
         unload(&expected);
         rvi_tokenizer_free(t);
     }
@@ -96,7 +99,7 @@ static void config_goes_first(void **state)
     t = open_with(
         "gpt2",
         "{\"bos_token\":{\"content\":\"<s>\"},\"add_bos_token\":true,\"add_eos_token\":true,"
-          "\"pad_token\":null}",
+        "\"pad_token\":null}",
         NULL, NULL);
     expect_first_and_last(t, rvi_tokenizer_find(t, "<s>", 3),
                           -1); /* no eos token: nothing to add */
@@ -154,6 +157,13 @@ static void pieces(void **state)
     rvi_tokenizer_free(t);
     t = open_with("spm_first", NULL, NULL, NULL);
     assert_string_equal(rvi_tokenizer_kind(t), "SentencePiece-like BPE");
+    assert_int_equal(rvi_tokenizer_n_after(t), 0);
+    rvi_tokenizer_free(t);
+    t = open_with("bert", NULL, NULL, NULL);
+    assert_string_equal(rvi_tokenizer_kind(t), "WordPiece");
+    assert_int_equal(rvi_tokenizer_bos(t), rvi_tokenizer_find(t, "[CLS]", 5));
+    assert_true(rvi_tokenizer_adds_bos(t));
+    assert_int_equal(rvi_tokenizer_n_after(t), 1);
     rvi_tokenizer_free(t);
 }
 
@@ -168,7 +178,7 @@ static void chat_templates(void **state)
     t = open_with(
         "gpt2",
         "{\"chat_template\":[{\"name\":\"tools\",\"template\":\"x\"},{\"name\":\"default\","
-          "\"template\":\"two\"}]}",
+        "\"template\":\"two\"}]}",
         NULL, NULL);
     assert_string_equal(rvi_tokenizer_chat_template(t, &len), "two");
     rvi_tokenizer_free(t);
@@ -264,10 +274,9 @@ static void long_runs(void **state)
                                         "\xCC\x81", " x", "  <|end"};
     enum { N = 100000 };
     for (size_t n = 0; n < RVI_COUNT(names); n++) {
-        /* the normalizers of two and the decoder of one do not give the text back */
-        if (!strcmp(names[n], "flags") || !strcmp(names[n], "qwen2") ||
-            !strcmp(names[n], "spm_words"))
-            continue;
+        /* the normalizers of some and the decoder of one do not give the text back */
+        bool lossy = !strcmp(names[n], "flags") || !strcmp(names[n], "qwen2") ||
+                     !strcmp(names[n], "spm_words") || !strncmp(names[n], "bert", 4);
         rvi_tokenizer *t = open_with(names[n], NULL, NULL, NULL);
         for (size_t u = 0; u < RVI_COUNT(units); u++) {
             size_t unit = strlen(units[u]), len = unit * N;
@@ -280,9 +289,9 @@ static void long_runs(void **state)
             assert_int_equal(rvi_tokenizer_encode(t, text, len, 0, &ids, &err), RV_OK);
             assert_int_equal(rvi_tokenizer_decode(t, ids.data, ids.len, 0, &out, &err), RV_OK);
             /* a space in front may be added or dropped */
-            assert_true(out.len + 1 >= len && out.len <= len + 1);
+            assert_true(lossy || (out.len + 1 >= len && out.len <= len + 1));
             size_t skip = out.len > len ? 1 : 0, lost = out.len < len ? 1 : 0;
-            assert_memory_equal(out.data + skip, text + lost, out.len - skip);
+            if (!lossy) assert_memory_equal(out.data + skip, text + lost, out.len - skip);
             rvi_ids_deinit(&ids);
             rvi_buf_deinit(&out);
             free(text);

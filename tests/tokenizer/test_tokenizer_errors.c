@@ -29,7 +29,9 @@ static const struct {
     {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[]}}",
      NULL}, /* older files do not name the type */
     {"{\"model\":{\"type\":\"Unigram\"}}", "model type 'Unigram' is not supported"},
-    {"{\"model\":{\"type\":\"WordPiece\"}}", "model type 'WordPiece' is not supported"},
+    {"{\"model\":{\"type\":\"WordPiece\"}}", "model.vocab is missing"},
+    {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}}", "unk_token is not in the vocabulary"},
+    {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0},\"unk_token\":\"a\"}}", NULL},
     {"{\"model\":{\"type\":\"WordLevel\"}}", "model type 'WordLevel' is not supported"},
     {MODEL("\"merges\":[]"), "model.vocab is missing"},
     {MODEL("\"vocab\":[],\"merges\":[]"), "model.vocab is missing"},
@@ -75,7 +77,11 @@ static const struct {
     {WITH(
          "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"x\"}"),
      "unknown prepend_scheme 'x'"},
-    {WITH("\"decoder\":{\"type\":\"WordPiece\"}"), "decoder 'WordPiece' is not supported"},
+    {WITH("\"decoder\":{\"type\":\"WordPiece\"}"), NULL},
+    {WITH("\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},{\"type\":"
+          "\"WordPiece\"}]}"),
+     "WordPiece behind Fuse"},
+    {WITH("\"decoder\":{\"type\":\"CTC\"}"), "decoder 'CTC' is not supported"},
     {WITH("\"decoder\":{\"type\":\"Strip\",\"content\":\" \",\"start\":-1,\"stop\":0}"), "Strip"},
     {WITH(
          "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},{\"type\":\"ByteFallback\"}]}"),

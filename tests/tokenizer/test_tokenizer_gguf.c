@@ -159,6 +159,76 @@ static void same_as_json(void **state)
     unload(&texts);
 }
 
+/* BERT's vocabulary as its converter writes it: U+2581 where a word begins, no "##", special tokens
+ * as they are. lowercase: -1 not said, otherwise the key's value. */
+static rvi_tokenizer *open_bert(const char *name, int lowercase, bool keys)
+{
+    static vocabulary v;
+    loaded source;
+    gguf_builder b = {.version = 3};
+    rvi_tokenizer *t;
+    rv_error err = {0};
+    load_json(&source, name);
+    convert(&v, source.root);
+    for (size_t i = 0; i < v.n; i++) {
+        char old[LONGEST];
+        snprintf(old, sizeof old, "%s", v.texts[i]);
+        if (v.types[i] == 3) continue;
+        if (!strncmp(old, "##", 2))
+            snprintf(v.texts[i], LONGEST, "%s", old + 2);
+        else
+            snprintf(v.texts[i], LONGEST, "\xE2\x96\x81%.60s", old);
+    }
+    gb_str(&b, "tokenizer.ggml.model", "bert");
+    gb_str_array(&b, "tokenizer.ggml.tokens", v.tokens, v.n);
+    gb_array(&b, "tokenizer.ggml.token_type", RVI_GGUF_I32, v.types, v.n, 4);
+    if (lowercase >= 0) gb_bool(&b, "tokenizer.ggml.normalizer.lowercase", lowercase != 0);
+    if (keys) {
+        gb_u32(&b, "tokenizer.ggml.cls_token_id", (uint32_t)find(&v, "[CLS]"));
+        gb_u32(&b, "tokenizer.ggml.seperator_token_id", (uint32_t)find(&v, "[SEP]"));
+        gb_u32(&b, "tokenizer.ggml.unknown_token_id", (uint32_t)find(&v, "[UNK]"));
+        gb_bool(&b, "tokenizer.ggml.add_sep_token", false); /* contradicts; not listened to */
+    }
+    rvi_gguf *g = finish(&b);
+    if (rvi_tokenizer_from_gguf(&t, g, NULL, &err)) fail_msg("%s: %s", name, err.text);
+    rvi_gguf_close(g);
+    finish(NULL);
+    unload(&source);
+    return t;
+}
+
+static void bert(void **state)
+{
+    (void)state;
+    loaded texts, expected;
+    load_json(&texts, "texts");
+    load_json(&expected, "bert.expected");
+    for (int way = 0; way < 2;
+         way++) { /* with keys; found by text and by what the pieces look like */
+        rvi_tokenizer *t = open_bert("bert", way ? -1 : 1, !way);
+        check_texts(t, "bert", texts.root, rvi_json_get(expected.root, "texts"));
+        check_texts(t, "bert", rvi_json_get(expected.root, "own_texts"),
+                    rvi_json_get(expected.root, "own"));
+        check_random(t, "bert", rvi_json_get(expected.root, "random"));
+        assert_string_equal(rvi_tokenizer_kind(t), "WordPiece");
+        rvi_tokenizer_free(t);
+    }
+    unload(&expected);
+    unload(&texts);
+
+    /* A vocabulary with capitals is one of a cased model, unless the file says otherwise. */
+    for (int lowercase = -1; lowercase < 2; lowercase++) {
+        rvi_tokenizer *t = open_bert("bert_cased", lowercase, true);
+        rvi_ids ids = {0};
+        size_t len;
+        assert_int_equal(rvi_tokenizer_encode(t, "T", 1, 0, &ids, NULL), RV_OK);
+        assert_int_equal(ids.len, 1);
+        assert_string_equal(rvi_tokenizer_text(t, ids.data[0], &len), lowercase == 1 ? "t" : "T");
+        rvi_ids_deinit(&ids);
+        rvi_tokenizer_free(t);
+    }
+}
+
 static void count_warning(void *ctx, rvi_log_level level, const char *line)
 {
     (void)line;
@@ -293,14 +363,14 @@ static void refused(void **state)
     static const int32_t types[] = {1, 1, 1};
     for (int i = 0; i < 8; i++) {
         static const char *const says[] = {
-            "'bert'",        "missing",           "tokens is missing",
+            "'t5'",          "missing",           "tokens is missing",
             "token_type",    "merges is missing", "scores is missing",
             "scores is not", "merges is not"};
         gguf_builder b = {.version = 3};
         rvi_tokenizer *t;
         rv_error err = {0};
         bool spm = i == 5 || i == 6;
-        if (i != 1) gb_str(&b, "tokenizer.ggml.model", i == 0 ? "bert" : spm ? "llama" : "gpt2");
+        if (i != 1) gb_str(&b, "tokenizer.ggml.model", i == 0 ? "t5" : spm ? "llama" : "gpt2");
         if (i != 2) gb_str_array(&b, "tokenizer.ggml.tokens", tokens, 2);
         if (i == 3) gb_array(&b, "tokenizer.ggml.token_type", RVI_GGUF_I32, types, 3, 4);
         if (i == 6) gb_str_array(&b, "tokenizer.ggml.scores", tokens, 2);
@@ -319,6 +389,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_as_json),
+        cmocka_unit_test(bert),
         cmocka_unit_test(small_things),
         cmocka_unit_test(known_names),
         cmocka_unit_test(strips_for_phi3),

@@ -108,12 +108,13 @@ static void rows_read(rvi_backend *be, rvi_cols src, int row, float *dst)
 typedef struct job {
     rvi_cpu *cpu;
     rvi_cols out, x, y;
-    const rvi_tensor *w;
+    const rvi_tensor *w, *b;
     const int32_t *ids;
     float value;
     int head_size;
     bool interleaved;
     rvi_glu kind;
+    rvi_act act;
 } job;
 
 static void embed_task(void *ctx, int r, int worker)
@@ -146,6 +147,21 @@ static void rms_norm(rvi_backend *be, rvi_cols out, rvi_cols x, const rvi_tensor
 {
     job j = {.cpu = rvi_cpu_of(be), .out = out, .x = x, .w = w, .value = eps};
     rvi_pool_run(j.cpu->pool, norm_task, &j, n_rows);
+}
+
+static void layer_norm_task(void *ctx, int r, int worker)
+{
+    job *j = ctx;
+    (void)worker;
+    j->cpu->k.layer_norm(rvi_cpu_row(j->out, r), rvi_cpu_row(j->x, r), j->w->heap, j->b->heap,
+                         (size_t)j->x.n, j->value);
+}
+
+static void layer_norm(rvi_backend *be, rvi_cols out, rvi_cols x, const rvi_tensor *w,
+                       const rvi_tensor *b, int n_rows, float eps)
+{
+    job j = {.cpu = rvi_cpu_of(be), .out = out, .x = x, .w = w, .b = b, .value = eps};
+    rvi_pool_run(j.cpu->pool, layer_norm_task, &j, n_rows);
 }
 
 static void head_norm_task(void *ctx, int r, int worker)
@@ -201,6 +217,23 @@ static void glu(rvi_backend *be, rvi_cols out, rvi_cols gate, rvi_cols up, rvi_g
     rvi_pool_run(j.cpu->pool, glu_task, &j, n_rows);
 }
 
+static void act_task(void *ctx, int r, int worker)
+{
+    job *j = ctx;
+    (void)worker;
+    const rvi_kernels *k = &j->cpu->k;
+    void (*run)(float *x, size_t n) = j->act == RVI_ACT_GELU        ? k->gelu
+                                      : j->act == RVI_ACT_GELU_TANH ? k->gelu_tanh
+                                                                    : k->relu;
+    run(rvi_cpu_row(j->x, r), (size_t)j->x.n);
+}
+
+static void act(rvi_backend *be, rvi_cols x, rvi_act kind, int n_rows)
+{
+    job j = {.cpu = rvi_cpu_of(be), .x = x, .act = kind};
+    rvi_pool_run(j.cpu->pool, act_task, &j, n_rows);
+}
+
 static void add(rvi_backend *be, rvi_cols x, rvi_cols y, int n_rows)
 {
     for (int r = 0; r < n_rows; r++)
@@ -253,11 +286,13 @@ static const rvi_backend_ops cpu_ops = {
     .kv_write = rvi_cpu_kv_write,
     .embed = embed,
     .rms_norm = rms_norm,
+    .layer_norm = layer_norm,
     .head_norm = head_norm,
     .matmul = rvi_cpu_matmul,
     .rope = rope,
     .attention = rvi_cpu_attention,
     .glu = glu,
+    .act = act,
     .add = add,
     .soft_cap = soft_cap,
     .gather = gather,

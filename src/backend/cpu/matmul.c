@@ -96,10 +96,13 @@ static void float_task(void *ctx, int task, int worker)
     int first = task * j->tile, end = RVI_MIN(first + j->tile, w->n_rows);
     size_t n = (size_t)w->n_cols, x_stride = (size_t)j->x.t->n_cols,
            out_stride = (size_t)j->out.t->n_cols;
+    /* f32 weights that stand at an address for floats are taken from there */
+    bool as_is = w->type == RVI_F32 && (uintptr_t)w->data % sizeof(float) == 0;
     for (int at = first; at < end; at += RVI_CPU_PANEL) {
         int n_w = RVI_MIN(RVI_CPU_PANEL, end - at);
         const float *panel = j->cpu->panel[worker];
-        for (int i = 0; i < n_w; i++)
+        if (as_is) panel = (const float *)(const void *)(w->data + (size_t)at * w->row_bytes);
+        for (int i = 0; !as_is && i < n_w; i++)
             k->dequantize[w->type](w->data + (size_t)(at + i) * w->row_bytes,
                                    j->cpu->panel[worker] + (size_t)i * n, n);
         for (int r = 0; r < j->n_rows; r += X_TILE)

@@ -1,0 +1,124 @@
+/* Adapters and sets of them. */
+#include <math.h>
+
+#include "api/api.h"
+
+rv_status rv_adapter_load(rv_adapter **out, const rv_model *m, const char *path, rv_error *err)
+{
+    if (!out || !path) return rvi_error(err, RV_E_INVALID, "rv_adapter_load: NULL argument");
+    *out = NULL;
+    rv_status st = rvi_api_need_weights(m, err);
+    if (st) return st;
+    const rv_allocator *heap = rvi_api_use_heap(m->rt);
+    rv_adapter *a = rvi_zalloc(sizeof *a);
+    if (a) {
+        atomic_init(&a->users, 1);
+        a->m = rvi_api_retain_model(m);
+        st = rvi_adapter_load(&a->a, m->rt->be, path, m->model->targets, m->model->n_targets,
+                              m->model->arch->gguf_names, err);
+    } else {
+        st = rvi_nomem(err, "adapter");
+    }
+    rvi_api_leave_heap(heap);
+    if (st)
+        rv_adapter_free(&a);
+    else
+        *out = a;
+    return st;
+}
+
+static void release_adapter(rv_adapter *a)
+{
+    if (!a || atomic_fetch_sub(&a->users, 1) != 1) return;
+    rv_model *m = a->m;
+    rvi_adapter_free(a->a);
+    rvi_free(a);
+    rvi_api_release_model(m);
+}
+
+void rv_adapter_free(rv_adapter **a)
+{
+    if (!a) return;
+    release_adapter(*a);
+    *a = NULL;
+}
+
+static rv_status check_uses(const rv_model *m, const rv_adapter_use *uses, size_t n, rv_error *err)
+{
+    if (n && !uses) return rvi_error(err, RV_E_INVALID, "%zu adapters, but no list of them", n);
+    if (n > 64) return rvi_error(err, RV_E_ADAPTER, "%zu adapters at once are too many", n);
+    for (size_t i = 0; i < n; i++) {
+        if (!uses[i].adapter) return rvi_error(err, RV_E_INVALID, "adapter %zu is NULL", i + 1);
+        if (uses[i].adapter->m != m)
+            return rvi_error(err, RV_E_ADAPTER, "adapter %zu was loaded for another model", i + 1);
+        if (!isfinite(uses[i].scale))
+            return rvi_error(err, RV_E_ADAPTER, "adapter %zu has a scale that is no number", i + 1);
+    }
+    return RV_OK;
+}
+
+static rv_status fill_set(rv_adapter_set *set, const rv_adapter_use *uses, size_t n, rv_error *err)
+{
+    if (!n) return RV_OK;
+    set->adapters = rvi_zalloc_array(n, sizeof *set->adapters);
+    set->uses = rvi_alloc_array(n, sizeof *set->uses);
+    if (!set->adapters || !set->uses) return rvi_nomem(err, "adapters");
+    for (size_t i = 0; i < n; i++) {
+        set->adapters[i] = (rv_adapter *)(uintptr_t)uses[i].adapter;
+        atomic_fetch_add(&set->adapters[i]->users, 1);
+        set->uses[i] = (rvi_adapter_use){uses[i].adapter->a, uses[i].scale};
+    }
+    set->set = (rvi_adapter_set){
+        .uses = set->uses, .n = (int)n, .serial = atomic_fetch_add(&set->m->rt->n_sets, 1) + 1};
+    return RV_OK;
+}
+
+rv_status rv_adapter_set_new(rv_adapter_set **out, const rv_model *m, const rv_adapter_use *uses,
+                             size_t n, rv_error *err)
+{
+    if (!out) return rvi_error(err, RV_E_INVALID, "rv_adapter_set_new: NULL argument");
+    *out = NULL;
+    rv_status st = rvi_api_need_weights(m, err);
+    if (!st) st = check_uses(m, uses, n, err);
+    if (st) return st;
+    const rv_allocator *heap = rvi_api_use_heap(m->rt);
+    rv_adapter_set *set = rvi_zalloc(sizeof *set);
+    if (set) {
+        atomic_init(&set->users, 1);
+        set->m = rvi_api_retain_model(m);
+        st = fill_set(set, uses, n, err);
+    } else {
+        st = rvi_nomem(err, "adapters");
+    }
+    rvi_api_leave_heap(heap);
+    if (st)
+        rvi_api_release_set(set);
+    else
+        *out = set;
+    return st;
+}
+
+rv_adapter_set *rvi_api_retain_set(const rv_adapter_set *set)
+{
+    rv_adapter_set *own = (rv_adapter_set *)(uintptr_t)set;
+    if (own) atomic_fetch_add(&own->users, 1);
+    return own;
+}
+
+void rvi_api_release_set(rv_adapter_set *set)
+{
+    if (!set || atomic_fetch_sub(&set->users, 1) != 1) return;
+    rv_model *m = set->m;
+    for (int i = 0; i < set->set.n; i++) release_adapter(set->adapters[i]);
+    rvi_free(set->adapters);
+    rvi_free(set->uses);
+    rvi_free(set);
+    rvi_api_release_model(m);
+}
+
+void rv_adapter_set_free(rv_adapter_set **set)
+{
+    if (!set) return;
+    rvi_api_release_set(*set);
+    *set = NULL;
+}

@@ -1,0 +1,149 @@
+/* Engines: what computes a step for many sessions. */
+#include "api/api.h"
+
+enum { DEFAULT_ROWS = 256, DEFAULT_LOGITS = 16 };
+
+rv_status rvi_api_need_weights(const rv_model *m, rv_error *err)
+{
+    if (!m) return rvi_error(err, RV_E_INVALID, "no model given");
+    return m->model
+               ? RV_OK
+               : rvi_error(err, RV_E_INVALID, "%s was opened for its vocabulary only", m->name);
+}
+
+rv_status rvi_api_need_decoder(const rv_model *m, rv_error *err)
+{
+    rv_status st = rvi_api_need_weights(m, err);
+    if (st || !m->model->arch->is_encoder) return st;
+    return rvi_error(err, RV_E_INVALID, "%s makes embeddings; it predicts no tokens", m->name);
+}
+
+rv_kv_type rvi_api_kv_type(const rv_runtime *rt, rv_kv_type asked)
+{
+    if (asked != RV_KV_DEFAULT) return asked;
+    return rt->o.exact ? RV_KV_F32 : RV_KV_F16;
+}
+
+rv_status rvi_api_check_kv_type(rv_kv_type type, rv_error *err)
+{
+    if (type == RV_KV_F32 || type == RV_KV_F16 || type == RV_KV_DEFAULT) return RV_OK;
+    return rvi_error(err, RV_E_CONFIG, "there is no KV cache type %d", (int)type);
+}
+
+static const rv_engine_options defaults = {.size = sizeof defaults, .kv_type = RV_KV_DEFAULT};
+
+void rv_engine_options_init(rv_engine_options *o, size_t size)
+{
+    rvi_api_init_options(o, size, &defaults, sizeof defaults);
+}
+
+rv_status rv_engine_new(rv_engine **out, const rv_model *m, const rv_engine_options *given,
+                        rv_error *err)
+{
+    if (!out) return rvi_error(err, RV_E_INVALID, "rv_engine_new: NULL argument");
+    *out = NULL;
+    rv_engine_options o = defaults;
+    rvi_api_turn turn;
+    rv_status st = rvi_api_need_weights(m, err);
+    if (!st) st = rvi_api_read_options(&o, sizeof o, given, "rv_engine_options", err);
+    if (!st) st = rvi_api_check_kv_type(o.kv_type, err);
+    if (!st) st = rvi_api_enter(&turn, m->rt, err);
+    if (st) return st;
+    rvi_engine_options inner = {
+        .n_tokens = o.n_tokens ? o.n_tokens : RVI_MIN(m->model->hp.n_context, RVI_API_CONTEXT),
+        .max_rows = o.max_rows ? o.max_rows : DEFAULT_ROWS,
+        .max_logits = o.max_logits ? o.max_logits : DEFAULT_LOGITS,
+        .kv_type = rvi_api_kv_type(m->rt, o.kv_type)};
+    if (!o.max_rows && m->model->arch->is_encoder)
+        inner.max_rows = inner.n_tokens; /* a text is computed whole */
+    rv_engine *e = rvi_zalloc(sizeof *e);
+    if (e) {
+        atomic_init(&e->users, 1);
+        e->m = rvi_api_retain_model(m);
+        st = rvi_engine_new(&e->e, m->model, m->tokenizer, &m->eos, &inner, err);
+        if (!st && !(e->rows = rvi_alloc_array((size_t)e->e->o.max_rows, sizeof *e->rows)))
+            st = rvi_nomem(err, "engine");
+    } else {
+        st = rvi_nomem(err, "engine");
+    }
+    if (st)
+        rvi_api_release_engine(e);
+    else
+        *out = e;
+    rvi_api_leave(&turn);
+    return st;
+}
+
+rv_engine *rvi_api_retain_engine(rv_engine *e)
+{
+    atomic_fetch_add(&e->users, 1);
+    return e;
+}
+
+void rvi_api_release_engine(rv_engine *e)
+{
+    if (!e || atomic_fetch_sub(&e->users, 1) != 1) return;
+    rv_model *m = e->m;
+    rvi_engine_free(e->e);
+    rvi_free(e->rows);
+    rvi_free(e);
+    rvi_api_release_model(m);
+}
+
+void rv_engine_free(rv_engine **e)
+{
+    if (!e) return;
+    rvi_api_release_engine(*e);
+    *e = NULL;
+}
+
+/* ---- steps ---- */
+
+static rv_status check_rows(const rv_engine *e, const rv_row *rows, size_t n, rv_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!rows[i].session) return rvi_error(err, RV_E_INVALID, "row %zu: no session", i);
+        if (rows[i].adapters && rows[i].adapters->m != e->m)
+            return rvi_error(err, RV_E_ADAPTER, "row %zu: its adapters are of another model", i);
+    }
+    return RV_OK;
+}
+
+rv_status rv_engine_step(rv_engine *e, const rv_row *rows, size_t n, rv_error *err)
+{
+    rvi_api_turn turn;
+    if (!e || (!rows && n)) return rvi_error(err, RV_E_INVALID, "rv_engine_step: NULL argument");
+    if (n > (size_t)e->e->o.max_rows)
+        return rvi_error(err, RV_E_CONFIG, "%zu rows in a step: the engine takes at most %d", n,
+                         e->e->o.max_rows);
+    rv_status st = check_rows(e, rows, n, err);
+    if (!st) st = rvi_api_enter(&turn, e->m->rt, err);
+    if (st) return st;
+    for (size_t i = 0; i < n; i++) {
+        const rv_adapter_set *set = rows[i].adapters ? rows[i].adapters : rows[i].session->adapters;
+        e->rows[i] = (rvi_step_row){.s = rows[i].session->s,
+                                    .token = rows[i].token,
+                                    .want_logits = rows[i].want_logits != 0,
+                                    .set = set ? &set->set : NULL};
+    }
+    st = rvi_engine_step(e->e, e->rows, n, err);
+    rvi_api_leave(&turn);
+    return st;
+}
+
+float *rv_engine_logits(rv_engine *e, size_t i)
+{
+    return e && i < (size_t)e->e->n_logits ? rvi_engine_logits(e->e, (int)i) : NULL;
+}
+
+rv_status rv_engine_advance(rv_engine *e, size_t *n_running, rv_error *err)
+{
+    if (n_running) *n_running = 0;
+    if (!e || !n_running) return rvi_error(err, RV_E_INVALID, "rv_engine_advance: NULL argument");
+    rvi_api_turn turn;
+    rv_status st = rvi_api_enter(&turn, e->m->rt, err);
+    if (st) return st;
+    *n_running = rvi_answer_advance(e->e, NULL);
+    rvi_api_leave(&turn);
+    return RV_OK;
+}

@@ -1,0 +1,545 @@
+/* chat: a conversation on a terminal, or line by line from standard input.
+ *
+ * The conversation is a list of messages, rendered anew for each turn; the session keeps what agrees
+ * with its past. A turn that fails or does not fit leaves the conversation as it was before it. */
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/os.h"
+#include "cli/chat.h"
+#include "cli/conversation.h"
+#include "cli/editor.h"
+
+typedef struct last_answer {
+    bool made;
+    int n_prompt, n_reused;
+    size_t n_answer;
+    double prompt_seconds, seconds;
+} last_answer;
+
+typedef struct chat {
+    cli *c;
+    cli_generation *g;
+    cli_model model;
+    rv_model_info info;
+    rv_session *session;
+    cli_conversation talk;
+    rv_time
+        now; /* when the chat began: a template that prints it renders the same past each turn */
+    last_answer last;
+    /* on a terminal alone */
+    cli_editor *editor;
+    FILE *screen;
+    bool colour, quit;
+} chat;
+
+/* ---- saying things ---- */
+
+/* A remark beside the conversation: dim where there are colours. */
+static void remark(const chat *t, const char *fmt, ...) RVI_PRINTF(2, 3);
+static void remark(const chat *t, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    if (t->colour) fputs("\033[2m", t->screen);
+    vfprintf(t->screen, fmt, args);
+    fputs(t->colour ? "\033[0m\n" : "\n", t->screen);
+    fflush(t->screen);
+    va_end(args);
+}
+
+static void remark_error(const chat *t, const rv_error *err)
+{
+    remark(t, "%s", err->text[0] ? err->text : rv_status_text(err->code));
+}
+
+static void remark_full(const chat *t, const char *what, size_t n_tokens)
+{
+    int context = rv_session_context(t->session);
+    remark(t, "%s: %zu tokens, and the context holds %d. Nothing is lost:", what, n_tokens,
+           context);
+    remark(t, "  /drop N forgets the N oldest turns, /clear all of them;");
+    if (t->info.n_context > context)
+        remark(t,
+               "  or /save FILE, begin again with --ctx N (this model was made for up to %d), and "
+               "/load FILE.",
+               t->info.n_context);
+    else
+        remark(t, "  more than %d tokens this model was not made for.", context);
+}
+
+/* ---- turns ---- */
+
+static void remark_answer(const chat *t, const rv_generated *g)
+{
+    int context = rv_session_context(t->session);
+    size_t used = (size_t)g->n_prompt + g->n_ids;
+    if (g->finish == RV_FINISH_CANCELLED)
+        remark(t, "(stopped)");
+    else if (g->finish == RV_FINISH_LENGTH && used >= (size_t)context)
+        remark_full(t, "The answer ends here because the context is full", used);
+    else if (g->finish == RV_FINISH_LENGTH)
+        remark(t, "(cut at %zu tokens; /max N allows more)", g->n_ids);
+    if (t->c->verbose)
+        remark(t, "%zu tokens, %.1f/s; prompt %d, %d of it reused, %.2f s; seed %llu", g->n_ids,
+               cli_rate(g->n_ids, g->seconds), g->n_prompt, g->n_reused, g->prompt_seconds,
+               (unsigned long long)t->g->sampling.seed);
+}
+
+/* Answers the last message, which is the user's. *answered: a message of the assistant's stands
+ * behind it now (perhaps a part of the answer). */
+static rv_status answer(chat *t, bool *answered, rv_error *err)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    rv_generated g = {0};
+    bool full = false;
+    *answered = false;
+    rv_status st = cli_conversation_ids(&t->talk, t->model.m, true, &t->now, &ids, &n, err);
+    if (!st && n >= (size_t)rv_session_context(t->session)) {
+        full = true;
+        if (t->editor)
+            remark_full(t, "The conversation with this message does not fit", n);
+        else
+            st = rvi_error(err, RV_E_SESSION,
+                           "the conversation has %zu tokens and no longer fits the context of %d; "
+                           "start again, or with a larger --ctx",
+                           n, rv_session_context(t->session));
+    }
+    if (!st && !full) {
+        if (!t->g->seed_given) t->g->sampling.seed = rvi_os_random();
+        st = cli_answer(t->g, t->session, ids, n, true, &g, err);
+        fputc('\n', stdout);
+        if (fflush(stdout) && !st) st = rvi_error(err, RV_E_IO, "cannot write the answer");
+        t->last = (last_answer){true, g.n_prompt, g.n_reused, g.n_ids, g.prompt_seconds, g.seconds};
+        /* what came before a failure is part of the conversation too */
+        *answered = g.text_len || (!st && g.finish != RV_FINISH_CANCELLED);
+        rv_error add = {0};
+        if (*answered && cli_conversation_add(&t->talk, "assistant", g.text, g.text_len, &add)) {
+            *answered = false;
+            if (!st) {
+                *err = add;
+                st = add.code;
+            }
+        }
+        if (t->editor && !st) remark_answer(t, &g);
+    }
+    rv_generated_free(&g);
+    rv_free(ids);
+    return st;
+}
+
+static rv_status turn(chat *t, const char *text, size_t len, rv_error *err)
+{
+    bool answered = false;
+    size_t before = t->talk.n;
+    rv_status st = cli_conversation_add(&t->talk, "user", text, len, err);
+    if (!st) st = answer(t, &answered, err);
+    if (!answered) {
+        cli_conversation_cut(&t->talk, before);
+        if (t->editor)
+            remark(t, "(your message is not part of the conversation; arrow up brings it back)");
+    }
+    return st;
+}
+
+/* ---- commands ---- */
+
+typedef struct command {
+    const char *name, *argument, *help;
+    void (*run)(chat *t, const char *argument);
+} command;
+
+static void show_help(chat *t, const char *argument);
+
+static void set_system(chat *t, const char *argument)
+{
+    rvi_buf text = {0};
+    rv_error err = {0};
+    if (*argument) {
+        if (cli_conversation_set_system(&t->talk, strcmp(argument, "-") ? argument : NULL, &err))
+            remark_error(t, &err);
+        else
+            remark(t, "The conversation has %s from its first message on.",
+                   strcmp(argument, "-") ? "this system message" : "no system message");
+    } else if (cli_conversation_system(&t->talk, &text)) {
+        cli_put_text(t->screen, text.data ? text.data : "", text.len, true);
+        fputc('\n', t->screen);
+    } else {
+        remark(t, "There is no system message; /system TEXT sets one.");
+    }
+    rvi_buf_deinit(&text);
+}
+
+static void clear(chat *t, const char *argument)
+{
+    (void)argument;
+    cli_conversation_cut(&t->talk, t->talk.n && t->talk.messages[0].is_system);
+    t->last = (last_answer){0};
+    remark(t, "A new conversation%s.", t->talk.n ? " with the same system message" : "");
+}
+
+static void drop(chat *t, const char *argument)
+{
+    char *end;
+    long n = *argument ? strtol(argument, &end, 10) : 1;
+    if (*argument && (*end || n < 1)) {
+        remark(t, "/drop takes a whole number of turns, at least 1.");
+        return;
+    }
+    size_t dropped = cli_conversation_drop_turns(&t->talk, (size_t)n);
+    remark(t, "%zu turn%s forgotten.", dropped, dropped == 1 ? "" : "s");
+}
+
+/* FILE as the user means it: "~/" is the home directory, and a leading dash is part of a name. */
+static bool file_name(const chat *t, const char *argument, rvi_buf *path)
+{
+    const char *home = getenv("HOME");
+    if (!*argument)
+        remark(t, "A file name is needed.");
+    else if (!strncmp(argument, "~/", 2) && home && *home)
+        rvi_buf_printf(path, "%s%s", home, argument + 1);
+    else
+        rvi_buf_printf(path, *argument == '-' ? "./%s" : "%s", argument);
+    return path->data != NULL;
+}
+
+static void save(chat *t, const char *argument)
+{
+    rvi_buf path = {0};
+    rv_error err = {0};
+    if (file_name(t, argument, &path)) {
+        if (cli_conversation_save(&t->talk, path.data, &err))
+            remark_error(t, &err);
+        else
+            remark(t, "%zu messages saved.", t->talk.n);
+    }
+    rvi_buf_deinit(&path);
+}
+
+/* A conversation that the model's template refuses is not taken. */
+static rv_status load_file(chat *t, const char *path, rv_error *err)
+{
+    cli_conversation loaded = {0};
+    int32_t *ids = NULL;
+    size_t n;
+    if (rvi_os_stat(path, NULL) == RVI_OS_OTHER)
+        return rvi_error(err, RV_E_IO, "%s: not a regular file", path);
+    rv_status st = cli_conversation_load(&loaded, path, err);
+    if (!st && loaded.n)
+        st = cli_conversation_ids(&loaded, t->model.m, false, &t->now, &ids, &n, err);
+    if (st) {
+        cli_conversation_deinit(&loaded);
+    } else {
+        cli_conversation_deinit(&t->talk);
+        t->talk = loaded;
+        t->last = (last_answer){0};
+    }
+    rv_free(ids);
+    return st;
+}
+
+static void load(chat *t, const char *argument)
+{
+    rvi_buf path = {0};
+    rv_error err = {0};
+    if (file_name(t, argument, &path)) {
+        if (load_file(t, path.data, &err)) {
+            remark_error(t, &err);
+            remark(t, "The conversation is as it was.");
+        } else {
+            remark(t, "%zu messages loaded.", t->talk.n);
+        }
+    }
+    rvi_buf_deinit(&path);
+}
+
+static void set_temperature(chat *t, const char *argument)
+{
+    char *end;
+    float v = strtof(argument, &end);
+    if (*argument && (*end || !isfinite(v) || v < 0))
+        remark(t, "/temp takes a number, at least 0.");
+    else if (*argument)
+        t->g->sampling.temperature = v;
+    remark(t, "Temperature %g.", (double)t->g->sampling.temperature);
+}
+
+static void set_max(chat *t, const char *argument)
+{
+    char *end;
+    errno = 0;
+    long v = strtol(argument, &end, 10);
+    if (*argument && (*end || errno || v < 1 || v > 1000000000))
+        remark(t, "/max takes a whole number, at least 1.");
+    else if (*argument)
+        t->g->options.max_tokens = (int)v;
+    remark(t, "Answers have at most %d tokens.", t->g->options.max_tokens);
+}
+
+static void set_seed(chat *t, const char *argument)
+{
+    char *end;
+    errno = 0;
+    unsigned long long v = strtoull(argument, &end, 10);
+    if (*argument && (*end || errno || *argument == '-')) {
+        remark(t, "/seed takes a whole number.");
+    } else if (*argument) {
+        t->g->sampling.seed = v;
+        t->g->seed_given = true;
+    }
+    if (t->g->seed_given)
+        remark(t, "Seed %llu for every answer.", (unsigned long long)t->g->sampling.seed);
+    else
+        remark(t, "A new seed for every answer.");
+}
+
+static void show_tokens(chat *t, const char *argument)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    rv_error err = {0};
+    (void)argument;
+    if (t->talk.n && cli_conversation_ids(&t->talk, t->model.m, false, &t->now, &ids, &n, &err))
+        remark_error(t, &err);
+    else
+        remark(t, "%zu of %d tokens of the context are used.", n, rv_session_context(t->session));
+    rv_free(ids);
+    if (t->last.made)
+        remark(t,
+               "The last answer: prompt %d tokens (%d reused, the rest %.1f tok/s), answer %zu "
+               "tokens (%.1f tok/s).",
+               t->last.n_prompt, t->last.n_reused,
+               cli_rate((size_t)(t->last.n_prompt - t->last.n_reused), t->last.prompt_seconds),
+               t->last.n_answer, cli_rate(t->last.n_answer, t->last.seconds));
+}
+
+static void quit(chat *t, const char *argument)
+{
+    (void)argument;
+    t->quit = true;
+}
+
+static const command commands[] = {
+    {"system", "[TEXT|-]", "show the system message, set it, or (-) remove it", set_system},
+    {"clear", "", "begin a new conversation", clear},
+    {"drop", "[N]", "forget the N oldest turns (1)", drop},
+    {"save", "FILE", "write the conversation as JSON", save},
+    {"load", "FILE", "read one in place of this one", load},
+    {"temp", "[T]", "temperature; 0: the most likely token each time", set_temperature},
+    {"max", "[N]", "most tokens of an answer", set_max},
+    {"seed", "[N]", "the same seed gives the same answer", set_seed},
+    {"tokens", "", "how much of the context is used, and how fast it went", show_tokens},
+    {"help", "", "this list", show_help},
+    {"quit", "", "leave (as Ctrl-D does)", quit},
+};
+
+static void show_help(chat *t, const char *argument)
+{
+    (void)argument;
+    for (size_t i = 0; i < RVI_COUNT(commands); i++)
+        fprintf(t->screen, "  /%-7s %-9s %s\n", commands[i].name, commands[i].argument,
+                commands[i].help);
+    fputs(
+        "A line is a message. One that ends in a backslash goes on in the next line; between two\n"
+        "lines of \"\"\" all lines are one message. // begins a message with a slash.\n"
+        "Ctrl-C stops an answer or drops the line, twice it leaves.\n",
+        t->screen);
+}
+
+/* line: "/name argument" */
+static void run_command(chat *t, const char *line)
+{
+    const char *name = line + 1;
+    size_t len = strcspn(name, " \t\n");
+    const char *argument = name + len + strspn(name + len, " \t\n");
+    rvi_buf trimmed = {0};
+    size_t end = strlen(argument);
+    while (end && strchr(" \t\n", argument[end - 1])) end--;
+    if (!rvi_buf_append(&trimmed, argument, end) || !rvi_buf_puts(&trimmed, "")) return;
+    for (size_t i = 0; i < RVI_COUNT(commands); i++)
+        if (strlen(commands[i].name) == len && !memcmp(commands[i].name, name, len)) {
+            commands[i].run(t, trimmed.data);
+            rvi_buf_deinit(&trimmed);
+            return;
+        }
+    rvi_buf_deinit(&trimmed);
+    fputs("There is no command /", t->screen);
+    cli_put_text(t->screen, name, len, true);
+    fputs("; /help lists them, and // begins a message with a slash.\n", t->screen);
+}
+
+/* ---- on a terminal ---- */
+
+static bool is_quotes(const rvi_buf *line)
+{
+    size_t len = line->len;
+    while (len && (line->data[len - 1] == ' ' || line->data[len - 1] == '\t')) len--;
+    return len == 3 && !memcmp(line->data, "\"\"\"", 3);
+}
+
+/* One message or command: a line, lines that go on after a backslash, or a block between quotes. */
+static cli_read read_message(chat *t, rvi_buf *line, rvi_buf *message, bool *is_command)
+{
+    bool block = false, more = false;
+    message->len = 0;
+    *is_command = false;
+    do {
+        bool first = !block && !more;
+        cli_read r = cli_editor_read(t->editor, first ? ">" : ".", t->colour, line);
+        if (r == CLI_READ_INTERRUPT_EMPTY && !first) return CLI_READ_INTERRUPT;
+        if (r != CLI_READ_LINE) return r;
+        if (is_quotes(line) && !more) {
+            if (block) break;
+            block = true;
+            continue;
+        }
+        if (first) *is_command = line->data[0] == '/' && line->data[1] != '/';
+        more = !block && line->len && line->data[line->len - 1] == '\\';
+        if (more) line->len--;
+        bool escaped = first && line->len > 1 && line->data[0] == '/' && line->data[1] == '/';
+        rvi_buf_append(message, line->data + escaped, line->len - escaped);
+        if (block || more) rvi_buf_putc(message, '\n');
+    } while (block || more);
+    if (block && message->len) message->len--; /* the end of its last line */
+    rvi_buf_puts(message, "");
+    if (message->data) message->data[message->len] = 0;
+    return CLI_READ_LINE;
+}
+
+static bool is_blank(const rvi_buf *text)
+{
+    for (size_t i = 0; i < text->len; i++)
+        if (!strchr(" \t\n", text->data[i])) return false;
+    return true;
+}
+
+/* So that what arrow-up brings back means the same again. */
+static void remember(chat *t, const rvi_buf *message, bool is_command)
+{
+    rvi_buf entry = {0};
+    if (!is_command && message->data[0] == '/') rvi_buf_putc(&entry, '/');
+    if (rvi_buf_append(&entry, message->data, message->len))
+        cli_editor_remember(t->editor, entry.data, entry.len);
+    rvi_buf_deinit(&entry);
+}
+
+static int chat_on_terminal(chat *t)
+{
+    rvi_buf line = {0}, message = {0};
+    bool interrupted = false; /* the one before was an interrupt too */
+    int code = CLI_OK;
+    cli_hush(t->info.name, strlen(t->info.name));
+    remark(t, "%s; /help says what can be done.", t->info.name[0] ? t->info.name : "A chat");
+    while (!t->quit) {
+        bool is_command;
+        cli_read r = read_message(t, &line, &message, &is_command);
+        bool signalled = cli_interrupted();
+        cli_interrupts_forget();
+        if (line.failed || message.failed) {
+            remark(t, "There is no memory for this message.");
+            code = CLI_FAILED;
+            break;
+        }
+        if (r == CLI_READ_END) break;
+        if (r != CLI_READ_LINE) {
+            if (!signalled) continue; /* another signal woke the editor */
+            if (r == CLI_READ_INTERRUPT_EMPTY && interrupted) {
+                code = CLI_INTERRUPTED;
+                break;
+            }
+            if (r == CLI_READ_INTERRUPT_EMPTY) remark(t, "(Ctrl-C again, or Ctrl-D, leaves)");
+            interrupted = true;
+            continue;
+        }
+        interrupted = false;
+        if (is_blank(&message)) continue;
+        remember(t, &message, is_command);
+        if (is_command) {
+            run_command(t, message.data);
+            continue;
+        }
+        rv_error err = {0};
+        if (turn(t, message.data, message.len, &err)) remark_error(t, &err);
+        interrupted = cli_interrupted();
+        cli_interrupts_forget();
+    }
+    rvi_buf_deinit(&line);
+    rvi_buf_deinit(&message);
+    return code;
+}
+
+/* ---- elsewhere ---- */
+
+static int chat_by_lines(chat *t)
+{
+    rvi_buf line = {0};
+    rv_error err = {0};
+    rv_status st = RV_OK;
+    while (!st && !cli_interrupted() && cli_read_line(stdin, &line))
+        if (line.len) st = turn(t, line.data, line.len, &err);
+    if (!st && line.failed) st = rvi_nomem(&err, "input line");
+    rvi_buf_deinit(&line);
+    return st ? cli_fail(&err) : cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
+}
+
+/* ---- beginning ---- */
+
+static rv_status open_editor(chat *t, rv_error *err)
+{
+    rvi_buf path = {0};
+    const char *term = getenv("TERM");
+    bool escapes = term && *term && strcmp(term, "dumb") != 0;
+    t->screen = rvi_os_is_terminal(stdout) ? stdout : stderr;
+    t->colour = escapes && !t->c->no_color;
+    if (!t->g->no_history && rvi_os_make_dirs(t->c->cache_dir, NULL) == RV_OK)
+        rvi_buf_printf(&path, "%s/chat_history", t->c->cache_dir);
+    rv_status st = cli_editor_new(&t->editor, t->screen, escapes, path.data, err);
+    rvi_buf_deinit(&path);
+    cli_interrupts_catch(escapes ? cli_editor_last_words : "\n", true);
+    return st;
+}
+
+int cli_chat_with(cli *c, const char *model, cli_generation *g)
+{
+    chat t = {.c = c, .g = g, .now = cli_now(), .screen = stderr};
+    rv_error err = {0};
+    bool terminal =
+        rvi_os_is_terminal(stdin) && (rvi_os_is_terminal(stdout) || rvi_os_is_terminal(stderr));
+    int code = cli_generation_settle(c, g, !rvi_os_is_terminal(stdin));
+    if (code) return code;
+    if (!g->max_given) g->options.max_tokens = 512;
+    rv_status st = cli_open(c, model, 0, &t.model, &err);
+    if (!st) st = rv_model_get_info(t.model.m, &t.info);
+    if (!st && !t.info.has_tokenizer)
+        st = rvi_error(&err, RV_E_TOKENIZATION, "the model has no tokenizer to chat with");
+    if (!st) st = cli_generation_session(c, g, t.model.m, &t.session, &err);
+    if (!st && g->system) st = cli_conversation_set_system(&t.talk, g->system, &err);
+    if (!st) cli_interrupts_catch("\n", false);
+    if (!st && terminal) st = open_editor(&t, &err);
+    if (!st) code = terminal ? chat_on_terminal(&t) : chat_by_lines(&t);
+    cli_editor_free(&t.editor);
+    cli_conversation_deinit(&t.talk);
+    rv_session_free(&t.session);
+    cli_close(&t.model);
+    return st ? cli_fail(&err) : code;
+}
+
+int cli_chat(cli *c, int argc, char **argv)
+{
+    cli_generation g;
+    cli_option rows[CLI_GENERATION_OPTIONS];
+    const char *args[1];
+    int n_args;
+    bool done;
+    cli_generation_init(&g);
+    cli_generation_rows(&g, rows);
+    int code = cli_parse(c, rows, RVI_COUNT(rows), argc, argv, args, 1, &n_args, &done);
+    if (code || done) return code;
+    if (!n_args) return cli_usage(c, "a model is needed");
+    return cli_chat_with(c, args[0], &g);
+}

@@ -1,0 +1,241 @@
+/* The options that shape an answer, and making one. */
+#include "cli/generation.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/interrupt.h"
+#include "base/os.h"
+
+/* ---- options ---- */
+
+const char cli_generation_help[] =
+    "the answer:\n"
+    "  -s, --system TEXT        system message\n"
+    "  -n, --max-tokens N       most new tokens (256; in a chat 512)\n"
+    "  --min-tokens N           no end before so many (0)\n"
+    "  --stop TEXT              ends the answer (may be repeated)\n"
+    "  --ignore-eos             go on after the end token\n"
+    "  --seed N                 the same seed gives the same text (random)\n"
+    "  --lora PATH[:SCALE]      adapter, a PEFT directory or GGUF file (may be repeated)\n"
+    "\n"
+    "choosing tokens:\n"
+    "  --greedy                 the most likely each time; everything below off unless given\n"
+    "  --temp T                 temperature (0.7; 0: greedy)\n"
+    "  --top-k K                the K most likely (off)\n"
+    "  --top-p P                the most likely that make up P (0.9)\n"
+    "  --min-p P                those at least P times as likely as the best (off)\n"
+    "  --typical-p P            the most typical that make up P (off)\n"
+    "  --top-n-sigma N          those within N standard deviations of the best logit (off)\n"
+    "  --xtc-probability P      leave out all likely ones but the last, P of the time (0) ...\n"
+    "  --xtc-threshold P        ... where likely is at least P (0.1)\n"
+    "  --mirostat-tau T         aim at the surprise T (off) ...\n"
+    "  --mirostat-eta R         ... at the learning rate R (0.1)\n"
+    "  --repeat-penalty R       against tokens of the last ... (1.1)\n"
+    "  --repeat-window N        ... N tokens (64)\n"
+    "  --frequency-penalty F    against tokens of the answer, by their number (0)\n"
+    "  --presence-penalty P     against tokens of the answer, once (0)\n"
+    "  --dry-multiplier M       against going on with a repeated sequence (0: off) ...\n"
+    "  --dry-base B             ... growing by B a token (1.75)\n"
+    "  --dry-allowed-length N   ... beyond N tokens (2)\n"
+    "  --dry-window N           ... looking back N tokens (0: all)\n"
+    "  --dry-breaker TEXT       ... sequences end at TEXT (may be repeated; newline : \" *)\n"
+    "  --logit-bias ID=VALUE    added to a token's logit; -inf: never, inf: always (repeated)\n"
+    "  --samplers LIST          stages in this order, those not named off (penalties,dry,\n"
+    "                           "
+    "top_n_sigma,temperature,top_k,typical_p,top_p,min_p,xtc,mirostat)\n";
+
+#define ROW(option, kind, field)                                                                   \
+    {                                                                                              \
+        option, kind, offsetof(rv_sampling, field), sizeof(((rv_sampling *)0)->field)              \
+    }
+static const struct {
+    const char *name;
+    cli_kind kind;
+    size_t offset, size;
+} sampling_rows[] = {
+    ROW("temp", CLI_FLOAT, temperature),
+    ROW("top-p", CLI_FLOAT, top_p),
+    ROW("top-k", CLI_INT, top_k),
+    ROW("min-p", CLI_FLOAT, min_p),
+    ROW("typical-p", CLI_FLOAT, typical_p),
+    ROW("top-n-sigma", CLI_FLOAT, top_n_sigma),
+    ROW("xtc-probability", CLI_FLOAT, xtc_probability),
+    ROW("xtc-threshold", CLI_FLOAT, xtc_threshold),
+    ROW("mirostat-tau", CLI_FLOAT, mirostat_tau),
+    ROW("mirostat-eta", CLI_FLOAT, mirostat_eta),
+    ROW("repeat-penalty", CLI_FLOAT, repetition_penalty),
+    ROW("repeat-window", CLI_INT, repetition_window),
+    ROW("frequency-penalty", CLI_FLOAT, frequency_penalty),
+    ROW("presence-penalty", CLI_FLOAT, presence_penalty),
+    ROW("dry-multiplier", CLI_FLOAT, dry_multiplier),
+    ROW("dry-base", CLI_FLOAT, dry_base),
+    ROW("dry-allowed-length", CLI_INT, dry_allowed_length),
+    ROW("dry-window", CLI_INT, dry_window),
+    ROW("samplers", CLI_TEXT, order),
+    ROW("seed", CLI_UINT64, seed),
+};
+enum { TEMPERATURE = 0, SEED = CLI_SAMPLING_OPTIONS - 1 };
+_Static_assert(RVI_COUNT(sampling_rows) == CLI_SAMPLING_OPTIONS, "one row each");
+
+void cli_generation_init(cli_generation *g)
+{
+    *g = (cli_generation){.logprobs = -1};
+}
+
+void cli_generation_rows(cli_generation *g, cli_option *rows)
+{
+    const cli_option others[] = {
+        {"system", 's', CLI_TEXT, &g->system, NULL},
+        {"max-tokens", 'n', CLI_INT, &g->max_tokens, &g->max_given},
+        {"min-tokens", 0, CLI_INT, &g->min_tokens, NULL},
+        {"greedy", 0, CLI_FLAG, &g->greedy, NULL},
+        {"stop", 0, CLI_TEXTS, &g->stop, NULL},
+        {"ignore-eos", 0, CLI_FLAG, &g->ignore_eos, NULL},
+        {"lora", 0, CLI_TEXTS, &g->lora, NULL},
+        {"dry-breaker", 0, CLI_TEXTS, &g->breakers, NULL},
+        {"logit-bias", 0, CLI_TEXTS, &g->biases, NULL},
+        {"no-history", 0, CLI_FLAG, &g->no_history, NULL},
+    };
+    _Static_assert(RVI_COUNT(others) + CLI_SAMPLING_OPTIONS == CLI_GENERATION_OPTIONS,
+                   "one row each");
+    for (size_t i = 0; i < CLI_SAMPLING_OPTIONS; i++)
+        *rows++ = (cli_option){sampling_rows[i].name, 0, sampling_rows[i].kind,
+                               (char *)&g->given + sampling_rows[i].offset, &g->are_given[i]};
+    memcpy(rows, others, sizeof others);
+}
+
+/* "ID=VALUE" */
+static bool read_bias(const char *text, rv_logit_bias *out)
+{
+    char *end;
+    errno = 0;
+    long id = strtol(text, &end, 10);
+    if (end == text || *end != '=' || errno || id < 0 || id > INT32_MAX) return false;
+    const char *value = end + 1;
+    float bias = strtof(value, &end);
+    *out = (rv_logit_bias){(int32_t)id, bias};
+    return end != value && !*end && !isnan(bias);
+}
+
+int cli_generation_settle(const cli *c, cli_generation *g, bool greedy)
+{
+    rv_sampling *s = &g->sampling;
+    rv_generate_options *o = &g->options;
+    if (g->max_tokens < 0) return cli_usage(c, "-n: %d is not possible", g->max_tokens);
+    if (g->min_tokens < 0) return cli_usage(c, "--min-tokens: %d is not possible", g->min_tokens);
+    if (greedy || g->greedy)
+        rv_sampling_init_greedy(s, sizeof *s);
+    else
+        rv_sampling_init(s, sizeof *s);
+    for (size_t i = 0; i < CLI_SAMPLING_OPTIONS; i++)
+        if (g->are_given[i] && !(i == TEMPERATURE && g->greedy))
+            memcpy((char *)s + sampling_rows[i].offset, (char *)&g->given + sampling_rows[i].offset,
+                   sampling_rows[i].size);
+    g->seed_given = g->are_given[SEED];
+    if (!g->seed_given) s->seed = rvi_os_random();
+    if (g->breakers.n) {
+        s->dry_breakers = g->breakers.items;
+        s->n_dry_breakers = g->breakers.n;
+    }
+    for (size_t i = 0; i < g->biases.n; i++)
+        if (!read_bias(g->biases.items[i], &g->bias[i]))
+            return cli_usage(c, "--logit-bias: '%s' is not ID=VALUE", g->biases.items[i]);
+    s->logit_bias = g->bias;
+    s->n_logit_bias = g->biases.n;
+
+    rv_generate_options_init(o, sizeof *o);
+    o->sampling = s;
+    if (g->max_given) o->max_tokens = g->max_tokens;
+    o->min_tokens = g->min_tokens;
+    o->stop = g->stop.items;
+    o->n_stop = g->stop.n;
+    o->ignore_eos = g->ignore_eos;
+    o->top_logprobs = g->logprobs;
+    return CLI_OK;
+}
+
+rv_status cli_generation_session(const cli *c, const cli_generation *g, const rv_model *m,
+                                 rv_session **out, rv_error *err)
+{
+    rv_session_options o;
+    rv_adapter_set *adapters = NULL;
+    *out = NULL;
+    rv_session_options_init(&o, sizeof o);
+    o.n_context = c->context;
+    rv_status st = cli_kv_type(c, &o.kv_type, err);
+    if (!st) st = cli_load_adapters(&g->lora, m, &adapters, err);
+    o.adapters = adapters;
+    if (!st) st = rv_session_new(out, m, &o, err);
+    rv_adapter_set_free(&adapters);
+    return st;
+}
+
+/* ---- interrupts ---- */
+
+static atomic_int interrupts;
+static rv_session *_Atomic answering; /* what an interrupt stops; NULL: nothing is being made */
+static const char *_Atomic last_words = "";
+
+static void on_signal(int signal)
+{
+    rv_session *s = atomic_load(&answering);
+    bool again = atomic_fetch_add(&interrupts, 1) > 0;
+    if (signal != SIGINT || (s && again)) rvi_interrupt_leave(signal, atomic_load(&last_words));
+    if (s) rv_session_cancel(s);
+}
+
+void cli_interrupts_catch(const char *words, bool also_end)
+{
+    atomic_store(&last_words, words);
+    rvi_interrupt_catch(on_signal, also_end);
+}
+
+bool cli_interrupted(void)
+{
+    return atomic_load(&interrupts) > 0;
+}
+
+void cli_interrupts_forget(void)
+{
+    atomic_store(&interrupts, 0);
+}
+
+/* ---- answering ---- */
+
+typedef struct output {
+    bool print, terminal;
+} output;
+
+static int on_event(void *ctx, const rv_event *event)
+{
+    const output *o = ctx;
+    if (event->kind != RV_EVENT_TOKEN) return 0;
+    if (o->print && event->text_len &&
+        (!cli_put_text(stdout, event->text, event->text_len, o->terminal) || fflush(stdout)))
+        return 1;
+    return cli_interrupted();
+}
+
+rv_status cli_answer(cli_generation *g, rv_session *s, const int32_t *ids, size_t n, bool print,
+                     rv_generated *out, rv_error *err)
+{
+    output o = {print, rvi_os_is_terminal(stdout)};
+    g->options.on_event = on_event;
+    g->options.ctx = &o;
+    atomic_store(&answering, s);
+    rv_status st = rv_session_generate(s, ids, n, &g->options, out, err);
+    atomic_store(&answering, NULL);
+    g->options.ctx = NULL;
+    return st;
+}
+
+double cli_rate(size_t n, double seconds)
+{
+    return seconds > 0 ? (double)n / seconds : 0;
+}

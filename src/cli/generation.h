@@ -1,0 +1,53 @@
+/* generation.h - what `run` and `chat` share: the options that shape an answer, and making one.
+ *
+ * Ctrl-C stops an answer that is being made, a second one ends the program at once. The count of
+ * interrupts is the one thing of the program that a signal handler changes. */
+#ifndef RVI_CLI_GENERATION_H
+#define RVI_CLI_GENERATION_H
+
+#include "cli/cli.h"
+
+enum { CLI_SAMPLING_OPTIONS = 20, CLI_GENERATION_OPTIONS = CLI_SAMPLING_OPTIONS + 10 };
+
+typedef struct cli_generation {
+    /* options */
+    rv_sampling given; /* values of the options that are_given marks */
+    bool are_given[CLI_SAMPLING_OPTIONS];
+    bool greedy, ignore_eos, no_history, max_given;
+    int max_tokens, min_tokens;
+    int logprobs; /* as rv_generate_options has it */
+    const char *system;
+    cli_texts stop, lora, breakers, biases;
+    /* what they come to, see cli_generation_settle */
+    rv_sampling sampling;
+    rv_logit_bias bias[RVI_COUNT(((cli_texts *)0)->items)];
+    rv_generate_options options; /* sampling, stop and the like point into this struct */
+    bool seed_given;
+} cli_generation;
+
+extern const char cli_generation_help[];
+
+void cli_generation_init(cli_generation *g);
+/* Writes the rows of the options table, CLI_GENERATION_OPTIONS of them. */
+void cli_generation_rows(cli_generation *g, cli_option *rows);
+/* After parsing: defaults (or, greedy, everything off), and over them what was given. CLI_OK, or
+ * CLI_USAGE after saying what is wrong. */
+int cli_generation_settle(const cli *c, cli_generation *g, bool greedy);
+
+/* A session on the model with the options --ctx, --kv and --lora. */
+rv_status cli_generation_session(const cli *c, const cli_generation *g, const rv_model *m,
+                                 rv_session **out, rv_error *err) RVI_MUST_CHECK;
+
+/* Catches Ctrl-C from now on, and with also_end requests to end the program. last_words, a constant,
+ * is written where that ends at once. */
+void cli_interrupts_catch(const char *last_words, bool also_end);
+bool cli_interrupted(void);
+void cli_interrupts_forget(void);
+
+/* Generates; print: the text goes to standard output as it comes. Interrupted, the answer ends with
+ * RV_FINISH_CANCELLED. */
+rv_status cli_answer(cli_generation *g, rv_session *s, const int32_t *ids, size_t n, bool print,
+                     rv_generated *out, rv_error *err) RVI_MUST_CHECK;
+double cli_rate(size_t n, double seconds); /* a second; 0 where there is nothing to divide by */
+
+#endif

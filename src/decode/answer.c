@@ -1,0 +1,406 @@
+#include "decode/answer.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/os.h"
+#include "decode/logprobs.h"
+#include "decode/sampler.h"
+#include "decode/stop.h"
+
+struct rvi_answer {
+    rvi_answer *next; /* in the engine's list while under way */
+    rvi_session *s;
+    rv_generate_options o;
+    char **stop; /* copies of the stop strings */
+    rvi_sampler *sampler;
+    rvi_detok detok;
+    rvi_stop stops;
+    rvi_buf piece;
+    float *raw; /* the model's own logits of a step; NULL: no logprobs */
+    rvi_generated out;
+    int max_tokens;
+    int logits_at; /* place in the step being computed; -1: none */
+    bool ended;
+    rv_status status;
+    rv_error error;
+    double start, first; /* when it began, when its first logits came */
+};
+
+void rvi_generated_deinit(rvi_generated *g)
+{
+    rvi_ids_deinit(&g->ids);
+    rvi_buf_deinit(&g->text);
+    rvi_free(g->chosen);
+    rvi_free(g->top);
+    *g = (rvi_generated){0};
+}
+
+/* ---- beginning and end ---- */
+
+static void answer_free(rvi_answer *a)
+{
+    if (!a) return;
+    for (size_t i = 0; a->stop && i < a->o.n_stop; i++) rvi_free(a->stop[i]);
+    rvi_free(a->stop);
+    rvi_sampler_free(a->sampler);
+    rvi_stop_deinit(&a->stops);
+    rvi_buf_deinit(&a->piece);
+    rvi_free(a->raw);
+    rvi_generated_deinit(&a->out);
+    rvi_free(a);
+}
+
+static void unlink_answer(rvi_answer *a)
+{
+    rvi_answer **at = &a->s->e->answers;
+    while (*at && *at != a) at = &(*at)->next;
+    if (*at) *at = a->next;
+    a->next = NULL;
+}
+
+void rvi_answer_drop(rvi_session *s)
+{
+    if (!s->answer) return;
+    unlink_answer(s->answer);
+    answer_free(s->answer);
+    s->answer = NULL;
+}
+
+static rv_status check(const rvi_session *s, const int32_t *prompt, size_t n_prompt,
+                       const rv_generate_options *o, rv_error *err)
+{
+    if (s->answer)
+        return rvi_error(err, RV_E_SESSION, "the session has an answer that was not finished");
+    if (!n_prompt) return rvi_error(err, RV_E_GENERATION, "the prompt is empty");
+    if (n_prompt >= (size_t)s->n_context)
+        return rvi_error(err, RV_E_GENERATION,
+                         "the prompt has %zu tokens, but the context holds %d: shorten it or ask "
+                         "for a larger context",
+                         n_prompt, s->n_context);
+    if (o->max_tokens < 0)
+        return rvi_error(err, RV_E_CONFIG, "%d new tokens are not possible", o->max_tokens);
+    if (o->min_tokens < 0)
+        return rvi_error(err, RV_E_CONFIG, "at least %d new tokens are not possible",
+                         o->min_tokens);
+    if (o->top_logprobs < -1 || o->top_logprobs > RVI_MAX_TOP_LOGPROBS)
+        return rvi_error(err, RV_E_CONFIG, "logprobs of the %d best tokens: -1 to %d are possible",
+                         o->top_logprobs, RVI_MAX_TOP_LOGPROBS);
+    if (o->n_stop > 1024) return rvi_error(err, RV_E_CONFIG, "%zu stop strings", o->n_stop);
+    for (size_t i = 0; i < o->n_stop; i++)
+        if (!o->stop[i] || !o->stop[i][0])
+            return rvi_error(err, RV_E_CONFIG, "stop string %zu is empty", i + 1);
+    if (o->n_stop && !s->e->t)
+        return rvi_error(err, RV_E_CONFIG, "stop strings need a tokenizer, which this model lacks");
+    return rvi_engine_check_ids(s->e, prompt, n_prompt, err);
+}
+
+static bool copy_stops(rvi_answer *a, const rv_generate_options *o, size_t *longest)
+{
+    *longest = 0;
+    if (!o->n_stop) return true;
+    if (!(a->stop = rvi_zalloc_array(o->n_stop, sizeof *a->stop))) return false;
+    for (size_t i = 0; i < o->n_stop; i++) {
+        size_t len = strlen(o->stop[i]) + 1;
+        if (!(a->stop[i] = rvi_alloc_array(len, 1))) return false;
+        memcpy(a->stop[i], o->stop[i], len);
+        *longest = RVI_MAX(*longest, len);
+    }
+    return true;
+}
+
+/* Everything the token loop will write into. */
+static bool reserve(rvi_answer *a)
+{
+    const rvi_engine *e = a->s->e;
+    size_t n = (size_t)a->max_tokens, longest;
+    if (!copy_stops(a, &a->o, &longest)) return false;
+    a->o.stop = (const char *const *)a->stop;
+    rvi_stop_init(&a->stops, a->o.stop, a->o.n_stop);
+    if (e->t) {
+        size_t piece = e->longest_piece + RVI_DETOK_RUN + 16;
+        size_t text = n < RVI_TEXT_RESERVE / (e->longest_piece + 4) ? n * (e->longest_piece + 4)
+                                                                    : RVI_TEXT_RESERVE;
+        if (!rvi_buf_reserve(&a->piece, piece) || !rvi_buf_reserve(&a->out.text, text + piece) ||
+            (a->o.n_stop && !rvi_buf_reserve(&a->stops.held, piece + longest)))
+            return false;
+    }
+    if (n && !(a->out.ids.data = rvi_alloc_array(n, sizeof *a->out.ids.data))) return false;
+    a->out.ids.cap = n;
+    if (a->o.top_logprobs < 0) return true;
+    a->out.n_top = (size_t)a->o.top_logprobs;
+    a->raw = rvi_alloc_array((size_t)e->m->hp.n_vocab, sizeof *a->raw);
+    if (!a->raw) return false;
+    if (n && !(a->out.chosen = rvi_alloc_array(n, sizeof *a->out.chosen))) return false;
+    if (n && a->out.n_top && !(a->out.top = rvi_alloc_array(n * a->out.n_top, sizeof *a->out.top)))
+        return false;
+    return true;
+}
+
+rv_status rvi_answer_start(rvi_session *s, const int32_t *prompt, size_t n_prompt,
+                           const rv_generate_options *o, rv_error *err)
+{
+    rvi_engine *e = s->e;
+    rv_status st = check(s, prompt, n_prompt, o, err);
+    if (st) return st;
+    atomic_store(&s->cancelled, false); /* from here on a cancel is meant for this answer */
+    rvi_answer *a = rvi_zalloc(sizeof *a);
+    if (!a) return rvi_nomem(err, "answer");
+    a->s = s;
+    a->o = *o;
+    a->max_tokens = RVI_MIN(o->max_tokens, s->n_context - (int)n_prompt);
+    a->out.finish = RV_FINISH_ERROR;
+    a->logits_at = -1;
+    st = rvi_sampler_new(&a->sampler, o->sampling, e->m->hp.n_vocab, e->t, err);
+    if (!st && !reserve(a)) st = rvi_nomem(err, "answer");
+    if (st) {
+        answer_free(a);
+        return st;
+    }
+    if (e->t) rvi_detok_init(&a->detok, e->t, RVI_TOK_SKIP_SPECIAL);
+    a->o.sampling = NULL; /* the sampler has its own copy */
+    a->start = rvi_os_seconds();
+    a->out.n_prompt = (int)n_prompt;
+    int rope_set = rvi_rope_set(&e->m->rope, (int)n_prompt + a->max_tokens);
+    a->out.n_reused = rvi_session_keep(s, prompt, n_prompt, rope_set, true);
+    memcpy(s->past.data + s->past.len, prompt + s->past.len,
+           (n_prompt - s->past.len) * sizeof *prompt);
+    s->past.len = n_prompt;
+    s->answer = a;
+    rvi_answer **end = &e->answers;
+    while (*end) end = &(*end)->next;
+    *end = a;
+    return RV_OK;
+}
+
+/* ---- events ---- */
+
+static void send(rvi_answer *a, const rv_event *ev, bool *cancel)
+{
+    if (a->o.on_event && a->o.on_event(a->o.ctx, ev) && cancel) *cancel = true;
+}
+
+/* Passes a token (id -1: the end of the text) through detokenizer and stop strings, and tells the
+ * caller what became certain. */
+static rv_status emit(rvi_answer *a, int32_t id, bool *cancel)
+{
+    const rvi_tokenizer *t = a->s->e->t;
+    rvi_generated *out = &a->out;
+    size_t before = out->text.len;
+    bool last = id < 0;
+    if (t) {
+        a->piece.len = 0;
+        rv_status st = last ? rvi_detok_flush(&a->detok, &a->piece, &a->error)
+                            : rvi_detok_push(&a->detok, id, &a->piece, &a->error);
+        if (st) return st;
+        if (!rvi_stop_push(&a->stops, a->piece.data, a->piece.len, &out->text) ||
+            (last && !rvi_stop_flush(&a->stops, &out->text)))
+            return rvi_nomem(&a->error, "text");
+    }
+    size_t more = out->text.len - before, n = out->ids.len;
+    if (last && !more) return RV_OK;
+    rv_event ev = {.kind = RV_EVENT_TOKEN,
+                   .session = a->s->owner,
+                   .id = id,
+                   .is_special = t && !last && rvi_tokenizer_is_special(t, id),
+                   .text = more ? out->text.data + before : "",
+                   .text_len = more,
+                   .n_generated = (int)n};
+    if (out->chosen && !last) {
+        ev.chosen = &out->chosen[n - 1];
+        ev.n_top = out->n_top;
+        ev.top = out->top ? &out->top[(n - 1) * out->n_top] : NULL;
+    }
+    send(a, &ev, cancel);
+    return RV_OK;
+}
+
+static void end_answer(rvi_answer *a, rv_finish finish, rv_status st)
+{
+    rvi_session *s = a->s;
+    rvi_generated *out = &a->out;
+    unlink_answer(a);
+    a->ended = true;
+    if (!st && finish != RV_FINISH_STOP && finish != RV_FINISH_CANCELLED) st = emit(a, -1, NULL);
+    if (a->stops.hit) finish = RV_FINISH_STOP;
+    out->finish = st ? RV_FINISH_ERROR : finish;
+    a->status = st;
+    if (s->past.len > (size_t)s->seq.len)
+        s->past.len = (size_t)s->seq.len; /* what was never computed is no part of the past */
+    double now = rvi_os_seconds();
+    out->prompt_seconds = (a->first > 0 ? a->first : now) - a->start;
+    out->seconds = a->first > 0 ? now - a->first : 0;
+    rv_event done = {.kind = RV_EVENT_DONE,
+                     .session = s->owner,
+                     .id = -1,
+                     .text = "",
+                     .finish = out->finish,
+                     .error = st ? &a->error : NULL,
+                     .n_prompt = out->n_prompt,
+                     .n_reused = out->n_reused,
+                     .n_generated = (int)out->ids.len,
+                     .prompt_seconds = out->prompt_seconds,
+                     .seconds = out->seconds};
+    send(a, &done, NULL);
+}
+
+/* ---- one token ---- */
+
+static bool is_eos(const rvi_engine *e, int32_t id)
+{
+    for (size_t i = 0; i < e->eos->len; i++)
+        if (e->eos->data[i] == id) return true;
+    return false;
+}
+
+static rv_status pick(rvi_answer *a, float *logits, int32_t *id, bool *cancel)
+{
+    rvi_session *s = a->s;
+    const rvi_engine *e = s->e;
+    size_t n_vocab = (size_t)e->m->hp.n_vocab;
+    if (a->raw) memcpy(a->raw, logits, n_vocab * sizeof *logits);
+    if (!a->o.ignore_eos && a->out.ids.len < (size_t)a->o.min_tokens)
+        for (size_t i = 0; i < e->eos->len; i++)
+            if (e->eos->data[i] >= 0 && (size_t)e->eos->data[i] < n_vocab)
+                logits[e->eos->data[i]] = -INFINITY;
+    if (a->o.mask && a->o.mask(a->o.ctx, a->out.ids.data, a->out.ids.len, logits, n_vocab)) {
+        *cancel = true;
+        return RV_OK;
+    }
+    rv_status st = rvi_sampler_pick(a->sampler, logits, s->past.data, s->past.len,
+                                    (size_t)a->out.n_prompt, id, &a->error);
+    for (size_t i = 0; st && i < n_vocab; i++)
+        if (isnan(logits[i])) return rvi_engine_explain(e, st, &a->error);
+    return st;
+}
+
+static void note_logprobs(rvi_answer *a, int32_t id)
+{
+    if (!a->raw) return;
+    rvi_generated *out = &a->out;
+    int n_vocab = a->s->e->m->hp.n_vocab;
+    size_t at = out->ids.len - 1;
+    double log_sum = rvi_log_sum_exp(a->raw, n_vocab);
+    out->chosen[at] = (rv_token_prob){id, (float)((double)a->raw[id] - log_sum)};
+    if (out->top)
+        rvi_top_logprobs(a->raw, n_vocab, log_sum, out->top + at * out->n_top, (int)out->n_top);
+}
+
+static void take_token(rvi_answer *a, float *logits)
+{
+    rvi_session *s = a->s;
+    rvi_generated *out = &a->out;
+    bool cancel = false;
+    int32_t id = -1;
+    if (a->first <= 0) a->first = rvi_os_seconds();
+    if (!a->max_tokens) {
+        end_answer(a, RV_FINISH_LENGTH, RV_OK);
+        return;
+    }
+    rv_status st = pick(a, logits, &id, &cancel);
+    if (st || cancel) {
+        end_answer(a, RV_FINISH_CANCELLED, st);
+        return;
+    }
+    out->ids.data[out->ids.len++] = id; /* room was reserved for both */
+    s->past.data[s->past.len++] = id;
+    note_logprobs(a, id);
+    if (!a->o.ignore_eos && is_eos(s->e, id)) {
+        end_answer(a, RV_FINISH_EOS, RV_OK);
+        return;
+    }
+    st = emit(a, id, &cancel);
+    if (st)
+        end_answer(a, RV_FINISH_ERROR, st);
+    else if (a->stops.hit)
+        end_answer(a, RV_FINISH_STOP, RV_OK);
+    else if (cancel || atomic_load(&s->cancelled))
+        end_answer(a, RV_FINISH_CANCELLED, RV_OK);
+    else if (out->ids.len == (size_t)a->max_tokens)
+        end_answer(a, RV_FINISH_LENGTH, RV_OK);
+}
+
+/* ---- a step ---- */
+
+static int waiting(const rvi_answer *a)
+{
+    return (int)(a->s->past.len - (size_t)a->s->seq.len);
+}
+
+/* Adds the rows of one answer that fit. */
+static void add_rows(rvi_engine *e, rvi_answer *a)
+{
+    int n = RVI_MIN(waiting(a), rvi_engine_room(e));
+    bool whole = n == waiting(a);
+    if (whole && !rvi_engine_logits_room(e)) n--; /* its last row waits for the next step */
+    if (n < 1) return;
+    whole = n == waiting(a);
+    int at = e->n_logits;
+    rv_status st = rvi_engine_add(e, a->s, n, a->s->adapters, whole, &a->error);
+    if (st)
+        end_answer(a, RV_FINISH_ERROR, st);
+    else if (whole)
+        a->logits_at = at;
+}
+
+/* Answers that got logits go to the end of the list, so that all have their turn when there are
+ * more of them than a step has room for. Prompts that wait stay where they are: oldest first. */
+static void rotate(rvi_engine *e)
+{
+    rvi_answer *served = NULL, **served_end = &served, **at = &e->answers;
+    while (*at) {
+        rvi_answer *a = *at;
+        if (a->logits_at < 0) {
+            at = &a->next;
+            continue;
+        }
+        *at = a->next;
+        a->next = NULL;
+        *served_end = a;
+        served_end = &a->next;
+    }
+    *at = served;
+}
+
+size_t rvi_answer_advance(rvi_engine *e, const rvi_session *only)
+{
+    rvi_answer *a, *next;
+    rvi_engine_begin(e);
+    for (a = e->answers; a; a = next) {
+        next = a->next;
+        a->logits_at = -1;
+        if ((!only || a->s == only) && atomic_load(&a->s->cancelled))
+            end_answer(a, RV_FINISH_CANCELLED, RV_OK);
+    }
+    /* tokens of answers that decode come first, then prompts */
+    for (int prompts = 0; prompts < 2; prompts++)
+        for (a = e->answers; a; a = next) {
+            next = a->next;
+            if ((only && a->s != only) || (waiting(a) > 1) != prompts || a->logits_at >= 0)
+                continue;
+            add_rows(e, a);
+        }
+    if (e->n_rows) rvi_engine_compute(e);
+    for (a = e->answers; a; a = next) {
+        next = a->next;
+        if (a->logits_at >= 0) take_token(a, rvi_engine_logits(e, a->logits_at));
+    }
+    if (!only) rotate(e);
+    size_t running = 0;
+    for (a = e->answers; a; a = a->next)
+        if (!only || a->s == only) running++;
+    return running;
+}
+
+rv_status rvi_answer_take(rvi_session *s, rvi_generated *out, rv_error *err)
+{
+    rvi_answer *a = s->answer;
+    if (!a->ended) end_answer(a, RV_FINISH_CANCELLED, RV_OK);
+    rv_status st = a->status;
+    if (st && err) *err = a->error;
+    *out = a->out;
+    a->out = (rvi_generated){0};
+    answer_free(a);
+    s->answer = NULL;
+    return st;
+}

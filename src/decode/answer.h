@@ -1,0 +1,36 @@
+/* answer.h - answers in the making: prompts in chunks, sampling, text, stop strings, events.
+ *
+ * Any number of answers, one a session, advance together: a step takes one token of each that
+ * decodes and fills up with rows of the prompts that wait. An answer that fails ends by itself.
+ * Everything an answer needs is reserved when it starts: advancing allocates nothing (unless a
+ * text outgrows RVI_TEXT_RESERVE). */
+#ifndef RVI_DECODE_ANSWER_H
+#define RVI_DECODE_ANSWER_H
+
+#include "decode/engine.h"
+
+enum { RVI_TEXT_RESERVE = 16 << 20, RVI_MAX_TOP_LOGPROBS = 20 };
+
+typedef struct rvi_generated {
+    rvi_ids ids; /* an end token that ended it is the last one */
+    rvi_buf text;
+    rv_token_prob *chosen, *top; /* one, and n_top, for each id; NULL: not asked for */
+    size_t n_top;
+    rv_finish finish;
+    int n_prompt, n_reused;         /* prompt tokens, and how many of them were in the cache */
+    double prompt_seconds, seconds; /* prefill; the token loop after it */
+} rvi_generated;
+
+void rvi_generated_deinit(rvi_generated *g);
+
+/* Options are those of the public header, whole (any size was dealt with); they are copied. */
+rv_status rvi_answer_start(rvi_session *s, const int32_t *prompt, size_t n_prompt,
+                           const rv_generate_options *o, rv_error *err) RVI_MUST_CHECK;
+/* One step over the answers under way, or over that of `only`. Returns how many go on. */
+size_t rvi_answer_advance(rvi_engine *e, const rvi_session *only);
+/* Moves the session's answer, which it has, to out, cancelling it where it is under way. The status
+ * is the answer's own. */
+rv_status rvi_answer_take(rvi_session *s, rvi_generated *out, rv_error *err) RVI_MUST_CHECK;
+void rvi_answer_drop(rvi_session *s); /* without a word; accepts a session that has none */
+
+#endif

@@ -1,0 +1,295 @@
+#include "decode/engine.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "decode/answer.h"
+
+/* ---- engines ---- */
+
+static size_t longest_piece(const rvi_tokenizer *t)
+{
+    size_t longest = 0, len;
+    for (int32_t id = 0; t && id < rvi_tokenizer_size(t); id++)
+        if (rvi_tokenizer_text(t, id, &len)) longest = RVI_MAX(longest, len);
+    return longest;
+}
+
+static rv_status check_options(const rvi_engine_options *o, rv_error *err)
+{
+    if (o->n_tokens < 1 || o->n_tokens > RVI_MAX_CONTEXT)
+        return rvi_error(err, RV_E_CONFIG, "a context of %d tokens is not possible", o->n_tokens);
+    if (o->max_rows < 1 || o->max_rows > 1 << 20)
+        return rvi_error(err, RV_E_CONFIG, "steps of %d rows are not possible", o->max_rows);
+    if (o->max_logits < 1 || o->max_logits > 1 << 16)
+        return rvi_error(err, RV_E_CONFIG, "logits of %d rows are not possible", o->max_logits);
+    return RV_OK;
+}
+
+rv_status rvi_engine_new(rvi_engine **out, const rvi_model *m, const rvi_tokenizer *t,
+                         const rvi_ids *eos, const rvi_engine_options *o, rv_error *err)
+{
+    *out = NULL;
+    rv_status st = check_options(o, err);
+    if (st) return st;
+    rvi_engine *e = rvi_zalloc(sizeof *e);
+    if (!e) return rvi_nomem(err, "engine");
+    e->m = m;
+    e->t = t;
+    e->eos = eos;
+    e->o = *o;
+    e->o.max_rows = RVI_MIN(o->max_rows, o->n_tokens);
+    e->o.max_logits = RVI_MIN(o->max_logits, e->o.max_rows);
+    e->longest_piece = longest_piece(t);
+    rvi_kv_spec spec =
+        rvi_model_kv_spec(m, o->kv_type, (o->n_tokens + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS);
+    st = rvi_pages_new(&e->pool, m->be, &spec, 0, err);
+    if (!st) st = rvi_workspace_new(&e->ws, m, e->o.max_rows, e->o.max_logits, err);
+    e->rows = rvi_alloc_array((size_t)e->o.max_rows, sizeof *e->rows);
+    e->which = rvi_alloc_array((size_t)e->o.max_logits, sizeof *e->which);
+    if (!st && (!e->rows || !e->which)) st = rvi_nomem(err, "engine");
+    if (st)
+        rvi_engine_free(e);
+    else
+        *out = e;
+    return st;
+}
+
+void rvi_engine_free(rvi_engine *e)
+{
+    if (!e) return;
+    rvi_pages_free(e->pool);
+    rvi_workspace_free(e->ws);
+    rvi_free(e->rows);
+    rvi_free(e->which);
+    rvi_free(e);
+}
+
+rv_status rvi_engine_check_ids(const rvi_engine *e, const int32_t *ids, size_t n, rv_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= e->m->hp.n_vocab)
+            return rvi_error(err, RV_E_GENERATION, "token id %d is not in the vocabulary of %d",
+                             ids[i], e->m->hp.n_vocab);
+    return RV_OK;
+}
+
+rv_status rvi_engine_explain(const rvi_engine *e, rv_status st, rv_error *err)
+{
+    const char *broken = rvi_model_find_broken_tensor(e->m);
+    if (!broken) return st;
+    return rvi_error(err, st,
+                     "the model file is damaged: tensor '%s' holds a value that is not a number",
+                     broken);
+}
+
+/* ---- sessions ---- */
+
+rv_status rvi_session_new(rvi_session **out, rvi_engine *e, int n_context,
+                          const rvi_adapter_set *adapters, void *owner, rv_error *err)
+{
+    *out = NULL;
+    if (n_context < 1 || n_context > RVI_MAX_CONTEXT)
+        return rvi_error(err, RV_E_CONFIG, "a context of %d tokens is not possible", n_context);
+    rvi_session *s = rvi_zalloc(sizeof *s);
+    if (!s) return rvi_nomem(err, "session");
+    s->e = e;
+    s->n_context = n_context;
+    s->adapters = adapters;
+    s->owner = owner;
+    atomic_init(&s->cancelled, false);
+    rv_status st = rvi_seq_init(&s->seq, e->pool, n_context, err);
+    size_t n = (size_t)n_context;
+    s->past = (rvi_ids){.data = rvi_alloc_array(n, sizeof *s->past.data), .cap = n};
+    s->sets = rvi_alloc_array(n, sizeof *s->sets);
+    if (!st && (!s->past.data || !s->sets)) st = rvi_nomem(err, "session");
+    if (st)
+        rvi_session_free(s);
+    else
+        *out = s;
+    return st;
+}
+
+rv_status rvi_session_fork(rvi_session **out, const rvi_session *from, void *owner, rv_error *err)
+{
+    rv_status st = rvi_session_new(out, from->e, from->n_context, from->adapters, owner, err);
+    if (st) return st;
+    rvi_session *s = *out;
+    rvi_seq own;
+    if ((st = rvi_seq_fork(&own, &from->seq, err))) {
+        rvi_session_free(s);
+        *out = NULL;
+        return st;
+    }
+    rvi_seq_deinit(&s->seq);
+    s->seq = own;
+    s->rope_set = from->rope_set;
+    s->past.len = (size_t)from->seq.len;
+    memcpy(s->past.data, from->past.data, s->past.len * sizeof *s->past.data);
+    memcpy(s->sets, from->sets, s->past.len * sizeof *s->sets);
+    return RV_OK;
+}
+
+void rvi_session_free(rvi_session *s)
+{
+    if (!s) return;
+    rvi_answer_drop(s);
+    rvi_seq_deinit(&s->seq);
+    rvi_ids_deinit(&s->past);
+    rvi_free(s->sets);
+    rvi_free(s);
+}
+
+static uint64_t serial(const rvi_adapter_set *set)
+{
+    return set ? set->serial : 0;
+}
+
+int rvi_session_keep(rvi_session *s, const int32_t *ids, size_t n, int rope_set, bool want_logits)
+{
+    size_t same = 0, have = (size_t)s->seq.len, most = want_logits ? n - 1 : n;
+    if (s->rope_set == rope_set)
+        while (same < have && same < most && s->past.data[same] == ids[same] &&
+               s->sets[same] == serial(s->adapters))
+            same++;
+    s->rope_set = rope_set;
+    rvi_seq_truncate(&s->seq, (int)same);
+    s->past.len = same;
+    return (int)same;
+}
+
+rv_status rvi_session_sync(rvi_session *s, const int32_t *ids, size_t n, size_t *n_reused,
+                           float **logits, rv_error *err)
+{
+    rvi_engine *e = s->e;
+    if (logits) *logits = NULL;
+    if (n > (size_t)s->n_context)
+        return rvi_error(err, RV_E_SESSION, "%zu tokens do not fit the session's context of %d", n,
+                         s->n_context);
+    if (logits && !n) return rvi_error(err, RV_E_GENERATION, "no tokens: nothing predicts a next");
+    rv_status st = rvi_engine_check_ids(e, ids, n, err);
+    if (st) return st;
+    atomic_store(&s->cancelled, false);
+    int kept = rvi_session_keep(s, ids, n, rvi_rope_set(&e->m->rope, s->n_context), logits != NULL);
+    if (n_reused) *n_reused = (size_t)kept;
+    for (size_t i = (size_t)kept; i < n; i++) s->past.data[i] = ids[i];
+    s->past.len = n;
+    while (!st && (size_t)s->seq.len < n) {
+        int rows = (int)RVI_MIN(n - (size_t)s->seq.len, (size_t)e->o.max_rows);
+        bool last = (size_t)s->seq.len + (size_t)rows == n;
+        rvi_engine_begin(e);
+        if (atomic_load(&s->cancelled)) st = rvi_error(err, RV_E_SESSION, "cancelled");
+        if (!st) st = rvi_engine_add(e, s, rows, s->adapters, last && logits, err);
+        if (!st) rvi_engine_compute(e);
+    }
+    if (st)
+        s->past.len = (size_t)s->seq.len;
+    else if (logits)
+        *logits = rvi_engine_logits(e, 0);
+    return st;
+}
+
+/* ---- steps ---- */
+
+void rvi_engine_begin(rvi_engine *e)
+{
+    e->n_rows = e->n_logits = 0;
+    e->logits = NULL;
+}
+
+int rvi_engine_room(const rvi_engine *e)
+{
+    return e->o.max_rows - e->n_rows;
+}
+
+int rvi_engine_logits_room(const rvi_engine *e)
+{
+    return e->o.max_logits - e->n_logits;
+}
+
+rv_status rvi_engine_add(rvi_engine *e, rvi_session *s, int n, const rvi_adapter_set *set,
+                         bool want_logits, rv_error *err)
+{
+    int first = s->seq.len;
+    rv_status st = rvi_seq_extend(&s->seq, n, err);
+    if (st) return st;
+    for (int i = 0; i < n; i++) {
+        s->sets[first + i] = serial(set);
+        e->rows[e->n_rows++] = (rvi_row){.seq = &s->seq,
+                                         .pos = first + i,
+                                         .token = s->past.data[first + i],
+                                         .rope_set = s->rope_set,
+                                         .adapters = set && set->n ? set : NULL};
+    }
+    if (want_logits) e->which[e->n_logits++] = e->n_rows - 1;
+    return RV_OK;
+}
+
+void rvi_engine_compute(rvi_engine *e)
+{
+    rvi_model_forward(e->m, e->ws, e->rows, e->n_rows);
+    e->logits = NULL;
+    if (e->n_logits) /* the workspace's own copy, ours to change until the next step */
+        e->logits =
+            (float *)(uintptr_t)rvi_model_logits(e->m, e->ws, e->rows, e->which, e->n_logits);
+}
+
+float *rvi_engine_logits(const rvi_engine *e, int i)
+{
+    if (!e->logits || i < 0 || i >= e->n_logits) return NULL;
+    return e->logits + (size_t)i * (size_t)e->m->hp.n_vocab;
+}
+
+static rv_status check_step(const rvi_engine *e, const rvi_step_row *rows, size_t n, rv_error *err)
+{
+    int n_logits = 0;
+    if (!n || n > (size_t)e->o.max_rows)
+        return rvi_error(err, RV_E_CONFIG, "%zu rows in a step: the engine takes 1 to %d", n,
+                         e->o.max_rows);
+    for (size_t i = 0; i < n; i++) {
+        rv_status st = rvi_engine_check_ids(e, &rows[i].token, 1, err);
+        if (st) return st;
+        if (rows[i].s->e != e)
+            return rvi_error(err, RV_E_SESSION, "row %zu: its session is of another engine", i);
+        if (rows[i].s->answer)
+            return rvi_error(err, RV_E_SESSION,
+                             "row %zu: its session has an answer that was not finished", i);
+        n_logits += rows[i].want_logits;
+    }
+    if (n_logits > e->o.max_logits)
+        return rvi_error(err, RV_E_CONFIG, "%d rows want logits: the engine gives %d a step",
+                         n_logits, e->o.max_logits);
+    return RV_OK;
+}
+
+rv_status rvi_engine_step(rvi_engine *e, const rvi_step_row *rows, size_t n, rv_error *err)
+{
+    rv_status st = check_step(e, rows, n, err);
+    if (st) return st;
+    size_t done = 0;
+    rvi_engine_begin(e);
+    for (; !st && done < n; done++) {
+        rvi_session *s = rows[done].s;
+        if (!s->seq.len) s->rope_set = rvi_rope_set(&e->m->rope, s->n_context);
+        if (s->seq.len == s->n_context) {
+            st = rvi_error(err, RV_E_SESSION, "row %zu: its session's context of %d is full", done,
+                           s->n_context);
+            break;
+        }
+        s->past.data[s->seq.len] = rows[done].token;
+        st = rvi_engine_add(e, s, 1, rows[done].set, rows[done].want_logits, err);
+        if (st) break;
+        s->past.len = (size_t)s->seq.len;
+    }
+    if (st) {
+        while (done-- > 0) {
+            rvi_session *s = rows[done].s;
+            rvi_seq_truncate(&s->seq, s->seq.len - 1);
+            s->past.len = (size_t)s->seq.len;
+        }
+        rvi_engine_begin(e);
+        return st;
+    }
+    rvi_engine_compute(e);
+    return RV_OK;
+}

@@ -1,0 +1,114 @@
+/* engine.h - the KV pages and scratch that many sessions share, and sessions: timelines of tokens.
+ *
+ * Every computation is rows of sessions through one forward pass. The caller hands in the whole
+ * prefix each time; a session keeps what agrees with its past, drops the rest and computes what is
+ * new. By the law of the forward pass the result is the same, bit for bit, as with an empty one.
+ *
+ * Invariants of a session:
+ *  1. past holds the tokens of the timeline; the keys and values of the first seq.len are in the
+ *     pages, the rest waits to be computed.
+ *  2. sets[i] is the serial of the adapter set that computed token i: keys and values of another
+ *     set are never reused.
+ *  3. past and sets have room for n_context tokens from the beginning: no step allocates.
+ * One thread at a time uses an engine and its sessions; rvi_session_cancel is the exception. */
+#ifndef RVI_DECODE_ENGINE_H
+#define RVI_DECODE_ENGINE_H
+
+#include <stdatomic.h>
+
+#include "model/model.h"
+#include "tokenizer/tokenizer.h"
+
+typedef struct rvi_answer rvi_answer;
+
+typedef struct rvi_engine_options {
+    int n_tokens; /* KV room of all sessions together */
+    int max_rows, max_logits;
+    rv_kv_type kv_type;
+} rvi_engine_options;
+
+typedef struct rvi_engine {
+    const rvi_model *m;
+    const rvi_tokenizer *t; /* may be NULL: then there is no text and no stop string */
+    const rvi_ids *eos;
+    rvi_engine_options o;
+    rvi_pages *pool;
+    rvi_workspace *ws;
+    rvi_row *rows; /* of the step being put together or just computed */
+    int n_rows;
+    int32_t *which; /* rows that want logits */
+    int n_logits;
+    float *logits;        /* n_logits x n_vocab of the last step */
+    size_t longest_piece; /* bytes of the longest token's text */
+    rvi_answer *answers;  /* those under way, the next to be served first */
+} rvi_engine;
+
+/* model, tokenizer and eos are borrowed. */
+rv_status rvi_engine_new(rvi_engine **out, const rvi_model *m, const rvi_tokenizer *t,
+                         const rvi_ids *eos, const rvi_engine_options *o,
+                         rv_error *err) RVI_MUST_CHECK;
+void rvi_engine_free(rvi_engine *e); /* accepts NULL; its sessions must be gone */
+
+typedef struct rvi_session {
+    rvi_engine *e;
+    rvi_seq seq;
+    rvi_ids past;
+    uint64_t *sets;
+    int n_context;
+    int rope_set;
+    const rvi_adapter_set *adapters; /* of rows that name no other; NULL: none */
+    atomic_bool cancelled;
+    rvi_answer *answer; /* under way, or ended and not taken; NULL: none */
+    void *owner;        /* what events call the session */
+} rvi_session;
+
+/* adapters are borrowed, may be NULL. */
+rv_status rvi_session_new(rvi_session **out, rvi_engine *e, int n_context,
+                          const rvi_adapter_set *adapters, void *owner,
+                          rv_error *err) RVI_MUST_CHECK;
+/* The same past, sharing its pages. */
+rv_status rvi_session_fork(rvi_session **out, const rvi_session *from, void *owner,
+                           rv_error *err) RVI_MUST_CHECK;
+void rvi_session_free(rvi_session *s); /* accepts NULL; drops an answer */
+
+/* The part of ids that need not be computed again becomes the past, all but the last token if its
+ * logits are wanted. rope_set: that of the length the timeline is declared to reach. Returns how
+ * many were kept. */
+int rvi_session_keep(rvi_session *s, const int32_t *ids, size_t n, int rope_set, bool want_logits);
+
+/* Makes the past exactly ids; *logits (may be NULL): those after the last one. */
+rv_status rvi_session_sync(rvi_session *s, const int32_t *ids, size_t n, size_t *n_reused,
+                           float **logits, rv_error *err) RVI_MUST_CHECK;
+
+/* Are all ids in the vocabulary? */
+rv_status rvi_engine_check_ids(const rvi_engine *e, const int32_t *ids, size_t n,
+                               rv_error *err) RVI_MUST_CHECK;
+
+/* ---- putting a step together: begin, add, compute ---- */
+
+void rvi_engine_begin(rvi_engine *e);
+int rvi_engine_room(const rvi_engine *e);        /* rows that still fit */
+int rvi_engine_logits_room(const rvi_engine *e); /* logits that still fit */
+/* Adds the first n waiting tokens of s, with set; want_logits: of the last of them. On failure
+ * (no page left) nothing changed. *at: the place of its logits. */
+rv_status rvi_engine_add(rvi_engine *e, rvi_session *s, int n, const rvi_adapter_set *set,
+                         bool want_logits, rv_error *err) RVI_MUST_CHECK;
+void rvi_engine_compute(rvi_engine *e);
+float *rvi_engine_logits(const rvi_engine *e, int i);
+
+/* One row of a step that the caller puts together. */
+typedef struct rvi_step_row {
+    rvi_session *s;
+    int32_t token;
+    bool want_logits;
+    const rvi_adapter_set *set;
+} rvi_step_row;
+
+/* All rows in one forward pass. On failure no session changed. */
+rv_status rvi_engine_step(rvi_engine *e, const rvi_step_row *rows, size_t n,
+                          rv_error *err) RVI_MUST_CHECK;
+
+/* RV_E_GENERATION, naming the tensor that is not a number where there is one. */
+rv_status rvi_engine_explain(const rvi_engine *e, rv_status st, rv_error *err) RVI_MUST_CHECK;
+
+#endif

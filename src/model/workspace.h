@@ -1,0 +1,45 @@
+/* workspace.h - the activations of a forward pass, shared by the files that compute layers. Inside the
+ * model room only. */
+#ifndef RVI_MODEL_WORKSPACE_H
+#define RVI_MODEL_WORKSPACE_H
+
+#include "model/model.h"
+
+struct rvi_workspace {
+    rvi_backend *be;
+    rvi_tensor
+        *x; /* [rows, n_embd] the residual stream; after a forward: the final hidden states */
+    rvi_tensor *h;   /* [rows, n_embd] normed input of a half */
+    rvi_tensor *y;   /* [rows, n_embd] output of a half */
+    rvi_tensor *qkv; /* [rows, (n_heads + 2 n_kv_heads) head_size] */
+    rvi_tensor *mix; /* [rows, n_heads head_size] attention output */
+    rvi_tensor *ffn; /* [rows, 2 n_ff] gate, up; encoders: NULL, as angles, last and logits are */
+    rvi_tensor *act; /* [rows, n_ff] */
+    rvi_tensor *angles; /* [rows, 2 n_pairs] */
+    rvi_tensor *last;   /* [logits, n_embd] hidden states of the rows that want logits */
+    rvi_tensor *logits; /* [logits, n_vocab] */
+    float *angle_row, *logits_host;
+    int32_t *tokens, *lora_rows;
+    uint8_t *lora_done;
+    rvi_kv_row *kv_rows;
+    rvi_kv_row *text_rows; /* encoders: what each row sees, the whole of its text */
+    rvi_tap_fn tap;
+    void *tap_ctx;
+};
+
+/* Hands an intermediate to the tap; il -1: the name alone. */
+void rvi_workspace_tap(rvi_workspace *ws, const char *what, int il, rvi_cols values, int n_rows);
+
+/* The base product and the rows' adapters. which: the batch row that each of the n_rows operands
+ * came from; NULL: row i is batch row i. */
+void rvi_workspace_linear(rvi_workspace *ws, const rvi_linear *l, rvi_cols out, rvi_cols x,
+                          const rvi_row *rows, const int32_t *which, int n_rows);
+
+/* q, k and v of the layer's input into the columns of ws->qkv. */
+void rvi_workspace_qkv(const rvi_model *m, rvi_workspace *ws, int il, rvi_cols in,
+                       const rvi_row *rows, int n_rows);
+
+/* The pass of an encoder (encoder.c). */
+void rvi_encoder_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows);
+
+#endif

@@ -1,0 +1,126 @@
+#!/bin/sh
+# `bench` and `doctor` as their users meet them. Prints TAP. RUVLLM names the program (./ruvllm). How fast anything is, is not tested.
+set -u
+rv=${RUVLLM:-./ruvllm}
+spm=tests/gguf/llama-spm.gguf
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+n=0
+
+# check NAME STATUS OUT_PATTERN ERR_PATTERN COMMAND...: exit status, and a grep pattern each for standard output and error ("-": must be empty, "": anything)
+check() {
+    name=$1 want=$2 out=$3 err=$4
+    shift 4
+    "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
+    verdict "$name" "$want" $? "$out" "$err"
+}
+
+matches() { # PATTERN FILE
+    case $1 in
+    '') return 0 ;;
+    -) [ ! -s "$2" ] ;;
+    *) grep -q -e "$1" "$2" ;;
+    esac
+}
+
+verdict() {
+    n=$((n + 1))
+    if [ "$2" = "$3" ] && matches "$4" "$tmp/out" && matches "$5" "$tmp/err"; then
+        echo "ok $n - $1"
+    else
+        echo "not ok $n - $1"
+        echo "# status $3, wanted $2; wanted in stdout: '$4', in stderr: '$5'"
+        sed 's/^/# out: /' "$tmp/out" | head -n 5
+        sed 's/^/# err: /' "$tmp/err" | head -n 5
+    fi
+}
+
+# holds NAME FILE EXPRESSION: a Python expression over the JSON in FILE, called d
+holds() {
+    python3 - "$2" "$3" >"$tmp/out" 2>"$tmp/err" <<'PY'
+import json, math, statistics, sys
+d = json.load(open(sys.argv[1]))
+sys.exit(0 if eval(sys.argv[2]) else 1)
+PY
+    verdict "$1" 0 $? "" ""
+}
+
+# --- bench: wrong use
+check "bench: help" 0 "parallel N" - "$rv" bench --help
+check "bench: no model" 2 - "a model is needed" "$rv" bench
+check "bench: nothing to do" 2 - "nothing to measure" "$rv" bench $spm -p 0 -n 0
+check "bench: below zero" 2 - "below 0" "$rv" bench $spm -p -1
+check "bench: depth below zero" 2 - "below 0" "$rv" bench $spm -d -1
+check "bench: no repetition" 2 - "between 1 and" "$rv" bench $spm -r 0
+check "bench: no sequence" 2 - "between 1 and" "$rv" bench $spm --parallel 0
+check "bench: too many sequences" 2 - "between 1 and" "$rv" bench $spm --parallel 100000
+check "bench: not a number" 2 - "not a whole number" "$rv" bench $spm -p many
+check "bench: too many tokens" 2 - "at most" "$rv" bench $spm -p 999999999
+check "bench: two formats" 2 - "one of --json and --csv" "$rv" bench $spm --json --csv
+check "bench: too many arguments" 2 - "unexpected argument" "$rv" bench $spm $spm
+check "bench: no such model" 1 - "ruvllm list" "$rv" bench nosuchmodel
+check "bench: KV type" 1 - "q3" "$rv" bench $spm --kv q3
+
+# --- bench: the table
+check "bench: the table" 0 "^pp16 .* ± .* ms " - "$rv" bench $spm -p 16 -n 4 -r 2
+matches "^tg4 .* ± .* MiB" "$tmp/out"
+verdict "bench: its second row" 0 $? "commit" ""
+check "bench: -p 0" 0 "^tg4 " - "$rv" bench $spm -p 0 -n 4 -r 1
+! grep -q "^pp" "$tmp/out"
+verdict "bench: no prompt test" 0 $? "" ""
+check "bench: -n 0" 0 "^pp8 " - "$rv" bench $spm -p 8 -n 0 -r 1
+! grep -q "^tg" "$tmp/out"
+verdict "bench: no decoding test" 0 $? "" ""
+check "bench: depth and sequences" 0 "^tg4 x3 @ d40 " - "$rv" bench $spm -p 8 -n 4 -d 40 -r 1 --parallel 3
+
+# --- bench: JSON
+fields='build_commit build_number cpu_info gpu_info backends model_filename model_type model_size model_n_params n_batch n_ubatch n_threads type_k type_v n_prompt n_gen n_depth test_time avg_ns stddev_ns avg_ts stddev_ts n_parallel ts_per_sequence ttft_ms gbps peak_rss'
+"$rv" bench $spm -p 16 -n 4 -d 33 -r 3 --parallel 2 -t 2 --kv f32 --json >"$tmp/json" 2>"$tmp/e"
+verdict "bench: json" 0 $? "" ""
+holds "two tests" "$tmp/json" 'len(d) == 2 and [t["n_prompt"] for t in d] == [16, 0] and [t["n_gen"] for t in d] == [0, 4]'
+holds "every field" "$tmp/json" "all(list(t) == '$fields samples_ns samples_ts'.split() for t in d)"
+holds "what was asked for" "$tmp/json" 'all(t["n_depth"] == 33 and t["n_threads"] == 2 and t["type_k"] == t["type_v"] == "f32" and t["backends"] == "CPU" for t in d)'
+holds "the model" "$tmp/json" 'all(t["model_size"] > 1000 and t["model_n_params"] > 1000 and t["model_filename"].endswith("llama-spm.gguf") for t in d)'
+holds "whole numbers" "$tmp/json" 'all(isinstance(t[k], int) for t in d for k in ("avg_ns", "stddev_ns", "build_number", "model_size", "n_threads", "peak_rss"))'
+holds "a sample a repetition" "$tmp/json" 'all(len(t["samples_ns"]) == len(t["samples_ts"]) == 3 for t in d)'
+holds "mean and deviation" "$tmp/json" 'all(abs(t["avg_ts"] / statistics.mean(t["samples_ts"]) - 1) < 1e-6 and abs(t["stddev_ts"] - statistics.stdev(t["samples_ts"])) <= 1e-5 * t["avg_ts"] and abs(t["avg_ns"] - statistics.mean(t["samples_ns"])) <= 1 and abs(t["stddev_ns"] - statistics.stdev(t["samples_ns"])) <= 2 for t in d)'
+holds "tokens a second" "$tmp/json" 'all(abs(s / (1e9 * (t["n_prompt"] + t["n_gen"] * t["n_parallel"]) / ns) - 1) < 1e-4 for t in d for s, ns in zip(t["samples_ts"], t["samples_ns"]))'
+holds "sequences" "$tmp/json" 'd[0]["n_parallel"] == 1 and d[1]["n_parallel"] == 2 and abs(d[1]["ts_per_sequence"] * 2 / d[1]["avg_ts"] - 1) < 1e-5'
+holds "figures of one test only" "$tmp/json" 'd[0]["ttft_ms"] > 0 and d[0]["gbps"] is None and d[1]["ttft_ms"] is None and d[1]["gbps"] > 0'
+holds "the time" "$tmp/json" '__import__("re").fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", d[0]["test_time"])'
+"$rv" bench $spm -p 4 -n 0 -r 1 --json >"$tmp/json"
+holds "one repetition has no deviation" "$tmp/json" 'len(d) == 1 and d[0]["stddev_ns"] == 0 and d[0]["stddev_ts"] == 0 and d[0]["type_k"] == "f16"'
+
+# --- bench: CSV
+"$rv" bench $spm -p 8 -n 4 -r 2 --csv >"$tmp/csv" 2>"$tmp/e"
+verdict "bench: csv" 0 $? "" ""
+python3 - "$tmp/csv" "$fields" >"$tmp/out" 2>"$tmp/err" <<'PY'
+import csv, sys
+rows = list(csv.reader(open(sys.argv[1])))
+assert len(rows) == 3, len(rows)
+assert rows[0] == sys.argv[2].split(), rows[0]
+assert all(len(r) == len(rows[0]) for r in rows)
+assert float(dict(zip(rows[0], rows[2]))["avg_ts"]) > 0
+PY
+verdict "bench: csv columns" 0 $? "" ""
+cp $spm "$tmp/a \"b\",c.gguf"
+"$rv" bench "$tmp/a \"b\",c.gguf" -p 4 -n 0 -r 1 --csv >"$tmp/csv"
+python3 -c 'import csv, sys; r = list(csv.reader(open(sys.argv[1]))); sys.exit(len(r[1]) != len(r[0]) or not r[1][5].endswith("a \"b\",c.gguf"))' "$tmp/csv"
+verdict "bench: quotes and commas in a name" 0 $? "" ""
+
+# --- doctor
+check "doctor: help" 0 "expect" - "$rv" doctor --help
+check "doctor: too many arguments" 2 - "unexpected argument" "$rv" doctor $spm $spm
+check "doctor: no such model" 1 - "ruvllm list" "$rv" doctor nosuchmodel
+check "doctor: unknown instruction set" 1 - "instruction set" "$rv" doctor --isa sse9
+check "doctor: for people" 0 "^expected      .* tok/s decoding" - "$rv" doctor $spm -t 1
+matches "^advice" "$tmp/out" && matches "^memory  " "$tmp/out" && matches "^q4_k  .* GB/s .* GOP/s" "$tmp/out"
+verdict "doctor: machine, rates, advice" 0 $? "" ""
+"$rv" doctor $spm --json >"$tmp/json" 2>"$tmp/e"
+verdict "doctor: json" 0 $? "" ""
+holds "doctor: the machine" "$tmp/json" 'd["cpu"]["logical"] >= 1 and d["isa"]["in_use"] in d["isa"]["available"] and d["memory"]["total"] > 0 and d["threads"] >= 1'
+holds "doctor: the rates" "$tmp/json" 'len(d["measured"]["weights"]) > 10 and all(w[k] > 0 for w in d["measured"]["weights"].values() for k in ("gbps_memory", "gbps_cache", "gops_prompt")) and d["measured"]["read_gbps"]["one_thread"] > 0 and d["measured"]["int8"]["gops_all"] > 0 and d["measured"]["call_us"] > 0'
+holds "doctor: common models" "$tmp/json" 'len(d["expected"]) == 12 and all(e["decode_tps"] > 0 and e["prompt_tps"] > 0 and e["bytes"] > 1e8 for e in d["expected"])'
+holds "doctor: this model" "$tmp/json" 'd["model"]["decode_tps"] > d["expected"][0]["decode_tps"] and d["model"]["fits"] is True and d["model"]["context"] > 0'
+
+echo "1..$n"

@@ -1,0 +1,578 @@
+#!/usr/bin/env python3
+"""`ruvllm chat` as a person at a terminal meets it: scripted sessions on a pseudo-terminal. Prints TAP.
+
+RUVLLM names the program (./ruvllm). The default model is used where it is in the cache, else its cases are skipped.
+"""
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+
+PROGRAM = os.environ.get("RUVLLM", "./ruvllm")
+MODEL = "tests/gguf/llama-spm.gguf"
+PASTE_ON, PASTE_OFF = b"\x1b[?2004h", b"\x1b[?2004l"
+PROMPT = re.compile(rb"> |>\x1b\[0m ")
+MORE = re.compile(rb"\. |\.\x1b\[0m ")
+ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()=>][0-9A-B]?")
+SLOW = 60  # seconds until something that should come counts as missing
+
+cases = 0
+
+
+def verdict(name, good, shown=""):
+    global cases
+    cases += 1
+    print(f"{'ok' if good else 'not ok'} {cases} - {name}")
+    if not good and shown != "":
+        for line in repr(shown)[-1200:].split("\\n"):
+            print("#  ", line)
+    sys.stdout.flush()
+    return good
+
+
+def skip(name, why):
+    global cases
+    cases += 1
+    print(f"ok {cases} - {name} # SKIP {why}")
+
+
+class Missing(Exception):
+    """The program did not write what was waited for."""
+
+
+class Terminal:
+    """A program on a terminal of its own."""
+
+    def __init__(self, *arguments, env=None, model=MODEL, command="chat"):
+        self.seen = b""
+        self.at = 0  # what is before it has been looked at
+        self.status = None
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ.update({"TERM": "xterm", "HOME": home, "RUVLLM_CACHE_DIR": home, **(env or {})})
+            for name in [n for n, v in os.environ.items() if v == ""]:
+                del os.environ[name]
+            os.execv(PROGRAM, [PROGRAM, command, model, *arguments])
+        self.modes = termios.tcgetattr(self.fd)
+
+    def read_some(self, seconds):
+        ready, _, _ = select.select([self.fd], [], [], seconds)
+        if not ready:
+            return None
+        try:
+            data = os.read(self.fd, 65536)
+        except OSError:  # the other side is closed
+            data = b""
+        self.seen += data
+        return data
+
+    def wait(self, what, seconds=SLOW):
+        """Reads up to and with `what` (bytes, or a compiled pattern) and returns what came since the last time."""
+        end = time.monotonic() + seconds
+        pattern = what if isinstance(what, re.Pattern) else re.compile(re.escape(what))
+        while True:
+            found = pattern.search(self.seen, self.at)
+            if found:
+                text = self.seen[self.at:found.end()]
+                self.at = found.end()
+                return text
+            if time.monotonic() > end or self.read_some(0.1) == b"":
+                raise Missing(f"{what!r} in {self.seen[self.at:]!r}")
+
+    def send(self, data):
+        while data:
+            data = data[os.write(self.fd, data):]
+            while self.read_some(0) not in (None, b""):
+                pass
+
+    def interrupt(self):
+        """Ctrl-C, once the program has had the time to go on reading."""
+        time.sleep(0.2)
+        self.send(b"\x03")
+
+    def prompt(self):
+        """Waits until the editor reads; returns what came before, without escape sequences."""
+        before = self.wait(PASTE_ON) if self.escapes else b""
+        return plain(before + self.wait(PROMPT))
+
+    escapes = True
+
+    def ask(self, line):
+        """Sends a line and returns what came up to the next prompt, without the line itself."""
+        if isinstance(line, str):
+            line = line.encode()
+        start = self.at
+        self.send(line + b"\r")
+        self.prompt()
+        text = plain(self.seen[start:self.at])
+        return text.split(b"\n", 1)[1] if b"\n" in text else text
+
+    def end(self, seconds=SLOW):
+        """The exit status, once the program has ended; 128 + signal where one ended it."""
+        if self.status is None:
+            limit = time.monotonic() + seconds
+            while self.read_some(0.05) != b"" and time.monotonic() < limit:
+                pass
+            while time.monotonic() < limit:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                if pid:
+                    self.status = os.waitstatus_to_exitcode(status)
+                    if self.status < 0:
+                        self.status = 128 - self.status
+                    break
+                time.sleep(0.02)
+            else:
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+                self.status = "no end"
+        return self.status
+
+    def cooked(self):
+        """The terminal's modes are those it began with, and pastes are no longer marked."""
+        return termios.tcgetattr(self.fd)[:4] == self.modes[:4] and self.seen.rfind(PASTE_OFF) >= self.seen.rfind(PASTE_ON)
+
+    def close(self):
+        if self.status is None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+
+def plain(data):
+    return ESCAPES.sub(b"", data).replace(b"\r\n", b"\n")
+
+
+def messages_of(path):
+    with open(path, encoding="utf-8") as f:
+        return json.load(f)["messages"]
+
+
+def path(name):
+    return os.path.join(tmp, name)
+
+
+def saved(t, name="now.json"):
+    t.ask(f"/save {path(name)}")
+    return messages_of(path(name))
+
+
+def users(messages):
+    return [m["content"] for m in messages if m["role"] == "user"]
+
+
+# ---- the cases: each gets a fresh program ----
+
+
+def first_steps():
+    t = Terminal("--seed", "1", "-n", "12", "--ignore-eos")
+    verdict("the prompt appears, after a word about /help", b"/help" in t.prompt(), t.seen)
+    text = t.ask("the tea")
+    verdict("a line is answered", len(text.strip()) > 2, text)
+    messages = saved(t)
+    verdict("the conversation holds both", [m["role"] for m in messages] == ["user", "assistant"] and
+            messages[0]["content"] == "the tea", messages)
+    t.ask("and cake")
+    verdict("and goes on", users(saved(t)) == ["the tea", "and cake"])
+    t.ask("")
+    t.ask("   ")
+    verdict("blank lines are no messages", users(saved(t)) == ["the tea", "and cake"])
+    t.send(b"\x04")
+    verdict("Ctrl-D leaves with status 0", t.end() == 0, t.status)
+    verdict("and with the terminal as it was", t.cooked())
+    t.close()
+
+
+def commands():
+    t = Terminal("-n", "6", "-s", "Be brief.", "--ignore-eos")
+    t.prompt()
+    text = t.ask("/help")
+    names = "system clear drop save load temp max seed tokens help quit".split()
+    verdict("/help lists every command", all(b"/" + n.encode() in text for n in names), text)
+    verdict("/system shows what -s said", b"Be brief." in t.ask("/system"))
+    t.ask("one")
+    t.ask("/system Be long.")
+    verdict("/system TEXT sets it", b"Be long." in t.ask("/system"))
+    messages = saved(t)
+    verdict("from the first message on, once", [m["role"] for m in messages] == ["system", "user", "assistant"] and
+            messages[0]["content"] == "Be long.", messages)
+    t.ask("two")
+    t.ask("three")
+    t.ask("/drop 2")
+    verdict("/drop forgets the oldest turns", users(saved(t)) == ["three"] and saved(t)[0]["role"] == "system")
+    verdict("/drop with nonsense", b"whole number" in t.ask("/drop all"))
+    verdict("/tokens before and after", re.search(rb"[1-9][0-9]* of \d+ tokens", t.ask("/tokens")) is not None and
+            b"tok/s" in t.ask("/tokens"))
+    t.ask("/clear")
+    messages = saved(t)
+    verdict("/clear leaves the system message alone", [m["role"] for m in messages] == ["system"], messages)
+    t.ask("/system -")
+    verdict("/system - removes it", saved(t) == [] and b"no system message" in t.ask("/system"))
+    verdict("/tokens of nothing", b"0 of " in t.ask("/tokens"))
+    verdict("/max", b"at most 3 tokens" in t.ask("/max 3"))
+    verdict("/max cuts, and says so", b"cut at 3 tokens" in t.ask("hello"))
+    verdict("/max of nonsense", b"whole number" in t.ask("/max -1") and b"at most 3" in t.ask("/max"))
+    t.ask("/max 12")
+    answers = []
+    for seed in ("5", "5", "6"):
+        t.ask("/clear")
+        t.ask("/temp 2.5")
+        t.ask("/seed " + seed)
+        t.ask("the tea")
+        answers.append(saved(t)[1]["content"])
+    verdict("/seed and /temp: the same seed, the same answer", answers[0] == answers[1] != answers[2], answers)
+    verdict("/temp of nonsense", b"takes a number" in t.ask("/temp hot") and b"2.5" in t.ask("/temp"))
+    verdict("/seed of nonsense", b"whole number" in t.ask("/seed x"))
+    verdict("an unknown command gets a sentence", b"no command /dance" in t.ask("/dance now"))
+    verdict("/save without a name", b"file name" in t.ask("/save"))
+    verdict("/save into nowhere", b"No such file" in t.ask("/save /nonexistent/x"))
+    verdict("/save onto a full disk", b"No space" in t.ask("/save /dev/full"))
+    t.ask("//etc is a directory")
+    verdict("// begins a message with a slash", users(saved(t))[-1] == "/etc is a directory")
+    t.send(b"/quit\r")
+    verdict("/quit leaves with status 0", t.end() == 0)
+    t.close()
+
+
+def many_lines():
+    t = Terminal("-n", "2")
+    t.prompt()
+    t.send(b"one\\\r")
+    t.wait(MORE)
+    t.ask("two")
+    verdict("a line that ends in a backslash goes on", users(saved(t)) == ["one\ntwo"], saved(t))
+    t.ask("/clear")
+    t.send(b'"""\r')
+    for line in (b"first", b"", b"  /second\\", b"third"):
+        t.wait(MORE)
+        t.send(line + b"\r")
+    t.wait(MORE)
+    t.ask('"""')
+    verdict("a block between quotes is one message", users(saved(t)) == ["first\n\n  /second\\\nthird"], saved(t))
+    t.ask("/clear")
+    t.send(b"\x1b[200~pasted\rtext \x07with\r\tthree lines\x1b[201~")
+    t.ask("!")
+    verdict("pasted text is one message, without control characters",
+            users(saved(t)) == ["pasted\ntext with\n\tthree lines!"], saved(t))
+    t.ask("/clear")
+    t.send("\x1b[200~".encode() + "é€𝄞 ".encode() * 4 + b"\x1b[201~")
+    t.ask("")
+    t.ask(b"caf\xe9 ol\xc3\xa9")
+    verdict("UTF-8 passes, other bytes do no harm", users(saved(t)) == ["é€𝄞 " * 4, "caf olé"], users(saved(t)))
+    t.ask("/clear")
+    t.send(b"\x1b[A")
+    time.sleep(0.2)
+    t.send(b"\x1b[A\x1b[A\x1b[A\x1b[A")
+    time.sleep(0.2)
+    t.ask("")
+    big = "word " * 4000
+    t.send(b"\x1b[200~" + big.encode() + b"\x1b[201~")
+    text = t.ask("")
+    verdict("a paste larger than the context is refused, and said", b"does not fit" in text, text[-400:])
+    t.send(b"\x04")
+    verdict("and all goes on", t.end() == 0)
+    t.close()
+
+
+def history():
+    t = Terminal("-n", "2")
+    t.prompt()
+    t.ask("first line")
+    t.ask("/max 3")
+    t.ask("zwölf")
+    t.ask("/clear")
+    t.send(b"\x1b[A\x1b[A")
+    t.wait("zwölf".encode())
+    t.ask("")
+    verdict("arrow-up brings lines back", users(saved(t)) == ["zwölf"], saved(t))
+    t.send(b'"""\r')
+    for line in (b"/two", b"lines"):
+        t.wait(MORE)
+        t.send(line + b"\r")
+    t.wait(MORE)
+    t.ask('"""')
+    t.send(b"\x04")
+    t.end()
+    t.close()
+    file = os.path.join(home, "chat_history")
+    verdict("the file is its owner's alone", os.stat(file).st_mode & 0o777 == 0o600, oct(os.stat(file).st_mode))
+    t = Terminal("-n", "2")
+    t.prompt()
+    t.send(b"\x1b[A")
+    t.wait(b"lines")
+    t.ask("")
+    verdict("another program finds them, a block as one", users(saved(t)) == ["/two\nlines"], saved(t))
+    t.ask("/clear")
+    t.send(b"\x1b[A" * 12)
+    t.wait(b"first line")
+    t.ask("")
+    verdict("and the oldest too", users(saved(t)) == ["first line"], saved(t))
+    t.close()
+    size = os.stat(file).st_size
+    t = Terminal("-n", "2", "--no-history")
+    t.prompt()
+    t.ask("secret")
+    t.ask("/clear")
+    t.send(b"\x1b[A\x1b[A")
+    t.wait(b"secret")
+    t.ask("")
+    verdict("--no-history: only as long as the program runs", users(saved(t)) == ["secret"] and
+            os.stat(file).st_size == size)
+    t.close()
+
+
+def interrupts():
+    t = Terminal("-n", "100000", "--ctx", "100000", "--ignore-eos", "--greedy")
+    t.prompt()
+    t.send(b"the tea\r")
+    t.wait(b"the tea\r\n")
+    streamed = t.wait(re.compile(rb"(?s).{40}"))
+    verdict("the answer streams", t.status is None and len(streamed) >= 40)
+    t.interrupt()
+    text = t.prompt()
+    verdict("Ctrl-C stops it", b"(stopped)" in text, text[-300:])
+    messages = saved(t)
+    verdict("what had come stays in the conversation", [m["role"] for m in messages] == ["user", "assistant"] and
+            len(messages[1]["content"]) > 10, str(messages)[:300])
+    t.send(b"half a line")
+    t.wait(b"half a line")
+    t.interrupt()
+    t.prompt()
+    t.ask("/tokens")
+    verdict("Ctrl-C at the prompt drops the line", users(saved(t)) == ["the tea"])
+    t.interrupt()
+    verdict("in an empty line it says what a second one does", b"again" in t.prompt())
+    t.interrupt()
+    verdict("a second one leaves with status 130", t.end() == 130, t.status)
+    verdict("and with the terminal as it was", t.cooked())
+    t.close()
+
+    t = Terminal("-n", "100000", "--ctx", "100000", "--ignore-eos", "--greedy")
+    t.prompt()
+    t.send(b"the tea\r")
+    t.wait(b"the tea\r\n")
+    t.wait(re.compile(rb"(?s).{10}"))
+    t.interrupt()
+    t.prompt()
+    t.interrupt()
+    verdict("stopping, then Ctrl-C at the empty prompt leaves", t.end() == 130, t.status)
+    t.close()
+
+    t = Terminal("-n", "100000", "--ctx", "100000", "--ignore-eos", "--greedy")
+    t.prompt()
+    t.send(b"the tea\r")
+    t.wait(b"the tea\r\n")
+    t.wait(re.compile(rb"(?s).{10}"))
+    os.kill(t.pid, signal.SIGTERM)
+    verdict("a request to end is followed, even in an answer", t.end() == 143, t.status)
+    verdict("with the terminal as it was", t.cooked())
+    t.close()
+
+    t = Terminal()
+    t.prompt()
+    os.kill(t.pid, signal.SIGTERM)
+    verdict("and at the prompt", t.end() == 143 and t.cooked(), t.status)
+    t.close()
+
+    t = Terminal()
+    t.prompt()
+    t.send(b'"""\r')
+    t.wait(MORE)
+    t.send(b"lost\r")
+    t.wait(MORE)
+    t.interrupt()
+    t.prompt()
+    verdict("Ctrl-C drops a block", saved(t) == [])
+    t.close()
+
+
+def save_and_load():
+    t = Terminal("-n", "4", "-s", "Speak of \"tea\" \\ and\ttabs.")
+    t.prompt()
+    t.ask("héllo")
+    t.ask("more")
+    t.ask(f"/save {path('a.json')}")
+    t.ask("/clear")
+    t.ask(f"/load {path('a.json')}")
+    t.ask(f"/save {path('b.json')}")
+    with open(path("a.json"), "rb") as a, open(path("b.json"), "rb") as b:
+        first, second = a.read(), b.read()
+    verdict("what is saved is loaded and saved the same", first == second and len(messages_of(path("a.json"))) == 5)
+    strange = {"tools": None, "extra": {"n": 1.5, "i": 12345678901234, "deep": [[[{"x": [True, False, None]}]]]},
+               "messages": [{"role": "user", "content": "hi", "name": "Ann", "unknown": [1, {"a": "\u0000\u001b[2J\U0001f600"}]},
+                            {"role": "assistant", "content": "yo", "weight": 1e-7}]}
+    with open(path("strange.json"), "w", encoding="utf-8") as f:
+        json.dump(strange, f, indent=3)
+    t.ask(f"/load {path('strange.json')}")
+    t.ask(f"/save {path('same.json')}")
+    with open(path("same.json"), encoding="utf-8") as f:
+        verdict("members this program knows nothing of too", json.load(f) == strange)
+    t.ask("and then?")
+    with open(path("c.json"), "w", encoding="utf-8") as f:
+        f.write(json.dumps([{"role": "user", "content": "a list alone"}, {"role": "assistant", "content": "ok"}]))
+    before = saved(t)
+    verdict("a loaded conversation goes on", users(before) == ["hi", "and then?"] and len(before) == 4, before)
+    bad = {"cut": b'{"messages": [', "empty": b"", "number": b"7", "roleless": b'{"messages":[{"content":"x"}]}',
+           "texts": b'["a"]', "binary": bytes(range(256)), "deep": b'{"messages":' + b"[" * 100000,
+           "contentless": b'{"messages":{"role":"user"}}'}
+    for name, data in bad.items():
+        with open(path(name), "wb") as f:
+            f.write(data)
+        text = t.ask(f"/load {path(name)}")
+        if not verdict(f"a bad file is refused: {name}", b"as it was" in text and b"\x1b" not in text, text):
+            continue
+    for name in ("/nonexistent", "/", "/dev/zero", "-"):
+        verdict(f"and {name}", b"as it was" in t.ask(f"/load {name}"))
+    verdict("nothing is lost by all that", saved(t) == before)
+    t.ask(f"/load {path('c.json')}")
+    verdict("a list alone is a conversation", users(saved(t)) == ["a list alone"])
+    with open(path("evil.json"), "w", encoding="utf-8") as f:
+        json.dump([{"role": "system", "content": "\x1b]0;title\x07\x9b31m\rX"}], f)
+    t.ask(f"/load {path('evil.json')}")
+    start = t.at
+    t.ask("/system")
+    shown = ESCAPES.sub(b"", t.seen[start:]).replace(b"\r\n", b"").replace(b"\r> ", b"")
+    verdict("a stranger's control characters are shown, not obeyed",
+            b"]0;title" in shown and not re.search(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]", shown), shown)
+    t.close()
+
+
+def full_context():
+    t = Terminal("--ctx", "64", "-n", "1000", "--ignore-eos")
+    t.prompt()
+    text = t.ask("the tea")
+    verdict("an answer that fills the context ends, and why is said", b"context is full" in text and b"/clear" in text, text)
+    verdict("with the model's own limit", b"--ctx N" in text and b"512" in text, text)
+    before = saved(t)
+    verdict("it stays in the conversation", len(before) == 2 and len(before[1]["content"]) > 5)
+    text = t.ask("and more of it")
+    verdict("a message that does not fit is refused, and why is said", b"does not fit" in text and b"/drop" in text, text)
+    verdict("nothing is lost", saved(t) == before)
+    t.ask("/drop")
+    text = t.ask("hi")
+    verdict("after /drop it goes on", users(saved(t)) == ["hi"], text)
+    t.close()
+    t = Terminal("--ctx", "512", "-n", "1000", "--ignore-eos")
+    t.prompt()
+    text = t.ask("the tea")
+    verdict("a full model is not offered more", b"--ctx" not in text and b"not made for" in text, text[-300:])
+    t.close()
+
+
+def plain_output():
+    t = Terminal("-n", "3")
+    t.prompt()
+    t.ask("hi")
+    verdict("colours on a terminal", b"\x1b[2m" in t.seen and b"\x1b[1m" in t.seen)
+    t.close()
+    for name, arguments, env in (("NO_COLOR", [], {"NO_COLOR": "1"}), ("--no-color", ["--no-color"], {})):
+        t = Terminal("-n", "3", *arguments, env=env)
+        t.prompt()
+        t.ask("hi")
+        t.ask("/tokens")
+        verdict(f"none with {name}", not re.search(rb"\x1b\[[0-9;]*m", t.seen), t.seen)
+        t.close()
+    t = Terminal("-n", "3", env={"TERM": "dumb"})
+    t.escapes = False
+    t.prompt()
+    t.ask("hi")
+    t.send(b"\x04")
+    verdict("no escape at all on a dumb terminal", t.end() == 0 and b"\x1b" not in t.seen, t.seen)
+    t.close()
+    t = Terminal("-n", "3", env={"TERM": ""})
+    t.escapes = False
+    t.prompt()
+    t.ask("hi")
+    verdict("nor without a TERM", b"\x1b" not in t.seen and users(saved(t)) == ["hi"], t.seen)
+    t.close()
+    t = Terminal("-n", "3", env={"LC_ALL": "C"})
+    t.prompt()
+    t.ask("é€𝄞")
+    verdict("UTF-8 in the C locale too", users(saved(t)) == ["é€𝄞"], saved(t))
+    t.close()
+    t = Terminal("-n", "6", "-v")
+    t.prompt()
+    verdict("-v tells the speed", re.search(rb"\d+ tokens, [0-9.]+/s", t.ask("hi")) is not None, t.seen)
+    t.close()
+    t = Terminal("-n", "3", command="run")
+    verdict("run without a prompt is a chat", b"/help" in t.prompt())
+    t.close()
+
+    def piped(*arguments, text=b"hello\n\nand again\n"):
+        return subprocess.run([PROGRAM, *arguments], input=text, capture_output=True, timeout=SLOW, check=False)
+    chat, run = piped("chat", MODEL, "-n", "8"), piped("run", MODEL, "-n", "8")
+    verdict("lines of a pipe: chat and run are the same", chat.returncode == 0 and chat.stdout == run.stdout and chat.stdout)
+    verdict("two answers, nothing else", chat.stderr == b"" and b"\x1b" not in chat.stdout and b"> " not in chat.stdout, chat)
+    verdict("greedy", piped("chat", MODEL, "-n", "8", "--greedy").stdout == chat.stdout)
+    warm = piped("chat", MODEL, "-n", "8", "--temp", "3", "--seed", "4").stdout
+    verdict("unless options say otherwise", warm != chat.stdout and
+            warm == piped("chat", MODEL, "-n", "8", "--temp", "3", "--seed", "4").stdout)
+    slash = piped("chat", MODEL, "-n", "4", text=b"/quit\n\"\"\"\nx\\\n")
+    verdict("no commands there", slash.returncode == 0 and slash.stdout.count(b"\n") >= 3, slash)
+    bytes_in = piped("chat", MODEL, "-n", "4", text=b"caf\xe9 \xff\xfe\n")
+    verdict("bytes that are no UTF-8", bytes_in.returncode == 0 and bytes_in.stdout != b"", bytes_in)
+    full = piped("chat", MODEL, "--ctx", "64", "-n", "60", "--ignore-eos")
+    verdict("a full context is a failure there", full.returncode == 1 and b"--ctx" in full.stderr, full)
+    verdict("no model", piped("chat").returncode == 2 and piped("chat", "nosuchmodel").returncode == 1)
+    verdict("a model without a tokenizer", b"no tokenizer" in piped("chat", "tests/golden/qwen3").stderr)
+
+
+def interrupted_run():
+    for name, arguments in (("text", []), ("json", ["--json"])):
+        p = subprocess.Popen([PROGRAM, "run", MODEL, "the tea", "-n", "90000", "--ctx", "100000", "--ignore-eos", *arguments],
+                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        time.sleep(0.7)
+        p.send_signal(signal.SIGINT)
+        out, _ = p.communicate(timeout=SLOW)
+        good = p.returncode == 130 and len(out) > 10
+        if arguments:
+            good = good and json.loads(out)["finish_reason"] == "cancelled"
+        verdict(f"run interrupted: what came, and status 130 ({name})", good, (p.returncode, out[:200]))
+    p = subprocess.Popen([PROGRAM, "chat", MODEL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    time.sleep(0.5)
+    p.send_signal(signal.SIGINT)
+    p.communicate(timeout=SLOW)
+    verdict("a pipe's chat interrupted while it waits", p.returncode == 130, p.returncode)
+
+
+def real_model():
+    cache = os.environ.get("RUVLLM_CACHE_DIR") or os.path.expanduser("~/.cache/ruvllm")
+    listed = subprocess.run([PROGRAM, "list", "--cache-dir", cache], capture_output=True, text=True, check=False).stdout
+    model = next((w for w in listed.splitlines() if w.startswith("smollm2 ")), "")
+    if "not here" in model or not model:
+        for name in ("a real answer", "the past is reused", "a stopped answer goes on"):
+            skip(name, "the default model is not in the cache")
+        return
+    t = Terminal("--cache-dir", cache, "--greedy", "-v", "--no-history", model="smollm2")
+    t.prompt()
+    text = t.ask("Write one sentence about the sea.")
+    verdict("a real answer", b"The sea is" in text, text)
+    text = t.ask("And one about the moon.")
+    reused = re.search(rb"prompt (\d+), (\d+) of it reused", text)
+    verdict("the past is reused", b"The moon is" in text and reused and int(reused[2]) > int(reused[1]) // 2, text)
+    t.send(b"Write a long story about a ship.\r")
+    t.wait(b"ship.\r\n")
+    t.wait(re.compile(rb"(?s).{60}"))
+    t.interrupt()
+    t.prompt()
+    text = t.ask("Go on.")
+    verdict("a stopped answer goes on", len(text) > 10 and len(saved(t)) == 8, text)
+    t.close()
+
+
+for case in (first_steps, commands, many_lines, history, interrupts, save_and_load, full_context, plain_output,
+             interrupted_run, real_model):
+    with tempfile.TemporaryDirectory() as tmp:
+        home = os.path.join(tmp, "home")
+        os.mkdir(home)
+        try:
+            case()
+        except (Missing, OSError, ValueError, KeyError, IndexError, subprocess.TimeoutExpired) as problem:
+            verdict(f"{case.__name__}: {type(problem).__name__}", False, str(problem))
+print(f"1..{cases}")

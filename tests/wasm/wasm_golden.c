@@ -1,0 +1,258 @@
+/* What the library computes, as text that two builds of it can be compared by: logits and vectors as
+ * the bits of their floats, ids, texts. tests/wasm/check.py runs the native and the WebAssembly build of it.
+ *
+ *   wasm_golden [--exact] [--memory] [--isa NAME] [--lora PATH] MODEL ACTION...
+ *     logits IDS      logits after every one of the ids (1,2,3)
+ *     last IDS        those after the last one
+ *     embed IDS       their vectors, pooled as mean, first and last, lengths as they are
+ *     greedy N IDS    the N most likely ids that follow
+ *     text TEXT       its ids, the text they give back, and a conversation with it as rendered
+ *     time N IDS      seconds of a prompt, and of N tokens after it
+ *
+ * --memory: the file's bytes are given to rv_model_open_memory. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ruvllm.h"
+
+static rv_error err;
+static rv_model *model;
+static rv_adapter_set *adapters;
+static rv_kv_type kv_type = RV_KV_F16;
+
+static void check(rv_status st)
+{
+    if (!st) return;
+    fprintf(stderr, "wasm_golden: %s: %s\n", rv_status_name(st), err.text);
+    exit(1);
+}
+
+static void fail(const char *what, const char *which)
+{
+    fprintf(stderr, "wasm_golden: %s %s\n", what, which);
+    exit(2);
+}
+
+static void *need(void *p)
+{
+    if (!p) fail("out of", "memory");
+    return p;
+}
+
+static void *read_file(const char *path, size_t *len)
+{
+    FILE *f = fopen(path, "rb");
+    if (!f || fseek(f, 0, SEEK_END)) fail("cannot read", path);
+    long size = ftell(f);
+    if (size <= 0 || fseek(f, 0, SEEK_SET)) fail("cannot read", path);
+    *len = (size_t)size;
+    void *data = need(malloc(*len));
+    if (fread(data, 1, *len, f) != *len || fclose(f)) fail("cannot read", path);
+    return data;
+}
+
+static int32_t *parse_ids(const char *text, size_t *n)
+{
+    *n = 0;
+    int32_t *ids = need(malloc((strlen(text) / 2 + 1) * sizeof *ids));
+    for (char *end; *text; text = *end == ',' ? end + 1 : end) {
+        ids[(*n)++] = (int32_t)strtol(text, &end, 10);
+        if (end == text || (*end && *end != ',')) fail("not a list of ids:", text);
+    }
+    return ids;
+}
+
+static void print_ids(const char *name, const int32_t *ids, size_t n)
+{
+    printf("%s ", name);
+    for (size_t i = 0; i < n; i++) printf(i ? ",%d" : "%d", (int)ids[i]);
+    printf("\n");
+}
+
+/* n_tokens: of prompt and answer; models that rotate long texts otherwise choose by it */
+static rv_session *open_session(size_t n_tokens)
+{
+    rv_session_options o;
+    rv_session *s;
+    rv_session_options_init(&o, sizeof o);
+    o.n_context = (int)n_tokens;
+    o.kv_type = kv_type;
+    o.adapters = adapters;
+    check(rv_session_new(&s, model, &o, &err));
+    return s;
+}
+
+static void print_floats(const char *name, const float *values, int n)
+{
+    printf("%s", name);
+    for (int i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        printf(" %08x", (unsigned)bits);
+    }
+    printf("\n");
+}
+
+static void logits(const char *list, int all)
+{
+    size_t n, n_reused;
+    int32_t *ids = parse_ids(list, &n);
+    rv_session *s = open_session(n);
+    rv_model_info info;
+    check(rv_model_get_info(model, &info));
+    for (size_t i = all ? 1 : n; i <= n; i++) {
+        float *row;
+        check(rv_session_sync(s, ids, i, &n_reused, &row, &err));
+        print_floats("logits", row, info.n_vocab);
+    }
+    rv_session_free(&s);
+    free(ids);
+}
+
+static void embed(const char *list)
+{
+    static const rv_pooling poolings[] = {RV_POOLING_MEAN, RV_POOLING_FIRST, RV_POOLING_LAST};
+    size_t n;
+    int32_t *ids = parse_ids(list, &n);
+    rv_engine_options engine_options;
+    rv_embed_options o;
+    rv_engine *e;
+    rv_model_info info;
+    check(rv_model_get_info(model, &info));
+    rv_engine_options_init(&engine_options, sizeof engine_options);
+    engine_options.kv_type = kv_type;
+    check(rv_engine_new(&e, model, &engine_options, &err));
+    float *vector = need(malloc((size_t)info.n_embd * sizeof *vector));
+    for (size_t i = 0; i < sizeof poolings / sizeof poolings[0]; i++) {
+        rv_embed_options_init(&o, sizeof o);
+        o.pooling = poolings[i];
+        o.normalize = 0;
+        check(rv_engine_embed(e, ids, n, &o, vector, &err));
+        print_floats("embedding", vector, info.n_embd);
+    }
+    free(vector);
+    rv_engine_free(&e);
+    free(ids);
+}
+
+static void generate(const char *count, const char *list, int show_time)
+{
+    size_t n;
+    int32_t *ids = parse_ids(list, &n);
+    long n_new = strtol(count, NULL, 10);
+    rv_session *s = open_session(n + (size_t)n_new);
+    rv_sampling greedy;
+    rv_generate_options o;
+    rv_generated g;
+    rv_sampling_init_greedy(&greedy, sizeof greedy);
+    rv_generate_options_init(&o, sizeof o);
+    o.sampling = &greedy;
+    o.max_tokens = (int)n_new;
+    o.ignore_eos = 1;
+    check(rv_session_generate(s, ids, n, &o, &g, &err));
+    if (show_time)
+        printf("time prompt %d %.6f tokens %zu %.6f\n", g.n_prompt, g.prompt_seconds, g.n_ids,
+               g.seconds);
+    else
+        print_ids("greedy", g.ids, g.n_ids);
+    rv_generated_free(&g);
+    rv_session_free(&s);
+    free(ids);
+}
+
+/* plain: no character that JSON would escape */
+static void text(const char *plain)
+{
+    int32_t *ids;
+    size_t n, size = strlen(plain) + 100;
+    char *back, *rendered, *conversation = need(malloc(size));
+    check(rv_tokenize(model, plain, strlen(plain), RV_TOKENIZE_BOS, &ids, &n, &err));
+    print_ids("ids", ids, n);
+    check(rv_detokenize(model, ids, n, 1, &back, NULL, &err));
+    printf("text %s\n", back);
+    snprintf(
+        conversation, size,
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}],\"add_generation_prompt\":true}",
+        plain);
+    check(rv_render_chat(model, conversation, strlen(conversation), NULL, &rendered, NULL, &err));
+    printf("chat %s\n", rendered);
+    rv_free(ids);
+    rv_free(back);
+    rv_free(rendered);
+    free(conversation);
+}
+
+static void act(int argc, char **argv)
+{
+    for (int at = 0; at < argc;) {
+        const char *action = argv[at];
+        int left = argc - at - 1;
+        if (!strcmp(action, "logits") && left >= 1) {
+            logits(argv[at + 1], 1);
+            at += 2;
+        } else if (!strcmp(action, "last") && left >= 1) {
+            logits(argv[at + 1], 0);
+            at += 2;
+        } else if (!strcmp(action, "embed") && left >= 1) {
+            embed(argv[at + 1]);
+            at += 2;
+        } else if (!strcmp(action, "text") && left >= 1) {
+            text(argv[at + 1]);
+            at += 2;
+        } else if ((!strcmp(action, "greedy") || !strcmp(action, "time")) && left >= 2) {
+            generate(argv[at + 1], argv[at + 2], action[0] == 't');
+            at += 3;
+        } else {
+            fail("unknown or incomplete action", action);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    rv_runtime_options o;
+    rv_runtime *rt;
+    rv_adapter *adapter = NULL;
+    const char *lora = NULL;
+    void *data = NULL;
+    int at = 1, from_memory = 0;
+    rv_runtime_options_init(&o, sizeof o);
+    o.n_threads = 1;
+    for (; at < argc && argv[at][0] == '-'; at++) {
+        if (!strcmp(argv[at], "--exact"))
+            o.exact = 1;
+        else if (!strcmp(argv[at], "--memory"))
+            from_memory = 1;
+        else if (!strcmp(argv[at], "--isa") && at + 1 < argc)
+            o.isa = argv[++at];
+        else if (!strcmp(argv[at], "--lora") && at + 1 < argc)
+            lora = argv[++at];
+        else
+            fail("unknown option", argv[at]);
+    }
+    if (at >= argc) fail("a model is", "needed");
+    if (o.exact) kv_type = RV_KV_F32;
+    check(rv_runtime_new(&rt, &o, &err));
+    printf("isa %s\n", rv_runtime_isa(rt));
+    if (from_memory) {
+        size_t len;
+        data = read_file(argv[at], &len);
+        check(rv_model_open_memory(&model, rt, data, len, argv[at], 0, &err));
+    } else {
+        check(rv_model_open(&model, rt, argv[at], 0, &err));
+    }
+    if (lora) {
+        check(rv_adapter_load(&adapter, model, lora, &err));
+        check(rv_adapter_set_new(&adapters, model,
+                                 &(rv_adapter_use){.adapter = adapter, .scale = 1}, 1, &err));
+    }
+    act(argc - at - 1, argv + at + 1);
+    rv_adapter_set_free(&adapters);
+    rv_adapter_free(&adapter);
+    rv_model_close(&model);
+    rv_runtime_free(&rt);
+    free(data);
+    if (fflush(stdout)) fail("cannot write", "the results");
+    return 0;
+}
