@@ -10,33 +10,25 @@ static int32_t total(float32x4_t acc[16])
     return (int32_t)vgetq_lane_f32(vminq_f32(acc[0], vdupq_n_f32(1.0f)), 0);
 }
 
-int32_t rvi_peak_bf16_dot(uint64_t n)
-{
-    uint16x8_t bits = vdupq_n_u16(0x3E80); /* 0.25 */
-    float32x4_t acc[16];
-    for (int j = 0; j < 16; j++) acc[j] = vdupq_n_f32(0);
-    for (uint64_t i = 0; i < n; i++) {
-        __asm__ volatile("" : "+w"(bits));
-        bfloat16x8_t a = vreinterpretq_bf16_u16(bits);
-#pragma GCC unroll 16
-        for (int j = 0; j < 16; j++) acc[j] = vbfdotq_f32(acc[j], a, a);
+/* clang-format off */
+#define PEAK(name, op)                                                                      \
+    int32_t name(uint64_t n)                                                                \
+    {                                                                                       \
+        uint16x8_t bits = vdupq_n_u16(0x3E80); /* 0.25 */                                   \
+        float32x4_t acc[16];                                                                \
+        for (int j = 0; j < 16; j++) acc[j] = vdupq_n_f32(0);                               \
+        for (uint64_t i = 0; i < n; i++) {                                                  \
+            __asm__ volatile("" : "+w"(bits));                                              \
+            bfloat16x8_t a = vreinterpretq_bf16_u16(bits);                                  \
+            _Pragma("GCC unroll 16")                                                        \
+            for (int j = 0; j < 16; j++) acc[j] = op(acc[j], a, a);                         \
+        }                                                                                   \
+        return total(acc);                                                                  \
     }
-    return total(acc);
-}
+/* clang-format on */
 
-int32_t rvi_peak_bf16_mmla(uint64_t n)
-{
-    uint16x8_t bits = vdupq_n_u16(0x3E80);
-    float32x4_t acc[16];
-    for (int j = 0; j < 16; j++) acc[j] = vdupq_n_f32(0);
-    for (uint64_t i = 0; i < n; i++) {
-        __asm__ volatile("" : "+w"(bits));
-        bfloat16x8_t a = vreinterpretq_bf16_u16(bits);
-#pragma GCC unroll 16
-        for (int j = 0; j < 16; j++) acc[j] = vbfmmlaq_f32(acc[j], a, a);
-    }
-    return total(acc);
-}
+PEAK(rvi_peak_bf16_dot, vbfdotq_f32)
+PEAK(rvi_peak_bf16_mmla, vbfmmlaq_f32)
 #else
 typedef int rvi_peak_bf16_nothing;
 #endif
