@@ -129,6 +129,7 @@ static void describe_weights(const rvi_probe *p, rvi_buf *b)
         bool first = true;
         rvi_buf_printf(b, "%s\"%s\":{", t ? "," : "", rvi_qtypes[t].name);
         put_number(b, &first, "gbps_memory", p->weight[t].memory / 1e9);
+        put_number(b, &first, "gbps_large", p->weight[t].large / 1e9);
         put_number(b, &first, "gbps_cache", p->weight[t].cache / 1e9);
         put_number(b, &first, "call_us", p->weight[t].call * 1e6);
         put_number(b, &first, "gops_prompt", p->weight[t].many / 1e9);
@@ -172,6 +173,7 @@ static void describe_measured(const rvi_probe *p, rvi_buf *b)
     describe_weights(p, b);
     put_number(b, &first, "call_us", p->call * 1e6);
     put_number(b, &first, "logit_ns", p->logit * 1e9);
+    rvi_buf_printf(b, ",\"large_from\":%zu", p->large_from);
     rvi_buf_printf(b, ",\"attention_heads\":%d", RVI_PROBE_HEADS);
     describe_ops(b, "one_row", &p->one);
     describe_ops(b, "many_rows", &p->many);

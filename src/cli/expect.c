@@ -194,12 +194,14 @@ static double memory_part(const rvi_json *measured, double bytes)
 static double row_seconds(const cli_load_part *p, const rvi_json *measured, double memory)
 {
     const rvi_json *w = rvi_json_get(rvi_json_get(measured, "weights"), p->type);
-    double far = number(w, "gbps_memory"), near = number(w, "gbps_cache");
-    if (far <= 0 || near <= 0) return -1;
-    double per_byte = 1e-9 * (1 / near + memory * (1 / far - 1 / near));
-    double call = number(measured, "call_us");
+    double far = number(w, "gbps_memory"), large = number(w, "gbps_large");
+    double near = number(w, "gbps_cache"), call = number(measured, "call_us");
+    if (far <= 0 || large <= 0 || near <= 0) return -1;
+    /* matrices are taken to be of one size; the bytes beyond large_from cost less */
+    double first = RVI_MIN(p->bytes, p->n_matrices * number(measured, "large_from"));
+    double from_memory = first / far + (p->bytes - first) / large, from_cache = p->bytes / near;
     call += memory * (RVI_MAX(number(w, "call_us"), call) - call);
-    return p->bytes * per_byte + p->n_matrices * call * 1e-6;
+    return 1e-9 * (from_cache + memory * (from_memory - from_cache)) + p->n_matrices * call * 1e-6;
 }
 
 /* Seconds of the row ops and the attention of one token in one layer, seeing so many keys. */

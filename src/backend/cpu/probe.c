@@ -36,14 +36,14 @@ enum {
 };
 static const size_t smallest_set = 2u << 20;
 
-/* Bytes of the matrices: of a large and of a small model, one that stays in a cache; rows
- * of one for prompts; layers of a KV cache that is beyond the nearer caches. */
+/* Bytes of the matrices: of a small, a usual and a large model, one that stays in a cache; rows of
+ * one for prompts; layers of a KV cache that is beyond the nearer caches. */
 typedef struct sizes {
-    size_t matrix, small, cached, prompt_rows;
+    size_t small, matrix, large, cached, prompt_rows;
     int n_layers; /* of the KV cache */
 } sizes;
-static const sizes usual = {2u << 20, 160u << 10, 1u << 20, 1024, 32},
-                   little = {128u << 10, 32u << 10, 64u << 10, 8, 4};
+static const sizes usual = {160u << 10, 2u << 20, 8u << 20, 1u << 20, 1024, 32},
+                   little = {32u << 10, 128u << 10, 256u << 10, 64u << 10, 8, 4};
 
 /* Work of one kind, gathered over the rounds. */
 typedef struct tally {
@@ -56,7 +56,7 @@ static double mean(const tally *t)
 }
 
 typedef struct weight_tally {
-    tally memory, small, cache, many;
+    tally small, memory, large, cache, many;
 } weight_tally;
 
 typedef enum row_op { OP_NORM, OP_ROPE, OP_GLU, OP_ATTENTION } row_op;
@@ -289,6 +289,7 @@ static rv_status visit_weight(probe *p, rvi_qtype type, double part)
     double slice = p->slice * part;
     rv_status st = over_ring(p, p->be, type, 1, p->sizes.matrix, slice, &t->memory);
     if (!st) st = over_ring(p, p->be, type, 1, p->sizes.small, slice / 2, &t->small);
+    if (!st) st = over_ring(p, p->be, type, 1, p->sizes.large, slice, &t->large);
     if (!st) st = in_cache(p, type, slice / 2, &t->cache);
     /* these take long on a slow machine: no more of them than the time allows */
     if (!st && t->many.seconds < p->slice)
@@ -309,18 +310,24 @@ static double matrix_ops(const probe *p, rvi_qtype type, size_t wanted, int n_ro
            rvi_qtypes[type].block_weights;
 }
 
-/* From memory, the time of a product is a line: a fixed cost, and so much a byte. */
+/* From memory, the time of a product is a line, a fixed cost and so much a byte, that becomes flatter
+ * for large matrices: the threads have more to share. */
 static void conclude_weight(probe *p, rvi_qtype type)
 {
     const weight_tally *t = &p->weight[type];
-    double large = matrix_bytes(p, type, p->sizes.matrix), far = mean(&t->memory);
+    double usual_bytes = matrix_bytes(p, type, p->sizes.matrix), far = mean(&t->memory);
+    double large = matrix_bytes(p, type, p->sizes.large), much = mean(&t->large);
     double small = matrix_bytes(p, type, p->sizes.small), few = mean(&t->small);
     double cached = matrix_bytes(p, type, p->sizes.cached), near = mean(&t->cache);
-    double call = few - small * (far - few) / RVI_MAX(large - small, 1.0);
+    double call = few - small * (far - few) / RVI_MAX(usual_bytes - small, 1.0);
     /* at least the cost of an empty product, at most half of the small one: noise must not eat all */
     call = RVI_MAX(RVI_MIN(call, few / 2), p->out->call);
     p->out->weight[type].call = call;
-    p->out->weight[type].memory = rate(large, RVI_MAX(far - call, far / 2));
+    p->out->weight[type].memory = rate(usual_bytes, RVI_MAX(far - call, far / 2));
+    /* noise must not make the rest dearer than its beginning, nor free */
+    double least = 0.5 * far * (large - usual_bytes) / usual_bytes;
+    p->out->weight[type].large =
+        RVI_MAX(rate(large - usual_bytes, RVI_MAX(much - far, least)), p->out->weight[type].memory);
     p->out->weight[type].cache = rate(cached, RVI_MAX(near - p->out->call, near / 2));
     p->out->weight[type].many =
         rate(matrix_ops(p, type, prompt_bytes(p, type), RVI_PROBE_ROWS), mean(&t->many));
@@ -619,7 +626,7 @@ static rv_status set_up(probe *p, float *values)
 {
     rvi_rng rng = {1};
     const rvi_backend_ops *op = p->be->ops;
-    size_t most_rows = RVI_MAX(p->sizes.matrix / rvi_qtype_row_bytes(RVI_Q2_K, COLS),
+    size_t most_rows = RVI_MAX(p->sizes.large / rvi_qtype_row_bytes(RVI_Q2_K, COLS),
                                (size_t)p->out->n_threads * 8);
     for (int i = 0; i < FF; i++) values[i] = (float)(rvi_rng_double(&rng) - 0.5);
     p->ring = rvi_alloc_aligned(p->ring_bytes, 64);
@@ -643,8 +650,11 @@ rv_status rvi_probe_run(rvi_probe *out, rvi_backend *be, const rvi_probe_options
                .rounds = o->quick ? 1 : ROUNDS,
                .sizes = o->quick ? little : usual,
                .err = err};
-    /* about 64 slices in all: 3 for a type, 1 for a set and a peak, 2 for a thread count */
-    p.slice = (o->seconds > 0 ? o->seconds : 4.5) / 64;
+    /* many threads want more rows to share, as a large model has them */
+    p.sizes.prompt_rows *= (size_t)RVI_MIN(RVI_MAX(out->n_threads / 4, 1), 4);
+    out->large_from = p.sizes.matrix;
+    /* about 80 slices in all: 4 for a type, 1 for a set and a peak, 2 for a thread count */
+    p.slice = (o->seconds > 0 ? o->seconds : 4.5) / 80;
     float *values = rvi_alloc_array(FF, sizeof *values);
     rv_status st = values ? set_up(&p, values) : rvi_nomem(err, "probe");
     if (!st) st = measure_reads(&p);

@@ -33,9 +33,11 @@ typedef struct rvi_probe {
     rvi_probe_pair int8, bf16; /* operations */
     struct {
         double memory, cache; /* one row: bytes of weights, from the largest and the smallest set */
+        double large;         /* from the largest set: the bytes of a matrix beyond large_from */
         double call;          /* seconds of a product, besides its bytes */
         double many;          /* RVI_PROBE_ROWS rows: operations, weights from the largest set */
     } weight[RVI_QTYPE_COUNT];
+    size_t large_from;       /* bytes of a matrix */
     double call;             /* a product of almost nothing: waking the threads */
     rvi_probe_ops one, many; /* one row; per row of many */
     double logit;            /* handing one logit to the caller */
