@@ -370,7 +370,7 @@ static rv_status look(bench *b, rv_error *err)
     if (!(st = rv_model_describe(b->model.m, 1, &model, err)) &&
         !(st = rvi_json_parse(&d, model, strlen(model), &arena, "description", err)) &&
         !cli_load_of_model(&b->load, d))
-        st = rvi_error(err, RV_E_INVALID, "%s has no layers to run", b->name);
+        st = rvi_error(err, RV_E_INVALID, "%s generates no text: there is nothing to time", b->name);
     if (!st) st = rv_runtime_describe(b->model.rt, 0, &machine, err);
     if (!st) st = rvi_json_parse(&d, machine, strlen(machine), &arena, "description", err);
     if (!st) {

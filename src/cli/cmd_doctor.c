@@ -337,7 +337,7 @@ static rv_status read_model(cli *c, const char *name, cli_model *model, rvi_aren
     if (!st) st = rv_model_describe(model->m, 1, &text, err);
     if (!st) st = rvi_json_parse(&described, text, strlen(text), arena, "description", err);
     if (!st && !cli_load_of_model(load, described))
-        st = rvi_error(err, RV_E_INVALID, "%s has no layers to run", name);
+        st = rvi_error(err, RV_E_INVALID, "%s generates no text: there is nothing to expect", name);
     if (!st) *f32 = kv == RV_KV_F32 || (kv == RV_KV_DEFAULT && c->exact);
     rv_free(text);
     return st;
