@@ -5,7 +5,6 @@ RUVLLM names the program (./ruvllm). The default model is used where it is in th
 """
 import json
 import os
-import pty
 import re
 import select
 import signal
@@ -64,13 +63,17 @@ class Terminal:
         self.seen = b""
         self.at = 0  # what is before it has been looked at
         self.status = None
-        self.pid, self.fd = pty.fork()
+        self.fd, slave = os.openpty()
+        self.modes = termios.tcgetattr(slave)  # before the program can change them
+        self.pid = os.fork()
         if self.pid == 0:
+            os.close(self.fd)
+            os.login_tty(slave)
             os.environ.update({"TERM": "xterm", "HOME": home, "RUVLLM_CACHE_DIR": home, **(env or {})})
             for name in [n for n, v in os.environ.items() if v == ""]:
                 del os.environ[name]
             os.execv(PROGRAM, [PROGRAM, command, model, *arguments])
-        self.modes = termios.tcgetattr(self.fd)
+        os.close(slave)
 
     def read_some(self, seconds):
         ready, _, _ = select.select([self.fd], [], [], seconds)
