@@ -3,18 +3,9 @@
 #include <math.h>
 
 #include "base/mem.h"
+#include "decode/logprobs.h"
 
 enum { CHUNK = 256, LOGIT_ROWS = 32 };
-
-/* -log softmax(logits)[target] */
-static double surprise(const float *logits, int n_vocab, int32_t target)
-{
-    double max = -INFINITY, sum = 0;
-    for (int i = 0; i < n_vocab; i++)
-        if (!(logits[i] <= max)) max = logits[i];
-    for (int i = 0; i < n_vocab; i++) sum += exp(logits[i] - max);
-    return max + log(sum) - logits[target];
-}
 
 typedef struct scorer {
     const rvi_model *m;
@@ -47,9 +38,11 @@ static rv_status score_window(scorer *s, const int32_t *ids, int n, int first, i
                 k++;
             }
             const float *logits = rvi_model_logits(s->m, s->ws, s->rows, which, k);
-            for (int i = 0; i < k; i++)
-                *sum += surprise(logits + (size_t)i * (size_t)s->m->hp.n_vocab, s->m->hp.n_vocab,
-                                 ids[at + from + i + 1]);
+            int n_vocab = s->m->hp.n_vocab;
+            for (int i = 0; i < k; i++) { /* -log softmax of the token that follows */
+                const float *row = logits + (size_t)i * (size_t)n_vocab;
+                *sum += rvi_log_sum_exp(row, n_vocab) - (double)row[ids[at + from + i + 1]];
+            }
             from += k;
         }
     }
