@@ -53,11 +53,15 @@ THREAD_TESTS := tests/base/test_pool tests/model/test_golden tests/api/test_api 
 # --- one row of compiler flags per ISA; a file for another CPU family compiles to nothing ---
 ifeq ($(MACHINE),x86_64)
 $(BUILD)/src/kernels/avx2%.o: CFLAGS += -mavx2 -mfma -mf16c
+$(BUILD)/src/kernels/avxvnni%.o: CFLAGS += -mavx2 -mfma -mf16c -mavxvnni
+$(BUILD)/src/kernels/avx512%.o: CFLAGS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c
+$(BUILD)/src/kernels/amx%.o: CFLAGS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c -mamx-tile -mamx-int8 -mamx-bf16
 $(BUILD)/src/kernels/peak_avx2.o: CFLAGS += -mavx2 -mfma
 $(BUILD)/src/kernels/peak_avxvnni.o: CFLAGS += -mavx2 -mavxvnni
 $(BUILD)/src/kernels/peak_avx512.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512bf16
 $(BUILD)/src/kernels/peak_amx.o: CFLAGS += -mamx-tile -mamx-int8 -mamx-bf16
 else ifeq ($(MACHINE),aarch64)
+$(BUILD)/src/kernels/dotprod%.o: CFLAGS += -march=armv8.2-a+dotprod
 $(BUILD)/src/kernels/peak_dotprod.o: CFLAGS += -march=armv8.2-a+dotprod
 $(BUILD)/src/kernels/peak_i8mm.o: CFLAGS += -march=armv8.2-a+i8mm
 $(BUILD)/src/kernels/peak_bf16.o: CFLAGS += -march=armv8.2-a+bf16

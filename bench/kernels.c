@@ -1,4 +1,4 @@
-/* kernels.c - speed of the kernel table on one core: `make bench`, or build/bench/kernels [isa].
+/* kernels.c - speed of the kernel table on one core: `make bench`, or build/bench/kernels [isa [type]].
  *
  * Weight sets: `cache` stays in the second level cache, `memory` is larger than common last level caches. Best
  * of several repetitions, because other programs can only make a run slower. Results are summed and printed,
@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "base/rng.h"
-#include "kernels/kernels.h"
+#include "kernels/panels.h"
 
 static double now(void)
 {
@@ -45,48 +45,88 @@ static uint8_t *blocks_new(size_t bytes)
     return w;
 }
 
-/* Best seconds of one pass over all weights: tiles of 64 weight rows against all activation rows, as the
- * backend does. */
-static double time_gemm_act(const rvi_kernels *k, rvi_qtype t, const uint8_t *w, int n_w, const rvi_act_block *x,
-                            int n_x, size_t n, float *out)
+typedef struct product {
+    const rvi_kernels *k;
+    rvi_qtype type;
+    const uint8_t *w;
+    int n_panels, n_rows;
+    size_t n;
+    const void *acts;
+    bool tiles;
+    float *out;
+} product;
+
+static void multiply(const product *p)
 {
-    size_t row_bytes = rvi_qtype_row_bytes(t, n);
+    size_t stride = (size_t)p->n_panels * RVI_PANEL;
+    if (p->tiles)
+        p->k->gemm_tiles[p->type](p->w, p->n_panels, p->acts, p->n_rows / 16, p->out, stride, p->n);
+    else
+        p->k->gemm_panels[p->type](p->w, p->n_panels, p->acts, rvi_act_bytes(p->type, p->n), p->n_rows, p->out, stride,
+                                   p->n);
+}
+
+/* Best seconds. */
+static double time_product(const product *p)
+{
     double best = 1e9, begun = now();
-    while (now() - begun < 0.3) {
+    while (now() - begun < 0.2) {
         double start = now();
-        for (int iw = 0; iw < n_w; iw += 64) {
-            int rows = n_w - iw < 64 ? n_w - iw : 64;
-            k->gemm_act[t](w + (size_t)iw * row_bytes, row_bytes, rows, x, n / 32, n_x, out + iw, (size_t)n_w, n);
-        }
+        multiply(p);
         double seconds = now() - start;
         best = seconds < best ? seconds : best;
     }
     return best;
 }
 
-static void bench_gemm_act(const rvi_kernels *k, double *check)
+static void *acts_new(const rvi_kernels *k, rvi_qtype t, const float *x, int n_rows, size_t n, bool tiles)
 {
-    enum { N = 1536, CACHE_ROWS = 576, MEMORY_BYTES = 160 << 20, PREFILL = 64 };
-    float *x = floats_new(PREFILL * N), *out = alloc((size_t)MEMORY_BYTES / 256 * PREFILL * sizeof *out);
-    rvi_act_block *acts = alloc(PREFILL * N / 32 * sizeof *acts);
+    size_t bytes = tiles ? rvi_tile_act_bytes(t, n) : rvi_act_bytes(t, n);
+    char *acts = alloc(bytes * (size_t)n_rows);
+    for (int r = 0; r < n_rows; r += tiles ? 16 : 1) {
+        void *at = acts + (size_t)(tiles ? r / 16 : r) * bytes;
+        if (tiles) k->prepare_tiles[t](x + (size_t)r * n, n, at, n);
+        else if (rvi_qtypes[t].block_weights == 256) k->quantize_wide(x + (size_t)r * n, at, n);
+        else k->quantize_act(x + (size_t)r * n, at, n);
+    }
+    return acts;
+}
+
+/* One row from cache and from memory; 16 rows and a prompt of 512 from cache, the latter by tiles too. */
+static void bench_products(const rvi_kernels *k, const char *only, double *check)
+{
+    enum { N = 1536, CACHE_PANELS = 36, MEMORY_BYTES = 160 << 20, PROMPT = 512 };
+    float *x = floats_new(PROMPT * N), *out = alloc((size_t)MEMORY_BYTES / 64 * sizeof *out);
     uint8_t *w = blocks_new(MEMORY_BYTES);
-    k->quantize_act(x, acts, PREFILL * N);
-    printf("gemm_act, n = %d\n%-8s %22s %22s %22s\n", N, "", "cache, 1 row, GB/s", "memory, 1 row, GB/s",
-           "cache, 64 rows, GOP/s");
+    printf("products, n = %d\n%-8s %14s %14s %14s %14s %14s\n%-8s %14s %14s %14s %14s %14s\n", N, "", "cache, 1 row",
+           "memory, 1 row", "16 rows", "512 rows", "512, tiles", "", "GB/s", "GB/s", "GOP/s", "GOP/s", "GOP/s");
     for (int t = 0; t < RVI_QTYPE_COUNT; t++) {
-        if (k->gemm_act[t] == NULL) continue;
-        size_t row_bytes = rvi_qtype_row_bytes((rvi_qtype)t, N);
-        int many = (int)(MEMORY_BYTES / row_bytes);
-        double cache = time_gemm_act(k, (rvi_qtype)t, w, CACHE_ROWS, acts, 1, N, out);
-        double memory = time_gemm_act(k, (rvi_qtype)t, w, many, acts, 1, N, out);
-        double prefill = time_gemm_act(k, (rvi_qtype)t, w, CACHE_ROWS, acts, PREFILL, N, out);
-        printf("%-8s %22.1f %22.1f %22.1f\n", rvi_qtypes[t].name, 1e-9 * (double)row_bytes * CACHE_ROWS / cache,
-               1e-9 * (double)row_bytes * many / memory, 1e-9 * 2.0 * N * CACHE_ROWS * PREFILL / prefill);
+        if (k->gemm_panels[t] == NULL) continue;
+        if (only && strcmp(only, rvi_qtypes[t].name)) continue;
+        size_t bytes = rvi_panel_bytes((rvi_qtype)t, N);
+        int many = (int)(MEMORY_BYTES / bytes);
+        void *acts = acts_new(k, (rvi_qtype)t, x, PROMPT, N, false), *tiles = NULL;
+        product p = {k, (rvi_qtype)t, w, CACHE_PANELS, 1, N, acts, false, out};
+        double cache = 1e-9 * (double)bytes * CACHE_PANELS / time_product(&p);
+        p.n_panels = many;
+        double memory = 1e-9 * (double)bytes * many / time_product(&p);
+        p.n_panels = CACHE_PANELS;
+        p.n_rows = 16;
+        double ops = 1e-9 * 2.0 * N * CACHE_PANELS * RVI_PANEL, few = 16 * ops / time_product(&p);
+        p.n_rows = PROMPT;
+        double prompt = PROMPT * ops / time_product(&p), tiled = 0;
+        if (k->gemm_tiles[t] != NULL) {
+            p.tiles = true;
+            p.acts = tiles = acts_new(k, (rvi_qtype)t, x, PROMPT, N, true);
+            tiled = PROMPT * ops / time_product(&p);
+        }
+        printf("%-8s %14.1f %14.1f %14.1f %14.1f %14.1f\n", rvi_qtypes[t].name, cache, memory, few, prompt, tiled);
         *check += (double)out[0];
+        free(acts);
+        free(tiles);
     }
     free(x);
     free(out);
-    free(acts);
     free(w);
 }
 
@@ -114,14 +154,10 @@ static void bench_gemm_f32(const rvi_kernels *k, double *check)
 /* Elementwise entries on rows of 1536, in billions of elements a second. */
 static void bench_rows(const rvi_kernels *k, double *check)
 {
-    enum { N = 1536, OPS = 6 };
-    static const char *const names[OPS] = {"quantize_act", "rms_norm",       "silu_mul",
-                                           "gelu_mul",     "attn_score_f16", "attn_mix_f16"};
-    float *x = floats_new(N), *y = floats_new(N), *out = floats_new(N), score[32] = {0};
-    rvi_f16 *h = alloc(32 * 64 * sizeof *h);
+    enum { N = 1536, OPS = 4 };
+    static const char *const names[OPS] = {"quantize_act", "rms_norm", "silu_mul", "gelu_mul"};
+    float *x = floats_new(N), *y = floats_new(N), *out = floats_new(N);
     rvi_act_block acts[N / 32];
-    k->f32_to_f16(x, h, N);
-    memset(h + N, 0, (32 * 64 - N) * sizeof *h);
     for (int op = 0; op < OPS; op++) {
         double best = 1e9, begun = now();
         while (now() - begun < 0.1) {
@@ -131,20 +167,61 @@ static void bench_rows(const rvi_kernels *k, double *check)
                 if (op == 1) k->rms_norm(out, x, y, N, 1e-5f);
                 if (op == 2) k->silu_mul(out, x, y, N);
                 if (op == 3) k->gelu_mul(out, x, y, N);
-                if (op == 4) k->attn_score_f16(x, h, 24, 64, score);
-                if (op == 5) k->attn_mix_f16(out, y, h, 24, 64);
             }
             double seconds = now() - start;
             best = seconds < best ? seconds : best;
         }
         printf("%-16s %.2f G elements/s\n", names[op], 1e-9 * 100.0 * N / best);
-        *check += (double)acts[0].d + (double)score[0];
-        if (op < 5) *check += (double)out[0]; /* the mix adds up over a number of rounds that varies */
+        *check += (double)acts[0].d + (double)out[0];
     }
     free(x);
     free(y);
     free(out);
-    free(h);
+}
+
+/* A chunk of 256 keys of 64 elements, for 3 queries (decoding) and 48 (a prompt), from the cache. */
+static void bench_attention(const rvi_kernels *k, double *check)
+{
+    enum { N = 64, QUERIES = 48, PART = N + 16 };
+    static const char *const names[RVI_ATTN_TYPES] = {"f32", "f16", "q8"};
+    static const int n_queries[] = {3, QUERIES};
+    float *q = floats_new(QUERIES * N), *part = alloc(QUERIES * PART * sizeof *part), d[QUERIES];
+    int8_t *q8 = alloc(QUERIES * N);
+    int32_t from[QUERIES] = {0}, end[QUERIES];
+    uint8_t *planes = aligned_alloc(64, RVI_ATTN_PAGES * RVI_ATTN_PAGE * N * 2 * sizeof(float));
+    if (!planes) exit(1);
+    memset(planes, 0, RVI_ATTN_PAGES * RVI_ATTN_PAGE * N * 2 * sizeof(float));
+    for (int i = 0; i < QUERIES; i++) {
+        d[i] = k->quantize_head(q + i * N, q8 + i * N, N);
+        end[i] = RVI_ATTN_CHUNK;
+    }
+    for (int type = 0; type < RVI_ATTN_TYPES; type++) {
+        size_t k_bytes = rvi_attn_k_bytes((rvi_attn_type)type, N), v_bytes = rvi_attn_v_bytes((rvi_attn_type)type, N);
+        rvi_attn_keys keys = {.n = N};
+        for (size_t p = 0; p < RVI_ATTN_PAGES; p++) {
+            keys.k[p] = planes + p * (k_bytes + v_bytes);
+            keys.v[p] = keys.k[p] + k_bytes;
+        }
+        for (size_t i = 0; i < 2; i++) {
+            rvi_attn_queries queries = {q, q8, d, from, end, n_queries[i]};
+            double best = 1e9, begun = now();
+            while (now() - begun < 0.1) {
+                double start = now();
+                for (int r = 0; r < 10; r++) k->attn_chunk[type](&keys, &queries, part, PART);
+                double seconds = now() - start;
+                best = seconds < best ? seconds : best;
+            }
+            double bytes = 10.0 * RVI_ATTN_PAGES * (double)(k_bytes + v_bytes);
+            double products = 10.0 * 2 * N * RVI_ATTN_CHUNK * n_queries[i];
+            printf("attention %s, %2d queries: %.1f GFLOP/s, %.1f GB/s\n", names[type], n_queries[i],
+                   2e-9 * products / best, 1e-9 * bytes / best);
+            *check += (double)part[0];
+        }
+    }
+    free(q);
+    free(part);
+    free(q8);
+    free(planes);
 }
 
 int main(int argc, char **argv)
@@ -158,7 +235,8 @@ int main(int argc, char **argv)
     printf("isa: %s\n", k.isa);
     bench_gemm_f32(&k, &check);
     bench_rows(&k, &check);
-    bench_gemm_act(&k, &check);
+    bench_attention(&k, &check);
+    bench_products(&k, argc > 2 ? argv[2] : NULL, &check);
     printf("(check %g)\n", check);
     return 0;
 }

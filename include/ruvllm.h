@@ -108,6 +108,8 @@ typedef struct rv_runtime_options {
     void *log_ctx;
     rv_log_level log_level;
     const rv_allocator *allocator; /* copied; NULL: malloc and free */
+    int no_pack; /* run from the file's own layout: opens faster, shares the pages of mapped files
+                    with other processes, computes slower; the same bits */
 } rv_runtime_options;
 
 RV_API void rv_runtime_options_init(rv_runtime_options *o, size_t size);
@@ -119,6 +121,9 @@ RV_API const char *const *rv_isa_list(void);
 /* The machine as one JSON object: cpu, cores, isa, caches, memory; with measure (a few seconds)
  * also read bandwidth, integer and float peaks, and the rate of each weight type. */
 RV_API rv_status rv_runtime_describe(rv_runtime *rt, int measure, char **json, rv_error *err);
+/* Where the time goes. json NULL: counting begins (anew). Otherwise it ends, and *json is a list of
+ * objects: op, calls, seconds, bytes (of weights and KV cache that had to be read) and operations. */
+RV_API rv_status rv_runtime_profile(rv_runtime *rt, char **json, rv_error *err);
 
 /* ---- model ---- */
 
@@ -213,12 +218,13 @@ RV_API void rv_adapter_set_free(rv_adapter_set **set);
 typedef struct rv_engine rv_engine;
 typedef struct rv_session rv_session;
 
-typedef enum rv_kv_type { RV_KV_F32, RV_KV_F16, RV_KV_DEFAULT } rv_kv_type;
+/* Q8: int8 with one scale for each position and head; half the memory of F16, and faster */
+typedef enum rv_kv_type { RV_KV_F32, RV_KV_F16, RV_KV_DEFAULT, RV_KV_Q8 } rv_kv_type;
 
 typedef struct rv_engine_options {
     size_t size;
     int n_tokens;       /* KV room of all sessions together; 0: 4096 or the model's context */
-    int max_rows;       /* of one step; 0: 256 */
+    int max_rows;       /* of one step; 0: 512 */
     int max_logits;     /* rows of one step that want logits; 0: 16 */
     rv_kv_type kv_type; /* default: F16; F32 in exact runtimes */
 } rv_engine_options;

@@ -1,7 +1,7 @@
 /* Engines: what computes a step for many sessions. */
 #include "api/api.h"
 
-enum { DEFAULT_ROWS = 256, DEFAULT_LOGITS = 16 };
+enum { DEFAULT_ROWS = 512, DEFAULT_LOGITS = 16 };
 
 rv_status rvi_api_need_weights(const rv_model *m, rv_error *err)
 {
@@ -26,7 +26,8 @@ rv_kv_type rvi_api_kv_type(const rv_runtime *rt, rv_kv_type asked)
 
 rv_status rvi_api_check_kv_type(rv_kv_type type, rv_error *err)
 {
-    if (type == RV_KV_F32 || type == RV_KV_F16 || type == RV_KV_DEFAULT) return RV_OK;
+    if (type == RV_KV_F32 || type == RV_KV_F16 || type == RV_KV_Q8 || type == RV_KV_DEFAULT)
+        return RV_OK;
     return rvi_error(err, RV_E_CONFIG, "there is no KV cache type %d", (int)type);
 }
 

@@ -5,6 +5,7 @@
 
 #include "api/api.h"
 #include "backend/cpu/probe.h"
+#include "backend/cpu/profile.h"
 #include "base/json.h"
 #include "base/machine.h"
 #include "base/os.h"
@@ -213,6 +214,38 @@ rv_status rv_runtime_describe(rv_runtime *rt, int with_measuring, char **json, r
         describe_memory(&m, &b);
         if (with_measuring) describe_measured(&p, &b);
         rvi_buf_puts(&b, "}");
+        st = rvi_api_give_text(&b, json, NULL, err);
+    }
+    rvi_api_leave(&turn);
+    return st;
+}
+
+rv_status rv_runtime_profile(rv_runtime *rt, char **json, rv_error *err)
+{
+    if (json) *json = NULL;
+    if (!rt) return rvi_error(err, RV_E_INVALID, "rv_runtime_profile: NULL argument");
+    rvi_api_turn turn;
+    rv_status st = rvi_api_enter(&turn, rt, err);
+    if (st) return st;
+    if (!json) {
+        st = rvi_profile_begin(rt->be, err);
+    } else {
+        const rvi_profile_row *rows;
+        int n = rvi_profile_rows(rt->be, &rows);
+        rvi_buf b = {0};
+        rvi_buf_puts(&b, "[");
+        for (int i = 0; i < n; i++) {
+            bool first = true;
+            rvi_buf_puts(&b, i ? ",{" : "{");
+            put_text(&b, &first, "op", rows[i].name);
+            put_count(&b, &first, "calls", rows[i].calls);
+            put_number(&b, &first, "seconds", rows[i].seconds);
+            put_number(&b, &first, "bytes", rows[i].bytes);
+            put_number(&b, &first, "operations", rows[i].operations);
+            rvi_buf_puts(&b, "}");
+        }
+        rvi_buf_puts(&b, "]");
+        rvi_profile_end(rt->be);
         st = rvi_api_give_text(&b, json, NULL, err);
     }
     rvi_api_leave(&turn);

@@ -116,6 +116,7 @@ rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *given, rv_e
         rt->log = (rvi_log){.sink = pass_log, .ctx = rt, .level = (rvi_log_level)o.log_level};
     rvi_cpu_options cpu = {.n_threads = o.n_threads ? o.n_threads : rvi_os_cpu_count(),
                            .exact = o.exact != 0,
+                           .no_pack = o.no_pack != 0,
                            .isa = o.isa};
     const rv_allocator *heap = rvi_api_use_heap(rt);
     st = rvi_backend_cpu_new(&rt->be, &cpu, &rt->log, err);

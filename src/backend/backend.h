@@ -21,13 +21,13 @@
 #include "formats/tensor_view.h"
 
 enum {
-    RVI_PAGE_TOKENS =
-        32, /* positions in one KV page; also the key chunk of the attention's reduction */
-    RVI_MAX_RANK = 1024, /* of an adapter */
+    RVI_PAGE_TOKENS = 32, /* positions in one KV page */
+    RVI_MAX_RANK = 1024,  /* of an adapter */
 };
 
 typedef struct rvi_backend rvi_backend;
 typedef struct rvi_tensor rvi_tensor;
+typedef struct rvi_pack rvi_pack;
 typedef struct rvi_kv_store rvi_kv_store;
 
 typedef struct rvi_cols {
@@ -56,6 +56,26 @@ typedef struct rvi_attention {
 typedef enum rvi_glu { RVI_GLU_SILU, RVI_GLU_GELU } rvi_glu;
 typedef enum rvi_act { RVI_ACT_GELU, RVI_ACT_GELU_TANH, RVI_ACT_RELU } rvi_act;
 
+/* One matrix of a product and where its result goes. */
+typedef struct rvi_part {
+    const rvi_tensor *w, *bias; /* bias may be NULL */
+    rvi_cols out;
+} rvi_part;
+
+/* Products of the same rows with up to three matrices, with what stands before and after them in a
+ * layer, so that a row of activations is touched once and the threads meet once. */
+typedef struct rvi_matmul {
+    rvi_cols x;
+    const rvi_tensor *norm; /* not NULL: RMS norm of x by these weights first, into `normed` */
+    float eps;
+    rvi_cols normed;
+    rvi_part part[3];
+    int n_parts, n_rows;
+    rvi_cols add_to; /* .t not NULL: the result of part[0] is added to it; its `out` is not used */
+    rvi_cols gated;  /* .t not NULL: gated = act(part[0]) * part[1]; their `out` is not used */
+    rvi_glu glu;
+} rvi_matmul;
+
 typedef struct rvi_backend_ops {
     const char *name;
     void (*free)(rvi_backend *be);
@@ -68,6 +88,14 @@ typedef struct rvi_backend_ops {
                             float offset, rv_error *err);
     rv_status (*rows_new)(rvi_backend *be, rvi_tensor **out, int n_rows, int n_cols, rv_error *err);
     void (*tensor_free)(rvi_backend *be, rvi_tensor *t); /* accepts NULL */
+    /* The weights of products, in the form that suits the machine: pack_bytes says what each takes
+     * (0: it stays as it is), pack_new reserves the sum, and after pack a weight's products no longer
+     * read the view's bytes (embed still does), so that a mapped file's pages are given back. Packs
+     * are freed after the last use of their tensors. */
+    size_t (*pack_bytes)(rvi_backend *be, const rvi_tensor *t);
+    rv_status (*pack_new)(rvi_backend *be, rvi_pack **out, size_t bytes, rv_error *err);
+    void (*pack)(rvi_backend *be, rvi_pack *p, rvi_tensor *t);
+    void (*pack_free)(rvi_backend *be, rvi_pack *p); /* accepts NULL */
     int (*n_rows)(const rvi_tensor *t);
     int (*n_cols)(const rvi_tensor *t);
     void (*rows_write)(rvi_backend *be, rvi_cols dst, int row, const float *src);
@@ -91,8 +119,7 @@ typedef struct rvi_backend_ops {
                        const rvi_tensor *b, int n_rows, float eps);
     /* RMS norm of each head of size w's length by itself, in place */
     void (*head_norm)(rvi_backend *be, rvi_cols x, const rvi_tensor *w, int n_rows, float eps);
-    void (*matmul)(rvi_backend *be, rvi_cols out, const rvi_tensor *w, const rvi_tensor *bias,
-                   rvi_cols x, int n_rows); /* bias may be NULL */
+    void (*matmul)(rvi_backend *be, const rvi_matmul *m);
     /* angles: per row n_pairs cosines, then n_pairs sines; heads of head_size, the first 2 *
      * n_pairs elements turn */
     void (*rope)(rvi_backend *be, rvi_cols x, int head_size, rvi_cols angles, bool interleaved,
@@ -125,6 +152,7 @@ static inline rvi_cols rvi_cols_of(rvi_tensor *t, int first, int n)
 typedef struct rvi_cpu_options {
     int n_threads;
     bool exact;      /* f32 activations instead of int8 blocks */
+    bool no_pack;    /* weights stay as the file has them */
     const char *isa; /* NULL: the best this machine has */
 } rvi_cpu_options;
 

@@ -15,17 +15,52 @@
 #include <sched.h>
 #include <spawn.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
 extern char **environ;
 #endif
 
+#include "base/mem.h"
+
 static rv_status fail(rv_error *err, const char *path, const char *doing, int code)
 {
     rv_status st = code == ENOENT || code == ENOTDIR ? RV_E_NOT_FOUND : RV_E_IO;
     return rvi_error(err, st, "%s: %s: %s", path, doing, strerror(code));
 }
+
+#ifndef __wasi__
+void *rvi_os_alloc_large(size_t size)
+{
+    enum { HUGE = 2 << 20 };
+    void *p = rvi_alloc_aligned(size, size < HUGE ? 64 : HUGE);
+#ifdef MADV_HUGEPAGE
+    if (p && size >= HUGE)
+        madvise(p, size / HUGE * HUGE, MADV_HUGEPAGE); /* a wish, may be refused */
+#endif
+    return p;
+}
+
+void rvi_os_release_mapped(const void *data, size_t size)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = ((uintptr_t)data + page - 1) / page * page,
+              to = ((uintptr_t)data + size) / page * page;
+    if (from < to) madvise((void *)from, to - from, MADV_DONTNEED);
+}
+#else
+void *rvi_os_alloc_large(size_t size)
+{
+    return rvi_alloc_aligned(size, 64);
+}
+
+void rvi_os_release_mapped(const void *data, size_t size)
+{
+    (void)data;
+    (void)size;
+}
+#endif
 
 double rvi_os_seconds(void)
 {

@@ -15,6 +15,11 @@ int rvi_os_cpu_count(void);   /* CPUs this process may use, at least 1 */
 uint64_t rvi_os_random(void); /* a seed nobody can guess */
 size_t rvi_os_peak_rss(void); /* bytes, 0 if unknown */
 bool rvi_os_is_terminal(FILE *f);
+/* Large, long-lived, on huge pages where the system gives them; rvi_free. NULL on failure. */
+void *rvi_os_alloc_large(size_t size);
+/* The pages of a mapped file that lie wholly in this range need not stay in memory: they are read
+ * again when touched. Only for mapped files. */
+void rvi_os_release_mapped(const void *data, size_t size);
 int rvi_os_terminal_width(FILE *f); /* columns, 80 if unknown */
 
 typedef enum rvi_os_kind { RVI_OS_NONE, RVI_OS_FILE, RVI_OS_DIR, RVI_OS_OTHER } rvi_os_kind;

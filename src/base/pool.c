@@ -8,9 +8,10 @@
  * Invariants:
  *  1. `gate` is (job number, open or not, workers inside) in one word, so that entering and closing
  *     cannot miss each other.
- *  2. fn, ctx, n_tasks and next are written by the owner while the gate is closed and nobody is
- *     inside, and read by workers only while inside.
- *  3. `next` hands out each task exactly once. */
+ *  2. fn, ctx and the shares are written by the owner while the gate is closed and nobody is inside,
+ *     and touched by workers only while inside.
+ *  3. A share's `next` hands out each of its tasks exactly once. A thread works through its own share,
+ *     neighbouring tasks in order, and then through what is left of the others'. */
 #include "base/pool.h"
 
 #include "base/mem.h"
@@ -46,6 +47,7 @@ void rvi_pool_run(rvi_pool *pool, rvi_task_fn fn, void *ctx, int n_tasks)
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -66,13 +68,18 @@ typedef struct worker {
     pthread_t thread;
 } worker;
 
+/* On a cache line of its own: most of the time one thread alone uses it. */
+typedef struct share {
+    alignas(64) atomic_int next;
+    int end;
+} share;
+
 struct rvi_pool {
     int n_threads, n_started;
     worker *workers; /* n_threads - 1, indices 1.. */
+    share *shares;   /* one for each thread */
     rvi_task_fn fn;
     void *ctx;
-    int n_tasks;
-    atomic_int next;
     atomic_uint_fast64_t gate;
     atomic_bool quit;
     atomic_int sleepers;
@@ -92,7 +99,11 @@ static void relax(unsigned spin)
 
 static void work(rvi_pool *p, int index)
 {
-    for (int t; (t = atomic_fetch_add(&p->next, 1)) < p->n_tasks;) p->fn(p->ctx, t, index);
+    for (int i = 0; i < p->n_threads; i++) {
+        share *s = &p->shares[(index + i) % p->n_threads];
+        if (atomic_load_explicit(&s->next, memory_order_relaxed) >= s->end) continue;
+        for (int t; (t = atomic_fetch_add(&s->next, 1)) < s->end;) p->fn(p->ctx, t, index);
+    }
 }
 
 /* Is there a job that a worker which has seen `seen` may enter? */
@@ -153,10 +164,11 @@ rv_status rvi_pool_new(rvi_pool **out, int n_threads, rv_error *err)
     rvi_pool *p = rvi_zalloc(sizeof *p);
     if (!p) return rvi_nomem(err, "thread pool");
     p->n_threads = n_threads;
+    p->shares = rvi_alloc_aligned((size_t)n_threads * sizeof *p->shares, alignof(share));
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
-    if (n_threads > 1 &&
-        !(p->workers = rvi_zalloc_array((size_t)n_threads - 1, sizeof *p->workers))) {
+    if (!p->shares || (n_threads > 1 && !(p->workers = rvi_zalloc_array((size_t)n_threads - 1,
+                                                                        sizeof *p->workers)))) {
         rvi_pool_free(p);
         return rvi_nomem(err, "thread pool");
     }
@@ -185,6 +197,7 @@ void rvi_pool_free(rvi_pool *p)
     pthread_cond_destroy(&p->wake);
     pthread_mutex_destroy(&p->lock);
     rvi_free(p->workers);
+    rvi_free(p->shares);
     rvi_free(p);
 }
 
@@ -201,8 +214,11 @@ void rvi_pool_run(rvi_pool *p, rvi_task_fn fn, void *ctx, int n_tasks)
     }
     p->fn = fn;
     p->ctx = ctx;
-    p->n_tasks = n_tasks;
-    atomic_store(&p->next, 0);
+    for (int i = 0; i < p->n_threads; i++) {
+        p->shares[i].end = (int)((int64_t)n_tasks * (i + 1) / p->n_threads);
+        atomic_store_explicit(&p->shares[i].next, (int)((int64_t)n_tasks * i / p->n_threads),
+                              memory_order_relaxed);
+    }
     atomic_store(&p->gate, (job_of(atomic_load(&p->gate)) + ONE_JOB) | OPEN);
     wake_sleepers(p);
     work(p, 0);

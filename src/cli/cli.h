@@ -35,7 +35,7 @@ typedef struct cli {
     int threads;
     int context;
     const char *kv, *isa, *cache_dir, *log_level;
-    bool no_color, verbose, exact, help;
+    bool no_color, verbose, exact, no_pack, help;
     const char *command;
     char default_cache[512];
 } cli;

@@ -24,12 +24,13 @@
 #define RVI_BUILD_NUMBER 0
 #endif
 
-enum { STEP_ROWS = 256, MAX_PARALLEL = STEP_ROWS, MAX_TOKENS = 1 << 22, MAX_REPEAT = 1000 };
+enum { STEP_ROWS = 512, MAX_PARALLEL = 256, MAX_TOKENS = 1 << 22, MAX_REPEAT = 1000 };
 
 typedef struct bench {
     /* what was asked for */
     const char *name;
     int n_prompt, n_gen, depth, repeat, parallel;
+    bool ops; /* where the time goes */
     rv_kv_type kv;
     /* what it runs on */
     cli_model model;
@@ -52,6 +53,7 @@ typedef struct result {
     double ttft_ms; /* 0: not part of this test */
     size_t peak_rss;
     char time[32];
+    char *ops; /* rv_runtime_profile's; NULL: not asked for */
 } result;
 
 /* ---- running ---- */
@@ -149,8 +151,9 @@ static rv_status run_test(bench *b, bool prompt, result *r, rv_error *err)
     for (int i = -1; i < b->repeat; i++) {
         double seconds = 0, first = 0;
         show(b, prompt ? "prompt" : "decode");
-        rv_status st =
-            prompt ? run_prompt(b, &seconds, &first, err) : run_steps(b, &seconds, &first, err);
+        rv_status st = RV_OK;
+        if (b->ops && i == 0 && (st = rv_runtime_profile(b->model.rt, NULL, err))) return st;
+        st = prompt ? run_prompt(b, &seconds, &first, err) : run_steps(b, &seconds, &first, err);
         if (st) return st;
         b->n_done++;
         if (i < 0) continue;
@@ -159,7 +162,7 @@ static rv_status run_test(bench *b, bool prompt, result *r, rv_error *err)
     }
     free_sessions(b);
     r->peak_rss = rvi_os_peak_rss();
-    return RV_OK;
+    return b->ops ? rv_runtime_profile(b->model.rt, &r->ops, err) : RV_OK;
 }
 
 /* ---- figures ---- */
@@ -211,11 +214,11 @@ typedef struct field {
     bool absent;
 } field;
 
-enum { N_FIELDS = 27 };
+enum { N_FIELDS = 28 };
 
 static const char *kv_name(const bench *b)
 {
-    return b->kv == RV_KV_F32 ? "f32" : "f16";
+    return b->kv == RV_KV_F32 ? "f32" : b->kv == RV_KV_Q8 ? "q8" : "f16";
 }
 
 /* "llama 134.52M q4_1" */
@@ -260,6 +263,7 @@ static void fill_fields(const bench *b, const result *r, const char *type, field
         {"ttft_ms", REAL, NULL, r->ttft_ms, r->ttft_ms <= 0},
         {"gbps", REAL, NULL, f.gbps, f.gbps <= 0},
         {"peak_rss", WHOLE, NULL, (double)r->peak_rss, r->peak_rss == 0},
+        {"isa", TEXT, rv_runtime_isa(b->model.rt), 0, false},
     };
     _Static_assert(sizeof all / sizeof all[0] == N_FIELDS, "one row each");
     memcpy(out, all, sizeof all);
@@ -357,6 +361,77 @@ static void write_table(const bench *b, const result *results, int n, rvi_buf *o
     }
 }
 
+/* ---- where the time goes ---- */
+
+typedef struct peaks {
+    double read, int8; /* bytes, operations a second; 0: unknown */
+} peaks;
+
+/* What all threads together can read from a set of the weights' size, and the fastest int8 loop. */
+static rv_status measure_peaks(const bench *b, peaks *out, rv_error *err)
+{
+    rvi_arena arena = {0};
+    const rvi_json *d;
+    char *text = NULL;
+    rv_status st = rv_runtime_describe(b->model.rt, 1, &text, err);
+    if (!st) st = rvi_json_parse(&d, text, strlen(text), &arena, "description", err);
+    if (!st) {
+        const rvi_json *measured = rvi_json_get(d, "measured"),
+                       *read = rvi_json_get(rvi_json_get(measured, "read_gbps"), "sets");
+        for (size_t i = 0; i < rvi_json_count(read); i++) {
+            const rvi_json *set = rvi_json_at(read, i);
+            out->read = 1e9 * rvi_json_number(rvi_json_get(set, "all_threads"), 0);
+            if (rvi_json_number(rvi_json_get(set, "bytes"), 0) >= b->load.token_bytes) break;
+        }
+        out->int8 =
+            1e9 * rvi_json_number(rvi_json_get(rvi_json_get(measured, "int8"), "gops_all"), 0);
+    }
+    rv_free(text);
+    rvi_arena_deinit(&arena);
+    return st;
+}
+
+static void put_rate(rvi_buf *out, double amount, double seconds, double peak)
+{
+    if (amount <= 0 || seconds <= 0)
+        rvi_buf_printf(out, " %10s %6s", "", "");
+    else if (peak > 0)
+        rvi_buf_printf(out, " %10.1f %5.0f%%", amount / seconds / 1e9,
+                       100 * amount / seconds / peak);
+    else
+        rvi_buf_printf(out, " %10.1f %6s", amount / seconds / 1e9, "");
+}
+
+static rv_status write_ops(const bench *b, const result *r, const peaks *peak, rvi_buf *out,
+                           rv_error *err)
+{
+    rvi_arena arena = {0};
+    const rvi_json *list;
+    char name[64];
+    rv_status st = rvi_json_parse(&list, r->ops, strlen(r->ops), &arena, "profile", err);
+    if (st) return st;
+    double wall = 0, known = 0;
+    for (int i = 0; i < r->n; i++) wall += r->ns[i] * 1e-9;
+    test_name(b, r, name, sizeof name);
+    rvi_buf_printf(out, "\n%-48s %8s %9s %6s %10s %6s %10s %6s\n", name, "calls", "ms", "share",
+                   "GB/s", "roof", "GOP/s", "roof");
+    for (size_t i = 0; i < rvi_json_count(list); i++) {
+        const rvi_json *o = rvi_json_at(list, i);
+        double seconds = rvi_json_number(rvi_json_get(o, "seconds"), 0);
+        known += seconds;
+        rvi_buf_printf(out, "%-48s %8.0f %9.2f %5.1f%%", rvi_json_string(rvi_json_get(o, "op"), ""),
+                       rvi_json_number(rvi_json_get(o, "calls"), 0) / r->n, 1e3 * seconds / r->n,
+                       100 * seconds / wall);
+        put_rate(out, rvi_json_number(rvi_json_get(o, "bytes"), 0), seconds, peak->read);
+        put_rate(out, rvi_json_number(rvi_json_get(o, "operations"), 0), seconds, peak->int8);
+        rvi_buf_puts(out, "\n");
+    }
+    rvi_buf_printf(out, "%-48s %8s %9.2f %5.1f%%\n", "the rest", "", 1e3 * (wall - known) / r->n,
+                   100 * (wall - known) / wall);
+    rvi_arena_deinit(&arena);
+    return RV_OK;
+}
+
 /* ---- the command ---- */
 
 /* Model, CPU, and what its weights are. */
@@ -370,7 +445,8 @@ static rv_status look(bench *b, rv_error *err)
     if (!(st = rv_model_describe(b->model.m, 1, &model, err)) &&
         !(st = rvi_json_parse(&d, model, strlen(model), &arena, "description", err)) &&
         !cli_load_of_model(&b->load, d))
-        st = rvi_error(err, RV_E_INVALID, "%s generates no text: there is nothing to time", b->name);
+        st =
+            rvi_error(err, RV_E_INVALID, "%s generates no text: there is nothing to time", b->name);
     if (!st) st = rv_runtime_describe(b->model.rt, 0, &machine, err);
     if (!st) st = rvi_json_parse(&d, machine, strlen(machine), &arena, "description", err);
     if (!st) {
@@ -433,18 +509,16 @@ int cli_bench(cli *c, int argc, char **argv)
     static const bench none = {.n_prompt = 512, .n_gen = 128, .repeat = 5, .parallel = 1};
     bench b = none;
     bool json = false, csv = false, done;
-    const cli_option table[] = {{"prompt", 'p', CLI_INT, &b.n_prompt, NULL},
-                                {"tokens", 'n', CLI_INT, &b.n_gen, NULL},
-                                {"depth", 'd', CLI_INT, &b.depth, NULL},
-                                {"repeat", 'r', CLI_INT, &b.repeat, NULL},
-                                {"parallel", 0, CLI_INT, &b.parallel, NULL},
-                                {"json", 0, CLI_FLAG, &json, NULL},
-                                {"csv", 0, CLI_FLAG, &csv, NULL}};
+    const cli_option table[] = {
+        {"prompt", 'p', CLI_INT, &b.n_prompt, NULL}, {"tokens", 'n', CLI_INT, &b.n_gen, NULL},
+        {"depth", 'd', CLI_INT, &b.depth, NULL},     {"repeat", 'r', CLI_INT, &b.repeat, NULL},
+        {"parallel", 0, CLI_INT, &b.parallel, NULL}, {"ops", 0, CLI_FLAG, &b.ops, NULL},
+        {"json", 0, CLI_FLAG, &json, NULL},          {"csv", 0, CLI_FLAG, &csv, NULL}};
     const char *args[1];
     int n_args, code = cli_parse(c, table, RVI_COUNT(table), argc, argv, args, 1, &n_args, &done);
     if (code || done) return code;
     if (!n_args) return cli_usage(c, "a model is needed");
-    if (json && csv) return cli_usage(c, "give one of --json and --csv");
+    if (json + csv + b.ops > 1) return cli_usage(c, "give one of --json, --csv and --ops");
     if ((code = check(c, &b))) return code;
 
     rv_error err = {0};
@@ -457,12 +531,19 @@ int cli_bench(cli *c, int argc, char **argv)
     if (!st && b.n_prompt) st = run_test(&b, true, &results[n++], &err);
     if (!st && b.n_gen) st = run_test(&b, false, &results[n++], &err);
     cli_progress_end(&b.bar);
+    peaks peak = {0};
+    if (!st && b.ops) st = measure_peaks(&b, &peak, &err);
     if (!st) {
         (json ? write_json : csv ? write_csv : write_table)(&b, results, n, &out);
+        for (int i = 0; !st && b.ops && i < n; i++)
+            st = write_ops(&b, &results[i], &peak, &out, &err);
         if (!json && !csv && out.data) cli_hush(out.data, out.len);
         code = cli_print(&out);
     }
-    for (int i = 0; i < n; i++) rvi_free(results[i].ns);
+    for (int i = 0; i < n; i++) {
+        rvi_free(results[i].ns);
+        rv_free(results[i].ops);
+    }
     free_sessions(&b);
     rv_engine_free(&b.engine);
     rvi_free(b.ids);

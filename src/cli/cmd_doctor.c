@@ -30,7 +30,7 @@ typedef struct doctor {
     const rvi_json *machine, *measured;
     double available; /* bytes, 0: unknown */
     int threads, best_threads;
-    bool f32; /* KV cache type */
+    rv_kv_type kv; /* F32, F16 or Q8 */
 } doctor;
 
 static double number(const rvi_json *object, const char *name)
@@ -51,7 +51,7 @@ static outlook look_at(const doctor *d, const cli_load *l)
     o.deep = cli_expect_decode(l, d->measured, o.deep_at);
     if (d->available > 0) {
         double left = d->available * usable_part - l->model_bytes - cli_load_scratch_bytes(l);
-        double kv = cli_load_kv_bytes(l, d->f32);
+        double kv = cli_load_kv_bytes(l, d->kv);
         o.context = left > 0 && kv > 0 ? floor(left / kv / PAGE) * PAGE : 0;
         o.fits = o.context >= (l->n_context ? RVI_MIN(l->n_context, LEAST) : LEAST);
         if (l->n_context) o.context = RVI_MIN(o.context, (double)l->n_context);
@@ -229,7 +229,7 @@ static void write_model(const doctor *d, const cli_load *l, const char *name, rv
     else if (o.context >= 0)
         rvi_buf_printf(out,
                        "context       --ctx %.0f fits the memory (made for %d), %.0f KiB a token\n",
-                       o.context, l->n_context, cli_load_kv_bytes(l, d->f32) / 1024);
+                       o.context, l->n_context, cli_load_kv_bytes(l, d->kv) / 1024);
 }
 
 static void write_advice(const doctor *d, rvi_buf *out)
@@ -321,24 +321,25 @@ static rv_status make_runtime(const cli *c, rv_runtime **out, rv_error *err)
     rv_runtime_options_init(&o, sizeof o);
     o.n_threads = c->threads;
     o.exact = c->exact;
+    o.no_pack = c->no_pack;
     o.isa = c->isa;
     return rv_runtime_new(out, &o, err);
 }
 
 /* The model's load, and the cache type it would run with. */
 static rv_status read_model(cli *c, const char *name, cli_model *model, rvi_arena *arena,
-                            cli_load *load, bool *f32, rv_error *err)
+                            cli_load *load, rv_kv_type *kv, rv_error *err)
 {
-    rv_kv_type kv;
+    rv_kv_type asked = RV_KV_DEFAULT;
     const rvi_json *described;
     char *text = NULL;
     rv_status st = cli_open(c, name, 0, model, err);
-    if (!st) st = cli_kv_type(c, &kv, err);
+    if (!st) st = cli_kv_type(c, &asked, err);
     if (!st) st = rv_model_describe(model->m, 1, &text, err);
     if (!st) st = rvi_json_parse(&described, text, strlen(text), arena, "description", err);
     if (!st && !cli_load_of_model(load, described))
         st = rvi_error(err, RV_E_INVALID, "%s generates no text: there is nothing to expect", name);
-    if (!st) *f32 = kv == RV_KV_F32 || (kv == RV_KV_DEFAULT && c->exact);
+    if (!st && asked != RV_KV_DEFAULT) *kv = asked;
     rv_free(text);
     return st;
 }
@@ -357,8 +358,8 @@ int cli_doctor(cli *c, int argc, char **argv)
     rvi_arena arena = {0};
     rvi_buf out = {0};
     char *text = NULL;
-    doctor d = {.f32 = c->exact};
-    rv_status st = n_args ? read_model(c, args[0], &model, &arena, &load, &d.f32, &err)
+    doctor d = {.kv = c->exact ? RV_KV_F32 : RV_KV_F16};
+    rv_status st = n_args ? read_model(c, args[0], &model, &arena, &load, &d.kv, &err)
                           : make_runtime(c, &model.rt, &err);
     if (!st) st = rv_runtime_describe(model.rt, 1, &text, &err);
     if (!st) st = rvi_json_parse(&d.machine, text, strlen(text), &arena, "description", &err);

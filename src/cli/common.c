@@ -66,6 +66,7 @@ rv_status cli_runtime(const cli *c, int n_threads, rv_runtime **out, rv_error *e
     rv_runtime_options_init(&o, sizeof o);
     o.n_threads = n_threads;
     o.exact = c->exact;
+    o.no_pack = c->no_pack;
     o.isa = c->isa;
     o.log = print_log;
     o.log_level = log_level(c);
@@ -98,8 +99,10 @@ rv_status cli_kv_type(const cli *c, rv_kv_type *out, rv_error *err)
         *out = RV_KV_F32;
     else if (!strcmp(c->kv, "f16"))
         *out = RV_KV_F16;
+    else if (!strcmp(c->kv, "q8"))
+        *out = RV_KV_Q8;
     else
-        return rvi_error(err, RV_E_CONFIG, "--kv: '%s' is neither f32 nor f16", c->kv);
+        return rvi_error(err, RV_E_CONFIG, "--kv: '%s' is none of f32, f16 and q8", c->kv);
     return RV_OK;
 }
 

@@ -150,9 +150,11 @@ void cli_load_of_typical(cli_load *out, const cli_typical *t, const char *type)
     out->model_bytes = out->token_bytes + (t->tied ? 0 : weights * weight_bytes(table));
 }
 
-double cli_load_kv_bytes(const cli_load *l, int f32)
+double cli_load_kv_bytes(const cli_load *l, rv_kv_type type)
 {
-    return 2.0 * l->n_layers * l->n_kv_heads * l->head_size * (f32 ? 4 : 2);
+    double head = type == RV_KV_Q8 ? l->head_size + 4.0 /* its scale */
+                                   : l->head_size * (type == RV_KV_F32 ? 4.0 : 2.0);
+    return 2.0 * l->n_layers * l->n_kv_heads * head;
 }
 
 double cli_load_scratch_bytes(const cli_load *l)

@@ -42,7 +42,7 @@ extern const cli_typical cli_typical_models[]; /* ends with a NULL name */
 void cli_load_of_typical(cli_load *out, const cli_typical *t, const char *type);
 
 /* Bytes of keys and values for one token. */
-double cli_load_kv_bytes(const cli_load *l, int f32);
+double cli_load_kv_bytes(const cli_load *l, rv_kv_type type);
 /* Bytes besides weights and KV: the rows of a step and their logits. */
 double cli_load_scratch_bytes(const cli_load *l);
 

@@ -35,6 +35,7 @@ const cli_command cli_commands[] = {
      "  -d N                 tokens of context before either test (0)\n"
      "  -r N                 repetitions (5), after one that does not count\n"
      "  --parallel N         sequences that decode together (1)\n"
+     "  --ops                where the time goes: each op with its share, GB/s and GOP/s, and of the roof\n"
      "  --json, --csv        with the field names of llama-bench\n",
      cli_bench, NULL},
     {"doctor", "[MODEL]", "what this machine can do, and what to run on it (some seconds)",
@@ -84,7 +85,8 @@ static const char global_help[] =
     "  --ctx N              tokens of prompt and answer together (4096, or what the model was made "
     "for)\n"
     "  --exact              f32 activations and f32 KV cache\n"
-    "  --kv f32|f16         KV cache type (f16)\n"
+    "  --kv f32|f16|q8      KV cache type (f16); q8 is half as large and faster\n"
+    "  --no-pack            run from the file's own layout: opens faster, computes slower\n"
     "  --isa NAME           highest instruction set to use\n"
     "  --cache-dir DIR      where models are kept (RUVLLM_CACHE_DIR, ~/.cache/ruvllm)\n"
     "  --no-color           plain output\n"

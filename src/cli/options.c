@@ -75,7 +75,7 @@ static const cli_option *find(const cli_option *options, size_t n, const char *n
 }
 
 /* The options every command knows. */
-enum { N_GLOBAL = 9 };
+enum { N_GLOBAL = 10 };
 
 static void global_options(cli *c, cli_option out[N_GLOBAL])
 {
@@ -88,6 +88,7 @@ static void global_options(cli *c, cli_option out[N_GLOBAL])
         {"no-color", 0, CLI_FLAG, &c->no_color, NULL},
         {"verbose", 'v', CLI_FLAG, &c->verbose, NULL},
         {"exact", 0, CLI_FLAG, &c->exact, NULL},
+        {"no-pack", 0, CLI_FLAG, &c->no_pack, NULL},
         {"help", 'h', CLI_FLAG, &c->help, NULL},
     };
     _Static_assert(sizeof global / sizeof global[0] == N_GLOBAL, "one row each");

@@ -271,6 +271,7 @@ static rv_status place_tensor(const reader *r, rvi_tensor_view *t, uint64_t star
                    ") run past the end of the file (%zu bytes): truncated?",
                    t->name, t->n_bytes, offset, start, r->c.len);
     t->data = r->c.data + start + offset;
+    t->mapped = r->part->blob.mapping != NULL;
     return RV_OK;
 }
 

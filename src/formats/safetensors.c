@@ -41,6 +41,7 @@ typedef struct reader {
     const char *file;
     const uint8_t *data; /* behind the header */
     uint64_t data_len;
+    bool mapped;
     const rvi_names *listed; /* NULL: take all; otherwise the names of the index, */
     const uint32_t *shard_of; /* and for each the shard it is in */
     uint32_t shard;
@@ -168,6 +169,7 @@ static rv_status read_tensor(const reader *r, const rvi_json *member)
     rvi_tensor_view *v = &s->tensors[s->n_tensors++];
     *v = (rvi_tensor_view){.name = t.name, .type = dtype->type, .n_dims = t.n_dims};
     v->data = t.data;
+    v->mapped = r->mapped;
     v->n_bytes = t.n_bytes;
     memcpy(v->shape, t.shape, sizeof v->shape);
     return RV_OK;
@@ -226,6 +228,7 @@ static rv_status read_file(reader *r, const rvi_blob *blob)
     const char *text = (const char *)blob->data + 8;
     if (!header_len || text[0] != '{') return BAD(r, "%s", "not a safetensors file: the header is no JSON object");
     r->data = blob->data + 8 + header_len;
+    r->mapped = blob->mapping != NULL;
     r->data_len = blob->len - 8 - header_len;
 
     rvi_arena tree = {0};

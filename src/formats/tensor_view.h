@@ -15,6 +15,7 @@ typedef struct rvi_tensor_view {
     uint64_t shape[RVI_MAX_DIMS];
     const uint8_t *data; /* into the file's bytes, any alignment */
     uint64_t n_bytes;
+    int mapped; /* data is a mapped file's: its pages can be given back to the system */
     int used; /* set by whoever binds it: what stays 0 is reported as unused */
 } rvi_tensor_view;
 

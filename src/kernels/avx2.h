@@ -117,16 +117,9 @@ static ALWAYS_INLINE float add_across(vec v)
 
 /* ---- for vector_quant.h ---- */
 
-typedef __m256i ints;
-
-static ALWAYS_INLINE ints load_ints(const void *p) { return _mm256_load_si256((const __m256i *)p); }
-static ALWAYS_INLINE ints splat_ints(uint32_t i) { return _mm256_set1_epi32((int)i); }
-static ALWAYS_INLINE vec to_float(ints i) { return _mm256_cvtepi32_ps(i); }
-static ALWAYS_INLINE ints dot_pairs(ints a, ints b) { return _mm256_madd_epi16(a, b); }
-
 static ALWAYS_INLINE vec load_int8(const int8_t *p)
 {
-    return to_float(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
 
 static ALWAYS_INLINE void look_up_iq4(int8_t *q)

@@ -9,8 +9,8 @@
  *          lanes they fall on (lanes without one are left as they are). Then the lanes are added as a tree:
  *          l[j] += l[j+8] for j < 8, l[j] += l[j+4], l[j] += l[j+2], l[0] + l[1].
  *  chain   Products with int8 activations: one f32 accumulator per output, starting from +0, block after block;
- *          inside a block of 32 the integer dot product is exact (int32). The step of each type stands at
- *          rvi_gemm_act_fn.
+ *          inside a block the integer dot product is exact (int32). The step of each type stands at rvi_gemm_act_fn.
+ *  pairs   Products with float weights in default mode: float_panels.h.
  *  exp     One polynomial (exp.h), evaluated by the same fused multiply-adds in the same order; below about
  *          -87.34 it is 0.
  *
@@ -28,35 +28,129 @@
  * garbage). |q| <= 127, never -128: the products rely on it. */
 typedef struct rvi_act_block {
     float d;
-    int16_t sum[2]; /* sum of q[0..15], of q[16..31] */
+    float d_sum; /* d * (float)sum */
+    int32_t sum; /* of q */
     int8_t q[32];
 } rvi_act_block;
-_Static_assert(sizeof(rvi_act_block) == 40, "act block size");
+_Static_assert(sizeof(rvi_act_block) == 44, "act block size");
 
-/* Tile of a product with int8 activations:
+/* 256 activations as int8, by the same rule with one d for all of them. */
+typedef struct rvi_act_wide {
+    float d;
+    int16_t sum16[16], sum32[8]; /* sums of each 16, of each 32 */
+    int8_t q[256];
+} rvi_act_wide;
+_Static_assert(sizeof(rvi_act_wide) == 308, "wide act block size");
+
+/* Product of rows of weights, as a file has them, with prepared activations:
  *     out[ix * out_stride + iw] = sum over k of w[iw][k] * x[ix][k],  iw < n_w, ix < n_x,
  *     k < n (a multiple of the type's block: 32 or 256)
- * w: rows of one quantized type, w_stride bytes apart, any alignment. x: rows of n / 32 blocks, x_stride blocks
- * apart. Step for block b of 32, where dot is the exact integer dot product of the block's quants, their offset
- * removed (q - 8, q - 16, table value), with x's q; dot0 and dot1 are those of its halves; xd is x's d; dw and dmin
- * are the f16 scales as f32; sc and mn the integer scales and minima:
+ * w: rows of one quantized type, w_stride bytes apart, any alignment. x: rows of rvi_act_block (types of 32 weights a
+ * block) or rvi_act_wide (256), x_stride bytes apart. dot is the exact integer dot product of quants, their offset
+ * removed (q - 8, q - 16, table value), with x's q; xd is x's d, sum the sum of x's q; dw, m and dmin are the f16
+ * scales as f32; sc and mn the integer scales and minima of 16 or 32 weights. Step for one block:
  *     Q4_0 Q5_0 Q8_0 IQ4_NL   acc = fma((float)dot, dw * xd, acc)
- *     Q4_1 Q5_1               acc = fma((float)dot, dw * xd, acc)
- *                             acc = fma(m, xd * (float)(sum0 + sum1), acc)
- *     Q4_K Q5_K               acc = fma((float)(sc * dot), dw * xd, acc)
- *                             acc = fma(-(float)(mn * (sum0 + sum1)), dmin * xd, acc)
- *     Q2_K                    acc = fma((float)(sc0 * dot0 + sc1 * dot1), dw * xd, acc)
- *                             acc = fma(-(float)(mn0 * sum0 + mn1 * sum1), dmin * xd, acc)
- *     Q3_K Q6_K               acc = fma((float)(sc0 * dot0 + sc1 * dot1), dw * xd, acc)
- *     IQ4_XS                  acc = fma((float)(sc * dot), dw * xd, acc) */
-typedef void (*rvi_gemm_act_fn)(const void *w, size_t w_stride, int n_w, const rvi_act_block *x, size_t x_stride,
-                                int n_x, float *out, size_t out_stride, size_t n);
+ *     Q4_1 Q5_1               acc = fma((float)dot, dw * xd, acc);   acc = fma(m, xd * (float)sum, acc)
+ *     Q3_K Q6_K IQ4_XS        acc = fma((float)(sum of sc * dot), dw * xd, acc)
+ *     Q2_K Q4_K Q5_K          acc = fma((float)(sum of sc * dot), dw * xd, acc)
+ *                             acc = fma(-(float)(sum of mn * sum), dmin * xd, acc) */
+typedef void (*rvi_gemm_act_fn)(const void *w, size_t w_stride, int n_w, const void *x, size_t x_stride, int n_x,
+                                float *out, size_t out_stride, size_t n);
+
+/* The same for weights in panels of 16 outputs (panels.h): out[ix * out_stride + 16 * p + i], whole panels. */
+typedef void (*rvi_gemm_panels_fn)(const void *panels, int n_panels, const void *x, size_t x_stride, int n_x,
+                                   float *out, size_t out_stride, size_t n);
+
+/* The same for groups of 16 rows whose activations were prepared for tiles. */
+typedef void (*rvi_gemm_tiles_fn)(const void *panels, int n_panels, const void *x, int n_groups, float *out,
+                                  size_t out_stride, size_t n);
+
+/* ---- attention ----
+ *
+ * Keys and values lie in pages of RVI_ATTN_PAGE positions; RVI_ATTN_PAGES pages in order are a chunk, counted from
+ * position 0 of the sequence. A (position, head) has n elements; padded = n rounded up to 16.
+ *     K plane   f32, f16: [n][32 keys]; q8: int8 [(n + 3) / 4][32 keys][4 elements, 0 past the last], f32 d[32]
+ *     V plane   f32, f16: [32 keys][padded]; q8: int8 [32 keys][padded], f32 d[32]
+ * In q8 a head is x ~ d * q with one d, by the rule of rvi_act_block over all its n elements (quantize_head).
+ *
+ * The law, for one query (a row's head, already times the attention's scale) and the keys it sees:
+ *  score   f32, f16: one chain from +0, acc = fma(q[e], k[e], acc), e in order; f16 is widened exactly.
+ *          q8: (float)dot * (qd * kd), dot the exact int32 dot product with the query quantized likewise.
+ *          Then the soft cap, if there is one, by the formula of soft_cap.
+ *  chunk   over the keys of one chunk that the query sees, i = their place in the chunk:
+ *              m = the largest score      NaN is passed over (-infinity if there are no others); -0 becomes +0
+ *              p[i] = exp(score[i] - m)
+ *              l = the p in 16 lanes, lane i % 16, each from +0 in order of i, then the tree of sum16
+ *              acc[e] from +0, in order of i: fma(p[i], v[i][e], acc[e]);  q8: fma(p[i] * vd[i], v[i][e], acc[e])
+ *  merge   the chunks with at least one key in order, onto m = -infinity, l = 0, acc = 0:
+ *              m' = m_chunk > m ? m_chunk : m;  a = exp(m - m');  b = exp(m_chunk - m')
+ *              l = fma(l, a, l_chunk * b);  acc[e] = fma(acc[e], a, acc_chunk[e] * b);  m = m'
+ *          and at the end acc[e] * (1 / l).
+ * So the result follows from the query, its keys and their positions alone: queries may go together, and chunks
+ * may be computed anywhere. A key that a query does not see is never read into it, whatever lies in its place. */
+enum { RVI_ATTN_PAGE = 32, RVI_ATTN_PAGES = 8, RVI_ATTN_CHUNK = RVI_ATTN_PAGE * RVI_ATTN_PAGES };
+
+typedef enum rvi_attn_type { RVI_ATTN_F32, RVI_ATTN_F16, RVI_ATTN_Q8, RVI_ATTN_TYPES } rvi_attn_type;
+
+static inline size_t rvi_attn_padded(size_t n)
+{
+    return (n + 15) / 16 * 16;
+}
+
+/* Multiples of 64. */
+static inline size_t rvi_attn_k_bytes(rvi_attn_type type, size_t n)
+{
+    if (type == RVI_ATTN_Q8) return RVI_ATTN_PAGE * ((n + 3) / 4 * 4 + sizeof(float));
+    return RVI_ATTN_PAGE * n * (type == RVI_ATTN_F32 ? sizeof(float) : sizeof(rvi_f16));
+}
+
+static inline size_t rvi_attn_v_bytes(rvi_attn_type type, size_t n)
+{
+    if (type == RVI_ATTN_Q8) return RVI_ATTN_PAGE * (rvi_attn_padded(n) + sizeof(float));
+    return RVI_ATTN_PAGE * rvi_attn_padded(n) * (type == RVI_ATTN_F32 ? sizeof(float) : sizeof(rvi_f16));
+}
+
+/* The keys of a chunk. Pages that no query sees may be NULL; planes are aligned to 64. */
+typedef struct rvi_attn_keys {
+    const uint8_t *k[RVI_ATTN_PAGES], *v[RVI_ATTN_PAGES];
+    const uint8_t *next[2]; /* pages of keys that will probably be read after this chunk, or NULL */
+    size_t n;
+    float soft_cap; /* 0: none */
+} rvi_attn_keys;
+
+/* Query i sees the keys from[i] <= key < end[i] of the chunk, at least one. */
+typedef struct rvi_attn_queries {
+    const float *q;   /* f32, f16: [n_queries][padded], times the attention's scale */
+    const int8_t *q8; /* q8: [n_queries][padded], 0 past n */
+    const float *d;   /* q8 */
+    const int32_t *from, *end;
+    int n_queries;
+} rvi_attn_queries;
+
+/* What attn_chunk gives for query i, at part + i * part_stride: acc[padded], m, l. attn_merge takes it. */
+static inline size_t rvi_attn_part_floats(size_t n)
+{
+    return rvi_attn_padded(n) + 16;
+}
 
 typedef struct rvi_kernels {
     const char *isa; /* of the best row that took part */
 
     void (*quantize_act)(const float *x, rvi_act_block *out, size_t n);  /* n: a multiple of 32 */
-    rvi_gemm_act_fn gemm_act[RVI_QTYPE_COUNT];                           /* NULL for F32, F16, BF16 */
+    void (*quantize_wide)(const float *x, rvi_act_wide *out, size_t n);  /* n: a multiple of 256 */
+    /* The reference takes rows of quantized weights as they are (NULL for F32, F16, BF16); all other products want
+     * panels. */
+    rvi_gemm_act_fn gemm_act[RVI_QTYPE_COUNT];
+    rvi_gemm_panels_fn gemm_panels[RVI_QTYPE_COUNT]; /* NULL for quantized types in the reference */
+    /* A row of n activations for F32, F16, BF16 weights (NULL for the others): rvi_act_bytes(type, n) bytes. */
+    void (*prepare[RVI_QTYPE_COUNT])(const float *x, void *out, size_t n);
+    /* n_rows <= 16 rows of n weights, row_stride bytes apart, become one panel; outputs without a row are 0. */
+    void (*pack[RVI_QTYPE_COUNT])(const void *rows, size_t row_stride, int n_rows, void *panel, size_t n);
+
+    /* Matrix units, for many rows; NULL where there are none. 16 rows of n activations, x_stride floats apart, become
+     * rvi_tile_act_bytes(type, n) bytes on a cache line. */
+    rvi_gemm_tiles_fn gemm_tiles[RVI_QTYPE_COUNT];
+    void (*prepare_tiles[RVI_QTYPE_COUNT])(const float *x, size_t x_stride, void *out, size_t n);
 
     /* Exact mode and float weights: rows become f32 first (bit-equal to rvi_dequantize), then sum16. */
     void (*dequantize[RVI_QTYPE_COUNT])(const void *src, float *dst, size_t n);
@@ -91,20 +185,11 @@ typedef struct rvi_kernels {
     void (*f32_to_f16)(const float *x, rvi_f16 *out, size_t n);
     void (*f16_to_f32)(const rvi_f16 *x, float *out, size_t n);
 
-    /* Attention over up to 32 keys of one page: rows of n = head size f32 or f16 (widened exactly), one after the
-     * other. score[i] = sum16(q * k_i). */
-    void (*attn_score_f32)(const float *q, const float *k, int n_keys, size_t n, float *score);
-    void (*attn_score_f16)(const float *q, const rvi_f16 *k, int n_keys, size_t n, float *score);
-    /* acc = fma(p[i], v_i, acc), i in order */
-    void (*attn_mix_f32)(float *acc, const float *p, const float *v, int n_keys, size_t n);
-    void (*attn_mix_f16)(float *acc, const float *p, const rvi_f16 *v, int n_keys, size_t n);
-    /* One step of the online softmax, given n <= 32 scores, the running maximum *m (start: -infinity) and sum *l:
-     *     m' = max(*m, all scores)          a NaN score is passed over; a maximum of zero is +0
-     *     score[i] = exp(score[i] - m')
-     *     factor = exp(*m - m')             for what was summed before; 0 at the first step; returned
-     *     *l = fma(*l, factor, s)           s: the plain sum of the new scores in order i = 0, 1, ...
-     *     *m = m' */
-    float (*softmax_step)(float *score, int n, float *m, float *l);
+    /* Attention, see rvi_attn_keys. */
+    float (*quantize_head)(const float *x, int8_t *q, size_t n); /* returns d; q: rvi_attn_padded(n) */
+    void (*attn_chunk[RVI_ATTN_TYPES])(const rvi_attn_keys *keys, const rvi_attn_queries *queries, float *part,
+                                       size_t part_stride);
+    void (*attn_merge)(float *acc, float *m, float *l, const float *part, size_t n);
     /* The maximum of a row of logits: NaN if any is NaN, -infinity if n is 0, +0 if it is a zero of either sign. */
     float (*max)(const float *x, size_t n);
 } rvi_kernels;
@@ -113,7 +198,11 @@ typedef struct rvi_kernels {
 #define RVI_ISA_LIST(X)  \
     X(ref, "scalar C")   \
     X(avx2, "x86-64 with AVX2, FMA, F16C") \
-    X(neon, "aarch64 with Advanced SIMD")
+    X(avxvnni, "the same with AVX-VNNI") \
+    X(avx512, "x86-64 with AVX-512 F, BW, DQ, VL, VNNI") \
+    X(amx, "the same with AMX int8 and bf16") \
+    X(neon, "aarch64 with Advanced SIMD") \
+    X(dotprod, "the same with int8 dot products")
 
 /* Fills k with every row this machine has, up to and including `isa` (NULL: all). False if the name is unknown
  * or the machine lacks it (k is then filled with the reference). */

@@ -81,8 +81,8 @@ static ALWAYS_INLINE void store_f16(rvi_f16 *p, size_t left, vec v)
 
 static ALWAYS_INLINE vec add_exponent(vec p, vec k)
 {
-    int32x4_t shift = vshlq_n_s32(vcvtnq_s32_f32(k), 23);
-    return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(p), shift));
+    uint32x4_t shift = vshlq_n_u32(vreinterpretq_u32_s32(vcvtnq_s32_f32(k)), 23);
+    return vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_f32(p), shift));
 }
 
 static ALWAYS_INLINE void split_pairs(vec lo, vec hi, vec *a, vec *b)
@@ -104,23 +104,11 @@ static ALWAYS_INLINE float add_across(vec v)
 
 /* ---- for vector_quant.h ---- */
 
-typedef int32x4_t ints;
-
-static ALWAYS_INLINE ints load_ints(const void *p) { return vld1q_s32(p); }
-static ALWAYS_INLINE ints splat_ints(uint32_t i) { return vreinterpretq_s32_u32(vdupq_n_u32(i)); }
-static ALWAYS_INLINE vec to_float(ints i) { return vcvtq_f32_s32(i); }
-
-static ALWAYS_INLINE ints dot_pairs(ints a, ints b)
-{
-    int16x8_t pa = vreinterpretq_s16_s32(a), pb = vreinterpretq_s16_s32(b);
-    return vpaddq_s32(vmull_s16(vget_low_s16(pa), vget_low_s16(pb)), vmull_high_s16(pa, pb));
-}
-
 static ALWAYS_INLINE vec load_int8(const int8_t *p)
 {
     int8_t part[8] = {0};
     memcpy(part, p, WIDTH);
-    return to_float(vmovl_s16(vget_low_s16(vmovl_s8(vld1_s8(part)))));
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vld1_s8(part)))));
 }
 
 static ALWAYS_INLINE void look_up_iq4(int8_t *q)

@@ -1,4 +1,5 @@
-/* neon_f32.c - the Advanced SIMD row: vector_f32.h with registers of 4 lanes; neon_quant.c has the quantized types. */
+/* neon_f32.c - the Advanced SIMD row: vector_f32.h with registers of 4 lanes; neon_quant.c and neon_panels.c
+ * have the quantized types. */
 #if defined(__aarch64__)
 
 #include "kernels/neon.h"
@@ -8,7 +9,10 @@
 void rvi_kernels_fill_neon(rvi_kernels *k)
 {
     fill_f32(k);
+    rvi_kernels_fill_neon_attention(k);
+    rvi_kernels_fill_neon_float(k);
     rvi_kernels_fill_neon_quant(k);
+    rvi_kernels_fill_neon_panels(k);
 }
 
 #else

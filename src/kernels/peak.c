@@ -1,7 +1,7 @@
 /* Which of the loops this machine can run. */
 #include "kernels/peak.h"
 
-#include "base/machine.h"
+#include "kernels/features.h"
 #include "kernels/peak_rows.h"
 
 /* ---- anywhere ---- */
@@ -41,105 +41,6 @@ static uint64_t scalar_read(const void *data, size_t n)
 }
 #endif
 
-/* ---- detection ---- */
-
-#if defined(__x86_64__)
-#include <cpuid.h>
-
-typedef struct leaf {
-    unsigned a, b, c, d;
-} leaf;
-
-static leaf ask(unsigned number, unsigned sub)
-{
-    leaf l = {0};
-    if (!__get_cpuid_count(number, sub, &l.a, &l.b, &l.c, &l.d)) return (leaf){0};
-    return l;
-}
-
-/* XCR0 has all of mask: the system saves these registers */
-static bool saves(uint32_t mask)
-{
-    uint32_t lo, hi;
-    if (!(ask(1, 0).c & 1u << 27)) return false; /* OSXSAVE */
-    __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
-    return (lo & mask) == mask;
-}
-
-static bool bit(unsigned word, int n)
-{
-    return word >> n & 1;
-}
-
-static bool has_avx2(void)
-{
-    leaf one = ask(1, 0);
-    return saves(0x6) && bit(one.c, 12) && bit(one.c, 28) && bit(ask(7, 0).b, 5);
-}
-
-static bool has_avxvnni(void)
-{
-    return has_avx2() && bit(ask(7, 1).a, 4);
-}
-
-static bool has_avx512(void)
-{
-    leaf seven = ask(7, 0);
-    return has_avx2() && saves(0xE6) && bit(seven.b, 16) && bit(seven.b, 30) && bit(seven.b, 31) &&
-           bit(seven.b, 17);
-}
-
-static bool has_avx512_vnni(void)
-{
-    return has_avx512() && bit(ask(7, 0).c, 11);
-}
-
-static bool has_avx512_bf16(void)
-{
-    return has_avx512() && bit(ask(7, 1).a, 5);
-}
-
-static bool has_tiles(int feature)
-{
-    unsigned d = ask(7, 0).d;
-    return saves(0x60000) && bit(d, 24) && bit(d, feature) && rvi_machine_permit_tiles();
-}
-
-static bool has_amx_int8(void)
-{
-    return has_tiles(25);
-}
-
-static bool has_amx_bf16(void)
-{
-    return has_tiles(22);
-}
-
-#elif defined(__aarch64__)
-
-static bool feature(int word, int n)
-{
-    uint64_t words[2];
-    rvi_machine_arm_features(&words[0], &words[1]);
-    return words[word] >> n & 1;
-}
-
-static bool has_dotprod(void)
-{
-    return feature(0, 20); /* ASIMDDP */
-}
-
-static bool has_i8mm(void)
-{
-    return feature(1, 13);
-}
-
-static bool has_bf16(void)
-{
-    return feature(1, 14);
-}
-#endif
-
 /* ---- the table ---- */
 
 static const struct {
@@ -150,29 +51,29 @@ static const struct {
     {RVI_PEAK_INT8, NULL, {"scalar", RVI_PEAK_OPS_SCALAR, scalar_int8}},
     {RVI_PEAK_BF16, NULL, {"scalar f32", RVI_PEAK_OPS_SCALAR, scalar_f32}},
 #if defined(__x86_64__)
-    {RVI_PEAK_INT8, has_avx2, {"avx2 vpmaddubsw", RVI_PEAK_OPS_AVX2_INT8, rvi_peak_avx2_int8}},
+    {RVI_PEAK_INT8, rvi_has_avx2, {"avx2 vpmaddubsw", RVI_PEAK_OPS_AVX2_INT8, rvi_peak_avx2_int8}},
     {RVI_PEAK_INT8,
-     has_avxvnni,
+     rvi_has_avxvnni,
      {"avx-vnni vpdpbusd", RVI_PEAK_OPS_AVXVNNI_INT8, rvi_peak_avxvnni_int8}},
     {RVI_PEAK_INT8,
-     has_avx512_vnni,
+     rvi_has_avx512_vnni,
      {"avx512-vnni vpdpbusd", RVI_PEAK_OPS_AVX512_INT8, rvi_peak_avx512_int8}},
-    {RVI_PEAK_INT8, has_amx_int8, {"amx-int8 tdpbssd", RVI_PEAK_OPS_AMX_INT8, rvi_peak_amx_int8}},
-    {RVI_PEAK_BF16, has_avx2, {"avx2 vfmadd f32", RVI_PEAK_OPS_AVX2_F32, rvi_peak_avx2_f32}},
+    {RVI_PEAK_INT8, rvi_has_amx_int8, {"amx-int8 tdpbssd", RVI_PEAK_OPS_AMX_INT8, rvi_peak_amx_int8}},
+    {RVI_PEAK_BF16, rvi_has_avx2, {"avx2 vfmadd f32", RVI_PEAK_OPS_AVX2_F32, rvi_peak_avx2_f32}},
     {RVI_PEAK_BF16,
-     has_avx512,
+     rvi_has_avx512,
      {"avx512 vfmadd f32", RVI_PEAK_OPS_AVX512_F32, rvi_peak_avx512_f32}},
     {RVI_PEAK_BF16,
-     has_avx512_bf16,
+     rvi_has_avx512_bf16,
      {"avx512-bf16 vdpbf16ps", RVI_PEAK_OPS_AVX512_BF16, rvi_peak_avx512_bf16}},
-    {RVI_PEAK_BF16, has_amx_bf16, {"amx-bf16 tdpbf16ps", RVI_PEAK_OPS_AMX_BF16, rvi_peak_amx_bf16}},
+    {RVI_PEAK_BF16, rvi_has_amx_bf16, {"amx-bf16 tdpbf16ps", RVI_PEAK_OPS_AMX_BF16, rvi_peak_amx_bf16}},
 #elif defined(__aarch64__)
     {RVI_PEAK_INT8, NULL, {"neon smlal", RVI_PEAK_OPS_NEON_INT8, rvi_peak_neon_int8}},
-    {RVI_PEAK_INT8, has_dotprod, {"dotprod sdot", RVI_PEAK_OPS_SDOT, rvi_peak_dotprod_int8}},
-    {RVI_PEAK_INT8, has_i8mm, {"i8mm smmla", RVI_PEAK_OPS_SMMLA, rvi_peak_i8mm_int8}},
+    {RVI_PEAK_INT8, rvi_has_dotprod, {"dotprod sdot", RVI_PEAK_OPS_SDOT, rvi_peak_dotprod_int8}},
+    {RVI_PEAK_INT8, rvi_has_i8mm, {"i8mm smmla", RVI_PEAK_OPS_SMMLA, rvi_peak_i8mm_int8}},
     {RVI_PEAK_BF16, NULL, {"neon fmla f32", RVI_PEAK_OPS_NEON_F32, rvi_peak_neon_f32}},
-    {RVI_PEAK_BF16, has_bf16, {"bf16 bfdot", RVI_PEAK_OPS_BFDOT, rvi_peak_bf16_dot}},
-    {RVI_PEAK_BF16, has_bf16, {"bf16 bfmmla", RVI_PEAK_OPS_BFMMLA, rvi_peak_bf16_mmla}},
+    {RVI_PEAK_BF16, rvi_has_bf16, {"bf16 bfdot", RVI_PEAK_OPS_BFDOT, rvi_peak_bf16_dot}},
+    {RVI_PEAK_BF16, rvi_has_bf16, {"bf16 bfmmla", RVI_PEAK_OPS_BFMMLA, rvi_peak_bf16_mmla}},
 #endif
 };
 
@@ -187,7 +88,7 @@ const rvi_peak *rvi_peak_at(rvi_peak_kind kind, size_t i)
 rvi_peak_read_fn rvi_peak_reader(void)
 {
 #if defined(__x86_64__)
-    return has_avx512() ? rvi_peak_avx512_read : has_avx2() ? rvi_peak_avx2_read : scalar_read;
+    return rvi_has_avx512() ? rvi_peak_avx512_read : rvi_has_avx2() ? rvi_peak_avx2_read : scalar_read;
 #elif defined(__aarch64__)
     return rvi_peak_neon_read;
 #else

@@ -4,36 +4,17 @@
 #include <string.h>
 
 #include "kernels/peak_rows.h"
-
-/* The 64 bytes that ldtilecfg takes */
-typedef struct tile_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} tile_config;
-_Static_assert(sizeof(tile_config) == 64, "tile configuration size");
+#include "kernels/tiles.h"
 
 typedef struct tile {
     uint8_t bytes[16 * 64];
 } tile;
 
-/* gcc 12 tells its optimizer that ldtilecfg reads 8 bytes and that tile loads and stores touch no memory: without this
- * the stores before them are dropped, and a tile that was not configured is an illegal instruction. */
-static void written(const void *a, const void *b)
-{
-    __asm__ volatile("" : : "r"(a), "r"(b) : "memory");
-}
-
 static void set_up(tile *data, int byte)
 {
-    tile_config c = {.palette = 1};
-    for (int i = 0; i < 8; i++) {
-        c.row_bytes[i] = 64;
-        c.rows[i] = 16;
-    }
     memset(data, byte, sizeof *data);
-    written(&c, data);
-    _tile_loadconfig(&c);
+    tiles_begin(64, 16);
+    TILES_DONE(data);
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -49,8 +30,8 @@ static int32_t take_down(tile *data)
 {
     int32_t value;
     _tile_stored(0, data, 64);
-    written(data, data);
-    _tile_release();
+    TILES_DONE(data);
+    tiles_end();
     memcpy(&value, data, sizeof value);
     return value;
 }

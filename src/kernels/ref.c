@@ -24,13 +24,6 @@ static float sum16(const float *a, const float *b, size_t n)
     return add_lanes(l);
 }
 
-static float sum16_f16(const float *a, const rvi_f16 *b, size_t n)
-{
-    float l[16] = {0};
-    for (size_t i = 0; i < n; i++) l[i % 16] = fmaf(a[i], rvi_f16_to_f32(b[i]), l[i % 16]);
-    return add_lanes(l);
-}
-
 static void gemm_f32(const float *w, size_t w_stride, int n_w, const float *x, size_t x_stride, int n_x,
                      float *out, size_t out_stride, size_t n)
 {
@@ -133,45 +126,6 @@ static void f16_to_f32(const rvi_f16 *x, float *out, size_t n)
     for (size_t i = 0; i < n; i++) out[i] = rvi_f16_to_f32(x[i]);
 }
 
-static void attn_score_f32(const float *q, const float *k, int n_keys, size_t n, float *score)
-{
-    for (int i = 0; i < n_keys; i++) score[i] = sum16(q, k + (size_t)i * n, n);
-}
-
-static void attn_score_f16(const float *q, const rvi_f16 *k, int n_keys, size_t n, float *score)
-{
-    for (int i = 0; i < n_keys; i++) score[i] = sum16_f16(q, k + (size_t)i * n, n);
-}
-
-static void attn_mix_f32(float *acc, const float *p, const float *v, int n_keys, size_t n)
-{
-    for (int i = 0; i < n_keys; i++, v += n)
-        for (size_t j = 0; j < n; j++) acc[j] = fmaf(p[i], v[j], acc[j]);
-}
-
-static void attn_mix_f16(float *acc, const float *p, const rvi_f16 *v, int n_keys, size_t n)
-{
-    for (int i = 0; i < n_keys; i++, v += n)
-        for (size_t j = 0; j < n; j++) acc[j] = fmaf(p[i], rvi_f16_to_f32(v[j]), acc[j]);
-}
-
-static float softmax_step(float *score, int n, float *m, float *l)
-{
-    float top = *m;
-    for (int i = 0; i < n; i++) top = score[i] > top ? score[i] : top;
-    top += 0.0f; /* a maximum of -0 becomes +0, so that the order of comparing cannot show */
-
-    float s = 0.0f;
-    for (int i = 0; i < n; i++) {
-        score[i] = rvi_exp_f32(score[i] - top);
-        s += score[i];
-    }
-    float factor = rvi_exp_f32(*m - top);
-    *l = fmaf(*l, factor, s);
-    *m = top;
-    return factor;
-}
-
 static float max(const float *x, size_t n)
 {
     float top = -INFINITY;
@@ -202,12 +156,9 @@ void rvi_kernels_fill_ref(rvi_kernels *k)
         .rope = rope,
         .f32_to_f16 = f32_to_f16,
         .f16_to_f32 = f16_to_f32,
-        .attn_score_f32 = attn_score_f32,
-        .attn_score_f16 = attn_score_f16,
-        .attn_mix_f32 = attn_mix_f32,
-        .attn_mix_f16 = attn_mix_f16,
-        .softmax_step = softmax_step,
         .max = max,
     };
     rvi_kernels_fill_ref_quant(k);
+    rvi_kernels_fill_ref_attention(k);
+    rvi_kernels_fill_ref_float(k);
 }

@@ -1,4 +1,5 @@
-/* ref_quant.c - the scalar row for quantized data: the specification of quantize_act, gemm_act and dequantize.
+/* ref_quant.c - the scalar row for quantized data: the specification of quantize_act, quantize_wide, gemm_act and
+ * dequantize.
  *
  * A block of any type becomes integers first (struct ints); one loop then runs the chain for all types. Weight i
  * of a block is
@@ -12,30 +13,52 @@
 
 /* ---- activations ---- */
 
-static void quantize_block(const float *x, rvi_act_block *out)
+/* n values: their d, and the factor that makes integers of them; 0: all of these are 0. */
+static float choose_scale(const float *x, int n, float *d)
 {
-    memset(out, 0, sizeof *out);
     float amax = 0.0f;
-    for (int i = 0; i < 32; i++) {
+    *d = 0.0f;
+    for (int i = 0; i < n; i++) {
         if (!isfinite(x[i])) {
-            out->d = NAN;
-            return;
+            *d = NAN;
+            return 0.0f;
         }
         amax = fmaxf(amax, fabsf(x[i]));
     }
-    if (amax < 1e-30f) return;
+    if (amax < 1e-30f) return 0.0f;
+    *d = amax / 127.0f;
+    return 127.0f / amax;
+}
 
-    out->d = amax / 127.0f;
-    float inverse = 127.0f / amax;
-    for (int i = 0; i < 32; i++) {
-        out->q[i] = (int8_t)rintf(x[i] * inverse);
-        out->sum[i / 16] = (int16_t)(out->sum[i / 16] + out->q[i]);
-    }
+static int8_t quantize(float x, float inverse)
+{
+    return inverse == 0.0f ? 0 : (int8_t)rintf(x * inverse);
 }
 
 static void quantize_act(const float *x, rvi_act_block *out, size_t n)
 {
-    for (size_t b = 0; b < n / 32; b++) quantize_block(x + 32 * b, out + b);
+    for (; n; n -= 32, x += 32, out++) {
+        memset(out, 0, sizeof *out);
+        float inverse = choose_scale(x, 32, &out->d);
+        for (int i = 0; i < 32; i++) {
+            out->q[i] = quantize(x[i], inverse);
+            out->sum += out->q[i];
+        }
+        out->d_sum = out->d * (float)out->sum;
+    }
+}
+
+static void quantize_wide(const float *x, rvi_act_wide *out, size_t n)
+{
+    for (; n; n -= 256, x += 256, out++) {
+        memset(out, 0, sizeof *out);
+        float inverse = choose_scale(x, 256, &out->d);
+        for (int i = 0; i < 256; i++) {
+            out->q[i] = quantize(x[i], inverse);
+            out->sum16[i / 16] = (int16_t)(out->sum16[i / 16] + out->q[i]);
+            out->sum32[i / 32] = (int16_t)(out->sum32[i / 32] + out->q[i]);
+        }
+    }
 }
 
 /* ---- weights as integers ---- */
@@ -245,36 +268,44 @@ static int dot16(const int *w, const int8_t *x)
     return sum;
 }
 
-/* One block of 32 weights, the j-th of w. */
-static float chain_step(float acc, const ints *w, int j, min_form form, const rvi_act_block *x)
+static float step_32(float acc, const ints *w, min_form form, const rvi_act_block *x)
 {
-    const int *q = w->q + 32 * j, *scale = w->scale + 2 * j, *min = w->min + 2 * j;
-    int dot = scale[0] * dot16(q, x->q) + scale[1] * dot16(q + 16, x->q + 16);
+    int dot = dot16(w->q, x->q) + dot16(w->q + 16, x->q + 16);
     acc = fmaf((float)dot, w->d * x->d, acc);
-    if (form == ONE_MIN) acc = fmaf(w->m, x->d * (float)(x->sum[0] + x->sum[1]), acc);
-    if (form == SCALED_MIN) {
-        int part = min[0] * x->sum[0] + min[1] * x->sum[1];
-        acc = fmaf(-(float)part, w->m * x->d, acc);
+    if (form == ONE_MIN) acc = fmaf(w->m, x->d_sum, acc);
+    return acc;
+}
+
+static float step_256(float acc, const ints *w, min_form form, const rvi_act_wide *x)
+{
+    int dot = 0, min = 0;
+    for (int g = 0; g < 16; g++) {
+        dot += w->scale[g] * dot16(w->q + 16 * g, x->q + 16 * g);
+        min += w->min[g] * x->sum16[g];
     }
+    acc = fmaf((float)dot, w->d * x->d, acc);
+    if (form == SCALED_MIN) acc = fmaf(-(float)min, w->m * x->d, acc);
     return acc;
 }
 
 typedef void (*unpack_fn)(const uint8_t *src, ints *w);
 
 static void gemm_act(rvi_qtype type, unpack_fn unpack, min_form form, const void *w, size_t w_stride, int n_w,
-                     const rvi_act_block *x, size_t x_stride, int n_x, float *out, size_t out_stride, size_t n)
+                     const void *x, size_t x_stride, int n_x, float *out, size_t out_stride, size_t n)
 {
-    int per_block = (int)rvi_qtypes[type].block_weights / 32;
+    bool wide = rvi_qtypes[type].block_weights == 256;
+    size_t n_blocks = n / rvi_qtypes[type].block_weights;
     for (int iw = 0; iw < n_w; iw++) {
         const uint8_t *src = (const uint8_t *)w + (size_t)iw * w_stride;
         for (int ix = 0; ix < n_x; ix++) out[(size_t)ix * out_stride + (size_t)iw] = 0.0f;
-        for (size_t b = 0; b < n / 32; b += (size_t)per_block, src += rvi_qtypes[type].block_bytes) {
+        for (size_t b = 0; b < n_blocks; b++, src += rvi_qtypes[type].block_bytes) {
             ints block;
             unpack(src, &block);
             for (int ix = 0; ix < n_x; ix++) {
                 float *acc = out + (size_t)ix * out_stride + iw;
-                for (int j = 0; j < per_block; j++)
-                    *acc = chain_step(*acc, &block, j, form, x + (size_t)ix * x_stride + b + (size_t)j);
+                const void *row = (const char *)x + (size_t)ix * x_stride;
+                *acc = wide ? step_256(*acc, &block, form, (const rvi_act_wide *)row + b)
+                            : step_32(*acc, &block, form, (const rvi_act_block *)row + b);
             }
         }
     }
@@ -286,7 +317,7 @@ static void gemm_act(rvi_qtype type, unpack_fn unpack, min_form form, const void
     X(Q2_K, SCALED_MIN) X(Q3_K, NO_MIN) X(Q4_K, SCALED_MIN) X(Q5_K, SCALED_MIN) X(Q6_K, NO_MIN) X(IQ4_XS, NO_MIN)
 
 #define X(name, form)                                                                                             \
-    static void gemm_act_##name(const void *w, size_t w_stride, int n_w, const rvi_act_block *x, size_t x_stride, \
+    static void gemm_act_##name(const void *w, size_t w_stride, int n_w, const void *x, size_t x_stride,          \
                                 int n_x, float *out, size_t out_stride, size_t n)                                 \
     {                                                                                                             \
         gemm_act(RVI_##name, unpack_##name, form, w, w_stride, n_w, x, x_stride, n_x, out, out_stride, n);        \
@@ -305,6 +336,7 @@ RVI_QTYPES(X)
 void rvi_kernels_fill_ref_quant(rvi_kernels *k)
 {
     k->quantize_act = quantize_act;
+    k->quantize_wide = quantize_wide;
 #define X(name, form) k->gemm_act[RVI_##name] = gemm_act_##name;
     QUANTIZED(X)
 #undef X

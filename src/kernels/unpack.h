@@ -1,21 +1,20 @@
-/* unpack.h - quantized rows as panels of int8 and scales, for the vector rows. Inside the kernels room only.
+/* unpack.h - rows of quantized weights, as files have them, taken apart into bytes and scales. Inside the kernels
+ * room only.
  *
- * A panel holds WIDTH rows of up to 256 weights. Whatever the type, it then reads the same way: weight k of block b
- * of 32 of row r is
- *     d[b][r] * scale[b][r] * q[b][r][k]     with the scale of its half of the block, where the type has scales
- *         + m[b][r]   or   - m[b][r] * min[b][r]                             by the type's form of minimum
- * so the vector rows need one product loop for all types. Written with the compiler's generic vectors, so that
- * one text serves all instruction sets. Before including it, a row defines
- *     WIDTH, vec, load_f16(p, left), store(p, left, v)   as for vector_f32.h
- *     look_up_iq4(q)                                     q[k] = rvi_iq4_values[q[k]] for 32 values 0..15 */
+ * Whatever the type, weight k of block b of 32 of row r then reads
+ *     d[b][r] * scale[b][r] * (q[b][r][k] - offset)     with the scale of its half of the block, where there are any
+ *         + m[b][r]   or   - m[b][r] * min[b][r]        by the type's form of minimum
+ * (or the value that rvi_iq4_values has for q), so packing and dequantizing need one loop for all types. Written with
+ * the compiler's generic vectors, so that one text serves all instruction sets. */
 #ifndef RVI_KERNELS_UNPACK_H
 #define RVI_KERNELS_UNPACK_H
 
 #include <stdalign.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/compat.h"
-#include "kernels/kernels.h"
+#include "kernels/panels.h"
 #include "kernels/simd.h"
 
 enum { CHUNK = 256, CHUNK_BLOCKS = CHUNK / 32 };
@@ -33,46 +32,14 @@ static ALWAYS_INLINE int pair_part(pair p, int half)
     return (int16_t)(uint16_t)(p >> (16 * half));
 }
 
-/* scale and min are set only for the types that have them (see QUANTIZED), m likewise. */
-typedef struct panel {
-    alignas(32) int8_t q[CHUNK_BLOCKS][WIDTH][32]; /* offset removed */
-    alignas(32) float d[CHUNK_BLOCKS][WIDTH];
-    alignas(32) float m[CHUNK_BLOCKS][WIDTH];
-    alignas(32) pair scale[CHUNK_BLOCKS][WIDTH];
-    alignas(32) pair min[CHUNK_BLOCKS][WIDTH];
-    alignas(32) rvi_f16 d16[CHUNK_BLOCKS][WIDTH]; /* d and m as stored, until the whole panel is there */
-    alignas(32) rvi_f16 m16[CHUNK_BLOCKS][WIDTH];
-} panel;
-
-typedef enum min_form {
-    NO_MIN,
-    ONE_MIN,   /* + m */
-    SCALED_MIN /* - m * min */
-} min_form;
-
-/* What a product loop must know of a type; always a constant, so that the loop is compiled for it. */
-typedef struct traits {
-    min_form form;
-    bool negative; /* q may be below 0 */
-    bool large;    /* |q| may exceed 32, so that two pairs of products could overflow int16 */
-    bool scaled;   /* has scale[][][] */
-    uint32_t block_weights, block_bytes;
-} traits;
-
-/* name, form, negative, large, scaled */
-#define QUANTIZED(X)                         \
-    X(Q4_0, NO_MIN, true, false, false)      \
-    X(Q4_1, ONE_MIN, false, false, false)    \
-    X(Q5_0, NO_MIN, true, false, false)      \
-    X(Q5_1, ONE_MIN, false, false, false)    \
-    X(Q8_0, NO_MIN, true, true, false)       \
-    X(IQ4_NL, NO_MIN, true, true, false)     \
-    X(Q2_K, SCALED_MIN, false, false, true)  \
-    X(Q3_K, NO_MIN, true, false, true)       \
-    X(Q4_K, SCALED_MIN, false, false, true)  \
-    X(Q5_K, SCALED_MIN, false, false, true)  \
-    X(Q6_K, NO_MIN, true, false, true)       \
-    X(IQ4_XS, NO_MIN, true, true, true)
+/* Up to 256 weights of up to 16 rows. scale, min and m are set only for the types that have them. */
+typedef struct rows16 {
+    alignas(64) uint8_t q[CHUNK_BLOCKS][RVI_PANEL][32];
+    rvi_f16 d[CHUNK_BLOCKS][RVI_PANEL];
+    rvi_f16 m[CHUNK_BLOCKS][RVI_PANEL];
+    pair scale[CHUNK_BLOCKS][RVI_PANEL];
+    pair min[CHUNK_BLOCKS][RVI_PANEL];
+} rows16;
 
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
 typedef uint8_t bytes32 __attribute__((vector_size(32)));
@@ -91,7 +58,7 @@ static ALWAYS_INLINE bytes32 load32(const uint8_t *p)
     return v;
 }
 
-static ALWAYS_INLINE void store32(int8_t *p, bytes32 v)
+static ALWAYS_INLINE void store32(uint8_t *p, bytes32 v)
 {
     memcpy(p, &v, sizeof v);
 }
@@ -124,72 +91,71 @@ static ALWAYS_INLINE bytes32 fifth_bits(const uint8_t *qh)
     return (bytes32)(((bytes32)spread & bit) == bit) & 16;
 }
 
-static ALWAYS_INLINE void unpack_Q4_0(panel *p, int r, const uint8_t *src, int n)
+static ALWAYS_INLINE void unpack_Q4_0(rows16 *p, int r, const uint8_t *src, int n)
 {
     for (int b = 0; b < n; b++, src += sizeof(rvi_block_q4_0)) {
-        p->d16[b][r] = read_f16(src + offsetof(rvi_block_q4_0, d));
-        store32(p->q[b][r], nibbles(src + offsetof(rvi_block_q4_0, qs)) - 8);
+        p->d[b][r] = read_f16(src + offsetof(rvi_block_q4_0, d));
+        store32(p->q[b][r], nibbles(src + offsetof(rvi_block_q4_0, qs)));
     }
 }
 
-static ALWAYS_INLINE void unpack_Q4_1(panel *p, int r, const uint8_t *src, int n)
+static ALWAYS_INLINE void unpack_Q4_1(rows16 *p, int r, const uint8_t *src, int n)
 {
     for (int b = 0; b < n; b++, src += sizeof(rvi_block_q4_1)) {
-        p->d16[b][r] = read_f16(src + offsetof(rvi_block_q4_1, d));
-        p->m16[b][r] = read_f16(src + offsetof(rvi_block_q4_1, m));
+        p->d[b][r] = read_f16(src + offsetof(rvi_block_q4_1, d));
+        p->m[b][r] = read_f16(src + offsetof(rvi_block_q4_1, m));
         store32(p->q[b][r], nibbles(src + offsetof(rvi_block_q4_1, qs)));
     }
 }
 
-static ALWAYS_INLINE void unpack_Q5_0(panel *p, int r, const uint8_t *src, int n)
+static ALWAYS_INLINE void unpack_Q5_0(rows16 *p, int r, const uint8_t *src, int n)
 {
     for (int b = 0; b < n; b++, src += sizeof(rvi_block_q5_0)) {
         bytes32 high = fifth_bits(src + offsetof(rvi_block_q5_0, qh));
-        p->d16[b][r] = read_f16(src + offsetof(rvi_block_q5_0, d));
-        store32(p->q[b][r], (nibbles(src + offsetof(rvi_block_q5_0, qs)) | high) - 16);
+        p->d[b][r] = read_f16(src + offsetof(rvi_block_q5_0, d));
+        store32(p->q[b][r], nibbles(src + offsetof(rvi_block_q5_0, qs)) | high);
     }
 }
 
-static ALWAYS_INLINE void unpack_Q5_1(panel *p, int r, const uint8_t *src, int n)
+static ALWAYS_INLINE void unpack_Q5_1(rows16 *p, int r, const uint8_t *src, int n)
 {
     for (int b = 0; b < n; b++, src += sizeof(rvi_block_q5_1)) {
         bytes32 high = fifth_bits(src + offsetof(rvi_block_q5_1, qh));
-        p->d16[b][r] = read_f16(src + offsetof(rvi_block_q5_1, d));
-        p->m16[b][r] = read_f16(src + offsetof(rvi_block_q5_1, m));
+        p->d[b][r] = read_f16(src + offsetof(rvi_block_q5_1, d));
+        p->m[b][r] = read_f16(src + offsetof(rvi_block_q5_1, m));
         store32(p->q[b][r], nibbles(src + offsetof(rvi_block_q5_1, qs)) | high);
     }
 }
 
-static ALWAYS_INLINE void unpack_Q8_0(panel *p, int r, const uint8_t *src, int n)
+static ALWAYS_INLINE void unpack_Q8_0(rows16 *p, int r, const uint8_t *src, int n)
 {
     for (int b = 0; b < n; b++, src += sizeof(rvi_block_q8_0)) {
-        p->d16[b][r] = read_f16(src + offsetof(rvi_block_q8_0, d));
-        store32(p->q[b][r], load32(src + offsetof(rvi_block_q8_0, qs)));
+        p->d[b][r] = read_f16(src + offsetof(rvi_block_q8_0, d));
+        store32(p->q[b][r], load32(src + offsetof(rvi_block_q8_0, qs)) ^ 128);
     }
 }
 
-static ALWAYS_INLINE void unpack_IQ4_NL(panel *p, int r, const uint8_t *src, int n)
+static ALWAYS_INLINE void unpack_IQ4_NL(rows16 *p, int r, const uint8_t *src, int n)
 {
     for (int b = 0; b < n; b++, src += sizeof(rvi_block_iq4_nl)) {
-        p->d16[b][r] = read_f16(src + offsetof(rvi_block_iq4_nl, d));
+        p->d[b][r] = read_f16(src + offsetof(rvi_block_iq4_nl, d));
         store32(p->q[b][r], nibbles(src + offsetof(rvi_block_iq4_nl, qs)));
-        look_up_iq4(p->q[b][r]);
     }
 }
 
 /* ---- types of 256 weights a block: one block of row r (n is CHUNK_BLOCKS) ---- */
 
-static ALWAYS_INLINE void set_d(panel *p, int r, rvi_f16 d)
+static ALWAYS_INLINE void set_d(rows16 *p, int r, rvi_f16 d)
 {
-    for (int b = 0; b < CHUNK_BLOCKS; b++) p->d16[b][r] = d;
+    for (int b = 0; b < CHUNK_BLOCKS; b++) p->d[b][r] = d;
 }
 
-static ALWAYS_INLINE void set_m(panel *p, int r, rvi_f16 m)
+static ALWAYS_INLINE void set_m(rows16 *p, int r, rvi_f16 m)
 {
-    for (int b = 0; b < CHUNK_BLOCKS; b++) p->m16[b][r] = m;
+    for (int b = 0; b < CHUNK_BLOCKS; b++) p->m[b][r] = m;
 }
 
-static ALWAYS_INLINE void unpack_Q2_K(panel *p, int r, const uint8_t *src, int n)
+static ALWAYS_INLINE void unpack_Q2_K(rows16 *p, int r, const uint8_t *src, int n)
 {
     (void)n;
     const uint8_t *scales = src + offsetof(rvi_block_q2_k, scales);
@@ -206,7 +172,7 @@ static ALWAYS_INLINE void unpack_Q2_K(panel *p, int r, const uint8_t *src, int n
 }
 
 /* Four scales at a time: bytes of w0 and w1 hold low nibbles, bytes of w2 four pairs of high bits. */
-static ALWAYS_INLINE void unpack_Q3_K(panel *p, int r, const uint8_t *src, int n)
+static ALWAYS_INLINE void unpack_Q3_K(rows16 *p, int r, const uint8_t *src, int n)
 {
     (void)n;
     uint32_t w[3], joined[4];
@@ -222,12 +188,12 @@ static ALWAYS_INLINE void unpack_Q3_K(panel *p, int r, const uint8_t *src, int n
     for (int half = 0; half < 2; half++) {
         bytes32 v = load32(src + offsetof(rvi_block_q3_k, qs) + 32 * half);
         for (int j = 0; j < 4; j++, v >>= 2, high >>= 1)
-            store32(p->q[4 * half + j][r], ((v & 3) | (high & 1) << 2) - 4);
+            store32(p->q[4 * half + j][r], (v & 3) | (high & 1) << 2);
     }
 }
 
 /* The scales and minima of Q4_K and Q5_K, four at a time. */
-static ALWAYS_INLINE void set_six_bit_scales(panel *p, int r, const uint8_t *src)
+static ALWAYS_INLINE void set_six_bit_scales(rows16 *p, int r, const uint8_t *src)
 {
     uint32_t w[3], joined[4];
     uint8_t s[16]; /* 8 scales, 8 minima */
@@ -243,7 +209,7 @@ static ALWAYS_INLINE void set_six_bit_scales(panel *p, int r, const uint8_t *src
     }
 }
 
-static ALWAYS_INLINE void unpack_Q4_K(panel *p, int r, const uint8_t *src, int n)
+static ALWAYS_INLINE void unpack_Q4_K(rows16 *p, int r, const uint8_t *src, int n)
 {
     (void)n;
     set_d(p, r, read_f16(src + offsetof(rvi_block_q4_k, d)));
@@ -256,7 +222,7 @@ static ALWAYS_INLINE void unpack_Q4_K(panel *p, int r, const uint8_t *src, int n
     }
 }
 
-static ALWAYS_INLINE void unpack_Q5_K(panel *p, int r, const uint8_t *src, int n)
+static ALWAYS_INLINE void unpack_Q5_K(rows16 *p, int r, const uint8_t *src, int n)
 {
     (void)n;
     set_d(p, r, read_f16(src + offsetof(rvi_block_q5_k, d)));
@@ -270,7 +236,7 @@ static ALWAYS_INLINE void unpack_Q5_K(panel *p, int r, const uint8_t *src, int n
     }
 }
 
-static ALWAYS_INLINE void unpack_Q6_K(panel *p, int r, const uint8_t *src, int n)
+static ALWAYS_INLINE void unpack_Q6_K(rows16 *p, int r, const uint8_t *src, int n)
 {
     (void)n;
     int8_t scales[16];
@@ -281,14 +247,14 @@ static ALWAYS_INLINE void unpack_Q6_K(panel *p, int r, const uint8_t *src, int n
         const uint8_t *ql = src + offsetof(rvi_block_q6_k, ql) + 64 * half;
         bytes32 high = load32(src + offsetof(rvi_block_q6_k, qh) + 32 * half);
         bytes32 v0 = load32(ql), v1 = load32(ql + 32);
-        store32(p->q[4 * half][r], ((v0 & 15) | (high & 3) << 4) - 32);
-        store32(p->q[4 * half + 1][r], ((v1 & 15) | (high & 12) << 2) - 32);
-        store32(p->q[4 * half + 2][r], (v0 >> 4 | (high & 48)) - 32);
-        store32(p->q[4 * half + 3][r], (v1 >> 4 | (high >> 6) << 4) - 32);
+        store32(p->q[4 * half][r], (v0 & 15) | (high & 3) << 4);
+        store32(p->q[4 * half + 1][r], (v1 & 15) | (high & 12) << 2);
+        store32(p->q[4 * half + 2][r], v0 >> 4 | (high & 48));
+        store32(p->q[4 * half + 3][r], v1 >> 4 | (high >> 6) << 4);
     }
 }
 
-static ALWAYS_INLINE void unpack_IQ4_XS(panel *p, int r, const uint8_t *src, int n)
+static ALWAYS_INLINE void unpack_IQ4_XS(rows16 *p, int r, const uint8_t *src, int n)
 {
     (void)n;
     rvi_block_iq4_xs head;
@@ -298,33 +264,22 @@ static ALWAYS_INLINE void unpack_IQ4_XS(panel *p, int r, const uint8_t *src, int
         int low = head.scales_l[b / 2] >> (b % 2 * 4) & 15, high = head.scales_h >> (2 * b) & 3;
         p->scale[b][r] = pair_of(high * 16 + low - 32, high * 16 + low - 32);
         store32(p->q[b][r], nibbles(src + offsetof(rvi_block_iq4_xs, qs) + 16 * b));
-        look_up_iq4(p->q[b][r]);
     }
 }
 
-/* Asks for bytes that will be read one panel later. Only a hint: the address may lie past the last row. */
-static ALWAYS_INLINE void prefetch(uintptr_t address, size_t bytes)
+typedef void (*unpack_fn)(rows16 *p, int r, const uint8_t *src, int n);
+
+/* Weights from `start` (a multiple of CHUNK) of n_rows rows, at w and w_stride bytes apart, n_blocks blocks of 32. */
+static ALWAYS_INLINE void unpack_rows(rows16 *p, unpack_fn unpack, traits t, const uint8_t *w, size_t w_stride,
+                                      int n_rows, size_t start, int n_blocks)
 {
-    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch((const void *)(address + i));
+    for (int r = 0; r < n_rows; r++)
+        unpack(p, r, w + (size_t)r * w_stride + start / t.block_weights * t.block_bytes, n_blocks);
 }
 
-typedef void (*unpack_fn)(panel *p, int r, const uint8_t *src, int n);
-
-/* Weights from `start` (a multiple of CHUNK) of rows 0 .. n_rows - 1, at w and w_stride bytes apart, n_blocks
- * blocks of 32; rows past the last one repeat it, so that all WIDTH are defined when n_fill says so. */
-static ALWAYS_INLINE void unpack_rows(panel *p, unpack_fn unpack, traits t, const uint8_t *w, size_t w_stride,
-                                      int n_rows, int n_fill, size_t start, int n_blocks)
+static ALWAYS_INLINE int chunk_blocks(size_t n, size_t start)
 {
-    for (int r = 0; r < n_fill; r++) {
-        size_t row = (size_t)RVI_MIN(r, n_rows - 1);
-        const uint8_t *src = w + row * w_stride + start / t.block_weights * t.block_bytes;
-        prefetch((uintptr_t)src + WIDTH * w_stride, CHUNK / t.block_weights * t.block_bytes);
-        unpack(p, r, src, n_blocks);
-    }
-    for (int b = 0; b < n_blocks; b++) {
-        store(p->d[b], WIDTH, load_f16(p->d16[b], WIDTH));
-        if (t.form != NO_MIN) store(p->m[b], WIDTH, load_f16(p->m16[b], WIDTH));
-    }
+    return n - start < CHUNK ? (int)((n - start) / 32) : CHUNK_BLOCKS;
 }
 
 #endif

@@ -1,23 +1,8 @@
 /* vector_f32.h - the f32 entries of a vector row, written once for all instruction sets. Inside the kernels
  * room only.
  *
- * Each body repeats the operations of ref.c lane by lane, so it gives the same bits at any width. Before
- * including it, a row defines its registers and what they can do:
- *     WIDTH                              lanes of a register: 4, 8 or 16
- *     vec, mask                          a register of floats; the result of a comparison
- *     splat(f) add(a, b) subtract(a, b) multiply(a, b) divide(a, b) negate(a)   correctly rounded
- *     fused(a, b, c)                     a * b + c, rounded once
- *     load(p, left) store(p, left, v)    WIDTH floats, or the `left` first ones when left < WIDTH (the others load as
- *                                        0; nothing past the first ones is touched)
- *     load_f16(p, left) load_bf16(p, left) store_f16(p, left, v)   the same with 16-bit numbers at any address
- *     first_lanes(left)                  mask of the lanes below left
- *     above(a, b) unordered(a) either(m, n) any(m)   a > b; a is NaN; m or n; is any lane set
- *     choose(m, a, b)                    a where m is set, else b
- *     add_exponent(p, k)                 p * 2^k by adding the integer k (a float) to the exponent field of p
- *     split_pairs(lo, hi, &a, &b)        a: the even elements of lo then hi, b: the odd ones
- *     join_pairs(a, b, &lo, &hi)         the reverse
- *     add_across(v)                      the end of the tree of sum16 within one register
- * and afterwards calls fill_f32(table). */
+ * Each body repeats the operations of ref.c lane by lane, so it gives the same bits at any width. A row defines
+ * its registers as vector_lanes.h says, includes this file and calls fill_f32(table). */
 #ifndef RVI_KERNELS_VECTOR_F32_H
 #define RVI_KERNELS_VECTOR_F32_H
 
@@ -25,23 +10,16 @@
 
 #include "kernels/gelu.h"
 #include "kernels/kernels.h"
-#include "kernels/simd.h"
+#include "kernels/vector_lanes.h"
 
-/* ---- sum16: register r holds lanes WIDTH * r and on ---- */
+/* ---- sum16 ---- */
 
-enum { SUM_REGISTERS = 16 / WIDTH, TILE_W = 3, TILE_X = 2 };
+enum { TILE_W = 3, TILE_X = 2 };
 
 /* Element i and on of a row of f32 or f16 (f16 is a constant at every use). */
 static ALWAYS_INLINE vec load_row(const void *row, size_t i, size_t left, bool f16)
 {
     return f16 ? load_f16((const rvi_f16 *)row + i, left) : load((const float *)row + i, left);
-}
-
-static ALWAYS_INLINE float add_lanes(vec acc[SUM_REGISTERS])
-{
-    UNROLL for (int half = SUM_REGISTERS / 2; half >= 1; half /= 2)
-        UNROLL for (int r = 0; r < half; r++) acc[r] = add(acc[r], acc[r + half]);
-    return add_across(acc[0]);
 }
 
 /* nw x nx outputs at once, at most TILE_W x TILE_X. w rows are w_stride elements apart. */
@@ -159,24 +137,6 @@ static void axpy(float *x, float s, const float *y, size_t n)
         store(x + i, n - i, fused(splat(s), load(y + i, n - i), load(x + i, n - i)));
 }
 
-/* rvi_exp_f32 in all lanes. Lanes out of range compute something harmless and are replaced at the end. */
-static ALWAYS_INLINE vec exp_lanes(vec x)
-{
-    vec k = subtract(fused(x, splat(RVI_EXP_LOG2E), splat(RVI_EXP_ROUND)), splat(RVI_EXP_ROUND));
-    vec r = fused(k, splat(-RVI_EXP_LN2_HI), x);
-    r = fused(k, splat(-RVI_EXP_LN2_LO), r);
-    vec p = fused(splat(RVI_EXP_C6), r, splat(RVI_EXP_C5));
-    p = fused(p, r, splat(RVI_EXP_C4));
-    p = fused(p, r, splat(RVI_EXP_C3));
-    p = fused(p, r, splat(RVI_EXP_C2));
-    p = fused(p, r, splat(1.0f));
-    p = fused(p, r, splat(1.0f));
-    vec y = add_exponent(p, k);
-    y = choose(above(x, splat(RVI_EXP_MAX)), splat(INFINITY), y);
-    y = choose(above(splat(RVI_EXP_MIN), x), splat(0.0f), y);
-    return choose(unordered(x), x, y);
-}
-
 static void silu_mul(float *out, const float *gate, const float *up, size_t n)
 {
     for (size_t i = 0; i < n; i += WIDTH) {
@@ -246,11 +206,7 @@ static void relu(float *x, size_t n)
 
 static void soft_cap(float *x, float cap, size_t n)
 {
-    for (size_t i = 0; i < n; i += WIDTH) {
-        vec e = exp_lanes(multiply(splat(2.0f), divide(load(x + i, n - i), splat(cap))));
-        vec t = subtract(splat(1.0f), divide(splat(2.0f), add(e, splat(1.0f))));
-        store(x + i, n - i, multiply(splat(cap), t));
-    }
+    for (size_t i = 0; i < n; i += WIDTH) store(x + i, n - i, cap_lanes(load(x + i, n - i), cap));
 }
 
 static ALWAYS_INLINE void rotate(vec *a, vec *b, vec c, vec s)
@@ -307,59 +263,6 @@ static void dequantize_bf16(const void *src, float *dst, size_t n)
     for (size_t i = 0; i < n; i += WIDTH) store(dst + i, n - i, load_bf16((const char *)src + 2 * i, n - i));
 }
 
-/* ---- attention ---- */
-
-static ALWAYS_INLINE void score(const float *q, const void *k, int n_keys, size_t n, float *out, bool f16)
-{
-    const char *row = k;
-    size_t row_bytes = n * (f16 ? sizeof(rvi_f16) : sizeof(float));
-    int i = 0;
-    for (; i + 3 <= n_keys; i += 3, row += 3 * row_bytes) tile(row, n, 3, f16, q, n, 1, out + i, 1, n);
-    for (; i < n_keys; i++, row += row_bytes) tile(row, n, 1, f16, q, n, 1, out + i, 1, n);
-}
-
-static void attn_score_f32(const float *q, const float *k, int n_keys, size_t n, float *out)
-{
-    score(q, k, n_keys, n, out, false);
-}
-
-static void attn_score_f16(const float *q, const rvi_f16 *k, int n_keys, size_t n, float *out)
-{
-    score(q, k, n_keys, n, out, true);
-}
-
-/* nv registers of columns from column j; with nv = 1 the last lanes may lie past the end. */
-static ALWAYS_INLINE void mix_columns(float *acc, const float *p, const void *v, int n_keys, size_t n, size_t j,
-                                      int nv, bool f16)
-{
-    size_t left = nv > 1 ? WIDTH : n - j;
-    vec sum[4];
-    UNROLL for (int c = 0; c < nv; c++) sum[c] = load(acc + j + WIDTH * c, left);
-    for (int i = 0; i < n_keys; i++) {
-        vec pi = splat(p[i]);
-        UNROLL for (int c = 0; c < nv; c++)
-            sum[c] = fused(pi, load_row(v, (size_t)i * n + j + WIDTH * (size_t)c, left, f16), sum[c]);
-    }
-    UNROLL for (int c = 0; c < nv; c++) store(acc + j + WIDTH * c, left, sum[c]);
-}
-
-static ALWAYS_INLINE void mix(float *acc, const float *p, const void *v, int n_keys, size_t n, bool f16)
-{
-    size_t j = 0;
-    for (; j + 4 * WIDTH <= n; j += 4 * WIDTH) mix_columns(acc, p, v, n_keys, n, j, 4, f16);
-    for (; j < n; j += WIDTH) mix_columns(acc, p, v, n_keys, n, j, 1, f16);
-}
-
-static void attn_mix_f32(float *acc, const float *p, const float *v, int n_keys, size_t n)
-{
-    mix(acc, p, v, n_keys, n, false);
-}
-
-static void attn_mix_f16(float *acc, const float *p, const rvi_f16 *v, int n_keys, size_t n)
-{
-    mix(acc, p, v, n_keys, n, true);
-}
-
 /* The larger of start and the elements of x, first in every lane on its own; NaN in x is passed over, as in ref.c. */
 static ALWAYS_INLINE float largest(const float *x, size_t n, float start)
 {
@@ -372,20 +275,6 @@ static ALWAYS_INLINE float largest(const float *x, size_t n, float start)
     store(lanes, WIDTH, top);
     for (int j = 0; j < WIDTH; j++) start = lanes[j] > start ? lanes[j] : start;
     return start + 0.0f; /* -0 becomes +0 */
-}
-
-static float softmax_step(float *s, int n, float *m, float *l)
-{
-    size_t count = (size_t)n;
-    float top = largest(s, count, *m), sum = 0.0f;
-    for (size_t i = 0; i < count; i += WIDTH)
-        store(s + i, count - i, exp_lanes(subtract(load(s + i, count - i), splat(top))));
-    for (size_t i = 0; i < count; i++) sum += s[i];
-
-    float factor = rvi_exp_f32(*m - top);
-    *l = fmaf(*l, factor, sum);
-    *m = top;
-    return factor;
 }
 
 static float max_row(const float *x, size_t n)
@@ -412,11 +301,6 @@ static void fill_f32(rvi_kernels *k)
     k->rope = rope;
     k->f32_to_f16 = f32_to_f16;
     k->f16_to_f32 = f16_to_f32;
-    k->attn_score_f32 = attn_score_f32;
-    k->attn_score_f16 = attn_score_f16;
-    k->attn_mix_f32 = attn_mix_f32;
-    k->attn_mix_f16 = attn_mix_f16;
-    k->softmax_step = softmax_step;
     k->max = max_row;
     k->dequantize[RVI_F16] = dequantize_f16;
     k->dequantize[RVI_BF16] = dequantize_bf16;

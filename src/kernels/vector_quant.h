@@ -1,129 +1,166 @@
-/* vector_quant.h - quantized weights in a vector row, written once for all instruction sets. Inside the
- * kernels room only.
- *
- * Products here run with rows of weights in the lanes: a panel of WIDTH rows (unpack.h) against one row of
- * activations after the other. Integer parts are exact in any order and the f32 steps are those of
- * ref_quant.c, so the bits are too. Before including it, a row defines what vector_f32.h asks for, and
- *     ints                               a register of WIDTH int32, or of WIDTH pairs of int16
- *     load_ints(p) splat_ints(i)         from aligned memory; the same in all lanes
- *     to_float(i)                        int32 to f32, rounded to nearest even
- *     dot_pairs(a, b)                    a.first * b.first + a.last * b.last as int32
- *     load_int8(p)                       WIDTH int8 as floats
- *     look_up_iq4(q)                     for unpack.h
- *     dot_rows(p, b, x, t)               declared here, defined by the row: lane r is the integer dot product of
- *                                        block b of row r of panel p with the activations x, scales included */
+/* vector_quant.h - quantized weights to f32, and into panels, written once for all instruction sets. Inside the kernels
+ * room only. Before including it, a row defines what vector_f32.h asks for, and
+ *     load_int8(p)      WIDTH int8 as floats
+ *     look_up_iq4(q)    q[k] = rvi_iq4_values[q[k]] for 32 values 0 .. 15 */
 #ifndef RVI_KERNELS_VECTOR_QUANT_H
 #define RVI_KERNELS_VECTOR_QUANT_H
 
 #include "kernels/unpack.h"
 
-static ALWAYS_INLINE ints dot_rows(const panel *p, int b, const rvi_act_block *x, traits t);
-
-/* The activation side of a step. */
-typedef struct act_lanes {
-    vec d;
-    vec d_sum;  /* d * (float)(sum[0] + sum[1]) */
-    ints sums;  /* the pair of sums */
-} act_lanes;
-
-static ALWAYS_INLINE act_lanes same_in_all_lanes(const rvi_act_block *x)
+/* 32 quants as weights: the offset removed, or looked up. */
+static ALWAYS_INLINE void remove_offset(int8_t *out, const uint8_t *q, traits t)
 {
-    float d_sum = x->d * (float)(x->sum[0] + x->sum[1]);
-    return (act_lanes){splat(x->d), splat(d_sum), splat_ints(pair_of(x->sum[0], x->sum[1]))};
+    bytes32 v = load32(q);
+    if (!t.looked_up) v -= (uint8_t)t.offset;
+    memcpy(out, &v, sizeof v);
+    if (t.looked_up) look_up_iq4(out);
 }
 
-/* One step of WIDTH chains; m and min are read only where the type has them. */
-static ALWAYS_INLINE vec chain_step(vec acc, ints dot, traits t, vec d, vec m, ints min, act_lanes x)
-{
-    acc = fused(to_float(dot), multiply(d, x.d), acc);
-    if (t.form == ONE_MIN) acc = fused(m, x.d_sum, acc);
-    if (t.form == SCALED_MIN) acc = fused(negate(to_float(dot_pairs(min, x.sums))), multiply(m, x.d), acc);
-    return acc;
-}
-
-static ALWAYS_INLINE int chunk_blocks(size_t n, size_t start)
-{
-    return n - start < CHUNK ? (int)((n - start) / 32) : CHUNK_BLOCKS;
-}
-
-enum { PASS_ROWS = 32 }; /* activation rows that share an unpacked panel */
-
-/* At most WIDTH rows of weights and PASS_ROWS rows of activations. */
-static ALWAYS_INLINE void gemm_panel(unpack_fn unpack, traits t, const uint8_t *w, size_t w_stride, int n_w,
-                                     const rvi_act_block *x, size_t x_stride, int n_x, float *out, size_t out_stride,
-                                     size_t n)
-{
-    alignas(32) float acc[PASS_ROWS][WIDTH] = {{0}};
-    for (size_t start = 0; start < n; start += CHUNK) {
-        panel p;
-        int n_blocks = chunk_blocks(n, start);
-        unpack_rows(&p, unpack, t, w, w_stride, n_w, WIDTH, start, n_blocks);
-        for (int ix = 0; ix < n_x; ix++) {
-            const rvi_act_block *xb = x + (size_t)ix * x_stride + start / 32;
-            vec a = load(acc[ix], WIDTH);
-            for (int b = 0; b < n_blocks; b++)
-                a = chain_step(a, dot_rows(&p, b, xb + b, t), t, load(p.d[b], WIDTH), load(p.m[b], WIDTH),
-                               load_ints(p.min[b]), same_in_all_lanes(xb + b));
-            store(acc[ix], WIDTH, a);
-        }
-    }
-    for (int ix = 0; ix < n_x; ix++) memcpy(out + (size_t)ix * out_stride, acc[ix], (size_t)n_w * sizeof(float));
-}
-
-static ALWAYS_INLINE void gemm_rows(unpack_fn unpack, traits t, const void *w, size_t w_stride, int n_w,
-                                    const rvi_act_block *x, size_t x_stride, int n_x, float *out, size_t out_stride,
-                                    size_t n)
-{
-    for (int iw = 0; iw < n_w; iw += WIDTH)
-        for (int ix = 0; ix < n_x; ix += PASS_ROWS)
-            gemm_panel(unpack, t, (const uint8_t *)w + (size_t)iw * w_stride, w_stride, RVI_MIN(n_w - iw, WIDTH),
-                       x + (size_t)ix * x_stride, x_stride, RVI_MIN(n_x - ix, PASS_ROWS),
-                       out + (size_t)ix * out_stride + iw, out_stride, n);
-}
-
-/* Weights to f32: (d * scale) * q, then + m or - (m * min), each operation rounded. */
+/* (d * scale) * q, then + m or - (m * min), each operation rounded. */
 static ALWAYS_INLINE void dequantize(unpack_fn unpack, traits t, const uint8_t *src, float *dst, size_t n)
 {
     for (size_t start = 0; start < n; start += CHUNK) {
-        panel p;
+        rows16 p;
         int n_blocks = chunk_blocks(n, start);
-        unpack_rows(&p, unpack, t, src, 0, 1, 1, start, n_blocks);
-        for (int g = 0; g < 2 * n_blocks; g++) { /* 16 weights */
-            int b = g / 2, half = g % 2;
-            float d = p.d[b][0], m = 0.0f;
-            if (t.scaled) d *= (float)pair_part(p.scale[b][0], half);
-            if (t.form == ONE_MIN) m = p.m[b][0];
-            if (t.form == SCALED_MIN) m = p.m[b][0] * (float)pair_part(p.min[b][0], half);
-            for (int i = 0; i < 16; i += WIDTH) {
-                vec v = multiply(splat(d), load_int8(p.q[b][0] + 16 * half + i));
-                if (t.form == ONE_MIN) v = add(v, splat(m));
-                if (t.form == SCALED_MIN) v = subtract(v, splat(m));
-                store(dst + start + (size_t)(16 * g + i), WIDTH, v);
+        unpack_rows(&p, unpack, t, src, 0, 1, start, n_blocks);
+        for (int b = 0; b < n_blocks; b++) {
+            alignas(32) int8_t q[32];
+            float ds[WIDTH], ms[WIDTH];
+            remove_offset(q, p.q[b][0], t);
+            store(ds, WIDTH, load_f16(p.d[b], 1));
+            store(ms, WIDTH, load_f16(p.m[b], t.form == NO_MIN ? 0 : 1));
+            for (int half = 0; half < 2; half++) {
+                float d = ds[0], m = ms[0];
+                if (t.scale_inputs) d *= (float)pair_part(p.scale[b][0], half);
+                if (t.form == SCALED_MIN) m *= (float)pair_part(p.min[b][0], half);
+                for (int i = 16 * half; i < 16 * half + 16; i += WIDTH) {
+                    vec v = multiply(splat(d), load_int8(q + i));
+                    if (t.form == ONE_MIN) v = add(v, splat(m));
+                    if (t.form == SCALED_MIN) v = subtract(v, splat(m));
+                    store(dst + start + (size_t)(32 * b + i), WIDTH, v);
+                }
             }
         }
     }
 }
 
-/* One copy of the products and of dequantize for each type. A row names its product loop in DEFINE_TYPE, for
- * each type of QUANTIZED, and puts the copies into a table with FILL_TYPE. */
-#define X(name, text, id, block, weights, bytes) enum { name##_WEIGHTS = (weights), name##_BYTES = (bytes) };
-RVI_QTYPES(X)
-#undef X
+typedef uint8_t bytes64 __attribute__((vector_size(64)));
+typedef uint32_t words8 __attribute__((vector_size(32)));
 
-#define DEFINE_TYPE(gemm, name, form, negative, large, scaled)                                                    \
-    static const traits traits_##name = {form, negative, large, scaled, name##_WEIGHTS, name##_BYTES};            \
-    static void gemm_act_##name(const void *w, size_t w_stride, int n_w, const rvi_act_block *x, size_t x_stride, \
-                                int n_x, float *out, size_t out_stride, size_t n)                                 \
-    {                                                                                                             \
-        gemm(unpack_##name, traits_##name, w, w_stride, n_w, x, x_stride, n_x, out, out_stride, n);               \
-    }                                                                                                             \
-    static void dequantize_##name(const void *src, float *dst, size_t n)                                          \
-    {                                                                                                             \
-        dequantize(unpack_##name, traits_##name, src, dst, n);                                                    \
+/* Rows of 8 words, 8 of them, become columns. */
+static ALWAYS_INLINE void transpose8(words8 v[8])
+{
+    words8 a[8], b[8];
+    UNROLL for (int i = 0; i < 8; i += 2) {
+        a[i] = __builtin_shufflevector(v[i], v[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        a[i + 1] = __builtin_shufflevector(v[i], v[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+    UNROLL for (int i = 0; i < 8; i += 4) {
+        b[i] = __builtin_shufflevector(a[i], a[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+        b[i + 1] = __builtin_shufflevector(a[i], a[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+        b[i + 2] = __builtin_shufflevector(a[i + 1], a[i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
+        b[i + 3] = __builtin_shufflevector(a[i + 1], a[i + 3], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+    UNROLL for (int i = 0; i < 4; i++) {
+        v[i] = __builtin_shufflevector(b[i], b[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        v[i + 4] = __builtin_shufflevector(b[i], b[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+}
+
+/* The planes of one block: q[r][k] of 16 rows. */
+static ALWAYS_INLINE void pack_planes(uint8_t *out, uint8_t (*q)[32], traits t)
+{
+    alignas(64) uint32_t reg[8][RVI_PANEL];
+    UNROLL for (int r = 0; r < RVI_PANEL; r += 8) {
+        words8 rows[8];
+        memcpy(rows, q[r], sizeof rows);
+        transpose8(rows);
+        UNROLL for (int i = 0; i < 8; i++) memcpy(&reg[i][r], &rows[i], sizeof rows[i]);
+    }
+    bytes64 v[8];
+    memcpy(v, reg, sizeof v);
+    int at = 0;
+    if (t.low_bits == 8) {
+        memcpy(out, v, sizeof v);
+    } else if (t.low_bits == 4) {
+        for (; at < 4; at++) {
+            bytes64 plane = (v[at] & 15) | (v[at + 4] & 15) << 4;
+            memcpy(out + 64 * at, &plane, sizeof plane);
+        }
+    } else {
+        for (; at < 2; at++) {
+            bytes64 plane = v[4 * at] & 3;
+            UNROLL for (int f = 1; f < 4; f++) plane |= (v[4 * at + f] & 3) << (2 * f);
+            memcpy(out + 64 * at, &plane, sizeof plane);
+        }
+    }
+    if (t.high_bits == 2) {
+        for (int p = 0; p < 2; p++) {
+            bytes64 plane = v[4 * p] >> 4;
+            UNROLL for (int f = 1; f < 4; f++) plane |= (v[4 * p + f] >> 4) << (2 * f);
+            memcpy(out + 64 * (at + p), &plane, sizeof plane);
+        }
+    }
+    if (t.high_bits == 1) {
+        bytes64 plane = v[0] >> t.low_bits;
+        UNROLL for (int i = 1; i < 8; i++) plane |= (v[i] >> t.low_bits) << i;
+        memcpy(out + 64 * at, &plane, sizeof plane);
+    }
+}
+
+/* The scales and minima of 256 inputs behind d and dmin. */
+static ALWAYS_INLINE void pack_small_scales(uint8_t *out, const rows16 *p, traits t)
+{
+    int n = 256 / t.scale_inputs;
+    for (int g = 0; g < n; g++, out += RVI_PANEL) {
+        const pair *sc = p->scale[g * t.scale_inputs / 32], *mn = p->min[g * t.scale_inputs / 32];
+        const int shift = g * t.scale_inputs % 32; /* of the first or the last 16 */
+        if (scales_share_a_byte(t)) {
+            for (int r = 0; r < RVI_PANEL; r++) out[r] = (uint8_t)(sc[r] >> shift | mn[r] >> shift << 4);
+        } else {
+            for (int r = 0; r < RVI_PANEL; r++) out[r] = (uint8_t)(sc[r] >> shift);
+            if (t.form != SCALED_MIN) continue;
+            for (int r = 0; r < RVI_PANEL; r++) out[RVI_PANEL * n + r] = (uint8_t)(mn[r] >> shift);
+        }
+    }
+}
+
+static ALWAYS_INLINE void pack(unpack_fn unpack, traits t, const uint8_t *rows, size_t row_stride, int n_rows,
+                               uint8_t *panel, size_t n)
+{
+    uint8_t *planes = panel, *scales = panel + n / 32 * panel_quant_bytes(t);
+    uint8_t *end = scales + n / t.block_weights * panel_scale_bytes(t);
+    const size_t halves = RVI_PANEL * sizeof(rvi_f16);
+    rows16 p;
+    if (n_rows < RVI_PANEL) memset(&p, 0, sizeof p); /* rows that are not there */
+    for (size_t start = 0; start < n; start += CHUNK) {
+        int n_blocks = chunk_blocks(n, start);
+        unpack_rows(&p, unpack, t, rows, row_stride, n_rows, start, n_blocks);
+        for (int b = 0; b < n_blocks; b++, planes += panel_quant_bytes(t)) {
+            pack_planes(planes, p.q[b], t);
+            if (t.block_weights == 256 && b) continue;
+            memcpy(scales, p.d[b], halves);
+            if (t.form != NO_MIN) memcpy(scales + halves, p.m[b], halves);
+            if (t.block_weights == 256) pack_small_scales(scales + (t.form == NO_MIN ? 1 : 2) * halves, &p, t);
+            scales += panel_scale_bytes(t);
+        }
+    }
+    memset(end, 0, (size_t)-(uintptr_t)end % 64);
+}
+
+/* One copy of each for each type of QUANTIZED, and putting them into a table. */
+#define DEFINE_QUANT(name, ...)                                                                                \
+    static void dequantize_##name(const void *src, float *dst, size_t n)                                       \
+    {                                                                                                          \
+        dequantize(unpack_##name, TRAITS(name, __VA_ARGS__), src, dst, n);                                     \
+    }                                                                                                          \
+    static void pack_##name(const void *rows, size_t row_stride, int n_rows, void *panel, size_t n)            \
+    {                                                                                                          \
+        pack(unpack_##name, TRAITS(name, __VA_ARGS__), rows, row_stride, n_rows, panel, n);                    \
     }
 
-#define FILL_TYPE(k, name, form, negative, large, scaled) \
-    (k)->gemm_act[RVI_##name] = gemm_act_##name;          \
-    (k)->dequantize[RVI_##name] = dequantize_##name;
+#define FILL_QUANT(k, name)                       \
+    (k)->dequantize[RVI_##name] = dequantize_##name; \
+    (k)->pack[RVI_##name] = pack_##name;
 
 #endif

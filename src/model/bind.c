@@ -316,6 +316,43 @@ static void report_tensors(rvi_model *m)
     }
 }
 
+/* ---- packing ---- */
+
+/* Calls fn with the weight of every product. Encoders embed from their tables alone; a tied head is a product too. */
+static void each_product(rvi_model *m, void (*fn)(rvi_model *m, rvi_tensor *w, void *ctx),
+                         void *ctx)
+{
+    for (int il = 0; il < m->hp.n_layers; il++) {
+        rvi_layer *l = &m->layers[il];
+        rvi_linear *linears[] = {&l->q,    &l->k,  &l->v,       &l->qkv, &l->o,
+                                 &l->gate, &l->up, &l->gate_up, &l->down};
+        for (size_t i = 0; i < RVI_COUNT(linears); i++)
+            if (linears[i]->w) fn(m, linears[i]->w, ctx);
+    }
+    if (m->head.w) fn(m, m->head.w, ctx);
+}
+
+static void add_bytes(rvi_model *m, rvi_tensor *w, void *ctx)
+{
+    *(size_t *)ctx += m->be->ops->pack_bytes(m->be, w);
+}
+
+static void pack_weight(rvi_model *m, rvi_tensor *w, void *ctx)
+{
+    (void)ctx;
+    m->be->ops->pack(m->be, m->pack, w);
+}
+
+static rv_status pack_weights(rvi_model *m, rv_error *err)
+{
+    size_t bytes = 0;
+    each_product(m, add_bytes, &bytes);
+    if (!bytes) return RV_OK;
+    rv_status st = m->be->ops->pack_new(m->be, &m->pack, bytes, err);
+    if (!st) each_product(m, pack_weight, NULL);
+    return st;
+}
+
 enum { LINEARS_A_LAYER = 7 };
 
 rv_status rvi_model_new(rvi_model **out, rvi_backend *be, rvi_source *take, rv_error *err)
@@ -344,6 +381,7 @@ rv_status rvi_model_new(rvi_model **out, rvi_backend *be, rvi_source *take, rv_e
     for (int il = 0; !st && il < m->hp.n_layers; il++)
         st = encoder ? bind_encoder_layer(&b, il) : bind_layer(&b, il);
     if (!st && !encoder) st = bind_rope(&b);
+    if (!st) st = pack_weights(m, err);
     if (st) {
         rvi_model_free(m);
         return st;
@@ -382,6 +420,7 @@ void rvi_model_free(rvi_model *m)
     be->ops->tensor_free(be, m->type_embed);
     be->ops->tensor_free(be, m->embed_norm.w);
     be->ops->tensor_free(be, m->embed_norm.b);
+    be->ops->pack_free(be, m->pack);
     rvi_source_close(m->source);
     rvi_arena_deinit(&m->arena);
     rvi_free(m);

@@ -129,7 +129,9 @@ static void apply_adapters(rvi_workspace *ws, const rvi_linear *l, rvi_cols out,
 void rvi_workspace_linear(rvi_workspace *ws, const rvi_linear *l, rvi_cols out, rvi_cols x,
                           const rvi_row *rows, const int32_t *which, int n_rows)
 {
-    ws->be->ops->matmul(ws->be, out, l->w, l->bias, x, n_rows);
+    ws->be->ops->matmul(
+        ws->be,
+        &(rvi_matmul){.x = x, .part = {{l->w, l->bias, out}}, .n_parts = 1, .n_rows = n_rows});
     apply_adapters(ws, l, out, x, rows, which, n_rows);
 }
 
@@ -155,6 +157,33 @@ void rvi_workspace_qkv(const rvi_model *m, rvi_workspace *ws, int il, rvi_cols i
 
 /* ---- one layer ---- */
 
+static rvi_part part_of(const rvi_linear *l, rvi_cols out)
+{
+    return (rvi_part){l->w, l->bias, out};
+}
+
+/* The end of a half: x += [norm] (W in). */
+static void add_linear(const rvi_model *m, rvi_workspace *ws, const rvi_linear *l,
+                       const rvi_tensor *post_norm, rvi_cols in, const rvi_row *rows, int n, int il,
+                       const char *name, const char *norm_name)
+{
+    const rvi_backend_ops *op = ws->be->ops;
+    rvi_cols x = rvi_cols_of(ws->x, 0, m->hp.n_embd), y = rvi_cols_of(ws->y, 0, m->hp.n_embd);
+    if (ws->fused && !post_norm) {
+        op->matmul(ws->be,
+                   &(rvi_matmul){
+                       .x = in, .part = {part_of(l, y)}, .n_parts = 1, .n_rows = n, .add_to = x});
+        return;
+    }
+    rvi_workspace_linear(ws, l, y, in, rows, NULL, n);
+    rvi_workspace_tap(ws, name, il, y, n);
+    if (post_norm) {
+        op->rms_norm(ws->be, y, y, post_norm, n, m->hp.norm_eps);
+        rvi_workspace_tap(ws, norm_name, il, y, n);
+    }
+    op->add(ws->be, x, y, n);
+}
+
 static void attention_half(const rvi_model *m, rvi_workspace *ws, int il, const rvi_row *rows,
                            int n)
 {
@@ -162,17 +191,29 @@ static void attention_half(const rvi_model *m, rvi_workspace *ws, int il, const 
     const rvi_hparams *h = &m->hp;
     const rvi_layer *l = &m->layers[il];
     int nq = h->n_heads * h->head_size, nk = h->n_kv_heads * h->head_size;
-    rvi_cols x = rvi_cols_of(ws->x, 0, h->n_embd), in = rvi_cols_of(ws->h, 0, h->n_embd),
-             y = rvi_cols_of(ws->y, 0, h->n_embd);
+    rvi_cols x = rvi_cols_of(ws->x, 0, h->n_embd), in = rvi_cols_of(ws->h, 0, h->n_embd);
     rvi_cols q = rvi_cols_of(ws->qkv, 0, nq), k = rvi_cols_of(ws->qkv, nq, nk),
              v = rvi_cols_of(ws->qkv, nq + nk, nk);
     rvi_cols mix = rvi_cols_of(ws->mix, 0, nq),
              angles = rvi_cols_of(ws->angles, 0, 2 * m->rope.n_pairs);
     rvi_kv_store *store = rvi_pages_store(rows[0].seq->pool);
 
-    op->rms_norm(ws->be, in, x, l->attn_norm, n, h->norm_eps);
-    rvi_workspace_tap(ws, "attn_norm", il, in, n);
-    rvi_workspace_qkv(m, ws, il, in, rows, n);
+    if (ws->fused) {
+        rvi_matmul mm = {
+            .x = x, .norm = l->attn_norm, .eps = h->norm_eps, .normed = in, .n_rows = n};
+        if (l->qkv.w) {
+            mm.part[mm.n_parts++] = part_of(&l->qkv, rvi_cols_of(ws->qkv, 0, nq + 2 * nk));
+        } else {
+            mm.part[mm.n_parts++] = part_of(&l->q, q);
+            mm.part[mm.n_parts++] = part_of(&l->k, k);
+            mm.part[mm.n_parts++] = part_of(&l->v, v);
+        }
+        op->matmul(ws->be, &mm);
+    } else {
+        op->rms_norm(ws->be, in, x, l->attn_norm, n, h->norm_eps);
+        rvi_workspace_tap(ws, "attn_norm", il, in, n);
+        rvi_workspace_qkv(m, ws, il, in, rows, n);
+    }
     if (l->q_norm) {
         op->head_norm(ws->be, q, l->q_norm, n, h->norm_eps);
         op->head_norm(ws->be, k, l->k_norm, n, h->norm_eps);
@@ -190,13 +231,7 @@ static void attention_half(const rvi_model *m, rvi_workspace *ws, int il, const 
                        .window = h->window[il]};
     op->attention(ws->be, mix, q, store, il, &a, ws->kv_rows, n);
     rvi_workspace_tap(ws, "attn_mix", il, mix, n);
-    rvi_workspace_linear(ws, &l->o, y, mix, rows, NULL, n);
-    rvi_workspace_tap(ws, "attn_out", il, y, n);
-    if (l->post_attn_norm) {
-        op->rms_norm(ws->be, y, y, l->post_attn_norm, n, h->norm_eps);
-        rvi_workspace_tap(ws, "attn_post_norm", il, y, n);
-    }
-    op->add(ws->be, x, y, n);
+    add_linear(m, ws, &l->o, l->post_attn_norm, mix, rows, n, il, "attn_out", "attn_post_norm");
 }
 
 static void ffn_half(const rvi_model *m, rvi_workspace *ws, int il, const rvi_row *rows, int n)
@@ -204,11 +239,23 @@ static void ffn_half(const rvi_model *m, rvi_workspace *ws, int il, const rvi_ro
     const rvi_backend_ops *op = ws->be->ops;
     const rvi_hparams *h = &m->hp;
     const rvi_layer *l = &m->layers[il];
-    rvi_cols x = rvi_cols_of(ws->x, 0, h->n_embd), in = rvi_cols_of(ws->h, 0, h->n_embd),
-             y = rvi_cols_of(ws->y, 0, h->n_embd);
+    rvi_cols x = rvi_cols_of(ws->x, 0, h->n_embd), in = rvi_cols_of(ws->h, 0, h->n_embd);
     rvi_cols gate = rvi_cols_of(ws->ffn, 0, h->n_ff), up = rvi_cols_of(ws->ffn, h->n_ff, h->n_ff),
              act = rvi_cols_of(ws->act, 0, h->n_ff);
 
+    if (ws->fused && !l->gate_up.w) {
+        op->matmul(ws->be, &(rvi_matmul){.x = x,
+                                         .norm = l->ffn_norm,
+                                         .eps = h->norm_eps,
+                                         .normed = in,
+                                         .part = {part_of(&l->gate, gate), part_of(&l->up, up)},
+                                         .n_parts = 2,
+                                         .n_rows = n,
+                                         .gated = act,
+                                         .glu = m->arch->glu});
+        add_linear(m, ws, &l->down, l->post_ffn_norm, act, rows, n, il, "ffn_out", "ffn_post_norm");
+        return;
+    }
     op->rms_norm(ws->be, in, x, l->ffn_norm, n, h->norm_eps);
     rvi_workspace_tap(ws, "ffn_norm", il, in, n);
     if (l->gate_up.w) {
@@ -222,13 +269,7 @@ static void ffn_half(const rvi_model *m, rvi_workspace *ws, int il, const rvi_ro
     rvi_workspace_tap(ws, "ffn_up", il, up, n);
     op->glu(ws->be, act, gate, up, m->arch->glu, n);
     rvi_workspace_tap(ws, "ffn_act", il, act, n);
-    rvi_workspace_linear(ws, &l->down, y, act, rows, NULL, n);
-    rvi_workspace_tap(ws, "ffn_out", il, y, n);
-    if (l->post_ffn_norm) {
-        op->rms_norm(ws->be, y, y, l->post_ffn_norm, n, h->norm_eps);
-        rvi_workspace_tap(ws, "ffn_post_norm", il, y, n);
-    }
-    op->add(ws->be, x, y, n);
+    add_linear(m, ws, &l->down, l->post_ffn_norm, act, rows, n, il, "ffn_out", "ffn_post_norm");
 }
 
 /* ---- the pass ---- */
@@ -242,7 +283,9 @@ void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *row
     const rvi_backend_ops *op = ws->be->ops;
     const rvi_hparams *h = &m->hp;
     rvi_cols x = rvi_cols_of(ws->x, 0, h->n_embd);
+    ws->fused = !ws->tap;
     for (int r = 0; r < n_rows; r++) {
+        if (rows[r].adapters) ws->fused = false;
         ws->tokens[r] = rows[r].token;
         ws->kv_rows[r] = (rvi_kv_row){rows[r].seq->pages, rows[r].pos};
         rvi_rope_angles(&m->rope, rows[r].rope_set, rows[r].pos, ws->angle_row);

@@ -36,6 +36,7 @@ typedef struct rvi_model {
     const rvi_arch *arch;
     rvi_hparams hp;
     rvi_rope rope;
+    rvi_pack *pack; /* the weights of products; NULL: as the files have them */
     rvi_tensor *embed, *out_norm;
     rvi_linear head; /* tied: head.w == embed; encoders: none */
     rvi_tensor *pos_embed;     /* encoders: n_context x n_embd */

@@ -23,6 +23,7 @@ struct rvi_workspace {
     uint8_t *lora_done;
     rvi_kv_row *kv_rows;
     rvi_kv_row *text_rows; /* encoders: what each row sees, the whole of its text */
+    bool fused; /* this pass has neither adapters nor a tap: products take their neighbours in */
     rvi_tap_fn tap;
     void *tap_ctx;
 };

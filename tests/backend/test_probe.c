@@ -136,7 +136,10 @@ static void test_leaves_no_trace(void **state)
     assert_ok(be->ops->reserve(be, 1, N, err));
     be->ops->rows_write(be, rvi_cols_of(in, 0, N), 0, x);
     for (int i = 0; i < 2; i++) {
-        be->ops->matmul(be, rvi_cols_of(out, 0, N), weight, NULL, rvi_cols_of(in, 0, N), 1);
+        be->ops->matmul(be, &(rvi_matmul){.x = rvi_cols_of(in, 0, N),
+                                          .part = {{.w = weight, .out = rvi_cols_of(out, 0, N)}},
+                                          .n_parts = 1,
+                                          .n_rows = 1});
         be->ops->rows_read(be, rvi_cols_of(out, 0, N), 0, i ? after : before);
         if (!i) assert_ok(rvi_probe_run(&p, be, &quick, err));
     }

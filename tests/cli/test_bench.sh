@@ -24,7 +24,8 @@ check "bench: no sequence" 2 - "between 1 and" "$rv" bench $spm --parallel 0
 check "bench: too many sequences" 2 - "between 1 and" "$rv" bench $spm --parallel 100000
 check "bench: not a number" 2 - "not a whole number" "$rv" bench $spm -p many
 check "bench: too many tokens" 2 - "at most" "$rv" bench $spm -p 999999999
-check "bench: two formats" 2 - "one of --json and --csv" "$rv" bench $spm --json --csv
+check "bench: two formats" 2 - "one of --json, --csv and --ops" "$rv" bench $spm --json --csv
+check "bench: ops" 0 "product q8_0\|product f" - "$rv" bench $spm -p 4 -n 2 -r 1 --ops
 check "bench: too many arguments" 2 - "unexpected argument" "$rv" bench $spm $spm
 check "bench: no such model" 1 - "ruvllm list" "$rv" bench nosuchmodel
 check "bench: KV type" 1 - "q3" "$rv" bench $spm --kv q3
@@ -42,7 +43,7 @@ verdict "bench: no decoding test" 0 $? "" ""
 check "bench: depth and sequences" 0 "^tg4 x3 @ d40 " - "$rv" bench $spm -p 8 -n 4 -d 40 -r 1 --parallel 3
 
 # --- bench: JSON
-fields='build_commit build_number cpu_info gpu_info backends model_filename model_type model_size model_n_params n_batch n_ubatch n_threads type_k type_v n_prompt n_gen n_depth test_time avg_ns stddev_ns avg_ts stddev_ts n_parallel ts_per_sequence ttft_ms gbps peak_rss'
+fields='build_commit build_number cpu_info gpu_info backends model_filename model_type model_size model_n_params n_batch n_ubatch n_threads type_k type_v n_prompt n_gen n_depth test_time avg_ns stddev_ns avg_ts stddev_ts n_parallel ts_per_sequence ttft_ms gbps peak_rss isa'
 "$rv" bench $spm -p 16 -n 4 -d 33 -r 3 --parallel 2 -t 2 --kv f32 --json >"$tmp/json" 2>"$tmp/e"
 verdict "bench: json" 0 $? "" ""
 holds "two tests" "$tmp/json" 'len(d) == 2 and [t["n_prompt"] for t in d] == [16, 0] and [t["n_gen"] for t in d] == [0, 4]'
@@ -56,7 +57,8 @@ holds "tokens a second" "$tmp/json" 'all(abs(s / (1e9 * (t["n_prompt"] + t["n_ge
 holds "sequences" "$tmp/json" 'd[0]["n_parallel"] == 1 and d[1]["n_parallel"] == 2 and abs(d[1]["ts_per_sequence"] * 2 / d[1]["avg_ts"] - 1) < 1e-5'
 holds "figures of one test only" "$tmp/json" 'd[0]["ttft_ms"] > 0 and d[0]["gbps"] is None and d[1]["ttft_ms"] is None and d[1]["gbps"] > 0'
 holds "the time" "$tmp/json" '__import__("re").fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", d[0]["test_time"])'
-"$rv" bench $spm -p 4 -n 0 -r 1 --json >"$tmp/json"
+"$rv" bench $spm -p 4 -n 0 -r 1 --isa ref --json >"$tmp/json"
+holds "the instruction set" "$tmp/json" 'd[0]["isa"] == "ref"'
 holds "one repetition has no deviation" "$tmp/json" 'len(d) == 1 and d[0]["stddev_ns"] == 0 and d[0]["stddev_ts"] == 0 and d[0]["type_k"] == "f16"'
 
 # --- bench: CSV

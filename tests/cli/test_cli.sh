@@ -41,7 +41,7 @@ check "truncated file" 1 - "cut.gguf" "$rv" info "$tmp/cut.gguf"
 : >"$tmp/empty.gguf"
 check "empty file" 1 - "empty" "$rv" info "$tmp/empty.gguf"
 check "unknown instruction set" 1 - "instruction set" "$rv" run $spm x --isa sse9
-check "unknown KV type" 1 - "neither f32 nor f16" "$rv" run $spm x --kv q3
+check "unknown KV type" 1 - "none of f32, f16 and q8" "$rv" run $spm x --kv q3
 check "pull of an unknown name" 1 - "no model named" "$rv" pull nothing
 check "list" 0 "smollm2" - "$rv" list --cache-dir "$tmp/nocache"
 

@@ -25,13 +25,18 @@ typedef struct golden {
     rvi_safetensors *expected; /* NULL if there is none */
 } golden;
 
+static bool golden_no_pack; /* weights stay as the files have them */
+
 static inline void golden_open(golden *g, const char *path, const char *expected, bool exact,
                                int n_threads, const char *isa)
 {
     rvi_source *source;
     *g = (golden){0};
     assert_ok(rvi_backend_cpu_new(
-        &g->be, &(rvi_cpu_options){.n_threads = n_threads, .exact = exact, .isa = isa}, NULL, err));
+        &g->be,
+        &(rvi_cpu_options){
+            .n_threads = n_threads, .exact = exact, .no_pack = golden_no_pack, .isa = isa},
+        NULL, err));
     assert_ok(rvi_source_open(&source, path, err));
     assert_ok(rvi_model_new(&g->m, g->be, source, err));
     if (expected) assert_ok(rvi_safetensors_open(&g->expected, expected, err));

@@ -115,6 +115,18 @@ static inline void check_subject(const subject *s)
                 golden_close(&g);
                 continue;
             }
+            if (threads == 2 && !s->exact) {
+                golden unpacked;
+                golden_no_pack = true;
+                golden_open(&unpacked, s->path, NULL, s->exact, threads, *isa);
+                golden_no_pack = false;
+                snprintf(how, sizeof how, "%s, %d threads, not packed", *isa, threads);
+                feed_init(&f, unpacked.m, s->n, s->n, s->kv);
+                feed_ids(&f, s->ids, s->n, s->n, NULL, got, NULL);
+                same_bits(got, want, total, s->path, how);
+                feed_deinit(&f);
+                golden_close(&unpacked);
+            }
             snprintf(how, sizeof how, "%s, %d threads, with strangers", *isa, threads);
             run_with_strangers(&g, s, got);
             same_bits(got, want, total, s->path, how);

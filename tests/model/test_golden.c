@@ -125,11 +125,9 @@ static void greedy_ids(void **state)
     }
 }
 
-/* Default mode: f16 KV (bf16 weights take f32 activations): reported, and bounded well above what
- * was seen. */
-static void half_kv(void **state)
+/* f16 KV, the default, and q8: reported, and bounded well above what was seen. */
+static void check_kv(rv_kv_type type, const char *name, double bound)
 {
-    (void)state;
     for (size_t i = 0; i < RVI_COUNT(golden_names); i++) {
         golden g;
         feed f;
@@ -138,15 +136,27 @@ static void half_kv(void **state)
         const int32_t *ids = golden_ids(g.expected, "tokens", &n);
         size_t total = (size_t)n * (size_t)g.m->hp.n_vocab;
         float *logits = rvi_alloc_array(total, sizeof *logits);
-        feed_init(&f, g.m, n, n, RV_KV_F16);
+        feed_init(&f, g.m, n, n, type);
         feed_ids(&f, ids, n, n, NULL, logits, NULL);
         double error = worst(logits, golden_floats(g.expected, "logits"), total);
-        print_message("# %-14s f16 KV logits %.2e\n", golden_names[i], error);
-        assert_true(error < 5e-3); /* observed: 3.6e-3 */
+        print_message("# %-14s %s KV logits %.2e\n", golden_names[i], name, error);
+        assert_true(error < bound);
         feed_deinit(&f);
         rvi_free(logits);
         golden_close(&g);
     }
+}
+
+static void half_kv(void **state)
+{
+    (void)state;
+    check_kv(RV_KV_F16, "f16", 5e-3); /* observed: 3.6e-3 */
+}
+
+static void int8_kv(void **state)
+{
+    (void)state;
+    check_kv(RV_KV_Q8, "q8", 0.2); /* observed: 7.9e-2 */
 }
 
 static void adapters(void **state)
@@ -199,7 +209,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_and_hidden), cmocka_unit_test(long_inputs),
-        cmocka_unit_test(greedy_ids),        cmocka_unit_test(half_kv),
+        cmocka_unit_test(greedy_ids),        cmocka_unit_test(half_kv), cmocka_unit_test(int8_kv),
         cmocka_unit_test(adapters),
     };
     return cmocka_run_group_tests_name("golden", tests, NULL, NULL);

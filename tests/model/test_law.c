@@ -1,7 +1,7 @@
 /* The law (law.h) on the golden models and on every weight type. */
 #include "law.h"
 
-enum { N_IDS = 48, N_LONG = 100 };
+enum { N_IDS = 48, N_LONG = 100, N_TILED = 70 }; /* N_TILED: more rows than a pair of tiles takes */
 
 static void golden_models(void **state)
 {
@@ -17,6 +17,7 @@ static void golden_models(void **state)
         assert_int_equal(n, N_IDS);
         check_subject(&(subject){path, ids, n, RV_KV_F32, true, false});
         check_subject(&(subject){path, ids, n, RV_KV_F16, false, false});
+        check_subject(&(subject){path, ids, n, RV_KV_Q8, false, false});
         ids = golden_ids(e, "long_tokens", &n); /* more than one chunk of 64, past every window */
         assert_true(n >= N_LONG);
         check_subject(&(subject){path, ids, N_LONG, RV_KV_F32, true, true});
@@ -30,12 +31,12 @@ static void weight_types(void **state)
     (void)state;
     static const char *const types[] = {"f16",  "bf16", "q4_0", "q4_1", "q5_0", "q5_1",   "q8_0",
                                         "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs"};
-    int32_t ids[20];
-    for (int i = 0; i < 20; i++) ids[i] = (i * 37 + 11) % 300;
+    int32_t ids[N_TILED];
+    for (int i = 0; i < N_TILED; i++) ids[i] = (i * 37 + 11) % 300;
     for (size_t i = 0; i < RVI_COUNT(types); i++) {
         char path[128];
         snprintf(path, sizeof path, "tests/gguf/q-%s.gguf", types[i]);
-        check_subject(&(subject){path, ids, 20, RV_KV_F16, false, false});
+        check_subject(&(subject){path, ids, N_TILED, RV_KV_F16, false, false});
         check_subject(&(subject){path, ids, 20, RV_KV_F32, true, false});
     }
 }

@@ -2,6 +2,8 @@
  */
 #include "backend/cpu/cpu.h"
 
+#include "backend/cpu/profile.h"
+
 #include <string.h>
 
 #include "base/mem.h"
@@ -20,6 +22,7 @@ static rv_status tensor_new(rvi_tensor **out, rvi_qtype type, uint64_t n_rows, u
     t->type = type;
     t->n_rows = (int)n_rows;
     t->n_cols = (int)n_cols;
+    t->stride = (int)n_cols;
     t->row_bytes = rvi_qtype_row_bytes(type, (size_t)n_cols);
     *out = t;
     return RV_OK;
@@ -46,18 +49,21 @@ static int tensor_cols(const rvi_tensor *t)
 static rv_status weight_new(rvi_backend *be, rvi_tensor **out, const rvi_tensor_view *view,
                             rv_error *err)
 {
-    (void)be;
     *out = NULL;
     if (view->n_dims != 2)
         return rvi_error(err, RV_E_MODEL, "tensor '%s': a matrix is expected", view->name);
     rv_status st = tensor_new(out, view->type, view->shape[0], view->shape[1], view->name, err);
-    if (!st) (*out)->data = view->data;
+    if (!st) {
+        rvi_cpu_of(be)->wanted[rvi_cpu_form_of(view->type)] = true;
+        (*out)->data = view->data;
+        (*out)->mapped = view->mapped;
+    }
     return st;
 }
 
 static rv_status own_floats(rvi_tensor *t, rv_error *err)
 {
-    t->heap = rvi_alloc_aligned((size_t)t->n_rows * t->row_bytes, 64);
+    t->heap = rvi_alloc_aligned((size_t)t->n_rows * (size_t)t->stride * sizeof(float), 64);
     t->data = (const uint8_t *)t->heap;
     return t->heap ? RV_OK : rvi_nomem(err, "tensor");
 }
@@ -80,10 +86,20 @@ static rv_status floats_new(rvi_backend *be, rvi_tensor **out, const rvi_tensor_
     return RV_OK;
 }
 
+/* Rows begin on cache lines, and not at multiples of 512 bytes: a column of many rows would share a few places of the
+ * caches. */
+static int spread_rows(int n_cols)
+{
+    enum { LINE = 16, CLASH = 128 }; /* floats */
+    int stride = (n_cols + LINE - 1) / LINE * LINE;
+    return stride % CLASH ? stride : stride + LINE;
+}
+
 static rv_status rows_new(rvi_backend *be, rvi_tensor **out, int n_rows, int n_cols, rv_error *err)
 {
     rv_status st = tensor_new(out, RVI_F32, (uint64_t)n_rows, (uint64_t)n_cols, "activations", err);
     if (st) return st;
+    if (n_rows > 1) (*out)->stride = spread_rows(n_cols);
     if ((st = own_floats(*out, err))) {
         tensor_free(be, *out);
         *out = NULL;
@@ -263,6 +279,7 @@ static void gather(rvi_backend *be, rvi_cols out, rvi_cols x, const int32_t *fro
 static void cpu_free(rvi_backend *be)
 {
     rvi_cpu *cpu = rvi_cpu_of(be);
+    rvi_profile_end(be);
     if (cpu->pool) rvi_cpu_scratch_free(cpu);
     rvi_pool_free(cpu->pool);
     rvi_free(cpu);
@@ -275,6 +292,10 @@ static const rvi_backend_ops cpu_ops = {
     .floats_new = floats_new,
     .rows_new = rows_new,
     .tensor_free = tensor_free,
+    .pack_bytes = rvi_cpu_pack_bytes,
+    .pack_new = rvi_cpu_pack_new,
+    .pack = rvi_cpu_pack,
+    .pack_free = rvi_cpu_pack_free,
     .n_rows = tensor_rows,
     .n_cols = tensor_cols,
     .rows_write = rows_write,
@@ -308,6 +329,7 @@ rv_status rvi_backend_cpu_new(rvi_backend **out, const rvi_cpu_options *options,
     cpu->be.ops = &cpu_ops;
     cpu->be.log = log;
     cpu->exact = options->exact;
+    cpu->no_pack = options->no_pack;
     rv_status st = RV_OK;
     if (!rvi_kernels_init(&cpu->k, options->isa))
         st = rvi_error(err, RV_E_CONFIG, "'%s' is not an instruction set this machine can use",

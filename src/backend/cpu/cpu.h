@@ -4,25 +4,50 @@
 
 #include "backend/backend.h"
 #include "base/pool.h"
-#include "kernels/kernels.h"
+#include "kernels/panels.h"
 
 struct rvi_tensor {
     rvi_qtype type;      /* F32 for vectors and activation rows */
     int n_rows, n_cols;  /* matrix: n_out, n_in; vector: 1, n */
+    int stride;          /* of activation rows, in floats */
     const uint8_t *data; /* borrowed, or == heap */
     size_t row_bytes;
-    float *heap; /* owned storage of vectors and activation rows, or NULL */
+    float *heap;           /* owned storage of vectors and activation rows, or NULL */
+    bool mapped;           /* data is a mapped file's */
+    const uint8_t *panels; /* packed (kernels/panels.h), or NULL */
 };
+
+struct rvi_pack {
+    uint8_t *data;
+    size_t used, size;
+};
+
+/* What kernels take as activations, by the type of the weights. */
+typedef enum rvi_cpu_form {
+    RVI_FORM_NARROW, /* int8 in blocks of 32 */
+    RVI_FORM_WIDE,   /* of 256 */
+    RVI_FORM_F32,
+    RVI_FORM_F16,
+    RVI_FORM_BF16,
+    RVI_FORM_COUNT
+} rvi_cpu_form;
+
+typedef struct rvi_profile rvi_profile;
 
 typedef struct rvi_cpu {
     rvi_backend be; /* first */
     rvi_pool *pool;
     rvi_kernels k;
     bool exact;
-    rvi_act_block *acts; /* int8 form of a matmul's input rows */
-    float **panel;       /* per worker: weight rows as f32 */
-    float *low;          /* per worker: one adapter's A x, RVI_MAX_RANK each */
+    bool no_pack;
+    bool wanted[RVI_FORM_COUNT];    /* by a weight that was made */
+    uint8_t *acts[RVI_FORM_COUNT];  /* a matmul's input rows, prepared */
+    uint8_t *tiles[RVI_FORM_COUNT]; /* the same in groups of 16 rows for tiles */
+    float **panel;                  /* per worker: weight rows as f32, or one packed panel */
+    float **result; /* per worker: results of products before they are added or gated */
+    float *low;     /* per worker: one adapter's A x, RVI_MAX_RANK each */
     int max_rows, max_cols;
+    rvi_profile *profile; /* NULL: off */
 } rvi_cpu;
 
 enum { RVI_CPU_PANEL = 24 }; /* weight rows turned into f32 at a time */
@@ -34,24 +59,29 @@ static inline rvi_cpu *rvi_cpu_of(rvi_backend *be)
 
 static inline float *rvi_cpu_row(rvi_cols c, int row)
 {
-    return c.t->heap + (size_t)row * (size_t)c.t->n_cols + (size_t)c.first;
+    return c.t->heap + (size_t)row * (size_t)c.t->stride + (size_t)c.first;
 }
 
 /* matmul.c */
+rvi_cpu_form rvi_cpu_form_of(rvi_qtype type);
 rv_status rvi_cpu_reserve(rvi_backend *be, int n_rows, int n_cols, rv_error *err);
 void rvi_cpu_scratch_free(rvi_cpu *cpu);
-void rvi_cpu_matmul(rvi_backend *be, rvi_cols out, const rvi_tensor *w, const rvi_tensor *bias,
-                    rvi_cols x, int n_rows);
+void rvi_cpu_matmul(rvi_backend *be, const rvi_matmul *m);
+size_t rvi_cpu_pack_bytes(rvi_backend *be, const rvi_tensor *t);
+rv_status rvi_cpu_pack_new(rvi_backend *be, rvi_pack **out, size_t bytes, rv_error *err);
+void rvi_cpu_pack(rvi_backend *be, rvi_pack *p, rvi_tensor *t);
+void rvi_cpu_pack_free(rvi_backend *be, rvi_pack *p);
 void rvi_cpu_lora(rvi_backend *be, rvi_cols out, rvi_cols x, const rvi_tensor *a,
                   const rvi_tensor *b, float scale, const int32_t *rows, int n_rows);
 
-/* attention.c */
+/* kv_store.c, attention.c */
 rv_status rvi_cpu_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec *spec,
                          rv_error *err);
 void rvi_cpu_kv_free(rvi_backend *be, rvi_kv_store *kv);
 void rvi_cpu_kv_copy_page(rvi_backend *be, rvi_kv_store *kv, int32_t to, int32_t from);
 void rvi_cpu_kv_write(rvi_backend *be, rvi_kv_store *kv, int il, rvi_cols k, rvi_cols v,
                       const rvi_kv_row *rows, int n_rows);
+double rvi_cpu_kv_row_bytes(const rvi_kv_store *kv); /* of one position in one layer, K and V */
 void rvi_cpu_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_store *kv, int il,
                        const rvi_attention *a, const rvi_kv_row *rows, int n_rows);
 

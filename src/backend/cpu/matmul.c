@@ -1,31 +1,78 @@
-/* Products with weights, split over threads by output tiles. Each output element is computed whole
- * by one kernel call whose order the kernels' law fixes, so neither the split nor the number of
- * rows shows in the bits. */
+/* Products with weights, split over threads by panels of 16 outputs. Each output element is computed
+ * whole by one kernel call whose order the kernels' law fixes, so neither the split nor the number
+ * of rows shows in the bits. */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
 #include "base/mem.h"
+#include "base/os.h"
 
 enum {
-    X_TILE = 48
-}; /* input rows a kernel call goes over: they stay in cache while the weights stream by */
+    ACTS_IN_CACHE = 1 << 20, /* bytes of activations that panels go over before the next ones */
+    ROWS_A_TASK = 16,        /* of norms and of preparing activations: a group for tiles */
+    TILE_ROWS = 16,          /* tiles take whole groups; the other rows go through panels */
+    MAX_TASKS_A_THREAD = 8,  /* so that a slow thread does not hold up the rest */
+    PACK_PIECE = 16 << 20,   /* bytes packed between two times that file pages are given back */
+    EDGE_ROWS = 32,    /* rows whose results for the last, partial panel go through a buffer */
+    RESULT_ROWS = 256, /* results that wait in cache to be added or gated: rows, */
+    RESULT_PANELS = 4  /* and panels */
+};
+
+/* ---- scratch ---- */
+
+rvi_cpu_form rvi_cpu_form_of(rvi_qtype type)
+{
+    switch (type) {
+    case RVI_F32: return RVI_FORM_F32;
+    case RVI_F16: return RVI_FORM_F16;
+    case RVI_BF16: return RVI_FORM_BF16;
+    default: return rvi_qtypes[type].block_weights == 256 ? RVI_FORM_WIDE : RVI_FORM_NARROW;
+    }
+}
+
+/* Scratch for the activations of one form. */
+static bool reserve_form(rvi_cpu *cpu, rvi_cpu_form form, size_t rows, size_t cols)
+{
+    static const rvi_qtype types[RVI_FORM_COUNT] = {RVI_Q4_0, RVI_Q4_K, RVI_F32, RVI_F16, RVI_BF16};
+    rvi_qtype type = types[form];
+    size_t n = (cols + 255) / 256 * 256;
+    cpu->acts[form] = cpu->tiles[form] = NULL;
+    if (!cpu->wanted[form]) return true;
+    cpu->acts[form] = rvi_alloc_aligned(rows * rvi_act_bytes(type, n), 64);
+    if (!cpu->k.gemm_tiles[type] || rows < TILE_ROWS) return cpu->acts[form] != NULL;
+    cpu->tiles[form] = rvi_alloc_aligned(rows / 16 * rvi_tile_act_bytes(type, n), 64);
+    return cpu->acts[form] && cpu->tiles[form];
+}
+
+/* Has every form that is wanted its place? */
+static bool has_forms(const rvi_cpu *cpu)
+{
+    for (int f = 0; f < RVI_FORM_COUNT; f++)
+        if (cpu->wanted[f] && !cpu->acts[f]) return false;
+    return true;
+}
 
 /* The new scratch is made before the old one goes: a failure leaves what others reserved. */
 rv_status rvi_cpu_reserve(rvi_backend *be, int n_rows, int n_cols, rv_error *err)
 {
     rvi_cpu *cpu = rvi_cpu_of(be);
-    if (n_rows <= cpu->max_rows && n_cols <= cpu->max_cols) return RV_OK;
+    if (n_rows <= cpu->max_rows && n_cols <= cpu->max_cols && has_forms(cpu)) return RV_OK;
     rvi_cpu old = *cpu;
     size_t rows = (size_t)RVI_MAX(n_rows, cpu->max_rows);
     size_t cols = (size_t)RVI_MAX(n_cols, cpu->max_cols);
     size_t workers = (size_t)rvi_pool_size(cpu->pool);
-    cpu->acts = rvi_alloc_array(rows * ((cols + 31) / 32), sizeof *cpu->acts);
+    bool ok = true;
+    for (int f = 0; f < RVI_FORM_COUNT; f++)
+        ok = reserve_form(cpu, (rvi_cpu_form)f, rows, cols) && ok;
     cpu->panel = rvi_zalloc_array(workers, sizeof *cpu->panel);
+    cpu->result = rvi_zalloc_array(workers, sizeof *cpu->result);
     cpu->low = rvi_alloc_array(workers * RVI_MAX_RANK, sizeof *cpu->low);
-    bool ok = cpu->acts && cpu->panel && cpu->low;
+    ok = ok && cpu->panel && cpu->result && cpu->low;
     for (size_t i = 0; ok && i < workers; i++) {
         cpu->panel[i] = rvi_alloc_aligned(RVI_CPU_PANEL * cols * sizeof(float), 64);
-        ok = cpu->panel[i] != NULL;
+        cpu->result[i] =
+            rvi_alloc_aligned(sizeof(float) * 2 * RESULT_ROWS * RESULT_PANELS * RVI_PANEL, 64);
+        ok = cpu->panel[i] && cpu->result[i];
     }
     rvi_cpu_scratch_free(ok ? &old : cpu);
     if (!ok) {
@@ -39,91 +86,355 @@ rv_status rvi_cpu_reserve(rvi_backend *be, int n_rows, int n_cols, rv_error *err
 
 void rvi_cpu_scratch_free(rvi_cpu *cpu)
 {
-    rvi_free(cpu->acts);
-    for (int i = 0; cpu->panel && i < rvi_pool_size(cpu->pool); i++) rvi_free(cpu->panel[i]);
+    for (int f = 0; f < RVI_FORM_COUNT; f++) {
+        rvi_free(cpu->acts[f]);
+        rvi_free(cpu->tiles[f]);
+        cpu->acts[f] = cpu->tiles[f] = NULL;
+    }
+    for (int i = 0; cpu->panel && cpu->result && i < rvi_pool_size(cpu->pool); i++) {
+        rvi_free(cpu->panel[i]);
+        rvi_free(cpu->result[i]);
+    }
     rvi_free(cpu->panel);
+    rvi_free(cpu->result);
     rvi_free(cpu->low);
-    cpu->acts = NULL;
     cpu->panel = NULL;
+    cpu->result = NULL;
     cpu->low = NULL;
     cpu->max_rows = cpu->max_cols = 0;
 }
 
-typedef struct job {
-    rvi_cpu *cpu;
-    rvi_cols out, x;
-    const rvi_tensor *w, *bias;
-    int n_rows, tile;
-} job;
+/* ---- packing ---- */
 
-static void quantize_task(void *ctx, int task, int worker)
+static int count_panels(const rvi_tensor *t)
 {
-    job *j = ctx;
-    (void)worker;
-    size_t n = (size_t)j->x.n;
-    j->cpu->k.quantize_act(rvi_cpu_row(j->x, task), j->cpu->acts + (size_t)task * (n / 32), n);
+    return (t->n_rows + RVI_PANEL - 1) / RVI_PANEL;
 }
 
-static void add_bias(const job *j, int first, int n)
+/* Are the activations of this weight's products prepared (int8, bf16)? Exact mode takes them as they are. */
+static bool wants_prepared(const rvi_cpu *cpu, const rvi_tensor *t)
 {
-    if (!j->bias) return;
-    for (int r = 0; r < j->n_rows; r++)
-        j->cpu->k.add(rvi_cpu_row(j->out, r) + first, j->bias->heap + first, (size_t)n);
+    return !cpu->exact && (cpu->k.gemm_panels[t->type] || cpu->k.gemm_act[t->type]);
 }
 
-/* int8 activations */
-static void act_task(void *ctx, int task, int worker)
+size_t rvi_cpu_pack_bytes(rvi_backend *be, const rvi_tensor *t)
 {
-    job *j = ctx;
-    (void)worker;
-    const rvi_tensor *w = j->w;
-    int first = task * j->tile, n_w = RVI_MIN(j->tile, w->n_rows - first);
-    size_t n = (size_t)w->n_cols, blocks = n / 32, stride = (size_t)j->out.t->n_cols;
-    for (int r = 0; r < j->n_rows; r += X_TILE)
-        j->cpu->k.gemm_act[w->type](w->data + (size_t)first * w->row_bytes, w->row_bytes, n_w,
-                                    j->cpu->acts + (size_t)r * blocks, blocks,
-                                    RVI_MIN(X_TILE, j->n_rows - r), rvi_cpu_row(j->out, r) + first,
-                                    stride, n);
-    add_bias(j, first, n_w);
+    const rvi_cpu *cpu = rvi_cpu_of(be);
+    if (cpu->no_pack || t->panels || !wants_prepared(cpu, t) || !cpu->k.gemm_panels[t->type])
+        return 0;
+    return (size_t)count_panels(t) * rvi_panel_bytes(t->type, (size_t)t->n_cols);
 }
 
-/* f32 activations: a panel of weight rows becomes f32, then meets every input row */
-static void float_task(void *ctx, int task, int worker)
+/* One piece of memory for all weights, so that the system can back it by huge pages. */
+rv_status rvi_cpu_pack_new(rvi_backend *be, rvi_pack **out, size_t bytes, rv_error *err)
 {
-    job *j = ctx;
-    const rvi_tensor *w = j->w;
-    const rvi_kernels *k = &j->cpu->k;
-    int first = task * j->tile, end = RVI_MIN(first + j->tile, w->n_rows);
-    size_t n = (size_t)w->n_cols, x_stride = (size_t)j->x.t->n_cols,
-           out_stride = (size_t)j->out.t->n_cols;
-    /* f32 weights that stand at an address for floats are taken from there */
-    bool as_is = w->type == RVI_F32 && (uintptr_t)w->data % sizeof(float) == 0;
-    for (int at = first; at < end; at += RVI_CPU_PANEL) {
-        int n_w = RVI_MIN(RVI_CPU_PANEL, end - at);
-        const float *panel = j->cpu->panel[worker];
-        if (as_is) panel = (const float *)(const void *)(w->data + (size_t)at * w->row_bytes);
-        for (int i = 0; !as_is && i < n_w; i++)
-            k->dequantize[w->type](w->data + (size_t)(at + i) * w->row_bytes,
-                                   j->cpu->panel[worker] + (size_t)i * n, n);
-        for (int r = 0; r < j->n_rows; r += X_TILE)
-            k->gemm_f32(panel, n, n_w, rvi_cpu_row(j->x, r), x_stride,
-                        RVI_MIN(X_TILE, j->n_rows - r), rvi_cpu_row(j->out, r) + at, out_stride, n);
+    (void)be;
+    rvi_pack *p = *out = rvi_zalloc(sizeof *p);
+    if (p) p->data = rvi_os_alloc_large(bytes);
+    if (p && p->data) {
+        p->size = bytes;
+        return RV_OK;
     }
-    add_bias(j, first, end - first);
+    rvi_free(p);
+    *out = NULL;
+    return rvi_nomem(err, "packed weights");
 }
 
-void rvi_cpu_matmul(rvi_backend *be, rvi_cols out, const rvi_tensor *w, const rvi_tensor *bias,
-                    rvi_cols x, int n_rows)
+void rvi_cpu_pack_free(rvi_backend *be, rvi_pack *p)
+{
+    (void)be;
+    if (!p) return;
+    rvi_free(p->data);
+    rvi_free(p);
+}
+
+typedef struct pack_job {
+    const rvi_cpu *cpu;
+    const rvi_tensor *t;
+    uint8_t *panels;
+    size_t panel_bytes;
+    int first; /* panel of this piece */
+} pack_job;
+
+static void pack_panel(const rvi_cpu *cpu, const rvi_tensor *t, int panel, void *out)
+{
+    int first = panel * RVI_PANEL;
+    cpu->k.pack[t->type](t->data + (size_t)first * t->row_bytes, t->row_bytes,
+                         RVI_MIN(RVI_PANEL, t->n_rows - first), out, (size_t)t->n_cols);
+}
+
+static void pack_task(void *ctx, int task, int worker)
+{
+    pack_job *j = ctx;
+    (void)worker;
+    int panel = j->first + task;
+    pack_panel(j->cpu, j->t, panel, j->panels + (size_t)panel * j->panel_bytes);
+}
+
+void rvi_cpu_pack(rvi_backend *be, rvi_pack *p, rvi_tensor *t)
 {
     rvi_cpu *cpu = rvi_cpu_of(be);
-    job j = {.cpu = cpu, .out = out, .x = x, .w = w, .bias = bias, .n_rows = n_rows};
-    bool act = !cpu->exact && cpu->k.gemm_act[w->type];
-    /* a few tiles per thread, so that a slow thread does not hold up the rest */
-    int tiles = rvi_pool_size(cpu->pool) * 8;
-    j.tile = RVI_MAX((w->n_rows + tiles - 1) / tiles, 1);
-    j.tile = (j.tile + 7) / 8 * 8;
-    if (act) rvi_pool_run(cpu->pool, quantize_task, &j, n_rows);
-    rvi_pool_run(cpu->pool, act ? act_task : float_task, &j, (w->n_rows + j.tile - 1) / j.tile);
+    size_t bytes = rvi_cpu_pack_bytes(be, t);
+    if (!bytes || bytes > p->size - p->used) return;
+    pack_job j = {.cpu = cpu,
+                  .t = t,
+                  .panels = p->data + p->used,
+                  .panel_bytes = rvi_panel_bytes(t->type, (size_t)t->n_cols)};
+    /* a mapped file's pages are given back piece by piece, so that a large matrix is not in memory twice */
+    const int step = RVI_MAX((int)(PACK_PIECE / j.panel_bytes), 1);
+    for (j.first = 0; j.first < count_panels(t); j.first += step) {
+        int n = RVI_MIN(step, count_panels(t) - j.first),
+            end = RVI_MIN((j.first + n) * RVI_PANEL, t->n_rows);
+        rvi_pool_run(cpu->pool, pack_task, &j, n);
+        if (t->mapped) rvi_os_release_mapped(t->data, (size_t)end * t->row_bytes);
+    }
+    t->panels = j.panels;
+    p->used += bytes;
+}
+
+/* ---- products ---- */
+
+typedef struct job {
+    rvi_cpu *cpu;
+    const rvi_matmul *m;
+    rvi_cols x;                        /* what the products take: m->x or m->normed */
+    int n_tiled;                       /* first rows, that tiles take */
+    rvi_qtype prepare[RVI_FORM_COUNT]; /* a type of each form wanted, or RVI_QTYPE_COUNT */
+    int n_units, units_a_task;         /* unit: a panel; of gated products a panel of both parts */
+} job;
+
+/* Where the prepared activations of row r stand; for tiles r begins a group. */
+static uint8_t *acts_at(const job *j, rvi_qtype type, int r)
+{
+    size_t n = (size_t)j->x.n;
+    rvi_cpu_form form = rvi_cpu_form_of(type);
+    return r < j->n_tiled ? j->cpu->tiles[form] + (size_t)(r / 16) * rvi_tile_act_bytes(type, n)
+                          : j->cpu->acts[form] + (size_t)(r - j->n_tiled) * rvi_act_bytes(type, n);
+}
+
+static void prepare_row(const rvi_kernels *k, rvi_qtype type, const float *x, void *out, size_t n)
+{
+    switch (rvi_cpu_form_of(type)) {
+    case RVI_FORM_NARROW: k->quantize_act(x, out, n); break;
+    case RVI_FORM_WIDE: k->quantize_wide(x, out, n); break;
+    default: k->prepare[type](x, out, n); break;
+    }
+}
+
+static void prepare_task(void *ctx, int task, int worker)
+{
+    const job *j = ctx;
+    const rvi_matmul *m = j->m;
+    const rvi_kernels *k = &j->cpu->k;
+    (void)worker;
+    int first = task * ROWS_A_TASK, end = RVI_MIN(first + ROWS_A_TASK, m->n_rows);
+    size_t n = (size_t)j->x.n;
+    for (int r = first; m->norm && r < end; r++)
+        k->rms_norm(rvi_cpu_row(m->normed, r), rvi_cpu_row(m->x, r), m->norm->heap, n, m->eps);
+    for (int f = 0; f < RVI_FORM_COUNT; f++) {
+        rvi_qtype type = j->prepare[f];
+        if (type == RVI_QTYPE_COUNT) continue;
+        if (first < j->n_tiled) {
+            k->prepare_tiles[type](rvi_cpu_row(j->x, first), (size_t)j->x.t->stride,
+                                   acts_at(j, type, first), n);
+            continue;
+        }
+        for (int r = first; r < end; r++)
+            prepare_row(k, type, rvi_cpu_row(j->x, r), acts_at(j, type, r), n);
+    }
+}
+
+/* Where results go: of panels from `first` on, rows from `row` on. */
+typedef struct place {
+    int first, n;  /* panels */
+    int row, rows; /* all taken by tiles, or none */
+    float *out;
+    size_t stride; /* floats */
+} place;
+
+/* n whole panels. */
+static void multiply_rows(const job *j, const rvi_tensor *w, const uint8_t *panels, int n,
+                          const place *at, float *out, size_t stride)
+{
+    size_t cols = (size_t)w->n_cols;
+    if (at->row < j->n_tiled)
+        j->cpu->k.gemm_tiles[w->type](panels, n, acts_at(j, w->type, at->row), at->rows / 16, out,
+                                      stride, cols);
+    else
+        j->cpu->k.gemm_panels[w->type](panels, n, acts_at(j, w->type, at->row),
+                                       rvi_act_bytes(w->type, cols), at->rows, out, stride, cols);
+}
+
+/* The last panel of a weight may have fewer than 16 outputs: it goes through a buffer. */
+static void multiply_panels(const job *j, const rvi_tensor *w, const uint8_t *panels,
+                            const place *at)
+{
+    int edge = (at->first + at->n) * RVI_PANEL > w->n_rows, whole = at->n - edge;
+    if (whole) multiply_rows(j, w, panels, whole, at, at->out, at->stride);
+    if (!edge) return;
+    const uint8_t *panel = panels + (size_t)whole * rvi_panel_bytes(w->type, (size_t)w->n_cols);
+    size_t bytes = (size_t)(w->n_rows - (at->first + whole) * RVI_PANEL) * sizeof(float);
+    for (int r = 0; r < at->rows; r += EDGE_ROWS) {
+        float buffer[EDGE_ROWS * RVI_PANEL];
+        place part = {.row = at->row + r, .rows = RVI_MIN(EDGE_ROWS, at->rows - r)};
+        multiply_rows(j, w, panel, 1, &part, buffer, RVI_PANEL);
+        for (int i = 0; i < part.rows; i++)
+            memcpy(at->out + (size_t)(r + i) * at->stride + whole * RVI_PANEL,
+                   buffer + i * RVI_PANEL, bytes);
+    }
+}
+
+static void multiply_prepared(const job *j, const rvi_tensor *w, const place *at, int worker)
+{
+    const rvi_kernels *k = &j->cpu->k;
+    size_t cols = (size_t)w->n_cols;
+    if (!k->gemm_panels[w->type]) { /* the reference takes rows as they are */
+        int first = at->first * RVI_PANEL;
+        k->gemm_act[w->type](w->data + (size_t)first * w->row_bytes, w->row_bytes,
+                             RVI_MIN(at->n * RVI_PANEL, w->n_rows - first),
+                             acts_at(j, w->type, at->row), rvi_act_bytes(w->type, cols), at->rows,
+                             at->out, at->stride, cols);
+        return;
+    }
+    if (w->panels) {
+        multiply_panels(j, w, w->panels + (size_t)at->first * rvi_panel_bytes(w->type, cols), at);
+        return;
+    }
+    uint8_t *panel = (uint8_t *)j->cpu->panel[worker];
+    place one = *at;
+    one.n = 1;
+    for (int i = 0; i < at->n; i++, one.first++, one.out += RVI_PANEL) {
+        pack_panel(j->cpu, w, one.first, panel);
+        multiply_panels(j, w, panel, &one);
+    }
+}
+
+enum {
+    X_TILE = 48
+}; /* input rows a float kernel goes over: they stay in cache while weights stream by */
+
+/* f32 activations: rows of weights become f32, then meet every input row */
+static void multiply_floats(const job *j, const rvi_tensor *w, const place *at, int worker)
+{
+    const rvi_kernels *k = &j->cpu->k;
+    int first = at->first * RVI_PANEL, end = RVI_MIN(first + at->n * RVI_PANEL, w->n_rows);
+    size_t cols = (size_t)w->n_cols, x_stride = (size_t)j->x.t->stride;
+    /* f32 weights that stand at an address for floats are taken from there */
+    bool as_is = w->type == RVI_F32 && (uintptr_t)w->data % sizeof(float) == 0;
+    for (int o = first; o < end; o += RVI_CPU_PANEL) {
+        int n_w = RVI_MIN(RVI_CPU_PANEL, end - o);
+        const float *panel = j->cpu->panel[worker];
+        if (as_is) panel = (const float *)(const void *)(w->data + (size_t)o * w->row_bytes);
+        for (int i = 0; !as_is && i < n_w; i++)
+            k->dequantize[w->type](w->data + (size_t)(o + i) * w->row_bytes,
+                                   j->cpu->panel[worker] + (size_t)i * cols, cols);
+        for (int r = 0; r < at->rows; r += X_TILE)
+            k->gemm_f32(panel, cols, n_w, rvi_cpu_row(j->x, at->row + r), x_stride,
+                        RVI_MIN(X_TILE, at->rows - r),
+                        at->out + (size_t)r * at->stride + (o - first), at->stride, cols);
+    }
+}
+
+static void multiply(const job *j, const rvi_part *p, const place *at, int worker)
+{
+    int first = at->first * RVI_PANEL;
+    size_t len = (size_t)(RVI_MIN(first + at->n * RVI_PANEL, p->w->n_rows) - first);
+    (wants_prepared(j->cpu, p->w) ? multiply_prepared : multiply_floats)(j, p->w, at, worker);
+    for (int r = 0; p->bias && r < at->rows; r++)
+        j->cpu->k.add(at->out + (size_t)r * at->stride, p->bias->heap + first, len);
+}
+
+/* Rows from r that go together: by tiles or not, as many as the cache holds prepared, no more than `most`. */
+static int rows_from(const job *j, int r, int most)
+{
+    int hold = (int)(ACTS_IN_CACHE / ((size_t)j->x.n * 5 / 4)) / TILE_ROWS * TILE_ROWS;
+    most = RVI_MIN(most, RVI_MAX(hold, TILE_ROWS));
+    return RVI_MIN(most, (r < j->n_tiled ? j->n_tiled : j->m->n_rows) - r);
+}
+
+/* Results that stay as they are. */
+static void multiply_straight(const job *j, const rvi_part *p, int first, int n, int worker)
+{
+    for (int r = 0, rows; r < j->m->n_rows; r += rows) {
+        rows = rows_from(j, r, j->m->n_rows);
+        place at = {first,
+                    n,
+                    r,
+                    rows,
+                    rvi_cpu_row(p->out, r) + first * RVI_PANEL,
+                    (size_t)p->out.t->stride};
+        multiply(j, p, &at, worker);
+    }
+}
+
+/* Results that are added to something, or gated: they do not leave the cache before that. */
+static void multiply_and_finish(const job *j, int first, int n, int worker)
+{
+    const rvi_matmul *m = j->m;
+    const rvi_kernels *k = &j->cpu->k;
+    float *result[2] = {j->cpu->result[worker],
+                        j->cpu->result[worker] + RESULT_ROWS * RESULT_PANELS * RVI_PANEL};
+    for (int u = first; u < first + n; u += RESULT_PANELS)
+        for (int r = 0, rows; r < m->n_rows; r += rows) {
+            rows = rows_from(j, r, RESULT_ROWS);
+            place at = {
+                u, RVI_MIN(RESULT_PANELS, first + n - u), r, rows, NULL, RESULT_PANELS * RVI_PANEL};
+            int col = u * RVI_PANEL, len = RVI_MIN(at.n * RVI_PANEL, m->part[0].w->n_rows - col);
+            for (int i = 0; i < (m->gated.t ? 2 : 1); i++) {
+                at.out = result[i];
+                multiply(j, &m->part[i], &at, worker);
+            }
+            for (int i = 0; i < rows; i++) {
+                const float *a = result[0] + (size_t)i * at.stride,
+                            *b = result[1] + (size_t)i * at.stride;
+                if (!m->gated.t)
+                    k->add(rvi_cpu_row(m->add_to, r + i) + col, a, (size_t)len);
+                else
+                    (m->glu == RVI_GLU_SILU ? k->silu_mul : k->gelu_mul)(
+                        rvi_cpu_row(m->gated, r + i) + col, a, b, (size_t)len);
+            }
+        }
+}
+
+static void multiply_task(void *ctx, int task, int worker)
+{
+    const job *j = ctx;
+    const rvi_matmul *m = j->m;
+    int first = task * j->units_a_task, end = RVI_MIN(first + j->units_a_task, j->n_units);
+    if (m->gated.t || m->add_to.t) {
+        multiply_and_finish(j, first, end - first, worker);
+        return;
+    }
+    for (int i = 0, before = 0; i < m->n_parts;
+         i++) { /* the units of the parts follow each other */
+        int n = count_panels(m->part[i].w);
+        int from = RVI_MAX(first - before, 0), to = RVI_MIN(end - before, n);
+        if (from < to) multiply_straight(j, &m->part[i], from, to - from, worker);
+        before += n;
+    }
+}
+
+void rvi_cpu_matmul(rvi_backend *be, const rvi_matmul *m)
+{
+    rvi_cpu *cpu = rvi_cpu_of(be);
+    job j = {.cpu = cpu, .m = m, .x = m->norm ? m->normed : m->x};
+    bool any = m->norm != NULL;
+    bool tiles = true;
+    for (int f = 0; f < RVI_FORM_COUNT; f++) j.prepare[f] = RVI_QTYPE_COUNT;
+    for (int i = 0; i < m->n_parts; i++) {
+        rvi_qtype type = m->part[i].w->type;
+        j.n_units += count_panels(m->part[i].w);
+        if (!wants_prepared(cpu, m->part[i].w)) continue;
+        j.prepare[rvi_cpu_form_of(type)] = type;
+        tiles = tiles && cpu->k.gemm_tiles[type];
+        any = true;
+    }
+    if (tiles) j.n_tiled = m->n_rows / TILE_ROWS * TILE_ROWS;
+    if (m->gated.t) j.n_units = count_panels(m->part[0].w);
+    int tasks = rvi_pool_size(cpu->pool) * MAX_TASKS_A_THREAD;
+    j.units_a_task = RVI_MAX((j.n_units + tasks - 1) / tasks, 1);
+    if (any) rvi_pool_run(cpu->pool, prepare_task, &j, (m->n_rows + ROWS_A_TASK - 1) / ROWS_A_TASK);
+    rvi_pool_run(cpu->pool, multiply_task, &j, (j.n_units + j.units_a_task - 1) / j.units_a_task);
 }
 
 /* ---- adapters: out += scale * B (A x), always in f32 ---- */

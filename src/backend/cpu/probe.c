@@ -213,6 +213,19 @@ static rv_status measure_peak(probe *p, rvi_peak_kind kind, const char **name, r
 
 /* ---- products ---- */
 
+/* The ring has weights of all types. */
+static void want_all_forms(rvi_backend *be)
+{
+    for (int f = 0; f < RVI_FORM_COUNT; f++) rvi_cpu_of(be)->wanted[f] = true;
+}
+
+/* Takes a weight's bytes on the ring for packed ones: the time of a product does not depend on the values. */
+static void as_packed(probe *p, rvi_tensor *w)
+{
+    size_t bytes = rvi_cpu_pack_bytes(p->be, w);
+    if (bytes && w->data + bytes <= p->ring + p->ring_bytes) w->panels = w->data;
+}
+
 /* The next matrix on the ring, of about so many bytes. */
 static rv_status next_matrix(probe *p, rvi_tensor **out, rvi_qtype type, size_t bytes)
 {
@@ -226,7 +239,9 @@ static rv_status next_matrix(probe *p, rvi_tensor **out, rvi_qtype type, size_t 
                             .data = p->ring + p->ring_at,
                             .n_bytes = n * row};
     p->ring_at += (n * row + 63) / 64 * 64;
-    return p->be->ops->weight_new(p->be, out, &view, p->err);
+    rv_status st = p->be->ops->weight_new(p->be, out, &view, p->err);
+    if (!st) as_packed(p, *out);
+    return st;
 }
 
 /* Seconds of one product of x's first n_rows rows; the result lies in y. */
@@ -235,7 +250,8 @@ static double time_product(probe *p, rvi_backend *be, const rvi_tensor *w, int n
     rvi_cols y = rvi_cols_of(p->y, 0, be->ops->n_rows(w)),
              x = rvi_cols_of(p->x, 0, be->ops->n_cols(w));
     double start = rvi_os_seconds();
-    be->ops->matmul(be, y, w, NULL, x, n_rows);
+    be->ops->matmul(be,
+                    &(rvi_matmul){.x = x, .part = {{w, NULL, y}}, .n_parts = 1, .n_rows = n_rows});
     return rvi_os_seconds() - start;
 }
 
@@ -337,7 +353,7 @@ static void conclude_weight(probe *p, rvi_qtype type)
 static rv_status visit_call(probe *p, double part)
 {
     rvi_tensor *w = NULL;
-    size_t rows = (size_t)p->out->n_threads * 8;
+    size_t rows = (size_t)p->out->n_threads * RVI_PANEL;
     rvi_tensor_view view = {.name = "probe",
                             .type = RVI_Q8_0,
                             .n_dims = 2,
@@ -346,11 +362,13 @@ static rv_status visit_call(probe *p, double part)
                             .n_bytes = rows * rvi_qtype_row_bytes(RVI_Q8_0, 32)};
     rv_status st = p->be->ops->weight_new(p->be, &w, &view, p->err);
     if (st) return st;
+    as_packed(p, w);
     rvi_cols y = rvi_cols_of(p->y, 0, (int)rows), x = rvi_cols_of(p->x, 0, 32);
+    const rvi_matmul product = {.x = x, .part = {{w, NULL, y}}, .n_parts = 1, .n_rows = 1};
     double begun = rvi_os_seconds();
     for (int i = 0; i < 2 || rvi_os_seconds() - begun < p->slice * part; i++) {
         double start = rvi_os_seconds();
-        for (int k = 0; k < 16; k++) p->be->ops->matmul(p->be, y, w, NULL, x, 1);
+        for (int k = 0; k < 16; k++) p->be->ops->matmul(p->be, &product);
         if (i) {
             p->call.seconds += rvi_os_seconds() - start;
             p->call.n += 16;
@@ -555,7 +573,10 @@ static rv_status measure_count(probe *p, int n)
     double one = 0, many = 0;
     if (n != p->out->n_threads) {
         st = rvi_backend_cpu_new(&be, &o, NULL, p->err);
-        if (!st) st = be->ops->reserve(be, RVI_PROBE_ROWS, COLS, p->err);
+        if (!st) {
+            want_all_forms(be);
+            st = be->ops->reserve(be, RVI_PROBE_ROWS, COLS, p->err);
+        }
     }
     rvi_backend *use = be ? be : p->be;
     if (!st) st = best_of(p, use, 1, p->sizes.matrix, &one);
@@ -635,6 +656,7 @@ static rv_status set_up(probe *p, float *values)
     rvi_pool_run(rvi_cpu_of(p->be)->pool, fill_task, &f, (int)((p->ring_bytes + FILL - 1) / FILL));
     rv_status st = op->rows_new(p->be, &p->x, RVI_PROBE_ROWS, COLS, p->err);
     if (!st) st = op->rows_new(p->be, &p->y, RVI_PROBE_ROWS, (int)most_rows, p->err);
+    want_all_forms(p->be);
     if (!st) st = op->reserve(p->be, RVI_PROBE_ROWS, FF, p->err);
     if (st) return st;
     fill_rows(p->be, p->x, values);

@@ -1,0 +1,407 @@
+/* amx_panels.c - products of many rows with quantized weights, by the matrix units.
+ *
+ * The bits are those of ref_quant.c: integer dot products are exact in tiles too, and the f32 steps are taken on
+ * vector registers in the same order. While tiles are busy, one vector port is left to everything else (measured: 16
+ * vector instructions cost 21 cycles), so the number of vector instructions for each tile of results is what counts.
+ *
+ * Types of 32 weights a block: one step a block, 16 rows x 32 inputs x 16 outputs:
+ *
+ *     A 16 x 32 bytes        B 8 x 64 bytes: the 8 registers          C 16 x 16 int32
+ *     rows of activations    of a block (panels.h), unpacked          convert, times (dw * xd), added to the row's chain
+ *
+ * Types of 256: a weight's integer sc * q has up to 14 bits, so it goes as two bytes, 2^n * high + low, through two
+ * tiles; nothing but multiplying until all 256 inputs are summed. Sums for the
+ * minima (sum of mn * sum) are a product too: each sum as two bf16 numbers without loss, so the f32 result is exact.
+ *
+ * Activations come in groups of 16 rows, in the order in which tiles take them. */
+#if defined(__x86_64__)
+
+#include <stdalign.h>
+
+#include "kernels/avx512_panels.h"
+#include "kernels/rows.h"
+#include "kernels/tiles.h"
+
+typedef struct narrow_acts {
+    int8_t q[16][32];
+    float d[16], d_sum[16];
+} narrow_acts;
+_Static_assert(sizeof(narrow_acts) == RVI_NARROW_TILE_BYTES, "as panels.c says");
+
+typedef struct wide_acts {
+    int8_t q[4][16][64];
+    rvi_bf16 sums[16][32]; /* of each 16 inputs: 16 multiples of 32, then what is left */
+    float d[16];
+    float to_a_line[16];
+} wide_acts;
+_Static_assert(sizeof(wide_acts) == RVI_WIDE_TILE_BYTES, "as panels.c says");
+
+/* ---- activations ---- */
+
+static void prepare_narrow(const float *x, size_t x_stride, void *out, size_t n)
+{
+    for (int r = 0; r < 16; r++, x += x_stride) {
+        narrow_acts *a = out;
+        for (size_t k = 0; k < n; k += 32, a++) {
+            int sum = quantize32(x + k, &a->d[r], a->q[r]);
+            a->d_sum[r] = a->d[r] * (float)sum;
+        }
+    }
+}
+
+/* A whole number of magnitude up to 256 is exact in bf16. */
+static rvi_bf16 small_bf16(int i)
+{
+    float f = (float)i;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return (rvi_bf16)(bits >> 16);
+}
+
+static void prepare_wide(const float *x, size_t x_stride, void *out, size_t n)
+{
+    for (int r = 0; r < 16; r++, x += x_stride) {
+        wide_acts *a = out;
+        for (size_t k = 0; k < n; k += 256, a++) {
+            float inverse = choose_wide_scale(x + k, &a->d[r]);
+            int32_t sums[16];
+            for (int i = 0; i < 4; i++) quantize64(x + k + 64 * i, inverse, a->q[i][r], sums + 4 * i);
+            for (int i = 0; i < 16; i++) {
+                int high = (sums[i] + 16) >> 5; /* |high| <= 64, -16 <= rest < 16 */
+                a->sums[r][i] = small_bf16(32 * high);
+                a->sums[r][16 + i] = small_bf16(sums[i] - 32 * high);
+            }
+        }
+    }
+}
+
+/* ---- types of 32 weights a block ---- */
+
+enum { NARROW_CHUNK = 32, WIDE_PANELS = 2 }; /* blocks, panels whose tiles of weights fit the first cache */
+
+typedef struct narrow_weights {
+    int8_t q[NARROW_CHUNK][8][64];
+    float d[NARROW_CHUNK][16], m[NARROW_CHUNK][16];
+} narrow_weights;
+
+static ALWAYS_INLINE void unpack_narrow(narrow_weights *w, const uint8_t *q, const uint8_t *scales, int n_blocks, traits t)
+{
+    for (int b = 0; b < n_blocks; b++, q += panel_quant_bytes(t), scales += panel_scale_bytes(t)) {
+        bytes v[8];
+        unpack_planes(v, q, t);
+        UNROLL for (int i = 0; i < 8; i++)
+            _mm512_store_si512(w->q[b][i], _mm512_sub_epi8(v[i], _mm512_set1_epi8((char)t.offset)));
+        _mm512_store_ps(w->d[b], load_f16(scales, 16));
+        if (t.form == ONE_MIN) _mm512_store_ps(w->m[b], load_f16(scales + 32, 16));
+    }
+}
+
+typedef int32_t results[16][16];
+
+/* The step of 16 chains with the results of one tile. */
+static ALWAYS_INLINE void narrow_step(__m512 acc[16], results c, const narrow_weights *w, int b,
+                                      const narrow_acts *a, traits t)
+{
+    __m512 d = _mm512_load_ps(w->d[b]), m = t.form == ONE_MIN ? _mm512_load_ps(w->m[b]) : d;
+    UNROLL for (int r = 0; r < 16; r++) {
+        __m512 scale = _mm512_mul_ps(d, _mm512_set1_ps(a->d[r]));
+        acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(c[r])), scale, acc[r]);
+        if (t.form == ONE_MIN) acc[r] = _mm512_fmadd_ps(m, _mm512_set1_ps(a->d_sum[r]), acc[r]);
+    }
+}
+
+/* One group of rows over a chunk of blocks. Results of a tile are stored while the next one is computed. */
+static ALWAYS_INLINE void narrow_group(const narrow_weights *w, const narrow_acts *a, int n_blocks, bool first, float *out,
+                                       size_t out_stride, traits t)
+{
+    alignas(64) results c[2];
+    __m512 acc[16];
+    UNROLL for (int r = 0; r < 16; r++)
+        acc[r] = first ? _mm512_setzero_ps() : _mm512_loadu_ps(out + (size_t)r * out_stride);
+    _tile_zero(0);
+    _tile_loadd(4, a[0].q, 32);
+    _tile_loadd(6, w->q[0], 64);
+    _tile_dpbssd(0, 4, 6);
+    int b = 0;
+    for (; b + 2 < n_blocks; b += 2) {
+        _tile_zero(1);
+        _tile_loadd(5, a[b + 1].q, 32);
+        _tile_loadd(7, w->q[b + 1], 64);
+        _tile_dpbssd(1, 5, 7);
+        _tile_stored(0, c[0], 64);
+        TILES_DONE(c[0]);
+        narrow_step(acc, c[0], w, b, a + b, t);
+        _tile_zero(0);
+        _tile_loadd(4, a[b + 2].q, 32);
+        _tile_loadd(6, w->q[b + 2], 64);
+        _tile_dpbssd(0, 4, 6);
+        _tile_stored(1, c[1], 64);
+        TILES_DONE(c[1]);
+        narrow_step(acc, c[1], w, b + 1, a + b + 1, t);
+    }
+    if (b + 1 < n_blocks) {
+        _tile_zero(1);
+        _tile_loadd(5, a[b + 1].q, 32);
+        _tile_loadd(7, w->q[b + 1], 64);
+        _tile_dpbssd(1, 5, 7);
+    }
+    _tile_stored(0, c[0], 64);
+    TILES_DONE(c[0]);
+    narrow_step(acc, c[0], w, b, a + b, t);
+    if (b + 1 < n_blocks) {
+        _tile_stored(1, c[1], 64);
+        TILES_DONE(c[1]);
+        narrow_step(acc, c[1], w, b + 1, a + b + 1, t);
+    }
+    UNROLL for (int r = 0; r < 16; r++) _mm512_storeu_ps(out + (size_t)r * out_stride, acc[r]);
+}
+
+static ALWAYS_INLINE void narrow_panel(const uint8_t *panel, const narrow_acts *x, int n_groups, float *out,
+                                       size_t out_stride, size_t n, traits t)
+{
+    alignas(64) narrow_weights w;
+    const uint8_t *scales = panel + n / 32 * panel_quant_bytes(t);
+    int n_blocks = (int)(n / 32);
+    for (int b = 0; b < n_blocks; b += NARROW_CHUNK) {
+        int now = n_blocks - b < NARROW_CHUNK ? n_blocks - b : NARROW_CHUNK;
+        unpack_narrow(&w, panel + (size_t)b * panel_quant_bytes(t), scales + (size_t)b * panel_scale_bytes(t), now, t);
+        TILES_DONE(&w);
+        for (int g = 0; g < n_groups; g++)
+            narrow_group(&w, x + (size_t)g * (size_t)n_blocks + b, now, b == 0, out + (size_t)(16 * g) * out_stride,
+                         out_stride, t);
+    }
+}
+
+/* ---- types of 256 ---- */
+
+typedef struct wide_weights {
+    int8_t high[WIDE_PANELS][4][16][64], low[WIDE_PANELS][4][16][64];
+    rvi_bf16 min[WIDE_PANELS][16][32]; /* pairs of 16 outputs: the minima of each 16 inputs, and once more */
+    float d[WIDE_PANELS][16], m[WIDE_PANELS][16];
+} wide_weights;
+
+/* sc * q = 2^n * high + low: without an offset, sc <= 63 is taken apart and each part times q <= 31 is a byte; else the
+ * signed product is. */
+static ALWAYS_INLINE unsigned split_bits(traits t)
+{
+    return t.offset ? 7 : 3;
+}
+
+/* Both bytes of a pair are multiplied at once: the lower product does not reach into the upper. */
+static ALWAYS_INLINE void split_scale(__m512i v, __m512i scale, int8_t *high, int8_t *low)
+{
+    const __m512i seven = _mm512_set1_epi16(7);
+    _mm512_store_si512(low, _mm512_mullo_epi16(v, _mm512_and_si512(scale, seven)));
+    _mm512_store_si512(high, _mm512_mullo_epi16(v, _mm512_srli_epi16(scale, 3)));
+}
+
+static ALWAYS_INLINE void split_product(__m512i v, __m512i scale, int8_t *high, int8_t *low)
+{
+    const __m512i seven = _mm512_set1_epi16(127), byte = _mm512_set1_epi16(255);
+    __m512i even = _mm512_mullo_epi16(_mm512_srai_epi16(_mm512_slli_epi16(v, 8), 8), scale);
+    __m512i odd = _mm512_mullo_epi16(_mm512_srai_epi16(v, 8), scale);
+    __m512i l = _mm512_or_si512(_mm512_and_si512(even, seven), _mm512_slli_epi16(_mm512_and_si512(odd, seven), 8));
+    __m512i h = _mm512_or_si512(_mm512_and_si512(_mm512_srai_epi16(even, 7), byte),
+                                _mm512_slli_epi16(_mm512_srai_epi16(odd, 7), 8));
+    _mm512_store_si512(low, l);
+    _mm512_store_si512(high, h);
+}
+
+/* The two halves of each lane. */
+static ALWAYS_INLINE __m512i as_pairs(__m512i i)
+{
+    return _mm512_or_si512(_mm512_and_si512(i, _mm512_set1_epi32(0xffff)), _mm512_slli_epi32(i, 16));
+}
+
+static ALWAYS_INLINE __m512i bf16_pairs(__m512i first, __m512i second)
+{
+    __m512i a = _mm512_castps_si512(_mm512_cvtepi32_ps(first)), b = _mm512_castps_si512(_mm512_cvtepi32_ps(second));
+    return _mm512_or_si512(_mm512_srli_epi32(a, 16), _mm512_and_si512(b, _mm512_set1_epi32((int)0xffff0000u)));
+}
+
+/* One block of a panel, into place p. */
+static ALWAYS_INLINE void unpack_wide(wide_weights *w, int p, const uint8_t *q, const uint8_t *scales, traits t)
+{
+    const uint8_t *small = scales + (t.form == NO_MIN ? 32 : 64);
+    for (int g = 0; g < 8; g++, q += panel_quant_bytes(t)) {
+        bytes v[8];
+        unpack_planes(v, q, t);
+        UNROLL for (int i = 0; i < 8; i++) {
+            int at = t.scale_inputs == 32 ? g : 2 * g + i / 4;
+            __m512i scale = as_pairs(small_scale(small, at, false, t));
+            int8_t *high = w->high[p][g / 2][8 * (g % 2) + i], *low = w->low[p][g / 2][8 * (g % 2) + i];
+            if (t.offset)
+                split_product(_mm512_sub_epi8(v[i], _mm512_set1_epi8((char)t.offset)), scale, high, low);
+            else
+                split_scale(v[i], scale, high, low);
+        }
+    }
+    _mm512_store_ps(w->d[p], load_f16(scales, 16));
+    if (t.form != SCALED_MIN) return;
+    _mm512_store_ps(w->m[p], load_f16(scales + 32, 16));
+    for (int i = 0; i < 8; i++) {
+        bool each = t.scale_inputs == 16;
+        __m512i pair = bf16_pairs(small_scale(small, each ? 2 * i : i, true, t),
+                                  small_scale(small, each ? 2 * i + 1 : i, true, t));
+        _mm512_store_si512(w->min[p][i], pair);
+        _mm512_store_si512(w->min[p][8 + i], pair);
+    }
+}
+
+typedef struct wide_results {
+    results high, low;
+    float min[16][16];
+} wide_results;
+
+/* One group of rows over one block of 256: what goes in, and where the results are added. */
+typedef struct wide_job {
+    const wide_acts *a;
+    int p;      /* panel */
+    bool first; /* block */
+    float *out;
+} wide_job;
+
+/* A quarter of the step: 4 rows. */
+static ALWAYS_INLINE void wide_step(const wide_job *j, int quarter, const wide_results *c, const wide_weights *w,
+                                    size_t out_stride, traits t)
+{
+    __m512 d = _mm512_load_ps(w->d[j->p]), m = t.form == SCALED_MIN ? _mm512_load_ps(w->m[j->p]) : d;
+    UNROLL for (int r = 4 * quarter; r < 4 * quarter + 4; r++) {
+        float *at = j->out + (size_t)r * out_stride;
+        __m512 xd = _mm512_set1_ps(j->a->d[r]), acc = j->first ? _mm512_setzero_ps() : _mm512_loadu_ps(at);
+        __m512i dot = _mm512_add_epi32(_mm512_slli_epi32(_mm512_load_si512(c->high[r]), split_bits(t)),
+                                       _mm512_load_si512(c->low[r]));
+        acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(d, xd), acc);
+        if (t.form == SCALED_MIN) acc = _mm512_fnmadd_ps(_mm512_load_ps(c->min[r]), _mm512_mul_ps(m, xd), acc);
+        _mm512_storeu_ps(at, acc);
+    }
+}
+
+/* A quarter of the multiplying: 64 inputs. HIGH, LOW, MIN: the tiles of the results. Bytes of weights are signed where
+ * there is an offset to remove. */
+#define WIDE_MULTIPLY(HIGH, LOW, MIN)                          \
+    do {                                                       \
+        if (quarter == 0) {                                    \
+            _tile_zero(HIGH);                                  \
+            _tile_zero(LOW);                                   \
+            if (t.form == SCALED_MIN) {                        \
+                _tile_zero(MIN);                               \
+                _tile_loadd(6, j->a->sums, 64);                \
+                _tile_loadd(7, w->min[j->p], 64);              \
+                _tile_dpbf16ps(MIN, 6, 7);                     \
+            }                                                  \
+        }                                                      \
+        _tile_loadd(6, j->a->q[quarter], 64);                  \
+        _tile_loadd(7, w->high[j->p][quarter], 64);            \
+        if (t.offset) _tile_dpbssd(HIGH, 6, 7);                \
+        else _tile_dpbsud(HIGH, 6, 7);                         \
+        _tile_loadd(7, w->low[j->p][quarter], 64);             \
+        if (t.offset) _tile_dpbssd(LOW, 6, 7);                 \
+        else _tile_dpbsud(LOW, 6, 7);                          \
+    } while (0)
+
+#define WIDE_STORE(HIGH, LOW, MIN)                                   \
+    do {                                                             \
+        _tile_stored(HIGH, c->high, 64);                             \
+        _tile_stored(LOW, c->low, 64);                               \
+        if (t.form == SCALED_MIN) _tile_stored(MIN, c->min, 64);     \
+        TILES_DONE(c);                                               \
+    } while (0)
+
+/* Two sets of tiles take turns, so that the results of a job are stored while the next one multiplies. */
+static ALWAYS_INLINE void wide_multiply(bool odd, const wide_job *j, int quarter, const wide_weights *w, traits t)
+{
+    if (odd) WIDE_MULTIPLY(3, 4, 5);
+    else WIDE_MULTIPLY(0, 1, 2);
+}
+
+static ALWAYS_INLINE void wide_store(bool odd, wide_results *c, traits t)
+{
+    if (odd) WIDE_STORE(3, 4, 5);
+    else WIDE_STORE(0, 1, 2);
+}
+
+/* Job i multiplies, the results of job i - 1 are stored and the step of job i - 2 is taken, in turns, so that all units
+ * are kept busy. jobs[i % 4]: they outlive the two that follow. */
+static ALWAYS_INLINE void wide_turn(bool odd, int i, int n_jobs, const wide_job jobs[4], wide_results c[2],
+                                    const wide_weights *w, size_t out_stride, traits t)
+{
+    const wide_job *now = &jobs[i % 4], *last = &jobs[(i + 2) % 4];
+    UNROLL for (int quarter = 0; quarter < 4; quarter++) {
+        if (i < n_jobs) wide_multiply(odd, now, quarter, w, t);
+        if (i >= 2) wide_step(last, quarter, &c[odd], w, out_stride, t);
+        if (quarter == 1 && i >= 1 && i <= n_jobs) wide_store(!odd, &c[!odd], t);
+    }
+}
+
+/* Up to WIDE_PANELS neighbouring panels: while a group of rows is in the first cache, it meets all of them. */
+static ALWAYS_INLINE void wide_panels(const uint8_t *panels, size_t panel_bytes, int n_panels, const wide_acts *x,
+                                      int n_groups, float *out, size_t out_stride, size_t n, traits t)
+{
+    alignas(64) wide_weights w;
+    alignas(64) wide_results c[2];
+    const size_t quants = 8 * panel_quant_bytes(t);
+    int n_blocks = (int)(n / 256), n_jobs = n_groups * n_panels;
+    for (int b = 0; b < n_blocks; b++) {
+        for (int p = 0; p < n_panels; p++) {
+            const uint8_t *panel = panels + (size_t)p * panel_bytes;
+            unpack_wide(&w, p, panel + (size_t)b * quants,
+                        panel + (size_t)n_blocks * quants + (size_t)b * panel_scale_bytes(t), t);
+        }
+        TILES_DONE(&w);
+        wide_job jobs[4] = {{0}};
+        for (int i = 0; i < n_jobs + 2; i++) {
+            int group = i / n_panels, p = i % n_panels;
+            if (i < n_jobs)
+                jobs[i % 4] = (wide_job){x + (size_t)group * (size_t)n_blocks + b, p, b == 0,
+                                         out + (size_t)(16 * group) * out_stride + RVI_PANEL * p};
+            if (i % 2) wide_turn(true, i, n_jobs, jobs, c, &w, out_stride, t);
+            else wide_turn(false, i, n_jobs, jobs, c, &w, out_stride, t);
+        }
+    }
+}
+
+/* ---- the entries ---- */
+
+static ALWAYS_INLINE void gemm_tiles(traits t, size_t panel_bytes, const void *panels, int n_panels, const void *x,
+                                     int n_groups, float *out, size_t out_stride, size_t n)
+{
+    if (t.block_weights == 256)
+        tiles_begin(64, 16);
+    else
+        tiles_begin(32, 8);
+    const int step = t.block_weights == 256 ? WIDE_PANELS : 1;
+    for (int p = 0; p < n_panels; p += step, out += step * RVI_PANEL) {
+        const uint8_t *panel = (const uint8_t *)panels + (size_t)p * panel_bytes;
+        int now = n_panels - p < step ? n_panels - p : step;
+        if (t.block_weights == 256)
+            wide_panels(panel, panel_bytes, now, x, n_groups, out, out_stride, n, t);
+        else
+            narrow_panel(panel, x, n_groups, out, out_stride, n, t);
+    }
+    tiles_end();
+}
+
+#define X(name, ...)                                                                                               \
+    static void gemm_tiles_##name(const void *panels, int n_panels, const void *x, int n_groups, float *out,       \
+                                  size_t out_stride, size_t n)                                                     \
+    {                                                                                                              \
+        gemm_tiles(TRAITS(name, __VA_ARGS__), rvi_panel_bytes(RVI_##name, n), panels, n_panels, x, n_groups, out,  \
+                   out_stride, n);                                                                                 \
+    }
+QUANTIZED(X)
+#undef X
+
+void rvi_kernels_fill_amx(rvi_kernels *k)
+{
+#define X(name, ...)                              \
+    k->gemm_tiles[RVI_##name] = gemm_tiles_##name; \
+    k->prepare_tiles[RVI_##name] = name##_WEIGHTS == 256 ? prepare_wide : prepare_narrow;
+    QUANTIZED(X)
+#undef X
+    rvi_kernels_fill_amx_float(k);
+}
+
+#else
+typedef int rvi_no_amx_panels_here; /* a C file must not be empty */
+#endif

@@ -1,0 +1,56 @@
+/* neon_attention.c - attention of the Advanced SIMD row: vector_attention.h with registers of 4 lanes. */
+#if defined(__aarch64__)
+
+#include "kernels/neon.h"
+#include "kernels/rows.h"
+
+#define QUERIES 6
+#define VECS 4
+
+typedef int32x4_t dots;
+typedef int8x16_t bytes;
+
+static ALWAYS_INLINE vec widen_int8(const int8_t *p)
+{
+    int8_t part[8] = {0};
+    memcpy(part, p, WIDTH);
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vld1_s8(part)))));
+}
+
+static ALWAYS_INLINE void narrow_int8(int8_t *p, vec v)
+{
+    int16x4_t pairs = vmovn_s32(vcvtnq_s32_f32(v));
+    int8_t part[8];
+    vst1_s8(part, vmovn_s16(vcombine_s16(pairs, pairs)));
+    memcpy(p, part, WIDTH);
+}
+
+static ALWAYS_INLINE dots dots_start(const int8_t *q, size_t n)
+{
+    (void)q;
+    (void)n;
+    return vdupq_n_s32(0);
+}
+
+static ALWAYS_INLINE bytes load_bytes(const uint8_t *p) { return vreinterpretq_s8_u8(vld1q_u8(p)); }
+static ALWAYS_INLINE bytes splat_bytes(int32_t i) { return vreinterpretq_s8_s32(vdupq_n_s32(i)); }
+
+static ALWAYS_INLINE dots dot4(dots acc, bytes k, bytes q)
+{
+    int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(k), vget_low_s8(q)));
+    int32x4_t high = vpaddlq_s16(vmull_high_s8(k, q));
+    return vaddq_s32(acc, vpaddq_s32(low, high));
+}
+
+static ALWAYS_INLINE vec dots_to_float(dots acc) { return vcvtq_f32_s32(acc); }
+
+#include "kernels/vector_attention.h"
+
+void rvi_kernels_fill_neon_attention(rvi_kernels *k)
+{
+    fill_attention(k);
+}
+
+#else
+typedef int rvi_no_neon_attention_here; /* a C file must not be empty */
+#endif

@@ -1,0 +1,200 @@
+/* ref_float.c - the scalar row for float weights in default mode: the specification of the law
+ * `pairs` (float_panels.h), and the packing of panels, which every row shares. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/float_panels.h"
+#include "kernels/kernels.h"
+#include "kernels/rows.h"
+
+enum { STEP = RVI_PAIRS_STEP };
+
+/* ---- packing ---- */
+
+/* Weights of one row from input `first` up to `end`; to: the panel's first weight of this output */
+static void pack_part_f32(const uint8_t *row, uint8_t *to, size_t first, size_t end)
+{
+    for (size_t k = first; k < end; k++)
+        memcpy(to + k * 64, row + k * sizeof(float), sizeof(float));
+}
+
+static void pack_part_f16(const uint8_t *row, uint8_t *to, size_t first, size_t end)
+{
+    for (size_t k = first; k < end; k++)
+        memcpy(to + k * 32, row + k * sizeof(rvi_f16), sizeof(rvi_f16));
+}
+
+static void pack_part_bf16(const uint8_t *row, uint8_t *to, size_t first, size_t end)
+{
+    enum { FLOOR_BITS = (127 - 56) << 7 };
+    for (size_t k = first; k < end; k++) {
+        rvi_bf16 w;
+        memcpy(&w, row + k * sizeof w, sizeof w);
+        if ((w & 0x7fff) < FLOOR_BITS) w = 0;
+        memcpy(to + k / 2 * 64 + k % 2 * sizeof w, &w, sizeof w);
+    }
+}
+
+/* A part of the panel that stays in the first level cache takes its weights from all rows before the next one. */
+static void pack(rvi_qtype type, const void *rows, size_t row_stride, int n_rows, void *panel,
+                 size_t n)
+{
+    enum { PART = 256 };
+    size_t apart = type == RVI_F16 ? 2 : 4; /* bytes from output to output within a pair */
+    memset(panel, 0, rvi_float_panel_bytes(type, n));
+    for (size_t first = 0; first < n; first += PART) {
+        size_t end = n - first < PART ? n : first + PART;
+        for (int i = 0; i < n_rows; i++) {
+            const uint8_t *row = (const uint8_t *)rows + (size_t)i * row_stride;
+            uint8_t *to = (uint8_t *)panel + (size_t)i * apart;
+            if (type == RVI_F32)
+                pack_part_f32(row, to, first, end);
+            else if (type == RVI_F16)
+                pack_part_f16(row, to, first, end);
+            else
+                pack_part_bf16(row, to, first, end);
+        }
+    }
+}
+
+#define PACK(name, type)                                                                           \
+    static void name(const void *rows, size_t row_stride, int n_rows, void *panel, size_t n)       \
+    {                                                                                              \
+        pack(type, rows, row_stride, n_rows, panel, n);                                            \
+    }
+PACK(pack_f32, RVI_F32)
+PACK(pack_f16, RVI_F16)
+PACK(pack_bf16, RVI_BF16)
+#undef PACK
+
+/* ---- activations ---- */
+
+static float prepared_bf16(float x)
+{
+    uint32_t bits;
+    float f = NAN;
+    if (isnan(x)) return f;
+    memcpy(&bits, &x, sizeof bits);
+    bits += 0x7fff + (bits >> 16 & 1);
+    bits &= 0xffff0000u;
+    memcpy(&f, &bits, sizeof f);
+    return fabsf(f) < RVI_PAIRS_FLOOR ? 0.0f : f;
+}
+
+static void prepare_f32(const float *x, void *out, size_t n)
+{
+    memset(out, 0, rvi_float_act_bytes(RVI_F32, n));
+    memcpy(out, x, n * sizeof *x);
+}
+
+static void prepare_halves(const float *x, void *out, size_t n)
+{
+    memset(out, 0, rvi_float_act_bytes(RVI_F16, n));
+    for (size_t k = 0; k < n; k++) {
+        float *to = (float *)out + k / STEP * 2 * STEP + k % STEP;
+        to[0] = prepared_bf16(x[k]);
+        to[STEP] = prepared_bf16(x[k] - to[0]);
+    }
+}
+
+/* ---- products ---- */
+
+static float take_step(const float *w, const float *x, float acc)
+{
+    float even = 0.0f, odd = 0.0f;
+    for (int j = 0; j < STEP / 2; j++) {
+        even = fmaf(w[2 * j], x[2 * j], even);
+        odd = fmaf(w[2 * j + 1], x[2 * j + 1], odd);
+    }
+    return acc + (even + odd);
+}
+
+/* The weights of output i in one step of a panel */
+static void weights_of(rvi_qtype type, const uint8_t *panel, int i, float w[STEP])
+{
+    for (int k = 0; k < STEP; k++) {
+        uint16_t half;
+        if (type == RVI_F32) {
+            memcpy(&w[k], panel + k * 64 + i * 4, sizeof w[k]);
+        } else if (type == RVI_F16) {
+            memcpy(&half, panel + k * 32 + i * 2, sizeof half);
+            w[k] = rvi_f16_to_f32(half);
+        } else {
+            memcpy(&half, panel + k / 2 * 64 + i * 4 + k % 2 * 2, sizeof half);
+            w[k] = rvi_bf16_to_f32(half);
+        }
+    }
+}
+
+static float cut_off(float w)
+{
+    uint32_t bits;
+    memcpy(&bits, &w, sizeof bits);
+    bits &= 0xffff0000u;
+    memcpy(&w, &bits, sizeof w);
+    return w;
+}
+
+static float product(rvi_qtype type, const uint8_t *panel, int i, const float *x, size_t n)
+{
+    float acc = 0.0f, w[STEP], high[STEP], low[STEP];
+    size_t panel_step = rvi_float_panel_bytes(type, STEP);
+    for (size_t s = 0; s < rvi_pairs_steps(n); s++) {
+        weights_of(type, panel + s * panel_step, i, w);
+        if (type == RVI_F32) {
+            acc = take_step(w, x + s * STEP, acc);
+            continue;
+        }
+        const float *h = x + s * 2 * STEP, *l = h + STEP;
+        if (type == RVI_BF16) {
+            acc = take_step(w, h, acc);
+            acc = take_step(w, l, acc);
+            continue;
+        }
+        for (int k = 0; k < STEP; k++) {
+            high[k] = cut_off(w[k]);
+            low[k] = w[k] - high[k];
+        }
+        acc = take_step(low, h, acc);
+        acc = take_step(high, h, acc);
+        acc = take_step(high, l, acc);
+    }
+    return acc;
+}
+
+static void products(rvi_qtype type, const void *panels, int n_panels, const void *acts,
+                     size_t act_stride, int n_rows, float *out, size_t out_stride, size_t n)
+{
+    for (int r = 0; r < n_rows; r++) {
+        const float *x = (const float *)(const void *)((const char *)acts + (size_t)r * act_stride);
+        for (int o = 0; o < n_panels * 16; o++) {
+            const uint8_t *panel =
+                (const uint8_t *)panels + (size_t)(o / 16) * rvi_float_panel_bytes(type, n);
+            out[(size_t)r * out_stride + (size_t)o] = product(type, panel, o % 16, x, n);
+        }
+    }
+}
+
+#define GEMM(name, type)                                                                           \
+    static void name(const void *panels, int n_panels, const void *acts, size_t act_stride,        \
+                     int n_rows, float *out, size_t out_stride, size_t n)                          \
+    {                                                                                              \
+        products(type, panels, n_panels, acts, act_stride, n_rows, out, out_stride, n);            \
+    }
+GEMM(gemm_f32, RVI_F32)
+GEMM(gemm_f16, RVI_F16)
+GEMM(gemm_bf16, RVI_BF16)
+#undef GEMM
+
+void rvi_kernels_fill_ref_float(rvi_kernels *k)
+{
+    k->pack[RVI_F32] = pack_f32;
+    k->pack[RVI_F16] = pack_f16;
+    k->pack[RVI_BF16] = pack_bf16;
+    k->prepare[RVI_F32] = prepare_f32;
+    k->prepare[RVI_F16] = prepare_halves;
+    k->prepare[RVI_BF16] = prepare_halves;
+    k->gemm_panels[RVI_F32] = gemm_f32;
+    k->gemm_panels[RVI_F16] = gemm_f16;
+    k->gemm_panels[RVI_BF16] = gemm_bf16;
+}
