@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/os.h"
 
 /* ---- tensors ---- */
 
@@ -126,6 +127,7 @@ typedef struct job {
     rvi_cols out, x, y;
     const rvi_tensor *w, *b;
     const int32_t *ids;
+    int first; /* row of ids */
     float value;
     int head_size;
     bool interleaved;
@@ -133,9 +135,10 @@ typedef struct job {
     rvi_act act;
 } job;
 
-static void embed_task(void *ctx, int r, int worker)
+static void embed_task(void *ctx, int task, int worker)
 {
     job *j = ctx;
+    int r = j->first + task;
     (void)worker;
     float *out = rvi_cpu_row(j->out, r);
     size_t n = (size_t)j->w->n_cols;
@@ -143,11 +146,24 @@ static void embed_task(void *ctx, int r, int worker)
     if (j->value != 1.0f) j->cpu->k.scale(out, j->value, n);
 }
 
+/* Each row brings its surroundings into memory, up to half a megabyte: of a table of more than so many bytes they are
+ * given back after so many rows. */
+enum { LARGE_TABLE = 64 << 20, ROWS_IN_MEMORY = 64 };
+
 static void embed(rvi_backend *be, rvi_cols out, const rvi_tensor *table, const int32_t *ids,
                   int n_rows, float scale)
 {
-    job j = {.cpu = rvi_cpu_of(be), .out = out, .w = table, .ids = ids, .value = scale};
-    rvi_pool_run(j.cpu->pool, embed_task, &j, n_rows);
+    rvi_cpu *cpu = rvi_cpu_of(be);
+    job j = {.cpu = cpu, .out = out, .w = table, .ids = ids, .value = scale};
+    size_t bytes = (size_t)table->n_rows * table->row_bytes;
+    bool large = table->mapped && bytes >= LARGE_TABLE;
+    for (int n; j.first < n_rows; j.first += n) {
+        n = large ? RVI_MIN(n_rows - j.first, ROWS_IN_MEMORY - cpu->n_embedded) : n_rows;
+        rvi_pool_run(cpu->pool, embed_task, &j, n);
+        if (!large || (cpu->n_embedded += n) < ROWS_IN_MEMORY) continue;
+        rvi_os_release_mapped(table->data, bytes);
+        cpu->n_embedded = 0;
+    }
 }
 
 static void norm_task(void *ctx, int r, int worker)
