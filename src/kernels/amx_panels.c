@@ -110,7 +110,30 @@ static ALWAYS_INLINE void narrow_step(__m512 acc[16], results c, const narrow_we
     }
 }
 
-/* One group of rows over a chunk of blocks. Results of a tile are stored while the next one is computed. */
+/* One block; even and odd ones have tiles of their own. */
+static ALWAYS_INLINE void narrow_multiply(bool odd, const narrow_acts *a, const void *w)
+{
+    if (odd) {
+        _tile_zero(1);
+        _tile_loadd(5, a->q, 32);
+        _tile_loadd(7, w, 64);
+        _tile_dpbssd(1, 5, 7);
+    } else {
+        _tile_zero(0);
+        _tile_loadd(4, a->q, 32);
+        _tile_loadd(6, w, 64);
+        _tile_dpbssd(0, 4, 6);
+    }
+}
+
+static ALWAYS_INLINE void narrow_store(bool odd, results c)
+{
+    if (odd) _tile_stored(1, c, 64);
+    else _tile_stored(0, c, 64);
+    TILES_DONE(c);
+}
+
+/* One group of rows over a chunk of blocks. Results of a block are stored while the next one is computed. */
 static ALWAYS_INLINE void narrow_group(const narrow_weights *w, const narrow_acts *a, int n_blocks, bool first, float *out,
                                        size_t out_stride, traits t)
 {
@@ -118,39 +141,22 @@ static ALWAYS_INLINE void narrow_group(const narrow_weights *w, const narrow_act
     __m512 acc[16];
     UNROLL for (int r = 0; r < 16; r++)
         acc[r] = first ? _mm512_setzero_ps() : _mm512_loadu_ps(out + (size_t)r * out_stride);
-    _tile_zero(0);
-    _tile_loadd(4, a[0].q, 32);
-    _tile_loadd(6, w->q[0], 64);
-    _tile_dpbssd(0, 4, 6);
     int b = 0;
+    narrow_multiply(false, a, w->q[0]);
     for (; b + 2 < n_blocks; b += 2) {
-        _tile_zero(1);
-        _tile_loadd(5, a[b + 1].q, 32);
-        _tile_loadd(7, w->q[b + 1], 64);
-        _tile_dpbssd(1, 5, 7);
-        _tile_stored(0, c[0], 64);
-        TILES_DONE(c[0]);
+        narrow_multiply(true, a + b + 1, w->q[b + 1]);
+        narrow_store(false, c[0]);
         narrow_step(acc, c[0], w, b, a + b, t);
-        _tile_zero(0);
-        _tile_loadd(4, a[b + 2].q, 32);
-        _tile_loadd(6, w->q[b + 2], 64);
-        _tile_dpbssd(0, 4, 6);
-        _tile_stored(1, c[1], 64);
-        TILES_DONE(c[1]);
+        narrow_multiply(false, a + b + 2, w->q[b + 2]);
+        narrow_store(true, c[1]);
         narrow_step(acc, c[1], w, b + 1, a + b + 1, t);
     }
-    if (b + 1 < n_blocks) {
-        _tile_zero(1);
-        _tile_loadd(5, a[b + 1].q, 32);
-        _tile_loadd(7, w->q[b + 1], 64);
-        _tile_dpbssd(1, 5, 7);
-    }
-    _tile_stored(0, c[0], 64);
-    TILES_DONE(c[0]);
+    bool two = b + 1 < n_blocks;
+    if (two) narrow_multiply(true, a + b + 1, w->q[b + 1]);
+    narrow_store(false, c[0]);
     narrow_step(acc, c[0], w, b, a + b, t);
-    if (b + 1 < n_blocks) {
-        _tile_stored(1, c[1], 64);
-        TILES_DONE(c[1]);
+    if (two) {
+        narrow_store(true, c[1]);
         narrow_step(acc, c[1], w, b + 1, a + b + 1, t);
     }
     UNROLL for (int r = 0; r < 16; r++) _mm512_storeu_ps(out + (size_t)r * out_stride, acc[r]);

@@ -28,7 +28,7 @@
 enum {
     REGISTERS = RVI_PANEL / WIDTH,   /* that hold 4 inputs of 16 outputs */
     REGISTER_BYTES = 4 * WIDTH,
-    AHEAD = 2048 /* bytes between a prefetch and its use; helps single rows, see bench/LOG.md */
+    AHEAD = 2048 /* bytes between a prefetch and its use, for single rows, which come from memory */
 };
 
 /* The 8 registers of a block, from its planes at q (already at this register's place in the 64 bytes). */
