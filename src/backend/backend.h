@@ -76,6 +76,38 @@ typedef struct rvi_matmul {
     rvi_glu glu;
 } rvi_matmul;
 
+/* ---- training ----
+ *
+ * The rows of a batch are texts, each in consecutive rows; what a row sees lies in the batch too, not in KV pages. */
+
+/* A run of rows: consecutive positions of one text. They see all rows of `parent` and its parents, and of their own
+ * those not after themselves. Texts that begin alike share their beginning as a parent. */
+typedef struct rvi_span {
+    int first, n; /* rows of the batch */
+    int pos;      /* of the first row in its text: what the parents' rows amount to */
+    int parent;   /* an earlier span, or -1 */
+} rvi_span;
+
+/* A linear layer in float arithmetic, with at most one adapter: y = W x + bias + scale B (A x). */
+typedef struct rvi_float_linear {
+    const rvi_tensor *w, *bias; /* bias may be NULL */
+    const rvi_tensor *a, *b;    /* floats, rank x n_in and n_out x rank; NULL: no adapter */
+    float scale;
+    int n_rows;
+} rvi_float_linear;
+
+/* What the logits of a row should be: probabilities p of n ids, and `rest` over all others together, in sum 1.
+ *     loss = sum_i p_i (ln p_i - ln q_i) + rest (ln rest - ln(1 - sum_i q_i)),  q = softmax(z / temperature)
+ * with 0 ln 0 = 0 and 1 - sum q no less than 1e-6 (no gradient passes then). One id of probability 1 is cross entropy. */
+typedef struct rvi_target {
+    const int32_t *ids;
+    const float *p;
+    int n;
+    float rest, temperature;
+    float weight; /* of d loss / d z; may be negative */
+    float loss;   /* out: the loss, without its weight */
+} rvi_target;
+
 typedef struct rvi_backend_ops {
     const char *name;
     void (*free)(rvi_backend *be);
@@ -137,6 +169,43 @@ typedef struct rvi_backend_ops {
      * weights */
     void (*lora)(rvi_backend *be, rvi_cols out, rvi_cols x, const rvi_tensor *a,
                  const rvi_tensor *b, float scale, const int32_t *rows, int n_rows);
+
+    /* Training. Activations are never int8: products run in bf16 on matrix units where the machine has them and the
+     * backend is not exact, in f32 otherwise. Sums over k run in an order fixed by k alone, sums over rows in the order of
+     * the rows: the thread count never enters. "+=" adds to what is there. */
+    /* A matrix or vector of f32 whose storage is the caller's and may change between calls. */
+    rv_status (*floats_view)(rvi_backend *be, rvi_tensor **out, float *data, int n_rows, int n_cols,
+                             rv_error *err);
+    /* Scratch for the ops below, with up to n_rows rows of up to n_cols columns and logits of n_vocab columns. */
+    rv_status (*train_reserve)(rvi_backend *be, int n_rows, int n_cols, int n_vocab, rv_error *err);
+    void (*linear)(rvi_backend *be, const rvi_float_linear *l, rvi_cols y, rvi_cols x); /* y = */
+    /* dx += W^T dy + scale A^T (B^T dy) unless dx.t is NULL; da += scale (B^T dy) x^T and db += scale dy (A x)^T unless
+     * NULL (both or none; shaped like a and b). */
+    void (*linear_back)(rvi_backend *be, const rvi_float_linear *l, rvi_cols dx, rvi_cols dy,
+                        rvi_cols x, rvi_tensor *da, rvi_tensor *db);
+    /* a->window counts positions. q and k are already turned. */
+    void (*span_attention)(rvi_backend *be, rvi_cols out, rvi_cols q, rvi_cols k, rvi_cols v,
+                           const rvi_attention *a, const rvi_span *spans, int n_spans);
+    /* dq, dk, dv = the gradients by `dout`; a shared parent gets the sum over all that see it. */
+    void (*span_attention_back)(rvi_backend *be, rvi_cols dq, rvi_cols dk, rvi_cols dv,
+                                rvi_cols dout, rvi_cols q, rvi_cols k, rvi_cols v,
+                                const rvi_attention *a, const rvi_span *spans, int n_spans);
+    void (*rms_norm_back)(rvi_backend *be, rvi_cols dx, rvi_cols dy, rvi_cols x,
+                          const rvi_tensor *w, int n_rows, float eps); /* dx += */
+    /* x: the heads before their norm; dx = (it may be dy) */
+    void (*head_norm_back)(rvi_backend *be, rvi_cols dx, rvi_cols dy, rvi_cols x,
+                           const rvi_tensor *w, int n_rows, float eps);
+    /* From act = f(gate) * up: dgate =, dup = */
+    void (*glu_back)(rvi_backend *be, rvi_cols dgate, rvi_cols dup, rvi_cols dact, rvi_cols gate,
+                     rvi_cols up, rvi_glu kind, int n_rows);
+    /* logits (after their soft cap; 0: none) become weight * d loss / d (logits before the cap), where grad is set; else they
+     * are left in no defined state. Fills targets[i].loss for row i. */
+    void (*loss)(rvi_backend *be, rvi_cols logits, rvi_target *targets, float soft_cap, bool grad,
+                 int n_rows);
+    void (*zero)(rvi_backend *be, rvi_cols x, int n_rows);
+    void (*copy)(rvi_backend *be, rvi_cols out, rvi_cols x, int n_rows);
+    void (*scatter_add)(rvi_backend *be, rvi_cols out, rvi_cols x, const int32_t *to,
+                        int n_rows); /* out row to[i] += x row i */
 } rvi_backend_ops;
 
 struct rvi_backend {
@@ -158,6 +227,13 @@ typedef struct rvi_cpu_options {
 
 rv_status rvi_backend_cpu_new(rvi_backend **out, const rvi_cpu_options *options, const rvi_log *log,
                               rv_error *err) RVI_MUST_CHECK;
+/* A second one for weights that `be` made, packed or not, with threads and scratch of its own, so that another
+ * thread may compute with them at the same time: the same bits. rest (may be NULL) is called on the thread that
+ * computes before every op. */
+rv_status rvi_backend_cpu_like(rvi_backend **out, const rvi_backend *be, int n_threads,
+                               void (*rest)(void *ctx), void *rest_ctx,
+                               rv_error *err) RVI_MUST_CHECK;
 const char *rvi_backend_cpu_isa(const rvi_backend *be); /* the ISA row in use */
+int rvi_backend_cpu_threads(const rvi_backend *be);
 
 #endif

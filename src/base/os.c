@@ -62,6 +62,17 @@ void rvi_os_release_mapped(const void *data, size_t size)
 }
 #endif
 
+double rvi_os_thread_seconds(void)
+{
+#ifdef CLOCK_THREAD_CPUTIME_ID
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+#else
+    return rvi_os_seconds();
+#endif
+}
+
 double rvi_os_seconds(void)
 {
     struct timespec t;
@@ -173,10 +184,81 @@ rv_status rvi_os_replace(const char *from, const char *to, rv_error *err)
     return rename(from, to) ? fail(err, to, "cannot move the file into place", errno) : RV_OK;
 }
 
+/* Exchanges two names in one step; false where that is not offered. */
+static bool exchange(const char *a, const char *b)
+{
+#if defined(__linux__) && defined(RENAME_EXCHANGE)
+    return !renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
+#else
+    (void)a;
+    (void)b;
+    return false;
+#endif
+}
+
+rv_status rvi_os_replace_dir(const char *from, const char *to, rv_error *err)
+{
+    if (rvi_os_stat(to, NULL) == RVI_OS_NONE) return rvi_os_replace(from, to, err);
+    if (exchange(from, to)) {
+        rvi_os_remove_tree(from);
+        return RV_OK;
+    }
+    rvi_buf old = {0};
+    rv_status st = RV_OK;
+    if (!rvi_buf_printf(&old, "%s.old", from)) st = rvi_nomem(err, "path");
+    if (!st) st = rvi_os_replace(to, old.data, err);
+    if (!st) {
+        st = rvi_os_replace(from, to, err);
+        if (st) (void)rename(old.data, to); /* back again: the first error is the one that counts */
+    }
+    if (!st) rvi_os_remove_tree(old.data);
+    rvi_buf_deinit(&old);
+    return st;
+}
+
+rv_status rvi_os_write(FILE *f, const void *data, size_t len, const char *path, rv_error *err)
+{
+    if (!len || fwrite(data, 1, len, f) == len) return RV_OK;
+    return fail(err, path, "cannot write", errno);
+}
+
+rv_status rvi_os_sync_parent(const char *path, rv_error *err)
+{
+    rvi_buf dir = {0};
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/') len--; /* a directory's name may end with them */
+    while (len && path[len - 1] != '/') len--;
+    if (len ? !rvi_buf_append(&dir, path, len) : !rvi_buf_putc(&dir, '.'))
+        return rvi_nomem(err, "path");
+    rv_status st = RV_OK;
+    int fd = open(dir.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* Some file systems cannot sync a directory and say so by EINVAL: nothing to be had there. */
+    if (fd < 0 || (fsync(fd) && errno != EINVAL)) st = fail(err, dir.data, "cannot write", errno);
+    if (fd >= 0) (void)close(fd);
+    rvi_buf_deinit(&dir);
+    return st;
+}
+
 rv_status rvi_os_sync(FILE *f, const char *path, rv_error *err)
 {
     if (fflush(f) || fsync(fileno(f))) return fail(err, path, "cannot write", errno);
     return RV_OK;
+}
+
+rv_status rvi_os_sync_dir(const char *path, rv_error *err)
+{
+#ifdef __wasi__
+    (void)path;
+    (void)err;
+    return RV_OK;
+#else
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return fail(err, path, "cannot open", errno);
+    int code = fsync(fd) ? errno : 0;
+    close(fd);
+    /* EINVAL: a file system that cannot do it, and keeps its own order */
+    return code && code != EINVAL ? fail(err, path, "cannot write", code) : RV_OK;
+#endif
 }
 
 rv_status rvi_os_list(const char *dir, int (*each)(void *ctx, const char *name), void *ctx,

@@ -10,8 +10,10 @@
 #include "base/error.h"
 #include "base/mem.h"
 
-double rvi_os_seconds(void);  /* monotonic */
-int rvi_os_cpu_count(void);   /* CPUs this process may use, at least 1 */
+double rvi_os_seconds(void); /* monotonic */
+double rvi_os_thread_seconds(
+    void);                  /* of CPU time of this thread; monotonic where there is no such clock */
+int rvi_os_cpu_count(void); /* CPUs this process may use, at least 1 */
 uint64_t rvi_os_random(void); /* a seed nobody can guess */
 size_t rvi_os_peak_rss(void); /* bytes, 0 if unknown */
 bool rvi_os_is_terminal(FILE *f);
@@ -29,8 +31,19 @@ rv_status rvi_os_make_dirs(const char *path, rv_error *err) RVI_MUST_CHECK; /* l
 void rvi_os_remove_tree(const char *path);                                  /* best effort */
 rv_status rvi_os_replace(const char *from, const char *to,
                          rv_error *err) RVI_MUST_CHECK; /* atomic; same file system */
+/* Puts the directory `from` in the place of `to` and removes what was there, a directory too; at
+ * every moment `to` is the one or the other (where the file system cannot exchange two names, it is
+ * missing for a moment). */
+rv_status rvi_os_replace_dir(const char *from, const char *to, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_os_write(FILE *f, const void *data, size_t len, const char *path,
+                       rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_os_sync(FILE *f, const char *path,
                       rv_error *err) RVI_MUST_CHECK; /* flush to disk; reports a full one */
+/* After this a file that was moved into the directory is there even if the power fails. */
+rv_status rvi_os_sync_dir(const char *path, rv_error *err) RVI_MUST_CHECK;
+/* The names in the directory that holds path, to the disk: what was moved there survives a power
+ * cut from here on. */
+rv_status rvi_os_sync_parent(const char *path, rv_error *err) RVI_MUST_CHECK;
 
 /* Calls each(ctx, name) for every entry but . and .., in alphabetical order; stops at the first
  * non-zero answer. */

@@ -19,7 +19,8 @@
 #if defined(RVI_NO_THREADS)
 
 struct rvi_pool {
-    int unused;
+    void (*rest)(void *ctx);
+    void *rest_ctx;
 };
 
 rv_status rvi_pool_new(rvi_pool **out, int n_threads, rv_error *err)
@@ -39,7 +40,7 @@ int rvi_pool_size(const rvi_pool *pool)
 }
 void rvi_pool_run(rvi_pool *pool, rvi_task_fn fn, void *ctx, int n_tasks)
 {
-    (void)pool;
+    if (pool->rest) pool->rest(pool->rest_ctx);
     for (int i = 0; i < n_tasks; i++) fn(ctx, i, 0);
 }
 
@@ -80,6 +81,8 @@ struct rvi_pool {
     share *shares;   /* one for each thread */
     rvi_task_fn fn;
     void *ctx;
+    void (*rest)(void *ctx); /* may be NULL */
+    void *rest_ctx;
     atomic_uint_fast64_t gate;
     atomic_bool quit;
     atomic_int sleepers;
@@ -208,6 +211,7 @@ int rvi_pool_size(const rvi_pool *p)
 
 void rvi_pool_run(rvi_pool *p, rvi_task_fn fn, void *ctx, int n_tasks)
 {
+    if (p->rest) p->rest(p->rest_ctx);
     if (p->n_started == 0 || n_tasks <= 1) {
         for (int i = 0; i < n_tasks; i++) fn(ctx, i, 0);
         return;
@@ -228,3 +232,9 @@ void rvi_pool_run(rvi_pool *p, rvi_task_fn fn, void *ctx, int n_tasks)
 }
 
 #endif
+
+void rvi_pool_set_rest(rvi_pool *pool, void (*rest)(void *ctx), void *ctx)
+{
+    pool->rest = rest;
+    pool->rest_ctx = ctx;
+}

@@ -33,6 +33,8 @@ struct rvi_safetensors {
     rvi_raw_tensor *raws;
     size_t n_raws;
     rvi_names names;
+    rvi_st_meta *meta;
+    size_t n_meta;
 };
 
 /* While a file is read: its name for errors, and, with an index, which of its tensors to take. */
@@ -202,15 +204,36 @@ static rv_status parse_object(const rvi_json **out, const void *text, size_t len
     return st;
 }
 
+/* The texts of __metadata__; what is no text is left out. */
+static rv_status read_meta(const reader *r, const rvi_json *meta)
+{
+    rvi_safetensors *s = r->s;
+    size_t n = rvi_json_count(meta);
+    if (!n || !rvi_json_is(meta, RVI_JSON_OBJECT) || r->shard) return RV_OK;
+    s->meta = rvi_arena_alloc(&s->arena, n, sizeof *s->meta);
+    if (!s->meta) return rvi_nomem(r->err, "metadata");
+    s->n_meta = 0;
+    for (size_t i = 0; i < n; i++) {
+        const rvi_json *m = rvi_json_at(meta, i);
+        if (m->kind != RVI_JSON_STRING) continue;
+        rvi_st_meta *to = &s->meta[s->n_meta++];
+        to->key = rvi_arena_strndup(&s->arena, m->key, m->key_len);
+        to->value = rvi_arena_strndup(&s->arena, m->as.string.data, m->as.string.len);
+        if (!to->key || !to->value) return rvi_nomem(r->err, "metadata");
+    }
+    return RV_OK;
+}
+
 static rv_status read_members(const reader *r, const rvi_json *header)
 {
     for (size_t i = 0; i < rvi_json_count(header); i++) {
         const rvi_json *m = rvi_json_at(header, i);
         if (!rvi_name_is_valid(m->key, m->key_len)) return BAD(r, "the name of tensor %zu holds a NUL", i);
-        if (!strcmp(m->key, "__metadata__")) continue;
         uint32_t index;
-        if (r->listed && (!rvi_names_find(r->listed, m->key, &index) || r->shard_of[index] != r->shard)) continue;
-        rv_status st = read_tensor(r, m);
+        rv_status st = RV_OK;
+        if (!strcmp(m->key, "__metadata__")) st = read_meta(r, m);
+        else if (!r->listed || (rvi_names_find(r->listed, m->key, &index) && r->shard_of[index] == r->shard))
+            st = read_tensor(r, m);
         if (st) return st;
     }
     return RV_OK;
@@ -432,6 +455,13 @@ rvi_tensor_view *rvi_safetensors_tensor(rvi_safetensors *s, const char *name)
     return rvi_names_find(&s->names, name, &index) && index % 2 == 0 ? &s->tensors[index / 2] : NULL;
 }
 
+const char *rvi_safetensors_meta(const rvi_safetensors *s, const char *key)
+{
+    for (size_t i = 0; i < s->n_meta; i++)
+        if (!strcmp(s->meta[i].key, key)) return s->meta[i].value;
+    return NULL;
+}
+
 size_t rvi_safetensors_n_raw(const rvi_safetensors *s)
 {
     return s->n_raws;
@@ -450,31 +480,52 @@ const rvi_raw_tensor *rvi_safetensors_raw(const rvi_safetensors *s, const char *
 
 /* ---- writing ---- */
 
-/* Bytes of an entry's data; false if it makes no sense. */
-static bool entry_bytes(const rvi_st_entry *e, uint64_t *out)
+static const char *dtype_name(rvi_qtype type)
 {
-    *out = sizeof(float);
-    if (e->n_dims < 0 || e->n_dims > RVI_MAX_DIMS) return false;
-    for (int i = 0; i < e->n_dims; i++)
-        if (!multiply(out, e->shape[i])) return false;
-    return (e->data || !*out) && *out <= PTRDIFF_MAX;
+    for (size_t i = 0; i < RVI_COUNT(dtypes); i++)
+        if (dtypes[i].type == type) return dtypes[i].name;
+    return NULL;
 }
 
-static rv_status write_entry_header(rvi_buf *h, const rvi_st_entry *e, uint64_t *end, rv_error *err)
+/* Bytes of a tensor's data; false if it makes no sense. */
+static bool view_bytes(const rvi_tensor_view *v, uint64_t *out)
+{
+    if (v->type >= RVI_QTYPE_COUNT || !dtype_name(v->type) || v->n_dims < 0 || v->n_dims > RVI_MAX_DIMS) return false;
+    *out = rvi_qtypes[v->type].block_bytes;
+    for (int i = 0; i < v->n_dims; i++)
+        if (!multiply(out, v->shape[i])) return false;
+    return (v->data || !*out) && *out <= PTRDIFF_MAX;
+}
+
+static rv_status write_view_header(rvi_buf *h, const rvi_tensor_view *v, uint64_t *end, rv_error *err)
 {
     uint64_t n_bytes;
-    if (!entry_bytes(e, &n_bytes) || n_bytes > INT64_MAX - *end || !strcmp(e->name, "__metadata__"))
-        return rvi_error(err, RV_E_INVALID, "tensor '%s' cannot be written: its name, shape or data is bad", e->name);
-    rvi_json_write_string(h, e->name, strlen(e->name));
-    rvi_buf_puts(h, ":{\"dtype\":\"F32\",\"shape\":[");
-    for (int i = 0; i < e->n_dims; i++) rvi_buf_printf(h, "%s%" PRIu64, i ? "," : "", e->shape[i]);
+    if (!view_bytes(v, &n_bytes) || n_bytes > INT64_MAX - *end || !strcmp(v->name, "__metadata__"))
+        return rvi_error(err, RV_E_INVALID, "tensor '%s' cannot be written: its name, type, shape or data is bad",
+                         v->name);
+    rvi_json_write_string(h, v->name, strlen(v->name));
+    rvi_buf_printf(h, ":{\"dtype\":\"%s\",\"shape\":[", dtype_name(v->type));
+    for (int i = 0; i < v->n_dims; i++) rvi_buf_printf(h, "%s%" PRIu64, i ? "," : "", v->shape[i]);
     rvi_buf_printf(h, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", *end, *end + n_bytes);
     *end += n_bytes;
     return RV_OK;
 }
 
+static void write_meta(rvi_buf *h, const rvi_st_meta *meta, size_t n)
+{
+    rvi_buf_puts(h, "\"__metadata__\":{");
+    for (size_t i = 0; i < n; i++) {
+        if (i) rvi_buf_putc(h, ',');
+        rvi_json_write_string(h, meta[i].key, strlen(meta[i].key));
+        rvi_buf_putc(h, ':');
+        rvi_json_write_string(h, meta[i].value, strlen(meta[i].value));
+    }
+    rvi_buf_putc(h, '}');
+}
+
 /* The length and the header, padded so that the data begin at a multiple of 8. */
-static rv_status make_header(rvi_buf *h, const rvi_st_entry *entries, size_t n, rv_error *err)
+static rv_status make_header(rvi_buf *h, const rvi_tensor_view *tensors, size_t n, const rvi_st_meta *meta,
+                             size_t n_meta, rv_error *err)
 {
     rvi_arena arena = {0};
     rvi_names names;
@@ -483,11 +534,12 @@ static rv_status make_header(rvi_buf *h, const rvi_st_entry *entries, size_t n, 
     if (n > RVI_NAMES_MAX / 2) return rvi_error(err, RV_E_INVALID, "%zu tensors are too many for one file", n);
     if (!rvi_names_init(&names, &arena, n)) return rvi_nomem(err, "safetensors header");
     rvi_buf_append(h, "\0\0\0\0\0\0\0\0{", 9);
+    if (n_meta) write_meta(h, meta, n_meta);
     for (size_t i = 0; i < n && !st; i++) {
-        if (i) rvi_buf_putc(h, ',');
-        st = write_entry_header(h, &entries[i], &end, err);
-        if (!st && rvi_names_add(&names, entries[i].name, (uint32_t)i) != RVI_NAMES_ADDED)
-            st = rvi_error(err, RV_E_INVALID, "tensor '%s' is given twice", entries[i].name);
+        if (i || n_meta) rvi_buf_putc(h, ',');
+        st = write_view_header(h, &tensors[i], &end, err);
+        if (!st && rvi_names_add(&names, tensors[i].name, (uint32_t)i) != RVI_NAMES_ADDED)
+            st = rvi_error(err, RV_E_INVALID, "tensor '%s' is given twice", tensors[i].name);
     }
     rvi_arena_deinit(&arena);
     if (st) return st;
@@ -498,26 +550,35 @@ static rv_status make_header(rvi_buf *h, const rvi_st_entry *entries, size_t n, 
     return RV_OK;
 }
 
-static rv_status write_bytes(FILE *f, const void *data, size_t len, const char *path, rv_error *err)
-{
-    if (!len || fwrite(data, 1, len, f) == len) return RV_OK;
-    return rvi_error(err, RV_E_IO, "%s: cannot write: %s", path, strerror(errno));
-}
-
-rv_status rvi_safetensors_write(const char *path, const rvi_st_entry *entries, size_t n, rv_error *err)
+rv_status rvi_safetensors_write_views(const char *path, const rvi_tensor_view *tensors, size_t n,
+                                      const rvi_st_meta *meta, size_t n_meta, rv_error *err)
 {
     rvi_buf header = {0};
     FILE *f = NULL;
-    rv_status st = make_header(&header, entries, n, err);
+    rv_status st = make_header(&header, tensors, n, meta, n_meta, err);
     if (!st && !(f = fopen(path, "wb")))
         st = rvi_error(err, RV_E_IO, "%s: cannot open for writing: %s", path, strerror(errno));
-    if (!st) st = write_bytes(f, header.data, header.len, path, err);
+    if (!st) st = rvi_os_write(f, header.data, header.len, path, err);
     for (size_t i = 0; i < n && !st; i++) {
         uint64_t n_bytes;
-        if (entry_bytes(&entries[i], &n_bytes)) st = write_bytes(f, entries[i].data, (size_t)n_bytes, path, err);
+        if (view_bytes(&tensors[i], &n_bytes)) st = rvi_os_write(f, tensors[i].data, (size_t)n_bytes, path, err);
     }
     if (!st) st = rvi_os_sync(f, path, err);
     if (f && fclose(f) && !st) st = rvi_error(err, RV_E_IO, "%s: cannot write: %s", path, strerror(errno));
     rvi_buf_deinit(&header);
+    return st;
+}
+
+rv_status rvi_safetensors_write(const char *path, const rvi_st_entry *entries, size_t n, rv_error *err)
+{
+    rvi_tensor_view *views = rvi_zalloc_array(n + 1, sizeof *views);
+    if (!views) return rvi_nomem(err, "safetensors header");
+    for (size_t i = 0; i < n; i++) {
+        views[i] = (rvi_tensor_view){.name = entries[i].name, .type = RVI_F32, .n_dims = entries[i].n_dims};
+        views[i].data = (const uint8_t *)entries[i].data;
+        memcpy(views[i].shape, entries[i].shape, sizeof views[i].shape);
+    }
+    rv_status st = rvi_safetensors_write_views(path, views, n, NULL, 0, err);
+    rvi_free(views);
     return st;
 }

@@ -29,6 +29,9 @@ size_t rvi_safetensors_n_tensors(const rvi_safetensors *s);
 rvi_tensor_view *rvi_safetensors_tensor_at(rvi_safetensors *s, size_t i);
 rvi_tensor_view *rvi_safetensors_tensor(rvi_safetensors *s, const char *name);
 
+/* A text of the file's __metadata__, or NULL; of several shards the first one's. */
+const char *rvi_safetensors_meta(const rvi_safetensors *s, const char *key);
+
 /* Tensors of other dtypes (I32, I64, U8, BOOL, F64, ...) are kept aside: name, dtype text and
  * bytes. */
 typedef struct rvi_raw_tensor {
@@ -42,9 +45,17 @@ const rvi_raw_tensor *rvi_safetensors_raw(const rvi_safetensors *s, const char *
 size_t rvi_safetensors_n_raw(const rvi_safetensors *s);
 const rvi_raw_tensor *rvi_safetensors_raw_at(const rvi_safetensors *s, size_t i);
 
-/* Writing: f32 tensors, in the order given, to path itself, and on to the disk. n_dims 0 is a
- * scalar. On failure what was written so far stays behind at path (write to a temporary name and
- * rvi_os_replace it where that matters). */
+/* Writing: f32, f16 or bf16 tensors, in the order given, to path itself, and on to the disk; a view's
+ * name, type, shape and data count. n_dims 0 is a scalar. On failure what was written so far stays
+ * behind at path (write to a temporary name and rvi_os_replace it where that matters). */
+typedef struct rvi_st_meta {
+    const char *key, *value;
+} rvi_st_meta;
+rv_status rvi_safetensors_write_views(const char *path, const rvi_tensor_view *tensors, size_t n,
+                                      const rvi_st_meta *meta, size_t n_meta,
+                                      rv_error *err) RVI_MUST_CHECK;
+
+/* The same with f32 tensors and nothing else. */
 typedef struct rvi_st_entry {
     const char *name;
     int n_dims;

@@ -18,6 +18,7 @@
 
 #include <stdalign.h>
 
+#include "kernels/features.h"
 #include "kernels/avx512_panels.h"
 #include "kernels/rows.h"
 #include "kernels/tiles.h"
@@ -406,6 +407,7 @@ void rvi_kernels_fill_amx(rvi_kernels *k)
     QUANTIZED(X)
 #undef X
     rvi_kernels_fill_amx_float(k);
+    if (rvi_has_avx512_bf16()) rvi_kernels_fill_amx_train(k);
 }
 
 #else

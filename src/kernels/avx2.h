@@ -122,6 +122,8 @@ static ALWAYS_INLINE vec load_int8(const int8_t *p)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
 
+static ALWAYS_INLINE vec splat_f16(rvi_f16 h) { return _mm256_cvtph_ps(_mm_set1_epi16((short)h)); }
+
 static ALWAYS_INLINE void look_up_iq4(int8_t *q)
 {
     __m256i table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)rvi_iq4_values));

@@ -13,6 +13,7 @@ void rvi_kernels_fill_avx2(rvi_kernels *k)
     fill_f32(k);
     rvi_kernels_fill_avx2_attention(k);
     rvi_kernels_fill_avx2_float(k);
+    rvi_kernels_fill_avx2_train(k);
     rvi_kernels_fill_avx2_quant(k);
     rvi_kernels_fill_avx2_panels(k);
 }

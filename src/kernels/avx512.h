@@ -93,6 +93,22 @@ static ALWAYS_INLINE void join_pairs(vec a, vec b, vec *lo, vec *hi)
     *hi = _mm512_permutex2var_ps(a, last, b);
 }
 
+/* ---- for vector_quant.h ---- */
+
+static ALWAYS_INLINE vec load_int8(const int8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
+}
+
+static ALWAYS_INLINE vec splat_f16(rvi_f16 h) { return _mm512_cvtph_ps(_mm256_set1_epi16((short)h)); }
+
+static ALWAYS_INLINE void look_up_iq4(int8_t *q)
+{
+    __m256i table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)rvi_iq4_values));
+    __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)q);
+    _mm256_storeu_si256((__m256i *)(void *)q, _mm256_shuffle_epi8(table, v));
+}
+
 static ALWAYS_INLINE float add_across(vec v)
 {
     __m256 v8 = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));

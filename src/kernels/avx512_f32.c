@@ -13,6 +13,8 @@ void rvi_kernels_fill_avx512(rvi_kernels *k)
     rvi_kernels_fill_avx512_panels(k);
     rvi_kernels_fill_avx512_attention(k);
     rvi_kernels_fill_avx512_float(k);
+    rvi_kernels_fill_avx512_train(k);
+    rvi_kernels_fill_avx512_quant(k);
 }
 
 #else

@@ -22,6 +22,7 @@
 #include <stdbool.h>
 
 #include "formats/qtypes.h"
+#include "kernels/train_gemm.h"
 
 /* 32 activations as int8: x ~ d * q, d = amax / 127, q = round to nearest even of x * (127 / amax).
  * amax below 1e-30: d = 0, q = 0. Any NaN or infinity among the 32: d = NaN, q = 0 (so the result is NaN, never
@@ -192,6 +193,33 @@ typedef struct rvi_kernels {
     void (*attn_merge)(float *acc, float *m, float *l, const float *part, size_t n);
     /* The maximum of a row of logits: NaN if any is NaN, -infinity if n is 0, +0 if it is a zero of either sign. */
     float (*max)(const float *x, size_t n);
+    /* Of a softmax: with y = (x - top) * s (x finite, y no more than 0 or so) sums[0] = sum16 of exp(y) * 1, sums[1] =
+     * sum16 of exp(y) * y. */
+    void (*exp_sums)(const float *x, float top, float s, size_t n, float sums[2]);
+
+    /* Training: products of float matrices (train_gemm.h). */
+    const rvi_train_gemm *train_f32;
+    const rvi_train_gemm *train_bf16; /* NULL: no matrix units */
+
+    /* Training, rows of f32. Their sums run in lanes of the row's own width: other bits on other instruction sets. */
+    /* y = w x r, r = 1 / sqrt(mean x^2 + eps): dx (=, add: +=) r w dy - x (r^3 / n) sum(x w dy); dx may be dy */
+    void (*norm_back)(float *dx, const float *dy, const float *x, const float *w, size_t n, float eps, bool add);
+    /* From f(gate) * up, f as in silu_mul and gelu_mul; results may stand in the place of any operand */
+    void (*silu_back)(float *dgate, float *dup, const float *dact, const float *gate, const float *up, size_t n);
+    void (*gelu_back)(float *dgate, float *dup, const float *dact, const float *gate, const float *up, size_t n);
+    /* Sum of exp((z - top) * inverse). */
+    double (*exp_sum)(const float *z, float top, float inverse, size_t n);
+    /* z = exp((z - top) * inverse) * factor * (1 - (z / soft_cap)^2), the last where soft_cap is not 0 */
+    void (*exp_slope)(float *z, float top, float inverse, float factor, float soft_cap, size_t n);
+    /* Scores of one query, n of them, become its probabilities: softmax of cap(scale * s) over from .. end - 1 (at least
+     * one), 0 outside. stats: the largest of them, and 1 / the sum of exp(score - largest). */
+    void (*softmax)(float *s, size_t n, size_t from, size_t end, float scale, float soft_cap, float stats[2]);
+    /* dp: d loss / d p becomes d loss / d s; returns sum(p dp). s: the scores before softmax, read where there is a cap. */
+    float (*softmax_back)(float *dp, const float *p, const float *s, size_t n, float scale, float soft_cap);
+    /* The same for one key and n queries with their stats and sums: s becomes p, dp becomes d loss / d s; queries outside
+     * from .. end - 1 do not see it and get 0. */
+    void (*key_back)(float *s, float *dp, const float *top, const float *inverse, const float *sums, size_t n, size_t from,
+                     size_t end, float scale, float soft_cap);
 } rvi_kernels;
 
 /* ISA rows from reference to best; a row's name is what --isa takes. */

@@ -111,6 +111,8 @@ static ALWAYS_INLINE vec load_int8(const int8_t *p)
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vld1_s8(part)))));
 }
 
+static ALWAYS_INLINE vec splat_f16(rvi_f16 h) { return vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(h))); }
+
 static ALWAYS_INLINE void look_up_iq4(int8_t *q)
 {
     int8x16_t table = vld1q_s8(rvi_iq4_values);

@@ -11,6 +11,7 @@ void rvi_kernels_fill_neon(rvi_kernels *k)
     fill_f32(k);
     rvi_kernels_fill_neon_attention(k);
     rvi_kernels_fill_neon_float(k);
+    rvi_kernels_fill_neon_train(k);
     rvi_kernels_fill_neon_quant(k);
     rvi_kernels_fill_neon_panels(k);
 }

@@ -137,6 +137,18 @@ static float max(const float *x, size_t n)
     return nan ? NAN : top + 0.0f;
 }
 
+static void exp_sums(const float *x, float top, float s, size_t n, float sums[2])
+{
+    float plain[16] = {0}, weighted[16] = {0};
+    for (size_t i = 0; i < n; i++) {
+        float y = (x[i] - top) * s, e = rvi_exp_f32(y);
+        plain[i % 16] += e;
+        weighted[i % 16] = fmaf(e, y, weighted[i % 16]);
+    }
+    sums[0] = add_lanes(plain);
+    sums[1] = add_lanes(weighted);
+}
+
 void rvi_kernels_fill_ref(rvi_kernels *k)
 {
     *k = (rvi_kernels){
@@ -157,8 +169,10 @@ void rvi_kernels_fill_ref(rvi_kernels *k)
         .f32_to_f16 = f32_to_f16,
         .f16_to_f32 = f16_to_f32,
         .max = max,
+        .exp_sums = exp_sums,
     };
     rvi_kernels_fill_ref_quant(k);
     rvi_kernels_fill_ref_attention(k);
     rvi_kernels_fill_ref_float(k);
+    rvi_kernels_fill_ref_train(k);
 }

@@ -284,6 +284,23 @@ static float max_row(const float *x, size_t n)
     return any(nan) ? NAN : largest(x, n, -INFINITY);
 }
 
+static void exp_sums(const float *x, float top, float s, size_t n, float sums[2])
+{
+    vec plain[SUM_REGISTERS], weighted[SUM_REGISTERS];
+    UNROLL for (int r = 0; r < SUM_REGISTERS; r++) plain[r] = weighted[r] = splat(0.0f);
+    for (size_t i = 0; i < n; i += 16)
+        UNROLL for (size_t r = 0; r < SUM_REGISTERS; r++) {
+            size_t at = i + WIDTH * r;
+            if (at >= n) continue;
+            vec y = multiply(subtract(load(x + at, n - at), splat(top)), splat(s)), e = exp_lanes(y);
+            mask live = first_lanes(n - at);
+            plain[r] = choose(live, add(plain[r], e), plain[r]);
+            weighted[r] = choose(live, fused(e, y, weighted[r]), weighted[r]);
+        }
+    sums[0] = add_lanes(plain);
+    sums[1] = add_lanes(weighted);
+}
+
 static void fill_f32(rvi_kernels *k)
 {
     k->gemm_f32 = gemm_f32;
@@ -302,6 +319,7 @@ static void fill_f32(rvi_kernels *k)
     k->f32_to_f16 = f32_to_f16;
     k->f16_to_f32 = f16_to_f32;
     k->max = max_row;
+    k->exp_sums = exp_sums;
     k->dequantize[RVI_F16] = dequantize_f16;
     k->dequantize[RVI_BF16] = dequantize_bf16;
 }

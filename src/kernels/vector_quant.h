@@ -1,10 +1,12 @@
 /* vector_quant.h - quantized weights to f32, and into panels, written once for all instruction sets. Inside the kernels
  * room only. Before including it, a row defines what vector_f32.h asks for, and
  *     load_int8(p)      WIDTH int8 as floats
+ *     splat_f16(h)      one f16 in all lanes
  *     look_up_iq4(q)    q[k] = rvi_iq4_values[q[k]] for 32 values 0 .. 15 */
 #ifndef RVI_KERNELS_VECTOR_QUANT_H
 #define RVI_KERNELS_VECTOR_QUANT_H
 
+#include "kernels/transpose.h"
 #include "kernels/unpack.h"
 
 /* 32 quants as weights: the offset removed, or looked up. */
@@ -25,18 +27,15 @@ static ALWAYS_INLINE void dequantize(unpack_fn unpack, traits t, const uint8_t *
         unpack_rows(&p, unpack, t, src, 0, 1, start, n_blocks);
         for (int b = 0; b < n_blocks; b++) {
             alignas(32) int8_t q[32];
-            float ds[WIDTH], ms[WIDTH];
             remove_offset(q, p.q[b][0], t);
-            store(ds, WIDTH, load_f16(p.d[b], 1));
-            store(ms, WIDTH, load_f16(p.m[b], t.form == NO_MIN ? 0 : 1));
             for (int half = 0; half < 2; half++) {
-                float d = ds[0], m = ms[0];
-                if (t.scale_inputs) d *= (float)pair_part(p.scale[b][0], half);
-                if (t.form == SCALED_MIN) m *= (float)pair_part(p.min[b][0], half);
+                vec d = splat_f16(p.d[b][0]), m = t.form == NO_MIN ? splat(0.0f) : splat_f16(p.m[b][0]);
+                if (t.scale_inputs) d = multiply(d, splat((float)pair_part(p.scale[b][0], half)));
+                if (t.form == SCALED_MIN) m = multiply(m, splat((float)pair_part(p.min[b][0], half)));
                 for (int i = 16 * half; i < 16 * half + 16; i += WIDTH) {
-                    vec v = multiply(splat(d), load_int8(q + i));
-                    if (t.form == ONE_MIN) v = add(v, splat(m));
-                    if (t.form == SCALED_MIN) v = subtract(v, splat(m));
+                    vec v = multiply(d, load_int8(q + i));
+                    if (t.form == ONE_MIN) v = add(v, m);
+                    if (t.form == SCALED_MIN) v = subtract(v, m);
                     store(dst + start + (size_t)(32 * b + i), WIDTH, v);
                 }
             }
@@ -45,27 +44,6 @@ static ALWAYS_INLINE void dequantize(unpack_fn unpack, traits t, const uint8_t *
 }
 
 typedef uint8_t bytes64 __attribute__((vector_size(64)));
-typedef uint32_t words8 __attribute__((vector_size(32)));
-
-/* Rows of 8 words, 8 of them, become columns. */
-static ALWAYS_INLINE void transpose8(words8 v[8])
-{
-    words8 a[8], b[8];
-    UNROLL for (int i = 0; i < 8; i += 2) {
-        a[i] = __builtin_shufflevector(v[i], v[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
-        a[i + 1] = __builtin_shufflevector(v[i], v[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
-    }
-    UNROLL for (int i = 0; i < 8; i += 4) {
-        b[i] = __builtin_shufflevector(a[i], a[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-        b[i + 1] = __builtin_shufflevector(a[i], a[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
-        b[i + 2] = __builtin_shufflevector(a[i + 1], a[i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
-        b[i + 3] = __builtin_shufflevector(a[i + 1], a[i + 3], 2, 3, 10, 11, 6, 7, 14, 15);
-    }
-    UNROLL for (int i = 0; i < 4; i++) {
-        v[i] = __builtin_shufflevector(b[i], b[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-        v[i + 4] = __builtin_shufflevector(b[i], b[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
-    }
-}
 
 /* The planes of one block: q[r][k] of 16 rows. */
 static ALWAYS_INLINE void pack_planes(uint8_t *out, uint8_t (*q)[32], traits t)

@@ -151,6 +151,28 @@ static void test_replace(void **state)
     assert_int_equal(rvi_os_replace(f->path.data, f->other.data, NULL), RV_E_NOT_FOUND);
 }
 
+static void test_replace_dir(void **state)
+{
+    fixture *f = *state;
+    for (int there = 0; there < 2; there++) { /* a directory in the place, or nothing */
+        if (there) put(in(&f->other, f, "to/old"), "old");
+        assert_int_equal(rvi_os_make_dirs(in(&f->path, f, "from"), NULL), RV_OK);
+        put(in(&f->other, f, "from/new"), "new");
+        in(&f->other, f, "to");
+        assert_int_equal(rvi_os_replace_dir(f->path.data, f->other.data, NULL), RV_OK);
+        assert_int_equal(rvi_os_sync_parent(f->other.data, NULL), RV_OK);
+        assert_int_equal(rvi_os_stat(f->path.data, NULL), RVI_OS_NONE);
+        assert_int_equal(rvi_os_stat(in(&f->other, f, "to/new"), NULL), RVI_OS_FILE);
+        assert_int_equal(rvi_os_stat(in(&f->other, f, "to/old"), NULL), RVI_OS_NONE);
+    }
+    in(&f->other, f, "to");
+    assert_int_equal(rvi_os_replace_dir(f->path.data, f->other.data, NULL), RV_E_NOT_FOUND);
+    assert_int_equal(rvi_os_stat(in(&f->other, f, "to/new"), NULL), RVI_OS_FILE); /* still there */
+    assert_int_equal(rvi_os_sync_parent("a file here", NULL), RV_OK);
+    assert_int_equal(rvi_os_sync_parent("/a file there/", NULL), RV_OK);
+    assert_int_equal(rvi_os_sync_parent(in(&f->other, f, "none/x"), NULL), RV_E_NOT_FOUND);
+}
+
 static void test_sync_reports_a_full_disk(void **state)
 {
     (void)state;
@@ -251,6 +273,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_temp_dir, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_remove_tree, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_replace, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_replace_dir, set_up, tear_down),
         cmocka_unit_test(test_sync_reports_a_full_disk),
         cmocka_unit_test_setup_teardown(test_list, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_run, set_up, tear_down),

@@ -398,6 +398,51 @@ static void test_write(void **state)
     rvi_buf_deinit(&path);
 }
 
+static void test_write_views(void **state)
+{
+    (void)state;
+    rvi_buf dir = {0}, path = {0};
+    rvi_safetensors *s;
+    rv_error err = {0};
+    static const float a[2] = {1, 2};
+    static const rvi_f16 h[3] = {0x3C00, 0x8000, 1};
+    const rvi_tensor_view views[] = {
+        {.name = "a", .type = RVI_F32, .n_dims = 1, .shape = {2}, .data = (const uint8_t *)a},
+        {.name = "h", .type = RVI_F16, .n_dims = 2, .shape = {3, 1}, .data = (const uint8_t *)h},
+        {.name = "b", .type = RVI_BF16, .n_dims = 1, .shape = {3}, .data = (const uint8_t *)h},
+        {.name = "q", .type = RVI_Q8_0, .n_dims = 1, .shape = {32}, .data = (const uint8_t *)h},
+    };
+    const rvi_st_meta meta[] = {{"format", "pt"}, {"a \"text\"", "{\"x\": 1}\n"}, {"empty", ""}};
+    new_dir(&dir);
+    rvi_buf_printf(&path, "%s/out.safetensors", dir.data);
+    if (rvi_safetensors_write_views(path.data, views, 3, meta, 3, &err)) fail_msg("%s", err.text);
+    if (rvi_safetensors_open(&s, path.data, &err)) fail_msg("%s", err.text);
+    assert_int_equal(rvi_safetensors_n_tensors(s), 3);
+    for (size_t i = 0; i < 3; i++) {
+        const rvi_tensor_view *t = rvi_safetensors_tensor_at(s, i);
+        assert_string_equal(t->name, views[i].name);
+        assert_int_equal(t->type, views[i].type);
+        assert_memory_equal(t->data, views[i].data, t->n_bytes);
+    }
+    for (size_t i = 0; i < 3; i++) assert_string_equal(rvi_safetensors_meta(s, meta[i].key), meta[i].value);
+    assert_null(rvi_safetensors_meta(s, "none"));
+    rvi_safetensors_close(s);
+    assert_int_equal(rvi_safetensors_write_views(path.data, views + 3, 1, NULL, 0, &err), RV_E_INVALID);
+    assert_int_equal(rvi_safetensors_write_views(path.data, NULL, 0, meta, 1, &err), RV_OK); /* only these */
+    assert_int_equal(rvi_safetensors_open(&s, path.data, &err), RV_OK);
+    assert_string_equal(rvi_safetensors_meta(s, "format"), "pt");
+    rvi_safetensors_close(s);
+    rvi_os_remove_tree(dir.data);
+    rvi_buf_deinit(&dir);
+    rvi_buf_deinit(&path);
+
+    s = open_text("{\"__metadata__\":{\"n\":1,\"l\":[\"x\"],\"t\":\"text\"}}", 0); /* what is no text is left out */
+    assert_string_equal(rvi_safetensors_meta(s, "t"), "text");
+    assert_null(rvi_safetensors_meta(s, "n"));
+    assert_null(rvi_safetensors_meta(s, "l"));
+    rvi_safetensors_close(s);
+}
+
 static void test_write_errors(void **state)
 {
     (void)state;
@@ -430,7 +475,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_good),    cmocka_unit_test(test_bad_header), cmocka_unit_test(test_bad_tensors),
         cmocka_unit_test(test_damage),  cmocka_unit_test(test_dir),        cmocka_unit_test(test_bad_dir),
-        cmocka_unit_test(test_write),   cmocka_unit_test(test_write_errors),
+        cmocka_unit_test(test_write),   cmocka_unit_test(test_write_views), cmocka_unit_test(test_write_errors),
     };
     return cmocka_run_group_tests_name("safetensors", tests, NULL, NULL);
 }

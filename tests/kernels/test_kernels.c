@@ -122,6 +122,18 @@ static void run_max(const rvi_kernels *k, float *a, const float *b, const float 
     (void)c;
     a[0] = k->max(b, n);
 }
+static void run_exp_sum(const rvi_kernels *k, float *a, const float *b, const float *c, size_t n)
+{
+    float sums[2];
+    k->exp_sums(b, c[0], 0.7f, n, sums);
+    a[0] = sums[0];
+}
+static void run_exp_weighted(const rvi_kernels *k, float *a, const float *b, const float *c, size_t n)
+{
+    float sums[2];
+    k->exp_sums(b, c[0], 1.3f, n, sums);
+    a[0] = sums[1];
+}
 static void same_row_op(const char *name, row_op run, int repeats)
 {
     for (size_t n = 1; n != 0; n = next_size(n))
@@ -146,7 +158,8 @@ static void same_row_op(const char *name, row_op run, int repeats)
 #define ROW_OPS(X)                                                                                                \
     X(rms_norm, 2) X(rms_norm_in_place, 1) X(add, 1) X(scale, 1) X(axpy, 1) X(silu_mul, 8) X(silu_mul_in_place, 1) \
     X(layer_norm, 2) X(layer_norm_in_place, 2) X(gelu, 8) X(gelu_tanh, 8) X(relu, 1)                              \
-    X(gelu_mul, 8) X(soft_cap, 8) X(rope_halves, 1) X(rope_interleaved, 1) X(max, 4)
+    X(gelu_mul, 8) X(soft_cap, 8) X(rope_halves, 1) X(rope_interleaved, 1) X(max, 4)           \
+    X(exp_sum, 4) X(exp_weighted, 4)
 
 #define X(name, repeats)                              \
     static void same_##name(void **state)             \

@@ -3,6 +3,7 @@
 #include "backend/cpu/cpu.h"
 
 #include "backend/cpu/profile.h"
+#include "backend/cpu/train.h"
 
 #include <string.h>
 
@@ -33,7 +34,7 @@ static void tensor_free(rvi_backend *be, rvi_tensor *t)
 {
     (void)be;
     if (!t) return;
-    rvi_free(t->heap);
+    if (!t->viewed) rvi_free(t->heap);
     rvi_free(t);
 }
 
@@ -83,7 +84,8 @@ static rv_status floats_new(rvi_backend *be, rvi_tensor **out, const rvi_tensor_
     }
     size_t n = (size_t)rows * (size_t)cols;
     rvi_dequantize(view->type, view->data, (*out)->heap, n);
-    for (size_t i = 0; i < n; i++) (*out)->heap[i] += offset;
+    for (size_t i = 0; offset != 0 && i < n; i++) /* a negative zero stays what it is */
+        (*out)->heap[i] += offset;
     return RV_OK;
 }
 
@@ -106,6 +108,18 @@ static rv_status rows_new(rvi_backend *be, rvi_tensor **out, int n_rows, int n_c
         *out = NULL;
     }
     return st;
+}
+
+static rv_status floats_view(rvi_backend *be, rvi_tensor **out, float *data, int n_rows, int n_cols,
+                             rv_error *err)
+{
+    (void)be;
+    rv_status st = tensor_new(out, RVI_F32, (uint64_t)n_rows, (uint64_t)n_cols, "floats", err);
+    if (st) return st;
+    (*out)->heap = data;
+    (*out)->data = (const uint8_t *)data;
+    (*out)->viewed = true;
+    return RV_OK;
 }
 
 static void rows_write(rvi_backend *be, rvi_cols dst, int row, const float *src)
@@ -297,6 +311,7 @@ static void cpu_free(rvi_backend *be)
     rvi_cpu *cpu = rvi_cpu_of(be);
     rvi_profile_end(be);
     if (cpu->pool) rvi_cpu_scratch_free(cpu);
+    rvi_cpu_train_free(cpu);
     rvi_pool_free(cpu->pool);
     rvi_free(cpu);
 }
@@ -334,6 +349,19 @@ static const rvi_backend_ops cpu_ops = {
     .soft_cap = soft_cap,
     .gather = gather,
     .lora = rvi_cpu_lora,
+    .floats_view = floats_view,
+    .train_reserve = rvi_cpu_train_reserve,
+    .linear = rvi_cpu_linear,
+    .linear_back = rvi_cpu_linear_back,
+    .span_attention = rvi_cpu_span_attention,
+    .span_attention_back = rvi_cpu_span_attention_back,
+    .rms_norm_back = rvi_cpu_rms_norm_back,
+    .head_norm_back = rvi_cpu_head_norm_back,
+    .glu_back = rvi_cpu_glu_back,
+    .loss = rvi_cpu_loss,
+    .zero = rvi_cpu_zero,
+    .copy = rvi_cpu_copy,
+    .scatter_add = rvi_cpu_scatter_add,
 };
 
 rv_status rvi_backend_cpu_new(rvi_backend **out, const rvi_cpu_options *options, const rvi_log *log,
@@ -356,6 +384,33 @@ rv_status rvi_backend_cpu_new(rvi_backend **out, const rvi_cpu_options *options,
     else
         *out = &cpu->be;
     return st;
+}
+
+rv_status rvi_backend_cpu_like(rvi_backend **out, const rvi_backend *be, int n_threads,
+                               void (*rest)(void *ctx), void *rest_ctx, rv_error *err)
+{
+    const rvi_cpu *from = (const rvi_cpu *)be;
+    *out = NULL;
+    rvi_cpu *cpu = rvi_zalloc(sizeof *cpu);
+    if (!cpu) return rvi_nomem(err, "CPU backend");
+    cpu->be.ops = &cpu_ops; /* no log: that is called by the runtime's callers alone */
+    cpu->exact = from->exact;
+    cpu->no_pack = from->no_pack;
+    cpu->k = from->k;
+    memcpy(cpu->wanted, from->wanted, sizeof cpu->wanted);
+    rv_status st = rvi_pool_new(&cpu->pool, n_threads, err);
+    if (st) {
+        cpu_free(&cpu->be);
+        return st;
+    }
+    rvi_pool_set_rest(cpu->pool, rest, rest_ctx);
+    *out = &cpu->be;
+    return RV_OK;
+}
+
+int rvi_backend_cpu_threads(const rvi_backend *be)
+{
+    return rvi_pool_size(((const rvi_cpu *)be)->pool);
 }
 
 const char *rvi_backend_cpu_isa(const rvi_backend *be)

@@ -12,7 +12,8 @@ struct rvi_tensor {
     int stride;          /* of activation rows, in floats */
     const uint8_t *data; /* borrowed, or == heap */
     size_t row_bytes;
-    float *heap;           /* owned storage of vectors and activation rows, or NULL */
+    float *heap;           /* storage of vectors and activation rows, or NULL */
+    bool viewed;           /* heap is the caller's (floats_view), not owned */
     bool mapped;           /* data is a mapped file's */
     const uint8_t *panels; /* packed (kernels/panels.h), or NULL */
 };
@@ -33,6 +34,7 @@ typedef enum rvi_cpu_form {
 } rvi_cpu_form;
 
 typedef struct rvi_profile rvi_profile;
+typedef struct rvi_train_scratch rvi_train_scratch; /* train.h */
 
 typedef struct rvi_cpu {
     rvi_backend be; /* first */
@@ -49,6 +51,7 @@ typedef struct rvi_cpu {
     int max_rows, max_cols;
     int n_embedded;       /* rows, since pages of a table were given back */
     rvi_profile *profile; /* NULL: off */
+    rvi_train_scratch *train; /* NULL: nothing was reserved for training */
 } rvi_cpu;
 
 enum { RVI_CPU_PANEL = 24 }; /* weight rows turned into f32 at a time */

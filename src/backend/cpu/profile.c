@@ -145,6 +145,73 @@ static void lora(rvi_backend *be, rvi_cols out, rvi_cols x, const rvi_tensor *a,
     add(be, begun, "adapter", 0, 0);
 }
 
+static void count_linear(rvi_backend *be, double begun, const rvi_float_linear *l, const char *what,
+                         double times)
+{
+    const rvi_tensor *w = l->w;
+    char name[sizeof((rvi_profile_row *)0)->name];
+    snprintf(name, sizeof name, "%s %s %d -> %d%s", what, rvi_qtypes[w->type].name, w->n_cols,
+             w->n_rows, l->a ? ", adapter" : "");
+    add(be, begun, name, (double)w->n_rows * (double)w->row_bytes,
+        times * w->n_rows * w->n_cols * l->n_rows);
+}
+
+static void linear(rvi_backend *be, const rvi_float_linear *l, rvi_cols y, rvi_cols x)
+{
+    double begun = rvi_os_seconds();
+    own(be)->linear(be, l, y, x);
+    count_linear(be, begun, l, "linear", 2);
+}
+
+static void linear_back(rvi_backend *be, const rvi_float_linear *l, rvi_cols dx, rvi_cols dy,
+                        rvi_cols x, rvi_tensor *da, rvi_tensor *db)
+{
+    double begun = rvi_os_seconds();
+    own(be)->linear_back(be, l, dx, dy, x, da, db);
+    count_linear(be, begun, l, "linear, backward", dx.t ? 2 : 0);
+}
+
+static void span_attention(rvi_backend *be, rvi_cols out, rvi_cols q, rvi_cols k, rvi_cols v,
+                           const rvi_attention *a, const rvi_span *spans, int n_spans)
+{
+    double begun = rvi_os_seconds();
+    own(be)->span_attention(be, out, q, k, v, a, spans, n_spans);
+    add(be, begun, "attention of spans", 0, 0);
+}
+
+static void span_attention_back(rvi_backend *be, rvi_cols dq, rvi_cols dk, rvi_cols dv,
+                                rvi_cols dout, rvi_cols q, rvi_cols k, rvi_cols v,
+                                const rvi_attention *a, const rvi_span *spans, int n_spans)
+{
+    double begun = rvi_os_seconds();
+    own(be)->span_attention_back(be, dq, dk, dv, dout, q, k, v, a, spans, n_spans);
+    add(be, begun, "attention of spans, backward", 0, 0);
+}
+
+static void rms_norm_back(rvi_backend *be, rvi_cols dx, rvi_cols dy, rvi_cols x,
+                          const rvi_tensor *w, int n_rows, float eps)
+{
+    double begun = rvi_os_seconds();
+    own(be)->rms_norm_back(be, dx, dy, x, w, n_rows, eps);
+    add(be, begun, "norm, backward", 0, 0);
+}
+
+static void glu_back(rvi_backend *be, rvi_cols dgate, rvi_cols dup, rvi_cols dact, rvi_cols gate,
+                     rvi_cols up, rvi_glu kind, int n_rows)
+{
+    double begun = rvi_os_seconds();
+    own(be)->glu_back(be, dgate, dup, dact, gate, up, kind, n_rows);
+    add(be, begun, "gate, backward", 0, 0);
+}
+
+static void loss(rvi_backend *be, rvi_cols logits, rvi_target *targets, float soft_cap, bool grad,
+                 int n_rows)
+{
+    double begun = rvi_os_seconds();
+    own(be)->loss(be, logits, targets, soft_cap, grad, n_rows);
+    add(be, begun, "loss", 0, 0);
+}
+
 rv_status rvi_profile_begin(rvi_backend *be, rv_error *err)
 {
     rvi_cpu *cpu = rvi_cpu_of(be);
@@ -164,6 +231,13 @@ rv_status rvi_profile_begin(rvi_backend *be, rv_error *err)
     p->wrappers.gather = gather;
     p->wrappers.rows_read = rows_read;
     p->wrappers.lora = lora;
+    p->wrappers.linear = linear;
+    p->wrappers.linear_back = linear_back;
+    p->wrappers.span_attention = span_attention;
+    p->wrappers.span_attention_back = span_attention_back;
+    p->wrappers.rms_norm_back = rms_norm_back;
+    p->wrappers.glu_back = glu_back;
+    p->wrappers.loss = loss;
     cpu->profile = p;
     be->ops = &p->wrappers;
     return RV_OK;

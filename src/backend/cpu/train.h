@@ -1,0 +1,65 @@
+/* train.h - the training ops of the CPU backend. */
+#ifndef RVI_BACKEND_CPU_TRAIN_H
+#define RVI_BACKEND_CPU_TRAIN_H
+
+#include "backend/cpu/cpu.h"
+
+enum {
+    RVI_TRAIN_ROWS =
+        768, /* of a block: packed, with a chunk of inputs, they stay in the second level cache */
+    RVI_TRAIN_CHUNK = 768, /* inputs; a multiple of every block of weights */
+    RVI_TRAIN_GROUP = 48,  /* rows of a task: a multiple of every row_group */
+    RVI_TRAIN_UNIT = 256,  /* most outputs of a task */
+    RVI_TRAIN_TILE = RVI_MAX_RANK * 64,
+    RVI_TRAIN_QUERIES = 96, /* of an attention task */
+    RVI_TRAIN_KEYS = 256,   /* that meet them at a time */
+    RVI_TRAIN_HEADS = 128   /* of a round of the attention's backward */
+};
+
+/* Of one worker. */
+typedef struct rvi_attn_train {
+    float *gathered;              /* keys or values of a chunk */
+    uint8_t *left, *right, *own;  /* operands; own: of keys that meet many queries */
+    float *scores, *slopes, *raw; /* [query][key] */
+} rvi_attn_train;
+
+struct rvi_train_scratch {
+    int max_rows, max_cols, max_vocab;
+    const rvi_train_gemm *linear;
+    uint8_t *rows_packed; /* a block of rows, and an adapter's part behind them */
+    uint8_t *first;       /* an adapter's first matrix as right operand */
+    float *low[2];        /* [rows][rank] scaled: A x, B^T dy */
+    uint8_t *turned[2];   /* these as left operands [rank][rows] */
+    uint8_t **panel;      /* per worker: a right operand */
+    float **tile;         /* per worker: weights as f32 on their way there, or sums */
+    float **rows;         /* per worker: logits of targets */
+    const rvi_train_gemm *attend;
+    rvi_attn_train *attention; /* per worker */
+    float *stats;              /* of queries */
+};
+
+rv_status rvi_cpu_train_reserve(rvi_backend *be, int n_rows, int n_cols, int n_vocab,
+                                rv_error *err);
+void rvi_cpu_train_free(rvi_cpu *cpu);
+
+void rvi_cpu_linear(rvi_backend *be, const rvi_float_linear *l, rvi_cols y, rvi_cols x);
+void rvi_cpu_linear_back(rvi_backend *be, const rvi_float_linear *l, rvi_cols dx, rvi_cols dy,
+                         rvi_cols x, rvi_tensor *da, rvi_tensor *db);
+void rvi_cpu_span_attention(rvi_backend *be, rvi_cols out, rvi_cols q, rvi_cols k, rvi_cols v,
+                            const rvi_attention *a, const rvi_span *spans, int n_spans);
+void rvi_cpu_span_attention_back(rvi_backend *be, rvi_cols dq, rvi_cols dk, rvi_cols dv,
+                                 rvi_cols dout, rvi_cols q, rvi_cols k, rvi_cols v,
+                                 const rvi_attention *a, const rvi_span *spans, int n_spans);
+void rvi_cpu_rms_norm_back(rvi_backend *be, rvi_cols dx, rvi_cols dy, rvi_cols x,
+                           const rvi_tensor *w, int n_rows, float eps);
+void rvi_cpu_head_norm_back(rvi_backend *be, rvi_cols dx, rvi_cols dy, rvi_cols x,
+                            const rvi_tensor *w, int n_rows, float eps);
+void rvi_cpu_glu_back(rvi_backend *be, rvi_cols dgate, rvi_cols dup, rvi_cols dact, rvi_cols gate,
+                      rvi_cols up, rvi_glu kind, int n_rows);
+void rvi_cpu_loss(rvi_backend *be, rvi_cols logits, rvi_target *targets, float soft_cap, bool grad,
+                  int n_rows);
+void rvi_cpu_zero(rvi_backend *be, rvi_cols x, int n_rows);
+void rvi_cpu_copy(rvi_backend *be, rvi_cols out, rvi_cols x, int n_rows);
+void rvi_cpu_scatter_add(rvi_backend *be, rvi_cols out, rvi_cols x, const int32_t *to, int n_rows);
+
+#endif

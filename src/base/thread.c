@@ -1,0 +1,164 @@
+#include "base/thread.h"
+
+#include "base/mem.h"
+
+#if defined(RVI_NO_THREADS)
+
+rv_status rvi_thread_start(rvi_thread **out, void (*fn)(void *ctx), void *ctx, bool idle,
+                           rv_error *err)
+{
+    (void)fn;
+    (void)ctx;
+    (void)idle;
+    *out = NULL;
+    return rvi_error(err, RV_E_SONA, "there are no threads here");
+}
+
+void rvi_thread_join(rvi_thread *t)
+{
+    (void)t;
+}
+
+void rvi_thread_sleep(double seconds)
+{
+    (void)seconds;
+}
+
+rv_status rvi_bell_new(rvi_bell **out, rv_error *err)
+{
+    *out = NULL;
+    return rvi_error(err, RV_E_SONA, "there are no threads here");
+}
+
+void rvi_bell_free(rvi_bell *b)
+{
+    (void)b;
+}
+
+void rvi_bell_ring(rvi_bell *b)
+{
+    (void)b;
+}
+
+void rvi_bell_wait(rvi_bell *b, double seconds)
+{
+    (void)b;
+    (void)seconds;
+}
+
+#else
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+
+struct rvi_thread {
+    pthread_t thread;
+    void (*fn)(void *ctx);
+    void *ctx;
+    bool idle;
+};
+
+static void *thread_main(void *arg)
+{
+    rvi_thread *t = arg;
+#ifdef SCHED_IDLE
+    /* Refused by some containers: then it runs like any other. */
+    struct sched_param none = {0};
+    if (t->idle) (void)pthread_setschedparam(pthread_self(), SCHED_IDLE, &none);
+#endif
+    t->fn(t->ctx);
+    return NULL;
+}
+
+rv_status rvi_thread_start(rvi_thread **out, void (*fn)(void *ctx), void *ctx, bool idle,
+                           rv_error *err)
+{
+    *out = NULL;
+    rvi_thread *t = rvi_zalloc(sizeof *t);
+    if (!t) return rvi_nomem(err, "thread");
+    t->fn = fn;
+    t->ctx = ctx;
+    t->idle = idle;
+    if (pthread_create(&t->thread, NULL, thread_main, t)) {
+        rvi_free(t);
+        return rvi_error(err, RV_E_NOMEM, "cannot start a thread");
+    }
+    *out = t;
+    return RV_OK;
+}
+
+void rvi_thread_join(rvi_thread *t)
+{
+    if (!t) return;
+    pthread_join(t->thread, NULL);
+    rvi_free(t);
+}
+
+static struct timespec timespec_of(double seconds)
+{
+    double whole = floor(seconds);
+    return (struct timespec){(time_t)whole, (long)((seconds - whole) * 1e9)};
+}
+
+void rvi_thread_sleep(double seconds)
+{
+    struct timespec t = timespec_of(seconds);
+    while (nanosleep(&t, &t) && errno == EINTR) {
+    }
+}
+
+struct rvi_bell {
+    pthread_mutex_t lock;
+    pthread_cond_t rung;
+    bool is_rung;
+};
+
+rv_status rvi_bell_new(rvi_bell **out, rv_error *err)
+{
+    *out = rvi_zalloc(sizeof **out);
+    if (!*out) return rvi_nomem(err, "bell");
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&(*out)->lock, NULL);
+    pthread_cond_init(&(*out)->rung, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return RV_OK;
+}
+
+void rvi_bell_free(rvi_bell *b)
+{
+    if (!b) return;
+    pthread_cond_destroy(&b->rung);
+    pthread_mutex_destroy(&b->lock);
+    rvi_free(b);
+}
+
+void rvi_bell_ring(rvi_bell *b)
+{
+    pthread_mutex_lock(&b->lock);
+    b->is_rung = true;
+    pthread_cond_signal(&b->rung);
+    pthread_mutex_unlock(&b->lock);
+}
+
+void rvi_bell_wait(rvi_bell *b, double seconds)
+{
+    struct timespec now, until = {0};
+    int gone = 0;
+    if (seconds > 0) {
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        until = timespec_of((double)now.tv_sec + 1e-9 * (double)now.tv_nsec + seconds);
+    }
+    pthread_mutex_lock(&b->lock);
+    while (!b->is_rung && !gone)
+        gone = seconds > 0 ? pthread_cond_timedwait(&b->rung, &b->lock, &until)
+                           : pthread_cond_wait(&b->rung, &b->lock);
+    b->is_rung = false;
+    pthread_mutex_unlock(&b->lock);
+}
+
+#endif

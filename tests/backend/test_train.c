@@ -1,0 +1,900 @@
+/* test_train.c - the training ops of the CPU backend against float64: products by their formula over the weights as they
+ * are stored, everything else by its forward in float64, whose gradient is taken by differences. However many threads
+ * share the work, the bits are the same. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/backend.h"
+#include "backend/cpu/profile.h"
+#include "base/rng.h"
+#include "kernels/kernels.h"
+
+enum { MAX_ROWS = 600, MAX_COLS = 1600, MAX_VOCAB = 5000 };
+
+static rvi_rng rng = {7};
+
+static float number(void)
+{
+    return (float)(rvi_rng_double(&rng) * 2 - 1);
+}
+
+static float *numbers_new(size_t n)
+{
+    float *x = malloc((n + 1) * sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < n; i++) x[i] = number();
+    return x;
+}
+
+static rvi_backend *open_backend(int threads, bool exact, const char *isa)
+{
+    rvi_backend *be;
+    rvi_cpu_options o = {.n_threads = threads, .exact = exact, .isa = isa};
+    assert_int_equal(rvi_backend_cpu_new(&be, &o, NULL, NULL), RV_OK);
+    assert_int_equal(be->ops->train_reserve(be, MAX_ROWS, MAX_COLS, MAX_VOCAB, NULL), RV_OK);
+    return be;
+}
+
+/* Rows of a tensor with a gap before and after the columns in use, holding x; its gaps hold 7. */
+static rvi_cols rows_of(rvi_backend *be, const float *x, int n_rows, int n_cols)
+{
+    enum { GAP = 3 };
+    rvi_tensor *t;
+    assert_int_equal(be->ops->rows_new(be, &t, n_rows, n_cols + 2 * GAP, NULL), RV_OK);
+    float *row = malloc((size_t)(n_cols + 2 * GAP) * sizeof *row);
+    assert_non_null(row);
+    for (int r = 0; r < n_rows; r++) {
+        for (int i = 0; i < n_cols + 2 * GAP; i++) row[i] = 7;
+        for (int i = 0; i < n_cols; i++)
+            row[GAP + i] = x ? x[(size_t)r * (size_t)n_cols + (size_t)i] : 0;
+        be->ops->rows_write(be, rvi_cols_of(t, 0, n_cols + 2 * GAP), r, row);
+    }
+    free(row);
+    return rvi_cols_of(t, GAP, n_cols);
+}
+
+/* What rows hold now; the gaps must hold what they did. Frees the tensor. */
+static float *take(rvi_backend *be, rvi_cols c, int n_rows)
+{
+    int total = be->ops->n_cols(c.t);
+    float *out = malloc(((size_t)n_rows * (size_t)c.n + 1) * sizeof *out),
+          *row = malloc((size_t)total * sizeof *row);
+    assert_true(out && row);
+    for (int r = 0; r < n_rows; r++) {
+        be->ops->rows_read(be, rvi_cols_of(c.t, 0, total), r, row);
+        for (int i = 0; i < total; i++)
+            if (i < c.first || i >= c.first + c.n) assert_true(row[i] == 7.0f);
+        memcpy(out + (size_t)r * (size_t)c.n, row + c.first, (size_t)c.n * sizeof *out);
+    }
+    free(row);
+    be->ops->tensor_free(be, c.t);
+    return out;
+}
+
+static void drop(rvi_backend *be, rvi_cols c)
+{
+    be->ops->tensor_free(be, c.t);
+}
+
+static void expect_near(double got, double want, double tolerance, const char *what)
+{
+    if (fabs(got - want) <= tolerance) return;
+    fail_msg("%s: %.9g instead of %.9g, allowed is %.3g", what, got, want, tolerance);
+}
+
+/* Every kernel row of this machine, and not exact where that is another arithmetic. */
+typedef struct mode {
+    const char *isa;
+    bool exact;
+} mode;
+
+static int modes(mode *out)
+{
+    int n = 0;
+    for (const char *const *isa = rvi_kernels_available(); *isa; isa++) {
+        rvi_kernels k;
+        assert_true(rvi_kernels_init(&k, *isa));
+        out[n++] = (mode){*isa, true};
+        if (k.train_bf16) out[n++] = (mode){*isa, false};
+    }
+    return n;
+}
+
+/* ---- linear layers ---- */
+
+typedef struct layer {
+    rvi_qtype type;
+    int n_rows, n_in, n_out, rank;
+    bool bias, no_dx, no_grads;
+    uint8_t *stored;
+    float *w, *bias_at, *a, *b, *x, *dy, *dx0, *da0, *db0;
+    float scale;
+} layer;
+
+static void layer_new(layer *l)
+{
+    size_t n = (size_t)l->n_in * (size_t)l->n_out, rank = (size_t)l->rank;
+    size_t row_bytes = rvi_qtype_row_bytes(l->type, (size_t)l->n_in);
+    l->w = numbers_new(n);
+    l->stored = malloc(row_bytes * (size_t)l->n_out + 1);
+    assert_non_null(l->stored);
+    for (int o = 0; o < l->n_out; o++) {
+        uint8_t *row = l->stored + (size_t)o * row_bytes;
+        float *w = l->w + (size_t)o * (size_t)l->n_in;
+        if (!rvi_quantize(
+                l->type, w, row,
+                (size_t)l->n_in)) /* no encoder: small numbers, so that scales are finite */
+            for (size_t i = 0; i < row_bytes; i++) row[i] = (uint8_t)rvi_rng_u64(&rng) & 0x2f;
+        rvi_dequantize(l->type, row, w, (size_t)l->n_in);
+    }
+    l->bias_at = l->bias ? numbers_new((size_t)l->n_out) : NULL;
+    l->a = numbers_new(rank * (size_t)l->n_in);
+    l->b = numbers_new(rank * (size_t)l->n_out);
+    l->da0 = numbers_new(rank * (size_t)l->n_in);
+    l->db0 = numbers_new(rank * (size_t)l->n_out);
+    l->x = numbers_new((size_t)l->n_rows * (size_t)l->n_in);
+    l->dx0 = numbers_new((size_t)l->n_rows * (size_t)l->n_in);
+    l->dy = numbers_new((size_t)l->n_rows * (size_t)l->n_out);
+    l->scale = 0.75f;
+}
+
+static void layer_free(layer *l)
+{
+    float *all[] = {l->w, l->bias_at, l->a, l->b, l->x, l->dy, l->dx0, l->da0, l->db0};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) free(all[i]);
+    free(l->stored);
+}
+
+typedef struct results {
+    float *y, *dx, *da, *db;
+} results;
+
+static void results_free(results *r)
+{
+    free(r->y);
+    free(r->dx);
+    free(r->da);
+    free(r->db);
+}
+
+static float *copy_of(const float *x, size_t n)
+{
+    float *out = malloc((n + 1) * sizeof *out);
+    assert_non_null(out);
+    memcpy(out, x, n * sizeof *out);
+    return out;
+}
+
+static rvi_tensor *view_of(rvi_backend *be, float *data, int n_rows, int n_cols)
+{
+    rvi_tensor *t;
+    assert_int_equal(be->ops->floats_view(be, &t, data, n_rows, n_cols, NULL), RV_OK);
+    return t;
+}
+
+/* Runs the layer; packed: after its weight went into the form for inference. */
+static results run_layer(const layer *l, int threads, mode m, bool packed)
+{
+    rvi_backend *be = open_backend(threads, m.exact, m.isa);
+    const rvi_backend_ops *ops = be->ops;
+    results r = {.da = copy_of(l->da0, (size_t)l->rank * (size_t)l->n_in),
+                 .db = copy_of(l->db0, (size_t)l->rank * (size_t)l->n_out)};
+    rvi_tensor_view view = {.name = "w", .type = l->type, .n_dims = 2, .data = l->stored};
+    view.shape[0] = (uint64_t)l->n_out;
+    view.shape[1] = (uint64_t)l->n_in;
+    rvi_tensor *w, *bias = NULL, *a = NULL, *b = NULL, *da = NULL, *db = NULL;
+    rvi_pack *pack = NULL;
+    assert_int_equal(ops->weight_new(be, &w, &view, NULL), RV_OK);
+    size_t bytes = packed ? ops->pack_bytes(be, w) : 0;
+    if (bytes) {
+        assert_int_equal(ops->pack_new(be, &pack, bytes, NULL), RV_OK);
+        ops->pack(be, pack, w);
+    }
+    if (l->bias) bias = view_of(be, l->bias_at, 1, l->n_out);
+    if (l->rank) {
+        a = view_of(be, l->a, l->rank, l->n_in);
+        b = view_of(be, l->b, l->n_out, l->rank);
+        da = view_of(be, r.da, l->rank, l->n_in);
+        db = view_of(be, r.db, l->n_out, l->rank);
+    }
+    rvi_float_linear fl = {
+        .w = w, .bias = bias, .a = a, .b = b, .scale = l->scale, .n_rows = l->n_rows};
+    rvi_cols x = rows_of(be, l->x, l->n_rows, l->n_in), y = rows_of(be, NULL, l->n_rows, l->n_out);
+    rvi_cols dy = rows_of(be, l->dy, l->n_rows, l->n_out),
+             dx = rows_of(be, l->dx0, l->n_rows, l->n_in);
+    ops->linear(be, &fl, y, x);
+    ops->linear_back(be, &fl, l->no_dx ? (rvi_cols){0} : dx, dy, x, l->no_grads ? NULL : da,
+                     l->no_grads ? NULL : db);
+    r.y = take(be, y, l->n_rows);
+    r.dx = take(be, dx, l->n_rows);
+    drop(be, x);
+    drop(be, dy);
+    rvi_tensor *all[] = {w, bias, a, b, da, db};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) ops->tensor_free(be, all[i]);
+    ops->pack_free(be, pack);
+    ops->free(be);
+    return r;
+}
+
+/* One sum in float64 with what its terms amount to. */
+typedef struct sum {
+    double value, size;
+} sum;
+
+static void add_term(sum *s, double a, double b)
+{
+    s->value += a * b;
+    s->size += fabs(a * b);
+}
+
+static void check_layer(const layer *l, const results *r, double relative)
+{
+    int n_in = l->n_in, n_out = l->n_out, rank = l->rank, n_rows = l->n_rows;
+    sum *t = calloc((size_t)(n_rows * rank + 1), sizeof *t),
+        *q = calloc((size_t)(n_rows * rank + 1), sizeof *q);
+    assert_true(t && q);
+    for (int i = 0; i < n_rows; i++)
+        for (int k = 0; k < rank; k++) {
+            for (int e = 0; e < n_in; e++)
+                add_term(&t[i * rank + k], (double)l->scale * (double)l->a[k * n_in + e],
+                         (double)l->x[i * n_in + e]);
+            for (int o = 0; o < n_out; o++)
+                add_term(&q[i * rank + k], (double)l->scale * (double)l->b[o * rank + k],
+                         (double)l->dy[i * n_out + o]);
+        }
+    for (int i = 0; i < n_rows; i++)
+        for (int o = 0; o < n_out; o++) {
+            sum s = {0};
+            if (l->bias) add_term(&s, (double)l->bias_at[o], 1);
+            for (int e = 0; e < n_in; e++)
+                add_term(&s, (double)l->w[o * n_in + e], (double)l->x[i * n_in + e]);
+            for (int k = 0; k < rank; k++) {
+                s.value += (double)l->b[o * rank + k] * t[i * rank + k].value;
+                s.size += fabs((double)l->b[o * rank + k]) * t[i * rank + k].size;
+            }
+            expect_near((double)r->y[i * n_out + o], s.value, relative * s.size, "y");
+        }
+    for (int i = 0; i < n_rows; i++)
+        for (int e = 0; e < n_in; e++) {
+            sum s = {0};
+            add_term(&s, (double)l->dx0[i * n_in + e], 1);
+            for (int o = 0; !l->no_dx && o < n_out; o++)
+                add_term(&s, (double)l->w[o * n_in + e], (double)l->dy[i * n_out + o]);
+            for (int k = 0; !l->no_dx && k < rank; k++) {
+                s.value += (double)l->a[k * n_in + e] * q[i * rank + k].value;
+                s.size += fabs((double)l->a[k * n_in + e]) * q[i * rank + k].size;
+            }
+            expect_near((double)r->dx[i * n_in + e], s.value, relative * s.size, "dx");
+        }
+    for (int k = 0; k < rank; k++) {
+        for (int e = 0; e < n_in; e++) {
+            sum s = {0};
+            add_term(&s, (double)l->da0[k * n_in + e], 1);
+            for (int i = 0; !l->no_grads && i < n_rows; i++) {
+                s.value += q[i * rank + k].value * (double)l->x[i * n_in + e];
+                s.size += fabs(q[i * rank + k].size * (double)l->x[i * n_in + e]);
+            }
+            expect_near((double)r->da[k * n_in + e], s.value, relative * s.size, "da");
+        }
+        for (int o = 0; o < n_out; o++) {
+            sum s = {0};
+            add_term(&s, (double)l->db0[o * rank + k], 1);
+            for (int i = 0; !l->no_grads && i < n_rows; i++) {
+                s.value += t[i * rank + k].value * (double)l->dy[i * n_out + o];
+                s.size += fabs(t[i * rank + k].size * (double)l->dy[i * n_out + o]);
+            }
+            expect_near((double)r->db[o * rank + k], s.value, relative * s.size, "db");
+        }
+    }
+    free(t);
+    free(q);
+}
+
+static void expect_same(const float *a, const float *b, size_t n, const char *what)
+{
+    if (memcmp(a, b, n * sizeof *a) != 0)
+        fail_msg("%s: other bits with another number of threads", what);
+}
+
+/* In bf16 both operands are off by 2^-9 of themselves, an adapter's by twice as much; f32 sums are short here. */
+static const double tolerance_f32 = 2e-6, tolerance_bf16 = 0.012;
+
+static void try_layer(layer *l, mode m)
+{
+    layer_new(l);
+    results one = run_layer(l, 1, m, false), three = run_layer(l, 3, m, true);
+    check_layer(l, &one, m.exact ? tolerance_f32 : tolerance_bf16);
+    expect_same(one.y, three.y, (size_t)l->n_rows * (size_t)l->n_out, "y");
+    expect_same(one.dx, three.dx, (size_t)l->n_rows * (size_t)l->n_in, "dx");
+    expect_same(one.da, three.da, (size_t)l->rank * (size_t)l->n_in, "da");
+    expect_same(one.db, three.db, (size_t)l->rank * (size_t)l->n_out, "db");
+    results_free(&one);
+    results_free(&three);
+    layer_free(l);
+}
+
+static void linear_types(void **state)
+{
+    (void)state;
+    mode all[16];
+    for (int i = 0, n = modes(all); i < n; i++)
+        for (int t = 0; t < RVI_QTYPE_COUNT; t++) {
+            layer l = {.type = (rvi_qtype)t,
+                       .n_rows = 21,
+                       .n_in = 512,
+                       .n_out = 70,
+                       .rank = 5,
+                       .bias = t % 2};
+            try_layer(&l, all[i]);
+        }
+}
+
+static void linear_shapes(void **state)
+{
+    (void)state;
+    static const struct {
+        int n_rows, n_in, n_out, rank;
+    } shapes[] = {{1, 32, 1, 1},     {2, 64, 3, 0},    {5, 96, 17, 16},  {16, 32, 16, 8},
+                  {17, 160, 33, 17}, {33, 224, 65, 2}, {70, 64, 129, 3}, {48, 576, 64, 40},
+                  {1, 64, 48, 33},   {130, 96, 40, 70}};
+    mode all[16];
+    for (int i = 0, n = modes(all); i < n; i++)
+        for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+            layer l = {.type = RVI_Q8_0,
+                       .n_rows = shapes[s].n_rows,
+                       .n_in = shapes[s].n_in,
+                       .n_out = shapes[s].n_out,
+                       .rank = shapes[s].rank,
+                       .bias = s % 2,
+                       .no_dx = s % 3 == 2,
+                       .no_grads = s % 5 == 4};
+            try_layer(&l, all[i]);
+            /* rows of any length */
+            layer odd = {.type = s % 2 ? RVI_F32 : RVI_BF16,
+                         .n_rows = shapes[s].n_rows,
+                         .n_in = shapes[s].n_in - 1 - (int)s,
+                         .n_out = shapes[s].n_out,
+                         .rank = shapes[s].rank};
+            try_layer(&odd, all[i]);
+        }
+}
+
+/* NaN in a row of x and of dy: the row's results are NaN, and all of da and db that it enters; no other. */
+static void linear_nan(void **state)
+{
+    (void)state;
+    mode all[16];
+    for (int i = 0, n = modes(all); i < n; i++) {
+        layer l = {.type = RVI_Q4_0, .n_rows = 20, .n_in = 64, .n_out = 40, .rank = 4};
+        layer_new(&l);
+        l.x[3 * 64 + 5] = NAN;
+        l.dy[7 * 40 + 39] = NAN;
+        results r = run_layer(&l, 2, all[i], false);
+        for (int row = 0; row < 20; row++) {
+            for (int o = 0; o < 40; o++) assert_int_equal(isnan(r.y[row * 40 + o]) != 0, row == 3);
+            for (int e = 0; e < 64; e++) assert_int_equal(isnan(r.dx[row * 64 + e]) != 0, row == 7);
+        }
+        assert_true(isnan(r.da[0]) && isnan(r.db[39 * 4]));
+        results_free(&r);
+        layer_free(&l);
+    }
+}
+
+/* ---- attention ---- */
+
+typedef struct texts {
+    rvi_attention a;
+    const rvi_span *spans;
+    int n_spans, n_rows;
+    double *q, *k, *v, *dout;
+    double *out;
+} texts;
+
+static int row_at(const rvi_span *spans, int s, int pos)
+{
+    while (pos < spans[s].pos) s = spans[s].parent;
+    return spans[s].first + pos - spans[s].pos;
+}
+
+/* Forward in float64; returns sum of dout * out. */
+static double attend(const texts *t)
+{
+    const rvi_attention *a = &t->a;
+    int size = a->head_size, q_cols = a->n_heads * size, kv_cols = a->n_kv_heads * size;
+    double total = 0, p[MAX_ROWS];
+    for (int s = 0; s < t->n_spans; s++)
+        for (int i = 0; i < t->spans[s].n; i++)
+            for (int h = 0; h < a->n_heads; h++) {
+                int row = t->spans[s].first + i, pos = t->spans[s].pos + i,
+                    kv = h / (a->n_heads / a->n_kv_heads);
+                int from = a->window && pos >= a->window ? pos - a->window + 1 : 0;
+                double l = 0;
+                for (int u = from; u <= pos; u++) {
+                    const double *k = t->k + row_at(t->spans, s, u) * kv_cols + kv * size;
+                    double z = 0;
+                    for (int e = 0; e < size; e++) z += t->q[row * q_cols + h * size + e] * k[e];
+                    z *= (double)a->scale;
+                    if (a->soft_cap != 0.0f)
+                        z = (double)a->soft_cap * tanh(z / (double)a->soft_cap);
+                    l += p[u] = exp(z);
+                }
+                for (int e = 0; e < size; e++) {
+                    double o = 0;
+                    for (int u = from; u <= pos; u++)
+                        o += p[u] / l * t->v[row_at(t->spans, s, u) * kv_cols + kv * size + e];
+                    if (t->out) t->out[row * q_cols + h * size + e] = o;
+                    total += o * t->dout[row * q_cols + h * size + e];
+                }
+            }
+    return total;
+}
+
+static double *widen(const float *x, size_t n)
+{
+    double *out = malloc((n + 1) * sizeof *out);
+    assert_non_null(out);
+    for (size_t i = 0; i < n; i++) out[i] = (double)x[i];
+    return out;
+}
+
+/* Gradients by differences, of every stride-th element */
+static double *slopes_new(texts *t, double *x, size_t n, size_t stride)
+{
+    const double h = 1e-5;
+    double *out = calloc(n, sizeof *out);
+    assert_non_null(out);
+    for (size_t i = 0; i < n; i += stride) {
+        double kept = x[i];
+        x[i] = kept + h;
+        double up = attend(t);
+        x[i] = kept - h;
+        out[i] = (up - attend(t)) / (2 * h);
+        x[i] = kept;
+    }
+    return out;
+}
+
+static void check_slopes(const double *want, const float *got, size_t n, size_t stride,
+                         const char *what)
+{
+    for (size_t i = 0; i < n; i += stride)
+        expect_near((double)got[i], want[i], 3e-6 + 3e-5 * fabs(want[i]), what);
+}
+
+static const rvi_span family[] = {
+    {0, 5, 0, -1},                  /* shared by */
+    {5, 4, 5, 0},                   /* a child, shared by */
+    {9, 3, 9, 1},                   /* two grandchildren */
+    {12, 18, 9, 1},  {30, 7, 5, 0}, /* another child */
+    {37, 1, 0, -1},                 /* a text of its own */
+    {38, 33, 0, -1}, {71, 2, 33, 6},
+};
+
+typedef struct attn_results {
+    float *out, *dq, *dk, *dv;
+} attn_results;
+
+static attn_results run_attention(const texts *t, const float *q, const float *k, const float *v,
+                                  const float *dout, int threads, mode m)
+{
+    rvi_backend *be = open_backend(threads, m.exact, m.isa);
+    const rvi_backend_ops *ops = be->ops;
+    int q_cols = t->a.n_heads * t->a.head_size, kv_cols = t->a.n_kv_heads * t->a.head_size,
+        n = t->n_rows;
+    rvi_cols cq = rows_of(be, q, n, q_cols), ck = rows_of(be, k, n, kv_cols),
+             cv = rows_of(be, v, n, kv_cols);
+    rvi_cols co = rows_of(be, NULL, n, q_cols), cd = rows_of(be, dout, n, q_cols);
+    rvi_cols dq = rows_of(be, q, n, q_cols), dk = rows_of(be, k, n, kv_cols),
+             dv = rows_of(be, v, n, kv_cols);
+    ops->span_attention(be, co, cq, ck, cv, &t->a, t->spans, t->n_spans);
+    ops->span_attention_back(be, dq, dk, dv, cd, cq, ck, cv, &t->a, t->spans, t->n_spans);
+    attn_results r = {take(be, co, n), take(be, dq, n), take(be, dk, n), take(be, dv, n)};
+    drop(be, cq);
+    drop(be, ck);
+    drop(be, cv);
+    drop(be, cd);
+    ops->free(be);
+    return r;
+}
+
+static void attn_free(attn_results *r)
+{
+    free(r->out);
+    free(r->dq);
+    free(r->dk);
+    free(r->dv);
+}
+
+/* Texts longer than a block of rows and a chunk of keys */
+static const rvi_span long_family[] = {{0, 130, 0, -1}, {130, 200, 130, 0}, {330, 70, 130, 0}};
+
+static void try_attention(rvi_attention a, size_t stride, bool is_long)
+{
+    texts t = {
+        .a = a, .spans = family, .n_spans = (int)(sizeof family / sizeof family[0]), .n_rows = 73};
+    if (is_long) {
+        t.spans = long_family;
+        t.n_spans = 3;
+        t.n_rows = 400;
+    }
+    size_t nq = (size_t)(t.n_rows * a.n_heads * a.head_size),
+           nk = (size_t)(t.n_rows * a.n_kv_heads * a.head_size);
+    float *q = numbers_new(nq), *k = numbers_new(nk), *v = numbers_new(nk), *dout = numbers_new(nq);
+    for (size_t i = 0; i < nq; i++) q[i] *= 2;
+    t.q = widen(q, nq);
+    t.k = widen(k, nk);
+    t.v = widen(v, nk);
+    t.dout = widen(dout, nq);
+    t.out = widen(dout, nq);
+    attend(&t);
+    double *out = t.out;
+    t.out = NULL;
+    double *dq = slopes_new(&t, t.q, nq, stride), *dk = slopes_new(&t, t.k, nk, stride),
+           *dv = slopes_new(&t, t.v, nk, stride);
+    mode all[16];
+    for (int i = 0, n = modes(all); i < n; i++) {
+        attn_results r = run_attention(&t, q, k, v, dout, 1, all[i]),
+                     two = run_attention(&t, q, k, v, dout, 2, all[i]);
+        for (size_t e = 0; e < nq; e++) expect_near((double)r.out[e], out[e], 3e-6, "attention");
+        check_slopes(dq, r.dq, nq, stride, "dq");
+        check_slopes(dk, r.dk, nk, stride, "dk");
+        check_slopes(dv, r.dv, nk, stride, "dv");
+        expect_same(r.out, two.out, nq, "attention");
+        expect_same(r.dq, two.dq, nq, "dq");
+        expect_same(r.dk, two.dk, nk, "dk");
+        expect_same(r.dv, two.dv, nk, "dv");
+        attn_free(&r);
+        attn_free(&two);
+    }
+    free(out);
+    free(dq);
+    free(dk);
+    free(dv);
+    free(q);
+    free(k);
+    free(v);
+    free(dout);
+    free(t.q);
+    free(t.k);
+    free(t.v);
+    free(t.dout);
+}
+
+static void attention_shapes(void **state)
+{
+    (void)state;
+    static const int windows[] = {0, 1, 3, 8, 40};
+    for (size_t w = 0; w < sizeof windows / sizeof windows[0]; w++) {
+        try_attention((rvi_attention){4, 2, 8, 0.35f, 0, windows[w]}, 29, false);
+        try_attention((rvi_attention){3, 1, 20, 0.2f, 1.5f, windows[w]}, 53, false);
+    }
+    try_attention((rvi_attention){9, 3, 64, 0.125f, 0, 0}, 997, false);
+    try_attention((rvi_attention){2, 2, 33, 0.125f, 30.0f, 0}, 97, false);
+    try_attention((rvi_attention){2, 1, 5, 0.4f, 0, 0}, 307, true);
+    try_attention((rvi_attention){10, 1, 4, 0.4f, 0, 100}, 1511, true);
+    try_attention((rvi_attention){140, 2, 2, 0.5f, 3.0f, 0}, 997, false);
+}
+
+/* A NaN in a query: its own row and the keys it sees are NaN; it does not leave its text. */
+static void attention_nan(void **state)
+{
+    (void)state;
+    mode all[16];
+    for (int i = 0, n = modes(all); i < n; i++) {
+        texts t = {.a = {2, 1, 16, 0.25f, 0, 0}, .spans = family, .n_spans = 8, .n_rows = 73};
+        float *q = numbers_new(73 * 32), *k = numbers_new(73 * 16), *v = numbers_new(73 * 16),
+              *d = numbers_new(73 * 32);
+        q[31 * 32 + 3] = NAN; /* head 0 of position 6 of rows 0..4, 30.. */
+        attn_results r = run_attention(&t, q, k, v, d, 2, all[i]);
+        for (int row = 0; row < 73; row++) {
+            bool seen = row < 5 || row == 30 || row == 31,
+                 text = row < 5 || (row >= 30 && row < 37);
+            for (int e = 0; e < 32; e++) {
+                assert_int_equal(isnan(r.out[row * 32 + e]) != 0, row == 31 && e < 16);
+                assert_int_equal(isnan(r.dq[row * 32 + e]) != 0, row == 31 && e < 16);
+            }
+            for (int e = 0; e < 16; e++) {
+                if (seen) assert_true(isnan(r.dv[row * 16 + e]) && isnan(r.dk[row * 16 + e]));
+                if (!text) assert_false(isnan(r.dv[row * 16 + e]) || isnan(r.dk[row * 16 + e]));
+            }
+        }
+        attn_free(&r);
+        free(q);
+        free(k);
+        free(v);
+        free(d);
+    }
+}
+
+/* ---- norms and gates ---- */
+
+/* sum over i of dy_i y_i, y = w x / sqrt(mean x^2 + eps) over each head */
+static double norm_of(const double *x, const float *w, const float *dy, int n, int size, double eps)
+{
+    double total = 0;
+    for (int at = 0; at < n; at += size) {
+        double square = 0;
+        for (int i = 0; i < size; i++) square += x[at + i] * x[at + i];
+        double r = 1 / sqrt(square / size + eps);
+        for (int i = 0; i < size; i++) total += x[at + i] * r * (double)w[i] * (double)dy[at + i];
+    }
+    return total;
+}
+
+static void try_norm(mode m, int n, int size, bool heads)
+{
+    enum { ROWS = 3 };
+    rvi_backend *be = open_backend(2, m.exact, m.isa);
+    float *x = numbers_new((size_t)(ROWS * n)), *dy = numbers_new((size_t)(ROWS * n)),
+          *w = numbers_new((size_t)size), *dx0 = numbers_new((size_t)(ROWS * n));
+    rvi_tensor *tw = view_of(be, w, 1, size);
+    rvi_cols cx = rows_of(be, x, ROWS, n), cdy = rows_of(be, dy, ROWS, n),
+             cdx = rows_of(be, dx0, ROWS, n);
+    float *got;
+    if (heads) { /* in place */
+        be->ops->head_norm_back(be, cdy, cdy, cx, tw, ROWS, 1e-5f);
+        got = take(be, cdy, ROWS);
+        drop(be, cdx);
+    } else {
+        be->ops->rms_norm_back(be, cdx, cdy, cx, tw, ROWS, 1e-5f);
+        got = take(be, cdx, ROWS);
+        drop(be, cdy);
+    }
+    drop(be, cx);
+    for (int r = 0; r < ROWS; r++) {
+        double *at = widen(x + r * n, (size_t)n);
+        for (int i = 0; i < n; i++) {
+            const double h = 1e-5;
+            double kept = at[i];
+            at[i] = kept + h;
+            double up = norm_of(at, w, dy + r * n, n, size, 1e-5);
+            at[i] = kept - h;
+            double slope = (up - norm_of(at, w, dy + r * n, n, size, 1e-5)) / (2 * h);
+            at[i] = kept;
+            if (!heads) slope += (double)dx0[r * n + i];
+            expect_near((double)got[r * n + i], slope, 1e-5 + 1e-5 * fabs(slope), "norm");
+        }
+        free(at);
+    }
+    be->ops->tensor_free(be, tw);
+    be->ops->free(be);
+    free(x);
+    free(dy);
+    free(w);
+    free(dx0);
+    free(got);
+}
+
+static void norms(void **state)
+{
+    (void)state;
+    mode all[16];
+    for (int i = 0, n = modes(all); i < n; i++) {
+        static const int sizes[] = {1, 3, 15, 16, 17, 63, 100};
+        for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+            try_norm(all[i], sizes[s], sizes[s], false);
+            try_norm(all[i], 3 * sizes[s], sizes[s], true);
+        }
+    }
+}
+
+static double gate_of(double g, rvi_glu kind)
+{
+    if (kind == RVI_GLU_SILU) return g / (1 + exp(-g));
+    return 0.5 * g * (1 + tanh(sqrt(2 / acos(-1.0)) * (g + 0.044715 * g * g * g)));
+}
+
+static void gates(void **state)
+{
+    (void)state;
+    enum { ROWS = 2, N = 117 };
+    mode all[16];
+    for (int i = 0, n = modes(all); i < n; i++)
+        for (int kind = 0; kind < 2; kind++) {
+            rvi_backend *be = open_backend(1, all[i].exact, all[i].isa);
+            float *g = numbers_new(ROWS * N), *u = numbers_new(ROWS * N),
+                  *d = numbers_new(ROWS * N);
+            for (int e = 0; e < ROWS * N; e++) g[e] *= e % 3 ? 3.0f : 12.0f;
+            g[5] = 300;
+            g[6] = -300;
+            g[7] = 0;
+            g[8] = NAN;
+            rvi_cols cg = rows_of(be, g, ROWS, N), cu = rows_of(be, u, ROWS, N),
+                     cd = rows_of(be, d, ROWS, N);
+            rvi_cols dg = rows_of(be, NULL, ROWS, N), du = rows_of(be, NULL, ROWS, N);
+            be->ops->glu_back(be, dg, du, cd, cg, cu, (rvi_glu)kind, ROWS);
+            float *got_g = take(be, dg, ROWS), *got_u = take(be, du, ROWS);
+            drop(be, cg);
+            drop(be, cu);
+            drop(be, cd);
+            for (int e = 0; e < ROWS * N; e++) {
+                const double h = 1e-5;
+                double at = (double)g[e], f = gate_of(at, (rvi_glu)kind);
+                double slope =
+                    (gate_of(at + h, (rvi_glu)kind) - gate_of(at - h, (rvi_glu)kind)) / (2 * h);
+                if (e == 8) {
+                    assert_true(isnan(got_g[e]) && isnan(got_u[e]));
+                    continue;
+                }
+                expect_near((double)got_g[e], (double)d[e] * (double)u[e] * slope, 2e-6, "d gate");
+                expect_near((double)got_u[e], (double)d[e] * f, 2e-6 + 2e-6 * fabs(f), "d up");
+            }
+            be->ops->free(be);
+            free(g);
+            free(u);
+            free(d);
+            free(got_g);
+            free(got_u);
+        }
+}
+
+/* ---- loss ---- */
+
+static double loss_of(const double *z0, int n, const rvi_target *t, double cap)
+{
+    double *q = malloc((size_t)n * sizeof *q), top = -INFINITY, all = 0, loss = 0, others = 0;
+    assert_non_null(q);
+    for (int i = 0; i < n; i++) {
+        q[i] = (cap != 0 ? cap * tanh(z0[i] / cap) : z0[i]) / (double)t->temperature;
+        if (q[i] > top) top = q[i];
+    }
+    for (int i = 0; i < n; i++) all += q[i] = exp(q[i] - top);
+    for (int i = 0; i < n; i++) q[i] /= all;
+    for (int i = 0; i < t->n; i++) {
+        if (t->p[i] != 0.0f) loss += (double)t->p[i] * log((double)t->p[i] / q[t->ids[i]]);
+        q[t->ids[i]] = 0;
+    }
+    for (int i = 0; i < n; i++) others += q[i];
+    if (t->rest != 0.0f)
+        loss += (double)t->rest * log((double)t->rest / (others < 1e-6 ? 1e-6 : others));
+    free(q);
+    return loss;
+}
+
+static void try_loss(mode m, int n, float cap)
+{
+    enum { ROWS = 5 };
+    static const int32_t ids[] = {3, 0, 16, 9, 4};
+    static const float one[] = {1}, part[] = {0.5f, 0.2f, 0.1f, 0.05f, 0}, whole[] = {0.25f, 0.75f};
+    rvi_target targets[ROWS] = {{ids, one, 1, 0, 1, 1, 0},
+                                {ids, part, 5, 0.15f, 1, 0.5f, 0},
+                                {ids, whole, 2, 0, 2, -1.5f, 0},
+                                {ids, part, 5, 0.15f, 0.7f, 2, 0},
+                                {ids, part, 1, 0.5f, 1, 1, 0}};
+    targets[4].n = 1; /* the listed id takes all: no gradient from the rest */
+    rvi_backend *be = open_backend(2, m.exact, m.isa);
+    float *z = numbers_new((size_t)(ROWS * n)),
+          *capped = malloc((size_t)(ROWS * n) * sizeof *capped);
+    assert_non_null(capped);
+    for (int i = 0; i < ROWS * n; i++) z[i] *= 4;
+    if (cap == 0.0f) z[4 * n + 3] = 40;
+    for (int i = 0; i < ROWS * n; i++) capped[i] = cap != 0.0f ? cap * tanhf(z[i] / cap) : z[i];
+    rvi_cols c = rows_of(be, capped, ROWS, n), c2 = rows_of(be, capped, ROWS, n);
+    be->ops->loss(be, c2, targets, cap, false, ROWS);
+    float first[ROWS];
+    for (int r = 0; r < ROWS; r++) first[r] = targets[r].loss;
+    be->ops->loss(be, c, targets, cap, true, ROWS);
+    float *got = take(be, c, ROWS);
+    drop(be, c2);
+    for (int r = 0; r < ROWS; r++) {
+        double *at = widen(z + r * n, (size_t)n), want = loss_of(at, n, &targets[r], (double)cap);
+        assert_true(first[r] == targets[r].loss);
+        expect_near((double)targets[r].loss, want, 2e-5 + 2e-6 * fabs(want), "loss");
+        for (int i = 0; i < n; i += i < 20 ? 1 : 97) {
+            const double h = 1e-4;
+            double kept = at[i];
+            at[i] = kept + h;
+            double up = loss_of(at, n, &targets[r], (double)cap);
+            at[i] = kept - h;
+            double slope = (up - loss_of(at, n, &targets[r], (double)cap)) / (2 * h) *
+                           (double)targets[r].weight;
+            at[i] = kept;
+            expect_near((double)got[r * n + i], slope, 2e-7 + 2e-5 * fabs(slope), "d logits");
+        }
+        free(at);
+    }
+    be->ops->free(be);
+    free(z);
+    free(capped);
+    free(got);
+}
+
+static void losses(void **state)
+{
+    (void)state;
+    mode all[16];
+    for (int i = 0, n = modes(all); i < n; i++) {
+        static const int sizes[] = {17, 32, 33, 100, 5000};
+        for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+            try_loss(all[i], sizes[s], 0);
+            try_loss(all[i], sizes[s], 5);
+        }
+    }
+}
+
+static void loss_nan(void **state)
+{
+    (void)state;
+    mode all[16];
+    for (int i = 0, n = modes(all); i < n; i++) {
+        float z[2 * 40], p = 1;
+        int32_t id = 2;
+        for (int e = 0; e < 80; e++) z[e] = number();
+        z[37] = NAN;
+        z[40] = -INFINITY;
+        rvi_target t[2] = {{&id, &p, 1, 0, 1, 1, 0}, {&id, &p, 1, 0, 1, 1, 0}};
+        rvi_backend *be = open_backend(1, all[i].exact, all[i].isa);
+        rvi_cols c = rows_of(be, z, 2, 40);
+        be->ops->loss(be, c, t, 0, true, 2);
+        float *got = take(be, c, 2);
+        assert_true(isnan(t[0].loss) && isnan(got[0]) && isnan(got[2]));
+        assert_true(isfinite(t[1].loss) && got[40] == 0.0f && isfinite(got[42]));
+        free(got);
+        be->ops->free(be);
+    }
+}
+
+/* ---- moving rows, and while a profile is on ---- */
+
+static void moving(void **state)
+{
+    (void)state;
+    enum { ROWS = 6, N = 19 };
+    rvi_backend *be = open_backend(2, false, NULL);
+    assert_int_equal(rvi_profile_begin(be, NULL), RV_OK);
+    float *x = numbers_new(ROWS * N), *y = numbers_new(ROWS * N);
+    rvi_cols cx = rows_of(be, x, ROWS, N), cy = rows_of(be, y, ROWS, N),
+             cz = rows_of(be, y, ROWS, N);
+    static const int32_t to[] = {4, 1, 4};
+    be->ops->copy(be, cz, cx, ROWS - 1);
+    be->ops->scatter_add(be, cy, cx, to, 3);
+    be->ops->zero(be, cx, 2);
+    float *gx = take(be, cx, ROWS), *gy = take(be, cy, ROWS), *gz = take(be, cz, ROWS);
+    for (int r = 0; r < ROWS; r++)
+        for (int i = 0; i < N; i++) {
+            int at = r * N + i;
+            float want = y[at];
+            for (int s = 0; s < 3; s++)
+                if (to[s] == r) want += x[s * N + i];
+            assert_true(gx[at] == (r < 2 ? 0.0f : x[at]));
+            assert_true(gy[at] == want);
+            assert_true(gz[at] == (r < ROWS - 1 ? x[at] : y[at]));
+        }
+    be->ops->free(be);
+    free(x);
+    free(y);
+    free(gx);
+    free(gy);
+    free(gz);
+}
+
+/* More rows than before: the scratch grows, what was reserved stays. */
+static void reserving(void **state)
+{
+    (void)state;
+    rvi_backend *be = open_backend(2, true, NULL);
+    assert_int_equal(be->ops->train_reserve(be, 1, 2000, 10, NULL), RV_OK);
+    assert_int_equal(be->ops->train_reserve(be, 700, 1, 10, NULL), RV_OK);
+    assert_int_equal(be->ops->train_reserve(be, 10, 10, 10, NULL), RV_OK);
+    be->ops->free(be);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(linear_types),  cmocka_unit_test(linear_shapes),
+        cmocka_unit_test(linear_nan),    cmocka_unit_test(attention_shapes),
+        cmocka_unit_test(attention_nan), cmocka_unit_test(norms),
+        cmocka_unit_test(gates),         cmocka_unit_test(losses),
+        cmocka_unit_test(loss_nan),      cmocka_unit_test(moving),
+        cmocka_unit_test(reserving),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,93 @@
+/* Threads and bells: what is rung is heard, once, also when nobody waited yet; and a pool asks whether it may. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "base/os.h"
+#include "base/pool.h"
+#include "base/thread.h"
+#include "harness/assert_ok.h"
+
+typedef struct talk {
+    rvi_bell *question, *answer;
+    atomic_int n;
+} talk;
+
+static void echo(void *ctx)
+{
+    talk *t = ctx;
+    for (int i = 0; i < 100; i++) {
+        rvi_bell_wait(t->question, 0);
+        atomic_fetch_add(&t->n, 1);
+        rvi_bell_ring(t->answer);
+    }
+}
+
+static void bells(void **state)
+{
+    (void)state;
+    for (int idle = 0; idle < 2; idle++) {
+        talk t = {0};
+        rvi_thread *thread;
+        assert_ok(rvi_bell_new(&t.question, err));
+        assert_ok(rvi_bell_new(&t.answer, err));
+        rvi_bell_ring(t.question); /* before anybody listens */
+        rvi_bell_ring(t.question);
+        assert_ok(rvi_thread_start(&thread, echo, &t, idle, err));
+        rvi_bell_wait(t.answer, 0);
+        for (int i = 1; i < 100; i++) {
+            assert_int_equal(atomic_load(&t.n), i); /* twice is as good as once */
+            rvi_bell_ring(t.question);
+            rvi_bell_wait(t.answer, 0);
+        }
+        rvi_thread_join(thread);
+        assert_int_equal(atomic_load(&t.n), 100);
+        double start = rvi_os_seconds();
+        rvi_bell_wait(t.answer, 0.02); /* nobody rings */
+        assert_true(rvi_os_seconds() - start >= 0.019);
+        rvi_bell_free(t.question);
+        rvi_bell_free(t.answer);
+    }
+    rvi_thread_join(NULL);
+    rvi_bell_free(NULL);
+}
+
+static void count_rest(void *ctx)
+{
+    ++*(int *)ctx;
+}
+
+static void work(void *ctx, int task, int worker)
+{
+    (void)task;
+    (void)worker;
+    atomic_fetch_add((atomic_int *)ctx, 1);
+}
+
+static void pools_rest(void **state)
+{
+    (void)state;
+    for (int n_threads = 1; n_threads < 4; n_threads++) {
+        rvi_pool *p;
+        atomic_int n = 0;
+        int rests = 0;
+        assert_ok(rvi_pool_new(&p, n_threads, err));
+        rvi_pool_set_rest(p, count_rest, &rests);
+        for (int i = 0; i < 20; i++) rvi_pool_run(p, work, &n, i);
+        assert_int_equal(rests, 20);
+        assert_int_equal(atomic_load(&n), 190);
+        rvi_pool_set_rest(p, NULL, NULL);
+        rvi_pool_run(p, work, &n, 5);
+        assert_int_equal(rests, 20);
+        rvi_pool_free(p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bells), cmocka_unit_test(pools_rest)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
