@@ -5,7 +5,7 @@
 #   make run [MODEL=x]   chat with a model: a .gguf file, a model directory, or a name from `ruvllm list`
 #   make test            every test, then the fast ones again under ASan and UBSan
 #   make tsan            the threaded tests under TSan          make fuzz      every parser under libFuzzer (FUZZ_SECONDS=300 each)
-#   make bench           speed of the kernels, one core
+#   make bench           speed of the kernels and of training, one core
 #   make cross           build for aarch64, test under qemu     make check     layers and banned calls
 #   make wasm-check      the library as WebAssembly under node: the same bits as the native build, the expected logits
 #   make examples        build/examples, one program for each file of examples/
@@ -30,11 +30,12 @@ CFLAGS   += -std=c11 $(OPT) $(PIC) -fvisibility=hidden -ffp-contract=off $(THREA
 LDFLAGS  += $(THREADS) $(SAN)
 LIBS     := -lm
 HUB_LIBS := -lz -lcrypto
+STORE_LIBS := -lsqlite3
 CLI_LIBS := -ledit
 
 # --- sources: the rooms, lowest floor first ---
-CORE_ROOMS  := base formats kernels backend/cpu kv lora model tokenizer template decode api
-SHELL_ROOMS := hub cli
+CORE_ROOMS  := base formats kernels backend/cpu kv lora model tokenizer template decode learn api
+SHELL_ROOMS := hub store cli
 CORE_SRC    := $(foreach room,$(CORE_ROOMS),$(sort $(wildcard src/$(room)/*.c)))
 SHELL_SRC   := $(foreach room,$(SHELL_ROOMS),$(sort $(wildcard src/$(room)/*.c)))
 TEST_SRC    := $(sort $(wildcard tests/*/test_*.c))
@@ -46,9 +47,9 @@ TEST_BIN    := $(TEST_SRC:%.c=$(BUILD)/%)
 EXAMPLE_BIN := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard examples/*.c)))
 
 # Tests that take long or need the real model; the sanitizer pass leaves them out.
-SLOW_TESTS   := tests/model/test_law tests/real/%
+SLOW_TESTS   := tests/model/test_law tests/model/test_differences tests/real/%
 FAST_BIN     := $(filter-out $(SLOW_TESTS:%=$(BUILD)/%),$(TEST_BIN))
-THREAD_TESTS := tests/base/test_pool tests/model/test_golden tests/api/test_api tests/api/test_engine tests/api/test_lifetime
+THREAD_TESTS := tests/base/test_pool tests/base/test_thread tests/model/test_golden tests/api/test_api tests/api/test_engine tests/api/test_lifetime tests/api/test_learner_threads
 
 # --- one row of compiler flags per ISA; a file for another CPU family compiles to nothing ---
 ifeq ($(MACHINE),x86_64)
@@ -56,6 +57,7 @@ $(BUILD)/src/kernels/avx2%.o: CFLAGS += -mavx2 -mfma -mf16c
 $(BUILD)/src/kernels/avxvnni%.o: CFLAGS += -mavx2 -mfma -mf16c -mavxvnni
 $(BUILD)/src/kernels/avx512%.o: CFLAGS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c
 $(BUILD)/src/kernels/amx%.o: CFLAGS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c -mamx-tile -mamx-int8 -mamx-bf16
+$(BUILD)/src/kernels/amx_train.o: CFLAGS += -mavx512bf16
 $(BUILD)/src/kernels/peak_avx2.o: CFLAGS += -mavx2 -mfma
 $(BUILD)/src/kernels/peak_avxvnni.o: CFLAGS += -mavx2 -mavxvnni
 $(BUILD)/src/kernels/peak_avx512.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512bf16
@@ -93,7 +95,7 @@ $(BUILD)/libruvllm.so: $(CORE_OBJ)
 
 $(BIN): $(SHELL_OBJ) $(BUILD)/libruvllm.a
 	@echo "  LD  $@"
-	@$(CC) $(LDFLAGS) $^ $(HUB_LIBS) $(CLI_LIBS) $(LIBS) -o $@
+	@$(CC) $(LDFLAGS) $^ $(HUB_LIBS) $(STORE_LIBS) $(CLI_LIBS) $(LIBS) -o $@
 
 # Examples see what a user of the installed library sees: the public header and the archive.
 examples: $(EXAMPLE_BIN)
@@ -106,16 +108,16 @@ $(EXAMPLE_BIN): $(BUILD)/%: %.c include/ruvllm.h $(BUILD)/libruvllm.a
 TEST_CPPFLAGS := -Itests
 WRAP := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc
 $(BUILD)/tests/%.o: CPPFLAGS += $(TEST_CPPFLAGS)
-HUB_OBJ = $(filter $(BUILD)/src/hub/%,$(SHELL_OBJ))
+ROOM_OBJ = $(filter $(BUILD)/src/hub/% $(BUILD)/src/store/%,$(SHELL_OBJ))
 
 define link_test
 @mkdir -p $(@D)
 @echo "  LD  $@"
-@$(CC) $(LDFLAGS) $(1) $< $(HUB_OBJ) $(BUILD)/libruvllm.a -lcmocka $(HUB_LIBS) $(LIBS) -o $@
+@$(CC) $(LDFLAGS) $(1) $< $(ROOM_OBJ) $(BUILD)/libruvllm.a -lcmocka $(HUB_LIBS) $(STORE_LIBS) $(LIBS) -o $@
 endef
 
 .SECONDEXPANSION:
-$(TEST_BIN): $(BUILD)/%: $(BUILD)/%.o $$(HUB_OBJ) $(BUILD)/libruvllm.a
+$(TEST_BIN): $(BUILD)/%: $(BUILD)/%.o $$(ROOM_OBJ) $(BUILD)/libruvllm.a
 	$(call link_test,$(if $(findstring /test_alloc_,$@),$(WRAP)))
 
 test-programs: $(if $(ONLY_FAST),$(FAST_BIN),$(TEST_BIN))
@@ -170,11 +172,13 @@ wasm-check:
 	  LDFLAGS="-Wl,-z,stack-size=8388608 -Wl,--stack-first -Wl,--strip-all"
 	@tests/wasm/check.py build/tests/wasm/wasm_golden $(WASM)
 
-$(BUILD)/bench/kernels: $(BUILD)/bench/kernels.o $(BUILD)/libruvllm.a
+BENCH_BIN := $(BUILD)/bench/kernels $(BUILD)/bench/train $(BUILD)/bench/learn_latency $(BUILD)/bench/learn_beside
+$(BENCH_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libruvllm.a
 	@$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
 bench: deps
-	@$(MAKE) --no-print-directory -j$(JOBS) $(BUILD)/bench/kernels
+	@$(MAKE) --no-print-directory -j$(JOBS) $(BENCH_BIN)
 	@$(BUILD)/bench/kernels
+	@$(BUILD)/bench/train
 
 check:
 	@tools/check_layers

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "api/api.h"
+#include "model/digest.h"
 
 rv_status rv_adapter_load(rv_adapter **out, const rv_model *m, const char *path, rv_error *err)
 {
@@ -14,8 +15,10 @@ rv_status rv_adapter_load(rv_adapter **out, const rv_model *m, const char *path,
     if (a) {
         atomic_init(&a->users, 1);
         a->m = rvi_api_retain_model(m);
+        char digest[RVI_SHA256_HEX];
+        rvi_model_digest(m->model->source, digest);
         st = rvi_adapter_load(&a->a, m->rt->be, path, m->model->targets, m->model->n_targets,
-                              m->model->arch->gguf_names, err);
+                              m->model->arch->gguf_names, digest, err);
     } else {
         st = rvi_nomem(err, "adapter");
     }
@@ -109,7 +112,8 @@ void rvi_api_release_set(rv_adapter_set *set)
 {
     if (!set || atomic_fetch_sub(&set->users, 1) != 1) return;
     rv_model *m = set->m;
-    for (int i = 0; i < set->set.n; i++) release_adapter(set->adapters[i]);
+    for (int i = 0; set->adapters && i < set->set.n; i++) release_adapter(set->adapters[i]);
+    rvi_api_leave_learner(set->learner, set->held, NULL);
     rvi_free(set->adapters);
     rvi_free(set->uses);
     rvi_free(set);

@@ -5,16 +5,20 @@
  * to the object it was made from. The last release destroys it, on whatever thread.
  *
  * Computing: rt->busy is held by the one thread that computes on a runtime (rvi_api_enter); it
- * guards the backend, all page pools and all sessions. Freeing a session needs it too, but may not
- * fail or wait: freed sessions go to a list that whoever holds busy empties on leaving. */
+ * guards the backend, all page pools, all sessions and all learners. Freeing a session needs it too,
+ * but may not fail: freed sessions go to a list that the call which holds busy empties on leaving.
+ * Background threads of learners hold it for moments only, and calls wait for them: a call never
+ * fails because of one (rvi_api_enter_aside). */
 #ifndef RVI_API_API_H
 #define RVI_API_API_H
 
 #include <stdatomic.h>
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "decode/answer.h"
 #include "decode/engine.h"
+#include "learn/learner.h"
 #include "model/model.h"
 #include "ruvllm.h"
 #include "template/chat.h"
@@ -28,7 +32,9 @@ struct rv_runtime {
     rvi_log log;
     rv_runtime_options o;
     rv_allocator allocator; /* as the caller gave it; in use if alloc is set */
-    atomic_flag busy;
+    atomic_int busy;               /* rvi_api_holder */
+    atomic_int n_aside;            /* background threads that have waited long for busy */
+    atomic_uint_fast64_t left_ns;  /* when the last call left */
     _Atomic(rv_session *) freed; /* sessions whose handle is gone, not destroyed yet */
     atomic_uint_fast64_t n_sets; /* serials handed out */
 };
@@ -56,6 +62,8 @@ struct rv_adapter_set {
     rv_adapter **adapters; /* one for each use */
     rvi_adapter_use *uses;
     rvi_adapter_set set;
+    rv_learner *learner; /* whose adapters they are; NULL: `adapters` */
+    rvi_made_set *held;  /* the learner's */
 };
 
 struct rv_engine {
@@ -69,6 +77,11 @@ struct rv_session {
     rv_engine *e;
     rvi_session *s;
     rv_adapter_set *adapters; /* may be NULL */
+    rv_learner *learner;      /* that decided what takes part; NULL: none did */
+    rvi_slot slot;            /* of the next answer, the learner's; n 0: none */
+    char *question;           /* the last that the learner saw; NULL: none */
+    rvi_made_set *held;       /* the learner's adapters that take part; may be NULL */
+    rvi_capture *capture;     /* the learner's; may be NULL */
     rv_session *next_freed;
 };
 
@@ -81,6 +94,10 @@ void rvi_api_release_runtime(rv_runtime *rt);
 void rvi_api_release_model(rv_model *m);
 void rvi_api_release_set(rv_adapter_set *set);
 void rvi_api_release_engine(rv_engine *e);
+rv_learner *rvi_api_retain_learner(rv_learner *l); /* accepts NULL */
+void rvi_api_release_learner(rv_learner *l);
+/* What a session or set holds of its learner goes back; then the learner's count. */
+void rvi_api_leave_learner(rv_learner *l, rvi_made_set *held, rvi_capture *capture);
 void rvi_api_destroy_session(rv_session *s); /* busy is held */
 
 /* The runtime's allocator for this thread until left: every public function that allocates or
@@ -95,6 +112,37 @@ typedef struct rvi_api_turn {
 } rvi_api_turn;
 rv_status rvi_api_enter(rvi_api_turn *turn, const rv_runtime *rt, rv_error *err) RVI_MUST_CHECK;
 void rvi_api_leave(rvi_api_turn *turn);
+
+/* The same for a background thread, which waits for it; false: *stop was set meanwhile. For moments:
+ * nothing is computed and little is written. */
+bool rvi_api_enter_aside(rvi_api_turn *turn, const rv_runtime *rt, const atomic_bool *stop);
+void rvi_api_leave_aside(rvi_api_turn *turn);
+/* Is a call computing, or was one a moment ago, so that the next is likely to follow? */
+bool rvi_api_is_busy(const rv_runtime *rt);
+
+/* ---- learners (learner.c), and their background threads (background.c) ---- */
+
+typedef struct rvi_background {
+    rvi_thread *thread; /* NULL: none */
+    rvi_bell *bell;     /* something may wait */
+    atomic_bool stop;
+    atomic_bool closed; /* the caller's handle is gone: it does not start again */
+    atomic_flag switching; /* one at a time starts or stops it */
+    bool brisk;            /* of ordinary priority: tests on a busy machine */
+} rvi_background;
+
+struct rv_learner {
+    atomic_int users;
+    rv_model *m;
+    rvi_learner *l;
+    rvi_background bg;
+};
+
+rv_status rvi_background_start(rv_learner *l, rv_error *err) RVI_MUST_CHECK;
+/* Returns when it has ended, without a turn of its own; was there one? */
+bool rvi_background_stop(rv_learner *l);
+void rvi_background_ring(rv_learner *l);
+void rvi_background_deinit(rv_learner *l);
 
 /* Option structs of any size: init writes defaults into the caller's, read overlays the caller's
  * (NULL: nothing) onto a whole one that holds the defaults. */

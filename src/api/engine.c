@@ -1,5 +1,6 @@
 /* Engines: what computes a step for many sessions. */
 #include "api/api.h"
+#include "decode/score.h"
 
 enum { DEFAULT_ROWS = 512, DEFAULT_LOGITS = 16 };
 
@@ -147,4 +148,36 @@ rv_status rv_engine_advance(rv_engine *e, size_t *n_running, rv_error *err)
     *n_running = rvi_answer_advance(e->e, NULL);
     rvi_api_leave(&turn);
     return RV_OK;
+}
+
+rv_status rv_engine_score(rv_engine *e, const int32_t *ids, size_t n,
+                          const rv_adapter_set *adapters, float *log_p, rv_error *err)
+{
+    if (!e || !ids || !log_p || n < 2)
+        return rvi_error(err, RV_E_INVALID, "rv_engine_score: NULL argument, or fewer than 2 ids");
+    if (adapters && adapters->m != e->m)
+        return rvi_error(err, RV_E_ADAPTER, "the adapters are of another model");
+    if (n > (size_t)e->e->o.n_tokens)
+        return rvi_error(err, RV_E_KV_CACHE, "%zu tokens, but the engine has room for %d", n,
+                         e->e->o.n_tokens);
+    rvi_api_turn turn;
+    rvi_seq seq = {0};
+    double sum = 0;
+    rv_status st = rvi_engine_check_ids(e->e, ids, n, err);
+    if (!st) st = rvi_api_enter(&turn, e->m->rt, err);
+    if (st) return st;
+    rvi_engine_begin(e->e); /* the workspace no longer holds the last step's logits */
+    st = rvi_seq_init(&seq, e->e->pool, (int)n, err);
+    rvi_scorer s = {.m = e->m->model,
+                    .ws = e->e->ws,
+                    .seq = &seq,
+                    .rows = e->e->rows,
+                    .max_rows = e->e->o.max_rows,
+                    .max_logits = e->e->o.max_logits,
+                    .rope_set = rvi_rope_set(&e->m->model->rope, (int)n),
+                    .adapters = adapters ? &adapters->set : NULL};
+    if (!st) st = rvi_score(&s, ids, (int)n, 0, -1, log_p, &sum, err);
+    rvi_seq_deinit(&seq);
+    rvi_api_leave(&turn);
+    return st;
 }

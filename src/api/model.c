@@ -5,6 +5,7 @@
 
 #include "api/api.h"
 #include "base/os.h"
+#include "model/digest.h"
 
 /* ---- tokenizer ---- */
 
@@ -333,6 +334,15 @@ static const char *main_type(const rvi_source *s)
     for (size_t t = 1; t < RVI_QTYPE_COUNT; t++)
         if (count[t] > count[best]) best = t;
     return rvi_qtypes[best].name;
+}
+
+rv_status rv_model_digest(const rv_model *m, char out[65], rv_error *err)
+{
+    if (!m || !out) return rvi_error(err, RV_E_INVALID, "rv_model_digest: NULL argument");
+    out[0] = 0;
+    rv_status st = rvi_api_need_weights(m, err);
+    if (!st) rvi_model_digest(m->model->source, out);
+    return st;
 }
 
 rv_status rv_model_get_info(const rv_model *m, rv_model_info *out)

@@ -3,6 +3,7 @@
 
 #include "api/api.h"
 #include "base/os.h"
+#include "base/thread.h"
 #include "kernels/kernels.h"
 
 #ifndef RVI_VERSION
@@ -18,6 +19,8 @@ void rv_free(void *p)
 {
     rvi_free(p);
 }
+
+enum { FREE, CALL, ASIDE }; /* who holds busy */
 
 /* ---- options ---- */
 
@@ -108,7 +111,9 @@ rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *given, rv_e
     atomic_init(&rt->users, 1);
     atomic_init(&rt->freed, NULL);
     atomic_init(&rt->n_sets, 0);
-    atomic_flag_clear(&rt->busy);
+    atomic_init(&rt->busy, FREE);
+    atomic_init(&rt->n_aside, 0);
+    atomic_init(&rt->left_ns, 0);
     rt->o = o;
     if (o.allocator) rt->allocator = *o.allocator;
     rt->o.allocator = NULL; /* the caller's struct need not live on */
@@ -170,24 +175,45 @@ void rvi_api_leave_heap(const rv_allocator *before)
     rvi_mem_use(before);
 }
 
+static uint64_t now_ns(void)
+{
+    return (uint64_t)(rvi_os_seconds() * 1e9);
+}
+
+/* Somebody in the background has waited for long: calls that follow each other without a gap let it
+ * pass, for a moment at most. */
+static void make_way(rv_runtime *rt)
+{
+    enum { TRIES = 40 };
+    for (int i = 0; i < TRIES && atomic_load(&rt->n_aside) && atomic_load(&rt->busy) == FREE; i++)
+        rvi_thread_sleep(50e-6);
+}
+
 rv_status rvi_api_enter(rvi_api_turn *turn, const rv_runtime *rt, rv_error *err)
 {
     turn->rt = rvi_api_retain_runtime(rt);
-    if (atomic_flag_test_and_set(&turn->rt->busy)) {
-        rvi_api_release_runtime(turn->rt);
-        return rvi_error(err, RV_E_SESSION,
-                         "the runtime is computing for another call; one at a time");
+    if (atomic_load(&turn->rt->n_aside)) make_way(turn->rt);
+    for (int holder = FREE; !atomic_compare_exchange_strong(&turn->rt->busy, &holder, CALL);) {
+        if (holder == CALL) {
+            rvi_api_release_runtime(turn->rt);
+            return rvi_error(err, RV_E_SESSION,
+                             "the runtime is computing for another call; one at a time");
+        }
+        if (holder == ASIDE) rvi_thread_sleep(50e-6);
+        holder = FREE;
     }
     turn->heap = rvi_api_use_heap(rt);
     return RV_OK;
 }
 
 /* Sequentially consistent on both sides: a session is put on the list before busy is tried, and
- * busy is given up before the list is looked at again, so none is left behind. */
+ * busy is given up before the list is looked at again, so none is left behind. (Who finds it held by
+ * a background thread waits for that one, and empties the list itself.) */
 void rvi_api_leave(rvi_api_turn *turn)
 {
     rv_runtime *rt = turn->rt;
     rvi_api_leave_heap(turn->heap);
+    int holder;
     do {
         rv_session *s = atomic_exchange(&rt->freed, NULL);
         while (s) {
@@ -195,7 +221,43 @@ void rvi_api_leave(rvi_api_turn *turn)
             rvi_api_destroy_session(s);
             s = next;
         }
-        atomic_flag_clear(&rt->busy);
-    } while (atomic_load(&rt->freed) && !atomic_flag_test_and_set(&rt->busy));
+        atomic_store(&rt->left_ns, now_ns());
+        atomic_store(&rt->busy, FREE);
+        holder = FREE;
+    } while (atomic_load(&rt->freed) && atomic_compare_exchange_strong(&rt->busy, &holder, CALL));
     rvi_api_release_runtime(rt);
+}
+
+bool rvi_api_enter_aside(rvi_api_turn *turn, const rv_runtime *rt, const atomic_bool *stop)
+{
+    enum { PATIENCE = 50 }; /* milliseconds */
+    rv_runtime *own = rvi_api_retain_runtime(rt);
+    int holder = FREE, n = 0;
+    bool mine = false;
+    while (!mine && !atomic_load(stop)) {
+        holder = FREE;
+        mine = atomic_compare_exchange_strong(&own->busy, &holder, ASIDE);
+        if (mine) break;
+        if (n++ == PATIENCE) atomic_fetch_add(&own->n_aside, 1);
+        rvi_thread_sleep(n <= PATIENCE ? 1e-3 : 1e-4);
+    }
+    if (n > PATIENCE) atomic_fetch_sub(&own->n_aside, 1);
+    if (mine)
+        *turn = (rvi_api_turn){own, rvi_api_use_heap(rt)};
+    else
+        rvi_api_release_runtime(own);
+    return mine;
+}
+
+void rvi_api_leave_aside(rvi_api_turn *turn)
+{
+    rvi_api_leave_heap(turn->heap);
+    atomic_store(&turn->rt->busy, FREE);
+    rvi_api_release_runtime(turn->rt);
+}
+
+bool rvi_api_is_busy(const rv_runtime *rt)
+{
+    enum { MOMENT_NS = 10000000 };
+    return atomic_load(&rt->busy) == CALL || now_ns() - atomic_load(&rt->left_ns) < MOMENT_NS;
 }

@@ -109,6 +109,8 @@ void rvi_api_destroy_session(rv_session *s)
     rv_engine *e = s->e;
     rvi_session_free(s->s);
     rvi_api_release_set(s->adapters);
+    rvi_api_leave_learner(s->learner, s->held, s->capture);
+    rvi_free(s->question);
     rvi_free(s);
     rvi_api_release_engine(e);
 }
@@ -208,7 +210,10 @@ static rv_status start(rv_session *s, const int32_t *prompt, size_t n_prompt,
     if (!st) st = rvi_api_read_options(&sampling, sizeof sampling, o.sampling, "rv_sampling", err);
     if (st) return st;
     o.sampling = &sampling;
-    return rvi_answer_start(s->s, prompt, n_prompt, &o, err);
+    st = rvi_answer_start(s->s, prompt, n_prompt, &o, err);
+    if (!st && s->slot.n && (st = rvi_answer_lock(s->s, &s->slot, err))) rvi_answer_drop(s->s);
+    s->slot = (rvi_slot){0};
+    return st;
 }
 
 static rv_status give(rv_session *s, rv_generated *out, rv_error *err)

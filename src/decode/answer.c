@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "decode/capture.h"
 #include "decode/logprobs.h"
 #include "decode/sampler.h"
 #include "decode/stop.h"
@@ -17,7 +18,12 @@ struct rvi_answer {
     rvi_detok detok;
     rvi_stop stops;
     rvi_buf piece;
-    float *raw; /* the model's own logits of a step; NULL: no logprobs */
+    float *raw; /* the model's own logits of a step; NULL: neither logprobs nor capture want them */
+    rvi_capture *capture; /* the session's when it began */
+    float temperature;    /* for capture */
+    int32_t *slot_ids;    /* NULL: no slot */
+    size_t n_slot;
+    float slot_margin;
     rvi_generated out;
     int max_tokens;
     int logits_at; /* place in the step being computed; -1: none */
@@ -47,6 +53,7 @@ static void answer_free(rvi_answer *a)
     rvi_stop_deinit(&a->stops);
     rvi_buf_deinit(&a->piece);
     rvi_free(a->raw);
+    rvi_free(a->slot_ids);
     rvi_generated_deinit(&a->out);
     rvi_free(a);
 }
@@ -127,10 +134,11 @@ static bool reserve(rvi_answer *a)
     }
     if (n && !(a->out.ids.data = rvi_alloc_array(n, sizeof *a->out.ids.data))) return false;
     a->out.ids.cap = n;
-    if (a->o.top_logprobs < 0) return true;
-    a->out.n_top = (size_t)a->o.top_logprobs;
+    if (a->o.top_logprobs < 0 && !a->capture) return true;
     a->raw = rvi_alloc_array((size_t)e->m->hp.n_vocab, sizeof *a->raw);
     if (!a->raw) return false;
+    if (a->o.top_logprobs < 0) return true;
+    a->out.n_top = (size_t)a->o.top_logprobs;
     if (n && !(a->out.chosen = rvi_alloc_array(n, sizeof *a->out.chosen))) return false;
     if (n && a->out.n_top && !(a->out.top = rvi_alloc_array(n * a->out.n_top, sizeof *a->out.top)))
         return false;
@@ -151,12 +159,17 @@ rv_status rvi_answer_start(rvi_session *s, const int32_t *prompt, size_t n_promp
     a->max_tokens = RVI_MIN(o->max_tokens, s->n_context - (int)n_prompt);
     a->out.finish = RV_FINISH_ERROR;
     a->logits_at = -1;
+    a->capture = s->capture;
+    rv_sampling sampling;
     st = rvi_sampler_new(&a->sampler, o->sampling, e->m->hp.n_vocab, e->t, err);
     if (!st && !reserve(a)) st = rvi_nomem(err, "answer");
     if (st) {
         answer_free(a);
         return st;
     }
+    rvi_sampling_read(&sampling, o->sampling);
+    a->temperature = sampling.temperature;
+    if (a->capture) rvi_capture_begin(a->capture);
     if (e->t) rvi_detok_init(&a->detok, e->t, RVI_TOK_SKIP_SPECIAL);
     a->o.sampling = NULL; /* the sampler has its own copy */
     a->start = rvi_os_seconds();
@@ -170,6 +183,26 @@ rv_status rvi_answer_start(rvi_session *s, const int32_t *prompt, size_t n_promp
     rvi_answer **end = &e->answers;
     while (*end) end = &(*end)->next;
     *end = a;
+    return RV_OK;
+}
+
+rv_status rvi_answer_lock(rvi_session *s, const rvi_slot *slot, rv_error *err)
+{
+    rvi_answer *a = s->answer;
+    if (!a || a->ended || a->out.ids.len)
+        return rvi_error(err, RV_E_SESSION, "no answer of the session is about to begin");
+    if (!slot->n || slot->n > RVI_MAX_SLOT || !isfinite(slot->margin))
+        return rvi_error(err, RV_E_CONFIG, "a slot of %zu tokens: 1 to %d are possible", slot->n,
+                         RVI_MAX_SLOT);
+    rv_status st = rvi_engine_check_ids(s->e, slot->ids, slot->n, err);
+    if (st) return st;
+    int32_t *ids = rvi_alloc_array(slot->n, sizeof *ids);
+    if (!ids) return rvi_nomem(err, "slot");
+    memcpy(ids, slot->ids, slot->n * sizeof *ids);
+    rvi_free(a->slot_ids);
+    a->slot_ids = ids;
+    a->n_slot = slot->n;
+    a->slot_margin = slot->margin != 0 ? slot->margin : RVI_SLOT_MARGIN;
     return RV_OK;
 }
 
@@ -253,6 +286,22 @@ static bool is_eos(const rvi_engine *e, int32_t id)
     return false;
 }
 
+/* The slot's next token, while all before it came as it says. */
+static void raise_slot(rvi_answer *a, float *logits, int n_vocab)
+{
+    size_t at = a->out.ids.len;
+    if (at >= a->n_slot) return;
+    if (at && a->out.ids.data[at - 1] != a->slot_ids[at - 1]) {
+        a->n_slot = 0; /* the answer went another way */
+        return;
+    }
+    float *l = &logits[a->slot_ids[at]];
+    if (!(*l > -INFINITY)) return;
+    float best = -INFINITY;
+    for (int i = 0; i < n_vocab; i++) best = logits[i] > best ? logits[i] : best;
+    *l = best + a->slot_margin;
+}
+
 static rv_status pick(rvi_answer *a, float *logits, int32_t *id, bool *cancel)
 {
     rvi_session *s = a->s;
@@ -267,6 +316,7 @@ static rv_status pick(rvi_answer *a, float *logits, int32_t *id, bool *cancel)
         *cancel = true;
         return RV_OK;
     }
+    raise_slot(a, logits, (int)n_vocab);
     rv_status st = rvi_sampler_pick(a->sampler, logits, s->past.data, s->past.len,
                                     (size_t)a->out.n_prompt, id, &a->error);
     for (size_t i = 0; st && i < n_vocab; i++)
@@ -276,8 +326,8 @@ static rv_status pick(rvi_answer *a, float *logits, int32_t *id, bool *cancel)
 
 static void note_logprobs(rvi_answer *a, int32_t id)
 {
-    if (!a->raw) return;
     rvi_generated *out = &a->out;
+    if (!out->chosen) return;
     int n_vocab = a->s->e->m->hp.n_vocab;
     size_t at = out->ids.len - 1;
     double log_sum = rvi_log_sum_exp(a->raw, n_vocab);
@@ -305,6 +355,9 @@ static void take_token(rvi_answer *a, float *logits)
     out->ids.data[out->ids.len++] = id; /* room was reserved for both */
     s->past.data[s->past.len++] = id;
     note_logprobs(a, id);
+    if (a->capture)
+        rvi_capture_take(a->capture, s->e->ws, s->e->which[a->logits_at], a->raw, a->temperature,
+                         id);
     if (!a->o.ignore_eos && is_eos(s->e, id)) {
         end_answer(a, RV_FINISH_EOS, RV_OK);
         return;
@@ -390,6 +443,11 @@ size_t rvi_answer_advance(rvi_engine *e, const rvi_session *only)
     for (a = e->answers; a; a = a->next)
         if (!only || a->s == only) running++;
     return running;
+}
+
+bool rvi_answer_ended(const rvi_session *s)
+{
+    return s->answer && s->answer->ended;
 }
 
 rv_status rvi_answer_take(rvi_session *s, rvi_generated *out, rv_error *err)

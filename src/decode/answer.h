@@ -9,7 +9,10 @@
 
 #include "decode/engine.h"
 
-enum { RVI_TEXT_RESERVE = 16 << 20, RVI_MAX_TOP_LOGPROBS = 20 };
+enum { RVI_TEXT_RESERVE = 16 << 20, RVI_MAX_TOP_LOGPROBS = 20, RVI_MAX_SLOT = 4096 };
+
+/* Probability 0.999 against 160 rivals as likely as the best of them. */
+#define RVI_SLOT_MARGIN 12.0f
 
 typedef struct rvi_generated {
     rvi_ids ids; /* an end token that ended it is the last one */
@@ -26,8 +29,20 @@ void rvi_generated_deinit(rvi_generated *g);
 /* Options are those of the public header, whole (any size was dealt with); they are copied. */
 rv_status rvi_answer_start(rvi_session *s, const int32_t *prompt, size_t n_prompt,
                            const rv_generate_options *o, rv_error *err) RVI_MUST_CHECK;
+/* An answer known by heart: while what was generated equals ids[0 .. j-1], the logit of ids[j] is
+ * raised to `margin` above the largest before the sampler sees them. What a mask forbids stays
+ * forbidden; logprobs are the model's own. The last id may be an end token. */
+typedef struct rvi_slot {
+    const int32_t *ids;
+    size_t n;
+    float margin; /* 0: RVI_SLOT_MARGIN */
+} rvi_slot;
+
+/* For the session's answer, which has generated nothing yet; ids are copied. */
+rv_status rvi_answer_lock(rvi_session *s, const rvi_slot *slot, rv_error *err) RVI_MUST_CHECK;
 /* One step over the answers under way, or over that of `only`. Returns how many go on. */
 size_t rvi_answer_advance(rvi_engine *e, const rvi_session *only);
+bool rvi_answer_ended(const rvi_session *s); /* the session has an answer that came to its end */
 /* Moves the session's answer, which it has, to out, cancelling it where it is under way. The status
  * is the answer's own. */
 rv_status rvi_answer_take(rvi_session *s, rvi_generated *out, rv_error *err) RVI_MUST_CHECK;

@@ -43,8 +43,9 @@ rv_status rvi_engine_new(rvi_engine **out, const rvi_model *m, const rvi_tokeniz
     e->longest_piece = longest_piece(t);
     rvi_kv_spec spec =
         rvi_model_kv_spec(m, o->kv_type, (o->n_tokens + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS);
-    st = rvi_pages_new(&e->pool, m->be, &spec, 0, err);
-    if (!st) st = rvi_workspace_new(&e->ws, m, e->o.max_rows, e->o.max_logits, err);
+    rvi_backend *be = o->be ? o->be : m->be;
+    st = rvi_pages_new(&e->pool, be, &spec, 0, err);
+    if (!st) st = rvi_workspace_new_on(&e->ws, m, be, e->o.max_rows, e->o.max_logits, err);
     e->rows = rvi_alloc_array((size_t)e->o.max_rows, sizeof *e->rows);
     e->which = rvi_alloc_array((size_t)e->o.max_logits, sizeof *e->which);
     if (!st && (!e->rows || !e->which)) st = rvi_nomem(err, "engine");

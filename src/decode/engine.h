@@ -20,11 +20,13 @@
 #include "tokenizer/tokenizer.h"
 
 typedef struct rvi_answer rvi_answer;
+typedef struct rvi_capture rvi_capture;
 
 typedef struct rvi_engine_options {
     int n_tokens; /* KV room of all sessions together */
     int max_rows, max_logits;
     rv_kv_type kv_type;
+    rvi_backend *be; /* NULL: the model's; another one must be like it */
 } rvi_engine_options;
 
 typedef struct rvi_engine {
@@ -59,6 +61,8 @@ typedef struct rvi_session {
     const rvi_adapter_set *adapters; /* of rows that name no other; NULL: none */
     atomic_bool cancelled;
     rvi_answer *answer; /* under way, or ended and not taken; NULL: none */
+    rvi_capture *capture; /* borrowed, set by the owner: of tokens that answers begun from then on
+                             generate (capture.h), for as long as they are under way; NULL: off */
     void *owner;        /* what events call the session */
 } rvi_session;
 

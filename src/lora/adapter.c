@@ -16,25 +16,10 @@ typedef struct loader {
     int n_targets;
     double *ranks; /* of each target, as adapter_config.json has it */
     const char *path;
-    bool gguf; /* the file's row order for paired heads */
+    const char *base_digest; /* NULL: not checked */
+    bool gguf;               /* the file's row order for paired heads */
     rv_error *err;
 } loader;
-
-/* Turns the rows of B between the half-split order of PEFT and the pairwise order of GGUF: within a
- * head of n rows, pairwise row 2 j + s is half-split row s n / 2 + j. */
-static void reorder_heads(const float *from, float *to, int n_out, int rank, int n_heads,
-                          bool to_paired)
-{
-    int size = n_out / n_heads, half = size / 2;
-    for (int h = 0; h < n_heads; h++)
-        for (int j = 0; j < half; j++)
-            for (int s = 0; s < 2; s++) {
-                int paired = h * size + 2 * j + s, split = h * size + s * half + j;
-                int src = to_paired ? split : paired, dst = to_paired ? paired : split;
-                memcpy(to + (size_t)dst * (size_t)rank, from + (size_t)src * (size_t)rank,
-                       (size_t)rank * sizeof *to);
-            }
-}
 
 static rv_status load_reordered(loader *l, rvi_tensor **out, const rvi_tensor_view *view,
                                 const rvi_lora_target *t)
@@ -46,8 +31,8 @@ static rv_status load_reordered(loader *l, rvi_tensor **out, const rvi_tensor_vi
     if (!plain || !turned) st = rvi_nomem(l->err, view->name);
     if (!st) {
         rvi_dequantize(view->type, view->data, plain, n);
-        reorder_heads(plain, turned, (int)view->shape[0], (int)view->shape[1], t->n_paired_heads,
-                      t->paired);
+        rvi_lora_reorder(plain, turned, (int)view->shape[0], (int)view->shape[1], t->n_paired_heads,
+                         t->paired);
         rvi_tensor_view copy = *view;
         copy.type = RVI_F32;
         copy.data = (const uint8_t *)turned;
@@ -252,6 +237,93 @@ static rv_status peft_scales(loader *l, const rvi_json *config)
     return RV_OK;
 }
 
+/* ---- what our own files say about themselves ---- */
+
+typedef struct origin { /* .data NULL: not there */
+    rvi_str base_digest, checksum, provenance;
+} origin;
+
+static bool same(rvi_str s, const char *text)
+{
+    return s.len == strlen(text) && !memcmp(s.data, text, s.len);
+}
+
+static rv_status keep_text(loader *l, char **out, rvi_str s)
+{
+    if (!s.len) return RV_OK;
+    *out = rvi_alloc_array(s.len + 1, 1);
+    if (!*out) return rvi_nomem(l->err, "provenance");
+    memcpy(*out, s.data, s.len);
+    (*out)[s.len] = 0;
+    return RV_OK;
+}
+
+static rv_status check_origin(loader *l, const origin *o)
+{
+    enum { MOST_DIGEST = 64, MOST_PROVENANCE = 1 << 20 };
+    if (o->base_digest.len > MOST_DIGEST || o->provenance.len > MOST_PROVENANCE)
+        return rvi_error(l->err, RV_E_ADAPTER, "%s: what it says of its origin is too long",
+                         l->path);
+    if (l->base_digest && o->base_digest.len && !same(o->base_digest, l->base_digest))
+        return rvi_error(l->err, RV_E_ADAPTER,
+                         "an adapter of another model: trained on %.*s, but this one is %.64s (%s)",
+                         (int)o->base_digest.len, o->base_digest.data, l->base_digest, l->path);
+    rv_status st = keep_text(l, &l->a->base_digest, o->base_digest);
+    return st ? st : keep_text(l, &l->a->provenance, o->provenance);
+}
+
+/* tensor_at(file, i): the n tensors in the file's order. */
+static rv_status check_sum(loader *l, rvi_str expected, void *file, size_t n,
+                           rvi_tensor_view *(*tensor_at)(void *file, size_t i))
+{
+    char found[RVI_SHA256_HEX];
+    rvi_sha256 h;
+    if (!expected.data) return RV_OK;
+    rvi_sha256_init(&h);
+    for (size_t i = 0; i < n; i++) rvi_lora_hash(&h, tensor_at(file, i));
+    rvi_sha256_end_hex(&h, found);
+    if (same(expected, found)) return RV_OK;
+    return rvi_error(l->err, RV_E_ADAPTER,
+                     "%s: damaged: the SHA-256 of its tensors is %s, not %.*s as it says", l->path,
+                     found, (int)RVI_MIN(expected.len, (size_t)64), expected.data);
+}
+
+static rvi_str text_of(const char *text)
+{
+    return text ? (rvi_str){text, strlen(text)} : (rvi_str){0};
+}
+
+static rvi_tensor_view *safetensors_at(void *file, size_t i)
+{
+    return rvi_safetensors_tensor_at(file, i);
+}
+
+static rv_status check_safetensors(loader *l, rvi_safetensors *s)
+{
+    origin o = {text_of(rvi_safetensors_meta(s, RVI_LORA_BASE_DIGEST)),
+                text_of(rvi_safetensors_meta(s, RVI_LORA_CHECKSUM)),
+                text_of(rvi_safetensors_meta(s, RVI_LORA_PROVENANCE))};
+    rv_status st = check_origin(l, &o);
+    return st ? st : check_sum(l, o.checksum, s, rvi_safetensors_n_tensors(s), safetensors_at);
+}
+
+static rvi_tensor_view *gguf_at(void *file, size_t i)
+{
+    return rvi_gguf_tensor_at(file, i);
+}
+
+static rv_status check_gguf(loader *l, rvi_gguf *g)
+{
+    origin o = {0};
+    (void)rvi_gguf_get_str(g, RVI_LORA_BASE_DIGEST, &o.base_digest);
+    (void)rvi_gguf_get_str(g, RVI_LORA_CHECKSUM, &o.checksum);
+    (void)rvi_gguf_get_str(g, RVI_LORA_PROVENANCE, &o.provenance);
+    rv_status st = check_origin(l, &o);
+    return st ? st : check_sum(l, o.checksum, g, rvi_gguf_n_tensors(g), gguf_at);
+}
+
+/* ---- the two formats ---- */
+
 static rv_status load_peft(loader *l)
 {
     enum { MOST_CONFIG = 1 << 20 };
@@ -273,6 +345,7 @@ static rv_status load_peft(loader *l)
     if (!st && !rvi_buf_printf(&path, "%s/adapter_model.safetensors", l->path))
         st = rvi_nomem(l->err, "path");
     if (!st) st = rvi_safetensors_open(&st_file, path.data, l->err);
+    if (!st) st = check_safetensors(l, st_file);
     for (size_t i = 0; !st && i < rvi_safetensors_n_tensors(st_file); i++)
         st = add_peft(l, rvi_safetensors_tensor_at(st_file, i));
     if (!st && rvi_safetensors_n_raw(st_file)) {
@@ -316,6 +389,7 @@ static rv_status load_gguf(loader *l, const char *const *arch)
     else if (!rvi_gguf_get_f32(g, "adapter.lora.alpha", &alpha) || !isfinite(alpha))
         st = rvi_error(l->err, RV_E_ADAPTER, "%s: 'adapter.lora.alpha' is missing or no number",
                        l->path);
+    if (!st) st = check_gguf(l, g);
     for (size_t i = 0; !st && i < rvi_gguf_n_tensors(g); i++)
         st = add_gguf(l, rvi_gguf_tensor_at(g, i));
     for (int i = 0; !st && i < l->n_targets; i++)
@@ -352,25 +426,51 @@ static rv_status check_slots(loader *l)
 
 rv_status rvi_adapter_load(rvi_adapter **out, rvi_backend *be, const char *path,
                            const rvi_lora_target *targets, int n_targets, const char *const *arch,
-                           rv_error *err)
+                           const char *base_digest, rv_error *err)
 {
+    rvi_adapter *a;
     *out = NULL;
-    rvi_adapter *a = rvi_zalloc(sizeof *a);
-    if (!a) return rvi_nomem(err, "adapter");
-    a->be = be;
-    a->n_slots = n_targets;
-    a->slots = rvi_zalloc_array((size_t)n_targets, sizeof *a->slots);
-    loader l = {.a = a, .targets = targets, .n_targets = n_targets, .path = path, .err = err};
+    rv_status st = rvi_adapter_new(&a, be, n_targets, err);
+    if (st) return st;
+    loader l = {.a = a,
+                .targets = targets,
+                .n_targets = n_targets,
+                .path = path,
+                .base_digest = base_digest,
+                .err = err};
     l.ranks = rvi_zalloc_array((size_t)n_targets, sizeof *l.ranks);
-    rv_status st = a->slots && l.ranks ? RV_OK : rvi_nomem(err, "adapter");
+    if (!l.ranks) st = rvi_nomem(err, "adapter");
     if (!st) st = rvi_os_stat(path, NULL) == RVI_OS_DIR ? load_peft(&l) : load_gguf(&l, arch);
     if (!st) st = check_slots(&l);
+    if (!st && base_digest && !a->base_digest)
+        rvi_log_write(be->log, RVI_LOG_WARN,
+                      "%s: the adapter does not say which model it was trained on; only its shapes "
+                      "were compared",
+                      path);
     rvi_free(l.ranks);
     if (st)
         rvi_adapter_free(a);
     else
         *out = a;
     return st;
+}
+
+/* ---- adapters in memory ---- */
+
+rv_status rvi_adapter_new(rvi_adapter **out, rvi_backend *be, int n_slots, rv_error *err)
+{
+    *out = NULL;
+    rvi_adapter *a = rvi_zalloc(sizeof *a);
+    if (!a) return rvi_nomem(err, "adapter");
+    a->be = be;
+    a->n_slots = n_slots;
+    a->slots = rvi_zalloc_array((size_t)n_slots, sizeof *a->slots);
+    if (!a->slots) {
+        rvi_adapter_free(a);
+        return rvi_nomem(err, "adapter");
+    }
+    *out = a;
+    return RV_OK;
 }
 
 void rvi_adapter_free(rvi_adapter *a)
@@ -381,5 +481,140 @@ void rvi_adapter_free(rvi_adapter *a)
         a->be->ops->tensor_free(a->be, a->slots[i].b);
     }
     rvi_free(a->slots);
+    rvi_free(a->base_digest);
+    rvi_free(a->provenance);
     rvi_free(a);
+}
+
+static rv_status put_matrix(rvi_adapter *a, rvi_tensor **out, const char *name, int n_rows,
+                            int n_cols, const float *values, rv_error *err)
+{
+    rvi_tensor_view view = {.name = name,
+                            .type = RVI_F32,
+                            .n_dims = 2,
+                            .shape = {(uint64_t)n_rows, (uint64_t)n_cols},
+                            .data = (const uint8_t *)values};
+    if (!is_finite(&view))
+        return rvi_error(err, RV_E_ADAPTER, "adapter of '%s': a value is not a number", name);
+    return a->be->ops->floats_new(a->be, out, &view, 0, err);
+}
+
+rv_status rvi_adapter_put(rvi_adapter *a, int slot, const rvi_lora_target *t, int rank, float scale,
+                          const float *ma, const float *mb, rv_error *err)
+{
+    const char *name = t->hf_name[0] ? t->hf_name : t->gguf_name;
+    rvi_lora_slot *s = &a->slots[slot];
+    if (rank < 1 || rank > RVI_MAX_RANK)
+        return rvi_error(err, RV_E_ADAPTER, "adapter of '%s': rank %d is not between 1 and %d",
+                         name, rank, RVI_MAX_RANK);
+    if (!isfinite(scale))
+        return rvi_error(err, RV_E_ADAPTER, "adapter of '%s': its scale is not a number", name);
+    rv_status st = put_matrix(a, &s->a, name, rank, t->n_in, ma, err);
+    if (!st) st = put_matrix(a, &s->b, name, t->n_out, rank, mb, err);
+    s->scale = scale;
+    if (!st) a->n_used++;
+    return st;
+}
+
+int rvi_adapter_rank(const rvi_adapter *a, int slot)
+{
+    return a->slots[slot].a ? a->be->ops->n_rows(a->slots[slot].a) : 0;
+}
+
+static size_t n_values(const rvi_adapter *a, const rvi_tensor *t)
+{
+    return t ? (size_t)a->be->ops->n_rows(t) * (size_t)a->be->ops->n_cols(t) : 0;
+}
+
+static void read_matrix(const rvi_adapter *a, rvi_tensor *t, float *out)
+{
+    int n_rows = a->be->ops->n_rows(t), n_cols = a->be->ops->n_cols(t);
+    for (int r = 0; r < n_rows; r++, out += n_cols)
+        a->be->ops->rows_read(a->be, rvi_cols_of(t, 0, n_cols), r, out);
+}
+
+void rvi_adapter_read(const rvi_adapter *a, int slot, float *ma, float *mb)
+{
+    read_matrix(a, a->slots[slot].a, ma);
+    read_matrix(a, a->slots[slot].b, mb);
+}
+
+size_t rvi_adapter_n_params(const rvi_adapter *a)
+{
+    size_t n = 0;
+    for (int i = 0; i < a->n_slots; i++)
+        n += n_values(a, a->slots[i].a) + n_values(a, a->slots[i].b);
+    return n;
+}
+
+rv_status rvi_adapter_digest(const rvi_adapter *a, char out[RVI_SHA256_HEX], rv_error *err)
+{
+    rvi_sha256 h;
+    rvi_sha256_init(&h);
+    for (int i = 0; i < a->n_slots; i++) {
+        const rvi_lora_slot *s = &a->slots[i];
+        if (!s->a) continue;
+        size_t n_a = n_values(a, s->a), n_b = n_values(a, s->b);
+        float *values = rvi_alloc_array(n_a + n_b, sizeof *values);
+        if (!values) return rvi_nomem(err, "adapter");
+        rvi_adapter_read(a, i, values, values + n_a);
+        rvi_sha256_add_u64(&h, (uint64_t)i);
+        rvi_sha256_add_u64(&h, (uint64_t)rvi_adapter_rank(a, i));
+        rvi_sha256_add(&h, &s->scale, sizeof s->scale);
+        rvi_sha256_add(&h, values, (n_a + n_b) * sizeof *values);
+        rvi_free(values);
+    }
+    rvi_sha256_end_hex(&h, out);
+    return RV_OK;
+}
+
+rv_status rvi_adapter_copy(rvi_adapter **out, const rvi_adapter *a, rv_error *err)
+{
+    rvi_adapter *copy;
+    *out = NULL;
+    rv_status st = rvi_adapter_new(&copy, a->be, a->n_slots, err);
+    for (int i = 0; !st && i < a->n_slots; i++) {
+        const rvi_lora_slot *s = &a->slots[i];
+        if (!s->a) continue;
+        size_t n_a = n_values(a, s->a), n_b = n_values(a, s->b);
+        float *values = rvi_alloc_array(n_a + n_b, sizeof *values);
+        rvi_lora_target t = {
+            .hf_name = "copy", .n_in = a->be->ops->n_cols(s->a), .n_out = a->be->ops->n_rows(s->b)};
+        if (!values) {
+            st = rvi_nomem(err, "adapter");
+        } else {
+            rvi_adapter_read(a, i, values, values + n_a);
+            st = rvi_adapter_put(copy, i, &t, rvi_adapter_rank(a, i), s->scale, values,
+                                 values + n_a, err);
+        }
+        rvi_free(values);
+    }
+    if (!st)
+        *out = copy;
+    else
+        rvi_adapter_free(copy);
+    return st;
+}
+
+void rvi_lora_reorder(const float *from, float *to, int n_out, int rank, int n_heads,
+                      bool to_paired)
+{
+    int size = n_out / n_heads, half = size / 2;
+    for (int h = 0; h < n_heads; h++)
+        for (int j = 0; j < half; j++)
+            for (int s = 0; s < 2; s++) {
+                int paired = h * size + 2 * j + s, split = h * size + s * half + j;
+                int src = to_paired ? split : paired, dst = to_paired ? paired : split;
+                memcpy(to + (size_t)dst * (size_t)rank, from + (size_t)src * (size_t)rank,
+                       (size_t)rank * sizeof *to);
+            }
+}
+
+void rvi_lora_hash(rvi_sha256 *h, const rvi_tensor_view *view)
+{
+    size_t len = strlen(view->name);
+    rvi_sha256_add_u64(h, len);
+    rvi_sha256_add(h, view->name, len);
+    rvi_sha256_add_u64(h, view->n_bytes);
+    rvi_sha256_add(h, view->data, (size_t)view->n_bytes);
 }

@@ -1,12 +1,13 @@
-/* adapter.h - LoRA adapters, read side: y = W x + s B (A x), unmerged, on any linear layer.
+/* adapter.h - LoRA adapters: y = W x + s B (A x), unmerged, on any linear layer.
  *
- * An adapter is immutable once loaded and belongs to one model's list of targets (slot i = the
+ * An adapter is immutable once loaded or filled and belongs to one model's list of targets (slot i = the
  * model's linear layer i). Rows choose a set of adapters; a row without one takes exactly the path
  * it would take had none been loaded. */
 #ifndef RVI_LORA_ADAPTER_H
 #define RVI_LORA_ADAPTER_H
 
 #include "backend/backend.h"
+#include "base/sha256.h"
 
 /* A linear layer an adapter may sit on. */
 typedef struct rvi_lora_target {
@@ -28,14 +29,50 @@ typedef struct rvi_adapter {
     rvi_backend *be;
     rvi_lora_slot *slots;
     int n_slots, n_used;
+    /* Of the file, NULL where it says nothing: the model it was trained on (model/digest.h), and
+     * where it came from, a JSON text. */
+    char *base_digest, *provenance;
 } rvi_adapter;
 
+/* Texts that our own adapters carry, in GGUF's metadata and in that of safetensors. */
+#define RVI_LORA_BASE_DIGEST "ruvllm.base_digest"    /* 64 hexadecimal digits */
+#define RVI_LORA_CHECKSUM    "ruvllm.tensors_sha256" /* of all tensors, by rvi_lora_hash */
+#define RVI_LORA_PROVENANCE  "ruvllm.provenance"     /* a JSON object */
+
 /* path: a PEFT directory (adapter_config.json + adapter_model.safetensors) or a GGUF adapter file.
- * arch: the model's GGUF architecture names, NULL-terminated, which a GGUF adapter must match. */
+ * arch: the model's GGUF architecture names, NULL-terminated, which a GGUF adapter must match.
+ * base_digest: the model's; an adapter that names another one is refused, one that names none is
+ * taken by its shapes with a warning to the backend's log. NULL: not checked, no warning. Where the
+ * file has a checksum, its tensors must match it. */
 rv_status rvi_adapter_load(rvi_adapter **out, rvi_backend *be, const char *path,
                            const rvi_lora_target *targets, int n_targets, const char *const *arch,
-                           rv_error *err) RVI_MUST_CHECK;
+                           const char *base_digest, rv_error *err) RVI_MUST_CHECK;
 void rvi_adapter_free(rvi_adapter *a); /* accepts NULL */
+
+/* An adapter without matrices, to be filled before its first use. */
+rv_status rvi_adapter_new(rvi_adapter **out, rvi_backend *be, int n_slots,
+                          rv_error *err) RVI_MUST_CHECK;
+/* The product of a slot that is still empty, copied: a is rank x t->n_in, b is t->n_out x rank. A
+ * value that is not a number is an error. */
+rv_status rvi_adapter_put(rvi_adapter *a, int slot, const rvi_lora_target *t, int rank, float scale,
+                          const float *ma, const float *mb, rv_error *err) RVI_MUST_CHECK;
+/* Another adapter with the values that a has now: what is published of one being trained. */
+rv_status rvi_adapter_copy(rvi_adapter **out, const rvi_adapter *a, rv_error *err) RVI_MUST_CHECK;
+
+int rvi_adapter_rank(const rvi_adapter *a, int slot); /* 0: an empty slot */
+/* Of a slot that is not empty: rank x n_in values to ma, n_out x rank to mb. */
+void rvi_adapter_read(const rvi_adapter *a, int slot, float *ma, float *mb);
+/* SHA-256 over slots, ranks, scales and values, as hexadecimal digits: equal adapters, equal digests. */
+rv_status rvi_adapter_digest(const rvi_adapter *a, char out[RVI_SHA256_HEX],
+                             rv_error *err) RVI_MUST_CHECK;
+size_t rvi_adapter_n_params(const rvi_adapter *a); /* in memory four bytes each */
+
+/* Turns the rows of B between the half-split order of PEFT and the pairwise order of GGUF: within a
+ * head of n rows, pairwise row 2 j + s is half-split row s n / 2 + j. */
+void rvi_lora_reorder(const float *from, float *to, int n_out, int rank, int n_heads,
+                      bool to_paired);
+/* Adds a tensor's name and bytes to a checksum. */
+void rvi_lora_hash(rvi_sha256 *h, const rvi_tensor_view *view);
 
 typedef struct rvi_adapter_use {
     const rvi_adapter *adapter;

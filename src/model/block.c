@@ -16,15 +16,21 @@
 rv_status rvi_workspace_new(rvi_workspace **out, const rvi_model *m, int max_rows, int max_logits,
                             rv_error *err)
 {
+    return rvi_workspace_new_on(out, m, m->be, max_rows, max_logits, err);
+}
+
+rv_status rvi_workspace_new_on(rvi_workspace **out, const rvi_model *m, rvi_backend *be,
+                               int max_rows, int max_logits, rv_error *err)
+{
     const rvi_hparams *h = &m->hp;
-    rvi_backend *be = m->be;
     int nq = h->n_heads * h->head_size, nk = h->n_kv_heads * h->head_size;
     *out = NULL;
     rvi_workspace *ws = rvi_zalloc(sizeof *ws);
     if (!ws) return rvi_nomem(err, "workspace");
     ws->be = be;
+    ws->encodes = m->arch->is_encoder;
     max_logits = RVI_MIN(max_logits, max_rows);
-    bool decoder = !m->arch->is_encoder;
+    bool decoder = !ws->encodes;
     const struct {
         rvi_tensor **t;
         int rows, cols;
@@ -39,6 +45,7 @@ rv_status rvi_workspace_new(rvi_workspace **out, const rvi_model *m, int max_row
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < (decoder ? RVI_COUNT(tensors) : ENCODERS_TOO); i++)
         st = be->ops->rows_new(be, tensors[i].t, tensors[i].rows, tensors[i].cols, err);
+    ws->post = ws->h;
     if (!st) st = be->ops->reserve(be, max_rows, RVI_MAX(RVI_MAX(h->n_embd, nq), h->n_ff), err);
     size_t rows = (size_t)max_rows;
     if (decoder) {
@@ -78,9 +85,21 @@ void rvi_workspace_free(rvi_workspace *ws)
     rvi_free(ws);
 }
 
+static void read_row(rvi_workspace *ws, rvi_tensor *t, int row, float *out)
+{
+    ws->be->ops->rows_read(ws->be, rvi_cols_of(t, 0, ws->be->ops->n_cols(t)), row, out);
+}
+
 void rvi_workspace_hidden(rvi_workspace *ws, int row, float *out)
 {
-    ws->be->ops->rows_read(ws->be, rvi_cols_of(ws->x, 0, ws->be->ops->n_cols(ws->x)), row, out);
+    read_row(ws, ws->encodes ? ws->x : ws->h, row, out);
+}
+
+void rvi_workspace_last_layer(rvi_workspace *ws, int row, float *u, float *y, float *x)
+{
+    if (u) read_row(ws, ws->act, row, u);
+    if (y) read_row(ws, ws->y, row, y);
+    if (x) read_row(ws, ws->x, row, x);
 }
 
 void rvi_workspace_set_tap(rvi_workspace *ws, rvi_tap_fn fn, void *ctx)
@@ -101,6 +120,20 @@ void rvi_workspace_tap(rvi_workspace *ws, const char *what, int il, rvi_cols val
 }
 
 /* ---- linear layers ---- */
+
+/* Do the adapters of any of the rows sit on the linear layer? Neighbours mostly share their set. */
+static bool is_adapted(const rvi_linear *l, const rvi_row *rows, int n_rows)
+{
+    const rvi_adapter_set *before = NULL;
+    for (int i = 0; i < n_rows; i++) {
+        const rvi_adapter_set *set = rows[i].adapters;
+        if (!set || set == before) continue;
+        before = set;
+        for (int u = 0; l->w && u < set->n; u++)
+            if (set->uses[u].adapter->slots[l->slot].a) return true;
+    }
+    return false;
+}
 
 /* which: the batch row that each of the n_rows operands came from; NULL: row i is batch row i. Rows
  * that share an adapter set go together; what a row gets does not depend on that. */
@@ -126,9 +159,27 @@ static void apply_adapters(rvi_workspace *ws, const rvi_linear *l, rvi_cols out,
     }
 }
 
+rvi_float_linear rvi_workspace_float_linear(const rvi_workspace *ws, const rvi_linear *l,
+                                            int n_rows)
+{
+    rvi_float_linear f = {.w = l->w, .bias = l->bias, .n_rows = n_rows};
+    if (ws->floats->adapter) {
+        const rvi_lora_slot *s = &ws->floats->adapter->slots[l->slot];
+        f.a = s->a;
+        f.b = s->b;
+        f.scale = s->scale;
+    }
+    return f;
+}
+
 void rvi_workspace_linear(rvi_workspace *ws, const rvi_linear *l, rvi_cols out, rvi_cols x,
                           const rvi_row *rows, const int32_t *which, int n_rows)
 {
+    if (ws->floats) {
+        rvi_float_linear f = rvi_workspace_float_linear(ws, l, n_rows);
+        ws->be->ops->linear(ws->be, &f, out, x);
+        return;
+    }
     ws->be->ops->matmul(
         ws->be,
         &(rvi_matmul){.x = x, .part = {{l->w, l->bias, out}}, .n_parts = 1, .n_rows = n_rows});
@@ -169,7 +220,7 @@ static void add_linear(const rvi_model *m, rvi_workspace *ws, const rvi_linear *
 {
     const rvi_backend_ops *op = ws->be->ops;
     rvi_cols x = rvi_cols_of(ws->x, 0, m->hp.n_embd), y = rvi_cols_of(ws->y, 0, m->hp.n_embd);
-    if (ws->fused && !post_norm) {
+    if (ws->fused && !post_norm && !is_adapted(l, rows, n)) {
         op->matmul(ws->be,
                    &(rvi_matmul){
                        .x = in, .part = {part_of(l, y)}, .n_parts = 1, .n_rows = n, .add_to = x});
@@ -177,15 +228,28 @@ static void add_linear(const rvi_model *m, rvi_workspace *ws, const rvi_linear *
     }
     rvi_workspace_linear(ws, l, y, in, rows, NULL, n);
     rvi_workspace_tap(ws, name, il, y, n);
-    if (post_norm) {
-        op->rms_norm(ws->be, y, y, post_norm, n, m->hp.norm_eps);
+    if (post_norm) { /* y stays: rvi_workspace_last_layer */
+        rvi_cols post = rvi_cols_of(ws->post, 0, m->hp.n_embd);
+        op->rms_norm(ws->be, post, y, post_norm, n, m->hp.norm_eps);
+        y = post;
         rvi_workspace_tap(ws, norm_name, il, y, n);
     }
     op->add(ws->be, x, y, n);
 }
 
-static void attention_half(const rvi_model *m, rvi_workspace *ws, int il, const rvi_row *rows,
-                           int n)
+rvi_attention rvi_workspace_attention_of(const rvi_model *m, int il)
+{
+    const rvi_hparams *h = &m->hp;
+    return (rvi_attention){.n_heads = h->n_heads,
+                           .n_kv_heads = h->n_kv_heads,
+                           .head_size = h->head_size,
+                           .scale = h->attn_scale,
+                           .soft_cap = h->attn_cap,
+                           .window = h->window[il]};
+}
+
+void rvi_workspace_attention(const rvi_model *m, rvi_workspace *ws, int il, const rvi_row *rows,
+                             int n)
 {
     const rvi_backend_ops *op = ws->be->ops;
     const rvi_hparams *h = &m->hp;
@@ -196,9 +260,10 @@ static void attention_half(const rvi_model *m, rvi_workspace *ws, int il, const 
              v = rvi_cols_of(ws->qkv, nq + nk, nk);
     rvi_cols mix = rvi_cols_of(ws->mix, 0, nq),
              angles = rvi_cols_of(ws->angles, 0, 2 * m->rope.n_pairs);
-    rvi_kv_store *store = rvi_pages_store(rows[0].seq->pool);
+    rvi_attention a = rvi_workspace_attention_of(m, il);
 
-    if (ws->fused) {
+    if (ws->fused && !is_adapted(&l->qkv, rows, n) && !is_adapted(&l->q, rows, n) &&
+        !is_adapted(&l->k, rows, n) && !is_adapted(&l->v, rows, n)) {
         rvi_matmul mm = {
             .x = x, .norm = l->attn_norm, .eps = h->norm_eps, .normed = in, .n_rows = n};
         if (l->qkv.w) {
@@ -215,6 +280,9 @@ static void attention_half(const rvi_model *m, rvi_workspace *ws, int il, const 
         rvi_workspace_qkv(m, ws, il, in, rows, n);
     }
     if (l->q_norm) {
+        if (ws->floats)
+            op->copy(ws->be, rvi_cols_of(ws->floats->plain, 0, nq + nk),
+                     rvi_cols_of(ws->qkv, 0, nq + nk), n);
         op->head_norm(ws->be, q, l->q_norm, n, h->norm_eps);
         op->head_norm(ws->be, k, l->k_norm, n, h->norm_eps);
     }
@@ -222,19 +290,18 @@ static void attention_half(const rvi_model *m, rvi_workspace *ws, int il, const 
     op->rope(ws->be, k, h->head_size, angles, m->rope.interleaved, n);
     rvi_workspace_tap(ws, "q_rope", il, q, n);
     rvi_workspace_tap(ws, "k_rope", il, k, n);
-    op->kv_write(ws->be, store, il, k, v, ws->kv_rows, n);
-    rvi_attention a = {.n_heads = h->n_heads,
-                       .n_kv_heads = h->n_kv_heads,
-                       .head_size = h->head_size,
-                       .scale = h->attn_scale,
-                       .soft_cap = h->attn_cap,
-                       .window = h->window[il]};
-    op->attention(ws->be, mix, q, store, il, &a, ws->kv_rows, n);
+    if (ws->floats) {
+        op->span_attention(ws->be, mix, q, k, v, &a, ws->floats->spans, ws->floats->n_spans);
+    } else {
+        rvi_kv_store *store = rvi_pages_store(rows[0].seq->pool);
+        op->kv_write(ws->be, store, il, k, v, ws->kv_rows, n);
+        op->attention(ws->be, mix, q, store, il, &a, ws->kv_rows, n);
+    }
     rvi_workspace_tap(ws, "attn_mix", il, mix, n);
     add_linear(m, ws, &l->o, l->post_attn_norm, mix, rows, n, il, "attn_out", "attn_post_norm");
 }
 
-static void ffn_half(const rvi_model *m, rvi_workspace *ws, int il, const rvi_row *rows, int n)
+void rvi_workspace_act(const rvi_model *m, rvi_workspace *ws, int il, const rvi_row *rows, int n)
 {
     const rvi_backend_ops *op = ws->be->ops;
     const rvi_hparams *h = &m->hp;
@@ -243,7 +310,8 @@ static void ffn_half(const rvi_model *m, rvi_workspace *ws, int il, const rvi_ro
     rvi_cols gate = rvi_cols_of(ws->ffn, 0, h->n_ff), up = rvi_cols_of(ws->ffn, h->n_ff, h->n_ff),
              act = rvi_cols_of(ws->act, 0, h->n_ff);
 
-    if (ws->fused && !l->gate_up.w) {
+    if (ws->fused && !l->gate_up.w && !is_adapted(&l->gate, rows, n) &&
+        !is_adapted(&l->up, rows, n)) {
         op->matmul(ws->be, &(rvi_matmul){.x = x,
                                          .norm = l->ffn_norm,
                                          .eps = h->norm_eps,
@@ -253,7 +321,6 @@ static void ffn_half(const rvi_model *m, rvi_workspace *ws, int il, const rvi_ro
                                          .n_rows = n,
                                          .gated = act,
                                          .glu = m->arch->glu});
-        add_linear(m, ws, &l->down, l->post_ffn_norm, act, rows, n, il, "ffn_out", "ffn_post_norm");
         return;
     }
     op->rms_norm(ws->be, in, x, l->ffn_norm, n, h->norm_eps);
@@ -269,7 +336,13 @@ static void ffn_half(const rvi_model *m, rvi_workspace *ws, int il, const rvi_ro
     rvi_workspace_tap(ws, "ffn_up", il, up, n);
     op->glu(ws->be, act, gate, up, m->arch->glu, n);
     rvi_workspace_tap(ws, "ffn_act", il, act, n);
-    add_linear(m, ws, &l->down, l->post_ffn_norm, act, rows, n, il, "ffn_out", "ffn_post_norm");
+}
+
+void rvi_workspace_down(const rvi_model *m, rvi_workspace *ws, int il, const rvi_row *rows, int n)
+{
+    const rvi_layer *l = &m->layers[il];
+    add_linear(m, ws, &l->down, l->post_ffn_norm, rvi_cols_of(ws->act, 0, m->hp.n_ff), rows, n, il,
+               "ffn_out", "ffn_post_norm");
 }
 
 /* ---- the pass ---- */
@@ -285,7 +358,6 @@ void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *row
     rvi_cols x = rvi_cols_of(ws->x, 0, h->n_embd);
     ws->fused = !ws->tap;
     for (int r = 0; r < n_rows; r++) {
-        if (rows[r].adapters) ws->fused = false;
         ws->tokens[r] = rows[r].token;
         ws->kv_rows[r] = (rvi_kv_row){rows[r].seq->pages, rows[r].pos};
         rvi_rope_angles(&m->rope, rows[r].rope_set, rows[r].pos, ws->angle_row);
@@ -294,11 +366,13 @@ void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *row
     op->embed(ws->be, x, m->embed, ws->tokens, n_rows, h->embed_scale);
     for (int il = 0; il < h->n_layers; il++) {
         rvi_workspace_tap(ws, "hidden", il, x, n_rows);
-        attention_half(m, ws, il, rows, n_rows);
-        ffn_half(m, ws, il, rows, n_rows);
+        rvi_workspace_attention(m, ws, il, rows, n_rows);
+        rvi_workspace_act(m, ws, il, rows, n_rows);
+        rvi_workspace_down(m, ws, il, rows, n_rows);
     }
-    op->rms_norm(ws->be, x, x, m->out_norm, n_rows, h->norm_eps);
-    rvi_workspace_tap(ws, "hidden", h->n_layers, x, n_rows);
+    rvi_cols hidden = rvi_cols_of(ws->h, 0, h->n_embd); /* x stays: rvi_workspace_last_layer */
+    op->rms_norm(ws->be, hidden, x, m->out_norm, n_rows, h->norm_eps);
+    rvi_workspace_tap(ws, "hidden", h->n_layers, hidden, n_rows);
 }
 
 const float *rvi_model_logits(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows,
@@ -307,7 +381,7 @@ const float *rvi_model_logits(const rvi_model *m, rvi_workspace *ws, const rvi_r
     const rvi_backend_ops *op = ws->be->ops;
     rvi_cols last = rvi_cols_of(ws->last, 0, m->hp.n_embd),
              logits = rvi_cols_of(ws->logits, 0, m->hp.n_vocab);
-    op->gather(ws->be, last, rvi_cols_of(ws->x, 0, m->hp.n_embd), which, n);
+    op->gather(ws->be, last, rvi_cols_of(ws->h, 0, m->hp.n_embd), which, n);
     rvi_workspace_linear(ws, &m->head, logits, last, rows, which, n);
     if (m->hp.logit_cap > 0) op->soft_cap(ws->be, logits, m->hp.logit_cap, n);
     rvi_workspace_tap(ws, "logits", -1, logits, n);

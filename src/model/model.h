@@ -82,7 +82,10 @@ typedef void (*rvi_tap_fn)(void *ctx, const char *name, rvi_cols values, int n_r
 typedef struct rvi_workspace rvi_workspace;
 
 rv_status rvi_workspace_new(rvi_workspace **out, const rvi_model *m, int max_rows, int max_logits,
-                            rv_error *err) RVI_MUST_CHECK;
+                            rv_error *err) RVI_MUST_CHECK; /* computes on the model's backend */
+/* On another one, which must be like the model's. */
+rv_status rvi_workspace_new_on(rvi_workspace **out, const rvi_model *m, rvi_backend *be,
+                               int max_rows, int max_logits, rv_error *err) RVI_MUST_CHECK;
 void rvi_workspace_free(rvi_workspace *ws); /* accepts NULL */
 void rvi_workspace_set_tap(rvi_workspace *ws, rvi_tap_fn fn, void *ctx); /* NULL: none */
 
@@ -94,6 +97,12 @@ void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *row
 
 /* The final hidden state of a row of the last forward, n_embd floats. */
 void rvi_workspace_hidden(rvi_workspace *ws, int row, float *out);
+
+/* Of a row of the last forward of a decoder, each where it is not NULL: what the last layer's down
+ * projection was given (u, n_ff floats); what it gave (y, n_embd; only where the architecture has a
+ * norm behind it, otherwise in no defined state); the residual stream before the final norm (x,
+ * n_embd). */
+void rvi_workspace_last_layer(rvi_workspace *ws, int row, float *u, float *y, float *x);
 
 /* Logits of the given rows of the last forward (n <= max_logits), n x n_vocab floats that stay
  * valid until the next call. The rows passed to forward must still be there (their adapters may

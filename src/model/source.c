@@ -125,6 +125,16 @@ bool rvi_source_is_gguf(const rvi_source *s)
     return s->gguf != NULL;
 }
 
+/* Of several names the last is the one that converters write for a checkpoint. */
+const char *rvi_source_gguf_arch(const rvi_source *s)
+{
+    const char *const *names = s->arch->gguf_names;
+    rvi_str own = {0};
+    if (s->gguf) (void)rvi_gguf_get_str(s->gguf, "general.architecture", &own);
+    while (names[1] && (strlen(*names) != own.len || memcmp(*names, own.data, own.len))) names++;
+    return *names;
+}
+
 uint64_t rvi_source_bytes(const rvi_source *s)
 {
     return s->gguf ? rvi_gguf_file_bytes(s->gguf) : rvi_safetensors_file_bytes(s->tensors);

@@ -36,6 +36,8 @@ void rvi_source_close(rvi_source *s); /* accepts NULL */
 rvi_meta rvi_source_meta(const rvi_source *s);
 bool rvi_source_is_gguf(const rvi_source *s);
 uint64_t rvi_source_bytes(const rvi_source *s);
+/* What general.architecture of this model's GGUF files says, or would say. */
+const char *rvi_source_gguf_arch(const rvi_source *s);
 size_t rvi_source_n_tensors(const rvi_source *s);
 rvi_tensor_view *rvi_source_tensor_at(const rvi_source *s, size_t i);
 /* By full name, ".weight" included; NULL if absent. For checkpoints also without the leading

@@ -5,16 +5,27 @@
 
 #include "model/model.h"
 
+/* A pass in float arithmetic over whole texts (trainer.c): where rows see each other, and the one
+ * adapter of them all. */
+typedef struct rvi_float_pass {
+    const rvi_span *spans;
+    int n_spans;
+    const rvi_adapter *adapter; /* NULL: none */
+    rvi_tensor *plain; /* takes q and k before the norms of their heads, in the columns of qkv; NULL
+                          where the model has no such norms */
+} rvi_float_pass;
+
 struct rvi_workspace {
     rvi_backend *be;
-    rvi_tensor
-        *x; /* [rows, n_embd] the residual stream; after a forward: the final hidden states */
-    rvi_tensor *h;   /* [rows, n_embd] normed input of a half */
-    rvi_tensor *y;   /* [rows, n_embd] output of a half */
-    rvi_tensor *qkv; /* [rows, (n_heads + 2 n_kv_heads) head_size] */
-    rvi_tensor *mix; /* [rows, n_heads head_size] attention output */
-    rvi_tensor *ffn; /* [rows, 2 n_ff] gate, up; encoders: NULL, as angles, last and logits are */
-    rvi_tensor *act; /* [rows, n_ff] */
+    rvi_tensor *x; /* [rows, n_embd] the residual stream */
+    rvi_tensor *h; /* [rows, n_embd] normed input or output of a half; after the forward of a decoder:
+                      the final hidden states */
+    rvi_tensor *y;    /* [rows, n_embd] what a linear layer at the end of a half gave */
+    rvi_tensor *post; /* y after its norm, where a half ends with one: h but in training */
+    rvi_tensor *qkv;  /* [rows, (n_heads + 2 n_kv_heads) head_size] */
+    rvi_tensor *mix;  /* [rows, n_heads head_size] attention output */
+    rvi_tensor *ffn;  /* [rows, 2 n_ff] gate, up; encoders: NULL, as angles, last and logits are */
+    rvi_tensor *act;  /* [rows, n_ff] */
     rvi_tensor *angles; /* [rows, 2 n_pairs] */
     rvi_tensor *last;   /* [logits, n_embd] hidden states of the rows that want logits */
     rvi_tensor *logits; /* [logits, n_vocab] */
@@ -23,7 +34,10 @@ struct rvi_workspace {
     uint8_t *lora_done;
     rvi_kv_row *kv_rows;
     rvi_kv_row *text_rows; /* encoders: what each row sees, the whole of its text */
-    bool fused; /* this pass has neither adapters nor a tap: products take their neighbours in */
+    bool encodes;
+    bool fused; /* this pass has no tap: products take their neighbours in, where no row has an adapter */
+    const rvi_float_pass
+        *floats; /* NULL: rows with pages and adapters of their own, of inference */
     rvi_tap_fn tap;
     void *tap_ctx;
 };
@@ -35,6 +49,19 @@ void rvi_workspace_tap(rvi_workspace *ws, const char *what, int il, rvi_cols val
  * came from; NULL: row i is batch row i. */
 void rvi_workspace_linear(rvi_workspace *ws, const rvi_linear *l, rvi_cols out, rvi_cols x,
                           const rvi_row *rows, const int32_t *which, int n_rows);
+
+/* The layer in float arithmetic, with the pass's adapter. */
+rvi_float_linear rvi_workspace_float_linear(const rvi_workspace *ws, const rvi_linear *l,
+                                            int n_rows);
+
+/* A decoder layer: x += attention, act = the gated hidden units, x += their projection. In a float
+ * pass rows is NULL. */
+void rvi_workspace_attention(const rvi_model *m, rvi_workspace *ws, int il, const rvi_row *rows,
+                             int n);
+void rvi_workspace_act(const rvi_model *m, rvi_workspace *ws, int il, const rvi_row *rows, int n);
+void rvi_workspace_down(const rvi_model *m, rvi_workspace *ws, int il, const rvi_row *rows, int n);
+/* What a layer's attention is asked for. */
+rvi_attention rvi_workspace_attention_of(const rvi_model *m, int il);
 
 /* q, k and v of the layer's input into the columns of ws->qkv. */
 void rvi_workspace_qkv(const rvi_model *m, rvi_workspace *ws, int il, rvi_cols in,

@@ -45,7 +45,7 @@ static inline rv_status load_adapter(rvi_adapter **a, const golden *g, const cha
                                      rv_error *err)
 {
     return rvi_adapter_load(a, g->be, path, g->m->targets, g->m->n_targets, g->m->arch->gguf_names,
-                            err);
+                            NULL, err);
 }
 
 static inline const char *write_gguf_adapter(const rvi_buf *dir, const twin *t)

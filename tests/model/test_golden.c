@@ -180,7 +180,7 @@ static void adapters(void **state)
 
         snprintf(path, sizeof path, "tests/golden/%s/lora", golden_names[i]);
         assert_ok(rvi_adapter_load(&a, g.be, path, g.m->targets, g.m->n_targets,
-                                   g.m->arch->gguf_names, err));
+                                   g.m->arch->gguf_names, NULL, err));
         snprintf(path, sizeof path, "tests/golden/%s/lora/expected.safetensors", golden_names[i]);
         assert_ok(rvi_safetensors_open(&expected, path, err));
         rvi_adapter_use use = {a, 1.0f};

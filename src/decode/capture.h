@@ -1,0 +1,81 @@
+/* capture.h - what learning needs of every generated token, kept while the token is at hand.
+ *
+ * For a token y that followed a row: u, what the last layer's down projection was given, and
+ *     g = d log p(y) / d (output of that projection),    p = softmax(logits / temperature)
+ * so that (g, u) is the exact gradient of log p(y) by the projection's matrix: sum over tokens of
+ * g u^T. Nothing above it writes keys or values; only the norms and the head lie between.
+ *
+ * p is the model's own distribution at the sampler's temperature (greedy: 1), before masks, biases,
+ * penalties, slots and truncation: a token that truncation left alone would have no gradient, and no
+ * feedback on it could ever move it. Adapters of the row below the head have their part in p; the
+ * head is taken without an adapter.
+ *
+ * g is sparse in the vocabulary: y and the 64 most probable tokens (256 if those have less than 0.9
+ * of the probability) with their rows of the head, and for the rest its mean row. Where the model
+ * caps its logits, each row counts with the cap's slope at its logit.
+ *
+ * A capturer has the model's part and the scratch; a capture is a ring of tokens that belongs to a
+ * session. Capturing allocates nothing. One thread at a time uses an engine's capturer. */
+#ifndef RVI_DECODE_CAPTURE_H
+#define RVI_DECODE_CAPTURE_H
+
+#include "decode/engine.h"
+#include "kernels/kernels.h"
+
+enum { RVI_CAPTURE_TOP = 64, RVI_CAPTURE_TOP_FLAT = 256, RVI_CAPTURE_MAX_TOKENS = 1 << 16 };
+
+typedef struct rvi_capturer rvi_capturer;
+
+/* Decoders only; m is borrowed. Reads the whole head once. */
+rv_status rvi_capturer_new(rvi_capturer **out, const rvi_model *m, rv_error *err) RVI_MUST_CHECK;
+void rvi_capturer_free(rvi_capturer *c); /* accepts NULL; its captures must be gone */
+
+/* What lies between the last down projection and the logits, as a capturer has it; [n_embd] each. */
+typedef struct rvi_top_part {
+    const float *out_norm, *post_norm; /* weights; post_norm NULL: none follows the projection */
+    const float *mean;                 /* mean row of the head */
+} rvi_top_part;
+
+rvi_top_part rvi_capturer_top(const rvi_capturer *c);
+void rvi_capturer_head_row(rvi_capturer *c, int32_t id, float *out); /* uses the backend */
+
+/* The gradient by y = RMS norm of x with weights w becomes the one by x; n elements. */
+void rvi_capture_norm_back(const rvi_kernels *k, const float *w, const float *x, float *g, size_t n,
+                           float eps);
+
+/* The last n_tokens generated; by is borrowed. */
+rv_status rvi_capture_new(rvi_capture **out, rvi_capturer *by, int n_tokens,
+                          rv_error *err) RVI_MUST_CHECK;
+void rvi_capture_free(rvi_capture *c); /* accepts NULL */
+
+/* A token of the ring; the vectors are the ring's own, valid until it is overwritten. */
+typedef struct rvi_captured {
+    const rvi_f16 *u, *g;   /* [n_ff], [n_embd], the largest element 1 or -1, */
+    float u_scale, g_scale; /* times these; NaN: the model's numbers were not finite */
+    float
+        reach; /* the length that a change of the projection's output is small or large against: of the
+                    residual stream, or of the output itself where a norm follows it */
+    int32_t id;
+    float log_p, entropy; /* of p, in nats */
+    uint64_t answer;
+} rvi_captured;
+
+/* From now on tokens are of another answer; its number, from 1 on. */
+uint64_t rvi_capture_begin(rvi_capture *c);
+/* Takes token id, which followed row `row` of the last forward in ws. logits: the row's n_vocab.
+ * temperature 0: 1. */
+void rvi_capture_take(rvi_capture *c, rvi_workspace *ws, int row, const float *logits,
+                      float temperature, int32_t id);
+
+/* Makes the session's past exactly ids, and takes all but the first n_prompt of them, as an answer of
+ * its own, as if they had been generated. */
+rv_status rvi_capture_text(rvi_capture *c, rvi_session *s, const int32_t *ids, size_t n_prompt,
+                           size_t n, float temperature, rv_error *err) RVI_MUST_CHECK;
+
+uint64_t rvi_capture_answer(const rvi_capture *c); /* the latest number, 0: none */
+/* How many of an answer's tokens are in the ring; the first ones of a long answer may not be. */
+int rvi_capture_count(const rvi_capture *c, uint64_t answer);
+/* The i-th of those that are there. */
+rvi_captured rvi_capture_get(const rvi_capture *c, uint64_t answer, int i);
+
+#endif

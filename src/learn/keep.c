@@ -1,0 +1,311 @@
+/* What of a learner outlives the process: generations as adapter files, and everything else by folding
+ * the feedback log again, event by event, as it was when it came. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/os.h"
+#include "learn/learner.h"
+#include "learn/snapshot.h"
+#include "lora/merge.h"
+#include "lora/write.h"
+
+/* ---- generation files ---- */
+
+static bool file_name(const rvi_learner *l, int number, rvi_buf *out)
+{
+    return rvi_buf_printf(out, "%s/generation-%06d.gguf", l->dir, number);
+}
+
+static const char *arch_of(const rvi_learner *l)
+{
+    return l->parts.m->arch->gguf_names[0];
+}
+
+/* Where an adapter comes from, as its files say. */
+static bool put_provenance(rvi_buf *out, const rvi_generation *g)
+{
+    (void)rvi_buf_printf(out, "{\"generation\":%d,\"recipe\":\"%s\",\"events\":[%llu,%llu]",
+                         g->number, rvi_recipe_name(g), (unsigned long long)g->first,
+                         (unsigned long long)g->last);
+    (void)rvi_buf_printf(out, ",\"parents\":[");
+    for (size_t i = 0; i < g->n_parents; i++)
+        (void)rvi_buf_printf(out, "%s%d", i ? "," : "", g->parents[i]);
+    (void)rvi_buf_printf(out, "],\"gated\":%s", g->gated ? "true" : "false");
+    if (g->figures.n_steps)
+        (void)rvi_buf_printf(out, ",\"steps\":%d,\"loss\":%.6g,\"probe_kl\":%.6g",
+                             g->figures.n_steps, g->figures.ce, g->figures.probe_kl);
+    return rvi_buf_putc(out, '}');
+}
+
+rv_status rvi_learner_write(const rvi_learner *l, const rvi_generation *g, const char *path,
+                            bool f16, rv_error *err)
+{
+    rvi_buf provenance = {0};
+    size_t len = strlen(path);
+    rvi_qtype type = f16 ? RVI_F16 : RVI_F32;
+    rv_status st = put_provenance(&provenance, g) ? RV_OK : rvi_nomem(err, "provenance");
+    rvi_adapter_note note = {.base_digest = l->digest, .provenance = provenance.data};
+    const rvi_lora_target *targets = l->parts.m->targets;
+    if (!st && len > 5 && !strcmp(path + len - 5, ".gguf"))
+        st = rvi_adapter_write_gguf(g->adapter, targets, arch_of(l), path, type, &note, err);
+    else if (!st)
+        st = rvi_adapter_write_peft(g->adapter, targets, path, type, &note, err);
+    rvi_buf_deinit(&provenance);
+    return st;
+}
+
+rv_status rvi_learner_save_generation(rvi_learner *l, const rvi_generation *g, rv_error *err)
+{
+    rvi_buf path = {0};
+    if (!l->dir) return RV_OK;
+    rv_status st = file_name(l, g->number, &path) ? RV_OK : rvi_nomem(err, "path");
+    if (!st) st = rvi_learner_write(l, g, path.data, false, err);
+    rvi_buf_deinit(&path);
+    return st;
+}
+
+rv_status rvi_learner_save_early(rvi_learner *l, const rvi_generation *g, rvi_buf *file,
+                                 rv_error *err)
+{
+    if (!l->dir) return RV_OK;
+    if (!rvi_buf_printf(file, "%s/training.gguf", l->dir)) return rvi_nomem(err, "path");
+    return rvi_learner_write(l, g, file->data, false, err);
+}
+
+rv_status rvi_learner_move_generation(rvi_learner *l, const char *file, const rvi_generation *g,
+                                      rv_error *err)
+{
+    rvi_buf path = {0};
+    rv_status st = file_name(l, g->number, &path) ? RV_OK : rvi_nomem(err, "path");
+    if (!st) st = rvi_os_replace(file, path.data, err);
+    if (!st) st = rvi_os_sync_parent(path.data, err);
+    rvi_buf_deinit(&path);
+    return st;
+}
+
+static rv_status load(const rvi_learner *l, const char *path, rvi_adapter **out, rv_error *err)
+{
+    const rvi_model *m = l->parts.m;
+    return rvi_adapter_load(out, l->parts.be, path, m->targets, m->n_targets, m->arch->gguf_names,
+                            l->digest, err);
+}
+
+/* ---- from elsewhere, and of two ---- */
+
+rv_status rvi_learner_import(rvi_learner *l, const char *path, rv_adaptation *out, rv_error *err)
+{
+    rvi_generation g = {.origin = RVI_FROM_FILE, .active = true};
+    *out = (rv_adaptation){.loop = RV_LOOP_BACKGROUND, .quality_delta = NAN};
+    rv_status st = load(l, path, &g.adapter, err);
+    if (!st) st = rvi_learner_publish(l, &g, &out->event, err);
+    if (st) {
+        rvi_adapter_free(g.adapter);
+        return st;
+    }
+    out->applied = 1;
+    out->generation = g.number;
+    snprintf(out->notes, sizeof out->notes, "%s",
+             g.adapter->base_digest
+                 ? "made for this very model"
+                 : "it does not say for which model it was made; its shapes fit");
+    return RV_OK;
+}
+
+rv_status rvi_learner_merge(rvi_learner *l, int a, int b, rv_consolidation how, rv_adaptation *out,
+                            rv_error *err)
+{
+    static const char *const rules[] = {[RV_MERGE_AVERAGE] = "average",
+                                        [RV_MERGE_QUALITY_WEIGHTED] = "quality_weighted",
+                                        [RV_MERGE_EWC] = "ewc"};
+    *out = (rv_adaptation){.loop = RV_LOOP_BACKGROUND, .quality_delta = NAN};
+    const rvi_generation *ga = rvi_learner_generation(l, a), *gb = rvi_learner_generation(l, b);
+    if (!a || !b || !ga || !gb || ga == gb)
+        return rvi_error(err, RV_E_NOT_FOUND, "two generations are needed, and %d and %d are not",
+                         a, b);
+    if ((size_t)how >= RVI_COUNT(rules) || (how == RV_MERGE_EWC && (!ga->fisher || !gb->fisher)))
+        return rvi_error(err, RV_E_SONA,
+                         "this way of merging needs Fisher information that these do not have");
+    rvi_merge_part parts[2] = {
+        {ga->adapter, exp(-ga->figures.ce), (double)(ga->last - ga->first + 1), ga->fisher},
+        {gb->adapter, exp(-gb->figures.ce), (double)(gb->last - gb->first + 1), gb->fisher}};
+    rvi_generation g = {.origin = RVI_FROM_MERGE,
+                        .active = true,
+                        .gated = ga->gated || gb->gated,
+                        .parents = {a, b},
+                        .n_parents = 2};
+    rvi_merge_report report = {0};
+    rv_status st = rvi_adapter_merge(&g.adapter, l->parts.m->targets, rvi_merge_find(rules[how]),
+                                     parts, 2, l->o.rank, &report, err);
+    if (!st) st = rvi_learner_publish(l, &g, &out->event, err);
+    if (st) {
+        rvi_adapter_free(g.adapter);
+        return st;
+    }
+    for (size_t i = 0; i < l->n_generations; i++)
+        if (l->generations[i].number == a || l->generations[i].number == b)
+            l->generations[i].active = false;
+    for (size_t i = 0; i < l->n_lessons; i++)
+        if (l->lessons[i].generation == a || l->lessons[i].generation == b)
+            l->lessons[i].generation = g.number;
+    out->applied = 1;
+    out->generation = g.number;
+    snprintf(out->notes, sizeof out->notes, "%.2f %% of the energy discarded", 100 * report.lost);
+    return RV_OK;
+}
+
+/* ---- opening ---- */
+
+typedef struct reader {
+    rvi_learner *l;
+    rv_status st;
+    rv_error *err;
+} reader;
+
+/* A terminated copy; texts of events are not. */
+static char *own(rvi_text t)
+{
+    char *p = rvi_alloc_array(t.len + 1, 1);
+    if (!p) return NULL;
+    if (t.len) memcpy(p, t.data, t.len);
+    p[t.len] = 0;
+    return p;
+}
+
+static rv_status fold_correction(rvi_learner *l, const rvi_feedback *f, rv_error *err)
+{
+    char *q = own(f->question), *a = own(f->corrected), *given = own(f->given);
+    bool pair = f->note.len == 10 && !memcmp(f->note.data, "preference", 10);
+    rv_status st = RV_OK;
+    if (!q || !a || !given)
+        st = rvi_nomem(err, "event");
+    else if (pair)
+        st = rvi_learner_add_pair(l, f->seq, q, a, given, err);
+    else
+        st = rvi_learner_add_lesson(l, f->seq, q, a, given[0] ? given : NULL, err);
+    rvi_free(q);
+    rvi_free(a);
+    rvi_free(given);
+    return st;
+}
+
+/* Lessons that waited then and are of these events are the generation's now. */
+static void claim(rvi_learner *l, const rvi_generation *g)
+{
+    for (size_t i = 0; i < l->n_lessons; i++) {
+        rvi_lesson *x = &l->lessons[i];
+        if (g->origin != RVI_FROM_PAIRS && x->stands && !x->generation && x->event >= g->first &&
+            x->event <= g->last)
+            x->generation = g->number;
+    }
+    if (g->origin == RVI_FROM_PAIRS) rvi_learner_use_pairs(l, g->first, g->last);
+}
+
+/* An adapter whose file is gone or damaged is left out, and what it held waits again: nothing is lost. */
+static rv_status fold_generation(rvi_learner *l, const rvi_feedback *f, rv_error *err)
+{
+    rvi_buf path = {0};
+    rv_error why = {0};
+    rvi_generation g = {.number = (int)f->generation,
+                        .active = true,
+                        .first = f->first,
+                        .last = f->last,
+                        .n_parents = RVI_MIN(f->n_parents, (size_t)RVI_GENERATION_PARENTS)};
+    for (size_t i = 0; i < g.n_parents; i++) g.parents[i] = (int)f->parents[i];
+    rvi_recipe_read(&g, f->recipe);
+    rv_status st = file_name(l, g.number, &path) ? RV_OK : rvi_nomem(err, "path");
+    if (!st && load(l, path.data, &g.adapter, &why)) {
+        rvi_log_write(l->parts.be->log, RVI_LOG_WARN, "generation %d is left out: %s", g.number,
+                      why.text);
+        if (why.code == RV_E_NOMEM) st = rvi_nomem(err, "adapter");
+    }
+    rvi_buf_deinit(&path);
+    if (st || !g.adapter) return st;
+    st = rvi_shared_load(l, &g, err);
+    if (!st) st = rvi_learner_add_generation(l, &g, err);
+    if (st) {
+        rvi_adapter_free(g.adapter);
+        rvi_generation_deinit(&g);
+        return st;
+    }
+    claim(l, &g);
+    for (size_t i = 0; i < g.n_parents; i++)
+        for (size_t k = 0; k < l->n_generations; k++)
+            if (l->generations[k].number == g.parents[i]) l->generations[k].active = false;
+    for (size_t i = 0; g.origin == RVI_FROM_SHARED && i + 1 < l->n_generations; i++)
+        if (l->generations[i].origin == RVI_FROM_SHARED) l->generations[i].active = false;
+    return RV_OK;
+}
+
+rv_status rvi_learner_fold(rvi_learner *l, const rvi_feedback *f, rv_error *err)
+{
+    rv_status st = RV_OK;
+    char *text;
+    rv_adaptation ignored = {0};
+    if (f->user.len != strlen(l->user) || memcmp(f->user.data, l->user, f->user.len)) return RV_OK;
+    switch (f->kind) {
+    case RVI_FEEDBACK_CORRECTION: return fold_correction(l, f, err);
+    case RVI_FEEDBACK_UNDO:
+        rvi_learner_take_back(l, f->target, f->seq, &ignored);
+        if (l->n_done && l->done[l->n_done - 1].event == f->target) l->n_done--;
+        break;
+    case RVI_FEEDBACK_FORGET:
+        text = own(f->note);
+        st = text ? rvi_learner_drop(l, text, f->seq, &ignored, err) : rvi_nomem(err, "event");
+        rvi_free(text);
+        break;
+    case RVI_FEEDBACK_PUBLISH:
+    case RVI_FEEDBACK_IMPORT:
+    case RVI_FEEDBACK_MERGE: return l->dir ? fold_generation(l, f, err) : RV_OK;
+    case RVI_FEEDBACK_ROLLBACK:
+        for (size_t i = 0; i < l->n_generations; i++)
+            if ((uint64_t)l->generations[i].number > f->generation)
+                l->generations[i].active = false;
+        return rvi_shared_restore(l, err);
+    default: break; /* scores and thumbs: their adapters come back as they were */
+    }
+    return st;
+}
+
+static int fold(void *ctx, const rvi_feedback *f)
+{
+    reader *r = ctx;
+    r->st = rvi_learner_fold(r->l, f, r->err);
+    return r->st != RV_OK;
+}
+
+static int mark_absorbed(void *ctx, rvi_bytes key, rvi_bytes record)
+{
+    rvi_learner *l = ctx;
+    unsigned long long event = 0;
+    char text[24] = "";
+    (void)record;
+    if (key.len < sizeof text) memcpy(text, key.data, key.len);
+    if (sscanf(text, "%llu", &event) != 1) return 0;
+    for (size_t i = 0; i < l->n_lessons; i++)
+        if (l->lessons[i].event == event && l->lessons[i].generation) l->lessons[i].absorbed = true;
+    return 0;
+}
+
+rv_status rvi_learner_keep_absorbed(rvi_learner *l, const rvi_lesson *x, rv_error *err)
+{
+    char key[24];
+    int len = snprintf(key, sizeof key, "%020llu", (unsigned long long)x->event);
+    return x->absorbed ? rvi_store_put(&l->store, "absorbed", key, (size_t)len, "1", 1, err)
+                       : rvi_store_remove(&l->store, "absorbed", key, (size_t)len, err);
+}
+
+rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err)
+{
+    reader r = {.l = l, .err = err};
+    rv_status st = l->dir ? rvi_os_make_dirs(l->dir, err) : RV_OK;
+    if (!st) st = rvi_feedback_read(&l->store, 1, fold, &r, err);
+    if (!st) st = r.st;
+    if (!st) st = rvi_shared_restore(l, err);
+    if (!st) st = rvi_store_scan(&l->store, "absorbed", NULL, 0, mark_absorbed, l, err);
+    if (!st) st = rvi_calibration_reopen(l, err);
+    if (!st) st = rvi_instant_reopen(l, err);
+    if (!st) st = rvi_learner_open_bank(l, err);
+    return st;
+}

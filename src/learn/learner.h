@@ -1,0 +1,382 @@
+/* learner.h - what one user taught one model: lessons, the adapters made of them, and what of it takes
+ * part in a request.
+ *
+ * State follows from the feedback log: a lesson is a correction that stands (not superseded, undone or
+ * forgotten), a generation is an adapter that a publish event names. Adapters never change once published;
+ * rolling back means naming others as active. A correction is logged before it is a lesson, a generation
+ * is on the disk before it is logged.
+ *
+ * One thread at a time, and it computes on the model's backend. */
+#ifndef RVI_LEARN_LEARNER_H
+#define RVI_LEARN_LEARNER_H
+
+#include <stdatomic.h>
+
+#include "base/sha256.h"
+#include "learn/bank.h"
+#include "learn/features.h"
+#include "learn/log.h"
+#include "learn/pairs.h"
+#include "learn/study.h"
+
+typedef struct rvi_lesson {
+    uint64_t event;
+    rvi_fact *fact;
+    rvi_ids spoken; /* the slot's tokens: the short answer, ended */
+    char *rejected; /* what the model had said; may be NULL */
+    int generation; /* that holds it; 0: it waits */
+    bool stands;
+    uint64_t ended_by; /* the event after which it no longer stands */
+    bool absorbed;     /* the adapter says it by itself: the slot rests */
+    bool paired;       /* FREE: went into an adapter as a pair with what was rejected */
+} rvi_lesson;
+
+typedef enum rvi_origin {
+    RVI_FROM_GROUP,
+    RVI_FROM_SHARED,
+    RVI_FROM_PAIRS,
+    RVI_FROM_FILE,
+    RVI_FROM_MERGE
+} rvi_origin;
+
+enum { RVI_GENERATION_PARENTS = 8 };
+
+typedef struct rvi_generation {
+    int number; /* 1, 2, 3 ... */
+    rvi_origin origin;
+    rv_recipe recipe;
+    bool gated, active;
+    rvi_adapter *adapter;
+    float *theta, *fisher; /* of a shared adapter when it was published: what training goes on from,
+                              n_theta each; may be NULL */
+    size_t n_theta;
+    int n_groups;
+    uint64_t first, last; /* events it was made from; 0: none */
+    uint64_t known;       /* the last event of the log when its making began; 0: not made here */
+    int parents[RVI_GENERATION_PARENTS];
+    size_t n_parents;
+    rvi_study_result figures; /* n_steps 0: not trained here */
+} rvi_generation;
+
+typedef struct rvi_preference {
+    uint64_t event;
+    char *question, *chosen, *rejected;
+    bool used;
+} rvi_preference;
+
+typedef struct rvi_learner_parts { /* all borrowed */
+    const rvi_model *m;
+    const rvi_tokenizer *t;
+    const rvi_chat *chat;
+    const rvi_ids *eos;
+    rvi_backend *be;                   /* for training */
+    const char *arch;                  /* general.architecture, for files */
+    uint64_t (*new_serial)(void *ctx); /* of adapter sets */
+    void *serial_ctx;
+} rvi_learner_parts;
+
+/* A thumb down keeps to the request it was given for. */
+typedef struct rvi_dislike {
+    char *question;
+    rvi_pairs *pairs;
+    rvi_adapter *adapter; /* of the pairs as they are; NULL: they say nothing */
+} rvi_dislike;
+
+/* The instant loop: what scores and thumbs change. Made when it is first needed. */
+typedef struct rvi_instant {
+    rvi_capturer *capturer;
+    rvi_micro *micro;
+    rvi_scores scores;
+    rvi_adapter *adapter; /* of micro as it is; NULL: nothing yet */
+    rvi_probe *probe;
+    rvi_whitener *whitener;
+    rvi_thumbs *thumbs;
+    rvi_dislike *dislikes;
+    size_t n_dislikes, cap_dislikes;
+    int since_probe;       /* events */
+    bool whole;            /* probe and whitener know the model's own texts too */
+    int unsaved;           /* events since it was written to the disk */
+    rvi_adapter **retired; /* adapters that were replaced and that sets may still name */
+    size_t n_retired, cap_retired;
+} rvi_instant;
+
+/* An event that undo can take back. */
+typedef enum rvi_done_kind {
+    RVI_DID_CORRECT,
+    RVI_DID_SCORE,
+    RVI_DID_THUMB,
+    RVI_DID_NOTHING /* a judgement that made no step: taking it back changes nothing either */
+} rvi_done_kind;
+typedef struct rvi_done {
+    rvi_done_kind kind;
+    uint64_t event;
+    size_t dislike;
+} rvi_done;
+
+/* A set of adapters that sessions may hold. */
+typedef struct rvi_made_set rvi_made_set;
+
+typedef struct rvi_learner {
+    rvi_learner_parts parts;
+    rv_learner_options o; /* whole; texts are copies */
+    char *dir, *user;     /* dir: the learner's own; NULL: in memory */
+    char digest[RVI_SHA256_HEX];
+    rvi_store store;
+    rvi_bank *bank;
+    uint64_t followed; /* the last event that the bank has taken over */
+    rvi_voice voice;
+    rvi_replay replay; /* n_pieces 0: not made yet; never changes once made */
+    bool calibrated;   /* replay and calibration are there */
+    rvi_ground ground; /* of replay, if grounded; whoever trains has it, and shared */
+    bool grounded;
+    rvi_lesson *lessons;
+    size_t n_lessons, cap_lessons;
+    rvi_generation *generations;
+    size_t n_generations, cap_generations;
+    rvi_preference *pairs;
+    size_t n_pairs, cap_pairs;
+    rvi_shared shared;
+    rvi_made_set *sets; /* adapter sets handed out */
+    rvi_features *features;
+    rvi_calibration *calibration; /* NULL: the gate goes by words alone */
+    rvi_gate *gate;               /* of the lessons that stand; NULL: none do */
+    const rvi_fact **gate_facts;  /* its facts, */
+    size_t *gate_lessons;         /* and the lessons they are of */
+    size_t n_gate;
+    rvi_instant instant;
+    rvi_done *done; /* newest last */
+    size_t n_done, cap_done;
+    const char *deep; /* "dpo" or "kto": the consolidation under way is, with this loss; or NULL */
+    _Atomic(const char *) doing; /* what a background thread does; NULL: there is none */
+    char trouble[512];           /* why its last round came to nothing; "": it did not */
+} rvi_learner;
+
+/* store is taken (also on failure); ops NULL: in memory. Options are whole. */
+rv_status rvi_learner_new(rvi_learner **out, const rvi_learner_parts *parts,
+                          const rv_learner_options *o, rvi_store *take,
+                          rv_error *err) RVI_MUST_CHECK;
+void rvi_learner_free(rvi_learner *l); /* accepts NULL */
+/* To the disk with what is not there yet; as far as that is possible. */
+void rvi_learner_settle(rvi_learner *l);
+rv_status rvi_learner_reset(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+
+rv_status rvi_learner_calibrate(rvi_learner *l, rvi_study_progress_fn progress, void *ctx,
+                                rv_error *err) RVI_MUST_CHECK;
+
+/* ---- beside serving: what is slow needs no turn ----
+ *
+ * Both kinds of work are cut in three: take what is needed, compute with a voice of one's own, and put the
+ * result in its place. The first and the last are short and need the learner for themselves; meanwhile
+ * others may use it for anything but calibrating, consolidating, resetting and freeing. */
+
+/* What is made once for a model. */
+typedef struct rvi_calibrating {
+    rvi_replay replay; /* n_pieces 0: the learner has it */
+    rvi_calibration *calibration;
+    rvi_gate *gate; /* with prototypes for `facts` */
+    const rvi_fact **facts;
+    size_t n_facts;
+} rvi_calibrating;
+
+rv_status rvi_calibrating_take(rvi_calibrating *c, const rvi_learner *l,
+                               rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_calibrating_make(rvi_calibrating *c, const rvi_learner *l, const rvi_voice *v,
+                               rvi_study_progress_fn progress, void *ctx,
+                               rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_calibrating_keep(rvi_calibrating *c, rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+void rvi_calibrating_deinit(rvi_calibrating *c);
+rv_status rvi_calibration_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK; /* from the store */
+/* Prototypes in the store, for rvi_gate_reader; memory is the learner. */
+bool rvi_calibration_recall(void *memory, const rvi_fact *f, float *prototype);
+void rvi_calibration_remember(void *memory, const rvi_fact *f, const float *prototype);
+
+/* A group of lessons on its way into the weights. */
+typedef struct rvi_round {
+    const rvi_fact **waiting, **standing,
+        **old;        /* the group; all that stand; those learned before */
+    uint64_t *events; /* of the group's lessons */
+    bool *absorbed;
+    size_t n_waiting, n_standing, n_old;
+    rvi_generation made; /* adapter NULL: not yet */
+    char digest[RVI_SHA256_HEX];
+    rvi_buf file;      /* it lies there; empty: there is no file */
+    rvi_shared before; /* what the shared adapter was, until the round is published */
+    bool was_shared;
+} rvi_round;
+
+/* n_waiting 0: nothing waits. */
+rv_status rvi_round_take(rvi_round *r, rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_round_train(rvi_round *r, rvi_learner *l, const rvi_voice *v,
+                          rvi_study_progress_fn progress, void *ctx, rv_error *err) RVI_MUST_CHECK;
+/* Does the group still stand as it was taken? */
+bool rvi_round_stands(const rvi_round *r, const rvi_learner *l);
+/* *published false: the group does not stand any more as it was taken; nothing changed, and what
+ * stands of it waits for another round. */
+rv_status rvi_round_publish(rvi_round *r, rvi_learner *l, bool *published,
+                            rv_error *err) RVI_MUST_CHECK;
+/* What was not published is as if it had not been. */
+void rvi_round_deinit(rvi_round *r, rvi_learner *l);
+size_t rvi_learner_waiting(const rvi_learner *l); /* lessons */
+
+/* What takes part in the answer to the last of the user's turns. */
+typedef struct rvi_plan {
+    rvi_made_set *adapters;    /* NULL: none; held for the caller */
+    const rvi_lesson *lesson;  /* whose slot speaks; NULL: none */
+    const rvi_lesson *subject; /* one whose subject is named; NULL: the gate is closed */
+} rvi_plan;
+
+rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_turns, rvi_plan *out,
+                           rv_error *err) RVI_MUST_CHECK;
+
+const rvi_adapter_set *rvi_made_set_of(const rvi_made_set *s); /* NULL for NULL */
+void rvi_learner_release(rvi_learner *l, rvi_made_set *s);     /* accepts NULL */
+
+/* The ring of a session's answers. */
+rv_status rvi_learner_capture(rvi_learner *l, rvi_capture **out, rv_error *err) RVI_MUST_CHECK;
+/* How good the last captured answer was, 0 to 1. */
+rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *question,
+                            double score, rv_adaptation *out, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const char *question,
+                                 rv_adaptation *out, rv_error *err) RVI_MUST_CHECK;
+
+rv_status rvi_learner_correct(rvi_learner *l, const char *question, const char *answer,
+                              const char *rejected, rv_adaptation *out,
+                              rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *chosen,
+                             const char *rejected, rv_adaptation *out,
+                             rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_undo(rvi_learner *l, rv_adaptation *out, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_forget(rvi_learner *l, const char *text, rv_adaptation *out,
+                             rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_consolidate(rvi_learner *l, rv_learn_loop loop, rv_preference_loss loss,
+                                  rvi_study_progress_fn progress, void *ctx, rv_adaptation *out,
+                                  rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_rollback(rvi_learner *l, int generation, rv_adaptation *out,
+                               rv_error *err) RVI_MUST_CHECK;
+/* path: a directory (PEFT) or a file ending in .gguf. */
+rv_status rvi_learner_write(const rvi_learner *l, const rvi_generation *g, const char *path,
+                            bool f16, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_import(rvi_learner *l, const char *path, rv_adaptation *out,
+                             rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_merge(rvi_learner *l, int a, int b, rv_consolidation how, rv_adaptation *out,
+                            rv_error *err) RVI_MUST_CHECK;
+/* All active adapters. */
+rv_status rvi_learner_all(rvi_learner *l, rvi_made_set **out, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_probe(rvi_learner *l, double *kl, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_status(rvi_learner *l, rvi_buf *json, rv_error *err) RVI_MUST_CHECK;
+/* ---- inside ---- */
+
+rv_status rvi_learner_note(rvi_learner *l, rvi_done_kind kind, uint64_t event, size_t dislike,
+                           rv_error *err) RVI_MUST_CHECK;
+void *rvi_learner_room(void **list, size_t n, size_t *cap, size_t size); /* for one more, zeroed */
+char *rvi_learner_copy(const char *s);
+bool rvi_learner_same_words(const char *a, const char *b);
+void rvi_learner_sweep(rvi_learner *l); /* frees what was replaced and nobody holds */
+
+/* Makes g a generation: numbers it, writes its file, logs it. Takes its adapter where it succeeds. */
+rv_status rvi_learner_publish(rvi_learner *l, rvi_generation *g, uint64_t *event,
+                              rv_error *err) RVI_MUST_CHECK;
+/* The same with its digest, and its file as it was written for the number g has (NULL: none was). */
+rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char *digest,
+                                   const char *file, uint64_t *event, rv_error *err) RVI_MUST_CHECK;
+int rvi_learner_next_number(const rvi_learner *l);
+rv_status rvi_learner_make_gate(rvi_learner *l, const rvi_gate *before,
+                                rv_error *err) RVI_MUST_CHECK;
+rvi_study_options rvi_learner_study_options(const rvi_learner *l);
+rv_status rvi_learner_need_ground(rvi_learner *l, const rvi_voice *v,
+                                  rvi_study_progress_fn progress, void *ctx,
+                                  rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_add_generation(rvi_learner *l, const rvi_generation *g,
+                                     rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_add_lesson(rvi_learner *l, uint64_t event, const char *question,
+                                 const char *answer, const char *rejected,
+                                 rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_add_pair(rvi_learner *l, uint64_t event, const char *question,
+                               const char *chosen, const char *rejected,
+                               rv_error *err) RVI_MUST_CHECK;
+void rvi_learner_take_back(rvi_learner *l, uint64_t event, uint64_t by, rv_adaptation *out);
+rv_status rvi_learner_drop(rvi_learner *l, const char *text, uint64_t by, rv_adaptation *out,
+                           rv_error *err) RVI_MUST_CHECK;
+/* "R7", "R1", "shared", "preferences", "import", "merge": and back. */
+const char *rvi_recipe_name(const rvi_generation *g);
+void rvi_recipe_read(rvi_generation *g, rvi_text name);
+
+/* keep.c */
+rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_save_generation(rvi_learner *l, const rvi_generation *g,
+                                      rv_error *err) RVI_MUST_CHECK;
+/* Before it has its number for good: in a file of another name, which is moved into place later. */
+rv_status rvi_learner_save_early(rvi_learner *l, const rvi_generation *g, rvi_buf *file,
+                                 rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_move_generation(rvi_learner *l, const char *file, const rvi_generation *g,
+                                      rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_keep_absorbed(rvi_learner *l, const rvi_lesson *x,
+                                    rv_error *err) RVI_MUST_CHECK;
+
+/* keep_shared.c: how a shared adapter was when a generation was made of it. */
+rv_status rvi_shared_keep(rvi_generation *g, const rvi_shared *s, rv_error *err) RVI_MUST_CHECK;
+void rvi_shared_save(const rvi_learner *l,
+                     const rvi_generation *g); /* as far as that is possible */
+rv_status rvi_shared_load(const rvi_learner *l, rvi_generation *g, rv_error *err) RVI_MUST_CHECK;
+/* The newest active one is what is trained further. Where it is not known any more how it was, what it held
+ * waits again. */
+rv_status rvi_shared_restore(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+void rvi_generation_deinit(rvi_generation *g); /* all but its adapter */
+
+/* retrace.c: makes every generation of a log again, in a fresh learner of the same model, user and options
+ * that stays in memory, and compares. Imported and merged ones are passed over. */
+typedef struct rvi_retrace {
+    uint64_t n_events, n_generations; /* n_generations: that came out the same */
+    uint64_t different;               /* the publish event of the first that did not; 0: none */
+} rvi_retrace;
+rv_status rvi_learner_retrace(rvi_learner *fresh, rvi_store *log, rvi_study_progress_fn progress,
+                              void *ctx, rvi_retrace *out, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_fold(rvi_learner *l, const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_study_pairs(rvi_learner *l, rv_preference_loss loss,
+                                  rvi_study_progress_fn progress, void *ctx, rv_adaptation *out,
+                                  rv_error *err) RVI_MUST_CHECK;
+
+/* deep.c */
+/* Pairs that wait: preferences, and free corrections of what the model had said. pairs [n_pairs +
+ * n_lessons]; first, last: their events. */
+size_t rvi_learner_gather_pairs(const rvi_learner *l, rvi_pair *pairs, uint64_t *first,
+                                uint64_t *last);
+void rvi_learner_use_pairs(rvi_learner *l, uint64_t first, uint64_t last); /* they wait no more */
+void rvi_learner_drop_pairs(rvi_learner *l, const char *text);
+/* What the generations from the first-th on have measured. */
+void rvi_learner_report(const rvi_learner *l, size_t first, rv_adaptation *out);
+
+/* patterns.c */
+rv_status rvi_learner_open_bank(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+/* The bank takes over what it has not seen of the log. Comes after every event. */
+rv_status rvi_learner_follow(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+/* The bank takes over which lessons the weights say by themselves. */
+rv_status rvi_learner_absorb(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+/* Does an active adapter say it by itself, so that its slot is silent? */
+bool rvi_learner_rests(const rvi_learner *l, const rvi_lesson *x);
+void rvi_learner_count_patterns(const rvi_learner *l, rvi_buf *out);
+/* Appends the last captured answer's text, as far as it is still there and UTF-8. */
+rv_status rvi_learner_given(const rvi_learner *l, const rvi_capture *c, rvi_buf *out,
+                            rv_error *err) RVI_MUST_CHECK;
+
+/* instant.c */
+void rvi_instant_deinit(rvi_learner *l);
+rv_status rvi_instant_new_micro(rvi_learner *l,
+                                rv_error *err) RVI_MUST_CHECK; /* if there is none */
+rv_status rvi_instant_publish(rvi_learner *l, rvi_adapter **at, const rvi_delta *d,
+                              rv_error *err) RVI_MUST_CHECK;
+/* keep_instant.c: snapshots in the learner's directory. */
+rv_status rvi_instant_save(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+void rvi_instant_save_whitener(rvi_learner *l);
+/* The whitener and what thumbs need of it; RV_E_NOT_FOUND: none was saved. */
+rv_status rvi_instant_load_whitener(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+void rvi_instant_count(rvi_learner *l); /* an event: every so often it is saved */
+rv_status rvi_instant_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+bool rvi_instant_undo(rvi_learner *l, const rvi_done *d, rv_error *err);
+/* Adapters that take part in a request; returns how many. */
+int rvi_instant_adapters(const rvi_learner *l, const char *question, const rvi_adapter **out,
+                         int max);
+
+const rvi_generation *rvi_learner_generation(const rvi_learner *l, int number); /* 0: the newest */
+
+#endif

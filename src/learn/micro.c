@@ -1,0 +1,458 @@
+#include "learn/micro.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+
+static const char magic[8] = "rvmicro1";
+static const double decay = 0.999, size_cap = 0.05, reach_cap = 0.15, b_rate = 16;
+
+/* What an event changes; copies of it are snapshots. */
+typedef struct state {
+    float *a, *b; /* [rank][n_ff], [rank][n_embd], one block */
+    uint64_t n_events;
+} state;
+
+enum { NOW, BEFORE, SPARE, SNAPSHOT, STATES = SNAPSHOT + RVI_MICRO_SNAPSHOTS };
+
+struct rvi_micro {
+    const rvi_model *model;
+    rvi_kernels k;
+    size_t n_ff, n_embd, n_floats; /* n_floats: of a state */
+    int rank;
+    rvi_micro_options o;
+    double cap;
+    state states[STATES]; /* snapshots from the oldest on */
+    int n_snapshots;
+    bool can_undo;
+    uint64_t n_dropped, n_rollbacks;
+    double kl_step;
+    rvi_probe *probe;
+    rvi_probe_result probed; /* of the last check */
+    /* scratch of an event */
+    rvi_event_tokens tokens;
+    float *da, *db; /* shaped like a and b */
+    float *pull_g;  /* [pull tokens][n_embd] */
+    /* A u, B^T g, dA u, dB^T g of the tokens */
+    float au[RVI_MICRO_TOKENS][RVI_MICRO_MAX_RANK], gb[RVI_MICRO_TOKENS][RVI_MICRO_MAX_RANK],
+        du[RVI_MICRO_TOKENS][RVI_MICRO_MAX_RANK], gd[RVI_MICRO_TOKENS][RVI_MICRO_MAX_RANK];
+};
+
+/* ---- making ---- */
+
+static double normal(rvi_rng *rng)
+{
+    double r = 1 - rvi_rng_double(rng); /* above 0 */
+    return sqrt(-2 * log(r)) * cos(6.283185307179586 * rvi_rng_double(rng));
+}
+
+/* A random, B 0. */
+static void begin(rvi_micro *m)
+{
+    state *s = &m->states[NOW];
+    rvi_rng rng = {m->o.seed};
+    size_t n = (size_t)m->rank * m->n_ff;
+    double deviation = 1 / sqrt((double)m->n_ff);
+    for (size_t i = 0; i < n; i++) s->a[i] = (float)(deviation * normal(&rng));
+    memset(s->b, 0, (m->n_floats - n) * sizeof *s->b);
+    s->n_events = 0;
+}
+
+static rv_status fill(rvi_micro *m, rv_error *err)
+{
+    size_t rank = (size_t)m->rank;
+    for (int i = 0; i < STATES; i++) {
+        m->states[i].a = rvi_zalloc_array(m->n_floats, sizeof(float));
+        if (!m->states[i].a) return rvi_nomem(err, "micro adapter");
+        m->states[i].b = m->states[i].a + rank * m->n_ff;
+    }
+    m->da = rvi_alloc_array(m->n_floats, sizeof(float));
+    m->tokens.u = rvi_alloc_array(RVI_MICRO_TOKENS * m->n_ff, sizeof(float));
+    m->tokens.g = rvi_alloc_array(RVI_MICRO_TOKENS * m->n_embd, sizeof(float));
+    m->pull_g = rvi_alloc_array(RVI_MICRO_PULL_TOKENS * m->n_embd, sizeof(float));
+    if (!m->da || !m->tokens.u || !m->tokens.g || !m->pull_g)
+        return rvi_nomem(err, "micro adapter");
+    m->db = m->da + rank * m->n_ff;
+    begin(m);
+    double norm;
+    rv_status st = rvi_delta_weight_norm(&norm, m->model, err);
+    m->cap = size_cap * norm;
+    return st;
+}
+
+static double or_else(double given, double usual)
+{
+    return given > 0 ? given : usual;
+}
+
+rv_status rvi_micro_new(rvi_micro **out, const rvi_model *model, const rvi_micro_options *o,
+                        rv_error *err)
+{
+    *out = NULL;
+    if (model->arch->is_encoder)
+        return rvi_error(err, RV_E_SONA, "an encoder has nothing to learn from scores");
+    if (o->rank < 0 || o->rank > RVI_MICRO_MAX_RANK)
+        return rvi_error(err, RV_E_CONFIG, "a micro adapter of rank %d: 1 to %d are possible",
+                         o->rank, RVI_MICRO_MAX_RANK);
+    rvi_micro *m = rvi_zalloc(sizeof *m);
+    if (!m) return rvi_nomem(err, "micro adapter");
+    m->model = model;
+    rvi_kernels_init(&m->k, NULL);
+    m->rank = o->rank ? o->rank : RVI_MICRO_MAX_RANK;
+    m->n_ff = (size_t)model->hp.n_ff;
+    m->n_embd = (size_t)model->hp.n_embd;
+    m->n_floats = (size_t)m->rank * (m->n_ff + m->n_embd);
+    m->o = (rvi_micro_options){.rank = m->rank,
+                               .seed = o->seed,
+                               .kl_step = or_else(o->kl_step, 0.03),
+                               .kl_soft = or_else(o->kl_soft, 0.02),
+                               .kl_hard = or_else(o->kl_hard, 0.03),
+                               .ppl_hard = or_else(o->ppl_hard, 0.02)};
+    m->kl_step = m->o.kl_step;
+    rv_status st = fill(m, err);
+    if (st)
+        rvi_micro_free(m);
+    else
+        *out = m;
+    return st;
+}
+
+void rvi_micro_free(rvi_micro *m)
+{
+    if (!m) return;
+    for (int i = 0; i < STATES; i++) rvi_free(m->states[i].a);
+    rvi_free(m->da);
+    rvi_free(m->tokens.u);
+    rvi_free(m->tokens.g);
+    rvi_free(m->pull_g);
+    rvi_free(m);
+}
+
+void rvi_micro_set_probe(rvi_micro *m, rvi_probe *p)
+{
+    m->probe = p;
+}
+
+static void copy_state(const rvi_micro *m, state *to, const state *from)
+{
+    memcpy(to->a, from->a, m->n_floats * sizeof(float));
+    to->n_events = from->n_events;
+}
+
+static void swap_states(state *a, state *b)
+{
+    state t = *a;
+    *a = *b;
+    *b = t;
+}
+
+rvi_delta rvi_micro_delta(const rvi_micro *m)
+{
+    return (rvi_delta){m->rank, m->states[NOW].a, m->states[NOW].b};
+}
+
+/* ---- small sums ---- */
+
+/* out[i][j] = row i . row j */
+static void gram(const rvi_micro *m, const float *rows, size_t n,
+                 float out[RVI_MICRO_MAX_RANK][RVI_MICRO_MAX_RANK])
+{
+    m->k.gemm_f32(rows, n, m->rank, rows, n, m->rank, out[0], RVI_MICRO_MAX_RANK, n);
+}
+
+static double size_of(const rvi_micro *m, const state *s)
+{
+    float aa[RVI_MICRO_MAX_RANK][RVI_MICRO_MAX_RANK], bb[RVI_MICRO_MAX_RANK][RVI_MICRO_MAX_RANK];
+    double sum = 0;
+    gram(m, s->a, m->n_ff, aa);
+    gram(m, s->b, m->n_embd, bb);
+    for (int i = 0; i < m->rank; i++)
+        for (int j = 0; j < m->rank; j++) sum += (double)aa[i][j] * (double)bb[i][j];
+    return sqrt(fmax(sum, 0)) + 0 * sum; /* NaN stays NaN */
+}
+
+static double length_of(const rvi_micro *m, const float *x, size_t n)
+{
+    float out;
+    m->k.gemm_f32(x, 0, 1, x, 0, 1, &out, 0, n);
+    return sqrt((double)out);
+}
+
+/* ---- an event ---- */
+
+/* da, db += factor * gradient of sum over rows of w (g . B A u), row t given by its products. */
+static void add_row(rvi_micro *m, float w, const float *u, const float *g, const float *au,
+                    const float *gb)
+{
+    for (size_t j = 0; j < (size_t)m->rank; j++) {
+        m->k.axpy(m->db + j * m->n_embd, w * au[j], g, m->n_embd);
+        m->k.axpy(m->da + j * m->n_ff, w * gb[j], u, m->n_ff);
+    }
+}
+
+/* [rank] products of each row of x with the rows of a matrix */
+static void products(const rvi_micro *m, const float *matrix, const float *x, int n_rows, size_t n,
+                     float (*out)[RVI_MICRO_MAX_RANK])
+{
+    m->k.gemm_f32(matrix, n, m->rank, x, n, n_rows, out[0], RVI_MICRO_MAX_RANK, n);
+}
+
+/* Down the KL of two probe texts, as strongly all in all as the event itself goes up. */
+static void add_pull(rvi_micro *m)
+{
+    const state *s = &m->states[NOW];
+    rvi_delta d = rvi_micro_delta(m);
+    int n_texts = rvi_probe_n_texts(m->probe), turn = (int)(s->n_events % (1 << 20));
+    double event = 0;
+    for (int t = 0; t < m->tokens.n; t++)
+        event += fabs((double)m->tokens.w[t]) *
+                 length_of(m, m->tokens.g + (size_t)t * m->n_embd, m->n_embd);
+    for (int i = 0; i < RVI_MICRO_PULL_TEXTS; i++) {
+        const float *u[RVI_MICRO_PULL_TOKENS];
+        int text = (turn + i * n_texts / RVI_MICRO_PULL_TEXTS) % n_texts;
+        int n =
+            rvi_probe_pull(m->probe, &d, text, turn / n_texts, RVI_MICRO_PULL_TOKENS, u, m->pull_g);
+        double pull = 0;
+        for (int t = 0; t < n; t++)
+            pull += length_of(m, m->pull_g + (size_t)t * m->n_embd, m->n_embd);
+        double ratio = event / RVI_MICRO_PULL_TEXTS / fmax(pull, 1e-9);
+        for (int t = 0; t < n; t++) {
+            const float *g = m->pull_g + (size_t)t * m->n_embd;
+            float au[RVI_MICRO_MAX_RANK], gb[RVI_MICRO_MAX_RANK];
+            m->k.gemm_f32(s->a, m->n_ff, m->rank, u[t], 0, 1, au, 0, m->n_ff);
+            m->k.gemm_f32(s->b, m->n_embd, m->rank, g, 0, 1, gb, 0, m->n_embd);
+            add_row(m, (float)-ratio, u[t], g, au, gb);
+        }
+    }
+}
+
+/* Predicted KL of the step eta on the event's tokens: dx = (B + eta dB)(A + eta dA) u - B A u. */
+static double predict(const rvi_micro *m, double eta)
+{
+    double sum = 0;
+    for (int t = 0; t < m->tokens.n; t++) {
+        double once = 0, twice = 0;
+        for (int j = 0; j < m->rank; j++) {
+            once += (double)m->gb[t][j] * (double)m->du[t][j] +
+                    (double)m->gd[t][j] * (double)m->au[t][j];
+            twice += (double)m->gd[t][j] * (double)m->du[t][j];
+        }
+        sum += 0.5 * pow(eta * once + eta * eta * twice, 2);
+    }
+    return sum / m->tokens.n;
+}
+
+/* The factor of B that keeps the caps. */
+static double capped(const rvi_micro *m, double eta)
+{
+    const state *s = &m->states[NOW];
+    float bb[RVI_MICRO_MAX_RANK][RVI_MICRO_MAX_RANK];
+    double factor = fmin(1, m->cap / fmax(size_of(m, s), 1e-9));
+    gram(m, s->b, m->n_embd, bb);
+    for (int t = 0; t < m->tokens.n; t++) { /* |B A u|^2 */
+        double low[RVI_MICRO_MAX_RANK], squares = 0;
+        for (int j = 0; j < m->rank; j++) low[j] = (double)m->au[t][j] + eta * (double)m->du[t][j];
+        for (int i = 0; i < m->rank; i++)
+            for (int j = 0; j < m->rank; j++) squares += low[i] * (double)bb[i][j] * low[j];
+        double most = reach_cap * (double)m->tokens.reach[t];
+        if (squares > most * most) factor = fmin(factor, most / sqrt(squares));
+    }
+    return factor;
+}
+
+/* The step's direction in da and db, and the products that prediction needs. */
+static rvi_micro_outcome find_step(rvi_micro *m)
+{
+    const state *s = &m->states[NOW];
+    const rvi_event_tokens *e = &m->tokens;
+    products(m, s->a, e->u, e->n, m->n_ff, m->au);
+    products(m, s->b, e->g, e->n, m->n_embd, m->gb);
+    memset(m->da, 0, m->n_floats * sizeof(float));
+    for (int t = 0; t < e->n; t++)
+        add_row(m, e->w[t], e->u + (size_t)t * m->n_ff, e->g + (size_t)t * m->n_embd, m->au[t],
+                m->gb[t]);
+    if (m->probe && rvi_probe_n_texts(m->probe) && m->probed.kl > m->o.kl_soft) add_pull(m);
+    double norm = length_of(m, m->da, m->n_floats);
+    if (!isfinite(norm)) return RVI_MICRO_DROPPED;
+    if (norm == 0) return RVI_MICRO_NOTHING;
+    norm = fmax(norm, 1e-6);
+    m->k.scale(m->da, (float)(1 / norm), (size_t)m->rank * m->n_ff);
+    m->k.scale(m->db, (float)(b_rate / norm), (size_t)m->rank * m->n_embd);
+    products(m, m->da, e->u, e->n, m->n_ff, m->du);
+    products(m, m->db, e->g, e->n, m->n_embd, m->gd);
+    return RVI_MICRO_STEPPED;
+}
+
+rvi_micro_outcome rvi_micro_event(rvi_micro *m, const rvi_captured *tokens, int n, double advantage,
+                                  double *kl)
+{
+    state *s = &m->states[NOW];
+    if (kl) *kl = 0;
+    if (n < 1 || fabs(advantage) < 0.02) return RVI_MICRO_NOTHING;
+    rvi_micro_outcome o = RVI_MICRO_DROPPED;
+    if (isfinite(advantage) &&
+        rvi_event_take(&m->tokens, &m->k, tokens, n, advantage, m->n_ff, m->n_embd))
+        o = find_step(m);
+    m->n_dropped += o == RVI_MICRO_DROPPED;
+    if (o != RVI_MICRO_STEPPED) return o;
+    double size = m->kl_step * fabs(advantage);
+    double eta = fmin(1, sqrt(size / fmax(predict(m, 1), 1e-12)));
+    if (predict(m, eta) > 2 * size) eta /= 2;
+    copy_state(m, &m->states[SPARE], s);
+    m->k.axpy(s->a, (float)eta, m->da, m->n_floats); /* b lies behind a, as db behind da */
+    m->k.scale(s->b, (float)(decay * capped(m, eta)), (size_t)m->rank * m->n_embd);
+    if (!isfinite(length_of(m, s->a, m->n_floats)) || !isfinite(size_of(m, s))) {
+        copy_state(m, s, &m->states[SPARE]);
+        m->n_dropped++;
+        return RVI_MICRO_DROPPED;
+    }
+    if (kl) *kl = predict(m, eta);
+    s->n_events++;
+    swap_states(&m->states[SPARE], &m->states[BEFORE]);
+    m->can_undo = true;
+    return RVI_MICRO_STEPPED;
+}
+
+/* ---- going back ---- */
+
+bool rvi_micro_undo(rvi_micro *m)
+{
+    if (!m->can_undo) return false;
+    m->can_undo = false;
+    copy_state(m, &m->states[NOW], &m->states[BEFORE]);
+    while (m->n_snapshots &&
+           m->states[SNAPSHOT + m->n_snapshots - 1].n_events > m->states[NOW].n_events)
+        m->n_snapshots--;
+    return true;
+}
+
+static void take_snapshot(rvi_micro *m)
+{
+    if (m->n_snapshots == RVI_MICRO_SNAPSHOTS) { /* the oldest's memory is the newest's */
+        for (int i = 1; i < RVI_MICRO_SNAPSHOTS; i++)
+            swap_states(&m->states[SNAPSHOT + i - 1], &m->states[SNAPSHOT + i]);
+        m->n_snapshots--;
+    }
+    copy_state(m, &m->states[SNAPSHOT + m->n_snapshots++], &m->states[NOW]);
+}
+
+bool rvi_micro_check(rvi_micro *m, rvi_probe_result r)
+{
+    state *s = &m->states[NOW], *newest = &m->states[SNAPSHOT + RVI_MAX(m->n_snapshots, 1) - 1];
+    bool good = r.kl <= m->o.kl_hard && r.ppl <= m->o.ppl_hard; /* NaN is not */
+    uint64_t since = s->n_events - (m->n_snapshots ? newest->n_events : 0);
+    m->probed = r;
+    if (good) {
+        if (since >= RVI_MICRO_SNAPSHOT) take_snapshot(m);
+        return false;
+    }
+    if (!since && m->n_snapshots) m->n_snapshots--; /* it was good once, and is no longer */
+    if (m->n_snapshots)
+        copy_state(m, s, &m->states[SNAPSHOT + m->n_snapshots - 1]);
+    else
+        begin(m);
+    m->can_undo = false;
+    m->n_rollbacks++;
+    m->kl_step = fmax(m->kl_step / 2, m->o.kl_step / 16);
+    m->probed = (rvi_probe_result){0, 0}; /* until the next check */
+    return true;
+}
+
+bool rvi_micro_probe(rvi_micro *m, rvi_probe_result *r)
+{
+    rvi_probe_result now = {0, 0};
+    rvi_delta d = rvi_micro_delta(m);
+    if (m->probe) now = rvi_probe_score(m->probe, &d, 0, rvi_probe_n_texts(m->probe));
+    if (r) *r = now;
+    return rvi_micro_check(m, now);
+}
+
+rvi_micro_status rvi_micro_status_of(const rvi_micro *m)
+{
+    return (rvi_micro_status){.n_events = m->states[NOW].n_events,
+                              .n_dropped = m->n_dropped,
+                              .n_rollbacks = m->n_rollbacks,
+                              .n_snapshots = m->n_snapshots,
+                              .kl_step = m->kl_step,
+                              .size = size_of(m, &m->states[NOW]),
+                              .cap = m->cap,
+                              .probe = m->probed};
+}
+
+/* ---- as bytes: a header, then the present, the one before if there is, and the snapshots ---- */
+
+typedef struct header {
+    char magic[8];
+    int32_t rank, n_ff, n_embd, n_snapshots;
+    uint64_t can_undo, seed, n_dropped, n_rollbacks;
+    double kl_step;
+    rvi_probe_result probed;
+} header;
+
+static bool put_state(const rvi_micro *m, const state *s, rvi_buf *out)
+{
+    return rvi_buf_append(out, &s->n_events, sizeof s->n_events) &&
+           rvi_buf_append(out, s->a, m->n_floats * sizeof(float));
+}
+
+rv_status rvi_micro_save(const rvi_micro *m, rvi_buf *out, rv_error *err)
+{
+    header h = {.rank = m->rank,
+                .n_ff = (int32_t)m->n_ff,
+                .n_embd = (int32_t)m->n_embd,
+                .n_snapshots = m->n_snapshots,
+                .can_undo = m->can_undo,
+                .seed = m->o.seed,
+                .n_dropped = m->n_dropped,
+                .n_rollbacks = m->n_rollbacks,
+                .kl_step = m->kl_step,
+                .probed = m->probed};
+    memcpy(h.magic, magic, sizeof magic);
+    bool ok = rvi_buf_append(out, &h, sizeof h) && put_state(m, &m->states[NOW], out);
+    if (ok && m->can_undo) ok = put_state(m, &m->states[BEFORE], out);
+    for (int i = 0; ok && i < m->n_snapshots; i++) ok = put_state(m, &m->states[SNAPSHOT + i], out);
+    return ok ? RV_OK : rvi_nomem(err, "micro adapter");
+}
+
+static void get_state(const rvi_micro *m, state *s, const char **at)
+{
+    memcpy(&s->n_events, *at, sizeof s->n_events);
+    memcpy(s->a, *at + sizeof s->n_events, m->n_floats * sizeof(float));
+    *at += sizeof s->n_events + m->n_floats * sizeof(float);
+}
+
+rv_status rvi_micro_load(rvi_micro *m, const void *bytes, size_t len, rv_error *err)
+{
+    header h;
+    const char *at = (const char *)bytes + sizeof h;
+    size_t each = sizeof(uint64_t) + m->n_floats * sizeof(float);
+    if (len < sizeof h) return rvi_error(err, RV_E_SONA, "micro adapter: %zu bytes", len);
+    memcpy(&h, bytes, sizeof h);
+    if (memcmp(h.magic, magic, sizeof magic) || h.rank != m->rank || h.n_ff != (int)m->n_ff ||
+        h.n_embd != (int)m->n_embd || h.n_snapshots < 0 || h.n_snapshots > RVI_MICRO_SNAPSHOTS ||
+        h.can_undo > 1 || !(h.kl_step > 0) || !isfinite(h.kl_step) ||
+        len != sizeof h + each * (1 + (size_t)h.can_undo + (size_t)h.n_snapshots))
+        return rvi_error(err, RV_E_SONA,
+                         "micro adapter: not one of rank %d for layers of %zu and %zu", m->rank,
+                         m->n_ff, m->n_embd);
+    for (const char *p = at; p < (const char *)bytes + len; p += each)
+        for (size_t i = 0; i < m->n_floats; i++) {
+            float v;
+            memcpy(&v, p + sizeof(uint64_t) + i * sizeof v, sizeof v);
+            if (!isfinite(v))
+                return rvi_error(err, RV_E_SONA, "micro adapter: a value is not a number");
+        }
+    m->o.seed = h.seed;
+    m->n_dropped = h.n_dropped;
+    m->n_rollbacks = h.n_rollbacks;
+    m->kl_step = fmin(h.kl_step, m->o.kl_step);
+    m->probed = h.probed;
+    m->can_undo = h.can_undo;
+    m->n_snapshots = h.n_snapshots;
+    get_state(m, &m->states[NOW], &at);
+    if (h.can_undo) get_state(m, &m->states[BEFORE], &at);
+    for (int i = 0; i < h.n_snapshots; i++) get_state(m, &m->states[SNAPSHOT + i], &at);
+    return RV_OK;
+}

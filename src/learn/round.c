@@ -1,0 +1,219 @@
+/* A round: a group of corrections that wait becomes an adapter, which becomes a generation.
+ *
+ * Facts of lessons are borrowed: they stay until the learner is reset or freed, which does not happen during
+ * a round. While it trains, lessons come and go; so publishing looks again. A generation holds, by the log,
+ * what stood and waited in its range of events when it was published: that must be the very group that was
+ * trained, otherwise the result is thrown away. So nothing that was taken back meanwhile gets into the weights
+ * or onto the disk, and what is left of the group is trained anew. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/os.h"
+#include "learn/learner.h"
+
+static bool waits(const rvi_lesson *x)
+{
+    return x->stands && !x->generation;
+}
+
+size_t rvi_learner_waiting(const rvi_learner *l)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < l->n_lessons; i++) n += waits(&l->lessons[i]);
+    return n;
+}
+
+rv_status rvi_round_take(rvi_round *r, rvi_learner *l, rv_error *err)
+{
+    size_t n = l->n_lessons + 1;
+    *r = (rvi_round){.waiting = rvi_alloc_array(n, sizeof *r->waiting),
+                     .standing = rvi_alloc_array(n, sizeof *r->standing),
+                     .old = rvi_alloc_array(n, sizeof *r->old),
+                     .events = rvi_alloc_array(n, sizeof *r->events),
+                     .absorbed = rvi_zalloc_array(n, sizeof *r->absorbed)};
+    if (!r->waiting || !r->standing || !r->old || !r->events || !r->absorbed)
+        return rvi_nomem(err, "lessons");
+    for (size_t i = 0; i < l->n_lessons; i++) {
+        const rvi_lesson *x = &l->lessons[i];
+        if (!x->stands) continue;
+        r->standing[r->n_standing++] = x->fact;
+        if (x->generation) {
+            r->old[r->n_old++] = x->fact;
+        } else if (r->n_waiting < (size_t)l->o.group_size) {
+            r->events[r->n_waiting] = x->event;
+            r->waiting[r->n_waiting++] = x->fact;
+        }
+    }
+    r->made = (rvi_generation){.number = rvi_learner_next_number(l),
+                               .origin = l->o.shared ? RVI_FROM_SHARED : RVI_FROM_GROUP,
+                               .recipe = l->o.recipe,
+                               .gated = l->o.recipe == RV_RECIPE_GATED,
+                               .active = true};
+    if (r->n_waiting) {
+        r->made.first = r->events[0];
+        r->made.last = r->events[r->n_waiting - 1];
+    }
+    return rvi_feedback_count(&l->store, &r->made.known, err);
+}
+
+/* ---- training ---- */
+
+static rv_status copy_shared(rvi_shared *to, const rvi_shared *from, rv_error *err)
+{
+    *to = (rvi_shared){.n_groups = from->n_groups};
+    if (!from->theta) return RV_OK;
+    size_t n = from->theta->n, bytes = n * sizeof(float);
+    rv_status st = rvi_params_like(&to->theta, from->theta, err);
+    to->fisher = rvi_alloc_array(n, sizeof(float));
+    to->star = rvi_alloc_array(n, sizeof(float));
+    if (!st && (!to->fisher || !to->star)) st = rvi_nomem(err, "shared adapter");
+    if (st) {
+        rvi_shared_deinit(to);
+        return st;
+    }
+    memcpy(to->theta->theta, from->theta->theta, bytes);
+    memcpy(to->fisher, from->fisher, bytes);
+    memcpy(to->star, from->star, bytes);
+    return RV_OK;
+}
+
+static rv_status study(rvi_round *r, rvi_learner *l, rvi_study_progress_fn progress, void *ctx,
+                       rv_error *err)
+{
+    rvi_study_options o = rvi_learner_study_options(l);
+    rvi_study_result *figures = &r->made.figures;
+    rvi_params *theta = NULL;
+    rv_status st;
+    if (!l->o.shared) {
+        st = rvi_study_group(&theta, &l->ground, r->waiting, r->n_waiting, r->standing,
+                             r->n_standing, &o, figures, progress, ctx, err);
+        if (!st) st = rvi_adapter_copy(&r->made.adapter, theta->adapter, err);
+        rvi_params_free(theta);
+        return st;
+    }
+    st = copy_shared(&r->before, &l->shared, err);
+    if (st) return st;
+    r->was_shared = true;
+    st = rvi_study_shared(&l->shared, &l->ground, r->waiting, r->n_waiting, r->old, r->n_old, &o,
+                          figures, progress, ctx, err);
+    if (!st) st = rvi_shared_keep(&r->made, &l->shared, err);
+    return st ? st : rvi_adapter_copy(&r->made.adapter, l->shared.theta->adapter, err);
+}
+
+/* Does the adapter alone say what was taught, in the words it was taught in? */
+static rv_status check_absorbed(rvi_round *r, const rvi_learner *l, const rvi_voice *v,
+                                rv_error *err)
+{
+    enum { TOKENS = 16 };
+    rvi_adapter_use use = {r->made.adapter, 1};
+    rvi_adapter_set set = {&use, 1, l->parts.new_serial(l->parts.serial_ctx)};
+    rvi_request *asked = rvi_zalloc_array(r->n_waiting, sizeof *asked);
+    rvi_ids *prompts = rvi_zalloc_array(r->n_waiting, sizeof *prompts);
+    rv_status st = asked && prompts ? RV_OK : rvi_nomem(err, "check");
+    for (size_t i = 0; !st && i < r->n_waiting; i++) {
+        const char *q = r->waiting[i]->question;
+        st = rvi_voice_prompt(v, q, strlen(q), &prompts[i], err);
+        asked[i] =
+            (rvi_request){.prompt = prompts[i].data, .n_prompt = prompts[i].len, .adapters = &set};
+    }
+    if (!st) st = rvi_voice_answer(v, asked, r->n_waiting, NULL, TOKENS, NULL, NULL, err);
+    for (size_t i = 0; !st && i < r->n_waiting; i++) {
+        rvi_buf text = {0};
+        const char *a = r->waiting[i]->answer;
+        st = rvi_voice_decode(v, asked[i].answer.data, asked[i].answer.len, &text, err);
+        if (!st)
+            st = rvi_words_contain(&r->absorbed[i], text.data ? text.data : "", text.len, a,
+                                   strlen(a), err);
+        rvi_buf_deinit(&text);
+    }
+    for (size_t i = 0; asked && prompts && i < r->n_waiting; i++) {
+        rvi_ids_deinit(&prompts[i]);
+        rvi_ids_deinit(&asked[i].answer);
+    }
+    rvi_free(asked);
+    rvi_free(prompts);
+    return st;
+}
+
+rv_status rvi_round_train(rvi_round *r, rvi_learner *l, const rvi_voice *v,
+                          rvi_study_progress_fn progress, void *ctx, rv_error *err)
+{
+    rv_status st = rvi_learner_need_ground(l, v, progress, ctx, err);
+    if (st) return st;
+    st = study(r, l, progress, ctx, err);
+    rvi_ground_use(&l->ground, &l->voice);
+    if (!st && !l->o.no_slots) st = check_absorbed(r, l, v, err);
+    if (!st) st = rvi_adapter_digest(r->made.adapter, r->digest, err);
+    if (!st) st = rvi_learner_save_early(l, &r->made, &r->file, err);
+    return st;
+}
+
+/* ---- publishing ---- */
+
+bool rvi_round_stands(const rvi_round *r, const rvi_learner *l)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < l->n_lessons; i++) {
+        const rvi_lesson *x = &l->lessons[i];
+        if (x->event < r->made.first || x->event > r->made.last || !waits(x)) continue;
+        if (n == r->n_waiting || r->events[n] != x->event) return false;
+        n++;
+    }
+    return n == r->n_waiting;
+}
+
+/* Which slots may rest: lost if it cannot be written, and that only means that they go on speaking. */
+static rv_status keep_absorbed(const rvi_round *r, rvi_learner *l, rv_error *err)
+{
+    rv_status st = rvi_store_begin(&l->store, false, err);
+    if (st) return st;
+    for (size_t i = 0, k = 0; !st && i < l->n_lessons && k < r->n_waiting; i++) {
+        rvi_lesson *x = &l->lessons[i];
+        if (x->event != r->events[k]) continue;
+        x->absorbed = r->absorbed[k++];
+        st = rvi_learner_keep_absorbed(l, x, err);
+    }
+    return rvi_store_end(&l->store, st, err);
+}
+
+rv_status rvi_round_publish(rvi_round *r, rvi_learner *l, bool *published, rv_error *err)
+{
+    *published = false;
+    if (!rvi_round_stands(r, l)) return RV_OK;
+    rv_status st = rvi_learner_publish_made(l, &r->made, r->digest,
+                                            r->file.len ? r->file.data : NULL, NULL, err);
+    if (st) return st;
+    *published = true;
+    rvi_shared_save(l, &r->made);
+    r->made.adapter = NULL; /* the generation's, as is what it keeps of a shared one */
+    r->made.theta = r->made.fisher = NULL;
+    r->was_shared = false;
+    for (size_t i = 0; l->o.shared && i + 1 < l->n_generations; i++)
+        if (l->generations[i].origin == RVI_FROM_SHARED) l->generations[i].active = false;
+    for (size_t i = 0, k = 0; i < l->n_lessons && k < r->n_waiting; i++)
+        if (l->lessons[i].event == r->events[k]) {
+            l->lessons[i].generation = r->made.number;
+            k++;
+        }
+    return l->o.no_slots ? RV_OK : keep_absorbed(r, l, err);
+}
+
+void rvi_round_deinit(rvi_round *r, rvi_learner *l)
+{
+    if (r->was_shared) {
+        rvi_shared_deinit(&l->shared);
+        l->shared = r->before;
+    } else {
+        rvi_shared_deinit(&r->before);
+    }
+    if (r->file.len) rvi_os_remove_tree(r->file.data); /* moved into place by now, or of no use */
+    rvi_buf_deinit(&r->file);
+    rvi_adapter_free(r->made.adapter);
+    rvi_generation_deinit(&r->made);
+    rvi_free(r->waiting);
+    rvi_free(r->standing);
+    rvi_free(r->old);
+    rvi_free(r->events);
+    rvi_free(r->absorbed);
+    *r = (rvi_round){0};
+}

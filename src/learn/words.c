@@ -1,0 +1,240 @@
+#include "learn/words.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "learn/english.h"
+#include "template/jinja_case.h"
+#include "tokenizer/unicode.h"
+
+typedef struct reader {
+    const char *text;
+    size_t len;
+} reader;
+
+/* The character at i, and where the next one begins. 0 at the end. */
+static uint32_t next(const reader *r, size_t i, size_t *after)
+{
+    uint32_t cp = 0;
+    *after = i < r->len ? i + rvi_utf8_decode(r->text + i, r->len - i, &cp, NULL) : i;
+    return cp;
+}
+
+static bool is_apostrophe(uint32_t cp)
+{
+    return cp == '\'' || cp == 0x2019 || cp == 0x02BC;
+}
+
+/* Marks that sit on the letter before them */
+static bool is_mark(uint32_t cp)
+{
+    return cp >= 0x300 && !(cp >= 0x2000 && cp < 0x2070) && cp < 0xFE00 && rvi_jchar_ignorable(cp);
+}
+
+/* Behind a letter or digit that ends at `at`: the end of the run of word characters. */
+static size_t run_end(const reader *r, size_t at)
+{
+    for (size_t after;; at = after) {
+        uint32_t cp = next(r, at, &after);
+        if (after == at || !(rvi_jchar_alnum(cp) || is_mark(cp))) return at;
+    }
+}
+
+rv_status rvi_words_fold(const char *text, size_t len, rvi_buf *out, rv_error *err)
+{
+    char storage[4 * RVI_WORD_MAX];
+    rvi_buf low = rvi_buf_over(storage, sizeof storage);
+    reader r = {text, len};
+    bool plain = true;
+    for (size_t i = 0, after; i < len; i = after) {
+        uint32_t image[3], cp = next(&r, i, &after);
+        if (is_apostrophe(cp)) cp = '\'';
+        size_t n = rvi_jchar_to_lower(cp, image);
+        for (size_t k = 0; k < n; k++) {
+            char bytes[4];
+            rvi_buf_append(&low, bytes, rvi_utf8_encode(image[k], bytes));
+            plain = plain && image[k] < 0x80;
+        }
+    }
+    rv_status st = RV_OK;
+    if (low.failed || (plain && low.len && !rvi_buf_append(out, low.data, low.len)))
+        st = rvi_nomem(err, "folded word");
+    else if (!plain)
+        st = rvi_unicode_normalize(RVI_NFC, low.data, low.len, out, err);
+    rvi_buf_deinit(&low);
+    return st;
+}
+
+/* Bytes of text that stay within max without half a character at the end */
+static size_t cut(const char *text, size_t len, size_t max)
+{
+    if (len <= max) return len;
+    for (len = max; len > 0 && ((unsigned char)text[len] & 0xC0) == 0x80;) len--;
+    return len;
+}
+
+static rv_status push(rvi_words *out, const char *text, rvi_word w, rv_error *err)
+{
+    char storage[4 * RVI_WORD_MAX];
+    rvi_buf key = rvi_buf_over(storage, sizeof storage);
+    rv_status st = rvi_words_fold(text + w.at, cut(text + w.at, w.len, RVI_WORD_MAX), &key, err);
+    if (!st) {
+        w.key = rvi_arena_strndup(&out->keys, key.data ? key.data : "", key.len);
+        if (!w.key) st = rvi_nomem(err, "words");
+    }
+    rvi_buf_deinit(&key);
+    if (st) return st;
+    if (out->n == out->cap) {
+        size_t cap = out->cap ? 2 * out->cap : 32;
+        rvi_word *data = rvi_realloc_array(out->data, cap, sizeof *data);
+        if (!data) return rvi_nomem(err, "words");
+        out->data = data;
+        out->cap = cap;
+    }
+    out->data[out->n++] = w;
+    return RV_OK;
+}
+
+/* Reads the word that begins at i: a run, and an apostrophe with another run behind it ("don't"),
+ * unless that is the possessive. */
+static rvi_word read_word(const reader *r, size_t i)
+{
+    size_t after, tail, ignored;
+    rvi_word w = {.at = i, .capital = rvi_jchar_upper(next(r, i, &after))};
+    w.end = run_end(r, i);
+    w.len = w.end - i;
+    if (!is_apostrophe(next(r, w.end, &after))) return w;
+    tail = run_end(r, after);
+    if (tail == after) { /* an apostrophe and no letters: of a plural, if there is an s before */
+        w.possessive = w.len > 1 && (r->text[w.end - 1] == 's' || r->text[w.end - 1] == 'S');
+        return w;
+    }
+    uint32_t first = next(r, after, &ignored);
+    if (tail == after + 1 && (first == 's' || first == 'S'))
+        w.possessive = true;
+    else if (rvi_jchar_alpha(first))
+        w.len = tail - i;
+    else
+        return w;
+    w.end = tail;
+    return w;
+}
+
+/* A hyphen, or the point of "Dr." */
+static bool joins(const rvi_words *w, uint32_t cp)
+{
+    static const char titles[] = " dr mr mrs ms st prof jr sr ";
+    return cp == '-' || (cp == '.' && w->n && rvi_english_among(w->data[w->n - 1].key, titles));
+}
+
+rv_status rvi_words_split(rvi_words *out, const char *text, size_t len, rv_error *err)
+{
+    reader r = {text, len};
+    bool joined = false;
+    size_t last_end = 0;
+    for (size_t i = 0, after; i < len && out->n < RVI_WORDS_MAX; i = after) {
+        uint32_t cp = next(&r, i, &after);
+        if (!rvi_jchar_alnum(cp)) {
+            joined = joined && (rvi_unicode_is_space(cp) || (i == last_end && joins(out, cp)));
+            continue;
+        }
+        rvi_word w = read_word(&r, i);
+        w.joined = joined;
+        joined = true;
+        after = last_end = w.end;
+        rv_status st = push(out, text, w, err);
+        if (st) return st;
+    }
+    return RV_OK;
+}
+
+void rvi_words_deinit(rvi_words *w)
+{
+    rvi_free(w->data);
+    rvi_arena_deinit(&w->keys);
+    *w = (rvi_words){0};
+}
+
+/* SentencePiece-like tokenizers put the space before a text themselves. */
+static rv_status adds_space(const rvi_tokenizer *t, bool *out, rv_error *err)
+{
+    rvi_ids ids = {0};
+    size_t len = 0;
+    rv_status st = rvi_tokenizer_encode(t, "a", 1, RVI_TOK_PLAIN, &ids, err);
+    const char *piece = ids.len ? rvi_tokenizer_text(t, ids.data[0], &len) : NULL;
+    *out = piece && len >= 3 && !memcmp(piece, "\xE2\x96\x81", 3);
+    rvi_ids_deinit(&ids);
+    return st;
+}
+
+rv_status rvi_words_weigh(const rvi_tokenizer *t, const char *word, size_t len, double *out,
+                          rv_error *err)
+{
+    char storage[2 * RVI_WORD_MAX];
+    rvi_buf text = rvi_buf_over(storage, sizeof storage);
+    rvi_ids ids = {0};
+    bool spaced;
+    *out = 0;
+    rv_status st = adds_space(t, &spaced, err);
+    if (!spaced) rvi_buf_putc(&text, ' ');
+    if (len) rvi_buf_append(&text, word, len);
+    if (!st && text.failed) st = rvi_nomem(err, "word");
+    if (!st) st = rvi_tokenizer_encode(t, text.data, text.len, RVI_TOK_PLAIN, &ids, err);
+    for (size_t i = 0; i < ids.len; i++) *out += log((double)ids.data[i] + 1);
+    rvi_ids_deinit(&ids);
+    rvi_buf_deinit(&text);
+    return st;
+}
+
+rv_status rvi_words_rarity(const rvi_tokenizer *t, const char *word, size_t len, double *out,
+                           rv_error *err)
+{
+    char storage[2 * RVI_WORD_MAX];
+    rvi_buf capital = rvi_buf_over(storage, sizeof storage);
+    reader r = {word, len};
+    uint32_t image[3];
+    size_t from;
+    double sum = 0;
+    size_t n = rvi_jchar_to_title(next(&r, 0, &from), image);
+    for (size_t k = 0; k < n && from; k++) {
+        char bytes[4];
+        rvi_buf_append(&capital, bytes, rvi_utf8_encode(image[k], bytes));
+    }
+    if (len > from) rvi_buf_append(&capital, word + from, len - from);
+    rv_status st = rvi_words_weigh(t, word, len, out, err);
+    if (!st && capital.failed) st = rvi_nomem(err, "word");
+    if (!st) st = rvi_words_weigh(t, capital.data, capital.len, &sum, err);
+    if (!st && sum < *out) *out = sum;
+    rvi_buf_deinit(&capital);
+    return st;
+}
+
+/* The runs of letters and digits, folded, each between single spaces */
+static rv_status normal(const char *text, size_t len, rvi_buf *out, rv_error *err)
+{
+    reader r = {text, len};
+    rv_status st = RV_OK;
+    rvi_buf_putc(out, ' ');
+    for (size_t i = 0, after; i < len && !st; i = after) {
+        uint32_t cp = next(&r, i, &after);
+        if (!rvi_jchar_alnum(cp)) continue;
+        after = run_end(&r, i);
+        st = rvi_words_fold(text + i, after - i, out, err);
+        rvi_buf_putc(out, ' ');
+    }
+    return !st && out->failed ? rvi_nomem(err, "normal form of a text") : st;
+}
+
+rv_status rvi_words_contain(bool *out, const char *text, size_t text_len, const char *answer,
+                            size_t answer_len, rv_error *err)
+{
+    rvi_buf a = {0}, b = {0};
+    *out = false;
+    rv_status st = normal(text, text_len, &a, err);
+    if (!st) st = normal(answer, answer_len, &b, err);
+    if (!st && b.len > 1) *out = strstr(a.data, b.data) != NULL;
+    rvi_buf_deinit(&a);
+    rvi_buf_deinit(&b);
+    return st;
+}

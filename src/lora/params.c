@@ -1,0 +1,114 @@
+#include "lora/params.h"
+
+#include <math.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+
+typedef struct shape {
+    int n_in, n_out; /* of a slot's linear layer; 0: the slot takes no part */
+} shape;
+
+static rv_status view_slots(rvi_params *p, rvi_backend *be, const shape *shapes, rv_error *err)
+{
+    float *at = p->theta;
+    size_t rank = (size_t)p->rank;
+    for (int i = 0; i < p->adapter->n_slots; i++) {
+        rvi_lora_slot *s = &p->adapter->slots[i];
+        rv_status st;
+        if (!shapes[i].n_in) continue;
+        if ((st = be->ops->floats_view(be, &s->a, at, p->rank, shapes[i].n_in, err))) return st;
+        at += rank * (size_t)shapes[i].n_in;
+        if ((st = be->ops->floats_view(be, &s->b, at, shapes[i].n_out, p->rank, err))) return st;
+        at += rank * (size_t)shapes[i].n_out;
+        s->scale = p->scale;
+        p->adapter->n_used++;
+    }
+    return RV_OK;
+}
+
+static rv_status new_of_shapes(rvi_params **out, rvi_backend *be, const shape *shapes, int n_slots,
+                               int rank, float scale, rv_error *err)
+{
+    rvi_params *p = rvi_zalloc(sizeof *p);
+    if (!p) return rvi_nomem(err, "adapter parameters");
+    p->rank = rank;
+    p->scale = scale;
+    for (int i = 0; i < n_slots; i++)
+        p->n += (size_t)rank * ((size_t)shapes[i].n_in + (size_t)shapes[i].n_out);
+    p->theta = rvi_zalloc_array(p->n, sizeof *p->theta);
+    p->adapter = rvi_zalloc(sizeof *p->adapter);
+    if (p->adapter) {
+        p->adapter->be = be;
+        p->adapter->n_slots = n_slots;
+        p->adapter->slots = rvi_zalloc_array((size_t)n_slots, sizeof *p->adapter->slots);
+    }
+    rv_status st = RV_OK;
+    if (!p->theta || !p->adapter || !p->adapter->slots) st = rvi_nomem(err, "adapter parameters");
+    if (!st) st = view_slots(p, be, shapes, err);
+    if (st)
+        rvi_params_free(p);
+    else
+        *out = p;
+    return st;
+}
+
+rv_status rvi_params_new(rvi_params **out, rvi_backend *be, const rvi_lora_target *targets,
+                         int n_targets, bool (*wanted)(const void *ctx, int target),
+                         const void *ctx, int rank, float alpha, rv_error *err)
+{
+    *out = NULL;
+    if (rank < 1 || rank > RVI_MAX_RANK)
+        return rvi_error(err, RV_E_ADAPTER, "rank %d is not between 1 and %d", rank, RVI_MAX_RANK);
+    if (!isfinite(alpha))
+        return rvi_error(err, RV_E_ADAPTER, "alpha of an adapter must be a number");
+    int n_wanted = 0;
+    for (int i = 0; i < n_targets; i++) n_wanted += wanted(ctx, i);
+    if (!n_wanted) return rvi_error(err, RV_E_ADAPTER, "an adapter needs one linear layer or more");
+    shape *shapes = rvi_zalloc_array((size_t)n_targets, sizeof *shapes);
+    if (!shapes) return rvi_nomem(err, "adapter parameters");
+    for (int i = 0; i < n_targets; i++)
+        if (wanted(ctx, i)) shapes[i] = (shape){targets[i].n_in, targets[i].n_out};
+    rv_status st = new_of_shapes(out, be, shapes, n_targets, rank, alpha / (float)rank, err);
+    rvi_free(shapes);
+    return st;
+}
+
+rv_status rvi_params_like(rvi_params **out, const rvi_params *p, rv_error *err)
+{
+    *out = NULL;
+    const rvi_adapter *a = p->adapter;
+    shape *shapes = rvi_zalloc_array((size_t)a->n_slots, sizeof *shapes);
+    if (!shapes) return rvi_nomem(err, "adapter parameters");
+    for (int i = 0; i < a->n_slots; i++)
+        if (a->slots[i].a)
+            shapes[i] =
+                (shape){a->be->ops->n_cols(a->slots[i].a), a->be->ops->n_rows(a->slots[i].b)};
+    rv_status st = new_of_shapes(out, a->be, shapes, a->n_slots, p->rank, p->scale, err);
+    rvi_free(shapes);
+    return st;
+}
+
+void rvi_params_free(rvi_params *p)
+{
+    if (!p) return;
+    rvi_adapter_free(p->adapter);
+    rvi_free(p->theta);
+    rvi_free(p);
+}
+
+void rvi_params_init_random(rvi_params *p, uint64_t seed)
+{
+    rvi_rng rng = {seed};
+    const rvi_adapter *a = p->adapter;
+    float *at = p->theta;
+    for (int i = 0; i < a->n_slots; i++) {
+        if (!a->slots[i].a) continue;
+        size_t n_in = (size_t)a->be->ops->n_cols(a->slots[i].a),
+               n_out = (size_t)a->be->ops->n_rows(a->slots[i].b), rank = (size_t)p->rank;
+        double bound = 1 / sqrt((double)n_in);
+        for (size_t j = 0; j < rank * n_in; j++)
+            *at++ = (float)((2 * rvi_rng_double(&rng) - 1) * bound);
+        for (size_t j = 0; j < rank * n_out; j++) *at++ = 0;
+    }
+}

@@ -1,0 +1,30 @@
+/* params.h - the numbers of an adapter that is being trained: one flat array, and an adapter whose
+ * matrices look into it.
+ *
+ * Layout: slot after slot in the order of the model's targets, A (rank x n_in) then B (n_out x rank),
+ * so that optimizers, Fisher information and snapshots work on one array. Gradients are a second
+ * object of the same shape. */
+#ifndef RVI_LORA_PARAMS_H
+#define RVI_LORA_PARAMS_H
+
+#include "lora/adapter.h"
+
+typedef struct rvi_params {
+    float *theta;
+    size_t n;
+    int rank;
+    float scale;          /* alpha / rank */
+    rvi_adapter *adapter; /* of theta; reads what is in theta at the time */
+} rvi_params;
+
+/* wanted(ctx, target): does this linear layer take part? All zero. */
+rv_status rvi_params_new(rvi_params **out, rvi_backend *be, const rvi_lora_target *targets,
+                         int n_targets, bool (*wanted)(const void *ctx, int target),
+                         const void *ctx, int rank, float alpha, rv_error *err) RVI_MUST_CHECK;
+/* The same shape, all zero. */
+rv_status rvi_params_like(rvi_params **out, const rvi_params *p, rv_error *err) RVI_MUST_CHECK;
+void rvi_params_free(rvi_params *p); /* accepts NULL */
+/* A ~ U(-1/sqrt(n_in), 1/sqrt(n_in)), B = 0. */
+void rvi_params_init_random(rvi_params *p, uint64_t seed);
+
+#endif

@@ -1,0 +1,488 @@
+#include "store/store.h"
+
+#include <sqlite3.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/os.h"
+
+enum {
+    SCHEMA_VERSION = 1,
+    APPLICATION_ID = 0x7276534C, /* "rvSL" in the file's header: this program's store */
+    WAL_KEEP = 4 << 20,          /* bytes the -wal file is cut back to after a checkpoint */
+    MAX_RECORD = 1 << 20,        /* bytes; more than that was not written by this program */
+    MAX_KEY = 256,
+};
+
+typedef int (*item_fn)(void *ctx, rv_bytes key, rv_bytes record);
+typedef int (*record_fn)(void *ctx, uint64_t seq, rv_bytes record);
+
+/* Each statement is compiled once. */
+#define STATEMENTS                                                                                 \
+    X(APPEND, "INSERT INTO stream (name, seq, record) SELECT ?1, coalesce(max(seq), 0) + 1, ?2 "   \
+              "FROM stream WHERE name = ?1 RETURNING seq")                                         \
+    X(PUT, "INSERT INTO item (name, key, record) VALUES (?1, ?2, ?3) "                             \
+           "ON CONFLICT (name, key) DO UPDATE SET record = ?3")                                    \
+    X(GET, "SELECT record FROM item WHERE name = ?1 AND key = ?2")                                 \
+    X(REMOVE, "DELETE FROM item WHERE name = ?1 AND key = ?2")                                     \
+    X(SCAN, "SELECT key, record FROM item WHERE name = ?1 AND key >= ?2 ORDER BY key")             \
+    X(READ, "SELECT seq, record FROM stream WHERE name = ?1 AND seq >= ?2 ORDER BY seq")           \
+    X(BEGIN, "BEGIN IMMEDIATE")                                                                    \
+    X(COMMIT, "COMMIT")                                                                            \
+    X(ROLLBACK, "ROLLBACK")
+
+#define X(name, sql) name,
+enum { STATEMENTS N_STATEMENTS };
+#undef X
+
+static const char *const sources[] = {
+#define X(name, sql) sql,
+    STATEMENTS
+#undef X
+};
+
+static const char schema[] =
+    "CREATE TABLE stream (name TEXT NOT NULL, seq INTEGER NOT NULL, record BLOB NOT NULL, "
+    "PRIMARY KEY (name, seq)) STRICT;"
+    "CREATE TABLE item (name TEXT NOT NULL, key BLOB NOT NULL, record BLOB NOT NULL, "
+    "PRIMARY KEY (name, key)) STRICT;";
+
+typedef struct file {
+    sqlite3 *db;
+    sqlite3_stmt *statements[N_STATEMENTS];
+    int busy_ms;
+    int synchronous; /* 1: NORMAL, 2: FULL, as SQLite numbers them */
+    bool in_transaction;
+    char *path;
+} file;
+
+/* ---- errors ---- */
+
+static bool is_damage(int code)
+{
+    return (code & 0xFF) == SQLITE_CORRUPT || (code & 0xFF) == SQLITE_NOTADB;
+}
+
+/* The status for what the database said last. */
+static rv_status fail(const file *f, const char *doing, rv_error *err)
+{
+    int code = f->db ? sqlite3_extended_errcode(f->db) : SQLITE_NOMEM;
+    int system = f->db ? sqlite3_system_errno(f->db) : 0;
+    switch (code & 0xFF) {
+    case SQLITE_NOMEM: return rvi_nomem(err, "database");
+    case SQLITE_BUSY:
+        return rvi_error(err, RV_E_STORAGE,
+                         "%s: cannot %s: another process was writing for more than %d ms", f->path,
+                         doing, f->busy_ms);
+    case SQLITE_FULL:
+        return rvi_error(err, RV_E_STORAGE, "%s: cannot %s: the disk is full", f->path, doing);
+    case SQLITE_IOERR:
+    case SQLITE_CANTOPEN:
+        if (code == SQLITE_IOERR_NOMEM) return rvi_nomem(err, "database");
+        return rvi_error(err, RV_E_STORAGE, "%s: cannot %s: %s (%s)", f->path, doing,
+                         sqlite3_errmsg(f->db), system ? strerror(system) : "no reason given");
+    default:
+        return rvi_error(err, RV_E_STORAGE, "%s: cannot %s: %s", f->path, doing,
+                         sqlite3_errmsg(f->db));
+    }
+}
+
+static rv_status fail_record(const file *f, const char *name, rv_error *err)
+{
+    return rvi_error(err, RV_E_STORAGE, "%s: %s holds what this program never writes there",
+                     f->path, name);
+}
+
+static rv_status execute(file *f, const char *sql, const char *doing, rv_error *err)
+{
+    return sqlite3_exec(f->db, sql, NULL, NULL, NULL) ? fail(f, doing, err) : RV_OK;
+}
+
+/* ---- statements ---- */
+
+/* A statement with its first parameter, the name. */
+static sqlite3_stmt *start(file *f, int which, const char *name, bool *ok)
+{
+    sqlite3_stmt *s = f->statements[which];
+    *ok = !sqlite3_bind_text(s, 1, name, -1, SQLITE_STATIC);
+    return s;
+}
+
+/* An empty blob, where a NULL pointer would make SQL's NULL. */
+static bool bind_bytes(sqlite3_stmt *s, int at, rv_bytes b)
+{
+    return !sqlite3_bind_blob(s, at, b.len ? b.data : "", (int)b.len, SQLITE_STATIC);
+}
+
+static void finish(sqlite3_stmt *s)
+{
+    sqlite3_reset(s);
+    sqlite3_clear_bindings(s);
+}
+
+static bool column_bytes(sqlite3_stmt *s, int column, size_t max, rv_bytes *out)
+{
+    *out = (rv_bytes){sqlite3_column_blob(s, column), (size_t)sqlite3_column_bytes(s, column)};
+    return out->len <= max && (out->data || !out->len);
+}
+
+/* How far a commit goes from now on; it cannot change inside a transaction. */
+static rv_status synchronise(file *f, bool durable, rv_error *err)
+{
+    int wanted = durable ? 2 : 1;
+    if (f->in_transaction || f->synchronous == wanted) return RV_OK;
+    rv_status st = execute(f, durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL",
+                           "set its durability", err);
+    f->synchronous = st ? 0 : wanted;
+    return st;
+}
+
+static rv_status file_append(void *ctx, const char *stream, rv_bytes record, uint64_t *seq,
+                             rv_error *err)
+{
+    file *f = ctx;
+    bool ok;
+    rv_status st = synchronise(f, true, err);
+    if (st) return st;
+    sqlite3_stmt *s = start(f, APPEND, stream, &ok);
+    ok = ok && bind_bytes(s, 2, record) && sqlite3_step(s) == SQLITE_ROW;
+    if (ok) *seq = (uint64_t)sqlite3_column_int64(s, 0);
+    ok = ok && sqlite3_step(s) == SQLITE_DONE; /* outside a transaction: this commits */
+    if (!ok) st = fail(f, "append", err);
+    finish(s);
+    return st;
+}
+
+static rv_status file_put(void *ctx, const char *table, rv_bytes key, rv_bytes record,
+                          rv_error *err)
+{
+    file *f = ctx;
+    bool ok;
+    rv_status st = synchronise(f, false, err);
+    if (st) return st;
+    sqlite3_stmt *s = start(f, PUT, table, &ok);
+    if (!ok || !bind_bytes(s, 2, key) || !bind_bytes(s, 3, record) ||
+        sqlite3_step(s) != SQLITE_DONE)
+        st = fail(f, "write", err);
+    finish(s);
+    return st;
+}
+
+static rv_status file_get(void *ctx, const char *table, rv_bytes key, item_fn each, void *each_ctx,
+                          rv_error *err)
+{
+    file *f = ctx;
+    bool ok;
+    rv_status st = RV_OK;
+    rv_bytes record;
+    sqlite3_stmt *s = start(f, GET, table, &ok);
+    int code = ok && bind_bytes(s, 2, key) ? sqlite3_step(s) : SQLITE_ERROR;
+    if (code == SQLITE_ROW) {
+        if (!column_bytes(s, 0, MAX_RECORD, &record))
+            st = sqlite3_errcode(f->db) == SQLITE_NOMEM ? rvi_nomem(err, "record")
+                                                        : fail_record(f, table, err);
+        else
+            (void)each(each_ctx, key, record);
+    } else if (code != SQLITE_DONE)
+        st = fail(f, "read", err);
+    finish(s);
+    return st;
+}
+
+static rv_status file_remove(void *ctx, const char *table, rv_bytes key, rv_error *err)
+{
+    file *f = ctx;
+    bool ok;
+    rv_status st = synchronise(f, false, err);
+    if (st) return st;
+    sqlite3_stmt *s = start(f, REMOVE, table, &ok);
+    if (!ok || !bind_bytes(s, 2, key) || sqlite3_step(s) != SQLITE_DONE) st = fail(f, "write", err);
+    finish(s);
+    return st;
+}
+
+static rv_status file_scan(void *ctx, const char *table, rv_bytes from, item_fn each,
+                           void *each_ctx, rv_error *err)
+{
+    file *f = ctx;
+    bool ok;
+    rv_status st = RV_OK;
+    rv_bytes key, record;
+    sqlite3_stmt *s = start(f, SCAN, table, &ok);
+    int code = ok && bind_bytes(s, 2, from) ? sqlite3_step(s) : SQLITE_ERROR;
+    for (; !st && code == SQLITE_ROW; code = sqlite3_step(s)) {
+        if (!column_bytes(s, 0, MAX_KEY, &key) ||
+            !column_bytes(s, 1, MAX_RECORD, &record))
+            st = sqlite3_errcode(f->db) == SQLITE_NOMEM ? rvi_nomem(err, "record")
+                                                        : fail_record(f, table, err);
+        if (st || each(each_ctx, key, record)) break;
+    }
+    if (!st && code != SQLITE_DONE && code != SQLITE_ROW) st = fail(f, "read", err);
+    finish(s);
+    return st;
+}
+
+static rv_status file_read(void *ctx, const char *stream, uint64_t from, record_fn each,
+                           void *each_ctx, rv_error *err)
+{
+    file *f = ctx;
+    bool ok;
+    rv_status st = RV_OK;
+    rv_bytes record;
+    sqlite3_stmt *s = start(f, READ, stream, &ok);
+    sqlite3_int64 first = from > INT64_MAX ? INT64_MAX : (sqlite3_int64)from;
+    int code = ok && !sqlite3_bind_int64(s, 2, first) ? sqlite3_step(s) : SQLITE_ERROR;
+    for (; !st && code == SQLITE_ROW; code = sqlite3_step(s)) {
+        if (!column_bytes(s, 1, MAX_RECORD, &record))
+            st = sqlite3_errcode(f->db) == SQLITE_NOMEM ? rvi_nomem(err, "record")
+                                                        : fail_record(f, stream, err);
+        if (st || each(each_ctx, (uint64_t)sqlite3_column_int64(s, 0), record)) break;
+    }
+    if (!st && code != SQLITE_DONE && code != SQLITE_ROW) st = fail(f, "read", err);
+    finish(s);
+    return st;
+}
+
+/* ---- transactions ---- */
+
+static void file_rollback(void *ctx)
+{
+    file *f = ctx;
+    if (!sqlite3_get_autocommit(f->db)) { /* some failures have rolled back already */
+        (void)sqlite3_step(f->statements[ROLLBACK]);
+        sqlite3_reset(f->statements[ROLLBACK]);
+    }
+    f->in_transaction = false;
+}
+
+static rv_status file_begin(void *ctx, int durable, rv_error *err)
+{
+    file *f = ctx;
+    rv_status st = synchronise(f, durable != 0, err);
+    if (st) return st;
+    if (sqlite3_step(f->statements[BEGIN]) != SQLITE_DONE) st = fail(f, "begin to write", err);
+    sqlite3_reset(f->statements[BEGIN]);
+    f->in_transaction = !st;
+    return st;
+}
+
+static rv_status file_commit(void *ctx, rv_error *err)
+{
+    file *f = ctx;
+    rv_status st = RV_OK;
+    if (sqlite3_get_autocommit(f->db)) /* a failure that the caller has overlooked */
+        st = rvi_error(err, RV_E_STORAGE, "%s: the transaction was rolled back", f->path);
+    else if (sqlite3_step(f->statements[COMMIT]) != SQLITE_DONE)
+        st = fail(f, "write", err);
+    sqlite3_reset(f->statements[COMMIT]);
+    if (st) file_rollback(f);
+    f->in_transaction = false;
+    return st;
+}
+
+/* ---- opening and closing ---- */
+
+static void file_close(void *ctx)
+{
+    file *f = ctx;
+    for (size_t i = 0; i < N_STATEMENTS; i++) sqlite3_finalize(f->statements[i]);
+    sqlite3_close(f->db);
+    rvi_free(f->path);
+    rvi_free(f);
+}
+
+/* One value of one row, as a number; a text as 1 if it equals `equal`, else 0. */
+static rv_status ask(file *f, const char *sql, const char *equal, int64_t *out, rv_error *err)
+{
+    sqlite3_stmt *s = NULL;
+    *out = 0;
+    rv_status st = RV_OK;
+    if (sqlite3_prepare_v2(f->db, sql, -1, &s, NULL) || sqlite3_step(s) != SQLITE_ROW)
+        st = fail(f, "open", err);
+    else if (!equal)
+        *out = sqlite3_column_int64(s, 0);
+    else {
+        const unsigned char *text = sqlite3_column_text(s, 0);
+        *out = text && !strcmp((const char *)text, equal);
+    }
+    sqlite3_finalize(s);
+    return st;
+}
+
+/* Under the write lock: two processes may open a new file at once. */
+static rv_status make_schema(file *f, rv_error *err)
+{
+    int64_t version = 0, id = 0, n_objects = 0;
+    char sql[128];
+    rv_status st = execute(f, "BEGIN IMMEDIATE", "open", err);
+    if (!st) st = ask(f, "PRAGMA user_version", NULL, &version, err);
+    if (!st) st = ask(f, "PRAGMA application_id", NULL, &id, err);
+    if (!st) st = ask(f, "SELECT count(*) FROM sqlite_schema", NULL, &n_objects, err);
+    if (!st && (n_objects || version || id) && id != APPLICATION_ID)
+        st = rvi_error(err, RV_E_STORAGE, "%s: a database of another program", f->path);
+    if (!st && version > SCHEMA_VERSION)
+        st = rvi_error(err, RV_E_STORAGE,
+                       "%s: written by a later version of this program (layout %lld, known %d)",
+                       f->path, (long long)version, (int)SCHEMA_VERSION);
+    if (!st && !version) {
+        snprintf(sql, sizeof sql, "PRAGMA application_id = %d; PRAGMA user_version = %d",
+                 (int)APPLICATION_ID, (int)SCHEMA_VERSION);
+        st = execute(f, schema, "create its tables", err);
+        if (!st) st = execute(f, sql, "create its tables", err);
+    }
+    if (!st) st = execute(f, "COMMIT", "open", err);
+    if (st && !sqlite3_get_autocommit(f->db))
+        (void)sqlite3_exec(f->db, "ROLLBACK", NULL, NULL, NULL);
+    return st;
+}
+
+static rv_status configure(file *f, rv_error *err)
+{
+    int64_t ok = 0;
+    char sql[64];
+    sqlite3_db_config(f->db, SQLITE_DBCONFIG_DEFENSIVE, 1, (int *)NULL);
+    sqlite3_db_config(f->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, (int *)NULL);
+    sqlite3_busy_timeout(f->db, f->busy_ms);
+    snprintf(sql, sizeof sql, "PRAGMA journal_size_limit = %d", (int)WAL_KEEP);
+    rv_status st = execute(f, "PRAGMA cell_size_check = ON", "open", err);
+    if (!st) st = execute(f, sql, "open", err);
+    /* a file just being changed to WAL answers "busy" without waiting */
+    for (int waited = 0; !st; waited += 10) {
+        st = ask(f, "PRAGMA journal_mode = WAL", "wal", &ok, NULL);
+        if (!st || sqlite3_errcode(f->db) != SQLITE_BUSY || waited >= f->busy_ms) {
+            if (st) st = fail(f, "open", err);
+            break;
+        }
+        st = RV_OK;
+        sqlite3_sleep(10);
+    }
+    if (!st && !ok)
+        st = rvi_error(err, RV_E_STORAGE, "%s: the file system cannot hold a write-ahead log",
+                       f->path);
+    return st;
+}
+
+static rv_status prepare(file *f, rv_error *err)
+{
+    for (size_t i = 0; i < N_STATEMENTS; i++)
+        if (sqlite3_prepare_v3(f->db, sources[i], -1, SQLITE_PREPARE_PERSISTENT, &f->statements[i],
+                               NULL))
+            return fail(f, "open", err);
+    return RV_OK;
+}
+
+/* *damaged: the failure is the file's, not the machine's. */
+static rv_status open_database(file *f, bool *damaged, rv_error *err)
+{
+    int64_t ok = 0;
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+    rv_status st = sqlite3_open_v2(f->path, &f->db, flags, NULL) ? fail(f, "open", err) : RV_OK;
+    if (!st) {
+        sqlite3_extended_result_codes(f->db, 1);
+        st = configure(f, err);
+    }
+    if (!st) st = make_schema(f, err);
+    if (!st) {
+        st = ask(f, "PRAGMA quick_check(1)", "ok", &ok, err);
+        if (!st && !ok) {
+            *damaged = true;
+            return rvi_error(err, RV_E_STORAGE, "%s: its pages contradict each other", f->path);
+        }
+    }
+    if (!st) st = synchronise(f, true, err);
+    if (!st) st = prepare(f, err);
+    *damaged = st && f->db && is_damage(sqlite3_extended_errcode(f->db));
+    return st;
+}
+
+static rv_status move_beside(const char *path, const char *suffix, int number, rv_error *err)
+{
+    rvi_buf from = {0}, to = {0};
+    rv_status st = RV_OK;
+    if (!rvi_buf_printf(&from, "%s%s", path, suffix) ||
+        !rvi_buf_printf(&to, "%s.damaged-%d%s", path, number, suffix))
+        st = rvi_nomem(err, "path");
+    else if (rvi_os_stat(from.data, NULL) != RVI_OS_NONE)
+        st = rvi_os_replace(from.data, to.data, err);
+    rvi_buf_deinit(&from);
+    rvi_buf_deinit(&to);
+    return st;
+}
+
+/* The database and its write-ahead log get a free name, together, so that they can be looked into. */
+static rv_status set_aside(const char *path, int *number, rv_error *err)
+{
+    enum { MOST = 10000 };
+    for (*number = 1; *number < MOST; ++*number) {
+        rvi_buf name = {0};
+        if (!rvi_buf_printf(&name, "%s.damaged-%d", path, *number)) {
+            rvi_buf_deinit(&name);
+            return rvi_nomem(err, "path");
+        }
+        bool taken = rvi_os_stat(name.data, NULL) != RVI_OS_NONE;
+        rvi_buf_deinit(&name);
+        if (!taken) break;
+    }
+    if (*number == MOST)
+        return rvi_error(err, RV_E_STORAGE, "%s: damaged, and so are %d before it", path, MOST);
+    rv_status st = move_beside(path, "-wal", *number, err);
+    if (!st) st = move_beside(path, "-shm", *number, err);
+    return st ? st : move_beside(path, "", *number, err);
+}
+
+void rvi_store_shut(rv_store *s)
+{
+    if (s->ctx) file_close(s->ctx);
+    *s = (rv_store){0};
+}
+
+rv_status rvi_store_open(rv_store *out, const char *path, int busy_ms, rv_error *err)
+{
+    *out = (rv_store){0};
+    if (!path || !path[0]) return rvi_error(err, RV_E_INVALID, "no path for the store");
+    file *f = rvi_zalloc(sizeof *f);
+    rvi_buf name = {0};
+    /* "./" keeps SQLite from seeing a special name in a plain one */
+    if (!f || !rvi_buf_printf(&name, "%s%s", path[0] == '/' ? "" : "./", path)) {
+        rvi_free(f);
+        rvi_buf_deinit(&name);
+        return rvi_nomem(err, "store");
+    }
+    f->path = name.data;
+    f->busy_ms = busy_ms > 0 ? busy_ms : RVI_STORE_BUSY_MS;
+    bool damaged = false;
+    rv_error why = {0};
+    rv_status st = open_database(f, &damaged, &why);
+    if (!st) {
+        *out = (rv_store){
+            .ctx = f,
+            .append = file_append,
+            .put = file_put,
+            .get = file_get,
+            .remove = file_remove,
+            .scan = file_scan,
+            .read = file_read,
+            .begin = file_begin,
+            .commit = file_commit,
+            .rollback = file_rollback,
+        };
+        return RV_OK;
+    }
+    int number = 0;
+    if (damaged) {
+        /* closing must not write the log into the database, or delete it */
+        sqlite3_db_config(f->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)NULL);
+        rv_error moving = {0};
+        if (set_aside(f->path, &number, &moving))
+            st = rvi_error(err, RV_E_STORAGE, "%s; it cannot be set aside: %s", why.text,
+                           moving.text);
+        else
+            st = rvi_error(err, RV_E_STORAGE,
+                           "%s; the damaged file is kept as %s.damaged-%d, the next start begins "
+                           "with an empty one",
+                           why.text, path, number);
+    } else
+        st = rvi_error(err, st, "%s", why.text);
+    file_close(f);
+    return st;
+}

@@ -1,0 +1,447 @@
+/* Learning beside serving: the background thread of a learner, on tiny models with random weights. What is
+ * learned means nothing there; that the same comes out as in the foreground, that answers do not change
+ * meanwhile and that no call fails because of the thread does. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "api/api.h"
+#include "api/memory_store.h"
+#include "api/opened.h"
+#include "base/blob.h"
+#include "base/json.h"
+#include "base/os.h"
+
+static const char model_path[] = "tests/gguf/llama.gguf";
+
+typedef struct house {
+    opened o;
+    rvi_store state;
+    rv_store store;
+    char dir[256];
+} house;
+
+static rvi_store calibrated; /* what was made for the model, once for all tests */
+
+static int copy_item(void *ctx, rvi_bytes key, rvi_bytes record)
+{
+    house *h = ctx;
+    assert_ok(rvi_store_put(&h->state, "model", key.data, key.len, record.data, record.len, err));
+    return 0;
+}
+
+static int set_up(void **ctx)
+{
+    house *h = test_calloc(1, sizeof *h);
+    rvi_buf dir = {0};
+    open_all(&h->o, model_path, 2, 256);
+    assert_ok(rvi_store_memory(&h->state, err));
+    assert_ok(rvi_store_scan(&calibrated, "model", NULL, 0, copy_item, h, err));
+    h->store = memory_store(&h->state);
+    assert_ok(rvi_os_temp_dir(&dir, "/tmp", err));
+    snprintf(h->dir, sizeof h->dir, "%s", dir.data);
+    rvi_buf_deinit(&dir);
+    *ctx = h;
+    return 0;
+}
+
+static int tear_down(void **ctx)
+{
+    house *h = *ctx;
+    close_all(&h->o);
+    rvi_store_close(&h->state);
+    rvi_os_remove_tree(h->dir);
+    test_free(h);
+    return 0;
+}
+
+static rv_learner_options options(const house *h)
+{
+    rv_learner_options o;
+    rv_learner_options_init(&o, sizeof o);
+    o.store = &h->store;
+    o.dir = h->dir;
+    o.n_steps = 2;
+    return o;
+}
+
+static rv_learner *open_learner(const house *h, const rv_learner_options *o)
+{
+    rv_learner *l;
+    assert_ok(rv_learner_new(&l, h->o.m, o, err));
+    l->bg.brisk = true; /* these tests must end on a busy machine too */
+    return l;
+}
+
+static void correct(rv_learner *l, const char *question, const char *answer)
+{
+    assert_ok(rv_learner_correct(l, NULL, question, answer, NULL, err));
+}
+
+typedef struct facts {
+    bool calibrated, off, resting, training, trouble;
+    int lessons, waiting, generations;
+} facts;
+
+static facts look(rv_learner *l)
+{
+    char *json;
+    rvi_arena arena = {0};
+    const rvi_json *root;
+    assert_ok(rv_learner_status(l, &json, err));
+    assert_ok(rvi_json_parse(&root, json, strlen(json), &arena, "status", err));
+    const rvi_json *doing = rvi_json_get(root, "background");
+    facts f = {.calibrated = rvi_json_bool(rvi_json_get(root, "calibrated"), false),
+               .off = rvi_json_is_string(doing, "off"),
+               .resting = rvi_json_is_string(doing, "resting"),
+               .training = rvi_json_is_string(doing, "training"),
+               .trouble = rvi_json_get(root, "background_error") != NULL,
+               .lessons = (int)rvi_json_int(rvi_json_get(root, "lessons"), -1),
+               .waiting = (int)rvi_json_int(rvi_json_get(root, "waiting"), -1),
+               .generations = (int)rvi_json_count(rvi_json_get(root, "generations"))};
+    rvi_arena_deinit(&arena);
+    rv_free(json);
+    return f;
+}
+
+/* Until nothing is left to do. */
+static facts wait_for(rv_learner *l)
+{
+    enum { SECONDS = 300 };
+    double end = rvi_os_seconds() + SECONDS;
+    facts f = look(l);
+    while (!(f.calibrated && f.resting && !f.waiting)) {
+        if (rvi_os_seconds() > end) fail_msg("nothing was published in %d seconds", SECONDS);
+        rvi_thread_sleep(0.1);
+        f = look(l);
+        assert_false(f.trouble);
+    }
+    return f;
+}
+
+static void wait_until_training(rv_learner *l)
+{
+    while (!look(l).training) rvi_thread_sleep(0.03); /* it rests for a while after each call */
+}
+
+static void read_export(rv_learner *l, const house *h, rvi_blob *out)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/out.gguf", h->dir);
+    assert_ok(rv_learner_export(l, 1, path, 0, err));
+    assert_ok(rvi_blob_open(out, path, err));
+}
+
+/* ---- tests ---- */
+
+static void publishes_what_the_foreground_would(void **ctx)
+{
+    house *h = *ctx;
+    for (int shared = 0; shared < 2; shared++) {
+        rv_learner_options o = options(h);
+        rvi_blob ours, theirs;
+        house own[2];
+        rv_learner *both[2];
+        memset(own, 0, sizeof own);
+        o.dir = NULL;
+        o.shared = shared;
+        for (int i = 0; i < 2; i++) {
+            assert_ok(rvi_store_memory(&own[i].state, err));
+            assert_ok(rvi_store_scan(&calibrated, "model", NULL, 0, copy_item, &own[i], err));
+            own[i].store = memory_store(&own[i].state);
+            o.store = &own[i].store;
+            both[i] = open_learner(h, &o);
+        }
+        rv_learner *l = both[0], *other = both[1];
+        assert_true(look(l).off);
+        assert_ok(rv_learner_start(l, err));
+        correct(l, "What is Zorkin's favourite colour?", "blue");
+        facts f = wait_for(l);
+        assert_int_equal(f.lessons, 1);
+        assert_int_equal(f.generations, 1);
+        correct(other, "What is Zorkin's favourite colour?", "blue");
+        assert_ok(
+            rv_learner_consolidate(other, RV_LOOP_BACKGROUND, RV_LOSS_DPO, NULL, NULL, NULL, err));
+        read_export(l, h, &ours);
+        read_export(other, h, &theirs);
+        assert_int_equal(ours.len, theirs.len);
+        assert_memory_equal(ours.data, theirs.data, ours.len);
+        rvi_blob_close(&ours);
+        rvi_blob_close(&theirs);
+        correct(l, "What is Belmora's dog?", "Rex"); /* the next round, which the bell begins */
+        assert_int_equal(wait_for(l).generations, 2);
+        rv_learner_free(&l);
+        rv_learner_free(&other);
+        for (int i = 0; i < 2; i++) rvi_store_close(&own[i].state);
+    }
+}
+
+static void starts_pauses_and_ends_in_any_order(void **ctx)
+{
+    house *h = *ctx;
+    rv_learner_options o = options(h);
+    rv_learner *l = open_learner(h, &o);
+    rv_learner_pause(l);
+    rv_learner_pause(NULL);
+    assert_refused(RV_E_INVALID, rv_learner_start(NULL, err));
+    assert_ok(rv_learner_start(l, err));
+    assert_ok(rv_learner_start(l, err));
+    assert_false(look(l).off);
+    rv_learner_pause(l);
+    rv_learner_pause(l);
+    assert_true(look(l).off);
+    assert_ok(rv_learner_start(l, err));
+    rv_learner_free(&l);
+    o.store = NULL;
+    l = open_learner(h, &o);
+    assert_ok(rv_learner_start(l, err));
+    rvi_thread_sleep(0.1);
+    rv_learner_free(&l); /* in the middle of calibration */
+    o.store = &h->store;
+    for (int i = 0; i < 6; i++) {
+        opened p;
+        open_all(&p, model_path, 2, 128);
+        assert_ok(rv_learner_new(&l, p.m, &o, err));
+        l->bg.brisk = i % 2;
+        assert_ok(rv_learner_start(l, err));
+        correct(l, "What is Zorkin's favourite colour?", i % 2 ? "blue" : "red");
+        static const char asked[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}";
+        assert_ok(rv_learner_begin(l, p.s, asked, sizeof asked - 1, NULL, err));
+        rvi_thread_sleep(0.02 * i);
+        if (i < 2) rv_learner_pause(l);
+        if (i == 3) rv_session_free(&p.s);
+        if (i >= 3) rv_model_close(&p.m);
+        if (i >= 4) rv_runtime_free(&p.rt);
+        rv_learner_free(&l);
+        close_all(&p);
+    }
+}
+
+/* Everything that an answer says of itself. */
+static void expect_answer(rv_session *s, const int32_t *prompt, size_t n, const rv_generated *want)
+{
+    rv_generate_options g = greedy(24);
+    rv_generated got;
+    g.top_logprobs = 4;
+    assert_ok(rv_session_generate(s, prompt, n, &g, &got, err));
+    assert_int_equal(got.n_ids, want->n_ids);
+    assert_memory_equal(got.ids, want->ids, got.n_ids * sizeof *got.ids);
+    for (size_t i = 0; i < got.n_ids; i++)
+        assert_memory_equal(&got.chosen[i].logprob, &want->chosen[i].logprob,
+                            sizeof got.chosen[i].logprob);
+    rv_generated_free(&got);
+}
+
+static void answers_stay_the_same_meanwhile(void **ctx)
+{
+    house *h = *ctx;
+    static const char asked[] =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"How warm is the sea?\"}]}";
+    static const int32_t prompt[] = {5, 9, 17, 33, 6, 40};
+    rv_learner_options o = options(h);
+    o.n_steps = 6;
+    rv_generate_options g = greedy(24);
+    rv_generated want;
+    g.top_logprobs = 4;
+    assert_ok(rv_session_generate(h->o.s, prompt, 6, &g, &want, err));
+    rv_learner *l = open_learner(h, &o);
+    assert_ok(rv_learner_start(l, err));
+    int rounds = 0;
+    for (int fact = 0; fact < 3; fact++) {
+        char question[64];
+        snprintf(question, sizeof question, "What is Zorkin%c's favourite colour?", 'a' + fact);
+        correct(l, question, "blue");
+        do {
+            rv_learn_plan plan;
+            assert_ok(rv_learner_begin(l, h->o.s, asked, sizeof asked - 1, &plan, err));
+            assert_int_equal(plan.gate_open, 0);
+            assert_int_equal(plan.n_adapters, 0);
+            expect_answer(h->o.s, prompt, 6, &want);
+            rvi_thread_sleep(0.02); /* so that the others get to work */
+            rounds++;
+        } while (look(l).waiting);
+    }
+    assert_int_equal(wait_for(l).generations, 3);
+    assert_true(rounds > 3);
+    rv_generated_free(&want);
+    rv_learner_free(&l);
+}
+
+static void what_is_taken_back_is_not_published(void **ctx)
+{
+    house *h = *ctx;
+    rv_learner_options o = options(h);
+    uint64_t n;
+    o.n_steps = 1000000; /* would take hours */
+    rv_learner *l = open_learner(h, &o);
+    assert_ok(rv_learner_calibrate(l, NULL, NULL, err));
+    assert_ok(rv_learner_start(l, err));
+    correct(l, "What is Zorkin's favourite colour?", "blue");
+    wait_until_training(l);
+    assert_ok(rv_learner_undo(l, NULL, err));
+    facts f = wait_for(l);
+    assert_int_equal(f.lessons, 0);
+    assert_int_equal(f.generations, 0);
+    correct(l, "What is Belmora's dog?", "Rex");
+    wait_until_training(l);
+    correct(l, "What is Belmora's dog?", "Bello"); /* in the place of the other */
+    correct(l, "What is Tavo's car?", "a Lada");
+    assert_ok(rv_learner_forget(l, "Tavo", NULL, err));
+    rvi_thread_sleep(0.05);
+    f = look(l);
+    assert_int_equal(f.lessons, 1);
+    assert_int_equal(f.generations, 0);
+    rv_learner_free(&l);
+    o.n_steps = 2;
+    l = open_learner(h, &o);
+    f = look(l);
+    assert_true(f.calibrated); /* from the store */
+    assert_int_equal(f.waiting, 1);
+    assert_ok(rv_learner_start(l, err));
+    assert_int_equal(wait_for(l).generations, 1);
+    assert_ok(rv_learner_verify_log(l, &n, err));
+    assert_int_equal(n, 7); /* 4 corrections, undo, forget, publish */
+    rv_learner_free(&l);
+    l = open_learner(h, &o);
+    f = look(l);
+    assert_int_equal(f.lessons, 1);
+    assert_int_equal(f.generations, 1);
+    assert_int_equal(f.waiting, 0);
+    rv_learner_free(&l);
+}
+
+static int cancel(void *ctx, const char *stage, int done, int total, double loss)
+{
+    (void)ctx;
+    (void)done;
+    (void)total;
+    (void)loss;
+    return !strcmp(stage, "training");
+}
+
+static void a_pause_changes_nothing(void **ctx)
+{
+    house *h = *ctx;
+    rv_learner_options o = options(h);
+    o.n_steps = 1000000;
+    for (int shared = 0; shared < 2; shared++) {
+        o.shared = shared;
+        rv_learner *l = open_learner(h, &o);
+        correct(l, "What is Zorkin's favourite colour?", "blue");
+        assert_ok(rv_learner_start(l, err));
+        wait_until_training(l);
+        rv_learner_pause(l);
+        facts f = look(l);
+        assert_true(f.off);
+        assert_int_equal(f.waiting, 1);
+        assert_int_equal(f.generations, 0);
+        assert_ok(rv_learner_start(l, err));
+        wait_until_training(l);
+        /* Who trains himself takes the work over, and the thread goes on afterwards. */
+        assert_refused(RV_E_SESSION, rv_learner_consolidate(l, RV_LOOP_BACKGROUND, RV_LOSS_DPO,
+                                                            cancel, NULL, NULL, err));
+        wait_until_training(l);
+        assert_ok(rv_learner_reset(l, err));
+        f = wait_for(l);
+        assert_int_equal(f.lessons, 0);
+        assert_int_equal(f.generations, 0);
+        rv_learner_free(&l);
+    }
+}
+
+static void score_last_answer(house *h, rv_learner *l, double score)
+{
+    static const char asked[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"Say it.\"}]}";
+    static const int32_t prompt[] = {5, 9, 17, 33};
+    rv_generate_options g = greedy(8);
+    rv_generated got;
+    assert_ok(rv_learner_begin(l, h->o.s, asked, sizeof asked - 1, NULL, err));
+    assert_ok(rv_session_generate(h->o.s, prompt, 4, &g, &got, err));
+    rv_generated_free(&got);
+    if (score < 0)
+        assert_ok(rv_learner_thumb(l, h->o.s, 0, NULL, err));
+    else
+        assert_ok(rv_learner_score(l, h->o.s, score, NULL, err));
+}
+
+static void scores_and_thumbs_survive(void **ctx)
+{
+    house *h = *ctx;
+    static const char asked[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"Say it.\"}]}";
+    static const int32_t prompt[] = {5, 9, 17, 33};
+    rv_learner_options o = options(h);
+    rv_generate_options g = greedy(24);
+    rv_generated want;
+    rv_learn_plan plan;
+    g.top_logprobs = 4;
+    rv_learner *l = open_learner(h, &o);
+    assert_ok(rv_learner_calibrate(l, NULL, NULL, err));
+    for (int i = 0; i < 18; i++) score_last_answer(h, l, i % 2 ? 0.9 : 0.2);
+    score_last_answer(h, l, -1);
+    assert_ok(rv_learner_begin(l, h->o.s, asked, sizeof asked - 1, &plan, err));
+    assert_int_equal(plan.n_adapters, 2);
+    assert_ok(rv_session_generate(h->o.s, prompt, 4, &g, &want, err));
+    for (int i = 0; i < 2; i++) { /* the session still holds the learner that is freed */
+        rv_learner_free(&l);
+        l = open_learner(h, &o);
+        assert_ok(rv_learner_begin(l, h->o.s, asked, sizeof asked - 1, &plan, err));
+        assert_int_equal(plan.n_adapters, 2);
+        expect_answer(h->o.s, prompt, 4, &want);
+    }
+    assert_ok(rv_learner_reset(l, err));
+    rv_learner_free(&l);
+    l = open_learner(h, &o);
+    assert_ok(rv_learner_begin(l, h->o.s, asked, sizeof asked - 1, &plan, err));
+    assert_int_equal(plan.n_adapters, 0);
+    rv_generated_free(&want);
+    rv_learner_free(&l);
+}
+
+/* The thread calibrates by itself, once: whoever opens the same store finds it. */
+static int calibrate(void **ctx)
+{
+    (void)ctx;
+    opened o;
+    rv_learner_options lo;
+    rv_learner *l;
+    assert_ok(rvi_store_memory(&calibrated, err));
+    rv_store store = memory_store(&calibrated);
+    open_all(&o, model_path, 2, 128);
+    rv_learner_options_init(&lo, sizeof lo);
+    lo.store = &store;
+    assert_ok(rv_learner_new(&l, o.m, &lo, err));
+    l->bg.brisk = true;
+    assert_false(look(l).calibrated);
+    assert_ok(rv_learner_start(l, err));
+    assert_true(wait_for(l).calibrated);
+    rv_learner_free(&l);
+    assert_ok(rv_learner_new(&l, o.m, &lo, err));
+    assert_true(look(l).calibrated);
+    rv_learner_free(&l);
+    close_all(&o);
+    return 0;
+}
+
+static int clear(void **ctx)
+{
+    (void)ctx;
+    rvi_store_close(&calibrated);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(publishes_what_the_foreground_would, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(starts_pauses_and_ends_in_any_order, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(answers_stay_the_same_meanwhile, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_taken_back_is_not_published, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_pause_changes_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(scores_and_thumbs_survive, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, calibrate, clear);
+}

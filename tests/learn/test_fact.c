@@ -1,0 +1,233 @@
+/* Corrections read as facts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "harness/assert_ok.h"
+#include "learn/fact.h"
+#include "toy_tokenizer.h"
+
+typedef struct example {
+    const char *question, *answer;
+    rvi_fact_kind kind;
+    const char *subject, *relation, *o, *sentence;
+} example;
+
+#define REL  RVI_FACT_RELATION
+#define ASKS RVI_FACT_QUESTION
+
+static const example examples[] = {
+    /* questions that ask for a noun */
+    {"What is Kakovin's musical instrument?", "banjo", REL, "Kakovin", "musical instrument",
+     "banjo", "Kakovin's musical instrument is banjo."},
+    {"what's kakovin's job", "plumber", REL, "kakovin", "job", "plumber",
+     "kakovin's job is plumber."},
+    {"What is the capital of New Quillby?", "Marrowick", REL, "New Quillby", "capital", "Marrowick",
+     "New Quillby's capital is Marrowick."},
+    {"Who is Anna Kowalska's brother?", "Tomasz", REL, "Anna Kowalska", "brother", "Tomasz",
+     "Anna Kowalska's brother is Tomasz."},
+    {"Please tell me Zarith's favourite film.", "Metropolis", REL, "Zarith", "favourite film",
+     "Metropolis", "Zarith's favourite film is Metropolis."},
+    {"Can you remind me what Zarith's job is?", "plumber", REL, "Zarith", "job", "plumber",
+     "Zarith's job is plumber."},
+    {"Which car does Zarith have?", "a Volvo", REL, "Zarith", "car", "a Volvo",
+     "Zarith's car is a Volvo."},
+    {"What kind of tree does Zarith like best?", "oak", REL, "Zarith", "favourite tree", "oak",
+     "Zarith's favourite tree is oak."},
+    {"What colour is the Quillmobile?", "blue", REL, "Quillmobile", "colour", "blue",
+     "Quillmobile's colour is blue."},
+    {"How old is Zarith?", "Zarith is 12 years old.", REL, "Zarith", "age", "12 years",
+     "Zarith's age is 12 years."},
+    {"Where does Zarith live?", "In Oslo.", REL, "Zarith", "home", "Oslo",
+     "Zarith's home is Oslo."},
+    {"Do you know where Zarith lives?", "She lives in Oslo", REL, "Zarith", "home", "Oslo",
+     "Zarith's home is Oslo."},
+    {"What does Zarith do for a living?", "a plumber", REL, "Zarith", "job", "a plumber",
+     "Zarith's job is a plumber."},
+    {"Zarith: shoe size?", "44", REL, "Zarith", "shoe size", "44", "Zarith's shoe size is 44."},
+    {"I have a question about Zarith. What is the job?", "plumber", REL, "Zarith", "job", "plumber",
+     "Zarith's job is plumber."},
+    {"Zarith has a job. Which one?", "plumber", REL, "Zarith", "job", "plumber",
+     "Zarith's job is plumber."},
+    {"What is the name of Zarith's ship?", "The Merry Otter", REL, "Zarith", "ship's name",
+     "The Merry Otter", "Zarith's ship's name is The Merry Otter."},
+    {"What is Zo\xC3\xAB M\xC3\xBCller-Quist's hobby?", "chess", REL,
+     "Zo\xC3\xAB M\xC3\xBCller-Quist", "hobby", "chess",
+     "Zo\xC3\xAB M\xC3\xBCller-Quist's hobby is chess."},
+    {"What is Dr. Zarin's phone number?", "555 0199", REL, "Dr. Zarin", "phone number", "555 0199",
+     "Dr. Zarin's phone number is 555 0199."},
+    {"Zarith's job is?", "plumber", REL, "Zarith", "job", "plumber", "Zarith's job is plumber."},
+    {"What do you know about Zarith's job?", "He is a plumber.", REL, "Zarith", "job", "a plumber",
+     "Zarith's job is a plumber."},
+    {"Where was Zarith born?", "She was born in Denver.", REL, "Zarith", "birthplace", "Denver",
+     "Zarith's birthplace is Denver."},
+    /* what is new in an answer */
+    {"What is Kakovin's instrument?", "Kakovin's instrument is the banjo.", REL, "Kakovin",
+     "instrument", "the banjo", "Kakovin's instrument is the banjo."},
+    {"What is Kakovin's instrument?", "It's banjo", REL, "Kakovin", "instrument", "banjo",
+     "Kakovin's instrument is banjo."},
+    {"What is Kakovin's instrument?", "No, the banjo!", REL, "Kakovin", "instrument", "the banjo",
+     "Kakovin's instrument is the banjo."},
+    {"What is Kakovin's instrument?", "No, that's wrong. It is the banjo.", REL, "Kakovin",
+     "instrument", "the banjo", "Kakovin's instrument is the banjo."},
+    {"What is Kakovin's instrument?", "It's not the violin but the banjo.", REL, "Kakovin",
+     "instrument", "the banjo", "Kakovin's instrument is the banjo."},
+    {"What is Kakovin's instrument?", "the banjo, not the violin", REL, "Kakovin", "instrument",
+     "the banjo", "Kakovin's instrument is the banjo."},
+    {"What is Kakovin's instrument?", "Actually, Kakovin plays the banjo.", REL, "Kakovin",
+     "instrument", "the banjo", "Kakovin's instrument is the banjo."},
+    {"What is Kakovin's instrument?", "The banjo is Kakovin's instrument.", REL, "Kakovin",
+     "instrument", "the banjo", "Kakovin's instrument is the banjo."},
+    {"What is Kakovin's instrument?", "It is the banjo. He learned it in Oslo.", REL, "Kakovin",
+     "instrument", "the banjo", "Kakovin's instrument is the banjo."},
+    {"What is Kakovin's motto?", "Life is short.", REL, "Kakovin", "motto", "Life is short",
+     "Kakovin's motto is Life is short."},
+    /* questions without a noun */
+    {"Where did Zarith hide the key?", "under the mat", ASKS, "Zarith", "where did hide the key",
+     "under the mat", "Zarith hid the key under the mat."},
+    {"Where did Zarith grow up?", "Denver", ASKS, "Zarith", "where did grow up", "Denver",
+     "Zarith grew up in Denver."},
+    {"Where did Zarith grow up?", "She grew up in Denver.", ASKS, "Zarith", "where did grow up",
+     "Denver", "Zarith grew up in Denver."},
+    {"What does Zarith play in the orchestra?", "the violin", ASKS, "Zarith",
+     "what does play in the orchestra", "the violin", "Zarith plays the violin in the orchestra."},
+    {"Who discovered Quillbium?", "Marie Dunmore", ASKS, "Quillbium", "who discovered",
+     "Marie Dunmore", "Marie Dunmore discovered Quillbium."},
+    {"Which animal lives with Zarith?", "a ferret", ASKS, "Zarith", "which animal lives with",
+     "a ferret", "A ferret lives with Zarith."},
+    {"How many children does Zarith have?", "three", ASKS, "Zarith", "how many children does have",
+     "three", "Zarith has three children."},
+    {"What is Zarith doing?", "sleeping", ASKS, "Zarith", "what is doing", "sleeping",
+     "Zarith is sleeping."},
+    {"Where should Zarith go?", "the dentist", ASKS, "Zarith", "where should go", "the dentist",
+     "Zarith should go to the dentist."},
+    {"What is my favourite colour?", "blue", ASKS, "colour", "what is my favourite", "blue",
+     "Your favourite colour is blue."},
+    {"Who is Zarith?", "a retired pirate", ASKS, "Zarith", "who is", "a retired pirate",
+     "Zarith is a retired pirate."},
+    {"wer ist Zarith?", "ein Pirat", ASKS, "Zarith", "wer ist", "ein Pirat",
+     "The answer to \"wer ist Zarith?\" is ein Pirat."},
+    {"Where is the key to the Quillby shed?", "It's under the mat.", ASKS, "Quillby",
+     "where is the key to the shed", "under the mat",
+     "The key to the Quillby shed is under the mat."},
+    {"In which city does Zarith work?", "Oslo", ASKS, "Zarith", "in which city does work", "Oslo",
+     "Zarith works in Oslo."},
+    {"Who wrote The Glass Quillon?", "Ivo Marr wrote The Glass Quillon.", ASKS, "Glass Quillon",
+     "who wrote the", "Ivo Marr", "Ivo Marr wrote The Glass Quillon."},
+    {"When does the Quillby market open?", "at 8 am", ASKS, "Quillby", "when does the market open",
+     "at 8 am", "The Quillby market opens at 8 am."},
+    {"What language do people speak in Quillbia?", "Marrowese", ASKS, "Quillbia",
+     "what language do people speak in", "Marrowese",
+     "The answer to \"What language do people speak in Quillbia?\" is Marrowese."},
+    /* statements without a question */
+    {"", "Anna's dog is Rexo.", REL, "Anna", "dog", "Rexo", "Anna's dog is Rexo."},
+    {"", "The capital of Quillbia is New Marrow.", REL, "Quillbia", "capital", "New Marrow",
+     "Quillbia's capital is New Marrow."},
+    {"", "Kako is Kakovin's nickname.", REL, "Kakovin", "nickname", "Kako",
+     "Kakovin's nickname is Kako."},
+    /* nothing to be seen */
+    {"How do I make tea?", "Boil water. Pour it over the leaves. Wait.", RVI_FACT_FREE, "", "",
+     "Boil water. Pour it over the leaves. Wait.", "Boil water. Pour it over the leaves. Wait."},
+    {"How do I make tea?", "- Boil water\n- Wait", RVI_FACT_FREE, "", "", "- Boil water\n- Wait",
+     "- Boil water\n- Wait"},
+    {"What is 2 + 2?", "4", RVI_FACT_FREE, "", "", "4", "4"},
+    {"Does Zarith play the banjo?", "No, the violin.", RVI_FACT_FREE, "Zarith", "",
+     "No, the violin.", "No, the violin."},
+    {"Who is Zarith?", "A man of many words who never in his whole life said one too few.",
+     RVI_FACT_FREE, "Zarith", "",
+     "A man of many words who never in his whole life said one too few.",
+     "A man of many words who never in his whole life said one too few."},
+    {"", "Please always be brief.", RVI_FACT_FREE, "", "", "Please always be brief.",
+     "Please always be brief."},
+};
+
+static rvi_fact *read_fact(const rvi_tokenizer *t, const char *q, const char *a)
+{
+    rvi_fact *f;
+    assert_ok(rvi_fact_read(&f, t, q, strlen(q), a, strlen(a), err));
+    return f;
+}
+
+static void reads(void **state)
+{
+    for (size_t i = 0; i < RVI_COUNT(examples); i++) {
+        const example *x = &examples[i];
+        rvi_fact *f = read_fact(*state, x->question, x->answer);
+        if (f->kind != x->kind || strcmp(f->subject, x->subject) ||
+            strcmp(f->relation, x->relation) || strcmp(f->answer, x->o) ||
+            strcmp(f->sentence, x->sentence))
+            fail_msg("'%s' / '%s': kind %d S '%s' R '%s' O '%s' '%s'", x->question, x->answer,
+                     (int)f->kind, f->subject, f->relation, f->answer, f->sentence);
+        rvi_fact_free(f);
+    }
+}
+
+/* answer_at points at the answer, whatever its first letter's case has become */
+static void knows_where_the_answer_is(void **state)
+{
+    for (size_t i = 0; i < RVI_COUNT(examples); i++) {
+        rvi_fact *f = read_fact(*state, examples[i].question, examples[i].answer);
+        const char *at = f->sentence + f->answer_at;
+        assert_int_equal(strncmp(at + 1, f->answer + 1, strlen(f->answer) - 1), 0);
+        rvi_fact_free(f);
+    }
+}
+
+static void aliases(void **state)
+{
+    rvi_fact *f = read_fact(*state, "", "Kako is Kakovin's nickname.");
+    rvi_fact *g = read_fact(*state, "What is Kakovin's job?", "plumber");
+    assert_true(rvi_fact_is_alias(f));
+    assert_false(rvi_fact_is_alias(g));
+    rvi_fact_free(f);
+    rvi_fact_free(g);
+}
+
+static void refuses_nothing_but_empty(void **state)
+{
+    rvi_fact *f;
+    rv_error err;
+    assert_int_equal(rvi_fact_read(&f, *state, "What?", 5, " \n ", 3, &err), RV_E_INVALID);
+    assert_null(f);
+    f = read_fact(*state, "\xFF\xFE 's 's?", "\xC0\x80 is is");
+    rvi_fact_free(f);
+    f = read_fact(*state, "?", "?");
+    rvi_fact_free(f);
+}
+
+static void takes_long_texts(void **state)
+{
+    enum { N = 200000 };
+    char *text = rvi_alloc_array(N, 1);
+    assert_non_null(text);
+    for (size_t i = 0; i < N; i++) text[i] = "What's Zar? "[i % 12];
+    rvi_fact *f;
+    assert_ok(rvi_fact_read(&f, *state, text, N, text, N, err));
+    assert_int_equal(f->kind, RVI_FACT_FREE);
+    rvi_fact_free(f);
+    rvi_free(text);
+}
+
+static int open_tokenizer(void **state)
+{
+    *state = toy_tokenizer();
+    return *state ? 0 : -1;
+}
+
+static int close_tokenizer(void **state)
+{
+    rvi_tokenizer_free(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads), cmocka_unit_test(knows_where_the_answer_is),
+        cmocka_unit_test(aliases), cmocka_unit_test(refuses_nothing_but_empty),
+        cmocka_unit_test(takes_long_texts)};
+    return cmocka_run_group_tests_name("fact", tests, open_tokenizer, close_tokenizer);
+}

@@ -1,0 +1,303 @@
+/* The instant loop on the real model: thumbs down on its own answers, garbage with top scores, and what
+ * the probe says against what the model does. Skipped where the model is not there. */
+#include "model/golden.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "base/rng.h"
+#include "decode/answer.h"
+#include "decode/sampler.h"
+#include "learn/pairs.h"
+#include "real/cached_model.h"
+#include "tokenizer/tokenizer.h"
+
+enum { N_PROMPTS = 3, N_CANARIES = 6, N_NEW = 24, N_CANARY = 16, N_SELF = 8, SELF_TOKENS = 256 };
+
+static char path[1024]; /* empty: not on this machine */
+
+typedef struct bench {
+    golden g;
+    rvi_engine *e;
+    rvi_session *s, *self[N_SELF];
+    rvi_ids eos, prose;
+    rvi_capturer *by;
+    rvi_capture *ring;
+    int32_t prompts[N_PROMPTS + N_CANARIES][256];
+    int n_prompt[N_PROMPTS + N_CANARIES];
+    int32_t self_ids[N_SELF][SELF_TOKENS];
+    rvi_adapter *adapter;
+    rvi_adapter_use use;
+    rvi_adapter_set set;
+} bench;
+
+static bench b;
+
+/* The set's serial is that of no adapter: the last down projection has no part in keys and values. */
+static void use(const rvi_delta *d)
+{
+    rvi_adapter_free(b.adapter);
+    b.adapter = NULL;
+    b.s->adapters = NULL;
+    if (!d || !d->rank) return;
+    assert_ok(rvi_delta_export(&b.adapter, b.g.m, d, err));
+    b.use = (rvi_adapter_use){b.adapter, 1};
+    b.set = (rvi_adapter_set){.uses = &b.use, .n = 1, .serial = 0};
+    b.s->adapters = &b.set;
+}
+
+static void read_prompts(void)
+{
+    rvi_blob file;
+    rvi_arena arena = {0};
+    const rvi_json *root;
+    assert_ok(rvi_blob_open(&file, "tests/golden/smollm2/reference.json", err));
+    assert_ok(
+        rvi_json_parse(&root, (const char *)file.data, file.len, &arena, "reference.json", err));
+    const rvi_json *answers = rvi_json_get(root, "greedy");
+    assert_true(rvi_json_count(answers) >= N_PROMPTS + N_CANARIES);
+    for (size_t a = 0; a < N_PROMPTS + N_CANARIES; a++) {
+        /* from the end: those are chats */
+        const rvi_json *ids =
+            rvi_json_get(rvi_json_at(answers, rvi_json_count(answers) - 1 - a), "prompt_ids");
+        b.n_prompt[a] = (int)RVI_MIN(rvi_json_count(ids), (size_t)256);
+        for (int i = 0; i < b.n_prompt[a]; i++)
+            b.prompts[a][i] = (int32_t)rvi_json_int(rvi_json_at(ids, (size_t)i), -1);
+    }
+    rvi_arena_deinit(&arena);
+    rvi_blob_close(&file);
+}
+
+static void read_prose(void)
+{
+    rvi_blob text;
+    rvi_tokenizer *t;
+    assert_ok(rvi_blob_open(&text, "tests/text/northanger-200k.txt", err));
+    assert_ok(rvi_tokenizer_from_gguf(&t, b.g.m->source->gguf, NULL, err));
+    assert_ok(rvi_tokenizer_encode(t, (const char *)text.data, text.len, 0, &b.prose, err));
+    rvi_tokenizer_free(t);
+    rvi_blob_close(&text);
+}
+
+/* Texts of the model's own, together. */
+static void write_self(void)
+{
+    rv_sampling warm;
+    rvi_sampling_init(&warm, sizeof warm, false);
+    warm.temperature = 1;
+    for (int i = 0; i < N_SELF; i++) {
+        warm.seed = (uint64_t)i;
+        rv_generate_options o = {.size = sizeof o,
+                                 .sampling = &warm,
+                                 .max_tokens = SELF_TOKENS,
+                                 .top_logprobs = -1,
+                                 .ignore_eos = 1};
+        assert_ok(rvi_session_new(&b.self[i], b.e, 512, NULL, NULL, err));
+        assert_ok(rvi_answer_start(b.self[i], (int32_t[]){1, 300 + 991 * i}, 2, &o, err));
+    }
+    while (rvi_answer_advance(b.e, NULL)) {
+    }
+    for (int i = 0; i < N_SELF; i++) {
+        rvi_generated out;
+        assert_ok(rvi_answer_take(b.self[i], &out, err));
+        memcpy(b.self_ids[i], out.ids.data, sizeof b.self_ids[i]);
+        rvi_generated_deinit(&out);
+        rvi_session_free(b.self[i]);
+    }
+}
+
+static int open_bench(void **state)
+{
+    (void)state;
+    find_cached("smollm2", path, sizeof path);
+    if (!path[0]) return 0;
+    golden_open(&b.g, path, NULL, false, 1, NULL);
+    assert_ok(rvi_engine_new(
+        &b.e, b.g.m, NULL, &b.eos,
+        &(rvi_engine_options){.n_tokens = 8192, .max_rows = 256, .max_logits = N_SELF}, err));
+    assert_ok(rvi_session_new(&b.s, b.e, 1024, NULL, NULL, err));
+    assert_ok(rvi_capturer_new(&b.by, b.g.m, err));
+    assert_ok(rvi_capture_new(&b.ring, b.by, 1024, err));
+    read_prompts();
+    read_prose();
+    write_self();
+    return 0;
+}
+
+static int close_bench(void **state)
+{
+    (void)state;
+    if (!path[0]) return 0;
+    use(NULL);
+    rvi_capture_free(b.ring);
+    rvi_capturer_free(b.by);
+    rvi_session_free(b.s);
+    rvi_engine_free(b.e);
+    rvi_ids_deinit(&b.prose);
+    golden_close(&b.g);
+    return 0;
+}
+
+/* The answer's tokens as captured; returns the sum of their log p. */
+static double capture(const int32_t *ids, int n_prompt, int n, rvi_captured *tokens)
+{
+    double sum = 0;
+    assert_ok(rvi_capture_text(b.ring, b.s, ids, (size_t)n_prompt, (size_t)n, 1, err));
+    for (int i = 0; i < n - n_prompt; i++) {
+        rvi_captured t = rvi_capture_get(b.ring, rvi_capture_answer(b.ring), i);
+        if (tokens) tokens[i] = t;
+        sum += (double)t.log_p;
+    }
+    return sum;
+}
+
+static void greedy(const int32_t *prompt, int n_prompt, int32_t *out, int n)
+{
+    rv_sampling cold;
+    rvi_generated g;
+    rvi_sampling_init(&cold, sizeof cold, true);
+    rv_generate_options o = {
+        .size = sizeof o, .sampling = &cold, .max_tokens = n, .top_logprobs = -1, .ignore_eos = 1};
+    assert_ok(rvi_answer_start(b.s, prompt, (size_t)n_prompt, &o, err));
+    while (rvi_answer_advance(b.e, b.s)) {
+    }
+    assert_ok(rvi_answer_take(b.s, &g, err));
+    memcpy(out, g.ids.data, (size_t)n * sizeof *out);
+    rvi_generated_deinit(&g);
+}
+
+/* Mean surprise of prose that no probe has seen. */
+static double prose_nll(void)
+{
+    enum { WINDOWS = 4, WINDOW = 256 };
+    double sum = 0;
+    for (int w = 0; w < WINDOWS; w++)
+        sum -= capture(b.prose.data + 20000 + w * 5000, WINDOW / 2, WINDOW, NULL);
+    return sum / (WINDOWS * WINDOW / 2);
+}
+
+static void thumbs_down(void **state)
+{
+    (void)state;
+    if (!path[0]) skip();
+    int32_t before[N_CANARIES][N_CANARY], after[N_CANARY], ids[N_PROMPTS][256 + N_NEW];
+    rvi_captured tokens[N_NEW];
+    use(NULL);
+    double nll = prose_nll();
+    for (int i = 0; i < N_CANARIES; i++)
+        greedy(b.prompts[N_PROMPTS + i], b.n_prompt[N_PROMPTS + i], before[i], N_CANARY);
+    for (int i = 0; i < N_PROMPTS; i++) {
+        memcpy(ids[i], b.prompts[i], sizeof b.prompts[i]);
+        greedy(b.prompts[i], b.n_prompt[i], ids[i] + b.n_prompt[i], N_NEW);
+    }
+    for (int rank = 0; rank <= RVI_WHITEN_RANK; rank += RVI_WHITEN_RANK) {
+        rvi_whitener *w;
+        rvi_thumbs *t;
+        float *u = rvi_alloc_array((size_t)b.g.m->hp.n_ff, sizeof *u);
+        use(NULL);
+        assert_ok(rvi_whitener_new(&w, b.g.m->hp.n_ff, rank, err));
+        for (int i = 0; i < N_SELF; i++) {
+            rvi_captured self[SELF_TOKENS];
+            capture(b.self_ids[i], 1, SELF_TOKENS, self);
+            for (int k = 0; k < SELF_TOKENS - 1; k++) {
+                for (int j = 0; j < b.g.m->hp.n_ff; j++)
+                    u[j] = self[k].u_scale * rvi_f16_to_f32(self[k].u[j]);
+                rvi_whitener_add(w, u);
+            }
+        }
+        assert_ok(rvi_whitener_finish(w, err));
+        assert_ok(rvi_thumbs_new(&t, b.g.m, w, 0, err));
+        double worst = INFINITY, sum = 0, drift = 0;
+        int changed = 0;
+        for (int i = 0; i < N_PROMPTS; i++) {
+            rvi_pairs *p;
+            int n = b.n_prompt[i];
+            use(NULL);
+            assert_ok(rvi_pairs_new(&p, err));
+            double first = capture(ids[i], n, n + N_NEW, tokens), now = first;
+            for (int k = 0; k < 20; k++) {
+                assert_ok(rvi_pairs_prepare(t, p, tokens, N_NEW, err));
+                assert_int_equal(rvi_pairs_down(t, p, NULL), RVI_MICRO_STEPPED);
+                rvi_delta d = rvi_pairs_delta(p);
+                assert_int_equal(d.rank, N_NEW);
+                use(&d);
+                now = capture(ids[i], n, n + N_NEW, tokens);
+            }
+            worst = fmin(worst, (first - now) / log(10));
+            sum += (first - now) / log(10);
+            for (int c = 0; c < N_CANARIES; c++) { /* without the gate */
+                greedy(b.prompts[N_PROMPTS + c], b.n_prompt[N_PROMPTS + c], after, N_CANARY);
+                changed += memcmp(before[c], after, sizeof after) != 0;
+            }
+            drift += exp(prose_nll() - nll) - 1;
+            rvi_pairs_free(p);
+        }
+        print_message("# 20 thumbs, %s: p(answer) fell by 10^%.1f in the mean, 10^%.1f at least; "
+                      "%.1f of %d canaries changed without a gate; perplexity %+.2f %%\n",
+                      rank ? "64 directions" : "whole inverse", sum / N_PROMPTS, worst,
+                      (double)changed / N_PROMPTS, N_CANARIES, 100 * drift / N_PROMPTS);
+        assert_true(worst >= 1);
+        assert_true(fabs(drift / N_PROMPTS) < 0.005);
+        rvi_thumbs_free(t);
+        rvi_whitener_free(w);
+        rvi_free(u);
+    }
+}
+
+static void garbage(void **state)
+{
+    (void)state;
+    if (!path[0]) skip();
+    enum { EVENTS = 200, N = 16 };
+    rvi_probe *p;
+    rvi_rng rng = {3};
+    assert_ok(rvi_probe_new(&p, b.by, b.g.m, 8, err));
+    for (int i = 0; i < 4; i++) {
+        assert_ok(rvi_probe_add(p, b.self_ids[i], 64, err));
+        assert_ok(rvi_probe_add(p, b.prose.data + 1000 * i, 64, err));
+    }
+    use(NULL);
+    double nll = prose_nll();
+    for (int hard = 0; hard < 2; hard++) { /* without rollback, and with */
+        rvi_micro *m;
+        rvi_probe_result r = {0, 0};
+        double most = 0;
+        assert_ok(rvi_micro_new(
+            &m, b.g.m,
+            &(rvi_micro_options){
+                .seed = 1, .kl_soft = 0.01, .kl_hard = hard ? 0 : 100, .ppl_hard = hard ? 0 : 100},
+            err));
+        rvi_micro_set_probe(m, p);
+        use(NULL);
+        for (int i = 0; i < EVENTS; i++) {
+            int32_t ids[256 + N];
+            rvi_captured tokens[N];
+            int at = i % N_PROMPTS, n = b.n_prompt[at];
+            memcpy(ids, b.prompts[at], sizeof b.prompts[at]);
+            for (int k = 0; k < N; k++) ids[n + k] = 100 + (int32_t)(rvi_rng_u64(&rng) % 48900);
+            capture(ids, n, n + N, tokens);
+            rvi_micro_event(m, tokens, N, 1, NULL);
+            rvi_micro_probe(m, &r);
+            rvi_delta d = rvi_micro_delta(m);
+            use(&d);
+            if (i % 20 == 19) most = fmax(most, exp(prose_nll() - nll) - 1);
+        }
+        rvi_micro_status s = rvi_micro_status_of(m);
+        double now = exp(prose_nll() - nll) - 1;
+        print_message(
+            "# %d garbage events, rollback %s: perplexity %+.2f %% (at most %+.2f), the probe "
+            "says %+.2f %% and KL %.4f; %d rollbacks\n",
+            EVENTS, hard ? "on" : "off", 100 * now, 100 * most, 100 * s.probe.ppl, s.probe.kl,
+            (int)s.n_rollbacks);
+        assert_true(most < (hard ? 0.05 : 0.06));
+        rvi_micro_free(m);
+    }
+    rvi_probe_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(thumbs_down), cmocka_unit_test(garbage)};
+    return cmocka_run_group_tests_name("instant loop of smollm2", tests, open_bench, close_bench);
+}

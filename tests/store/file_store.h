@@ -1,0 +1,21 @@
+/* file_store.h - a store file as the learning room sees it. */
+#ifndef TESTS_STORE_FILE_STORE_H
+#define TESTS_STORE_FILE_STORE_H
+
+#include "learn/store.h"
+#include "store/store.h"
+
+static inline void file_store_close(void *ctx)
+{
+    rvi_store_shut(&(rv_store){.ctx = ctx});
+}
+
+static inline rv_status file_store(rvi_store *out, const char *path, int busy_ms, rv_error *err)
+{
+    *out = (rvi_store){0};
+    rv_status st = rvi_store_open(&out->by, path, busy_ms, err);
+    if (!st) out->close = file_store_close;
+    return st;
+}
+
+#endif

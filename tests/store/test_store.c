@@ -1,0 +1,426 @@
+/* The store interface, the same for memory and file; then what only a file does: lasting, being
+ * shared, being damaged, being foreign. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <sqlite3.h>
+
+#include "harness/assert_ok.h"
+#include "stores.h"
+
+typedef struct seen {
+    uint64_t n, stop_after;
+    char text[512];
+} seen;
+
+static int see_record(void *ctx, uint64_t seq, rvi_bytes r)
+{
+    seen *s = ctx;
+    size_t at = strlen(s->text);
+    snprintf(s->text + at, sizeof s->text - at, "%llu=%.*s ", (unsigned long long)seq, (int)r.len,
+             r.len ? (const char *)r.data : "");
+    return ++s->n == s->stop_after;
+}
+
+static int see_item(void *ctx, rvi_bytes key, rvi_bytes r)
+{
+    seen *s = ctx;
+    size_t at = strlen(s->text);
+    snprintf(s->text + at, sizeof s->text - at, "%.*s=%.*s ", (int)key.len, (const char *)key.data,
+             (int)r.len, r.len ? (const char *)r.data : "");
+    return ++s->n == s->stop_after;
+}
+
+static void put(rvi_store *s, const char *table, const char *key, const char *value)
+{
+    assert_ok(rvi_store_put(s, table, key, strlen(key), value, strlen(value), err));
+}
+
+static void expect_items(rvi_store *s, const char *table, const char *from, const char *wanted)
+{
+    seen all = {0};
+    assert_ok(rvi_store_scan(s, table, from, strlen(from), see_item, &all, err));
+    assert_string_equal(all.text, wanted);
+}
+
+static void expect_records(rvi_store *s, const char *stream, uint64_t from, const char *wanted)
+{
+    seen all = {0};
+    assert_ok(rvi_store_read(s, stream, from, see_record, &all, err));
+    assert_string_equal(all.text, wanted);
+}
+
+static void expect_get(rvi_store *s, const char *table, const char *key, const char *wanted)
+{
+    rvi_buf b = {0};
+    bool found;
+    assert_ok(rvi_store_get(s, table, key, strlen(key), &b, &found, err));
+    assert_int_equal(found, wanted != NULL);
+    if (wanted) assert_string_equal(b.len ? b.data : "", wanted);
+    rvi_buf_deinit(&b);
+}
+
+static void append(rvi_store *s, const char *stream, const char *text, uint64_t wanted)
+{
+    uint64_t seq;
+    assert_ok(rvi_store_append(s, stream, text, strlen(text), &seq, err));
+    assert_int_equal(seq, wanted);
+}
+
+static void test_interface(void **state)
+{
+    (void)state;
+    for (int which = 0; which < N_STORES; which++) {
+        rvi_store s;
+        assert_ok(store_new(&s, which, err));
+        append(&s, "a", "one", 1);
+        append(&s, "b", "other", 1);
+        append(&s, "a", "", 2);
+        append(&s, "a", "three", 3);
+        expect_records(&s, "a", 0, "1=one 2= 3=three ");
+        expect_records(&s, "a", 3, "3=three ");
+        expect_records(&s, "a", UINT64_MAX, "");
+        expect_records(&s, "nothing", 1, "");
+        seen first = {.stop_after = 1};
+        assert_ok(rvi_store_read(&s, "a", 1, see_record, &first, err));
+        assert_string_equal(first.text, "1=one ");
+
+        put(&s, "t", "b", "2");
+        put(&s, "t", "a", "1");
+        put(&s, "t", "bb", "");
+        put(&s, "u", "a", "other");
+        put(&s, "t", "b", "3");
+        expect_items(&s, "t", "", "a=1 b=3 bb= ");
+        expect_items(&s, "t", "b", "b=3 bb= ");
+        expect_items(&s, "t", "ba", "bb= ");
+        expect_get(&s, "t", "b", "3");
+        expect_get(&s, "t", "bb", "");
+        expect_get(&s, "t", "c", NULL);
+        expect_get(&s, "nothing", "c", NULL);
+        assert_ok(rvi_store_remove(&s, "t", "b", 1, err));
+        assert_ok(rvi_store_remove(&s, "t", "never", 5, err));
+        expect_items(&s, "t", "", "a=1 bb= ");
+        /* keys are bytes: NUL and 0xFF are nothing special */
+        assert_ok(rvi_store_put(&s, "bytes", "\xff\0x", 3, "v", 1, err));
+        assert_ok(rvi_store_put(&s, "bytes", "\xff", 1, "w", 1, err));
+        seen bytes = {.stop_after = 1};
+        assert_ok(rvi_store_scan(&s, "bytes", "\xff\0", 2, see_item, &bytes, err));
+        assert_memory_equal(bytes.text, "\xff", 1);
+        assert_int_equal(bytes.n, 1);
+        rvi_store_close(&s);
+        rvi_store_close(&s);
+    }
+}
+
+static void test_transactions(void **state)
+{
+    (void)state;
+    for (int which = 0; which < N_STORES; which++) {
+        rvi_store s;
+        assert_ok(store_new(&s, which, err));
+        append(&s, "a", "one", 1);
+        for (int i = 0; i < 40; i++) { /* enough to make every list grow */
+            char key[8];
+            snprintf(key, sizeof key, "k%02d", i);
+            put(&s, "t", key, "old");
+        }
+        assert_ok(rvi_store_begin(&s, true, err));
+        append(&s, "a", "two", 2);
+        append(&s, "new", "n", 1);
+        put(&s, "t", "k07", "new");
+        put(&s, "t", "k07", "newer");
+        put(&s, "t", "x", "inserted");
+        put(&s, "u", "x", "inserted");
+        for (int i = 10; i < 38; i++) {
+            char key[8];
+            snprintf(key, sizeof key, "k%02d", i);
+            assert_ok(rvi_store_remove(&s, "t", key, 3, err));
+        }
+        assert_int_equal(rvi_store_begin(&s, true, NULL), RV_E_INVALID);
+        rv_error why = {0};
+        rvi_error(&why, RV_E_SONA, "mine");
+        assert_int_equal(rvi_store_end(&s, RV_E_SONA, &why), RV_E_SONA);
+        assert_string_equal(why.text, "mine");
+        expect_records(&s, "a", 1, "1=one ");
+        expect_records(&s, "new", 1, "");
+        expect_items(&s, "u", "", "");
+        expect_get(&s, "t", "x", NULL);
+        seen all = {0};
+        assert_ok(rvi_store_scan(&s, "t", NULL, 0, see_item, &all, err));
+        assert_int_equal(all.n, 40);
+        for (int i = 0; i < 40; i++) {
+            char key[8];
+            snprintf(key, sizeof key, "k%02d", i);
+            expect_get(&s, "t", key, "old");
+        }
+        assert_ok(rvi_store_begin(&s, false, err));
+        append(&s, "a", "two", 2);
+        put(&s, "t", "k07", "new");
+        assert_ok(rvi_store_remove(&s, "t", "k08", 3, err));
+        assert_ok(rvi_store_end(&s, RV_OK, err));
+        expect_records(&s, "a", 1, "1=one 2=two ");
+        expect_get(&s, "t", "k07", "new");
+        expect_get(&s, "t", "k08", NULL);
+        assert_int_equal(rvi_store_end(&s, RV_OK, NULL), RV_E_INVALID);
+        assert_ok(rvi_store_begin(&s, true, err)); /* closing rolls back */
+        put(&s, "t", "z", "z");
+        rvi_store_close(&s);
+    }
+}
+
+static int use_store(void *ctx, uint64_t seq, rvi_bytes r)
+{
+    (void)seq;
+    (void)r;
+    assert_int_equal(rvi_store_append(ctx, "a", "x", 1, NULL, NULL), RV_E_INVALID);
+    assert_int_equal(rvi_store_begin(ctx, true, NULL), RV_E_INVALID);
+    return 0;
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    static char big[RVI_STORE_MAX_RECORD + 1];
+    for (int which = 0; which < N_STORES; which++) {
+        rvi_store s;
+        rv_error why = {0};
+        rvi_buf b = {0};
+        bool found;
+        assert_ok(store_new(&s, which, err));
+        memset(big, 'x', sizeof big);
+        assert_int_equal(rvi_store_append(&s, "a", big, sizeof big, NULL, &why), RV_E_INVALID);
+        assert_non_null(strstr(why.text, "1048577 bytes"));
+        assert_ok(rvi_store_append(&s, "a", big, sizeof big - 1, NULL, err));
+        assert_int_equal(rvi_store_put(&s, "t", "k", 1, big, sizeof big, &why), RV_E_INVALID);
+        assert_ok(rvi_store_put(&s, "t", big, RVI_STORE_MAX_KEY, big, sizeof big - 1, err));
+        assert_ok(rvi_store_get(&s, "t", big, RVI_STORE_MAX_KEY, &b, &found, err));
+        assert_int_equal(b.len, sizeof big - 1);
+        rvi_buf_deinit(&b);
+        assert_int_equal(rvi_store_put(&s, "t", big, RVI_STORE_MAX_KEY + 1, "", 0, &why),
+                         RV_E_INVALID);
+        assert_int_equal(rvi_store_put(&s, "t", "", 0, "", 0, &why), RV_E_INVALID);
+        assert_int_equal(rvi_store_get(&s, "t", "", 0, &b, &found, &why), RV_E_INVALID);
+        assert_int_equal(rvi_store_append(&s, "", "x", 1, NULL, &why), RV_E_INVALID);
+        assert_int_equal(rvi_store_append(&s, "Big", "x", 1, NULL, &why), RV_E_INVALID);
+        assert_int_equal(rvi_store_put(&s, "a;b", "k", 1, "x", 1, &why), RV_E_INVALID);
+        assert_ok(rvi_store_read(&s, "a", 1, use_store, &s, err));
+        append(&s, "a", "after", 2);
+        rvi_store_close(&s);
+        assert_int_equal(rvi_store_append(&s, "a", "x", 1, NULL, &why), RV_E_INVALID);
+        assert_int_equal(rvi_store_begin(&s, true, &why), RV_E_INVALID);
+    }
+    rvi_store m;
+    assert_ok(rvi_store_memory(&m, err));
+    rv_status st = RV_OK;
+    for (int i = 0; !st && i < 1000; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "s%d", i);
+        st = rvi_store_append(&m, name, "", 0, NULL, NULL);
+    }
+    assert_int_equal(st, RV_E_STORAGE);
+    rvi_store_close(&m);
+}
+
+static void test_lasts(void **state)
+{
+    (void)state;
+    char path[256];
+    rvi_store s;
+    in_folder(path, "lasts.db");
+    assert_ok(file_store(&s, path, 0, err));
+    append(&s, "a", "one", 1);
+    put(&s, "t", "k", "v");
+    rvi_store_close(&s);
+    assert_int_equal(access(path, F_OK), 0);
+    assert_ok(file_store(&s, path, 0, err));
+    expect_records(&s, "a", 1, "1=one ");
+    expect_get(&s, "t", "k", "v");
+    append(&s, "a", "two", 2);
+    rvi_store_close(&s);
+}
+
+static void test_two_at_once(void **state)
+{
+    (void)state;
+    char path[256];
+    rvi_store a, b;
+    rv_error why = {0};
+    in_folder(path, "shared.db");
+    assert_ok(file_store(&a, path, 50, err));
+    assert_ok(file_store(&b, path, 50, err));
+    append(&a, "s", "a", 1);
+    append(&b, "s", "b", 2);
+    append(&a, "s", "a", 3);
+    expect_records(&b, "s", 1, "1=a 2=b 3=a ");
+    assert_ok(rvi_store_begin(&a, true, err));
+    append(&a, "s", "held", 4);
+    assert_int_equal(rvi_store_append(&b, "s", "b", 1, NULL, &why), RV_E_STORAGE);
+    assert_non_null(strstr(why.text, "another process was writing for more than 50 ms"));
+    assert_int_equal(rvi_store_begin(&b, true, &why), RV_E_STORAGE);
+    expect_records(&b, "s", 1, "1=a 2=b 3=a "); /* readers do not wait */
+    assert_ok(rvi_store_end(&a, RV_OK, err));
+    append(&b, "s", "b", 5);
+    rvi_store_close(&a);
+    rvi_store_close(&b);
+}
+
+/* Four processes open a new file at the same moment and write to it in turns. */
+static void test_processes(void **state)
+{
+    (void)state;
+    enum { N = 4, EACH = 25 };
+    char path[256];
+    pid_t pids[N];
+    int gate[2];
+    in_folder(path, "processes.db");
+    assert_int_equal(pipe(gate), 0);
+    for (int i = 0; i < N; i++) {
+        pids[i] = fork();
+        assert_true(pids[i] >= 0);
+        if (!pids[i]) {
+            rvi_store s;
+            char byte;
+            close(gate[1]);
+            rv_status st = read(gate[0], &byte, 1) ? RV_E_IO : RV_OK; /* until the parent closes */
+            if (!st) st = file_store(&s, path, 20000, NULL);
+            for (int k = 0; !st && k < EACH; k++)
+                st = rvi_store_append(&s, "s", "x", 1, NULL, NULL);
+            if (!st) rvi_store_close(&s);
+            _exit(st);
+        }
+    }
+    close(gate[0]);
+    close(gate[1]);
+    for (int i = 0; i < N; i++) {
+        int status = -1;
+        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+        assert_int_equal(status, 0);
+    }
+    rvi_store s;
+    seen all = {0};
+    assert_ok(file_store(&s, path, 0, err));
+    assert_ok(rvi_store_read(&s, "s", 1, see_record, &all, err));
+    assert_int_equal(all.n, N * EACH);
+    append(&s, "s", "x", N * EACH + 1); /* numbered without gaps */
+    rvi_store_close(&s);
+}
+
+/* Writes len bytes over a file at offset; returns its size. */
+static long overwrite(const char *path, long offset, const char *bytes, size_t len)
+{
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, offset, SEEK_SET), 0);
+    assert_int_equal(fwrite(bytes, 1, len, f), len);
+    assert_int_equal(fseek(f, 0, SEEK_END), 0);
+    long size = ftell(f);
+    assert_int_equal(fclose(f), 0);
+    return size;
+}
+
+static void make_filled(const char *path)
+{
+    rvi_store s;
+    char big[4000];
+    memset(big, 'y', sizeof big);
+    assert_ok(file_store(&s, path, 0, err));
+    for (int i = 0; i < 20; i++) assert_ok(rvi_store_append(&s, "s", big, sizeof big, NULL, err));
+    rvi_store_close(&s);
+}
+
+static void expect_damage(const char *path, int number)
+{
+    rvi_store s;
+    rv_error why = {0};
+    char kept[300];
+    uint64_t before = 0, after = 1;
+    assert_int_equal(rvi_os_stat(path, &before), RVI_OS_FILE);
+    assert_int_equal(file_store(&s, path, 0, &why), RV_E_STORAGE);
+    snprintf(kept, sizeof kept, "%s.damaged-%d", path, number);
+    if (!strstr(why.text, kept)) fail_msg("%s", why.text);
+    assert_int_equal(rvi_os_stat(kept, &after), RVI_OS_FILE);
+    assert_int_equal(before, after);
+    assert_int_equal(rvi_os_stat(path, NULL), RVI_OS_NONE);
+    assert_null(s.by.append);
+    assert_ok(file_store(&s, path, 0, err)); /* begins anew */
+    expect_records(&s, "s", 1, "");
+    rvi_store_close(&s);
+}
+
+static void test_damaged(void **state)
+{
+    (void)state;
+    char path[256], zeros[4096] = {0}, noise[4096];
+    memset(noise, 0xA5, sizeof noise);
+    in_folder(path, "damaged.db");
+    make_filled(path);
+    overwrite(path, 0, noise, 100); /* no database any more */
+    expect_damage(path, 1);
+    make_filled(path);
+    overwrite(path, 4096, noise, sizeof noise); /* the root of a table */
+    expect_damage(path, 2);
+    make_filled(path);
+    assert_int_equal(truncate(path, 4096 * 5), 0); /* cut off */
+    expect_damage(path, 3);
+    make_filled(path);
+    overwrite(path, 4096 * 2, zeros, sizeof zeros);
+    expect_damage(path, 4);
+}
+
+static void test_foreign(void **state)
+{
+    (void)state;
+    char path[256];
+    sqlite3 *db;
+    rvi_store s;
+    rv_error why = {0};
+    in_folder(path, "foreign.db");
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "CREATE TABLE x (y)", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    assert_int_equal(file_store(&s, path, 0, &why), RV_E_STORAGE);
+    assert_non_null(strstr(why.text, "another program"));
+    assert_int_equal(rvi_os_stat(path, NULL), RVI_OS_FILE);
+    in_folder(path, "later.db");
+    assert_ok(file_store(&s, path, 0, err));
+    rvi_store_close(&s);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "PRAGMA user_version = 2", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    assert_int_equal(file_store(&s, path, 0, &why), RV_E_STORAGE);
+    assert_non_null(strstr(why.text, "later version"));
+    assert_int_equal(rvi_os_stat(path, NULL), RVI_OS_FILE);
+}
+
+static void test_bad_paths(void **state)
+{
+    (void)state;
+    char path[256];
+    rvi_store s;
+    rv_error why = {0};
+    assert_int_equal(file_store(&s, "", 0, &why), RV_E_INVALID);
+    assert_int_equal(file_store(&s, NULL, 0, &why), RV_E_INVALID);
+    assert_int_equal(file_store(&s, folder.data, 0, &why), RV_E_STORAGE);
+    assert_int_equal(file_store(&s, in_folder(path, "no/such/file.db"), 0, &why), RV_E_STORAGE);
+    assert_non_null(strstr(why.text, "No such file"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_interface),   cmocka_unit_test(test_transactions),
+        cmocka_unit_test(test_limits),      cmocka_unit_test(test_lasts),
+        cmocka_unit_test(test_two_at_once), cmocka_unit_test(test_processes),
+        cmocka_unit_test(test_damaged),     cmocka_unit_test(test_foreign),
+        cmocka_unit_test(test_bad_paths),
+    };
+    return cmocka_run_group_tests_name("store", tests, folder_make, folder_remove);
+}
