@@ -34,10 +34,10 @@ typedef struct cli_option {
 typedef struct cli {
     int threads;
     int context;
-    const char *kv, *isa, *cache_dir, *log_level;
+    const char *kv, *isa, *cache_dir, *state_dir, *log_level;
     bool no_color, verbose, exact, no_pack, help;
     const char *command;
-    char default_cache[512];
+    char default_cache[512], default_state[512];
 } cli;
 
 typedef struct cli_command {
@@ -118,6 +118,9 @@ int cli_info(cli *c, int argc, char **argv);
 int cli_pull(cli *c, int argc, char **argv);
 int cli_list(cli *c, int argc, char **argv);
 int cli_bench(cli *c, int argc, char **argv);
+int cli_eval(cli *c, int argc, char **argv);
+int cli_teach(cli *c, int argc, char **argv);
+int cli_learn(cli *c, int argc, char **argv);
 int cli_doctor(cli *c, int argc, char **argv);
 
 #endif

@@ -13,6 +13,7 @@
 #include "cli/chat.h"
 #include "cli/conversation.h"
 #include "cli/editor.h"
+#include "cli/learning.h"
 
 typedef struct last_answer {
     bool made;
@@ -31,6 +32,9 @@ typedef struct chat {
     rv_time
         now; /* when the chat began: a template that prints it renders the same past each turn */
     last_answer last;
+    cli_learning learning;
+    rv_error no_learning; /* why there is none */
+    bool same_seed;       /* of the next answer: as of the last one */
     /* on a terminal alone */
     cli_editor *editor;
     FILE *screen;
@@ -90,6 +94,17 @@ static void remark_answer(const chat *t, const rv_generated *g)
                (unsigned long long)t->g->sampling.seed);
 }
 
+/* What takes part in the answer to the conversation as it stands, where something was learned. */
+static rv_status begin_learned(chat *t, rv_error *err)
+{
+    rvi_buf json = {0};
+    if (!t->learning.l) return RV_OK;
+    rv_status st = cli_conversation_json(&t->talk, &json, err);
+    if (!st) st = rv_learner_begin(t->learning.l, t->session, json.data, json.len, NULL, err);
+    rvi_buf_deinit(&json);
+    return st;
+}
+
 /* Answers the last message, which is the user's. *answered: a message of the assistant's stands
  * behind it now (perhaps a part of the answer). */
 static rv_status answer(chat *t, bool *answered, rv_error *err)
@@ -111,8 +126,9 @@ static rv_status answer(chat *t, bool *answered, rv_error *err)
                            n, rv_session_context(t->session));
     }
     if (!st && !full) {
-        if (!t->g->seed_given) t->g->sampling.seed = rvi_os_random();
-        st = cli_answer(t->g, t->session, ids, n, true, &g, err);
+        if (!t->g->seed_given && !t->same_seed) t->g->sampling.seed = rvi_os_random();
+        st = begin_learned(t, err);
+        if (!st) st = cli_answer(t->g, t->session, ids, n, true, &g, err);
         fputc('\n', stdout);
         if (fflush(stdout) && !st) st = rvi_error(err, RV_E_IO, "cannot write the answer");
         t->last = (last_answer){true, g.n_prompt, g.n_reused, g.n_ids, g.prompt_seconds, g.seconds};
@@ -147,11 +163,150 @@ static rv_status turn(chat *t, const char *text, size_t len, rv_error *err)
     return st;
 }
 
+/* ---- learning ---- */
+
+/* The learner, or NULL after saying why there is none. judged: there must be an answer too. */
+static rv_learner *learner(const chat *t, bool judged)
+{
+    if (!t->learning.l)
+        remark(t, "Nothing is learned here: %s",
+               t->no_learning.text[0] ? t->no_learning.text : "--no-learn or --lora was given");
+    else if (judged && !t->last.made)
+        remark(t, "There is no answer to judge yet.");
+    else
+        return t->learning.l;
+    return NULL;
+}
+
+/* Asks the last question again, with the same seed: what differs was learned. An answer that fails
+ * leaves the old one. */
+static void ask_again(chat *t)
+{
+    rv_error err = {0};
+    bool answered = false;
+    size_t n = t->talk.n;
+    if (n < 2 || t->talk.messages[n - 1].is_user || !t->talk.messages[n - 2].is_user) return;
+    cli_message old = t->talk.messages[n - 1];
+    t->talk.n--; /* taken out, and back in where there is no new one */
+    t->same_seed = true;
+    rv_status st = answer(t, &answered, &err);
+    t->same_seed = false;
+    if (st) remark_error(t, &err);
+    if (answered)
+        rvi_free(old.json);
+    else
+        t->talk.messages[t->talk.n++] = old;
+}
+
+/* Says what an event changed, and shows the answer as it is now. */
+static void show_change(chat *t, rv_status st, const rv_adaptation *a, const rv_error *err)
+{
+    rvi_buf line = {0};
+    if (st) {
+        remark_error(t, err);
+        return;
+    }
+    cli_learning_describe(a, &line);
+    if (line.data) {
+        cli_hush(line.data, line.len);
+        remark(t, "%s", line.data);
+    }
+    rvi_buf_deinit(&line);
+    ask_again(t);
+}
+
+static void thumb(chat *t, int up)
+{
+    rv_error err = {0};
+    rv_adaptation a = {0};
+    rv_learner *l = learner(t, true);
+    if (l) show_change(t, rv_learner_thumb(l, t->session, up, &a, &err), &a, &err);
+}
+
+static void good(chat *t, const char *argument)
+{
+    (void)argument;
+    thumb(t, 1);
+}
+
+static void bad(chat *t, const char *argument)
+{
+    (void)argument;
+    thumb(t, 0);
+}
+
+static void fix(chat *t, const char *argument)
+{
+    rv_error err = {0};
+    rv_adaptation a = {0};
+    rv_learner *l = learner(t, true);
+    if (!l) return;
+    rv_status st = cli_learning_check("the correct answer", argument, strlen(argument), &err);
+    if (!st) st = rv_learner_correct(l, t->session, NULL, argument, &a, &err);
+    show_change(t, st, &a, &err);
+}
+
+static void score(chat *t, const char *argument)
+{
+    rv_error err = {0};
+    rv_adaptation a = {0};
+    char *end;
+    double v = strtod(argument, &end);
+    rv_learner *l = learner(t, true);
+    if (!l) return;
+    if (!*argument || *end || !(v >= 0 && v <= 1))
+        remark(t, "/score takes a number from 0 to 1.");
+    else
+        show_change(t, rv_learner_score(l, t->session, v, &a, &err), &a, &err);
+}
+
+static void undo(chat *t, const char *argument)
+{
+    rv_error err = {0};
+    rv_adaptation a = {0};
+    rv_learner *l = learner(t, false);
+    (void)argument;
+    if (l) show_change(t, rv_learner_undo(l, &a, &err), &a, &err);
+}
+
+static void learned(chat *t, const char *argument)
+{
+    rv_error err = {0};
+    rvi_buf out = {0};
+    (void)argument;
+    if (!learner(t, false)) return;
+    if (cli_learning_print(&t->learning, &out, &err))
+        remark_error(t, &err);
+    else if (out.data)
+        cli_put_text(t->screen, out.data, out.len, true);
+    fflush(t->screen);
+    rvi_buf_deinit(&out);
+}
+
+/* The learned state, and on a terminal training while the user reads and types. A chat goes on
+ * without where it cannot be had. */
+static void open_learning(chat *t, bool terminal)
+{
+    rv_error err = {0};
+    if (t->g->no_learn || t->g->lora.n) return;
+    rv_status st =
+        cli_learning_open(&t->learning, t->c, t->model.m, t->g->learned, true, &t->no_learning);
+    if (!st && terminal && !t->learning.paused) st = rv_learner_start(t->learning.l, &err);
+    if (st && t->no_learning.text[0]) {
+        cli_learning_close(&t->learning);
+        if (t->c->verbose || t->g->learned)
+            fprintf(stderr, "ruvllm: warning: nothing is learned: %s\n", t->no_learning.text);
+    } else if (st) {
+        fprintf(stderr, "ruvllm: warning: no training in the background: %s\n", err.text);
+    }
+}
+
 /* ---- commands ---- */
 
 typedef struct command {
     const char *name, *argument, *help;
     void (*run)(chat *t, const char *argument);
+    bool anywhere; /* known where standard input is no terminal too */
 } command;
 
 static void show_help(chat *t, const char *argument);
@@ -325,17 +480,23 @@ static void quit(chat *t, const char *argument)
 }
 
 static const command commands[] = {
-    {"system", "[TEXT|-]", "show the system message, set it, or (-) remove it", set_system},
-    {"clear", "", "begin a new conversation", clear},
-    {"drop", "[N]", "forget the N oldest turns (1)", drop},
-    {"save", "FILE", "write the conversation as JSON", save},
-    {"load", "FILE", "read one in place of this one", load},
-    {"temp", "[T]", "temperature; 0: the most likely token each time", set_temperature},
-    {"max", "[N]", "most tokens of an answer", set_max},
-    {"seed", "[N]", "the same seed gives the same answer", set_seed},
-    {"tokens", "", "how much of the context is used, and how fast it went", show_tokens},
-    {"help", "", "this list", show_help},
-    {"quit", "", "leave (as Ctrl-D does)", quit},
+    {"system", "[TEXT|-]", "show the system message, set it, or (-) remove it", set_system, false},
+    {"clear", "", "begin a new conversation", clear, false},
+    {"drop", "[N]", "forget the N oldest turns (1)", drop, false},
+    {"save", "FILE", "write the conversation as JSON", save, false},
+    {"load", "FILE", "read one in place of this one", load, false},
+    {"temp", "[T]", "temperature; 0: the most likely token each time", set_temperature, false},
+    {"max", "[N]", "most tokens of an answer", set_max, false},
+    {"seed", "[N]", "the same seed gives the same answer", set_seed, false},
+    {"tokens", "", "how much of the context is used, and how fast it went", show_tokens, false},
+    {"good", "", "a good answer: more like it", good, true},
+    {"bad", "", "a bad answer: not this one again", bad, true},
+    {"fix", "ANSWER", "the right answer to the last question", fix, true},
+    {"score", "0..1", "how good the last answer was", score, true},
+    {"undo", "", "take the last of these back", undo, true},
+    {"learned", "", "what was learned, and what waits", learned, true},
+    {"help", "", "this list", show_help, false},
+    {"quit", "", "leave (as Ctrl-D does)", quit, false},
 };
 
 static void show_help(chat *t, const char *argument)
@@ -351,6 +512,16 @@ static void show_help(chat *t, const char *argument)
         t->screen);
 }
 
+/* The command that a line "/name argument" names, NULL: none. */
+static const command *find_command(const char *line)
+{
+    size_t len = strcspn(line + 1, " \t\n");
+    for (size_t i = 0; i < RVI_COUNT(commands); i++)
+        if (strlen(commands[i].name) == len && !memcmp(commands[i].name, line + 1, len))
+            return &commands[i];
+    return NULL;
+}
+
 /* line: "/name argument" */
 static void run_command(chat *t, const char *line)
 {
@@ -361,13 +532,10 @@ static void run_command(chat *t, const char *line)
     size_t end = strlen(argument);
     while (end && strchr(" \t\n", argument[end - 1])) end--;
     if (!rvi_buf_append(&trimmed, argument, end) || !rvi_buf_puts(&trimmed, "")) return;
-    for (size_t i = 0; i < RVI_COUNT(commands); i++)
-        if (strlen(commands[i].name) == len && !memcmp(commands[i].name, name, len)) {
-            commands[i].run(t, trimmed.data);
-            rvi_buf_deinit(&trimmed);
-            return;
-        }
+    const command *cmd = find_command(line);
+    if (cmd) cmd->run(t, trimmed.data);
     rvi_buf_deinit(&trimmed);
+    if (cmd) return;
     fputs("There is no command /", t->screen);
     cli_put_text(t->screen, name, len, true);
     fputs("; /help lists them, and // begins a message with a slash.\n", t->screen);
@@ -480,8 +648,16 @@ static int chat_by_lines(chat *t)
     rvi_buf line = {0};
     rv_error err = {0};
     rv_status st = RV_OK;
-    while (!st && !cli_interrupted() && cli_read_line(stdin, &line))
-        if (line.len) st = turn(t, line.data, line.len, &err);
+    while (!st && !cli_interrupted() && cli_read_line(stdin, &line)) {
+        /* feedback works here too; a message that looks like it begins with two slashes */
+        bool slash = line.len && line.data[0] == '/', twice = slash && line.data[1] == '/';
+        const command *cmd = slash ? find_command(line.data + twice) : NULL;
+        if (cmd && !cmd->anywhere) cmd = NULL;
+        if (cmd && !twice)
+            run_command(t, line.data);
+        else if (line.len)
+            st = turn(t, line.data + (cmd && twice), line.len - (cmd && twice), &err);
+    }
     if (!st && line.failed) st = rvi_nomem(&err, "input line");
     rvi_buf_deinit(&line);
     return st ? cli_fail(&err) : cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
@@ -521,10 +697,12 @@ int cli_chat_with(cli *c, const char *model, cli_generation *g)
     if (!st && g->system) st = cli_conversation_set_system(&t.talk, g->system, &err);
     if (!st) cli_interrupts_catch("\n", false);
     if (!st && terminal) st = open_editor(&t, &err);
+    if (!st) open_learning(&t, terminal);
     if (!st) code = terminal ? chat_on_terminal(&t) : chat_by_lines(&t);
     cli_editor_free(&t.editor);
     cli_conversation_deinit(&t.talk);
     rv_session_free(&t.session);
+    cli_learning_close(&t.learning);
     cli_close(&t.model);
     return st ? cli_fail(&err) : code;
 }

@@ -6,11 +6,14 @@
 #include "base/os.h"
 #include "cli/chat.h"
 #include "cli/conversation.h"
+#include "cli/learning.h"
 
 typedef struct run {
     cli *c;
     cli_model model;
     rv_session *session;
+    cli_learning learning;
+    rvi_buf talk; /* the conversation as JSON, where there is one */
     cli_generation g;
     bool raw, json;
     const char *messages, *ids;
@@ -46,8 +49,24 @@ static rv_status chat_ids(run *r, const char *prompt, size_t len, int32_t **ids,
         st = rvi_error(err, RV_E_CONFIG, "%s: there are no messages in it", r->messages);
     if (!st && r->g.system) st = cli_conversation_set_system(&talk, r->g.system, err);
     if (!st) st = cli_conversation_ids(&talk, r->model.m, true, &now, ids, n, err);
+    if (!st) st = cli_conversation_json(&talk, &r->talk, err);
     cli_conversation_deinit(&talk);
     return st;
+}
+
+/* What was taught takes part in the answer of a conversation. State that cannot be read costs a
+ * warning, not the answer. */
+static rv_status begin_learned(run *r, rv_error *err)
+{
+    rv_error own = {0};
+    if (r->g.no_learn || r->g.lora.n || !r->talk.len) return RV_OK;
+    rv_status st = cli_learning_open(&r->learning, r->c, r->model.m, r->g.learned, false, &own);
+    if (!st && !r->learning.l && r->g.learned)
+        return rvi_error(err, RV_E_NOT_FOUND, "nothing was taught to this model as '%s'",
+                         r->g.learned);
+    if (st) fprintf(stderr, "ruvllm: warning: what was learned takes no part: %s\n", own.text);
+    if (st || !r->learning.l) return RV_OK;
+    return rv_learner_begin(r->learning.l, r->session, r->talk.data, r->talk.len, NULL, err);
 }
 
 static rv_status prompt_ids(run *r, const char *prompt, size_t len, int32_t **ids, size_t *n,
@@ -167,6 +186,7 @@ static int answer_once(run *r, const char *prompt, size_t len)
         st = rvi_error(&err, RV_E_GENERATION,
                        "the prompt is empty, and this model has no token to begin a text with");
     if (!st) st = cli_generation_session(r->c, &r->g, r->model.m, &r->session, &err);
+    if (!st) st = begin_learned(r, &err);
     if (!st) {
         cli_interrupts_catch("\n", false);
         st = cli_answer(&r->g, r->session, ids, n, !r->json, &g, &err);
@@ -210,7 +230,9 @@ int cli_run(cli *c, int argc, char **argv)
     else
         code = answer_once(&r, prompt ? prompt : text.data, prompt ? strlen(prompt) : text.len);
     rv_session_free(&r.session);
+    cli_learning_close(&r.learning);
     cli_close(&r.model);
+    rvi_buf_deinit(&r.talk);
     rvi_buf_deinit(&text);
     return code;
 }

@@ -251,6 +251,18 @@ rv_status cli_conversation_save(const cli_conversation *c, const char *path, rv_
     return st;
 }
 
+static rv_status write_whole(const cli_conversation *c, bool prompt, rvi_buf *out, rv_error *err)
+{
+    write_open(c, "", out);
+    rvi_buf_printf(out, ",\"add_generation_prompt\":%s}", prompt ? "true" : "false");
+    return out->failed ? rvi_nomem(err, "conversation") : RV_OK;
+}
+
+rv_status cli_conversation_json(const cli_conversation *c, rvi_buf *out, rv_error *err)
+{
+    return write_whole(c, true, out, err);
+}
+
 rv_status cli_conversation_ids(const cli_conversation *c, const rv_model *m, bool prompt,
                                const rv_time *now, int32_t **ids, size_t *n, rv_error *err)
 {
@@ -259,9 +271,7 @@ rv_status cli_conversation_ids(const cli_conversation *c, const rv_model *m, boo
     size_t len = 0;
     *ids = NULL;
     *n = 0;
-    write_open(c, "", &json);
-    rvi_buf_printf(&json, ",\"add_generation_prompt\":%s}", prompt ? "true" : "false");
-    rv_status st = json.failed ? rvi_nomem(err, "conversation") : RV_OK;
+    rv_status st = write_whole(c, prompt, &json, err);
     if (!st) st = rv_render_chat(m, json.data, json.len, now, &text, &len, err);
     if (!st) st = rv_tokenize(m, text, len, 0, ids, n, err);
     rv_free(text);

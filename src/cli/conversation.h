@@ -43,6 +43,9 @@ rv_status cli_conversation_load(cli_conversation *c, const char *path,
 rv_status cli_conversation_save(const cli_conversation *c, const char *path,
                                 rv_error *err) RVI_MUST_CHECK;
 
+/* The whole as rv_render_chat takes it, ready for an answer. */
+rv_status cli_conversation_json(const cli_conversation *c, rvi_buf *out,
+                                rv_error *err) RVI_MUST_CHECK;
 /* Token ids by the model's template; prompt: with the beginning of an answer. *ids: rv_free */
 rv_status cli_conversation_ids(const cli_conversation *c, const rv_model *m, bool prompt,
                                const rv_time *now, int32_t **ids, size_t *n,

@@ -23,6 +23,8 @@ const char cli_generation_help[] =
     "  --ignore-eos             go on after the end token\n"
     "  --seed N                 the same seed gives the same text (random)\n"
     "  --lora PATH[:SCALE]      adapter, a PEFT directory or GGUF file (may be repeated)\n"
+    "  --no-learn               the model alone: nothing that was taught takes part (also with --lora)\n"
+    "  --adapter NAME           what was taught under this name (default)\n"
     "\n"
     "choosing tokens:\n"
     "  --greedy                 the most likely each time; everything below off unless given\n"
@@ -101,6 +103,8 @@ void cli_generation_rows(cli_generation *g, cli_option *rows)
         {"dry-breaker", 0, CLI_TEXTS, &g->breakers, NULL},
         {"logit-bias", 0, CLI_TEXTS, &g->biases, NULL},
         {"no-history", 0, CLI_FLAG, &g->no_history, NULL},
+        {"no-learn", 0, CLI_FLAG, &g->no_learn, NULL},
+        {"adapter", 0, CLI_TEXT, &g->learned, NULL},
     };
     _Static_assert(RVI_COUNT(others) + CLI_SAMPLING_OPTIONS == CLI_GENERATION_OPTIONS,
                    "one row each");

@@ -7,16 +7,17 @@
 
 #include "cli/cli.h"
 
-enum { CLI_SAMPLING_OPTIONS = 20, CLI_GENERATION_OPTIONS = CLI_SAMPLING_OPTIONS + 10 };
+enum { CLI_SAMPLING_OPTIONS = 20, CLI_GENERATION_OPTIONS = CLI_SAMPLING_OPTIONS + 12 };
 
 typedef struct cli_generation {
     /* options */
     rv_sampling given; /* values of the options that are_given marks */
     bool are_given[CLI_SAMPLING_OPTIONS];
-    bool greedy, ignore_eos, no_history, max_given;
+    bool greedy, ignore_eos, no_history, no_learn, max_given;
     int max_tokens, min_tokens;
     int logprobs; /* as rv_generate_options has it */
     const char *system;
+    const char *learned; /* the name of the learned state, NULL: the default */
     cli_texts stop, lora, breakers, biases;
     /* what they come to, see cli_generation_settle */
     rv_sampling sampling;

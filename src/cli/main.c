@@ -20,6 +20,36 @@ const cli_command cli_commands[] = {
      "  Standard input that is not a terminal: every line is a message, answered greedily unless "
      "options say otherwise.\n",
      cli_chat, cli_generation_help},
+    {"teach", "MODEL [-q QUESTION -a ANSWER | FILE.jsonl]", "right answers, from now on",
+     "  -q TEXT, -a TEXT     a question and its right answer\n"
+     "  FILE.jsonl           a lesson a line ('-': standard input): {\"question\": ..., \"answer\": "
+     "...}, or\n"
+     "                       {\"question\": ..., \"chosen\": ..., \"rejected\": ...}: of two answers the "
+     "better one\n"
+     "  --instant            spoken from memory at once; the weights follow with 'learn run' or while "
+     "you chat (default)\n"
+     "  --background         trained now: groups of corrections become adapters\n"
+     "  --deep               longer, with a validation split, and preferences too\n"
+     "  --adapter NAME       what is taught is kept under this name (default)\n"
+     "  --json               what changed, one JSON object a lesson\n",
+     cli_teach, NULL},
+    {"learn", "ACTION [-m MODEL]", "what was learned: look, train, take back, hand on",
+     "  status               what was taught, what waits, the generations of adapters\n"
+     "  run                  train what waits, now (--deep: longer, preferences too; --loss dpo|kto)\n"
+     "  pause                no training in the background of chats, until 'learn run'\n"
+     "  rollback [GEN]       make an earlier generation the current one (the one before the newest; 0: "
+     "none)\n"
+     "  export PATH          the newest adapter (--generation N) as a PEFT directory, or a file ending in "
+     ".gguf (--f16)\n"
+     "  import PATH          an adapter from elsewhere becomes a generation\n"
+     "  merge A B            two generations become one: --how average|quality|ewc (average)\n"
+     "  log verify           checks the chain of the feedback log\n"
+     "  forget TEXT          removes what was taught with this text in its question or answer\n"
+     "  -m, --model MODEL    the model that was taught (smollm2)\n"
+     "  --adapter NAME       what is kept under this name (default)\n"
+     "  --json               as one JSON object\n"
+     "  State is kept under RUVLLM_STATE_DIR (~/.local/share/ruvllm), by model and name.\n",
+     cli_learn, NULL},
     {"embed", "MODEL [TEXT|-]...", "texts to vectors",
      "  --pooling KIND           of the tokens' vectors: mean, last, first (what the model was "
      "made "
@@ -38,6 +68,50 @@ const cli_command cli_commands[] = {
      "  --ops                where the time goes: each op with its share, GB/s and GOP/s, and of the roof\n"
      "  --json, --csv        with the field names of llama-bench\n",
      cli_bench, NULL},
+    {"eval", "KIND MODEL [FILE.json]", "how well learning works, by questions with known answers",
+     "  facts MODEL FILE     corrections, then the same asked in other words, and what must not have "
+     "changed\n"
+     "    --mode M           instant: nothing trained; background (the default), deep: adapters; "
+     "product: both\n"
+     "    --recipe R7|R1     trained for a gate (R7), or fenced, for use without one (R1)\n"
+     "    --gate on|off      adapters take part only where a taught subject is named (R7 on, R1 "
+     "off)\n"
+     "    --slots on|off     corrections are spoken at once, from memory (instant and product: on)\n"
+     "    --tau strict|0.1   how much nearer another relation may be for a slot to speak (0.1)\n"
+     "    --group N          facts that make an adapter (R7: 20; R1: all)\n"
+     "    --one-by-one N     the first N facts each alone, and five relations at a time\n"
+     "  seq MODEL FILE       groups of facts one after the other into one adapter: what is kept\n"
+     "    --groups N         as many (5)\n"
+     "    --rehearsal on|off   old facts among the new ones (on)\n"
+     "    --ewc on|off       what matters to old facts is held (on)\n"
+     "    --kl on|off        replay of the model's own texts (on)\n"
+     "  pref MODEL FILE      rules of style, from pairs or scores\n"
+     "    --style NAME       one rule of the file (all)\n"
+     "    --from pairs|scores   the model's answer and its correction (pairs), or the best and worst of "
+     "four answers (scores)\n"
+     "    --loss dpo|kto     of training (dpo)\n"
+     "    --loop background|instant   instant: every score changes the model at once (background)\n"
+     "    --runs N           with other samples each (instant: 4, else 1)\n"
+     "    --events N         scores of an instant run (200), thumbs for an answer (20), garbage (200)\n"
+     "  thumbs MODEL FILE    thumbs down for answers: how unlikely they become, what else changes\n"
+     "  garbage MODEL        top scores for random tokens: how much the perplexity suffers\n"
+     "    --rollback on|off   the adapter is taken back when its probe says it drifted (on)\n"
+     "    --contrast on|off   the model's own answers score 0 in between (off)\n"
+     "  all of them\n"
+     "    --set N            one set of the file (all: their mean, and the worst)\n"
+     "    --limit N          the first N facts, or questions, alone\n"
+     "    --seed N           of training and sampling (1)\n"
+     "    --steps N          of training (the recipe's own)\n"
+     "    --rank N           of adapters (8)\n"
+     "    --rate R           of learning (0.002)\n"
+     "    --text F           a text for the rise of perplexity (not measured without)\n"
+     "    --windows N        of 512 tokens of it (64)\n"
+     "    --control KIND     random: gradients replaced by noise; shuffled: wrong answers taught\n"
+     "    --dump F           every question and answer, as lines of JSON\n"
+     "    --work DIR         keep there what is made once for a model, for the next evaluation\n"
+     "    --json             one JSON object\n"
+     "  Nothing that was learned before takes part, and nothing is kept.\n",
+     cli_eval, NULL},
     {"doctor", "[MODEL]", "what this machine can do, and what to run on it (some seconds)",
      "  --json               as one JSON object\n"
      "  With a model: the speed to expect of it, and the context that fits the memory.\n",
@@ -89,6 +163,8 @@ static const char global_help[] =
     "  --no-pack            run from the file's own layout: opens faster, computes slower\n"
     "  --isa NAME           highest instruction set to use\n"
     "  --cache-dir DIR      where models are kept (RUVLLM_CACHE_DIR, ~/.cache/ruvllm)\n"
+    "  --state-dir DIR      where what was learned is kept (RUVLLM_STATE_DIR, "
+    "~/.local/share/ruvllm)\n"
     "  --no-color           plain output\n"
     "  -v, --verbose        say more (RUVLLM_LOG_LEVEL: error, warn, info, debug)\n"
     "  -h, --help           this text; --version\n";
@@ -139,6 +215,13 @@ static void read_environment(cli *c)
         snprintf(c->default_cache, sizeof c->default_cache, "%s/.cache/ruvllm",
                  home && *home ? home : ".");
     c->cache_dir = c->default_cache;
+    const char *state = getenv("RUVLLM_STATE_DIR");
+    if (state && *state)
+        snprintf(c->default_state, sizeof c->default_state, "%s", state);
+    else
+        snprintf(c->default_state, sizeof c->default_state, "%s/.local/share/ruvllm",
+                 home && *home ? home : ".");
+    c->state_dir = c->default_state;
     c->log_level = getenv("RUVLLM_LOG_LEVEL");
     const char *plain = getenv("NO_COLOR");
     c->no_color = plain && *plain;

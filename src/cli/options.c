@@ -75,7 +75,7 @@ static const cli_option *find(const cli_option *options, size_t n, const char *n
 }
 
 /* The options every command knows. */
-enum { N_GLOBAL = 10 };
+enum { N_GLOBAL = 11 };
 
 static void global_options(cli *c, cli_option out[N_GLOBAL])
 {
@@ -85,6 +85,7 @@ static void global_options(cli *c, cli_option out[N_GLOBAL])
         {"kv", 0, CLI_TEXT, &c->kv, NULL},
         {"isa", 0, CLI_TEXT, &c->isa, NULL},
         {"cache-dir", 0, CLI_TEXT, &c->cache_dir, NULL},
+        {"state-dir", 0, CLI_TEXT, &c->state_dir, NULL},
         {"no-color", 0, CLI_FLAG, &c->no_color, NULL},
         {"verbose", 'v', CLI_FLAG, &c->verbose, NULL},
         {"exact", 0, CLI_FLAG, &c->exact, NULL},

@@ -3,6 +3,9 @@ rv=${RUVLLM:-./ruvllm}
 spm=tests/gguf/llama-spm.gguf
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
+# what the user of this machine taught has no part in a test
+RUVLLM_STATE_DIR=$tmp/state
+export RUVLLM_STATE_DIR
 n=0
 
 # check NAME STATUS OUT_PATTERN ERR_PATTERN COMMAND...: exit status, and a grep pattern each for standard output and error ("-": must be empty, "": anything)

@@ -69,7 +69,7 @@ class Terminal:
         if self.pid == 0:
             os.close(self.fd)
             os.login_tty(slave)
-            os.environ.update({"TERM": "xterm", "HOME": home, "RUVLLM_CACHE_DIR": home, **(env or {})})
+            os.environ.update({"TERM": "xterm", "HOME": home, "RUVLLM_CACHE_DIR": home, "RUVLLM_STATE_DIR": home, **(env or {})})
             for name in [n for n, v in os.environ.items() if v == ""]:
                 del os.environ[name]
             os.execv(PROGRAM, [PROGRAM, command, model, *arguments])
@@ -206,7 +206,7 @@ def commands():
     t = Terminal("-n", "6", "-s", "Be brief.", "--ignore-eos")
     t.prompt()
     text = t.ask("/help")
-    names = "system clear drop save load temp max seed tokens help quit".split()
+    names = "system clear drop save load temp max seed tokens good bad fix score undo learned help quit".split()
     verdict("/help lists every command", all(b"/" + n.encode() in text for n in names), text)
     verdict("/system shows what -s said", b"Be brief." in t.ask("/system"))
     t.ask("one")

@@ -79,7 +79,7 @@ check "no tokenizer: ids work" 0 '"text":""' - "$rv" run tests/golden/qwen3 --id
 check "no tokenizer: text is refused" 1 - "no tokenizer" "$rv" run tests/golden/qwen3 hello
 printf 'caf\351 \377\376 \360\237' >"$tmp/latin1"
 check "invalid UTF-8 in the prompt" 0 '"text"' - "$rv" run $spm "$(cat "$tmp/latin1")" -n 2 --json
-check "adapter" 0 '"ids"' - "$rv" run tests/golden/llama --ids 5,6,7 --lora tests/golden/llama/lora:0.5 --greedy -n 3 --json
+check "adapter" 0 '"ids"' "does not say which model" "$rv" run tests/golden/llama --ids 5,6,7 --lora tests/golden/llama/lora:0.5 --greedy -n 3 --json
 check "adapter of another model" 1 - "no place in this model" "$rv" run tests/golden/llama --ids 5 --lora tests/golden/phi3/lora -n 1
 
 echo '{"messages":[{"role":"user","content":"hello"}],"tools":null}' >"$tmp/object.json"

@@ -6,6 +6,8 @@ dir=${EXAMPLES:-build/examples}
 rv=${RUVLLM:-./ruvllm}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
+RUVLLM_STATE_DIR=$tmp/state # what the user of this machine taught has no part in a test
+export RUVLLM_STATE_DIR
 n=0
 
 # run STATUS PROGRAM ARGUMENT...: its output in $tmp/out and $tmp/err; true when it ends with that status
@@ -50,6 +52,13 @@ multi_turn() { # MODEL: nothing is reused by the first turn, and much, but not a
     run 0 multi_turn "$1" && sed -n 's/^turn \([12]\): \([0-9]*\) prompt tokens, \([0-9]*\) reused$/\1 \2 \3/p' "$tmp/out" |
         awk '$1 == 1 && $2 > 0 && $3 == 0 { first = $2 } $1 == 2 && first && $2 > first && 2 * $3 > first && $3 < $2 { good = 1 }
              END { exit !good }'
+}
+online_correction() { # MODEL: wrong before, right afterwards, and as before once it is taken back
+    run 0 online_correction "$1" && grep -q 'lighthouse keeper.*spoken from what was taught' "$tmp/out" || return 1
+    awk '/^before/ { getline before } /^taken back/ { getline again } END { exit !(before != "" && before == again) }' "$tmp/out"
+}
+micro_lora() { # MODEL: some of the scores changed the adapter
+    run 0 micro_lora "$1" 12 "Say hi" && grep -qE '^12 scores, [1-9][0-9]* of them changed the adapter' "$tmp/out"
 }
 # The matrix of embeddings: ones on the diagonal, symmetric, cosines. CONDITION in awk on c[i, k].
 embeddings() { # CONDITION ARGUMENT...
@@ -114,10 +123,12 @@ for model in llama-spm llama qwen3 gemma2; do
     check "embeddings, $model" embeddings 'c[1, 2] < 0.9999 && c[1, 3] < 0.9999 && c[2, 3] < 0.9999' $file
     check "two_runtimes, $model" two_runtimes $file
     check "batch, $model" batch $file
+    check "online_correction, $model" online_correction $file
+    check "micro_lora, $model" micro_lora $file
 done
 check "embeddings of equal texts are equal" embeddings 'c[1, 2] < 0.9999 && c[1, 3] > 0.9999' tests/gguf/llama-spm.gguf "one text" "another" "one text"
 check "adapter" adapter "$tmp/model" $golden/lora
-for program in basic streaming multi_turn embeddings two_runtimes batch; do
+for program in basic streaming multi_turn embeddings two_runtimes batch online_correction micro_lora; do
     check "$program says what is wrong" refuses $program
 done
 check "adapter says what is wrong" refuses adapter $golden/lora
@@ -131,6 +142,7 @@ if [ -f "$real" ]; then
     check "embeddings, smollm2: what means the same is nearer" embeddings 'c[1, 2] > c[1, 3]' "$real"
     check "two_runtimes, smollm2" two_runtimes "$real"
     check "batch, smollm2" batch "$real"
+    check "online_correction, smollm2" online_correction "$real"
 else
     skip "the default model is not here"
 fi

@@ -1,0 +1,280 @@
+/* What learning costs while a model serves.
+ *
+ *   learn_latency MODEL capture [ROUNDS] [TEMPERATURE]   decoding with and without capture, in turns: medians
+ *   learn_latency MODEL update [EVENTS]                  CPU time of the thread for one event of 1 to 128 tokens, each kind
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "base/os.h"
+#include "base/rng.h"
+#include "decode/answer.h"
+#include "decode/capture.h"
+#include "decode/sampler.h"
+#include "learn/pairs.h"
+
+static void must(rv_status st, const rv_error *e)
+{
+    if (!st) return;
+    fprintf(stderr, "%s\n", e->text);
+    exit(1);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static int capture(const rvi_model *m, int rounds, float temperature)
+{
+    enum { N_NEW = 32 };
+    static const int32_t prompt[] = {1, 4093, 198, 1780, 314, 260, 3575, 282, 4649, 47, 2};
+    rv_error e;
+    rvi_engine *engine;
+    rvi_session *s;
+    rvi_capturer *by;
+    rvi_capture *ring;
+    rvi_ids eos = {0};
+    rv_sampling sampling;
+    rvi_sampling_init(&sampling, sizeof sampling, false);
+    sampling.temperature = temperature;
+    must(rvi_engine_new(&engine, m, NULL, &eos,
+                        &(rvi_engine_options){.n_tokens = 512, .max_rows = 64, .max_logits = 1},
+                        &e),
+         &e);
+    must(rvi_session_new(&s, engine, 512, NULL, NULL, &e), &e);
+    must(rvi_capturer_new(&by, m, &e), &e);
+    must(rvi_capture_new(&ring, by, 512, &e), &e);
+    double *times[2];
+    size_t n = (size_t)rounds * N_NEW;
+    for (int i = 0; i < 2; i++) times[i] = rvi_alloc_array(n, sizeof(double));
+    if (!times[0] || !times[1]) return 1;
+    for (int r = 0; r < rounds; r++)
+        for (int on = 0; on < 2; on++) {
+            rvi_generated out;
+            rv_generate_options o = {.size = sizeof o,
+                                     .sampling = &sampling,
+                                     .max_tokens = N_NEW,
+                                     .top_logprobs = -1,
+                                     .ignore_eos = 1};
+            s->capture = on ? ring : NULL;
+            must(rvi_answer_start(s, prompt, RVI_COUNT(prompt), &o, &e), &e);
+            rvi_answer_advance(engine, NULL); /* the prompt */
+            for (int i = 0; i < N_NEW; i++) {
+                double start = rvi_os_seconds();
+                rvi_answer_advance(engine, NULL);
+                times[on][r * N_NEW + i] = rvi_os_seconds() - start;
+            }
+            must(rvi_answer_take(s, &out, &e), &e);
+            rvi_generated_deinit(&out);
+        }
+    double median[2];
+    for (int i = 0; i < 2; i++) {
+        qsort(times[i], n, sizeof(double), by_value);
+        median[i] = times[i][n / 2];
+        printf("capture %-3s  token p50 %.3f ms, p10 %.3f ms\n", i ? "on" : "off", median[i] * 1e3,
+               times[i][n / 10] * 1e3);
+    }
+    printf("temperature %g: capture costs %.1f us a token, %.2f %%\n", (double)temperature,
+           (median[1] - median[0]) * 1e6, 100 * (median[1] / median[0] - 1));
+    return 0;
+}
+
+/* ---- events ---- */
+
+enum { N_ANSWERS = 8, N_ANSWER = 128 };
+
+typedef struct answers {
+    rvi_engine *e;
+    rvi_session *s;
+    rvi_capturer *by;
+    rvi_capture *ring;
+    rvi_captured tokens[N_ANSWERS][N_ANSWER];
+} answers;
+
+static double thread_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void report(const char *what, double *times, int n)
+{
+    static const double edges[] = {50, 100, 200, 300, 500, 1000, 2000, 5000};
+    int count[RVI_COUNT(edges) + 1] = {0};
+    for (int i = 0; i < n; i++) {
+        size_t at = 0;
+        while (at < RVI_COUNT(edges) && times[i] * 1e6 > edges[at]) at++;
+        count[at]++;
+    }
+    qsort(times, (size_t)n, sizeof *times, by_value);
+    printf("%-28s %6d events  p50 %7.1f  p90 %7.1f  p99 %7.1f  most %8.1f us |", what, n,
+           times[n / 2] * 1e6, times[n * 9 / 10] * 1e6, times[n * 99 / 100] * 1e6,
+           times[n - 1] * 1e6);
+    for (size_t i = 0; i < RVI_COUNT(count); i++)
+        if (i < RVI_COUNT(edges))
+            printf(" <%g:%d", edges[i], count[i]);
+        else
+            printf(" more:%d", count[i]);
+    printf("\n");
+}
+
+static void generate(answers *a, const rvi_model *m, rvi_whitener *w, rvi_whitener *few)
+{
+    rv_error e;
+    rv_sampling sampling;
+    static rvi_ids eos;
+    rvi_sampling_init(&sampling, sizeof sampling, false);
+    sampling.temperature = 1;
+    must(rvi_engine_new(&a->e, m, NULL, &eos,
+                        &(rvi_engine_options){.n_tokens = 512, .max_rows = 64, .max_logits = 1},
+                        &e),
+         &e);
+    must(rvi_session_new(&a->s, a->e, 512, NULL, NULL, &e), &e);
+    must(rvi_capturer_new(&a->by, m, &e), &e);
+    must(rvi_capture_new(&a->ring, a->by, N_ANSWERS * N_ANSWER, &e), &e);
+    a->s->capture = a->ring;
+    float *u = rvi_alloc_array((size_t)m->hp.n_ff, sizeof *u);
+    for (int i = 0; i < N_ANSWERS; i++) {
+        rvi_generated out;
+        int32_t prompt[] = {1, 300 + 977 * i, 400 + 131 * i, 198};
+        sampling.seed = (uint64_t)i;
+        rv_generate_options o = {.size = sizeof o,
+                                 .sampling = &sampling,
+                                 .max_tokens = N_ANSWER,
+                                 .top_logprobs = -1,
+                                 .ignore_eos = 1};
+        must(rvi_answer_start(a->s, prompt, RVI_COUNT(prompt), &o, &e), &e);
+        while (rvi_answer_advance(a->e, NULL)) {
+        }
+        must(rvi_answer_take(a->s, &out, &e), &e);
+        rvi_generated_deinit(&out);
+        for (int t = 0; t < N_ANSWER; t++) {
+            rvi_captured c = a->tokens[i][t] =
+                rvi_capture_get(a->ring, rvi_capture_answer(a->ring), t);
+            for (int j = 0; j < m->hp.n_ff; j++) u[j] = c.u_scale * rvi_f16_to_f32(c.u[j]);
+            rvi_whitener_add(w, u);
+            rvi_whitener_add(few, u);
+        }
+    }
+    rvi_free(u);
+}
+
+static int update(const rvi_model *m, int n_events)
+{
+    rv_error e;
+    answers a;
+    rvi_whitener *w, *few;
+    rvi_micro *micro;
+    rvi_probe *probe;
+    rvi_thumbs *thumbs;
+    rvi_rng rng = {1};
+    double *times = rvi_alloc_array((size_t)n_events, sizeof *times),
+           *prepare = rvi_alloc_array((size_t)n_events, sizeof *prepare);
+    if (!times || !prepare) return 1;
+    must(rvi_whitener_new(&w, m->hp.n_ff, 0, &e), &e);
+    must(rvi_whitener_new(&few, m->hp.n_ff, RVI_WHITEN_RANK, &e), &e);
+    generate(&a, m, w, few);
+    double start = thread_seconds();
+    must(rvi_whitener_finish(w, &e), &e);
+    double whole = thread_seconds() - start;
+    start = thread_seconds();
+    must(rvi_whitener_finish(few, &e), &e);
+    printf("whitening by %d samples: whole %.2f s, main directions %.2f s\n",
+           rvi_whitener_n_samples(w), whole, thread_seconds() - start);
+    must(rvi_micro_new(&micro, m, &(rvi_micro_options){.seed = 1}, &e), &e);
+    must(rvi_probe_new(&probe, a.by, m, 8, &e), &e);
+    for (int i = 0; i < 8; i++) {
+        int32_t ids[64];
+        for (int t = 0; t < 64; t++) ids[t] = a.tokens[i][t].id;
+        must(rvi_probe_add(probe, ids, 64, &e), &e);
+    }
+    rvi_micro_set_probe(micro, probe);
+    for (int pull = 0; pull < 2; pull++) {
+        for (int i = 0; i < n_events; i++) {
+            const rvi_captured *tokens = a.tokens[rvi_rng_u64(&rng) % N_ANSWERS];
+            int n = 1 + (int)(rvi_rng_u64(&rng) % N_ANSWER);
+            double advantage = rvi_rng_double(&rng) * 4 - 2;
+            rvi_micro_check(micro, (rvi_probe_result){pull ? 0.025 : 0.01, 0}); /* as if */
+            start = thread_seconds();
+            rvi_micro_event(micro, tokens, n, advantage, NULL);
+            times[i] = thread_seconds() - start;
+        }
+        report(pull ? "score, with probe pull" : "score", times, n_events);
+    }
+    rvi_delta d = rvi_micro_delta(micro);
+    int n_probes = RVI_MIN(n_events, 1000);
+    for (int i = 0; i < n_probes; i++) {
+        start = thread_seconds();
+        rvi_probe_score(probe, &d, 0, 8);
+        times[i] = thread_seconds() - start;
+    }
+    report("probe of 8 texts", times, n_probes);
+    for (int i = 0; i < n_probes; i++) {
+        rvi_adapter *adapter;
+        start = thread_seconds();
+        must(rvi_delta_export(&adapter, m, &d, &e), &e);
+        times[i] = thread_seconds() - start;
+        rvi_adapter_free(adapter);
+    }
+    report("export", times, n_probes);
+    for (int main = 0; main < 2; main++) {
+        int n_thumbs = main ? n_events : RVI_MIN(n_events, 1000); /* the whole inverse is slow */
+        must(rvi_thumbs_new(&thumbs, m, main ? few : w, 0, &e), &e);
+        for (int i = 0; i < n_thumbs; i++) {
+            rvi_pairs *p;
+            const rvi_captured *tokens = a.tokens[rvi_rng_u64(&rng) % N_ANSWERS];
+            int n = 1 + (int)(rvi_rng_u64(&rng) % N_ANSWER);
+            must(rvi_pairs_new(&p, &e), &e);
+            start = thread_seconds();
+            must(rvi_pairs_prepare(thumbs, p, tokens, n, &e), &e);
+            prepare[i] = thread_seconds() - start;
+            start = thread_seconds();
+            rvi_pairs_down(thumbs, p, NULL);
+            times[i] = thread_seconds() - start;
+            rvi_pairs_free(p);
+        }
+        rvi_thumbs_free(thumbs);
+        report(main ? "thumb (64 directions)" : "thumb (whole inverse)", times, n_thumbs);
+        report("  its keys, before", prepare, n_thumbs);
+    }
+    rvi_probe_free(probe);
+    rvi_micro_free(micro);
+    rvi_whitener_free(w);
+    rvi_whitener_free(few);
+    rvi_capture_free(a.ring);
+    rvi_capturer_free(a.by);
+    rvi_session_free(a.s);
+    rvi_engine_free(a.e);
+    rvi_free(times);
+    rvi_free(prepare);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    rv_error e;
+    rvi_backend *be;
+    rvi_source *source;
+    rvi_model *m;
+    bool updates = argc >= 3 && !strcmp(argv[2], "update");
+    if (argc < 3 || (!updates && strcmp(argv[2], "capture"))) {
+        fprintf(stderr, "learn_latency MODEL capture [ROUNDS] [TEMPERATURE] | update [EVENTS]\n");
+        return 2;
+    }
+    must(rvi_backend_cpu_new(&be, &(rvi_cpu_options){.n_threads = 2}, NULL, &e), &e);
+    must(rvi_source_open(&source, argv[1], &e), &e);
+    must(rvi_model_new(&m, be, source, &e), &e);
+    int n = argc > 3 ? (int)strtol(argv[3], NULL, 10) : updates ? 10000 : 20;
+    int rc = updates ? update(m, RVI_MAX(n, 1))
+                     : capture(m, RVI_MAX(n, 1), argc > 4 ? (float)strtod(argv[4], NULL) : 0.8f);
+    rvi_model_free(m);
+    be->ops->free(be);
+    return rc;
+}

@@ -1,0 +1,243 @@
+/* learn: looks at what was learned, trains it, takes it back, hands it on */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "cli/generation.h"
+#include "cli/learning.h"
+
+typedef struct learn {
+    cli *c;
+    cli_model model;
+    cli_learning learning;
+    const char *args[3]; /* behind the action */
+    int n_args;
+    bool json, deep, f16;
+    int generation;
+    rv_consolidation how;
+    rv_preference_loss loss;
+    rvi_buf out;
+} learn;
+
+static rv_status report(learn *t, const rv_adaptation *a)
+{
+    if (t->json)
+        cli_learning_write(a, &t->out);
+    else
+        cli_learning_describe(a, &t->out);
+    rvi_buf_putc(&t->out, '\n');
+    return RV_OK;
+}
+
+static rv_status do_status(learn *t, rv_error *err)
+{
+    char *json = NULL;
+    if (!t->json) return cli_learning_print(&t->learning, &t->out, err);
+    rv_status st = rv_learner_status(t->learning.l, &json, err);
+    size_t len = st ? 0 : strlen(json);
+    if (len && json[len - 1] == '}') { /* the library knows nothing of the mark */
+        rvi_buf_append(&t->out, json, len - 1);
+        rvi_buf_printf(&t->out, "%s\"paused\":%s}\n", len > 2 ? "," : "",
+                       t->learning.paused ? "true" : "false");
+    }
+    rv_free(json);
+    return st;
+}
+
+static rv_status do_run(learn *t, rv_error *err)
+{
+    rv_adaptation a = {0};
+    cli_progress bar = {0};
+    rv_status st = cli_learning_set_paused(&t->learning, false, err);
+    if (!st)
+        st = rv_learner_consolidate(t->learning.l, t->deep ? RV_LOOP_DEEP : RV_LOOP_BACKGROUND,
+                                    t->loss, cli_learning_progress, &bar, &a, err);
+    cli_progress_end(&bar);
+    return st ? st : report(t, &a);
+}
+
+static rv_status do_pause(learn *t, rv_error *err)
+{
+    rv_status st = cli_learning_set_paused(&t->learning, true, err);
+    if (!st)
+        rvi_buf_puts(&t->out, t->json ? "{\"paused\":true}\n"
+                                      : "Training in the background waits for 'learn run'.\n");
+    return st;
+}
+
+static bool read_number(const char *text, int *out)
+{
+    char *end;
+    errno = 0;
+    long v = strtol(text, &end, 10);
+    *out = (int)v;
+    return end != text && !*end && !errno && v >= 0 && v <= 1000000;
+}
+
+/* The newest generation that is active, 0: none. */
+static rv_status newest(learn *t, int *out, rv_error *err)
+{
+    rvi_arena arena = {0};
+    const rvi_json *s;
+    char *json = NULL;
+    *out = 0;
+    rv_status st = rv_learner_status(t->learning.l, &json, err);
+    if (!st) st = rvi_json_parse(&s, json, strlen(json), &arena, "status", err);
+    const rvi_json *list = st ? NULL : rvi_json_get(s, "generations");
+    for (size_t i = 0; i < rvi_json_count(list); i++) {
+        const rvi_json *g = rvi_json_at(list, i);
+        int number = (int)rvi_json_int(rvi_json_get(g, "number"), 0);
+        if (rvi_json_bool(rvi_json_get(g, "active"), false)) *out = RVI_MAX(*out, number);
+    }
+    rv_free(json);
+    rvi_arena_deinit(&arena);
+    return st;
+}
+
+static rv_status do_rollback(learn *t, rv_error *err)
+{
+    rv_adaptation a = {0};
+    int generation = 0;
+    rv_status st = RV_OK;
+    if (!t->n_args) {
+        st = newest(t, &generation, err);
+        if (!st && !generation)
+            st = rvi_error(err, RV_E_NOT_FOUND, "there is no generation to go back from");
+        generation--;
+    } else if (!read_number(t->args[0], &generation)) {
+        st = rvi_error(err, RV_E_CONFIG, "'%s' is not the number of a generation", t->args[0]);
+    }
+    if (!st) st = rv_learner_rollback(t->learning.l, generation, &a, err);
+    return st ? st : report(t, &a);
+}
+
+static rv_status do_export(learn *t, rv_error *err)
+{
+    rv_status st = rv_learner_export(t->learning.l, t->generation, t->args[0], t->f16, err);
+    if (!st && t->json) {
+        rvi_buf_puts(&t->out, "{\"path\":");
+        rvi_json_write_string(&t->out, t->args[0], strlen(t->args[0]));
+        rvi_buf_puts(&t->out, "}\n");
+    } else if (!st) {
+        rvi_buf_printf(&t->out, "Written to %s.\n", t->args[0]);
+    }
+    return st;
+}
+
+static rv_status do_import(learn *t, rv_error *err)
+{
+    rv_adaptation a = {0};
+    rv_status st = rv_learner_import(t->learning.l, t->args[0], &a, err);
+    return st ? st : report(t, &a);
+}
+
+static rv_status do_merge(learn *t, rv_error *err)
+{
+    rv_adaptation a = {0};
+    int one, two;
+    if (!read_number(t->args[0], &one) || !read_number(t->args[1], &two))
+        return rvi_error(err, RV_E_CONFIG, "merge takes the numbers of two generations");
+    rv_status st = rv_learner_merge(t->learning.l, one, two, t->how, &a, err);
+    return st ? st : report(t, &a);
+}
+
+static rv_status do_log(learn *t, rv_error *err)
+{
+    uint64_t n = 0;
+    if (strcmp(t->args[0], "verify") != 0)
+        return rvi_error(err, RV_E_CONFIG, "log: 'verify' is what can be done with it");
+    rv_status st = rv_learner_verify_log(t->learning.l, &n, err);
+    if (!st)
+        rvi_buf_printf(&t->out,
+                       t->json ? "{\"records\":%llu,\"whole\":true}\n"
+                               : "%llu records, the chain is whole.\n",
+                       (unsigned long long)n);
+    return st;
+}
+
+static rv_status do_forget(learn *t, rv_error *err)
+{
+    rv_adaptation a = {0};
+    rv_status st = cli_learning_check("the text", t->args[0], strlen(t->args[0]), err);
+    if (!st) st = rv_learner_forget(t->learning.l, t->args[0], &a, err);
+    return st ? st : report(t, &a);
+}
+
+static const struct {
+    const char *name;
+    int min_args, max_args;
+    bool create; /* works where nothing was learned yet */
+    rv_status (*run)(learn *t, rv_error *err);
+} actions[] = {
+    {"status", 0, 0, false, do_status}, {"run", 0, 0, false, do_run},
+    {"pause", 0, 0, true, do_pause},    {"rollback", 0, 1, false, do_rollback},
+    {"export", 1, 1, false, do_export}, {"import", 1, 1, true, do_import},
+    {"merge", 2, 2, false, do_merge},   {"log", 1, 1, false, do_log},
+    {"forget", 1, 1, false, do_forget},
+};
+
+static int settle_options(cli *c, learn *t, const char *how, const char *loss)
+{
+    static const char *const hows[] = {"average", "quality", "ewc"};
+    size_t i = 0;
+    while (how && i < RVI_COUNT(hows) && strcmp(how, hows[i]) != 0) i++;
+    if (i == RVI_COUNT(hows))
+        return cli_usage(c, "--how: '%s' is none of average, quality and ewc", how);
+    t->how = (rv_consolidation)i;
+    if (loss && strcmp(loss, "dpo") != 0 && strcmp(loss, "kto") != 0)
+        return cli_usage(c, "--loss: '%s' is neither dpo nor kto", loss);
+    t->loss = loss && !strcmp(loss, "kto") ? RV_LOSS_KTO : RV_LOSS_DPO;
+    if (t->generation < 0) return cli_usage(c, "--generation: %d is not possible", t->generation);
+    return CLI_OK;
+}
+
+int cli_learn(cli *c, int argc, char **argv)
+{
+    learn t = {.c = c};
+    const char *model = "smollm2", *name = NULL, *how = NULL, *loss = NULL, *args[3];
+    const cli_option table[] = {{"model", 'm', CLI_TEXT, &model, NULL},
+                                {"adapter", 0, CLI_TEXT, &name, NULL},
+                                {"json", 0, CLI_FLAG, &t.json, NULL},
+                                {"deep", 0, CLI_FLAG, &t.deep, NULL},
+                                {"loss", 0, CLI_TEXT, &loss, NULL},
+                                {"how", 0, CLI_TEXT, &how, NULL},
+                                {"generation", 0, CLI_INT, &t.generation, NULL},
+                                {"f16", 0, CLI_FLAG, &t.f16, NULL}};
+    int n_args;
+    bool done;
+    int code = cli_parse(c, table, RVI_COUNT(table), argc, argv, args, 3, &n_args, &done);
+    if (code || done) return code;
+    if (!n_args) return cli_usage(c, "an action is needed");
+    size_t i = 0;
+    while (i < RVI_COUNT(actions) && strcmp(args[0], actions[i].name) != 0) i++;
+    if (i == RVI_COUNT(actions)) return cli_usage(c, "there is no action '%s'", args[0]);
+    t.n_args = n_args - 1;
+    memcpy(t.args, args + 1, (size_t)t.n_args * sizeof *args);
+    if (t.n_args < actions[i].min_args || t.n_args > actions[i].max_args)
+        return cli_usage(c, "%s: %d argument%s cannot be", args[0], t.n_args,
+                         t.n_args == 1 ? "" : "s");
+    if ((code = settle_options(c, &t, how, loss))) return code;
+
+    rv_error err = {0};
+    rv_status st = cli_open(c, model, 0, &t.model, &err);
+    if (!st) st = cli_learning_open(&t.learning, c, t.model.m, name, actions[i].create, &err);
+    if (!st && !t.learning.l && actions[i].run == do_status) {
+        rvi_buf_puts(&t.out,
+                     t.json ? "{\"lessons\":0,\"waiting\":0,\"generations\":[],\"learned\":[]}\n"
+                            : "Nothing was taught to this model yet.\n");
+    } else if (!st && !t.learning.l) {
+        st = rvi_error(&err, RV_E_NOT_FOUND, "nothing was taught to this model yet");
+    } else if (!st) {
+        cli_interrupts_catch("\n", false);
+        st = actions[i].run(&t, &err);
+    }
+    if (!st && !t.json && t.out.data) cli_hush(t.out.data, t.out.len);
+    if (!st) code = cli_print(&t.out);
+    rvi_buf_deinit(&t.out);
+    cli_learning_close(&t.learning);
+    cli_close(&t.model);
+    if (!st && !code && cli_interrupted()) code = CLI_INTERRUPTED;
+    return st ? cli_fail(&err) : code;
+}

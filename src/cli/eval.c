@@ -1,0 +1,334 @@
+/* What the evaluations share: options, many answers at once, perplexity. */
+#include "cli/eval.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/os.h"
+#include "cli/generation.h"
+
+/* ---- options ---- */
+
+void eval_options_init(eval_options *o)
+{
+    *o = (eval_options){.windows = 64, .seed = 1};
+}
+
+void eval_option_rows(eval_options *o, cli_option *rows)
+{
+    const cli_option all[] = {
+        {"json", 0, CLI_FLAG, &o->json, NULL},      {"set", 0, CLI_INT, &o->set, NULL},
+        {"windows", 0, CLI_INT, &o->windows, NULL}, {"limit", 0, CLI_INT, &o->limit, NULL},
+        {"steps", 0, CLI_INT, &o->steps, NULL},     {"rank", 0, CLI_INT, &o->rank, NULL},
+        {"seed", 0, CLI_UINT64, &o->seed, NULL},    {"rate", 0, CLI_FLOAT, &o->rate, NULL},
+        {"text", 0, CLI_TEXT, &o->text, NULL},      {"control", 0, CLI_TEXT, &o->control, NULL},
+        {"dump", 0, CLI_TEXT, &o->dump, NULL},      {"work", 0, CLI_TEXT, &o->work, NULL},
+    };
+    _Static_assert(RVI_COUNT(all) == EVAL_OPTIONS, "one row each");
+    memcpy(rows, all, sizeof all);
+}
+
+int eval_options_check(const cli *c, const eval_options *o)
+{
+    if (o->set < 0) return cli_usage(c, "--set: sets are counted from 1");
+    if (o->windows < 1) return cli_usage(c, "--windows: at least 1");
+    if (o->limit < 0 || o->steps < 0 || o->rank < 0 || o->rate < 0)
+        return cli_usage(c, "--limit, --steps, --rank and --rate: below 0 is not possible");
+    if (o->control && strcmp(o->control, "random") != 0 && strcmp(o->control, "shuffled") != 0)
+        return cli_usage(c, "--control: '%s' is neither random nor shuffled", o->control);
+    return CLI_OK;
+}
+
+int eval_switch(const cli *c, const char *name, const char *text, bool *out)
+{
+    if (text && strcmp(text, "on") != 0 && strcmp(text, "off") != 0)
+        return cli_usage(c, "--%s: '%s' is neither on nor off", name, text);
+    if (text) *out = !strcmp(text, "on");
+    return CLI_OK;
+}
+
+void eval_learner_options(const eval_options *o, rv_learner_options *out)
+{
+    rv_learner_options_init(out, sizeof *out);
+    out->seed = o->seed;
+    out->dir = o->work;
+    out->random_gradient = o->control && !strcmp(o->control, "random");
+    if (o->steps) out->n_steps = o->steps;
+    if (o->rank) {
+        out->rank = o->rank;
+        out->alpha = 2 * (float)o->rank;
+    }
+    if (o->rate > 0) out->learning_rate = o->rate;
+}
+
+/* ---- beginning and end ---- */
+
+/* An engine whose sessions have room for so many tokens each; the sessions of the one before are
+ * gone by then. */
+static rv_status make_engine(eval *e, int room, rv_error *err)
+{
+    rv_engine_options o;
+    room = (room + 63) / 32 * 32; /* whole pages, one to spare */
+    if (e->engine && room <= e->room) return RV_OK;
+    rv_engine_free(&e->engine);
+    rv_engine_options_init(&o, sizeof o);
+    o.n_tokens = RVI_MAX(room * EVAL_PARALLEL, EVAL_WINDOW + 32);
+    o.max_logits = EVAL_PARALLEL;
+    rv_status st = cli_kv_type(e->c, &o.kv_type, err);
+    if (!st) st = rv_engine_new(&e->engine, e->model.m, &o, err);
+    if (!st) e->room = room;
+    return st;
+}
+
+/* n of the text's windows without overlap, evenly spread over it. */
+static rv_status load_windows(eval *e, const char *path, int n, rv_error *err)
+{
+    rvi_buf text = {0};
+    int32_t *ids = NULL;
+    size_t n_ids = 0;
+    rv_status st = cli_read_file(path, &text, err);
+    if (!st) st = rv_tokenize(e->model.m, text.data, text.len, 0, &ids, &n_ids, err);
+    int all = (int)RVI_MIN(n_ids / EVAL_WINDOW, (size_t)1 << 20);
+    if (!st && !all)
+        st = rvi_error(err, RV_E_CONFIG, "%s: %zu tokens, and a window has %d", path, n_ids,
+                       EVAL_WINDOW);
+    if (!st) {
+        n = RVI_MIN(n, all);
+        e->windows = rvi_alloc_array((size_t)n * EVAL_WINDOW, sizeof *e->windows);
+        if (!e->windows) st = rvi_nomem(err, "windows");
+    }
+    for (int i = 0; !st && i < n; i++) {
+        /* from both ends, in f32: the places where torch.linspace puts them */
+        float step = n > 1 ? (float)(all - 1) / (float)(n - 1) : 0;
+        float at = i < n / 2 ? step * (float)i : (float)(all - 1) - step * (float)(n - 1 - i);
+        memcpy(e->windows + (size_t)i * EVAL_WINDOW, ids + (size_t)at * EVAL_WINDOW,
+               EVAL_WINDOW * sizeof *ids);
+    }
+    if (!st) e->n_windows = n;
+    rv_free(ids);
+    rvi_buf_deinit(&text);
+    return st;
+}
+
+rv_status eval_open(eval *e, cli *c, const char *model, const eval_options *o, rv_error *err)
+{
+    *e = (eval){.c = c, .model_name = model, .base_nll = NAN};
+    rv_status st = cli_open(c, model, 0, &e->model, err);
+    if (!st) st = rv_model_get_info(e->model.m, &e->info);
+    if (!st && (!e->info.has_tokenizer || e->info.is_encoder))
+        st = rvi_error(err, RV_E_TOKENIZATION, "%s: answering needs a tokenizer and a decoder",
+                       model);
+    if (!st) cli_interrupts_catch("\n", false);
+    if (!st && o->dump && !(e->dump = fopen(o->dump, "w")))
+        st = rvi_error(err, RV_E_IO, "%s: cannot be written", o->dump);
+    if (!st) st = make_engine(e, 128, err);
+    if (!st && o->text) st = load_windows(e, o->text, o->windows, err);
+    if (!st && o->text) st = eval_nll(e, NULL, 1, &e->base_nll, err);
+    return st;
+}
+
+void eval_close(eval *e)
+{
+    cli_progress_end(&e->bar);
+    rv_engine_free(&e->engine);
+    rvi_free(e->windows);
+    cli_close(&e->model);
+    if (e->dump) fclose(e->dump);
+    *e = (eval){0};
+}
+
+/* ---- asking ---- */
+
+void eval_conversation(const char *question, rvi_buf *out)
+{
+    rvi_buf_puts(out, "{\"messages\":[{\"role\":\"user\",\"content\":");
+    rvi_json_write_string(out, question, strlen(question));
+    rvi_buf_puts(out, "}],\"add_generation_prompt\":true}");
+}
+
+rv_status eval_prompt(const eval *e, const char *question, int32_t **ids, size_t *n, rv_error *err)
+{
+    rvi_buf talk = {0};
+    char *text = NULL;
+    size_t len;
+    *ids = NULL;
+    *n = 0;
+    eval_conversation(question, &talk);
+    rv_status st = talk.failed ? rvi_nomem(err, "conversation") : RV_OK;
+    if (!st) st = rv_render_chat(e->model.m, talk.data, talk.len, NULL, &text, &len, err);
+    if (!st) st = rv_tokenize(e->model.m, text, len, 0, ids, n, err);
+    rv_free(text);
+    rvi_buf_deinit(&talk);
+    return st;
+}
+
+rv_status eval_sessions_new(eval *e, int room, rv_session **sessions, size_t n, rv_error *err)
+{
+    rv_session_options o;
+    rv_status st = make_engine(e, room, err);
+    rv_session_options_init(&o, sizeof o);
+    o.engine = e->engine;
+    o.n_context = e->room;
+    for (size_t i = 0; !st && i < n; i++) st = rv_session_new(&sessions[i], e->model.m, &o, err);
+    return st;
+}
+
+static rv_status start(eval *e, rv_learner *l, rv_session *s, const char *question,
+                       const eval_ask *ask, const eval_mask *mask, uint64_t seed, rv_error *err)
+{
+    rv_sampling sampling;
+    rv_generate_options o;
+    rvi_buf talk = {0};
+    int32_t *ids = NULL;
+    size_t n;
+    rv_sampling_init_greedy(&sampling, sizeof sampling);
+    sampling.temperature = ask->temperature;
+    sampling.seed = seed;
+    rv_generate_options_init(&o, sizeof o);
+    o.sampling = &sampling;
+    o.max_tokens = ask->max_tokens;
+    if (mask) {
+        o.mask = mask->forbid;
+        o.ctx = mask->ctx;
+        o.ignore_eos = 1;
+    }
+    eval_conversation(question, &talk);
+    rv_status st = talk.failed ? rvi_nomem(err, "conversation") : RV_OK;
+    if (!st && l) st = rv_learner_begin(l, s, talk.data, talk.len, NULL, err);
+    if (!st) st = eval_prompt(e, question, &ids, &n, err);
+    if (!st) st = rv_session_start(s, ids, n, &o, err);
+    rv_free(ids);
+    rvi_buf_deinit(&talk);
+    return st;
+}
+
+rv_status eval_answers_on(eval *e, rv_learner *l, rv_session **sessions,
+                          const char *const *questions, size_t n, const eval_ask *ask,
+                          const eval_mask *mask, rv_generated *out, rv_error *err)
+{
+    size_t n_started = 0, n_running = 1;
+    rv_status st = RV_OK;
+    while (!st && n_started < n) {
+        st = start(e, l, sessions[n_started], questions[n_started], ask, mask,
+                   ask->seed + n_started, err);
+        if (!st) n_started++;
+    }
+    while (!st && n_running) {
+        st = rv_engine_advance(e->engine, &n_running, err);
+        if (!st && cli_interrupted()) st = rvi_error(err, RV_E_GENERATION, "interrupted");
+    }
+    for (size_t i = 0; i < n_started; i++) {
+        rv_error own = {0};
+        rv_status one = rv_session_finish(sessions[i], &out[i], &own);
+        if (!st && one) {
+            st = one;
+            if (err) *err = own;
+        }
+    }
+    return st;
+}
+
+static void dump_answers(const eval *e, const rv_learner *l, const char *const *questions, size_t n,
+                         const rv_generated *answers)
+{
+    rvi_buf line = {0};
+    for (size_t i = 0; i < n; i++) {
+        rvi_buf_printf(&line, "{\"learned\":%s,\"question\":", l ? "true" : "false");
+        rvi_json_write_string(&line, questions[i], strlen(questions[i]));
+        rvi_buf_puts(&line, ",\"answer\":");
+        rvi_json_write_string(&line, answers[i].text, answers[i].text_len);
+        rvi_buf_puts(&line, "}\n");
+    }
+    if (line.data) fwrite(line.data, 1, line.len, e->dump);
+    rvi_buf_deinit(&line);
+}
+
+rv_status eval_room(const eval *e, const char *const *questions, size_t n, int max_tokens, int *out,
+                    rv_error *err)
+{
+    size_t longest = 0;
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && i < n; i++) {
+        int32_t *ids;
+        size_t n_ids;
+        st = eval_prompt(e, questions[i], &ids, &n_ids, err);
+        longest = RVI_MAX(longest, n_ids);
+        rv_free(ids);
+    }
+    if (!st && longest > 1 << 20) st = rvi_error(err, RV_E_CONFIG, "too long a question");
+    *out = (int)longest + max_tokens;
+    return st;
+}
+
+rv_status eval_answers(eval *e, rv_learner *l, const char *const *questions, size_t n,
+                       const eval_ask *ask, rv_generated *out, rv_error *err)
+{
+    int room = 0;
+    rv_status st = eval_room(e, questions, n, ask->max_tokens, &room, err);
+    for (size_t at = 0; !st && at < n; at += EVAL_PARALLEL) {
+        /* new sessions each time: what takes part is decided anew, nothing of another question stays */
+        rv_session *sessions[EVAL_PARALLEL] = {NULL};
+        size_t part = RVI_MIN((size_t)EVAL_PARALLEL, n - at);
+        eval_ask here = *ask;
+        here.seed += at;
+        cli_progress_show(&e->bar, ask->what, at, n, "");
+        st = eval_sessions_new(e, room, sessions, part, err);
+        if (!st)
+            st = eval_answers_on(e, l, sessions, questions + at, part, &here, NULL, out + at, err);
+        for (size_t i = 0; i < part; i++) rv_session_free(&sessions[i]);
+    }
+    if (!st && e->dump) dump_answers(e, l, questions, n, out);
+    cli_progress_end(&e->bar);
+    return st;
+}
+
+void eval_free_answers(rv_generated *answers, size_t n)
+{
+    for (size_t i = 0; answers && i < n; i++) rv_generated_free(&answers[i]);
+    rvi_free(answers);
+}
+
+/* ---- perplexity ---- */
+
+rv_status eval_nll(eval *e, const rv_adapter_set *adapters, int stride, double *out, rv_error *err)
+{
+    float log_p[EVAL_WINDOW - 1];
+    double sum = 0;
+    int n = 0;
+    rv_status st = RV_OK;
+    for (int w = 0; !st && w < e->n_windows; w += stride, n++) {
+        cli_progress_show(&e->bar, "perplexity", (uint64_t)w, (uint64_t)e->n_windows, "");
+        st = rv_engine_score(e->engine, e->windows + (size_t)w * EVAL_WINDOW, EVAL_WINDOW, adapters,
+                             log_p, err);
+        for (size_t i = 0; !st && i < RVI_COUNT(log_p); i++) sum -= (double)log_p[i];
+        if (!st && cli_interrupted()) st = rvi_error(err, RV_E_GENERATION, "interrupted");
+    }
+    cli_progress_end(&e->bar);
+    *out = n ? sum / ((double)n * (EVAL_WINDOW - 1)) : (double)NAN;
+    return st;
+}
+
+rv_status eval_dppl(eval *e, rv_learner *l, double *percent, rv_error *err)
+{
+    rv_adapter_set *adapters = NULL;
+    double nll = NAN;
+    *percent = NAN;
+    if (!e->n_windows) return RV_OK;
+    rv_status st = rv_learner_adapters(l, &adapters, err);
+    if (!st) st = eval_nll(e, adapters, 1, &nll, err);
+    if (!st) *percent = 100 * (exp(nll - e->base_nll) - 1);
+    rv_adapter_set_free(&adapters);
+    return st;
+}
+
+int eval_progress(void *ctx, const char *stage, int done, int total, double loss)
+{
+    eval *e = ctx;
+    char note[48] = "";
+    if (!isnan(loss)) snprintf(note, sizeof note, "loss %.4f", loss);
+    cli_progress_show(&e->bar, stage, (uint64_t)RVI_MAX(done, 0), (uint64_t)RVI_MAX(total, 0),
+                      note);
+    if (done >= total) cli_progress_end(&e->bar);
+    return cli_interrupted();
+}

@@ -1,0 +1,457 @@
+/* eval facts: teaches corrections, then asks for them in other words, and for what must not have
+ * changed.
+ *
+ *   rel      the taught question gets the taught answer          gen      other wordings of it do
+ *   nbr      the answer appears for other subjects               nbr_any  any answer of the relation does
+ *   same     an answer of the subject appears where another relation of it is asked
+ *   rev      the reversed question finds the subject
+ *   loc      unrelated answers have the same words as before, loc6 the same first six,
+ *   loc_identical  the same token ids
+ *   dppl     rise of the perplexity with every adapter active for every token
+ * nbr, nbr_any and same are counted against the model alone. */
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/os.h"
+#include "cli/eval.h"
+
+typedef enum mode { INSTANT, BACKGROUND, DEEP, PRODUCT } mode;
+static const char *const mode_names[] = {"instant", "background", "deep", "product"};
+
+typedef struct facts_eval {
+    eval e;
+    eval_options o;
+    eval_file file;
+    mode mode;
+    bool fenced, gate, slots, strict;
+    int group, one_by_one;
+    const char *path;
+} facts_eval;
+
+static const eval_ask ask = {16, 0, 0, "asking"};
+
+/* ---- questions ---- */
+
+/* Each fact's prompt, held-out wordings, neighbours, same-subject and reversed questions, one fact
+ * after the other; then the unrelated ones. */
+typedef struct questions {
+    const char **items;
+    size_t n;
+} questions;
+
+static size_t count_of(const eval_fact *f)
+{
+    return 1 + f->heldout.n + f->neighbours.n + f->same.n + (f->reverse != NULL);
+}
+
+static void add(questions *q, const eval_texts *t)
+{
+    for (size_t i = 0; i < t->n; i++) q->items[q->n++] = t->items[i];
+}
+
+static rv_status collect(const eval_fact *facts, size_t n, const eval_texts *unrelated,
+                         questions *out, rv_error *err)
+{
+    size_t all = unrelated->n;
+    for (size_t i = 0; i < n; i++) all += count_of(&facts[i]);
+    *out = (questions){rvi_zalloc_array(all, sizeof *out->items), 0};
+    if (!out->items) return rvi_nomem(err, "questions");
+    for (size_t i = 0; i < n; i++) {
+        out->items[out->n++] = facts[i].prompt;
+        add(out, &facts[i].heldout);
+        add(out, &facts[i].neighbours);
+        add(out, &facts[i].same);
+        if (facts[i].reverse) out->items[out->n++] = facts[i].reverse;
+    }
+    add(out, unrelated);
+    return RV_OK;
+}
+
+/* ---- figures ---- */
+
+enum {
+    REL,
+    GEN,
+    NBR,
+    NBR_ANY,
+    SAME,
+    REV,
+    LOC,
+    LOC6,
+    LOC_IDENTICAL,
+    NBR_IDENTICAL,
+    SAME_5,
+    GEN_5,
+    DPPL,
+    PROBE_KL,
+    SECONDS,
+    CALIBRATE,
+    SLOWEST,
+    N_FIGURES
+};
+
+static const struct {
+    const char *name;
+    bool low_is_good;
+} figure_rows[N_FIGURES] = {
+    [REL] = {"rel", false},
+    [GEN] = {"gen", false},
+    [NBR] = {"nbr", true},
+    [NBR_ANY] = {"nbr_any", true},
+    [SAME] = {"same", true},
+    [REV] = {"rev", false},
+    [LOC] = {"loc", false},
+    [LOC6] = {"loc6", false},
+    [LOC_IDENTICAL] = {"loc_identical", false},
+    [NBR_IDENTICAL] = {"nbr_identical", false},
+    [SAME_5] = {"same_5", true},
+    [GEN_5] = {"gen_5", false},
+    [DPPL] = {"dppl", true},
+    [PROBE_KL] = {"probe_kl", true},
+    [SECONDS] = {"seconds", true},
+    [CALIBRATE] = {"calibrate_s", true},
+    [SLOWEST] = {"teach_max_s", true},
+};
+
+/* Sums of a rate: each fact's share counts alike, as long as the fact has such questions. */
+typedef struct tally {
+    double sum, n_facts, n;
+} tally;
+
+static void count(tally *t, double hits, size_t n)
+{
+    if (!n) return;
+    t->sum += hits / (double)n;
+    t->n_facts++;
+    t->n += (double)n;
+}
+
+static void settle(eval_figure *f, const tally *t)
+{
+    if (t->n_facts > 0) f->value = 100 * t->sum / t->n_facts;
+    f->n = t->n;
+}
+
+static bool same_ids(const rv_generated *a, const rv_generated *b)
+{
+    return a->n_ids == b->n_ids && !memcmp(a->ids, b->ids, a->n_ids * sizeof *a->ids);
+}
+
+/* An answer of a fact with this relation or (by_subject) this subject stands in the text. */
+static bool any_hit(const char *text, const eval_fact *facts, size_t n, const eval_fact *of,
+                    bool by_subject)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(by_subject ? facts[i].subject : facts[i].relation,
+                    by_subject ? of->subject : of->relation) &&
+            eval_hit(text, facts[i].answer))
+            return true;
+    return false;
+}
+
+/* What one fact's answers add; out and base stand at its first question. facts: all that are
+ * stored. */
+static void score_fact(const eval_fact *f, const eval_fact *facts, size_t n,
+                       const rv_generated *out, const rv_generated *base, tally t[N_FIGURES])
+{
+    double hits = 0, any = 0, equal = 0;
+    count(&t[REL], eval_hit(out->text, f->answer), 1);
+    out++;
+    base++;
+    for (size_t i = 0; i < f->heldout.n; i++) hits += eval_hit(out[i].text, f->answer);
+    count(&t[GEN], hits, f->heldout.n);
+    out += f->heldout.n;
+    base += f->heldout.n;
+    hits = 0;
+    for (size_t i = 0; i < f->neighbours.n; i++) {
+        hits += eval_hit(out[i].text, f->answer) - eval_hit(base[i].text, f->answer);
+        any += any_hit(out[i].text, facts, n, f, false) - any_hit(base[i].text, facts, n, f, false);
+        equal += same_ids(&out[i], &base[i]);
+    }
+    count(&t[NBR], hits, f->neighbours.n);
+    count(&t[NBR_ANY], any, f->neighbours.n);
+    count(&t[NBR_IDENTICAL], equal, f->neighbours.n);
+    out += f->neighbours.n;
+    base += f->neighbours.n;
+    hits = 0;
+    for (size_t i = 0; i < f->same.n; i++)
+        hits += any_hit(out[i].text, facts, n, f, true) - any_hit(base[i].text, facts, n, f, true);
+    count(&t[SAME], hits, f->same.n);
+    if (f->reverse) count(&t[REV], eval_hit(out[f->same.n].text, f->subject), 1);
+}
+
+static void score_unrelated(const rv_generated *out, const rv_generated *base, size_t n,
+                            tally t[N_FIGURES])
+{
+    for (size_t i = 0; i < n; i++) {
+        count(&t[LOC], eval_same_words(out[i].text, base[i].text, 0), 1);
+        count(&t[LOC6], eval_same_words(out[i].text, base[i].text, 6), 1);
+        count(&t[LOC_IDENTICAL], same_ids(&out[i], &base[i]), 1);
+    }
+}
+
+/* ---- one set ---- */
+
+static rv_status train(facts_eval *v, rv_learner *l, eval_figure *figures, rv_error *err)
+{
+    rv_adaptation a = {0};
+    double begun = rvi_os_seconds();
+    if (v->mode == INSTANT) return RV_OK;
+    rv_status st = rv_learner_consolidate(l, v->mode == DEEP ? RV_LOOP_DEEP : RV_LOOP_BACKGROUND,
+                                          RV_LOSS_DPO, eval_progress, &v->e, &a, err);
+    figures[SECONDS].value = rvi_os_seconds() - begun;
+    if (!st && !a.applied) st = rvi_error(err, RV_E_SONA, "nothing was trained: %s", a.notes);
+    return st;
+}
+
+static rv_status evaluate_set(facts_eval *v, rv_learner *l, const eval_set *s,
+                              const rv_generated *base, const questions *q, eval_figure *figures,
+                              rv_error *err)
+{
+    tally t[N_FIGURES] = {{0}};
+    rv_generated *out = rvi_zalloc_array(q->n, sizeof *out);
+    rv_status st = out ? RV_OK : rvi_nomem(err, "answers");
+    if (!st) st = rv_learner_reset(l, err);
+    if (!st) st = eval_teach(l, s->facts, s->n, &figures[SLOWEST].value, err);
+    if (!st) st = train(v, l, figures, err);
+    if (!st) st = eval_answers(&v->e, l, q->items, q->n, &ask, out, err);
+    size_t at = 0;
+    for (size_t i = 0; !st && i < s->n; at += count_of(&s->facts[i]), i++)
+        score_fact(&s->facts[i], s->facts, s->n, out + at, base + at, t);
+    if (!st) score_unrelated(out + at, base + at, v->file.unrelated.n, t);
+    for (int i = 0; i <= NBR_IDENTICAL; i++) settle(&figures[i], &t[i]);
+    if (!st && v->mode != INSTANT) st = eval_dppl(&v->e, l, &figures[DPPL].value, err);
+    if (!st && v->mode != INSTANT) st = rv_learner_probe(l, &figures[PROBE_KL].value, err);
+    eval_free_answers(out, out ? q->n : 0);
+    return st;
+}
+
+/* ---- one by one ---- */
+
+enum { UNRELATED_EACH = 20, RELATIONS = 5 };
+
+/* Facts of RELATIONS different relations (fewer where the set has fewer), those that are not done
+ * first. Returns how many. */
+static size_t pick_relations(const eval_set *s, const bool *done, size_t picked[RELATIONS])
+{
+    size_t n = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < s->n && n < RELATIONS; i++) {
+            bool known = pass == 0 && done[i];
+            for (size_t k = 0; k < n; k++)
+                known |= !strcmp(s->facts[picked[k]].relation, s->facts[i].relation);
+            if (!known) picked[n++] = i;
+        }
+    return n;
+}
+
+/* Asks what `few` facts (those at `which`) are about; base: answers of the whole set's questions. */
+static rv_status ask_about(facts_eval *v, rv_learner *l, const eval_set *s, const size_t *which,
+                           size_t n, const eval_texts *unrelated, const rv_generated *base,
+                           const rv_generated *base_unrelated, bool *done, tally t[N_FIGURES],
+                           rv_error *err)
+{
+    questions q = {0};
+    rv_generated *out = NULL;
+    eval_fact *few = rvi_zalloc_array(n, sizeof *few);
+    rv_status st = few ? RV_OK : rvi_nomem(err, "facts");
+    for (size_t i = 0; !st && i < n; i++) few[i] = s->facts[which[i]];
+    if (!st) st = rv_learner_reset(l, err);
+    if (!st) st = eval_teach(l, few, n, NULL, err);
+    if (!st) st = collect(few, n, unrelated, &q, err);
+    if (!st && !(out = rvi_zalloc_array(q.n, sizeof *out))) st = rvi_nomem(err, "answers");
+    if (!st) st = eval_answers(&v->e, l, q.items, q.n, &ask, out, err);
+    size_t at = 0;
+    for (size_t i = 0; !st && i < n; at += count_of(&few[i]), i++) {
+        size_t from = 0;
+        if (done && done[which[i]]) continue; /* stored for its relation alone */
+        for (size_t k = 0; k < which[i]; k++) from += count_of(&s->facts[k]);
+        score_fact(&few[i], few, n, out + at, base + from, t);
+        if (done) done[which[i]] = true;
+    }
+    if (!st) score_unrelated(out + at, base_unrelated, unrelated->n, t);
+    eval_free_answers(out, out ? q.n : 0);
+    rvi_free(q.items);
+    rvi_free(few);
+    return st;
+}
+
+static rv_status evaluate_one_by_one(facts_eval *v, rv_learner *l, const eval_set *s,
+                                     const rv_generated *base, const questions *q,
+                                     eval_figure *figures, rv_error *err)
+{
+    const eval_texts *all = &v->file.unrelated;
+    const rv_generated *base_unrelated = base + (q->n - all->n);
+    size_t n = RVI_MIN(s->n, (size_t)v->one_by_one), n_done = 0;
+    tally t[N_FIGURES] = {{0}}, five[N_FIGURES] = {{0}};
+    bool *done = rvi_zalloc_array(s->n, sizeof *done);
+    size_t picked[RELATIONS];
+    rv_status st = done ? RV_OK : rvi_nomem(err, "facts");
+    for (size_t i = 0; !st && i < n; i++) {
+        size_t from = all->n ? i * UNRELATED_EACH % all->n : 0;
+        eval_texts part = {all->items + from, RVI_MIN((size_t)UNRELATED_EACH, all->n - from)};
+        cli_progress_show(&v->e.bar, "one by one", i, n, "");
+        st = ask_about(v, l, s, &i, 1, &part, base, base_unrelated + from, NULL, t, err);
+    }
+    for (size_t i = n; i < s->n && done; i++) done[i] = true;
+    for (size_t before = 0; !st && n_done < n; before = n_done) {
+        size_t n_picked = pick_relations(s, done, picked);
+        st = ask_about(v, l, s, picked, n_picked, &(eval_texts){0}, base, NULL, done, five, err);
+        n_done = 0;
+        for (size_t i = 0; i < n; i++) n_done += done[i];
+        if (n_done == before) break;
+    }
+    for (int i = 0; i <= NBR_IDENTICAL; i++) settle(&figures[i], &t[i]);
+    settle(&figures[SAME_5], &five[SAME]);
+    settle(&figures[GEN_5], &five[GEN]);
+    rvi_free(done);
+    return st;
+}
+
+/* ---- all sets ---- */
+
+static void write_result(const facts_eval *v, const eval_figure *figures, const int *numbers,
+                         rvi_buf *out)
+{
+    size_t n_sets = v->file.n_sets;
+    eval_write_head(out, "facts", &v->e, v->path, &v->o);
+    rvi_buf_printf(out,
+                   ",\"mode\":\"%s\",\"recipe\":\"%s\",\"gate\":%s,\"slots\":%s,\"tau\":%s,"
+                   "\"facts\":%zu,\"one_by_one\":%d,\"group\":%d,",
+                   mode_names[v->mode], v->fenced ? "R1" : "R7", v->gate ? "true" : "false",
+                   v->slots ? "true" : "false", v->strict ? "\"strict\"" : "0.1", v->file.sets[0].n,
+                   v->one_by_one, v->group);
+    eval_write_sets(out, figures, N_FIGURES, numbers, n_sets);
+    rvi_buf_puts(out, "}\n");
+}
+
+static void print_result(const facts_eval *v, const eval_figure *figures, rvi_buf *out)
+{
+    rvi_buf_printf(out, "%zu set%s of %zu facts, %s", v->file.n_sets,
+                   v->file.n_sets == 1 ? "" : "s", v->file.sets[0].n, mode_names[v->mode]);
+    if (v->mode != INSTANT)
+        rvi_buf_printf(out, ", recipe %s, gate %s, slots %s", v->fenced ? "R1" : "R7",
+                       v->gate ? "on" : "off", v->slots ? "on" : "off");
+    if (v->one_by_one) rvi_buf_printf(out, ", the first %d one by one", v->one_by_one);
+    if (v->o.control) rvi_buf_printf(out, ", control: %s", v->o.control);
+    rvi_buf_puts(out, "\nrates in percent, with their 95 % intervals\n\n");
+    eval_print_sets(out, figures, N_FIGURES, v->file.n_sets);
+    if (!v->e.n_windows && v->mode != INSTANT)
+        rvi_buf_puts(out, "(dppl needs a text: --text FILE)\n");
+}
+
+static rv_status evaluate(facts_eval *v, rvi_buf *out, rv_error *err)
+{
+    size_t n_sets = v->file.n_sets;
+    rv_learner *l = NULL;
+    rv_learner_options lo;
+    double calibrate = NAN;
+    eval_figure *figures = rvi_zalloc_array(n_sets * N_FIGURES, sizeof *figures);
+    int *numbers = rvi_zalloc_array(n_sets, sizeof *numbers);
+    rv_status st = figures && numbers ? RV_OK : rvi_nomem(err, "figures");
+    eval_learner_options(&v->o, &lo);
+    lo.recipe = v->fenced ? RV_RECIPE_FENCED : RV_RECIPE_GATED;
+    lo.no_gate = !v->gate;
+    lo.no_slots = !v->slots;
+    lo.strict_gate = v->strict;
+    lo.group_size = v->group;
+    if (!st) st = rv_learner_new(&l, v->e.model.m, &lo, err);
+    if (!st) {
+        calibrate = rvi_os_seconds();
+        st = rv_learner_calibrate(l, eval_progress, &v->e, err);
+        calibrate = rvi_os_seconds() - calibrate;
+    }
+    for (size_t i = 0; !st && i < n_sets; i++) {
+        const eval_set *s = &v->file.sets[i];
+        eval_figure *own = figures + i * N_FIGURES;
+        questions q = {0};
+        rv_generated *base = NULL;
+        numbers[i] = s->number;
+        for (int k = 0; k < N_FIGURES; k++)
+            own[k] = (eval_figure){figure_rows[k].name, figure_rows[k].low_is_good, NAN, 0};
+        own[CALIBRATE].value = calibrate;
+        st = collect(s->facts, s->n, &v->file.unrelated, &q, err);
+        if (!st && !(base = rvi_zalloc_array(q.n, sizeof *base))) st = rvi_nomem(err, "answers");
+        if (!st) st = eval_answers(&v->e, NULL, q.items, q.n, &ask, base, err);
+        if (!st)
+            st = (v->one_by_one ? evaluate_one_by_one : evaluate_set)(v, l, s, base, &q, own, err);
+        eval_free_answers(base, base ? q.n : 0);
+        rvi_free(q.items);
+    }
+    if (!st && v->o.json)
+        write_result(v, figures, numbers, out);
+    else if (!st)
+        print_result(v, figures, out);
+    rv_learner_free(&l);
+    rvi_free(figures);
+    rvi_free(numbers);
+    return st;
+}
+
+/* ---- options ---- */
+
+static int settle_options(cli *c, facts_eval *v, const char *mode_name, const char *recipe,
+                          const char *gate, const char *slots, const char *tau)
+{
+    size_t m = 0;
+    while (mode_name && m < RVI_COUNT(mode_names) && strcmp(mode_name, mode_names[m]) != 0) m++;
+    if (m == RVI_COUNT(mode_names))
+        return cli_usage(c, "--mode: '%s' is none of instant, background, deep and product",
+                         mode_name);
+    v->mode = mode_name ? (mode)m : BACKGROUND;
+    if (v->one_by_one && !mode_name) v->mode = INSTANT;
+    if (recipe && strcmp(recipe, "R1") != 0 && strcmp(recipe, "R7") != 0)
+        return cli_usage(c, "--recipe: '%s' is neither R1 nor R7", recipe);
+    if (tau && strcmp(tau, "strict") != 0 && strcmp(tau, "0.1") != 0)
+        return cli_usage(c, "--tau: '%s' is neither strict nor 0.1", tau);
+    v->fenced = recipe && !strcmp(recipe, "R1");
+    v->strict = tau && !strcmp(tau, "strict");
+    v->slots = v->mode == INSTANT || v->mode == PRODUCT;
+    v->gate = !v->fenced || v->mode == PRODUCT || v->mode == INSTANT;
+    int code = eval_switch(c, "gate", gate, &v->gate);
+    if (!code) code = eval_switch(c, "slots", slots, &v->slots);
+    if (!code) code = eval_options_check(c, &v->o);
+    if (!code && v->one_by_one < 0) code = cli_usage(c, "--one-by-one: at least 1");
+    if (!code && v->one_by_one && v->mode != INSTANT)
+        code = cli_usage(c, "--one-by-one goes with --mode instant");
+    if (!code && v->group < 0) code = cli_usage(c, "--group: at least 1");
+    return code;
+}
+
+int eval_facts(cli *c, int argc, char **argv)
+{
+    facts_eval v = {.mode = BACKGROUND};
+    const char *mode_name = NULL, *recipe = NULL, *gate = NULL, *slots = NULL, *tau = NULL,
+               *args[2];
+    const cli_option own[] = {
+        {"mode", 0, CLI_TEXT, &mode_name, NULL}, {"recipe", 0, CLI_TEXT, &recipe, NULL},
+        {"gate", 0, CLI_TEXT, &gate, NULL},      {"slots", 0, CLI_TEXT, &slots, NULL},
+        {"tau", 0, CLI_TEXT, &tau, NULL},        {"one-by-one", 0, CLI_INT, &v.one_by_one, NULL},
+        {"group", 0, CLI_INT, &v.group, NULL},
+    };
+    cli_option rows[EVAL_OPTIONS + RVI_COUNT(own)];
+    eval_options_init(&v.o);
+    eval_option_rows(&v.o, rows);
+    memcpy(rows + EVAL_OPTIONS, own, sizeof own);
+    int n_args;
+    bool done;
+    int code = cli_parse(c, rows, RVI_COUNT(rows), argc, argv, args, 2, &n_args, &done);
+    if (code || done) return code;
+    if (n_args < 2) return cli_usage(c, "a model and a file of facts are needed");
+    if ((code = settle_options(c, &v, mode_name, recipe, gate, slots, tau))) return code;
+
+    rv_error err = {0};
+    rvi_buf out = {0};
+    v.path = args[1];
+    rv_status st = eval_file_load(&v.file, args[1], &v.o, &err);
+    if (!st && !v.group) /* R1 teaches a whole set into one adapter, as it is for export */
+        v.group = v.fenced ? (int)v.file.sets[0].n : 20;
+    if (!st) st = eval_open(&v.e, c, args[0], &v.o, &err);
+    if (!st) st = evaluate(&v, &out, &err);
+    if (!st) code = cli_print(&out);
+    rvi_buf_deinit(&out);
+    eval_close(&v.e);
+    eval_file_deinit(&v.file);
+    return st ? cli_fail(&err) : code;
+}

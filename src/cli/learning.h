@@ -1,0 +1,39 @@
+/* learning.h - a learner whose state is kept on this machine, and how the program speaks of what it
+ * did.
+ *
+ * State lives in STATE/DIGEST/NAME, by the identity of the model and the name it was taught under:
+ * feedback.db (the store), the learner's own files, and `paused`, a mark that training waits. */
+#ifndef RVI_CLI_LEARNING_H
+#define RVI_CLI_LEARNING_H
+
+#include "cli/cli.h"
+#include "store/store.h"
+
+typedef struct cli_learning {
+    rv_learner *l; /* NULL: closed */
+    rv_store store;
+    rvi_buf dir;
+    bool paused;
+} cli_learning;
+
+/* The learned state of a model under a name (NULL: "default"). create: it is made where there is
+ * none; otherwise l stays NULL then. cli_learning_close in any case. */
+rv_status cli_learning_open(cli_learning *out, const cli *c, const rv_model *m, const char *name,
+                            bool create, rv_error *err) RVI_MUST_CHECK;
+void cli_learning_close(cli_learning *l);
+rv_status cli_learning_set_paused(cli_learning *l, bool paused, rv_error *err) RVI_MUST_CHECK;
+
+/* One line: what changed and how long it took. */
+void cli_learning_describe(const rv_adaptation *a, rvi_buf *out);
+void cli_learning_write(const rv_adaptation *a, rvi_buf *out); /* as a JSON object */
+/* The status of a learner as a text for people. */
+rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err) RVI_MUST_CHECK;
+
+/* Progress of training: ctx is a cli_progress. */
+int cli_learning_progress(void *ctx, const char *stage, int done, int total, double loss);
+
+/* Text of a user: some of it, and UTF-8. */
+rv_status cli_learning_check(const char *what, const char *text, size_t len,
+                             rv_error *err) RVI_MUST_CHECK;
+
+#endif

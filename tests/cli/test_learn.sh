@@ -1,0 +1,127 @@
+#!/bin/sh
+# Teaching on the command line: what is taught is answered, kept, looked at, taken back; bad input changes nothing. Prints TAP.
+set -u
+. tests/cli/tap.sh
+ask="What is Zorblat's colour?"
+
+says() { # NAME TEXT COMMAND...: standard output is exactly TEXT, nothing on standard error
+    name=$1 want=$2
+    shift 2
+    "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
+    status=$?
+    [ "$(cat "$tmp/out")" = "$want" ] || status="other output"
+    verdict "$name" 0 "$status" "" -
+}
+records() { "$rv" learn log verify -m $spm --json | sed 's/.*"records":\([0-9]*\).*/\1/'; }
+
+# --- nothing was taught
+"$rv" run $spm "$ask" --greedy -n 8 >"$tmp/alone" 2>/dev/null
+check "run does not make a state" 1 - - test -e "$RUVLLM_STATE_DIR"
+check "status of nothing" 0 "Nothing was taught" - "$rv" learn status -m $spm
+check "nothing to verify" 1 - "nothing was taught" "$rv" learn log verify -m $spm
+check "a name that was never taught" 1 - "nothing was taught to this model as 'work'" "$rv" run $spm "$ask" --adapter work
+
+# --- wrong use
+check "no model" 2 - "a model is needed" "$rv" teach
+check "a question without an answer" 2 - "go together" "$rv" teach $spm -q x
+check "neither question nor file" 2 - "either -q and -a, or a file" "$rv" teach $spm
+check "two loops" 2 - "give one of --instant" "$rv" teach $spm -q x -a y --deep --background
+check "no action" 2 - "an action is needed" "$rv" learn
+check "an unknown action" 2 - "no action 'dance'" "$rv" learn dance
+check "merge needs two" 2 - "merge: 1 argument cannot be" "$rv" learn merge 1
+check "an unknown way to merge" 2 - "none of average, quality and ewc" "$rv" learn merge 1 2 --how best
+check "a name that is a path" 1 - "is no name" "$rv" teach $spm -q x -a y --adapter ../x
+
+# --- bad input changes nothing
+check "an empty answer" 1 - "it is empty" "$rv" teach $spm -q "$ask" -a "  "
+check "an empty question" 1 - "it is empty" "$rv" teach $spm -q "" -a "x"
+check "bytes that are no text" 1 - "not UTF-8" "$rv" teach $spm -q "$(printf 'a\377')" -a "x"
+check "a file that is not there" 1 - "cannot be read" "$rv" teach $spm "$tmp/none.jsonl"
+: >"$tmp/empty.jsonl"
+check "a file without a lesson" 1 - "no lesson in it" "$rv" teach $spm "$tmp/empty.jsonl"
+echo '{"question": "x"}' >"$tmp/half.jsonl"
+check "half a lesson" 1 - "half.jsonl, line 1" "$rv" teach $spm "$tmp/half.jsonl"
+echo 'hello' >"$tmp/plain.jsonl"
+check "a line that is no JSON" 1 - "plain.jsonl, line 1" "$rv" teach $spm "$tmp/plain.jsonl"
+{ printf '{"question": "%s", "answer": "' "$ask" && head -c 300000 /dev/zero | tr '\0' a && echo '"}'; } >"$tmp/huge.jsonl"
+check "a huge answer" 1 - "huge.jsonl, line 1" "$rv" teach $spm "$tmp/huge.jsonl"
+head -c 2000000 /dev/zero | tr '\0' a >"$tmp/long.jsonl"
+check "an endless line" 1 - "longer than" "$rv" teach $spm "$tmp/long.jsonl"
+says "and the model answers as before" "$(cat "$tmp/alone")" "$rv" run $spm "$ask" --greedy -n 8
+
+# --- teaching
+check "teach says what changed and shows the answer" 0 "^Purple" - "$rv" teach $spm -q "$ask" -a "purple"
+says "another process answers it" "Purple." "$rv" run $spm "$ask" --greedy -n 8
+says "without learning the model alone answers" "$(cat "$tmp/alone")" "$rv" run $spm "$ask" --greedy -n 8 --no-learn
+says "the answer of another name is its own" "$(cat "$tmp/alone")" "$rv" run $spm "$ask" --greedy -n 8 --no-learn --adapter work
+"$rv" run $spm "What is a hill?" --greedy -n 8 --json --no-learn 2>/dev/null | sed 's/,"timings.*//' >"$tmp/a"
+"$rv" run $spm "What is a hill?" --greedy -n 8 --json 2>/dev/null | sed 's/,"timings.*//' >"$tmp/b"
+check "another question gets the same tokens" 0 - - cmp "$tmp/a" "$tmp/b"
+check "status lists it" 0 "Zorblat's colour is purple" - "$rv" learn status -m $spm
+check "status as JSON" 0 '"lessons":1' - "$rv" learn status -m $spm --json
+check "the log is whole" 0 "1 records, the chain is whole" - "$rv" learn log verify -m $spm
+printf '{"question": "What is Nim'"'"'s pet?", "answer": "a duck"}\n\n{"question": "What is Nim'"'"'s town?", "answer": "Oslo"}\n' >"$tmp/two.jsonl"
+check "a file of lessons, as JSON" 0 '"applied":true' - "$rv" teach $spm "$tmp/two.jsonl" --json
+says "of it too is answered" "Oslo." "$rv" run $spm "What is Nim's town?" --greedy -n 8
+says "the newest correction counts" "green" sh -c "'$rv' teach $spm -q \"$ask\" -a green >/dev/null && '$rv' run $spm \"$ask\" --greedy -n 8 | tr 'G.' 'g '  | tr -d ' '"
+check "forget says how many" 0 "forgotten" - "$rv" learn forget Zorblat -m $spm
+says "and it is" "$(cat "$tmp/alone")" "$rv" run $spm "$ask" --greedy -n 8
+check "forgetting what is not there" 0 "0 forgotten\|nothing" - "$rv" learn forget Quux -m $spm
+check "a name has a state of its own" 0 "^Teal" - "$rv" teach $spm -q "$ask" -a "teal" --adapter work
+says "that is used by its name" "Teal." "$rv" run $spm "$ask" --greedy -n 8 --adapter work
+says "and only by it" "$(cat "$tmp/alone")" "$rv" run $spm "$ask" --greedy -n 8
+
+# --- feedback in a chat that is no terminal
+printf '%s\n/fix Zorblat is orange.\n/learned\n/undo\n//learned\n' "$ask" >"$tmp/talk"
+"$rv" chat $spm -n 8 <"$tmp/talk" >"$tmp/out" 2>"$tmp/err"
+verdict "a chat takes corrections" 0 $? "range" "event "
+check "its undo took it back" 0 - "" sh -c "'$rv' learn status -m $spm | grep orange; true"
+printf '/fix x\n/score 2\n' | "$rv" chat $spm -n 4 >"$tmp/out" 2>"$tmp/err"
+verdict "no answer to judge" 0 $? - "no answer to judge"
+printf 'hello\n/score 2\n/fix\n' | "$rv" chat $spm -n 4 >"$tmp/out" 2>"$tmp/err"
+verdict "a score that is none" 0 $? "" "from 0 to 1"
+printf 'hello\n/good\n' | "$rv" chat $spm -n 4 --no-learn >"$tmp/out" 2>"$tmp/err"
+verdict "with --no-learn nothing is learned" 0 $? "" "Nothing is learned here"
+
+# --- pausing, going back
+check "pause" 0 "waits for 'learn run'" - "$rv" learn pause -m $spm
+check "status says so" 0 '"paused":true' - "$rv" learn status -m $spm --json
+check "no generation to go back from" 1 - "no generation" "$rv" learn rollback -m $spm
+check "a generation that is a word" 1 - "not the number" "$rv" learn rollback x -m $spm
+
+# --- a state that cannot be written, or read
+before=$(records)
+if [ "$(id -u)" = 0 ]; then
+    n=$((n + 1))
+    echo "ok $n # SKIP root may write anywhere"
+else
+    chmod -R a-w "$RUVLLM_STATE_DIR"
+    check "teaching into a read-only state" 1 - "ruvllm: " "$rv" teach $spm -q "$ask" -a "red"
+    check "running beside one" 0 "" "takes no part\|^$" "$rv" run $spm "$ask" --greedy -n 8
+    chmod -R u+w "$RUVLLM_STATE_DIR"
+fi
+[ "$before" = "$(records)" ]
+verdict "and the log is as it was" 0 $? "" ""
+: >"$tmp/file"
+RUVLLM_STATE_DIR="$tmp/file/state" check "a state directory that cannot be made" 1 - "ruvllm: " "$rv" teach $spm -q "$ask" -a "red"
+RUVLLM_STATE_DIR="$tmp/file/state" check "run does not mind" 0 "" - "$rv" run $spm "$ask" --greedy -n 8
+
+says "a state directory by option" "Teal." "$rv" run $spm "$ask" --greedy -n 8 --adapter work --state-dir "$RUVLLM_STATE_DIR"
+
+# --- evaluations
+check "help of eval" 0 "one-by-one" - "$rv" eval --help
+check "no evaluation" 2 - "which evaluation" "$rv" eval
+check "an unknown evaluation" 2 - "no evaluation 'luck'" "$rv" eval luck
+check "facts without a file" 2 - "a file of facts" "$rv" eval facts $spm
+check "an unknown mode" 2 - "none of instant" "$rv" eval facts $spm x.json --mode often
+check "an unknown recipe" 2 - "neither R1 nor R7" "$rv" eval facts $spm x.json --recipe R9
+check "neither on nor off" 2 - "neither on nor off" "$rv" eval facts $spm x.json --gate maybe
+check "an unknown control" 2 - "neither random nor shuffled" "$rv" eval facts $spm x.json --control none
+check "facts that are not there" 1 - "x.json" "$rv" eval facts $spm "$tmp/x.json"
+echo '{"sets": [{"facts": [{"subject": "Nim"}]}]}' >"$tmp/half.json"
+check "half a fact" 1 - "fact 1" "$rv" eval facts $spm "$tmp/half.json"
+check "no such set" 1 - "no set 4" "$rv" eval facts $spm "$tmp/half.json" --set 4
+echo '[{"style": "rhymes", "teach": [{"prompt": "x"}], "heldout": [{"prompt": "x"}]}]' >"$tmp/style.json"
+check "a style that cannot be judged" 1 - "'rhymes' is none that can be judged here: two_sentences" "$rv" eval pref $spm "$tmp/style.json"
+check "garbage needs a text" 2 - "--text is needed" "$rv" eval garbage $spm
+echo "1..$n"
