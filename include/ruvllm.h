@@ -615,7 +615,8 @@ RV_API void rv_learner_pause(rv_learner *l);
 
 /* Status as one JSON object: counts, generations, what waits, what was taught, figures that were measured. */
 RV_API rv_status rv_learner_status(rv_learner *l, char **json, rv_error *err);
-/* KL(base || adapter) per token on the probe texts, with every adapter of the learner active. */
+/* KL(base || adapter) per token on the probe texts, with every adapter of the learner active; calibrates
+ * first where that was not done. */
 RV_API rv_status rv_learner_probe(rv_learner *l, double *kl, rv_error *err);
 /* All adapters of the learner as a set, as if every gate were open. */
 RV_API rv_status rv_learner_adapters(rv_learner *l, rv_adapter_set **out, rv_error *err);

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "learn/drift.h"
 #include "model/digest.h"
 
 /* ---- adapter sets ---- */
@@ -869,11 +870,13 @@ rv_status rvi_learner_rollback(rvi_learner *l, int generation, rv_adaptation *ou
 
 rv_status rvi_learner_probe(rvi_learner *l, double *kl, rv_error *err)
 {
+    rvi_made_set *all = NULL;
     *kl = 0;
-    const rvi_generation *g = rvi_learner_generation(l, 0);
-    (void)err;
-    if (g) *kl = g->figures.probe_kl;
-    return RV_OK;
+    rv_status st = rvi_learner_all(l, &all, err);
+    if (!st && all && !l->calibrated) st = rvi_learner_calibrate(l, NULL, NULL, err);
+    if (!st && all) st = rvi_drift(&l->replay, &l->voice, rvi_made_set_of(all), kl, err);
+    rvi_learner_release(l, all);
+    return st;
 }
 
 static void put_text(rvi_buf *out, const char *key, const char *s)
