@@ -34,7 +34,7 @@ struct rv_runtime {
     rv_allocator allocator; /* as the caller gave it; in use if alloc is set */
     atomic_int busy;               /* rvi_api_holder */
     atomic_int n_aside;            /* background threads that have waited long for busy */
-    atomic_uint_fast64_t left_ns;  /* when the last call left */
+    atomic_uint_fast64_t left_ns;  /* when the last call left; 0: long ago */
     _Atomic(rv_session *) freed; /* sessions whose handle is gone, not destroyed yet */
     atomic_uint_fast64_t n_sets; /* serials handed out */
 };
@@ -118,7 +118,7 @@ void rvi_api_leave(rvi_api_turn *turn);
 bool rvi_api_enter_aside(rvi_api_turn *turn, const rv_runtime *rt, const atomic_bool *stop);
 void rvi_api_leave_aside(rvi_api_turn *turn);
 /* Is a call computing, or was one a moment ago, so that the next is likely to follow? */
-bool rvi_api_is_busy(const rv_runtime *rt);
+bool rvi_api_is_busy(rv_runtime *rt);
 
 /* ---- learners (learner.c), and their background threads (background.c) ---- */
 

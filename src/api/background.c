@@ -4,7 +4,7 @@
  * runtime's turn: taking what is to be done, and putting the result in its place. (At the lowest
  * priority it might hold up a call for as long as the machine is busy with other things.) The other one
  * lives for one round and computes: it and its helpers run when nothing else wants the processor, on
- * a backend of their own, and rest before every op while the runtime computes for a call.
+ * a backend of their own, and rest before every piece of work while the runtime computes for a call.
  *
  * Whoever stops it waits for at most one step of training; what was not published then is as if it had
  * not begun. Calls that train themselves (or reset) stop it first, so that one of the two has the ground,

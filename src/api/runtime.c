@@ -256,8 +256,15 @@ void rvi_api_leave_aside(rvi_api_turn *turn)
     rvi_api_release_runtime(turn->rt);
 }
 
-bool rvi_api_is_busy(const rv_runtime *rt)
+/* Asked before every little piece of background work: once the moment has passed it is forgotten, and no
+ * clock is read. */
+bool rvi_api_is_busy(rv_runtime *rt)
 {
     enum { MOMENT_NS = 10000000 };
-    return atomic_load(&rt->busy) == CALL || now_ns() - atomic_load(&rt->left_ns) < MOMENT_NS;
+    if (atomic_load(&rt->busy) == CALL) return true;
+    uint_fast64_t left = atomic_load(&rt->left_ns);
+    if (!left) return false;
+    if (now_ns() - left < MOMENT_NS) return true;
+    (void)atomic_compare_exchange_strong(&rt->left_ns, &left, 0);
+    return false;
 }

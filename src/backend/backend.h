@@ -228,8 +228,8 @@ typedef struct rvi_cpu_options {
 rv_status rvi_backend_cpu_new(rvi_backend **out, const rvi_cpu_options *options, const rvi_log *log,
                               rv_error *err) RVI_MUST_CHECK;
 /* A second one for weights that `be` made, packed or not, with threads and scratch of its own, so that another
- * thread may compute with them at the same time: the same bits. rest (may be NULL) is called on the thread that
- * computes before every op. */
+ * thread may compute with them at the same time: the same bits. rest (may be NULL) is called on the threads that
+ * compute, before every piece of work. */
 rv_status rvi_backend_cpu_like(rvi_backend **out, const rvi_backend *be, int n_threads,
                                void (*rest)(void *ctx), void *rest_ctx,
                                rv_error *err) RVI_MUST_CHECK;

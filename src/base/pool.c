@@ -40,8 +40,10 @@ int rvi_pool_size(const rvi_pool *pool)
 }
 void rvi_pool_run(rvi_pool *pool, rvi_task_fn fn, void *ctx, int n_tasks)
 {
-    if (pool->rest) pool->rest(pool->rest_ctx);
-    for (int i = 0; i < n_tasks; i++) fn(ctx, i, 0);
+    for (int i = 0; i < n_tasks; i++) {
+        if (pool->rest) pool->rest(pool->rest_ctx);
+        fn(ctx, i, 0);
+    }
 }
 
 #else
@@ -105,7 +107,10 @@ static void work(rvi_pool *p, int index)
     for (int i = 0; i < p->n_threads; i++) {
         share *s = &p->shares[(index + i) % p->n_threads];
         if (atomic_load_explicit(&s->next, memory_order_relaxed) >= s->end) continue;
-        for (int t; (t = atomic_fetch_add(&s->next, 1)) < s->end;) p->fn(p->ctx, t, index);
+        for (int t; (t = atomic_fetch_add(&s->next, 1)) < s->end;) {
+            if (p->rest) p->rest(p->rest_ctx);
+            p->fn(p->ctx, t, index);
+        }
     }
 }
 
@@ -211,9 +216,11 @@ int rvi_pool_size(const rvi_pool *p)
 
 void rvi_pool_run(rvi_pool *p, rvi_task_fn fn, void *ctx, int n_tasks)
 {
-    if (p->rest) p->rest(p->rest_ctx);
     if (p->n_started == 0 || n_tasks <= 1) {
-        for (int i = 0; i < n_tasks; i++) fn(ctx, i, 0);
+        for (int i = 0; i < n_tasks; i++) {
+            if (p->rest) p->rest(p->rest_ctx);
+            fn(ctx, i, 0);
+        }
         return;
     }
     p->fn = fn;
@@ -227,8 +234,10 @@ void rvi_pool_run(rvi_pool *p, rvi_task_fn fn, void *ctx, int n_tasks)
     wake_sleepers(p);
     work(p, 0);
     uint_fast64_t closed = atomic_fetch_and(&p->gate, ~OPEN) & ~OPEN;
-    for (unsigned spin = 0; closed & (OPEN - 1); spin++, closed = atomic_load(&p->gate))
+    for (unsigned spin = 0; closed & (OPEN - 1); spin++, closed = atomic_load(&p->gate)) {
+        if (p->rest) p->rest(p->rest_ctx); /* those inside rest too: no spinning meanwhile */
         relax(spin);
+    }
 }
 
 #endif
