@@ -525,8 +525,6 @@ typedef struct rv_learner_options {
     float micro_kl_step; /* of one score; 0.03 */
     int no_rollback;    /* the instant adapter is not rolled back when its probe says it drifted */
     int background_min_samples;   /* corrections that wait before the background thread begins; 1 */
-    int deep_trigger_threshold;   /* events that make a deep run worth while; 100 */
-    int max_pending_samples;      /* captured answers that feedback can still reach; 16 */
     int n_threads;                /* of training; 0: those of the runtime */
 } rv_learner_options;
 
@@ -534,7 +532,8 @@ RV_API void rv_learner_options_init(rv_learner_options *o, size_t size);
 RV_API rv_status rv_learner_new(rv_learner **out, const rv_model *m, const rv_learner_options *o,
                                 rv_error *err);
 RV_API void rv_learner_free(rv_learner **l);
-/* Forgets everything that was taught (not what was made once for the model). */
+/* This object forgets everything that was taught (not what was made once for the model). The store keeps
+ * its log: opening it again brings all of it back. */
 RV_API rv_status rv_learner_reset(rv_learner *l, rv_error *err);
 
 /* done of total; loss: of training, NaN elsewhere. Anything but 0 cancels (what was done is kept). */
@@ -625,7 +624,7 @@ RV_API rv_status rv_learner_rollback(rv_learner *l, int generation, rv_adaptatio
 /* path: a directory (PEFT) or a file ending in .gguf. generation 0: the newest. f16: 16-bit. */
 RV_API rv_status rv_learner_export(rv_learner *l, int generation, const char *path, int f16,
                                    rv_error *err);
-/* An adapter from elsewhere becomes a generation; always active unless it carries subjects of its own. */
+/* An adapter from elsewhere becomes a generation, active in every answer. */
 RV_API rv_status rv_learner_import(rv_learner *l, const char *path, rv_adaptation *out, rv_error *err);
 /* Two generations become one; RV_E_ADAPTER where more than 5 % of the energy would be lost. */
 RV_API rv_status rv_learner_merge(rv_learner *l, int a, int b, rv_consolidation how,

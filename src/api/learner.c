@@ -17,9 +17,7 @@ static const rv_learner_options defaults = {.size = sizeof defaults,
                                             .kl_weight = -1,
                                             .micro_rank = 4,
                                             .micro_kl_step = 0.03f,
-                                            .background_min_samples = 1,
-                                            .deep_trigger_threshold = 100,
-                                            .max_pending_samples = 16};
+                                            .background_min_samples = 1};
 
 void rv_learner_options_init(rv_learner_options *o, size_t size)
 {

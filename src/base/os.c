@@ -222,23 +222,6 @@ rv_status rvi_os_write(FILE *f, const void *data, size_t len, const char *path, 
     return fail(err, path, "cannot write", errno);
 }
 
-rv_status rvi_os_sync_parent(const char *path, rv_error *err)
-{
-    rvi_buf dir = {0};
-    size_t len = strlen(path);
-    while (len > 1 && path[len - 1] == '/') len--; /* a directory's name may end with them */
-    while (len && path[len - 1] != '/') len--;
-    if (len ? !rvi_buf_append(&dir, path, len) : !rvi_buf_putc(&dir, '.'))
-        return rvi_nomem(err, "path");
-    rv_status st = RV_OK;
-    int fd = open(dir.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* Some file systems cannot sync a directory and say so by EINVAL: nothing to be had there. */
-    if (fd < 0 || (fsync(fd) && errno != EINVAL)) st = fail(err, dir.data, "cannot write", errno);
-    if (fd >= 0) (void)close(fd);
-    rvi_buf_deinit(&dir);
-    return st;
-}
-
 rv_status rvi_os_sync(FILE *f, const char *path, rv_error *err)
 {
     if (fflush(f) || fsync(fileno(f))) return fail(err, path, "cannot write", errno);
@@ -259,6 +242,19 @@ rv_status rvi_os_sync_dir(const char *path, rv_error *err)
     /* EINVAL: a file system that cannot do it, and keeps its own order */
     return code && code != EINVAL ? fail(err, path, "cannot write", code) : RV_OK;
 #endif
+}
+
+rv_status rvi_os_sync_parent(const char *path, rv_error *err)
+{
+    rvi_buf dir = {0};
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/') len--; /* a directory's name may end with them */
+    while (len && path[len - 1] != '/') len--;
+    if (len ? !rvi_buf_append(&dir, path, len) : !rvi_buf_putc(&dir, '.'))
+        return rvi_nomem(err, "path");
+    rv_status st = rvi_os_sync_dir(dir.data, err);
+    rvi_buf_deinit(&dir);
+    return st;
 }
 
 rv_status rvi_os_list(const char *dir, int (*each)(void *ctx, const char *name), void *ctx,

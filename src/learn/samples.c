@@ -302,9 +302,9 @@ rv_status rvi_samples_prepare(rvi_samples *t, rvi_trainer *trainer, int max_rows
                               rvi_progress_fn progress, void *ctx, rv_error *err)
 {
     enum { MOST = RVI_SAMPLES_AT_ONCE };
-    size_t which[MOST], todo = t->n - t->n_ready, from = t->n_ready;
+    size_t which[MOST], fresh = t->n - t->n_ready, from = t->n_ready;
     rvi_batch b = {0};
-    if (!todo) return RV_OK;
+    if (!fresh) return RV_OK;
     rv_status st = grow(t, err);
     if (!st) st = rvi_batch_init(&b, t, max_rows, MOST, err);
     while (!st && t->n_ready < t->n) {
@@ -324,7 +324,7 @@ rv_status rvi_samples_prepare(rvi_samples *t, rvi_trainer *trainer, int max_rows
             store_targets(t, &b, which, n, trainer);
         }
         t->n_ready += n;
-        if (progress && progress(ctx, t->n_ready - from, todo))
+        if (progress && progress(ctx, t->n_ready - from, fresh))
             st = rvi_error(err, RV_E_SESSION, "cancelled");
     }
     rvi_batch_deinit(&b);
