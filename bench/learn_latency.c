@@ -1,7 +1,12 @@
 /* What learning costs while a model serves.
  *
  *   learn_latency MODEL capture [ROUNDS] [TEMPERATURE]   decoding with and without capture, in turns: medians
- *   learn_latency MODEL update [EVENTS]                  CPU time of the thread for one event of 1 to 128 tokens, each kind
+ *   learn_latency MODEL update [EVENTS]                  CPU time of the thread for one event of 1 to 128 tokens, each kind,
+ *                                                        until its adapter is ready for use
+ *   learn_latency MODEL calls FOLDER [EVENTS]            CPU time of the caller's thread in rv_learner_score and rv_learner_thumb,
+ *                                                        all in all, beside the background thread; the store is a file
+ *   learn_latency MODEL gate FOLDER                      time to decide what takes part in a request, with corrections stored
+ * FOLDER keeps what is made once for a model, from one run to the next
  */
 #include <math.h>
 #include <stdio.h>
@@ -9,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "api/api.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/rng.h"
@@ -16,6 +22,7 @@
 #include "decode/capture.h"
 #include "decode/sampler.h"
 #include "learn/pairs.h"
+#include "store/store.h"
 
 static void must(rv_status st, const rv_error *e)
 {
@@ -166,6 +173,16 @@ static void generate(answers *a, const rvi_model *m, rvi_whitener *w, rvi_whiten
     rvi_free(u);
 }
 
+/* Seconds since start, the adapter that serves included. */
+static double export_too(const rvi_model *m, rvi_delta d, rvi_adapter **adapter, double start)
+{
+    rv_error e;
+    rvi_adapter_free(*adapter);
+    *adapter = NULL;
+    if (d.rank) must(rvi_delta_export(adapter, m, &d, &e), &e);
+    return thread_seconds() - start;
+}
+
 static int update(const rvi_model *m, int n_events)
 {
     rv_error e;
@@ -174,6 +191,7 @@ static int update(const rvi_model *m, int n_events)
     rvi_micro *micro;
     rvi_probe *probe;
     rvi_thumbs *thumbs;
+    rvi_adapter *adapter = NULL;
     rvi_rng rng = {1};
     double *times = rvi_alloc_array((size_t)n_events, sizeof *times),
            *prepare = rvi_alloc_array((size_t)n_events, sizeof *prepare);
@@ -201,10 +219,10 @@ static int update(const rvi_model *m, int n_events)
             const rvi_captured *tokens = a.tokens[rvi_rng_u64(&rng) % N_ANSWERS];
             int n = 1 + (int)(rvi_rng_u64(&rng) % N_ANSWER);
             double advantage = rvi_rng_double(&rng) * 4 - 2;
-            rvi_micro_check(micro, (rvi_probe_result){pull ? 0.025 : 0.01, 0}); /* as if */
+            rvi_micro_check(micro, (rvi_probe_result){pull ? 0.03 : 0.01, 0}); /* as if: above kl_soft or below */
             start = thread_seconds();
             rvi_micro_event(micro, tokens, n, advantage, NULL);
-            times[i] = thread_seconds() - start;
+            times[i] = export_too(m, rvi_micro_delta(micro), &adapter, start);
         }
         report(pull ? "score, with probe pull" : "score", times, n_events);
     }
@@ -216,14 +234,6 @@ static int update(const rvi_model *m, int n_events)
         times[i] = thread_seconds() - start;
     }
     report("probe of 8 texts", times, n_probes);
-    for (int i = 0; i < n_probes; i++) {
-        rvi_adapter *adapter;
-        start = thread_seconds();
-        must(rvi_delta_export(&adapter, m, &d, &e), &e);
-        times[i] = thread_seconds() - start;
-        rvi_adapter_free(adapter);
-    }
-    report("export", times, n_probes);
     for (int main = 0; main < 2; main++) {
         int n_thumbs = main ? n_events : RVI_MIN(n_events, 1000); /* the whole inverse is slow */
         must(rvi_thumbs_new(&thumbs, m, main ? few : w, 0, &e), &e);
@@ -237,13 +247,14 @@ static int update(const rvi_model *m, int n_events)
             prepare[i] = thread_seconds() - start;
             start = thread_seconds();
             rvi_pairs_down(thumbs, p, NULL);
-            times[i] = thread_seconds() - start;
+            times[i] = export_too(m, rvi_pairs_delta(p), &adapter, start);
             rvi_pairs_free(p);
         }
         rvi_thumbs_free(thumbs);
         report(main ? "thumb (64 directions)" : "thumb (whole inverse)", times, n_thumbs);
         report("  its keys, before", prepare, n_thumbs);
     }
+    rvi_adapter_free(adapter);
     rvi_probe_free(probe);
     rvi_micro_free(micro);
     rvi_whitener_free(w);
@@ -257,6 +268,161 @@ static int update(const rvi_model *m, int n_events)
     return 0;
 }
 
+/* ---- by the public interface ---- */
+
+typedef struct served {
+    rv_runtime *rt;
+    rv_model *m;
+    rv_session *s;
+    rv_learner *l;
+    rv_store store;
+    rv_error e;
+} served;
+
+/* user: what one taught does not meet what another did */
+static void open_all(served *v, const char *path, const char *folder, const char *user)
+{
+    char file[4096];
+    rv_runtime_options ro;
+    rv_session_options so;
+    rv_learner_options lo;
+    snprintf(file, sizeof file, "%s/log.sqlite", folder);
+    must(rvi_os_make_dirs(folder, &v->e), &v->e);
+    must(rvi_store_open(&v->store, file, 0, &v->e), &v->e);
+    rv_runtime_options_init(&ro, sizeof ro);
+    ro.n_threads = 2;
+    must(rv_runtime_new(&v->rt, &ro, &v->e), &v->e);
+    must(rv_model_open(&v->m, v->rt, path, 0, &v->e), &v->e);
+    rv_session_options_init(&so, sizeof so);
+    so.n_context = 512;
+    must(rv_session_new(&v->s, v->m, &so, &v->e), &v->e);
+    rv_learner_options_init(&lo, sizeof lo);
+    lo.store = &v->store;
+    lo.user = user;
+    lo.dir = folder;
+    must(rv_learner_new(&v->l, v->m, &lo, &v->e), &v->e);
+    v->l->bg.brisk = true;
+    must(rv_learner_calibrate(v->l, NULL, NULL, &v->e), &v->e);
+}
+
+static void close_all(served *v)
+{
+    rv_session_free(&v->s);
+    rv_learner_free(&v->l);
+    rv_model_close(&v->m);
+    rv_runtime_free(&v->rt);
+    rvi_store_shut(&v->store);
+}
+
+static void answer(served *v, int i, int n_new)
+{
+    char asked[256];
+    int32_t prompt[] = {1, 300 + 97 * (i % 400), 400 + 131 * (i % 300), 198};
+    rv_generate_options o;
+    rv_generated out;
+    rv_generate_options_init(&o, sizeof o);
+    o.max_tokens = n_new;
+    o.ignore_eos = 1;
+    snprintf(asked, sizeof asked,
+             "{\"messages\":[{\"role\":\"user\",\"content\":\"Tell me about number %d.\"}]}", i);
+    must(rv_learner_begin(v->l, v->s, asked, strlen(asked), NULL, &v->e), &v->e);
+    must(rv_session_generate(v->s, prompt, RVI_COUNT(prompt), &o, &out, &v->e), &v->e);
+    rv_generated_free(&out);
+}
+
+/* Answers of 4 to 64 tokens; between answer and judgement as long as a quick reader needs. */
+static int calls(const char *path, const char *folder, int n_events)
+{
+    enum { SAME = 128 }; /* requests come again */
+    served v = {0};
+    rv_adaptation a;
+    double *times[4];
+    for (int i = 0; i < 4; i++)
+        if (!(times[i] = rvi_alloc_array((size_t)n_events, sizeof(double)))) return 1;
+    char user[64];
+    rvi_rng rng = {1};
+    snprintf(user, sizeof user, "calls %llu", (unsigned long long)(rvi_os_seconds() * 1e6));
+    open_all(&v, path, folder, user);
+    answer(&v, 0, 8); /* what is made once */
+    must(rv_learner_score(v.l, v.s, 0.5, NULL, &v.e), &v.e);
+    must(rv_learner_thumb(v.l, v.s, 0, NULL, &v.e), &v.e);
+    must(rv_learner_start(v.l, &v.e), &v.e);
+    for (int i = 0; i < 2 * n_events; i++) {
+        answer(&v, i % SAME, 4 + (int)(rvi_rng_u64(&rng) % 61));
+        rvi_thread_sleep(0.2);
+        double start = thread_seconds();
+        if (i % 2)
+            must(rv_learner_thumb(v.l, v.s, 0, &a, &v.e), &v.e);
+        else
+            must(rv_learner_score(v.l, v.s, rvi_rng_double(&rng), &a, &v.e), &v.e);
+        times[i % 2][i / 2] = thread_seconds() - start;
+        times[2 + i % 2][i / 2] = a.latency_us * 1e-6;
+    }
+    report("rv_learner_score", times[0], n_events);
+    report("  of it the change itself", times[2], n_events);
+    report("rv_learner_thumb, down", times[1], n_events);
+    report("  of it the change itself", times[3], n_events);
+    close_all(&v);
+    for (int i = 0; i < 4; i++) rvi_free(times[i]);
+    return 0;
+}
+
+static void name_of(int i, char *out, size_t size)
+{
+    static const char *const a[] = {"Kor", "Bel", "Zan", "Vil", "Dra", "Mos", "Pel", "Tur", "Hax", "Nov"};
+    static const char *const b[] = {"vindo", "mirka", "lotep", "nusta", "garbo", "dilwen", "ruzak", "fenno",
+                                    "quipar", "zeldi"};
+    snprintf(out, size, "%s%s", a[i / 10 % 10], b[i % 10]);
+}
+
+static int gate(const char *path, const char *folder)
+{
+    enum { ASKED = 40 };
+    static const int stored[] = {0, 1, 20, 100};
+    static const char *const relations[] = {"dog", "job", "city", "car", "hobby"};
+    static const char *const texts[] = {NULL, "Tell me about the sea."};
+    for (size_t k = 0; k < RVI_COUNT(stored); k++) {
+        served v = {0};
+        char user[64], name[64], text[256];
+        snprintf(user, sizeof user, "gate %llu", (unsigned long long)(rvi_os_seconds() * 1e6));
+        open_all(&v, path, folder, user);
+        for (int i = 0; i < stored[k]; i++) {
+            name_of(i, name, sizeof name);
+            snprintf(text, sizeof text, "What is %s's %s?", name, relations[i % 5]);
+            must(rv_learner_correct(v.l, NULL, text, "Rex", NULL, &v.e), &v.e);
+        }
+        for (size_t kind = 0; kind < RVI_COUNT(texts); kind++) {
+            double times[ASKED], cpu[ASKED];
+            int n_open = 0, n_slots = 0;
+            for (int i = 0; i < ASKED; i++) {
+                rv_learn_plan plan;
+                name_of(stored[k] ? i % stored[k] : i, name, sizeof name);
+                if (kind)
+                    snprintf(text, sizeof text, "%s", texts[kind]);
+                else
+                    snprintf(text, sizeof text, "What is the %s of %s?",
+                             relations[(stored[k] ? i % stored[k] : i) % 5], name);
+                char asked[512];
+                snprintf(asked, sizeof asked,
+                         "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}", text);
+                double start = rvi_os_seconds(), used = thread_seconds();
+                must(rv_learner_begin(v.l, v.s, asked, strlen(asked), &plan, &v.e), &v.e);
+                times[i] = rvi_os_seconds() - start;
+                cpu[i] = thread_seconds() - used;
+                n_open += plan.gate_open;
+                n_slots += plan.slot;
+            }
+            char what[64];
+            snprintf(what, sizeof what, "%d stored, %s", stored[k], kind ? "nothing named" : "asked for");
+            printf("gate: open %d, slots %d of %d\n", n_open, n_slots, ASKED);
+            report(what, times, ASKED);
+            report("  this thread's CPU time", cpu, ASKED);
+        }
+        close_all(&v);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     rv_error e;
@@ -264,8 +430,12 @@ int main(int argc, char **argv)
     rvi_source *source;
     rvi_model *m;
     bool updates = argc >= 3 && !strcmp(argv[2], "update");
+    if (argc >= 4 && !strcmp(argv[2], "calls"))
+        return calls(argv[1], argv[3], argc > 4 ? RVI_MAX((int)strtol(argv[4], NULL, 10), 1) : 100);
+    if (argc >= 4 && !strcmp(argv[2], "gate")) return gate(argv[1], argv[3]);
     if (argc < 3 || (!updates && strcmp(argv[2], "capture"))) {
-        fprintf(stderr, "learn_latency MODEL capture [ROUNDS] [TEMPERATURE] | update [EVENTS]\n");
+        fprintf(stderr, "learn_latency MODEL capture [ROUNDS] [TEMPERATURE] | update [EVENTS] | "
+                        "calls FOLDER [EVENTS] | gate FOLDER\n");
         return 2;
     }
     must(rvi_backend_cpu_new(&be, &(rvi_cpu_options){.n_threads = 2}, NULL, &e), &e);

@@ -526,6 +526,9 @@ typedef struct rv_learner_options {
     int no_rollback;    /* the instant adapter is not rolled back when its probe says it drifted */
     int background_min_samples;   /* corrections that wait before the background thread begins; 1 */
     int n_threads;                /* of training; 0: those of the runtime */
+    int deep_min_pairs;           /* preferences that wait before the background thread runs deep by itself; 32;
+                                     0: never */
+    int deep_idle_seconds;        /* and for so long no answer was asked for; 60 */
 } rv_learner_options;
 
 RV_API void rv_learner_options_init(rv_learner_options *o, size_t size);
@@ -601,7 +604,9 @@ RV_API rv_status rv_learner_consolidate(rv_learner *l, rv_learn_loop loop, rv_pr
                                         rv_learn_progress_fn progress, void *ctx,
                                         rv_adaptation *out, rv_error *err);
 /* The background thread: calibrates, then trains what waits (background_min_samples of it, in groups) whenever
- * the runtime rests, and publishes each group as a generation. Corrections that come meanwhile wait for the
+ * the runtime rests, and publishes each group as a generation. With deep_min_pairs preferences waiting and
+ * nobody asking for deep_idle_seconds it trains those too, as rv_learner_consolidate with RV_LOOP_DEEP and DPO
+ * does. Corrections that come meanwhile wait for the
  * next round. If one of the group is undone, forgotten or replaced before it is published, what was trained is
  * thrown away and the rest of the group begins again: nothing that was taken back gets into an adapter.
  * A round that fails changes nothing; the status says why (background_error), and it is tried again later.

@@ -35,6 +35,7 @@ struct rv_runtime {
     atomic_int busy;               /* rvi_api_holder */
     atomic_int n_aside;            /* background threads that have waited long for busy */
     atomic_uint_fast64_t left_ns;  /* when the last call left; 0: long ago */
+    atomic_uint_fast64_t used_ns;  /* when a model was last asked something */
     _Atomic(rv_session *) freed; /* sessions whose handle is gone, not destroyed yet */
     atomic_uint_fast64_t n_sets; /* serials handed out */
 };
@@ -78,7 +79,7 @@ struct rv_session {
     rvi_session *s;
     rv_adapter_set *adapters; /* may be NULL */
     rv_learner *learner;      /* that decided what takes part; NULL: none did */
-    rvi_slot slot;            /* of the next answer, the learner's; n 0: none */
+    rvi_ids slot;             /* of the next answer, a copy: lessons may go; len 0: none */
     char *question;           /* the last that the learner saw; NULL: none */
     rvi_made_set *held;       /* the learner's adapters that take part; may be NULL */
     rvi_capture *capture;     /* the learner's; may be NULL */
@@ -96,6 +97,10 @@ void rvi_api_release_set(rv_adapter_set *set);
 void rvi_api_release_engine(rv_engine *e);
 rv_learner *rvi_api_retain_learner(rv_learner *l); /* accepts NULL */
 void rvi_api_release_learner(rv_learner *l);
+/* Its answer has ended; busy is held. */
+void rvi_api_note_answer(rv_session *s);
+/* It goes elsewhere, or away. */
+void rvi_api_forget_answer(rv_session *s);
 /* What a session or set holds of its learner goes back; then the learner's count. */
 void rvi_api_leave_learner(rv_learner *l, rvi_made_set *held, rvi_capture *capture);
 void rvi_api_destroy_session(rv_session *s); /* busy is held */
@@ -114,11 +119,14 @@ rv_status rvi_api_enter(rvi_api_turn *turn, const rv_runtime *rt, rv_error *err)
 void rvi_api_leave(rvi_api_turn *turn);
 
 /* The same for a background thread, which waits for it; false: *stop was set meanwhile. For moments:
- * nothing is computed and little is written. */
+ * little is computed and written, at most what the calls before left for it to do. */
 bool rvi_api_enter_aside(rvi_api_turn *turn, const rv_runtime *rt, const atomic_bool *stop);
 void rvi_api_leave_aside(rvi_api_turn *turn);
 /* Is a call computing, or was one a moment ago, so that the next is likely to follow? */
 bool rvi_api_is_busy(rv_runtime *rt);
+/* A model is asked something, or has answered. */
+void rvi_api_note_use(rv_runtime *rt);
+double rvi_api_idle_seconds(const rv_runtime *rt); /* since then */
 
 /* ---- learners (learner.c), and their background threads (background.c) ---- */
 
@@ -135,6 +143,8 @@ struct rv_learner {
     atomic_int users;
     rv_model *m;
     rvi_learner *l;
+    rv_session *answered[RVI_FORESEEN]; /* sessions whose last answer may get a thumb; NULL: none */
+    size_t next_answered;
     rvi_background bg;
 };
 
@@ -157,5 +167,8 @@ rv_status rvi_api_check_kv_type(rv_kv_type type, rv_error *err) RVI_MUST_CHECK;
 
 /* Moves a buffer's text to the caller (an empty one becomes ""). */
 rv_status rvi_api_give_text(rvi_buf *b, char **text, size_t *len, rv_error *err) RVI_MUST_CHECK;
+/* The same where what wrote it ended with st = RV_OK; else frees it and returns st. */
+rv_status rvi_api_give_text_after(rv_status st, rvi_buf *b, char **text, size_t *len,
+                                  rv_error *err) RVI_MUST_CHECK;
 
 #endif

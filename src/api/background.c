@@ -1,4 +1,6 @@
-/* The background thread of a learner: calibrates, then trains whatever waits, group after group.
+/* The background thread of a learner: calibrates, then trains whatever waits, group after group; when nobody
+ * has asked anything for a while and enough pairs have gathered, those too (deep.c). Between calls it does
+ * what judgements left to do, and prepares for those that may come.
  *
  * It is two threads. One, of ordinary priority, waits and has the short parts to itself that need the
  * runtime's turn: taking what is to be done, and putting the result in its place. (At the lowest
@@ -16,11 +18,14 @@
 
 enum { AGAIN = 60 }; /* seconds after a failure */
 
+typedef enum job_kind { CALIBRATES, TRAINS, TRAINS_DEEP } job_kind;
+
 typedef struct job {
     rv_learner *l;
-    bool calibrates;
+    job_kind kind;
     rvi_calibrating calibrating;
     rvi_round round;
+    rvi_deep deep;
     atomic_bool useless, done; /* what it is for is gone; it has ended */
     rv_status st;
     rv_error err;
@@ -36,7 +41,7 @@ static bool is_over(const job *j)
 static void rest(void *ctx)
 {
     const job *j = ctx;
-    while (!is_over(j) && rvi_api_is_busy(j->l->m->rt)) rvi_thread_sleep(2e-3);
+    while (!is_over(j) && rvi_api_is_busy(j->l->m->rt)) rvi_thread_sleep(1e-2);
 }
 
 static int report(void *ctx, const char *stage, int done, int total, double loss)
@@ -58,9 +63,13 @@ static void compute(void *ctx)
         l->l->o.n_threads > 0 ? l->l->o.n_threads : rvi_backend_cpu_threads(l->m->rt->be);
     j->st = rvi_backend_cpu_like(&voice.be, l->m->rt->be, n_threads, rest, j, &j->err);
     if (!j->st) {
-        j->st = j->calibrates
-                    ? rvi_calibrating_make(&j->calibrating, l->l, &voice, report, j, &j->err)
-                    : rvi_round_train(&j->round, l->l, &voice, report, j, &j->err);
+        switch (j->kind) {
+        case CALIBRATES:
+            j->st = rvi_calibrating_make(&j->calibrating, l->l, &voice, report, j, &j->err);
+            break;
+        case TRAINS: j->st = rvi_round_train(&j->round, l->l, &voice, report, j, &j->err); break;
+        case TRAINS_DEEP: j->st = rvi_deep_train(&j->deep, l->l, &voice, report, j, &j->err); break;
+        }
         voice.be->ops->free(voice.be);
     }
     rvi_api_leave_heap(heap);
@@ -70,32 +79,73 @@ static void compute(void *ctx)
 
 /* ---- the thread that waits ---- */
 
-/* *any false: there is nothing to do. The turn is held. */
-static rv_status take(job *j, bool *any)
+/* Enough pairs wait for a deep run, and nobody has asked anything for a while; *wait: seconds until that
+ * may be so. */
+static bool is_deep_due(const rv_learner *l, double *wait)
+{
+    const rv_learner_options *o = &l->l->o;
+    size_t least = (size_t)RVI_MAX(o->deep_min_pairs, RVI_DEEP_LEAST);
+    if (o->deep_min_pairs < 1 || rvi_learner_pairs_waiting(l->l) < least) return false;
+    double rest_of_it = (double)o->deep_idle_seconds - rvi_api_idle_seconds(l->m->rt);
+    if (rest_of_it > 0) *wait = rest_of_it;
+    return rest_of_it <= 0;
+}
+
+/* *any false: there is nothing to do, at least for *wait seconds. The turn is held. */
+static rv_status take(job *j, bool *any, double *wait)
 {
     rvi_learner *l = j->l->l;
     size_t least = (size_t)RVI_MAX(l->o.background_min_samples, 1);
-    j->calibrates = !l->calibrated;
-    *any = j->calibrates || rvi_learner_waiting(l) >= least;
+    j->kind = !l->calibrated ? CALIBRATES : rvi_learner_waiting(l) >= least ? TRAINS : TRAINS_DEEP;
+    *any = j->kind != TRAINS_DEEP || is_deep_due(j->l, wait);
     if (!*any) return RV_OK;
-    return j->calibrates ? rvi_calibrating_take(&j->calibrating, l, &j->err)
-                         : rvi_round_take(&j->round, l, &j->err);
+    switch (j->kind) {
+    case CALIBRATES: return rvi_calibrating_take(&j->calibrating, l, &j->err);
+    case TRAINS: return rvi_round_take(&j->round, l, &j->err);
+    default: return rvi_deep_take(&j->deep, l, RV_LOSS_DPO, &j->err);
+    }
 }
 
 /* The turn is held. */
 static rv_status give(job *j)
 {
     bool published;
-    return j->calibrates ? rvi_calibrating_keep(&j->calibrating, j->l->l, &j->err)
-                         : rvi_round_publish(&j->round, j->l->l, &published, &j->err);
+    switch (j->kind) {
+    case CALIBRATES: return rvi_calibrating_keep(&j->calibrating, j->l->l, &j->err);
+    case TRAINS: return rvi_round_publish(&j->round, j->l->l, &published, &j->err);
+    default: return rvi_deep_publish(&j->deep, j->l->l, &published, &j->err);
+    }
 }
 
 static void clear(job *j)
 {
-    if (j->calibrates)
-        rvi_calibrating_deinit(&j->calibrating);
-    else
-        rvi_round_deinit(&j->round, j->l->l);
+    switch (j->kind) {
+    case CALIBRATES: rvi_calibrating_deinit(&j->calibrating); break;
+    case TRAINS: rvi_round_deinit(&j->round, j->l->l); break;
+    case TRAINS_DEEP: rvi_deep_deinit(&j->deep); break;
+    }
+}
+
+/* Is what it was begun for still as it was? */
+static bool stands(const job *j)
+{
+    return j->kind == CALIBRATES || (j->kind == TRAINS ? rvi_round_stands(&j->round, j->l->l)
+                                                       : rvi_deep_stands(&j->deep, j->l->l));
+}
+
+/* What calls left to do; the turn is held. What cannot be done is tried again by whoever depends on it. */
+static void attend(rv_learner *l)
+{
+    rv_error why = {0};
+    if (rvi_learner_attend(l->l, &why))
+        rvi_log_write(l->m->rt->be->log, RVI_LOG_WARN, "after a judgement: %s", why.text);
+    for (size_t i = 0; i < RVI_FORESEEN; i++) {
+        const rv_session *s = l->answered[i];
+        l->answered[i] = NULL;
+        if (!s || s->s->answer) continue;
+        rv_status st = rvi_learner_foresee(l->l, s->capture, s->question, NULL);
+        (void)st; /* a thumb makes its keys itself */
+    }
 }
 
 /* Whoever changes what stands rings: training what was taken back would be in vain. */
@@ -104,10 +154,10 @@ static void oversee(job *j)
     rvi_api_turn turn;
     while (!atomic_load(&j->done)) {
         rvi_bell_wait(j->l->bg.bell, 0);
-        if (j->calibrates || atomic_load(&j->done) ||
-            !rvi_api_enter_aside(&turn, j->l->m->rt, &j->l->bg.stop))
+        if (atomic_load(&j->done) || !rvi_api_enter_aside(&turn, j->l->m->rt, &j->l->bg.stop))
             continue;
-        if (!rvi_round_stands(&j->round, j->l->l)) atomic_store(&j->useless, true);
+        attend(j->l);
+        if (!stands(j)) atomic_store(&j->useless, true);
         rvi_api_leave_aside(&turn);
     }
 }
@@ -129,8 +179,12 @@ static void work(rv_learner *l, double *wait)
     bool any = false;
     *wait = 0;
     if (!rvi_api_enter_aside(&turn, l->m->rt, &l->bg.stop)) return;
-    j.st = take(&j, &any);
-    say(l->l, !any ? "resting" : j.calibrates ? "calibrating" : "training");
+    attend(l);
+    j.st = take(&j, &any, wait);
+    say(l->l, !any                   ? "resting"
+              : j.kind == CALIBRATES ? "calibrating"
+              : j.kind == TRAINS     ? "training"
+                                     : "training deep");
     rvi_api_leave_aside(&turn);
     if (!any) return;
     if (!j.st) { /* from the start on the job is the thread's, its status too */

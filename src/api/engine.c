@@ -143,6 +143,7 @@ rv_status rv_engine_advance(rv_engine *e, size_t *n_running, rv_error *err)
     if (n_running) *n_running = 0;
     if (!e || !n_running) return rvi_error(err, RV_E_INVALID, "rv_engine_advance: NULL argument");
     rvi_api_turn turn;
+    rvi_api_note_use(e->m->rt);
     rv_status st = rvi_api_enter(&turn, e->m->rt, err);
     if (st) return st;
     *n_running = rvi_answer_advance(e->e, NULL);

@@ -17,7 +17,9 @@ static const rv_learner_options defaults = {.size = sizeof defaults,
                                             .kl_weight = -1,
                                             .micro_rank = 4,
                                             .micro_kl_step = 0.03f,
-                                            .background_min_samples = 1};
+                                            .background_min_samples = 1,
+                                            .deep_min_pairs = 32,
+                                            .deep_idle_seconds = 60};
 
 void rv_learner_options_init(rv_learner_options *o, size_t size)
 {
@@ -32,6 +34,9 @@ static rv_status check_options(const rv_learner_options *o, rv_error *err)
         return rvi_error(err, RV_E_CONFIG, "rank %d: 1 to 256 are possible", o->rank);
     if (o->group_size < 1 || o->group_size > 1000)
         return rvi_error(err, RV_E_CONFIG, "groups of %d: 1 to 1000 are possible", o->group_size);
+    if (o->deep_min_pairs < 0 || o->deep_idle_seconds < 0)
+        return rvi_error(err, RV_E_CONFIG, "when to run deep: %d pairs, %d seconds",
+                         o->deep_min_pairs, o->deep_idle_seconds);
     if (o->n_steps < 0 || o->n_steps > 1000000)
         return rvi_error(err, RV_E_CONFIG, "%d steps are not possible", o->n_steps);
     if (!(o->learning_rate > 0) || !(o->learning_rate <= 1))
@@ -110,9 +115,27 @@ void rvi_api_release_learner(rv_learner *l)
     rvi_api_release_model(m);
 }
 
+void rvi_api_note_answer(rv_session *s)
+{
+    rv_learner *l = s->learner;
+    if (!l || !s->capture || !s->question || !rvi_learner_is_attended(l->l) ||
+        !rvi_learner_foresees(l->l))
+        return;
+    rvi_api_forget_answer(s);
+    l->answered[l->next_answered++ % RVI_FORESEEN] = s;
+    rvi_background_ring(l);
+}
+
+void rvi_api_forget_answer(rv_session *s)
+{
+    for (size_t i = 0; s->learner && i < RVI_FORESEEN; i++)
+        if (s->learner->answered[i] == s) s->learner->answered[i] = NULL;
+}
+
 void rvi_api_leave_learner(rv_learner *l, rvi_made_set *held, rvi_capture *capture)
 {
     if (!l) return;
+    if (capture) rvi_instant_forsake(l->l, capture);
     rvi_learner_release(l->l, held);
     rvi_capture_free(capture);
     rvi_api_release_learner(l);
@@ -139,6 +162,21 @@ static rv_status enter(rvi_api_turn *turn, const rv_learner *l, const char *what
 {
     if (!l) return rvi_error(err, RV_E_INVALID, "%s: NULL argument", what);
     return rvi_api_enter(turn, l->m->rt, err);
+}
+
+/* A call that reports what it changed: to the caller's place, or to one that nobody reads. */
+typedef struct reporting {
+    rvi_api_turn turn;
+    rv_adaptation unread;
+} reporting;
+
+/* given: no argument that is needed is NULL. */
+static rv_status enter_reporting(reporting *r, const rv_learner *l, const char *what, bool given,
+                                 rv_adaptation **out, rv_error *err)
+{
+    if (!*out) *out = &r->unread;
+    **out = (rv_adaptation){.quality_delta = NAN};
+    return enter(&r->turn, given ? l : NULL, what, err);
 }
 
 /* For calls that train or forget everything: one of the two does, this one or the background thread. A
@@ -256,6 +294,7 @@ static rv_status begin(rv_learner *l, rv_session *s, const char *conversation, s
     rv_status st = user_turns(conversation, len, &arena, &turns, &n, err);
     if (!st) st = rvi_learner_plan(l->l, turns, n, &plan, err);
     char *question = NULL;
+    rvi_ids slot = {0};
     rvi_capture *capture = NULL;
     bool other = s->learner != l;
     if (!st && (other || !s->capture)) st = rvi_learner_capture(l->l, &capture, err);
@@ -267,10 +306,15 @@ static rv_status begin(rv_learner *l, rv_session *s, const char *conversation, s
         else
             st = rvi_nomem(err, "question");
     }
+    for (size_t i = 0; !st && plan.lesson && i < plan.lesson->spoken.len; i++)
+        if (!rvi_ids_push(&slot, plan.lesson->spoken.data[i])) st = rvi_nomem(err, "slot");
     if (st) {
+        rvi_free(question);
+        rvi_ids_deinit(&slot);
         rvi_capture_free(capture);
         rvi_learner_release(l->l, plan.adapters);
     } else {
+        rvi_api_forget_answer(s);
         if (other) {
             rvi_api_leave_learner(s->learner, s->held, s->capture);
             s->learner = rvi_api_retain_learner(l);
@@ -284,9 +328,8 @@ static rv_status begin(rv_learner *l, rv_session *s, const char *conversation, s
         s->s->adapters = plan.adapters ? rvi_made_set_of(plan.adapters)
                          : s->adapters ? &s->adapters->set
                                        : NULL;
-        s->slot = (rvi_slot){0};
-        if (plan.lesson)
-            s->slot = (rvi_slot){.ids = plan.lesson->spoken.data, .n = plan.lesson->spoken.len};
+        rvi_ids_deinit(&s->slot);
+        s->slot = slot;
     }
     if (!st && out) {
         const rvi_lesson *x = plan.lesson ? plan.lesson : plan.subject;
@@ -324,14 +367,10 @@ rv_status rv_learner_begin(rv_learner *l, rv_session *s, const char *conversatio
 rv_status rv_learner_correct(rv_learner *l, rv_session *s, const char *question, const char *answer,
                              rv_adaptation *out, rv_error *err)
 {
-    rv_adaptation own;
     rvi_buf given = {0}; /* what was answered */
-    rvi_api_turn turn;
-    if (!out) out = &own;
-    *out = (rv_adaptation){.quality_delta = NAN};
-    if (!answer || (!s && !question))
-        return rvi_error(err, RV_E_INVALID, "rv_learner_correct: NULL argument");
-    rv_status st = enter(&turn, l, "rv_learner_correct", err);
+    reporting r;
+    rv_status st =
+        enter_reporting(&r, l, "rv_learner_correct", answer && (s || question), &out, err);
     if (st) return st;
     if (!question && (s->learner != l || !s->question))
         st = rvi_error(err, RV_E_SONA, "nothing was asked on this session yet");
@@ -341,7 +380,7 @@ rv_status rv_learner_correct(rv_learner *l, rv_session *s, const char *question,
         st = rvi_learner_correct(l->l, question ? question : s->question, answer,
                                  given.len ? given.data : NULL, out, err);
     rvi_buf_deinit(&given);
-    rvi_api_leave(&turn);
+    rvi_api_leave(&r.turn);
     if (!st) rvi_background_ring(l);
     return st;
 }
@@ -355,76 +394,60 @@ static rv_status need_answer(const rv_learner *l, const rv_session *s, rv_error 
 rv_status rv_learner_score(rv_learner *l, rv_session *s, double score, rv_adaptation *out,
                            rv_error *err)
 {
-    rv_adaptation own;
-    rvi_api_turn turn;
-    if (!out) out = &own;
-    *out = (rv_adaptation){.quality_delta = NAN};
-    if (!s) return rvi_error(err, RV_E_INVALID, "rv_learner_score: NULL argument");
-    rv_status st = enter(&turn, l, "rv_learner_score", err);
+    reporting r;
+    rv_status st = enter_reporting(&r, l, "rv_learner_score", s, &out, err);
     if (st) return st;
     st = need_answer(l, s, err);
     if (!st) st = rvi_learner_score(l->l, s->capture, s->question, score, out, err);
-    rvi_api_leave(&turn);
+    rvi_api_leave(&r.turn);
+    if (!st) rvi_background_ring(l); /* it attends to the rest */
     return st;
 }
 
 rv_status rv_learner_thumb(rv_learner *l, rv_session *s, int up, rv_adaptation *out, rv_error *err)
 {
     if (up) return rv_learner_score(l, s, 1, out, err);
-    rv_adaptation own;
-    rvi_api_turn turn;
-    if (!out) out = &own;
-    *out = (rv_adaptation){.quality_delta = NAN};
-    if (!s) return rvi_error(err, RV_E_INVALID, "rv_learner_thumb: NULL argument");
-    rv_status st = enter(&turn, l, "rv_learner_thumb", err);
+    reporting r;
+    rv_status st = enter_reporting(&r, l, "rv_learner_thumb", s, &out, err);
     if (st) return st;
     st = need_answer(l, s, err);
     if (!st) st = rvi_learner_thumb_down(l->l, s->capture, s->question, out, err);
-    rvi_api_leave(&turn);
+    rvi_api_leave(&r.turn);
+    if (!st) rvi_background_ring(l);
     return st;
 }
 
 rv_status rv_learner_prefer(rv_learner *l, const char *question, const char *chosen,
                             const char *rejected, rv_adaptation *out, rv_error *err)
 {
-    rv_adaptation own;
-    rvi_api_turn turn;
-    if (!out) out = &own;
-    *out = (rv_adaptation){.quality_delta = NAN};
-    if (!question || !chosen || !rejected)
-        return rvi_error(err, RV_E_INVALID, "rv_learner_prefer: NULL argument");
-    rv_status st = enter(&turn, l, "rv_learner_prefer", err);
+    reporting r;
+    rv_status st =
+        enter_reporting(&r, l, "rv_learner_prefer", question && chosen && rejected, &out, err);
     if (st) return st;
     st = rvi_learner_prefer(l->l, question, chosen, rejected, out, err);
-    rvi_api_leave(&turn);
+    rvi_api_leave(&r.turn);
+    if (!st) rvi_background_ring(l);
     return st;
 }
 
 rv_status rv_learner_undo(rv_learner *l, rv_adaptation *out, rv_error *err)
 {
-    rv_adaptation own;
-    rvi_api_turn turn;
-    if (!out) out = &own;
-    *out = (rv_adaptation){.quality_delta = NAN};
-    rv_status st = enter(&turn, l, "rv_learner_undo", err);
+    reporting r;
+    rv_status st = enter_reporting(&r, l, "rv_learner_undo", true, &out, err);
     if (st) return st;
     st = rvi_learner_undo(l->l, out, err);
-    rvi_api_leave(&turn);
+    rvi_api_leave(&r.turn);
     if (!st) rvi_background_ring(l); /* what it had replaced may wait again */
     return st;
 }
 
 rv_status rv_learner_forget(rv_learner *l, const char *text, rv_adaptation *out, rv_error *err)
 {
-    rv_adaptation own;
-    rvi_api_turn turn;
-    if (!out) out = &own;
-    *out = (rv_adaptation){.quality_delta = NAN};
-    if (!text) return rvi_error(err, RV_E_INVALID, "rv_learner_forget: NULL argument");
-    rv_status st = enter(&turn, l, "rv_learner_forget", err);
+    reporting r;
+    rv_status st = enter_reporting(&r, l, "rv_learner_forget", text, &out, err);
     if (st) return st;
     st = rvi_learner_forget(l->l, text, out, err);
-    rvi_api_leave(&turn);
+    rvi_api_leave(&r.turn);
     if (!st) rvi_background_ring(l);
     return st;
 }
@@ -447,14 +470,11 @@ rv_status rv_learner_consolidate(rv_learner *l, rv_learn_loop loop, rv_preferenc
 
 rv_status rv_learner_rollback(rv_learner *l, int generation, rv_adaptation *out, rv_error *err)
 {
-    rv_adaptation own;
-    rvi_api_turn turn;
-    if (!out) out = &own;
-    *out = (rv_adaptation){.quality_delta = NAN};
-    rv_status st = enter(&turn, l, "rv_learner_rollback", err);
+    reporting r;
+    rv_status st = enter_reporting(&r, l, "rv_learner_rollback", true, &out, err);
     if (st) return st;
     st = rvi_learner_rollback(l->l, generation, out, err);
-    rvi_api_leave(&turn);
+    rvi_api_leave(&r.turn);
     return st;
 }
 
@@ -467,10 +487,7 @@ rv_status rv_learner_status(rv_learner *l, char **json, rv_error *err)
     rv_status st = enter(&turn, l, "rv_learner_status", err);
     if (st) return st;
     st = rvi_learner_status(l->l, &out, err);
-    if (!st)
-        st = rvi_api_give_text(&out, json, NULL, err);
-    else
-        rvi_buf_deinit(&out);
+    st = rvi_api_give_text_after(st, &out, json, NULL, err);
     rvi_api_leave(&turn);
     return st;
 }
@@ -542,28 +559,21 @@ rv_status rv_learner_export(rv_learner *l, int generation, const char *path, int
 
 rv_status rv_learner_import(rv_learner *l, const char *path, rv_adaptation *out, rv_error *err)
 {
-    rv_adaptation own;
-    rvi_api_turn turn;
-    if (!out) out = &own;
-    *out = (rv_adaptation){.quality_delta = NAN};
-    if (!path) return rvi_error(err, RV_E_INVALID, "rv_learner_import: NULL argument");
-    rv_status st = enter(&turn, l, "rv_learner_import", err);
+    reporting r;
+    rv_status st = enter_reporting(&r, l, "rv_learner_import", path, &out, err);
     if (st) return st;
     st = rvi_learner_import(l->l, path, out, err);
-    rvi_api_leave(&turn);
+    rvi_api_leave(&r.turn);
     return st;
 }
 
 rv_status rv_learner_merge(rv_learner *l, int a, int b, rv_consolidation how, rv_adaptation *out,
                            rv_error *err)
 {
-    rv_adaptation own;
-    rvi_api_turn turn;
-    if (!out) out = &own;
-    *out = (rv_adaptation){.quality_delta = NAN};
-    rv_status st = enter(&turn, l, "rv_learner_merge", err);
+    reporting r;
+    rv_status st = enter_reporting(&r, l, "rv_learner_merge", true, &out, err);
     if (st) return st;
     st = rvi_learner_merge(l->l, a, b, how, out, err);
-    rvi_api_leave(&turn);
+    rvi_api_leave(&r.turn);
     return st;
 }

@@ -6,6 +6,11 @@
 #include "base/thread.h"
 #include "kernels/kernels.h"
 
+static uint64_t now_ns(void)
+{
+    return (uint64_t)(rvi_os_seconds() * 1e9);
+}
+
 #ifndef RVI_VERSION
 #define RVI_VERSION "0.1.0"
 #endif
@@ -114,6 +119,7 @@ rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *given, rv_e
     atomic_init(&rt->busy, FREE);
     atomic_init(&rt->n_aside, 0);
     atomic_init(&rt->left_ns, 0);
+    atomic_init(&rt->used_ns, now_ns());
     rt->o = o;
     if (o.allocator) rt->allocator = *o.allocator;
     rt->o.allocator = NULL; /* the caller's struct need not live on */
@@ -173,11 +179,6 @@ const rv_allocator *rvi_api_use_heap(const rv_runtime *rt)
 void rvi_api_leave_heap(const rv_allocator *before)
 {
     rvi_mem_use(before);
-}
-
-static uint64_t now_ns(void)
-{
-    return (uint64_t)(rvi_os_seconds() * 1e9);
 }
 
 /* Somebody in the background has waited for long: calls that follow each other without a gap let it
@@ -267,4 +268,14 @@ bool rvi_api_is_busy(rv_runtime *rt)
     if (now_ns() - left < MOMENT_NS) return true;
     (void)atomic_compare_exchange_strong(&rt->left_ns, &left, 0);
     return false;
+}
+
+void rvi_api_note_use(rv_runtime *rt)
+{
+    atomic_store(&rt->used_ns, now_ns());
+}
+
+double rvi_api_idle_seconds(const rv_runtime *rt)
+{
+    return (double)(now_ns() - atomic_load(&rt->used_ns)) * 1e-9;
 }

@@ -109,8 +109,10 @@ void rvi_api_destroy_session(rv_session *s)
     rv_engine *e = s->e;
     rvi_session_free(s->s);
     rvi_api_release_set(s->adapters);
+    rvi_api_forget_answer(s);
     rvi_api_leave_learner(s->learner, s->held, s->capture);
     rvi_free(s->question);
+    rvi_ids_deinit(&s->slot);
     rvi_free(s);
     rvi_api_release_engine(e);
 }
@@ -209,10 +211,12 @@ static rv_status start(rv_session *s, const int32_t *prompt, size_t n_prompt,
     rvi_sampling_init(&sampling, sizeof sampling, false);
     if (!st) st = rvi_api_read_options(&sampling, sizeof sampling, o.sampling, "rv_sampling", err);
     if (st) return st;
+    rvi_api_note_use(s->e->m->rt);
     o.sampling = &sampling;
     st = rvi_answer_start(s->s, prompt, n_prompt, &o, err);
-    if (!st && s->slot.n && (st = rvi_answer_lock(s->s, &s->slot, err))) rvi_answer_drop(s->s);
-    s->slot = (rvi_slot){0};
+    rvi_slot slot = {.ids = s->slot.data, .n = s->slot.len};
+    if (!st && slot.n && (st = rvi_answer_lock(s->s, &slot, err))) rvi_answer_drop(s->s);
+    rvi_ids_deinit(&s->slot);
     return st;
 }
 
@@ -220,6 +224,8 @@ static rv_status give(rv_session *s, rv_generated *out, rv_error *err)
 {
     rvi_generated g;
     rv_status st = rvi_answer_take(s->s, &g, err);
+    rvi_api_note_use(s->e->m->rt);
+    if (!st) rvi_api_note_answer(s);
     *out = (rv_generated){.ids = g.ids.data,
                           .n_ids = g.ids.len,
                           .chosen = g.chosen,

@@ -14,6 +14,13 @@ rv_status rvi_api_give_text(rvi_buf *b, char **text, size_t *len, rv_error *err)
     return RV_OK;
 }
 
+rv_status rvi_api_give_text_after(rv_status st, rvi_buf *b, char **text, size_t *len, rv_error *err)
+{
+    if (!st) return rvi_api_give_text(b, text, len, err);
+    rvi_buf_deinit(b);
+    return st;
+}
+
 static rv_status need_tokenizer(const rv_model *m, rv_error *err)
 {
     if (!m) return rvi_error(err, RV_E_INVALID, "no model given");
@@ -62,10 +69,7 @@ rv_status rv_detokenize(const rv_model *m, const int32_t *ids, size_t n, int ski
     const rv_allocator *heap = rvi_api_use_heap(m->rt);
     st = rvi_tokenizer_decode(m->tokenizer, ids, n, skip_special ? RVI_TOK_SKIP_SPECIAL : 0, &out,
                               err);
-    if (!st)
-        st = rvi_api_give_text(&out, text, len, err);
-    else
-        rvi_buf_deinit(&out);
+    st = rvi_api_give_text_after(st, &out, text, len, err);
     rvi_api_leave_heap(heap);
     return st;
 }
@@ -92,10 +96,7 @@ rv_status rv_render_chat(const rv_model *m, const char *conversation, size_t con
     st = rvi_json_parse(&json, conversation, conversation_len, &arena, "conversation", err);
     if (!st) st = rvi_chat_render(m->chat, json, &when, &out, err);
     rvi_arena_deinit(&arena);
-    if (!st)
-        st = rvi_api_give_text(&out, text, len, err);
-    else
-        rvi_buf_deinit(&out);
+    st = rvi_api_give_text_after(st, &out, text, len, err);
     rvi_api_leave_heap(heap);
     return st;
 }
@@ -143,10 +144,7 @@ rv_status rv_render_template(const rv_runtime *rt, const char *source, size_t so
     if (!st) st = rvi_template_render(t, vars, &when, NULL, &out, err);
     rvi_template_free(t);
     rvi_arena_deinit(&arena);
-    if (!st)
-        st = rvi_api_give_text(&out, text, len, err);
-    else
-        rvi_buf_deinit(&out);
+    st = rvi_api_give_text_after(st, &out, text, len, err);
     rvi_api_leave_heap(heap);
     return st;
 }

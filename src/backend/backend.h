@@ -94,6 +94,7 @@ typedef struct rvi_float_linear {
     const rvi_tensor *a, *b;    /* floats, rank x n_in and n_out x rank; NULL: no adapter */
     float scale;
     int n_rows;
+    bool fresh; /* backward: dx is written, not added to */
 } rvi_float_linear;
 
 /* What the logits of a row should be: probabilities p of n ids, and `rest` over all others together, in sum 1.
@@ -179,8 +180,8 @@ typedef struct rvi_backend_ops {
     /* Scratch for the ops below, with up to n_rows rows of up to n_cols columns and logits of n_vocab columns. */
     rv_status (*train_reserve)(rvi_backend *be, int n_rows, int n_cols, int n_vocab, rv_error *err);
     void (*linear)(rvi_backend *be, const rvi_float_linear *l, rvi_cols y, rvi_cols x); /* y = */
-    /* dx += W^T dy + scale A^T (B^T dy) unless dx.t is NULL; da += scale (B^T dy) x^T and db += scale dy (A x)^T unless
-     * NULL (both or none; shaped like a and b). */
+    /* dx += W^T dy + scale A^T (B^T dy) unless dx.t is NULL (l->fresh: dx =); da += scale (B^T dy) x^T and
+     * db += scale dy (A x)^T unless NULL (both or none; shaped like a and b). */
     void (*linear_back)(rvi_backend *be, const rvi_float_linear *l, rvi_cols dx, rvi_cols dy,
                         rvi_cols x, rvi_tensor *da, rvi_tensor *db);
     /* a->window counts positions. q and k are already turned. */

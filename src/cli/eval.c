@@ -1,4 +1,4 @@
-/* What the evaluations share: options, many answers at once, perplexity. */
+/* What the evaluations share: the command line, the course of one, many answers at once, drift. */
 #include "cli/eval.h"
 
 #include <math.h>
@@ -10,14 +10,22 @@
 
 /* ---- options ---- */
 
-void eval_options_init(eval_options *o)
+static int check_options(const cli *c, const eval_options *o)
 {
-    *o = (eval_options){.windows = 64, .seed = 1};
+    if (o->set < 0) return cli_usage(c, "--set: sets are counted from 1");
+    if (o->windows < 1) return cli_usage(c, "--windows: at least 1");
+    if (o->limit < 0 || o->steps < 0 || o->rank < 0 || o->rate < 0)
+        return cli_usage(c, "--limit, --steps, --rank and --rate: below 0 is not possible");
+    bool any = false;
+    return eval_choice(c, "control", o->control, "random", "shuffled", &any);
 }
 
-void eval_option_rows(eval_options *o, cli_option *rows)
+int eval_parse(eval *e, cli *c, const cli_option *own, size_t n_own, int argc, char **argv,
+               bool with_file, const char *needed, bool *done)
 {
-    const cli_option all[] = {
+    eval_options *o = &e->o;
+    *o = (eval_options){.windows = 64, .seed = 1};
+    const cli_option common[] = {
         {"json", 0, CLI_FLAG, &o->json, NULL},      {"set", 0, CLI_INT, &o->set, NULL},
         {"windows", 0, CLI_INT, &o->windows, NULL}, {"limit", 0, CLI_INT, &o->limit, NULL},
         {"steps", 0, CLI_INT, &o->steps, NULL},     {"rank", 0, CLI_INT, &o->rank, NULL},
@@ -25,44 +33,35 @@ void eval_option_rows(eval_options *o, cli_option *rows)
         {"text", 0, CLI_TEXT, &o->text, NULL},      {"control", 0, CLI_TEXT, &o->control, NULL},
         {"dump", 0, CLI_TEXT, &o->dump, NULL},      {"work", 0, CLI_TEXT, &o->work, NULL},
     };
-    _Static_assert(RVI_COUNT(all) == EVAL_OPTIONS, "one row each");
-    memcpy(rows, all, sizeof all);
+    cli_option rows[RVI_COUNT(common) + EVAL_MAX_OWN];
+    const char *args[2] = {NULL};
+    int n_args, max = with_file ? 2 : 1;
+    memcpy(rows, common, sizeof common);
+    memcpy(rows + RVI_COUNT(common), own, n_own * sizeof *own);
+    int code = cli_parse(c, rows, RVI_COUNT(common) + n_own, argc, argv, args, max, &n_args, done);
+    if (code || *done) return code;
+    if (n_args < max) return cli_usage(c, "%s", needed);
+    e->c = c;
+    e->model_name = args[0];
+    e->path = args[1];
+    return check_options(c, o);
 }
 
-int eval_options_check(const cli *c, const eval_options *o)
+int eval_choice(const cli *c, const char *name, const char *text, const char *first,
+                const char *second, bool *out)
 {
-    if (o->set < 0) return cli_usage(c, "--set: sets are counted from 1");
-    if (o->windows < 1) return cli_usage(c, "--windows: at least 1");
-    if (o->limit < 0 || o->steps < 0 || o->rank < 0 || o->rate < 0)
-        return cli_usage(c, "--limit, --steps, --rank and --rate: below 0 is not possible");
-    if (o->control && strcmp(o->control, "random") != 0 && strcmp(o->control, "shuffled") != 0)
-        return cli_usage(c, "--control: '%s' is neither random nor shuffled", o->control);
-    return CLI_OK;
+    if (!text) return CLI_OK;
+    *out = !strcmp(text, first);
+    if (*out || !strcmp(text, second)) return CLI_OK;
+    return cli_usage(c, "--%s: '%s' is neither %s nor %s", name, text, first, second);
 }
 
 int eval_switch(const cli *c, const char *name, const char *text, bool *out)
 {
-    if (text && strcmp(text, "on") != 0 && strcmp(text, "off") != 0)
-        return cli_usage(c, "--%s: '%s' is neither on nor off", name, text);
-    if (text) *out = !strcmp(text, "on");
-    return CLI_OK;
+    return eval_choice(c, name, text, "on", "off", out);
 }
 
-void eval_learner_options(const eval_options *o, rv_learner_options *out)
-{
-    rv_learner_options_init(out, sizeof *out);
-    out->seed = o->seed;
-    out->dir = o->work;
-    out->random_gradient = o->control && !strcmp(o->control, "random");
-    if (o->steps) out->n_steps = o->steps;
-    if (o->rank) {
-        out->rank = o->rank;
-        out->alpha = 2 * (float)o->rank;
-    }
-    if (o->rate > 0) out->learning_rate = o->rate;
-}
-
-/* ---- beginning and end ---- */
+/* ---- asking ---- */
 
 /* An engine whose sessions have room for so many tokens each; the sessions of the one before are
  * gone by then. */
@@ -81,101 +80,51 @@ static rv_status make_engine(eval *e, int room, rv_error *err)
     return st;
 }
 
-/* n of the text's windows without overlap, evenly spread over it. */
-static rv_status load_windows(eval *e, const char *path, int n, rv_error *err)
-{
-    rvi_buf text = {0};
-    int32_t *ids = NULL;
-    size_t n_ids = 0;
-    rv_status st = cli_read_file(path, &text, err);
-    if (!st) st = rv_tokenize(e->model.m, text.data, text.len, 0, &ids, &n_ids, err);
-    int all = (int)RVI_MIN(n_ids / EVAL_WINDOW, (size_t)1 << 20);
-    if (!st && !all)
-        st = rvi_error(err, RV_E_CONFIG, "%s: %zu tokens, and a window has %d", path, n_ids,
-                       EVAL_WINDOW);
-    if (!st) {
-        n = RVI_MIN(n, all);
-        e->windows = rvi_alloc_array((size_t)n * EVAL_WINDOW, sizeof *e->windows);
-        if (!e->windows) st = rvi_nomem(err, "windows");
-    }
-    for (int i = 0; !st && i < n; i++) {
-        /* from both ends, in f32: the places where torch.linspace puts them */
-        float step = n > 1 ? (float)(all - 1) / (float)(n - 1) : 0;
-        float at = i < n / 2 ? step * (float)i : (float)(all - 1) - step * (float)(n - 1 - i);
-        memcpy(e->windows + (size_t)i * EVAL_WINDOW, ids + (size_t)at * EVAL_WINDOW,
-               EVAL_WINDOW * sizeof *ids);
-    }
-    if (!st) e->n_windows = n;
-    rv_free(ids);
-    rvi_buf_deinit(&text);
-    return st;
-}
-
-rv_status eval_open(eval *e, cli *c, const char *model, const eval_options *o, rv_error *err)
-{
-    *e = (eval){.c = c, .model_name = model, .base_nll = NAN};
-    rv_status st = cli_open(c, model, 0, &e->model, err);
-    if (!st) st = rv_model_get_info(e->model.m, &e->info);
-    if (!st && (!e->info.has_tokenizer || e->info.is_encoder))
-        st = rvi_error(err, RV_E_TOKENIZATION, "%s: answering needs a tokenizer and a decoder",
-                       model);
-    if (!st) cli_interrupts_catch("\n", false);
-    if (!st && o->dump && !(e->dump = fopen(o->dump, "w")))
-        st = rvi_error(err, RV_E_IO, "%s: cannot be written", o->dump);
-    if (!st) st = make_engine(e, 128, err);
-    if (!st && o->text) st = load_windows(e, o->text, o->windows, err);
-    if (!st && o->text) st = eval_nll(e, NULL, 1, &e->base_nll, err);
-    return st;
-}
-
-void eval_close(eval *e)
-{
-    cli_progress_end(&e->bar);
-    rv_engine_free(&e->engine);
-    rvi_free(e->windows);
-    cli_close(&e->model);
-    if (e->dump) fclose(e->dump);
-    *e = (eval){0};
-}
-
-/* ---- asking ---- */
-
-void eval_conversation(const char *question, rvi_buf *out)
+/* {"messages":[{"role":"user","content":...}],"add_generation_prompt":true} */
+static void put_conversation(const char *question, rvi_buf *out)
 {
     rvi_buf_puts(out, "{\"messages\":[{\"role\":\"user\",\"content\":");
     rvi_json_write_string(out, question, strlen(question));
     rvi_buf_puts(out, "}],\"add_generation_prompt\":true}");
 }
 
-rv_status eval_prompt(const eval *e, const char *question, int32_t **ids, size_t *n, rv_error *err)
+/* The ids of a conversation; rv_free */
+static rv_status encode(const eval *e, const rvi_buf *talk, int32_t **ids, size_t *n, rv_error *err)
 {
-    rvi_buf talk = {0};
     char *text = NULL;
     size_t len;
     *ids = NULL;
     *n = 0;
-    eval_conversation(question, &talk);
-    rv_status st = talk.failed ? rvi_nomem(err, "conversation") : RV_OK;
-    if (!st) st = rv_render_chat(e->model.m, talk.data, talk.len, NULL, &text, &len, err);
+    rv_status st = talk->failed ? rvi_nomem(err, "conversation") : RV_OK;
+    if (!st) st = rv_render_chat(e->model.m, talk->data, talk->len, NULL, &text, &len, err);
     if (!st) st = rv_tokenize(e->model.m, text, len, 0, ids, n, err);
     rv_free(text);
-    rvi_buf_deinit(&talk);
     return st;
 }
 
-rv_status eval_sessions_new(eval *e, int room, rv_session **sessions, size_t n, rv_error *err)
+/* Tokens of the longest of these questions and an answer behind it. */
+static rv_status room_for(const eval *e, const char *const *questions, size_t n, int max_tokens,
+                          int *out, rv_error *err)
 {
-    rv_session_options o;
-    rv_status st = make_engine(e, room, err);
-    rv_session_options_init(&o, sizeof o);
-    o.engine = e->engine;
-    o.n_context = e->room;
-    for (size_t i = 0; !st && i < n; i++) st = rv_session_new(&sessions[i], e->model.m, &o, err);
+    size_t longest = 0;
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && i < n; i++) {
+        rvi_buf talk = {0};
+        int32_t *ids;
+        size_t n_ids;
+        put_conversation(questions[i], &talk);
+        st = encode(e, &talk, &ids, &n_ids, err);
+        longest = RVI_MAX(longest, n_ids);
+        rv_free(ids);
+        rvi_buf_deinit(&talk);
+    }
+    if (!st && longest > 1 << 20) st = rvi_error(err, RV_E_CONFIG, "too long a question");
+    *out = (int)longest + max_tokens;
     return st;
 }
 
 static rv_status start(eval *e, rv_learner *l, rv_session *s, const char *question,
-                       const eval_ask *ask, const eval_mask *mask, uint64_t seed, rv_error *err)
+                       const eval_ask *ask, uint64_t seed, rv_error *err)
 {
     rv_sampling sampling;
     rv_generate_options o;
@@ -188,30 +137,37 @@ static rv_status start(eval *e, rv_learner *l, rv_session *s, const char *questi
     rv_generate_options_init(&o, sizeof o);
     o.sampling = &sampling;
     o.max_tokens = ask->max_tokens;
-    if (mask) {
-        o.mask = mask->forbid;
-        o.ctx = mask->ctx;
-        o.ignore_eos = 1;
+    if (ask->mask) {
+        o.mask = ask->mask->forbid;
+        o.ctx = ask->mask->ctx;
+        o.ignore_eos = ask->mask->ignore_eos;
+        o.top_logprobs = 0;
     }
-    eval_conversation(question, &talk);
-    rv_status st = talk.failed ? rvi_nomem(err, "conversation") : RV_OK;
+    put_conversation(question, &talk);
+    rv_status st = encode(e, &talk, &ids, &n, err);
     if (!st && l) st = rv_learner_begin(l, s, talk.data, talk.len, NULL, err);
-    if (!st) st = eval_prompt(e, question, &ids, &n, err);
     if (!st) st = rv_session_start(s, ids, n, &o, err);
     rv_free(ids);
     rvi_buf_deinit(&talk);
     return st;
 }
 
-rv_status eval_answers_on(eval *e, rv_learner *l, rv_session **sessions,
-                          const char *const *questions, size_t n, const eval_ask *ask,
-                          const eval_mask *mask, rv_generated *out, rv_error *err)
+rv_status eval_answers_on(eval *e, rv_learner *l, const char *const *questions, size_t n,
+                          const eval_ask *ask, rv_session **sessions, rv_generated *out,
+                          rv_error *err)
 {
     size_t n_started = 0, n_running = 1;
-    rv_status st = RV_OK;
+    int room = 0;
+    rv_session_options o;
+    rv_session_options_init(&o, sizeof o);
+    rv_status st = room_for(e, questions, n, ask->max_tokens, &room, err);
+    if (!st) st = make_engine(e, room, err);
+    o.engine = e->engine;
+    o.n_context = e->room;
+    for (size_t i = 0; !st && i < n; i++) st = rv_session_new(&sessions[i], e->model.m, &o, err);
     while (!st && n_started < n) {
-        st = start(e, l, sessions[n_started], questions[n_started], ask, mask,
-                   ask->seed + n_started, err);
+        st =
+            start(e, l, sessions[n_started], questions[n_started], ask, ask->seed + n_started, err);
         if (!st) n_started++;
     }
     while (!st && n_running) {
@@ -244,28 +200,11 @@ static void dump_answers(const eval *e, const rv_learner *l, const char *const *
     rvi_buf_deinit(&line);
 }
 
-rv_status eval_room(const eval *e, const char *const *questions, size_t n, int max_tokens, int *out,
-                    rv_error *err)
-{
-    size_t longest = 0;
-    rv_status st = RV_OK;
-    for (size_t i = 0; !st && i < n; i++) {
-        int32_t *ids;
-        size_t n_ids;
-        st = eval_prompt(e, questions[i], &ids, &n_ids, err);
-        longest = RVI_MAX(longest, n_ids);
-        rv_free(ids);
-    }
-    if (!st && longest > 1 << 20) st = rvi_error(err, RV_E_CONFIG, "too long a question");
-    *out = (int)longest + max_tokens;
-    return st;
-}
-
 rv_status eval_answers(eval *e, rv_learner *l, const char *const *questions, size_t n,
-                       const eval_ask *ask, rv_generated *out, rv_error *err)
+                       const eval_ask *ask, rv_generated **out, rv_error *err)
 {
-    int room = 0;
-    rv_status st = eval_room(e, questions, n, ask->max_tokens, &room, err);
+    *out = rvi_zalloc_array(n, sizeof **out);
+    rv_status st = *out ? RV_OK : rvi_nomem(err, "answers");
     for (size_t at = 0; !st && at < n; at += EVAL_PARALLEL) {
         /* new sessions each time: what takes part is decided anew, nothing of another question stays */
         rv_session *sessions[EVAL_PARALLEL] = {NULL};
@@ -273,12 +212,10 @@ rv_status eval_answers(eval *e, rv_learner *l, const char *const *questions, siz
         eval_ask here = *ask;
         here.seed += at;
         cli_progress_show(&e->bar, ask->what, at, n, "");
-        st = eval_sessions_new(e, room, sessions, part, err);
-        if (!st)
-            st = eval_answers_on(e, l, sessions, questions + at, part, &here, NULL, out + at, err);
+        st = eval_answers_on(e, l, questions + at, part, &here, sessions, *out + at, err);
         for (size_t i = 0; i < part; i++) rv_session_free(&sessions[i]);
     }
-    if (!st && e->dump) dump_answers(e, l, questions, n, out);
+    if (!st && e->dump) dump_answers(e, l, questions, n, *out);
     cli_progress_end(&e->bar);
     return st;
 }
@@ -289,15 +226,50 @@ void eval_free_answers(rv_generated *answers, size_t n)
     rvi_free(answers);
 }
 
-/* ---- perplexity ---- */
+bool eval_same_ids(const rv_generated *a, const rv_generated *b)
+{
+    return a->n_ids == b->n_ids && !memcmp(a->ids, b->ids, a->n_ids * sizeof *a->ids);
+}
 
-rv_status eval_nll(eval *e, const rv_adapter_set *adapters, int stride, double *out, rv_error *err)
+/* ---- drift ---- */
+
+/* n of the text's windows without overlap, evenly spread over it. */
+static rv_status load_windows(eval *e, const char *path, int n, rv_error *err)
+{
+    rvi_buf text = {0};
+    int32_t *ids = NULL;
+    size_t n_ids = 0;
+    rv_status st = cli_read_file(path, &text, err);
+    if (!st) st = rv_tokenize(e->model.m, text.data, text.len, 0, &ids, &n_ids, err);
+    int all = (int)RVI_MIN(n_ids / EVAL_WINDOW, (size_t)1 << 20);
+    if (!st && !all)
+        st = rvi_error(err, RV_E_CONFIG, "%s: %zu tokens, and a window has %d", path, n_ids,
+                       EVAL_WINDOW);
+    if (!st) {
+        n = RVI_MIN(n, all);
+        e->windows = rvi_alloc_array((size_t)n * EVAL_WINDOW, sizeof *e->windows);
+        if (!e->windows) st = rvi_nomem(err, "windows");
+    }
+    for (int i = 0; !st && i < n; i++) {
+        /* from both ends, in f32: the places where torch.linspace puts them */
+        float step = n > 1 ? (float)(all - 1) / (float)(n - 1) : 0;
+        float at = i < n / 2 ? step * (float)i : (float)(all - 1) - step * (float)(n - 1 - i);
+        memcpy(e->windows + (size_t)i * EVAL_WINDOW, ids + (size_t)at * EVAL_WINDOW,
+               EVAL_WINDOW * sizeof *ids);
+    }
+    if (!st) e->n_windows = n;
+    rv_free(ids);
+    rvi_buf_deinit(&text);
+    return st;
+}
+
+/* The mean negative log probability of a token. */
+static rv_status measure_nll(eval *e, const rv_adapter_set *adapters, double *out, rv_error *err)
 {
     float log_p[EVAL_WINDOW - 1];
     double sum = 0;
-    int n = 0;
     rv_status st = RV_OK;
-    for (int w = 0; !st && w < e->n_windows; w += stride, n++) {
+    for (int w = 0; !st && w < e->n_windows; w++) {
         cli_progress_show(&e->bar, "perplexity", (uint64_t)w, (uint64_t)e->n_windows, "");
         st = rv_engine_score(e->engine, e->windows + (size_t)w * EVAL_WINDOW, EVAL_WINDOW, adapters,
                              log_p, err);
@@ -305,24 +277,33 @@ rv_status eval_nll(eval *e, const rv_adapter_set *adapters, int stride, double *
         if (!st && cli_interrupted()) st = rvi_error(err, RV_E_GENERATION, "interrupted");
     }
     cli_progress_end(&e->bar);
-    *out = n ? sum / ((double)n * (EVAL_WINDOW - 1)) : (double)NAN;
+    *out = e->n_windows ? sum / ((double)e->n_windows * (EVAL_WINDOW - 1)) : (double)NAN;
     return st;
 }
 
-rv_status eval_dppl(eval *e, rv_learner *l, double *percent, rv_error *err)
+rv_status eval_dppl(eval *e, double *percent, rv_error *err)
 {
     rv_adapter_set *adapters = NULL;
     double nll = NAN;
     *percent = NAN;
     if (!e->n_windows) return RV_OK;
-    rv_status st = rv_learner_adapters(l, &adapters, err);
-    if (!st) st = eval_nll(e, adapters, 1, &nll, err);
+    rv_status st = rv_learner_adapters(e->l, &adapters, err);
+    if (!st) st = measure_nll(e, adapters, &nll, err);
     if (!st) *percent = 100 * (exp(nll - e->base_nll) - 1);
     rv_adapter_set_free(&adapters);
     return st;
 }
 
-int eval_progress(void *ctx, const char *stage, int done, int total, double loss)
+rv_status eval_drift(eval *e, double *dppl, double *probe_kl, rv_error *err)
+{
+    rv_status st = eval_dppl(e, dppl, err);
+    return st ? st : rv_learner_probe(e->l, probe_kl, err);
+}
+
+/* ---- the learner ---- */
+
+/* Progress of training: a bar with the loss. */
+static int show_progress(void *ctx, const char *stage, int done, int total, double loss)
 {
     eval *e = ctx;
     char note[48] = "";
@@ -331,4 +312,103 @@ int eval_progress(void *ctx, const char *stage, int done, int total, double loss
                       note);
     if (done >= total) cli_progress_end(&e->bar);
     return cli_interrupted();
+}
+
+void eval_learner_options(const eval *e, rv_learner_options *out)
+{
+    const eval_options *o = &e->o;
+    rv_learner_options_init(out, sizeof *out);
+    out->seed = o->seed;
+    if (e->store.append) out->store = &e->store;
+    out->random_gradient = o->control && !strcmp(o->control, "random");
+    if (o->steps) out->n_steps = o->steps;
+    if (o->rank) {
+        out->rank = o->rank;
+        out->alpha = 2 * (float)o->rank;
+    }
+    if (o->rate > 0) out->learning_rate = o->rate;
+}
+
+rv_status eval_learner_new(eval *e, const rv_learner_options *o, rv_error *err)
+{
+    rv_status st = rv_learner_new(&e->l, e->model.m, o, err);
+    double begun = rvi_os_seconds();
+    if (!st) st = rv_learner_calibrate(e->l, show_progress, e, err);
+    e->calibrate_s = rvi_os_seconds() - begun;
+    return st;
+}
+
+rv_status eval_teach(eval *e, const eval_fact *facts, size_t n, double *slowest, rv_error *err)
+{
+    rv_status st = RV_OK;
+    double worst = 0;
+    for (size_t i = 0; !st && i < n; i++) {
+        rv_adaptation a = {0};
+        st = rv_learner_correct(e->l, NULL, facts[i].prompt, facts[i].taught, &a, err);
+        if (!st && !a.applied)
+            st = rvi_error(err, RV_E_SONA, "'%s' was not learned: %s", facts[i].prompt, a.notes);
+        worst = RVI_MAX(worst, (a.latency_us + a.forward_us) * 1e-6);
+    }
+    if (slowest) *slowest = worst;
+    return st;
+}
+
+rv_status eval_train(eval *e, rv_learn_loop loop, rv_preference_loss loss, rv_adaptation *out,
+                     double *seconds, rv_error *err)
+{
+    double begun = rvi_os_seconds();
+    rv_status st = rv_learner_consolidate(e->l, loop, loss, show_progress, e, out, err);
+    *seconds = rvi_os_seconds() - begun;
+    return st;
+}
+
+/* ---- the course ---- */
+
+static rv_status open_model(eval *e, rv_error *err)
+{
+    const eval_options *o = &e->o;
+    rv_model_info info;
+    e->base_nll = NAN;
+    rv_status st = cli_open(e->c, e->model_name, 0, &e->model, err);
+    if (!st) st = rv_model_get_info(e->model.m, &info);
+    if (!st && (!info.has_tokenizer || info.is_encoder))
+        st = rvi_error(err, RV_E_TOKENIZATION, "%s: answering needs a tokenizer and a decoder",
+                       e->model_name);
+    if (!st) cli_interrupts_catch("\n", false);
+    if (!st && o->dump && !(e->dump = fopen(o->dump, "w")))
+        st = rvi_error(err, RV_E_IO, "%s: cannot be written", o->dump);
+    if (!st && o->work) st = eval_store_open(e, err);
+    if (!st) st = make_engine(e, 128, err);
+    if (!st && o->text) st = load_windows(e, o->text, o->windows, err);
+    if (!st && o->text) st = measure_nll(e, NULL, &e->base_nll, err);
+    return st;
+}
+
+static void deinit(eval *e)
+{
+    cli_progress_end(&e->bar);
+    rv_learner_free(&e->l);
+    eval_store_shut(e);
+    rv_engine_free(&e->engine);
+    rvi_free(e->windows);
+    cli_close(&e->model);
+    if (e->dump) fclose(e->dump);
+    rvi_arena_deinit(&e->arena);
+    rvi_buf_deinit(&e->text);
+    *e = (eval){0};
+}
+
+int eval_run(eval *e, rv_status (*load)(eval *e, rv_error *err),
+             rv_status (*work)(eval *e, rvi_buf *out, rv_error *err))
+{
+    rv_error err = {0};
+    rvi_buf out = {0};
+    int code = CLI_OK;
+    rv_status st = load ? load(e, &err) : RV_OK;
+    if (!st) st = open_model(e, &err);
+    if (!st) st = work(e, &out, &err);
+    if (!st) code = cli_print(&out);
+    rvi_buf_deinit(&out);
+    deinit(e);
+    return st ? cli_fail(&err) : code;
 }

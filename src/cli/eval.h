@@ -24,84 +24,93 @@ typedef struct eval_options {
     const char *work; /* where what is made once for a model is kept; NULL: nowhere */
 } eval_options;
 
-enum { EVAL_OPTIONS = 12 };
-
+/* The first member of every evaluation's own state. */
 typedef struct eval {
     cli *c;
-    const char *model_name;
+    eval_options o;
+    const char *model_name, *path; /* path: of the questions; NULL: they are its own */
+    rvi_buf text;                  /* that file, */
+    rvi_arena arena;               /* and what was read of it */
     cli_model model;
-    rv_model_info info;
     rv_engine *engine;
     int room; /* tokens of one of the engine's sessions */
+    rv_learner *l;
+    double calibrate_s; /* seconds */
     cli_progress bar;
     /* the text of the perplexity: n_windows of EVAL_WINDOW tokens; none without a text */
     int32_t *windows;
     int n_windows;
     double base_nll;
-    FILE *dump; /* every question and answer as a line of JSON, or NULL */
+    rv_store store; /* of the learner; zeroed: in memory */
+    rvi_buf work;   /* the folder of this evaluation alone */
+    FILE *dump;     /* every question and answer as a line of JSON, or NULL */
 } eval;
 
-void eval_options_init(eval_options *o);
-/* Writes the rows of the options table, EVAL_OPTIONS of them. */
-void eval_option_rows(eval_options *o, cli_option *rows);
-/* CLI_OK, or CLI_USAGE after saying what is wrong. */
-int eval_options_check(const cli *c, const eval_options *o);
-/* "on" or "off"; NULL leaves *out as it is. */
-int eval_switch(const cli *c, const char *name, const char *text, bool *out);
+/* ---- the command line ---- */
 
-/* Opens the model, and measures its perplexity where there is a text. eval_close in any case. */
-rv_status eval_open(eval *e, cli *c, const char *model, const eval_options *o,
-                    rv_error *err) RVI_MUST_CHECK;
-void eval_close(eval *e);
-/* Options of a learner as an evaluation sets them. */
-void eval_learner_options(const eval_options *o, rv_learner_options *out);
+enum { EVAL_MAX_OWN = 8 };
+/* The common options and n_own more; the arguments are a model and, where with_file is set, a file.
+ * needed: said where they are missing. As cli_parse. */
+int eval_parse(eval *e, cli *c, const cli_option *own, size_t n_own, int argc, char **argv,
+               bool with_file, const char *needed, bool *done);
+/* Is it the first of the two? NULL leaves *out as it is. CLI_USAGE after saying that it is neither. */
+int eval_choice(const cli *c, const char *name, const char *text, const char *first,
+                const char *second, bool *out);
+int eval_switch(const cli *c, const char *name, const char *text, bool *out); /* on or off */
+
+/* ---- running ---- */
+
+/* Loads what is asked (load NULL: nothing), opens the model and measures its perplexity where there is
+ * a text; then `work` writes the result, which is printed. Frees all that is in *e. Returns the exit
+ * status. */
+int eval_run(eval *e, rv_status (*load)(eval *e, rv_error *err),
+             rv_status (*work)(eval *e, rvi_buf *out, rv_error *err));
+/* Options of a learner as an evaluation sets them; and the learner, calibrated. */
+void eval_learner_options(const eval *e, rv_learner_options *out);
+/* The learner's store, where --work is given. */
+rv_status eval_store_open(eval *e, rv_error *err) RVI_MUST_CHECK;
+void eval_store_shut(eval *e);
+rv_status eval_learner_new(eval *e, const rv_learner_options *o, rv_error *err) RVI_MUST_CHECK;
+/* Consolidates, and says how long that took. */
+rv_status eval_train(eval *e, rv_learn_loop loop, rv_preference_loss loss, rv_adaptation *out,
+                     double *seconds, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- asking ---- */
 
-typedef struct eval_ask {
-    int max_tokens;
-    float temperature; /* 0: greedy */
-    uint64_t seed;     /* question i is drawn with seed + i */
-    const char *what;  /* beside the progress bar */
-} eval_ask;
-
-/* {"messages":[{"role":"user","content":...}],"add_generation_prompt":true} */
-void eval_conversation(const char *question, rvi_buf *out);
-/* The ids of that conversation; rv_free */
-rv_status eval_prompt(const eval *e, const char *question, int32_t **ids, size_t *n,
-                      rv_error *err) RVI_MUST_CHECK;
-/* Answers n questions, each in a session of its own, EVAL_PARALLEL at a time. l NULL: the model
- * alone. out: n zeroed ones, freed by eval_free_answers also after a failure. */
-rv_status eval_answers(eval *e, rv_learner *l, const char *const *questions, size_t n,
-                       const eval_ask *ask, rv_generated *out, rv_error *err) RVI_MUST_CHECK;
-void eval_free_answers(rv_generated *answers, size_t n); /* and the list; accepts NULL */
-
-/* Tokens of the longest of these questions and an answer behind it. */
-rv_status eval_room(const eval *e, const char *const *questions, size_t n, int max_tokens, int *out,
-                    rv_error *err) RVI_MUST_CHECK;
-
-/* Sessions that stay for feedback: at most EVAL_PARALLEL of them, for prompts and answers of `room`
- * tokens. mask: as in rv_generate_options, may be NULL. */
-rv_status eval_sessions_new(eval *e, int room, rv_session **sessions, size_t n,
-                            rv_error *err) RVI_MUST_CHECK;
+/* Forces answers: forbid is the mask of rv_generate_options. Their probabilities are measured. */
 typedef struct eval_mask {
     int (*forbid)(void *ctx, const int32_t *ids, size_t n_ids, float *logits, size_t n_vocab);
     void *ctx;
+    bool ignore_eos;
 } eval_mask;
-rv_status eval_answers_on(eval *e, rv_learner *l, rv_session **sessions,
-                          const char *const *questions, size_t n, const eval_ask *ask,
-                          const eval_mask *mask, rv_generated *out, rv_error *err) RVI_MUST_CHECK;
 
-/* ---- perplexity ---- */
+typedef struct eval_ask {
+    int max_tokens;
+    float temperature;     /* 0: greedy */
+    uint64_t seed;         /* question i is drawn with seed + i */
+    const char *what;      /* beside the progress bar */
+    const eval_mask *mask; /* NULL: free answers */
+} eval_ask;
 
-/* The mean negative log probability of every stride-th window. */
-rv_status eval_nll(eval *e, const rv_adapter_set *adapters, int stride, double *out,
-                   rv_error *err) RVI_MUST_CHECK;
+/* Answers n questions, each in a session of its own, EVAL_PARALLEL at a time. l NULL: the model
+ * alone. *out: n of them, for eval_free_answers, also after a failure. */
+rv_status eval_answers(eval *e, rv_learner *l, const char *const *questions, size_t n,
+                       const eval_ask *ask, rv_generated **out, rv_error *err) RVI_MUST_CHECK;
+void eval_free_answers(rv_generated *answers, size_t n); /* and the list; accepts NULL */
+
+/* The same for at most EVAL_PARALLEL questions whose sessions stay for feedback: sessions and out are n
+ * zeroed ones, the caller's also after a failure. */
+rv_status eval_answers_on(eval *e, rv_learner *l, const char *const *questions, size_t n,
+                          const eval_ask *ask, rv_session **sessions, rv_generated *out,
+                          rv_error *err) RVI_MUST_CHECK;
+bool eval_same_ids(const rv_generated *a, const rv_generated *b);
+
+/* ---- drift ---- */
+
 /* How much the learner's adapters, active for every token, raise the perplexity; NaN without a text. */
-rv_status eval_dppl(eval *e, rv_learner *l, double *percent, rv_error *err) RVI_MUST_CHECK;
-
-/* Progress of training: a bar with the loss. */
-int eval_progress(void *ctx, const char *stage, int done, int total, double loss);
+rv_status eval_dppl(eval *e, double *percent, rv_error *err) RVI_MUST_CHECK;
+/* That, and the divergence on the learner's own probes. */
+rv_status eval_drift(eval *e, double *dppl, double *probe_kl, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- facts ---- */
 
@@ -126,20 +135,14 @@ typedef struct eval_file {
     eval_set *sets;
     size_t n_sets;
     eval_texts unrelated;
-    rvi_arena arena;
-    rvi_buf text;
 } eval_file;
 
-/* The sets that the options choose, at most `limit` facts each, with the answers to teach.
- * eval_file_deinit in any case. */
-rv_status eval_file_load(eval_file *f, const char *path, const eval_options *o,
-                         rv_error *err) RVI_MUST_CHECK;
-void eval_file_deinit(eval_file *f);
-/* A string of an object's member; NULL: missing or no string. */
-const char *eval_member(const rvi_json *object, const char *key);
+/* The sets that the options choose, at most `limit` facts each, with the answers to teach. Lives as long
+ * as e. */
+rv_status eval_load_facts(eval *e, eval_file *f, rv_error *err) RVI_MUST_CHECK;
 
 /* Teaches the answers of n facts. *slowest (may be NULL): seconds of the slowest, forward included. */
-rv_status eval_teach(rv_learner *l, const eval_fact *facts, size_t n, double *slowest,
+rv_status eval_teach(eval *e, const eval_fact *facts, size_t n, double *slowest,
                      rv_error *err) RVI_MUST_CHECK;
 
 /* ---- styles ---- */
@@ -157,15 +160,11 @@ typedef struct eval_style {
 typedef struct eval_styles {
     eval_style *items;
     size_t n;
-    rvi_arena arena;
-    rvi_buf text;
 } eval_styles;
 
-/* [{"style", "teach": [{"prompt", "name"}, ...], "heldout": [...]}, ...]; name NULL: all of them.
- * eval_styles_deinit in any case. */
-rv_status eval_styles_load(eval_styles *f, const char *path, const char *name,
-                           const eval_options *o, rv_error *err) RVI_MUST_CHECK;
-void eval_styles_deinit(eval_styles *f);
+/* [{"style", "teach": [{"prompt", "name"}, ...], "heldout": [...]}, ...]; name NULL: all of them. Lives
+ * as long as e. */
+rv_status eval_load_styles(eval *e, const char *name, eval_styles *f, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- figures ---- */
 
@@ -173,28 +172,37 @@ void eval_styles_deinit(eval_styles *f);
 bool eval_hit(const char *text, const char *answer);
 bool eval_same_words(const char *a, const char *b, size_t n_words); /* n_words 0: all of them */
 
-/* The interval of a rate k of n at 95 %, percent (Wilson). */
-void eval_wilson(double k, double n, double *low, double *high);
-
-/* One figure of a result: name, value of each set, and which way is worse. */
-typedef struct eval_figure {
+/* A row of a result: a figure's name, and which way is worse. */
+typedef struct eval_row {
     const char *name;
     bool low_is_good;
+} eval_row;
+
+typedef struct eval_figure {
     double value, n; /* n: of the questions behind a rate, 0 for other figures */
 } eval_figure;
 
-/* The mean of figure i over the sets' results, and the worst one; NaN where none was measured. */
-void eval_summary(const eval_figure *figures, size_t n_figures, size_t n_sets, size_t i,
-                  double *mean, double *worst);
-void eval_write_figures(rvi_buf *out, const eval_figure *figures, size_t n); /* "name":value,... */
+/* The figures of every set, one set after the other. */
+typedef struct eval_results {
+    const eval_row *rows;
+    size_t n_rows;
+    eval_figure *figures; /* n_sets x n_rows; value NaN until it is measured */
+    int *numbers;         /* of the sets; counted from 1 until others are given */
+    size_t n_sets;
+} eval_results;
+
+/* eval_results_deinit in any case. */
+rv_status eval_results_init(eval_results *r, const eval_row *rows, size_t n_rows, size_t n_sets,
+                            rv_error *err) RVI_MUST_CHECK;
+void eval_results_deinit(eval_results *r);
+eval_figure *eval_results_of(const eval_results *r, size_t set);
+
 /* `"rel":...,...,"worst":{...},"sets":[...]`: means, worst sets, and every set by its number. */
-void eval_write_sets(rvi_buf *out, const eval_figure *figures, size_t n_figures, const int *numbers,
-                     size_t n_sets);
-/* A table: a row a figure, the mean, its interval, the worst set, every set. */
-void eval_print_sets(rvi_buf *out, const eval_figure *figures, size_t n_figures, size_t n_sets);
-/* `"model":...,"file":...,"seed":...` */
-void eval_write_head(rvi_buf *out, const char *kind, const eval *e, const char *path,
-                     const eval_options *o);
+void eval_write_sets(rvi_buf *out, const eval_results *r);
+/* A table of n_sets sets: a row a figure, the mean, its interval, the worst set, every set. */
+void eval_print_sets(rvi_buf *out, const eval_results *r, size_t first, size_t n_sets);
+/* `{"eval":...,"model":...,"file":...,"seed":...` */
+void eval_write_head(rvi_buf *out, const char *kind, const eval *e);
 
 int eval_facts(cli *c, int argc, char **argv);
 int eval_seq(cli *c, int argc, char **argv);

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/os.h"
 #include "cli/eval.h"
 
 /* ---- forcing an answer ---- */
@@ -38,34 +37,17 @@ static rv_status answer_probability(eval *e, rv_learner *l, const char *question
                                     const int32_t *answer, size_t n, double *out, rv_error *err)
 {
     forced f = {.ids = answer, .n = n};
-    rv_sampling greedy;
-    rv_generate_options o;
+    const eval_mask mask = {allow_one, &f, false};
+    const eval_ask ask = {.max_tokens = (int)n, .mask = &mask};
     rv_generated g = {0};
     rv_session *s = NULL;
-    rvi_buf talk = {0};
-    int32_t *ids = NULL;
-    size_t n_ids = 0;
-    rv_sampling_init_greedy(&greedy, sizeof greedy);
-    rv_generate_options_init(&o, sizeof o);
-    o.sampling = &greedy;
-    o.max_tokens = (int)n;
-    o.top_logprobs = 0;
-    o.mask = allow_one;
-    o.ctx = &f;
-    eval_conversation(question, &talk);
-    rv_status st = talk.failed ? rvi_nomem(err, "conversation") : RV_OK;
-    if (!st) st = eval_prompt(e, question, &ids, &n_ids, err);
-    if (!st) st = eval_sessions_new(e, (int)(n_ids + n), &s, 1, err);
-    if (!st && l) st = rv_learner_begin(l, s, talk.data, talk.len, NULL, err);
-    if (!st) st = rv_session_generate(s, ids, n_ids, &o, &g, err);
+    rv_status st = eval_answers_on(e, l, &question, 1, &ask, &s, &g, err);
     if (!st && (g.n_ids != n || !g.chosen))
         st = rvi_error(err, RV_E_GENERATION, "an answer of %zu tokens ended after %zu", n, g.n_ids);
     *out = 0;
     for (size_t i = 0; !st && i < n; i++) *out += (double)g.chosen[i].logprob / log(10);
     rv_generated_free(&g);
     rv_session_free(&s);
-    rvi_buf_deinit(&talk);
-    rv_free(ids);
     return st;
 }
 
@@ -75,7 +57,6 @@ enum { ANSWER = 24, MAX_PROMPTS = 30, MAX_CANARIES = 20 };
 
 typedef struct thumbs_eval {
     eval e;
-    eval_options o;
     eval_file file;
     int events;
     const char *prompts[MAX_PROMPTS], *canaries[MAX_CANARIES];
@@ -98,54 +79,46 @@ static void choose_questions(thumbs_eval *v)
         if (canary && v->n_canaries < MAX_CANARIES) v->canaries[v->n_canaries++] = u->items[i];
         if (asked && v->n_prompts < MAX_PROMPTS) v->prompts[v->n_prompts++] = u->items[i];
     }
-    if (v->o.limit) v->n_prompts = RVI_MIN(v->n_prompts, (size_t)v->o.limit);
+    if (v->e.o.limit) v->n_prompts = RVI_MIN(v->n_prompts, (size_t)v->e.o.limit);
 }
 
-static bool same_ids(const rv_generated *a, const rv_generated *b)
-{
-    return a->n_ids == b->n_ids && !memcmp(a->ids, b->ids, a->n_ids * sizeof *a->ids);
-}
+static const eval_ask ask_canaries = {.max_tokens = 16, .what = "canaries"};
 
-static rv_status count_changed(thumbs_eval *v, rv_learner *l, const rv_generated *before, int *out,
-                               rv_error *err)
+static rv_status count_changed(thumbs_eval *v, const rv_generated *before, int *out, rv_error *err)
 {
-    const eval_ask ask = {16, 0, 0, "canaries"};
-    rv_generated *after = rvi_zalloc_array(v->n_canaries, sizeof *after);
-    rv_status st = after ? RV_OK : rvi_nomem(err, "answers");
-    if (!st) st = eval_answers(&v->e, l, v->canaries, v->n_canaries, &ask, after, err);
+    rv_generated *after = NULL;
+    rv_status st =
+        eval_answers(&v->e, v->e.l, v->canaries, v->n_canaries, &ask_canaries, &after, err);
     *out = 0;
-    for (size_t i = 0; !st && i < v->n_canaries; i++) *out += !same_ids(&before[i], &after[i]);
-    eval_free_answers(after, after ? v->n_canaries : 0);
+    for (size_t i = 0; !st && i < v->n_canaries; i++) *out += !eval_same_ids(&before[i], &after[i]);
+    eval_free_answers(after, v->n_canaries);
     return st;
 }
 
-static rv_status push_down(thumbs_eval *v, rv_learner *l, size_t i, const rv_generated *canaries,
-                           rv_error *err)
+static rv_status push_down(thumbs_eval *v, size_t i, const rv_generated *canaries, rv_error *err)
 {
-    const eval_ask ask = {ANSWER, 0, 0, "thumbs"};
+    const eval_ask ask = {.max_tokens = ANSWER, .what = "thumbs"};
+    eval *e = &v->e;
     const char *q = v->prompts[i];
     rv_session *s = NULL;
-    rv_generated own = {0}, again = {0};
+    rv_generated own = {0}, *again = NULL;
     double before = 0, after = 0;
-    int room = 0;
-    rv_status st = rv_learner_reset(l, err);
-    if (!st) st = eval_room(&v->e, &q, 1, ANSWER, &room, err);
-    if (!st) st = eval_sessions_new(&v->e, room, &s, 1, err);
-    if (!st) st = eval_answers_on(&v->e, l, &s, &q, 1, &ask, NULL, &own, err);
-    if (!st) st = answer_probability(&v->e, NULL, q, own.ids, own.n_ids, &before, err);
+    rv_status st = rv_learner_reset(e->l, err);
+    if (!st) st = eval_answers_on(e, e->l, &q, 1, &ask, &s, &own, err);
+    if (!st) st = answer_probability(e, NULL, q, own.ids, own.n_ids, &before, err);
     for (int k = 0; !st && k < v->events; k++) {
         rv_adaptation a = {0};
-        st = rv_learner_thumb(l, s, 0, &a, err);
+        st = rv_learner_thumb(e->l, s, 0, &a, err);
         v->latency_us[v->n_latency++] = a.latency_us;
     }
-    if (!st) st = answer_probability(&v->e, l, q, own.ids, own.n_ids, &after, err);
+    if (!st) st = answer_probability(e, e->l, q, own.ids, own.n_ids, &after, err);
     v->drop[i] = before - after;
-    if (!st) st = count_changed(v, l, canaries, &v->changed[i], err);
+    if (!st) st = count_changed(v, canaries, &v->changed[i], err);
     rv_session_free(&s);
-    if (!st) st = eval_answers(&v->e, l, &q, 1, &ask, &again, err);
-    if (!st) v->answer_changed[i] = !same_ids(&own, &again);
+    if (!st) st = eval_answers(e, e->l, &q, 1, &ask, &again, err);
+    if (!st) v->answer_changed[i] = !eval_same_ids(&own, again);
     rv_generated_free(&own);
-    rv_generated_free(&again);
+    eval_free_answers(again, 1);
     return st;
 }
 
@@ -160,7 +133,7 @@ static double quantile(const double *sorted, size_t n, double q)
     return n ? sorted[RVI_MIN(n - 1, (size_t)(q * (double)n))] : (double)NAN;
 }
 
-static void write_thumbs(thumbs_eval *v, const char *path, rvi_buf *out)
+static void write_thumbs(thumbs_eval *v, rvi_buf *out)
 {
     double sorted[MAX_PROMPTS];
     int worst_changed = 0, n_changed = 0, n_ten = 0, n_new = 0;
@@ -176,7 +149,7 @@ static void write_thumbs(thumbs_eval *v, const char *path, rvi_buf *out)
     }
     double p50 = quantile(v->latency_us, v->n_latency, 0.5),
            p99 = quantile(v->latency_us, v->n_latency, 0.99);
-    if (!v->o.json) {
+    if (!v->e.o.json) {
         rvi_buf_printf(
             out,
             "%zu questions, %d thumbs down each\n"
@@ -188,7 +161,7 @@ static void write_thumbs(thumbs_eval *v, const char *path, rvi_buf *out)
             n_changed, worst_changed, v->n_canaries, p50, p99);
         return;
     }
-    eval_write_head(out, "thumbs", &v->e, path, &v->o);
+    eval_write_head(out, "thumbs", &v->e);
     rvi_buf_printf(out,
                    ",\"prompts\":%zu,\"events\":%d,\"worst_factor\":%.6g,\"median_factor\":%.6g,"
                    "\"at_least_10\":%d,\"answers_changed\":%d,\"canaries\":%zu,"
@@ -203,60 +176,46 @@ static void write_thumbs(thumbs_eval *v, const char *path, rvi_buf *out)
     rvi_buf_puts(out, "]}\n");
 }
 
-static rv_status evaluate_thumbs(thumbs_eval *v, rv_error *err)
+static rv_status load_thumbs(eval *e, rv_error *err)
 {
-    const eval_ask ask = {16, 0, 0, "canaries"};
-    rv_learner *l = NULL;
+    thumbs_eval *v = (thumbs_eval *)e;
+    rv_status st = eval_load_facts(e, &v->file, err);
+    if (!st && v->file.unrelated.n < 2)
+        st = rvi_error(err, RV_E_CONFIG, "%s: there is no list \"unrelated\"", e->path);
+    if (!st) choose_questions(v);
+    return st;
+}
+
+static rv_status evaluate_thumbs(eval *e, rvi_buf *out, rv_error *err)
+{
+    thumbs_eval *v = (thumbs_eval *)e;
     rv_learner_options lo;
-    rv_generated *canaries = rvi_zalloc_array(MAX_CANARIES, sizeof *canaries);
+    rv_generated *canaries = NULL;
     v->latency_us = rvi_zalloc_array(v->n_prompts * (size_t)v->events, sizeof *v->latency_us);
-    rv_status st = canaries && v->latency_us ? RV_OK : rvi_nomem(err, "answers");
-    eval_learner_options(&v->o, &lo);
-    if (!st) st = rv_learner_new(&l, v->e.model.m, &lo, err);
-    if (!st) st = rv_learner_calibrate(l, eval_progress, &v->e, err);
-    if (!st) st = eval_answers(&v->e, NULL, v->canaries, v->n_canaries, &ask, canaries, err);
+    rv_status st = v->latency_us ? RV_OK : rvi_nomem(err, "latencies");
+    eval_learner_options(e, &lo);
+    if (!st) st = eval_learner_new(e, &lo, err);
+    if (!st) st = eval_answers(e, NULL, v->canaries, v->n_canaries, &ask_canaries, &canaries, err);
     for (size_t i = 0; !st && i < v->n_prompts; i++) {
-        cli_progress_show(&v->e.bar, "thumbs", i, v->n_prompts, "");
-        st = push_down(v, l, i, canaries, err);
+        cli_progress_show(&e->bar, "thumbs", i, v->n_prompts, "");
+        st = push_down(v, i, canaries, err);
     }
-    rv_learner_free(&l);
-    eval_free_answers(canaries, canaries ? v->n_canaries : 0);
+    if (!st) write_thumbs(v, out);
+    eval_free_answers(canaries, v->n_canaries);
+    rvi_free(v->latency_us);
     return st;
 }
 
 int eval_thumbs(cli *c, int argc, char **argv)
 {
     thumbs_eval v = {.events = 20};
-    const char *args[2];
-    cli_option rows[EVAL_OPTIONS + 1];
-    eval_options_init(&v.o);
-    eval_option_rows(&v.o, rows);
-    rows[EVAL_OPTIONS] = (cli_option){"events", 0, CLI_INT, &v.events, NULL};
-    int n_args;
+    const cli_option own[] = {{"events", 0, CLI_INT, &v.events, NULL}};
     bool done;
-    int code = cli_parse(c, rows, RVI_COUNT(rows), argc, argv, args, 2, &n_args, &done);
+    int code = eval_parse(&v.e, c, own, RVI_COUNT(own), argc, argv, true,
+                          "a model and a file with unrelated questions are needed", &done);
     if (code || done) return code;
-    if (n_args < 2) return cli_usage(c, "a model and a file with unrelated questions are needed");
-    if ((code = eval_options_check(c, &v.o))) return code;
     if (v.events < 1 || v.events > 10000) return cli_usage(c, "--events: between 1 and 10000");
-
-    rv_error err = {0};
-    rvi_buf out = {0};
-    eval_options whole = v.o;
-    whole.limit = 0;
-    rv_status st = eval_file_load(&v.file, args[1], &whole, &err);
-    if (!st && v.file.unrelated.n < 2)
-        st = rvi_error(&err, RV_E_CONFIG, "%s: there is no list \"unrelated\"", args[1]);
-    if (!st) choose_questions(&v);
-    if (!st) st = eval_open(&v.e, c, args[0], &v.o, &err);
-    if (!st) st = evaluate_thumbs(&v, &err);
-    if (!st) write_thumbs(&v, args[1], &out);
-    if (!st) code = cli_print(&out);
-    rvi_buf_deinit(&out);
-    rvi_free(v.latency_us);
-    eval_close(&v.e);
-    eval_file_deinit(&v.file);
-    return st ? cli_fail(&err) : code;
+    return eval_run(&v.e, load_thumbs, evaluate_thumbs);
 }
 
 /* ---- garbage ---- */
@@ -284,50 +243,23 @@ static const char *const garbage_questions[] = {
 
 typedef struct garbage_eval {
     eval e;
-    eval_options o;
     int events;
     bool rollback, contrast;
     double dppl[CHECKS];
 } garbage_eval;
 
 /* One answer, of random tokens or the model's own, and its score. */
-static rv_status score_answer(garbage_eval *v, rv_learner *l, const char *q, forced *random,
-                              double score, rv_error *err)
+static rv_status score_answer(eval *e, const char *q, forced *random, double score, rv_error *err)
 {
-    const eval_ask ask = {GARBAGE, 0, 0, "garbage"};
-    const eval_mask mask = {allow_one, random};
+    const eval_mask mask = {allow_one, random, true};
+    const eval_ask ask = {.max_tokens = GARBAGE, .what = "garbage", .mask = random ? &mask : NULL};
     rv_session *s = NULL;
     rv_generated out = {0};
     rv_adaptation a = {0};
-    int room = 0;
-    rv_status st = eval_room(&v->e, &q, 1, GARBAGE, &room, err);
-    if (!st) st = eval_sessions_new(&v->e, room, &s, 1, err);
-    if (!st) st = eval_answers_on(&v->e, l, &s, &q, 1, &ask, random ? &mask : NULL, &out, err);
-    if (!st) st = rv_learner_score(l, s, score, &a, err);
+    rv_status st = eval_answers_on(e, e->l, &q, 1, &ask, &s, &out, err);
+    if (!st) st = rv_learner_score(e->l, s, score, &a, err);
     rv_generated_free(&out);
     rv_session_free(&s);
-    return st;
-}
-
-static rv_status evaluate_garbage(garbage_eval *v, rv_error *err)
-{
-    rv_learner *l = NULL;
-    rv_learner_options lo;
-    forced random = {.rng = {v->o.seed}};
-    eval_learner_options(&v->o, &lo);
-    lo.no_rollback = !v->rollback;
-    rv_status st = rv_learner_new(&l, v->e.model.m, &lo, err);
-    if (!st) st = rv_learner_calibrate(l, eval_progress, &v->e, err);
-    for (int i = 0, check = 0; !st && i < v->events; i++) {
-        const char *q = garbage_questions[(size_t)i % RVI_COUNT(garbage_questions)];
-        cli_progress_show(&v->e.bar, "garbage", (uint64_t)i, (uint64_t)v->events, "");
-        if (v->contrast) st = score_answer(v, l, q, NULL, 0, err);
-        if (!st) st = score_answer(v, l, q, &random, 1, err);
-        for (; !st && check < CHECKS && (i + 1) * CHECKS >= v->events * (check + 1); check++)
-            st = eval_dppl(&v->e, l, &v->dppl[check], err);
-    }
-    cli_progress_end(&v->e.bar);
-    rv_learner_free(&l);
     return st;
 }
 
@@ -335,8 +267,8 @@ static void write_garbage(const garbage_eval *v, rvi_buf *out)
 {
     double most = v->dppl[0];
     for (int i = 1; i < CHECKS; i++) most = RVI_MAX(most, v->dppl[i]);
-    if (v->o.json) {
-        eval_write_head(out, "garbage", &v->e, NULL, &v->o);
+    if (v->e.o.json) {
+        eval_write_head(out, "garbage", &v->e);
         rvi_buf_printf(out,
                        ",\"events\":%d,\"rollback\":%s,\"contrast\":%s,\"dppl\":%.6g,"
                        "\"dppl_most\":%.6g,\"checks\":[",
@@ -353,37 +285,42 @@ static void write_garbage(const garbage_eval *v, rvi_buf *out)
     rvi_buf_putc(out, '\n');
 }
 
+static rv_status evaluate_garbage(eval *e, rvi_buf *out, rv_error *err)
+{
+    garbage_eval *v = (garbage_eval *)e;
+    rv_learner_options lo;
+    forced random = {.rng = {e->o.seed}};
+    eval_learner_options(e, &lo);
+    lo.no_rollback = !v->rollback;
+    rv_status st = eval_learner_new(e, &lo, err);
+    for (int i = 0, check = 0; !st && i < v->events; i++) {
+        const char *q = garbage_questions[(size_t)i % RVI_COUNT(garbage_questions)];
+        cli_progress_show(&e->bar, "garbage", (uint64_t)i, (uint64_t)v->events, "");
+        if (v->contrast) st = score_answer(e, q, NULL, 0, err);
+        if (!st) st = score_answer(e, q, &random, 1, err);
+        for (; !st && check < CHECKS && (i + 1) * CHECKS >= v->events * (check + 1); check++)
+            st = eval_dppl(e, &v->dppl[check], err);
+    }
+    cli_progress_end(&e->bar);
+    if (!st) write_garbage(v, out);
+    return st;
+}
+
 int eval_garbage(cli *c, int argc, char **argv)
 {
     garbage_eval v = {.events = 200, .rollback = true};
-    const char *rollback = NULL, *contrast = NULL, *args[1];
+    const char *rollback = NULL, *contrast = NULL;
     const cli_option own[] = {{"events", 0, CLI_INT, &v.events, NULL},
                               {"rollback", 0, CLI_TEXT, &rollback, NULL},
                               {"contrast", 0, CLI_TEXT, &contrast, NULL}};
-    cli_option rows[EVAL_OPTIONS + RVI_COUNT(own)];
-    eval_options_init(&v.o);
-    eval_option_rows(&v.o, rows);
-    memcpy(rows + EVAL_OPTIONS, own, sizeof own);
-    int n_args;
     bool done;
-    int code = cli_parse(c, rows, RVI_COUNT(rows), argc, argv, args, 1, &n_args, &done);
-    if (code || done) return code;
-    if (!n_args) return cli_usage(c, "a model is needed");
-    if (!v.o.text) return cli_usage(c, "--text is needed: perplexity is what is measured");
+    int code =
+        eval_parse(&v.e, c, own, RVI_COUNT(own), argc, argv, false, "a model is needed", &done);
+    if (code || done || (code = eval_switch(c, "rollback", rollback, &v.rollback)) ||
+        (code = eval_switch(c, "contrast", contrast, &v.contrast)))
+        return code;
+    if (!v.e.o.text) return cli_usage(c, "--text is needed: perplexity is what is measured");
     if (v.events < CHECKS || v.events > 100000)
         return cli_usage(c, "--events: between %d and 100000", CHECKS);
-    if ((code = eval_switch(c, "rollback", rollback, &v.rollback)) ||
-        (code = eval_switch(c, "contrast", contrast, &v.contrast)) ||
-        (code = eval_options_check(c, &v.o)))
-        return code;
-
-    rv_error err = {0};
-    rvi_buf out = {0};
-    rv_status st = eval_open(&v.e, c, args[0], &v.o, &err);
-    if (!st) st = evaluate_garbage(&v, &err);
-    if (!st) write_garbage(&v, &out);
-    if (!st) code = cli_print(&out);
-    rvi_buf_deinit(&out);
-    eval_close(&v.e);
-    return st ? cli_fail(&err) : code;
+    return eval_run(&v.e, NULL, evaluate_garbage);
 }

@@ -9,11 +9,9 @@
  *   loc_identical  the same token ids
  *   dppl     rise of the perplexity with every adapter active for every token
  * nbr, nbr_any and same are counted against the model alone. */
-#include <math.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "base/os.h"
 #include "cli/eval.h"
 
 typedef enum mode { INSTANT, BACKGROUND, DEEP, PRODUCT } mode;
@@ -21,15 +19,13 @@ static const char *const mode_names[] = {"instant", "background", "deep", "produ
 
 typedef struct facts_eval {
     eval e;
-    eval_options o;
     eval_file file;
     mode mode;
     bool fenced, gate, slots, strict;
     int group, one_by_one;
-    const char *path;
 } facts_eval;
 
-static const eval_ask ask = {16, 0, 0, "asking"};
+static const eval_ask ask = {.max_tokens = 16, .what = "asking"};
 
 /* ---- questions ---- */
 
@@ -91,10 +87,7 @@ enum {
     N_FIGURES
 };
 
-static const struct {
-    const char *name;
-    bool low_is_good;
-} figure_rows[N_FIGURES] = {
+static const eval_row figure_rows[N_FIGURES] = {
     [REL] = {"rel", false},
     [GEN] = {"gen", false},
     [NBR] = {"nbr", true},
@@ -133,11 +126,6 @@ static void settle(eval_figure *f, const tally *t)
     f->n = t->n;
 }
 
-static bool same_ids(const rv_generated *a, const rv_generated *b)
-{
-    return a->n_ids == b->n_ids && !memcmp(a->ids, b->ids, a->n_ids * sizeof *a->ids);
-}
-
 /* An answer of a fact with this relation or (by_subject) this subject stands in the text. */
 static bool any_hit(const char *text, const eval_fact *facts, size_t n, const eval_fact *of,
                     bool by_subject)
@@ -167,7 +155,7 @@ static void score_fact(const eval_fact *f, const eval_fact *facts, size_t n,
     for (size_t i = 0; i < f->neighbours.n; i++) {
         hits += eval_hit(out[i].text, f->answer) - eval_hit(base[i].text, f->answer);
         any += any_hit(out[i].text, facts, n, f, false) - any_hit(base[i].text, facts, n, f, false);
-        equal += same_ids(&out[i], &base[i]);
+        equal += eval_same_ids(&out[i], &base[i]);
     }
     count(&t[NBR], hits, f->neighbours.n);
     count(&t[NBR_ANY], any, f->neighbours.n);
@@ -187,43 +175,39 @@ static void score_unrelated(const rv_generated *out, const rv_generated *base, s
     for (size_t i = 0; i < n; i++) {
         count(&t[LOC], eval_same_words(out[i].text, base[i].text, 0), 1);
         count(&t[LOC6], eval_same_words(out[i].text, base[i].text, 6), 1);
-        count(&t[LOC_IDENTICAL], same_ids(&out[i], &base[i]), 1);
+        count(&t[LOC_IDENTICAL], eval_same_ids(&out[i], &base[i]), 1);
     }
 }
 
 /* ---- one set ---- */
 
-static rv_status train(facts_eval *v, rv_learner *l, eval_figure *figures, rv_error *err)
+static rv_status train(facts_eval *v, double *seconds, rv_error *err)
 {
     rv_adaptation a = {0};
-    double begun = rvi_os_seconds();
-    if (v->mode == INSTANT) return RV_OK;
-    rv_status st = rv_learner_consolidate(l, v->mode == DEEP ? RV_LOOP_DEEP : RV_LOOP_BACKGROUND,
-                                          RV_LOSS_DPO, eval_progress, &v->e, &a, err);
-    figures[SECONDS].value = rvi_os_seconds() - begun;
+    rv_status st = eval_train(&v->e, v->mode == DEEP ? RV_LOOP_DEEP : RV_LOOP_BACKGROUND,
+                              RV_LOSS_DPO, &a, seconds, err);
     if (!st && !a.applied) st = rvi_error(err, RV_E_SONA, "nothing was trained: %s", a.notes);
     return st;
 }
 
-static rv_status evaluate_set(facts_eval *v, rv_learner *l, const eval_set *s,
-                              const rv_generated *base, const questions *q, eval_figure *figures,
-                              rv_error *err)
+static rv_status evaluate_set(facts_eval *v, const eval_set *s, const rv_generated *base,
+                              const questions *q, eval_figure *figures, rv_error *err)
 {
+    eval *e = &v->e;
     tally t[N_FIGURES] = {{0}};
-    rv_generated *out = rvi_zalloc_array(q->n, sizeof *out);
-    rv_status st = out ? RV_OK : rvi_nomem(err, "answers");
-    if (!st) st = rv_learner_reset(l, err);
-    if (!st) st = eval_teach(l, s->facts, s->n, &figures[SLOWEST].value, err);
-    if (!st) st = train(v, l, figures, err);
-    if (!st) st = eval_answers(&v->e, l, q->items, q->n, &ask, out, err);
+    rv_generated *out = NULL;
+    rv_status st = rv_learner_reset(e->l, err);
+    if (!st) st = eval_teach(e, s->facts, s->n, &figures[SLOWEST].value, err);
+    if (!st && v->mode != INSTANT) st = train(v, &figures[SECONDS].value, err);
+    if (!st) st = eval_answers(e, e->l, q->items, q->n, &ask, &out, err);
     size_t at = 0;
     for (size_t i = 0; !st && i < s->n; at += count_of(&s->facts[i]), i++)
         score_fact(&s->facts[i], s->facts, s->n, out + at, base + at, t);
     if (!st) score_unrelated(out + at, base + at, v->file.unrelated.n, t);
     for (int i = 0; i <= NBR_IDENTICAL; i++) settle(&figures[i], &t[i]);
-    if (!st && v->mode != INSTANT) st = eval_dppl(&v->e, l, &figures[DPPL].value, err);
-    if (!st && v->mode != INSTANT) st = rv_learner_probe(l, &figures[PROBE_KL].value, err);
-    eval_free_answers(out, out ? q->n : 0);
+    if (!st && v->mode != INSTANT)
+        st = eval_drift(e, &figures[DPPL].value, &figures[PROBE_KL].value, err);
+    eval_free_answers(out, q->n);
     return st;
 }
 
@@ -247,21 +231,21 @@ static size_t pick_relations(const eval_set *s, const bool *done, size_t picked[
 }
 
 /* Asks what `few` facts (those at `which`) are about; base: answers of the whole set's questions. */
-static rv_status ask_about(facts_eval *v, rv_learner *l, const eval_set *s, const size_t *which,
-                           size_t n, const eval_texts *unrelated, const rv_generated *base,
+static rv_status ask_about(facts_eval *v, const eval_set *s, const size_t *which, size_t n,
+                           const eval_texts *unrelated, const rv_generated *base,
                            const rv_generated *base_unrelated, bool *done, tally t[N_FIGURES],
                            rv_error *err)
 {
+    eval *e = &v->e;
     questions q = {0};
     rv_generated *out = NULL;
     eval_fact *few = rvi_zalloc_array(n, sizeof *few);
     rv_status st = few ? RV_OK : rvi_nomem(err, "facts");
     for (size_t i = 0; !st && i < n; i++) few[i] = s->facts[which[i]];
-    if (!st) st = rv_learner_reset(l, err);
-    if (!st) st = eval_teach(l, few, n, NULL, err);
+    if (!st) st = rv_learner_reset(e->l, err);
+    if (!st) st = eval_teach(e, few, n, NULL, err);
     if (!st) st = collect(few, n, unrelated, &q, err);
-    if (!st && !(out = rvi_zalloc_array(q.n, sizeof *out))) st = rvi_nomem(err, "answers");
-    if (!st) st = eval_answers(&v->e, l, q.items, q.n, &ask, out, err);
+    if (!st) st = eval_answers(e, e->l, q.items, q.n, &ask, &out, err);
     size_t at = 0;
     for (size_t i = 0; !st && i < n; at += count_of(&few[i]), i++) {
         size_t from = 0;
@@ -271,15 +255,14 @@ static rv_status ask_about(facts_eval *v, rv_learner *l, const eval_set *s, cons
         if (done) done[which[i]] = true;
     }
     if (!st) score_unrelated(out + at, base_unrelated, unrelated->n, t);
-    eval_free_answers(out, out ? q.n : 0);
+    eval_free_answers(out, q.n);
     rvi_free(q.items);
     rvi_free(few);
     return st;
 }
 
-static rv_status evaluate_one_by_one(facts_eval *v, rv_learner *l, const eval_set *s,
-                                     const rv_generated *base, const questions *q,
-                                     eval_figure *figures, rv_error *err)
+static rv_status evaluate_one_by_one(facts_eval *v, const eval_set *s, const rv_generated *base,
+                                     const questions *q, eval_figure *figures, rv_error *err)
 {
     const eval_texts *all = &v->file.unrelated;
     const rv_generated *base_unrelated = base + (q->n - all->n);
@@ -292,12 +275,12 @@ static rv_status evaluate_one_by_one(facts_eval *v, rv_learner *l, const eval_se
         size_t from = all->n ? i * UNRELATED_EACH % all->n : 0;
         eval_texts part = {all->items + from, RVI_MIN((size_t)UNRELATED_EACH, all->n - from)};
         cli_progress_show(&v->e.bar, "one by one", i, n, "");
-        st = ask_about(v, l, s, &i, 1, &part, base, base_unrelated + from, NULL, t, err);
+        st = ask_about(v, s, &i, 1, &part, base, base_unrelated + from, NULL, t, err);
     }
     for (size_t i = n; i < s->n && done; i++) done[i] = true;
     for (size_t before = 0; !st && n_done < n; before = n_done) {
         size_t n_picked = pick_relations(s, done, picked);
-        st = ask_about(v, l, s, picked, n_picked, &(eval_texts){0}, base, NULL, done, five, err);
+        st = ask_about(v, s, picked, n_picked, &(eval_texts){0}, base, NULL, done, five, err);
         n_done = 0;
         for (size_t i = 0; i < n; i++) n_done += done[i];
         if (n_done == before) break;
@@ -311,22 +294,20 @@ static rv_status evaluate_one_by_one(facts_eval *v, rv_learner *l, const eval_se
 
 /* ---- all sets ---- */
 
-static void write_result(const facts_eval *v, const eval_figure *figures, const int *numbers,
-                         rvi_buf *out)
+static void write_result(const facts_eval *v, const eval_results *r, rvi_buf *out)
 {
-    size_t n_sets = v->file.n_sets;
-    eval_write_head(out, "facts", &v->e, v->path, &v->o);
+    eval_write_head(out, "facts", &v->e);
     rvi_buf_printf(out,
                    ",\"mode\":\"%s\",\"recipe\":\"%s\",\"gate\":%s,\"slots\":%s,\"tau\":%s,"
                    "\"facts\":%zu,\"one_by_one\":%d,\"group\":%d,",
                    mode_names[v->mode], v->fenced ? "R1" : "R7", v->gate ? "true" : "false",
                    v->slots ? "true" : "false", v->strict ? "\"strict\"" : "0.1", v->file.sets[0].n,
                    v->one_by_one, v->group);
-    eval_write_sets(out, figures, N_FIGURES, numbers, n_sets);
+    eval_write_sets(out, r);
     rvi_buf_puts(out, "}\n");
 }
 
-static void print_result(const facts_eval *v, const eval_figure *figures, rvi_buf *out)
+static void print_result(const facts_eval *v, const eval_results *r, rvi_buf *out)
 {
     rvi_buf_printf(out, "%zu set%s of %zu facts, %s", v->file.n_sets,
                    v->file.n_sets == 1 ? "" : "s", v->file.sets[0].n, mode_names[v->mode]);
@@ -334,58 +315,56 @@ static void print_result(const facts_eval *v, const eval_figure *figures, rvi_bu
         rvi_buf_printf(out, ", recipe %s, gate %s, slots %s", v->fenced ? "R1" : "R7",
                        v->gate ? "on" : "off", v->slots ? "on" : "off");
     if (v->one_by_one) rvi_buf_printf(out, ", the first %d one by one", v->one_by_one);
-    if (v->o.control) rvi_buf_printf(out, ", control: %s", v->o.control);
+    if (v->e.o.control) rvi_buf_printf(out, ", control: %s", v->e.o.control);
     rvi_buf_puts(out, "\nrates in percent, with their 95 % intervals\n\n");
-    eval_print_sets(out, figures, N_FIGURES, v->file.n_sets);
+    eval_print_sets(out, r, 0, r->n_sets);
     if (!v->e.n_windows && v->mode != INSTANT)
         rvi_buf_puts(out, "(dppl needs a text: --text FILE)\n");
 }
 
-static rv_status evaluate(facts_eval *v, rvi_buf *out, rv_error *err)
+static rv_status make_learner(facts_eval *v, rv_error *err)
 {
-    size_t n_sets = v->file.n_sets;
-    rv_learner *l = NULL;
-    rv_learner_options lo;
-    double calibrate = NAN;
-    eval_figure *figures = rvi_zalloc_array(n_sets * N_FIGURES, sizeof *figures);
-    int *numbers = rvi_zalloc_array(n_sets, sizeof *numbers);
-    rv_status st = figures && numbers ? RV_OK : rvi_nomem(err, "figures");
-    eval_learner_options(&v->o, &lo);
-    lo.recipe = v->fenced ? RV_RECIPE_FENCED : RV_RECIPE_GATED;
-    lo.no_gate = !v->gate;
-    lo.no_slots = !v->slots;
-    lo.strict_gate = v->strict;
-    lo.group_size = v->group;
-    if (!st) st = rv_learner_new(&l, v->e.model.m, &lo, err);
-    if (!st) {
-        calibrate = rvi_os_seconds();
-        st = rv_learner_calibrate(l, eval_progress, &v->e, err);
-        calibrate = rvi_os_seconds() - calibrate;
-    }
-    for (size_t i = 0; !st && i < n_sets; i++) {
+    rv_learner_options o;
+    eval_learner_options(&v->e, &o);
+    o.recipe = v->fenced ? RV_RECIPE_FENCED : RV_RECIPE_GATED;
+    o.no_gate = !v->gate;
+    o.no_slots = !v->slots;
+    o.strict_gate = v->strict;
+    o.group_size = v->group;
+    return eval_learner_new(&v->e, &o, err);
+}
+
+static rv_status load(eval *e, rv_error *err)
+{
+    facts_eval *v = (facts_eval *)e;
+    rv_status st = eval_load_facts(e, &v->file, err);
+    if (!st && !v->group) /* R1 teaches a whole set into one adapter, as it is for export */
+        v->group = v->fenced ? (int)v->file.sets[0].n : 20;
+    return st;
+}
+
+static rv_status evaluate(eval *e, rvi_buf *out, rv_error *err)
+{
+    facts_eval *v = (facts_eval *)e;
+    eval_results r;
+    rv_status st = eval_results_init(&r, figure_rows, N_FIGURES, v->file.n_sets, err);
+    if (!st) st = make_learner(v, err);
+    for (size_t i = 0; !st && i < v->file.n_sets; i++) {
         const eval_set *s = &v->file.sets[i];
-        eval_figure *own = figures + i * N_FIGURES;
+        eval_figure *own = eval_results_of(&r, i);
         questions q = {0};
         rv_generated *base = NULL;
-        numbers[i] = s->number;
-        for (int k = 0; k < N_FIGURES; k++)
-            own[k] = (eval_figure){figure_rows[k].name, figure_rows[k].low_is_good, NAN, 0};
-        own[CALIBRATE].value = calibrate;
+        r.numbers[i] = s->number;
+        own[CALIBRATE].value = e->calibrate_s;
         st = collect(s->facts, s->n, &v->file.unrelated, &q, err);
-        if (!st && !(base = rvi_zalloc_array(q.n, sizeof *base))) st = rvi_nomem(err, "answers");
-        if (!st) st = eval_answers(&v->e, NULL, q.items, q.n, &ask, base, err);
+        if (!st) st = eval_answers(e, NULL, q.items, q.n, &ask, &base, err);
         if (!st)
-            st = (v->one_by_one ? evaluate_one_by_one : evaluate_set)(v, l, s, base, &q, own, err);
-        eval_free_answers(base, base ? q.n : 0);
+            st = (v->one_by_one ? evaluate_one_by_one : evaluate_set)(v, s, base, &q, own, err);
+        eval_free_answers(base, q.n);
         rvi_free(q.items);
     }
-    if (!st && v->o.json)
-        write_result(v, figures, numbers, out);
-    else if (!st)
-        print_result(v, figures, out);
-    rv_learner_free(&l);
-    rvi_free(figures);
-    rvi_free(numbers);
+    if (!st) (e->o.json ? write_result : print_result)(v, &r, out);
+    eval_results_deinit(&r);
     return st;
 }
 
@@ -401,17 +380,12 @@ static int settle_options(cli *c, facts_eval *v, const char *mode_name, const ch
                          mode_name);
     v->mode = mode_name ? (mode)m : BACKGROUND;
     if (v->one_by_one && !mode_name) v->mode = INSTANT;
-    if (recipe && strcmp(recipe, "R1") != 0 && strcmp(recipe, "R7") != 0)
-        return cli_usage(c, "--recipe: '%s' is neither R1 nor R7", recipe);
-    if (tau && strcmp(tau, "strict") != 0 && strcmp(tau, "0.1") != 0)
-        return cli_usage(c, "--tau: '%s' is neither strict nor 0.1", tau);
-    v->fenced = recipe && !strcmp(recipe, "R1");
-    v->strict = tau && !strcmp(tau, "strict");
+    int code = eval_choice(c, "recipe", recipe, "R1", "R7", &v->fenced);
+    if (!code) code = eval_choice(c, "tau", tau, "strict", "0.1", &v->strict);
     v->slots = v->mode == INSTANT || v->mode == PRODUCT;
     v->gate = !v->fenced || v->mode == PRODUCT || v->mode == INSTANT;
-    int code = eval_switch(c, "gate", gate, &v->gate);
+    if (!code) code = eval_switch(c, "gate", gate, &v->gate);
     if (!code) code = eval_switch(c, "slots", slots, &v->slots);
-    if (!code) code = eval_options_check(c, &v->o);
     if (!code && v->one_by_one < 0) code = cli_usage(c, "--one-by-one: at least 1");
     if (!code && v->one_by_one && v->mode != INSTANT)
         code = cli_usage(c, "--one-by-one goes with --mode instant");
@@ -422,36 +396,16 @@ static int settle_options(cli *c, facts_eval *v, const char *mode_name, const ch
 int eval_facts(cli *c, int argc, char **argv)
 {
     facts_eval v = {.mode = BACKGROUND};
-    const char *mode_name = NULL, *recipe = NULL, *gate = NULL, *slots = NULL, *tau = NULL,
-               *args[2];
+    const char *mode_name = NULL, *recipe = NULL, *gate = NULL, *slots = NULL, *tau = NULL;
     const cli_option own[] = {
         {"mode", 0, CLI_TEXT, &mode_name, NULL}, {"recipe", 0, CLI_TEXT, &recipe, NULL},
         {"gate", 0, CLI_TEXT, &gate, NULL},      {"slots", 0, CLI_TEXT, &slots, NULL},
         {"tau", 0, CLI_TEXT, &tau, NULL},        {"one-by-one", 0, CLI_INT, &v.one_by_one, NULL},
         {"group", 0, CLI_INT, &v.group, NULL},
     };
-    cli_option rows[EVAL_OPTIONS + RVI_COUNT(own)];
-    eval_options_init(&v.o);
-    eval_option_rows(&v.o, rows);
-    memcpy(rows + EVAL_OPTIONS, own, sizeof own);
-    int n_args;
     bool done;
-    int code = cli_parse(c, rows, RVI_COUNT(rows), argc, argv, args, 2, &n_args, &done);
-    if (code || done) return code;
-    if (n_args < 2) return cli_usage(c, "a model and a file of facts are needed");
-    if ((code = settle_options(c, &v, mode_name, recipe, gate, slots, tau))) return code;
-
-    rv_error err = {0};
-    rvi_buf out = {0};
-    v.path = args[1];
-    rv_status st = eval_file_load(&v.file, args[1], &v.o, &err);
-    if (!st && !v.group) /* R1 teaches a whole set into one adapter, as it is for export */
-        v.group = v.fenced ? (int)v.file.sets[0].n : 20;
-    if (!st) st = eval_open(&v.e, c, args[0], &v.o, &err);
-    if (!st) st = evaluate(&v, &out, &err);
-    if (!st) code = cli_print(&out);
-    rvi_buf_deinit(&out);
-    eval_close(&v.e);
-    eval_file_deinit(&v.file);
-    return st ? cli_fail(&err) : code;
+    int code = eval_parse(&v.e, c, own, RVI_COUNT(own), argc, argv, true,
+                          "a model and a file of facts are needed", &done);
+    if (!code && !done) code = settle_options(c, &v, mode_name, recipe, gate, slots, tau);
+    return code || done ? code : eval_run(&v.e, load, evaluate);
 }

@@ -7,7 +7,6 @@
  *   obey     held-out answers that keep the rule, obey0 those of the model alone
  *   q        their mean quality, q0 of the model alone; gain: its rise in percent
  *   win      answers better than the model's own, equal ones counting half */
-#include <math.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -17,10 +16,7 @@
 enum { ANSWER = 96, SHORT_ANSWER = 40, SAMPLES = 4, GROUP = 4, MIN_PAIRS = 4 };
 
 enum { OBEY0, OBEY, WIN, Q0, Q, GAIN, PAIRS, DPPL, PROBE_KL, SECONDS, N_FIGURES };
-static const struct {
-    const char *name;
-    bool low_is_good;
-} figure_rows[N_FIGURES] = {
+static const eval_row figure_rows[N_FIGURES] = {
     [OBEY0] = {"obey0", false},    [OBEY] = {"obey", false}, [WIN] = {"win", false},
     [Q0] = {"q0", false},          [Q] = {"q", false},       [GAIN] = {"gain", false},
     [PAIRS] = {"pairs", false},    [DPPL] = {"dppl", true},  [PROBE_KL] = {"probe_kl", true},
@@ -29,12 +25,10 @@ static const struct {
 
 typedef struct pref_eval {
     eval e;
-    eval_options o;
     eval_styles file;
-    const char *path;
+    const char *style; /* NULL: all */
     bool kto, scores, instant, shuffled;
     int runs, events;
-    rv_learner *l;
 } pref_eval;
 
 /* ---- asking ---- */
@@ -50,30 +44,39 @@ static rv_status answer_requests(pref_eval *v, rv_learner *l, const eval_request
                                  rv_error *err)
 {
     const char **q = rvi_zalloc_array(n * each, sizeof *q);
-    *out = rvi_zalloc_array(n * each, sizeof **out);
-    rv_status st = q && *out ? RV_OK : rvi_nomem(err, "questions");
+    rv_status st = q ? RV_OK : rvi_nomem(err, "questions");
     for (size_t i = 0; !st && i < n * each; i++) q[i] = r[i / each].prompt;
-    if (!st) st = eval_answers(&v->e, l, q, n * each, ask, *out, err);
+    if (!st) st = eval_answers(&v->e, l, q, n * each, ask, out, err);
     rvi_free(q);
     return st;
 }
 
 /* ---- pairs ---- */
 
+typedef struct coin {
+    rvi_rng rng;
+    size_t n;
+    bool up;
+} coin;
+
+/* The control turns one of every two pairs round, by chance the first or the second: no more of them
+ * speak for the rule than against it. */
 static rv_status prefer(pref_eval *v, const char *question, const char *chosen,
-                        const char *rejected, rvi_rng *rng, rv_error *err)
+                        const char *rejected, coin *c, rv_error *err)
 {
     rv_adaptation a = {0};
-    bool swap = v->shuffled && rvi_rng_u64(rng) >> 63;
-    return rv_learner_prefer(v->l, question, swap ? rejected : chosen, swap ? chosen : rejected, &a,
-                             err);
+    if (c->n++ % 2 == 0) c->up = rvi_rng_u64(&c->rng) >> 63;
+    bool swap = v->shuffled && c->up;
+    c->up = !c->up;
+    return rv_learner_prefer(v->e.l, question, swap ? rejected : chosen, swap ? chosen : rejected,
+                             &a, err);
 }
 
 static rv_status pairs_of_corrections(pref_eval *v, const eval_style *s, size_t *n_pairs,
                                       rv_error *err)
 {
-    const eval_ask ask = {ANSWER, 0, 0, "answers"};
-    rvi_rng rng = {v->o.seed + 9};
+    const eval_ask ask = {.max_tokens = ANSWER, .what = "answers"};
+    coin c = {.rng = {v->e.o.seed + 9}};
     rv_generated *own = NULL;
     rv_status st = answer_requests(v, NULL, s->teach, s->n_teach, 1, &ask, &own, err);
     for (size_t i = 0; !st && i < s->n_teach; i++) {
@@ -82,18 +85,18 @@ static rv_status pairs_of_corrections(pref_eval *v, const eval_style *s, size_t 
         if (better.failed)
             st = rvi_nomem(err, "correction");
         else if (better.data)
-            st = prefer(v, s->teach[i].prompt, better.data, own[i].text, &rng, err);
+            st = prefer(v, s->teach[i].prompt, better.data, own[i].text, &c, err);
         *n_pairs += better.data != NULL;
         rvi_buf_deinit(&better);
     }
-    eval_free_answers(own, own ? s->n_teach : 0);
+    eval_free_answers(own, s->n_teach);
     return st;
 }
 
 static rv_status pairs_of_scores(pref_eval *v, const eval_style *s, size_t *n_pairs, rv_error *err)
 {
-    const eval_ask ask = {ANSWER, 0.8f, v->o.seed * 1000 + 4, "samples"};
-    rvi_rng rng = {v->o.seed + 9};
+    const eval_ask ask = {ANSWER, 0.8f, v->e.o.seed * 1000 + 4, "samples", NULL};
+    coin c = {.rng = {v->e.o.seed + 9}};
     rv_generated *out = NULL;
     rv_status st = answer_requests(v, NULL, s->teach, s->n_teach, SAMPLES, &ask, &out, err);
     for (size_t i = 0; !st && i < s->n_teach; i++) {
@@ -106,20 +109,20 @@ static rv_status pairs_of_scores(pref_eval *v, const eval_style *s, size_t *n_pa
             if (quality[k] < quality[worst]) worst = k;
         }
         if (quality[best] <= quality[worst]) continue; /* nothing to tell them apart by */
-        st = prefer(v, s->teach[i].prompt, of[best].text, of[worst].text, &rng, err);
+        st = prefer(v, s->teach[i].prompt, of[best].text, of[worst].text, &c, err);
         ++*n_pairs;
     }
-    eval_free_answers(out, out ? s->n_teach * SAMPLES : 0);
+    eval_free_answers(out, s->n_teach * SAMPLES);
     return st;
 }
 
 /* ---- scores, at once ---- */
 
 /* GROUP answers are made, then each is scored. */
-static rv_status score_group(pref_eval *v, const eval_style *s, int room, rvi_rng *rng, size_t n,
+static rv_status score_group(pref_eval *v, const eval_style *s, rvi_rng *rng, size_t n,
                              rv_error *err)
 {
-    const eval_ask ask = {SHORT_ANSWER, 0.8f, rvi_rng_u64(rng), "scores"};
+    const eval_ask ask = {SHORT_ANSWER, 0.8f, rvi_rng_u64(rng), "scores", NULL};
     rv_session *sessions[GROUP] = {NULL};
     rv_generated out[GROUP] = {{0}};
     const eval_request *r[GROUP];
@@ -128,13 +131,12 @@ static rv_status score_group(pref_eval *v, const eval_style *s, int room, rvi_rn
         r[i] = &s->teach[rvi_rng_u64(rng) % s->n_teach];
         q[i] = r[i]->prompt;
     }
-    rv_status st = eval_sessions_new(&v->e, room, sessions, n, err);
-    if (!st) st = eval_answers_on(&v->e, v->l, sessions, q, n, &ask, NULL, out, err);
+    rv_status st = eval_answers_on(&v->e, v->e.l, q, n, &ask, sessions, out, err);
     for (size_t i = 0; !st && i < n; i++) {
         rv_adaptation a = {0};
         double quality = judge(s, r[i], &out[i]);
         if (v->shuffled) quality = rvi_rng_double(rng);
-        st = rv_learner_score(v->l, sessions[i], quality, &a, err);
+        st = rv_learner_score(v->e.l, sessions[i], quality, &a, err);
     }
     for (size_t i = 0; i < n; i++) {
         rv_generated_free(&out[i]);
@@ -145,18 +147,13 @@ static rv_status score_group(pref_eval *v, const eval_style *s, int room, rvi_rn
 
 static rv_status learn_at_once(pref_eval *v, const eval_style *s, int run, rv_error *err)
 {
-    rvi_rng rng = {v->o.seed * 1000 + (uint64_t)run};
-    int room = 0;
-    const char **q = rvi_zalloc_array(s->n_teach, sizeof *q);
-    rv_status st = q ? RV_OK : rvi_nomem(err, "questions");
-    for (size_t i = 0; !st && i < s->n_teach; i++) q[i] = s->teach[i].prompt;
-    if (!st) st = eval_room(&v->e, q, s->n_teach, SHORT_ANSWER, &room, err);
+    rvi_rng rng = {v->e.o.seed * 1000 + (uint64_t)run};
+    rv_status st = RV_OK;
     for (int i = 0; !st && i < v->events; i += GROUP) {
         cli_progress_show(&v->e.bar, "scores", (uint64_t)i, (uint64_t)v->events, "");
-        st = score_group(v, s, room, &rng, (size_t)RVI_MIN(GROUP, v->events - i), err);
+        st = score_group(v, s, &rng, (size_t)RVI_MIN(GROUP, v->events - i), err);
     }
     cli_progress_end(&v->e.bar);
-    rvi_free(q);
     return st;
 }
 
@@ -165,13 +162,14 @@ static rv_status learn_at_once(pref_eval *v, const eval_style *s, int run, rv_er
 /* Held-out requests, greedily or sampled twice, with and without what was learned. */
 static rv_status measure(pref_eval *v, const eval_style *s, eval_figure *f, rv_error *err)
 {
-    const eval_ask greedy = {ANSWER, 0, 0, "asking"}, sampled = {SHORT_ANSWER, 0.8f, 77, "asking"};
+    const eval_ask greedy = {ANSWER, 0, 0, "asking", NULL},
+                   sampled = {SHORT_ANSWER, 0.8f, 77, "asking", NULL};
     const eval_ask *ask = v->instant ? &sampled : &greedy;
     size_t each = v->instant ? 2 : 1, n = s->n_heldout * each;
     rv_generated *base = NULL, *out = NULL;
     double sums[4] = {0}, win = 0;
     rv_status st = answer_requests(v, NULL, s->heldout, s->n_heldout, each, ask, &base, err);
-    if (!st) st = answer_requests(v, v->l, s->heldout, s->n_heldout, each, ask, &out, err);
+    if (!st) st = answer_requests(v, v->e.l, s->heldout, s->n_heldout, each, ask, &out, err);
     for (size_t i = 0; !st && i < n; i++) {
         double a = judge(s, &s->heldout[i / each], &base[i]),
                b = judge(s, &s->heldout[i / each], &out[i]);
@@ -189,11 +187,10 @@ static rv_status measure(pref_eval *v, const eval_style *s, eval_figure *f, rv_e
         f[Q0].value = sums[2] / (double)n;
         f[Q].value = sums[3] / (double)n;
         if (sums[2] > 0) f[GAIN].value = 100 * (sums[3] / sums[2] - 1);
-        st = eval_dppl(&v->e, v->l, &f[DPPL].value, err);
+        st = eval_drift(&v->e, &f[DPPL].value, &f[PROBE_KL].value, err);
     }
-    if (!st) st = rv_learner_probe(v->l, &f[PROBE_KL].value, err);
-    eval_free_answers(base, base ? n : 0);
-    eval_free_answers(out, out ? n : 0);
+    eval_free_answers(base, n);
+    eval_free_answers(out, n);
     return st;
 }
 
@@ -201,22 +198,20 @@ static rv_status evaluate_style(pref_eval *v, const eval_style *s, int run, eval
                                 rv_error *err)
 {
     size_t n_pairs = 0;
-    for (int k = 0; k < N_FIGURES; k++)
-        f[k] = (eval_figure){figure_rows[k].name, figure_rows[k].low_is_good, NAN, 0};
-    rv_status st = rv_learner_reset(v->l, err);
-    double begun = rvi_os_seconds();
+    rv_adaptation a = {0};
+    double begun = rvi_os_seconds(), took = 0;
+    rv_status st = rv_learner_reset(v->e.l, err);
     if (!st && v->instant) {
         st = learn_at_once(v, s, run, err);
+        took = rvi_os_seconds() - begun;
     } else if (!st) {
         st = (v->scores ? pairs_of_scores : pairs_of_corrections)(v, s, &n_pairs, err);
         f[PAIRS].value = (double)n_pairs;
-        begun = rvi_os_seconds();
-        rv_adaptation a = {0};
         if (!st && n_pairs >= (v->scores ? MIN_PAIRS : 1)) /* few scores differ: they say nothing */
-            st = rv_learner_consolidate(v->l, RV_LOOP_DEEP, v->kto ? RV_LOSS_KTO : RV_LOSS_DPO,
-                                        eval_progress, &v->e, &a, err);
+            st =
+                eval_train(&v->e, RV_LOOP_DEEP, v->kto ? RV_LOSS_KTO : RV_LOSS_DPO, &a, &took, err);
     }
-    f[SECONDS].value = rvi_os_seconds() - begun;
+    f[SECONDS].value = took;
     if (!st) st = measure(v, s, f, err);
     return st;
 }
@@ -228,107 +223,86 @@ static const char *loss_name(const pref_eval *v)
     return v->instant ? "instant" : v->kto ? "kto" : "dpo";
 }
 
-static void write_result(const pref_eval *v, const eval_figure *figures, size_t n, rvi_buf *out,
-                         const int *numbers)
+static void write_result(const pref_eval *v, const eval_results *r, rvi_buf *out)
 {
-    eval_write_head(out, "pref", &v->e, v->path, &v->o);
+    eval_write_head(out, "pref", &v->e);
     rvi_buf_printf(out, ",\"from\":\"%s\",\"loss\":\"%s\",\"loop\":\"%s\",\"runs\":%d,\"styles\":[",
                    v->scores ? "scores" : "pairs", loss_name(v),
                    v->instant ? "instant" : "background", v->runs);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < r->n_sets; i++)
         rvi_buf_printf(out, "%s\"%s\"", i ? "," : "",
                        cli_style_names[v->file.items[i / (size_t)v->runs].style]);
     rvi_buf_puts(out, "],");
-    eval_write_sets(out, figures, N_FIGURES, numbers, n);
+    eval_write_sets(out, r);
     rvi_buf_puts(out, "}\n");
 }
 
-static void print_result(const pref_eval *v, const eval_figure *figures, rvi_buf *out)
+static void print_result(const pref_eval *v, const eval_results *r, rvi_buf *out)
 {
     size_t runs = (size_t)v->runs;
     rvi_buf_printf(out, "from %s, %s%s\n", v->scores ? "scores" : "pairs", loss_name(v),
-                   v->o.control ? ", control" : "");
+                   v->e.o.control ? ", control" : "");
     for (size_t i = 0; i < v->file.n; i++) {
         rvi_buf_printf(out, "\n%s\n", cli_style_names[v->file.items[i].style]);
-        eval_print_sets(out, figures + i * runs * N_FIGURES, N_FIGURES, runs);
+        eval_print_sets(out, r, i * runs, runs);
     }
 }
 
-static rv_status evaluate(pref_eval *v, rvi_buf *out, rv_error *err)
+static rv_status load(eval *e, rv_error *err)
 {
-    size_t n = v->file.n * (size_t)v->runs;
+    pref_eval *v = (pref_eval *)e;
+    return eval_load_styles(e, v->style, &v->file, err);
+}
+
+static rv_status evaluate(eval *e, rvi_buf *out, rv_error *err)
+{
+    pref_eval *v = (pref_eval *)e;
+    size_t runs = (size_t)v->runs, n = v->file.n * runs;
     rv_learner_options lo;
-    eval_figure *figures = rvi_zalloc_array(n * N_FIGURES, sizeof *figures);
-    int *numbers = rvi_zalloc_array(n, sizeof *numbers);
-    rv_status st = figures && numbers ? RV_OK : rvi_nomem(err, "figures");
-    eval_learner_options(&v->o, &lo);
-    if (!st) st = rv_learner_new(&v->l, v->e.model.m, &lo, err);
-    if (!st) st = rv_learner_calibrate(v->l, eval_progress, &v->e, err);
-    for (size_t i = 0; !st && i < n; i++) {
-        numbers[i] = (int)i + 1;
-        st = evaluate_style(v, &v->file.items[i / (size_t)v->runs], (int)i % v->runs,
-                            figures + i * N_FIGURES, err);
-    }
-    if (!st && v->o.json)
-        write_result(v, figures, n, out, numbers);
-    else if (!st)
-        print_result(v, figures, out);
-    rv_learner_free(&v->l);
-    rvi_free(figures);
-    rvi_free(numbers);
+    eval_results r;
+    rv_status st = eval_results_init(&r, figure_rows, N_FIGURES, n, err);
+    eval_learner_options(e, &lo);
+    if (!st) st = eval_learner_new(e, &lo, err);
+    for (size_t i = 0; !st && i < n; i++)
+        st = evaluate_style(v, &v->file.items[i / runs], (int)(i % runs), eval_results_of(&r, i),
+                            err);
+    if (!st) (e->o.json ? write_result : print_result)(v, &r, out);
+    eval_results_deinit(&r);
     return st;
 }
 
 static int settle_options(cli *c, pref_eval *v, const char *loss, const char *from,
                           const char *loop)
 {
-    if (loss && strcmp(loss, "dpo") != 0 && strcmp(loss, "kto") != 0)
-        return cli_usage(c, "--loss: '%s' is neither dpo nor kto", loss);
-    if (from && strcmp(from, "pairs") != 0 && strcmp(from, "scores") != 0)
-        return cli_usage(c, "--from: '%s' is neither pairs nor scores", from);
-    if (loop && strcmp(loop, "background") != 0 && strcmp(loop, "instant") != 0)
-        return cli_usage(c, "--loop: '%s' is neither background nor instant", loop);
-    v->kto = loss && !strcmp(loss, "kto");
-    v->scores = from && !strcmp(from, "scores");
-    v->instant = loop && !strcmp(loop, "instant");
-    v->shuffled = v->o.control && !strcmp(v->o.control, "shuffled");
+    bool dpo = true, pairs = true, background = true;
+    int code = eval_choice(c, "loss", loss, "dpo", "kto", &dpo);
+    if (!code) code = eval_choice(c, "from", from, "pairs", "scores", &pairs);
+    if (!code) code = eval_choice(c, "loop", loop, "background", "instant", &background);
+    if (code) return code;
+    v->kto = !dpo;
+    v->scores = !pairs;
+    v->instant = !background;
+    v->shuffled = v->e.o.control && !strcmp(v->e.o.control, "shuffled");
     if (v->instant && !v->scores) return cli_usage(c, "--loop instant goes with --from scores");
     if (!v->runs) v->runs = v->instant ? 4 : 1;
     if (v->runs < 1 || v->runs > 100) return cli_usage(c, "--runs: between 1 and 100");
     if (v->events < 1 || v->events > 100000) return cli_usage(c, "--events: between 1 and 100000");
-    return eval_options_check(c, &v->o);
+    return CLI_OK;
 }
 
 int eval_pref(cli *c, int argc, char **argv)
 {
     pref_eval v = {.events = 200};
-    const char *loss = NULL, *from = NULL, *loop = NULL, *style = NULL, *args[2];
+    const char *loss = NULL, *from = NULL, *loop = NULL;
     const cli_option own[] = {
         {"loss", 0, CLI_TEXT, &loss, NULL},  {"from", 0, CLI_TEXT, &from, NULL},
-        {"loop", 0, CLI_TEXT, &loop, NULL},  {"style", 0, CLI_TEXT, &style, NULL},
+        {"loop", 0, CLI_TEXT, &loop, NULL},  {"style", 0, CLI_TEXT, &v.style, NULL},
         {"runs", 0, CLI_INT, &v.runs, NULL}, {"events", 0, CLI_INT, &v.events, NULL},
     };
-    cli_option rows[EVAL_OPTIONS + RVI_COUNT(own)];
-    eval_options_init(&v.o);
-    eval_option_rows(&v.o, rows);
-    memcpy(rows + EVAL_OPTIONS, own, sizeof own);
-    int n_args;
     bool done;
-    int code = cli_parse(c, rows, RVI_COUNT(rows), argc, argv, args, 2, &n_args, &done);
-    if (code || done) return code;
-    if (n_args < 2) return cli_usage(c, "a model and a file of styles are needed");
-    if ((code = settle_options(c, &v, loss, from, loop))) return code;
-
-    rv_error err = {0};
-    rvi_buf out = {0};
-    v.path = args[1];
-    if (style && !strcmp(style, "all")) style = NULL;
-    rv_status st = eval_styles_load(&v.file, args[1], style, &v.o, &err);
-    if (!st) st = eval_open(&v.e, c, args[0], &v.o, &err);
-    if (!st) st = evaluate(&v, &out, &err);
-    if (!st) code = cli_print(&out);
-    rvi_buf_deinit(&out);
-    eval_close(&v.e);
-    eval_styles_deinit(&v.file);
-    return st ? cli_fail(&err) : code;
+    int code = eval_parse(&v.e, c, own, RVI_COUNT(own), argc, argv, true,
+                          "a model and a file of styles are needed", &done);
+    if (!code && !done) code = settle_options(c, &v, loss, from, loop);
+    if (v.style && !strcmp(v.style, "all")) v.style = NULL;
+    return code || done ? code : eval_run(&v.e, load, evaluate);
 }

@@ -1,8 +1,9 @@
 /* amx_train.c - products of training by tiles: both operands in bf16, 16 rows x 16 columns x 32 of k an instruction.
  *
  * A in groups: [k / 32][16 rows][32 of k]; B in panels: [k / 32][16 pairs of k][16 columns][2]: a tile each, 1 KiB. Two
- * groups meet two panels, so four tiles of sums share each load. Sums stay in their tiles over a slice of k and wait in C
- * between slices; at the edges of C they wait in a buffer, so that an element's order of sums is the same everywhere.
+ * groups meet two panels, or four groups one, so four tiles of sums share each load. Sums stay in their tiles over a slice
+ * of k and wait in C between slices; at the edges of C they wait in a buffer, so that an element's order of sums is the
+ * same everywhere.
  *
  * Built with the flags for these instructions; nothing here may run before table.c has found them and asked the system for
  * the tiles. Each product loads the tile configuration and gives it back. */
@@ -20,7 +21,7 @@ enum {
     STEP = 32,
     PANEL = RVI_GEMM_PANEL,
     TILE_BYTES = 1024,
-    SLICE = 18 /* steps: two panels of so many stay in the first level cache */
+    SLICE = 20 /* steps: two panels of so many stay in the first level cache */
 };
 
 /* ---- packing ---- */
@@ -153,8 +154,8 @@ static void pack_b(void *out, size_t k_total, const float *b, size_t stride, boo
 
 /* ---- products ---- */
 
-/* One step onto sums 0 and 1 (first group with both panels), 2 and 3 (second group). Each tile is loaded as late as it is
- * needed, so that loads and products run side by side. */
+/* One step onto the sums of a block: of two groups with two panels they are 0 1 / 2 3, of groups with one panel 0 / 1 / 2 / 3.
+ * Each tile is loaded as late as it is needed, so that loads and products run side by side. */
 static ALWAYS_INLINE void step(int n_groups, int n_panels, const uint8_t *a, size_t a_stride, const uint8_t *b,
                                size_t b_stride)
 {
@@ -165,30 +166,39 @@ static ALWAYS_INLINE void step(int n_groups, int n_panels, const uint8_t *a, siz
         _tile_loadd(7, b + b_stride, 64);
         _tile_dpbf16ps(1, 4, 7);
     }
-    if (n_groups == 2) {
+    if (n_groups > 1) {
         _tile_stream_loadd(5, a + a_stride, 64);
         _tile_dpbf16ps(2, 5, 6);
         if (n_panels == 2) _tile_dpbf16ps(3, 5, 7);
     }
+    if (n_groups > 2) {
+        _tile_stream_loadd(4, a + 2 * a_stride, 64);
+        _tile_dpbf16ps(1, 4, 6);
+        _tile_stream_loadd(5, a + 3 * a_stride, 64);
+        _tile_dpbf16ps(3, 5, 6);
+    }
 }
 
-static ALWAYS_INLINE void block(int n_groups, int n_panels, bool onto, const uint8_t *a, size_t a_stride, const uint8_t *b, size_t b_stride,
-                                size_t n_steps, float *c, size_t c_stride)
+/* Sum 0 is the first group's with the first panel, sum 2 the second group's; sums 1 and 3 are those with the second panel,
+ * or of the third and fourth group. */
+static ALWAYS_INLINE void block(int n_groups, int n_panels, bool onto, const uint8_t *a, size_t a_stride, const uint8_t *b,
+                                size_t b_stride, size_t n_steps, float *c, size_t c_stride)
 {
-    size_t bytes = c_stride * sizeof *c;
+    size_t bytes = c_stride * sizeof *c, other = n_panels == 2 ? 16 : 32 * c_stride;
     float *below = c + 16 * c_stride;
+    bool has1 = n_panels == 2 || n_groups > 2, has2 = n_groups > 1, has3 = has1 && has2;
     if (onto) {
         _tile_loadd(0, c, bytes);
-        if (n_panels == 2) _tile_loadd(1, c + 16, bytes);
-        if (n_groups == 2) _tile_loadd(2, below, bytes);
-        if (n_groups == 2 && n_panels == 2) _tile_loadd(3, below + 16, bytes);
+        if (has1) _tile_loadd(1, c + other, bytes);
+        if (has2) _tile_loadd(2, below, bytes);
+        if (has3) _tile_loadd(3, below + other, bytes);
     } else {
         _tile_zero(0);
         _tile_zero(1);
         _tile_zero(2);
         _tile_zero(3);
     }
-    const char *soon = (const char *)(onto ? c + 32 * c_stride : c);
+    const char *soon = (const char *)(onto ? c + 16 * (size_t)n_groups * c_stride : c);
     for (size_t s = 0; s < n_steps; s++, a += TILE_BYTES, b += TILE_BYTES, soon += 2 * bytes) {
         if (s < 8 * (size_t)n_groups) {
             _mm_prefetch(soon, _MM_HINT_T0);
@@ -199,9 +209,9 @@ static ALWAYS_INLINE void block(int n_groups, int n_panels, bool onto, const uin
         step(n_groups, n_panels, a, a_stride, b, b_stride);
     }
     _tile_stored(0, c, bytes);
-    if (n_panels == 2) _tile_stored(1, c + 16, bytes);
-    if (n_groups == 2) _tile_stored(2, below, bytes);
-    if (n_groups == 2 && n_panels == 2) _tile_stored(3, below + 16, bytes);
+    if (has1) _tile_stored(1, c + other, bytes);
+    if (has2) _tile_stored(2, below, bytes);
+    if (has3) _tile_stored(3, below + other, bytes);
 }
 
 static void any_block(int n_groups, int n_panels, bool onto, const uint8_t *a, size_t a_stride, const uint8_t *b, size_t b_stride,
@@ -236,7 +246,10 @@ static void edge_block(int n_groups, int n_panels, bool onto, const uint8_t *a, 
 static ALWAYS_INLINE void slice_of_panels(int n_panels, bool onto, const uint8_t *a, size_t a_stride, int m, const uint8_t *b,
                                           size_t b_stride, int cols, size_t n_steps, float *c, size_t c_stride)
 {
-    for (int g = 0; g < m; g += 32, a += 2 * a_stride, c += 32 * c_stride) {
+    int g = 0;
+    for (; n_panels == 1 && m - g >= 64 && cols >= 16; g += 64, a += 4 * a_stride, c += 64 * c_stride)
+        block(4, 1, onto, a, a_stride, b, b_stride, n_steps, c, c_stride);
+    for (; g < m; g += 32, a += 2 * a_stride, c += 32 * c_stride) {
         int rows = m - g, n_groups = rows > 16 ? 2 : 1;
         if (rows >= 32 && cols >= 16 * n_panels)
             block(2, n_panels, onto, a, a_stride, b, b_stride, n_steps, c, c_stride);

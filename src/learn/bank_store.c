@@ -123,7 +123,7 @@ static rv_status read_meta(rvi_store *s, meta *out, rv_error *err)
         out->version = rvi_cursor_u64(&c);
         out->next_id = rvi_cursor_u64(&c);
         out->last_event = rvi_cursor_u64(&c);
-        if (c.failed || c.pos != c.len || !out->next_id)
+        if (c.failed || c.pos != c.len || !out->next_id || out->next_id > INT64_MAX)
             st = rvi_error(err, RV_E_STORAGE, "the head of the bank is damaged");
     }
     rvi_buf_deinit(&buf);
@@ -151,7 +151,7 @@ static int load_one(void *ctx, rvi_bytes key, rvi_bytes record)
     rvi_pattern p;
     rvi_pattern_keys keys;
     if (key.len != RVI_BANK_ID_LEN || rvi_pattern_parse(&p, record, l->vector, NULL) ||
-        p.id != rvi_bank_key(key.data) || !p.id ||
+        p.id != rvi_bank_key(key.data) || !p.id || p.id >= INT64_MAX ||
         (p.n_dim && l->b->n_dim && p.n_dim != l->b->n_dim)) {
         l->b->n_damaged++;
         return 0;

@@ -177,6 +177,19 @@ rv_status rvi_calibrating_make(rvi_calibrating *c, const rvi_learner *l, const r
     return st;
 }
 
+/* Those that were made beside the learner, which had no store at hand. Where that fails they are made again
+ * next time. */
+static void keep_prototypes(const rvi_calibrating *c, rvi_learner *l)
+{
+    if (!c->gate || rvi_store_begin(&l->store, false, NULL)) return;
+    for (size_t i = 0; i < c->n_facts; i++) {
+        const float *prototype = rvi_gate_prototype(c->gate, c->facts[i]);
+        if (prototype) rvi_calibration_remember(l, c->facts[i], prototype);
+    }
+    rv_status st = rvi_store_end(&l->store, RV_OK, NULL);
+    (void)st;
+}
+
 rv_status rvi_calibrating_keep(rvi_calibrating *c, rvi_learner *l, rv_error *err)
 {
     bool fresh = c->replay.n_pieces > 0;
@@ -195,6 +208,7 @@ rv_status rvi_calibrating_keep(rvi_calibrating *c, rvi_learner *l, rv_error *err
         return st;
     }
     rvi_features_free(old);
+    keep_prototypes(c, l);
     c->calibration = NULL;
     if (fresh) {
         l->replay = c->replay;

@@ -1,35 +1,49 @@
-/* What belongs to the deep loop alone: its pairs, and what it may say about itself. */
+/* What belongs to the deep loop alone: its pairs, how they become a generation, and what it may say about
+ * itself. Texts of pairs stay until the learner is reset or freed, which does not happen during a run. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
+#include "base/os.h"
 #include "learn/learner.h"
 
-size_t rvi_learner_gather_pairs(const rvi_learner *l, rvi_pair *pairs, uint64_t *first,
-                                uint64_t *last)
+/* pairs NULL: they are only counted. Those of events up to `until`. */
+static size_t gather(const rvi_learner *l, rvi_pair *pairs, uint64_t until, uint64_t *first,
+                     uint64_t *last)
 {
     size_t n = 0;
     *first = UINT64_MAX;
     *last = 0;
     for (size_t i = 0; i < l->n_pairs + l->n_lessons; i++) {
         uint64_t event;
+        rvi_pair pair;
         if (i < l->n_pairs) {
             const rvi_preference *p = &l->pairs[i];
             if (p->used) continue;
-            pairs[n++] = (rvi_pair){p->question, p->chosen, p->rejected};
+            pair = (rvi_pair){p->question, p->chosen, p->rejected};
             event = p->event;
         } else {
             const rvi_lesson *x = &l->lessons[i - l->n_pairs];
             if (!x->stands || x->paired || x->fact->kind != RVI_FACT_FREE || !x->rejected ||
                 rvi_learner_same_words(x->fact->answer, x->rejected))
                 continue;
-            pairs[n++] = (rvi_pair){x->fact->question, x->fact->answer, x->rejected};
+            pair = (rvi_pair){x->fact->question, x->fact->answer, x->rejected};
             event = x->event;
         }
+        if (event > until) continue;
+        if (pairs) pairs[n] = pair;
+        n++;
         *first = RVI_MIN(*first, event);
         *last = RVI_MAX(*last, event);
     }
     return n;
+}
+
+size_t rvi_learner_gather_pairs(const rvi_learner *l, rvi_pair *pairs, uint64_t *first,
+                                uint64_t *last)
+{
+    return gather(l, pairs, UINT64_MAX, first, last);
 }
 
 void rvi_learner_use_pairs(rvi_learner *l, uint64_t first, uint64_t last)
@@ -37,7 +51,8 @@ void rvi_learner_use_pairs(rvi_learner *l, uint64_t first, uint64_t last)
     for (size_t i = 0; i < l->n_pairs; i++)
         if (l->pairs[i].event >= first && l->pairs[i].event <= last) l->pairs[i].used = true;
     for (size_t i = 0; i < l->n_lessons; i++)
-        if (l->lessons[i].event >= first && l->lessons[i].event <= last) l->lessons[i].paired = true;
+        if (l->lessons[i].event >= first && l->lessons[i].event <= last)
+            l->lessons[i].paired = true;
 }
 
 void rvi_learner_drop_pairs(rvi_learner *l, const char *text)
@@ -53,6 +68,99 @@ void rvi_learner_drop_pairs(rvi_learner *l, const char *text)
         }
     }
 }
+
+/* ---- a run, in three parts (learner.h) ---- */
+
+size_t rvi_learner_pairs_waiting(const rvi_learner *l)
+{
+    uint64_t first, last;
+    return gather(l, NULL, UINT64_MAX, &first, &last);
+}
+
+rv_status rvi_deep_take(rvi_deep *d, rvi_learner *l, rv_preference_loss loss, rv_error *err)
+{
+    *d = (rvi_deep){.loss = loss,
+                    .pairs = rvi_alloc_array(l->n_pairs + l->n_lessons + 1, sizeof *d->pairs),
+                    .made = {.number = rvi_learner_next_number(l),
+                             .origin = RVI_FROM_PAIRS,
+                             .recipe = l->o.recipe,
+                             .active = true}};
+    if (!d->pairs) return rvi_nomem(err, "pairs");
+    d->n = rvi_learner_gather_pairs(l, d->pairs, &d->made.first, &d->made.last);
+    return rvi_feedback_count(&l->store, &d->made.known, err);
+}
+
+rv_status rvi_deep_train(rvi_deep *d, rvi_learner *l, const rvi_voice *v,
+                         rvi_study_progress_fn progress, void *ctx, rv_error *err)
+{
+    rvi_study_options o = rvi_learner_study_options(l);
+    rvi_params *theta = NULL;
+    o.deep = true;
+    rv_status st = rvi_learner_need_ground(l, v, progress, ctx, err);
+    if (st) return st;
+    st = rvi_study_pairs(&theta, &l->ground, d->pairs, d->n, d->loss, &o, &d->made.figures,
+                         progress, ctx, err);
+    rvi_ground_use(&l->ground, &l->voice);
+    if (!st) st = rvi_adapter_copy(&d->made.adapter, theta->adapter, err);
+    if (!st) st = rvi_adapter_digest(d->made.adapter, d->digest, err);
+    if (!st) st = rvi_learner_save_early(l, &d->made, &d->file, err);
+    rvi_params_free(theta);
+    return st;
+}
+
+bool rvi_deep_stands(const rvi_deep *d, const rvi_learner *l)
+{
+    uint64_t first, last;
+    return gather(l, NULL, d->made.last, &first, &last) == d->n && first == d->made.first &&
+           last == d->made.last;
+}
+
+rv_status rvi_deep_publish(rvi_deep *d, rvi_learner *l, bool *published, rv_error *err)
+{
+    const char *before = l->deep;
+    *published = false;
+    if (!rvi_deep_stands(d, l)) return RV_OK;
+    l->deep = d->loss == RV_LOSS_KTO ? "kto" : "dpo"; /* the log says so */
+    rv_status st = rvi_learner_publish_made(l, &d->made, d->digest,
+                                            d->file.len ? d->file.data : NULL, NULL, err);
+    l->deep = before;
+    if (st) return st;
+    d->made.adapter = NULL; /* the generation's */
+    rvi_learner_use_pairs(l, d->made.first, d->made.last);
+    *published = true;
+    return RV_OK;
+}
+
+void rvi_deep_deinit(rvi_deep *d)
+{
+    if (d->file.len) rvi_os_remove_tree(d->file.data); /* moved into place by now, or of no use */
+    rvi_buf_deinit(&d->file);
+    rvi_adapter_free(d->made.adapter);
+    rvi_free(d->pairs);
+    *d = (rvi_deep){0};
+}
+
+rv_status rvi_learner_study_pairs(rvi_learner *l, rv_preference_loss loss,
+                                  rvi_study_progress_fn progress, void *ctx, rv_adaptation *out,
+                                  rv_error *err)
+{
+    rvi_deep d;
+    bool published = false;
+    rv_status st = rvi_deep_take(&d, l, loss, err);
+    if (!st && d.n >= RVI_DEEP_LEAST) {
+        st = rvi_deep_train(&d, l, &l->voice, progress, ctx, err);
+        if (!st) st = rvi_deep_publish(&d, l, &published, err);
+    }
+    if (published) {
+        out->applied = 1;
+        out->samples_used += (int)d.n;
+        out->generation = d.made.number;
+    }
+    rvi_deep_deinit(&d);
+    return st;
+}
+
+/* ---- what was measured ---- */
 
 typedef struct measured {
     double before, after; /* sums over what was set aside */

@@ -35,8 +35,11 @@ rv_status rvi_delta_export(rvi_adapter **out, const rvi_model *m, const rvi_delt
     rv_status st = a->slots && b ? RV_OK : rvi_nomem(err, "adapter");
     if (!st) {
         rvi_lora_slot *slot = &a->slots[projection(m)->slot];
-        for (size_t i = 0; i < n_embd; i++)
-            for (size_t j = 0; j < rank; j++) b[i * rank + j] = d->b[j * n_embd + i];
+        enum { NEAR = 16 }; /* rows at a time, so that what is read and written stays near */
+        for (size_t from = 0; from < rank; from += NEAR)
+            for (size_t i = 0; i < n_embd; i++)
+                for (size_t j = from; j < RVI_MIN(rank, from + NEAR); j++)
+                    b[i * rank + j] = d->b[j * n_embd + i];
         slot->scale = 1;
         a->n_used = 1;
         st = copy_matrix(m->be, &slot->a, d->a, d->rank, m->hp.n_ff, err);

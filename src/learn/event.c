@@ -50,8 +50,8 @@ static int keep_heavy(int *which, float *size, int n)
     return n;
 }
 
-bool rvi_event_take(rvi_event_tokens *e, const rvi_kernels *k, const rvi_captured *tokens, int n,
-                    double advantage, size_t n_ff, size_t n_embd)
+bool rvi_event_choose(rvi_event_tokens *e, const rvi_kernels *k, const rvi_captured *tokens, int n,
+                      double advantage, size_t n_embd)
 {
     int which[RVI_MICRO_TOKENS + 1];
     float size[RVI_MICRO_TOKENS + 1];
@@ -71,14 +71,9 @@ bool rvi_event_take(rvi_event_tokens *e, const rvi_kernels *k, const rvi_capture
     }
     for (int i = 0; i < e->n; i++) {
         const rvi_captured *c = &tokens[which[i]];
-        float *u = e->u + (size_t)i * n_ff, *g = e->g + (size_t)i * n_embd;
         e->which[i] = which[i];
         e->w[i] = weight(c, n, advantage);
         e->reach[i] = c->reach;
-        k->f16_to_f32(c->u, u, n_ff);
-        k->scale(u, c->u_scale, n_ff);
-        k->f16_to_f32(c->g, g, n_embd);
-        k->scale(g, c->g_scale, n_embd);
     }
     return true;
 }

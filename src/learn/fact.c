@@ -354,7 +354,8 @@ static rv_status small_capital(const rvi_question *q, const rvi_tokenizer *t, rv
  * asks yes or no makes none. */
 static bool is_fact(const rvi_question *q, const rvi_shape *shape)
 {
-    if (q->begin >= q->first && q->end <= q->behind) return false; /* nothing but the subject */
+    if (q->begin >= q->end || (q->begin >= q->first && q->end <= q->behind))
+        return false; /* nothing but the subject */
     const char *first = q->words.data[q->begin].key;
     if (rvi_english_is(first, RVI_EN_BE) || rvi_english_is(first, RVI_EN_DO) ||
         rvi_english_is(first, RVI_EN_MODAL))

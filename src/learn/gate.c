@@ -435,6 +435,12 @@ static rv_status make_prototype(rvi_gate *g, relation *r, const rvi_fact *f,
     return st;
 }
 
+const float *rvi_gate_prototype(const rvi_gate *g, const rvi_fact *f)
+{
+    int at = g->calibration ? find_relation(g, f) : -1;
+    return at >= 0 ? g->relations[at].prototype : NULL;
+}
+
 /* Common relations that are nearly a stored one say nothing against it. */
 static void choose_common(rvi_gate *g)
 {

@@ -111,5 +111,8 @@ bool rvi_gate_about(const rvi_gate *g, const rvi_gate_hit *hit, size_t fact);
  * hit->nearest. */
 int rvi_gate_pick(const rvi_gate *g, const rvi_gate_hit *hit, const float *features, float tau);
 bool rvi_gate_calibrated(const rvi_gate *g);
+/* What the relation of a fact looks like, calibration->dim floats; NULL: it is none of this gate's, or there
+ * is no calibration. */
+const float *rvi_gate_prototype(const rvi_gate *g, const rvi_fact *f);
 
 #endif

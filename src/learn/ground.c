@@ -48,7 +48,7 @@ static rv_status add_pieces(rvi_ground *g, rv_error *err)
 rv_status rvi_ground_init(rvi_ground *g, const rvi_voice *v, const rvi_replay *replay,
                           rvi_progress_fn progress, void *ctx, rv_error *err)
 {
-    *g = (rvi_ground){.v = v, .replay = replay, .max_rows = 640};
+    *g = (rvi_ground){.v = v, .replay = replay, .max_rows = 832};
     rvi_samples_init(&g->samples, v, rvi_ground_lowest(v->m));
     rv_status st = add_pieces(g, err);
     if (!st) st = rvi_ground_prepare(g, progress, ctx, err);

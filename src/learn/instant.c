@@ -1,6 +1,10 @@
 /* The instant loop of a learner: scores move a small adapter that always takes part, thumbs down move
  * one that takes part in the same request alone. Both by gradients captured while the answer was
- * generated; nothing here runs the model, but for what is made once. */
+ * generated; nothing here runs the model, but for what is made once.
+ *
+ * What follows from a judgement but need not be done in its call is attended to afterwards: the probe,
+ * the snapshot, the bank. With a background thread that is done between calls, otherwise at the call's
+ * end; whatever depends on it catches up first, so that it makes no difference who did it when. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,7 +49,8 @@ static rv_status each_text(rvi_learner *l, int most, rvi_piece_kind own,
     n = 0;
     for (size_t i = 0; !st && l->calibrated && i < r->n_pieces && n < most; i++)
         if (r->pieces[i].kind == (uint32_t)own) {
-            st = add(l, r->ids.data + r->pieces[i].first, r->pieces[i].n, err);
+            st = add(l, r->ids.data + r->pieces[i].first,
+                     RVI_MIN((size_t)r->pieces[i].n, (size_t)RVI_PROBE_TOKENS), err);
             n++;
         }
     return st;
@@ -105,6 +110,7 @@ static rv_status need_thumbs(rvi_learner *l, rv_error *err)
     rvi_instant *in = &l->instant;
     if (!in->thumbs && rvi_instant_load_whitener(l, NULL)) in->whole = false; /* it is made */
     if (in->thumbs && (in->whole || !l->calibrated || in->n_dislikes)) return RV_OK;
+    rvi_instant_forsake_all(l);
     rvi_thumbs_free(in->thumbs);
     rvi_whitener_free(in->whitener);
     in->thumbs = NULL;
@@ -120,16 +126,27 @@ static rv_status need_thumbs(rvi_learner *l, rv_error *err)
 
 /* ---- adapters ---- */
 
-static void replace(rvi_learner *l, rvi_adapter **at, rvi_adapter *by)
+rv_status rvi_instant_reserve(rvi_learner *l, rv_error *err)
 {
     rvi_instant *in = &l->instant;
-    rvi_adapter **slot = *at ? rvi_learner_room((void **)&in->retired, in->n_retired,
-                                                &in->cap_retired, sizeof *in->retired)
-                             : NULL;
-    if (slot) {
-        *slot = *at;
-        in->n_retired++;
-    }
+    size_t want = in->n_retired + l->n_generations + in->n_dislikes + 2; /* one is about to come */
+    if (want <= in->cap_retired) return RV_OK;
+    want = RVI_MAX(want, 2 * in->cap_retired);
+    void *more = rvi_realloc_array(in->retired, want, sizeof *in->retired);
+    if (!more) return rvi_nomem(err, "adapters");
+    in->retired = more;
+    in->cap_retired = want;
+    return RV_OK;
+}
+
+void rvi_instant_retire(rvi_learner *l, rvi_adapter *a)
+{
+    if (a) l->instant.retired[l->instant.n_retired++] = a;
+}
+
+static void replace(rvi_learner *l, rvi_adapter **at, rvi_adapter *by)
+{
+    rvi_instant_retire(l, *at);
     *at = by;
     rvi_learner_sweep(l);
 }
@@ -137,7 +154,8 @@ static void replace(rvi_learner *l, rvi_adapter **at, rvi_adapter *by)
 rv_status rvi_instant_publish(rvi_learner *l, rvi_adapter **at, const rvi_delta *d, rv_error *err)
 {
     rvi_adapter *a = NULL;
-    rv_status st = d->rank ? rvi_delta_export(&a, l->parts.m, d, err) : RV_OK;
+    rv_status st = rvi_instant_reserve(l, err);
+    if (!st && d->rank) st = rvi_delta_export(&a, l->parts.m, d, err);
     if (!st) replace(l, at, a);
     return st;
 }
@@ -164,6 +182,7 @@ void rvi_instant_deinit(rvi_learner *l)
         rvi_free(in->dislikes[i].question);
     }
     rvi_free(in->dislikes);
+    rvi_instant_forsake_all(l);
     rvi_micro_free(in->micro);
     rvi_probe_free(in->probe);
     rvi_thumbs_free(in->thumbs);
@@ -175,6 +194,54 @@ void rvi_instant_deinit(rvi_learner *l)
 }
 
 /* ---- events ---- */
+
+static rv_status probe(rvi_learner *l, rv_adaptation *out, rv_error *err)
+{
+    rvi_instant *in = &l->instant;
+    double start = rvi_os_thread_seconds();
+    rvi_probe_result r;
+    in->probe_due = false;
+    if (!in->micro || !rvi_micro_probe(in->micro, &r)) {
+        if (out) out->forward_us += (rvi_os_thread_seconds() - start) * 1e6;
+        return RV_OK;
+    }
+    rvi_delta d = rvi_micro_delta(in->micro);
+    rv_status st = rvi_instant_publish(l, &in->adapter, &d, err);
+    char note[sizeof((rv_adaptation *)0)->notes];
+    snprintf(note, sizeof note,
+             "rolled back: the probe texts had drifted by %.4f nats, perplexity %+.1f %%", r.kl,
+             100 * r.ppl);
+    if (out) {
+        snprintf(out->notes, sizeof out->notes, "%s", note);
+        out->forward_us += (rvi_os_thread_seconds() - start) * 1e6;
+    } else {
+        rvi_log_write(l->parts.be->log, RVI_LOG_INFO, "%s", note);
+    }
+    return st;
+}
+
+rv_status rvi_instant_catch_up(rvi_learner *l, rv_error *err)
+{
+    return l->instant.probe_due ? probe(l, NULL, err) : RV_OK;
+}
+
+/* out (may be NULL): of the judgement that it comes after. */
+static rv_status attend(rvi_learner *l, rv_adaptation *out, rv_error *err)
+{
+    rv_status st = l->instant.probe_due ? probe(l, out, err) : RV_OK;
+    if (!st) rvi_instant_save_due(l);
+    return st ? st : rvi_learner_follow(l, err);
+}
+
+rv_status rvi_learner_attend(rvi_learner *l, rv_error *err)
+{
+    return attend(l, NULL, err);
+}
+
+bool rvi_learner_is_attended(const rvi_learner *l)
+{
+    return atomic_load(&l->doing) != NULL;
+}
 
 static rv_status log_judgement(rvi_learner *l, rvi_feedback_kind kind, const rvi_capture *c,
                                const char *question, double score, uint64_t *event, rv_error *err)
@@ -195,8 +262,7 @@ static rv_status log_judgement(rvi_learner *l, rvi_feedback_kind kind, const rvi
     return st;
 }
 
-/* The tokens of the last answer; *n 0: there is none any more. */
-static rv_status take_tokens(const rvi_capture *c, rvi_captured **out, int *n, rv_error *err)
+rv_status rvi_instant_tokens(const rvi_capture *c, rvi_captured **out, int *n, rv_error *err)
 {
     uint64_t answer = rvi_capture_answer(c);
     *n = answer ? rvi_capture_count(c, answer) : 0;
@@ -229,7 +295,8 @@ rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *qu
     *out = (rv_adaptation){.loop = RV_LOOP_INSTANT, .quality_delta = NAN};
     if (!(score >= 0 && score <= 1))
         return rvi_error(err, RV_E_INVALID, "a score is a number from 0 to 1");
-    rv_status st = take_tokens(c, &tokens, &n, err);
+    rv_status st = rvi_instant_catch_up(l, err);
+    if (!st) st = rvi_instant_tokens(c, &tokens, &n, err);
     if (!st) st = need_micro(l, err);
     if (!st) st = log_judgement(l, RVI_FEEDBACK_SCORE, c, question, score, &out->event, err);
     if (!st) {
@@ -246,31 +313,28 @@ rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *qu
                                   err);
     }
     if (!st && out->applied && !l->o.no_rollback && ++in->since_probe >= PROBE_EVERY) {
-        double start = rvi_os_thread_seconds();
-        rvi_probe_result r;
         in->since_probe = 0;
-        if (rvi_micro_probe(in->micro, &r)) {
-            rvi_delta d = rvi_micro_delta(in->micro);
-            st = rvi_instant_publish(l, &in->adapter, &d, err);
-            snprintf(out->notes, sizeof out->notes,
-                     "rolled back: the probe texts had drifted by %.4f nats, perplexity %+.1f %%",
-                     r.kl, 100 * r.ppl);
-        }
-        out->forward_us = (rvi_os_thread_seconds() - start) * 1e6;
+        in->probe_due = true;
     }
     if (!st && out->applied) rvi_instant_count(l);
     rvi_free(tokens);
-    return st ? st : rvi_learner_follow(l, err);
+    return st || rvi_learner_is_attended(l) ? st : attend(l, out, err);
+}
+
+bool rvi_instant_find_dislike(const rvi_instant *in, const char *question, size_t *at)
+{
+    for (size_t i = 0; i < in->n_dislikes; i++)
+        if (rvi_learner_same_words(question, in->dislikes[i].question)) {
+            *at = i;
+            return true;
+        }
+    return false;
 }
 
 static rv_status dislike_of(rvi_learner *l, const char *question, size_t *out, rv_error *err)
 {
     rvi_instant *in = &l->instant;
-    for (size_t i = 0; i < in->n_dislikes; i++)
-        if (rvi_learner_same_words(question, in->dislikes[i].question)) {
-            *out = i;
-            return RV_OK;
-        }
+    if (rvi_instant_find_dislike(in, question, out)) return RV_OK;
     rvi_dislike *d =
         rvi_learner_room((void **)&in->dislikes, in->n_dislikes, &in->cap_dislikes, sizeof *d);
     if (!d || !(d->question = rvi_learner_copy(question))) return rvi_nomem(err, "thumbs");
@@ -290,17 +354,18 @@ rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const cha
     rvi_captured *tokens = NULL;
     int n;
     size_t at = 0;
-    double kl = 0, prepared = rvi_os_thread_seconds();
+    double kl = 0, start = rvi_os_thread_seconds();
     *out = (rv_adaptation){.loop = RV_LOOP_INSTANT, .quality_delta = NAN};
-    rv_status st = take_tokens(c, &tokens, &n, err);
+    rv_status st = rvi_instant_tokens(c, &tokens, &n, err);
     if (!st) st = need_thumbs(l, err);
+    out->forward_us = (rvi_os_thread_seconds() - start) * 1e6;
     if (!st) st = log_judgement(l, RVI_FEEDBACK_THUMB, c, question, 0, &out->event, err);
+    start = rvi_os_thread_seconds();
     if (!st) st = dislike_of(l, question, &at, err);
-    if (!st) st = rvi_pairs_prepare(in->thumbs, in->dislikes[at].pairs, tokens, n, err);
+    rvi_thumbs *by = st ? NULL : rvi_instant_foreseen(l, c, &in->dislikes[at]);
+    if (!st && !by) st = rvi_pairs_prepare(by = in->thumbs, in->dislikes[at].pairs, tokens, n, err);
     if (!st) {
-        double start = rvi_os_thread_seconds();
-        out->forward_us = (start - prepared) * 1e6;
-        rvi_micro_outcome outcome = rvi_pairs_down(in->thumbs, in->dislikes[at].pairs, &kl);
+        rvi_micro_outcome outcome = rvi_pairs_down(by, in->dislikes[at].pairs, &kl);
         rvi_delta d = rvi_pairs_delta(in->dislikes[at].pairs);
         if (outcome == RVI_MICRO_STEPPED)
             st = rvi_instant_publish(l, &in->dislikes[at].adapter, &d, err);
@@ -313,7 +378,7 @@ rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const cha
     }
     if (!st && out->applied) rvi_instant_count(l);
     rvi_free(tokens);
-    return st ? st : rvi_learner_follow(l, err);
+    return st || rvi_learner_is_attended(l) ? st : attend(l, out, err);
 }
 
 static bool undo(rvi_learner *l, const rvi_done *d, rv_error *err)
@@ -326,13 +391,14 @@ static bool undo(rvi_learner *l, const rvi_done *d, rv_error *err)
         return rvi_instant_publish(l, &in->adapter, &delta, err) == RV_OK;
     }
     rvi_dislike *x = &in->dislikes[d->dislike];
-    if (!rvi_pairs_undo(in->thumbs, x->pairs)) return false;
+    if (!rvi_pairs_undo(x->pairs)) return false;
     delta = rvi_pairs_delta(x->pairs);
     return rvi_instant_publish(l, &x->adapter, &delta, err) == RV_OK;
 }
 
 bool rvi_instant_undo(rvi_learner *l, const rvi_done *d, rv_error *err)
 {
+    if (rvi_instant_catch_up(l, err)) return false;
     bool done = d->kind != RVI_DID_NOTHING && undo(l, d, err);
     if (done) rvi_instant_count(l);
     return done;

@@ -2,12 +2,14 @@
  * the feedback log again, event by event, as it was when it came. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/os.h"
-#include "learn/learner.h"
+#include "learn/learner_internal.h"
 #include "learn/snapshot.h"
+#include "learn/text.h"
 #include "lora/merge.h"
 #include "lora/write.h"
 
@@ -97,7 +99,7 @@ static rv_status load(const rvi_learner *l, const char *path, rvi_adapter **out,
 rv_status rvi_learner_import(rvi_learner *l, const char *path, rv_adaptation *out, rv_error *err)
 {
     rvi_generation g = {.origin = RVI_FROM_FILE, .active = true};
-    *out = (rv_adaptation){.loop = RV_LOOP_BACKGROUND, .quality_delta = NAN};
+    *out = rvi_adaptation_new(RV_LOOP_BACKGROUND);
     rv_status st = load(l, path, &g.adapter, err);
     if (!st) st = rvi_learner_publish(l, &g, &out->event, err);
     if (st) {
@@ -119,7 +121,7 @@ rv_status rvi_learner_merge(rvi_learner *l, int a, int b, rv_consolidation how, 
     static const char *const rules[] = {[RV_MERGE_AVERAGE] = "average",
                                         [RV_MERGE_QUALITY_WEIGHTED] = "quality_weighted",
                                         [RV_MERGE_EWC] = "ewc"};
-    *out = (rv_adaptation){.loop = RV_LOOP_BACKGROUND, .quality_delta = NAN};
+    *out = rvi_adaptation_new(RV_LOOP_BACKGROUND);
     const rvi_generation *ga = rvi_learner_generation(l, a), *gb = rvi_learner_generation(l, b);
     if (!a || !b || !ga || !gb || ga == gb)
         return rvi_error(err, RV_E_NOT_FOUND, "two generations are needed, and %d and %d are not",
@@ -176,7 +178,7 @@ static char *own(rvi_text t)
 static rv_status fold_correction(rvi_learner *l, const rvi_feedback *f, rv_error *err)
 {
     char *q = own(f->question), *a = own(f->corrected), *given = own(f->given);
-    bool pair = f->note.len == 10 && !memcmp(f->note.data, "preference", 10);
+    bool pair = rvi_text_is(f->note, "preference");
     rv_status st = RV_OK;
     if (!q || !a || !given)
         st = rvi_nomem(err, "event");
@@ -207,12 +209,16 @@ static rv_status fold_generation(rvi_learner *l, const rvi_feedback *f, rv_error
 {
     rvi_buf path = {0};
     rv_error why = {0};
+    if (f->generation >= INT32_MAX) return RV_OK; /* nobody has made so many */
+    l->last_number = RVI_MAX(l->last_number, (int)f->generation);
+    if (!l->dir) return RV_OK;
     rvi_generation g = {.number = (int)f->generation,
                         .active = true,
                         .first = f->first,
                         .last = f->last,
                         .n_parents = RVI_MIN(f->n_parents, (size_t)RVI_GENERATION_PARENTS)};
-    for (size_t i = 0; i < g.n_parents; i++) g.parents[i] = (int)f->parents[i];
+    for (size_t i = 0; i < g.n_parents; i++)
+        g.parents[i] = (int)RVI_MIN(f->parents[i], (uint64_t)INT32_MAX);
     rvi_recipe_read(&g, f->recipe);
     rv_status st = file_name(l, g.number, &path) ? RV_OK : rvi_nomem(err, "path");
     if (!st && load(l, path.data, &g.adapter, &why)) {
@@ -243,7 +249,7 @@ rv_status rvi_learner_fold(rvi_learner *l, const rvi_feedback *f, rv_error *err)
     rv_status st = RV_OK;
     char *text;
     rv_adaptation ignored = {0};
-    if (f->user.len != strlen(l->user) || memcmp(f->user.data, l->user, f->user.len)) return RV_OK;
+    if (!rvi_text_is(f->user, l->user)) return RV_OK;
     switch (f->kind) {
     case RVI_FEEDBACK_CORRECTION: return fold_correction(l, f, err);
     case RVI_FEEDBACK_UNDO:
@@ -257,11 +263,9 @@ rv_status rvi_learner_fold(rvi_learner *l, const rvi_feedback *f, rv_error *err)
         break;
     case RVI_FEEDBACK_PUBLISH:
     case RVI_FEEDBACK_IMPORT:
-    case RVI_FEEDBACK_MERGE: return l->dir ? fold_generation(l, f, err) : RV_OK;
+    case RVI_FEEDBACK_MERGE: return fold_generation(l, f, err);
     case RVI_FEEDBACK_ROLLBACK:
-        for (size_t i = 0; i < l->n_generations; i++)
-            if ((uint64_t)l->generations[i].number > f->generation)
-                l->generations[i].active = false;
+        rvi_learner_deactivate(l, f->generation);
         return rvi_shared_restore(l, err);
     default: break; /* scores and thumbs: their adapters come back as they were */
     }
@@ -278,11 +282,10 @@ static int fold(void *ctx, const rvi_feedback *f)
 static int mark_absorbed(void *ctx, rvi_bytes key, rvi_bytes record)
 {
     rvi_learner *l = ctx;
-    unsigned long long event = 0;
     char text[24] = "";
     (void)record;
     if (key.len < sizeof text) memcpy(text, key.data, key.len);
-    if (sscanf(text, "%llu", &event) != 1) return 0;
+    uint64_t event = strtoull(text, NULL, 10);
     for (size_t i = 0; i < l->n_lessons; i++)
         if (l->lessons[i].event == event && l->lessons[i].generation) l->lessons[i].absorbed = true;
     return 0;

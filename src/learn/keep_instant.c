@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "learn/learner.h"
 #include "learn/snapshot.h"
+#include "learn/vector.h"
 
 enum { EVERY = 16 };
 
@@ -60,7 +61,8 @@ rv_status rvi_instant_save(rvi_learner *l, rv_error *err)
         in->unsaved = 0;
         return RV_OK;
     }
-    rv_status st = in->micro ? rvi_micro_save(in->micro, &micro, err) : RV_OK;
+    rv_status st = rvi_instant_catch_up(l, err);
+    if (!st && in->micro) st = rvi_micro_save(in->micro, &micro, err);
     memcpy(h.magic, magic, sizeof magic);
     h.micro_len = micro.len;
     (void)rvi_buf_append(&out, &h, sizeof h);
@@ -98,9 +100,15 @@ void rvi_instant_save_whitener(rvi_learner *l)
 
 void rvi_instant_count(rvi_learner *l)
 {
+    if (++l->instant.unsaved % EVERY == 0) l->instant.save_due = true;
+}
+
+void rvi_instant_save_due(rvi_learner *l)
+{
     rv_error why = {0};
-    if (++l->instant.unsaved % EVERY == 0 && rvi_instant_save(l, &why))
-        warn(l, "what scores taught is not saved", &why);
+    if (!l->instant.save_due) return;
+    l->instant.save_due = false;
+    if (rvi_instant_save(l, &why)) warn(l, "what scores taught is not saved", &why);
 }
 
 /* ---- opening ---- */
@@ -168,7 +176,8 @@ static rv_status load(rvi_learner *l, const rvi_snapshot *s, rv_error *err)
     const uint8_t *micro =
         at && !memcmp(h.magic, magic, sizeof magic) ? take(&p, end, h.micro_len) : NULL;
     if (!micro || h.scores.n < 0 || h.scores.n > RVI_SCORES || h.scores.next < 0 ||
-        h.scores.next >= RVI_SCORES)
+        h.scores.next >= RVI_SCORES ||
+        !rvi_floats_sound(h.scores.last, RVI_COUNT(h.scores.last), 0))
         return rvi_error(err, RV_E_STORAGE, "the snapshot is not one of scores and thumbs");
     rv_status st = RV_OK;
     if (h.micro_len) {

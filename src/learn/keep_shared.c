@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "learn/learner.h"
 #include "learn/snapshot.h"
+#include "learn/vector.h"
 
 static const char name[] = "shared";
 
@@ -73,8 +74,10 @@ static rv_status read_snapshot(rvi_generation *g, const rvi_snapshot *s, rv_erro
     if (s->len < sizeof n_groups || (s->len - sizeof n_groups) % (2 * sizeof(float))) return RV_OK;
     size_t n = (s->len - sizeof n_groups) / (2 * sizeof(float));
     memcpy(&n_groups, s->data, sizeof n_groups);
-    if (!n || n_groups > INT32_MAX) return RV_OK;
     const uint8_t *theta = s->data + sizeof n_groups;
+    if (!n || n_groups >= INT32_MAX || !rvi_floats_sound(theta, n, -INFINITY) ||
+        !rvi_floats_sound(theta + n * sizeof(float), n, 0))
+        return RV_OK;
     return take(g, theta, theta + n * sizeof(float), n, (int)n_groups, err);
 }
 

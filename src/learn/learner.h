@@ -82,6 +82,16 @@ typedef struct rvi_dislike {
     rvi_adapter *adapter; /* of the pairs as they are; NULL: they say nothing */
 } rvi_dislike;
 
+enum { RVI_FORESEEN = 4 };
+
+/* An answer that may get a thumb down: its list is prepared. */
+typedef struct rvi_foreseen {
+    const rvi_capture *of; /* NULL: none */
+    uint64_t answer;       /* of the ring */
+    rvi_thumbs *thumbs;    /* scratch that stays; NULL: not made yet */
+    rvi_pairs *own;        /* the list, if its request had none; or NULL */
+} rvi_foreseen;
+
 /* The instant loop: what scores and thumbs change. Made when it is first needed. */
 typedef struct rvi_instant {
     rvi_capturer *capturer;
@@ -93,7 +103,10 @@ typedef struct rvi_instant {
     rvi_thumbs *thumbs;
     rvi_dislike *dislikes;
     size_t n_dislikes, cap_dislikes;
+    rvi_foreseen foreseen[RVI_FORESEEN];
+    size_t next_foreseen;
     int since_probe;       /* events */
+    bool probe_due, save_due; /* and not done yet */
     bool whole;            /* probe and whitener know the model's own texts too */
     int unsaved;           /* events since it was written to the disk */
     rvi_adapter **retired; /* adapters that were replaced and that sets may still name */
@@ -133,6 +146,7 @@ typedef struct rvi_learner {
     size_t n_lessons, cap_lessons;
     rvi_generation *generations;
     size_t n_generations, cap_generations;
+    int last_number; /* the highest that the log names, of generations that are left out too */
     rvi_preference *pairs;
     size_t n_pairs, cap_pairs;
     rvi_shared shared;
@@ -165,7 +179,7 @@ rv_status rvi_learner_calibrate(rvi_learner *l, rvi_study_progress_fn progress, 
 
 /* ---- beside serving: what is slow needs no turn ----
  *
- * Both kinds of work are cut in three: take what is needed, compute with a voice of one's own, and put the
+ * All kinds of work are cut in three: take what is needed, compute with a voice of one's own, and put the
  * result in its place. The first and the last are short and need the learner for themselves; meanwhile
  * others may use it for anything but calibrating, consolidating, resetting and freeing. */
 
@@ -218,6 +232,28 @@ rv_status rvi_round_publish(rvi_round *r, rvi_learner *l, bool *published,
 void rvi_round_deinit(rvi_round *r, rvi_learner *l);
 size_t rvi_learner_waiting(const rvi_learner *l); /* lessons */
 
+/* Pairs of answers on their way into the weights. */
+typedef struct rvi_deep {
+    rv_preference_loss loss;
+    rvi_pair *pairs;
+    size_t n;
+    rvi_generation made; /* adapter NULL: not yet */
+    char digest[RVI_SHA256_HEX];
+    rvi_buf file; /* it lies there; empty: there is no file */
+} rvi_deep;
+
+enum { RVI_DEEP_LEAST = 4 }; /* pairs that are worth a run */
+size_t rvi_learner_pairs_waiting(const rvi_learner *l);
+rv_status rvi_deep_take(rvi_deep *d, rvi_learner *l, rv_preference_loss loss,
+                        rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_deep_train(rvi_deep *d, rvi_learner *l, const rvi_voice *v,
+                         rvi_study_progress_fn progress, void *ctx, rv_error *err) RVI_MUST_CHECK;
+/* As for a round: are the pairs as they were taken? */
+bool rvi_deep_stands(const rvi_deep *d, const rvi_learner *l);
+rv_status rvi_deep_publish(rvi_deep *d, rvi_learner *l, bool *published,
+                           rv_error *err) RVI_MUST_CHECK;
+void rvi_deep_deinit(rvi_deep *d);
+
 /* What takes part in the answer to the last of the user's turns. */
 typedef struct rvi_plan {
     rvi_made_set *adapters;    /* NULL: none; held for the caller */
@@ -236,6 +272,14 @@ rv_status rvi_learner_capture(rvi_learner *l, rvi_capture **out, rv_error *err) 
 /* How good the last captured answer was, 0 to 1. */
 rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *question,
                             double score, rv_adaptation *out, rv_error *err) RVI_MUST_CHECK;
+/* What judgements left to do: the background thread's call, between others. */
+rv_status rvi_learner_attend(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+/* Prepares for a thumb down on the ring's last answer, which has ended; a ring that is freed later must be
+ * forsaken first. Only where that was made which thumbs need. */
+bool rvi_learner_foresees(const rvi_learner *l);
+rv_status rvi_learner_foresee(rvi_learner *l, const rvi_capture *c, const char *question,
+                              rv_error *err) RVI_MUST_CHECK;
+void rvi_instant_forsake(rvi_learner *l, const rvi_capture *c);
 rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const char *question,
                                  rv_adaptation *out, rv_error *err) RVI_MUST_CHECK;
 
@@ -264,8 +308,10 @@ rv_status rvi_learner_merge(rvi_learner *l, int a, int b, rv_consolidation how, 
 rv_status rvi_learner_all(rvi_learner *l, rvi_made_set **out, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_probe(rvi_learner *l, double *kl, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_status(rvi_learner *l, rvi_buf *json, rv_error *err) RVI_MUST_CHECK;
+
 /* ---- inside ---- */
 
+/* lessons.c */
 rv_status rvi_learner_note(rvi_learner *l, rvi_done_kind kind, uint64_t event, size_t dislike,
                            rv_error *err) RVI_MUST_CHECK;
 void *rvi_learner_room(void **list, size_t n, size_t *cap, size_t size); /* for one more, zeroed */
@@ -361,6 +407,22 @@ rv_status rvi_learner_given(const rvi_learner *l, const rvi_capture *c, rvi_buf 
 
 /* instant.c */
 void rvi_instant_deinit(rvi_learner *l);
+/* Before anything looks at what scores taught: the probe, if it is due. */
+rv_status rvi_instant_catch_up(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+bool rvi_learner_is_attended(const rvi_learner *l); /* is there a background thread? */
+/* The tokens of the last answer. */
+rv_status rvi_instant_tokens(const rvi_capture *c, rvi_captured **out, int *n,
+                             rv_error *err) RVI_MUST_CHECK;
+bool rvi_instant_find_dislike(const rvi_instant *in, const char *question, size_t *at);
+/* Room for every adapter there is and one more, so that retiring cannot fail; comes before each new one. */
+rv_status rvi_instant_reserve(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+/* No new set will name it; freed when the last session lets go of it. Accepts NULL. */
+void rvi_instant_retire(rvi_learner *l, rvi_adapter *a);
+
+/* foresee.c */
+/* The scratch with which d's list is ready for a thumb on the ring's last answer; NULL: it is not. */
+rvi_thumbs *rvi_instant_foreseen(rvi_learner *l, const rvi_capture *c, rvi_dislike *d);
+void rvi_instant_forsake_all(rvi_learner *l);
 rv_status rvi_instant_new_micro(rvi_learner *l,
                                 rv_error *err) RVI_MUST_CHECK; /* if there is none */
 rv_status rvi_instant_publish(rvi_learner *l, rvi_adapter **at, const rvi_delta *d,
@@ -370,7 +432,8 @@ rv_status rvi_instant_save(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 void rvi_instant_save_whitener(rvi_learner *l);
 /* The whitener and what thumbs need of it; RV_E_NOT_FOUND: none was saved. */
 rv_status rvi_instant_load_whitener(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-void rvi_instant_count(rvi_learner *l); /* an event: every so often it is saved */
+void rvi_instant_count(rvi_learner *l); /* an event: every so often saving is due */
+void rvi_instant_save_due(rvi_learner *l);
 rv_status rvi_instant_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 bool rvi_instant_undo(rvi_learner *l, const rvi_done *d, rv_error *err);
 /* Adapters that take part in a request; returns how many. */

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "learn/vector.h"
 
 static const char magic[8] = "rvmicro1";
 static const double decay = 0.999, size_cap = 0.05, reach_cap = 0.15, b_rate = 16;
@@ -14,6 +15,8 @@ typedef struct state {
     float *a, *b; /* [rank][n_ff], [rank][n_embd], one block */
     uint64_t n_events;
 } state;
+
+enum { BLOCK = 6 }; /* tokens that are multiplied at a time: few enough to stay near */
 
 enum { NOW, BEFORE, SPARE, SNAPSHOT, STATES = SNAPSHOT + RVI_MICRO_SNAPSHOTS };
 
@@ -31,8 +34,9 @@ struct rvi_micro {
     double kl_step;
     rvi_probe *probe;
     rvi_probe_result probed; /* of the last check */
-    /* scratch of an event */
+    /* scratch of an event; u and g of a block of tokens, to be multiplied by their scales */
     rvi_event_tokens tokens;
+    float u_scale[BLOCK], g_scale[BLOCK];
     float *da, *db; /* shaped like a and b */
     float *pull_g;  /* [pull tokens][n_embd] */
     /* A u, B^T g, dA u, dB^T g of the tokens */
@@ -64,14 +68,15 @@ static rv_status fill(rvi_micro *m, rv_error *err)
 {
     size_t rank = (size_t)m->rank;
     for (int i = 0; i < STATES; i++) {
-        m->states[i].a = rvi_zalloc_array(m->n_floats, sizeof(float));
+        m->states[i].a = rvi_floats_new(m->n_floats);
         if (!m->states[i].a) return rvi_nomem(err, "micro adapter");
+        memset(m->states[i].a, 0, m->n_floats * sizeof(float));
         m->states[i].b = m->states[i].a + rank * m->n_ff;
     }
-    m->da = rvi_alloc_array(m->n_floats, sizeof(float));
-    m->tokens.u = rvi_alloc_array(RVI_MICRO_TOKENS * m->n_ff, sizeof(float));
-    m->tokens.g = rvi_alloc_array(RVI_MICRO_TOKENS * m->n_embd, sizeof(float));
-    m->pull_g = rvi_alloc_array(RVI_MICRO_PULL_TOKENS * m->n_embd, sizeof(float));
+    m->da = rvi_floats_new(m->n_floats);
+    m->tokens.u = rvi_floats_new(BLOCK * m->n_ff);
+    m->tokens.g = rvi_floats_new(BLOCK * m->n_embd);
+    m->pull_g = rvi_floats_new(RVI_MICRO_PULL_TOKENS * m->n_embd);
     if (!m->da || !m->tokens.u || !m->tokens.g || !m->pull_g)
         return rvi_nomem(err, "micro adapter");
     m->db = m->da + rank * m->n_ff;
@@ -107,9 +112,9 @@ rv_status rvi_micro_new(rvi_micro **out, const rvi_model *model, const rvi_micro
     m->o = (rvi_micro_options){.rank = m->rank,
                                .seed = o->seed,
                                .kl_step = or_else(o->kl_step, 0.03),
-                               .kl_soft = or_else(o->kl_soft, 0.02),
-                               .kl_hard = or_else(o->kl_hard, 0.03),
-                               .ppl_hard = or_else(o->ppl_hard, 0.02)};
+                               .kl_soft = or_else(o->kl_soft, 0.025),
+                               .kl_hard = or_else(o->kl_hard, 0.05),
+                               .ppl_hard = or_else(o->ppl_hard, 0.03)};
     m->kl_step = m->o.kl_step;
     rv_status st = fill(m, err);
     if (st)
@@ -182,48 +187,53 @@ static double length_of(const rvi_micro *m, const float *x, size_t n)
 
 /* ---- an event ---- */
 
-/* da, db += factor * gradient of sum over rows of w (g . B A u), row t given by its products. */
-static void add_row(rvi_micro *m, float w, const float *u, const float *g, const float *au,
-                    const float *gb)
+/* A row that stands for itself times its scale. */
+typedef struct scaled {
+    const float *x;
+    float scale;
+} scaled;
+
+/* da, db += w * gradient of g . B A u, given by its products. */
+static void add_row(rvi_micro *m, float w, scaled u, scaled g, const float *au, const float *gb)
 {
     for (size_t j = 0; j < (size_t)m->rank; j++) {
-        m->k.axpy(m->db + j * m->n_embd, w * au[j], g, m->n_embd);
-        m->k.axpy(m->da + j * m->n_ff, w * gb[j], u, m->n_ff);
+        m->k.axpy(m->db + j * m->n_embd, w * au[j] * g.scale, g.x, m->n_embd);
+        m->k.axpy(m->da + j * m->n_ff, w * gb[j] * u.scale, u.x, m->n_ff);
     }
 }
 
-/* [rank] products of each row of x with the rows of a matrix */
-static void products(const rvi_micro *m, const float *matrix, const float *x, int n_rows, size_t n,
-                     float (*out)[RVI_MICRO_MAX_RANK])
+/* [rank] products of each of a block's rows of x, times its scale, with the rows of a matrix */
+static void products(const rvi_micro *m, const float *matrix, const float *x, const float *scales,
+                     int n_rows, size_t n, float (*out)[RVI_MICRO_MAX_RANK])
 {
-    m->k.gemm_f32(matrix, n, m->rank, x, n, n_rows, out[0], RVI_MICRO_MAX_RANK, n);
+    float by_row[RVI_MICRO_MAX_RANK][BLOCK]; /* more rows of x than of the matrix fill the tiles */
+    m->k.gemm_f32(x, n, n_rows, matrix, n, m->rank, by_row[0], BLOCK, n);
+    for (int t = 0; t < n_rows; t++)
+        for (int j = 0; j < m->rank; j++) out[t][j] = by_row[j][t] * scales[t];
 }
 
-/* Down the KL of two probe texts, as strongly all in all as the event itself goes up. */
-static void add_pull(rvi_micro *m)
+/* Down the KL of two probe texts, as strongly all in all as the event itself (`event`) goes up. */
+static void add_pull(rvi_micro *m, double event)
 {
     const state *s = &m->states[NOW];
     rvi_delta d = rvi_micro_delta(m);
     int n_texts = rvi_probe_n_texts(m->probe), turn = (int)(s->n_events % (1 << 20));
-    double event = 0;
-    for (int t = 0; t < m->tokens.n; t++)
-        event += fabs((double)m->tokens.w[t]) *
-                 length_of(m, m->tokens.g + (size_t)t * m->n_embd, m->n_embd);
     for (int i = 0; i < RVI_MICRO_PULL_TEXTS; i++) {
         const float *u[RVI_MICRO_PULL_TOKENS];
+        float low[RVI_MICRO_PULL_TOKENS * RVI_MICRO_MAX_RANK];
         int text = (turn + i * n_texts / RVI_MICRO_PULL_TEXTS) % n_texts;
-        int n =
-            rvi_probe_pull(m->probe, &d, text, turn / n_texts, RVI_MICRO_PULL_TOKENS, u, m->pull_g);
+        int n = rvi_probe_pull(m->probe, &d, text, turn / n_texts, RVI_MICRO_PULL_TOKENS, u,
+                               m->pull_g, low);
         double pull = 0;
         for (int t = 0; t < n; t++)
             pull += length_of(m, m->pull_g + (size_t)t * m->n_embd, m->n_embd);
         double ratio = event / RVI_MICRO_PULL_TEXTS / fmax(pull, 1e-9);
         for (int t = 0; t < n; t++) {
             const float *g = m->pull_g + (size_t)t * m->n_embd;
-            float au[RVI_MICRO_MAX_RANK], gb[RVI_MICRO_MAX_RANK];
-            m->k.gemm_f32(s->a, m->n_ff, m->rank, u[t], 0, 1, au, 0, m->n_ff);
+            const float *au = low + t * m->rank;
+            float gb[RVI_MICRO_MAX_RANK];
             m->k.gemm_f32(s->b, m->n_embd, m->rank, g, 0, 1, gb, 0, m->n_embd);
-            add_row(m, (float)-ratio, u[t], g, au, gb);
+            add_row(m, (float)-ratio, (scaled){u[t], 1}, (scaled){g, 1}, au, gb);
         }
     }
 }
@@ -239,7 +249,8 @@ static double predict(const rvi_micro *m, double eta)
                     (double)m->gd[t][j] * (double)m->au[t][j];
             twice += (double)m->gd[t][j] * (double)m->du[t][j];
         }
-        sum += 0.5 * pow(eta * once + eta * eta * twice, 2);
+        double move = eta * once + eta * eta * twice;
+        sum += 0.5 * move * move;
     }
     return sum / m->tokens.n;
 }
@@ -262,26 +273,54 @@ static double capped(const rvi_micro *m, double eta)
     return factor;
 }
 
-/* The step's direction in da and db, and the products that prediction needs. */
-static rvi_micro_outcome find_step(rvi_micro *m)
+/* The tokens from `at` on that fit in, without their scales; returns how many. */
+static int read_block(rvi_micro *m, const rvi_captured *tokens, int at)
+{
+    const rvi_event_tokens *e = &m->tokens;
+    int n = RVI_MIN(e->n - at, (int)BLOCK);
+    for (int t = 0; t < n; t++) {
+        const rvi_captured *c = &tokens[e->which[at + t]];
+        m->k.f16_to_f32(c->u, e->u + (size_t)t * m->n_ff, m->n_ff);
+        m->k.f16_to_f32(c->g, e->g + (size_t)t * m->n_embd, m->n_embd);
+        m->u_scale[t] = c->u_scale;
+        m->g_scale[t] = c->g_scale;
+    }
+    return n;
+}
+
+/* The step's direction in da and db, and the products that prediction needs. Block after block: the tokens
+ * as captured are small, and reading them twice takes less time than keeping them as floats. */
+static rvi_micro_outcome find_step(rvi_micro *m, const rvi_captured *tokens)
 {
     const state *s = &m->states[NOW];
     const rvi_event_tokens *e = &m->tokens;
-    products(m, s->a, e->u, e->n, m->n_ff, m->au);
-    products(m, s->b, e->g, e->n, m->n_embd, m->gb);
+    bool pulls = m->probe && rvi_probe_n_texts(m->probe) && m->probed.kl > m->o.kl_soft;
+    double strength = 0;
     memset(m->da, 0, m->n_floats * sizeof(float));
-    for (int t = 0; t < e->n; t++)
-        add_row(m, e->w[t], e->u + (size_t)t * m->n_ff, e->g + (size_t)t * m->n_embd, m->au[t],
-                m->gb[t]);
-    if (m->probe && rvi_probe_n_texts(m->probe) && m->probed.kl > m->o.kl_soft) add_pull(m);
+    for (int at = 0, n; at < e->n; at += n) {
+        n = read_block(m, tokens, at);
+        products(m, s->a, e->u, m->u_scale, n, m->n_ff, m->au + at);
+        products(m, s->b, e->g, m->g_scale, n, m->n_embd, m->gb + at);
+        for (int t = 0; t < n; t++) {
+            scaled u = {e->u + (size_t)t * m->n_ff, m->u_scale[t]};
+            scaled g = {e->g + (size_t)t * m->n_embd, m->g_scale[t]};
+            float w = e->w[at + t];
+            add_row(m, w, u, g, m->au[at + t], m->gb[at + t]);
+            if (pulls) strength += (double)fabsf(w * g.scale) * length_of(m, g.x, m->n_embd);
+        }
+    }
+    if (pulls) add_pull(m, strength);
     double norm = length_of(m, m->da, m->n_floats);
     if (!isfinite(norm)) return RVI_MICRO_DROPPED;
     if (norm == 0) return RVI_MICRO_NOTHING;
     norm = fmax(norm, 1e-6);
     m->k.scale(m->da, (float)(1 / norm), (size_t)m->rank * m->n_ff);
     m->k.scale(m->db, (float)(b_rate / norm), (size_t)m->rank * m->n_embd);
-    products(m, m->da, e->u, e->n, m->n_ff, m->du);
-    products(m, m->db, e->g, e->n, m->n_embd, m->gd);
+    for (int at = 0, n; at < e->n; at += n) {
+        n = read_block(m, tokens, at);
+        products(m, m->da, e->u, m->u_scale, n, m->n_ff, m->du + at);
+        products(m, m->db, e->g, m->g_scale, n, m->n_embd, m->gd + at);
+    }
     return RVI_MICRO_STEPPED;
 }
 
@@ -292,9 +331,8 @@ rvi_micro_outcome rvi_micro_event(rvi_micro *m, const rvi_captured *tokens, int 
     if (kl) *kl = 0;
     if (n < 1 || fabs(advantage) < 0.02) return RVI_MICRO_NOTHING;
     rvi_micro_outcome o = RVI_MICRO_DROPPED;
-    if (isfinite(advantage) &&
-        rvi_event_take(&m->tokens, &m->k, tokens, n, advantage, m->n_ff, m->n_embd))
-        o = find_step(m);
+    if (isfinite(advantage) && rvi_event_choose(&m->tokens, &m->k, tokens, n, advantage, m->n_embd))
+        o = find_step(m, tokens);
     m->n_dropped += o == RVI_MICRO_DROPPED;
     if (o != RVI_MICRO_STEPPED) return o;
     double size = m->kl_step * fabs(advantage);
@@ -346,6 +384,7 @@ bool rvi_micro_check(rvi_micro *m, rvi_probe_result r)
     m->probed = r;
     if (good) {
         if (since >= RVI_MICRO_SNAPSHOT) take_snapshot(m);
+        m->kl_step = fmin(2 * m->kl_step, m->o.kl_step);
         return false;
     }
     if (!since && m->n_snapshots) m->n_snapshots--; /* it was good once, and is no longer */

@@ -8,7 +8,7 @@
  * predicted on the same tokens, 0.5 (g_t . dx_t)^2. Caps on the adapter's size and on what it adds to a
  * token follow. While the probe (probe.h) says that the adapter has moved further than kl_soft, every
  * step also goes down the KL of two probe texts. Scored beyond kl_hard or ppl_hard it goes back to the
- * newest snapshot that a check has found good.
+ * newest snapshot that a check has found good, and steps are half as long until checks are good again.
  *
  * Events that are not finite are dropped and counted. Everything is a function of the seed and the
  * events in their order, bit for bit. An event allocates nothing and does not use the backend. One thread
@@ -22,10 +22,10 @@ enum {
     RVI_MICRO_MAX_RANK = 4,
     RVI_MICRO_TOKENS = 128,   /* of an event: those that weigh most */
     RVI_MICRO_SNAPSHOTS = 8,  /* kept, */
-    RVI_MICRO_SNAPSHOT = 16,  /* one after so many events */
+    RVI_MICRO_SNAPSHOT = 4,   /* one after so many events */
     RVI_SCORES = 20,          /* remembered by a baseline */
     RVI_MICRO_PULL_TEXTS = 2, /* of an event, */
-    RVI_MICRO_PULL_TOKENS = 4 /* and positions of each, others at the next event */
+    RVI_MICRO_PULL_TOKENS = 3 /* and positions of each, others at the next event */
 };
 
 /* ---- from a score to an advantage ---- */
@@ -48,8 +48,8 @@ typedef struct rvi_micro_options { /* 0: the default */
     int rank;                      /* 4 */
     uint64_t seed;
     double kl_step;           /* 0.03 */
-    double kl_soft;           /* 0.02 */
-    double kl_hard, ppl_hard; /* 0.03, 0.02 */
+    double kl_soft;           /* 0.025 */
+    double kl_hard, ppl_hard; /* 0.05, 0.03 */
 } rvi_micro_options;
 
 rv_status rvi_micro_new(rvi_micro **out, const rvi_model *m, const rvi_micro_options *o,
@@ -102,10 +102,10 @@ typedef struct rvi_event_tokens {
     int n;
     int which[RVI_MICRO_TOKENS]; /* index among the captured ones */
     float w[RVI_MICRO_TOKENS], reach[RVI_MICRO_TOKENS];
-    float *u, *g; /* [RVI_MICRO_TOKENS][n_ff], [n_embd] */
+    float *u, *g; /* [n_ff], [n_embd] of as many as its owner wants at a time; one at least */
 } rvi_event_tokens;
 
-bool rvi_event_take(rvi_event_tokens *e, const rvi_kernels *k, const rvi_captured *tokens, int n,
-                    double advantage, size_t n_ff, size_t n_embd);
+bool rvi_event_choose(rvi_event_tokens *e, const rvi_kernels *k, const rvi_captured *tokens, int n,
+                      double advantage, size_t n_embd);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "learn/vector.h"
 
 static const char magic[8] = "rvpairs1";
 static const double size_cap = 0.05, reach_cap = 0.15;
@@ -19,7 +20,7 @@ struct rvi_thumbs {
     float (*answers)[RVI_MICRO_TOKENS], (*alike)[RVI_MICRO_TOKENS];
     int pair[RVI_MICRO_TOKENS];   /* of the list; -1: it had no room */
     bool first[RVI_MICRO_TOKENS]; /* no earlier token has the same pair */
-    const rvi_pairs *of;          /* which list this is for; NULL: none */
+    const rvi_pairs *of;          /* which list was prepared last; NULL: none */
 };
 
 struct rvi_pairs {
@@ -28,41 +29,54 @@ struct rvi_pairs {
     float *k, *v, *before; /* [room][n_ff], [room][n_embd] twice: v before the last event */
     rvi_f16 *u;            /* [room][n_ff] what the keys were made of, */
     float *u_scale;        /* [room] */
+    const rvi_thumbs *by;  /* has prepared it as it is; NULL: nobody */
     int n_events;
     int n_used, n_before; /* pairs of the events so far, and before the last one; -1: cannot undo */
 };
 
 /* ---- making ---- */
 
-rv_status rvi_thumbs_new(rvi_thumbs **out, const rvi_model *m, const rvi_whitener *whitener,
-                         double kl_step, rv_error *err)
+static rv_status new_thumbs(rvi_thumbs **out, const rvi_whitener *whitener, size_t n_ff,
+                            size_t n_embd, double kl_step, double cap, rv_error *err)
 {
     *out = NULL;
-    if (!rvi_whitener_fits(whitener, m->hp.n_ff))
-        return rvi_error(err, RV_E_SONA, "whitening is not finished, or of another model");
     rvi_thumbs *t = rvi_zalloc(sizeof *t);
     if (!t) return rvi_nomem(err, "thumbs");
     rvi_kernels_init(&t->k, NULL);
     t->whitener = whitener;
-    t->n_ff = (size_t)m->hp.n_ff;
-    t->n_embd = (size_t)m->hp.n_embd;
-    t->kl_step = kl_step > 0 ? kl_step : 0.002;
-    t->tokens.u = rvi_alloc_array(RVI_MICRO_TOKENS * t->n_ff, sizeof(float));
-    t->tokens.g = rvi_alloc_array(RVI_MICRO_TOKENS * t->n_embd, sizeof(float));
-    t->keys = rvi_alloc_array(RVI_MICRO_TOKENS * t->n_ff, sizeof *t->keys);
+    t->n_ff = n_ff;
+    t->n_embd = n_embd;
+    t->kl_step = kl_step;
+    t->cap = cap;
+    t->tokens.u = rvi_floats_new(RVI_MICRO_TOKENS * n_ff);
+    t->tokens.g = rvi_floats_new(RVI_MICRO_TOKENS * n_embd);
+    t->keys = rvi_floats_new(RVI_MICRO_TOKENS * n_ff);
     t->answers = rvi_alloc_array(RVI_MICRO_TOKENS, sizeof *t->answers);
     t->alike = rvi_alloc_array(RVI_MICRO_TOKENS, sizeof *t->alike);
-    rv_status st = RV_OK;
-    if (!t->tokens.u || !t->tokens.g || !t->keys || !t->answers || !t->alike)
-        st = rvi_nomem(err, "thumbs");
-    double norm = 0;
-    if (!st) st = rvi_delta_weight_norm(&norm, m, err);
-    t->cap = size_cap * norm;
-    if (st)
+    if (!t->tokens.u || !t->tokens.g || !t->keys || !t->answers || !t->alike) {
         rvi_thumbs_free(t);
-    else
-        *out = t;
-    return st;
+        return rvi_nomem(err, "thumbs");
+    }
+    *out = t;
+    return RV_OK;
+}
+
+rv_status rvi_thumbs_new(rvi_thumbs **out, const rvi_model *m, const rvi_whitener *whitener,
+                         double kl_step, rv_error *err)
+{
+    double norm = 0;
+    *out = NULL;
+    if (!rvi_whitener_fits(whitener, m->hp.n_ff))
+        return rvi_error(err, RV_E_SONA, "whitening is not finished, or of another model");
+    rv_status st = rvi_delta_weight_norm(&norm, m, err);
+    if (st) return st;
+    return new_thumbs(out, whitener, (size_t)m->hp.n_ff, (size_t)m->hp.n_embd,
+                      kl_step > 0 ? kl_step : 0.002, size_cap * norm, err);
+}
+
+rv_status rvi_thumbs_like(rvi_thumbs **out, const rvi_thumbs *t, rv_error *err)
+{
+    return new_thumbs(out, t->whitener, t->n_ff, t->n_embd, t->kl_step, t->cap, err);
 }
 
 void rvi_thumbs_free(rvi_thumbs *t)
@@ -131,6 +145,11 @@ int rvi_pairs_n_events(const rvi_pairs *p)
     return p->n_events;
 }
 
+bool rvi_pairs_are_empty(const rvi_pairs *p)
+{
+    return !p->n_events && !p->n_used && p->n_before < 0;
+}
+
 /* ---- before the event ---- */
 
 static int find(const rvi_pairs *p, const rvi_captured *c)
@@ -179,9 +198,18 @@ rv_status rvi_pairs_prepare(rvi_thumbs *t, rvi_pairs *p, const rvi_captured *tok
 {
     rvi_event_tokens *e = &t->tokens;
     t->of = NULL;
+    p->by = NULL;
     if (n < 1) return rvi_error(err, RV_E_SONA, "there are no tokens to turn down");
-    if (!rvi_event_take(e, &t->k, tokens, n, -1, t->n_ff, t->n_embd))
+    if (!rvi_event_choose(e, &t->k, tokens, n, -1, t->n_embd))
         return rvi_error(err, RV_E_SONA, "the answer's gradients are not finite");
+    for (int i = 0; i < e->n; i++) {
+        const rvi_captured *c = &tokens[e->which[i]];
+        float *u = e->u + (size_t)i * t->n_ff, *g = e->g + (size_t)i * t->n_embd;
+        t->k.f16_to_f32(c->u, u, t->n_ff);
+        t->k.scale(u, c->u_scale, t->n_ff);
+        t->k.f16_to_f32(c->g, g, t->n_embd);
+        t->k.scale(g, c->g_scale, t->n_embd);
+    }
     p->n_ff = t->n_ff;
     p->n_embd = t->n_embd;
     p->n = p->n_used; /* what was prepared and never used */
@@ -197,7 +225,13 @@ rv_status rvi_pairs_prepare(rvi_thumbs *t, rvi_pairs *p, const rvi_captured *tok
     t->k.gemm_f32(e->g, t->n_embd, e->n, e->g, t->n_embd, e->n, t->alike[0], RVI_MICRO_TOKENS,
                   t->n_embd);
     t->of = p;
+    p->by = t;
     return RV_OK;
+}
+
+bool rvi_pairs_are_ready(const rvi_thumbs *t, const rvi_pairs *p)
+{
+    return t->of == p && p->by == t;
 }
 
 /* ---- the event ---- */
@@ -267,7 +301,8 @@ static double capped(rvi_thumbs *t, const rvi_pairs *p)
 rvi_micro_outcome rvi_pairs_down(rvi_thumbs *t, rvi_pairs *p, double *kl)
 {
     const rvi_event_tokens *e = &t->tokens;
-    double a = fmax(0.5 * pow(0.9, p->n_events), 0.2), unit = t->of == p ? predict(t) : 0;
+    double a = fmax(0.5 * pow(0.9, p->n_events), 0.2),
+           unit = rvi_pairs_are_ready(t, p) ? predict(t) : 0;
     if (kl) *kl = 0;
     if (!isfinite(unit)) return RVI_MICRO_DROPPED;
     if (!(unit > 0)) return RVI_MICRO_NOTHING;
@@ -292,10 +327,10 @@ rvi_micro_outcome rvi_pairs_down(rvi_thumbs *t, rvi_pairs *p, double *kl)
     return RVI_MICRO_STEPPED;
 }
 
-bool rvi_pairs_undo(rvi_thumbs *t, rvi_pairs *p)
+bool rvi_pairs_undo(rvi_pairs *p)
 {
     if (p->n_before < 0) return false;
-    if (t->of == p) t->of = NULL;
+    p->by = NULL;
     if (p->n_before) memcpy(p->v, p->before, (size_t)p->n_before * p->n_embd * sizeof *p->v);
     p->n = p->n_used = p->n_before;
     p->n_before = -1;
@@ -342,7 +377,7 @@ rv_status rvi_pairs_load(rvi_pairs **out, const rvi_thumbs *t, const void *bytes
     size_t n = h.n > 0 ? (size_t)h.n : 0;
     size_t floats = n * (t->n_ff + t->n_embd + 1) * sizeof(float);
     if (memcmp(h.magic, magic, sizeof magic) || h.n < 0 || h.n > RVI_PAIRS_MAX || h.n_events < 0 ||
-        (n && (h.n_ff != (int)t->n_ff || h.n_embd != (int)t->n_embd)) ||
+        h.n_events == INT32_MAX || (n && (h.n_ff != (int)t->n_ff || h.n_embd != (int)t->n_embd)) ||
         len != sizeof h + floats + n * t->n_ff * sizeof(rvi_f16))
         return rvi_error(err, RV_E_SONA, "pairs: not of layers of %zu and %zu", t->n_ff, t->n_embd);
     const char *at = (const char *)bytes + sizeof h;

@@ -26,6 +26,8 @@ typedef struct rvi_pairs rvi_pairs;
 /* whitener is borrowed, of n_ff inputs and finished. kl_step 0: 0.002. */
 rv_status rvi_thumbs_new(rvi_thumbs **out, const rvi_model *m, const rvi_whitener *whitener,
                          double kl_step, rv_error *err) RVI_MUST_CHECK;
+/* Scratch of its own for the same. */
+rv_status rvi_thumbs_like(rvi_thumbs **out, const rvi_thumbs *t, rv_error *err) RVI_MUST_CHECK;
 void rvi_thumbs_free(rvi_thumbs *t); /* accepts NULL */
 
 rv_status rvi_pairs_new(rvi_pairs **out, rv_error *err) RVI_MUST_CHECK; /* empty */
@@ -33,16 +35,19 @@ void rvi_pairs_free(rvi_pairs *p);                                      /* accep
 
 /* Makes the list ready for an event on these tokens; what they were is then in t alone. Without room
  * for all, the tokens that come last are left out. RV_E_SONA: there are none, or something is not
- * finite. */
+ * finite. When it was done makes no difference to the event. */
 rv_status rvi_pairs_prepare(rvi_thumbs *t, rvi_pairs *p, const rvi_captured *tokens, int n,
                             rv_error *err) RVI_MUST_CHECK;
-/* A thumb down on what was prepared last, for this list. kl as in rvi_micro_event. */
+/* Was this list prepared last by t, and not by another one or taken back since? */
+bool rvi_pairs_are_ready(const rvi_thumbs *t, const rvi_pairs *p);
+/* A thumb down on what t has prepared; nothing where the list is not ready. kl as in rvi_micro_event. */
 rvi_micro_outcome rvi_pairs_down(rvi_thumbs *t, rvi_pairs *p, double *kl);
 /* The list as it was before its last event, once. */
-bool rvi_pairs_undo(rvi_thumbs *t, rvi_pairs *p);
+bool rvi_pairs_undo(rvi_pairs *p);
 
 rvi_delta rvi_pairs_delta(const rvi_pairs *p); /* rank 0: nothing yet */
 int rvi_pairs_n_events(const rvi_pairs *p);
+bool rvi_pairs_are_empty(const rvi_pairs *p); /* no event so far, and none taken back */
 
 /* Flat bytes of this machine's order, and back. */
 rv_status rvi_pairs_save(const rvi_pairs *p, rvi_buf *out, rv_error *err) RVI_MUST_CHECK;

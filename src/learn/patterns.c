@@ -40,11 +40,6 @@ static rv_status read_vector(rvi_learner *l, rvi_text question, rvi_text subject
 
 /* ---- events ---- */
 
-static rvi_text text_of(const char *s)
-{
-    return (rvi_text){s, strlen(s)};
-}
-
 /* Subject and relation are the question's, whatever was answered: so all answers to it meet. */
 static rv_status learn(rvi_learner *l, const rvi_feedback *f, rv_error *err)
 {
@@ -56,8 +51,8 @@ static rv_status learn(rvi_learner *l, const rvi_feedback *f, rv_error *err)
     rv_status st = rvi_fact_read(&fact, l->parts.t, f->question.len ? f->question.data : "",
                                  f->question.len, some_answer, strlen(some_answer), err);
     if (!st && fact->kind != RVI_FACT_FREE) {
-        about.subject = text_of(fact->subject);
-        about.relation = text_of(fact->relation);
+        about.subject = rvi_text_of(fact->subject);
+        about.relation = rvi_text_of(fact->relation);
     }
     if (!st) st = read_vector(l, f->question, about.subject, &vector, err);
     about.vector = vector;

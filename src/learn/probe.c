@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "learn/vector.h"
 
 enum { CANDIDATES = RVI_PROBE_TOP + 1 }; /* the most probable, and the one that follows */
 
@@ -47,14 +48,14 @@ rv_status rvi_probe_new(rvi_probe **out, rvi_capturer *by, const rvi_model *m, i
     p->max_texts = n_texts;
     p->n_positions = rvi_zalloc_array((size_t)n_texts, sizeof *p->n_positions);
     p->at = rvi_zalloc_array(n, sizeof *p->at);
-    p->u = rvi_alloc_array(n * (size_t)m->hp.n_ff, sizeof *p->u);
-    p->x = rvi_alloc_array(n * n_embd, sizeof *p->x);
-    if (p->top.post_norm) p->y = rvi_alloc_array(n * n_embd, sizeof *p->y);
-    p->rows = rvi_alloc_array(n * CANDIDATES * n_embd, sizeof *p->rows);
-    p->now_x = rvi_alloc_array(n_embd, sizeof(float));
-    p->now_y = rvi_alloc_array(n_embd, sizeof(float));
-    p->h = rvi_alloc_array(n_embd, sizeof(float));
-    p->row = rvi_alloc_array(CANDIDATES * n_embd, sizeof(float));
+    p->u = rvi_floats_new(n * (size_t)m->hp.n_ff);
+    p->x = rvi_floats_new(n * n_embd);
+    if (p->top.post_norm) p->y = rvi_floats_new(n * n_embd);
+    p->rows = (rvi_f16 *)(void *)rvi_floats_new((n * CANDIDATES * n_embd + 1) / 2);
+    p->now_x = rvi_floats_new(n_embd);
+    p->now_y = rvi_floats_new(n_embd);
+    p->h = rvi_floats_new(n_embd);
+    p->row = rvi_floats_new(CANDIDATES * n_embd);
     p->low = rvi_alloc_array(RVI_MAX_RANK, sizeof(float));
     if (!p->n_positions || !p->at || !p->u || !p->x || (p->top.post_norm && !p->y) || !p->rows ||
         !p->now_x || !p->now_y || !p->h || !p->row || !p->low) {
@@ -137,7 +138,8 @@ static void find_log_p(const position *at, const double *logit, double *log_p)
         best = fmax(best, log_p[c]);
     }
     for (int c = 0; c <= at->n; c++) sum += exp(log_p[c] - best);
-    for (int c = 0; c <= at->n; c++) log_p[c] -= best + log(sum);
+    best += log(sum);
+    for (int c = 0; c <= at->n; c++) log_p[c] -= best;
 }
 
 rvi_probe_result rvi_probe_score(rvi_probe *p, const rvi_delta *d, int first, int n)
@@ -177,13 +179,14 @@ static void pull_at(rvi_probe *p, const rvi_delta *d, size_t i, float *g)
 }
 
 int rvi_probe_pull(rvi_probe *p, const rvi_delta *d, int text, int turn, int max, const float **u,
-                   float *g)
+                   float *g, float *low)
 {
     int have = p->n_positions[text], every = (have + max - 1) / max, n = 0;
     size_t n_embd = (size_t)p->m->hp.n_embd;
     for (int j = every ? turn % every : 0; j < have; j += every) {
         size_t i = (size_t)text * RVI_PROBE_POSITIONS + (size_t)j;
         pull_at(p, d, i, g + (size_t)n * n_embd);
+        if (low) memcpy(low + n * d->rank, p->low, (size_t)d->rank * sizeof *low);
         u[n++] = p->u + i * (size_t)p->m->hp.n_ff;
     }
     for (int j = 0; j < n; j++) p->k.scale(g + (size_t)j * n_embd, 1 / (float)n, n_embd);

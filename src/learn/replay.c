@@ -359,7 +359,9 @@ static size_t count_strings(const rvi_buf *b)
 static bool read_all(rvi_replay *r, const header *h, const char *p, const char *end)
 {
     enum { MOST = 1 << 24 };
-    if (h->n_ids > MOST || h->n_pieces > MOST || h->contexts_len > MOST || h->questions_len > MOST)
+    uint64_t len = (uint64_t)(end - p);
+    if (!h->n_pieces || h->contexts_len > MOST || h->questions_len > MOST ||
+        h->n_ids > len / sizeof *r->ids.data || h->n_pieces > len / sizeof *r->pieces)
         return false;
     size_t n = (size_t)h->n_ids;
     r->ids = (rvi_ids){rvi_alloc_array(n + 1, sizeof *r->ids.data), n, n + 1};
@@ -386,7 +388,7 @@ static bool is_sound(const rvi_replay *r, const rvi_voice *v)
     for (size_t i = 0; i < r->n_pieces; i++) {
         const rvi_piece *p = &r->pieces[i];
         if (p->kind > RVI_PROSE || p->first > r->ids.len || p->n > r->ids.len - p->first ||
-            p->loss + 1 >= p->n)
+            p->n < 2 || p->loss > p->n - 2)
             return false;
     }
     return true;

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "learn/learner.h"
+#include "learn/text.h"
 
 typedef struct published {
     uint64_t event, known, first, last;
@@ -23,15 +24,10 @@ typedef struct tracer {
     rv_error *err;
 } tracer;
 
-static bool says(rvi_text t, const char *s)
-{
-    return t.len == strlen(s) && !memcmp(t.data, s, t.len);
-}
-
 static int list_one(void *ctx, const rvi_feedback *f)
 {
     tracer *t = ctx;
-    if (f->kind != RVI_FEEDBACK_PUBLISH || !f->target || !says(f->user, t->l->user)) return 0;
+    if (f->kind != RVI_FEEDBACK_PUBLISH || !f->target || !rvi_text_is(f->user, t->l->user)) return 0;
     published *p = rvi_learner_room((void **)&t->list, t->n, &t->cap, sizeof *p);
     if (!p) {
         t->st = rvi_nomem(t->err, "generations");
@@ -41,9 +37,9 @@ static int list_one(void *ctx, const rvi_feedback *f)
                      .known = f->target,
                      .first = f->first,
                      .last = f->last,
-                     .pairs = says(f->recipe, "preferences"),
+                     .pairs = rvi_text_is(f->recipe, "preferences"),
                      .deep = f->note.len > 0,
-                     .loss = says(f->note, "kto") ? RV_LOSS_KTO : RV_LOSS_DPO};
+                     .loss = rvi_text_is(f->note, "kto") ? RV_LOSS_KTO : RV_LOSS_DPO};
     memcpy(p->digest, f->digest, sizeof p->digest);
     t->n++;
     return 0;

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "learn/snapshot.h"
+#include "learn/vector.h"
 
 enum {
     LAST = 10,          /* steps whose losses are told */
@@ -21,14 +22,15 @@ enum {
 /* Where a run stands, beside the training itself; its bytes are kept as they are. */
 typedef struct standing {
     char magic[8];
-    double before, best; /* losses of what was set aside */
+    double before, held; /* losses of what was set aside: at the beginning, at best_step */
+    double best;         /* that, and what the run pays for drifting, as the training weighs it */
     double last_ce[LAST], last_kl[LAST];
     uint64_t n_rows;
     int32_t best_step, n_worse; /* best_step 0: not measured since the beginning */
     int32_t n_skipped, spare;
 } standing;
 
-static const char magic[8] = "RVRUN01";
+static const char magic[8] = "RVRUN02";
 
 typedef struct runner {
     rvi_training *t;
@@ -117,7 +119,8 @@ static void save(runner *u)
 static bool is_sound(const standing *s, const rvi_training *t)
 {
     return !memcmp(s->magic, magic, sizeof magic) && s->best_step >= 0 &&
-           s->best_step <= t->o.n_steps && s->n_worse >= 0 && s->n_skipped >= 0;
+           s->best_step <= t->o.n_steps && s->n_worse >= 0 && s->n_worse <= t->o.n_steps &&
+           s->n_skipped >= 0 && s->n_skipped <= t->o.n_steps;
 }
 
 /* Goes on where the same run stopped, if there is such a place. */
@@ -132,7 +135,8 @@ static rv_status resume(runner *u, bool *resumed, rv_error *err)
     rv_status st = rvi_snapshot_load(&s, u->r->dir, u->r->name, u->digest, 0, &why);
     if (!st) {
         if (s.len >= head) memcpy(&at, s.data, sizeof at);
-        if (s.len < head || !is_sound(&at, u->t))
+        if (s.len < head || !is_sound(&at, u->t) ||
+            !rvi_floats_sound(s.data + sizeof at, (head - sizeof at) / sizeof(float), -INFINITY))
             st = rvi_error(&why, RV_E_STORAGE, "the stored run is another one or damaged");
         if (!st) st = rvi_training_load(u->t, s.data + head, s.len - head, &why);
     }
@@ -159,9 +163,13 @@ static int measure_every(const rvi_training *t)
 static void measure(runner *u)
 {
     const rvi_index *held = u->r->held;
-    double loss = rvi_training_measure(u->t, held->data, held->n);
+    int n = RVI_MIN(u->t->step, LAST);
+    double own = rvi_training_measure(u->t, held->data, held->n), kl = 0;
+    for (int i = 0; i < n; i++) kl += u->at.last_kl[i] / n;
+    double loss = own + (double)u->t->o.beta * kl;
     if (!u->at.best_step || loss < u->at.best) {
         u->at.best = loss;
+        u->at.held = own;
         u->at.best_step = u->t->step;
         u->at.n_worse = 0;
         memcpy(u->best, u->t->theta->theta, u->t->theta->n * sizeof *u->best);
@@ -202,7 +210,7 @@ static void tell_result(const runner *u, rvi_study_result *out)
     if (!u->best) return;
     out->n_held = u->r->held->n;
     out->held_before = u->at.before;
-    out->held_after = u->at.best;
+    out->held_after = u->at.held;
     out->best_step = u->at.best_step;
 }
 
@@ -214,7 +222,7 @@ rv_status rvi_run_training(rvi_training *t, const rvi_run *r, rvi_study_result *
     bool sets_aside = r->held && r->held->n;
     *result = (rvi_study_result){.held_before = NAN, .held_after = NAN};
     memcpy(u.at.magic, magic, sizeof magic);
-    if (sets_aside && !(u.best = rvi_alloc_array(t->theta->n, sizeof *u.best)))
+    if (sets_aside && !(u.best = rvi_zalloc_array(t->theta->n, sizeof *u.best)))
         return rvi_nomem(err, "parameters");
     if (u.keeps) make_digest(&u);
     rv_status st = resume(&u, &result->resumed, err);

@@ -385,18 +385,19 @@ rv_status rvi_study_pairs(rvi_params **out, rvi_ground *g, const rvi_pair *pairs
     rvi_index chosen = {0}, held = {0};
     rvi_training t = {0};
     teller tl = {progress, ctx, "hidden states"};
-    rvi_train_options to = {.objective = loss == RV_LOSS_DPO ? RVI_DPO : RVI_KTO,
-                            .n_steps = o->n_steps ? o->n_steps : (int)(n * EPOCHS + 3) / PAIRS,
-                            .n_teach = PAIRS,
-                            .n_keep = PAIRS,
-                            .beta = o->beta >= 0 ? o->beta : 1,
-                            .rate = o->rate / 4, /* 5e-4 where facts take 2e-3 */
-                            .warm_up = 0.1f,
-                            .beta_pref = 0.1f,
-                            .chosen = 0.1f,
-                            .random = o->random,
-                            .seed = o->seed,
-                            .max_rows = 2 * g->max_rows};
+    rvi_train_options to = {
+        .objective = loss == RV_LOSS_DPO ? RVI_DPO : RVI_KTO,
+        .n_steps = o->n_steps ? o->n_steps : (int)(n * EPOCHS + 3) / PAIRS,
+        .n_teach = PAIRS,
+        .n_keep = PAIRS,
+        .beta = o->beta >= 0 ? o->beta : 2, /* 1 obeys no better and drifts twice as far */
+        .rate = o->rate / 4,                /* 5e-4 where facts take 2e-3 */
+        .warm_up = 0.1f,
+        .beta_pref = 0.1f,
+        .chosen = 0.1f,
+        .random = o->random,
+        .seed = o->seed,
+        .max_rows = 2 * g->max_rows};
     *out = NULL;
     rv_status st = RV_OK;
     g->samples.want_refs = true;

@@ -5,6 +5,16 @@
 #include "base/utf8.h"
 #include "tokenizer/unicode.h"
 
+rvi_text rvi_text_of(const char *s)
+{
+    return (rvi_text){s, s ? strlen(s) : 0};
+}
+
+bool rvi_text_is(rvi_text t, const char *s)
+{
+    return t.len == strlen(s) && (!t.len || !memcmp(t.data, s, t.len));
+}
+
 size_t rvi_text_invalid(rvi_text t)
 {
     for (size_t i = 0; i < t.len;) {

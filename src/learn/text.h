@@ -4,6 +4,9 @@
 
 #include "learn/store.h"
 
+rvi_text rvi_text_of(const char *s); /* borrowed; of NULL: none */
+bool rvi_text_is(rvi_text t, const char *s);
+
 /* Where it stops being UTF-8; t.len: nowhere. */
 size_t rvi_text_invalid(rvi_text t);
 bool rvi_text_blank(rvi_text t); /* nothing but white space */

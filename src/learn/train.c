@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "learn/vector.h"
 
 /* ---- walks ---- */
 
@@ -60,7 +61,7 @@ rv_status rvi_training_init(rvi_training *t, const rvi_samples *texts, rvi_param
     t->o.max_rows = RVI_MAX(o->max_rows, longest_row_count(texts));
     rvi_trainer_options to = {.max_rows = t->o.max_rows,
                               .max_spans = texts_of_step + 1,
-                              .max_losses = 192,
+                              .max_losses = 320,
                               .lowest = texts->lowest};
     rv_status st = rvi_params_like(&t->grads, theta, err);
     if (!st)
@@ -427,7 +428,9 @@ rv_status rvi_training_load(rvi_training *t, const void *data, size_t len, rv_er
     if (len == whole) memcpy(&s, p, sizeof s);
     if (len != whole || memcmp(s.magic, magic, sizeof magic) || s.n != t->theta->n ||
         s.seed != t->o.seed || s.teach_n != t->teach.n || s.keep_n != t->keep.n ||
-        s.n_steps != t->o.n_steps || s.step < 0 || s.step > s.n_steps)
+        s.n_steps != t->o.n_steps || s.step < 0 || s.step > s.n_steps || s.opt_steps < 0 ||
+        s.opt_steps > s.step || !rvi_floats_sound(p + sizeof s, 2 * t->theta->n, -INFINITY) ||
+        !rvi_floats_sound(p + sizeof s + 2 * bytes, t->theta->n, 0))
         return rvi_error(err, RV_E_STORAGE, "%s", other_run);
     const char *teach = p + sizeof s + 3 * bytes, *keep = teach + t->teach.n * sizeof(uint64_t);
     rv_status st = check_order(&t->teach, teach, s.teach_at, err);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "learn/vector.h"
 
 static const char magic[8] = "rvwhite1";
 
@@ -147,7 +148,7 @@ static rv_status finish_whole(rvi_whitener *w, rv_error *err)
     size_t n = (size_t)w->n;
     double *c = rvi_alloc_array(n * n, sizeof *c), *column = rvi_alloc_array(n, sizeof *column);
     rv_status st = RV_OK;
-    w->inverse = rvi_alloc_array(n * n, sizeof *w->inverse);
+    w->inverse = rvi_floats_new(n * n);
     if (!c || !column || !w->inverse) st = rvi_nomem(err, "whitening");
     if (!st) st = covariance(w, c, err);
     if (!st && !cholesky(c, w->n))
@@ -208,7 +209,7 @@ static rv_status finish_main(rvi_whitener *w, rv_error *err)
     float *z = rvi_alloc_array(rank * n, sizeof *z), *u = rvi_alloc_array(n, sizeof *u);
     double *squares = rvi_zalloc_array(n, sizeof *squares),
            *small = rvi_alloc_array(rank * rank, sizeof *small);
-    float *q = w->main = rvi_alloc_array(rank * n, sizeof *w->main);
+    float *q = w->main = rvi_floats_new(rank * n);
     w->diagonal = rvi_alloc_array(n, sizeof *w->diagonal);
     rv_status st =
         z && u && squares && small && q && w->diagonal ? RV_OK : rvi_nomem(err, "whitening");
@@ -320,7 +321,7 @@ rv_status rvi_whitener_save(const rvi_whitener *w, rvi_buf *out, rv_error *err)
 
 static bool read_floats(float **out, const char **at, size_t count)
 {
-    if (!(*out = rvi_alloc_array(count, sizeof **out))) return false;
+    if (!(*out = rvi_floats_new(count))) return false;
     memcpy(*out, *at, count * sizeof **out);
     *at += count * sizeof **out;
     return true;
@@ -342,7 +343,7 @@ rv_status rvi_whitener_load(rvi_whitener **out, const void *bytes, size_t len, i
     memcpy(&h, bytes, sizeof h);
     size_t rank = (size_t)(uint32_t)h.rank;
     if (memcmp(h.magic, magic, sizeof magic) || h.n != n || n < 1 || n > 1 << 20 ||
-        rank > RVI_WHITEN_RANK ||
+        rank > RVI_WHITEN_RANK || (!rank && n > RVI_WHITEN_FULL) ||
         len != sizeof h + (rank ? wide + rank * wide : wide * wide) * sizeof(float))
         return rvi_error(err, RV_E_SONA, "whitening: not that of a layer of %d inputs", n);
     rvi_whitener *w = rvi_zalloc(sizeof *w);

@@ -46,6 +46,7 @@ struct rvi_trainer {
     rvi_span *spans;
     int *lengths; /* of the longest text that begins with a span, where that has no parent */
     float *angle_row, *logit_row;
+    rvi_target *tops; /* the largest logits of rows, as targets */
     int n_rows;
 };
 
@@ -164,8 +165,9 @@ rv_status rvi_trainer_new(rvi_trainer **out, const rvi_model *m, rvi_backend *be
     t->lengths = rvi_alloc_array(spans, sizeof *t->lengths);
     t->angle_row = rvi_alloc_array(turns, sizeof *t->angle_row);
     t->logit_row = rvi_alloc_array((size_t)m->hp.n_vocab, sizeof *t->logit_row);
-    if (!t->inputs || !t->kept || !t->ws.tokens || !t->spans || !t->lengths || !t->angle_row ||
-        !t->logit_row)
+    t->tops = rvi_alloc_array((size_t)o->max_losses, sizeof *t->tops);
+    if (!t->tops || !t->inputs || !t->kept || !t->ws.tokens || !t->spans || !t->lengths ||
+        !t->angle_row || !t->logit_row)
         st = rvi_nomem(err, "trainer");
     if (!st) st = new_tensors(t, err);
     if (st)
@@ -201,6 +203,7 @@ void rvi_trainer_free(rvi_trainer *t)
     rvi_free(t->lengths);
     rvi_free(t->angle_row);
     rvi_free(t->logit_row);
+    rvi_free(t->tops);
     rvi_free(t);
 }
 
@@ -344,12 +347,13 @@ static rvi_cols head(rvi_trainer *t, const int32_t *rows, int n)
     return logits;
 }
 
-/* dx += W^T dy, and the gradients of the layer's adapter. */
-static void linear_back(rvi_trainer *t, const rvi_linear *l, rvi_cols dx, rvi_cols dy, rvi_cols x,
-                        int n)
+/* dx += W^T dy (fresh: =), and the gradients of the layer's adapter. */
+static void linear_back(rvi_trainer *t, const rvi_linear *l, rvi_cols dx, bool fresh, rvi_cols dy,
+                        rvi_cols x, int n)
 {
     const rvi_lora_slot *g = &t->grads->adapter->slots[l->slot];
     rvi_float_linear f = rvi_workspace_float_linear(&t->ws, l, n);
+    f.fresh = fresh;
     t->be->ops->linear_back(t->be, &f, dx, dy, x, g->a, g->b);
 }
 
@@ -362,8 +366,7 @@ void rvi_trainer_loss(rvi_trainer *t, const int32_t *rows, rvi_target *targets, 
         op->loss(t->be, logits, targets, RVI_MAX(t->m->hp.logit_cap, 0), grad, k);
         if (!grad) continue;
         rvi_cols dlast = width(t, t->dlast), dlast_h = width(t, t->dlast_h);
-        op->zero(t->be, dlast_h, k);
-        linear_back(t, &t->m->head, dlast_h, logits, last_h, k);
+        linear_back(t, &t->m->head, dlast_h, true, logits, last_h, k);
         op->zero(t->be, dlast, k);
         op->rms_norm_back(t->be, dlast, dlast_h, last, t->m->out_norm, k, t->m->hp.norm_eps);
         op->scatter_add(t->be, width(t, t->dx), dlast, rows, k);
@@ -384,18 +387,22 @@ static void largest(const float *row, int n, int k, int32_t *ids)
 
 void rvi_trainer_top(rvi_trainer *t, const int32_t *rows, int n, int k, int32_t *ids, float *log_p)
 {
+    static const float certain = 1;
     int vocab = t->m->hp.n_vocab;
     for (int turn; n > 0; n -= turn, rows += turn) {
         turn = RVI_MIN(n, t->o.max_losses);
         rvi_cols logits = head(t, rows, turn);
-        for (int r = 0; r < turn; r++, ids += k, log_p += k) {
-            double sum = 0;
+        for (int r = 0; r < turn; r++) {
+            int32_t *own = ids + (size_t)r * (size_t)k;
             t->be->ops->rows_read(t->be, logits, r, t->logit_row);
-            largest(t->logit_row, vocab, k, ids);
-            double most = t->logit_row[ids[0]];
-            for (int i = 0; i < vocab; i++) sum += exp(t->logit_row[i] - most);
-            for (int i = 0; i < k; i++) log_p[i] = (float)(t->logit_row[ids[i]] - most - log(sum));
+            largest(t->logit_row, vocab, k, own);
+            for (int i = 0; i < k; i++)
+                log_p[(size_t)r * (size_t)k + (size_t)i] = t->logit_row[own[i]];
+            t->tops[r] = (rvi_target){.ids = own, .p = &certain, .n = 1, .temperature = 1};
         }
+        t->be->ops->loss(t->be, logits, t->tops, 0, false, turn); /* of the largest: -log p */
+        for (int r = 0; r < turn; r++, ids += k, log_p += k)
+            for (int i = k - 1; i >= 0; i--) log_p[i] -= log_p[0] + t->tops[r].loss;
     }
 }
 
@@ -422,17 +429,15 @@ static void ffn_back(rvi_trainer *t, int il, const kept *k)
              dgate = rvi_cols_of(t->dffn, 0, ff), dup = rvi_cols_of(t->dffn, ff, ff);
     rvi_cols mid = width(t, k->mid), in = width(t, t->ws.h), din = width(t, t->dh);
 
-    op->glu(t->be, act, gate, up, t->m->arch->glu, n);
-    op->zero(t->be, dact, n);
-    linear_back(t, &l->down, dact, before_post_norm(t, l->post_ffn_norm, k->ffn_y), act, n);
+    if (t->n_kept > 1) op->glu(t->be, act, gate, up, t->m->arch->glu, n); /* else it is there */
+    linear_back(t, &l->down, dact, true, before_post_norm(t, l->post_ffn_norm, k->ffn_y), act, n);
     op->glu_back(t->be, dgate, dup, dact, gate, up, t->m->arch->glu, n);
     op->rms_norm(t->be, in, mid, l->ffn_norm, n, h->norm_eps);
-    op->zero(t->be, din, n);
     if (l->gate_up.w) {
-        linear_back(t, &l->gate_up, din, rvi_cols_of(t->dffn, 0, 2 * ff), in, n);
+        linear_back(t, &l->gate_up, din, true, rvi_cols_of(t->dffn, 0, 2 * ff), in, n);
     } else {
-        linear_back(t, &l->gate, din, dgate, in, n);
-        linear_back(t, &l->up, din, dup, in, n);
+        linear_back(t, &l->gate, din, true, dgate, in, n);
+        linear_back(t, &l->up, din, false, dup, in, n);
     }
     op->rms_norm_back(t->be, width(t, t->dx), din, mid, l->ffn_norm, n, h->norm_eps);
 }
@@ -452,8 +457,7 @@ static void attention_back(rvi_trainer *t, int il, const kept *k)
     rvi_cols turns = rvi_cols_of(t->back_angles, 0, 2 * t->m->rope.n_pairs);
     rvi_attention a = rvi_workspace_attention_of(t->m, il);
 
-    op->zero(t->be, dmix, n);
-    linear_back(t, &l->o, dmix, before_post_norm(t, l->post_attn_norm, k->attn_y), mix, n);
+    linear_back(t, &l->o, dmix, true, before_post_norm(t, l->post_attn_norm, k->attn_y), mix, n);
     op->span_attention_back(t->be, dq, dk, dv, dmix, q, key, v, &a, t->spans, t->pass.n_spans);
     op->rope(t->be, dq, h->head_size, turns, t->m->rope.interleaved, n);
     op->rope(t->be, dk, h->head_size, turns, t->m->rope.interleaved, n);
@@ -462,13 +466,12 @@ static void attention_back(rvi_trainer *t, int il, const kept *k)
         op->head_norm_back(t->be, dk, dk, rvi_cols_of(k->plain, nq, nk), l->k_norm, n, h->norm_eps);
     }
     op->rms_norm(t->be, in, x, l->attn_norm, n, h->norm_eps);
-    op->zero(t->be, din, n);
     if (l->qkv.w) {
-        linear_back(t, &l->qkv, din, rvi_cols_of(t->dqkv, 0, nq + 2 * nk), in, n);
+        linear_back(t, &l->qkv, din, true, rvi_cols_of(t->dqkv, 0, nq + 2 * nk), in, n);
     } else {
-        linear_back(t, &l->q, din, dq, in, n);
-        linear_back(t, &l->k, din, dk, in, n);
-        linear_back(t, &l->v, din, dv, in, n);
+        linear_back(t, &l->q, din, true, dq, in, n);
+        linear_back(t, &l->k, din, false, dk, in, n);
+        linear_back(t, &l->v, din, false, dv, in, n);
     }
     op->rms_norm_back(t->be, width(t, t->dx), din, x, l->attn_norm, n, h->norm_eps);
 }

@@ -315,6 +315,30 @@ static void objects_end_in_any_order(void **state)
     }
 }
 
+/* Between the decision what to say and the answer the learner may lose all it knows. */
+static void a_slot_outlives_its_lesson(void **state)
+{
+    (void)state;
+    said before[2];
+    for (int reset = 0; reset < 2; reset++) {
+        rv_learner *l = new_learner(NULL);
+        rv_session *s = new_session();
+        rv_generate_options g = greedy(ANSWER);
+        rv_generated got;
+        assert_ok(rv_learner_correct(l, NULL, dog, "Rex", NULL, err));
+        assert_int_equal(begin(l, s, dog).slot, 1);
+        if (reset) assert_ok(rv_learner_reset(l, err));
+        assert_ok(rv_session_generate(s, prompt, PROMPT, &g, &got, err));
+        before[reset].n = got.n_ids;
+        memcpy(before[reset].ids, got.ids, got.n_ids * sizeof *got.ids);
+        rv_generated_free(&got);
+        rv_session_free(&s);
+        rv_learner_free(&l);
+    }
+    assert_int_equal(before[0].n, before[1].n);
+    assert_memory_equal(before[0].ids, before[1].ids, before[0].n * sizeof *before[0].ids);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -324,6 +348,7 @@ int main(void)
         cmocka_unit_test(undo_is_exact),
         cmocka_unit_test(learners_answer_as_before_they_were_closed),
         cmocka_unit_test(objects_end_in_any_order),
+        cmocka_unit_test(a_slot_outlives_its_lesson),
     };
     return cmocka_run_group_tests_name("learner api", tests, open_tiny, close_tiny);
 }

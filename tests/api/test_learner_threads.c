@@ -25,6 +25,10 @@ typedef struct house {
     char dir[256];
 } house;
 
+typedef struct digest_pair {
+    char score[RVI_SHA256_HEX], thumb[RVI_SHA256_HEX];
+} digest_pair;
+
 static rvi_store calibrated; /* what was made for the model, once for all tests */
 
 static int copy_item(void *ctx, rvi_bytes key, rvi_bytes record)
@@ -353,7 +357,7 @@ static void a_pause_changes_nothing(void **ctx)
     }
 }
 
-static void score_last_answer(house *h, rv_learner *l, double score)
+static void answer_it(house *h, rv_learner *l)
 {
     static const char asked[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"Say it.\"}]}";
     static const int32_t prompt[] = {5, 9, 17, 33};
@@ -362,6 +366,11 @@ static void score_last_answer(house *h, rv_learner *l, double score)
     assert_ok(rv_learner_begin(l, h->o.s, asked, sizeof asked - 1, NULL, err));
     assert_ok(rv_session_generate(h->o.s, prompt, 4, &g, &got, err));
     rv_generated_free(&got);
+}
+
+static void score_last_answer(house *h, rv_learner *l, double score)
+{
+    answer_it(h, l);
     if (score < 0)
         assert_ok(rv_learner_thumb(l, h->o.s, 0, NULL, err));
     else
@@ -398,6 +407,113 @@ static void scores_and_thumbs_survive(void **ctx)
     assert_ok(rv_learner_begin(l, h->o.s, asked, sizeof asked - 1, &plan, err));
     assert_int_equal(plan.n_adapters, 0);
     rv_generated_free(&want);
+    rv_learner_free(&l);
+}
+
+static digest_pair what_judgements_made(rv_learner *l)
+{
+    rvi_instant *in = &l->l->instant;
+    digest_pair d;
+    assert_int_equal(in->n_dislikes, 1);
+    assert_ok(rvi_adapter_digest(in->adapter, d.score, err));
+    assert_ok(rvi_adapter_digest(in->dislikes[0].adapter, d.thumb, err));
+    return d;
+}
+
+static bool is_foreseen(const rv_learner *l, const rv_session *s)
+{
+    for (size_t i = 0; i < RVI_FORESEEN; i++)
+        if (l->l->instant.foreseen[i].of == s->capture &&
+            l->l->instant.foreseen[i].answer == rvi_capture_answer(s->capture))
+            return true;
+    return false;
+}
+
+/* What judgements leave to do is done between calls, keys are made before the thumb comes, and nothing that is
+ * learned depends on it. */
+static void judgements_are_attended_to(void **ctx)
+{
+    house *h = *ctx;
+    digest_pair made[2];
+    for (int beside = 0; beside < 2; beside++) {
+        rv_learner_options o = options(h);
+        rv_adaptation a;
+        double probed = 0;
+        o.dir = NULL;
+        o.store = NULL;
+        rv_learner *l = open_learner(h, &o);
+        l->l->calibrated = true; /* prose alone will do for the whitener; nothing is made beside */
+        for (int i = 0; i < 12; i++) {
+            answer_it(h, l);
+            if (beside && !i) assert_ok(rv_learner_start(l, err));
+            if (i % 4 == 3) {
+                bool ready = i > 3; /* the first thumb makes what thumbs need */
+                for (int wait = 0; beside && ready && wait < 1000; wait++) {
+                    rv_learner_pause(l); /* so that it can be looked at */
+                    if (is_foreseen(l, h->o.s)) break;
+                    assert_ok(rv_learner_start(l, err));
+                    rvi_thread_sleep(0.01);
+                }
+                assert_int_equal(is_foreseen(l, h->o.s), beside && ready);
+                assert_ok(rv_learner_thumb(l, h->o.s, 0, &a, err));
+                if (beside) assert_ok(rv_learner_start(l, err));
+            } else {
+                assert_ok(rv_learner_score(l, h->o.s, i % 3 ? 0.9 : 0.2, &a, err));
+                probed += a.forward_us;
+            }
+            rvi_thread_sleep(0.02);
+        }
+        assert_int_equal(probed > 0, !beside); /* the probe */
+        rv_learner_pause(l);
+        assert_int_equal(look(l).generations, 0);
+        assert_int_equal(l->l->followed, 12);
+        made[beside] = what_judgements_made(l);
+        rv_learner_free(&l);
+    }
+    assert_string_equal(made[0].score, made[1].score);
+    assert_string_equal(made[0].thumb, made[1].thumb);
+}
+
+static void prefer(rv_learner *l, int i)
+{
+    char question[64];
+    snprintf(question, sizeof question, "How is thing %d?", i);
+    assert_ok(rv_learner_prefer(l, question, "It is fine.", "No idea at all.", NULL, err));
+}
+
+static void deep_runs_begin_by_themselves(void **ctx)
+{
+    house *h = *ctx;
+    char digest[2][RVI_SHA256_HEX];
+    rv_learner_options o = options(h);
+    o.deep_min_pairs = 5;
+    o.deep_idle_seconds = 3600;
+    rv_learner *l = open_learner(h, &o);
+    assert_ok(rv_learner_start(l, err));
+    for (int i = 0; i < 5; i++) prefer(l, i);
+    rvi_thread_sleep(0.3);
+    assert_int_equal(wait_for(l).generations, 0); /* enough, but somebody was there a moment ago */
+    rv_learner_free(&l);
+    o.deep_idle_seconds = 0;
+    o.deep_min_pairs = 6;
+    l = open_learner(h, &o);
+    assert_ok(rv_learner_start(l, err));
+    rvi_thread_sleep(0.3);
+    assert_int_equal(wait_for(l).generations, 0); /* idle, but too few */
+    prefer(l, 5);
+    for (double end = rvi_os_seconds() + 300; look(l).generations < 1; rvi_thread_sleep(0.05))
+        assert_true(rvi_os_seconds() < end);
+    rv_learner_pause(l);
+    assert_int_equal(rvi_learner_pairs_waiting(l->l), 0);
+    assert_ok(rvi_adapter_digest(l->l->generations[0].adapter, digest[0], err));
+    rv_learner_free(&l);
+    o.store = NULL; /* on demand the same comes out */
+    o.dir = NULL;
+    l = open_learner(h, &o);
+    for (int i = 0; i < 6; i++) prefer(l, i);
+    assert_ok(rv_learner_consolidate(l, RV_LOOP_DEEP, RV_LOSS_DPO, NULL, NULL, NULL, err));
+    assert_ok(rvi_adapter_digest(l->l->generations[0].adapter, digest[1], err));
+    assert_string_equal(digest[0], digest[1]);
     rv_learner_free(&l);
 }
 
@@ -442,6 +558,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_taken_back_is_not_published, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_pause_changes_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(scores_and_thumbs_survive, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(judgements_are_attended_to, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(deep_runs_begin_by_themselves, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, calibrate, clear);
 }

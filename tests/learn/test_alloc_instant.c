@@ -100,13 +100,14 @@ static rv_status whitener(rvi_whitener **w, int n, int rank, rv_error *err)
 static rv_status thumbs(rv_error *err)
 {
     rvi_whitener *w, *copy = NULL;
-    rvi_thumbs *t = NULL;
+    rvi_thumbs *t = NULL, *other = NULL;
     rvi_pairs *p = NULL, *again = NULL;
     rvi_buf white = {0}, bytes = {0};
     rv_status st = whitener(&w, b.g.m->hp.n_ff, 8, err);
     if (!st) st = rvi_whitener_save(w, &white, err);
     if (!st) st = rvi_whitener_load(&copy, white.data, white.len, b.g.m->hp.n_ff, err);
     if (!st) st = rvi_thumbs_new(&t, b.g.m, copy, 0, err);
+    if (!st) st = rvi_thumbs_like(&other, t, err);
     if (!st) st = rvi_pairs_new(&p, err);
     if (!st) st = rvi_pairs_prepare(t, p, b.tokens, 3, err);
     if (!st) assert_int_equal(rvi_pairs_down(t, p, NULL), RVI_MICRO_STEPPED);
@@ -119,6 +120,7 @@ static rv_status thumbs(rv_error *err)
     if (!st) st = rvi_pairs_load(&again, t, bytes.data, bytes.len, err);
     rvi_pairs_free(p);
     rvi_pairs_free(again);
+    rvi_thumbs_free(other);
     rvi_thumbs_free(t);
     rvi_whitener_free(w);
     rvi_whitener_free(copy);
@@ -179,7 +181,7 @@ static void events_allocate_nothing(void **state)
         rvi_micro_probe(m, NULL);
     }
     assert_int_equal(rvi_pairs_down(t, pairs, NULL), RVI_MICRO_STEPPED);
-    assert_true(rvi_micro_undo(m) && rvi_pairs_undo(t, pairs));
+    assert_true(rvi_micro_undo(m) && rvi_pairs_undo(pairs));
     assert_false(fail_alloc_off());
     rvi_pairs_free(pairs);
     rvi_thumbs_free(t);

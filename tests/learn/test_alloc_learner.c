@@ -144,8 +144,31 @@ static void loops(void **state)
     assert_int_equal(rvi_learner_waiting(l), 0);
 }
 
+/* Adapters that sessions hold while everything is forgotten, without any memory: they are freed with the
+ * last of them, which the sanitizer pass watches, and not before. */
+static void forgetting_needs_no_memory(void **state)
+{
+    (void)state;
+    rvi_plan plan;
+    const char *turn = dog;
+    size_t n = l->n_generations;
+    l->o.no_gate = 1; /* all take part */
+    assert_ok(rvi_learner_plan(l, &turn, 1, &plan, err));
+    assert_non_null(plan.adapters);
+    fail_alloc_after(0);
+    rv_status st = rvi_learner_reset(l, NULL);
+    fail_alloc_off();
+    assert_int_equal(st, RV_OK);
+    assert_int_equal(l->n_generations, 0);
+    assert_int_equal(l->instant.n_retired, rvi_made_set_of(plan.adapters)->n);
+    assert_true(l->instant.n_retired <= n && l->instant.n_retired > 0);
+    rvi_learner_release(l, plan.adapters);
+    assert_int_equal(l->instant.n_retired, 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(events), cmocka_unit_test(loops)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(events), cmocka_unit_test(loops),
+                                       cmocka_unit_test(forgetting_needs_no_memory)};
     return cmocka_run_group_tests_name("allocations of a learner", tests, open_tiny, close_tiny);
 }

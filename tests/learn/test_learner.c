@@ -79,6 +79,14 @@ static rv_adaptation study(rvi_learner *l, rv_learn_loop loop)
     return a;
 }
 
+static int count_item(void *ctx, rvi_bytes key, rvi_bytes record)
+{
+    (void)key;
+    (void)record;
+    ++*(int *)ctx;
+    return 0;
+}
+
 static const char dog[] = "What is Kakovin's dog?", job[] = "What is Bellamira's job?",
                   city[] = "What is Zuzanna's city?", car[] = "What is Orlandin's car?";
 
@@ -255,6 +263,64 @@ static void deep_runs_tell_what_they_measured(void **state)
 
 /* What is learned by heart is not learned any better: the run ends early, with the parameters of the lowest
  * loss. */
+/* What was taught before calibration: its relations' prototypes are in the store as soon as they are made. */
+static void prototypes_are_kept_when_made(void **state)
+{
+    (void)state;
+    rvi_store store;
+    rv_learner_options o = tiny_options();
+    int n = 0;
+    assert_ok(rvi_store_memory(&store, err));
+    rvi_learner *l = open_on(&store, &o);
+    teach_two(l);
+    assert_ok(rvi_store_scan(&store, "prototype", NULL, 0, count_item, &n, err));
+    assert_int_equal(n, 0);
+    assert_ok(rvi_learner_calibrate(l, NULL, NULL, err));
+    assert_ok(rvi_store_scan(&store, "prototype", NULL, 0, count_item, &n, err));
+    assert_int_equal(n, 2);
+    float *kept = rvi_alloc_array((size_t)l->calibration->dim, sizeof *kept);
+    assert_non_null(kept);
+    for (size_t i = 0; i < 2; i++) {
+        const rvi_fact *f = l->lessons[i].fact;
+        assert_true(rvi_calibration_recall(l, f, kept));
+        assert_memory_equal(kept, rvi_gate_prototype(l->gate, f),
+                            (size_t)l->calibration->dim * sizeof *kept);
+    }
+    rvi_free(kept);
+    close_both(l, &store);
+}
+
+/* Pairs that are taken back while they are trained are not published; those that came meanwhile wait. */
+static void deep_runs_look_again(void **state)
+{
+    (void)state;
+    rvi_store store;
+    rv_learner_options o = tiny_options();
+    rv_adaptation a;
+    rvi_learner *l = open_new(&store, &o);
+    static const char *const asked[] = {"Tell me of tea.", "Tell me of rain.", "Tell me of bread.",
+                                        "Tell me of salt.", "Tell me of sand."};
+    for (size_t i = 0; i < 5; i++)
+        assert_ok(rvi_learner_prefer(l, asked[i], "It is good.", "No.", &a, err));
+    for (int taken_back = 1; taken_back >= 0; taken_back--) {
+        rvi_deep d;
+        bool published;
+        assert_ok(rvi_deep_take(&d, l, RV_LOSS_DPO, err));
+        assert_ok(rvi_deep_train(&d, l, &l->voice, NULL, NULL, err));
+        if (taken_back)
+            assert_ok(rvi_learner_forget(l, "salt", &a, err));
+        else
+            assert_ok(rvi_learner_prefer(l, "Tell me of iron.", "It is good.", "No.", &a, err));
+        assert_int_equal(rvi_deep_stands(&d, l), !taken_back);
+        assert_ok(rvi_deep_publish(&d, l, &published, err));
+        assert_int_equal(published, !taken_back);
+        rvi_deep_deinit(&d);
+        assert_int_equal(l->n_generations, !taken_back);
+        assert_int_equal(rvi_learner_pairs_waiting(l), taken_back ? 4 : 1);
+    }
+    close_both(l, &store);
+}
+
 static void deep_runs_stop_early(void **state)
 {
     (void)state;
@@ -525,6 +591,43 @@ static void learners_open_as_they_were(void **state)
     rvi_learner_free(l);
 }
 
+/* A number belongs to one file for ever: what is made after a reset, or after a generation's file was
+ * lost, does not take the place of another. */
+static void numbers_are_given_once(void **state)
+{
+    (void)state;
+    rvi_store store;
+    rv_learner_options o = tiny_options();
+    char path[256], file[512];
+    o.dir = tiny_path(&t, path, "numbers");
+    rvi_learner *l = open_new(&store, &o);
+    teach(l, dog, "Rex");
+    study(l, RV_LOOP_BACKGROUND);
+    digest first = of_generation(l, 1);
+    assert_ok(rvi_learner_reset(l, err));
+    teach(l, job, "plumber");
+    assert_int_equal(study(l, RV_LOOP_BACKGROUND).generation, 2);
+    digest second = of_generation(l, 2);
+    rvi_learner_free(l);
+    l = open_on(&store, &o);
+    assert_int_equal(l->n_generations, 2);
+    assert_same(of_generation(l, 1), first);
+    assert_same(of_generation(l, 2), second);
+    rvi_learner_free(l);
+    snprintf(file, sizeof file, "%s/generation-000002.gguf", o.dir);
+    rvi_os_remove_tree(file);
+    for (int round = 0; round < 2; round++) {
+        l = open_on(&store, &o);
+        if (!round) assert_int_equal(study(l, RV_LOOP_BACKGROUND).generation, 3);
+        assert_int_equal(l->n_generations, 2);
+        assert_same(of_generation(l, 1), first);
+        assert_null(rvi_learner_generation(l, 2));
+        assert_non_null(rvi_learner_generation(l, 3));
+        rvi_learner_free(l);
+    }
+    rvi_store_close(&store);
+}
+
 /* A shared adapter is trained further after it was opened again, as if it had not been closed. */
 static void shared_adapters_go_on(void **state)
 {
@@ -724,12 +827,15 @@ int main(void)
         cmocka_unit_test(bank_catches_up),
         cmocka_unit_test(absorbed_slots_rest_until_a_rollback),
         cmocka_unit_test(deep_runs_tell_what_they_measured),
+        cmocka_unit_test(prototypes_are_kept_when_made),
+        cmocka_unit_test(deep_runs_look_again),
         cmocka_unit_test(deep_runs_stop_early),
         cmocka_unit_test(preferences_are_studied_deep),
         cmocka_unit_test(runs_are_taken_up_again),
         cmocka_unit_test(logs_make_the_same_generations),
         cmocka_unit_test(logs_know_what_a_group_knew),
         cmocka_unit_test(learners_open_as_they_were),
+        cmocka_unit_test(numbers_are_given_once),
         cmocka_unit_test(shared_adapters_go_on),
         cmocka_unit_test(adapters_go_out_and_come_back),
         cmocka_unit_test(bad_feedback_is_refused),

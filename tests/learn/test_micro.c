@@ -276,17 +276,18 @@ static void rollback(void **state)
     bed b;
     bed_open(&b, "llama");
     rvi_micro *m = micro_new(&b, 0.03), *start = micro_new(&b, 0.03), *good = micro_new(&b, 0.03);
-    rvi_probe_result fine = {0.01, 0.01}, far = {0.031, 0}, worse = {0, 0.021};
+    rvi_probe_result fine = {0.01, 0.01}, far = {0.051, 0}, worse = {0, 0.031};
     assert_false(rvi_micro_check(m, fine));
     assert_int_equal(rvi_micro_status_of(m).n_snapshots, 0);
-    gain(&b, m, 15, 1, false, NULL);
+    gain(&b, m, 3, 1, false, NULL);
     assert_false(rvi_micro_check(m, fine));
     assert_int_equal(rvi_micro_status_of(m).n_snapshots, 0);
     assert_true(rvi_micro_check(m, far)); /* nothing was found good yet: to the beginning */
     assert_true(same_bits(m, start, b.g.m));
     assert_true(rvi_micro_status_of(m).kl_step == 0.015);
-    gain(&b, m, 16, 1, false, NULL);
-    assert_false(rvi_micro_check(m, fine));
+    gain(&b, m, 4, 1, false, NULL);
+    assert_false(rvi_micro_check(m, fine)); /* and steps are as long as before */
+    assert_true(rvi_micro_status_of(m).kl_step == 0.03);
     assert_int_equal(rvi_micro_status_of(m).n_snapshots, 1);
     rvi_buf bytes = {0};
     assert_ok(rvi_micro_save(m, &bytes, err));

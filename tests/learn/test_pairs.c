@@ -185,7 +185,7 @@ static void probe(void **state)
         assert_true(fabs(r.ppl - (exp(nll) - 1)) < 0.25 * fabs(r.ppl) + 0.03);
         /* the pull is the gradient of that KL: by B's second column along random directions */
         const float *u[32];
-        int n = rvi_probe_pull(p, &d, 1, 0, 32, u, g);
+        int n = rvi_probe_pull(p, &d, 1, 0, 32, u, g, NULL);
         assert_int_equal(n, 16);
         for (int trial = 0; trial < 4; trial++) {
             double told = 0, step = 1e-2;
@@ -303,7 +303,7 @@ static void down(void **state)
         double other = bed_capture(b, 50, 30);
         bed_capture(b, 0, 12);
         assert_int_equal(rvi_pairs_down(t.t, p, &kl), RVI_MICRO_NOTHING); /* not prepared */
-        assert_false(rvi_pairs_undo(t.t, p));
+        assert_false(rvi_pairs_undo(p));
         for (int i = 0; i < 10; i++) {
             assert_ok(rvi_pairs_prepare(t.t, p, b->tokens, b->n, err));
             assert_int_equal(rvi_pairs_down(t.t, p, &kl), RVI_MICRO_STEPPED);
@@ -325,8 +325,8 @@ static void down(void **state)
         assert_ok(rvi_pairs_prepare(t.t, p, b->tokens, b->n, err));
         assert_int_equal(rvi_pairs_down(t.t, p, NULL), RVI_MICRO_STEPPED);
         assert_true(rvi_pairs_delta(p).rank > 12);
-        assert_true(rvi_pairs_undo(t.t, p));
-        assert_false(rvi_pairs_undo(t.t, p));
+        assert_true(rvi_pairs_undo(p));
+        assert_false(rvi_pairs_undo(p));
         assert_ok(rvi_pairs_save(p, &after, err));
         assert_int_equal(before.len, after.len);
         assert_memory_equal(before.data, after.data, before.len);
@@ -359,6 +359,50 @@ static void down(void **state)
 
 /* Long answers and many of them: the heaviest tokens, and no more pairs than there may be; steps that
  * are far too long stay within the caps. */
+/* What was prepared long before, in the meantime with others: the same bits. What others have prepared or
+ * taken back since is not ready any more. */
+static void early(void **state)
+{
+    (void)state;
+    thumbs t;
+    rvi_thumbs *ahead;
+    rvi_pairs *late, *soon, *other;
+    thumbs_open(&t, "llama");
+    bed *b = &t.b;
+    assert_ok(rvi_thumbs_like(&ahead, t.t, err));
+    assert_ok(rvi_pairs_new(&late, err));
+    assert_ok(rvi_pairs_new(&soon, err));
+    assert_ok(rvi_pairs_new(&other, err));
+    size_t bytes = (size_t)b->g.m->hp.n_ff * sizeof(float);
+    for (int i = 0; i < 3; i++) { /* a new answer, more of it, the same */
+        bed_capture(b, i == 0 ? 2 : 0, i ? 20 : 12);
+        assert_ok(rvi_pairs_prepare(ahead, soon, b->tokens, b->n, err));
+        assert_ok(rvi_pairs_prepare(t.t, late, b->tokens, b->n, err));
+        assert_int_equal(rvi_pairs_down(t.t, late, NULL), RVI_MICRO_STEPPED);
+        bed_capture(b, 40, 30);
+        assert_ok(rvi_pairs_prepare(t.t, other, b->tokens, b->n, err));
+        assert_int_equal(rvi_pairs_down(t.t, other, NULL), RVI_MICRO_STEPPED);
+        assert_true(rvi_pairs_are_ready(ahead, soon));
+        assert_int_equal(rvi_pairs_down(ahead, soon, NULL), RVI_MICRO_STEPPED);
+        rvi_delta x = rvi_pairs_delta(late), y = rvi_pairs_delta(soon);
+        assert_int_equal(x.rank, y.rank);
+        assert_memory_equal(x.a, y.a, (size_t)x.rank * bytes);
+        assert_memory_equal(x.b, y.b, (size_t)x.rank * (size_t)b->g.m->hp.n_embd * sizeof(float));
+    }
+    assert_ok(rvi_pairs_prepare(ahead, soon, b->tokens, b->n, err));
+    assert_ok(rvi_pairs_prepare(t.t, soon, b->tokens, 3, err));
+    assert_false(rvi_pairs_are_ready(ahead, soon));
+    assert_int_equal(rvi_pairs_down(ahead, soon, NULL), RVI_MICRO_NOTHING);
+    assert_ok(rvi_pairs_prepare(ahead, soon, b->tokens, b->n, err));
+    assert_true(rvi_pairs_undo(soon));
+    assert_int_equal(rvi_pairs_down(ahead, soon, NULL), RVI_MICRO_NOTHING);
+    rvi_pairs_free(late);
+    rvi_pairs_free(soon);
+    rvi_pairs_free(other);
+    rvi_thumbs_free(ahead);
+    thumbs_close(&t);
+}
+
 static void limits(void **state)
 {
     (void)state;
@@ -403,6 +447,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whitening), cmocka_unit_test(no_samples), cmocka_unit_test(probe),
         cmocka_unit_test(pull),      cmocka_unit_test(down),       cmocka_unit_test(limits),
+        cmocka_unit_test(early),
     };
     return cmocka_run_group_tests_name("pairs, probe, whitening", tests, NULL, NULL);
 }

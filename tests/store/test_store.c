@@ -294,7 +294,7 @@ static void test_processes(void **state)
             for (int k = 0; !st && k < EACH; k++)
                 st = rvi_store_append(&s, "s", "x", 1, NULL, NULL);
             if (!st) rvi_store_close(&s);
-            _exit(st);
+            _exit((int)st);
         }
     }
     close(gate[0]);

@@ -17,6 +17,7 @@ import tempfile
 # Limits of tests/model (test_golden.c, test_gguf_models.c, test_bert.c) for float32 activations and cache, and for the defaults.
 EXACT, WITH_ADAPTER, ENCODER = 2e-4, 5e-4, 1e-4
 NORMAL = {"q-": 0.5, "": 0.1}
+LEARNED = 1e-4
 # Node 18 needs the second flag; node 20 crashes in WASI calls of programs with much memory unless the third switches their
 # fast path off.
 NODE = [os.environ.get("NODE", "node"), "--no-warnings", "--experimental-wasi-unstable-preview1", "--no-turbo-fast-api-calls",
@@ -50,7 +51,8 @@ def run(command, *args):
 
 def floats_of(output):
     """every float of the lines with logits or embeddings, in order"""
-    words = [word for line in output.splitlines() if line.startswith(("logits ", "embedding ")) for word in line.split()[1:]]
+    words = [word for line in output.splitlines()
+             if line.startswith(("logits ", "embedding ", "learned ")) for word in line.split()[1:]]
     return array.array("f", struct.pack(f"={len(words)}I", *(int(word, 16) for word in words))).tolist()
 
 
@@ -156,6 +158,22 @@ class Check:
             self.both(way, path, actions)
         return f"bits equal; embeddings {worst:.1e} from float64"
 
+    def learning(self, path):
+        """Training draws and steps by functions of the C library, whose last bits are its own: the builds are alike, not equal."""
+        tail = [os.path.abspath(path), "logits", "5,9,17,33,6,40", "learn", "What is Kakovin's dog?", "Rex", "5,9,17,33,6,40"]
+        native, wasm = run(self.native, "--isa", "ref", *tail), run(self.wasm, *tail)
+        words = [[line for line in output.splitlines() if line.startswith(("said ", "adapters "))] for output in (native, wasm)]
+        if words[0] != words[1] or len(words[0]) != 4:
+            raise RuntimeError(f"{words[1]}; the native build says {words[0]}")
+        floats = [floats_of(output) for output in (native, wasm)]
+        between = largest(*floats)
+        n = len(floats[0]) // 9  # six rows as they were, then after scores, after a thumb, after training
+        rows = [floats[1][i * n:(i + 1) * n] for i in range(5, 9)]
+        moved = [largest(a, b) for a, b in zip(rows, rows[1:])]
+        if between > LEARNED or min(moved) < 10 * LEARNED:
+            raise RuntimeError(f"{between:.2e} between the builds; learning moved the logits by {moved}")
+        return f"{between:.1e} between the builds where learning moves logits by {min(moved):.1e} to {max(moved):.1e}"
+
     def errors(self):
         """A file that is not there, and one that is no model, are reported, not trapped."""
         for path, word in (("/no/such/model.gguf", "RV_E_NOT_FOUND"), (os.path.abspath("Makefile"), "RV_E_MODEL")):
@@ -172,12 +190,13 @@ def main():
     files = sorted(glob.glob("tests/gguf/*.gguf"))
     if not folders or not files:
         sys.exit("tests/golden and tests/gguf: no models here")
-    print(f"1..{len(folders) + len(files) + 1}")
+    print(f"1..{len(folders) + len(files) + 2}")
     check = Check(os.path.abspath(sys.argv[1]), sys.argv[2])
     for folder in folders:
         check.case(folder, check.golden, folder)
     for path in files:
         check.case(path, check.gguf, path)
+    check.case("learning", check.learning, "tests/gguf/llama.gguf")
     check.case("what cannot be opened", check.errors)
     print(f"# {check.n_floats} values of the two builds differ by at most {check.worst_between:.2e}; "
           f"{sys.argv[2]}: {os.path.getsize(sys.argv[2])} bytes")

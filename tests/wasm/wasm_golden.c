@@ -7,6 +7,8 @@
  *     embed IDS       their vectors, pooled as mean, first and last, lengths as they are
  *     greedy N IDS    the N most likely ids that follow
  *     text TEXT       its ids, the text they give back, and a conversation with it as rendered
+ *     learn QUESTION ANSWER IDS   what is said after a correction; logits after scores and a thumb, and after
+ *                     training the correction into the weights
  *     time N IDS      seconds of a prompt, and of N tokens after it
  *
  * --memory: the file's bytes are given to rv_model_open_memory. */
@@ -183,6 +185,77 @@ static void text(const char *plain)
     free(conversation);
 }
 
+/* ---- learning ---- */
+
+static rv_learn_plan begin(rv_learner *l, rv_session *s, const char *question)
+{
+    char *conversation = need(malloc(strlen(question) + 100));
+    rv_learn_plan plan;
+    int n =
+        sprintf(conversation, "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}", question);
+    check(rv_learner_begin(l, s, conversation, (size_t)n, &plan, &err));
+    free(conversation);
+    return plan;
+}
+
+static void say(rv_session *s, const int32_t *ids, size_t n, int print)
+{
+    rv_sampling greedy;
+    rv_generate_options o;
+    rv_generated g;
+    rv_sampling_init_greedy(&greedy, sizeof greedy);
+    rv_generate_options_init(&o, sizeof o);
+    o.sampling = &greedy;
+    o.max_tokens = 12;
+    check(rv_session_generate(s, ids, n, &o, &g, &err));
+    if (print) print_ids("said", g.ids, g.n_ids);
+    rv_generated_free(&g);
+}
+
+static void print_learned(rv_learner *l, rv_session *s, const char *question, const int32_t *ids,
+                          size_t n)
+{
+    size_t n_reused;
+    float *row;
+    rv_model_info info;
+    check(rv_model_get_info(model, &info));
+    printf("adapters %d\n", begin(l, s, question).n_adapters);
+    check(rv_session_sync(s, ids, n, &n_reused, &row, &err));
+    print_floats("learned", row, info.n_vocab);
+}
+
+static void learn(const char *question, const char *answer, const char *list)
+{
+    static const char other[] = "Tell me about tea.";
+    size_t n;
+    int32_t *ids = parse_ids(list, &n);
+    rv_session *s = open_session(n + 16);
+    rv_learner_options o;
+    rv_learner *l;
+    rv_adaptation a;
+    rv_learner_options_init(&o, sizeof o);
+    o.n_steps = 3;
+    o.rank = 2;
+    check(rv_learner_new(&l, model, &o, &err));
+    check(rv_learner_correct(l, NULL, question, answer, &a, &err));
+    begin(l, s, question);
+    say(s, ids, n, 1);
+    for (int i = 0; i < 4; i++) {
+        begin(l, s, other);
+        say(s, ids, n, 0);
+        check(rv_learner_score(l, s, i % 2 ? 0.9 : 0.1, &a, &err));
+    }
+    print_learned(l, s, other, ids, n);
+    say(s, ids, n, 0);
+    check(rv_learner_thumb(l, s, 0, &a, &err));
+    print_learned(l, s, other, ids, n);
+    check(rv_learner_consolidate(l, RV_LOOP_BACKGROUND, RV_LOSS_DPO, NULL, NULL, &a, &err));
+    print_learned(l, s, question, ids, n);
+    rv_learner_free(&l);
+    rv_session_free(&s);
+    free(ids);
+}
+
 static void act(int argc, char **argv)
 {
     for (int at = 0; at < argc;) {
@@ -203,6 +276,9 @@ static void act(int argc, char **argv)
         } else if ((!strcmp(action, "greedy") || !strcmp(action, "time")) && left >= 2) {
             generate(argv[at + 1], argv[at + 2], action[0] == 't');
             at += 3;
+        } else if (!strcmp(action, "learn") && left >= 3) {
+            learn(argv[at + 1], argv[at + 2], argv[at + 3]);
+            at += 4;
         } else {
             fail("unknown or incomplete action", action);
         }

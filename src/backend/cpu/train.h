@@ -8,7 +8,7 @@ enum {
     RVI_TRAIN_ROWS =
         768, /* of a block: packed, with a chunk of inputs, they stay in the second level cache */
     RVI_TRAIN_CHUNK = 768, /* inputs; a multiple of every block of weights */
-    RVI_TRAIN_GROUP = 48,  /* rows of a task: a multiple of every row_group */
+    RVI_TRAIN_GROUP = 96,  /* rows of a task: a multiple of every row_group */
     RVI_TRAIN_UNIT = 256,  /* most outputs of a task */
     RVI_TRAIN_TILE = RVI_MAX_RANK * 64,
     RVI_TRAIN_QUERIES = 96, /* of an attention task */
@@ -28,7 +28,7 @@ struct rvi_train_scratch {
     const rvi_train_gemm *linear;
     uint8_t *rows_packed; /* a block of rows, and an adapter's part behind them */
     uint8_t *first;       /* an adapter's first matrix as right operand */
-    float *low[2];        /* [rows][rank] scaled: A x, B^T dy */
+    float *low[2];        /* [rows][rank, in whole panels] scaled: A x, B^T dy */
     uint8_t *turned[2];   /* these as left operands [rank][rows] */
     uint8_t **panel;      /* per worker: a right operand */
     float **tile;         /* per worker: weights as f32 on their way there, or sums */

@@ -24,7 +24,8 @@ typedef struct job {
         *second; /* the adapter's matrices in the order of their use, or NULL */
     int rank, n_in,
         n_out;  /* of this product: the weight's own in the backward are the other way round */
-    float *low; /* [rows of the block][rank] scale * in * first */
+    float *low; /* [rows of the block][width] scale * in * first */
+    int width;  /* the rank in whole panels: only whole ones are fast */
 
     int row, n_rows; /* block */
     int at, n;       /* chunk of inputs */
@@ -84,14 +85,15 @@ static void rows_task(void *ctx, int task, int worker)
     g->pack_a(to, j->k_total, rvi_cpu_row(j->in, j->row + row) + j->at, (size_t)j->in.t->stride,
               false, n, j->n);
     if (!j->rank) return;
-    float *low = j->low + (size_t)row * (size_t)j->rank;
-    g->product(to, j->k_total, n, j->s->first, j->n_padded, j->rank, j->n_padded, low,
-               (size_t)j->rank, j->at > 0);
+    size_t width = (size_t)j->width;
+    float *low = j->low + (size_t)row * width;
+    g->product(to, j->k_total, n, j->s->first, j->n_padded, j->width, j->n_padded, low, width,
+               j->at > 0);
     if (!j->last) return;
-    j->cpu->k.scale(low, j->l->scale, (size_t)n * (size_t)j->rank);
+    j->cpu->k.scale(low, j->l->scale, (size_t)n * width);
     if (j->out.t)
-        g->pack_a(to + rvi_gemm_a_at(g, j->k_total, 0, j->n_padded), j->k_total, low,
-                  (size_t)j->rank, false, n, j->rank);
+        g->pack_a(to + rvi_gemm_a_at(g, j->k_total, 0, j->n_padded), j->k_total, low, width, false,
+                  n, j->rank);
 }
 
 /* ---- weights ---- */
@@ -177,12 +179,17 @@ static void run_block(job *j)
 static job job_new(rvi_backend *be, const rvi_float_linear *l, bool back)
 {
     rvi_cpu *cpu = rvi_cpu_of(be);
-    job j = {
-        .cpu = cpu, .s = cpu->train, .g = cpu->train->linear, .l = l, .back = back, .onto = back};
+    job j = {.cpu = cpu,
+             .s = cpu->train,
+             .g = cpu->train->linear,
+             .l = l,
+             .back = back,
+             .onto = back && !l->fresh};
     j.n_in = back ? l->w->n_rows : l->w->n_cols;
     j.n_out = back ? l->w->n_cols : l->w->n_rows;
     if (l->a) {
         j.rank = l->a->n_rows;
+        j.width = rvi_gemm_cols(j.rank);
         j.first = back ? l->b : l->a;
         j.second = back ? l->a : l->b;
     }
@@ -212,7 +219,7 @@ typedef struct grad_job {
     rvi_train_scratch *s;
     rvi_cols x, dy;
     rvi_tensor *da, *db;
-    int row, n_rows, rank;
+    int row, n_rows, rank, width;
     size_t k_total;
 } grad_job;
 
@@ -221,7 +228,7 @@ static void turn_task(void *ctx, int which, int worker)
 {
     const grad_job *j = ctx;
     (void)worker;
-    j->s->linear->pack_a(j->s->turned[which], j->k_total, j->s->low[which], (size_t)j->rank, true,
+    j->s->linear->pack_a(j->s->turned[which], j->k_total, j->s->low[which], (size_t)j->width, true,
                          j->rank, j->n_rows);
 }
 
@@ -258,8 +265,14 @@ void rvi_cpu_linear_back(rvi_backend *be, const rvi_float_linear *l, rvi_cols dx
     back.out = dx;
     low.in = x;
     if (!dx.t && !grads) return;
-    grad_job j = {
-        .cpu = back.cpu, .s = back.s, .x = x, .dy = dy, .da = da, .db = db, .rank = back.rank};
+    grad_job j = {.cpu = back.cpu,
+                  .s = back.s,
+                  .x = x,
+                  .dy = dy,
+                  .da = da,
+                  .db = db,
+                  .rank = back.rank,
+                  .width = back.width};
     int step = block_rows(l->n_rows);
     for (int row = 0; row < l->n_rows; row += step) {
         j.row = back.row = low.row = row;

@@ -1,0 +1,292 @@
+/* Feedback that teaches, and that takes back: corrections, preferences, undoing, forgetting.
+ *
+ * Everything is logged before it has an effect; a correction that is logged stands from then on. Of the
+ * corrections of one thing the newest stands; the others are kept, and stand again when what ended them
+ * is taken back. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/os.h"
+#include "learn/learner_internal.h"
+#include "learn/text.h"
+
+rvi_feedback rvi_learner_event(const rvi_learner *l, rvi_feedback_kind kind)
+{
+    rvi_feedback f = rvi_feedback_new(kind);
+    f.user = rvi_text_of(l->user);
+    return f;
+}
+
+rv_adaptation rvi_adaptation_new(rv_learn_loop loop)
+{
+    return (rv_adaptation){.loop = loop, .quality_delta = NAN};
+}
+
+/* After every change of what stands. */
+static rv_status lessons_changed(rvi_learner *l, rv_error *err)
+{
+    rv_status st = rvi_learner_make_gate(l, NULL, err);
+    return st ? st : rvi_learner_follow(l, err);
+}
+
+/* ---- corrections ---- */
+
+void rvi_lesson_deinit(rvi_lesson *x)
+{
+    rvi_fact_free(x->fact);
+    rvi_ids_deinit(&x->spoken);
+    rvi_free(x->rejected);
+}
+
+/* The short form of an answer: its first letter large, a full stop, the end. */
+static rv_status speak(rvi_learner *l, rvi_lesson *x, rv_error *err)
+{
+    rvi_buf text = {0};
+    const char *a = x->fact->answer;
+    size_t len = strlen(a);
+    rv_status st = RV_OK;
+    (void)rvi_buf_append(&text, a, len);
+    if (text.len && text.data[0] >= 'a' && text.data[0] <= 'z')
+        text.data[0] = (char)(text.data[0] - 'a' + 'A');
+    if (len && !strchr(".!?", a[len - 1])) (void)rvi_buf_putc(&text, '.');
+    if (text.failed) st = rvi_nomem(err, "slot");
+    if (!st) st = rvi_voice_encode(&l->voice, text.data, text.len, &x->spoken, err);
+    if (!st && x->spoken.len >= RVI_MAX_SLOT) x->spoken.len = RVI_MAX_SLOT - 1;
+    if (!st && !rvi_ids_push(&x->spoken, l->voice.end)) st = rvi_nomem(err, "slot");
+    rvi_buf_deinit(&text);
+    return st;
+}
+
+bool rvi_learner_same_words(const char *a, const char *b)
+{
+    bool in = false, back = false;
+    return !rvi_words_contain(&in, a, strlen(a), b, strlen(b), NULL) && in &&
+           !rvi_words_contain(&back, b, strlen(b), a, strlen(a), NULL) && back;
+}
+
+static bool same_thing(const rvi_fact *a, const rvi_fact *b)
+{
+    if (a->kind == RVI_FACT_FREE || b->kind == RVI_FACT_FREE)
+        return rvi_learner_same_words(a->question, b->question);
+    return rvi_learner_same_words(a->subject, b->subject) &&
+           rvi_learner_same_words(a->relation, b->relation);
+}
+
+static void end(rvi_lesson *x, uint64_t by)
+{
+    x->stands = false;
+    x->ended_by = by;
+}
+
+/* A lesson with a place for it, so that nothing can fail once it is logged. Takes fact, also on failure. */
+static rv_status prepare_lesson(rvi_learner *l, rvi_lesson *x, rvi_fact *fact, const char *rejected,
+                                rv_error *err)
+{
+    *x = (rvi_lesson){.fact = fact, .stands = true};
+    rv_status st = speak(l, x, err);
+    if (!st && rejected && !(x->rejected = rvi_learner_copy(rejected)))
+        st = rvi_nomem(err, "lessons");
+    if (!st && (!rvi_learner_room((void **)&l->lessons, l->n_lessons, &l->cap_lessons, sizeof *x) ||
+                !rvi_learner_room((void **)&l->done, l->n_done, &l->cap_done, sizeof *l->done)))
+        st = rvi_nomem(err, "lessons");
+    if (st) rvi_lesson_deinit(x);
+    return st;
+}
+
+static void add_prepared(rvi_learner *l, const rvi_lesson *x, uint64_t event)
+{
+    for (size_t i = 0; i < l->n_lessons; i++)
+        if (l->lessons[i].stands && same_thing(l->lessons[i].fact, x->fact))
+            end(&l->lessons[i], event);
+    l->lessons[l->n_lessons] = *x;
+    l->lessons[l->n_lessons++].event = event;
+    l->done[l->n_done++] = (rvi_done){.kind = RVI_DID_CORRECT, .event = event};
+}
+
+rv_status rvi_learner_add_lesson(rvi_learner *l, uint64_t event, const char *question,
+                                 const char *answer, const char *rejected, rv_error *err)
+{
+    rvi_fact *fact = NULL;
+    rvi_lesson x;
+    rv_status st =
+        rvi_fact_read(&fact, l->parts.t, question, strlen(question), answer, strlen(answer), err);
+    if (!st) st = prepare_lesson(l, &x, fact, rejected, err);
+    if (!st) add_prepared(l, &x, event);
+    return st;
+}
+
+rv_status rvi_learner_correct(rvi_learner *l, const char *question, const char *answer,
+                              const char *rejected, rv_adaptation *out, rv_error *err)
+{
+    double start = rvi_os_seconds();
+    rvi_fact *fact = NULL;
+    rvi_lesson x;
+    rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_CORRECTION);
+    f.question = rvi_text_of(question);
+    f.corrected = rvi_text_of(answer);
+    f.given = rvi_text_of(rejected);
+    *out = rvi_adaptation_new(RV_LOOP_INSTANT);
+    rv_status st =
+        rvi_fact_read(&fact, l->parts.t, question, strlen(question), answer, strlen(answer), err);
+    if (!st) st = rvi_feedback_check(&f, err);
+    if (st) {
+        rvi_fact_free(fact);
+        return st;
+    }
+    st = prepare_lesson(l, &x, fact, rejected, err);
+    if (st) return st;
+    if ((st = rvi_feedback_append(&l->store, &f, err))) {
+        rvi_lesson_deinit(&x);
+        return st;
+    }
+    snprintf(out->notes, sizeof out->notes, "%s: %s", fact->subject[0] ? fact->subject : "answer",
+             fact->sentence);
+    add_prepared(l, &x, f.seq);
+    double added = rvi_os_seconds();
+    st = lessons_changed(l, err);
+    out->forward_us = (rvi_os_seconds() - added) * 1e6;
+    out->applied = !st;
+    out->event = f.seq;
+    out->samples_used = 1;
+    out->latency_us = (added - start) * 1e6;
+    return st;
+}
+
+/* ---- preferences ---- */
+
+void rvi_preference_deinit(rvi_preference *p)
+{
+    rvi_free(p->question);
+    rvi_free(p->chosen);
+    rvi_free(p->rejected);
+}
+
+rv_status rvi_learner_add_pair(rvi_learner *l, uint64_t event, const char *question,
+                               const char *chosen, const char *rejected, rv_error *err)
+{
+    rvi_preference *p =
+        rvi_learner_room((void **)&l->pairs, l->n_pairs, &l->cap_pairs, sizeof *l->pairs);
+    if (!p) return rvi_nomem(err, "pairs");
+    p->event = event;
+    p->question = rvi_learner_copy(question);
+    p->chosen = rvi_learner_copy(chosen);
+    p->rejected = rvi_learner_copy(rejected);
+    if (p->question && p->chosen && p->rejected) {
+        l->n_pairs++;
+        return RV_OK;
+    }
+    rvi_preference_deinit(p);
+    return rvi_nomem(err, "pairs");
+}
+
+rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *chosen,
+                             const char *rejected, rv_adaptation *out, rv_error *err)
+{
+    *out = rvi_adaptation_new(RV_LOOP_DEEP);
+    rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_CORRECTION);
+    f.question = rvi_text_of(question);
+    f.corrected = rvi_text_of(chosen);
+    f.given = rvi_text_of(rejected);
+    f.note = rvi_text_of("preference");
+    /* the place for it first, so that nothing can fail once it is logged */
+    rv_status st = rvi_learner_add_pair(l, 0, question, chosen, rejected, err);
+    if (st) return st;
+    if ((st = rvi_feedback_append(&l->store, &f, err))) {
+        rvi_preference_deinit(&l->pairs[--l->n_pairs]);
+        return st;
+    }
+    l->pairs[l->n_pairs - 1].event = f.seq;
+    if ((st = rvi_learner_follow(l, err))) return st;
+    out->applied = 1;
+    out->event = f.seq;
+    snprintf(out->notes, sizeof out->notes, "kept for the next deep run");
+    return RV_OK;
+}
+
+/* ---- taking back ---- */
+
+rv_status rvi_learner_note(rvi_learner *l, rvi_done_kind kind, uint64_t event, size_t dislike,
+                           rv_error *err)
+{
+    rvi_done *d = rvi_learner_room((void **)&l->done, l->n_done, &l->cap_done, sizeof *d);
+    if (!d) return rvi_nomem(err, "events");
+    *d = (rvi_done){kind, event, dislike};
+    l->n_done++;
+    return RV_OK;
+}
+
+/* What the correction had put in the place of others makes room for them again. */
+void rvi_learner_take_back(rvi_learner *l, uint64_t event, uint64_t by, rv_adaptation *out)
+{
+    for (size_t i = 0; i < l->n_lessons; i++) {
+        rvi_lesson *x = &l->lessons[i];
+        if (x->event == event && x->stands) {
+            end(x, by);
+            out->applied = 1;
+            snprintf(out->notes, sizeof out->notes, "no longer: %s", x->fact->sentence);
+        } else if (x->ended_by == event) {
+            x->stands = true;
+            x->ended_by = 0;
+        }
+    }
+}
+
+rv_status rvi_learner_undo(rvi_learner *l, rv_adaptation *out, rv_error *err)
+{
+    *out = rvi_adaptation_new(RV_LOOP_INSTANT);
+    if (!l->n_done) {
+        snprintf(out->notes, sizeof out->notes, "there is nothing to take back");
+        return RV_OK;
+    }
+    rvi_done d = l->done[l->n_done - 1];
+    rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_UNDO);
+    f.target = d.event;
+    rv_status st = rvi_feedback_append(&l->store, &f, err);
+    if (st) return st;
+    l->n_done--;
+    out->event = f.seq;
+    if (d.kind == RVI_DID_CORRECT) {
+        rvi_learner_take_back(l, d.event, f.seq, out);
+        return lessons_changed(l, err);
+    }
+    out->applied = rvi_instant_undo(l, &d, err);
+    snprintf(out->notes, sizeof out->notes, "%s",
+             out->applied ? "the last judgement is taken back" : "it had changed nothing");
+    return rvi_learner_follow(l, err);
+}
+
+rv_status rvi_learner_drop(rvi_learner *l, const char *text, uint64_t by, rv_adaptation *out,
+                           rv_error *err)
+{
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && i < l->n_lessons; i++) {
+        rvi_lesson *x = &l->lessons[i];
+        bool in = false;
+        if (!x->stands) continue;
+        st = rvi_words_contain(&in, x->fact->question, strlen(x->fact->question), text,
+                               strlen(text), err);
+        if (!st && !in)
+            st = rvi_words_contain(&in, x->fact->sentence, strlen(x->fact->sentence), text,
+                                   strlen(text), err);
+        if (!in) continue;
+        end(x, by);
+        out->samples_used++;
+    }
+    if (!st) rvi_learner_drop_pairs(l, text);
+    return st;
+}
+
+rv_status rvi_learner_forget(rvi_learner *l, const char *text, rv_adaptation *out, rv_error *err)
+{
+    *out = rvi_adaptation_new(RV_LOOP_INSTANT);
+    rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_FORGET);
+    f.note = rvi_text_of(text);
+    rv_status st = rvi_feedback_append(&l->store, &f, err);
+    if (!st) st = rvi_learner_drop(l, text, f.seq, out, err);
+    out->applied = out->samples_used > 0;
+    out->event = f.seq;
+    snprintf(out->notes, sizeof out->notes, "%d forgotten", out->samples_used);
+    return st ? st : lessons_changed(l, err);
+}
