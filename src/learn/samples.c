@@ -261,6 +261,13 @@ static void store_rows(rvi_samples *t, rvi_batch *b, const size_t *which, size_t
     }
 }
 
+static bool any_kept(const rvi_samples *t, const size_t *which, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (t->items[which[i]].keep) return true;
+    return false;
+}
+
 /* The base's own distribution at the positions of kept texts; log p of taught ones where it is wanted. The
  * texts of a batch follow each other, so the targets of the kept ones do too. */
 static void store_targets(rvi_samples *t, rvi_batch *b, const size_t *which, size_t n,
@@ -319,7 +326,7 @@ rv_status rvi_samples_prepare(rvi_samples *t, rvi_trainer *trainer, int max_rows
         rvi_trainer_begin(trainer, b.tokens, b.spans, b.n_spans);
         rvi_trainer_forward(trainer, 0, t->lowest);
         store_rows(t, &b, which, n, trainer);
-        if (t->want_refs || t->n_keeps) {
+        if (t->want_refs || any_kept(t, which, n)) {
             rvi_trainer_forward(trainer, t->lowest, t->v->m->hp.n_layers);
             store_targets(t, &b, which, n, trainer);
         }
