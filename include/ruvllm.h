@@ -498,6 +498,13 @@ typedef enum rv_recipe {
     RV_RECIPE_FENCED /* R1: fenced by training, fit for use without a gate: export, merging */
 } rv_recipe;
 
+/* Where adapters made of corrections take part. */
+typedef enum rv_gate {
+    RV_GATE_BY_RECIPE, /* those of RV_RECIPE_FENCED in every answer, the others where a taught subject is named */
+    RV_GATE_ON,        /* all of them where a taught subject is named */
+    RV_GATE_OFF        /* all of them in every answer */
+} rv_gate;
+
 typedef enum rv_consolidation { RV_MERGE_AVERAGE, RV_MERGE_QUALITY_WEIGHTED, RV_MERGE_EWC } rv_consolidation;
 
 typedef struct rv_learner_options {
@@ -508,7 +515,7 @@ typedef struct rv_learner_options {
     uint64_t seed;
     rv_recipe recipe;
     int no_slots;       /* corrections are not spoken from memory: only the weights answer */
-    int no_gate;        /* adapters take part in every answer */
+    rv_gate gate;
     int strict_gate;    /* a slot speaks only if no common relation is nearer at all (tau 0, else 0.1) */
     int shared;         /* all groups train one adapter, with rehearsal and EWC, instead of one each */
     int group_size;     /* corrections of a group; 20 */

@@ -327,7 +327,7 @@ static rv_status make_learner(facts_eval *v, rv_error *err)
     rv_learner_options o;
     eval_learner_options(&v->e, &o);
     o.recipe = v->fenced ? RV_RECIPE_FENCED : RV_RECIPE_GATED;
-    o.no_gate = !v->gate;
+    o.gate = v->gate ? RV_GATE_ON : RV_GATE_OFF;
     o.no_slots = !v->slots;
     o.strict_gate = v->strict;
     o.group_size = v->group;

@@ -165,7 +165,7 @@ static rv_status make_learner(seq_eval *v, rv_error *err)
     o.recipe = RV_RECIPE_FENCED;
     o.shared = 1;
     o.no_slots = 1;
-    o.no_gate = !v->gate;
+    o.gate = v->gate ? RV_GATE_ON : RV_GATE_OFF;
     o.group_size = (int)(v->file.sets[0].n / (size_t)v->groups);
     if (!v->rehearsal) o.rehearsal = 0;
     if (!v->ewc) o.ewc_lambda = 0;

@@ -29,7 +29,7 @@ void rvi_recipe_read(rvi_generation *g, rvi_text name)
         if (rvi_text_is(name, origin_names[i])) g->origin = (rvi_origin)i;
     g->recipe = rvi_text_is(name, "R1") ? RV_RECIPE_FENCED : RV_RECIPE_GATED;
     g->gated = (g->origin == RVI_FROM_GROUP && g->recipe == RV_RECIPE_GATED) ||
-               g->origin == RVI_FROM_SHARED || g->origin == RVI_FROM_MERGE;
+               g->origin == RVI_FROM_SHARED;
 }
 
 /* ---- the list ---- */
@@ -57,10 +57,59 @@ int rvi_learner_next_number(const rvi_learner *l)
     return l->last_number + 1;
 }
 
-void rvi_learner_deactivate(rvi_learner *l, uint64_t after)
+static bool is_parent(const rvi_generation *g, int number)
+{
+    for (size_t i = 0; i < g->n_parents; i++)
+        if (g->parents[i] == number) return true;
+    return false;
+}
+
+/* A merge takes the place of its parents, a shared adapter that of its former self. */
+static bool replaces(const rvi_generation *g, const rvi_generation *older)
+{
+    return is_parent(g, older->number) ||
+           (g->origin == RVI_FROM_SHARED && older->origin == RVI_FROM_SHARED);
+}
+
+void rvi_generations_settle(rvi_learner *l)
+{
+    for (size_t i = 0; i < l->n_generations; i++) {
+        const rvi_generation *g = &l->generations[i];
+        l->generations[i].replaced_by = 0;
+        for (size_t k = 0; !g->gone && k < i; k++)
+            if (replaces(g, &l->generations[k])) l->generations[k].replaced_by = g->number;
+    }
+}
+
+void rvi_learner_go_back(rvi_learner *l, uint64_t to)
 {
     for (size_t i = 0; i < l->n_generations; i++)
-        if ((uint64_t)l->generations[i].number > after) l->generations[i].active = false;
+        if ((uint64_t)l->generations[i].number > to) l->generations[i].gone = true;
+    rvi_generations_settle(l);
+}
+
+bool rvi_generation_active(const rvi_generation *g)
+{
+    return !g->gone && !g->replaced_by;
+}
+
+bool rvi_generation_holds(const rvi_learner *l, const rvi_generation *g, const rvi_lesson *x)
+{
+    int number = x->generation;
+    while (number && number != g->number) {
+        const rvi_generation *older = rvi_learner_generation(l, number);
+        number = older ? older->replaced_by : 0;
+    }
+    return number != 0;
+}
+
+bool rvi_merge_gated(const rvi_learner *l, const rvi_generation *g)
+{
+    for (size_t i = 0; i < g->n_parents; i++) {
+        const rvi_generation *parent = rvi_learner_generation(l, g->parents[i]);
+        if (!parent || parent->gated) return true;
+    }
+    return false;
 }
 
 /* ---- publishing and rolling back ---- */
@@ -95,25 +144,30 @@ rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char
                                 : rvi_learner_save_generation(l, g, err);
     if (!st) st = rvi_learner_add_generation(l, g, err);
     if (st) return st;
-    if ((st = rvi_feedback_append(&l->store, &f, err)))
+    if ((st = rvi_feedback_append(&l->store, &f, err))) {
         l->n_generations--;
-    else
-        l->last_number = number;
-    if (!st && event) *event = f.seq;
-    return st;
+        return st;
+    }
+    l->last_number = number;
+    rvi_generations_settle(l);
+    if (event) *event = f.seq;
+    return RV_OK;
 }
 
 rv_status rvi_learner_rollback(rvi_learner *l, int generation, rv_adaptation *out, rv_error *err)
 {
     *out = rvi_adaptation_new(RV_LOOP_BACKGROUND);
-    if (generation && !rvi_learner_generation(l, generation))
-        return rvi_error(err, RV_E_NOT_FOUND, "there is no generation %d", generation);
+    const rvi_generation *to = generation ? rvi_learner_generation(l, generation) : NULL;
+    if (generation && (!to || to->gone))
+        return rvi_error(err, RV_E_NOT_FOUND,
+                         to ? "generation %d was rolled back" : "there is no generation %d",
+                         generation);
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_ROLLBACK);
     f.generation = (uint64_t)generation;
     rv_status st = rvi_learner_attend(l, err);
     if (!st) st = rvi_feedback_append(&l->store, &f, err);
     if (st) return st;
-    rvi_learner_deactivate(l, f.generation);
+    rvi_learner_go_back(l, f.generation);
     st = rvi_bank_release(l->bank, f.generation, err);
     if (!st) st = rvi_shared_restore(l, err);
     if (st) return st;

@@ -98,7 +98,7 @@ static rv_status load(const rvi_learner *l, const char *path, rvi_adapter **out,
 
 rv_status rvi_learner_import(rvi_learner *l, const char *path, rv_adaptation *out, rv_error *err)
 {
-    rvi_generation g = {.origin = RVI_FROM_FILE, .active = true};
+    rvi_generation g = {.origin = RVI_FROM_FILE};
     *out = rvi_adaptation_new(RV_LOOP_BACKGROUND);
     rv_status st = load(l, path, &g.adapter, err);
     if (!st) st = rvi_learner_publish(l, &g, &out->event, err);
@@ -132,11 +132,8 @@ rv_status rvi_learner_merge(rvi_learner *l, int a, int b, rv_consolidation how, 
     rvi_merge_part parts[2] = {
         {ga->adapter, exp(-ga->figures.ce), (double)(ga->last - ga->first + 1), ga->fisher},
         {gb->adapter, exp(-gb->figures.ce), (double)(gb->last - gb->first + 1), gb->fisher}};
-    rvi_generation g = {.origin = RVI_FROM_MERGE,
-                        .active = true,
-                        .gated = ga->gated || gb->gated,
-                        .parents = {a, b},
-                        .n_parents = 2};
+    rvi_generation g = {.origin = RVI_FROM_MERGE, .parents = {a, b}, .n_parents = 2};
+    g.gated = rvi_merge_gated(l, &g);
     rvi_merge_report report = {0};
     rv_status st = rvi_adapter_merge(&g.adapter, l->parts.m->targets, rvi_merge_find(rules[how]),
                                      parts, 2, l->o.rank, &report, err);
@@ -145,12 +142,6 @@ rv_status rvi_learner_merge(rvi_learner *l, int a, int b, rv_consolidation how, 
         rvi_adapter_free(g.adapter);
         return st;
     }
-    for (size_t i = 0; i < l->n_generations; i++)
-        if (l->generations[i].number == a || l->generations[i].number == b)
-            l->generations[i].active = false;
-    for (size_t i = 0; i < l->n_lessons; i++)
-        if (l->lessons[i].generation == a || l->lessons[i].generation == b)
-            l->lessons[i].generation = g.number;
     out->applied = 1;
     out->generation = g.number;
     snprintf(out->notes, sizeof out->notes, "%.2f %% of the energy discarded", 100 * report.lost);
@@ -213,13 +204,13 @@ static rv_status fold_generation(rvi_learner *l, const rvi_feedback *f, rv_error
     l->last_number = RVI_MAX(l->last_number, (int)f->generation);
     if (!l->dir) return RV_OK;
     rvi_generation g = {.number = (int)f->generation,
-                        .active = true,
                         .first = f->first,
                         .last = f->last,
                         .n_parents = RVI_MIN(f->n_parents, (size_t)RVI_GENERATION_PARENTS)};
     for (size_t i = 0; i < g.n_parents; i++)
         g.parents[i] = (int)RVI_MIN(f->parents[i], (uint64_t)INT32_MAX);
     rvi_recipe_read(&g, f->recipe);
+    if (g.origin == RVI_FROM_MERGE) g.gated = rvi_merge_gated(l, &g);
     rv_status st = file_name(l, g.number, &path) ? RV_OK : rvi_nomem(err, "path");
     if (!st && load(l, path.data, &g.adapter, &why)) {
         rvi_log_write(l->parts.be->log, RVI_LOG_WARN, "generation %d is left out: %s", g.number,
@@ -236,11 +227,7 @@ static rv_status fold_generation(rvi_learner *l, const rvi_feedback *f, rv_error
         return st;
     }
     claim(l, &g);
-    for (size_t i = 0; i < g.n_parents; i++)
-        for (size_t k = 0; k < l->n_generations; k++)
-            if (l->generations[k].number == g.parents[i]) l->generations[k].active = false;
-    for (size_t i = 0; g.origin == RVI_FROM_SHARED && i + 1 < l->n_generations; i++)
-        if (l->generations[i].origin == RVI_FROM_SHARED) l->generations[i].active = false;
+    rvi_generations_settle(l);
     return RV_OK;
 }
 
@@ -265,7 +252,7 @@ rv_status rvi_learner_fold(rvi_learner *l, const rvi_feedback *f, rv_error *err)
     case RVI_FEEDBACK_IMPORT:
     case RVI_FEEDBACK_MERGE: return fold_generation(l, f, err);
     case RVI_FEEDBACK_ROLLBACK:
-        rvi_learner_deactivate(l, f->generation);
+        rvi_learner_go_back(l, f->generation);
         return rvi_shared_restore(l, err);
     default: break; /* scores and thumbs: their adapters come back as they were */
     }

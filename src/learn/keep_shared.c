@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "learn/learner.h"
+#include "learn/learner_internal.h"
 #include "learn/snapshot.h"
 #include "learn/vector.h"
 
@@ -120,7 +120,7 @@ rv_status rvi_shared_restore(rvi_learner *l, rv_error *err)
     const rvi_generation *g = NULL;
     rvi_study_options o = rvi_learner_study_options(l);
     for (size_t i = l->n_generations; !g && i-- > 0;)
-        if (l->generations[i].origin == RVI_FROM_SHARED && l->generations[i].active)
+        if (l->generations[i].origin == RVI_FROM_SHARED && rvi_generation_active(&l->generations[i]))
             g = &l->generations[i];
     rvi_shared_deinit(&l->shared);
     if (!g || !l->o.shared) return RV_OK;

@@ -147,7 +147,7 @@ static void put_generation(rvi_buf *out, const rvi_generation *g)
 {
     const rvi_study_result *f = &g->figures;
     (void)rvi_buf_printf(out, "{\"number\":%d,\"active\":%s,\"gated\":%s", g->number,
-                         truth(g->active), truth(g->gated));
+                         truth(rvi_generation_active(g)), truth(g->gated));
     if (f->n_steps)
         (void)rvi_buf_printf(out,
                              ",\"steps\":%d,\"loss\":%.5f,\"kl\":%.5f,\"probe_kl\":%.5f,"

@@ -45,7 +45,9 @@ typedef struct rvi_generation {
     int number; /* 1, 2, 3 ... */
     rvi_origin origin;
     rv_recipe recipe;
-    bool gated, active;
+    bool gated;
+    bool gone;       /* rolled back */
+    int replaced_by; /* the number of a later one; 0: none */
     rvi_adapter *adapter;
     float *theta, *fisher; /* of a shared adapter when it was published: what training goes on from,
                               n_theta each; may be NULL */

@@ -29,6 +29,11 @@ rv_status rvi_learner_hold(rvi_learner *l, const rvi_adapter *const *adapters, i
 void rvi_learner_free_sets(rvi_learner *l); /* whoever holds them */
 
 /* generations.c */
-void rvi_learner_deactivate(rvi_learner *l, uint64_t after); /* generations of higher numbers */
+void rvi_generations_settle(rvi_learner *l); /* which generation replaces which */
+void rvi_learner_go_back(rvi_learner *l, uint64_t to); /* generations of higher numbers are gone */
+bool rvi_generation_active(const rvi_generation *g);
+/* Was the lesson taught to it, or to one that it replaced? */
+bool rvi_generation_holds(const rvi_learner *l, const rvi_generation *g, const rvi_lesson *x);
+bool rvi_merge_gated(const rvi_learner *l, const rvi_generation *g); /* by its parents */
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "learn/bank.h"
-#include "learn/learner.h"
+#include "learn/learner_internal.h"
 #include "learn/text.h"
 
 /* ---- what a question is like ---- */
@@ -139,9 +139,7 @@ bool rvi_learner_rests(const rvi_learner *l, const rvi_lesson *x)
 {
     for (size_t i = 0; x->absorbed && i < l->n_generations; i++) {
         const rvi_generation *g = &l->generations[i];
-        if (g->active && (g->number == x->generation ||
-                          (g->origin == RVI_FROM_SHARED && g->number > x->generation)))
-            return true;
+        if (rvi_generation_active(g) && rvi_generation_holds(l, g, x)) return true;
     }
     return false;
 }

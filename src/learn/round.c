@@ -47,8 +47,7 @@ rv_status rvi_round_take(rvi_round *r, rvi_learner *l, rv_error *err)
     r->made = (rvi_generation){.number = rvi_learner_next_number(l),
                                .origin = l->o.shared ? RVI_FROM_SHARED : RVI_FROM_GROUP,
                                .recipe = l->o.recipe,
-                               .gated = l->o.recipe == RV_RECIPE_GATED,
-                               .active = true};
+                               .gated = l->o.shared || l->o.recipe == RV_RECIPE_GATED};
     if (r->n_waiting) {
         r->made.first = r->events[0];
         r->made.last = r->events[r->n_waiting - 1];
@@ -188,8 +187,6 @@ rv_status rvi_round_publish(rvi_round *r, rvi_learner *l, bool *published, rv_er
     r->made.adapter = NULL; /* the generation's, as is what it keeps of a shared one */
     r->made.theta = r->made.fisher = NULL;
     r->was_shared = false;
-    for (size_t i = 0; l->o.shared && i + 1 < l->n_generations; i++)
-        if (l->generations[i].origin == RVI_FROM_SHARED) l->generations[i].active = false;
     for (size_t i = 0, k = 0; i < l->n_lessons && k < r->n_waiting; i++)
         if (l->lessons[i].event == r->events[k]) {
             l->lessons[i].generation = r->made.number;

@@ -110,15 +110,21 @@ static rv_status open_gate(rvi_learner *l, const char *const *turns, size_t n_tu
     return st;
 }
 
+/* What was brought in has no lessons that could open a gate for it. */
+static bool is_gated(const rvi_learner *l, const rvi_generation *g)
+{
+    if (l->o.gate == RV_GATE_OFF) return false;
+    bool of_lessons = g->origin == RVI_FROM_GROUP || g->origin == RVI_FROM_SHARED;
+    return g->gated || (l->o.gate == RV_GATE_ON && of_lessons);
+}
+
 /* Does this generation take part where the subjects of `named` lessons stand? NULL: all do. */
 static bool takes_part(const rvi_learner *l, const rvi_generation *g, const bool *named)
 {
-    if (!g->active) return false;
-    if (!g->gated || l->o.no_gate || !named) return true;
+    if (!rvi_generation_active(g)) return false;
+    if (!is_gated(l, g) || !named) return true;
     for (size_t i = 0; i < l->n_lessons; i++)
-        if (named[i] && (l->lessons[i].generation == g->number ||
-                         (g->origin == RVI_FROM_SHARED && l->lessons[i].generation)))
-            return true;
+        if (named[i] && rvi_generation_holds(l, g, &l->lessons[i])) return true;
     return false;
 }
 

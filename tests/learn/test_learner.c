@@ -649,11 +649,93 @@ static void shared_adapters_go_on(void **state)
         teach(l, city, "Oslo");
         study(l, RV_LOOP_BACKGROUND);
         assert_int_equal(l->n_generations, 2);
-        assert_false(l->generations[0].active);
+        assert_int_equal(l->generations[0].replaced_by, 2);
         if (reopened)
             assert_same(of_generation(l, 2), want);
         else
             want = of_generation(l, 2);
+        close_both(l, &store);
+    }
+}
+
+/* The number of the one generation that takes part in the answer; 0: none does. */
+static int speaker(rvi_learner *l, const char *question)
+{
+    rvi_plan plan;
+    int number = 0;
+    assert_ok(rvi_learner_plan(l, &question, 1, &plan, err));
+    const rvi_adapter_set *set = rvi_made_set_of(plan.adapters);
+    assert_true(!set || set->n <= 1);
+    for (size_t i = 0; set && set->n && i < l->n_generations; i++)
+        if (set->uses[0].adapter == l->generations[i].adapter) number = l->generations[i].number;
+    rvi_learner_release(l, plan.adapters);
+    return number;
+}
+
+/* A merge speaks for what its parents were taught, opened again or not; after a rollback they do. */
+static void merges_take_their_parents_place(void **state)
+{
+    (void)state;
+    for (int fenced = 0; fenced < 2; fenced++) {
+        rvi_store store;
+        rv_adaptation a;
+        rv_learner_options o = tiny_options();
+        char path[256];
+        o.group_size = 1;
+        o.recipe = fenced ? RV_RECIPE_FENCED : RV_RECIPE_GATED;
+        o.dir = tiny_path(&t, path, fenced ? "merge-fenced" : "merge");
+        rvi_learner *l = open_new(&store, &o);
+        teach_two(l);
+        study(l, RV_LOOP_BACKGROUND);
+        if (!fenced) assert_int_equal(speaker(l, dog), 1);
+        if (!fenced) assert_int_equal(speaker(l, job), 2);
+        assert_ok(rvi_learner_merge(l, 1, 2, RV_MERGE_AVERAGE, &a, err));
+        for (int reopened = 0; reopened < 2; reopened++) {
+            assert_int_equal(speaker(l, dog), 3);
+            assert_int_equal(speaker(l, job), 3);
+            assert_int_equal(speaker(l, "What is tea?"), fenced ? 3 : 0);
+            rvi_learner_free(l);
+            l = open_on(&store, &o);
+        }
+        assert_ok(rvi_learner_rollback(l, 2, &a, err));
+        rv_error e = {0};
+        assert_int_equal(rvi_learner_rollback(l, 3, &a, &e), RV_E_NOT_FOUND);
+        for (int reopened = 0; !fenced && reopened < 2; reopened++) {
+            assert_int_equal(speaker(l, dog), 1);
+            assert_int_equal(speaker(l, job), 2);
+            rvi_learner_free(l);
+            l = open_on(&store, &o);
+        }
+        close_both(l, &store);
+    }
+}
+
+/* Where adapters take part is the caller's choice; a shared adapter goes back to its former self. */
+static void gates_are_as_the_caller_wants(void **state)
+{
+    (void)state;
+    for (int shared = 0; shared < 2; shared++) {
+        rvi_store store;
+        rv_adaptation a;
+        rv_learner_options o = tiny_options();
+        o.recipe = RV_RECIPE_FENCED;
+        o.shared = shared;
+        rvi_learner *l = open_new(&store, &o);
+        teach(l, dog, "Rex");
+        study(l, RV_LOOP_BACKGROUND);
+        assert_int_equal(speaker(l, "What is tea?"), shared ? 0 : 1);
+        l->o.gate = RV_GATE_ON;
+        assert_int_equal(speaker(l, "What is tea?"), 0);
+        assert_int_equal(speaker(l, dog), 1);
+        l->o.gate = RV_GATE_OFF;
+        assert_int_equal(speaker(l, "What is tea?"), 1);
+        if (shared) {
+            teach(l, job, "plumber");
+            study(l, RV_LOOP_BACKGROUND);
+            assert_int_equal(speaker(l, dog), 2);
+            assert_ok(rvi_learner_rollback(l, 1, &a, err));
+            assert_int_equal(speaker(l, dog), 1);
+        }
         close_both(l, &store);
     }
 }
@@ -837,6 +919,8 @@ int main(void)
         cmocka_unit_test(learners_open_as_they_were),
         cmocka_unit_test(numbers_are_given_once),
         cmocka_unit_test(shared_adapters_go_on),
+        cmocka_unit_test(merges_take_their_parents_place),
+        cmocka_unit_test(gates_are_as_the_caller_wants),
         cmocka_unit_test(adapters_go_out_and_come_back),
         cmocka_unit_test(bad_feedback_is_refused),
         cmocka_unit_test(steps_that_are_not_numbers_publish_nothing),
