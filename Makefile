@@ -77,11 +77,11 @@ $(BUILD)/%.o: %.c
 	@echo "  CC  $<"
 	@$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
-# What the program was built from, for `ruvllm bench`; compiled again when it changes.
+# What the program was built from, for `ruvllm bench` and `eval`; compiled again when it changes.
 COMMIT := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 BUILD_NUMBER := $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
-$(BUILD)/src/cli/cmd_bench.o: CPPFLAGS += -DRVI_COMMIT='"$(COMMIT)"' -DRVI_BUILD_NUMBER=$(BUILD_NUMBER)
-$(BUILD)/src/cli/cmd_bench.o: $(BUILD)/commit
+$(BUILD)/src/cli/build.o: CPPFLAGS += -DRVI_COMMIT='"$(COMMIT)"' -DRVI_BUILD_NUMBER=$(BUILD_NUMBER)
+$(BUILD)/src/cli/build.o: $(BUILD)/commit
 $(BUILD)/commit: always
 	@mkdir -p $(@D)
 	@echo "$(COMMIT) $(BUILD_NUMBER)" | cmp -s - $@ || echo "$(COMMIT) $(BUILD_NUMBER)" >$@

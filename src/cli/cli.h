@@ -65,6 +65,10 @@ int cli_fail(const rv_error *err); /* prints the error, returns CLI_FAILED */
 int cli_usage(const cli *c, const char *fmt, ...)
     RVI_PRINTF(2, 3); /* prints and points to --help, returns CLI_USAGE */
 
+/* What the program was built from. */
+const char *cli_commit(void);
+int cli_build_number(void);
+
 /* A runtime and the model the user named: a file, a directory, or a name from the catalogue. */
 typedef struct cli_model {
     rv_runtime *rt;

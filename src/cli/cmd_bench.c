@@ -16,14 +16,6 @@
 #include "cli/cli.h"
 #include "cli/expect.h"
 
-/* From the Makefile: what the program was built from. */
-#ifndef RVI_COMMIT
-#define RVI_COMMIT "unknown"
-#endif
-#ifndef RVI_BUILD_NUMBER
-#define RVI_BUILD_NUMBER 0
-#endif
-
 enum { STEP_ROWS = 512, MAX_PARALLEL = 256, MAX_TOKENS = 1 << 22, MAX_REPEAT = 1000 };
 
 typedef struct bench {
@@ -236,8 +228,8 @@ static void fill_fields(const bench *b, const result *r, const char *type, field
 {
     figures f = figures_of(b, r);
     const field all[] = {
-        {"build_commit", TEXT, RVI_COMMIT, 0, false},
-        {"build_number", WHOLE, NULL, RVI_BUILD_NUMBER, false},
+        {"build_commit", TEXT, cli_commit(), 0, false},
+        {"build_number", WHOLE, NULL, cli_build_number(), false},
         {"cpu_info", TEXT, b->cpu, 0, false},
         {"gpu_info", TEXT, "", 0, false},
         {"backends", TEXT, "CPU", 0, false},
@@ -344,7 +336,7 @@ static void write_table(const bench *b, const result *results, int n, rvi_buf *o
     rvi_buf_printf(out, "model    %s, %.1f MiB of weights\n", type, b->load.model_bytes / 1048576);
     rvi_buf_printf(out, "machine  %s, %d thread%s, %s, KV %s\n", b->cpu[0] ? b->cpu : "unknown CPU",
                    b->threads, b->threads == 1 ? "" : "s", rv_runtime_isa(b->model.rt), kv_name(b));
-    rvi_buf_printf(out, "program  ruvllm %s, commit %s\n\n", rv_version(), RVI_COMMIT);
+    rvi_buf_printf(out, "program  ruvllm %s, commit %s\n\n", rv_version(), cli_commit());
     rvi_buf_printf(out, "%-20s %22s %16s %14s %8s %10s\n", "test", "tok/s", "each sequence",
                    "first token", "GB/s", "peak RSS");
     for (int i = 0; i < n; i++) {
