@@ -11,7 +11,7 @@
 
 #include "base/mem.h"
 #include "base/os.h"
-#include "learn/learner.h"
+#include "learn/learner_internal.h"
 #include "learn/prose.h"
 
 enum { RING = 256, PROBE_HALF = 4, PROBE_EVERY = 4 };

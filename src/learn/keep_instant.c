@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "learn/learner.h"
+#include "learn/learner_internal.h"
 #include "learn/snapshot.h"
 #include "learn/vector.h"
 

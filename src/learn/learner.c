@@ -1,6 +1,6 @@
 /* The learner's life, and what it says about itself. Options, store and texts it was given are its own;
  * what `parts` names is borrowed and outlives it. */
-#include "learn/learner.h"
+#include "learn/learner_internal.h"
 
 #include <string.h>
 

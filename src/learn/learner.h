@@ -201,10 +201,6 @@ rv_status rvi_calibrating_make(rvi_calibrating *c, const rvi_learner *l, const r
                                rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_calibrating_keep(rvi_calibrating *c, rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 void rvi_calibrating_deinit(rvi_calibrating *c);
-rv_status rvi_calibration_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK; /* from the store */
-/* Prototypes in the store, for rvi_gate_reader; memory is the learner. */
-bool rvi_calibration_recall(void *memory, const rvi_fact *f, float *prototype);
-void rvi_calibration_remember(void *memory, const rvi_fact *f, const float *prototype);
 
 /* A group of lessons on its way into the weights. */
 typedef struct rvi_round {
@@ -271,9 +267,13 @@ void rvi_learner_release(rvi_learner *l, rvi_made_set *s);     /* accepts NULL *
 
 /* The ring of a session's answers. */
 rv_status rvi_learner_capture(rvi_learner *l, rvi_capture **out, rv_error *err) RVI_MUST_CHECK;
+/* Appends the last captured answer's text, as far as it is still there and UTF-8. */
+rv_status rvi_learner_given(const rvi_learner *l, const rvi_capture *c, rvi_buf *out,
+                            rv_error *err) RVI_MUST_CHECK;
 /* How good the last captured answer was, 0 to 1. */
 rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *question,
                             double score, rv_adaptation *out, rv_error *err) RVI_MUST_CHECK;
+bool rvi_learner_is_attended(const rvi_learner *l); /* is there a background thread? */
 /* What judgements left to do: the background thread's call, between others. */
 rv_status rvi_learner_attend(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 /* Prepares for a thumb down on the ring's last answer, which has ended; a ring that is freed later must be
@@ -311,65 +311,7 @@ rv_status rvi_learner_all(rvi_learner *l, rvi_made_set **out, rv_error *err) RVI
 rv_status rvi_learner_probe(rvi_learner *l, double *kl, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_status(rvi_learner *l, rvi_buf *json, rv_error *err) RVI_MUST_CHECK;
 
-/* ---- inside ---- */
-
-/* lessons.c */
-rv_status rvi_learner_note(rvi_learner *l, rvi_done_kind kind, uint64_t event, size_t dislike,
-                           rv_error *err) RVI_MUST_CHECK;
-void *rvi_learner_room(void **list, size_t n, size_t *cap, size_t size); /* for one more, zeroed */
-char *rvi_learner_copy(const char *s);
-bool rvi_learner_same_words(const char *a, const char *b);
-void rvi_learner_sweep(rvi_learner *l); /* frees what was replaced and nobody holds */
-
-/* Makes g a generation: numbers it, writes its file, logs it. Takes its adapter where it succeeds. */
-rv_status rvi_learner_publish(rvi_learner *l, rvi_generation *g, uint64_t *event,
-                              rv_error *err) RVI_MUST_CHECK;
-/* The same with its digest, and its file as it was written for the number g has (NULL: none was). */
-rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char *digest,
-                                   const char *file, uint64_t *event, rv_error *err) RVI_MUST_CHECK;
-int rvi_learner_next_number(const rvi_learner *l);
-rv_status rvi_learner_make_gate(rvi_learner *l, const rvi_gate *before,
-                                rv_error *err) RVI_MUST_CHECK;
-rvi_study_options rvi_learner_study_options(const rvi_learner *l);
-rv_status rvi_learner_need_ground(rvi_learner *l, const rvi_voice *v,
-                                  rvi_study_progress_fn progress, void *ctx,
-                                  rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_add_generation(rvi_learner *l, const rvi_generation *g,
-                                     rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_add_lesson(rvi_learner *l, uint64_t event, const char *question,
-                                 const char *answer, const char *rejected,
-                                 rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_add_pair(rvi_learner *l, uint64_t event, const char *question,
-                               const char *chosen, const char *rejected,
-                               rv_error *err) RVI_MUST_CHECK;
-void rvi_learner_take_back(rvi_learner *l, uint64_t event, uint64_t by, rv_adaptation *out);
-rv_status rvi_learner_drop(rvi_learner *l, const char *text, uint64_t by, rv_adaptation *out,
-                           rv_error *err) RVI_MUST_CHECK;
-/* "R7", "R1", "shared", "preferences", "import", "merge": and back. */
-const char *rvi_recipe_name(const rvi_generation *g);
-void rvi_recipe_read(rvi_generation *g, rvi_text name);
-
-/* keep.c */
-rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_save_generation(rvi_learner *l, const rvi_generation *g,
-                                      rv_error *err) RVI_MUST_CHECK;
-/* Before it has its number for good: in a file of another name, which is moved into place later. */
-rv_status rvi_learner_save_early(rvi_learner *l, const rvi_generation *g, rvi_buf *file,
-                                 rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_move_generation(rvi_learner *l, const char *file, const rvi_generation *g,
-                                      rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_keep_absorbed(rvi_learner *l, const rvi_lesson *x,
-                                    rv_error *err) RVI_MUST_CHECK;
-
-/* keep_shared.c: how a shared adapter was when a generation was made of it. */
-rv_status rvi_shared_keep(rvi_generation *g, const rvi_shared *s, rv_error *err) RVI_MUST_CHECK;
-void rvi_shared_save(const rvi_learner *l,
-                     const rvi_generation *g); /* as far as that is possible */
-rv_status rvi_shared_load(const rvi_learner *l, rvi_generation *g, rv_error *err) RVI_MUST_CHECK;
-/* The newest active one is what is trained further. Where it is not known any more how it was, what it held
- * waits again. */
-rv_status rvi_shared_restore(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-void rvi_generation_deinit(rvi_generation *g); /* all but its adapter */
+const rvi_generation *rvi_learner_generation(const rvi_learner *l, int number); /* 0: the newest */
 
 /* retrace.c: makes every generation of a log again, in a fresh learner of the same model, user and options
  * that stays in memory, and compares. Imported and merged ones are passed over. */
@@ -379,69 +321,5 @@ typedef struct rvi_retrace {
 } rvi_retrace;
 rv_status rvi_learner_retrace(rvi_learner *fresh, rvi_store *log, rvi_study_progress_fn progress,
                               void *ctx, rvi_retrace *out, rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_fold(rvi_learner *l, const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_study_pairs(rvi_learner *l, rv_preference_loss loss,
-                                  rvi_study_progress_fn progress, void *ctx, rv_adaptation *out,
-                                  rv_error *err) RVI_MUST_CHECK;
-
-/* deep.c */
-/* Pairs that wait: preferences, and free corrections of what the model had said. pairs [n_pairs +
- * n_lessons]; first, last: their events. */
-size_t rvi_learner_gather_pairs(const rvi_learner *l, rvi_pair *pairs, uint64_t *first,
-                                uint64_t *last);
-void rvi_learner_use_pairs(rvi_learner *l, uint64_t first, uint64_t last); /* they wait no more */
-void rvi_learner_drop_pairs(rvi_learner *l, const char *text);
-/* What the generations from the first-th on have measured. */
-void rvi_learner_report(const rvi_learner *l, size_t first, rv_adaptation *out);
-
-/* patterns.c */
-rv_status rvi_learner_open_bank(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-/* The bank takes over what it has not seen of the log. Comes after every event. */
-rv_status rvi_learner_follow(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-/* The bank takes over which lessons the weights say by themselves. */
-rv_status rvi_learner_absorb(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-/* Does an active adapter say it by itself, so that its slot is silent? */
-bool rvi_learner_rests(const rvi_learner *l, const rvi_lesson *x);
-void rvi_learner_count_patterns(const rvi_learner *l, rvi_buf *out);
-/* Appends the last captured answer's text, as far as it is still there and UTF-8. */
-rv_status rvi_learner_given(const rvi_learner *l, const rvi_capture *c, rvi_buf *out,
-                            rv_error *err) RVI_MUST_CHECK;
-
-/* instant.c */
-void rvi_instant_deinit(rvi_learner *l);
-/* Before anything looks at what scores taught: the probe, if it is due. */
-rv_status rvi_instant_catch_up(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-bool rvi_learner_is_attended(const rvi_learner *l); /* is there a background thread? */
-/* The tokens of the last answer. */
-rv_status rvi_instant_tokens(const rvi_capture *c, rvi_captured **out, int *n,
-                             rv_error *err) RVI_MUST_CHECK;
-bool rvi_instant_find_dislike(const rvi_instant *in, const char *question, size_t *at);
-/* Room for every adapter there is and one more, so that retiring cannot fail; comes before each new one. */
-rv_status rvi_instant_reserve(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-/* No new set will name it; freed when the last session lets go of it. Accepts NULL. */
-void rvi_instant_retire(rvi_learner *l, rvi_adapter *a);
-
-/* foresee.c */
-/* The scratch with which d's list is ready for a thumb on the ring's last answer; NULL: it is not. */
-rvi_thumbs *rvi_instant_foreseen(rvi_learner *l, const rvi_capture *c, rvi_dislike *d);
-void rvi_instant_forsake_all(rvi_learner *l);
-rv_status rvi_instant_new_micro(rvi_learner *l,
-                                rv_error *err) RVI_MUST_CHECK; /* if there is none */
-rv_status rvi_instant_publish(rvi_learner *l, rvi_adapter **at, const rvi_delta *d,
-                              rv_error *err) RVI_MUST_CHECK;
-/* keep_instant.c: snapshots in the learner's directory. */
-rv_status rvi_instant_save(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-void rvi_instant_save_whitener(rvi_learner *l);
-/* The whitener and what thumbs need of it; RV_E_NOT_FOUND: none was saved. */
-rv_status rvi_instant_load_whitener(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-void rvi_instant_count(rvi_learner *l); /* an event: every so often saving is due */
-void rvi_instant_save_due(rvi_learner *l);
-rv_status rvi_instant_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-bool rvi_instant_undo(rvi_learner *l, const rvi_done *d, rv_error *err);
-/* Adapters that take part in a request; returns how many. */
-int rvi_instant_adapters(const rvi_learner *l, const char *question, const rvi_adapter **out,
-                         int max);
-
-const rvi_generation *rvi_learner_generation(const rvi_learner *l, int number); /* 0: the newest */
 
 #endif

@@ -1,11 +1,15 @@
 /* learner_internal.h - what the files of the learner share among themselves.
  *
  *   learner.c       its life, and what it says about itself
+ *   calibrate.c     what is made once for a model
  *   lessons.c       feedback that teaches, and that takes back
  *   route.c         from a request to what takes part in its answer
  *   adapter_sets.c  the sets of adapters that sessions hold
+ *   instant.c       scores and thumbs; foresee.c prepares for them
+ *   round.c         a group of lessons becomes an adapter; deep.c: pairs do; consolidate.c: all that waits
  *   generations.c   adapters once they are published
- *   consolidate.c   from what waits to a new generation */
+ *   patterns.c      what the bank takes over
+ *   keep.c          to the disk and back; keep_shared.c, keep_instant.c, retrace.c */
 #ifndef RVI_LEARN_LEARNER_INTERNAL_H
 #define RVI_LEARN_LEARNER_INTERNAL_H
 
@@ -13,27 +17,151 @@
 
 enum { RVI_MAX_ADAPTERS = 64 }; /* of a set */
 
-/* lessons.c */
+/* ---- learner.c ---- */
+void *rvi_learner_room(void **list, size_t n, size_t *cap, size_t size); /* for one more, zeroed */
+char *rvi_learner_copy(const char *s);
+
+/* ---- calibrate.c ---- */
+rv_status rvi_learner_need_ground(rvi_learner *l, const rvi_voice *v,
+                                  rvi_study_progress_fn progress, void *ctx,
+                                  rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_calibration_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK; /* from the store */
+/* Prototypes in the store, for rvi_gate_reader; memory is the learner. */
+bool rvi_calibration_recall(void *memory, const rvi_fact *f, float *prototype);
+void rvi_calibration_remember(void *memory, const rvi_fact *f, const float *prototype);
+
+/* ---- lessons.c ---- */
 void rvi_lesson_deinit(rvi_lesson *x);
 void rvi_preference_deinit(rvi_preference *p);
 rvi_feedback rvi_learner_event(const rvi_learner *l, rvi_feedback_kind kind); /* of its user */
 rv_adaptation rvi_adaptation_new(rv_learn_loop loop); /* nothing done, nothing measured */
+rv_status rvi_learner_note(rvi_learner *l, rvi_done_kind kind, uint64_t event, size_t dislike,
+                           rv_error *err) RVI_MUST_CHECK;
+bool rvi_learner_same_words(const char *a, const char *b);
+rv_status rvi_learner_add_lesson(rvi_learner *l, uint64_t event, const char *question,
+                                 const char *answer, const char *rejected,
+                                 rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_add_pair(rvi_learner *l, uint64_t event, const char *question,
+                               const char *chosen, const char *rejected,
+                               rv_error *err) RVI_MUST_CHECK;
+void rvi_learner_take_back(rvi_learner *l, uint64_t event, uint64_t by, rv_adaptation *out);
+rv_status rvi_learner_drop(rvi_learner *l, const char *text, uint64_t by, rv_adaptation *out,
+                           rv_error *err) RVI_MUST_CHECK;
 
-/* route.c */
+/* ---- route.c ---- */
+rv_status rvi_learner_make_gate(rvi_learner *l, const rvi_gate *before,
+                                rv_error *err) RVI_MUST_CHECK;
 void rvi_learner_drop_gate(rvi_learner *l);
 
-/* adapter_sets.c */
+/* ---- adapter_sets.c ---- */
 /* The set of these adapters, held for the caller; n 0: NULL. */
 rv_status rvi_learner_hold(rvi_learner *l, const rvi_adapter *const *adapters, int n,
                            rvi_made_set **out, rv_error *err) RVI_MUST_CHECK;
 void rvi_learner_free_sets(rvi_learner *l); /* whoever holds them */
+void rvi_learner_sweep(rvi_learner *l);     /* frees what was replaced and nobody holds */
 
-/* generations.c */
-void rvi_generations_settle(rvi_learner *l); /* which generation replaces which */
+/* ---- instant.c ---- */
+void rvi_instant_deinit(rvi_learner *l);
+/* Before anything looks at what scores taught: the probe, if it is due. */
+rv_status rvi_instant_catch_up(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+/* The tokens of the last answer. */
+rv_status rvi_instant_tokens(const rvi_capture *c, rvi_captured **out, int *n,
+                             rv_error *err) RVI_MUST_CHECK;
+bool rvi_instant_find_dislike(const rvi_instant *in, const char *question, size_t *at);
+/* Room for every adapter there is and one more, so that retiring cannot fail; comes before each new one. */
+rv_status rvi_instant_reserve(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+/* No new set will name it; freed when the last session lets go of it. Accepts NULL. */
+void rvi_instant_retire(rvi_learner *l, rvi_adapter *a);
+rv_status rvi_instant_new_micro(rvi_learner *l,
+                                rv_error *err) RVI_MUST_CHECK; /* if there is none */
+rv_status rvi_instant_publish(rvi_learner *l, rvi_adapter **at, const rvi_delta *d,
+                              rv_error *err) RVI_MUST_CHECK;
+bool rvi_instant_undo(rvi_learner *l, const rvi_done *d, rv_error *err);
+/* Adapters that take part in a request; returns how many. */
+int rvi_instant_adapters(const rvi_learner *l, const char *question, const rvi_adapter **out,
+                         int max);
+
+/* ---- foresee.c ---- */
+/* The scratch with which d's list is ready for a thumb on the ring's last answer; NULL: it is not. */
+rvi_thumbs *rvi_instant_foreseen(rvi_learner *l, const rvi_capture *c, rvi_dislike *d);
+void rvi_instant_forsake_all(rvi_learner *l);
+
+/* ---- deep.c ---- */
+/* Pairs that wait: preferences, and free corrections of what the model had said. pairs [n_pairs +
+ * n_lessons]; first, last: their events. */
+size_t rvi_learner_gather_pairs(const rvi_learner *l, rvi_pair *pairs, uint64_t *first,
+                                uint64_t *last);
+void rvi_learner_use_pairs(rvi_learner *l, uint64_t first, uint64_t last); /* they wait no more */
+void rvi_learner_drop_pairs(rvi_learner *l, const char *text);
+rv_status rvi_learner_study_pairs(rvi_learner *l, rv_preference_loss loss,
+                                  rvi_study_progress_fn progress, void *ctx, rv_adaptation *out,
+                                  rv_error *err) RVI_MUST_CHECK;
+/* What the generations from the first-th on have measured. */
+void rvi_learner_report(const rvi_learner *l, size_t first, rv_adaptation *out);
+
+/* ---- consolidate.c ---- */
+rvi_study_options rvi_learner_study_options(const rvi_learner *l);
+
+/* ---- generations.c ---- */
+/* "R7", "R1", "shared", "preferences", "import", "merge": and back. */
+const char *rvi_recipe_name(const rvi_generation *g);
+void rvi_recipe_read(rvi_generation *g, rvi_text name);
+int rvi_learner_next_number(const rvi_learner *l);
+rv_status rvi_learner_add_generation(rvi_learner *l, const rvi_generation *g,
+                                     rv_error *err) RVI_MUST_CHECK;
+/* Makes g a generation: numbers it, writes its file, logs it. Takes its adapter where it succeeds. */
+rv_status rvi_learner_publish(rvi_learner *l, rvi_generation *g, uint64_t *event,
+                              rv_error *err) RVI_MUST_CHECK;
+/* The same with its digest, and its file as it was written for the number g has (NULL: none was). */
+rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char *digest,
+                                   const char *file, uint64_t *event, rv_error *err) RVI_MUST_CHECK;
+void rvi_generations_settle(rvi_learner *l);           /* which generation replaces which */
 void rvi_learner_go_back(rvi_learner *l, uint64_t to); /* generations of higher numbers are gone */
 bool rvi_generation_active(const rvi_generation *g);
 /* Was the lesson taught to it, or to one that it replaced? */
 bool rvi_generation_holds(const rvi_learner *l, const rvi_generation *g, const rvi_lesson *x);
 bool rvi_merge_gated(const rvi_learner *l, const rvi_generation *g); /* by its parents */
+
+/* ---- patterns.c ---- */
+rv_status rvi_learner_open_bank(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+/* The bank takes over what it has not seen of the log. Comes after every event. */
+rv_status rvi_learner_follow(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+/* The bank takes over which lessons the weights say by themselves. */
+rv_status rvi_learner_absorb(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+/* Does an active adapter say it by itself, so that its slot is silent? */
+bool rvi_learner_rests(const rvi_learner *l, const rvi_lesson *x);
+void rvi_learner_count_patterns(const rvi_learner *l, rvi_buf *out);
+
+/* ---- keep.c ---- */
+rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_fold(rvi_learner *l, const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_save_generation(rvi_learner *l, const rvi_generation *g,
+                                      rv_error *err) RVI_MUST_CHECK;
+/* Before it has its number for good: in a file of another name, which is moved into place later. */
+rv_status rvi_learner_save_early(rvi_learner *l, const rvi_generation *g, rvi_buf *file,
+                                 rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_move_generation(rvi_learner *l, const char *file, const rvi_generation *g,
+                                      rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_keep_absorbed(rvi_learner *l, const rvi_lesson *x,
+                                    rv_error *err) RVI_MUST_CHECK;
+
+/* ---- keep_shared.c: how a shared adapter was when a generation was made of it ---- */
+rv_status rvi_shared_keep(rvi_generation *g, const rvi_shared *s, rv_error *err) RVI_MUST_CHECK;
+void rvi_shared_save(const rvi_learner *l,
+                     const rvi_generation *g); /* as far as that is possible */
+rv_status rvi_shared_load(const rvi_learner *l, rvi_generation *g, rv_error *err) RVI_MUST_CHECK;
+/* The newest active one is what is trained further. Where it is not known any more how it was, what it held
+ * waits again. */
+rv_status rvi_shared_restore(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+void rvi_generation_deinit(rvi_generation *g); /* all but its adapter */
+
+/* ---- keep_instant.c: snapshots in the learner's directory ---- */
+rv_status rvi_instant_save(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+void rvi_instant_save_whitener(rvi_learner *l);
+/* The whitener and what thumbs need of it; RV_E_NOT_FOUND: none was saved. */
+rv_status rvi_instant_load_whitener(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+void rvi_instant_count(rvi_learner *l); /* an event: every so often saving is due */
+void rvi_instant_save_due(rvi_learner *l);
+rv_status rvi_instant_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 
 #endif

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "learn/learner.h"
+#include "learn/learner_internal.h"
 #include "learn/text.h"
 
 typedef struct published {

@@ -9,7 +9,7 @@
 
 #include "base/mem.h"
 #include "base/os.h"
-#include "learn/learner.h"
+#include "learn/learner_internal.h"
 
 static bool waits(const rvi_lesson *x)
 {
