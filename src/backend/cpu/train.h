@@ -6,7 +6,7 @@
 
 enum {
     RVI_TRAIN_ROWS =
-        768, /* of a block: packed, with a chunk of inputs, they stay in the second level cache */
+        864, /* of a block: packed, with a chunk of inputs, they stay in the second level cache */
     RVI_TRAIN_CHUNK = 768, /* inputs; a multiple of every block of weights */
     RVI_TRAIN_GROUP = 96,  /* rows of a task: a multiple of every row_group */
     RVI_TRAIN_UNIT = 256,  /* most outputs of a task */
