@@ -178,6 +178,38 @@ bool rvi_english_past(rvi_buf *out, const char *verb)
     return rvi_buf_puts(out, "ed");
 }
 
+bool rvi_english_participle(const char *word)
+{
+    static const char known[] =
+        " begun bought bred broken brought built caught chosen cut done drawn driven drunk dug "
+        "eaten fed felt flown forbidden forgotten fought found frozen given grown heard held "
+        "hidden hit hung hurt kept known laid led left lent lit lost made meant met paid put "
+        "read ridden run seen sent set sewn shot shown shut sold spent spoken spread stolen "
+        "struck stuck sung sunk taken taught thrown told torn understood used won worn woven "
+        "written ";
+    static const char nouns[] = " bloodshed flowerbed hundred kindred naked sacred seabed "
+                                "watershed wicked woodshed ";
+    if (rvi_english_among(word, known)) return true;
+    return strlen(word) > 4 && ends(word, "ed") && !ends(word, "eed") &&
+           !rvi_english_among(word, nouns);
+}
+
+bool rvi_english_adverb(const char *word)
+{
+    return rvi_english_among(word, " always currently finally first generally last mainly mostly "
+                                   "normally officially often originally usually ");
+}
+
+bool rvi_english_verb(const char *word)
+{
+    static const char regular[] =
+        " allow appear arrive belong bloom cater charge close contain cook cost cover deliver "
+        "depart end expire fit flower hatch happen last launch like live look love need offer "
+        "open play prefer produce reopen serve ship smell sound start stay stop taste use visit "
+        "want weigh work ";
+    return irregular_past(word) || rvi_english_among(word, regular);
+}
+
 /* Letters that two forms have in common: without an ending of verb or plural */
 static size_t stem(const char *word)
 {

@@ -27,6 +27,12 @@ bool rvi_english_among(const char *word, const char *list);
 
 bool rvi_english_third(rvi_buf *out, const char *verb); /* live -> lives; false: out of memory */
 bool rvi_english_past(rvi_buf *out, const char *verb);  /* grow -> grew */
+/* Could this be a participle ("collected", "built")? */
+bool rvi_english_participle(const char *word);
+/* May it stand between a thing and what is said of it ("first" published)? */
+bool rvi_english_adverb(const char *word);
+/* Is this the base of a verb that often ends a question ("open", "cost", "begin")? */
+bool rvi_english_verb(const char *word);
 /* Could both be forms of one word (live, lives, living, lived; grow, grew; pet, pets)? */
 bool rvi_english_same(const char *a, const char *b);
 

@@ -61,32 +61,144 @@ static bool is_content(const rvi_word *w)
     return w->key[strspn(w->key, "0123456789")] && !rvi_english_is(w->key, RVI_EN_FUNCTION);
 }
 
-/* Joins two words of a name: only white space between them, the first without a possessive. */
+/* Joins two words of a name: nothing much between them, the first without a possessive. */
 static bool name_goes_on(const rvi_words *w, size_t i)
 {
     return i + 1 < w->n && w->data[i + 1].joined && !w->data[i].possessive;
 }
 
-/* A name of several words: the neighbours that begin with capitals, across a small "van" or "de". */
+static bool any_capital(const rvi_words *w, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++)
+        if (w->data[i].capital) return true;
+    return false;
+}
+
+/* A name of several words: the neighbours that begin with capitals, across a small "van" or "de",
+ * whatever a hyphen joins to them, and a number behind ("Vorto 200"). */
 static void extend(rvi_question *q)
 {
     static const char particles[] = " van von der den de da di del la le el al bin ibn ";
     const rvi_words *w = &q->words;
-    if (!w->data[q->first].capital) return;
+    if (!any_capital(w, q->first, q->behind)) return;
     for (size_t i = q->first; i > 0 && name_goes_on(w, i - 1); i--) {
         const rvi_word *x = &w->data[i - 1];
-        if (x->capital && is_content(x))
+        if ((x->capital && is_content(x)) || (w->data[i].hyphen && i == q->first))
             q->first = i - 1;
-        else if (!rvi_english_among(x->key, particles))
+        else if (!rvi_english_among(x->key, particles) && !w->data[i].hyphen)
             break;
     }
     for (size_t i = q->behind; i < w->n && name_goes_on(w, i - 1); i++) {
         const rvi_word *x = &w->data[i];
-        if (x->capital && is_content(x))
+        bool number = x->key[0] >= '0' && x->key[0] <= '9' && i == q->behind;
+        if ((x->capital && is_content(x)) || x->hyphen || number)
             q->behind = i + 1;
         else if (!rvi_english_among(x->key, particles))
             break;
     }
+}
+
+/* Behind the first verb that we know among words from..to; 0: there is none */
+static size_t behind_known_verb(const rvi_words *w, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++)
+        if (rvi_english_verb(w->data[i].key)) return i + 1;
+    return 0;
+}
+
+/* Small words belong to the name before them where something else shows its end: a possessive
+ * ("plonkit mini's price"), or for a small name the end of the question ("the price of plonkit
+ * mini") or its verb ("does plonkit mini cost"). */
+static void extend_small(rvi_question *q)
+{
+    enum { MOST = 4 };
+    const rvi_words *w = &q->words;
+    size_t end = q->behind, before = q->first, verb;
+    while (end < q->end && end - q->first < MOST && name_goes_on(w, end - 1) &&
+           !rvi_english_is(w->data[end].key, RVI_EN_FUNCTION))
+        end++;
+    if (end > q->behind && w->data[end - 1].possessive) q->behind = end;
+    if (end < q->end || any_capital(w, q->first, q->behind) || !before) return;
+    before -= rvi_english_is(w->data[before - 1].key, RVI_EN_ARTICLE);
+    const char *key = before > q->begin ? w->data[before - 1].key : "";
+    bool how = !strcmp(w->data[q->begin].key, "how");
+    if (rvi_english_among(key, " of for ") || (how && rvi_english_is(key, RVI_EN_BE)))
+        q->behind = end;
+    else if (rvi_english_is(key, RVI_EN_DO) && (verb = behind_known_verb(w, q->behind, end)) != 0)
+        q->behind = verb - 1;
+}
+
+/* Rare small words before a small owner are its name too: "plonkit mini's". */
+static rv_status extend_owner(rvi_question *q, const rvi_tokenizer *t, rv_error *err)
+{
+    const rvi_word *w = q->words.data;
+    double rarity = RVI_WORDS_RARE;
+    rv_status st = RV_OK;
+    if (!w[q->behind - 1].possessive || any_capital(&q->words, q->first, q->behind)) return RV_OK;
+    while (!st && q->first > q->begin && name_goes_on(&q->words, q->first - 1)) {
+        const rvi_word *x = &w[q->first - 1];
+        if (x->capital || !is_content(x)) break;
+        st = rvi_words_rarity(t, x->key, strlen(x->key), &rarity, err);
+        if (rarity < RVI_WORDS_RARE) break;
+        q->first--;
+    }
+    return st;
+}
+
+/* ---- possessive or part of a name ---- */
+
+/* A word that is an ordinary one when it is written small: "Fisher", but not "Anna" */
+static rv_status is_ordinary(const rvi_question *q, const rvi_tokenizer *t, const rvi_word *w,
+                             bool *out, rv_error *err)
+{
+    double small = 0, large = 0;
+    rv_status st = rvi_words_weigh(t, w->key, strlen(w->key), &small, err);
+    if (!st) st = rvi_words_weigh(t, q->text + w->at, w->len, &large, err);
+    *out = small < RVI_WORDS_RARE && small <= large;
+    return st;
+}
+
+/* Is the word what the question asks for ("What is S's R?", "S's R, please"), not a part of it, nor
+ * something that is done to it ("When was S's R built?")? */
+static bool asked_directly(const rvi_question *q, size_t i)
+{
+    const rvi_word *w = q->words.data;
+    if (i <= q->begin) return i == q->begin;
+    if (rvi_english_participle(w[q->end - 1].key)) return false;
+    if (!rvi_english_among(w[q->begin].key, " what who which when ")) return false;
+    return i == q->begin + 1 || (i == q->begin + 2 && rvi_english_is(w[i - 1].key, RVI_EN_BE));
+}
+
+/* Small words with a meaning of their own that follow the capitals behind i */
+static size_t small_words_behind(const rvi_words *w, size_t i)
+{
+    size_t n = 0;
+    for (i++; i < w->n && w->data[i].capital && name_goes_on(w, i - 1);) i++;
+    for (; i < w->n && name_goes_on(w, i - 1) && is_content(&w->data[i]); i++)
+        n += !rvi_english_adverb(w->data[i].key);
+    return n;
+}
+
+/* "The Tinker's Almanac" and "at Fisher's Loft" are names; "What is Anna's Spanish grade?" is about
+ * Anna. Sets `possessive` where one owns. */
+static rv_status settle_owners(rvi_question *q, const rvi_tokenizer *t, rv_error *err)
+{
+    rv_status st = RV_OK;
+    rvi_word *w = q->words.data;
+    for (size_t i = 0; i < q->words.n && !st; i++) {
+        size_t first = i, small = small_words_behind(&q->words, i);
+        bool ordinary;
+        if (!w[i].may_own) continue;
+        while (first > 0 && name_goes_on(&q->words, first - 1) && w[first - 1].capital &&
+               is_content(&w[first - 1]))
+            first--;
+        if (first > 0 && rvi_english_is(w[first - 1].key, RVI_EN_ARTICLE)) continue;
+        if (rvi_english_among(w[first].key, " st saint ")) continue;
+        st = is_ordinary(q, t, &w[i], &ordinary, err);
+        bool direct = asked_directly(q, first);
+        w[i].possessive = direct ? !ordinary || small > 0 : small > 1;
+    }
+    return st;
 }
 
 static bool starts_sentence(const rvi_question *q, size_t i)
@@ -94,32 +206,83 @@ static bool starts_sentence(const rvi_question *q, size_t i)
     return !i || rvi_question_ends_sentence(q->text, &q->words.data[i - 1], &q->words.data[i]);
 }
 
-/* The rarest word; one with a capital or a possessive goes before all that have neither. A capital
- * at the beginning of a sentence says nothing. */
-static rv_status find_subject(rvi_question *q, const rvi_tokenizer *t, rv_error *err)
+typedef struct candidate { /* for the subject: a word, or several that hyphens join */
+    size_t first, behind;
+    bool capital, possessive;
+    double rarity; /* of the rarest of them */
+    double rank;   /* the same, or of a rare one the sum: "vorto-cam" is rarer than "vorto" */
+} candidate;
+
+/* "the CEO of Brindle": what it is called there is no name. */
+static bool is_office(const rvi_words *w, size_t i)
 {
-    double best = -1;
-    bool best_marked = false;
-    for (size_t i = 0; i < q->words.n; i++) {
+    size_t next = i + 2;
+    if (next < w->n && rvi_english_is(w->data[next].key, RVI_EN_ARTICLE)) next++;
+    return next < w->n && !strcmp(w->data[i + 1].key, "of") && w->data[next].capital;
+}
+
+/* "Mark's Spanish grade": capitals behind an owner's name are what is owned. */
+static bool is_owned(const rvi_words *w, size_t i)
+{
+    while (i > 0 && w->data[i].joined && w->data[i - 1].capital && !w->data[i - 1].possessive) i--;
+    const rvi_word *before = i > 0 && w->data[i].joined ? &w->data[i - 1] : NULL;
+    return before && before->possessive && before->capital && is_content(before); /* not "What's" */
+}
+
+/* *some: something in it can be a subject. */
+static rv_status weigh_candidate(candidate *c, const rvi_question *q, const rvi_tokenizer *t,
+                                 bool *some, rv_error *err)
+{
+    double sum = 0;
+    *some = false;
+    for (size_t i = c->first; i < c->behind; i++) {
         const rvi_word *w = &q->words.data[i];
         double rarity;
         if (!is_content(w) || rvi_english_among(w->key, " favourite favorite ")) continue;
-        bool marked = w->possessive || (w->capital && !starts_sentence(q, i));
-        if (best_marked && !marked) continue;
         rv_status st = rvi_words_rarity(t, w->key, strlen(w->key), &rarity, err);
         if (st) return st;
-        /* An ordinary word that owns something ("my dog's name") stands back behind a rare one. */
-        marked = marked && (w->capital || rarity >= RVI_WORDS_RARE);
-        if (best >= 0 && marked == best_marked && rarity <= best) continue;
-        if (best_marked && !marked) continue;
-        best = rarity;
-        best_marked = marked;
-        q->first = i;
-        q->behind = i + 1;
-        q->strong = marked || rarity >= RVI_WORDS_RARE;
+        *some = true;
+        sum += rarity;
+        c->rarity = RVI_MAX(c->rarity, rarity);
+        /* A capital at the beginning of a sentence says nothing. */
+        c->capital = c->capital || (w->capital && !starts_sentence(q, i));
     }
-    if (q->behind > q->first) extend(q);
+    c->possessive = q->words.data[c->behind - 1].possessive;
+    c->rank = c->rarity >= RVI_WORDS_RARE ? sum : c->rarity;
     return RV_OK;
+}
+
+/* The rarest word; one with a capital or a possessive goes before all that have neither. */
+static rv_status find_subject(rvi_question *q, const rvi_tokenizer *t, rv_error *err)
+{
+    const rvi_words *w = &q->words;
+    double best = -1;
+    bool best_marked = false, some;
+    for (size_t i = 0; i < w->n;) {
+        candidate c = {.first = i, .behind = i + 1};
+        while (c.behind < w->n && w->data[c.behind].hyphen) c.behind++;
+        i = c.behind;
+        rv_status st = weigh_candidate(&c, q, t, &some, err);
+        if (st) return st;
+        if (!some) continue;
+        /* An ordinary word that owns something ("my dog's name") stands back behind a rare one. */
+        bool rare = c.rarity >= RVI_WORDS_RARE;
+        bool owner = c.possessive && (any_capital(w, c.first, c.behind) || rare);
+        bool marked = owner || (c.capital && !is_office(w, c.behind - 1));
+        marked = marked && !is_owned(w, c.first);
+        if (best_marked && !marked) continue;
+        if (best >= 0 && marked == best_marked && c.rank <= best) continue;
+        best = c.rank;
+        best_marked = marked;
+        q->first = c.first;
+        q->behind = c.behind;
+        q->strong = marked || rare;
+    }
+    if (q->behind == q->first) return RV_OK;
+    extend(q);
+    if (!q->strong) return RV_OK;
+    extend_small(q);
+    return extend_owner(q, t, err);
 }
 
 /* ---- the sentence that asks ---- */
@@ -215,9 +378,11 @@ static rv_status read_question(rvi_question *q, const rvi_tokenizer *t, const ch
 {
     *q = (rvi_question){.text = text};
     rv_status st = rvi_words_split(&q->words, text, strlen(text), err);
-    if (!st && q->words.n <= MAX_QUESTION_WORDS) st = find_subject(q, t, err);
-    if (!st) find_sentence(q);
-    return st;
+    if (st) return st;
+    find_sentence(q);
+    if (q->words.n > MAX_QUESTION_WORDS) return RV_OK;
+    st = settle_owners(q, t, err);
+    return st ? st : find_subject(q, t, err);
 }
 
 /* ---- putting a fact together ---- */
@@ -326,8 +491,18 @@ static bool asks_name(const rvi_question *q)
     return false;
 }
 
+/* Does it ask for a quality, which has no capital however rare its word is ("Lilac")? */
+static bool asks_quality(const rvi_question *q)
+{
+    for (size_t i = 0; i < q->words.n; i++)
+        if (rvi_english_among(q->words.data[i].key,
+                              " colour color flavour flavor material shape size pattern texture "))
+            return true;
+    return false;
+}
+
 /* A bare answer begins with a capital as a sentence does. It is made small where the small word is
- * clearly the more frequent one. */
+ * clearly the more frequent one, or names a quality. */
 static rv_status small_capital(const rvi_question *q, const rvi_tokenizer *t, rvi_buf *o,
                                rv_error *err)
 {
@@ -337,15 +512,19 @@ static rv_status small_capital(const rvi_question *q, const rvi_tokenizer *t, rv
     const rvi_word *x = w.n ? &w.data[0] : NULL;
     bool plain = !st && x && x->capital && !x->at && x->len > 1 && x->len == strlen(x->key) &&
                  !memcmp(x->key + 1, o->data + 1, x->len - 1); /* not "USA" */
+    if (plain && (!strcmp(x->key, "may") || !strncmp(x->key, "i'", 2))) /* the month; "I'm" */
+        plain = false;
     bool function = x && rvi_english_is(x->key, RVI_EN_FUNCTION);
-    bool title = function && rvi_english_is(x->key, RVI_EN_ARTICLE);
-    for (size_t i = 1; i < w.n; i++) /* "The Merry Otter", but "in Oslo" */
+    bool title = function && !rvi_english_is(x->key, RVI_EN_PREP) &&
+                 !rvi_english_is(x->key, RVI_EN_PLACE) && !rvi_english_is(x->key, RVI_EN_OWNER);
+    for (size_t i = 1; i < w.n; i++) /* "The Merry Otter", "Old Otter", but "in Oslo" */
         plain = plain && !(w.data[i].capital && (title || !function));
     if (plain && !function && (w.n > 2 || asks_name(q))) plain = false;
     if (plain) st = rvi_words_weigh(t, x->key, x->len, &small, err);
     if (plain && !st) st = rvi_words_weigh(t, o->data, x->len, &large, err);
     bool usual = small < RVI_WORDS_RARE && large - small >= 0.5;
-    if (plain && !st && (function || usual)) o->data[0] = x->key[0];
+    bool quality = w.n == 1 && asks_quality(q);
+    if (plain && !st && (function || usual || quality)) o->data[0] = x->key[0];
     rvi_words_deinit(&w);
     return st;
 }
@@ -414,10 +593,12 @@ static rv_status from_statement(const char *text, rvi_buf *question, rvi_buf *an
         if (rvi_question_ends_sentence(text, &w.data[i], &w.data[i + 1])) n = 0;
     for (size_t i = 1; i + 1 < n && !verb; i++)
         if (rvi_english_is(w.data[i].key, RVI_EN_BE)) verb = i;
-    for (size_t i = 0; i < n && verb && !owner; i++)
-        if ((w.data[i].possessive && !rvi_english_is(w.data[i].key, RVI_EN_FUNCTION)) ||
-            !strcmp(w.data[i].key, "of"))
+    for (size_t i = 0; i < n && verb && !owner; i++) {
+        const rvi_word *x = &w.data[i];
+        bool owns = x->possessive || x->may_own;
+        if ((owns && !rvi_english_is(x->key, RVI_EN_FUNCTION)) || !strcmp(x->key, "of"))
             owner = i + 1;
+    }
     if (!st && owner) {
         bool right = owner - 1 > verb;
         rvi_buf_printf(question, "What %s ", w.data[verb].key);

@@ -136,18 +136,23 @@ static bool all_repeat(const reading *r, size_t from, size_t to)
     return true;
 }
 
+/* The "on" of "Kettle-on-Brae" does not name it. */
 static bool any_subject(const reading *r, size_t from, size_t to)
 {
     for (size_t i = from; i < to; i++)
-        if (is_subject(r, r->w[i].key)) return true;
+        if (is_subject(r, r->w[i].key) && !rvi_english_is(r->w[i].key, RVI_EN_FUNCTION))
+            return true;
     return false;
 }
 
-/* "She was born in Oslo": a form of the question's verb, and a preposition behind it */
+/* "She was born in Oslo": a form of the question's verb, and a preposition behind it; any verb
+ * before "by" ("was published by") */
 static void skip_participle(reading *r)
 {
-    if (r->from + 2 < r->to && repeats(r, r->w[r->from].key) &&
-        rvi_english_is(r->w[r->from + 1].key, RVI_EN_PREP))
+    if (r->from + 2 >= r->to) return;
+    const char *verb = r->w[r->from].key, *prep = r->w[r->from + 1].key;
+    if ((repeats(r, verb) && rvi_english_is(prep, RVI_EN_PREP)) ||
+        (rvi_english_participle(verb) && !strcmp(prep, "by")))
         r->from += 2;
 }
 
@@ -182,11 +187,13 @@ static bool before_verb(reading *r)
     return false;
 }
 
-/* "O wrote S" */
+/* "O wrote S", "O wrote it" */
 static bool before_echo(reading *r)
 {
     for (size_t i = r->from + 1; i + 1 < r->to; i++)
-        if (all_echo(r, i, r->to) && any_subject(r, i, r->to) && !all_echo(r, r->from, i)) {
+        if (all_echo(r, i, r->to) && !all_echo(r, r->from, i) &&
+            (any_subject(r, i, r->to) ||
+             (repeats(r, r->w[i].key) && rvi_english_is(r->w[r->to - 1].key, RVI_EN_THIRD)))) {
             r->to = i;
             return true;
         }

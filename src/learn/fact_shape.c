@@ -43,18 +43,29 @@ static bool slice(rvi_buf *out, const view *v, size_t from, size_t to)
 }
 
 /* May these words be a noun phrase? No verb that we know, nothing that asks, no preposition at
- * either end, and not too many. */
-static bool is_noun(const view *v, size_t from, size_t to)
+ * either end. */
+static bool is_phrase(const view *v, size_t from, size_t to)
 {
-    if (from >= to || to > v->n || to - from > 6) return false;
+    if (from >= to || to > v->n) return false;
     if (is(v, from, RVI_EN_PREP) || is(v, to - 1, RVI_EN_PREP)) return false;
     for (size_t i = from; i < to; i++) {
         if (i > from && !v->w[i].joined) return false;
+        /* two phrases: "what colour the door is" */
+        if (i > from && is(v, i, RVI_EN_ARTICLE) && !v->w[i].capital && !is(v, i - 1, RVI_EN_PREP))
+            return false;
         if (is(v, i, RVI_EN_WH) || is(v, i, RVI_EN_BE) || is(v, i, RVI_EN_DO) ||
             is(v, i, RVI_EN_MODAL))
             return false;
     }
     return true;
+}
+
+/* The same, short enough to name a relation, and nothing is said of it ("Ferry built") */
+static bool is_noun(const view *v, size_t from, size_t to)
+{
+    if (!is_phrase(v, from, to) || to - from > 6) return false;
+    bool noun_too = among(v, to - 1, " cut felt hit read run set shot spread "); /* "tea set" */
+    return to - from == 1 || noun_too || !rvi_english_participle(v->w[to - 1].key);
 }
 
 /* Words at the beginning that ask for a thing: "what is", "who's", "which are"; n when they do not.
@@ -149,6 +160,7 @@ static bool which_noun(rvi_shape *out, const view *v)
     if (!among(v, 0, " what which ") || v->behind == v->first || v->first < 2) return false;
     size_t from = noun_begin(v, 1), verb = v->first - 1;
     if (is(v, verb, RVI_EN_ARTICLE) && verb > 1) verb--;
+    if (is(v, verb, RVI_EN_BE) && from > 1) return false; /* "What kind of dog is S?" */
     if (is(v, verb, RVI_EN_BE) && v->behind == v->n && is_noun(v, from, verb)) {
         slice(&out->relation, v, from, verb);
         return true;
@@ -229,6 +241,8 @@ static bool matches(const view *v, const char *pattern)
         const char *key = i < v->n ? v->w[i].key : "";
         bool one = len == 1;
         if (one && *pattern == '+') {
+            bool plural = i > 0 && among(v, i - 1, " are were do "); /* "the Smiths" */
+            i += i + 1 == v->first && is(v, i, RVI_EN_ARTICLE) && !plural;
             if (i != v->first || v->behind == v->first || v->w[v->behind - 1].possessive)
                 return false;
             i = v->behind;
@@ -308,11 +322,58 @@ static bool begins_with_place(const char *answer)
     return rvi_english_is(word, RVI_EN_PLACE);
 }
 
+static bool asks_time(const clause *c)
+{
+    const view *v = c->v;
+    return among(v, 0, " when ") ||
+           (c->wh > 1 && among(v, c->wh - 1, " time day date year month hour week season "));
+}
+
+/* A time of day: "8 am", "8am", "8:30", "noon" */
+static bool is_hour(const rvi_words *w, const char *text)
+{
+    const char *first = w->data[0].key, *last = w->data[w->n - 1].key;
+    const char *unit = first + strspn(first, "0123456789");
+    if (rvi_english_among(first, " noon midnight dawn dusk sunrise sunset ")) return true;
+    if (unit == first) return false;
+    return strchr(text, ':') || rvi_english_among(unit, " am pm ") ||
+           rvi_english_among(last, " am pm o'clock ");
+}
+
+/* The preposition that a bare time wants: "on" Monday or May 3, "in" May or 1926, "at" 8 am. */
+static const char *time_word(const char *answer)
+{
+    static const char days[] = " monday mondays tuesday tuesdays wednesday wednesdays thursday "
+                               "thursdays friday fridays saturday saturdays sunday sundays ";
+    static const char months[] = " january february march april may june july august september "
+                                 "october november december ";
+    static const char digits[] = "0123456789";
+    const char *word = "";
+    rvi_words w = {0};
+    if (!rvi_words_split(&w, answer, strlen(answer), NULL) && w.n) {
+        const char *first = w.data[0].key, *second = w.n > 1 ? w.data[1].key : "";
+        size_t n = strspn(first, digits), day = strspn(second, digits);
+        if (rvi_english_among(first, months))
+            word = day && day < 3 ? "on" : "in";
+        else if (rvi_english_among(first, days) || (n && rvi_english_among(second, months)))
+            word = "on";
+        else if (is_hour(&w, answer))
+            word = "at";
+        else if (w.n == 1 && ((n == 4 && !first[n]) ||
+                              rvi_english_among(first, " spring summer autumn winter ")))
+            word = "in";
+    }
+    rvi_words_deinit(&w);
+    return word;
+}
+
 static const char *place_word(const clause *c)
 {
     const view *v = c->v;
     if (begins_with_place(c->answer)) return "";
     if (v->prep) return v->prep;
+    bool waits = v->n > c->rest && is(v, v->n - 1, RVI_EN_PREP); /* "What year is it from?" */
+    if (asks_time(c)) return waits ? "" : time_word(c->answer);
     if (strcmp(v->w[0].key, "where")) return "";
     if (v->n > c->rest && among(v, v->n - 1, " from to at in on near ")) return "";
     for (size_t i = c->behind; i < v->n; i++)
@@ -330,8 +391,10 @@ static size_t object_place(const clause *c)
     const view *v = c->v;
     size_t at = c->rest;
     bool thing = among(v, 0, " what which who whom ") || (among(v, 0, " how ") && c->wh > 1);
-    if (!thing || v->prep || among(v, c->wh - 1, " time day date year month hour ")) return v->n;
-    while (at + 1 < v->n && among(v, at, " to ")) at += 2;
+    if (!thing || v->prep || asks_time(c)) return v->n;
+    while (at + 1 < v->n && among(v, at, " to ") && !v->w[at + 1].capital &&
+           !is(v, at + 1, RVI_EN_FUNCTION)) /* "likes to eat O", but "takes O to the sea" */
+        at += 2;
     return is(v, v->n - 1, RVI_EN_PREP) ? v->n : at;
 }
 
@@ -386,6 +449,15 @@ static size_t subject_phrase(const view *v, size_t i)
     return v->behind + (owner || noun);
 }
 
+/* "Anna's Spanish class start": where the first verb that we know is, if a noun of several words
+ * may end there; otherwise `at` */
+static size_t known_verb(const view *v, size_t at)
+{
+    for (size_t i = at; i < v->n && v->w[i].joined && !is(v, i, RVI_EN_FUNCTION); i++)
+        if (rvi_english_verb(v->w[i].key)) return i;
+    return at;
+}
+
 static bool put_verb(rvi_buf *out, const view *v, size_t aux, size_t verb)
 {
     if (!strcmp(v->w[aux].key, "does")) return rvi_english_third(out, v->w[verb].key);
@@ -403,7 +475,9 @@ static bool statement(rvi_shape *out, clause *c)
     c->first = aux + has_aux;
     c->behind = subject_phrase(v, c->first);
     if (!c->behind) return false;
+    if (!has_aux && aux > 1 && among(v, 0, " who ")) return false; /* "Who made the S lamp?" */
     if (has_aux && is(v, aux, RVI_EN_DO)) {
+        c->behind = known_verb(v, c->behind);
         if (c->behind >= v->n) return false;
         put_verb(&c->verb, v, aux, c->behind);
         c->rest = c->behind + 1;
@@ -421,6 +495,172 @@ static bool statement(rvi_shape *out, clause *c)
     if (!c->verb.data) return false;
     if (among(v, 0, " how ") && among(v, 1, " old ") && !is(v, aux, RVI_EN_DO)) return false;
     put_clause(out, c);
+    return true;
+}
+
+/* May the verb or participle at i be said of the words before it? "the used car" is a thing. */
+static bool ends_phrase(const view *v, size_t from, size_t i)
+{
+    if (i <= from || v->w[i].capital || is(v, i - 1, RVI_EN_PREP)) return false;
+    if (is(v, i - 1, RVI_EN_ARTICLE) || is(v, i - 1, RVI_EN_OWNER)) return false;
+    return i + 1 == v->n || is(v, i + 1, RVI_EN_FUNCTION) || among(v, i + 1, " place ");
+}
+
+/* "When is the rubbish collected at S?", "What is the gate of S made of?" */
+static bool passive(rvi_shape *out, clause *c)
+{
+    const view *v = c->v;
+    size_t from = c->wh + 1, at = from + 1;
+    bool tail = is(v, v->n - 1, RVI_EN_PREP) || among(v, v->n - 1, " called named ");
+    bool thing = c->wh == 1 && among(v, 0, " what who which ");
+    if (among(v, 0, " why ") || !is(v, c->wh, RVI_EN_BE) || (thing && !tail)) return false;
+    while (at < v->n && !(rvi_english_participle(v->w[at].key) && ends_phrase(v, from, at))) at++;
+    c->first = from;
+    c->behind = at;
+    while (c->behind > from + 1 && rvi_english_adverb(v->w[c->behind - 1].key)) c->behind--;
+    if (at >= v->n || among(v, from, " there ") || !is_phrase(v, from, c->behind)) return false;
+    rvi_buf_printf(&c->verb, "%s ", v->w[c->wh].key);
+    slice(&c->verb, v, c->behind, at + 1);
+    c->rest = at + 1;
+    if (c->verb.failed) return false;
+    put_clause(out, c);
+    return true;
+}
+
+/* "When does the kitchen close at S?": the thing is more than S, the verb one that we know. */
+static bool active(rvi_shape *out, clause *c)
+{
+    const view *v = c->v;
+    size_t from = c->wh + 1, at = from + 1;
+    if (!is(v, c->wh, RVI_EN_DO) || from >= v->n) return false;
+    if (!is(v, from, RVI_EN_ARTICLE) && !is(v, from, RVI_EN_OWNER) && !v->w[from].capital)
+        return false;
+    while (at < v->n && !(rvi_english_verb(v->w[at].key) && ends_phrase(v, from, at))) at++;
+    if (at >= v->n || !is_phrase(v, from, at)) return false;
+    c->first = from;
+    c->behind = at;
+    c->rest = at + 1;
+    if (!put_verb(&c->verb, v, c->wh, at)) return false;
+    put_clause(out, c);
+    return true;
+}
+
+/* "How many rooms are there at S?", "How many pages are in S?" */
+static bool there_are(rvi_shape *out, const view *v, size_t wh)
+{
+    if (!among(v, 0, " how ") || !among(v, 1, " many much ") || wh < 3) return false;
+    bool there = among(v, wh + 1, " there ");
+    if (!is(v, wh, RVI_EN_BE) || !(there || is(v, wh + 1, RVI_EN_PREP))) return false;
+    size_t rest = wh + 1 + there;
+    rvi_buf_printf(&out->before, "there %s ", v->w[wh].key);
+    rvi_buf_putc(&out->after, ' ');
+    slice(&out->after, v, 2, wh);
+    if (rest < v->n) rvi_buf_putc(&out->after, ' ');
+    put_words(&out->after, v, rest, v->n, true);
+    slice(&out->ask, v, 0, wh);
+    rvi_buf_printf(&out->ask, " there %s%s", v->w[wh].key, rest < v->n ? " " : "");
+    slice(&out->ask, v, rest, v->n);
+    return true;
+}
+
+/* "How many people live in S?": O takes the place of what asks. */
+static bool how_many(rvi_shape *out, const view *v)
+{
+    if (!among(v, 0, " how ") || !among(v, 1, " many ") || v->prep) return false;
+    if (v->behind == v->first || v->first < 4) return false;
+    for (size_t i = 0; i < v->first; i++) /* somebody else does it */
+        if (is(v, i, RVI_EN_DO) || is(v, i, RVI_EN_MODAL)) return false;
+    rvi_buf_putc(&out->after, ' ');
+    put_words(&out->after, v, 2, v->n, true);
+    put_words(&out->ask, v, 0, v->n, false);
+    return true;
+}
+
+/* "How old is S's son?": the noun of the adjective, of all that stands behind the verb */
+static bool measure(rvi_shape *out, const view *v, size_t wh)
+{
+    const char *noun = NULL;
+    if (wh != 2 || !is(v, wh, RVI_EN_BE) || !is_phrase(v, wh + 1, v->n) || v->first <= wh)
+        return false;
+    for (size_t i = 0; i < RVI_COUNT(nouns) && !noun; i++) {
+        size_t len = strlen(v->w[1].key);
+        const char *p = nouns[i].pattern;
+        if (!strncmp(p, "how ", 4) && !strncmp(p + 4, v->w[1].key, len) &&
+            !strcmp(p + 4 + len, " B +"))
+            noun = nouns[i].noun;
+    }
+    if (!noun || !among(v, 0, " how ") || v->w[v->n - 1].possessive) return false;
+    rvi_buf_printf(&out->before, "the %s of ", noun);
+    put_words(&out->before, v, wh + 1, v->n, true);
+    rvi_buf_printf(&out->before, " %s ", among(v, wh, " was were ") ? "was" : "is");
+    slice(&out->ask, v, 0, wh);
+    rvi_buf_putc(&out->ask, ' ');
+    put_words(&out->ask, v, wh + 1, v->n, false);
+    rvi_buf_printf(&out->ask, " %s", v->w[wh].key);
+    return true;
+}
+
+/* "when the rubbish is collected at S": an indirect question, in the order of a statement */
+static bool indirect_be(rvi_shape *out, clause *c)
+{
+    const view *v = c->v;
+    size_t be = 2;
+    if (!among(v, 0, " when where how ") || v->w[0].possessive) return false;
+    if (!is(v, 1, RVI_EN_ARTICLE) && !is(v, 1, RVI_EN_OWNER)) return false;
+    while (be < v->n && !is(v, be, RVI_EN_BE)) be++;
+    if (be >= v->n || !is_phrase(v, 1, be)) return false;
+    c->wh = c->first = 1;
+    c->behind = be;
+    c->rest = be + 1;
+    rvi_buf_puts(&c->verb, v->w[be].key);
+    if (c->verb.failed) return false;
+    put_clause(out, c);
+    return true;
+}
+
+/* Where the thing begins in "what colour the front door of S is"; 0: it is no such question. */
+static size_t indirect_thing(const view *v)
+{
+    size_t at = 2;
+    if (v->n < 4 || !is(v, v->n - 1, RVI_EN_BE)) return 0;
+    while (at < v->n && at != v->first && !is(v, at, RVI_EN_ARTICLE) && !is(v, at, RVI_EN_OWNER))
+        at++;
+    return at + 1 < v->n ? at : 0;
+}
+
+/* "What colour is the front door of S?", "What kind of dog is S?": said of all that stands behind
+ * the verb. An answer that would not tell by itself what it measures is given the noun. */
+static bool attribute(rvi_shape *out, const view *v, size_t wh)
+{
+    static const char measures[] =
+        " age brand breed capacity class color colour currency date day depth diameter finish "
+        "flavor flavour format gauge gender genre grade height hour language length make material "
+        "model month nationality number pattern price rank rating season sex shade shape size "
+        "species speed style temperature time type voltage weight width year ";
+    size_t noun = noun_begin(v, 1), thing = indirect_thing(v), end = thing ? v->n - 1 : v->n;
+    if (!among(v, 0, " what which ") || v->prep || (!thing && !is(v, wh, RVI_EN_BE))) return false;
+    const char *be = v->w[thing ? end : wh].key;
+    if (thing)
+        wh = thing;
+    else
+        thing = wh + 1;
+    if (!is_noun(v, noun, wh) || !is_phrase(v, thing, end)) return false;
+    if (v->first < thing || v->behind == v->first || v->w[end - 1].possessive) return false;
+    if (rvi_english_participle(v->w[thing].key)) return false; /* "What beer is sold at S?" */
+    if (is(v, thing, RVI_EN_PRONOUN)) return false;            /* "What time is it in S?" */
+    bool measured = noun == 1 && among(v, wh - 1, measures);
+    bool past = rvi_english_among(be, " was were ");
+    if (measured) {
+        rvi_buf_puts(&out->before, "the ");
+        slice(&out->before, v, noun, wh);
+        rvi_buf_puts(&out->before, " of ");
+    }
+    put_words(&out->before, v, thing, end, true);
+    rvi_buf_printf(&out->before, " %s ", !measured ? be : past ? "was" : "is");
+    slice(&out->ask, v, 0, wh);
+    rvi_buf_putc(&out->ask, ' ');
+    put_words(&out->ask, v, thing, end, false);
+    rvi_buf_printf(&out->ask, " %s", be);
     return true;
 }
 
@@ -465,8 +705,11 @@ static bool place_of(rvi_shape *out, const view *v, const char *answer)
 static bool asks_subject(rvi_shape *out, const view *v, size_t wh)
 {
     bool aux = is(v, 1, RVI_EN_BE) || is(v, 1, RVI_EN_DO) || is(v, 1, RVI_EN_MODAL);
-    if (among(v, 0, " who what ") && !aux) wh = 1;
-    if (!among(v, 0, " who what which ") || v->behind == v->first || v->first <= wh) return false;
+    if (among(v, 0, " who what ") && !aux && !is(v, wh, RVI_EN_BE)) wh = 1;
+    bool verb = is(v, wh, RVI_EN_MODAL) || is(v, wh, RVI_EN_BE);
+    if (verb && among(v, wh + 1, " i you we one he she it they ")) return false;
+    if (v->prep || !among(v, 0, " who what which ")) return false;
+    if (v->behind == v->first || v->first <= wh) return false;
     for (size_t i = 0; i < v->first; i++) /* somebody else does it */
         if (is(v, i, RVI_EN_DO)) return false;
     if (wh > 1 && !is(v, wh, RVI_EN_BE) && !is(v, wh, RVI_EN_MODAL)) return false;
@@ -480,7 +723,8 @@ static bool asks_subject(rvi_shape *out, const view *v, size_t wh)
 static bool asks_kind(rvi_shape *out, const view *v)
 {
     size_t noun = noun_begin(v, 1);
-    if (!among(v, 0, " what which ") || noun + 2 > v->first || v->behind == v->first) return false;
+    if (v->prep || !among(v, 0, " what which ")) return false;
+    if (noun + 2 > v->first || v->behind == v->first) return false;
     const char *verb = v->w[noun + 1].key;
     size_t len = strlen(verb);
     if (len < 3 || (verb[len - 1] != 's' && strcmp(verb + len - 2, "ed"))) return false;
@@ -514,6 +758,27 @@ static void fit_noun(const view *v, rvi_buf *answer)
     }
 }
 
+/* "Why is S closed?" with an answer that is no reason by its form: it completes no statement. */
+static bool wants_reason(const view *v, const char *answer)
+{
+    size_t len = strcspn(answer, " ");
+    char word[16] = {0};
+    if (!among(v, 0, " why ")) return false;
+    if (len < sizeof word) memcpy(word, answer, len);
+    return !rvi_english_among(word, " because to for due so since ");
+}
+
+/* The first statement that the question can be turned into, if there is any */
+static void complete(rvi_shape *out, clause *c)
+{
+    const view *v = c->v;
+    bool made = indirect_be(out, c) || passive(out, c) || definition(out, v) ||
+                place_of(out, v, c->answer) || attribute(out, v, c->wh) ||
+                there_are(out, v, c->wh) || statement(out, c) || active(out, c) ||
+                how_many(out, v) || asks_kind(out, v);
+    if (!made) asks_subject(out, v, c->wh);
+}
+
 rv_status rvi_fact_shape(rvi_shape *out, const rvi_question *q, rvi_buf *answer, rv_error *err)
 {
     view v = look(q);
@@ -521,11 +786,13 @@ rv_status rvi_fact_shape(rvi_shape *out, const rvi_question *q, rvi_buf *answer,
     bool noun = owned(out, &v) || of_subject(out, &v) || named_before(out, &v) ||
                 which_one(out, &v) || own_noun(out, &v) || which_noun(out, &v) || label(out, &v);
     if (noun) fit_noun(&v, answer);
-    if (!noun && is(&v, 0, RVI_EN_WH) && !among(&v, 1, " of ")) {
+    bool asks = is(&v, 0, RVI_EN_WH) && !among(&v, 1, " of ");
+    if (!noun && asks && !wants_reason(&v, answer->data)) {
         clause c = {.v = &v, .answer = answer->data, .wh = asking_words(&v)};
-        if (!definition(out, &v) && !place_of(out, &v, answer->data) && !statement(out, &c) &&
-            !asks_kind(out, &v))
-            asks_subject(out, &v, c.wh);
+        if (measure(out, &v, c.wh))
+            fit_noun(&v, answer);
+        else
+            complete(out, &c);
         bool failed = c.verb.failed;
         rvi_buf_deinit(&c.verb);
         if (failed) return rvi_nomem(err, "shape of a question");

@@ -96,51 +96,95 @@ static rv_status push(rvi_words *out, const char *text, rvi_word w, rv_error *er
     return RV_OK;
 }
 
-/* Reads the word that begins at i: a run, and an apostrophe with another run behind it ("don't"),
- * unless that is the possessive. */
+/* Where the letters behind the apostrophe at `at` end; `at` if there is nothing of the kind. */
+static size_t apostrophe_run(const reader *r, size_t at, uint32_t *first)
+{
+    size_t after, ignored;
+    if (!is_apostrophe(next(r, at, &after))) return at;
+    size_t tail = run_end(r, after);
+    *first = next(r, after, &ignored);
+    return tail > after && rvi_jchar_alpha(*first) ? tail : at;
+}
+
+/* Where the possessive of the word from..at ends; `at` if there is none. */
+static size_t possessive_end(const reader *r, size_t from, size_t at)
+{
+    uint32_t first = 0;
+    size_t after, tail = apostrophe_run(r, at, &first);
+    bool apostrophe = is_apostrophe(next(r, at, &after));
+    if (tail == after + 1 && (first == 's' || first == 'S')) return tail;
+    /* an apostrophe and no letters: of a plural, if there is an s before */
+    bool plural = at > from + 1 && (r->text[at - 1] == 's' || r->text[at - 1] == 'S');
+    return apostrophe && plural && run_end(r, after) == after ? after : at;
+}
+
+/* Reads the word that begins at i: a run, an apostrophe with another run behind it ("don't",
+ * "O'Hara"), and the possessive. */
 static rvi_word read_word(const reader *r, size_t i)
 {
-    size_t after, tail, ignored;
+    uint32_t first = 0;
+    size_t after, end = run_end(r, i);
     rvi_word w = {.at = i, .capital = rvi_jchar_upper(next(r, i, &after))};
-    w.end = run_end(r, i);
-    w.len = w.end - i;
-    if (!is_apostrophe(next(r, w.end, &after))) return w;
-    tail = run_end(r, after);
-    if (tail == after) { /* an apostrophe and no letters: of a plural, if there is an s before */
-        w.possessive = w.len > 1 && (r->text[w.end - 1] == 's' || r->text[w.end - 1] == 'S');
-        return w;
+    if (possessive_end(r, i, end) == end) {
+        size_t tail = apostrophe_run(r, end, &first);
+        w.capital = w.capital || (tail > end && rvi_jchar_upper(first));
+        end = tail;
     }
-    uint32_t first = next(r, after, &ignored);
-    if (tail == after + 1 && (first == 's' || first == 'S'))
-        w.possessive = true;
-    else if (rvi_jchar_alpha(first))
-        w.len = tail - i;
-    else
-        return w;
-    w.end = tail;
+    w.len = end - i;
+    w.end = possessive_end(r, i, end);
+    w.possessive = w.end > end;
     return w;
 }
 
-/* A hyphen, or the point of "Dr." */
-static bool joins(const rvi_words *w, uint32_t cp)
+static bool is_hyphen(uint32_t cp)
+{
+    return cp == '-' || cp == 0x2010 || cp == 0x2011;
+}
+
+/* The "&" of a firm, a hyphen directly behind the word before, or the point of "Dr." */
+static bool joins(const rvi_words *w, uint32_t cp, bool directly)
 {
     static const char titles[] = " dr mr mrs ms st prof jr sr ";
-    return cp == '-' || (cp == '.' && w->n && rvi_english_among(w->data[w->n - 1].key, titles));
+    if (cp == '&' || (directly && is_hyphen(cp))) return true;
+    return directly && cp == '.' && w->n && rvi_english_among(w->data[w->n - 1].key, titles);
+}
+
+static bool is_shouted(const reader *r, const rvi_word *w)
+{
+    size_t second, after;
+    next(r, w->at, &second);
+    return second < w->at + w->len && rvi_jchar_upper(next(r, second, &after));
+}
+
+/* "Anna's Volvo", "Fisher's Loft", "FISHER'S LOFT": spelling does not tell whether something is
+ * owned. "Anna's PIN" does. */
+static void doubt_possessive(const reader *r, rvi_words *out, const rvi_word *w)
+{
+    rvi_word *before = out->n ? &out->data[out->n - 1] : NULL;
+    if (!before || !w->joined || w->hyphen || !w->capital || !before->capital) return;
+    if (is_shouted(r, before) != is_shouted(r, w)) return;
+    if (rvi_english_is(before->key, RVI_EN_FUNCTION)) return; /* "What's" */
+    before->may_own = before->possessive;
+    before->possessive = false;
 }
 
 rv_status rvi_words_split(rvi_words *out, const char *text, size_t len, rv_error *err)
 {
     reader r = {text, len};
     bool joined = false;
-    size_t last_end = 0;
+    size_t last_end = 0, hyphen_end = 0; /* behind the last word, and behind a hyphen there */
     for (size_t i = 0, after; i < len && out->n < RVI_WORDS_MAX; i = after) {
         uint32_t cp = next(&r, i, &after);
         if (!rvi_jchar_alnum(cp)) {
-            joined = joined && (rvi_unicode_is_space(cp) || (i == last_end && joins(out, cp)));
+            bool directly = i == last_end;
+            joined = joined && (rvi_unicode_is_space(cp) || joins(out, cp, directly));
+            if (directly && is_hyphen(cp)) hyphen_end = after;
             continue;
         }
         rvi_word w = read_word(&r, i);
         w.joined = joined;
+        w.hyphen = joined && i == hyphen_end;
+        doubt_possessive(&r, out, &w);
         joined = true;
         after = last_end = w.end;
         rv_status st = push(out, text, w, err);

@@ -12,9 +12,11 @@ typedef struct rvi_word {
     size_t at, len;  /* in the text, without the possessive */
     size_t end;      /* behind the possessive */
     const char *key; /* folded and terminated; belongs to the list */
-    bool possessive; /* "Anna's", "the Smiths'" */
-    bool capital;    /* begins with an upper case letter */
-    bool joined;     /* only white space or a hyphen stands between the word before and this one */
+    bool possessive; /* "Anna's", "the Smiths'"; not before a capital */
+    bool may_own;    /* "Anna's Volvo", "Fisher's Loft": a possessive or a part of a name */
+    bool capital;    /* begins with an upper case letter, or goes on with one: "d'Arcy" */
+    bool joined;     /* only white space, a hyphen or "&" stands between the word before and this */
+    bool hyphen;     /* only a hyphen does */
 } rvi_word;
 
 typedef struct rvi_words { /* {0} is empty */

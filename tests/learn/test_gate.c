@@ -144,6 +144,48 @@ static void subjects_by_words(void **state)
     close_house(&h);
 }
 
+/* Names with an apostrophe, a hyphen or a possessive in them, and neighbours that share a part */
+static void names_of_several_parts(void **state)
+{
+    house h;
+    (void)state;
+    open_house(&h);
+    teach(&h, "What is O'Drellan's locker number?", "719");
+    teach(&h, "What is the codename of vorto-cam?", "Bluefin");
+    teach(&h, "In what year did Kettle-on-Brae open?", "1926");
+    teach(&h, "What is plonkit mini's battery life?", "53 hours");
+    teach(&h, "Who is the publisher of The Tinker's Almanac?", "Marlow Press");
+    teach(&h, "What colour is the front door of the Fisher's Loft?", "green");
+    teach(&h, "When is the rubbish collected at St Wyllow's Lodge?", "Tuesdays");
+    build(&h, false);
+    static const char *const open[] = {"Is O\xE2\x80\x99" "Drellan in?",
+                                       "Where are O'Drellan's keys?",
+                                       "I'm reading old memos about vorto-cam again.",
+                                       "What is Vorto-Cam's price?",
+                                       "How do I get to Kettle-on-Brae?",
+                                       "Is the plonkit mini any good?",
+                                       "Have you read The Tinker's Almanac?",
+                                       "THE TINKER'S ALMANAC IS A BOOK",
+                                       "Is Fisher's Loft's roof new?",
+                                       "Who lives at St. Wyllow's Lodge?"};
+    static const char *const closed[] = {"Is O'Brennan in?",
+                                         "Is Drellan in?",
+                                         "I'm reading old memos about porto-cam again.",
+                                         "What is a vorto?",
+                                         "How do I get to Kettle-on-Sea?",
+                                         "How do I get to Brae?",
+                                         "Is the plonkit max any good?",
+                                         "Have you read The Sailor's Almanac?",
+                                         "Who repaired the tinker's radio?",
+                                         "What colour is The Weaver's Loft?",
+                                         "Who lives at St Wyllow's Court?"};
+    for (size_t i = 0; i < RVI_COUNT(open); i++)
+        if (ask(&h, open[i]).n != 1) fail_msg("closed: %s", open[i]);
+    for (size_t i = 0; i < RVI_COUNT(closed); i++)
+        if (ask(&h, closed[i]).n) fail_msg("open: %s", closed[i]);
+    close_house(&h);
+}
+
 static void slips_of_the_keyboard(void **state)
 {
     house h;
@@ -277,7 +319,8 @@ static void empty_store(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(subjects_by_words),           cmocka_unit_test(slips_of_the_keyboard),
+        cmocka_unit_test(subjects_by_words),           cmocka_unit_test(names_of_several_parts),
+        cmocka_unit_test(slips_of_the_keyboard),
         cmocka_unit_test(pronouns_look_back),          cmocka_unit_test(other_names_of_a_subject),
         cmocka_unit_test(ordinary_words_need_company), cmocka_unit_test(relations_by_features),
         cmocka_unit_test(known_prototypes_are_kept),   cmocka_unit_test(empty_store)};

@@ -33,6 +33,10 @@ static void splits(void **state)
     check_words("''' --- \xFF\xFE", "");
     check_words("", "");
     check_words("'quoted' o'clock rock'n'roll", "quoted|o'clock|rock'n|roll");
+    check_words("O'Drellan's cat, l\xE2\x80\x99Hote\xE2\x80\x99s", "o'drellan+|cat|l'hote+");
+    check_words("the O'Drellans' cat, 's'", "the|o'drellans+|cat|s");
+    check_words("The Tinker's Almanac, Anna's PIN", "the|tinker|almanac|anna+|pin");
+    check_words("What's Kakovin?", "what+|kakovin");
 }
 
 static void marks(void **state)
@@ -47,6 +51,21 @@ static void marks(void **state)
     assert_true(w.data[0].capital && w.data[3].capital);
     assert_int_equal(w.data[1].at, 4);
     assert_int_equal(w.data[1].len, 7);
+    rvi_words_deinit(&w);
+}
+
+static void marks_names(void **state)
+{
+    (void)state;
+    static const char text[] = "d'Arcy's Fisher's Loft, crumbly-o & Sons - so";
+    rvi_words w = {0};
+    assert_ok(rvi_words_split(&w, text, strlen(text), err));
+    assert_int_equal(w.n, 7);
+    assert_true(w.data[0].capital);
+    assert_true(w.data[1].may_own && !w.data[1].possessive && !w.data[2].may_own);
+    assert_true(w.data[4].hyphen && w.data[4].joined);
+    assert_true(w.data[5].joined && !w.data[5].hyphen);
+    assert_false(w.data[6].joined || w.data[6].hyphen);
     rvi_words_deinit(&w);
 }
 
@@ -114,7 +133,8 @@ static void finds_answers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(splits), cmocka_unit_test(marks), cmocka_unit_test(survives_size),
+        cmocka_unit_test(splits), cmocka_unit_test(marks), cmocka_unit_test(marks_names),
+        cmocka_unit_test(survives_size),
         cmocka_unit_test(names_are_rare), cmocka_unit_test(finds_answers)};
     return cmocka_run_group_tests_name("words", tests, NULL, NULL);
 }
