@@ -592,7 +592,7 @@ RV_API rv_status rv_learner_correct(rv_learner *l, rv_session *s, const char *qu
 RV_API rv_status rv_learner_score(rv_learner *l, rv_session *s, double score, rv_adaptation *out,
                                   rv_error *err);
 /* A thumb for the last answer on s: up is a score of 1; down makes this answer to this request less
- * likely, and touches no other. */
+ * likely, and touches no other. A correction that was spoken is silent from then on where the same is asked. */
 RV_API rv_status rv_learner_thumb(rv_learner *l, rv_session *s, int up, rv_adaptation *out,
                                   rv_error *err);
 /* A pair for deep learning: of two answers to a question the first is preferred. */

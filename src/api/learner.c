@@ -412,6 +412,11 @@ rv_status rv_learner_thumb(rv_learner *l, rv_session *s, int up, rv_adaptation *
     if (st) return st;
     st = need_answer(l, s, err);
     if (!st) st = rvi_learner_thumb_down(l->l, s->capture, s->question, out, err);
+    if (!st && s->spoke) {
+        out->applied = 1;
+        snprintf(out->notes, sizeof out->notes,
+                 "the correction is no longer spoken where this is asked");
+    }
     rvi_api_leave(&r.turn);
     if (!st) rvi_background_ring(l);
     return st;

@@ -216,6 +216,7 @@ static rv_status start(rv_session *s, const int32_t *prompt, size_t n_prompt,
     st = rvi_answer_start(s->s, prompt, n_prompt, &o, err);
     rvi_slot slot = {.ids = s->slot.data, .n = s->slot.len};
     if (!st && slot.n && (st = rvi_answer_lock(s->s, &slot, err))) rvi_answer_drop(s->s);
+    s->spoke = !st && slot.n;
     rvi_ids_deinit(&s->slot);
     return st;
 }

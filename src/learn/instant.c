@@ -359,7 +359,14 @@ rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const cha
     rv_status st = rvi_instant_tokens(c, &tokens, &n, err);
     if (!st) st = need_thumbs(l, err);
     out->forward_us = (rvi_os_thread_seconds() - start) * 1e6;
+    bool silenced = !st && question; /* the place for it first, so that nothing fails once it is logged */
+    if (silenced) st = rvi_learner_silence(l, question, 0, err);
+    silenced = silenced && !st;
     if (!st) st = log_judgement(l, RVI_FEEDBACK_THUMB, c, question, 0, &out->event, err);
+    if (silenced && st)
+        (void)rvi_learner_unsilence(l, 0);
+    else if (silenced)
+        l->silences[l->n_silences - 1].event = out->event;
     start = rvi_os_thread_seconds();
     if (!st) st = dislike_of(l, question, &at, err);
     rvi_thumbs *by = st ? NULL : rvi_instant_foreseen(l, c, &in->dislikes[at]);

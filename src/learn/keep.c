@@ -239,8 +239,15 @@ rv_status rvi_learner_fold(rvi_learner *l, const rvi_feedback *f, rv_error *err)
     if (!rvi_text_is(f->user, l->user)) return RV_OK;
     switch (f->kind) {
     case RVI_FEEDBACK_CORRECTION: return fold_correction(l, f, err);
+    case RVI_FEEDBACK_THUMB:
+        if (f->score > 0 || !f->question.len) break;
+        text = own(f->question);
+        st = text ? rvi_learner_silence(l, text, f->seq, err) : rvi_nomem(err, "event");
+        rvi_free(text);
+        break;
     case RVI_FEEDBACK_UNDO:
         rvi_learner_take_back(l, f->target, f->seq, &ignored);
+        (void)rvi_learner_unsilence(l, f->target);
         if (l->n_done && l->done[l->n_done - 1].event == f->target) l->n_done--;
         break;
     case RVI_FEEDBACK_FORGET:
@@ -254,7 +261,7 @@ rv_status rvi_learner_fold(rvi_learner *l, const rvi_feedback *f, rv_error *err)
     case RVI_FEEDBACK_ROLLBACK:
         rvi_learner_go_back(l, f->generation);
         return rvi_shared_restore(l, err);
-    default: break; /* scores and thumbs: their adapters come back as they were */
+    default: break; /* scores: their adapter comes back as it was, as those of thumbs do */
     }
     return st;
 }

@@ -42,6 +42,7 @@ static void forget_all(rvi_learner *l)
         rvi_generation_deinit(&l->generations[i]);
     }
     for (size_t i = 0; i < l->n_pairs; i++) rvi_preference_deinit(&l->pairs[i]);
+    while (l->n_silences) (void)rvi_learner_unsilence(l, l->silences[0].event);
     l->n_lessons = l->n_generations = l->n_pairs = l->n_done = 0;
     rvi_shared_deinit(&l->shared);
     rvi_instant_deinit(l);
@@ -92,6 +93,7 @@ void rvi_learner_free(rvi_learner *l)
     rvi_free(l->lessons);
     rvi_free(l->generations);
     rvi_free(l->pairs);
+    rvi_free(l->silences);
     if (l->grounded) rvi_ground_deinit(&l->ground);
     rvi_replay_deinit(&l->replay);
     rvi_calibration_free(l->calibration);

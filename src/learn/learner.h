@@ -66,6 +66,12 @@ typedef struct rvi_preference {
     bool used;
 } rvi_preference;
 
+/* A thumb down: corrections from before it are not spoken where the same is asked again. */
+typedef struct rvi_silence {
+    char *question;
+    uint64_t event;
+} rvi_silence;
+
 typedef struct rvi_learner_parts { /* all borrowed */
     const rvi_model *m;
     const rvi_tokenizer *t;
@@ -151,6 +157,8 @@ typedef struct rvi_learner {
     int last_number; /* the highest that the log names, of generations that are left out too */
     rvi_preference *pairs;
     size_t n_pairs, cap_pairs;
+    rvi_silence *silences;
+    size_t n_silences, cap_silences;
     rvi_shared shared;
     rvi_made_set *sets; /* adapter sets handed out */
     rvi_features *features;

@@ -44,6 +44,11 @@ rv_status rvi_learner_add_lesson(rvi_learner *l, uint64_t event, const char *que
 rv_status rvi_learner_add_pair(rvi_learner *l, uint64_t event, const char *question,
                                const char *chosen, const char *rejected,
                                rv_error *err) RVI_MUST_CHECK;
+/* event 0: not logged yet. */
+rv_status rvi_learner_silence(rvi_learner *l, const char *question, uint64_t event,
+                              rv_error *err) RVI_MUST_CHECK;
+bool rvi_learner_unsilence(rvi_learner *l, uint64_t event); /* false: there was none */
+bool rvi_learner_silenced(const rvi_learner *l, const rvi_lesson *x, const char *question);
 void rvi_learner_take_back(rvi_learner *l, uint64_t event, uint64_t by, rv_adaptation *out);
 rv_status rvi_learner_drop(rvi_learner *l, const char *text, uint64_t by, rv_adaptation *out,
                            rv_error *err) RVI_MUST_CHECK;

@@ -205,6 +205,39 @@ rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *c
     return RV_OK;
 }
 
+/* ---- corrections that were not wanted ---- */
+
+enum { MOST_SILENCES = 1024 };
+
+rv_status rvi_learner_silence(rvi_learner *l, const char *question, uint64_t event, rv_error *err)
+{
+    if (l->n_silences == MOST_SILENCES) (void)rvi_learner_unsilence(l, l->silences[0].event);
+    rvi_silence *x = rvi_learner_room((void **)&l->silences, l->n_silences, &l->cap_silences,
+                                      sizeof *l->silences);
+    if (!x || !(x->question = rvi_learner_copy(question))) return rvi_nomem(err, "judgements");
+    x->event = event;
+    l->n_silences++;
+    return RV_OK;
+}
+
+bool rvi_learner_unsilence(rvi_learner *l, uint64_t event)
+{
+    size_t i = 0;
+    while (i < l->n_silences && l->silences[i].event != event) i++;
+    if (i == l->n_silences) return false;
+    rvi_free(l->silences[i].question);
+    l->n_silences--;
+    memmove(l->silences + i, l->silences + i + 1, (l->n_silences - i) * sizeof *l->silences);
+    return true;
+}
+
+bool rvi_learner_silenced(const rvi_learner *l, const rvi_lesson *x, const char *question)
+{
+    for (size_t i = l->n_silences; i-- > 0 && l->silences[i].event > x->event;)
+        if (rvi_learner_same_words(l->silences[i].question, question)) return true;
+    return false;
+}
+
 /* ---- taking back ---- */
 
 rv_status rvi_learner_note(rvi_learner *l, rvi_done_kind kind, uint64_t event, size_t dislike,
@@ -251,7 +284,8 @@ rv_status rvi_learner_undo(rvi_learner *l, rv_adaptation *out, rv_error *err)
         rvi_learner_take_back(l, d.event, f.seq, out);
         return lessons_changed(l, err);
     }
-    out->applied = rvi_instant_undo(l, &d, err);
+    bool spoken_again = rvi_learner_unsilence(l, d.event);
+    out->applied = rvi_instant_undo(l, &d, err) || spoken_again;
     snprintf(out->notes, sizeof out->notes, "%s",
              out->applied ? "the last judgement is taken back" : "it had changed nothing");
     return rvi_learner_follow(l, err);

@@ -147,7 +147,9 @@ rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_tu
     bool *named = rvi_zalloc_array(l->n_lessons + 1, sizeof *named);
     rv_status st = named ? rvi_instant_catch_up(l, err) : rvi_nomem(err, "gate");
     if (!st && n_turns) st = open_gate(l, turns, n_turns, named, out, err);
-    if (out->lesson && (l->o.no_slots || rvi_learner_rests(l, out->lesson))) out->lesson = NULL;
+    if (out->lesson && (l->o.no_slots || rvi_learner_rests(l, out->lesson) ||
+                        rvi_learner_silenced(l, out->lesson, turns[n_turns - 1])))
+        out->lesson = NULL;
     if (!st) st = hold_adapters(l, named, n_turns ? turns[n_turns - 1] : "", &out->adapters, err);
     rvi_free(named);
     return st;

@@ -339,6 +339,40 @@ static void a_slot_outlives_its_lesson(void **state)
     assert_memory_equal(before[0].ids, before[1].ids, before[0].n * sizeof *before[0].ids);
 }
 
+/* A thumb down silences the correction that was spoken, for this question, until it is corrected again. */
+static void a_thumb_silences_a_slot(void **state)
+{
+    (void)state;
+    rvi_store memory;
+    assert_ok(rvi_store_memory(&memory, err));
+    rv_store store = memory_store(&memory);
+    rv_learner *l = new_learner(&store);
+    rv_session *s = new_session();
+    rv_adaptation a;
+    static const char other[] = "Which dog is Kakovin's?";
+    assert_ok(rv_learner_correct(l, NULL, dog, "Rex", NULL, err));
+    answer(l, s, dog);
+    assert_ok(rv_learner_thumb(l, s, 0, &a, err));
+    assert_int_equal(a.applied, 1);
+    assert_int_equal(begin(l, s, dog).slot, 0);
+    assert_int_equal(begin(l, s, other).slot, 1);
+    assert_ok(rv_learner_undo(l, &a, err));
+    assert_int_equal(begin(l, s, dog).slot, 1);
+    answer(l, s, dog);
+    assert_ok(rv_learner_thumb(l, s, 0, &a, err));
+    rv_session_free(&s);
+    rv_learner_free(&l);
+    l = new_learner(&store);
+    s = new_session();
+    assert_int_equal(begin(l, s, dog).slot, 0);
+    assert_int_equal(begin(l, s, other).slot, 1);
+    assert_ok(rv_learner_correct(l, NULL, dog, "Max", NULL, err));
+    assert_int_equal(begin(l, s, dog).slot, 1);
+    rv_session_free(&s);
+    rv_learner_free(&l);
+    rvi_store_close(&memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -349,6 +383,7 @@ int main(void)
         cmocka_unit_test(learners_answer_as_before_they_were_closed),
         cmocka_unit_test(objects_end_in_any_order),
         cmocka_unit_test(a_slot_outlives_its_lesson),
+        cmocka_unit_test(a_thumb_silences_a_slot),
     };
     return cmocka_run_group_tests_name("learner api", tests, open_tiny, close_tiny);
 }
