@@ -11,18 +11,6 @@
 
 enum { PIECE = RVI_STORE_MAX_RECORD / 2, KEY = RVI_SHA256_HEX + 32, REPLAY_SEED = 7 };
 
-typedef struct teller {
-    rvi_study_progress_fn fn;
-    void *ctx;
-    const char *stage;
-} teller;
-
-static int tell(void *ctx, size_t done, size_t total)
-{
-    teller *t = ctx;
-    return t->fn ? t->fn(t->ctx, t->stage, (int)done, (int)total, NAN) : 0;
-}
-
 /* ---- in the store ---- */
 
 static size_t key_of(const rvi_learner *l, const char *what, size_t piece, char key[KEY])
@@ -155,10 +143,11 @@ rv_status rvi_calibrating_take(rvi_calibrating *c, const rvi_learner *l, rv_erro
 rv_status rvi_calibrating_make(rvi_calibrating *c, const rvi_learner *l, const rvi_voice *v,
                                rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
-    teller t = {progress, ctx, "the model's own texts"};
+    rvi_study_teller t = {progress, ctx, "the model's own texts"};
     rvi_features *features = NULL;
     rv_status st = RV_OK;
-    if (!l->replay.n_pieces) st = rvi_replay_make(&c->replay, v, REPLAY_SEED, tell, &t, err);
+    if (!l->replay.n_pieces)
+        st = rvi_replay_make(&c->replay, v, REPLAY_SEED, rvi_study_tell, &t, err);
     const rvi_replay *r = l->replay.n_pieces ? &l->replay : &c->replay;
     const char **questions = rvi_alloc_array(r->n_questions + 1, sizeof *questions);
     if (!st && !questions) st = rvi_nomem(err, "questions");
@@ -242,12 +231,12 @@ rv_status rvi_learner_calibrate(rvi_learner *l, rvi_study_progress_fn progress, 
 rv_status rvi_learner_need_ground(rvi_learner *l, const rvi_voice *v,
                                   rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
-    teller t = {progress, ctx, "hidden states"};
+    rvi_study_teller t = {progress, ctx, "hidden states"};
     if (l->grounded) {
         rvi_ground_use(&l->ground, v);
         return RV_OK;
     }
-    rv_status st = rvi_ground_init(&l->ground, v, &l->replay, tell, &t, err);
+    rv_status st = rvi_ground_init(&l->ground, v, &l->replay, rvi_study_tell, &t, err);
     l->grounded = !st;
     return st;
 }

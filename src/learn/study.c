@@ -46,15 +46,9 @@ void rvi_shared_deinit(rvi_shared *s)
 
 /* ---- progress ---- */
 
-typedef struct teller {
-    rvi_study_progress_fn fn;
-    void *ctx;
-    const char *stage;
-} teller;
-
-static int tell(void *ctx, size_t done, size_t total)
+int rvi_study_tell(void *ctx, size_t done, size_t total)
 {
-    teller *t = ctx;
+    const rvi_study_teller *t = ctx;
     return t->fn ? t->fn(t->ctx, t->stage, (int)done, (int)total, NAN) : 0;
 }
 
@@ -113,7 +107,7 @@ static rv_status add_wordings(rvi_ground *g, const rvi_fact *f, const rvi_fact *
 
 /* The base's own greedy answers to the wordings of one kind (with a forced beginning, or without). */
 static rv_status add_answers(rvi_ground *g, const rvi_wordings *w, bool forced, rvi_index *out,
-                             teller *t, rv_error *err)
+                             rvi_study_teller *t, rv_error *err)
 {
     rvi_request *requests = rvi_zalloc_array(w->n + 1, sizeof *requests);
     rvi_ids *prompts = rvi_zalloc_array(w->n + 1, sizeof *prompts);
@@ -129,8 +123,8 @@ static rv_status add_answers(rvi_ground *g, const rvi_wordings *w, bool forced, 
         n++;
     }
     if (!st)
-        st = rvi_voice_answer(g->v, requests, n, NULL, forced ? FORCED_TOKENS : FREE_TOKENS, tell,
-                              t, err);
+        st = rvi_voice_answer(g->v, requests, n, NULL, forced ? FORCED_TOKENS : FREE_TOKENS,
+                              rvi_study_tell, t, err);
     for (size_t i = 0; !st && i < n; i++) {
         size_t before = g->samples.n, first = prompts[i].len - 1;
         for (size_t k = 0; !st && k < requests[i].answer.len; k++)
@@ -152,7 +146,7 @@ static rv_status add_answers(rvi_ground *g, const rvi_wordings *w, bool forced, 
 }
 
 static rv_status add_negatives(rvi_ground *g, const rvi_fact *const *group, size_t n, size_t names,
-                               rvi_rng *rng, rvi_index *out, teller *t, rv_error *err)
+                               rvi_rng *rng, rvi_index *out, rvi_study_teller *t, rv_error *err)
 {
     rvi_wordings w = {0};
     rvi_fence fence = {.names = names, .same = RVI_MAX(names / 3, 1), .forced = true};
@@ -184,7 +178,7 @@ static rv_status mix(rvi_index *pool, const rvi_ground *g, const rvi_index *nega
 
 /* ---- runs ---- */
 
-static rvi_run run_of(const rvi_study_options *o, const rvi_index *held, const teller *tl)
+static rvi_run run_of(const rvi_study_options *o, const rvi_index *held, const rvi_study_teller *tl)
 {
     return (rvi_run){.progress = tl->fn,
                      .ctx = tl->ctx,
@@ -228,7 +222,7 @@ rv_status rvi_study_group(rvi_params **out, rvi_ground *g, const rvi_fact *const
     rvi_index teach = {0}, held = {0}, negatives = {0}, keep = {0};
     rvi_training t = {0};
     rvi_rng rng = {o->seed + 100};
-    teller tl = {progress, ctx, "wordings"};
+    rvi_study_teller tl = {progress, ctx, "wordings"};
     const recipe *r = &recipes[o->recipe];
     rvi_train_options to = options_of(o, g, n);
     *out = NULL;
@@ -240,7 +234,7 @@ rv_status rvi_study_group(rvi_params **out, rvi_ground *g, const rvi_fact *const
         st = add_negatives(g, group, n, n > USUAL_GROUP ? 3 : 6, &rng, &negatives, &tl, err);
     if (!st) st = mix(&keep, g, &negatives, r, err);
     tl.stage = "hidden states";
-    if (!st) st = rvi_ground_prepare(g, tell, &tl, err);
+    if (!st) st = rvi_ground_prepare(g, rvi_study_tell, &tl, err);
     if (!st) st = new_params(out, g->v->m, o, err);
     if (!st)
         st = rvi_training_init(&t, &g->samples, *out, &to, teach.data, teach.n, keep.data, keep.n,
@@ -301,7 +295,7 @@ rv_status rvi_study_shared(rvi_shared *s, rvi_ground *g, const rvi_fact *const *
     rvi_index fresh = {0}, held = {0}, past = {0}, pool = {0}, negatives = {0}, keep = {0};
     rvi_training t = {0};
     rvi_rng rng = {o->seed + 100 + (uint64_t)s->n_groups};
-    teller tl = {progress, ctx, "wordings"};
+    rvi_study_teller tl = {progress, ctx, "wordings"};
     const rvi_fact **all = rvi_alloc_array(n + n_old + 1, sizeof *all);
     float *before = NULL;
     rvi_train_options to = options_of(o, g, n);
@@ -324,7 +318,7 @@ rv_status rvi_study_shared(rvi_shared *s, rvi_ground *g, const rvi_fact *const *
     if (!st) st = mix(&keep, g, &negatives, &recipes[o->recipe], err);
     if (!st) st = rehearse(&pool, &fresh, &past, o->rehearsal, &rng, err);
     tl.stage = "hidden states";
-    if (!st) st = rvi_ground_prepare(g, tell, &tl, err);
+    if (!st) st = rvi_ground_prepare(g, rvi_study_tell, &tl, err);
     if (!st)
         st = rvi_training_init(&t, &g->samples, s->theta, &to, pool.data, pool.n, keep.data, keep.n,
                                err);
@@ -384,7 +378,7 @@ rv_status rvi_study_pairs(rvi_params **out, rvi_ground *g, const rvi_pair *pairs
 {
     rvi_index chosen = {0}, held = {0};
     rvi_training t = {0};
-    teller tl = {progress, ctx, "hidden states"};
+    rvi_study_teller tl = {progress, ctx, "hidden states"};
     rvi_train_options to = {
         .objective = loss == RV_LOSS_DPO ? RVI_DPO : RVI_KTO,
         .n_steps = o->n_steps ? o->n_steps : (int)(n * EPOCHS + 3) / PAIRS,
@@ -412,7 +406,7 @@ rv_status rvi_study_pairs(rvi_params **out, rvi_ground *g, const rvi_pair *pairs
             rvi_samples_cut(&g->samples, before);
         }
     }
-    if (!st) st = rvi_ground_prepare(g, tell, &tl, err);
+    if (!st) st = rvi_ground_prepare(g, rvi_study_tell, &tl, err);
     if (!st) st = new_params(out, g->v->m, o, err);
     if (!st)
         st = rvi_training_init(&t, &g->samples, *out, &to, chosen.data, chosen.n, g->general.data,

@@ -27,6 +27,14 @@ typedef struct rvi_study_options {
     const char *model; /* its digest, where there is a dir */
 } rvi_study_options;
 
+/* Tells of a stage that has no loss: an rvi_progress_fn, ctx is a teller. */
+typedef struct rvi_study_teller {
+    rvi_study_progress_fn fn; /* may be NULL */
+    void *ctx;
+    const char *stage;
+} rvi_study_teller;
+int rvi_study_tell(void *ctx, size_t done, size_t total);
+
 /* What a shared adapter keeps between groups. */
 typedef struct rvi_shared {
     rvi_params *theta;
