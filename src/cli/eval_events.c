@@ -103,8 +103,7 @@ static rv_status push_down(thumbs_eval *v, size_t i, const rv_generated *canarie
     rv_session *s = NULL;
     rv_generated own = {0}, *again = NULL;
     double before = 0, after = 0;
-    rv_status st = rv_learner_reset(e->l, err);
-    if (!st) st = eval_answers_on(e, e->l, &q, 1, &ask, &s, &own, err);
+    rv_status st = eval_answers_on(e, e->l, &q, 1, &ask, &s, &own, err);
     if (!st) st = answer_probability(e, NULL, q, own.ids, own.n_ids, &before, err);
     for (int k = 0; !st && k < v->events; k++) {
         rv_adaptation a = {0};
@@ -195,6 +194,7 @@ static rv_status evaluate_thumbs(eval *e, rvi_buf *out, rv_error *err)
     rv_status st = v->latency_us ? RV_OK : rvi_nomem(err, "latencies");
     eval_learner_options(e, &lo);
     if (!st) st = eval_learner_new(e, &lo, err);
+    if (!st) st = rv_learner_start(e->l, err); /* as in a chat: what can be done between calls is */
     if (!st) st = eval_answers(e, NULL, v->canaries, v->n_canaries, &ask_canaries, &canaries, err);
     for (size_t i = 0; !st && i < v->n_prompts; i++) {
         cli_progress_show(&e->bar, "thumbs", i, v->n_prompts, "");
