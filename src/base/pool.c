@@ -15,6 +15,7 @@
 #include "base/pool.h"
 
 #include "base/mem.h"
+#include "base/thread.h"
 
 #if defined(RVI_NO_THREADS)
 
@@ -138,6 +139,7 @@ static void *worker_main(void *arg)
     worker *w = arg;
     rvi_pool *p = w->pool;
     uint_fast64_t seen = 0;
+    rvi_thread_ignore_signals();
     for (;;) {
         for (unsigned spin = 0; spin < SPINS && !is_new(p, seen); spin++) relax(spin);
         if (!is_new(p, seen)) {

@@ -52,6 +52,7 @@ void rvi_bell_wait(rvi_bell *b, double seconds)
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <time.h>
 
 struct rvi_thread {
@@ -61,9 +62,19 @@ struct rvi_thread {
     bool idle;
 };
 
+void rvi_thread_ignore_signals(void)
+{
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGPROF};
+    sigset_t others;
+    (void)sigfillset(&others);
+    for (size_t i = 0; i < RVI_COUNT(own); i++) (void)sigdelset(&others, own[i]);
+    (void)pthread_sigmask(SIG_BLOCK, &others, NULL);
+}
+
 static void *thread_main(void *arg)
 {
     rvi_thread *t = arg;
+    rvi_thread_ignore_signals();
 #ifdef SCHED_IDLE
     /* Refused by some containers: then it runs like any other. */
     struct sched_param none = {0};

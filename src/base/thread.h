@@ -14,6 +14,9 @@ rv_status rvi_thread_start(rvi_thread **out, void (*fn)(void *ctx), void *ctx, b
                            rv_error *err) RVI_MUST_CHECK;
 void rvi_thread_join(rvi_thread *t); /* accepts NULL */
 
+/* Of the calling thread, one of ours: signals are for the threads of the program that uses us. */
+void rvi_thread_ignore_signals(void);
+
 void rvi_thread_sleep(double seconds);
 
 typedef struct rvi_bell rvi_bell;
