@@ -131,7 +131,7 @@ test: deps
 	@echo "--- the fast tests under ASan and UBSan"
 	@$(MAKE) --no-print-directory -j$(JOBS) test-programs ONLY_FAST=1 BUILD=build/asan BIN=build/asan/ruvllm \
 	  SAN="-fsanitize=address,undefined -fno-sanitize-recover=all" OPT="-O1 -g"
-	@RESULTS=$(RESULTS) tools/run_tests --label asan $(FAST_BIN:build/%=build/asan/%) || true
+	@RESULTS=$(RESULTS) TEST_TIMEOUT=900 tools/run_tests --label asan $(FAST_BIN:build/%=build/asan/%) || true
 	@tools/run_tests --total $(RESULTS)
 
 tsan: deps
