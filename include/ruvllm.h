@@ -500,7 +500,7 @@ typedef enum rv_recipe {
 
 /* Where adapters made of corrections take part. */
 typedef enum rv_gate {
-    RV_GATE_BY_RECIPE, /* those of RV_RECIPE_FENCED in every answer, the others where a taught subject is named */
+    RV_GATE_BY_RECIPE, /* a group's own of RV_RECIPE_FENCED in every answer, shared and others where a taught subject is named */
     RV_GATE_ON,        /* all of them where a taught subject is named */
     RV_GATE_OFF        /* all of them in every answer */
 } rv_gate;
