@@ -331,19 +331,48 @@ bool rvi_instant_find_dislike(const rvi_instant *in, const char *question, size_
     return false;
 }
 
+/* The place of a request that had no thumb yet: a new one, or the one whose last thumb is longest ago. */
+static rvi_dislike *place_for(rvi_learner *l)
+{
+    rvi_instant *in = &l->instant;
+    if (in->n_dislikes < RVI_DISLIKES)
+        return rvi_learner_room((void **)&in->dislikes, in->n_dislikes, &in->cap_dislikes,
+                                sizeof *in->dislikes);
+    rvi_dislike *oldest = in->dislikes;
+    for (size_t i = 1; i < in->n_dislikes; i++)
+        if (in->dislikes[i].event < oldest->event) oldest = &in->dislikes[i];
+    return oldest;
+}
+
+/* Its place is another request's from now on; its thumbs can no longer be taken back. */
+static void forget_dislike(rvi_learner *l, rvi_dislike *d)
+{
+    rvi_instant_forsake_all(l); /* some may be prepared for its list */
+    replace(l, &d->adapter, NULL);
+    rvi_pairs_free(d->pairs);
+    rvi_free(d->question);
+    for (size_t i = 0; i < l->n_done; i++)
+        if (l->done[i].kind == RVI_DID_THUMB && l->done[i].dislike == (size_t)(d - l->instant.dislikes))
+            l->done[i].kind = RVI_DID_NOTHING;
+}
+
 static rv_status dislike_of(rvi_learner *l, const char *question, size_t *out, rv_error *err)
 {
     rvi_instant *in = &l->instant;
     if (rvi_instant_find_dislike(in, question, out)) return RV_OK;
-    rvi_dislike *d =
-        rvi_learner_room((void **)&in->dislikes, in->n_dislikes, &in->cap_dislikes, sizeof *d);
-    if (!d || !(d->question = rvi_learner_copy(question))) return rvi_nomem(err, "thumbs");
-    rv_status st = rvi_pairs_new(&d->pairs, err);
+    rvi_dislike *d = place_for(l), fresh = {.question = rvi_learner_copy(question)};
+    rv_status st = d && fresh.question ? rvi_instant_reserve(l, err) : rvi_nomem(err, "thumbs");
+    if (!st) st = rvi_pairs_new(&fresh.pairs, err);
     if (st) {
-        rvi_free(d->question);
+        rvi_free(fresh.question);
         return st;
     }
-    *out = in->n_dislikes++;
+    *out = (size_t)(d - in->dislikes);
+    if (*out < in->n_dislikes)
+        forget_dislike(l, d);
+    else
+        in->n_dislikes++;
+    *d = fresh;
     return RV_OK;
 }
 
@@ -369,6 +398,7 @@ rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const cha
         l->silences[l->n_silences - 1].event = out->event;
     start = rvi_os_thread_seconds();
     if (!st) st = dislike_of(l, question, &at, err);
+    if (!st) in->dislikes[at].event = out->event;
     rvi_thumbs *by = st ? NULL : rvi_instant_foreseen(l, c, &in->dislikes[at]);
     if (!st && !by) st = rvi_pairs_prepare(by = in->thumbs, in->dislikes[at].pairs, tokens, n, err);
     if (!st) {

@@ -83,9 +83,12 @@ typedef struct rvi_learner_parts { /* all borrowed */
     void *serial_ctx;
 } rvi_learner_parts;
 
+enum { RVI_DISLIKES = 64 }; /* requests that thumbs down are kept of: those that got one last */
+
 /* A thumb down keeps to the request it was given for. */
 typedef struct rvi_dislike {
     char *question;
+    uint64_t event; /* the last thumb; 0: before it was loaded */
     rvi_pairs *pairs;
     rvi_adapter *adapter; /* of the pairs as they are; NULL: they say nothing */
 } rvi_dislike;

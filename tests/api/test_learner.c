@@ -373,6 +373,38 @@ static void a_thumb_silences_a_slot(void **state)
     rvi_store_close(&memory);
 }
 
+/* Thumbs down are kept of the last requests that got one; the others answer as if they never had. */
+static void old_thumbs_go(void **state)
+{
+    (void)state;
+    enum { KEPT = 64, ASKED = KEPT + 3 };
+    rv_learner *l = new_learner(NULL);
+    rv_session *s = new_session();
+    rv_adaptation a;
+    char question[ASKED][32];
+    said plain = ask(NULL, NULL), now;
+    for (int i = 0; i < ASKED; i++) {
+        snprintf(question[i], sizeof question[i], "Tell me about number %d.", i);
+        answer(l, s, question[i]);
+        assert_ok(rv_learner_thumb(l, s, 0, &a, err));
+        assert_int_equal(a.applied, 1);
+        if (i == KEPT - 1) { /* the first one's is no longer the oldest */
+            answer(l, s, question[0]);
+            assert_ok(rv_learner_thumb(l, s, 0, NULL, err));
+        }
+    }
+    for (int i = 0; i < ASKED; i++) {
+        now = ask(l, question[i]);
+        assert_int_equal(equal(&now, &plain), i >= 1 && i <= 3);
+    }
+    answer(l, s, question[1]); /* and may come back */
+    assert_ok(rv_learner_thumb(l, s, 0, NULL, err));
+    now = ask(l, question[1]);
+    assert_false(equal(&now, &plain));
+    rv_session_free(&s);
+    rv_learner_free(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -384,6 +416,7 @@ int main(void)
         cmocka_unit_test(objects_end_in_any_order),
         cmocka_unit_test(a_slot_outlives_its_lesson),
         cmocka_unit_test(a_thumb_silences_a_slot),
+        cmocka_unit_test(old_thumbs_go),
     };
     return cmocka_run_group_tests_name("learner api", tests, open_tiny, close_tiny);
 }
