@@ -2,8 +2,8 @@
  *
  * A in groups: [k / 32][16 rows][32 of k]; B in panels: [k / 32][16 pairs of k][16 columns][2]: a tile each, 1 KiB. Two
  * groups meet two panels, or four groups one, so four tiles of sums share each load. Sums stay in their tiles over a slice
- * of k and wait in C between slices; at the edges of C they wait in a buffer, so that an element's order of sums is the
- * same everywhere.
+ * of k and wait in C between slices; at the right edge of C they wait in a buffer, so that an element's order of sums is the
+ * same everywhere. The last rows, where they fill no group, have tiles of their own size.
  *
  * Built with the flags for these instructions; nothing here may run before table.c has found them and asked the system for
  * the tiles. Each product loads the tile configuration and gives it back. */
@@ -214,30 +214,25 @@ static ALWAYS_INLINE void block(int n_groups, int n_panels, bool onto, const uin
     if (has3) _tile_stored(3, below + other, bytes);
 }
 
-static void any_block(int n_groups, int n_panels, bool onto, const uint8_t *a, size_t a_stride, const uint8_t *b, size_t b_stride,
-                      size_t n_steps, float *c, size_t c_stride)
-{
-    if (n_groups == 2 && n_panels == 2)
-        block(2, 2, onto, a, a_stride, b, b_stride, n_steps, c, c_stride);
-    else if (n_groups == 2)
-        block(2, 1, onto, a, a_stride, b, b_stride, n_steps, c, c_stride);
-    else if (n_panels == 2)
-        block(1, 2, onto, a, a_stride, b, b_stride, n_steps, c, c_stride);
-    else
-        block(1, 1, onto, a, a_stride, b, b_stride, n_steps, c, c_stride);
-}
-
-/* Where C has only rows x cols of the block */
+/* Where C has only so many columns of the block */
 static void edge_block(int n_groups, int n_panels, bool onto, const uint8_t *a, size_t a_stride, const uint8_t *b, size_t b_stride,
                        size_t n_steps, float *c, size_t c_stride, int rows, int cols)
 {
     _Alignas(64) float buffer[32 * 32];
     size_t bytes = (size_t)cols * sizeof *c;
-    for (int r = 0; onto && r < rows; r++) memcpy(buffer + 32 * r, c + (size_t)r * c_stride, bytes);
-    for (int r = 0; onto && r < 32; r++) /* what C does not have */
-        for (int i = r < rows ? cols : 0; i < 32; i++) buffer[32 * r + i] = 0;
+    for (int r = 0; onto && r < rows; r++) {
+        memcpy(buffer + 32 * r, c + (size_t)r * c_stride, bytes);
+        for (int i = cols; i < 32; i++) buffer[32 * r + i] = 0;
+    }
     TILES_DONE(buffer);
-    any_block(n_groups, n_panels, onto, a, a_stride, b, b_stride, n_steps, buffer, 32);
+    if (n_groups == 2 && n_panels == 2)
+        block(2, 2, onto, a, a_stride, b, b_stride, n_steps, buffer, 32);
+    else if (n_groups == 2)
+        block(2, 1, onto, a, a_stride, b, b_stride, n_steps, buffer, 32);
+    else if (n_panels == 2)
+        block(1, 2, onto, a, a_stride, b, b_stride, n_steps, buffer, 32);
+    else
+        block(1, 1, onto, a, a_stride, b, b_stride, n_steps, buffer, 32);
     TILES_DONE(buffer);
     for (int r = 0; r < rows; r++) memcpy(c + (size_t)r * c_stride, buffer + 32 * r, bytes);
 }
@@ -250,33 +245,47 @@ static ALWAYS_INLINE void slice_of_panels(int n_panels, bool onto, const uint8_t
     for (; n_panels == 1 && m - g >= 64 && cols >= 16; g += 64, a += 4 * a_stride, c += 64 * c_stride)
         block(4, 1, onto, a, a_stride, b, b_stride, n_steps, c, c_stride);
     for (; g < m; g += 32, a += 2 * a_stride, c += 32 * c_stride) {
-        int rows = m - g, n_groups = rows > 16 ? 2 : 1;
-        if (rows >= 32 && cols >= 16 * n_panels)
+        int rows = m - g < 32 ? m - g : 32, n_groups = rows > 16 ? 2 : 1;
+        if (cols < 16 * n_panels)
+            edge_block(n_groups, n_panels, onto, a, a_stride, b, b_stride, n_steps, c, c_stride, rows, cols);
+        else if (n_groups == 2)
             block(2, n_panels, onto, a, a_stride, b, b_stride, n_steps, c, c_stride);
         else
-            edge_block(n_groups, n_panels, onto, a, a_stride, b, b_stride, n_steps, c, c_stride, rows < 32 ? rows : 32,
-                       cols < 32 ? cols : 32);
+            block(1, n_panels, onto, a, a_stride, b, b_stride, n_steps, c, c_stride);
     }
+}
+
+/* m: whole groups, or less than one for which the tiles are made. */
+static void product_of_rows(const uint8_t *a, size_t a_stride, int m, const uint8_t *b, size_t b_stride, int n, size_t n_steps,
+                            float *c, size_t c_stride, bool add)
+{
+    size_t n_slices = (n_steps + SLICE - 1) / SLICE, slice = n_slices ? (n_steps + n_slices - 1) / n_slices : 0;
+    for (int p = 0; p < n; p += 2 * PANEL)
+        for (size_t from = 0; from < n_steps; from += slice) {
+            size_t steps = n_steps - from < slice ? n_steps - from : slice;
+            const uint8_t *a_at = a + from * TILE_BYTES;
+            const uint8_t *b_at = b + (size_t)(p / PANEL) * b_stride + from * TILE_BYTES;
+            if (n - p > PANEL)
+                slice_of_panels(2, add || from > 0, a_at, a_stride, m, b_at, b_stride, n - p, steps, c + p, c_stride);
+            else
+                slice_of_panels(1, add || from > 0, a_at, a_stride, m, b_at, b_stride, n - p, steps, c + p, c_stride);
+        }
 }
 
 static void product(const void *a, size_t a_total, int m, const void *b, size_t b_total, int n, size_t k, float *c,
                     size_t c_stride, bool add)
 {
     size_t n_steps = k / STEP, a_stride = a_total / STEP * TILE_BYTES, b_stride = b_total / STEP * TILE_BYTES;
-    size_t n_slices = (n_steps + SLICE - 1) / SLICE, slice = n_slices ? (n_steps + n_slices - 1) / n_slices : 0;
+    int left = m % 16, whole = m - left;
     TILES_DONE(a);
     TILES_DONE(b);
     tiles_begin(64, 16);
-    for (int p = 0; p < n; p += 2 * PANEL)
-        for (size_t from = 0; from < n_steps; from += slice) {
-            size_t steps = n_steps - from < slice ? n_steps - from : slice;
-            const uint8_t *a_at = (const uint8_t *)a + from * TILE_BYTES;
-            const uint8_t *b_at = (const uint8_t *)b + (size_t)(p / PANEL) * b_stride + from * TILE_BYTES;
-            if (n - p > PANEL)
-                slice_of_panels(2, add || from > 0, a_at, a_stride, m, b_at, b_stride, n - p, steps, c + p, c_stride);
-            else
-                slice_of_panels(1, add || from > 0, a_at, a_stride, m, b_at, b_stride, n - p, steps, c + p, c_stride);
-        }
+    product_of_rows(a, a_stride, whole, b, b_stride, n, n_steps, c, c_stride, add);
+    if (left) {
+        tiles_begin_rows(left, 64, 16);
+        product_of_rows((const uint8_t *)a + (size_t)(whole / 16) * a_stride, a_stride, left, b, b_stride, n, n_steps,
+                        c + (size_t)whole * c_stride, c_stride, add);
+    }
     TILES_DONE(c);
     tiles_end();
 }

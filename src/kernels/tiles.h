@@ -22,16 +22,22 @@ typedef struct tile_config {
 } tile_config;
 _Static_assert(sizeof(tile_config) == 64, "tile configuration size");
 
-/* Activations of row_bytes a row, so many rows of weights. */
-static ALWAYS_INLINE void tiles_begin(int row_bytes, int weight_rows)
+/* So many rows of results and of activations, these of row_bytes each, so many rows of weights. */
+static ALWAYS_INLINE void tiles_begin_rows(int rows, int row_bytes, int weight_rows)
 {
     tile_config c = {.palette = 1};
     for (int i = 0; i < 8; i++) {
         c.row_bytes[i] = (uint16_t)(i == 4 || i == 5 ? row_bytes : 64);
-        c.rows[i] = (uint8_t)(i >= 6 ? weight_rows : 16);
+        c.rows[i] = (uint8_t)(i >= 6 ? weight_rows : rows);
     }
     TILES_DONE(&c);
     _tile_loadconfig(&c);
+}
+
+/* Whole tiles of results */
+static ALWAYS_INLINE void tiles_begin(int row_bytes, int weight_rows)
+{
+    tiles_begin_rows(16, row_bytes, weight_rows);
 }
 
 /* The registers go back to their first state, so that later context switches need not save them. */
