@@ -107,70 +107,117 @@ static void report(const bench *b, const char *name, double seconds, double oper
 
 typedef struct linear {
     bench *b;
-    rvi_float_linear l;
+    rvi_float_linear l[RVI_MAX_LINEARS];
+    int n_layers, n_rows;
     rvi_cols x, y, dx, dy;
-    rvi_tensor *da, *db;
 } linear;
 
 static void run_forward(void *ctx)
 {
     linear *t = ctx;
-    t->b->be->ops->linear(t->b->be, &t->l, t->y, t->x);
+    t->b->be->ops->linear(t->b->be, t->l, t->n_layers, t->y, t->x, t->n_rows);
 }
 
 static void run_back(void *ctx)
 {
     linear *t = ctx;
-    t->b->be->ops->linear_back(t->b->be, &t->l, t->dx, t->dy, t->x, t->da, t->db);
+    t->b->be->ops->linear_back(t->b->be, t->l, t->n_layers, t->dx, false, t->dy, t->x, t->n_rows);
 }
 
-static void bench_linear(bench *b, rvi_qtype type, int n_in, int n_out, int rank, int n_rows)
+/* The same by a call for each layer, over the columns of the same rows. */
+static void run_one_by_one(void *ctx)
+{
+    linear *t = ctx;
+    const rvi_backend_ops *ops = t->b->be->ops;
+    rvi_cols y = t->y;
+    for (int i = 0; i < t->n_layers; i++, y.first += y.n) {
+        y.n = ops->n_rows(t->l[i].w);
+        ops->linear(t->b->be, &t->l[i], 1, y, t->x, t->n_rows);
+    }
+}
+
+static void run_back_one_by_one(void *ctx)
+{
+    linear *t = ctx;
+    const rvi_backend_ops *ops = t->b->be->ops;
+    rvi_cols dy = t->dy;
+    for (int i = 0; i < t->n_layers; i++, dy.first += dy.n) {
+        dy.n = ops->n_rows(t->l[i].w);
+        ops->linear_back(t->b->be, &t->l[i], 1, t->dx, false, dy, t->x, t->n_rows);
+    }
+}
+
+/* A layer of random numbers; data: what of it is to be freed. */
+static rvi_float_linear layer_new(bench *b, rvi_qtype type, int n_in, int n_out, int rank, void *data[5])
 {
     const rvi_backend_ops *ops = b->be->ops;
     size_t row_bytes = rvi_qtype_row_bytes(type, (size_t)n_in);
-    uint8_t *w = malloc(row_bytes * (size_t)n_out);
+    uint8_t *w = data[4] = malloc(row_bytes * (size_t)n_out);
     float *row = malloc((size_t)n_in * sizeof *row);
     check(!w || !row);
     for (int o = 0; o < n_out; o++) {
         for (int i = 0; i < n_in; i++) row[i] = number();
         check(!rvi_quantize(type, row, w + (size_t)o * row_bytes, (size_t)n_in));
     }
+    free(row);
     rvi_tensor_view view = {.name = "w", .type = type, .n_dims = 2, .data = w};
     view.shape[0] = (uint64_t)n_out;
     view.shape[1] = (uint64_t)n_in;
-    rvi_tensor *weight, *m[4] = {0}, *r[4];
-    float *data[4] = {0};
+    rvi_tensor *weight, *m[4] = {0};
     check(ops->weight_new(b->be, &weight, &view, NULL) != RV_OK);
-    for (int i = 0; i < 4 && rank; i++) {
-        int rows = i % 2 ? n_out : rank, cols = i % 2 ? rank : n_in;
-        data[i] = malloc((size_t)rows * (size_t)cols * sizeof(float));
-        check(!data[i]);
-        for (int e = 0; e < rows * cols; e++) data[i][e] = number();
-        check(ops->floats_view(b->be, &m[i], data[i], rows, cols, NULL) != RV_OK);
-    }
-    for (int i = 0; i < 4; i++) r[i] = rows_new(b, n_rows, i % 2 ? n_out : n_in);
-    linear t = {.b = b,
-                .l = {.w = weight, .a = m[0], .b = m[1], .scale = 2, .n_rows = n_rows},
-                .x = all(b, r[0]),
-                .y = all(b, r[1]),
-                .dx = all(b, r[2]),
-                .dy = all(b, r[3]),
-                .da = m[2],
-                .db = m[3]};
-    char name[80];
-    double operations = 2.0 * n_in * n_out * n_rows;
-    snprintf(name, sizeof name, "%s %d -> %d, rank %d", rvi_qtypes[type].name, n_in, n_out, rank);
-    report(b, name, best_of(run_forward, &t), operations);
-    snprintf(name, sizeof name, "    backward");
-    report(b, name, best_of(run_back, &t), operations);
     for (int i = 0; i < 4; i++) {
-        ops->tensor_free(b->be, m[i]);
-        ops->tensor_free(b->be, r[i]);
+        int rows = i % 2 ? n_out : rank, cols = i % 2 ? rank : n_in;
+        float *numbers = data[i] = rank ? malloc((size_t)rows * (size_t)cols * sizeof *numbers) : NULL;
+        if (!rank) continue;
+        check(!numbers);
+        for (int e = 0; e < rows * cols; e++) numbers[e] = number();
+        check(ops->floats_view(b->be, &m[i], numbers, rows, cols, NULL) != RV_OK);
+    }
+    return (rvi_float_linear){.w = weight, .a = m[0], .b = m[1], .scale = 2, .da = m[2], .db = m[3]};
+}
+
+static void layer_free(bench *b, const rvi_float_linear *l, void *data[5])
+{
+    const rvi_tensor *all[] = {l->w, l->a, l->b, l->da, l->db};
+    for (int i = 0; i < 5; i++) {
+        b->be->ops->tensor_free(b->be, (rvi_tensor *)all[i]);
         free(data[i]);
     }
-    ops->tensor_free(b->be, weight);
-    free(w);
-    free(row);
+}
+
+/* Layers of one input together; n_out ends with 0. */
+static void bench_linears(bench *b, rvi_qtype type, int n_in, const int *n_out, int rank, int n_rows)
+{
+    linear t = {.b = b, .n_rows = n_rows};
+    void *data[RVI_MAX_LINEARS][5];
+    char name[80];
+    int total = 0, at = snprintf(name, sizeof name, "%s %d -> ", rvi_qtypes[type].name, n_in);
+    for (; n_out[t.n_layers]; t.n_layers++) {
+        int i = t.n_layers;
+        t.l[i] = layer_new(b, type, n_in, n_out[i], rank, data[i]);
+        total += n_out[i];
+        at += snprintf(name + at, sizeof name - (size_t)at, "%s%d", i ? "+" : "", n_out[i]);
+    }
+    snprintf(name + at, sizeof name - (size_t)at, ", rank %d", rank);
+    rvi_tensor *r[4];
+    for (int i = 0; i < 4; i++) r[i] = rows_new(b, n_rows, i % 2 ? total : n_in);
+    t.x = all(b, r[0]);
+    t.y = all(b, r[1]);
+    t.dx = all(b, r[2]);
+    t.dy = all(b, r[3]);
+    double operations = 2.0 * n_in * total * n_rows;
+    report(b, name, best_of(run_forward, &t), operations);
+    if (t.n_layers > 1) report(b, "    one by one", best_of(run_one_by_one, &t), operations);
+    report(b, "    backward", best_of(run_back, &t), operations);
+    if (t.n_layers > 1)
+        report(b, "    backward, one by one", best_of(run_back_one_by_one, &t), operations);
+    for (int i = 0; i < t.n_layers; i++) layer_free(b, &t.l[i], data[i]);
+    for (int i = 0; i < 4; i++) b->be->ops->tensor_free(b->be, r[i]);
+}
+
+static void bench_linear(bench *b, rvi_qtype type, int n_in, int n_out, int rank, int n_rows)
+{
+    bench_linears(b, type, n_in, (const int[]){n_out, 0}, rank, n_rows);
 }
 
 typedef struct others {
@@ -271,6 +318,8 @@ int main(int argc, char **argv)
     bench_linear(&b, RVI_Q4_1, FF, D, RANK, ROWS);
     bench_linear(&b, RVI_Q4_1, D, D, RANK, ROWS);
     bench_linear(&b, RVI_Q4_1, D, KV_HEADS * HEAD, RANK, ROWS);
+    bench_linears(&b, RVI_Q4_1, D, (const int[]){D, KV_HEADS * HEAD, KV_HEADS * HEAD, 0}, RANK, ROWS);
+    bench_linears(&b, RVI_Q4_1, D, (const int[]){FF, FF, 0}, RANK, ROWS);
     bench_linear(&b, RVI_Q8_0, D, FF, RANK, ROWS);
     bench_linear(&b, RVI_Q4_1, D, VOCAB, 0, LOSSES);
     bench_others(&b);

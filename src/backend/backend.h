@@ -23,6 +23,7 @@
 enum {
     RVI_PAGE_TOKENS = 32, /* positions in one KV page */
     RVI_MAX_RANK = 1024,  /* of an adapter */
+    RVI_MAX_LINEARS = 3,  /* layers of a call of linear */
 };
 
 typedef struct rvi_backend rvi_backend;
@@ -93,8 +94,7 @@ typedef struct rvi_float_linear {
     const rvi_tensor *w, *bias; /* bias may be NULL */
     const rvi_tensor *a, *b;    /* floats, rank x n_in and n_out x rank; NULL: no adapter */
     float scale;
-    int n_rows;
-    bool fresh; /* backward: dx is written, not added to */
+    rvi_tensor *da, *db; /* backward: shaped like a and b; both or none NULL */
 } rvi_float_linear;
 
 /* What the logits of a row should be: probabilities p of n ids, and `rest` over all others together, in sum 1.
@@ -179,11 +179,14 @@ typedef struct rvi_backend_ops {
                              rv_error *err);
     /* Scratch for the ops below, with up to n_rows rows of up to n_cols columns and logits of n_vocab columns. */
     rv_status (*train_reserve)(rvi_backend *be, int n_rows, int n_cols, int n_vocab, rv_error *err);
-    void (*linear)(rvi_backend *be, const rvi_float_linear *l, rvi_cols y, rvi_cols x); /* y = */
-    /* dx += W^T dy + scale A^T (B^T dy) unless dx.t is NULL (l->fresh: dx =); da += scale (B^T dy) x^T and
-     * db += scale dy (A x)^T unless NULL (both or none; shaped like a and b). */
-    void (*linear_back)(rvi_backend *be, const rvi_float_linear *l, rvi_cols dx, rvi_cols dy,
-                        rvi_cols x, rvi_tensor *da, rvi_tensor *db);
+    /* Up to RVI_MAX_LINEARS layers of the same input x; the columns of y are theirs side by side: y = */
+    void (*linear)(rvi_backend *be, const rvi_float_linear *l, int n_layers, rvi_cols y, rvi_cols x,
+                   int n_rows);
+    /* For each of them dx += W^T dy + scale A^T (B^T dy) unless dx.t is NULL (fresh: dx = their sum);
+     * da += scale (B^T dy) x^T and db += scale dy (A x)^T unless NULL. The bits are those of calls for one
+     * layer after the other. */
+    void (*linear_back)(rvi_backend *be, const rvi_float_linear *l, int n_layers, rvi_cols dx,
+                        bool fresh, rvi_cols dy, rvi_cols x, int n_rows);
     /* a->window counts positions. q and k are already turned. */
     void (*span_attention)(rvi_backend *be, rvi_cols out, rvi_cols q, rvi_cols k, rvi_cols v,
                            const rvi_attention *a, const rvi_span *spans, int n_spans);

@@ -159,10 +159,9 @@ static void apply_adapters(rvi_workspace *ws, const rvi_linear *l, rvi_cols out,
     }
 }
 
-rvi_float_linear rvi_workspace_float_linear(const rvi_workspace *ws, const rvi_linear *l,
-                                            int n_rows)
+rvi_float_linear rvi_workspace_float_linear(const rvi_workspace *ws, const rvi_linear *l)
 {
-    rvi_float_linear f = {.w = l->w, .bias = l->bias, .n_rows = n_rows};
+    rvi_float_linear f = {.w = l->w, .bias = l->bias};
     if (ws->floats->adapter) {
         const rvi_lora_slot *s = &ws->floats->adapter->slots[l->slot];
         f.a = s->a;
@@ -176,14 +175,30 @@ void rvi_workspace_linear(rvi_workspace *ws, const rvi_linear *l, rvi_cols out, 
                           const rvi_row *rows, const int32_t *which, int n_rows)
 {
     if (ws->floats) {
-        rvi_float_linear f = rvi_workspace_float_linear(ws, l, n_rows);
-        ws->be->ops->linear(ws->be, &f, out, x);
+        rvi_float_linear f = rvi_workspace_float_linear(ws, l);
+        ws->be->ops->linear(ws->be, &f, 1, out, x, n_rows);
         return;
     }
     ws->be->ops->matmul(
         ws->be,
         &(rvi_matmul){.x = x, .part = {{l->w, l->bias, out}}, .n_parts = 1, .n_rows = n_rows});
     apply_adapters(ws, l, out, x, rows, which, n_rows);
+}
+
+void rvi_workspace_linears(rvi_workspace *ws, const rvi_linear *const *l, int n_layers,
+                           rvi_cols out, rvi_cols x, const rvi_row *rows, int n_rows)
+{
+    if (ws->floats) {
+        rvi_float_linear f[RVI_MAX_LINEARS];
+        for (int i = 0; i < n_layers; i++) f[i] = rvi_workspace_float_linear(ws, l[i]);
+        ws->be->ops->linear(ws->be, f, n_layers, out, x, n_rows);
+        return;
+    }
+    for (int i = 0, at = out.first; i < n_layers; i++) {
+        int n = ws->be->ops->n_rows(l[i]->w);
+        rvi_workspace_linear(ws, l[i], rvi_cols_of(out.t, at, n), x, rows, NULL, n_rows);
+        at += n;
+    }
 }
 
 void rvi_workspace_qkv(const rvi_model *m, rvi_workspace *ws, int il, rvi_cols in,
@@ -194,13 +209,12 @@ void rvi_workspace_qkv(const rvi_model *m, rvi_workspace *ws, int il, rvi_cols i
     int nq = h->n_heads * h->head_size, nk = h->n_kv_heads * h->head_size;
     rvi_cols q = rvi_cols_of(ws->qkv, 0, nq), k = rvi_cols_of(ws->qkv, nq, nk),
              v = rvi_cols_of(ws->qkv, nq + nk, nk);
-    if (l->qkv.w) {
-        rvi_workspace_linear(ws, &l->qkv, rvi_cols_of(ws->qkv, 0, nq + 2 * nk), in, rows, NULL, n);
-    } else {
-        rvi_workspace_linear(ws, &l->q, q, in, rows, NULL, n);
-        rvi_workspace_linear(ws, &l->k, k, in, rows, NULL, n);
-        rvi_workspace_linear(ws, &l->v, v, in, rows, NULL, n);
-    }
+    rvi_cols all = rvi_cols_of(ws->qkv, 0, nq + 2 * nk);
+    if (l->qkv.w)
+        rvi_workspace_linear(ws, &l->qkv, all, in, rows, NULL, n);
+    else
+        rvi_workspace_linears(ws, (const rvi_linear *const[]){&l->q, &l->k, &l->v}, 3, all, in,
+                              rows, n);
     rvi_workspace_tap(ws, "q", il, q, n);
     rvi_workspace_tap(ws, "k", il, k, n);
     rvi_workspace_tap(ws, "v", il, v, n);
@@ -325,13 +339,12 @@ void rvi_workspace_act(const rvi_model *m, rvi_workspace *ws, int il, const rvi_
     }
     op->rms_norm(ws->be, in, x, l->ffn_norm, n, h->norm_eps);
     rvi_workspace_tap(ws, "ffn_norm", il, in, n);
-    if (l->gate_up.w) {
-        rvi_workspace_linear(ws, &l->gate_up, rvi_cols_of(ws->ffn, 0, 2 * h->n_ff), in, rows, NULL,
-                             n);
-    } else {
-        rvi_workspace_linear(ws, &l->gate, gate, in, rows, NULL, n);
-        rvi_workspace_linear(ws, &l->up, up, in, rows, NULL, n);
-    }
+    rvi_cols both = rvi_cols_of(ws->ffn, 0, 2 * h->n_ff);
+    if (l->gate_up.w)
+        rvi_workspace_linear(ws, &l->gate_up, both, in, rows, NULL, n);
+    else
+        rvi_workspace_linears(ws, (const rvi_linear *const[]){&l->gate, &l->up}, 2, both, in, rows,
+                              n);
     rvi_workspace_tap(ws, "ffn_gate", il, gate, n);
     rvi_workspace_tap(ws, "ffn_up", il, up, n);
     op->glu(ws->be, act, gate, up, m->arch->glu, n);

@@ -347,14 +347,24 @@ static rvi_cols head(rvi_trainer *t, const int32_t *rows, int n)
     return logits;
 }
 
-/* dx += W^T dy (fresh: =), and the gradients of the layer's adapter. */
-static void linear_back(rvi_trainer *t, const rvi_linear *l, rvi_cols dx, bool fresh, rvi_cols dy,
-                        rvi_cols x, int n)
+/* dx = the sum of W^T dy over layers of one input, and the gradients of their adapters. */
+static void linears_back(rvi_trainer *t, const rvi_linear *const *l, int n_layers, rvi_cols dx,
+                         rvi_cols dy, rvi_cols x, int n)
 {
-    const rvi_lora_slot *g = &t->grads->adapter->slots[l->slot];
-    rvi_float_linear f = rvi_workspace_float_linear(&t->ws, l, n);
-    f.fresh = fresh;
-    t->be->ops->linear_back(t->be, &f, dx, dy, x, g->a, g->b);
+    rvi_float_linear f[RVI_MAX_LINEARS];
+    for (int i = 0; i < n_layers; i++) {
+        const rvi_lora_slot *g = &t->grads->adapter->slots[l[i]->slot];
+        f[i] = rvi_workspace_float_linear(&t->ws, l[i]);
+        f[i].da = g->a;
+        f[i].db = g->b;
+    }
+    t->be->ops->linear_back(t->be, f, n_layers, dx, true, dy, x, n);
+}
+
+static void linear_back(rvi_trainer *t, const rvi_linear *l, rvi_cols dx, rvi_cols dy, rvi_cols x,
+                        int n)
+{
+    linears_back(t, &l, 1, dx, dy, x, n);
 }
 
 void rvi_trainer_loss(rvi_trainer *t, const int32_t *rows, rvi_target *targets, int n, bool grad)
@@ -366,7 +376,7 @@ void rvi_trainer_loss(rvi_trainer *t, const int32_t *rows, rvi_target *targets, 
         op->loss(t->be, logits, targets, RVI_MAX(t->m->hp.logit_cap, 0), grad, k);
         if (!grad) continue;
         rvi_cols dlast = width(t, t->dlast), dlast_h = width(t, t->dlast_h);
-        linear_back(t, &t->m->head, dlast_h, true, logits, last_h, k);
+        linear_back(t, &t->m->head, dlast_h, logits, last_h, k);
         op->zero(t->be, dlast, k);
         op->rms_norm_back(t->be, dlast, dlast_h, last, t->m->out_norm, k, t->m->hp.norm_eps);
         op->scatter_add(t->be, width(t, t->dx), dlast, rows, k);
@@ -430,15 +440,14 @@ static void ffn_back(rvi_trainer *t, int il, const kept *k)
     rvi_cols mid = width(t, k->mid), in = width(t, t->ws.h), din = width(t, t->dh);
 
     if (t->n_kept > 1) op->glu(t->be, act, gate, up, t->m->arch->glu, n); /* else it is there */
-    linear_back(t, &l->down, dact, true, before_post_norm(t, l->post_ffn_norm, k->ffn_y), act, n);
+    linear_back(t, &l->down, dact, before_post_norm(t, l->post_ffn_norm, k->ffn_y), act, n);
     op->glu_back(t->be, dgate, dup, dact, gate, up, t->m->arch->glu, n);
     op->rms_norm(t->be, in, mid, l->ffn_norm, n, h->norm_eps);
-    if (l->gate_up.w) {
-        linear_back(t, &l->gate_up, din, true, rvi_cols_of(t->dffn, 0, 2 * ff), in, n);
-    } else {
-        linear_back(t, &l->gate, din, true, dgate, in, n);
-        linear_back(t, &l->up, din, false, dup, in, n);
-    }
+    rvi_cols both = rvi_cols_of(t->dffn, 0, 2 * ff);
+    if (l->gate_up.w)
+        linear_back(t, &l->gate_up, din, both, in, n);
+    else
+        linears_back(t, (const rvi_linear *const[]){&l->gate, &l->up}, 2, din, both, in, n);
     op->rms_norm_back(t->be, width(t, t->dx), din, mid, l->ffn_norm, n, h->norm_eps);
 }
 
@@ -457,7 +466,7 @@ static void attention_back(rvi_trainer *t, int il, const kept *k)
     rvi_cols turns = rvi_cols_of(t->back_angles, 0, 2 * t->m->rope.n_pairs);
     rvi_attention a = rvi_workspace_attention_of(t->m, il);
 
-    linear_back(t, &l->o, dmix, true, before_post_norm(t, l->post_attn_norm, k->attn_y), mix, n);
+    linear_back(t, &l->o, dmix, before_post_norm(t, l->post_attn_norm, k->attn_y), mix, n);
     op->span_attention_back(t->be, dq, dk, dv, dmix, q, key, v, &a, t->spans, t->pass.n_spans);
     op->rope(t->be, dq, h->head_size, turns, t->m->rope.interleaved, n);
     op->rope(t->be, dk, h->head_size, turns, t->m->rope.interleaved, n);
@@ -466,13 +475,11 @@ static void attention_back(rvi_trainer *t, int il, const kept *k)
         op->head_norm_back(t->be, dk, dk, rvi_cols_of(k->plain, nq, nk), l->k_norm, n, h->norm_eps);
     }
     op->rms_norm(t->be, in, x, l->attn_norm, n, h->norm_eps);
-    if (l->qkv.w) {
-        linear_back(t, &l->qkv, din, true, rvi_cols_of(t->dqkv, 0, nq + 2 * nk), in, n);
-    } else {
-        linear_back(t, &l->q, din, true, dq, in, n);
-        linear_back(t, &l->k, din, false, dk, in, n);
-        linear_back(t, &l->v, din, false, dv, in, n);
-    }
+    rvi_cols all = rvi_cols_of(t->dqkv, 0, nq + 2 * nk);
+    if (l->qkv.w)
+        linear_back(t, &l->qkv, din, all, in, n);
+    else
+        linears_back(t, (const rvi_linear *const[]){&l->q, &l->k, &l->v}, 3, din, all, in, n);
     op->rms_norm_back(t->be, width(t, t->dx), din, x, l->attn_norm, n, h->norm_eps);
 }
 

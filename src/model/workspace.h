@@ -50,9 +50,12 @@ void rvi_workspace_tap(rvi_workspace *ws, const char *what, int il, rvi_cols val
 void rvi_workspace_linear(rvi_workspace *ws, const rvi_linear *l, rvi_cols out, rvi_cols x,
                           const rvi_row *rows, const int32_t *which, int n_rows);
 
+/* The same for layers of one input, side by side in the columns of out; of all rows of the batch. */
+void rvi_workspace_linears(rvi_workspace *ws, const rvi_linear *const *l, int n_layers,
+                           rvi_cols out, rvi_cols x, const rvi_row *rows, int n_rows);
+
 /* The layer in float arithmetic, with the pass's adapter. */
-rvi_float_linear rvi_workspace_float_linear(const rvi_workspace *ws, const rvi_linear *l,
-                                            int n_rows);
+rvi_float_linear rvi_workspace_float_linear(const rvi_workspace *ws, const rvi_linear *l);
 
 /* A decoder layer: x += attention, act = the gated hidden units, x += their projection. In a float
  * pass rows is NULL. */

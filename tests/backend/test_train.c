@@ -204,14 +204,16 @@ static results run_layer(const layer *l, int threads, mode m, bool packed)
         da = view_of(be, r.da, l->rank, l->n_in);
         db = view_of(be, r.db, l->n_out, l->rank);
     }
-    rvi_float_linear fl = {
-        .w = w, .bias = bias, .a = a, .b = b, .scale = l->scale, .n_rows = l->n_rows};
+    rvi_float_linear fl = {.w = w, .bias = bias, .a = a, .b = b, .scale = l->scale};
     rvi_cols x = rows_of(be, l->x, l->n_rows, l->n_in), y = rows_of(be, NULL, l->n_rows, l->n_out);
     rvi_cols dy = rows_of(be, l->dy, l->n_rows, l->n_out),
              dx = rows_of(be, l->dx0, l->n_rows, l->n_in);
-    ops->linear(be, &fl, y, x);
-    ops->linear_back(be, &fl, l->no_dx ? (rvi_cols){0} : dx, dy, x, l->no_grads ? NULL : da,
-                     l->no_grads ? NULL : db);
+    if (!l->no_grads) {
+        fl.da = da;
+        fl.db = db;
+    }
+    ops->linear(be, &fl, 1, y, x, l->n_rows);
+    ops->linear_back(be, &fl, 1, l->no_dx ? (rvi_cols){0} : dx, false, dy, x, l->n_rows);
     r.y = take(be, y, l->n_rows);
     r.dx = take(be, dx, l->n_rows);
     drop(be, x);
@@ -300,7 +302,7 @@ static void check_layer(const layer *l, const results *r, double relative)
 static void expect_same(const float *a, const float *b, size_t n, const char *what)
 {
     if (memcmp(a, b, n * sizeof *a) != 0)
-        fail_msg("%s: other bits with another number of threads", what);
+        fail_msg("%s: other bits with other threads or calls", what);
 }
 
 /* In bf16 both operands are off by 2^-9 of themselves, an adapter's by twice as much; f32 sums are short here. */
@@ -364,6 +366,234 @@ static void linear_shapes(void **state)
                          .rank = shapes[s].rank};
             try_layer(&odd, all[i]);
         }
+}
+
+/* ---- layers of one input ---- */
+
+typedef struct layer_group {
+    int n, n_rows, n_in;
+    bool no_dx, fresh;
+    layer layers[RVI_MAX_LINEARS]; /* x and dx0 of the first are of all */
+} layer_group;
+
+typedef struct group_results {
+    float *y, *dx, *da[RVI_MAX_LINEARS], *db[RVI_MAX_LINEARS];
+} group_results;
+
+static int group_cols(const layer_group *g)
+{
+    int n = 0;
+    for (int i = 0; i < g->n; i++) n += g->layers[i].n_out;
+    return n;
+}
+
+/* dy of all layers: their columns */
+static float *side_by_side(const layer_group *g)
+{
+    int total = group_cols(g), first = 0;
+    float *out = malloc((size_t)(g->n_rows * total) * sizeof *out);
+    assert_non_null(out);
+    for (int i = 0; i < g->n; first += g->layers[i++].n_out)
+        for (int r = 0; r < g->n_rows; r++)
+            memcpy(out + r * total + first, g->layers[i].dy + r * g->layers[i].n_out,
+                   (size_t)g->layers[i].n_out * sizeof *out);
+    return out;
+}
+
+/* Together, or by a call for each layer */
+static group_results run_group(const layer_group *g, int threads, mode m, bool together)
+{
+    rvi_backend *be = open_backend(threads, m.exact, m.isa);
+    const rvi_backend_ops *ops = be->ops;
+    group_results r = {0};
+    rvi_float_linear fl[RVI_MAX_LINEARS] = {0};
+    for (int i = 0; i < g->n; i++) {
+        const layer *l = &g->layers[i];
+        rvi_tensor *w, *bias = l->bias ? view_of(be, l->bias_at, 1, l->n_out) : NULL;
+        rvi_tensor_view view = {.name = "w", .type = l->type, .n_dims = 2, .data = l->stored};
+        view.shape[0] = (uint64_t)l->n_out;
+        view.shape[1] = (uint64_t)l->n_in;
+        assert_int_equal(ops->weight_new(be, &w, &view, NULL), RV_OK);
+        fl[i] = (rvi_float_linear){.w = w, .bias = bias, .scale = l->scale};
+        r.da[i] = copy_of(l->da0, (size_t)l->rank * (size_t)l->n_in);
+        r.db[i] = copy_of(l->db0, (size_t)l->rank * (size_t)l->n_out);
+        if (!l->rank) continue;
+        fl[i].a = view_of(be, l->a, l->rank, l->n_in);
+        fl[i].b = view_of(be, l->b, l->n_out, l->rank);
+        if (l->no_grads) continue;
+        fl[i].da = view_of(be, r.da[i], l->rank, l->n_in);
+        fl[i].db = view_of(be, r.db[i], l->n_out, l->rank);
+    }
+    float *dys = side_by_side(g);
+    int n = g->n_rows, total = group_cols(g);
+    rvi_cols x = rows_of(be, g->layers[0].x, n, g->n_in), y = rows_of(be, NULL, n, total),
+             dy = rows_of(be, dys, n, total), dx = rows_of(be, g->layers[0].dx0, n, g->n_in),
+             to = g->no_dx ? (rvi_cols){0} : dx;
+    if (together) {
+        ops->linear(be, fl, g->n, y, x, n);
+        ops->linear_back(be, fl, g->n, to, g->fresh, dy, x, n);
+    }
+    for (int i = 0, at = 0; !together && i < g->n; at += g->layers[i++].n_out) {
+        int cols = g->layers[i].n_out;
+        ops->linear(be, &fl[i], 1, rvi_cols_of(y.t, y.first + at, cols), x, n);
+        ops->linear_back(be, &fl[i], 1, to, g->fresh && i == 0,
+                         rvi_cols_of(dy.t, dy.first + at, cols), x, n);
+    }
+    r.y = take(be, y, n);
+    r.dx = take(be, dx, n);
+    drop(be, x);
+    drop(be, dy);
+    free(dys);
+    for (int i = 0; i < g->n; i++) {
+        const rvi_tensor *all[] = {fl[i].w, fl[i].bias, fl[i].a, fl[i].b, fl[i].da, fl[i].db};
+        for (size_t t = 0; t < sizeof all / sizeof all[0]; t++)
+            ops->tensor_free(be, (rvi_tensor *)all[t]);
+    }
+    ops->free(be);
+    return r;
+}
+
+static void group_results_free(group_results *r)
+{
+    free(r->y);
+    free(r->dx);
+    for (int i = 0; i < RVI_MAX_LINEARS; i++) {
+        free(r->da[i]);
+        free(r->db[i]);
+    }
+}
+
+static void expect_same_group(const layer_group *g, const group_results *a, const group_results *b)
+{
+    size_t rows = (size_t)g->n_rows;
+    expect_same(a->y, b->y, rows * (size_t)group_cols(g), "y of a group");
+    expect_same(a->dx, b->dx, rows * (size_t)g->n_in, "dx of a group");
+    for (int i = 0; i < g->n; i++) {
+        size_t rank = (size_t)g->layers[i].rank;
+        expect_same(a->da[i], b->da[i], rank * (size_t)g->n_in, "da of a group");
+        expect_same(a->db[i], b->db[i], rank * (size_t)g->layers[i].n_out, "db of a group");
+    }
+}
+
+/* Each layer's y, da and db are what float64 says of it alone; dx is the sum of what the layers add. */
+static void check_group(const layer_group *g, const group_results *r, double relative)
+{
+    int total = group_cols(g), first = 0, n_in = g->n_in;
+    size_t n = (size_t)(g->n_rows * n_in);
+    sum *dx = calloc(n, sizeof *dx);
+    assert_non_null(dx);
+    for (size_t e = 0; !g->fresh && e < n; e++) add_term(&dx[e], (double)g->layers[0].dx0[e], 1);
+    for (int i = 0; i < g->n; first += g->layers[i++].n_out) {
+        layer l = g->layers[i];
+        float *y = malloc((size_t)(g->n_rows * l.n_out) * sizeof *y);
+        assert_non_null(y);
+        for (int row = 0; row < g->n_rows; row++)
+            memcpy(y + row * l.n_out, r->y + row * total + first, (size_t)l.n_out * sizeof *y);
+        l.x = g->layers[0].x;
+        l.no_dx = true; /* its own check would be of dx0 alone */
+        check_layer(&l, &(results){y, l.dx0, r->da[i], r->db[i]}, relative);
+        free(y);
+        for (int row = 0; !g->no_dx && row < g->n_rows; row++)
+            for (int o = 0; o < l.n_out; o++) {
+                double slope = (double)l.dy[row * l.n_out + o];
+                for (int e = 0; e < n_in; e++)
+                    add_term(&dx[row * n_in + e], (double)l.w[o * n_in + e], slope);
+                for (int k = 0; k < l.rank; k++)
+                    for (int e = 0; e < n_in; e++)
+                        add_term(&dx[row * n_in + e],
+                                 (double)l.scale * (double)l.a[k * n_in + e],
+                                 (double)l.b[o * l.rank + k] * slope);
+            }
+    }
+    for (size_t e = 0; !g->no_dx && e < n; e++)
+        expect_near((double)r->dx[e], dx[e].value, relative * dx[e].size, "dx of a group");
+    free(dx);
+}
+
+static void try_group(layer_group *g, mode m, bool checked)
+{
+    for (int i = 0; i < g->n; i++) {
+        layer *l = &g->layers[i];
+        l->n_rows = g->n_rows;
+        l->n_in = g->n_in;
+        layer_new(l);
+        l->scale = 0.5f + 0.25f * (float)i;
+    }
+    group_results one = run_group(g, 1, m, true), two = run_group(g, 2, m, true),
+                  three = run_group(g, 3, m, true), apart = run_group(g, 2, m, false);
+    if (checked) check_group(g, &one, m.exact ? tolerance_f32 : tolerance_bf16);
+    expect_same_group(g, &one, &two);
+    expect_same_group(g, &one, &three);
+    expect_same_group(g, &one, &apart);
+    group_results_free(&one);
+    group_results_free(&two);
+    group_results_free(&three);
+    group_results_free(&apart);
+    for (int i = 0; i < g->n; i++) layer_free(&g->layers[i]);
+}
+
+static void linear_groups(void **state)
+{
+    (void)state;
+    mode all[16];
+    for (int i = 0, n = modes(all); i < n; i++) {
+        layer_group like_qkv = {.n = 3,
+                                .n_rows = 37,
+                                .n_in = 96,
+                                .layers = {{.type = RVI_Q4_1, .n_out = 96, .rank = 8},
+                                           {.type = RVI_Q4_1, .n_out = 32, .rank = 8},
+                                           {.type = RVI_Q4_1, .n_out = 32, .rank = 8}}};
+        try_group(&like_qkv, all[i], true);
+        /* ranks that do not fit into a step together; one layer without an adapter; types and biases of all kinds */
+        layer_group mixed = {
+            .n = 3,
+            .n_rows = 70,
+            .n_in = 256,
+            .fresh = true,
+            .layers = {{.type = RVI_Q6_K, .n_out = 50, .rank = 12, .bias = true},
+                       {.type = RVI_Q8_0, .n_out = 17, .bias = true},
+                       {.type = RVI_F32, .n_out = 33, .rank = 25}}};
+        try_group(&mixed, all[i], true);
+        layer_group odd = {.n = 2,
+                           .n_rows = 5,
+                           .n_in = 77,
+                           .layers = {{.type = RVI_BF16, .n_out = 19, .rank = 3, .no_grads = true},
+                                      {.type = RVI_F32, .n_out = 7, .rank = 5}}};
+        try_group(&odd, all[i], true);
+        layer_group no_dx = {.n = 3,
+                             .n_rows = 49,
+                             .n_in = 64,
+                             .no_dx = true,
+                             .layers = {{.type = RVI_Q8_0, .n_out = 40},
+                                        {.type = RVI_Q4_0, .n_out = 70, .rank = 40, .bias = true},
+                                        {.type = RVI_Q8_0, .n_out = 3, .rank = 1}}};
+        try_group(&no_dx, all[i], true);
+        /* chunks that end within a layer, forward and backward */
+        layer_group chunks = {.n = 3,
+                              .n_rows = 20,
+                              .n_in = 800,
+                              .layers = {{.type = RVI_Q8_0, .n_out = 300, .rank = 4},
+                                         {.type = RVI_Q8_0, .n_out = 500, .rank = 33},
+                                         {.type = RVI_Q4_1, .n_out = 70, .rank = 2}}};
+        try_group(&chunks, all[i], false);
+    }
+}
+
+/* Ranks that the scratch cannot hold together: the layers go one by one. */
+static void linear_ranks(void **state)
+{
+    (void)state;
+    mode all[16];
+    for (int i = 0, n = modes(all); i < n; i++) {
+        if (!strcmp(all[i].isa, "ref")) continue; /* slow, and no other code */
+        layer_group g = {.n = 3,
+                         .n_rows = 18,
+                         .n_in = 32,
+                         .layers = {{.type = RVI_Q8_0, .n_out = 20, .rank = 500},
+                                    {.type = RVI_Q8_0, .n_out = 17, .rank = 501},
+                                    {.type = RVI_Q8_0, .n_out = 16, .rank = RVI_MAX_RANK}}};
+        try_group(&g, all[i], true);
+    }
 }
 
 /* NaN in a row of x and of dy: the row's results are NaN, and all of da and db that it enters; no other. */
@@ -894,7 +1124,8 @@ int main(void)
         cmocka_unit_test(attention_nan), cmocka_unit_test(norms),
         cmocka_unit_test(gates),         cmocka_unit_test(losses),
         cmocka_unit_test(loss_nan),      cmocka_unit_test(moving),
-        cmocka_unit_test(reserving),
+        cmocka_unit_test(reserving),     cmocka_unit_test(linear_groups),
+        cmocka_unit_test(linear_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -145,30 +145,36 @@ static void lora(rvi_backend *be, rvi_cols out, rvi_cols x, const rvi_tensor *a,
     add(be, begun, "adapter", 0, 0);
 }
 
-static void count_linear(rvi_backend *be, double begun, const rvi_float_linear *l, const char *what,
-                         double times)
+static void count_linear(rvi_backend *be, double begun, const rvi_float_linear *l, int n_layers,
+                         const char *what, double times)
 {
-    const rvi_tensor *w = l->w;
     char name[sizeof((rvi_profile_row *)0)->name];
-    snprintf(name, sizeof name, "%s %s %d -> %d%s", what, rvi_qtypes[w->type].name, w->n_cols,
-             w->n_rows, l->a ? ", adapter" : "");
-    add(be, begun, name, (double)w->n_rows * (double)w->row_bytes,
-        times * w->n_rows * w->n_cols * l->n_rows);
+    double bytes = 0, n_out = 0;
+    bool adapted = false;
+    for (int i = 0; i < n_layers; i++) {
+        n_out += l[i].w->n_rows;
+        bytes += (double)l[i].w->n_rows * (double)l[i].w->row_bytes;
+        adapted = adapted || l[i].a;
+    }
+    snprintf(name, sizeof name, "%s %s %d -> %.0f%s", what, rvi_qtypes[l->w->type].name,
+             l->w->n_cols, n_out, adapted ? ", adapter" : "");
+    add(be, begun, name, bytes, times * n_out * l->w->n_cols);
 }
 
-static void linear(rvi_backend *be, const rvi_float_linear *l, rvi_cols y, rvi_cols x)
+static void linear(rvi_backend *be, const rvi_float_linear *l, int n_layers, rvi_cols y, rvi_cols x,
+                   int n_rows)
 {
     double begun = rvi_os_seconds();
-    own(be)->linear(be, l, y, x);
-    count_linear(be, begun, l, "linear", 2);
+    own(be)->linear(be, l, n_layers, y, x, n_rows);
+    count_linear(be, begun, l, n_layers, "linear", 2.0 * n_rows);
 }
 
-static void linear_back(rvi_backend *be, const rvi_float_linear *l, rvi_cols dx, rvi_cols dy,
-                        rvi_cols x, rvi_tensor *da, rvi_tensor *db)
+static void linear_back(rvi_backend *be, const rvi_float_linear *l, int n_layers, rvi_cols dx,
+                        bool fresh, rvi_cols dy, rvi_cols x, int n_rows)
 {
     double begun = rvi_os_seconds();
-    own(be)->linear_back(be, l, dx, dy, x, da, db);
-    count_linear(be, begun, l, "linear, backward", dx.t ? 2 : 0);
+    own(be)->linear_back(be, l, n_layers, dx, fresh, dy, x, n_rows);
+    count_linear(be, begun, l, n_layers, "linear, backward", dx.t ? 2.0 * n_rows : 0);
 }
 
 static void span_attention(rvi_backend *be, rvi_cols out, rvi_cols q, rvi_cols k, rvi_cols v,

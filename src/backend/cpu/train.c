@@ -68,13 +68,14 @@ static bool scratch_fill(const rvi_cpu *cpu, rvi_train_scratch *s)
 {
     size_t workers = (size_t)rvi_pool_size(cpu->pool), number = s->linear->number_bytes;
     size_t rows = (size_t)RVI_MIN(s->max_rows + RVI_TRAIN_GROUP, RVI_TRAIN_ROWS),
-           depth = RVI_TRAIN_CHUNK + RVI_MAX_RANK;
+           pad = RVI_MAX_LINEARS * 32, /* each layer's things fill whole panels and steps of k */
+           ranks = RVI_MAX_RANK + pad, depth = RVI_TRAIN_CHUNK + ranks;
     s->rows_packed = rvi_alloc_aligned(rows * depth * number, 64);
-    s->first = rvi_alloc_aligned((size_t)RVI_MAX_RANK * RVI_TRAIN_CHUNK * number, 64);
+    s->first = rvi_alloc_aligned(ranks * RVI_TRAIN_CHUNK * number, 64);
     bool ok = s->rows_packed && s->first;
     for (int i = 0; i < 2; i++) {
-        s->low[i] = rvi_alloc_array(rows * RVI_MAX_RANK, sizeof(float));
-        s->turned[i] = rvi_alloc_aligned((RVI_MAX_RANK + RVI_TRAIN_GROUP) * rows * number, 64);
+        s->low[i] = rvi_alloc_array(rows * ranks, sizeof(float));
+        s->turned[i] = rvi_alloc_aligned(ranks * rows * number, 64);
         ok = ok && s->low[i] && s->turned[i];
     }
     s->panel = rvi_zalloc_array(workers, sizeof *s->panel);

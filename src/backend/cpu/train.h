@@ -10,7 +10,7 @@ enum {
     RVI_TRAIN_CHUNK = 768, /* inputs; a multiple of every block of weights */
     RVI_TRAIN_GROUP = 96,  /* rows of a task: a multiple of every row_group */
     RVI_TRAIN_UNIT = 256,  /* most outputs of a task */
-    RVI_TRAIN_TILE = RVI_MAX_RANK * 64,
+    RVI_TRAIN_TILE = (RVI_MAX_RANK + RVI_TRAIN_GROUP) * 64,
     RVI_TRAIN_QUERIES = 96, /* of an attention task */
     RVI_TRAIN_KEYS = 256,   /* that meet them at a time */
     RVI_TRAIN_HEADS = 128   /* of a round of the attention's backward */
@@ -26,10 +26,10 @@ typedef struct rvi_attn_train {
 struct rvi_train_scratch {
     int max_rows, max_cols, max_vocab;
     const rvi_train_gemm *linear;
-    uint8_t *rows_packed; /* a block of rows, and an adapter's part behind them */
-    uint8_t *first;       /* an adapter's first matrix as right operand */
-    float *low[2];        /* [rows][rank, in whole panels] scaled: A x, B^T dy */
-    uint8_t *turned[2];   /* these as left operands [rank][rows] */
+    uint8_t *rows_packed; /* a block of rows, and the adapters' part behind them */
+    uint8_t *first;       /* the adapters' first matrices as right operands */
+    float *low[2];        /* [rows][ranks of a group of layers] scaled: A x, B^T dy */
+    uint8_t *turned[2];   /* these as left operands [ranks][rows] */
     uint8_t **panel;      /* per worker: a right operand */
     float **tile;         /* per worker: weights as f32 on their way there, or sums */
     float **rows;         /* per worker: logits of targets */
@@ -42,9 +42,10 @@ rv_status rvi_cpu_train_reserve(rvi_backend *be, int n_rows, int n_cols, int n_v
                                 rv_error *err);
 void rvi_cpu_train_free(rvi_cpu *cpu);
 
-void rvi_cpu_linear(rvi_backend *be, const rvi_float_linear *l, rvi_cols y, rvi_cols x);
-void rvi_cpu_linear_back(rvi_backend *be, const rvi_float_linear *l, rvi_cols dx, rvi_cols dy,
-                         rvi_cols x, rvi_tensor *da, rvi_tensor *db);
+void rvi_cpu_linear(rvi_backend *be, const rvi_float_linear *l, int n_layers, rvi_cols y,
+                    rvi_cols x, int n_rows);
+void rvi_cpu_linear_back(rvi_backend *be, const rvi_float_linear *l, int n_layers, rvi_cols dx,
+                         bool fresh, rvi_cols dy, rvi_cols x, int n_rows);
 void rvi_cpu_span_attention(rvi_backend *be, rvi_cols out, rvi_cols q, rvi_cols k, rvi_cols v,
                             const rvi_attention *a, const rvi_span *spans, int n_spans);
 void rvi_cpu_span_attention_back(rvi_backend *be, rvi_cols dq, rvi_cols dk, rvi_cols dv,
