@@ -7,7 +7,8 @@
 enum {
     RVI_TRAIN_ROWS =
         864, /* of a block: packed, with a chunk of inputs, they stay in the second level cache */
-    RVI_TRAIN_CHUNK = 768, /* inputs; a multiple of every block of weights */
+    RVI_TRAIN_CHUNK = 640, /* inputs: a product goes over so many of k without putting sums aside */
+    RVI_TRAIN_WHOLE = 512, /* where there are more: a multiple of every block of weights */
     RVI_TRAIN_GROUP = 96,  /* rows of a task: a multiple of every row_group */
     RVI_TRAIN_UNIT = 256,  /* most outputs of a task */
     RVI_TRAIN_TILE = (RVI_MAX_RANK + RVI_TRAIN_GROUP) * 64,

@@ -144,12 +144,13 @@ static job job_new(group *q, bool back, rvi_cols in, rvi_cols out)
 
 /* ---- chunks ---- */
 
-/* Takes inputs of the next part, at most `most`. */
+/* Takes inputs of the next part, at most `most`: forward, weights are cut between blocks. */
 static void add_segment(job *j, int most, size_t *first)
 {
     const group *q = j->q;
     const part *p = &q->parts[j->next];
-    int all = j->back ? p->l->w->n_rows : q->n_in, n = RVI_MIN(most, all - j->next_at);
+    int all = j->back ? p->l->w->n_rows : q->n_in, n = all - j->next_at;
+    if (n > most) n = j->back ? most : RVI_TRAIN_WHOLE;
     segment *s = &j->segments[j->n_segments++];
     *s = (segment){.parts = p,
                    .n_parts = j->back ? 1 : q->n_parts,
@@ -174,13 +175,13 @@ static bool next_chunk(job *j)
     j->begun = j->next > 0 || j->next_at > 0;
     j->n_segments = 0;
     j->k_total = 0;
-    for (int room = RVI_TRAIN_CHUNK; room > 0 && j->next < j->q->n_parts;) {
+    while (j->k_total < RVI_TRAIN_CHUNK && j->next < j->q->n_parts) {
         if (!j->out.t && j->back && !j->q->parts[j->next].rank) {
             j->next++; /* nothing is asked of its rows */
             continue;
         }
-        add_segment(j, room, &first);
-        room -= (int)j->segments[j->n_segments - 1].n_padded;
+        add_segment(j, RVI_TRAIN_CHUNK - (int)j->k_total, &first);
+        if (!j->back) break;
     }
     return j->n_segments > 0;
 }
