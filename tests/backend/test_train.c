@@ -493,17 +493,21 @@ static void check_group(const layer_group *g, const group_results *r, double rel
         l.no_dx = true; /* its own check would be of dx0 alone */
         check_layer(&l, &(results){y, l.dx0, r->da[i], r->db[i]}, relative);
         free(y);
-        for (int row = 0; !g->no_dx && row < g->n_rows; row++)
-            for (int o = 0; o < l.n_out; o++) {
-                double slope = (double)l.dy[row * l.n_out + o];
+        for (int row = 0; !g->no_dx && row < g->n_rows; row++) {
+            const float *dy = l.dy + row * l.n_out;
+            for (int o = 0; o < l.n_out; o++)
                 for (int e = 0; e < n_in; e++)
-                    add_term(&dx[row * n_in + e], (double)l.w[o * n_in + e], slope);
-                for (int k = 0; k < l.rank; k++)
-                    for (int e = 0; e < n_in; e++)
-                        add_term(&dx[row * n_in + e],
-                                 (double)l.scale * (double)l.a[k * n_in + e],
-                                 (double)l.b[o * l.rank + k] * slope);
+                    add_term(&dx[row * n_in + e], (double)l.w[o * n_in + e], (double)dy[o]);
+            for (int k = 0; k < l.rank; k++) {
+                sum q = {0};
+                for (int o = 0; o < l.n_out; o++)
+                    add_term(&q, (double)l.scale * (double)l.b[o * l.rank + k], (double)dy[o]);
+                for (int e = 0; e < n_in; e++) {
+                    dx[row * n_in + e].value += (double)l.a[k * n_in + e] * q.value;
+                    dx[row * n_in + e].size += fabs((double)l.a[k * n_in + e]) * q.size;
+                }
             }
+        }
     }
     for (size_t e = 0; !g->no_dx && e < n; e++)
         expect_near((double)r->dx[e], dx[e].value, relative * dx[e].size, "dx of a group");
