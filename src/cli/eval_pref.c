@@ -13,7 +13,14 @@
 #include "base/os.h"
 #include "cli/eval.h"
 
-enum { ANSWER = 96, SHORT_ANSWER = 40, SAMPLES = 4, GROUP = 4, MIN_PAIRS = 4 };
+enum {
+    ANSWER = 96,
+    SHORT_ANSWER = 40,
+    SAMPLES = 4,   /* that a pair is made of */
+    GROUP = 4,     /* answers that are made before they are scored */
+    MIN_PAIRS = 4, /* to learn anything from */
+    ASKED = 8      /* times, where answers are sampled: chance alone moves a gain of twice 50 by 5 points */
+};
 
 enum { OBEY0, OBEY, WIN, Q0, Q, GAIN, PAIRS, DPPL, PROBE_KL, SECONDS, N_FIGURES };
 static const eval_row figure_rows[N_FIGURES] = {
@@ -32,6 +39,11 @@ typedef struct pref_eval {
 } pref_eval;
 
 /* ---- asking ---- */
+
+static size_t times_asked(const pref_eval *v)
+{
+    return v->instant ? ASKED : 1;
+}
 
 static double judge(const eval_style *s, const eval_request *r, const rv_generated *g)
 {
@@ -159,43 +171,56 @@ static rv_status learn_at_once(pref_eval *v, const eval_style *s, int run, rv_er
 
 /* ---- measuring ---- */
 
-/* Held-out requests, greedily or sampled twice, with and without what was learned. */
-static rv_status measure(pref_eval *v, const eval_style *s, eval_figure *f, rv_error *err)
+/* Held-out requests, greedily or sampled, by the model alone (l is NULL) or with what was learned: how good each
+ * answer is. */
+static rv_status judge_answers(pref_eval *v, rv_learner *l, const eval_style *s, double *quality,
+                               rv_error *err)
 {
     const eval_ask greedy = {ANSWER, 0, 0, "asking", NULL},
                    sampled = {SHORT_ANSWER, 0.8f, 77, "asking", NULL};
-    const eval_ask *ask = v->instant ? &sampled : &greedy;
-    size_t each = v->instant ? 2 : 1, n = s->n_heldout * each;
-    rv_generated *base = NULL, *out = NULL;
-    double sums[4] = {0}, win = 0;
-    rv_status st = answer_requests(v, NULL, s->heldout, s->n_heldout, each, ask, &base, err);
-    if (!st) st = answer_requests(v, v->e.l, s->heldout, s->n_heldout, each, ask, &out, err);
-    for (size_t i = 0; !st && i < n; i++) {
-        double a = judge(s, &s->heldout[i / each], &base[i]),
-               b = judge(s, &s->heldout[i / each], &out[i]);
-        sums[0] += a >= 1;
-        sums[1] += b >= 1;
-        sums[2] += a;
-        sums[3] += b;
-        win += b > a ? 1 : b < a ? 0 : 0.5;
-    }
-    if (!st) {
-        f[OBEY0].value = 100 * sums[0] / (double)n;
-        f[OBEY].value = 100 * sums[1] / (double)n;
-        f[WIN].value = 100 * win / (double)n;
-        f[OBEY0].n = f[OBEY].n = f[WIN].n = (double)n;
-        f[Q0].value = sums[2] / (double)n;
-        f[Q].value = sums[3] / (double)n;
-        if (sums[2] > 0) f[GAIN].value = 100 * (sums[3] / sums[2] - 1);
-        st = eval_drift(&v->e, &f[DPPL].value, &f[PROBE_KL].value, err);
-    }
-    eval_free_answers(base, n);
+    size_t each = times_asked(v), n = s->n_heldout * each;
+    rv_generated *out = NULL;
+    rv_status st = answer_requests(v, l, s->heldout, s->n_heldout, each,
+                                   v->instant ? &sampled : &greedy, &out, err);
+    for (size_t i = 0; !st && i < n; i++) quality[i] = judge(s, &s->heldout[i / each], &out[i]);
     eval_free_answers(out, n);
     return st;
 }
 
-static rv_status evaluate_style(pref_eval *v, const eval_style *s, int run, eval_figure *f,
-                                rv_error *err)
+static void compare(const double *base, const double *now, size_t n, eval_figure *f)
+{
+    double obey0 = 0, obey = 0, q0 = 0, q = 0, win = 0;
+    for (size_t i = 0; i < n; i++) {
+        obey0 += base[i] >= 1;
+        obey += now[i] >= 1;
+        q0 += base[i];
+        q += now[i];
+        win += now[i] > base[i] ? 1 : now[i] < base[i] ? 0 : 0.5;
+    }
+    f[OBEY0].value = 100 * obey0 / (double)n;
+    f[OBEY].value = 100 * obey / (double)n;
+    f[WIN].value = 100 * win / (double)n;
+    f[OBEY0].n = f[OBEY].n = f[WIN].n = (double)n;
+    f[Q0].value = q0 / (double)n;
+    f[Q].value = q / (double)n;
+    if (q0 > 0) f[GAIN].value = 100 * (q / q0 - 1);
+}
+
+/* base: of the model alone */
+static rv_status measure(pref_eval *v, const eval_style *s, const double *base, eval_figure *f,
+                         rv_error *err)
+{
+    size_t n = s->n_heldout * times_asked(v);
+    double *now = rvi_alloc_array(n, sizeof *now);
+    rv_status st = now ? judge_answers(v, v->e.l, s, now, err) : rvi_nomem(err, "answers");
+    if (!st) compare(base, now, n, f);
+    if (!st) st = eval_drift(&v->e, &f[DPPL].value, &f[PROBE_KL].value, err);
+    rvi_free(now);
+    return st;
+}
+
+static rv_status evaluate_run(pref_eval *v, const eval_style *s, const double *base, int run,
+                              eval_figure *f, rv_error *err)
 {
     size_t n_pairs = 0;
     rv_adaptation a = {0};
@@ -212,7 +237,19 @@ static rv_status evaluate_style(pref_eval *v, const eval_style *s, int run, eval
                 eval_train(&v->e, RV_LOOP_DEEP, v->kto ? RV_LOSS_KTO : RV_LOSS_DPO, &a, &took, err);
     }
     f[SECONDS].value = took;
-    if (!st) st = measure(v, s, f, err);
+    if (!st) st = measure(v, s, base, f, err);
+    return st;
+}
+
+/* All runs of a style, into results from `first` on */
+static rv_status evaluate_style(pref_eval *v, const eval_style *s, eval_results *r, size_t first,
+                                rv_error *err)
+{
+    double *base = rvi_alloc_array(s->n_heldout * times_asked(v), sizeof *base);
+    rv_status st = base ? judge_answers(v, NULL, s, base, err) : rvi_nomem(err, "answers");
+    for (int run = 0; !st && run < v->runs; run++)
+        st = evaluate_run(v, s, base, run, eval_results_of(r, first + (size_t)run), err);
+    rvi_free(base);
     return st;
 }
 
@@ -263,9 +300,8 @@ static rv_status evaluate(eval *e, rvi_buf *out, rv_error *err)
     rv_status st = eval_results_init(&r, figure_rows, N_FIGURES, n, err);
     eval_learner_options(e, &lo);
     if (!st) st = eval_learner_new(e, &lo, err);
-    for (size_t i = 0; !st && i < n; i++)
-        st = evaluate_style(v, &v->file.items[i / runs], (int)(i % runs), eval_results_of(&r, i),
-                            err);
+    for (size_t i = 0; !st && i < v->file.n; i++)
+        st = evaluate_style(v, &v->file.items[i], &r, i * runs, err);
     if (!st) (e->o.json ? write_result : print_result)(v, &r, out);
     eval_results_deinit(&r);
     return st;
