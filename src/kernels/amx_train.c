@@ -290,7 +290,7 @@ static void product(const void *a, size_t a_total, int m, const void *b, size_t 
     tiles_end();
 }
 
-static const rvi_train_gemm gemm_table = {"amx bf16", 16, STEP, 2, pack_a, pack_b, product};
+static const rvi_train_gemm gemm_table = {"amx bf16", 16, STEP, 2, pack_a, pack_b, product, NULL, NULL};
 
 void rvi_kernels_fill_amx_train(rvi_kernels *k)
 {

@@ -115,6 +115,13 @@ static ALWAYS_INLINE float add_across(vec v)
     return _mm_cvtss_f32(_mm_add_ss(v2, _mm_movehdup_ps(v2)));
 }
 
+static ALWAYS_INLINE float max_across(vec v)
+{
+    __m128 v4 = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    __m128 v2 = _mm_max_ps(v4, _mm_movehl_ps(v4, v4));
+    return _mm_cvtss_f32(_mm_max_ss(v2, _mm_movehdup_ps(v2)));
+}
+
 /* ---- for vector_quant.h ---- */
 
 static ALWAYS_INLINE vec load_int8(const int8_t *p)

@@ -117,4 +117,6 @@ static ALWAYS_INLINE float add_across(vec v)
     return _mm_cvtss_f32(_mm_add_ss(v2, _mm_movehdup_ps(v2)));
 }
 
+static ALWAYS_INLINE float max_across(vec v) { return _mm512_reduce_max_ps(v); }
+
 #endif

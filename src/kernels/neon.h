@@ -102,6 +102,8 @@ static ALWAYS_INLINE float add_across(vec v)
     return vpadds_f32(vadd_f32(vget_low_f32(v), vget_high_f32(v)));
 }
 
+static ALWAYS_INLINE float max_across(vec v) { return vmaxvq_f32(v); }
+
 /* ---- for vector_quant.h ---- */
 
 static ALWAYS_INLINE vec load_int8(const int8_t *p)

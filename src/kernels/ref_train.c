@@ -27,6 +27,21 @@ static void pack_b(void *out, size_t k_total, const float *b, size_t stride, boo
     }
 }
 
+static void pack_a_rows(void *out, size_t k_total, const float *const *rows, int m, int k)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < k; j++) ((float *)out)[(size_t)i * k_total + (size_t)j] = rows[i][j];
+}
+
+static void pack_b_rows(void *out, size_t k_total, const float *const *rows, bool transposed, int k, int n)
+{
+    for (int j = 0; j < n; j++) {
+        float *panel = (float *)out + (size_t)(j / RVI_GEMM_PANEL * RVI_GEMM_PANEL) * k_total;
+        for (int i = 0; i < k; i++)
+            panel[i * RVI_GEMM_PANEL + j % RVI_GEMM_PANEL] = transposed ? rows[j][i] : rows[i][j];
+    }
+}
+
 static void product(const void *a, size_t a_total, int m, const void *b, size_t b_total, int n, size_t k, float *c,
                     size_t c_stride, bool add_to)
 {
@@ -41,7 +56,8 @@ static void product(const void *a, size_t a_total, int m, const void *b, size_t 
         }
 }
 
-static const rvi_train_gemm gemm_table = {"scalar f32", 1, 1, sizeof(float), pack_a, pack_b, product};
+static const rvi_train_gemm gemm_table = {"scalar f32", 1,       1,           sizeof(float), pack_a,
+                                          pack_b,       product, pack_a_rows, pack_b_rows};
 
 /* ---- rows ---- */
 

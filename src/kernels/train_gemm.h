@@ -27,10 +27,15 @@ typedef struct rvi_train_gemm {
     void (*pack_a)(void *out, size_t k_total, const float *a, size_t stride, bool transposed, int m, int k);
     /* Elements B[0..k)[0..n) = b[i * stride + j], or b[j * stride + i] when transposed; likewise. */
     void (*pack_b)(void *out, size_t k_total, const float *b, size_t stride, bool transposed, int k, int n);
-    /* c[i * c_stride + j] = (add: +=) the sum over the first k (a multiple of k_step) of A[i][k] B[k][j]. a_total, b_total:
-     * what k_total was when they were packed. Operands on cache lines. */
+    /* c[i * c_stride + j] = (add: +=) the sum over the first k (in the bf16 row a multiple of k_step) of A[i][k] B[k][j].
+     * a_total, b_total: what k_total was when they were packed. Operands on cache lines. */
     void (*product)(const void *a, size_t a_total, int m, const void *b, size_t b_total, int n, size_t k, float *c,
                     size_t c_stride, bool add);
+
+    /* The same from rows that lie anywhere: A[i] = rows[i]; B[i] = rows[i], or column j of B = rows[j] when transposed.
+     * NULL in the bf16 row. */
+    void (*pack_a_rows)(void *out, size_t k_total, const float *const *rows, int m, int k);
+    void (*pack_b_rows)(void *out, size_t k_total, const float *const *rows, bool transposed, int k, int n);
 } rvi_train_gemm;
 
 static inline size_t rvi_gemm_k(const rvi_train_gemm *g, size_t k)

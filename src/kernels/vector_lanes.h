@@ -15,7 +15,8 @@
  *     add_exponent(p, k)                 p * 2^k by adding the integer k (a float) to the exponent field of p
  *     split_pairs(lo, hi, &a, &b)        a: the even elements of lo then hi, b: the odd ones
  *     join_pairs(a, b, &lo, &hi)         the reverse
- *     add_across(v)                      the end of the tree of sum16 within one register */
+ *     add_across(v)                      the end of the tree of sum16 within one register
+ *     max_across(v)                      the largest lane, where none is NaN */
 #ifndef RVI_KERNELS_VECTOR_LANES_H
 #define RVI_KERNELS_VECTOR_LANES_H
 

@@ -26,70 +26,128 @@ enum {
     PANEL_VECS = PANEL / WIDTH
 };
 
-static void pack_a_plain(float *to, size_t group_floats, const float *a, size_t stride, int m, int k)
+/* Rows of a matrix: at `at`, or `stride` apart from `first` on. */
+typedef struct lines {
+    const float *const *at;
+    const float *first;
+    size_t stride;
+} lines;
+
+static ALWAYS_INLINE const float *line(lines x, int i)
 {
-    for (int g = 0; g < m; g += GEMM_ROWS, to += group_floats)
+    return x.at ? x.at[i] : x.first + (size_t)i * x.stride;
+}
+
+/* K_STEP numbers, or the `left` first ones followed by zeros */
+static ALWAYS_INLINE void copy_step(float *to, const float *from, int left)
+{
+    UNROLL for (int v = 0; v < K_STEP; v += WIDTH)
+        store(to + v, WIDTH, left > v ? load(from + v, (size_t)(left - v)) : splat(0.0f));
+}
+
+static ALWAYS_INLINE void pack_a_lines(float *to, size_t k_total, lines a, int m, int k)
+{
+    for (int g = 0; g < m; g += GEMM_ROWS, to += GEMM_ROWS * k_total)
         for (int r = 0; r < GEMM_ROWS; r++) {
             float *row = to + r * K_STEP;
-            const float *from = a + (size_t)(g + r) * stride;
-            for (int i = 0; i < k; i += K_STEP, row += GEMM_ROWS * K_STEP)
-                for (int v = 0; v < K_STEP; v += WIDTH) {
-                    bool here = g + r < m && i + v < k;
-                    store(row + v, WIDTH, here ? load(from + i + v, (size_t)(k - i - v)) : splat(0.0f));
-                }
+            const float *from = g + r < m ? line(a, g + r) : NULL;
+            int i = 0;
+            for (; from && i + K_STEP <= k; i += K_STEP) copy_step(row + i * GEMM_ROWS, from + i, K_STEP);
+            for (; i < k; i += K_STEP) copy_step(row + i * GEMM_ROWS, from ? from + i : NULL, from ? k - i : 0);
         }
+}
+
+static ALWAYS_INLINE float *a_row(float *to, size_t k_total, int row)
+{
+    return to + (size_t)(row / GEMM_ROWS) * (GEMM_ROWS * k_total) + row % GEMM_ROWS * K_STEP;
+}
+
+static ALWAYS_INLINE size_t a_column(int k)
+{
+    return (size_t)(k / K_STEP * (GEMM_ROWS * K_STEP) + k % K_STEP);
+}
+
+/* Eight rows of A from columns of a, and zeros up to `padded`. */
+static ALWAYS_INLINE void pack_eight_rows(float *to, size_t k_total, const float *a, size_t stride, int row, int k,
+                                          int padded)
+{
+    static const words8 zeros;
+    float *at[8];
+    int i = 0;
+    UNROLL for (int r = 0; r < 8; r++) at[r] = a_row(to, k_total, row + r);
+    for (; i + 8 <= k; i += 8) {
+        words8 v[8];
+        UNROLL for (int e = 0; e < 8; e++) memcpy(&v[e], a + (size_t)(i + e) * stride + row, sizeof v[e]);
+        transpose8(v);
+        UNROLL for (int r = 0; r < 8; r++) memcpy(at[r] + a_column(i), &v[r], sizeof v[r]);
+    }
+    for (; i < k || i % 8; i++)
+        for (int r = 0; r < 8; r++) at[r][a_column(i)] = i < k ? a[(size_t)i * stride + (size_t)(row + r)] : 0.0f;
+    for (; i < padded; i += 8)
+        for (int r = 0; r < 8; r++) memcpy(at[r] + a_column(i), &zeros, sizeof zeros);
 }
 
 static void pack_a(void *out, size_t k_total, const float *a, size_t stride, bool transposed, int m, int k)
 {
-    float *to = out;
-    size_t group_floats = GEMM_ROWS * k_total;
     if (!transposed) {
-        pack_a_plain(to, group_floats, a, stride, m, k);
+        pack_a_lines(out, k_total, (lines){NULL, a, stride}, m, k);
         return;
     }
-    int padded = (k + K_STEP - 1) / K_STEP * K_STEP;
-    for (int g = 0; g < m; g += GEMM_ROWS, to += group_floats)
-        for (int i = 0; i < padded; i++) {
-            float *column = to + i / K_STEP * (GEMM_ROWS * K_STEP) + i % K_STEP;
-            for (int r = 0; r < GEMM_ROWS; r++)
-                column[r * K_STEP] = g + r < m && i < k ? a[(size_t)i * stride + (size_t)(g + r)] : 0.0f;
-        }
+    int padded = (k + K_STEP - 1) / K_STEP * K_STEP, rows = (m + GEMM_ROWS - 1) / GEMM_ROWS * GEMM_ROWS, r = 0;
+    for (; r + 8 <= m; r += 8) pack_eight_rows(out, k_total, a, stride, r, k, padded);
+    for (; r < rows; r++)
+        for (int i = 0; i < padded; i++)
+            a_row(out, k_total, r)[a_column(i)] = r < m && i < k ? a[(size_t)i * stride + (size_t)r] : 0.0f;
 }
 
-/* Eight columns of B from rows of b. */
-static ALWAYS_INLINE void pack_eight(float *to, const float *b, size_t stride, int k)
+static void pack_a_rows(void *out, size_t k_total, const float *const *rows, int m, int k)
 {
+    pack_a_lines(out, k_total, (lines){rows, NULL, 0}, m, k);
+}
+
+/* Eight columns of B from rows of b, from `col` on. */
+static ALWAYS_INLINE void pack_eight(float *to, lines b, int col, int k)
+{
+    const float *from[8];
     int i = 0;
+    UNROLL for (int c = 0; c < 8; c++) from[c] = line(b, col + c);
     for (; i + 8 <= k; i += 8) {
         words8 v[8];
-        UNROLL for (int c = 0; c < 8; c++) memcpy(&v[c], b + (size_t)c * stride + i, sizeof v[c]);
+        UNROLL for (int c = 0; c < 8; c++) memcpy(&v[c], from[c] + i, sizeof v[c]);
         transpose8(v);
         UNROLL for (int c = 0; c < 8; c++) memcpy(to + (i + c) * PANEL, &v[c], sizeof v[c]);
     }
     for (; i < k; i++)
-        for (int c = 0; c < 8; c++) to[i * PANEL + c] = b[(size_t)c * stride + (size_t)i];
+        for (int c = 0; c < 8; c++) to[i * PANEL + c] = from[c][i];
 }
 
-static void pack_b(void *out, size_t k_total, const float *b, size_t stride, bool transposed, int k, int n)
+static ALWAYS_INLINE void pack_b_lines(float *to, size_t k_total, lines b, bool transposed, int k, int n)
 {
-    float *to = out;
     int padded = (k + K_STEP - 1) / K_STEP * K_STEP;
     for (int p = 0; p < n; p += PANEL, to += PANEL * k_total) {
         int cols = n - p < PANEL ? n - p : PANEL, done = 0;
         if (!transposed) {
-            for (int i = 0; i < k; i++)
-                for (int v = 0; v < PANEL; v += WIDTH)
-                    store(to + i * PANEL + v, WIDTH,
-                          v < cols ? load(b + (size_t)i * stride + (size_t)(p + v), (size_t)(cols - v)) : splat(0.0f));
+            for (int i = 0; i < k; i++) copy_step(to + i * PANEL, line(b, i) + p, cols);
         } else {
-            for (; done + 8 <= cols; done += 8) pack_eight(to + done, b + (size_t)(p + done) * stride, stride, k);
-            for (int i = 0; i < k; i++)
-                for (int c = done; c < PANEL; c++)
-                    to[i * PANEL + c] = c < cols ? b[(size_t)(p + c) * stride + (size_t)i] : 0.0f;
+            for (; done + 8 <= cols; done += 8) pack_eight(to + done, b, p + done, k);
+            for (int c = done; c < PANEL; c++) {
+                const float *from = c < cols ? line(b, p + c) : NULL;
+                for (int i = 0; i < k; i++) to[i * PANEL + c] = from ? from[i] : 0.0f;
+            }
         }
         memset(to + k * PANEL, 0, (size_t)(padded - k) * PANEL * sizeof *to);
     }
+}
+_Static_assert((int)PANEL == (int)K_STEP, "a row of a panel is copied by steps of k");
+
+static void pack_b(void *out, size_t k_total, const float *b, size_t stride, bool transposed, int k, int n)
+{
+    pack_b_lines(out, k_total, (lines){NULL, b, stride}, transposed, k, n);
+}
+
+static void pack_b_rows(void *out, size_t k_total, const float *const *rows, bool transposed, int k, int n)
+{
+    pack_b_lines(out, k_total, (lines){rows, NULL, 0}, transposed, k, n);
 }
 
 /* A group of rows with one or more panels over n_k of k; m and n say what of it C has. */
@@ -102,16 +160,18 @@ static ALWAYS_INLINE void gemm_block(int n_panels, const float *a, const float *
             bool here = add_to && r < m && v * WIDTH < n;
             acc[r][v] = here ? load(c + (size_t)r * c_stride + v * WIDTH, (size_t)(n - v * WIDTH)) : splat(0.0f);
         }
-    for (size_t i = 0; i < n_k; i += K_STEP, a += (GEMM_ROWS - 1) * K_STEP)
-        for (int j = 0; j < K_STEP; j++, a++, b += PANEL) {
+    for (size_t i = 0; i < n_k; i += K_STEP, a += GEMM_ROWS * K_STEP) {
+        size_t n_j = n_k - i < K_STEP ? n_k - i : K_STEP;
+        for (size_t j = 0; j < n_j; j++, b += PANEL) {
             vec bv[GEMM_PANELS * PANEL_VECS];
             UNROLL for (int v = 0; v < n_panels * PANEL_VECS; v++)
                 bv[v] = load(b + (size_t)(v / PANEL_VECS) * b_stride + v % PANEL_VECS * WIDTH, WIDTH);
             UNROLL for (int r = 0; r < GEMM_ROWS; r++) {
-                vec av = splat(a[r * K_STEP]);
+                vec av = splat(a[(size_t)(r * K_STEP) + j]);
                 UNROLL for (int v = 0; v < n_panels * PANEL_VECS; v++) acc[r][v] = fused(av, bv[v], acc[r][v]);
             }
         }
+    }
     UNROLL for (int r = 0; r < GEMM_ROWS; r++) {
         if (r >= m) continue;
         UNROLL for (int v = 0; v < n_panels * PANEL_VECS; v++)
@@ -139,17 +199,15 @@ static void product(const void *a, size_t a_total, int m, const void *b, size_t 
 }
 _Static_assert(GEMM_PANELS <= 2, "the last panels are one or two");
 
-static const rvi_train_gemm gemm_table = {GEMM_NAME, GEMM_ROWS, K_STEP, sizeof(float), pack_a, pack_b, product};
+static const rvi_train_gemm gemm_table = {GEMM_NAME, GEMM_ROWS, K_STEP,      sizeof(float), pack_a,
+                                          pack_b,    product,   pack_a_rows, pack_b_rows};
 
 /* ---- sums over a row ---- */
 
 /* Four registers of sums, so that additions need not wait for each other. */
 static ALWAYS_INLINE float add_all(vec s[4])
 {
-    float lanes[WIDTH], sum = 0;
-    store(lanes, WIDTH, add(add(s[0], s[1]), add(s[2], s[3])));
-    for (int i = 0; i < WIDTH; i++) sum += lanes[i];
-    return sum;
+    return add_across(add(add(s[0], s[1]), add(s[2], s[3])));
 }
 
 static void norm_back(float *dx, const float *dy, const float *x, const float *w, size_t n, float eps, bool add_to)
@@ -250,30 +308,32 @@ static ALWAYS_INLINE vec within(size_t i, size_t from, size_t end, vec a, vec b)
     return from > i ? choose(first_lanes(from - i), b, a) : a;
 }
 
+static ALWAYS_INLINE void clear(float *x, size_t from, size_t end)
+{
+    for (size_t i = from; i < end; i += WIDTH) store(x + i, end - i, splat(0.0f));
+}
+
 static void softmax(float *s, size_t n, size_t from, size_t end, float scale, float soft_cap, float stats[2])
 {
-    vec top = splat(-INFINITY), sum[4] = {splat(0), splat(0), splat(0), splat(0)};
-    float lanes[WIDTH], m = -INFINITY;
-    size_t begin = from / WIDTH * WIDTH;
+    vec top = splat(-INFINITY), sum = splat(0.0f);
+    size_t begin = from / WIDTH * WIDTH, done = (end + WIDTH - 1) / WIDTH * WIDTH;
     for (size_t i = begin; i < end; i += WIDTH) {
         vec z = score(load(s + i, n - i), scale, soft_cap);
         store(s + i, n - i, z);
         z = within(i, from, end, z, top);
         top = choose(above(z, top), z, top); /* NaN is passed over */
     }
-    store(lanes, WIDTH, top);
-    for (int i = 0; i < WIDTH; i++) m = lanes[i] > m ? lanes[i] : m;
+    float m = max_across(top);
     for (size_t i = begin; i < end; i += WIDTH) {
-        vec e = exp_lanes(subtract(load(s + i, n - i), splat(m)));
+        vec e = exp_down_lanes(subtract(load(s + i, n - i), splat(m)));
         e = within(i, from, end, e, splat(0.0f));
         store(s + i, n - i, e);
-        sum[0] = add(sum[0], e);
+        sum = add(sum, e);
     }
-    float inverse = 1.0f / add_all(sum);
+    float inverse = 1.0f / add_across(sum);
     for (size_t i = begin; i < end; i += WIDTH) store(s + i, n - i, multiply(load(s + i, n - i), splat(inverse)));
-    memset(s, 0, begin * sizeof *s);
-    size_t done = (end + WIDTH - 1) / WIDTH * WIDTH;
-    if (done < n) memset(s + done, 0, (n - done) * sizeof *s);
+    clear(s, 0, begin);
+    clear(s, done, n);
     stats[0] = m;
     stats[1] = inverse;
 }
@@ -286,9 +346,9 @@ static ALWAYS_INLINE vec cap_slope(vec s, float scale, float soft_cap)
 
 static float softmax_back(float *dp, const float *p, const float *s, size_t n, float scale, float soft_cap)
 {
-    vec dot[4] = {splat(0), splat(0), splat(0), splat(0)};
-    for (size_t i = 0; i < n; i += WIDTH) dot[0] = fused(load(p + i, n - i), load(dp + i, n - i), dot[0]);
-    float sum = add_all(dot);
+    vec dot = splat(0.0f);
+    for (size_t i = 0; i < n; i += WIDTH) dot = fused(load(p + i, n - i), load(dp + i, n - i), dot);
+    float sum = add_across(dot);
     for (size_t i = 0; i < n; i += WIDTH) {
         vec d = subtract(load(dp + i, n - i), splat(sum));
         d = multiply(multiply(load(p + i, n - i), d), splat(scale));
@@ -304,7 +364,7 @@ static void key_back(float *s, float *dp, const float *top, const float *inverse
     const vec zero = splat(0.0f);
     for (size_t i = 0; i < n; i += WIDTH) {
         vec raw = load(s + i, n - i), z = score(raw, scale, soft_cap);
-        vec p = multiply(exp_lanes(subtract(z, load(top + i, n - i))), load(inverse + i, n - i));
+        vec p = multiply(exp_down_lanes(subtract(z, load(top + i, n - i))), load(inverse + i, n - i));
         vec d = subtract(load(dp + i, n - i), load(sums + i, n - i));
         d = multiply(multiply(p, d), splat(scale));
         if (soft_cap != 0.0f) d = multiply(d, cap_slope(raw, scale, soft_cap));

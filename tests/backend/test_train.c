@@ -749,15 +749,26 @@ static void attn_free(attn_results *r)
 /* Texts longer than a block of rows and a chunk of keys */
 static const rvi_span long_family[] = {{0, 130, 0, -1}, {130, 200, 130, 0}, {330, 70, 130, 0}};
 
-static void try_attention(rvi_attention a, size_t stride, bool is_long)
+/* With wide heads: blocks whose parts of dk and dv are kept, then such as see too many keys for that */
+static const rvi_span far_family[] = {
+    {0, 45, 0, -1}, {45, 70, 45, 0}, {115, 3, 45, 0}, {118, 9, 0, -1}};
+
+enum { FAR_ROWS = 127, CHILDREN = 40, CHILD = 2, SHARED = 100 };
+enum { MANY_ROWS = SHARED + CHILDREN * CHILD };
+
+/* With heads of 400: more parts than are kept at a time */
+static const rvi_span *many_children(void)
 {
-    texts t = {
-        .a = a, .spans = family, .n_spans = (int)(sizeof family / sizeof family[0]), .n_rows = 73};
-    if (is_long) {
-        t.spans = long_family;
-        t.n_spans = 3;
-        t.n_rows = 400;
-    }
+    static rvi_span spans[1 + CHILDREN];
+    spans[0] = (rvi_span){0, SHARED, 0, -1};
+    for (int i = 0; i < CHILDREN; i++)
+        spans[1 + i] = (rvi_span){SHARED + CHILD * i, CHILD, SHARED, 0};
+    return spans;
+}
+
+static void try_texts(texts t, size_t stride)
+{
+    rvi_attention a = t.a;
     size_t nq = (size_t)(t.n_rows * a.n_heads * a.head_size),
            nk = (size_t)(t.n_rows * a.n_kv_heads * a.head_size);
     float *q = numbers_new(nq), *k = numbers_new(nk), *v = numbers_new(nk), *dout = numbers_new(nq);
@@ -801,6 +812,14 @@ static void try_attention(rvi_attention a, size_t stride, bool is_long)
     free(t.dout);
 }
 
+static void try_attention(rvi_attention a, size_t stride, bool is_long)
+{
+    if (is_long)
+        try_texts((texts){.a = a, .spans = long_family, .n_spans = 3, .n_rows = 400}, stride);
+    else
+        try_texts((texts){.a = a, .spans = family, .n_spans = 8, .n_rows = 73}, stride);
+}
+
 static void attention_shapes(void **state)
 {
     (void)state;
@@ -814,6 +833,62 @@ static void attention_shapes(void **state)
     try_attention((rvi_attention){2, 1, 5, 0.4f, 0, 0}, 307, true);
     try_attention((rvi_attention){10, 1, 4, 0.4f, 0, 100}, 1511, true);
     try_attention((rvi_attention){140, 2, 2, 0.5f, 3.0f, 0}, 997, false);
+}
+
+/* Many queries behind shared keys: parts of dk and dv in several waves, blocks that leave none, windows, groups. */
+static void attention_parts(void **state)
+{
+    (void)state;
+    const rvi_span *many = many_children();
+    rvi_attention far = {1, 1, 1600, 0.02f, 0, 0}, window = {2, 1, 800, 0.03f, 4, 84};
+    try_texts((texts){.a = far, .spans = far_family, .n_spans = 4, .n_rows = FAR_ROWS}, 50021);
+    try_texts((texts){.a = window, .spans = far_family, .n_spans = 4, .n_rows = FAR_ROWS}, 50021);
+    rvi_attention wide = {1, 1, 400, 0.05f, 0, 0}, groups = {24, 2, 16, 0.25f, 0, 60},
+                  single = {40, 40, 8, 0.35f, 0, 0};
+    int n_spans = 1 + CHILDREN;
+    try_texts((texts){.a = wide, .spans = many, .n_spans = n_spans, .n_rows = MANY_ROWS}, 20011);
+    try_texts((texts){.a = groups, .spans = many, .n_spans = n_spans, .n_rows = MANY_ROWS}, 9973);
+    try_texts((texts){.a = single, .spans = many, .n_spans = n_spans, .n_rows = MANY_ROWS}, 20011);
+}
+
+/* Other texts before and after, so many that the work comes in other waves: the same bits. */
+static void attention_neighbours(void **state)
+{
+    (void)state;
+    enum { BEFORE = MANY_ROWS, ROWS = BEFORE + FAR_ROWS, Q = 1600, K = 800 };
+    rvi_span spans[1 + CHILDREN + 4];
+    memcpy(spans, many_children(), (1 + CHILDREN) * sizeof *spans);
+    for (int i = 0; i < 4; i++) {
+        spans[1 + CHILDREN + i] = far_family[i];
+        spans[1 + CHILDREN + i].first += BEFORE;
+        if (far_family[i].parent >= 0) spans[1 + CHILDREN + i].parent += 1 + CHILDREN;
+    }
+    rvi_attention a = {2, 1, K, 0.05f, 0, 0};
+    texts all_texts = {.a = a, .spans = spans, .n_spans = 5 + CHILDREN, .n_rows = ROWS},
+          first = {.a = a, .spans = spans, .n_spans = 1 + CHILDREN, .n_rows = BEFORE},
+          last = {.a = a, .spans = far_family, .n_spans = 4, .n_rows = FAR_ROWS};
+    float *q = numbers_new(ROWS * Q), *k = numbers_new(ROWS * K), *v = numbers_new(ROWS * K),
+          *d = numbers_new(ROWS * Q);
+    const mode best = {NULL, true};
+    attn_results r = run_attention(&all_texts, q, k, v, d, 2, best),
+                 one = run_attention(&first, q, k, v, d, 2, best),
+                 two = run_attention(&last, q + BEFORE * Q, k + BEFORE * K, v + BEFORE * K,
+                                     d + BEFORE * Q, 2, best);
+    expect_same(r.out, one.out, BEFORE * Q, "attention");
+    expect_same(r.dq, one.dq, BEFORE * Q, "dq");
+    expect_same(r.dk, one.dk, BEFORE * K, "dk");
+    expect_same(r.dv, one.dv, BEFORE * K, "dv");
+    expect_same(r.out + BEFORE * Q, two.out, FAR_ROWS * Q, "attention");
+    expect_same(r.dq + BEFORE * Q, two.dq, FAR_ROWS * Q, "dq");
+    expect_same(r.dk + BEFORE * K, two.dk, FAR_ROWS * K, "dk");
+    expect_same(r.dv + BEFORE * K, two.dv, FAR_ROWS * K, "dv");
+    attn_free(&r);
+    attn_free(&one);
+    attn_free(&two);
+    free(q);
+    free(k);
+    free(v);
+    free(d);
 }
 
 /* A NaN in a query: its own row and the keys it sees are NaN; it does not leave its text. */
@@ -1125,8 +1200,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(linear_types),  cmocka_unit_test(linear_shapes),
         cmocka_unit_test(linear_nan),    cmocka_unit_test(attention_shapes),
-        cmocka_unit_test(attention_nan), cmocka_unit_test(norms),
-        cmocka_unit_test(gates),         cmocka_unit_test(losses),
+        cmocka_unit_test(attention_nan), cmocka_unit_test(attention_parts),
+        cmocka_unit_test(attention_neighbours),
+        cmocka_unit_test(norms),         cmocka_unit_test(gates),
+        cmocka_unit_test(losses),
         cmocka_unit_test(loss_nan),      cmocka_unit_test(moving),
         cmocka_unit_test(reserving),     cmocka_unit_test(linear_groups),
         cmocka_unit_test(linear_ranks),

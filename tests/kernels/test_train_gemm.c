@@ -79,6 +79,32 @@ static void operands_free(operands *o)
     free(o->c);
 }
 
+static const float **rows_new(const float *x, size_t stride, int n)
+{
+    const float **rows = malloc(((size_t)n + 1) * sizeof *rows);
+    assert_non_null(rows);
+    for (int i = 0; i < n; i++) rows[i] = x + (size_t)i * stride;
+    return rows;
+}
+
+/* Packs the operands; single rows where the table can, which is the same. */
+static void pack(const rvi_train_gemm *g, const shape *s, const operands *o, int m, int n, uint8_t *a, uint8_t *b,
+                 size_t total)
+{
+    g->pack_a(a, total, o->a, o->a_stride, s->a_turned, m, s->k);
+    g->pack_b(b, total, o->b, o->b_stride, s->b_turned, s->k, n);
+    if (!g->pack_a_rows) return;
+    const float **rows = rows_new(o->a, o->a_stride, m), **cols = rows_new(o->b, o->b_stride, s->b_turned ? n : s->k);
+    if (!s->a_turned) {
+        memset(a, 0x5b, (size_t)rvi_gemm_rows(g, m) * total * g->number_bytes);
+        g->pack_a_rows(a, total, rows, m, s->k);
+    }
+    memset(b, 0x5b, (size_t)rvi_gemm_cols(n) * total * g->number_bytes);
+    g->pack_b_rows(b, total, cols, s->b_turned, s->k, n);
+    free(rows);
+    free(cols);
+}
+
 /* The first m rows and n columns by row g of the table; c_stride n + 3, gaps hold 7. */
 static float *run(const rvi_train_gemm *g, const shape *s, const operands *o, int m, int n)
 {
@@ -92,13 +118,13 @@ static float *run(const rvi_train_gemm *g, const shape *s, const operands *o, in
     for (size_t i = 0; i < (size_t)m * c_stride; i++) c[i] = 7;
     for (int i = 0; s->add && i < m; i++)
         for (int j = 0; j < n; j++) c[(size_t)i * c_stride + (size_t)j] = o->c[(size_t)i * (size_t)s->n + (size_t)j];
-    g->pack_a(a, total, o->a, o->a_stride, s->a_turned, m, s->k);
-    g->pack_b(b, total, o->b, o->b_stride, s->b_turned, s->k, n);
+    pack(g, s, o, m, n, a, b, total);
     if (s->extra) {
         g->pack_a(a + rvi_gemm_a_at(g, total, 0, first), total, o->a2, o->a2_stride, false, m, s->extra);
         g->pack_b(b + rvi_gemm_b_at(g, total, 0, first), total, o->b2, o->b2_stride, false, s->extra, n);
     }
-    g->product(a, total, m, b, total, n, total, c, c_stride, s->add);
+    bool any_k = g->pack_a_rows && !s->extra; /* f32: k need not be filled up */
+    g->product(a, total, m, b, total, n, any_k ? (size_t)s->k : total, c, c_stride, s->add);
     for (int i = 0; i < m; i++) {
         memcpy(out + (size_t)i * (size_t)n, c + (size_t)i * c_stride, (size_t)n * sizeof *out);
         for (int j = 0; j < 3; j++) assert_true(c[(size_t)i * c_stride + (size_t)(n + j)] == 7.0f);

@@ -10,10 +10,10 @@
 
 static void attention_deinit(rvi_attn_train *a)
 {
-    rvi_free(a->gathered);
     rvi_free(a->left);
     rvi_free(a->right);
     rvi_free(a->own);
+    rvi_free(a->result);
     rvi_free(a->scores);
     rvi_free(a->slopes);
     rvi_free(a->raw);
@@ -25,14 +25,14 @@ static bool attention_init(rvi_attn_train *a, const rvi_train_scratch *s)
     size_t number = s->attend->number_bytes, cols = (size_t)s->max_cols + pad;
     size_t scores = (size_t)RVI_TRAIN_QUERIES * ((size_t)s->max_rows + pad) * sizeof(float);
     size_t rows = RVI_TRAIN_QUERIES * 2 + pad, depth = cols + RVI_TRAIN_KEYS;
-    a->gathered = rvi_alloc_array(RVI_TRAIN_KEYS * cols, sizeof(float));
     a->left = rvi_alloc_aligned(rows * depth * number, 64);
     a->right = rvi_alloc_aligned((RVI_TRAIN_KEYS + pad) * cols * number, 64);
     a->own = rvi_alloc_aligned(2 * (RVI_TRAIN_QUERIES + pad) * cols * number, 64);
+    a->result = rvi_alloc_aligned(RVI_TRAIN_QUERIES * cols * sizeof(float), 64);
     a->scores = rvi_alloc_aligned(scores, 64);
     a->slopes = rvi_alloc_aligned(scores, 64);
     a->raw = rvi_alloc_aligned(scores, 64);
-    return a->gathered && a->left && a->right && a->own && a->scores && a->slopes && a->raw;
+    return a->left && a->right && a->own && a->result && a->scores && a->slopes && a->raw;
 }
 
 static void scratch_free(const rvi_cpu *cpu, rvi_train_scratch *s)
@@ -46,6 +46,7 @@ static void scratch_free(const rvi_cpu *cpu, rvi_train_scratch *s)
     }
     rvi_free(s->attention);
     rvi_free(s->stats);
+    rvi_free(s->parts);
     rvi_free(s->panel);
     rvi_free(s->tile);
     rvi_free(s->rows);
@@ -83,7 +84,8 @@ static bool scratch_fill(const rvi_cpu *cpu, rvi_train_scratch *s)
     s->rows = rvi_zalloc_array(workers, sizeof *s->rows);
     s->attention = rvi_zalloc_array(workers, sizeof *s->attention);
     s->stats = rvi_alloc_array(3 * (size_t)s->max_rows * RVI_TRAIN_HEADS, sizeof(float));
-    ok = ok && s->panel && s->tile && s->rows && s->attention && s->stats;
+    s->parts = rvi_alloc_aligned(RVI_TRAIN_PARTS * sizeof(float), 64);
+    ok = ok && s->panel && s->tile && s->rows && s->attention && s->stats && s->parts;
     for (size_t i = 0; ok && i < workers; i++) {
         s->panel[i] = rvi_alloc_aligned(RVI_TRAIN_UNIT * depth * number, 64);
         s->tile[i] = rvi_alloc_aligned(RVI_TRAIN_TILE * sizeof(float), 64);

@@ -12,15 +12,17 @@ enum {
     RVI_TRAIN_GROUP = 96,  /* rows of a task: a multiple of every row_group */
     RVI_TRAIN_UNIT = 256,  /* most outputs of a task */
     RVI_TRAIN_TILE = (RVI_MAX_RANK + RVI_TRAIN_GROUP) * 64,
-    RVI_TRAIN_QUERIES = 96, /* of an attention task */
-    RVI_TRAIN_KEYS = 256,   /* that meet them at a time */
-    RVI_TRAIN_HEADS = 128   /* of a round of the attention's backward */
+    RVI_TRAIN_QUERIES = 96,   /* of an attention task */
+    RVI_TRAIN_KEYS = 256,     /* that meet them at a time */
+    RVI_TRAIN_HEADS = 128,    /* of a round of the attention's backward */
+    RVI_TRAIN_PARTS = 1 << 21 /* floats of dk and dv that await being added */
 };
 
 /* Of one worker. */
 typedef struct rvi_attn_train {
-    float *gathered;              /* keys or values of a chunk */
+    const float *queries[2][RVI_TRAIN_QUERIES], *keys[RVI_TRAIN_KEYS]; /* where rows lie */
     uint8_t *left, *right, *own;  /* operands; own: of keys that meet many queries */
+    float *result;                /* rows of all queries */
     float *scores, *slopes, *raw; /* [query][key] */
 } rvi_attn_train;
 
@@ -37,6 +39,7 @@ struct rvi_train_scratch {
     const rvi_train_gemm *attend;
     rvi_attn_train *attention; /* per worker */
     float *stats;              /* of queries */
+    float *parts;              /* of dk and dv, by blocks of queries */
 };
 
 rv_status rvi_cpu_train_reserve(rvi_backend *be, int n_rows, int n_cols, int n_vocab,
