@@ -22,7 +22,7 @@ double rvi_scores_take(rvi_scores *s, double score)
     return fabs(a) < 0.02 ? 0 : fmin(fmax(a, -2), 2);
 }
 
-static float weight(const rvi_captured *t, int n, double advantage)
+float rvi_event_weight(const rvi_captured *t, int n, double advantage)
 {
     double w = advantage / n;
     if (advantage < 0) w *= fmin(1, exp((double)t->log_p) / 0.2);
@@ -65,14 +65,15 @@ bool rvi_event_choose(rvi_event_tokens *e, const rvi_kernels *k, const rvi_captu
         size[e->n] = 0;
         if (n > RVI_MICRO_TOKENS) { /* only then is there a choice */
             k->f16_to_f32(c->g, e->g, n_embd);
-            size[e->n] = fabsf(weight(c, n, advantage)) * c->g_scale * length(k, e->g, n_embd);
+            size[e->n] = fabsf(rvi_event_weight(c, n, advantage)) * c->g_scale *
+                         length(k, e->g, n_embd);
         }
         e->n = keep_heavy(which, size, e->n + 1);
     }
     for (int i = 0; i < e->n; i++) {
         const rvi_captured *c = &tokens[which[i]];
         e->which[i] = which[i];
-        e->w[i] = weight(c, n, advantage);
+        e->w[i] = rvi_event_weight(c, n, advantage);
         e->reach[i] = c->reach;
     }
     return true;

@@ -7,8 +7,8 @@
 #include "base/rng.h"
 #include "learn/vector.h"
 
-static const char magic[8] = "rvmicro1";
-static const double decay = 0.999, size_cap = 0.05, reach_cap = 0.15, b_rate = 16;
+static const char magic[8] = "rvmicro2";
+static const double decay = 0.999, size_cap = 0.05, reach_cap = 0.15, b_rate = 16, plain = 0.3;
 
 /* What an event changes; copies of it are snapshots. */
 typedef struct state {
@@ -29,6 +29,7 @@ struct rvi_micro {
     double cap;
     state states[STATES]; /* snapshots from the oldest on */
     int n_snapshots;
+    rvi_credits credits[SPARE + 1]; /* as states; a rollback leaves them, what was scored stays true */
     bool can_undo;
     uint64_t n_dropped, n_rollbacks;
     double kl_step;
@@ -324,6 +325,17 @@ static rvi_micro_outcome find_step(rvi_micro *m, const rvi_captured *tokens)
     return RVI_MICRO_STEPPED;
 }
 
+/* The tokens' weights: what the score says of all of them alike, and of each what it has earned so far. */
+static void share_out(rvi_micro *m, const rvi_captured *tokens, int n)
+{
+    rvi_event_tokens *e = &m->tokens;
+    for (int t = 0; t < e->n; t++) {
+        const rvi_captured *c = &tokens[e->which[t]];
+        e->w[t] = (float)(plain * (double)e->w[t]) +
+                  rvi_event_weight(c, n, rvi_credit_of(&m->credits[NOW], c->id));
+    }
+}
+
 rvi_micro_outcome rvi_micro_event(rvi_micro *m, const rvi_captured *tokens, int n, double advantage,
                                   double *kl)
 {
@@ -331,10 +343,18 @@ rvi_micro_outcome rvi_micro_event(rvi_micro *m, const rvi_captured *tokens, int 
     if (kl) *kl = 0;
     if (n < 1 || fabs(advantage) < 0.02) return RVI_MICRO_NOTHING;
     rvi_micro_outcome o = RVI_MICRO_DROPPED;
-    if (isfinite(advantage) && rvi_event_choose(&m->tokens, &m->k, tokens, n, advantage, m->n_embd))
+    m->credits[SPARE] = m->credits[NOW];
+    if (isfinite(advantage) &&
+        rvi_event_choose(&m->tokens, &m->k, tokens, n, advantage, m->n_embd)) {
+        rvi_credits_take(&m->credits[NOW], tokens, n, advantage);
+        share_out(m, tokens, n);
         o = find_step(m, tokens);
+    }
     m->n_dropped += o == RVI_MICRO_DROPPED;
-    if (o != RVI_MICRO_STEPPED) return o;
+    if (o != RVI_MICRO_STEPPED) {
+        m->credits[NOW] = m->credits[SPARE];
+        return o;
+    }
     double size = m->kl_step * fabs(advantage);
     double eta = fmin(1, sqrt(size / fmax(predict(m, 1), 1e-12)));
     if (predict(m, eta) > 2 * size) eta /= 2;
@@ -343,12 +363,14 @@ rvi_micro_outcome rvi_micro_event(rvi_micro *m, const rvi_captured *tokens, int 
     m->k.scale(s->b, (float)(decay * capped(m, eta)), (size_t)m->rank * m->n_embd);
     if (!isfinite(length_of(m, s->a, m->n_floats)) || !isfinite(size_of(m, s))) {
         copy_state(m, s, &m->states[SPARE]);
+        m->credits[NOW] = m->credits[SPARE];
         m->n_dropped++;
         return RVI_MICRO_DROPPED;
     }
     if (kl) *kl = predict(m, eta);
     s->n_events++;
     swap_states(&m->states[SPARE], &m->states[BEFORE]);
+    m->credits[BEFORE] = m->credits[SPARE];
     m->can_undo = true;
     return RVI_MICRO_STEPPED;
 }
@@ -360,6 +382,7 @@ bool rvi_micro_undo(rvi_micro *m)
     if (!m->can_undo) return false;
     m->can_undo = false;
     copy_state(m, &m->states[NOW], &m->states[BEFORE]);
+    m->credits[NOW] = m->credits[BEFORE];
     while (m->n_snapshots &&
            m->states[SNAPSHOT + m->n_snapshots - 1].n_events > m->states[NOW].n_events)
         m->n_snapshots--;
@@ -420,7 +443,7 @@ rvi_micro_status rvi_micro_status_of(const rvi_micro *m)
                               .probe = m->probed};
 }
 
-/* ---- as bytes: a header, then the present, the one before if there is, and the snapshots ---- */
+/* ---- as bytes: a header, credits of the present and the one before (if there is), then these two and the snapshots ---- */
 
 typedef struct header {
     char magic[8];
@@ -449,7 +472,9 @@ rv_status rvi_micro_save(const rvi_micro *m, rvi_buf *out, rv_error *err)
                 .kl_step = m->kl_step,
                 .probed = m->probed};
     memcpy(h.magic, magic, sizeof magic);
-    bool ok = rvi_buf_append(out, &h, sizeof h) && put_state(m, &m->states[NOW], out);
+    bool ok = rvi_buf_append(out, &h, sizeof h) &&
+              rvi_buf_append(out, m->credits, (1 + h.can_undo) * sizeof *m->credits) &&
+              put_state(m, &m->states[NOW], out);
     if (ok && m->can_undo) ok = put_state(m, &m->states[BEFORE], out);
     for (int i = 0; ok && i < m->n_snapshots; i++) ok = put_state(m, &m->states[SNAPSHOT + i], out);
     return ok ? RV_OK : rvi_nomem(err, "micro adapter");
@@ -472,10 +497,17 @@ rv_status rvi_micro_load(rvi_micro *m, const void *bytes, size_t len, rv_error *
     if (memcmp(h.magic, magic, sizeof magic) || h.rank != m->rank || h.n_ff != (int)m->n_ff ||
         h.n_embd != (int)m->n_embd || h.n_snapshots < 0 || h.n_snapshots > RVI_MICRO_SNAPSHOTS ||
         h.can_undo > 1 || !(h.kl_step > 0) || !isfinite(h.kl_step) ||
-        len != sizeof h + each * (1 + (size_t)h.can_undo + (size_t)h.n_snapshots))
+        len != sizeof h + (1 + h.can_undo) * sizeof *m->credits +
+                   each * (1 + (size_t)h.can_undo + (size_t)h.n_snapshots))
         return rvi_error(err, RV_E_SONA,
                          "micro adapter: not one of rank %d for layers of %zu and %zu", m->rank,
                          m->n_ff, m->n_embd);
+    const char *credits = at;
+    for (uint64_t i = 0; i <= h.can_undo; i++, at += sizeof *m->credits) {
+        memcpy(&m->credits[SPARE], at, sizeof *m->credits);
+        if (!rvi_credits_are_sound(&m->credits[SPARE]))
+            return rvi_error(err, RV_E_SONA, "micro adapter: credits that cannot be");
+    }
     for (const char *p = at; p < (const char *)bytes + len; p += each)
         for (size_t i = 0; i < m->n_floats; i++) {
             float v;
@@ -490,6 +522,7 @@ rv_status rvi_micro_load(rvi_micro *m, const void *bytes, size_t len, rv_error *
     m->probed = h.probed;
     m->can_undo = h.can_undo;
     m->n_snapshots = h.n_snapshots;
+    memcpy(m->credits, credits, (1 + h.can_undo) * sizeof *m->credits);
     get_state(m, &m->states[NOW], &at);
     if (h.can_undo) get_state(m, &m->states[BEFORE], &at);
     for (int i = 0; i < h.n_snapshots; i++) get_state(m, &m->states[SNAPSHOT + i], &at);

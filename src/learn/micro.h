@@ -1,8 +1,9 @@
 /* micro.h - the adapter that a score changes at once: rank 1 to 4 on the last layer's down projection,
  * by the exact gradient of the answer's log-probability from captured tokens (capture.h).
  *
- * One event is one answer and its advantage a: with weights w_t = a / T (where a < 0, less for tokens
- * that are unlikely already)
+ * One event is one answer and its advantage a: with weights w_t = (0.3 a + c_t) / T, where c_t is the
+ * token's credit (credit.h), 0 until a dozen scores have told something of it; negative ones are less
+ * for tokens that are unlikely already,
  *     dB = sum w_t g_t (A u_t)^T,   dA = sum w_t (B^T g_t) u_t^T
  * and the step along them is as long as lets the answer's distribution move by kl_step * |a|: the KL is
  * predicted on the same tokens, 0.5 (g_t . dx_t)^2. Caps on the adapter's size and on what it adds to a
@@ -16,6 +17,7 @@
 #ifndef RVI_LEARN_MICRO_H
 #define RVI_LEARN_MICRO_H
 
+#include "learn/credit.h"
 #include "learn/probe.h"
 
 enum {
@@ -105,6 +107,7 @@ typedef struct rvi_event_tokens {
     float *u, *g; /* [n_ff], [n_embd] of as many as its owner wants at a time; one at least */
 } rvi_event_tokens;
 
+float rvi_event_weight(const rvi_captured *t, int n, double advantage); /* one token's w_t */
 bool rvi_event_choose(rvi_event_tokens *e, const rvi_kernels *k, const rvi_captured *tokens, int n,
                       double advantage, size_t n_embd);
 

@@ -244,6 +244,36 @@ static void caps(void **state)
     bed_close(&b);
 }
 
+/* Scores that go with some tokens: what is known of them goes with undo and with bytes. */
+static void credits_go_along(void **state)
+{
+    (void)state;
+    bed b;
+    bed_open(&b, "llama");
+    rvi_micro *m = micro_new(&b, 0.01), *twin = micro_new(&b, 0.01), *copy = micro_new(&b, 0.01);
+    rvi_buf bytes = {0};
+    for (int i = 0; i < 20; i++) { /* two texts, one always good */
+        bed_capture(&b, i % 2 ? 15 : 0, 15);
+        assert_int_equal(rvi_micro_event(m, b.tokens, b.n, i % 2 ? 1 : -1, NULL), RVI_MICRO_STEPPED);
+        assert_int_equal(rvi_micro_event(twin, b.tokens, b.n, i % 2 ? 1 : -1, NULL),
+                         RVI_MICRO_STEPPED);
+    }
+    bed_capture(&b, 5, 20);
+    assert_int_equal(rvi_micro_event(m, b.tokens, b.n, -1, NULL), RVI_MICRO_STEPPED);
+    assert_true(rvi_micro_undo(m));
+    assert_ok(rvi_micro_save(m, &bytes, err));
+    assert_ok(rvi_micro_load(copy, bytes.data, bytes.len, err));
+    rvi_micro *each[] = {m, twin, copy};
+    for (size_t i = 0; i < RVI_COUNT(each); i++) /* with other credits it would be another step */
+        assert_int_equal(rvi_micro_event(each[i], b.tokens, b.n, 1, NULL), RVI_MICRO_STEPPED);
+    assert_true(same_bits(m, twin, b.g.m) && same_bits(m, copy, b.g.m));
+    rvi_buf_deinit(&bytes);
+    rvi_micro_free(m);
+    rvi_micro_free(twin);
+    rvi_micro_free(copy);
+    bed_close(&b);
+}
+
 static void undo_and_determinism(void **state)
 {
     (void)state;
@@ -385,6 +415,7 @@ int main(void)
         cmocka_unit_test(steps),
         cmocka_unit_test(bad_numbers),
         cmocka_unit_test(caps),
+        cmocka_unit_test(credits_go_along),
         cmocka_unit_test(undo_and_determinism),
         cmocka_unit_test(rollback),
         cmocka_unit_test(refused),
