@@ -19,7 +19,7 @@ enum {
     SAMPLES = 4,   /* that a pair is made of */
     GROUP = 4,     /* answers that are made before they are scored */
     MIN_PAIRS = 4, /* to learn anything from */
-    ASKED = 8      /* times, where answers are sampled: chance alone moves a gain of twice 50 by 5 points */
+    ASKED = 8      /* times, where answers are sampled: with two, chance moves a gain by 5 points */
 };
 
 enum { OBEY0, OBEY, WIN, Q0, Q, GAIN, PAIRS, DPPL, PROBE_KL, SECONDS, N_FIGURES };
@@ -171,8 +171,8 @@ static rv_status learn_at_once(pref_eval *v, const eval_style *s, int run, rv_er
 
 /* ---- measuring ---- */
 
-/* Held-out requests, greedily or sampled, by the model alone (l is NULL) or with what was learned: how good each
- * answer is. */
+/* How good each answer to the held-out requests is, greedy or sampled: by the model alone (l is NULL)
+ * or with what was learned. */
 static rv_status judge_answers(pref_eval *v, rv_learner *l, const eval_style *s, double *quality,
                                rv_error *err)
 {

@@ -5,7 +5,8 @@
 #include "base/mem.h"
 
 enum { MEMORY = 500 }; /* answers */
-static const double ridge = 4, chance = 4; /* chance: squares of a standard score below which nothing is said */
+/* chance: the square of a standard score up to which nothing is said */
+static const double ridge = 4, chance = 4;
 
 static uint32_t place_of(int32_t id)
 {

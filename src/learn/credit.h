@@ -26,7 +26,7 @@ typedef struct rvi_credit_row {
 
 typedef struct rvi_credits {
     rvi_credit_row rows[RVI_CREDITS];
-    int32_t n_answers, unused;
+    int32_t n_answers;
 } rvi_credits;
 
 void rvi_credits_take(rvi_credits *c, const rvi_captured *tokens, int n, double advantage);

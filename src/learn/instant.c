@@ -351,8 +351,9 @@ static void forget_dislike(rvi_learner *l, rvi_dislike *d)
     replace(l, &d->adapter, NULL);
     rvi_pairs_free(d->pairs);
     rvi_free(d->question);
+    size_t at = (size_t)(d - l->instant.dislikes);
     for (size_t i = 0; i < l->n_done; i++)
-        if (l->done[i].kind == RVI_DID_THUMB && l->done[i].dislike == (size_t)(d - l->instant.dislikes))
+        if (l->done[i].kind == RVI_DID_THUMB && l->done[i].dislike == at)
             l->done[i].kind = RVI_DID_NOTHING;
 }
 
