@@ -27,7 +27,7 @@ typedef struct rvi_lesson {
     int generation; /* that holds it; 0: it waits */
     bool stands;
     uint64_t ended_by; /* the event after which it no longer stands */
-    bool absorbed;     /* the adapter says it by itself: the slot rests */
+    bool absorbed;     /* the adapter says it by itself: there the slot rests */
     bool paired;       /* FREE: went into an adapter as a pair with what was rejected */
 } rvi_lesson;
 

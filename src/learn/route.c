@@ -140,11 +140,13 @@ static rv_status hold_adapters(rvi_learner *l, const bool *named, const char *qu
     return rvi_learner_hold(l, adapters, n, out, err);
 }
 
-/* A slot rests because its adapter was seen to say the same by itself. Where others take part too, nobody
- * has seen that. */
-static bool rests(const rvi_learner *l, const rvi_lesson *x, const bool *named)
+/* A slot rests where its adapter was seen to say the same by itself: alone, asked the very question that
+ * taught it. Of other wordings the gate knows more than the weights do. */
+static bool rests(const rvi_learner *l, const rvi_lesson *x, const bool *named,
+                  const char *question)
 {
     int n = 0;
+    if (!rvi_learner_same_words(question, x->fact->question)) return false;
     for (size_t i = 0; i < l->n_generations; i++) n += takes_part(l, &l->generations[i], named);
     return n == 1 && rvi_learner_rests(l, x);
 }
@@ -156,7 +158,7 @@ rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_tu
     bool *named = rvi_zalloc_array(l->n_lessons + 1, sizeof *named);
     rv_status st = named ? rvi_instant_catch_up(l, err) : rvi_nomem(err, "gate");
     if (!st && n_turns) st = open_gate(l, turns, n_turns, named, out, err);
-    if (out->lesson && (l->o.no_slots || rests(l, out->lesson, named) ||
+    if (out->lesson && (l->o.no_slots || rests(l, out->lesson, named, turns[n_turns - 1]) ||
                         rvi_learner_silenced(l, out->lesson, turns[n_turns - 1])))
         out->lesson = NULL;
     if (!st) st = hold_adapters(l, named, n_turns ? turns[n_turns - 1] : "", &out->adapters, err);

@@ -233,19 +233,24 @@ static void absorbed_slots_rest_until_a_rollback(void **state)
     close_both(l, &store);
 }
 
-/* That an adapter says something by itself was seen while it was alone. */
-static void absorbed_slots_speak_beside_other_adapters(void **state)
+/* That an adapter says something by itself was seen while it was alone, asked what was taught. */
+static void absorbed_slots_speak_where_nobody_looked(void **state)
 {
     (void)state;
     rvi_store store;
     rv_learner_options o = tiny_options();
     rvi_learner *l = open_new(&store, &o);
     rvi_plan plan;
-    const char *question = dog;
+    const char *question = dog, *other = "What is the dog of Kakovin?";
     for (int groups = 1; groups <= 2; groups++) {
         teach(l, groups == 1 ? dog : "What is Kakovin's car?", groups == 1 ? "Rex" : "a Lada");
         study(l, RV_LOOP_BACKGROUND);
         mark_absorbed(l, 0);
+        if (groups == 1) {
+            assert_ok(rvi_learner_plan(l, &other, 1, &plan, err));
+            rvi_learner_release(l, plan.adapters);
+            assert_string_equal(plan.lesson->fact->answer, "Rex");
+        }
         assert_ok(rvi_learner_plan(l, &question, 1, &plan, err));
         rvi_learner_release(l, plan.adapters);
         assert_true((plan.lesson == NULL) == (groups == 1));
@@ -929,7 +934,7 @@ int main(void)
         cmocka_unit_test(bank_follows_the_log),
         cmocka_unit_test(bank_catches_up),
         cmocka_unit_test(absorbed_slots_rest_until_a_rollback),
-        cmocka_unit_test(absorbed_slots_speak_beside_other_adapters),
+        cmocka_unit_test(absorbed_slots_speak_where_nobody_looked),
         cmocka_unit_test(deep_runs_tell_what_they_measured),
         cmocka_unit_test(prototypes_are_kept_when_made),
         cmocka_unit_test(deep_runs_look_again),
