@@ -4,6 +4,8 @@
 
 #include "learn/micro.h"
 
+static const double plain = 0.3; /* of a score, where tokens have credits of their own */
+
 double rvi_scores_take(rvi_scores *s, double score)
 {
     double mean = score, deviation = 1;
@@ -22,11 +24,19 @@ double rvi_scores_take(rvi_scores *s, double score)
     return fabs(a) < 0.02 ? 0 : fmin(fmax(a, -2), 2);
 }
 
-float rvi_event_weight(const rvi_captured *t, int n, double advantage)
+static float share(const rvi_captured *t, int n, double advantage)
 {
     double w = advantage / n;
     if (advantage < 0) w *= fmin(1, exp((double)t->log_p) / 0.2);
     return (float)w;
+}
+
+/* What the score says of all tokens alike, and of this one what it has earned so far. */
+static float weigh(const rvi_captured *t, int n, double advantage, const rvi_credits *credits)
+{
+    float w = share(t, n, advantage);
+    if (!credits) return w;
+    return (float)(plain * (double)w) + share(t, n, rvi_credit_of(credits, t->id));
 }
 
 static float length(const rvi_kernels *k, const float *x, size_t n)
@@ -51,7 +61,7 @@ static int keep_heavy(int *which, float *size, int n)
 }
 
 bool rvi_event_choose(rvi_event_tokens *e, const rvi_kernels *k, const rvi_captured *tokens, int n,
-                      double advantage, size_t n_embd)
+                      double advantage, const rvi_credits *credits, size_t n_embd)
 {
     int which[RVI_MICRO_TOKENS + 1];
     float size[RVI_MICRO_TOKENS + 1];
@@ -65,15 +75,15 @@ bool rvi_event_choose(rvi_event_tokens *e, const rvi_kernels *k, const rvi_captu
         size[e->n] = 0;
         if (n > RVI_MICRO_TOKENS) { /* only then is there a choice */
             k->f16_to_f32(c->g, e->g, n_embd);
-            size[e->n] = fabsf(rvi_event_weight(c, n, advantage)) * c->g_scale *
-                         length(k, e->g, n_embd);
+            size[e->n] =
+                fabsf(weigh(c, n, advantage, credits)) * c->g_scale * length(k, e->g, n_embd);
         }
         e->n = keep_heavy(which, size, e->n + 1);
     }
     for (int i = 0; i < e->n; i++) {
         const rvi_captured *c = &tokens[which[i]];
         e->which[i] = which[i];
-        e->w[i] = rvi_event_weight(c, n, advantage);
+        e->w[i] = weigh(c, n, advantage, credits);
         e->reach[i] = c->reach;
     }
     return true;

@@ -8,7 +8,7 @@
 #include "learn/vector.h"
 
 static const char magic[8] = "rvmicro2";
-static const double decay = 0.999, size_cap = 0.05, reach_cap = 0.15, b_rate = 16, plain = 0.3;
+static const double decay = 0.999, size_cap = 0.05, reach_cap = 0.15, b_rate = 16;
 
 /* What an event changes; copies of it are snapshots. */
 typedef struct state {
@@ -325,17 +325,6 @@ static rvi_micro_outcome find_step(rvi_micro *m, const rvi_captured *tokens)
     return RVI_MICRO_STEPPED;
 }
 
-/* The tokens' weights: what the score says of all of them alike, and of each what it has earned so far. */
-static void share_out(rvi_micro *m, const rvi_captured *tokens, int n)
-{
-    rvi_event_tokens *e = &m->tokens;
-    for (int t = 0; t < e->n; t++) {
-        const rvi_captured *c = &tokens[e->which[t]];
-        e->w[t] = (float)(plain * (double)e->w[t]) +
-                  rvi_event_weight(c, n, rvi_credit_of(&m->credits[NOW], c->id));
-    }
-}
-
 rvi_micro_outcome rvi_micro_event(rvi_micro *m, const rvi_captured *tokens, int n, double advantage,
                                   double *kl)
 {
@@ -344,11 +333,10 @@ rvi_micro_outcome rvi_micro_event(rvi_micro *m, const rvi_captured *tokens, int 
     if (n < 1 || fabs(advantage) < 0.02) return RVI_MICRO_NOTHING;
     rvi_micro_outcome o = RVI_MICRO_DROPPED;
     m->credits[SPARE] = m->credits[NOW];
-    if (isfinite(advantage) &&
-        rvi_event_choose(&m->tokens, &m->k, tokens, n, advantage, m->n_embd)) {
+    if (isfinite(advantage)) {
         rvi_credits_take(&m->credits[NOW], tokens, n, advantage);
-        share_out(m, tokens, n);
-        o = find_step(m, tokens);
+        if (rvi_event_choose(&m->tokens, &m->k, tokens, n, advantage, &m->credits[NOW], m->n_embd))
+            o = find_step(m, tokens);
     }
     m->n_dropped += o == RVI_MICRO_DROPPED;
     if (o != RVI_MICRO_STEPPED) {

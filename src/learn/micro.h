@@ -99,7 +99,8 @@ rv_status rvi_micro_load(rvi_micro *m, const void *bytes, size_t len, rv_error *
 /* ---- shared with the other kinds of events ---- */
 
 /* Up to RVI_MICRO_TOKENS of the tokens, those with the largest |w| |g| in their order, with w_t =
- * advantage / n, times min(1, p_t / 0.2) where it is negative. False: something is not finite. */
+ * advantage / n, times min(1, p_t / 0.2) where it is negative; with credits, a part of that, and the same of
+ * the token's credit. False: something is not finite. */
 typedef struct rvi_event_tokens {
     int n;
     int which[RVI_MICRO_TOKENS]; /* index among the captured ones */
@@ -107,8 +108,7 @@ typedef struct rvi_event_tokens {
     float *u, *g; /* [n_ff], [n_embd] of as many as its owner wants at a time; one at least */
 } rvi_event_tokens;
 
-float rvi_event_weight(const rvi_captured *t, int n, double advantage); /* one token's w_t */
 bool rvi_event_choose(rvi_event_tokens *e, const rvi_kernels *k, const rvi_captured *tokens, int n,
-                      double advantage, size_t n_embd);
+                      double advantage, const rvi_credits *credits, size_t n_embd); /* credits or NULL */
 
 #endif

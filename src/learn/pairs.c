@@ -200,7 +200,7 @@ rv_status rvi_pairs_prepare(rvi_thumbs *t, rvi_pairs *p, const rvi_captured *tok
     t->of = NULL;
     p->by = NULL;
     if (n < 1) return rvi_error(err, RV_E_SONA, "there are no tokens to turn down");
-    if (!rvi_event_choose(e, &t->k, tokens, n, -1, t->n_embd))
+    if (!rvi_event_choose(e, &t->k, tokens, n, -1, NULL, t->n_embd))
         return rvi_error(err, RV_E_SONA, "the answer's gradients are not finite");
     for (int i = 0; i < e->n; i++) {
         const rvi_captured *c = &tokens[e->which[i]];

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "learn/credit.h"
+#include "learn/micro.h"
 
 enum { LENGTH = 40, COMMON = 30, RARE = 5000, STOP = 7, LIST = 11, PRAISE = 13 };
 
@@ -111,12 +111,42 @@ static void corners(void **state)
     assert_false(rvi_credits_are_sound(&c));
 }
 
+/* Of an answer with more tokens than an event takes, those count that have earned something. */
+static void long_answers(void **state)
+{
+    (void)state;
+    enum { MANY = 200, FIRST = 3 };
+    static rvi_credits c;
+    static rvi_captured tokens[MANY];
+    const rvi_f16 one = 0x3c00; /* 1.0 */
+    float u = 0, g = 0;
+    rvi_event_tokens e = {.u = &u, .g = &g};
+    rvi_kernels k;
+    rvi_captured good = {.id = PRAISE}, bad = {.id = STOP};
+    rvi_kernels_init(&k, NULL);
+    c = (rvi_credits){0};
+    for (int i = 0; i < 40; i++) rvi_credits_take(&c, i % 2 ? &good : &bad, 1, i % 2 ? 1 : -1);
+    for (int i = 0; i < MANY; i++)
+        tokens[i] = (rvi_captured){
+            .u = &one, .g = &one, .u_scale = 1, .g_scale = 1, .reach = 1, .id = i == FIRST ? PRAISE : 50};
+    assert_true(rvi_event_choose(&e, &k, tokens, MANY, 1, NULL, 1));
+    assert_int_equal(e.n, RVI_MICRO_TOKENS);
+    assert_int_equal(e.which[0], MANY - RVI_MICRO_TOKENS); /* all alike: the last ones */
+    assert_true(fabs((double)e.w[0] * MANY - 1) < 1e-6);
+    assert_true(rvi_event_choose(&e, &k, tokens, MANY, 1, &c, 1));
+    assert_int_equal(e.n, RVI_MICRO_TOKENS);
+    assert_int_equal(e.which[0], FIRST);
+    assert_true(fabs((double)e.w[0] * MANY - 0.3 - rvi_credit_of(&c, PRAISE)) < 1e-6);
+    assert_true(fabs((double)e.w[1] * MANY - 0.3) < 1e-6);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slopes),
         cmocka_unit_test(chance),
         cmocka_unit_test(corners),
+        cmocka_unit_test(long_answers),
     };
     return cmocka_run_group_tests_name("credit", tests, NULL, NULL);
 }
