@@ -122,7 +122,18 @@ void rvi_api_release_set(rv_adapter_set *set)
 
 void rv_adapter_set_free(rv_adapter_set **set)
 {
-    if (!set) return;
-    rvi_api_release_set(*set);
+    if (!set || !*set) return;
+    rv_adapter_set *s = *set;
     *set = NULL;
+    if (!s->learner) {
+        rvi_api_release_set(s);
+        return;
+    }
+    rv_runtime *rt = rvi_api_retain_runtime(s->m->rt);
+    s->next_freed = atomic_load(&rt->freed_sets);
+    while (!atomic_compare_exchange_weak(&rt->freed_sets, &s->next_freed, s)) {
+    }
+    rvi_api_turn turn;
+    if (rvi_api_enter(&turn, rt, NULL) == RV_OK) rvi_api_leave(&turn);
+    rvi_api_release_runtime(rt);
 }

@@ -6,7 +6,8 @@
  *
  * Computing: rt->busy is held by the one thread that computes on a runtime (rvi_api_enter); it
  * guards the backend, all page pools, all sessions and all learners. Freeing a session needs it too,
- * but may not fail: freed sessions go to a list that the call which holds busy empties on leaving.
+ * but may not fail: freed sessions go to a list that the call which holds busy empties on leaving, as do
+ * sets of a learner's adapters.
  * Background threads of learners hold it for moments only, and calls wait for them: a call never
  * fails because of one (rvi_api_enter_aside). */
 #ifndef RVI_API_API_H
@@ -36,7 +37,8 @@ struct rv_runtime {
     atomic_int n_aside;            /* background threads that have waited long for busy */
     atomic_uint_fast64_t left_ns;  /* when the last call left; 0: long ago */
     atomic_uint_fast64_t used_ns;  /* when a model was last asked something */
-    _Atomic(rv_session *) freed; /* sessions whose handle is gone, not destroyed yet */
+    _Atomic(rv_session *) freed; /* sessions whose handle is gone, not destroyed yet, */
+    _Atomic(rv_adapter_set *) freed_sets; /* and sets of a learner's adapters */
     atomic_uint_fast64_t n_sets; /* serials handed out */
 };
 
@@ -65,6 +67,7 @@ struct rv_adapter_set {
     rvi_adapter_set set;
     rv_learner *learner; /* whose adapters they are; NULL: `adapters` */
     rvi_made_set *held;  /* the learner's */
+    rv_adapter_set *next_freed;
 };
 
 struct rv_engine {
@@ -94,7 +97,7 @@ rv_adapter_set *rvi_api_retain_set(const rv_adapter_set *set); /* accepts NULL *
 rv_engine *rvi_api_retain_engine(rv_engine *e);
 void rvi_api_release_runtime(rv_runtime *rt);
 void rvi_api_release_model(rv_model *m);
-void rvi_api_release_set(rv_adapter_set *set);
+void rvi_api_release_set(rv_adapter_set *set); /* of a learner's adapters: busy is held */
 void rvi_api_release_engine(rv_engine *e);
 rv_learner *rvi_api_retain_learner(rv_learner *l); /* accepts NULL */
 void rvi_api_release_learner(rv_learner *l);

@@ -475,12 +475,14 @@ rv_status rv_learner_consolidate(rv_learner *l, rv_learn_loop loop, rv_preferenc
 
 rv_status rv_learner_rollback(rv_learner *l, int generation, rv_adaptation *out, rv_error *err)
 {
-    reporting r;
-    rv_status st = enter_reporting(&r, l, "rv_learner_rollback", true, &out, err);
+    rv_adaptation unread;
+    alone a; /* what is being trained may go on from what is rolled back */
+    if (!out) out = &unread;
+    *out = (rv_adaptation){.quality_delta = NAN};
+    rv_status st = enter_alone(&a, l, "rv_learner_rollback", err);
     if (st) return st;
     st = rvi_learner_rollback(l->l, generation, out, err);
-    rvi_api_leave(&r.turn);
-    return st;
+    return leave_alone(&a, st, err);
 }
 
 rv_status rv_learner_status(rv_learner *l, char **json, rv_error *err)
@@ -499,13 +501,12 @@ rv_status rv_learner_status(rv_learner *l, char **json, rv_error *err)
 
 rv_status rv_learner_probe(rv_learner *l, double *kl, rv_error *err)
 {
-    rvi_api_turn turn;
+    alone a; /* it calibrates if nobody has yet */
     if (!kl) return rvi_error(err, RV_E_INVALID, "rv_learner_probe: NULL argument");
-    rv_status st = enter(&turn, l, "rv_learner_probe", err);
+    rv_status st = enter_alone(&a, l, "rv_learner_probe", err);
     if (st) return st;
     st = rvi_learner_probe(l->l, kl, err);
-    rvi_api_leave(&turn);
-    return st;
+    return leave_alone(&a, st, err);
 }
 
 rv_status rv_learner_adapters(rv_learner *l, rv_adapter_set **out, rv_error *err)

@@ -115,6 +115,7 @@ rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *given, rv_e
     if (!rt) return rvi_nomem(err, "runtime");
     atomic_init(&rt->users, 1);
     atomic_init(&rt->freed, NULL);
+    atomic_init(&rt->freed_sets, NULL);
     atomic_init(&rt->n_sets, 0);
     atomic_init(&rt->busy, FREE);
     atomic_init(&rt->n_aside, 0);
@@ -222,10 +223,17 @@ void rvi_api_leave(rvi_api_turn *turn)
             rvi_api_destroy_session(s);
             s = next;
         }
+        rv_adapter_set *set = atomic_exchange(&rt->freed_sets, NULL);
+        while (set) {
+            rv_adapter_set *next = set->next_freed;
+            rvi_api_release_set(set);
+            set = next;
+        }
         atomic_store(&rt->left_ns, now_ns());
         atomic_store(&rt->busy, FREE);
         holder = FREE;
-    } while (atomic_load(&rt->freed) && atomic_compare_exchange_strong(&rt->busy, &holder, CALL));
+    } while ((atomic_load(&rt->freed) || atomic_load(&rt->freed_sets)) &&
+             atomic_compare_exchange_strong(&rt->busy, &holder, CALL));
     rvi_api_release_runtime(rt);
 }
 

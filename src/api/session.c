@@ -92,6 +92,8 @@ rv_status rv_session_fork(rv_session **out, rv_session *from, rv_error *err)
     if (s) {
         s->e = rvi_api_retain_engine(from->e);
         s->adapters = rvi_api_retain_set(from->adapters);
+        s->learner = rvi_api_retain_learner(from->learner);
+        s->held = rvi_made_set_retain(from->held);
         st = rvi_session_fork(&s->s, from->s, s, err);
     } else {
         st = rvi_nomem(err, "session");

@@ -14,6 +14,7 @@
 #ifndef __wasi__
 #include <sched.h>
 #include <spawn.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -156,6 +157,33 @@ rv_status rvi_os_make_dirs(const char *path, rv_error *err)
     }
     rvi_buf_deinit(&b);
     return st;
+}
+
+rv_status rvi_os_lock(const char *path, int *lock, rv_error *err)
+{
+    *lock = -1;
+#ifdef __wasi__
+    (void)path;
+    (void)err;
+#else
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) return fail(err, path, "cannot open", errno);
+    while (flock(fd, LOCK_EX | LOCK_NB)) {
+        if (errno == EINTR) continue;
+        int why = errno;
+        close(fd);
+        if (why == EWOULDBLOCK)
+            return rvi_error(err, RV_E_STORAGE, "another process is learning in %s", path);
+        return fail(err, path, "cannot lock", why);
+    }
+    *lock = fd;
+#endif
+    return RV_OK;
+}
+
+void rvi_os_unlock(int lock)
+{
+    if (lock >= 0) close(lock);
 }
 
 static int remove_entry(void *ctx, const char *name)

@@ -76,13 +76,13 @@ static bool read_number(const char *text, int *out)
     return end != text && !*end && !errno && v >= 0 && v <= 1000000;
 }
 
-/* The newest generation that is active, 0: none. */
-static rv_status newest(learn *t, int *out, rv_error *err)
+/* The newest generation that is active, 0: none; and the one before it that can be gone back to. */
+static rv_status newest(learn *t, int *out, int *before, rv_error *err)
 {
     rvi_arena arena = {0};
     const rvi_json *s;
     char *json = NULL;
-    *out = 0;
+    *out = *before = 0;
     rv_status st = rv_learner_status(t->learning.l, &json, err);
     if (!st) st = rvi_json_parse(&s, json, strlen(json), &arena, "status", err);
     const rvi_json *list = st ? NULL : rvi_json_get(s, "generations");
@@ -90,6 +90,12 @@ static rv_status newest(learn *t, int *out, rv_error *err)
         const rvi_json *g = rvi_json_at(list, i);
         int number = (int)rvi_json_int(rvi_json_get(g, "number"), 0);
         if (rvi_json_bool(rvi_json_get(g, "active"), false)) *out = RVI_MAX(*out, number);
+    }
+    for (size_t i = 0; i < rvi_json_count(list); i++) {
+        const rvi_json *g = rvi_json_at(list, i);
+        int number = (int)rvi_json_int(rvi_json_get(g, "number"), 0);
+        if (number < *out && !rvi_json_bool(rvi_json_get(g, "rolled_back"), false))
+            *before = RVI_MAX(*before, number);
     }
     rv_free(json);
     rvi_arena_deinit(&arena);
@@ -99,13 +105,12 @@ static rv_status newest(learn *t, int *out, rv_error *err)
 static rv_status do_rollback(learn *t, rv_error *err)
 {
     rv_adaptation a = {0};
-    int generation = 0;
+    int generation = 0, from;
     rv_status st = RV_OK;
     if (!t->n_args) {
-        st = newest(t, &generation, err);
-        if (!st && !generation)
+        st = newest(t, &from, &generation, err);
+        if (!st && !from)
             st = rvi_error(err, RV_E_NOT_FOUND, "there is no generation to go back from");
-        generation--;
     } else if (!read_number(t->args[0], &generation)) {
         st = rvi_error(err, RV_E_CONFIG, "'%s' is not the number of a generation", t->args[0]);
     }

@@ -62,6 +62,12 @@ const rvi_adapter_set *rvi_made_set_of(const rvi_made_set *s)
     return s ? &s->set : NULL;
 }
 
+rvi_made_set *rvi_made_set_retain(rvi_made_set *s)
+{
+    if (s) s->n_users++;
+    return s;
+}
+
 void rvi_learner_release(rvi_learner *l, rvi_made_set *s)
 {
     if (!s) return;

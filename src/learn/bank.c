@@ -6,8 +6,6 @@
 #include "learn/text.h"
 #include "learn/vector.h"
 
-enum { FORGET_MAX = 1024 }; /* bytes */
-
 /* ---- learning ---- */
 
 typedef enum judgement { JUDGE_SCORE, JUDGE_REJECTED, JUDGE_CORRECTED } judgement;
@@ -169,6 +167,10 @@ static rv_status restore(rvi_bank *b, size_t n, uint64_t event, const uint8_t *k
     if (!st && at != SIZE_MAX) rvi_bank_drop(b, at);
     if (!st && record.len) { /* empty: it was not there */
         st = rvi_pattern_parse(&before, (rvi_bytes){record.data, record.len}, vector, err);
+        if (!st && (before.id != rvi_bank_key(key + RVI_BANK_ID_LEN) ||
+                    (before.n_dim && b->n_dim && before.n_dim != b->n_dim)))
+            st = rvi_error(err, RV_E_STORAGE, "what event %llu had changed is of another bank",
+                           (unsigned long long)event);
         if (!st) st = rvi_pattern_keys_of(&keys, &before, err);
         if (!st && at == SIZE_MAX) st = rvi_bank_insert(b, &before, &keys, true, err);
         if (!st && at != SIZE_MAX && !(b->entries[at].now = rvi_pattern_copy(&before, true)))
@@ -269,9 +271,9 @@ rv_status rvi_bank_forget(rvi_bank *b, rvi_text text, uint64_t by,
 {
     size_t n_removed = 0;
     *n = 0;
-    if (text.len > FORGET_MAX || rvi_text_invalid(text) < text.len || rvi_text_blank(text))
+    if (text.len > RVI_FORGET_MAX || rvi_text_invalid(text) < text.len || rvi_text_blank(text))
         return rvi_error(err, RV_E_INVALID, "a text to forget is 1 to %d bytes of UTF-8, not blank",
-                         (int)FORGET_MAX);
+                         (int)RVI_FORGET_MAX);
     rv_status st = rvi_bank_begin(b, true, err);
     if (st) return st;
     for (size_t i = 0; !st && i < b->n; i++) {

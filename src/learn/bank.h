@@ -92,6 +92,7 @@ rv_status rvi_bank_release(rvi_bank *b, uint64_t generation, rv_error *err) RVI_
 /* Removes every pattern whose question, answer, subject or words contain the text (folded, whole
  * words), and the means to undo. by: the forget event, 0: none. each (may be NULL) is called for every
  * one that is to go; if the call fails in the end, all are still there. */
+enum { RVI_FORGET_MAX = 1024 }; /* bytes of the text */
 rv_status rvi_bank_forget(rvi_bank *b, rvi_text text, uint64_t by,
                           void (*each)(void *ctx, const rvi_pattern *p), void *ctx, size_t *n,
                           rv_error *err) RVI_MUST_CHECK;

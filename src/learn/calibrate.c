@@ -183,6 +183,7 @@ rv_status rvi_calibrating_keep(rvi_calibrating *c, rvi_learner *l, rv_error *err
 {
     bool fresh = c->replay.n_pieces > 0;
     rvi_features *features = NULL;
+    if (l->calibrated) return RV_OK; /* by another call meanwhile */
     rv_status st = save(l, fresh ? &c->replay : NULL, c->calibration, err);
     if (!st) st = new_features(l, l->voice.be, &features, err);
     if (st) return st;

@@ -85,6 +85,8 @@ rv_status rvi_deep_take(rvi_deep *d, rvi_learner *l, rv_preference_loss loss, rv
                              .origin = RVI_FROM_PAIRS,
                              .recipe = l->o.recipe}};
     if (!d->pairs) return rvi_nomem(err, "pairs");
+    rv_status st = rvi_learner_own(l, err);
+    if (st) return st;
     d->n = rvi_learner_gather_pairs(l, d->pairs, &d->made.first, &d->made.last);
     return rvi_feedback_count(&l->store, &d->made.known, err);
 }

@@ -36,8 +36,10 @@ void rvi_recipe_read(rvi_generation *g, rvi_text name)
 
 const rvi_generation *rvi_learner_generation(const rvi_learner *l, int number)
 {
-    for (size_t i = l->n_generations; i-- > 0;)
-        if (l->generations[i].number == number || !number) return &l->generations[i];
+    for (size_t i = l->n_generations; i-- > 0;) {
+        const rvi_generation *g = &l->generations[i];
+        if (number ? g->number == number : rvi_generation_active(g)) return g;
+    }
     return NULL;
 }
 
@@ -127,6 +129,8 @@ rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char
     rvi_feedback f = rvi_learner_event(l, g->origin == RVI_FROM_FILE    ? RVI_FEEDBACK_IMPORT
                                           : g->origin == RVI_FROM_MERGE ? RVI_FEEDBACK_MERGE
                                                                         : RVI_FEEDBACK_PUBLISH);
+    rv_status st = rvi_learner_own(l, err); /* before a file is written */
+    if (st) return st;
     int number = rvi_learner_next_number(l);
     bool fits = g->number == number;
     g->number = number;
@@ -140,11 +144,11 @@ rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char
     f.n_parents = g->n_parents;
     for (size_t i = 0; i < g->n_parents; i++) f.parents[i] = (uint64_t)g->parents[i];
     memcpy(f.digest, digest, sizeof f.digest);
-    rv_status st = file && fits ? rvi_learner_move_generation(l, file, g, err)
+    st = file && fits ? rvi_learner_move_generation(l, file, g, err)
                                 : rvi_learner_save_generation(l, g, err);
     if (!st) st = rvi_learner_add_generation(l, g, err);
     if (st) return st;
-    if ((st = rvi_feedback_append(&l->store, &f, err))) {
+    if ((st = rvi_learner_log(l, &f, err))) {
         l->n_generations--;
         return st;
     }
@@ -165,7 +169,7 @@ rv_status rvi_learner_rollback(rvi_learner *l, int generation, rv_adaptation *ou
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_ROLLBACK);
     f.generation = (uint64_t)generation;
     rv_status st = rvi_learner_attend(l, err);
-    if (!st) st = rvi_feedback_append(&l->store, &f, err);
+    if (!st) st = rvi_learner_log(l, &f, err);
     if (st) return st;
     rvi_learner_go_back(l, f.generation);
     st = rvi_bank_release(l->bank, f.generation, err);

@@ -106,6 +106,10 @@ rv_status rvi_ground_probe(rvi_ground *g, const rvi_params *params, double *kl, 
     for (size_t at = 0, took; !st && at < g->probe.n; at += took) {
         const size_t *which = g->probe.data + at;
         took = rvi_batch_fill(&b, &g->samples, which, g->probe.n - at, 1, 1);
+        if (!took) {
+            st = rvi_error(err, RV_E_SONA, "a probe text is too long");
+            break;
+        }
         rvi_batch_begin(&b, &g->samples, which, took, t);
         rvi_trainer_forward(t, g->samples.lowest, g->v->m->hp.n_layers);
         rvi_trainer_loss(t, b.loss_rows, b.targets, b.n_losses, false);

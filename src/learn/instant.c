@@ -76,7 +76,12 @@ static rv_status need_micro(rvi_learner *l, rv_error *err)
     if (!st && !in->probe) {
         st = rvi_probe_new(&in->probe, in->capturer, l->parts.m, 2 * PROBE_HALF, err);
         if (!st) st = each_text(l, PROBE_HALF, RVI_PROBE, add_probe, err);
-        if (!st) rvi_micro_set_probe(in->micro, in->probe);
+        if (!st) {
+            rvi_micro_set_probe(in->micro, in->probe);
+        } else {
+            rvi_probe_free(in->probe);
+            in->probe = NULL;
+        }
     }
     return st;
 }
@@ -256,7 +261,7 @@ static rv_status log_judgement(rvi_learner *l, rvi_feedback_kind kind, const rvi
     f.score = score;
     rv_status st = rvi_learner_given(l, c, &given, err);
     if (!st && given.len) f.given = (rvi_text){given.data, given.len};
-    if (!st) st = rvi_feedback_append(&l->store, &f, err);
+    if (!st) st = rvi_learner_log(l, &f, err);
     *event = f.seq;
     rvi_buf_deinit(&given);
     return st;
@@ -301,6 +306,7 @@ rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *qu
     if (!st) st = log_judgement(l, RVI_FEEDBACK_SCORE, c, question, score, &out->event, err);
     if (!st) {
         double start = rvi_os_thread_seconds();
+        in->scores_before = in->scores;
         double advantage = rvi_scores_take(&in->scores, score);
         rvi_micro_outcome outcome = rvi_micro_event(in->micro, tokens, n, advantage, &kl);
         rvi_delta d = rvi_micro_delta(in->micro);
@@ -425,6 +431,7 @@ static bool undo(rvi_learner *l, const rvi_done *d, rv_error *err)
     rvi_delta delta;
     if (d->kind == RVI_DID_SCORE) {
         if (!in->micro || !rvi_micro_undo(in->micro)) return false;
+        in->scores = in->scores_before;
         delta = rvi_micro_delta(in->micro);
         return rvi_instant_publish(l, &in->adapter, &delta, err) == RV_OK;
     }
@@ -437,7 +444,7 @@ static bool undo(rvi_learner *l, const rvi_done *d, rv_error *err)
 bool rvi_instant_undo(rvi_learner *l, const rvi_done *d, rv_error *err)
 {
     if (rvi_instant_catch_up(l, err)) return false;
-    bool done = d->kind != RVI_DID_NOTHING && undo(l, d, err);
+    bool done = (d->kind == RVI_DID_SCORE || d->kind == RVI_DID_THUMB) && undo(l, d, err);
     if (done) rvi_instant_count(l);
     return done;
 }

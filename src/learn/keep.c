@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "learn/learner_internal.h"
@@ -12,6 +13,47 @@
 #include "learn/text.h"
 #include "lora/merge.h"
 #include "lora/write.h"
+
+/* ---- whose the state is ---- */
+
+typedef struct own_event {
+    const char *user;
+    bool found;
+} own_event;
+
+static int find_own(void *ctx, const rvi_feedback *f)
+{
+    own_event *e = ctx;
+    return e->found = rvi_text_is(f->user, e->user);
+}
+
+rv_status rvi_learner_own(rvi_learner *l, rv_error *err)
+{
+    rvi_buf path = {0};
+    own_event since = {.user = l->user};
+    int lock = -1;
+    if (!l->dir || l->owned) return RV_OK;
+    rv_status st =
+        rvi_buf_printf(&path, "%s/lock", l->dir) ? RV_OK : rvi_nomem(err, "path");
+    if (!st) st = rvi_os_lock(path.data, &lock, err);
+    if (!st) st = rvi_feedback_read(&l->store, l->opened_at + 1, find_own, &since, err);
+    if (!st && since.found)
+        st = rvi_error(err, RV_E_STORAGE, "another process has learned in %s meanwhile: open it again",
+                       l->dir);
+    rvi_buf_deinit(&path);
+    l->owned = !st;
+    if (st)
+        rvi_os_unlock(lock);
+    else
+        l->lock = lock;
+    return st;
+}
+
+rv_status rvi_learner_log(rvi_learner *l, rvi_feedback *f, rv_error *err)
+{
+    rv_status st = rvi_learner_own(l, err);
+    return st ? st : rvi_feedback_append(&l->store, f, err);
+}
 
 /* ---- generation files ---- */
 
@@ -35,7 +77,7 @@ static bool put_provenance(rvi_buf *out, const rvi_generation *g)
     for (size_t i = 0; i < g->n_parents; i++)
         (void)rvi_buf_printf(out, "%s%d", i ? "," : "", g->parents[i]);
     (void)rvi_buf_printf(out, "],\"gated\":%s", g->gated ? "true" : "false");
-    if (g->figures.n_steps)
+    if (g->figures.n_steps && isfinite(g->figures.ce) && isfinite(g->figures.probe_kl))
         (void)rvi_buf_printf(out, ",\"steps\":%d,\"loss\":%.6g,\"probe_kl\":%.6g",
                              g->figures.n_steps, g->figures.ce, g->figures.probe_kl);
     return rvi_buf_putc(out, '}');
@@ -115,6 +157,13 @@ rv_status rvi_learner_import(rvi_learner *l, const char *path, rv_adaptation *ou
     return RV_OK;
 }
 
+static double count_lessons(const rvi_learner *l, const rvi_generation *g)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < l->n_lessons; i++) n += l->lessons[i].generation == g->number;
+    return (double)RVI_MAX(n, (size_t)1);
+}
+
 rv_status rvi_learner_merge(rvi_learner *l, int a, int b, rv_consolidation how, rv_adaptation *out,
                             rv_error *err)
 {
@@ -130,8 +179,8 @@ rv_status rvi_learner_merge(rvi_learner *l, int a, int b, rv_consolidation how, 
         return rvi_error(err, RV_E_SONA,
                          "this way of merging needs Fisher information that these do not have");
     rvi_merge_part parts[2] = {
-        {ga->adapter, exp(-ga->figures.ce), (double)(ga->last - ga->first + 1), ga->fisher},
-        {gb->adapter, exp(-gb->figures.ce), (double)(gb->last - gb->first + 1), gb->fisher}};
+        {ga->adapter, exp(-ga->figures.ce), count_lessons(l, ga), ga->fisher},
+        {gb->adapter, exp(-gb->figures.ce), count_lessons(l, gb), gb->fisher}};
     rvi_generation g = {.origin = RVI_FROM_MERGE, .parents = {a, b}, .n_parents = 2};
     g.gated = rvi_merge_gated(l, &g);
     rvi_merge_report report = {0};
@@ -173,9 +222,9 @@ static rv_status fold_correction(rvi_learner *l, const rvi_feedback *f, rv_error
     rv_status st = RV_OK;
     if (!q || !a || !given)
         st = rvi_nomem(err, "event");
-    else if (pair)
-        st = rvi_learner_add_pair(l, f->seq, q, a, given, err);
-    else
+    else if (pair && !(st = rvi_learner_add_pair(l, f->seq, q, a, given, err)))
+        st = rvi_learner_note(l, RVI_DID_PREFER, f->seq, 0, err);
+    else if (!pair)
         st = rvi_learner_add_lesson(l, f->seq, q, a, given[0] ? given : NULL, err);
     rvi_free(q);
     rvi_free(a);
@@ -195,6 +244,40 @@ static void claim(rvi_learner *l, const rvi_generation *g)
     if (g->origin == RVI_FROM_PAIRS) rvi_learner_use_pairs(l, g->first, g->last);
 }
 
+/* The adapter of the file, if that is the one the log names. Others' may be written otherwise than they were read:
+ * of imports and merges the log's digest is not the file's. */
+static rv_status load_published(const rvi_learner *l, const rvi_feedback *f, const char *path,
+                                rvi_adapter **out, rv_error *err)
+{
+    char digest[RVI_SHA256_HEX] = "";
+    rv_status st = load(l, path, out, err);
+    if (st || f->kind != RVI_FEEDBACK_PUBLISH || !f->digest[0]) return st;
+    st = rvi_adapter_digest(*out, digest, err);
+    if (!st && strcmp(digest, f->digest))
+        st = rvi_error(err, RV_E_STORAGE, "%s is not the adapter that was published", path);
+    if (st) {
+        rvi_adapter_free(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+/* What its file tells of its training; one that tells nothing was not trained here. */
+static void read_provenance(rvi_generation *g)
+{
+    rvi_arena arena = {0};
+    const rvi_json *root;
+    const char *text = g->adapter->provenance;
+    if (text && !rvi_json_parse(&root, text, strlen(text), &arena, "provenance", NULL)) {
+        int64_t steps = rvi_json_int(rvi_json_get(root, "steps"), 0);
+        double loss = rvi_json_number(rvi_json_get(root, "loss"), 0);
+        double kl = rvi_json_number(rvi_json_get(root, "probe_kl"), 0);
+        if (steps > 0 && steps < INT32_MAX && loss >= 0 && kl >= 0)
+            g->figures = (rvi_study_result){.n_steps = (int)steps, .ce = loss, .probe_kl = kl};
+    }
+    rvi_arena_deinit(&arena);
+}
+
 /* An adapter whose file is gone or damaged is left out, and what it held waits again: nothing is lost. */
 static rv_status fold_generation(rvi_learner *l, const rvi_feedback *f, rv_error *err)
 {
@@ -212,13 +295,14 @@ static rv_status fold_generation(rvi_learner *l, const rvi_feedback *f, rv_error
     rvi_recipe_read(&g, f->recipe);
     if (g.origin == RVI_FROM_MERGE) g.gated = rvi_merge_gated(l, &g);
     rv_status st = file_name(l, g.number, &path) ? RV_OK : rvi_nomem(err, "path");
-    if (!st && load(l, path.data, &g.adapter, &why)) {
+    if (!st && load_published(l, f, path.data, &g.adapter, &why)) {
         rvi_log_write(l->parts.be->log, RVI_LOG_WARN, "generation %d is left out: %s", g.number,
                       why.text);
         if (why.code == RV_E_NOMEM) st = rvi_nomem(err, "adapter");
     }
     rvi_buf_deinit(&path);
     if (st || !g.adapter) return st;
+    if (g.origin != RVI_FROM_FILE) read_provenance(&g);
     st = rvi_shared_load(l, &g, err);
     if (!st) st = rvi_learner_add_generation(l, &g, err);
     if (st) {
@@ -239,8 +323,10 @@ rv_status rvi_learner_fold(rvi_learner *l, const rvi_feedback *f, rv_error *err)
     if (!rvi_text_is(f->user, l->user)) return RV_OK;
     switch (f->kind) {
     case RVI_FEEDBACK_CORRECTION: return fold_correction(l, f, err);
+    case RVI_FEEDBACK_SCORE: return rvi_learner_note(l, RVI_DID_BEFORE, f->seq, 0, err);
     case RVI_FEEDBACK_THUMB:
-        if (f->score > 0 || !f->question.len) break;
+        st = rvi_learner_note(l, RVI_DID_BEFORE, f->seq, 0, err);
+        if (st || f->score > 0 || !f->question.len) break;
         text = own(f->question);
         st = text ? rvi_learner_silence(l, text, f->seq, err) : rvi_nomem(err, "event");
         rvi_free(text);
@@ -248,7 +334,7 @@ rv_status rvi_learner_fold(rvi_learner *l, const rvi_feedback *f, rv_error *err)
     case RVI_FEEDBACK_UNDO:
         rvi_learner_take_back(l, f->target, f->seq, &ignored);
         (void)rvi_learner_unsilence(l, f->target);
-        if (l->n_done && l->done[l->n_done - 1].event == f->target) l->n_done--;
+        rvi_learner_unnote(l, f->target);
         break;
     case RVI_FEEDBACK_FORGET:
         text = own(f->note);
@@ -261,7 +347,7 @@ rv_status rvi_learner_fold(rvi_learner *l, const rvi_feedback *f, rv_error *err)
     case RVI_FEEDBACK_ROLLBACK:
         rvi_learner_go_back(l, f->generation);
         return rvi_shared_restore(l, err);
-    default: break; /* scores: their adapter comes back as it was, as those of thumbs do */
+    default: break;
     }
     return st;
 }
@@ -297,6 +383,7 @@ rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err)
 {
     reader r = {.l = l, .err = err};
     rv_status st = l->dir ? rvi_os_make_dirs(l->dir, err) : RV_OK;
+    if (!st) st = rvi_feedback_count(&l->store, &l->opened_at, err);
     if (!st) st = rvi_feedback_read(&l->store, 1, fold, &r, err);
     if (!st) st = r.st;
     if (!st) st = rvi_shared_restore(l, err);

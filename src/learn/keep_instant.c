@@ -129,6 +129,8 @@ rv_status rvi_instant_load_whitener(rvi_learner *l, rv_error *err)
     if (!l->dir) return rvi_error(err, RV_E_NOT_FOUND, "there is no directory");
     model_of(l, model);
     rv_status st = rvi_snapshot_load(&s, l->dir, whitener_name, model, 0, err);
+    if (!st) rvi_whitener_free(in->whitener); /* one that was not made to its end */
+    if (!st) in->whitener = NULL;
     if (!st) st = rvi_whitener_load(&in->whitener, s.data, s.len, l->parts.m->hp.n_ff, err);
     if (!st) st = rvi_thumbs_new(&in->thumbs, l->parts.m, in->whitener, 0, err);
     in->whole = !st && s.generation;
@@ -181,8 +183,10 @@ static rv_status load(rvi_learner *l, const rvi_snapshot *s, rv_error *err)
         return rvi_error(err, RV_E_STORAGE, "the snapshot is not one of scores and thumbs");
     rv_status st = RV_OK;
     if (h.micro_len) {
+        rv_error why = {0};
         st = rvi_instant_new_micro(l, err);
-        if (!st) st = rvi_micro_load(in->micro, micro, (size_t)h.micro_len, err);
+        if (!st && rvi_micro_load(in->micro, micro, (size_t)h.micro_len, &why)) /* of another rank */
+            warn(l, "what scores taught is left out", &why);
         rvi_delta d = {0};
         if (!st) d = rvi_micro_delta(in->micro);
         if (!st && rvi_micro_status_of(in->micro).size > 0)

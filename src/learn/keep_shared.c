@@ -75,7 +75,7 @@ static rv_status read_snapshot(rvi_generation *g, const rvi_snapshot *s, rv_erro
     size_t n = (s->len - sizeof n_groups) / (2 * sizeof(float));
     memcpy(&n_groups, s->data, sizeof n_groups);
     const uint8_t *theta = s->data + sizeof n_groups;
-    if (!n || n_groups >= INT32_MAX || !rvi_floats_sound(theta, n, -INFINITY) ||
+    if (!n || n != rvi_adapter_n_params(g->adapter) || n_groups >= INT32_MAX || !rvi_floats_sound(theta, n, -INFINITY) ||
         !rvi_floats_sound(theta + n * sizeof(float), n, 0))
         return RV_OK;
     return take(g, theta, theta + n * sizeof(float), n, (int)n_groups, err);

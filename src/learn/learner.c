@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/os.h"
 #include "learn/drift.h"
 #include "learn/learner_internal.h"
 #include "model/digest.h"
@@ -61,6 +62,7 @@ rv_status rvi_learner_new(rvi_learner **out, const rvi_learner_parts *parts,
     l->parts = *parts;
     l->o = *o;
     l->store = *take;
+    l->lock = -1;
     *take = (rvi_store){0};
     rv_status st = l->store.by.append ? RV_OK : rvi_store_memory(&l->store, err);
     rvi_model_digest(parts->m->source, l->digest);
@@ -108,8 +110,9 @@ void rvi_learner_free(rvi_learner *l)
 
 rv_status rvi_learner_reset(rvi_learner *l, rv_error *err)
 {
+    (void)err;
     forget_all(l);
-    return rvi_instant_save(l, err);
+    return RV_OK;
 }
 
 void rvi_learner_settle(rvi_learner *l)
@@ -118,6 +121,9 @@ void rvi_learner_settle(rvi_learner *l)
     if (l->instant.unsaved && rvi_instant_save(l, &why))
         rvi_log_write(l->parts.be->log, RVI_LOG_WARN, "what scores taught is not saved: %s",
                       why.text);
+    rvi_os_unlock(l->lock); /* others may have it */
+    l->lock = -1;
+    l->owned = false;
 }
 
 /* ---- looking ---- */
@@ -148,13 +154,13 @@ static const char *truth(bool yes)
 static void put_generation(rvi_buf *out, const rvi_generation *g)
 {
     const rvi_study_result *f = &g->figures;
-    (void)rvi_buf_printf(out, "{\"number\":%d,\"active\":%s,\"gated\":%s", g->number,
-                         truth(rvi_generation_active(g)), truth(g->gated));
+    (void)rvi_buf_printf(out, "{\"number\":%d,\"active\":%s,\"rolled_back\":%s,\"gated\":%s", g->number,
+                         truth(rvi_generation_active(g)), truth(g->gone), truth(g->gated));
     if (f->n_steps)
-        (void)rvi_buf_printf(out,
-                             ",\"steps\":%d,\"loss\":%.5f,\"kl\":%.5f,\"probe_kl\":%.5f,"
-                             "\"seconds\":%.2f,\"rows\":%llu",
-                             f->n_steps, f->ce, f->kl, f->probe_kl, f->seconds,
+        (void)rvi_buf_printf(out, ",\"steps\":%d,\"loss\":%.5f,\"probe_kl\":%.5f", f->n_steps, f->ce,
+                             f->probe_kl);
+    if (f->n_rows) /* trained by this process */
+        (void)rvi_buf_printf(out, ",\"kl\":%.5f,\"seconds\":%.2f,\"rows\":%llu", f->kl, f->seconds,
                              (unsigned long long)f->n_rows);
     (void)rvi_buf_putc(out, '}');
 }

@@ -107,7 +107,7 @@ typedef struct rvi_foreseen {
 typedef struct rvi_instant {
     rvi_capturer *capturer;
     rvi_micro *micro;
-    rvi_scores scores;
+    rvi_scores scores, scores_before; /* before: the last event */
     rvi_adapter *adapter; /* of micro as it is; NULL: nothing yet */
     rvi_probe *probe;
     rvi_whitener *whitener;
@@ -129,6 +129,8 @@ typedef enum rvi_done_kind {
     RVI_DID_CORRECT,
     RVI_DID_SCORE,
     RVI_DID_THUMB,
+    RVI_DID_PREFER,
+    RVI_DID_BEFORE, /* a judgement of an earlier process: its step is no longer known */
     RVI_DID_NOTHING /* a judgement that made no step: taking it back changes nothing either */
 } rvi_done_kind;
 typedef struct rvi_done {
@@ -148,6 +150,9 @@ typedef struct rvi_learner {
     rvi_store store;
     rvi_bank *bank;
     uint64_t followed; /* the last event that the bank has taken over */
+    uint64_t opened_at; /* events in the log when it was opened */
+    bool owned;         /* no other process changes the state, */
+    int lock;           /* while this file is held */
     rvi_voice voice;
     rvi_replay replay; /* n_pieces 0: not made yet; never changes once made */
     bool calibrated;   /* replay and calibration are there */
@@ -217,7 +222,8 @@ void rvi_calibrating_deinit(rvi_calibrating *c);
 typedef struct rvi_round {
     const rvi_fact **waiting, **standing,
         **old;        /* the group; all that stand; those learned before */
-    uint64_t *events; /* of the group's lessons */
+    uint64_t *events; /* of the group's lessons, */
+    uint64_t *said;   /* and of all that stand: texts tell of them too */
     bool *absorbed;
     size_t n_waiting, n_standing, n_old;
     rvi_generation made; /* adapter NULL: not yet */
@@ -274,6 +280,7 @@ rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_tu
                            rv_error *err) RVI_MUST_CHECK;
 
 const rvi_adapter_set *rvi_made_set_of(const rvi_made_set *s); /* NULL for NULL */
+rvi_made_set *rvi_made_set_retain(rvi_made_set *s);            /* accepts NULL */
 void rvi_learner_release(rvi_learner *l, rvi_made_set *s);     /* accepts NULL */
 
 /* The ring of a session's answers. */
@@ -322,7 +329,7 @@ rv_status rvi_learner_all(rvi_learner *l, rvi_made_set **out, rv_error *err) RVI
 rv_status rvi_learner_probe(rvi_learner *l, double *kl, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_status(rvi_learner *l, rvi_buf *json, rv_error *err) RVI_MUST_CHECK;
 
-const rvi_generation *rvi_learner_generation(const rvi_learner *l, int number); /* 0: the newest */
+const rvi_generation *rvi_learner_generation(const rvi_learner *l, int number); /* 0: the newest active */
 
 /* retrace.c: makes every generation of a log again, in a fresh learner of the same model, user and options
  * that stays in memory, and compares. Imported and merged ones are passed over. */

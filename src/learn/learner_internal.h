@@ -30,6 +30,13 @@ rv_status rvi_calibration_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK; 
 bool rvi_calibration_recall(void *memory, const rvi_fact *f, float *prototype);
 void rvi_calibration_remember(void *memory, const rvi_fact *f, const float *prototype);
 
+/* ---- keep.c: whose the state is ----
+ * Processes may read the same state; one of them changes it. The first that wants to has it from then on, if it
+ * is as that one knows it. */
+rv_status rvi_learner_own(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+/* Owns it, and appends to the log. */
+rv_status rvi_learner_log(rvi_learner *l, rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
+
 /* ---- lessons.c ---- */
 void rvi_lesson_deinit(rvi_lesson *x);
 void rvi_preference_deinit(rvi_preference *p);
@@ -37,6 +44,7 @@ rvi_feedback rvi_learner_event(const rvi_learner *l, rvi_feedback_kind kind); /*
 rv_adaptation rvi_adaptation_new(rv_learn_loop loop); /* nothing done, nothing measured */
 rv_status rvi_learner_note(rvi_learner *l, rvi_done_kind kind, uint64_t event, size_t dislike,
                            rv_error *err) RVI_MUST_CHECK;
+void rvi_learner_unnote(rvi_learner *l, uint64_t event); /* it was taken back */
 bool rvi_learner_same_words(const char *a, const char *b);
 rv_status rvi_learner_add_lesson(rvi_learner *l, uint64_t event, const char *question,
                                  const char *answer, const char *rejected,

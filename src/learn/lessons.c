@@ -61,9 +61,8 @@ static rv_status speak(rvi_learner *l, rvi_lesson *x, rv_error *err)
 
 bool rvi_learner_same_words(const char *a, const char *b)
 {
-    bool in = false, back = false;
-    return !rvi_words_contain(&in, a, strlen(a), b, strlen(b), NULL) && in &&
-           !rvi_words_contain(&back, b, strlen(b), a, strlen(a), NULL) && back;
+    bool same = false;
+    return !rvi_words_same(&same, a, strlen(a), b, strlen(b), NULL) && same;
 }
 
 static bool same_thing(const rvi_fact *a, const rvi_fact *b)
@@ -137,7 +136,7 @@ rv_status rvi_learner_correct(rvi_learner *l, const char *question, const char *
     }
     st = prepare_lesson(l, &x, fact, rejected, err);
     if (st) return st;
-    if ((st = rvi_feedback_append(&l->store, &f, err))) {
+    if ((st = rvi_learner_log(l, &f, err))) {
         rvi_lesson_deinit(&x);
         return st;
     }
@@ -190,14 +189,17 @@ rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *c
     f.corrected = rvi_text_of(chosen);
     f.given = rvi_text_of(rejected);
     f.note = rvi_text_of("preference");
-    /* the place for it first, so that nothing can fail once it is logged */
+    /* the places for it first, so that nothing can fail once it is logged */
+    if (!rvi_learner_room((void **)&l->done, l->n_done, &l->cap_done, sizeof *l->done))
+        return rvi_nomem(err, "events");
     rv_status st = rvi_learner_add_pair(l, 0, question, chosen, rejected, err);
     if (st) return st;
-    if ((st = rvi_feedback_append(&l->store, &f, err))) {
+    if ((st = rvi_learner_log(l, &f, err))) {
         rvi_preference_deinit(&l->pairs[--l->n_pairs]);
         return st;
     }
     l->pairs[l->n_pairs - 1].event = f.seq;
+    l->done[l->n_done++] = (rvi_done){.kind = RVI_DID_PREFER, .event = f.seq};
     if ((st = rvi_learner_follow(l, err))) return st;
     out->applied = 1;
     out->event = f.seq;
@@ -250,9 +252,33 @@ rv_status rvi_learner_note(rvi_learner *l, rvi_done_kind kind, uint64_t event, s
     return RV_OK;
 }
 
+void rvi_learner_unnote(rvi_learner *l, uint64_t event)
+{
+    size_t n = l->n_done;
+    while (n && l->done[n - 1].event != event) n--;
+    if (!n) return;
+    memmove(l->done + n - 1, l->done + n, (l->n_done - n) * sizeof *l->done);
+    l->n_done--;
+}
+
+/* A pair that no adapter was made of. */
+static void take_back_pair(rvi_learner *l, uint64_t event, rv_adaptation *out)
+{
+    for (size_t i = 0; i < l->n_pairs; i++) {
+        if (l->pairs[i].event != event || l->pairs[i].used) continue;
+        rvi_preference_deinit(&l->pairs[i]);
+        memmove(l->pairs + i, l->pairs + i + 1, (l->n_pairs - i - 1) * sizeof *l->pairs);
+        l->n_pairs--;
+        out->applied = 1;
+        snprintf(out->notes, sizeof out->notes, "the last preference is taken back");
+        return;
+    }
+}
+
 /* What the correction had put in the place of others makes room for them again. */
 void rvi_learner_take_back(rvi_learner *l, uint64_t event, uint64_t by, rv_adaptation *out)
 {
+    take_back_pair(l, event, out);
     for (size_t i = 0; i < l->n_lessons; i++) {
         rvi_lesson *x = &l->lessons[i];
         if (x->event == event && x->stands) {
@@ -276,18 +302,21 @@ rv_status rvi_learner_undo(rvi_learner *l, rv_adaptation *out, rv_error *err)
     rvi_done d = l->done[l->n_done - 1];
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_UNDO);
     f.target = d.event;
-    rv_status st = rvi_feedback_append(&l->store, &f, err);
+    rv_status st = rvi_learner_log(l, &f, err);
     if (st) return st;
     l->n_done--;
     out->event = f.seq;
-    if (d.kind == RVI_DID_CORRECT) {
+    if (d.kind == RVI_DID_CORRECT || d.kind == RVI_DID_PREFER) {
+        snprintf(out->notes, sizeof out->notes, "an adapter was made of it already");
         rvi_learner_take_back(l, d.event, f.seq, out);
         return lessons_changed(l, err);
     }
     bool spoken_again = rvi_learner_unsilence(l, d.event);
     out->applied = rvi_instant_undo(l, &d, err) || spoken_again;
     snprintf(out->notes, sizeof out->notes, "%s",
-             out->applied ? "the last judgement is taken back" : "it had changed nothing");
+             out->applied                   ? "the last judgement is taken back"
+             : d.kind == RVI_DID_NOTHING ? "it had changed nothing"
+                                         : "the step of that judgement can no longer be taken back");
     return rvi_learner_follow(l, err);
 }
 
@@ -309,18 +338,40 @@ rv_status rvi_learner_drop(rvi_learner *l, const char *text, uint64_t by, rv_ada
         out->samples_used++;
     }
     if (!st) rvi_learner_drop_pairs(l, text);
+    l->n_done = 0; /* taking back something older might bring it back */
     return st;
+}
+
+/* Lessons that the event ended and that an active adapter was trained on. */
+static int count_in_weights(const rvi_learner *l, uint64_t by)
+{
+    int n = 0;
+    for (size_t i = 0; i < l->n_lessons; i++) {
+        const rvi_lesson *x = &l->lessons[i];
+        bool held = false;
+        for (size_t k = 0; x->ended_by == by && x->generation && k < l->n_generations; k++)
+            held = held || (rvi_generation_active(&l->generations[k]) &&
+                            rvi_generation_holds(l, &l->generations[k], x));
+        n += held;
+    }
+    return n;
 }
 
 rv_status rvi_learner_forget(rvi_learner *l, const char *text, rv_adaptation *out, rv_error *err)
 {
     *out = rvi_adaptation_new(RV_LOOP_INSTANT);
+    if (strlen(text) > RVI_FORGET_MAX)
+        return rvi_error(err, RV_E_INVALID, "a text to forget has at most %d bytes", RVI_FORGET_MAX);
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_FORGET);
     f.note = rvi_text_of(text);
-    rv_status st = rvi_feedback_append(&l->store, &f, err);
+    rv_status st = rvi_learner_log(l, &f, err);
     if (!st) st = rvi_learner_drop(l, text, f.seq, out, err);
     out->applied = out->samples_used > 0;
     out->event = f.seq;
-    snprintf(out->notes, sizeof out->notes, "%d forgotten", out->samples_used);
+    int n = st ? 0 : count_in_weights(l, f.seq);
+    size_t len = (size_t)snprintf(out->notes, sizeof out->notes, "%d forgotten", out->samples_used);
+    if (n)
+        snprintf(out->notes + len, sizeof out->notes - len,
+                 "; adapters were trained on %d of them, and know them until they are rolled back", n);
     return st ? st : lessons_changed(l, err);
 }

@@ -137,11 +137,8 @@ static uint64_t pattern_of(const rvi_learner *l, uint64_t event)
 
 bool rvi_learner_rests(const rvi_learner *l, const rvi_lesson *x)
 {
-    for (size_t i = 0; x->absorbed && i < l->n_generations; i++) {
-        const rvi_generation *g = &l->generations[i];
-        if (rvi_generation_active(g) && rvi_generation_holds(l, g, x)) return true;
-    }
-    return false;
+    const rvi_generation *g = x->absorbed ? rvi_learner_generation(l, x->generation) : NULL;
+    return g && x->generation && rvi_generation_active(g); /* of what came after it nobody has asked */
 }
 
 rv_status rvi_learner_absorb(rvi_learner *l, rv_error *err)

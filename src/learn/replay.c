@@ -18,6 +18,7 @@ enum {
     COMPLETION_TOKENS = 14,
     KEPT_TOKENS = 16,
     N_PROBES = 24,
+    MOST_TOKENS = 800, /* of a piece: it fits a batch */
 };
 
 typedef struct maker {
@@ -388,7 +389,7 @@ static bool is_sound(const rvi_replay *r, const rvi_voice *v)
     for (size_t i = 0; i < r->n_pieces; i++) {
         const rvi_piece *p = &r->pieces[i];
         if (p->kind > RVI_PROSE || p->first > r->ids.len || p->n > r->ids.len - p->first ||
-            p->n < 2 || p->loss > p->n - 2)
+            p->n < 2 || p->n > MOST_TOKENS || p->loss > p->n - 2)
             return false;
     }
     return true;

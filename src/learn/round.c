@@ -3,7 +3,7 @@
  * Facts of lessons are borrowed: they stay until the learner is reset or freed, which does not happen during
  * a round. While it trains, lessons come and go; so publishing looks again. A generation holds, by the log,
  * what stood and waited in its range of events when it was published: that must be the very group that was
- * trained, otherwise the result is thrown away. So nothing that was taken back meanwhile gets into the weights
+ * trained, and what its texts tell of others must still stand, otherwise the result is thrown away. So nothing that was taken back meanwhile gets into the weights
  * or onto the disk, and what is left of the group is trained anew. */
 #include <string.h>
 
@@ -30,12 +30,16 @@ rv_status rvi_round_take(rvi_round *r, rvi_learner *l, rv_error *err)
                      .standing = rvi_alloc_array(n, sizeof *r->standing),
                      .old = rvi_alloc_array(n, sizeof *r->old),
                      .events = rvi_alloc_array(n, sizeof *r->events),
+                     .said = rvi_alloc_array(n, sizeof *r->said),
                      .absorbed = rvi_zalloc_array(n, sizeof *r->absorbed)};
-    if (!r->waiting || !r->standing || !r->old || !r->events || !r->absorbed)
+    if (!r->waiting || !r->standing || !r->old || !r->events || !r->said || !r->absorbed)
         return rvi_nomem(err, "lessons");
+    rv_status st = rvi_learner_own(l, err);
+    if (st) return st;
     for (size_t i = 0; i < l->n_lessons; i++) {
         const rvi_lesson *x = &l->lessons[i];
         if (!x->stands) continue;
+        r->said[r->n_standing] = x->event;
         r->standing[r->n_standing++] = x->fact;
         if (x->generation) {
             r->old[r->n_old++] = x->fact;
@@ -152,6 +156,11 @@ rv_status rvi_round_train(rvi_round *r, rvi_learner *l, const rvi_voice *v,
 bool rvi_round_stands(const rvi_round *r, const rvi_learner *l)
 {
     size_t n = 0;
+    for (size_t i = 0, k = 0; i < l->n_lessons && k < r->n_standing; i++) {
+        if (l->lessons[i].event != r->said[k]) continue;
+        if (!l->lessons[i].stands) return false;
+        k++;
+    }
     for (size_t i = 0; i < l->n_lessons; i++) {
         const rvi_lesson *x = &l->lessons[i];
         if (x->event < r->made.first || x->event > r->made.last || !waits(x)) continue;
@@ -211,6 +220,7 @@ void rvi_round_deinit(rvi_round *r, rvi_learner *l)
     rvi_free(r->standing);
     rvi_free(r->old);
     rvi_free(r->events);
+    rvi_free(r->said);
     rvi_free(r->absorbed);
     *r = (rvi_round){0};
 }

@@ -84,6 +84,7 @@ static rv_status open_gate(rvi_learner *l, const char *const *turns, size_t n_tu
 {
     rvi_gate_hit hit = {0};
     int picked = -1;
+    uint64_t asked = 0; /* the correction that this very question was given */
     const char *last = turns[n_turns - 1];
     for (size_t i = 0; i < l->n_lessons; i++) {
         const rvi_lesson *x = &l->lessons[i];
@@ -92,6 +93,7 @@ static rv_status open_gate(rvi_learner *l, const char *const *turns, size_t n_tu
             continue;
         named[i] = true;
         out->subject = out->lesson = x;
+        asked = x->event;
     }
     if (!l->gate) return RV_OK;
     rvi_turn *given = rvi_alloc_array(n_turns, sizeof *given);
@@ -106,7 +108,9 @@ static rv_status open_gate(rvi_learner *l, const char *const *turns, size_t n_tu
         out->subject = &l->lessons[l->gate_lessons[i]];
     }
     if (!l->o.no_slots) st = pick_lesson(l, &hit, last, &picked, err);
-    if (picked >= 0) out->lesson = &l->lessons[l->gate_lessons[picked]];
+    if (picked < 0) return st;
+    const rvi_lesson *x = &l->lessons[l->gate_lessons[picked]];
+    if (!asked || (picked == hit.same && x->event > asked)) out->lesson = x;
     return st;
 }
 
@@ -132,23 +136,24 @@ static bool takes_part(const rvi_learner *l, const rvi_generation *g, const bool
 static rv_status hold_adapters(rvi_learner *l, const bool *named, const char *question,
                                rvi_made_set **out, rv_error *err)
 {
-    const rvi_adapter *adapters[RVI_MAX_ADAPTERS];
-    int n = 0;
-    for (size_t i = 0; i < l->n_generations && n < RVI_MAX_ADAPTERS; i++)
-        if (takes_part(l, &l->generations[i], named)) adapters[n++] = l->generations[i].adapter;
-    n += rvi_instant_adapters(l, question, adapters + n, RVI_MAX_ADAPTERS - n);
+    const rvi_adapter *adapters[RVI_MAX_ADAPTERS], *instant[RVI_MAX_ADAPTERS];
+    int n_instant = rvi_instant_adapters(l, question, instant, RVI_MAX_ADAPTERS);
+    int n = 0, n_more = n_instant - RVI_MAX_ADAPTERS; /* too many: the oldest stay out */
+    for (size_t i = 0; i < l->n_generations; i++) n_more += takes_part(l, &l->generations[i], named);
+    for (size_t i = 0; i < l->n_generations; i++)
+        if (takes_part(l, &l->generations[i], named) && n_more-- <= 0)
+            adapters[n++] = l->generations[i].adapter;
+    for (int i = 0; i < n_instant; i++) adapters[n++] = instant[i];
     return rvi_learner_hold(l, adapters, n, out, err);
 }
 
 /* A slot rests where its adapter was seen to say the same by itself: alone, asked the very question that
- * taught it. Of other wordings the gate knows more than the weights do. */
-static bool rests(const rvi_learner *l, const rvi_lesson *x, const bool *named,
-                  const char *question)
+ * taught it, and nothing before. Of other wordings the gate knows more than the weights do. */
+static bool rests(const rvi_learner *l, const rvi_plan *p, const char *const *turns, size_t n_turns)
 {
-    int n = 0;
-    if (!rvi_learner_same_words(question, x->fact->question)) return false;
-    for (size_t i = 0; i < l->n_generations; i++) n += takes_part(l, &l->generations[i], named);
-    return n == 1 && rvi_learner_rests(l, x);
+    const rvi_adapter_set *set = rvi_made_set_of(p->adapters);
+    return n_turns == 1 && set && set->n == 1 && rvi_learner_rests(l, p->lesson) &&
+           rvi_learner_same_words(turns[0], p->lesson->fact->question);
 }
 
 rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_turns, rvi_plan *out,
@@ -158,10 +163,10 @@ rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_tu
     bool *named = rvi_zalloc_array(l->n_lessons + 1, sizeof *named);
     rv_status st = named ? rvi_instant_catch_up(l, err) : rvi_nomem(err, "gate");
     if (!st && n_turns) st = open_gate(l, turns, n_turns, named, out, err);
-    if (out->lesson && (l->o.no_slots || rests(l, out->lesson, named, turns[n_turns - 1]) ||
+    if (!st) st = hold_adapters(l, named, n_turns ? turns[n_turns - 1] : "", &out->adapters, err);
+    if (out->lesson && (l->o.no_slots || rests(l, out, turns, n_turns) ||
                         rvi_learner_silenced(l, out->lesson, turns[n_turns - 1])))
         out->lesson = NULL;
-    if (!st) st = hold_adapters(l, named, n_turns ? turns[n_turns - 1] : "", &out->adapters, err);
     rvi_free(named);
     return st;
 }

@@ -165,9 +165,9 @@ static void measure(runner *u)
     const rvi_index *held = u->r->held;
     int n = RVI_MIN(u->t->step, LAST);
     double own = rvi_training_measure(u->t, held->data, held->n), kl = 0;
-    for (int i = 0; i < n; i++) kl += u->at.last_kl[i] / n;
+    for (int i = 0; i < n; i++) kl += u->at.last_kl[(u->t->step - i) % LAST] / n;
     double loss = own + (double)u->t->o.beta * kl;
-    if (!u->at.best_step || loss < u->at.best) {
+    if (!u->at.best_step || isnan(u->at.best) || loss < u->at.best) {
         u->at.best = loss;
         u->at.held = own;
         u->at.best_step = u->t->step;
@@ -183,8 +183,10 @@ static rv_status take_steps(runner *u, rv_error *err)
     rvi_training *t = u->t;
     bool cancelled = false;
     while (!cancelled && !(u->best && u->at.n_worse >= PATIENCE) && rvi_training_step(t)) {
-        u->at.last_ce[t->step % LAST] = t->ce;
-        u->at.last_kl[t->step % LAST] = t->kl;
+        if (isfinite(t->ce) && isfinite(t->kl)) { /* else the step was skipped */
+            u->at.last_ce[t->step % LAST] = t->ce;
+            u->at.last_kl[t->step % LAST] = t->kl;
+        }
         if (u->best && (t->step % measure_every(t) == 0 || t->step == t->o.n_steps)) measure(u);
         cancelled =
             u->r->progress && u->r->progress(u->r->ctx, "training", t->step, t->o.n_steps, t->ce);

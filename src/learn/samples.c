@@ -54,8 +54,14 @@ static bool begins_with_frame(const rvi_samples *t, const int32_t *ids, size_t n
 rv_status rvi_samples_add(rvi_samples *t, const int32_t *ids, size_t n, size_t first_loss,
                           bool keep, bool all, rv_error *err)
 {
+    if (n < 2 || first_loss > n - 2) return RV_OK; /* nothing to predict */
+    if (n > RVI_SAMPLE_TOKENS && first_loss >= RVI_SAMPLE_TOKENS / 2) { /* the end of a long question */
+        size_t before = first_loss - RVI_SAMPLE_TOKENS / 2;
+        ids += before;
+        n -= before;
+        first_loss -= before;
+    }
     n = RVI_MIN(n, (size_t)RVI_SAMPLE_TOKENS);
-    if (n < 2 || first_loss + 1 >= n) return RV_OK; /* nothing to predict */
     if (t->n == t->cap) {
         size_t cap = t->cap ? 2 * t->cap : 256;
         rvi_sample *items = rvi_realloc_array(t->items, cap, sizeof *items);

@@ -254,20 +254,61 @@ rv_status rvi_words_rarity(const rvi_tokenizer *t, const char *word, size_t len,
     return st;
 }
 
-/* The runs of letters and digits, folded, each between single spaces */
-static rv_status normal(const char *text, size_t len, rvi_buf *out, rv_error *err)
+/* Marks of sentences, which say nothing of what a text is about. Between digits they are parts of a number. */
+static bool is_punctuation(uint32_t cp)
+{
+    return (cp < 0x80 && cp && strchr(".,;:!?\"'`()", (int)cp)) || (cp >= 0x2018 && cp <= 0x201F) ||
+           cp == 0x2026 || cp == 0xA1 || cp == 0xAB || cp == 0xBB || cp == 0xBF || cp == 0x3001 ||
+           cp == 0x3002 || cp == 0xFF01 || cp == 0xFF0C || cp == 0xFF1F || cp == 0x060C ||
+           cp == 0x061F;
+}
+
+static bool is_digit(uint32_t cp)
+{
+    return cp >= '0' && cp <= '9';
+}
+
+/* The runs of letters and digits, folded, each between single spaces; with signs, other characters too, as
+ * far as they mean something. */
+static rv_status normal(const char *text, size_t len, bool signs, rvi_buf *out, rv_error *err)
 {
     reader r = {text, len};
     rv_status st = RV_OK;
+    uint32_t before = 0;
     rvi_buf_putc(out, ' ');
     for (size_t i = 0, after; i < len && !st; i = after) {
-        uint32_t cp = next(&r, i, &after);
-        if (!rvi_jchar_alnum(cp)) continue;
-        after = run_end(&r, i);
+        size_t behind;
+        uint32_t cp = next(&r, i, &after), ahead = next(&r, after, &behind);
+        bool in_number = is_digit(before) && is_digit(ahead);
+        bool joins = cp == '-' && rvi_jchar_alnum(before) && rvi_jchar_alnum(ahead);
+        bool counts = rvi_jchar_alnum(cp);
+        if (counts)
+            after = run_end(&r, i);
+        else
+            counts = signs && !rvi_jchar_space(cp) && ((!is_punctuation(cp) && !joins) || in_number);
+        unsigned char last = (unsigned char)text[after - 1];
+        before = last < 0x80 ? last : cp;
+        if (!counts) continue;
         st = rvi_words_fold(text + i, after - i, out, err);
         rvi_buf_putc(out, ' ');
     }
     return !st && out->failed ? rvi_nomem(err, "normal form of a text") : st;
+}
+
+rv_status rvi_words_same(bool *out, const char *a, size_t a_len, const char *b, size_t b_len,
+                         rv_error *err)
+{
+    rvi_buf na = {0}, nb = {0};
+    *out = false;
+    rv_status st = normal(a, a_len, true, &na, err);
+    if (!st) st = normal(b, b_len, true, &nb, err);
+    if (!st && na.len == 1 && nb.len == 1) /* "???" */
+        *out = a_len == b_len && !memcmp(a, b, a_len);
+    else if (!st)
+        *out = na.len == nb.len && !memcmp(na.data, nb.data, na.len);
+    rvi_buf_deinit(&na);
+    rvi_buf_deinit(&nb);
+    return st;
 }
 
 rv_status rvi_words_contain(bool *out, const char *text, size_t text_len, const char *answer,
@@ -275,8 +316,8 @@ rv_status rvi_words_contain(bool *out, const char *text, size_t text_len, const 
 {
     rvi_buf a = {0}, b = {0};
     *out = false;
-    rv_status st = normal(text, text_len, &a, err);
-    if (!st) st = normal(answer, answer_len, &b, err);
+    rv_status st = normal(text, text_len, false, &a, err);
+    if (!st) st = normal(answer, answer_len, false, &b, err);
     if (!st && b.len > 1) *out = strstr(a.data, b.data) != NULL;
     rvi_buf_deinit(&a);
     rvi_buf_deinit(&b);

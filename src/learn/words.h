@@ -46,6 +46,10 @@ rv_status rvi_words_weigh(const rvi_tokenizer *t, const char *word, size_t len, 
 /* Words above are names and other rare things; ordinary nouns stay below. */
 #define RVI_WORDS_RARE 13.0
 
+/* Is it the same text but for case, white space and the marks that end or quote a sentence? Signs that mean
+ * something count: "7 + 2", "C#". */
+rv_status rvi_words_same(bool *out, const char *a, size_t a_len, const char *b, size_t b_len,
+                         rv_error *err) RVI_MUST_CHECK;
 /* Does the text contain the answer, word for word? Case and punctuation do not count. An answer
  * without any word is in no text. */
 rv_status rvi_words_contain(bool *out, const char *text, size_t text_len, const char *answer,

@@ -232,7 +232,11 @@ static rv_status peft_scales(loader *l, const rvi_json *config)
         double rank = pattern(rvi_json_get(config, "rank_pattern"), name, r);
         double top = pattern(rvi_json_get(config, "alpha_pattern"), name, alpha);
         l->ranks[i] = rank;
-        l->a->slots[i].scale = (float)(top / (rvi_json_bool(rs, false) ? sqrt(rank) : rank));
+        float scale = (float)(top / (rvi_json_bool(rs, false) ? sqrt(rank) : rank));
+        if (rank >= 1 && !isfinite(scale))
+            return rvi_error(l->err, RV_E_ADAPTER, "%s: the scale of '%s' is not a number", l->path,
+                             name);
+        l->a->slots[i].scale = scale;
     }
     return RV_OK;
 }
@@ -608,6 +612,10 @@ void rvi_lora_reorder(const float *from, float *to, int n_out, int rank, int n_h
                 memcpy(to + (size_t)dst * (size_t)rank, from + (size_t)src * (size_t)rank,
                        (size_t)rank * sizeof *to);
             }
+    for (int h = 0; h < n_heads && size % 2; h++) { /* what has no partner stays */
+        size_t at = (size_t)(h * size + size - 1) * (size_t)rank;
+        memcpy(to + at, from + at, (size_t)rank * sizeof *to);
+    }
 }
 
 void rvi_lora_hash(rvi_sha256 *h, const rvi_tensor_view *view)

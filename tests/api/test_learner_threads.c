@@ -402,12 +402,69 @@ static void scores_and_thumbs_survive(void **ctx)
         expect_answer(h->o.s, prompt, 4, &want);
     }
     assert_ok(rv_learner_reset(l, err));
-    rv_learner_free(&l);
-    l = open_learner(h, &o);
     assert_ok(rv_learner_begin(l, h->o.s, asked, sizeof asked - 1, &plan, err));
     assert_int_equal(plan.n_adapters, 0);
+    rv_learner_free(&l);
+    l = open_learner(h, &o); /* forgotten by that object, not by the disk */
+    assert_ok(rv_learner_begin(l, h->o.s, asked, sizeof asked - 1, &plan, err));
+    assert_int_equal(plan.n_adapters, 2);
+    expect_answer(h->o.s, prompt, 4, &want);
     rv_generated_free(&want);
     rv_learner_free(&l);
+}
+
+/* Going back while a shared adapter is trained further: what was under way is not built upon. */
+static void rolls_back_while_it_trains(void **ctx)
+{
+    house *h = *ctx;
+    rv_learner_options o = options(h);
+    o.shared = 1;
+    rv_learner *l = open_learner(h, &o);
+    assert_ok(rv_learner_calibrate(l, NULL, NULL, err));
+    correct(l, "What is Zorkin's favourite colour?", "blue");
+    assert_ok(rv_learner_consolidate(l, RV_LOOP_BACKGROUND, RV_LOSS_DPO, NULL, NULL, NULL, err));
+    rv_learner_free(&l);
+    o.n_steps = 1000000; /* would take hours */
+    l = open_learner(h, &o);
+    assert_ok(rv_learner_start(l, err));
+    correct(l, "What is Belmora's dog?", "Rex");
+    for (int to = 1; to >= 0; to--) {
+        wait_until_training(l);
+        assert_ok(rv_learner_rollback(l, to, NULL, err));
+        assert_int_equal(look(l).generations, 1);
+    }
+    rv_learner_free(&l);
+}
+
+/* What a learner lends outlives its changes: to a fork of a session, and as a set that is freed beside it. */
+static void what_is_lent_stays(void **ctx)
+{
+    house *h = *ctx;
+    static const char asked[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"Say it.\"}]}";
+    static const int32_t prompt[] = {5, 9, 17, 33};
+    rv_learner_options o = options(h);
+    rv_generate_options g = greedy(24);
+    rv_generated want;
+    rv_session *fork;
+    rv_adapter_set *set;
+    g.top_logprobs = 4;
+    rv_learner *l = open_learner(h, &o);
+    assert_ok(rv_learner_calibrate(l, NULL, NULL, err));
+    for (int i = 0; i < 4; i++) score_last_answer(h, l, i % 2 ? 0.9 : 0.2);
+    assert_ok(rv_learner_start(l, err));
+    assert_ok(rv_learner_begin(l, h->o.s, asked, sizeof asked - 1, NULL, err));
+    assert_ok(rv_session_fork(&fork, h->o.s, err));
+    assert_ok(rv_session_generate(h->o.s, prompt, 4, &g, &want, err));
+    for (int i = 0; i < 8; i++) {
+        score_last_answer(h, l, i % 2 ? 0.1 : 0.9);
+        assert_ok(rv_learner_adapters(l, &set, err));
+        rv_adapter_set_free(&set);
+    }
+    expect_answer(fork, prompt, 4, &want); /* as it was when it was forked */
+    rv_learner_free(&l);
+    expect_answer(fork, prompt, 4, &want);
+    rv_session_free(&fork);
+    rv_generated_free(&want);
 }
 
 static digest_pair what_judgements_made(rv_learner *l)
@@ -558,6 +615,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_taken_back_is_not_published, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_pause_changes_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(scores_and_thumbs_survive, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(rolls_back_while_it_trains, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_lent_stays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(judgements_are_attended_to, set_up, tear_down),
         cmocka_unit_test_setup_teardown(deep_runs_begin_by_themselves, set_up, tear_down),
     };

@@ -250,12 +250,198 @@ static void absorbed_slots_speak_where_nobody_looked(void **state)
             assert_ok(rvi_learner_plan(l, &other, 1, &plan, err));
             rvi_learner_release(l, plan.adapters);
             assert_string_equal(plan.lesson->fact->answer, "Rex");
+            const char *const turns[] = {"Hello.", dog};
+            assert_ok(rvi_learner_plan(l, turns, 2, &plan, err));
+            rvi_learner_release(l, plan.adapters);
+            assert_non_null(plan.lesson);
         }
         assert_ok(rvi_learner_plan(l, &question, 1, &plan, err));
         rvi_learner_release(l, plan.adapters);
         assert_true((plan.lesson == NULL) == (groups == 1));
     }
     assert_string_equal(plan.lesson->fact->answer, "Rex");
+    close_both(l, &store);
+}
+
+/* ---- what must hold whatever comes between ---- */
+
+/* What an adapter's texts tell of other facts must stand too when it is published. */
+static void rounds_look_at_all_they_told(void **state)
+{
+    (void)state;
+    rvi_store store;
+    rv_learner_options o = tiny_options();
+    rv_adaptation a;
+    rvi_learner *l = open_new(&store, &o);
+    teach_two(l);
+    study(l, RV_LOOP_BACKGROUND);
+    teach(l, "What is Kakovin's car?", "a Lada");
+    for (int meanwhile = 1; meanwhile >= 0; meanwhile--) {
+        rvi_round r;
+        bool published;
+        assert_ok(rvi_round_take(&r, l, err));
+        assert_ok(rvi_round_train(&r, l, &l->voice, NULL, NULL, err));
+        if (meanwhile) assert_ok(rvi_learner_forget(l, "Rex", &a, err));
+        if (meanwhile) assert_non_null(strstr(a.notes, "1 forgotten; adapters were trained on 1"));
+        assert_int_equal(rvi_round_stands(&r, l), !meanwhile);
+        assert_ok(rvi_round_publish(&r, l, &published, err));
+        assert_int_equal(published, !meanwhile);
+        rvi_round_deinit(&r, l);
+    }
+    close_both(l, &store);
+}
+
+/* A process that learns has the state to itself; one that knew it as it was before must open it again. */
+static void one_process_learns(void **state)
+{
+    (void)state;
+    rvi_store store;
+    rv_learner_options o = tiny_options();
+    rv_adaptation a;
+    rv_error e = {0};
+    char path[256];
+    o.dir = tiny_path(&t, path, "owned");
+    rvi_learner *l = open_new(&store, &o), *other = open_on(&store, &o);
+    teach(l, dog, "Rex");
+    assert_int_equal(rvi_learner_correct(other, job, "plumber", NULL, &a, &e), RV_E_STORAGE);
+    assert_non_null(strstr(e.text, "another process"));
+    assert_string_equal(slot_of(l, dog), "Rex");
+    assert_string_equal(slot_of(other, job), ""); /* nothing is half done */
+    study(l, RV_LOOP_BACKGROUND);
+    rvi_learner_free(l);
+    assert_int_equal(rvi_learner_correct(other, job, "plumber", NULL, &a, &e), RV_E_STORAGE);
+    assert_non_null(strstr(e.text, "open it again"));
+    rvi_learner_free(other);
+    l = open_on(&store, &o);
+    teach(l, job, "plumber");
+    study(l, RV_LOOP_BACKGROUND);
+    assert_int_equal(rvi_learner_generation(l, 0)->number, 2);
+    close_both(l, &store);
+}
+
+/* A file that is not the adapter the log names is left out, and what it was made of waits. */
+static void published_files_are_known(void **state)
+{
+    (void)state;
+    rvi_store store;
+    rv_learner_options o = tiny_options();
+    char path[256], from[320], to[320];
+    o.dir = tiny_path(&t, path, "swapped");
+    rvi_learner *l = open_new(&store, &o);
+    teach(l, dog, "Rex");
+    study(l, RV_LOOP_BACKGROUND);
+    double loss = rvi_learner_generation(l, 1)->figures.ce;
+    teach(l, job, "plumber");
+    study(l, RV_LOOP_BACKGROUND);
+    rvi_learner_free(l);
+    l = open_on(&store, &o); /* what merging weighs by comes back with it */
+    assert_true(loss > 0 && fabs(rvi_learner_generation(l, 1)->figures.ce / loss - 1) < 1e-4);
+    rvi_learner_free(l);
+    snprintf(from, sizeof from, "%s/generation-000001.gguf", path);
+    snprintf(to, sizeof to, "%s/generation-000002.gguf", path);
+    assert_ok(rvi_os_replace(from, to, err));
+    l = open_on(&store, &o);
+    assert_int_equal(l->n_generations, 0);
+    assert_int_equal(rvi_learner_waiting(l), 2);
+    close_both(l, &store);
+}
+
+static void forgetting_is_for_good(void **state)
+{
+    (void)state;
+    rvi_store store;
+    rv_learner_options o = tiny_options();
+    rv_adaptation a;
+    rvi_learner *l = open_new(&store, &o);
+    char text[1100];
+    rv_error e = {0};
+    teach(l, dog, "Rex");
+    teach(l, dog, "Fido");
+    assert_ok(rvi_learner_forget(l, "Kakovin", &a, err));
+    for (int i = 0; i < 2; i++) {
+        assert_ok(rvi_learner_undo(l, &a, err));
+        assert_int_equal(a.applied, 0);
+        assert_string_equal(slot_of(l, dog), "");
+        rvi_learner_free(l);
+        l = open_on(&store, &o);
+    }
+    memset(text, 'a', sizeof text);
+    text[sizeof text - 1] = 0;
+    assert_int_equal(rvi_learner_forget(l, text, &a, &e), RV_E_INVALID);
+    close_both(l, &store);
+}
+
+static void undo_takes_the_last_one(void **state)
+{
+    (void)state;
+    rvi_store store;
+    rv_learner_options o = tiny_options();
+    rv_adaptation a;
+    rvi_learner *l = open_new(&store, &o);
+    for (int reopened = 0; reopened < 2; reopened++) {
+        teach(l, dog, "Rex");
+        assert_ok(rvi_learner_prefer(l, "Tell me of tea.", "It is good.", "No.", &a, err));
+        if (reopened) {
+            rvi_learner_free(l);
+            l = open_on(&store, &o);
+        }
+        assert_ok(rvi_learner_undo(l, &a, err));
+        assert_int_equal(a.applied, 1);
+        assert_int_equal(rvi_learner_pairs_waiting(l), 0);
+        assert_string_equal(slot_of(l, dog), "Rex");
+        assert_ok(rvi_learner_undo(l, &a, err));
+        assert_string_equal(slot_of(l, dog), "");
+        rvi_learner_free(l);
+        l = open_on(&store, &o);
+        assert_int_equal(rvi_learner_pairs_waiting(l), 0);
+        assert_string_equal(slot_of(l, dog), "");
+    }
+    close_both(l, &store);
+}
+
+/* Signs are words too, and a question that was corrected itself is answered by that. */
+static void the_very_question(void **state)
+{
+    (void)state;
+    static const char sad[] = "Why is Kakovin sad today?";
+    static const char *const sums[] = {"7 + 2 = ?", "7 - 2 = ?"};
+    rvi_store store;
+    rv_learner_options o = tiny_options();
+    rvi_plan plan;
+    rvi_learner *l = open_new(&store, &o);
+    const char *asked = sad;
+    teach(l, dog, "Rex");
+    teach(l, sad, "Because it has rained for nine days, and nobody came to play cards with him.");
+    assert_int_equal(l->lessons[1].fact->kind, RVI_FACT_FREE);
+    assert_ok(rvi_learner_plan(l, &asked, 1, &plan, err));
+    rvi_learner_release(l, plan.adapters);
+    assert_ptr_equal(plan.lesson, &l->lessons[1]);
+    teach(l, sums[0], "9");
+    teach(l, sums[1], "5");
+    for (size_t i = 0; i < 2; i++) {
+        assert_ok(rvi_learner_plan(l, &sums[i], 1, &plan, err));
+        rvi_learner_release(l, plan.adapters);
+        assert_non_null(plan.lesson);
+        assert_string_equal(plan.lesson->fact->answer, i ? "5" : "9");
+    }
+    close_both(l, &store);
+}
+
+static void long_questions_are_learned_too(void **state)
+{
+    (void)state;
+    rvi_store store;
+    rv_learner_options o = tiny_options();
+    rvi_buf question = {0};
+    rvi_learner *l = open_new(&store, &o);
+    for (int i = 0; i < 1500; i++) assert_true(rvi_buf_printf(&question, "word%d ", i));
+    assert_true(rvi_buf_puts(&question, "and so on?"));
+    teach(l, question.data, "Because it has rained for nine days, and nobody came to play cards.");
+    assert_int_equal(l->lessons[0].fact->kind, RVI_FACT_FREE);
+    study(l, RV_LOOP_BACKGROUND);
+    assert_int_equal(l->n_generations, 1);
+    assert_int_equal(rvi_learner_waiting(l), 0);
+    rvi_buf_deinit(&question);
     close_both(l, &store);
 }
 
@@ -935,6 +1121,13 @@ int main(void)
         cmocka_unit_test(bank_catches_up),
         cmocka_unit_test(absorbed_slots_rest_until_a_rollback),
         cmocka_unit_test(absorbed_slots_speak_where_nobody_looked),
+        cmocka_unit_test(rounds_look_at_all_they_told),
+        cmocka_unit_test(one_process_learns),
+        cmocka_unit_test(published_files_are_known),
+        cmocka_unit_test(forgetting_is_for_good),
+        cmocka_unit_test(undo_takes_the_last_one),
+        cmocka_unit_test(the_very_question),
+        cmocka_unit_test(long_questions_are_learned_too),
         cmocka_unit_test(deep_runs_tell_what_they_measured),
         cmocka_unit_test(prototypes_are_kept_when_made),
         cmocka_unit_test(deep_runs_look_again),

@@ -130,11 +130,39 @@ static void finds_answers(void **state)
     assert_true(contains("\xC3\x89t\xC3\xA9 in Caf\xC3\xA9s", "\xC3\xA9t\xC3\xA9"));
 }
 
+static bool same(const char *a, const char *b)
+{
+    bool yes, back;
+    assert_ok(rvi_words_same(&yes, a, strlen(a), b, strlen(b), err));
+    assert_ok(rvi_words_same(&back, b, strlen(b), a, strlen(a), err));
+    assert_int_equal(yes, back);
+    return yes;
+}
+
+static void knows_the_same_question(void **state)
+{
+    (void)state;
+    assert_true(same("What is Kakovin's dog?", " what is  Kakovin\xE2\x80\x99s DOG"));
+    assert_true(same("\"Well-known\" (or not)?", "well known or not"));
+    assert_true(same("At 10:30, 3.5 miles.", "at 10:30 3.5 miles"));
+    assert_false(same("3.5 miles", "35 miles"));
+    assert_false(same("7 + 2 = ?", "7 - 2 = ?"));
+    assert_false(same("7-2", "7 2"));
+    assert_false(same("Explain C# to me.", "Explain C++ to me."));
+    assert_false(same("I feel \xF0\x9F\x98\x80", "I feel \xF0\x9F\x98\xAD"));
+    /* Hindi: ki and kii differ by a vowel sign */
+    assert_false(same("\xE0\xA4\x95\xE0\xA4\xBF", "\xE0\xA4\x95\xE0\xA5\x80"));
+    assert_true(same("???", "???") && same("", ""));
+    assert_false(same("???", "??") || same("?", "!") || same("", "a") || same("??", ""));
+    assert_true(same("\xFF\x80 a", "\xFF\x80 A"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(splits), cmocka_unit_test(marks), cmocka_unit_test(marks_names),
         cmocka_unit_test(survives_size),
-        cmocka_unit_test(names_are_rare), cmocka_unit_test(finds_answers)};
+        cmocka_unit_test(names_are_rare), cmocka_unit_test(finds_answers),
+        cmocka_unit_test(knows_the_same_question)};
     return cmocka_run_group_tests_name("words", tests, NULL, NULL);
 }

@@ -410,6 +410,7 @@ static const fault faults[] = {
      "{\"r\":2,\"lora_alpha\":4,\"rank_pattern\":{\"q_proj\":0}}",
      {A2, B2},
      "has rank 2, but adapter_config.json says 0"},
+    {"an endless alpha", "{\"r\":2,\"lora_alpha\":1e300}", {A2, B2}, "is not a number"},
     {"a list of patterns",
      "{\"r\":2,\"lora_alpha\":4,\"rank_pattern\":[1]}",
      {A2, B2},
