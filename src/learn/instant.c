@@ -419,6 +419,9 @@ rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const cha
         if (!st)
             st = rvi_learner_note(l, out->applied ? RVI_DID_THUMB : RVI_DID_NOTHING, out->event, at,
                                   err);
+    } else if (out->event) { /* logged: what it silenced can be taken back */
+        rv_status noted = rvi_learner_note(l, RVI_DID_NOTHING, out->event, 0, NULL);
+        (void)noted;
     }
     if (!st && out->applied) rvi_instant_count(l);
     rvi_free(tokens);

@@ -36,6 +36,9 @@ rv_status rvi_learner_own(rvi_learner *l, rv_error *err)
     rv_status st =
         rvi_buf_printf(&path, "%s/lock", l->dir) ? RV_OK : rvi_nomem(err, "path");
     if (!st) st = rvi_os_lock(path.data, &lock, err);
+    if (st == RV_E_STORAGE)
+        st = rvi_error(err, st, "another process is learning in %s: until it ends, this one can only answer",
+                       l->dir);
     if (!st) st = rvi_feedback_read(&l->store, l->opened_at + 1, find_own, &since, err);
     if (!st && since.found)
         st = rvi_error(err, RV_E_STORAGE, "another process has learned in %s meanwhile: open it again",

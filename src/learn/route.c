@@ -115,11 +115,21 @@ static rv_status open_gate(rvi_learner *l, const char *const *turns, size_t n_tu
 }
 
 /* What was brought in has no lessons that could open a gate for it. */
+static bool of_lessons(const rvi_learner *l, const rvi_generation *g)
+{
+    bool yes = g->origin == RVI_FROM_GROUP || g->origin == RVI_FROM_SHARED;
+    for (size_t i = 0; !yes && i < g->n_parents; i++) {
+        const rvi_generation *parent =
+            g->parents[i] ? rvi_learner_generation(l, g->parents[i]) : NULL;
+        yes = parent && parent->number < g->number && of_lessons(l, parent);
+    }
+    return yes;
+}
+
 static bool is_gated(const rvi_learner *l, const rvi_generation *g)
 {
     if (l->o.gate == RV_GATE_OFF) return false;
-    bool of_lessons = g->origin == RVI_FROM_GROUP || g->origin == RVI_FROM_SHARED;
-    return g->gated || (l->o.gate == RV_GATE_ON && of_lessons);
+    return g->gated || (l->o.gate == RV_GATE_ON && of_lessons(l, g));
 }
 
 /* Does this generation take part where the subjects of `named` lessons stand? NULL: all do. */
