@@ -510,7 +510,9 @@ typedef enum rv_consolidation { RV_MERGE_AVERAGE, RV_MERGE_QUALITY_WEIGHTED, RV_
 typedef struct rv_learner_options {
     size_t size;
     const rv_store *store; /* NULL: in memory, gone with the learner. Copied; must outlive the learner */
-    const char *dir;       /* for adapters, snapshots and what is made once a model; NULL: in memory */
+    const char *dir;       /* for adapters, snapshots and what is made once a model; NULL: in memory. Of several
+                              processes the first that learns has it until its learner is freed: to teach another
+                              is RV_E_STORAGE */
     const char *user;      /* "default" */
     uint64_t seed;
     rv_recipe recipe;

@@ -173,7 +173,7 @@ rv_status rvi_os_lock(const char *path, int *lock, rv_error *err)
         int why = errno;
         close(fd);
         if (why == EWOULDBLOCK)
-            return rvi_error(err, RV_E_STORAGE, "another process is learning in %s", path);
+            return rvi_error(err, RV_E_STORAGE, "%s: another process holds it", path);
         return fail(err, path, "cannot lock", why);
     }
     *lock = fd;

@@ -28,10 +28,6 @@ typedef enum rvi_os_kind { RVI_OS_NONE, RVI_OS_FILE, RVI_OS_DIR, RVI_OS_OTHER } 
 rvi_os_kind rvi_os_stat(const char *path, uint64_t *size); /* follows links; size may be NULL */
 
 rv_status rvi_os_make_dirs(const char *path, rv_error *err) RVI_MUST_CHECK; /* like mkdir -p */
-/* Holds the file (made if it is missing) for this process alone, until unlocked or the process ends. RV_E_STORAGE: another
- * one has it. Where there are no other processes it is nothing. */
-rv_status rvi_os_lock(const char *path, int *lock, rv_error *err) RVI_MUST_CHECK;
-void rvi_os_unlock(int lock);
 void rvi_os_remove_tree(const char *path);                                  /* best effort */
 rv_status rvi_os_replace(const char *from, const char *to,
                          rv_error *err) RVI_MUST_CHECK; /* atomic; same file system */
@@ -39,6 +35,10 @@ rv_status rvi_os_replace(const char *from, const char *to,
  * every moment `to` is the one or the other (where the file system cannot exchange two names, it is
  * missing for a moment). */
 rv_status rvi_os_replace_dir(const char *from, const char *to, rv_error *err) RVI_MUST_CHECK;
+/* Holds the file (made if it is missing) for this caller alone, until unlocked or the process ends.
+ * RV_E_STORAGE: another one has it. Where there are no other processes it is nothing. */
+rv_status rvi_os_lock(const char *path, int *lock, rv_error *err) RVI_MUST_CHECK;
+void rvi_os_unlock(int lock);
 rv_status rvi_os_write(FILE *f, const void *data, size_t len, const char *path,
                        rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_os_sync(FILE *f, const char *path,

@@ -129,9 +129,11 @@ rv_status rvi_instant_load_whitener(rvi_learner *l, rv_error *err)
     if (!l->dir) return rvi_error(err, RV_E_NOT_FOUND, "there is no directory");
     model_of(l, model);
     rv_status st = rvi_snapshot_load(&s, l->dir, whitener_name, model, 0, err);
-    if (!st) rvi_whitener_free(in->whitener); /* one that was not made to its end */
-    if (!st) in->whitener = NULL;
-    if (!st) st = rvi_whitener_load(&in->whitener, s.data, s.len, l->parts.m->hp.n_ff, err);
+    if (!st) {
+        rvi_whitener_free(in->whitener); /* one that was not made to its end */
+        in->whitener = NULL;
+        st = rvi_whitener_load(&in->whitener, s.data, s.len, l->parts.m->hp.n_ff, err);
+    }
     if (!st) st = rvi_thumbs_new(&in->thumbs, l->parts.m, in->whitener, 0, err);
     in->whole = !st && s.generation;
     if (st) {

@@ -3,8 +3,9 @@
  * Facts of lessons are borrowed: they stay until the learner is reset or freed, which does not happen during
  * a round. While it trains, lessons come and go; so publishing looks again. A generation holds, by the log,
  * what stood and waited in its range of events when it was published: that must be the very group that was
- * trained, and what its texts tell of others must still stand, otherwise the result is thrown away. So nothing that was taken back meanwhile gets into the weights
- * or onto the disk, and what is left of the group is trained anew. */
+ * trained, and what its texts tell of others must still stand, otherwise the result is thrown away. So nothing
+ * that was taken back meanwhile gets into the weights or onto the disk, and what is left of the group is
+ * trained anew. */
 #include <string.h>
 
 #include "base/mem.h"

@@ -357,10 +357,12 @@ static void a_pause_changes_nothing(void **ctx)
     }
 }
 
+/* What is asked, as a conversation and as the tokens of a prompt. */
+static const char asked[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"Say it.\"}]}";
+static const int32_t prompt[] = {5, 9, 17, 33};
+
 static void answer_it(house *h, rv_learner *l)
 {
-    static const char asked[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"Say it.\"}]}";
-    static const int32_t prompt[] = {5, 9, 17, 33};
     rv_generate_options g = greedy(8);
     rv_generated got;
     assert_ok(rv_learner_begin(l, h->o.s, asked, sizeof asked - 1, NULL, err));
@@ -380,8 +382,6 @@ static void score_last_answer(house *h, rv_learner *l, double score)
 static void scores_and_thumbs_survive(void **ctx)
 {
     house *h = *ctx;
-    static const char asked[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"Say it.\"}]}";
-    static const int32_t prompt[] = {5, 9, 17, 33};
     rv_learner_options o = options(h);
     rv_generate_options g = greedy(24);
     rv_generated want;
@@ -440,8 +440,6 @@ static void rolls_back_while_it_trains(void **ctx)
 static void what_is_lent_stays(void **ctx)
 {
     house *h = *ctx;
-    static const char asked[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"Say it.\"}]}";
-    static const int32_t prompt[] = {5, 9, 17, 33};
     rv_learner_options o = options(h);
     rv_generate_options g = greedy(24);
     rv_generated want;
