@@ -48,7 +48,7 @@ static rv_status add_pieces(rvi_ground *g, rv_error *err)
 rv_status rvi_ground_init(rvi_ground *g, const rvi_voice *v, const rvi_replay *replay,
                           rvi_progress_fn progress, void *ctx, rv_error *err)
 {
-    *g = (rvi_ground){.v = v, .replay = replay, .max_rows = 832};
+    *g = (rvi_ground){.v = v, .replay = replay};
     rvi_samples_init(&g->samples, v, rvi_ground_lowest(v->m));
     rv_status st = add_pieces(g, err);
     if (!st) st = rvi_ground_prepare(g, progress, ctx, err);
@@ -70,12 +70,18 @@ void rvi_ground_use(rvi_ground *g, const rvi_voice *v)
     g->v = g->samples.v = v;
 }
 
+/* Rows for samples from `first` on: no single text is too long. */
+static int portion_rows(const rvi_ground *g, size_t first)
+{
+    int rows = RVI_PORTION_ROWS;
+    for (size_t i = first; i < g->samples.n; i++) rows = RVI_MAX(rows, g->samples.items[i].n);
+    return rows;
+}
+
 rv_status rvi_ground_prepare(rvi_ground *g, rvi_progress_fn progress, void *ctx, rv_error *err)
 {
     rvi_trainer *t = NULL;
-    int rows = g->max_rows;
-    for (size_t i = g->samples.n_ready; i < g->samples.n; i++)
-        rows = RVI_MAX(rows, g->samples.items[i].n);
+    int rows = portion_rows(g, g->samples.n_ready);
     rvi_trainer_options o = {.max_rows = rows,
                              .max_spans = RVI_SAMPLES_AT_ONCE + 1,
                              .max_losses = 192,
@@ -96,20 +102,16 @@ rv_status rvi_ground_probe(rvi_ground *g, const rvi_params *params, double *kl, 
     rvi_trainer *t = NULL;
     rvi_batch b = {0};
     double sum = 0;
-    int tokens = 0;
-    rvi_trainer_options o = {.max_rows = g->max_rows,
+    int tokens = 0, rows = portion_rows(g, 0);
+    rvi_trainer_options o = {.max_rows = rows,
                              .max_spans = RVI_SAMPLES_AT_ONCE + 1,
                              .max_losses = 192,
                              .lowest = g->samples.lowest};
     rv_status st = rvi_trainer_new(&t, g->v->m, g->v->be, params, NULL, &o, err);
-    if (!st) st = rvi_batch_init(&b, &g->samples, g->max_rows, RVI_SAMPLES_AT_ONCE, err);
+    if (!st) st = rvi_batch_init(&b, &g->samples, rows, RVI_SAMPLES_AT_ONCE, err);
     for (size_t at = 0, took; !st && at < g->probe.n; at += took) {
         const size_t *which = g->probe.data + at;
         took = rvi_batch_fill(&b, &g->samples, which, g->probe.n - at, 1, 1);
-        if (!took) {
-            st = rvi_error(err, RV_E_SONA, "a probe text is too long");
-            break;
-        }
         rvi_batch_begin(&b, &g->samples, which, took, t);
         rvi_trainer_forward(t, g->samples.lowest, g->v->m->hp.n_layers);
         rvi_trainer_loss(t, b.loss_rows, b.targets, b.n_losses, false);

@@ -15,6 +15,11 @@ typedef struct rvi_index { /* numbers of samples; {0} is empty */
 bool rvi_index_push(rvi_index *x, size_t number); /* false: out of memory */
 void rvi_index_deinit(rvi_index *x);
 
+enum {
+    RVI_PORTION_ROWS = 704 /* of texts that are computed together; a step of a group of 20 behind a
+                              gate has some 580 */
+};
+
 typedef struct rvi_ground {
     const rvi_voice *v;
     const rvi_replay *replay; /* borrowed */
@@ -22,7 +27,6 @@ typedef struct rvi_ground {
     rvi_index general, seeded;
     rvi_index probe; /* half self-made texts, half prose; never trained on */
     size_t n_own;    /* samples of the replay */
-    int max_rows;    /* of a portion of training */
 } rvi_ground;
 
 /* The layer that adapters begin at: 0.4 of all. */

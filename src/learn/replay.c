@@ -18,7 +18,7 @@ enum {
     COMPLETION_TOKENS = 14,
     KEPT_TOKENS = 16,
     N_PROBES = 24,
-    MOST_TOKENS = 800, /* of a piece: it fits a batch */
+    MOST_TOKENS = 640, /* of a piece: it fits a portion of training */
 };
 
 typedef struct maker {

@@ -61,7 +61,7 @@ rv_status rvi_training_init(rvi_training *t, const rvi_samples *texts, rvi_param
     t->o.max_rows = RVI_MAX(o->max_rows, longest_row_count(texts));
     rvi_trainer_options to = {.max_rows = t->o.max_rows,
                               .max_spans = texts_of_step + 1,
-                              .max_losses = 320,
+                              .max_losses = 128,
                               .lowest = texts->lowest};
     rv_status st = rvi_params_like(&t->grads, theta, err);
     if (!st)
