@@ -26,7 +26,8 @@ int rvi_ground_lowest(const rvi_model *m)
     return (m->hp.n_layers * 4 + 5) / 10;
 }
 
-static rv_status add_pieces(rvi_ground *g, rv_error *err)
+/* The seeded ones, or all others. They stay: samples of runs come behind them and go. */
+static rv_status add_pieces(rvi_ground *g, bool seeded, rv_error *err)
 {
     const rvi_replay *r = g->replay;
     size_t own = 0;
@@ -35,13 +36,24 @@ static rv_status add_pieces(rvi_ground *g, rv_error *err)
         const rvi_piece *p = &r->pieces[i];
         rvi_index *lists[] = {&g->general, &g->seeded, &g->probe, &g->probe};
         size_t before = g->samples.n;
+        if ((p->kind == RVI_SEEDED) != seeded) continue;
         /* as many self-made probes as there are passages of prose */
         if (p->kind == RVI_PROBE && ++own > rvi_replay_count(r, RVI_PROSE)) continue;
         st = rvi_samples_add(&g->samples, r->ids.data + p->first, p->n, p->loss, true, false, err);
         if (!st && g->samples.n > before && !rvi_index_push(lists[p->kind], before))
             st = rvi_nomem(err, "samples");
     }
-    g->n_own = g->samples.n;
+    if (!st) g->n_own = g->samples.n;
+    return st;
+}
+
+rv_status rvi_ground_add_seeded(rvi_ground *g, rv_error *err)
+{
+    if (g->seeded.n) return RV_OK;
+    rv_status st = add_pieces(g, true, err);
+    if (!st) return RV_OK;
+    rvi_ground_clear(g);
+    g->seeded.n = 0;
     return st;
 }
 
@@ -50,7 +62,7 @@ rv_status rvi_ground_init(rvi_ground *g, const rvi_voice *v, const rvi_replay *r
 {
     *g = (rvi_ground){.v = v, .replay = replay};
     rvi_samples_init(&g->samples, v, rvi_ground_lowest(v->m));
-    rv_status st = add_pieces(g, err);
+    rv_status st = add_pieces(g, false, err);
     if (!st) st = rvi_ground_prepare(g, progress, ctx, err);
     if (st) rvi_ground_deinit(g);
     return st;

@@ -24,9 +24,10 @@ typedef struct rvi_ground {
     const rvi_voice *v;
     const rvi_replay *replay; /* borrowed */
     rvi_samples samples;
-    rvi_index general, seeded;
-    rvi_index probe; /* half self-made texts, half prose; never trained on */
-    size_t n_own;    /* samples of the replay */
+    rvi_index general;
+    rvi_index seeded; /* empty until a recipe asks for them */
+    rvi_index probe;  /* half self-made texts, half prose; never trained on */
+    size_t n_own;     /* samples of the replay */
 } rvi_ground;
 
 /* The layer that adapters begin at: 0.4 of all. */
@@ -36,6 +37,8 @@ int rvi_ground_lowest(const rvi_model *m);
 rv_status rvi_ground_init(rvi_ground *g, const rvi_voice *v, const rvi_replay *replay,
                           rvi_progress_fn progress, void *ctx, rv_error *err) RVI_MUST_CHECK;
 void rvi_ground_deinit(rvi_ground *g);
+/* Between runs; rvi_ground_prepare makes them ready. */
+rv_status rvi_ground_add_seeded(rvi_ground *g, rv_error *err) RVI_MUST_CHECK;
 void rvi_ground_use(rvi_ground *g, const rvi_voice *v); /* from now on this voice computes */
 /* Computes what samples that were added lack. */
 rv_status rvi_ground_prepare(rvi_ground *g, rvi_progress_fn progress, void *ctx,

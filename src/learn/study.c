@@ -228,7 +228,7 @@ rv_status rvi_study_group(rvi_params **out, rvi_ground *g, const rvi_fact *const
     const recipe *r = &recipes[o->recipe];
     rvi_train_options to = options_of(o, n);
     *out = NULL;
-    rv_status st = RV_OK;
+    rv_status st = r->seeded > 0 ? rvi_ground_add_seeded(g, err) : RV_OK;
     for (size_t i = 0; !st && i < n; i++)
         st = add_wordings(g, group[i], store, n_store, wordings_of(o), &rng, &teach,
                           o->deep ? &held : NULL, err);
@@ -309,6 +309,7 @@ rv_status rvi_study_shared(rvi_shared *s, rvi_ground *g, const rvi_fact *const *
     rv_status st = all ? rvi_shared_begin(s, g->v->m, o, err) : rvi_nomem(err, "facts");
     if (!st && !(before = rvi_alloc_array(s->theta->n, sizeof *before))) st = rvi_nomem(err, "run");
     if (!st) memcpy(before, s->theta->theta, s->theta->n * sizeof *before);
+    if (!st && recipes[o->recipe].seeded > 0) st = rvi_ground_add_seeded(g, err);
     for (size_t i = 0; !st && i < n + n_old; i++) all[i] = i < n_old ? old[i] : group[i - n_old];
     for (size_t i = 0; !st && i < n; i++)
         st = add_wordings(g, group[i], all, n + n_old, wordings_of(o), &rng, &fresh,
