@@ -10,8 +10,8 @@ typedef struct recipe {
     int n_wordings; /* a fact; behind a gate the longer list reached some 4 points more of the wordings
                        it was not chosen on */
     float beta;
-    int n_steps, n_teach, n_keep; /* for a group of 20: steps, samples of a step */
-    float kept_each; /* for a taught sample, where a larger group has more of them */
+    int n_steps, n_teach, n_keep;     /* for a group of 20: steps, samples of a step */
+    float kept_each;                  /* for a taught sample, where a larger group has more of them */
     float general, seeded, negatives; /* shares of the kept samples */
 } recipe;
 

@@ -140,6 +140,12 @@ static void loops(void **state)
     assert_true(l->n_generations >= 2); /* the correction's, the pairs' */
     sweep("plan with adapters", planning, 100);
     sweep("open", opening, 20);
+    rv_adaptation a; /* the other recipe asks for texts that this one has no use for */
+    l->o.recipe = RV_RECIPE_FENCED;
+    assert_ok(rvi_learner_correct(l, "What is Kakovin's job?", "plumber", NULL, &a, err));
+    sweep("deep loop, fenced", studying, 40);
+    assert_true(l->ground.seeded.n > 0);
+    assert_int_equal(rvi_learner_waiting(l), 0);
     sweep("forget", forgetting, 100);
     assert_int_equal(rvi_learner_waiting(l), 0);
 }
