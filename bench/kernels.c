@@ -1,8 +1,9 @@
-/* kernels.c - speed of the kernel table on one core: `make bench`, or build/bench/kernels [isa [type]].
+/* kernels.c - speed of the kernel table on one core: `make bench`, or build/bench/kernels [isa
+ * [type]].
  *
- * Weight sets: `cache` stays in the second level cache, `memory` is larger than common last level caches. Best
- * of several repetitions, because other programs can only make a run slower. Results are summed and printed,
- * so no work can be left out. */
+ * Weight sets: `cache` stays in the second level cache, `memory` is larger than common last level
+ * caches. Best of several repetitions, because other programs can only make a run slower. Results
+ * are summed and printed, so no work can be left out. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,8 +63,8 @@ static void multiply(const product *p)
     if (p->tiles)
         p->k->gemm_tiles[p->type](p->w, p->n_panels, p->acts, p->n_rows / 16, p->out, stride, p->n);
     else
-        p->k->gemm_panels[p->type](p->w, p->n_panels, p->acts, rvi_act_bytes(p->type, p->n), p->n_rows, p->out, stride,
-                                   p->n);
+        p->k->gemm_panels[p->type](p->w, p->n_panels, p->acts, rvi_act_bytes(p->type, p->n),
+                                   p->n_rows, p->out, stride, p->n);
 }
 
 /* Best seconds. */
@@ -79,27 +80,33 @@ static double time_product(const product *p)
     return best;
 }
 
-static void *acts_new(const rvi_kernels *k, rvi_qtype t, const float *x, int n_rows, size_t n, bool tiles)
+static void *acts_new(const rvi_kernels *k, rvi_qtype t, const float *x, int n_rows, size_t n,
+                      bool tiles)
 {
     size_t bytes = tiles ? rvi_tile_act_bytes(t, n) : rvi_act_bytes(t, n);
     char *acts = alloc(bytes * (size_t)n_rows);
     for (int r = 0; r < n_rows; r += tiles ? 16 : 1) {
         void *at = acts + (size_t)(tiles ? r / 16 : r) * bytes;
-        if (tiles) k->prepare_tiles[t](x + (size_t)r * n, n, at, n);
-        else if (rvi_qtypes[t].block_weights == 256) k->quantize_wide(x + (size_t)r * n, at, n);
-        else k->quantize_act(x + (size_t)r * n, at, n);
+        if (tiles)
+            k->prepare_tiles[t](x + (size_t)r * n, n, at, n);
+        else if (rvi_qtypes[t].block_weights == 256)
+            k->quantize_wide(x + (size_t)r * n, at, n);
+        else
+            k->quantize_act(x + (size_t)r * n, at, n);
     }
     return acts;
 }
 
-/* One row from cache and from memory; 16 rows and a prompt of 512 from cache, the latter by tiles too. */
+/* One row from cache and from memory; 16 rows and a prompt of 512 from cache, the latter by tiles
+ * too. */
 static void bench_products(const rvi_kernels *k, const char *only, double *check)
 {
     enum { N = 1536, CACHE_PANELS = 36, MEMORY_BYTES = 160 << 20, PROMPT = 512 };
     float *x = floats_new(PROMPT * N), *out = alloc((size_t)MEMORY_BYTES / 64 * sizeof *out);
     uint8_t *w = blocks_new(MEMORY_BYTES);
-    printf("products, n = %d\n%-8s %14s %14s %14s %14s %14s\n%-8s %14s %14s %14s %14s %14s\n", N, "", "cache, 1 row",
-           "memory, 1 row", "16 rows", "512 rows", "512, tiles", "", "GB/s", "GB/s", "GOP/s", "GOP/s", "GOP/s");
+    printf("products, n = %d\n%-8s %14s %14s %14s %14s %14s\n%-8s %14s %14s %14s %14s %14s\n", N,
+           "", "cache, 1 row", "memory, 1 row", "16 rows", "512 rows", "512, tiles", "", "GB/s",
+           "GB/s", "GOP/s", "GOP/s", "GOP/s");
     for (int t = 0; t < RVI_QTYPE_COUNT; t++) {
         if (k->gemm_panels[t] == NULL) continue;
         if (only && strcmp(only, rvi_qtypes[t].name)) continue;
@@ -120,7 +127,8 @@ static void bench_products(const rvi_kernels *k, const char *only, double *check
             p.acts = tiles = acts_new(k, (rvi_qtype)t, x, PROMPT, N, true);
             tiled = PROMPT * ops / time_product(&p);
         }
-        printf("%-8s %14.1f %14.1f %14.1f %14.1f %14.1f\n", rvi_qtypes[t].name, cache, memory, few, prompt, tiled);
+        printf("%-8s %14.1f %14.1f %14.1f %14.1f %14.1f\n", rvi_qtypes[t].name, cache, memory, few,
+               prompt, tiled);
         *check += (double)out[0];
         free(acts);
         free(tiles);
@@ -143,7 +151,8 @@ static void bench_gemm_f32(const rvi_kernels *k, double *check)
             double seconds = now() - start;
             best = seconds < best ? seconds : best;
         }
-        printf("gemm_f32 %d x %d, %2d rows: %.1f GFLOP/s\n", N, N, n_x[i], 1e-9 * 2.0 * N * N * n_x[i] / best);
+        printf("gemm_f32 %d x %d, %2d rows: %.1f GFLOP/s\n", N, N, n_x[i],
+               1e-9 * 2.0 * N * N * n_x[i] / best);
         *check += (double)out[0];
     }
     free(w);
@@ -179,7 +188,8 @@ static void bench_rows(const rvi_kernels *k, double *check)
     free(out);
 }
 
-/* A chunk of 256 keys of 64 elements, for 3 queries (decoding) and 48 (a prompt), from the cache. */
+/* A chunk of 256 keys of 64 elements, for 3 queries (decoding) and 48 (a prompt), from the
+ * cache. */
 static void bench_attention(const rvi_kernels *k, double *check)
 {
     enum { N = 64, QUERIES = 48, PART = N + 16 };
@@ -196,7 +206,8 @@ static void bench_attention(const rvi_kernels *k, double *check)
         end[i] = RVI_ATTN_CHUNK;
     }
     for (int type = 0; type < RVI_ATTN_TYPES; type++) {
-        size_t k_bytes = rvi_attn_k_bytes((rvi_attn_type)type, N), v_bytes = rvi_attn_v_bytes((rvi_attn_type)type, N);
+        size_t k_bytes = rvi_attn_k_bytes((rvi_attn_type)type, N),
+               v_bytes = rvi_attn_v_bytes((rvi_attn_type)type, N);
         rvi_attn_keys keys = {.n = N};
         for (size_t p = 0; p < RVI_ATTN_PAGES; p++) {
             keys.k[p] = planes + p * (k_bytes + v_bytes);
@@ -213,8 +224,8 @@ static void bench_attention(const rvi_kernels *k, double *check)
             }
             double bytes = 10.0 * RVI_ATTN_PAGES * (double)(k_bytes + v_bytes);
             double products = 10.0 * 2 * N * RVI_ATTN_CHUNK * n_queries[i];
-            printf("attention %s, %2d queries: %.1f GFLOP/s, %.1f GB/s\n", names[type], n_queries[i],
-                   2e-9 * products / best, 1e-9 * bytes / best);
+            printf("attention %s, %2d queries: %.1f GFLOP/s, %.1f GB/s\n", names[type],
+                   n_queries[i], 2e-9 * products / best, 1e-9 * bytes / best);
             *check += (double)part[0];
         }
     }

@@ -1,10 +1,13 @@
 /* Learning beside serving: what the background thread of a learner costs, and how long it takes.
  *
- *   learn_beside MODEL decode [ROUNDS] [THREADS] [brisk]   tokens a second with the thread training and without, in turns,
- *                                                          answers of 128 tokens, and the time of their prompts
- *   learn_beside MODEL publish [FACTS] [THREADS] [brisk]   seconds until a group is published beside a runtime that rests, and
- *                                                          the memory it took
- * brisk: the thread has ordinary priority, so that it gets on where the machine is busy with other things
+ *   learn_beside MODEL decode [ROUNDS] [THREADS] [brisk]   tokens a second with the thread training
+ *                                                          and without, in turns, answers of 128
+ *                                                          tokens, and the time of their prompts
+ *   learn_beside MODEL publish [FACTS] [THREADS] [brisk]   seconds until a group is published
+ *                                                          beside a runtime that rests, and the
+ *                                                          memory it took
+ * brisk: the thread has ordinary priority, so that it gets on where the machine is busy with other
+ * things
  */
 #include <stdio.h>
 #include <stdlib.h>

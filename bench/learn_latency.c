@@ -1,11 +1,16 @@
 /* What learning costs while a model serves.
  *
- *   learn_latency MODEL capture [ROUNDS] [TEMPERATURE]   decoding with and without capture, in turns: medians
- *   learn_latency MODEL update [EVENTS]                  CPU time of the thread for one event of 1 to 128 tokens, each kind,
- *                                                        until its adapter is ready for use
- *   learn_latency MODEL calls FOLDER [EVENTS]            CPU time of the caller's thread in rv_learner_score and rv_learner_thumb,
- *                                                        all in all, beside the background thread; the store is a file
- *   learn_latency MODEL gate FOLDER                      time to decide what takes part in a request, with corrections stored
+ *   learn_latency MODEL capture [ROUNDS] [TEMPERATURE]   decoding with and without capture, in
+ *                                                        turns: medians
+ *   learn_latency MODEL update [EVENTS]                  CPU time of the thread for one event of 1
+ *                                                        to 128 tokens, each kind, until its
+ *                                                        adapter is ready for use
+ *   learn_latency MODEL calls FOLDER [EVENTS]            CPU time of the caller's thread in
+ *                                                        rv_learner_score and rv_learner_thumb, all
+ *                                                        in all, beside the background thread; the
+ *                                                        store is a file
+ *   learn_latency MODEL gate FOLDER                      time to decide what takes part in a
+ *                                                        request, with corrections stored
  * FOLDER keeps what is made once for a model, from one run to the next
  */
 #include <math.h>
@@ -219,7 +224,8 @@ static int update(const rvi_model *m, int n_events)
             const rvi_captured *tokens = a.tokens[rvi_rng_u64(&rng) % N_ANSWERS];
             int n = 1 + (int)(rvi_rng_u64(&rng) % N_ANSWER);
             double advantage = rvi_rng_double(&rng) * 4 - 2;
-            rvi_micro_check(micro, (rvi_probe_result){pull ? 0.03 : 0.01, 0}); /* as if: above kl_soft or below */
+            rvi_micro_check(micro, (rvi_probe_result){pull ? 0.03 : 0.01,
+                                                      0}); /* as if: above kl_soft or below */
             start = thread_seconds();
             rvi_micro_event(micro, tokens, n, advantage, NULL);
             times[i] = export_too(m, rvi_micro_delta(micro), &adapter, start);
@@ -369,9 +375,10 @@ static int calls(const char *path, const char *folder, int n_events)
 
 static void name_of(int i, char *out, size_t size)
 {
-    static const char *const a[] = {"Kor", "Bel", "Zan", "Vil", "Dra", "Mos", "Pel", "Tur", "Hax", "Nov"};
-    static const char *const b[] = {"vindo", "mirka", "lotep", "nusta", "garbo", "dilwen", "ruzak", "fenno",
-                                    "quipar", "zeldi"};
+    static const char *const a[] = {"Kor", "Bel", "Zan", "Vil", "Dra",
+                                    "Mos", "Pel", "Tur", "Hax", "Nov"};
+    static const char *const b[] = {"vindo",  "mirka", "lotep", "nusta",  "garbo",
+                                    "dilwen", "ruzak", "fenno", "quipar", "zeldi"};
     snprintf(out, size, "%s%s", a[i / 10 % 10], b[i % 10]);
 }
 
@@ -413,7 +420,8 @@ static int gate(const char *path, const char *folder)
                 n_slots += plan.slot;
             }
             char what[64];
-            snprintf(what, sizeof what, "%d stored, %s", stored[k], kind ? "nothing named" : "asked for");
+            snprintf(what, sizeof what, "%d stored, %s", stored[k],
+                     kind ? "nothing named" : "asked for");
             printf("gate: open %d, slots %d of %d\n", n_open, n_slots, ASKED);
             report(what, times, ASKED);
             report("  this thread's CPU time", cpu, ASKED);

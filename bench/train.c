@@ -1,8 +1,10 @@
-/* train.c - speed of the training ops of the CPU backend: build/bench/train [threads [isa [exact]]].
+/* train.c - speed of the training ops of the CPU backend: build/bench/train [threads [isa
+ * [exact]]].
  *
- * Shapes of a small model (d 576, ff 1536, 9 heads over 3, 456 rows: 18 texts of 24 rows behind a shared beginning of 24).
- * Best of many repetitions, because other programs can only make a run slower. The share of the peak counts the weights'
- * multiplications and additions alone, so that an adapter's work shows as a loss. */
+ * Shapes of a small model (d 576, ff 1536, 9 heads over 3, 456 rows: 18 texts of 24 rows behind a
+ * shared beginning of 24). Best of many repetitions, because other programs can only make a run
+ * slower. The share of the peak counts the weights' multiplications and additions alone, so that an
+ * adapter's work shows as a loss. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +15,17 @@
 #include "kernels/kernels.h"
 #include "kernels/peak.h"
 
-enum { ROWS = 456, D = 576, FF = 1536, VOCAB = 49152, LOSSES = 160, RANK = 8, HEADS = 9, KV_HEADS = 3, HEAD = 64 };
+enum {
+    ROWS = 456,
+    D = 576,
+    FF = 1536,
+    VOCAB = 49152,
+    LOSSES = 160,
+    RANK = 8,
+    HEADS = 9,
+    KV_HEADS = 3,
+    HEAD = 64
+};
 
 static double now(void)
 {
@@ -148,7 +160,8 @@ static void run_back_one_by_one(void *ctx)
 }
 
 /* A layer of random numbers; data: what of it is to be freed. */
-static rvi_float_linear layer_new(bench *b, rvi_qtype type, int n_in, int n_out, int rank, void *data[5])
+static rvi_float_linear layer_new(bench *b, rvi_qtype type, int n_in, int n_out, int rank,
+                                  void *data[5])
 {
     const rvi_backend_ops *ops = b->be->ops;
     size_t row_bytes = rvi_qtype_row_bytes(type, (size_t)n_in);
@@ -167,13 +180,15 @@ static rvi_float_linear layer_new(bench *b, rvi_qtype type, int n_in, int n_out,
     check(ops->weight_new(b->be, &weight, &view, NULL) != RV_OK);
     for (int i = 0; i < 4; i++) {
         int rows = i % 2 ? n_out : rank, cols = i % 2 ? rank : n_in;
-        float *numbers = data[i] = rank ? malloc((size_t)rows * (size_t)cols * sizeof *numbers) : NULL;
+        float *numbers = data[i] =
+            rank ? malloc((size_t)rows * (size_t)cols * sizeof *numbers) : NULL;
         if (!rank) continue;
         check(!numbers);
         for (int e = 0; e < rows * cols; e++) numbers[e] = number();
         check(ops->floats_view(b->be, &m[i], numbers, rows, cols, NULL) != RV_OK);
     }
-    return (rvi_float_linear){.w = weight, .a = m[0], .b = m[1], .scale = 2, .da = m[2], .db = m[3]};
+    return (rvi_float_linear){
+        .w = weight, .a = m[0], .b = m[1], .scale = 2, .da = m[2], .db = m[3]};
 }
 
 static void layer_free(bench *b, const rvi_float_linear *l, void *data[5])
@@ -186,7 +201,8 @@ static void layer_free(bench *b, const rvi_float_linear *l, void *data[5])
 }
 
 /* Layers of one input together; n_out ends with 0. */
-static void bench_linears(bench *b, rvi_qtype type, int n_in, const int *n_out, int rank, int n_rows)
+static void bench_linears(bench *b, rvi_qtype type, int n_in, const int *n_out, int rank,
+                          int n_rows)
 {
     linear t = {.b = b, .n_rows = n_rows};
     void *data[RVI_MAX_LINEARS][5];
@@ -222,7 +238,8 @@ static void bench_linear(bench *b, rvi_qtype type, int n_in, int n_out, int rank
 
 typedef struct others {
     bench *b;
-    rvi_tensor *q, *k, *v, *out, *dq, *dk, *dv, *gate, *up, *act, *dgate, *dup, *x, *dx, *dy, *norm, *logits;
+    rvi_tensor *q, *k, *v, *out, *dq, *dk, *dv, *gate, *up, *act, *dgate, *dup, *x, *dx, *dy, *norm,
+        *logits;
     rvi_span spans[19];
     rvi_target targets[LOSSES];
     bool grad;
@@ -234,30 +251,33 @@ static void run_attention(void *ctx)
 {
     others *o = ctx;
     bench *b = o->b;
-    b->be->ops->span_attention(b->be, all(b, o->out), all(b, o->q), all(b, o->k), all(b, o->v), &attention, o->spans, 19);
+    b->be->ops->span_attention(b->be, all(b, o->out), all(b, o->q), all(b, o->k), all(b, o->v),
+                               &attention, o->spans, 19);
 }
 
 static void run_attention_back(void *ctx)
 {
     others *o = ctx;
     bench *b = o->b;
-    b->be->ops->span_attention_back(b->be, all(b, o->dq), all(b, o->dk), all(b, o->dv), all(b, o->out), all(b, o->q),
-                                    all(b, o->k), all(b, o->v), &attention, o->spans, 19);
+    b->be->ops->span_attention_back(b->be, all(b, o->dq), all(b, o->dk), all(b, o->dv),
+                                    all(b, o->out), all(b, o->q), all(b, o->k), all(b, o->v),
+                                    &attention, o->spans, 19);
 }
 
 static void run_glu_back(void *ctx)
 {
     others *o = ctx;
     bench *b = o->b;
-    b->be->ops->glu_back(b->be, all(b, o->dgate), all(b, o->dup), all(b, o->act), all(b, o->gate), all(b, o->up),
-                         RVI_GLU_SILU, ROWS);
+    b->be->ops->glu_back(b->be, all(b, o->dgate), all(b, o->dup), all(b, o->act), all(b, o->gate),
+                         all(b, o->up), RVI_GLU_SILU, ROWS);
 }
 
 static void run_norm_back(void *ctx)
 {
     others *o = ctx;
     bench *b = o->b;
-    b->be->ops->rms_norm_back(b->be, all(b, o->dx), all(b, o->dy), all(b, o->x), o->norm, ROWS, 1e-5f);
+    b->be->ops->rms_norm_back(b->be, all(b, o->dx), all(b, o->dy), all(b, o->x), o->norm, ROWS,
+                              1e-5f);
 }
 
 static void run_loss(void *ctx)
@@ -272,10 +292,23 @@ static void bench_others(bench *b)
     static const int32_t id = 7;
     static const float one = 1;
     others o = {.b = b};
-    rvi_tensor **at[] = {&o.q,    &o.out, &o.dq,  &o.k,     &o.v,   &o.dk, &o.dv, &o.gate,
-                         &o.up,   &o.act, &o.dgate, &o.dup, &o.x,   &o.dx, &o.dy};
-    static const int cols[] = {D, D, D, KV_HEADS * HEAD, KV_HEADS *HEAD, KV_HEADS *HEAD, KV_HEADS *HEAD, FF,
-                               FF, FF, FF, FF, D, D, D};
+    rvi_tensor **at[] = {&o.q,  &o.out, &o.dq,    &o.k,   &o.v, &o.dk, &o.dv, &o.gate,
+                         &o.up, &o.act, &o.dgate, &o.dup, &o.x, &o.dx, &o.dy};
+    static const int cols[] = {D,
+                               D,
+                               D,
+                               KV_HEADS * HEAD,
+                               KV_HEADS * HEAD,
+                               KV_HEADS * HEAD,
+                               KV_HEADS * HEAD,
+                               FF,
+                               FF,
+                               FF,
+                               FF,
+                               FF,
+                               D,
+                               D,
+                               D};
     for (size_t i = 0; i < sizeof at / sizeof at[0]; i++) *at[i] = rows_new(b, ROWS, cols[i]);
     o.norm = rows_new(b, 1, D);
     o.logits = rows_new(b, LOSSES, VOCAB);
@@ -302,15 +335,17 @@ int main(int argc, char **argv)
 {
     int threads = argc > 1 ? atoi(argv[1]) : 1;
     bench b;
-    rvi_cpu_options options = {.n_threads = threads, .isa = argc > 2 ? argv[2] : NULL, .exact = argc > 3};
+    rvi_cpu_options options = {
+        .n_threads = threads, .isa = argc > 2 ? argv[2] : NULL, .exact = argc > 3};
     check(rvi_backend_cpu_new(&b.be, &options, NULL, NULL) != RV_OK);
     check(b.be->ops->train_reserve(b.be, ROWS, FF, VOCAB, NULL) != RV_OK);
     const char *isa = rvi_backend_cpu_isa(b.be);
     const char *instruction = strcmp(isa, "amx") == 0 && !options.exact ? "tdpbf16ps"
-                              : strcmp(isa, "avx512") == 0 || strcmp(isa, "amx") == 0 ? "avx512 vfmadd"
-                              : strncmp(isa, "avx", 3) == 0                           ? "avx2 vfmadd"
-                              : strcmp(isa, "ref") == 0                               ? "scalar"
-                                                                                      : "fmla";
+                              : strcmp(isa, "avx512") == 0 || strcmp(isa, "amx") == 0
+                                  ? "avx512 vfmadd"
+                              : strncmp(isa, "avx", 3) == 0 ? "avx2 vfmadd"
+                              : strcmp(isa, "ref") == 0     ? "scalar"
+                                                            : "fmla";
     b.peak = peak_of(instruction) * threads;
     printf("%d threads, %s: %s, peak %.1f GFLOP/s\n", threads, isa, instruction, b.peak * 1e-9);
     bench_linear(&b, RVI_Q4_1, D, FF, 0, ROWS);
@@ -318,7 +353,8 @@ int main(int argc, char **argv)
     bench_linear(&b, RVI_Q4_1, FF, D, RANK, ROWS);
     bench_linear(&b, RVI_Q4_1, D, D, RANK, ROWS);
     bench_linear(&b, RVI_Q4_1, D, KV_HEADS * HEAD, RANK, ROWS);
-    bench_linears(&b, RVI_Q4_1, D, (const int[]){D, KV_HEADS * HEAD, KV_HEADS * HEAD, 0}, RANK, ROWS);
+    bench_linears(&b, RVI_Q4_1, D, (const int[]){D, KV_HEADS * HEAD, KV_HEADS * HEAD, 0}, RANK,
+                  ROWS);
     bench_linears(&b, RVI_Q4_1, D, (const int[]){FF, FF, 0}, RANK, ROWS);
     bench_linear(&b, RVI_Q8_0, D, FF, RANK, ROWS);
     bench_linear(&b, RVI_Q4_1, D, VOCAB, 0, LOSSES);

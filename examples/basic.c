@@ -3,8 +3,8 @@
  *   basic MODEL [QUESTION]
  *
  * The four steps of every program: a runtime (the machine), a model (the file), a session (a
- * timeline of tokens), an answer. Every function that can fail returns 0 or a status, and says in an
- * rv_error what went wrong. */
+ * timeline of tokens), an answer. Every function that can fail returns 0 or a status, and says in
+ * an rv_error what went wrong. */
 #include <ruvllm.h>
 #include <stdio.h>
 #include <stdlib.h>

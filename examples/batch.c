@@ -3,8 +3,8 @@
  *   batch MODEL [PROMPT...]
  *
  * Sessions of one engine share its memory, and one step computes a token for each of them: reading
- * the weights once for all is what makes a batch cheaper than its answers one by one. What a session
- * gets does not depend on its neighbours, bit for bit; the example checks that. */
+ * the weights once for all is what makes a batch cheaper than its answers one by one. What a
+ * session gets does not depend on its neighbours, bit for bit; the example checks that. */
 #include <ruvllm.h>
 #include <stdio.h>
 #include <stdlib.h>

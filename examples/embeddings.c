@@ -54,7 +54,8 @@ int main(int argc, char **argv)
         goto done;
     }
 
-    /* No session is needed: an embedding leaves no past behind. The engine has the room to compute. */
+    /* No session is needed: an embedding leaves no past behind. The engine has the room to
+     * compute. */
     rv_engine_options engine_options;
     rv_engine_options_init(&engine_options, sizeof engine_options);
     if (rv_engine_new(&engine, model, &engine_options, &err)) goto done;

@@ -8,7 +8,8 @@
  *   rv_engine       KV pages and scratch, shared by many sessions: what computes a step
  *   rv_session      one timeline of tokens in an engine, and the answer being made on it
  *   rv_sampler      from logits to a token, with its own random state
- *   rv_learner      what one user taught a model: stands beside sessions, changes their next answers
+ *   rv_learner      what one user taught a model: stands beside sessions, changes their next
+ *                   answers
  *   rv_error        a status and one sentence that names the cause (a tensor, a field, an offset)
  *
  * Failing: what can fail returns rv_status (RV_OK is 0) and fills the optional rv_error. On failure
@@ -123,7 +124,8 @@ RV_API const char *const *rv_isa_list(void);
  * also read bandwidth, integer and float peaks, and the rate of each weight type. */
 RV_API rv_status rv_runtime_describe(rv_runtime *rt, int measure, char **json, rv_error *err);
 /* Where the time goes. json NULL: counting begins (anew). Otherwise it ends, and *json is a list of
- * objects: op, calls, seconds, bytes (of weights and KV cache that had to be read) and operations. */
+ * objects: op, calls, seconds, bytes (of weights and KV cache that had to be read) and
+ * operations. */
 RV_API rv_status rv_runtime_profile(rv_runtime *rt, char **json, rv_error *err);
 
 /* ---- model ---- */
@@ -160,8 +162,8 @@ typedef struct rv_model_info {
 } rv_model_info;
 
 RV_API rv_status rv_model_get_info(const rv_model *m, rv_model_info *out);
-/* The identity of the model's weights, vocabulary and template: 64 hexadecimal digits and a 0 byte. The
- * same bytes have it anywhere; learned state and adapters name it. */
+/* The identity of the model's weights, vocabulary and template: 64 hexadecimal digits and a 0 byte.
+ * The same bytes have it anywhere; learned state and adapters name it. */
 RV_API rv_status rv_model_digest(const rv_model *m, char out[65], rv_error *err);
 /* All of it as one JSON object, with_tensors: the tensor list too. *json: rv_free. */
 RV_API rv_status rv_model_describe(const rv_model *m, int with_tensors, char **json, rv_error *err);
@@ -438,8 +440,8 @@ RV_API rv_status rv_engine_embed(rv_engine *e, const int32_t *ids, size_t n,
 
 /* ---- scoring ---- */
 
-/* ln p of each of ids[1..n) after those before it, by the model's own distribution: n - 1 floats. No
- * session changes; the engine must have room for n tokens. adapters NULL: none. */
+/* ln p of each of ids[1..n) after those before it, by the model's own distribution: n - 1 floats.
+ * No session changes; the engine must have room for n tokens. adapters NULL: none. */
 RV_API rv_status rv_engine_score(rv_engine *e, const int32_t *ids, size_t n,
                                  const rv_adapter_set *adapters, float *log_p, rv_error *err);
 
@@ -447,16 +449,18 @@ RV_API rv_status rv_engine_score(rv_engine *e, const int32_t *ids, size_t n,
  *
  * A learner holds what one user taught one model. Before an answer, rv_learner_begin looks at the
  * conversation and decides what takes part in it; after the answer, feedback changes the next one:
- *   a correction     is spoken from then on wherever the same thing is asked (a slot), and moves into the
- *                    weights later: groups of corrections become LoRA adapters (rv_learner_consolidate)
+ *   a correction     is spoken from then on wherever the same thing is asked (a slot), and moves
+ *                    into the weights later: groups of corrections become LoRA adapters
+ *                    (rv_learner_consolidate)
  *   a score, a thumb change a small adapter at once, by the gradient captured while generating
- * A request that has to do with nothing that was taught gets, bit for bit, the answer of the model alone.
- * Every event is written to the store, in a chain of hashes, before anything is learned from it.
+ * A request that has to do with nothing that was taught gets, bit for bit, the answer of the model
+ * alone. Every event is written to the store, in a chain of hashes, before anything is learned from
+ * it.
  *
- * Threads: as a session of its model's runtime. The background thread is the learner's own; it computes
- * on threads of the lowest priority and rests while the runtime computes. No call fails because of it: it
- * takes the runtime for moments only, and a call that meets it there waits for it. The store is used by one
- * thread at a time, by that one too. */
+ * Threads: as a session of its model's runtime. The background thread is the learner's own; it
+ * computes on threads of the lowest priority and rests while the runtime computes. No call fails
+ * because of it: it takes the runtime for moments only, and a call that meets it there waits for
+ * it. The store is used by one thread at a time, by that one too. */
 
 typedef struct rv_learner rv_learner;
 
@@ -465,16 +469,18 @@ typedef struct rv_bytes {
     size_t len;
 } rv_bytes;
 
-/* Where a learner keeps its log and its patterns, handed in by the program. A stream is a growing list of
- * records, numbered 1, 2, 3 ... without gaps; a table maps keys to records, in the byte order of its keys.
- * Names have up to 64 of a-z 0-9 _ . -, keys 1 to 256 bytes, records up to 1 MiB. append, and a transaction
- * that began durable, are on the disk when the call (commit) returns; anything else survives a power failure
- * from the next durable call on; nothing is reordered. begin and commit or rollback come in pairs and do not
- * nest. All of them return RV_OK or fill err. A callback's bytes are valid during the call, which does not use
- * the store; it returns something else than 0 to stop. One thread at a time. */
+/* Where a learner keeps its log and its patterns, handed in by the program. A stream is a growing
+ * list of records, numbered 1, 2, 3 ... without gaps; a table maps keys to records, in the byte
+ * order of its keys. Names have up to 64 of a-z 0-9 _ . -, keys 1 to 256 bytes, records up to 1
+ * MiB. append, and a transaction that began durable, are on the disk when the call (commit)
+ * returns; anything else survives a power failure from the next durable call on; nothing is
+ * reordered. begin and commit or rollback come in pairs and do not nest. All of them return RV_OK
+ * or fill err. A callback's bytes are valid during the call, which does not use the store; it
+ * returns something else than 0 to stop. One thread at a time. */
 typedef struct rv_store {
     void *ctx;
-    rv_status (*append)(void *ctx, const char *stream, rv_bytes record, uint64_t *seq, rv_error *err);
+    rv_status (*append)(void *ctx, const char *stream, rv_bytes record, uint64_t *seq,
+                        rv_error *err);
     rv_status (*put)(void *ctx, const char *table, rv_bytes key, rv_bytes record, rv_error *err);
     /* calls each at most once */
     rv_status (*get)(void *ctx, const char *table, rv_bytes key,
@@ -500,61 +506,70 @@ typedef enum rv_recipe {
 
 /* Where adapters made of corrections take part. */
 typedef enum rv_gate {
-    RV_GATE_BY_RECIPE, /* a group's own of RV_RECIPE_FENCED in every answer, shared and others where a taught subject is named */
+    RV_GATE_BY_RECIPE, /* a group's own of RV_RECIPE_FENCED in every answer, shared and others
+                          where a taught subject is named */
     RV_GATE_ON,        /* all of them where a taught subject is named */
     RV_GATE_OFF        /* all of them in every answer */
 } rv_gate;
 
-typedef enum rv_consolidation { RV_MERGE_AVERAGE, RV_MERGE_QUALITY_WEIGHTED, RV_MERGE_EWC } rv_consolidation;
+typedef enum rv_consolidation {
+    RV_MERGE_AVERAGE,
+    RV_MERGE_QUALITY_WEIGHTED,
+    RV_MERGE_EWC
+} rv_consolidation;
 
 typedef struct rv_learner_options {
     size_t size;
-    const rv_store *store; /* NULL: in memory, gone with the learner. Copied; must outlive the learner */
-    const char *dir;       /* for adapters, snapshots and what is made once a model; NULL: in memory. Of several
+    const rv_store
+        *store; /* NULL: in memory, gone with the learner. Copied; must outlive the learner */
+    const char
+        *dir; /* for adapters, snapshots and what is made once a model; NULL: in memory. Of several
                               processes the first that learns has it until its learner is freed: to teach another
                               is RV_E_STORAGE */
-    const char *user;      /* "default" */
+    const char *user; /* "default" */
     uint64_t seed;
     rv_recipe recipe;
-    int no_slots;       /* corrections are not spoken from memory: only the weights answer */
+    int no_slots; /* corrections are not spoken from memory: only the weights answer */
     rv_gate gate;
-    int strict_gate;    /* a slot speaks only if no common relation is nearer at all (tau 0, else 0.1) */
-    int shared;         /* all groups train one adapter, with rehearsal and EWC, instead of one each */
-    int group_size;     /* corrections of a group; 20 */
-    int rank;           /* of an adapter; 8 */
-    float alpha;        /* 16 */
-    int n_steps;        /* 0: the recipe's own for the group's size */
+    int strict_gate; /* a slot speaks only if no common relation is nearer at all (tau 0, else
+                        0.1) */
+    int shared;      /* all groups train one adapter, with rehearsal and EWC, instead of one each */
+    int group_size;  /* corrections of a group; 20 */
+    int rank;        /* of an adapter; 8 */
+    float alpha;     /* 16 */
+    int n_steps;     /* 0: the recipe's own for the group's size */
     float learning_rate; /* 2e-3 */
-    float ewc_lambda;   /* 0.01; 0: off. Of shared adapters */
-    float fisher_decay; /* 0.95 */
-    float rehearsal;    /* share of old corrections in a shared adapter's batches; 0.5 */
-    float kl_weight;    /* beta; negative: the recipe's own */
+    float ewc_lambda;    /* 0.01; 0: off. Of shared adapters */
+    float fisher_decay;  /* 0.95 */
+    float rehearsal;     /* share of old corrections in a shared adapter's batches; 0.5 */
+    float kl_weight;     /* beta; negative: the recipe's own */
     int random_gradient; /* control: every gradient is replaced by a random one of its norm */
-    int micro_rank;     /* of the instant adapter, 1 to 4; 4 */
+    int micro_rank;      /* of the instant adapter, 1 to 4; 4 */
     float micro_kl_step; /* of one score; 0.03 */
-    int no_rollback;    /* the instant adapter is not rolled back when its probe says it drifted */
-    int background_min_samples;   /* corrections that wait before the background thread begins; 1 */
-    int n_threads;                /* of training; 0: those of the runtime */
-    int deep_min_pairs;           /* preferences that wait before the background thread runs deep by itself; 32;
+    int no_rollback;     /* the instant adapter is not rolled back when its probe says it drifted */
+    int background_min_samples; /* corrections that wait before the background thread begins; 1 */
+    int n_threads;              /* of training; 0: those of the runtime */
+    int deep_min_pairs; /* preferences that wait before the background thread runs deep by itself; 32;
                                      0: never */
-    int deep_idle_seconds;        /* and for so long no answer was asked for; 60 */
+    int deep_idle_seconds; /* and for so long no answer was asked for; 60 */
 } rv_learner_options;
 
 RV_API void rv_learner_options_init(rv_learner_options *o, size_t size);
 RV_API rv_status rv_learner_new(rv_learner **out, const rv_model *m, const rv_learner_options *o,
                                 rv_error *err);
 RV_API void rv_learner_free(rv_learner **l);
-/* This object forgets everything that was taught (not what was made once for the model). The store keeps
- * its log: opening it again brings all of it back. */
+/* This object forgets everything that was taught (not what was made once for the model). The store
+ * keeps its log: opening it again brings all of it back. */
 RV_API rv_status rv_learner_reset(rv_learner *l, rv_error *err);
 
-/* done of total; loss: of training, NaN elsewhere. Anything but 0 cancels (what was done is kept). */
+/* done of total; loss: of training, NaN elsewhere. Anything but 0 cancels (what was done is
+ * kept). */
 typedef int (*rv_learn_progress_fn)(void *ctx, const char *stage, int done, int total, double loss);
 
 /* What is made once for a model and user: texts of its own, prototypes of relations. Some tens of
- * seconds for a small model; taken from the store where it is there. Consolidation and the background
- * thread do it by themselves. Until then corrections are recognised by their subject alone, and the
- * status says "calibrated": false. */
+ * seconds for a small model; taken from the store where it is there. Consolidation and the
+ * background thread do it by themselves. Until then corrections are recognised by their subject
+ * alone, and the status says "calibrated": false. */
 RV_API rv_status rv_learner_calibrate(rv_learner *l, rv_learn_progress_fn progress, void *ctx,
                                       rv_error *err);
 
@@ -562,39 +577,42 @@ typedef enum rv_learn_loop { RV_LOOP_INSTANT, RV_LOOP_BACKGROUND, RV_LOOP_DEEP }
 
 /* What a call changed. */
 typedef struct rv_adaptation {
-    int applied;           /* 0: nothing changed, notes says why */
+    int applied; /* 0: nothing changed, notes says why */
     rv_learn_loop loop;
-    double latency_us;     /* of the change itself: thread time */
-    double forward_us;     /* of forward passes that it needed */
-    double quality_delta;  /* measured; NaN: not measured */
+    double latency_us;    /* of the change itself: thread time */
+    double forward_us;    /* of forward passes that it needed */
+    double quality_delta; /* measured; NaN: not measured */
     int samples_used;
-    uint64_t event;        /* its number in the log; 0: none */
-    int generation;        /* published by it; 0: none */
+    uint64_t event; /* its number in the log; 0: none */
+    int generation; /* published by it; 0: none */
     char notes[256];
 } rv_adaptation;
 
 /* What takes part in the next answer of a session. */
 typedef struct rv_learn_plan {
-    int gate_open;          /* a taught subject is named */
-    int slot;               /* a correction will be spoken */
+    int gate_open; /* a taught subject is named */
+    int slot;      /* a correction will be spoken */
     int n_adapters;
-    char subject[128], relation[128], answer[256]; /* of the slot, or of the subject that opened the gate */
+    char subject[128], relation[128],
+        answer[256]; /* of the slot, or of the subject that opened the gate */
 } rv_learn_plan;
 
 /* Decides what takes part in the session's next answer, which is to continue `conversation` (as for
- * rv_render_chat; its user turns are what counts), and captures it for feedback. out may be NULL. */
+ * rv_render_chat; its user turns are what counts), and captures it for feedback. out may be
+ * NULL. */
 RV_API rv_status rv_learner_begin(rv_learner *l, rv_session *s, const char *conversation,
                                   size_t conversation_len, rv_learn_plan *out, rv_error *err);
 
-/* The right answer to a question. s NULL: to `question`; otherwise to what was last asked on s (question
- * NULL), whose answer was wrong. From the next rv_learner_begin on it takes part. */
+/* The right answer to a question. s NULL: to `question`; otherwise to what was last asked on s
+ * (question NULL), whose answer was wrong. From the next rv_learner_begin on it takes part. */
 RV_API rv_status rv_learner_correct(rv_learner *l, rv_session *s, const char *question,
                                     const char *answer, rv_adaptation *out, rv_error *err);
 /* How good the last answer on s was, 0 to 1. */
 RV_API rv_status rv_learner_score(rv_learner *l, rv_session *s, double score, rv_adaptation *out,
                                   rv_error *err);
 /* A thumb for the last answer on s: up is a score of 1; down makes this answer to this request less
- * likely, and touches no other. A correction that was spoken is silent from then on where the same is asked. */
+ * likely, and touches no other. A correction that was spoken is silent from then on where the same
+ * is asked. */
 RV_API rv_status rv_learner_thumb(rv_learner *l, rv_session *s, int up, rv_adaptation *out,
                                   rv_error *err);
 /* A pair for deep learning: of two answers to a question the first is preferred. */
@@ -606,40 +624,43 @@ RV_API rv_status rv_learner_undo(rv_learner *l, rv_adaptation *out, rv_error *er
 RV_API rv_status rv_learner_forget(rv_learner *l, const char *text, rv_adaptation *out,
                                    rv_error *err);
 
-/* Trains what waits, now, in this thread. DEEP: with a validation split, more steps and early stop, and
- * preferences too. loss: of preferences. */
+/* Trains what waits, now, in this thread. DEEP: with a validation split, more steps and early stop,
+ * and preferences too. loss: of preferences. */
 typedef enum rv_preference_loss { RV_LOSS_DPO, RV_LOSS_KTO } rv_preference_loss;
 RV_API rv_status rv_learner_consolidate(rv_learner *l, rv_learn_loop loop, rv_preference_loss loss,
                                         rv_learn_progress_fn progress, void *ctx,
                                         rv_adaptation *out, rv_error *err);
-/* The background thread: calibrates, then trains what waits (background_min_samples of it, in groups) whenever
- * the runtime rests, and publishes each group as a generation. With deep_min_pairs preferences waiting and
- * nobody asking for deep_idle_seconds it trains those too, as rv_learner_consolidate with RV_LOOP_DEEP and DPO
- * does. Corrections that come meanwhile wait for the
- * next round. If one of the group is undone, forgotten or replaced before it is published, what was trained is
- * thrown away and the rest of the group begins again: nothing that was taken back gets into an adapter.
- * A round that fails changes nothing; the status says why (background_error), and it is tried again later.
- * Calibrating, consolidating and resetting stop the thread for as long as they take. RV_E_SONA where there
- * are no threads. Twice is as good as once. */
+/* The background thread: calibrates, then trains what waits (background_min_samples of it, in
+ * groups) whenever the runtime rests, and publishes each group as a generation. With deep_min_pairs
+ * preferences waiting and nobody asking for deep_idle_seconds it trains those too, as
+ * rv_learner_consolidate with RV_LOOP_DEEP and DPO does. Corrections that come meanwhile wait for
+ * the next round. If one of the group is undone, forgotten or replaced before it is published, what
+ * was trained is thrown away and the rest of the group begins again: nothing that was taken back
+ * gets into an adapter. A round that fails changes nothing; the status says why (background_error),
+ * and it is tried again later. Calibrating, consolidating and resetting stop the thread for as long
+ * as they take. RV_E_SONA where there are no threads. Twice is as good as once. */
 RV_API rv_status rv_learner_start(rv_learner *l, rv_error *err);
-/* Returns when it has ended, after one step of training at most; a group that was not published waits. Freeing
- * the learner does the same. */
+/* Returns when it has ended, after one step of training at most; a group that was not published
+ * waits. Freeing the learner does the same. */
 RV_API void rv_learner_pause(rv_learner *l);
 
-/* Status as one JSON object: counts, generations, what waits, what was taught, figures that were measured. */
+/* Status as one JSON object: counts, generations, what waits, what was taught, figures that were
+ * measured. */
 RV_API rv_status rv_learner_status(rv_learner *l, char **json, rv_error *err);
-/* KL(base || adapter) per token on the probe texts, with every adapter of the learner active; calibrates
- * first where that was not done. */
+/* KL(base || adapter) per token on the probe texts, with every adapter of the learner active;
+ * calibrates first where that was not done. */
 RV_API rv_status rv_learner_probe(rv_learner *l, double *kl, rv_error *err);
 /* All adapters of the learner as a set, as if every gate were open. */
 RV_API rv_status rv_learner_adapters(rv_learner *l, rv_adapter_set **out, rv_error *err);
 /* Makes an earlier generation the current one. */
-RV_API rv_status rv_learner_rollback(rv_learner *l, int generation, rv_adaptation *out, rv_error *err);
+RV_API rv_status rv_learner_rollback(rv_learner *l, int generation, rv_adaptation *out,
+                                     rv_error *err);
 /* path: a directory (PEFT) or a file ending in .gguf. generation 0: the newest. f16: 16-bit. */
 RV_API rv_status rv_learner_export(rv_learner *l, int generation, const char *path, int f16,
                                    rv_error *err);
 /* An adapter from elsewhere becomes a generation, active in every answer. */
-RV_API rv_status rv_learner_import(rv_learner *l, const char *path, rv_adaptation *out, rv_error *err);
+RV_API rv_status rv_learner_import(rv_learner *l, const char *path, rv_adaptation *out,
+                                   rv_error *err);
 /* Two generations become one; RV_E_ADAPTER where more than 5 % of the energy would be lost. */
 RV_API rv_status rv_learner_merge(rv_learner *l, int a, int b, rv_consolidation how,
                                   rv_adaptation *out, rv_error *err);

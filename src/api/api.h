@@ -5,11 +5,10 @@
  * to the object it was made from. The last release destroys it, on whatever thread.
  *
  * Computing: rt->busy is held by the one thread that computes on a runtime (rvi_api_enter); it
- * guards the backend, all page pools, all sessions and all learners. Freeing a session needs it too,
- * but may not fail: freed sessions go to a list that the call which holds busy empties on leaving, as do
- * sets of a learner's adapters.
- * Background threads of learners hold it for moments only, and calls wait for them: a call never
- * fails because of one (rvi_api_enter_aside). */
+ * guards the backend, all page pools, all sessions and all learners. Freeing a session needs it
+ * too, but may not fail: freed sessions go to a list that the call which holds busy empties on
+ * leaving, as do sets of a learner's adapters. Background threads of learners hold it for moments
+ * only, and calls wait for them: a call never fails because of one (rvi_api_enter_aside). */
 #ifndef RVI_API_API_H
 #define RVI_API_API_H
 
@@ -32,14 +31,14 @@ struct rv_runtime {
     rvi_backend *be;
     rvi_log log;
     rv_runtime_options o;
-    rv_allocator allocator; /* as the caller gave it; in use if alloc is set */
-    atomic_int busy;               /* rvi_api_holder */
-    atomic_int n_aside;            /* background threads that have waited long for busy */
-    atomic_uint_fast64_t left_ns;  /* when the last call left; 0: long ago */
-    atomic_uint_fast64_t used_ns;  /* when a model was last asked something */
-    _Atomic(rv_session *) freed; /* sessions whose handle is gone, not destroyed yet, */
+    rv_allocator allocator;               /* as the caller gave it; in use if alloc is set */
+    atomic_int busy;                      /* rvi_api_holder */
+    atomic_int n_aside;                   /* background threads that have waited long for busy */
+    atomic_uint_fast64_t left_ns;         /* when the last call left; 0: long ago */
+    atomic_uint_fast64_t used_ns;         /* when a model was last asked something */
+    _Atomic(rv_session *) freed;          /* sessions whose handle is gone, not destroyed yet, */
     _Atomic(rv_adapter_set *) freed_sets; /* and sets of a learner's adapters */
-    atomic_uint_fast64_t n_sets; /* serials handed out */
+    atomic_uint_fast64_t n_sets;          /* serials handed out */
 };
 
 struct rv_model {
@@ -122,8 +121,8 @@ typedef struct rvi_api_turn {
 rv_status rvi_api_enter(rvi_api_turn *turn, const rv_runtime *rt, rv_error *err) RVI_MUST_CHECK;
 void rvi_api_leave(rvi_api_turn *turn);
 
-/* The same for a background thread, which waits for it; false: *stop was set meanwhile. For moments:
- * little is computed and written, at most what the calls before left for it to do. */
+/* The same for a background thread, which waits for it; false: *stop was set meanwhile. For
+ * moments: little is computed and written, at most what the calls before left for it to do. */
 bool rvi_api_enter_aside(rvi_api_turn *turn, const rv_runtime *rt, const atomic_bool *stop);
 void rvi_api_leave_aside(rvi_api_turn *turn);
 /* Is a call computing, or was one a moment ago, so that the next is likely to follow? */
@@ -138,7 +137,7 @@ typedef struct rvi_background {
     rvi_thread *thread; /* NULL: none */
     rvi_bell *bell;     /* something may wait */
     atomic_bool stop;
-    atomic_bool closed; /* the caller's handle is gone: it does not start again */
+    atomic_bool closed;    /* the caller's handle is gone: it does not start again */
     atomic_flag switching; /* one at a time starts or stops it */
     bool brisk;            /* of ordinary priority: tests on a busy machine */
 } rvi_background;

@@ -1,16 +1,17 @@
-/* The background thread of a learner: calibrates, then trains whatever waits, group after group; when nobody
- * has asked anything for a while and enough pairs have gathered, those too (deep.c). Between calls it does
- * what judgements left to do, and prepares for those that may come.
+/* The background thread of a learner: calibrates, then trains whatever waits, group after group;
+ * when nobody has asked anything for a while and enough pairs have gathered, those too (deep.c).
+ * Between calls it does what judgements left to do, and prepares for those that may come.
  *
- * It is two threads. One, of ordinary priority, waits and has the short parts to itself that need the
- * runtime's turn: taking what is to be done, and putting the result in its place. (At the lowest
- * priority it might hold up a call for as long as the machine is busy with other things.) The other one
- * lives for one round and computes: it and its helpers run when nothing else wants the processor, on
- * a backend of their own, and rest before every piece of work while the runtime computes for a call.
+ * It is two threads. One, of ordinary priority, waits and has the short parts to itself that need
+ * the runtime's turn: taking what is to be done, and putting the result in its place. (At the
+ * lowest priority it might hold up a call for as long as the machine is busy with other things.)
+ * The other one lives for one round and computes: it and its helpers run when nothing else wants
+ * the processor, on a backend of their own, and rest before every piece of work while the runtime
+ * computes for a call.
  *
- * Whoever stops it waits for at most one step of training; what was not published then is as if it had
- * not begun. Calls that train themselves (or reset) stop it first, so that one of the two has the ground,
- * the shared adapter and the facts of the lessons. */
+ * Whoever stops it waits for at most one step of training; what was not published then is as if it
+ * had not begun. Calls that train themselves (or reset) stop it first, so that one of the two has
+ * the ground, the shared adapter and the facts of the lessons. */
 #include <stdio.h>
 
 #include "api/api.h"
@@ -79,8 +80,8 @@ static void compute(void *ctx)
 
 /* ---- the thread that waits ---- */
 
-/* Enough pairs wait for a deep run, and nobody has asked anything for a while; *wait: seconds until that
- * may be so. */
+/* Enough pairs wait for a deep run, and nobody has asked anything for a while; *wait: seconds until
+ * that may be so. */
 static bool is_deep_due(const rv_learner *l, double *wait)
 {
     const rv_learner_options *o = &l->l->o;
@@ -133,7 +134,8 @@ static bool stands(const job *j)
                                                        : rvi_deep_stands(&j->deep, j->l->l));
 }
 
-/* What calls left to do; the turn is held. What cannot be done is tried again by whoever depends on it. */
+/* What calls left to do; the turn is held. What cannot be done is tried again by whoever depends on
+ * it. */
 static void attend(rv_learner *l)
 {
     rv_error why = {0};
@@ -167,8 +169,8 @@ static void say(rvi_learner *l, const char *doing)
     atomic_store(&l->doing, doing);
 }
 
-/* One piece of work, or none; *wait: seconds until the next look unless the bell rings; 0: for ever;
- * negative: there may be more at once. */
+/* One piece of work, or none; *wait: seconds until the next look unless the bell rings; 0: for
+ * ever; negative: there may be more at once. */
 static void work(rv_learner *l, double *wait)
 {
     rvi_api_turn turn;

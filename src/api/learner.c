@@ -179,8 +179,8 @@ static rv_status enter_reporting(reporting *r, const rv_learner *l, const char *
     return enter(&r->turn, given ? l : NULL, what, err);
 }
 
-/* For calls that train or forget everything: one of the two does, this one or the background thread. A
- * callback may free the learner meanwhile. */
+/* For calls that train or forget everything: one of the two does, this one or the background
+ * thread. A callback may free the learner meanwhile. */
 typedef struct alone {
     rv_learner *l;
     rvi_api_turn turn;

@@ -209,8 +209,8 @@ rv_status rvi_api_enter(rvi_api_turn *turn, const rv_runtime *rt, rv_error *err)
 }
 
 /* Sequentially consistent on both sides: a session is put on the list before busy is tried, and
- * busy is given up before the list is looked at again, so none is left behind. (Who finds it held by
- * a background thread waits for that one, and empties the list itself.) */
+ * busy is given up before the list is looked at again, so none is left behind. (Who finds it held
+ * by a background thread waits for that one, and empties the list itself.) */
 void rvi_api_leave(rvi_api_turn *turn)
 {
     rv_runtime *rt = turn->rt;
@@ -265,8 +265,8 @@ void rvi_api_leave_aside(rvi_api_turn *turn)
     rvi_api_release_runtime(turn->rt);
 }
 
-/* Asked before every little piece of background work: once the moment has passed it is forgotten, and no
- * clock is read. */
+/* Asked before every little piece of background work: once the moment has passed it is forgotten,
+ * and no clock is read. */
 bool rvi_api_is_busy(rv_runtime *rt)
 {
     enum { MOMENT_NS = 10000000 };

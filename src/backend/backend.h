@@ -79,10 +79,12 @@ typedef struct rvi_matmul {
 
 /* ---- training ----
  *
- * The rows of a batch are texts, each in consecutive rows; what a row sees lies in the batch too, not in KV pages. */
+ * The rows of a batch are texts, each in consecutive rows; what a row sees lies in the batch too,
+ * not in KV pages. */
 
-/* A run of rows: consecutive positions of one text. They see all rows of `parent` and its parents, and of their own
- * those not after themselves. Texts that begin alike share their beginning as a parent. */
+/* A run of rows: consecutive positions of one text. They see all rows of `parent` and its parents,
+ * and of their own those not after themselves. Texts that begin alike share their beginning as a
+ * parent. */
 typedef struct rvi_span {
     int first, n; /* rows of the batch */
     int pos;      /* of the first row in its text: what the parents' rows amount to */
@@ -97,9 +99,11 @@ typedef struct rvi_float_linear {
     rvi_tensor *da, *db; /* backward: shaped like a and b; both or none NULL */
 } rvi_float_linear;
 
-/* What the logits of a row should be: probabilities p of n ids, and `rest` over all others together, in sum 1.
+/* What the logits of a row should be: probabilities p of n ids, and `rest` over all others
+ * together, in sum 1.
  *     loss = sum_i p_i (ln p_i - ln q_i) + rest (ln rest - ln(1 - sum_i q_i)),  q = softmax(z / temperature)
- * with 0 ln 0 = 0 and 1 - sum q no less than 1e-6 (no gradient passes then). One id of probability 1 is cross entropy. */
+ * with 0 ln 0 = 0 and 1 - sum q no less than 1e-6 (no gradient passes then). One id of probability
+ * 1 is cross entropy. */
 typedef struct rvi_target {
     const int32_t *ids;
     const float *p;
@@ -122,9 +126,9 @@ typedef struct rvi_backend_ops {
     rv_status (*rows_new)(rvi_backend *be, rvi_tensor **out, int n_rows, int n_cols, rv_error *err);
     void (*tensor_free)(rvi_backend *be, rvi_tensor *t); /* accepts NULL */
     /* The weights of products, in the form that suits the machine: pack_bytes says what each takes
-     * (0: it stays as it is), pack_new reserves the sum, and after pack a weight's products no longer
-     * read the view's bytes (embed still does), so that a mapped file's pages are given back. Packs
-     * are freed after the last use of their tensors. */
+     * (0: it stays as it is), pack_new reserves the sum, and after pack a weight's products no
+     * longer read the view's bytes (embed still does), so that a mapped file's pages are given
+     * back. Packs are freed after the last use of their tensors. */
     size_t (*pack_bytes)(rvi_backend *be, const rvi_tensor *t);
     rv_status (*pack_new)(rvi_backend *be, rvi_pack **out, size_t bytes, rv_error *err);
     void (*pack)(rvi_backend *be, rvi_pack *p, rvi_tensor *t);
@@ -171,20 +175,23 @@ typedef struct rvi_backend_ops {
     void (*lora)(rvi_backend *be, rvi_cols out, rvi_cols x, const rvi_tensor *a,
                  const rvi_tensor *b, float scale, const int32_t *rows, int n_rows);
 
-    /* Training. Activations are never int8: products run in bf16 on matrix units where the machine has them and the
-     * backend is not exact, in f32 otherwise. Sums over k run in an order fixed by k alone, sums over rows in the order of
-     * the rows: the thread count never enters. "+=" adds to what is there. */
+    /* Training. Activations are never int8: products run in bf16 on matrix units where the machine
+     * has them and the backend is not exact, in f32 otherwise. Sums over k run in an order fixed by
+     * k alone, sums over rows in the order of the rows: the thread count never enters. "+=" adds to
+     * what is there. */
     /* A matrix or vector of f32 whose storage is the caller's and may change between calls. */
     rv_status (*floats_view)(rvi_backend *be, rvi_tensor **out, float *data, int n_rows, int n_cols,
                              rv_error *err);
-    /* Scratch for the ops below, with up to n_rows rows of up to n_cols columns and logits of n_vocab columns. */
+    /* Scratch for the ops below, with up to n_rows rows of up to n_cols columns and logits of
+     * n_vocab columns. */
     rv_status (*train_reserve)(rvi_backend *be, int n_rows, int n_cols, int n_vocab, rv_error *err);
-    /* Up to RVI_MAX_LINEARS layers of the same input x; the columns of y are theirs side by side: y = */
+    /* Up to RVI_MAX_LINEARS layers of the same input x; the columns of y are theirs side by side: y
+     * = */
     void (*linear)(rvi_backend *be, const rvi_float_linear *l, int n_layers, rvi_cols y, rvi_cols x,
                    int n_rows);
-    /* For each of them dx += W^T dy + scale A^T (B^T dy) unless dx.t is NULL (fresh: dx = their sum);
-     * da += scale (B^T dy) x^T and db += scale dy (A x)^T unless NULL. The bits are those of calls for one
-     * layer after the other. */
+    /* For each of them dx += W^T dy + scale A^T (B^T dy) unless dx.t is NULL (fresh: dx = their
+     * sum); da += scale (B^T dy) x^T and db += scale dy (A x)^T unless NULL. The bits are those of
+     * calls for one layer after the other. */
     void (*linear_back)(rvi_backend *be, const rvi_float_linear *l, int n_layers, rvi_cols dx,
                         bool fresh, rvi_cols dy, rvi_cols x, int n_rows);
     /* a->window counts positions. q and k are already turned. */
@@ -202,8 +209,9 @@ typedef struct rvi_backend_ops {
     /* From act = f(gate) * up: dgate =, dup = */
     void (*glu_back)(rvi_backend *be, rvi_cols dgate, rvi_cols dup, rvi_cols dact, rvi_cols gate,
                      rvi_cols up, rvi_glu kind, int n_rows);
-    /* logits (after their soft cap; 0: none) become weight * d loss / d (logits before the cap), where grad is set; else they
-     * are left in no defined state. Fills targets[i].loss for row i. */
+    /* logits (after their soft cap; 0: none) become weight * d loss / d (logits before the cap),
+     * where grad is set; else they are left in no defined state. Fills targets[i].loss for row
+     * i. */
     void (*loss)(rvi_backend *be, rvi_cols logits, rvi_target *targets, float soft_cap, bool grad,
                  int n_rows);
     void (*zero)(rvi_backend *be, rvi_cols x, int n_rows);
@@ -231,9 +239,9 @@ typedef struct rvi_cpu_options {
 
 rv_status rvi_backend_cpu_new(rvi_backend **out, const rvi_cpu_options *options, const rvi_log *log,
                               rv_error *err) RVI_MUST_CHECK;
-/* A second one for weights that `be` made, packed or not, with threads and scratch of its own, so that another
- * thread may compute with them at the same time: the same bits. rest (may be NULL) is called on the threads that
- * compute, before every piece of work. */
+/* A second one for weights that `be` made, packed or not, with threads and scratch of its own, so
+ * that another thread may compute with them at the same time: the same bits. rest (may be NULL) is
+ * called on the threads that compute, before every piece of work. */
 rv_status rvi_backend_cpu_like(rvi_backend **out, const rvi_backend *be, int n_threads,
                                void (*rest)(void *ctx), void *rest_ctx,
                                rv_error *err) RVI_MUST_CHECK;

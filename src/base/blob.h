@@ -20,7 +20,8 @@ typedef struct rvi_blob {
 /* Copies n bytes at offset into dst; 0 = done, anything else = failure. */
 typedef int (*rvi_read_fn)(void *ctx, uint64_t offset, void *dst, size_t n);
 
-/* Maps a regular file (reads it where nothing can be mapped). A directory, a missing file or an empty one is an error that says so. */
+/* Maps a regular file (reads it where nothing can be mapped). A directory, a missing file or an
+ * empty one is an error that says so. */
 rv_status rvi_blob_open(rvi_blob *out, const char *path, rv_error *err) RVI_MUST_CHECK;
 /* Borrows: the bytes must outlive the blob. */
 void rvi_blob_from_memory(rvi_blob *out, const void *data, size_t len);

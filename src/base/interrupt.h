@@ -1,10 +1,10 @@
-/* interrupt.h - signals by which a user or the system asks a program to stop. Only programs use this: the library
- * leaves signals alone. */
+/* interrupt.h - signals by which a user or the system asks a program to stop. Only programs use
+ * this: the library leaves signals alone. */
 #ifndef RVI_BASE_INTERRUPT_H
 #define RVI_BASE_INTERRUPT_H
 
-/* From now on handler is called, in signal context, for an interrupt (SIGINT, Ctrl-C) and, with also_end, for requests
- * to end (SIGTERM, SIGHUP) too. Blocking reads return with an error then. */
+/* From now on handler is called, in signal context, for an interrupt (SIGINT, Ctrl-C) and, with
+ * also_end, for requests to end (SIGTERM, SIGHUP) too. Blocking reads return with an error then. */
 void rvi_interrupt_catch(void (*handler)(int signal), int also_end);
 
 /* Writes text to standard output where that is a terminal, else to standard error, and ends the

@@ -38,8 +38,8 @@ void rvi_machine_read(rvi_machine *out, const char *root);
 /* Bytes of the largest data or unified cache of a level; 0: unknown. */
 uint64_t rvi_machine_cache_bytes(const rvi_machine *m, int level);
 
-/* Asks the system for the right to use the x86 tile registers, for all threads of the process. False
- * where they cannot be had; using them then is an illegal instruction. */
+/* Asks the system for the right to use the x86 tile registers, for all threads of the process.
+ * False where they cannot be had; using them then is an illegal instruction. */
 bool rvi_machine_permit_tiles(void);
 
 /* The capability words that the system hands an ARM process (AT_HWCAP, AT_HWCAP2); 0 elsewhere. */

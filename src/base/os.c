@@ -1,5 +1,5 @@
-/* Under WASI there are files and a clock, but no processes, CPUs to count or terminal: what asks for
- * them is absent there (os.h says which) or gives its answer for "unknown". */
+/* Under WASI there are files and a clock, but no processes, CPUs to count or terminal: what asks
+ * for them is absent there (os.h says which) or gives its answer for "unknown". */
 #include "base/os.h"
 
 #include <dirent.h>

@@ -8,9 +8,11 @@
  * Invariants:
  *  1. `gate` is (job number, open or not, workers inside) in one word, so that entering and closing
  *     cannot miss each other.
- *  2. fn, ctx and the shares are written by the owner while the gate is closed and nobody is inside,
+ *  2. fn, ctx and the shares are written by the owner while the gate is closed and nobody is
+ *  inside,
  *     and touched by workers only while inside.
- *  3. A share's `next` hands out each of its tasks exactly once. A thread works through its own share,
+ *  3. A share's `next` hands out each of its tasks exactly once. A thread works through its own
+ *  share,
  *     neighbouring tasks in order, and then through what is left of the others'. */
 #include "base/pool.h"
 

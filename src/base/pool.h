@@ -18,8 +18,8 @@ rv_status rvi_pool_new(rvi_pool **out, int n_threads,
 void rvi_pool_free(rvi_pool *pool);
 int rvi_pool_size(const rvi_pool *pool);
 void rvi_pool_run(rvi_pool *pool, rvi_task_fn fn, void *ctx, int n_tasks);
-/* Called before every task, by the thread that runs it, several at once; it returns when the pool may go on. NULL: at
- * any time. */
+/* Called before every task, by the thread that runs it, several at once; it returns when the pool
+ * may go on. NULL: at any time. */
 void rvi_pool_set_rest(rvi_pool *pool, void (*rest)(void *ctx), void *ctx);
 
 #endif

@@ -1,5 +1,5 @@
-/* thread.h - threads of their own, and a bell that they wait for. Without threads (WASM) nothing can be
- * started: RV_E_SONA. */
+/* thread.h - threads of their own, and a bell that they wait for. Without threads (WASM) nothing
+ * can be started: RV_E_SONA. */
 #ifndef RVI_BASE_THREAD_H
 #define RVI_BASE_THREAD_H
 
@@ -24,7 +24,8 @@ typedef struct rvi_bell rvi_bell;
 rv_status rvi_bell_new(rvi_bell **out, rv_error *err) RVI_MUST_CHECK;
 void rvi_bell_free(rvi_bell *b); /* accepts NULL; nobody waits */
 void rvi_bell_ring(rvi_bell *b);
-/* Until it was rung (since the last wait), or so many seconds have passed; 0: no matter how many. */
+/* Until it was rung (since the last wait), or so many seconds have passed; 0: no matter how
+ * many. */
 void rvi_bell_wait(rvi_bell *b, double seconds);
 
 #endif

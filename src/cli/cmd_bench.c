@@ -197,7 +197,8 @@ static figures figures_of(const bench *b, const result *r)
 
 typedef enum kind { TEXT, WHOLE, REAL } kind;
 
-/* One field of a row of output; a figure that is not part of the test is null in JSON, empty in CSV. */
+/* One field of a row of output; a figure that is not part of the test is null in JSON, empty in
+ * CSV. */
 typedef struct field {
     const char *name;
     kind kind;

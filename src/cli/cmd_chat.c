@@ -1,7 +1,8 @@
 /* chat: a conversation on a terminal, or line by line from standard input.
  *
- * The conversation is a list of messages, rendered anew for each turn; the session keeps what agrees
- * with its past. A turn that fails or does not fit leaves the conversation as it was before it. */
+ * The conversation is a list of messages, rendered anew for each turn; the session keeps what
+ * agrees with its past. A turn that fails or does not fit leaves the conversation as it was before
+ * it. */
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>

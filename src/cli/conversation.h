@@ -1,9 +1,9 @@
 /* conversation.h - a list of chat messages: built by turns, saved to and loaded from JSON, rendered
  * by the model's template.
  *
- * A message is kept as the JSON object it is, so that what a file holds (lists of parts, tool calls,
- * members this program knows nothing of) is rendered and saved again unchanged; so are the members
- * beside "messages". At most one system message, the first, is this program's to change. */
+ * A message is kept as the JSON object it is, so that what a file holds (lists of parts, tool
+ * calls, members this program knows nothing of) is rendered and saved again unchanged; so are the
+ * members beside "messages". At most one system message, the first, is this program's to change. */
 #ifndef RVI_CLI_CONVERSATION_H
 #define RVI_CLI_CONVERSATION_H
 

@@ -206,7 +206,8 @@ rv_status eval_answers(eval *e, rv_learner *l, const char *const *questions, siz
     *out = rvi_zalloc_array(n, sizeof **out);
     rv_status st = *out ? RV_OK : rvi_nomem(err, "answers");
     for (size_t at = 0; !st && at < n; at += EVAL_PARALLEL) {
-        /* new sessions each time: what takes part is decided anew, nothing of another question stays */
+        /* new sessions each time: what takes part is decided anew, nothing of another question
+         * stays */
         rv_session *sessions[EVAL_PARALLEL] = {NULL};
         size_t part = RVI_MIN((size_t)EVAL_PARALLEL, n - at);
         eval_ask here = *ask;

@@ -1,8 +1,9 @@
 /* eval.h - what the evaluations of learning share: sets of facts, many answers at once, perplexity,
  * and the figures they are reported as.
  *
- * An evaluation teaches a learner that keeps nothing on the disk, and asks the model with and without
- * it. All rates are percent; a figure that was not measured is NaN and becomes null in JSON. */
+ * An evaluation teaches a learner that keeps nothing on the disk, and asks the model with and
+ * without it. All rates are percent; a figure that was not measured is NaN and becomes null in
+ * JSON. */
 #ifndef RVI_CLI_EVAL_H
 #define RVI_CLI_EVAL_H
 
@@ -53,16 +54,17 @@ enum { EVAL_MAX_OWN = 8 };
  * needed: said where they are missing. As cli_parse. */
 int eval_parse(eval *e, cli *c, const cli_option *own, size_t n_own, int argc, char **argv,
                bool with_file, const char *needed, bool *done);
-/* Is it the first of the two? NULL leaves *out as it is. CLI_USAGE after saying that it is neither. */
+/* Is it the first of the two? NULL leaves *out as it is. CLI_USAGE after saying that it is
+ * neither. */
 int eval_choice(const cli *c, const char *name, const char *text, const char *first,
                 const char *second, bool *out);
 int eval_switch(const cli *c, const char *name, const char *text, bool *out); /* on or off */
 
 /* ---- running ---- */
 
-/* Loads what is asked (load NULL: nothing), opens the model and measures its perplexity where there is
- * a text; then `work` writes the result, which is printed. Frees all that is in *e. Returns the exit
- * status. */
+/* Loads what is asked (load NULL: nothing), opens the model and measures its perplexity where there
+ * is a text; then `work` writes the result, which is printed. Frees all that is in *e. Returns the
+ * exit status. */
 int eval_run(eval *e, rv_status (*load)(eval *e, rv_error *err),
              rv_status (*work)(eval *e, rvi_buf *out, rv_error *err));
 /* Options of a learner as an evaluation sets them; and the learner, calibrated. */
@@ -98,8 +100,8 @@ rv_status eval_answers(eval *e, rv_learner *l, const char *const *questions, siz
                        const eval_ask *ask, rv_generated **out, rv_error *err) RVI_MUST_CHECK;
 void eval_free_answers(rv_generated *answers, size_t n); /* and the list; accepts NULL */
 
-/* The same for at most EVAL_PARALLEL questions whose sessions stay for feedback: sessions and out are n
- * zeroed ones, the caller's also after a failure. */
+/* The same for at most EVAL_PARALLEL questions whose sessions stay for feedback: sessions and out
+ * are n zeroed ones, the caller's also after a failure. */
 rv_status eval_answers_on(eval *e, rv_learner *l, const char *const *questions, size_t n,
                           const eval_ask *ask, rv_session **sessions, rv_generated *out,
                           rv_error *err) RVI_MUST_CHECK;
@@ -107,7 +109,8 @@ bool eval_same_ids(const rv_generated *a, const rv_generated *b);
 
 /* ---- drift ---- */
 
-/* How much the learner's adapters, active for every token, raise the perplexity; NaN without a text. */
+/* How much the learner's adapters, active for every token, raise the perplexity; NaN without a
+ * text. */
 rv_status eval_dppl(eval *e, double *percent, rv_error *err) RVI_MUST_CHECK;
 /* That, and the divergence on the learner's own probes. */
 rv_status eval_drift(eval *e, double *dppl, double *probe_kl, rv_error *err) RVI_MUST_CHECK;
@@ -137,11 +140,12 @@ typedef struct eval_file {
     eval_texts unrelated;
 } eval_file;
 
-/* The sets that the options choose, at most `limit` facts each, with the answers to teach. Lives as long
- * as e. */
+/* The sets that the options choose, at most `limit` facts each, with the answers to teach. Lives as
+ * long as e. */
 rv_status eval_load_facts(eval *e, eval_file *f, rv_error *err) RVI_MUST_CHECK;
 
-/* Teaches the answers of n facts. *slowest (may be NULL): seconds of the slowest, forward included. */
+/* Teaches the answers of n facts. *slowest (may be NULL): seconds of the slowest, forward
+ * included. */
 rv_status eval_teach(eval *e, const eval_fact *facts, size_t n, double *slowest,
                      rv_error *err) RVI_MUST_CHECK;
 
@@ -162,8 +166,8 @@ typedef struct eval_styles {
     size_t n;
 } eval_styles;
 
-/* [{"style", "teach": [{"prompt", "name"}, ...], "heldout": [...]}, ...]; name NULL: all of them. Lives
- * as long as e. */
+/* [{"style", "teach": [{"prompt", "name"}, ...], "heldout": [...]}, ...]; name NULL: all of them.
+ * Lives as long as e. */
 rv_status eval_load_styles(eval *e, const char *name, eval_styles *f, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- figures ---- */

@@ -2,7 +2,8 @@
  * changed.
  *
  *   rel      the taught question gets the taught answer          gen      other wordings of it do
- *   nbr      the answer appears for other subjects               nbr_any  any answer of the relation does
+ *   nbr      the answer appears for other subjects               nbr_any  any answer of the
+ *            relation does
  *   same     an answer of the subject appears where another relation of it is asked
  *   rev      the reversed question finds the subject
  *   loc      unrelated answers have the same words as before, loc6 the same first six,
@@ -230,7 +231,8 @@ static size_t pick_relations(const eval_set *s, const bool *done, size_t picked[
     return n;
 }
 
-/* Asks what `few` facts (those at `which`) are about; base: answers of the whole set's questions. */
+/* Asks what `few` facts (those at `which`) are about; base: answers of the whole set's
+ * questions. */
 static rv_status ask_about(facts_eval *v, const eval_set *s, const size_t *which, size_t n,
                            const eval_texts *unrelated, const rv_generated *base,
                            const rv_generated *base_unrelated, bool *done, tally t[N_FIGURES],

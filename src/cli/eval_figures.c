@@ -183,8 +183,8 @@ void eval_write_head(rvi_buf *out, const char *kind, const eval *e)
         rvi_buf_puts(out, ",\"file\":");
         rvi_json_write_string(out, e->path, strlen(e->path));
     }
-    rvi_buf_printf(out, ",\"seed\":%llu,\"control\":%s%s%s,\"windows\":%d,\"isa\":\"%s\",\"commit\":\"%s\"",
-                   (unsigned long long)o->seed, o->control ? "\"" : "",
-                   o->control ? o->control : "null", o->control ? "\"" : "", e->n_windows,
-                   rv_runtime_isa(e->model.rt), cli_commit());
+    rvi_buf_printf(
+        out, ",\"seed\":%llu,\"control\":%s%s%s,\"windows\":%d,\"isa\":\"%s\",\"commit\":\"%s\"",
+        (unsigned long long)o->seed, o->control ? "\"" : "", o->control ? o->control : "null",
+        o->control ? "\"" : "", e->n_windows, rv_runtime_isa(e->model.rt), cli_commit());
 }

@@ -71,8 +71,8 @@ typedef struct coin {
     bool up;
 } coin;
 
-/* The control turns one of every two pairs round, by chance the first or the second: no more of them
- * speak for the rule than against it. */
+/* The control turns one of every two pairs round, by chance the first or the second: no more of
+ * them speak for the rule than against it. */
 static rv_status prefer(pref_eval *v, const char *question, const char *chosen,
                         const char *rejected, coin *c, rv_error *err)
 {
@@ -171,8 +171,8 @@ static rv_status learn_at_once(pref_eval *v, const eval_style *s, int run, rv_er
 
 /* ---- measuring ---- */
 
-/* How good each answer to the held-out requests is, greedy or sampled: by the model alone (l is NULL)
- * or with what was learned. */
+/* How good each answer to the held-out requests is, greedy or sampled: by the model alone (l is
+ * NULL) or with what was learned. */
 static rv_status judge_answers(pref_eval *v, rv_learner *l, const eval_style *s, double *quality,
                                rv_error *err)
 {

@@ -1,9 +1,10 @@
-/* eval seq: groups of facts, one after the other, into one shared adapter; how much of each group is
- * still known when the last one was learned.
+/* eval seq: groups of facts, one after the other, into one shared adapter; how much of each group
+ * is still known when the last one was learned.
  *
  *   own      a group's other wordings right after it was taught     end      after the last group
  *   ret      end / own of a group, and ret_min the worst of all groups but the last
- *   gen_old  end of all groups but the last                         gen_all, rel_all  of all groups */
+ *   gen_old  end of all groups but the last                         gen_all, rel_all  of all
+ * groups */
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,8 @@
 /* eval_store.c - the store of an evaluation's learner, where a folder for it is named (--work).
  *
- * What a learner makes once for a model takes most of a minute. It is kept in the folder, in a store of its own that no
- * evaluation writes to; an evaluation learns in a copy, which goes with it. */
+ * What a learner makes once for a model takes most of a minute. It is kept in the folder, in a
+ * store of its own that no evaluation writes to; an evaluation learns in a copy, which goes with
+ * it. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,8 +1,9 @@
 /* expect.h - how fast a model will be, computed from what was measured of the machine.
  *
- * A token costs, for each matrix, its bytes at the rate of its type and one call; for each layer the
- * attention over the keys so far and the row ops; and its logits. A prompt costs the operations of
- * its products at the many-row rate, attention and row ops per token, and one row of the head. */
+ * A token costs, for each matrix, its bytes at the rate of its type and one call; for each layer
+ * the attention over the keys so far and the row ops; and its logits. A prompt costs the operations
+ * of its products at the many-row rate, attention and row ops per token, and one row of the
+ * head. */
 #ifndef RVI_CLI_EXPECT_H
 #define RVI_CLI_EXPECT_H
 

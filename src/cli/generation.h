@@ -39,8 +39,8 @@ int cli_generation_settle(const cli *c, cli_generation *g, bool greedy);
 rv_status cli_generation_session(const cli *c, const cli_generation *g, const rv_model *m,
                                  rv_session **out, rv_error *err) RVI_MUST_CHECK;
 
-/* Catches Ctrl-C from now on, and with also_end requests to end the program. last_words, a constant,
- * is written where that ends at once. */
+/* Catches Ctrl-C from now on, and with also_end requests to end the program. last_words, a
+ * constant, is written where that ends at once. */
 void cli_interrupts_catch(const char *last_words, bool also_end);
 bool cli_interrupted(void);
 void cli_interrupts_forget(void);

@@ -6,9 +6,9 @@
  * g u^T. Nothing above it writes keys or values; only the norms and the head lie between.
  *
  * p is the model's own distribution at the sampler's temperature (greedy: 1), before masks, biases,
- * penalties, slots and truncation: a token that truncation left alone would have no gradient, and no
- * feedback on it could ever move it. Adapters of the row below the head have their part in p; the
- * head is taken without an adapter.
+ * penalties, slots and truncation: a token that truncation left alone would have no gradient, and
+ * no feedback on it could ever move it. Adapters of the row below the head have their part in p;
+ * the head is taken without an adapter.
  *
  * g is sparse in the vocabulary: y and the 64 most probable tokens (256 if those have less than 0.9
  * of the probability) with their rows of the head, and for the rest its mean row. Where the model
@@ -30,7 +30,8 @@ typedef struct rvi_capturer rvi_capturer;
 rv_status rvi_capturer_new(rvi_capturer **out, const rvi_model *m, rv_error *err) RVI_MUST_CHECK;
 void rvi_capturer_free(rvi_capturer *c); /* accepts NULL; its captures must be gone */
 
-/* What lies between the last down projection and the logits, as a capturer has it; [n_embd] each. */
+/* What lies between the last down projection and the logits, as a capturer has it; [n_embd]
+ * each. */
 typedef struct rvi_top_part {
     const float *out_norm, *post_norm; /* weights; post_norm NULL: none follows the projection */
     const float *mean;                 /* mean row of the head */
@@ -67,8 +68,8 @@ uint64_t rvi_capture_begin(rvi_capture *c);
 void rvi_capture_take(rvi_capture *c, rvi_workspace *ws, int row, const float *logits,
                       float temperature, int32_t id);
 
-/* Makes the session's past exactly ids, and takes all but the first n_prompt of them, as an answer of
- * its own, as if they had been generated. */
+/* Makes the session's past exactly ids, and takes all but the first n_prompt of them, as an answer
+ * of its own, as if they had been generated. */
 rv_status rvi_capture_text(rvi_capture *c, rvi_session *s, const int32_t *ids, size_t n_prompt,
                            size_t n, float temperature, rv_error *err) RVI_MUST_CHECK;
 

@@ -60,10 +60,10 @@ typedef struct rvi_session {
     int rope_set;
     const rvi_adapter_set *adapters; /* of rows that name no other; NULL: none */
     atomic_bool cancelled;
-    rvi_answer *answer; /* under way, or ended and not taken; NULL: none */
+    rvi_answer *answer;   /* under way, or ended and not taken; NULL: none */
     rvi_capture *capture; /* borrowed, set by the owner: of tokens that answers begun from then on
                              generate (capture.h), for as long as they are under way; NULL: off */
-    void *owner;        /* what events call the session */
+    void *owner;          /* what events call the session */
 } rvi_session;
 
 /* adapters are borrowed, may be NULL. */
@@ -93,8 +93,8 @@ rv_status rvi_engine_check_ids(const rvi_engine *e, const int32_t *ids, size_t n
 void rvi_engine_begin(rvi_engine *e);
 int rvi_engine_room(const rvi_engine *e);        /* rows that still fit */
 int rvi_engine_logits_room(const rvi_engine *e); /* logits that still fit */
-/* Adds the first n waiting tokens of s, with set; want_logits: of the last of them, which then stand
- * behind those asked for before. On failure (no page left) nothing changed. */
+/* Adds the first n waiting tokens of s, with set; want_logits: of the last of them, which then
+ * stand behind those asked for before. On failure (no page left) nothing changed. */
 rv_status rvi_engine_add(rvi_engine *e, rvi_session *s, int n, const rvi_adapter_set *set,
                          bool want_logits, rv_error *err) RVI_MUST_CHECK;
 void rvi_engine_compute(rvi_engine *e);

@@ -1,12 +1,13 @@
 /* gguf.c - the GGUF parser.
  *
- * A file is: "GGUF", version, number of tensors, number of values; the values; the tensor descriptions; then, from
- * the next multiple of general.alignment on, the tensor data. Versions 2 and 3 have the same layout (little-endian);
- * each part of a split model is a whole file of this form, and only the first one's values matter.
+ * A file is: "GGUF", version, number of tensors, number of values; the values; the tensor
+ * descriptions; then, from the next multiple of general.alignment on, the tensor data. Versions 2
+ * and 3 have the same layout (little-endian); each part of a split model is a whole file of this
+ * form, and only the first one's values matter.
  *
- * Invariants: nothing is allocated for a count before the file was seen to be long enough for it; after open every
- * tensor view lies inside its part's bytes and every name and key is valid UTF-8. All memory but the mappings is in
- * one arena. */
+ * Invariants: nothing is allocated for a count before the file was seen to be long enough for it;
+ * after open every tensor view lies inside its part's bytes and every name and key is valid UTF-8.
+ * All memory but the mappings is in one arena. */
 #include "formats/gguf.h"
 
 #include <inttypes.h>
@@ -56,7 +57,8 @@ typedef struct reader {
 
 /* ---- values ---- */
 
-static const uint8_t kind_bytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8}; /* 0: not of fixed size */
+static const uint8_t kind_bytes[] = {1, 1, 2, 2, 4, 4, 4,
+                                     1, 0, 0, 8, 8, 8}; /* 0: not of fixed size */
 
 static bool is_float(rvi_gguf_kind kind)
 {
@@ -89,9 +91,9 @@ static rv_status read_name(reader *r, const char *what, const char **out)
     size_t at = r->c.pos;
     rvi_str s = read_str(&r->c);
     if (r->c.failed)
-        return BAD(r, "the %s at offset %zu runs past the end of the file (%zu bytes)", what, at, r->c.len);
-    if (s.len > MOST_NAME)
-        return BAD(r, "the %s at offset %zu is %zu bytes long", what, at, s.len);
+        return BAD(r, "the %s at offset %zu runs past the end of the file (%zu bytes)", what, at,
+                   r->c.len);
+    if (s.len > MOST_NAME) return BAD(r, "the %s at offset %zu is %zu bytes long", what, at, s.len);
     if (!rvi_name_is_valid(s.data, s.len))
         return BAD(r, "the %s at offset %zu is not UTF-8 text", what, at);
     *out = rvi_arena_strndup(r->arena, s.data, s.len);
@@ -100,7 +102,8 @@ static rv_status read_name(reader *r, const char *what, const char **out)
 
 static rv_status past_end(reader *r, const rvi_gguf_value *v, size_t at)
 {
-    return BAD(r, "key '%s': its value at offset %zu runs past the end of the file (%zu bytes)", v->key, at, r->c.len);
+    return BAD(r, "key '%s': its value at offset %zu runs past the end of the file (%zu bytes)",
+               v->key, at, r->c.len);
 }
 
 static rv_status read_array(reader *r, rvi_gguf_value *v)
@@ -112,11 +115,14 @@ static rv_status read_array(reader *r, rvi_gguf_value *v)
     if (kind == RVI_GGUF_ARRAY)
         return BAD(r, "key '%s': an array of arrays (offset %zu) is not supported", v->key, at);
     if (kind >= RVI_COUNT(kind_bytes))
-        return BAD(r, "key '%s': unknown kind %" PRIu32 " of array items at offset %zu", v->key, kind, at);
+        return BAD(r, "key '%s': unknown kind %" PRIu32 " of array items at offset %zu", v->key,
+                   kind, at);
     v->item_kind = (rvi_gguf_kind)kind;
     uint64_t least = kind == RVI_GGUF_STRING ? 8 : kind_bytes[kind];
     if (v->count > (r->c.len - r->c.pos) / least)
-        return BAD(r, "key '%s': an array of %" PRIu64 " items at offset %zu runs past the end of the file (%zu bytes)",
+        return BAD(r,
+                   "key '%s': an array of %" PRIu64
+                   " items at offset %zu runs past the end of the file (%zu bytes)",
                    v->key, v->count, at, r->c.len);
     if (kind != RVI_GGUF_STRING) {
         v->items = rvi_cursor_take(&r->c, v->count * least);
@@ -129,7 +135,9 @@ static rv_status read_array(reader *r, rvi_gguf_value *v)
         size_t start = r->c.pos;
         strings[i] = read_str(&r->c);
         if (r->c.failed)
-            return BAD(r, "key '%s': string %" PRIu64 " at offset %zu runs past the end of the file (%zu bytes)",
+            return BAD(r,
+                       "key '%s': string %" PRIu64
+                       " at offset %zu runs past the end of the file (%zu bytes)",
                        v->key, i, start, r->c.len);
     }
     v->strings = strings;
@@ -147,17 +155,20 @@ static rv_status read_value(reader *r, rvi_gguf_value *v)
         return BAD(r, "key '%s': unknown kind %" PRIu32 " at offset %zu", v->key, kind, at);
     v->kind = (rvi_gguf_kind)kind;
     if (kind == RVI_GGUF_ARRAY) return read_array(r, v);
-    if (kind == RVI_GGUF_STRING) v->string = read_str(&r->c);
-    else read_number(&r->c, v->kind, v);
+    if (kind == RVI_GGUF_STRING)
+        v->string = read_str(&r->c);
+    else
+        read_number(&r->c, v->kind, v);
     return r->c.failed ? past_end(r, v, at) : RV_OK;
 }
 
-static rv_status add_name(rvi_names *names, const char *name, size_t index, const part *p, const char *what,
-                          rv_error *err)
+static rv_status add_name(rvi_names *names, const char *name, size_t index, const part *p,
+                          const char *what, rv_error *err)
 {
     rvi_names_result result = rvi_names_add(names, name, (uint32_t)index);
     if (result == RVI_NAMES_ADDED) return RV_OK;
-    const char *why = result == RVI_NAMES_REPEATED ? "occurs twice" : "has the same hash as too many others";
+    const char *why =
+        result == RVI_NAMES_REPEATED ? "occurs twice" : "has the same hash as too many others";
     return rvi_error(err, RV_E_MODEL, "%s: %s '%s' %s", p->name, what, name, why);
 }
 
@@ -166,7 +177,8 @@ static rv_status read_values(reader *r, uint64_t n)
     part *p = r->part;
     if (!n) return RV_OK;
     p->values = rvi_arena_alloc(r->arena, (size_t)n, sizeof *p->values);
-    if (!p->values || !rvi_names_init(&p->keys, r->arena, (size_t)n)) return rvi_nomem(r->err, "metadata");
+    if (!p->values || !rvi_names_init(&p->keys, r->arena, (size_t)n))
+        return rvi_nomem(r->err, "metadata");
     for (; p->n_values < n; p->n_values++) {
         rvi_gguf_value *v = &p->values[p->n_values];
         rv_status st = read_value(r, v);
@@ -219,7 +231,9 @@ static rv_status read_tensor(reader *r, rvi_tensor_view *t, uint64_t *offset)
     if (st) return st;
     uint32_t n_dims = rvi_cursor_u32(&r->c);
     if (!r->c.failed && (n_dims < 1 || n_dims > RVI_MAX_DIMS))
-        return BAD(r, "tensor '%s' (described at offset %zu) has %" PRIu32 " dimensions; 1 to %d are possible",
+        return BAD(r,
+                   "tensor '%s' (described at offset %zu) has %" PRIu32
+                   " dimensions; 1 to %d are possible",
                    t->name, at, n_dims, RVI_MAX_DIMS);
     t->n_dims = r->c.failed ? 0 : (int)n_dims;
     /* the file has the row length first */
@@ -227,8 +241,10 @@ static rv_status read_tensor(reader *r, rvi_tensor_view *t, uint64_t *offset)
     uint32_t type = rvi_cursor_u32(&r->c);
     *offset = rvi_cursor_u64(&r->c);
     if (r->c.failed)
-        return BAD(r, "tensor '%s': its description at offset %zu runs past the end of the file (%zu bytes)", t->name,
-                   at, r->c.len);
+        return BAD(
+            r,
+            "tensor '%s': its description at offset %zu runs past the end of the file (%zu bytes)",
+            t->name, at, r->c.len);
     t->type = rvi_qtype_from_gguf(type);
     if (t->type == RVI_QTYPE_COUNT)
         return BAD(r, "tensor '%s': type %" PRIu32 " is unknown or not supported", t->name, type);
@@ -236,7 +252,9 @@ static rv_status read_tensor(reader *r, rvi_tensor_view *t, uint64_t *offset)
     const rvi_qtype_info *info = &rvi_qtypes[t->type];
     uint64_t row = t->shape[t->n_dims - 1];
     if (row % info->block_weights)
-        return BAD(r, "tensor '%s': rows of %" PRIu64 " weights are no whole number of %s blocks (of %" PRIu32 ")",
+        return BAD(r,
+                   "tensor '%s': rows of %" PRIu64
+                   " weights are no whole number of %s blocks (of %" PRIu32 ")",
                    t->name, row, info->name, info->block_weights);
     t->n_bytes = row / info->block_weights;
     bool fits = multiply(&t->n_bytes, info->block_bytes);
@@ -253,21 +271,25 @@ static rv_status read_alignment(reader *r, uint64_t *alignment)
 {
     const rvi_gguf_value *v = find_value(r->part, "general.alignment");
     *alignment = DEFAULT_ALIGNMENT;
-    if (v && (!as_unsigned(v, MOST_ALIGNMENT, alignment) || !*alignment || (*alignment & (*alignment - 1))))
+    if (v && (!as_unsigned(v, MOST_ALIGNMENT, alignment) || !*alignment ||
+              (*alignment & (*alignment - 1))))
         return BAD(r, "key 'general.alignment' is not a power of two up to %d", MOST_ALIGNMENT);
     return RV_OK;
 }
 
 /* Points t at its bytes; the tensor data begin at start. */
-static rv_status place_tensor(const reader *r, rvi_tensor_view *t, uint64_t start, uint64_t offset, uint64_t alignment)
+static rv_status place_tensor(const reader *r, rvi_tensor_view *t, uint64_t start, uint64_t offset,
+                              uint64_t alignment)
 {
     uint64_t room = r->c.len > start ? r->c.len - start : 0;
     if (offset % alignment)
-        return BAD(r, "tensor '%s': its offset %" PRIu64 " is no multiple of the alignment (%" PRIu64 ")", t->name,
-                   offset, alignment);
+        return BAD(
+            r, "tensor '%s': its offset %" PRIu64 " is no multiple of the alignment (%" PRIu64 ")",
+            t->name, offset, alignment);
     if (offset > room || t->n_bytes > room - offset)
         return BAD(r,
-                   "tensor '%s': its %" PRIu64 " bytes at offset %" PRIu64 " of the data (which begin at %" PRIu64
+                   "tensor '%s': its %" PRIu64 " bytes at offset %" PRIu64
+                   " of the data (which begin at %" PRIu64
                    ") run past the end of the file (%zu bytes): truncated?",
                    t->name, t->n_bytes, offset, start, r->c.len);
     t->data = r->c.data + start + offset;
@@ -299,21 +321,27 @@ static rv_status check_version(const part *p, rv_error *err)
     uint32_t v = p->version;
     if (v == 2 || v == 3) return RV_OK;
     if (v && !(v & 0xFFFF))
-        return rvi_error(err, RV_E_MODEL, "%s: a big-endian GGUF file; only little-endian ones can be read", p->name);
-    return rvi_error(err, RV_E_MODEL, "%s: GGUF version %" PRIu32 " is not supported (2 and 3 are)", p->name, v);
+        return rvi_error(err, RV_E_MODEL,
+                         "%s: a big-endian GGUF file; only little-endian ones can be read",
+                         p->name);
+    return rvi_error(err, RV_E_MODEL, "%s: GGUF version %" PRIu32 " is not supported (2 and 3 are)",
+                     p->name, v);
 }
 
 static rv_status check_count(const reader *r, const char *what, uint64_t n, uint64_t least_bytes)
 {
     if (n <= (r->c.len - r->c.pos) / least_bytes && n <= RVI_NAMES_MAX) return RV_OK;
-    return BAD(r, "the header announces %" PRIu64 " %s, more than %zu bytes can hold", n, what, r->c.len);
+    return BAD(r, "the header announces %" PRIu64 " %s, more than %zu bytes can hold", n, what,
+               r->c.len);
 }
 
 static rv_status parse_part(rvi_gguf *g, part *p, rv_error *err)
 {
-    reader r = {.c = {.data = p->blob.data, .len = p->blob.len}, .arena = &g->arena, .part = p, .err = err};
+    reader r = {
+        .c = {.data = p->blob.data, .len = p->blob.len}, .arena = &g->arena, .part = p, .err = err};
     const uint8_t *magic = rvi_cursor_take(&r.c, 4);
-    if (!magic || memcmp(magic, "GGUF", 4)) return rvi_error(err, RV_E_MODEL, "%s: not a GGUF file", p->name);
+    if (!magic || memcmp(magic, "GGUF", 4))
+        return rvi_error(err, RV_E_MODEL, "%s: not a GGUF file", p->name);
     p->version = rvi_cursor_u32(&r.c);
     rv_status st = r.c.failed ? RV_OK : check_version(p, err);
     if (st) return st;
@@ -334,8 +362,8 @@ static rv_status check_split_value(const part *p, const char *key, uint64_t want
     if (!as_unsigned(v, UINT64_MAX, &have))
         return rvi_error(err, RV_E_MODEL, "%s: key '%s' is no count", p->name, key);
     if (have == want) return RV_OK;
-    return rvi_error(err, RV_E_MODEL, "%s: key '%s' is %" PRIu64 ", but %" PRIu64 " was expected", p->name, key, have,
-                     want);
+    return rvi_error(err, RV_E_MODEL, "%s: key '%s' is %" PRIu64 ", but %" PRIu64 " was expected",
+                     p->name, key, have, want);
 }
 
 static rv_status check_split(const rvi_gguf *g, rv_error *err)
@@ -343,10 +371,12 @@ static rv_status check_split(const rvi_gguf *g, rv_error *err)
     const rvi_gguf_value *count = find_value(&g->parts[0], "split.count");
     uint64_t n;
     if (g->n_parts == 1 && count && as_unsigned(count, UINT64_MAX, &n)) {
-        if (n == 0) return RV_OK; /* what a split model says of itself after its parts were merged */
+        if (n == 0)
+            return RV_OK; /* what a split model says of itself after its parts were merged */
         if (n > 1)
             return rvi_error(err, RV_E_MODEL,
-                             "%s: one of %" PRIu64 " files of a split model; open the first one by its path, "
+                             "%s: one of %" PRIu64
+                             " files of a split model; open the first one by its path, "
                              "MODEL-00001-of-%05" PRIu64 ".gguf",
                              g->parts[0].name, n, n);
     }
@@ -364,10 +394,12 @@ static rv_status merge_parts(rvi_gguf *g, rv_error *err)
 {
     size_t n = 0;
     for (size_t i = 0; i < g->n_parts; i++) n += g->parts[i].n_tensors;
-    if (n > RVI_NAMES_MAX) return rvi_error(err, RV_E_MODEL, "%s: %zu tensors are too many", g->parts[0].name, n);
+    if (n > RVI_NAMES_MAX)
+        return rvi_error(err, RV_E_MODEL, "%s: %zu tensors are too many", g->parts[0].name, n);
     if (n) {
         g->tensors = rvi_arena_alloc(&g->arena, n, sizeof *g->tensors);
-        if (!g->tensors || !rvi_names_init(&g->names, &g->arena, n)) return rvi_nomem(err, "tensor table");
+        if (!g->tensors || !rvi_names_init(&g->names, &g->arena, n))
+            return rvi_nomem(err, "tensor table");
     }
     for (size_t i = 0; i < g->n_parts; i++) {
         const part *p = &g->parts[i];
@@ -405,7 +437,8 @@ static rv_status open_part(rvi_gguf *g, size_t i, const char *path, rv_error *er
     if (!p->name) return rvi_nomem(err, "file name");
     rv_status st = rvi_blob_open(&p->blob, path, err);
     if (st == RV_E_NOT_FOUND && i > 0)
-        return rvi_error(err, st, "%s: part %zu of %zu of the split model is missing", path, i + 1, g->n_parts);
+        return rvi_error(err, st, "%s: part %zu of %zu of the split model is missing", path, i + 1,
+                         g->n_parts);
     return st ? st : parse_part(g, p, err);
 }
 
@@ -415,8 +448,10 @@ static rv_status open_parts(rvi_gguf *g, const char *path, rv_error *err)
     unsigned no = 1, count = 1;
     bool split = split_name(path, &stem_len, &no, &count);
     if (split && no > 1)
-        return rvi_error(err, RV_E_MODEL, "%s: part %u of a split model; open its first part, %.*s-00001-of-%05u.gguf",
-                         path, no, stem_len, path, count);
+        return rvi_error(
+            err, RV_E_MODEL,
+            "%s: part %u of a split model; open its first part, %.*s-00001-of-%05u.gguf", path, no,
+            stem_len, path, count);
     g->n_parts = split ? count : 1;
     g->parts = rvi_arena_alloc(&g->arena, g->n_parts, sizeof *g->parts);
     if (!g->parts) {
@@ -441,8 +476,10 @@ rv_status rvi_gguf_open(rvi_gguf **out, const char *path, rv_error *err)
     rvi_gguf *g = rvi_zalloc(sizeof *g);
     if (!g) return rvi_nomem(err, path);
     rv_status st = open_parts(g, path, err);
-    if (st) rvi_gguf_close(g);
-    else *out = g;
+    if (st)
+        rvi_gguf_close(g);
+    else
+        *out = g;
     return st;
 }
 
@@ -464,8 +501,10 @@ rv_status rvi_gguf_open_blob(rvi_gguf **out, rvi_blob *take, const char *name, r
         st = rvi_nomem(err, name);
         rvi_blob_close(take);
     }
-    if (st) rvi_gguf_close(g);
-    else *out = g;
+    if (st)
+        rvi_gguf_close(g);
+    else
+        *out = g;
     return st;
 }
 
@@ -535,14 +574,16 @@ bool rvi_gguf_get_u32(const rvi_gguf *g, const char *key, uint32_t *out)
 static double as_double(const rvi_gguf_value *v)
 {
     if (is_float(v->kind)) return v->number.f;
-    bool wide = v->kind == RVI_GGUF_U64; /* the only kind whose bits differ as signed and unsigned */
+    bool wide =
+        v->kind == RVI_GGUF_U64; /* the only kind whose bits differ as signed and unsigned */
     return wide ? (double)v->number.u : (double)v->number.i;
 }
 
 bool rvi_gguf_get_f32(const rvi_gguf *g, const char *key, float *out)
 {
     const rvi_gguf_value *v = rvi_gguf_find(g, key);
-    if (!v || v->kind == RVI_GGUF_BOOL || v->kind == RVI_GGUF_STRING || v->kind == RVI_GGUF_ARRAY) return false;
+    if (!v || v->kind == RVI_GGUF_BOOL || v->kind == RVI_GGUF_STRING || v->kind == RVI_GGUF_ARRAY)
+        return false;
     *out = (float)as_double(v);
     return true;
 }
@@ -567,7 +608,8 @@ bool rvi_gguf_get_str(const rvi_gguf *g, const char *key, rvi_str *out)
 static rvi_gguf_value item_at(const rvi_gguf_value *array, uint64_t i)
 {
     rvi_gguf_value item = {.kind = RVI_GGUF_U64};
-    if (array->kind != RVI_GGUF_ARRAY || array->item_kind == RVI_GGUF_STRING || i >= array->count) return item;
+    if (array->kind != RVI_GGUF_ARRAY || array->item_kind == RVI_GGUF_STRING || i >= array->count)
+        return item;
     size_t size = kind_bytes[array->item_kind];
     rvi_cursor c = {.data = array->items + i * size, .len = size};
     item.kind = array->item_kind;

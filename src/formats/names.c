@@ -26,7 +26,8 @@ bool rvi_names_init(rvi_names *t, rvi_arena *arena, size_t n)
     return t->slots != NULL;
 }
 
-/* The slot that holds the name, or the free one where it belongs, or NULL after a run that is too long. */
+/* The slot that holds the name, or the free one where it belongs, or NULL after a run that is too
+ * long. */
 static rvi_name_slot *probe(const rvi_names *t, const char *name, uint32_t hash)
 {
     for (size_t i = 0; i < LONGEST_RUN && i < t->n_slots; i++) {

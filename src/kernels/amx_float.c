@@ -31,8 +31,7 @@ enum {
 
 static ALWAYS_INLINE __m512 load_part(const float *x, size_t left)
 {
-    return left >= 16 ? _mm512_loadu_ps(x)
-                      : _mm512_maskz_loadu_ps((__mmask16)((1u << left) - 1u), x);
+    return left >= 16 ? _mm512_loadu_ps(x) : _mm512_maskz_loadu_ps((__mmask16)((1u << left) - 1u), x);
 }
 
 static ALWAYS_INLINE __m512 prepared_bf16(__m512 x)
@@ -44,8 +43,7 @@ static ALWAYS_INLINE __m512 prepared_bf16(__m512 x)
     __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
     bits = _mm512_mask_mov_epi32(bits, nan, _mm512_set1_epi32(0x7fc00000));
     __m512 v = _mm512_castsi512_ps(bits);
-    __mmask16 small =
-        _mm512_cmp_ps_mask(_mm512_abs_ps(v), _mm512_set1_ps(RVI_PAIRS_FLOOR), _CMP_LT_OQ);
+    __mmask16 small = _mm512_cmp_ps_mask(_mm512_abs_ps(v), _mm512_set1_ps(RVI_PAIRS_FLOOR), _CMP_LT_OQ);
     return _mm512_mask_mov_ps(v, small, _mm512_setzero_ps());
 }
 
@@ -82,15 +80,13 @@ static void split_f16(const uint8_t *panel, uint8_t *out, size_t n_steps)
     for (size_t j = 0; j < n_steps * 16; j++, panel += 64) {
         uint8_t *to = out + j / 16 * 2 * TILE_BYTES + j % 16 * 64;
         __m512 even = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)panel));
-        __m512 odd =
-            _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(panel + 32)));
+        __m512 odd = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(panel + 32)));
         __m512i high_even = _mm512_and_si512(_mm512_castps_si512(even), upper);
         __m512i high_odd = _mm512_and_si512(_mm512_castps_si512(odd), upper);
         __m512i low_even = _mm512_castps_si512(_mm512_sub_ps(even, _mm512_castsi512_ps(high_even)));
         __m512i low_odd = _mm512_castps_si512(_mm512_sub_ps(odd, _mm512_castsi512_ps(high_odd)));
         _mm512_storeu_si512(to, _mm512_or_si512(_mm512_srli_epi32(low_even, 16), low_odd));
-        _mm512_storeu_si512(to + TILE_BYTES,
-                            _mm512_or_si512(_mm512_srli_epi32(high_even, 16), high_odd));
+        _mm512_storeu_si512(to + TILE_BYTES, _mm512_or_si512(_mm512_srli_epi32(high_even, 16), high_odd));
     }
 }
 
@@ -98,8 +94,8 @@ static void split_f16(const uint8_t *panel, uint8_t *out, size_t n_steps)
 
 /* One step onto sums 0 and 1 (first group of rows with both panels), 2 and 3 (second group). new_rows, new_weights:
  * their tiles are loaded, each as late as it is needed, so that loads and products run side by side. */
-static ALWAYS_INLINE void step(int n_groups, int n_panels, bool new_rows, bool new_weights,
-                               const uint8_t *a, size_t a_stride, const uint8_t *b, size_t b_stride)
+static ALWAYS_INLINE void step(int n_groups, int n_panels, bool new_rows, bool new_weights, const uint8_t *a,
+                               size_t a_stride, const uint8_t *b, size_t b_stride)
 {
     if (new_weights) _tile_loadd(6, b, 64);
     if (new_rows) _tile_loadd(4, a, 64);
@@ -116,8 +112,8 @@ static ALWAYS_INLINE void step(int n_groups, int n_panels, bool new_rows, bool n
 }
 
 /* A slice of n_steps; groups are a_stride, panels b_stride bytes apart. */
-static ALWAYS_INLINE void slice(bool f16, int n_groups, int n_panels, const uint8_t *a,
-                                size_t a_stride, const uint8_t *b, size_t b_stride, size_t n_steps)
+static ALWAYS_INLINE void slice(bool f16, int n_groups, int n_panels, const uint8_t *a, size_t a_stride,
+                                const uint8_t *b, size_t b_stride, size_t n_steps)
 {
     for (size_t s = 0; s < n_steps; s++) {
         step(n_groups, n_panels, true, true, a, a_stride, b, b_stride); /* h with wl, or with all of w */
@@ -133,9 +129,8 @@ static ALWAYS_INLINE void slice(bool f16, int n_groups, int n_panels, const uint
 }
 
 /* Sums from `sums` (or zeros at the first slice), through the slice, and back. */
-static ALWAYS_INLINE void block(bool f16, int n_groups, int n_panels, bool first, const uint8_t *a,
-                                size_t a_stride, const uint8_t *b, size_t b_stride, size_t n_steps,
-                                float *sums, size_t sums_stride)
+static ALWAYS_INLINE void block(bool f16, int n_groups, int n_panels, bool first, const uint8_t *a, size_t a_stride,
+                                const uint8_t *b, size_t b_stride, size_t n_steps, float *sums, size_t sums_stride)
 {
     size_t bytes = sums_stride * sizeof *sums;
     float *below = sums + 16 * sums_stride;
@@ -158,20 +153,18 @@ static ALWAYS_INLINE void block(bool f16, int n_groups, int n_panels, bool first
 }
 
 /* All rows against one or two panels over one slice */
-static ALWAYS_INLINE void panels_slice(bool f16, int n_panels, bool first, const uint8_t *acts,
-                                       size_t group_bytes, int n_groups, const uint8_t *b,
-                                       size_t b_stride, size_t n_steps, float *out,
+static ALWAYS_INLINE void panels_slice(bool f16, int n_panels, bool first, const uint8_t *acts, size_t group_bytes,
+                                       int n_groups, const uint8_t *b, size_t b_stride, size_t n_steps, float *out,
                                        size_t out_stride)
 {
     int g = 0;
     for (; n_groups - g >= 2; g += 2, acts += 2 * group_bytes, out += 32 * out_stride)
         block(f16, 2, n_panels, first, acts, group_bytes, b, b_stride, n_steps, out, out_stride);
-    if (g < n_groups)
-        block(f16, 1, n_panels, first, acts, group_bytes, b, b_stride, n_steps, out, out_stride);
+    if (g < n_groups) block(f16, 1, n_panels, first, acts, group_bytes, b, b_stride, n_steps, out, out_stride);
 }
 
-static ALWAYS_INLINE void gemm(bool f16, const uint8_t *panels, int n_panels, const uint8_t *acts,
-                               int n_groups, float *out, size_t out_stride, size_t n)
+static ALWAYS_INLINE void gemm(bool f16, const uint8_t *panels, int n_panels, const uint8_t *acts, int n_groups,
+                               float *out, size_t out_stride, size_t n)
 {
     _Alignas(64) uint8_t split[2][SLICE_F16 * 2 * TILE_BYTES];
     size_t n_steps = rvi_pairs_steps(n), panel_bytes = n_steps * TILE_BYTES;
@@ -192,18 +185,17 @@ static ALWAYS_INLINE void gemm(bool f16, const uint8_t *panels, int n_panels, co
                 const uint8_t *b = panels + (size_t)p * panel_bytes + s * TILE_BYTES;
                 size_t b_stride = panel_bytes;
                 if (f16) {
-                    for (int i = 0; i < together; i++)
-                        split_f16(b + (size_t)i * panel_bytes, split[i], steps);
+                    for (int i = 0; i < together; i++) split_f16(b + (size_t)i * panel_bytes, split[i], steps);
                     TILES_DONE(split);
                     b = split[0];
                     b_stride = sizeof split[0];
                 }
                 if (together == 2)
-                    panels_slice(f16, 2, s == 0, acts + s * a_step, group_bytes, n_groups, b,
-                                 b_stride, steps, to, out_stride);
+                    panels_slice(f16, 2, s == 0, acts + s * a_step, group_bytes, n_groups, b, b_stride, steps, to,
+                                 out_stride);
                 else
-                    panels_slice(f16, 1, s == 0, acts + s * a_step, group_bytes, n_groups, b,
-                                 b_stride, steps, to, out_stride);
+                    panels_slice(f16, 1, s == 0, acts + s * a_step, group_bytes, n_groups, b, b_stride, steps, to,
+                                 out_stride);
             }
         }
     }
@@ -217,8 +209,8 @@ static void gemm_tiles_bf16(const void *panels, int n_panels, const void *x, int
     gemm(false, panels, n_panels, x, n_groups, out, out_stride, n);
 }
 
-static void gemm_tiles_f16(const void *panels, int n_panels, const void *x, int n_groups, float *out,
-                           size_t out_stride, size_t n)
+static void gemm_tiles_f16(const void *panels, int n_panels, const void *x, int n_groups, float *out, size_t out_stride,
+                           size_t n)
 {
     gemm(true, panels, n_panels, x, n_groups, out, out_stride, n);
 }

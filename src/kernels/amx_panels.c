@@ -7,7 +7,8 @@
  * Types of 32 weights a block: one step a block, 16 rows x 32 inputs x 16 outputs:
  *
  *     A 16 x 32 bytes        B 8 x 64 bytes: the 8 registers          C 16 x 16 int32
- *     rows of activations    of a block (panels.h), unpacked          convert, times (dw * xd), added to the row's chain
+ *     rows of activations    of a block (panels.h), unpacked          convert, times (dw * xd), added to the row's
+ *                            chain
  *
  * Types of 256: a weight's integer sc * q has up to 14 bits, so it goes as two bytes, 2^n * high + low, through two
  * tiles; nothing but multiplying until all 256 inputs are summed. Sums for the
@@ -85,7 +86,8 @@ typedef struct narrow_weights {
     float d[NARROW_CHUNK][16], m[NARROW_CHUNK][16];
 } narrow_weights;
 
-static ALWAYS_INLINE void unpack_narrow(narrow_weights *w, const uint8_t *q, const uint8_t *scales, int n_blocks, traits t)
+static ALWAYS_INLINE void unpack_narrow(narrow_weights *w, const uint8_t *q, const uint8_t *scales, int n_blocks,
+                                        traits t)
 {
     for (int b = 0; b < n_blocks; b++, q += panel_quant_bytes(t), scales += panel_scale_bytes(t)) {
         bytes v[8];
@@ -100,11 +102,12 @@ static ALWAYS_INLINE void unpack_narrow(narrow_weights *w, const uint8_t *q, con
 typedef int32_t results[16][16];
 
 /* The step of 16 chains with the results of one tile. */
-static ALWAYS_INLINE void narrow_step(__m512 acc[16], results c, const narrow_weights *w, int b,
-                                      const narrow_acts *a, traits t)
+static ALWAYS_INLINE void narrow_step(__m512 acc[16], results c, const narrow_weights *w, int b, const narrow_acts *a,
+                                      traits t)
 {
     __m512 d = _mm512_load_ps(w->d[b]), m = t.form == ONE_MIN ? _mm512_load_ps(w->m[b]) : d;
-    UNROLL for (int r = 0; r < 16; r++) {
+    UNROLL for (int r = 0; r < 16; r++)
+    {
         __m512 scale = _mm512_mul_ps(d, _mm512_set1_ps(a->d[r]));
         acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(c[r])), scale, acc[r]);
         if (t.form == ONE_MIN) acc[r] = _mm512_fmadd_ps(m, _mm512_set1_ps(a->d_sum[r]), acc[r]);
@@ -129,19 +132,21 @@ static ALWAYS_INLINE void narrow_multiply(bool odd, const narrow_acts *a, const 
 
 static ALWAYS_INLINE void narrow_store(bool odd, results c)
 {
-    if (odd) _tile_stored(1, c, 64);
-    else _tile_stored(0, c, 64);
+    if (odd)
+        _tile_stored(1, c, 64);
+    else
+        _tile_stored(0, c, 64);
     TILES_DONE(c);
 }
 
 /* One group of rows over a chunk of blocks. Results of a block are stored while the next one is computed. */
-static ALWAYS_INLINE void narrow_group(const narrow_weights *w, const narrow_acts *a, int n_blocks, bool first, float *out,
-                                       size_t out_stride, traits t)
+static ALWAYS_INLINE void narrow_group(const narrow_weights *w, const narrow_acts *a, int n_blocks, bool first,
+                                       float *out, size_t out_stride, traits t)
 {
     alignas(64) results c[2];
     __m512 acc[16];
-    UNROLL for (int r = 0; r < 16; r++)
-        acc[r] = first ? _mm512_setzero_ps() : _mm512_loadu_ps(out + (size_t)r * out_stride);
+    UNROLL for (int r = 0; r < 16; r++) acc[r] =
+        first ? _mm512_setzero_ps() : _mm512_loadu_ps(out + (size_t)r * out_stride);
     int b = 0;
     narrow_multiply(false, a, w->q[0]);
     for (; b + 2 < n_blocks; b += 2) {
@@ -233,7 +238,8 @@ static ALWAYS_INLINE void unpack_wide(wide_weights *w, int p, const uint8_t *q, 
     for (int g = 0; g < 8; g++, q += panel_quant_bytes(t)) {
         bytes v[8];
         unpack_planes(v, q, t);
-        UNROLL for (int i = 0; i < 8; i++) {
+        UNROLL for (int i = 0; i < 8; i++)
+        {
             int at = t.scale_inputs == 32 ? g : 2 * g + i / 4;
             __m512i scale = as_pairs(small_scale(small, at, false, t));
             int8_t *high = w->high[p][g / 2][8 * (g % 2) + i], *low = w->low[p][g / 2][8 * (g % 2) + i];
@@ -273,7 +279,8 @@ static ALWAYS_INLINE void wide_step(const wide_job *j, int quarter, const wide_r
                                     size_t out_stride, traits t)
 {
     __m512 d = _mm512_load_ps(w->d[j->p]), m = t.form == SCALED_MIN ? _mm512_load_ps(w->m[j->p]) : d;
-    UNROLL for (int r = 4 * quarter; r < 4 * quarter + 4; r++) {
+    UNROLL for (int r = 4 * quarter; r < 4 * quarter + 4; r++)
+    {
         float *at = j->out + (size_t)r * out_stride;
         __m512 xd = _mm512_set1_ps(j->a->d[r]), acc = j->first ? _mm512_setzero_ps() : _mm512_loadu_ps(at);
         __m512i dot = _mm512_add_epi32(_mm512_slli_epi32(_mm512_load_si512(c->high[r]), split_bits(t)),
@@ -286,46 +293,54 @@ static ALWAYS_INLINE void wide_step(const wide_job *j, int quarter, const wide_r
 
 /* A quarter of the multiplying: 64 inputs. HIGH, LOW, MIN: the tiles of the results. Bytes of weights are signed where
  * there is an offset to remove. */
-#define WIDE_MULTIPLY(HIGH, LOW, MIN)                          \
-    do {                                                       \
-        if (quarter == 0) {                                    \
-            _tile_zero(HIGH);                                  \
-            _tile_zero(LOW);                                   \
-            if (t.form == SCALED_MIN) {                        \
-                _tile_zero(MIN);                               \
-                _tile_loadd(6, j->a->sums, 64);                \
-                _tile_loadd(7, w->min[j->p], 64);              \
-                _tile_dpbf16ps(MIN, 6, 7);                     \
-            }                                                  \
-        }                                                      \
-        _tile_loadd(6, j->a->q[quarter], 64);                  \
-        _tile_loadd(7, w->high[j->p][quarter], 64);            \
-        if (t.offset) _tile_dpbssd(HIGH, 6, 7);                \
-        else _tile_dpbsud(HIGH, 6, 7);                         \
-        _tile_loadd(7, w->low[j->p][quarter], 64);             \
-        if (t.offset) _tile_dpbssd(LOW, 6, 7);                 \
-        else _tile_dpbsud(LOW, 6, 7);                          \
+#define WIDE_MULTIPLY(HIGH, LOW, MIN)                                                                                  \
+    do {                                                                                                               \
+        if (quarter == 0) {                                                                                            \
+            _tile_zero(HIGH);                                                                                          \
+            _tile_zero(LOW);                                                                                           \
+            if (t.form == SCALED_MIN) {                                                                                \
+                _tile_zero(MIN);                                                                                       \
+                _tile_loadd(6, j->a->sums, 64);                                                                        \
+                _tile_loadd(7, w->min[j->p], 64);                                                                      \
+                _tile_dpbf16ps(MIN, 6, 7);                                                                             \
+            }                                                                                                          \
+        }                                                                                                              \
+        _tile_loadd(6, j->a->q[quarter], 64);                                                                          \
+        _tile_loadd(7, w->high[j->p][quarter], 64);                                                                    \
+        if (t.offset)                                                                                                  \
+            _tile_dpbssd(HIGH, 6, 7);                                                                                  \
+        else                                                                                                           \
+            _tile_dpbsud(HIGH, 6, 7);                                                                                  \
+        _tile_loadd(7, w->low[j->p][quarter], 64);                                                                     \
+        if (t.offset)                                                                                                  \
+            _tile_dpbssd(LOW, 6, 7);                                                                                   \
+        else                                                                                                           \
+            _tile_dpbsud(LOW, 6, 7);                                                                                   \
     } while (0)
 
-#define WIDE_STORE(HIGH, LOW, MIN)                                   \
-    do {                                                             \
-        _tile_stored(HIGH, c->high, 64);                             \
-        _tile_stored(LOW, c->low, 64);                               \
-        if (t.form == SCALED_MIN) _tile_stored(MIN, c->min, 64);     \
-        TILES_DONE(c);                                               \
+#define WIDE_STORE(HIGH, LOW, MIN)                                                                                     \
+    do {                                                                                                               \
+        _tile_stored(HIGH, c->high, 64);                                                                               \
+        _tile_stored(LOW, c->low, 64);                                                                                 \
+        if (t.form == SCALED_MIN) _tile_stored(MIN, c->min, 64);                                                       \
+        TILES_DONE(c);                                                                                                 \
     } while (0)
 
 /* Two sets of tiles take turns, so that the results of a job are stored while the next one multiplies. */
 static ALWAYS_INLINE void wide_multiply(bool odd, const wide_job *j, int quarter, const wide_weights *w, traits t)
 {
-    if (odd) WIDE_MULTIPLY(3, 4, 5);
-    else WIDE_MULTIPLY(0, 1, 2);
+    if (odd)
+        WIDE_MULTIPLY(3, 4, 5);
+    else
+        WIDE_MULTIPLY(0, 1, 2);
 }
 
 static ALWAYS_INLINE void wide_store(bool odd, wide_results *c, traits t)
 {
-    if (odd) WIDE_STORE(3, 4, 5);
-    else WIDE_STORE(0, 1, 2);
+    if (odd)
+        WIDE_STORE(3, 4, 5);
+    else
+        WIDE_STORE(0, 1, 2);
 }
 
 /* Job i multiplies, the results of job i - 1 are stored and the step of job i - 2 is taken, in turns, so that all units
@@ -334,7 +349,8 @@ static ALWAYS_INLINE void wide_turn(bool odd, int i, int n_jobs, const wide_job 
                                     const wide_weights *w, size_t out_stride, traits t)
 {
     const wide_job *now = &jobs[i % 4], *last = &jobs[(i + 2) % 4];
-    UNROLL for (int quarter = 0; quarter < 4; quarter++) {
+    UNROLL for (int quarter = 0; quarter < 4; quarter++)
+    {
         if (i < n_jobs) wide_multiply(odd, now, quarter, w, t);
         if (i >= 2) wide_step(last, quarter, &c[odd], w, out_stride, t);
         if (quarter == 1 && i >= 1 && i <= n_jobs) wide_store(!odd, &c[!odd], t);
@@ -362,8 +378,10 @@ static ALWAYS_INLINE void wide_panels(const uint8_t *panels, size_t panel_bytes,
             if (i < n_jobs)
                 jobs[i % 4] = (wide_job){x + (size_t)group * (size_t)n_blocks + b, p, b == 0,
                                          out + (size_t)(16 * group) * out_stride + RVI_PANEL * p};
-            if (i % 2) wide_turn(true, i, n_jobs, jobs, c, &w, out_stride, t);
-            else wide_turn(false, i, n_jobs, jobs, c, &w, out_stride, t);
+            if (i % 2)
+                wide_turn(true, i, n_jobs, jobs, c, &w, out_stride, t);
+            else
+                wide_turn(false, i, n_jobs, jobs, c, &w, out_stride, t);
         }
     }
 }
@@ -389,20 +407,20 @@ static ALWAYS_INLINE void gemm_tiles(traits t, size_t panel_bytes, const void *p
     tiles_end();
 }
 
-#define X(name, ...)                                                                                               \
-    static void gemm_tiles_##name(const void *panels, int n_panels, const void *x, int n_groups, float *out,       \
-                                  size_t out_stride, size_t n)                                                     \
-    {                                                                                                              \
-        gemm_tiles(TRAITS(name, __VA_ARGS__), rvi_panel_bytes(RVI_##name, n), panels, n_panels, x, n_groups, out,  \
-                   out_stride, n);                                                                                 \
+#define X(name, ...)                                                                                                   \
+    static void gemm_tiles_##name(const void *panels, int n_panels, const void *x, int n_groups, float *out,           \
+                                  size_t out_stride, size_t n)                                                         \
+    {                                                                                                                  \
+        gemm_tiles(TRAITS(name, __VA_ARGS__), rvi_panel_bytes(RVI_##name, n), panels, n_panels, x, n_groups, out,      \
+                   out_stride, n);                                                                                     \
     }
 QUANTIZED(X)
 #undef X
 
 void rvi_kernels_fill_amx(rvi_kernels *k)
 {
-#define X(name, ...)                              \
-    k->gemm_tiles[RVI_##name] = gemm_tiles_##name; \
+#define X(name, ...)                                                                                                   \
+    k->gemm_tiles[RVI_##name] = gemm_tiles_##name;                                                                     \
     k->prepare_tiles[RVI_##name] = name##_WEIGHTS == 256 ? prepare_wide : prepare_narrow;
     QUANTIZED(X)
 #undef X

@@ -1,12 +1,12 @@
 /* amx_train.c - products of training by tiles: both operands in bf16, 16 rows x 16 columns x 32 of k an instruction.
  *
  * A in groups: [k / 32][16 rows][32 of k]; B in panels: [k / 32][16 pairs of k][16 columns][2]: a tile each, 1 KiB. Two
- * groups meet two panels, or four groups one, so four tiles of sums share each load. Sums stay in their tiles over a slice
- * of k and wait in C between slices; at the right edge of C they wait in a buffer, so that an element's order of sums is the
- * same everywhere. The last rows, where they fill no group, have tiles of their own size.
+ * groups meet two panels, or four groups one, so four tiles of sums share each load. Sums stay in their tiles over a
+ * slice of k and wait in C between slices; at the right edge of C they wait in a buffer, so that an element's order of
+ * sums is the same everywhere. The last rows, where they fill no group, have tiles of their own size.
  *
- * Built with the flags for these instructions; nothing here may run before table.c has found them and asked the system for
- * the tiles. Each product loads the tile configuration and gives it back. */
+ * Built with the flags for these instructions; nothing here may run before table.c has found them and asked the system
+ * for the tiles. Each product loads the tile configuration and gives it back. */
 #if defined(__x86_64__)
 
 #include <immintrin.h>
@@ -47,8 +47,8 @@ static ALWAYS_INLINE __m512i row_of_32(const float *p, int left)
 /* Two rows of 16 floats as bf16: a pair for each column */
 static ALWAYS_INLINE __m512i pairs_of(__m512 even, __m512 odd)
 {
-    const __m512i interleaved = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
-                                                 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    const __m512i interleaved = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7,
+                                                 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     return _mm512_permutexvar_epi16(interleaved, (__m512i)_mm512_cvtne2ps_pbh(odd, even));
 }
 
@@ -56,17 +56,20 @@ static ALWAYS_INLINE __m512i pairs_of(__m512 even, __m512 odd)
 static ALWAYS_INLINE void transpose16(__m512i v[16])
 {
     __m512i t[16];
-    UNROLL for (int i = 0; i < 16; i += 2) {
+    UNROLL for (int i = 0; i < 16; i += 2)
+    {
         t[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
         t[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
     }
-    UNROLL for (int i = 0; i < 16; i += 4) { /* v[i + c]: columns c, 4 + c, ... of rows i .. i + 3 */
+    UNROLL for (int i = 0; i < 16; i += 4)
+    { /* v[i + c]: columns c, 4 + c, ... of rows i .. i + 3 */
         v[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
         v[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
         v[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
         v[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
     }
-    UNROLL for (int c = 0; c < 4; c++) {
+    UNROLL for (int c = 0; c < 4; c++)
+    {
         __m512i low = _mm512_shuffle_i32x4(v[c], v[4 + c], 0x88), high = _mm512_shuffle_i32x4(v[c], v[4 + c], 0xdd);
         __m512i low2 = _mm512_shuffle_i32x4(v[8 + c], v[12 + c], 0x88),
                 high2 = _mm512_shuffle_i32x4(v[8 + c], v[12 + c], 0xdd);
@@ -90,14 +93,15 @@ static ALWAYS_INLINE void tile_of_rows(__m512i v[16], const float *x, size_t str
         UNROLL for (int i = 0; i < 16; i++) v[i] = row_of_32(x + (size_t)i * stride, STEP);
         return;
     }
-    UNROLL for (int i = 0; i < 16; i++)
-        v[i] = i < n_rows ? row_of_32(x + (size_t)i * stride, left) : _mm512_setzero_si512();
+    UNROLL for (int i = 0; i < 16; i++) v[i] =
+        i < n_rows ? row_of_32(x + (size_t)i * stride, left) : _mm512_setzero_si512();
 }
 
 /* A tile of pairs of rows: row i has the numbers of rows 2 i and 2 i + 1 of x. */
 static ALWAYS_INLINE void tile_of_pairs(__m512i v[16], const float *x, size_t stride, int n_rows, int left)
 {
-    UNROLL for (int i = 0; i < 16; i++) {
+    UNROLL for (int i = 0; i < 16; i++)
+    {
         const float *at = x + (size_t)(2 * i) * stride;
         __m512 even = 2 * i < n_rows ? load_part(at, left) : _mm512_setzero_ps();
         __m512 odd = 2 * i + 1 < n_rows ? load_part(at + stride, left) : _mm512_setzero_ps();
@@ -105,7 +109,8 @@ static ALWAYS_INLINE void tile_of_pairs(__m512i v[16], const float *x, size_t st
     }
 }
 
-/* Rows that the next tile is made of: each is another place in memory, too far from the last for the hardware to guess. */
+/* Rows that the next tile is made of: each is another place in memory, too far from the last for the hardware to
+ * guess. */
 static ALWAYS_INLINE void prefetch_rows(const float *x, size_t stride, int n)
 {
     UNROLL for (int i = 0; i < n; i++) _mm_prefetch((const char *)(x + (size_t)i * stride), _MM_HINT_T0);
@@ -154,8 +159,8 @@ static void pack_b(void *out, size_t k_total, const float *b, size_t stride, boo
 
 /* ---- products ---- */
 
-/* One step onto the sums of a block: of two groups with two panels they are 0 1 / 2 3, of groups with one panel 0 / 1 / 2 / 3.
- * Each tile is loaded as late as it is needed, so that loads and products run side by side. */
+/* One step onto the sums of a block: of two groups with two panels they are 0 1 / 2 3, of groups with one panel 0 / 1 /
+ * 2 / 3. Each tile is loaded as late as it is needed, so that loads and products run side by side. */
 static ALWAYS_INLINE void step(int n_groups, int n_panels, const uint8_t *a, size_t a_stride, const uint8_t *b,
                                size_t b_stride)
 {
@@ -179,10 +184,10 @@ static ALWAYS_INLINE void step(int n_groups, int n_panels, const uint8_t *a, siz
     }
 }
 
-/* Sum 0 is the first group's with the first panel, sum 2 the second group's; sums 1 and 3 are those with the second panel,
- * or of the third and fourth group. */
-static ALWAYS_INLINE void block(int n_groups, int n_panels, bool onto, const uint8_t *a, size_t a_stride, const uint8_t *b,
-                                size_t b_stride, size_t n_steps, float *c, size_t c_stride)
+/* Sum 0 is the first group's with the first panel, sum 2 the second group's; sums 1 and 3 are those with the second
+ * panel, or of the third and fourth group. */
+static ALWAYS_INLINE void block(int n_groups, int n_panels, bool onto, const uint8_t *a, size_t a_stride,
+                                const uint8_t *b, size_t b_stride, size_t n_steps, float *c, size_t c_stride)
 {
     size_t bytes = c_stride * sizeof *c, other = n_panels == 2 ? 16 : 32 * c_stride;
     float *below = c + 16 * c_stride;
@@ -215,8 +220,8 @@ static ALWAYS_INLINE void block(int n_groups, int n_panels, bool onto, const uin
 }
 
 /* Where C has only so many columns of the block */
-static void edge_block(int n_groups, int n_panels, bool onto, const uint8_t *a, size_t a_stride, const uint8_t *b, size_t b_stride,
-                       size_t n_steps, float *c, size_t c_stride, int rows, int cols)
+static void edge_block(int n_groups, int n_panels, bool onto, const uint8_t *a, size_t a_stride, const uint8_t *b,
+                       size_t b_stride, size_t n_steps, float *c, size_t c_stride, int rows, int cols)
 {
     _Alignas(64) float buffer[32 * 32];
     size_t bytes = (size_t)cols * sizeof *c;
@@ -238,8 +243,9 @@ static void edge_block(int n_groups, int n_panels, bool onto, const uint8_t *a, 
 }
 
 /* All rows with one or two panels over a slice. */
-static ALWAYS_INLINE void slice_of_panels(int n_panels, bool onto, const uint8_t *a, size_t a_stride, int m, const uint8_t *b,
-                                          size_t b_stride, int cols, size_t n_steps, float *c, size_t c_stride)
+static ALWAYS_INLINE void slice_of_panels(int n_panels, bool onto, const uint8_t *a, size_t a_stride, int m,
+                                          const uint8_t *b, size_t b_stride, int cols, size_t n_steps, float *c,
+                                          size_t c_stride)
 {
     int g = 0;
     for (; n_panels == 1 && m - g >= 64 && cols >= 16; g += 64, a += 4 * a_stride, c += 64 * c_stride)
@@ -256,8 +262,8 @@ static ALWAYS_INLINE void slice_of_panels(int n_panels, bool onto, const uint8_t
 }
 
 /* m: whole groups, or less than one for which the tiles are made. */
-static void product_of_rows(const uint8_t *a, size_t a_stride, int m, const uint8_t *b, size_t b_stride, int n, size_t n_steps,
-                            float *c, size_t c_stride, bool add)
+static void product_of_rows(const uint8_t *a, size_t a_stride, int m, const uint8_t *b, size_t b_stride, int n,
+                            size_t n_steps, float *c, size_t c_stride, bool add)
 {
     size_t n_slices = (n_steps + SLICE - 1) / SLICE, slice = n_slices ? (n_steps + n_slices - 1) / n_slices : 0;
     for (int p = 0; p < n; p += 2 * PANEL)

@@ -14,19 +14,55 @@
 typedef __m256 vec;
 typedef __m256 mask;
 
-static ALWAYS_INLINE vec splat(float f) { return _mm256_set1_ps(f); }
-static ALWAYS_INLINE vec add(vec a, vec b) { return _mm256_add_ps(a, b); }
-static ALWAYS_INLINE vec subtract(vec a, vec b) { return _mm256_sub_ps(a, b); }
-static ALWAYS_INLINE vec multiply(vec a, vec b) { return _mm256_mul_ps(a, b); }
-static ALWAYS_INLINE vec divide(vec a, vec b) { return _mm256_div_ps(a, b); }
-static ALWAYS_INLINE vec negate(vec a) { return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f)); }
-static ALWAYS_INLINE vec fused(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
+static ALWAYS_INLINE vec splat(float f)
+{
+    return _mm256_set1_ps(f);
+}
+static ALWAYS_INLINE vec add(vec a, vec b)
+{
+    return _mm256_add_ps(a, b);
+}
+static ALWAYS_INLINE vec subtract(vec a, vec b)
+{
+    return _mm256_sub_ps(a, b);
+}
+static ALWAYS_INLINE vec multiply(vec a, vec b)
+{
+    return _mm256_mul_ps(a, b);
+}
+static ALWAYS_INLINE vec divide(vec a, vec b)
+{
+    return _mm256_div_ps(a, b);
+}
+static ALWAYS_INLINE vec negate(vec a)
+{
+    return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f));
+}
+static ALWAYS_INLINE vec fused(vec a, vec b, vec c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
 
-static ALWAYS_INLINE mask above(vec a, vec b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
-static ALWAYS_INLINE mask unordered(vec a) { return _mm256_cmp_ps(a, a, _CMP_UNORD_Q); }
-static ALWAYS_INLINE mask either(mask m, mask n) { return _mm256_or_ps(m, n); }
-static ALWAYS_INLINE bool any(mask m) { return _mm256_movemask_ps(m) != 0; }
-static ALWAYS_INLINE vec choose(mask m, vec a, vec b) { return _mm256_blendv_ps(b, a, m); }
+static ALWAYS_INLINE mask above(vec a, vec b)
+{
+    return _mm256_cmp_ps(a, b, _CMP_GT_OQ);
+}
+static ALWAYS_INLINE mask unordered(vec a)
+{
+    return _mm256_cmp_ps(a, a, _CMP_UNORD_Q);
+}
+static ALWAYS_INLINE mask either(mask m, mask n)
+{
+    return _mm256_or_ps(m, n);
+}
+static ALWAYS_INLINE bool any(mask m)
+{
+    return _mm256_movemask_ps(m) != 0;
+}
+static ALWAYS_INLINE vec choose(mask m, vec a, vec b)
+{
+    return _mm256_blendv_ps(b, a, m);
+}
 
 static ALWAYS_INLINE __m256i first_lanes_bits(size_t left)
 {
@@ -129,7 +165,10 @@ static ALWAYS_INLINE vec load_int8(const int8_t *p)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
 
-static ALWAYS_INLINE vec splat_f16(rvi_f16 h) { return _mm256_cvtph_ps(_mm_set1_epi16((short)h)); }
+static ALWAYS_INLINE vec splat_f16(rvi_f16 h)
+{
+    return _mm256_cvtph_ps(_mm_set1_epi16((short)h));
+}
 
 static ALWAYS_INLINE void look_up_iq4(int8_t *q)
 {

@@ -7,7 +7,7 @@
 #include "kernels/rows.h"
 
 #define QUERIES 6
-#define VECS 2
+#define VECS    2
 
 typedef __m256i dots;
 typedef __m256i bytes;
@@ -31,8 +31,14 @@ static ALWAYS_INLINE dots dots_start(const int8_t *q, size_t n)
     return _mm256_setzero_si256();
 }
 
-static ALWAYS_INLINE bytes load_bytes(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
-static ALWAYS_INLINE bytes splat_bytes(int32_t i) { return _mm256_set1_epi32(i); }
+static ALWAYS_INLINE bytes load_bytes(const uint8_t *p)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+static ALWAYS_INLINE bytes splat_bytes(int32_t i)
+{
+    return _mm256_set1_epi32(i);
+}
 
 /* maddubs wants one side unsigned: a negative key lends its sign. Two products: at most 2 * 127 * 127 < 2^15. */
 static ALWAYS_INLINE dots dot4(dots acc, bytes k, bytes q)
@@ -41,7 +47,10 @@ static ALWAYS_INLINE dots dot4(dots acc, bytes k, bytes q)
     return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 
-static ALWAYS_INLINE vec dots_to_float(dots acc) { return _mm256_cvtepi32_ps(acc); }
+static ALWAYS_INLINE vec dots_to_float(dots acc)
+{
+    return _mm256_cvtepi32_ps(acc);
+}
 
 #include "kernels/vector_attention.h"
 

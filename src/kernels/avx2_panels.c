@@ -13,7 +13,8 @@ static ALWAYS_INLINE ints dot_registers(ints start, const bytes *w, int n, const
 {
     const __m256i ones = _mm256_set1_epi16(1);
     if (largest > 127) {
-        UNROLL for (int i = 0; i < n; i++) {
+        UNROLL for (int i = 0; i < n; i++)
+        {
             __m256i v = _mm256_xor_si256(w[i], _mm256_set1_epi8((char)0x80)), xv = four_everywhere(x + 4 * i);
             __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(v), _mm256_sign_epi8(xv, v));
             start = _mm256_add_epi32(start, _mm256_madd_epi16(pairs, ones));
@@ -21,11 +22,11 @@ static ALWAYS_INLINE ints dot_registers(ints start, const bytes *w, int n, const
         return start;
     }
     const int fit = 32767 / (2 * 127 * largest), together = fit >= 8 ? 8 : fit >= 4 ? 4 : 2;
-    UNROLL for (int i = 0; i < n; i += together) {
+    UNROLL for (int i = 0; i < n; i += together)
+    {
         __m256i pairs = _mm256_maddubs_epi16(w[i], four_everywhere(x + 4 * i));
-        UNROLL for (int j = 1; j < 8; j++)
-            if (j < together && i + j < n)
-                pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(w[i + j], four_everywhere(x + 4 * (i + j))));
+        UNROLL for (int j = 1; j < 8; j++) if (j < together && i + j < n) pairs =
+            _mm256_add_epi16(pairs, _mm256_maddubs_epi16(w[i + j], four_everywhere(x + 4 * (i + j))));
         start = _mm256_add_epi32(start, _mm256_madd_epi16(pairs, ones));
     }
     return start;

@@ -9,14 +9,38 @@ enum { MAX_PASS = 4 };
 typedef __m256i ints;
 typedef __m256i bytes;
 
-static ALWAYS_INLINE bytes load_bytes(const uint8_t *p) { return _mm256_load_si256((const __m256i *)p); }
-static ALWAYS_INLINE bytes both(bytes a, bytes b) { return _mm256_or_si256(a, b); }
-static ALWAYS_INLINE ints splat_int(int i) { return _mm256_set1_epi32(i); }
-static ALWAYS_INLINE ints multiply_ints(ints a, ints b) { return _mm256_mullo_epi32(a, b); }
-static ALWAYS_INLINE ints add_ints(ints a, ints b) { return _mm256_add_epi32(a, b); }
-static ALWAYS_INLINE vec to_float(ints i) { return _mm256_cvtepi32_ps(i); }
-static ALWAYS_INLINE ints low_nibble(ints i) { return _mm256_and_si256(i, splat_int(15)); }
-static ALWAYS_INLINE ints high_nibble(ints i) { return _mm256_and_si256(_mm256_srli_epi32(i, 4), splat_int(15)); }
+static ALWAYS_INLINE bytes load_bytes(const uint8_t *p)
+{
+    return _mm256_load_si256((const __m256i *)p);
+}
+static ALWAYS_INLINE bytes both(bytes a, bytes b)
+{
+    return _mm256_or_si256(a, b);
+}
+static ALWAYS_INLINE ints splat_int(int i)
+{
+    return _mm256_set1_epi32(i);
+}
+static ALWAYS_INLINE ints multiply_ints(ints a, ints b)
+{
+    return _mm256_mullo_epi32(a, b);
+}
+static ALWAYS_INLINE ints add_ints(ints a, ints b)
+{
+    return _mm256_add_epi32(a, b);
+}
+static ALWAYS_INLINE vec to_float(ints i)
+{
+    return _mm256_cvtepi32_ps(i);
+}
+static ALWAYS_INLINE ints low_nibble(ints i)
+{
+    return _mm256_and_si256(i, splat_int(15));
+}
+static ALWAYS_INLINE ints high_nibble(ints i)
+{
+    return _mm256_and_si256(_mm256_srli_epi32(i, 4), splat_int(15));
+}
 
 static ALWAYS_INLINE ints load_small(const uint8_t *p)
 {

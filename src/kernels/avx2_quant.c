@@ -33,8 +33,8 @@ static ALWAYS_INLINE float largest_magnitude(const float *x, int n)
 static ALWAYS_INLINE void quantize32(const float *x, float inverse, int8_t *q, int16_t *sums)
 {
     __m256i i32[4];
-    UNROLL for (int i = 0; i < 4; i++)
-        i32[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), _mm256_set1_ps(inverse)));
+    UNROLL for (int i = 0; i < 4; i++) i32[i] =
+        _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), _mm256_set1_ps(inverse)));
     __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(i32[0], i32[1]), _mm256_packs_epi32(i32[2], i32[3]));
     bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     __m256i sum = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes), _mm256_set1_epi16(1));

@@ -6,8 +6,8 @@
 #include "kernels/avx2.h"
 #include "kernels/rows.h"
 
-#define GEMM_NAME "avx2 f32"
-#define GEMM_ROWS 6
+#define GEMM_NAME   "avx2 f32"
+#define GEMM_ROWS   6
 #define GEMM_PANELS 1
 #include "kernels/vector_train.h"
 

@@ -14,19 +14,55 @@
 typedef __m512 vec;
 typedef __mmask16 mask;
 
-static ALWAYS_INLINE vec splat(float f) { return _mm512_set1_ps(f); }
-static ALWAYS_INLINE vec add(vec a, vec b) { return _mm512_add_ps(a, b); }
-static ALWAYS_INLINE vec subtract(vec a, vec b) { return _mm512_sub_ps(a, b); }
-static ALWAYS_INLINE vec multiply(vec a, vec b) { return _mm512_mul_ps(a, b); }
-static ALWAYS_INLINE vec divide(vec a, vec b) { return _mm512_div_ps(a, b); }
-static ALWAYS_INLINE vec negate(vec a) { return _mm512_xor_ps(a, _mm512_set1_ps(-0.0f)); }
-static ALWAYS_INLINE vec fused(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
+static ALWAYS_INLINE vec splat(float f)
+{
+    return _mm512_set1_ps(f);
+}
+static ALWAYS_INLINE vec add(vec a, vec b)
+{
+    return _mm512_add_ps(a, b);
+}
+static ALWAYS_INLINE vec subtract(vec a, vec b)
+{
+    return _mm512_sub_ps(a, b);
+}
+static ALWAYS_INLINE vec multiply(vec a, vec b)
+{
+    return _mm512_mul_ps(a, b);
+}
+static ALWAYS_INLINE vec divide(vec a, vec b)
+{
+    return _mm512_div_ps(a, b);
+}
+static ALWAYS_INLINE vec negate(vec a)
+{
+    return _mm512_xor_ps(a, _mm512_set1_ps(-0.0f));
+}
+static ALWAYS_INLINE vec fused(vec a, vec b, vec c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
 
-static ALWAYS_INLINE mask above(vec a, vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
-static ALWAYS_INLINE mask unordered(vec a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
-static ALWAYS_INLINE mask either(mask m, mask n) { return (mask)(m | n); }
-static ALWAYS_INLINE bool any(mask m) { return m != 0; }
-static ALWAYS_INLINE vec choose(mask m, vec a, vec b) { return _mm512_mask_blend_ps(m, b, a); }
+static ALWAYS_INLINE mask above(vec a, vec b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
+}
+static ALWAYS_INLINE mask unordered(vec a)
+{
+    return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
+}
+static ALWAYS_INLINE mask either(mask m, mask n)
+{
+    return (mask)(m | n);
+}
+static ALWAYS_INLINE bool any(mask m)
+{
+    return m != 0;
+}
+static ALWAYS_INLINE vec choose(mask m, vec a, vec b)
+{
+    return _mm512_mask_blend_ps(m, b, a);
+}
 
 static ALWAYS_INLINE mask first_lanes(size_t left)
 {
@@ -100,7 +136,10 @@ static ALWAYS_INLINE vec load_int8(const int8_t *p)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
 }
 
-static ALWAYS_INLINE vec splat_f16(rvi_f16 h) { return _mm512_cvtph_ps(_mm256_set1_epi16((short)h)); }
+static ALWAYS_INLINE vec splat_f16(rvi_f16 h)
+{
+    return _mm512_cvtph_ps(_mm256_set1_epi16((short)h));
+}
 
 static ALWAYS_INLINE void look_up_iq4(int8_t *q)
 {
@@ -117,6 +156,9 @@ static ALWAYS_INLINE float add_across(vec v)
     return _mm_cvtss_f32(_mm_add_ss(v2, _mm_movehdup_ps(v2)));
 }
 
-static ALWAYS_INLINE float max_across(vec v) { return _mm512_reduce_max_ps(v); }
+static ALWAYS_INLINE float max_across(vec v)
+{
+    return _mm512_reduce_max_ps(v);
+}
 
 #endif

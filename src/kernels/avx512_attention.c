@@ -7,7 +7,7 @@
 #include "kernels/rows.h"
 
 #define QUERIES 12
-#define VECS 2
+#define VECS    2
 
 typedef __m512i dots;
 typedef __m512i bytes;
@@ -38,9 +38,18 @@ static ALWAYS_INLINE bytes load_bytes(const uint8_t *p)
     return _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_set1_epi32((int)0x80808080u));
 }
 
-static ALWAYS_INLINE bytes splat_bytes(int32_t i) { return _mm512_set1_epi32(i); }
-static ALWAYS_INLINE dots dot4(dots acc, bytes k, bytes q) { return _mm512_dpbusd_epi32(acc, k, q); }
-static ALWAYS_INLINE vec dots_to_float(dots acc) { return _mm512_cvtepi32_ps(acc); }
+static ALWAYS_INLINE bytes splat_bytes(int32_t i)
+{
+    return _mm512_set1_epi32(i);
+}
+static ALWAYS_INLINE dots dot4(dots acc, bytes k, bytes q)
+{
+    return _mm512_dpbusd_epi32(acc, k, q);
+}
+static ALWAYS_INLINE vec dots_to_float(dots acc)
+{
+    return _mm512_cvtepi32_ps(acc);
+}
 
 #include "kernels/vector_attention.h"
 

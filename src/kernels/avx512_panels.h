@@ -11,14 +11,38 @@ enum { MAX_PASS = 16, SIGNED_BYTES = 0 };
 typedef __m512i ints;
 typedef __m512i bytes;
 
-static ALWAYS_INLINE bytes load_bytes(const uint8_t *p) { return _mm512_load_si512(p); }
-static ALWAYS_INLINE bytes both(bytes a, bytes b) { return _mm512_or_si512(a, b); }
-static ALWAYS_INLINE ints splat_int(int i) { return _mm512_set1_epi32(i); }
-static ALWAYS_INLINE ints multiply_ints(ints a, ints b) { return _mm512_mullo_epi32(a, b); }
-static ALWAYS_INLINE ints add_ints(ints a, ints b) { return _mm512_add_epi32(a, b); }
-static ALWAYS_INLINE vec to_float(ints i) { return _mm512_cvtepi32_ps(i); }
-static ALWAYS_INLINE ints low_nibble(ints i) { return _mm512_and_si512(i, splat_int(15)); }
-static ALWAYS_INLINE ints high_nibble(ints i) { return _mm512_and_si512(_mm512_srli_epi32(i, 4), splat_int(15)); }
+static ALWAYS_INLINE bytes load_bytes(const uint8_t *p)
+{
+    return _mm512_load_si512(p);
+}
+static ALWAYS_INLINE bytes both(bytes a, bytes b)
+{
+    return _mm512_or_si512(a, b);
+}
+static ALWAYS_INLINE ints splat_int(int i)
+{
+    return _mm512_set1_epi32(i);
+}
+static ALWAYS_INLINE ints multiply_ints(ints a, ints b)
+{
+    return _mm512_mullo_epi32(a, b);
+}
+static ALWAYS_INLINE ints add_ints(ints a, ints b)
+{
+    return _mm512_add_epi32(a, b);
+}
+static ALWAYS_INLINE vec to_float(ints i)
+{
+    return _mm512_cvtepi32_ps(i);
+}
+static ALWAYS_INLINE ints low_nibble(ints i)
+{
+    return _mm512_and_si512(i, splat_int(15));
+}
+static ALWAYS_INLINE ints high_nibble(ints i)
+{
+    return _mm512_and_si512(_mm512_srli_epi32(i, 4), splat_int(15));
+}
 
 static ALWAYS_INLINE ints load_small(const uint8_t *p)
 {
@@ -42,14 +66,14 @@ static ALWAYS_INLINE bytes look_up_bytes(bytes v)
 static ALWAYS_INLINE ints dot_registers(ints start, const bytes *w, int n, const int8_t *x, int largest)
 {
     (void)largest;
-    UNROLL for (int i = 0; i < n; i++) {
+    UNROLL for (int i = 0; i < n; i++)
+    {
         int four;
         __builtin_memcpy(&four, x + 4 * i, sizeof four);
         start = _mm512_dpbusd_epi32(start, w[i], _mm512_set1_epi32(four));
     }
     return start;
 }
-
 
 #include "kernels/vector_panels.h"
 

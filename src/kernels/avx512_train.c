@@ -6,8 +6,8 @@
 #include "kernels/avx512.h"
 #include "kernels/rows.h"
 
-#define GEMM_NAME "avx512 f32"
-#define GEMM_ROWS 12
+#define GEMM_NAME   "avx512 f32"
+#define GEMM_ROWS   12
 #define GEMM_PANELS 2
 #include "kernels/vector_train.h"
 

@@ -11,7 +11,8 @@ enum { MAX_PASS = 8 };
 /* Four registers at a time take their activations from the lanes of one. */
 static ALWAYS_INLINE ints dot_registers(ints start, const bytes *w, int n, const int8_t *x, int largest)
 {
-    UNROLL for (int i = 0; i < n; i += 4) {
+    UNROLL for (int i = 0; i < n; i += 4)
+    {
         int8x16_t xv = vld1q_s8(x + 4 * i);
         start = vdotq_laneq_s32(start, as_signed(w[i], largest), xv, 0);
         start = vdotq_laneq_s32(start, as_signed(w[i + 1], largest), xv, 1);

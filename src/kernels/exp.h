@@ -18,11 +18,11 @@
 #include <stdint.h>
 #include <string.h>
 
-#define RVI_EXP_MAX 0x1.62e42ep+6f   /* 88.7228317 */
-#define RVI_EXP_MIN (-0x1.5d581p+6f) /* -87.3360023 */
-#define RVI_EXP_LOG2E 0x1.715476p+0f
-#define RVI_EXP_ROUND 0x1.8p+23f     /* adding it leaves the integer in the low bits */
-#define RVI_EXP_LN2_HI 0x1.62ep-1f   /* 12 bits, so that k * LN2_HI is exact */
+#define RVI_EXP_MAX    0x1.62e42ep+6f   /* 88.7228317 */
+#define RVI_EXP_MIN    (-0x1.5d581p+6f) /* -87.3360023 */
+#define RVI_EXP_LOG2E  0x1.715476p+0f
+#define RVI_EXP_ROUND  0x1.8p+23f  /* adding it leaves the integer in the low bits */
+#define RVI_EXP_LN2_HI 0x1.62ep-1f /* 12 bits, so that k * LN2_HI is exact */
 #define RVI_EXP_LN2_LO 0x1.0bfbe8p-15f
 /* Minimax for the relative error over |r| <= 0.34675: 3.1e-9 before rounding. */
 #define RVI_EXP_C2 0x1.fffffcp-2f
@@ -54,6 +54,6 @@ static inline float rvi_exp_f32(float x)
 
 /* gelu: g / (1 + exp(RVI_GELU_Z * (g * fma(RVI_GELU_CUBE, g * g, 1)))) */
 #define RVI_GELU_CUBE 0.044715f
-#define RVI_GELU_Z (-1.5957691216057308f) /* -2 sqrt(2 / pi) */
+#define RVI_GELU_Z    (-1.5957691216057308f) /* -2 sqrt(2 / pi) */
 
 #endif

@@ -6,14 +6,14 @@
 #include <stdbool.h>
 
 #if defined(__x86_64__)
-bool rvi_has_avx2(void);        /* and FMA, F16C */
-bool rvi_has_avxvnni(void);     /* and AVX2 */
-bool rvi_has_avx512(void);      /* F, BW, DQ, VL, and AVX2 */
+bool rvi_has_avx2(void);    /* and FMA, F16C */
+bool rvi_has_avxvnni(void); /* and AVX2 */
+bool rvi_has_avx512(void);  /* F, BW, DQ, VL, and AVX2 */
 bool rvi_has_avx512_vnni(void);
 bool rvi_has_avx512_bf16(void);
-bool rvi_has_amx_int8(void);    /* asks the system for the right to use the tiles */
-bool rvi_has_amx_bf16(void);    /* likewise */
-bool rvi_has_amx(void);         /* both */
+bool rvi_has_amx_int8(void); /* asks the system for the right to use the tiles */
+bool rvi_has_amx_bf16(void); /* likewise */
+bool rvi_has_amx(void);      /* both */
 #elif defined(__aarch64__)
 bool rvi_has_dotprod(void);
 bool rvi_has_i8mm(void);

@@ -15,20 +15,20 @@
 #include "kernels/exp.h"
 
 #define RVI_PHI_SPLIT 1.5f
-#define RVI_PHI_L0 0x1.988454p-2f
-#define RVI_PHI_L1 (-0x1.10582cp-4f)
-#define RVI_PHI_L2 0x1.46cd9cp-7f
-#define RVI_PHI_L3 (-0x1.3707e6p-10f)
-#define RVI_PHI_L4 0x1.dfa54ep-14f
-#define RVI_PHI_L5 (-0x1.2489cep-17f)
-#define RVI_PHI_L6 0x1.b9e814p-22f
-#define RVI_PHI_C 0.5625f
-#define RVI_PHI_U1 0x1.cb894ep-3f
-#define RVI_PHI_U2 0x1.cd1258p-3f
-#define RVI_PHI_U3 0x1.26f51p-3f
-#define RVI_PHI_U4 0x1.278a58p-4f
-#define RVI_PHI_U5 (-0x1.5df96ep-2f)
-#define RVI_PHI_U6 0x1.77f5dp-3f
+#define RVI_PHI_L0    0x1.988454p-2f
+#define RVI_PHI_L1    (-0x1.10582cp-4f)
+#define RVI_PHI_L2    0x1.46cd9cp-7f
+#define RVI_PHI_L3    (-0x1.3707e6p-10f)
+#define RVI_PHI_L4    0x1.dfa54ep-14f
+#define RVI_PHI_L5    (-0x1.2489cep-17f)
+#define RVI_PHI_L6    0x1.b9e814p-22f
+#define RVI_PHI_C     0.5625f
+#define RVI_PHI_U1    0x1.cb894ep-3f
+#define RVI_PHI_U2    0x1.cd1258p-3f
+#define RVI_PHI_U3    0x1.26f51p-3f
+#define RVI_PHI_U4    0x1.278a58p-4f
+#define RVI_PHI_U5    (-0x1.5df96ep-2f)
+#define RVI_PHI_U6    0x1.77f5dp-3f
 
 static inline float rvi_phi_f32(float x)
 {

@@ -137,8 +137,8 @@ static inline size_t rvi_attn_part_floats(size_t n)
 typedef struct rvi_kernels {
     const char *isa; /* of the best row that took part */
 
-    void (*quantize_act)(const float *x, rvi_act_block *out, size_t n);  /* n: a multiple of 32 */
-    void (*quantize_wide)(const float *x, rvi_act_wide *out, size_t n);  /* n: a multiple of 256 */
+    void (*quantize_act)(const float *x, rvi_act_block *out, size_t n); /* n: a multiple of 32 */
+    void (*quantize_wide)(const float *x, rvi_act_wide *out, size_t n); /* n: a multiple of 256 */
     /* The reference takes rows of quantized weights as they are (NULL for F32, F16, BF16); all other products want
      * panels. */
     rvi_gemm_act_fn gemm_act[RVI_QTYPE_COUNT];
@@ -157,17 +157,17 @@ typedef struct rvi_kernels {
     void (*dequantize[RVI_QTYPE_COUNT])(const void *src, float *dst, size_t n);
     /* out[ix * out_stride + iw] = sum16 over k of w[iw * w_stride + k] * x[ix * x_stride + k]; any n, strides
      * in floats */
-    void (*gemm_f32)(const float *w, size_t w_stride, int n_w, const float *x, size_t x_stride, int n_x,
-                     float *out, size_t out_stride, size_t n);
+    void (*gemm_f32)(const float *w, size_t w_stride, int n_w, const float *x, size_t x_stride, int n_x, float *out,
+                     size_t out_stride, size_t n);
 
     /* out = (x * (1 / sqrt(sum16(x * x) / n + eps))) * w; out may be x. The mean is a division by (float)n. */
     void (*rms_norm)(float *out, const float *x, const float *w, size_t n, float eps);
     /* m = s / n, s: sum16 of the products x * 1; c = x - m; r = 1 / sqrt(sum16(c * c) / n + eps);
      * out = fma(c * r, w, b); out may be x. Divisions are by (float)n. */
     void (*layer_norm)(float *out, const float *x, const float *w, const float *b, size_t n, float eps);
-    void (*add)(float *x, const float *y, size_t n);                     /* x += y */
-    void (*scale)(float *x, float s, size_t n);                          /* x *= s */
-    void (*axpy)(float *x, float s, const float *y, size_t n);           /* x = fma(s, y, x) */
+    void (*add)(float *x, const float *y, size_t n);           /* x += y */
+    void (*scale)(float *x, float s, size_t n);                /* x *= s */
+    void (*axpy)(float *x, float s, const float *y, size_t n); /* x = fma(s, y, x) */
     /* (g / (1 + exp(-g))) * u; out may be gate or up */
     void (*silu_mul)(float *out, const float *gate, const float *up, size_t n);
     /* The tanh form: (g / (1 + exp(z * (g * fma(0.044715, g * g, 1))))) * u, z = -2 sqrt(2 / pi); out may be
@@ -211,25 +211,26 @@ typedef struct rvi_kernels {
     double (*exp_sum)(const float *z, float top, float inverse, size_t n);
     /* z = exp((z - top) * inverse) * factor * (1 - (z / soft_cap)^2), the last where soft_cap is not 0 */
     void (*exp_slope)(float *z, float top, float inverse, float factor, float soft_cap, size_t n);
-    /* Scores of one query, n of them, become its probabilities: softmax of cap(scale * s) over from .. end - 1 (at least
-     * one), 0 outside. stats: the largest of them, and 1 / the sum of exp(score - largest). */
+    /* Scores of one query, n of them, become its probabilities: softmax of cap(scale * s) over from .. end - 1 (at
+     * least one), 0 outside. stats: the largest of them, and 1 / the sum of exp(score - largest). */
     void (*softmax)(float *s, size_t n, size_t from, size_t end, float scale, float soft_cap, float stats[2]);
-    /* dp: d loss / d p becomes d loss / d s; returns sum(p dp). s: the scores before softmax, read where there is a cap. */
+    /* dp: d loss / d p becomes d loss / d s; returns sum(p dp). s: the scores before softmax, read where there is a
+     * cap. */
     float (*softmax_back)(float *dp, const float *p, const float *s, size_t n, float scale, float soft_cap);
-    /* The same for one key and n queries with their stats and sums: s becomes p, dp becomes d loss / d s; queries outside
-     * from .. end - 1 do not see it and get 0. */
-    void (*key_back)(float *s, float *dp, const float *top, const float *inverse, const float *sums, size_t n, size_t from,
-                     size_t end, float scale, float soft_cap);
+    /* The same for one key and n queries with their stats and sums: s becomes p, dp becomes d loss / d s; queries
+     * outside from .. end - 1 do not see it and get 0. */
+    void (*key_back)(float *s, float *dp, const float *top, const float *inverse, const float *sums, size_t n,
+                     size_t from, size_t end, float scale, float soft_cap);
 } rvi_kernels;
 
 /* ISA rows from reference to best; a row's name is what --isa takes. */
-#define RVI_ISA_LIST(X)  \
-    X(ref, "scalar C")   \
-    X(avx2, "x86-64 with AVX2, FMA, F16C") \
-    X(avxvnni, "the same with AVX-VNNI") \
-    X(avx512, "x86-64 with AVX-512 F, BW, DQ, VL, VNNI") \
-    X(amx, "the same with AMX int8 and bf16") \
-    X(neon, "aarch64 with Advanced SIMD") \
+#define RVI_ISA_LIST(X)                                                                                                \
+    X(ref, "scalar C")                                                                                                 \
+    X(avx2, "x86-64 with AVX2, FMA, F16C")                                                                             \
+    X(avxvnni, "the same with AVX-VNNI")                                                                               \
+    X(avx512, "x86-64 with AVX-512 F, BW, DQ, VL, VNNI")                                                               \
+    X(amx, "the same with AMX int8 and bf16")                                                                          \
+    X(neon, "aarch64 with Advanced SIMD")                                                                              \
     X(dotprod, "the same with int8 dot products")
 
 /* Fills k with every row this machine has, up to and including `isa` (NULL: all). False if the name is unknown

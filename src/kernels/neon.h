@@ -15,19 +15,55 @@
 typedef float32x4_t vec;
 typedef uint32x4_t mask;
 
-static ALWAYS_INLINE vec splat(float f) { return vdupq_n_f32(f); }
-static ALWAYS_INLINE vec add(vec a, vec b) { return vaddq_f32(a, b); }
-static ALWAYS_INLINE vec subtract(vec a, vec b) { return vsubq_f32(a, b); }
-static ALWAYS_INLINE vec multiply(vec a, vec b) { return vmulq_f32(a, b); }
-static ALWAYS_INLINE vec divide(vec a, vec b) { return vdivq_f32(a, b); }
-static ALWAYS_INLINE vec negate(vec a) { return vnegq_f32(a); }
-static ALWAYS_INLINE vec fused(vec a, vec b, vec c) { return vfmaq_f32(c, a, b); }
+static ALWAYS_INLINE vec splat(float f)
+{
+    return vdupq_n_f32(f);
+}
+static ALWAYS_INLINE vec add(vec a, vec b)
+{
+    return vaddq_f32(a, b);
+}
+static ALWAYS_INLINE vec subtract(vec a, vec b)
+{
+    return vsubq_f32(a, b);
+}
+static ALWAYS_INLINE vec multiply(vec a, vec b)
+{
+    return vmulq_f32(a, b);
+}
+static ALWAYS_INLINE vec divide(vec a, vec b)
+{
+    return vdivq_f32(a, b);
+}
+static ALWAYS_INLINE vec negate(vec a)
+{
+    return vnegq_f32(a);
+}
+static ALWAYS_INLINE vec fused(vec a, vec b, vec c)
+{
+    return vfmaq_f32(c, a, b);
+}
 
-static ALWAYS_INLINE mask above(vec a, vec b) { return vcgtq_f32(a, b); }
-static ALWAYS_INLINE mask unordered(vec a) { return vmvnq_u32(vceqq_f32(a, a)); }
-static ALWAYS_INLINE mask either(mask m, mask n) { return vorrq_u32(m, n); }
-static ALWAYS_INLINE bool any(mask m) { return vmaxvq_u32(m) != 0; }
-static ALWAYS_INLINE vec choose(mask m, vec a, vec b) { return vbslq_f32(m, a, b); }
+static ALWAYS_INLINE mask above(vec a, vec b)
+{
+    return vcgtq_f32(a, b);
+}
+static ALWAYS_INLINE mask unordered(vec a)
+{
+    return vmvnq_u32(vceqq_f32(a, a));
+}
+static ALWAYS_INLINE mask either(mask m, mask n)
+{
+    return vorrq_u32(m, n);
+}
+static ALWAYS_INLINE bool any(mask m)
+{
+    return vmaxvq_u32(m) != 0;
+}
+static ALWAYS_INLINE vec choose(mask m, vec a, vec b)
+{
+    return vbslq_f32(m, a, b);
+}
 
 static ALWAYS_INLINE mask first_lanes(size_t left)
 {
@@ -102,7 +138,10 @@ static ALWAYS_INLINE float add_across(vec v)
     return vpadds_f32(vadd_f32(vget_low_f32(v), vget_high_f32(v)));
 }
 
-static ALWAYS_INLINE float max_across(vec v) { return vmaxvq_f32(v); }
+static ALWAYS_INLINE float max_across(vec v)
+{
+    return vmaxvq_f32(v);
+}
 
 /* ---- for vector_quant.h ---- */
 
@@ -113,7 +152,10 @@ static ALWAYS_INLINE vec load_int8(const int8_t *p)
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vld1_s8(part)))));
 }
 
-static ALWAYS_INLINE vec splat_f16(rvi_f16 h) { return vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(h))); }
+static ALWAYS_INLINE vec splat_f16(rvi_f16 h)
+{
+    return vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(h)));
+}
 
 static ALWAYS_INLINE void look_up_iq4(int8_t *q)
 {

@@ -5,7 +5,7 @@
 #include "kernels/rows.h"
 
 #define QUERIES 6
-#define VECS 4
+#define VECS    4
 
 typedef int32x4_t dots;
 typedef int8x16_t bytes;
@@ -32,8 +32,14 @@ static ALWAYS_INLINE dots dots_start(const int8_t *q, size_t n)
     return vdupq_n_s32(0);
 }
 
-static ALWAYS_INLINE bytes load_bytes(const uint8_t *p) { return vreinterpretq_s8_u8(vld1q_u8(p)); }
-static ALWAYS_INLINE bytes splat_bytes(int32_t i) { return vreinterpretq_s8_s32(vdupq_n_s32(i)); }
+static ALWAYS_INLINE bytes load_bytes(const uint8_t *p)
+{
+    return vreinterpretq_s8_u8(vld1q_u8(p));
+}
+static ALWAYS_INLINE bytes splat_bytes(int32_t i)
+{
+    return vreinterpretq_s8_s32(vdupq_n_s32(i));
+}
 
 static ALWAYS_INLINE dots dot4(dots acc, bytes k, bytes q)
 {
@@ -42,7 +48,10 @@ static ALWAYS_INLINE dots dot4(dots acc, bytes k, bytes q)
     return vaddq_s32(acc, vpaddq_s32(low, high));
 }
 
-static ALWAYS_INLINE vec dots_to_float(dots acc) { return vcvtq_f32_s32(acc); }
+static ALWAYS_INLINE vec dots_to_float(dots acc)
+{
+    return vcvtq_f32_s32(acc);
+}
 
 #include "kernels/vector_attention.h"
 

@@ -14,7 +14,8 @@ static ALWAYS_INLINE ints dot_registers(ints start, const bytes *w, int n, const
     const int fit = 32767 / (127 * (largest > 127 ? 128 : largest)), together = fit >= 8 ? 8 : fit >= 4 ? 4 : 2;
     int16x8_t low = vdupq_n_s16(0), high = low;
     ints first = splat_int(0), last = first;
-    UNROLL for (int i = 0; i < n; i++) {
+    UNROLL for (int i = 0; i < n; i++)
+    {
         int32_t four;
         memcpy(&four, x + 4 * i, sizeof four);
         int8x16_t v = as_signed(w[i], largest), xv = vreinterpretq_s8_s32(vdupq_n_s32(four));

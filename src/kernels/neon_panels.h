@@ -9,14 +9,38 @@ enum { SIGNED_BYTES = 1 };
 typedef int32x4_t ints;
 typedef uint8x16_t bytes;
 
-static ALWAYS_INLINE bytes load_bytes(const uint8_t *p) { return vld1q_u8(p); }
-static ALWAYS_INLINE bytes both(bytes a, bytes b) { return vorrq_u8(a, b); }
-static ALWAYS_INLINE ints splat_int(int i) { return vdupq_n_s32(i); }
-static ALWAYS_INLINE ints multiply_ints(ints a, ints b) { return vmulq_s32(a, b); }
-static ALWAYS_INLINE ints add_ints(ints a, ints b) { return vaddq_s32(a, b); }
-static ALWAYS_INLINE vec to_float(ints i) { return vcvtq_f32_s32(i); }
-static ALWAYS_INLINE ints low_nibble(ints i) { return vandq_s32(i, splat_int(15)); }
-static ALWAYS_INLINE ints high_nibble(ints i) { return vandq_s32(vshrq_n_s32(i, 4), splat_int(15)); }
+static ALWAYS_INLINE bytes load_bytes(const uint8_t *p)
+{
+    return vld1q_u8(p);
+}
+static ALWAYS_INLINE bytes both(bytes a, bytes b)
+{
+    return vorrq_u8(a, b);
+}
+static ALWAYS_INLINE ints splat_int(int i)
+{
+    return vdupq_n_s32(i);
+}
+static ALWAYS_INLINE ints multiply_ints(ints a, ints b)
+{
+    return vmulq_s32(a, b);
+}
+static ALWAYS_INLINE ints add_ints(ints a, ints b)
+{
+    return vaddq_s32(a, b);
+}
+static ALWAYS_INLINE vec to_float(ints i)
+{
+    return vcvtq_f32_s32(i);
+}
+static ALWAYS_INLINE ints low_nibble(ints i)
+{
+    return vandq_s32(i, splat_int(15));
+}
+static ALWAYS_INLINE ints high_nibble(ints i)
+{
+    return vandq_s32(vshrq_n_s32(i, 4), splat_int(15));
+}
 
 static ALWAYS_INLINE ints load_small(const uint8_t *p)
 {

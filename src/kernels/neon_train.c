@@ -6,8 +6,8 @@
 #include "kernels/neon.h"
 #include "kernels/rows.h"
 
-#define GEMM_NAME "neon f32"
-#define GEMM_ROWS 6
+#define GEMM_NAME   "neon f32"
+#define GEMM_ROWS   6
 #define GEMM_PANELS 1
 #include "kernels/vector_train.h"
 

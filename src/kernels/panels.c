@@ -11,10 +11,10 @@ static size_t to_lines(size_t bytes)
 size_t rvi_panel_bytes(rvi_qtype type, size_t n)
 {
     switch (type) {
-#define X(name, ...)                                                                          \
-    case RVI_##name: {                                                                        \
-        traits t = TRAITS(name, __VA_ARGS__);                                                 \
-        return to_lines(n / 32 * panel_quant_bytes(t) + n / t.block_weights * panel_scale_bytes(t)); \
+#define X(name, ...)                                                                                                   \
+    case RVI_##name: {                                                                                                 \
+        traits t = TRAITS(name, __VA_ARGS__);                                                                          \
+        return to_lines(n / 32 * panel_quant_bytes(t) + n / t.block_weights * panel_scale_bytes(t));                   \
     }
         QUANTIZED(X)
 #undef X

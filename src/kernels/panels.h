@@ -14,7 +14,8 @@
  *     1-bit plane    bit i is register i
  *     bytes          8 registers as they are
  * A type's quant is made of its low plane (4-bit, or 2-bit for Q2_K and Q3_K) and the bits above it:
- *     Q4_0 Q4_1 IQ4_NL Q4_K IQ4_XS  4     Q5_0 Q5_1 Q5_K  4 + 1     Q6_K  4 + 2     Q2_K  2     Q3_K  2 + 1     Q8_0  bytes
+ *     Q4_0 Q4_1 IQ4_NL Q4_K IQ4_XS  4     Q5_0 Q5_1 Q5_K  4 + 1     Q6_K  4 + 2     Q2_K  2     Q3_K  2 + 1     Q8_0
+ *                                   bytes
  * The panel is all blocks' planes, then all blocks' scales:
  *     types of 32    d[16], and m[16] where the type has one, as f16
  *     types of 256   d[16], and dmin[16], as f16; then for each 16 or 32 inputs sc[16], a signed byte; then mn[16],
@@ -57,25 +58,25 @@ typedef struct traits {
 } traits;
 
 /* name, form, low bits, high bits, offset, largest quant, inputs a scale, looked up */
-#define QUANTIZED(X)                                   \
-    X(Q4_0, NO_MIN, 4, 0, 8, 15, 0, false)             \
-    X(Q4_1, ONE_MIN, 4, 0, 0, 15, 0, false)            \
-    X(Q5_0, NO_MIN, 4, 1, 16, 31, 0, false)            \
-    X(Q5_1, ONE_MIN, 4, 1, 0, 31, 0, false)            \
-    X(Q8_0, NO_MIN, 8, 0, 128, 255, 0, false)          \
-    X(IQ4_NL, NO_MIN, 4, 0, 128, 255, 0, true)         \
-    X(Q2_K, SCALED_MIN, 2, 0, 0, 3, 16, false)         \
-    X(Q3_K, NO_MIN, 2, 1, 4, 7, 16, false)             \
-    X(Q4_K, SCALED_MIN, 4, 0, 0, 15, 32, false)        \
-    X(Q5_K, SCALED_MIN, 4, 1, 0, 31, 32, false)        \
-    X(Q6_K, NO_MIN, 4, 2, 32, 63, 16, false)           \
+#define QUANTIZED(X)                                                                                                   \
+    X(Q4_0, NO_MIN, 4, 0, 8, 15, 0, false)                                                                             \
+    X(Q4_1, ONE_MIN, 4, 0, 0, 15, 0, false)                                                                            \
+    X(Q5_0, NO_MIN, 4, 1, 16, 31, 0, false)                                                                            \
+    X(Q5_1, ONE_MIN, 4, 1, 0, 31, 0, false)                                                                            \
+    X(Q8_0, NO_MIN, 8, 0, 128, 255, 0, false)                                                                          \
+    X(IQ4_NL, NO_MIN, 4, 0, 128, 255, 0, true)                                                                         \
+    X(Q2_K, SCALED_MIN, 2, 0, 0, 3, 16, false)                                                                         \
+    X(Q3_K, NO_MIN, 2, 1, 4, 7, 16, false)                                                                             \
+    X(Q4_K, SCALED_MIN, 4, 0, 0, 15, 32, false)                                                                        \
+    X(Q5_K, SCALED_MIN, 4, 1, 0, 31, 32, false)                                                                        \
+    X(Q6_K, NO_MIN, 4, 2, 32, 63, 16, false)                                                                           \
     X(IQ4_XS, NO_MIN, 4, 0, 128, 255, 32, true)
 
 /* The traits of a type as a constant expression's worth of one. */
 #define X(name, text, id, block, weights, bytes) enum { name##_WEIGHTS = (weights), name##_BYTES = (bytes) };
 RVI_QTYPES(X)
 #undef X
-#define TRAITS(name, form, low, high, offset, largest, scale, table) \
+#define TRAITS(name, form, low, high, offset, largest, scale, table)                                                   \
     ((traits){name##_WEIGHTS, name##_BYTES, form, low, high, offset, largest, scale, table})
 
 /* Bytes of the planes of 32 inputs; of the scales of a block. */

@@ -52,20 +52,12 @@ static const struct {
     {RVI_PEAK_BF16, NULL, {"scalar f32", RVI_PEAK_OPS_SCALAR, scalar_f32}},
 #if defined(__x86_64__)
     {RVI_PEAK_INT8, rvi_has_avx2, {"avx2 vpmaddubsw", RVI_PEAK_OPS_AVX2_INT8, rvi_peak_avx2_int8}},
-    {RVI_PEAK_INT8,
-     rvi_has_avxvnni,
-     {"avx-vnni vpdpbusd", RVI_PEAK_OPS_AVXVNNI_INT8, rvi_peak_avxvnni_int8}},
-    {RVI_PEAK_INT8,
-     rvi_has_avx512_vnni,
-     {"avx512-vnni vpdpbusd", RVI_PEAK_OPS_AVX512_INT8, rvi_peak_avx512_int8}},
+    {RVI_PEAK_INT8, rvi_has_avxvnni, {"avx-vnni vpdpbusd", RVI_PEAK_OPS_AVXVNNI_INT8, rvi_peak_avxvnni_int8}},
+    {RVI_PEAK_INT8, rvi_has_avx512_vnni, {"avx512-vnni vpdpbusd", RVI_PEAK_OPS_AVX512_INT8, rvi_peak_avx512_int8}},
     {RVI_PEAK_INT8, rvi_has_amx_int8, {"amx-int8 tdpbssd", RVI_PEAK_OPS_AMX_INT8, rvi_peak_amx_int8}},
     {RVI_PEAK_BF16, rvi_has_avx2, {"avx2 vfmadd f32", RVI_PEAK_OPS_AVX2_F32, rvi_peak_avx2_f32}},
-    {RVI_PEAK_BF16,
-     rvi_has_avx512,
-     {"avx512 vfmadd f32", RVI_PEAK_OPS_AVX512_F32, rvi_peak_avx512_f32}},
-    {RVI_PEAK_BF16,
-     rvi_has_avx512_bf16,
-     {"avx512-bf16 vdpbf16ps", RVI_PEAK_OPS_AVX512_BF16, rvi_peak_avx512_bf16}},
+    {RVI_PEAK_BF16, rvi_has_avx512, {"avx512 vfmadd f32", RVI_PEAK_OPS_AVX512_F32, rvi_peak_avx512_f32}},
+    {RVI_PEAK_BF16, rvi_has_avx512_bf16, {"avx512-bf16 vdpbf16ps", RVI_PEAK_OPS_AVX512_BF16, rvi_peak_avx512_bf16}},
     {RVI_PEAK_BF16, rvi_has_amx_bf16, {"amx-bf16 tdpbf16ps", RVI_PEAK_OPS_AMX_BF16, rvi_peak_amx_bf16}},
 #elif defined(__aarch64__)
     {RVI_PEAK_INT8, NULL, {"neon smlal", RVI_PEAK_OPS_NEON_INT8, rvi_peak_neon_int8}},
@@ -80,8 +72,7 @@ static const struct {
 const rvi_peak *rvi_peak_at(rvi_peak_kind kind, size_t i)
 {
     for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++)
-        if (rows[r].kind == kind && (!rows[r].present || rows[r].present()) && i-- == 0)
-            return &rows[r].peak;
+        if (rows[r].kind == kind && (!rows[r].present || rows[r].present()) && i-- == 0) return &rows[r].peak;
     return NULL;
 }
 

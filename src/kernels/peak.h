@@ -16,8 +16,8 @@ typedef enum rvi_peak_kind {
 } rvi_peak_kind;
 
 typedef struct rvi_peak {
-    const char *name;       /* of the instruction set and the instruction: "avx512-vnni vpdpbusd" */
-    uint64_t ops_per_round; /* a multiplication and an addition are two */
+    const char *name;                  /* of the instruction set and the instruction: "avx512-vnni vpdpbusd" */
+    uint64_t ops_per_round;            /* a multiplication and an addition are two */
     int32_t (*run)(uint64_t n_rounds); /* a value that depends on all of it */
 } rvi_peak;
 

@@ -1,4 +1,5 @@
-/* Peak loops for x86-64 with AVX2 and FMA. The empty asm hides the operands' values, so that nothing moves out of a loop. */
+/* Peak loops for x86-64 with AVX2 and FMA. The empty asm hides the operands' values, so that nothing moves out of a
+ * loop. */
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -41,8 +42,7 @@ uint64_t rvi_peak_avx2_read(const void *data, size_t n)
     for (size_t i = 0; i < n; i += 256)
 #pragma GCC unroll 8
         for (int j = 0; j < 8; j++)
-            acc[j] = _mm256_xor_si256(
-                acc[j], _mm256_load_si256((const __m256i *)(const void *)(p + i) + j));
+            acc[j] = _mm256_xor_si256(acc[j], _mm256_load_si256((const __m256i *)(const void *)(p + i) + j));
     for (int j = 1; j < 8; j++) acc[0] = _mm256_xor_si256(acc[0], acc[j]);
     return (uint64_t)_mm256_extract_epi64(acc[0], 0);
 }

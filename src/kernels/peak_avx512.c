@@ -59,8 +59,7 @@ uint64_t rvi_peak_avx512_read(const void *data, size_t n)
     for (int j = 0; j < 4; j++) acc[j] = _mm512_setzero_si512();
     for (size_t i = 0; i < n; i += 256)
 #pragma GCC unroll 4
-        for (int j = 0; j < 4; j++)
-            acc[j] = _mm512_xor_si512(acc[j], _mm512_load_si512(p + i + (size_t)j * 64));
+        for (int j = 0; j < 4; j++) acc[j] = _mm512_xor_si512(acc[j], _mm512_load_si512(p + i + (size_t)j * 64));
     for (int j = 1; j < 4; j++) acc[0] = _mm512_xor_si512(acc[0], acc[j]);
     return (uint64_t)_mm_cvtsi128_si64(_mm512_castsi512_si128(acc[0]));
 }

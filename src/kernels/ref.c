@@ -24,13 +24,12 @@ static float sum16(const float *a, const float *b, size_t n)
     return add_lanes(l);
 }
 
-static void gemm_f32(const float *w, size_t w_stride, int n_w, const float *x, size_t x_stride, int n_x,
-                     float *out, size_t out_stride, size_t n)
+static void gemm_f32(const float *w, size_t w_stride, int n_w, const float *x, size_t x_stride, int n_x, float *out,
+                     size_t out_stride, size_t n)
 {
     for (int ix = 0; ix < n_x; ix++)
         for (int iw = 0; iw < n_w; iw++)
-            out[(size_t)ix * out_stride + (size_t)iw] =
-                sum16(w + (size_t)iw * w_stride, x + (size_t)ix * x_stride, n);
+            out[(size_t)ix * out_stride + (size_t)iw] = sum16(w + (size_t)iw * w_stride, x + (size_t)ix * x_stride, n);
 }
 
 static void rms_norm(float *out, const float *x, const float *w, size_t n, float eps)

@@ -14,14 +14,12 @@ enum { STEP = RVI_PAIRS_STEP };
 /* Weights of one row from input `first` up to `end`; to: the panel's first weight of this output */
 static void pack_part_f32(const uint8_t *row, uint8_t *to, size_t first, size_t end)
 {
-    for (size_t k = first; k < end; k++)
-        memcpy(to + k * 64, row + k * sizeof(float), sizeof(float));
+    for (size_t k = first; k < end; k++) memcpy(to + k * 64, row + k * sizeof(float), sizeof(float));
 }
 
 static void pack_part_f16(const uint8_t *row, uint8_t *to, size_t first, size_t end)
 {
-    for (size_t k = first; k < end; k++)
-        memcpy(to + k * 32, row + k * sizeof(rvi_f16), sizeof(rvi_f16));
+    for (size_t k = first; k < end; k++) memcpy(to + k * 32, row + k * sizeof(rvi_f16), sizeof(rvi_f16));
 }
 
 static void pack_part_bf16(const uint8_t *row, uint8_t *to, size_t first, size_t end)
@@ -36,8 +34,7 @@ static void pack_part_bf16(const uint8_t *row, uint8_t *to, size_t first, size_t
 }
 
 /* A part of the panel that stays in the first level cache takes its weights from all rows before the next one. */
-static void pack(rvi_qtype type, const void *rows, size_t row_stride, int n_rows, void *panel,
-                 size_t n)
+static void pack(rvi_qtype type, const void *rows, size_t row_stride, int n_rows, void *panel, size_t n)
 {
     enum { PART = 256 };
     size_t apart = type == RVI_F16 ? 2 : 4; /* bytes from output to output within a pair */
@@ -57,10 +54,10 @@ static void pack(rvi_qtype type, const void *rows, size_t row_stride, int n_rows
     }
 }
 
-#define PACK(name, type)                                                                           \
-    static void name(const void *rows, size_t row_stride, int n_rows, void *panel, size_t n)       \
-    {                                                                                              \
-        pack(type, rows, row_stride, n_rows, panel, n);                                            \
+#define PACK(name, type)                                                                                               \
+    static void name(const void *rows, size_t row_stride, int n_rows, void *panel, size_t n)                           \
+    {                                                                                                                  \
+        pack(type, rows, row_stride, n_rows, panel, n);                                                                \
     }
 PACK(pack_f32, RVI_F32)
 PACK(pack_f16, RVI_F16)
@@ -162,24 +159,23 @@ static float product(rvi_qtype type, const uint8_t *panel, int i, const float *x
     return acc;
 }
 
-static void products(rvi_qtype type, const void *panels, int n_panels, const void *acts,
-                     size_t act_stride, int n_rows, float *out, size_t out_stride, size_t n)
+static void products(rvi_qtype type, const void *panels, int n_panels, const void *acts, size_t act_stride, int n_rows,
+                     float *out, size_t out_stride, size_t n)
 {
     for (int r = 0; r < n_rows; r++) {
         const float *x = (const float *)(const void *)((const char *)acts + (size_t)r * act_stride);
         for (int o = 0; o < n_panels * 16; o++) {
-            const uint8_t *panel =
-                (const uint8_t *)panels + (size_t)(o / 16) * rvi_float_panel_bytes(type, n);
+            const uint8_t *panel = (const uint8_t *)panels + (size_t)(o / 16) * rvi_float_panel_bytes(type, n);
             out[(size_t)r * out_stride + (size_t)o] = product(type, panel, o % 16, x, n);
         }
     }
 }
 
-#define GEMM(name, type)                                                                           \
-    static void name(const void *panels, int n_panels, const void *acts, size_t act_stride,        \
-                     int n_rows, float *out, size_t out_stride, size_t n)                          \
-    {                                                                                              \
-        products(type, panels, n_panels, acts, act_stride, n_rows, out, out_stride, n);            \
+#define GEMM(name, type)                                                                                               \
+    static void name(const void *panels, int n_panels, const void *acts, size_t act_stride, int n_rows, float *out,    \
+                     size_t out_stride, size_t n)                                                                      \
+    {                                                                                                                  \
+        products(type, panels, n_panels, acts, act_stride, n_rows, out, out_stride, n);                                \
     }
 GEMM(gemm_f32, RVI_F32)
 GEMM(gemm_f16, RVI_F16)

@@ -64,14 +64,14 @@ static void quantize_wide(const float *x, rvi_act_wide *out, size_t n)
 /* ---- weights as integers ---- */
 
 typedef struct ints {
-    float d, m;               /* m: the minimum of Q4_1 and Q5_1, dmin of the K types, 0 for the others */
-    int scale[16], min[16];   /* of each 16 weights; 1 and 0 where the type has none */
-    int q[256];               /* offset removed */
+    float d, m;             /* m: the minimum of Q4_1 and Q5_1, dmin of the K types, 0 for the others */
+    int scale[16], min[16]; /* of each 16 weights; 1 and 0 where the type has none */
+    int q[256];             /* offset removed */
 } ints;
 
 /* Copies the block at src, whatever its alignment, into a local b. */
-#define LOAD(type) \
-    type b;        \
+#define LOAD(type)                                                                                                     \
+    type b;                                                                                                            \
     memcpy(&b, src, sizeof b)
 
 static void plain_scales(ints *w, rvi_f16 d)
@@ -312,23 +312,28 @@ static void gemm_act(rvi_qtype type, unpack_fn unpack, min_form form, const void
 }
 
 /* name, form of the minimum */
-#define QUANTIZED(X) \
-    X(Q4_0, NO_MIN) X(Q4_1, ONE_MIN) X(Q5_0, NO_MIN) X(Q5_1, ONE_MIN) X(Q8_0, NO_MIN) X(IQ4_NL, NO_MIN) \
-    X(Q2_K, SCALED_MIN) X(Q3_K, NO_MIN) X(Q4_K, SCALED_MIN) X(Q5_K, SCALED_MIN) X(Q6_K, NO_MIN) X(IQ4_XS, NO_MIN)
+#define QUANTIZED(X)                                                                                                   \
+    X(Q4_0, NO_MIN)                                                                                                    \
+    X(Q4_1, ONE_MIN)                                                                                                   \
+    X(Q5_0, NO_MIN)                                                                                                    \
+    X(Q5_1, ONE_MIN)                                                                                                   \
+    X(Q8_0, NO_MIN)                                                                                                    \
+    X(IQ4_NL, NO_MIN) X(Q2_K, SCALED_MIN) X(Q3_K, NO_MIN) X(Q4_K, SCALED_MIN) X(Q5_K, SCALED_MIN) X(Q6_K, NO_MIN)      \
+        X(IQ4_XS, NO_MIN)
 
-#define X(name, form)                                                                                             \
-    static void gemm_act_##name(const void *w, size_t w_stride, int n_w, const void *x, size_t x_stride,          \
-                                int n_x, float *out, size_t out_stride, size_t n)                                 \
-    {                                                                                                             \
-        gemm_act(RVI_##name, unpack_##name, form, w, w_stride, n_w, x, x_stride, n_x, out, out_stride, n);        \
+#define X(name, form)                                                                                                  \
+    static void gemm_act_##name(const void *w, size_t w_stride, int n_w, const void *x, size_t x_stride, int n_x,      \
+                                float *out, size_t out_stride, size_t n)                                               \
+    {                                                                                                                  \
+        gemm_act(RVI_##name, unpack_##name, form, w, w_stride, n_w, x, x_stride, n_x, out, out_stride, n);             \
     }
 QUANTIZED(X)
 #undef X
 
-#define X(name, text, id, block, weights, bytes)                        \
-    static void dequantize_##name(const void *src, float *dst, size_t n) \
-    {                                                                   \
-        rvi_dequantize(RVI_##name, src, dst, n);                        \
+#define X(name, text, id, block, weights, bytes)                                                                       \
+    static void dequantize_##name(const void *src, float *dst, size_t n)                                               \
+    {                                                                                                                  \
+        rvi_dequantize(RVI_##name, src, dst, n);                                                                       \
     }
 RVI_QTYPES(X)
 #undef X

@@ -148,8 +148,8 @@ static float softmax_back(float *dp, const float *p, const float *s, size_t n, f
     return sum;
 }
 
-static void key_back(float *s, float *dp, const float *top, const float *inverse, const float *sums, size_t n, size_t from,
-                     size_t end, float scale, float soft_cap)
+static void key_back(float *s, float *dp, const float *top, const float *inverse, const float *sums, size_t n,
+                     size_t from, size_t end, float scale, float soft_cap)
 {
     for (size_t i = 0; i < n; i++) {
         bool seen = i >= from && i < end;

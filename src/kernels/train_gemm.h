@@ -1,14 +1,14 @@
 /* train_gemm.h - products of float matrices for training: C (=, +=) A B with both operands packed.
  *
- * A is m x k, B is k x n, given as rows of f32 in either direction. Packed, A stands in groups of `row_group` rows and B
- * in panels of 16 columns; k is filled up with zeros to a multiple of `k_step`. Parts of k can be packed by separate
+ * A is m x k, B is k x n, given as rows of f32 in either direction. Packed, A stands in groups of `row_group` rows and
+ * B in panels of 16 columns; k is filled up with zeros to a multiple of `k_step`. Parts of k can be packed by separate
  * calls, so that an operand may be put together from several matrices.
  *
  * Unlike the entries of kernels.h, rows of this table need NOT give the same bits on different instruction sets: `f32`
  * rows keep f32 operands and add by fused steps, the bf16 row rounds both operands to bf16 (nearest even, denormal
- * numbers to 0) and adds in f32 in the order of the hardware. But within one row of the table, the bits of an element of C
- * follow from its row of A, its column of B, k and what C held alone: neither m, n nor the place in the packed operand
- * enters. */
+ * numbers to 0) and adds in f32 in the order of the hardware. But within one row of the table, the bits of an element
+ * of C follow from its row of A, its column of B, k and what C held alone: neither m, n nor the place in the packed
+ * operand enters. */
 #ifndef RVI_KERNELS_TRAIN_GEMM_H
 #define RVI_KERNELS_TRAIN_GEMM_H
 
@@ -27,8 +27,8 @@ typedef struct rvi_train_gemm {
     void (*pack_a)(void *out, size_t k_total, const float *a, size_t stride, bool transposed, int m, int k);
     /* Elements B[0..k)[0..n) = b[i * stride + j], or b[j * stride + i] when transposed; likewise. */
     void (*pack_b)(void *out, size_t k_total, const float *b, size_t stride, bool transposed, int k, int n);
-    /* c[i * c_stride + j] = (add: +=) the sum over the first k (in the bf16 row a multiple of k_step) of A[i][k] B[k][j].
-     * a_total, b_total: what k_total was when they were packed. Operands on cache lines. */
+    /* c[i * c_stride + j] = (add: +=) the sum over the first k (in the bf16 row a multiple of k_step) of A[i][k]
+     * B[k][j]. a_total, b_total: what k_total was when they were packed. Operands on cache lines. */
     void (*product)(const void *a, size_t a_total, int m, const void *b, size_t b_total, int n, size_t k, float *c,
                     size_t c_stride, bool add);
 
@@ -44,8 +44,8 @@ static inline size_t rvi_gemm_k(const rvi_train_gemm *g, size_t k)
     return (k + step - 1) / step * step;
 }
 
-/* Where rows from `row` on (a multiple of row_group), or columns from `col` on (a multiple of 16), begin at k (a multiple
- * of k_step), in bytes. */
+/* Where rows from `row` on (a multiple of row_group), or columns from `col` on (a multiple of 16), begin at k (a
+ * multiple of k_step), in bytes. */
 static inline size_t rvi_gemm_a_at(const rvi_train_gemm *g, size_t k_total, int row, size_t k)
 {
     return ((size_t)row * k_total + k * (size_t)g->row_group) * g->number_bytes;

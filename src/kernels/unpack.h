@@ -76,8 +76,8 @@ static ALWAYS_INLINE rvi_f16 read_f16(const uint8_t *p)
 static ALWAYS_INLINE bytes32 nibbles(const uint8_t *qs)
 {
     bytes16 v = load16(qs), low = v & 15, high = v >> 4;
-    return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
-                                   16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
+    return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
+                                   21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
 }
 
 /* 16 where bit k of the four bytes is set, else 0. */
@@ -187,8 +187,7 @@ static ALWAYS_INLINE void unpack_Q3_K(rows16 *p, int r, const uint8_t *src, int 
     bytes32 high = load32(src + offsetof(rvi_block_q3_k, hmask));
     for (int half = 0; half < 2; half++) {
         bytes32 v = load32(src + offsetof(rvi_block_q3_k, qs) + 32 * half);
-        for (int j = 0; j < 4; j++, v >>= 2, high >>= 1)
-            store32(p->q[4 * half + j][r], (v & 3) | (high & 1) << 2);
+        for (int j = 0; j < 4; j++, v >>= 2, high >>= 1) store32(p->q[4 * half + j][r], (v & 3) | (high & 1) << 2);
     }
 }
 

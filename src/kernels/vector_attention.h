@@ -71,7 +71,8 @@ static ALWAYS_INLINE void multiply_panel(vec acc[QUERIES][VECS], int nq, int nv,
         UNROLL for (int c = 0; c < nv; c++) bv[c] = load_elements(b + (size_t)c * WIDTH * element_bytes(type), type);
         __builtin_prefetch(ahead);
         if (type == RVI_ATTN_F32) __builtin_prefetch(ahead + 64);
-        UNROLL for (int q = 0; q < nq; q++) {
+        UNROLL for (int q = 0; q < nq; q++)
+        {
             vec s = splat(a3[q / 3][(size_t)(q % 3) * a_stride]);
             UNROLL for (int c = 0; c < nv; c++) acc[q][c] = fused(s, bv[c], acc[q][c]);
         }
@@ -115,14 +116,13 @@ static ALWAYS_INLINE void score_floats(int nq, const span *s, const rvi_attn_que
     for (int page = s->first; page <= s->last; page++)
         for (size_t at = 0; at < RVI_ATTN_PAGE; at += COLUMNS) {
             vec acc[QUERIES][VECS];
-            UNROLL for (int i = 0; i < nq; i++)
-                UNROLL for (int c = 0; c < VECS; c++) acc[i][c] = splat(0.0f);
+            UNROLL for (int i = 0; i < nq; i++) UNROLL for (int c = 0; c < VECS; c++) acc[i][c] = splat(0.0f);
             size_t offset = at * element_bytes(type);
             multiply_panel(acc, nq, VECS, q, padded, s->keys->k[page] + offset, row, after_keys(s, page) + offset,
                            (int)n, type);
             float *out = s->score + (size_t)query * SCORES + (size_t)page * RVI_ATTN_PAGE + at;
-            UNROLL for (int i = 0; i < nq; i++)
-                UNROLL for (int c = 0; c < VECS; c++) store(out + i * SCORES + c * WIDTH, WIDTH, acc[i][c]);
+            UNROLL for (int i = 0; i < nq; i++) UNROLL for (int c = 0; c < VECS; c++)
+                store(out + i * SCORES + c * WIDTH, WIDTH, acc[i][c]);
         }
 }
 
@@ -136,14 +136,14 @@ static ALWAYS_INLINE void score_int8(int nq, const span *s, const rvi_attn_queri
         for (size_t at = 0; at < RVI_ATTN_PAGE; at += COLUMNS) {
             const uint8_t *k = s->keys->k[page] + at * 4, *ahead = after_keys(s, page) + at * 4;
             dots acc[QUERIES][VECS];
-            UNROLL for (int i = 0; i < nq; i++)
-                UNROLL for (int c = 0; c < VECS; c++) acc[i][c] = start[i];
+            UNROLL for (int i = 0; i < nq; i++) UNROLL for (int c = 0; c < VECS; c++) acc[i][c] = start[i];
             for (size_t g = 0; g < groups; g++, k += RVI_ATTN_PAGE * 4, ahead += RVI_ATTN_PAGE * 4) {
                 bytes kv[VECS];
                 UNROLL for (int c = 0; c < VECS; c++) kv[c] = load_bytes(k + c * WIDTH * 4);
                 __builtin_prefetch(ahead);
                 if (COLUMNS * 4 > 64) __builtin_prefetch(ahead + 64);
-                UNROLL for (int i = 0; i < nq; i++) {
+                UNROLL for (int i = 0; i < nq; i++)
+                {
                     int32_t four;
                     memcpy(&four, q + (size_t)i * padded + 4 * g, sizeof four);
                     UNROLL for (int c = 0; c < VECS; c++) acc[i][c] = dot4(acc[i][c], kv[c], splat_bytes(four));
@@ -151,25 +151,25 @@ static ALWAYS_INLINE void score_int8(int nq, const span *s, const rvi_attn_queri
             }
             const float *d = (const float *)(const void *)(s->keys->k[page] + groups * RVI_ATTN_PAGE * 4) + at;
             float *out = s->score + (size_t)query * SCORES + (size_t)page * RVI_ATTN_PAGE + at;
-            UNROLL for (int i = 0; i < nq; i++)
-                UNROLL for (int c = 0; c < VECS; c++) {
-                    vec scale = multiply(splat(queries->d[query + i]), load(d + c * WIDTH, WIDTH));
-                    store(out + i * SCORES + c * WIDTH, WIDTH, multiply(dots_to_float(acc[i][c]), scale));
-                }
+            UNROLL for (int i = 0; i < nq; i++) UNROLL for (int c = 0; c < VECS; c++)
+            {
+                vec scale = multiply(splat(queries->d[query + i]), load(d + c * WIDTH, WIDTH));
+                store(out + i * SCORES + c * WIDTH, WIDTH, multiply(dots_to_float(acc[i][c]), scale));
+            }
         }
 }
 
 typedef void score_fn(const span *s, const rvi_attn_queries *queries, int query);
 
-#define SCORE_FLOATS(nq, type)                                                                                 \
-    static void score_##type##_##nq(const span *s, const rvi_attn_queries *queries, int query)                 \
-    {                                                                                                          \
-        score_floats(nq, s, queries, query, RVI_ATTN_##type);                                                  \
+#define SCORE_FLOATS(nq, type)                                                                                         \
+    static void score_##type##_##nq(const span *s, const rvi_attn_queries *queries, int query)                         \
+    {                                                                                                                  \
+        score_floats(nq, s, queries, query, RVI_ATTN_##type);                                                          \
     }
-#define SCORE_INT8(nq, type)                                                                                   \
-    static void score_##type##_##nq(const span *s, const rvi_attn_queries *queries, int query)                 \
-    {                                                                                                          \
-        score_int8(nq, s, queries, query);                                                                     \
+#define SCORE_INT8(nq, type)                                                                                           \
+    static void score_##type##_##nq(const span *s, const rvi_attn_queries *queries, int query)                         \
+    {                                                                                                                  \
+        score_int8(nq, s, queries, query);                                                                             \
     }
 COUNTS(SCORE_FLOATS, F32)
 COUNTS(SCORE_FLOATS, F16)
@@ -192,12 +192,13 @@ static void weigh(const rvi_attn_keys *keys, float *s, int from, int end, float 
     for (int i = end; i < stop; i++) s[i] = -INFINITY;
 
     vec high[SUM_REGISTERS], sum[SUM_REGISTERS];
-    UNROLL for (int r = 0; r < SUM_REGISTERS; r++) {
+    UNROLL for (int r = 0; r < SUM_REGISTERS; r++)
+    {
         high[r] = splat(-INFINITY);
         sum[r] = splat(0.0f);
     }
-    for (int i = begin; i < stop; i += 16)
-        UNROLL for (int r = 0; r < SUM_REGISTERS; r++) {
+    for (int i = begin; i < stop; i += 16) UNROLL for (int r = 0; r < SUM_REGISTERS; r++)
+        {
             vec v = load(s + i + r * WIDTH, WIDTH);
             high[r] = choose(above(v, high[r]), v, high[r]);
         }
@@ -206,8 +207,8 @@ static void weigh(const rvi_attn_keys *keys, float *s, int from, int end, float 
     for (int j = 0; j < 16; j++) top = lanes[j] > top ? lanes[j] : top;
     top += 0.0f; /* -0 becomes +0 */
 
-    for (int i = begin; i < stop; i += 16)
-        UNROLL for (int r = 0; r < SUM_REGISTERS; r++) {
+    for (int i = begin; i < stop; i += 16) UNROLL for (int r = 0; r < SUM_REGISTERS; r++)
+        {
             int at = i + r * WIDTH;
             vec p = exp_down_lanes(subtract(load(s + at, WIDTH), splat(top)));
             sum[r] = add(sum[r], p);
@@ -225,25 +226,25 @@ static void weigh(const rvi_attn_keys *keys, float *s, int from, int end, float 
 /* ---- the mix ---- */
 
 /* Keys from .. end - 1 onto columns `at` and on of the sums of nq queries. */
-static ALWAYS_INLINE void mix_columns(int nq, int nv, const span *s, int query, int from, int end, size_t at, float *part,
-                                      size_t part_stride, rvi_attn_type type)
+static ALWAYS_INLINE void mix_columns(int nq, int nv, const span *s, int query, int from, int end, size_t at,
+                                      float *part, size_t part_stride, rvi_attn_type type)
 {
     const rvi_attn_keys *keys = s->keys;
     size_t row = rvi_attn_padded(keys->n) * element_bytes(type);
     float *out = part + (size_t)query * part_stride + at;
     vec acc[QUERIES][VECS];
-    UNROLL for (int i = 0; i < nq; i++)
-        UNROLL for (int c = 0; c < nv; c++) acc[i][c] = load(out + (size_t)i * part_stride + c * WIDTH, WIDTH);
+    UNROLL for (int i = 0; i < nq; i++) UNROLL for (int c = 0; c < nv; c++) acc[i][c] =
+        load(out + (size_t)i * part_stride + c * WIDTH, WIDTH);
     for (int key = from; key < end;) {
         int page = key / RVI_ATTN_PAGE, slot = key % RVI_ATTN_PAGE;
         int n = end - key < RVI_ATTN_PAGE - slot ? end - key : RVI_ATTN_PAGE - slot;
         size_t offset = (size_t)slot * row + at * element_bytes(type);
-        multiply_panel(acc, nq, nv, s->score + (size_t)query * SCORES + (size_t)key, SCORES,
-                       keys->v[page] + offset, row, after_values(s, page) + offset, n, type);
+        multiply_panel(acc, nq, nv, s->score + (size_t)query * SCORES + (size_t)key, SCORES, keys->v[page] + offset,
+                       row, after_values(s, page) + offset, n, type);
         key += n;
     }
-    UNROLL for (int i = 0; i < nq; i++)
-        UNROLL for (int c = 0; c < nv; c++) store(out + (size_t)i * part_stride + c * WIDTH, WIDTH, acc[i][c]);
+    UNROLL for (int i = 0; i < nq; i++) UNROLL for (int c = 0; c < nv; c++)
+        store(out + (size_t)i * part_stride + c * WIDTH, WIDTH, acc[i][c]);
 }
 
 static ALWAYS_INLINE void mix_keys(int nq, const span *s, int query, int from, int end, float *part, size_t part_stride,
@@ -257,10 +258,10 @@ static ALWAYS_INLINE void mix_keys(int nq, const span *s, int query, int from, i
 
 typedef void mix_fn(const span *s, int query, int from, int end, float *part, size_t part_stride);
 
-#define MIX(nq, type)                                                                                          \
-    static void mix_##type##_##nq(const span *s, int query, int from, int end, float *part, size_t part_stride) \
-    {                                                                                                          \
-        mix_keys(nq, s, query, from, end, part, part_stride, RVI_ATTN_##type);                                 \
+#define MIX(nq, type)                                                                                                  \
+    static void mix_##type##_##nq(const span *s, int query, int from, int end, float *part, size_t part_stride)        \
+    {                                                                                                                  \
+        mix_keys(nq, s, query, from, end, part, part_stride, RVI_ATTN_##type);                                         \
     }
 COUNTS(MIX, F32)
 COUNTS(MIX, F16)

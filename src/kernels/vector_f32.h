@@ -28,43 +28,49 @@ static ALWAYS_INLINE void tile(const void *w, size_t w_stride, int nw, bool w_f1
 {
     vec acc[TILE_W][TILE_X][SUM_REGISTERS];
     const char *rows[TILE_W];
-    UNROLL for (int iw = 0; iw < nw; iw++) {
+    UNROLL for (int iw = 0; iw < nw; iw++)
+    {
         rows[iw] = (const char *)w + (size_t)iw * w_stride * (w_f16 ? sizeof(rvi_f16) : sizeof(float));
-        UNROLL for (int ix = 0; ix < nx; ix++)
-            UNROLL for (int r = 0; r < SUM_REGISTERS; r++) acc[iw][ix][r] = splat(0.0f);
+        UNROLL for (int ix = 0; ix < nx; ix++) UNROLL for (int r = 0; r < SUM_REGISTERS; r++) acc[iw][ix][r] =
+            splat(0.0f);
     }
 
     size_t i = 0;
     for (; i + 16 <= n; i += 16) {
-        UNROLL for (size_t r = 0; r < SUM_REGISTERS; r++) {
+        UNROLL for (size_t r = 0; r < SUM_REGISTERS; r++)
+        {
             vec xv[TILE_X];
             UNROLL for (int ix = 0; ix < nx; ix++) xv[ix] = load(x + (size_t)ix * x_stride + i + WIDTH * r, WIDTH);
-            UNROLL for (int iw = 0; iw < nw; iw++) {
+            UNROLL for (int iw = 0; iw < nw; iw++)
+            {
                 vec wv = load_row(rows[iw], i + WIDTH * r, WIDTH, w_f16);
                 UNROLL for (int ix = 0; ix < nx; ix++) acc[iw][ix][r] = fused(wv, xv[ix], acc[iw][ix][r]);
             }
         }
     }
     /* The rest: lanes without an element stay as they are (adding 0 could turn -0 into +0). */
-    UNROLL for (size_t r = 0; r < SUM_REGISTERS; r++) {
+    UNROLL for (size_t r = 0; r < SUM_REGISTERS; r++)
+    {
         size_t at = i + WIDTH * r;
         if (at >= n) continue;
         mask live = first_lanes(n - at);
-        UNROLL for (int iw = 0; iw < nw; iw++) {
+        UNROLL for (int iw = 0; iw < nw; iw++)
+        {
             vec wv = load_row(rows[iw], at, n - at, w_f16);
-            UNROLL for (int ix = 0; ix < nx; ix++) {
+            UNROLL for (int ix = 0; ix < nx; ix++)
+            {
                 vec xv = load(x + (size_t)ix * x_stride + at, n - at);
                 acc[iw][ix][r] = choose(live, fused(wv, xv, acc[iw][ix][r]), acc[iw][ix][r]);
             }
         }
     }
 
-    UNROLL for (int iw = 0; iw < nw; iw++)
-        UNROLL for (int ix = 0; ix < nx; ix++) out[(size_t)ix * out_stride + (size_t)iw] = add_lanes(acc[iw][ix]);
+    UNROLL for (int iw = 0; iw < nw; iw++) UNROLL for (int ix = 0; ix < nx; ix++)
+        out[(size_t)ix * out_stride + (size_t)iw] = add_lanes(acc[iw][ix]);
 }
 
-static void gemm_f32(const float *w, size_t w_stride, int n_w, const float *x, size_t x_stride, int n_x,
-                     float *out, size_t out_stride, size_t n)
+static void gemm_f32(const float *w, size_t w_stride, int n_w, const float *x, size_t x_stride, int n_x, float *out,
+                     size_t out_stride, size_t n)
 {
     for (int iw = 0; iw < n_w; iw += TILE_W) {
         const float *w_at = w + (size_t)iw * w_stride;
@@ -73,12 +79,18 @@ static void gemm_f32(const float *w, size_t w_stride, int n_w, const float *x, s
             const float *x_at = x + (size_t)ix * x_stride;
             float *out_at = out + (size_t)ix * out_stride + iw;
             bool two = n_x - ix >= 2;
-            if (nw == 3 && two) tile(w_at, w_stride, 3, false, x_at, x_stride, 2, out_at, out_stride, n);
-            else if (nw == 3) tile(w_at, w_stride, 3, false, x_at, x_stride, 1, out_at, out_stride, n);
-            else if (nw == 2 && two) tile(w_at, w_stride, 2, false, x_at, x_stride, 2, out_at, out_stride, n);
-            else if (nw == 2) tile(w_at, w_stride, 2, false, x_at, x_stride, 1, out_at, out_stride, n);
-            else if (two) tile(w_at, w_stride, 1, false, x_at, x_stride, 2, out_at, out_stride, n);
-            else tile(w_at, w_stride, 1, false, x_at, x_stride, 1, out_at, out_stride, n);
+            if (nw == 3 && two)
+                tile(w_at, w_stride, 3, false, x_at, x_stride, 2, out_at, out_stride, n);
+            else if (nw == 3)
+                tile(w_at, w_stride, 3, false, x_at, x_stride, 1, out_at, out_stride, n);
+            else if (nw == 2 && two)
+                tile(w_at, w_stride, 2, false, x_at, x_stride, 2, out_at, out_stride, n);
+            else if (nw == 2)
+                tile(w_at, w_stride, 2, false, x_at, x_stride, 1, out_at, out_stride, n);
+            else if (two)
+                tile(w_at, w_stride, 1, false, x_at, x_stride, 2, out_at, out_stride, n);
+            else
+                tile(w_at, w_stride, 1, false, x_at, x_stride, 1, out_at, out_stride, n);
         }
     }
 }
@@ -102,7 +114,8 @@ static ALWAYS_INLINE float sum_row(const float *x, size_t n)
     size_t i = 0;
     for (; i + 16 <= n; i += 16)
         UNROLL for (int r = 0; r < SUM_REGISTERS; r++) acc[r] = add(acc[r], load(x + i + WIDTH * r, WIDTH));
-    UNROLL for (int r = 0; r < SUM_REGISTERS; r++) {
+    UNROLL for (int r = 0; r < SUM_REGISTERS; r++)
+    {
         size_t at = i + WIDTH * (size_t)r;
         if (at >= n) continue;
         acc[r] = choose(first_lanes(n - at), add(acc[r], load(x + at, n - at)), acc[r]);
@@ -133,8 +146,7 @@ static void scale_row(float *x, float s, size_t n)
 
 static void axpy(float *x, float s, const float *y, size_t n)
 {
-    for (size_t i = 0; i < n; i += WIDTH)
-        store(x + i, n - i, fused(splat(s), load(y + i, n - i), load(x + i, n - i)));
+    for (size_t i = 0; i < n; i += WIDTH) store(x + i, n - i, fused(splat(s), load(y + i, n - i), load(x + i, n - i)));
 }
 
 static void silu_mul(float *out, const float *gate, const float *up, size_t n)
@@ -288,8 +300,8 @@ static void exp_sums(const float *x, float top, float s, size_t n, float sums[2]
 {
     vec plain[SUM_REGISTERS], weighted[SUM_REGISTERS];
     UNROLL for (int r = 0; r < SUM_REGISTERS; r++) plain[r] = weighted[r] = splat(0.0f);
-    for (size_t i = 0; i < n; i += 16)
-        UNROLL for (size_t r = 0; r < SUM_REGISTERS; r++) {
+    for (size_t i = 0; i < n; i += 16) UNROLL for (size_t r = 0; r < SUM_REGISTERS; r++)
+        {
             size_t at = i + WIDTH * r;
             if (at >= n) continue;
             vec y = multiply(subtract(load(x + at, n - at), splat(top)), splat(s)), e = exp_lanes(y);

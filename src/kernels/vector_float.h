@@ -56,8 +56,7 @@ static void prepare_halves(const float *x, void *out, size_t n)
 /* ---- products ---- */
 
 /* Inputs 2j and 2j + 1 of a column of outputs; pair: those of its whole panel */
-static ALWAYS_INLINE void load_pair(rvi_qtype type, const uint8_t *pair, int column, vec *even,
-                                    vec *odd)
+static ALWAYS_INLINE void load_pair(rvi_qtype type, const uint8_t *pair, int column, vec *even, vec *odd)
 {
     size_t at = (size_t)column * WIDTH;
     if (type == RVI_F32) {
@@ -84,8 +83,8 @@ static ALWAYS_INLINE void extend(chains *c, vec even, vec odd, const float *x)
 }
 
 /* Column c belongs to the panel at w + (c / PANEL_COLUMNS) * panel_bytes. */
-static ALWAYS_INLINE void load_column(rvi_qtype type, const uint8_t *w, size_t panel_bytes, int c,
-                                      int n_rows, vec *even, vec *odd)
+static ALWAYS_INLINE void load_column(rvi_qtype type, const uint8_t *w, size_t panel_bytes, int c, int n_rows,
+                                      vec *even, vec *odd)
 {
     w += (size_t)(c / PANEL_COLUMNS) * panel_bytes;
     if (n_rows == 1 && c % PANEL_COLUMNS == 0) prefetch((uintptr_t)w + PREFETCH_BYTES);
@@ -93,30 +92,28 @@ static ALWAYS_INLINE void load_column(rvi_qtype type, const uint8_t *w, size_t p
 }
 
 /* F32: n_columns registers of outputs, n_rows rows. */
-static ALWAYS_INLINE void block_single(rvi_qtype type, const uint8_t *w, size_t panel_bytes,
-                                       int n_columns, const float *x, size_t x_stride, int n_rows,
-                                       float *out, size_t out_stride, size_t n_steps)
+static ALWAYS_INLINE void block_single(rvi_qtype type, const uint8_t *w, size_t panel_bytes, int n_columns,
+                                       const float *x, size_t x_stride, int n_rows, float *out, size_t out_stride,
+                                       size_t n_steps)
 {
     const size_t pair_bytes = 128;
     vec acc[ROWS_SINGLE][PAIR_COLUMNS];
-    UNROLL for (int r = 0; r < n_rows; r++) UNROLL for (int c = 0; c < n_columns; c++) acc[r][c] =
-        splat(0.0f);
+    UNROLL for (int r = 0; r < n_rows; r++) UNROLL for (int c = 0; c < n_columns; c++) acc[r][c] = splat(0.0f);
     for (size_t s = 0; s < n_steps; s++) {
         chains ch[ROWS_SINGLE][PAIR_COLUMNS];
-        UNROLL for (int r = 0; r < n_rows; r++) UNROLL for (int c = 0; c < n_columns; c++)
-            ch[r][c] = (chains){splat(0.0f), splat(0.0f)};
+        UNROLL for (int r = 0; r < n_rows; r++) UNROLL for (int c = 0; c < n_columns; c++) ch[r][c] =
+            (chains){splat(0.0f), splat(0.0f)};
         const float *xs = x + s * STEP;
         UNROLL_SOME for (int j = 0; j < STEP / 2; j++)
         {
             vec even[PAIR_COLUMNS], odd[PAIR_COLUMNS];
-            UNROLL for (int c = 0; c < n_columns; c++)
-                load_column(type, w, panel_bytes, c, n_rows, &even[c], &odd[c]);
+            UNROLL for (int c = 0; c < n_columns; c++) load_column(type, w, panel_bytes, c, n_rows, &even[c], &odd[c]);
             UNROLL for (int r = 0; r < n_rows; r++) UNROLL for (int c = 0; c < n_columns; c++)
                 extend(&ch[r][c], even[c], odd[c], xs + (size_t)r * x_stride + 2 * j);
             w += pair_bytes;
         }
-        UNROLL for (int r = 0; r < n_rows; r++) UNROLL for (int c = 0; c < n_columns; c++)
-            acc[r][c] = add(acc[r][c], add(ch[r][c].even, ch[r][c].odd));
+        UNROLL for (int r = 0; r < n_rows; r++) UNROLL for (int c = 0; c < n_columns; c++) acc[r][c] =
+            add(acc[r][c], add(ch[r][c].even, ch[r][c].odd));
     }
     UNROLL for (int r = 0; r < n_rows; r++) UNROLL for (int c = 0; c < n_columns; c++)
         store(out + (size_t)r * out_stride + c * WIDTH, WIDTH, acc[r][c]);
@@ -129,8 +126,7 @@ typedef struct triple {
 /* One step of F16, or of BF16, whose weights have no low part, for `together` columns from column `first`, n_rows
  * rows, onto acc. */
 static ALWAYS_INLINE void step_triple(rvi_qtype type, const uint8_t *w, size_t panel_bytes, int first, int together,
-                                      const float *xs, size_t x_stride, int n_rows,
-                                      vec acc[][ROWS_TRIPLE])
+                                      const float *xs, size_t x_stride, int n_rows, vec acc[][ROWS_TRIPLE])
 {
     triple t[PAIR_COLUMNS][ROWS_TRIPLE];
     chains zero = {splat(0.0f), splat(0.0f)};
@@ -165,13 +161,12 @@ static ALWAYS_INLINE void step_triple(rvi_qtype type, const uint8_t *w, size_t p
 
 /* F16 and BF16: n_columns registers of outputs take turns, step by step; n_rows rows. */
 static ALWAYS_INLINE void block_triple(rvi_qtype type, const uint8_t *w, size_t panel_bytes, int n_columns,
-                                       const float *x, size_t x_stride, int n_rows, float *out,
-                                       size_t out_stride, size_t n_steps)
+                                       const float *x, size_t x_stride, int n_rows, float *out, size_t out_stride,
+                                       size_t n_steps)
 {
     int together = n_rows == 1 ? COLUMNS_TRIPLE : 1;
     vec acc[PAIR_COLUMNS][ROWS_TRIPLE];
-    UNROLL for (int c = 0; c < n_columns; c++) UNROLL for (int r = 0; r < n_rows; r++) acc[c][r] =
-        splat(0.0f);
+    UNROLL for (int c = 0; c < n_columns; c++) UNROLL for (int r = 0; r < n_rows; r++) acc[c][r] = splat(0.0f);
     for (size_t s = 0; s < n_steps; s++)
         UNROLL for (int c = 0; c < n_columns; c += together)
             step_triple(type, w + s * 1024, panel_bytes, c, n_columns < together ? n_columns : together,
@@ -181,18 +176,15 @@ static ALWAYS_INLINE void block_triple(rvi_qtype type, const uint8_t *w, size_t 
 }
 
 /* What one call to a block computes; each number of rows is its own copy of the block. */
-static ALWAYS_INLINE void block(rvi_qtype type, const uint8_t *w, size_t panel_bytes, int n_panels,
-                                const float *x, size_t x_stride, int n_rows, float *out,
-                                size_t out_stride, size_t n_steps)
+static ALWAYS_INLINE void block(rvi_qtype type, const uint8_t *w, size_t panel_bytes, int n_panels, const float *x,
+                                size_t x_stride, int n_rows, float *out, size_t out_stride, size_t n_steps)
 {
-#define CASE(rows)                                                                                 \
-    case rows:                                                                                     \
-        if (type != RVI_F32 && rows <= ROWS_TRIPLE)                                                \
-            block_triple(type, w, panel_bytes, n_panels *PANEL_COLUMNS, x, x_stride, rows, out,          \
-                         out_stride, n_steps);                                                     \
-        else if (type == RVI_F32 && rows <= ROWS_SINGLE)                                           \
-            block_single(type, w, panel_bytes, n_panels *PANEL_COLUMNS, x, x_stride, rows, out,    \
-                         out_stride, n_steps);                                                     \
+#define CASE(rows)                                                                                                     \
+    case rows:                                                                                                         \
+        if (type != RVI_F32 && rows <= ROWS_TRIPLE)                                                                    \
+            block_triple(type, w, panel_bytes, n_panels *PANEL_COLUMNS, x, x_stride, rows, out, out_stride, n_steps);  \
+        else if (type == RVI_F32 && rows <= ROWS_SINGLE)                                                               \
+            block_single(type, w, panel_bytes, n_panels *PANEL_COLUMNS, x, x_stride, rows, out, out_stride, n_steps);  \
         break;
     switch (n_rows) {
         CASE(1)
@@ -205,9 +197,8 @@ static ALWAYS_INLINE void block(rvi_qtype type, const uint8_t *w, size_t panel_b
 #undef CASE
 }
 
-static ALWAYS_INLINE void gemm_panels(rvi_qtype type, const void *panels, int n_panels,
-                                      const void *acts, size_t act_stride, int n_rows, float *out,
-                                      size_t out_stride, size_t n)
+static ALWAYS_INLINE void gemm_panels(rvi_qtype type, const void *panels, int n_panels, const void *acts,
+                                      size_t act_stride, int n_rows, float *out, size_t out_stride, size_t n)
 {
     size_t panel_bytes = rvi_float_panel_bytes(type, n), n_steps = rvi_pairs_steps(n);
     size_t x_stride = act_stride / sizeof(float);
@@ -234,11 +225,11 @@ static ALWAYS_INLINE void gemm_panels(rvi_qtype type, const void *panels, int n_
     }
 }
 
-#define GEMM_PANELS(name, type)                                                                    \
-    static void name(const void *panels, int n_panels, const void *acts, size_t act_stride,        \
-                     int n_rows, float *out, size_t out_stride, size_t n)                          \
-    {                                                                                              \
-        gemm_panels(type, panels, n_panels, acts, act_stride, n_rows, out, out_stride, n);         \
+#define GEMM_PANELS(name, type)                                                                                        \
+    static void name(const void *panels, int n_panels, const void *acts, size_t act_stride, int n_rows, float *out,    \
+                     size_t out_stride, size_t n)                                                                      \
+    {                                                                                                                  \
+        gemm_panels(type, panels, n_panels, acts, act_stride, n_rows, out, out_stride, n);                             \
     }
 GEMM_PANELS(gemm_panels_f32, RVI_F32)
 GEMM_PANELS(gemm_panels_f16, RVI_F16)

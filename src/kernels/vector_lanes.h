@@ -30,8 +30,8 @@ enum { SUM_REGISTERS = 16 / WIDTH };
 
 static ALWAYS_INLINE float add_lanes(vec acc[SUM_REGISTERS])
 {
-    UNROLL for (int half = SUM_REGISTERS / 2; half >= 1; half /= 2)
-        UNROLL for (int r = 0; r < half; r++) acc[r] = add(acc[r], acc[r + half]);
+    UNROLL for (int half = SUM_REGISTERS / 2; half >= 1; half /= 2) UNROLL for (int r = 0; r < half; r++) acc[r] =
+        add(acc[r], acc[r + half]);
     return add_across(acc[0]);
 }
 

@@ -26,7 +26,7 @@
 #include "kernels/simd.h"
 
 enum {
-    REGISTERS = RVI_PANEL / WIDTH,   /* that hold 4 inputs of 16 outputs */
+    REGISTERS = RVI_PANEL / WIDTH, /* that hold 4 inputs of 16 outputs */
     REGISTER_BYTES = 4 * WIDTH,
     AHEAD = 2048 /* bytes between a prefetch and its use, for single rows, which come from memory */
 };
@@ -34,7 +34,8 @@ enum {
 /* The 8 registers of a block, from its planes at q (already at this register's place in the 64 bytes). */
 static ALWAYS_INLINE void unpack_planes(bytes w[8], const uint8_t *q, traits t)
 {
-    UNROLL for (int p = 0; p < 4; p++) {
+    UNROLL for (int p = 0; p < 4; p++)
+    {
         if (t.low_bits == 8) {
             w[p] = load_bytes(q + 64 * p);
             w[p + 4] = load_bytes(q + 64 * (p + 4));
@@ -46,7 +47,8 @@ static ALWAYS_INLINE void unpack_planes(bytes w[8], const uint8_t *q, traits t)
         }
     }
     if (t.low_bits == 2) {
-        UNROLL for (int p = 0; p < 2; p++) {
+        UNROLL for (int p = 0; p < 2; p++)
+        {
             bytes v = load_bytes(q + 64 * p);
             w[4 * p] = shift_bytes(v, 0, 3);
             w[4 * p + 1] = shift_bytes(v, 2, 3);
@@ -56,7 +58,8 @@ static ALWAYS_INLINE void unpack_planes(bytes w[8], const uint8_t *q, traits t)
     }
     const uint8_t *high = q + 64 * t.low_bits;
     if (t.high_bits == 2) {
-        UNROLL for (int p = 0; p < 2; p++) {
+        UNROLL for (int p = 0; p < 2; p++)
+        {
             bytes v = load_bytes(high + 64 * p);
             w[4 * p] = both(w[4 * p], shift_bytes(v, -4, 0x30));
             w[4 * p + 1] = both(w[4 * p + 1], shift_bytes(v, -2, 0x30));
@@ -98,28 +101,28 @@ static ALWAYS_INLINE void gemm_narrow(traits t, const uint8_t *q, const uint8_t 
 {
     const int offset = offset_in_quants(t);
     vec acc[2][MAX_PASS];
-    UNROLL for (int p = 0; p < n_p; p++)
-        UNROLL for (int r = 0; r < n_x; r++) acc[p][r] = splat(0.0f);
+    UNROLL for (int p = 0; p < n_p; p++) UNROLL for (int r = 0; r < n_x; r++) acc[p][r] = splat(0.0f);
     q += REGISTER_BYTES * reg;
     scales += sizeof(rvi_f16) * WIDTH * (size_t)reg;
     for (size_t b = 0; b < n_blocks; b++, q += panel_quant_bytes(t), scales += panel_scale_bytes(t))
-        UNROLL for (int p = 0; p < n_p; p++) {
+        UNROLL for (int p = 0; p < n_p; p++)
+        {
             bytes w[8];
             const uint8_t *at = q + (size_t)p * panel_bytes, *s = scales + (size_t)p * panel_bytes;
             if (n_x == 1) prefetch_planes(at, t);
             unpack_planes(w, at, t);
             vec d = load_f16(s, WIDTH), m = d;
             if (t.form == ONE_MIN) m = load_f16(s + RVI_PANEL * sizeof(rvi_f16), WIDTH);
-            UNROLL for (int r = 0; r < n_x; r++) {
+            UNROLL for (int r = 0; r < n_x; r++)
+            {
                 const rvi_act_block *a = (const rvi_act_block *)(const void *)(x + (size_t)r * x_stride) + b;
                 ints dot = dot_registers(splat_int(-offset * a->sum), w, 8, a->q, t.largest);
                 acc[p][r] = fused(to_float(dot), multiply(d, splat(a->d)), acc[p][r]);
                 if (t.form == ONE_MIN) acc[p][r] = fused(m, splat(a->d_sum), acc[p][r]);
             }
         }
-    UNROLL for (int p = 0; p < n_p; p++)
-        UNROLL for (int r = 0; r < n_x; r++)
-            store(out + (size_t)r * out_stride + RVI_PANEL * p + WIDTH * reg, WIDTH, acc[p][r]);
+    UNROLL for (int p = 0; p < n_p; p++) UNROLL for (int r = 0; r < n_x; r++)
+        store(out + (size_t)r * out_stride + RVI_PANEL * p + WIDTH * reg, WIDTH, acc[p][r]);
 }
 
 /* The scale or minimum of inputs g * scale_inputs and on. */
@@ -133,17 +136,20 @@ static ALWAYS_INLINE ints small_scale(const uint8_t *small, int g, bool min, tra
 }
 
 /* The integer sums of 32 inputs, block g of 256. */
-static ALWAYS_INLINE void sum_wide(traits t, const bytes w[8], const uint8_t *small, int g, const rvi_act_wide *const *a,
-                                   int n_x, ints *dot, ints *min)
+static ALWAYS_INLINE void sum_wide(traits t, const bytes w[8], const uint8_t *small, int g,
+                                   const rvi_act_wide *const *a, int n_x, ints *dot, ints *min)
 {
     const int offset = offset_in_quants(t), parts = 32 / t.scale_inputs;
-    UNROLL for (int part = 0; part < parts; part++) {
+    UNROLL for (int part = 0; part < parts; part++)
+    {
         const int at = g * parts + part, n = 8 / parts;
         ints sc = small_scale(small, at, false, t), mn = sc;
         if (t.form == SCALED_MIN) mn = small_scale(small, at, true, t);
-        UNROLL for (int r = 0; r < n_x; r++) {
+        UNROLL for (int r = 0; r < n_x; r++)
+        {
             int sum = parts == 1 ? a[r]->sum32[at] : a[r]->sum16[at];
-            ints one = dot_registers(splat_int(-offset * sum), w + n * part, n, a[r]->q + 32 * g + 16 * part, t.largest);
+            ints one =
+                dot_registers(splat_int(-offset * sum), w + n * part, n, a[r]->q + 32 * g + 16 * part, t.largest);
             dot[r] = add_ints(dot[r], multiply_ints(one, sc));
             if (t.form == SCALED_MIN) min[r] = add_ints(min[r], multiply_ints(mn, splat_int(sum)));
         }
@@ -156,18 +162,18 @@ static ALWAYS_INLINE void gemm_wide(traits t, const uint8_t *q, const uint8_t *s
 {
     const size_t halves = RVI_PANEL * sizeof(rvi_f16);
     vec acc[2][MAX_PASS];
-    UNROLL for (int p = 0; p < n_p; p++)
-        UNROLL for (int r = 0; r < n_x; r++) acc[p][r] = splat(0.0f);
+    UNROLL for (int p = 0; p < n_p; p++) UNROLL for (int r = 0; r < n_x; r++) acc[p][r] = splat(0.0f);
     q += REGISTER_BYTES * reg;
     for (size_t b = 0; b < n_blocks; b++, scales += panel_scale_bytes(t)) {
         const rvi_act_wide *a[MAX_PASS];
         ints dot[2][MAX_PASS], min[2][MAX_PASS];
-        UNROLL for (int r = 0; r < n_x; r++) {
+        UNROLL for (int r = 0; r < n_x; r++)
+        {
             a[r] = (const rvi_act_wide *)(const void *)(x + (size_t)r * x_stride) + b;
             UNROLL for (int p = 0; p < n_p; p++) dot[p][r] = min[p][r] = splat_int(0);
         }
-        for (int g = 0; g < 8; g++, q += panel_quant_bytes(t))
-            UNROLL for (int p = 0; p < n_p; p++) {
+        for (int g = 0; g < 8; g++, q += panel_quant_bytes(t)) UNROLL for (int p = 0; p < n_p; p++)
+            {
                 bytes w[8];
                 const uint8_t *at = q + (size_t)p * panel_bytes;
                 const uint8_t *small =
@@ -176,20 +182,21 @@ static ALWAYS_INLINE void gemm_wide(traits t, const uint8_t *q, const uint8_t *s
                 unpack_planes(w, at, t);
                 sum_wide(t, w, small, g, a, n_x, dot[p], min[p]);
             }
-        UNROLL for (int p = 0; p < n_p; p++) {
+        UNROLL for (int p = 0; p < n_p; p++)
+        {
             const uint8_t *s = scales + (size_t)p * panel_bytes + sizeof(rvi_f16) * WIDTH * (size_t)reg;
             vec d = load_f16(s, WIDTH), m = d;
             if (t.form == SCALED_MIN) m = load_f16(s + halves, WIDTH);
-            UNROLL for (int r = 0; r < n_x; r++) {
+            UNROLL for (int r = 0; r < n_x; r++)
+            {
                 vec xd = splat(a[r]->d);
                 acc[p][r] = fused(to_float(dot[p][r]), multiply(d, xd), acc[p][r]);
                 if (t.form == SCALED_MIN) acc[p][r] = fused(negate(to_float(min[p][r])), multiply(m, xd), acc[p][r]);
             }
         }
     }
-    UNROLL for (int p = 0; p < n_p; p++)
-        UNROLL for (int r = 0; r < n_x; r++)
-            store(out + (size_t)r * out_stride + RVI_PANEL * p + WIDTH * reg, WIDTH, acc[p][r]);
+    UNROLL for (int p = 0; p < n_p; p++) UNROLL for (int r = 0; r < n_x; r++)
+        store(out + (size_t)r * out_stride + RVI_PANEL * p + WIDTH * reg, WIDTH, acc[p][r]);
 }
 
 static ALWAYS_INLINE void gemm_pass(traits t, const uint8_t *panel, size_t panel_bytes, int n_p, const char *x,
@@ -198,8 +205,8 @@ static ALWAYS_INLINE void gemm_pass(traits t, const uint8_t *panel, size_t panel
     const uint8_t *scales = panel + n / 32 * panel_quant_bytes(t);
     size_t n_blocks = n / t.block_weights;
     for (int reg = 0; reg < REGISTERS; reg++)
-        (t.block_weights == 32 ? gemm_narrow : gemm_wide)(t, panel, scales, panel_bytes, n_p, reg, x, x_stride, n_x, out,
-                                                          out_stride, n_blocks);
+        (t.block_weights == 32 ? gemm_narrow : gemm_wide)(t, panel, scales, panel_bytes, n_p, reg, x, x_stride, n_x,
+                                                          out, out_stride, n_blocks);
 }
 
 /* A panel stays in cache while passes of rows go over it. */
@@ -213,12 +220,16 @@ static ALWAYS_INLINE void gemm_panels(traits t, size_t panel_bytes, const void *
     for (; p < n_panels; p++) {
         const uint8_t *panel = (const uint8_t *)panels + (size_t)p * panel_bytes;
         int r = 0;
-#define PASSES(rows)                                                                                  \
-    for (; r + (rows) <= n_x; r += (rows))                                                            \
-        gemm_pass(t, panel, panel_bytes, 1, x + (size_t)r * x_stride, x_stride, (rows),               \
+#define PASSES(rows)                                                                                                   \
+    for (; r + (rows) <= n_x; r += (rows))                                                                             \
+        gemm_pass(t, panel, panel_bytes, 1, x + (size_t)r * x_stride, x_stride, (rows),                                \
                   out + (size_t)r * out_stride + RVI_PANEL * p, out_stride, n);
-        if (MAX_PASS >= 16) { PASSES(16) }
-        if (MAX_PASS >= 8) { PASSES(8) }
+        if (MAX_PASS >= 16) {
+            PASSES(16)
+        }
+        if (MAX_PASS >= 8) {
+            PASSES(8)
+        }
         PASSES(4)
         PASSES(2)
         PASSES(1)
@@ -226,12 +237,12 @@ static ALWAYS_INLINE void gemm_panels(traits t, size_t panel_bytes, const void *
     }
 }
 
-#define DEFINE_PANELS(name, ...)                                                                                    \
-    static void gemm_panels_##name(const void *panels, int n_panels, const void *x, size_t x_stride, int n_x,       \
-                                   float *out, size_t out_stride, size_t n)                                         \
-    {                                                                                                               \
-        gemm_panels(TRAITS(name, __VA_ARGS__), rvi_panel_bytes(RVI_##name, n), panels, n_panels, x, x_stride, n_x,  \
-                    out, out_stride, n);                                                                            \
+#define DEFINE_PANELS(name, ...)                                                                                       \
+    static void gemm_panels_##name(const void *panels, int n_panels, const void *x, size_t x_stride, int n_x,          \
+                                   float *out, size_t out_stride, size_t n)                                            \
+    {                                                                                                                  \
+        gemm_panels(TRAITS(name, __VA_ARGS__), rvi_panel_bytes(RVI_##name, n), panels, n_panels, x, x_stride, n_x,     \
+                    out, out_stride, n);                                                                               \
     }
 
 #define FILL_PANELS(k, name) (k)->gemm_panels[RVI_##name] = gemm_panels_##name;

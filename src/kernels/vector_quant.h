@@ -49,7 +49,8 @@ typedef uint8_t bytes64 __attribute__((vector_size(64)));
 static ALWAYS_INLINE void pack_planes(uint8_t *out, uint8_t (*q)[32], traits t)
 {
     alignas(64) uint32_t reg[8][RVI_PANEL];
-    UNROLL for (int r = 0; r < RVI_PANEL; r += 8) {
+    UNROLL for (int r = 0; r < RVI_PANEL; r += 8)
+    {
         words8 rows[8];
         memcpy(rows, q[r], sizeof rows);
         transpose8(rows);
@@ -123,22 +124,22 @@ static ALWAYS_INLINE void pack(unpack_fn unpack, traits t, const uint8_t *rows, 
             scales += panel_scale_bytes(t);
         }
     }
-    memset(end, 0, (size_t)-(uintptr_t)end % 64);
+    memset(end, 0, (size_t) - (uintptr_t)end % 64);
 }
 
 /* One copy of each for each type of QUANTIZED, and putting them into a table. */
-#define DEFINE_QUANT(name, ...)                                                                                \
-    static void dequantize_##name(const void *src, float *dst, size_t n)                                       \
-    {                                                                                                          \
-        dequantize(unpack_##name, TRAITS(name, __VA_ARGS__), src, dst, n);                                     \
-    }                                                                                                          \
-    static void pack_##name(const void *rows, size_t row_stride, int n_rows, void *panel, size_t n)            \
-    {                                                                                                          \
-        pack(unpack_##name, TRAITS(name, __VA_ARGS__), rows, row_stride, n_rows, panel, n);                    \
+#define DEFINE_QUANT(name, ...)                                                                                        \
+    static void dequantize_##name(const void *src, float *dst, size_t n)                                               \
+    {                                                                                                                  \
+        dequantize(unpack_##name, TRAITS(name, __VA_ARGS__), src, dst, n);                                             \
+    }                                                                                                                  \
+    static void pack_##name(const void *rows, size_t row_stride, int n_rows, void *panel, size_t n)                    \
+    {                                                                                                                  \
+        pack(unpack_##name, TRAITS(name, __VA_ARGS__), rows, row_stride, n_rows, panel, n);                            \
     }
 
-#define FILL_QUANT(k, name)                       \
-    (k)->dequantize[RVI_##name] = dequantize_##name; \
+#define FILL_QUANT(k, name)                                                                                            \
+    (k)->dequantize[RVI_##name] = dequantize_##name;                                                                   \
     (k)->pack[RVI_##name] = pack_##name;
 
 #endif

@@ -16,13 +16,13 @@
 
 /* ---- products ----
  *
- * A in groups: [k / 16][GEMM_ROWS][16 of k]; B in panels: [k][16 columns]. An element of C is one chain of fused steps over
- * k, from 0 or from what C holds. */
+ * A in groups: [k / 16][GEMM_ROWS][16 of k]; B in panels: [k][16 columns]. An element of C is one chain of fused steps
+ * over k, from 0 or from what C holds. */
 
 enum {
     PANEL = RVI_GEMM_PANEL,
     K_STEP = 16,
-    K_SLICE = 256,               /* so many rows of the panels at hand stay in the first level cache */
+    K_SLICE = 256, /* so many rows of the panels at hand stay in the first level cache */
     PANEL_VECS = PANEL / WIDTH
 };
 
@@ -151,31 +151,33 @@ static void pack_b_rows(void *out, size_t k_total, const float *const *rows, boo
 }
 
 /* A group of rows with one or more panels over n_k of k; m and n say what of it C has. */
-static ALWAYS_INLINE void gemm_block(int n_panels, const float *a, const float *b, size_t b_stride, size_t n_k, float *c,
-                                     size_t c_stride, int m, int n, bool add_to)
+static ALWAYS_INLINE void gemm_block(int n_panels, const float *a, const float *b, size_t b_stride, size_t n_k,
+                                     float *c, size_t c_stride, int m, int n, bool add_to)
 {
     vec acc[GEMM_ROWS][GEMM_PANELS * PANEL_VECS];
-    UNROLL for (int r = 0; r < GEMM_ROWS; r++)
-        UNROLL for (int v = 0; v < n_panels * PANEL_VECS; v++) {
-            bool here = add_to && r < m && v * WIDTH < n;
-            acc[r][v] = here ? load(c + (size_t)r * c_stride + v * WIDTH, (size_t)(n - v * WIDTH)) : splat(0.0f);
-        }
+    UNROLL for (int r = 0; r < GEMM_ROWS; r++) UNROLL for (int v = 0; v < n_panels * PANEL_VECS; v++)
+    {
+        bool here = add_to && r < m && v * WIDTH < n;
+        acc[r][v] = here ? load(c + (size_t)r * c_stride + v * WIDTH, (size_t)(n - v * WIDTH)) : splat(0.0f);
+    }
     for (size_t i = 0; i < n_k; i += K_STEP, a += GEMM_ROWS * K_STEP) {
         size_t n_j = n_k - i < K_STEP ? n_k - i : K_STEP;
         for (size_t j = 0; j < n_j; j++, b += PANEL) {
             vec bv[GEMM_PANELS * PANEL_VECS];
-            UNROLL for (int v = 0; v < n_panels * PANEL_VECS; v++)
-                bv[v] = load(b + (size_t)(v / PANEL_VECS) * b_stride + v % PANEL_VECS * WIDTH, WIDTH);
-            UNROLL for (int r = 0; r < GEMM_ROWS; r++) {
+            UNROLL for (int v = 0; v < n_panels * PANEL_VECS; v++) bv[v] =
+                load(b + (size_t)(v / PANEL_VECS) * b_stride + v % PANEL_VECS * WIDTH, WIDTH);
+            UNROLL for (int r = 0; r < GEMM_ROWS; r++)
+            {
                 vec av = splat(a[(size_t)(r * K_STEP) + j]);
                 UNROLL for (int v = 0; v < n_panels * PANEL_VECS; v++) acc[r][v] = fused(av, bv[v], acc[r][v]);
             }
         }
     }
-    UNROLL for (int r = 0; r < GEMM_ROWS; r++) {
+    UNROLL for (int r = 0; r < GEMM_ROWS; r++)
+    {
         if (r >= m) continue;
-        UNROLL for (int v = 0; v < n_panels * PANEL_VECS; v++)
-            if (v * WIDTH < n) store(c + (size_t)r * c_stride + v * WIDTH, (size_t)(n - v * WIDTH), acc[r][v]);
+        UNROLL for (int v = 0; v < n_panels * PANEL_VECS; v++) if (v * WIDTH < n)
+            store(c + (size_t)r * c_stride + v * WIDTH, (size_t)(n - v * WIDTH), acc[r][v]);
     }
 }
 
@@ -213,8 +215,8 @@ static ALWAYS_INLINE float add_all(vec s[4])
 static void norm_back(float *dx, const float *dy, const float *x, const float *w, size_t n, float eps, bool add_to)
 {
     vec square[4] = {splat(0), splat(0), splat(0), splat(0)}, dot[4] = {splat(0), splat(0), splat(0), splat(0)};
-    for (size_t i = 0; i < n; i += 4 * WIDTH)
-        UNROLL for (size_t u = 0; u < 4; u++) {
+    for (size_t i = 0; i < n; i += 4 * WIDTH) UNROLL for (size_t u = 0; u < 4; u++)
+        {
             size_t at = i + u * WIDTH;
             if (at >= n) continue;
             vec v = load(x + at, n - at);
@@ -268,8 +270,8 @@ static double exp_sum(const float *z, float top, float inverse, size_t n)
     for (size_t from = 0; from < n; from += PIECE) {
         size_t end = n - from < PIECE ? n : from + PIECE;
         vec s[4] = {splat(0), splat(0), splat(0), splat(0)};
-        for (size_t i = from; i < end; i += 4 * WIDTH)
-            UNROLL for (size_t u = 0; u < 4; u++) {
+        for (size_t i = from; i < end; i += 4 * WIDTH) UNROLL for (size_t u = 0; u < 4; u++)
+            {
                 size_t at = i + u * WIDTH;
                 if (at >= end) continue;
                 vec e = exp_lanes(multiply(subtract(load(z + at, end - at), t), by));
@@ -358,8 +360,8 @@ static float softmax_back(float *dp, const float *p, const float *s, size_t n, f
     return sum;
 }
 
-static void key_back(float *s, float *dp, const float *top, const float *inverse, const float *sums, size_t n, size_t from,
-                     size_t end, float scale, float soft_cap)
+static void key_back(float *s, float *dp, const float *top, const float *inverse, const float *sums, size_t n,
+                     size_t from, size_t end, float scale, float soft_cap)
 {
     const vec zero = splat(0.0f);
     for (size_t i = 0; i < n; i += WIDTH) {

@@ -1,8 +1,8 @@
 /* Sets of adapters that sessions hold.
  *
- * The same adapters are the same set for as long as the set lives: keys and values computed with it are
- * found again by its serial. A set lives while somebody holds it, and beyond that until one of its
- * adapters is retired; a retired adapter lives until no set names it. */
+ * The same adapters are the same set for as long as the set lives: keys and values computed with it
+ * are found again by its serial. A set lives while somebody holds it, and beyond that until one of
+ * its adapters is retired; a retired adapter lives until no set names it. */
 #include "base/mem.h"
 #include "learn/learner_internal.h"
 
@@ -13,8 +13,8 @@ struct rvi_made_set {
     rvi_adapter_set set;
 };
 
-/* Adapters of the last down projection alone write no keys or values: what was computed without them stays
- * valid, and such a set has the serial of the empty one. */
+/* Adapters of the last down projection alone write no keys or values: what was computed without
+ * them stays valid, and such a set has the serial of the empty one. */
 static bool writes_keys(const rvi_learner *l, const rvi_adapter *a)
 {
     const rvi_model *m = l->parts.m;

@@ -1,7 +1,7 @@
-/* What is made once for a model: its own texts (replay.h) and the statistics of questions that the gate
- * goes by (gate.h). Both are kept in the store, table "model", in pieces that fit into a record, so that
- * opening a learner again needs no forward pass for them. Hidden states are not part of it: they are made
- * when somebody trains (ground.h). */
+/* What is made once for a model: its own texts (replay.h) and the statistics of questions that the
+ * gate goes by (gate.h). Both are kept in the store, table "model", in pieces that fit into a
+ * record, so that opening a learner again needs no forward pass for them. Hidden states are not
+ * part of it: they are made when somebody trains (ground.h). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -166,8 +166,8 @@ rv_status rvi_calibrating_make(rvi_calibrating *c, const rvi_learner *l, const r
     return st;
 }
 
-/* Those that were made beside the learner, which had no store at hand. Where that fails they are made again
- * next time. */
+/* Those that were made beside the learner, which had no store at hand. Where that fails they are
+ * made again next time. */
 static void keep_prototypes(const rvi_calibrating *c, rvi_learner *l)
 {
     if (!c->gate || rvi_store_begin(&l->store, false, NULL)) return;

@@ -1,7 +1,8 @@
-/* Consolidating: what waits goes into the weights. Lessons go round by round (round.c), one group and one
- * generation each; the deep loop also makes one generation of the preferences (deep.c).
+/* Consolidating: what waits goes into the weights. Lessons go round by round (round.c), one group
+ * and one generation each; the deep loop also makes one generation of the preferences (deep.c).
  *
- * What was trained takes part once it is published; until then, and after a failure, all is as before. */
+ * What was trained takes part once it is published; until then, and after a failure, all is as
+ * before. */
 #include <stdio.h>
 
 #include "base/os.h"

@@ -1,12 +1,13 @@
 /* credit.h - which tokens go with good scores.
  *
- * A score is of a whole answer; most of the answer's tokens had no part in it. Over many answers it shows
- * which had: where the score rises or falls with how often a token occurs, that token has earned the credit,
- * or the blame. credit = the slope of the advantage over the token's count, least squares with a ridge,
- * shrunk by how far it is from chance, to 0 where it is not beyond it. Old answers fade.
+ * A score is of a whole answer; most of the answer's tokens had no part in it. Over many answers it
+ * shows which had: where the score rises or falls with how often a token occurs, that token has
+ * earned the credit, or the blame. credit = the slope of the advantage over the token's count,
+ * least squares with a ridge, shrunk by how far it is from chance, to 0 where it is not beyond it.
+ * Old answers fade.
  *
- * A table of fixed size; a token whose place is taken by one that has told something has no credit. Everything
- * is a function of the answers in their order. {0} is an empty one. */
+ * A table of fixed size; a token whose place is taken by one that has told something has no credit.
+ * Everything is a function of the answers in their order. {0} is an empty one. */
 #ifndef RVI_LEARN_CREDIT_H
 #define RVI_LEARN_CREDIT_H
 
@@ -18,10 +19,11 @@
 enum { RVI_CREDITS = 2048 };
 
 typedef struct rvi_credit_row {
-    int32_t id;             /* + 1; 0: none */
-    int32_t count;          /* in the answer at hand */
-    float mean;             /* of the counts */
-    float product, squares; /* sums of the count's deviation times the advantage, and times itself */
+    int32_t id;    /* + 1; 0: none */
+    int32_t count; /* in the answer at hand */
+    float mean;    /* of the counts */
+    float product,
+        squares; /* sums of the count's deviation times the advantage, and times itself */
 } rvi_credit_row;
 
 typedef struct rvi_credits {

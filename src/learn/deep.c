@@ -1,5 +1,6 @@
-/* What belongs to the deep loop alone: its pairs, how they become a generation, and what it may say about
- * itself. Texts of pairs stay until the learner is reset or freed, which does not happen during a run. */
+/* What belongs to the deep loop alone: its pairs, how they become a generation, and what it may say
+ * about itself. Texts of pairs stay until the learner is reset or freed, which does not happen
+ * during a run. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -9,8 +9,8 @@
 
 enum { MAX_TEXT = 1 << 20, MAX_QUESTION_WORDS = 128 };
 
-/* Valid UTF-8 without control characters, trimmed; white space becomes single spaces, or where lines
- * are kept a single newline if there was one in it. */
+/* Valid UTF-8 without control characters, trimmed; white space becomes single spaces, or where
+ * lines are kept a single newline if there was one in it. */
 static rv_status clean(rvi_buf *out, const char *text, size_t len, bool lines, rv_error *err)
 {
     bool space = false, newline = false;
@@ -511,7 +511,7 @@ static rv_status small_capital(const rvi_question *q, const rvi_tokenizer *t, rv
     rv_status st = rvi_words_split(&w, o->data, o->len, err);
     const rvi_word *x = w.n ? &w.data[0] : NULL;
     bool plain = !st && x && x->capital && !x->at && x->len > 1 && x->len == strlen(x->key) &&
-                 !memcmp(x->key + 1, o->data + 1, x->len - 1); /* not "USA" */
+                 !memcmp(x->key + 1, o->data + 1, x->len - 1);          /* not "USA" */
     if (plain && (!strcmp(x->key, "may") || !strncmp(x->key, "i'", 2))) /* the month; "I'm" */
         plain = false;
     bool function = x && rvi_english_is(x->key, RVI_EN_FUNCTION);
@@ -581,8 +581,8 @@ static rv_status make(rvi_fact *f, const rvi_tokenizer *t, const char *question,
     return st;
 }
 
-/* "Anna's dog is Rex" and "Rex is Anna's dog" as a question and its answer; *question stays empty if
- * the text is nothing of the kind. */
+/* "Anna's dog is Rex" and "Rex is Anna's dog" as a question and its answer; *question stays empty
+ * if the text is nothing of the kind. */
 static rv_status from_statement(const char *text, rvi_buf *question, rvi_buf *answer, rv_error *err)
 {
     rvi_words w = {0};

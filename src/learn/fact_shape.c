@@ -1,5 +1,6 @@
-/* fact_shape.c - the shape of a question: which noun it asks for ("What is S's R?", "How old is S?"),
- * or else the statement that it asks to be completed ("Where does S live?": "S lives in ..."). */
+/* fact_shape.c - the shape of a question: which noun it asks for ("What is S's R?", "How old is
+ * S?"), or else the statement that it asks to be completed ("Where does S live?": "S lives in
+ * ..."). */
 #include <string.h>
 
 #include "learn/fact_internal.h"
@@ -384,8 +385,9 @@ static const char *place_word(const clause *c)
     return "in";
 }
 
-/* Where O stands among the words behind the verb: an object directly behind it, unless a preposition
- * waits for it at the end; a place or a time at the end. "likes to eat O most of all". */
+/* Where O stands among the words behind the verb: an object directly behind it, unless a
+ * preposition waits for it at the end; a place or a time at the end. "likes to eat O most of
+ * all". */
 static size_t object_place(const clause *c)
 {
     const view *v = c->v;
@@ -465,7 +467,8 @@ static bool put_verb(rvi_buf *out, const view *v, size_t aux, size_t verb)
     return rvi_buf_puts(out, v->w[verb].key);
 }
 
-/* "Where does S live?", "What is S playing?", "Where should S go?", and the indirect "where S lives" */
+/* "Where does S live?", "What is S playing?", "Where should S go?", and the indirect "where S
+ * lives" */
 static bool statement(rvi_shape *out, clause *c)
 {
     const view *v = c->v;

@@ -90,7 +90,8 @@ int rvi_features_dim(const rvi_features *f)
     return f->src.model->hp.n_embd;
 }
 
-/* Marks the tokens of every occurrence of the words from..to of the text, alone or behind a space. */
+/* Marks the tokens of every occurrence of the words from..to of the text, alone or behind a
+ * space. */
 static rv_status leave_out(const rvi_features *f, const char *word, size_t len, const rvi_ids *ids,
                            bool *left_out, rv_error *err)
 {

@@ -1,6 +1,6 @@
-/* features.h - what a question is about, as a vector: the mean of the residual stream over the words
- * of the user's turn, the subject's left out, after about a quarter of the layers, in the frame that
- * the chat template puts around a turn. One thread at a time. */
+/* features.h - what a question is about, as a vector: the mean of the residual stream over the
+ * words of the user's turn, the subject's left out, after about a quarter of the layers, in the
+ * frame that the chat template puts around a turn. One thread at a time. */
 #ifndef RVI_LEARN_FEATURES_H
 #define RVI_LEARN_FEATURES_H
 

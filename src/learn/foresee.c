@@ -1,6 +1,6 @@
-/* Thumbs that may come: the keys of an answer are the larger part of a thumb's work and known as soon as
- * the answer has ended (pairs.h), so that they are made then, between calls. Of the last answers only; a
- * thumb on any other makes them itself, with the same result. */
+/* Thumbs that may come: the keys of an answer are the larger part of a thumb's work and known as
+ * soon as the answer has ended (pairs.h), so that they are made then, between calls. Of the last
+ * answers only; a thumb on any other makes them itself, with the same result. */
 #include "base/mem.h"
 #include "learn/learner_internal.h"
 

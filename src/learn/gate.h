@@ -1,8 +1,9 @@
 /* gate.h - which of the taught facts does a request ask for?
  *
  * First by words: a taught subject must be named (or meant by a pronoun). Then, for one fact among
- * those of the subject, by the question's features: of its relations the nearest counts, if no other
- * stored relation and no common one is much nearer. Without calibration the words decide alone.
+ * those of the subject, by the question's features: of its relations the nearest counts, if no
+ * other stored relation and no common one is much nearer. Without calibration the words decide
+ * alone.
  *
  * A gate is made from the store's facts and never changes: any number of threads may ask it. */
 #ifndef RVI_LEARN_GATE_H
@@ -31,8 +32,8 @@ typedef struct rvi_gate_reader {
     rvi_gate_read read;
     void *ctx;
     int dim;
-    /* Prototypes of relations that were made before, by any gate of this calibration; NULL: none are
-     * kept. recall: false, and it is made. */
+    /* Prototypes of relations that were made before, by any gate of this calibration; NULL: none
+     * are kept. recall: false, and it is made. */
     bool (*recall)(void *memory, const rvi_fact *f, float *prototype);
     void (*keep)(void *memory, const rvi_fact *f, const float *prototype);
     void *memory;
@@ -92,8 +93,8 @@ typedef struct rvi_gate_hit {
     int same;        /* the fact that was taught by this very question, or -1 */
 } rvi_gate_hit;
 
-/* turns: oldest first. The last one of the user asks; when it names no subject but says "she" or the
- * like, the last one named before counts. */
+/* turns: oldest first. The last one of the user asks; when it names no subject but says "she" or
+ * the like, the last one named before counts. */
 rv_status rvi_gate_words(const rvi_gate *g, const rvi_turn *turns, size_t n_turns,
                          rvi_gate_hit *out, rv_error *err) RVI_MUST_CHECK;
 /* Is the fact about one of the subjects? For what is taught about them all. */
@@ -111,8 +112,8 @@ bool rvi_gate_about(const rvi_gate *g, const rvi_gate_hit *hit, size_t fact);
  * hit->nearest. */
 int rvi_gate_pick(const rvi_gate *g, const rvi_gate_hit *hit, const float *features, float tau);
 bool rvi_gate_calibrated(const rvi_gate *g);
-/* What the relation of a fact looks like, calibration->dim floats; NULL: it is none of this gate's, or there
- * is no calibration. */
+/* What the relation of a fact looks like, calibration->dim floats; NULL: it is none of this gate's,
+ * or there is no calibration. */
 const float *rvi_gate_prototype(const rvi_gate *g, const rvi_fact *f);
 
 #endif

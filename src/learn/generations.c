@@ -1,5 +1,5 @@
-/* Generations: adapters that are published and never change. What rolling back changes is which of them
- * are active.
+/* Generations: adapters that are published and never change. What rolling back changes is which of
+ * them are active.
  *
  * A generation is on the disk before the log names it, and the log names it before anybody uses it.
  * Numbers rise by one and are never used again. */
@@ -145,7 +145,7 @@ rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char
     for (size_t i = 0; i < g->n_parents; i++) f.parents[i] = (uint64_t)g->parents[i];
     memcpy(f.digest, digest, sizeof f.digest);
     st = file && fits ? rvi_learner_move_generation(l, file, g, err)
-                                : rvi_learner_save_generation(l, g, err);
+                      : rvi_learner_save_generation(l, g, err);
     if (!st) st = rvi_learner_add_generation(l, g, err);
     if (st) return st;
     if ((st = rvi_learner_log(l, &f, err))) {

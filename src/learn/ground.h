@@ -1,6 +1,6 @@
-/* ground.h - the ground on which adapters are trained: what a model says by itself (replay.h), ready
- * as samples with hidden states and targets, made once a process. Behind them stand the samples of
- * the run under way. */
+/* ground.h - the ground on which adapters are trained: what a model says by itself (replay.h),
+ * ready as samples with hidden states and targets, made once a process. Behind them stand the
+ * samples of the run under way. */
 #ifndef RVI_LEARN_GROUND_H
 #define RVI_LEARN_GROUND_H
 

@@ -1,10 +1,11 @@
-/* The instant loop of a learner: scores move a small adapter that always takes part, thumbs down move
- * one that takes part in the same request alone. Both by gradients captured while the answer was
- * generated; nothing here runs the model, but for what is made once.
+/* The instant loop of a learner: scores move a small adapter that always takes part, thumbs down
+ * move one that takes part in the same request alone. Both by gradients captured while the answer
+ * was generated; nothing here runs the model, but for what is made once.
  *
- * What follows from a judgement but need not be done in its call is attended to afterwards: the probe,
- * the snapshot, the bank. With a background thread that is done between calls, otherwise at the call's
- * end; whatever depends on it catches up first, so that it makes no difference who did it when. */
+ * What follows from a judgement but need not be done in its call is attended to afterwards: the
+ * probe, the snapshot, the bank. With a background thread that is done between calls, otherwise at
+ * the call's end; whatever depends on it catches up first, so that it makes no difference who did
+ * it when. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +31,8 @@ rv_status rvi_learner_capture(rvi_learner *l, rvi_capture **out, rv_error *err)
     return st ? st : rvi_capture_new(out, l->instant.capturer, RING, err);
 }
 
-/* Calls add with every text that probes may be made of: prose, and from calibration on the model's own. */
+/* Calls add with every text that probes may be made of: prose, and from calibration on the model's
+ * own. */
 static rv_status each_text(rvi_learner *l, int most, rvi_piece_kind own,
                            rv_status (*add)(rvi_learner *l, const int32_t *ids, size_t n,
                                             rv_error *err),
@@ -337,7 +339,8 @@ bool rvi_instant_find_dislike(const rvi_instant *in, const char *question, size_
     return false;
 }
 
-/* The place of a request that had no thumb yet: a new one, or the one whose last thumb is longest ago. */
+/* The place of a request that had no thumb yet: a new one, or the one whose last thumb is longest
+ * ago. */
 static rvi_dislike *place_for(rvi_learner *l)
 {
     rvi_instant *in = &l->instant;
@@ -395,7 +398,8 @@ rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const cha
     rv_status st = rvi_instant_tokens(c, &tokens, &n, err);
     if (!st) st = need_thumbs(l, err);
     out->forward_us = (rvi_os_thread_seconds() - start) * 1e6;
-    bool silenced = !st && question; /* the place for it first, so that nothing fails once it is logged */
+    bool silenced =
+        !st && question; /* the place for it first, so that nothing fails once it is logged */
     if (silenced) st = rvi_learner_silence(l, question, 0, err);
     silenced = silenced && !st;
     if (!st) st = log_judgement(l, RVI_FEEDBACK_THUMB, c, question, 0, &out->event, err);

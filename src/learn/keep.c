@@ -1,5 +1,5 @@
-/* What of a learner outlives the process: generations as adapter files, and everything else by folding
- * the feedback log again, event by event, as it was when it came. */
+/* What of a learner outlives the process: generations as adapter files, and everything else by
+ * folding the feedback log again, event by event, as it was when it came. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,16 +33,16 @@ rv_status rvi_learner_own(rvi_learner *l, rv_error *err)
     own_event since = {.user = l->user};
     int lock = -1;
     if (!l->dir || l->owned) return RV_OK;
-    rv_status st =
-        rvi_buf_printf(&path, "%s/lock", l->dir) ? RV_OK : rvi_nomem(err, "path");
+    rv_status st = rvi_buf_printf(&path, "%s/lock", l->dir) ? RV_OK : rvi_nomem(err, "path");
     if (!st) st = rvi_os_lock(path.data, &lock, err);
     if (st == RV_E_STORAGE)
-        st = rvi_error(err, st, "another process is learning in %s: until it ends, this one can only answer",
+        st = rvi_error(err, st,
+                       "another process is learning in %s: until it ends, this one can only answer",
                        l->dir);
     if (!st) st = rvi_feedback_read(&l->store, l->opened_at + 1, find_own, &since, err);
     if (!st && since.found)
-        st = rvi_error(err, RV_E_STORAGE, "another process has learned in %s meanwhile: open it again",
-                       l->dir);
+        st = rvi_error(err, RV_E_STORAGE,
+                       "another process has learned in %s meanwhile: open it again", l->dir);
     rvi_buf_deinit(&path);
     l->owned = !st;
     if (st)
@@ -247,8 +247,8 @@ static void claim(rvi_learner *l, const rvi_generation *g)
     if (g->origin == RVI_FROM_PAIRS) rvi_learner_use_pairs(l, g->first, g->last);
 }
 
-/* The adapter of the file, if that is the one the log names. Others' may be written otherwise than they were read:
- * of imports and merges the log's digest is not the file's. */
+/* The adapter of the file, if that is the one the log names. Others' may be written otherwise than
+ * they were read: of imports and merges the log's digest is not the file's. */
 static rv_status load_published(const rvi_learner *l, const rvi_feedback *f, const char *path,
                                 rvi_adapter **out, rv_error *err)
 {
@@ -281,7 +281,8 @@ static void read_provenance(rvi_generation *g)
     rvi_arena_deinit(&arena);
 }
 
-/* An adapter whose file is gone or damaged is left out, and what it held waits again: nothing is lost. */
+/* An adapter whose file is gone or damaged is left out, and what it held waits again: nothing is
+ * lost. */
 static rv_status fold_generation(rvi_learner *l, const rvi_feedback *f, rv_error *err)
 {
     rvi_buf path = {0};

@@ -1,7 +1,7 @@
-/* What scores and thumbs taught, on the disk: the small adapters as they are, whole or not at all, in a ring
- * of snapshots (snapshot.h). The log has every event, but not the gradients that it was learned by: what
- * came after the last snapshot is lost with the process. The whitener, larger and made once, has snapshots of
- * its own. */
+/* What scores and thumbs taught, on the disk: the small adapters as they are, whole or not at all,
+ * in a ring of snapshots (snapshot.h). The log has every event, but not the gradients that it was
+ * learned by: what came after the last snapshot is lost with the process. The whitener, larger and
+ * made once, has snapshots of its own. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -187,7 +187,8 @@ static rv_status load(rvi_learner *l, const rvi_snapshot *s, rv_error *err)
     if (h.micro_len) {
         rv_error why = {0};
         st = rvi_instant_new_micro(l, err);
-        if (!st && rvi_micro_load(in->micro, micro, (size_t)h.micro_len, &why)) /* of another rank */
+        if (!st &&
+            rvi_micro_load(in->micro, micro, (size_t)h.micro_len, &why)) /* of another rank */
             warn(l, "what scores taught is left out", &why);
         rvi_delta d = {0};
         if (!st) d = rvi_micro_delta(in->micro);

@@ -1,6 +1,6 @@
-/* A shared adapter is trained further with every group. How it was is kept with each generation, so that
- * training goes on from the one that is active: after a rollback, and after the end of the process, for
- * which the newest are on the disk (snapshot.h). */
+/* A shared adapter is trained further with every group. How it was is kept with each generation, so
+ * that training goes on from the one that is active: after a rollback, and after the end of the
+ * process, for which the newest are on the disk (snapshot.h). */
 #include <string.h>
 
 #include "base/mem.h"
@@ -75,7 +75,8 @@ static rv_status read_snapshot(rvi_generation *g, const rvi_snapshot *s, rv_erro
     size_t n = (s->len - sizeof n_groups) / (2 * sizeof(float));
     memcpy(&n_groups, s->data, sizeof n_groups);
     const uint8_t *theta = s->data + sizeof n_groups;
-    if (!n || n != rvi_adapter_n_params(g->adapter) || n_groups >= INT32_MAX || !rvi_floats_sound(theta, n, -INFINITY) ||
+    if (!n || n != rvi_adapter_n_params(g->adapter) || n_groups >= INT32_MAX ||
+        !rvi_floats_sound(theta, n, -INFINITY) ||
         !rvi_floats_sound(theta + n * sizeof(float), n, 0))
         return RV_OK;
     return take(g, theta, theta + n * sizeof(float), n, (int)n_groups, err);
@@ -120,7 +121,8 @@ rv_status rvi_shared_restore(rvi_learner *l, rv_error *err)
     const rvi_generation *g = NULL;
     rvi_study_options o = rvi_learner_study_options(l);
     for (size_t i = l->n_generations; !g && i-- > 0;)
-        if (l->generations[i].origin == RVI_FROM_SHARED && rvi_generation_active(&l->generations[i]))
+        if (l->generations[i].origin == RVI_FROM_SHARED &&
+            rvi_generation_active(&l->generations[i]))
             g = &l->generations[i];
     rvi_shared_deinit(&l->shared);
     if (!g || !l->o.shared) return RV_OK;

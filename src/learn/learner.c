@@ -1,5 +1,5 @@
-/* The learner's life, and what it says about itself. Options, store and texts it was given are its own;
- * what `parts` names is borrowed and outlives it. */
+/* The learner's life, and what it says about itself. Options, store and texts it was given are its
+ * own; what `parts` names is borrowed and outlives it. */
 #include "learn/learner_internal.h"
 
 #include <string.h>
@@ -154,11 +154,12 @@ static const char *truth(bool yes)
 static void put_generation(rvi_buf *out, const rvi_generation *g)
 {
     const rvi_study_result *f = &g->figures;
-    (void)rvi_buf_printf(out, "{\"number\":%d,\"active\":%s,\"rolled_back\":%s,\"gated\":%s", g->number,
-                         truth(rvi_generation_active(g)), truth(g->gone), truth(g->gated));
+    (void)rvi_buf_printf(out, "{\"number\":%d,\"active\":%s,\"rolled_back\":%s,\"gated\":%s",
+                         g->number, truth(rvi_generation_active(g)), truth(g->gone),
+                         truth(g->gated));
     if (f->n_steps)
-        (void)rvi_buf_printf(out, ",\"steps\":%d,\"loss\":%.5f,\"probe_kl\":%.5f", f->n_steps, f->ce,
-                             f->probe_kl);
+        (void)rvi_buf_printf(out, ",\"steps\":%d,\"loss\":%.5f,\"probe_kl\":%.5f", f->n_steps,
+                             f->ce, f->probe_kl);
     if (f->n_rows) /* trained by this process */
         (void)rvi_buf_printf(out, ",\"kl\":%.5f,\"seconds\":%.2f,\"rows\":%llu", f->kl, f->seconds,
                              (unsigned long long)f->n_rows);

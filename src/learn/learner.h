@@ -1,10 +1,10 @@
-/* learner.h - what one user taught one model: lessons, the adapters made of them, and what of it takes
- * part in a request.
+/* learner.h - what one user taught one model: lessons, the adapters made of them, and what of it
+ * takes part in a request.
  *
- * State follows from the feedback log: a lesson is a correction that stands (not superseded, undone or
- * forgotten), a generation is an adapter that a publish event names. Adapters never change once published;
- * rolling back means naming others as active. A correction is logged before it is a lesson, a generation
- * is on the disk before it is logged.
+ * State follows from the feedback log: a lesson is a correction that stands (not superseded, undone
+ * or forgotten), a generation is an adapter that a publish event names. Adapters never change once
+ * published; rolling back means naming others as active. A correction is logged before it is a
+ * lesson, a generation is on the disk before it is logged.
  *
  * One thread at a time, and it computes on the model's backend. */
 #ifndef RVI_LEARN_LEARNER_H
@@ -108,7 +108,7 @@ typedef struct rvi_instant {
     rvi_capturer *capturer;
     rvi_micro *micro;
     rvi_scores scores, scores_before; /* before: the last event */
-    rvi_adapter *adapter; /* of micro as it is; NULL: nothing yet */
+    rvi_adapter *adapter;             /* of micro as it is; NULL: nothing yet */
     rvi_probe *probe;
     rvi_whitener *whitener;
     rvi_thumbs *thumbs;
@@ -116,11 +116,11 @@ typedef struct rvi_instant {
     size_t n_dislikes, cap_dislikes;
     rvi_foreseen foreseen[RVI_FORESEEN];
     size_t next_foreseen;
-    int since_probe;       /* events */
+    int since_probe;          /* events */
     bool probe_due, save_due; /* and not done yet */
-    bool whole;            /* probe and whitener know the model's own texts too */
-    int unsaved;           /* events since it was written to the disk */
-    rvi_adapter **retired; /* adapters that were replaced and that sets may still name */
+    bool whole;               /* probe and whitener know the model's own texts too */
+    int unsaved;              /* events since it was written to the disk */
+    rvi_adapter **retired;    /* adapters that were replaced and that sets may still name */
     size_t n_retired, cap_retired;
 } rvi_instant;
 
@@ -149,7 +149,7 @@ typedef struct rvi_learner {
     char digest[RVI_SHA256_HEX];
     rvi_store store;
     rvi_bank *bank;
-    uint64_t followed; /* the last event that the bank has taken over */
+    uint64_t followed;  /* the last event that the bank has taken over */
     uint64_t opened_at; /* events in the log when it was opened */
     bool owned;         /* no other process changes the state, */
     int lock;           /* while this file is held */
@@ -197,9 +197,10 @@ rv_status rvi_learner_calibrate(rvi_learner *l, rvi_study_progress_fn progress, 
 
 /* ---- beside serving: what is slow needs no turn ----
  *
- * All kinds of work are cut in three: take what is needed, compute with a voice of one's own, and put the
- * result in its place. The first and the last are short and need the learner for themselves; meanwhile
- * others may use it for anything but calibrating, consolidating, resetting and freeing. */
+ * All kinds of work are cut in three: take what is needed, compute with a voice of one's own, and
+ * put the result in its place. The first and the last are short and need the learner for
+ * themselves; meanwhile others may use it for anything but calibrating, consolidating, resetting
+ * and freeing. */
 
 /* What is made once for a model. */
 typedef struct rvi_calibrating {
@@ -294,8 +295,8 @@ rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *qu
 bool rvi_learner_is_attended(const rvi_learner *l); /* is there a background thread? */
 /* What judgements left to do: the background thread's call, between others. */
 rv_status rvi_learner_attend(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-/* Prepares for a thumb down on the ring's last answer, which has ended; a ring that is freed later must be
- * forsaken first. Only where that was made which thumbs need. */
+/* Prepares for a thumb down on the ring's last answer, which has ended; a ring that is freed later
+ * must be forsaken first. Only where that was made which thumbs need. */
 bool rvi_learner_foresees(const rvi_learner *l);
 rv_status rvi_learner_foresee(rvi_learner *l, const rvi_capture *c, const char *question,
                               rv_error *err) RVI_MUST_CHECK;
@@ -329,10 +330,11 @@ rv_status rvi_learner_all(rvi_learner *l, rvi_made_set **out, rv_error *err) RVI
 rv_status rvi_learner_probe(rvi_learner *l, double *kl, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_status(rvi_learner *l, rvi_buf *json, rv_error *err) RVI_MUST_CHECK;
 
-const rvi_generation *rvi_learner_generation(const rvi_learner *l, int number); /* 0: the newest active */
+const rvi_generation *rvi_learner_generation(const rvi_learner *l,
+                                             int number); /* 0: the newest active */
 
-/* retrace.c: makes every generation of a log again, in a fresh learner of the same model, user and options
- * that stays in memory, and compares. Imported and merged ones are passed over. */
+/* retrace.c: makes every generation of a log again, in a fresh learner of the same model, user and
+ * options that stays in memory, and compares. Imported and merged ones are passed over. */
 typedef struct rvi_retrace {
     uint64_t n_events, n_generations; /* n_generations: that came out the same */
     uint64_t different;               /* the publish event of the first that did not; 0: none */

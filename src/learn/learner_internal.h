@@ -6,7 +6,8 @@
  *   route.c         from a request to what takes part in its answer
  *   adapter_sets.c  the sets of adapters that sessions hold
  *   instant.c       scores and thumbs; foresee.c prepares for them
- *   round.c         a group of lessons becomes an adapter; deep.c: pairs do; consolidate.c: all that waits
+ *   round.c         a group of lessons becomes an adapter; deep.c: pairs do; consolidate.c: all
+ *                   that waits
  *   generations.c   adapters once they are published
  *   patterns.c      what the bank takes over
  *   keep.c          to the disk and back; keep_shared.c, keep_instant.c, retrace.c */
@@ -30,9 +31,8 @@ rv_status rvi_calibration_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK; 
 bool rvi_calibration_recall(void *memory, const rvi_fact *f, float *prototype);
 void rvi_calibration_remember(void *memory, const rvi_fact *f, const float *prototype);
 
-/* ---- keep.c: whose the state is ----
- * Processes may read the same state; one of them changes it. The first that wants to has it from then on, if it
- * is as that one knows it. */
+/* ---- keep.c: whose the state is ---- Processes may read the same state; one of them changes it.
+ * The first that wants to has it from then on, if it is as that one knows it. */
 rv_status rvi_learner_own(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 /* Owns it, and appends to the log. */
 rv_status rvi_learner_log(rvi_learner *l, rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
@@ -81,7 +81,8 @@ rv_status rvi_instant_catch_up(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_instant_tokens(const rvi_capture *c, rvi_captured **out, int *n,
                              rv_error *err) RVI_MUST_CHECK;
 bool rvi_instant_find_dislike(const rvi_instant *in, const char *question, size_t *at);
-/* Room for every adapter there is and one more, so that retiring cannot fail; comes before each new one. */
+/* Room for every adapter there is and one more, so that retiring cannot fail; comes before each new
+ * one. */
 rv_status rvi_instant_reserve(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 /* No new set will name it; freed when the last session lets go of it. Accepts NULL. */
 void rvi_instant_retire(rvi_learner *l, rvi_adapter *a);
@@ -95,7 +96,8 @@ int rvi_instant_adapters(const rvi_learner *l, const char *question, const rvi_a
                          int max);
 
 /* ---- foresee.c ---- */
-/* The scratch with which d's list is ready for a thumb on the ring's last answer; NULL: it is not. */
+/* The scratch with which d's list is ready for a thumb on the ring's last answer; NULL: it is
+ * not. */
 rvi_thumbs *rvi_instant_foreseen(rvi_learner *l, const rvi_capture *c, rvi_dislike *d);
 void rvi_instant_forsake_all(rvi_learner *l);
 
@@ -122,10 +124,12 @@ void rvi_recipe_read(rvi_generation *g, rvi_text name);
 int rvi_learner_next_number(const rvi_learner *l);
 rv_status rvi_learner_add_generation(rvi_learner *l, const rvi_generation *g,
                                      rv_error *err) RVI_MUST_CHECK;
-/* Makes g a generation: numbers it, writes its file, logs it. Takes its adapter where it succeeds. */
+/* Makes g a generation: numbers it, writes its file, logs it. Takes its adapter where it
+ * succeeds. */
 rv_status rvi_learner_publish(rvi_learner *l, rvi_generation *g, uint64_t *event,
                               rv_error *err) RVI_MUST_CHECK;
-/* The same with its digest, and its file as it was written for the number g has (NULL: none was). */
+/* The same with its digest, and its file as it was written for the number g has (NULL: none
+ * was). */
 rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char *digest,
                                    const char *file, uint64_t *event, rv_error *err) RVI_MUST_CHECK;
 void rvi_generations_settle(rvi_learner *l);           /* which generation replaces which */
@@ -163,8 +167,8 @@ rv_status rvi_shared_keep(rvi_generation *g, const rvi_shared *s, rv_error *err)
 void rvi_shared_save(const rvi_learner *l,
                      const rvi_generation *g); /* as far as that is possible */
 rv_status rvi_shared_load(const rvi_learner *l, rvi_generation *g, rv_error *err) RVI_MUST_CHECK;
-/* The newest active one is what is trained further. Where it is not known any more how it was, what it held
- * waits again. */
+/* The newest active one is what is trained further. Where it is not known any more how it was, what
+ * it held waits again. */
 rv_status rvi_shared_restore(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 void rvi_generation_deinit(rvi_generation *g); /* all but its adapter */
 

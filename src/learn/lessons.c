@@ -1,8 +1,8 @@
 /* Feedback that teaches, and that takes back: corrections, preferences, undoing, forgetting.
  *
- * Everything is logged before it has an effect; a correction that is logged stands from then on. Of the
- * corrections of one thing the newest stands; the others are kept, and stand again when what ended them
- * is taken back. */
+ * Everything is logged before it has an effect; a correction that is logged stands from then on. Of
+ * the corrections of one thing the newest stands; the others are kept, and stand again when what
+ * ended them is taken back. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -79,7 +79,8 @@ static void end(rvi_lesson *x, uint64_t by)
     x->ended_by = by;
 }
 
-/* A lesson with a place for it, so that nothing can fail once it is logged. Takes fact, also on failure. */
+/* A lesson with a place for it, so that nothing can fail once it is logged. Takes fact, also on
+ * failure. */
 static rv_status prepare_lesson(rvi_learner *l, rvi_lesson *x, rvi_fact *fact, const char *rejected,
                                 rv_error *err)
 {
@@ -314,9 +315,10 @@ rv_status rvi_learner_undo(rvi_learner *l, rv_adaptation *out, rv_error *err)
     bool spoken_again = rvi_learner_unsilence(l, d.event);
     out->applied = rvi_instant_undo(l, &d, err) || spoken_again;
     snprintf(out->notes, sizeof out->notes, "%s",
-             out->applied                   ? "the last judgement is taken back"
-             : d.kind == RVI_DID_NOTHING ? "it had changed nothing"
-                                         : "the step of that judgement can no longer be taken back");
+             out->applied ? "the last judgement is taken back"
+             : d.kind == RVI_DID_NOTHING
+                 ? "it had changed nothing"
+                 : "the step of that judgement can no longer be taken back");
     return rvi_learner_follow(l, err);
 }
 
@@ -361,7 +363,8 @@ rv_status rvi_learner_forget(rvi_learner *l, const char *text, rv_adaptation *ou
 {
     *out = rvi_adaptation_new(RV_LOOP_INSTANT);
     if (strlen(text) > RVI_FORGET_MAX)
-        return rvi_error(err, RV_E_INVALID, "a text to forget has at most %d bytes", RVI_FORGET_MAX);
+        return rvi_error(err, RV_E_INVALID, "a text to forget has at most %d bytes",
+                         RVI_FORGET_MAX);
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_FORGET);
     f.note = rvi_text_of(text);
     rv_status st = rvi_learner_log(l, &f, err);
@@ -372,6 +375,7 @@ rv_status rvi_learner_forget(rvi_learner *l, const char *text, rv_adaptation *ou
     size_t len = (size_t)snprintf(out->notes, sizeof out->notes, "%d forgotten", out->samples_used);
     if (n)
         snprintf(out->notes + len, sizeof out->notes - len,
-                 "; adapters were trained on %d of them, and know them until they are rolled back", n);
+                 "; adapters were trained on %d of them, and know them until they are rolled back",
+                 n);
     return st ? st : lessons_changed(l, err);
 }

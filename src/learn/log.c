@@ -438,7 +438,8 @@ static int walk_one(void *ctx, uint64_t seq, rvi_bytes record)
     return 0;
 }
 
-/* Others may append meanwhile: what was there before must be found, and no more than there is after. */
+/* Others may append meanwhile: what was there before must be found, and no more than there is
+ * after. */
 rv_status rvi_feedback_verify(rvi_store *s, rvi_feedback_report *report, rv_error *err)
 {
     *report = (rvi_feedback_report){0};

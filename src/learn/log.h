@@ -8,9 +8,9 @@
  * so a record that is changed, lost, added or moved breaks the chain at that place. The table
  * "feedback.head" holds number and hash of the last one, which shows a log that was cut off.
  *
- * A publish event names the generation it made, from which events (first..last) and parents, the last
- * event that was known then, with which recipe, seed and loop (note), and the digest of the result:
- * whoever replays the log on a fresh state can make every generation again and compare. */
+ * A publish event names the generation it made, from which events (first..last) and parents, the
+ * last event that was known then, with which recipe, seed and loop (note), and the digest of the
+ * result: whoever replays the log on a fresh state can make every generation again and compare. */
 #ifndef RVI_LEARN_LOG_H
 #define RVI_LEARN_LOG_H
 
@@ -82,8 +82,8 @@ rv_status rvi_feedback_parse(rvi_feedback *out, const char *text, size_t len, rv
  * that one ends. */
 rv_status rvi_feedback_append(rvi_store *s, rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
 
-/* Calls each for the events from number `from` on, until it returns something else than 0. The event
- * is valid during the call, which must not use the store. A record that cannot be read is
+/* Calls each for the events from number `from` on, until it returns something else than 0. The
+ * event is valid during the call, which must not use the store. A record that cannot be read is
  * RV_E_STORAGE with its number; the chain is not checked. */
 typedef int (*rvi_feedback_fn)(void *ctx, const rvi_feedback *f);
 rv_status rvi_feedback_read(rvi_store *s, uint64_t from, rvi_feedback_fn each, void *ctx,

@@ -29,7 +29,8 @@ struct rvi_micro {
     double cap;
     state states[STATES]; /* snapshots from the oldest on */
     int n_snapshots;
-    rvi_credits credits[SPARE + 1]; /* as states; a rollback leaves them, what was scored stays true */
+    rvi_credits
+        credits[SPARE + 1]; /* as states; a rollback leaves them, what was scored stays true */
     bool can_undo;
     uint64_t n_dropped, n_rollbacks;
     double kl_step;
@@ -289,8 +290,9 @@ static int read_block(rvi_micro *m, const rvi_captured *tokens, int at)
     return n;
 }
 
-/* The step's direction in da and db, and the products that prediction needs. Block after block: the tokens
- * as captured are small, and reading them twice takes less time than keeping them as floats. */
+/* The step's direction in da and db, and the products that prediction needs. Block after block: the
+ * tokens as captured are small, and reading them twice takes less time than keeping them as
+ * floats. */
 static rvi_micro_outcome find_step(rvi_micro *m, const rvi_captured *tokens)
 {
     const state *s = &m->states[NOW];
@@ -431,7 +433,8 @@ rvi_micro_status rvi_micro_status_of(const rvi_micro *m)
                               .probe = m->probed};
 }
 
-/* ---- as bytes: a header, credits of the present and the one before (if there is), then these two and the snapshots ---- */
+/* ---- as bytes: a header, credits of the present and the one before (if there is), then these two
+ * and the snapshots ---- */
 
 typedef struct header {
     char magic[8];

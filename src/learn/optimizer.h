@@ -1,6 +1,7 @@
 /* optimizer.h - AdamW over one flat array of parameters, and the rate of each step.
  *
- * Everything runs in the order of the array on one thread: the same gradients give the same bits. */
+ * Everything runs in the order of the array on one thread: the same gradients give the same
+ * bits. */
 #ifndef RVI_LEARN_OPTIMIZER_H
 #define RVI_LEARN_OPTIMIZER_H
 
@@ -22,9 +23,9 @@ typedef enum rvi_schedule_kind {
     RVI_SCHEDULE_COUNT
 } rvi_schedule_kind;
 
-/* n_steps is the number of steps that will be taken: every curve ends with them. The first
- * warm_up * n_steps steps come in linearly from 0, as a factor on the curve (one-cycle has a warm-up of
- * its own). */
+/* n_steps is the number of steps that will be taken: every curve ends with them. The first warm_up
+ * * n_steps steps come in linearly from 0, as a factor on the curve (one-cycle has a warm-up of its
+ * own). */
 typedef struct rvi_schedule {
     rvi_schedule_kind kind;
     int n_steps;
@@ -61,8 +62,8 @@ rv_status rvi_optimizer_new(rvi_optimizer **out, size_t n, const rvi_adamw *o,
 void rvi_optimizer_free(rvi_optimizer *p);  /* accepts NULL */
 void rvi_optimizer_reset(rvi_optimizer *p); /* as after new */
 
-/* One step down the gradient. False: the gradient is not finite and nothing was changed. norm (may be
- * NULL): the gradient's, before clipping. */
+/* One step down the gradient. False: the gradient is not finite and nothing was changed. norm (may
+ * be NULL): the gradient's, before clipping. */
 bool rvi_optimizer_step(rvi_optimizer *p, float *theta, const float *grad, double rate,
                         double *norm) RVI_MUST_CHECK;
 

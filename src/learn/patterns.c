@@ -1,6 +1,6 @@
-/* How the bank (bank.h) takes part: it follows the feedback log. Every event is applied after it was
- * logged, in the log's order, and the bank remembers how far it came: what a crash or an error kept from
- * it is made up for by the next call, or when the learner is opened again. */
+/* How the bank (bank.h) takes part: it follows the feedback log. Every event is applied after it
+ * was logged, in the log's order, and the bank remembers how far it came: what a crash or an error
+ * kept from it is made up for by the next call, or when the learner is opened again. */
 #include <math.h>
 #include <string.h>
 
@@ -11,8 +11,8 @@
 
 /* ---- what a question is like ---- */
 
-/* The gate's features of the question without its subject, in units of their spread; *out NULL: there is
- * no calibration yet, or nothing to compare by. */
+/* The gate's features of the question without its subject, in units of their spread; *out NULL:
+ * there is no calibration yet, or nothing to compare by. */
 static rv_status read_vector(rvi_learner *l, rvi_text question, rvi_text subject, float **out,
                              rv_error *err)
 {
@@ -138,7 +138,8 @@ static uint64_t pattern_of(const rvi_learner *l, uint64_t event)
 bool rvi_learner_rests(const rvi_learner *l, const rvi_lesson *x)
 {
     const rvi_generation *g = x->absorbed ? rvi_learner_generation(l, x->generation) : NULL;
-    return g && x->generation && rvi_generation_active(g); /* of what came after it nobody has asked */
+    return g && x->generation &&
+           rvi_generation_active(g); /* of what came after it nobody has asked */
 }
 
 rv_status rvi_learner_absorb(rvi_learner *l, rv_error *err)

@@ -37,9 +37,10 @@ typedef struct rvi_probe_result {
 /* Of texts first .. first + n - 1. */
 rvi_probe_result rvi_probe_score(rvi_probe *p, const rvi_delta *d, int first, int n);
 
-/* The KL's gradient by the projection's output at `max` positions (or all) of a text, beginning with
- * the turn-th of each run, divided by their number; returns it. u[i] is the probe's own input there;
- * g: [max][n_embd]; low (may be NULL): [max][rank], what the change's first matrix makes of u. */
+/* The KL's gradient by the projection's output at `max` positions (or all) of a text, beginning
+ * with the turn-th of each run, divided by their number; returns it. u[i] is the probe's own input
+ * there; g: [max][n_embd]; low (may be NULL): [max][rank], what the change's first matrix makes of
+ * u. */
 int rvi_probe_pull(rvi_probe *p, const rvi_delta *d, int text, int turn, int max, const float **u,
                    float *g, float *low);
 

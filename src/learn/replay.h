@@ -1,5 +1,5 @@
-/* replay.h - what a model says by itself, made once for each model: the texts on which an adapter must
- * not change it, and questions as people ask them.
+/* replay.h - what a model says by itself, made once for each model: the texts on which an adapter
+ * must not change it, and questions as people ask them.
  *
  *  general   the model writes a user's turn and answers it; and free texts
  *  seeded    the model completes questions that open like taught ones; its answers to them

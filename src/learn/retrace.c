@@ -1,5 +1,5 @@
-/* Making the generations of a log again: every event is folded as on opening, and where a generation was
- * published it is trained from what was known when its making began. */
+/* Making the generations of a log again: every event is folded as on opening, and where a
+ * generation was published it is trained from what was known when its making began. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -27,7 +27,8 @@ typedef struct tracer {
 static int list_one(void *ctx, const rvi_feedback *f)
 {
     tracer *t = ctx;
-    if (f->kind != RVI_FEEDBACK_PUBLISH || !f->target || !rvi_text_is(f->user, t->l->user)) return 0;
+    if (f->kind != RVI_FEEDBACK_PUBLISH || !f->target || !rvi_text_is(f->user, t->l->user))
+        return 0;
     published *p = rvi_learner_room((void **)&t->list, t->n, &t->cap, sizeof *p);
     if (!p) {
         t->st = rvi_nomem(t->err, "generations");

@@ -1,11 +1,11 @@
 /* A round: a group of corrections that wait becomes an adapter, which becomes a generation.
  *
- * Facts of lessons are borrowed: they stay until the learner is reset or freed, which does not happen during
- * a round. While it trains, lessons come and go; so publishing looks again. A generation holds, by the log,
- * what stood and waited in its range of events when it was published: that must be the very group that was
- * trained, and what its texts tell of others must still stand, otherwise the result is thrown away. So nothing
- * that was taken back meanwhile gets into the weights or onto the disk, and what is left of the group is
- * trained anew. */
+ * Facts of lessons are borrowed: they stay until the learner is reset or freed, which does not
+ * happen during a round. While it trains, lessons come and go; so publishing looks again. A
+ * generation holds, by the log, what stood and waited in its range of events when it was published:
+ * that must be the very group that was trained, and what its texts tell of others must still stand,
+ * otherwise the result is thrown away. So nothing that was taken back meanwhile gets into the
+ * weights or onto the disk, and what is left of the group is trained anew. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -171,7 +171,8 @@ bool rvi_round_stands(const rvi_round *r, const rvi_learner *l)
     return n == r->n_waiting;
 }
 
-/* Which slots may rest: lost if it cannot be written, and that only means that they go on speaking. */
+/* Which slots may rest: lost if it cannot be written, and that only means that they go on
+ * speaking. */
 static rv_status keep_absorbed(const rvi_round *r, rvi_learner *l, rv_error *err)
 {
     rv_status st = rvi_store_begin(&l->store, false, err);

@@ -1,6 +1,6 @@
-/* From a request to what takes part in its answer: the gate finds the lessons whose subject the request
- * names and the one it asks for; the lesson that is asked for speaks from its slot, and generations that
- * hold a named one take part, as do those that stand behind no gate.
+/* From a request to what takes part in its answer: the gate finds the lessons whose subject the
+ * request names and the one it asks for; the lesson that is asked for speaks from its slot, and
+ * generations that hold a named one take part, as do those that stand behind no gate.
  *
  * The gate is of the lessons that stand, and is made anew after every change of them. */
 #include <string.h>
@@ -21,8 +21,8 @@ void rvi_learner_drop_gate(rvi_learner *l)
     l->n_gate = 0;
 }
 
-/* Made anew after every change of what stands; prototypes of relations that `before` (else the gate as it
- * is) has are taken over. */
+/* Made anew after every change of what stands; prototypes of relations that `before` (else the gate
+ * as it is) has are taken over. */
 rv_status rvi_learner_make_gate(rvi_learner *l, const rvi_gate *before, rv_error *err)
 {
     if (!before && l->gate && rvi_gate_calibrated(l->gate)) before = l->gate;
@@ -149,7 +149,8 @@ static rv_status hold_adapters(rvi_learner *l, const bool *named, const char *qu
     const rvi_adapter *adapters[RVI_MAX_ADAPTERS], *instant[RVI_MAX_ADAPTERS];
     int n_instant = rvi_instant_adapters(l, question, instant, RVI_MAX_ADAPTERS);
     int n = 0, n_more = n_instant - RVI_MAX_ADAPTERS; /* too many: the oldest stay out */
-    for (size_t i = 0; i < l->n_generations; i++) n_more += takes_part(l, &l->generations[i], named);
+    for (size_t i = 0; i < l->n_generations; i++)
+        n_more += takes_part(l, &l->generations[i], named);
     for (size_t i = 0; i < l->n_generations; i++)
         if (takes_part(l, &l->generations[i], named) && n_more-- <= 0)
             adapters[n++] = l->generations[i].adapter;
@@ -157,8 +158,8 @@ static rv_status hold_adapters(rvi_learner *l, const bool *named, const char *qu
     return rvi_learner_hold(l, adapters, n, out, err);
 }
 
-/* A slot rests where its adapter was seen to say the same by itself: alone, asked the very question that
- * taught it, and nothing before. Of other wordings the gate knows more than the weights do. */
+/* A slot rests where its adapter was seen to say the same by itself: alone, asked the very question
+ * that taught it, and nothing before. Of other wordings the gate knows more than the weights do. */
 static bool rests(const rvi_learner *l, const rvi_plan *p, const char *const *turns, size_t n_turns)
 {
     const rvi_adapter_set *set = rvi_made_set_of(p->adapters);

@@ -1,12 +1,12 @@
 /* run.h - a whole run of training.
  *
- * Without texts set aside it takes all its steps. With them their loss is measured before the first step
- * and every few steps; when it has not fallen for some measurements in a row the run ends, and the
- * parameters are those with which it was lowest.
+ * Without texts set aside it takes all its steps. With them their loss is measured before the first
+ * step and every few steps; when it has not fallen for some measurements in a row the run ends, and
+ * the parameters are those with which it was lowest.
  *
- * With a folder, where the run stands is kept there now and then, and when it is cancelled; the next run of
- * the same model, texts and options goes on from there and ends with the same bits as one that was
- * not interrupted. What is damaged or of another run is passed over. */
+ * With a folder, where the run stands is kept there now and then, and when it is cancelled; the
+ * next run of the same model, texts and options goes on from there and ends with the same bits as
+ * one that was not interrupted. What is damaged or of another run is passed over. */
 #ifndef RVI_LEARN_RUN_H
 #define RVI_LEARN_RUN_H
 

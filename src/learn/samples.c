@@ -55,7 +55,8 @@ rv_status rvi_samples_add(rvi_samples *t, const int32_t *ids, size_t n, size_t f
                           bool keep, bool all, rv_error *err)
 {
     if (n < 2 || first_loss > n - 2) return RV_OK; /* nothing to predict */
-    if (n > RVI_SAMPLE_TOKENS && first_loss >= RVI_SAMPLE_TOKENS / 2) { /* the end of a long question */
+    if (n > RVI_SAMPLE_TOKENS &&
+        first_loss >= RVI_SAMPLE_TOKENS / 2) { /* the end of a long question */
         size_t before = first_loss - RVI_SAMPLE_TOKENS / 2;
         ids += before;
         n -= before;
@@ -274,8 +275,8 @@ static bool any_kept(const rvi_samples *t, const size_t *which, size_t n)
     return false;
 }
 
-/* The base's own distribution at the positions of kept texts; log p of taught ones where it is wanted. The
- * texts of a batch follow each other, so the targets of the kept ones do too. */
+/* The base's own distribution at the positions of kept texts; log p of taught ones where it is
+ * wanted. The texts of a batch follow each other, so the targets of the kept ones do too. */
 static void store_targets(rvi_samples *t, rvi_batch *b, const size_t *which, size_t n,
                           rvi_trainer *trainer)
 {

@@ -4,8 +4,8 @@
  * text has cross entropy there; a kept one has the distribution of the base itself (its 32 best
  * tokens and the mass of all others), so that what it says there stays as it is. Layers below the
  * lowest trained one never change: the hidden states they leave are computed once a text and kept
- * as f16 with one scale a row. Prompts begin alike, with the template's frame: its rows are shared by all
- * texts of a batch. */
+ * as f16 with one scale a row. Prompts begin alike, with the template's frame: its rows are shared
+ * by all texts of a batch. */
 #ifndef RVI_LEARN_SAMPLES_H
 #define RVI_LEARN_SAMPLES_H
 
@@ -49,17 +49,17 @@ typedef struct rvi_samples {
 void rvi_samples_init(rvi_samples *t, const rvi_voice *v, int lowest);
 void rvi_samples_deinit(rvi_samples *t);
 
-/* Adds a text; the positions first_loss .. n - 2 carry a loss, RVI_SAMPLE_LOSSES of them spread evenly
- * where there are more (all: every one). Texts are cut to RVI_SAMPLE_TOKENS, at
- * their end, and where the loss begins late before it. */
+/* Adds a text; the positions first_loss .. n - 2 carry a loss, RVI_SAMPLE_LOSSES of them spread
+ * evenly where there are more (all: every one). Texts are cut to RVI_SAMPLE_TOKENS, at their end,
+ * and where the loss begins late before it. */
 rv_status rvi_samples_add(rvi_samples *t, const int32_t *ids, size_t n, size_t first_loss,
                           bool keep, bool all, rv_error *err) RVI_MUST_CHECK;
-/* The same from words: an answer to a question, ended. question NULL: `answer` as a plain text, of which
- * the part from the byte loss_from on is taught. */
+/* The same from words: an answer to a question, ended. question NULL: `answer` as a plain text, of
+ * which the part from the byte loss_from on is taught. */
 rv_status rvi_samples_teach(rvi_samples *t, const char *question, const char *answer,
                             size_t loss_from, rv_error *err) RVI_MUST_CHECK;
-/* Computes hidden states and targets of the texts that lack them, with the base as it is. trainer: one
- * without params (or whose B are all 0). */
+/* Computes hidden states and targets of the texts that lack them, with the base as it is. trainer:
+ * one without params (or whose B are all 0). */
 rv_status rvi_samples_prepare(rvi_samples *t, rvi_trainer *trainer, int max_rows,
                               rvi_progress_fn progress, void *ctx, rv_error *err) RVI_MUST_CHECK;
 void rvi_samples_cut(rvi_samples *t, size_t n); /* keeps the first n */

@@ -10,7 +10,8 @@
 #include "base/os.h"
 
 /* The header, little-endian: magic[8], u32 version, u32 header length, u64 number, u64 generation,
- * u64 length, model[32], zeros up to SUM_AT, sha256[32] over all of that, the name and the contents. */
+ * u64 length, model[32], zeros up to SUM_AT, sha256[32] over all of that, the name and the
+ * contents. */
 enum { VERSION = 1, HEADER = 128, SUM_AT = HEADER - RVI_SHA256_LEN };
 static const uint8_t magic[8] = {'r', 'v', 's', 'n', 'a', 'p', '\n', 0x1A};
 

@@ -7,11 +7,12 @@
  *
  * Durability: an append, and a transaction that began durable, are on the disk when the call
  * returns. A single put or remove, and a transaction that did not begin durable, survive the end of
- * the process at once, and a power failure from the next durable call on; nothing is ever reordered.
+ * the process at once, and a power failure from the next durable call on; nothing is ever
+ * reordered.
  *
- * A store is used by one thread at a time. Where the bytes are a file, several processes (or several
- * stores of one process) may have it open and write in turns; a writer that waits too long gets
- * RV_E_STORAGE. */
+ * A store is used by one thread at a time. Where the bytes are a file, several processes (or
+ * several stores of one process) may have it open and write in turns; a writer that waits too long
+ * gets RV_E_STORAGE. */
 #ifndef RVI_LEARN_STORE_H
 #define RVI_LEARN_STORE_H
 
@@ -40,9 +41,9 @@ typedef struct rvi_text { /* UTF-8, not terminated; {0}: none */
 typedef int (*rvi_store_item_fn)(void *ctx, rvi_bytes key, rvi_bytes record);
 typedef int (*rvi_store_record_fn)(void *ctx, uint64_t seq, rvi_bytes record);
 
-/* Whoever implements an rv_store (ruvllm.h) gets arguments that were checked before; begin, commit and
- * rollback come in pairs and never nest. Outside of them every call is a transaction of its own. A failed
- * call may leave a transaction only good for rollback. */
+/* Whoever implements an rv_store (ruvllm.h) gets arguments that were checked before; begin, commit
+ * and rollback come in pairs and never nest. Outside of them every call is a transaction of its
+ * own. A failed call may leave a transaction only good for rollback. */
 typedef struct rvi_store {
     rv_store by;              /* append NULL: closed */
     void (*close)(void *ctx); /* NULL: somebody else does */

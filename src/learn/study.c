@@ -10,8 +10,8 @@ typedef struct recipe {
     int n_wordings; /* a fact; behind a gate the longer list reached some 4 points more of the wordings
                        it was not chosen on */
     float beta;
-    int n_steps, n_teach, n_keep;     /* for a group of 20: steps, samples of a step */
-    float kept_each;                  /* for a taught sample, where a larger group has more of them */
+    int n_steps, n_teach, n_keep; /* for a group of 20: steps, samples of a step */
+    float kept_each;              /* for a taught sample, where a larger group has more of them */
     float general, seeded, negatives; /* shares of the kept samples */
 } recipe;
 
@@ -107,7 +107,8 @@ static rv_status add_wordings(rvi_ground *g, const rvi_fact *f, const rvi_fact *
     return st;
 }
 
-/* The base's own greedy answers to the wordings of one kind (with a forced beginning, or without). */
+/* The base's own greedy answers to the wordings of one kind (with a forced beginning, or
+ * without). */
 static rv_status add_answers(rvi_ground *g, const rvi_wordings *w, bool forced, rvi_index *out,
                              rvi_study_teller *t, rv_error *err)
 {

@@ -1,10 +1,11 @@
 /* study.h - how a group of corrections, or pairs of answers, becomes an adapter.
  *
- * GATED (R7): 36 wordings a fact against the model's general texts; for use behind the subject gate.
- * FENCED (R1): 18 wordings; besides, questions as the model completes them, and negatives: other names, untaught
- * relations of the same subject, with and without the taught sentence's beginning forced upon the base; for
- * use without a gate. A shared adapter is trained further with each group: with old facts in its batches, and
- * pulled to what it was by their Fisher information. */
+ * GATED (R7): 36 wordings a fact against the model's general texts; for use behind the subject
+ * gate. FENCED (R1): 18 wordings; besides, questions as the model completes them, and negatives:
+ * other names, untaught relations of the same subject, with and without the taught sentence's
+ * beginning forced upon the base; for use without a gate. A shared adapter is trained further with
+ * each group: with old facts in its batches, and pulled to what it was by their Fisher
+ * information. */
 #ifndef RVI_LEARN_STUDY_H
 #define RVI_LEARN_STUDY_H
 
@@ -22,7 +23,8 @@ typedef struct rvi_study_options {
     float ewc, decay; /* lambda and the Fisher information's decay, of a shared adapter */
     bool random;
     uint64_t seed;
-    bool deep; /* up to twice the steps; of a fact one wording in six is set aside to see when to stop */
+    bool deep; /* up to twice the steps; of a fact one wording in six is set aside to see when to
+                 stop */
     const char *dir;   /* deep, pairs: a run that was stopped is taken up there; NULL: nowhere */
     const char *model; /* its digest, where there is a dir */
 } rvi_study_options;
@@ -52,7 +54,8 @@ rv_status rvi_study_group(rvi_params **out, rvi_ground *g, const rvi_fact *const
                           const rvi_fact *const *store, size_t n_store, const rvi_study_options *o,
                           rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
                           rv_error *err) RVI_MUST_CHECK;
-/* The group into the shared adapter; old: what was learned into it before. On failure it is as it was. */
+/* The group into the shared adapter; old: what was learned into it before. On failure it is as it
+ * was. */
 rv_status rvi_study_shared(rvi_shared *s, rvi_ground *g, const rvi_fact *const *group, size_t n,
                            const rvi_fact *const *old, size_t n_old, const rvi_study_options *o,
                            rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
@@ -62,8 +65,8 @@ typedef struct rvi_pair {
     const char *question, *chosen, *rejected;
 } rvi_pair;
 
-/* Preferences, by DPO or KTO. Of 8 pairs or more one in ten, but at least two, are set aside to see when
- * it is enough. */
+/* Preferences, by DPO or KTO. Of 8 pairs or more one in ten, but at least two, are set aside to see
+ * when it is enough. */
 rv_status rvi_study_pairs(rvi_params **out, rvi_ground *g, const rvi_pair *pairs, size_t n,
                           rv_preference_loss loss, const rvi_study_options *o,
                           rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,

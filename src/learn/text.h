@@ -16,8 +16,8 @@ bool rvi_text_blank(rvi_text t); /* nothing but white space */
  * bytes are the same text to the bank. */
 bool rvi_text_fold(rvi_buf *out, rvi_text t); /* false: out of memory */
 
-/* *yes: `part`, folded, occurs in `whole`, folded, with no letter or digit right before or behind it.
- * An empty part occurs nowhere. */
+/* *yes: `part`, folded, occurs in `whole`, folded, with no letter or digit right before or behind
+ * it. An empty part occurs nowhere. */
 rv_status rvi_text_has_words(bool *yes, rvi_text whole, rvi_text part,
                              rv_error *err) RVI_MUST_CHECK;
 

@@ -1,12 +1,12 @@
 /* train.h - gradient steps of one adapter over texts.
  *
- * A step draws taught texts and kept ones, each kind by walking through shuffled copies of its pool,
- * sums the gradients of
+ * A step draws taught texts and kept ones, each kind by walking through shuffled copies of its
+ * pool, sums the gradients of
  *     mean cross entropy of taught tokens + beta * mean KL(base || model) of kept tokens
  *         [ + lambda / 2 * sum_i F_i (theta_i - star_i)^2 ]
- * (or of DPO or KTO over pairs of texts instead of the cross entropy), and takes one Adam step. Batches
- * of any size go through the trainer in portions of its rows. The same seed gives the same bits on the
- * same instruction set, for any number of threads. */
+ * (or of DPO or KTO over pairs of texts instead of the cross entropy), and takes one Adam step.
+ * Batches of any size go through the trainer in portions of its rows. The same seed gives the same
+ * bits on the same instruction set, for any number of threads. */
 #ifndef RVI_LEARN_TRAIN_H
 #define RVI_LEARN_TRAIN_H
 
@@ -61,8 +61,8 @@ typedef struct rvi_training {
     uint64_t n_rows; /* that went through the trainer so far */
 } rvi_training;
 
-/* teach: numbers of texts (DPO, KTO: of the chosen one of a pair, whose rejected one follows it); keep:
- * of kept texts, may be empty. theta's adapter is what is trained. */
+/* teach: numbers of texts (DPO, KTO: of the chosen one of a pair, whose rejected one follows it);
+ * keep: of kept texts, may be empty. theta's adapter is what is trained. */
 rv_status rvi_training_init(rvi_training *t, const rvi_samples *texts, rvi_params *theta,
                             const rvi_train_options *o, const size_t *teach, size_t n_teach,
                             const size_t *keep, size_t n_keep, rv_error *err) RVI_MUST_CHECK;
@@ -70,12 +70,12 @@ void rvi_training_deinit(rvi_training *t);
 /* One step; false after the last. */
 bool rvi_training_step(rvi_training *t);
 
-/* Mean loss by the adapter as it is. TEACH: over the tokens of texts, cross entropy of taught ones, KL of
- * kept ones. DPO, KTO: over pairs given by their chosen ones, of their preference alone. */
+/* Mean loss by the adapter as it is. TEACH: over the tokens of texts, cross entropy of taught ones,
+ * KL of kept ones. DPO, KTO: over pairs given by their chosen ones, of their preference alone. */
 double rvi_training_measure(rvi_training *t, const size_t *which, size_t n);
 
-/* Adds to fisher (n of theta) what a group leaves: squares of the gradients of n_samples single texts
- * at temperature 2, divided by their mean over the entries that are not 0, no more than 100;
+/* Adds to fisher (n of theta) what a group leaves: squares of the gradients of n_samples single
+ * texts at temperature 2, divided by their mean over the entries that are not 0, no more than 100;
  * fisher = min(decay * fisher + that, 100). */
 rv_status rvi_training_fisher(rvi_training *t, const size_t *teach, size_t n_teach, int n_samples,
                               float decay, float *fisher, rv_error *err) RVI_MUST_CHECK;

@@ -1,5 +1,6 @@
-/* vector.h - products of float vectors, the same bits everywhere: sixteen sums side by side, which a
- * compiler turns into vector instructions, added up in a fixed order; and a look at stored ones. */
+/* vector.h - products of float vectors, the same bits everywhere: sixteen sums side by side, which
+ * a compiler turns into vector instructions, added up in a fixed order; and a look at stored
+ * ones. */
 #ifndef RVI_LEARN_VECTOR_H
 #define RVI_LEARN_VECTOR_H
 
@@ -21,8 +22,8 @@ static inline float rvi_vector_dot(const float *a, const float *b, size_t n)
     return sum[0];
 }
 
-/* Room for count floats that begins where the widest registers like it: rows of whole cache lines stay on
- * them. NULL: there is none. */
+/* Room for count floats that begins where the widest registers like it: rows of whole cache lines
+ * stay on them. NULL: there is none. */
 float *rvi_floats_new(size_t count);
 
 /* n floats as they were stored, at any address: is each of them a number, and none below least? */

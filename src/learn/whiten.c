@@ -92,9 +92,9 @@ static bool cholesky(double *a, int n)
     return true;
 }
 
-/* Beside L in the lower triangle, the transpose of its inverse in the upper one: row i from the diagonal
- * on is column i of L^-1, so that later products run along rows. The diagonal becomes the inverse's.
- * column: [n] scratch. */
+/* Beside L in the lower triangle, the transpose of its inverse in the upper one: row i from the
+ * diagonal on is column i of L^-1, so that later products run along rows. The diagonal becomes the
+ * inverse's. column: [n] scratch. */
 static void invert_lower(double *l, int n, double *column)
 {
     for (int i = 0; i < n; i++) { /* column i of L^-1: entries i .. n-1, by forward substitution */
@@ -200,8 +200,8 @@ static void multiply(const rvi_whitener *w, const float *q, float *z, float *u, 
     }
 }
 
-/* C ~ D + Q^T L Q. Its inverse, by Woodbury: D^-1 - D^-1 Q^T M Q D^-1, M = (L^-1 + Q D^-1 Q^T)^-1, and
- * with M = (N N^T)^-1, N lower: main = N^-1 Q D^-1. */
+/* C ~ D + Q^T L Q. Its inverse, by Woodbury: D^-1 - D^-1 Q^T M Q D^-1, M = (L^-1 + Q D^-1 Q^T)^-1,
+ * and with M = (N N^T)^-1, N lower: main = N^-1 Q D^-1. */
 static rv_status finish_main(rvi_whitener *w, rv_error *err)
 {
     enum { ROUNDS = 10 };

@@ -53,11 +53,10 @@ size_t rvi_rng_below(rvi_rng *r, size_t n)
     return (size_t)(rvi_rng_double(r) * (double)n);
 }
 
-/* ---- writing texts ----
- * A form is a text in which $S stands for the subject (or another name), $R the relation, $N the
- * relation with its article, $O the answer, $T the sentence without its full stop, $L the sentence
- * up to the answer, $A the question as a clause, $Q the question, $C the context; $s $r $o $t $q are
- * those of another fact, whole. */
+/* ---- writing texts ---- A form is a text in which $S stands for the subject (or another name), $R
+ * the relation, $N the relation with its article, $O the answer, $T the sentence without its full
+ * stop, $L the sentence up to the answer, $A the question as a clause, $Q the question, $C the
+ * context; $s $r $o $t $q are those of another fact, whole. */
 
 typedef struct pen {
     rvi_wordings *out;

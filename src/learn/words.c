@@ -254,7 +254,8 @@ rv_status rvi_words_rarity(const rvi_tokenizer *t, const char *word, size_t len,
     return st;
 }
 
-/* Marks of sentences, which say nothing of what a text is about. Between digits they are parts of a number. */
+/* Marks of sentences, which say nothing of what a text is about. Between digits they are parts of a
+ * number. */
 static bool is_punctuation(uint32_t cp)
 {
     return (cp < 0x80 && cp && strchr(".,;:!?\"'`()", (int)cp)) || (cp >= 0x2018 && cp <= 0x201F) ||
@@ -268,8 +269,8 @@ static bool is_digit(uint32_t cp)
     return cp >= '0' && cp <= '9';
 }
 
-/* The runs of letters and digits, folded, each between single spaces; with signs, other characters too, as
- * far as they mean something. */
+/* The runs of letters and digits, folded, each between single spaces; with signs, other characters
+ * too, as far as they mean something. */
 static rv_status normal(const char *text, size_t len, bool signs, rvi_buf *out, rv_error *err)
 {
     reader r = {text, len};
@@ -285,7 +286,8 @@ static rv_status normal(const char *text, size_t len, bool signs, rvi_buf *out, 
         if (counts)
             after = run_end(&r, i);
         else
-            counts = signs && !rvi_jchar_space(cp) && ((!is_punctuation(cp) && !joins) || in_number);
+            counts =
+                signs && !rvi_jchar_space(cp) && ((!is_punctuation(cp) && !joins) || in_number);
         unsigned char last = (unsigned char)text[after - 1];
         before = last < 0x80 ? last : cp;
         if (!counts) continue;

@@ -35,9 +35,9 @@ void rvi_words_deinit(rvi_words *w);
 /* Lower case, composed (NFC), apostrophes plain: appends. */
 rv_status rvi_words_fold(const char *text, size_t len, rvi_buf *out, rv_error *err) RVI_MUST_CHECK;
 
-/* How rare a word (folded) is. Merges were learned in order of frequency, so ln(id + 1) ranks a word
- * of one piece, and a word of several pieces is rarer than each of them: the sum over the pieces of
- * the word behind a space, in lower case or capitalised, whichever is less. */
+/* How rare a word (folded) is. Merges were learned in order of frequency, so ln(id + 1) ranks a
+ * word of one piece, and a word of several pieces is rarer than each of them: the sum over the
+ * pieces of the word behind a space, in lower case or capitalised, whichever is less. */
 rv_status rvi_words_rarity(const rvi_tokenizer *t, const char *word, size_t len, double *out,
                            rv_error *err) RVI_MUST_CHECK;
 /* The same sum for the word as it is written. */
@@ -46,8 +46,8 @@ rv_status rvi_words_weigh(const rvi_tokenizer *t, const char *word, size_t len, 
 /* Words above are names and other rare things; ordinary nouns stay below. */
 #define RVI_WORDS_RARE 13.0
 
-/* Is it the same text but for case, white space and the marks that end or quote a sentence? Signs that mean
- * something count: "7 + 2", "C#". */
+/* Is it the same text but for case, white space and the marks that end or quote a sentence? Signs
+ * that mean something count: "7 + 2", "C#". */
 rv_status rvi_words_same(bool *out, const char *a, size_t a_len, const char *b, size_t b_len,
                          rv_error *err) RVI_MUST_CHECK;
 /* Does the text contain the answer, word for word? Case and punctuation do not count. An answer

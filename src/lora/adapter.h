@@ -1,8 +1,8 @@
 /* adapter.h - LoRA adapters: y = W x + s B (A x), unmerged, on any linear layer.
  *
- * An adapter is immutable once loaded or filled and belongs to one model's list of targets (slot i = the
- * model's linear layer i). Rows choose a set of adapters; a row without one takes exactly the path
- * it would take had none been loaded. */
+ * An adapter is immutable once loaded or filled and belongs to one model's list of targets (slot i
+ * = the model's linear layer i). Rows choose a set of adapters; a row without one takes exactly the
+ * path it would take had none been loaded. */
 #ifndef RVI_LORA_ADAPTER_H
 #define RVI_LORA_ADAPTER_H
 
@@ -62,7 +62,8 @@ rv_status rvi_adapter_copy(rvi_adapter **out, const rvi_adapter *a, rv_error *er
 int rvi_adapter_rank(const rvi_adapter *a, int slot); /* 0: an empty slot */
 /* Of a slot that is not empty: rank x n_in values to ma, n_out x rank to mb. */
 void rvi_adapter_read(const rvi_adapter *a, int slot, float *ma, float *mb);
-/* SHA-256 over slots, ranks, scales and values, as hexadecimal digits: equal adapters, equal digests. */
+/* SHA-256 over slots, ranks, scales and values, as hexadecimal digits: equal adapters, equal
+ * digests. */
 rv_status rvi_adapter_digest(const rvi_adapter *a, char out[RVI_SHA256_HEX],
                              rv_error *err) RVI_MUST_CHECK;
 size_t rvi_adapter_n_params(const rvi_adapter *a); /* in memory four bytes each */

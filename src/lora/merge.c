@@ -240,8 +240,8 @@ static rv_status align(merger *m, factors *f, gauge *g, const factors *to)
     return RV_OK;
 }
 
-/* sum += fisher * x and weight += fisher, the diagonal of a part's Fisher information taken into the
- * common form: of A'[i] sum_k g[k,i]^2 F_A[k], of B'[.,i] sum_k h[i,k]^2 F_B[.,k] / scale^2. */
+/* sum += fisher * x and weight += fisher, the diagonal of a part's Fisher information taken into
+ * the common form: of A'[i] sum_k g[k,i]^2 F_A[k], of B'[.,i] sum_k h[i,k]^2 F_B[.,k] / scale^2. */
 static void add_weighted(factors *sum, factors *weight, const factors *x, const gauge *g,
                          const float *fisher, int rank, float scale)
 {

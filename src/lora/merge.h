@@ -1,10 +1,10 @@
 /* merge.h - several adapters into one.
  *
  * What counts is the product dW = s B A: two adapters may have factors that have nothing to do with
- * each other, so factors are never averaged as they are. A sum of products is exact with the factors
- * side by side (ranks add up), and is brought back to a rank by the singular values of the product,
- * of which the largest stay; the energy of the rest (its share of the squared Frobenius norm) is
- * reported, and refused where it is too much. */
+ * each other, so factors are never averaged as they are. A sum of products is exact with the
+ * factors side by side (ranks add up), and is brought back to a rank by the singular values of the
+ * product, of which the largest stay; the energy of the rest (its share of the squared Frobenius
+ * norm) is reported, and refused where it is too much. */
 #ifndef RVI_LORA_MERGE_H
 #define RVI_LORA_MERGE_H
 
@@ -23,8 +23,8 @@ typedef struct rvi_merge_part {
  *   average           dW = sum dW_i / n
  *   quality_weighted  dW = sum q_i n_i dW_i / sum q_i n_i
  *   ema               dW = 0.99 dW_1 + 0.01 dW_2: the first is the running one
- *   ewc               the factors of all are brought to one form (balanced by the singular values of
- *                     the product, then turned towards the first part's), the Fisher information
+ *   ewc               the factors of all are brought to one form (balanced by the singular values
+ *                     of the product, then turned towards the first part's), the Fisher information
  *                     with them, and each value is the mean weighted by it */
 typedef struct rvi_merge_rule rvi_merge_rule;
 const rvi_merge_rule *rvi_merge_find(const char *name); /* NULL: no such rule */
@@ -41,7 +41,8 @@ typedef struct rvi_merge_report {
 #define RVI_MERGE_MAX_LOST 0.05
 
 /* rank: of the result; 0: ranks add up and nothing is discarded. A slot never gets more than the
- * ranks of its parts together. The report (may be NULL) is filled also where the loss is refused. */
+ * ranks of its parts together. The report (may be NULL) is filled also where the loss is
+ * refused. */
 rv_status rvi_adapter_merge(rvi_adapter **out, const rvi_lora_target *targets,
                             const rvi_merge_rule *rule, const rvi_merge_part *parts, int n_parts,
                             int rank, rvi_merge_report *report, rv_error *err) RVI_MUST_CHECK;

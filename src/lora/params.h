@@ -1,9 +1,9 @@
 /* params.h - the numbers of an adapter that is being trained: one flat array, and an adapter whose
  * matrices look into it.
  *
- * Layout: slot after slot in the order of the model's targets, A (rank x n_in) then B (n_out x rank),
- * so that optimizers, Fisher information and snapshots work on one array. Gradients are a second
- * object of the same shape. */
+ * Layout: slot after slot in the order of the model's targets, A (rank x n_in) then B (n_out x
+ * rank), so that optimizers, Fisher information and snapshots work on one array. Gradients are a
+ * second object of the same shape. */
 #ifndef RVI_LORA_PARAMS_H
 #define RVI_LORA_PARAMS_H
 

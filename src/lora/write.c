@@ -184,8 +184,8 @@ static int first_like(const writer *w, const rvi_lora_target *t, same_what what)
     return -1;
 }
 
-/* Are the slots exactly some kinds of modules in some layers? Then PEFT can say it so; if not, every
- * layer is listed by its name. all_layers: no layer with such modules is left out. */
+/* Are the slots exactly some kinds of modules in some layers? Then PEFT can say it so; if not,
+ * every layer is listed by its name. all_layers: no layer with such modules is left out. */
 static bool is_product(const writer *w, bool *all_layers)
 {
     *all_layers = true;

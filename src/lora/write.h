@@ -4,8 +4,8 @@
  * beside it (NAME.tmp-...), brought to the disk and moved into place; what was there before stays
  * until then. A process that is killed may leave the temporary one behind, never a broken adapter.
  *
- * With f32 an adapter read back has the same bits; with f16 those of the rounded values. A GGUF file
- * has one alpha for all layers, an f32: where scale times rank differs from layer to layer the
+ * With f32 an adapter read back has the same bits; with f16 those of the rounded values. A GGUF
+ * file has one alpha for all layers, an f32: where scale times rank differs from layer to layer the
  * difference is multiplied into B, and a scale that no f32 alpha gives exactly may come back one
  * unit in the last place away. */
 #ifndef RVI_LORA_WRITE_H

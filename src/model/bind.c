@@ -318,7 +318,8 @@ static void report_tensors(rvi_model *m)
 
 /* ---- packing ---- */
 
-/* Calls fn with the weight of every product. Encoders embed from their tables alone; a tied head is a product too. */
+/* Calls fn with the weight of every product. Encoders embed from their tables alone; a tied head is
+ * a product too. */
 static void each_product(rvi_model *m, void (*fn)(rvi_model *m, rvi_tensor *w, void *ctx),
                          void *ctx)
 {

@@ -1,8 +1,8 @@
 /* embedding.h - what a model's files say about turning its hidden states into one vector a text.
  *
- * A directory in the layout of Sentence Transformers lists its steps in modules.json; a pooling step
- * has a folder with a config.json, and sentence_bert_config.json gives the length at which texts are
- * cut. A GGUF file has the key pooling_type. */
+ * A directory in the layout of Sentence Transformers lists its steps in modules.json; a pooling
+ * step has a folder with a config.json, and sentence_bert_config.json gives the length at which
+ * texts are cut. A GGUF file has the key pooling_type. */
 #ifndef RVI_MODEL_EMBEDDING_H
 #define RVI_MODEL_EMBEDDING_H
 

@@ -38,7 +38,7 @@ typedef struct rvi_model {
     rvi_rope rope;
     rvi_pack *pack; /* the weights of products; NULL: as the files have them */
     rvi_tensor *embed, *out_norm;
-    rvi_linear head; /* tied: head.w == embed; encoders: none */
+    rvi_linear head;           /* tied: head.w == embed; encoders: none */
     rvi_tensor *pos_embed;     /* encoders: n_context x n_embd */
     rvi_tensor *type_embed;    /* encoders: row 0 is taken; may be NULL */
     rvi_layer_norm embed_norm; /* encoders */
@@ -86,7 +86,7 @@ rv_status rvi_workspace_new(rvi_workspace **out, const rvi_model *m, int max_row
 /* On another one, which must be like the model's. */
 rv_status rvi_workspace_new_on(rvi_workspace **out, const rvi_model *m, rvi_backend *be,
                                int max_rows, int max_logits, rv_error *err) RVI_MUST_CHECK;
-void rvi_workspace_free(rvi_workspace *ws); /* accepts NULL */
+void rvi_workspace_free(rvi_workspace *ws);                              /* accepts NULL */
 void rvi_workspace_set_tap(rvi_workspace *ws, rvi_tap_fn fn, void *ctx); /* NULL: none */
 
 /* Writes the rows' keys and values into their sequences' pages and leaves their final hidden states

@@ -1,12 +1,13 @@
 /* Forward in float arithmetic by the layer code of block.c, and the backward of each of its lines,
  * last line first. Where block.c says
  *
- *   h = norm(x);  q, k, v = W h + b  [norm of heads];  turn q, k;  a = attention;  x += [norm] (W_o a)
+ *   h = norm(x);  q, k, v = W h + b  [norm of heads];  turn q, k;  a = attention;  x += [norm] (W_o
+ *                 a)
  *   h = norm(x);  x += [norm] (W_down (act(W_gate h) * W_up h))
  *
  * the gradient dx of the sum passes both branches: the residual one as it is, and the other through
- * the transposed products, added to it. A turn by an angle is undone by the opposite one; a factor on
- * cosine and sine stays, since the transpose of c R is c R^T. */
+ * the transposed products, added to it. A turn by an angle is undone by the opposite one; a factor
+ * on cosine and sine stays, since the transpose of c R is c R^T. */
 #include "model/trainer.h"
 
 #include <math.h>
@@ -231,8 +232,8 @@ static int first_of(const rvi_span *spans, int i)
     return i;
 }
 
-/* Which set of rotary frequencies counts is a matter of the whole text's length: of texts that share
- * their beginning, of the longest one's. */
+/* Which set of rotary frequencies counts is a matter of the whole text's length: of texts that
+ * share their beginning, of the longest one's. */
 void rvi_trainer_begin(rvi_trainer *t, const int32_t *tokens, const rvi_span *spans, int n_spans)
 {
     t->pass.n_spans = n_spans;

@@ -21,32 +21,34 @@ typedef struct rvi_trainer_options {
                          memory */
 } rvi_trainer_options;
 
-/* be may differ from the model's. params (with grads of the same shape) may be NULL: forward only. */
+/* be may differ from the model's. params (with grads of the same shape) may be NULL: forward
+ * only. */
 rv_status rvi_trainer_new(rvi_trainer **out, const rvi_model *m, rvi_backend *be,
                           const rvi_params *params, rvi_params *grads, const rvi_trainer_options *o,
                           rv_error *err) RVI_MUST_CHECK;
 void rvi_trainer_free(rvi_trainer *t); /* accepts NULL */
 
 /* The texts of the next forward; tokens[row] for every row of the spans. Where rotary frequencies
- * depend on a text's length (longrope), texts that share their beginning count as long as the longest
- * of them: those on both sides of the bound should not share it. */
+ * depend on a text's length (longrope), texts that share their beginning count as long as the
+ * longest of them: those on both sides of the bound should not share it. */
 void rvi_trainer_begin(rvi_trainer *t, const int32_t *tokens, const rvi_span *spans, int n_spans);
 int rvi_trainer_rows(const rvi_trainer *t);
 /* The residual stream of a row, before the final norm: to start above frozen layers, and to read it
  * after a forward (a backward leaves it as it is). */
 void rvi_trainer_set_x(rvi_trainer *t, int row, const float *x);
 void rvi_trainer_get_x(rvi_trainer *t, int row, float *x);
-/* What the last layer's down projection was given (n_ff floats), after a forward that reached it. */
+/* What the last layer's down projection was given (n_ff floats), after a forward that reached
+ * it. */
 void rvi_trainer_get_act(rvi_trainer *t, int row, float *u);
-/* Layers first .. last - 1; first 0 begins with the tokens' embeddings, another with the x that were
- * set. The adapter takes part where it has matrices. */
+/* Layers first .. last - 1; first 0 begins with the tokens' embeddings, another with the x that
+ * were set. The adapter takes part where it has matrices. */
 void rvi_trainer_forward(rvi_trainer *t, int first, int last);
 
 /* Targets of rows of the last forward, which reached the last layer. Fills their losses; with grad
  * also adds to the gradient at the top (rvi_trainer_begin clears it). */
 void rvi_trainer_loss(rvi_trainer *t, const int32_t *rows, rvi_target *targets, int n, bool grad);
-/* The k largest logits of a row as log probabilities (ids and log p, largest first), for KL targets;
- * k <= n_vocab. */
+/* The k largest logits of a row as log probabilities (ids and log p, largest first), for KL
+ * targets; k <= n_vocab. */
 void rvi_trainer_top(rvi_trainer *t, const int32_t *rows, int n, int k, int32_t *ids, float *log_p);
 /* From the gradient at the top down to o.lowest: adds to grads. */
 void rvi_trainer_backward(rvi_trainer *t);

@@ -1,5 +1,5 @@
-/* workspace.h - the activations of a forward pass, shared by the files that compute layers. Inside the
- * model room only. */
+/* workspace.h - the activations of a forward pass, shared by the files that compute layers. Inside
+ * the model room only. */
 #ifndef RVI_MODEL_WORKSPACE_H
 #define RVI_MODEL_WORKSPACE_H
 
@@ -18,7 +18,8 @@ typedef struct rvi_float_pass {
 struct rvi_workspace {
     rvi_backend *be;
     rvi_tensor *x; /* [rows, n_embd] the residual stream */
-    rvi_tensor *h; /* [rows, n_embd] normed input or output of a half; after the forward of a decoder:
+    rvi_tensor
+        *h; /* [rows, n_embd] normed input or output of a half; after the forward of a decoder:
                       the final hidden states */
     rvi_tensor *y;    /* [rows, n_embd] what a linear layer at the end of a half gave */
     rvi_tensor *post; /* y after its norm, where a half ends with one: h but in training */
@@ -35,7 +36,8 @@ struct rvi_workspace {
     rvi_kv_row *kv_rows;
     rvi_kv_row *text_rows; /* encoders: what each row sees, the whole of its text */
     bool encodes;
-    bool fused; /* this pass has no tap: products take their neighbours in, where no row has an adapter */
+    bool fused; /* this pass has no tap: products take their neighbours in, where no row has an
+                  adapter */
     const rvi_float_pass
         *floats; /* NULL: rows with pages and adapters of their own, of inference */
     rvi_tap_fn tap;
@@ -50,7 +52,8 @@ void rvi_workspace_tap(rvi_workspace *ws, const char *what, int il, rvi_cols val
 void rvi_workspace_linear(rvi_workspace *ws, const rvi_linear *l, rvi_cols out, rvi_cols x,
                           const rvi_row *rows, const int32_t *which, int n_rows);
 
-/* The same for layers of one input, side by side in the columns of out; of all rows of the batch. */
+/* The same for layers of one input, side by side in the columns of out; of all rows of the
+ * batch. */
 void rvi_workspace_linears(rvi_workspace *ws, const rvi_linear *const *l, int n_layers,
                            rvi_cols out, rvi_cols x, const rvi_row *rows, int n_rows);
 

@@ -211,8 +211,7 @@ static rv_status file_scan(void *ctx, const char *table, rv_bytes from, item_fn 
     sqlite3_stmt *s = start(f, SCAN, table, &ok);
     int code = ok && bind_bytes(s, 2, from) ? sqlite3_step(s) : SQLITE_ERROR;
     for (; !st && code == SQLITE_ROW; code = sqlite3_step(s)) {
-        if (!column_bytes(s, 0, MAX_KEY, &key) ||
-            !column_bytes(s, 1, MAX_RECORD, &record))
+        if (!column_bytes(s, 0, MAX_KEY, &key) || !column_bytes(s, 1, MAX_RECORD, &record))
             st = sqlite3_errcode(f->db) == SQLITE_NOMEM ? rvi_nomem(err, "record")
                                                         : fail_record(f, table, err);
         if (st || each(each_ctx, key, record)) break;
@@ -409,7 +408,8 @@ static rv_status move_beside(const char *path, const char *suffix, int number, r
     return st;
 }
 
-/* The database and its write-ahead log get a free name, together, so that they can be looked into. */
+/* The database and its write-ahead log get a free name, together, so that they can be looked
+ * into. */
 static rv_status set_aside(const char *path, int *number, rv_error *err)
 {
     enum { MOST = 10000 };

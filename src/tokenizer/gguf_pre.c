@@ -1,8 +1,9 @@
 /* gguf_pre.c - a GGUF file names its pre-tokenizer instead of describing it: this table says what
  * each name stands for.
  *
- * The patterns are those of the models' own tokenizers, so also \p{M} and Unicode case folding, which
- * some engines leave out. Normalization to NFC and ignore_merges are implied by the name too. */
+ * The patterns are those of the models' own tokenizers, so also \p{M} and Unicode case folding,
+ * which some engines leave out. Normalization to NFC and ignore_merges are implied by the name
+ * too. */
 #include "tokenizer/gguf_pre.h"
 
 #include <string.h>

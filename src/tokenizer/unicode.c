@@ -253,7 +253,8 @@ static const derived derived_properties[] = {
     {"XDigit", "", NULL, EXTRA(hex_digits)},
     {"ASCII", "", NULL, EXTRA(ascii)},
     {"Posix_Punct", "P S", NULL, NULL, 0}, /* [[:punct:]] counts symbols too */
-    /* \w of Oniguruma: outside of brackets it counts six superscripts and fractions of Latin-1 too */
+    /* \w of Oniguruma: outside of brackets it counts six superscripts and fractions of Latin-1
+     * too */
     {"Word", "L M Nd Nl Pc", "Other_Alphabetic", EXTRA(superscripts)},
     {"Word_In_Brackets", "L M Nd Nl Pc", "Other_Alphabetic", NULL, 0},
     /* \w of the other engine in use: with the joiners instead */

@@ -1,5 +1,6 @@
-/* Allocations of learners fail, one after the other: opening what was kept, training in the foreground, training
- * beside it. An error each time (or a round that is tried again), nothing leaks, and what was there is there. */
+/* Allocations of learners fail, one after the other: opening what was kept, training in the
+ * foreground, training beside it. An error each time (or a round that is tried again), nothing
+ * leaks, and what was there is there. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -282,7 +282,8 @@ static void model_without_tokenizer(void **state)
     close_all(&o);
 }
 
-/* A directory opened for its vocabulary knows its family by config.json, as it does with weights. */
+/* A directory opened for its vocabulary knows its family by config.json, as it does with
+ * weights. */
 static void vocabulary_of_a_directory(void **state)
 {
     (void)state;

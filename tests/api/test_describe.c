@@ -1,5 +1,5 @@
-/* The machine as the library describes it: valid JSON with the promised members. Measuring is the business of
- * tests/backend. */
+/* The machine as the library describes it: valid JSON with the promised members. Measuring is the
+ * business of tests/backend. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>

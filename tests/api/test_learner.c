@@ -1,5 +1,5 @@
-/* Learners through the public interface, over a tiny model: feedback that makes no sense, answers bit for
- * bit as they were, and objects that end in any order. */
+/* Learners through the public interface, over a tiny model: feedback that makes no sense, answers
+ * bit for bit as they were, and objects that end in any order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,7 +67,8 @@ typedef struct said {
     size_t n, n_vocab;
 } said;
 
-/* What a session says next, in a session of its own: nothing of it was computed before. l may be NULL. */
+/* What a session says next, in a session of its own: nothing of it was computed before. l may be
+ * NULL. */
 static said ask(rv_learner *l, const char *question)
 {
     said out = {.n_vocab = (size_t)t.m->model->hp.n_vocab};
@@ -339,7 +340,8 @@ static void a_slot_outlives_its_lesson(void **state)
     assert_memory_equal(before[0].ids, before[1].ids, before[0].n * sizeof *before[0].ids);
 }
 
-/* A thumb down silences the correction that was spoken, for this question, until it is corrected again. */
+/* A thumb down silences the correction that was spoken, for this question, until it is corrected
+ * again. */
 static void a_thumb_silences_a_slot(void **state)
 {
     (void)state;
@@ -373,7 +375,8 @@ static void a_thumb_silences_a_slot(void **state)
     rvi_store_close(&memory);
 }
 
-/* Thumbs down are kept of the last requests that got one; the others answer as if they never had. */
+/* Thumbs down are kept of the last requests that got one; the others answer as if they never
+ * had. */
 static void old_thumbs_go(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
-/* Several threads at one learner: two that decode, one that gives feedback, one that looks on and switches
- * the background thread, which trains all the while. A call that meets another is refused and made again;
- * none may fail otherwise, no answer that has to do with nothing taught may change, and in the end
- * everything that was said is there. Run it under TSan (make tsan). */
+/* Several threads at one learner: two that decode, one that gives feedback, one that looks on and
+ * switches the background thread, which trains all the while. A call that meets another is refused
+ * and made again; none may fail otherwise, no answer that has to do with nothing taught may change,
+ * and in the end everything that was said is there. Run it under TSan (make tsan). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,8 @@ typedef struct crowd {
     atomic_bool taught;
 } crowd;
 
-/* cmocka cannot fail in other threads: they say what went wrong, and the first one's word is kept. */
+/* cmocka cannot fail in other threads: they say what went wrong, and the first one's word is
+ * kept. */
 typedef struct member {
     crowd *c;
     rv_session *s;
@@ -54,7 +55,8 @@ static bool went(member *m, rv_status st, const char *what)
     return !st;
 }
 
-/* A call that is refused because the runtime computes for another thread: once more, after a moment. */
+/* A call that is refused because the runtime computes for another thread: once more, after a
+ * moment. */
 static bool again(member *m, rv_status st)
 {
     if (st != RV_E_SESSION || m->n_refused > 1000 * SECONDS) return false;
@@ -224,7 +226,8 @@ static void wait_for_training(crowd *c, double seconds)
     }
 }
 
-/* All of them at once. Who teaches ends by himself; the others go on beside the training for a while. */
+/* All of them at once. Who teaches ends by himself; the others go on beside the training for a
+ * while. */
 static void run_all(crowd *c, void (*teacher)(void *ctx))
 {
     void (*const roles[])(void *ctx) = {teacher, look_on, decode, decode};

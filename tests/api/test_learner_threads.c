@@ -1,6 +1,6 @@
-/* Learning beside serving: the background thread of a learner, on tiny models with random weights. What is
- * learned means nothing there; that the same comes out as in the foreground, that answers do not change
- * meanwhile and that no call fails because of the thread does. */
+/* Learning beside serving: the background thread of a learner, on tiny models with random weights.
+ * What is learned means nothing there; that the same comes out as in the foreground, that answers
+ * do not change meanwhile and that no call fails because of the thread does. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -436,7 +436,8 @@ static void rolls_back_while_it_trains(void **ctx)
     rv_learner_free(&l);
 }
 
-/* What a learner lends outlives its changes: to a fork of a session, and as a set that is freed beside it. */
+/* What a learner lends outlives its changes: to a fork of a session, and as a set that is freed
+ * beside it. */
 static void what_is_lent_stays(void **ctx)
 {
     house *h = *ctx;
@@ -484,8 +485,8 @@ static bool is_foreseen(const rv_learner *l, const rv_session *s)
     return false;
 }
 
-/* What judgements leave to do is done between calls, keys are made before the thumb comes, and nothing that is
- * learned depends on it. */
+/* What judgements leave to do is done between calls, keys are made before the thumb comes, and
+ * nothing that is learned depends on it. */
 static void judgements_are_attended_to(void **ctx)
 {
     house *h = *ctx;

@@ -1,4 +1,5 @@
-/* Measuring with allocations refused: an error is returned and nothing leaks (which a sanitizer sees). */
+/* Measuring with allocations refused: an error is returned and nothing leaks (which a sanitizer
+ * sees). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -13,7 +14,8 @@
 static void test_probe(void **state)
 {
     (void)state;
-    const rvi_probe_options o = {.working_set = 8u << 20, .seconds = 0.01, .n_physical = 1, .quick = true};
+    const rvi_probe_options o = {
+        .working_set = 8u << 20, .seconds = 0.01, .n_physical = 1, .quick = true};
     rvi_cpu_options options = {.n_threads = 2};
     rvi_probe p;
     bool refused = true;
@@ -27,7 +29,8 @@ static void test_probe(void **state)
         rv_status st = rvi_probe_run(&p, be, &o, &e);
         refused = fail_alloc_off();
         be->ops->free(be);
-        if (st != (refused ? RV_E_NOMEM : RV_OK)) fail_msg("call %ld refused: status %d %s", n, (int)st, e.text);
+        if (st != (refused ? RV_E_NOMEM : RV_OK))
+            fail_msg("call %ld refused: status %d %s", n, (int)st, e.text);
         n_refused += refused;
         assert_true(n < 100000);
     }

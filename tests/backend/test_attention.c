@@ -1,5 +1,6 @@
-/* test_attention.c - KV pages and attention of the CPU backend: however rows are batched and threads share the work,
- * a row gets the bits that it gets alone from the reference kernels on one thread. */
+/* test_attention.c - KV pages and attention of the CPU backend: however rows are batched and
+ * threads share the work, a row gets the bits that it gets alone from the reference kernels on one
+ * thread. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -115,7 +116,8 @@ static void check_shape(const shape *s, rv_kv_type type)
     int n = 0;
     size_t width = (size_t)(s->n_heads * s->head_size);
     for (int q = 0; q < 2; q++) number_pages(pages[q], q);
-    /* a prompt at a chunk's border, single rows of two sequences in turn, rows that see the same (an encoder) */
+    /* a prompt at a chunk's border, single rows of two sequences in turn, rows that see the same
+     * (an encoder) */
     for (int i = 0; i < 40; i++) rows[n++] = (rvi_kv_row){pages[0], 240 + i};
     for (int i = 0; i < 12; i++) rows[n++] = (rvi_kv_row){pages[i % 2], i < 6 ? i : 800 - 90 * i};
     for (int i = 0; i < 18; i++) rows[n++] = (rvi_kv_row){pages[1], 511};

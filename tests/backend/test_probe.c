@@ -1,5 +1,5 @@
-/* Measuring the machine: every figure is there, finite and possible, on any number of threads. How fast a machine is,
- * is not for a test to say. */
+/* Measuring the machine: every figure is there, finite and possible, on any number of threads. How
+ * fast a machine is, is not for a test to say. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -150,7 +150,8 @@ static void test_leaves_no_trace(void **state)
     be->ops->free(be);
 }
 
-/* Every instruction loop that the machine is said to have runs, and gives the same value each time. */
+/* Every instruction loop that the machine is said to have runs, and gives the same value each
+ * time. */
 static void test_peaks(void **state)
 {
     (void)state;
@@ -179,7 +180,8 @@ static void test_reader(void **state)
     memset(data, 0, N);
     rvi_peak_read_fn read = rvi_peak_reader();
     uint64_t empty = read(data, N);
-    data[N / 2 / 8] = 0x1234567890ABCDEFu; /* the first eight bytes of a step: every reader sums them */
+    data[N / 2 / 8] =
+        0x1234567890ABCDEFu; /* the first eight bytes of a step: every reader sums them */
     assert_true(read(data, N) != empty);
     assert_int_equal(read(data, N), read(data, N));
     free(data);

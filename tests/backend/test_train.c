@@ -1,6 +1,6 @@
-/* test_train.c - the training ops of the CPU backend against float64: products by their formula over the weights as they
- * are stored, everything else by its forward in float64, whose gradient is taken by differences. However many threads
- * share the work, the bits are the same. */
+/* test_train.c - the training ops of the CPU backend against float64: products by their formula
+ * over the weights as they are stored, everything else by its forward in float64, whose gradient is
+ * taken by differences. However many threads share the work, the bits are the same. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -305,7 +305,8 @@ static void expect_same(const float *a, const float *b, size_t n, const char *wh
         fail_msg("%s: other bits with other threads or calls", what);
 }
 
-/* In bf16 both operands are off by 2^-9 of themselves, an adapter's by twice as much; f32 sums are short here. */
+/* In bf16 both operands are off by 2^-9 of themselves, an adapter's by twice as much; f32 sums are
+ * short here. */
 static const double tolerance_f32 = 2e-6, tolerance_bf16 = 0.012;
 
 static void try_layer(layer *l, mode m)
@@ -475,7 +476,8 @@ static void expect_same_group(const layer_group *g, const group_results *a, cons
     }
 }
 
-/* Each layer's y, da and db are what float64 says of it alone; dx is the sum of what the layers add. */
+/* Each layer's y, da and db are what float64 says of it alone; dx is the sum of what the layers
+ * add. */
 static void check_group(const layer_group *g, const group_results *r, double relative)
 {
     int total = group_cols(g), first = 0, n_in = g->n_in;
@@ -548,15 +550,15 @@ static void linear_groups(void **state)
                                            {.type = RVI_Q4_1, .n_out = 32, .rank = 8},
                                            {.type = RVI_Q4_1, .n_out = 32, .rank = 8}}};
         try_group(&like_qkv, all[i], true);
-        /* ranks that do not fit into a step together; one layer without an adapter; types and biases of all kinds */
-        layer_group mixed = {
-            .n = 3,
-            .n_rows = 70,
-            .n_in = 256,
-            .fresh = true,
-            .layers = {{.type = RVI_Q6_K, .n_out = 50, .rank = 12, .bias = true},
-                       {.type = RVI_Q8_0, .n_out = 17, .bias = true},
-                       {.type = RVI_F32, .n_out = 33, .rank = 25}}};
+        /* ranks that do not fit into a step together; one layer without an adapter; types and
+         * biases of all kinds */
+        layer_group mixed = {.n = 3,
+                             .n_rows = 70,
+                             .n_in = 256,
+                             .fresh = true,
+                             .layers = {{.type = RVI_Q6_K, .n_out = 50, .rank = 12, .bias = true},
+                                        {.type = RVI_Q8_0, .n_out = 17, .bias = true},
+                                        {.type = RVI_F32, .n_out = 33, .rank = 25}}};
         try_group(&mixed, all[i], true);
         layer_group odd = {.n = 2,
                            .n_rows = 5,
@@ -600,7 +602,8 @@ static void linear_ranks(void **state)
     }
 }
 
-/* NaN in a row of x and of dy: the row's results are NaN, and all of da and db that it enters; no other. */
+/* NaN in a row of x and of dy: the row's results are NaN, and all of da and db that it enters; no
+ * other. */
 static void linear_nan(void **state)
 {
     (void)state;
@@ -749,7 +752,8 @@ static void attn_free(attn_results *r)
 /* Texts longer than a block of rows and a chunk of keys */
 static const rvi_span long_family[] = {{0, 130, 0, -1}, {130, 200, 130, 0}, {330, 70, 130, 0}};
 
-/* With wide heads: blocks whose parts of dk and dv are kept, then such as see too many keys for that */
+/* With wide heads: blocks whose parts of dk and dv are kept, then such as see too many keys for
+ * that */
 static const rvi_span far_family[] = {
     {0, 45, 0, -1}, {45, 70, 45, 0}, {115, 3, 45, 0}, {118, 9, 0, -1}};
 
@@ -835,7 +839,8 @@ static void attention_shapes(void **state)
     try_attention((rvi_attention){140, 2, 2, 0.5f, 3.0f, 0}, 997, false);
 }
 
-/* Many queries behind shared keys: parts of dk and dv in several waves, blocks that leave none, windows, groups. */
+/* Many queries behind shared keys: parts of dk and dv in several waves, blocks that leave none,
+ * windows, groups. */
 static void attention_parts(void **state)
 {
     (void)state;
@@ -1198,14 +1203,20 @@ static void reserving(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(linear_types),  cmocka_unit_test(linear_shapes),
-        cmocka_unit_test(linear_nan),    cmocka_unit_test(attention_shapes),
-        cmocka_unit_test(attention_nan), cmocka_unit_test(attention_parts),
+        cmocka_unit_test(linear_types),
+        cmocka_unit_test(linear_shapes),
+        cmocka_unit_test(linear_nan),
+        cmocka_unit_test(attention_shapes),
+        cmocka_unit_test(attention_nan),
+        cmocka_unit_test(attention_parts),
         cmocka_unit_test(attention_neighbours),
-        cmocka_unit_test(norms),         cmocka_unit_test(gates),
+        cmocka_unit_test(norms),
+        cmocka_unit_test(gates),
         cmocka_unit_test(losses),
-        cmocka_unit_test(loss_nan),      cmocka_unit_test(moving),
-        cmocka_unit_test(reserving),     cmocka_unit_test(linear_groups),
+        cmocka_unit_test(loss_nan),
+        cmocka_unit_test(moving),
+        cmocka_unit_test(reserving),
+        cmocka_unit_test(linear_groups),
         cmocka_unit_test(linear_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* Every allocation of base, refused in turn: an error is returned and nothing leaks (which a sanitizer sees). */
+/* Every allocation of base, refused in turn: an error is returned and nothing leaks (which a
+ * sanitizer sees). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -13,19 +14,22 @@
 #include "base/os.h"
 #include "base/pool.h"
 
-/* Runs attempt with call 0, 1, 2 ... refused, once alone and once with all that follow, until none is refused.
- * attempt returns its status and must free what it made. */
+/* Runs attempt with call 0, 1, 2 ... refused, once alone and once with all that follow, until none
+ * is refused. attempt returns its status and must free what it made. */
 static void sweep(rv_status (*attempt)(rv_error *err), long at_least)
 {
     for (int once = 0; once < 2; once++) {
         long n = 0;
         for (bool refused = true; refused; n++) {
             rv_error err = {0};
-            if (once) fail_alloc_once(n);
-            else fail_alloc_after(n);
+            if (once)
+                fail_alloc_once(n);
+            else
+                fail_alloc_after(n);
             rv_status st = attempt(&err);
             refused = fail_alloc_off();
-            if (st != (refused ? RV_E_NOMEM : RV_OK)) fail_msg("call %ld refused: status %d %s", n, (int)st, err.text);
+            if (st != (refused ? RV_E_NOMEM : RV_OK))
+                fail_msg("call %ld refused: status %d %s", n, (int)st, err.text);
             if (refused) assert_int_equal(err.code, RV_E_NOMEM);
             assert_true(n < 100000);
         }
@@ -35,12 +39,14 @@ static void sweep(rv_status (*attempt)(rv_error *err), long at_least)
 
 static rv_status parse_json(rv_error *err)
 {
-    static char text[20000]; /* deep, wide, with strings: the arena and the stack both grow several times */
+    static char
+        text[20000]; /* deep, wide, with strings: the arena and the stack both grow several times */
     size_t len = 0;
     if (!text[0]) {
         text[len++] = '[';
         for (int i = 0; i < 500; i++)
-            len += (size_t)snprintf(text + len, sizeof text - len, "{\"key%d\":[1,2.5,\"\\u00e9\"]},", i);
+            len += (size_t)snprintf(text + len, sizeof text - len,
+                                    "{\"key%d\":[1,2.5,\"\\u00e9\"]},", i);
         snprintf(text + len, sizeof text - len, "null]");
     }
     rvi_arena arena = {0};
@@ -69,7 +75,8 @@ static rv_status write_json(rv_error *err)
     }
     bool ok = rvi_buf_puts(&out, "end");
     assert_int_equal(ok, !out.failed);
-    if (!ok) assert_false(rvi_buf_append(&out, "", 0)); /* stays failed although memory is there again */
+    if (!ok)
+        assert_false(rvi_buf_append(&out, "", 0)); /* stays failed although memory is there again */
     if (ok) assert_string_equal(out.data + out.len - 3, "end");
     rvi_buf_deinit(&out);
     return ok ? RV_OK : rvi_nomem(err, "buffer");
@@ -109,8 +116,8 @@ static void test_plain(void **state)
     assert_non_null(old);
     memcpy(old, "abc", 4);
     fail_alloc_after(0);
-    void *results[] = {rvi_zalloc(8), rvi_alloc_array(2, 8), rvi_zalloc_array(2, 8), rvi_alloc_aligned(100, 64),
-                       rvi_realloc_array(old, 100, 1)};
+    void *results[] = {rvi_zalloc(8), rvi_alloc_array(2, 8), rvi_zalloc_array(2, 8),
+                       rvi_alloc_aligned(100, 64), rvi_realloc_array(old, 100, 1)};
     assert_true(fail_alloc_off());
     for (size_t i = 0; i < RVI_COUNT(results); i++) assert_null(results[i]);
     assert_string_equal(old, "abc");
@@ -160,7 +167,9 @@ static rv_status make_dirs(rv_error *err)
     rvi_buf dir = {0};
     rv_status st = rvi_os_make_dirs("/tmp", err);
     if (!st) st = rvi_os_temp_dir(&dir, "/tmp", err);
-    if (!st) rvi_os_remove_tree(dir.data); /* best effort: may leave it when its own allocation is refused */
+    if (!st)
+        rvi_os_remove_tree(
+            dir.data); /* best effort: may leave it when its own allocation is refused */
     fail_alloc_arm(-1, -1);
     bool left = !st && rvi_os_stat(dir.data, NULL) != RVI_OS_NONE;
     if (left) rvi_os_remove_tree(dir.data);
@@ -185,7 +194,7 @@ static void test_os(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_json), cmocka_unit_test(test_buf),  cmocka_unit_test(test_arena),
+        cmocka_unit_test(test_json),  cmocka_unit_test(test_buf),  cmocka_unit_test(test_arena),
         cmocka_unit_test(test_plain), cmocka_unit_test(test_blob), cmocka_unit_test(test_pool),
         cmocka_unit_test(test_os),
     };

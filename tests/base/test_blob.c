@@ -21,7 +21,8 @@ static int set_up(void **state)
 {
     static fixture f;
     f = (fixture){0};
-    if (rvi_os_temp_dir(&f.dir, "/tmp", NULL) || !rvi_buf_printf(&f.path, "%s/file", f.dir.data)) return -1;
+    if (rvi_os_temp_dir(&f.dir, "/tmp", NULL) || !rvi_buf_printf(&f.path, "%s/file", f.dir.data))
+        return -1;
     *state = &f;
     return 0;
 }

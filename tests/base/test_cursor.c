@@ -42,7 +42,8 @@ static void test_bounds(void **state)
 {
     (void)state;
     for (size_t len = 0; len < 40; len++) {
-        uint8_t *bytes = rvi_alloc_array(len ? len : 1, 1); /* exactly len, so that a sanitizer sees one too many */
+        uint8_t *bytes = rvi_alloc_array(
+            len ? len : 1, 1); /* exactly len, so that a sanitizer sees one too many */
         assert_non_null(bytes);
         memset(bytes, 0xFF, len);
         for (unsigned width = 1; width <= 8; width++) {
@@ -69,7 +70,8 @@ static void test_absurd_lengths(void **state)
 {
     (void)state;
     static const uint8_t bytes[16] = {0};
-    static const uint64_t lengths[] = {17, UINT32_MAX, UINT64_MAX, UINT64_MAX - 7, (uint64_t)INT64_MAX + 1};
+    static const uint64_t lengths[] = {17, UINT32_MAX, UINT64_MAX, UINT64_MAX - 7,
+                                       (uint64_t)INT64_MAX + 1};
     for (size_t i = 0; i < RVI_COUNT(lengths); i++)
         for (size_t pos = 0; pos <= 16; pos += 4) {
             rvi_cursor c = {.data = bytes, .len = sizeof bytes, .pos = pos};
@@ -108,8 +110,11 @@ static void test_rng(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values), cmocka_unit_test(test_bounds), cmocka_unit_test(test_absurd_lengths),
-        cmocka_unit_test(test_empty),  cmocka_unit_test(test_rng),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_absurd_lengths),
+        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_rng),
     };
     return cmocka_run_group_tests_name("cursor", tests, NULL, NULL);
 }

@@ -53,7 +53,9 @@ static void test_control_characters(void **state)
     rv_error err;
     rvi_error(&err, RV_E_MODEL, "%s", "a\x1B[31mred\r\n\tb\x07\x7F\x01z");
     assert_string_equal(err.text, "a?[31mred?\n\tb???z");
-    rvi_error(&err, RV_E_MODEL, "%s", "x\xC2\x9B" "31m\xC2\x80\xC2\xA0y"); /* C1 controls, then a no-break space */
+    rvi_error(&err, RV_E_MODEL, "%s",
+              "x\xC2\x9B"
+              "31m\xC2\x80\xC2\xA0y"); /* C1 controls, then a no-break space */
     assert_string_equal(err.text, "x?31m?\xC2\xA0y");
 }
 
@@ -61,11 +63,16 @@ static void test_invalid_utf8(void **state)
 {
     (void)state;
     rv_error err;
-    rvi_error(&err, RV_E_MODEL, "%s", "a\xFF" "b\x9B" "c\xE2\x82" "d\xC3");
+    rvi_error(&err, RV_E_MODEL, "%s",
+              "a\xFF"
+              "b\x9B"
+              "c\xE2\x82"
+              "d\xC3");
     assert_string_equal(err.text, "a?b?c?d?");
     for (int byte = 1; byte < 256; byte++) { /* any bytes at all: the result is UTF-8 */
         char text[900];
-        for (size_t i = 0; i < sizeof text - 1; i++) text[i] = (char)(1 + (byte * (int)i * 7 + byte) % 255);
+        for (size_t i = 0; i < sizeof text - 1; i++)
+            text[i] = (char)(1 + (byte * (int)i * 7 + byte) % 255);
         text[sizeof text - 1] = 0;
         rvi_error(&err, RV_E_MODEL, "%s", text);
         size_t len = strlen(err.text);
@@ -138,9 +145,12 @@ static void test_log(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_simple),       cmocka_unit_test(test_cut_at_a_whole_character),
-        cmocka_unit_test(test_control_characters), cmocka_unit_test(test_invalid_utf8),
-        cmocka_unit_test(test_status_names), cmocka_unit_test(test_log),
+        cmocka_unit_test(test_simple),
+        cmocka_unit_test(test_cut_at_a_whole_character),
+        cmocka_unit_test(test_control_characters),
+        cmocka_unit_test(test_invalid_utf8),
+        cmocka_unit_test(test_status_names),
+        cmocka_unit_test(test_log),
     };
     return cmocka_run_group_tests_name("error", tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* JSON: what the grammar allows is read, what it forbids is refused with a place, and what is written reads back. */
+/* JSON: what the grammar allows is read, what it forbids is refused with a place, and what is
+ * written reads back. */
 #include <float.h>
 #include <locale.h>
 #include <math.h>
@@ -13,7 +14,8 @@
 #include "base/rng.h"
 
 /* Parses from a copy of exactly len bytes, so that a sanitizer sees a read behind the end. */
-static rv_status parse_n(rvi_arena *arena, const rvi_json **out, const char *text, size_t len, rv_error *err)
+static rv_status parse_n(rvi_arena *arena, const rvi_json **out, const char *text, size_t len,
+                         rv_error *err)
 {
     char *copy = rvi_alloc_array(len ? len : 1, 1);
     assert_non_null(copy);
@@ -32,15 +34,56 @@ static void test_accepts(void **state)
 {
     (void)state;
     static const char *const texts[] = {
-        "null", "true", "false", "0", "-0", "-1", "10", "1234567890", "[]", "{}", "\"\"", " \t\r\n null \n",
-        "[1]", "[1,2]", "[ ]", "{ }", "[[[]]]", "{\"\":0}", "{\"a\":{\"b\":[]}}", "{\"a\":1,\"a\":2}",
-        "1.5", "0.5", "-0.5", "1e5", "1E5", "1e+5", "1e-5", "0e0", "0E+1", "1.25e-300", "5e-324", "1e-999",
-        "1.7976931348623157e308", "100000000000000000000000000000",
+        "null",
+        "true",
+        "false",
+        "0",
+        "-0",
+        "-1",
+        "10",
+        "1234567890",
+        "[]",
+        "{}",
+        "\"\"",
+        " \t\r\n null \n",
+        "[1]",
+        "[1,2]",
+        "[ ]",
+        "{ }",
+        "[[[]]]",
+        "{\"\":0}",
+        "{\"a\":{\"b\":[]}}",
+        "{\"a\":1,\"a\":2}",
+        "1.5",
+        "0.5",
+        "-0.5",
+        "1e5",
+        "1E5",
+        "1e+5",
+        "1e-5",
+        "0e0",
+        "0E+1",
+        "1.25e-300",
+        "5e-324",
+        "1e-999",
+        "1.7976931348623157e308",
+        "100000000000000000000000000000",
         "[-0.000000000000000000000000000000000000000000000000000000000000000000000000000001]",
         "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"",
-        "\"\\u0000\"", "\"\\u00e9\\uD83D\\uDE00\"", "\"\\uD800\"", "\"\\uDC00\\uD800\"",
-        "\"\\uD800\\uD800\\uDC00\"", "\"\\uD800\\n\"", "\"\xC3\xA9\"", "\"\xF4\x8F\xBF\xBF\"", "\"\x7F\"",
-        "\"\xE2\x80\xA8\"", "\xEF\xBB\xBF{}", "[\"a\",1,null,true,{\"k\":\"v\"}]", "\"/*\"", "[\"\\\\\\\"\"]",
+        "\"\\u0000\"",
+        "\"\\u00e9\\uD83D\\uDE00\"",
+        "\"\\uD800\"",
+        "\"\\uDC00\\uD800\"",
+        "\"\\uD800\\uD800\\uDC00\"",
+        "\"\\uD800\\n\"",
+        "\"\xC3\xA9\"",
+        "\"\xF4\x8F\xBF\xBF\"",
+        "\"\x7F\"",
+        "\"\xE2\x80\xA8\"",
+        "\xEF\xBB\xBF{}",
+        "[\"a\",1,null,true,{\"k\":\"v\"}]",
+        "\"/*\"",
+        "[\"\\\\\\\"\"]",
     };
     for (size_t i = 0; i < RVI_COUNT(texts); i++) {
         rvi_arena arena = {0};
@@ -56,20 +99,109 @@ static void test_refuses(void **state)
 {
     (void)state;
     static const char *const texts[] = {
-        "", " ", "\xEF\xBB\xBF",
-        "nul", "nulll", "True", "tru", "falsy", "NaN", "nan", "Infinity", "-Infinity", "-", "+1", "01", "-01",
-        "00", "1.", ".5", "-.5", "1.e5", "1e", "1e+", "1e5.5", "0x10", "1_000", "1 2", "1e999", "-1e999", "--1",
-        "[", "]", "[1", "[1,", "[1,]", "[,1]", "[,]", "[1 2]", "[1,,2]", "[1}", "[\"a\"", "[\"a\",\n4\n,1,",
-        "{", "}", "{\"a\"", "{\"a\":", "{\"a\":1", "{\"a\":1,", "{\"a\":1,}", "{,}", "{a:1}", "{'a':1}",
-        "{1:1}", "{\"a\" 1}",
-        "{\"a\":1 \"b\":2}", "{\"a\":1]", "{\"a\"::1}", "{:1}", "{null:1}", "{\"a\":1}}", "[]]",
-        "{}{}", "[][]", "\"a\" x",
-        "\"", "\"a", "\"\\\"", "\"\\", "\"\\x\"", "\"\\u\"", "\"\\u12\"", "\"\\u123\"", "\"\\u12G4\"", "\"\\U0041\"",
-        "\"\\uD800\\u\"", "\"\\uD800\\u12\"", "\"\\u", "\"\\uD800\\uDC0", "\"\\ \"", "\"\\0\"", "\"\\'\"",
-        "\"\n\"", "\"\t\"", "\"\x01\"", "\"\x1F\"", "\"\x80\"", "\"\xC3\"", "\"\xC0\x80\"", "\"\xED\xA0\x80\"",
-        "\"\xF4\x90\x80\x80\"", "\"\xFF\"", "\"\xE2\x82\"", "'a'",
-        "// x\n1", "/* x */ 1", "1 // x", "[1]#", "\v1", "\f1",
-        "\xC2\xA0 1", "\\u0031", "<a>", "[\"\\uD83D\\uDE0\"]",
+        "",
+        " ",
+        "\xEF\xBB\xBF",
+        "nul",
+        "nulll",
+        "True",
+        "tru",
+        "falsy",
+        "NaN",
+        "nan",
+        "Infinity",
+        "-Infinity",
+        "-",
+        "+1",
+        "01",
+        "-01",
+        "00",
+        "1.",
+        ".5",
+        "-.5",
+        "1.e5",
+        "1e",
+        "1e+",
+        "1e5.5",
+        "0x10",
+        "1_000",
+        "1 2",
+        "1e999",
+        "-1e999",
+        "--1",
+        "[",
+        "]",
+        "[1",
+        "[1,",
+        "[1,]",
+        "[,1]",
+        "[,]",
+        "[1 2]",
+        "[1,,2]",
+        "[1}",
+        "[\"a\"",
+        "[\"a\",\n4\n,1,",
+        "{",
+        "}",
+        "{\"a\"",
+        "{\"a\":",
+        "{\"a\":1",
+        "{\"a\":1,",
+        "{\"a\":1,}",
+        "{,}",
+        "{a:1}",
+        "{'a':1}",
+        "{1:1}",
+        "{\"a\" 1}",
+        "{\"a\":1 \"b\":2}",
+        "{\"a\":1]",
+        "{\"a\"::1}",
+        "{:1}",
+        "{null:1}",
+        "{\"a\":1}}",
+        "[]]",
+        "{}{}",
+        "[][]",
+        "\"a\" x",
+        "\"",
+        "\"a",
+        "\"\\\"",
+        "\"\\",
+        "\"\\x\"",
+        "\"\\u\"",
+        "\"\\u12\"",
+        "\"\\u123\"",
+        "\"\\u12G4\"",
+        "\"\\U0041\"",
+        "\"\\uD800\\u\"",
+        "\"\\uD800\\u12\"",
+        "\"\\u",
+        "\"\\uD800\\uDC0",
+        "\"\\ \"",
+        "\"\\0\"",
+        "\"\\'\"",
+        "\"\n\"",
+        "\"\t\"",
+        "\"\x01\"",
+        "\"\x1F\"",
+        "\"\x80\"",
+        "\"\xC3\"",
+        "\"\xC0\x80\"",
+        "\"\xED\xA0\x80\"",
+        "\"\xF4\x90\x80\x80\"",
+        "\"\xFF\"",
+        "\"\xE2\x82\"",
+        "'a'",
+        "// x\n1",
+        "/* x */ 1",
+        "1 // x",
+        "[1]#",
+        "\v1",
+        "\f1",
+        "\xC2\xA0 1",
+        "\\u0031",
+        "<a>",
+        "[\"\\uD83D\\uDE0\"]",
     };
     for (size_t i = 0; i < RVI_COUNT(texts); i++) {
         rvi_arena arena = {0};
@@ -136,8 +268,10 @@ static void test_numbers(void **state)
         const rvi_json *v;
         assert_int_equal(parse(&arena, &v, cases[i].text, NULL), RV_OK);
         assert_int_equal(v->kind, cases[i].kind);
-        if (v->kind == RVI_JSON_INT) assert_true(v->as.integer == cases[i].integer);
-        else assert_memory_equal(&v->as.number, &cases[i].number, sizeof(double));
+        if (v->kind == RVI_JSON_INT)
+            assert_true(v->as.integer == cases[i].integer);
+        else
+            assert_memory_equal(&v->as.number, &cases[i].number, sizeof(double));
         rvi_arena_deinit(&arena);
     }
 }
@@ -154,8 +288,10 @@ static void test_number_lengths(void **state)
         const rvi_json *v;
         rv_status st = parse_n(&arena, &v, text, n, &err);
         assert_int_equal(st, n <= 1000 ? RV_OK : RV_E_CONFIG);
-        if (!st) assert_true(v->as.number == 0.5);
-        else assert_non_null(strstr(err.text, "too many digits"));
+        if (!st)
+            assert_true(v->as.number == 0.5);
+        else
+            assert_non_null(strstr(err.text, "too many digits"));
         rvi_arena_deinit(&arena);
     }
 }
@@ -176,7 +312,8 @@ static void test_strings(void **state)
         {"\"\\ud800x\"", "\xEF\xBF\xBDx"},
         {"\"\\udc00\\ud800\"", "\xEF\xBF\xBD\xEF\xBF\xBD"},
         {"\"\\ud800\\ud83d\\ude00\"", "\xEF\xBF\xBD\xF0\x9F\x98\x80"},
-        {"\"\\ud800\\u0041\"", "\xEF\xBF\xBD" "A"},
+        {"\"\\ud800\\u0041\"", "\xEF\xBF\xBD"
+                               "A"},
         {"\"\xC3\xA9\xF0\x9F\x98\x80\"", "\xC3\xA9\xF0\x9F\x98\x80"},
     };
     for (size_t i = 0; i < RVI_COUNT(cases); i++) {
@@ -194,7 +331,8 @@ static void test_objects(void **state)
     (void)state;
     rvi_arena arena = {0};
     const rvi_json *v;
-    assert_int_equal(parse(&arena, &v, "{\"z\":1,\"a\":[true,2.0,2.5,\"s\"],\"z\":3,\"\":null}", NULL), RV_OK);
+    assert_int_equal(
+        parse(&arena, &v, "{\"z\":1,\"a\":[true,2.0,2.5,\"s\"],\"z\":3,\"\":null}", NULL), RV_OK);
     assert_int_equal(rvi_json_count(v), 4);
     assert_string_equal(rvi_json_at(v, 0)->key, "z"); /* the order of the text */
     assert_string_equal(rvi_json_at(v, 1)->key, "a");
@@ -233,7 +371,8 @@ static void test_depth(void **state)
         rvi_arena arena = {0};
         rv_error err = {0};
         const rvi_json *v;
-        assert_int_equal(parse_n(&arena, &v, text, 2 * depth, &err), depth <= RVI_JSON_DEPTH ? RV_OK : RV_E_CONFIG);
+        assert_int_equal(parse_n(&arena, &v, text, 2 * depth, &err),
+                         depth <= RVI_JSON_DEPTH ? RV_OK : RV_E_CONFIG);
         if (depth > RVI_JSON_DEPTH) assert_non_null(strstr(err.text, "nested too deeply"));
         rvi_arena_deinit(&arena);
     }
@@ -259,14 +398,16 @@ static void test_place_of_an_error(void **state)
     rvi_arena_deinit(&arena);
 }
 
-/* 300,000 members: read in reasonable time, and refused when the arena's maximum is smaller than the tree. */
+/* 300,000 members: read in reasonable time, and refused when the arena's maximum is smaller than
+ * the tree. */
 static void test_large(void **state)
 {
     (void)state;
     enum { N = 300000 };
     rvi_buf text = {0};
     rvi_buf_putc(&text, '{');
-    for (int i = 0; i < N; i++) rvi_buf_printf(&text, "%s\"key %d\": [%d, \"v%d\"]", i ? ", " : "", i, i, i);
+    for (int i = 0; i < N; i++)
+        rvi_buf_printf(&text, "%s\"key %d\": [%d, \"v%d\"]", i ? ", " : "", i, i, i);
     assert_true(rvi_buf_putc(&text, '}'));
     rvi_arena arena = {0};
     const rvi_json *v;
@@ -290,7 +431,8 @@ static void test_large(void **state)
     rvi_buf_deinit(&text);
 }
 
-/* The scratch stack obeys the arena's maximum too: a flat list of a million values in an arena of 1 MiB. */
+/* The scratch stack obeys the arena's maximum too: a flat list of a million values in an arena of 1
+ * MiB. */
 static void test_flat_list_is_capped(void **state)
 {
     (void)state;
@@ -338,11 +480,23 @@ static void test_write_number(void **state)
         double value;
         const char *text;
     } cases[] = {
-        {0, "0.0"}, {-0.0, "-0.0"}, {3, "3.0"}, {0.1, "0.1"}, {1e-5, "1e-05"}, {1e300, "1e+300"},
+        {0, "0.0"},
+        {-0.0, "-0.0"},
+        {3, "3.0"},
+        {0.1, "0.1"},
+        {1e-5, "1e-05"},
+        {1e300, "1e+300"},
         {0.30000000000000004, "0.30000000000000004"},
-        {10, "10.0"}, {100, "100.0"}, {9007199254740992, "9007199254740992.0"},
-        {1e15, "1000000000000000.0"}, {1e16, "1e+16"},
-        {123456, "123456.0"}, {-2.5, "-2.5"}, {INFINITY, "null"}, {-INFINITY, "null"}, {NAN, "null"},
+        {10, "10.0"},
+        {100, "100.0"},
+        {9007199254740992, "9007199254740992.0"},
+        {1e15, "1000000000000000.0"},
+        {1e16, "1e+16"},
+        {123456, "123456.0"},
+        {-2.5, "-2.5"},
+        {INFINITY, "null"},
+        {-INFINITY, "null"},
+        {NAN, "null"},
     };
     for (size_t i = 0; i < RVI_COUNT(cases); i++) {
         rvi_buf out = {0};
@@ -383,7 +537,8 @@ static void test_numbers_read_back(void **state)
 static void test_locale(void **state)
 {
     (void)state;
-    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "de_DE", "fr_FR.UTF-8", "ps_AF.UTF-8", "ps_AF"};
+    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8",  "de_DE",
+                                        "fr_FR.UTF-8", "ps_AF.UTF-8", "ps_AF"};
     size_t n_tried = 0;
     for (size_t i = 0; i < RVI_COUNT(names); i++) {
         if (!setlocale(LC_ALL, names[i])) continue;
@@ -401,13 +556,20 @@ static void test_locale(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_accepts),           cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_nul_bytes),         cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_number_lengths),    cmocka_unit_test(test_strings),
-        cmocka_unit_test(test_objects),           cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_place_of_an_error), cmocka_unit_test(test_large),
-        cmocka_unit_test(test_flat_list_is_capped), cmocka_unit_test(test_write_string),
-        cmocka_unit_test(test_write_number),      cmocka_unit_test(test_numbers_read_back),
+        cmocka_unit_test(test_accepts),
+        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_nul_bytes),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_number_lengths),
+        cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_objects),
+        cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_place_of_an_error),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_flat_list_is_capped),
+        cmocka_unit_test(test_write_string),
+        cmocka_unit_test(test_write_number),
+        cmocka_unit_test(test_numbers_read_back),
         cmocka_unit_test(test_locale),
     };
     return cmocka_run_group_tests_name("json", tests, NULL, NULL);

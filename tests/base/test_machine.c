@@ -42,13 +42,15 @@ static void put(const char *path, const char *text)
     rvi_buf_deinit(&full);
 }
 
-static void put_cache(int cpu, int index, const char *level, const char *type, const char *size, const char *shared)
+static void put_cache(int cpu, int index, const char *level, const char *type, const char *size,
+                      const char *shared)
 {
     const char *const names[] = {"level", "type", "size", "shared_cpu_list"};
     const char *const values[] = {level, type, size, shared};
     for (size_t i = 0; i < RVI_COUNT(names); i++) {
         char path[128];
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cache/index%d/%s", cpu, index, names[i]);
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cache/index%d/%s", cpu, index,
+                 names[i]);
         if (values[i]) put(path, values[i]);
     }
 }
@@ -98,8 +100,9 @@ static void test_x86_with_smt(void **state)
 {
     (void)state;
     rvi_machine m;
-    put("/proc/cpuinfo", "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Some  CPU @ 2 GHz\n\n"
-                         "processor\t: 1\nvendor_id\t: Other\nmodel name\t: Another\n");
+    put("/proc/cpuinfo",
+        "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Some  CPU @ 2 GHz\n\n"
+        "processor\t: 1\nvendor_id\t: Other\nmodel name\t: Another\n");
     put("/proc/self/status", "Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t0-2,4-6\n");
     for (int i = 0; i < 8; i++) { /* four cores; CPU i and i + 4 share one */
         char list[16];
@@ -110,7 +113,8 @@ static void test_x86_with_smt(void **state)
     put_cache(0, 1, "1\n", "Instruction\n", "32K\n", "0,4\n");
     put_cache(0, 2, "2\n", "Unified\n", "2048K\n", "0,4\n");
     put_cache(0, 3, "3\n", "Unified\n", "105M\n", "0-7\n");
-    put("/proc/meminfo", "MemTotal:       24682416 kB\nMemFree: 1 kB\nMemAvailable:   24089464 kB\nHugepagesize:       2048 kB\n");
+    put("/proc/meminfo", "MemTotal:       24682416 kB\nMemFree: 1 kB\nMemAvailable:   24089464 "
+                         "kB\nHugepagesize:       2048 kB\n");
     put("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
     rvi_machine_read(&m, root.data);
     assert_string_equal(m.cpu_name, "Some  CPU @ 2 GHz");
@@ -164,7 +168,8 @@ static void test_limits_of_groups(void **state)
     put("/sys/fs/cgroup/outer/inner/memory.max", "max\n");
     put("/sys/fs/cgroup/outer/memory.max", "2147483648\n");
     put("/sys/fs/cgroup/outer/memory.current", "1610612736\n");
-    put("/sys/fs/cgroup/outer/memory.stat", "anon 1073741824\ninactive_file 536870912\nactive_file 7\n");
+    put("/sys/fs/cgroup/outer/memory.stat",
+        "anon 1073741824\ninactive_file 536870912\nactive_file 7\n");
     put("/sys/fs/cgroup/outer/inner/cpu.max", "150000 100000\n");
     put("/sys/fs/cgroup/outer/cpu.max", "max 100000\n");
     rvi_machine_read(&m, root.data);
@@ -200,7 +205,8 @@ static void test_broken_files(void **state)
     memcpy(line, "model name: \x1b[31m", 16);
     put("/proc/cpuinfo", line);
     put("/proc/self/status", "Cpus_allowed_list: 3-1,99999999999999999999999,5\n");
-    put("/proc/meminfo", "MemTotal: -5 kB\nMemAvailable: 99999999999999999999999 kB\nMemTotal\n:::\n");
+    put("/proc/meminfo",
+        "MemTotal: -5 kB\nMemAvailable: 99999999999999999999999 kB\nMemTotal\n:::\n");
     put("/proc/self/cgroup", "nonsense\n0::/../../etc\n1:memory\n\n::\n");
     put("/sys/kernel/mm/transparent_hugepage/enabled", "[always\n");
     put_cache(0, 0, "99\n", "Data\n", "48K\n", NULL);

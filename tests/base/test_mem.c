@@ -1,4 +1,5 @@
-/* Allocation: overflow is refused, arenas align and obey their maximum, buffers fail once and stay failed. */
+/* Allocation: overflow is refused, arenas align and obey their maximum, buffers fail once and stay
+ * failed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -131,7 +132,8 @@ static void test_buf(void **state)
 
     for (int i = 0; i < 100000; i++) assert_true(rvi_buf_printf(&b, "%d,", i % 10));
     assert_int_equal(b.len, 200000);
-    for (size_t i = 0; i < b.len; i++) assert_true(b.data[i] == (i % 2 ? ',' : (char)('0' + i / 2 % 10)));
+    for (size_t i = 0; i < b.len; i++)
+        assert_true(b.data[i] == (i % 2 ? ',' : (char)('0' + i / 2 % 10)));
     rvi_buf_deinit(&b);
 }
 
@@ -166,9 +168,11 @@ static void test_buf_maximum(void **state)
 static void test_buf_absurd_lengths(void **state)
 {
     (void)state;
-    static const size_t maxima[] = {0, SIZE_MAX, SIZE_MAX - 1, (size_t)PTRDIFF_MAX, (size_t)PTRDIFF_MAX + 1};
-    static const size_t lengths[] = {SIZE_MAX, SIZE_MAX - 1, SIZE_MAX - 3, SIZE_MAX / 2,
-                                      (size_t)PTRDIFF_MAX + 1, (size_t)PTRDIFF_MAX};
+    static const size_t maxima[] = {0, SIZE_MAX, SIZE_MAX - 1, (size_t)PTRDIFF_MAX,
+                                    (size_t)PTRDIFF_MAX + 1};
+    static const size_t lengths[] = {
+        SIZE_MAX,           SIZE_MAX - 1, SIZE_MAX - 3, SIZE_MAX / 2, (size_t)PTRDIFF_MAX + 1,
+        (size_t)PTRDIFF_MAX};
     for (size_t i = 0; i < RVI_COUNT(maxima); i++)
         for (size_t j = 0; j < RVI_COUNT(lengths); j++) {
             rvi_buf b = {.max = maxima[i]};
@@ -183,10 +187,10 @@ static void test_buf_absurd_lengths(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alloc),        cmocka_unit_test(test_aligned),
-        cmocka_unit_test(test_arena),        cmocka_unit_test(test_arena_limits),
+        cmocka_unit_test(test_alloc),         cmocka_unit_test(test_aligned),
+        cmocka_unit_test(test_arena),         cmocka_unit_test(test_arena_limits),
         cmocka_unit_test(test_arena_strndup), cmocka_unit_test(test_buf),
-        cmocka_unit_test(test_buf_maximum),  cmocka_unit_test(test_buf_absurd_lengths),
+        cmocka_unit_test(test_buf_maximum),   cmocka_unit_test(test_buf_absurd_lengths),
     };
     return cmocka_run_group_tests_name("mem", tests, NULL, NULL);
 }

@@ -98,7 +98,8 @@ static void test_make_dirs(void **state)
     assert_non_null(strstr(err.text, f->path.data));
     assert_int_not_equal(rvi_os_make_dirs(in(&f->path, f, "file/below"), &err), RV_OK);
     assert_int_equal(symlink(f->dir.data, in(&f->path, f, "link")), 0);
-    assert_int_equal(rvi_os_make_dirs(in(&f->path, f, "link/x"), &err), RV_OK); /* through a link to a directory */
+    assert_int_equal(rvi_os_make_dirs(in(&f->path, f, "link/x"), &err),
+                     RV_OK); /* through a link to a directory */
     assert_int_equal(rvi_os_stat(in(&f->path, f, "x"), NULL), RVI_OS_DIR);
 }
 
@@ -129,7 +130,8 @@ static void test_remove_tree(void **state)
     assert_int_equal(symlink("/nowhere", in(&f->other, f, "t/dangling")), 0);
     rvi_os_remove_tree(in(&f->path, f, "t"));
     assert_int_equal(rvi_os_stat(f->path.data, NULL), RVI_OS_NONE);
-    assert_int_equal(rvi_os_stat(in(&f->path, f, "keep/file"), NULL), RVI_OS_FILE); /* behind the link */
+    assert_int_equal(rvi_os_stat(in(&f->path, f, "keep/file"), NULL),
+                     RVI_OS_FILE);    /* behind the link */
     rvi_os_remove_tree(f->path.data); /* a single file */
     assert_int_equal(rvi_os_stat(f->path.data, NULL), RVI_OS_NONE);
     rvi_os_remove_tree(f->path.data); /* nothing there */
@@ -224,19 +226,22 @@ static void test_run(void **state)
     rv_error err = {0};
     assert_int_equal(rvi_os_run((const char *const[]){"true", NULL}, &code, NULL), RV_OK);
     assert_int_equal(code, 0);
-    assert_int_equal(rvi_os_run((const char *const[]){"sh", "-c", "exit 7", NULL}, &code, NULL), RV_OK);
+    assert_int_equal(rvi_os_run((const char *const[]){"sh", "-c", "exit 7", NULL}, &code, NULL),
+                     RV_OK);
     assert_int_equal(code, 7);
-    assert_int_equal(rvi_os_run((const char *const[]){"sh", "-c", "kill -9 $$", NULL}, &code, NULL), RV_OK);
+    assert_int_equal(rvi_os_run((const char *const[]){"sh", "-c", "kill -9 $$", NULL}, &code, NULL),
+                     RV_OK);
     assert_int_equal(code, 128 + 9);
-    /* A missing program is a status. User-mode emulation (RUNNER, see tools/run_tests) cannot tell: there the exit
-     * code alone says it. */
+    /* A missing program is a status. User-mode emulation (RUNNER, see tools/run_tests) cannot tell:
+     * there the exit code alone says it. */
     rv_status st = rvi_os_run((const char *const[]){"no-such-program-here", NULL}, &code, &err);
     if (!getenv("RUNNER")) assert_int_equal(st, RV_E_NOT_FOUND);
     if (st) assert_non_null(strstr(err.text, "no-such-program-here"));
     assert_int_equal(code, 127);
     /* arguments arrive as they are: no shell looks at them */
     in(&f->path, f, "x; $(touch y) 'z' \"");
-    assert_int_equal(rvi_os_run((const char *const[]){"mkdir", f->path.data, NULL}, &code, NULL), RV_OK);
+    assert_int_equal(rvi_os_run((const char *const[]){"mkdir", f->path.data, NULL}, &code, NULL),
+                     RV_OK);
     assert_int_equal(code, 0);
     assert_int_equal(rvi_os_stat(f->path.data, NULL), RVI_OS_DIR);
 }

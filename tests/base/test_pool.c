@@ -1,4 +1,5 @@
-/* The thread pool: every task runs exactly once, for any number of threads, and pools do not disturb each other. */
+/* The thread pool: every task runs exactly once, for any number of threads, and pools do not
+ * disturb each other. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,9 +16,9 @@ enum { MAX_TASKS = 1000, MAX_THREADS = 8 };
 
 typedef struct job {
     int n_threads;
-    atomic_int runs[MAX_TASKS];    /* how often each task ran */
+    atomic_int runs[MAX_TASKS];     /* how often each task ran */
     atomic_int inside[MAX_THREADS]; /* tasks a worker is running now */
-    atomic_int n_bad;              /* wrong worker number, or one number used by two threads at once */
+    atomic_int n_bad; /* wrong worker number, or one number used by two threads at once */
 } job;
 
 static void count_task(void *ctx, int task, int worker)
@@ -46,7 +47,8 @@ static void test_every_task_once(void **state)
                 assert_non_null(j);
                 j->n_threads = n_threads;
                 rvi_pool_run(pool, count_task, j, counts[c]);
-                for (int t = 0; t < MAX_TASKS; t++) assert_int_equal(atomic_load(&j->runs[t]), t < counts[c]);
+                for (int t = 0; t < MAX_TASKS; t++)
+                    assert_int_equal(atomic_load(&j->runs[t]), t < counts[c]);
                 assert_int_equal(atomic_load(&j->n_bad), 0);
                 rvi_free(j);
             }
@@ -54,7 +56,8 @@ static void test_every_task_once(void **state)
     }
 }
 
-/* What tasks wrote is seen by the owner without further care, and what the owner wrote before by the tasks. */
+/* What tasks wrote is seen by the owner without further care, and what the owner wrote before by
+ * the tasks. */
 typedef struct sums {
     uint64_t scale, in[16], out[16]; /* plain memory: a race would be seen by a thread sanitizer */
 } sums;
@@ -126,7 +129,8 @@ static void test_two_pools_at_once(void **state)
     (void)state;
     int sizes[2] = {2, 3};
     pthread_t threads[2];
-    for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&threads[i], NULL, own_pool, &sizes[i]), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, own_pool, &sizes[i]), 0);
     for (int i = 0; i < 2; i++) {
         void *bad = &sizes;
         assert_int_equal(pthread_join(threads[i], &bad), 0);

@@ -1,4 +1,5 @@
-/* Threads and bells: what is rung is heard, once, also when nobody waited yet; and a pool asks whether it may. */
+/* Threads and bells: what is rung is heard, once, also when nobody waited yet; and a pool asks
+ * whether it may. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

@@ -18,11 +18,13 @@ static void test_every_code_point(void **state)
         size_t n = rvi_utf8_encode(cp, bytes);
         size_t used = rvi_utf8_decode(bytes, n, &back, &valid);
         bool surrogate = cp >= 0xD800 && cp <= 0xDFFF;
-        if (used != n || !valid || back != (surrogate ? 0xFFFD : cp)) fail_msg("U+%04X", (unsigned)cp);
+        if (used != n || !valid || back != (surrogate ? 0xFFFD : cp))
+            fail_msg("U+%04X", (unsigned)cp);
         size_t expected = surrogate ? 3 : cp < 0x80 ? 1 : cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
         if (n != expected) fail_msg("U+%04X: %zu bytes", (unsigned)cp, n);
         for (size_t cut = 1; cut < n; cut++) { /* every beginning is known as one */
-            if (rvi_utf8_incomplete(bytes, cut) != cut) fail_msg("U+%04X cut at %zu", (unsigned)cp, cut);
+            if (rvi_utf8_incomplete(bytes, cut) != cut)
+                fail_msg("U+%04X cut at %zu", (unsigned)cp, cut);
             if (rvi_utf8_decode(bytes, cut, &back, &valid) != cut || valid || back != 0xFFFD)
                 fail_msg("U+%04X cut at %zu", (unsigned)cp, cut);
         }
@@ -55,12 +57,18 @@ static void test_invalid(void **state)
         {"\xC0\x80", {0xFFFD, 0xFFFD}, 2},
         {"\xC1\xBF", {0xFFFD, 0xFFFD}, 2},
         {"\xC2", {0xFFFD}, 1},
-        {"\xC2" "A", {0xFFFD, 'A'}, 2},
+        {"\xC2"
+         "A",
+         {0xFFFD, 'A'},
+         2},
         {"\xE0\x80\x80", {0xFFFD, 0xFFFD, 0xFFFD}, 3},
         {"\xE0\x9F\xBF", {0xFFFD, 0xFFFD, 0xFFFD}, 3},
         {"\xE0\xA0\x80", {0x800}, 1},
         {"\xE2\x82", {0xFFFD}, 1},
-        {"\xE2\x82" "A", {0xFFFD, 'A'}, 2},
+        {"\xE2\x82"
+         "A",
+         {0xFFFD, 'A'},
+         2},
         {"\xE2\x82\xE2\x82\xAC", {0xFFFD, 0x20AC}, 2},
         {"\xED\x9F\xBF", {0xD7FF}, 1},
         {"\xED\xA0\x80", {0xFFFD, 0xFFFD, 0xFFFD}, 3},
@@ -75,7 +83,9 @@ static void test_invalid(void **state)
         {"\xF4\x90\x80\x80", {0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD}, 4},
         {"\xF5\x80\x80\x80", {0xFFFD, 0xFFFD, 0xFFFD, 0xFFFD}, 4},
         {"\xFE\xFF", {0xFFFD, 0xFFFD}, 2},
-        {"\x61\xF1\x80\x80\xE1\x80\xC2\x62", {'a', 0xFFFD, 0xFFFD, 0xFFFD, 'b'}, 5}, /* Unicode's example */
+        {"\x61\xF1\x80\x80\xE1\x80\xC2\x62",
+         {'a', 0xFFFD, 0xFFFD, 0xFFFD, 'b'},
+         5}, /* Unicode's example */
     };
     for (size_t i = 0; i < RVI_COUNT(cases); i++) {
         size_t len = strlen(cases[i].bytes), at = 0, n = 0;
@@ -113,17 +123,32 @@ static void test_incomplete(void **state)
         const char *bytes;
         size_t n;
     } cases[] = {
-        {"", 0}, {"abc", 0}, {"abc\xC3", 1}, {"\xC3\xA9", 0}, {"a\xE2\x82", 2}, {"a\xF0\x9F\x98", 3},
-        {"\xF0\x9F", 2}, {"\xF0", 1},
-        {"\x80", 0}, {"\x80\x80\x80", 0}, {"\xC0", 0}, {"\xF5", 0}, {"\xFF", 0}, {"\xE0\x80", 0},
-        {"\xED\xA0", 0}, {"\xF4\x90", 0},
-        {"\xC3\xA9\xA9", 0}, {"\xE2\x82\xAC\xE2", 1}, {"\xF0\x9F\x98\x80\x80", 0},
+        {"", 0},
+        {"abc", 0},
+        {"abc\xC3", 1},
+        {"\xC3\xA9", 0},
+        {"a\xE2\x82", 2},
+        {"a\xF0\x9F\x98", 3},
+        {"\xF0\x9F", 2},
+        {"\xF0", 1},
+        {"\x80", 0},
+        {"\x80\x80\x80", 0},
+        {"\xC0", 0},
+        {"\xF5", 0},
+        {"\xFF", 0},
+        {"\xE0\x80", 0},
+        {"\xED\xA0", 0},
+        {"\xF4\x90", 0},
+        {"\xC3\xA9\xA9", 0},
+        {"\xE2\x82\xAC\xE2", 1},
+        {"\xF0\x9F\x98\x80\x80", 0},
     };
     for (size_t i = 0; i < RVI_COUNT(cases); i++)
         assert_int_equal(rvi_utf8_incomplete(cases[i].bytes, strlen(cases[i].bytes)), cases[i].n);
 }
 
-/* A text arriving byte by byte, as tokens do: what is complete plus what is held back is always the whole. */
+/* A text arriving byte by byte, as tokens do: what is complete plus what is held back is always the
+ * whole. */
 static void test_streaming(void **state)
 {
     (void)state;

@@ -364,8 +364,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: tokenizers GOLDEN VOCABS [--gguf] [--show N] [NAME ...]\n");
         return 2;
     }
-    printf(
-        "differences:     rows   ids plain decoded streamed d.rows decode around invalid  load s    MB/s\n");
+    printf("differences:     rows   ids plain decoded streamed d.rows decode around invalid  load "
+           "s    MB/s\n");
     for (size_t i = 0; i < rvi_json_count(facts); i++) {
         const rvi_json *f = rvi_json_at(facts, i);
         bool chosen = first_name == argc && rvi_json_is(f, RVI_JSON_OBJECT);

@@ -60,7 +60,8 @@ static double captured_g(const rvi_captured *t, int i)
 
 /* ---- the gradient ---- */
 
-/* log p(id) when the last down projection's output moves by `step` along dir, for this row alone. */
+/* log p(id) when the last down projection's output moves by `step` along dir, for this row
+ * alone. */
 static double moved(feed *f, const int32_t *ids, int n, const float *u, const float *dir,
                     double step, double temperature, int32_t id, float *logits)
 {
@@ -99,7 +100,8 @@ static void finite_differences(void **state)
         assert_ok(rvi_capture_new(&ring, by, 4, err));
         rvi_capture_begin(ring);
         double worst = 0;
-        /* low temperatures leave nothing to the mean row; at 1 two thirds of the words have a part */
+        /* low temperatures leave nothing to the mean row; at 1 two thirds of the words have a
+         * part */
         static const double temperatures[] = {0.15, 0.3, 1};
         for (int round = 0; round < 3; round++) {
             last_logits(&f, ids, n, NULL, logits);
@@ -325,8 +327,8 @@ static void no_tap(void *ctx, const char *name, rvi_cols values, int n_rows)
     (void)ctx, (void)name, (void)values, (void)n_rows;
 }
 
-/* An adapter on one linear layer: the same bits with every product apart (as under a tap), and for the
- * rows beside it the bits of a batch without adapters. */
+/* An adapter on one linear layer: the same bits with every product apart (as under a tap), and for
+ * the rows beside it the bits of a batch without adapters. */
 static void fused_beside_adapters(void **state)
 {
     (void)state;

@@ -94,7 +94,8 @@ static void random_pasts(void **state)
     }
 }
 
-/* By hand: "a b c x a b" continues with c after a match of 2, and "b" alone would be a match of 1. */
+/* By hand: "a b c x a b" continues with c after a match of 2, and "b" alone would be a match of
+ * 1. */
 static void by_hand(void **state)
 {
     (void)state;

@@ -43,7 +43,8 @@ struct mirostat_vector {
     }
 #include "decode/data/sampler_vectors.inc"
 
-/* Survivors of weight 0 (far below 1e-30) say nothing: some implementations keep them as numbers. */
+/* Survivors of weight 0 (far below 1e-30) say nothing: some implementations keep them as
+ * numbers. */
 static void check_left(const struct vector *v, const rvi_candidates *c)
 {
     int at = 0;

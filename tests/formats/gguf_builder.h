@@ -6,7 +6,8 @@
  *     gb_finish(&b, &out);                                        // out: an rvi_buf
  *     gb_deinit(&b);
  *
- * The gb_raw_* functions write what no honest writer would. A failed allocation shows as out->failed. */
+ * The gb_raw_* functions write what no honest writer would. A failed allocation shows as
+ * out->failed. */
 #ifndef TESTS_FORMATS_GGUF_BUILDER_H
 #define TESTS_FORMATS_GGUF_BUILDER_H
 
@@ -42,17 +43,18 @@ static inline void gb_raw_key(gguf_builder *b, const char *key, uint32_t kind)
 }
 
 /* Any kind of n_bytes bytes, given as the bits of an integer. */
-static inline void gb_raw_number(gguf_builder *b, const char *key, uint32_t kind, uint64_t bits, unsigned n_bytes)
+static inline void gb_raw_number(gguf_builder *b, const char *key, uint32_t kind, uint64_t bits,
+                                 unsigned n_bytes)
 {
     gb_raw_key(b, key, kind);
     gb_put(&b->values, bits, n_bytes);
 }
 
 /* gb_u8(b, key, v), gb_i8(b, key, v), ... */
-#define GB_NUMBER(name, type, kind)                                             \
-    static inline void gb_##name(gguf_builder *b, const char *key, type v)      \
-    {                                                                           \
-        gb_raw_number(b, key, RVI_GGUF_##kind, (uint64_t)v, (unsigned)sizeof v); \
+#define GB_NUMBER(name, type, kind)                                                                \
+    static inline void gb_##name(gguf_builder *b, const char *key, type v)                         \
+    {                                                                                              \
+        gb_raw_number(b, key, RVI_GGUF_##kind, (uint64_t)v, (unsigned)sizeof v);                   \
     }
 GB_NUMBER(u8, uint8_t, U8)
 GB_NUMBER(i8, int8_t, I8)
@@ -86,7 +88,8 @@ static inline void gb_str(gguf_builder *b, const char *key, const char *v)
 }
 
 /* The head of an array; the items follow in b->values. */
-static inline void gb_raw_array(gguf_builder *b, const char *key, uint32_t item_kind, uint64_t count)
+static inline void gb_raw_array(gguf_builder *b, const char *key, uint32_t item_kind,
+                                uint64_t count)
 {
     gb_raw_key(b, key, RVI_GGUF_ARRAY);
     gb_put(&b->values, item_kind, 4);
@@ -94,14 +97,15 @@ static inline void gb_raw_array(gguf_builder *b, const char *key, uint32_t item_
 }
 
 /* An array of numbers that lie in memory as they do in the file. */
-static inline void gb_array(gguf_builder *b, const char *key, rvi_gguf_kind kind, const void *items, size_t count,
-                            size_t item_size)
+static inline void gb_array(gguf_builder *b, const char *key, rvi_gguf_kind kind, const void *items,
+                            size_t count, size_t item_size)
 {
     gb_raw_array(b, key, (uint32_t)kind, count);
     rvi_buf_append(&b->values, items, count * item_size);
 }
 
-static inline void gb_str_array(gguf_builder *b, const char *key, const char *const *items, size_t count)
+static inline void gb_str_array(gguf_builder *b, const char *key, const char *const *items,
+                                size_t count)
 {
     gb_raw_array(b, key, RVI_GGUF_STRING, count);
     for (size_t i = 0; i < count; i++) gb_put_str(&b->values, items[i], strlen(items[i]));
@@ -109,12 +113,13 @@ static inline void gb_str_array(gguf_builder *b, const char *key, const char *co
 
 static inline void gb_pad(rvi_buf *b, size_t alignment)
 {
-    while (b->len % alignment && rvi_buf_putc(b, 0)) {}
+    while (b->len % alignment && rvi_buf_putc(b, 0)) {
+    }
 }
 
 /* A description alone; dims in the order of the file (row length first). */
-static inline void gb_raw_tensor(gguf_builder *b, const char *name, uint32_t n_dims, const uint64_t *dims,
-                                 uint32_t type, uint64_t offset)
+static inline void gb_raw_tensor(gguf_builder *b, const char *name, uint32_t n_dims,
+                                 const uint64_t *dims, uint32_t type, uint64_t offset)
 {
     gb_put_str(&b->infos, name, strlen(name));
     gb_put(&b->infos, n_dims, 4);
@@ -125,8 +130,8 @@ static inline void gb_raw_tensor(gguf_builder *b, const char *name, uint32_t n_d
 }
 
 /* A tensor with its data: blocks of `type`, whole rows. data NULL: zeros. */
-static inline void gb_tensor(gguf_builder *b, const char *name, rvi_qtype type, int n_dims, const uint64_t *shape,
-                             const void *data)
+static inline void gb_tensor(gguf_builder *b, const char *name, rvi_qtype type, int n_dims,
+                             const uint64_t *shape, const void *data)
 {
     uint64_t dims[RVI_MAX_DIMS];
     size_t n_bytes = rvi_qtype_row_bytes(type, (size_t)shape[n_dims - 1]);

@@ -1,5 +1,5 @@
-/* Opening and writing files while memory runs out: each allocation in turn is refused, and every time the answer must
- * be RV_E_NOMEM and nothing may leak (a sanitizer watches). */
+/* Opening and writing files while memory runs out: each allocation in turn is refused, and every
+ * time the answer must be RV_E_NOMEM and nothing may leak (a sanitizer watches). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,8 +23,10 @@ static void sweep(work_fn work, const void *arg, long least_calls)
         for (long n = 0;; n++) {
             rv_error err = {0};
             bool object = false;
-            if (once) fail_alloc_once(n);
-            else fail_alloc_after(n);
+            if (once)
+                fail_alloc_once(n);
+            else
+                fail_alloc_after(n);
             rv_status st = work(arg, &object, &err);
             bool refused = fail_alloc_off();
             if (!refused) {
@@ -33,7 +35,8 @@ static void sweep(work_fn work, const void *arg, long least_calls)
                 assert_true(n >= least_calls); /* otherwise the sweep proves nothing */
                 break;
             }
-            if (st != RV_E_NOMEM) fail_msg("allocation %ld refused: status %d \"%s\"", n, st, err.text);
+            if (st != RV_E_NOMEM)
+                fail_msg("allocation %ld refused: status %d \"%s\"", n, st, err.text);
             assert_int_equal(err.code, RV_E_NOMEM);
             assert_false(object);
         }
@@ -178,7 +181,8 @@ static void test_safetensors(void **state)
         make_entries(shard ? "two" : "one");
         for (int i = 0; i < N_ENTRIES; i++)
             rvi_buf_printf(&index, "%s\"%s\":\"%s\"", shard + i ? "," : "", entry_names[i], file);
-        if (rvi_safetensors_write(path_in(&path, dir, file), entries, N_ENTRIES, &err)) fail_msg("%s", err.text);
+        if (rvi_safetensors_write(path_in(&path, dir, file), entries, N_ENTRIES, &err))
+            fail_msg("%s", err.text);
     }
     rvi_buf_puts(&index, "}}");
     write_bytes(path_in(&path, dir, "model.safetensors.index.json"), index.data, index.len);

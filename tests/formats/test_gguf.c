@@ -85,7 +85,8 @@ static uint64_t walk(rvi_gguf *g)
     return sum;
 }
 
-static const uint64_t shape_1[] = {32}, shape_2[] = {3, 5}, shape_3[] = {2, 3, 64}, shape_4[] = {2, 1, 3, 4};
+static const uint64_t shape_1[] = {32}, shape_2[] = {3, 5}, shape_3[] = {2, 3, 64},
+                      shape_4[] = {2, 1, 3, 4};
 
 static void add_tensors(gguf_builder *b)
 {
@@ -192,7 +193,8 @@ static void check_getters(const rvi_gguf *g)
     assert_true(rvi_gguf_get_bool(g, "seven", &yes) && yes);
     assert_true(rvi_gguf_get_bool(g, "no", &yes) && !yes);
     assert_false(rvi_gguf_get_bool(g, "u8", &yes));
-    assert_true(rvi_gguf_get_str(g, "general.architecture", &s) && s.len == 5 && !memcmp(s.data, "llama", 5));
+    assert_true(rvi_gguf_get_str(g, "general.architecture", &s) && s.len == 5 &&
+                !memcmp(s.data, "llama", 5));
     assert_true(rvi_gguf_get_str(g, "empty", &s) && s.len == 0);
     assert_false(rvi_gguf_get_str(g, "u8", &s));
 }
@@ -204,10 +206,14 @@ static void check_arrays(const rvi_gguf *g)
         int64_t second;
         double second_f;
     } arrays[] = {
-        {"u8s", 255, 255},         {"i8s", -1, -1},
-        {"u16s", 65535, 65535},    {"i16s", -1, -1},
-        {"u32s", UINT32_MAX, 4294967295.0}, {"i32s", -1, -1},
-        {"u64s", -1, 0x1p64},      {"i64s", INT64_MIN, -0x1p63},
+        {"u8s", 255, 255},
+        {"i8s", -1, -1},
+        {"u16s", 65535, 65535},
+        {"i16s", -1, -1},
+        {"u32s", UINT32_MAX, 4294967295.0},
+        {"i32s", -1, -1},
+        {"u64s", -1, 0x1p64},
+        {"i64s", INT64_MIN, -0x1p63},
         {"bools", 1, 1},
     };
     for (size_t i = 0; i < RVI_COUNT(arrays); i++) {
@@ -220,7 +226,8 @@ static void check_arrays(const rvi_gguf *g)
         assert_true(rvi_gguf_item_f64(v, 1) == arrays[i].second_f);
         assert_true(rvi_gguf_item_i64(v, 2) == 0 && rvi_gguf_item_f64(v, UINT64_MAX) == 0);
     }
-    const rvi_gguf_value *f = rvi_gguf_find(g, "f32s"), *d = rvi_gguf_find(g, "f64s"), *w = rvi_gguf_find(g, "words");
+    const rvi_gguf_value *f = rvi_gguf_find(g, "f32s"), *d = rvi_gguf_find(g, "f64s"),
+                         *w = rvi_gguf_find(g, "words");
     assert_true(rvi_gguf_item_f64(f, 0) == -2.75 && rvi_gguf_item_i64(f, 0) == -2);
     assert_true(rvi_gguf_item_i64(f, 1) == 0 && rvi_gguf_item_i64(f, 2) == 0); /* do not fit */
     assert_true(isnan(rvi_gguf_item_f64(f, 2)));
@@ -255,7 +262,8 @@ static void check_tensors(rvi_gguf *g)
     t = rvi_gguf_tensor(g, "row");
     assert_true(t->n_dims == 1 && t->shape[0] == 32 && t->n_bytes == 34);
     t = rvi_gguf_tensor(g, "four");
-    assert_true(t->n_dims == 4 && t->shape[0] == 2 && t->shape[1] == 1 && t->shape[2] == 3 && t->shape[3] == 4);
+    assert_true(t->n_dims == 4 && t->shape[0] == 2 && t->shape[1] == 1 && t->shape[2] == 3 &&
+                t->shape[3] == 4);
     assert_int_equal(t->n_bytes, 48);
     assert_int_equal(t->used, 0);
     assert_null(rvi_gguf_tensor(g, "absent"));
@@ -451,7 +459,7 @@ static void test_sources(void **state)
 /* ---- split files ---- */
 
 typedef struct split_case {
-    int no, count, total;          /* of split.*; -1: the key is left out */
+    int no, count, total; /* of split.*; -1: the key is left out */
     const char *tensor;
 } split_case;
 
@@ -477,7 +485,8 @@ static void expect_bad_in(const char *dir, const char *name, rv_status want, con
     rv_error err;
     rv_status st = open_in(&g, dir, name, &err);
     assert_null(g);
-    if (st != want || !strstr(err.text, text)) fail_msg("got status %d, \"%s\"; expected \"%s\"", st, err.text, text);
+    if (st != want || !strstr(err.text, text))
+        fail_msg("got status %d, \"%s\"; expected \"%s\"", st, err.text, text);
 }
 
 static void test_split(void **state)
@@ -522,7 +531,8 @@ static void test_split_errors(void **state)
     expect_bad_in(d, one, RV_E_MODEL, "'split.count' is 3");
     write_part(d, two, (split_case){1, 2, 5, "b"});
     expect_bad_in(d, one, RV_E_MODEL, "'split.tensors.count' is 5");
-    write_part(d, two, (split_case){-1, -1, -1, "b"}); /* without the keys there is nothing to contradict */
+    write_part(d, two,
+               (split_case){-1, -1, -1, "b"}); /* without the keys there is nothing to contradict */
     rvi_gguf *g;
     rv_error err;
     assert_int_equal(open_in(&g, d, one, &err), RV_OK);
@@ -538,7 +548,8 @@ static void test_split_errors(void **state)
     write_part(d, "merged.gguf", (split_case){0, 0, 1, "b"}); /* 0 parts: merged */
     assert_int_equal(open_in(&g, d, "merged.gguf", &err), RV_OK);
     rvi_gguf_close(g);
-    write_part(d, "m-00000-of-00002.gguf", (split_case){-1, -1, -1, "b"}); /* no split name: there is no part 0 */
+    write_part(d, "m-00000-of-00002.gguf",
+               (split_case){-1, -1, -1, "b"}); /* no split name: there is no part 0 */
     assert_int_equal(open_in(&g, d, "m-00000-of-00002.gguf", &err), RV_OK);
     rvi_gguf_close(g);
     write_part(d, "s-00001-of-00001.gguf", (split_case){0, 1, 1, "b"});
@@ -651,7 +662,8 @@ static void test_bad_values(void **state)
 }
 
 /* One tensor 't' with 4096 bytes of data. */
-static void expect_bad_tensor(uint32_t n_dims, const uint64_t *dims, uint32_t type, uint64_t offset, const char *text)
+static void expect_bad_tensor(uint32_t n_dims, const uint64_t *dims, uint32_t type, uint64_t offset,
+                              const char *text)
 {
     gguf_builder b = {.version = 3};
     gb_raw_tensor(&b, "t", n_dims, dims, type, offset);
@@ -713,7 +725,8 @@ static void test_control_characters_in_errors(void **state)
 
 /* ---- anything at all ---- */
 
-/* Every truncation and every damaged byte of a small file: open returns, and what it accepts can be read. */
+/* Every truncation and every damaged byte of a small file: open returns, and what it accepts can be
+ * read. */
 static void test_damage(void **state)
 {
     (void)state;
@@ -726,7 +739,9 @@ static void test_damage(void **state)
     size_t n_refused = 0;
     for (size_t len = 0; len < bytes.len; len++) {
         rv_status st = open_copy(&g, bytes.data, len, &err);
-        if (!st) fail_msg("a file of %zu bytes opens when cut to %zu", bytes.len, len); /* its last byte is data */
+        if (!st)
+            fail_msg("a file of %zu bytes opens when cut to %zu", bytes.len,
+                     len); /* its last byte is data */
         assert_null(g);
     }
     static const uint8_t flips[] = {0xFF, 0x01, 0x80, 0x40};
@@ -734,8 +749,10 @@ static void test_damage(void **state)
         for (size_t k = 0; k < RVI_COUNT(flips); k++) {
             bytes.data[i] = (char)(bytes.data[i] ^ flips[k]);
             rv_status st = open_copy(&g, bytes.data, bytes.len, &err);
-            if (st) n_refused++;
-            else walk(g);
+            if (st)
+                n_refused++;
+            else
+                walk(g);
             assert_true((st == RV_OK) == (g != NULL));
             rvi_gguf_close(g);
             bytes.data[i] = (char)(bytes.data[i] ^ flips[k]);
@@ -748,18 +765,12 @@ static void test_damage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),
-        cmocka_unit_test(test_no_tensors_no_values),
-        cmocka_unit_test(test_alignment),
-        cmocka_unit_test(test_overlap_is_fine),
-        cmocka_unit_test(test_many_names),
-        cmocka_unit_test(test_sources),
-        cmocka_unit_test(test_split),
-        cmocka_unit_test(test_split_errors),
-        cmocka_unit_test(test_bad_header),
-        cmocka_unit_test(test_bad_values),
-        cmocka_unit_test(test_bad_tensors),
-        cmocka_unit_test(test_control_characters_in_errors),
+        cmocka_unit_test(test_good),        cmocka_unit_test(test_no_tensors_no_values),
+        cmocka_unit_test(test_alignment),   cmocka_unit_test(test_overlap_is_fine),
+        cmocka_unit_test(test_many_names),  cmocka_unit_test(test_sources),
+        cmocka_unit_test(test_split),       cmocka_unit_test(test_split_errors),
+        cmocka_unit_test(test_bad_header),  cmocka_unit_test(test_bad_values),
+        cmocka_unit_test(test_bad_tensors), cmocka_unit_test(test_control_characters_in_errors),
         cmocka_unit_test(test_damage),
     };
     return cmocka_run_group_tests_name("gguf", tests, NULL, NULL);

@@ -71,8 +71,10 @@ static void test_f16_all(void **state)
             assert_int_equal(rvi_f32_to_f16(f), h | 0x200); /* sign and payload kept, made quiet */
             continue;
         }
-        if (magnitude == 0x7C00) assert_true(isinf(f));
-        else assert_true((double)f == half_value(h));
+        if (magnitude == 0x7C00)
+            assert_true(isinf(f));
+        else
+            assert_true((double)f == half_value(h));
         assert_int_equal(rvi_f32_to_f16(f), h);
     }
 }
@@ -96,7 +98,8 @@ static void test_f16_rounding(void **state)
     assert_int_equal(rvi_f32_to_f16(0x1p-25f), 0);
     assert_int_equal(rvi_f32_to_f16(float_of(1)), 0);
     assert_int_equal(rvi_f32_to_f16(-0.0f), 0x8000);
-    assert_int_equal(rvi_f32_to_f16(float_of(0x7F800001)), 0x7E00); /* payload below the bits kept: still NaN */
+    assert_int_equal(rvi_f32_to_f16(float_of(0x7F800001)),
+                     0x7E00); /* payload below the bits kept: still NaN */
 }
 
 static void test_bf16(void **state)
@@ -125,8 +128,8 @@ static void compare_floats(rvi_qtype type, const float *got, const uint8_t *want
         float want;
         memcpy(&want, want_bytes + 4 * i, sizeof want);
         if (isnan(want) ? isnan(got[i]) : bits_of(want) == bits_of(got[i])) continue;
-        fail_msg("%s: weight %zu: %a (%08x), expected %a (%08x)", rvi_qtypes[type].name, i, (double)got[i],
-                 bits_of(got[i]), (double)want, bits_of(want));
+        fail_msg("%s: weight %zu: %a (%08x), expected %a (%08x)", rvi_qtypes[type].name, i,
+                 (double)got[i], bits_of(got[i]), (double)want, bits_of(want));
     }
 }
 
@@ -139,19 +142,26 @@ static bool half_is_nan(const uint8_t *p)
 static void compare_blocks(rvi_qtype type, const uint8_t *got, const uint8_t *want, size_t n_blocks)
 {
     size_t size = rvi_qtypes[type].block_bytes;
-    size_t n_halves = type == RVI_Q4_1 || type == RVI_Q5_1 ? 2 : type == RVI_F32 || type == RVI_BF16 ? 0 : 1;
+    size_t n_halves = type == RVI_Q4_1 || type == RVI_Q5_1  ? 2
+                      : type == RVI_F32 || type == RVI_BF16 ? 0
+                                                            : 1;
     for (size_t b = 0; b < n_blocks; b++, got += size, want += size) {
         size_t at = 0;
         for (; at < 2 * n_halves; at += 2)
-            if (memcmp(got + at, want + at, 2) && !(half_is_nan(got + at) && half_is_nan(want + at))) break;
+            if (memcmp(got + at, want + at, 2) &&
+                !(half_is_nan(got + at) && half_is_nan(want + at)))
+                break;
         if (at == 2 * n_halves && !memcmp(got + at, want + at, size - at)) continue;
-        for (at = 0; at < size && got[at] == want[at]; at++) {}
-        fail_msg("%s: block %zu, byte %zu: %02x, expected %02x", rvi_qtypes[type].name, b, at, got[at], want[at]);
+        for (at = 0; at < size && got[at] == want[at]; at++) {
+        }
+        fail_msg("%s: block %zu, byte %zu: %02x, expected %02x", rvi_qtypes[type].name, b, at,
+                 got[at], want[at]);
     }
 }
 
 /* Decodes from every alignment 0..3, with guard floats around the result. */
-static void check_decoder(rvi_qtype type, const uint8_t *blocks, size_t n_bytes, const uint8_t *floats, size_t n)
+static void check_decoder(rvi_qtype type, const uint8_t *blocks, size_t n_bytes,
+                          const uint8_t *floats, size_t n)
 {
     uint8_t *src = malloc(n_bytes + 3);
     float *dst = malloc((n + 2) * sizeof *dst);
@@ -168,7 +178,8 @@ static void check_decoder(rvi_qtype type, const uint8_t *blocks, size_t n_bytes,
     free(dst);
 }
 
-static void check_encoder(rvi_qtype type, const float *floats, size_t n, const uint8_t *blocks, size_t n_bytes)
+static void check_encoder(rvi_qtype type, const float *floats, size_t n, const uint8_t *blocks,
+                          size_t n_bytes)
 {
     uint8_t *dst = malloc(n_bytes + 3);
     assert_non_null(dst);
@@ -176,7 +187,8 @@ static void check_encoder(rvi_qtype type, const float *floats, size_t n, const u
         memset(dst, 0xA5, n_bytes + 3);
         assert_true(rvi_quantize(type, floats, dst + shift, n));
         compare_blocks(type, dst + shift, blocks, n / rvi_qtypes[type].block_weights);
-        assert_true(dst[n_bytes + shift] == 0xA5 && dst[n_bytes + 2] == 0xA5 && (!shift || dst[0] == 0xA5));
+        assert_true(dst[n_bytes + shift] == 0xA5 && dst[n_bytes + 2] == 0xA5 &&
+                    (!shift || dst[0] == 0xA5));
     }
     free(dst);
 }
@@ -223,7 +235,8 @@ static void test_vectors(void **state)
         uint8_t block[256] = {0};
         float zeros[256] = {0};
         assert_true(decoded[t] > 0);
-        assert_int_equal(encoded[t] > 0, rvi_quantize((rvi_qtype)t, zeros, block, rvi_qtypes[t].block_weights));
+        assert_int_equal(encoded[t] > 0,
+                         rvi_quantize((rvi_qtype)t, zeros, block, rvi_qtypes[t].block_weights));
     }
 }
 
@@ -241,8 +254,9 @@ int main(int argc, char **argv)
 {
     if (argc > 1) vectors_path = argv[1];
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),  cmocka_unit_test(test_f16_all), cmocka_unit_test(test_f16_rounding),
-        cmocka_unit_test(test_bf16),   cmocka_unit_test(test_vectors), cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_table),        cmocka_unit_test(test_f16_all),
+        cmocka_unit_test(test_f16_rounding), cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_vectors),      cmocka_unit_test(test_empty),
     };
     return cmocka_run_group_tests_name("quant", tests, NULL, NULL);
 }

@@ -86,13 +86,14 @@ static uint64_t walk(rvi_safetensors *s)
     return sum;
 }
 
-static const char sample[] = "{\"__metadata__\":{\"format\":\"pt\"},"
-                             "\"w\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
-                             "\"h\":{\"shape\":[1,1,2,2],\"data_offsets\":[24,32],\"dtype\":\"F16\"},"
-                             "\"b\":{\"dtype\":\"BF16\",\"shape\":[],\"data_offsets\":[32,34],\"extra\":[{}]},"
-                             "\"ids\":{\"dtype\":\"I64\",\"shape\":[2],\"data_offsets\":[34,50]},"
-                             "\"four\":{\"dtype\":\"F4\",\"shape\":[4],\"data_offsets\":[50,52]},"
-                             "\"none\":{\"dtype\":\"F32\",\"shape\":[0,5],\"data_offsets\":[52,52]}}   ";
+static const char sample[] =
+    "{\"__metadata__\":{\"format\":\"pt\"},"
+    "\"w\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
+    "\"h\":{\"shape\":[1,1,2,2],\"data_offsets\":[24,32],\"dtype\":\"F16\"},"
+    "\"b\":{\"dtype\":\"BF16\",\"shape\":[],\"data_offsets\":[32,34],\"extra\":[{}]},"
+    "\"ids\":{\"dtype\":\"I64\",\"shape\":[2],\"data_offsets\":[34,50]},"
+    "\"four\":{\"dtype\":\"F4\",\"shape\":[4],\"data_offsets\":[50,52]},"
+    "\"none\":{\"dtype\":\"F32\",\"shape\":[0,5],\"data_offsets\":[52,52]}}   ";
 enum { SAMPLE_DATA = 52 };
 
 /* ---- reading ---- */
@@ -105,11 +106,13 @@ static void test_good(void **state)
     assert_int_equal(rvi_safetensors_n_raw(s), 2);
     const rvi_tensor_view *t = rvi_safetensors_tensor(s, "w");
     assert_non_null(t);
-    assert_true(t->type == RVI_F32 && t->n_dims == 2 && t->shape[0] == 2 && t->shape[1] == 3 && t->n_bytes == 24);
+    assert_true(t->type == RVI_F32 && t->n_dims == 2 && t->shape[0] == 2 && t->shape[1] == 3 &&
+                t->n_bytes == 24);
     assert_int_equal(t->data[23], 23);
     assert_int_equal(t->used, 0);
     t = rvi_safetensors_tensor(s, "h");
-    assert_true(t->type == RVI_F16 && t->n_dims == 4 && t->shape[3] == 2 && t->data[0] == 24 && t->n_bytes == 8);
+    assert_true(t->type == RVI_F16 && t->n_dims == 4 && t->shape[3] == 2 && t->data[0] == 24 &&
+                t->n_bytes == 8);
     t = rvi_safetensors_tensor(s, "b");
     assert_true(t->type == RVI_BF16 && t->n_dims == 1 && t->shape[0] == 1 && t->n_bytes == 2);
     t = rvi_safetensors_tensor(s, "none");
@@ -146,7 +149,8 @@ static void test_bad_header(void **state)
     expect_bad_bytes("", 0, "not a safetensors file");
     expect_bad_bytes("\2\0\0\0\0\0\0", 7, "not a safetensors file");
     expect_bad_bytes("\2\0\0\0\0\0\0\0{", 9, "a header of 2 bytes");
-    expect_bad_bytes("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF{}", 10, "a header of 18446744073709551615 bytes");
+    expect_bad_bytes("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF{}", 10,
+                     "a header of 18446744073709551615 bytes");
     expect_bad_bytes("\0\0\0\0\0\0\0\0{}", 10, "no JSON object");
     expect_bad("[]", "no JSON object");
     expect_bad(" {}", "no JSON object");
@@ -169,21 +173,31 @@ static void test_bad_tensors(void **state)
         {"{\"dtype\":\"F32\",\"data_offsets\":[0,4]}", "no shape"},
         {"{\"dtype\":\"F32\",\"shape\":{\"a\":1},\"data_offsets\":[0,4]}", "no shape"},
         {"{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1],\"data_offsets\":[0,4]}", "5 dimensions"},
-        {"{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}", "dimension 0 is not a whole number"},
-        {"{\"dtype\":\"F32\",\"shape\":[1,1.5],\"data_offsets\":[0,4]}", "dimension 1 is not a whole number"},
-        {"{\"dtype\":\"F32\",\"shape\":[\"1\"],\"data_offsets\":[0,4]}", "dimension 0 is not a whole number"},
-        {"{\"dtype\":\"F32\",\"shape\":[99999999999999999999],\"data_offsets\":[0,4]}", "dimension 0"},
-        {"{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}", "overflow"},
-        {"{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}", "overflow"},
+        {"{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}",
+         "dimension 0 is not a whole number"},
+        {"{\"dtype\":\"F32\",\"shape\":[1,1.5],\"data_offsets\":[0,4]}",
+         "dimension 1 is not a whole number"},
+        {"{\"dtype\":\"F32\",\"shape\":[\"1\"],\"data_offsets\":[0,4]}",
+         "dimension 0 is not a whole number"},
+        {"{\"dtype\":\"F32\",\"shape\":[99999999999999999999],\"data_offsets\":[0,4]}",
+         "dimension 0"},
+        {"{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}",
+         "overflow"},
+        {"{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}",
+         "overflow"},
         {"{\"dtype\":\"F32\",\"shape\":[1]}", "data_offsets are not two"},
         {"{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}", "data_offsets are not two"},
         {"{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]}", "data_offsets are not two"},
         {"{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[-4,0]}", "data_offsets are not two"},
         {"{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4.0]}", "data_offsets are not two"},
-        {"{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,4]}", "do not lie within the data (64 bytes)"},
-        {"{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[64,68]}", "do not lie within the data"},
-        {"{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,9223372036854775807]}", "do not lie within the data"},
-        {"{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}", "span 4 bytes, but shape and dtype need 8"},
+        {"{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,4]}",
+         "do not lie within the data (64 bytes)"},
+        {"{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[64,68]}",
+         "do not lie within the data"},
+        {"{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,9223372036854775807]}",
+         "do not lie within the data"},
+        {"{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}",
+         "span 4 bytes, but shape and dtype need 8"},
         {"{\"dtype\":\"F16\",\"shape\":[],\"data_offsets\":[0,4]}", "need 2"},
         {"{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,4]}", "need 0"},
         {"{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,1]}", "need 2"},
@@ -201,7 +215,8 @@ static void test_bad_tensors(void **state)
                "tensor 'a' occurs twice");
 }
 
-/* Every truncation and every damaged byte of a small file: open returns, and what it accepts can be read. */
+/* Every truncation and every damaged byte of a small file: open returns, and what it accepts can be
+ * read. */
 static void test_damage(void **state)
 {
     (void)state;
@@ -215,11 +230,14 @@ static void test_damage(void **state)
     }
     size_t n_refused = 0;
     for (size_t i = 0; i < bytes.len; i++) {
-        for (unsigned flip = 1; flip < 256; flip = flip < 128 ? flip * 2 : flip + 127) { /* each bit, then all */
+        for (unsigned flip = 1; flip < 256;
+             flip = flip < 128 ? flip * 2 : flip + 127) { /* each bit, then all */
             bytes.data[i] = (char)(bytes.data[i] ^ (char)flip);
             rv_status st = open_copy(&s, bytes.data, bytes.len, &err);
-            if (st) n_refused++;
-            else walk(s);
+            if (st)
+                n_refused++;
+            else
+                walk(s);
             assert_true((st == RV_OK) == (s != NULL));
             rvi_safetensors_close(s);
             bytes.data[i] = (char)(bytes.data[i] ^ (char)flip);
@@ -267,10 +285,12 @@ static void expect_bad_dir(const rvi_buf *dir, rv_status want, const char *text)
     rv_error err = {0};
     rv_status st = rvi_safetensors_open_dir(&s, dir->data, &err);
     assert_null(s);
-    if (st != want || !strstr(err.text, text)) fail_msg("got status %d, \"%s\"; expected \"%s\"", st, err.text, text);
+    if (st != want || !strstr(err.text, text))
+        fail_msg("got status %d, \"%s\"; expected \"%s\"", st, err.text, text);
 }
 
-static const char one_tensor[] = "{\"%s\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
+static const char one_tensor[] =
+    "{\"%s\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
 
 static void test_dir(void **state)
 {
@@ -282,7 +302,8 @@ static void test_dir(void **state)
     new_dir(&dir);
     expect_bad_dir(&dir, RV_E_NOT_FOUND, "neither model.safetensors nor");
 
-    /* b is in both shards; the index says which one counts. x is in no list. I64 tensors count too. */
+    /* b is in both shards; the index says which one counts. x is in no list. I64 tensors count
+     * too. */
     write_shard(&dir, "s1.safetensors",
                 "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
                 "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]},"
@@ -318,7 +339,8 @@ static void test_dir(void **state)
 static void test_bad_dir(void **state)
 {
     (void)state;
-    static const char *const names[] = {"../s1.safetensors", "/etc/passwd", "..", ".", "", "a/b", "a\\\\b", "x\\u0000"};
+    static const char *const names[] = {
+        "../s1.safetensors", "/etc/passwd", "..", ".", "", "a/b", "a\\\\b", "x\\u0000"};
     rvi_buf dir = {0};
     char text[200];
     new_dir(&dir);
@@ -332,7 +354,8 @@ static void test_bad_dir(void **state)
     write_index(&dir, "{\"weight_map\":{\"a\":3}}");
     expect_bad_dir(&dir, RV_E_MODEL, "tensor 'a': its shard is no plain file name");
     write_index(&dir, "{\"weight_map\":{\"a\":\"s1.safetensors\",\"gone\":\"s1.safetensors\"}}");
-    expect_bad_dir(&dir, RV_E_MODEL, "s1.safetensors: tensor 'gone', which the index says is here, is missing");
+    expect_bad_dir(&dir, RV_E_MODEL,
+                   "s1.safetensors: tensor 'gone', which the index says is here, is missing");
     write_index(&dir, "{\"weight_map\":{\"a\":\"s1.safetensors\",\"b\":\"s2.safetensors\"}}");
     expect_bad_dir(&dir, RV_E_NOT_FOUND, "s2.safetensors");
     write_index(&dir, "{\"weight_map\":{\"a\":\"s1.safetensors\",\"a\":\"s1.safetensors\"}}");
@@ -371,7 +394,8 @@ static void test_write(void **state)
     };
     new_dir(&dir);
     rvi_buf_printf(&path, "%s/out.safetensors", dir.data);
-    if (rvi_safetensors_write(path.data, entries, RVI_COUNT(entries), &err)) fail_msg("%s", err.text);
+    if (rvi_safetensors_write(path.data, entries, RVI_COUNT(entries), &err))
+        fail_msg("%s", err.text);
     if (rvi_safetensors_open(&s, path.data, &err)) fail_msg("%s", err.text);
     assert_int_equal(rvi_safetensors_n_tensors(s), 4);
     for (size_t i = 0; i < RVI_COUNT(entries); i++) { /* in the order given */
@@ -424,11 +448,14 @@ static void test_write_views(void **state)
         assert_int_equal(t->type, views[i].type);
         assert_memory_equal(t->data, views[i].data, t->n_bytes);
     }
-    for (size_t i = 0; i < 3; i++) assert_string_equal(rvi_safetensors_meta(s, meta[i].key), meta[i].value);
+    for (size_t i = 0; i < 3; i++)
+        assert_string_equal(rvi_safetensors_meta(s, meta[i].key), meta[i].value);
     assert_null(rvi_safetensors_meta(s, "none"));
     rvi_safetensors_close(s);
-    assert_int_equal(rvi_safetensors_write_views(path.data, views + 3, 1, NULL, 0, &err), RV_E_INVALID);
-    assert_int_equal(rvi_safetensors_write_views(path.data, NULL, 0, meta, 1, &err), RV_OK); /* only these */
+    assert_int_equal(rvi_safetensors_write_views(path.data, views + 3, 1, NULL, 0, &err),
+                     RV_E_INVALID);
+    assert_int_equal(rvi_safetensors_write_views(path.data, NULL, 0, meta, 1, &err),
+                     RV_OK); /* only these */
     assert_int_equal(rvi_safetensors_open(&s, path.data, &err), RV_OK);
     assert_string_equal(rvi_safetensors_meta(s, "format"), "pt");
     rvi_safetensors_close(s);
@@ -436,7 +463,8 @@ static void test_write_views(void **state)
     rvi_buf_deinit(&dir);
     rvi_buf_deinit(&path);
 
-    s = open_text("{\"__metadata__\":{\"n\":1,\"l\":[\"x\"],\"t\":\"text\"}}", 0); /* what is no text is left out */
+    s = open_text("{\"__metadata__\":{\"n\":1,\"l\":[\"x\"],\"t\":\"text\"}}",
+                  0); /* what is no text is left out */
     assert_string_equal(rvi_safetensors_meta(s, "t"), "text");
     assert_null(rvi_safetensors_meta(s, "n"));
     assert_null(rvi_safetensors_meta(s, "l"));
@@ -451,8 +479,9 @@ static void test_write_errors(void **state)
     rv_error err = {0};
     const rvi_st_entry twice[] = {{"a", 1, {4}, a}, {"a", 1, {4}, a}};
     const rvi_st_entry bad[] = {
-        {"dims", 5, {1, 1, 1, 1}, a}, {"dims", -1, {1}, a}, {"null", 1, {1}, NULL},
-        {"big", 2, {1ull << 40, 1ull << 40}, a}, {"__metadata__", 1, {4}, a},
+        {"dims", 5, {1, 1, 1, 1}, a}, {"dims", -1, {1}, a},
+        {"null", 1, {1}, NULL},       {"big", 2, {1ull << 40, 1ull << 40}, a},
+        {"__metadata__", 1, {4}, a},
     };
     const char *nowhere = "/tmp/no such directory/x.safetensors";
     assert_int_equal(rvi_safetensors_write(nowhere, twice, 1, &err), RV_E_IO);
@@ -465,17 +494,21 @@ static void test_write_errors(void **state)
     }
     if (rvi_os_stat("/dev/full", NULL) != RVI_OS_OTHER) skip();
     const rvi_st_entry large[] = {{"m", 1, {65536}, many}};
-    assert_int_equal(rvi_safetensors_write("/dev/full", twice, 1, &err), RV_E_IO); /* fails at the flush */
+    assert_int_equal(rvi_safetensors_write("/dev/full", twice, 1, &err),
+                     RV_E_IO); /* fails at the flush */
     assert_non_null(strstr(err.text, "/dev/full"));
-    assert_int_equal(rvi_safetensors_write("/dev/full", large, 1, &err), RV_E_IO); /* fails at a write */
+    assert_int_equal(rvi_safetensors_write("/dev/full", large, 1, &err),
+                     RV_E_IO); /* fails at a write */
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),    cmocka_unit_test(test_bad_header), cmocka_unit_test(test_bad_tensors),
-        cmocka_unit_test(test_damage),  cmocka_unit_test(test_dir),        cmocka_unit_test(test_bad_dir),
-        cmocka_unit_test(test_write),   cmocka_unit_test(test_write_views), cmocka_unit_test(test_write_errors),
+        cmocka_unit_test(test_good),         cmocka_unit_test(test_bad_header),
+        cmocka_unit_test(test_bad_tensors),  cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_dir),          cmocka_unit_test(test_bad_dir),
+        cmocka_unit_test(test_write),        cmocka_unit_test(test_write_views),
+        cmocka_unit_test(test_write_errors),
     };
     return cmocka_run_group_tests_name("safetensors", tests, NULL, NULL);
 }

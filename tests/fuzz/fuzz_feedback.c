@@ -1,6 +1,6 @@
-/* Any bytes as what the stores of learning hold. The first byte says which: 'e', the text of an event;
- * 'p', a pattern; 'l', a whole log, its records separated by "\n\n"; 'f', a feedback text to fold. What
- * is accepted must read back equal after writing it. */
+/* Any bytes as what the stores of learning hold. The first byte says which: 'e', the text of an
+ * event; 'p', a pattern; 'l', a whole log, its records separated by "\n\n"; 'f', a feedback text to
+ * fold. What is accepted must read back equal after writing it. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* Any bytes as a GGUF file: open must return, and what it accepts must be readable to its last byte. */
+/* Any bytes as a GGUF file: open must return, and what it accepts must be readable to its last
+ * byte. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +36,8 @@ static void read_tensor(rvi_gguf *g, const rvi_tensor_view *t)
     const rvi_qtype_info *info = &rvi_qtypes[t->type];
     if (rvi_gguf_tensor(g, t->name) != t || t->n_dims < 1 || t->n_dims > RVI_MAX_DIMS) abort();
     uint64_t n_bytes = info->block_bytes;
-    for (int i = 0; i < t->n_dims; i++) n_bytes *= i == t->n_dims - 1 ? t->shape[i] / info->block_weights : t->shape[i];
+    for (int i = 0; i < t->n_dims; i++)
+        n_bytes *= i == t->n_dims - 1 ? t->shape[i] / info->block_weights : t->shape[i];
     if (n_bytes != t->n_bytes) abort();
     for (uint64_t at = 0; at < t->n_bytes; at += info->block_bytes) {
         rvi_dequantize(t->type, t->data + at, weights, info->block_weights);

@@ -1,9 +1,9 @@
-/* Any change to what a learner finds on the disk: the feedback log, the rows of its store (bank, what is made
- * once for the model, what is absorbed), snapshots (scores and thumbs, whitening, the shared adapter, a
- * deep run that was stopped) and the files of generations. A learner of a tiny model is taught a little,
- * once; an input is a list of edits of the state it leaves, and a learner opened on that must either say why
- * it cannot, or work, and be opened again. Checksums are made right again after the edits: what has
- * a good one may have been written by anybody.
+/* Any change to what a learner finds on the disk: the feedback log, the rows of its store (bank,
+ * what is made once for the model, what is absorbed), snapshots (scores and thumbs, whitening, the
+ * shared adapter, a deep run that was stopped) and the files of generations. A learner of a tiny
+ * model is taught a little, once; an input is a list of edits of the state it leaves, and a learner
+ * opened on that must either say why it cannot, or work, and be opened again. Checksums are made
+ * right again after the edits: what has a good one may have been written by anybody.
  *
  * Input: a byte of what to do with the learner, then edits (see edit()). */
 #include <inttypes.h>

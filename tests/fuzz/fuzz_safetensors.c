@@ -1,7 +1,8 @@
-/* Any bytes as a safetensors file: open must return, and what it accepts must be readable to its last byte.
+/* Any bytes as a safetensors file: open must return, and what it accepts must be readable to its
+ * last byte.
  *
- * Each input is tried as it is, and with the header length set so that the header ends at the last '}'; otherwise
- * nearly every input would fail at that length. */
+ * Each input is tried as it is, and with the header length set so that the header ends at the last
+ * '}'; otherwise nearly every input would fail at that length. */
 #include <stdlib.h>
 #include <string.h>
 

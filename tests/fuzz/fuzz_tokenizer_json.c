@@ -8,9 +8,8 @@
 #include "base/utf8.h"
 #include "tokenizer/tokenizer.h"
 
-static const char text[] =
-    "The don't ab  12,345 <s>x</s>\r\n\r\n caf\xC3\xA9 e\xCC\x81 "
-    "\xE4\xBD\xA0\xE5\xA5\xBD \xF0\x9F\x99\x82 \xFF aaaaaaaa  \t";
+static const char text[] = "The don't ab  12,345 <s>x</s>\r\n\r\n caf\xC3\xA9 e\xCC\x81 "
+                           "\xE4\xBD\xA0\xE5\xA5\xBD \xF0\x9F\x99\x82 \xFF aaaaaaaa  \t";
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,4 +1,5 @@
-/* assert_ok.h - a call that must succeed; inside it `err` is an rv_error that explains a failure. */
+/* assert_ok.h - a call that must succeed; inside it `err` is an rv_error that explains a
+ * failure. */
 #ifndef TESTS_HARNESS_ASSERT_OK_H
 #define TESTS_HARNESS_ASSERT_OK_H
 

@@ -1,14 +1,16 @@
 /* fail_alloc.h - makes the n-th allocation fail.
  *
- * For a test program linked with -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc; include it in one
- * file of the program. Calls from the program and the static library count; those inside libc and cmocka do not. The
- * usual sweep:
+ * For a test program linked with
+ * -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc; include it in one file of
+ * the program. Calls from the program and the static library count; those inside libc and cmocka do
+ * not. The usual sweep:
  *
  *     for (long n = 0;; n++) {
  *         fail_alloc_after(n);
  *         rv_status st = thing_open(&thing, ...);
  *         bool done = !fail_alloc_off();     // true when no call was refused
- *         ...                                // done: st must be RV_OK; otherwise RV_E_NOMEM, and nothing may leak
+ *         ...                                // done: st must be RV_OK; otherwise RV_E_NOMEM, and
+ *                                            nothing may leak
  *         if (done) break;
  *     } */
 #ifndef TESTS_HARNESS_FAIL_ALLOC_H
@@ -28,7 +30,8 @@ void *__wrap_realloc(void *old, size_t size);
 void *__wrap_aligned_alloc(size_t align, size_t size);
 
 static atomic_long fail_alloc_calls, fail_alloc_refused;
-static atomic_long fail_alloc_first = -1, fail_alloc_last = -1; /* the calls to refuse; first -1: none */
+static atomic_long fail_alloc_first = -1,
+                   fail_alloc_last = -1; /* the calls to refuse; first -1: none */
 
 static inline void fail_alloc_arm(long first, long last)
 {
@@ -39,10 +42,16 @@ static inline void fail_alloc_arm(long first, long last)
 }
 
 /* The next n calls succeed, and all later ones fail. */
-static inline void fail_alloc_after(long n) { fail_alloc_arm(n, (long)(~0UL >> 1)); }
+static inline void fail_alloc_after(long n)
+{
+    fail_alloc_arm(n, (long)(~0UL >> 1));
+}
 
 /* The next n calls succeed, one fails, and the rest succeeds again. */
-static inline void fail_alloc_once(long n) { fail_alloc_arm(n, n); }
+static inline void fail_alloc_once(long n)
+{
+    fail_alloc_arm(n, n);
+}
 
 /* Back to normal. True if a call was refused since it was armed. */
 static inline bool fail_alloc_off(void)
@@ -52,7 +61,10 @@ static inline bool fail_alloc_off(void)
 }
 
 /* Calls seen since it was armed. */
-static inline long fail_alloc_count(void) { return atomic_load(&fail_alloc_calls); }
+static inline long fail_alloc_count(void)
+{
+    return atomic_load(&fail_alloc_calls);
+}
 
 static inline bool fail_alloc_refuses(void)
 {
@@ -62,11 +74,20 @@ static inline bool fail_alloc_refuses(void)
     return true;
 }
 
-void *__wrap_malloc(size_t size) { return fail_alloc_refuses() ? NULL : __real_malloc(size); }
+void *__wrap_malloc(size_t size)
+{
+    return fail_alloc_refuses() ? NULL : __real_malloc(size);
+}
 
-void *__wrap_calloc(size_t count, size_t size) { return fail_alloc_refuses() ? NULL : __real_calloc(count, size); }
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return fail_alloc_refuses() ? NULL : __real_calloc(count, size);
+}
 
-void *__wrap_realloc(void *old, size_t size) { return fail_alloc_refuses() ? NULL : __real_realloc(old, size); }
+void *__wrap_realloc(void *old, size_t size)
+{
+    return fail_alloc_refuses() ? NULL : __real_realloc(old, size);
+}
 
 void *__wrap_aligned_alloc(size_t align, size_t size)
 {

@@ -1,4 +1,5 @@
-/* make_zip.h - a zip writer of the tests' own: small files, right in every detail or wrong in a chosen one. */
+/* make_zip.h - a zip writer of the tests' own: small files, right in every detail or wrong in a
+ * chosen one. */
 #ifndef TESTS_HUB_MAKE_ZIP_H
 #define TESTS_HUB_MAKE_ZIP_H
 
@@ -11,14 +12,14 @@ typedef struct zip_member {
     const char *name;
     const void *bytes;
     size_t len;
-    bool deflate;         /* otherwise stored */
-    bool descriptor;      /* sizes behind the data, zeros in the local header */
-    bool zip64;           /* sizes and offset in a zip64 extra field */
-    unsigned flags;       /* further flag bits */
-    unsigned method;      /* not 0: claim this method */
+    bool deflate;           /* otherwise stored */
+    bool descriptor;        /* sizes behind the data, zeros in the local header */
+    bool zip64;             /* sizes and offset in a zip64 extra field */
+    unsigned flags;         /* further flag bits */
+    unsigned method;        /* not 0: claim this method */
     const char *local_name; /* not NULL: another name in the local header */
     long long len_error, packed_error, offset_error; /* added to what the directory says */
-    uint32_t crc_error;   /* flips these bits of the CRC */
+    uint32_t crc_error;                              /* flips these bits of the CRC */
 } zip_member;
 
 typedef struct zip_options {
@@ -44,14 +45,16 @@ static inline void zip_deflate(rvi_buf *out, const void *bytes, size_t len)
         z.avail_in = (uInt)len;
         z.next_out = (Bytef *)out->data + out->len;
         z.avail_out = (uInt)bound;
-        if (deflate(&z, Z_FINISH) == Z_STREAM_END) out->len += bound - z.avail_out;
-        else out->failed = true;
+        if (deflate(&z, Z_FINISH) == Z_STREAM_END)
+            out->len += bound - z.avail_out;
+        else
+            out->failed = true;
     }
     deflateEnd(&z);
 }
 
-static inline void zip_local(rvi_buf *out, const zip_member *m, unsigned flags, unsigned method, uint32_t crc,
-                             size_t packed_len)
+static inline void zip_local(rvi_buf *out, const zip_member *m, unsigned flags, unsigned method,
+                             uint32_t crc, size_t packed_len)
 {
     const char *name = m->local_name ? m->local_name : m->name;
     zip_uint(out, 0x04034b50, 4);
@@ -73,8 +76,8 @@ static inline void zip_local(rvi_buf *out, const zip_member *m, unsigned flags, 
     }
 }
 
-static inline void zip_central(rvi_buf *out, const zip_member *m, unsigned flags, unsigned method, uint32_t crc,
-                               uint64_t packed_len, uint64_t offset)
+static inline void zip_central(rvi_buf *out, const zip_member *m, unsigned flags, unsigned method,
+                               uint32_t crc, uint64_t packed_len, uint64_t offset)
 {
     uint64_t len = m->len + (uint64_t)m->len_error;
     packed_len += (uint64_t)m->packed_error;
@@ -144,9 +147,13 @@ static inline bool zip_make(rvi_buf *out, const zip_member *members, size_t n, c
     for (size_t i = 0; i < n; i++) {
         const zip_member *m = &members[i];
         rvi_buf packed = {0};
-        if (m->deflate) zip_deflate(&packed, m->bytes, m->len);
-        else rvi_buf_append(&packed, m->bytes, m->len);
-        unsigned flags = m->flags | (m->descriptor ? 1u << 3 : 0), method = m->method ? m->method : m->deflate ? 8 : 0;
+        if (m->deflate)
+            zip_deflate(&packed, m->bytes, m->len);
+        else
+            rvi_buf_append(&packed, m->bytes, m->len);
+        unsigned flags = m->flags | (m->descriptor ? 1u << 3 : 0), method = m->method    ? m->method
+                                                                            : m->deflate ? 8
+                                                                                         : 0;
         uint32_t crc = (uint32_t)crc32(crc32(0, NULL, 0), m->bytes, (uInt)m->len) ^ m->crc_error;
         size_t offset = out->len;
         zip_local(out, m, flags, method, crc, packed.len);

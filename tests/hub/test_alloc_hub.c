@@ -1,4 +1,5 @@
-/* Every allocation of the zip reader and of the unpacker, refused in turn. Those inside OpenSSL are its own. */
+/* Every allocation of the zip reader and of the unpacker, refused in turn. Those inside OpenSSL are
+ * its own. */
 #include <openssl/evp.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +19,8 @@ enum { LEN = 300000 };
 static uint8_t payload[LEN];
 static char sha256[65];
 static rvi_buf dir, wheel, to;
-static const rvi_hub_file files[] = {{"m", "m.gguf", sha256, LEN}, {"m", "sub/m.gguf", sha256, LEN}};
+static const rvi_hub_file files[] = {{"m", "m.gguf", sha256, LEN},
+                                     {"m", "sub/m.gguf", sha256, LEN}};
 static const rvi_hub_model model = {
     .name = "m", .place = "m", .wheel = "m==1", .files = files, .n_files = 2, .size = 2 * LEN};
 
@@ -33,7 +35,8 @@ static int set_up(void **state)
     for (unsigned i = 0; i < 32; i++) snprintf(sha256 + 2 * i, 3, "%02x", digest[i]);
     zip_member member = {.name = "m", .bytes = payload, .len = LEN, .deflate = true};
     if (!zip_make(&zip, &member, 1, NULL) || rvi_os_temp_dir(&dir, "/tmp", NULL)) return -1;
-    if (!rvi_buf_printf(&wheel, "%s/m.whl", dir.data) || !rvi_buf_printf(&to, "%s/out", dir.data)) return -1;
+    if (!rvi_buf_printf(&wheel, "%s/m.whl", dir.data) || !rvi_buf_printf(&to, "%s/out", dir.data))
+        return -1;
     FILE *f = fopen(wheel.data, "wb");
     if (!f || fwrite(zip.data, 1, zip.len, f) != zip.len || fclose(f)) return -1;
     rvi_buf_deinit(&zip);
@@ -59,7 +62,8 @@ static void test_unpack(void **state)
         fail_alloc_after(n);
         rv_status st = rvi_hub_unpack(to.data, wheel.data, &model, NULL, NULL, &err);
         refused = fail_alloc_off();
-        if (st != (refused ? RV_E_NOMEM : RV_OK)) fail_msg("call %ld refused: status %d %s", n, (int)st, err.text);
+        if (st != (refused ? RV_E_NOMEM : RV_OK))
+            fail_msg("call %ld refused: status %d %s", n, (int)st, err.text);
         rvi_buf last = {0};
         assert_true(rvi_hub_file_path(&last, to.data, &files[1]));
         assert_int_equal(rvi_os_stat(last.data, NULL), refused ? RVI_OS_NONE : RVI_OS_FILE);

@@ -1,5 +1,5 @@
-/* Pulling a model, with a stand-in for python3 on PATH that "downloads" a wheel made here: what arrives in the cache,
- * and that no failure leaves anything behind. */
+/* Pulling a model, with a stand-in for python3 on PATH that "downloads" a wheel made here: what
+ * arrives in the cache, and that no failure leaves anything behind. */
 #include <openssl/evp.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -25,10 +25,17 @@ enum { LEN = 1500000 };
 
 static uint8_t payload[LEN];
 static char payload_sha256[65];
-static const rvi_hub_file tiny = {.member = "tiny/model.gguf", .sha256 = payload_sha256, .size = LEN};
+static const rvi_hub_file tiny = {
+    .member = "tiny/model.gguf", .sha256 = payload_sha256, .size = LEN};
 static const rvi_hub_model model = {
-    .name = "tiny", .title = "Tiny", .license = "MIT", .wheel = "tiny-model==1.0", .place = "tiny.gguf",
-    .files = &tiny, .n_files = 1, .size = LEN,
+    .name = "tiny",
+    .title = "Tiny",
+    .license = "MIT",
+    .wheel = "tiny-model==1.0",
+    .place = "tiny.gguf",
+    .files = &tiny,
+    .n_files = 1,
+    .size = LEN,
 };
 
 /* Everything below one directory: bin/python3, the wheel, the log of calls, and the cache. */
@@ -61,7 +68,8 @@ static void put_wheel(fixture *f, const zip_member *members, size_t n)
     rvi_buf_deinit(&zip);
 }
 
-static const zip_member good_member = {.name = "tiny/model.gguf", .bytes = payload, .len = LEN, .deflate = true};
+static const zip_member good_member = {
+    .name = "tiny/model.gguf", .bytes = payload, .len = LEN, .deflate = true};
 
 /* Understands the two ways in which python3 is called. HOW chooses what goes wrong. */
 static const char python3[] =
@@ -85,12 +93,14 @@ static int set_up(void **state)
     if (rvi_os_temp_dir(&f.dir, "/tmp", NULL)) return -1;
     const char *path = getenv("PATH");
     rvi_buf bin = {0}, new_path = {0};
-    bool ok = rvi_buf_printf(&f.cache, "%s/cache", f.dir.data) && rvi_buf_printf(&f.wheel, "%s/wheel", f.dir.data) &&
-              rvi_buf_printf(&f.log, "%s/calls", f.dir.data) && rvi_buf_printf(&bin, "%s/bin", f.dir.data) &&
+    bool ok = rvi_buf_printf(&f.cache, "%s/cache", f.dir.data) &&
+              rvi_buf_printf(&f.wheel, "%s/wheel", f.dir.data) &&
+              rvi_buf_printf(&f.log, "%s/calls", f.dir.data) &&
+              rvi_buf_printf(&bin, "%s/bin", f.dir.data) &&
               rvi_buf_printf(&new_path, "%s:%s", bin.data, path) &&
               rvi_hub_path(&f.final, f.cache.data, &model, NULL) == RV_OK &&
-              rvi_os_make_dirs(bin.data, NULL) == RV_OK &&
-              rvi_buf_puts(&bin, "/python3") && (f.old_path = strdup(path)) != NULL;
+              rvi_os_make_dirs(bin.data, NULL) == RV_OK && rvi_buf_puts(&bin, "/python3") &&
+              (f.old_path = strdup(path)) != NULL;
     if (!ok) return -1;
     put(bin.data, python3, sizeof python3 - 1);
     put_wheel(&f, &good_member, 1);
@@ -164,8 +174,10 @@ static void watch(void *ctx, const char *what, uint64_t done, uint64_t total)
 {
     seen *s = ctx;
     size_t len = strlen(s->order);
-    if (!len || s->order[len - 1] != what[0]) s->order[len] = what[0];
-    else assert_true(done > s->done); /* only forwards */
+    if (!len || s->order[len - 1] != what[0])
+        s->order[len] = what[0];
+    else
+        assert_true(done > s->done); /* only forwards */
     assert_true(total == 0 || done <= total);
     s->done = done;
     s->total = total;
@@ -189,8 +201,10 @@ static void test_catalog(void **state)
             assert_true(f->member[0] && f->size > 0);
             assert_int_equal(strlen(f->sha256), 64);
             assert_int_equal(strspn(f->sha256, "0123456789abcdef"), 64);
-            if (f->path) assert_true(f->path[0] && f->path[0] != '/' && !strstr(f->path, ".."));
-            else assert_int_equal(all[i].n_files, 1);
+            if (f->path)
+                assert_true(f->path[0] && f->path[0] != '/' && !strstr(f->path, ".."));
+            else
+                assert_int_equal(all[i].n_files, 1);
             total += f->size;
         }
         assert_int_equal(total, all[i].size);
@@ -261,7 +275,8 @@ static void test_wrong_file_is_replaced(void **state)
 }
 
 /* Fails with status and words; nothing new is in the cache, and what was there still is. */
-static void assert_pull_fails(fixture *f, const rvi_hub_model *m, rv_status status, const char *words)
+static void assert_pull_fails(fixture *f, const rvi_hub_model *m, rv_status status,
+                              const char *words)
 {
     for (int before = 0; before < 2; before++) {
         rv_error err = {0};
@@ -365,7 +380,10 @@ static void test_write_error(void **state)
         signal(SIGXFSZ, SIG_IGN);
         if (setrlimit(RLIMIT_FSIZE, &limit)) _exit(1);
         rv_status st = rvi_hub_pull(f->cache.data, &model, NULL, NULL, NULL, &err);
-        _exit(st == RV_E_IO && strstr(err.text, "needs 1500000 bytes") && strstr(err.text, "File too large") ? 0 : 2);
+        _exit(st == RV_E_IO && strstr(err.text, "needs 1500000 bytes") &&
+                      strstr(err.text, "File too large")
+                  ? 0
+                  : 2);
     }
     int status = -1;
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -379,9 +397,11 @@ static void test_old_temporary_directories(void **state)
     fixture *f = *state;
     long long now = (long long)time(NULL);
     rvi_buf path = {0}, expected = {0};
-    static const long long ages[] = {2 * 86400, 40 * 86400, 3600, -3 * 86400}; /* the last: from a wrong clock */
+    static const long long ages[] = {2 * 86400, 40 * 86400, 3600,
+                                     -3 * 86400}; /* the last: from a wrong clock */
     for (size_t i = 0; i < RVI_COUNT(ages); i++) {
-        assert_true(rvi_buf_printf(&path, "%s/models/tmp-%lld-00ff/sub", f->cache.data, now - ages[i]));
+        assert_true(
+            rvi_buf_printf(&path, "%s/models/tmp-%lld-00ff/sub", f->cache.data, now - ages[i]));
         assert_int_equal(rvi_os_make_dirs(path.data, NULL), RV_OK);
         rvi_buf_deinit(&path);
     }
@@ -392,7 +412,8 @@ static void test_old_temporary_directories(void **state)
         rvi_buf_deinit(&path);
     }
     assert_int_equal(rvi_hub_pull(f->cache.data, &model, NULL, NULL, NULL, NULL), RV_OK);
-    assert_true(rvi_buf_printf(&expected, "old-1-x tiny.gguf tmp- tmp--12-x tmp-12 tmp-%lld-00ff tmp-x ", now - 3600));
+    assert_true(rvi_buf_printf(
+        &expected, "old-1-x tiny.gguf tmp- tmp--12-x tmp-12 tmp-%lld-00ff tmp-x ", now - 3600));
     assert_models(f, expected.data);
     rvi_buf_deinit(&expected);
 }
@@ -407,7 +428,8 @@ static void test_pulls_at_the_same_time(void **state)
     for (int i = 0; i < N; i++) {
         children[i] = fork();
         assert_true(children[i] >= 0);
-        if (!children[i]) _exit(rvi_hub_pull(f->cache.data, &model, NULL, NULL, NULL, NULL) == RV_OK ? 0 : 1);
+        if (!children[i])
+            _exit(rvi_hub_pull(f->cache.data, &model, NULL, NULL, NULL, NULL) == RV_OK ? 0 : 1);
     }
     for (int i = 0; i < N; i++) {
         int status = -1;
@@ -429,13 +451,22 @@ static const rvi_hub_file parts[] = {
     {"tiny/1_Pooling/config.json", "1_Pooling/config.json", pooling_sha256, sizeof pooling - 1},
 };
 static const rvi_hub_model folder = {
-    .name = "folder", .title = "Folder", .license = "MIT", .wheel = "tiny-model==1.0", .place = "Folder",
-    .files = parts, .n_files = 3, .size = LEN + sizeof config + sizeof pooling - 2,
+    .name = "folder",
+    .title = "Folder",
+    .license = "MIT",
+    .wheel = "tiny-model==1.0",
+    .place = "Folder",
+    .files = parts,
+    .n_files = 3,
+    .size = LEN + sizeof config + sizeof pooling - 2,
 };
 static const zip_member part_members[] = {
     {.name = "tiny/config.json", .bytes = config, .len = sizeof config - 1},
     {.name = "tiny/model.gguf", .bytes = payload, .len = LEN, .deflate = true},
-    {.name = "tiny/1_Pooling/config.json", .bytes = pooling, .len = sizeof pooling - 1, .deflate = true},
+    {.name = "tiny/1_Pooling/config.json",
+     .bytes = pooling,
+     .len = sizeof pooling - 1,
+     .deflate = true},
     {.name = "tiny/other", .bytes = config, .len = 1},
 };
 
@@ -493,7 +524,8 @@ static void test_folder(void **state)
     rvi_buf_deinit(&one);
 }
 
-/* A wheel that lacks the last file, or has a wrong one: nothing new appears, and what was there stays. */
+/* A wheel that lacks the last file, or has a wrong one: nothing new appears, and what was there
+ * stays. */
 static void test_bad_folder(void **state)
 {
     fixture *f = *state;
@@ -526,7 +558,8 @@ static void test_folders_at_the_same_time(void **state)
     for (int i = 0; i < N; i++) {
         children[i] = fork();
         assert_true(children[i] >= 0);
-        if (!children[i]) _exit(rvi_hub_pull(f->cache.data, &folder, NULL, NULL, NULL, NULL) == RV_OK ? 0 : 1);
+        if (!children[i])
+            _exit(rvi_hub_pull(f->cache.data, &folder, NULL, NULL, NULL, NULL) == RV_OK ? 0 : 1);
     }
     for (int i = 0; i < N; i++) {
         int status = -1;

@@ -1,4 +1,5 @@
-/* The zip reader: every way a member may be written, and everything that may be wrong with a file of a stranger. */
+/* The zip reader: every way a member may be written, and everything that may be wrong with a file
+ * of a stranger. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -50,19 +51,30 @@ static void test_reads(void **state)
     (void)state;
     for (unsigned variant = 0; variant < 32; variant++) {
         bool deflate = variant & 1, descriptor = variant & 2, zip64 = variant & 4;
-        zip_options o = {.zip64 = variant & 8, .comment = variant & 16 ? "a comment PK\5\6 in it" : NULL};
+        zip_options o = {.zip64 = variant & 8,
+                         .comment = variant & 16 ? "a comment PK\5\6 in it" : NULL};
         zip_member members[] = {
             {.name = "pkg/__init__.py", .bytes = "x = 1\n", .len = 6, .deflate = true},
-            {.name = "pkg/empty", .bytes = "", .len = 0, .deflate = deflate, .descriptor = descriptor, .zip64 = zip64},
-            {.name = "pkg/model.gguf", .bytes = big, .len = BIG, .deflate = deflate,
-             .descriptor = descriptor, .zip64 = zip64},
+            {.name = "pkg/empty",
+             .bytes = "",
+             .len = 0,
+             .deflate = deflate,
+             .descriptor = descriptor,
+             .zip64 = zip64},
+            {.name = "pkg/model.gguf",
+             .bytes = big,
+             .len = BIG,
+             .deflate = deflate,
+             .descriptor = descriptor,
+             .zip64 = zip64},
             {.name = "pkg/model.gguf2", .bytes = "no", .len = 2},
         };
         rvi_buf zip = {0}, out = {0};
         rv_error err = {0};
         assert_true(zip_make(&zip, members, RVI_COUNT(members), &o));
         for (size_t i = 0; i < RVI_COUNT(members); i++) {
-            if (extract(zip.data, zip.len, members[i].name, &out, &err)) fail_msg("variant %u: %s", variant, err.text);
+            if (extract(zip.data, zip.len, members[i].name, &out, &err))
+                fail_msg("variant %u: %s", variant, err.text);
             assert_int_equal(out.len, members[i].len);
             if (out.len) assert_memory_equal(out.data, members[i].bytes, out.len);
             rvi_buf_deinit(&out);
@@ -89,9 +101,13 @@ static void test_refuses(void **state)
         {{GOOD, .deflate = true, .len_error = 1}, RV_E_MODEL, "lengths differ"},
         {{GOOD, .deflate = true, .len_error = -1}, RV_E_MODEL, "more data"},
         {{GOOD, .deflate = true, .packed_error = -1}, RV_E_MODEL, "packed data broken"},
-        {{GOOD, .deflate = true, .descriptor = true, .packed_error = 1}, RV_E_MODEL, "lengths differ"},
+        {{GOOD, .deflate = true, .descriptor = true, .packed_error = 1},
+         RV_E_MODEL,
+         "lengths differ"},
         {{GOOD, .packed_error = 1000}, RV_E_MODEL, "reaches into the directory"},
-        {{GOOD, .zip64 = true, .packed_error = INT64_MAX}, RV_E_MODEL, "reaches into the directory"},
+        {{GOOD, .zip64 = true, .packed_error = INT64_MAX},
+         RV_E_MODEL,
+         "reaches into the directory"},
         {{GOOD, .zip64 = true, .packed_error = -1000}, RV_E_MODEL, "reaches into the directory"},
         {{GOOD, .zip64 = true, .len_error = INT64_MAX}, RV_E_MODEL, "two lengths"},
         {{GOOD, .zip64 = true, .offset_error = INT64_MAX}, RV_E_MODEL, "local header"},
@@ -101,7 +117,9 @@ static void test_refuses(void **state)
         {{GOOD, .flags = 1}, RV_E_MODEL, "encrypted"},
         {{GOOD, .flags = 1 << 13}, RV_E_MODEL, "encrypted"},
         {{GOOD, .method = 12}, RV_E_MODEL, "method 12"},
-        {{GOOD, .method = 8}, RV_E_MODEL, "packed data broken"}, /* stored bytes that claim to be deflated */
+        {{GOOD, .method = 8},
+         RV_E_MODEL,
+         "packed data broken"}, /* stored bytes that claim to be deflated */
         {{GOOD, .local_name = "n"}, RV_E_MODEL, "local header"},
         {{GOOD, .local_name = "mm"}, RV_E_MODEL, "local header"},
         {{.name = "M", .bytes = "", .len = 0}, RV_E_NOT_FOUND, "does not hold 'm'"},
@@ -116,7 +134,8 @@ static void test_refuses(void **state)
         rv_error err = {0};
         assert_true(zip_make(&zip, &cases[i].member, 1, NULL));
         rv_status st = extract(zip.data, zip.len, "m", &out, &err);
-        if (st != cases[i].status || !strstr(err.text, cases[i].why)) fail_msg("case %zu: %d %s", i, (int)st, err.text);
+        if (st != cases[i].status || !strstr(err.text, cases[i].why))
+            fail_msg("case %zu: %d %s", i, (int)st, err.text);
         rvi_buf_deinit(&zip);
         rvi_buf_deinit(&out);
     }
@@ -125,7 +144,8 @@ static void test_refuses(void **state)
 static void test_name_twice(void **state)
 {
     (void)state;
-    zip_member members[] = {{.name = "m", .bytes = "one", .len = 3}, {.name = "m", .bytes = "two", .len = 3}};
+    zip_member members[] = {{.name = "m", .bytes = "one", .len = 3},
+                            {.name = "m", .bytes = "two", .len = 3}};
     rvi_buf zip = {0}, out = {0};
     rv_error err = {0};
     assert_true(zip_make(&zip, members, 2, NULL));
@@ -147,18 +167,24 @@ static void test_not_a_zip(void **state)
         assert_non_null(strstr(err.text, "no end record"));
     }
     rv_error err = {0}; /* an end record alone is an empty zip */
-    assert_int_equal(extract("PK\5\6\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 22, "m", &out, &err), RV_E_NOT_FOUND);
+    assert_int_equal(extract("PK\5\6\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 22, "m", &out, &err),
+                     RV_E_NOT_FOUND);
     rvi_buf_deinit(&out);
 }
 
-/* 1000 to 1: nothing is written beyond the announced length, whatever the packed data would give. */
+/* 1000 to 1: nothing is written beyond the announced length, whatever the packed data would
+ * give. */
 static void test_bomb(void **state)
 {
     (void)state;
     size_t len = 20 << 20;
     uint8_t *zeros = rvi_zalloc(len);
     assert_non_null(zeros);
-    zip_member m = {.name = "m", .bytes = zeros, .len = len, .deflate = true, .len_error = 100 - (long long)len};
+    zip_member m = {.name = "m",
+                    .bytes = zeros,
+                    .len = len,
+                    .deflate = true,
+                    .len_error = 100 - (long long)len};
     rvi_buf zip = {0}, out = {0};
     rv_error err = {0};
     assert_true(zip_make(&zip, &m, 1, NULL));
@@ -174,8 +200,12 @@ static void make_sample(rvi_buf *zip, unsigned variant)
     static const char text[] = "abcabcabcabcabcabcabcabc abcabcabcabc 0123456789";
     zip_member members[] = {
         {.name = "a", .bytes = text, .len = 10},
-        {.name = "m", .bytes = text, .len = sizeof text - 1, .deflate = variant & 1,
-         .descriptor = variant & 2, .zip64 = variant & 4},
+        {.name = "m",
+         .bytes = text,
+         .len = sizeof text - 1,
+         .deflate = variant & 1,
+         .descriptor = variant & 2,
+         .zip64 = variant & 4},
     };
     zip_options o = {.zip64 = variant & 4, .comment = variant & 2 ? "end" : NULL};
     assert_true(zip_make(zip, members, 2, &o));
@@ -190,7 +220,8 @@ static void test_truncated(void **state)
         make_sample(&zip, variant);
         for (size_t len = 0; len < zip.len; len++) {
             rvi_buf out = {0};
-            if (extract(zip.data, len, "m", &out, NULL) == RV_OK) fail_msg("variant %u, %zu bytes", variant, len);
+            if (extract(zip.data, len, "m", &out, NULL) == RV_OK)
+                fail_msg("variant %u, %zu bytes", variant, len);
             if (len && extract(zip.data + (zip.len - len), len, "m", &out, NULL) == RV_OK)
                 fail_msg("variant %u, last %zu bytes", variant, len);
             rvi_buf_deinit(&out);
@@ -275,10 +306,10 @@ static void test_sink_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reads),         cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_name_twice),    cmocka_unit_test(test_not_a_zip),
-        cmocka_unit_test(test_bomb),          cmocka_unit_test(test_truncated),
-        cmocka_unit_test(test_flipped_bits),  cmocka_unit_test(test_random_damage),
+        cmocka_unit_test(test_reads),        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_name_twice),   cmocka_unit_test(test_not_a_zip),
+        cmocka_unit_test(test_bomb),         cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_flipped_bits), cmocka_unit_test(test_random_damage),
         cmocka_unit_test(test_sink_refuses),
     };
     return cmocka_run_group_tests_name("wheel", tests, fill_big, NULL);

@@ -1,7 +1,9 @@
-/* test_attention.c - the attention entries of the kernel table, on every ISA row that this machine can run.
+/* test_attention.c - the attention entries of the kernel table, on every ISA row that this machine
+ * can run.
  *
- * As in test_kernels.c: `same` compares a row with the reference, bit for bit; `meaning` holds a row against double
- * precision or against the law of kernels.h. Places of keys and values that no query may read hold NaN. */
+ * As in test_kernels.c: `same` compares a row with the reference, bit for bit; `meaning` holds a
+ * row against double precision or against the law of kernels.h. Places of keys and values that no
+ * query may read hold NaN. */
 #if defined(__GNUC__)
 #pragma GCC diagnostic ignored "-Wunused-function" /* kernel_data.h has more than is needed here */
 #endif
@@ -20,14 +22,18 @@ typedef struct chunk {
 } chunk;
 
 /* Writes position i (values that no query sees are not written). */
-static void put(const rvi_attn_keys *keys, rvi_attn_type type, int i, const float *k, const float *v)
+static void put(const rvi_attn_keys *keys, rvi_attn_type type, int i, const float *k,
+                const float *v)
 {
-    size_t n = keys->n, padded = rvi_attn_padded(n), slot = (size_t)(i % RVI_ATTN_PAGE), groups = (n + 3) / 4;
-    uint8_t *kp = (uint8_t *)(uintptr_t)keys->k[i / RVI_ATTN_PAGE], *vp = (uint8_t *)(uintptr_t)keys->v[i / RVI_ATTN_PAGE];
+    size_t n = keys->n, padded = rvi_attn_padded(n), slot = (size_t)(i % RVI_ATTN_PAGE),
+           groups = (n + 3) / 4;
+    uint8_t *kp = (uint8_t *)(uintptr_t)keys->k[i / RVI_ATTN_PAGE],
+            *vp = (uint8_t *)(uintptr_t)keys->v[i / RVI_ATTN_PAGE];
     int8_t q[256];
     if (type == RVI_ATTN_Q8) {
         float d = ref.quantize_head(k, q, n);
-        for (size_t e = 0; e < groups * 4; e++) kp[(e / 4 * RVI_ATTN_PAGE + slot) * 4 + e % 4] = e < n ? (uint8_t)q[e] : 0;
+        for (size_t e = 0; e < groups * 4; e++)
+            kp[(e / 4 * RVI_ATTN_PAGE + slot) * 4 + e % 4] = e < n ? (uint8_t)q[e] : 0;
         memcpy(kp + groups * 4 * RVI_ATTN_PAGE + slot * sizeof d, &d, sizeof d);
         d = ref.quantize_head(v, q, n);
         memcpy(vp + slot * padded, q, n);
@@ -47,7 +53,8 @@ static void put(const rvi_attn_keys *keys, rvi_attn_type type, int i, const floa
     }
 }
 
-static void chunk_init(chunk *c, rvi_attn_type type, size_t n, int from, int end, kind kind_k, kind kind_v)
+static void chunk_init(chunk *c, rvi_attn_type type, size_t n, int from, int end, kind kind_k,
+                       kind kind_v)
 {
     size_t k_bytes = rvi_attn_k_bytes(type, n), v_bytes = rvi_attn_v_bytes(type, n);
     *c = (chunk){.keys = {.n = n}};
@@ -61,7 +68,8 @@ static void chunk_init(chunk *c, rvi_attn_type type, size_t n, int from, int end
         c->keys.k[p] = c->planes + (size_t)p * (k_bytes + v_bytes);
         c->keys.v[p] = c->keys.k[p] + k_bytes;
     }
-    for (int i = from; i < end; i++) put(&c->keys, type, i, c->k + (size_t)i * n, c->v + (size_t)i * n);
+    for (int i = from; i < end; i++)
+        put(&c->keys, type, i, c->k + (size_t)i * n, c->v + (size_t)i * n);
 }
 
 static void chunk_deinit(chunk *c)
@@ -107,15 +115,20 @@ static void choose_ranges(queries *s, int how)
     s->first = RVI_ATTN_CHUNK;
     s->last = 0;
     for (int i = 0; i < s->q.n_queries; i++) {
-        s->from[i] = how == 2 ? (at + i > window ? at + i - window : 0) : how == 3 ? random_below(RVI_ATTN_CHUNK) : 0;
-        s->end[i] = how == 0 ? at : how == 3 ? s->from[i] + 1 + random_below(RVI_ATTN_CHUNK - s->from[i]) : at + i;
+        s->from[i] = how == 2   ? (at + i > window ? at + i - window : 0)
+                     : how == 3 ? random_below(RVI_ATTN_CHUNK)
+                                : 0;
+        s->end[i] = how == 0   ? at
+                    : how == 3 ? s->from[i] + 1 + random_below(RVI_ATTN_CHUNK - s->from[i])
+                               : at + i;
         if (how == 4) s->end[i] = RVI_ATTN_CHUNK;
         s->first = s->from[i] < s->first ? s->from[i] : s->first;
         s->last = s->end[i] > s->last ? s->end[i] : s->last;
     }
 }
 
-static void check_chunk(rvi_attn_type type, size_t n, int count, int how, kind kind_q, kind kind_k, kind kind_v)
+static void check_chunk(rvi_attn_type type, size_t n, int count, int how, kind kind_q, kind kind_k,
+                        kind kind_v)
 {
     queries s;
     chunk c;
@@ -123,7 +136,8 @@ static void check_chunk(rvi_attn_type type, size_t n, int count, int how, kind k
     choose_ranges(&s, how);
     chunk_init(&c, type, n, s.first, s.last, kind_k, kind_v);
     c.keys.soft_cap = random_below(2) ? 0.0f : 20.0f;
-    size_t padded = rvi_attn_padded(n), stride = rvi_attn_part_floats(n) + 3, total = (size_t)count * stride;
+    size_t padded = rvi_attn_padded(n), stride = rvi_attn_part_floats(n) + 3,
+           total = (size_t)count * stride;
     guarded g;
     float *got = out_new(&g, total), *want = alloc(total * sizeof *want);
     row.attn_chunk[type](&c.keys, &s.q, got, stride);
@@ -132,7 +146,8 @@ static void check_chunk(rvi_attn_type type, size_t n, int count, int how, kind k
         assert_same_bits(type_names[type], got + i * stride, want + i * stride, n, n, i);
         assert_same_bits("m and l", got + i * stride + padded, want + i * stride + padded, 2, n, i);
         const uint8_t *gap = (const uint8_t *)(got + i * stride + padded + 2);
-        for (size_t b = 0; b < (stride - padded - 2) * sizeof *got; b++) assert_int_equal(gap[b], GUARD_BYTE);
+        for (size_t b = 0; b < (stride - padded - 2) * sizeof *got; b++)
+            assert_int_equal(gap[b], GUARD_BYTE);
     }
     guard_free(&g, "attn_chunk");
     free(want);
@@ -147,12 +162,16 @@ static void same_chunk(void **state)
         for (size_t h = 0; h < sizeof head_sizes / sizeof head_sizes[0]; h++)
             for (int count = 1; count <= 16; count++) {
                 kind k = (kind)random_below(KINDS), v = (kind)random_below(KINDS);
-                check_chunk((rvi_attn_type)type, head_sizes[h], count, count % 5, ORDINARY, ORDINARY, ORDINARY);
-                check_chunk((rvi_attn_type)type, head_sizes[h], count, random_below(5), k, ORDINARY, v);
-                check_chunk((rvi_attn_type)type, head_sizes[h], count, random_below(5), ORDINARY, k, v);
+                check_chunk((rvi_attn_type)type, head_sizes[h], count, count % 5, ORDINARY,
+                            ORDINARY, ORDINARY);
+                check_chunk((rvi_attn_type)type, head_sizes[h], count, random_below(5), k, ORDINARY,
+                            v);
+                check_chunk((rvi_attn_type)type, head_sizes[h], count, random_below(5), ORDINARY, k,
+                            v);
             }
     for (int type = 0; type < RVI_ATTN_TYPES; type++)
-        for (int how = 0; how < 5; how++) check_chunk((rvi_attn_type)type, 64, 48, how, ORDINARY, ORDINARY, ORDINARY);
+        for (int how = 0; how < 5; how++)
+            check_chunk((rvi_attn_type)type, 64, 48, how, ORDINARY, ORDINARY, ORDINARY);
 }
 
 static void same_merge(void **state)
@@ -198,8 +217,8 @@ static void same_quantize_head(void **state)
         }
 }
 
-/* exp from its lower bound up to 0 and over all bit patterns: query i sees a key with score 0 and value 0, and one
- * with score x and value 1, so its sum is exp(x). */
+/* exp from its lower bound up to 0 and over all bit patterns: query i sees a key with score 0 and
+ * value 0, and one with score x and value 1, so its sum is exp(x). */
 static void same_exp(void **state)
 {
     (void)state;
@@ -219,8 +238,10 @@ static void same_exp(void **state)
     for (uint32_t r = 0; r < ROUNDS; r++) {
         float x[PAIRS];
         for (uint32_t i = 0; i < PAIRS; i++) {
-            uint32_t all = (r * PAIRS + i) * (0x80000000u / (PAIRS * ROUNDS)) + 0x80000000u + random_bits() % 65536;
-            x[i] = float_of_bits(r < 4 ? bits_of_float(RVI_EXP_MIN) + r * PAIRS + i - 2 * PAIRS : all);
+            uint32_t all = (r * PAIRS + i) * (0x80000000u / (PAIRS * ROUNDS)) + 0x80000000u +
+                           random_bits() % 65536;
+            x[i] =
+                float_of_bits(r < 4 ? bits_of_float(RVI_EXP_MIN) + r * PAIRS + i - 2 * PAIRS : all);
             put(&c.keys, RVI_ATTN_F32, 2 * (int)i, &zero, &zero);
             put(&c.keys, RVI_ATTN_F32, 2 * (int)i + 1, &x[i], &one);
         }
@@ -253,10 +274,12 @@ static void meaning_queries_are_apart(void **state)
             choose_ranges(&s, how);
             chunk_init(&c, (rvi_attn_type)type, N, s.first, s.last, ORDINARY, TINY);
             size_t stride = rvi_attn_part_floats(N);
-            float *together = alloc(COUNT * stride * sizeof *together), *alone = alloc(stride * sizeof *alone);
+            float *together = alloc(COUNT * stride * sizeof *together),
+                  *alone = alloc(stride * sizeof *alone);
             row.attn_chunk[type](&c.keys, &s.q, together, stride);
             for (int i = 0; i < COUNT; i++) {
-                rvi_attn_queries one = {s.x + i * N, s.q8 + i * N, s.d + i, s.from + i, s.end + i, 1};
+                rvi_attn_queries one = {s.x + i * N, s.q8 + i * N, s.d + i,
+                                        s.from + i,  s.end + i,    1};
                 row.attn_chunk[type](&c.keys, &one, alone, stride);
                 assert_memory_equal(alone, together + (size_t)i * stride, (N + 2) * sizeof *alone);
             }
@@ -267,7 +290,8 @@ static void meaning_queries_are_apart(void **state)
         }
 }
 
-/* Four chunks merged, against a softmax in double. Observed: 2.8e-6, 1.7e-3, 9.9e-2 (scores up to about 15). */
+/* Four chunks merged, against a softmax in double. Observed: 2.8e-6, 1.7e-3, 9.9e-2 (scores up to
+ * about 15). */
 static void meaning_attention(void **state)
 {
     (void)state;
@@ -298,10 +322,12 @@ static void meaning_attention(void **state)
         for (int e = 0; e < N; e++) {
             double want = 0;
             for (int i = 0; i < KEYS; i++)
-                want += exp(score[i] - top) / total * (double)c[i / RVI_ATTN_CHUNK].v[i % RVI_ATTN_CHUNK * N + e];
+                want += exp(score[i] - top) / total *
+                        (double)c[i / RVI_ATTN_CHUNK].v[i % RVI_ATTN_CHUNK * N + e];
             worst = fmax(worst, fabs((double)(acc[e] * (1.0f / l)) - want));
         }
-        print_message("attention over %d keys, %s: worst error %.3g\n", KEYS, type_names[type], worst);
+        print_message("attention over %d keys, %s: worst error %.3g\n", KEYS, type_names[type],
+                      worst);
         assert_true(worst < bound[type]);
         for (int i = 0; i < CHUNKS; i++) chunk_deinit(&c[i]);
         queries_deinit(&s);
@@ -345,8 +371,10 @@ static int seed(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest same[] = {CASE(same_chunk), CASE(same_merge), CASE(same_quantize_head), CASE(same_exp)};
-    const struct CMUnitTest meaning[] = {CASE(meaning_queries_are_apart), CASE(meaning_attention), CASE(meaning_nan)};
+    const struct CMUnitTest same[] = {CASE(same_chunk), CASE(same_merge), CASE(same_quantize_head),
+                                      CASE(same_exp)};
+    const struct CMUnitTest meaning[] = {CASE(meaning_queries_are_apart), CASE(meaning_attention),
+                                         CASE(meaning_nan)};
     int failed = 0;
     rvi_kernels_init(&ref, "ref");
     for (const char *const *isa = rvi_kernels_available(); *isa != NULL; isa++) {

@@ -1,7 +1,9 @@
-/* test_float_panels.c - default-mode products with float weights, on every ISA row that this machine can run.
+/* test_float_panels.c - default-mode products with float weights, on every ISA row that this
+ * machine can run.
  *
- * Rows of the table, tiles included, are held to the bits of the reference over all kinds of data, also around the
- * floor of the law and with subnormals switched off; the reference itself is held against double precision. */
+ * Rows of the table, tiles included, are held to the bits of the reference over all kinds of data,
+ * also around the floor of the law and with subnormals switched off; the reference itself is held
+ * against double precision. */
 #include "float_data.h"
 #include "kernels/panels.h"
 
@@ -138,7 +140,8 @@ static void check_tiles(const product *p)
     size_t bytes = rvi_tile_act_bytes(p->t, p->n);
     uint8_t *acts = aligned_new((size_t)n_groups * bytes);
     for (int g = 0; g < n_groups; g++)
-        row.prepare_tiles[p->t](p->x + (size_t)(16 * g) * p->n, p->n, acts + (size_t)g * bytes, p->n);
+        row.prepare_tiles[p->t](p->x + (size_t)(16 * g) * p->n, p->n, acts + (size_t)g * bytes,
+                                p->n);
     guarded g;
     float *got = out_new(&g, p->n_out);
     row.gemm_tiles[p->t](p->panels, p->n_panels, acts, n_groups, got, p->out_stride, p->n);
@@ -198,8 +201,8 @@ static void same_prepared(void **state)
             }
 }
 
-/* A program around the library may have switched subnormals off; no bit may change. F32 is left out: there they
- * count. */
+/* A program around the library may have switched subnormals off; no bit may change. F32 is left
+ * out: there they count. */
 static void flushing_does_not_show(void **state)
 {
     (void)state;
@@ -221,7 +224,8 @@ static void flushing_does_not_show(void **state)
 #endif
 }
 
-/* Every f16 is the sum of its two parts, and every bf16 from the floor on is kept: times 1 gives the weight. */
+/* Every f16 is the sum of its two parts, and every bf16 from the floor on is kept: times 1 gives
+ * the weight. */
 static void every_weight_is_exact(void **state)
 {
     (void)state;
@@ -280,9 +284,9 @@ static float rounded(rvi_qtype t, float x)
     return t == RVI_F16 ? rvi_f16_to_f32(rvi_f32_to_f16(x)) : rvi_bf16_to_f32(rvi_f32_to_bf16(x));
 }
 
-/* Against double precision: the error relative to the size of the outputs, and that of activations rounded to the
- * type of the weights (summed in double, so that only the rounding counts). Seen: F32 1e-7, F16 5.5e-6 against
- * 2.0e-4, BF16 1.6e-3 against the same. */
+/* Against double precision: the error relative to the size of the outputs, and that of activations
+ * rounded to the type of the weights (summed in double, so that only the rounding counts). Seen:
+ * F32 1e-7, F16 5.5e-6 against 2.0e-4, BF16 1.6e-3 against the same. */
 static void close_to_double(void **state)
 {
     (void)state;

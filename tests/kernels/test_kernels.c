@@ -1,9 +1,10 @@
-/* test_kernels.c - every entry of the kernel table but attention (test_attention.c), on every ISA row that this machine can run.
+/* test_kernels.c - every entry of the kernel table but attention (test_attention.c), on every ISA
+ * row that this machine can run.
  *
- * Two kinds of cases. `same_bits` compares a row with the reference: all remainders of sizes, unaligned data,
- * extreme values, guard bytes around outputs; equal means equal bits (any NaN equals any NaN). `meaning` holds
- * a row, the reference too, against double precision or against a law of kernels.h; each tolerance stands
- * beside the worst value observed. */
+ * Two kinds of cases. `same_bits` compares a row with the reference: all remainders of sizes,
+ * unaligned data, extreme values, guard bytes around outputs; equal means equal bits (any NaN
+ * equals any NaN). `meaning` holds a row, the reference too, against double precision or against a
+ * law of kernels.h; each tolerance stands beside the worst value observed. */
 #include "kernel_data.h"
 
 #include "kernels/gelu.h"
@@ -12,12 +13,14 @@
 
 static void check_gemm_f32(size_t n, int n_w, int n_x, kind k)
 {
-    size_t w_stride = n + 3, x_stride = n + 1, out_stride = (size_t)n_w + 2, n_out = (size_t)n_x * out_stride;
+    size_t w_stride = n + 3, x_stride = n + 1, out_stride = (size_t)n_w + 2,
+           n_out = (size_t)n_x * out_stride;
     float *w = floats_new((size_t)(n_w - 1) * w_stride + n, k);
     float *x = floats_new((size_t)(n_x - 1) * x_stride + n, k == SPECIAL ? ORDINARY : k);
     guarded g;
     float *got = out_new(&g, n_out), *want = alloc(n_out * sizeof *want);
-    memcpy(want, got, n_out * sizeof *want); /* so that the gaps between output rows can be compared too */
+    memcpy(want, got,
+           n_out * sizeof *want); /* so that the gaps between output rows can be compared too */
     row.gemm_f32(w, w_stride, n_w, x, x_stride, n_x, got, out_stride, n);
     ref.gemm_f32(w, w_stride, n_w, x, x_stride, n_x, want, out_stride, n);
     assert_same_bits("gemm_f32", got, want, n_out, n, (size_t)(10 * n_w + n_x));
@@ -33,7 +36,8 @@ static void same_gemm_f32(void **state)
     size_t n = 0;
     do {
         for (int n_w = 1; n_w <= 7; n_w++)
-            for (int n_x = 1; n_x <= 7; n_x++) check_gemm_f32(n, n_w, n_x, (kind)random_below(KINDS));
+            for (int n_x = 1; n_x <= 7; n_x++)
+                check_gemm_f32(n, n_w, n_x, (kind)random_below(KINDS));
     } while ((n = next_size(n)) != 0);
     for (kind k = ORDINARY; k < KINDS; k++) check_gemm_f32(64, 33, 18, k);
 }
@@ -45,7 +49,8 @@ static void run_rms_norm(const rvi_kernels *k, float *a, const float *b, const f
 {
     k->rms_norm(a, b, c, n, 1e-5f);
 }
-static void run_rms_norm_in_place(const rvi_kernels *k, float *a, const float *b, const float *c, size_t n)
+static void run_rms_norm_in_place(const rvi_kernels *k, float *a, const float *b, const float *c,
+                                  size_t n)
 {
     (void)b;
     k->rms_norm(a, a, c, n, 1e-6f);
@@ -54,7 +59,8 @@ static void run_layer_norm(const rvi_kernels *k, float *a, const float *b, const
 {
     k->layer_norm(a, b, c, b, n, 1e-12f);
 }
-static void run_layer_norm_in_place(const rvi_kernels *k, float *a, const float *b, const float *c, size_t n)
+static void run_layer_norm_in_place(const rvi_kernels *k, float *a, const float *b, const float *c,
+                                    size_t n)
 {
     k->layer_norm(a, a, c, b, n, 1e-5f);
 }
@@ -94,7 +100,8 @@ static void run_silu_mul(const rvi_kernels *k, float *a, const float *b, const f
 {
     k->silu_mul(a, b, c, n);
 }
-static void run_silu_mul_in_place(const rvi_kernels *k, float *a, const float *b, const float *c, size_t n)
+static void run_silu_mul_in_place(const rvi_kernels *k, float *a, const float *b, const float *c,
+                                  size_t n)
 {
     (void)b;
     k->silu_mul(a, a, c, n);
@@ -109,11 +116,13 @@ static void run_soft_cap(const rvi_kernels *k, float *a, const float *b, const f
     (void)c;
     k->soft_cap(a, 30.0f, n);
 }
-static void run_rope_halves(const rvi_kernels *k, float *a, const float *b, const float *c, size_t n)
+static void run_rope_halves(const rvi_kernels *k, float *a, const float *b, const float *c,
+                            size_t n)
 {
     k->rope(a, b, c, n / 2, false);
 }
-static void run_rope_interleaved(const rvi_kernels *k, float *a, const float *b, const float *c, size_t n)
+static void run_rope_interleaved(const rvi_kernels *k, float *a, const float *b, const float *c,
+                                 size_t n)
 {
     k->rope(a, b, c, n / 2, true);
 }
@@ -128,7 +137,8 @@ static void run_exp_sum(const rvi_kernels *k, float *a, const float *b, const fl
     k->exp_sums(b, c[0], 0.7f, n, sums);
     a[0] = sums[0];
 }
-static void run_exp_weighted(const rvi_kernels *k, float *a, const float *b, const float *c, size_t n)
+static void run_exp_weighted(const rvi_kernels *k, float *a, const float *b, const float *c,
+                             size_t n)
 {
     float sums[2];
     k->exp_sums(b, c[0], 1.3f, n, sums);
@@ -155,29 +165,39 @@ static void same_row_op(const char *name, row_op run, int repeats)
 }
 
 /* name, repeats of each size and kind */
-#define ROW_OPS(X)                                                                                                \
-    X(rms_norm, 2) X(rms_norm_in_place, 1) X(add, 1) X(scale, 1) X(axpy, 1) X(silu_mul, 8) X(silu_mul_in_place, 1) \
-    X(layer_norm, 2) X(layer_norm_in_place, 2) X(gelu, 8) X(gelu_tanh, 8) X(relu, 1)                              \
-    X(gelu_mul, 8) X(soft_cap, 8) X(rope_halves, 1) X(rope_interleaved, 1) X(max, 4)           \
-    X(exp_sum, 4) X(exp_weighted, 4)
+#define ROW_OPS(X)                                                                                 \
+    X(rms_norm, 2)                                                                                 \
+    X(rms_norm_in_place, 1)                                                                        \
+    X(add, 1)                                                                                      \
+    X(scale, 1)                                                                                    \
+    X(axpy, 1)                                                                                     \
+    X(silu_mul, 8)                                                                                 \
+    X(silu_mul_in_place, 1) X(layer_norm, 2) X(layer_norm_in_place, 2) X(gelu, 8) X(gelu_tanh, 8)  \
+        X(relu, 1) X(gelu_mul, 8) X(soft_cap, 8) X(rope_halves, 1) X(rope_interleaved, 1)          \
+            X(max, 4) X(exp_sum, 4) X(exp_weighted, 4)
 
-#define X(name, repeats)                              \
-    static void same_##name(void **state)             \
-    {                                                 \
-        (void)state;                                  \
-        same_row_op(#name, run_##name, repeats);      \
+#define X(name, repeats)                                                                           \
+    static void same_##name(void **state)                                                          \
+    {                                                                                              \
+        (void)state;                                                                               \
+        same_row_op(#name, run_##name, repeats);                                                   \
     }
 ROW_OPS(X)
 #undef X
 
-/* The bounds of exp and their neighbours, then a walk over all bit patterns, through silu with up = 1. */
+/* The bounds of exp and their neighbours, then a walk over all bit patterns, through silu with up =
+ * 1. */
 static void same_exp(void **state)
 {
     (void)state;
     enum { N = 1 << 18 };
     float *x = alloc(N * sizeof *x), *one = alloc(N * sizeof *one);
     float *got = alloc(N * sizeof *got), *want = alloc(N * sizeof *want);
-    uint32_t bounds[] = {bits_of_float(-RVI_EXP_MAX), bits_of_float(-RVI_EXP_MIN), 0x7f800000u, 0xff800000u, 0u,
+    uint32_t bounds[] = {bits_of_float(-RVI_EXP_MAX),
+                         bits_of_float(-RVI_EXP_MIN),
+                         0x7f800000u,
+                         0xff800000u,
+                         0u,
                          0x80000000u};
     for (uint32_t i = 0; i < N; i++) {
         uint32_t near = bounds[i / 64 % 6] + i % 64 - 32;
@@ -234,12 +254,14 @@ static void check_f32_to_f16(const float *x, size_t n)
     ref.f32_to_f16(x, want, n);
     for (size_t i = 0; i < n; i++)
         if (!same_f16(got[i], want[i]))
-            fail_msg("%s f32_to_f16: %a is %04x, reference %04x", row.isa, (double)x[i], got[i], want[i]);
+            fail_msg("%s f32_to_f16: %a is %04x, reference %04x", row.isa, (double)x[i], got[i],
+                     want[i]);
     guard_free(&g, "f32_to_f16");
     free(want);
 }
 
-/* Every f16 as f32, the middle between it and the next, and the neighbours of that middle: all rounding decisions. */
+/* Every f16 as f32, the middle between it and the next, and the neighbours of that middle: all
+ * rounding decisions. */
 static void same_f32_to_f16(void **state)
 {
     (void)state;
@@ -265,7 +287,8 @@ static void same_f32_to_f16(void **state)
 static bool same_act(const rvi_act_block *a, const rvi_act_block *b)
 {
     bool same_d = bits_of_float(a->d) == bits_of_float(b->d) || (isnan(a->d) && isnan(b->d));
-    return same_d && a->sum == b->sum && (isnan(a->d) || a->d_sum == b->d_sum) && memcmp(a->q, b->q, sizeof a->q) == 0;
+    return same_d && a->sum == b->sum && (isnan(a->d) || a->d_sum == b->d_sum) &&
+           memcmp(a->q, b->q, sizeof a->q) == 0;
 }
 
 static void same_quantize_act(void **state)
@@ -279,7 +302,8 @@ static void same_quantize_act(void **state)
                 x[j] = i % 2 ? random_unit() * 1.1e-30f : (float)random_below(255) * 0.5f - 63.5f;
         if (i % 14 == 0) x[0] = 127.0f;
         guarded g;
-        rvi_act_block *got = guard_new(&g, blocks * sizeof *got, 4), *want = alloc(blocks * sizeof *want);
+        rvi_act_block *got = guard_new(&g, blocks * sizeof *got, 4),
+                      *want = alloc(blocks * sizeof *want);
         row.quantize_act(x, got, n);
         ref.quantize_act(x, want, n);
         for (size_t b = 0; b < blocks; b++)
@@ -299,7 +323,8 @@ static void same_quantize_wide(void **state)
         float *x = floats_new(n, (kind)(i % KINDS));
         if (i % 14 == 0) x[n - 1] = 127.0f;
         guarded g;
-        rvi_act_wide *got = guard_new(&g, blocks * sizeof *got, 4), *want = alloc(blocks * sizeof *want);
+        rvi_act_wide *got = guard_new(&g, blocks * sizeof *got, 4),
+                     *want = alloc(blocks * sizeof *want);
         row.quantize_wide(x, got, n);
         ref.quantize_wide(x, want, n);
         for (size_t b = 0; b < blocks; b++) {
@@ -319,13 +344,16 @@ static void *acts_new(rvi_qtype t, size_t n, int n_rows, kind k)
     size_t bytes = rvi_act_bytes(t, n);
     void *acts = alloc(bytes * (size_t)n_rows);
     for (size_t at = 0; at < bytes * (size_t)n_rows; at += bytes)
-        if (rvi_qtypes[t].block_weights == 256) fill_wide_acts((rvi_act_wide *)(void *)((char *)acts + at), n / 256, k);
-        else fill_acts((rvi_act_block *)(void *)((char *)acts + at), n / 32, k);
+        if (rvi_qtypes[t].block_weights == 256)
+            fill_wide_acts((rvi_act_wide *)(void *)((char *)acts + at), n / 256, k);
+        else
+            fill_acts((rvi_act_block *)(void *)((char *)acts + at), n / 32, k);
     return acts;
 }
 
 /* n_w rows as panels. */
-static uint8_t *panels_new(rvi_qtype t, const uint8_t *w, size_t w_stride, int n_w, size_t n, void **memory)
+static uint8_t *panels_new(rvi_qtype t, const uint8_t *w, size_t w_stride, int n_w, size_t n,
+                           void **memory)
 {
     size_t bytes = rvi_panel_bytes(t, n);
     int n_panels = (n_w + RVI_PANEL - 1) / RVI_PANEL;
@@ -333,7 +361,8 @@ static uint8_t *panels_new(rvi_qtype t, const uint8_t *w, size_t w_stride, int n
     uint8_t *panels = (uint8_t *)*memory + (-(uintptr_t)*memory % 64);
     for (int p = 0; p < n_panels; p++) {
         int rows = n_w - p * RVI_PANEL < RVI_PANEL ? n_w - p * RVI_PANEL : RVI_PANEL;
-        row.pack[t](w + (size_t)(p * RVI_PANEL) * w_stride, w_stride, rows, panels + (size_t)p * bytes, n);
+        row.pack[t](w + (size_t)(p * RVI_PANEL) * w_stride, w_stride, rows,
+                    panels + (size_t)p * bytes, n);
     }
     return panels;
 }
@@ -344,9 +373,11 @@ static void *quantized(rvi_qtype t, const float *x, size_t n, int n_rows)
     char *acts = alloc(bytes * (size_t)n_rows);
     for (int r = 0; r < n_rows; r++)
         if (rvi_qtypes[t].block_weights == 256)
-            row.quantize_wide(x + (size_t)r * n, (rvi_act_wide *)(void *)(acts + (size_t)r * bytes), n);
+            row.quantize_wide(x + (size_t)r * n, (rvi_act_wide *)(void *)(acts + (size_t)r * bytes),
+                              n);
         else
-            row.quantize_act(x + (size_t)r * n, (rvi_act_block *)(void *)(acts + (size_t)r * bytes), n);
+            row.quantize_act(x + (size_t)r * n, (rvi_act_block *)(void *)(acts + (size_t)r * bytes),
+                             n);
     return acts;
 }
 
@@ -355,15 +386,19 @@ static void check_gemm_panels(rvi_qtype t, size_t n, int n_w, int n_x, kind k)
     int n_panels = (n_w + RVI_PANEL - 1) / RVI_PANEL;
     size_t w_stride = rvi_qtype_row_bytes(t, n) + 1, x_stride = rvi_act_bytes(t, n);
     size_t out_stride = (size_t)(n_panels * RVI_PANEL) + 3, n_out = (size_t)n_x * out_stride;
-    uint8_t *w = alloc((size_t)n_w * w_stride); /* rows start at odd and even addresses, the last ends with w */
-    for (int i = 0; i < n_w; i++) fill_blocks(w + 1 + (size_t)i * w_stride, t, n / rvi_qtypes[t].block_weights, k);
+    uint8_t *w = alloc((size_t)n_w *
+                       w_stride); /* rows start at odd and even addresses, the last ends with w */
+    for (int i = 0; i < n_w; i++)
+        fill_blocks(w + 1 + (size_t)i * w_stride, t, n / rvi_qtypes[t].block_weights, k);
     void *x = acts_new(t, n, n_x, k), *memory;
     uint8_t *panels = panels_new(t, w + 1, w_stride, n_w, n, &memory);
     guarded g;
     float *got = out_new(&g, n_out), *want = alloc(n_out * sizeof *want);
     memcpy(want, got, n_out * sizeof *want);
-    for (int r = 0; r < n_x; r++) /* outputs without a row are 0, or NaN where the activations are */
-        for (int i = n_w; i < n_panels * RVI_PANEL; i++) want[(size_t)r * out_stride + (size_t)i] = 0.0f;
+    for (int r = 0; r < n_x;
+         r++) /* outputs without a row are 0, or NaN where the activations are */
+        for (int i = n_w; i < n_panels * RVI_PANEL; i++)
+            want[(size_t)r * out_stride + (size_t)i] = 0.0f;
     row.gemm_panels[t](panels, n_panels, x, x_stride, n_x, got, out_stride, n);
     ref.gemm_act[t](w + 1, w_stride, n_w, x, x_stride, n_x, want, out_stride, n);
     char what[64];
@@ -374,7 +409,8 @@ static void check_gemm_panels(rvi_qtype t, size_t n, int n_w, int n_x, kind k)
             if (k == ORDINARY) assert_true(got[at] == 0.0f);
             got[at] = 0.0f;
         }
-    assert_same_bits(what, got, want, n_out, n, (size_t)k); /* the gaps too: they hold guard bytes in both */
+    assert_same_bits(what, got, want, n_out, n,
+                     (size_t)k); /* the gaps too: they hold guard bytes in both */
     guard_free(&g, "gemm_panels");
     free(want);
     free(x);
@@ -390,11 +426,13 @@ static void same_gemm_panels(void **state)
         if (ref.gemm_act[t] == NULL) continue; /* float weights: test_float_panels.c */
         assert_non_null(row.gemm_panels[t]);
         for (int i = 0; i < 49 * 2; i++)
-            check_gemm_panels((rvi_qtype)t, unit * (size_t)(1 + random_below(unit == 32 ? 12 : 3)), 1 + i % 7 * 3,
-                              1 + i / 7 % 7, (kind)(i % KINDS));
-        static const int wide[][2] = {{1, 8}, {16, 1}, {9, 9}, {16, 33}, {33, 4}, {48, 37}, {3, 70}, {16, 16}, {32, 31}};
+            check_gemm_panels((rvi_qtype)t, unit * (size_t)(1 + random_below(unit == 32 ? 12 : 3)),
+                              1 + i % 7 * 3, 1 + i / 7 % 7, (kind)(i % KINDS));
+        static const int wide[][2] = {{1, 8},   {16, 1}, {9, 9},   {16, 33}, {33, 4},
+                                      {48, 37}, {3, 70}, {16, 16}, {32, 31}};
         for (size_t i = 0; i < sizeof wide / sizeof wide[0]; i++)
-            check_gemm_panels((rvi_qtype)t, unit == 32 ? 32 * 18 : 512, wide[i][0], wide[i][1], (kind)(i % KINDS));
+            check_gemm_panels((rvi_qtype)t, unit == 32 ? 32 * 18 : 512, wide[i][0], wide[i][1],
+                              (kind)(i % KINDS));
     }
 }
 
@@ -407,9 +445,11 @@ static void same_gemm_tiles(void **state)
         size_t unit = rvi_qtypes[t].block_weights;
         for (int i = 0; i < 40; i++) {
             kind k = (kind)(i % KINDS);
-            size_t n = unit * (size_t)(1 + (i < 4 ? 70 : random_below(unit == 32 ? 40 : 6)) % (unit == 32 ? 80 : 10));
+            size_t n = unit * (size_t)(1 + (i < 4 ? 70 : random_below(unit == 32 ? 40 : 6)) %
+                                               (unit == 32 ? 80 : 10));
             int n_groups = 1 + random_below(5), n_panels = 1 + random_below(3), n_w = 16 * n_panels;
-            size_t row_bytes = rvi_qtype_row_bytes((rvi_qtype)t, n), act_bytes = rvi_act_bytes((rvi_qtype)t, n);
+            size_t row_bytes = rvi_qtype_row_bytes((rvi_qtype)t, n),
+                   act_bytes = rvi_act_bytes((rvi_qtype)t, n);
             size_t tile_bytes = rvi_tile_act_bytes((rvi_qtype)t, n), stride = (size_t)n_w + 5;
             uint8_t *w = alloc((size_t)n_w * row_bytes);
             fill_blocks(w, (rvi_qtype)t, (size_t)n_w * n / unit, k == ANY_BITS ? ORDINARY : k);
@@ -423,7 +463,8 @@ static void same_gemm_tiles(void **state)
             float *got = out_new(&g, n_out), *want = alloc(n_out * sizeof *want);
             memcpy(want, got, n_out * sizeof *want);
             for (int j = 0; j < n_groups; j++)
-                row.prepare_tiles[t](x + (size_t)(16 * j) * n, n, tiles + (size_t)j * tile_bytes, n);
+                row.prepare_tiles[t](x + (size_t)(16 * j) * n, n, tiles + (size_t)j * tile_bytes,
+                                     n);
             row.gemm_tiles[t](panels, n_panels, tiles, n_groups, got, stride, n);
             row.gemm_panels[t](panels, n_panels, acts, act_bytes, 16 * n_groups, want, stride, n);
             assert_same_bits(rvi_qtypes[t].name, got, want, n_out, n, (size_t)k);
@@ -465,7 +506,8 @@ static void same_dequantize(void **state)
 
 /* ---- meaning ---- */
 
-/* Worst error of exp in units of the last place of the result, over a dense walk of its range. Observed: 0.875. */
+/* Worst error of exp in units of the last place of the result, over a dense walk of its range.
+ * Observed: 0.875. */
 static void meaning_exp(void **state)
 {
     (void)state;
@@ -480,12 +522,15 @@ static void meaning_exp(void **state)
     print_message("exp: worst error %.3f ulp\n", worst);
     assert_true(worst < 1.0);
 
-    assert_true(rvi_exp_f32(0.0f) == 1.0f && rvi_exp_f32(-0.0f) == 1.0f && rvi_exp_f32(1e-40f) == 1.0f);
+    assert_true(rvi_exp_f32(0.0f) == 1.0f && rvi_exp_f32(-0.0f) == 1.0f &&
+                rvi_exp_f32(1e-40f) == 1.0f);
     assert_true(isnan(rvi_exp_f32(NAN)));
     assert_true(isfinite(rvi_exp_f32(RVI_EXP_MAX)));
-    assert_true(isinf(rvi_exp_f32(nextafterf(RVI_EXP_MAX, INFINITY))) && isinf(rvi_exp_f32(INFINITY)));
+    assert_true(isinf(rvi_exp_f32(nextafterf(RVI_EXP_MAX, INFINITY))) &&
+                isinf(rvi_exp_f32(INFINITY)));
     assert_true(rvi_exp_f32(RVI_EXP_MIN) >= 0x1p-126f);
-    assert_true(rvi_exp_f32(nextafterf(RVI_EXP_MIN, -INFINITY)) == 0.0f && rvi_exp_f32(-INFINITY) == 0.0f);
+    assert_true(rvi_exp_f32(nextafterf(RVI_EXP_MIN, -INFINITY)) == 0.0f &&
+                rvi_exp_f32(-INFINITY) == 0.0f);
 }
 
 /* Error relative to the sum of |a b|. Observed over these sizes: 7.4e-8. */
@@ -512,8 +557,9 @@ static void meaning_gemm_f32(void **state)
     assert_true(worst < 2e-7);
 }
 
-/* Products that underflow from below leave -0 in their lanes. Lanes past the end of the row must not turn it
- * into +0: the sum of sixteen -0 is -0. Below 16 elements the untouched lanes are +0, and so is the sum. */
+/* Products that underflow from below leave -0 in their lanes. Lanes past the end of the row must
+ * not turn it into +0: the sum of sixteen -0 is -0. Below 16 elements the untouched lanes are +0,
+ * and so is the sum. */
 static void meaning_lanes_without_element_stay(void **state)
 {
     (void)state;
@@ -528,8 +574,8 @@ static void meaning_lanes_without_element_stay(void **state)
 }
 
 /* One way to ask every row: rows of weights as a file has them in, products out. */
-static void products(rvi_qtype t, const uint8_t *w, size_t w_stride, int n_w, const void *x, size_t x_stride, int n_x,
-                     float *out, size_t n)
+static void products(rvi_qtype t, const uint8_t *w, size_t w_stride, int n_w, const void *x,
+                     size_t x_stride, int n_x, float *out, size_t n)
 {
     if (row.gemm_act[t] != NULL && row.gemm_panels[t] == NULL) {
         row.gemm_act[t](w, w_stride, n_w, x, x_stride, n_x, out, (size_t)n_w, n);
@@ -541,7 +587,8 @@ static void products(rvi_qtype t, const uint8_t *w, size_t w_stride, int n_w, co
     uint8_t *panels = panels_new(t, w, w_stride, n_w, n, &memory);
     float *all = alloc(stride * (size_t)n_x * sizeof *all);
     row.gemm_panels[t](panels, n_panels, x, x_stride, n_x, all, stride, n);
-    for (int r = 0; r < n_x; r++) memcpy(out + r * n_w, all + (size_t)r * stride, (size_t)n_w * sizeof *out);
+    for (int r = 0; r < n_x; r++)
+        memcpy(out + r * n_w, all + (size_t)r * stride, (size_t)n_w * sizeof *out);
     free(all);
     free(memory);
 }
@@ -556,8 +603,9 @@ static double activation(rvi_qtype t, const void *acts, size_t i)
     return (double)a->d * a->q[i % 32];
 }
 
-/* Products with int8 activations against dequantized weights times d q, in double. Error relative to the sum
- * of magnitudes (for types with a minimum, of its parts d q and m too, since they may cancel). Observed: 3.1e-8. */
+/* Products with int8 activations against dequantized weights times d q, in double. Error relative
+ * to the sum of magnitudes (for types with a minimum, of its parts d q and m too, since they may
+ * cancel). Observed: 3.1e-8. */
 static void meaning_products(void **state)
 {
     (void)state;
@@ -604,14 +652,15 @@ static void meaning_tiles_equal_single_outputs(void **state)
     }
     for (int t = 0; t < RVI_QTYPE_COUNT; t++) {
         if (ref.gemm_act[t] == NULL) continue;
-        size_t row_bytes = rvi_qtype_row_bytes((rvi_qtype)t, N), act_bytes = rvi_act_bytes((rvi_qtype)t, N);
+        size_t row_bytes = rvi_qtype_row_bytes((rvi_qtype)t, N),
+               act_bytes = rvi_act_bytes((rvi_qtype)t, N);
         uint8_t *blocks = alloc(W * row_bytes);
         char *acts = quantized((rvi_qtype)t, x, N, ROWS);
         fill_blocks(blocks, (rvi_qtype)t, W * N / rvi_qtypes[t].block_weights, ORDINARY);
         products((rvi_qtype)t, blocks, row_bytes, W, acts, act_bytes, ROWS, tile, N);
         for (size_t i = 0; i < W * ROWS; i += 1 + (size_t)random_below(3)) {
-            products((rvi_qtype)t, blocks + i % W * row_bytes, row_bytes, 1, acts + i / W * act_bytes, act_bytes, 1,
-                     &one, N);
+            products((rvi_qtype)t, blocks + i % W * row_bytes, row_bytes, 1,
+                     acts + i / W * act_bytes, act_bytes, 1, &one, N);
             assert_same_bits(rvi_qtypes[t].name, &tile[i], &one, 1, i % W, i / W);
         }
         free(blocks);
@@ -674,14 +723,18 @@ static void meaning_activations(void **state)
     for (int i = 0; i < N; i++) {
         double x = (double)g[i], inner = 0.79788456080286536 * (x + 0.044715 * x * x * x);
         double want_silu = 1.5 * x / (1 + exp(-x)), want_gelu = 1.5 * x / (1 + exp(-2 * inner));
-        worst_silu = fmax(worst_silu, fabs((double)silu[i] - want_silu) / (fabs(want_silu) + 1e-30));
-        worst_gelu = fmax(worst_gelu, fabs((double)gelu[i] - want_gelu) / (fabs(want_gelu) + 1e-30));
+        worst_silu =
+            fmax(worst_silu, fabs((double)silu[i] - want_silu) / (fabs(want_silu) + 1e-30));
+        worst_gelu =
+            fmax(worst_gelu, fabs((double)gelu[i] - want_gelu) / (fabs(want_gelu) + 1e-30));
         worst_cap = fmax(worst_cap, fabs((double)cap[i] - 30 * tanh(20 * x / 30)) / 30);
     }
-    print_message("silu %.3g, gelu %.3g relative; soft_cap %.3g of the cap\n", worst_silu, worst_gelu, worst_cap);
+    print_message("silu %.3g, gelu %.3g relative; soft_cap %.3g of the cap\n", worst_silu,
+                  worst_gelu, worst_cap);
     assert_true(worst_silu < 5e-7); /* observed 1.6e-7 */
-    assert_true(worst_gelu < 2e-5); /* observed 1.1e-5, at the far left where exp's argument is large */
-    assert_true(worst_cap < 5e-7);  /* observed 2.1e-7 */
+    assert_true(worst_gelu <
+                2e-5); /* observed 1.1e-5, at the far left where exp's argument is large */
+    assert_true(worst_cap < 5e-7); /* observed 2.1e-7 */
     free(g);
     free(u);
     free(silu);
@@ -694,7 +747,8 @@ static void meaning_ungated(void **state)
 {
     (void)state;
     enum { N = 1 << 20 };
-    float *x = alloc(N * sizeof *x), *gelu = alloc(N * sizeof *gelu), *tanh_form = alloc(N * sizeof *tanh_form);
+    float *x = alloc(N * sizeof *x), *gelu = alloc(N * sizeof *gelu),
+          *tanh_form = alloc(N * sizeof *tanh_form);
     for (int i = 0; i < N; i++) gelu[i] = tanh_form[i] = x[i] = (float)(i - N / 2) * 0x1p-15f;
     row.gelu(gelu, N);
     row.gelu_tanh(tanh_form, N);
@@ -703,7 +757,8 @@ static void meaning_ungated(void **state)
         double v = (double)x[i], want = 0.5 * v * erfc(-v / sqrt(2.0));
         double inner = 0.79788456080286536 * (v + 0.044715 * v * v * v);
         worst = fmax(worst, fabs((double)gelu[i] - want) / (fabs(v) + 1e-30));
-        worst_tanh = fmax(worst_tanh, fabs((double)tanh_form[i] - v / (1 + exp(-2 * inner))) / (fabs(v) + 1e-30));
+        worst_tanh = fmax(worst_tanh, fabs((double)tanh_form[i] - v / (1 + exp(-2 * inner))) /
+                                          (fabs(v) + 1e-30));
         worst_erf = fmax(worst_erf, fabs(2 * (double)rvi_phi_f32(x[i]) - 1 - erf(v / sqrt(2.0))));
     }
     print_message("gelu %.3g, tanh form %.3g of |x|; erf %.3g\n", worst, worst_tanh, worst_erf);
@@ -724,13 +779,15 @@ static void meaning_ungated(void **state)
     assert_true(isnan(same[4]) && same[5] == 0.0f && !signbit(same[5]) && same[6] == 3.0f);
 }
 
-/* Relative to the largest value of the row. The mean is far from zero in half of the cases. Observed: 1.8e-6. */
+/* Relative to the largest value of the row. The mean is far from zero in half of the cases.
+ * Observed: 1.8e-6. */
 static void meaning_layer_norm(void **state)
 {
     (void)state;
     double worst = 0;
     for (size_t n = 2; n != 0; n = next_size(n)) {
-        float *x = floats_new(n, ORDINARY), *w = floats_new(n, ORDINARY), *b = floats_new(n, ORDINARY);
+        float *x = floats_new(n, ORDINARY), *w = floats_new(n, ORDINARY),
+              *b = floats_new(n, ORDINARY);
         float *out = alloc(n * sizeof *out);
         for (size_t i = 0; n % 2 && i < n; i++) x[i] += 30.0f;
         row.layer_norm(out, x, w, b, n, 1e-5f);
@@ -759,7 +816,8 @@ static void meaning_rms_norm(void **state)
     (void)state;
     double worst = 0;
     for (size_t n = 1; n != 0; n = next_size(n)) {
-        float *x = floats_new(n, ORDINARY), *w = floats_new(n, ORDINARY), *out = alloc(n * sizeof *out);
+        float *x = floats_new(n, ORDINARY), *w = floats_new(n, ORDINARY),
+              *out = alloc(n * sizeof *out);
         row.rms_norm(out, x, w, n, 1e-5f);
         double sum = 0;
         for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
@@ -780,7 +838,8 @@ static void meaning_rope(void **state)
 {
     (void)state;
     float x[6] = {1, 2, 3, 4, 5, 6}, y[6] = {1, 2, 3, 4, 5, 6};
-    const float c[3] = {0.0f, 1.0f, -1.0f}, s[3] = {1.0f, 0.0f, 0.0f}; /* a quarter turn, none, a half turn */
+    const float c[3] = {0.0f, 1.0f, -1.0f},
+                s[3] = {1.0f, 0.0f, 0.0f}; /* a quarter turn, none, a half turn */
     row.rope(x, c, s, 3, false);
     row.rope(y, c, s, 3, true);
     const float want_x[6] = {-4, 2, -3, 1, 5, -6}, want_y[6] = {-2, 1, 3, 4, -5, -6};
@@ -823,8 +882,9 @@ static void table_choice(void **state)
     }
     assert_true(rvi_kernels_init(&k, NULL));
     assert_string_equal(k.isa, best);
-#define X(name, about)                                                        \
-    if (!rvi_kernels_init(&k, #name)) assert_string_equal(k.isa, "ref"); /* known, but of another machine */
+#define X(name, about)                                                                             \
+    if (!rvi_kernels_init(&k, #name))                                                              \
+        assert_string_equal(k.isa, "ref"); /* known, but of another machine */
     RVI_ISA_LIST(X)
 #undef X
 }
@@ -847,7 +907,7 @@ int main(void)
 #define X(name, repeats) CASE(same_##name),
         ROW_OPS(X)
 #undef X
-        CASE(same_exp),
+            CASE(same_exp),
         CASE(same_f16_to_f32),
         CASE(same_f32_to_f16),
         CASE(same_quantize_act),
@@ -857,16 +917,11 @@ int main(void)
         CASE(same_dequantize),
     };
     const struct CMUnitTest meaning[] = {
-        CASE(meaning_gemm_f32),
-        CASE(meaning_lanes_without_element_stay),
-        CASE(meaning_products),
-        CASE(meaning_tiles_equal_single_outputs),
-        CASE(meaning_quantize_act),
-        CASE(meaning_activations),
-        CASE(meaning_ungated),
-        CASE(meaning_layer_norm),
-        CASE(meaning_rms_norm),
-        CASE(meaning_rope),
+        CASE(meaning_gemm_f32),     CASE(meaning_lanes_without_element_stay),
+        CASE(meaning_products),     CASE(meaning_tiles_equal_single_outputs),
+        CASE(meaning_quantize_act), CASE(meaning_activations),
+        CASE(meaning_ungated),      CASE(meaning_layer_norm),
+        CASE(meaning_rms_norm),     CASE(meaning_rope),
         CASE(meaning_max),
     };
     const struct CMUnitTest common[] = {CASE(meaning_exp), CASE(table_choice)};

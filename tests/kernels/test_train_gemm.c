@@ -1,5 +1,6 @@
-/* test_train_gemm.c - products of float matrices for training: every row of this machine against float64, operands in both
- * directions, put together from parts, odd sizes, nothing written outside C; the bits do not follow from m and n. */
+/* test_train_gemm.c - products of float matrices for training: every row of this machine against
+ * float64, operands in both directions, put together from parts, odd sizes, nothing written outside
+ * C; the bits do not follow from m and n. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,7 +43,8 @@ static uint8_t *place_new(size_t bytes)
 static void place_free(uint8_t *p, size_t bytes)
 {
     for (int i = 0; i < GUARD; i++)
-        if (p[-1 - i] != 0x5a || p[bytes + (size_t)i] != 0x5a) fail_msg("something was written outside");
+        if (p[-1 - i] != 0x5a || p[bytes + (size_t)i] != 0x5a)
+            fail_msg("something was written outside");
     free(p - GUARD);
 }
 
@@ -88,13 +90,14 @@ static const float **rows_new(const float *x, size_t stride, int n)
 }
 
 /* Packs the operands; single rows where the table can, which is the same. */
-static void pack(const rvi_train_gemm *g, const shape *s, const operands *o, int m, int n, uint8_t *a, uint8_t *b,
-                 size_t total)
+static void pack(const rvi_train_gemm *g, const shape *s, const operands *o, int m, int n,
+                 uint8_t *a, uint8_t *b, size_t total)
 {
     g->pack_a(a, total, o->a, o->a_stride, s->a_turned, m, s->k);
     g->pack_b(b, total, o->b, o->b_stride, s->b_turned, s->k, n);
     if (!g->pack_a_rows) return;
-    const float **rows = rows_new(o->a, o->a_stride, m), **cols = rows_new(o->b, o->b_stride, s->b_turned ? n : s->k);
+    const float **rows = rows_new(o->a, o->a_stride, m),
+                **cols = rows_new(o->b, o->b_stride, s->b_turned ? n : s->k);
     if (!s->a_turned) {
         memset(a, 0x5b, (size_t)rvi_gemm_rows(g, m) * total * g->number_bytes);
         g->pack_a_rows(a, total, rows, m, s->k);
@@ -117,11 +120,14 @@ static float *run(const rvi_train_gemm *g, const shape *s, const operands *o, in
     assert_non_null(out);
     for (size_t i = 0; i < (size_t)m * c_stride; i++) c[i] = 7;
     for (int i = 0; s->add && i < m; i++)
-        for (int j = 0; j < n; j++) c[(size_t)i * c_stride + (size_t)j] = o->c[(size_t)i * (size_t)s->n + (size_t)j];
+        for (int j = 0; j < n; j++)
+            c[(size_t)i * c_stride + (size_t)j] = o->c[(size_t)i * (size_t)s->n + (size_t)j];
     pack(g, s, o, m, n, a, b, total);
     if (s->extra) {
-        g->pack_a(a + rvi_gemm_a_at(g, total, 0, first), total, o->a2, o->a2_stride, false, m, s->extra);
-        g->pack_b(b + rvi_gemm_b_at(g, total, 0, first), total, o->b2, o->b2_stride, false, s->extra, n);
+        g->pack_a(a + rvi_gemm_a_at(g, total, 0, first), total, o->a2, o->a2_stride, false, m,
+                  s->extra);
+        g->pack_b(b + rvi_gemm_b_at(g, total, 0, first), total, o->b2, o->b2_stride, false,
+                  s->extra, n);
     }
     bool any_k = g->pack_a_rows && !s->extra; /* f32: k need not be filled up */
     g->product(a, total, m, b, total, n, any_k ? (size_t)s->k : total, c, c_stride, s->add);
@@ -143,8 +149,10 @@ static void try_shape(const rvi_train_gemm *g, const shape *s, double relative)
         for (int j = 0; j < s->n; j++) {
             double sum = s->add ? (double)o.c[i * s->n + j] : 0, size = fabs(sum);
             for (int k = 0; k < s->k; k++) {
-                size_t ka = s->a_turned ? (size_t)k * o.a_stride + (size_t)i : (size_t)i * o.a_stride + (size_t)k;
-                size_t kb = s->b_turned ? (size_t)j * o.b_stride + (size_t)k : (size_t)k * o.b_stride + (size_t)j;
+                size_t ka = s->a_turned ? (size_t)k * o.a_stride + (size_t)i
+                                        : (size_t)i * o.a_stride + (size_t)k;
+                size_t kb = s->b_turned ? (size_t)j * o.b_stride + (size_t)k
+                                        : (size_t)k * o.b_stride + (size_t)j;
                 sum += (double)o.a[ka] * (double)o.b[kb];
                 size += fabs((double)o.a[ka] * (double)o.b[kb]);
             }
@@ -155,13 +163,15 @@ static void try_shape(const rvi_train_gemm *g, const shape *s, double relative)
                 size += fabs(t);
             }
             if (fabs((double)c[i * s->n + j] - sum) > relative * size)
-                fail_msg("%s, %d x %d x %d: %g instead of %g", g->name, s->m, s->n, s->k, (double)c[i * s->n + j], sum);
+                fail_msg("%s, %d x %d x %d: %g instead of %g", g->name, s->m, s->n, s->k,
+                         (double)c[i * s->n + j], sum);
         }
     /* fewer rows and columns: the same bits */
     int m = (s->m + 1) / 2, n = (s->n + 1) / 2;
     float *part = run(g, s, &o, m, n);
     for (int i = 0; i < m; i++)
-        if (memcmp(part + i * n, c + i * s->n, (size_t)n * sizeof *c) != 0) fail_msg("%s: m or n shows in the bits", g->name);
+        if (memcmp(part + i * n, c + i * s->n, (size_t)n * sizeof *c) != 0)
+            fail_msg("%s: m or n shows in the bits", g->name);
     free(part);
     free(c);
     operands_free(&o);
@@ -225,7 +235,8 @@ static void not_numbers(void **state)
         o.b[s.b_turned ? 20 * o.b_stride + 34 : 34 * o.b_stride + 20] = INFINITY;
         float *c = run(all[t], &s, &o, s.m, s.n);
         for (int i = 0; i < s.m; i++)
-            for (int j = 0; j < s.n; j++) assert_int_equal(isfinite(c[i * s.n + j]) == 0, i == 3 || j == 20);
+            for (int j = 0; j < s.n; j++)
+                assert_int_equal(isfinite(c[i * s.n + j]) == 0, i == 3 || j == 20);
         assert_true(isnan(c[3 * s.n]));
         free(c);
         operands_free(&o);
@@ -234,6 +245,7 @@ static void not_numbers(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(large), cmocka_unit_test(not_numbers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(large),
+                                       cmocka_unit_test(not_numbers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

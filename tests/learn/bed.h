@@ -1,5 +1,5 @@
-/* bed.h - a small model with an engine, a session and a ring of captured tokens, for the tests of what
- * learns from them. */
+/* bed.h - a small model with an engine, a session and a ring of captured tokens, for the tests of
+ * what learns from them. */
 #ifndef TESTS_LEARN_BED_H
 #define TESTS_LEARN_BED_H
 

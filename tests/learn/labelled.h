@@ -14,7 +14,8 @@ static inline double labelled_normal(rvi_rng *r)
     return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
 }
 
-/* out [n][n_dim]: point i belongs to centre i % n_labels; spread: of a point, in lengths of a centre. */
+/* out [n][n_dim]: point i belongs to centre i % n_labels; spread: of a point, in lengths of a
+ * centre. */
 static inline void labelled_make(float *out, size_t n, size_t n_dim, size_t n_labels, double spread,
                                  uint64_t seed)
 {

@@ -1,5 +1,5 @@
-/* Every allocation of the instant loop fails once: an error each time, nothing leaks (the sanitizer pass
- * watches), and what was there works on. Events and capturing allocate nothing at all. */
+/* Every allocation of the instant loop fails once: an error each time, nothing leaks (the sanitizer
+ * pass watches), and what was there works on. Events and capturing allocate nothing at all. */
 #include "learn/bed.h"
 
 #include "decode/answer.h"

@@ -1,5 +1,6 @@
-/* Allocations of a learner's calls fail, one after the other: an error each time, nothing leaks (the sanitizer
- * pass watches), nothing that was acknowledged is lost, and what was there is served on. */
+/* Allocations of a learner's calls fail, one after the other: an error each time, nothing leaks
+ * (the sanitizer pass watches), nothing that was acknowledged is lost, and what was there is served
+ * on. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -150,8 +151,8 @@ static void loops(void **state)
     assert_int_equal(rvi_learner_waiting(l), 0);
 }
 
-/* Adapters that sessions hold while everything is forgotten, without any memory: they are freed with the
- * last of them, which the sanitizer pass watches, and not before. */
+/* Adapters that sessions hold while everything is forgotten, without any memory: they are freed
+ * with the last of them, which the sanitizer pass watches, and not before. */
 static void forgetting_needs_no_memory(void **state)
 {
     (void)state;

@@ -673,7 +673,8 @@ static void test_consolidate(void **state)
     close_all(&x);
 }
 
-/* Duplicates that came apart can only come from another threshold: open with a stricter one first. */
+/* Duplicates that came apart can only come from another threshold: open with a stricter one
+ * first. */
 static void test_merge(void **state)
 {
     (void)state;

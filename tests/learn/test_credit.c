@@ -13,8 +13,8 @@
 
 enum { LENGTH = 40, COMMON = 30, RARE = 5000, STOP = 7, LIST = 11, PRAISE = 13 };
 
-/* An answer of common tokens and some rare ones; its score falls by 0.5 with every STOP and 0.3 with every LIST, rises by
- * 0.4 with every PRAISE, and has noise of 0.5. */
+/* An answer of common tokens and some rare ones; its score falls by 0.5 with every STOP and 0.3
+ * with every LIST, rises by 0.4 with every PRAISE, and has noise of 0.5. */
 static double answer(rvi_rng *rng, rvi_captured *tokens, bool told)
 {
     double score = 0, noise = 0;
@@ -78,7 +78,8 @@ static void corners(void **state)
 {
     (void)state;
     static rvi_credits c, before;
-    rvi_captured same[3] = {{.id = 4}, {.id = 4}, {.id = -1}}; /* an id that cannot be is passed over */
+    rvi_captured same[3] = {
+        {.id = 4}, {.id = 4}, {.id = -1}}; /* an id that cannot be is passed over */
     c = (rvi_credits){0};
     assert_true(rvi_credit_of(&c, 4) == 0 && rvi_credit_of(&c, 0) == 0);
     /* nothing is learned of a token that is always there, however good the scores are */
@@ -127,8 +128,12 @@ static void long_answers(void **state)
     c = (rvi_credits){0};
     for (int i = 0; i < 40; i++) rvi_credits_take(&c, i % 2 ? &good : &bad, 1, i % 2 ? 1 : -1);
     for (int i = 0; i < MANY; i++)
-        tokens[i] = (rvi_captured){
-            .u = &one, .g = &one, .u_scale = 1, .g_scale = 1, .reach = 1, .id = i == FIRST ? PRAISE : 50};
+        tokens[i] = (rvi_captured){.u = &one,
+                                   .g = &one,
+                                   .u_scale = 1,
+                                   .g_scale = 1,
+                                   .reach = 1,
+                                   .id = i == FIRST ? PRAISE : 50};
     assert_true(rvi_event_choose(&e, &k, tokens, MANY, 1, NULL, 1));
     assert_int_equal(e.n, RVI_MICRO_TOKENS);
     assert_int_equal(e.which[0], MANY - RVI_MICRO_TOKENS); /* all alike: the last ones */

@@ -125,9 +125,14 @@ static const example examples[] = {
     /* names with an apostrophe, a hyphen, a possessive, a small word or a number in them */
     {"What is O'Drellan's locker number?", "719", REL, "O'Drellan", "locker number", "719",
      "O'Drellan's locker number is 719."},
-    {"What is O\xE2\x80\x99" "Drellan\xE2\x80\x99s locker number?", "719", REL,
-     "O\xE2\x80\x99" "Drellan", "locker number", "719",
-     "O\xE2\x80\x99" "Drellan's locker number is 719."},
+    {"What is O\xE2\x80\x99"
+     "Drellan\xE2\x80\x99s locker number?",
+     "719", REL,
+     "O\xE2\x80\x99"
+     "Drellan",
+     "locker number", "719",
+     "O\xE2\x80\x99"
+     "Drellan's locker number is 719."},
     {"What is the hobby of l'Hote?", "chess", REL, "l'Hote", "hobby", "chess",
      "l'Hote's hobby is chess."},
     {"What is the colour of crumbly-o?", "blue", REL, "crumbly-o", "colour", "blue",

@@ -158,7 +158,8 @@ static void names_of_several_parts(void **state)
     teach(&h, "What colour is the front door of the Fisher's Loft?", "green");
     teach(&h, "When is the rubbish collected at St Wyllow's Lodge?", "Tuesdays");
     build(&h, false);
-    static const char *const open[] = {"Is O\xE2\x80\x99" "Drellan in?",
+    static const char *const open[] = {"Is O\xE2\x80\x99"
+                                       "Drellan in?",
                                        "Where are O'Drellan's keys?",
                                        "I'm reading old memos about vorto-cam again.",
                                        "What is Vorto-Cam's price?",
@@ -318,11 +319,14 @@ static void empty_store(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(subjects_by_words),           cmocka_unit_test(names_of_several_parts),
-        cmocka_unit_test(slips_of_the_keyboard),
-        cmocka_unit_test(pronouns_look_back),          cmocka_unit_test(other_names_of_a_subject),
-        cmocka_unit_test(ordinary_words_need_company), cmocka_unit_test(relations_by_features),
-        cmocka_unit_test(known_prototypes_are_kept),   cmocka_unit_test(empty_store)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(subjects_by_words),
+                                       cmocka_unit_test(names_of_several_parts),
+                                       cmocka_unit_test(slips_of_the_keyboard),
+                                       cmocka_unit_test(pronouns_look_back),
+                                       cmocka_unit_test(other_names_of_a_subject),
+                                       cmocka_unit_test(ordinary_words_need_company),
+                                       cmocka_unit_test(relations_by_features),
+                                       cmocka_unit_test(known_prototypes_are_kept),
+                                       cmocka_unit_test(empty_store)};
     return cmocka_run_group_tests_name("gate", tests, NULL, NULL);
 }

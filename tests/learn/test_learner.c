@@ -1,5 +1,5 @@
-/* A learner from the inside, over a tiny model: what it keeps, what it makes of it, that all of it can be
- * made again, and what happens when something goes wrong. */
+/* A learner from the inside, over a tiny model: what it keeps, what it makes of it, that all of it
+ * can be made again, and what happens when something goes wrong. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -96,8 +96,8 @@ static void teach_two(rvi_learner *l)
     teach(l, job, "plumber");
 }
 
-/* What the slot of the question's subject has to say; "": it is silent. Which of a subject's slots speaks is
- * a matter of meaning, and random weights know none: here a subject has one. */
+/* What the slot of the question's subject has to say; "": it is silent. Which of a subject's slots
+ * speaks is a matter of meaning, and random weights know none: here a subject has one. */
 static const char *slot_of(rvi_learner *l, const char *question)
 {
     rvi_plan plan;
@@ -291,7 +291,8 @@ static void rounds_look_at_all_they_told(void **state)
     close_both(l, &store);
 }
 
-/* A process that learns has the state to itself; one that knew it as it was before must open it again. */
+/* A process that learns has the state to itself; one that knew it as it was before must open it
+ * again. */
 static void one_process_learns(void **state)
 {
     (void)state;
@@ -473,9 +474,10 @@ static void deep_runs_tell_what_they_measured(void **state)
     close_both(l, &store);
 }
 
-/* What is learned by heart is not learned any better: the run ends early, with the parameters of the lowest
- * loss. */
-/* What was taught before calibration: its relations' prototypes are in the store as soon as they are made. */
+/* What is learned by heart is not learned any better: the run ends early, with the parameters of
+ * the lowest loss. */
+/* What was taught before calibration: its relations' prototypes are in the store as soon as they
+ * are made. */
 static void prototypes_are_kept_when_made(void **state)
 {
     (void)state;
@@ -502,7 +504,8 @@ static void prototypes_are_kept_when_made(void **state)
     close_both(l, &store);
 }
 
-/* Pairs that are taken back while they are trained are not published; those that came meanwhile wait. */
+/* Pairs that are taken back while they are trained are not published; those that came meanwhile
+ * wait. */
 static void deep_runs_look_again(void **state)
 {
     (void)state;
@@ -803,8 +806,8 @@ static void learners_open_as_they_were(void **state)
     rvi_learner_free(l);
 }
 
-/* A number belongs to one file for ever: what is made after a reset, or after a generation's file was
- * lost, does not take the place of another. */
+/* A number belongs to one file for ever: what is made after a reset, or after a generation's file
+ * was lost, does not take the place of another. */
 static void numbers_are_given_once(void **state)
 {
     (void)state;
@@ -884,7 +887,8 @@ static int speaker(rvi_learner *l, const char *question)
     return number;
 }
 
-/* A merge speaks for what its parents were taught, opened again or not; after a rollback they do. */
+/* A merge speaks for what its parents were taught, opened again or not; after a rollback they
+ * do. */
 static void merges_take_their_parents_place(void **state)
 {
     (void)state;
@@ -922,7 +926,8 @@ static void merges_take_their_parents_place(void **state)
     }
 }
 
-/* Where adapters take part is the caller's choice; a shared adapter goes back to its former self. */
+/* Where adapters take part is the caller's choice; a shared adapter goes back to its former
+ * self. */
 static void gates_are_as_the_caller_wants(void **state)
 {
     (void)state;
@@ -1039,7 +1044,8 @@ static void bad_feedback_is_refused(void **state)
     close_both(l, &store);
 }
 
-/* After one endless step every number behind the adapter is none any more, and no gradient either. */
+/* After one endless step every number behind the adapter is none any more, and no gradient
+ * either. */
 static void steps_that_are_not_numbers_publish_nothing(void **state)
 {
     (void)state;

@@ -298,7 +298,8 @@ static void test_chain(void **state)
 typedef struct forgery {
     rvi_store *to;
     uint64_t record;
-    int how; /* 0: nothing; 1: a byte of the text; 2: of the hash; 3: left out; 4: twice; 5: short */
+    int how; /* 0: nothing; 1: a byte of the text; 2: of the hash; 3: left out; 4: twice; 5:
+                short */
 } forgery;
 
 static int copy_record(void *ctx, uint64_t seq, rvi_bytes r)

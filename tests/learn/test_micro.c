@@ -58,8 +58,8 @@ static double slope(bed *bd, const float *a, const float *b, const float *r, boo
     return (value[1] - value[0]) / (2 * step);
 }
 
-/* What an event adds to A and B is the gradient, 16 times for B. The first event moves B alone (it was
- * 0); the second both. */
+/* What an event adds to A and B is the gradient, 16 times for B. The first event moves B alone (it
+ * was 0); the second both. */
 static void gradient(void **state)
 {
     (void)state;
@@ -111,8 +111,8 @@ static void gradient(void **state)
     }
 }
 
-/* Gain of mean log p by `events` events with this advantage; random: gradients of the same length in
- * random directions. */
+/* Gain of mean log p by `events` events with this advantage; random: gradients of the same length
+ * in random directions. */
 static double gain(bed *b, rvi_micro *m, int events, double advantage, bool random, double *kl)
 {
     size_t n_embd = (size_t)b->g.m->hp.n_embd;
@@ -254,7 +254,8 @@ static void credits_go_along(void **state)
     rvi_buf bytes = {0};
     for (int i = 0; i < 20; i++) { /* two texts, one always good */
         bed_capture(&b, i % 2 ? 15 : 0, 15);
-        assert_int_equal(rvi_micro_event(m, b.tokens, b.n, i % 2 ? 1 : -1, NULL), RVI_MICRO_STEPPED);
+        assert_int_equal(rvi_micro_event(m, b.tokens, b.n, i % 2 ? 1 : -1, NULL),
+                         RVI_MICRO_STEPPED);
         assert_int_equal(rvi_micro_event(twin, b.tokens, b.n, i % 2 ? 1 : -1, NULL),
                          RVI_MICRO_STEPPED);
     }
@@ -361,8 +362,8 @@ static void rollback(void **state)
     bed_close(&b);
 }
 
-/* The adapter has no part in keys and values: those computed without it serve with it, bit for bit, so
- * its set may have the serial of no adapters. */
+/* The adapter has no part in keys and values: those computed without it serve with it, bit for bit,
+ * so its set may have the serial of no adapters. */
 static void past_stays_valid(void **state)
 {
     (void)state;

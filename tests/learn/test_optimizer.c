@@ -1,5 +1,6 @@
-/* AdamW against torch.optim.AdamW in float64, the curves of the rates against torch.optim.lr_scheduler
- * (one-cycle, whose ends differ there, and warm-up against their formulas computed in Python). */
+/* AdamW against torch.optim.AdamW in float64, the curves of the rates against
+ * torch.optim.lr_scheduler (one-cycle, whose ends differ there, and warm-up against their formulas
+ * computed in Python). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

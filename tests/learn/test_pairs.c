@@ -357,10 +357,10 @@ static void down(void **state)
     }
 }
 
-/* Long answers and many of them: the heaviest tokens, and no more pairs than there may be; steps that
- * are far too long stay within the caps. */
-/* What was prepared long before, in the meantime with others: the same bits. What others have prepared or
- * taken back since is not ready any more. */
+/* Long answers and many of them: the heaviest tokens, and no more pairs than there may be; steps
+ * that are far too long stay within the caps. */
+/* What was prepared long before, in the meantime with others: the same bits. What others have
+ * prepared or taken back since is not ready any more. */
 static void early(void **state)
 {
     (void)state;

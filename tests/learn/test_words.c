@@ -159,10 +159,12 @@ static void knows_the_same_question(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(splits), cmocka_unit_test(marks), cmocka_unit_test(marks_names),
-        cmocka_unit_test(survives_size),
-        cmocka_unit_test(names_are_rare), cmocka_unit_test(finds_answers),
-        cmocka_unit_test(knows_the_same_question)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(splits),
+                                       cmocka_unit_test(marks),
+                                       cmocka_unit_test(marks_names),
+                                       cmocka_unit_test(survives_size),
+                                       cmocka_unit_test(names_are_rare),
+                                       cmocka_unit_test(finds_answers),
+                                       cmocka_unit_test(knows_the_same_question)};
     return cmocka_run_group_tests_name("words", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* tiny_model.h - a model that fits a test: a llama of three layers with seeded random weights, a byte-level
- * tokenizer that knows some words, and a chat template, written to a GGUF file and opened by the public
- * interface. Include <cmocka.h> before it. */
+/* tiny_model.h - a model that fits a test: a llama of three layers with seeded random weights, a
+ * byte-level tokenizer that knows some words, and a chat template, written to a GGUF file and
+ * opened by the public interface. Include <cmocka.h> before it. */
 #ifndef TESTS_LEARN_TINY_MODEL_H
 #define TESTS_LEARN_TINY_MODEL_H
 

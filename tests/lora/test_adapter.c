@@ -101,7 +101,8 @@ static void scales_add_up(void **state)
     rvi_adapter_use once[] = {{p.a, 1}}, halves[] = {{p.a, 0.5f}, {p.a, 0.5f}},
                     undone[] = {{p.a, 1}, {p.a, -1}}, zero[] = {{p.a, 0}},
                     both[] = {{p.a, 1}, {p.b, 1}};
-    float *none = run_alone(&p, NULL), *one = run_alone(&p, &(rvi_adapter_set){.uses = once, .n = 1}),
+    float *none = run_alone(&p, NULL),
+          *one = run_alone(&p, &(rvi_adapter_set){.uses = once, .n = 1}),
           *two = run_alone(&p, &(rvi_adapter_set){.uses = halves, .n = 2}),
           *minus = run_alone(&p, &(rvi_adapter_set){.uses = undone, .n = 2}),
           *off = run_alone(&p, &(rvi_adapter_set){.uses = zero, .n = 1}),
@@ -129,7 +130,8 @@ static void sets_are_chosen_row_by_row(void **state)
     pair p;
     pair_open(&p);
     rvi_adapter_use ua[] = {{p.a, 1}}, ub[] = {{p.b, 0.75f}}, uab[] = {{p.b, 1}, {p.a, -0.5f}};
-    rvi_adapter_set sa = {.uses = ua, .n = 1}, sb = {.uses = ub, .n = 1}, sab = {.uses = uab, .n = 2};
+    rvi_adapter_set sa = {.uses = ua, .n = 1}, sb = {.uses = ub, .n = 1},
+                    sab = {.uses = uab, .n = 2};
     const rvi_adapter_set *sets[SEQS] = {&sa, NULL, &sb, &sab};
     rvi_kv_spec spec = rvi_model_kv_spec(p.g.m, RV_KV_F32, SEQS);
     rvi_pages *pool;

@@ -1,5 +1,6 @@
 /* Every allocation of writing, copying and merging adapters fails once, and then all from there on:
- * an error each time, no file or only the whole one, and nothing leaks (the sanitizer pass watches).
+ * an error each time, no file or only the whole one, and nothing leaks (the sanitizer pass
+ * watches).
  */
 #include "adapter_files.h"
 #include "harness/fail_alloc.h"

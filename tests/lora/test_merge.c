@@ -230,8 +230,8 @@ static void parts_close(rvi_merge_part *parts, int n)
     for (int i = 0; i < n; i++) rvi_adapter_free((rvi_adapter *)(uintptr_t)parts[i].adapter);
 }
 
-/* Every weighted sum, with ranks that add up and recompressed to a rank that holds all: the formula,
- * and nothing lost. */
+/* Every weighted sum, with ranks that add up and recompressed to a rank that holds all: the
+ * formula, and nothing lost. */
 static void sums_by_hand(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Every allocation of making parameters and a trainer fails once: an error each time, and nothing leaks
- * (the sanitizer pass watches). */
+/* Every allocation of making parameters and a trainer fails once: an error each time, and nothing
+ * leaks (the sanitizer pass watches). */
 #include "training.h"
 
 #include "harness/fail_alloc.h"

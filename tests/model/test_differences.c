@@ -1,6 +1,6 @@
-/* The backward pass against finite differences of the forward pass: every kind of linear layer under
- * every loss, frozen weights of every type, and the input of the lowest trained layer. Limits stand
- * beside the largest value observed. */
+/* The backward pass against finite differences of the forward pass: every kind of linear layer
+ * under every loss, frozen weights of every type, and the input of the lowest trained layer. Limits
+ * stand beside the largest value observed. */
 #include "training.h"
 
 /* What a step changes the loss by: less is lost in f32's noise, more sees the curve. */
@@ -47,7 +47,8 @@ static double slope(training *r, const int32_t *ids, int n_ids, task *k, float *
 
 static const char *const loss_names[] = {"cross entropy", "KL", "KL at 2"};
 
-/* A slot's A in one of two layers and its B in the other; the head's and those of a single layer. */
+/* A slot's A in one of two layers and its B in the other; the head's and those of a single
+ * layer. */
 static bool is_checked(const rvi_model *m, int slot, bool is_b)
 {
     int layer = (slot - 1) * m->hp.n_layers / (m->n_targets - 1);
@@ -132,9 +133,9 @@ static void differences_by_type(void **state)
     assert_true(worst < 2e-3); /* observed: 5.3e-4 */
 }
 
-/* The gradient by the lowest trained layer's input, of a text that is longer than the windows of mistral
- * and gemma2 and than the reach of the short factors of phi3-longrope; and of GGUF models with biases,
- * head sizes, rotations and scalings of their own. */
+/* The gradient by the lowest trained layer's input, of a text that is longer than the windows of
+ * mistral and gemma2 and than the reach of the short factors of phi3-longrope; and of GGUF models
+ * with biases, head sizes, rotations and scalings of their own. */
 static void differences_by_input(void **state)
 {
     (void)state;

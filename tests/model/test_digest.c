@@ -1,4 +1,5 @@
-/* The identity of a model: the same for the same bytes, another for whatever changes what it says. */
+/* The identity of a model: the same for the same bytes, another for whatever changes what it
+ * says. */
 #include "base/os.h"
 #include "model/digest.h"
 #include "twin.h"

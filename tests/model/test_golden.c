@@ -209,8 +209,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_and_hidden), cmocka_unit_test(long_inputs),
-        cmocka_unit_test(greedy_ids),        cmocka_unit_test(half_kv), cmocka_unit_test(int8_kv),
-        cmocka_unit_test(adapters),
+        cmocka_unit_test(greedy_ids),        cmocka_unit_test(half_kv),
+        cmocka_unit_test(int8_kv),           cmocka_unit_test(adapters),
     };
     return cmocka_run_group_tests_name("golden", tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
-/* The backward pass: against the float64 gradients of the official implementation for the nine golden
- * models, and against itself in its other ways of going (kept layers, shared beginnings, threads,
- * stored hidden states, turns through the head). Limits stand beside the largest value observed. */
+/* The backward pass: against the float64 gradients of the official implementation for the nine
+ * golden models, and against itself in its other ways of going (kept layers, shared beginnings,
+ * threads, stored hidden states, turns through the head). Limits stand beside the largest value
+ * observed. */
 #include "training.h"
 
 /* ---- the golden gradients ---- */
@@ -153,7 +154,8 @@ static void same_grads(const training *r, const float *want, const char *name, c
     if (differing) fail_msg("%s: %s: %zu of %zu values differ", name, how, differing, r->grads->n);
 }
 
-/* Loss and gradients of a beginning with two ends, as a trainer of the given options computes them. */
+/* Loss and gradients of a beginning with two ends, as a trainer of the given options computes
+ * them. */
 static double run_tree(const char *name, bool exact, int n_threads, const rvi_trainer_options *o,
                        training *r, task *k)
 {
@@ -298,7 +300,8 @@ static bool upper_only(const void *ctx, int target)
     return strstr(m->targets[target].hf_name, layer) != NULL;
 }
 
-/* Hidden states at the lowest trained layer, stored and put back, are as good as the layers below. */
+/* Hidden states at the lowest trained layer, stored and put back, are as good as the layers
+ * below. */
 static void stored_hidden_states(void **state)
 {
     (void)state;
@@ -341,8 +344,9 @@ static void stored_hidden_states(void **state)
     }
 }
 
-/* The layers are the same code: in exact arithmetic the training pass gives the logits of inference,
- * but for the order of sums. All of the vocabulary as the "largest" log probabilities. */
+/* The layers are the same code: in exact arithmetic the training pass gives the logits of
+ * inference, but for the order of sums. All of the vocabulary as the "largest" log
+ * probabilities. */
 static void inference_agrees(void **state)
 {
     (void)state;

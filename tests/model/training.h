@@ -154,8 +154,8 @@ static inline void other_text(int32_t *ids, int n, int vocab)
     for (int i = 0; i < n; i++) ids[i] = (int32_t)(rvi_rng_u64(&rng) % (uint64_t)vocab);
 }
 
-/* Targets of three kinds in turn: the next token, a distribution over K ids and the rest, and the same
- * at temperature 2. kind -1: in turn, by `salt`. */
+/* Targets of three kinds in turn: the next token, a distribution over K ids and the rest, and the
+ * same at temperature 2. kind -1: in turn, by `salt`. */
 static inline void add_target(task *k, int row, int kind, int salt, int vocab, float weight)
 {
     rvi_rng rng = {(uint64_t)salt * 977 + 5};

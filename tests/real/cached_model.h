@@ -1,4 +1,5 @@
-/* cached_model.h - where `ruvllm pull NAME` left a model; tests that need it are skipped where it is not. */
+/* cached_model.h - where `ruvllm pull NAME` left a model; tests that need it are skipped where it
+ * is not. */
 #ifndef TESTS_REAL_CACHED_MODEL_H
 #define TESTS_REAL_CACHED_MODEL_H
 

@@ -1,5 +1,5 @@
-/* The instant loop on the real model: thumbs down on its own answers, garbage with top scores, and what
- * the probe says against what the model does. Skipped where the model is not there. */
+/* The instant loop on the real model: thumbs down on its own answers, garbage with top scores, and
+ * what the probe says against what the model does. Skipped where the model is not there. */
 #include "model/golden.h"
 
 #include <math.h>
@@ -34,7 +34,8 @@ typedef struct bench {
 
 static bench b;
 
-/* The set's serial is that of no adapter: the last down projection has no part in keys and values. */
+/* The set's serial is that of no adapter: the last down projection has no part in keys and
+ * values. */
 static void use(const rvi_delta *d)
 {
     rvi_adapter_free(b.adapter);

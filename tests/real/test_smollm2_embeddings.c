@@ -1,6 +1,6 @@
 /* Embeddings of the real decoder model through the public interface, against transformers
- * (tests/real/data/smollm2_embeddings.json, made by tools/make_smollm2_embeddings.py). Skipped where
- * the model is not in the cache folder. */
+ * (tests/real/data/smollm2_embeddings.json, made by tools/make_smollm2_embeddings.py). Skipped
+ * where the model is not in the cache folder. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

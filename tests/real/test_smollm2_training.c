@@ -1,5 +1,5 @@
-/* Training on the real model: SmolLM2-135M-Instruct (Q4_1), as `ruvllm pull smollm2` leaves it in the
- * cache folder. Every case is skipped where it is not there. */
+/* Training on the real model: SmolLM2-135M-Instruct (Q4_1), as `ruvllm pull smollm2` leaves it in
+ * the cache folder. Every case is skipped where it is not there. */
 #include "model/training.h"
 
 #include "learn/optimizer.h"
@@ -54,7 +54,8 @@ static double run_text(training *r, const int32_t *ids, int n)
     return run_all(r, ids, &span, 1, &k);
 }
 
-/* Twenty steps on one sentence; along random directions of the same length the loss hardly moves. */
+/* Twenty steps on one sentence; along random directions of the same length the loss hardly
+ * moves. */
 static void loss_falls(void **state)
 {
     (void)state;

@@ -13,7 +13,7 @@
 #include "tokenizer/tokenizer.h"
 
 #define MODEL(rest) "{\"model\":{\"type\":\"BPE\"," rest "}}"
-#define GOOD_MODEL                                                                                                 \
+#define GOOD_MODEL                                                                                 \
     "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}"
 #define WITH(rest) "{" GOOD_MODEL "," rest "}"
 
@@ -30,7 +30,8 @@ static const struct {
      NULL}, /* older files do not name the type */
     {"{\"model\":{\"type\":\"Unigram\"}}", "model type 'Unigram' is not supported"},
     {"{\"model\":{\"type\":\"WordPiece\"}}", "model.vocab is missing"},
-    {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}}", "unk_token is not in the vocabulary"},
+    {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}}",
+     "unk_token is not in the vocabulary"},
     {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0},\"unk_token\":\"a\"}}", NULL},
     {"{\"model\":{\"type\":\"WordLevel\"}}", "model type 'WordLevel' is not supported"},
     {MODEL("\"merges\":[]"), "model.vocab is missing"},
@@ -64,18 +65,18 @@ static const struct {
      "pattern must be"},
     {WITH("\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}"),
      "pre-tokenizer 'UnicodeScripts' is not supported"},
-    {WITH(
-         "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}"),
+    {WITH("\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":"
+          "\"Isolated\"}"),
      "')' missing"},
-    {WITH(
-         "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Other\"}"),
+    {WITH("\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":"
+          "\"Other\"}"),
      "unknown behavior 'Other'"},
     {WITH("\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"}}"),
      "without a behavior"},
     {WITH("\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"ab\"}"),
      "must be one character"},
-    {WITH(
-         "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"x\"}"),
+    {WITH("\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":"
+          "\"x\"}"),
      "unknown prepend_scheme 'x'"},
     {WITH("\"decoder\":{\"type\":\"WordPiece\"}"), NULL},
     {WITH("\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},{\"type\":"
@@ -83,15 +84,15 @@ static const struct {
      "WordPiece behind Fuse"},
     {WITH("\"decoder\":{\"type\":\"CTC\"}"), "decoder 'CTC' is not supported"},
     {WITH("\"decoder\":{\"type\":\"Strip\",\"content\":\" \",\"start\":-1,\"stop\":0}"), "Strip"},
-    {WITH(
-         "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},{\"type\":\"ByteFallback\"}]}"),
+    {WITH("\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},{\"type\":"
+          "\"ByteFallback\"}]}"),
      "behind Fuse"},
     {WITH("\"post_processor\":{\"type\":\"Other\"}"), "post_processor 'Other' is not supported"},
     {WITH("\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}"),
      "does not hold it"},
-    {WITH(
-         "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},"
-         "{\"Sequence\":{\"id\":\"A\"}}]}"),
+    {WITH("\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{"
+          "\"id\":\"x\"}},"
+          "{\"Sequence\":{\"id\":\"A\"}}]}"),
      "not defined"},
     {WITH("\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"x\",99],\"sep\":[\"y\",0]}"),
      "out of range"},

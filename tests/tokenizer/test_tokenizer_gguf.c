@@ -290,12 +290,13 @@ static void known_names(void **state)
 {
     (void)state;
     static const char *const pres[] = {
-        "default", "gpt-2", "phi-2", "olmo", "mpt", "llama-bpe", "llama3", "falcon3", "dbrx",
-        "smaug-bpe", "chatglm-bpe", "qwen2", "stablelm2", "qwen35", "smollm", "starcoder", "refact",
-        "codeshell", "command-r", "tekken", "gpt-4o", "minimax-m2", "tiny_aya", "kimi-k2",
-        "deepseek-v3", "afmoe", "deepseek-llm", "deepseek-coder", "youtu", "falcon", "jais-2",
-        "bailingmoe", "seed-coder", "exaone-moe", "minicpm5", "laguna", "superbpe", "bloom",
-        "viking", "chameleon", "gemma4"};
+        "default",     "gpt-2",      "phi-2",        "olmo",           "mpt",         "llama-bpe",
+        "llama3",      "falcon3",    "dbrx",         "smaug-bpe",      "chatglm-bpe", "qwen2",
+        "stablelm2",   "qwen35",     "smollm",       "starcoder",      "refact",      "codeshell",
+        "command-r",   "tekken",     "gpt-4o",       "minimax-m2",     "tiny_aya",    "kimi-k2",
+        "deepseek-v3", "afmoe",      "deepseek-llm", "deepseek-coder", "youtu",       "falcon",
+        "jais-2",      "bailingmoe", "seed-coder",   "exaone-moe",     "minicpm5",    "laguna",
+        "superbpe",    "bloom",      "viking",       "chameleon",      "gemma4"};
     static const char *const tokens[] = {"a", "b", "ab"}, *const merges[] = {"a b"};
     for (size_t i = 0; i < RVI_COUNT(pres); i++) {
         int n_warnings = 0;
@@ -388,12 +389,9 @@ static void refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_as_json),
-        cmocka_unit_test(bert),
-        cmocka_unit_test(small_things),
-        cmocka_unit_test(known_names),
-        cmocka_unit_test(strips_for_phi3),
-        cmocka_unit_test(refused),
+        cmocka_unit_test(same_as_json),    cmocka_unit_test(bert),
+        cmocka_unit_test(small_things),    cmocka_unit_test(known_names),
+        cmocka_unit_test(strips_for_phi3), cmocka_unit_test(refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

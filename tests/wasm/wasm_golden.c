@@ -1,5 +1,6 @@
-/* What the library computes, as text that two builds of it can be compared by: logits and vectors as
- * the bits of their floats, ids, texts. tests/wasm/check.py runs the native and the WebAssembly build of it.
+/* What the library computes, as text that two builds of it can be compared by: logits and vectors
+ * as the bits of their floats, ids, texts. tests/wasm/check.py runs the native and the WebAssembly
+ * build of it.
  *
  *   wasm_golden [--exact] [--memory] [--isa NAME] [--lora PATH] MODEL ACTION...
  *     logits IDS      logits after every one of the ids (1,2,3)
@@ -7,7 +8,8 @@
  *     embed IDS       their vectors, pooled as mean, first and last, lengths as they are
  *     greedy N IDS    the N most likely ids that follow
  *     text TEXT       its ids, the text they give back, and a conversation with it as rendered
- *     learn QUESTION ANSWER IDS   what is said after a correction; logits after scores and a thumb, and after
+ *     learn QUESTION ANSWER IDS   what is said after a correction; logits after scores and a thumb,
+ *                                 and after
  *                     training the correction into the weights
  *     time N IDS      seconds of a prompt, and of N tokens after it
  *

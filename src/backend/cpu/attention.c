@@ -2,10 +2,10 @@
  *
  * The rows of a call are cut into tiles, and the heads that share a KV head into groups; a unit is
  * one tile and one group. Within a unit, neighbouring rows of the same sequence go through the keys
- * together. Where there are many units, a task is a whole unit: it takes the chunks of keys in order
- * and merges each at once. Where there are few (decoding), a task is one chunk of one unit; the
- * results wait in the store's parts, as many chunks at a time as there is room for, and are then
- * merged in order. The kernels' law makes both the same bits. */
+ * together. Where there are many units, a task is a whole unit: it takes the chunks of keys in
+ * order and merges each at once. Where there are few (decoding), a task is one chunk of one unit;
+ * the results wait in the store's parts, as many chunks at a time as there is room for, and are
+ * then merged in order. The kernels' law makes both the same bits. */
 #include <math.h>
 #include <string.h>
 
@@ -27,8 +27,8 @@ typedef struct job {
     int first_chunk, n_chunks; /* whose results wait, of every unit */
 } job;
 
-/* Rows of one sequence, and heads that share a KV head. Query i is row i / n_heads, head i % n_heads
- * of these. */
+/* Rows of one sequence, and heads that share a KV head. Query i is row i / n_heads, head i %
+ * n_heads of these. */
 typedef struct run {
     int row, n_rows, head, n_heads, kv_head;
 } run;

@@ -89,8 +89,8 @@ static rv_status floats_new(rvi_backend *be, rvi_tensor **out, const rvi_tensor_
     return RV_OK;
 }
 
-/* Rows begin on cache lines, and not at multiples of 512 bytes: a column of many rows would share a few places of the
- * caches. */
+/* Rows begin on cache lines, and not at multiples of 512 bytes: a column of many rows would share a
+ * few places of the caches. */
 static int spread_rows(int n_cols)
 {
     enum { LINE = 16, CLASH = 128 }; /* floats */
@@ -160,8 +160,8 @@ static void embed_task(void *ctx, int task, int worker)
     if (j->value != 1.0f) j->cpu->k.scale(out, j->value, n);
 }
 
-/* Each row brings its surroundings into memory, up to half a megabyte: of a table of more than so many bytes they are
- * given back after so many rows. */
+/* Each row brings its surroundings into memory, up to half a megabyte: of a table of more than so
+ * many bytes they are given back after so many rows. */
 enum { LARGE_TABLE = 64 << 20, ROWS_IN_MEMORY = 64 };
 
 static void embed(rvi_backend *be, rvi_cols out, const rvi_tensor *table, const int32_t *ids,

@@ -49,8 +49,8 @@ typedef struct rvi_cpu {
     float **result; /* per worker: results of products before they are added or gated */
     float *low;     /* per worker: one adapter's A x, RVI_MAX_RANK each */
     int max_rows, max_cols;
-    int n_embedded;       /* rows, since pages of a table were given back */
-    rvi_profile *profile; /* NULL: off */
+    int n_embedded;           /* rows, since pages of a table were given back */
+    rvi_profile *profile;     /* NULL: off */
     rvi_train_scratch *train; /* NULL: nothing was reserved for training */
 } rvi_cpu;
 

@@ -87,8 +87,8 @@ void rvi_cpu_kv_copy_page(rvi_backend *be, rvi_kv_store *kv, int32_t to, int32_t
 
 /* ---- writing ---- */
 
-/* One key to its lane: element e of slot s is at [e][s], in q8 the fours at [e / 4][s]. row: scratch
- * of padded floats. */
+/* One key to its lane: element e of slot s is at [e][s], in q8 the fours at [e / 4][s]. row:
+ * scratch of padded floats. */
 static void write_key(const rvi_kernels *kern, const rvi_kv_store *kv, uint8_t *plane, int slot,
                       const float *src, float *row)
 {

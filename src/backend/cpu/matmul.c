@@ -1,6 +1,6 @@
-/* Products with weights, split over threads by panels of 16 outputs. Each output element is computed
- * whole by one kernel call whose order the kernels' law fixes, so neither the split nor the number
- * of rows shows in the bits. */
+/* Products with weights, split over threads by panels of 16 outputs. Each output element is
+ * computed whole by one kernel call whose order the kernels' law fixes, so neither the split nor
+ * the number of rows shows in the bits. */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
@@ -111,7 +111,8 @@ static int count_panels(const rvi_tensor *t)
     return (t->n_rows + RVI_PANEL - 1) / RVI_PANEL;
 }
 
-/* Are the activations of this weight's products prepared (int8, bf16)? Exact mode takes them as they are. */
+/* Are the activations of this weight's products prepared (int8, bf16)? Exact mode takes them as
+ * they are. */
 static bool wants_prepared(const rvi_cpu *cpu, const rvi_tensor *t)
 {
     return !cpu->exact && (cpu->k.gemm_panels[t->type] || cpu->k.gemm_act[t->type]);
@@ -180,7 +181,8 @@ void rvi_cpu_pack(rvi_backend *be, rvi_pack *p, rvi_tensor *t)
                   .t = t,
                   .panels = p->data + p->used,
                   .panel_bytes = rvi_panel_bytes(t->type, (size_t)t->n_cols)};
-    /* a mapped file's pages are given back piece by piece, so that a large matrix is not in memory twice */
+    /* a mapped file's pages are given back piece by piece, so that a large matrix is not in memory
+     * twice */
     const int step = RVI_MAX((int)(PACK_PIECE / j.panel_bytes), 1);
     for (j.first = 0; j.first < count_panels(t); j.first += step) {
         int n = RVI_MIN(step, count_panels(t) - j.first),
@@ -344,7 +346,8 @@ static void multiply(const job *j, const rvi_part *p, const place *at, int worke
         j->cpu->k.add(at->out + (size_t)r * at->stride, p->bias->heap + first, len);
 }
 
-/* Rows from r that go together: by tiles or not, as many as the cache holds prepared, no more than `most`. */
+/* Rows from r that go together: by tiles or not, as many as the cache holds prepared, no more than
+ * `most`. */
 static int rows_from(const job *j, int r, int most)
 {
     int hold = (int)(ACTS_IN_CACHE / ((size_t)j->x.n * 5 / 4)) / TILE_ROWS * TILE_ROWS;

@@ -1,13 +1,13 @@
 /* How it is measured:
  *
- *  ring      One block of memory, larger than the last cache, whose bytes are valid weights of every
- *            type with finite scales. Matrices are laid over it one behind the other, round and
- *            round, so the weights of a product were last touched a whole working set ago.
+ *  ring      One block of memory, larger than the last cache, whose bytes are valid weights of
+ *            every type with finite scales. Matrices are laid over it one behind the other, round
+ *            and round, so the weights of a product were last touched a whole working set ago.
  *  rounds    The rates of the engine's own ops are means over several short visits, spread over the
  *            whole time and taking turns: what other programs do meanwhile slows all of them alike,
  *            as it slows a model.
- *  best      Ceilings (reading, instruction peaks) are the best of several passes, since nothing can
- *            make a pass too fast. */
+ *  best      Ceilings (reading, instruction peaks) are the best of several passes, since nothing
+ *            can make a pass too fast. */
 #include "backend/cpu/probe.h"
 
 #include <math.h>
@@ -219,7 +219,8 @@ static void want_all_forms(rvi_backend *be)
     for (int f = 0; f < RVI_FORM_COUNT; f++) rvi_cpu_of(be)->wanted[f] = true;
 }
 
-/* Takes a weight's bytes on the ring for packed ones: the time of a product does not depend on the values. */
+/* Takes a weight's bytes on the ring for packed ones: the time of a product does not depend on the
+ * values. */
 static void as_packed(probe *p, rvi_tensor *w)
 {
     size_t bytes = rvi_cpu_pack_bytes(p->be, w);
@@ -326,8 +327,8 @@ static double matrix_ops(const probe *p, rvi_qtype type, size_t wanted, int n_ro
            rvi_qtypes[type].block_weights;
 }
 
-/* From memory, the time of a product is a line, a fixed cost and so much a byte, that becomes flatter
- * for large matrices: the threads have more to share. */
+/* From memory, the time of a product is a line, a fixed cost and so much a byte, that becomes
+ * flatter for large matrices: the threads have more to share. */
 static void conclude_weight(probe *p, rvi_qtype type)
 {
     const weight_tally *t = &p->weight[type];
@@ -336,7 +337,8 @@ static void conclude_weight(probe *p, rvi_qtype type)
     double small = matrix_bytes(p, type, p->sizes.small), few = mean(&t->small);
     double cached = matrix_bytes(p, type, p->sizes.cached), near = mean(&t->cache);
     double call = few - small * (far - few) / RVI_MAX(usual_bytes - small, 1.0);
-    /* at least the cost of an empty product, at most half of the small one: noise must not eat all */
+    /* at least the cost of an empty product, at most half of the small one: noise must not eat
+     * all */
     call = RVI_MAX(RVI_MIN(call, few / 2), p->out->call);
     p->out->weight[type].call = call;
     p->out->weight[type].memory = rate(usual_bytes, RVI_MAX(far - call, far / 2));

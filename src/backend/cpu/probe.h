@@ -1,8 +1,8 @@
 /* probe.h - measures the machine as the CPU backend uses it: on its threads, through its ops.
  *
- * The rates are what a model's speed can be computed from: seconds for a token are the sum, over its
- * matrices, of bytes / rate and the cost of a call, plus attention and the row ops. All figures are
- * in plain units: seconds, bytes and operations a second. */
+ * The rates are what a model's speed can be computed from: seconds for a token are the sum, over
+ * its matrices, of bytes / rate and the cost of a call, plus attention and the row ops. All figures
+ * are in plain units: seconds, bytes and operations a second. */
 #ifndef RVI_BACKEND_CPU_PROBE_H
 #define RVI_BACKEND_CPU_PROBE_H
 

@@ -1,5 +1,6 @@
-/* Where the time goes: while a profile is on, the backend's op table is one of wrappers that add up the seconds, the
- * bytes that must be read and the operations of each kind of call. Off, it costs nothing. */
+/* Where the time goes: while a profile is on, the backend's op table is one of wrappers that add up
+ * the seconds, the bytes that must be read and the operations of each kind of call. Off, it costs
+ * nothing. */
 #include "backend/cpu/profile.h"
 
 #include <stdio.h>

@@ -70,7 +70,7 @@ static bool scratch_fill(const rvi_cpu *cpu, rvi_train_scratch *s)
     size_t workers = (size_t)rvi_pool_size(cpu->pool), number = s->linear->number_bytes;
     size_t rows = (size_t)RVI_MIN(s->max_rows + RVI_TRAIN_GROUP, RVI_TRAIN_ROWS),
            pad = RVI_MAX_LINEARS * 32, /* each layer's things fill whole panels and steps of k */
-           ranks = RVI_MAX_RANK + pad, depth = RVI_TRAIN_CHUNK + ranks;
+        ranks = RVI_MAX_RANK + pad, depth = RVI_TRAIN_CHUNK + ranks;
     s->rows_packed = rvi_alloc_aligned(rows * depth * number, 64);
     s->first = rvi_alloc_aligned(ranks * RVI_TRAIN_CHUNK * number, 64);
     bool ok = s->rows_packed && s->first;
@@ -189,9 +189,11 @@ void rvi_cpu_glu_back(rvi_backend *be, rvi_cols dgate, rvi_cols dup, rvi_cols da
 
 /* ---- loss ----
  *
- * With u = z / T, Q = the sum of the listed q, R = 1 - Q and c = rest / R (0 where R is held at its least value):
+ * With u = z / T, Q = the sum of the listed q, R = 1 - Q and c = rest / R (0 where R is held at its
+ * least value):
  *     d loss / d u_j = q_j (sum p - c Q), and for the listed ones + c q_j - p_j in addition.
- * R is the sum over the others themselves, so that it keeps its digits: the listed logits are -infinity meanwhile. */
+ * R is the sum over the others themselves, so that it keeps its digits: the listed logits are
+ * -infinity meanwhile. */
 
 static const double least_rest = 1e-6;
 

@@ -1,22 +1,25 @@
-/* Attention over the rows of a batch (rvi_span), forward and backward, as products of small float matrices.
+/* Attention over the rows of a batch (rvi_span), forward and backward, as products of small float
+ * matrices.
  *
- * A block is some rows of one span, a task a block with one KV head and its query heads, some of them at a time. The
- * queries of all these heads are put together, row by row, as one operand: they share their keys, and products as
- * small as those of single heads would cost more around them than in them. Their scores for all keys stand in scratch, so
- * that softmax is plain. Keys come in chunks, packed from the spans where they lie; products leave out the panels of
- * keys that come after all rows of a group.
+ * A block is some rows of one span, a task a block with one KV head and its query heads, some of
+ * them at a time. The queries of all these heads are put together, row by row, as one operand: they
+ * share their keys, and products as small as those of single heads would cost more around them than
+ * in them. Their scores for all keys stand in scratch, so that softmax is plain. Keys come in
+ * chunks, packed from the spans where they lie; products leave out the panels of keys that come
+ * after all rows of a group.
  *
  * The backward by k and v is three sums, one after the other:
- *     of a block's own queries, by the task of the block itself
- *     of those of other blocks that see no more than a few keys before themselves: the task of such a block leaves a part
+ *     of a block's own queries, by the task of the block itself of those of other blocks that see
+ *     no more than a few keys before themselves: the task of such a block leaves a part
  *         for each of these keys, and parts are added in the order of the blocks
- *     of the others, whose parts would take too much memory: keys meet them in the order of the spans, with the
- *         probabilities computed again from what the task left of each query: the largest score, the inverse of the
- *         sum, and sum(p dp).
+ *     of the others, whose parts would take too much memory: keys meet them in the order of the
+ *     spans, with the
+ *         probabilities computed again from what the task left of each query: the largest score,
+ *         the inverse of the sum, and sum(p dp).
  * Tasks go in waves whose parts fit into memory. So every sum has one order.
  *
- * Keys that a query does not see have the probability 0 but take part in the products: a NaN or an infinity in one row
- * may reach other rows of the same text. */
+ * Keys that a query does not see have the probability 0 but take part in the products: a NaN or an
+ * infinity in one row may reach other rows of the same text. */
 #include <string.h>
 
 #include "backend/cpu/train.h"
@@ -121,7 +124,8 @@ static size_t floats_before(const job *j, const block *b)
     return (size_t)(b->pos - b->first) * (size_t)j->a->head_size * 2;
 }
 
-/* A block that sees too many keys before itself to leave parts; so do all that follow it in its span. */
+/* A block that sees too many keys before itself to leave parts; so do all that follow it in its
+ * span. */
 static bool is_far(const job *j, const block *b)
 {
     return floats_before(j, b) > MOST_PARTS;
@@ -193,7 +197,8 @@ static int last_alike(const job *j, const queries *q, int row)
     return last;
 }
 
-/* scores[row][key] = rows of x times rows of keys; those of keys after a row may be left as they are */
+/* scores[row][key] = rows of x times rows of keys; those of keys after a row may be left as they
+ * are */
 static void multiply_keys(const job *j, const queries *q, const float *const *x, rvi_cols keys,
                           float *scores, rvi_attn_train *w)
 {
@@ -289,8 +294,8 @@ static void forward_task(void *ctx, int task, int worker)
 
 /* ---- backward, by blocks ---- */
 
-/* c[key] (=, add: +=) the sum over queries of weights[query][key] times their rows, which are packed in w->right: keys
- * from .. from + n - 1 of those that the block sees. */
+/* c[key] (=, add: +=) the sum over queries of weights[query][key] times their rows, which are
+ * packed in w->right: keys from .. from + n - 1 of those that the block sees. */
 static void weigh_queries(const job *j, const queries *q, const float *weights, int from, int n,
                           float *c, size_t c_stride, bool add, rvi_attn_train *w)
 {
@@ -308,9 +313,10 @@ static void weigh_queries(const job *j, const queries *q, const float *weights, 
     }
 }
 
-/* What some queries of a block add to the block's own keys or values, and their part of those before. */
-static void leave_parts(const job *j, const queries *q, const float *weights,
-                        const float *const *x, rvi_cols c, float *part, rvi_attn_train *w)
+/* What some queries of a block add to the block's own keys or values, and their part of those
+ * before. */
+static void leave_parts(const job *j, const queries *q, const float *weights, const float *const *x,
+                        rvi_cols c, float *part, rvi_attn_train *w)
 {
     int size = j->a->head_size, before = q->b.n_keys - q->b.n;
     size_t depth = rvi_gemm_k(j->g, (size_t)q->n);
@@ -341,8 +347,8 @@ static void query_back(const job *j, const queries *q, float *part, size_t part_
     leave_parts(j, q, w->scores, w->queries[1], j->dv, part ? part + part_size / 2 : NULL, w);
 }
 
-/* Walks over the blocks of this wave; .at: where the part of the block's first KV head would begin, counted from
- * where that of the wave's first block would. */
+/* Walks over the blocks of this wave; .at: where the part of the block's first KV head would begin,
+ * counted from where that of the wave's first block would. */
 typedef struct walk {
     block b;
     int index;
@@ -457,7 +463,8 @@ static void add_queries(const job *j, const keys *k, rvi_cols c, const float *we
                (size_t)c.t->stride, true);
 }
 
-/* Queries row .. row + n - 1 at positions from pos on, of one head. own: the keys packed, then the values */
+/* Queries row .. row + n - 1 at positions from pos on, of one head. own: the keys packed, then the
+ * values */
 static void meet_queries(const job *j, const keys *k, int row, int n, int pos, int head,
                          const uint8_t *own[2], rvi_attn_train *w)
 {

@@ -1,16 +1,19 @@
-/* Linear layers in float arithmetic, with adapters, forward and backward, for layers that read the same rows.
+/* Linear layers in float arithmetic, with adapters, forward and backward, for layers that read the
+ * same rows.
  *
- * Forward and backward by the input are the same work: `out` += `in` times a matrix, for blocks of rows and chunks of the
- * matrix's inputs. The rows are packed once for all threads; the threads share out the matrix's outputs, and each turns
- * its part of the weights into packed panels that stay in its cache while all rows of the block go by. Forward, the
- * layers' weights stand side by side along the outputs; backward they stand one behind the other along the inputs.
+ * Forward and backward by the input are the same work: `out` += `in` times a matrix, for blocks of
+ * rows and chunks of the matrix's inputs. The rows are packed once for all threads; the threads
+ * share out the matrix's outputs, and each turns its part of the weights into packed panels that
+ * stay in its cache while all rows of the block go by. Forward, the layers' weights stand side by
+ * side along the outputs; backward they stand one behind the other along the inputs.
  *
- * An adapter costs little this way: `in` times its first matrix comes from the rows as they are packed, and the (scaled)
- * result is packed behind them, as more inputs, which meet the second matrix behind the weights. Forward, the first
- * matrices of all layers are one matrix; a layer's second one has zeros where the results of others stand.
+ * An adapter costs little this way: `in` times its first matrix comes from the rows as they are
+ * packed, and the (scaled) result is packed behind them, as more inputs, which meet the second
+ * matrix behind the weights. Forward, the first matrices of all layers are one matrix; a layer's
+ * second one has zeros where the results of others stand.
  *
- * Every element of a result is one sum over the inputs in their order: neither blocks, chunks nor threads show, nor
- * whether layers came together or one by one. */
+ * Every element of a result is one sum over the inputs in their order: neither blocks, chunks nor
+ * threads show, nor whether layers came together or one by one. */
 #include <string.h>
 
 #include "backend/cpu/train.h"
@@ -31,7 +34,7 @@ typedef struct group {
     part parts[RVI_MAX_LINEARS];
     int n_parts, n_in, n_out; /* n_out: of all together */
     int n_low;                /* columns of `low` that the adapters take up */
-    int width;                /* of its rows: only whole panels are fast, and they may begin anywhere */
+    int width; /* of its rows: only whole panels are fast, and they may begin anywhere */
 } group;
 
 /* Inputs of a chunk that stand side by side, and whose first matrices read them */
@@ -40,16 +43,18 @@ typedef struct segment {
     int n_parts, at, n; /* at: of the inputs of these layers, the first */
     int low_at, n_low;  /* columns of `low` */
     bool last;          /* then `low` is complete */
-    size_t k, n_padded; /* packed: where they begin and how many they are; what comes of `low` stands behind */
-    size_t first;       /* where the first matrices begin, packed */
+    size_t k,
+        n_padded; /* packed: where they begin and how many they are; what comes of `low` stands
+                     behind */
+    size_t first; /* where the first matrices begin, packed */
 } segment;
 
 typedef struct job {
     const group *q;
-    bool back;        /* in = dy, out = dx */
-    rvi_cols in, out; /* out.t may be NULL: `low` alone */
-    bool onto;        /* add to what out holds */
-    float *low;       /* [rows of the block][width] scale * in * first */
+    bool back;         /* in = dy, out = dx */
+    rvi_cols in, out;  /* out.t may be NULL: `low` alone */
+    bool onto;         /* add to what out holds */
+    float *low;        /* [rows of the block][width] scale * in * first */
     int unit, n_tasks; /* outputs of a task */
 
     int row, n_rows;   /* block */
@@ -93,8 +98,9 @@ static void run_few(rvi_pool *pool, rvi_task_fn fn, void *ctx, int n_tasks)
 
 /* ---- layers together ---- */
 
-/* As many of the layers as the scratch has room for; returns how many. What an adapter adds to an output comes from the
- * same steps of k as if its layer were alone: no more than one step, or whole ones from their beginning. */
+/* As many of the layers as the scratch has room for; returns how many. What an adapter adds to an
+ * output comes from the same steps of k as if its layer were alone: no more than one step, or whole
+ * ones from their beginning. */
 static int group_new(group *q, rvi_backend *be, const rvi_float_linear *l, int n_layers)
 {
     rvi_cpu *cpu = rvi_cpu_of(be);
@@ -112,7 +118,8 @@ static int group_new(group *q, rvi_backend *be, const rvi_float_linear *l, int n
     return q->n_parts;
 }
 
-/* Outputs of a task: as many tasks for every thread, each of no more than some panels that stay in cache. */
+/* Outputs of a task: as many tasks for every thread, each of no more than some panels that stay in
+ * cache. */
 static int unit_of(const group *q, bool back)
 {
     enum { PANELS = 6 };
@@ -188,7 +195,8 @@ static bool next_chunk(job *j)
 
 /* ---- rows, and the adapters' first matrices ---- */
 
-/* A panel of first matrices, forward: their rows are gathered from all layers, zeros where there are none. */
+/* A panel of first matrices, forward: their rows are gathered from all layers, zeros where there
+ * are none. */
 static void first_of_layers(const job *j, const segment *s, int col, uint8_t *to, float *tile)
 {
     size_t n = (size_t)s->n, stride = (size_t)j->q->n_in;
@@ -239,7 +247,8 @@ static void scale_low(const segment *s, float *low, int width, int n_rows)
     }
 }
 
-/* Packs a group of rows; with adapters also multiplies them with the first matrices, and packs the result behind them. */
+/* Packs a group of rows; with adapters also multiplies them with the first matrices, and packs the
+ * result behind them. */
 static void rows_task(void *ctx, int task, int worker)
 {
     const job *j = ctx;
@@ -255,7 +264,8 @@ static void rows_task(void *ctx, int task, int worker)
         g->pack_a(to, j->k_total, rvi_cpu_row(j->in, j->row + row) + col, (size_t)j->in.t->stride,
                   false, n, s->n);
         if (!s->n_low) continue;
-        /* whole panels and groups: what is too much is overwritten by the next layer, or never read */
+        /* whole panels and groups: what is too much is overwritten by the next layer, or never
+         * read */
         g->product(to, j->k_total, rvi_gemm_rows(g, n), q->s->first + s->first, s->n_padded,
                    rvi_gemm_cols(s->n_low), s->n_padded, low + s->low_at, (size_t)q->width,
                    s->at > 0);
