@@ -52,14 +52,14 @@ static void open_all(served *v, const char *path, int n_threads, int n_steps)
     rv_runtime_options ro;
     rv_session_options so;
     rv_learner_options lo;
-    rv_runtime_options_init(&ro, sizeof ro);
+    ro = (rv_runtime_options){.size = sizeof ro};
     ro.n_threads = n_threads;
     must(rv_runtime_new(&v->rt, &ro, &v->e), &v->e);
     must(rv_model_open(&v->m, v->rt, path, 0, &v->e), &v->e);
-    rv_session_options_init(&so, sizeof so);
+    so = (rv_session_options){.size = sizeof so};
     so.n_context = 512;
     must(rv_session_new(&v->s, v->m, &so, &v->e), &v->e);
-    rv_learner_options_init(&lo, sizeof lo);
+    lo = (rv_learner_options){.size = sizeof lo};
     lo.n_steps = n_steps;
     must(rv_learner_new(&v->l, v->m, &lo, &v->e), &v->e);
 }
@@ -71,15 +71,15 @@ static double decode(served *v, double *first)
         "{\"messages\":[{\"role\":\"user\",\"content\":\"Tell me about the sea.\"}]}";
     static const int32_t prompt[] = {1, 4093, 198, 1780, 314, 260, 3575, 282, 4649, 47, 2};
     rv_generate_options o;
-    rv_generated out;
-    rv_generate_options_init(&o, sizeof o);
+    rv_answer *out = NULL;
+    o = (rv_generate_options){.size = sizeof o};
     o.max_tokens = N_NEW;
     o.ignore_eos = 1;
     must(rv_learner_begin(v->l, v->s, asked, sizeof asked - 1, NULL, &v->e), &v->e);
     must(rv_session_generate(v->s, prompt, sizeof prompt / sizeof *prompt, &o, &out, &v->e), &v->e);
     double rate = N_NEW / out.seconds;
     *first = out.prompt_seconds;
-    rv_generated_free(&out);
+    rv_free(out);
     return rate;
 }
 

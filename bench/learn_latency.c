@@ -295,14 +295,14 @@ static void open_all(served *v, const char *path, const char *folder, const char
     snprintf(file, sizeof file, "%s/log.sqlite", folder);
     must(rvi_os_make_dirs(folder, &v->e), &v->e);
     must(rvi_store_open(&v->store, file, 0, &v->e), &v->e);
-    rv_runtime_options_init(&ro, sizeof ro);
+    ro = (rv_runtime_options){.size = sizeof ro};
     ro.n_threads = 2;
     must(rv_runtime_new(&v->rt, &ro, &v->e), &v->e);
     must(rv_model_open(&v->m, v->rt, path, 0, &v->e), &v->e);
-    rv_session_options_init(&so, sizeof so);
+    so = (rv_session_options){.size = sizeof so};
     so.n_context = 512;
     must(rv_session_new(&v->s, v->m, &so, &v->e), &v->e);
-    rv_learner_options_init(&lo, sizeof lo);
+    lo = (rv_learner_options){.size = sizeof lo};
     lo.store = &v->store;
     lo.user = user;
     lo.dir = folder;
@@ -325,15 +325,15 @@ static void answer(served *v, int i, int n_new)
     char asked[256];
     int32_t prompt[] = {1, 300 + 97 * (i % 400), 400 + 131 * (i % 300), 198};
     rv_generate_options o;
-    rv_generated out;
-    rv_generate_options_init(&o, sizeof o);
+    rv_answer *out = NULL;
+    o = (rv_generate_options){.size = sizeof o};
     o.max_tokens = n_new;
     o.ignore_eos = 1;
     snprintf(asked, sizeof asked,
              "{\"messages\":[{\"role\":\"user\",\"content\":\"Tell me about number %d.\"}]}", i);
     must(rv_learner_begin(v->l, v->s, asked, strlen(asked), NULL, &v->e), &v->e);
     must(rv_session_generate(v->s, prompt, RVI_COUNT(prompt), &o, &out, &v->e), &v->e);
-    rv_generated_free(&out);
+    rv_free(out);
 }
 
 /* Answers of 4 to 64 tokens; between answer and judgement as long as a quick reader needs. */

@@ -15,17 +15,17 @@ static rv_status answer(const rv_model *model, const rv_adapter_set *adapters, c
                         const char *title, rv_error *err)
 {
     rv_session *session = NULL;
-    rv_generated g = {0};
+    rv_answer *g = NULL;
     int32_t *ids = NULL;
     size_t n_ids;
     rv_session_options session_options;
     rv_sampling greedy;
     rv_generate_options generate;
 
-    rv_session_options_init(&session_options, sizeof session_options);
+    session_options = (rv_session_options){.size = sizeof session_options};
     session_options.adapters = adapters;
-    rv_sampling_init_greedy(&greedy, sizeof greedy);
-    rv_generate_options_init(&generate, sizeof generate);
+    greedy = (rv_sampling){.size = sizeof greedy, .greedy = 1};
+    generate = (rv_generate_options){.size = sizeof generate};
     generate.sampling = &greedy;
     generate.max_tokens = 24;
 
@@ -37,7 +37,7 @@ static rv_status answer(const rv_model *model, const rv_adapter_set *adapters, c
         for (size_t i = 0; i < g.n_ids; i++) printf(" %d", (int)g.ids[i]);
         printf("\n%s\n", g.text);
     }
-    rv_generated_free(&g);
+    rv_free(g);
     rv_session_free(&session);
     rv_free(ids);
     return st;
@@ -60,7 +60,7 @@ int main(int argc, char **argv)
     const char *prompt = argc > 4 ? argv[4] : "Once upon a time";
 
     rv_runtime_options runtime_options;
-    rv_runtime_options_init(&runtime_options, sizeof runtime_options);
+    runtime_options = (rv_runtime_options){.size = sizeof runtime_options};
     if (rv_runtime_new(&runtime, &runtime_options, &err)) goto done;
     if (rv_model_open(&model, runtime, argv[1], 0, &err)) goto done;
 

@@ -34,7 +34,7 @@ int main(int argc, char **argv)
     rv_runtime *runtime = NULL;
     rv_model *model = NULL;
     rv_session *session = NULL;
-    rv_generated answer = {0};
+    rv_answer *answer = NULL;
     char *quoted = NULL, *conversation = NULL, *prompt = NULL;
     size_t prompt_len, n_ids;
     int32_t *ids = NULL;
@@ -47,7 +47,7 @@ int main(int argc, char **argv)
 
     /* The machine: its threads and instruction set. The defaults take all of it. */
     rv_runtime_options runtime_options;
-    rv_runtime_options_init(&runtime_options, sizeof runtime_options);
+    runtime_options = (rv_runtime_options){.size = sizeof runtime_options};
     if (rv_runtime_new(&runtime, &runtime_options, &err)) goto done;
 
     /* The model: a .gguf file or a directory with config.json, tokenizer.json, *.safetensors. */
@@ -73,14 +73,14 @@ int main(int argc, char **argv)
 
     /* The session keeps what was computed, so that a next answer can build on it. */
     rv_session_options session_options;
-    rv_session_options_init(&session_options, sizeof session_options);
+    session_options = (rv_session_options){.size = sizeof session_options};
     if (rv_session_new(&session, model, &session_options, &err)) goto done;
 
     /* The answer: at most 100 tokens, the most likely one each time. */
     rv_sampling greedy;
-    rv_sampling_init_greedy(&greedy, sizeof greedy);
+    greedy = (rv_sampling){.size = sizeof greedy, .greedy = 1};
     rv_generate_options generate;
-    rv_generate_options_init(&generate, sizeof generate);
+    generate = (rv_generate_options){.size = sizeof generate};
     generate.sampling = &greedy;
     generate.max_tokens = 100;
     if (rv_session_generate(session, ids, n_ids, &generate, &answer, &err)) goto done;
@@ -93,7 +93,7 @@ int main(int argc, char **argv)
 done:
     if (code) fprintf(stderr, "basic: %s\n", err.text);
     /* All of these accept what was never made, and may come in any order. */
-    rv_generated_free(&answer);
+    rv_free(answer);
     rv_session_free(&session);
     rv_free(ids);
     rv_free(prompt);

@@ -17,7 +17,7 @@ static rv_status solo(const rv_model *model, const int32_t *ids, size_t n_ids,
 {
     rv_session *session = NULL;
     rv_session_options options;
-    rv_session_options_init(&options, sizeof options);
+    options = (rv_session_options){.size = sizeof options};
     rv_status st = rv_session_new(&session, model, &options, err);
     if (!st) st = rv_session_generate(session, ids, n_ids, generate, out, err);
     rv_session_free(&session);
@@ -45,7 +45,7 @@ int main(int argc, char **argv)
     }
 
     rv_runtime_options runtime_options;
-    rv_runtime_options_init(&runtime_options, sizeof runtime_options);
+    runtime_options = (rv_runtime_options){.size = sizeof runtime_options};
     if (rv_runtime_new(&runtime, &runtime_options, &err)) goto done;
     if (rv_model_open(&model, runtime, argv[1], 0, &err)) goto done;
     for (int i = 0; i < n; i++) {
@@ -58,21 +58,21 @@ int main(int argc, char **argv)
     /* One engine with room for all of them. The room is handed out in pages of some tokens, so each
      * session may waste a part of one; 64 more for each is plenty. */
     rv_engine_options engine_options;
-    rv_engine_options_init(&engine_options, sizeof engine_options);
+    engine_options = (rv_engine_options){.size = sizeof engine_options};
     engine_options.n_tokens = (int)total + 64 * n;
     if (rv_engine_new(&engine, model, &engine_options, &err)) goto done;
 
     rv_sampling greedy;
-    rv_sampling_init_greedy(&greedy, sizeof greedy);
+    greedy = (rv_sampling){.size = sizeof greedy, .greedy = 1};
     rv_generate_options generate;
-    rv_generate_options_init(&generate, sizeof generate);
+    generate = (rv_generate_options){.size = sizeof generate};
     generate.sampling = &greedy;
     generate.max_tokens = MAX_TOKENS;
 
     /* Start an answer on each session: nothing is computed yet. */
     for (int i = 0; i < n; i++) {
         rv_session_options session_options;
-        rv_session_options_init(&session_options, sizeof session_options);
+        session_options = (rv_session_options){.size = sizeof session_options};
         session_options.engine = engine;
         if (rv_session_new(&sessions[i], model, &session_options, &err)) goto done;
         if (rv_session_start(sessions[i], ids[i], n_ids[i], &generate, &err)) goto done;
@@ -96,8 +96,8 @@ int main(int argc, char **argv)
                    equal ? "equal to alone" : "DIFFERENT from alone");
         if (!st && !equal) snprintf(err.text, sizeof err.text, "an answer depends on the batch");
         n_tokens += batched.n_ids;
-        rv_generated_free(&batched);
-        rv_generated_free(&alone);
+        rv_free(batched);
+        rv_free(alone);
         if (!equal) goto done;
     }
     printf("%d answers, %zu tokens, %zu steps\n", n, n_tokens, n_steps);

@@ -18,7 +18,7 @@ static rv_status embed(rv_engine *engine, const rv_model *model, const char *tex
     int32_t *ids = NULL;
     size_t n_ids;
     rv_embed_options options;
-    rv_embed_options_init(&options, sizeof options);
+    options = (rv_embed_options){.size = sizeof options};
     /* WRAP: with the tokens the model's own rules put around a text */
     rv_status st = rv_tokenize(model, text, strlen(text), RV_TOKENIZE_WRAP, &ids, &n_ids, err);
     if (!st) st = rv_engine_embed(engine, ids, n_ids, &options, out, err);
@@ -45,7 +45,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < N_TEXTS && argc > 2; i++) texts[i] = argv[2 + i];
 
     rv_runtime_options runtime_options;
-    rv_runtime_options_init(&runtime_options, sizeof runtime_options);
+    runtime_options = (rv_runtime_options){.size = sizeof runtime_options};
     if (rv_runtime_new(&runtime, &runtime_options, &err)) goto done;
     if (rv_model_open(&model, runtime, argv[1], 0, &err)) goto done;
     rv_model_info info;
@@ -57,7 +57,7 @@ int main(int argc, char **argv)
     /* No session is needed: an embedding leaves no past behind. The engine has the room to
      * compute. */
     rv_engine_options engine_options;
-    rv_engine_options_init(&engine_options, sizeof engine_options);
+    engine_options = (rv_engine_options){.size = sizeof engine_options};
     if (rv_engine_new(&engine, model, &engine_options, &err)) goto done;
 
     for (int i = 0; i < N_TEXTS; i++) {

@@ -38,20 +38,20 @@ static double score_of(const char *text)
 /* One sampled answer and its score. */
 static rv_status sample(talk *t, uint64_t seed, double *score, rv_error *err)
 {
-    rv_generated answer = {0};
+    rv_answer *answer = NULL;
     rv_sampling sampling;
     rv_generate_options generate;
-    rv_sampling_init_greedy(&sampling, sizeof sampling);
+    sampling = (rv_sampling){.size = sizeof sampling, .greedy = 1};
     sampling.temperature = 0.8f;
     sampling.seed = seed;
-    rv_generate_options_init(&generate, sizeof generate);
+    generate = (rv_generate_options){.size = sizeof generate};
     generate.sampling = &sampling;
     generate.max_tokens = MAX_ANSWER;
     rv_status st = rv_learner_begin(t->learner, t->session, t->conversation,
                                     strlen(t->conversation), NULL, err);
     if (!st) st = rv_session_generate(t->session, t->ids, t->n_ids, &generate, &answer, err);
     *score = st ? 0 : score_of(answer.text);
-    rv_generated_free(&answer);
+    rv_free(answer);
     return st;
 }
 

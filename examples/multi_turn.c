@@ -43,8 +43,8 @@ static rv_status take_turn(rv_session *session, const rv_model *model, const cha
 
     snprintf(conversation, sizeof conversation,
              "{\"messages\": [%s], \"add_generation_prompt\": true}", messages);
-    rv_sampling_init_greedy(&greedy, sizeof greedy);
-    rv_generate_options_init(&generate, sizeof generate);
+    greedy = (rv_sampling){.size = sizeof greedy, .greedy = 1};
+    generate = (rv_generate_options){.size = sizeof generate};
     generate.sampling = &greedy;
     generate.max_tokens = 60;
 
@@ -74,15 +74,15 @@ int main(int argc, char **argv)
                                argc > 2 ? argv[3] : "And another one?"};
 
     rv_runtime_options runtime_options;
-    rv_runtime_options_init(&runtime_options, sizeof runtime_options);
+    runtime_options = (rv_runtime_options){.size = sizeof runtime_options};
     if (rv_runtime_new(&runtime, &runtime_options, &err)) goto done;
     if (rv_model_open(&model, runtime, argv[1], 0, &err)) goto done;
     rv_session_options session_options;
-    rv_session_options_init(&session_options, sizeof session_options);
+    session_options = (rv_session_options){.size = sizeof session_options};
     if (rv_session_new(&session, model, &session_options, &err)) goto done;
 
     for (int turn = 0; turn < 2; turn++) {
-        rv_generated answer = {0};
+        rv_answer *answer = NULL;
         rv_status st = RV_OK;
         int full = add_message(messages, sizeof messages, "user", questions[turn]);
         if (!full) st = take_turn(session, model, messages, &answer, &err);
@@ -91,7 +91,7 @@ int main(int argc, char **argv)
                    questions[turn], answer.text, turn + 1, answer.n_prompt, answer.n_reused);
             full = add_message(messages, sizeof messages, "assistant", answer.text);
         }
-        rv_generated_free(&answer);
+        rv_free(answer);
         if (full) snprintf(err.text, sizeof err.text, "the conversation has grown too long");
         if (full || st) goto done;
     }

@@ -29,13 +29,13 @@ static rv_status ask(rv_session *session, rv_learner *learner, const rv_model *m
     char *prompt = NULL;
     int32_t *ids = NULL;
     size_t prompt_len, n_ids;
-    rv_generated answer = {0};
+    rv_answer *answer = NULL;
     rv_learn_plan plan = {0};
     rv_sampling greedy;
     rv_generate_options generate;
 
-    rv_sampling_init_greedy(&greedy, sizeof greedy);
-    rv_generate_options_init(&generate, sizeof generate);
+    greedy = (rv_sampling){.size = sizeof greedy, .greedy = 1};
+    generate = (rv_generate_options){.size = sizeof generate};
     generate.sampling = &greedy;
     generate.max_tokens = 40;
     if (conversation_of(question, conversation, sizeof conversation)) return RV_E_CONFIG;
@@ -51,7 +51,7 @@ static rv_status ask(rv_session *session, rv_learner *learner, const rv_model *m
     if (!st)
         printf("%-11s %s\n            %s%s\n", title, question, answer.text,
                plan.slot ? "   [spoken from what was taught]" : "");
-    rv_generated_free(&answer);
+    rv_free(answer);
     rv_free(prompt);
     rv_free(ids);
     return st;

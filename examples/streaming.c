@@ -38,7 +38,7 @@ int main(int argc, char **argv)
     rv_runtime *runtime = NULL;
     rv_model *model = NULL;
     rv_session *session = NULL;
-    rv_generated answer = {0};
+    rv_answer *answer = NULL;
     int32_t *ids = NULL;
     size_t n_ids;
     int code = 1;
@@ -51,11 +51,11 @@ int main(int argc, char **argv)
     const char *prompt = argc > 3 ? argv[3] : "Once upon a time";
 
     rv_runtime_options runtime_options;
-    rv_runtime_options_init(&runtime_options, sizeof runtime_options);
+    runtime_options = (rv_runtime_options){.size = sizeof runtime_options};
     if (rv_runtime_new(&runtime, &runtime_options, &err)) goto done;
     if (rv_model_open(&model, runtime, argv[1], 0, &err)) goto done;
     rv_session_options session_options;
-    rv_session_options_init(&session_options, sizeof session_options);
+    session_options = (rv_session_options){.size = sizeof session_options};
     if (rv_session_new(&session, model, &session_options, &err)) goto done;
 
     /* A text to go on with, no question: it begins with the model's own beginning-of-text token. */
@@ -63,10 +63,10 @@ int main(int argc, char **argv)
 
     /* The default sampling: temperature 0.7, top-p 0.9. The same seed gives the same text. */
     rv_sampling sampling;
-    rv_sampling_init(&sampling, sizeof sampling);
+    sampling = (rv_sampling){.size = sizeof sampling};
     sampling.seed = 7;
     rv_generate_options generate;
-    rv_generate_options_init(&generate, sizeof generate);
+    generate = (rv_generate_options){.size = sizeof generate};
     generate.sampling = &sampling;
     generate.on_event = on_event;
     generate.ctx = &w;
@@ -78,7 +78,7 @@ int main(int argc, char **argv)
 
 done:
     if (code) fprintf(stderr, "streaming: %s\n", err.text);
-    rv_generated_free(&answer);
+    rv_free(answer);
     rv_free(ids);
     rv_session_free(&session);
     rv_model_close(&model);

@@ -14,7 +14,7 @@
 typedef struct job {
     const char *path, *prompt;
     int n_threads;
-    rv_generated answer; /* filled by run */
+    rv_answer *answer = NULL; /* filled by run */
     rv_status status;
     rv_error err;
 } job;
@@ -33,11 +33,11 @@ static void *run(void *ctx)
     rv_sampling greedy;
     rv_generate_options generate;
 
-    rv_runtime_options_init(&runtime_options, sizeof runtime_options);
+    runtime_options = (rv_runtime_options){.size = sizeof runtime_options};
     runtime_options.n_threads = j->n_threads;
-    rv_session_options_init(&session_options, sizeof session_options);
-    rv_sampling_init_greedy(&greedy, sizeof greedy);
-    rv_generate_options_init(&generate, sizeof generate);
+    session_options = (rv_session_options){.size = sizeof session_options};
+    greedy = (rv_sampling){.size = sizeof greedy, .greedy = 1};
+    generate = (rv_generate_options){.size = sizeof generate};
     generate.sampling = &greedy;
     generate.max_tokens = 32;
 

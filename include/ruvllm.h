@@ -1,39 +1,46 @@
-/* ruvllm.h - the only public header of libruvllm, an LLM engine to embed.
+/* ruvllm.h - run language models inside your program.
+ *
+ *   rv_runtime *rt;  rv_model *m;  rv_session *s;  rv_answer *a;  rv_error err;
+ *   rv_message ask = {"user", "Why is the sky blue?"};
+ *   rv_chat chat = {.size = sizeof chat, .messages = &ask, .n_messages = 1};
+ *   if (!rv_runtime_new(&rt, NULL, &err) && !rv_model_open(&m, rt, "model.gguf", NULL, &err) &&
+ *       !rv_session_new(&s, m, NULL, &err) && !rv_session_chat(s, &chat, NULL, &a, &err))
+ *       puts(a->text);
  *
  * Objects
- *   rv_runtime      the machine: worker threads, instruction set, log sink, allocator
- *   rv_model        weights, tokenizer and chat template of one model; never changes after open
- *   rv_adapter      a LoRA for one model; never changes after load
- *   rv_adapter_set  adapters with their scales, in order: what a row of a step names
- *   rv_engine       KV pages and scratch, shared by many sessions: what computes a step
- *   rv_session      one timeline of tokens in an engine, and the answer being made on it
- *   rv_sampler      from logits to a token, with its own random state
- *   rv_learner      what one user taught a model: stands beside sessions, changes their next
- *                   answers
- *   rv_error        a status and one sentence that names the cause (a tensor, a field, an offset)
+ *   rv_runtime      the machine: worker threads, instruction set, log, allocator
+ *   rv_model        weights, tokenizer and chat template; never changes after it was opened
+ *   rv_adapter      a LoRA for one model; never changes after it was loaded
+ *   rv_adapter_set  adapters with their scales, in order
+ *   rv_engine       KV cache and scratch memory that many sessions share
+ *   rv_session      a timeline of tokens in an engine, and the answer being generated on it
+ *   rv_sampler      picks a token from logits, for programs that run their own loop
+ *   rv_learner      learns from feedback: ruvllm_learn.h
  *
- * Failing: what can fail returns rv_status (RV_OK is 0) and fills the optional rv_error. On failure
- * a leading out pointer is NULL, nothing is left behind, and the arguments are as they were, unless
- * the function says otherwise. NULL where an object is needed is RV_E_INVALID. The library never
- * exits, prints or reads the environment.
+ * Errors. A function that can fail returns rv_status; RV_OK is 0. The optional rv_error receives
+ * one sentence that names the cause: a field and its limits, a tensor, a file, an offset. On
+ * failure a leading out pointer is NULL and nothing else has changed, unless the function says
+ * otherwise. NULL where an object is needed is RV_E_INVALID. The library never exits, prints or
+ * reads the environment.
  *
- * Owning: what _new, _open or _load gave is given back by _free or _close, which take the address
- * of the caller's variable and set it to NULL, so that a later use is RV_E_INVALID; they accept
- * NULL. Objects may be freed in any order, also inside a callback of their own: each lives until
- * the last object made from it is gone. Texts and lists that the library hands out are freed by
- * rv_free. Arguments are borrowed for the call unless the function says otherwise.
+ * Ownership. Free what _new, _open, _load and _fork gave with the _free or _close function of its
+ * type, which takes the address of your variable, sets it to NULL, and accepts NULL. Free objects
+ * in any order, even inside their own callbacks: each one lives until the last object made from it
+ * is gone. Free everything else the library hands out (texts, lists, rv_answer) with rv_free; each
+ * is a single block. The library copies what it keeps of your arguments, unless a function says
+ * otherwise.
  *
- * Threads: a runtime computes for one thread at a time. A second thread (or a callback) that asks
- * for a step of any of its engines meanwhile, or for a new engine or session, gets RV_E_SESSION and
- * nothing happened. Reading a model (info, text, templates), rv_session_cancel and freeing may be
- * done from any thread meanwhile; a session whose answer is under way ends it, cancelled. (That no
- * other thread is about to begin a call with what is freed is for the caller to see to.) Other
- * calls on one object come from one thread at a time. Runtimes are independent of each other.
- * Callbacks run on the calling thread, under no lock.
+ * Threads. A runtime computes for one thread at a time; rv_runtime_options.wait says whether a
+ * second thread waits for its turn or gets RV_E_BUSY. Any thread may open models, read them (info,
+ * text, templates), cancel and free at any time. All other calls on one object must come from one
+ * thread at a time. A callback runs on the thread that called the library, with no lock held; it
+ * may not compute on the same runtime (RV_E_BUSY). Runtimes are independent of each other.
  *
- * Structs of options begin with their size and are filled with defaults by their _init function,
- * which takes sizeof the caller's struct: fields are only ever added at the end, so a program built
- * with an older header keeps working. Other structs are fixed within one soname. */
+ * Structs. Set `size` to sizeof the struct in every struct that has it, and leave what you do not
+ * care about 0: zero always means the default. Fields are only ever added at the end, so a program
+ * keeps working with a newer library. Structs without `size` never change, except those that only
+ * the library makes (rv_event, rv_answer, rv_model_info), which may grow at the end. Texts are
+ * UTF-8. */
 #ifndef RUVLLM_H
 #define RUVLLM_H
 
@@ -50,24 +57,33 @@ extern "C" {
 #define RV_API
 #endif
 
-/* name, value, what it means */
+/* The version of this header; rv_version() is the library's. */
+#define RV_VERSION_MAJOR  0
+#define RV_VERSION_MINOR  2
+#define RV_VERSION_PATCH  0
+#define RV_VERSION_NUMBER (RV_VERSION_MAJOR * 10000 + RV_VERSION_MINOR * 100 + RV_VERSION_PATCH)
+
+/* name, value, meaning */
 #define RV_STATUS_MAP(X)                                                                           \
     X(OK, 0, "ok")                                                                                 \
-    X(E_STORAGE, 1, "storage error")                                                               \
-    X(E_SESSION, 2, "session error")                                                               \
-    X(E_KV_CACHE, 3, "KV cache error")                                                             \
-    X(E_PAGED_ATTENTION, 4, "page pool exhausted")                                                 \
-    X(E_ADAPTER, 5, "adapter error")                                                               \
-    X(E_SONA, 6, "learning error")                                                                 \
-    X(E_CONFIG, 7, "bad option or configuration")                                                  \
-    X(E_NOMEM, 8, "out of memory")                                                                 \
-    X(E_INVALID, 9, "invalid operation")                                                           \
+    X(E_INVALID, 1, "invalid argument")                                                            \
+    X(E_CONFIG, 2, "bad option")                                                                   \
+    X(E_NOMEM, 3, "out of memory")                                                                 \
+    X(E_BUSY, 4, "the runtime is computing for another call")                                      \
+    X(E_STATE, 5, "not possible in this state")                                                    \
+    X(E_CANCELLED, 6, "cancelled")                                                                 \
+    X(E_TOO_LONG, 7, "longer than the context")                                                    \
+    X(E_CONTEXT_FULL, 8, "the session's context is full")                                          \
+    X(E_NO_PAGES, 9, "the KV cache is full; free a session or try later")                          \
     X(E_NOT_FOUND, 10, "not found")                                                                \
-    X(E_BACKEND, 11, "backend error")                                                              \
+    X(E_IO, 11, "input or output error")                                                           \
     X(E_MODEL, 12, "bad model file")                                                               \
     X(E_TOKENIZATION, 13, "tokenizer or chat template error")                                      \
-    X(E_GENERATION, 14, "generation error")                                                        \
-    X(E_IO, 15, "input or output error")
+    X(E_ADAPTER, 14, "bad adapter")                                                                \
+    X(E_GENERATION, 15, "no token can be generated")                                               \
+    X(E_LEARNING, 16, "learning error")                                                            \
+    X(E_STORAGE, 17, "storage error")                                                              \
+    X(E_UNSUPPORTED, 18, "not supported on this machine")
 
 typedef enum rv_status {
 #define X(name, value, text) RV_##name = value,
@@ -77,29 +93,41 @@ typedef enum rv_status {
 
 typedef struct rv_error {
     rv_status code;
-    char text[512]; /* UTF-8, always terminated */
+    char text[512]; /* always terminated; a longer sentence ends in "..." */
 } rv_error;
 
-RV_API const char *rv_version(void);
+RV_API const char *rv_version(void);                 /* "0.2.0" */
 RV_API const char *rv_status_name(rv_status status); /* "RV_E_MODEL" */
 RV_API const char *rv_status_text(rv_status status); /* "bad model file" */
-RV_API void rv_free(void *p); /* texts and lists the library handed out; accepts NULL */
+RV_API void rv_free(void *p);                        /* accepts NULL */
+
+/* Progress of something long, done from 0 to 1. Return anything but 0 to cancel it: the call ends
+ * soon with RV_E_CANCELLED. */
+typedef int (*rv_progress_fn)(void *ctx, double done);
 
 /* ---- runtime ---- */
 
 typedef struct rv_runtime rv_runtime;
 
-typedef enum rv_log_level { RV_LOG_ERROR, RV_LOG_WARN, RV_LOG_INFO, RV_LOG_DEBUG } rv_log_level;
+typedef enum rv_log_level {
+    RV_LOG_DEFAULT, /* warnings and errors */
+    RV_LOG_ERROR,
+    RV_LOG_WARN,
+    RV_LOG_INFO,
+    RV_LOG_DEBUG
+} rv_log_level;
 
-/* Where the heap of a runtime and of everything made from it comes from. What libc takes for itself
- * (threads, streams) and mapped files are not part of it. Called by any thread that uses the
- * runtime. With hooks, texts and lists are freed before the runtime's last object. */
+/* Where the heap of a runtime and of everything made from it comes from. Worker threads, C library
+ * streams and mapped files are not part of it. Any thread that uses the runtime calls it. With an
+ * allocator, free texts and lists before the runtime's last object. */
 typedef struct rv_allocator {
-    void *(*alloc)(void *ctx, size_t size); /* aligned for any object; NULL: none left */
+    void *(*alloc)(void *ctx, size_t size); /* aligned for any object; NULL: out of memory */
     void *(*resize)(void *ctx, void *p, size_t size);
     void (*release)(void *ctx, void *p);
     void *ctx;
 } rv_allocator;
+
+enum { RV_WAIT_FOREVER = 0, RV_WAIT_NEVER = -1 };
 
 typedef struct rv_runtime_options {
     size_t size;
@@ -109,112 +137,163 @@ typedef struct rv_runtime_options {
     void (*log)(void *ctx, rv_log_level level, const char *line); /* NULL: silent; any thread */
     void *log_ctx;
     rv_log_level log_level;
-    const rv_allocator *allocator; /* copied; NULL: malloc and free */
-    int no_pack; /* run from the file's own layout: opens faster, shares the pages of mapped files
+    const rv_allocator *allocator; /* NULL: malloc and free */
+    int no_pack; /* compute from the file's own layout: opens faster, shares a mapped file's pages
                     with other processes, computes slower; the same bits */
+    int wait;    /* when another thread is computing: RV_WAIT_FOREVER (the default) waits for it,
+                    RV_WAIT_NEVER returns RV_E_BUSY at once, n > 0 waits n milliseconds */
 } rv_runtime_options;
 
-RV_API void rv_runtime_options_init(rv_runtime_options *o, size_t size);
 RV_API rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *o, rv_error *err);
 RV_API void rv_runtime_free(rv_runtime **rt);
-RV_API const char *rv_runtime_isa(const rv_runtime *rt); /* "" for NULL */
-/* What this machine can run, slowest first, NULL-terminated. */
+RV_API const char *rv_runtime_isa(const rv_runtime *rt); /* "avx512"; "" for NULL */
+/* The instruction sets this machine can use, slowest first, NULL-terminated. */
 RV_API const char *const *rv_isa_list(void);
-/* The machine as one JSON object: cpu, cores, isa, caches, memory; with measure (a few seconds)
+/* The machine as a JSON object: cpu, cores, isa, caches, memory. With measure (takes a few seconds)
  * also read bandwidth, integer and float peaks, and the rate of each weight type. */
 RV_API rv_status rv_runtime_describe(rv_runtime *rt, int measure, char **json, rv_error *err);
-/* Where the time goes. json NULL: counting begins (anew). Otherwise it ends, and *json is a list of
- * objects: op, calls, seconds, bytes (of weights and KV cache that had to be read) and
- * operations. */
-RV_API rv_status rv_runtime_profile(rv_runtime *rt, char **json, rv_error *err);
+
+/* Bytes in use by everything made from a runtime. */
+typedef struct rv_memory {
+    size_t size;
+    uint64_t weights;  /* packed weights, and copies of what the file no longer backs */
+    uint64_t mapped;   /* of model files, mapped: the system may drop and read them again */
+    uint64_t kv;       /* KV pages of all engines */
+    uint64_t scratch;  /* activations and logits of all engines */
+    uint64_t adapters; /* loaded by rv_adapter_load */
+} rv_memory;
+
+RV_API rv_status rv_runtime_memory(const rv_runtime *rt, rv_memory *out, rv_error *err);
 
 /* ---- model ---- */
 
 typedef struct rv_model rv_model;
 
-enum { RV_OPEN_VOCABULARY = 1 /* tokenizer and template only, no weights */ };
-/* path: a .gguf file (the first of a split one), a model directory (config.json, *.safetensors,
- * tokenizer.json), or, with RV_OPEN_VOCABULARY, also a directory with tokenizer.json alone. A model
- * without a tokenizer opens: it works on ids. */
-RV_API rv_status rv_model_open(rv_model **out, rv_runtime *rt, const char *path, unsigned flags,
-                               rv_error *err);
-/* A GGUF file in memory, which must outlive the model. name is used in messages. */
-RV_API rv_status rv_model_open_memory(rv_model **out, rv_runtime *rt, const void *data, size_t len,
-                                      const char *name, unsigned flags, rv_error *err);
-/* A GGUF file behind a callback: read(ctx, offset, dst, n) copies n bytes and returns 0. Everything
- * is read during the call. */
+/* Copies n bytes from offset to dst and returns 0. */
 typedef int (*rv_read_fn)(void *ctx, uint64_t offset, void *dst, size_t n);
-RV_API rv_status rv_model_open_reader(rv_model **out, rv_runtime *rt, rv_read_fn read, void *ctx,
-                                      uint64_t len, const char *name, unsigned flags,
-                                      rv_error *err);
+
+typedef struct rv_open_options {
+    size_t size;
+    int vocabulary_only; /* tokenizer and chat template, no weights */
+    rv_progress_fn progress;
+    void *progress_ctx;
+    /* A GGUF file that is not a file on disk; the path is then only its name in messages (NULL:
+     * "model"). Either data, which must outlive the model, or read, which is called during
+     * rv_model_open only. */
+    const void *data;
+    rv_read_fn read;
+    void *read_ctx;
+    uint64_t len; /* bytes of data, or behind read */
+} rv_open_options;
+
+/* path: a .gguf file (the first of a split one), a model directory (config.json, *.safetensors,
+ * tokenizer.json), or, with vocabulary_only, a directory with tokenizer.json alone. A model without
+ * a tokenizer opens; it works on token ids. */
+RV_API rv_status rv_model_open(rv_model **out, rv_runtime *rt, const char *path,
+                               const rv_open_options *o, rv_error *err);
 RV_API void rv_model_close(rv_model **m);
 
+/* Texts are "" where the model says nothing. */
 typedef struct rv_model_info {
-    char architecture[32], name[128], type[32]; /* type: of the most weights, "q4_1" */
+    const char *architecture, *name, *type; /* type of most weights: "q4_1" */
+    const char *tokenizer;                  /* "byte-level BPE (qwen2)" */
+    const char *chat_template;              /* "stored", or the family's layout that replaces it */
     uint64_t n_params, file_bytes;
-    int n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_size, n_vocab, n_context;
+    int n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_size, n_vocab;
+    int n_context; /* tokens the model was trained for */
     int has_tokenizer, has_template;
-    int is_encoder;                        /* makes embeddings only: no sessions */
-    char tokenizer[64], chat_template[32]; /* kinds; template: "stored" or the family's fallback */
-    int32_t bos;                           /* -1: none */
-    const int32_t *eos; /* the ids that end an answer, n_eos of them, as long as the model lives */
-    size_t n_eos;
+    int is_encoder; /* makes embeddings only: it has no sessions */
+    int32_t bos;    /* -1: none */
+    const int32_t *eos;
+    size_t n_eos; /* ids that end an answer */
 } rv_model_info;
 
-RV_API rv_status rv_model_get_info(const rv_model *m, rv_model_info *out);
-/* The identity of the model's weights, vocabulary and template: 64 hexadecimal digits and a 0 byte.
- * The same bytes have it anywhere; learned state and adapters name it. */
+/* Valid as long as the model; NULL for NULL. */
+RV_API const rv_model_info *rv_model_get_info(const rv_model *m);
+/* The identity of a model: SHA-256 over its weights, vocabulary and chat template, as 64
+ * hexadecimal digits. The same model has the same digest on any machine; sessions on disk, adapters
+ * and learned state name it. */
 RV_API rv_status rv_model_digest(const rv_model *m, char out[65], rv_error *err);
-/* All of it as one JSON object, with_tensors: the tensor list too. *json: rv_free. */
+/* Everything the file says, as a JSON object; with_tensors: the list of tensors too. */
 RV_API rv_status rv_model_describe(const rv_model *m, int with_tensors, char **json, rv_error *err);
 
 /* ---- text ---- */
 
 enum {
-    RV_TOKENIZE_PLAIN = 1, /* special-token text is ordinary text */
-    RV_TOKENIZE_BOS = 2,   /* the beginning-of-text token first, where the model wants one */
-    RV_TOKENIZE_WRAP = 4,  /* all that the model's own rules put around a text (BERT: CLS, SEP) */
+    RV_TOKENIZE_SPECIAL = 1, /* "<|im_end|>" in the text becomes that token; otherwise it is text */
+    RV_TOKENIZE_BOS = 2,     /* begin with the beginning-of-text token, where the model wants one */
+    RV_TOKENIZE_WRAP = 4,    /* add everything the model puts around a text (BERT: CLS and SEP) */
 };
-/* *ids: n of them, rv_free. */
 RV_API rv_status rv_tokenize(const rv_model *m, const char *text, size_t len, unsigned flags,
                              int32_t **ids, size_t *n, rv_error *err);
-/* *text: terminated UTF-8, rv_free; len may be NULL. skip_special: leave special tokens out. */
+/* *text is terminated; len may be NULL. skip_special: leave special tokens out. */
 RV_API rv_status rv_detokenize(const rv_model *m, const int32_t *ids, size_t n, int skip_special,
                                char **text, size_t *len, rv_error *err);
+
+typedef enum rv_token_kind {
+    RV_TOKEN_UNUSED, /* the vocabulary has a hole here */
+    RV_TOKEN_NORMAL,
+    RV_TOKEN_SPECIAL, /* never part of an answer's text */
+    RV_TOKEN_END      /* special, and ends an answer */
+} rv_token_kind;
+
+/* A token as the vocabulary stores it (byte-level pieces, "<0x0A>"), terminated, valid as long as
+ * the model. text and len may be NULL. Nothing is allocated. */
+RV_API rv_token_kind rv_token_get(const rv_model *m, int32_t id, const char **text, size_t *len);
+
+/* ---- chats ---- */
+
+typedef struct rv_message {
+    const char *role;    /* "system", "user", "assistant", "tool" */
+    const char *content; /* NULL: none */
+    const char *more;    /* NULL, or a JSON object with further fields of the message: "name",
+                            "tool_calls", "content" as a list of parts ... */
+} rv_message;
 
 typedef struct rv_time {
     int year, month, day, hour, minute, second;
 } rv_time;
 
-/* Renders a conversation, a JSON object {"messages": [...], "tools": [...] | null,
- * "add_generation_prompt": bool, any other variable}, by the model's chat template. Text parts of
- * list contents are joined where the template takes no lists. now: for templates that print the
- * date; NULL: 1970. */
-RV_API rv_status rv_render_chat(const rv_model *m, const char *conversation,
-                                size_t conversation_len, const rv_time *now, char **text,
-                                size_t *len, rv_error *err);
-/* The same by a template of the caller's, with exactly the variables given: nothing is added but
- * tools and documents as none. */
-RV_API rv_status rv_render_template(const rv_runtime *rt, const char *source, size_t source_len,
-                                    const char *conversation, size_t conversation_len,
-                                    const rv_time *now, char **text, size_t *len, rv_error *err);
+/* What an answer continues. Texts of messages are text: "<|im_end|>" inside them does not become a
+ * control token (llama.cpp and vLLM let it), unless `special` asks for that. */
+typedef struct rv_chat {
+    size_t size;
+    const rv_message *messages;
+    size_t n_messages;
+    const char *tools;     /* NULL, or a JSON list of tool definitions */
+    const char *variables; /* NULL, or a JSON object: more variables for the template; with a member
+                              "messages" it is the whole conversation, and messages are NULL */
+    int no_reply;          /* render the turns alone, without the beginning of a reply */
+    int special;
+    const rv_time *now; /* for templates that print the date; NULL: 1970-01-01 */
+} rv_chat;
+
+/* The chat as the text the model was trained on, by its chat template; and as token ids. */
+RV_API rv_status rv_chat_render(const rv_model *m, const rv_chat *chat, char **text, size_t *len,
+                                rv_error *err);
+RV_API rv_status rv_chat_tokenize(const rv_model *m, const rv_chat *chat, int32_t **ids, size_t *n,
+                                  rv_error *err);
+/* The chat by a template of yours, with exactly the variables given (tools and documents are none
+ * where they are not). */
+RV_API rv_status rv_template_render(const rv_runtime *rt, const char *source, size_t source_len,
+                                    const rv_chat *chat, char **text, size_t *len, rv_error *err);
 
 /* ---- adapters ---- */
 
 typedef struct rv_adapter rv_adapter;
 typedef struct rv_adapter_set rv_adapter_set;
 
-/* A PEFT directory or a GGUF adapter file. */
+/* path: a PEFT directory or a GGUF adapter file. */
 RV_API rv_status rv_adapter_load(rv_adapter **out, const rv_model *m, const char *path,
                                  rv_error *err);
 RV_API void rv_adapter_free(rv_adapter **a);
 
 typedef struct rv_adapter_use {
     const rv_adapter *adapter;
-    float scale;
+    float scale; /* 1: as trained; 0 turns it off */
 } rv_adapter_use;
 
-/* All of them adapters of m, at most 64; n 0: the set that changes nothing. */
+/* At most 64 adapters of one model; n 0: the set that changes nothing. */
 RV_API rv_status rv_adapter_set_new(rv_adapter_set **out, const rv_model *m,
                                     const rv_adapter_use *uses, size_t n, rv_error *err);
 RV_API void rv_adapter_set_free(rv_adapter_set **set);
@@ -223,50 +302,62 @@ RV_API void rv_adapter_set_free(rv_adapter_set **set);
 
 typedef struct rv_engine rv_engine;
 typedef struct rv_session rv_session;
+typedef struct rv_learner rv_learner;
 
-/* Q8: int8 with one scale for each position and head; half the memory of F16, and faster */
-typedef enum rv_kv_type { RV_KV_F32, RV_KV_F16, RV_KV_DEFAULT, RV_KV_Q8 } rv_kv_type;
+typedef enum rv_kv_type {
+    RV_KV_DEFAULT, /* F16; F32 in exact runtimes */
+    RV_KV_F32,
+    RV_KV_F16,
+    RV_KV_Q8 /* int8 with one scale for each position and head: half of F16, and faster */
+} rv_kv_type;
 
 typedef struct rv_engine_options {
     size_t size;
-    int n_tokens;       /* KV room of all sessions together; 0: 4096 or the model's context */
-    int max_rows;       /* of one step; 0: 512 */
-    int max_logits;     /* rows of one step that want logits; 0: 16 */
-    rv_kv_type kv_type; /* default: F16; F32 in exact runtimes */
+    int n_tokens;   /* KV room of all sessions together; 0: 4096 or the model's context */
+    int max_rows;   /* of one step; 0: 512 */
+    int max_logits; /* rows of one step that get logits; 0: 16 */
+    rv_kv_type kv_type;
 } rv_engine_options;
 
-RV_API void rv_engine_options_init(rv_engine_options *o, size_t size);
 RV_API rv_status rv_engine_new(rv_engine **out, const rv_model *m, const rv_engine_options *o,
                                rv_error *err);
 RV_API void rv_engine_free(rv_engine **e);
 
 typedef struct rv_session_options {
     size_t size;
-    int n_context; /* most tokens of prompt and answer together; 0: 4096, what the model was made
-                      for, or the engine's room, whichever is least */
-    rv_kv_type kv_type;             /* of an engine of its own */
-    const rv_adapter_set *adapters; /* for every token unless a row names another set; NULL: none */
-    rv_engine *engine;              /* NULL: an engine of its own */
+    int n_context;      /* most tokens of prompt and answer together; 0: 4096, the model's context
+                           or the engine's room, whichever is least */
+    rv_kv_type kv_type; /* where engine is NULL */
+    const rv_adapter_set *adapters; /* for every token, unless a row names another set */
+    rv_engine *engine;              /* NULL: one of its own */
+    rv_learner *learner; /* rv_session_chat asks it what was taught; see ruvllm_learn.h */
+    void *user;          /* yours: rv_session_user */
 } rv_session_options;
 
-RV_API void rv_session_options_init(rv_session_options *o, size_t size);
 RV_API rv_status rv_session_new(rv_session **out, const rv_model *m, const rv_session_options *o,
                                 rv_error *err);
-/* A second session with the same past, in the same engine; shares its KV pages. */
+/* A second session with the same past, in the same engine; they share KV pages. */
 RV_API rv_status rv_session_fork(rv_session **out, rv_session *from, rv_error *err);
 RV_API void rv_session_free(rv_session **s);
-RV_API int rv_session_context(const rv_session *s); /* 0 for NULL */
-/* The tokens whose keys and values are held, valid until the session changes. */
+RV_API void *rv_session_user(const rv_session *s);
+RV_API int rv_session_context(const rv_session *s); /* n_context; 0 for NULL */
+/* The tokens whose keys and values are in the cache, valid until the session changes. */
 RV_API size_t rv_session_tokens(const rv_session *s, const int32_t **ids);
-/* Makes the session's past exactly ids: what agrees is kept (*n_reused of them), the rest is
- * dropped, what is new is computed. logits (may be NULL): those after the last token, n_vocab
- * floats that may be changed, valid until the engine's next step. On failure the past is the part
- * that was computed. (Models with short and long position factors take those of the session's whole
- * context here and in steps, and those of prompt and max_tokens together in answers.) */
+/* Makes the session's past exactly ids: keeps what agrees (*n_reused tokens), drops the rest,
+ * computes what is new. *logits (may be NULL): n_vocab floats after the last token, yours to
+ * change, valid until the engine's next step. On failure the past is the part that was computed. */
 RV_API rv_status rv_session_sync(rv_session *s, const int32_t *ids, size_t n, size_t *n_reused,
                                  float **logits, rv_error *err);
-/* Ends a running generate, sync or answer at its next step. From any thread or signal handler. */
+/* Ends what the session computes, within a fraction of a second: an answer finishes as
+ * RV_FINISH_CANCELLED, rv_session_sync returns RV_E_CANCELLED. From any thread or signal handler. */
 RV_API void rv_session_cancel(rv_session *s);
+/* Writes tokens, keys and values to a file, through a temporary file beside it. Tokens computed
+ * with adapters are left out, from the first one on: their keys and values depend on the adapter. */
+RV_API rv_status rv_session_save(rv_session *s, const char *path, rv_error *err);
+/* A session with the past of a saved one, as if it had just been computed. RV_E_MODEL: the file is
+ * damaged, or of another model or KV type; RV_E_TOO_LONG: the past does not fit o->n_context. */
+RV_API rv_status rv_session_load(rv_session **out, const rv_model *m, const rv_session_options *o,
+                                 const char *path, rv_error *err);
 
 /* One row of a step: a token that goes to the end of a session. */
 typedef struct rv_row {
@@ -275,11 +366,12 @@ typedef struct rv_row {
     int want_logits;
     const rv_adapter_set *adapters; /* for this row alone; NULL: the session's */
 } rv_row;
-/* One forward pass over rows of any sessions of the engine that have no answer under way. What a
+
+/* One forward pass over rows of any sessions of the engine that have no answer in progress. What a
  * row gets does not depend, bit for bit, on the rows beside it. On failure no session changed. */
 RV_API rv_status rv_engine_step(rv_engine *e, const rv_row *rows, size_t n_rows, rv_error *err);
-/* Logits of the i-th row of the last step that wanted them, n_vocab floats that may be changed,
- * valid until the next step; NULL if there is none. */
+/* Logits of the i-th row of the last step that wanted them: n_vocab floats, yours to change, valid
+ * until the next step; NULL: there is no such row. */
 RV_API float *rv_engine_logits(rv_engine *e, size_t i);
 
 /* ---- sampling ---- */
@@ -291,21 +383,24 @@ typedef struct rv_logit_bias {
 
 typedef struct rv_sampling {
     size_t size;
-    uint64_t seed;
-    float temperature;        /* 0: greedy */
-    float top_p, min_p;       /* 1 and 0: off */
+    uint64_t seed;            /* the same seed gives the same text */
+    int greedy;               /* the most likely token by the raw logits; all below is ignored but
+                                 logit_bias. This is what other APIs call temperature 0 */
+    float temperature;        /* 0: 0.7 */
+    float top_p;              /* 0: 0.9; 1: off */
+    float min_p;              /* 0: off */
     int top_k;                /* 0: off */
-    float repetition_penalty; /* 1: off; over the last repetition_window tokens with the prompt's */
-    int repetition_window;
-    float frequency_penalty, presence_penalty; /* 0: off; over the generated tokens */
-    float typical_p;                           /* 1: off */
+    float repetition_penalty; /* 0: 1.1; 1: off. Over the last repetition_window tokens */
+    int repetition_window;    /* 0: 64 */
+    float frequency_penalty, presence_penalty; /* 0: off. Over the generated tokens */
+    float typical_p;                           /* 0 or 1: off */
     float top_n_sigma;                         /* 0: off */
-    float xtc_probability, xtc_threshold;      /* probability 0: off; threshold 0.1 */
-    float dry_multiplier, dry_base;            /* multiplier 0: off; base 1.75 */
-    int dry_allowed_length, dry_window;        /* 2; window 0: all tokens so far */
+    float xtc_probability, xtc_threshold;      /* probability 0: off; threshold 0: 0.1 */
+    float dry_multiplier, dry_base;            /* multiplier 0: off; base 0: 1.75 */
+    int dry_allowed_length, dry_window;        /* 0: 2; window 0: all tokens so far */
     const char *const *dry_breakers;           /* NULL: newline, colon, double quote, asterisk */
     size_t n_dry_breakers;
-    float mirostat_tau, mirostat_eta; /* tau 0: off (5 is usual); eta 0.1 */
+    float mirostat_tau, mirostat_eta; /* tau 0: off (5 is usual); eta 0: 0.1 */
     const rv_logit_bias *logit_bias;
     size_t n_logit_bias;
     /* Stages by name, comma-separated; a stage that is not named does not run. NULL:
@@ -314,16 +409,12 @@ typedef struct rv_sampling {
     const char *order;
 } rv_sampling;
 
-/* temperature 0.7, top-p 0.9, repetition penalty 1.1 over 64 tokens, seed 0 */
-RV_API void rv_sampling_init(rv_sampling *s, size_t size);
-RV_API void rv_sampling_init_greedy(rv_sampling *s, size_t size); /* the argmax of the raw logits */
-
 typedef struct rv_sampler rv_sampler;
 RV_API rv_status rv_sampler_new(rv_sampler **out, const rv_model *m, const rv_sampling *o,
                                 rv_error *err);
 RV_API void rv_sampler_free(rv_sampler **s);
-/* The next token after past, n_prompt of whose n_past tokens are the prompt's. logits are changed.
- */
+/* The next token after past, of whose n_past tokens the first n_prompt are the prompt. Changes
+ * logits. */
 RV_API rv_status rv_sampler_pick(rv_sampler *s, float *logits, const int32_t *past, size_t n_past,
                                  size_t n_prompt, int32_t *id, rv_error *err);
 
@@ -344,77 +435,88 @@ typedef struct rv_token_prob {
         logprob; /* natural logarithm, of the model's own distribution: before bias and sampling */
 } rv_token_prob;
 
-typedef enum rv_event_kind { RV_EVENT_TOKEN, RV_EVENT_DONE } rv_event_kind;
+typedef enum rv_event_kind {
+    RV_EVENT_PROMPT, /* n_done of the n_prompt tokens have been read */
+    RV_EVENT_TOKEN,  /* a token was generated */
+    RV_EVENT_DONE    /* the last event of an answer */
+} rv_event_kind;
 
 typedef struct rv_event {
     rv_event_kind kind;
     rv_session *session;
-    /* token: every one but an end token, with the text that became certain with it (perhaps none).
-     * id -1: text that was held back and is certain at the end. */
+    /* RV_EVENT_TOKEN: every token but one that ends the answer, with the text that became certain
+     * with it (perhaps none, never half a character). id -1: text that was held back until the
+     * end. */
     int32_t id;
     int is_special;
     const char *text; /* terminated, valid during the call */
     size_t text_len;
     const rv_token_prob *chosen, *top; /* NULL unless logprobs were asked for; n_top best */
     size_t n_top;
-    /* done: the last event of an answer */
+    /* RV_EVENT_DONE */
     rv_finish finish;
     const rv_error *error; /* NULL unless finish is RV_FINISH_ERROR */
     int n_prompt, n_reused, n_generated;
     double prompt_seconds, seconds;
+    int n_done; /* RV_EVENT_PROMPT */
 } rv_event;
+
+enum { RV_TO_CONTEXT_END = -1, RV_NO_TOKENS = -2 };
 
 typedef struct rv_generate_options {
     size_t size;
     const rv_sampling *sampling; /* NULL: the defaults */
-    int max_tokens;              /* 256 */
-    int min_tokens;              /* no end token before so many; 0 */
+    int max_tokens;              /* 0: 256; RV_TO_CONTEXT_END; RV_NO_TOKENS: read the prompt only */
+    int min_tokens;              /* no end token before so many */
     const char *const *stop;     /* strings that end the answer and are not part of it */
     size_t n_stop;
     int ignore_eos;
-    int top_logprobs; /* -1: no logprobs; 0: of the chosen tokens; up to 20: and of so many best */
-    /* What happens, as it happens; anything but 0 cancels. */
+    int logprobs;     /* of the chosen tokens */
+    int top_logprobs; /* and of so many of the best, up to 20; implies logprobs */
+    /* What happens, as it happens. Return anything but 0 to cancel. */
     int (*on_event)(void *ctx, const rv_event *event);
-    /* Forbids tokens by setting their logits to -INFINITY; ids: the n_ids generated so far.
-     * Anything but 0 cancels. */
+    /* Forbids tokens by setting their logits to -INFINITY; ids: the n_ids generated so far. Return
+     * anything but 0 to cancel. */
     int (*mask)(void *ctx, const int32_t *ids, size_t n_ids, float *logits, size_t n_vocab);
     void *ctx; /* of both */
 } rv_generate_options;
 
-RV_API void rv_generate_options_init(rv_generate_options *o, size_t size);
-
-typedef struct rv_generated {
-    int32_t *ids; /* an end token that ended the answer is the last one */
-    size_t n_ids;
-    char *text; /* terminated UTF-8, "" without a tokenizer */
+/* One block, freed by rv_free. */
+typedef struct rv_answer {
+    const char *text; /* terminated; "" without a tokenizer */
     size_t text_len;
-    rv_token_prob *chosen; /* one for each id, or NULL */
-    rv_token_prob *top;    /* n_top for each id, best first, or NULL */
+    const int32_t *ids; /* with the end token that ended it */
+    size_t n_ids;
+    const rv_token_prob *chosen; /* one for each id, or NULL */
+    const rv_token_prob *top;    /* n_top for each id, best first, or NULL */
     size_t n_top;
     rv_finish finish;
-    int n_prompt, n_reused; /* prompt tokens, and how many of them were still in the cache */
+    int n_prompt, n_reused; /* prompt tokens, and how many of them were in the cache */
     double prompt_seconds, seconds;
-} rv_generated;
+} rv_answer;
 
-/* Generates after the whole prompt given; what agrees with the session's past is not computed
- * again. out is filled in any case (on failure with what came before it) and freed by
- * rv_generated_free. */
+/* The model's reply to a chat. Pass the whole conversation each time: what agrees with the
+ * session's past is not computed again. A session with a learner asks it first what was taught. *a
+ * is NULL on failure, unless generating had begun: then it holds what came before the failure. */
+RV_API rv_status rv_session_chat(rv_session *s, const rv_chat *chat, const rv_generate_options *o,
+                                 rv_answer **a, rv_error *err);
+/* The same after a prompt of token ids, without a chat template and without the learner. */
 RV_API rv_status rv_session_generate(rv_session *s, const int32_t *prompt, size_t n_prompt,
-                                     const rv_generate_options *o, rv_generated *out,
-                                     rv_error *err);
-RV_API void rv_generated_free(rv_generated *g); /* accepts NULL and a zeroed one */
+                                     const rv_generate_options *o, rv_answer **a, rv_error *err);
 
-/* The same for many sessions at once: start an answer on each, advance the engine until none runs,
- * finish each. Options are copied (strings too), but not callbacks' contexts. One advance is one
- * step over a token of every answer under way and as much of the waiting prompts as fits; an answer
- * that fails ends by itself, with its error in its last event and in finish. */
+/* Many answers at once: start one on each session, advance the engine until none is running, finish
+ * each. One advance is one step over a token of every running answer and as much of the waiting
+ * prompts as fits. An answer that fails ends by itself, with its error in its last event and from
+ * rv_session_finish. */
+RV_API rv_status rv_session_start_chat(rv_session *s, const rv_chat *chat,
+                                       const rv_generate_options *o, rv_error *err);
 RV_API rv_status rv_session_start(rv_session *s, const int32_t *prompt, size_t n_prompt,
                                   const rv_generate_options *o, rv_error *err);
 RV_API rv_status rv_engine_advance(rv_engine *e, size_t *n_running, rv_error *err);
-/* Takes the answer, cancelling it where it is still under way; the status is the answer's own. */
-RV_API rv_status rv_session_finish(rv_session *s, rv_generated *out, rv_error *err);
+/* Takes the answer, cancelling it if it is still running. Returns the answer's own status. */
+RV_API rv_status rv_session_finish(rv_session *s, rv_answer **a, rv_error *err);
 
-/* ---- embeddings ---- */
+/* ---- embeddings and scores ---- */
 
 typedef enum rv_pooling {
     RV_POOLING_DEFAULT, /* what the model declares; mean where it declares nothing */
@@ -426,270 +528,20 @@ typedef enum rv_pooling {
 typedef struct rv_embed_options {
     size_t size;
     rv_pooling pooling;
-    int normalize; /* to length 1; on */
-    int truncate;  /* on: texts longer than an encoder embeds are cut as its makers' code does (the
-                      end tokens stay), with a warning to the log; off: an error */
+    int keep_length; /* do not scale the vector to length 1 */
+    int refuse_long; /* a text longer than an encoder embeds is RV_E_TOO_LONG; otherwise it is cut as
+                        its makers' code cuts it, with a warning to the log */
 } rv_embed_options;
 
-RV_API void rv_embed_options_init(rv_embed_options *o, size_t size);
-/* The pooled final hidden states of ids, n_embd floats. Ids of a text come from rv_tokenize with
- * RV_TOKENIZE_WRAP. No session changes; the engine must have room for n tokens (an encoder model:
- * n rows). */
+/* The pooled final hidden states of ids, n_embd floats. Get the ids of a text from rv_tokenize with
+ * RV_TOKENIZE_WRAP. No session changes; the engine must have room for n tokens (an encoder: n
+ * rows). */
 RV_API rv_status rv_engine_embed(rv_engine *e, const int32_t *ids, size_t n,
                                  const rv_embed_options *o, float *out, rv_error *err);
-
-/* ---- scoring ---- */
-
-/* ln p of each of ids[1..n) after those before it, by the model's own distribution: n - 1 floats.
- * No session changes; the engine must have room for n tokens. adapters NULL: none. */
+/* log_p[i] = ln p(ids[i + 1] after ids[0..i]) by the model's own distribution: n - 1 floats. No
+ * session changes; the engine must have room for n tokens. adapters may be NULL. */
 RV_API rv_status rv_engine_score(rv_engine *e, const int32_t *ids, size_t n,
                                  const rv_adapter_set *adapters, float *log_p, rv_error *err);
-
-/* ---- learning ----
- *
- * A learner holds what one user taught one model. Before an answer, rv_learner_begin looks at the
- * conversation and decides what takes part in it; after the answer, feedback changes the next one:
- *   a correction     is spoken from then on wherever the same thing is asked (a slot), and moves
- *                    into the weights later: groups of corrections become LoRA adapters
- *                    (rv_learner_consolidate)
- *   a score, a thumb change a small adapter at once, by the gradient captured while generating
- * A request that has to do with nothing that was taught gets, bit for bit, the answer of the model
- * alone. Every event is written to the store, in a chain of hashes, before anything is learned from
- * it.
- *
- * Threads: as a session of its model's runtime. The background thread is the learner's own; it
- * computes on threads of the lowest priority and rests while the runtime computes. No call fails
- * because of it: it takes the runtime for moments only, and a call that meets it there waits for
- * it. The store is used by one thread at a time, by that one too. */
-
-typedef struct rv_learner rv_learner;
-
-typedef struct rv_bytes {
-    const void *data; /* may be NULL when len is 0 */
-    size_t len;
-} rv_bytes;
-
-/* Where a learner keeps its log and its patterns, handed in by the program. A stream is a growing
- * list of records, numbered 1, 2, 3 ... without gaps; a table maps keys to records, in the byte
- * order of its keys. Names have up to 64 of a-z 0-9 _ . -, keys 1 to 256 bytes, records up to 1
- * MiB. append, and a transaction that began durable, are on the disk when the call (commit)
- * returns; anything else survives a power failure from the next durable call on; nothing is
- * reordered. begin and commit or rollback come in pairs and do not nest. All of them return RV_OK
- * or fill err. A callback's bytes are valid during the call, which does not use the store; it
- * returns something else than 0 to stop. One thread at a time. */
-typedef struct rv_store {
-    void *ctx;
-    rv_status (*append)(void *ctx, const char *stream, rv_bytes record, uint64_t *seq,
-                        rv_error *err);
-    rv_status (*put)(void *ctx, const char *table, rv_bytes key, rv_bytes record, rv_error *err);
-    /* calls each at most once */
-    rv_status (*get)(void *ctx, const char *table, rv_bytes key,
-                     int (*each)(void *each_ctx, rv_bytes key, rv_bytes record), void *each_ctx,
-                     rv_error *err);
-    rv_status (*remove)(void *ctx, const char *table, rv_bytes key, rv_error *err);
-    rv_status (*scan)(void *ctx, const char *table, rv_bytes from,
-                      int (*each)(void *each_ctx, rv_bytes key, rv_bytes record), void *each_ctx,
-                      rv_error *err);
-    rv_status (*read)(void *ctx, const char *stream, uint64_t from,
-                      int (*each)(void *each_ctx, uint64_t seq, rv_bytes record), void *each_ctx,
-                      rv_error *err);
-    rv_status (*begin)(void *ctx, int durable, rv_error *err);
-    rv_status (*commit)(void *ctx, rv_error *err);
-    void (*rollback)(void *ctx);
-} rv_store;
-
-/* How a group of corrections becomes an adapter. */
-typedef enum rv_recipe {
-    RV_RECIPE_GATED, /* R7: trained for generality, active only where a taught subject is named */
-    RV_RECIPE_FENCED /* R1: fenced by training, fit for use without a gate: export, merging */
-} rv_recipe;
-
-/* Where adapters made of corrections take part. */
-typedef enum rv_gate {
-    RV_GATE_BY_RECIPE, /* a group's own of RV_RECIPE_FENCED in every answer, shared and others
-                          where a taught subject is named */
-    RV_GATE_ON,        /* all of them where a taught subject is named */
-    RV_GATE_OFF        /* all of them in every answer */
-} rv_gate;
-
-typedef enum rv_consolidation {
-    RV_MERGE_AVERAGE,
-    RV_MERGE_QUALITY_WEIGHTED,
-    RV_MERGE_EWC
-} rv_consolidation;
-
-typedef struct rv_learner_options {
-    size_t size;
-    const rv_store
-        *store; /* NULL: in memory, gone with the learner. Copied; must outlive the learner */
-    const char
-        *dir; /* for adapters, snapshots and what is made once a model; NULL: in memory. Of several
-                              processes the first that learns has it until its learner is freed: to teach another
-                              is RV_E_STORAGE */
-    const char *user; /* "default" */
-    uint64_t seed;
-    rv_recipe recipe;
-    int no_slots; /* corrections are not spoken from memory: only the weights answer */
-    rv_gate gate;
-    int strict_gate; /* a slot speaks only if no common relation is nearer at all (tau 0, else
-                        0.1) */
-    int shared;      /* all groups train one adapter, with rehearsal and EWC, instead of one each */
-    int group_size;  /* corrections of a group; 20 */
-    int rank;        /* of an adapter; 8 */
-    float alpha;     /* 16 */
-    int n_steps;     /* 0: the recipe's own for the group's size */
-    float learning_rate; /* 2e-3 */
-    float ewc_lambda;    /* 0.01; 0: off. Of shared adapters */
-    float fisher_decay;  /* 0.95 */
-    float rehearsal;     /* share of old corrections in a shared adapter's batches; 0.5 */
-    float kl_weight;     /* beta; negative: the recipe's own */
-    int random_gradient; /* control: every gradient is replaced by a random one of its norm */
-    int micro_rank;      /* of the instant adapter, 1 to 4; 4 */
-    float micro_kl_step; /* of one score; 0.03 */
-    int no_rollback;     /* the instant adapter is not rolled back when its probe says it drifted */
-    int background_min_samples; /* corrections that wait before the background thread begins; 1 */
-    int n_threads;              /* of training; 0: those of the runtime */
-    int deep_min_pairs; /* preferences that wait before the background thread runs deep by itself; 32;
-                                     0: never */
-    int deep_idle_seconds; /* and for so long no answer was asked for; 60 */
-} rv_learner_options;
-
-RV_API void rv_learner_options_init(rv_learner_options *o, size_t size);
-RV_API rv_status rv_learner_new(rv_learner **out, const rv_model *m, const rv_learner_options *o,
-                                rv_error *err);
-RV_API void rv_learner_free(rv_learner **l);
-/* This object forgets everything that was taught (not what was made once for the model). The store
- * keeps its log: opening it again brings all of it back. */
-RV_API rv_status rv_learner_reset(rv_learner *l, rv_error *err);
-
-/* done of total; loss: of training, NaN elsewhere. Anything but 0 cancels (what was done is
- * kept). */
-typedef int (*rv_learn_progress_fn)(void *ctx, const char *stage, int done, int total, double loss);
-
-/* What is made once for a model and user: texts of its own, prototypes of relations. Some tens of
- * seconds for a small model; taken from the store where it is there. Consolidation and the
- * background thread do it by themselves. Until then corrections are recognised by their subject
- * alone, and the status says "calibrated": false. */
-RV_API rv_status rv_learner_calibrate(rv_learner *l, rv_learn_progress_fn progress, void *ctx,
-                                      rv_error *err);
-
-typedef enum rv_learn_loop { RV_LOOP_INSTANT, RV_LOOP_BACKGROUND, RV_LOOP_DEEP } rv_learn_loop;
-
-/* What a call changed. */
-typedef struct rv_adaptation {
-    int applied; /* 0: nothing changed, notes says why */
-    rv_learn_loop loop;
-    double latency_us;    /* of the change itself: thread time */
-    double forward_us;    /* of forward passes that it needed */
-    double quality_delta; /* measured; NaN: not measured */
-    int samples_used;
-    uint64_t event; /* its number in the log; 0: none */
-    int generation; /* published by it; 0: none */
-    char notes[256];
-} rv_adaptation;
-
-/* What takes part in the next answer of a session. */
-typedef struct rv_learn_plan {
-    int gate_open; /* a taught subject is named */
-    int slot;      /* a correction will be spoken */
-    int n_adapters;
-    char subject[128], relation[128],
-        answer[256]; /* of the slot, or of the subject that opened the gate */
-} rv_learn_plan;
-
-/* Decides what takes part in the session's next answer, which is to continue `conversation` (as for
- * rv_render_chat; its user turns are what counts), and captures it for feedback. out may be
- * NULL. */
-RV_API rv_status rv_learner_begin(rv_learner *l, rv_session *s, const char *conversation,
-                                  size_t conversation_len, rv_learn_plan *out, rv_error *err);
-
-/* The right answer to a question. s NULL: to `question`; otherwise to what was last asked on s
- * (question NULL), whose answer was wrong. From the next rv_learner_begin on it takes part. */
-RV_API rv_status rv_learner_correct(rv_learner *l, rv_session *s, const char *question,
-                                    const char *answer, rv_adaptation *out, rv_error *err);
-/* How good the last answer on s was, 0 to 1. */
-RV_API rv_status rv_learner_score(rv_learner *l, rv_session *s, double score, rv_adaptation *out,
-                                  rv_error *err);
-/* A thumb for the last answer on s: up is a score of 1; down makes this answer to this request less
- * likely, and touches no other. A correction that was spoken is silent from then on where the same
- * is asked. */
-RV_API rv_status rv_learner_thumb(rv_learner *l, rv_session *s, int up, rv_adaptation *out,
-                                  rv_error *err);
-/* A pair for deep learning: of two answers to a question the first is preferred. */
-RV_API rv_status rv_learner_prefer(rv_learner *l, const char *question, const char *chosen,
-                                   const char *rejected, rv_adaptation *out, rv_error *err);
-/* Takes the last event back, bit for bit. */
-RV_API rv_status rv_learner_undo(rv_learner *l, rv_adaptation *out, rv_error *err);
-/* Removes what was taught with this text in its question or answer. */
-RV_API rv_status rv_learner_forget(rv_learner *l, const char *text, rv_adaptation *out,
-                                   rv_error *err);
-
-/* Trains what waits, now, in this thread. DEEP: with a validation split, more steps and early stop,
- * and preferences too. loss: of preferences. */
-typedef enum rv_preference_loss { RV_LOSS_DPO, RV_LOSS_KTO } rv_preference_loss;
-RV_API rv_status rv_learner_consolidate(rv_learner *l, rv_learn_loop loop, rv_preference_loss loss,
-                                        rv_learn_progress_fn progress, void *ctx,
-                                        rv_adaptation *out, rv_error *err);
-/* The background thread: calibrates, then trains what waits (background_min_samples of it, in
- * groups) whenever the runtime rests, and publishes each group as a generation. With deep_min_pairs
- * preferences waiting and nobody asking for deep_idle_seconds it trains those too, as
- * rv_learner_consolidate with RV_LOOP_DEEP and DPO does. Corrections that come meanwhile wait for
- * the next round. If one of the group is undone, forgotten or replaced before it is published, what
- * was trained is thrown away and the rest of the group begins again: nothing that was taken back
- * gets into an adapter. A round that fails changes nothing; the status says why (background_error),
- * and it is tried again later. Calibrating, consolidating and resetting stop the thread for as long
- * as they take. RV_E_SONA where there are no threads. Twice is as good as once. */
-RV_API rv_status rv_learner_start(rv_learner *l, rv_error *err);
-/* Returns when it has ended, after one step of training at most; a group that was not published
- * waits. Freeing the learner does the same. */
-RV_API void rv_learner_pause(rv_learner *l);
-
-/* Status as one JSON object: counts, generations, what waits, what was taught, figures that were
- * measured. */
-RV_API rv_status rv_learner_status(rv_learner *l, char **json, rv_error *err);
-/* KL(base || adapter) per token on the probe texts, with every adapter of the learner active;
- * calibrates first where that was not done. */
-RV_API rv_status rv_learner_probe(rv_learner *l, double *kl, rv_error *err);
-/* All adapters of the learner as a set, as if every gate were open. */
-RV_API rv_status rv_learner_adapters(rv_learner *l, rv_adapter_set **out, rv_error *err);
-/* Makes an earlier generation the current one. */
-RV_API rv_status rv_learner_rollback(rv_learner *l, int generation, rv_adaptation *out,
-                                     rv_error *err);
-/* path: a directory (PEFT) or a file ending in .gguf. generation 0: the newest. f16: 16-bit. */
-RV_API rv_status rv_learner_export(rv_learner *l, int generation, const char *path, int f16,
-                                   rv_error *err);
-/* An adapter from elsewhere becomes a generation, active in every answer. */
-RV_API rv_status rv_learner_import(rv_learner *l, const char *path, rv_adaptation *out,
-                                   rv_error *err);
-/* Two generations become one; RV_E_ADAPTER where more than 5 % of the energy would be lost. */
-RV_API rv_status rv_learner_merge(rv_learner *l, int a, int b, rv_consolidation how,
-                                  rv_adaptation *out, rv_error *err);
-/* Walks the chain of the log: *n records; RV_E_STORAGE names the first broken one. */
-RV_API rv_status rv_learner_verify_log(rv_learner *l, uint64_t *n, rv_error *err);
-
-/* ---- looking inside ---- */
-
-/* Perplexity over windows of n_context tokens without overlap, the second half of each scored.
- * progress (may be NULL): anything but 0 cancels. */
-typedef struct rv_perplexity {
-    double value;
-    int64_t n_scored;
-    int n_windows;
-} rv_perplexity;
-RV_API rv_status rv_model_perplexity(const rv_model *m, const int32_t *ids, size_t n, int n_context,
-                                     rv_kv_type kv_type,
-                                     int (*progress)(void *ctx, int done, int total,
-                                                     double running),
-                                     void *ctx, rv_perplexity *out, rv_error *err);
-
-/* Runs ids through the model and writes the named intermediates (comma-separated; NULL or "":
- * hidden states and logits) as f32 tensors, one row a position, into a safetensors file. Names:
- * hidden.I, logits, and per layer I attn_norm.I q.I k.I v.I q_rope.I k_rope.I attn_mix.I attn_out.I
- * ffn_norm.I ffn_gate.I ffn_up.I ffn_act.I ffn_out.I (attn_post_norm.I, ffn_post_norm.I where the
- * model has them); "*" takes all. */
-RV_API rv_status rv_model_tap(const rv_model *m, const int32_t *ids, size_t n, const char *names,
-                              rv_kv_type kv_type, const rv_adapter_set *adapters, const char *path,
-                              rv_error *err);
 
 #ifdef __cplusplus
 }

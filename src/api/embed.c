@@ -37,7 +37,7 @@ static rv_status embed(rv_engine *e, const int32_t *ids, size_t n, const rv_embe
     rv_status st = o->truncate ? cut_ids(e->m, ids, &n, &cut, err) : RV_OK;
     if (!st && n > (size_t)e->e->o.n_tokens)
         st =
-            rvi_error(err, RV_E_KV_CACHE, "the text has %zu tokens, but the engine has room for %d",
+            rvi_error(err, RV_E_TOO_LONG, "the text has %zu tokens, but the engine has room for %d",
                       n, e->e->o.n_tokens);
     if (!st && n) st = rvi_seq_init(&seq, e->e->pool, (int)n, err);
     rvi_engine_begin(e->e); /* the workspace no longer holds the last step's logits */

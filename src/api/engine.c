@@ -159,7 +159,7 @@ rv_status rv_engine_score(rv_engine *e, const int32_t *ids, size_t n,
     if (adapters && adapters->m != e->m)
         return rvi_error(err, RV_E_ADAPTER, "the adapters are of another model");
     if (n > (size_t)e->e->o.n_tokens)
-        return rvi_error(err, RV_E_KV_CACHE, "%zu tokens, but the engine has room for %d", n,
+        return rvi_error(err, RV_E_TOO_LONG, "%zu tokens, but the engine has room for %d", n,
                          e->e->o.n_tokens);
     rvi_api_turn turn;
     rvi_seq seq = {0};

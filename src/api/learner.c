@@ -357,7 +357,7 @@ rv_status rv_learner_begin(rv_learner *l, rv_session *s, const char *conversatio
     if (s->e->m != l->m)
         st = rvi_error(err, RV_E_INVALID, "the session is of another model");
     else if (s->s->answer)
-        st = rvi_error(err, RV_E_SESSION, "the session has an answer that was not finished");
+        st = rvi_error(err, RV_E_STATE, "the session has an answer that was not finished");
     else
         st = begin(l, s, conversation, conversation_len, out, err);
     rvi_api_leave(&turn);
@@ -373,7 +373,7 @@ rv_status rv_learner_correct(rv_learner *l, rv_session *s, const char *question,
         enter_reporting(&r, l, "rv_learner_correct", answer && (s || question), &out, err);
     if (st) return st;
     if (!question && (s->learner != l || !s->question))
-        st = rvi_error(err, RV_E_SONA, "nothing was asked on this session yet");
+        st = rvi_error(err, RV_E_LEARNING, "nothing was asked on this session yet");
     else if (!question && s->capture)
         st = rvi_learner_given(l->l, s->capture, &given, err);
     if (!st)
@@ -388,7 +388,7 @@ rv_status rv_learner_correct(rv_learner *l, rv_session *s, const char *question,
 static rv_status need_answer(const rv_learner *l, const rv_session *s, rv_error *err)
 {
     if (s->learner == l && s->capture && s->question) return RV_OK;
-    return rvi_error(err, RV_E_SONA, "nothing was answered on this session that could be judged");
+    return rvi_error(err, RV_E_LEARNING, "nothing was answered on this session that could be judged");
 }
 
 rv_status rv_learner_score(rv_learner *l, rv_session *s, double score, rv_adaptation *out,

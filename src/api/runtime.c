@@ -198,7 +198,7 @@ rv_status rvi_api_enter(rvi_api_turn *turn, const rv_runtime *rt, rv_error *err)
     for (int holder = FREE; !atomic_compare_exchange_strong(&turn->rt->busy, &holder, CALL);) {
         if (holder == CALL) {
             rvi_api_release_runtime(turn->rt);
-            return rvi_error(err, RV_E_SESSION,
+            return rvi_error(err, RV_E_BUSY,
                              "the runtime is computing for another call; one at a time");
         }
         if (holder == ASIDE) rvi_thread_sleep(50e-6);

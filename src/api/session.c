@@ -84,7 +84,7 @@ rv_status rv_session_fork(rv_session **out, rv_session *from, rv_error *err)
     if (!out || !from) return rvi_error(err, RV_E_INVALID, "rv_session_fork: NULL argument");
     *out = NULL;
     if (from->s->answer)
-        return rvi_error(err, RV_E_SESSION, "the session has an answer that was not finished");
+        return rvi_error(err, RV_E_STATE, "the session has an answer that was not finished");
     rvi_api_turn turn;
     rv_status st = rvi_api_enter(&turn, from->e->m->rt, err);
     if (st) return st;
@@ -164,7 +164,7 @@ rv_status rv_session_sync(rv_session *s, const int32_t *ids, size_t n, size_t *n
     rv_status st = rvi_api_enter(&turn, s->e->m->rt, err);
     if (st) return st;
     if (s->s->answer)
-        st = rvi_error(err, RV_E_SESSION, "the session has an answer that was not finished");
+        st = rvi_error(err, RV_E_STATE, "the session has an answer that was not finished");
     else
         st = rvi_session_sync(s->s, ids, n, n_reused, logits, err);
     rvi_api_leave(&turn);
@@ -265,7 +265,7 @@ rv_status rv_session_finish(rv_session *s, rv_generated *out, rv_error *err)
     rv_status st = rvi_api_enter(&turn, s->e->m->rt, err);
     if (st) return st;
     st = s->s->answer ? give(s, out, err)
-                      : rvi_error(err, RV_E_SESSION, "the session has no answer to finish");
+                      : rvi_error(err, RV_E_STATE, "the session has no answer to finish");
     rvi_api_leave(&turn);
     return st;
 }
@@ -353,7 +353,7 @@ rv_status rv_sampler_pick(rv_sampler *s, float *logits, const int32_t *past, siz
         return rvi_error(err, RV_E_INVALID, "a prompt of %zu among %zu tokens", n_prompt, n_past);
     for (size_t i = 0; i < n_past; i++)
         if (past[i] < 0 || past[i] >= n_vocab)
-            return rvi_error(err, RV_E_GENERATION, "token id %d is not in the vocabulary of %d",
+            return rvi_error(err, RV_E_INVALID, "token id %d is not in the vocabulary of %d",
                              past[i], n_vocab);
     return rvi_sampler_pick(s->s, logits, past, n_past, n_prompt, id, err);
 }

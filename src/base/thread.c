@@ -11,7 +11,7 @@ rv_status rvi_thread_start(rvi_thread **out, void (*fn)(void *ctx), void *ctx, b
     (void)ctx;
     (void)idle;
     *out = NULL;
-    return rvi_error(err, RV_E_SONA, "there are no threads here");
+    return rvi_error(err, RV_E_UNSUPPORTED, "there are no threads here");
 }
 
 void rvi_thread_join(rvi_thread *t)
@@ -27,7 +27,7 @@ void rvi_thread_sleep(double seconds)
 rv_status rvi_bell_new(rvi_bell **out, rv_error *err)
 {
     *out = NULL;
-    return rvi_error(err, RV_E_SONA, "there are no threads here");
+    return rvi_error(err, RV_E_UNSUPPORTED, "there are no threads here");
 }
 
 void rvi_bell_free(rvi_bell *b)

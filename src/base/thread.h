@@ -1,5 +1,5 @@
 /* thread.h - threads of their own, and a bell that they wait for. Without threads (WASM) nothing
- * can be started: RV_E_SONA. */
+ * can be started: RV_E_UNSUPPORTED. */
 #ifndef RVI_BASE_THREAD_H
 #define RVI_BASE_THREAD_H
 

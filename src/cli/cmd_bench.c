@@ -54,7 +54,7 @@ static rv_status fresh_session(bench *b, int i, rv_error *err)
 {
     rv_session_options o;
     rv_session_free(&b->sessions[i]);
-    rv_session_options_init(&o, sizeof o);
+    o = (rv_session_options){.size = sizeof o};
     o.engine = b->engine;
     o.n_context = b->depth + RVI_MAX(b->n_prompt, b->n_gen);
     return rv_session_new(&b->sessions[i], b->model.m, &o, err);
@@ -468,7 +468,7 @@ static rv_status set_up(cli *c, bench *b, rv_error *err)
     if (per_sequence > MAX_TOKENS / parallel)
         return rvi_error(err, RV_E_CONFIG, "%d sequences of %d tokens are too many", parallel,
                          b->depth + longest);
-    rv_engine_options_init(&o, sizeof o);
+    o = (rv_engine_options){.size = sizeof o};
     o.n_tokens = per_sequence * parallel;
     o.max_rows = STEP_ROWS;
     o.max_logits = parallel;

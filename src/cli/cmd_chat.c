@@ -112,7 +112,7 @@ static rv_status answer(chat *t, bool *answered, rv_error *err)
 {
     int32_t *ids = NULL;
     size_t n = 0;
-    rv_generated g = {0};
+    rv_answer *g = NULL;
     bool full = false;
     *answered = false;
     rv_status st = cli_conversation_ids(&t->talk, t->model.m, true, &t->now, &ids, &n, err);
@@ -121,7 +121,7 @@ static rv_status answer(chat *t, bool *answered, rv_error *err)
         if (t->editor)
             remark_full(t, "The conversation with this message does not fit", n);
         else
-            st = rvi_error(err, RV_E_SESSION,
+            st = rvi_error(err, RV_E_TOO_LONG,
                            "the conversation has %zu tokens and no longer fits the context of %d; "
                            "start again, or with a larger --ctx",
                            n, rv_session_context(t->session));
@@ -145,7 +145,7 @@ static rv_status answer(chat *t, bool *answered, rv_error *err)
         }
         if (t->editor && !st) remark_answer(t, &g);
     }
-    rv_generated_free(&g);
+    rv_free(g);
     rv_free(ids);
     return st;
 }

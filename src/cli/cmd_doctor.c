@@ -318,7 +318,7 @@ static void write_json(const doctor *d, const char *described, const cli_load *l
 static rv_status make_runtime(const cli *c, rv_runtime **out, rv_error *err)
 {
     rv_runtime_options o;
-    rv_runtime_options_init(&o, sizeof o);
+    o = (rv_runtime_options){.size = sizeof o};
     o.n_threads = c->threads;
     o.exact = c->exact;
     o.no_pack = c->no_pack;

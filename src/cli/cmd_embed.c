@@ -83,7 +83,7 @@ static rv_status open_engine(embed *e, rv_error *err)
     size_t longest = 1;
     for (size_t i = 0; i < e->n; i++) longest = RVI_MAX(longest, e->texts[i].n);
     if (longest > INT32_MAX) return rvi_error(err, RV_E_CONFIG, "too long a text");
-    rv_engine_options_init(&o, sizeof o);
+    o = (rv_engine_options){.size = sizeof o};
     o.n_tokens = (int)longest;
     if (e->info.is_encoder) o.max_rows = (int)longest;
     rv_status st = cli_kv_type(e->c, &o.kv_type, err);
@@ -109,7 +109,7 @@ static void write_vector(const embed *e, size_t i, const float *v, rvi_buf *out)
 static rv_status write_all(embed *e, rv_pooling pooling, rvi_buf *out, rv_error *err)
 {
     rv_embed_options o;
-    rv_embed_options_init(&o, sizeof o);
+    o = (rv_embed_options){.size = sizeof o};
     o.pooling = pooling;
     o.normalize = !e->raw_length;
     float *v = rvi_zalloc_array((size_t)e->info.n_embd, sizeof *v);

@@ -178,12 +178,12 @@ static int answer_once(run *r, const char *prompt, size_t len)
     rv_error err = {0};
     int32_t *ids = NULL;
     size_t n = 0;
-    rv_generated g = {0};
+    rv_answer *g = NULL;
     rvi_buf out = {0};
     int code = CLI_OK;
     rv_status st = prompt_ids(r, prompt, len, &ids, &n, &err);
     if (!st && !n)
-        st = rvi_error(&err, RV_E_GENERATION,
+        st = rvi_error(&err, RV_E_INVALID,
                        "the prompt is empty, and this model has no token to begin a text with");
     if (!st) st = cli_generation_session(r->c, &r->g, r->model.m, &r->session, &err);
     if (!st) st = begin_learned(r, &err);
@@ -195,7 +195,7 @@ static int answer_once(run *r, const char *prompt, size_t len)
     if (!st && r->json) st = write_json(r, &g, ids, n, &out, &err);
     if (!st) code = r->json ? cli_print(&out) : end_plain(r, &g);
     if (!code && cli_interrupted()) code = CLI_INTERRUPTED;
-    rv_generated_free(&g);
+    rv_free(g);
     rvi_buf_deinit(&out);
     rv_free(ids);
     return st ? cli_fail(&err) : code;

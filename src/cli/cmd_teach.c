@@ -125,7 +125,7 @@ static rv_status show_answer(teach *t, rv_error *err)
     cli_generation g;
     cli_conversation talk = {0};
     rv_session *s = NULL;
-    rv_generated out = {0};
+    rv_answer *out = NULL;
     rvi_buf json = {0};
     int32_t *ids = NULL;
     size_t n = 0;
@@ -146,7 +146,7 @@ static rv_status show_answer(teach *t, rv_error *err)
     } else if (!st) {
         rvi_buf_printf(&t->out, "%s\n", out.text);
     }
-    rv_generated_free(&out);
+    rv_free(out);
     rv_session_free(&s);
     rv_free(ids);
     rvi_buf_deinit(&json);

@@ -63,7 +63,7 @@ static rv_status resolve(const cli *c, const char *name, rvi_buf *path, rv_error
 rv_status cli_runtime(const cli *c, int n_threads, rv_runtime **out, rv_error *err)
 {
     rv_runtime_options o;
-    rv_runtime_options_init(&o, sizeof o);
+    o = (rv_runtime_options){.size = sizeof o};
     o.n_threads = n_threads;
     o.exact = c->exact;
     o.no_pack = c->no_pack;

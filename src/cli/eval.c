@@ -71,7 +71,7 @@ static rv_status make_engine(eval *e, int room, rv_error *err)
     room = (room + 63) / 32 * 32; /* whole pages, one to spare */
     if (e->engine && room <= e->room) return RV_OK;
     rv_engine_free(&e->engine);
-    rv_engine_options_init(&o, sizeof o);
+    o = (rv_engine_options){.size = sizeof o};
     o.n_tokens = RVI_MAX(room * EVAL_PARALLEL, EVAL_WINDOW + 32);
     o.max_logits = EVAL_PARALLEL;
     rv_status st = cli_kv_type(e->c, &o.kv_type, err);
@@ -131,10 +131,10 @@ static rv_status start(eval *e, rv_learner *l, rv_session *s, const char *questi
     rvi_buf talk = {0};
     int32_t *ids = NULL;
     size_t n;
-    rv_sampling_init_greedy(&sampling, sizeof sampling);
+    sampling = (rv_sampling){.size = sizeof sampling, .greedy = 1};
     sampling.temperature = ask->temperature;
     sampling.seed = seed;
-    rv_generate_options_init(&o, sizeof o);
+    o = (rv_generate_options){.size = sizeof o};
     o.sampling = &sampling;
     o.max_tokens = ask->max_tokens;
     if (ask->mask) {
@@ -159,7 +159,7 @@ rv_status eval_answers_on(eval *e, rv_learner *l, const char *const *questions, 
     size_t n_started = 0, n_running = 1;
     int room = 0;
     rv_session_options o;
-    rv_session_options_init(&o, sizeof o);
+    o = (rv_session_options){.size = sizeof o};
     rv_status st = room_for(e, questions, n, ask->max_tokens, &room, err);
     if (!st) st = make_engine(e, room, err);
     o.engine = e->engine;
@@ -172,7 +172,7 @@ rv_status eval_answers_on(eval *e, rv_learner *l, const char *const *questions, 
     }
     while (!st && n_running) {
         st = rv_engine_advance(e->engine, &n_running, err);
-        if (!st && cli_interrupted()) st = rvi_error(err, RV_E_GENERATION, "interrupted");
+        if (!st && cli_interrupted()) st = rvi_error(err, RV_E_CANCELLED, "interrupted");
     }
     for (size_t i = 0; i < n_started; i++) {
         rv_error own = {0};
@@ -275,7 +275,7 @@ static rv_status measure_nll(eval *e, const rv_adapter_set *adapters, double *ou
         st = rv_engine_score(e->engine, e->windows + (size_t)w * EVAL_WINDOW, EVAL_WINDOW, adapters,
                              log_p, err);
         for (size_t i = 0; !st && i < RVI_COUNT(log_p); i++) sum -= (double)log_p[i];
-        if (!st && cli_interrupted()) st = rvi_error(err, RV_E_GENERATION, "interrupted");
+        if (!st && cli_interrupted()) st = rvi_error(err, RV_E_CANCELLED, "interrupted");
     }
     cli_progress_end(&e->bar);
     *out = e->n_windows ? sum / ((double)e->n_windows * (EVAL_WINDOW - 1)) : (double)NAN;
@@ -347,7 +347,7 @@ rv_status eval_teach(eval *e, const eval_fact *facts, size_t n, double *slowest,
         rv_adaptation a = {0};
         st = rv_learner_correct(e->l, NULL, facts[i].prompt, facts[i].taught, &a, err);
         if (!st && !a.applied)
-            st = rvi_error(err, RV_E_SONA, "'%s' was not learned: %s", facts[i].prompt, a.notes);
+            st = rvi_error(err, RV_E_LEARNING, "'%s' was not learned: %s", facts[i].prompt, a.notes);
         worst = RVI_MAX(worst, (a.latency_us + a.forward_us) * 1e-6);
     }
     if (slowest) *slowest = worst;

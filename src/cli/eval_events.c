@@ -39,14 +39,14 @@ static rv_status answer_probability(eval *e, rv_learner *l, const char *question
     forced f = {.ids = answer, .n = n};
     const eval_mask mask = {allow_one, &f, false};
     const eval_ask ask = {.max_tokens = (int)n, .mask = &mask};
-    rv_generated g = {0};
+    rv_answer *g = NULL;
     rv_session *s = NULL;
     rv_status st = eval_answers_on(e, l, &question, 1, &ask, &s, &g, err);
     if (!st && (g.n_ids != n || !g.chosen))
         st = rvi_error(err, RV_E_GENERATION, "an answer of %zu tokens ended after %zu", n, g.n_ids);
     *out = 0;
     for (size_t i = 0; !st && i < n; i++) *out += (double)g.chosen[i].logprob / log(10);
-    rv_generated_free(&g);
+    rv_free(g);
     rv_session_free(&s);
     return st;
 }
@@ -116,7 +116,7 @@ static rv_status push_down(thumbs_eval *v, size_t i, const rv_generated *canarie
     rv_session_free(&s);
     if (!st) st = eval_answers(e, e->l, &q, 1, &ask, &again, err);
     if (!st) v->answer_changed[i] = !eval_same_ids(&own, again);
-    rv_generated_free(&own);
+    rv_free(own);
     eval_free_answers(again, 1);
     return st;
 }
@@ -254,11 +254,11 @@ static rv_status score_answer(eval *e, const char *q, forced *random, double sco
     const eval_mask mask = {allow_one, random, true};
     const eval_ask ask = {.max_tokens = GARBAGE, .what = "garbage", .mask = random ? &mask : NULL};
     rv_session *s = NULL;
-    rv_generated out = {0};
+    rv_answer *out = NULL;
     rv_adaptation a = {0};
     rv_status st = eval_answers_on(e, e->l, &q, 1, &ask, &s, &out, err);
     if (!st) st = rv_learner_score(e->l, s, score, &a, err);
-    rv_generated_free(&out);
+    rv_free(out);
     rv_session_free(&s);
     return st;
 }

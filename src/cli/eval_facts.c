@@ -187,7 +187,7 @@ static rv_status train(facts_eval *v, double *seconds, rv_error *err)
     rv_adaptation a = {0};
     rv_status st = eval_train(&v->e, v->mode == DEEP ? RV_LOOP_DEEP : RV_LOOP_BACKGROUND,
                               RV_LOSS_DPO, &a, seconds, err);
-    if (!st && !a.applied) st = rvi_error(err, RV_E_SONA, "nothing was trained: %s", a.notes);
+    if (!st && !a.applied) st = rvi_error(err, RV_E_LEARNING, "nothing was trained: %s", a.notes);
     return st;
 }
 

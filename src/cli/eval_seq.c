@@ -79,7 +79,7 @@ static rv_status teach_groups(seq_eval *v, const eval_set *s, course *c, double 
         st = eval_teach(e, s->facts + (size_t)g * size, size, NULL, err);
         if (!st) st = eval_train(e, RV_LOOP_BACKGROUND, RV_LOSS_DPO, &a, &took, err);
         *seconds += took;
-        if (!st && !a.applied) st = rvi_error(err, RV_E_SONA, "group %d: %s", g + 1, a.notes);
+        if (!st && !a.applied) st = rvi_error(err, RV_E_LEARNING, "group %d: %s", g + 1, a.notes);
         if (!st) st = measure(e, s->facts, (size_t)(g + 1) * size, size, c->gen[g], c->rel[g], err);
     }
     return st;

@@ -171,7 +171,7 @@ rv_status cli_generation_session(const cli *c, const cli_generation *g, const rv
     rv_session_options o;
     rv_adapter_set *adapters = NULL;
     *out = NULL;
-    rv_session_options_init(&o, sizeof o);
+    o = (rv_session_options){.size = sizeof o};
     o.n_context = c->context;
     rv_status st = cli_kv_type(c, &o.kv_type, err);
     if (!st) st = cli_load_adapters(&g->lora, m, &adapters, err);

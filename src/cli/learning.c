@@ -38,7 +38,7 @@ static rv_status open_learner(cli_learning *l, const rv_model *m, const char *na
     if (!st && file_of(l, "paused", &path)) l->paused = rvi_os_stat(path.data, NULL) != RVI_OS_NONE;
     rvi_buf_deinit(&path);
     if (st) return st;
-    rv_learner_options_init(&o, sizeof o);
+    o = (rv_learner_options){.size = sizeof o};
     o.store = &l->store;
     o.dir = l->dir.data;
     o.user = name;

@@ -78,10 +78,10 @@ static rv_status check(const rvi_session *s, const int32_t *prompt, size_t n_pro
                        const rv_generate_options *o, rv_error *err)
 {
     if (s->answer)
-        return rvi_error(err, RV_E_SESSION, "the session has an answer that was not finished");
-    if (!n_prompt) return rvi_error(err, RV_E_GENERATION, "the prompt is empty");
+        return rvi_error(err, RV_E_STATE, "the session has an answer that was not finished");
+    if (!n_prompt) return rvi_error(err, RV_E_INVALID, "the prompt is empty");
     if (n_prompt >= (size_t)s->n_context)
-        return rvi_error(err, RV_E_GENERATION,
+        return rvi_error(err, RV_E_TOO_LONG,
                          "the prompt has %zu tokens, but the context holds %d: shorten it or ask "
                          "for a larger context",
                          n_prompt, s->n_context);
@@ -190,7 +190,7 @@ rv_status rvi_answer_lock(rvi_session *s, const rvi_slot *slot, rv_error *err)
 {
     rvi_answer *a = s->answer;
     if (!a || a->ended || a->out.ids.len)
-        return rvi_error(err, RV_E_SESSION, "no answer of the session is about to begin");
+        return rvi_error(err, RV_E_STATE, "no answer of the session is about to begin");
     if (!slot->n || slot->n > RVI_MAX_SLOT || !isfinite(slot->margin))
         return rvi_error(err, RV_E_CONFIG, "a slot of %zu tokens: 1 to %d are possible", slot->n,
                          RVI_MAX_SLOT);

@@ -401,13 +401,13 @@ rv_status rvi_capture_text(rvi_capture *c, rvi_session *s, const int32_t *ids, s
 {
     rvi_engine *e = s->e;
     if (!n_prompt || n <= n_prompt)
-        return rvi_error(err, RV_E_GENERATION, "there is no answer after the prompt");
+        return rvi_error(err, RV_E_INVALID, "there is no answer after the prompt");
     if (n > (size_t)s->n_context)
-        return rvi_error(err, RV_E_SESSION, "%zu tokens do not fit the session's context of %d", n,
+        return rvi_error(err, RV_E_TOO_LONG, "%zu tokens do not fit the session's context of %d", n,
                          s->n_context);
     rv_status st = rvi_engine_check_ids(e, ids, n, err);
     if (!st && s->answer)
-        st = rvi_error(err, RV_E_SESSION, "the session has an answer that was not finished");
+        st = rvi_error(err, RV_E_STATE, "the session has an answer that was not finished");
     /* all but the row that the first token follows; then steps whose rows are captured */
     if (!st) st = rvi_session_sync(s, ids, n_prompt - 1, NULL, NULL, err);
     if (st) return st;

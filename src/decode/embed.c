@@ -18,21 +18,21 @@ static rv_status check(const rvi_model *m, int max_rows, const int32_t *ids, siz
                        const rvi_embed_options *o, rv_error *err)
 {
     const char *refused = m->source->embedding.refused;
-    if (!n) return rvi_error(err, RV_E_GENERATION, "there are no tokens to embed");
+    if (!n) return rvi_error(err, RV_E_INVALID, "there are no tokens to embed");
     if (o->pooling == RV_POOLING_DEFAULT && refused)
         return rvi_error(err, RV_E_MODEL, "%s: %s; choose a pooling", m->source->name, refused);
     if (o->pooling < RV_POOLING_DEFAULT || o->pooling > RV_POOLING_FIRST)
         return rvi_error(err, RV_E_CONFIG, "there is no pooling %d", (int)o->pooling);
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= m->hp.n_vocab)
-            return rvi_error(err, RV_E_GENERATION, "token id %d is not in the vocabulary of %d",
+            return rvi_error(err, RV_E_INVALID, "token id %d is not in the vocabulary of %d",
                              ids[i], m->hp.n_vocab);
     if (n > (size_t)m->hp.n_context)
-        return rvi_error(err, RV_E_GENERATION,
+        return rvi_error(err, RV_E_TOO_LONG,
                          "the text has %zu tokens, but the model takes at most %d: shorten it", n,
                          m->hp.n_context);
     if (m->arch->is_encoder && n > (size_t)max_rows)
-        return rvi_error(err, RV_E_GENERATION,
+        return rvi_error(err, RV_E_TOO_LONG,
                          "the text has %zu tokens, but only %d rows are computed at once: shorten "
                          "it or ask for more",
                          n, max_rows);

@@ -70,7 +70,7 @@ rv_status rvi_engine_check_ids(const rvi_engine *e, const int32_t *ids, size_t n
 {
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= e->m->hp.n_vocab)
-            return rvi_error(err, RV_E_GENERATION, "token id %d is not in the vocabulary of %d",
+            return rvi_error(err, RV_E_INVALID, "token id %d is not in the vocabulary of %d",
                              ids[i], e->m->hp.n_vocab);
     return RV_OK;
 }
@@ -165,9 +165,9 @@ rv_status rvi_session_sync(rvi_session *s, const int32_t *ids, size_t n, size_t 
     rvi_engine *e = s->e;
     if (logits) *logits = NULL;
     if (n > (size_t)s->n_context)
-        return rvi_error(err, RV_E_SESSION, "%zu tokens do not fit the session's context of %d", n,
+        return rvi_error(err, RV_E_TOO_LONG, "%zu tokens do not fit the session's context of %d", n,
                          s->n_context);
-    if (logits && !n) return rvi_error(err, RV_E_GENERATION, "no tokens: nothing predicts a next");
+    if (logits && !n) return rvi_error(err, RV_E_INVALID, "no tokens: nothing predicts a next");
     rv_status st = rvi_engine_check_ids(e, ids, n, err);
     if (st) return st;
     atomic_store(&s->cancelled, false);
@@ -179,7 +179,7 @@ rv_status rvi_session_sync(rvi_session *s, const int32_t *ids, size_t n, size_t 
         int rows = (int)RVI_MIN(n - (size_t)s->seq.len, (size_t)e->o.max_rows);
         bool last = (size_t)s->seq.len + (size_t)rows == n;
         rvi_engine_begin(e);
-        if (atomic_load(&s->cancelled)) st = rvi_error(err, RV_E_SESSION, "cancelled");
+        if (atomic_load(&s->cancelled)) st = rvi_error(err, RV_E_CANCELLED, "cancelled");
         if (!st) st = rvi_engine_add(e, s, rows, s->adapters, last && logits, err);
         if (!st) rvi_engine_compute(e);
     }
@@ -251,9 +251,9 @@ static rv_status check_step(const rvi_engine *e, const rvi_step_row *rows, size_
         rv_status st = rvi_engine_check_ids(e, &rows[i].token, 1, err);
         if (st) return st;
         if (rows[i].s->e != e)
-            return rvi_error(err, RV_E_SESSION, "row %zu: its session is of another engine", i);
+            return rvi_error(err, RV_E_INVALID, "row %zu: its session is of another engine", i);
         if (rows[i].s->answer)
-            return rvi_error(err, RV_E_SESSION,
+            return rvi_error(err, RV_E_STATE,
                              "row %zu: its session has an answer that was not finished", i);
         n_logits += rows[i].want_logits;
     }
@@ -273,7 +273,7 @@ rv_status rvi_engine_step(rvi_engine *e, const rvi_step_row *rows, size_t n, rv_
         rvi_session *s = rows[done].s;
         if (!s->seq.len) s->rope_set = rvi_rope_set(&e->m->rope, s->n_context);
         if (s->seq.len == s->n_context) {
-            st = rvi_error(err, RV_E_SESSION, "row %zu: its session's context of %d is full", done,
+            st = rvi_error(err, RV_E_CONTEXT_FULL, "row %zu: its session's context of %d is full", done,
                            s->n_context);
             break;
         }

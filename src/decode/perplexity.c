@@ -49,7 +49,7 @@ rv_status rvi_perplexity_run(rv_perplexity *out, const rvi_model *m, const int32
         out->n_scored += n_context - 1 - first;
         out->value = exp(-sum / (double)out->n_scored);
         if (progress && progress(ctx, w + 1, total, out->value))
-            st = rvi_error(err, RV_E_GENERATION, "cancelled");
+            st = rvi_error(err, RV_E_CANCELLED, "cancelled");
     }
     rvi_workspace_free(s.ws);
     rvi_seq_deinit(&seq);

@@ -161,7 +161,7 @@ static rv_status restore(rvi_bank *b, size_t n, uint64_t event, const uint8_t *k
     rv_status st = rvi_bank_image(b, key, &record, err);
     if (!st && at != SIZE_MAX && b->entries[at].now->last_event != event)
         st = rvi_error(
-            err, RV_E_SONA,
+            err, RV_E_LEARNING,
             "event %llu cannot be undone: event %llu came after it and is about the same",
             (unsigned long long)event, (unsigned long long)b->entries[at].now->last_event);
     if (!st && at != SIZE_MAX) rvi_bank_drop(b, at);

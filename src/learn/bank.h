@@ -70,7 +70,7 @@ rv_status rvi_bank_groups(const rvi_bank *b, size_t k, uint32_t *groups,
  * relation, words, vector. A thumb or score judges the answer that was given: its quality is the
  * mean of its scores, its verdict follows from that. A correction makes the given answer a failure
  * and the corrected one a success. *id (may be NULL): the pattern of the judged or the corrected
- * answer. A bank full of corrections that no weights know yet is RV_E_SONA. */
+ * answer. A bank full of corrections that no weights know yet is RV_E_LEARNING. */
 rv_status rvi_bank_learn(rvi_bank *b, const rvi_pattern *about, const rvi_feedback *f, uint64_t *id,
                          rv_error *err) RVI_MUST_CHECK;
 /* A whole pattern from elsewhere; the same rules, p->correction decides which. */
@@ -78,7 +78,7 @@ rv_status rvi_bank_add(rvi_bank *b, const rvi_pattern *p, uint64_t *id,
                        rv_error *err) RVI_MUST_CHECK;
 
 /* Puts everything that the event had changed back as it was before. Possible for the last 64 events
- * that taught something, unless a later one was about the same: RV_E_SONA. RV_E_NOT_FOUND: that
+ * that taught something, unless a later one was about the same: RV_E_LEARNING. RV_E_NOT_FOUND: that
  * event taught nothing. by: the undo event itself, 0: none. */
 rv_status rvi_bank_undo(rvi_bank *b, uint64_t event, uint64_t by, rv_error *err) RVI_MUST_CHECK;
 

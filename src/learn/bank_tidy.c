@@ -78,7 +78,7 @@ rv_status rvi_bank_make_room(rvi_bank *b, bool spare_changed, size_t *n_removed,
     }
     rvi_free(all);
     if (n > o->max_patterns || bytes > o->max_bytes)
-        return rvi_error(err, RV_E_SONA,
+        return rvi_error(err, RV_E_LEARNING,
                          "the bank is full: %zu patterns, %zu bytes, and the rest may not go: "
                          "corrections that have not been trained yet",
                          n, bytes);
@@ -269,7 +269,7 @@ rv_status rvi_bank_consolidate(rvi_bank *b, rvi_bank_report *report, rv_error *e
     if (!st) st = distil(b, &r.n_distilled, err);
     rv_error why = {0};
     if (!st && (st = rvi_bank_make_room(b, false, &r.n_pruned, &why))) {
-        if (st == RV_E_SONA)
+        if (st == RV_E_LEARNING)
             st = RV_OK; /* too full is an error where something is added */
         else
             st = rvi_error(err, st, "%s", why.text);

@@ -27,7 +27,7 @@ rvi_study_options rvi_learner_study_options(const rvi_learner *l)
 }
 
 static rv_status study_waiting(rvi_learner *l, rvi_study_progress_fn progress, void *ctx,
-                               rv_adaptation *out, rv_error *err)
+                               rvi_adaptation *out, rv_error *err)
 {
     rv_status st = RV_OK;
     for (bool more = true; !st && more;) {
@@ -48,7 +48,7 @@ static rv_status study_waiting(rvi_learner *l, rvi_study_progress_fn progress, v
 }
 
 rv_status rvi_learner_consolidate(rvi_learner *l, rv_learn_loop loop, rv_preference_loss loss,
-                                  rvi_study_progress_fn progress, void *ctx, rv_adaptation *out,
+                                  rvi_study_progress_fn progress, void *ctx, rvi_adaptation *out,
                                   rv_error *err)
 {
     double start = rvi_os_seconds();

@@ -143,7 +143,7 @@ void rvi_deep_deinit(rvi_deep *d)
 }
 
 rv_status rvi_learner_study_pairs(rvi_learner *l, rv_preference_loss loss,
-                                  rvi_study_progress_fn progress, void *ctx, rv_adaptation *out,
+                                  rvi_study_progress_fn progress, void *ctx, rvi_adaptation *out,
                                   rv_error *err)
 {
     rvi_deep d;
@@ -180,7 +180,7 @@ static void add(measured *m, const rvi_study_result *r)
     m->best += r->best_step;
 }
 
-static void tell(rv_adaptation *out, const measured *m, const char *what, const char *unit)
+static void tell(rvi_adaptation *out, const measured *m, const char *what, const char *unit)
 {
     if (!m->n) return;
     double n = (double)m->n;
@@ -191,7 +191,7 @@ static void tell(rv_adaptation *out, const measured *m, const char *what, const 
     if (isnan(out->quality_delta)) out->quality_delta = (m->before - m->after) / n;
 }
 
-void rvi_learner_report(const rvi_learner *l, size_t first, rv_adaptation *out)
+void rvi_learner_report(const rvi_learner *l, size_t first, rvi_adaptation *out)
 {
     measured wordings = {0}, pairs = {0};
     for (size_t i = first; i < l->n_generations; i++) {

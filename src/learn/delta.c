@@ -24,7 +24,7 @@ rv_status rvi_delta_export(rvi_adapter **out, const rvi_model *m, const rvi_delt
 {
     *out = NULL;
     if (d->rank < 1 || d->rank > RVI_MAX_RANK)
-        return rvi_error(err, RV_E_SONA, "a change of rank %d makes no adapter", d->rank);
+        return rvi_error(err, RV_E_LEARNING, "a change of rank %d makes no adapter", d->rank);
     size_t rank = (size_t)d->rank, n_embd = (size_t)m->hp.n_embd;
     rvi_adapter *a = rvi_zalloc(sizeof *a);
     if (!a) return rvi_nomem(err, "adapter");

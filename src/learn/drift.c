@@ -79,7 +79,7 @@ rv_status rvi_drift(const rvi_replay *r, const rvi_voice *v, const rvi_adapter_s
     for (size_t i = 0; i < r->n_pieces; i++)
         if (r->pieces[i].kind == RVI_PROBE || r->pieces[i].kind == RVI_PROSE)
             d.longest = RVI_MAX(d.longest, (int)r->pieces[i].n);
-    if (!d.longest) return rvi_error(err, RV_E_SONA, "there are no probe texts yet");
+    if (!d.longest) return rvi_error(err, RV_E_LEARNING, "there are no probe texts yet");
     rvi_kv_spec spec =
         rvi_model_kv_spec(v->m, RV_KV_F16, (d.longest + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS);
     rv_status st = rvi_pages_new(&d.pool, v->be, &spec, 0, err);

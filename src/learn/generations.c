@@ -18,7 +18,7 @@ static const char *const origin_names[] = {[RVI_FROM_GROUP] = "R7",
 
 const char *rvi_recipe_name(const rvi_generation *g)
 {
-    if (g->origin == RVI_FROM_GROUP && g->recipe == RV_RECIPE_FENCED) return "R1";
+    if (g->origin == RVI_FROM_GROUP && g->recipe == RVI_RECIPE_FENCED) return "R1";
     return origin_names[g->origin];
 }
 
@@ -27,8 +27,8 @@ void rvi_recipe_read(rvi_generation *g, rvi_text name)
     g->origin = RVI_FROM_GROUP;
     for (size_t i = 0; i < RVI_COUNT(origin_names); i++)
         if (rvi_text_is(name, origin_names[i])) g->origin = (rvi_origin)i;
-    g->recipe = rvi_text_is(name, "R1") ? RV_RECIPE_FENCED : RV_RECIPE_GATED;
-    g->gated = (g->origin == RVI_FROM_GROUP && g->recipe == RV_RECIPE_GATED) ||
+    g->recipe = rvi_text_is(name, "R1") ? RVI_RECIPE_FENCED : RVI_RECIPE_GATED;
+    g->gated = (g->origin == RVI_FROM_GROUP && g->recipe == RVI_RECIPE_GATED) ||
                g->origin == RVI_FROM_SHARED;
 }
 
@@ -158,7 +158,7 @@ rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char
     return RV_OK;
 }
 
-rv_status rvi_learner_rollback(rvi_learner *l, int generation, rv_adaptation *out, rv_error *err)
+rv_status rvi_learner_rollback(rvi_learner *l, int generation, rvi_adaptation *out, rv_error *err)
 {
     *out = rvi_adaptation_new(RV_LOOP_BACKGROUND);
     const rvi_generation *to = generation ? rvi_learner_generation(l, generation) : NULL;

@@ -202,7 +202,7 @@ void rvi_instant_deinit(rvi_learner *l)
 
 /* ---- events ---- */
 
-static rv_status probe(rvi_learner *l, rv_adaptation *out, rv_error *err)
+static rv_status probe(rvi_learner *l, rvi_adaptation *out, rv_error *err)
 {
     rvi_instant *in = &l->instant;
     double start = rvi_os_thread_seconds();
@@ -214,7 +214,7 @@ static rv_status probe(rvi_learner *l, rv_adaptation *out, rv_error *err)
     }
     rvi_delta d = rvi_micro_delta(in->micro);
     rv_status st = rvi_instant_publish(l, &in->adapter, &d, err);
-    char note[sizeof((rv_adaptation *)0)->notes];
+    char note[sizeof((rvi_adaptation *)0)->notes];
     snprintf(note, sizeof note,
              "rolled back: the probe texts had drifted by %.4f nats, perplexity %+.1f %%", r.kl,
              100 * r.ppl);
@@ -233,7 +233,7 @@ rv_status rvi_instant_catch_up(rvi_learner *l, rv_error *err)
 }
 
 /* out (may be NULL): of the judgement that it comes after. */
-static rv_status attend(rvi_learner *l, rv_adaptation *out, rv_error *err)
+static rv_status attend(rvi_learner *l, rvi_adaptation *out, rv_error *err)
 {
     rv_status st = l->instant.probe_due ? probe(l, out, err) : RV_OK;
     if (!st) rvi_instant_save_due(l);
@@ -275,13 +275,13 @@ rv_status rvi_instant_tokens(const rvi_capture *c, rvi_captured **out, int *n, r
     *n = answer ? rvi_capture_count(c, answer) : 0;
     *out = NULL;
     if (!*n)
-        return rvi_error(err, RV_E_SONA, "the answer is unknown, or too long ago to be judged");
+        return rvi_error(err, RV_E_LEARNING, "the answer is unknown, or too long ago to be judged");
     if (!(*out = rvi_alloc_array((size_t)*n, sizeof **out))) return rvi_nomem(err, "tokens");
     for (int i = 0; i < *n; i++) (*out)[i] = rvi_capture_get(c, answer, i);
     return RV_OK;
 }
 
-static void say(rv_adaptation *out, rvi_micro_outcome outcome, double kl)
+static void say(rvi_adaptation *out, rvi_micro_outcome outcome, double kl)
 {
     out->applied = outcome == RVI_MICRO_STEPPED;
     if (outcome == RVI_MICRO_STEPPED)
@@ -293,13 +293,13 @@ static void say(rv_adaptation *out, rvi_micro_outcome outcome, double kl)
 }
 
 rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *question,
-                            double score, rv_adaptation *out, rv_error *err)
+                            double score, rvi_adaptation *out, rv_error *err)
 {
     rvi_instant *in = &l->instant;
     rvi_captured *tokens = NULL;
     int n;
     double kl = 0;
-    *out = (rv_adaptation){.loop = RV_LOOP_INSTANT, .quality_delta = NAN};
+    *out = (rvi_adaptation){.loop = RV_LOOP_INSTANT, .quality_delta = NAN};
     if (!(score >= 0 && score <= 1))
         return rvi_error(err, RV_E_INVALID, "a score is a number from 0 to 1");
     rv_status st = rvi_instant_catch_up(l, err);
@@ -387,14 +387,14 @@ static rv_status dislike_of(rvi_learner *l, const char *question, size_t *out, r
 }
 
 rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const char *question,
-                                 rv_adaptation *out, rv_error *err)
+                                 rvi_adaptation *out, rv_error *err)
 {
     rvi_instant *in = &l->instant;
     rvi_captured *tokens = NULL;
     int n;
     size_t at = 0;
     double kl = 0, start = rvi_os_thread_seconds();
-    *out = (rv_adaptation){.loop = RV_LOOP_INSTANT, .quality_delta = NAN};
+    *out = (rvi_adaptation){.loop = RV_LOOP_INSTANT, .quality_delta = NAN};
     rv_status st = rvi_instant_tokens(c, &tokens, &n, err);
     if (!st) st = need_thumbs(l, err);
     out->forward_us = (rvi_os_thread_seconds() - start) * 1e6;

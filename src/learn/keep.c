@@ -141,7 +141,7 @@ static rv_status load(const rvi_learner *l, const char *path, rvi_adapter **out,
 
 /* ---- from elsewhere, and of two ---- */
 
-rv_status rvi_learner_import(rvi_learner *l, const char *path, rv_adaptation *out, rv_error *err)
+rv_status rvi_learner_import(rvi_learner *l, const char *path, rvi_adaptation *out, rv_error *err)
 {
     rvi_generation g = {.origin = RVI_FROM_FILE};
     *out = rvi_adaptation_new(RV_LOOP_BACKGROUND);
@@ -167,7 +167,7 @@ static double count_lessons(const rvi_learner *l, const rvi_generation *g)
     return (double)RVI_MAX(n, (size_t)1);
 }
 
-rv_status rvi_learner_merge(rvi_learner *l, int a, int b, rv_consolidation how, rv_adaptation *out,
+rv_status rvi_learner_merge(rvi_learner *l, int a, int b, rv_consolidation how, rvi_adaptation *out,
                             rv_error *err)
 {
     static const char *const rules[] = {[RV_MERGE_AVERAGE] = "average",
@@ -179,7 +179,7 @@ rv_status rvi_learner_merge(rvi_learner *l, int a, int b, rv_consolidation how, 
         return rvi_error(err, RV_E_NOT_FOUND, "two generations are needed, and %d and %d are not",
                          a, b);
     if ((size_t)how >= RVI_COUNT(rules) || (how == RV_MERGE_EWC && (!ga->fisher || !gb->fisher)))
-        return rvi_error(err, RV_E_SONA,
+        return rvi_error(err, RV_E_LEARNING,
                          "this way of merging needs Fisher information that these do not have");
     rvi_merge_part parts[2] = {
         {ga->adapter, exp(-ga->figures.ce), count_lessons(l, ga), ga->fisher},
@@ -323,7 +323,7 @@ rv_status rvi_learner_fold(rvi_learner *l, const rvi_feedback *f, rv_error *err)
 {
     rv_status st = RV_OK;
     char *text;
-    rv_adaptation ignored = {0};
+    rvi_adaptation ignored = {0};
     if (!rvi_text_is(f->user, l->user)) return RV_OK;
     switch (f->kind) {
     case RVI_FEEDBACK_CORRECTION: return fold_correction(l, f, err);

@@ -51,7 +51,7 @@ static void forget_all(rvi_learner *l)
 }
 
 rv_status rvi_learner_new(rvi_learner **out, const rvi_learner_parts *parts,
-                          const rv_learner_options *o, rvi_store *take, rv_error *err)
+                          const rvi_learner_options *o, rvi_store *take, rv_error *err)
 {
     *out = NULL;
     rvi_learner *l = rvi_zalloc(sizeof *l);

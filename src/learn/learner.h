@@ -44,7 +44,7 @@ enum { RVI_GENERATION_PARENTS = 8 };
 typedef struct rvi_generation {
     int number; /* 1, 2, 3 ... */
     rvi_origin origin;
-    rv_recipe recipe;
+    rvi_recipe recipe;
     bool gated;
     bool gone;       /* rolled back */
     int replaced_by; /* the number of a later one; 0: none */
@@ -144,7 +144,7 @@ typedef struct rvi_made_set rvi_made_set;
 
 typedef struct rvi_learner {
     rvi_learner_parts parts;
-    rv_learner_options o; /* whole; texts are copies */
+    rvi_learner_options o; /* whole; texts are copies */
     char *dir, *user;     /* dir: the learner's own; NULL: in memory */
     char digest[RVI_SHA256_HEX];
     rvi_store store;
@@ -185,7 +185,7 @@ typedef struct rvi_learner {
 
 /* store is taken (also on failure); ops NULL: in memory. Options are whole. */
 rv_status rvi_learner_new(rvi_learner **out, const rvi_learner_parts *parts,
-                          const rv_learner_options *o, rvi_store *take,
+                          const rvi_learner_options *o, rvi_store *take,
                           rv_error *err) RVI_MUST_CHECK;
 void rvi_learner_free(rvi_learner *l); /* accepts NULL */
 /* To the disk with what is not there yet; as far as that is possible. */
@@ -291,7 +291,7 @@ rv_status rvi_learner_given(const rvi_learner *l, const rvi_capture *c, rvi_buf 
                             rv_error *err) RVI_MUST_CHECK;
 /* How good the last captured answer was, 0 to 1. */
 rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *question,
-                            double score, rv_adaptation *out, rv_error *err) RVI_MUST_CHECK;
+                            double score, rvi_adaptation *out, rv_error *err) RVI_MUST_CHECK;
 bool rvi_learner_is_attended(const rvi_learner *l); /* is there a background thread? */
 /* What judgements left to do: the background thread's call, between others. */
 rv_status rvi_learner_attend(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
@@ -302,28 +302,28 @@ rv_status rvi_learner_foresee(rvi_learner *l, const rvi_capture *c, const char *
                               rv_error *err) RVI_MUST_CHECK;
 void rvi_instant_forsake(rvi_learner *l, const rvi_capture *c);
 rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const char *question,
-                                 rv_adaptation *out, rv_error *err) RVI_MUST_CHECK;
+                                 rvi_adaptation *out, rv_error *err) RVI_MUST_CHECK;
 
 rv_status rvi_learner_correct(rvi_learner *l, const char *question, const char *answer,
-                              const char *rejected, rv_adaptation *out,
+                              const char *rejected, rvi_adaptation *out,
                               rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *chosen,
-                             const char *rejected, rv_adaptation *out,
+                             const char *rejected, rvi_adaptation *out,
                              rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_undo(rvi_learner *l, rv_adaptation *out, rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_forget(rvi_learner *l, const char *text, rv_adaptation *out,
+rv_status rvi_learner_undo(rvi_learner *l, rvi_adaptation *out, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *out,
                              rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_consolidate(rvi_learner *l, rv_learn_loop loop, rv_preference_loss loss,
-                                  rvi_study_progress_fn progress, void *ctx, rv_adaptation *out,
+                                  rvi_study_progress_fn progress, void *ctx, rvi_adaptation *out,
                                   rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_rollback(rvi_learner *l, int generation, rv_adaptation *out,
+rv_status rvi_learner_rollback(rvi_learner *l, int generation, rvi_adaptation *out,
                                rv_error *err) RVI_MUST_CHECK;
 /* path: a directory (PEFT) or a file ending in .gguf. */
 rv_status rvi_learner_write(const rvi_learner *l, const rvi_generation *g, const char *path,
                             bool f16, rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_import(rvi_learner *l, const char *path, rv_adaptation *out,
+rv_status rvi_learner_import(rvi_learner *l, const char *path, rvi_adaptation *out,
                              rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_merge(rvi_learner *l, int a, int b, rv_consolidation how, rv_adaptation *out,
+rv_status rvi_learner_merge(rvi_learner *l, int a, int b, rv_consolidation how, rvi_adaptation *out,
                             rv_error *err) RVI_MUST_CHECK;
 /* All active adapters. */
 rv_status rvi_learner_all(rvi_learner *l, rvi_made_set **out, rv_error *err) RVI_MUST_CHECK;

@@ -41,7 +41,7 @@ rv_status rvi_learner_log(rvi_learner *l, rvi_feedback *f, rv_error *err) RVI_MU
 void rvi_lesson_deinit(rvi_lesson *x);
 void rvi_preference_deinit(rvi_preference *p);
 rvi_feedback rvi_learner_event(const rvi_learner *l, rvi_feedback_kind kind); /* of its user */
-rv_adaptation rvi_adaptation_new(rv_learn_loop loop); /* nothing done, nothing measured */
+rvi_adaptation rvi_adaptation_new(rv_learn_loop loop); /* nothing done, nothing measured */
 rv_status rvi_learner_note(rvi_learner *l, rvi_done_kind kind, uint64_t event, size_t dislike,
                            rv_error *err) RVI_MUST_CHECK;
 void rvi_learner_unnote(rvi_learner *l, uint64_t event); /* it was taken back */
@@ -57,8 +57,8 @@ rv_status rvi_learner_silence(rvi_learner *l, const char *question, uint64_t eve
                               rv_error *err) RVI_MUST_CHECK;
 bool rvi_learner_unsilence(rvi_learner *l, uint64_t event); /* false: there was none */
 bool rvi_learner_silenced(const rvi_learner *l, const rvi_lesson *x, const char *question);
-void rvi_learner_take_back(rvi_learner *l, uint64_t event, uint64_t by, rv_adaptation *out);
-rv_status rvi_learner_drop(rvi_learner *l, const char *text, uint64_t by, rv_adaptation *out,
+void rvi_learner_take_back(rvi_learner *l, uint64_t event, uint64_t by, rvi_adaptation *out);
+rv_status rvi_learner_drop(rvi_learner *l, const char *text, uint64_t by, rvi_adaptation *out,
                            rv_error *err) RVI_MUST_CHECK;
 
 /* ---- route.c ---- */
@@ -109,10 +109,10 @@ size_t rvi_learner_gather_pairs(const rvi_learner *l, rvi_pair *pairs, uint64_t 
 void rvi_learner_use_pairs(rvi_learner *l, uint64_t first, uint64_t last); /* they wait no more */
 void rvi_learner_drop_pairs(rvi_learner *l, const char *text);
 rv_status rvi_learner_study_pairs(rvi_learner *l, rv_preference_loss loss,
-                                  rvi_study_progress_fn progress, void *ctx, rv_adaptation *out,
+                                  rvi_study_progress_fn progress, void *ctx, rvi_adaptation *out,
                                   rv_error *err) RVI_MUST_CHECK;
 /* What the generations from the first-th on have measured. */
-void rvi_learner_report(const rvi_learner *l, size_t first, rv_adaptation *out);
+void rvi_learner_report(const rvi_learner *l, size_t first, rvi_adaptation *out);
 
 /* ---- consolidate.c ---- */
 rvi_study_options rvi_learner_study_options(const rvi_learner *l);

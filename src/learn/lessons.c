@@ -19,9 +19,9 @@ rvi_feedback rvi_learner_event(const rvi_learner *l, rvi_feedback_kind kind)
     return f;
 }
 
-rv_adaptation rvi_adaptation_new(rv_learn_loop loop)
+rvi_adaptation rvi_adaptation_new(rv_learn_loop loop)
 {
-    return (rv_adaptation){.loop = loop, .quality_delta = NAN};
+    return (rvi_adaptation){.loop = loop, .quality_delta = NAN};
 }
 
 /* After every change of what stands. */
@@ -118,7 +118,7 @@ rv_status rvi_learner_add_lesson(rvi_learner *l, uint64_t event, const char *que
 }
 
 rv_status rvi_learner_correct(rvi_learner *l, const char *question, const char *answer,
-                              const char *rejected, rv_adaptation *out, rv_error *err)
+                              const char *rejected, rvi_adaptation *out, rv_error *err)
 {
     double start = rvi_os_seconds();
     rvi_fact *fact = NULL;
@@ -182,7 +182,7 @@ rv_status rvi_learner_add_pair(rvi_learner *l, uint64_t event, const char *quest
 }
 
 rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *chosen,
-                             const char *rejected, rv_adaptation *out, rv_error *err)
+                             const char *rejected, rvi_adaptation *out, rv_error *err)
 {
     *out = rvi_adaptation_new(RV_LOOP_DEEP);
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_CORRECTION);
@@ -263,7 +263,7 @@ void rvi_learner_unnote(rvi_learner *l, uint64_t event)
 }
 
 /* A pair that no adapter was made of. */
-static void take_back_pair(rvi_learner *l, uint64_t event, rv_adaptation *out)
+static void take_back_pair(rvi_learner *l, uint64_t event, rvi_adaptation *out)
 {
     for (size_t i = 0; i < l->n_pairs; i++) {
         if (l->pairs[i].event != event || l->pairs[i].used) continue;
@@ -277,7 +277,7 @@ static void take_back_pair(rvi_learner *l, uint64_t event, rv_adaptation *out)
 }
 
 /* What the correction had put in the place of others makes room for them again. */
-void rvi_learner_take_back(rvi_learner *l, uint64_t event, uint64_t by, rv_adaptation *out)
+void rvi_learner_take_back(rvi_learner *l, uint64_t event, uint64_t by, rvi_adaptation *out)
 {
     take_back_pair(l, event, out);
     for (size_t i = 0; i < l->n_lessons; i++) {
@@ -293,7 +293,7 @@ void rvi_learner_take_back(rvi_learner *l, uint64_t event, uint64_t by, rv_adapt
     }
 }
 
-rv_status rvi_learner_undo(rvi_learner *l, rv_adaptation *out, rv_error *err)
+rv_status rvi_learner_undo(rvi_learner *l, rvi_adaptation *out, rv_error *err)
 {
     *out = rvi_adaptation_new(RV_LOOP_INSTANT);
     if (!l->n_done) {
@@ -322,7 +322,7 @@ rv_status rvi_learner_undo(rvi_learner *l, rv_adaptation *out, rv_error *err)
     return rvi_learner_follow(l, err);
 }
 
-rv_status rvi_learner_drop(rvi_learner *l, const char *text, uint64_t by, rv_adaptation *out,
+rv_status rvi_learner_drop(rvi_learner *l, const char *text, uint64_t by, rvi_adaptation *out,
                            rv_error *err)
 {
     rv_status st = RV_OK;
@@ -359,7 +359,7 @@ static int count_in_weights(const rvi_learner *l, uint64_t by)
     return n;
 }
 
-rv_status rvi_learner_forget(rvi_learner *l, const char *text, rv_adaptation *out, rv_error *err)
+rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *out, rv_error *err)
 {
     *out = rvi_adaptation_new(RV_LOOP_INSTANT);
     if (strlen(text) > RVI_FORGET_MAX)

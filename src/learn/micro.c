@@ -99,7 +99,7 @@ rv_status rvi_micro_new(rvi_micro **out, const rvi_model *model, const rvi_micro
 {
     *out = NULL;
     if (model->arch->is_encoder)
-        return rvi_error(err, RV_E_SONA, "an encoder has nothing to learn from scores");
+        return rvi_error(err, RV_E_LEARNING, "an encoder has nothing to learn from scores");
     if (o->rank < 0 || o->rank > RVI_MICRO_MAX_RANK)
         return rvi_error(err, RV_E_CONFIG, "a micro adapter of rank %d: 1 to %d are possible",
                          o->rank, RVI_MICRO_MAX_RANK);
@@ -483,28 +483,28 @@ rv_status rvi_micro_load(rvi_micro *m, const void *bytes, size_t len, rv_error *
     header h;
     const char *at = (const char *)bytes + sizeof h;
     size_t each = sizeof(uint64_t) + m->n_floats * sizeof(float);
-    if (len < sizeof h) return rvi_error(err, RV_E_SONA, "micro adapter: %zu bytes", len);
+    if (len < sizeof h) return rvi_error(err, RV_E_LEARNING, "micro adapter: %zu bytes", len);
     memcpy(&h, bytes, sizeof h);
     if (memcmp(h.magic, magic, sizeof magic) || h.rank != m->rank || h.n_ff != (int)m->n_ff ||
         h.n_embd != (int)m->n_embd || h.n_snapshots < 0 || h.n_snapshots > RVI_MICRO_SNAPSHOTS ||
         h.can_undo > 1 || !(h.kl_step > 0) || !isfinite(h.kl_step) ||
         len != sizeof h + (1 + h.can_undo) * sizeof *m->credits +
                    each * (1 + (size_t)h.can_undo + (size_t)h.n_snapshots))
-        return rvi_error(err, RV_E_SONA,
+        return rvi_error(err, RV_E_LEARNING,
                          "micro adapter: not one of rank %d for layers of %zu and %zu", m->rank,
                          m->n_ff, m->n_embd);
     const char *credits = at;
     for (uint64_t i = 0; i <= h.can_undo; i++, at += sizeof *m->credits) {
         memcpy(&m->credits[SPARE], at, sizeof *m->credits);
         if (!rvi_credits_are_sound(&m->credits[SPARE]))
-            return rvi_error(err, RV_E_SONA, "micro adapter: credits that cannot be");
+            return rvi_error(err, RV_E_LEARNING, "micro adapter: credits that cannot be");
     }
     for (const char *p = at; p < (const char *)bytes + len; p += each)
         for (size_t i = 0; i < m->n_floats; i++) {
             float v;
             memcpy(&v, p + sizeof(uint64_t) + i * sizeof v, sizeof v);
             if (!isfinite(v))
-                return rvi_error(err, RV_E_SONA, "micro adapter: a value is not a number");
+                return rvi_error(err, RV_E_LEARNING, "micro adapter: a value is not a number");
         }
     m->o.seed = h.seed;
     m->n_dropped = h.n_dropped;

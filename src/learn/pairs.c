@@ -67,7 +67,7 @@ rv_status rvi_thumbs_new(rvi_thumbs **out, const rvi_model *m, const rvi_whitene
     double norm = 0;
     *out = NULL;
     if (!rvi_whitener_fits(whitener, m->hp.n_ff))
-        return rvi_error(err, RV_E_SONA, "whitening is not finished, or of another model");
+        return rvi_error(err, RV_E_LEARNING, "whitening is not finished, or of another model");
     rv_status st = rvi_delta_weight_norm(&norm, m, err);
     if (st) return st;
     return new_thumbs(out, whitener, (size_t)m->hp.n_ff, (size_t)m->hp.n_embd,
@@ -199,9 +199,9 @@ rv_status rvi_pairs_prepare(rvi_thumbs *t, rvi_pairs *p, const rvi_captured *tok
     rvi_event_tokens *e = &t->tokens;
     t->of = NULL;
     p->by = NULL;
-    if (n < 1) return rvi_error(err, RV_E_SONA, "there are no tokens to turn down");
+    if (n < 1) return rvi_error(err, RV_E_LEARNING, "there are no tokens to turn down");
     if (!rvi_event_choose(e, &t->k, tokens, n, -1, NULL, t->n_embd))
-        return rvi_error(err, RV_E_SONA, "the answer's gradients are not finite");
+        return rvi_error(err, RV_E_LEARNING, "the answer's gradients are not finite");
     for (int i = 0; i < e->n; i++) {
         const rvi_captured *c = &tokens[e->which[i]];
         float *u = e->u + (size_t)i * t->n_ff, *g = e->g + (size_t)i * t->n_embd;
@@ -379,12 +379,12 @@ rv_status rvi_pairs_load(rvi_pairs **out, const rvi_thumbs *t, const void *bytes
     if (memcmp(h.magic, magic, sizeof magic) || h.n < 0 || h.n > RVI_PAIRS_MAX || h.n_events < 0 ||
         h.n_events == INT32_MAX || (n && (h.n_ff != (int)t->n_ff || h.n_embd != (int)t->n_embd)) ||
         len != sizeof h + floats + n * t->n_ff * sizeof(rvi_f16))
-        return rvi_error(err, RV_E_SONA, "pairs: not of layers of %zu and %zu", t->n_ff, t->n_embd);
+        return rvi_error(err, RV_E_LEARNING, "pairs: not of layers of %zu and %zu", t->n_ff, t->n_embd);
     const char *at = (const char *)bytes + sizeof h;
     for (size_t i = 0; i < floats; i += sizeof(float)) {
         float v;
         memcpy(&v, at + i, sizeof v);
-        if (!isfinite(v)) return rvi_error(err, RV_E_SONA, "pairs: a value is not a number");
+        if (!isfinite(v)) return rvi_error(err, RV_E_LEARNING, "pairs: a value is not a number");
     }
     rvi_pairs *p;
     rv_status st = rvi_pairs_new(&p, err);

@@ -78,7 +78,7 @@ static rv_status apply(rvi_learner *l, const rvi_feedback *f, rv_error *err)
         break;
     default: break;
     }
-    if (st == RV_E_SONA || st == RV_E_INVALID || st == RV_E_NOT_FOUND) {
+    if (st == RV_E_LEARNING || st == RV_E_INVALID || st == RV_E_NOT_FOUND) {
         /* nothing for the bank: it is full, or the event did not reach it in the first place */
         if (st != RV_E_NOT_FOUND)
             rvi_log_write(l->parts.be->log, RVI_LOG_WARN, "event %llu is not in the bank: %s",

@@ -254,13 +254,13 @@ static bool take_position(rvi_probe *p, rvi_workspace *ws, const rvi_row *rows, 
 rv_status rvi_probe_add(rvi_probe *p, const int32_t *ids, size_t n, rv_error *err)
 {
     const rvi_model *m = p->m;
-    if (p->n_texts == p->max_texts) return rvi_error(err, RV_E_SONA, "the probe is full");
+    if (p->n_texts == p->max_texts) return rvi_error(err, RV_E_LEARNING, "the probe is full");
     if (n < 2 || n > RVI_PROBE_TOKENS)
-        return rvi_error(err, RV_E_SONA, "a probe text of %zu tokens: 2 to %d are possible", n,
+        return rvi_error(err, RV_E_LEARNING, "a probe text of %zu tokens: 2 to %d are possible", n,
                          RVI_PROBE_TOKENS);
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= m->hp.n_vocab)
-            return rvi_error(err, RV_E_SONA, "token id %d is not in the vocabulary of %d", ids[i],
+            return rvi_error(err, RV_E_LEARNING, "token id %d is not in the vocabulary of %d", ids[i],
                              m->hp.n_vocab);
     rvi_pages *pool = NULL;
     rvi_workspace *ws = NULL;

@@ -49,7 +49,7 @@ static int list_one(void *ctx, const rvi_feedback *f)
 static rv_status make_again(tracer *t, const published *p)
 {
     rvi_learner *l = t->l;
-    rv_adaptation ignored = {0};
+    rvi_adaptation ignored = {0};
     size_t before = l->n_generations;
     char digest[RVI_SHA256_HEX] = "";
     bool made = false;

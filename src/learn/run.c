@@ -192,9 +192,9 @@ static rv_status take_steps(runner *u, rv_error *err)
             u->r->progress && u->r->progress(u->r->ctx, "training", t->step, t->o.n_steps, t->ce);
         if (cancelled || t->step % SAVE_EVERY == 0) save(u);
     }
-    if (cancelled) return rvi_error(err, RV_E_SESSION, "cancelled");
+    if (cancelled) return rvi_error(err, RV_E_CANCELLED, "cancelled");
     if (t->n_skipped > t->step / 4)
-        return rvi_error(err, RV_E_SONA, "%d of %d steps had gradients that are not numbers",
+        return rvi_error(err, RV_E_LEARNING, "%d of %d steps had gradients that are not numbers",
                          t->n_skipped, t->step);
     return RV_OK;
 }

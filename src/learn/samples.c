@@ -326,7 +326,7 @@ rv_status rvi_samples_prepare(rvi_samples *t, rvi_trainer *trainer, int max_rows
         for (size_t i = 0; i < n; i++) which[i] = t->n_ready + i;
         n = rvi_batch_fill(&b, t, which, n, 1, 1);
         if (!n) {
-            st = rvi_error(err, RV_E_SONA, "a text of %d tokens is too long to learn from",
+            st = rvi_error(err, RV_E_LEARNING, "a text of %d tokens is too long to learn from",
                            t->items[t->n_ready].n);
             break;
         }
@@ -339,7 +339,7 @@ rv_status rvi_samples_prepare(rvi_samples *t, rvi_trainer *trainer, int max_rows
         }
         t->n_ready += n;
         if (progress && progress(ctx, t->n_ready - from, fresh))
-            st = rvi_error(err, RV_E_SESSION, "cancelled");
+            st = rvi_error(err, RV_E_CANCELLED, "cancelled");
     }
     rvi_batch_deinit(&b);
     return st;

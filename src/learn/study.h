@@ -13,7 +13,7 @@
 #include "learn/wordings.h"
 
 typedef struct rvi_study_options {
-    rv_recipe recipe;
+    rvi_recipe recipe;
     int rank;
     float alpha, rate;
     int n_steps;      /* 0: by the group's size */

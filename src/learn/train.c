@@ -56,7 +56,7 @@ rv_status rvi_training_init(rvi_training *t, const rvi_samples *texts, rvi_param
 {
     *t = (rvi_training){.o = *o, .texts = texts, .theta = theta};
     if (!n_keep) t->o.n_keep = 0;
-    if (!n_teach) return rvi_error(err, RV_E_SONA, "there is nothing to learn from");
+    if (!n_teach) return rvi_error(err, RV_E_LEARNING, "there is nothing to learn from");
     int texts_of_step = (o->objective == RVI_TEACH ? 1 : 2) * o->n_teach + t->o.n_keep;
     t->o.max_rows = RVI_MAX(o->max_rows, longest_row_count(texts));
     rvi_trainer_options to = {.max_rows = t->o.max_rows,
@@ -331,7 +331,7 @@ rv_status rvi_training_fisher(rvi_training *t, const size_t *teach, size_t n_tea
         used += sum[i] > 0;
     }
     if (!st && !(used && isfinite(mean)))
-        st = rvi_error(err, RV_E_SONA, "the gradients of this group say nothing");
+        st = rvi_error(err, RV_E_LEARNING, "the gradients of this group say nothing");
     mean /= (double)RVI_MAX(used, 1);
     for (size_t i = 0; !st && i < n; i++) {
         float fresh = RVI_MIN((float)((double)sum[i] / mean), (float)MOST);

@@ -81,7 +81,7 @@ static rv_status find_end(rvi_voice *v, rv_error *err)
         if (is_end(v, ids.data[i])) v->end = ids.data[i];
     rvi_ids_deinit(&ids);
     if (!st && v->end < 0)
-        st = rvi_error(err, RV_E_SONA, "the model has no token that ends an answer");
+        st = rvi_error(err, RV_E_LEARNING, "the model has no token that ends an answer");
     return st;
 }
 
@@ -100,7 +100,7 @@ rv_status rvi_voice_init(rvi_voice *v, const rvi_model *m, const rvi_tokenizer *
                          const rvi_chat *chat, const rvi_ids *eos, rvi_backend *be, rv_error *err)
 {
     *v = (rvi_voice){.m = m, .t = t, .chat = chat, .eos = eos, .be = be};
-    if (!t || !chat) return rvi_error(err, RV_E_SONA, "learning needs a model with a tokenizer");
+    if (!t || !chat) return rvi_error(err, RV_E_LEARNING, "learning needs a model with a tokenizer");
     rv_status st = find_frame(v, err);
     if (!st) st = find_end(v, err);
     if (!st) find_start(v);
@@ -205,7 +205,7 @@ rv_status rvi_voice_answer(const rvi_voice *v, rvi_request *requests, size_t n,
         for (int i = 0; !st && i < AT_ONCE; i++)
             if (c.served[i] && rvi_answer_ended(c.seats[i])) st = collect(&c, i, err);
         if (!st && progress && c.done > before && progress(ctx, c.done, n))
-            st = rvi_error(err, RV_E_SESSION, "cancelled");
+            st = rvi_error(err, RV_E_CANCELLED, "cancelled");
     }
     close_crowd(&c);
     if (st)

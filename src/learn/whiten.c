@@ -339,13 +339,13 @@ rv_status rvi_whitener_load(rvi_whitener **out, const void *bytes, size_t len, i
     header h;
     size_t wide = (size_t)n;
     *out = NULL;
-    if (len < sizeof h) return rvi_error(err, RV_E_SONA, "whitening: %zu bytes", len);
+    if (len < sizeof h) return rvi_error(err, RV_E_LEARNING, "whitening: %zu bytes", len);
     memcpy(&h, bytes, sizeof h);
     size_t rank = (size_t)(uint32_t)h.rank;
     if (memcmp(h.magic, magic, sizeof magic) || h.n != n || n < 1 || n > 1 << 20 ||
         rank > RVI_WHITEN_RANK || (!rank && n > RVI_WHITEN_FULL) ||
         len != sizeof h + (rank ? wide + rank * wide : wide * wide) * sizeof(float))
-        return rvi_error(err, RV_E_SONA, "whitening: not that of a layer of %d inputs", n);
+        return rvi_error(err, RV_E_LEARNING, "whitening: not that of a layer of %d inputs", n);
     rvi_whitener *w = rvi_zalloc(sizeof *w);
     if (!w) return rvi_nomem(err, "whitening");
     rvi_kernels_init(&w->k, NULL);
@@ -357,7 +357,7 @@ rv_status rvi_whitener_load(rvi_whitener **out, const void *bytes, size_t len, i
     rv_status st = ok ? RV_OK : rvi_nomem(err, "whitening");
     if (!st && (!all_finite(w->diagonal, wide) || !all_finite(w->main, rank * wide) ||
                 !all_finite(w->inverse, wide * wide)))
-        st = rvi_error(err, RV_E_SONA, "whitening: a value is not a number");
+        st = rvi_error(err, RV_E_LEARNING, "whitening: a value is not a number");
     if (st)
         rvi_whitener_free(w);
     else

@@ -25,11 +25,11 @@ static inline void open_all(opened *o, const char *path, int n_threads, int n_co
 {
     rv_runtime_options ro;
     rv_session_options so;
-    rv_runtime_options_init(&ro, sizeof ro);
+    ro = (rv_runtime_options){.size = sizeof ro};
     ro.n_threads = n_threads;
     assert_ok(rv_runtime_new(&o->rt, &ro, err));
     assert_ok(rv_model_open(&o->m, o->rt, path, 0, err));
-    rv_session_options_init(&so, sizeof so);
+    so = (rv_session_options){.size = sizeof so};
     so.n_context = n_context;
     assert_ok(rv_session_new(&o->s, o->m, &so, err));
 }
@@ -46,8 +46,8 @@ static inline rv_generate_options greedy(int n)
 {
     static rv_sampling sampling; /* never changes once filled */
     rv_generate_options o;
-    rv_sampling_init_greedy(&sampling, sizeof sampling);
-    rv_generate_options_init(&o, sizeof o);
+    sampling = (rv_sampling){.size = sizeof sampling, .greedy = 1};
+    o = (rv_generate_options){.size = sizeof o};
     o.sampling = &sampling;
     o.max_tokens = n;
     o.ignore_eos = 1;

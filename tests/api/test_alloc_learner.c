@@ -31,10 +31,10 @@ static void judge(house *h, rv_learner *l, int up)
 {
     static const int32_t prompt[] = {5, 9, 17, 33};
     rv_generate_options g = greedy(8);
-    rv_generated got;
+    rv_answer *got = NULL;
     assert_ok(rv_learner_begin(l, h->o.s, asked, sizeof asked - 1, NULL, err));
     assert_ok(rv_session_generate(h->o.s, prompt, 4, &g, &got, err));
-    rv_generated_free(&got);
+    rv_free(got);
     assert_ok(rv_learner_thumb(l, h->o.s, up, NULL, err));
 }
 
@@ -50,7 +50,7 @@ static int set_up(void **ctx)
     assert_ok(rvi_os_temp_dir(&dir, "/tmp", err));
     snprintf(h->dir, sizeof h->dir, "%s", dir.data);
     rvi_buf_deinit(&dir);
-    rv_learner_options_init(&h->lo, sizeof h->lo);
+    h->lo = (rv_learner_options){.size = sizeof h->lo};
     h->lo.store = &h->store;
     h->lo.dir = h->dir;
     h->lo.n_steps = 1;

@@ -44,7 +44,7 @@ static void streaming_equals_result(void **state)
     (void)state;
     opened o;
     seen s = {.cancel_after = -1};
-    rv_generated g;
+    rv_answer *g = NULL;
     rv_generate_options go = greedy(40);
     go.on_event = on_event;
     go.ctx = &s;
@@ -61,7 +61,7 @@ static void streaming_equals_result(void **state)
     assert_ok(rv_detokenize(o.m, g.ids, g.n_ids, 1, &again, NULL, err));
     assert_string_equal(again, g.text);
     rv_free(again);
-    rv_generated_free(&g);
+    rv_free(g);
     close_all(&o);
 }
 
@@ -80,7 +80,7 @@ static void cancelling_and_stopping(void **state)
     assert_ok(rv_session_generate(o.s, prompt, 5, &go, &g, err));
     assert_int_equal(g.finish, RV_FINISH_CANCELLED);
     assert_int_equal(g.n_ids, 3);
-    rv_generated_free(&g);
+    rv_free(g);
 
     /* a stop string from the middle of the text ends it there */
     go = greedy(40);
@@ -94,14 +94,14 @@ static void cancelling_and_stopping(void **state)
     assert_int_equal(g.finish, RV_FINISH_STOP);
     assert_int_equal(g.text_len, strstr(whole.text, stop) - whole.text);
     assert_memory_equal(g.text, whole.text, g.text_len);
-    rv_generated_free(&g);
+    rv_free(g);
 
     go = greedy(0);
     assert_ok(rv_session_generate(o.s, prompt, 5, &go, &g, err));
     assert_int_equal(g.n_ids, 0);
     assert_string_equal(g.text, "");
-    rv_generated_free(&g);
-    rv_generated_free(&whole);
+    rv_free(g);
+    rv_free(whole);
     close_all(&o);
 }
 
@@ -124,13 +124,13 @@ static void prefix_reuse(void **state)
     assert_ok(rv_session_generate(b.s, longer, 16, &go, &fresh, err));
     assert_int_equal(fresh.n_reused, 0);
     assert_memory_equal(second.ids, fresh.ids, 10 * sizeof(int32_t));
-    rv_generated_free(&second);
+    rv_free(second);
     longer[2] = 299; /* differs early */
     assert_ok(rv_session_generate(a.s, longer, 16, &go, &second, err));
     assert_int_equal(second.n_reused, 2);
-    rv_generated_free(&first);
-    rv_generated_free(&second);
-    rv_generated_free(&fresh);
+    rv_free(first);
+    rv_free(second);
+    rv_free(fresh);
     close_all(&a);
     close_all(&b);
 }
@@ -147,13 +147,13 @@ static void adapters(void **state)
     rv_generated p, w, z;
     rv_generate_options go = greedy(20);
     rv_error why = {0};
-    rv_runtime_options_init(&ro, sizeof ro);
+    ro = (rv_runtime_options){.size = sizeof ro};
     ro.n_threads = 1;
     assert_ok(rv_runtime_new(&rt, &ro, err));
     assert_ok(rv_model_open(&m, rt, "tests/golden/llama", 0, err));
     assert_ok(rv_model_open(&other, rt, "tests/golden/qwen2", 0, err));
     assert_ok(rv_adapter_load(&a, m, "tests/golden/llama/lora", err));
-    rv_session_options_init(&so, sizeof so);
+    so = (rv_session_options){.size = sizeof so};
     assert_ok(rv_session_new(&plain, m, &so, err));
     rv_adapter_use use = {a, 1};
     rv_adapter_set *full, *idle, *mixed;
@@ -189,9 +189,9 @@ static void adapters(void **state)
     assert_int_equal(rv_adapter_load(&bad, m, "tests/nowhere", &why), RV_E_NOT_FOUND);
     assert_int_equal(rv_adapter_load(&bad, m, model_path, &why),
                      RV_E_ADAPTER); /* a model, not an adapter */
-    rv_generated_free(&p);
-    rv_generated_free(&w);
-    rv_generated_free(&z);
+    rv_free(p);
+    rv_free(w);
+    rv_free(z);
     rv_session_free(&plain);
     rv_session_free(&with);
     rv_session_free(&none);
@@ -207,7 +207,7 @@ static void wrong_use_is_a_status(void **state)
     (void)state;
     opened o;
     rv_error why = {0};
-    rv_generated g;
+    rv_answer *g = NULL;
     rv_generate_options go = greedy(4);
     rv_runtime_options ro;
     rv_runtime *rt;
@@ -217,30 +217,30 @@ static void wrong_use_is_a_status(void **state)
     assert_int_equal(rv_session_generate(o.s, NULL, 5, &go, &g, &why), RV_E_INVALID);
     assert_int_equal(rv_session_generate(o.s, prompt, 0, &go, &g, &why), RV_E_GENERATION);
     assert_int_equal(g.finish, RV_FINISH_ERROR);
-    rv_generated_free(&g);
+    rv_free(g);
     static const int32_t outside[] = {1, 320}, negative[] = {-1};
     assert_int_equal(rv_session_generate(o.s, outside, 2, &go, &g, &why), RV_E_GENERATION);
     assert_non_null(strstr(why.text, "320"));
-    rv_generated_free(&g);
+    rv_free(g);
     assert_int_equal(rv_session_generate(o.s, negative, 1, &go, &g, NULL), RV_E_GENERATION);
-    rv_generated_free(&g);
+    rv_free(g);
     int32_t too_long[16] = {1};
     assert_int_equal(rv_session_generate(o.s, too_long, 16, &go, &g, &why), RV_E_GENERATION);
     assert_non_null(strstr(why.text, "16 tokens, but the context holds 16"));
-    rv_generated_free(&g);
+    rv_free(g);
     go.max_tokens = 1000; /* cut at the context */
     assert_ok(rv_session_generate(o.s, prompt, 5, &go, &g, err));
     assert_int_equal(g.n_ids, 11);
-    rv_generated_free(&g);
+    rv_free(g);
     rv_sampling bad_sampling;
-    rv_sampling_init(&bad_sampling, sizeof bad_sampling);
+    bad_sampling = (rv_sampling){.size = sizeof bad_sampling};
     bad_sampling.top_p = 7;
     go.sampling = &bad_sampling;
     assert_int_equal(rv_session_generate(o.s, prompt, 5, &go, &g, &why), RV_E_CONFIG);
-    rv_generated_free(&g);
+    rv_free(g);
     close_all(&o);
 
-    rv_runtime_options_init(&ro, sizeof ro);
+    ro = (rv_runtime_options){.size = sizeof ro};
     ro.isa = "no such thing";
     assert_int_equal(rv_runtime_new(&rt, &ro, &why), RV_E_CONFIG);
     assert_null(rt);
@@ -293,7 +293,7 @@ static void vocabulary_of_a_directory(void **state)
     rv_model_info info;
     int32_t *ids;
     size_t n;
-    rv_runtime_options_init(&ro, sizeof ro);
+    ro = (rv_runtime_options){.size = sizeof ro};
     ro.n_threads = 1;
     assert_ok(rv_runtime_new(&rt, &ro, err));
     assert_ok(rv_model_open(&m, rt, "tests/api/data/vocabulary", RV_OPEN_VOCABULARY, err));
@@ -306,7 +306,7 @@ static void vocabulary_of_a_directory(void **state)
     rv_free(ids);
     rv_session_options so;
     rv_session *s;
-    rv_session_options_init(&so, sizeof so);
+    so = (rv_session_options){.size = sizeof so};
     assert_int_equal(rv_session_new(&s, m, &so, NULL), RV_E_INVALID);
     rv_model_close(&m);
     rv_runtime_free(&rt);
@@ -335,8 +335,8 @@ static void two_runtimes(void **state)
     pthread_join(b, NULL);
     assert_int_equal(ga.n_ids, 30);
     assert_memory_equal(ga.ids, gb.ids, 30 * sizeof(int32_t));
-    rv_generated_free(&ga);
-    rv_generated_free(&gb);
+    rv_free(ga);
+    rv_free(gb);
 }
 
 static void names(void **state)

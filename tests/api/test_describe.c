@@ -14,7 +14,7 @@ static rv_runtime *runtime(int n_threads)
 {
     rv_runtime_options o;
     rv_runtime *rt = NULL;
-    rv_runtime_options_init(&o, sizeof o);
+    o = (rv_runtime_options){.size = sizeof o};
     o.n_threads = n_threads;
     assert_ok(rv_runtime_new(&rt, &o, err));
     return rt;
@@ -61,7 +61,7 @@ static void test_profile(void **state)
     rv_session *s = NULL;
     float *logits = NULL;
     const int32_t ids[] = {1, 2, 3};
-    rv_session_options_init(&o, sizeof o);
+    o = (rv_session_options){.size = sizeof o};
     assert_ok(rv_session_new(&s, m, &o, err));
     assert_ok(rv_session_sync(s, ids, 3, NULL, &logits, err));
     assert_ok(rv_runtime_profile(rt, &text, err));

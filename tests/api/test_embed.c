@@ -18,7 +18,7 @@ static void embed_way(rv_engine *e, const int32_t *list, size_t n, rv_pooling po
                       int normalize, float *out)
 {
     rv_embed_options o;
-    rv_embed_options_init(&o, sizeof o);
+    o = (rv_embed_options){.size = sizeof o};
     o.pooling = pooling;
     o.normalize = normalize;
     assert_ok(rv_engine_embed(e, list, n, &o, out, err));
@@ -61,11 +61,11 @@ static void pooling_of_a_decoder(void **state)
     rv_session_options so;
     rv_session *s;
     float again[1024];
-    rv_engine_options_init(&eo, sizeof eo);
+    eo = (rv_engine_options){.size = sizeof eo};
     eo.max_rows = 3;
     eo.n_tokens = 64;
     assert_ok(rv_engine_new(&e, o.m, &eo, err));
-    rv_session_options_init(&so, sizeof so);
+    so = (rv_session_options){.size = sizeof so};
     so.engine = e;
     so.n_context = 32;
     assert_ok(rv_session_new(&s, o.m, &so, err));
@@ -75,8 +75,8 @@ static void pooling_of_a_decoder(void **state)
     assert_int_equal(rv_session_tokens(s, NULL), 5);
     assert_null(rv_engine_logits(e, 0));
     int32_t many[65] = {1};
-    assert_refused(RV_E_KV_CACHE, rv_engine_embed(e, many, 65, NULL, again, err));
-    assert_refused(RV_E_PAGED_ATTENTION, rv_engine_embed(e, many, 64, NULL, again, err));
+    assert_refused(RV_E_TOO_LONG, rv_engine_embed(e, many, 65, NULL, again, err));
+    assert_refused(RV_E_NO_PAGES, rv_engine_embed(e, many, 64, NULL, again, err));
     assert_int_equal(rv_session_tokens(s, NULL), 5);
     rv_session_free(&s);
     rv_engine_free(&e);
@@ -111,12 +111,12 @@ static void an_encoder_has_no_sessions(void **state)
     /* too long: cut by default, an error if cutting is off */
     static int32_t many[4096];
     rv_embed_options o;
-    rv_embed_options_init(&o, sizeof o);
+    o = (rv_embed_options){.size = sizeof o};
     for (int i = 0; i < 4096; i++) many[i] = 5 + i % 20;
     assert_in_range(info.n_context, 8, 4000);
     assert_ok(rv_engine_embed(e, many, 4000, &o, vector, err));
     o.truncate = 0;
-    assert_refused(RV_E_KV_CACHE, rv_engine_embed(e, many, 4000, &o, vector, err));
+    assert_refused(RV_E_TOO_LONG, rv_engine_embed(e, many, 4000, &o, vector, err));
     rv_engine_free(&e);
     rv_model_close(&m);
     rv_runtime_free(&rt);
@@ -135,7 +135,7 @@ static void refused(void **state)
     assert_refused(RV_E_INVALID, rv_engine_embed(e, NULL, N, NULL, vector, err));
     assert_refused(RV_E_INVALID, rv_engine_embed(e, ids, N, NULL, NULL, err));
     assert_refused(RV_E_CONFIG, rv_engine_embed(e, ids, N, &eo, vector, err));
-    rv_embed_options_init(&eo, sizeof eo);
+    eo = (rv_embed_options){.size = sizeof eo};
     eo.pooling = (rv_pooling)17;
     assert_refused(RV_E_CONFIG, rv_engine_embed(e, ids, N, &eo, vector, err));
     assert_refused(RV_E_GENERATION, rv_engine_embed(e, ids, 0, NULL, vector, err));

@@ -26,7 +26,7 @@ static rv_engine *engine_of(const rv_model *m, int n_tokens, int max_rows, int m
 {
     rv_engine_options o;
     rv_engine *e;
-    rv_engine_options_init(&o, sizeof o);
+    o = (rv_engine_options){.size = sizeof o};
     o.n_tokens = n_tokens;
     o.max_rows = max_rows;
     o.max_logits = max_logits;
@@ -38,7 +38,7 @@ static rv_session *session_in(rv_engine *e, const rv_model *m, const rv_adapter_
 {
     rv_session_options o;
     rv_session *s;
-    rv_session_options_init(&o, sizeof o);
+    o = (rv_session_options){.size = sizeof o};
     o.engine = e;
     o.adapters = set;
     o.n_context = 64;
@@ -118,7 +118,7 @@ static void load_three(three *t, rv_runtime **rt)
 {
     rv_runtime_options ro;
     rv_adapter *a;
-    rv_runtime_options_init(&ro, sizeof ro);
+    ro = (rv_runtime_options){.size = sizeof ro};
     ro.n_threads = 2;
     assert_ok(rv_runtime_new(rt, &ro, err));
     assert_ok(rv_model_open(&t->m, *rt, "tests/golden/llama", 0, err));
@@ -285,7 +285,7 @@ static void bad_steps_change_nothing(void **state)
     rv_session *c = session_in(e, o.m, NULL);
     rv_row two[3] = {
         {.session = b, .token = 7}, {.session = c, .token = 8}, {.session = b, .token = 9}};
-    assert_refused(RV_E_PAGED_ATTENTION, rv_engine_step(e, two, 3, err));
+    assert_refused(RV_E_NO_PAGES, rv_engine_step(e, two, 3, err));
     assert_int_equal(rv_session_tokens(b, NULL), 0);
     assert_int_equal(rv_session_tokens(c, NULL), 0);
     two[1] = two[2];
@@ -369,7 +369,7 @@ static void answers_advance_together(void **state)
             assert_true(++steps < 1000);
         } while (running);
         for (int i = 0; i < N; i++) {
-            rv_generated g;
+            rv_answer *g = NULL;
             assert_ok(rv_session_finish(s[i], &g, err));
             assert_int_equal(g.n_ids, alone[i].n_ids);
             assert_memory_equal(g.ids, alone[i].ids, g.n_ids * sizeof *g.ids);
@@ -380,7 +380,7 @@ static void answers_advance_together(void **state)
             assert_int_equal(g.chosen != NULL, alone[i].chosen != NULL);
             if (g.chosen)
                 assert_memory_equal(g.chosen, alone[i].chosen, g.n_ids * sizeof *g.chosen);
-            rv_generated_free(&g);
+            rv_free(g);
             assert_refused(RV_E_SESSION, rv_session_finish(s[i], &g, err));
             assert_null(g.text); /* a refused call leaves nothing behind */
             rv_session_free(&s[i]);
@@ -469,8 +469,8 @@ static void one_failure_leaves_the_others(void **state)
         st[i] = rv_session_finish(i ? b : a, &g, &why);
         if (st[i]) {
             failed++;
-            assert_int_equal(st[i], RV_E_PAGED_ATTENTION);
-            assert_int_equal(why.code, RV_E_PAGED_ATTENTION);
+            assert_int_equal(st[i], RV_E_NO_PAGES);
+            assert_int_equal(why.code, RV_E_NO_PAGES);
             assert_int_equal(g.finish, RV_FINISH_ERROR);
             assert_true(g.n_ids > 0 && g.n_ids < 50);
             assert_memory_equal(g.ids, want.ids, g.n_ids * sizeof *g.ids);
@@ -479,10 +479,10 @@ static void one_failure_leaves_the_others(void **state)
             assert_memory_equal(g.ids, want.ids, 50 * sizeof *g.ids);
         }
         assert_int_equal(logs[i].finish, g.finish);
-        rv_generated_free(&g);
+        rv_free(g);
     }
     assert_int_equal(failed, 1);
-    rv_generated_free(&want);
+    rv_free(want);
     rv_session_free(&a);
     rv_session_free(&b);
     rv_engine_free(&e);
@@ -495,7 +495,7 @@ static void early_ends(void **state)
     (void)state;
     opened o;
     rv_generate_options go = greedy(40);
-    rv_generated g;
+    rv_answer *g = NULL;
     size_t running;
     open_all(&o, model_path, 1, 64);
     rv_engine *e = engine_of(o.m, 256, 16, 4);
@@ -507,7 +507,7 @@ static void early_ends(void **state)
     assert_ok(rv_session_finish(a, &g, err));
     assert_int_equal(g.finish, RV_FINISH_CANCELLED);
     assert_true(g.n_ids >= 4);
-    rv_generated_free(&g);
+    rv_free(g);
     rv_session_free(&b);
     assert_ok(rv_engine_advance(e, &running, err));
     assert_int_equal(running, 0);
@@ -545,7 +545,7 @@ static void masks(void **state)
 {
     (void)state;
     opened o;
-    rv_generated g;
+    rv_answer *g = NULL;
     size_t calls = 0;
     rv_generate_options go = greedy(30);
     open_all(&o, model_path, 1, 64);
@@ -554,15 +554,15 @@ static void masks(void **state)
     assert_ok(rv_session_generate(o.s, prompt, N_PROMPT, &go, &g, err));
     assert_int_equal(g.n_ids, 30);
     for (size_t i = 0; i < g.n_ids; i++) assert_int_equal(g.ids[i] % 2, 0);
-    rv_generated_free(&g);
+    rv_free(g);
     go.mask = nothing_at_all;
     assert_refused(RV_E_GENERATION, rv_session_generate(o.s, prompt, N_PROMPT, &go, &g, err));
-    rv_generated_free(&g);
+    rv_free(g);
     go.mask = enough;
     assert_ok(rv_session_generate(o.s, prompt, N_PROMPT, &go, &g, err));
     assert_int_equal(g.finish, RV_FINISH_CANCELLED);
     assert_int_equal(g.n_ids, 4);
-    rv_generated_free(&g);
+    rv_free(g);
     close_all(&o);
 }
 
@@ -572,25 +572,25 @@ static void min_tokens(void **state)
     (void)state;
     opened o;
     rv_model_info info;
-    rv_generated g;
+    rv_answer *g = NULL;
     rv_sampling sampling;
     open_all(&o, model_path, 1, 64);
     rv_model_get_info(o.m, &info);
     assert_true(info.n_eos > 0);
     rv_logit_bias always = {info.eos[0], 1000};
-    rv_sampling_init_greedy(&sampling, sizeof sampling);
+    sampling = (rv_sampling){.size = sizeof sampling, .greedy = 1};
     sampling.logit_bias = &always;
     sampling.n_logit_bias = 1;
     for (int n = 0; n < 5; n++) {
         rv_generate_options go;
-        rv_generate_options_init(&go, sizeof go);
+        go = (rv_generate_options){.size = sizeof go};
         go.sampling = &sampling;
         go.min_tokens = n;
         assert_ok(rv_session_generate(o.s, prompt, N_PROMPT, &go, &g, err));
         assert_int_equal(g.finish, RV_FINISH_EOS);
         assert_int_equal(g.n_ids, n + 1);
         assert_int_equal(g.ids[n], info.eos[0]);
-        rv_generated_free(&g);
+        rv_free(g);
     }
     close_all(&o);
 }
@@ -599,12 +599,12 @@ static void logprobs(void **state)
 {
     (void)state;
     opened o, second;
-    rv_generated g;
+    rv_answer *g = NULL;
     rv_generate_options go;
     open_all(&o, model_path, 1, 64);
     open_all(&second, model_path, 1, 64);
     int n_vocab = vocab_of(o.m);
-    rv_generate_options_init(&go, sizeof go);
+    go = (rv_generate_options){.size = sizeof go};
     go.max_tokens = 12;
     go.ignore_eos = 1;
     go.top_logprobs = 5;
@@ -626,7 +626,7 @@ static void logprobs(void **state)
             assert_true(g.top[t * 5 + (size_t)i].logprob <= g.top[t * 5 + (size_t)i - 1].logprob);
         past[N_PROMPT + t] = g.ids[t];
     }
-    rv_generated_free(&g);
+    rv_free(g);
     go.top_logprobs = 21;
     assert_refused(RV_E_CONFIG, rv_session_generate(o.s, prompt, N_PROMPT, &go, &g, err));
     close_all(&o);
@@ -638,16 +638,16 @@ static void a_loop_of_ones_own(void **state)
 {
     (void)state;
     opened o;
-    rv_generated g;
+    rv_answer *g = NULL;
     rv_generate_options go;
     rv_sampling sampling;
     rv_sampler *sampler;
     int32_t past[64], id;
     float *logits;
     open_all(&o, model_path, 1, 64);
-    rv_sampling_init(&sampling, sizeof sampling);
+    sampling = (rv_sampling){.size = sizeof sampling};
     sampling.seed = 42;
-    rv_generate_options_init(&go, sizeof go);
+    go = (rv_generate_options){.size = sizeof go};
     go.sampling = &sampling;
     go.max_tokens = 20;
     go.ignore_eos = 1;
@@ -666,7 +666,7 @@ static void a_loop_of_ones_own(void **state)
         logits = rv_engine_logits(e, 0);
     }
     rv_sampler_free(&sampler);
-    rv_generated_free(&g);
+    rv_free(g);
     rv_session_free(&s);
     rv_engine_free(&e);
     close_all(&o);

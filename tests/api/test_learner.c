@@ -31,7 +31,7 @@ static rv_session *new_session(void)
 {
     rv_session *s;
     rv_session_options o;
-    rv_session_options_init(&o, sizeof o);
+    o = (rv_session_options){.size = sizeof o};
     o.n_context = 512;
     assert_ok(rv_session_new(&s, t.m, &o, err));
     return s;
@@ -74,7 +74,7 @@ static said ask(rv_learner *l, const char *question)
     said out = {.n_vocab = (size_t)t.m->model->hp.n_vocab};
     rv_session *s = new_session();
     rv_generate_options g = greedy(ANSWER);
-    rv_generated got;
+    rv_answer *got = NULL;
     float *logits;
     assert_true(out.n_vocab <= MOST_VOCAB);
     if (l) (void)begin(l, s, question);
@@ -83,7 +83,7 @@ static said ask(rv_learner *l, const char *question)
     assert_ok(rv_session_generate(s, prompt, PROMPT, &g, &got, err));
     out.n = got.n_ids;
     memcpy(out.ids, got.ids, got.n_ids * sizeof *got.ids);
-    rv_generated_free(&got);
+    rv_free(got);
     rv_session_free(&s);
     return out;
 }
@@ -98,10 +98,10 @@ static bool equal(const said *a, const said *b)
 static void answer(rv_learner *l, rv_session *s, const char *question)
 {
     rv_generate_options g = greedy(ANSWER);
-    rv_generated got;
+    rv_answer *got = NULL;
     (void)begin(l, s, question);
     assert_ok(rv_session_generate(s, prompt, PROMPT, &g, &got, err));
-    rv_generated_free(&got);
+    rv_free(got);
 }
 
 static const char dog[] = "What is Kakovin's dog?", tea[] = "Tell me about tea.";
@@ -114,14 +114,14 @@ static void judgements_need_an_answer(void **state)
     rv_learner *l = new_learner(NULL), *other = new_learner(NULL);
     rv_session *s = new_session();
     uint64_t n;
-    assert_refused(RV_E_SONA, rv_learner_score(l, s, 0.5, NULL, err));
-    assert_refused(RV_E_SONA, rv_learner_thumb(l, s, 0, NULL, err));
-    assert_refused(RV_E_SONA, rv_learner_correct(l, s, NULL, "Rex", NULL, err));
+    assert_refused(RV_E_LEARNING, rv_learner_score(l, s, 0.5, NULL, err));
+    assert_refused(RV_E_LEARNING, rv_learner_thumb(l, s, 0, NULL, err));
+    assert_refused(RV_E_LEARNING, rv_learner_correct(l, s, NULL, "Rex", NULL, err));
     (void)begin(l, s, dog); /* asked, not answered */
-    assert_refused(RV_E_SONA, rv_learner_score(l, s, 0.5, NULL, err));
-    assert_refused(RV_E_SONA, rv_learner_thumb(l, s, 0, NULL, err));
+    assert_refused(RV_E_LEARNING, rv_learner_score(l, s, 0.5, NULL, err));
+    assert_refused(RV_E_LEARNING, rv_learner_thumb(l, s, 0, NULL, err));
     answer(l, s, dog);
-    assert_refused(RV_E_SONA, rv_learner_score(other, s, 0.5, NULL, err)); /* not its answer */
+    assert_refused(RV_E_LEARNING, rv_learner_score(other, s, 0.5, NULL, err)); /* not its answer */
     assert_refused(RV_E_INVALID, rv_learner_score(l, s, NAN, NULL, err));
     assert_refused(RV_E_INVALID, rv_learner_score(l, s, 2, NULL, err));
     assert_refused(RV_E_INVALID, rv_learner_score(l, s, -0.01, NULL, err));
@@ -291,7 +291,7 @@ static void objects_end_in_any_order(void **state)
         rv_adapter_set *set;
         rv_runtime_options ro;
         rv_learner_options lo = tiny_options();
-        rv_runtime_options_init(&ro, sizeof ro);
+        ro = (rv_runtime_options){.size = sizeof ro};
         ro.n_threads = 1;
         assert_ok(rv_runtime_new(&rt, &ro, err));
         assert_ok(rv_model_open(&m, rt, tiny_path(&t, path, "tiny.gguf"), 0, err));
@@ -325,14 +325,14 @@ static void a_slot_outlives_its_lesson(void **state)
         rv_learner *l = new_learner(NULL);
         rv_session *s = new_session();
         rv_generate_options g = greedy(ANSWER);
-        rv_generated got;
+        rv_answer *got = NULL;
         assert_ok(rv_learner_correct(l, NULL, dog, "Rex", NULL, err));
         assert_int_equal(begin(l, s, dog).slot, 1);
         if (reset) assert_ok(rv_learner_reset(l, err));
         assert_ok(rv_session_generate(s, prompt, PROMPT, &g, &got, err));
         before[reset].n = got.n_ids;
         memcpy(before[reset].ids, got.ids, got.n_ids * sizeof *got.ids);
-        rv_generated_free(&got);
+        rv_free(got);
         rv_session_free(&s);
         rv_learner_free(&l);
     }

@@ -29,7 +29,7 @@ typedef struct crowd {
     rv_store store;
     rvi_buf dir;
     rv_learner *l;
-    rv_generated want;
+    rv_answer *want = NULL;
     atomic_bool taught;
 } crowd;
 
@@ -91,7 +91,7 @@ static void decode(void *ctx)
 {
     member *m = ctx;
     rv_generate_options g = greedy(TOKENS);
-    rv_generated got;
+    rv_answer *got = NULL;
     rv_learn_plan plan;
     g.top_logprobs = 2;
     while (is_well(m) && !atomic_load(&m->c->taught)) {
@@ -100,7 +100,7 @@ static void decode(void *ctx)
         CALL(m, rv_session_generate(m->s, prompt, RVI_COUNT(prompt), &g, &got, &m->err));
         if (!is_well(m)) return;
         if (!plan.n_adapters) compare(m, &got); /* what scores move always takes part */
-        rv_generated_free(&got);
+        rv_free(got);
         m->n_rounds++;
         rvi_thread_sleep(0.05); /* training rests for a moment after each call */
     }
@@ -126,17 +126,17 @@ static void teach(void *ctx)
 static void score(member *m)
 {
     rv_generate_options g = greedy(TOKENS);
-    rv_generated got;
+    rv_answer *got = NULL;
     rv_adaptation a;
     for (int i = 0; is_well(m) && i < SCORES; i++) {
         CALL(m, rv_learner_begin(m->c->l, m->s, unrelated, sizeof unrelated - 1, NULL, &m->err));
         CALL(m, rv_session_generate(m->s, prompt, RVI_COUNT(prompt), &g, &got, &m->err));
-        if (is_well(m)) rv_generated_free(&got);
+        if (is_well(m)) rv_free(got);
         CALL(m, rv_learner_score(m->c->l, m->s, i % 2 ? 0.9 : 0.2, &a, &m->err));
     }
     CALL(m, rv_learner_begin(m->c->l, m->s, unrelated, sizeof unrelated - 1, NULL, &m->err));
     CALL(m, rv_session_generate(m->s, prompt, RVI_COUNT(prompt), &g, &got, &m->err));
-    if (is_well(m)) rv_generated_free(&got);
+    if (is_well(m)) rv_free(got);
     CALL(m, rv_learner_thumb(m->c->l, m->s, 0, &a, &m->err));
 }
 
@@ -191,7 +191,7 @@ static void open_crowd(crowd *c)
     assert_ok(rvi_os_temp_dir(&c->dir, "/tmp", err));
     g.top_logprobs = 2;
     assert_ok(rv_session_generate(c->o.s, prompt, RVI_COUNT(prompt), &g, &c->want, err));
-    rv_learner_options_init(&lo, sizeof lo);
+    lo = (rv_learner_options){.size = sizeof lo};
     lo.store = &c->store;
     lo.dir = c->dir.data;
     lo.n_steps = 3;
@@ -234,7 +234,7 @@ static void run_all(crowd *c, void (*teacher)(void *ctx))
     member m[2 + DECODERS];
     rvi_thread *threads[RVI_COUNT(m)];
     rv_session_options so;
-    rv_session_options_init(&so, sizeof so);
+    so = (rv_session_options){.size = sizeof so};
     so.n_context = 128;
     for (size_t i = 0; i < RVI_COUNT(m); i++) {
         m[i] = (member){.c = c};
@@ -272,7 +272,7 @@ static void all_at_once(void **ctx)
     rv_learner_pause(c.l);
     int64_t lessons = number_in(&c, "lessons");
     rv_learner_options lo;
-    rv_learner_options_init(&lo, sizeof lo);
+    lo = (rv_learner_options){.size = sizeof lo};
     lo.store = &c.store;
     lo.dir = c.dir.data;
     rv_learner_free(&c.l);

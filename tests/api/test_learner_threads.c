@@ -66,7 +66,7 @@ static int tear_down(void **ctx)
 static rv_learner_options options(const house *h)
 {
     rv_learner_options o;
-    rv_learner_options_init(&o, sizeof o);
+    o = (rv_learner_options){.size = sizeof o};
     o.store = &h->store;
     o.dir = h->dir;
     o.n_steps = 2;
@@ -229,7 +229,7 @@ static void starts_pauses_and_ends_in_any_order(void **ctx)
 static void expect_answer(rv_session *s, const int32_t *prompt, size_t n, const rv_generated *want)
 {
     rv_generate_options g = greedy(24);
-    rv_generated got;
+    rv_answer *got = NULL;
     g.top_logprobs = 4;
     assert_ok(rv_session_generate(s, prompt, n, &g, &got, err));
     assert_int_equal(got.n_ids, want->n_ids);
@@ -237,7 +237,7 @@ static void expect_answer(rv_session *s, const int32_t *prompt, size_t n, const 
     for (size_t i = 0; i < got.n_ids; i++)
         assert_memory_equal(&got.chosen[i].logprob, &want->chosen[i].logprob,
                             sizeof got.chosen[i].logprob);
-    rv_generated_free(&got);
+    rv_free(got);
 }
 
 static void answers_stay_the_same_meanwhile(void **ctx)
@@ -249,7 +249,7 @@ static void answers_stay_the_same_meanwhile(void **ctx)
     rv_learner_options o = options(h);
     o.n_steps = 6;
     rv_generate_options g = greedy(24);
-    rv_generated want;
+    rv_answer *want = NULL;
     g.top_logprobs = 4;
     assert_ok(rv_session_generate(h->o.s, prompt, 6, &g, &want, err));
     rv_learner *l = open_learner(h, &o);
@@ -271,7 +271,7 @@ static void answers_stay_the_same_meanwhile(void **ctx)
     }
     assert_int_equal(wait_for(l).generations, 3);
     assert_true(rounds > 3);
-    rv_generated_free(&want);
+    rv_free(want);
     rv_learner_free(&l);
 }
 
@@ -364,10 +364,10 @@ static const int32_t prompt[] = {5, 9, 17, 33};
 static void answer_it(house *h, rv_learner *l)
 {
     rv_generate_options g = greedy(8);
-    rv_generated got;
+    rv_answer *got = NULL;
     assert_ok(rv_learner_begin(l, h->o.s, asked, sizeof asked - 1, NULL, err));
     assert_ok(rv_session_generate(h->o.s, prompt, 4, &g, &got, err));
-    rv_generated_free(&got);
+    rv_free(got);
 }
 
 static void score_last_answer(house *h, rv_learner *l, double score)
@@ -384,7 +384,7 @@ static void scores_and_thumbs_survive(void **ctx)
     house *h = *ctx;
     rv_learner_options o = options(h);
     rv_generate_options g = greedy(24);
-    rv_generated want;
+    rv_answer *want = NULL;
     rv_learn_plan plan;
     g.top_logprobs = 4;
     rv_learner *l = open_learner(h, &o);
@@ -409,7 +409,7 @@ static void scores_and_thumbs_survive(void **ctx)
     assert_ok(rv_learner_begin(l, h->o.s, asked, sizeof asked - 1, &plan, err));
     assert_int_equal(plan.n_adapters, 2);
     expect_answer(h->o.s, prompt, 4, &want);
-    rv_generated_free(&want);
+    rv_free(want);
     rv_learner_free(&l);
 }
 
@@ -443,7 +443,7 @@ static void what_is_lent_stays(void **ctx)
     house *h = *ctx;
     rv_learner_options o = options(h);
     rv_generate_options g = greedy(24);
-    rv_generated want;
+    rv_answer *want = NULL;
     rv_session *fork;
     rv_adapter_set *set;
     g.top_logprobs = 4;
@@ -463,7 +463,7 @@ static void what_is_lent_stays(void **ctx)
     rv_learner_free(&l);
     expect_answer(fork, prompt, 4, &want);
     rv_session_free(&fork);
-    rv_generated_free(&want);
+    rv_free(want);
 }
 
 static digest_pair what_judgements_made(rv_learner *l)
@@ -583,7 +583,7 @@ static int calibrate(void **ctx)
     assert_ok(rvi_store_memory(&calibrated, err));
     rv_store store = memory_store(&calibrated);
     open_all(&o, model_path, 2, 128);
-    rv_learner_options_init(&lo, sizeof lo);
+    lo = (rv_learner_options){.size = sizeof lo};
     lo.store = &store;
     assert_ok(rv_learner_new(&l, o.m, &lo, err));
     l->bg.brisk = true;

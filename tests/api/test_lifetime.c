@@ -23,7 +23,7 @@ static void parents_first(void **state)
 {
     (void)state;
     opened o;
-    rv_generated g;
+    rv_answer *g = NULL;
     rv_generate_options go = greedy(5);
     rv_adapter *a;
     rv_adapter_set *set;
@@ -33,7 +33,7 @@ static void parents_first(void **state)
     assert_ok(rv_adapter_load(&a, o.m, "tests/golden/llama/lora", err));
     rv_adapter_use use = {a, 1};
     assert_ok(rv_adapter_set_new(&set, o.m, &use, 1, err));
-    rv_session_options_init(&so, sizeof so);
+    so = (rv_session_options){.size = sizeof so};
     so.adapters = set;
     assert_ok(rv_session_new(&s, o.m, &so, err));
     rv_runtime_free(&o.rt);
@@ -45,9 +45,9 @@ static void parents_first(void **state)
     static const int32_t ids[] = {5, 6, 7};
     assert_ok(rv_session_generate(o.s, ids, 3, &go, &g, err));
     assert_int_equal(g.n_ids, 5);
-    rv_generated_free(&g);
+    rv_free(g);
     assert_ok(rv_session_generate(s, ids, 3, &go, &g, err));
-    rv_generated_free(&g);
+    rv_free(g);
     rv_session_free(&o.s);
     rv_session_free(&s);
 }
@@ -56,7 +56,7 @@ static void use_after_free_is_a_status(void **state)
 {
     (void)state;
     opened o;
-    rv_generated g;
+    rv_answer *g = NULL;
     rv_model *m;
     rv_session *s;
     size_t n;
@@ -103,17 +103,17 @@ static int wait_for_the_other(void *ctx, const rv_event *ev)
 static void *try_meanwhile(void *arg)
 {
     meeting *m = arg;
-    rv_generated g;
+    rv_answer *g = NULL;
     size_t n;
     int32_t *ids;
     rv_generate_options go;
-    rv_generate_options_init(&go, sizeof go);
+    go = (rv_generate_options){.size = sizeof go};
     while (atomic_load(&m->stage) != 1) {
     }
     m->tried[0] = rv_session_generate(m->o->s, prompt, 5, &go, &g, NULL);
-    rv_generated_free(&g);
+    rv_free(g);
     m->tried[1] = rv_session_generate(m->other, prompt, 5, &go, &g, NULL);
-    rv_generated_free(&g);
+    rv_free(g);
     m->tried[2] = rv_session_sync(m->o->s, prompt, 2, NULL, NULL, NULL);
     m->tried[3] = rv_tokenize(m->o->m, "the tea", 7, 0, &ids, &n, NULL); /* reading is allowed */
     rv_free(ids);
@@ -132,7 +132,7 @@ static void two_threads_on_one_session(void **state)
     rv_session_options so;
     pthread_t thread;
     open_all(&o, model_path, 2, 64);
-    rv_session_options_init(&so, sizeof so);
+    so = (rv_session_options){.size = sizeof so};
     so.n_context = 32;
     assert_ok(rv_session_new(&m.other, o.m, &so, err));
     assert_ok(rv_session_generate(o.s, prompt, 5, &go, &want, err));
@@ -144,8 +144,8 @@ static void two_threads_on_one_session(void **state)
     for (int i = 0; i < 3; i++) assert_int_equal(m.tried[i], RV_E_SESSION);
     assert_int_equal(m.tried[3], RV_OK);
     assert_memory_equal(g.ids, want.ids, 20 * sizeof *g.ids); /* and nothing was disturbed */
-    rv_generated_free(&g);
-    rv_generated_free(&want);
+    rv_free(g);
+    rv_free(want);
     close_all(&o);
 }
 
@@ -163,7 +163,7 @@ static void cancel_from_another_thread(void **state)
 {
     (void)state;
     opened o;
-    rv_generated g;
+    rv_answer *g = NULL;
     rv_generate_options go = greedy(1000000);
     meeting m = {.o = &o};
     pthread_t thread;
@@ -175,11 +175,11 @@ static void cancel_from_another_thread(void **state)
     pthread_join(thread, NULL);
     assert_int_equal(g.finish, RV_FINISH_CANCELLED);
     assert_int_equal(g.n_ids, 1);
-    rv_generated_free(&g);
+    rv_free(g);
     go.max_tokens = 3; /* the session is as good as before */
     assert_ok(rv_session_generate(o.s, prompt, 5, &go, &g, err));
     assert_int_equal(g.n_ids, 3);
-    rv_generated_free(&g);
+    rv_free(g);
     close_all(&o);
 }
 
@@ -198,9 +198,9 @@ static int act(void *ctx, const rv_event *ev)
     if (in->what == 0) {
         rv_session_cancel(ev->session);
     } else if (in->what == 1) {
-        rv_generated g;
+        rv_answer *g = NULL;
         in->got = rv_session_generate(ev->session, prompt, 5, NULL, &g, NULL);
-        rv_generated_free(&g);
+        rv_free(g);
     } else {
         close_all(in->o);
     }
@@ -212,7 +212,7 @@ static void callbacks(void **state)
     (void)state;
     for (int what = 0; what < 3; what++) {
         opened o;
-        rv_generated g;
+        rv_answer *g = NULL;
         rv_generate_options go = greedy(10);
         inside in = {.o = &o, .what = what};
         open_all(&o, model_path, 1, 64);
@@ -223,7 +223,7 @@ static void callbacks(void **state)
         assert_int_equal(g.finish, what == 1 ? RV_FINISH_LENGTH : RV_FINISH_CANCELLED);
         assert_int_equal(g.n_ids, what == 1 ? 10 : 3);
         if (what == 1) assert_int_equal(in.got, RV_E_SESSION);
-        rv_generated_free(&g);
+        rv_free(g);
         if (what < 2) close_all(&o);
     }
 }
@@ -270,7 +270,7 @@ static int free_in_read(void *ctx, uint64_t offset, void *dst, size_t n)
 static void open_everything(everything *t, const char *path)
 {
     rv_runtime_options ro;
-    rv_runtime_options_init(&ro, sizeof ro);
+    ro = (rv_runtime_options){.size = sizeof ro};
     ro.n_threads = 1;
     ro.log = free_in_log;
     ro.log_ctx = t;
@@ -375,11 +375,11 @@ static rv_status life(heap *h, const char *path, rv_error *err)
     rv_session *s = NULL;
     rv_sampling sampling;
     rv_generate_options go;
-    rv_generated g = {0};
+    rv_answer *g = NULL;
     char *text = NULL, *json = NULL;
     int32_t *ids = NULL;
     size_t n, len;
-    rv_runtime_options_init(&ro, sizeof ro);
+    ro = (rv_runtime_options){.size = sizeof ro};
     ro.n_threads = 2;
     ro.allocator = &hooks;
     rv_status st = rv_runtime_new(&rt, &ro, err);
@@ -389,9 +389,9 @@ static rv_status life(heap *h, const char *path, rv_error *err)
     if (!st) st = rv_render_chat(m, chat, strlen(chat), NULL, &text, &len, err);
     if (!st) st = rv_tokenize(m, text, len, 0, &ids, &n, err);
     if (!st) st = rv_session_new(&s, m, NULL, err);
-    rv_sampling_init(&sampling, sizeof sampling);
+    sampling = (rv_sampling){.size = sizeof sampling};
     sampling.temperature = 1.5f;
-    rv_generate_options_init(&go, sizeof go);
+    go = (rv_generate_options){.size = sizeof go};
     go.sampling = &sampling;
     go.max_tokens = 200;
     go.ignore_eos = 1;
@@ -401,7 +401,7 @@ static rv_status life(heap *h, const char *path, rv_error *err)
     go.on_event = count_loop;
     go.ctx = h;
     if (!st) st = rv_session_generate(s, ids, n, &go, &g, err);
-    rv_generated_free(&g);
+    rv_free(g);
     rv_free(text);
     rv_free(json);
     rv_free(ids);
@@ -435,7 +435,7 @@ static int make_another(void *ctx, const rv_event *ev)
 {
     rv_runtime **another = ctx;
     rv_runtime_options ro;
-    rv_runtime_options_init(&ro, sizeof ro);
+    ro = (rv_runtime_options){.size = sizeof ro};
     ro.n_threads = 1;
     if (ev->kind == RV_EVENT_DONE) assert_ok(rv_runtime_new(another, &ro, err));
     return 0;
@@ -444,7 +444,7 @@ static int make_another(void *ctx, const rv_event *ev)
 static void open_with_hooks(opened *o, const rv_allocator *hooks)
 {
     rv_runtime_options ro;
-    rv_runtime_options_init(&ro, sizeof ro);
+    ro = (rv_runtime_options){.size = sizeof ro};
     ro.n_threads = 1;
     ro.allocator = hooks;
     assert_ok(rv_runtime_new(&o->rt, &ro, err));
@@ -460,12 +460,12 @@ static void heaps_do_not_mix(void **state)
     opened o;
     rv_runtime *another = NULL;
     rv_generate_options go = greedy(2);
-    rv_generated g;
+    rv_answer *g = NULL;
     open_with_hooks(&o, &hooks);
     go.on_event = make_another;
     go.ctx = &another;
     assert_ok(rv_session_generate(o.s, prompt, 5, &go, &g, err));
-    rv_generated_free(&g);
+    rv_free(g);
     close_all(&o);
     assert_int_equal(atomic_load(&h.live), 0);
     assert_non_null(another);
@@ -493,17 +493,17 @@ static void cancel_while_starting(void **state)
     rv_allocator hooks = {alloc_and_cancel, heap_resize, heap_release, &t};
     opened o;
     rv_generate_options go = greedy(20);
-    rv_generated g;
+    rv_answer *g = NULL;
     open_with_hooks(&o, &hooks);
     t.cancel = o.s;
     assert_ok(rv_session_generate(o.s, prompt, 5, &go, &g, err));
     t.cancel = NULL;
     assert_int_equal(g.finish, RV_FINISH_CANCELLED);
     assert_int_equal(g.n_ids, 0);
-    rv_generated_free(&g);
+    rv_free(g);
     assert_ok(rv_session_generate(o.s, prompt, 5, &go, &g, err)); /* and is not kept */
     assert_int_equal(g.finish, RV_FINISH_LENGTH);
-    rv_generated_free(&g);
+    rv_free(g);
     close_all(&o);
     assert_int_equal(atomic_load(&t.h.live), 0);
 }
@@ -514,7 +514,7 @@ static void hooks_are_checked(void **state)
     rv_allocator half = {.alloc = heap_alloc};
     rv_runtime_options ro;
     rv_runtime *rt;
-    rv_runtime_options_init(&ro, sizeof ro);
+    ro = (rv_runtime_options){.size = sizeof ro};
     ro.allocator = &half;
     assert_refused(RV_E_CONFIG, rv_runtime_new(&rt, &ro, err));
     assert_null(rt);
@@ -558,7 +558,7 @@ static void sizes(void **state)
     assert_ok(rv_runtime_new(&rt, NULL, err)); /* the defaults */
     rv_runtime_free(&rt);
     opened o;
-    rv_generated g;
+    rv_answer *g = NULL;
     rv_session_options so = {0};
     rv_generate_options go = {0};
     rv_engine_options eo = {0};
@@ -569,7 +569,7 @@ static void sizes(void **state)
     assert_refused(RV_E_CONFIG, rv_session_new(&s, o.m, &so, err));
     assert_refused(RV_E_CONFIG, rv_engine_new(&e, o.m, &eo, err));
     assert_refused(RV_E_CONFIG, rv_session_generate(o.s, prompt, 5, &go, &g, err));
-    rv_generate_options_init(&go, sizeof go);
+    go = (rv_generate_options){.size = sizeof go};
     go.sampling = &sampling;
     assert_refused(RV_E_CONFIG, rv_session_generate(o.s, prompt, 5, &go, &g, err));
     /* a size that ends inside a pointer */
@@ -577,7 +577,7 @@ static void sizes(void **state)
     go.size = offsetof(rv_generate_options, stop) + 1;
     assert_refused(RV_E_CONFIG, rv_session_generate(o.s, prompt, 5, &go, &g, err));
     go = greedy(1);
-    rv_sampling_init(&sampling, sizeof sampling);
+    sampling = (rv_sampling){.size = sizeof sampling};
     sampling.order = "temperature";
     sampling.size = offsetof(rv_sampling, order) + sizeof(void *) / 2;
     go.sampling = &sampling;

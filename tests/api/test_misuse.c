@@ -28,7 +28,7 @@ static void null_everywhere(void **state)
     rv_engine *e;
     rv_sampler *sampler;
     float logits[512] = {0};
-    rv_generated g;
+    rv_answer *g = NULL;
     rv_generate_options go;
     rv_perplexity p;
     rv_model_info info;
@@ -36,9 +36,9 @@ static void null_everywhere(void **state)
     size_t n;
     char *text = NULL;
     open_all(&o, "tests/gguf/llama-spm.gguf", 1, 64);
-    rv_runtime_options_init(&ro, sizeof ro);
-    rv_session_options_init(&so, sizeof so);
-    rv_generate_options_init(&go, sizeof go);
+    ro = (rv_runtime_options){.size = sizeof ro};
+    so = (rv_session_options){.size = sizeof so};
+    go = (rv_generate_options){.size = sizeof go};
 
     assert_refused(RV_E_INVALID, rv_runtime_new(NULL, &ro, err));
     assert_refused(RV_E_INVALID, rv_model_open(NULL, o.rt, "x", 0, err));
@@ -96,7 +96,7 @@ static void null_everywhere(void **state)
     rv_sampler_free(&sampler);
     assert_null(sampler);
     assert_refused(RV_E_INVALID, rv_session_generate(NULL, ids, 4, &go, &g, err));
-    rv_generated_free(&g); /* filled in any case */
+    rv_free(g); /* filled in any case */
     assert_refused(RV_E_INVALID, rv_session_generate(o.s, ids, 4, &go, NULL, err));
     assert_refused(RV_E_INVALID,
                    rv_model_perplexity(NULL, ids, 4, 4, RV_KV_F16, NULL, NULL, &p, err));
@@ -120,10 +120,10 @@ static void lists_without_items(void **state)
     opened o;
     rv_session *s;
     rv_session_options so;
-    rv_generated g;
+    rv_answer *g = NULL;
     rv_generate_options go;
     open_all(&o, "tests/gguf/llama-spm.gguf", 1, 64);
-    rv_session_options_init(&so, sizeof so);
+    so = (rv_session_options){.size = sizeof so};
     rv_adapter_set *set;
     rv_adapter_use none = {NULL, 1};
     assert_refused(RV_E_INVALID, rv_adapter_set_new(&set, o.m, NULL, 1, err));
@@ -132,7 +132,7 @@ static void lists_without_items(void **state)
     assert_refused(RV_E_ADAPTER, rv_adapter_set_new(&set, o.m, &none, 1000, err));
     so.n_context = -1;
     assert_refused(RV_E_CONFIG, rv_session_new(&s, o.m, &so, err));
-    rv_generate_options_init(&go, sizeof go);
+    go = (rv_generate_options){.size = sizeof go};
     go.n_stop = 2;
     assert_refused(RV_E_INVALID, rv_session_generate(o.s, ids, 4, &go, &g, err));
     go.stop = holes;
@@ -143,7 +143,7 @@ static void lists_without_items(void **state)
     go.n_stop = 0;
     go.max_tokens = -1;
     assert_refused(RV_E_CONFIG, rv_session_generate(o.s, ids, 4, &go, &g, err));
-    rv_generated_free(&g);
+    rv_free(g);
     close_all(&o);
 }
 
@@ -186,7 +186,7 @@ static void cancelling_is_final(void **state)
     static const char *const stops[] = {"no such text at all"};
     opened o;
     seen s = {0};
-    rv_generated g;
+    rv_answer *g = NULL;
     rv_generate_options go = greedy(256);
     open_all(&o, "tests/gguf/llama-spm.gguf", 1, 64);
     go.stop = stops;
@@ -197,7 +197,7 @@ static void cancelling_is_final(void **state)
     assert_int_equal(g.finish, RV_FINISH_CANCELLED);
     assert_int_equal(s.n, 3);
     assert_string_equal(g.text, s.text);
-    rv_generated_free(&g);
+    rv_free(g);
     close_all(&o);
 }
 
@@ -253,23 +253,23 @@ static void tokens_the_model_lacks(void **state)
     rv_runtime_options ro;
     rv_session_options so;
     rv_generate_options go;
-    rv_generated g;
+    rv_answer *g = NULL;
     rv_perplexity p;
     rvi_buf file = {0};
     build_disagreeing(&file);
-    rv_runtime_options_init(&ro, sizeof ro);
+    ro = (rv_runtime_options){.size = sizeof ro};
     ro.n_threads = 1;
     assert_ok(rv_runtime_new(&o.rt, &ro, err));
     assert_ok(rv_model_open_memory(&o.m, o.rt, file.data, file.len, "disagreeing", 0, err));
     assert_refused(RV_E_MODEL, rv_model_perplexity(o.m, ids, 8, 4, RV_KV_F16, NULL, NULL, &p, err));
-    rv_session_options_init(&so, sizeof so);
+    so = (rv_session_options){.size = sizeof so};
     assert_ok(rv_session_new(&o.s, o.m, &so, err));
-    rv_generate_options_init(&go, sizeof go);
+    go = (rv_generate_options){.size = sizeof go};
     go.max_tokens = 2;
     assert_refused(RV_E_GENERATION, rv_session_generate(o.s, outside, 2, &go, &g, err));
-    rv_generated_free(&g);
+    rv_free(g);
     assert_ok(rv_session_generate(o.s, ids, 8, &go, &g, err));
-    rv_generated_free(&g);
+    rv_free(g);
     close_all(&o);
     rvi_buf_deinit(&file);
 }
@@ -285,13 +285,13 @@ static void contexts_by_default(void **state)
     rv_session_options so;
     rvi_buf file = {0};
     build_disagreeing(&file);
-    rv_runtime_options_init(&ro, sizeof ro);
+    ro = (rv_runtime_options){.size = sizeof ro};
     ro.n_threads = 1;
     assert_ok(rv_runtime_new(&o.rt, &ro, err));
     assert_ok(rv_model_open_memory(&o.m, o.rt, file.data, file.len, "disagreeing", 0, err));
     for (size_t i = 0; i < sizeof room / sizeof *room; i++) {
-        rv_engine_options_init(&eo, sizeof eo);
-        rv_session_options_init(&so, sizeof so);
+        eo = (rv_engine_options){.size = sizeof eo};
+        so = (rv_session_options){.size = sizeof so};
         eo.n_tokens = room[i];
         assert_ok(rv_engine_new(&so.engine, o.m, &eo, err));
         assert_ok(rv_session_new(&o.s, o.m, &so, err));

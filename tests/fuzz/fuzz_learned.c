@@ -332,7 +332,7 @@ static int cancel(void *ctx, const char *stage, int done, int total, double loss
 static rv_status open_learner(rv_learner **l, rvi_store *state_store, bool shared, rv_error *err)
 {
     rv_learner_options o;
-    rv_learner_options_init(&o, sizeof o);
+    o = (rv_learner_options){.size = sizeof o};
     o.store = &state_store->by;
     o.dir = dir;
     o.n_steps = 5;
@@ -347,7 +347,7 @@ static rv_session *new_session(void)
 {
     rv_session_options o;
     rv_session *s;
-    rv_session_options_init(&o, sizeof o);
+    o = (rv_session_options){.size = sizeof o};
     o.n_context = 64;
     expect(!rv_session_new(&s, m, &o, NULL));
     return s;
@@ -358,7 +358,7 @@ static bool answer(rv_learner *l, rv_session *s, const char *question)
     char asked[256];
     rv_sampling greedy;
     rv_generate_options g;
-    rv_generated got;
+    rv_answer *got = NULL;
     rv_learn_plan plan;
     rv_error err = {0};
     snprintf(asked, sizeof asked, "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}",
@@ -366,14 +366,14 @@ static bool answer(rv_learner *l, rv_session *s, const char *question)
     rv_status st = rv_learner_begin(l, s, asked, strlen(asked), &plan, &err);
     check(st, &err);
     if (st) return false;
-    rv_sampling_init_greedy(&greedy, sizeof greedy);
-    rv_generate_options_init(&g, sizeof g);
+    greedy = (rv_sampling){.size = sizeof greedy, .greedy = 1};
+    g = (rv_generate_options){.size = sizeof g};
     g.sampling = &greedy;
     g.max_tokens = N_TOKENS;
     g.ignore_eos = 1;
     st = rv_session_generate(s, prompt, RVI_COUNT(prompt), &g, &got, &err);
     check(st, &err);
-    if (!st) rv_generated_free(&got);
+    if (!st) rv_free(got);
     return !st;
 }
 
@@ -503,7 +503,7 @@ static void set_up(void)
     snprintf(root, sizeof root, "%s", made.data);
     snprintf(dir, sizeof dir, "%s/state", root);
     rvi_buf_deinit(&made);
-    rv_runtime_options_init(&o, sizeof o);
+    o = (rv_runtime_options){.size = sizeof o};
     o.n_threads = 1;
     expect(!rv_runtime_new(&rt, &o, NULL));
     expect(!rv_model_open(&m, rt, model_path, 0, NULL));

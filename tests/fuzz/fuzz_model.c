@@ -9,7 +9,7 @@ static rv_runtime *make_runtime(int exact)
 {
     rv_runtime_options o;
     rv_runtime *rt;
-    rv_runtime_options_init(&o, sizeof o);
+    o = (rv_runtime_options){.size = sizeof o};
     o.n_threads = 1;
     o.exact = exact;
     if (rv_runtime_new(&rt, &o, NULL)) abort();
@@ -29,19 +29,19 @@ static void generate(const rv_model *m, const rv_model_info *info, const int32_t
     rv_session_options so;
     rv_generate_options go;
     rv_session *s;
-    rv_generated g;
-    rv_session_options_init(&so, sizeof so);
+    rv_answer *g = NULL;
+    so = (rv_session_options){.size = sizeof so};
     so.n_context = 32;
     rv_status st = rv_session_new(&s, m, &so, &err);
     check(st, &err);
     if (st) return;
-    rv_generate_options_init(&go, sizeof go);
+    go = (rv_generate_options){.size = sizeof go};
     go.max_tokens = 3;
     st = rv_session_generate(s, n ? ids : first, n ? n : 1, &go, &g, &err);
     check(st, &err);
     for (size_t i = 0; i < g.n_ids; i++)
         if (g.ids[i] < 0 || g.ids[i] >= info->n_vocab) abort();
-    rv_generated_free(&g);
+    rv_free(g);
     rv_session_free(&s);
 }
 

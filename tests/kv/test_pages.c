@@ -118,14 +118,14 @@ static void limits(void **state)
     spec.n_pages = 2;
     assert_int_equal(rvi_pages_new(&pool, be, &spec, 0, NULL), RV_OK);
     assert_null(rvi_pages_side(pool, 0));
-    assert_int_equal(rvi_seq_init(&a, pool, 0, &err), RV_E_KV_CACHE);
+    assert_int_equal(rvi_seq_init(&a, pool, 0, &err), RV_E_TOO_LONG);
     assert_int_equal(rvi_seq_init(&a, pool, 1000, &err), RV_OK);
-    assert_int_equal(rvi_seq_extend(&a, 1001, &err), RV_E_KV_CACHE);
-    assert_int_equal(rvi_seq_extend(&a, 65, &err), RV_E_PAGED_ATTENTION);
+    assert_int_equal(rvi_seq_extend(&a, 1001, &err), RV_E_TOO_LONG);
+    assert_int_equal(rvi_seq_extend(&a, 65, &err), RV_E_NO_PAGES);
     assert_int_equal(rvi_seq_extend(&a, 40, &err), RV_OK);
     assert_int_equal(rvi_seq_fork(&b, &a, &err), RV_OK);
     assert_int_equal(rvi_seq_extend(&b, 1, &err),
-                     RV_E_PAGED_ATTENTION); /* no page left to copy to */
+                     RV_E_NO_PAGES); /* no page left to copy to */
     assert_int_equal(b.len, 40);
     rvi_seq_deinit(&a);
     rvi_seq_deinit(&b);

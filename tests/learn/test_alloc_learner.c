@@ -15,9 +15,9 @@ static tiny t;
 static rvi_store store; /* calibrated */
 static rvi_learner *l;
 
-static rv_learner_options options(void)
+static rvi_learner_options options(void)
 {
-    rv_learner_options o = tiny_options();
+    rvi_learner_options o = tiny_options();
     o.n_steps = 1;
     return o;
 }
@@ -25,7 +25,7 @@ static rv_learner_options options(void)
 static int open_tiny(void **state)
 {
     (void)state;
-    rv_learner_options o = options();
+    rvi_learner_options o = options();
     tiny_open(&t);
     assert_ok(rvi_store_memory(&store, err));
     rvi_store lent = tiny_lend(&store);
@@ -67,7 +67,7 @@ static const char dog[] = "What is Kakovin's dog?";
 static rv_status opening(rv_error *err)
 {
     rvi_learner *other;
-    rv_learner_options o = options();
+    rvi_learner_options o = options();
     rvi_store lent = tiny_lend(&store);
     rv_status st = tiny_learner(&other, &t, &o, &lent, err);
     rvi_learner_free(other);
@@ -76,13 +76,13 @@ static rv_status opening(rv_error *err)
 
 static rv_status correcting(rv_error *err)
 {
-    rv_adaptation a;
+    rvi_adaptation a;
     return rvi_learner_correct(l, dog, "Rex", "Bello", &a, err);
 }
 
 static rv_status preferring(rv_error *err)
 {
-    rv_adaptation a;
+    rvi_adaptation a;
     return rvi_learner_prefer(l, "Tell me about tea.", "Tea is good.", "No.", &a, err);
 }
 
@@ -106,13 +106,13 @@ static rv_status telling(rv_error *err)
 
 static rv_status studying(rv_error *err)
 {
-    rv_adaptation a;
+    rvi_adaptation a;
     return rvi_learner_consolidate(l, RV_LOOP_DEEP, RV_LOSS_DPO, NULL, NULL, &a, err);
 }
 
 static rv_status forgetting(rv_error *err)
 {
-    rv_adaptation a;
+    rvi_adaptation a;
     return rvi_learner_forget(l, "Kakovin", &a, err);
 }
 
@@ -141,8 +141,8 @@ static void loops(void **state)
     assert_true(l->n_generations >= 2); /* the correction's, the pairs' */
     sweep("plan with adapters", planning, 100);
     sweep("open", opening, 20);
-    rv_adaptation a; /* the other recipe asks for texts that this one has no use for */
-    l->o.recipe = RV_RECIPE_FENCED;
+    rvi_adaptation a; /* the other recipe asks for texts that this one has no use for */
+    l->o.recipe = RVI_RECIPE_FENCED;
     assert_ok(rvi_learner_correct(l, "What is Kakovin's job?", "plumber", NULL, &a, err));
     sweep("deep loop, fenced", studying, 40);
     assert_true(l->ground.seeded.n > 0);
@@ -159,7 +159,7 @@ static void forgetting_needs_no_memory(void **state)
     rvi_plan plan;
     const char *turn = dog;
     size_t n = l->n_generations;
-    l->o.gate = RV_GATE_OFF; /* all take part */
+    l->o.gate = RVI_GATE_OFF; /* all take part */
     assert_ok(rvi_learner_plan(l, &turn, 1, &plan, err));
     assert_non_null(plan.adapters);
     fail_alloc_after(0);

@@ -467,7 +467,7 @@ static void test_undo(void **state)
     event = rvi_bank_last_event(x.bank);
     score(x.bank, "How?", "So.", 1, 2);
     digest(x.bank, before);
-    assert_int_equal(rvi_bank_undo(x.bank, event, 0, &why), RV_E_SONA);
+    assert_int_equal(rvi_bank_undo(x.bank, event, 0, &why), RV_E_LEARNING);
     assert_non_null(strstr(why.text, "came after it"));
     digest(x.bank, after);
     assert_memory_equal(before, after, 32);
@@ -582,7 +582,7 @@ static void test_bounds(void **state)
     f.given = text("more");
     f.score = 1;
     rvi_pattern about = {.vector = direction(999), .n_dim = DIM};
-    assert_int_equal(rvi_bank_learn(x.bank, &about, &f, NULL, &why), RV_E_SONA);
+    assert_int_equal(rvi_bank_learn(x.bank, &about, &f, NULL, &why), RV_E_LEARNING);
     assert_non_null(strstr(why.text, "the bank is full: 21 patterns"));
     digest(x.bank, after);
     assert_memory_equal(before, after, 32);

@@ -21,7 +21,7 @@ static int open_tiny(void **state)
 {
     (void)state;
     rvi_learner *l;
-    rv_learner_options o = tiny_options();
+    rvi_learner_options o = tiny_options();
     rvi_store lent;
     tiny_open(&t);
     assert_ok(rvi_store_memory(&calibrated, err));
@@ -42,7 +42,7 @@ static int close_tiny(void **state)
 
 /* ---- learners ---- */
 
-static rvi_learner *open_on(rvi_store *store, const rv_learner_options *o)
+static rvi_learner *open_on(rvi_store *store, const rvi_learner_options *o)
 {
     rvi_learner *l;
     rvi_store lent = tiny_lend(store);
@@ -51,7 +51,7 @@ static rvi_learner *open_on(rvi_store *store, const rv_learner_options *o)
 }
 
 /* Over a new store in memory; the caller closes it. */
-static rvi_learner *open_new(rvi_store *store, const rv_learner_options *o)
+static rvi_learner *open_new(rvi_store *store, const rvi_learner_options *o)
 {
     assert_ok(rvi_store_memory(store, err));
     tiny_copy_model(store, &calibrated);
@@ -66,15 +66,15 @@ static void close_both(rvi_learner *l, rvi_store *store)
 
 static void teach(rvi_learner *l, const char *question, const char *answer)
 {
-    rv_adaptation a;
+    rvi_adaptation a;
     assert_ok(rvi_learner_correct(l, question, answer, NULL, &a, err));
     assert_int_equal(a.applied, 1);
     assert_true(isnan(a.quality_delta));
 }
 
-static rv_adaptation study(rvi_learner *l, rv_learn_loop loop)
+static rvi_adaptation study(rvi_learner *l, rv_learn_loop loop)
 {
-    rv_adaptation a;
+    rvi_adaptation a;
     assert_ok(rvi_learner_consolidate(l, loop, RV_LOSS_DPO, NULL, NULL, &a, err));
     return a;
 }
@@ -137,9 +137,9 @@ static void bank_follows_the_log(void **state)
 {
     (void)state;
     rvi_store store;
-    rv_learner_options o = tiny_options();
+    rvi_learner_options o = tiny_options();
     rvi_learner *l = open_new(&store, &o);
-    rv_adaptation a;
+    rvi_adaptation a;
     uint8_t before[RVI_SHA256_LEN];
     teach_two(l);
     assert_int_equal(rvi_bank_count(l->bank), 2);
@@ -170,7 +170,7 @@ static void bank_catches_up(void **state)
 {
     (void)state;
     rvi_store store;
-    rv_learner_options o = tiny_options();
+    rvi_learner_options o = tiny_options();
     uint8_t want[RVI_SHA256_LEN];
     rvi_learner *l = open_new(&store, &o);
     teach_two(l);
@@ -205,11 +205,11 @@ static void absorbed_slots_rest_until_a_rollback(void **state)
 {
     (void)state;
     rvi_store store;
-    rv_learner_options o = tiny_options();
+    rvi_learner_options o = tiny_options();
     char path[256];
     o.dir = tiny_path(&t, path, "absorbed");
     rvi_learner *l = open_new(&store, &o);
-    rv_adaptation a;
+    rvi_adaptation a;
     teach_two(l);
     study(l, RV_LOOP_BACKGROUND);
     assert_string_equal(slot_of(l, dog), "Rex");
@@ -238,7 +238,7 @@ static void absorbed_slots_speak_where_nobody_looked(void **state)
 {
     (void)state;
     rvi_store store;
-    rv_learner_options o = tiny_options();
+    rvi_learner_options o = tiny_options();
     rvi_learner *l = open_new(&store, &o);
     rvi_plan plan;
     const char *question = dog, *other = "What is the dog of Kakovin?";
@@ -270,8 +270,8 @@ static void rounds_look_at_all_they_told(void **state)
 {
     (void)state;
     rvi_store store;
-    rv_learner_options o = tiny_options();
-    rv_adaptation a;
+    rvi_learner_options o = tiny_options();
+    rvi_adaptation a;
     rvi_learner *l = open_new(&store, &o);
     teach_two(l);
     study(l, RV_LOOP_BACKGROUND);
@@ -297,8 +297,8 @@ static void one_process_learns(void **state)
 {
     (void)state;
     rvi_store store;
-    rv_learner_options o = tiny_options();
-    rv_adaptation a;
+    rvi_learner_options o = tiny_options();
+    rvi_adaptation a;
     rv_error e = {0};
     char path[256];
     o.dir = tiny_path(&t, path, "owned");
@@ -325,7 +325,7 @@ static void published_files_are_known(void **state)
 {
     (void)state;
     rvi_store store;
-    rv_learner_options o = tiny_options();
+    rvi_learner_options o = tiny_options();
     char path[256], from[320], to[320];
     o.dir = tiny_path(&t, path, "swapped");
     rvi_learner *l = open_new(&store, &o);
@@ -351,8 +351,8 @@ static void forgetting_is_for_good(void **state)
 {
     (void)state;
     rvi_store store;
-    rv_learner_options o = tiny_options();
-    rv_adaptation a;
+    rvi_learner_options o = tiny_options();
+    rvi_adaptation a;
     rvi_learner *l = open_new(&store, &o);
     char text[1100];
     rv_error e = {0};
@@ -376,8 +376,8 @@ static void undo_takes_the_last_one(void **state)
 {
     (void)state;
     rvi_store store;
-    rv_learner_options o = tiny_options();
-    rv_adaptation a;
+    rvi_learner_options o = tiny_options();
+    rvi_adaptation a;
     rvi_learner *l = open_new(&store, &o);
     for (int reopened = 0; reopened < 2; reopened++) {
         teach(l, dog, "Rex");
@@ -407,7 +407,7 @@ static void the_very_question(void **state)
     static const char sad[] = "Why is Kakovin sad today?";
     static const char *const sums[] = {"7 + 2 = ?", "7 - 2 = ?"};
     rvi_store store;
-    rv_learner_options o = tiny_options();
+    rvi_learner_options o = tiny_options();
     rvi_plan plan;
     rvi_learner *l = open_new(&store, &o);
     const char *asked = sad;
@@ -432,7 +432,7 @@ static void long_questions_are_learned_too(void **state)
 {
     (void)state;
     rvi_store store;
-    rv_learner_options o = tiny_options();
+    rvi_learner_options o = tiny_options();
     rvi_buf question = {0};
     rvi_learner *l = open_new(&store, &o);
     for (int i = 0; i < 1500; i++) assert_true(rvi_buf_printf(&question, "word%d ", i));
@@ -452,11 +452,11 @@ static void deep_runs_tell_what_they_measured(void **state)
 {
     (void)state;
     rvi_store store;
-    rv_learner_options o = tiny_options();
+    rvi_learner_options o = tiny_options();
     o.n_steps = 60;
     rvi_learner *l = open_new(&store, &o);
     teach_two(l);
-    rv_adaptation a = study(l, RV_LOOP_DEEP);
+    rvi_adaptation a = study(l, RV_LOOP_DEEP);
     const rvi_study_result *f = &rvi_learner_generation(l, 1)->figures;
     print_message("# %s\n", a.notes);
     assert_int_equal(f->n_held, 12); /* of 36 wordings of each of two facts */
@@ -482,7 +482,7 @@ static void prototypes_are_kept_when_made(void **state)
 {
     (void)state;
     rvi_store store;
-    rv_learner_options o = tiny_options();
+    rvi_learner_options o = tiny_options();
     int n = 0;
     assert_ok(rvi_store_memory(&store, err));
     rvi_learner *l = open_on(&store, &o);
@@ -510,8 +510,8 @@ static void deep_runs_look_again(void **state)
 {
     (void)state;
     rvi_store store;
-    rv_learner_options o = tiny_options();
-    rv_adaptation a;
+    rvi_learner_options o = tiny_options();
+    rvi_adaptation a;
     rvi_learner *l = open_new(&store, &o);
     static const char *const asked[] = {"Tell me of tea.", "Tell me of rain.", "Tell me of bread.",
                                         "Tell me of salt.", "Tell me of sand."};
@@ -540,12 +540,12 @@ static void deep_runs_stop_early(void **state)
 {
     (void)state;
     rvi_store store;
-    rv_learner_options o = tiny_options();
+    rvi_learner_options o = tiny_options();
     o.n_steps = 120;
     o.learning_rate = 0.05f;
     rvi_learner *l = open_new(&store, &o);
     teach_two(l);
-    rv_adaptation a = study(l, RV_LOOP_DEEP);
+    rvi_adaptation a = study(l, RV_LOOP_DEEP);
     const rvi_study_result *f = &rvi_learner_generation(l, 1)->figures;
     print_message("# %s\n", a.notes);
     assert_true(f->n_steps < 120 && f->best_step < f->n_steps);
@@ -559,11 +559,11 @@ static void preferences_are_studied_deep(void **state)
                                             "Tell me about a tree.", "Tell me about a ship.",
                                             "Tell me about chess.",  "Tell me about a city."};
     rvi_store store;
-    rv_learner_options o = tiny_options();
+    rvi_learner_options o = tiny_options();
     o.n_steps = 40;
     o.no_slots = 1;
     rvi_learner *l = open_new(&store, &o);
-    rv_adaptation a;
+    rvi_adaptation a;
     for (size_t i = 0; i < RVI_COUNT(questions); i++)
         assert_ok(rvi_learner_prefer(l, questions[i], "It is good.", "What is it?", &a, err));
     /* free corrections of what was said are pairs too */
@@ -610,23 +610,23 @@ static int stop_at(void *ctx, const char *stage, int done, int total, double los
 }
 
 /* Runs deep until a step, then leaves; the next learner of the same store and folder goes on. */
-static void stop_run(rvi_store *store, const rv_learner_options *o, int step)
+static void stop_run(rvi_store *store, const rvi_learner_options *o, int step)
 {
     rvi_learner *l = open_on(store, o);
     stopper s = {.at = step};
     rv_error e = {0};
-    rv_adaptation a;
+    rvi_adaptation a;
     assert_int_equal(rvi_learner_consolidate(l, RV_LOOP_DEEP, RV_LOSS_DPO, stop_at, &s, &a, &e),
                      RV_E_SESSION);
     assert_int_equal(l->n_generations, 0);
     rvi_learner_free(l);
 }
 
-static digest finish_run(rvi_store *store, const rv_learner_options *o, int expect_first)
+static digest finish_run(rvi_store *store, const rvi_learner_options *o, int expect_first)
 {
     rvi_learner *l = open_on(store, o);
     stopper s = {.at = -1};
-    rv_adaptation a;
+    rvi_adaptation a;
     uint64_t numbers[RVI_SNAPSHOT_RING];
     size_t n;
     assert_ok(rvi_learner_consolidate(l, RV_LOOP_DEEP, RV_LOSS_DPO, stop_at, &s, &a, err));
@@ -656,7 +656,7 @@ static void damage_snapshots(const char *dir)
     }
 }
 
-static void new_run(rvi_store *store, rv_learner_options *o, char path[256], const char *name)
+static void new_run(rvi_store *store, rvi_learner_options *o, char path[256], const char *name)
 {
     *o = tiny_options();
     o->n_steps = 60;
@@ -670,7 +670,7 @@ static void runs_are_taken_up_again(void **state)
 {
     (void)state;
     rvi_store store;
-    rv_learner_options o;
+    rvi_learner_options o;
     char path[256];
     new_run(&store, &o, path, "whole");
     digest whole = finish_run(&store, &o, 1);
@@ -698,11 +698,11 @@ static void runs_are_taken_up_again(void **state)
 
 /* ---- made again ---- */
 
-static void assert_retraced(rvi_store *log, const rv_learner_options *given, uint64_t n)
+static void assert_retraced(rvi_store *log, const rvi_learner_options *given, uint64_t n)
 {
     rvi_store store;
     rvi_retrace r;
-    rv_learner_options o = *given;
+    rvi_learner_options o = *given;
     o.dir = NULL;
     rvi_learner *fresh = open_new(&store, &o);
     assert_ok(rvi_learner_retrace(fresh, log, NULL, NULL, &r, err));
@@ -722,8 +722,8 @@ static void logs_make_the_same_generations(void **state)
     (void)state;
     for (int shared = 0; shared < 2; shared++) {
         rvi_store store;
-        rv_learner_options o = tiny_options();
-        rv_adaptation a;
+        rvi_learner_options o = tiny_options();
+        rvi_adaptation a;
         o.shared = shared;
         o.group_size = 2;
         rvi_learner *l = open_new(&store, &o);
@@ -751,7 +751,7 @@ static void logs_know_what_a_group_knew(void **state)
 {
     (void)state;
     rvi_store store;
-    rv_learner_options o = tiny_options();
+    rvi_learner_options o = tiny_options();
     rvi_learner *l = open_new(&store, &o);
     rvi_round r;
     bool published;
@@ -773,7 +773,7 @@ static void learners_open_as_they_were(void **state)
 {
     (void)state;
     rvi_store store;
-    rv_learner_options o = tiny_options();
+    rvi_learner_options o = tiny_options();
     char path[256], db[256];
     o.dir = tiny_path(&t, path, "again");
     assert_ok(rvi_os_make_dirs(o.dir, err));
@@ -800,7 +800,7 @@ static void learners_open_as_they_were(void **state)
         assert_string_equal(slot_of(l, city), "Oslo");
         assert_int_equal(rvi_learner_waiting(l), 2);
     }
-    rv_adaptation a; /* and the last event can still be taken back */
+    rvi_adaptation a; /* and the last event can still be taken back */
     assert_ok(rvi_learner_undo(l, &a, err));
     assert_string_equal(slot_of(l, dog), "Rex");
     rvi_learner_free(l);
@@ -812,7 +812,7 @@ static void numbers_are_given_once(void **state)
 {
     (void)state;
     rvi_store store;
-    rv_learner_options o = tiny_options();
+    rvi_learner_options o = tiny_options();
     char path[256], file[512];
     o.dir = tiny_path(&t, path, "numbers");
     rvi_learner *l = open_new(&store, &o);
@@ -850,7 +850,7 @@ static void shared_adapters_go_on(void **state)
     rvi_store store;
     digest want = {0};
     for (int reopened = 0; reopened < 2; reopened++) {
-        rv_learner_options o = tiny_options();
+        rvi_learner_options o = tiny_options();
         char path[256];
         o.shared = 1;
         o.dir = tiny_path(&t, path, reopened ? "shared-reopened" : "shared");
@@ -894,11 +894,11 @@ static void merges_take_their_parents_place(void **state)
     (void)state;
     for (int fenced = 0; fenced < 2; fenced++) {
         rvi_store store;
-        rv_adaptation a;
-        rv_learner_options o = tiny_options();
+        rvi_adaptation a;
+        rvi_learner_options o = tiny_options();
         char path[256];
         o.group_size = 1;
-        o.recipe = fenced ? RV_RECIPE_FENCED : RV_RECIPE_GATED;
+        o.recipe = fenced ? RVI_RECIPE_FENCED : RVI_RECIPE_GATED;
         o.dir = tiny_path(&t, path, fenced ? "merge-fenced" : "merge");
         rvi_learner *l = open_new(&store, &o);
         teach_two(l);
@@ -933,18 +933,18 @@ static void gates_are_as_the_caller_wants(void **state)
     (void)state;
     for (int shared = 0; shared < 2; shared++) {
         rvi_store store;
-        rv_adaptation a;
-        rv_learner_options o = tiny_options();
-        o.recipe = RV_RECIPE_FENCED;
+        rvi_adaptation a;
+        rvi_learner_options o = tiny_options();
+        o.recipe = RVI_RECIPE_FENCED;
         o.shared = shared;
         rvi_learner *l = open_new(&store, &o);
         teach(l, dog, "Rex");
         study(l, RV_LOOP_BACKGROUND);
         assert_int_equal(speaker(l, "What is tea?"), shared ? 0 : 1);
-        l->o.gate = RV_GATE_ON;
+        l->o.gate = RVI_GATE_ON;
         assert_int_equal(speaker(l, "What is tea?"), 0);
         assert_int_equal(speaker(l, dog), 1);
-        l->o.gate = RV_GATE_OFF;
+        l->o.gate = RVI_GATE_OFF;
         assert_int_equal(speaker(l, "What is tea?"), 1);
         if (shared) {
             teach(l, job, "plumber");
@@ -963,8 +963,8 @@ static void adapters_go_out_and_come_back(void **state)
 {
     (void)state;
     rvi_store store;
-    rv_learner_options o = tiny_options();
-    rv_adaptation a;
+    rvi_learner_options o = tiny_options();
+    rvi_adaptation a;
     char path[256];
     static const char *const names[] = {"out", "out.gguf"};
     rvi_learner *l = open_new(&store, &o);
@@ -1005,9 +1005,9 @@ static void bad_feedback_is_refused(void **state)
 {
     (void)state;
     rvi_store store;
-    rv_learner_options o = tiny_options();
+    rvi_learner_options o = tiny_options();
     rvi_learner *l = open_new(&store, &o);
-    rv_adaptation a;
+    rvi_adaptation a;
     rv_error e = {0};
     uint64_t n;
     enum { HUGE = (64 << 10) + 1 };
@@ -1050,8 +1050,8 @@ static void steps_that_are_not_numbers_publish_nothing(void **state)
 {
     (void)state;
     rvi_store store;
-    rv_learner_options o = tiny_options();
-    rv_adaptation a;
+    rvi_learner_options o = tiny_options();
+    rvi_adaptation a;
     rv_error e = {0};
     o.learning_rate = INFINITY;
     for (int shared = 0; shared < 2; shared++) {
@@ -1059,7 +1059,7 @@ static void steps_that_are_not_numbers_publish_nothing(void **state)
         rvi_learner *l = open_new(&store, &o);
         teach_two(l);
         rv_status st = rvi_learner_consolidate(l, RV_LOOP_DEEP, RV_LOSS_DPO, NULL, NULL, &a, &e);
-        assert_int_equal(st, RV_E_SONA);
+        assert_int_equal(st, RV_E_LEARNING);
         assert_non_null(strstr(e.text, "not numbers"));
         assert_int_equal(l->n_generations, 0);
         assert_true(isnan(a.quality_delta));
@@ -1081,8 +1081,8 @@ static void full_disks_lose_nothing(void **state)
 {
     (void)state;
     rvi_store store;
-    rv_learner_options o = tiny_options();
-    rv_adaptation a;
+    rvi_learner_options o = tiny_options();
+    rvi_adaptation a;
     rv_error e = {0};
     char path[256], db[256];
     uint64_t n;

@@ -248,7 +248,7 @@ static void test_append_and_read(void **state)
         rvi_feedback more = correction();
         assert_ok(rvi_store_begin(&s, true, err));
         assert_ok(rvi_feedback_append(&s, &more, err));
-        assert_int_equal(rvi_store_end(&s, RV_E_SONA, NULL), RV_E_SONA);
+        assert_int_equal(rvi_store_end(&s, RV_E_LEARNING, NULL), RV_E_LEARNING);
         assert_ok(rvi_feedback_count(&s, &n, err));
         assert_int_equal(n, 4);
         assert_ok(rvi_feedback_verify(&s, &report, err));

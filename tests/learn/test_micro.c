@@ -348,12 +348,12 @@ static void rollback(void **state)
     rv_error e;
     float nan = NAN;
     bytes.data[3] ^= 1;
-    assert_int_equal(rvi_micro_load(m, bytes.data, bytes.len, &e), RV_E_SONA);
+    assert_int_equal(rvi_micro_load(m, bytes.data, bytes.len, &e), RV_E_LEARNING);
     bytes.data[3] ^= 1;
     for (size_t cut = 0; cut < bytes.len; cut += cut < 200 ? 1 : 9973)
-        assert_int_equal(rvi_micro_load(m, bytes.data, cut, &e), RV_E_SONA);
+        assert_int_equal(rvi_micro_load(m, bytes.data, cut, &e), RV_E_LEARNING);
     memcpy(bytes.data + bytes.len - 4, &nan, 4);
-    assert_int_equal(rvi_micro_load(m, bytes.data, bytes.len, &e), RV_E_SONA);
+    assert_int_equal(rvi_micro_load(m, bytes.data, bytes.len, &e), RV_E_LEARNING);
     assert_true(same_bits(m, start, b.g.m));
     rvi_buf_deinit(&bytes);
     rvi_micro_free(m);
@@ -399,7 +399,7 @@ static void refused(void **state)
     assert_int_equal(rvi_micro_new(&m, b.g.m, &(rvi_micro_options){.rank = 5}, &e), RV_E_CONFIG);
     assert_int_equal(rvi_micro_new(&m, b.g.m, &(rvi_micro_options){.rank = -1}, &e), RV_E_CONFIG);
     rvi_adapter *a;
-    assert_int_equal(rvi_delta_export(&a, b.g.m, &(rvi_delta){0, NULL, NULL}, &e), RV_E_SONA);
+    assert_int_equal(rvi_delta_export(&a, b.g.m, &(rvi_delta){0, NULL, NULL}, &e), RV_E_LEARNING);
     assert_int_equal(rvi_capture_text(b.ring, b.s, b.ids, BED_PROMPT, BED_PROMPT, 1, &e),
                      RV_E_GENERATION);
     assert_int_equal(rvi_capture_text(b.ring, b.s, (int32_t[]){1, 2, 320}, 2, 3, 1, &e),

@@ -85,11 +85,11 @@ static void whitening(void **state)
         rvi_whitener_keys(to, u, 1, again);
         assert_memory_equal(first, again, sizeof first);
         rvi_whitener_free(to);
-        assert_int_equal(rvi_whitener_load(&to, b.data, b.len - 1, N, &e), RV_E_SONA);
-        assert_int_equal(rvi_whitener_load(&to, b.data, b.len, N - 1, &e), RV_E_SONA);
-        assert_int_equal(rvi_whitener_load(&to, b.data, 3, N, &e), RV_E_SONA);
+        assert_int_equal(rvi_whitener_load(&to, b.data, b.len - 1, N, &e), RV_E_LEARNING);
+        assert_int_equal(rvi_whitener_load(&to, b.data, b.len, N - 1, &e), RV_E_LEARNING);
+        assert_int_equal(rvi_whitener_load(&to, b.data, 3, N, &e), RV_E_LEARNING);
         memset(b.data + b.len - 4, 0xFF, 4);
-        assert_int_equal(rvi_whitener_load(&to, b.data, b.len, N, &e), RV_E_SONA);
+        assert_int_equal(rvi_whitener_load(&to, b.data, b.len, N, &e), RV_E_LEARNING);
         rvi_buf_deinit(&b);
     }
     rvi_whitener_free(whole);
@@ -164,7 +164,7 @@ static void probe(void **state)
         assert_ok(rvi_probe_add(p, b.ids, 24, err));
         assert_ok(rvi_probe_add(p, b.ids + 24, 17, err));
         assert_ok(rvi_probe_add(p, b.ids, 70, err)); /* more than there are positions */
-        assert_int_equal(rvi_probe_add(p, b.ids, 5, &e), RV_E_SONA);
+        assert_int_equal(rvi_probe_add(p, b.ids, 5, &e), RV_E_LEARNING);
         assert_int_equal(rvi_probe_n_texts(p), 3);
         float *a = rvi_zalloc_array(2 * n_ff, sizeof *a),
               *c = rvi_zalloc_array(2 * n_embd, sizeof *c),
@@ -340,15 +340,15 @@ static void down(void **state)
         rvi_delta x = rvi_pairs_delta(p), y = rvi_pairs_delta(copy);
         assert_int_equal(x.rank, y.rank);
         assert_memory_equal(x.b, y.b, (size_t)x.rank * (size_t)b->g.m->hp.n_embd * sizeof(float));
-        assert_int_equal(rvi_pairs_load(&alone, t.t, before.data, before.len - 2, &e), RV_E_SONA);
-        assert_int_equal(rvi_pairs_load(&alone, t.t, "", 0, &e), RV_E_SONA);
+        assert_int_equal(rvi_pairs_load(&alone, t.t, before.data, before.len - 2, &e), RV_E_LEARNING);
+        assert_int_equal(rvi_pairs_load(&alone, t.t, "", 0, &e), RV_E_LEARNING);
         memset(before.data + 40, 0xFF, 4);
-        assert_int_equal(rvi_pairs_load(&alone, t.t, before.data, before.len, &e), RV_E_SONA);
+        assert_int_equal(rvi_pairs_load(&alone, t.t, before.data, before.len, &e), RV_E_LEARNING);
         /* bad numbers change nothing */
         b->tokens[2].g_scale = NAN;
-        assert_int_equal(rvi_pairs_prepare(t.t, p, b->tokens, b->n, &e), RV_E_SONA);
+        assert_int_equal(rvi_pairs_prepare(t.t, p, b->tokens, b->n, &e), RV_E_LEARNING);
         assert_int_equal(rvi_pairs_down(t.t, p, NULL), RVI_MICRO_NOTHING);
-        assert_int_equal(rvi_pairs_prepare(t.t, p, b->tokens, 0, &e), RV_E_SONA);
+        assert_int_equal(rvi_pairs_prepare(t.t, p, b->tokens, 0, &e), RV_E_LEARNING);
         rvi_buf_deinit(&before);
         rvi_buf_deinit(&after);
         rvi_pairs_free(p);

@@ -164,7 +164,7 @@ static inline void tiny_open(tiny *t)
         assert_ok(rvi_os_temp_dir(&t->dir, "/tmp", err));
     }
     tiny_model_write(tiny_path(t, path, "tiny.gguf"), 1);
-    rv_runtime_options_init(&o, sizeof o);
+    o = (rv_runtime_options){.size = sizeof o};
     o.n_threads = 1;
     assert_ok(rv_runtime_new(&t->rt, &o, err));
     assert_ok(rv_model_open(&t->m, t->rt, path, 0, err));
@@ -189,17 +189,17 @@ static inline uint64_t tiny_serial(void *ctx)
 }
 
 /* Small and quick: few steps, a rank of 2. */
-static inline rv_learner_options tiny_options(void)
+static inline rvi_learner_options tiny_options(void)
 {
-    rv_learner_options o;
-    rv_learner_options_init(&o, sizeof o);
+    rvi_learner_options o;
+    o = (rv_learner_options){.size = sizeof o};
     o.n_steps = 6;
     o.rank = 2;
     o.seed = 5;
     return o;
 }
 
-static inline rv_status tiny_learner(rvi_learner **out, const tiny *t, const rv_learner_options *o,
+static inline rv_status tiny_learner(rvi_learner **out, const tiny *t, const rvi_learner_options *o,
                                      rvi_store *take, rv_error *err)
 {
     rvi_store none = {0};

@@ -252,7 +252,7 @@ static void bad_input(void **state)
     rvi_seq other; /* takes the pages away */
     assert_ok(rvi_seq_init(&other, f.pool, 9 * RVI_PAGE_TOKENS, err));
     assert_ok(rvi_seq_extend(&other, 9 * RVI_PAGE_TOKENS, err));
-    expect_refusal(&g, &f, ids, 10, RV_POOLING_DEFAULT, RV_E_PAGED_ATTENTION, "full");
+    expect_refusal(&g, &f, ids, 10, RV_POOLING_DEFAULT, RV_E_NO_PAGES, "full");
     rvi_seq_deinit(&other);
     feed_deinit(&f);
     golden_close(&g);

@@ -48,7 +48,7 @@ static void compare(const char *path, int exact, double least)
     double worst = 1;
     assert_ok(rvi_blob_open(&file, "tests/real/data/smollm2_embeddings.json", err));
     assert_ok(rvi_json_parse(&root, (const char *)file.data, file.len, &arena, "embeddings", err));
-    rv_runtime_options_init(&ro, sizeof ro);
+    ro = (rv_runtime_options){.size = sizeof ro};
     ro.exact = exact;
     assert_ok(rv_runtime_new(&rt, &ro, err));
     assert_ok(rv_model_open(&m, rt, path, 0, err));
@@ -67,7 +67,7 @@ static void compare(const char *path, int exact, double least)
             assert_int_equal(ids[k], rvi_json_int(rvi_json_at(want, k), -1));
         for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
             rv_embed_options o;
-            rv_embed_options_init(&o, sizeof o);
+            o = (rv_embed_options){.size = sizeof o};
             o.pooling = ways[w].pooling;
             assert_ok(rv_engine_embed(e, ids, n, &o, vector, err));
             worst = fmin(worst, cosine(vector, rvi_json_get(row, ways[w].name)));

@@ -48,7 +48,7 @@ static rv_status append_event(rvi_store *s, uint64_t expected, rv_error *err)
     f.question = (rvi_text){question, (size_t)len};
     f.corrected = (rvi_text){"because", 7};
     rv_status st = rvi_feedback_append(s, &f, err);
-    return !st && f.seq != expected ? RV_E_SONA : st;
+    return !st && f.seq != expected ? RV_E_LEARNING : st;
 }
 
 /* Never returns but by a failure. */

@@ -146,8 +146,8 @@ static void test_transactions(void **state)
         }
         assert_int_equal(rvi_store_begin(&s, true, NULL), RV_E_INVALID);
         rv_error why = {0};
-        rvi_error(&why, RV_E_SONA, "mine");
-        assert_int_equal(rvi_store_end(&s, RV_E_SONA, &why), RV_E_SONA);
+        rvi_error(&why, RV_E_LEARNING, "mine");
+        assert_int_equal(rvi_store_end(&s, RV_E_LEARNING, &why), RV_E_LEARNING);
         assert_string_equal(why.text, "mine");
         expect_records(&s, "a", 1, "1=one ");
         expect_records(&s, "new", 1, "");

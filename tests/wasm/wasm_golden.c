@@ -79,7 +79,7 @@ static rv_session *open_session(size_t n_tokens)
 {
     rv_session_options o;
     rv_session *s;
-    rv_session_options_init(&o, sizeof o);
+    o = (rv_session_options){.size = sizeof o};
     o.n_context = (int)n_tokens;
     o.kv_type = kv_type;
     o.adapters = adapters;
@@ -124,12 +124,12 @@ static void embed(const char *list)
     rv_engine *e;
     rv_model_info info;
     check(rv_model_get_info(model, &info));
-    rv_engine_options_init(&engine_options, sizeof engine_options);
+    engine_options = (rv_engine_options){.size = sizeof engine_options};
     engine_options.kv_type = kv_type;
     check(rv_engine_new(&e, model, &engine_options, &err));
     float *vector = need(malloc((size_t)info.n_embd * sizeof *vector));
     for (size_t i = 0; i < sizeof poolings / sizeof poolings[0]; i++) {
-        rv_embed_options_init(&o, sizeof o);
+        o = (rv_embed_options){.size = sizeof o};
         o.pooling = poolings[i];
         o.normalize = 0;
         check(rv_engine_embed(e, ids, n, &o, vector, &err));
@@ -148,9 +148,9 @@ static void generate(const char *count, const char *list, int show_time)
     rv_session *s = open_session(n + (size_t)n_new);
     rv_sampling greedy;
     rv_generate_options o;
-    rv_generated g;
-    rv_sampling_init_greedy(&greedy, sizeof greedy);
-    rv_generate_options_init(&o, sizeof o);
+    rv_answer *g = NULL;
+    greedy = (rv_sampling){.size = sizeof greedy, .greedy = 1};
+    o = (rv_generate_options){.size = sizeof o};
     o.sampling = &greedy;
     o.max_tokens = (int)n_new;
     o.ignore_eos = 1;
@@ -160,7 +160,7 @@ static void generate(const char *count, const char *list, int show_time)
                g.seconds);
     else
         print_ids("greedy", g.ids, g.n_ids);
-    rv_generated_free(&g);
+    rv_free(g);
     rv_session_free(&s);
     free(ids);
 }
@@ -204,14 +204,14 @@ static void say(rv_session *s, const int32_t *ids, size_t n, int print)
 {
     rv_sampling greedy;
     rv_generate_options o;
-    rv_generated g;
-    rv_sampling_init_greedy(&greedy, sizeof greedy);
-    rv_generate_options_init(&o, sizeof o);
+    rv_answer *g = NULL;
+    greedy = (rv_sampling){.size = sizeof greedy, .greedy = 1};
+    o = (rv_generate_options){.size = sizeof o};
     o.sampling = &greedy;
     o.max_tokens = 12;
     check(rv_session_generate(s, ids, n, &o, &g, &err));
     if (print) print_ids("said", g.ids, g.n_ids);
-    rv_generated_free(&g);
+    rv_free(g);
 }
 
 static void print_learned(rv_learner *l, rv_session *s, const char *question, const int32_t *ids,
@@ -235,7 +235,7 @@ static void learn(const char *question, const char *answer, const char *list)
     rv_learner_options o;
     rv_learner *l;
     rv_adaptation a;
-    rv_learner_options_init(&o, sizeof o);
+    o = (rv_learner_options){.size = sizeof o};
     o.n_steps = 3;
     o.rank = 2;
     check(rv_learner_new(&l, model, &o, &err));
@@ -295,7 +295,7 @@ int main(int argc, char **argv)
     const char *lora = NULL;
     void *data = NULL;
     int at = 1, from_memory = 0;
-    rv_runtime_options_init(&o, sizeof o);
+    o = (rv_runtime_options){.size = sizeof o};
     o.n_threads = 1;
     for (; at < argc && argv[at][0] == '-'; at++) {
         if (!strcmp(argv[at], "--exact"))
