@@ -133,7 +133,6 @@ void rv_adapter_set_free(rv_adapter_set **set)
     s->next_freed = atomic_load(&rt->freed_sets);
     while (!atomic_compare_exchange_weak(&rt->freed_sets, &s->next_freed, s)) {
     }
-    rvi_api_turn turn;
-    if (rvi_api_enter(&turn, rt, NULL) == RV_OK) rvi_api_leave(&turn);
+    rvi_api_collect(rt);
     rvi_api_release_runtime(rt);
 }

@@ -20,11 +20,14 @@
 #include "decode/engine.h"
 #include "learn/learner.h"
 #include "model/model.h"
-#include "ruvllm.h"
+#include "ruvllm_experimental.h"
 #include "template/chat.h"
 #include "tokenizer/tokenizer.h"
 
-enum { RVI_API_CONTEXT = 4096 }; /* tokens, where the caller names no number */
+enum {
+    RVI_API_CONTEXT = 4096,        /* tokens, where the caller names no number */
+    RVI_API_CHAT_BYTES = 256 << 20 /* of a chat's tree */
+};
 
 struct rv_runtime {
     atomic_int users;
@@ -33,7 +36,8 @@ struct rv_runtime {
     rv_runtime_options o;
     rv_allocator allocator;               /* as the caller gave it; in use if alloc is set */
     atomic_int busy;                      /* rvi_api_holder */
-    atomic_int n_aside;                   /* background threads that have waited long for busy */
+    _Atomic(const char *) owner;          /* which thread has busy for a call; NULL: none */
+    atomic_int n_waiting;                 /* threads that wait for busy */
     atomic_uint_fast64_t left_ns;         /* when the last call left; 0: long ago */
     atomic_uint_fast64_t used_ns;         /* when a model was last asked something */
     _Atomic(rv_session *) freed;          /* sessions whose handle is gone, not destroyed yet, */
@@ -50,6 +54,8 @@ struct rv_model {
     rvi_chat *chat;           /* NULL: no tokenizer */
     rvi_ids eos;
     char *name;
+    rvi_arena texts; /* of info */
+    rv_model_info info;
 };
 
 struct rv_adapter {
@@ -80,12 +86,15 @@ struct rv_session {
     rv_engine *e;
     rvi_session *s;
     rv_adapter_set *adapters; /* may be NULL */
+    rv_learner *teacher;      /* that chats ask; may be NULL */
     rv_learner *learner;      /* that decided what takes part; NULL: none did */
     rvi_ids slot;             /* of the next answer, a copy: lessons may go; len 0: none */
     bool spoke;               /* the last answer came from a slot */
     char *question;           /* the last that the learner saw; NULL: none */
     rvi_made_set *held;       /* the learner's adapters that take part; may be NULL */
+    rvi_adapter_set composed; /* the session's adapters, then the learner's; n 0: not both */
     rvi_capture *capture;     /* the learner's; may be NULL */
+    void *user;
     rv_session *next_freed;
 };
 
@@ -113,13 +122,16 @@ void rvi_api_destroy_session(rv_session *s); /* busy is held */
 const rv_allocator *rvi_api_use_heap(const rv_runtime *rt);
 void rvi_api_leave_heap(const rv_allocator *before);
 
-/* Takes the runtime for computing, and its heap. RV_E_SESSION if another call has it. */
+/* Takes the runtime for computing, and its heap. While another call has it, waits as the runtime's
+ * options say, then RV_E_BUSY. */
 typedef struct rvi_api_turn {
     rv_runtime *rt;
     const rv_allocator *heap;
 } rvi_api_turn;
 rv_status rvi_api_enter(rvi_api_turn *turn, const rv_runtime *rt, rv_error *err) RVI_MUST_CHECK;
 void rvi_api_leave(rvi_api_turn *turn);
+/* Destroys freed sessions and sets now, or leaves that to the call that has the runtime. */
+void rvi_api_collect(rv_runtime *rt);
 
 /* The same for a background thread, which waits for it; false: *stop was set meanwhile. For
  * moments: little is computed and written, at most what the calls before left for it to do. */
@@ -157,17 +169,49 @@ bool rvi_background_stop(rv_learner *l);
 void rvi_background_ring(rv_learner *l);
 void rvi_background_deinit(rv_learner *l);
 
-/* Option structs of any size: init writes defaults into the caller's, read overlays the caller's
- * (NULL: nothing) onto a whole one that holds the defaults. */
-void rvi_api_init_options(void *o, size_t size, const void *defaults, size_t full_size);
-rv_status rvi_api_read_options(void *full, size_t full_size, const void *given, const char *what,
-                               rv_error *err) RVI_MUST_CHECK;
+/* The adapters that take part from now on: the session's own, then the learner's (held). */
+rv_status rvi_api_compose(rv_session *s, const rvi_made_set *held, rv_error *err) RVI_MUST_CHECK;
+void rvi_api_deinit_composed(rv_session *s);
+rv_status rvi_api_read_learner_options(rvi_learner_options *o, rv_store *store,
+                                       const rv_learner_options *given,
+                                       rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_api_give_adaptation(const rvi_adaptation *r, rv_adaptation **out,
+                                  rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_api_give_plan(const rvi_plan *plan, rv_learn_plan **out,
+                            rv_error *err) RVI_MUST_CHECK;
+/* What takes part in the session's next answer to a chat; busy is held. */
+rv_status rvi_api_begin_learning(rv_learner *l, rv_session *s, const rvi_json *chat,
+                                 rv_learn_plan **out, rv_error *err) RVI_MUST_CHECK;
 
+/* ---- reading arguments, giving results ---- */
+
+/* Reads a struct that begins with its size, of any version, into a whole one; what is missing is 0,
+ * and given may be NULL. */
+rv_status rvi_api_read_struct(void *full, size_t full_size, const void *given, const char *what,
+                              rv_error *err) RVI_MUST_CHECK;
+
+rv_status rvi_api_read_sampling(rv_sampling *full, const rv_sampling *given,
+                                rv_error *err) RVI_MUST_CHECK;
+/* *json, in the arena: what a template sees of the chat. */
+rv_status rvi_api_read_chat(rv_chat *chat, const rvi_json **json, const rv_chat *given,
+                            rvi_arena *arena, rv_error *err) RVI_MUST_CHECK;
+rvi_template_now rvi_api_now(const rv_time *t);
+/* Renders and tokenizes; appends to ids. */
+rv_status rvi_api_chat_ids(const rv_model *m, const rv_chat *chat, const rvi_json *json,
+                           rvi_ids *ids, rv_error *err) RVI_MUST_CHECK;
+
+/* The architecture's name in the file. */
+void rvi_api_arch_name(const rvi_source *s, char *out, size_t size);
+/* After everything else of a model is there. */
+rv_status rvi_api_fill_info(rv_model *m, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_api_need_weights(const rv_model *m, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_api_need_tokenizer(const rv_model *m, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_api_need_decoder(const rv_model *m, rv_error *err) RVI_MUST_CHECK;
 rv_kv_type rvi_api_kv_type(const rv_runtime *rt, rv_kv_type asked);
 rv_status rvi_api_check_kv_type(rv_kv_type type, rv_error *err) RVI_MUST_CHECK;
 
+/* Moves a list to the caller. */
+rv_status rvi_api_give_ids(rvi_ids *take, int32_t **ids, size_t *n, rv_error *err) RVI_MUST_CHECK;
 /* Moves a buffer's text to the caller (an empty one becomes ""). */
 rv_status rvi_api_give_text(rvi_buf *b, char **text, size_t *len, rv_error *err) RVI_MUST_CHECK;
 /* The same where what wrote it ended with st = RV_OK; else frees it and returns st. */

@@ -84,7 +84,7 @@ static void compute(void *ctx)
  * that may be so. */
 static bool is_deep_due(const rv_learner *l, double *wait)
 {
-    const rv_learner_options *o = &l->l->o;
+    const rvi_learner_options *o = &l->l->o;
     size_t least = (size_t)RVI_MAX(o->deep_min_pairs, RVI_DEEP_LEAST);
     if (o->deep_min_pairs < 1 || rvi_learner_pairs_waiting(l->l) < least) return false;
     double rest_of_it = (double)o->deep_idle_seconds - rvi_api_idle_seconds(l->m->rt);

@@ -4,14 +4,6 @@
 #include "api/api.h"
 #include "decode/embed.h"
 
-static const rv_embed_options defaults = {
-    .size = sizeof defaults, .pooling = RV_POOLING_DEFAULT, .normalize = 1, .truncate = 1};
-
-void rv_embed_options_init(rv_embed_options *o, size_t size)
-{
-    rvi_api_init_options(o, size, &defaults, sizeof defaults);
-}
-
 /* A copy of the ids of a text that is too long, cut; *cut stays NULL where nothing need be done. */
 static rv_status cut_ids(const rv_model *m, const int32_t *ids, size_t *n, int32_t **cut,
                          rv_error *err)
@@ -33,8 +25,8 @@ static rv_status embed(rv_engine *e, const int32_t *ids, size_t n, const rv_embe
 {
     int32_t *cut = NULL;
     rvi_seq seq = {0};
-    rvi_embed_options inner = {.pooling = o->pooling, .normalize = o->normalize != 0};
-    rv_status st = o->truncate ? cut_ids(e->m, ids, &n, &cut, err) : RV_OK;
+    rvi_embed_options inner = {.pooling = o->pooling, .normalize = !o->keep_length};
+    rv_status st = !o->refuse_long ? cut_ids(e->m, ids, &n, &cut, err) : RV_OK;
     if (!st && n > (size_t)e->e->o.n_tokens)
         st =
             rvi_error(err, RV_E_TOO_LONG, "the text has %zu tokens, but the engine has room for %d",
@@ -54,9 +46,9 @@ rv_status rv_engine_embed(rv_engine *e, const int32_t *ids, size_t n, const rv_e
 {
     if (!e || !out || (!ids && n))
         return rvi_error(err, RV_E_INVALID, "rv_engine_embed: NULL argument");
-    rv_embed_options o = defaults;
+    rv_embed_options o;
     rvi_api_turn turn;
-    rv_status st = rvi_api_read_options(&o, sizeof o, given, "rv_embed_options", err);
+    rv_status st = rvi_api_read_struct(&o, sizeof o, given, "rv_embed_options", err);
     if (!st) st = rvi_api_enter(&turn, e->m->rt, err);
     if (st) return st;
     rvi_api_retain_engine(e); /* the log's sink may free it */

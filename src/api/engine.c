@@ -29,14 +29,18 @@ rv_status rvi_api_check_kv_type(rv_kv_type type, rv_error *err)
 {
     if (type == RV_KV_F32 || type == RV_KV_F16 || type == RV_KV_Q8 || type == RV_KV_DEFAULT)
         return RV_OK;
-    return rvi_error(err, RV_E_CONFIG, "there is no KV cache type %d", (int)type);
+    return rvi_error(err, RV_E_CONFIG, "kv_type must be 0..3 (got %d)", (int)type);
 }
 
-static const rv_engine_options defaults = {.size = sizeof defaults, .kv_type = RV_KV_DEFAULT};
-
-void rv_engine_options_init(rv_engine_options *o, size_t size)
+static rv_status check_options(const rv_engine_options *o, rv_error *err)
 {
-    rvi_api_init_options(o, size, &defaults, sizeof defaults);
+    if (o->n_tokens < 0)
+        return rvi_error(err, RV_E_CONFIG, "n_tokens must be 0 or more (got %d)", o->n_tokens);
+    if (o->max_rows < 0)
+        return rvi_error(err, RV_E_CONFIG, "max_rows must be 0 or more (got %d)", o->max_rows);
+    if (o->max_logits < 0)
+        return rvi_error(err, RV_E_CONFIG, "max_logits must be 0 or more (got %d)", o->max_logits);
+    return rvi_api_check_kv_type(o->kv_type, err);
 }
 
 rv_status rv_engine_new(rv_engine **out, const rv_model *m, const rv_engine_options *given,
@@ -44,11 +48,11 @@ rv_status rv_engine_new(rv_engine **out, const rv_model *m, const rv_engine_opti
 {
     if (!out) return rvi_error(err, RV_E_INVALID, "rv_engine_new: NULL argument");
     *out = NULL;
-    rv_engine_options o = defaults;
+    rv_engine_options o;
     rvi_api_turn turn;
     rv_status st = rvi_api_need_weights(m, err);
-    if (!st) st = rvi_api_read_options(&o, sizeof o, given, "rv_engine_options", err);
-    if (!st) st = rvi_api_check_kv_type(o.kv_type, err);
+    if (!st) st = rvi_api_read_struct(&o, sizeof o, given, "rv_engine_options", err);
+    if (!st) st = check_options(&o, err);
     if (!st) st = rvi_api_enter(&turn, m->rt, err);
     if (st) return st;
     rvi_engine_options inner = {

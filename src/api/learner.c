@@ -5,53 +5,7 @@
 #include "api/api.h"
 #include "base/json.h"
 
-static const rv_learner_options defaults = {.size = sizeof defaults,
-                                            .recipe = RV_RECIPE_GATED,
-                                            .group_size = 20,
-                                            .rank = 8,
-                                            .alpha = 16,
-                                            .learning_rate = 2e-3f,
-                                            .ewc_lambda = 0.01f,
-                                            .fisher_decay = 0.95f,
-                                            .rehearsal = 0.5f,
-                                            .kl_weight = -1,
-                                            .micro_rank = 4,
-                                            .micro_kl_step = 0.03f,
-                                            .background_min_samples = 1,
-                                            .deep_min_pairs = 32,
-                                            .deep_idle_seconds = 60};
-
-void rv_learner_options_init(rv_learner_options *o, size_t size)
-{
-    rvi_api_init_options(o, size, &defaults, sizeof defaults);
-}
-
 /* ---- lifetimes ---- */
-
-static rv_status check_options(const rv_learner_options *o, rv_error *err)
-{
-    if (o->rank < 1 || o->rank > 256)
-        return rvi_error(err, RV_E_CONFIG, "rank %d: 1 to 256 are possible", o->rank);
-    if (o->group_size < 1 || o->group_size > 1000)
-        return rvi_error(err, RV_E_CONFIG, "groups of %d: 1 to 1000 are possible", o->group_size);
-    if (o->deep_min_pairs < 0 || o->deep_idle_seconds < 0)
-        return rvi_error(err, RV_E_CONFIG, "when to run deep: %d pairs, %d seconds",
-                         o->deep_min_pairs, o->deep_idle_seconds);
-    if (o->n_steps < 0 || o->n_steps > 1000000)
-        return rvi_error(err, RV_E_CONFIG, "%d steps are not possible", o->n_steps);
-    if (!(o->learning_rate > 0) || !(o->learning_rate <= 1))
-        return rvi_error(err, RV_E_CONFIG, "learning_rate must be above 0 and at most 1");
-    if (!isfinite(o->alpha) || !isfinite(o->kl_weight) || !(o->ewc_lambda >= 0) ||
-        !(o->fisher_decay >= 0) || !(o->rehearsal >= 0) || !(o->rehearsal < 1))
-        return rvi_error(err, RV_E_CONFIG, "an option of the learner is out of its range");
-    if (o->recipe != RV_RECIPE_GATED && o->recipe != RV_RECIPE_FENCED)
-        return rvi_error(err, RV_E_CONFIG, "recipe %d is none", (int)o->recipe);
-    if (o->store && (!o->store->append || !o->store->put || !o->store->get || !o->store->remove ||
-                     !o->store->scan || !o->store->read || !o->store->begin || !o->store->commit ||
-                     !o->store->rollback))
-        return rvi_error(err, RV_E_CONFIG, "the store lacks a function");
-    return RV_OK;
-}
 
 static uint64_t new_serial(void *ctx)
 {
@@ -64,10 +18,10 @@ rv_status rv_learner_new(rv_learner **out, const rv_model *m, const rv_learner_o
 {
     if (!out) return rvi_error(err, RV_E_INVALID, "rv_learner_new: NULL argument");
     *out = NULL;
-    rv_learner_options o = defaults;
+    rvi_learner_options o;
+    rv_store by = {0}; /* closed by the caller */
     rv_status st = rvi_api_need_decoder(m, err);
-    if (!st) st = rvi_api_read_options(&o, sizeof o, given, "rv_learner_options", err);
-    if (!st) st = check_options(&o, err);
+    if (!st) st = rvi_api_read_learner_options(&o, &by, given, err);
     rvi_api_turn turn;
     if (!st) st = rvi_api_enter(&turn, m->rt, err);
     if (st) return st;
@@ -78,8 +32,7 @@ rv_status rv_learner_new(rv_learner **out, const rv_model *m, const rv_learner_o
         atomic_init(&l->bg.closed, false);
         atomic_flag_clear(&l->bg.switching);
         l->m = rvi_api_retain_model(m);
-        rvi_store store = {0};
-        if (o.store) store.by = *o.store; /* closed by the caller */
+        rvi_store store = {.by = by};
         rvi_learner_parts parts = {.m = m->model,
                                    .t = m->tokenizer,
                                    .chat = m->chat,
@@ -164,19 +117,23 @@ static rv_status enter(rvi_api_turn *turn, const rv_learner *l, const char *what
     return rvi_api_enter(turn, l->m->rt, err);
 }
 
-/* A call that reports what it changed: to the caller's place, or to one that nobody reads. */
-typedef struct reporting {
-    rvi_api_turn turn;
-    rv_adaptation unread;
-} reporting;
-
 /* given: no argument that is needed is NULL. */
-static rv_status enter_reporting(reporting *r, const rv_learner *l, const char *what, bool given,
-                                 rv_adaptation **out, rv_error *err)
+static rv_status enter_reporting(rvi_api_turn *turn, const rv_learner *l, const char *what,
+                                 bool given, rvi_adaptation *r, rv_adaptation **out, rv_error *err)
 {
-    if (!*out) *out = &r->unread;
-    **out = (rv_adaptation){.quality_delta = NAN};
-    return enter(&r->turn, given ? l : NULL, what, err);
+    if (out) *out = NULL;
+    *r = (rvi_adaptation){.quality_delta = NAN};
+    return enter(turn, given ? l : NULL, what, err);
+}
+
+/* Leaves, after st; what changed goes to the caller, who may not want to know. */
+static rv_status leave_reporting(rvi_api_turn *turn, rv_learner *l, rv_status st,
+                                 const rvi_adaptation *r, rv_adaptation **out, rv_error *err)
+{
+    if (!st && out) st = rvi_api_give_adaptation(r, out, err);
+    rvi_api_leave(turn);
+    if (!st) rvi_background_ring(l);
+    return st;
 }
 
 /* For calls that train or forget everything: one of the two does, this one or the background
@@ -239,17 +196,14 @@ rv_status rv_learner_calibrate(rv_learner *l, rv_learn_progress_fn progress, voi
 }
 
 /* The texts of the user's turns, in the arena. */
-static rv_status user_turns(const char *conversation, size_t len, rvi_arena *arena,
-                            const char ***turns, size_t *n, rv_error *err)
+static rv_status user_turns(const rvi_json *chat, rvi_arena *arena, const char ***turns, size_t *n,
+                            rv_error *err)
 {
-    const rvi_json *root;
-    rv_status st = rvi_json_parse(&root, conversation, len, arena, "conversation", err);
-    if (st) return st;
-    const rvi_json *messages = rvi_json_get(root, "messages");
+    const rvi_json *messages = rvi_json_get(chat, "messages");
     size_t count = rvi_json_count(messages);
     *n = 0;
     *turns = rvi_arena_alloc(arena, count + 1, sizeof **turns);
-    if (!*turns) return rvi_nomem(err, "conversation");
+    if (!*turns) return rvi_nomem(err, "chat");
     for (size_t i = 0; i < count; i++) {
         const rvi_json *m = rvi_json_at(messages, i), *content = rvi_json_get(m, "content");
         if (!rvi_json_is_string(rvi_json_get(m, "role"), "user")) continue;
@@ -262,7 +216,7 @@ static rv_status user_turns(const char *conversation, size_t len, rvi_arena *are
             }
             (*turns)[*n] = rvi_arena_strndup(arena, text.data ? text.data : "", text.len);
             rvi_buf_deinit(&text);
-            if (!(*turns)[*n]) return rvi_nomem(err, "conversation");
+            if (!(*turns)[*n]) return rvi_nomem(err, "chat");
         } else {
             (*turns)[*n] = rvi_json_string(content, "");
         }
@@ -271,27 +225,16 @@ static rv_status user_turns(const char *conversation, size_t len, rvi_arena *are
     return RV_OK;
 }
 
-static void copy_field(char *to, size_t size, const char *from)
-{
-    size_t len = strlen(from);
-    if (len >= size) {
-        len = size - 1;
-        while (len && ((unsigned char)from[len] & 0xC0) == 0x80) len--;
-    }
-    memcpy(to, from, len);
-    to[len] = 0;
-}
-
 /* busy is held */
-static rv_status begin(rv_learner *l, rv_session *s, const char *conversation, size_t len,
-                       rv_learn_plan *out, rv_error *err)
+rv_status rvi_api_begin_learning(rv_learner *l, rv_session *s, const rvi_json *chat,
+                                 rv_learn_plan **out, rv_error *err)
 {
     enum { MOST = 64 << 20 };
     rvi_arena arena = {.max = MOST};
     const char **turns;
     size_t n;
     rvi_plan plan = {0};
-    rv_status st = user_turns(conversation, len, &arena, &turns, &n, err);
+    rv_status st = user_turns(chat, &arena, &turns, &n, err);
     if (!st) st = rvi_learner_plan(l->l, turns, n, &plan, err);
     char *question = NULL;
     rvi_ids slot = {0};
@@ -308,6 +251,11 @@ static rv_status begin(rv_learner *l, rv_session *s, const char *conversation, s
     }
     for (size_t i = 0; !st && plan.lesson && i < plan.lesson->spoken.len; i++)
         if (!rvi_ids_push(&slot, plan.lesson->spoken.data[i])) st = rvi_nomem(err, "slot");
+    if (!st && out) st = rvi_api_give_plan(&plan, out, err);
+    if (!st && (st = rvi_api_compose(s, plan.adapters, err)) && out) {
+        rvi_free(*out);
+        *out = NULL;
+    }
     if (st) {
         rvi_free(question);
         rvi_ids_deinit(&slot);
@@ -325,52 +273,43 @@ static rv_status begin(rv_learner *l, rv_session *s, const char *conversation, s
         rvi_free(s->question);
         s->question = question;
         s->held = plan.adapters;
-        s->s->adapters = plan.adapters ? rvi_made_set_of(plan.adapters)
-                         : s->adapters ? &s->adapters->set
-                                       : NULL;
         rvi_ids_deinit(&s->slot);
         s->slot = slot;
-    }
-    if (!st && out) {
-        const rvi_lesson *x = plan.lesson ? plan.lesson : plan.subject;
-        out->gate_open = plan.subject != NULL;
-        out->slot = plan.lesson != NULL;
-        out->n_adapters = plan.adapters ? rvi_made_set_of(plan.adapters)->n : 0;
-        if (x) {
-            copy_field(out->subject, sizeof out->subject, x->fact->subject);
-            copy_field(out->relation, sizeof out->relation, x->fact->relation);
-            copy_field(out->answer, sizeof out->answer, x->fact->answer);
-        }
     }
     rvi_arena_deinit(&arena);
     return st;
 }
 
-rv_status rv_learner_begin(rv_learner *l, rv_session *s, const char *conversation,
-                           size_t conversation_len, rv_learn_plan *out, rv_error *err)
+rv_status rv_learner_begin(rv_learner *l, rv_session *s, const rv_chat *given, rv_learn_plan **out,
+                           rv_error *err)
 {
     rvi_api_turn turn;
-    if (out) *out = (rv_learn_plan){0};
-    if (!s || !conversation) return rvi_error(err, RV_E_INVALID, "rv_learner_begin: NULL argument");
+    if (out) *out = NULL;
+    if (!s || !given) return rvi_error(err, RV_E_INVALID, "rv_learner_begin: NULL argument");
     rv_status st = enter(&turn, l, "rv_learner_begin", err);
     if (st) return st;
+    rv_chat chat;
+    rvi_arena arena = {.max = RVI_API_CHAT_BYTES};
+    const rvi_json *json;
     if (s->e->m != l->m)
         st = rvi_error(err, RV_E_INVALID, "the session is of another model");
     else if (s->s->answer)
         st = rvi_error(err, RV_E_STATE, "the session has an answer that was not finished");
-    else
-        st = begin(l, s, conversation, conversation_len, out, err);
+    if (!st) st = rvi_api_read_chat(&chat, &json, given, &arena, err);
+    if (!st) st = rvi_api_begin_learning(l, s, json, out, err);
+    rvi_arena_deinit(&arena);
     rvi_api_leave(&turn);
     return st;
 }
 
 rv_status rv_learner_correct(rv_learner *l, rv_session *s, const char *question, const char *answer,
-                             rv_adaptation *out, rv_error *err)
+                             rv_adaptation **out, rv_error *err)
 {
     rvi_buf given = {0}; /* what was answered */
-    reporting r;
+    rvi_api_turn turn;
+    rvi_adaptation r;
     rv_status st =
-        enter_reporting(&r, l, "rv_learner_correct", answer && (s || question), &out, err);
+        enter_reporting(&turn, l, "rv_learner_correct", answer && (s || question), &r, out, err);
     if (st) return st;
     if (!question && (s->learner != l || !s->question))
         st = rvi_error(err, RV_E_LEARNING, "nothing was asked on this session yet");
@@ -378,110 +317,103 @@ rv_status rv_learner_correct(rv_learner *l, rv_session *s, const char *question,
         st = rvi_learner_given(l->l, s->capture, &given, err);
     if (!st)
         st = rvi_learner_correct(l->l, question ? question : s->question, answer,
-                                 given.len ? given.data : NULL, out, err);
+                                 given.len ? given.data : NULL, &r, err);
     rvi_buf_deinit(&given);
-    rvi_api_leave(&r.turn);
-    if (!st) rvi_background_ring(l);
-    return st;
+    return leave_reporting(&turn, l, st, &r, out, err);
 }
 
 static rv_status need_answer(const rv_learner *l, const rv_session *s, rv_error *err)
 {
     if (s->learner == l && s->capture && s->question) return RV_OK;
-    return rvi_error(err, RV_E_LEARNING, "nothing was answered on this session that could be judged");
+    return rvi_error(err, RV_E_LEARNING,
+                     "nothing was answered on this session that could be judged");
 }
 
-rv_status rv_learner_score(rv_learner *l, rv_session *s, double score, rv_adaptation *out,
+rv_status rv_learner_score(rv_learner *l, rv_session *s, double score, rv_adaptation **out,
                            rv_error *err)
 {
-    reporting r;
-    rv_status st = enter_reporting(&r, l, "rv_learner_score", s, &out, err);
+    rvi_api_turn turn;
+    rvi_adaptation r;
+    rv_status st = enter_reporting(&turn, l, "rv_learner_score", s, &r, out, err);
     if (st) return st;
     st = need_answer(l, s, err);
-    if (!st) st = rvi_learner_score(l->l, s->capture, s->question, score, out, err);
-    rvi_api_leave(&r.turn);
-    if (!st) rvi_background_ring(l); /* it attends to the rest */
-    return st;
+    if (!st) st = rvi_learner_score(l->l, s->capture, s->question, score, &r, err);
+    return leave_reporting(&turn, l, st, &r, out, err);
 }
 
-rv_status rv_learner_thumb(rv_learner *l, rv_session *s, int up, rv_adaptation *out, rv_error *err)
+rv_status rv_learner_thumb(rv_learner *l, rv_session *s, int up, rv_adaptation **out, rv_error *err)
 {
     if (up) return rv_learner_score(l, s, 1, out, err);
-    reporting r;
-    rv_status st = enter_reporting(&r, l, "rv_learner_thumb", s, &out, err);
+    rvi_api_turn turn;
+    rvi_adaptation r;
+    rv_status st = enter_reporting(&turn, l, "rv_learner_thumb", s, &r, out, err);
     if (st) return st;
     st = need_answer(l, s, err);
-    if (!st) st = rvi_learner_thumb_down(l->l, s->capture, s->question, out, err);
+    if (!st) st = rvi_learner_thumb_down(l->l, s->capture, s->question, &r, err);
     if (!st && s->spoke) {
-        out->applied = 1;
-        snprintf(out->notes, sizeof out->notes,
-                 "the correction is no longer spoken where this is asked");
+        r.applied = 1;
+        snprintf(r.notes, sizeof r.notes, "the correction is no longer spoken where this is asked");
     }
-    rvi_api_leave(&r.turn);
-    if (!st) rvi_background_ring(l);
-    return st;
+    return leave_reporting(&turn, l, st, &r, out, err);
 }
 
 rv_status rv_learner_prefer(rv_learner *l, const char *question, const char *chosen,
-                            const char *rejected, rv_adaptation *out, rv_error *err)
+                            const char *rejected, rv_adaptation **out, rv_error *err)
 {
-    reporting r;
-    rv_status st =
-        enter_reporting(&r, l, "rv_learner_prefer", question && chosen && rejected, &out, err);
+    rvi_api_turn turn;
+    rvi_adaptation r;
+    rv_status st = enter_reporting(&turn, l, "rv_learner_prefer", question && chosen && rejected,
+                                   &r, out, err);
     if (st) return st;
-    st = rvi_learner_prefer(l->l, question, chosen, rejected, out, err);
-    rvi_api_leave(&r.turn);
-    if (!st) rvi_background_ring(l);
-    return st;
+    st = rvi_learner_prefer(l->l, question, chosen, rejected, &r, err);
+    return leave_reporting(&turn, l, st, &r, out, err);
 }
 
-rv_status rv_learner_undo(rv_learner *l, rv_adaptation *out, rv_error *err)
+rv_status rv_learner_undo(rv_learner *l, rv_adaptation **out, rv_error *err)
 {
-    reporting r;
-    rv_status st = enter_reporting(&r, l, "rv_learner_undo", true, &out, err);
+    rvi_api_turn turn;
+    rvi_adaptation r;
+    rv_status st = enter_reporting(&turn, l, "rv_learner_undo", true, &r, out, err);
     if (st) return st;
-    st = rvi_learner_undo(l->l, out, err);
-    rvi_api_leave(&r.turn);
-    if (!st) rvi_background_ring(l); /* what it had replaced may wait again */
-    return st;
+    st = rvi_learner_undo(l->l, &r, err);
+    return leave_reporting(&turn, l, st, &r, out, err);
 }
 
-rv_status rv_learner_forget(rv_learner *l, const char *text, rv_adaptation *out, rv_error *err)
+rv_status rv_learner_forget(rv_learner *l, const char *text, rv_adaptation **out, rv_error *err)
 {
-    reporting r;
-    rv_status st = enter_reporting(&r, l, "rv_learner_forget", text, &out, err);
+    rvi_api_turn turn;
+    rvi_adaptation r;
+    rv_status st = enter_reporting(&turn, l, "rv_learner_forget", text, &r, out, err);
     if (st) return st;
-    st = rvi_learner_forget(l->l, text, out, err);
-    rvi_api_leave(&r.turn);
-    if (!st) rvi_background_ring(l);
-    return st;
+    st = rvi_learner_forget(l->l, text, &r, err);
+    return leave_reporting(&turn, l, st, &r, out, err);
 }
 
 rv_status rv_learner_consolidate(rv_learner *l, rv_learn_loop loop, rv_preference_loss loss,
-                                 rv_learn_progress_fn progress, void *ctx, rv_adaptation *out,
+                                 rv_learn_progress_fn progress, void *ctx, rv_adaptation **out,
                                  rv_error *err)
 {
-    rv_adaptation own;
+    rvi_adaptation r = {.quality_delta = NAN};
     alone a;
-    if (!out) out = &own;
-    *out = (rv_adaptation){.quality_delta = NAN};
+    if (out) *out = NULL;
     if (loop != RV_LOOP_BACKGROUND && loop != RV_LOOP_DEEP)
         return rvi_error(err, RV_E_INVALID, "consolidation is background or deep");
     rv_status st = enter_alone(&a, l, "rv_learner_consolidate", err);
     if (st) return st;
-    st = rvi_learner_consolidate(l->l, loop, loss, progress, ctx, out, err);
+    st = rvi_learner_consolidate(l->l, loop, loss, progress, ctx, &r, err);
+    if (!st && out) st = rvi_api_give_adaptation(&r, out, err);
     return leave_alone(&a, st, err);
 }
 
-rv_status rv_learner_rollback(rv_learner *l, int generation, rv_adaptation *out, rv_error *err)
+rv_status rv_learner_rollback(rv_learner *l, int generation, rv_adaptation **out, rv_error *err)
 {
-    rv_adaptation unread;
+    rvi_adaptation r = {.quality_delta = NAN};
     alone a; /* what is being trained may go on from what is rolled back */
-    if (!out) out = &unread;
-    *out = (rv_adaptation){.quality_delta = NAN};
+    if (out) *out = NULL;
     rv_status st = enter_alone(&a, l, "rv_learner_rollback", err);
     if (st) return st;
-    st = rvi_learner_rollback(l->l, generation, out, err);
+    st = rvi_learner_rollback(l->l, generation, &r, err);
+    if (!st && out) st = rvi_api_give_adaptation(&r, out, err);
     return leave_alone(&a, st, err);
 }
 
@@ -563,23 +495,23 @@ rv_status rv_learner_export(rv_learner *l, int generation, const char *path, int
     return st;
 }
 
-rv_status rv_learner_import(rv_learner *l, const char *path, rv_adaptation *out, rv_error *err)
+rv_status rv_learner_import(rv_learner *l, const char *path, rv_adaptation **out, rv_error *err)
 {
-    reporting r;
-    rv_status st = enter_reporting(&r, l, "rv_learner_import", path, &out, err);
+    rvi_api_turn turn;
+    rvi_adaptation r;
+    rv_status st = enter_reporting(&turn, l, "rv_learner_import", path, &r, out, err);
     if (st) return st;
-    st = rvi_learner_import(l->l, path, out, err);
-    rvi_api_leave(&r.turn);
-    return st;
+    st = rvi_learner_import(l->l, path, &r, err);
+    return leave_reporting(&turn, l, st, &r, out, err);
 }
 
-rv_status rv_learner_merge(rv_learner *l, int a, int b, rv_consolidation how, rv_adaptation *out,
+rv_status rv_learner_merge(rv_learner *l, int a, int b, rv_consolidation how, rv_adaptation **out,
                            rv_error *err)
 {
-    reporting r;
-    rv_status st = enter_reporting(&r, l, "rv_learner_merge", true, &out, err);
+    rvi_api_turn turn;
+    rvi_adaptation r;
+    rv_status st = enter_reporting(&turn, l, "rv_learner_merge", true, &r, out, err);
     if (st) return st;
-    st = rvi_learner_merge(l->l, a, b, how, out, err);
-    rvi_api_leave(&r.turn);
-    return st;
+    st = rvi_learner_merge(l->l, a, b, how, &r, err);
+    return leave_reporting(&turn, l, st, &r, out, err);
 }

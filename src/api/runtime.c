@@ -29,25 +29,19 @@ enum { FREE, CALL, ASIDE }; /* who holds busy */
 
 /* ---- options ---- */
 
-void rvi_api_init_options(void *o, size_t size, const void *defaults, size_t full_size)
-{
-    if (!o || size < sizeof size) return;
-    memset(o, 0, size);
-    memcpy(o, defaults, RVI_MIN(size, full_size));
-    memcpy(o, &size, sizeof size);
-}
-
-rv_status rvi_api_read_options(void *full, size_t full_size, const void *given, const char *what,
-                               rv_error *err)
+rv_status rvi_api_read_struct(void *full, size_t full_size, const void *given, const char *what,
+                              rv_error *err)
 {
     size_t size;
-    if (!given) return RV_OK;
-    memcpy(&size, given, sizeof size);
-    /* Every version of a struct ends aligned: any other size would cut a pointer in two. */
-    if (size < sizeof size || size > 65536 || size % sizeof(void *))
-        return rvi_error(err, RV_E_CONFIG, "%s: a size of %zu; fill it by its _init function first",
-                         what, size);
-    memcpy(full, given, RVI_MIN(size, full_size));
+    memset(full, 0, full_size);
+    if (given) {
+        memcpy(&size, given, sizeof size);
+        /* Every version of a struct ends aligned: any other size would cut a pointer in two. */
+        if (size < sizeof size || size > 65536 || size % sizeof(void *))
+            return rvi_error(err, RV_E_CONFIG, "%s.size must be sizeof(%s) (got %zu)", what, what,
+                             size);
+        memcpy(full, given, RVI_MIN(size, full_size));
+    }
     memcpy(full, &full_size, sizeof full_size);
     return RV_OK;
 }
@@ -57,23 +51,22 @@ rv_status rvi_api_read_options(void *full, size_t full_size, const void *given, 
 static void pass_log(void *ctx, rvi_log_level level, const char *line)
 {
     const rv_runtime *rt = ctx;
-    rt->o.log(rt->o.log_ctx, (rv_log_level)level, line);
-}
-
-static const rv_runtime_options defaults = {.size = sizeof defaults, .log_level = RV_LOG_WARN};
-
-void rv_runtime_options_init(rv_runtime_options *o, size_t size)
-{
-    rvi_api_init_options(o, size, &defaults, sizeof defaults);
+    rt->o.log(rt->o.log_ctx, (rv_log_level)(level + RV_LOG_ERROR), line);
 }
 
 static rv_status check_runtime_options(const rv_runtime_options *o, rv_error *err)
 {
     const rv_allocator *a = o->allocator;
     if (a && (!a->alloc || !a->resize || !a->release))
-        return rvi_error(err, RV_E_CONFIG, "an allocator needs alloc, resize and release");
+        return rvi_error(err, RV_E_CONFIG, "allocator: alloc, resize and release must be set");
     if (o->n_threads < 0 || o->n_threads > 4096)
-        return rvi_error(err, RV_E_CONFIG, "%d threads are not possible", o->n_threads);
+        return rvi_error(err, RV_E_CONFIG, "n_threads must be 0..4096 (got %d)", o->n_threads);
+    if ((unsigned)o->log_level > RV_LOG_DEBUG)
+        return rvi_error(err, RV_E_CONFIG, "log_level must be 0..%d (got %d)", RV_LOG_DEBUG,
+                         (int)o->log_level);
+    if (o->wait < RV_WAIT_NEVER)
+        return rvi_error(err, RV_E_CONFIG, "wait must be -1 or more milliseconds (got %d)",
+                         o->wait);
     return RV_OK;
 }
 
@@ -107,10 +100,11 @@ rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *given, rv_e
 {
     if (!out) return rvi_error(err, RV_E_INVALID, "rv_runtime_new: NULL argument");
     *out = NULL;
-    rv_runtime_options o = defaults;
-    rv_status st = rvi_api_read_options(&o, sizeof o, given, "rv_runtime_options", err);
+    rv_runtime_options o;
+    rv_status st = rvi_api_read_struct(&o, sizeof o, given, "rv_runtime_options", err);
     if (!st) st = check_runtime_options(&o, err);
     if (st) return st;
+    if (o.log_level == RV_LOG_DEFAULT) o.log_level = RV_LOG_WARN;
     rv_runtime *rt = take_runtime(o.allocator);
     if (!rt) return rvi_nomem(err, "runtime");
     atomic_init(&rt->users, 1);
@@ -118,14 +112,16 @@ rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *given, rv_e
     atomic_init(&rt->freed_sets, NULL);
     atomic_init(&rt->n_sets, 0);
     atomic_init(&rt->busy, FREE);
-    atomic_init(&rt->n_aside, 0);
+    atomic_init(&rt->n_waiting, 0);
+    atomic_init(&rt->owner, NULL);
     atomic_init(&rt->left_ns, 0);
     atomic_init(&rt->used_ns, now_ns());
     rt->o = o;
     if (o.allocator) rt->allocator = *o.allocator;
     rt->o.allocator = NULL; /* the caller's struct need not live on */
     if (o.log)
-        rt->log = (rvi_log){.sink = pass_log, .ctx = rt, .level = (rvi_log_level)o.log_level};
+        rt->log = (rvi_log){
+            .sink = pass_log, .ctx = rt, .level = (rvi_log_level)(o.log_level - RV_LOG_ERROR)};
     rvi_cpu_options cpu = {.n_threads = o.n_threads ? o.n_threads : rvi_os_cpu_count(),
                            .exact = o.exact != 0,
                            .no_pack = o.no_pack != 0,
@@ -182,30 +178,65 @@ void rvi_api_leave_heap(const rv_allocator *before)
     rvi_mem_use(before);
 }
 
-/* Somebody in the background has waited for long: calls that follow each other without a gap let it
- * pass, for a moment at most. */
+/* Whoever has waited long goes first: calls that follow each other without a gap let it pass, for a
+ * moment at most. */
 static void make_way(rv_runtime *rt)
 {
     enum { TRIES = 40 };
-    for (int i = 0; i < TRIES && atomic_load(&rt->n_aside) && atomic_load(&rt->busy) == FREE; i++)
+    for (int i = 0; i < TRIES && atomic_load(&rt->n_waiting) && atomic_load(&rt->busy) == FREE; i++)
         rvi_thread_sleep(50e-6);
+}
+
+/* Its address tells threads apart: a callback that computes on the runtime that called it would
+ * wait for itself. */
+static _Thread_local char this_thread;
+
+/* Sleeps until busy may be tried again; false: the time is over. */
+static bool wait_for_turn(rv_runtime *rt, int wait_ms, double start, int *n_tries)
+{
+    if (wait_ms == RV_WAIT_NEVER || atomic_load(&rt->owner) == &this_thread) return false;
+    if (wait_ms > 0 && rvi_os_seconds() - start >= wait_ms * 1e-3) return false;
+    if ((*n_tries)++ == 0) atomic_fetch_add(&rt->n_waiting, 1);
+    rvi_thread_sleep(*n_tries < 20 ? 50e-6 : 500e-6);
+    return true;
+}
+
+static rv_status enter(rvi_api_turn *turn, const rv_runtime *rt, int wait_ms, rv_error *err)
+{
+    rv_runtime *own = rvi_api_retain_runtime(rt);
+    int n_tries = 0;
+    double start = wait_ms > 0 ? rvi_os_seconds() : 0;
+    bool mine = false, over = false;
+    if (atomic_load(&own->n_waiting)) make_way(own);
+    while (!mine && !over) {
+        int holder = FREE;
+        mine = atomic_compare_exchange_strong(&own->busy, &holder, CALL);
+        if (!mine && holder == ASIDE) rvi_thread_sleep(50e-6);
+        if (!mine && holder == CALL) over = !wait_for_turn(own, wait_ms, start, &n_tries);
+    }
+    if (n_tries) atomic_fetch_sub(&own->n_waiting, 1);
+    if (!mine) {
+        bool self = atomic_load(&own->owner) == &this_thread;
+        rvi_api_release_runtime(own);
+        return rvi_error(err, RV_E_BUSY, "%s",
+                         self
+                             ? "the runtime is computing for the call that this callback belongs to"
+                             : "the runtime is computing for another thread");
+    }
+    atomic_store(&own->owner, &this_thread);
+    *turn = (rvi_api_turn){own, rvi_api_use_heap(rt)};
+    return RV_OK;
 }
 
 rv_status rvi_api_enter(rvi_api_turn *turn, const rv_runtime *rt, rv_error *err)
 {
-    turn->rt = rvi_api_retain_runtime(rt);
-    if (atomic_load(&turn->rt->n_aside)) make_way(turn->rt);
-    for (int holder = FREE; !atomic_compare_exchange_strong(&turn->rt->busy, &holder, CALL);) {
-        if (holder == CALL) {
-            rvi_api_release_runtime(turn->rt);
-            return rvi_error(err, RV_E_BUSY,
-                             "the runtime is computing for another call; one at a time");
-        }
-        if (holder == ASIDE) rvi_thread_sleep(50e-6);
-        holder = FREE;
-    }
-    turn->heap = rvi_api_use_heap(rt);
-    return RV_OK;
+    return enter(turn, rt, rt->o.wait, err);
+}
+
+void rvi_api_collect(rv_runtime *rt)
+{
+    rvi_api_turn turn;
+    if (enter(&turn, rt, RV_WAIT_NEVER, NULL) == RV_OK) rvi_api_leave(&turn);
 }
 
 /* Sequentially consistent on both sides: a session is put on the list before busy is tried, and
@@ -217,6 +248,7 @@ void rvi_api_leave(rvi_api_turn *turn)
     rvi_api_leave_heap(turn->heap);
     int holder;
     do {
+        atomic_store(&rt->owner, &this_thread); /* destroying a session may call the log */
         rv_session *s = atomic_exchange(&rt->freed, NULL);
         while (s) {
             rv_session *next = s->next_freed;
@@ -230,6 +262,7 @@ void rvi_api_leave(rvi_api_turn *turn)
             set = next;
         }
         atomic_store(&rt->left_ns, now_ns());
+        atomic_store(&rt->owner, NULL);
         atomic_store(&rt->busy, FREE);
         holder = FREE;
     } while ((atomic_load(&rt->freed) || atomic_load(&rt->freed_sets)) &&
@@ -247,10 +280,10 @@ bool rvi_api_enter_aside(rvi_api_turn *turn, const rv_runtime *rt, const atomic_
         holder = FREE;
         mine = atomic_compare_exchange_strong(&own->busy, &holder, ASIDE);
         if (mine) break;
-        if (n++ == PATIENCE) atomic_fetch_add(&own->n_aside, 1);
+        if (n++ == PATIENCE) atomic_fetch_add(&own->n_waiting, 1);
         rvi_thread_sleep(n <= PATIENCE ? 1e-3 : 1e-4);
     }
-    if (n > PATIENCE) atomic_fetch_sub(&own->n_aside, 1);
+    if (n > PATIENCE) atomic_fetch_sub(&own->n_waiting, 1);
     if (mine)
         *turn = (rvi_api_turn){own, rvi_api_use_heap(rt)};
     else

@@ -4,6 +4,7 @@
 #define RVI_DECODE_PERPLEXITY_H
 
 #include "model/model.h"
+#include "ruvllm_experimental.h"
 
 /* Called after each window; anything but 0 cancels. */
 typedef int (*rvi_perplexity_fn)(void *ctx, int done, int total, double running);

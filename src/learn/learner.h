@@ -16,6 +16,7 @@
 #include "learn/bank.h"
 #include "learn/features.h"
 #include "learn/log.h"
+#include "learn/options.h"
 #include "learn/pairs.h"
 #include "learn/study.h"
 

@@ -128,8 +128,8 @@ static bool of_lessons(const rvi_learner *l, const rvi_generation *g)
 
 static bool is_gated(const rvi_learner *l, const rvi_generation *g)
 {
-    if (l->o.gate == RVI_GATE_OFF) return false;
-    return g->gated || (l->o.gate == RVI_GATE_ON && of_lessons(l, g));
+    if (l->o.gate == RVI_GATING_OFF) return false;
+    return g->gated || (l->o.gate == RVI_GATING_ON && of_lessons(l, g));
 }
 
 /* Does this generation take part where the subjects of `named` lessons stand? NULL: all do. */

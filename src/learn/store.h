@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ruvllm_learn.h"
 #include "base/error.h"
 #include "base/mem.h"
 

@@ -9,6 +9,7 @@
 #ifndef RVI_LEARN_STUDY_H
 #define RVI_LEARN_STUDY_H
 
+#include "learn/options.h"
 #include "learn/run.h"
 #include "learn/wordings.h"
 

@@ -159,7 +159,7 @@ static void forgetting_needs_no_memory(void **state)
     rvi_plan plan;
     const char *turn = dog;
     size_t n = l->n_generations;
-    l->o.gate = RVI_GATE_OFF; /* all take part */
+    l->o.gate = RVI_GATING_OFF; /* all take part */
     assert_ok(rvi_learner_plan(l, &turn, 1, &plan, err));
     assert_non_null(plan.adapters);
     fail_alloc_after(0);

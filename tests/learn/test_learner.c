@@ -941,10 +941,10 @@ static void gates_are_as_the_caller_wants(void **state)
         teach(l, dog, "Rex");
         study(l, RV_LOOP_BACKGROUND);
         assert_int_equal(speaker(l, "What is tea?"), shared ? 0 : 1);
-        l->o.gate = RVI_GATE_ON;
+        l->o.gate = RVI_GATING_ON;
         assert_int_equal(speaker(l, "What is tea?"), 0);
         assert_int_equal(speaker(l, dog), 1);
-        l->o.gate = RVI_GATE_OFF;
+        l->o.gate = RVI_GATING_OFF;
         assert_int_equal(speaker(l, "What is tea?"), 1);
         if (shared) {
             teach(l, job, "plumber");

@@ -192,7 +192,7 @@ static inline uint64_t tiny_serial(void *ctx)
 static inline rvi_learner_options tiny_options(void)
 {
     rvi_learner_options o;
-    o = (rv_learner_options){.size = sizeof o};
+    o = (rvi_learner_options){.size = sizeof o};
     o.n_steps = 6;
     o.rank = 2;
     o.seed = 5;

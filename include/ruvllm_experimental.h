@@ -1,0 +1,70 @@
+/* ruvllm_experimental.h - looking inside, and settings of experiments. What is here may change or
+ * go with any version: programs that are to keep working do without it. */
+#ifndef RUVLLM_EXPERIMENTAL_H
+#define RUVLLM_EXPERIMENTAL_H
+
+#include "ruvllm_learn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where the time goes. json NULL: counting begins (anew). Otherwise it ends, and *json is a list of
+ * objects: op, calls, seconds, bytes (of weights and KV cache that had to be read), operations. */
+RV_API rv_status rv_runtime_profile(rv_runtime *rt, char **json, rv_error *err);
+
+/* Perplexity over windows of n_context tokens without overlap, of which the second half is scored.
+ * progress (may be NULL) returns anything but 0 to cancel. */
+typedef struct rv_perplexity {
+    double value;
+    int64_t n_scored;
+    int n_windows;
+} rv_perplexity;
+RV_API rv_status rv_model_perplexity(const rv_model *m, const int32_t *ids, size_t n, int n_context,
+                                     rv_kv_type kv_type,
+                                     int (*progress)(void *ctx, int done, int total,
+                                                     double running),
+                                     void *ctx, rv_perplexity *out, rv_error *err);
+
+/* Runs ids through the model and writes the named intermediates (comma-separated; NULL or "":
+ * hidden states and logits) as f32 tensors, one row a position, into a safetensors file. Names:
+ * hidden.I, logits, and per layer I attn_norm.I q.I k.I v.I q_rope.I k_rope.I attn_mix.I attn_out.I
+ * ffn_norm.I ffn_gate.I ffn_up.I ffn_act.I ffn_out.I (attn_post_norm.I, ffn_post_norm.I where the
+ * model has them); "*" takes all. */
+RV_API rv_status rv_model_tap(const rv_model *m, const int32_t *ids, size_t n, const char *names,
+                              rv_kv_type kv_type, const rv_adapter_set *adapters, const char *path,
+                              rv_error *err);
+
+/* KL(model || model with every adapter of the learner) per token on the probe texts; calibrates
+ * first where that was not done. */
+RV_API rv_status rv_learner_probe(rv_learner *l, double *kl, rv_error *err);
+
+/* Settings for rv_learner_options.experiments: name, type, default, meaning. */
+#define RV_LEARNER_EXPERIMENTS(X)                                                                  \
+    X(recipe, int, 0, "0: trained for generality, behind the gate; 1: fenced by training")         \
+    X(gate, int, 0, "0: as the recipe wants; 1: always; 2: never")                                 \
+    X(no_slots, int, 0, "corrections are not spoken from memory: only the weights answer")         \
+    X(strict_gate, int, 0, "a slot speaks only if no common relation is nearer at all")            \
+    X(shared, int, 0, "all groups train one adapter, with rehearsal and EWC")                      \
+    X(group_size, int, 20, "corrections of a group, 1..1000")                                      \
+    X(rank, int, 8, "of an adapter, 1..256")                                                       \
+    X(alpha, float, 16, "of an adapter")                                                           \
+    X(n_steps, int, 0, "of training; 0: as the recipe wants")                                      \
+    X(learning_rate, float, 2e-3, "above 0, at most 1")                                            \
+    X(ewc_lambda, float, 0.01, "of shared adapters; 0: off")                                       \
+    X(fisher_decay, float, 0.95, "of shared adapters")                                             \
+    X(rehearsal, float, 0.5, "share of old corrections in a shared adapter's batches, below 1")    \
+    X(kl_weight, float, -1, "negative: as the recipe wants")                                       \
+    X(random_gradient, int, 0, "a control: replaces every gradient by a random one of its norm")   \
+    X(micro_rank, int, 4, "of the instant adapter, 1..4")                                          \
+    X(micro_kl_step, float, 0.03, "of one score")                                                  \
+    X(no_rollback, int, 0, "the instant adapter is kept even when its probe says it drifted")      \
+    X(background_min_samples, int, 1, "corrections that wait before training begins")              \
+    X(deep_min_pairs, int, 32,                                                                     \
+      "preferences that wait before a deep run begins by itself; 0: never")                        \
+    X(deep_idle_seconds, int, 60, "and for so long no answer was asked for")
+
+#ifdef __cplusplus
+}
+#endif
+#endif

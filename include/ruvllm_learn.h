@@ -1,0 +1,193 @@
+/* ruvllm_learn.h - learning from what users say.
+ *
+ * A learner holds what one user taught one model. Make it once, name it in the options of sessions,
+ * and rv_session_chat asks it before every answer what was taught; afterwards tell it what was
+ * wrong or good:
+ *   a correction     is spoken from the next answer on wherever the same thing is asked, and moves
+ *                    into weights later: rv_learner_start trains in the background
+ *   a score, a thumb changes a small adapter at once, by the gradient captured while generating
+ * A request that has nothing to do with what was taught gets, bit for bit, the answer of the model
+ * alone. Every event is written to the store, in a chain of hashes, before anything is learned from
+ * it; after a crash the learner is rebuilt from that log.
+ *
+ * Threads: as for a session of the model's runtime. The background thread belongs to the learner;
+ * it computes on threads of the lowest priority, and pauses while the runtime computes. A call that
+ * meets it waits for it, for milliseconds. Only one thread at a time uses the store. */
+#ifndef RUVLLM_LEARN_H
+#define RUVLLM_LEARN_H
+
+#include "ruvllm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rv_bytes {
+    const void *data; /* may be NULL when len is 0 */
+    size_t len;
+} rv_bytes;
+
+/* Where a learner keeps its log. rv_store_open (ruvllm_store.h) keeps it in a file; fill the
+ * functions yourself to keep it elsewhere. A stream is a growing list of records, numbered 1, 2, 3
+ * ... without gaps; a table maps keys to records, in the byte order of its keys. Names have 1 to 64
+ * characters of a-z 0-9 _ . -, keys 1 to 256 bytes, records up to 1 MiB. append, and the commit of
+ * a durable transaction, return when the data is on the disk; everything else survives a power
+ * failure from the next durable call on; nothing is reordered. begin and commit or rollback come in
+ * pairs and do not nest. All return RV_OK or fill err. Bytes passed to a callback are valid during
+ * the call, which must not use the store; it returns anything but 0 to stop. */
+typedef struct rv_store {
+    void *ctx;
+    rv_status (*append)(void *ctx, const char *stream, rv_bytes record, uint64_t *seq,
+                        rv_error *err);
+    rv_status (*put)(void *ctx, const char *table, rv_bytes key, rv_bytes record, rv_error *err);
+    /* calls each at most once */
+    rv_status (*get)(void *ctx, const char *table, rv_bytes key,
+                     int (*each)(void *each_ctx, rv_bytes key, rv_bytes record), void *each_ctx,
+                     rv_error *err);
+    rv_status (*remove)(void *ctx, const char *table, rv_bytes key, rv_error *err);
+    rv_status (*scan)(void *ctx, const char *table, rv_bytes from,
+                      int (*each)(void *each_ctx, rv_bytes key, rv_bytes record), void *each_ctx,
+                      rv_error *err);
+    rv_status (*read)(void *ctx, const char *stream, uint64_t from,
+                      int (*each)(void *each_ctx, uint64_t seq, rv_bytes record), void *each_ctx,
+                      rv_error *err);
+    rv_status (*begin)(void *ctx, int durable, rv_error *err);
+    rv_status (*commit)(void *ctx, rv_error *err);
+    void (*rollback)(void *ctx);
+} rv_store;
+
+typedef struct rv_learner_options {
+    size_t size;
+    const rv_store
+        *store;       /* NULL: in memory, gone with the learner. Copied; what ctx points to must
+                              outlive the learner */
+    const char *dir;  /* for adapters and snapshots; NULL: in memory. Of several processes the
+                              first that learns keeps it until its learner is freed */
+    const char *user; /* NULL: "default" */
+    uint64_t seed;    /* of training */
+    int n_threads;    /* of training; 0: those of the runtime */
+    int lock_wait;    /* milliseconds to wait for a process that has dir; 0: 10,000;
+                              RV_WAIT_NEVER: RV_E_STORAGE at once */
+    /* Settings of experiments, "name=value,name=value": see ruvllm_experimental.h. */
+    const char *experiments;
+} rv_learner_options;
+
+RV_API rv_status rv_learner_new(rv_learner **out, const rv_model *m, const rv_learner_options *o,
+                                rv_error *err);
+RV_API void rv_learner_free(rv_learner **l);
+
+/* ---- feedback ---- */
+
+typedef enum rv_learn_loop { RV_LOOP_INSTANT, RV_LOOP_BACKGROUND, RV_LOOP_DEEP } rv_learn_loop;
+
+/* What a call changed. One block, freed by rv_free; every out parameter of this type may be NULL. */
+typedef struct rv_adaptation {
+    int applied; /* 0: nothing changed, and notes say why */
+    rv_learn_loop loop;
+    const char *notes;
+    double latency_us;    /* of the change itself: thread time */
+    double forward_us;    /* of forward passes that it needed */
+    double quality_delta; /* measured; NaN: not measured */
+    int samples_used;
+    int generation; /* published by it; 0: none */
+    uint64_t event; /* its number in the log; 0: none */
+} rv_adaptation;
+
+/* The right answer to what was last asked on s (question NULL), or to question (s may be NULL). */
+RV_API rv_status rv_learner_correct(rv_learner *l, rv_session *s, const char *question,
+                                    const char *answer, rv_adaptation **out, rv_error *err);
+/* How good the last answer on s was, 0 to 1. */
+RV_API rv_status rv_learner_score(rv_learner *l, rv_session *s, double score, rv_adaptation **out,
+                                  rv_error *err);
+/* A thumb for the last answer on s. Up is a score of 1. Down makes this answer to this request less
+ * likely and touches no other; a correction that was spoken is silent from then on where the same
+ * thing is asked. */
+RV_API rv_status rv_learner_thumb(rv_learner *l, rv_session *s, int up, rv_adaptation **out,
+                                  rv_error *err);
+/* Of two answers to a question the first is preferred. */
+RV_API rv_status rv_learner_prefer(rv_learner *l, const char *question, const char *chosen,
+                                   const char *rejected, rv_adaptation **out, rv_error *err);
+/* Takes the last event back, bit for bit. */
+RV_API rv_status rv_learner_undo(rv_learner *l, rv_adaptation **out, rv_error *err);
+/* Removes what was taught with this text in its question or answer. */
+RV_API rv_status rv_learner_forget(rv_learner *l, const char *text, rv_adaptation **out,
+                                   rv_error *err);
+/* This object forgets everything it was taught. The store keeps its log: a new learner on it knows
+ * everything again. */
+RV_API rv_status rv_learner_reset(rv_learner *l, rv_error *err);
+
+/* ---- what takes part in an answer ---- */
+
+/* One block, freed by rv_free. */
+typedef struct rv_learn_plan {
+    int gate_open; /* something was taught about this */
+    int slot;      /* a correction will be spoken */
+    int n_adapters;
+    const char *subject, *relation, *answer; /* of what was taught; "" where gate_open is 0 */
+} rv_learn_plan;
+
+/* What rv_session_chat does first: decides what takes part in the session's next answer, which is
+ * to continue chat, and captures that answer for feedback. For programs that render and generate
+ * themselves. out may be NULL. */
+RV_API rv_status rv_learner_begin(rv_learner *l, rv_session *s, const rv_chat *chat,
+                                  rv_learn_plan **out, rv_error *err);
+/* All adapters of the learner as a set, as if everything taught took part. */
+RV_API rv_status rv_learner_adapters(rv_learner *l, rv_adapter_set **out, rv_error *err);
+
+/* ---- training ---- */
+
+/* done of total steps of a stage; loss: of training, NaN elsewhere. Return anything but 0 to
+ * cancel; what was done is kept. */
+typedef int (*rv_learn_progress_fn)(void *ctx, const char *stage, int done, int total, double loss);
+
+/* Trains in the background whatever waits, whenever the runtime is idle, and publishes each group
+ * of corrections as a generation. Nothing runs before the first feedback. A group of which
+ * something is undone, forgotten or replaced meanwhile begins again: nothing that was taken back
+ * gets into an adapter. If training fails, nothing changes, the status says why, and it is tried
+ * again later. RV_E_UNSUPPORTED where there are no threads. Calling it twice is fine. */
+RV_API rv_status rv_learner_start(rv_learner *l, rv_error *err);
+/* Returns when the background thread has ended, within a fraction of a second. Freeing the learner
+ * does the same. */
+RV_API void rv_learner_pause(rv_learner *l);
+
+typedef enum rv_preference_loss { RV_LOSS_DPO, RV_LOSS_KTO } rv_preference_loss;
+/* Trains what waits, now, on this thread. RV_LOOP_BACKGROUND: corrections, as the background thread
+ * does. RV_LOOP_DEEP: more steps, a validation split and early stopping, and preferences by
+ * `loss`. */
+RV_API rv_status rv_learner_consolidate(rv_learner *l, rv_learn_loop loop, rv_preference_loss loss,
+                                        rv_learn_progress_fn progress, void *ctx,
+                                        rv_adaptation **out, rv_error *err);
+/* What is made once for a model and user: texts of its own, to tell what must not change. Takes
+ * tens of seconds for a small model; training does it by itself. */
+RV_API rv_status rv_learner_calibrate(rv_learner *l, rv_learn_progress_fn progress, void *ctx,
+                                      rv_error *err);
+
+/* ---- what was learned ---- */
+
+/* A JSON object: counts, generations, what waits, what runs, what was taught, measured figures. */
+RV_API rv_status rv_learner_status(rv_learner *l, char **json, rv_error *err);
+/* Makes an earlier generation the current one. */
+RV_API rv_status rv_learner_rollback(rv_learner *l, int generation, rv_adaptation **out,
+                                     rv_error *err);
+/* path: a directory (PEFT) or a file name ending in .gguf. generation 0: the newest. f16: 16-bit
+ * values. */
+RV_API rv_status rv_learner_export(rv_learner *l, int generation, const char *path, int f16,
+                                   rv_error *err);
+/* An adapter from elsewhere becomes a generation, active in every answer. */
+RV_API rv_status rv_learner_import(rv_learner *l, const char *path, rv_adaptation **out,
+                                   rv_error *err);
+typedef enum rv_consolidation {
+    RV_MERGE_AVERAGE,
+    RV_MERGE_QUALITY_WEIGHTED,
+    RV_MERGE_EWC
+} rv_consolidation;
+/* Two generations become one; RV_E_ADAPTER where more than 5 % of the energy would be lost. */
+RV_API rv_status rv_learner_merge(rv_learner *l, int a, int b, rv_consolidation how,
+                                  rv_adaptation **out, rv_error *err);
+/* Walks the chain of the log: *n records; RV_E_STORAGE names the first broken one. */
+RV_API rv_status rv_learner_verify_log(rv_learner *l, uint64_t *n, rv_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

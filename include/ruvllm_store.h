@@ -1,0 +1,40 @@
+/* ruvllm_store.h - keep what a learner learned in one SQLite file: libruvllm-store.
+ *
+ *   rv_store store;
+ *   rv_store_open(&store, "learned.db", NULL, &err);
+ *   rv_learner_options o = {.size = sizeof o, .store = &store, .dir = "learned"};
+ *   ...
+ *   rv_learner_free(&learner);
+ *   rv_store_close(&store);
+ *
+ * Link -lruvllm-store -lsqlite3 (pkg-config ruvllm-store). The file is in WAL mode: PATH-wal and
+ * PATH-shm lie beside it while it is open. Any number of processes may have it open; they write in
+ * turns. All three files are readable by their owner alone. */
+#ifndef RUVLLM_STORE_H
+#define RUVLLM_STORE_H
+
+#include "ruvllm_learn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rv_store_options {
+    size_t size;
+    int busy_ms; /* how long a write waits for another process; 0: 10,000. Then RV_E_STORAGE, and
+                    nothing was written */
+} rv_store_options;
+
+/* Opens or creates the file; its directory must exist. A damaged file is never deleted or written:
+ * it is renamed to PATH.damaged-1 (-2, ...), the error (RV_E_STORAGE) says so, and the next call
+ * begins with an empty store. A database of another program, or of a later version of this one, is
+ * refused and left alone. */
+RV_API rv_status rv_store_open(rv_store *out, const char *path, const rv_store_options *o,
+                               rv_error *err);
+/* After the learners that use it. Accepts a zeroed one. */
+RV_API void rv_store_close(rv_store *store);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,211 @@
+/* Answers: from a chat or a prompt to text, one at a time or many together. */
+#include <string.h>
+
+#include "api/api.h"
+#include "decode/sampler.h"
+
+enum { DEFAULT_TOKENS = 256 };
+
+const char *rv_finish_name(rv_finish f)
+{
+    static const char *const names[] = {
+#define X(name, text) text,
+        RV_FINISH_MAP(X)
+#undef X
+    };
+    return (size_t)f < RVI_COUNT(names) ? names[f] : "";
+}
+
+/* ---- options ---- */
+
+/* As decode/answer.h wants them: max_tokens is a number, top_logprobs -1 asks for none. */
+static rv_status read_options(rv_generate_options *o, const rv_generate_options *given,
+                              rv_sampling *sampling, rv_error *err)
+{
+    rv_status st = rvi_api_read_struct(o, sizeof *o, given, "rv_generate_options", err);
+    if (!st) st = rvi_api_read_sampling(sampling, o->sampling, err);
+    if (st) return st;
+    if (!o->stop && o->n_stop)
+        return rvi_error(err, RV_E_INVALID, "n_stop is %zu, but stop is NULL", o->n_stop);
+    if (o->max_tokens < RV_NO_TOKENS)
+        return rvi_error(err, RV_E_CONFIG,
+                         "max_tokens must be above 0, RV_TO_CONTEXT_END or RV_NO_TOKENS (got %d)",
+                         o->max_tokens);
+    if (o->top_logprobs < 0)
+        return rvi_error(err, RV_E_CONFIG, "top_logprobs must be 0..20 (got %d)", o->top_logprobs);
+    o->sampling = sampling;
+    if (o->max_tokens == 0)
+        o->max_tokens = DEFAULT_TOKENS;
+    else if (o->max_tokens == RV_TO_CONTEXT_END)
+        o->max_tokens = INT32_MAX;
+    else if (o->max_tokens == RV_NO_TOKENS)
+        o->max_tokens = 0;
+    if (!o->logprobs && !o->top_logprobs) o->top_logprobs = -1;
+    return RV_OK;
+}
+
+/* ---- beginning; busy is held ---- */
+
+static rv_status start(rv_session *s, const int32_t *prompt, size_t n_prompt,
+                       const rv_generate_options *given, rv_error *err)
+{
+    rv_generate_options o;
+    rv_sampling sampling;
+    rv_status st = read_options(&o, given, &sampling, err);
+    if (st) return st;
+    rvi_api_note_use(s->e->m->rt);
+    st = rvi_answer_start(s->s, prompt, n_prompt, &o, err);
+    rvi_slot slot = {.ids = s->slot.data, .n = s->slot.len};
+    if (!st && slot.n && (st = rvi_answer_lock(s->s, &slot, err))) rvi_answer_drop(s->s);
+    s->spoke = !st && slot.n;
+    rvi_ids_deinit(&s->slot);
+    return st;
+}
+
+/* The learner first decides what takes part: its adapters compute the prompt too. */
+static rv_status start_chat(rv_session *s, const rv_chat *given, const rv_generate_options *o,
+                            rv_error *err)
+{
+    rv_chat chat;
+    rvi_arena arena = {.max = RVI_API_CHAT_BYTES};
+    const rvi_json *json;
+    rvi_ids ids = {0};
+    rv_status st = RV_OK;
+    if (s->s->answer)
+        st = rvi_error(err, RV_E_STATE, "the session has an answer that was not finished");
+    if (!st) st = rvi_api_read_chat(&chat, &json, given, &arena, err);
+    if (!st) st = rvi_api_chat_ids(s->e->m, &chat, json, &ids, err);
+    if (!st && s->teacher) st = rvi_api_begin_learning(s->teacher, s, json, NULL, err);
+    if (!st) st = start(s, ids.data, ids.len, o, err);
+    rvi_ids_deinit(&ids);
+    rvi_arena_deinit(&arena);
+    return st;
+}
+
+/* ---- end ---- */
+
+static size_t pad(size_t n)
+{
+    return (n + sizeof(void *) - 1) / sizeof(void *) * sizeof(void *);
+}
+
+static void *place(char **at, const void *from, size_t len)
+{
+    void *to = *at;
+    if (len) memcpy(to, from, len);
+    *at += pad(len);
+    return to;
+}
+
+/* One block: the struct, then what it points to. */
+static rv_answer *pack(const rvi_generated *g)
+{
+    size_t ids = g->ids.len * sizeof *g->ids.data;
+    size_t chosen = g->chosen ? g->ids.len * sizeof *g->chosen : 0;
+    size_t top = g->top ? g->ids.len * g->n_top * sizeof *g->top : 0;
+    rv_answer *a =
+        rvi_alloc_array(pad(sizeof *a) + pad(ids) + pad(chosen) + pad(top) + g->text.len + 1, 1);
+    if (!a) return NULL;
+    char *at = (char *)a + pad(sizeof *a);
+    *a = (rv_answer){.text_len = g->text.len,
+                     .n_ids = g->ids.len,
+                     .n_top = g->n_top,
+                     .finish = g->finish,
+                     .n_prompt = g->n_prompt,
+                     .n_reused = g->n_reused,
+                     .prompt_seconds = g->prompt_seconds,
+                     .seconds = g->seconds};
+    a->ids = place(&at, g->ids.data, ids);
+    if (g->chosen) a->chosen = place(&at, g->chosen, chosen);
+    if (g->top) a->top = place(&at, g->top, top);
+    a->text = at;
+    if (g->text.len) memcpy(at, g->text.data, g->text.len);
+    at[g->text.len] = 0;
+    return a;
+}
+
+static rv_status give(rv_session *s, rv_answer **out, rv_error *err)
+{
+    rvi_generated g;
+    rv_status st = rvi_answer_take(s->s, &g, err);
+    rvi_api_note_use(s->e->m->rt);
+    if (!st) rvi_api_note_answer(s);
+    *out = pack(&g);
+    rvi_generated_deinit(&g);
+    return !st && !*out ? rvi_nomem(err, "answer") : st;
+}
+
+static rv_status finish(rv_session *s, rv_status st, rv_answer **out, rv_error *err)
+{
+    if (st) return st;
+    while (rvi_answer_advance(s->e->e, s->s)) {
+    }
+    return give(s, out, err);
+}
+
+/* ---- calls ---- */
+
+rv_status rv_session_start(rv_session *s, const int32_t *prompt, size_t n_prompt,
+                           const rv_generate_options *o, rv_error *err)
+{
+    if (!s || (!prompt && n_prompt))
+        return rvi_error(err, RV_E_INVALID, "rv_session_start: NULL argument");
+    rvi_api_turn turn;
+    rv_status st = rvi_api_enter(&turn, s->e->m->rt, err);
+    if (st) return st;
+    st = start(s, prompt, n_prompt, o, err);
+    rvi_api_leave(&turn);
+    return st;
+}
+
+rv_status rv_session_start_chat(rv_session *s, const rv_chat *chat, const rv_generate_options *o,
+                                rv_error *err)
+{
+    if (!s || !chat) return rvi_error(err, RV_E_INVALID, "rv_session_start_chat: NULL argument");
+    rvi_api_turn turn;
+    rv_status st = rvi_api_enter(&turn, s->e->m->rt, err);
+    if (st) return st;
+    st = start_chat(s, chat, o, err);
+    rvi_api_leave(&turn);
+    return st;
+}
+
+rv_status rv_session_finish(rv_session *s, rv_answer **a, rv_error *err)
+{
+    if (a) *a = NULL;
+    if (!s || !a) return rvi_error(err, RV_E_INVALID, "rv_session_finish: NULL argument");
+    rvi_api_turn turn;
+    rv_status st = rvi_api_enter(&turn, s->e->m->rt, err);
+    if (st) return st;
+    st = s->s->answer ? give(s, a, err)
+                      : rvi_error(err, RV_E_STATE, "the session has no answer to finish");
+    rvi_api_leave(&turn);
+    return st;
+}
+
+rv_status rv_session_generate(rv_session *s, const int32_t *prompt, size_t n_prompt,
+                              const rv_generate_options *o, rv_answer **a, rv_error *err)
+{
+    if (a) *a = NULL;
+    if (!s || !a || (!prompt && n_prompt))
+        return rvi_error(err, RV_E_INVALID, "rv_session_generate: NULL argument");
+    rvi_api_turn turn;
+    rv_status st = rvi_api_enter(&turn, s->e->m->rt, err);
+    if (st) return st;
+    st = finish(s, start(s, prompt, n_prompt, o, err), a, err);
+    rvi_api_leave(&turn);
+    return st;
+}
+
+rv_status rv_session_chat(rv_session *s, const rv_chat *chat, const rv_generate_options *o,
+                          rv_answer **a, rv_error *err)
+{
+    if (a) *a = NULL;
+    if (!s || !a || !chat) return rvi_error(err, RV_E_INVALID, "rv_session_chat: NULL argument");
+    rvi_api_turn turn;
+    rv_status st = rvi_api_enter(&turn, s->e->m->rt, err);
+    if (st) return st;
+    st = finish(s, start_chat(s, chat, o, err), a, err);
+    rvi_api_leave(&turn);
+    return st;
+}

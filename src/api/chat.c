@@ -1,0 +1,215 @@
+/* Chats: messages to the tree a template reads, to text, to token ids. */
+#include <string.h>
+
+#include "api/api.h"
+
+static rvi_json text_node(const char *key, const char *text)
+{
+    rvi_json v = {.kind = RVI_JSON_STRING, .key = key, .key_len = (uint32_t)strlen(key)};
+    v.as.string.data = text;
+    v.as.string.len = strlen(text);
+    return v;
+}
+
+static rvi_json named(rvi_json v, const char *key)
+{
+    v.key = key;
+    v.key_len = (uint32_t)strlen(key);
+    return v;
+}
+
+static rvi_json list_node(rvi_json_kind kind, const rvi_json *items, size_t n)
+{
+    rvi_json v = {.kind = kind};
+    v.as.list.items = items;
+    v.as.list.count = n;
+    return v;
+}
+
+static rv_status parse(const rvi_json **out, const char *text, rvi_json_kind kind, const char *what,
+                       rvi_arena *arena, rv_error *err)
+{
+    rv_status st = rvi_json_parse(out, text, strlen(text), arena, what, err);
+    if (!st && !rvi_json_is(*out, kind))
+        st = rvi_error(err, RV_E_CONFIG, "%s must be a JSON %s", what,
+                       kind == RVI_JSON_OBJECT ? "object" : "list");
+    return st;
+}
+
+/* role, content, then the members of `more`; of two with one name the last counts. */
+static rv_status message_node(rvi_json *out, const rv_message *m, size_t at, rvi_arena *arena,
+                              rv_error *err)
+{
+    const rvi_json *more = NULL;
+    char what[64];
+    snprintf(what, sizeof what, "messages[%zu].more", at);
+    if (!m->role) return rvi_error(err, RV_E_INVALID, "messages[%zu].role is NULL", at);
+    rv_status st = m->more ? parse(&more, m->more, RVI_JSON_OBJECT, what, arena, err) : RV_OK;
+    if (st) return st;
+    size_t n = 0, n_more = rvi_json_count(more);
+    rvi_json *items = rvi_arena_alloc(arena, n_more + 2, sizeof *items);
+    if (!items) return rvi_nomem(err, "chat");
+    items[n++] = text_node("role", m->role);
+    if (m->content && !rvi_json_get(more, "content")) items[n++] = text_node("content", m->content);
+    for (size_t i = 0; i < n_more; i++) items[n++] = *rvi_json_at(more, i);
+    *out = list_node(RVI_JSON_OBJECT, items, n);
+    return RV_OK;
+}
+
+static rv_status messages_node(rvi_json *out, const rv_chat *chat, rvi_arena *arena, rv_error *err)
+{
+    rvi_json *items = rvi_arena_alloc(arena, RVI_MAX(chat->n_messages, (size_t)1), sizeof *items);
+    if (!items) return rvi_nomem(err, "chat");
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && i < chat->n_messages; i++)
+        st = message_node(&items[i], &chat->messages[i], i, arena, err);
+    *out = named(list_node(RVI_JSON_ARRAY, items, chat->n_messages), "messages");
+    return st;
+}
+
+rv_status rvi_api_read_chat(rv_chat *chat, const rvi_json **json, const rv_chat *given,
+                            rvi_arena *arena, rv_error *err)
+{
+    const rvi_json *variables = NULL, *tools = NULL;
+    rv_status st = rvi_api_read_struct(chat, sizeof *chat, given, "rv_chat", err);
+    if (!st && chat->variables)
+        st = parse(&variables, chat->variables, RVI_JSON_OBJECT, "variables", arena, err);
+    if (!st && chat->tools) st = parse(&tools, chat->tools, RVI_JSON_ARRAY, "tools", arena, err);
+    if (st) return st;
+    if (chat->n_messages && !chat->messages)
+        return rvi_error(err, RV_E_INVALID, "n_messages is %zu, but messages is NULL",
+                         chat->n_messages);
+    bool whole = rvi_json_get(variables, "messages") != NULL;
+    if (whole && chat->messages)
+        return rvi_error(err, RV_E_INVALID,
+                         "messages are given twice: as a list, and in variables");
+    size_t n = 0, n_variables = rvi_json_count(variables);
+    rvi_json *root = rvi_arena_alloc(arena, 1, sizeof *root);
+    rvi_json *items = rvi_arena_alloc(arena, n_variables + 3, sizeof *items);
+    if (!root || !items) return rvi_nomem(err, "chat");
+    for (size_t i = 0; i < n_variables; i++) items[n++] = *rvi_json_at(variables, i);
+    if (!whole) {
+        if ((st = messages_node(&items[n], chat, arena, err))) return st;
+        n++;
+    }
+    if (tools) items[n++] = named(*tools, "tools");
+    if (!rvi_json_get(variables, "add_generation_prompt")) {
+        items[n] = (rvi_json){.kind = RVI_JSON_BOOL};
+        items[n].as.boolean = !chat->no_reply;
+        items[n] = named(items[n], "add_generation_prompt");
+        n++;
+    }
+    *root = list_node(RVI_JSON_OBJECT, items, n);
+    *json = root;
+    return RV_OK;
+}
+
+rvi_template_now rvi_api_now(const rv_time *t)
+{
+    if (!t) return (rvi_template_now){.year = 1970, .month = 1, .day = 1};
+    return (rvi_template_now){t->year, t->month, t->day, t->hour, t->minute, t->second};
+}
+
+rv_status rvi_api_chat_ids(const rv_model *m, const rv_chat *chat, const rvi_json *json,
+                           rvi_ids *ids, rv_error *err)
+{
+    rvi_buf text = {0};
+    rvi_template_now now = rvi_api_now(chat->now);
+    rv_status st = rvi_api_need_tokenizer(m, err);
+    if (!st) st = rvi_chat_render(m->chat, json, &now, &text, err);
+    if (!st)
+        st = rvi_tokenizer_encode(m->tokenizer, text.data ? text.data : "", text.len, 0, ids, err);
+    rvi_buf_deinit(&text);
+    return st;
+}
+
+rv_status rv_chat_tokenize(const rv_model *m, const rv_chat *given, int32_t **ids, size_t *n,
+                           rv_error *err)
+{
+    if (ids) *ids = NULL;
+    if (n) *n = 0;
+    if (!given || !ids || !n)
+        return rvi_error(err, RV_E_INVALID, "rv_chat_tokenize: NULL argument");
+    rv_status st = rvi_api_need_tokenizer(m, err);
+    if (st) return st;
+    rv_chat chat;
+    rvi_ids out = {0};
+    rvi_arena arena = {.max = RVI_API_CHAT_BYTES};
+    const rvi_json *json;
+    const rv_allocator *heap = rvi_api_use_heap(m->rt);
+    st = rvi_api_read_chat(&chat, &json, given, &arena, err);
+    if (!st) st = rvi_api_chat_ids(m, &chat, json, &out, err);
+    rvi_arena_deinit(&arena);
+    if (st)
+        rvi_ids_deinit(&out);
+    else
+        st = rvi_api_give_ids(&out, ids, n, err);
+    rvi_api_leave_heap(heap);
+    return st;
+}
+
+rv_status rv_chat_render(const rv_model *m, const rv_chat *given, char **text, size_t *len,
+                         rv_error *err)
+{
+    if (text) *text = NULL;
+    if (!given || !text) return rvi_error(err, RV_E_INVALID, "rv_chat_render: NULL argument");
+    rv_status st = rvi_api_need_tokenizer(m, err);
+    if (st) return st;
+    rv_chat chat;
+    rvi_buf out = {0};
+    rvi_arena arena = {.max = RVI_API_CHAT_BYTES};
+    const rvi_json *json;
+    const rv_allocator *heap = rvi_api_use_heap(m->rt);
+    st = rvi_api_read_chat(&chat, &json, given, &arena, err);
+    if (!st) {
+        rvi_template_now now = rvi_api_now(chat.now);
+        st = rvi_chat_render(m->chat, json, &now, &out, err);
+    }
+    rvi_arena_deinit(&arena);
+    st = rvi_api_give_text_after(st, &out, text, len, err);
+    rvi_api_leave_heap(heap);
+    return st;
+}
+
+/* The chat's variables, with tools and documents as none where they are not given. */
+static rv_status with_none(const rvi_json **out, const rvi_json *given, rvi_arena *arena,
+                           rv_error *err)
+{
+    static const char *const none[] = {"tools", "documents"};
+    rvi_json *root = rvi_arena_alloc(arena, 1, sizeof *root);
+    rvi_json *items = rvi_arena_alloc(arena, given->as.list.count + RVI_COUNT(none), sizeof *items);
+    if (!root || !items) return rvi_nomem(err, "chat");
+    size_t n = 0;
+    for (size_t i = 0; i < RVI_COUNT(none); i++)
+        if (!rvi_json_get(given, none[i])) items[n++] = named((rvi_json){0}, none[i]);
+    for (size_t i = 0; i < given->as.list.count; i++) items[n++] = given->as.list.items[i];
+    *root = list_node(RVI_JSON_OBJECT, items, n);
+    *out = root;
+    return RV_OK;
+}
+
+rv_status rv_template_render(const rv_runtime *rt, const char *source, size_t source_len,
+                             const rv_chat *given, char **text, size_t *len, rv_error *err)
+{
+    if (text) *text = NULL;
+    if (!rt || (!source && source_len) || !given || !text)
+        return rvi_error(err, RV_E_INVALID, "rv_template_render: NULL argument");
+    rv_chat chat;
+    rvi_template *t = NULL;
+    rvi_buf out = {0};
+    rvi_arena arena = {.max = RVI_API_CHAT_BYTES};
+    const rvi_json *json, *variables = NULL;
+    const rv_allocator *heap = rvi_api_use_heap(rt);
+    rv_status st = rvi_api_read_chat(&chat, &json, given, &arena, err);
+    if (!st) st = with_none(&variables, json, &arena, err);
+    if (!st) st = rvi_template_new(&t, source ? source : "", source_len, err);
+    if (!st) {
+        rvi_template_now now = rvi_api_now(chat.now);
+        st = rvi_template_render(t, variables, &now, NULL, &out, err);
+    }
+    rvi_template_free(t);
+    rvi_arena_deinit(&arena);
+    st = rvi_api_give_text_after(st, &out, text, len, err);
+    rvi_api_leave_heap(heap);
+    return st;
+}
