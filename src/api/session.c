@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "decode/saved.h"
 
 static rv_status check_options(const rv_model *m, const rv_session_options *o, rv_error *err)
 {
@@ -170,5 +171,44 @@ rv_status rv_session_sync(rv_session *s, const int32_t *ids, size_t n, size_t *n
     else
         st = rvi_session_sync(s->s, ids, n, n_reused, logits, err);
     rvi_api_leave(&turn);
+    return st;
+}
+
+/* ---- on disk ---- */
+
+rv_status rv_session_save(rv_session *s, const char *path, rv_error *err)
+{
+    if (!s || !path) return rvi_error(err, RV_E_INVALID, "rv_session_save: NULL argument");
+    rvi_api_turn turn;
+    char digest[65];
+    rv_status st = rv_model_digest(s->e->m, digest, err);
+    if (!st) st = rvi_api_enter(&turn, s->e->m->rt, err);
+    if (st) return st;
+    if (s->s->answer)
+        st = rvi_error(err, RV_E_STATE, "the session has an answer that was not finished");
+    else
+        st = rvi_session_save(s->s, digest, path, err);
+    rvi_api_leave(&turn);
+    return st;
+}
+
+rv_status rv_session_load(rv_session **out, const rv_model *m, const rv_session_options *o,
+                          const char *path, rv_error *err)
+{
+    if (out) *out = NULL;
+    if (!out || !path) return rvi_error(err, RV_E_INVALID, "rv_session_load: NULL argument");
+    rv_session *s = NULL;
+    rvi_api_turn turn;
+    char digest[65];
+    rv_status st = rv_session_new(&s, m, o, err);
+    if (!st) st = rv_model_digest(m, digest, err);
+    if (!st && !(st = rvi_api_enter(&turn, m->rt, err))) {
+        st = rvi_session_restore(s->s, digest, path, err);
+        rvi_api_leave(&turn);
+    }
+    if (st)
+        rv_session_free(&s);
+    else
+        *out = s;
     return st;
 }

@@ -144,6 +144,11 @@ typedef struct rvi_backend_ops {
                         rv_error *err);
     void (*kv_free)(rvi_backend *be, rvi_kv_store *kv); /* accepts NULL */
     void (*kv_copy_page)(rvi_backend *be, rvi_kv_store *kv, int32_t to, int32_t from);
+    /* A page as bytes, the same on every instruction set. */
+    size_t (*kv_page_bytes)(const rvi_kv_store *kv);
+    void (*kv_read_page)(rvi_backend *be, const rvi_kv_store *kv, int32_t page, void *to);
+    void (*kv_write_page)(rvi_backend *be, rvi_kv_store *kv, int32_t page, const void *from);
+    bool (*is_exact)(const rvi_backend *be);
     void (*kv_write)(rvi_backend *be, rvi_kv_store *kv, int il, rvi_cols k, rvi_cols v,
                      const rvi_kv_row *rows, int n_rows);
 

@@ -244,6 +244,14 @@ rv_status rvi_os_replace_dir(const char *from, const char *to, rv_error *err)
     return st;
 }
 
+FILE *rvi_os_create(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "wb");
+    if (fd >= 0 && !f) close(fd);
+    return f;
+}
+
 rv_status rvi_os_write(FILE *f, const void *data, size_t len, const char *path, rv_error *err)
 {
     if (!len || fwrite(data, 1, len, f) == len) return RV_OK;

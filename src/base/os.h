@@ -39,6 +39,9 @@ rv_status rvi_os_replace_dir(const char *from, const char *to, rv_error *err) RV
  * RV_E_STORAGE: another one has it. Where there are no other processes it is nothing. */
 rv_status rvi_os_lock(const char *path, int *lock, rv_error *err) RVI_MUST_CHECK;
 void rvi_os_unlock(int lock);
+/* A new file that only its owner may read, open for writing; NULL with errno: it exists, or cannot
+ * be made. */
+FILE *rvi_os_create(const char *path);
 rv_status rvi_os_write(FILE *f, const void *data, size_t len, const char *path,
                        rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_os_sync(FILE *f, const char *path,

@@ -71,6 +71,11 @@ rvi_kv_store *rvi_pages_store(const rvi_pages *p)
     return p->store;
 }
 
+size_t rvi_pages_bytes(const rvi_pages *p)
+{
+    return p->be->ops->kv_page_bytes(p->store);
+}
+
 static int32_t take(rvi_pages *p)
 {
     int32_t page = p->free_list[--p->n_free];
@@ -115,9 +120,8 @@ rv_status rvi_seq_extend(rvi_seq *s, int n, rv_error *err)
     bool shared = s->len % RVI_PAGE_TOKENS && p->refs[s->pages[s->n_pages - 1]] > 1;
     int more = pages_for(s->len + n) - s->n_pages;
     if (more + shared > p->n_free)
-        return rvi_error(err, RV_E_NO_PAGES,
-                         "the KV cache is full: %d pages wanted, %d of %d free", more + shared,
-                         p->n_free, p->total);
+        return rvi_error(err, RV_E_NO_PAGES, "the KV cache is full: %d pages wanted, %d of %d free",
+                         more + shared, p->n_free, p->total);
     if (shared) {
         int32_t old = s->pages[s->n_pages - 1], own = take(p);
         p->be->ops->kv_copy_page(p->be, p->store, own, old);
@@ -148,4 +152,14 @@ rv_status rvi_seq_fork(rvi_seq *out, const rvi_seq *from, rv_error *err)
     out->n_pages = from->n_pages;
     out->len = from->len;
     return RV_OK;
+}
+
+void rvi_seq_read_page(const rvi_seq *s, int i, void *to)
+{
+    s->pool->be->ops->kv_read_page(s->pool->be, s->pool->store, s->pages[i], to);
+}
+
+void rvi_seq_write_page(rvi_seq *s, int i, const void *from)
+{
+    s->pool->be->ops->kv_write_page(s->pool->be, s->pool->store, s->pages[i], from);
 }

@@ -24,6 +24,7 @@ int rvi_pages_in_use(const rvi_pages *p);
 int rvi_pages_refs(const rvi_pages *p, int32_t page);
 void *rvi_pages_side(rvi_pages *p, int32_t page); /* NULL when side_bytes is 0 */
 rvi_kv_store *rvi_pages_store(const rvi_pages *p);
+size_t rvi_pages_bytes(const rvi_pages *p); /* of one page */
 
 /* The caller's storage. */
 typedef struct rvi_seq {
@@ -39,6 +40,9 @@ void rvi_seq_deinit(rvi_seq *s); /* gives its pages back; accepts a zeroed one *
  * changed. */
 rv_status rvi_seq_extend(rvi_seq *s, int n, rv_error *err) RVI_MUST_CHECK;
 void rvi_seq_truncate(rvi_seq *s, int len); /* len <= s->len */
+/* The i-th page of a sequence as bytes. A page that is written has no other reference. */
+void rvi_seq_read_page(const rvi_seq *s, int i, void *to);
+void rvi_seq_write_page(rvi_seq *s, int i, const void *from);
 /* A second sequence with the same past: shares every page. */
 rv_status rvi_seq_fork(rvi_seq *out, const rvi_seq *from, rv_error *err) RVI_MUST_CHECK;
 

@@ -316,6 +316,11 @@ static void cpu_free(rvi_backend *be)
     rvi_free(cpu);
 }
 
+static bool is_exact(const rvi_backend *be)
+{
+    return rvi_cpu_of((rvi_backend *)(uintptr_t)be)->exact;
+}
+
 static const rvi_backend_ops cpu_ops = {
     .name = "cpu",
     .free = cpu_free,
@@ -335,6 +340,10 @@ static const rvi_backend_ops cpu_ops = {
     .kv_new = rvi_cpu_kv_new,
     .kv_free = rvi_cpu_kv_free,
     .kv_copy_page = rvi_cpu_kv_copy_page,
+    .kv_page_bytes = rvi_cpu_kv_page_bytes,
+    .kv_read_page = rvi_cpu_kv_read_page,
+    .kv_write_page = rvi_cpu_kv_write_page,
+    .is_exact = is_exact,
     .kv_write = rvi_cpu_kv_write,
     .embed = embed,
     .rms_norm = rms_norm,

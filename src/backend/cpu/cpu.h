@@ -83,6 +83,9 @@ rv_status rvi_cpu_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec 
                          rv_error *err);
 void rvi_cpu_kv_free(rvi_backend *be, rvi_kv_store *kv);
 void rvi_cpu_kv_copy_page(rvi_backend *be, rvi_kv_store *kv, int32_t to, int32_t from);
+size_t rvi_cpu_kv_page_bytes(const rvi_kv_store *kv);
+void rvi_cpu_kv_read_page(rvi_backend *be, const rvi_kv_store *kv, int32_t page, void *to);
+void rvi_cpu_kv_write_page(rvi_backend *be, rvi_kv_store *kv, int32_t page, const void *from);
 void rvi_cpu_kv_write(rvi_backend *be, rvi_kv_store *kv, int il, rvi_cols k, rvi_cols v,
                       const rvi_kv_row *rows, int n_rows);
 double rvi_cpu_kv_row_bytes(const rvi_kv_store *kv); /* of one position in one layer, K and V */

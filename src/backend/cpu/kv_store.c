@@ -85,6 +85,23 @@ void rvi_cpu_kv_copy_page(rvi_backend *be, rvi_kv_store *kv, int32_t to, int32_t
            kv->page_bytes);
 }
 
+size_t rvi_cpu_kv_page_bytes(const rvi_kv_store *kv)
+{
+    return kv->page_bytes;
+}
+
+void rvi_cpu_kv_read_page(rvi_backend *be, const rvi_kv_store *kv, int32_t page, void *to)
+{
+    (void)be;
+    memcpy(to, kv->data + (size_t)page * kv->page_bytes, kv->page_bytes);
+}
+
+void rvi_cpu_kv_write_page(rvi_backend *be, rvi_kv_store *kv, int32_t page, const void *from)
+{
+    (void)be;
+    memcpy(kv->data + (size_t)page * kv->page_bytes, from, kv->page_bytes);
+}
+
 /* ---- writing ---- */
 
 /* One key to its lane: element e of slot s is at [e][s], in q8 the fours at [e / 4][s]. row:
