@@ -77,8 +77,8 @@ static double decode(served *v, double *first)
     o.ignore_eos = 1;
     must(rv_learner_begin(v->l, v->s, asked, sizeof asked - 1, NULL, &v->e), &v->e);
     must(rv_session_generate(v->s, prompt, sizeof prompt / sizeof *prompt, &o, &out, &v->e), &v->e);
-    double rate = N_NEW / out.seconds;
-    *first = out.prompt_seconds;
+    double rate = N_NEW / out->seconds;
+    *first = out->prompt_seconds;
     rv_free(out);
     return rate;
 }

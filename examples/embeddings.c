@@ -3,8 +3,8 @@
  *   embeddings MODEL [TEXT TEXT TEXT]
  *
  * An embedding is a point for a text: the model's last hidden states, pooled as the model declares
- * (or their mean) and brought to length 1. The dot product of two is the cosine of the angle
- * between them: 1 for the same direction. Works with every model; those made for it do it best. */
+ * (or their mean) and scaled to length 1. The dot product of two is the cosine of the angle between
+ * them: 1 for the same direction. Works with every model; those made for it do it best. */
 #include <ruvllm.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,11 +17,9 @@ static rv_status embed(rv_engine *engine, const rv_model *model, const char *tex
 {
     int32_t *ids = NULL;
     size_t n_ids;
-    rv_embed_options options;
-    options = (rv_embed_options){.size = sizeof options};
     /* WRAP: with the tokens the model's own rules put around a text */
     rv_status st = rv_tokenize(model, text, strlen(text), RV_TOKENIZE_WRAP, &ids, &n_ids, err);
-    if (!st) st = rv_engine_embed(engine, ids, n_ids, &options, out, err);
+    if (!st) st = rv_engine_embed(engine, ids, n_ids, NULL, out, err);
     rv_free(ids);
     return st;
 }
@@ -32,8 +30,8 @@ int main(int argc, char **argv)
     rv_runtime *runtime = NULL;
     rv_model *model = NULL;
     rv_engine *engine = NULL;
-    float *points[N_TEXTS] = {0};
-    int code = 1;
+    float *points = NULL;
+    size_t n = 0;
 
     if (argc != 2 && argc != 2 + N_TEXTS) {
         fprintf(stderr, "usage: embeddings MODEL [TEXT TEXT TEXT]\n");
@@ -44,47 +42,32 @@ int main(int argc, char **argv)
                                   "Interest rates rose by a quarter point."};
     for (int i = 0; i < N_TEXTS && argc > 2; i++) texts[i] = argv[2 + i];
 
-    rv_runtime_options runtime_options;
-    runtime_options = (rv_runtime_options){.size = sizeof runtime_options};
-    if (rv_runtime_new(&runtime, &runtime_options, &err)) goto done;
-    if (rv_model_open(&model, runtime, argv[1], 0, &err)) goto done;
-    rv_model_info info;
-    if (rv_model_get_info(model, &info)) {
-        snprintf(err.text, sizeof err.text, "no model");
-        goto done;
+    rv_status st = rv_runtime_new(&runtime, NULL, &err);
+    if (!st) st = rv_model_open(&model, runtime, argv[1], NULL, &err);
+    /* No session is needed: an embedding leaves no past behind. The engine has the memory. */
+    if (!st) st = rv_engine_new(&engine, model, NULL, &err);
+    if (!st) {
+        n = (size_t)rv_model_get_info(model)->n_embd;
+        points = calloc(N_TEXTS * n, sizeof *points);
+        if (!points) st = RV_E_NOMEM;
     }
-
-    /* No session is needed: an embedding leaves no past behind. The engine has the room to
-     * compute. */
-    rv_engine_options engine_options;
-    engine_options = (rv_engine_options){.size = sizeof engine_options};
-    if (rv_engine_new(&engine, model, &engine_options, &err)) goto done;
-
-    for (int i = 0; i < N_TEXTS; i++) {
-        points[i] = malloc((size_t)info.n_embd * sizeof *points[i]);
-        if (!points[i]) {
-            snprintf(err.text, sizeof err.text, "out of memory");
-            goto done;
-        }
-        if (embed(engine, model, texts[i], points[i], &err)) goto done;
-        printf("%d: %s\n", i + 1, texts[i]);
+    for (size_t i = 0; !st && i < N_TEXTS; i++) {
+        st = embed(engine, model, texts[i], points + i * n, &err);
+        printf("%zu: %s\n", i + 1, texts[i]);
     }
-    for (int i = 0; i < N_TEXTS; i++) {
-        for (int k = 0; k < N_TEXTS; k++) {
+    for (size_t i = 0; !st && i < N_TEXTS; i++) {
+        for (size_t k = 0; k < N_TEXTS; k++) {
             double cosine = 0;
-            for (int j = 0; j < info.n_embd; j++)
-                cosine += (double)points[i][j] * (double)points[k][j];
+            for (size_t j = 0; j < n; j++)
+                cosine += (double)points[i * n + j] * (double)points[k * n + j];
             printf(k ? " %7.4f" : "%7.4f", cosine);
         }
         printf("\n");
     }
-    code = 0;
-
-done:
-    if (code) fprintf(stderr, "embeddings: %s\n", err.text);
-    for (int i = 0; i < N_TEXTS; i++) free(points[i]);
+    if (st) fprintf(stderr, "embeddings: %s\n", err.text[0] ? err.text : rv_status_text(st));
+    free(points);
     rv_engine_free(&engine);
     rv_model_close(&model);
     rv_runtime_free(&runtime);
-    return code;
+    return st != RV_OK;
 }

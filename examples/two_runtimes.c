@@ -2,24 +2,23 @@
  *
  *   two_runtimes MODEL [PROMPT PROMPT]
  *
- * A runtime computes for one thread at a time; runtimes know nothing of each other. The answers do
+ * A runtime computes for one thread at a time; runtimes know nothing of each other. An answer does
  * not depend on how many threads compute or what runs beside them, bit for bit, so those of the two
- * threads are held against answers made one after the other. */
+ * threads are compared with answers made one after the other. */
 #include <pthread.h>
 #include <ruvllm.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct job {
     const char *path, *prompt;
     int n_threads;
-    rv_answer *answer = NULL; /* filled by run */
+    rv_answer *answer; /* filled by run */
     rv_status status;
     rv_error err;
 } job;
 
-/* Everything a thread needs it makes and gives back itself. */
+/* A thread makes and frees everything it needs. */
 static void *run(void *ctx)
 {
     job *j = ctx;
@@ -28,26 +27,17 @@ static void *run(void *ctx)
     rv_session *session = NULL;
     int32_t *ids = NULL;
     size_t n_ids;
-    rv_runtime_options runtime_options;
-    rv_session_options session_options;
-    rv_sampling greedy;
-    rv_generate_options generate;
+    rv_runtime_options machine = {.size = sizeof machine, .n_threads = j->n_threads};
+    rv_sampling greedy = {.size = sizeof greedy, .greedy = 1};
+    rv_generate_options options = {.size = sizeof options, .sampling = &greedy, .max_tokens = 32};
 
-    runtime_options = (rv_runtime_options){.size = sizeof runtime_options};
-    runtime_options.n_threads = j->n_threads;
-    session_options = (rv_session_options){.size = sizeof session_options};
-    greedy = (rv_sampling){.size = sizeof greedy, .greedy = 1};
-    generate = (rv_generate_options){.size = sizeof generate};
-    generate.sampling = &greedy;
-    generate.max_tokens = 32;
-
-    rv_status st = rv_runtime_new(&runtime, &runtime_options, &j->err);
-    if (!st) st = rv_model_open(&model, runtime, j->path, 0, &j->err);
+    rv_status st = rv_runtime_new(&runtime, &machine, &j->err);
+    if (!st) st = rv_model_open(&model, runtime, j->path, NULL, &j->err);
     if (!st)
         st = rv_tokenize(model, j->prompt, strlen(j->prompt), RV_TOKENIZE_BOS, &ids, &n_ids,
                          &j->err);
-    if (!st) st = rv_session_new(&session, model, &session_options, &j->err);
-    if (!st) st = rv_session_generate(session, ids, n_ids, &generate, &j->answer, &j->err);
+    if (!st) st = rv_session_new(&session, model, NULL, &j->err);
+    if (!st) st = rv_session_generate(session, ids, n_ids, &options, &j->answer, &j->err);
     j->status = st;
     rv_free(ids);
     rv_session_free(&session);
@@ -56,7 +46,7 @@ static void *run(void *ctx)
     return NULL;
 }
 
-static int same(const rv_generated *a, const rv_generated *b)
+static int same(const rv_answer *a, const rv_answer *b)
 {
     return a->n_ids == b->n_ids && !memcmp(a->ids, b->ids, a->n_ids * sizeof *a->ids);
 }
@@ -91,15 +81,15 @@ int main(int argc, char **argv)
             fprintf(stderr, "two_runtimes: %s\n", failed->err.text);
             code = 1;
         } else {
-            int equal = same(&together[i].answer, &alone[i].answer);
-            printf("%s%s\n%zu tokens, %s\n", prompts[i], together[i].answer.text,
-                   together[i].answer.n_ids, equal ? "equal to alone" : "DIFFERENT from alone");
+            int equal = same(together[i].answer, alone[i].answer);
+            printf("%s%s\n%zu tokens, %s\n", prompts[i], together[i].answer->text,
+                   together[i].answer->n_ids, equal ? "equal to alone" : "DIFFERENT from alone");
             if (!equal) code = 1;
         }
     }
     for (int i = 0; i < 2; i++) {
-        rv_generated_free(&together[i].answer);
-        rv_generated_free(&alone[i].answer);
+        rv_free(together[i].answer);
+        rv_free(alone[i].answer);
     }
     return code;
 }

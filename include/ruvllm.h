@@ -1,7 +1,7 @@
 /* ruvllm.h - run language models inside your program.
  *
  *   rv_runtime *rt;  rv_model *m;  rv_session *s;  rv_answer *a;  rv_error err;
- *   rv_message ask = {"user", "Why is the sky blue?"};
+ *   rv_message ask = {.role = "user", .content = "Why is the sky blue?"};
  *   rv_chat chat = {.size = sizeof chat, .messages = &ask, .n_messages = 1};
  *   if (!rv_runtime_new(&rt, NULL, &err) && !rv_model_open(&m, rt, "model.gguf", NULL, &err) &&
  *       !rv_session_new(&s, m, NULL, &err) && !rv_session_chat(s, &chat, NULL, &a, &err))

@@ -9,16 +9,16 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "cli/eval.h"
-#include "store/store.h"
+#include "ruvllm_store.h"
 
 static rv_status calibrate(eval *e, const char *path, rv_error *err)
 {
     rv_learner_options o;
-    rv_status st = rvi_store_open(&e->store, path, 0, err);
+    rv_status st = rv_store_open(&e->store, path, NULL, err);
     eval_learner_options(e, &o);
     if (!st) st = eval_learner_new(e, &o, err);
     rv_learner_free(&e->l);
-    rvi_store_shut(&e->store);
+    rv_store_close(&e->store);
     return st;
 }
 
@@ -51,7 +51,7 @@ rv_status eval_store_open(eval *e, rv_error *err)
         if (!st) st = rvi_os_replace(own.data, made.data, err);
     }
     if (!st) st = copy_file(made.data, own.data, err);
-    if (!st) st = rvi_store_open(&e->store, own.data, 0, err);
+    if (!st) st = rv_store_open(&e->store, own.data, NULL, err);
     rvi_buf_deinit(&made);
     rvi_buf_deinit(&own);
     return st;
@@ -59,7 +59,7 @@ rv_status eval_store_open(eval *e, rv_error *err)
 
 void eval_store_shut(eval *e)
 {
-    rvi_store_shut(&e->store);
+    rv_store_close(&e->store);
     if (e->work.len) rvi_os_remove_tree(e->work.data);
     rvi_buf_deinit(&e->work);
 }

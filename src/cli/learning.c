@@ -33,7 +33,7 @@ static rv_status open_learner(cli_learning *l, const rv_model *m, const char *na
     rvi_buf path = {0};
     rv_learner_options o;
     rv_status st = file_of(l, "feedback.db", &path) ? RV_OK : rvi_nomem(err, "path");
-    if (!st) st = rvi_store_open(&l->store, path.data, 0, err);
+    if (!st) st = rv_store_open(&l->store, path.data, NULL, err);
     path.len = 0;
     if (!st && file_of(l, "paused", &path)) l->paused = rvi_os_stat(path.data, NULL) != RVI_OS_NONE;
     rvi_buf_deinit(&path);
@@ -69,7 +69,7 @@ void cli_learning_close(cli_learning *l)
 {
     if (l->l) rv_learner_pause(l->l);
     rv_learner_free(&l->l);
-    rvi_store_shut(&l->store);
+    rv_store_close(&l->store);
     rvi_buf_deinit(&l->dir);
     *l = (cli_learning){0};
 }

@@ -7,7 +7,7 @@
 #define RVI_CLI_LEARNING_H
 
 #include "cli/cli.h"
-#include "store/store.h"
+#include "ruvllm_store.h"
 
 typedef struct cli_learning {
     rv_learner *l; /* NULL: closed */

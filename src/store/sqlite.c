@@ -1,10 +1,16 @@
-#include "store/store.h"
+/* sqlite.c - rv_store on one SQLite file: ruvllm_store.h says what it promises. An open transaction
+ * is rolled back when the store is closed. */
+#include "ruvllm_store.h"
 
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/error.h"
+#include "base/mem.h"
 #include "base/os.h"
+
+enum { BUSY_MS = 10000 };
 
 enum {
     SCHEMA_VERSION = 1,
@@ -430,16 +436,22 @@ static rv_status set_aside(const char *path, int *number, rv_error *err)
     return st ? st : move_beside(path, "", *number, err);
 }
 
-void rvi_store_shut(rv_store *s)
+void rv_store_close(rv_store *s)
 {
     if (s->ctx) file_close(s->ctx);
     *s = (rv_store){0};
 }
 
-rv_status rvi_store_open(rv_store *out, const char *path, int busy_ms, rv_error *err)
+rv_status rv_store_open(rv_store *out, const char *path, const rv_store_options *o, rv_error *err)
 {
+    if (!out) return rvi_error(err, RV_E_INVALID, "rv_store_open: NULL argument");
     *out = (rv_store){0};
-    if (!path || !path[0]) return rvi_error(err, RV_E_INVALID, "no path for the store");
+    if (!path || !path[0]) return rvi_error(err, RV_E_INVALID, "rv_store_open: the path is empty");
+    if (o && o->size < sizeof *o)
+        return rvi_error(err, RV_E_CONFIG,
+                         "rv_store_options.size must be sizeof(rv_store_options) (got %zu)",
+                         o->size);
+    int busy_ms = o ? o->busy_ms : 0;
     file *f = rvi_zalloc(sizeof *f);
     rvi_buf name = {0};
     /* "./" keeps SQLite from seeing a special name in a plain one */
@@ -449,7 +461,7 @@ rv_status rvi_store_open(rv_store *out, const char *path, int busy_ms, rv_error 
         return rvi_nomem(err, "store");
     }
     f->path = name.data;
-    f->busy_ms = busy_ms > 0 ? busy_ms : RVI_STORE_BUSY_MS;
+    f->busy_ms = busy_ms > 0 ? busy_ms : BUSY_MS;
     bool damaged = false;
     rv_error why = {0};
     rv_status st = open_database(f, &damaged, &why);

@@ -3,7 +3,7 @@
 #define TESTS_API_OPENED_H
 
 #include "harness/assert_ok.h"
-#include "ruvllm.h"
+#include "ruvllm_experimental.h"
 
 /* Refused with this status, and with a text that says why. */
 #define assert_refused(code_, call)                                                                \
@@ -28,7 +28,7 @@ static inline void open_all(opened *o, const char *path, int n_threads, int n_co
     ro = (rv_runtime_options){.size = sizeof ro};
     ro.n_threads = n_threads;
     assert_ok(rv_runtime_new(&o->rt, &ro, err));
-    assert_ok(rv_model_open(&o->m, o->rt, path, 0, err));
+    assert_ok(rv_model_open(&o->m, o->rt, path, NULL, err));
     so = (rv_session_options){.size = sizeof so};
     so.n_context = n_context;
     assert_ok(rv_session_new(&o->s, o->m, &so, err));

@@ -20,7 +20,7 @@ static void embed_way(rv_engine *e, const int32_t *list, size_t n, rv_pooling po
     rv_embed_options o;
     o = (rv_embed_options){.size = sizeof o};
     o.pooling = pooling;
-    o.normalize = normalize;
+    o.keep_length = !normalize;
     assert_ok(rv_engine_embed(e, list, n, &o, out, err));
 }
 
@@ -31,29 +31,28 @@ static void pooling_of_a_decoder(void **state)
     (void)state;
     opened o;
     rv_engine *e;
-    rv_model_info info;
     open_all(&o, "tests/golden/llama", 2, 64);
-    rv_model_get_info(o.m, &info);
-    assert_false(info.is_encoder);
-    assert_in_range(info.n_embd, 1, 1024);
+    const rv_model_info *info = rv_model_get_info(o.m);
+    assert_false(info->is_encoder);
+    assert_in_range(info->n_embd, 1, 1024);
     assert_ok(rv_engine_new(&e, o.m, NULL, err));
     float last[1024], mean[1024], unit[1024], first[1024];
     double sum[1024] = {0}, length = 0;
     for (size_t n = 1; n <= N; n++) {
         embed_way(e, ids, n, RV_POOLING_LAST, 0, last);
-        for (int i = 0; i < info.n_embd; i++) sum[i] += (double)last[i];
+        for (int i = 0; i < info->n_embd; i++) sum[i] += (double)last[i];
         if (n == 1) memcpy(first, last, sizeof first);
     }
     embed_way(e, ids, N, RV_POOLING_MEAN, 0, mean);
-    for (int i = 0; i < info.n_embd; i++) {
+    for (int i = 0; i < info->n_embd; i++) {
         assert_true(fabs((double)mean[i] - sum[i] / N) < 1e-6);
         length += (double)mean[i] * (double)mean[i];
     }
     embed_way(e, ids, N, RV_POOLING_DEFAULT, 1, unit);
-    for (int i = 0; i < info.n_embd; i++)
+    for (int i = 0; i < info->n_embd; i++)
         assert_true(fabs((double)unit[i] - (double)mean[i] / sqrt(length)) < 1e-6);
     embed_way(e, ids, N, RV_POOLING_FIRST, 0, last);
-    assert_memory_equal(first, last, (size_t)info.n_embd * sizeof(float));
+    assert_memory_equal(first, last, (size_t)info->n_embd * sizeof(float));
     rv_engine_free(&e);
 
     /* small steps give the same bits, and sessions beside it are not touched */
@@ -71,7 +70,7 @@ static void pooling_of_a_decoder(void **state)
     assert_ok(rv_session_new(&s, o.m, &so, err));
     assert_ok(rv_session_sync(s, ids, 5, NULL, NULL, err));
     embed_way(e, ids, N, RV_POOLING_MEAN, 0, again);
-    assert_memory_equal(mean, again, (size_t)info.n_embd * sizeof(float));
+    assert_memory_equal(mean, again, (size_t)info->n_embd * sizeof(float));
     assert_int_equal(rv_session_tokens(s, NULL), 5);
     assert_null(rv_engine_logits(e, 0));
     int32_t many[65] = {1};
@@ -91,13 +90,12 @@ static void an_encoder_has_no_sessions(void **state)
     rv_session *s;
     rv_sampler *sampler;
     rv_engine *e;
-    rv_model_info info;
     rv_perplexity p;
     float vector[1024], other[1024];
     assert_ok(rv_runtime_new(&rt, NULL, err));
-    assert_ok(rv_model_open(&m, rt, "tests/golden/bert", 0, err));
-    rv_model_get_info(m, &info);
-    assert_true(info.is_encoder);
+    assert_ok(rv_model_open(&m, rt, "tests/golden/bert", NULL, err));
+    const rv_model_info *info = rv_model_get_info(m);
+    assert_true(info->is_encoder);
     assert_refused(RV_E_INVALID, rv_session_new(&s, m, NULL, err));
     assert_refused(RV_E_INVALID, rv_sampler_new(&sampler, m, NULL, err));
     assert_refused(RV_E_INVALID,
@@ -107,15 +105,15 @@ static void an_encoder_has_no_sessions(void **state)
     assert_ok(rv_engine_new(&e, m, NULL, err));
     embed_way(e, ids, N, RV_POOLING_MEAN, 1, vector);
     embed_way(e, ids, N, RV_POOLING_FIRST, 1, other);
-    assert_memory_not_equal(vector, other, (size_t)info.n_embd * sizeof(float));
+    assert_memory_not_equal(vector, other, (size_t)info->n_embd * sizeof(float));
     /* too long: cut by default, an error if cutting is off */
     static int32_t many[4096];
     rv_embed_options o;
     o = (rv_embed_options){.size = sizeof o};
     for (int i = 0; i < 4096; i++) many[i] = 5 + i % 20;
-    assert_in_range(info.n_context, 8, 4000);
+    assert_in_range(info->n_context, 8, 4000);
     assert_ok(rv_engine_embed(e, many, 4000, &o, vector, err));
-    o.truncate = 0;
+    o.refuse_long = 1;
     assert_refused(RV_E_TOO_LONG, rv_engine_embed(e, many, 4000, &o, vector, err));
     rv_engine_free(&e);
     rv_model_close(&m);
@@ -138,9 +136,9 @@ static void refused(void **state)
     eo = (rv_embed_options){.size = sizeof eo};
     eo.pooling = (rv_pooling)17;
     assert_refused(RV_E_CONFIG, rv_engine_embed(e, ids, N, &eo, vector, err));
-    assert_refused(RV_E_GENERATION, rv_engine_embed(e, ids, 0, NULL, vector, err));
+    assert_refused(RV_E_INVALID, rv_engine_embed(e, ids, 0, NULL, vector, err));
     static const int32_t outside[] = {1, 1 << 30};
-    assert_refused(RV_E_GENERATION, rv_engine_embed(e, outside, 2, NULL, vector, err));
+    assert_refused(RV_E_INVALID, rv_engine_embed(e, outside, 2, NULL, vector, err));
     rv_engine_free(&e);
     close_all(&o);
 }

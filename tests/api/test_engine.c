@@ -17,9 +17,9 @@ enum { N_PROMPT = 8 };
 
 static int vocab_of(const rv_model *m)
 {
-    rv_model_info info;
-    assert_int_equal(rv_model_get_info(m, &info), RV_OK);
-    return info.n_vocab;
+    const rv_model_info *info = rv_model_get_info(m);
+    assert_non_null(info);
+    return info->n_vocab;
 }
 
 static rv_engine *engine_of(const rv_model *m, int n_tokens, int max_rows, int max_logits)
@@ -96,12 +96,12 @@ static void sync_reuses_extends_rebuilds(void **state)
     /* nothing at all empties it; refused input changes nothing */
     assert_ok(rv_session_sync(o.s, NULL, 0, &reused, NULL, err));
     assert_int_equal(rv_session_tokens(o.s, NULL), 0);
-    assert_refused(RV_E_GENERATION, rv_session_sync(o.s, NULL, 0, &reused, &logits, err));
+    assert_refused(RV_E_INVALID, rv_session_sync(o.s, NULL, 0, &reused, &logits, err));
     assert_ok(rv_session_sync(o.s, prompt, 5, &reused, NULL, err));
     other[7] = n_vocab;
-    assert_refused(RV_E_GENERATION, rv_session_sync(o.s, other, 8, &reused, &logits, err));
+    assert_refused(RV_E_INVALID, rv_session_sync(o.s, other, 8, &reused, &logits, err));
     int32_t many[65] = {1};
-    assert_refused(RV_E_SESSION, rv_session_sync(o.s, many, 65, &reused, &logits, err));
+    assert_refused(RV_E_TOO_LONG, rv_session_sync(o.s, many, 65, &reused, &logits, err));
     assert_int_equal(rv_session_tokens(o.s, &held), 5);
     assert_memory_equal(held, prompt, 5 * sizeof *prompt);
     close_all(&o);
@@ -121,7 +121,7 @@ static void load_three(three *t, rv_runtime **rt)
     ro = (rv_runtime_options){.size = sizeof ro};
     ro.n_threads = 2;
     assert_ok(rv_runtime_new(rt, &ro, err));
-    assert_ok(rv_model_open(&t->m, *rt, "tests/golden/llama", 0, err));
+    assert_ok(rv_model_open(&t->m, *rt, "tests/golden/llama", NULL, err));
     assert_ok(rv_adapter_load(&a, t->m, "tests/golden/llama/lora", err));
     rv_adapter_use use = {a, 1};
     t->sets[0] = NULL;
@@ -266,12 +266,12 @@ static void bad_steps_change_nothing(void **state)
     for (int i = 0; i < 3; i++) rows[i].want_logits = 1;
     assert_refused(RV_E_CONFIG, rv_engine_step(e, rows, 3, err)); /* three logits, room for two */
     rows[1].token = 320;
-    assert_refused(RV_E_GENERATION, rv_engine_step(e, rows, 2, err));
+    assert_refused(RV_E_INVALID, rv_engine_step(e, rows, 2, err));
     rows[1].token = -1;
-    assert_refused(RV_E_GENERATION, rv_engine_step(e, rows, 2, err));
+    assert_refused(RV_E_INVALID, rv_engine_step(e, rows, 2, err));
     rows[1].token = 5;
     rows[1].session = o.s; /* another engine's */
-    assert_refused(RV_E_SESSION, rv_engine_step(e, rows, 2, err));
+    assert_refused(RV_E_INVALID, rv_engine_step(e, rows, 2, err));
     rows[1].session = NULL;
     assert_refused(RV_E_INVALID, rv_engine_step(e, rows, 2, err));
     rows[1] = (rv_row){.session = b, .token = 5, .adapters = t.sets[1]};
@@ -334,19 +334,20 @@ static void answers_advance_together(void **state)
     size_t lens[N];
     rv_sampling sampling[N];
     rv_generate_options go[N];
-    rv_generated alone[N];
+    rv_answer *alone[N];
     for (int i = 0; i < N; i++) {
         lens[i] = (size_t)(3 + 2 * i);
         for (size_t k = 0; k < lens[i]; k++)
             prompts[i][k] = 262 + (int32_t)((k * 7 + (size_t)(i / 2) * 3) % 50);
-        rv_sampling_init(&sampling[i], sizeof sampling[i]);
+        sampling[i] = (rv_sampling){.size = sizeof sampling[i]};
         sampling[i].seed = (uint64_t)i;
         sampling[i].temperature = 1.5f;
-        rv_generate_options_init(&go[i], sizeof go[i]);
+        go[i] = (rv_generate_options){.size = sizeof go[i]};
         go[i].sampling = &sampling[i];
         go[i].max_tokens = 20 - 2 * i;
         go[i].ignore_eos = i % 2;
-        go[i].top_logprobs = i % 3 - 1;
+        go[i].logprobs = i % 3 != 0;
+        go[i].top_logprobs = i % 3 == 2;
         assert_ok(rv_session_generate(o.s, prompts[i], lens[i], &go[i], &alone[i], err));
     }
     for (size_t k = 0; k < sizeof limits / sizeof *limits; k++) {
@@ -359,10 +360,10 @@ static void answers_advance_together(void **state)
             go[i].on_event = note;
             go[i].ctx = &logs[i];
             assert_ok(rv_session_start(s[i], prompts[i], lens[i], &go[i], err));
-            assert_refused(RV_E_SESSION, rv_session_start(s[i], prompts[i], lens[i], &go[i], err));
-            assert_refused(RV_E_SESSION, rv_session_sync(s[i], prompts[i], 1, NULL, NULL, err));
+            assert_refused(RV_E_STATE, rv_session_start(s[i], prompts[i], lens[i], &go[i], err));
+            assert_refused(RV_E_STATE, rv_session_sync(s[i], prompts[i], 1, NULL, NULL, err));
             rv_row row = {.session = s[i], .token = 5};
-            assert_refused(RV_E_SESSION, rv_engine_step(e, &row, 1, err));
+            assert_refused(RV_E_STATE, rv_engine_step(e, &row, 1, err));
         }
         do {
             assert_ok(rv_engine_advance(e, &running, err));
@@ -371,23 +372,23 @@ static void answers_advance_together(void **state)
         for (int i = 0; i < N; i++) {
             rv_answer *g = NULL;
             assert_ok(rv_session_finish(s[i], &g, err));
-            assert_int_equal(g.n_ids, alone[i].n_ids);
-            assert_memory_equal(g.ids, alone[i].ids, g.n_ids * sizeof *g.ids);
-            assert_string_equal(g.text, alone[i].text);
-            assert_int_equal(g.finish, alone[i].finish);
+            assert_int_equal(g->n_ids, alone[i]->n_ids);
+            assert_memory_equal(g->ids, alone[i]->ids, g->n_ids * sizeof *g->ids);
+            assert_string_equal(g->text, alone[i]->text);
+            assert_int_equal(g->finish, alone[i]->finish);
             assert_int_equal(logs[i].done, 1);
             assert_ptr_equal(logs[i].session, s[i]);
-            assert_int_equal(g.chosen != NULL, alone[i].chosen != NULL);
-            if (g.chosen)
-                assert_memory_equal(g.chosen, alone[i].chosen, g.n_ids * sizeof *g.chosen);
+            assert_int_equal(g->chosen != NULL, alone[i]->chosen != NULL);
+            if (g->chosen)
+                assert_memory_equal(g->chosen, alone[i]->chosen, g->n_ids * sizeof *g->chosen);
             rv_free(g);
-            assert_refused(RV_E_SESSION, rv_session_finish(s[i], &g, err));
-            assert_null(g.text); /* a refused call leaves nothing behind */
+            assert_refused(RV_E_STATE, rv_session_finish(s[i], &g, err));
+            assert_null(g); /* a refused call leaves nothing behind */
             rv_session_free(&s[i]);
         }
         rv_engine_free(&e);
     }
-    for (int i = 0; i < N; i++) rv_generated_free(&alone[i]);
+    for (int i = 0; i < N; i++) rv_free(alone[i]);
     close_all(&o);
 }
 
@@ -448,7 +449,7 @@ static void one_failure_leaves_the_others(void **state)
     (void)state;
     opened o;
     rv_generate_options go = greedy(50);
-    rv_generated want, g;
+    rv_answer *want = NULL, *g = NULL;
     open_all(&o, model_path, 1, 64);
     assert_ok(rv_session_generate(o.s, prompt, N_PROMPT, &go, &want, err));
     rv_engine *e = engine_of(o.m, 96, 16, 4); /* three pages: two answers of 58 tokens need four */
@@ -471,14 +472,14 @@ static void one_failure_leaves_the_others(void **state)
             failed++;
             assert_int_equal(st[i], RV_E_NO_PAGES);
             assert_int_equal(why.code, RV_E_NO_PAGES);
-            assert_int_equal(g.finish, RV_FINISH_ERROR);
-            assert_true(g.n_ids > 0 && g.n_ids < 50);
-            assert_memory_equal(g.ids, want.ids, g.n_ids * sizeof *g.ids);
+            assert_int_equal(g->finish, RV_FINISH_ERROR);
+            assert_true(g->n_ids > 0 && g->n_ids < 50);
+            assert_memory_equal(g->ids, want->ids, g->n_ids * sizeof *g->ids);
         } else {
-            assert_int_equal(g.n_ids, 50);
-            assert_memory_equal(g.ids, want.ids, 50 * sizeof *g.ids);
+            assert_int_equal(g->n_ids, 50);
+            assert_memory_equal(g->ids, want->ids, 50 * sizeof *g->ids);
         }
-        assert_int_equal(logs[i].finish, g.finish);
+        assert_int_equal(logs[i].finish, g->finish);
         rv_free(g);
     }
     assert_int_equal(failed, 1);
@@ -505,8 +506,8 @@ static void early_ends(void **state)
     for (int i = 0; i < 5; i++) assert_ok(rv_engine_advance(e, &running, err));
     assert_int_equal(running, 2);
     assert_ok(rv_session_finish(a, &g, err));
-    assert_int_equal(g.finish, RV_FINISH_CANCELLED);
-    assert_true(g.n_ids >= 4);
+    assert_int_equal(g->finish, RV_FINISH_CANCELLED);
+    assert_true(g->n_ids >= 4);
     rv_free(g);
     rv_session_free(&b);
     assert_ok(rv_engine_advance(e, &running, err));
@@ -552,16 +553,18 @@ static void masks(void **state)
     go.mask = only_even;
     go.ctx = &calls;
     assert_ok(rv_session_generate(o.s, prompt, N_PROMPT, &go, &g, err));
-    assert_int_equal(g.n_ids, 30);
-    for (size_t i = 0; i < g.n_ids; i++) assert_int_equal(g.ids[i] % 2, 0);
+    assert_int_equal(g->n_ids, 30);
+    for (size_t i = 0; i < g->n_ids; i++) assert_int_equal(g->ids[i] % 2, 0);
     rv_free(g);
     go.mask = nothing_at_all;
     assert_refused(RV_E_GENERATION, rv_session_generate(o.s, prompt, N_PROMPT, &go, &g, err));
+    assert_non_null(g); /* generating had begun */
+    assert_int_equal(g->finish, RV_FINISH_ERROR);
     rv_free(g);
     go.mask = enough;
     assert_ok(rv_session_generate(o.s, prompt, N_PROMPT, &go, &g, err));
-    assert_int_equal(g.finish, RV_FINISH_CANCELLED);
-    assert_int_equal(g.n_ids, 4);
+    assert_int_equal(g->finish, RV_FINISH_CANCELLED);
+    assert_int_equal(g->n_ids, 4);
     rv_free(g);
     close_all(&o);
 }
@@ -571,13 +574,12 @@ static void min_tokens(void **state)
 {
     (void)state;
     opened o;
-    rv_model_info info;
     rv_answer *g = NULL;
     rv_sampling sampling;
     open_all(&o, model_path, 1, 64);
-    rv_model_get_info(o.m, &info);
-    assert_true(info.n_eos > 0);
-    rv_logit_bias always = {info.eos[0], 1000};
+    const rv_model_info *info = rv_model_get_info(o.m);
+    assert_true(info->n_eos > 0);
+    rv_logit_bias always = {info->eos[0], 1000};
     sampling = (rv_sampling){.size = sizeof sampling, .greedy = 1};
     sampling.logit_bias = &always;
     sampling.n_logit_bias = 1;
@@ -587,9 +589,9 @@ static void min_tokens(void **state)
         go.sampling = &sampling;
         go.min_tokens = n;
         assert_ok(rv_session_generate(o.s, prompt, N_PROMPT, &go, &g, err));
-        assert_int_equal(g.finish, RV_FINISH_EOS);
-        assert_int_equal(g.n_ids, n + 1);
-        assert_int_equal(g.ids[n], info.eos[0]);
+        assert_int_equal(g->finish, RV_FINISH_EOS);
+        assert_int_equal(g->n_ids, n + 1);
+        assert_int_equal(g->ids[n], info->eos[0]);
         rv_free(g);
     }
     close_all(&o);
@@ -609,22 +611,22 @@ static void logprobs(void **state)
     go.ignore_eos = 1;
     go.top_logprobs = 5;
     assert_ok(rv_session_generate(o.s, prompt, N_PROMPT, &go, &g, err));
-    assert_int_equal(g.n_top, 5);
+    assert_int_equal(g->n_top, 5);
     int32_t past[64];
     memcpy(past, prompt, sizeof prompt);
-    for (size_t t = 0; t < g.n_ids; t++) {
+    for (size_t t = 0; t < g->n_ids; t++) {
         float *logits;
         assert_ok(rv_session_sync(second.s, past, N_PROMPT + t, NULL, &logits, err));
         double sum = 0, best = -INFINITY;
         for (int i = 0; i < n_vocab; i++) sum += exp((double)logits[i]);
         for (int i = 0; i < n_vocab; i++)
             if (logits[i] > best) best = logits[i];
-        assert_int_equal(g.chosen[t].id, g.ids[t]);
-        assert_true(fabs(g.chosen[t].logprob - ((double)logits[g.ids[t]] - log(sum))) < 1e-5);
-        assert_true(fabs(g.top[t * 5].logprob - (best - log(sum))) < 1e-5);
+        assert_int_equal(g->chosen[t].id, g->ids[t]);
+        assert_true(fabs(g->chosen[t].logprob - ((double)logits[g->ids[t]] - log(sum))) < 1e-5);
+        assert_true(fabs(g->top[t * 5].logprob - (best - log(sum))) < 1e-5);
         for (int i = 1; i < 5; i++)
-            assert_true(g.top[t * 5 + (size_t)i].logprob <= g.top[t * 5 + (size_t)i - 1].logprob);
-        past[N_PROMPT + t] = g.ids[t];
+            assert_true(g->top[t * 5 + (size_t)i].logprob <= g->top[t * 5 + (size_t)i - 1].logprob);
+        past[N_PROMPT + t] = g->ids[t];
     }
     rv_free(g);
     go.top_logprobs = 21;
@@ -659,7 +661,7 @@ static void a_loop_of_ones_own(void **state)
     assert_ok(rv_session_sync(s, prompt, N_PROMPT, NULL, &logits, err));
     for (size_t n = N_PROMPT; n < N_PROMPT + 20; n++) {
         assert_ok(rv_sampler_pick(sampler, logits, past, n, N_PROMPT, &id, err));
-        assert_int_equal(id, g.ids[n - N_PROMPT]);
+        assert_int_equal(id, g->ids[n - N_PROMPT]);
         past[n] = id;
         rv_row row = {.session = s, .token = id, .want_logits = 1};
         assert_ok(rv_engine_step(e, &row, 1, err));

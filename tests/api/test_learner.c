@@ -81,8 +81,8 @@ static said ask(rv_learner *l, const char *question)
     assert_ok(rv_session_sync(s, prompt, PROMPT, NULL, &logits, err));
     memcpy(out.logits, logits, out.n_vocab * sizeof *logits);
     assert_ok(rv_session_generate(s, prompt, PROMPT, &g, &got, err));
-    out.n = got.n_ids;
-    memcpy(out.ids, got.ids, got.n_ids * sizeof *got.ids);
+    out.n = got->n_ids;
+    memcpy(out.ids, got->ids, got->n_ids * sizeof *got->ids);
     rv_free(got);
     rv_session_free(&s);
     return out;
@@ -330,8 +330,8 @@ static void a_slot_outlives_its_lesson(void **state)
         assert_int_equal(begin(l, s, dog).slot, 1);
         if (reset) assert_ok(rv_learner_reset(l, err));
         assert_ok(rv_session_generate(s, prompt, PROMPT, &g, &got, err));
-        before[reset].n = got.n_ids;
-        memcpy(before[reset].ids, got.ids, got.n_ids * sizeof *got.ids);
+        before[reset].n = got->n_ids;
+        memcpy(before[reset].ids, got->ids, got->n_ids * sizeof *got->ids);
         rv_free(got);
         rv_session_free(&s);
         rv_learner_free(&l);

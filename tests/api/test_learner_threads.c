@@ -232,11 +232,11 @@ static void expect_answer(rv_session *s, const int32_t *prompt, size_t n, const 
     rv_answer *got = NULL;
     g.top_logprobs = 4;
     assert_ok(rv_session_generate(s, prompt, n, &g, &got, err));
-    assert_int_equal(got.n_ids, want->n_ids);
-    assert_memory_equal(got.ids, want->ids, got.n_ids * sizeof *got.ids);
-    for (size_t i = 0; i < got.n_ids; i++)
-        assert_memory_equal(&got.chosen[i].logprob, &want->chosen[i].logprob,
-                            sizeof got.chosen[i].logprob);
+    assert_int_equal(got->n_ids, want->n_ids);
+    assert_memory_equal(got->ids, want->ids, got->n_ids * sizeof *got->ids);
+    for (size_t i = 0; i < got->n_ids; i++)
+        assert_memory_equal(&got->chosen[i].logprob, &want->chosen[i].logprob,
+                            sizeof got->chosen[i].logprob);
     rv_free(got);
 }
 

@@ -44,7 +44,7 @@ static void parents_first(void **state)
     assert_null(o.m);
     static const int32_t ids[] = {5, 6, 7};
     assert_ok(rv_session_generate(o.s, ids, 3, &go, &g, err));
-    assert_int_equal(g.n_ids, 5);
+    assert_int_equal(g->n_ids, 5);
     rv_free(g);
     assert_ok(rv_session_generate(s, ids, 3, &go, &g, err));
     rv_free(g);
@@ -126,7 +126,7 @@ static void two_threads_on_one_session(void **state)
 {
     (void)state;
     opened o;
-    rv_generated want, g;
+    rv_answer *want = NULL, *g = NULL;
     rv_generate_options go = greedy(20);
     meeting m = {.o = &o};
     rv_session_options so;
@@ -143,7 +143,7 @@ static void two_threads_on_one_session(void **state)
     pthread_join(thread, NULL);
     for (int i = 0; i < 3; i++) assert_int_equal(m.tried[i], RV_E_SESSION);
     assert_int_equal(m.tried[3], RV_OK);
-    assert_memory_equal(g.ids, want.ids, 20 * sizeof *g.ids); /* and nothing was disturbed */
+    assert_memory_equal(g->ids, want->ids, 20 * sizeof *g->ids); /* and nothing was disturbed */
     rv_free(g);
     rv_free(want);
     close_all(&o);
@@ -173,12 +173,12 @@ static void cancel_from_another_thread(void **state)
     assert_int_equal(pthread_create(&thread, NULL, cancel_soon, &m), 0);
     assert_ok(rv_session_generate(o.s, prompt, 5, &go, &g, err));
     pthread_join(thread, NULL);
-    assert_int_equal(g.finish, RV_FINISH_CANCELLED);
-    assert_int_equal(g.n_ids, 1);
+    assert_int_equal(g->finish, RV_FINISH_CANCELLED);
+    assert_int_equal(g->n_ids, 1);
     rv_free(g);
     go.max_tokens = 3; /* the session is as good as before */
     assert_ok(rv_session_generate(o.s, prompt, 5, &go, &g, err));
-    assert_int_equal(g.n_ids, 3);
+    assert_int_equal(g->n_ids, 3);
     rv_free(g);
     close_all(&o);
 }
@@ -220,8 +220,8 @@ static void callbacks(void **state)
         go.on_event = act;
         go.ctx = &in;
         assert_ok(rv_session_generate(s, prompt, 5, &go, &g, err));
-        assert_int_equal(g.finish, what == 1 ? RV_FINISH_LENGTH : RV_FINISH_CANCELLED);
-        assert_int_equal(g.n_ids, what == 1 ? 10 : 3);
+        assert_int_equal(g->finish, what == 1 ? RV_FINISH_LENGTH : RV_FINISH_CANCELLED);
+        assert_int_equal(g->n_ids, what == 1 ? 10 : 3);
         if (what == 1) assert_int_equal(in.got, RV_E_SESSION);
         rv_free(g);
         if (what < 2) close_all(&o);
@@ -498,11 +498,11 @@ static void cancel_while_starting(void **state)
     t.cancel = o.s;
     assert_ok(rv_session_generate(o.s, prompt, 5, &go, &g, err));
     t.cancel = NULL;
-    assert_int_equal(g.finish, RV_FINISH_CANCELLED);
-    assert_int_equal(g.n_ids, 0);
+    assert_int_equal(g->finish, RV_FINISH_CANCELLED);
+    assert_int_equal(g->n_ids, 0);
     rv_free(g);
     assert_ok(rv_session_generate(o.s, prompt, 5, &go, &g, err)); /* and is not kept */
-    assert_int_equal(g.finish, RV_FINISH_LENGTH);
+    assert_int_equal(g->finish, RV_FINISH_LENGTH);
     rv_free(g);
     close_all(&o);
     assert_int_equal(atomic_load(&t.h.live), 0);
@@ -544,7 +544,7 @@ static void sizes(void **state)
     assert_ok(rv_runtime_new(&rt, &ro, err)); /* and none of it is read */
     rv_runtime_free(&rt);
     /* one built with a later header */
-    rv_runtime_options_init(&newer.o, sizeof newer);
+    newer.o = (rv_runtime_options){.size = sizeof newer.o};
     assert_int_equal(newer.o.size, sizeof newer);
     assert_int_equal(newer.more[3], 0);
     newer.o.n_threads = 1;

@@ -194,9 +194,9 @@ static void cancelling_is_final(void **state)
     go.on_event = cancel_at_third;
     go.ctx = &s;
     assert_ok(rv_session_generate(o.s, ids, 5, &go, &g, err));
-    assert_int_equal(g.finish, RV_FINISH_CANCELLED);
+    assert_int_equal(g->finish, RV_FINISH_CANCELLED);
     assert_int_equal(s.n, 3);
-    assert_string_equal(g.text, s.text);
+    assert_string_equal(g->text, s.text);
     rv_free(g);
     close_all(&o);
 }

@@ -39,8 +39,8 @@ static void generate(const rv_model *m, const rv_model_info *info, const int32_t
     go.max_tokens = 3;
     st = rv_session_generate(s, n ? ids : first, n ? n : 1, &go, &g, &err);
     check(st, &err);
-    for (size_t i = 0; i < g.n_ids; i++)
-        if (g.ids[i] < 0 || g.ids[i] >= info->n_vocab) abort();
+    for (size_t i = 0; i < g->n_ids; i++)
+        if (g->ids[i] < 0 || g->ids[i] >= info->n_vocab) abort();
     rv_free(g);
     rv_session_free(&s);
 }

@@ -404,7 +404,7 @@ static void refused(void **state)
                      RV_E_GENERATION);
     assert_int_equal(rvi_capture_text(b.ring, b.s, (int32_t[]){1, 2, 320}, 2, 3, 1, &e),
                      RV_E_GENERATION);
-    assert_int_equal(rvi_capture_text(b.ring, b.s, b.ids, BED_PROMPT, 4000, 1, &e), RV_E_SESSION);
+    assert_int_equal(rvi_capture_text(b.ring, b.s, b.ids, BED_PROMPT, 4000, 1, &e), RV_E_TOO_LONG);
     bed_close(&b);
 }
 

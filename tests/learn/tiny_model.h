@@ -191,8 +191,7 @@ static inline uint64_t tiny_serial(void *ctx)
 /* Small and quick: few steps, a rank of 2. */
 static inline rvi_learner_options tiny_options(void)
 {
-    rvi_learner_options o;
-    o = (rvi_learner_options){.size = sizeof o};
+    rvi_learner_options o = RVI_LEARNER_DEFAULTS;
     o.n_steps = 6;
     o.rank = 2;
     o.seed = 5;

@@ -156,10 +156,10 @@ static void generate(const char *count, const char *list, int show_time)
     o.ignore_eos = 1;
     check(rv_session_generate(s, ids, n, &o, &g, &err));
     if (show_time)
-        printf("time prompt %d %.6f tokens %zu %.6f\n", g.n_prompt, g.prompt_seconds, g.n_ids,
-               g.seconds);
+        printf("time prompt %d %.6f tokens %zu %.6f\n", g->n_prompt, g->prompt_seconds, g->n_ids,
+               g->seconds);
     else
-        print_ids("greedy", g.ids, g.n_ids);
+        print_ids("greedy", g->ids, g->n_ids);
     rv_free(g);
     rv_session_free(&s);
     free(ids);
@@ -210,7 +210,7 @@ static void say(rv_session *s, const int32_t *ids, size_t n, int print)
     o.sampling = &greedy;
     o.max_tokens = 12;
     check(rv_session_generate(s, ids, n, &o, &g, &err));
-    if (print) print_ids("said", g.ids, g.n_ids);
+    if (print) print_ids("said", g->ids, g->n_ids);
     rv_free(g);
 }
 
