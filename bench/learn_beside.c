@@ -55,27 +55,29 @@ static void open_all(served *v, const char *path, int n_threads, int n_steps)
     ro = (rv_runtime_options){.size = sizeof ro};
     ro.n_threads = n_threads;
     must(rv_runtime_new(&v->rt, &ro, &v->e), &v->e);
-    must(rv_model_open(&v->m, v->rt, path, 0, &v->e), &v->e);
+    must(rv_model_open(&v->m, v->rt, path, NULL, &v->e), &v->e);
     so = (rv_session_options){.size = sizeof so};
     so.n_context = 512;
     must(rv_session_new(&v->s, v->m, &so, &v->e), &v->e);
     lo = (rv_learner_options){.size = sizeof lo};
-    lo.n_steps = n_steps;
+    char experiments[32];
+    snprintf(experiments, sizeof experiments, "n_steps=%d", n_steps);
+    lo.experiments = experiments;
     must(rv_learner_new(&v->l, v->m, &lo, &v->e), &v->e);
 }
 
 /* Tokens a second of one answer; *first: seconds of its prompt. */
 static double decode(served *v, double *first)
 {
-    static const char asked[] =
-        "{\"messages\":[{\"role\":\"user\",\"content\":\"Tell me about the sea.\"}]}";
+    static const rv_message sea = {"user", "Tell me about the sea.", NULL};
+    static const rv_chat asked = {.size = sizeof asked, .messages = &sea, .n_messages = 1};
     static const int32_t prompt[] = {1, 4093, 198, 1780, 314, 260, 3575, 282, 4649, 47, 2};
     rv_generate_options o;
     rv_answer *out = NULL;
     o = (rv_generate_options){.size = sizeof o};
     o.max_tokens = N_NEW;
     o.ignore_eos = 1;
-    must(rv_learner_begin(v->l, v->s, asked, sizeof asked - 1, NULL, &v->e), &v->e);
+    must(rv_learner_begin(v->l, v->s, &asked, NULL, &v->e), &v->e);
     must(rv_session_generate(v->s, prompt, sizeof prompt / sizeof *prompt, &o, &out, &v->e), &v->e);
     double rate = N_NEW / out->seconds;
     *first = out->prompt_seconds;

@@ -27,7 +27,7 @@
 #include "decode/capture.h"
 #include "decode/sampler.h"
 #include "learn/pairs.h"
-#include "store/store.h"
+#include "ruvllm_store.h"
 
 static void must(rv_status st, const rv_error *e)
 {
@@ -294,11 +294,11 @@ static void open_all(served *v, const char *path, const char *folder, const char
     rv_learner_options lo;
     snprintf(file, sizeof file, "%s/log.sqlite", folder);
     must(rvi_os_make_dirs(folder, &v->e), &v->e);
-    must(rvi_store_open(&v->store, file, 0, &v->e), &v->e);
+    must(rv_store_open(&v->store, file, NULL, &v->e), &v->e);
     ro = (rv_runtime_options){.size = sizeof ro};
     ro.n_threads = 2;
     must(rv_runtime_new(&v->rt, &ro, &v->e), &v->e);
-    must(rv_model_open(&v->m, v->rt, path, 0, &v->e), &v->e);
+    must(rv_model_open(&v->m, v->rt, path, NULL, &v->e), &v->e);
     so = (rv_session_options){.size = sizeof so};
     so.n_context = 512;
     must(rv_session_new(&v->s, v->m, &so, &v->e), &v->e);
@@ -317,21 +317,22 @@ static void close_all(served *v)
     rv_learner_free(&v->l);
     rv_model_close(&v->m);
     rv_runtime_free(&v->rt);
-    rvi_store_shut(&v->store);
+    rv_store_close(&v->store);
 }
 
 static void answer(served *v, int i, int n_new)
 {
-    char asked[256];
+    char request[64];
+    rv_message message = {"user", request, NULL};
+    rv_chat asked = {.size = sizeof asked, .messages = &message, .n_messages = 1};
     int32_t prompt[] = {1, 300 + 97 * (i % 400), 400 + 131 * (i % 300), 198};
     rv_generate_options o;
     rv_answer *out = NULL;
     o = (rv_generate_options){.size = sizeof o};
     o.max_tokens = n_new;
     o.ignore_eos = 1;
-    snprintf(asked, sizeof asked,
-             "{\"messages\":[{\"role\":\"user\",\"content\":\"Tell me about number %d.\"}]}", i);
-    must(rv_learner_begin(v->l, v->s, asked, strlen(asked), NULL, &v->e), &v->e);
+    snprintf(request, sizeof request, "Tell me about number %d.", i);
+    must(rv_learner_begin(v->l, v->s, &asked, NULL, &v->e), &v->e);
     must(rv_session_generate(v->s, prompt, RVI_COUNT(prompt), &o, &out, &v->e), &v->e);
     rv_free(out);
 }
@@ -341,7 +342,7 @@ static int calls(const char *path, const char *folder, int n_events)
 {
     enum { SAME = 128 }; /* requests come again */
     served v = {0};
-    rv_adaptation a;
+    rv_adaptation *a;
     double *times[4];
     for (int i = 0; i < 4; i++)
         if (!(times[i] = rvi_alloc_array((size_t)n_events, sizeof(double)))) return 1;
@@ -362,7 +363,8 @@ static int calls(const char *path, const char *folder, int n_events)
         else
             must(rv_learner_score(v.l, v.s, rvi_rng_double(&rng), &a, &v.e), &v.e);
         times[i % 2][i / 2] = thread_seconds() - start;
-        times[2 + i % 2][i / 2] = a.latency_us * 1e-6;
+        times[2 + i % 2][i / 2] = a->latency_us * 1e-6;
+        rv_free(a);
     }
     report("rv_learner_score", times[0], n_events);
     report("  of it the change itself", times[2], n_events);
@@ -402,22 +404,22 @@ static int gate(const char *path, const char *folder)
             double times[ASKED], cpu[ASKED];
             int n_open = 0, n_slots = 0;
             for (int i = 0; i < ASKED; i++) {
-                rv_learn_plan plan;
+                rv_learn_plan *plan;
                 name_of(stored[k] ? i % stored[k] : i, name, sizeof name);
                 if (kind)
                     snprintf(text, sizeof text, "%s", texts[kind]);
                 else
                     snprintf(text, sizeof text, "What is the %s of %s?",
                              relations[(stored[k] ? i % stored[k] : i) % 5], name);
-                char asked[512];
-                snprintf(asked, sizeof asked,
-                         "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}", text);
+                rv_message message = {"user", text, NULL};
+                rv_chat asked = {.size = sizeof asked, .messages = &message, .n_messages = 1};
                 double start = rvi_os_seconds(), used = thread_seconds();
-                must(rv_learner_begin(v.l, v.s, asked, strlen(asked), &plan, &v.e), &v.e);
+                must(rv_learner_begin(v.l, v.s, &asked, &plan, &v.e), &v.e);
                 times[i] = rvi_os_seconds() - start;
                 cpu[i] = thread_seconds() - used;
-                n_open += plan.gate_open;
-                n_slots += plan.slot;
+                n_open += plan->gate_open;
+                n_slots += plan->slot;
+                rv_free(plan);
             }
             char what[64];
             snprintf(what, sizeof what, "%d stored, %s", stored[k],

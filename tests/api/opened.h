@@ -21,17 +21,23 @@ typedef struct opened {
     rv_session *s;
 } opened;
 
-static inline void open_all(opened *o, const char *path, int n_threads, int n_context)
+/* wait: of a call that finds the runtime computing for another thread */
+static inline void open_waiting(opened *o, const char *path, int n_threads, int n_context, int wait)
 {
     rv_runtime_options ro;
     rv_session_options so;
-    ro = (rv_runtime_options){.size = sizeof ro};
+    ro = (rv_runtime_options){.size = sizeof ro, .wait = wait};
     ro.n_threads = n_threads;
     assert_ok(rv_runtime_new(&o->rt, &ro, err));
     assert_ok(rv_model_open(&o->m, o->rt, path, NULL, err));
     so = (rv_session_options){.size = sizeof so};
     so.n_context = n_context;
     assert_ok(rv_session_new(&o->s, o->m, &so, err));
+}
+
+static inline void open_all(opened *o, const char *path, int n_threads, int n_context)
+{
+    open_waiting(o, path, n_threads, n_context, RV_WAIT_FOREVER);
 }
 
 static inline void close_all(opened *o)

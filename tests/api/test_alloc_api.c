@@ -11,8 +11,8 @@
 #include "harness/fail_alloc.h"
 #include "ruvllm.h"
 
-static const char conversation[] =
-    "{\"messages\":[{\"role\":\"user\",\"content\":\"the tea\"}],\"add_generation_prompt\":true}";
+static const rv_message message = {"user", "the tea", NULL};
+static const rv_chat chat = {.size = sizeof chat, .messages = &message, .n_messages = 1};
 
 /* Everything a small program does; the first error ends it. */
 static rv_status whole_life(const char *path, const char *adapter, rv_error *err)
@@ -34,9 +34,8 @@ static rv_status whole_life(const char *path, const char *adapter, rv_error *err
     ro = (rv_runtime_options){.size = sizeof ro};
     ro.n_threads = 1;
     rv_status st = rv_runtime_new(&rt, &ro, err);
-    if (!st) st = rv_model_open(&m, rt, path, 0, err);
-    if (!st && !adapter)
-        st = rv_render_chat(m, conversation, strlen(conversation), NULL, &text, &len, err);
+    if (!st) st = rv_model_open(&m, rt, path, NULL, err);
+    if (!st && !adapter) st = rv_chat_render(m, &chat, &text, &len, err);
     if (!st && !adapter) st = rv_tokenize(m, text, len, 0, &ids, &n, err);
     if (!st && adapter) st = rv_adapter_load(&a, m, adapter, err);
     if (!st) st = rv_model_describe(m, 1, &json, err);

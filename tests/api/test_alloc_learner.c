@@ -17,7 +17,8 @@
 #include "base/os.h"
 
 static const char model_path[] = "tests/gguf/llama.gguf";
-static const char asked[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"Say it.\"}]}";
+static const rv_message request = {"user", "Say it.", NULL};
+static const rv_chat asked = {.size = sizeof asked, .messages = &request, .n_messages = 1};
 
 typedef struct house {
     opened o;
@@ -32,7 +33,7 @@ static void judge(house *h, rv_learner *l, int up)
     static const int32_t prompt[] = {5, 9, 17, 33};
     rv_generate_options g = greedy(8);
     rv_answer *got = NULL;
-    assert_ok(rv_learner_begin(l, h->o.s, asked, sizeof asked - 1, NULL, err));
+    assert_ok(rv_learner_begin(l, h->o.s, &asked, NULL, err));
     assert_ok(rv_session_generate(h->o.s, prompt, 4, &g, &got, err));
     rv_free(got);
     assert_ok(rv_learner_thumb(l, h->o.s, up, NULL, err));
@@ -53,7 +54,7 @@ static int set_up(void **ctx)
     h->lo = (rv_learner_options){.size = sizeof h->lo};
     h->lo.store = &h->store;
     h->lo.dir = h->dir;
-    h->lo.n_steps = 1;
+    h->lo.experiments = "n_steps=1";
     assert_ok(rv_learner_new(&l, h->o.m, &h->lo, err));
     assert_ok(rv_learner_correct(l, NULL, "What is Zorkin's favourite colour?", "blue", NULL, err));
     assert_ok(rv_learner_consolidate(l, RV_LOOP_BACKGROUND, RV_LOSS_DPO, NULL, NULL, NULL, err));

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "harness/assert_ok.h"
+#include "ruvllm_experimental.h"
 
 static rv_runtime *runtime(int n_threads)
 {

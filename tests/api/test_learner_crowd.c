@@ -1,6 +1,6 @@
 /* Several threads at one learner: two that decode, one that gives feedback, one that looks on and
- * switches the background thread, which trains all the while. A call that meets another is refused
- * and made again; none may fail otherwise, no answer that has to do with nothing taught may change,
+ * switches the background thread, which trains all the while. A call that meets another waits for
+ * it, or is refused and made again; none may fail otherwise, no answer that has to do with nothing taught may change,
  * and in the end everything that was said is there. Run it under TSan (make tsan). */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,8 +20,8 @@ enum { DECODERS = 2, TOKENS = 12, FACTS = 6, SCORES = 6, SECONDS = 300, BESIDE =
 
 static const char model_path[] = "tests/gguf/llama.gguf";
 static const int32_t prompt[] = {5, 9, 17, 33, 6, 40};
-static const char unrelated[] =
-    "{\"messages\":[{\"role\":\"user\",\"content\":\"How warm is the sea?\"}]}";
+static const rv_message sea = {"user", "How warm is the sea?", NULL};
+static const rv_chat unrelated = {.size = sizeof unrelated, .messages = &sea, .n_messages = 1};
 
 typedef struct crowd {
     opened o;
@@ -29,8 +29,9 @@ typedef struct crowd {
     rv_store store;
     rvi_buf dir;
     rv_learner *l;
-    rv_answer *want = NULL;
+    rv_answer *want;
     atomic_bool taught;
+    int wait;
 } crowd;
 
 /* cmocka cannot fail in other threads: they say what went wrong, and the first one's word is
@@ -59,7 +60,7 @@ static bool went(member *m, rv_status st, const char *what)
  * moment. */
 static bool again(member *m, rv_status st)
 {
-    if (st != RV_E_SESSION || m->n_refused > 1000 * SECONDS) return false;
+    if (st != RV_E_BUSY || m->n_refused > 1000 * SECONDS) return false;
     m->n_refused++;
     rvi_thread_sleep(1e-3);
     return true;
@@ -76,9 +77,9 @@ static bool again(member *m, rv_status st)
 
 /* ---- the members ---- */
 
-static void compare(member *m, const rv_generated *got)
+static void compare(member *m, const rv_answer *got)
 {
-    const rv_generated *want = &m->c->want;
+    const rv_answer *want = m->c->want;
     bool same =
         got->n_ids == want->n_ids && !memcmp(got->ids, want->ids, want->n_ids * sizeof *want->ids);
     for (size_t i = 0; same && i < want->n_ids; i++)
@@ -92,14 +93,16 @@ static void decode(void *ctx)
     member *m = ctx;
     rv_generate_options g = greedy(TOKENS);
     rv_answer *got = NULL;
-    rv_learn_plan plan;
+    rv_learn_plan *plan = NULL;
     g.top_logprobs = 2;
     while (is_well(m) && !atomic_load(&m->c->taught)) {
-        CALL(m, rv_learner_begin(m->c->l, m->s, unrelated, sizeof unrelated - 1, &plan, &m->err));
-        if (is_well(m) && plan.gate_open) snprintf(m->wrong, sizeof m->wrong, "the gate opened");
+        CALL(m, rv_learner_begin(m->c->l, m->s, &unrelated, &plan, &m->err));
+        bool always = is_well(m) && plan->n_adapters; /* what scores move always takes part */
+        if (is_well(m) && plan->gate_open) snprintf(m->wrong, sizeof m->wrong, "the gate opened");
+        rv_free(plan);
         CALL(m, rv_session_generate(m->s, prompt, RVI_COUNT(prompt), &g, &got, &m->err));
         if (!is_well(m)) return;
-        if (!plan.n_adapters) compare(m, &got); /* what scores move always takes part */
+        if (!always) compare(m, got);
         rv_free(got);
         m->n_rounds++;
         rvi_thread_sleep(0.05); /* training rests for a moment after each call */
@@ -127,17 +130,16 @@ static void score(member *m)
 {
     rv_generate_options g = greedy(TOKENS);
     rv_answer *got = NULL;
-    rv_adaptation a;
     for (int i = 0; is_well(m) && i < SCORES; i++) {
-        CALL(m, rv_learner_begin(m->c->l, m->s, unrelated, sizeof unrelated - 1, NULL, &m->err));
+        CALL(m, rv_learner_begin(m->c->l, m->s, &unrelated, NULL, &m->err));
         CALL(m, rv_session_generate(m->s, prompt, RVI_COUNT(prompt), &g, &got, &m->err));
         if (is_well(m)) rv_free(got);
-        CALL(m, rv_learner_score(m->c->l, m->s, i % 2 ? 0.9 : 0.2, &a, &m->err));
+        CALL(m, rv_learner_score(m->c->l, m->s, i % 2 ? 0.9 : 0.2, NULL, &m->err));
     }
-    CALL(m, rv_learner_begin(m->c->l, m->s, unrelated, sizeof unrelated - 1, NULL, &m->err));
+    CALL(m, rv_learner_begin(m->c->l, m->s, &unrelated, NULL, &m->err));
     CALL(m, rv_session_generate(m->s, prompt, RVI_COUNT(prompt), &g, &got, &m->err));
     if (is_well(m)) rv_free(got);
-    CALL(m, rv_learner_thumb(m->c->l, m->s, 0, &a, &m->err));
+    CALL(m, rv_learner_thumb(m->c->l, m->s, 0, NULL, &m->err));
 }
 
 static void judge(void *ctx)
@@ -180,12 +182,12 @@ static int64_t number_in(crowd *c, const char *name)
     return n;
 }
 
-static void open_crowd(crowd *c)
+static void open_crowd(crowd *c, int wait)
 {
     rv_learner_options lo;
     rv_generate_options g = greedy(TOKENS);
-    *c = (crowd){0};
-    open_all(&c->o, model_path, 2, 256);
+    *c = (crowd){.wait = wait};
+    open_waiting(&c->o, model_path, 2, 256, wait);
     assert_ok(rvi_store_memory(&c->state, err));
     c->store = memory_store(&c->state);
     assert_ok(rvi_os_temp_dir(&c->dir, "/tmp", err));
@@ -194,7 +196,7 @@ static void open_crowd(crowd *c)
     lo = (rv_learner_options){.size = sizeof lo};
     lo.store = &c->store;
     lo.dir = c->dir.data;
-    lo.n_steps = 3;
+    lo.experiments = "n_steps=3";
     assert_ok(rv_learner_new(&c->l, c->o.m, &lo, err));
     c->l->bg.brisk = true; /* it must end on a busy machine too */
     assert_ok(rv_learner_calibrate(c->l, NULL, NULL, err));
@@ -204,7 +206,7 @@ static void open_crowd(crowd *c)
 static void close_crowd(crowd *c)
 {
     rv_learner_free(&c->l);
-    rv_generated_free(&c->want);
+    rv_free(c->want);
     close_all(&c->o);
     rvi_store_close(&c->state);
     rvi_os_remove_tree(c->dir.data);
@@ -249,6 +251,7 @@ static void run_all(crowd *c, void (*teacher)(void *ctx))
     for (size_t i = 1; i < RVI_COUNT(m); i++) rvi_thread_join(threads[i]);
     for (size_t i = 0; i < RVI_COUNT(m); i++) {
         if (!is_well(&m[i])) fail_msg("member %zu: %s", i, m[i].wrong);
+        if (c->wait == RV_WAIT_FOREVER) assert_int_equal(m[i].n_refused, 0);
         rv_session_free(&m[i].s);
     }
     wait_for_training(c, SECONDS);
@@ -256,12 +259,11 @@ static void run_all(crowd *c, void (*teacher)(void *ctx))
     assert_true(m[2].n_rounds + m[3].n_rounds > 0);
 }
 
-static void all_at_once(void **ctx)
+static void meet(int wait)
 {
-    (void)ctx;
     crowd c;
     uint64_t n;
-    open_crowd(&c);
+    open_crowd(&c, wait);
     run_all(&c, teach);
     assert_int_equal(number_in(&c, "lessons"), 3); /* a, b, e; c and f taken back, d forgotten */
     assert_int_equal(number_in(&c, "waiting"), 0);
@@ -282,8 +284,21 @@ static void all_at_once(void **ctx)
     close_crowd(&c);
 }
 
+static void all_in_turn(void **ctx)
+{
+    (void)ctx;
+    meet(RV_WAIT_FOREVER);
+}
+
+static void all_at_once(void **ctx)
+{
+    (void)ctx;
+    meet(RV_WAIT_NEVER);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_at_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_in_turn),
+                                       cmocka_unit_test(all_at_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,7 +69,7 @@ static rv_learner_options options(const house *h)
     o = (rv_learner_options){.size = sizeof o};
     o.store = &h->store;
     o.dir = h->dir;
-    o.n_steps = 2;
+    o.experiments = "n_steps=2";
     return o;
 }
 
@@ -152,7 +152,7 @@ static void publishes_what_the_foreground_would(void **ctx)
         rv_learner *both[2];
         memset(own, 0, sizeof own);
         o.dir = NULL;
-        o.shared = shared;
+        o.experiments = shared ? "n_steps=2,shared=1" : "n_steps=2";
         for (int i = 0; i < 2; i++) {
             assert_ok(rvi_store_memory(&own[i].state, err));
             assert_ok(rvi_store_scan(&calibrated, "model", NULL, 0, copy_item, &own[i], err));
@@ -213,8 +213,10 @@ static void starts_pauses_and_ends_in_any_order(void **ctx)
         l->bg.brisk = i % 2;
         assert_ok(rv_learner_start(l, err));
         correct(l, "What is Zorkin's favourite colour?", i % 2 ? "blue" : "red");
-        static const char asked[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}";
-        assert_ok(rv_learner_begin(l, p.s, asked, sizeof asked - 1, NULL, err));
+        static const rv_message hello = {"user", "hello", NULL};
+        static const rv_chat greeting = {
+            .size = sizeof greeting, .messages = &hello, .n_messages = 1};
+        assert_ok(rv_learner_begin(l, p.s, &greeting, NULL, err));
         rvi_thread_sleep(0.02 * i);
         if (i < 2) rv_learner_pause(l);
         if (i == 3) rv_session_free(&p.s);
@@ -226,7 +228,7 @@ static void starts_pauses_and_ends_in_any_order(void **ctx)
 }
 
 /* Everything that an answer says of itself. */
-static void expect_answer(rv_session *s, const int32_t *prompt, size_t n, const rv_generated *want)
+static void expect_answer(rv_session *s, const int32_t *prompt, size_t n, const rv_answer *want)
 {
     rv_generate_options g = greedy(24);
     rv_answer *got = NULL;
@@ -243,11 +245,11 @@ static void expect_answer(rv_session *s, const int32_t *prompt, size_t n, const 
 static void answers_stay_the_same_meanwhile(void **ctx)
 {
     house *h = *ctx;
-    static const char asked[] =
-        "{\"messages\":[{\"role\":\"user\",\"content\":\"How warm is the sea?\"}]}";
+    static const rv_message sea = {"user", "How warm is the sea?", NULL};
+    static const rv_chat unrelated = {.size = sizeof unrelated, .messages = &sea, .n_messages = 1};
     static const int32_t prompt[] = {5, 9, 17, 33, 6, 40};
     rv_learner_options o = options(h);
-    o.n_steps = 6;
+    o.experiments = "n_steps=6";
     rv_generate_options g = greedy(24);
     rv_answer *want = NULL;
     g.top_logprobs = 4;
@@ -260,11 +262,12 @@ static void answers_stay_the_same_meanwhile(void **ctx)
         snprintf(question, sizeof question, "What is Zorkin%c's favourite colour?", 'a' + fact);
         correct(l, question, "blue");
         do {
-            rv_learn_plan plan;
-            assert_ok(rv_learner_begin(l, h->o.s, asked, sizeof asked - 1, &plan, err));
-            assert_int_equal(plan.gate_open, 0);
-            assert_int_equal(plan.n_adapters, 0);
-            expect_answer(h->o.s, prompt, 6, &want);
+            rv_learn_plan *plan;
+            assert_ok(rv_learner_begin(l, h->o.s, &unrelated, &plan, err));
+            assert_int_equal(plan->gate_open, 0);
+            assert_int_equal(plan->n_adapters, 0);
+            rv_free(plan);
+            expect_answer(h->o.s, prompt, 6, want);
             rvi_thread_sleep(0.02); /* so that the others get to work */
             rounds++;
         } while (look(l).waiting);
@@ -280,7 +283,7 @@ static void what_is_taken_back_is_not_published(void **ctx)
     house *h = *ctx;
     rv_learner_options o = options(h);
     uint64_t n;
-    o.n_steps = 1000000; /* would take hours */
+    o.experiments = "n_steps=1000000"; /* would take hours */
     rv_learner *l = open_learner(h, &o);
     assert_ok(rv_learner_calibrate(l, NULL, NULL, err));
     assert_ok(rv_learner_start(l, err));
@@ -300,7 +303,7 @@ static void what_is_taken_back_is_not_published(void **ctx)
     assert_int_equal(f.lessons, 1);
     assert_int_equal(f.generations, 0);
     rv_learner_free(&l);
-    o.n_steps = 2;
+    o.experiments = "n_steps=2";
     l = open_learner(h, &o);
     f = look(l);
     assert_true(f.calibrated); /* from the store */
@@ -331,9 +334,8 @@ static void a_pause_changes_nothing(void **ctx)
 {
     house *h = *ctx;
     rv_learner_options o = options(h);
-    o.n_steps = 1000000;
     for (int shared = 0; shared < 2; shared++) {
-        o.shared = shared;
+        o.experiments = shared ? "n_steps=1000000,shared=1" : "n_steps=1000000";
         rv_learner *l = open_learner(h, &o);
         correct(l, "What is Zorkin's favourite colour?", "blue");
         assert_ok(rv_learner_start(l, err));
@@ -346,8 +348,8 @@ static void a_pause_changes_nothing(void **ctx)
         assert_ok(rv_learner_start(l, err));
         wait_until_training(l);
         /* Who trains himself takes the work over, and the thread goes on afterwards. */
-        assert_refused(RV_E_SESSION, rv_learner_consolidate(l, RV_LOOP_BACKGROUND, RV_LOSS_DPO,
-                                                            cancel, NULL, NULL, err));
+        assert_refused(RV_E_CANCELLED, rv_learner_consolidate(l, RV_LOOP_BACKGROUND, RV_LOSS_DPO,
+                                                              cancel, NULL, NULL, err));
         wait_until_training(l);
         assert_ok(rv_learner_reset(l, err));
         f = wait_for(l);
@@ -358,14 +360,15 @@ static void a_pause_changes_nothing(void **ctx)
 }
 
 /* What is asked, as a conversation and as the tokens of a prompt. */
-static const char asked[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"Say it.\"}]}";
+static const rv_message request = {"user", "Say it.", NULL};
+static const rv_chat asked = {.size = sizeof asked, .messages = &request, .n_messages = 1};
 static const int32_t prompt[] = {5, 9, 17, 33};
 
 static void answer_it(house *h, rv_learner *l)
 {
     rv_generate_options g = greedy(8);
     rv_answer *got = NULL;
-    assert_ok(rv_learner_begin(l, h->o.s, asked, sizeof asked - 1, NULL, err));
+    assert_ok(rv_learner_begin(l, h->o.s, &asked, NULL, err));
     assert_ok(rv_session_generate(h->o.s, prompt, 4, &g, &got, err));
     rv_free(got);
 }
@@ -379,36 +382,40 @@ static void score_last_answer(house *h, rv_learner *l, double score)
         assert_ok(rv_learner_score(l, h->o.s, score, NULL, err));
 }
 
+static int adapters_that_take_part(house *h, rv_learner *l)
+{
+    rv_learn_plan *plan;
+    assert_ok(rv_learner_begin(l, h->o.s, &asked, &plan, err));
+    int n = plan->n_adapters;
+    rv_free(plan);
+    return n;
+}
+
 static void scores_and_thumbs_survive(void **ctx)
 {
     house *h = *ctx;
     rv_learner_options o = options(h);
     rv_generate_options g = greedy(24);
     rv_answer *want = NULL;
-    rv_learn_plan plan;
     g.top_logprobs = 4;
     rv_learner *l = open_learner(h, &o);
     assert_ok(rv_learner_calibrate(l, NULL, NULL, err));
     for (int i = 0; i < 18; i++) score_last_answer(h, l, i % 2 ? 0.9 : 0.2);
     score_last_answer(h, l, -1);
-    assert_ok(rv_learner_begin(l, h->o.s, asked, sizeof asked - 1, &plan, err));
-    assert_int_equal(plan.n_adapters, 2);
+    assert_int_equal(adapters_that_take_part(h, l), 2);
     assert_ok(rv_session_generate(h->o.s, prompt, 4, &g, &want, err));
     for (int i = 0; i < 2; i++) { /* the session still holds the learner that is freed */
         rv_learner_free(&l);
         l = open_learner(h, &o);
-        assert_ok(rv_learner_begin(l, h->o.s, asked, sizeof asked - 1, &plan, err));
-        assert_int_equal(plan.n_adapters, 2);
-        expect_answer(h->o.s, prompt, 4, &want);
+        assert_int_equal(adapters_that_take_part(h, l), 2);
+        expect_answer(h->o.s, prompt, 4, want);
     }
     assert_ok(rv_learner_reset(l, err));
-    assert_ok(rv_learner_begin(l, h->o.s, asked, sizeof asked - 1, &plan, err));
-    assert_int_equal(plan.n_adapters, 0);
+    assert_int_equal(adapters_that_take_part(h, l), 0);
     rv_learner_free(&l);
     l = open_learner(h, &o); /* forgotten by that object, not by the disk */
-    assert_ok(rv_learner_begin(l, h->o.s, asked, sizeof asked - 1, &plan, err));
-    assert_int_equal(plan.n_adapters, 2);
-    expect_answer(h->o.s, prompt, 4, &want);
+    assert_int_equal(adapters_that_take_part(h, l), 2);
+    expect_answer(h->o.s, prompt, 4, want);
     rv_free(want);
     rv_learner_free(&l);
 }
@@ -418,13 +425,13 @@ static void rolls_back_while_it_trains(void **ctx)
 {
     house *h = *ctx;
     rv_learner_options o = options(h);
-    o.shared = 1;
+    o.experiments = "n_steps=2,shared=1";
     rv_learner *l = open_learner(h, &o);
     assert_ok(rv_learner_calibrate(l, NULL, NULL, err));
     correct(l, "What is Zorkin's favourite colour?", "blue");
     assert_ok(rv_learner_consolidate(l, RV_LOOP_BACKGROUND, RV_LOSS_DPO, NULL, NULL, NULL, err));
     rv_learner_free(&l);
-    o.n_steps = 1000000; /* would take hours */
+    o.experiments = "n_steps=1000000,shared=1"; /* would take hours */
     l = open_learner(h, &o);
     assert_ok(rv_learner_start(l, err));
     correct(l, "What is Belmora's dog?", "Rex");
@@ -451,7 +458,7 @@ static void what_is_lent_stays(void **ctx)
     assert_ok(rv_learner_calibrate(l, NULL, NULL, err));
     for (int i = 0; i < 4; i++) score_last_answer(h, l, i % 2 ? 0.9 : 0.2);
     assert_ok(rv_learner_start(l, err));
-    assert_ok(rv_learner_begin(l, h->o.s, asked, sizeof asked - 1, NULL, err));
+    assert_ok(rv_learner_begin(l, h->o.s, &asked, NULL, err));
     assert_ok(rv_session_fork(&fork, h->o.s, err));
     assert_ok(rv_session_generate(h->o.s, prompt, 4, &g, &want, err));
     for (int i = 0; i < 8; i++) {
@@ -459,9 +466,9 @@ static void what_is_lent_stays(void **ctx)
         assert_ok(rv_learner_adapters(l, &set, err));
         rv_adapter_set_free(&set);
     }
-    expect_answer(fork, prompt, 4, &want); /* as it was when it was forked */
+    expect_answer(fork, prompt, 4, want); /* as it was when it was forked */
     rv_learner_free(&l);
-    expect_answer(fork, prompt, 4, &want);
+    expect_answer(fork, prompt, 4, want);
     rv_session_free(&fork);
     rv_free(want);
 }
@@ -493,7 +500,7 @@ static void judgements_are_attended_to(void **ctx)
     digest_pair made[2];
     for (int beside = 0; beside < 2; beside++) {
         rv_learner_options o = options(h);
-        rv_adaptation a;
+        rv_adaptation *a;
         double probed = 0;
         o.dir = NULL;
         o.store = NULL;
@@ -511,11 +518,12 @@ static void judgements_are_attended_to(void **ctx)
                     rvi_thread_sleep(0.01);
                 }
                 assert_int_equal(is_foreseen(l, h->o.s), beside && ready);
-                assert_ok(rv_learner_thumb(l, h->o.s, 0, &a, err));
+                assert_ok(rv_learner_thumb(l, h->o.s, 0, NULL, err));
                 if (beside) assert_ok(rv_learner_start(l, err));
             } else {
                 assert_ok(rv_learner_score(l, h->o.s, i % 3 ? 0.9 : 0.2, &a, err));
-                probed += a.forward_us;
+                probed += a->forward_us;
+                rv_free(a);
             }
             rvi_thread_sleep(0.02);
         }
@@ -542,16 +550,14 @@ static void deep_runs_begin_by_themselves(void **ctx)
     house *h = *ctx;
     char digest[2][RVI_SHA256_HEX];
     rv_learner_options o = options(h);
-    o.deep_min_pairs = 5;
-    o.deep_idle_seconds = 3600;
+    o.experiments = "n_steps=2,deep_min_pairs=5,deep_idle_seconds=3600";
     rv_learner *l = open_learner(h, &o);
     assert_ok(rv_learner_start(l, err));
     for (int i = 0; i < 5; i++) prefer(l, i);
     rvi_thread_sleep(0.3);
     assert_int_equal(wait_for(l).generations, 0); /* enough, but somebody was there a moment ago */
     rv_learner_free(&l);
-    o.deep_idle_seconds = 0;
-    o.deep_min_pairs = 6;
+    o.experiments = "n_steps=2,deep_min_pairs=6,deep_idle_seconds=0";
     l = open_learner(h, &o);
     assert_ok(rv_learner_start(l, err));
     rvi_thread_sleep(0.3);

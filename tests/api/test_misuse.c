@@ -13,6 +13,12 @@
 #include "api/opened.h"
 #include "formats/gguf_builder.h"
 
+static int read_nothing(void *ctx, uint64_t offset, void *dst, size_t n)
+{
+    (void)ctx, (void)offset, (void)dst;
+    return n != 0;
+}
+
 static void null_everywhere(void **state)
 {
     (void)state;
@@ -31,7 +37,6 @@ static void null_everywhere(void **state)
     rv_answer *g = NULL;
     rv_generate_options go;
     rv_perplexity p;
-    rv_model_info info;
     int32_t *out_ids;
     size_t n;
     char *text = NULL;
@@ -41,13 +46,16 @@ static void null_everywhere(void **state)
     go = (rv_generate_options){.size = sizeof go};
 
     assert_refused(RV_E_INVALID, rv_runtime_new(NULL, &ro, err));
-    assert_refused(RV_E_INVALID, rv_model_open(NULL, o.rt, "x", 0, err));
-    assert_refused(RV_E_INVALID, rv_model_open(&m, NULL, "x", 0, err));
-    assert_refused(RV_E_INVALID, rv_model_open_memory(&m, o.rt, NULL, 5, NULL, 0, err));
-    assert_refused(RV_E_MODEL, rv_model_open_memory(&m, o.rt, "", 0, NULL, 0, err));
-    assert_refused(RV_E_INVALID, rv_model_open_reader(&m, o.rt, NULL, NULL, 5, NULL, 0, err));
-    assert_int_equal(rv_model_get_info(NULL, &info), RV_E_INVALID);
-    assert_int_equal(rv_model_get_info(o.m, NULL), RV_E_INVALID);
+    rv_open_options in = {.size = sizeof in, .len = 5};
+    assert_refused(RV_E_INVALID, rv_model_open(NULL, o.rt, "x", NULL, err));
+    assert_refused(RV_E_INVALID, rv_model_open(&m, NULL, "x", NULL, err));
+    assert_refused(RV_E_INVALID, rv_model_open(&m, o.rt, NULL, NULL, err));
+    assert_refused(RV_E_INVALID, rv_model_open(&m, o.rt, NULL, &in, err)); /* neither of the two */
+    in = (rv_open_options){.size = sizeof in, .data = "", .len = 0};
+    assert_refused(RV_E_MODEL, rv_model_open(&m, o.rt, NULL, &in, err));
+    in.read = read_nothing;
+    assert_refused(RV_E_INVALID, rv_model_open(&m, o.rt, NULL, &in, err)); /* both */
+    assert_null(rv_model_get_info(NULL));
     assert_refused(RV_E_INVALID, rv_model_describe(NULL, 0, &text, err));
     assert_null(text);
     assert_refused(RV_E_INVALID, rv_model_describe(o.m, 0, NULL, err));
@@ -58,17 +66,23 @@ static void null_everywhere(void **state)
     assert_refused(RV_E_INVALID, rv_detokenize(NULL, ids, 1, 0, &text, NULL, err));
     assert_refused(RV_E_INVALID, rv_detokenize(o.m, NULL, 1, 0, &text, NULL, err));
     assert_refused(RV_E_INVALID, rv_detokenize(o.m, ids, 1, 0, NULL, NULL, err));
-    assert_refused(RV_E_INVALID, rv_render_chat(NULL, "{}", 2, NULL, &text, NULL, err));
-    assert_refused(RV_E_INVALID, rv_render_chat(o.m, NULL, 0, NULL, &text, NULL, err));
-    assert_refused(RV_E_INVALID, rv_render_chat(o.m, "{}", 2, NULL, NULL, NULL, err));
-    assert_refused(RV_E_INVALID,
-                   rv_render_template(o.rt, NULL, 0, "{}", 2, NULL, &text, NULL, err));
+    rv_chat chat = {.size = sizeof chat};
+    assert_refused(RV_E_INVALID, rv_chat_render(NULL, &chat, &text, NULL, err));
+    assert_refused(RV_E_INVALID, rv_chat_render(o.m, NULL, &text, NULL, err));
+    assert_refused(RV_E_INVALID, rv_chat_render(o.m, &chat, NULL, NULL, err));
+    assert_refused(RV_E_INVALID, rv_chat_tokenize(NULL, &chat, &out_ids, &n, err));
+    assert_refused(RV_E_INVALID, rv_chat_tokenize(o.m, NULL, &out_ids, &n, err));
+    assert_refused(RV_E_INVALID, rv_chat_tokenize(o.m, &chat, NULL, &n, err));
+    assert_refused(RV_E_INVALID, rv_chat_tokenize(o.m, &chat, &out_ids, NULL, err));
+    assert_refused(RV_E_INVALID, rv_template_render(o.rt, NULL, 1, &chat, &text, NULL, err));
+    assert_refused(RV_E_INVALID, rv_template_render(o.rt, "x", 1, NULL, &text, NULL, err));
+    assert_refused(RV_E_INVALID, rv_template_render(o.rt, "x", 1, &chat, NULL, NULL, err));
     assert_refused(RV_E_INVALID, rv_adapter_load(NULL, o.m, "x", err));
     assert_refused(RV_E_INVALID, rv_adapter_load(&a, NULL, "x", err));
     assert_refused(RV_E_INVALID, rv_adapter_load(&a, o.m, NULL, err));
     assert_refused(RV_E_INVALID, rv_session_new(NULL, o.m, &so, err));
     assert_refused(RV_E_INVALID, rv_session_new(&s, NULL, &so, err));
-    assert_refused(RV_E_INVALID, rv_render_template(NULL, "x", 1, "{}", 2, NULL, &text, NULL, err));
+    assert_refused(RV_E_INVALID, rv_template_render(NULL, "x", 1, &chat, &text, NULL, err));
     assert_refused(RV_E_INVALID, rv_adapter_set_new(NULL, o.m, NULL, 0, err));
     assert_refused(RV_E_INVALID, rv_adapter_set_new(&set, NULL, NULL, 0, err));
     assert_refused(RV_E_INVALID, rv_engine_new(NULL, o.m, NULL, err));
@@ -92,12 +106,24 @@ static void null_everywhere(void **state)
     assert_refused(RV_E_INVALID, rv_sampler_pick(sampler, logits, NULL, 4, 4, &id, err));
     assert_refused(RV_E_INVALID, rv_sampler_pick(sampler, logits, ids, 4, 4, NULL, err));
     assert_refused(RV_E_INVALID, rv_sampler_pick(sampler, logits, ids, 4, 5, &id, err));
-    assert_refused(RV_E_GENERATION, rv_sampler_pick(sampler, logits, outside, 1, 0, &id, err));
+    assert_refused(RV_E_INVALID, rv_sampler_pick(sampler, logits, outside, 1, 0, &id, err));
     rv_sampler_free(&sampler);
     assert_null(sampler);
     assert_refused(RV_E_INVALID, rv_session_generate(NULL, ids, 4, &go, &g, err));
-    rv_free(g); /* filled in any case */
+    assert_null(g);
     assert_refused(RV_E_INVALID, rv_session_generate(o.s, ids, 4, &go, NULL, err));
+    assert_refused(RV_E_INVALID, rv_session_chat(NULL, &chat, &go, &g, err));
+    assert_refused(RV_E_INVALID, rv_session_chat(o.s, NULL, &go, &g, err));
+    assert_refused(RV_E_INVALID, rv_session_chat(o.s, &chat, &go, NULL, err));
+    assert_refused(RV_E_INVALID, rv_session_start_chat(NULL, &chat, &go, err));
+    assert_refused(RV_E_INVALID, rv_session_start_chat(o.s, NULL, &go, err));
+    assert_refused(RV_E_INVALID, rv_session_save(NULL, "/tmp/x", err));
+    assert_refused(RV_E_INVALID, rv_session_save(o.s, NULL, err));
+    assert_refused(RV_E_INVALID, rv_session_load(NULL, o.m, NULL, "/tmp/x", err));
+    assert_refused(RV_E_INVALID, rv_session_load(&s, NULL, NULL, "/tmp/x", err));
+    assert_refused(RV_E_INVALID, rv_session_load(&s, o.m, NULL, NULL, err));
+    assert_null(rv_session_user(NULL));
+    assert_int_equal(rv_token_get(NULL, 1, NULL, NULL), RV_TOKEN_UNUSED);
     assert_refused(RV_E_INVALID,
                    rv_model_perplexity(NULL, ids, 4, 4, RV_KV_F16, NULL, NULL, &p, err));
     assert_refused(RV_E_INVALID,
@@ -141,9 +167,9 @@ static void lists_without_items(void **state)
     go.n_stop = 1;
     assert_refused(RV_E_CONFIG, rv_session_generate(o.s, ids, 4, &go, &g, err));
     go.n_stop = 0;
-    go.max_tokens = -1;
+    go.max_tokens = -3;
     assert_refused(RV_E_CONFIG, rv_session_generate(o.s, ids, 4, &go, &g, err));
-    rv_free(g);
+    assert_null(g);
     close_all(&o);
 }
 
@@ -260,14 +286,15 @@ static void tokens_the_model_lacks(void **state)
     ro = (rv_runtime_options){.size = sizeof ro};
     ro.n_threads = 1;
     assert_ok(rv_runtime_new(&o.rt, &ro, err));
-    assert_ok(rv_model_open_memory(&o.m, o.rt, file.data, file.len, "disagreeing", 0, err));
+    rv_open_options in = {.size = sizeof in, .data = file.data, .len = file.len};
+    assert_ok(rv_model_open(&o.m, o.rt, "disagreeing", &in, err));
     assert_refused(RV_E_MODEL, rv_model_perplexity(o.m, ids, 8, 4, RV_KV_F16, NULL, NULL, &p, err));
     so = (rv_session_options){.size = sizeof so};
     assert_ok(rv_session_new(&o.s, o.m, &so, err));
     go = (rv_generate_options){.size = sizeof go};
     go.max_tokens = 2;
-    assert_refused(RV_E_GENERATION, rv_session_generate(o.s, outside, 2, &go, &g, err));
-    rv_free(g);
+    assert_refused(RV_E_INVALID, rv_session_generate(o.s, outside, 2, &go, &g, err));
+    assert_null(g);
     assert_ok(rv_session_generate(o.s, ids, 8, &go, &g, err));
     rv_free(g);
     close_all(&o);
@@ -288,7 +315,8 @@ static void contexts_by_default(void **state)
     ro = (rv_runtime_options){.size = sizeof ro};
     ro.n_threads = 1;
     assert_ok(rv_runtime_new(&o.rt, &ro, err));
-    assert_ok(rv_model_open_memory(&o.m, o.rt, file.data, file.len, "disagreeing", 0, err));
+    rv_open_options in = {.size = sizeof in, .data = file.data, .len = file.len};
+    assert_ok(rv_model_open(&o.m, o.rt, "disagreeing", &in, err));
     for (size_t i = 0; i < sizeof room / sizeof *room; i++) {
         eo = (rv_engine_options){.size = sizeof eo};
         so = (rv_session_options){.size = sizeof so};

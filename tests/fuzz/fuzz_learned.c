@@ -335,11 +335,9 @@ static rv_status open_learner(rv_learner **l, rvi_store *state_store, bool share
     o = (rv_learner_options){.size = sizeof o};
     o.store = &state_store->by;
     o.dir = dir;
-    o.n_steps = 5;
-    o.rank = 2;
     o.seed = 5;
-    o.group_size = 2;
-    o.shared = shared;
+    o.experiments =
+        shared ? "n_steps=5,rank=2,group_size=2,shared=1" : "n_steps=5,rank=2,group_size=2";
     return rv_learner_new(l, m, &o, err);
 }
 
@@ -355,17 +353,17 @@ static rv_session *new_session(void)
 
 static bool answer(rv_learner *l, rv_session *s, const char *question)
 {
-    char asked[256];
     rv_sampling greedy;
     rv_generate_options g;
     rv_answer *got = NULL;
-    rv_learn_plan plan;
+    rv_learn_plan *plan;
     rv_error err = {0};
-    snprintf(asked, sizeof asked, "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}",
-             question);
-    rv_status st = rv_learner_begin(l, s, asked, strlen(asked), &plan, &err);
+    rv_message message = {"user", question, NULL};
+    rv_chat chat = {.size = sizeof chat, .messages = &message, .n_messages = 1};
+    rv_status st = rv_learner_begin(l, s, &chat, &plan, &err);
     check(st, &err);
     if (st) return false;
+    rv_free(plan);
     greedy = (rv_sampling){.size = sizeof greedy, .greedy = 1};
     g = (rv_generate_options){.size = sizeof g};
     g.sampling = &greedy;
@@ -373,7 +371,7 @@ static bool answer(rv_learner *l, rv_session *s, const char *question)
     g.ignore_eos = 1;
     st = rv_session_generate(s, prompt, RVI_COUNT(prompt), &g, &got, &err);
     check(st, &err);
-    if (!st) rv_free(got);
+    rv_free(got);
     return !st;
 }
 
@@ -396,26 +394,29 @@ enum { JUDGE = 1, CHANGE = 2, TRAIN = 4, DEEP = 8, SHARED = 16, GENERATIONS = 32
 static void use(rv_learner *l, unsigned what)
 {
     rv_error err = {0};
-    rv_adaptation a;
+    rv_adaptation *a;
     rv_session *s = new_session();
     if (answer(l, s, "What is Kakovin's dog?") && what & JUDGE) {
         check(rv_learner_score(l, s, 0.9, &a, &err), &err);
+        rv_free(a);
         check(rv_learner_thumb(l, s, 0, &a, &err), &err);
+        rv_free(a);
         check(rv_learner_undo(l, &a, &err), &err);
+        rv_free(a);
     }
     if (what & CHANGE) {
-        check(rv_learner_correct(l, NULL, "What is Kakovin's dog?", "Bello", &a, &err), &err);
-        check(rv_learner_undo(l, &a, &err), &err);
-        check(rv_learner_undo(l, &a, &err), &err);
-        check(rv_learner_forget(l, "Zuzanna", &a, &err), &err);
+        check(rv_learner_correct(l, NULL, "What is Kakovin's dog?", "Bello", NULL, &err), &err);
+        check(rv_learner_undo(l, NULL, &err), &err);
+        check(rv_learner_undo(l, NULL, &err), &err);
+        check(rv_learner_forget(l, "Zuzanna", NULL, &err), &err);
     }
     if (what & (TRAIN | DEEP))
         check(rv_learner_consolidate(l, what & DEEP ? RV_LOOP_DEEP : RV_LOOP_BACKGROUND,
-                                     RV_LOSS_DPO, cancel, NULL, &a, &err),
+                                     RV_LOSS_DPO, cancel, NULL, NULL, &err),
               &err);
     if (what & GENERATIONS) {
-        check(rv_learner_rollback(l, 1, &a, &err), &err);
-        check(rv_learner_merge(l, 1, 2, RV_MERGE_AVERAGE, &a, &err), &err);
+        check(rv_learner_rollback(l, 1, NULL, &err), &err);
+        check(rv_learner_merge(l, 1, 2, RV_MERGE_AVERAGE, NULL, &err), &err);
     }
     (void)answer(l, s, "What is Zuzanna's city?");
     rv_session_free(&s);
@@ -454,7 +455,6 @@ static void teach(void)
 {
     rvi_store store;
     rv_learner *l;
-    rv_adaptation a;
     rv_session *s = new_session();
     expect(!rvi_store_memory(&store, NULL));
     expect(!open_learner(&l, &store, true, NULL));
@@ -462,19 +462,19 @@ static void teach(void)
     rv_learner_free(&l);
     expect(!open_learner(&l, &store, true, NULL));
     expect(!rv_learner_calibrate(l, NULL, NULL, NULL));
-    expect(!rv_learner_correct(l, NULL, "What is Kakovin's dog?", "Rex", &a, NULL));
-    expect(!rv_learner_consolidate(l, RV_LOOP_BACKGROUND, RV_LOSS_DPO, NULL, NULL, &a, NULL));
-    expect(!rv_learner_correct(l, NULL, "What is Zuzanna's city?", "Oslo", &a, NULL));
-    expect(!rv_learner_consolidate(l, RV_LOOP_BACKGROUND, RV_LOSS_DPO, NULL, NULL, &a, NULL));
+    expect(!rv_learner_correct(l, NULL, "What is Kakovin's dog?", "Rex", NULL, NULL));
+    expect(!rv_learner_consolidate(l, RV_LOOP_BACKGROUND, RV_LOSS_DPO, NULL, NULL, NULL, NULL));
+    expect(!rv_learner_correct(l, NULL, "What is Zuzanna's city?", "Oslo", NULL, NULL));
+    expect(!rv_learner_consolidate(l, RV_LOOP_BACKGROUND, RV_LOSS_DPO, NULL, NULL, NULL, NULL));
     for (int i = 0; i < 18; i++) {
         expect(answer(l, s, "How warm is the sea?"));
-        expect(!rv_learner_score(l, s, i % 2 ? 0.9 : 0.1, &a, NULL));
+        expect(!rv_learner_score(l, s, i % 2 ? 0.9 : 0.1, NULL, NULL));
     }
     expect(answer(l, s, "How warm is the sea?"));
-    expect(!rv_learner_thumb(l, s, 0, &a, NULL));
-    expect(!rv_learner_correct(l, NULL, "What is Orlandin's car?", "a Lada", &a, NULL));
-    expect(rv_learner_consolidate(l, RV_LOOP_DEEP, RV_LOSS_DPO, cancel, root, &a, NULL) ==
-           RV_E_SESSION); /* leaves where it stood */
+    expect(!rv_learner_thumb(l, s, 0, NULL, NULL));
+    expect(!rv_learner_correct(l, NULL, "What is Orlandin's car?", "a Lada", NULL, NULL));
+    expect(rv_learner_consolidate(l, RV_LOOP_DEEP, RV_LOSS_DPO, cancel, root, NULL, NULL) ==
+           RV_E_CANCELLED); /* leaves where it stood */
     rv_session_free(&s);
     rv_learner_free(&l);
     read_state(&learned, &store);
@@ -506,7 +506,7 @@ static void set_up(void)
     o = (rv_runtime_options){.size = sizeof o};
     o.n_threads = 1;
     expect(!rv_runtime_new(&rt, &o, NULL));
-    expect(!rv_model_open(&m, rt, model_path, 0, NULL));
+    expect(!rv_model_open(&m, rt, model_path, NULL, NULL));
     expect(!atexit(remove_root));
     teach();
 }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ruvllm.h"
+#include "ruvllm_experimental.h"
 
 static rv_runtime *make_runtime(int exact)
 {
@@ -39,7 +39,7 @@ static void generate(const rv_model *m, const rv_model_info *info, const int32_t
     go.max_tokens = 3;
     st = rv_session_generate(s, n ? ids : first, n ? n : 1, &go, &g, &err);
     check(st, &err);
-    for (size_t i = 0; i < g->n_ids; i++)
+    for (size_t i = 0; g && i < g->n_ids; i++)
         if (g->ids[i] < 0 || g->ids[i] >= info->n_vocab) abort();
     rv_free(g);
     rv_session_free(&s);
@@ -47,22 +47,23 @@ static void generate(const rv_model *m, const rv_model_info *info, const int32_t
 
 static void use(const rv_model *m)
 {
-    static const char text[] = "the tea\n", talk[] = "{\"messages\":[{\"role\":\"user\","
-                                                     "\"content\":\"the\"}]}";
+    static const char text[] = "the tea\n";
+    static const rv_message message = {"user", "the", NULL};
+    static const rv_chat chat = {.size = sizeof chat, .messages = &message, .n_messages = 1};
     rv_error err = {0};
-    rv_model_info info;
     rv_perplexity p;
     int32_t *ids = NULL;
     char *out = NULL, *json = NULL;
     size_t n = 0, len = 0;
-    if (rv_model_get_info(m, &info)) abort();
+    const rv_model_info *info = rv_model_get_info(m);
+    if (!info) abort();
     rv_status st = rv_model_describe(m, 1, &json, &err);
     check(st, &err);
-    st = rv_render_chat(m, talk, strlen(talk), NULL, &out, &len, &err);
+    st = rv_chat_render(m, &chat, &out, &len, &err);
     check(st, &err);
     st = rv_tokenize(m, text, strlen(text), RV_TOKENIZE_BOS, &ids, &n, &err);
     check(st, &err);
-    generate(m, &info, ids, n);
+    generate(m, info, ids, n);
     if (n >= 4) {
         st = rv_model_perplexity(m, ids, n, 4, RV_KV_F16, NULL, NULL, &p, &err);
         check(st, &err);
@@ -79,7 +80,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         rv_error err = {0};
         rv_model *m;
         if (!runtimes[exact]) runtimes[exact] = make_runtime(exact);
-        rv_status st = rv_model_open_memory(&m, runtimes[exact], data, size, "input", 0, &err);
+        rv_open_options in = {.size = sizeof in, .data = data, .len = size};
+        rv_status st = rv_model_open(&m, runtimes[exact], "input", &in, &err);
         check(st, &err);
         if (st) return 0;
         use(m);

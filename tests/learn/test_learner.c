@@ -617,7 +617,7 @@ static void stop_run(rvi_store *store, const rvi_learner_options *o, int step)
     rv_error e = {0};
     rvi_adaptation a;
     assert_int_equal(rvi_learner_consolidate(l, RV_LOOP_DEEP, RV_LOSS_DPO, stop_at, &s, &a, &e),
-                     RV_E_SESSION);
+                     RV_E_CANCELLED);
     assert_int_equal(l->n_generations, 0);
     rvi_learner_free(l);
 }

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ruvllm.h"
+#include "ruvllm_learn.h"
 
 static rv_error err;
 static rv_model *model;
@@ -103,12 +103,11 @@ static void logits(const char *list, int all)
     size_t n, n_reused;
     int32_t *ids = parse_ids(list, &n);
     rv_session *s = open_session(n);
-    rv_model_info info;
-    check(rv_model_get_info(model, &info));
+    const rv_model_info *info = rv_model_get_info(model);
     for (size_t i = all ? 1 : n; i <= n; i++) {
         float *row;
         check(rv_session_sync(s, ids, i, &n_reused, &row, &err));
-        print_floats("logits", row, info.n_vocab);
+        print_floats("logits", row, info->n_vocab);
     }
     rv_session_free(&s);
     free(ids);
@@ -122,18 +121,17 @@ static void embed(const char *list)
     rv_engine_options engine_options;
     rv_embed_options o;
     rv_engine *e;
-    rv_model_info info;
-    check(rv_model_get_info(model, &info));
+    const rv_model_info *info = rv_model_get_info(model);
     engine_options = (rv_engine_options){.size = sizeof engine_options};
     engine_options.kv_type = kv_type;
     check(rv_engine_new(&e, model, &engine_options, &err));
-    float *vector = need(malloc((size_t)info.n_embd * sizeof *vector));
+    float *vector = need(malloc((size_t)info->n_embd * sizeof *vector));
     for (size_t i = 0; i < sizeof poolings / sizeof poolings[0]; i++) {
         o = (rv_embed_options){.size = sizeof o};
         o.pooling = poolings[i];
-        o.normalize = 0;
+        o.keep_length = 1;
         check(rv_engine_embed(e, ids, n, &o, vector, &err));
-        print_floats("embedding", vector, info.n_embd);
+        print_floats("embedding", vector, info->n_embd);
     }
     free(vector);
     rv_engine_free(&e);
@@ -165,39 +163,36 @@ static void generate(const char *count, const char *list, int show_time)
     free(ids);
 }
 
-/* plain: no character that JSON would escape */
 static void text(const char *plain)
 {
     int32_t *ids;
-    size_t n, size = strlen(plain) + 100;
-    char *back, *rendered, *conversation = need(malloc(size));
+    size_t n;
+    char *back, *rendered;
+    rv_message message = {"user", plain, NULL};
+    rv_chat chat = {.size = sizeof chat, .messages = &message, .n_messages = 1};
     check(rv_tokenize(model, plain, strlen(plain), RV_TOKENIZE_BOS, &ids, &n, &err));
     print_ids("ids", ids, n);
     check(rv_detokenize(model, ids, n, 1, &back, NULL, &err));
     printf("text %s\n", back);
-    snprintf(
-        conversation, size,
-        "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}],\"add_generation_prompt\":true}",
-        plain);
-    check(rv_render_chat(model, conversation, strlen(conversation), NULL, &rendered, NULL, &err));
+    check(rv_chat_render(model, &chat, &rendered, NULL, &err));
     printf("chat %s\n", rendered);
     rv_free(ids);
     rv_free(back);
     rv_free(rendered);
-    free(conversation);
 }
 
 /* ---- learning ---- */
 
-static rv_learn_plan begin(rv_learner *l, rv_session *s, const char *question)
+/* How many adapters take part. */
+static int begin(rv_learner *l, rv_session *s, const char *question)
 {
-    char *conversation = need(malloc(strlen(question) + 100));
-    rv_learn_plan plan;
-    int n =
-        sprintf(conversation, "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}", question);
-    check(rv_learner_begin(l, s, conversation, (size_t)n, &plan, &err));
-    free(conversation);
-    return plan;
+    rv_message message = {"user", question, NULL};
+    rv_chat chat = {.size = sizeof chat, .messages = &message, .n_messages = 1};
+    rv_learn_plan *plan;
+    check(rv_learner_begin(l, s, &chat, &plan, &err));
+    int n = plan->n_adapters;
+    rv_free(plan);
+    return n;
 }
 
 static void say(rv_session *s, const int32_t *ids, size_t n, int print)
@@ -219,11 +214,10 @@ static void print_learned(rv_learner *l, rv_session *s, const char *question, co
 {
     size_t n_reused;
     float *row;
-    rv_model_info info;
-    check(rv_model_get_info(model, &info));
-    printf("adapters %d\n", begin(l, s, question).n_adapters);
+    const rv_model_info *info = rv_model_get_info(model);
+    printf("adapters %d\n", begin(l, s, question));
     check(rv_session_sync(s, ids, n, &n_reused, &row, &err));
-    print_floats("learned", row, info.n_vocab);
+    print_floats("learned", row, info->n_vocab);
 }
 
 static void learn(const char *question, const char *answer, const char *list)
@@ -234,24 +228,22 @@ static void learn(const char *question, const char *answer, const char *list)
     rv_session *s = open_session(n + 16);
     rv_learner_options o;
     rv_learner *l;
-    rv_adaptation a;
     o = (rv_learner_options){.size = sizeof o};
-    o.n_steps = 3;
-    o.rank = 2;
+    o.experiments = "n_steps=3,rank=2";
     check(rv_learner_new(&l, model, &o, &err));
-    check(rv_learner_correct(l, NULL, question, answer, &a, &err));
+    check(rv_learner_correct(l, NULL, question, answer, NULL, &err));
     begin(l, s, question);
     say(s, ids, n, 1);
     for (int i = 0; i < 4; i++) {
         begin(l, s, other);
         say(s, ids, n, 0);
-        check(rv_learner_score(l, s, i % 2 ? 0.9 : 0.1, &a, &err));
+        check(rv_learner_score(l, s, i % 2 ? 0.9 : 0.1, NULL, &err));
     }
     print_learned(l, s, other, ids, n);
     say(s, ids, n, 0);
-    check(rv_learner_thumb(l, s, 0, &a, &err));
+    check(rv_learner_thumb(l, s, 0, NULL, &err));
     print_learned(l, s, other, ids, n);
-    check(rv_learner_consolidate(l, RV_LOOP_BACKGROUND, RV_LOSS_DPO, NULL, NULL, &a, &err));
+    check(rv_learner_consolidate(l, RV_LOOP_BACKGROUND, RV_LOSS_DPO, NULL, NULL, NULL, &err));
     print_learned(l, s, question, ids, n);
     rv_learner_free(&l);
     rv_session_free(&s);
@@ -316,9 +308,10 @@ int main(int argc, char **argv)
     if (from_memory) {
         size_t len;
         data = read_file(argv[at], &len);
-        check(rv_model_open_memory(&model, rt, data, len, argv[at], 0, &err));
+        rv_open_options in = {.size = sizeof in, .data = data, .len = len};
+        check(rv_model_open(&model, rt, argv[at], &in, &err));
     } else {
-        check(rv_model_open(&model, rt, argv[at], 0, &err));
+        check(rv_model_open(&model, rt, argv[at], NULL, &err));
     }
     if (lora) {
         check(rv_adapter_load(&adapter, model, lora, &err));
