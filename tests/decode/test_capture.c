@@ -313,7 +313,7 @@ static void slots(void **state)
     assert_int_equal(rvi_answer_lock(b.s, &(rvi_slot){ids, 0, 0}, &e), RV_E_CONFIG);
     assert_int_equal(rvi_answer_lock(b.s, &(rvi_slot){ids, 4, NAN}, &e), RV_E_CONFIG);
     assert_int_equal(rvi_answer_lock(b.s, &(rvi_slot){(int32_t[]){320}, 1, 0}, &e),
-                     RV_E_GENERATION);
+                     RV_E_INVALID);
     rvi_answer_advance(b.e, NULL);
     assert_int_equal(rvi_answer_lock(b.s, &slot, &e), RV_E_STATE);
     rvi_answer_drop(b.s);
