@@ -30,12 +30,18 @@ rvi_cpu_form rvi_cpu_form_of(rvi_qtype type)
     }
 }
 
+/* Rows and panels are prepared in steps of 32 or 256 columns: the last one is written whole. */
+static size_t whole_steps(size_t cols)
+{
+    return (cols + 255) / 256 * 256;
+}
+
 /* Scratch for the activations of one form. */
 static bool reserve_form(rvi_cpu *cpu, rvi_cpu_form form, size_t rows, size_t cols)
 {
     static const rvi_qtype types[RVI_FORM_COUNT] = {RVI_Q4_0, RVI_Q4_K, RVI_F32, RVI_F16, RVI_BF16};
     rvi_qtype type = types[form];
-    size_t n = (cols + 255) / 256 * 256;
+    size_t n = whole_steps(cols);
     cpu->acts[form] = cpu->tiles[form] = NULL;
     if (!cpu->wanted[form]) return true;
     cpu->acts[form] = rvi_alloc_aligned(rows * rvi_act_bytes(type, n), 64);
@@ -69,7 +75,7 @@ rv_status rvi_cpu_reserve(rvi_backend *be, int n_rows, int n_cols, rv_error *err
     cpu->low = rvi_alloc_array(workers * RVI_MAX_RANK, sizeof *cpu->low);
     ok = ok && cpu->panel && cpu->result && cpu->low;
     for (size_t i = 0; ok && i < workers; i++) {
-        cpu->panel[i] = rvi_alloc_aligned(RVI_CPU_PANEL * cols * sizeof(float), 64);
+        cpu->panel[i] = rvi_alloc_aligned(RVI_CPU_PANEL * whole_steps(cols) * sizeof(float), 64);
         cpu->result[i] =
             rvi_alloc_aligned(sizeof(float) * 2 * RESULT_ROWS * RESULT_PANELS * RVI_PANEL, 64);
         ok = cpu->panel[i] && cpu->result[i];
