@@ -15,7 +15,8 @@ enum {
     PACK_PIECE = 16 << 20,   /* bytes packed between two times that file pages are given back */
     EDGE_ROWS = 32,    /* rows whose results for the last, partial panel go through a buffer */
     RESULT_ROWS = 256, /* results that wait in cache to be added or gated: rows, */
-    RESULT_PANELS = 4  /* and panels */
+    RESULT_PANELS = 4, /* and panels */
+    PANELS_A_CALL = 24 /* of a large product, between two looks at whether to stop */
 };
 
 /* ---- scratch ---- */
@@ -59,9 +60,11 @@ static bool has_forms(const rvi_cpu *cpu)
 }
 
 /* The new scratch is made before the old one goes: a failure leaves what others reserved. */
-rv_status rvi_cpu_reserve(rvi_backend *be, int n_rows, int n_cols, rv_error *err)
+rv_status rvi_cpu_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned types, rv_error *err)
 {
     rvi_cpu *cpu = rvi_cpu_of(be);
+    for (int t = 0; t < RVI_QTYPE_COUNT; t++)
+        if (types >> t & 1) cpu->wanted[rvi_cpu_form_of((rvi_qtype)t)] = true;
     if (n_rows <= cpu->max_rows && n_cols <= cpu->max_cols && has_forms(cpu)) return RV_OK;
     rvi_cpu old = *cpu;
     size_t rows = (size_t)RVI_MAX(n_rows, cpu->max_rows);
@@ -193,7 +196,7 @@ void rvi_cpu_pack(rvi_backend *be, rvi_pack *p, rvi_tensor *t)
     for (j.first = 0; j.first < count_panels(t); j.first += step) {
         int n = RVI_MIN(step, count_panels(t) - j.first),
             end = RVI_MIN((j.first + n) * RVI_PANEL, t->n_rows);
-        rvi_pool_run(cpu->pool, pack_task, &j, n);
+        rvi_pool_run_all(cpu->pool, pack_task, &j, n); /* beside a step of another thread */
         if (t->mapped) rvi_os_release_mapped(t->data, (size_t)end * t->row_bytes);
     }
     t->panels = j.panels;
@@ -366,13 +369,12 @@ static void multiply_straight(const job *j, const rvi_part *p, int first, int n,
 {
     for (int r = 0, rows; r < j->m->n_rows; r += rows) {
         rows = rows_from(j, r, j->m->n_rows);
-        place at = {first,
-                    n,
-                    r,
-                    rows,
-                    rvi_cpu_row(p->out, r) + first * RVI_PANEL,
-                    (size_t)p->out.t->stride};
-        multiply(j, p, &at, worker);
+        for (int u = first; u < first + n; u += PANELS_A_CALL) {
+            if (rvi_backend_is_stopped(&j->cpu->be)) return;
+            place at = {u,    RVI_MIN(PANELS_A_CALL, first + n - u),  r,
+                        rows, rvi_cpu_row(p->out, r) + u * RVI_PANEL, (size_t)p->out.t->stride};
+            multiply(j, p, &at, worker);
+        }
     }
 }
 
@@ -386,6 +388,7 @@ static void multiply_and_finish(const job *j, int first, int n, int worker)
     for (int u = first; u < first + n; u += RESULT_PANELS)
         for (int r = 0, rows; r < m->n_rows; r += rows) {
             rows = rows_from(j, r, RESULT_ROWS);
+            if (rvi_backend_is_stopped(&j->cpu->be)) return;
             place at = {
                 u, RVI_MIN(RESULT_PANELS, first + n - u), r, rows, NULL, RESULT_PANELS * RVI_PANEL};
             int col = u * RVI_PANEL, len = RVI_MIN(at.n * RVI_PANEL, m->part[0].w->n_rows - col);
