@@ -49,7 +49,7 @@ EXAMPLE_BIN := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard examples/*.c)))
 # Tests that take long or need the real model; the sanitizer pass leaves them out.
 SLOW_TESTS   := tests/model/test_law tests/model/test_differences tests/real/%
 FAST_BIN     := $(filter-out $(SLOW_TESTS:%=$(BUILD)/%),$(TEST_BIN))
-THREAD_TESTS := tests/base/test_pool tests/base/test_thread tests/model/test_golden tests/api/test_api tests/api/test_engine tests/api/test_lifetime tests/api/test_learner_threads tests/api/test_learner_crowd
+THREAD_TESTS := tests/base/test_pool tests/base/test_thread tests/model/test_golden tests/api/test_api tests/api/test_engine tests/api/test_lifetime tests/api/test_open_beside tests/decode/test_cancel tests/api/test_learner_threads tests/api/test_learner_crowd
 
 # --- one row of compiler flags per ISA; a file for another CPU family compiles to nothing ---
 ifeq ($(MACHINE),x86_64)
