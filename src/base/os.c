@@ -120,6 +120,14 @@ bool rvi_os_is_terminal(FILE *f)
     return isatty(fileno(f)) == 1;
 }
 
+#ifndef __wasi__
+void rvi_os_hold_streams(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", fd ? O_RDONLY : O_WRONLY);
+}
+#endif
+
 int rvi_os_terminal_width(FILE *f)
 {
 #ifdef __wasi__

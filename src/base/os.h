@@ -17,6 +17,9 @@ int rvi_os_cpu_count(void); /* CPUs this process may use, at least 1 */
 uint64_t rvi_os_random(void); /* a seed nobody can guess */
 size_t rvi_os_peak_rss(void); /* bytes, 0 if unknown */
 bool rvi_os_is_terminal(FILE *f);
+/* Of a program, first of all: where standard input, output or error is closed, its number is taken,
+ * so that no file opened later gets it. Reading from it or writing to it fails. */
+void rvi_os_hold_streams(void);
 /* Large, long-lived, on huge pages where the system gives them; rvi_free. NULL on failure. */
 void *rvi_os_alloc_large(size_t size);
 /* The pages of a mapped file that lie wholly in this range need not stay in memory: they are read

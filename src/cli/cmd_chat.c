@@ -559,7 +559,9 @@ static cli_read read_message(chat *t, rvi_buf *line, rvi_buf *message, bool *is_
     *is_command = false;
     do {
         bool first = !block && !more;
+        cli_interrupts_reading(true);
         cli_read r = cli_editor_read(t->editor, first ? ">" : ".", t->colour, line);
+        cli_interrupts_reading(false);
         if (r == CLI_READ_INTERRUPT_EMPTY && !first) return CLI_READ_INTERRUPT;
         if (r != CLI_READ_LINE) return r;
         if (is_quotes(line) && !more) {
@@ -630,6 +632,8 @@ static int chat_on_terminal(chat *t)
         remember(t, &message, is_command);
         if (is_command) {
             run_command(t, message.data);
+            interrupted = cli_interrupted();
+            cli_interrupts_forget();
             continue;
         }
         rv_error err = {0};

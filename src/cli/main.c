@@ -1,7 +1,9 @@
 /* The program: a table of commands, help, the environment. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/os.h"
 #include "cli/generation.h"
 
 const cli_command cli_commands[] = {
@@ -217,6 +219,19 @@ int cli_parse(cli *c, const cli_option *options, size_t n_options, int argc, cha
     return st;
 }
 
+/* What was printed may still be in a buffer: the disk may turn out to be full only now. */
+static int close_output(int code)
+{
+    bool lost = ferror(stdout) != 0;
+    if (fclose(stdout) || lost) {
+        if (code == CLI_OK)
+            fprintf(stderr, "ruvllm: cannot write to standard output: %s\n",
+                    errno ? strerror(errno) : "an earlier write failed");
+        code = code ? code : CLI_FAILED;
+    }
+    return code;
+}
+
 static void read_environment(cli *c)
 {
     const char *cache = getenv("RUVLLM_CACHE_DIR"), *home = getenv("HOME");
@@ -238,10 +253,8 @@ static void read_environment(cli *c)
     c->no_color = plain && *plain;
 }
 
-int main(int argc, char **argv)
+static int run_program(cli *c, int argc, char **argv)
 {
-    cli c = {0};
-    read_environment(&c);
     if (argc < 2) {
         help();
         return CLI_USAGE;
@@ -258,15 +271,24 @@ int main(int argc, char **argv)
             help();
         return CLI_OK;
     }
-    int at = cli_command_at(&c, argc, argv);
+    int at = cli_command_at(c, argc, argv);
     const cli_command *cmd = at < argc ? find_command(argv[at]) : NULL;
     if (!cmd) {
         fprintf(stderr, "ruvllm: unknown command '%s'; 'ruvllm --help' lists them\n",
                 argv[at < argc ? at : argc - 1]);
         return CLI_USAGE;
     }
-    c.command = cmd->name;
+    c->command = cmd->name;
     for (int i = at; i > 1; i--)
         argv[i] = argv[i - 1]; /* options before the command join those after it */
-    return cmd->run(&c, argc - 2, argv + 2);
+    int code = cmd->run(c, argc - 2, argv + 2);
+    return cli_interrupted() && code != CLI_USAGE ? CLI_INTERRUPTED : code;
+}
+
+int main(int argc, char **argv)
+{
+    cli c = {0};
+    rvi_os_hold_streams();
+    read_environment(&c);
+    return close_output(run_program(&c, argc, argv));
 }

@@ -251,5 +251,12 @@ check "perplexity of too short a text" 1 - "fewer than one window" "$rv" perplex
 check "perplexity" 0 '^{"ppl":[0-9.]*,' "" "$rv" perplexity $spm tests/golden/README.md --ctx 64 --json
 "$rv" info $spm >/dev/full 2>"$tmp/err"
 verdict "a full disk behind standard output" 1 $? "" "cannot write"
+for what in --help --version "run --help" "learn --help" list; do
+    # shellcheck disable=SC2086
+    "$rv" $what >/dev/full 2>"$tmp/err"
+    verdict "a full disk behind $what" 1 $? "" "cannot write.*No space left"
+done
+"$rv" list >&- 2>"$tmp/err"
+verdict "closed standard output" 1 $? "" "cannot write"
 
 echo "1..$n"
