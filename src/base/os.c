@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #ifndef __wasi__
+#include <pwd.h>
 #include <sched.h>
 #include <spawn.h>
 #include <sys/file.h>
@@ -147,7 +148,7 @@ rvi_os_kind rvi_os_stat(const char *path, uint64_t *size)
     return S_ISREG(info.st_mode) ? RVI_OS_FILE : S_ISDIR(info.st_mode) ? RVI_OS_DIR : RVI_OS_OTHER;
 }
 
-rv_status rvi_os_make_dirs(const char *path, rv_error *err)
+static rv_status make_dirs(const char *path, mode_t mode, rv_error *err)
 {
     rvi_buf b = {0};
     rv_status st = RV_OK;
@@ -156,7 +157,7 @@ rv_status rvi_os_make_dirs(const char *path, rv_error *err)
         if (i < b.len && b.data[i] != '/') continue;
         char keep = b.data[i];
         b.data[i] = 0;
-        if (mkdir(b.data, 0777)) {
+        if (mkdir(b.data, mode)) {
             int code = errno;
             if (rvi_os_stat(b.data, NULL) != RVI_OS_DIR)
                 st = fail(err, b.data, "cannot make the directory", code);
@@ -166,6 +167,37 @@ rv_status rvi_os_make_dirs(const char *path, rv_error *err)
     rvi_buf_deinit(&b);
     return st;
 }
+
+rv_status rvi_os_make_dirs(const char *path, rv_error *err)
+{
+    return make_dirs(path, 0777, err);
+}
+
+#ifndef __wasi__
+rv_status rvi_os_make_private_dirs(const char *path, rv_error *err)
+{
+    return make_dirs(path, 0700, err);
+}
+
+void rvi_os_make_private(const char *path)
+{
+    struct stat info;
+    if (!stat(path, &info) && info.st_mode & 077)
+        (void)chmod(path, info.st_mode & 0700); /* refused where it is another user's */
+}
+
+void rvi_os_private_files(bool on)
+{
+    static mode_t found;
+    static bool is_on;
+    if (on == is_on) return;
+    is_on = on;
+    if (on)
+        found = umask(077);
+    else
+        (void)umask(found);
+}
+#endif
 
 rv_status rvi_os_lock(const char *path, int *lock, rv_error *err)
 {
@@ -310,6 +342,14 @@ rv_status rvi_os_list(const char *dir, int (*each)(void *ctx, const char *name),
 }
 
 #ifndef __wasi__
+
+bool rvi_os_home(rvi_buf *out)
+{
+    struct passwd entry, *found = NULL;
+    char text[4096];
+    return !getpwuid_r(getuid(), &entry, text, sizeof text, &found) && found && found->pw_dir &&
+           rvi_buf_puts(out, found->pw_dir);
+}
 
 rv_status rvi_os_temp_dir(rvi_buf *out, const char *parent, rv_error *err)
 {

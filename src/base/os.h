@@ -31,7 +31,13 @@ typedef enum rvi_os_kind { RVI_OS_NONE, RVI_OS_FILE, RVI_OS_DIR, RVI_OS_OTHER } 
 rvi_os_kind rvi_os_stat(const char *path, uint64_t *size); /* follows links; size may be NULL */
 
 rv_status rvi_os_make_dirs(const char *path, rv_error *err) RVI_MUST_CHECK; /* like mkdir -p */
-void rvi_os_remove_tree(const char *path);                                  /* best effort */
+/* The same; those it makes are their owner's alone (0700). */
+rv_status rvi_os_make_private_dirs(const char *path, rv_error *err) RVI_MUST_CHECK;
+void rvi_os_make_private(const char *path); /* takes the rights of others away, where it may */
+/* Of a program: on, files made from now on are their owner's alone (0600, directories 0700); off,
+ * they have the rights the user's umask gives, as at the start. */
+void rvi_os_private_files(bool on);
+void rvi_os_remove_tree(const char *path); /* best effort */
 rv_status rvi_os_replace(const char *from, const char *to,
                          rv_error *err) RVI_MUST_CHECK; /* atomic; same file system */
 /* Puts the directory `from` in the place of `to` and removes what was there, a directory too; at
@@ -57,7 +63,8 @@ rv_status rvi_os_sync_parent(const char *path, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_os_list(const char *dir, int (*each)(void *ctx, const char *name), void *ctx,
                       rv_error *err) RVI_MUST_CHECK;
 
-/* The two that WASI has not. */
+/* What WASI has not. */
+bool rvi_os_home(rvi_buf *out); /* appends this user's home directory; false: there is none */
 rv_status rvi_os_temp_dir(rvi_buf *out, const char *parent,
                           rv_error *err) RVI_MUST_CHECK; /* a new one in parent */
 /* Runs argv[0] (searched in PATH, no shell), its output going to our standard error, and waits.

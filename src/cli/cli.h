@@ -37,7 +37,8 @@ typedef struct cli {
     const char *kv, *isa, *cache_dir, *state_dir, *log_level;
     bool no_color, verbose, exact, no_pack, help;
     const char *command;
-    char default_cache[512], default_state[512];
+    const char *default_state; /* state_dir where nobody named another; paths holds its text */
+    rvi_buf paths[3];
 } cli;
 
 typedef struct cli_command {
@@ -69,6 +70,14 @@ int cli_usage(const cli *c, const char *fmt, ...)
 const char *cli_commit(void);
 int cli_build_number(void);
 
+/* Fills cache_dir and state_dir from the environment; NULL where there is no place for them. */
+void cli_paths_init(cli *c);
+void cli_paths_deinit(cli *c);
+/* The directory of models, and that of what was learned; an error where there is none. */
+rv_status cli_cache(const cli *c, const char **dir, rv_error *err) RVI_MUST_CHECK;
+rv_status cli_state(const cli *c, const char **dir, rv_error *err) RVI_MUST_CHECK;
+const char *cli_history_dir(cli *c); /* of what was typed in chats; NULL: there is none */
+
 /* A runtime and the model the user named: a file, a directory, or a name from the catalogue. */
 typedef struct cli_model {
     rv_runtime *rt;
@@ -93,6 +102,8 @@ bool cli_read_line(FILE *f, rvi_buf *line); /* without the line end; false at th
 
 /* Control characters but line ends become '?': names out of a file must not drive a terminal. */
 void cli_hush(char *text, size_t len);
+/* Line ends become spaces too: what a file says must not look like a line of the program's own. */
+void cli_hush_line(char *text, size_t len);
 /* Writes text of a stranger; on a terminal, control characters but line end and tab are shown by
  * stand-ins. False: it could not be written. */
 bool cli_put_text(FILE *f, const char *text, size_t len, bool terminal);

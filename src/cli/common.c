@@ -23,13 +23,20 @@ void cli_hush(char *text, size_t len)
     }
 }
 
+void cli_hush_line(char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (text[i] == '\n') text[i] = ' ';
+    cli_hush(text, len);
+}
+
 static void print_log(void *ctx, rv_log_level level, const char *line)
 {
     static const char *const names[] = {"error", "warning", "info", "debug"};
     char copy[1024];
     (void)ctx;
     snprintf(copy, sizeof copy, "%s", line);
-    cli_hush(copy, strlen(copy));
+    cli_hush_line(copy, strlen(copy));
     fprintf(stderr, "ruvllm: %s: %s\n", names[level], copy);
 }
 
@@ -47,13 +54,18 @@ static rv_status resolve(const cli *c, const char *name, rvi_buf *path, rv_error
     if (rvi_os_stat(name, NULL) != RVI_OS_NONE)
         return rvi_buf_puts(path, name) ? RV_OK : rvi_nomem(err, "path");
     const rvi_hub_model *known = rvi_hub_find(name);
-    if (!known)
+    const char *cache = c->cache_dir;
+    rv_status st = RV_E_NOT_FOUND;
+    if (!known && cache && *name) st = rvi_hub_local_find(cache, name, path, err);
+    if (!known && st == RV_E_NOT_FOUND)
         return rvi_error(err, RV_E_NOT_FOUND,
                          "no model '%s': give a .gguf file, a model directory, or a name that "
                          "'ruvllm list' shows",
                          name);
-    rv_status st = rvi_hub_path(path, c->cache_dir, known, err);
-    if (!st && !rvi_hub_present(c->cache_dir, known))
+    if (!known) return st;
+    st = cli_cache(c, &cache, err);
+    if (!st) st = rvi_hub_path(path, cache, known, err);
+    if (!st && !rvi_hub_present(cache, known))
         st = rvi_error(err, RV_E_NOT_FOUND,
                        "model '%s' is not on this machine yet: 'ruvllm pull %s' fetches it", name,
                        known->name);

@@ -18,7 +18,9 @@ const cli_command cli_commands[] = {
      "each time (0 to 20)\n",
      cli_run, cli_generation_help},
     {"chat", "MODEL", "talk with a model; /help there lists the commands",
-     "  --no-history             keep no file of what was typed (CACHE/chat_history)\n"
+     "  --no-history             keep no file of what was typed (XDG_STATE_HOME/ruvllm or "
+     "~/.local/state/ruvllm,\n"
+     "                           with RUVLLM_STATE_DIR or --state-dir there; chat_history)\n"
      "  Standard input that is not a terminal: every line is a message, answered greedily unless "
      "options say otherwise.\n",
      cli_chat, cli_generation_help},
@@ -175,9 +177,11 @@ static const char global_help[] =
     "  --kv f32|f16|q8      KV cache type (f16); q8 is half as large and faster\n"
     "  --no-pack            run from the file's own layout: opens faster, computes slower\n"
     "  --isa NAME           highest instruction set to use\n"
-    "  --cache-dir DIR      where models are kept (RUVLLM_CACHE_DIR, ~/.cache/ruvllm)\n"
-    "  --state-dir DIR      where what was learned is kept (RUVLLM_STATE_DIR, "
-    "~/.local/share/ruvllm)\n"
+    "  --cache-dir DIR      where models are kept (RUVLLM_CACHE_DIR, else XDG_CACHE_HOME/ruvllm, "
+    "else ~/.cache/ruvllm)\n"
+    "  --state-dir DIR      where what was learned is kept (RUVLLM_STATE_DIR, else "
+    "XDG_DATA_HOME/ruvllm, else\n"
+    "                       ~/.local/share/ruvllm), readable by you alone\n"
     "  --no-color           plain output\n"
     "  -v, --verbose        say more (RUVLLM_LOG_LEVEL: error, warn, info, debug)\n"
     "  -h, --help           this text; --version\n";
@@ -234,20 +238,7 @@ static int close_output(int code)
 
 static void read_environment(cli *c)
 {
-    const char *cache = getenv("RUVLLM_CACHE_DIR"), *home = getenv("HOME");
-    if (cache && *cache)
-        snprintf(c->default_cache, sizeof c->default_cache, "%s", cache);
-    else
-        snprintf(c->default_cache, sizeof c->default_cache, "%s/.cache/ruvllm",
-                 home && *home ? home : ".");
-    c->cache_dir = c->default_cache;
-    const char *state = getenv("RUVLLM_STATE_DIR");
-    if (state && *state)
-        snprintf(c->default_state, sizeof c->default_state, "%s", state);
-    else
-        snprintf(c->default_state, sizeof c->default_state, "%s/.local/share/ruvllm",
-                 home && *home ? home : ".");
-    c->state_dir = c->default_state;
+    cli_paths_init(c);
     c->log_level = getenv("RUVLLM_LOG_LEVEL");
     const char *plain = getenv("NO_COLOR");
     c->no_color = plain && *plain;
@@ -290,5 +281,7 @@ int main(int argc, char **argv)
     cli c = {0};
     rvi_os_hold_streams();
     read_environment(&c);
-    return close_output(run_program(&c, argc, argv));
+    int code = run_program(&c, argc, argv);
+    cli_paths_deinit(&c);
+    return close_output(code);
 }
