@@ -140,6 +140,19 @@ int rvi_os_terminal_width(FILE *f)
 #endif
 }
 
+bool rvi_os_is_device(const char *path)
+{
+    struct stat info;
+    return !lstat(path, &info) && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode) &&
+           !S_ISLNK(info.st_mode);
+}
+
+bool rvi_os_same(const char *a, const char *b)
+{
+    struct stat one, two;
+    return !stat(a, &one) && !stat(b, &two) && one.st_dev == two.st_dev && one.st_ino == two.st_ino;
+}
+
 rvi_os_kind rvi_os_stat(const char *path, uint64_t *size)
 {
     struct stat info;
@@ -282,6 +295,21 @@ rv_status rvi_os_replace_dir(const char *from, const char *to, rv_error *err)
     if (!st) rvi_os_remove_tree(old.data);
     rvi_buf_deinit(&old);
     return st;
+}
+
+rv_status rvi_os_create_beside(const char *path, rvi_buf *name, FILE **out, rv_error *err)
+{
+    *out = NULL;
+    if (!rvi_buf_printf(name, "%s.tmp-%016llx", path, (unsigned long long)rvi_os_random()))
+        return rvi_nomem(err, "path");
+    int fd = open(name->data, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) return fail(err, path, "cannot write", errno);
+    *out = fdopen(fd, "wb");
+    if (*out) return RV_OK;
+    int code = errno;
+    close(fd);
+    (void)unlink(name->data);
+    return fail(err, path, "cannot write", code);
 }
 
 rv_status rvi_os_write(FILE *f, const void *data, size_t len, const char *path, rv_error *err)

@@ -28,6 +28,8 @@ void rvi_os_release_mapped(const void *data, size_t size);
 int rvi_os_terminal_width(FILE *f); /* columns, 80 if unknown */
 
 typedef enum rvi_os_kind { RVI_OS_NONE, RVI_OS_FILE, RVI_OS_DIR, RVI_OS_OTHER } rvi_os_kind;
+bool rvi_os_same(const char *a, const char *b); /* two names of one file or directory */
+bool rvi_os_is_device(const char *path);        /* or a pipe or socket; a link to one is not */
 rvi_os_kind rvi_os_stat(const char *path, uint64_t *size); /* follows links; size may be NULL */
 
 rv_status rvi_os_make_dirs(const char *path, rv_error *err) RVI_MUST_CHECK; /* like mkdir -p */
@@ -48,6 +50,10 @@ rv_status rvi_os_replace_dir(const char *from, const char *to, rv_error *err) RV
  * RV_E_STORAGE: another one has it. Where there are no other processes it is nothing. */
 rv_status rvi_os_lock(const char *path, int *lock, rv_error *err) RVI_MUST_CHECK;
 void rvi_os_unlock(int lock);
+/* A new, empty file in the directory of path, its owner's alone, whose name goes to `name`; it is to
+ * replace path. A link that somebody put in its place is not followed. */
+rv_status rvi_os_create_beside(const char *path, rvi_buf *name, FILE **out,
+                               rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_os_write(FILE *f, const void *data, size_t len, const char *path,
                        rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_os_sync(FILE *f, const char *path,

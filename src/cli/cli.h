@@ -82,6 +82,7 @@ const char *cli_history_dir(cli *c); /* of what was typed in chats; NULL: there 
 typedef struct cli_model {
     rv_runtime *rt;
     rv_model *m;
+    rvi_buf path; /* where it was found */
 } cli_model;
 rv_status cli_runtime(const cli *c, int n_threads, rv_runtime **out, rv_error *err) RVI_MUST_CHECK;
 rv_status cli_open(cli *c, const char *name, unsigned flags, cli_model *out,
@@ -93,6 +94,11 @@ rv_status cli_kv_type(const cli *c, rv_kv_type *out, rv_error *err) RVI_MUST_CHE
 /* The LoRA arguments "PATH" or "PATH:SCALE" as a set; NULL for none of them. */
 rv_status cli_load_adapters(const cli_texts *paths, const rv_model *m, rv_adapter_set **out,
                             rv_error *err) RVI_MUST_CHECK;
+
+/* Whether a result may be written to path: what is there already is replaced only with --force, and
+ * the model in use never. Devices and pipes are always taken. */
+rv_status cli_may_write(const cli_model *m, const char *path, bool force,
+                        rv_error *err) RVI_MUST_CHECK;
 
 /* "1,2,3", "1 2 3" or "@file" of such; *ids: rvi_free */
 rv_status cli_parse_ids(const char *text, int32_t **ids, size_t *n, rv_error *err) RVI_MUST_CHECK;

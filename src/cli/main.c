@@ -50,7 +50,8 @@ const cli_command cli_commands[] = {
      "none)\n"
      "  export PATH          the newest adapter (--generation N) as a PEFT directory, or a file "
      "ending in "
-     ".gguf (--f16)\n"
+     ".gguf (--f16);\n"
+     "                       --force replaces what is there\n"
      "  import PATH          an adapter from elsewhere becomes a generation\n"
      "  merge A B            two generations become one: --how average|quality|ewc (average)\n"
      "  log verify           checks the chain of the feedback log\n"
@@ -157,7 +158,8 @@ const cli_command cli_commands[] = {
      "attn_mix.I, attn_out.I,\n"
      "                       ffn_norm.I, ffn_gate.I, ffn_up.I, ffn_act.I, ffn_out.I (hidden.* and "
      "logits), '*' for all\n"
-     "  --lora PATH[:SCALE]  adapter (may be repeated)\n",
+     "  --lora PATH[:SCALE]  adapter (may be repeated)\n"
+     "  --force              replace OUT.safetensors where it exists\n",
      cli_tap, NULL},
     {"info", "MODEL", "what a model is",
      "  --tensors            every tensor too\n"

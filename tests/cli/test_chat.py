@@ -268,6 +268,22 @@ def save_and_load():
     with open(path("a.json"), "rb") as a, open(path("b.json"), "rb") as b:
         first, second = a.read(), b.read()
     verdict("what is saved is loaded and saved the same", first == second and len(messages_of(path("a.json"))) == 5)
+    for name, target in (("c.json", "elsewhere"), ("c.json.part", "elsewhere")):
+        os.symlink(path(target), path(name))
+    with open(path("elsewhere"), "w", encoding="utf-8") as f:
+        f.write("[]")
+    t.ask(f"/save {path('c.json')}")
+    with open(path("elsewhere"), "rb") as f:
+        verdict("/save writes through no link", f.read() == b"[]" and not os.path.islink(path("c.json")) and
+                len(messages_of(path("c.json"))) == 5)
+    verdict("what it writes is its owner's alone", os.stat(path("a.json")).st_mode & 0o777 == 0o600)
+    os.unlink(path("c.json"))
+    with open(path("note.txt"), "w", encoding="utf-8") as f:
+        f.write("a note")
+    text = t.ask(f"/save {path('note.txt')}")
+    verdict("/save replaces no file that is no conversation", b"is no conversation" in text and
+            os.stat(path("note.txt")).st_size == 6, text)
+    verdict("and leaves nothing beside it", not [n for n in os.listdir(tmp) if ".tmp-" in n])
     strange = {"tools": None, "extra": {"n": 1.5, "i": 12345678901234, "deep": [[[{"x": [True, False, None]}]]]},
                "messages": [{"role": "user", "content": "hi", "name": "Ann", "unknown": [1, {"a": "\u0000\u001b[2J\U0001f600"}]},
                             {"role": "assistant", "content": "yo", "weight": 1e-7}]}

@@ -82,4 +82,25 @@ RUVLLM_STATE_DIR=$tmp/private check "a state that was open to all" 0 "" "" teach
 find "$tmp/private" -name default -perm 700 >"$tmp/out"
 verdict "is closed" 0 $? "default" ""
 
+# --- what is not overwritten
+cp "$here/$spm" "$tmp/model.gguf"
+cp -r "$here/tests/golden/qwen3" "$tmp/model"
+weights=$(cd "$tmp/model" && ls ./*.safetensors | head -n 1)
+check "tap does not overwrite the model" 1 - "model.gguf: not overwritten: it belongs to the model" "$rv" tap "$tmp/model.gguf" --ids 1,2 -o "$tmp/model.gguf"
+ln -s model.gguf "$tmp/link.gguf"
+check "not even with --force, nor by another name" 1 - "belongs to the model" "$rv" tap "$tmp/model.gguf" --ids 1,2 -o "$tmp/link.gguf" --force
+check "nor a file of its directory" 1 - "belongs to the model" "$rv" tap "$tmp/model" --ids 1,2 -o "$tmp/model/$weights" --force
+check "which is whole" 0 - - cmp "$tmp/model.gguf" "$here/$spm"
+check "a result" 0 - - "$rv" tap "$tmp/model" --ids 1,2 -o "$tmp/result"
+check "is not overwritten" 1 - "it exists; --force replaces it" "$rv" tap "$tmp/model" --ids 1,2,3 -o "$tmp/result"
+check "but with --force" 0 - - "$rv" tap "$tmp/model" --ids 1,2,3 -o "$tmp/result" --force
+cp "$here/$spm" "$tmp/again.gguf"
+RUVLLM_STATE_DIR=$tmp/private check "learn export does not overwrite the model" 1 - "belongs to the model" "$rv" learn export "$tmp/again.gguf" -m "$tmp/again.gguf" --force
+RUVLLM_STATE_DIR=$tmp/private check "nor another file" 1 - "it exists" "$rv" learn export "$tmp/model.gguf" -m "$tmp/again.gguf"
+check "and both are whole" 0 - - cmp "$tmp/model.gguf" "$tmp/again.gguf"
+RUVLLM_STATE_DIR=$tmp/private check "an export" 0 "Written" - "$rv" learn export "$tmp/new.gguf" -m "$tmp/again.gguf"
+find "$tmp/new.gguf" -perm 644 >"$tmp/out"
+verdict "has the rights the user's umask gives" 0 $? "new.gguf" ""
+RUVLLM_STATE_DIR=$tmp/private check "is replaced" 0 "Written" - "$rv" learn export "$tmp/new.gguf" -m "$tmp/again.gguf" --force
+
 echo "1..$n"
