@@ -55,12 +55,17 @@ rv_status cli_learning_open(cli_learning *out, const cli *c, const rv_model *m, 
         return rvi_error(
             err, RV_E_CONFIG,
             "--adapter: '%s' is no name (up to 64 of A-Z a-z 0-9 - _ and, not first, .)", name);
-    if (!create && rvi_os_stat(c->state_dir, NULL) != RVI_OS_DIR) return RV_OK;
-    rv_status st = rv_model_digest(m, digest, err);
-    if (!st && !rvi_buf_printf(&out->dir, "%s/%s/%s", c->state_dir, digest, name))
+    if (!create && !c->state_dir) return RV_OK;
+    const char *state;
+    rv_status st = cli_state(c, &state, err);
+    if (!st && !create && rvi_os_stat(state, NULL) != RVI_OS_DIR) return RV_OK;
+    if (!st) st = rv_model_digest(m, digest, err);
+    if (!st && !rvi_buf_printf(&out->dir, "%s/%s/%s", state, digest, name))
         st = rvi_nomem(err, "path");
     if (!st && !create && rvi_os_stat(out->dir.data, NULL) != RVI_OS_DIR) return RV_OK;
-    if (!st && create) st = rvi_os_make_dirs(out->dir.data, err);
+    rvi_os_private_files(true);
+    if (!st) st = rvi_os_make_private_dirs(out->dir.data, err);
+    if (!st) rvi_os_make_private(out->dir.data); /* earlier versions left it open to all */
     if (!st) st = open_learner(out, m, name, err);
     return st;
 }

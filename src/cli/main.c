@@ -1,7 +1,9 @@
 /* The program: a table of commands, help, the environment. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/os.h"
 #include "cli/generation.h"
 
 const cli_command cli_commands[] = {
@@ -16,7 +18,9 @@ const cli_command cli_commands[] = {
      "each time (0 to 20)\n",
      cli_run, cli_generation_help},
     {"chat", "MODEL", "talk with a model; /help there lists the commands",
-     "  --no-history             keep no file of what was typed (CACHE/chat_history)\n"
+     "  --no-history             keep no file of what was typed (XDG_STATE_HOME/ruvllm or "
+     "~/.local/state/ruvllm,\n"
+     "                           with RUVLLM_STATE_DIR or --state-dir there; chat_history)\n"
      "  Standard input that is not a terminal: every line is a message, answered greedily unless "
      "options say otherwise.\n",
      cli_chat, cli_generation_help},
@@ -46,7 +50,8 @@ const cli_command cli_commands[] = {
      "none)\n"
      "  export PATH          the newest adapter (--generation N) as a PEFT directory, or a file "
      "ending in "
-     ".gguf (--f16)\n"
+     ".gguf (--f16);\n"
+     "                       --force replaces what is there\n"
      "  import PATH          an adapter from elsewhere becomes a generation\n"
      "  merge A B            two generations become one: --how average|quality|ewc (average)\n"
      "  log verify           checks the chain of the feedback log\n"
@@ -153,7 +158,8 @@ const cli_command cli_commands[] = {
      "attn_mix.I, attn_out.I,\n"
      "                       ffn_norm.I, ffn_gate.I, ffn_up.I, ffn_act.I, ffn_out.I (hidden.* and "
      "logits), '*' for all\n"
-     "  --lora PATH[:SCALE]  adapter (may be repeated)\n",
+     "  --lora PATH[:SCALE]  adapter (may be repeated)\n"
+     "  --force              replace OUT.safetensors where it exists\n",
      cli_tap, NULL},
     {"info", "MODEL", "what a model is",
      "  --tensors            every tensor too\n"
@@ -173,9 +179,11 @@ static const char global_help[] =
     "  --kv f32|f16|q8      KV cache type (f16); q8 is half as large and faster\n"
     "  --no-pack            run from the file's own layout: opens faster, computes slower\n"
     "  --isa NAME           highest instruction set to use\n"
-    "  --cache-dir DIR      where models are kept (RUVLLM_CACHE_DIR, ~/.cache/ruvllm)\n"
-    "  --state-dir DIR      where what was learned is kept (RUVLLM_STATE_DIR, "
-    "~/.local/share/ruvllm)\n"
+    "  --cache-dir DIR      where models are kept (RUVLLM_CACHE_DIR, else XDG_CACHE_HOME/ruvllm, "
+    "else ~/.cache/ruvllm)\n"
+    "  --state-dir DIR      where what was learned is kept (RUVLLM_STATE_DIR, else "
+    "XDG_DATA_HOME/ruvllm, else\n"
+    "                       ~/.local/share/ruvllm), readable by you alone\n"
     "  --no-color           plain output\n"
     "  -v, --verbose        say more (RUVLLM_LOG_LEVEL: error, warn, info, debug)\n"
     "  -h, --help           this text; --version\n";
@@ -217,31 +225,29 @@ int cli_parse(cli *c, const cli_option *options, size_t n_options, int argc, cha
     return st;
 }
 
+/* What was printed may still be in a buffer: the disk may turn out to be full only now. */
+static int close_output(int code)
+{
+    bool lost = ferror(stdout) != 0;
+    if (fclose(stdout) || lost) {
+        if (code == CLI_OK)
+            fprintf(stderr, "ruvllm: cannot write to standard output: %s\n",
+                    errno ? strerror(errno) : "an earlier write failed");
+        code = code ? code : CLI_FAILED;
+    }
+    return code;
+}
+
 static void read_environment(cli *c)
 {
-    const char *cache = getenv("RUVLLM_CACHE_DIR"), *home = getenv("HOME");
-    if (cache && *cache)
-        snprintf(c->default_cache, sizeof c->default_cache, "%s", cache);
-    else
-        snprintf(c->default_cache, sizeof c->default_cache, "%s/.cache/ruvllm",
-                 home && *home ? home : ".");
-    c->cache_dir = c->default_cache;
-    const char *state = getenv("RUVLLM_STATE_DIR");
-    if (state && *state)
-        snprintf(c->default_state, sizeof c->default_state, "%s", state);
-    else
-        snprintf(c->default_state, sizeof c->default_state, "%s/.local/share/ruvllm",
-                 home && *home ? home : ".");
-    c->state_dir = c->default_state;
+    cli_paths_init(c);
     c->log_level = getenv("RUVLLM_LOG_LEVEL");
     const char *plain = getenv("NO_COLOR");
     c->no_color = plain && *plain;
 }
 
-int main(int argc, char **argv)
+static int run_program(cli *c, int argc, char **argv)
 {
-    cli c = {0};
-    read_environment(&c);
     if (argc < 2) {
         help();
         return CLI_USAGE;
@@ -258,15 +264,26 @@ int main(int argc, char **argv)
             help();
         return CLI_OK;
     }
-    int at = cli_command_at(&c, argc, argv);
+    int at = cli_command_at(c, argc, argv);
     const cli_command *cmd = at < argc ? find_command(argv[at]) : NULL;
     if (!cmd) {
         fprintf(stderr, "ruvllm: unknown command '%s'; 'ruvllm --help' lists them\n",
                 argv[at < argc ? at : argc - 1]);
         return CLI_USAGE;
     }
-    c.command = cmd->name;
+    c->command = cmd->name;
     for (int i = at; i > 1; i--)
         argv[i] = argv[i - 1]; /* options before the command join those after it */
-    return cmd->run(&c, argc - 2, argv + 2);
+    int code = cmd->run(c, argc - 2, argv + 2);
+    return cli_interrupted() && code != CLI_USAGE ? CLI_INTERRUPTED : code;
+}
+
+int main(int argc, char **argv)
+{
+    cli c = {0};
+    rvi_os_hold_streams();
+    read_environment(&c);
+    int code = run_program(&c, argc, argv);
+    cli_paths_deinit(&c);
+    return close_output(code);
 }
