@@ -14,6 +14,7 @@
 #ifndef RVI_BACKEND_BACKEND_H
 #define RVI_BACKEND_BACKEND_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/error.h"
@@ -139,6 +140,9 @@ typedef struct rvi_backend_ops {
     void (*rows_read)(rvi_backend *be, rvi_cols src, int row, float *dst);
     /* Scratch for calls of up to n_rows rows whose operands have up to n_cols columns. */
     rv_status (*reserve)(rvi_backend *be, int n_rows, int n_cols, rv_error *err);
+    /* While *stop is set, compute ops return at once, having done a part of their work or none.
+     * NULL: they always do all of it. */
+    void (*set_stop)(rvi_backend *be, const atomic_bool *stop);
 
     rv_status (*kv_new)(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec *spec,
                         rv_error *err);
@@ -222,8 +226,14 @@ typedef struct rvi_backend_ops {
 
 struct rvi_backend {
     const rvi_backend_ops *ops;
-    const rvi_log *log; /* may be NULL */
+    const rvi_log *log;      /* may be NULL */
+    const atomic_bool *stop; /* as set_stop left it */
 };
+
+static inline bool rvi_backend_is_stopped(const rvi_backend *be)
+{
+    return be->stop && atomic_load_explicit(be->stop, memory_order_relaxed);
+}
 
 static inline rvi_cols rvi_cols_of(rvi_tensor *t, int first, int n)
 {

@@ -19,11 +19,20 @@
 #include "base/mem.h"
 #include "base/thread.h"
 
+#include <stdatomic.h>
+#include <stdbool.h>
+
+static bool is_stopped(const atomic_bool *stop)
+{
+    return stop && atomic_load_explicit(stop, memory_order_relaxed);
+}
+
 #if defined(RVI_NO_THREADS)
 
 struct rvi_pool {
     void (*rest)(void *ctx);
     void *rest_ctx;
+    const atomic_bool *stop;
 };
 
 rv_status rvi_pool_new(rvi_pool **out, int n_threads, rv_error *err)
@@ -43,7 +52,7 @@ int rvi_pool_size(const rvi_pool *pool)
 }
 void rvi_pool_run(rvi_pool *pool, rvi_task_fn fn, void *ctx, int n_tasks)
 {
-    for (int i = 0; i < n_tasks; i++) {
+    for (int i = 0; i < n_tasks && !is_stopped(pool->stop); i++) {
         if (pool->rest) pool->rest(pool->rest_ctx);
         fn(ctx, i, 0);
     }
@@ -54,8 +63,6 @@ void rvi_pool_run(rvi_pool *pool, rvi_task_fn fn, void *ctx, int n_tasks)
 #include <pthread.h>
 #include <sched.h>
 #include <stdalign.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 enum { SPINS = 2000 };
@@ -88,6 +95,7 @@ struct rvi_pool {
     void *ctx;
     void (*rest)(void *ctx); /* may be NULL */
     void *rest_ctx;
+    const atomic_bool *stop; /* may be NULL */
     atomic_uint_fast64_t gate;
     atomic_bool quit;
     atomic_int sleepers;
@@ -111,6 +119,7 @@ static void work(rvi_pool *p, int index)
         share *s = &p->shares[(index + i) % p->n_threads];
         if (atomic_load_explicit(&s->next, memory_order_relaxed) >= s->end) continue;
         for (int t; (t = atomic_fetch_add(&s->next, 1)) < s->end;) {
+            if (is_stopped(p->stop)) return; /* the others see it too */
             if (p->rest) p->rest(p->rest_ctx);
             p->fn(p->ctx, t, index);
         }
@@ -221,7 +230,7 @@ int rvi_pool_size(const rvi_pool *p)
 void rvi_pool_run(rvi_pool *p, rvi_task_fn fn, void *ctx, int n_tasks)
 {
     if (p->n_started == 0 || n_tasks <= 1) {
-        for (int i = 0; i < n_tasks; i++) {
+        for (int i = 0; i < n_tasks && !is_stopped(p->stop); i++) {
             if (p->rest) p->rest(p->rest_ctx);
             fn(ctx, i, 0);
         }
@@ -250,4 +259,9 @@ void rvi_pool_set_rest(rvi_pool *pool, void (*rest)(void *ctx), void *ctx)
 {
     pool->rest = rest;
     pool->rest_ctx = ctx;
+}
+
+void rvi_pool_set_stop(rvi_pool *pool, const atomic_bool *stop)
+{
+    pool->stop = stop;
 }

@@ -6,6 +6,8 @@
 #ifndef RVI_BASE_POOL_H
 #define RVI_BASE_POOL_H
 
+#include <stdatomic.h>
+
 #include "base/error.h"
 
 typedef struct rvi_pool rvi_pool;
@@ -21,5 +23,8 @@ void rvi_pool_run(rvi_pool *pool, rvi_task_fn fn, void *ctx, int n_tasks);
 /* Called before every task, by the thread that runs it, several at once; it returns when the pool
  * may go on. NULL: at any time. */
 void rvi_pool_set_rest(rvi_pool *pool, void (*rest)(void *ctx), void *ctx);
+/* While *stop is set no further task is run: rvi_pool_run returns with its work half done. NULL: it
+ * always does all of it. */
+void rvi_pool_set_stop(rvi_pool *pool, const atomic_bool *stop);
 
 #endif

@@ -306,6 +306,12 @@ static void gather(rvi_backend *be, rvi_cols out, rvi_cols x, const int32_t *fro
 
 /* ---- the object ---- */
 
+static void set_stop(rvi_backend *be, const atomic_bool *stop)
+{
+    be->stop = stop;
+    rvi_pool_set_stop(rvi_cpu_of(be)->pool, stop);
+}
+
 static void cpu_free(rvi_backend *be)
 {
     rvi_cpu *cpu = rvi_cpu_of(be);
@@ -332,6 +338,7 @@ static const rvi_backend_ops cpu_ops = {
     .rows_write = rows_write,
     .rows_read = rows_read,
     .reserve = rvi_cpu_reserve,
+    .set_stop = set_stop,
     .kv_new = rvi_cpu_kv_new,
     .kv_free = rvi_cpu_kv_free,
     .kv_copy_page = rvi_cpu_kv_copy_page,
