@@ -644,8 +644,9 @@ RV_API rv_status rv_learner_consolidate(rv_learner *l, rv_learn_loop loop, rv_pr
  * and it is tried again later. Calibrating, consolidating and resetting stop the thread for as long
  * as they take. RV_E_SONA where there are no threads. Twice is as good as once. */
 RV_API rv_status rv_learner_start(rv_learner *l, rv_error *err);
-/* Returns when it has ended, after one step of training at most; a group that was not published
- * waits. Freeing the learner does the same. */
+/* Returns when it has ended; a group that was not published waits, and its training goes on where
+ * it was last saved. Freeing the learner cancels it too but waits for a moment only: on a busy
+ * machine the thread may run, and use the runtime's allocator, a little longer. */
 RV_API void rv_learner_pause(rv_learner *l);
 
 /* Status as one JSON object: counts, generations, what waits, what was taught, figures that were

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/os.h"
-#include "cli/cli.h"
+#include "cli/generation.h"
 
 static const char global_help[] =
     "everywhere:\n"
