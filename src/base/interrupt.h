@@ -7,7 +7,11 @@
  * also_end, for requests to end (SIGTERM, SIGHUP) too. Blocking reads return with an error then. */
 void rvi_interrupt_catch(void (*handler)(int signal), int also_end);
 
-/* Writes text to standard output where that is a terminal, else to standard error, and ends the
+/* A terminal at standard input shows no ^C where an interrupt is typed, until it is asked to again.
+ * Nothing where standard input is no terminal. */
+void rvi_interrupt_hide_keys(int hide);
+
+/* Puts the terminal's modes back, writes text to standard output where that is a terminal, else to standard error, and ends the
  * process at once with status 128 + signal. For handlers. */
 void rvi_interrupt_leave(int signal, const char *text);
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #ifndef __wasi__
+#include <pwd.h>
 #include <sched.h>
 #include <spawn.h>
 #include <sys/file.h>
@@ -120,6 +121,14 @@ bool rvi_os_is_terminal(FILE *f)
     return isatty(fileno(f)) == 1;
 }
 
+#ifndef __wasi__
+void rvi_os_hold_streams(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", fd ? O_RDONLY : O_WRONLY);
+}
+#endif
+
 int rvi_os_terminal_width(FILE *f)
 {
 #ifdef __wasi__
@@ -131,6 +140,19 @@ int rvi_os_terminal_width(FILE *f)
 #endif
 }
 
+bool rvi_os_is_device(const char *path)
+{
+    struct stat info;
+    return !lstat(path, &info) && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode) &&
+           !S_ISLNK(info.st_mode);
+}
+
+bool rvi_os_same(const char *a, const char *b)
+{
+    struct stat one, two;
+    return !stat(a, &one) && !stat(b, &two) && one.st_dev == two.st_dev && one.st_ino == two.st_ino;
+}
+
 rvi_os_kind rvi_os_stat(const char *path, uint64_t *size)
 {
     struct stat info;
@@ -139,7 +161,7 @@ rvi_os_kind rvi_os_stat(const char *path, uint64_t *size)
     return S_ISREG(info.st_mode) ? RVI_OS_FILE : S_ISDIR(info.st_mode) ? RVI_OS_DIR : RVI_OS_OTHER;
 }
 
-rv_status rvi_os_make_dirs(const char *path, rv_error *err)
+static rv_status make_dirs(const char *path, mode_t mode, rv_error *err)
 {
     rvi_buf b = {0};
     rv_status st = RV_OK;
@@ -148,7 +170,7 @@ rv_status rvi_os_make_dirs(const char *path, rv_error *err)
         if (i < b.len && b.data[i] != '/') continue;
         char keep = b.data[i];
         b.data[i] = 0;
-        if (mkdir(b.data, 0777)) {
+        if (mkdir(b.data, mode)) {
             int code = errno;
             if (rvi_os_stat(b.data, NULL) != RVI_OS_DIR)
                 st = fail(err, b.data, "cannot make the directory", code);
@@ -158,6 +180,37 @@ rv_status rvi_os_make_dirs(const char *path, rv_error *err)
     rvi_buf_deinit(&b);
     return st;
 }
+
+rv_status rvi_os_make_dirs(const char *path, rv_error *err)
+{
+    return make_dirs(path, 0777, err);
+}
+
+#ifndef __wasi__
+rv_status rvi_os_make_private_dirs(const char *path, rv_error *err)
+{
+    return make_dirs(path, 0700, err);
+}
+
+void rvi_os_make_private(const char *path)
+{
+    struct stat info;
+    if (!stat(path, &info) && info.st_mode & 077)
+        (void)chmod(path, info.st_mode & 0700); /* refused where it is another user's */
+}
+
+void rvi_os_private_files(bool on)
+{
+    static mode_t found;
+    static bool is_on;
+    if (on == is_on) return;
+    is_on = on;
+    if (on)
+        found = umask(077);
+    else
+        (void)umask(found);
+}
+#endif
 
 rv_status rvi_os_lock(const char *path, int *lock, rv_error *err)
 {
@@ -244,12 +297,19 @@ rv_status rvi_os_replace_dir(const char *from, const char *to, rv_error *err)
     return st;
 }
 
-FILE *rvi_os_create(const char *path)
+rv_status rvi_os_create_beside(const char *path, rvi_buf *name, FILE **out, rv_error *err)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    FILE *f = fd < 0 ? NULL : fdopen(fd, "wb");
-    if (fd >= 0 && !f) close(fd);
-    return f;
+    *out = NULL;
+    if (!rvi_buf_printf(name, "%s.tmp-%016llx", path, (unsigned long long)rvi_os_random()))
+        return rvi_nomem(err, "path");
+    int fd = open(name->data, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) return fail(err, path, "cannot write", errno);
+    *out = fdopen(fd, "wb");
+    if (*out) return RV_OK;
+    int code = errno;
+    close(fd);
+    (void)unlink(name->data);
+    return fail(err, path, "cannot write", code);
 }
 
 rv_status rvi_os_write(FILE *f, const void *data, size_t len, const char *path, rv_error *err)
@@ -311,6 +371,14 @@ rv_status rvi_os_list(const char *dir, int (*each)(void *ctx, const char *name),
 
 #ifndef __wasi__
 
+bool rvi_os_home(rvi_buf *out)
+{
+    struct passwd entry, *found = NULL;
+    char text[4096];
+    return !getpwuid_r(getuid(), &entry, text, sizeof text, &found) && found && found->pw_dir &&
+           rvi_buf_puts(out, found->pw_dir);
+}
+
 rv_status rvi_os_temp_dir(rvi_buf *out, const char *parent, rv_error *err)
 {
     if (!rvi_buf_printf(out, "%s/tmp-XXXXXX", parent)) return rvi_nomem(err, "path");
@@ -318,7 +386,7 @@ rv_status rvi_os_temp_dir(rvi_buf *out, const char *parent, rv_error *err)
                               : fail(err, parent, "cannot make a temporary directory", errno);
 }
 
-rv_status rvi_os_run(const char *const *argv, int *exit_code, rv_error *err)
+rv_status rvi_os_run(const char *const *argv, const char *dir, int *exit_code, rv_error *err)
 {
     posix_spawn_file_actions_t actions;
     pid_t pid;
@@ -326,6 +394,7 @@ rv_status rvi_os_run(const char *const *argv, int *exit_code, rv_error *err)
     *exit_code = 127;
     if (posix_spawn_file_actions_init(&actions)) return rvi_nomem(err, argv[0]);
     int code = posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+    if (!code && dir) code = posix_spawn_file_actions_addchdir_np(&actions, dir);
     if (!code)
         code = posix_spawnp(&pid, argv[0], &actions, NULL, (char *const *)(uintptr_t)argv, environ);
     posix_spawn_file_actions_destroy(&actions);

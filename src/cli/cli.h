@@ -37,7 +37,8 @@ typedef struct cli {
     const char *kv, *isa, *cache_dir, *state_dir, *log_level;
     bool no_color, verbose, exact, no_pack, help;
     const char *command;
-    char default_cache[512], default_state[512];
+    const char *default_state; /* state_dir where nobody named another; paths holds its text */
+    rvi_buf paths[3];
 } cli;
 
 typedef struct cli_command {
@@ -47,7 +48,9 @@ typedef struct cli_command {
     const char *more; /* options it shares with other commands, NULL: none */
 } cli_command;
 
-extern const cli_command cli_commands[]; /* ends with a NULL name */
+/* Each program defines these. */
+extern const char cli_program[], cli_purpose[]; /* its name, and what it does */
+extern const cli_command cli_commands[];        /* ends with a NULL name */
 
 /* Parses argv (the command's own arguments): options go to their places, the rest to args (at most
  * max). Returns CLI_OK, or CLI_USAGE after saying what is wrong. Global options are known
@@ -69,10 +72,19 @@ int cli_usage(const cli *c, const char *fmt, ...)
 const char *cli_commit(void);
 int cli_build_number(void);
 
+/* Fills cache_dir and state_dir from the environment; NULL where there is no place for them. */
+void cli_paths_init(cli *c);
+void cli_paths_deinit(cli *c);
+/* The directory of models, and that of what was learned; an error where there is none. */
+rv_status cli_cache(const cli *c, const char **dir, rv_error *err) RVI_MUST_CHECK;
+rv_status cli_state(const cli *c, const char **dir, rv_error *err) RVI_MUST_CHECK;
+const char *cli_history_dir(cli *c); /* of what was typed in chats; NULL: there is none */
+
 /* A runtime and the model the user named: a file, a directory, or a name from the catalogue. */
 typedef struct cli_model {
     rv_runtime *rt;
     rv_model *m;
+    rvi_buf path; /* where it was found */
 } cli_model;
 rv_status cli_runtime(const cli *c, int n_threads, rv_runtime **out, rv_error *err) RVI_MUST_CHECK;
 rv_status cli_open(cli *c, const char *name, unsigned flags, cli_model *out,
@@ -85,6 +97,11 @@ rv_status cli_kv_type(const cli *c, rv_kv_type *out, rv_error *err) RVI_MUST_CHE
 rv_status cli_load_adapters(const cli_texts *paths, const rv_model *m, rv_adapter_set **out,
                             rv_error *err) RVI_MUST_CHECK;
 
+/* Whether a result may be written to path: what is there already is replaced only with --force, and
+ * the model in use never. Devices and pipes are always taken. */
+rv_status cli_may_write(const cli_model *m, const char *path, bool force,
+                        rv_error *err) RVI_MUST_CHECK;
+
 /* "1,2,3", "1 2 3" or "@file" of such; *ids: rvi_free */
 rv_status cli_parse_ids(const char *text, int32_t **ids, size_t *n, rv_error *err) RVI_MUST_CHECK;
 rv_status cli_read_file(const char *path, rvi_buf *out,
@@ -93,6 +110,8 @@ bool cli_read_line(FILE *f, rvi_buf *line); /* without the line end; false at th
 
 /* Control characters but line ends become '?': names out of a file must not drive a terminal. */
 void cli_hush(char *text, size_t len);
+/* Line ends become spaces too: what a file says must not look like a line of the program's own. */
+void cli_hush_line(char *text, size_t len);
 /* Writes text of a stranger; on a terminal, control characters but line end and tab are shown by
  * stand-ins. False: it could not be written. */
 bool cli_put_text(FILE *f, const char *text, size_t len, bool terminal);
@@ -122,7 +141,6 @@ int cli_info(cli *c, int argc, char **argv);
 int cli_pull(cli *c, int argc, char **argv);
 int cli_list(cli *c, int argc, char **argv);
 int cli_bench(cli *c, int argc, char **argv);
-int cli_eval(cli *c, int argc, char **argv);
 int cli_teach(cli *c, int argc, char **argv);
 int cli_learn(cli *c, int argc, char **argv);
 int cli_doctor(cli *c, int argc, char **argv);

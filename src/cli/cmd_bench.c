@@ -99,7 +99,7 @@ static rv_status run_prompt(bench *b, double *seconds, double *first, rv_error *
     (void)token;
     *first = rvi_os_seconds() - start;
     if (reused != (size_t)b->depth)
-        return rvi_error(err, RV_E_SESSION, "%zu tokens of the prompt were in the cache, not %d",
+        return rvi_error(err, RV_E_STATE, "%zu tokens of the prompt were in the cache, not %d",
                          reused, b->depth);
     return RV_OK;
 }

@@ -559,7 +559,9 @@ static cli_read read_message(chat *t, rvi_buf *line, rvi_buf *message, bool *is_
     *is_command = false;
     do {
         bool first = !block && !more;
+        cli_interrupts_reading(true);
         cli_read r = cli_editor_read(t->editor, first ? ">" : ".", t->colour, line);
+        cli_interrupts_reading(false);
         if (r == CLI_READ_INTERRUPT_EMPTY && !first) return CLI_READ_INTERRUPT;
         if (r != CLI_READ_LINE) return r;
         if (is_quotes(line) && !more) {
@@ -630,6 +632,8 @@ static int chat_on_terminal(chat *t)
         remember(t, &message, is_command);
         if (is_command) {
             run_command(t, message.data);
+            interrupted = cli_interrupted();
+            cli_interrupts_forget();
             continue;
         }
         rv_error err = {0};
@@ -673,8 +677,9 @@ static rv_status open_editor(chat *t, rv_error *err)
     bool escapes = term && *term && strcmp(term, "dumb") != 0;
     t->screen = rvi_os_is_terminal(stdout) ? stdout : stderr;
     t->colour = escapes && !t->c->no_color;
-    if (!t->g->no_history && rvi_os_make_dirs(t->c->cache_dir, NULL) == RV_OK)
-        rvi_buf_printf(&path, "%s/chat_history", t->c->cache_dir);
+    const char *dir = t->g->no_history ? NULL : cli_history_dir(t->c);
+    if (dir && rvi_os_make_private_dirs(dir, NULL) == RV_OK)
+        rvi_buf_printf(&path, "%s/chat_history", dir);
     rv_status st = cli_editor_new(&t->editor, t->screen, escapes, path.data, err);
     rvi_buf_deinit(&path);
     cli_interrupts_catch(escapes ? cli_editor_last_words : "\n", true);

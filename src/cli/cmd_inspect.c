@@ -61,9 +61,11 @@ int cli_tap(cli *c, int argc, char **argv)
 {
     const char *given = NULL, *names = NULL, *path = NULL, *args[1];
     cli_texts lora = {0};
+    bool force = false;
     const cli_option table[] = {{"ids", 0, CLI_TEXT, &given, NULL},
                                 {"tap", 0, CLI_TEXT, &names, NULL},
                                 {"lora", 0, CLI_TEXTS, &lora, NULL},
+                                {"force", 0, CLI_FLAG, &force, NULL},
                                 {"output", 'o', CLI_TEXT, &path, NULL}};
     int n_args;
     bool done;
@@ -79,6 +81,7 @@ int cli_tap(cli *c, int argc, char **argv)
     size_t n = 0;
     rv_status st = cli_parse_ids(given, &ids, &n, &err);
     if (!st) st = cli_open(c, args[0], 0, &model, &err);
+    if (!st) st = cli_may_write(&model, path, force, &err);
     if (!st) st = cli_kv_type(c, &kv, &err);
     if (!st) st = cli_load_adapters(&lora, model.m, &adapters, &err);
     if (!st) st = rv_model_tap(model.m, ids, n, names, kv, adapters, path, &err);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/os.h"
 #include "cli/generation.h"
 #include "cli/learning.h"
 
@@ -14,7 +15,7 @@ typedef struct learn {
     cli_learning learning;
     const char *args[3]; /* behind the action */
     int n_args;
-    bool json, deep, f16;
+    bool json, deep, f16, force;
     int generation;
     rv_consolidation how;
     rv_preference_loss loss;
@@ -120,7 +121,9 @@ static rv_status do_rollback(learn *t, rv_error *err)
 
 static rv_status do_export(learn *t, rv_error *err)
 {
-    rv_status st = rv_learner_export(t->learning.l, t->generation, t->args[0], t->f16, err);
+    rv_status st = cli_may_write(&t->model, t->args[0], t->force, err);
+    rvi_os_private_files(false); /* it is made to be handed on */
+    if (!st) st = rv_learner_export(t->learning.l, t->generation, t->args[0], t->f16, err);
     if (!st && t->json) {
         rvi_buf_puts(&t->out, "{\"path\":");
         rvi_json_write_string(&t->out, t->args[0], strlen(t->args[0]));
@@ -209,6 +212,7 @@ int cli_learn(cli *c, int argc, char **argv)
                                 {"loss", 0, CLI_TEXT, &loss, NULL},
                                 {"how", 0, CLI_TEXT, &how, NULL},
                                 {"generation", 0, CLI_INT, &t.generation, NULL},
+                                {"force", 0, CLI_FLAG, &t.force, NULL},
                                 {"f16", 0, CLI_FLAG, &t.f16, NULL}};
     int n_args;
     bool done;

@@ -23,13 +23,20 @@ void cli_hush(char *text, size_t len)
     }
 }
 
+void cli_hush_line(char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (text[i] == '\n') text[i] = ' ';
+    cli_hush(text, len);
+}
+
 static void print_log(void *ctx, rv_log_level level, const char *line)
 {
     static const char *const names[] = {"error", "warning", "info", "debug"};
     char copy[1024];
     (void)ctx;
     snprintf(copy, sizeof copy, "%s", line);
-    cli_hush(copy, strlen(copy));
+    cli_hush_line(copy, strlen(copy));
     fprintf(stderr, "ruvllm: %s: %s\n", names[level], copy);
 }
 
@@ -47,13 +54,18 @@ static rv_status resolve(const cli *c, const char *name, rvi_buf *path, rv_error
     if (rvi_os_stat(name, NULL) != RVI_OS_NONE)
         return rvi_buf_puts(path, name) ? RV_OK : rvi_nomem(err, "path");
     const rvi_hub_model *known = rvi_hub_find(name);
-    if (!known)
+    const char *cache = c->cache_dir;
+    rv_status st = RV_E_NOT_FOUND;
+    if (!known && cache && *name) st = rvi_hub_local_find(cache, name, path, err);
+    if (!known && st == RV_E_NOT_FOUND)
         return rvi_error(err, RV_E_NOT_FOUND,
                          "no model '%s': give a .gguf file, a model directory, or a name that "
                          "'ruvllm list' shows",
                          name);
-    rv_status st = rvi_hub_path(path, c->cache_dir, known, err);
-    if (!st && !rvi_hub_present(c->cache_dir, known))
+    if (!known) return st;
+    st = cli_cache(c, &cache, err);
+    if (!st) st = rvi_hub_path(path, cache, known, err);
+    if (!st && !rvi_hub_present(cache, known))
         st = rvi_error(err, RV_E_NOT_FOUND,
                        "model '%s' is not on this machine yet: 'ruvllm pull %s' fetches it", name,
                        known->name);
@@ -75,13 +87,11 @@ rv_status cli_runtime(const cli *c, int n_threads, rv_runtime **out, rv_error *e
 
 rv_status cli_open(cli *c, const char *name, unsigned flags, cli_model *out, rv_error *err)
 {
-    rvi_buf path = {0};
     *out = (cli_model){0};
-    rv_status st = resolve(c, name, &path, err);
+    rv_status st = resolve(c, name, &out->path, err);
     if (!st) st = cli_runtime(c, flags & RV_OPEN_VOCABULARY ? 1 : c->threads, &out->rt, err);
-    if (!st) st = rv_model_open(&out->m, out->rt, path.data, flags, err);
+    if (!st) st = rv_model_open(&out->m, out->rt, out->path.data, flags, err);
     if (st) cli_close(out);
-    rvi_buf_deinit(&path);
     return st;
 }
 
@@ -89,6 +99,34 @@ void cli_close(cli_model *m)
 {
     rv_model_close(&m->m);
     rv_runtime_free(&m->rt);
+    rvi_buf_deinit(&m->path);
+}
+
+/* The directory that holds path. */
+static bool put_parent(rvi_buf *out, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash) return rvi_buf_puts(out, ".");
+    return rvi_buf_append(out, path, (size_t)(slash - path) + 1) && rvi_buf_puts(out, ".");
+}
+
+rv_status cli_may_write(const cli_model *m, const char *path, bool force, rv_error *err)
+{
+    rvi_os_kind kind = rvi_os_stat(path, NULL);
+    if (kind == RVI_OS_NONE || kind == RVI_OS_OTHER) return RV_OK;
+    rvi_buf parent = {0};
+    bool of_model = false;
+    if (!put_parent(&parent, path)) return rvi_nomem(err, "path");
+    if (m->path.data)
+        of_model = rvi_os_same(path, m->path.data) || rvi_os_same(parent.data, m->path.data);
+    rvi_buf_deinit(&parent);
+    if (of_model)
+        return rvi_error(err, RV_E_CONFIG, "%s: not overwritten: it belongs to the model in use",
+                         path);
+    if (!force)
+        return rvi_error(err, RV_E_CONFIG, "%s: not overwritten: it exists; --force replaces it",
+                         path);
+    return RV_OK;
 }
 
 rv_status cli_kv_type(const cli *c, rv_kv_type *out, rv_error *err)

@@ -226,27 +226,56 @@ static void write_open(const cli_conversation *c, const char *between, rvi_buf *
     rvi_buf_putc(out, ']');
 }
 
+/* A file that is there must be a conversation too: a slip of the finger is not to cost a model. */
+static rv_status check_place(const char *path, rv_error *err)
+{
+    cli_conversation old = {0};
+    uint64_t size = 0;
+    rv_status st = RV_OK;
+    if (rvi_os_stat(path, &size) != RVI_OS_FILE || !size) return RV_OK;
+    if (size > MAX_FILE || cli_conversation_load(&old, path, NULL))
+        st = rvi_error(err, RV_E_CONFIG, "%s: not overwritten: it exists and is no conversation",
+                       path);
+    cli_conversation_deinit(&old);
+    return st;
+}
+
+static rv_status write_text(FILE *f, const rvi_buf *text, const char *path, rv_error *err)
+{
+    rv_status st = rvi_os_write(f, text->data, text->len, path, err);
+    if (fclose(f) && !st) st = rvi_error(err, RV_E_IO, "%s: %s", path, strerror(errno));
+    return st;
+}
+
+/* A file is written beside itself, under a name that nobody can have made a link of, and then takes
+ * the place of what was there: a full disk costs no older one, and no link is followed. */
+static rv_status replace_file(const char *path, const rvi_buf *text, rv_error *err)
+{
+    rvi_buf part = {0};
+    FILE *f = NULL;
+    rv_status st = rvi_os_create_beside(path, &part, &f, err);
+    if (!st) {
+        st = write_text(f, text, path, err);
+        if (!st) st = rvi_os_replace(part.data, path, err);
+        if (st) remove(part.data);
+    }
+    rvi_buf_deinit(&part);
+    return st;
+}
+
 rv_status cli_conversation_save(const cli_conversation *c, const char *path, rv_error *err)
 {
     rvi_buf text = {0};
-    rv_status st = RV_OK;
     write_open(c, "\n", &text);
     rvi_buf_puts(&text, "}\n");
-    if (text.failed) st = rvi_nomem(err, "conversation");
-    /* A file is written beside itself first, so that a full disk costs no older one. */
-    rvi_os_kind kind = rvi_os_stat(path, NULL);
-    bool beside = kind == RVI_OS_FILE || kind == RVI_OS_NONE;
-    rvi_buf part = {0};
-    if (!st && !rvi_buf_printf(&part, beside ? "%s.part" : "%s", path)) st = rvi_nomem(err, "path");
-    FILE *f = st ? NULL : fopen(part.data, "wb");
-    if (!st && !f) st = rvi_error(err, RV_E_IO, "%s: %s", path, strerror(errno));
-    if (!st) {
-        bool written = fwrite(text.data, 1, text.len, f) == text.len;
-        if (fclose(f) || !written) st = rvi_error(err, RV_E_IO, "%s: %s", path, strerror(errno));
-        if (!st && beside) st = rvi_os_replace(part.data, path, err);
-        if (st && beside) remove(part.data);
+    rv_status st = text.failed ? rvi_nomem(err, "conversation") : check_place(path, err);
+    if (!st && rvi_os_is_device(path)) {
+        FILE *f = fopen(path, "wb");
+        st = f ? write_text(f, &text, path, err)
+               : rvi_error(err, RV_E_IO, "%s: %s", path, strerror(errno));
+    } else if (!st) {
+        st = replace_file(path, &text, err);
     }
-    rvi_buf_deinit(&part);
     rvi_buf_deinit(&text);
     return st;
 }

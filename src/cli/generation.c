@@ -184,14 +184,18 @@ rv_status cli_generation_session(const cli *c, const cli_generation *g, const rv
 /* ---- interrupts ---- */
 
 static atomic_int interrupts;
+static atomic_bool reading; /* a line is being read: whoever reads it looks at the interrupts */
 static rv_session *_Atomic answering; /* what an interrupt stops; NULL: nothing is being made */
 static const char *_Atomic last_words = "";
 
+/* Not everything that takes time can be cancelled (a template, a tokenizer, a step of training),
+ * so a second interrupt leaves, whatever is under way. */
 static void on_signal(int signal)
 {
     rv_session *s = atomic_load(&answering);
     bool again = atomic_fetch_add(&interrupts, 1) > 0;
-    if (signal != SIGINT || (s && again)) rvi_interrupt_leave(signal, atomic_load(&last_words));
+    if (signal != SIGINT || (again && !atomic_load(&reading)))
+        rvi_interrupt_leave(signal, atomic_load(&last_words));
     if (s) rv_session_cancel(s);
 }
 
@@ -209,6 +213,11 @@ bool cli_interrupted(void)
 void cli_interrupts_forget(void)
 {
     atomic_store(&interrupts, 0);
+}
+
+void cli_interrupts_reading(bool on)
+{
+    atomic_store(&reading, on);
 }
 
 /* ---- answering ---- */
@@ -231,11 +240,17 @@ rv_status cli_answer(cli_generation *g, rv_session *s, const int32_t *ids, size_
                      rv_generated *out, rv_error *err)
 {
     output o = {print, rvi_os_is_terminal(stdout)};
+    if (cli_interrupted()) { /* before it began */
+        *out = (rv_generated){.finish = RV_FINISH_CANCELLED};
+        return RV_OK;
+    }
     g->options.on_event = on_event;
     g->options.ctx = &o;
+    if (o.terminal) rvi_interrupt_hide_keys(1);
     atomic_store(&answering, s);
     rv_status st = rv_session_generate(s, ids, n, &g->options, out, err);
     atomic_store(&answering, NULL);
+    if (o.terminal) rvi_interrupt_hide_keys(0);
     g->options.ctx = NULL;
     return st;
 }

@@ -1,7 +1,8 @@
 /* generation.h - what `run` and `chat` share: the options that shape an answer, and making one.
  *
- * Ctrl-C stops an answer that is being made, a second one ends the program at once. The count of
- * interrupts is the one thing of the program that a signal handler changes. */
+ * The first Ctrl-C stops an answer that is being made or asks training to stop; a second one ends
+ * the program at once, whatever is under way. The count of interrupts is the one thing of the
+ * program that a signal handler changes. */
 #ifndef RVI_CLI_GENERATION_H
 #define RVI_CLI_GENERATION_H
 
@@ -44,6 +45,8 @@ rv_status cli_generation_session(const cli *c, const cli_generation *g, const rv
 void cli_interrupts_catch(const char *last_words, bool also_end);
 bool cli_interrupted(void);
 void cli_interrupts_forget(void);
+/* While on, any number of interrupts is only counted: the line editor acts on them. */
+void cli_interrupts_reading(bool on);
 
 /* Generates; print: the text goes to standard output as it comes. Interrupted, the answer ends with
  * RV_FINISH_CANCELLED. */

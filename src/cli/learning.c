@@ -55,20 +55,24 @@ rv_status cli_learning_open(cli_learning *out, const cli *c, const rv_model *m, 
         return rvi_error(
             err, RV_E_CONFIG,
             "--adapter: '%s' is no name (up to 64 of A-Z a-z 0-9 - _ and, not first, .)", name);
-    if (!create && rvi_os_stat(c->state_dir, NULL) != RVI_OS_DIR) return RV_OK;
-    rv_status st = rv_model_digest(m, digest, err);
-    if (!st && !rvi_buf_printf(&out->dir, "%s/%s/%s", c->state_dir, digest, name))
+    if (!create && !c->state_dir) return RV_OK;
+    const char *state;
+    rv_status st = cli_state(c, &state, err);
+    if (!st && !create && rvi_os_stat(state, NULL) != RVI_OS_DIR) return RV_OK;
+    if (!st) st = rv_model_digest(m, digest, err);
+    if (!st && !rvi_buf_printf(&out->dir, "%s/%s/%s", state, digest, name))
         st = rvi_nomem(err, "path");
     if (!st && !create && rvi_os_stat(out->dir.data, NULL) != RVI_OS_DIR) return RV_OK;
-    if (!st && create) st = rvi_os_make_dirs(out->dir.data, err);
+    rvi_os_private_files(true);
+    if (!st) st = rvi_os_make_private_dirs(out->dir.data, err);
+    if (!st) rvi_os_make_private(out->dir.data); /* earlier versions left it open to all */
     if (!st) st = open_learner(out, m, name, err);
     return st;
 }
 
 void cli_learning_close(cli_learning *l)
 {
-    if (l->l) rv_learner_pause(l->l);
-    rv_learner_free(&l->l);
+    rv_learner_free(&l->l); /* does not wait for what is computed in the background */
     rv_store_close(&l->store);
     rvi_buf_deinit(&l->dir);
     *l = (cli_learning){0};
@@ -166,6 +170,35 @@ static void print_generations(const rvi_json *list, rvi_buf *out)
     }
 }
 
+/* What runs in the background, and how far it is. */
+static void print_background(const rvi_json *status, rvi_buf *out)
+{
+    const rvi_json *p = rvi_json_get(status, "background_progress");
+    const char *what = rvi_json_string(rvi_json_get(status, "background"), "off");
+    const char *stage = rvi_json_string(rvi_json_get(p, "stage"), ""),
+               *trouble = rvi_json_string(rvi_json_get(status, "background_error"), NULL);
+    long long n = rvi_json_int(rvi_json_get(p, "about"), 0),
+              done = rvi_json_int(rvi_json_get(p, "done"), 0),
+              total = rvi_json_int(rvi_json_get(p, "total"), 0);
+    if (trouble) rvi_buf_printf(out, "the last training failed: %s\n", trouble);
+    if (!p) {
+        if (strcmp(what, "off") && strcmp(what, "resting"))
+            rvi_buf_printf(out, "now: %s, begins\n", what);
+        return;
+    }
+    rvi_buf_puts(out, "now: ");
+    if (!strncmp(what, "training", strlen("training")))
+        rvi_buf_printf(
+            out, "%s %lld %s%s: ", strcmp(stage, "training") ? "preparing to train" : "training", n,
+            strcmp(what, "training") ? "preference" : "correction", n == 1 ? "" : "s");
+    else
+        rvi_buf_printf(out, "%s: ", what);
+    if (!strcmp(stage, "training"))
+        rvi_buf_printf(out, "step %lld of %lld\n", done, total);
+    else
+        rvi_buf_printf(out, "%s, %lld of %lld\n", stage, done, total);
+}
+
 rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err)
 {
     rvi_arena arena = {0};
@@ -182,6 +215,7 @@ rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err)
         if (!rvi_json_bool(rvi_json_get(s, "calibrated"), true))
             rvi_buf_puts(out, "not calibrated yet: corrections are recognised by their subject "
                               "alone\n");
+        print_background(s, out);
         print_lessons(rvi_json_get(s, "learned"), out);
         print_generations(rvi_json_get(s, "generations"), out);
         if (out->data) cli_hush(out->data, out->len);

@@ -11,16 +11,16 @@ int cli_usage(const cli *c, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    fputs("ruvllm: ", stderr);
+    fprintf(stderr, "%s: ", cli_program);
     vfprintf(stderr, fmt, args);
     va_end(args);
-    fprintf(stderr, "\n'ruvllm %s --help' says more.\n", c->command);
+    fprintf(stderr, "\n'%s %s --help' says more.\n", cli_program, c->command);
     return CLI_USAGE;
 }
 
 int cli_fail(const rv_error *err)
 {
-    fprintf(stderr, "ruvllm: %s\n", err->text[0] ? err->text : rv_status_text(err->code));
+    fprintf(stderr, "%s: %s\n", cli_program, err->text[0] ? err->text : rv_status_text(err->code));
     return CLI_FAILED;
 }
 

@@ -99,14 +99,9 @@ rv_status rvi_session_save(const rvi_session *s, const char model[RVI_SHA256_HEX
                            rv_error *err)
 {
     rvi_buf temp = {0};
-    if (!rvi_buf_printf(&temp, "%s.%016llx.part", path, (unsigned long long)rvi_os_random()))
-        return rvi_nomem(err, "path");
-    rv_status st = RV_OK;
-    FILE *f = rvi_os_create(temp.data);
-    if (f)
-        st = write_all(f, s, model, path, err);
-    else
-        st = rvi_error(err, RV_E_IO, "cannot write %s: %s", temp.data, strerror(errno));
+    FILE *f;
+    rv_status st = rvi_os_create_beside(path, &temp, &f, err);
+    if (!st) st = write_all(f, s, model, path, err);
     if (f && fclose(f) && !st)
         st = rvi_error(err, RV_E_IO, "cannot write %s: %s", path, strerror(errno));
     if (!st) st = rvi_os_replace(temp.data, path, err);
@@ -198,7 +193,7 @@ static rv_status compute_rest(rvi_session *s, size_t n, rv_error *err)
         int rows = RVI_MIN((int)n - s->seq.len, s->e->o.max_rows);
         rvi_engine_begin(s->e);
         st = rvi_engine_add(s->e, s, rows, NULL, false, err);
-        if (!st) rvi_engine_compute(s->e);
+        if (!st) st = rvi_engine_compute(s->e, err);
     }
     return st;
 }

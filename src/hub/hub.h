@@ -43,6 +43,22 @@ rv_status rvi_hub_path(rvi_buf *out, const char *cache_dir, const rvi_hub_model 
 /* Quick look: all files are there with the right sizes. */
 bool rvi_hub_present(const char *cache_dir, const rvi_hub_model *m);
 
+/* A model that is no part of the catalogue but lies in CACHE/models: a .gguf file (of a split one
+ * the first) or a directory with a config.json. Its name is the beginning of its file name. */
+typedef struct rvi_hub_local {
+    const char *file, *path;
+    size_t name_len; /* of file: without ".gguf" and "-00001-of-00003" */
+    uint64_t size;   /* bytes; of a split model, of its first file */
+} rvi_hub_local;
+typedef int (*rvi_hub_local_fn)(void *ctx, const rvi_hub_local *local);
+/* In alphabetical order; stops at the first non-zero answer. No cache is as good as an empty one. */
+rv_status rvi_hub_local_list(const char *cache_dir, rvi_hub_local_fn each, void *ctx,
+                             rv_error *err) RVI_MUST_CHECK;
+/* Appends the path of the one with this name or file name, in letters of either case; RV_E_NOT_FOUND:
+ * there is none. */
+rv_status rvi_hub_local_find(const char *cache_dir, const char *name, rvi_buf *path,
+                             rv_error *err) RVI_MUST_CHECK;
+
 /* what: "checking", "downloading" or "unpacking"; bytes; total 0: unknown. */
 typedef void (*rvi_hub_progress)(void *ctx, const char *what, uint64_t done, uint64_t total);
 

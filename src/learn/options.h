@@ -35,7 +35,7 @@ typedef struct rvi_learner_options {
     }
 #define RVI_LEARNER_DEFAULT(name, type, value, meaning) .name = (type)(value),
 
-/* As rv_adaptation, in the caller's storage. */
+/* As rvi_adaptation, in the caller's storage. */
 typedef struct rvi_adaptation {
     int applied;
     rv_learn_loop loop;

@@ -244,12 +244,19 @@ verdict "the parameter count is the sum of the tensors" 0 $? "" ""
 check "tap" 0 - - "$rv" tap tests/golden/llama --ids 5,6,7 --exact -o "$tmp/o.safetensors"
 head -c 4000 "$tmp/o.safetensors" | grep -q '"hidden.2"'
 verdict "tap wrote hidden states" 0 $? "" ""
-check "tap by name" 0 - - "$rv" tap tests/golden/gemma2 --ids 5,6 --tap q.0,ffn_post_norm.1 -o "$tmp/o.safetensors"
-check "unknown tap" 1 - "no tap named 'q.9'" "$rv" tap tests/golden/llama --ids 5 --tap q.9 -o "$tmp/o.safetensors"
+check "tap by name" 0 - - "$rv" tap tests/golden/gemma2 --ids 5,6 --tap q.0,ffn_post_norm.1 -o "$tmp/p.safetensors"
+check "unknown tap" 1 - "no tap named 'q.9'" "$rv" tap tests/golden/llama --ids 5 --tap q.9 -o "$tmp/q.safetensors"
 check "tap onto a full disk" 1 - "ruvllm: " "$rv" tap tests/golden/llama --ids 5 -o /dev/full
 check "perplexity of too short a text" 1 - "fewer than one window" "$rv" perplexity $spm "$tmp/c.json"
 check "perplexity" 0 '^{"ppl":[0-9.]*,' "" "$rv" perplexity $spm tests/golden/README.md --ctx 64 --json
 "$rv" info $spm >/dev/full 2>"$tmp/err"
 verdict "a full disk behind standard output" 1 $? "" "cannot write"
+for what in --help --version "run --help" "learn --help" list; do
+    # shellcheck disable=SC2086
+    "$rv" $what >/dev/full 2>"$tmp/err"
+    verdict "a full disk behind $what" 1 $? "" "cannot write.*No space left"
+done
+"$rv" list >&- 2>"$tmp/err"
+verdict "closed standard output" 1 $? "" "cannot write"
 
 echo "1..$n"

@@ -312,8 +312,7 @@ static void slots(void **state)
     assert_ok(rvi_answer_start(b.s, prompt, RVI_COUNT(prompt), &o, err));
     assert_int_equal(rvi_answer_lock(b.s, &(rvi_slot){ids, 0, 0}, &e), RV_E_CONFIG);
     assert_int_equal(rvi_answer_lock(b.s, &(rvi_slot){ids, 4, NAN}, &e), RV_E_CONFIG);
-    assert_int_equal(rvi_answer_lock(b.s, &(rvi_slot){(int32_t[]){320}, 1, 0}, &e),
-                     RV_E_INVALID);
+    assert_int_equal(rvi_answer_lock(b.s, &(rvi_slot){(int32_t[]){320}, 1, 0}, &e), RV_E_INVALID);
     rvi_answer_advance(b.e, NULL);
     assert_int_equal(rvi_answer_lock(b.s, &slot, &e), RV_E_STATE);
     rvi_answer_drop(b.s);

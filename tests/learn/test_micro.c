@@ -401,9 +401,9 @@ static void refused(void **state)
     rvi_adapter *a;
     assert_int_equal(rvi_delta_export(&a, b.g.m, &(rvi_delta){0, NULL, NULL}, &e), RV_E_LEARNING);
     assert_int_equal(rvi_capture_text(b.ring, b.s, b.ids, BED_PROMPT, BED_PROMPT, 1, &e),
-                     RV_E_GENERATION);
+                     RV_E_INVALID);
     assert_int_equal(rvi_capture_text(b.ring, b.s, (int32_t[]){1, 2, 320}, 2, 3, 1, &e),
-                     RV_E_GENERATION);
+                     RV_E_INVALID);
     assert_int_equal(rvi_capture_text(b.ring, b.s, b.ids, BED_PROMPT, 4000, 1, &e), RV_E_TOO_LONG);
     bed_close(&b);
 }
