@@ -370,7 +370,7 @@ static rv_status open_model(eval *e, rv_error *err)
     const eval_options *o = &e->o;
     rv_model_info info;
     e->base_nll = NAN;
-    rv_status st = cli_open(e->c, e->model_name, 0, &e->model, err);
+    rv_status st = cli_open(e->c, e->model_name, false, &e->model, err);
     if (!st) st = rv_model_get_info(e->model.m, &info);
     if (!st && (!info.has_tokenizer || info.is_encoder))
         st = rvi_error(err, RV_E_TOKENIZATION, "%s: answering needs a tokenizer and a decoder",

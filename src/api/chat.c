@@ -36,6 +36,14 @@ static rv_status parse(const rvi_json **out, const char *text, rvi_json_kind kin
     return st;
 }
 
+static rv_status check_text(const char *text, size_t at, const char *field, rv_error *err)
+{
+    rvi_text t = {text, strlen(text)};
+    size_t bad = rvi_text_invalid(t);
+    if (bad == t.len) return RV_OK;
+    return rvi_error(err, RV_E_INVALID, "messages[%zu].%s is not UTF-8 at byte %zu", at, field, bad);
+}
+
 /* role, content, then the members of `more`; of two with one name the last counts. */
 static rv_status message_node(rvi_json *out, const rv_message *m, size_t at, rvi_arena *arena,
                               rv_error *err)
@@ -44,7 +52,10 @@ static rv_status message_node(rvi_json *out, const rv_message *m, size_t at, rvi
     char what[64];
     snprintf(what, sizeof what, "messages[%zu].more", at);
     if (!m->role) return rvi_error(err, RV_E_INVALID, "messages[%zu].role is NULL", at);
-    rv_status st = m->more ? parse(&more, m->more, RVI_JSON_OBJECT, what, arena, err) : RV_OK;
+    rv_status st = check_text(m->role, at, "role", err);
+    if (!st && m->content) st = check_text(m->content, at, "content", err);
+    if (st) return st;
+    st = m->more ? parse(&more, m->more, RVI_JSON_OBJECT, what, arena, err) : RV_OK;
     if (st) return st;
     size_t n = 0, n_more = rvi_json_count(more);
     rvi_json *items = rvi_arena_alloc(arena, n_more + 2, sizeof *items);

@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "ruvllm.h"
+#include "ruvllm_experimental.h"
 
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
 
@@ -87,7 +87,7 @@ typedef struct cli_model {
     rvi_buf path; /* where it was found */
 } cli_model;
 rv_status cli_runtime(const cli *c, int n_threads, rv_runtime **out, rv_error *err) RVI_MUST_CHECK;
-rv_status cli_open(cli *c, const char *name, unsigned flags, cli_model *out,
+rv_status cli_open(cli *c, const char *name, bool vocabulary, cli_model *out,
                    rv_error *err) RVI_MUST_CHECK;
 void cli_close(cli_model *m);
 /* --kv as a type */

@@ -433,7 +433,8 @@ static rv_status look(bench *b, rv_error *err)
     rvi_arena arena = {0};
     const rvi_json *d;
     char *model = NULL, *machine = NULL;
-    rv_status st = rv_model_get_info(b->model.m, &b->info);
+    rv_status st = RV_OK;
+    b->info = *rv_model_get_info(b->model.m);
     if (st) return rvi_error(err, st, "no information about the model");
     if (!(st = rv_model_describe(b->model.m, 1, &model, err)) &&
         !(st = rvi_json_parse(&d, model, strlen(model), &arena, "description", err)) &&
@@ -458,7 +459,7 @@ static rv_status set_up(cli *c, bench *b, rv_error *err)
     rv_kv_type kv;
     rv_engine_options o;
     rvi_rng rng = {1};
-    rv_status st = cli_open(c, b->name, 0, &b->model, err);
+    rv_status st = cli_open(c, b->name, false, &b->model, err);
     if (!st) st = cli_kv_type(c, &kv, err);
     if (!st) st = look(b, err);
     if (st) return st;

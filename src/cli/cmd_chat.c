@@ -79,7 +79,7 @@ static void remark_full(const chat *t, const char *what, size_t n_tokens)
 
 /* ---- turns ---- */
 
-static void remark_answer(const chat *t, const rv_generated *g)
+static void remark_answer(const chat *t, const rv_answer *g)
 {
     int context = rv_session_context(t->session);
     size_t used = (size_t)g->n_prompt + g->n_ids;
@@ -101,7 +101,7 @@ static rv_status begin_learned(chat *t, rv_error *err)
     rvi_buf json = {0};
     if (!t->learning.l) return RV_OK;
     rv_status st = cli_conversation_json(&t->talk, &json, err);
-    if (!st) st = rv_learner_begin(t->learning.l, t->session, json.data, json.len, NULL, err);
+    if (!st) st = cli_conversation_begin(t->learning.l, t->session, &json, err);
     rvi_buf_deinit(&json);
     return st;
 }
@@ -115,7 +115,8 @@ static rv_status answer(chat *t, bool *answered, rv_error *err)
     rv_answer *g = NULL;
     bool full = false;
     *answered = false;
-    rv_status st = cli_conversation_ids(&t->talk, t->model.m, true, &t->now, &ids, &n, err);
+    rv_status st =
+        cli_conversation_ids(&t->talk, t->model.m, t->g->special, &t->now, &ids, &n, err);
     if (!st && n >= (size_t)rv_session_context(t->session)) {
         full = true;
         if (t->editor)
@@ -132,18 +133,20 @@ static rv_status answer(chat *t, bool *answered, rv_error *err)
         if (!st) st = cli_answer(t->g, t->session, ids, n, true, &g, err);
         fputc('\n', stdout);
         if (fflush(stdout) && !st) st = rvi_error(err, RV_E_IO, "cannot write the answer");
-        t->last = (last_answer){true, g.n_prompt, g.n_reused, g.n_ids, g.prompt_seconds, g.seconds};
+        if (g)
+            t->last = (last_answer){true,     g->n_prompt,       g->n_reused,
+                                    g->n_ids, g->prompt_seconds, g->seconds};
         /* what came before a failure is part of the conversation too */
-        *answered = g.text_len || (!st && g.finish != RV_FINISH_CANCELLED);
+        *answered = g && (g->text_len || (!st && g->finish != RV_FINISH_CANCELLED));
         rv_error add = {0};
-        if (*answered && cli_conversation_add(&t->talk, "assistant", g.text, g.text_len, &add)) {
+        if (*answered && cli_conversation_add(&t->talk, "assistant", g->text, g->text_len, &add)) {
             *answered = false;
             if (!st) {
                 *err = add;
                 st = add.code;
             }
         }
-        if (t->editor && !st) remark_answer(t, &g);
+        if (t->editor && !st) remark_answer(t, g);
     }
     rv_free(g);
     rv_free(ids);
@@ -199,8 +202,8 @@ static void ask_again(chat *t)
         t->talk.messages[t->talk.n++] = old;
 }
 
-/* Says what an event changed, and shows the answer as it is now. */
-static void show_change(chat *t, rv_status st, const rv_adaptation *a, const rv_error *err)
+/* Says what an event changed, and shows the answer as it is now. Frees a. */
+static void show_change(chat *t, rv_status st, rv_adaptation *a, const rv_error *err)
 {
     rvi_buf line = {0};
     if (st) {
@@ -213,15 +216,19 @@ static void show_change(chat *t, rv_status st, const rv_adaptation *a, const rv_
         remark(t, "%s", line.data);
     }
     rvi_buf_deinit(&line);
+    rv_free(a);
     ask_again(t);
 }
 
 static void thumb(chat *t, int up)
 {
     rv_error err = {0};
-    rv_adaptation a = {0};
+    rv_adaptation *a = NULL;
     rv_learner *l = learner(t, true);
-    if (l) show_change(t, rv_learner_thumb(l, t->session, up, &a, &err), &a, &err);
+    if (l) {
+        rv_status st = rv_learner_thumb(l, t->session, up, &a, &err);
+        show_change(t, st, a, &err);
+    }
 }
 
 static void good(chat *t, const char *argument)
@@ -239,35 +246,40 @@ static void bad(chat *t, const char *argument)
 static void fix(chat *t, const char *argument)
 {
     rv_error err = {0};
-    rv_adaptation a = {0};
+    rv_adaptation *a = NULL;
     rv_learner *l = learner(t, true);
     if (!l) return;
     rv_status st = cli_learning_check("the correct answer", argument, strlen(argument), &err);
     if (!st) st = rv_learner_correct(l, t->session, NULL, argument, &a, &err);
-    show_change(t, st, &a, &err);
+    show_change(t, st, a, &err);
 }
 
 static void score(chat *t, const char *argument)
 {
     rv_error err = {0};
-    rv_adaptation a = {0};
+    rv_adaptation *a = NULL;
     char *end;
     double v = strtod(argument, &end);
     rv_learner *l = learner(t, true);
     if (!l) return;
     if (!*argument || *end || !(v >= 0 && v <= 1))
         remark(t, "/score takes a number from 0 to 1.");
-    else
-        show_change(t, rv_learner_score(l, t->session, v, &a, &err), &a, &err);
+    else {
+        rv_status st = rv_learner_score(l, t->session, v, &a, &err);
+        show_change(t, st, a, &err);
+    }
 }
 
 static void undo(chat *t, const char *argument)
 {
     rv_error err = {0};
-    rv_adaptation a = {0};
+    rv_adaptation *a = NULL;
     rv_learner *l = learner(t, false);
     (void)argument;
-    if (l) show_change(t, rv_learner_undo(l, &a, &err), &a, &err);
+    if (l) {
+        rv_status st = rv_learner_undo(l, &a, &err);
+        show_change(t, st, a, &err);
+    }
 }
 
 static void learned(chat *t, const char *argument)
@@ -604,8 +616,10 @@ static int chat_on_terminal(chat *t)
     rvi_buf line = {0}, message = {0};
     bool interrupted = false; /* the one before was an interrupt too */
     int code = CLI_OK;
-    cli_hush(t->info.name, strlen(t->info.name));
-    remark(t, "%s; /help says what can be done.", t->info.name[0] ? t->info.name : "A chat");
+    char name[128];
+    snprintf(name, sizeof name, "%s", t->info.name[0] ? t->info.name : "A chat");
+    cli_hush(name, strlen(name));
+    remark(t, "%s; /help says what can be done.", name);
     while (!t->quit) {
         bool is_command;
         cli_read r = read_message(t, &line, &message, &is_command);
@@ -695,8 +709,8 @@ int cli_chat_with(cli *c, const char *model, cli_generation *g)
     int code = cli_generation_settle(c, g, !rvi_os_is_terminal(stdin));
     if (code) return code;
     if (!g->max_given) g->options.max_tokens = 512;
-    rv_status st = cli_open(c, model, 0, &t.model, &err);
-    if (!st) st = rv_model_get_info(t.model.m, &t.info);
+    rv_status st = cli_open(c, model, false, &t.model, &err);
+    if (!st) t.info = *rv_model_get_info(t.model.m);
     if (!st && !t.info.has_tokenizer)
         st = rvi_error(&err, RV_E_TOKENIZATION, "the model has no tokenizer to chat with");
     if (!st) st = cli_generation_session(c, g, t.model.m, &t.session, &err);

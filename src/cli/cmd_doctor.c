@@ -333,7 +333,7 @@ static rv_status read_model(cli *c, const char *name, cli_model *model, rvi_aren
     rv_kv_type asked = RV_KV_DEFAULT;
     const rvi_json *described;
     char *text = NULL;
-    rv_status st = cli_open(c, name, 0, model, err);
+    rv_status st = cli_open(c, name, false, model, err);
     if (!st) st = cli_kv_type(c, &asked, err);
     if (!st) st = rv_model_describe(model->m, 1, &text, err);
     if (!st) st = rvi_json_parse(&described, text, strlen(text), arena, "description", err);

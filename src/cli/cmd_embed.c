@@ -111,7 +111,7 @@ static rv_status write_all(embed *e, rv_pooling pooling, rvi_buf *out, rv_error 
     rv_embed_options o;
     o = (rv_embed_options){.size = sizeof o};
     o.pooling = pooling;
-    o.normalize = !e->raw_length;
+    o.keep_length = e->raw_length;
     float *v = rvi_zalloc_array((size_t)e->info.n_embd, sizeof *v);
     rv_status st = v ? RV_OK : rvi_nomem(err, "embedding");
     if (e->json) {
@@ -134,8 +134,8 @@ static int embed_texts(embed *e, const char **args, int n_args, rv_pooling pooli
     rv_error err = {0};
     rvi_buf out = {0};
     int code = CLI_OK;
-    rv_status st = cli_open(e->c, args[0], 0, &e->model, &err);
-    if (!st) st = rv_model_get_info(e->model.m, &e->info);
+    rv_status st = cli_open(e->c, args[0], false, &e->model, &err);
+    if (!st) e->info = *rv_model_get_info(e->model.m);
     if (!st && e->file) st = add_lines(e, e->file, &err);
     if (!st && !e->file && n_args == 1) st = add_lines(e, "-", &err);
     for (int i = 1; !st && i < n_args; i++)

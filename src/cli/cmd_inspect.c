@@ -33,7 +33,7 @@ int cli_perplexity(cli *c, int argc, char **argv)
     size_t n = 0;
     int window = c->context ? c->context : 512;
     rv_status st = cli_read_file(args[1], &text, &err);
-    if (!st) st = cli_open(c, args[0], 0, &model, &err);
+    if (!st) st = cli_open(c, args[0], false, &model, &err);
     if (!st) st = cli_kv_type(c, &kv, &err);
     if (!st) st = rv_tokenize(model.m, text.data, text.len, 0, &ids, &n, &err);
     double start = rvi_os_seconds();
@@ -80,7 +80,7 @@ int cli_tap(cli *c, int argc, char **argv)
     int32_t *ids = NULL;
     size_t n = 0;
     rv_status st = cli_parse_ids(given, &ids, &n, &err);
-    if (!st) st = cli_open(c, args[0], 0, &model, &err);
+    if (!st) st = cli_open(c, args[0], false, &model, &err);
     if (!st) st = cli_may_write(&model, path, force, &err);
     if (!st) st = cli_kv_type(c, &kv, &err);
     if (!st) st = cli_load_adapters(&lora, model.m, &adapters, &err);
@@ -153,7 +153,7 @@ int cli_info(cli *c, int argc, char **argv)
     const rvi_json *described;
     char *text = NULL;
     rvi_buf out = {0};
-    rv_status st = cli_open(c, args[0], 0, &model, &err);
+    rv_status st = cli_open(c, args[0], false, &model, &err);
     if (!st) st = rv_model_describe(model.m, tensors, &text, &err);
     if (!st && json) {
         rvi_buf_puts(&out, text);

@@ -22,13 +22,15 @@ typedef struct learn {
     rvi_buf out;
 } learn;
 
-static rv_status report(learn *t, const rv_adaptation *a)
+/* Frees a. */
+static rv_status report(learn *t, rv_adaptation *a)
 {
     if (t->json)
         cli_learning_write(a, &t->out);
     else
         cli_learning_describe(a, &t->out);
     rvi_buf_putc(&t->out, '\n');
+    rv_free(a);
     return RV_OK;
 }
 
@@ -49,14 +51,14 @@ static rv_status do_status(learn *t, rv_error *err)
 
 static rv_status do_run(learn *t, rv_error *err)
 {
-    rv_adaptation a = {0};
+    rv_adaptation *a = NULL;
     cli_progress bar = {0};
     rv_status st = cli_learning_set_paused(&t->learning, false, err);
     if (!st)
         st = rv_learner_consolidate(t->learning.l, t->deep ? RV_LOOP_DEEP : RV_LOOP_BACKGROUND,
                                     t->loss, cli_learning_progress, &bar, &a, err);
     cli_progress_end(&bar);
-    return st ? st : report(t, &a);
+    return st ? st : report(t, a);
 }
 
 static rv_status do_pause(learn *t, rv_error *err)
@@ -105,7 +107,7 @@ static rv_status newest(learn *t, int *out, int *before, rv_error *err)
 
 static rv_status do_rollback(learn *t, rv_error *err)
 {
-    rv_adaptation a = {0};
+    rv_adaptation *a = NULL;
     int generation = 0, from;
     rv_status st = RV_OK;
     if (!t->n_args) {
@@ -116,7 +118,7 @@ static rv_status do_rollback(learn *t, rv_error *err)
         st = rvi_error(err, RV_E_CONFIG, "'%s' is not the number of a generation", t->args[0]);
     }
     if (!st) st = rv_learner_rollback(t->learning.l, generation, &a, err);
-    return st ? st : report(t, &a);
+    return st ? st : report(t, a);
 }
 
 static rv_status do_export(learn *t, rv_error *err)
@@ -136,19 +138,19 @@ static rv_status do_export(learn *t, rv_error *err)
 
 static rv_status do_import(learn *t, rv_error *err)
 {
-    rv_adaptation a = {0};
+    rv_adaptation *a = NULL;
     rv_status st = rv_learner_import(t->learning.l, t->args[0], &a, err);
-    return st ? st : report(t, &a);
+    return st ? st : report(t, a);
 }
 
 static rv_status do_merge(learn *t, rv_error *err)
 {
-    rv_adaptation a = {0};
+    rv_adaptation *a = NULL;
     int one, two;
     if (!read_number(t->args[0], &one) || !read_number(t->args[1], &two))
         return rvi_error(err, RV_E_CONFIG, "merge takes the numbers of two generations");
     rv_status st = rv_learner_merge(t->learning.l, one, two, t->how, &a, err);
-    return st ? st : report(t, &a);
+    return st ? st : report(t, a);
 }
 
 static rv_status do_log(learn *t, rv_error *err)
@@ -167,10 +169,10 @@ static rv_status do_log(learn *t, rv_error *err)
 
 static rv_status do_forget(learn *t, rv_error *err)
 {
-    rv_adaptation a = {0};
+    rv_adaptation *a = NULL;
     rv_status st = cli_learning_check("the text", t->args[0], strlen(t->args[0]), err);
     if (!st) st = rv_learner_forget(t->learning.l, t->args[0], &a, err);
-    return st ? st : report(t, &a);
+    return st ? st : report(t, a);
 }
 
 static const struct {
@@ -230,7 +232,7 @@ int cli_learn(cli *c, int argc, char **argv)
     if ((code = settle_options(c, &t, how, loss))) return code;
 
     rv_error err = {0};
-    rv_status st = cli_open(c, model, 0, &t.model, &err);
+    rv_status st = cli_open(c, model, false, &t.model, &err);
     if (!st) st = cli_learning_open(&t.learning, c, t.model.m, name, actions[i].create, &err);
     if (!st && !t.learning.l && actions[i].run == do_status) {
         rvi_buf_puts(&t.out,

@@ -48,7 +48,7 @@ static rv_status chat_ids(run *r, const char *prompt, size_t len, int32_t **ids,
     if (!st && !talk.n)
         st = rvi_error(err, RV_E_CONFIG, "%s: there are no messages in it", r->messages);
     if (!st && r->g.system) st = cli_conversation_set_system(&talk, r->g.system, err);
-    if (!st) st = cli_conversation_ids(&talk, r->model.m, true, &now, ids, n, err);
+    if (!st) st = cli_conversation_ids(&talk, r->model.m, r->g.special, &now, ids, n, err);
     if (!st) st = cli_conversation_json(&talk, &r->talk, err);
     cli_conversation_deinit(&talk);
     return st;
@@ -66,7 +66,7 @@ static rv_status begin_learned(run *r, rv_error *err)
                          r->g.learned);
     if (st) fprintf(stderr, "ruvllm: warning: what was learned takes no part: %s\n", own.text);
     if (st || !r->learning.l) return RV_OK;
-    return rv_learner_begin(r->learning.l, r->session, r->talk.data, r->talk.len, NULL, err);
+    return cli_conversation_begin(r->learning.l, r->session, &r->talk, err);
 }
 
 static rv_status prompt_ids(run *r, const char *prompt, size_t len, int32_t **ids, size_t *n,
@@ -76,7 +76,8 @@ static rv_status prompt_ids(run *r, const char *prompt, size_t len, int32_t **id
     *n = 0;
     if (r->ids) return cli_parse_ids(r->ids, ids, n, err);
     if (r->raw && !r->messages)
-        return rv_tokenize(r->model.m, prompt, len, RV_TOKENIZE_BOS, ids, n, err);
+        return rv_tokenize(r->model.m, prompt, len,
+                           RV_TOKENIZE_BOS | (r->g.special ? RV_TOKENIZE_SPECIAL : 0), ids, n, err);
     return chat_ids(r, prompt, len, ids, n, err);
 }
 
@@ -114,11 +115,10 @@ static rv_status write_prob(const rv_model *m, const rv_token_prob *p, bool text
     return st;
 }
 
-static rv_status write_logprobs(const rv_model *m, const rv_generated *g, rvi_buf *out,
-                                rv_error *err)
+static rv_status write_logprobs(const rv_model *m, const rv_answer *g, rvi_buf *out, rv_error *err)
 {
-    rv_model_info info;
-    rv_status st = rv_model_get_info(m, &info);
+    rv_model_info info = *rv_model_get_info(m);
+    rv_status st = RV_OK;
     rvi_buf_puts(out, ",\"logprobs\":[");
     for (size_t i = 0; !st && i < g->n_ids; i++) {
         if (i) rvi_buf_putc(out, ',');
@@ -135,7 +135,7 @@ static rv_status write_logprobs(const rv_model *m, const rv_generated *g, rvi_bu
     return st;
 }
 
-static rv_status write_json(const run *r, const rv_generated *g, const int32_t *ids, size_t n,
+static rv_status write_json(const run *r, const rv_answer *g, const int32_t *ids, size_t n,
                             rvi_buf *out, rv_error *err)
 {
     rv_status st = RV_OK;
@@ -158,11 +158,10 @@ static rv_status write_json(const run *r, const rv_generated *g, const int32_t *
 }
 
 /* The end of an answer whose text has been printed as it came. */
-static int end_plain(const run *r, const rv_generated *g)
+static int end_plain(const run *r, const rv_answer *g)
 {
-    rv_model_info info;
     rvi_buf out = {0};
-    if (!rv_model_get_info(r->model.m, &info) && !info.has_tokenizer) /* ids are all there is */
+    if (!rv_model_get_info(r->model.m)->has_tokenizer) /* ids are all there is */
         for (size_t i = 0; i < g->n_ids; i++) rvi_buf_printf(&out, i ? ",%d" : "%d", g->ids[i]);
     rvi_buf_puts(&out, "\n");
     int code = cli_print(&out);
@@ -190,10 +189,10 @@ static int answer_once(run *r, const char *prompt, size_t len)
     if (!st) {
         cli_interrupts_catch("\n", false);
         st = cli_answer(&r->g, r->session, ids, n, !r->json, &g, &err);
-        if (st && g.n_ids && !r->json) fputc('\n', stdout);
+        if (st && g && g->n_ids && !r->json) fputc('\n', stdout);
     }
-    if (!st && r->json) st = write_json(r, &g, ids, n, &out, &err);
-    if (!st) code = r->json ? cli_print(&out) : end_plain(r, &g);
+    if (!st && r->json) st = write_json(r, g, ids, n, &out, &err);
+    if (!st) code = r->json ? cli_print(&out) : end_plain(r, g);
     if (!code && cli_interrupted()) code = CLI_INTERRUPTED;
     rv_free(g);
     rvi_buf_deinit(&out);
@@ -223,7 +222,7 @@ int cli_run(cli *c, int argc, char **argv)
     rv_error err = {0};
     rvi_buf text = {0};
     const char *prompt = n_args > 1 && strcmp(args[1], "-") ? args[1] : NULL;
-    rv_status st = cli_open(c, args[0], 0, &r.model, &err);
+    rv_status st = cli_open(c, args[0], false, &r.model, &err);
     if (!st && !prompt && !r.ids && !r.messages) st = cli_read_file("-", &text, &err);
     if (st)
         code = cli_fail(&err);

@@ -20,24 +20,26 @@ typedef struct teach {
     rvi_buf out;
 } teach;
 
-static void report(teach *t, const rv_adaptation *a)
+/* Frees a. */
+static void report(teach *t, rv_adaptation *a)
 {
     if (t->json)
         cli_learning_write(a, &t->out);
     else
         cli_learning_describe(a, &t->out);
     rvi_buf_putc(&t->out, '\n');
+    rv_free(a);
 }
 
 static rv_status correct(teach *t, const char *question, const char *answer, rv_error *err)
 {
-    rv_adaptation a = {0};
+    rv_adaptation *a = NULL;
     rv_status st = cli_learning_check("the question", question, strlen(question), err);
     if (!st) st = cli_learning_check("the answer", answer, strlen(answer), err);
     if (!st) st = rv_learner_correct(t->learning.l, NULL, question, answer, &a, err);
     if (!st) {
         t->n++;
-        report(t, &a);
+        report(t, a);
     }
     return st;
 }
@@ -45,13 +47,13 @@ static rv_status correct(teach *t, const char *question, const char *answer, rv_
 static rv_status prefer(teach *t, const char *question, const char *chosen, const char *rejected,
                         rv_error *err)
 {
-    rv_adaptation a = {0};
+    rv_adaptation *a = NULL;
     rv_status st = cli_learning_check("the question", question, strlen(question), err);
     if (!st) st = cli_learning_check("the chosen answer", chosen, strlen(chosen), err);
     if (!st) st = rv_learner_prefer(t->learning.l, question, chosen, rejected, &a, err);
     if (!st) {
         t->n++;
-        report(t, &a);
+        report(t, a);
     }
     return st;
 }
@@ -109,13 +111,13 @@ static rv_status teach_file(teach *t, const char *path, rv_error *err)
 
 static rv_status train(teach *t, rv_error *err)
 {
-    rv_adaptation a = {0};
+    rv_adaptation *a = NULL;
     cli_progress bar = {0};
     rv_status st =
         rv_learner_consolidate(t->learning.l, t->deep ? RV_LOOP_DEEP : RV_LOOP_BACKGROUND,
                                RV_LOSS_DPO, cli_learning_progress, &bar, &a, err);
     cli_progress_end(&bar);
-    if (!st) report(t, &a);
+    if (!st) report(t, a);
     return st;
 }
 
@@ -134,17 +136,17 @@ static rv_status show_answer(teach *t, rv_error *err)
     if (cli_generation_settle(t->c, &g, true)) return rvi_error(err, RV_E_CONFIG, "options");
     g.options.max_tokens = 64;
     rv_status st = cli_conversation_add(&talk, "user", t->question, strlen(t->question), err);
-    if (!st) st = cli_conversation_ids(&talk, t->model.m, true, &now, &ids, &n, err);
+    if (!st) st = cli_conversation_ids(&talk, t->model.m, false, &now, &ids, &n, err);
     if (!st) st = cli_generation_session(t->c, &g, t->model.m, &s, err);
     if (!st) st = cli_conversation_json(&talk, &json, err);
-    if (!st) st = rv_learner_begin(t->learning.l, s, json.data, json.len, NULL, err);
+    if (!st) st = cli_conversation_begin(t->learning.l, s, &json, err);
     if (!st) st = cli_answer(&g, s, ids, n, false, &out, err);
     if (!st && t->json) {
         rvi_buf_puts(&t->out, "{\"answer\":");
-        rvi_json_write_string(&t->out, out.text, out.text_len);
+        rvi_json_write_string(&t->out, out->text, out->text_len);
         rvi_buf_puts(&t->out, "}\n");
     } else if (!st) {
-        rvi_buf_printf(&t->out, "%s\n", out.text);
+        rvi_buf_printf(&t->out, "%s\n", out->text);
     }
     rv_free(out);
     rv_session_free(&s);
@@ -180,7 +182,7 @@ int cli_teach(cli *c, int argc, char **argv)
     rv_status st = RV_OK;
     if (t.question) st = cli_learning_check("the question", t.question, strlen(t.question), &err);
     if (!st && t.answer) st = cli_learning_check("the answer", t.answer, strlen(t.answer), &err);
-    if (!st) st = cli_open(c, args[0], 0, &t.model, &err);
+    if (!st) st = cli_open(c, args[0], false, &t.model, &err);
     if (!st) st = cli_learning_open(&t.learning, c, t.model.m, t.name, true, &err);
     if (!st) cli_interrupts_catch("\n", false);
     if (!st)

@@ -50,17 +50,16 @@ int cli_template(cli *c, int argc, char **argv)
     size_t len = 0;
     rv_status st = read_time(when, &now, &err);
     if (!st) st = cli_read_file(args[1], &conversation, &err);
+    rv_chat chat = {
+        .size = sizeof chat, .variables = conversation.data, .no_reply = 1, .now = &now};
     if (!st && is_jinja_file(args[0])) {
         st = cli_read_file(args[0], &source, &err);
         if (!st) st = cli_runtime(c, 1, &model.rt, &err);
         if (!st)
-            st = rv_render_template(model.rt, source.data, source.len, conversation.data,
-                                    conversation.len, &now, &text, &len, &err);
+            st = rv_template_render(model.rt, source.data, source.len, &chat, &text, &len, &err);
     } else if (!st) {
-        st = cli_open(c, args[0], RV_OPEN_VOCABULARY, &model, &err);
-        if (!st)
-            st = rv_render_chat(model.m, conversation.data, conversation.len, &now, &text, &len,
-                                &err);
+        st = cli_open(c, args[0], true, &model, &err);
+        if (!st) st = rv_chat_render(model.m, &chat, &text, &len, &err);
     }
     if (!st && json) {
         rvi_buf_puts(&out, "{\"text\":");

@@ -6,7 +6,7 @@
 #include "cli/cli.h"
 
 typedef struct options {
-    bool bos, plain, json, jsonl;
+    bool bos, special, json, jsonl;
 } options;
 
 static rv_status append_ids(const rv_model *m, const options *o, const char *text, size_t len,
@@ -14,7 +14,7 @@ static rv_status append_ids(const rv_model *m, const options *o, const char *tex
 {
     int32_t *ids;
     size_t n;
-    unsigned flags = (o->bos ? RV_TOKENIZE_BOS : 0u) | (o->plain ? RV_TOKENIZE_PLAIN : 0u);
+    unsigned flags = (o->bos ? RV_TOKENIZE_BOS : 0u) | (o->special ? RV_TOKENIZE_SPECIAL : 0u);
     rv_status st = rv_tokenize(m, text, len, flags, &ids, &n, err);
     if (st) return st;
     if (json) {
@@ -59,7 +59,7 @@ int cli_tokenize(cli *c, int argc, char **argv)
 {
     options o = {0};
     const cli_option table[] = {{"bos", 0, CLI_FLAG, &o.bos, NULL},
-                                {"plain", 0, CLI_FLAG, &o.plain, NULL},
+                                {"special", 0, CLI_FLAG, &o.special, NULL},
                                 {"json", 0, CLI_FLAG, &o.json, NULL},
                                 {"jsonl", 0, CLI_FLAG, &o.jsonl, NULL}};
     const char *args[2];
@@ -72,7 +72,7 @@ int cli_tokenize(cli *c, int argc, char **argv)
     rv_error err = {0};
     cli_model model;
     rvi_buf text = {0}, out = {0};
-    rv_status st = cli_open(c, args[0], RV_OPEN_VOCABULARY, &model, &err);
+    rv_status st = cli_open(c, args[0], true, &model, &err);
     if (st) return cli_fail(&err);
     if (o.jsonl) {
         st = tokenize_lines(model.m, &o, &err);
@@ -108,7 +108,7 @@ int cli_detokenize(cli *c, int argc, char **argv)
     size_t n, len;
     char *text = NULL;
     rvi_buf out = {0};
-    rv_status st = cli_open(c, args[0], RV_OPEN_VOCABULARY, &model, &err);
+    rv_status st = cli_open(c, args[0], true, &model, &err);
     if (!st) st = cli_parse_ids(args[1], &ids, &n, &err);
     if (!st) st = rv_detokenize(model.m, ids, n, skip, &text, &len, &err);
     if (!st && json) {

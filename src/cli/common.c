@@ -37,14 +37,14 @@ static void print_log(void *ctx, rv_log_level level, const char *line)
     (void)ctx;
     snprintf(copy, sizeof copy, "%s", line);
     cli_hush_line(copy, strlen(copy));
-    fprintf(stderr, "ruvllm: %s: %s\n", names[level], copy);
+    fprintf(stderr, "ruvllm: %s: %s\n", names[level - RV_LOG_ERROR], copy);
 }
 
 static rv_log_level log_level(const cli *c)
 {
     static const char *const names[] = {"error", "warn", "info", "debug"};
     for (size_t i = 0; c->log_level && i < RVI_COUNT(names); i++)
-        if (!strcmp(c->log_level, names[i])) return (rv_log_level)i;
+        if (!strcmp(c->log_level, names[i])) return (rv_log_level)(i + RV_LOG_ERROR);
     return c->verbose ? RV_LOG_INFO : RV_LOG_WARN;
 }
 
@@ -85,12 +85,13 @@ rv_status cli_runtime(const cli *c, int n_threads, rv_runtime **out, rv_error *e
     return rv_runtime_new(out, &o, err);
 }
 
-rv_status cli_open(cli *c, const char *name, unsigned flags, cli_model *out, rv_error *err)
+rv_status cli_open(cli *c, const char *name, bool vocabulary, cli_model *out, rv_error *err)
 {
+    rv_open_options o = {.size = sizeof o, .vocabulary_only = vocabulary};
     *out = (cli_model){0};
     rv_status st = resolve(c, name, &out->path, err);
-    if (!st) st = cli_runtime(c, flags & RV_OPEN_VOCABULARY ? 1 : c->threads, &out->rt, err);
-    if (!st) st = rv_model_open(&out->m, out->rt, out->path.data, flags, err);
+    if (!st) st = cli_runtime(c, vocabulary ? 1 : c->threads, &out->rt, err);
+    if (!st) st = rv_model_open(&out->m, out->rt, out->path.data, &o, err);
     if (st) cli_close(out);
     return st;
 }

@@ -280,30 +280,28 @@ rv_status cli_conversation_save(const cli_conversation *c, const char *path, rv_
     return st;
 }
 
-static rv_status write_whole(const cli_conversation *c, bool prompt, rvi_buf *out, rv_error *err)
+rv_status cli_conversation_json(const cli_conversation *c, rvi_buf *out, rv_error *err)
 {
     write_open(c, "", out);
-    rvi_buf_printf(out, ",\"add_generation_prompt\":%s}", prompt ? "true" : "false");
+    rvi_buf_putc(out, '}');
     return out->failed ? rvi_nomem(err, "conversation") : RV_OK;
 }
 
-rv_status cli_conversation_json(const cli_conversation *c, rvi_buf *out, rv_error *err)
+rv_status cli_conversation_begin(rv_learner *l, rv_session *s, const rvi_buf *json, rv_error *err)
 {
-    return write_whole(c, true, out, err);
+    rv_chat chat = {.size = sizeof chat, .variables = json->data};
+    return rv_learner_begin(l, s, &chat, NULL, err);
 }
 
-rv_status cli_conversation_ids(const cli_conversation *c, const rv_model *m, bool prompt,
+rv_status cli_conversation_ids(const cli_conversation *c, const rv_model *m, bool special,
                                const rv_time *now, int32_t **ids, size_t *n, rv_error *err)
 {
     rvi_buf json = {0};
-    char *text = NULL;
-    size_t len = 0;
     *ids = NULL;
     *n = 0;
-    rv_status st = write_whole(c, prompt, &json, err);
-    if (!st) st = rv_render_chat(m, json.data, json.len, now, &text, &len, err);
-    if (!st) st = rv_tokenize(m, text, len, 0, ids, n, err);
-    rv_free(text);
+    rv_status st = cli_conversation_json(c, &json, err);
+    rv_chat chat = {.size = sizeof chat, .variables = json.data, .special = special, .now = now};
+    if (!st) st = rv_chat_tokenize(m, &chat, ids, n, err);
     rvi_buf_deinit(&json);
     return st;
 }

@@ -43,11 +43,15 @@ rv_status cli_conversation_load(cli_conversation *c, const char *path,
 rv_status cli_conversation_save(const cli_conversation *c, const char *path,
                                 rv_error *err) RVI_MUST_CHECK;
 
-/* The whole as rv_render_chat takes it, ready for an answer. */
+/* The whole as rv_chat.variables takes it. */
 rv_status cli_conversation_json(const cli_conversation *c, rvi_buf *out,
                                 rv_error *err) RVI_MUST_CHECK;
-/* Token ids by the model's template; prompt: with the beginning of an answer. *ids: rv_free */
-rv_status cli_conversation_ids(const cli_conversation *c, const rv_model *m, bool prompt,
+/* rv_learner_begin for a conversation written by cli_conversation_json. */
+rv_status cli_conversation_begin(rv_learner *l, rv_session *s, const rvi_buf *json,
+                                 rv_error *err) RVI_MUST_CHECK;
+/* Token ids by the model's template, with the beginning of an answer. special: control tokens in
+ * the texts of messages are taken as such. *ids: rv_free */
+rv_status cli_conversation_ids(const cli_conversation *c, const rv_model *m, bool special,
                                const rv_time *now, int32_t **ids, size_t *n,
                                rv_error *err) RVI_MUST_CHECK;
 

@@ -26,6 +26,8 @@ const char cli_generation_help[] =
     "  --no-learn               the model alone: nothing that was taught takes part (also with "
     "--lora)\n"
     "  --adapter NAME           what was taught under this name (default)\n"
+    "  --special                <|im_end|> and the like in messages become control tokens; without "
+    "it they are text\n"
     "\n"
     "choosing tokens:\n"
     "  --greedy                 the most likely each time; everything below off unless given\n"
@@ -83,7 +85,9 @@ static const struct {
     ROW("samplers", CLI_TEXT, order),
     ROW("seed", CLI_UINT64, seed),
 };
-enum { TEMPERATURE = 0, SEED = CLI_SAMPLING_OPTIONS - 1 };
+enum { TEMPERATURE = 0, REPEAT_WINDOW = 11, SEED = CLI_SAMPLING_OPTIONS - 1 };
+#define TOP_P          0.9f
+#define REPEAT_PENALTY 1.1f
 _Static_assert(RVI_COUNT(sampling_rows) == CLI_SAMPLING_OPTIONS, "one row each");
 
 void cli_generation_init(cli_generation *g)
@@ -106,6 +110,7 @@ void cli_generation_rows(cli_generation *g, cli_option *rows)
         {"no-history", 0, CLI_FLAG, &g->no_history, NULL},
         {"no-learn", 0, CLI_FLAG, &g->no_learn, NULL},
         {"adapter", 0, CLI_TEXT, &g->learned, NULL},
+        {"special", 0, CLI_FLAG, &g->special, NULL},
     };
     _Static_assert(RVI_COUNT(others) + CLI_SAMPLING_OPTIONS == CLI_GENERATION_OPTIONS,
                    "one row each");
@@ -134,14 +139,22 @@ int cli_generation_settle(const cli *c, cli_generation *g, bool greedy)
     rv_generate_options *o = &g->options;
     if (g->max_tokens < 0) return cli_usage(c, "-n: %d is not possible", g->max_tokens);
     if (g->min_tokens < 0) return cli_usage(c, "--min-tokens: %d is not possible", g->min_tokens);
-    if (greedy || g->greedy)
-        rv_sampling_init_greedy(s, sizeof *s);
-    else
-        rv_sampling_init(s, sizeof *s);
+    *s = (rv_sampling){.size = sizeof *s, .greedy = greedy || g->greedy};
     for (size_t i = 0; i < CLI_SAMPLING_OPTIONS; i++)
         if (g->are_given[i] && !(i == TEMPERATURE && g->greedy))
             memcpy((char *)s + sampling_rows[i].offset, (char *)&g->given + sampling_rows[i].offset,
                    sampling_rows[i].size);
+    bool cool = g->are_given[TEMPERATURE] && s->temperature <= 0;
+    if (s->greedy && g->are_given[TEMPERATURE] && !g->greedy && !cool) {
+        s->greedy = 0; /* drawn after all, with everything else still off */
+        if (s->top_p <= 0) s->top_p = 1;
+        if (s->repetition_penalty <= 0) s->repetition_penalty = 1;
+    } else if (cool && !s->greedy) {
+        s->greedy = 1;
+        if (s->top_p <= 0) s->top_p = TOP_P;
+        if (s->repetition_penalty <= 0) s->repetition_penalty = REPEAT_PENALTY;
+    }
+    if (g->are_given[REPEAT_WINDOW] && !s->repetition_window) s->repetition_penalty = 1;
     g->seed_given = g->are_given[SEED];
     if (!g->seed_given) s->seed = rvi_os_random();
     if (g->breakers.n) {
@@ -154,14 +167,15 @@ int cli_generation_settle(const cli *c, cli_generation *g, bool greedy)
     s->logit_bias = g->bias;
     s->n_logit_bias = g->biases.n;
 
-    rv_generate_options_init(o, sizeof *o);
+    *o = (rv_generate_options){.size = sizeof *o};
     o->sampling = s;
-    if (g->max_given) o->max_tokens = g->max_tokens;
+    if (g->max_given) o->max_tokens = g->max_tokens ? g->max_tokens : RV_NO_TOKENS;
     o->min_tokens = g->min_tokens;
     o->stop = g->stop.items;
     o->n_stop = g->stop.n;
     o->ignore_eos = g->ignore_eos;
-    o->top_logprobs = g->logprobs;
+    o->logprobs = g->logprobs >= 0;
+    o->top_logprobs = RVI_MAX(g->logprobs, 0);
     return CLI_OK;
 }
 
@@ -237,13 +251,11 @@ static int on_event(void *ctx, const rv_event *event)
 }
 
 rv_status cli_answer(cli_generation *g, rv_session *s, const int32_t *ids, size_t n, bool print,
-                     rv_generated *out, rv_error *err)
+                     rv_answer **out, rv_error *err)
 {
     output o = {print, rvi_os_is_terminal(stdout)};
-    if (cli_interrupted()) { /* before it began */
-        *out = (rv_generated){.finish = RV_FINISH_CANCELLED};
-        return RV_OK;
-    }
+    *out = NULL;
+    if (cli_interrupted()) return rvi_error(err, RV_E_CANCELLED, "interrupted");
     g->options.on_event = on_event;
     g->options.ctx = &o;
     if (o.terminal) rvi_interrupt_hide_keys(1);

@@ -8,13 +8,13 @@
 
 #include "cli/cli.h"
 
-enum { CLI_SAMPLING_OPTIONS = 20, CLI_GENERATION_OPTIONS = CLI_SAMPLING_OPTIONS + 12 };
+enum { CLI_SAMPLING_OPTIONS = 20, CLI_GENERATION_OPTIONS = CLI_SAMPLING_OPTIONS + 13 };
 
 typedef struct cli_generation {
     /* options */
     rv_sampling given; /* values of the options that are_given marks */
     bool are_given[CLI_SAMPLING_OPTIONS];
-    bool greedy, ignore_eos, no_history, no_learn, max_given;
+    bool greedy, ignore_eos, no_history, no_learn, max_given, special;
     int max_tokens, min_tokens;
     int logprobs; /* as rv_generate_options has it */
     const char *system;
@@ -51,7 +51,7 @@ void cli_interrupts_reading(bool on);
 /* Generates; print: the text goes to standard output as it comes. Interrupted, the answer ends with
  * RV_FINISH_CANCELLED. */
 rv_status cli_answer(cli_generation *g, rv_session *s, const int32_t *ids, size_t n, bool print,
-                     rv_generated *out, rv_error *err) RVI_MUST_CHECK;
+                     rv_answer **out, rv_error *err) RVI_MUST_CHECK;
 double cli_rate(size_t n, double seconds); /* a second; 0 where there is nothing to divide by */
 
 #endif
