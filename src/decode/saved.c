@@ -127,6 +127,7 @@ static rv_status read_header(FILE *f, rvi_sha256 *sum, const rvi_session *s, con
     uint8_t bytes[HEADER];
     const uint8_t *at = bytes + sizeof magic;
     header want = describe(s);
+    uint32_t most_set = (uint32_t)rvi_rope_set(&s->e->m->rope, INT32_MAX); /* 0: it has only one */
     if (size < HEADER + RVI_SHA256_LEN)
         return rvi_error(err, RV_E_MODEL, "%s: not a saved session", path);
     rv_status st = take(f, sum, bytes, sizeof bytes, path, err);
@@ -150,7 +151,7 @@ static rv_status read_header(FILE *f, rvi_sha256 *sum, const rvi_session *s, con
     if (h->n_ids > (uint64_t)s->n_context)
         return rvi_error(err, RV_E_TOO_LONG, "%s: %llu tokens do not fit the context of %d", path,
                          (unsigned long long)h->n_ids, s->n_context);
-    if (h->n_pages != h->n_ids / RVI_PAGE_TOKENS || h->rope_set > 1 ||
+    if (h->n_pages != h->n_ids / RVI_PAGE_TOKENS || h->rope_set > most_set ||
         size != HEADER + 4 * h->n_ids + h->n_pages * h->page_bytes + RVI_SHA256_LEN)
         return rvi_error(err, RV_E_MODEL, "%s: the saved session is damaged", path);
     return RV_OK;
@@ -166,7 +167,10 @@ static rv_status read_ids(FILE *f, rvi_sha256 *sum, rvi_session *s, size_t n, co
         st = take(f, sum, id, sizeof id, path, err);
         if (!st) s->past.data[i] = (int32_t)(uint32_t)get(&at, sizeof id);
     }
-    return st ? st : rvi_engine_check_ids(s->e, s->past.data, n, err);
+    rv_error why;
+    if (!st && rvi_engine_check_ids(s->e, s->past.data, n, &why))
+        st = rvi_error(err, RV_E_MODEL, "%s: the saved session is damaged: %s", path, why.text);
+    return st;
 }
 
 static rv_status read_pages(FILE *f, rvi_sha256 *sum, rvi_session *s, const header *h,
