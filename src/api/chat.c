@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "learn/text.h"
 
 static rvi_json text_node(const char *key, const char *text)
 {
@@ -41,7 +42,8 @@ static rv_status check_text(const char *text, size_t at, const char *field, rv_e
     rvi_text t = {text, strlen(text)};
     size_t bad = rvi_text_invalid(t);
     if (bad == t.len) return RV_OK;
-    return rvi_error(err, RV_E_INVALID, "messages[%zu].%s is not UTF-8 at byte %zu", at, field, bad);
+    return rvi_error(err, RV_E_INVALID, "messages[%zu].%s is not UTF-8 at byte %zu", at, field,
+                     bad);
 }
 
 /* role, content, then the members of `more`; of two with one name the last counts. */
