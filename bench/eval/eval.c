@@ -67,11 +67,10 @@ int eval_switch(const cli *c, const char *name, const char *text, bool *out)
  * gone by then. */
 static rv_status make_engine(eval *e, int room, rv_error *err)
 {
-    rv_engine_options o;
+    rv_engine_options o = {.size = sizeof o};
     room = (room + 63) / 32 * 32; /* whole pages, one to spare */
     if (e->engine && room <= e->room) return RV_OK;
     rv_engine_free(&e->engine);
-    o = (rv_engine_options){.size = sizeof o};
     o.n_tokens = RVI_MAX(room * EVAL_PARALLEL, EVAL_WINDOW + 32);
     o.max_logits = EVAL_PARALLEL;
     rv_status st = cli_kv_type(e->c, &o.kv_type, err);
@@ -80,26 +79,12 @@ static rv_status make_engine(eval *e, int room, rv_error *err)
     return st;
 }
 
-/* {"messages":[{"role":"user","content":...}],"add_generation_prompt":true} */
-static void put_conversation(const char *question, rvi_buf *out)
+/* A conversation of this one question; it points to *turn. Control tokens in a question are taken as
+ * such: the figures stay comparable with those measured before chats were able to keep them as text. */
+static rv_chat chat_of(const char *question, rv_message *turn)
 {
-    rvi_buf_puts(out, "{\"messages\":[{\"role\":\"user\",\"content\":");
-    rvi_json_write_string(out, question, strlen(question));
-    rvi_buf_puts(out, "}],\"add_generation_prompt\":true}");
-}
-
-/* The ids of a conversation; rv_free */
-static rv_status encode(const eval *e, const rvi_buf *talk, int32_t **ids, size_t *n, rv_error *err)
-{
-    char *text = NULL;
-    size_t len;
-    *ids = NULL;
-    *n = 0;
-    rv_status st = talk->failed ? rvi_nomem(err, "conversation") : RV_OK;
-    if (!st) st = rv_render_chat(e->model.m, talk->data, talk->len, NULL, &text, &len, err);
-    if (!st) st = rv_tokenize(e->model.m, text, len, 0, ids, n, err);
-    rv_free(text);
-    return st;
+    *turn = (rv_message){.role = "user", .content = question};
+    return (rv_chat){.size = sizeof(rv_chat), .messages = turn, .n_messages = 1, .special = 1};
 }
 
 /* Tokens of the longest of these questions and an answer behind it. */
@@ -109,65 +94,56 @@ static rv_status room_for(const eval *e, const char *const *questions, size_t n,
     size_t longest = 0;
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < n; i++) {
-        rvi_buf talk = {0};
+        rv_message turn;
+        rv_chat chat = chat_of(questions[i], &turn);
         int32_t *ids;
         size_t n_ids;
-        put_conversation(questions[i], &talk);
-        st = encode(e, &talk, &ids, &n_ids, err);
+        st = rv_chat_tokenize(e->model.m, &chat, &ids, &n_ids, err);
         longest = RVI_MAX(longest, n_ids);
         rv_free(ids);
-        rvi_buf_deinit(&talk);
     }
     if (!st && longest > 1 << 20) st = rvi_error(err, RV_E_CONFIG, "too long a question");
     *out = (int)longest + max_tokens;
     return st;
 }
 
-static rv_status start(eval *e, rv_learner *l, rv_session *s, const char *question,
-                       const eval_ask *ask, uint64_t seed, rv_error *err)
+static rv_status start(rv_session *s, const char *question, const eval_ask *ask, uint64_t seed,
+                       rv_error *err)
 {
-    rv_sampling sampling;
-    rv_generate_options o;
-    rvi_buf talk = {0};
-    int32_t *ids = NULL;
-    size_t n;
-    sampling = (rv_sampling){.size = sizeof sampling, .greedy = 1};
-    sampling.temperature = ask->temperature;
-    sampling.seed = seed;
-    o = (rv_generate_options){.size = sizeof o};
-    o.sampling = &sampling;
-    o.max_tokens = ask->max_tokens;
+    /* where not greedy, drawn from the model's whole distribution */
+    const rv_sampling sampling = {.size = sizeof sampling,
+                                  .seed = seed,
+                                  .greedy = !(ask->temperature > 0),
+                                  .temperature = ask->temperature,
+                                  .top_p = 1,
+                                  .repetition_penalty = 1};
+    rv_generate_options o = {
+        .size = sizeof o, .sampling = &sampling, .max_tokens = ask->max_tokens};
+    rv_message turn;
+    rv_chat chat = chat_of(question, &turn);
     if (ask->mask) {
         o.mask = ask->mask->forbid;
         o.ctx = ask->mask->ctx;
         o.ignore_eos = ask->mask->ignore_eos;
-        o.top_logprobs = 0;
+        o.logprobs = 1;
     }
-    put_conversation(question, &talk);
-    rv_status st = encode(e, &talk, &ids, &n, err);
-    if (!st && l) st = rv_learner_begin(l, s, talk.data, talk.len, NULL, err);
-    if (!st) st = rv_session_start(s, ids, n, &o, err);
-    rv_free(ids);
-    rvi_buf_deinit(&talk);
-    return st;
+    return rv_session_start_chat(s, &chat, &o, err);
 }
 
 rv_status eval_answers_on(eval *e, rv_learner *l, const char *const *questions, size_t n,
-                          const eval_ask *ask, rv_session **sessions, rv_generated *out,
+                          const eval_ask *ask, rv_session **sessions, rv_answer **out,
                           rv_error *err)
 {
     size_t n_started = 0, n_running = 1;
     int room = 0;
-    rv_session_options o;
-    o = (rv_session_options){.size = sizeof o};
+    rv_session_options o = {.size = sizeof o, .learner = l};
     rv_status st = room_for(e, questions, n, ask->max_tokens, &room, err);
     if (!st) st = make_engine(e, room, err);
     o.engine = e->engine;
     o.n_context = e->room;
     for (size_t i = 0; !st && i < n; i++) st = rv_session_new(&sessions[i], e->model.m, &o, err);
     while (!st && n_started < n) {
-        st =
-            start(e, l, sessions[n_started], questions[n_started], ask, ask->seed + n_started, err);
+        st = start(sessions[n_started], questions[n_started], ask, ask->seed + n_started, err);
         if (!st) n_started++;
     }
     while (!st && n_running) {
@@ -186,14 +162,14 @@ rv_status eval_answers_on(eval *e, rv_learner *l, const char *const *questions, 
 }
 
 static void dump_answers(const eval *e, const rv_learner *l, const char *const *questions, size_t n,
-                         const rv_generated *answers)
+                         rv_answer *const *answers)
 {
     rvi_buf line = {0};
     for (size_t i = 0; i < n; i++) {
         rvi_buf_printf(&line, "{\"learned\":%s,\"question\":", l ? "true" : "false");
         rvi_json_write_string(&line, questions[i], strlen(questions[i]));
         rvi_buf_puts(&line, ",\"answer\":");
-        rvi_json_write_string(&line, answers[i].text, answers[i].text_len);
+        rvi_json_write_string(&line, answers[i]->text, answers[i]->text_len);
         rvi_buf_puts(&line, "}\n");
     }
     if (line.data) fwrite(line.data, 1, line.len, e->dump);
@@ -201,7 +177,7 @@ static void dump_answers(const eval *e, const rv_learner *l, const char *const *
 }
 
 rv_status eval_answers(eval *e, rv_learner *l, const char *const *questions, size_t n,
-                       const eval_ask *ask, rv_generated **out, rv_error *err)
+                       const eval_ask *ask, rv_answer ***out, rv_error *err)
 {
     *out = rvi_zalloc_array(n, sizeof **out);
     rv_status st = *out ? RV_OK : rvi_nomem(err, "answers");
@@ -221,13 +197,13 @@ rv_status eval_answers(eval *e, rv_learner *l, const char *const *questions, siz
     return st;
 }
 
-void eval_free_answers(rv_generated *answers, size_t n)
+void eval_free_answers(rv_answer **answers, size_t n)
 {
-    for (size_t i = 0; answers && i < n; i++) rv_generated_free(&answers[i]);
+    for (size_t i = 0; answers && i < n; i++) rv_free(answers[i]);
     rvi_free(answers);
 }
 
-bool eval_same_ids(const rv_generated *a, const rv_generated *b)
+bool eval_same_ids(const rv_answer *a, const rv_answer *b)
 {
     return a->n_ids == b->n_ids && !memcmp(a->ids, b->ids, a->n_ids * sizeof *a->ids);
 }
@@ -241,7 +217,8 @@ static rv_status load_windows(eval *e, const char *path, int n, rv_error *err)
     int32_t *ids = NULL;
     size_t n_ids = 0;
     rv_status st = cli_read_file(path, &text, err);
-    if (!st) st = rv_tokenize(e->model.m, text.data, text.len, 0, &ids, &n_ids, err);
+    if (!st)
+        st = rv_tokenize(e->model.m, text.data, text.len, RV_TOKENIZE_SPECIAL, &ids, &n_ids, err);
     int all = (int)RVI_MIN(n_ids / EVAL_WINDOW, (size_t)1 << 20);
     if (!st && !all)
         st = rvi_error(err, RV_E_CONFIG, "%s: %zu tokens, and a window has %d", path, n_ids,
@@ -315,24 +292,55 @@ static int show_progress(void *ctx, const char *stage, int done, int total, doub
     return cli_interrupted();
 }
 
-void eval_learner_options(const eval *e, rv_learner_options *out)
+eval_settings eval_learner_settings(const eval *e)
 {
     const eval_options *o = &e->o;
-    rv_learner_options_init(out, sizeof *out);
-    out->seed = o->seed;
-    if (e->store.append) out->store = &e->store;
-    out->random_gradient = o->control && !strcmp(o->control, "random");
-    if (o->steps) out->n_steps = o->steps;
+    eval_settings s = {
+#define X(name, type, value, meaning) .name = (type)(value),
+        RV_LEARNER_EXPERIMENTS(X)
+#undef X
+    };
+    s.random_gradient = o->control && !strcmp(o->control, "random");
+    if (o->steps) s.n_steps = o->steps;
     if (o->rank) {
-        out->rank = o->rank;
-        out->alpha = 2 * (float)o->rank;
+        s.rank = o->rank;
+        s.alpha = 2 * (float)o->rank;
     }
-    if (o->rate > 0) out->learning_rate = o->rate;
+    if (o->rate > 0) s.learning_rate = o->rate;
+    return s;
 }
 
-rv_status eval_learner_new(eval *e, const rv_learner_options *o, rv_error *err)
+static void put_int(rvi_buf *out, int value)
 {
-    rv_status st = rv_learner_new(&e->l, e->model.m, o, err);
+    rvi_buf_printf(out, "%d", value);
+}
+
+/* Written exactly: it is read as the same value again, whatever the locale. */
+static void put_float(rvi_buf *out, float value)
+{
+    rvi_json_write_number(out, (double)value);
+}
+
+/* "recipe=0,gate=0,..." */
+static void write_settings(const eval_settings *s, rvi_buf *out)
+{
+#define X(name, type, value, meaning)                                                              \
+    rvi_buf_puts(out, out->len ? "," #name "=" : #name "=");                                       \
+    put_##type(out, s->name);
+    RV_LEARNER_EXPERIMENTS(X)
+#undef X
+}
+
+rv_status eval_learner_new(eval *e, const eval_settings *settings, rv_error *err)
+{
+    rv_learner_options o = {.size = sizeof o, .seed = e->o.seed};
+    rvi_buf experiments = {0};
+    if (e->store.append) o.store = &e->store;
+    write_settings(settings, &experiments);
+    o.experiments = experiments.data;
+    rv_status st = experiments.failed ? rvi_nomem(err, "settings") : RV_OK;
+    if (!st) st = rv_learner_new(&e->l, e->model.m, &o, err);
+    rvi_buf_deinit(&experiments);
     double begun = rvi_os_seconds();
     if (!st) st = rv_learner_calibrate(e->l, show_progress, e, err);
     e->calibrate_s = rvi_os_seconds() - begun;
@@ -344,17 +352,19 @@ rv_status eval_teach(eval *e, const eval_fact *facts, size_t n, double *slowest,
     rv_status st = RV_OK;
     double worst = 0;
     for (size_t i = 0; !st && i < n; i++) {
-        rv_adaptation a = {0};
+        rv_adaptation *a = NULL;
         st = rv_learner_correct(e->l, NULL, facts[i].prompt, facts[i].taught, &a, err);
-        if (!st && !a.applied)
-            st = rvi_error(err, RV_E_LEARNING, "'%s' was not learned: %s", facts[i].prompt, a.notes);
-        worst = RVI_MAX(worst, (a.latency_us + a.forward_us) * 1e-6);
+        if (!st) worst = RVI_MAX(worst, (a->latency_us + a->forward_us) * 1e-6);
+        if (!st && !a->applied)
+            st = rvi_error(err, RV_E_LEARNING, "'%s' was not learned: %s", facts[i].prompt,
+                           a->notes);
+        rv_free(a);
     }
     if (slowest) *slowest = worst;
     return st;
 }
 
-rv_status eval_train(eval *e, rv_learn_loop loop, rv_preference_loss loss, rv_adaptation *out,
+rv_status eval_train(eval *e, rv_learn_loop loop, rv_preference_loss loss, rv_adaptation **out,
                      double *seconds, rv_error *err)
 {
     double begun = rvi_os_seconds();
@@ -368,11 +378,10 @@ rv_status eval_train(eval *e, rv_learn_loop loop, rv_preference_loss loss, rv_ad
 static rv_status open_model(eval *e, rv_error *err)
 {
     const eval_options *o = &e->o;
-    rv_model_info info;
     e->base_nll = NAN;
     rv_status st = cli_open(e->c, e->model_name, false, &e->model, err);
-    if (!st) st = rv_model_get_info(e->model.m, &info);
-    if (!st && (!info.has_tokenizer || info.is_encoder))
+    const rv_model_info *info = rv_model_get_info(e->model.m);
+    if (!st && (!info->has_tokenizer || info->is_encoder))
         st = rvi_error(err, RV_E_TOKENIZATION, "%s: answering needs a tokenizer and a decoder",
                        e->model_name);
     if (!st) cli_interrupts_catch("\n", false);

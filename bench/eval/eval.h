@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "cli/cli.h"
 #include "eval/style.h"
+#include "ruvllm_experimental.h"
 
 enum { EVAL_PARALLEL = 32, EVAL_WINDOW = 512 };
 
@@ -67,14 +68,26 @@ int eval_switch(const cli *c, const char *name, const char *text, bool *out); /*
  * exit status. */
 int eval_run(eval *e, rv_status (*load)(eval *e, rv_error *err),
              rv_status (*work)(eval *e, rvi_buf *out, rv_error *err));
-/* Options of a learner as an evaluation sets them; and the learner, calibrated. */
-void eval_learner_options(const eval *e, rv_learner_options *out);
+
+/* Every setting of rv_learner_options.experiments. */
+typedef struct eval_settings {
+#define X(name, type, value, meaning) type name;
+    RV_LEARNER_EXPERIMENTS(X)
+#undef X
+} eval_settings;
+
+enum { EVAL_RECIPE_GATED, EVAL_RECIPE_FENCED }; /* of eval_settings.recipe */
+enum { EVAL_GATE_ON = 1, EVAL_GATE_OFF = 2 };   /* of eval_settings.gate */
+
+/* The defaults, and what the command line says. */
+eval_settings eval_learner_settings(const eval *e);
+/* The learner, calibrated. */
+rv_status eval_learner_new(eval *e, const eval_settings *settings, rv_error *err) RVI_MUST_CHECK;
 /* The learner's store, where --work is given. */
 rv_status eval_store_open(eval *e, rv_error *err) RVI_MUST_CHECK;
 void eval_store_shut(eval *e);
-rv_status eval_learner_new(eval *e, const rv_learner_options *o, rv_error *err) RVI_MUST_CHECK;
-/* Consolidates, and says how long that took. */
-rv_status eval_train(eval *e, rv_learn_loop loop, rv_preference_loss loss, rv_adaptation *out,
+/* Consolidates, and says how long that took. *out: rv_free; out may be NULL. */
+rv_status eval_train(eval *e, rv_learn_loop loop, rv_preference_loss loss, rv_adaptation **out,
                      double *seconds, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- asking ---- */
@@ -97,15 +110,15 @@ typedef struct eval_ask {
 /* Answers n questions, each in a session of its own, EVAL_PARALLEL at a time. l NULL: the model
  * alone. *out: n of them, for eval_free_answers, also after a failure. */
 rv_status eval_answers(eval *e, rv_learner *l, const char *const *questions, size_t n,
-                       const eval_ask *ask, rv_generated **out, rv_error *err) RVI_MUST_CHECK;
-void eval_free_answers(rv_generated *answers, size_t n); /* and the list; accepts NULL */
+                       const eval_ask *ask, rv_answer ***out, rv_error *err) RVI_MUST_CHECK;
+void eval_free_answers(rv_answer **answers, size_t n); /* and the list; accepts NULL */
 
 /* The same for at most EVAL_PARALLEL questions whose sessions stay for feedback: sessions and out
- * are n zeroed ones, the caller's also after a failure. */
+ * are n NULL pointers, the caller's to free also after a failure. */
 rv_status eval_answers_on(eval *e, rv_learner *l, const char *const *questions, size_t n,
-                          const eval_ask *ask, rv_session **sessions, rv_generated *out,
+                          const eval_ask *ask, rv_session **sessions, rv_answer **out,
                           rv_error *err) RVI_MUST_CHECK;
-bool eval_same_ids(const rv_generated *a, const rv_generated *b);
+bool eval_same_ids(const rv_answer *a, const rv_answer *b);
 
 /* ---- drift ---- */
 

@@ -42,10 +42,11 @@ static rv_status answer_probability(eval *e, rv_learner *l, const char *question
     rv_answer *g = NULL;
     rv_session *s = NULL;
     rv_status st = eval_answers_on(e, l, &question, 1, &ask, &s, &g, err);
-    if (!st && (g.n_ids != n || !g.chosen))
-        st = rvi_error(err, RV_E_GENERATION, "an answer of %zu tokens ended after %zu", n, g.n_ids);
+    if (!st && (g->n_ids != n || !g->chosen))
+        st =
+            rvi_error(err, RV_E_GENERATION, "an answer of %zu tokens ended after %zu", n, g->n_ids);
     *out = 0;
-    for (size_t i = 0; !st && i < n; i++) *out += (double)g.chosen[i].logprob / log(10);
+    for (size_t i = 0; !st && i < n; i++) *out += (double)g->chosen[i].logprob / log(10);
     rv_free(g);
     rv_session_free(&s);
     return st;
@@ -84,38 +85,39 @@ static void choose_questions(thumbs_eval *v)
 
 static const eval_ask ask_canaries = {.max_tokens = 16, .what = "canaries"};
 
-static rv_status count_changed(thumbs_eval *v, const rv_generated *before, int *out, rv_error *err)
+static rv_status count_changed(thumbs_eval *v, rv_answer *const *before, int *out, rv_error *err)
 {
-    rv_generated *after = NULL;
+    rv_answer **after = NULL;
     rv_status st =
         eval_answers(&v->e, v->e.l, v->canaries, v->n_canaries, &ask_canaries, &after, err);
     *out = 0;
-    for (size_t i = 0; !st && i < v->n_canaries; i++) *out += !eval_same_ids(&before[i], &after[i]);
+    for (size_t i = 0; !st && i < v->n_canaries; i++) *out += !eval_same_ids(before[i], after[i]);
     eval_free_answers(after, v->n_canaries);
     return st;
 }
 
-static rv_status push_down(thumbs_eval *v, size_t i, const rv_generated *canaries, rv_error *err)
+static rv_status push_down(thumbs_eval *v, size_t i, rv_answer *const *canaries, rv_error *err)
 {
     const eval_ask ask = {.max_tokens = ANSWER, .what = "thumbs"};
     eval *e = &v->e;
     const char *q = v->prompts[i];
     rv_session *s = NULL;
-    rv_generated own = {0}, *again = NULL;
+    rv_answer *own = NULL, **again = NULL;
     double before = 0, after = 0;
     rv_status st = eval_answers_on(e, e->l, &q, 1, &ask, &s, &own, err);
-    if (!st) st = answer_probability(e, NULL, q, own.ids, own.n_ids, &before, err);
+    if (!st) st = answer_probability(e, NULL, q, own->ids, own->n_ids, &before, err);
     for (int k = 0; !st && k < v->events; k++) {
-        rv_adaptation a = {0};
+        rv_adaptation *a = NULL;
         st = rv_learner_thumb(e->l, s, 0, &a, err);
-        v->latency_us[v->n_latency++] = a.latency_us;
+        if (!st) v->latency_us[v->n_latency++] = a->latency_us;
+        rv_free(a);
     }
-    if (!st) st = answer_probability(e, e->l, q, own.ids, own.n_ids, &after, err);
+    if (!st) st = answer_probability(e, e->l, q, own->ids, own->n_ids, &after, err);
     v->drop[i] = before - after;
     if (!st) st = count_changed(v, canaries, &v->changed[i], err);
     rv_session_free(&s);
     if (!st) st = eval_answers(e, e->l, &q, 1, &ask, &again, err);
-    if (!st) v->answer_changed[i] = !eval_same_ids(&own, again);
+    if (!st) v->answer_changed[i] = !eval_same_ids(own, again[0]);
     rv_free(own);
     eval_free_answers(again, 1);
     return st;
@@ -188,12 +190,11 @@ static rv_status load_thumbs(eval *e, rv_error *err)
 static rv_status evaluate_thumbs(eval *e, rvi_buf *out, rv_error *err)
 {
     thumbs_eval *v = (thumbs_eval *)e;
-    rv_learner_options lo;
-    rv_generated *canaries = NULL;
+    const eval_settings settings = eval_learner_settings(e);
+    rv_answer **canaries = NULL;
     v->latency_us = rvi_zalloc_array(v->n_prompts * (size_t)v->events, sizeof *v->latency_us);
     rv_status st = v->latency_us ? RV_OK : rvi_nomem(err, "latencies");
-    eval_learner_options(e, &lo);
-    if (!st) st = eval_learner_new(e, &lo, err);
+    if (!st) st = eval_learner_new(e, &settings, err);
     if (!st) st = rv_learner_start(e->l, err); /* as in a chat: what can be done between calls is */
     if (!st) st = eval_answers(e, NULL, v->canaries, v->n_canaries, &ask_canaries, &canaries, err);
     for (size_t i = 0; !st && i < v->n_prompts; i++) {
@@ -255,9 +256,8 @@ static rv_status score_answer(eval *e, const char *q, forced *random, double sco
     const eval_ask ask = {.max_tokens = GARBAGE, .what = "garbage", .mask = random ? &mask : NULL};
     rv_session *s = NULL;
     rv_answer *out = NULL;
-    rv_adaptation a = {0};
     rv_status st = eval_answers_on(e, e->l, &q, 1, &ask, &s, &out, err);
-    if (!st) st = rv_learner_score(e->l, s, score, &a, err);
+    if (!st) st = rv_learner_score(e->l, s, score, NULL, err);
     rv_free(out);
     rv_session_free(&s);
     return st;
@@ -288,11 +288,10 @@ static void write_garbage(const garbage_eval *v, rvi_buf *out)
 static rv_status evaluate_garbage(eval *e, rvi_buf *out, rv_error *err)
 {
     garbage_eval *v = (garbage_eval *)e;
-    rv_learner_options lo;
+    eval_settings settings = eval_learner_settings(e);
     forced random = {.rng = {e->o.seed}};
-    eval_learner_options(e, &lo);
-    lo.no_rollback = !v->rollback;
-    rv_status st = eval_learner_new(e, &lo, err);
+    settings.no_rollback = !v->rollback;
+    rv_status st = eval_learner_new(e, &settings, err);
     for (int i = 0, check = 0; !st && i < v->events; i++) {
         const char *q = garbage_questions[(size_t)i % RVI_COUNT(garbage_questions)];
         cli_progress_show(&e->bar, "garbage", (uint64_t)i, (uint64_t)v->events, "");

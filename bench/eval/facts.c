@@ -141,22 +141,23 @@ static bool any_hit(const char *text, const eval_fact *facts, size_t n, const ev
 
 /* What one fact's answers add; out and base stand at its first question. facts: all that are
  * stored. */
-static void score_fact(const eval_fact *f, const eval_fact *facts, size_t n,
-                       const rv_generated *out, const rv_generated *base, tally t[N_FIGURES])
+static void score_fact(const eval_fact *f, const eval_fact *facts, size_t n, rv_answer *const *out,
+                       rv_answer *const *base, tally t[N_FIGURES])
 {
     double hits = 0, any = 0, equal = 0;
-    count(&t[REL], eval_hit(out->text, f->answer), 1);
+    count(&t[REL], eval_hit(out[0]->text, f->answer), 1);
     out++;
     base++;
-    for (size_t i = 0; i < f->heldout.n; i++) hits += eval_hit(out[i].text, f->answer);
+    for (size_t i = 0; i < f->heldout.n; i++) hits += eval_hit(out[i]->text, f->answer);
     count(&t[GEN], hits, f->heldout.n);
     out += f->heldout.n;
     base += f->heldout.n;
     hits = 0;
     for (size_t i = 0; i < f->neighbours.n; i++) {
-        hits += eval_hit(out[i].text, f->answer) - eval_hit(base[i].text, f->answer);
-        any += any_hit(out[i].text, facts, n, f, false) - any_hit(base[i].text, facts, n, f, false);
-        equal += eval_same_ids(&out[i], &base[i]);
+        hits += eval_hit(out[i]->text, f->answer) - eval_hit(base[i]->text, f->answer);
+        any +=
+            any_hit(out[i]->text, facts, n, f, false) - any_hit(base[i]->text, facts, n, f, false);
+        equal += eval_same_ids(out[i], base[i]);
     }
     count(&t[NBR], hits, f->neighbours.n);
     count(&t[NBR_ANY], any, f->neighbours.n);
@@ -165,18 +166,19 @@ static void score_fact(const eval_fact *f, const eval_fact *facts, size_t n,
     base += f->neighbours.n;
     hits = 0;
     for (size_t i = 0; i < f->same.n; i++)
-        hits += any_hit(out[i].text, facts, n, f, true) - any_hit(base[i].text, facts, n, f, true);
+        hits +=
+            any_hit(out[i]->text, facts, n, f, true) - any_hit(base[i]->text, facts, n, f, true);
     count(&t[SAME], hits, f->same.n);
-    if (f->reverse) count(&t[REV], eval_hit(out[f->same.n].text, f->subject), 1);
+    if (f->reverse) count(&t[REV], eval_hit(out[f->same.n]->text, f->subject), 1);
 }
 
-static void score_unrelated(const rv_generated *out, const rv_generated *base, size_t n,
+static void score_unrelated(rv_answer *const *out, rv_answer *const *base, size_t n,
                             tally t[N_FIGURES])
 {
     for (size_t i = 0; i < n; i++) {
-        count(&t[LOC], eval_same_words(out[i].text, base[i].text, 0), 1);
-        count(&t[LOC6], eval_same_words(out[i].text, base[i].text, 6), 1);
-        count(&t[LOC_IDENTICAL], eval_same_ids(&out[i], &base[i]), 1);
+        count(&t[LOC], eval_same_words(out[i]->text, base[i]->text, 0), 1);
+        count(&t[LOC6], eval_same_words(out[i]->text, base[i]->text, 6), 1);
+        count(&t[LOC_IDENTICAL], eval_same_ids(out[i], base[i]), 1);
     }
 }
 
@@ -184,19 +186,20 @@ static void score_unrelated(const rv_generated *out, const rv_generated *base, s
 
 static rv_status train(facts_eval *v, double *seconds, rv_error *err)
 {
-    rv_adaptation a = {0};
+    rv_adaptation *a = NULL;
     rv_status st = eval_train(&v->e, v->mode == DEEP ? RV_LOOP_DEEP : RV_LOOP_BACKGROUND,
                               RV_LOSS_DPO, &a, seconds, err);
-    if (!st && !a.applied) st = rvi_error(err, RV_E_LEARNING, "nothing was trained: %s", a.notes);
+    if (!st && !a->applied) st = rvi_error(err, RV_E_LEARNING, "nothing was trained: %s", a->notes);
+    rv_free(a);
     return st;
 }
 
-static rv_status evaluate_set(facts_eval *v, const eval_set *s, const rv_generated *base,
+static rv_status evaluate_set(facts_eval *v, const eval_set *s, rv_answer *const *base,
                               const questions *q, eval_figure *figures, rv_error *err)
 {
     eval *e = &v->e;
     tally t[N_FIGURES] = {{0}};
-    rv_generated *out = NULL;
+    rv_answer **out = NULL;
     rv_status st = rv_learner_reset(e->l, err);
     if (!st) st = eval_teach(e, s->facts, s->n, &figures[SLOWEST].value, err);
     if (!st && v->mode != INSTANT) st = train(v, &figures[SECONDS].value, err);
@@ -234,13 +237,13 @@ static size_t pick_relations(const eval_set *s, const bool *done, size_t picked[
 /* Asks what `few` facts (those at `which`) are about; base: answers of the whole set's
  * questions. */
 static rv_status ask_about(facts_eval *v, const eval_set *s, const size_t *which, size_t n,
-                           const eval_texts *unrelated, const rv_generated *base,
-                           const rv_generated *base_unrelated, bool *done, tally t[N_FIGURES],
+                           const eval_texts *unrelated, rv_answer *const *base,
+                           rv_answer *const *base_unrelated, bool *done, tally t[N_FIGURES],
                            rv_error *err)
 {
     eval *e = &v->e;
     questions q = {0};
-    rv_generated *out = NULL;
+    rv_answer **out = NULL;
     eval_fact *few = rvi_zalloc_array(n, sizeof *few);
     rv_status st = few ? RV_OK : rvi_nomem(err, "facts");
     for (size_t i = 0; !st && i < n; i++) few[i] = s->facts[which[i]];
@@ -263,11 +266,11 @@ static rv_status ask_about(facts_eval *v, const eval_set *s, const size_t *which
     return st;
 }
 
-static rv_status evaluate_one_by_one(facts_eval *v, const eval_set *s, const rv_generated *base,
+static rv_status evaluate_one_by_one(facts_eval *v, const eval_set *s, rv_answer *const *base,
                                      const questions *q, eval_figure *figures, rv_error *err)
 {
     const eval_texts *all = &v->file.unrelated;
-    const rv_generated *base_unrelated = base + (q->n - all->n);
+    rv_answer *const *base_unrelated = base + (q->n - all->n);
     size_t n = RVI_MIN(s->n, (size_t)v->one_by_one), n_done = 0;
     tally t[N_FIGURES] = {{0}}, five[N_FIGURES] = {{0}};
     bool *done = rvi_zalloc_array(s->n, sizeof *done);
@@ -326,14 +329,13 @@ static void print_result(const facts_eval *v, const eval_results *r, rvi_buf *ou
 
 static rv_status make_learner(facts_eval *v, rv_error *err)
 {
-    rv_learner_options o;
-    eval_learner_options(&v->e, &o);
-    o.recipe = v->fenced ? RV_RECIPE_FENCED : RV_RECIPE_GATED;
-    o.gate = v->gate ? RV_GATE_ON : RV_GATE_OFF;
-    o.no_slots = !v->slots;
-    o.strict_gate = v->strict;
-    o.group_size = v->group;
-    return eval_learner_new(&v->e, &o, err);
+    eval_settings s = eval_learner_settings(&v->e);
+    s.recipe = v->fenced ? EVAL_RECIPE_FENCED : EVAL_RECIPE_GATED;
+    s.gate = v->gate ? EVAL_GATE_ON : EVAL_GATE_OFF;
+    s.no_slots = !v->slots;
+    s.strict_gate = v->strict;
+    s.group_size = v->group;
+    return eval_learner_new(&v->e, &s, err);
 }
 
 static rv_status load(eval *e, rv_error *err)
@@ -355,7 +357,7 @@ static rv_status evaluate(eval *e, rvi_buf *out, rv_error *err)
         const eval_set *s = &v->file.sets[i];
         eval_figure *own = eval_results_of(&r, i);
         questions q = {0};
-        rv_generated *base = NULL;
+        rv_answer **base = NULL;
         r.numbers[i] = s->number;
         own[CALIBRATE].value = e->calibrate_s;
         st = collect(s->facts, s->n, &v->file.unrelated, &q, err);

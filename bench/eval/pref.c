@@ -45,15 +45,14 @@ static size_t times_asked(const pref_eval *v)
     return v->instant ? ASKED : 1;
 }
 
-static double judge(const eval_style *s, const eval_request *r, const rv_generated *g)
+static double judge(const eval_style *s, const eval_request *r, const rv_answer *g)
 {
     return style_judge(s->style, g->text, r->name, g->finish == RV_FINISH_EOS);
 }
 
 /* `each` answers to every request, those to one request side by side. */
 static rv_status answer_requests(pref_eval *v, rv_learner *l, const eval_request *r, size_t n,
-                                 size_t each, const eval_ask *ask, rv_generated **out,
-                                 rv_error *err)
+                                 size_t each, const eval_ask *ask, rv_answer ***out, rv_error *err)
 {
     const char **q = rvi_zalloc_array(n * each, sizeof *q);
     rv_status st = q ? RV_OK : rvi_nomem(err, "questions");
@@ -76,12 +75,11 @@ typedef struct coin {
 static rv_status prefer(pref_eval *v, const char *question, const char *chosen,
                         const char *rejected, coin *c, rv_error *err)
 {
-    rv_adaptation a = {0};
     if (c->n++ % 2 == 0) c->up = rvi_rng_u64(&c->rng) >> 63;
     bool swap = v->shuffled && c->up;
     c->up = !c->up;
     return rv_learner_prefer(v->e.l, question, swap ? rejected : chosen, swap ? chosen : rejected,
-                             &a, err);
+                             NULL, err);
 }
 
 static rv_status pairs_of_corrections(pref_eval *v, const eval_style *s, size_t *n_pairs,
@@ -89,15 +87,15 @@ static rv_status pairs_of_corrections(pref_eval *v, const eval_style *s, size_t 
 {
     const eval_ask ask = {.max_tokens = ANSWER, .what = "answers"};
     coin c = {.rng = {v->e.o.seed + 9}};
-    rv_generated *own = NULL;
+    rv_answer **own = NULL;
     rv_status st = answer_requests(v, NULL, s->teach, s->n_teach, 1, &ask, &own, err);
     for (size_t i = 0; !st && i < s->n_teach; i++) {
         rvi_buf better = {0};
-        style_correct(s->style, own[i].text, s->teach[i].name, &better);
+        style_correct(s->style, own[i]->text, s->teach[i].name, &better);
         if (better.failed)
             st = rvi_nomem(err, "correction");
         else if (better.data)
-            st = prefer(v, s->teach[i].prompt, better.data, own[i].text, &c, err);
+            st = prefer(v, s->teach[i].prompt, better.data, own[i]->text, &c, err);
         *n_pairs += better.data != NULL;
         rvi_buf_deinit(&better);
     }
@@ -109,19 +107,19 @@ static rv_status pairs_of_scores(pref_eval *v, const eval_style *s, size_t *n_pa
 {
     const eval_ask ask = {ANSWER, 0.8f, v->e.o.seed * 1000 + 4, "samples", NULL};
     coin c = {.rng = {v->e.o.seed + 9}};
-    rv_generated *out = NULL;
+    rv_answer **out = NULL;
     rv_status st = answer_requests(v, NULL, s->teach, s->n_teach, SAMPLES, &ask, &out, err);
     for (size_t i = 0; !st && i < s->n_teach; i++) {
-        const rv_generated *of = out + i * SAMPLES;
+        rv_answer *const *of = out + i * SAMPLES;
         double quality[SAMPLES];
         size_t best = 0, worst = 0;
         for (size_t k = 0; k < SAMPLES; k++) {
-            quality[k] = judge(s, &s->teach[i], &of[k]);
+            quality[k] = judge(s, &s->teach[i], of[k]);
             if (quality[k] >= quality[best]) best = k;
             if (quality[k] < quality[worst]) worst = k;
         }
         if (quality[best] <= quality[worst]) continue; /* nothing to tell them apart by */
-        st = prefer(v, s->teach[i].prompt, of[best].text, of[worst].text, &c, err);
+        st = prefer(v, s->teach[i].prompt, of[best]->text, of[worst]->text, &c, err);
         ++*n_pairs;
     }
     eval_free_answers(out, s->n_teach * SAMPLES);
@@ -136,7 +134,7 @@ static rv_status score_group(pref_eval *v, const eval_style *s, rvi_rng *rng, si
 {
     const eval_ask ask = {SHORT_ANSWER, 0.8f, rvi_rng_u64(rng), "scores", NULL};
     rv_session *sessions[GROUP] = {NULL};
-    rv_generated out[GROUP] = {{0}};
+    rv_answer *out[GROUP] = {NULL};
     const eval_request *r[GROUP];
     const char *q[GROUP];
     for (size_t i = 0; i < n; i++) {
@@ -145,13 +143,12 @@ static rv_status score_group(pref_eval *v, const eval_style *s, rvi_rng *rng, si
     }
     rv_status st = eval_answers_on(&v->e, v->e.l, q, n, &ask, sessions, out, err);
     for (size_t i = 0; !st && i < n; i++) {
-        rv_adaptation a = {0};
-        double quality = judge(s, r[i], &out[i]);
+        double quality = judge(s, r[i], out[i]);
         if (v->shuffled) quality = rvi_rng_double(rng);
-        st = rv_learner_score(v->e.l, sessions[i], quality, &a, err);
+        st = rv_learner_score(v->e.l, sessions[i], quality, NULL, err);
     }
     for (size_t i = 0; i < n; i++) {
-        rv_generated_free(&out[i]);
+        rv_free(out[i]);
         rv_session_free(&sessions[i]);
     }
     return st;
@@ -179,10 +176,10 @@ static rv_status judge_answers(pref_eval *v, rv_learner *l, const eval_style *s,
     const eval_ask greedy = {ANSWER, 0, 0, "asking", NULL},
                    sampled = {SHORT_ANSWER, 0.8f, 77, "asking", NULL};
     size_t each = times_asked(v), n = s->n_heldout * each;
-    rv_generated *out = NULL;
+    rv_answer **out = NULL;
     rv_status st = answer_requests(v, l, s->heldout, s->n_heldout, each,
                                    v->instant ? &sampled : &greedy, &out, err);
-    for (size_t i = 0; !st && i < n; i++) quality[i] = judge(s, &s->heldout[i / each], &out[i]);
+    for (size_t i = 0; !st && i < n; i++) quality[i] = judge(s, &s->heldout[i / each], out[i]);
     eval_free_answers(out, n);
     return st;
 }
@@ -223,7 +220,6 @@ static rv_status evaluate_run(pref_eval *v, const eval_style *s, const double *b
                               eval_figure *f, rv_error *err)
 {
     size_t n_pairs = 0;
-    rv_adaptation a = {0};
     double begun = rvi_os_seconds(), took = 0;
     rv_status st = rv_learner_reset(v->e.l, err);
     if (!st && v->instant) {
@@ -233,8 +229,8 @@ static rv_status evaluate_run(pref_eval *v, const eval_style *s, const double *b
         st = (v->scores ? pairs_of_scores : pairs_of_corrections)(v, s, &n_pairs, err);
         f[PAIRS].value = (double)n_pairs;
         if (!st && n_pairs >= (v->scores ? MIN_PAIRS : 1)) /* few scores differ: they say nothing */
-            st =
-                eval_train(&v->e, RV_LOOP_DEEP, v->kto ? RV_LOSS_KTO : RV_LOSS_DPO, &a, &took, err);
+            st = eval_train(&v->e, RV_LOOP_DEEP, v->kto ? RV_LOSS_KTO : RV_LOSS_DPO, NULL, &took,
+                            err);
     }
     f[SECONDS].value = took;
     if (!st) st = measure(v, s, base, f, err);
@@ -295,11 +291,10 @@ static rv_status evaluate(eval *e, rvi_buf *out, rv_error *err)
 {
     pref_eval *v = (pref_eval *)e;
     size_t runs = (size_t)v->runs, n = v->file.n * runs;
-    rv_learner_options lo;
+    const eval_settings settings = eval_learner_settings(e);
     eval_results r;
     rv_status st = eval_results_init(&r, figure_rows, N_FIGURES, n, err);
-    eval_learner_options(e, &lo);
-    if (!st) st = eval_learner_new(e, &lo, err);
+    if (!st) st = eval_learner_new(e, &settings, err);
     for (size_t i = 0; !st && i < v->file.n; i++)
         st = evaluate_style(v, &v->file.items[i], &r, i * runs, err);
     if (!st) (e->o.json ? write_result : print_result)(v, &r, out);

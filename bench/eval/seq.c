@@ -41,7 +41,7 @@ static rv_status measure(eval *e, const eval_fact *facts, size_t n, size_t size,
     size_t n_all = n;
     for (size_t i = 0; i < n; i++) n_all += facts[i].heldout.n;
     const char **q = rvi_zalloc_array(n_all, sizeof *q);
-    rv_generated *out = NULL;
+    rv_answer **out = NULL;
     rv_status st = q ? RV_OK : rvi_nomem(err, "questions");
     size_t at = 0;
     for (size_t i = 0; !st && i < n; i++) {
@@ -53,10 +53,10 @@ static rv_status measure(eval *e, const eval_fact *facts, size_t n, size_t size,
     for (size_t g = 0; !st && g < n / size; g++) {
         size_t hits = 0, asked = 0, exact = 0;
         for (size_t i = g * size; i < (g + 1) * size; i++) {
-            exact += eval_hit(out[at++].text, facts[i].answer);
+            exact += eval_hit(out[at++]->text, facts[i].answer);
             asked += facts[i].heldout.n;
             for (size_t k = 0; k < facts[i].heldout.n; k++)
-                hits += eval_hit(out[at++].text, facts[i].answer);
+                hits += eval_hit(out[at++]->text, facts[i].answer);
         }
         gen[g] = asked ? 100 * (double)hits / (double)asked : (double)NAN;
         rel[g] = 100 * (double)exact / (double)size;
@@ -74,12 +74,13 @@ static rv_status teach_groups(seq_eval *v, const eval_set *s, course *c, double 
     rv_status st = rv_learner_reset(e->l, err);
     *seconds = 0;
     for (int g = 0; !st && g < v->groups; g++) {
-        rv_adaptation a = {0};
+        rv_adaptation *a = NULL;
         double took = 0;
         st = eval_teach(e, s->facts + (size_t)g * size, size, NULL, err);
         if (!st) st = eval_train(e, RV_LOOP_BACKGROUND, RV_LOSS_DPO, &a, &took, err);
         *seconds += took;
-        if (!st && !a.applied) st = rvi_error(err, RV_E_LEARNING, "group %d: %s", g + 1, a.notes);
+        if (!st && !a->applied) st = rvi_error(err, RV_E_LEARNING, "group %d: %s", g + 1, a->notes);
+        rv_free(a);
         if (!st) st = measure(e, s->facts, (size_t)(g + 1) * size, size, c->gen[g], c->rel[g], err);
     }
     return st;
@@ -161,17 +162,16 @@ static void print_result(const seq_eval *v, const eval_results *r, const course 
 
 static rv_status make_learner(seq_eval *v, rv_error *err)
 {
-    rv_learner_options o;
-    eval_learner_options(&v->e, &o);
-    o.recipe = RV_RECIPE_FENCED;
-    o.shared = 1;
-    o.no_slots = 1;
-    o.gate = v->gate ? RV_GATE_ON : RV_GATE_OFF;
-    o.group_size = (int)(v->file.sets[0].n / (size_t)v->groups);
-    if (!v->rehearsal) o.rehearsal = 0;
-    if (!v->ewc) o.ewc_lambda = 0;
-    o.kl_weight = v->kl ? -1.0f : 0.0f;
-    return eval_learner_new(&v->e, &o, err);
+    eval_settings s = eval_learner_settings(&v->e);
+    s.recipe = EVAL_RECIPE_FENCED;
+    s.shared = 1;
+    s.no_slots = 1;
+    s.gate = v->gate ? EVAL_GATE_ON : EVAL_GATE_OFF;
+    s.group_size = (int)(v->file.sets[0].n / (size_t)v->groups);
+    if (!v->rehearsal) s.rehearsal = 0;
+    if (!v->ewc) s.ewc_lambda = 0;
+    s.kl_weight = v->kl ? -1.0f : 0.0f;
+    return eval_learner_new(&v->e, &s, err);
 }
 
 static rv_status load(eval *e, rv_error *err)

@@ -13,10 +13,9 @@
 
 static rv_status calibrate(eval *e, const char *path, rv_error *err)
 {
-    rv_learner_options o;
+    const eval_settings settings = eval_learner_settings(e);
     rv_status st = rv_store_open(&e->store, path, NULL, err);
-    eval_learner_options(e, &o);
-    if (!st) st = eval_learner_new(e, &o, err);
+    if (!st) st = eval_learner_new(e, &settings, err);
     rv_learner_free(&e->l);
     rv_store_close(&e->store);
     return st;
