@@ -447,7 +447,7 @@ rv_status rv_store_open(rv_store *out, const char *path, const rv_store_options 
     if (!out) return rvi_error(err, RV_E_INVALID, "rv_store_open: NULL argument");
     *out = (rv_store){0};
     if (!path || !path[0]) return rvi_error(err, RV_E_INVALID, "rv_store_open: the path is empty");
-    if (o && o->size < sizeof *o)
+    if (o && (o->size < sizeof *o || o->size > 65536))
         return rvi_error(err, RV_E_CONFIG,
                          "rv_store_options.size must be sizeof(rv_store_options) (got %zu)",
                          o->size);
