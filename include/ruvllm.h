@@ -15,7 +15,9 @@
  * Failing: what can fail returns rv_status (RV_OK is 0) and fills the optional rv_error. On failure
  * a leading out pointer is NULL, nothing is left behind, and the arguments are as they were, unless
  * the function says otherwise. NULL where an object is needed is RV_E_INVALID. The library never
- * exits, prints or reads the environment.
+ * exits, prints or reads the environment. A model file that is cut short while it is in use is
+ * RV_E_IO: for that the library handles SIGBUS in files that it has mapped, and hands all other
+ * faults to the handler that was there before the file was opened.
  *
  * Owning: what _new, _open or _load gave is given back by _free or _close, which take the address
  * of the caller's variable and set it to NULL, so that a later use is RV_E_INVALID; they accept
