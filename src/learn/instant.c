@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/number.h"
 #include "base/os.h"
 #include "learn/learner_internal.h"
 #include "learn/prose.h"
@@ -215,9 +216,9 @@ static rv_status probe(rvi_learner *l, rv_adaptation *out, rv_error *err)
     rvi_delta d = rvi_micro_delta(in->micro);
     rv_status st = rvi_instant_publish(l, &in->adapter, &d, err);
     char note[sizeof((rv_adaptation *)0)->notes];
-    snprintf(note, sizeof note,
-             "rolled back: the probe texts had drifted by %.4f nats, perplexity %+.1f %%", r.kl,
-             100 * r.ppl);
+    (void)rvi_snprintf(note, sizeof note,
+                       "rolled back: the probe texts had drifted by %.4f nats, perplexity %+.1f %%",
+                       r.kl, 100 * r.ppl);
     if (out) {
         snprintf(out->notes, sizeof out->notes, "%s", note);
         out->forward_us += (rvi_os_thread_seconds() - start) * 1e6;
@@ -285,7 +286,7 @@ static void say(rv_adaptation *out, rvi_micro_outcome outcome, double kl)
 {
     out->applied = outcome == RVI_MICRO_STEPPED;
     if (outcome == RVI_MICRO_STEPPED)
-        snprintf(out->notes, sizeof out->notes, "one step, %.4f nats a token", kl);
+        (void)rvi_snprintf(out->notes, sizeof out->notes, "one step, %.4f nats a token", kl);
     else
         snprintf(out->notes, sizeof out->notes, "%s",
                  outcome == RVI_MICRO_DROPPED ? "dropped: its numbers are not finite"

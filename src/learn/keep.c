@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/number.h"
 #include "base/os.h"
 #include "learn/learner_internal.h"
 #include "learn/snapshot.h"
@@ -198,7 +199,8 @@ rv_status rvi_learner_merge(rvi_learner *l, int a, int b, rv_consolidation how, 
     }
     out->applied = 1;
     out->generation = g.number;
-    snprintf(out->notes, sizeof out->notes, "%.2f %% of the energy discarded", 100 * report.lost);
+    (void)rvi_snprintf(out->notes, sizeof out->notes, "%.2f %% of the energy discarded",
+                       100 * report.lost);
     return RV_OK;
 }
 
