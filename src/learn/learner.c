@@ -117,10 +117,7 @@ rv_status rvi_learner_reset(rvi_learner *l, rv_error *err)
 
 void rvi_learner_settle(rvi_learner *l)
 {
-    rv_error why = {0};
-    if (l->instant.unsaved && rvi_instant_save(l, &why))
-        rvi_log_write(l->parts.be->log, RVI_LOG_WARN, "what scores taught is not saved: %s",
-                      why.text);
+    if (l->store.by.append) rvi_instant_save_lists(l);
     rvi_os_unlock(l->lock); /* others may have it */
     l->lock = -1;
     l->owned = false;
