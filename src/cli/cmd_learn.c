@@ -113,7 +113,7 @@ static rv_status do_rollback(learn *t, rv_error *err)
         if (!st && !from)
             st = rvi_error(err, RV_E_NOT_FOUND, "there is no generation to go back from");
     } else if (!read_number(t->args[0], &generation)) {
-        st = rvi_error(err, RV_E_CONFIG, "'%s' is not the number of a generation", t->args[0]);
+        st = rvi_error(err, RV_E_CONFIG, "a generation must be a number");
     }
     if (!st) st = rv_learner_rollback(t->learning.l, generation, &a, err);
     return st ? st : report(t, &a);
@@ -146,7 +146,7 @@ static rv_status do_merge(learn *t, rv_error *err)
     rv_adaptation a = {0};
     int one, two;
     if (!read_number(t->args[0], &one) || !read_number(t->args[1], &two))
-        return rvi_error(err, RV_E_CONFIG, "merge takes the numbers of two generations");
+        return rvi_error(err, RV_E_CONFIG, "a generation must be a number");
     rv_status st = rv_learner_merge(t->learning.l, one, two, t->how, &a, err);
     return st ? st : report(t, &a);
 }
@@ -154,8 +154,6 @@ static rv_status do_merge(learn *t, rv_error *err)
 static rv_status do_log(learn *t, rv_error *err)
 {
     uint64_t n = 0;
-    if (strcmp(t->args[0], "verify") != 0)
-        return rvi_error(err, RV_E_CONFIG, "log: 'verify' is what can be done with it");
     rv_status st = rv_learner_verify_log(t->learning.l, &n, err);
     if (!st)
         rvi_buf_printf(&t->out,
@@ -186,18 +184,22 @@ static const struct {
     {"forget", 1, 1, false, do_forget},
 };
 
-static int settle_options(cli *c, learn *t, const char *how, const char *loss)
+/* What can be seen to be wrong before the model is opened. */
+static int check_arguments(const cli *c, learn *t, const char *action, const char *how,
+                           const char *loss)
 {
-    static const char *const hows[] = {"average", "quality", "ewc"};
-    size_t i = 0;
-    while (how && i < RVI_COUNT(hows) && strcmp(how, hows[i]) != 0) i++;
-    if (i == RVI_COUNT(hows))
-        return cli_usage(c, "--how: '%s' is none of average, quality and ewc", how);
-    t->how = (rv_consolidation)i;
-    if (loss && strcmp(loss, "dpo") != 0 && strcmp(loss, "kto") != 0)
-        return cli_usage(c, "--loss: '%s' is neither dpo nor kto", loss);
+    int number;
+    t->how = how && !strcmp(how, "quality") ? RV_MERGE_QUALITY_WEIGHTED
+             : how && !strcmp(how, "ewc")   ? RV_MERGE_EWC
+                                            : RV_MERGE_AVERAGE;
     t->loss = loss && !strcmp(loss, "kto") ? RV_LOSS_KTO : RV_LOSS_DPO;
-    if (t->generation < 0) return cli_usage(c, "--generation: %d is not possible", t->generation);
+    if (!strcmp(action, "log") && strcmp(t->args[0], "verify") != 0)
+        return cli_usage(c, "log must be followed by verify (got '%s')", t->args[0]);
+    if (strcmp(action, "merge") != 0 && strcmp(action, "rollback") != 0) return CLI_OK;
+    for (int i = 0; i < t->n_args; i++)
+        if (!read_number(t->args[i], &number))
+            return cli_usage(c, "%s: a generation must be a number, 0 to 1000000 (got '%s')",
+                             action, t->args[i]);
     return CLI_OK;
 }
 
@@ -218,16 +220,23 @@ int cli_learn(cli *c, int argc, char **argv)
     bool done;
     int code = cli_parse(c, table, RVI_COUNT(table), argc, argv, args, 3, &n_args, &done);
     if (code || done) return code;
-    if (!n_args) return cli_usage(c, "an action is needed");
+    if (!n_args)
+        return cli_usage(c, "an action is needed: status, run, pause, rollback, export, import, "
+                            "merge, log verify or forget");
     size_t i = 0;
     while (i < RVI_COUNT(actions) && strcmp(args[0], actions[i].name) != 0) i++;
     if (i == RVI_COUNT(actions)) return cli_usage(c, "there is no action '%s'", args[0]);
     t.n_args = n_args - 1;
     memcpy(t.args, args + 1, (size_t)t.n_args * sizeof *args);
     if (t.n_args < actions[i].min_args || t.n_args > actions[i].max_args)
-        return cli_usage(c, "%s: %d argument%s cannot be", args[0], t.n_args,
-                         t.n_args == 1 ? "" : "s");
-    if ((code = settle_options(c, &t, how, loss))) return code;
+        return cli_usage(c, "learn %s takes %s (got %d)", args[0],
+                         actions[i].max_args == 0   ? "no argument"
+                         : actions[i].min_args == 0 ? "at most one argument"
+                         : actions[i].max_args == 1 ? "one argument"
+                                                    : "two arguments",
+                         t.n_args);
+    if ((code = check_arguments(c, &t, args[0], how, loss))) return code;
+    if (name && (code = cli_check_name(c, name))) return code;
 
     rv_error err = {0};
     rv_status st = cli_open(c, model, 0, &t.model, &err);

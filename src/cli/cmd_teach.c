@@ -176,6 +176,8 @@ int cli_teach(cli *c, int argc, char **argv)
     if ((n_args > 1) == (t.question != NULL))
         return cli_usage(c, "give either -q and -a, or a file of lessons");
 
+    if (t.name && (code = cli_check_name(c, t.name))) return code;
+
     rv_error err = {0};
     rv_status st = RV_OK;
     if (t.question) st = cli_learning_check("the question", t.question, strlen(t.question), &err);

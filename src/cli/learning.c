@@ -12,17 +12,6 @@
 
 /* ---- opening ---- */
 
-static bool is_name(const char *name)
-{
-    size_t n = strlen(name);
-    for (size_t i = 0; i < n; i++) {
-        char c = name[i];
-        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-        if (!plain && c != '-' && c != '_' && !(c == '.' && i)) return false;
-    }
-    return n && n <= 64;
-}
-
 static bool file_of(const cli_learning *l, const char *name, rvi_buf *out)
 {
     return rvi_buf_printf(out, "%s/%s", l->dir.data, name);
@@ -51,10 +40,6 @@ rv_status cli_learning_open(cli_learning *out, const cli *c, const rv_model *m, 
     char digest[65];
     *out = (cli_learning){0};
     if (!name) name = "default";
-    if (!is_name(name))
-        return rvi_error(
-            err, RV_E_CONFIG,
-            "--adapter: '%s' is no name (up to 64 of A-Z a-z 0-9 - _ and, not first, .)", name);
     if (!create && !c->state_dir) return RV_OK;
     const char *state;
     rv_status st = cli_state(c, &state, err);
@@ -138,13 +123,14 @@ void cli_learning_write(const rv_adaptation *a, rvi_buf *out)
     rvi_buf_putc(out, '}');
 }
 
-static void print_lessons(const rvi_json *lessons, rvi_buf *out)
+static void print_lessons(const rvi_json *lessons, rvi_arena *a, rvi_buf *out)
 {
     for (size_t i = 0; i < rvi_json_count(lessons); i++) {
         const rvi_json *x = rvi_json_at(lessons, i);
         int generation = (int)rvi_json_int(rvi_json_get(x, "generation"), 0);
-        rvi_buf_printf(out, "  %s\n    %s  ", rvi_json_string(rvi_json_get(x, "question"), ""),
-                       rvi_json_string(rvi_json_get(x, "sentence"), ""));
+        rvi_buf_printf(out, "  %s\n    %s  ",
+                       cli_one_line(a, rvi_json_string(rvi_json_get(x, "question"), "")),
+                       cli_one_line(a, rvi_json_string(rvi_json_get(x, "sentence"), "")));
         if (generation)
             rvi_buf_printf(out, "(generation %d)\n", generation);
         else
@@ -187,7 +173,7 @@ rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err)
         if (!rvi_json_bool(rvi_json_get(s, "calibrated"), true))
             rvi_buf_puts(out, "not calibrated yet: corrections are recognised by their subject "
                               "alone\n");
-        print_lessons(rvi_json_get(s, "learned"), out);
+        print_lessons(rvi_json_get(s, "learned"), &arena, out);
         print_generations(rvi_json_get(s, "generations"), out);
         if (out->data) cli_hush(out->data, out->len);
     }

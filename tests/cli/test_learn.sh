@@ -28,9 +28,9 @@ check "neither question nor file" 2 - "either -q and -a, or a file" "$rv" teach 
 check "two loops" 2 - "give one of --instant" "$rv" teach $spm -q x -a y --deep --background
 check "no action" 2 - "an action is needed" "$rv" learn
 check "an unknown action" 2 - "no action 'dance'" "$rv" learn dance
-check "merge needs two" 2 - "merge: 1 argument cannot be" "$rv" learn merge 1
-check "an unknown way to merge" 2 - "none of average, quality and ewc" "$rv" learn merge 1 2 --how best
-check "a name that is a path" 1 - "is no name" "$rv" teach $spm -q x -a y --adapter ../x
+check "merge needs two" 2 - "merge takes two arguments" "$rv" learn merge 1
+check "an unknown way to merge" 2 - "must be average, quality or ewc (got 'best')" "$rv" learn merge 1 2 --how best
+check "a name that is a path" 2 - "--adapter must be .*(got '../x')" "$rv" teach $spm -q x -a y --adapter ../x
 
 # --- bad input changes nothing
 check "an empty answer" 1 - "it is empty" "$rv" teach $spm -q "$ask" -a "  "
@@ -87,7 +87,7 @@ verdict "with --no-learn nothing is learned" 0 $? "" "Nothing is learned here"
 check "pause" 0 "waits for 'learn run'" - "$rv" learn pause -m $spm
 check "status says so" 0 '"paused":true' - "$rv" learn status -m $spm --json
 check "no generation to go back from" 1 - "no generation" "$rv" learn rollback -m $spm
-check "a generation that is a word" 1 - "not the number" "$rv" learn rollback x -m $spm
+check "a generation that is a word" 2 - "must be a number" "$rv" learn rollback x -m $spm
 
 # --- a state that cannot be written, or read
 before=$(records)
