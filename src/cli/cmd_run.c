@@ -207,6 +207,33 @@ static int answer_once(run *r, const char *prompt, size_t len)
     return st ? cli_fail(&err) : code;
 }
 
+/* The text to answer: the prompt given, and what standard input brings where it is no terminal:
+ * `cat notes | ruvllm run MODEL "Summarise:"`. Like other tools that read a pipe this waits for its
+ * end, however long the program before it takes, but says so when nothing comes: a pipe that a
+ * script inherited may never end. */
+static rv_status read_prompt(const run *r, const char *prompt, rvi_buf *text, rv_error *err)
+{
+    enum { PATIENCE = 3 /* seconds */ };
+    rv_status st = RV_OK;
+    rvi_buf input = {0};
+    if (!prompt || (!rvi_os_is_terminal(stdin) && rvi_os_is_readable(stdin))) {
+        if (prompt && !rvi_os_has_input(stdin, PATIENCE))
+            fputs("ruvllm: waiting for standard input, which goes behind the prompt ('< /dev/null' "
+                  "gives none)\n",
+                  stderr);
+        st = cli_read_file("-", &input, err);
+        while (prompt && input.len && strchr("\r\n", input.data[input.len - 1])) input.len--;
+    }
+    if (!st && prompt) rvi_buf_puts(text, prompt);
+    if (!st && prompt && *prompt && input.len) rvi_buf_puts(text, "\n\n");
+    if (!st && !(rvi_buf_append(text, input.data, input.len) && rvi_buf_puts(text, "")))
+        st = rvi_nomem(err, "prompt");
+    if (!st && !text->len && !r->raw)
+        st = rvi_error(err, RV_E_CONFIG, "the prompt is empty: there is nothing to answer");
+    rvi_buf_deinit(&input);
+    return st;
+}
+
 int cli_run(cli *c, int argc, char **argv)
 {
     run r = {.c = c};
@@ -229,11 +256,8 @@ int cli_run(cli *c, int argc, char **argv)
     rvi_buf text = {0};
     const char *prompt = n_args > 1 && strcmp(args[1], "-") ? args[1] : NULL;
     rv_status st = cli_open(c, args[0], 0, &r.model, &err);
-    if (!st && !prompt && !r.ids && !r.messages) st = cli_read_file("-", &text, &err);
-    if (st)
-        code = cli_fail(&err);
-    else
-        code = answer_once(&r, prompt ? prompt : text.data, prompt ? strlen(prompt) : text.len);
+    if (!st && !r.ids && !r.messages) st = read_prompt(&r, prompt, &text, &err);
+    code = st ? cli_fail(&err) : answer_once(&r, text.data, text.len);
     rv_session_free(&r.session);
     cli_learning_close(&r.learning);
     cli_close(&r.model);

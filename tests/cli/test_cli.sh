@@ -152,6 +152,38 @@ printf 'hello\n' | "$rv" run $spm -n 5 >"$tmp/a" 2>/dev/null
 printf 'hello\n' | "$rv" run $spm -n 5 >"$tmp/b" 2>/dev/null
 same "and greedily" "$tmp/a" "$tmp/b"
 
+# --- standard input behind a prompt
+prompt() { sed 's/.*"prompt_ids":\[\([0-9,]*\)\].*/\1/' "$1" >"$2"; }
+printf 'one\ntwo\n\n' | "$rv" run $spm "Summarise:" -n 1 --json >"$tmp/out" 2>"$tmp/err"
+verdict "a pipe and a prompt" 0 $? "" -
+prompt "$tmp/out" "$tmp/a"
+"$rv" run $spm "$(printf 'Summarise:\n\none\ntwo')" -n 1 --json </dev/null >"$tmp/out"
+prompt "$tmp/out" "$tmp/b"
+same "the prompt, a blank line, the text" "$tmp/a" "$tmp/b"
+printf 'one\ntwo\n' >"$tmp/text"
+"$rv" run $spm "Summarise:" -n 1 --json <"$tmp/text" >"$tmp/out"
+prompt "$tmp/out" "$tmp/b"
+same "a file too" "$tmp/a" "$tmp/b"
+"$rv" run $spm "" -n 1 --json <"$tmp/text" >"$tmp/out" && prompt "$tmp/out" "$tmp/a"
+"$rv" run $spm "$(cat "$tmp/text")" -n 1 --json </dev/null >"$tmp/out" && prompt "$tmp/out" "$tmp/b"
+same "an empty prompt leaves the text alone" "$tmp/a" "$tmp/b"
+"$rv" run $spm "one" -n 1 --json </dev/null >"$tmp/out" && prompt "$tmp/out" "$tmp/a"
+: | "$rv" run $spm "one" -n 1 --json >"$tmp/out" && prompt "$tmp/out" "$tmp/b"
+same "an empty pipe adds nothing" "$tmp/a" "$tmp/b"
+"$rv" run $spm "one" -n 1 --json <&- >"$tmp/out" && prompt "$tmp/out" "$tmp/b"
+same "nor does closed standard input" "$tmp/a" "$tmp/b"
+mkfifo "$tmp/pipe"
+{ exec 9>"$tmp/pipe"; until grep -q waiting "$tmp/err"; do sleep 0.2; done; echo two >&9; } &
+: >"$tmp/err"
+"$rv" run $spm "one" -n 1 --json <"$tmp/pipe" >"$tmp/out" 2>"$tmp/err"
+verdict "a pipe on which nothing comes is waited for, and why is said" 0 $? "" "waiting for standard input.*/dev/null"
+wait
+prompt "$tmp/out" "$tmp/a"
+"$rv" run $spm "$(printf 'one\n\ntwo')" -n 1 --json </dev/null >"$tmp/out" && prompt "$tmp/out" "$tmp/b"
+same "and its text is taken when it comes" "$tmp/a" "$tmp/b"
+check "an empty prompt" 1 - "the prompt is empty" "$rv" run $spm ""
+check "empty standard input" 1 - "the prompt is empty" "$rv" run $spm -
+
 # --- embeddings
 check "embed" 0 '^[-0-9.e]* [-0-9. e]*$' - "$rv" embed $spm "the tea" "and cake"
 cp "$tmp/out" "$tmp/a"
