@@ -17,6 +17,7 @@ typedef struct learn {
     int n_args;
     bool json, deep, f16, force;
     int generation;
+    const char *name; /* of --adapter, or NULL */
     rv_consolidation how;
     rv_preference_loss loss;
     rvi_buf out;
@@ -32,16 +33,33 @@ static rv_status report(learn *t, const rv_adaptation *a)
     return RV_OK;
 }
 
+/* Which model, and under which name. */
+static void put_model(learn *t)
+{
+    rv_model_info info = {0};
+    size_t at = t->out.len;
+    if (rv_model_get_info(t->model.m, &info)) return;
+    rvi_buf_printf(&t->out, "%s%s%s%s, taught as '%s'", info.name, info.name[0] ? " (" : "",
+                   t->model.path.data, info.name[0] ? ")" : "", t->name ? t->name : "default");
+    if (!t->out.failed) cli_hush_line(t->out.data + at, t->out.len - at);
+    rvi_buf_putc(&t->out, '\n');
+}
+
 static rv_status do_status(learn *t, rv_error *err)
 {
     char *json = NULL;
-    if (!t->json) return cli_learning_print(&t->learning, &t->out, err);
+    if (!t->json) {
+        put_model(t);
+        return cli_learning_print(&t->learning, &t->out, err);
+    }
     rv_status st = rv_learner_status(t->learning.l, &json, err);
     size_t len = st ? 0 : strlen(json);
     if (len && json[len - 1] == '}') { /* the library knows nothing of the mark */
         rvi_buf_append(&t->out, json, len - 1);
-        rvi_buf_printf(&t->out, "%s\"paused\":%s}\n", len > 2 ? "," : "",
+        rvi_buf_printf(&t->out, "%s\"paused\":%s,\"path\":", len > 2 ? "," : "",
                        t->learning.paused ? "true" : "false");
+        rvi_json_write_string(&t->out, t->model.path.data, t->model.path.len);
+        rvi_buf_puts(&t->out, "}\n");
     }
     rv_free(json);
     return st;
@@ -206,9 +224,9 @@ static int check_arguments(const cli *c, learn *t, const char *action, const cha
 int cli_learn(cli *c, int argc, char **argv)
 {
     learn t = {.c = c};
-    const char *model = "smollm2", *name = NULL, *how = NULL, *loss = NULL, *args[3];
+    const char *model = "smollm2", *how = NULL, *loss = NULL, *args[3];
     const cli_option table[] = {{"model", 'm', CLI_TEXT, &model, NULL},
-                                {"adapter", 0, CLI_TEXT, &name, NULL},
+                                {"adapter", 0, CLI_TEXT, &t.name, NULL},
                                 {"json", 0, CLI_FLAG, &t.json, NULL},
                                 {"deep", 0, CLI_FLAG, &t.deep, NULL},
                                 {"loss", 0, CLI_TEXT, &loss, NULL},
@@ -236,15 +254,16 @@ int cli_learn(cli *c, int argc, char **argv)
                                                     : "two arguments",
                          t.n_args);
     if ((code = check_arguments(c, &t, args[0], how, loss))) return code;
-    if (name && (code = cli_check_name(c, name))) return code;
+    if (t.name && (code = cli_check_name(c, t.name))) return code;
 
     rv_error err = {0};
     rv_status st = cli_open(c, model, 0, &t.model, &err);
-    if (!st) st = cli_learning_open(&t.learning, c, t.model.m, name, actions[i].create, &err);
+    if (!st) st = cli_learning_open(&t.learning, c, t.model.m, t.name, actions[i].create, &err);
     if (!st && !t.learning.l && actions[i].run == do_status) {
-        rvi_buf_puts(&t.out,
-                     t.json ? "{\"lessons\":0,\"waiting\":0,\"generations\":[],\"learned\":[]}\n"
-                            : "Nothing was taught to this model yet.\n");
+        if (!t.json) put_model(&t);
+        rvi_buf_puts(&t.out, t.json ? "{\"lessons\":0,\"waiting\":0,\"generations\":[],\"learned\":"
+                                      "[],\"preferences\":[]}\n"
+                                    : "Nothing was taught to this model yet.\n");
     } else if (!st && !t.learning.l) {
         st = rvi_error(&err, RV_E_NOT_FOUND, "nothing was taught to this model yet");
     } else if (!st) {

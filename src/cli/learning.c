@@ -138,6 +138,20 @@ static void print_lessons(const rvi_json *lessons, rvi_arena *a, rvi_buf *out)
     }
 }
 
+static void print_preferences(const rvi_json *list, rvi_arena *a, rvi_buf *out)
+{
+    for (size_t i = 0; i < rvi_json_count(list); i++) {
+        const rvi_json *x = rvi_json_at(list, i);
+        rvi_buf_printf(out, "  %s\n    rather: %s\n    than:   %s  %s\n",
+                       cli_one_line(a, rvi_json_string(rvi_json_get(x, "question"), "")),
+                       cli_one_line(a, rvi_json_string(rvi_json_get(x, "chosen"), "")),
+                       cli_one_line(a, rvi_json_string(rvi_json_get(x, "rejected"), "")),
+                       rvi_json_bool(rvi_json_get(x, "trained"), false)
+                           ? "(trained)"
+                           : "(waits for 'learn run --deep')");
+    }
+}
+
 static void print_generations(const rvi_json *list, rvi_buf *out)
 {
     for (size_t i = 0; i < rvi_json_count(list); i++) {
@@ -165,6 +179,8 @@ rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err)
     rv_status st = rv_learner_status(l->l, &json, err);
     if (!st) st = rvi_json_parse(&s, json, strlen(json), &arena, "status", err);
     if (!st) {
+        const rvi_json *preferences = rvi_json_get(s, "preferences");
+        size_t n = rvi_json_count(preferences);
         rvi_buf_printf(out, "%lld correction%s, %lld of them not trained yet%s\n",
                        (long long)rvi_json_int(rvi_json_get(s, "lessons"), 0),
                        rvi_json_int(rvi_json_get(s, "lessons"), 0) == 1 ? "" : "s",
@@ -174,6 +190,8 @@ rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err)
             rvi_buf_puts(out, "not calibrated yet: corrections are recognised by their subject "
                               "alone\n");
         print_lessons(rvi_json_get(s, "learned"), &arena, out);
+        if (n) rvi_buf_printf(out, "%zu preference%s\n", n, n == 1 ? "" : "s");
+        print_preferences(preferences, &arena, out);
         print_generations(rvi_json_get(s, "generations"), out);
         if (out->data) cli_hush(out->data, out->len);
     }
