@@ -518,11 +518,6 @@ void rvi_gguf_close(rvi_gguf *g)
 
 /* ---- access ---- */
 
-uint32_t rvi_gguf_version(const rvi_gguf *g)
-{
-    return g->parts[0].version;
-}
-
 uint64_t rvi_gguf_file_bytes(const rvi_gguf *g)
 {
     uint64_t sum = 0;
