@@ -14,7 +14,7 @@
 #   make wasm-check      the library as WebAssembly under node: the same bits as the native build
 #   make bench           speed of the kernels and of training, one core
 #   make examples        build/examples, one program for each file of examples/
-#   make format          clang-format of every C file
+#   make format          clang-format of every C file, Markdown at 100 columns
 #   make install         program, library, header, manual page, completions under PREFIX
 #                        (/usr/local; DESTDIR, LIBDIR); make uninstall
 #   make conformance DATA=folder   third-party vocabularies, templates and models
@@ -264,6 +264,7 @@ $(BUILD)/formatted: $(FORMATTED) .clang-format src/kernels/.clang-format
 	@touch $@
 format:
 	@clang-format -i $(FORMATTED)
+	@tools/wrap_docs $(wildcard *.md docs/*.md bench/*.md tests/*.md tests/*/README.md)
 
 # --- installing; the manual page and the completions are made from the program's own help ---
 PREFIX     ?= /usr/local
