@@ -528,10 +528,9 @@ typedef struct rv_learner_options {
     size_t size;
     const rv_store
         *store; /* NULL: in memory, gone with the learner. Copied; must outlive the learner */
-    const char
-        *dir; /* for adapters, snapshots and what is made once a model; NULL: in memory. Of several
-                              processes the first that learns has it until its learner is freed: to teach another
-                              is RV_E_STORAGE */
+    /* for adapters, snapshots and what is made once a model; NULL: in memory. Of several processes
+     * the first that learns has it until its learner is freed: to teach another is RV_E_STORAGE */
+    const char *dir;
     const char *user; /* "default" */
     uint64_t seed;
     rv_recipe recipe;
@@ -555,8 +554,8 @@ typedef struct rv_learner_options {
     int no_rollback;     /* the instant adapter is not rolled back when its probe says it drifted */
     int background_min_samples; /* corrections that wait before the background thread begins; 1 */
     int n_threads;              /* of training; 0: those of the runtime */
-    int deep_min_pairs; /* preferences that wait before the background thread runs deep by itself; 32;
-                                     0: never */
+    int deep_min_pairs; /* preferences that wait before the background thread runs deep by itself;
+                           32; 0: never */
     int deep_idle_seconds; /* and for so long no answer was asked for; 60 */
 } rv_learner_options;
 

@@ -53,9 +53,9 @@ void rvi_capture_free(rvi_capture *c); /* accepts NULL */
 typedef struct rvi_captured {
     const rvi_f16 *u, *g;   /* [n_ff], [n_embd], the largest element 1 or -1, */
     float u_scale, g_scale; /* times these; NaN: the model's numbers were not finite */
-    float
-        reach; /* the length that a change of the projection's output is small or large against: of the
-                    residual stream, or of the output itself where a norm follows it */
+    /* the length that a change of the projection's output is small or large against: of the
+     * residual stream, or of the output itself where a norm follows it */
+    float reach;
     int32_t id;
     float log_p, entropy; /* of p, in nats */
     uint64_t answer;

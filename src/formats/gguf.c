@@ -518,11 +518,6 @@ void rvi_gguf_close(rvi_gguf *g)
 
 /* ---- access ---- */
 
-uint32_t rvi_gguf_version(const rvi_gguf *g)
-{
-    return g->parts[0].version;
-}
-
 rv_status rvi_gguf_check(const rvi_gguf *g, rv_error *err)
 {
     rv_status st = RV_OK;
