@@ -21,7 +21,9 @@
  * one sentence that names the cause: a field and its limits, a tensor, a file, an offset. On
  * failure a leading out pointer is NULL and nothing else has changed, unless the function says
  * otherwise. NULL where an object is needed is RV_E_INVALID. The library never exits, prints or
- * reads the environment.
+ * reads the environment. A model file that is cut short while it is in use is RV_E_IO: for that the
+ * library handles SIGBUS in files that it has mapped, and passes all other faults to the handler
+ * that was there before.
  *
  * Ownership. Free what _new, _open, _load and _fork gave with the _free or _close function of its
  * type, which takes the address of your variable, sets it to NULL, and accepts NULL. Free objects
@@ -210,9 +212,10 @@ typedef struct rv_model_info {
 
 /* Valid as long as the model; NULL for NULL. */
 RV_API const rv_model_info *rv_model_get_info(const rv_model *m);
-/* The identity of a model: SHA-256 over its weights, vocabulary and chat template, as 64
- * hexadecimal digits. The same model has the same digest on any machine; sessions on disk, adapters
- * and learned state name it. */
+/* The identity of a model: every byte of its weights, vocabulary, chat template and
+ * configuration, as 64 hexadecimal digits. The same model has the same digest on any machine; sessions on disk, adapters
+ * and learned state name it. The first call reads the whole file; RV_E_IO if that is no longer all
+ * there. */
 RV_API rv_status rv_model_digest(const rv_model *m, char out[65], rv_error *err);
 /* Everything the file says, as a JSON object; with_tensors: the list of tensors too. */
 RV_API rv_status rv_model_describe(const rv_model *m, int with_tensors, char **json, rv_error *err);

@@ -79,8 +79,8 @@ static rv_status make_engine(eval *e, int room, rv_error *err)
     return st;
 }
 
-/* A conversation of this one question; it points to *turn. Control tokens in a question are taken as
- * such: the figures stay comparable with those measured before chats were able to keep them as text. */
+/* A conversation of this one question; it points to *turn. Control tokens in a question are taken
+ * as such, as when chats could not yet treat them as text: the figures stay comparable. */
 static rv_chat chat_of(const char *question, rv_message *turn)
 {
     *turn = (rv_message){.role = "user", .content = question};

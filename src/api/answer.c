@@ -46,6 +46,15 @@ static rv_status read_options(rv_generate_options *o, const rv_generate_options 
 
 /* ---- beginning; busy is held ---- */
 
+/* Answers that got a thumb down do not come again. */
+static rv_status avoid_disliked(rv_session *s, rv_error *err)
+{
+    enum { MOST = 256 };
+    rvi_avoid list[MOST];
+    size_t n = rvi_learner_avoids(s->learner->l, s->question, list, MOST);
+    return rvi_answer_avoid(s->s, list, n, err);
+}
+
 static rv_status start(rv_session *s, const int32_t *prompt, size_t n_prompt,
                        const rv_generate_options *given, rv_error *err)
 {
@@ -57,7 +66,9 @@ static rv_status start(rv_session *s, const int32_t *prompt, size_t n_prompt,
     st = rvi_answer_start(s->s, prompt, n_prompt, &o, err);
     rvi_slot slot = {.ids = s->slot.data, .n = s->slot.len};
     if (!st && slot.n && (st = rvi_answer_lock(s->s, &slot, err))) rvi_answer_drop(s->s);
+    if (!st && s->begun && (st = avoid_disliked(s, err))) rvi_answer_drop(s->s);
     s->spoke = !st && slot.n;
+    s->begun = false;
     rvi_ids_deinit(&s->slot);
     return st;
 }

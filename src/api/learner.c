@@ -275,6 +275,7 @@ rv_status rvi_api_begin_learning(rv_learner *l, rv_session *s, const rvi_json *c
         s->held = plan.adapters;
         rvi_ids_deinit(&s->slot);
         s->slot = slot;
+        s->begun = true;
     }
     rvi_arena_deinit(&arena);
     return st;
@@ -351,7 +352,6 @@ rv_status rv_learner_thumb(rv_learner *l, rv_session *s, int up, rv_adaptation *
     st = need_answer(l, s, err);
     if (!st) st = rvi_learner_thumb_down(l->l, s->capture, s->question, &r, err);
     if (!st && s->spoke) {
-        r.applied = 1;
         snprintf(r.notes, sizeof r.notes, "the correction is no longer spoken where this is asked");
     }
     return leave_reporting(&turn, l, st, &r, out, err);

@@ -51,7 +51,10 @@ static rv_status tokenizer_from_dir(rv_model *m, const char *dir, rv_error *err)
         };
         st = rvi_tokenizer_from_json(&m->tokenizer, &files, &m->rt->log, err);
     }
-    for (int i = 0; i < N_FILES; i++) rvi_blob_close(&f[i].blob);
+    for (int i = 0; i < N_FILES; i++) {
+        if (!st) st = rvi_blob_check(&f[i].blob, f[i].name, err);
+        rvi_blob_close(&f[i].blob);
+    }
     return st;
 }
 
@@ -187,7 +190,8 @@ static rv_status finish_open(rv_model *m, rvi_source *take, const char *dir,
         st = rvi_error(err, RV_E_NOT_FOUND,
                        "%s: no tokenizer in it (tokenizer.json, or a GGUF file with a vocabulary)",
                        m->name);
-    return st ? st : rvi_api_fill_info(m, err);
+    if (!st) st = rvi_api_fill_info(m, err);
+    return !st && take ? rvi_source_check(take, err) : st;
 }
 
 /* With vocabulary_only a GGUF file needs no known architecture: only its tokenizer is read. */

@@ -102,7 +102,8 @@ typedef struct rvi_float_linear {
 
 /* What the logits of a row should be: probabilities p of n ids, and `rest` over all others
  * together, in sum 1.
- *     loss = sum_i p_i (ln p_i - ln q_i) + rest (ln rest - ln(1 - sum_i q_i)),  q = softmax(z / temperature)
+ *     loss = sum_i p_i (ln p_i - ln q_i) + rest (ln rest - ln(1 - sum_i q_i)),
+ *     q = softmax(z / temperature)
  * with 0 ln 0 = 0 and 1 - sum q no less than 1e-6 (no gradient passes then). One id of probability
  * 1 is cross entropy. */
 typedef struct rvi_target {
@@ -144,6 +145,11 @@ typedef struct rvi_backend_ops {
     /* While *stop is set, compute ops return at once, having done a part of their work or none.
      * NULL: they always do all of it. */
     void (*set_stop)(rvi_backend *be, const atomic_bool *stop);
+
+    /* fn(ctx, 0 .. n_tasks - 1, worker) on the backend's threads, from any thread and beside a
+     * computation: for work of other rooms over a model's bytes. */
+    void (*share)(rvi_backend *be, void (*fn)(void *ctx, int task, int worker), void *ctx,
+                  int n_tasks);
 
     rv_status (*kv_new)(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec *spec,
                         rv_error *err);

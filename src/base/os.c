@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #ifndef __wasi__
+#include <poll.h>
 #include <pwd.h>
 #include <sched.h>
 #include <spawn.h>
@@ -122,6 +123,18 @@ bool rvi_os_is_terminal(FILE *f)
 }
 
 #ifndef __wasi__
+bool rvi_os_is_readable(FILE *f)
+{
+    int flags = fcntl(fileno(f), F_GETFL);
+    return flags >= 0 && (flags & O_ACCMODE) != O_WRONLY;
+}
+
+bool rvi_os_has_input(FILE *f, int seconds)
+{
+    struct pollfd input = {.fd = fileno(f), .events = POLLIN};
+    return poll(&input, 1, seconds * 1000) != 0;
+}
+
 void rvi_os_hold_streams(void)
 {
     for (int fd = 0; fd <= 2; fd++)

@@ -17,6 +17,10 @@ int rvi_os_cpu_count(void); /* CPUs this process may use, at least 1 */
 uint64_t rvi_os_random(void); /* a seed nobody can guess */
 size_t rvi_os_peak_rss(void); /* bytes, 0 if unknown */
 bool rvi_os_is_terminal(FILE *f);
+bool rvi_os_is_readable(FILE *f); /* it was opened for reading */
+/* Whether there is something to read, or its end, within so many seconds. Nothing of the stream may
+ * have been read yet. */
+bool rvi_os_has_input(FILE *f, int seconds);
 /* Of a program, first of all: where standard input, output or error is closed, its number is taken,
  * so that no file opened later gets it. Reading from it or writing to it fails. */
 void rvi_os_hold_streams(void);

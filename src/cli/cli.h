@@ -65,6 +65,7 @@ int cli_parse(cli *c, const cli_option *options, size_t n_options, int argc, cha
 int cli_command_at(cli *c, int argc, char **argv);
 
 int cli_fail(const rv_error *err); /* prints the error, returns CLI_FAILED */
+void cli_warn(const char *fmt, ...) RVI_PRINTF(1, 2);
 int cli_usage(const cli *c, const char *fmt, ...)
     RVI_PRINTF(2, 3); /* prints and points to --help, returns CLI_USAGE */
 
@@ -102,8 +103,11 @@ rv_status cli_load_adapters(const cli_texts *paths, const rv_model *m, rv_adapte
 rv_status cli_may_write(const cli_model *m, const char *path, bool force,
                         rv_error *err) RVI_MUST_CHECK;
 
-/* "1,2,3", "1 2 3" or "@file" of such; *ids: rvi_free */
-rv_status cli_parse_ids(const char *text, int32_t **ids, size_t *n, rv_error *err) RVI_MUST_CHECK;
+/* "1,2,3", "1 2 3" or "@file" of such; *ids: rvi_free. CLI_OK, or after saying what is wrong
+ * CLI_USAGE, or CLI_FAILED where the file is at fault. */
+int cli_parse_ids(const cli *c, const char *text, int32_t **ids, size_t *n);
+/* CLI_OK, or CLI_USAGE after saying that the name of --adapter is none. */
+int cli_check_name(const cli *c, const char *name);
 rv_status cli_read_file(const char *path, rvi_buf *out,
                         rv_error *err) RVI_MUST_CHECK; /* "-": standard input */
 bool cli_read_line(FILE *f, rvi_buf *line); /* without the line end; false at the end of input */
@@ -112,13 +116,17 @@ bool cli_read_line(FILE *f, rvi_buf *line); /* without the line end; false at th
 void cli_hush(char *text, size_t len);
 /* Line ends become spaces too: what a file says must not look like a line of the program's own. */
 void cli_hush_line(char *text, size_t len);
+/* A copy in the arena for which both were done; "" without memory. */
+const char *cli_one_line(rvi_arena *arena, const char *text);
 /* Writes text of a stranger; on a terminal, control characters but line end and tab are shown by
  * stand-ins. False: it could not be written. */
 bool cli_put_text(FILE *f, const char *text, size_t len, bool terminal);
 rv_time cli_now(void);                                          /* the local time */
 void cli_write_ids(rvi_buf *out, const int32_t *ids, size_t n); /* [1,2,3] */
 void cli_write_float(rvi_buf *out, float v); /* as JSON; null where it is no number */
-int cli_print(rvi_buf *text); /* to standard output, frees it; a full disk is an error */
+/* To standard output, and frees it; on a terminal control characters are shown by stand-ins, and a
+ * full disk is an error. */
+int cli_print(rvi_buf *text);
 
 /* A bar on a terminal, now and then a line elsewhere. note: what stands behind it, may be "". */
 typedef struct cli_progress {

@@ -59,7 +59,9 @@ static void remark(const chat *t, const char *fmt, ...)
 
 static void remark_error(const chat *t, const rv_error *err)
 {
-    remark(t, "%s", err->text[0] ? err->text : rv_status_text(err->code));
+    rv_error shown = *err;
+    cli_hush_line(shown.text, strlen(shown.text));
+    remark(t, "%s", shown.text[0] ? shown.text : rv_status_text(shown.code));
 }
 
 static void remark_full(const chat *t, const char *what, size_t n_tokens)
@@ -216,8 +218,7 @@ static void show_change(chat *t, rv_status st, rv_adaptation *a, const rv_error 
         remark(t, "%s", line.data);
     }
     rvi_buf_deinit(&line);
-    rv_free(a);
-    ask_again(t);
+    if (a->applied) ask_again(t);
 }
 
 static void thumb(chat *t, int up)
@@ -307,10 +308,9 @@ static void open_learning(chat *t, bool terminal)
     if (!st && terminal && !t->learning.paused) st = rv_learner_start(t->learning.l, &err);
     if (st && t->no_learning.text[0]) {
         cli_learning_close(&t->learning);
-        if (t->c->verbose || t->g->learned)
-            fprintf(stderr, "ruvllm: warning: nothing is learned: %s\n", t->no_learning.text);
+        if (t->c->verbose || t->g->learned) cli_warn("nothing is learned: %s", t->no_learning.text);
     } else if (st) {
-        fprintf(stderr, "ruvllm: warning: no training in the background: %s\n", err.text);
+        cli_warn("no training in the background: %s", err.text);
     }
 }
 
@@ -618,7 +618,7 @@ static int chat_on_terminal(chat *t)
     int code = CLI_OK;
     char name[128];
     snprintf(name, sizeof name, "%s", t->info.name[0] ? t->info.name : "A chat");
-    cli_hush(name, strlen(name));
+    cli_hush_line(name, strlen(name));
     remark(t, "%s; /help says what can be done.", name);
     while (!t->quit) {
         bool is_command;

@@ -26,12 +26,12 @@ static const struct {
     rv_pooling value;
 } poolings[] = {{"mean", RV_POOLING_MEAN}, {"last", RV_POOLING_LAST}, {"first", RV_POOLING_FIRST}};
 
-static bool find_pooling(const char *name, rv_pooling *out)
+static rv_pooling find_pooling(const char *name)
 {
-    *out = RV_POOLING_DEFAULT;
+    rv_pooling found = RV_POOLING_DEFAULT;
     for (size_t i = 0; name && i < RVI_COUNT(poolings); i++)
-        if (!strcmp(name, poolings[i].name)) *out = poolings[i].value;
-    return !name || *out != RV_POOLING_DEFAULT;
+        if (!strcmp(name, poolings[i].name)) found = poolings[i].value;
+    return found;
 }
 
 /* ---- texts ---- */
@@ -159,7 +159,6 @@ int cli_embed(cli *c, int argc, char **argv)
                                 {"no-normalize", 0, CLI_FLAG, &e.raw_length, NULL},
                                 {"file", 0, CLI_TEXT, &e.file, NULL},
                                 {"json", 0, CLI_FLAG, &e.json, NULL}};
-    rv_pooling pooling;
     int n_args = 0;
     bool done;
     const char **args = rvi_zalloc_array((size_t)argc + 1, sizeof *args);
@@ -172,12 +171,10 @@ int cli_embed(cli *c, int argc, char **argv)
     if (!code && !done) {
         if (!n_args)
             code = cli_usage(c, "a model is needed");
-        else if (!find_pooling(e.pooling, &pooling))
-            code = cli_usage(c, "--pooling: '%s' is not mean, last or first", e.pooling);
         else if (e.file && n_args > 1)
             code = cli_usage(c, "give texts or --file, not both");
         else
-            code = embed_texts(&e, args, n_args, pooling);
+            code = embed_texts(&e, args, n_args, find_pooling(e.pooling));
     }
     rvi_free(args);
     return code;

@@ -33,6 +33,7 @@ int cli_perplexity(cli *c, int argc, char **argv)
     size_t n = 0;
     int window = c->context ? c->context : 512;
     rv_status st = cli_read_file(args[1], &text, &err);
+    if (!st && !text.len) st = rvi_error(&err, RV_E_CONFIG, "%s: it is empty", args[1]);
     if (!st) st = cli_open(c, args[0], false, &model, &err);
     if (!st) st = cli_kv_type(c, &kv, &err);
     if (!st) st = rv_tokenize(model.m, text.data, text.len, 0, &ids, &n, &err);
@@ -79,8 +80,10 @@ int cli_tap(cli *c, int argc, char **argv)
     rv_kv_type kv;
     int32_t *ids = NULL;
     size_t n = 0;
-    rv_status st = cli_parse_ids(given, &ids, &n, &err);
-    if (!st) st = cli_open(c, args[0], false, &model, &err);
+    if (names && !names[strspn(names, ", ")])
+        return cli_usage(c, "--tap: a name is needed (got '%s')", names);
+    if ((code = cli_parse_ids(c, given, &ids, &n))) return code;
+    rv_status st = cli_open(c, args[0], false, &model, &err);
     if (!st) st = cli_may_write(&model, path, force, &err);
     if (!st) st = cli_kv_type(c, &kv, &err);
     if (!st) st = cli_load_adapters(&lora, model.m, &adapters, &err);
@@ -93,14 +96,19 @@ int cli_tap(cli *c, int argc, char **argv)
 
 /* ---- info ---- */
 
-static void print_plain(const rvi_json *d, rvi_buf *out)
+/* A text of the file, on one line whatever it holds. */
+static const char *text_of(rvi_arena *a, const rvi_json *d, const char *member, const char *none)
+{
+    return cli_one_line(a, rvi_json_string(rvi_json_get(d, member), none));
+}
+
+static void print_plain(const rvi_json *d, rvi_arena *a, rvi_buf *out)
 {
     double params = rvi_json_number(rvi_json_get(d, "parameters"), 0),
            bytes = rvi_json_number(rvi_json_get(d, "file_bytes"), 0);
-    rvi_buf_printf(out, "name          %s\n", rvi_json_string(rvi_json_get(d, "name"), ""));
+    rvi_buf_printf(out, "name          %s\n", text_of(a, d, "name", ""));
     if (params > 0) {
-        rvi_buf_printf(out, "architecture  %s\n",
-                       rvi_json_string(rvi_json_get(d, "architecture"), ""));
+        rvi_buf_printf(out, "architecture  %s\n", text_of(a, d, "architecture", ""));
         rvi_buf_printf(out, "parameters    %.0f (%.1f M)\n", params, params / 1e6);
         rvi_buf_printf(out, "file          %.0f bytes (%.1f MiB)\n", bytes, bytes / 1048576);
         rvi_buf_printf(out, "layers        %lld of width %lld, feed-forward %lld\n",
@@ -116,20 +124,19 @@ static void print_plain(const rvi_json *d, rvi_buf *out)
     }
     rvi_buf_printf(out, "vocabulary    %lld tokens\n",
                    (long long)rvi_json_int(rvi_json_get(d, "vocabulary"), 0));
-    rvi_buf_printf(out, "tokenizer     %s\n",
-                   rvi_json_string(rvi_json_get(d, "tokenizer"), "none"));
-    rvi_buf_printf(out, "template      %s\n", rvi_json_string(rvi_json_get(d, "template"), "none"));
+    rvi_buf_printf(out, "tokenizer     %s\n", text_of(a, d, "tokenizer", "none"));
+    rvi_buf_printf(out, "template      %s\n", text_of(a, d, "template", "none"));
     const rvi_json *types = rvi_json_get(d, "types"), *tensors = rvi_json_get(d, "tensors");
     for (size_t i = 0; i < rvi_json_count(types); i++) {
         const rvi_json *t = rvi_json_at(types, i);
-        rvi_buf_printf(out, "%-13s %-7s %5lld tensors, %.1f MiB\n", i ? "" : "types", t->key,
+        rvi_buf_printf(out, "%-13s %-7s %5lld tensors, %.1f MiB\n", i ? "" : "types",
+                       cli_one_line(a, t->key),
                        (long long)rvi_json_int(rvi_json_get(t, "tensors"), 0),
                        rvi_json_number(rvi_json_get(t, "bytes"), 0) / 1048576);
     }
     for (size_t i = 0; i < rvi_json_count(tensors); i++) {
         const rvi_json *t = rvi_json_at(tensors, i), *shape = rvi_json_get(t, "shape");
-        rvi_buf_printf(out, "%-52s %-7s ", rvi_json_string(rvi_json_get(t, "name"), ""),
-                       rvi_json_string(rvi_json_get(t, "type"), ""));
+        rvi_buf_printf(out, "%-52s %-7s ", text_of(a, t, "name", ""), text_of(a, t, "type", ""));
         for (size_t k = 0; k < rvi_json_count(shape); k++)
             rvi_buf_printf(out, k ? " x %lld" : "%lld",
                            (long long)rvi_json_int(rvi_json_at(shape, k), 0));
@@ -160,7 +167,7 @@ int cli_info(cli *c, int argc, char **argv)
         rvi_buf_puts(&out, "\n");
     } else if (!st && !(st = rvi_json_parse(&described, text, strlen(text), &arena, "description",
                                             &err))) {
-        print_plain(described, &out);
+        print_plain(described, &arena, &out);
         if (out.data) cli_hush(out.data, out.len);
     }
     if (!st) code = cli_print(&out);

@@ -17,6 +17,7 @@ typedef struct learn {
     int n_args;
     bool json, deep, f16, force;
     int generation;
+    const char *name; /* of --adapter, or NULL */
     rv_consolidation how;
     rv_preference_loss loss;
     rvi_buf out;
@@ -34,16 +35,32 @@ static rv_status report(learn *t, rv_adaptation *a)
     return RV_OK;
 }
 
+/* Which model, and under which name. */
+static void put_model(learn *t)
+{
+    const rv_model_info info = *rv_model_get_info(t->model.m);
+    size_t at = t->out.len;
+    rvi_buf_printf(&t->out, "%s%s%s%s, taught as '%s'", info.name, info.name[0] ? " (" : "",
+                   t->model.path.data, info.name[0] ? ")" : "", t->name ? t->name : "default");
+    if (!t->out.failed) cli_hush_line(t->out.data + at, t->out.len - at);
+    rvi_buf_putc(&t->out, '\n');
+}
+
 static rv_status do_status(learn *t, rv_error *err)
 {
     char *json = NULL;
-    if (!t->json) return cli_learning_print(&t->learning, &t->out, err);
+    if (!t->json) {
+        put_model(t);
+        return cli_learning_print(&t->learning, &t->out, err);
+    }
     rv_status st = rv_learner_status(t->learning.l, &json, err);
     size_t len = st ? 0 : strlen(json);
     if (len && json[len - 1] == '}') { /* the library knows nothing of the mark */
         rvi_buf_append(&t->out, json, len - 1);
-        rvi_buf_printf(&t->out, "%s\"paused\":%s}\n", len > 2 ? "," : "",
+        rvi_buf_printf(&t->out, "%s\"paused\":%s,\"path\":", len > 2 ? "," : "",
                        t->learning.paused ? "true" : "false");
+        rvi_json_write_string(&t->out, t->model.path.data, t->model.path.len);
+        rvi_buf_puts(&t->out, "}\n");
     }
     rv_free(json);
     return st;
@@ -115,7 +132,7 @@ static rv_status do_rollback(learn *t, rv_error *err)
         if (!st && !from)
             st = rvi_error(err, RV_E_NOT_FOUND, "there is no generation to go back from");
     } else if (!read_number(t->args[0], &generation)) {
-        st = rvi_error(err, RV_E_CONFIG, "'%s' is not the number of a generation", t->args[0]);
+        st = rvi_error(err, RV_E_CONFIG, "a generation must be a number");
     }
     if (!st) st = rv_learner_rollback(t->learning.l, generation, &a, err);
     return st ? st : report(t, a);
@@ -148,7 +165,7 @@ static rv_status do_merge(learn *t, rv_error *err)
     rv_adaptation *a = NULL;
     int one, two;
     if (!read_number(t->args[0], &one) || !read_number(t->args[1], &two))
-        return rvi_error(err, RV_E_CONFIG, "merge takes the numbers of two generations");
+        return rvi_error(err, RV_E_CONFIG, "a generation must be a number");
     rv_status st = rv_learner_merge(t->learning.l, one, two, t->how, &a, err);
     return st ? st : report(t, a);
 }
@@ -156,8 +173,6 @@ static rv_status do_merge(learn *t, rv_error *err)
 static rv_status do_log(learn *t, rv_error *err)
 {
     uint64_t n = 0;
-    if (strcmp(t->args[0], "verify") != 0)
-        return rvi_error(err, RV_E_CONFIG, "log: 'verify' is what can be done with it");
     rv_status st = rv_learner_verify_log(t->learning.l, &n, err);
     if (!st)
         rvi_buf_printf(&t->out,
@@ -188,27 +203,31 @@ static const struct {
     {"forget", 1, 1, false, do_forget},
 };
 
-static int settle_options(cli *c, learn *t, const char *how, const char *loss)
+/* What can be seen to be wrong before the model is opened. */
+static int check_arguments(const cli *c, learn *t, const char *action, const char *how,
+                           const char *loss)
 {
-    static const char *const hows[] = {"average", "quality", "ewc"};
-    size_t i = 0;
-    while (how && i < RVI_COUNT(hows) && strcmp(how, hows[i]) != 0) i++;
-    if (i == RVI_COUNT(hows))
-        return cli_usage(c, "--how: '%s' is none of average, quality and ewc", how);
-    t->how = (rv_consolidation)i;
-    if (loss && strcmp(loss, "dpo") != 0 && strcmp(loss, "kto") != 0)
-        return cli_usage(c, "--loss: '%s' is neither dpo nor kto", loss);
+    int number;
+    t->how = how && !strcmp(how, "quality") ? RV_MERGE_QUALITY_WEIGHTED
+             : how && !strcmp(how, "ewc")   ? RV_MERGE_EWC
+                                            : RV_MERGE_AVERAGE;
     t->loss = loss && !strcmp(loss, "kto") ? RV_LOSS_KTO : RV_LOSS_DPO;
-    if (t->generation < 0) return cli_usage(c, "--generation: %d is not possible", t->generation);
+    if (!strcmp(action, "log") && strcmp(t->args[0], "verify") != 0)
+        return cli_usage(c, "log must be followed by verify (got '%s')", t->args[0]);
+    if (strcmp(action, "merge") != 0 && strcmp(action, "rollback") != 0) return CLI_OK;
+    for (int i = 0; i < t->n_args; i++)
+        if (!read_number(t->args[i], &number))
+            return cli_usage(c, "%s: a generation must be a number, 0 to 1000000 (got '%s')",
+                             action, t->args[i]);
     return CLI_OK;
 }
 
 int cli_learn(cli *c, int argc, char **argv)
 {
     learn t = {.c = c};
-    const char *model = "smollm2", *name = NULL, *how = NULL, *loss = NULL, *args[3];
+    const char *model = "smollm2", *how = NULL, *loss = NULL, *args[3];
     const cli_option table[] = {{"model", 'm', CLI_TEXT, &model, NULL},
-                                {"adapter", 0, CLI_TEXT, &name, NULL},
+                                {"adapter", 0, CLI_TEXT, &t.name, NULL},
                                 {"json", 0, CLI_FLAG, &t.json, NULL},
                                 {"deep", 0, CLI_FLAG, &t.deep, NULL},
                                 {"loss", 0, CLI_TEXT, &loss, NULL},
@@ -220,24 +239,32 @@ int cli_learn(cli *c, int argc, char **argv)
     bool done;
     int code = cli_parse(c, table, RVI_COUNT(table), argc, argv, args, 3, &n_args, &done);
     if (code || done) return code;
-    if (!n_args) return cli_usage(c, "an action is needed");
+    if (!n_args)
+        return cli_usage(c, "an action is needed: status, run, pause, rollback, export, import, "
+                            "merge, log verify or forget");
     size_t i = 0;
     while (i < RVI_COUNT(actions) && strcmp(args[0], actions[i].name) != 0) i++;
     if (i == RVI_COUNT(actions)) return cli_usage(c, "there is no action '%s'", args[0]);
     t.n_args = n_args - 1;
     memcpy(t.args, args + 1, (size_t)t.n_args * sizeof *args);
     if (t.n_args < actions[i].min_args || t.n_args > actions[i].max_args)
-        return cli_usage(c, "%s: %d argument%s cannot be", args[0], t.n_args,
-                         t.n_args == 1 ? "" : "s");
-    if ((code = settle_options(c, &t, how, loss))) return code;
+        return cli_usage(c, "learn %s takes %s (got %d)", args[0],
+                         actions[i].max_args == 0   ? "no argument"
+                         : actions[i].min_args == 0 ? "at most one argument"
+                         : actions[i].max_args == 1 ? "one argument"
+                                                    : "two arguments",
+                         t.n_args);
+    if ((code = check_arguments(c, &t, args[0], how, loss))) return code;
+    if (t.name && (code = cli_check_name(c, t.name))) return code;
 
     rv_error err = {0};
     rv_status st = cli_open(c, model, false, &t.model, &err);
-    if (!st) st = cli_learning_open(&t.learning, c, t.model.m, name, actions[i].create, &err);
+    if (!st) st = cli_learning_open(&t.learning, c, t.model.m, t.name, actions[i].create, &err);
     if (!st && !t.learning.l && actions[i].run == do_status) {
-        rvi_buf_puts(&t.out,
-                     t.json ? "{\"lessons\":0,\"waiting\":0,\"generations\":[],\"learned\":[]}\n"
-                            : "Nothing was taught to this model yet.\n");
+        if (!t.json) put_model(&t);
+        rvi_buf_puts(&t.out, t.json ? "{\"lessons\":0,\"waiting\":0,\"generations\":[],\"learned\":"
+                                      "[],\"preferences\":[]}\n"
+                                    : "Nothing was taught to this model yet.\n");
     } else if (!st && !t.learning.l) {
         st = rvi_error(&err, RV_E_NOT_FOUND, "nothing was taught to this model yet");
     } else if (!st) {

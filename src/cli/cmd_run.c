@@ -17,6 +17,8 @@ typedef struct run {
     cli_generation g;
     bool raw, json;
     const char *messages, *ids;
+    int32_t *given; /* of --ids */
+    size_t n_given;
 } run;
 
 static int parse(run *r, int argc, char **argv, const char **args, int *n_args, bool *done)
@@ -64,7 +66,7 @@ static rv_status begin_learned(run *r, rv_error *err)
     if (!st && !r->learning.l && r->g.learned)
         return rvi_error(err, RV_E_NOT_FOUND, "nothing was taught to this model as '%s'",
                          r->g.learned);
-    if (st) fprintf(stderr, "ruvllm: warning: what was learned takes no part: %s\n", own.text);
+    if (st) cli_warn("what was learned takes no part: %s", own.text);
     if (st || !r->learning.l) return RV_OK;
     return cli_conversation_begin(r->learning.l, r->session, &r->talk, err);
 }
@@ -74,7 +76,6 @@ static rv_status prompt_ids(run *r, const char *prompt, size_t len, int32_t **id
 {
     *ids = NULL;
     *n = 0;
-    if (r->ids) return cli_parse_ids(r->ids, ids, n, err);
     if (r->raw && !r->messages)
         return rv_tokenize(r->model.m, prompt, len,
                            RV_TOKENIZE_BOS | (r->g.special ? RV_TOKENIZE_SPECIAL : 0), ids, n, err);
@@ -175,12 +176,17 @@ static int end_plain(const run *r, const rv_answer *g)
 static int answer_once(run *r, const char *prompt, size_t len)
 {
     rv_error err = {0};
-    int32_t *ids = NULL;
-    size_t n = 0;
+    int32_t *of_text = NULL;
+    const int32_t *ids = r->given;
+    size_t n = r->n_given;
     rv_answer *g = NULL;
     rvi_buf out = {0};
     int code = CLI_OK;
-    rv_status st = prompt_ids(r, prompt, len, &ids, &n, &err);
+    rv_status st = RV_OK;
+    if (!ids) {
+        st = prompt_ids(r, prompt, len, &of_text, &n, &err);
+        ids = of_text;
+    }
     if (!st && !n)
         st = rvi_error(&err, RV_E_INVALID,
                        "the prompt is empty, and this model has no token to begin a text with");
@@ -196,8 +202,35 @@ static int answer_once(run *r, const char *prompt, size_t len)
     if (!code && cli_interrupted()) code = CLI_INTERRUPTED;
     rv_free(g);
     rvi_buf_deinit(&out);
-    rv_free(ids);
+    rv_free(of_text);
     return st ? cli_fail(&err) : code;
+}
+
+/* The text to answer: the prompt given, and what standard input brings where it is no terminal:
+ * `cat notes | ruvllm run MODEL "Summarise:"`. Like other tools that read a pipe this waits for its
+ * end, however long the program before it takes, but says so when nothing comes: a pipe that a
+ * script inherited may never end. */
+static rv_status read_prompt(const run *r, const char *prompt, rvi_buf *text, rv_error *err)
+{
+    enum { PATIENCE = 3 /* seconds */ };
+    rv_status st = RV_OK;
+    rvi_buf input = {0};
+    if (!prompt || (!rvi_os_is_terminal(stdin) && rvi_os_is_readable(stdin))) {
+        if (prompt && !rvi_os_has_input(stdin, PATIENCE))
+            fputs("ruvllm: waiting for standard input, which goes behind the prompt ('< /dev/null' "
+                  "gives none)\n",
+                  stderr);
+        st = cli_read_file("-", &input, err);
+        while (prompt && input.len && strchr("\r\n", input.data[input.len - 1])) input.len--;
+    }
+    if (!st && prompt) rvi_buf_puts(text, prompt);
+    if (!st && prompt && *prompt && input.len) rvi_buf_puts(text, "\n\n");
+    if (!st && !(rvi_buf_append(text, input.data, input.len) && rvi_buf_puts(text, "")))
+        st = rvi_nomem(err, "prompt");
+    if (!st && !text->len && !r->raw)
+        st = rvi_error(err, RV_E_CONFIG, "the prompt is empty: there is nothing to answer");
+    rvi_buf_deinit(&input);
+    return st;
 }
 
 int cli_run(cli *c, int argc, char **argv)
@@ -211,27 +244,24 @@ int cli_run(cli *c, int argc, char **argv)
     if (!n_args) return cli_usage(c, "a model is needed");
     if ((r.ids != NULL) + (r.messages != NULL) + (n_args > 1) > 1)
         return cli_usage(c, "give one of PROMPT, --messages and --ids");
-    if (r.g.logprobs < -1 || r.g.logprobs > 20)
-        return cli_usage(c, "--logprobs: %d is not between 0 and 20", r.g.logprobs);
     if (r.g.logprobs >= 0 && !r.json) return cli_usage(c, "--logprobs needs --json");
     if (!r.ids && !r.messages && n_args < 2 && !r.raw && !r.json)
         return cli_chat_with(c, args[0], &r.g);
     code = cli_generation_settle(c, &r.g, false);
+    if (!code && r.ids) code = cli_parse_ids(c, r.ids, &r.given, &r.n_given);
     if (code) return code;
 
     rv_error err = {0};
     rvi_buf text = {0};
     const char *prompt = n_args > 1 && strcmp(args[1], "-") ? args[1] : NULL;
     rv_status st = cli_open(c, args[0], false, &r.model, &err);
-    if (!st && !prompt && !r.ids && !r.messages) st = cli_read_file("-", &text, &err);
-    if (st)
-        code = cli_fail(&err);
-    else
-        code = answer_once(&r, prompt ? prompt : text.data, prompt ? strlen(prompt) : text.len);
+    if (!st && !r.ids && !r.messages) st = read_prompt(&r, prompt, &text, &err);
+    code = st ? cli_fail(&err) : answer_once(&r, text.data, text.len);
     rv_session_free(&r.session);
     cli_learning_close(&r.learning);
     cli_close(&r.model);
     rvi_buf_deinit(&r.talk);
+    rvi_free(r.given);
     rvi_buf_deinit(&text);
     return code;
 }

@@ -8,7 +8,13 @@
 #include "cli/generation.h"
 #include "cli/learning.h"
 
-enum { MAX_LINE = 1 << 20 };
+enum { MAX_LINE = 1 << 20, MAX_TEXT = 64 << 10 /* bytes, as the learner takes them */ };
+
+/* A correction (answer), or a preference (chosen and rejected). */
+typedef struct lesson {
+    const char *question, *answer, *chosen, *rejected;
+    size_t line; /* of the file; 0: of the command line */
+} lesson;
 
 typedef struct teach {
     cli *c;
@@ -16,7 +22,9 @@ typedef struct teach {
     cli_learning learning;
     bool instant, background, deep, json;
     const char *question, *answer, *name;
-    size_t n; /* lessons taught */
+    lesson *lessons;
+    size_t n, cap, n_taught, n_known;
+    rvi_arena texts; /* of the lessons */
     rvi_buf out;
 } teach;
 
@@ -31,48 +39,51 @@ static void report(teach *t, rv_adaptation *a)
     rv_free(a);
 }
 
-static rv_status correct(teach *t, const char *question, const char *answer, rv_error *err)
+/* ---- reading: nothing is taught before all of it was found to be right ---- */
+
+static rv_status check_text(const char *what, const char *text, rv_error *err)
 {
-    rv_adaptation *a = NULL;
-    rv_status st = cli_learning_check("the question", question, strlen(question), err);
-    if (!st) st = cli_learning_check("the answer", answer, strlen(answer), err);
-    if (!st) st = rv_learner_correct(t->learning.l, NULL, question, answer, &a, err);
-    if (!st) {
-        t->n++;
-        report(t, a);
+    size_t len = strlen(text);
+    if (len > MAX_TEXT)
+        return rvi_error(err, RV_E_CONFIG, "%s has %zu bytes, and %d are the most", what, len,
+                         MAX_TEXT);
+    return cli_learning_check(what, text, len, err);
+}
+
+static rv_status add_lesson(teach *t, lesson l, rv_error *err)
+{
+    rv_status st = check_text("the question", l.question, err);
+    if (!st && l.answer) st = check_text("the answer", l.answer, err);
+    if (!st && l.chosen) st = check_text("the chosen answer", l.chosen, err);
+    if (!st && l.rejected) st = check_text("the rejected answer", l.rejected, err);
+    if (!st && t->n == t->cap) {
+        size_t cap = t->cap ? t->cap * 2 : 64;
+        lesson *grown = rvi_realloc_array(t->lessons, cap, sizeof *grown);
+        if (!grown) return rvi_nomem(err, "lessons");
+        t->lessons = grown;
+        t->cap = cap;
     }
+    if (!st) t->lessons[t->n++] = l;
     return st;
 }
 
-static rv_status prefer(teach *t, const char *question, const char *chosen, const char *rejected,
-                        rv_error *err)
+static const char *member(teach *t, const rvi_json *v, const char *name)
 {
-    rv_adaptation *a = NULL;
-    rv_status st = cli_learning_check("the question", question, strlen(question), err);
-    if (!st) st = cli_learning_check("the chosen answer", chosen, strlen(chosen), err);
-    if (!st) st = rv_learner_prefer(t->learning.l, question, chosen, rejected, &a, err);
-    if (!st) {
-        t->n++;
-        report(t, a);
-    }
-    return st;
+    const rvi_json *text = rvi_json_get(v, name);
+    if (!rvi_json_is(text, RVI_JSON_STRING)) return NULL;
+    return rvi_arena_strndup(&t->texts, text->as.string.data, text->as.string.len);
 }
 
-/* One line of a file. */
-static rv_status teach_line(teach *t, const rvi_buf *line, rv_error *err)
+static rv_status read_line(teach *t, const rvi_buf *line, size_t number, rv_error *err)
 {
     rvi_arena arena = {.max = 16 << 20};
     const rvi_json *v;
     rv_status st = rvi_json_parse(&v, line->data, line->len, &arena, "lesson", err);
     if (!st) {
-        const char *question = rvi_json_string(rvi_json_get(v, "question"), NULL),
-                   *answer = rvi_json_string(rvi_json_get(v, "answer"), NULL),
-                   *chosen = rvi_json_string(rvi_json_get(v, "chosen"), NULL),
-                   *rejected = rvi_json_string(rvi_json_get(v, "rejected"), NULL);
-        if (question && answer)
-            st = correct(t, question, answer, err);
-        else if (question && chosen && rejected)
-            st = prefer(t, question, chosen, rejected, err);
+        lesson l = {member(t, v, "question"), member(t, v, "answer"), member(t, v, "chosen"),
+                    member(t, v, "rejected"), number};
+        if (l.question && (l.answer || (l.chosen && l.rejected)))
+            st = add_lesson(t, l, err);
         else
             st = rvi_error(err, RV_E_CONFIG,
                            "\"question\" and \"answer\", or \"question\", \"chosen\" and "
@@ -82,30 +93,129 @@ static rv_status teach_line(teach *t, const rvi_buf *line, rv_error *err)
     return st;
 }
 
-/* Lines before one that is wrong are learned: each is an event of its own. */
-static rv_status teach_file(teach *t, const char *path, rv_error *err)
+/* All lines of a file; on failure the error is of the first that is wrong. */
+static rv_status read_lessons(teach *t, const char *path, rv_error *err)
 {
     bool standard = !strcmp(path, "-");
     FILE *f = standard ? stdin : fopen(path, "rb");
     rvi_buf line = {.max = MAX_LINE};
     rv_status st = RV_OK;
-    size_t number = 0;
+    size_t number = 0, n_wrong = 0;
     if (!f) return rvi_error(err, RV_E_NOT_FOUND, "%s: cannot be read", path);
-    while (!st && cli_read_line(f, &line)) {
+    while (cli_read_line(f, &line)) {
         rv_error own = {0};
         number++;
-        if (!line.len) continue;
-        st = teach_line(t, &line, &own);
-        if (st)
-            st = rvi_error(err, st, "%s, line %zu: %s", path, number,
-                           own.text[0] ? own.text : rv_status_text(st));
+        if (!line.len || !read_line(t, &line, number, &own)) continue;
+        if (!n_wrong++)
+            st = rvi_error(err, own.code, "%s, line %zu: %s", path, number,
+                           own.text[0] ? own.text : rv_status_text(own.code));
     }
     if (!st && line.failed)
         st = rvi_error(err, RV_E_CONFIG, "%s, line %zu: longer than %d bytes", path, number + 1,
                        MAX_LINE);
     if (!st && !t->n) st = rvi_error(err, RV_E_CONFIG, "%s: there is no lesson in it", path);
+    if (st && n_wrong && number > 1) {
+        rv_error own = *err;
+        st = rvi_error(err, st, "%s; nothing was taught (%zu of %zu lines wrong)", own.text,
+                       n_wrong, number);
+    }
     if (!standard) fclose(f);
     rvi_buf_deinit(&line);
+    return st;
+}
+
+/* ---- teaching ---- */
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* The next character of a text in which white space is one space, and none at the ends. */
+static char next_char(const char **at, bool first)
+{
+    const char *p = *at;
+    while (is_space(*p)) p++;
+    bool space = p != *at && !first && *p;
+    *at = space || !*p ? p : p + 1;
+    return space ? ' ' : *p;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    bool first = true;
+    for (;; first = false) {
+        char x = next_char(&a, first), y = next_char(&b, first);
+        if (x != y) return false;
+        if (!x) return true;
+    }
+}
+
+static bool says(const rvi_json *entry, const char *name, const char *text)
+{
+    const char *known = rvi_json_string(rvi_json_get(entry, name), NULL);
+    return known && same_text(known, text);
+}
+
+/* Whether exactly this was taught and still counts. */
+static rv_status look_up(teach *t, const lesson *l, bool *known, rv_error *err)
+{
+    rvi_arena arena = {0};
+    const rvi_json *s, *list;
+    char *json = NULL;
+    *known = false;
+    rv_status st = rv_learner_status(t->learning.l, &json, err);
+    if (!st) st = rvi_json_parse(&s, json, strlen(json), &arena, "status", err);
+    list = st ? NULL : rvi_json_get(s, l->answer ? "learned" : "preferences");
+    for (size_t i = 0; i < rvi_json_count(list); i++) {
+        const rvi_json *x = rvi_json_at(list, i);
+        if (!says(x, "question", l->question)) continue;
+        *known |= l->answer ? says(x, "answer", l->answer) || says(x, "sentence", l->answer)
+                            : says(x, "chosen", l->chosen) && says(x, "rejected", l->rejected);
+    }
+    rv_free(json);
+    rvi_arena_deinit(&arena);
+    return st;
+}
+
+static rv_status teach_one(teach *t, const lesson *l, rv_error *err)
+{
+    rv_adaptation *a = NULL;
+    bool known;
+    rv_status st = look_up(t, l, &known, err);
+    if (st) return st;
+    if (known) {
+        t->n_known++;
+        if (t->json) {
+            cli_learning_write(&(rv_adaptation){.notes = "already known"}, &t->out);
+            rvi_buf_putc(&t->out, '\n');
+        } else {
+            rvi_buf_printf(&t->out, "already known: %s\n", l->question);
+        }
+        return RV_OK;
+    }
+    st = l->answer ? rv_learner_correct(t->learning.l, NULL, l->question, l->answer, &a, err)
+                   : rv_learner_prefer(t->learning.l, l->question, l->chosen, l->rejected, &a, err);
+    if (st) return st;
+    t->n_taught++;
+    report(t, a);
+    return RV_OK;
+}
+
+static rv_status teach_all(teach *t, const char *path, rv_error *err)
+{
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && !cli_interrupted() && i < t->n; i++) {
+        rv_error own = {0};
+        st = teach_one(t, &t->lessons[i], path ? &own : err);
+        if (st && path)
+            st = rvi_error(err, st, "%s, line %zu: %s", path, t->lessons[i].line,
+                           own.text[0] ? own.text : rv_status_text(st));
+    }
+    if (path && !t->json)
+        rvi_buf_printf(&t->out, "%zu lesson%s: %zu taught, %zu already known%s\n", t->n,
+                       t->n == 1 ? "" : "s", t->n_taught, t->n_known,
+                       t->n_taught + t->n_known < t->n ? ", the rest not" : "");
     return st;
 }
 
@@ -178,15 +288,17 @@ int cli_teach(cli *c, int argc, char **argv)
     if ((n_args > 1) == (t.question != NULL))
         return cli_usage(c, "give either -q and -a, or a file of lessons");
 
+    if (t.name && (code = cli_check_name(c, t.name))) return code;
+
     rv_error err = {0};
-    rv_status st = RV_OK;
-    if (t.question) st = cli_learning_check("the question", t.question, strlen(t.question), &err);
-    if (!st && t.answer) st = cli_learning_check("the answer", t.answer, strlen(t.answer), &err);
+    const char *path = t.question ? NULL : args[1];
+    rv_status st = path
+                       ? read_lessons(&t, path, &err)
+                       : add_lesson(&t, (lesson){.question = t.question, .answer = t.answer}, &err);
     if (!st) st = cli_open(c, args[0], false, &t.model, &err);
     if (!st) st = cli_learning_open(&t.learning, c, t.model.m, t.name, true, &err);
     if (!st) cli_interrupts_catch("\n", false);
-    if (!st)
-        st = t.question ? correct(&t, t.question, t.answer, &err) : teach_file(&t, args[1], &err);
+    if (!st) st = teach_all(&t, path, &err);
     if (!st && (t.background || t.deep)) st = train(&t, &err);
     if (!st && t.question) st = show_answer(&t, &err);
     /* what was learned before a failure is learned: it is reported in any case */
@@ -194,6 +306,8 @@ int cli_teach(cli *c, int argc, char **argv)
     code = cli_print(&t.out);
     cli_learning_close(&t.learning);
     cli_close(&t.model);
+    rvi_free(t.lessons);
+    rvi_arena_deinit(&t.texts);
     if (!st && !code && cli_interrupted()) code = CLI_INTERRUPTED;
     return st ? cli_fail(&err) : code;
 }

@@ -108,8 +108,8 @@ int cli_detokenize(cli *c, int argc, char **argv)
     size_t n, len;
     char *text = NULL;
     rvi_buf out = {0};
+    if ((code = cli_parse_ids(c, args[1], &ids, &n))) return code;
     rv_status st = cli_open(c, args[0], true, &model, &err);
-    if (!st) st = cli_parse_ids(args[1], &ids, &n, &err);
     if (!st) st = rv_detokenize(model.m, ids, n, skip, &text, &len, &err);
     if (!st && json) {
         rvi_buf_puts(&out, "{\"text\":");

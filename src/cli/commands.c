@@ -6,6 +6,9 @@ const char cli_purpose[] = "runs language models on this machine";
 
 const cli_command cli_commands[] = {
     {"run", "MODEL [PROMPT]", "answer a prompt, or chat without one",
+     "  Standard input that is no terminal goes behind PROMPT, a blank line between them ('< "
+     "/dev/null' gives none);\n"
+     "  without PROMPT each of its lines is a message of a chat.\n"
      "  --raw                    continue the text as it is, no chat template\n"
      "  --messages F.json        a whole conversation: [{\"role\": ..., \"content\": ...}, ...], "
      "or {\"messages\": [...]}\n"

@@ -30,6 +30,15 @@ void cli_hush_line(char *text, size_t len)
     cli_hush(text, len);
 }
 
+const char *cli_one_line(rvi_arena *arena, const char *text)
+{
+    size_t len = strlen(text);
+    char *copy = rvi_arena_strndup(arena, text, len);
+    if (!copy) return "";
+    cli_hush_line(copy, len);
+    return copy;
+}
+
 static void print_log(void *ctx, rv_log_level level, const char *line)
 {
     static const char *const names[] = {"error", "warning", "info", "debug"};
@@ -224,7 +233,7 @@ bool cli_read_line(FILE *f, rvi_buf *line)
     return true;
 }
 
-rv_status cli_parse_ids(const char *text, int32_t **ids, size_t *n, rv_error *err)
+static rv_status parse_ids(const char *text, int32_t **ids, size_t *n, rv_error *err)
 {
     rvi_buf file = {0};
     int32_t *list = NULL;
@@ -242,7 +251,9 @@ rv_status cli_parse_ids(const char *text, int32_t **ids, size_t *n, rv_error *er
         long v = strtol(text, &end, 10);
         if (end == text || errno || v < 0 || v > INT32_MAX ||
             (*end && !strchr(" ,\t\r\n[]", *end))) {
-            st = rvi_error(err, RV_E_CONFIG, "'%.20s' is not a token id", text);
+            st =
+                rvi_error(err, RV_E_CONFIG,
+                          "a token id must be a whole number, 0 to 2147483647 (got '%.20s')", text);
             break;
         }
         if (count == cap) {
@@ -267,6 +278,18 @@ rv_status cli_parse_ids(const char *text, int32_t **ids, size_t *n, rv_error *er
     *ids = list;
     *n = count;
     return st;
+}
+
+int cli_parse_ids(const cli *c, const char *text, int32_t **ids, size_t *n)
+{
+    rv_error err = {0};
+    rv_status st = parse_ids(text, ids, n, &err);
+    if (st == RV_E_CONFIG && *text == '@') {
+        rv_error own = err;
+        st = rvi_error(&err, st, "%s: %s", text + 1, own.text);
+    }
+    if (!st) return CLI_OK;
+    return st == RV_E_CONFIG && *text != '@' ? cli_usage(c, "%s", err.text) : cli_fail(&err);
 }
 
 /* ---- writing ---- */
@@ -317,7 +340,8 @@ int cli_print(rvi_buf *text)
     if (text->failed) {
         fputs("ruvllm: out of memory: output\n", stderr);
         st = CLI_FAILED;
-    } else if ((text->len && fwrite(text->data, 1, text->len, stdout) != text->len) ||
+    } else if ((text->len &&
+                !cli_put_text(stdout, text->data, text->len, rvi_os_is_terminal(stdout))) ||
                fflush(stdout)) {
         fprintf(stderr, "ruvllm: cannot write the result: %s\n", strerror(errno));
         st = CLI_FAILED;

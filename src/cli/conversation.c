@@ -198,6 +198,7 @@ rv_status cli_conversation_load(cli_conversation *c, const char *path, rv_error 
     cli_conversation loaded = {0};
     const rvi_json *tree;
     rv_status st = cli_read_file(path, &file, err);
+    if (!st && !file.len) st = rvi_error(err, RV_E_CONFIG, "%s: it is empty", path);
     if (!st) st = rvi_json_parse(&tree, file.data, file.len, &arena, path, err);
     if (!st) st = load_tree(&loaded, tree, path, err);
     if (st) {

@@ -130,15 +130,49 @@ static bool read_bias(const char *text, rv_logit_bias *out)
     const char *value = end + 1;
     float bias = strtof(value, &end);
     *out = (rv_logit_bias){(int32_t)id, bias};
-    return end != value && !*end && !isnan(bias);
+    return end != value && !*end && (isinf(bias) || fabsf(bias) <= 1e9f);
+}
+
+static int check_texts(const cli *c, const char *name, const cli_texts *t, size_t most)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        size_t len = strlen(t->items[i]);
+        if (len > most)
+            return cli_usage(c, "--%s must be at most %zu bytes (got %zu)", name, most, len);
+    }
+    return CLI_OK;
+}
+
+static int check_stages(const cli *c, const char *order)
+{
+    static const char *const stages[] = {"penalties", "dry",       "top_n_sigma", "temperature",
+                                         "top_k",     "typical_p", "top_p",       "min_p",
+                                         "xtc",       "mirostat"};
+    bool seen[RVI_COUNT(stages)] = {0};
+    for (const char *at = order; *order;) {
+        size_t len = strcspn(at, ","), i = 0;
+        while (i < RVI_COUNT(stages) &&
+               (strlen(stages[i]) != len || memcmp(stages[i], at, len) != 0))
+            i++;
+        if (i == RVI_COUNT(stages))
+            return cli_usage(c, "--samplers: there is no stage '%.*s'", (int)len, at);
+        if (seen[i]) return cli_usage(c, "--samplers: '%s' is named twice", stages[i]);
+        seen[i] = true;
+        if (!at[len]) break;
+        at += len + 1;
+    }
+    return CLI_OK;
 }
 
 int cli_generation_settle(const cli *c, cli_generation *g, bool greedy)
 {
     rv_sampling *s = &g->sampling;
     rv_generate_options *o = &g->options;
-    if (g->max_tokens < 0) return cli_usage(c, "-n: %d is not possible", g->max_tokens);
-    if (g->min_tokens < 0) return cli_usage(c, "--min-tokens: %d is not possible", g->min_tokens);
+    int code = check_texts(c, "stop", &g->stop, 4096);
+    if (!code) code = check_texts(c, "dry-breaker", &g->breakers, 256);
+    if (!code && g->given.order) code = check_stages(c, g->given.order);
+    if (!code && g->learned) code = cli_check_name(c, g->learned);
+    if (code) return code;
     *s = (rv_sampling){.size = sizeof *s, .greedy = greedy || g->greedy};
     for (size_t i = 0; i < CLI_SAMPLING_OPTIONS; i++)
         if (g->are_given[i] && !(i == TEMPERATURE && g->greedy))
@@ -163,7 +197,9 @@ int cli_generation_settle(const cli *c, cli_generation *g, bool greedy)
     }
     for (size_t i = 0; i < g->biases.n; i++)
         if (!read_bias(g->biases.items[i], &g->bias[i]))
-            return cli_usage(c, "--logit-bias: '%s' is not ID=VALUE", g->biases.items[i]);
+            return cli_usage(c,
+                             "--logit-bias must be ID=VALUE, VALUE at most 1e9 or inf (got '%s')",
+                             g->biases.items[i]);
     s->logit_bias = g->bias;
     s->n_logit_bias = g->biases.n;
 

@@ -12,17 +12,6 @@
 
 /* ---- opening ---- */
 
-static bool is_name(const char *name)
-{
-    size_t n = strlen(name);
-    for (size_t i = 0; i < n; i++) {
-        char c = name[i];
-        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-        if (!plain && c != '-' && c != '_' && !(c == '.' && i)) return false;
-    }
-    return n && n <= 64;
-}
-
 static bool file_of(const cli_learning *l, const char *name, rvi_buf *out)
 {
     return rvi_buf_printf(out, "%s/%s", l->dir.data, name);
@@ -51,10 +40,6 @@ rv_status cli_learning_open(cli_learning *out, const cli *c, const rv_model *m, 
     char digest[65];
     *out = (cli_learning){0};
     if (!name) name = "default";
-    if (!is_name(name))
-        return rvi_error(
-            err, RV_E_CONFIG,
-            "--adapter: '%s' is no name (up to 64 of A-Z a-z 0-9 - _ and, not first, .)", name);
     if (!create && !c->state_dir) return RV_OK;
     const char *state;
     rv_status st = cli_state(c, &state, err);
@@ -137,17 +122,32 @@ void cli_learning_write(const rv_adaptation *a, rvi_buf *out)
     rvi_buf_putc(out, '}');
 }
 
-static void print_lessons(const rvi_json *lessons, rvi_buf *out)
+static void print_lessons(const rvi_json *lessons, rvi_arena *a, rvi_buf *out)
 {
     for (size_t i = 0; i < rvi_json_count(lessons); i++) {
         const rvi_json *x = rvi_json_at(lessons, i);
         int generation = (int)rvi_json_int(rvi_json_get(x, "generation"), 0);
-        rvi_buf_printf(out, "  %s\n    %s  ", rvi_json_string(rvi_json_get(x, "question"), ""),
-                       rvi_json_string(rvi_json_get(x, "sentence"), ""));
+        rvi_buf_printf(out, "  %s\n    %s  ",
+                       cli_one_line(a, rvi_json_string(rvi_json_get(x, "question"), "")),
+                       cli_one_line(a, rvi_json_string(rvi_json_get(x, "sentence"), "")));
         if (generation)
             rvi_buf_printf(out, "(generation %d)\n", generation);
         else
             rvi_buf_puts(out, "(waits for training)\n");
+    }
+}
+
+static void print_preferences(const rvi_json *list, rvi_arena *a, rvi_buf *out)
+{
+    for (size_t i = 0; i < rvi_json_count(list); i++) {
+        const rvi_json *x = rvi_json_at(list, i);
+        rvi_buf_printf(out, "  %s\n    rather: %s\n    than:   %s  %s\n",
+                       cli_one_line(a, rvi_json_string(rvi_json_get(x, "question"), "")),
+                       cli_one_line(a, rvi_json_string(rvi_json_get(x, "chosen"), "")),
+                       cli_one_line(a, rvi_json_string(rvi_json_get(x, "rejected"), "")),
+                       rvi_json_bool(rvi_json_get(x, "trained"), false)
+                           ? "(trained)"
+                           : "(waits for 'learn run --deep')");
     }
 }
 
@@ -207,6 +207,8 @@ rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err)
     rv_status st = rv_learner_status(l->l, &json, err);
     if (!st) st = rvi_json_parse(&s, json, strlen(json), &arena, "status", err);
     if (!st) {
+        const rvi_json *preferences = rvi_json_get(s, "preferences");
+        size_t n = rvi_json_count(preferences);
         rvi_buf_printf(out, "%lld correction%s, %lld of them not trained yet%s\n",
                        (long long)rvi_json_int(rvi_json_get(s, "lessons"), 0),
                        rvi_json_int(rvi_json_get(s, "lessons"), 0) == 1 ? "" : "s",
@@ -216,7 +218,9 @@ rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err)
             rvi_buf_puts(out, "not calibrated yet: corrections are recognised by their subject "
                               "alone\n");
         print_background(s, out);
-        print_lessons(rvi_json_get(s, "learned"), out);
+        print_lessons(rvi_json_get(s, "learned"), &arena, out);
+        if (n) rvi_buf_printf(out, "%zu preference%s\n", n, n == 1 ? "" : "s");
+        print_preferences(preferences, &arena, out);
         print_generations(rvi_json_get(s, "generations"), out);
         if (out->data) cli_hush(out->data, out->len);
     }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/os.h"
 #include "cli/generation.h"
 
@@ -104,8 +105,10 @@ static int run_program(cli *c, int argc, char **argv)
     int at = cli_command_at(c, argc, argv);
     const cli_command *cmd = at < argc ? find_command(argv[at]) : NULL;
     if (!cmd) {
-        fprintf(stderr, "%s: unknown command '%s'; '%s --help' lists them\n", cli_program,
-                argv[at < argc ? at : argc - 1], cli_program);
+        rv_error err;
+        (void)rvi_error(&err, RV_E_CONFIG, "unknown command '%s'; '%s --help' lists them",
+                        argv[at < argc ? at : argc - 1], cli_program);
+        (void)cli_fail(&err);
         return CLI_USAGE;
     }
     c->command = cmd->name;

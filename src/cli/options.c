@@ -7,60 +7,199 @@
 
 #include "cli/cli.h"
 
+/* ---- saying what is wrong ---- */
+
+/* One line, whatever the text holds: names of files and texts of strangers are part of it. */
+static void complain(const char *kind, const char *text)
+{
+    rvi_buf line = {0};
+    if (rvi_buf_puts(&line, text)) {
+        cli_hush_line(line.data, line.len);
+        fprintf(stderr, "%s: %s%s\n", cli_program, kind, line.data);
+    }
+    rvi_buf_deinit(&line);
+}
+
 int cli_usage(const cli *c, const char *fmt, ...)
 {
+    char text[1024];
     va_list args;
     va_start(args, fmt);
-    fprintf(stderr, "%s: ", cli_program);
-    vfprintf(stderr, fmt, args);
+    vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    fprintf(stderr, "\n'%s %s --help' says more.\n", cli_program, c->command);
+    complain("", text);
+    fprintf(stderr, "'%s %s --help' says more.\n", cli_program, c->command);
     return CLI_USAGE;
+}
+
+void cli_warn(const char *fmt, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    complain("warning: ", text);
 }
 
 int cli_fail(const rv_error *err)
 {
-    fprintf(stderr, "%s: %s\n", cli_program, err->text[0] ? err->text : rv_status_text(err->code));
+    complain("", err->text[0] ? err->text : rv_status_text(err->code));
     return CLI_FAILED;
+}
+
+/* A name is the name of a directory. */
+int cli_check_name(const cli *c, const char *name)
+{
+    size_t n = strlen(name);
+    bool good = n && n <= 64;
+    for (size_t i = 0; good && i < n; i++) {
+        char ch = name[i];
+        bool plain =
+            (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9');
+        good = plain || ch == '-' || ch == '_' || (ch == '.' && i);
+    }
+    if (good) return CLI_OK;
+    return cli_usage(c, "--adapter must be 1 to 64 of A-Z a-z 0-9 - _ and, not first, . (got '%s')",
+                     name);
+}
+
+/* ---- values ---- */
+
+/* What an option takes, by its name, in every command that has it; one without a row takes any
+ * number. */
+static const struct limit {
+    const char *name;
+    double min, max;
+    bool above; /* min itself is out of the range */
+} limits[] = {
+    {"threads", 0, 4096, false},
+    {"ctx", 0, 1 << 27, false},
+    {"max-tokens", 0, 1e9, false},
+    {"min-tokens", 0, 1e9, false},
+    {"logprobs", 0, 20, false},
+    {"temp", 0, 100, false},
+    {"top-k", 0, 1e9, false},
+    {"top-p", 0, 1, true},
+    {"min-p", 0, 1, false},
+    {"typical-p", 0, 1, true},
+    {"top-n-sigma", 0, 100, false},
+    {"xtc-probability", 0, 1, false},
+    {"xtc-threshold", 0, 1, false},
+    {"mirostat-tau", 0, 100, false},
+    {"mirostat-eta", 0, 1, false},
+    {"repeat-penalty", 0, 100, true},
+    {"repeat-window", 0, 1e9, false},
+    {"frequency-penalty", -100, 100, false},
+    {"presence-penalty", -100, 100, false},
+    {"dry-multiplier", 0, 100, false},
+    {"dry-base", 1, 100, false},
+    {"dry-allowed-length", 1, 4096, false},
+    {"dry-window", 0, 1e9, false},
+    {"generation", 0, 1e6, false},
+    {"prompt", 0, 1 << 20, false},
+    {"tokens", 0, 1 << 20, false},
+    {"depth", 0, 1 << 20, false},
+    {"repeat", 1, 1000, false},
+    {"parallel", 1, 1024, false},
+};
+
+static const struct {
+    const char *name, *choices[5];
+} words[] = {
+    {"kv", {"f32", "f16", "q8"}},
+    {"pooling", {"mean", "last", "first"}},
+    {"how", {"average", "quality", "ewc"}},
+    {"loss", {"dpo", "kto"}},
+};
+
+static int check_limit(const cli *c, const cli_option *o, const char *text, double v)
+{
+    for (size_t i = 0; i < RVI_COUNT(limits); i++) {
+        const struct limit *l = &limits[i];
+        if (strcmp(l->name, o->name)) continue;
+        if ((l->above ? v > l->min : v >= l->min) && v <= l->max) return CLI_OK;
+        return l->above ? cli_usage(c, "--%s must be above %.0f and at most %.0f (got %s)", o->name,
+                                    l->min, l->max, text)
+                        : cli_usage(c, "--%s must be %.0f to %.0f (got %s)", o->name, l->min,
+                                    l->max, text);
+    }
+    return CLI_OK;
+}
+
+/* list ends with NULL */
+static int check_choice(const cli *c, const cli_option *o, const char *text,
+                        const char *const *list)
+{
+    char all[256] = "";
+    for (size_t i = 0; list[i]; i++) {
+        if (!strcmp(list[i], text)) return CLI_OK;
+        size_t at = strlen(all);
+        snprintf(all + at, sizeof all - at, "%s%s", !i ? "" : list[i + 1] ? ", " : " or ", list[i]);
+    }
+    return cli_usage(c, "--%s must be %s (got '%s')", o->name, all, text);
+}
+
+static int check_word(const cli *c, const cli_option *o, const char *text)
+{
+    if (!strcmp(o->name, "isa")) return check_choice(c, o, text, rv_isa_list());
+    for (size_t i = 0; i < RVI_COUNT(words); i++)
+        if (!strcmp(words[i].name, o->name)) return check_choice(c, o, text, words[i].choices);
+    return CLI_OK;
+}
+
+static int set_number(const cli *c, const cli_option *o, const char *text)
+{
+    char *end;
+    errno = 0;
+    if (o->kind == CLI_FLOAT) {
+        float v = strtof(text, &end);
+        if (end == text || *end || !isfinite(v))
+            return cli_usage(c, "--%s must be a number (got '%s')", o->name, text);
+        *(float *)o->value = v;
+        return check_limit(c, o, text, (double)v);
+    }
+    if (o->kind == CLI_UINT64) {
+        unsigned long long v = strtoull(text, &end, 10);
+        if (errno || end == text || *end || *text == '-')
+            return cli_usage(c, "--%s must be a whole number, 0 to 2^64 - 1 (got '%s')", o->name,
+                             text);
+        *(uint64_t *)o->value = v;
+        return CLI_OK;
+    }
+    long v = strtol(text, &end, 10);
+    if (end == text || *end)
+        return cli_usage(c, "--%s must be a whole number (got '%s')", o->name, text);
+    int code = check_limit(c, o, text, (double)v);
+    if (!code && (errno || v < -1000000000 || v > 1000000000))
+        code = cli_usage(c, "--%s must be -1000000000 to 1000000000 (got %s)", o->name, text);
+    if (!code) *(int *)o->value = (int)v;
+    return code;
 }
 
 static int set_value(const cli *c, const cli_option *o, const char *text)
 {
-    char *end;
-    errno = 0;
+    int code = CLI_OK;
     switch (o->kind) {
     case CLI_FLAG: *(bool *)o->value = true; break;
-    case CLI_INT: {
-        long v = strtol(text, &end, 10);
-        if (errno || end == text || *end || v < -1000000000 || v > 1000000000)
-            return cli_usage(c, "--%s: '%s' is not a whole number", o->name, text);
-        *(int *)o->value = (int)v;
+    case CLI_INT:
+    case CLI_UINT64:
+    case CLI_FLOAT: code = set_number(c, o, text); break;
+    case CLI_TEXT:
+        code = check_word(c, o, text);
+        *(const char **)o->value = text;
         break;
-    }
-    case CLI_UINT64: {
-        unsigned long long v = strtoull(text, &end, 10);
-        if (errno || end == text || *end || *text == '-')
-            return cli_usage(c, "--%s: '%s' is not a whole number", o->name, text);
-        *(uint64_t *)o->value = v;
-        break;
-    }
-    case CLI_FLOAT: {
-        float v = strtof(text, &end);
-        if (end == text || *end || !isfinite(v))
-            return cli_usage(c, "--%s: '%s' is not a number", o->name, text);
-        *(float *)o->value = v;
-        break;
-    }
-    case CLI_TEXT: *(const char **)o->value = text; break;
     case CLI_TEXTS: {
         cli_texts *t = o->value;
-        if (t->n == RVI_COUNT(t->items)) return cli_usage(c, "--%s: given too often", o->name);
+        if (!*text) return cli_usage(c, "--%s must not be empty", o->name);
+        if (t->n == RVI_COUNT(t->items))
+            return cli_usage(c, "--%s: given more than %zu times", o->name, t->n);
         t->items[t->n++] = text;
         break;
     }
     }
-    if (o->given) *o->given = true;
-    return CLI_OK;
+    if (!code && o->given) *o->given = true;
+    return code;
 }
 
 static const cli_option *find(const cli_option *options, size_t n, const char *name, size_t len,
@@ -146,7 +285,5 @@ int cli_parse_options(cli *c, const cli_option *options, size_t n_options, int a
         int st = set_value(c, o, value);
         if (st) return st;
     }
-    if (c->threads < 0) return cli_usage(c, "--threads: %d is not possible", c->threads);
-    if (c->context < 0) return cli_usage(c, "--ctx: %d is not possible", c->context);
     return CLI_OK;
 }

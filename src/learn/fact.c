@@ -629,6 +629,7 @@ rv_status rvi_fact_read(rvi_fact **out, const rvi_tokenizer *t, const char *ques
     if (!st && !q.len) st = from_statement(a.data, &made_q, &made_a, err);
     if (!st && made_q.len) st = make(f, t, made_q.data, made_a.data, err);
     if (!st && f->kind == RVI_FACT_FREE) st = make(f, t, q.data, a.data, err);
+    if (!st) st = keep_text(f, &f->given, a.data, err);
     rvi_buf_deinit(&q);
     rvi_buf_deinit(&a);
     rvi_buf_deinit(&made_q);

@@ -26,6 +26,7 @@ typedef struct rvi_fact { /* all texts are valid UTF-8, terminated, never NULL b
     const char *answer;   /* O: "the banjo"; the whole text when FREE */
     const char *question; /* white space made simple; made from the fact if there was none */
     const char *sentence; /* what the model should say */
+    const char *given;    /* the whole answer as it was taught; NULL: made from parts */
     size_t answer_at;     /* where O begins in the sentence; 0 when FREE */
     const char *ask;      /* the question as a clause, "where Kakovin hid the key"; NULL: none */
     rvi_arena texts;

@@ -65,7 +65,7 @@ rv_status rvi_learner_new(rvi_learner **out, const rvi_learner_parts *parts,
     l->lock = -1;
     *take = (rvi_store){0};
     rv_status st = l->store.by.append ? RV_OK : rvi_store_memory(&l->store, err);
-    rvi_model_digest(parts->m->source, l->digest);
+    if (!st) st = rvi_model_digest(parts->m->source, parts->m->be, l->digest, err);
     l->user = rvi_learner_copy(o->user ? o->user : "default");
     if (o->dir) l->dir = rvi_learner_copy(o->dir);
     if (!st && (!l->user || (o->dir && !l->dir))) st = rvi_nomem(err, "learner");
@@ -117,10 +117,7 @@ rv_status rvi_learner_reset(rvi_learner *l, rv_error *err)
 
 void rvi_learner_settle(rvi_learner *l)
 {
-    rv_error why = {0};
-    if (l->instant.unsaved && rvi_instant_save(l, &why))
-        rvi_log_write(l->parts.be->log, RVI_LOG_WARN, "what scores taught is not saved: %s",
-                      why.text);
+    if (l->store.by.append) rvi_instant_save_lists(l);
     rvi_os_unlock(l->lock); /* others may have it */
     l->lock = -1;
     l->owned = false;
@@ -170,6 +167,7 @@ static void put_lesson(rvi_buf *out, const rvi_lesson *x)
 {
     (void)rvi_buf_printf(out, "{\"event\":%llu", (unsigned long long)x->event);
     put_text(out, ",", "question", x->fact->question);
+    put_text(out, ",", "answer", x->fact->given ? x->fact->given : x->fact->answer);
     put_text(out, ",", "sentence", x->fact->sentence);
     (void)rvi_buf_printf(out, ",\"generation\":%d,\"absorbed\":%s}", x->generation,
                          truth(x->absorbed));
@@ -192,6 +190,15 @@ static void put_doing(rvi_buf *out, const rvi_doing *d)
     put_text(out, ",\"background_progress\":{", "stage", stage);
     (void)rvi_buf_printf(out, ",\"about\":%d,\"done\":%d,\"total\":%d}", atomic_load(&d->n),
                          atomic_load(&d->done), atomic_load(&d->total));
+}
+
+static void put_preference(rvi_buf *out, const rvi_preference *p)
+{
+    (void)rvi_buf_printf(out, "{\"event\":%llu", (unsigned long long)p->event);
+    put_text(out, ",", "question", p->question);
+    put_text(out, ",", "chosen", p->chosen);
+    put_text(out, ",", "rejected", p->rejected);
+    (void)rvi_buf_printf(out, ",\"trained\":%s}", truth(p->used));
 }
 
 rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
@@ -218,6 +225,11 @@ rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
         if (!l->lessons[i].stands) continue;
         if (n++) (void)rvi_buf_putc(out, ',');
         put_lesson(out, &l->lessons[i]);
+    }
+    (void)rvi_buf_printf(out, "],\"preferences\":[");
+    for (size_t i = 0; i < l->n_pairs; i++) {
+        if (i) (void)rvi_buf_putc(out, ',');
+        put_preference(out, &l->pairs[i]);
     }
     (void)rvi_buf_printf(out, "]}");
     return out->failed ? rvi_nomem(err, "status") : RV_OK;

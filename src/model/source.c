@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "model/digest.h"
 
 static rv_status source_new(rvi_source **out, const char *name, rv_error *err)
 {
@@ -57,6 +58,7 @@ static rv_status open_dir(rvi_source *s, const char *dir, rv_error *err)
                             &s->arena, path.data, err);
     if (!st) st = rvi_safetensors_open_dir(&s->tensors, dir, err);
     if (!st) st = rvi_embedding_read_dir(&s->embedding, dir, &s->arena, err);
+    if (!st) st = rvi_model_digest_dir(dir, s->dir_digest, err);
     rvi_buf_deinit(&path);
     return st;
 }
@@ -113,6 +115,14 @@ void rvi_source_close(rvi_source *s)
     rvi_blob_close(&s->config_blob);
     rvi_arena_deinit(&s->arena);
     rvi_free(s);
+}
+
+rv_status rvi_source_check(const rvi_source *s, rv_error *err)
+{
+    rv_status st = RV_OK;
+    if (s->gguf) st = rvi_gguf_check(s->gguf, err);
+    if (!st && s->tensors) st = rvi_safetensors_check(s->tensors, s->name, err);
+    return st ? st : rvi_blob_check(&s->config_blob, s->name, err);
 }
 
 rvi_meta rvi_source_meta(const rvi_source *s)

@@ -6,8 +6,11 @@
 #ifndef RVI_MODEL_SOURCE_H
 #define RVI_MODEL_SOURCE_H
 
+#include <stdatomic.h>
+
 #include "base/json.h"
 #include "base/log.h"
+#include "base/sha256.h"
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "model/arch.h"
@@ -22,7 +25,10 @@ typedef struct rvi_source {
     rvi_arena arena;
     const rvi_arch *arch;
     rvi_embedding embedding;
-    char *name; /* the path or the name given, for messages */
+    char *name;                         /* the path or the name given, for messages */
+    uint8_t dir_digest[RVI_SHA256_LEN]; /* of a directory's other files; zeros: there are none */
+    char digest[RVI_SHA256_HEX];        /* of all of it, once computed (digest.h) */
+    atomic_int digest_state;
 } rvi_source;
 
 rv_status rvi_source_open(rvi_source **out, const char *path, rv_error *err) RVI_MUST_CHECK;
@@ -32,6 +38,9 @@ rv_status rvi_source_open_gguf_blob(rvi_source **out, rvi_blob *take, const char
 rv_status rvi_source_open_hf_blobs(rvi_source **out, rvi_blob *take_config, rvi_blob *take_weights,
                                    const char *name, rv_error *err) RVI_MUST_CHECK;
 void rvi_source_close(rvi_source *s); /* accepts NULL */
+/* Could all bytes that were used so far be read? If not (a file was cut short while in use), what
+ * was computed from them is wrong. */
+rv_status rvi_source_check(const rvi_source *s, rv_error *err) RVI_MUST_CHECK;
 
 rvi_meta rvi_source_meta(const rvi_source *s);
 bool rvi_source_is_gguf(const rvi_source *s);

@@ -1,15 +1,17 @@
-/* Every allocation of opening, tokenizing, rendering and generating fails once: an error each time,
- * and nothing leaks (the sanitizer pass watches). */
+/* Every allocation of opening, tokenizing, rendering, generating, chatting, saving and loading fails
+ * once: an error each time, and nothing leaks (the sanitizer pass watches). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "harness/fail_alloc.h"
-#include "ruvllm.h"
+#include "ruvllm_learn.h"
 
 static const rv_message message = {"user", "the tea", NULL};
 static const rv_chat chat = {.size = sizeof chat, .messages = &message, .n_messages = 1};
@@ -97,9 +99,106 @@ static void checkpoint_with_adapter(void **state)
     sweep("tests/golden/gemma2", "tests/golden/gemma2/lora");
 }
 
+/* ---- calls on what is open ---- */
+
+typedef struct standing {
+    rv_runtime *rt;
+    rv_model *m;
+    rv_session *s;
+    rv_learner *l;
+    char dir[64], file[96];
+} standing;
+
+static void open_standing(standing *x)
+{
+    rv_runtime_options ro = {.size = sizeof ro, .n_threads = 1};
+    *x = (standing){.dir = "/tmp/ruvllm-alloc-XXXXXX"};
+    assert_non_null(mkdtemp(x->dir));
+    snprintf(x->file, sizeof x->file, "%s/session", x->dir);
+    assert_int_equal(rv_runtime_new(&x->rt, &ro, NULL), RV_OK);
+    assert_int_equal(rv_model_open(&x->m, x->rt, "tests/gguf/llama.gguf", NULL, NULL), RV_OK);
+    assert_int_equal(rv_learner_new(&x->l, x->m, NULL, NULL), RV_OK);
+    assert_int_equal(rv_learner_correct(x->l, NULL, "What is Kakovin's dog?", "Rex", NULL, NULL),
+                     RV_OK);
+    rv_session_options so = {.size = sizeof so, .n_context = 128, .learner = x->l};
+    assert_int_equal(rv_session_new(&x->s, x->m, &so, NULL), RV_OK);
+}
+
+static void close_standing(standing *x)
+{
+    rv_session_free(&x->s);
+    rv_learner_free(&x->l);
+    rv_model_close(&x->m);
+    rv_runtime_free(&x->rt);
+    unlink(x->file);
+    assert_int_equal(rmdir(x->dir), 0); /* no temporary file was left */
+}
+
+/* With a learner and a further field; what it says must not depend on what failed before. */
+static rv_status talk(standing *x, rv_error *err)
+{
+    static const rv_message asked = {"user", "What is Kakovin's dog?", "{\"name\":\"Ada\"}"};
+    static const rv_chat whole = {.size = sizeof whole,
+                                  .messages = &asked,
+                                  .n_messages = 1,
+                                  .variables = "{\"mood\":\"good\"}"};
+    rv_generate_options go = {.size = sizeof go, .max_tokens = 4, .ignore_eos = 1, .logprobs = 1};
+    rv_answer *a;
+    rv_status st = rv_session_chat(x->s, &whole, &go, &a, err);
+    if (!st) assert_non_null(a);
+    if (!st) assert_int_equal(a->n_ids, 4);
+    rv_free(a);
+    return st;
+}
+
+static rv_status save(standing *x, rv_error *err)
+{
+    return rv_session_save(x->s, x->file, err);
+}
+
+static rv_status load(standing *x, rv_error *err)
+{
+    rv_session_options so = {.size = sizeof so, .n_context = 128};
+    rv_session *s;
+    rv_status st = rv_session_load(&s, x->m, &so, x->file, err);
+    if (!st) assert_int_equal(rv_session_tokens(s, NULL), rv_session_tokens(x->s, NULL));
+    if (st) assert_null(s);
+    rv_session_free(&s);
+    return st;
+}
+
+static long sweep_call(standing *x, rv_status (*call)(standing *x, rv_error *err), const char *name)
+{
+    for (long n = 0;; n++) {
+        rv_error err = {0};
+        fail_alloc_after(n);
+        rv_status st = call(x, &err);
+        if (!fail_alloc_off()) {
+            if (st) fail_msg("%s: %s", name, err.text);
+            return n;
+        }
+        if (st != RV_E_NOMEM || err.code != st)
+            fail_msg("%s: call %ld refused, but status %d: %s", name, n, st, err.text);
+    }
+}
+
+static void chats_and_files(void **state)
+{
+    (void)state;
+    static const int32_t ids[70] = {5, 6, 7};
+    standing x;
+    open_standing(&x);
+    assert_true(sweep_call(&x, talk, "chat") > 10);
+    assert_int_equal(talk(&x, NULL), RV_OK);
+    assert_int_equal(rv_session_sync(x.s, ids, 70, NULL, NULL, NULL), RV_OK);
+    assert_true(sweep_call(&x, save, "save") > 1);
+    assert_true(sweep_call(&x, load, "load") > 5);
+    close_standing(&x);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(gguf),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(gguf), cmocka_unit_test(chats_and_files),
                                        cmocka_unit_test(checkpoint_with_adapter)};
     return cmocka_run_group_tests_name("allocation failures", tests, NULL, NULL);
 }

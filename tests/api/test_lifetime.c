@@ -80,6 +80,39 @@ static void use_after_free_is_a_status(void **state)
     assert_refused(RV_E_INVALID, rv_model_open(&m, o.rt, model_path, NULL, err));
 }
 
+/* What a program hangs on a session comes back, from its forks and in its events too. */
+static int look_at_user(void *ctx, const rv_event *ev)
+{
+    int *n = ctx;
+    if (rv_session_user(ev->session) == ctx) ++*n;
+    return 0;
+}
+
+static void user_data(void **state)
+{
+    (void)state;
+    opened o;
+    int n = 0;
+    rv_session *s, *fork;
+    rv_answer *g = NULL;
+    open_all(&o, model_path, 1, 32);
+    assert_null(rv_session_user(o.s));
+    rv_session_options so = {.size = sizeof so, .n_context = 32, .user = &n};
+    assert_ok(rv_session_new(&s, o.m, &so, err));
+    assert_ptr_equal(rv_session_user(s), &n);
+    assert_ok(rv_session_fork(&fork, s, err));
+    assert_ptr_equal(rv_session_user(fork), &n);
+    rv_generate_options go = greedy(3);
+    go.on_event = look_at_user;
+    go.ctx = &n;
+    assert_ok(rv_session_generate(fork, prompt, 5, &go, &g, err));
+    assert_true(n >= 4); /* three tokens and the end, at least */
+    rv_free(g);
+    rv_session_free(&s);
+    rv_session_free(&fork);
+    close_all(&o);
+}
+
 /* ---- threads ---- */
 
 typedef struct meeting {
@@ -528,6 +561,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parents_first),
         cmocka_unit_test(use_after_free_is_a_status),
+        cmocka_unit_test(user_data),
         cmocka_unit_test(two_threads_on_one_session),
         cmocka_unit_test(cancel_from_another_thread),
         cmocka_unit_test(callbacks),

@@ -406,7 +406,7 @@ def plain_output():
 def interrupted_run():
     for name, arguments in (("text", []), ("json", ["--json"])):
         p = subprocess.Popen([PROGRAM, "run", MODEL, "the tea", "-n", "90000", "--ctx", "100000", "--ignore-eos", *arguments],
-                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         time.sleep(0.7)
         p.send_signal(signal.SIGINT)
         out, _ = p.communicate(timeout=SLOW)

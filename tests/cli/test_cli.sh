@@ -23,8 +23,8 @@ check "no command" 2 "" "" "$rv"
 check "unknown command" 2 - "unknown command 'dance'" "$rv" dance
 check "unknown option" 2 - "unknown option '--frobnicate'" "$rv" run $spm --frobnicate
 check "option without value" 2 - "needs a value" "$rv" run $spm --temp
-check "bad number" 2 - "not a number" "$rv" run $spm x --temp hot
-check "bad whole number" 2 - "not a whole number" "$rv" run $spm x -n 3.5
+check "bad number" 2 - "--temp must be a number (got 'hot')" "$rv" run $spm x --temp hot
+check "bad whole number" 2 - "must be a whole number" "$rv" run $spm x -n 3.5
 check "no model given" 2 - "a model is needed" "$rv" run
 check "two prompts" 2 - "give one of" "$rv" run $spm x --ids 1
 check "global options may come first" 0 "parameters" - "$rv" -t 1 --isa=ref -v info $spm
@@ -40,8 +40,8 @@ head -c 3000 $spm >"$tmp/cut.gguf"
 check "truncated file" 1 - "cut.gguf" "$rv" info "$tmp/cut.gguf"
 : >"$tmp/empty.gguf"
 check "empty file" 1 - "empty" "$rv" info "$tmp/empty.gguf"
-check "unknown instruction set" 1 - "instruction set" "$rv" run $spm x --isa sse9
-check "unknown KV type" 1 - "none of f32, f16 and q8" "$rv" run $spm x --kv q3
+check "unknown instruction set" 2 - "--isa must be ref" "$rv" run $spm x --isa sse9
+check "unknown KV type" 2 - "--kv must be f32, f16 or q8 (got 'q3')" "$rv" run $spm x --kv q3
 check "pull of an unknown name" 1 - "no model named" "$rv" pull nothing
 check "list" 0 "smollm2" - "$rv" list --cache-dir "$tmp/nocache"
 
@@ -73,8 +73,8 @@ check "bad messages" 1 - "list of" "$rv" run $spm --messages tests/golden/llama/
 check "stop string" 0 '"finish_reason":"stop"' - "$rv" run $spm --ids 1,270,280 --greedy -n 60 --ignore-eos --json --stop e --stop a --stop o --stop t
 check "prompt longer than the context" 1 - "the context holds 8" "$rv" run $spm --ids 1,2,3,4,5,6,7,8,9 --ctx 8
 check "token outside the vocabulary" 1 - "not in the vocabulary" "$rv" run $spm --ids 1,99999
-check "ids that are none" 1 - "not a token id" "$rv" run $spm --ids 1,x
-check "bad sampling value" 1 - "top.p" "$rv" run $spm hello --top-p 2
+check "ids that are none" 2 - "a token id must be .*(got 'x')" "$rv" run $spm --ids 1,x
+check "bad sampling value" 2 - "--top-p must be above 0 and at most 1 (got 2)" "$rv" run $spm hello --top-p 2
 check "no tokenizer: ids work" 0 '"text":""' - "$rv" run tests/golden/qwen3 --ids 5,6,7 --greedy -n 3 --json
 check "no tokenizer: text is refused" 1 - "no tokenizer" "$rv" run tests/golden/qwen3 hello
 printf 'caf\351 \377\376 \360\237' >"$tmp/latin1"
@@ -122,12 +122,12 @@ first=$(cut -d, -f1 "$tmp/a")
 "$rv" run $spm $greedy --logit-bias "$first=-inf" >"$tmp/out" 2>"$tmp/err"
 ids "$tmp/out" | tr , '\n' | grep -qx "$first"
 verdict "a bias for never" 1 $? '"ids":\[[0-9]' -
-check "a bias that is none" 2 - "not ID=VALUE" "$rv" run $spm x --logit-bias 5
-check "a bias of no number" 2 - "not ID=VALUE" "$rv" run $spm x --logit-bias 5=nan
+check "a bias that is none" 2 - "must be ID=VALUE" "$rv" run $spm x --logit-bias 5
+check "a bias of no number" 2 - "must be ID=VALUE" "$rv" run $spm x --logit-bias 5=nan
 check "a bias of an unknown token" 1 - "ruvllm: " "$rv" run $spm x --logit-bias 999999=1
-check "an unknown stage" 1 - "ruvllm: " "$rv" run $spm x --samplers top_k,dance
-check "a value that cannot be" 1 - "ruvllm: " "$rv" run $spm x --typical-p 7
-check "fewer tokens than none" 2 - "not possible" "$rv" run $spm x --min-tokens -1
+check "an unknown stage" 2 - "no stage 'dance'" "$rv" run $spm x --samplers top_k,dance
+check "a value that cannot be" 2 - "--typical-p must be" "$rv" run $spm x --typical-p 7
+check "fewer tokens than none" 2 - "must be 0 to" "$rv" run $spm x --min-tokens -1
 check "an end token that may not come yet" 0 '"tokens":6,' - "$rv" run $spm x --greedy --json -n 6 --min-tokens 6 --logit-bias 2=50
 check "and one that may" 0 '"tokens":1,' - "$rv" run $spm x --greedy --json -n 6 --logit-bias 2=inf
 check "logprobs" 0 '"logprobs":\[{"id"' - "$rv" run $spm "the tea" --greedy --json -n 3 --logprobs 3
@@ -142,7 +142,7 @@ for t in l:
 sys.exit(not good)' "$tmp/out"
 verdict "logprobs are of the tokens, best first" 0 $? "" ""
 check "logprobs without json" 2 - "needs --json" "$rv" run $spm x --logprobs 3
-check "too many logprobs" 2 - "between 0 and 20" "$rv" run $spm x --json --logprobs 21
+check "too many logprobs" 2 - "must be 0 to 20 (got 21)" "$rv" run $spm x --json --logprobs 21
 
 printf 'hello\n\nand again\n' | "$rv" run $spm -n 3 >"$tmp/out" 2>"$tmp/err"
 verdict "lines on standard input are answered one by one" 0 $? "" -
@@ -151,6 +151,38 @@ verdict "an answer a line" 0 $? "" ""
 printf 'hello\n' | "$rv" run $spm -n 5 >"$tmp/a" 2>/dev/null
 printf 'hello\n' | "$rv" run $spm -n 5 >"$tmp/b" 2>/dev/null
 same "and greedily" "$tmp/a" "$tmp/b"
+
+# --- standard input behind a prompt
+prompt() { sed 's/.*"prompt_ids":\[\([0-9,]*\)\].*/\1/' "$1" >"$2"; }
+printf 'one\ntwo\n\n' | "$rv" run $spm "Summarise:" -n 1 --json >"$tmp/out" 2>"$tmp/err"
+verdict "a pipe and a prompt" 0 $? "" -
+prompt "$tmp/out" "$tmp/a"
+"$rv" run $spm "$(printf 'Summarise:\n\none\ntwo')" -n 1 --json </dev/null >"$tmp/out"
+prompt "$tmp/out" "$tmp/b"
+same "the prompt, a blank line, the text" "$tmp/a" "$tmp/b"
+printf 'one\ntwo\n' >"$tmp/text"
+"$rv" run $spm "Summarise:" -n 1 --json <"$tmp/text" >"$tmp/out"
+prompt "$tmp/out" "$tmp/b"
+same "a file too" "$tmp/a" "$tmp/b"
+"$rv" run $spm "" -n 1 --json <"$tmp/text" >"$tmp/out" && prompt "$tmp/out" "$tmp/a"
+"$rv" run $spm "$(cat "$tmp/text")" -n 1 --json </dev/null >"$tmp/out" && prompt "$tmp/out" "$tmp/b"
+same "an empty prompt leaves the text alone" "$tmp/a" "$tmp/b"
+"$rv" run $spm "one" -n 1 --json </dev/null >"$tmp/out" && prompt "$tmp/out" "$tmp/a"
+: | "$rv" run $spm "one" -n 1 --json >"$tmp/out" && prompt "$tmp/out" "$tmp/b"
+same "an empty pipe adds nothing" "$tmp/a" "$tmp/b"
+"$rv" run $spm "one" -n 1 --json <&- >"$tmp/out" && prompt "$tmp/out" "$tmp/b"
+same "nor does closed standard input" "$tmp/a" "$tmp/b"
+mkfifo "$tmp/pipe"
+{ exec 9>"$tmp/pipe"; until grep -q waiting "$tmp/err"; do sleep 0.2; done; echo two >&9; } &
+: >"$tmp/err"
+"$rv" run $spm "one" -n 1 --json <"$tmp/pipe" >"$tmp/out" 2>"$tmp/err"
+verdict "a pipe on which nothing comes is waited for, and why is said" 0 $? "" "waiting for standard input.*/dev/null"
+wait
+prompt "$tmp/out" "$tmp/a"
+"$rv" run $spm "$(printf 'one\n\ntwo')" -n 1 --json </dev/null >"$tmp/out" && prompt "$tmp/out" "$tmp/b"
+same "and its text is taken when it comes" "$tmp/a" "$tmp/b"
+check "an empty prompt" 1 - "the prompt is empty" "$rv" run $spm ""
+check "empty standard input" 1 - "the prompt is empty" "$rv" run $spm -
 
 # --- embeddings
 check "embed" 0 '^[-0-9.e]* [-0-9. e]*$' - "$rv" embed $spm "the tea" "and cake"
@@ -181,7 +213,7 @@ for how in "--pooling last" "--pooling first" --no-normalize; do
 done
 "$rv" embed $spm "the tea" "and cake" --pooling mean >"$tmp/b"
 same "the mean is the default where a model declares nothing" "$tmp/a" "$tmp/b"
-check "embed by another pooling" 2 - "not mean, last or first" "$rv" embed $spm x --pooling max
+check "embed by another pooling" 2 - "must be mean, last or first" "$rv" embed $spm x --pooling max
 check "embed texts and a file" 2 - "not both" "$rv" embed $spm x --file "$tmp/texts"
 check "embed too long a text" 1 - "text 2 has [0-9]* tokens, and 512 are the most" "$rv" embed $spm x "$(head -c 3000 /dev/zero | tr '\0' x)"
 check "embed more than --ctx" 1 - "by --ctx" "$rv" embed $spm "one two three four five" --ctx 4
@@ -205,7 +237,7 @@ printf '{"txt":1}\n' | "$rv" tokenize $spm --jsonl >"$tmp/out" 2>"$tmp/err"
 verdict "bad jsonl line is named" 1 $? - "input line 1"
 printf 'hello world' | "$rv" tokenize $spm - >"$tmp/b"
 same "tokenize standard input" "$tmp/t" "$tmp/b"
-check "bad ids" 1 - "not a token id" "$rv" detokenize $spm 1,two
+check "bad ids" 2 - "a token id must be" "$rv" detokenize $spm 1,two
 
 # --- templates
 cat >"$tmp/t.jinja" <<'END'
@@ -215,7 +247,7 @@ END
 echo '{"messages":[{"role":"user","content":" hi "}],"extra":"!"}' >"$tmp/c.json"
 check "template file" 0 '^2031!' - "$rv" template "$tmp/t.jinja" "$tmp/c.json" --now 2031-02-03
 check "template json" 0 '^{"text":"\[user\]hi' - "$rv" template "$tmp/t.jinja" "$tmp/c.json" --json
-check "bad date" 1 - "not a date" "$rv" template "$tmp/t.jinja" "$tmp/c.json" --now tomorrow
+check "bad date" 2 - "must be a date" "$rv" template "$tmp/t.jinja" "$tmp/c.json" --now tomorrow
 echo "{{ raise_exception('only with tea') }}" >"$tmp/raise.jinja"
 check "a template that raises: its message" 1 - "only with tea" "$rv" template "$tmp/raise.jinja" "$tmp/c.json"
 echo "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}" >"$tmp/loop.jinja"
@@ -224,6 +256,17 @@ echo "{% if %}" >"$tmp/syntax.jinja"
 check "a template with an error in it" 1 - "line 1" "$rv" template "$tmp/syntax.jinja" "$tmp/c.json"
 echo '{"messages":' >"$tmp/cut.json"
 check "a conversation that is no JSON" 1 - "line 2" "$rv" template "$tmp/t.jinja" "$tmp/cut.json"
+check "its file is named" 1 - "cut.json: line 2" "$rv" template $spm "$tmp/cut.json"
+check "and that of a template" 1 - "syntax.jinja: .*line 1" "$rv" template "$tmp/syntax.jinja" "$tmp/c.json"
+: >"$tmp/nothing"
+check "an empty conversation" 1 - "nothing: it is empty" "$rv" template $spm "$tmp/nothing"
+check "empty messages" 1 - "nothing: it is empty" "$rv" run $spm --messages "$tmp/nothing"
+check "perplexity of nothing" 1 - "nothing: it is empty" "$rv" perplexity $spm "$tmp/nothing"
+check "ids of an empty file" 1 - "nothing: no token ids" "$rv" run $spm --ids "@$tmp/nothing"
+check "template takes what run --messages takes: a list" 0 "Another" - "$rv" template $spm "tests/cli/messages.json"
+check "and an object" 0 "hello" - "$rv" template $spm "$tmp/object.json"
+echo '{"messages":[{"role":"user","content":"hello"}],"add_generation_prompt":false,"extra":1}' >"$tmp/rendered.json"
+check "run takes what template takes" 0 '"text"' - "$rv" run $spm --messages "$tmp/rendered.json" -n 2 --json
 check "a model's own or family template" 0 "hi" - "$rv" template tests/gguf/llama.gguf "$tmp/c.json"
 
 # --- looking inside

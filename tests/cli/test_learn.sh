@@ -28,9 +28,9 @@ check "neither question nor file" 2 - "either -q and -a, or a file" "$rv" teach 
 check "two loops" 2 - "give one of --instant" "$rv" teach $spm -q x -a y --deep --background
 check "no action" 2 - "an action is needed" "$rv" learn
 check "an unknown action" 2 - "no action 'dance'" "$rv" learn dance
-check "merge needs two" 2 - "merge: 1 argument cannot be" "$rv" learn merge 1
-check "an unknown way to merge" 2 - "none of average, quality and ewc" "$rv" learn merge 1 2 --how best
-check "a name that is a path" 1 - "is no name" "$rv" teach $spm -q x -a y --adapter ../x
+check "merge needs two" 2 - "merge takes two arguments" "$rv" learn merge 1
+check "an unknown way to merge" 2 - "must be average, quality or ewc (got 'best')" "$rv" learn merge 1 2 --how best
+check "a name that is a path" 2 - "--adapter must be .*(got '../x')" "$rv" teach $spm -q x -a y --adapter ../x
 
 # --- bad input changes nothing
 check "an empty answer" 1 - "it is empty" "$rv" teach $spm -q "$ask" -a "  "
@@ -64,6 +64,30 @@ printf '{"question": "What is Nim'"'"'s pet?", "answer": "a duck"}\n\n{"question
 check "a file of lessons, as JSON" 0 '"applied":true' - "$rv" teach $spm "$tmp/two.jsonl" --json
 says "of it too is answered" "Oslo." "$rv" run $spm "What is Nim's town?" --greedy -n 8
 says "the newest correction counts" "green" sh -c "'$rv' teach $spm -q \"$ask\" -a green >/dev/null && '$rv' run $spm \"$ask\" --greedy -n 8 | tr 'G.' 'g '  | tr -d ' '"
+printf '{"question": "What is Ada'"'"'s pet?", "answer": "a goat"}\nnot a lesson\n{"question": "What is Ada'"'"'s town?"}\n' >"$tmp/bad2.jsonl"
+before=$(records)
+check "a file with bad lines: nothing is taught, and that is said" 1 - "bad2.jsonl, line 2: .*nothing was taught (2 of 3 lines wrong)" "$rv" teach $spm "$tmp/bad2.jsonl"
+[ "$before" = "$(records)" ]
+verdict "and nothing was" 0 $? "" ""
+cat >"$tmp/all.jsonl" <<'END'
+{"question": "What is Nim's pet?", "answer": "a duck"}
+{"question": "Explain tides.", "answer": "Tides are caused by the moon's gravity.\n\nThey come twice a day."}
+{"question": "Tell me of hills.", "chosen": "Short.", "rejected": "A very long story."}
+{"question": "Where did Bo hide the key?", "answer": "under the mat"}
+{"question": " Where did  Bo hide the key?", "answer": "under the mat"}
+END
+check "a file of lessons ends with a summary" 0 "^5 lessons: 3 taught, 2 already known$" - "$rv" teach $spm "$tmp/all.jsonl"
+before=$(records)
+check "the same again is already known" 0 "^5 lessons: 0 taught, 5 already known$" - "$rv" teach $spm "$tmp/all.jsonl"
+check "also as JSON" 0 '"applied":false.*"already known"' - "$rv" teach $spm "$tmp/all.jsonl" --json
+check "also one" 0 "already known: What is Nim" - "$rv" teach $spm -q "What is Nim's pet?" -a "a duck"
+[ "$before" = "$(records)" ]
+verdict "and is not written down twice" 0 $? "" ""
+check "another answer is not" 0 "^A cat" - "$rv" teach $spm -q "What is Nim's pet?" -a "a cat"
+check "nor the first one after it" 0 "^A duck" - "$rv" teach $spm -q "What is Nim's pet?" -a "a duck"
+check "status names the model" 0 "llama-spm.gguf.*taught as 'default'" - "$rv" learn status -m $spm
+check "status shows preferences" 0 "rather: Short" - "$rv" learn status -m $spm
+check "also as JSON" 0 '"preferences":\[{"event":[0-9]*,"question":"Tell me of hills.","chosen":"Short."' - "$rv" learn status -m $spm --json
 check "forget says how many" 0 "forgotten" - "$rv" learn forget Zorblat -m $spm
 says "and it is" "$(cat "$tmp/alone")" "$rv" run $spm "$ask" --greedy -n 8
 check "forgetting what is not there" 0 "0 forgotten\|nothing" - "$rv" learn forget Quux -m $spm
@@ -87,7 +111,7 @@ verdict "with --no-learn nothing is learned" 0 $? "" "Nothing is learned here"
 check "pause" 0 "waits for 'learn run'" - "$rv" learn pause -m $spm
 check "status says so" 0 '"paused":true' - "$rv" learn status -m $spm --json
 check "no generation to go back from" 1 - "no generation" "$rv" learn rollback -m $spm
-check "a generation that is a word" 1 - "not the number" "$rv" learn rollback x -m $spm
+check "a generation that is a word" 2 - "must be a number" "$rv" learn rollback x -m $spm
 
 # --- a state that cannot be written, or read
 before=$(records)

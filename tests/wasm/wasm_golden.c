@@ -13,7 +13,7 @@
  *                     training the correction into the weights
  *     time N IDS      seconds of a prompt, and of N tokens after it
  *
- * --memory: the file's bytes are given to rv_model_open_memory. */
+ * --memory: the file's bytes are given to rv_model_open as rv_open_options.data. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
