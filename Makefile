@@ -49,7 +49,7 @@ EXAMPLE_BIN := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard examples/*.c)))
 # Tests that take long or need the real model; the sanitizer pass leaves them out.
 SLOW_TESTS   := tests/model/test_law tests/model/test_differences tests/real/%
 FAST_BIN     := $(filter-out $(SLOW_TESTS:%=$(BUILD)/%),$(TEST_BIN))
-THREAD_TESTS := tests/base/test_pool tests/base/test_thread tests/model/test_golden tests/api/test_api tests/api/test_engine tests/api/test_lifetime tests/api/test_learner_threads tests/api/test_learner_crowd
+THREAD_TESTS := tests/base/test_pool tests/base/test_thread tests/model/test_golden tests/api/test_api tests/api/test_engine tests/api/test_lifetime tests/api/test_open_beside tests/decode/test_cancel tests/api/test_learner_threads tests/api/test_learner_crowd
 
 # --- one row of compiler flags per ISA; a file for another CPU family compiles to nothing ---
 ifeq ($(MACHINE),x86_64)
@@ -77,7 +77,7 @@ $(BUILD)/%.o: %.c
 	@echo "  CC  $<"
 	@$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
-# What the program was built from, for `ruvllm bench` and `eval`; compiled again when it changes.
+# What the program was built from, for `ruvllm bench` and bench/eval; compiled again when it changes.
 COMMIT := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 BUILD_NUMBER := $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
 $(BUILD)/src/cli/build.o: CPPFLAGS += -DRVI_COMMIT='"$(COMMIT)"' -DRVI_BUILD_NUMBER=$(BUILD_NUMBER)
@@ -177,6 +177,19 @@ $(BENCH_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libruvllm.a
 	@$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
 $(BUILD)/bench/learn_latency: $(BUILD)/src/store/sqlite.o
 $(BUILD)/bench/learn_latency: LIBS += $(STORE_LIBS)
+
+# bench/eval has the frame of the program (options, help, models by name) and commands of its own.
+EVAL_OBJ := $(patsubst bench/eval/%.c,$(BUILD)/eval/%.o,$(sort $(wildcard bench/eval/*.c)))
+EVAL_FRAME := $(patsubst %,$(BUILD)/src/cli/%.o,main options common build generation paths) \
+  $(filter $(BUILD)/src/hub/% $(BUILD)/src/store/%,$(SHELL_OBJ))
+$(EVAL_OBJ): $(BUILD)/eval/%.o: bench/eval/%.c
+	@mkdir -p $(@D)
+	@echo "  CC  $<"
+	@$(CC) -Ibench $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+$(BUILD)/bench/eval: $(EVAL_OBJ) $(EVAL_FRAME) $(BUILD)/libruvllm.a
+	@mkdir -p $(@D)
+	@echo "  LD  $@"
+	@$(CC) $(LDFLAGS) $^ $(HUB_LIBS) $(STORE_LIBS) $(LIBS) -o $@
 bench: deps
 	@$(MAKE) --no-print-directory -j$(JOBS) $(BENCH_BIN)
 	@$(BUILD)/bench/kernels
@@ -250,4 +263,4 @@ conformance: deps
 clean:
 	rm -rf build ruvllm
 
--include $(wildcard $(BUILD)/src/*/*.d $(BUILD)/src/*/*/*.d $(BUILD)/tests/*/*.d $(BUILD)/bench/*.d)
+-include $(wildcard $(BUILD)/src/*/*.d $(BUILD)/src/*/*/*.d $(BUILD)/tests/*/*.d $(BUILD)/bench/*.d $(BUILD)/eval/*.d)

@@ -265,7 +265,8 @@ RV_API size_t rv_session_tokens(const rv_session *s, const int32_t **ids);
  * context here and in steps, and those of prompt and max_tokens together in answers.) */
 RV_API rv_status rv_session_sync(rv_session *s, const int32_t *ids, size_t n, size_t *n_reused,
                                  float **logits, rv_error *err);
-/* Ends a running generate, sync or answer at its next step. From any thread or signal handler. */
+/* Ends a running generate, sync, step or answer within moments, in the middle of a step too: what
+ * other sessions compute in it is not affected. From any thread or signal handler. */
 RV_API void rv_session_cancel(rv_session *s);
 
 /* One row of a step: a token that goes to the end of a session. */
@@ -344,7 +345,7 @@ typedef struct rv_token_prob {
         logprob; /* natural logarithm, of the model's own distribution: before bias and sampling */
 } rv_token_prob;
 
-typedef enum rv_event_kind { RV_EVENT_TOKEN, RV_EVENT_DONE } rv_event_kind;
+typedef enum rv_event_kind { RV_EVENT_TOKEN, RV_EVENT_DONE, RV_EVENT_PROMPT } rv_event_kind;
 
 typedef struct rv_event {
     rv_event_kind kind;
@@ -362,6 +363,9 @@ typedef struct rv_event {
     const rv_error *error; /* NULL unless finish is RV_FINISH_ERROR */
     int n_prompt, n_reused, n_generated;
     double prompt_seconds, seconds;
+    /* prompt: so many of the n_prompt tokens are computed (a long step counts by its layers); the
+     * last one, before the first token, says all of them */
+    int n_done;
 } rv_event;
 
 typedef struct rv_generate_options {
@@ -640,8 +644,9 @@ RV_API rv_status rv_learner_consolidate(rv_learner *l, rv_learn_loop loop, rv_pr
  * and it is tried again later. Calibrating, consolidating and resetting stop the thread for as long
  * as they take. RV_E_SONA where there are no threads. Twice is as good as once. */
 RV_API rv_status rv_learner_start(rv_learner *l, rv_error *err);
-/* Returns when it has ended, after one step of training at most; a group that was not published
- * waits. Freeing the learner does the same. */
+/* Returns when it has ended; a group that was not published waits, and its training goes on where
+ * it was last saved. Freeing the learner cancels it too but waits for a moment only: on a busy
+ * machine the thread may run, and use the runtime's allocator, a little longer. */
 RV_API void rv_learner_pause(rv_learner *l);
 
 /* Status as one JSON object: counts, generations, what waits, what was taught, figures that were

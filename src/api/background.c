@@ -1,57 +1,78 @@
-/* The background thread of a learner: calibrates, then trains whatever waits, group after group;
- * when nobody has asked anything for a while and enough pairs have gathered, those too (deep.c).
- * Between calls it does what judgements left to do, and prepares for those that may come.
+/* The background thread of a learner: calibrates once something was taught, then trains whatever
+ * waits, group after group; when nobody has asked anything for a while and enough pairs have
+ * gathered, those too (deep.c). Between calls it does what judgements left to do, and prepares for
+ * those that may come. A learner that was taught nothing computes nothing.
  *
  * It is two threads. One, of ordinary priority, waits and has the short parts to itself that need
  * the runtime's turn: taking what is to be done, and putting the result in its place. (At the
  * lowest priority it might hold up a call for as long as the machine is busy with other things.)
- * The other one lives for one round and computes: it and its helpers run when nothing else wants
- * the processor, on a backend of their own, and rest before every piece of work while the runtime
+ * The other one lives for one job and computes: it and its helpers run when nothing else wants the
+ * processor, on a backend of their own, and pause before every piece of work while the runtime
  * computes for a call.
  *
- * Whoever stops it waits for at most one step of training; what was not published then is as if it
- * had not begun. Calls that train themselves (or reset) stop it first, so that one of the two has
- * the ground, the shared adapter and the facts of the lessons. */
+ * Stopping cancels the job: its backend runs no further task, and whatever it had computed but not
+ * published is thrown away. Whoever pauses waits until the computing thread has noticed. Freeing
+ * the learner waits for a moment only: on a busy machine a thread of the lowest priority may not
+ * run for seconds, so it is left to end by itself, with a reference to the learner. Calls that
+ * train themselves (or reset) pause first, so that one of the two has the hidden states, the shared
+ * adapter and the facts of the lessons. */
 #include <stdio.h>
 
 #include "api/api.h"
 #include "base/mem.h"
 
-enum { AGAIN = 60 }; /* seconds after a failure */
+enum {
+    AGAIN = 60,    /* seconds after a failure */
+    LEAVE_MS = 50, /* that freeing a learner waits for a job to notice that it was cancelled */
+};
 
 typedef enum job_kind { CALIBRATES, TRAINS, TRAINS_DEEP } job_kind;
 
 typedef struct job {
-    rv_learner *l;
+    atomic_int users; /* both threads; the last one frees it */
+    rv_learner *l;    /* held */
     job_kind kind;
     rvi_calibrating calibrating;
     rvi_round round;
     rvi_deep deep;
-    atomic_bool useless, done; /* what it is for is gone; it has ended */
+    atomic_bool cancelled; /* it is stopped, or what it is for is gone */
+    atomic_bool done;
     rv_status st;
     rv_error err;
 } job;
 
-/* ---- the thread that computes ---- */
-
-static bool is_over(const job *j)
+static void release_job(job *j)
 {
-    return atomic_load(&j->l->bg.stop) || atomic_load(&j->useless);
+    if (atomic_fetch_sub(&j->users, 1) != 1) return;
+    rv_learner *l = j->l;
+    switch (j->kind) {
+    case CALIBRATES: rvi_calibrating_deinit(&j->calibrating); break;
+    case TRAINS: rvi_round_deinit(&j->round, l->l); break;
+    case TRAINS_DEEP: rvi_deep_deinit(&j->deep); break;
+    }
+    rvi_free(j);
+    rvi_api_release_learner(l);
 }
+
+/* ---- the thread that computes ---- */
 
 static void rest(void *ctx)
 {
     const job *j = ctx;
-    while (!is_over(j) && rvi_api_is_busy(j->l->m->rt)) rvi_thread_sleep(1e-2);
+    while (!atomic_load(&j->cancelled) && !atomic_load(&j->l->bg.stop) &&
+           rvi_api_is_busy(j->l->m->rt))
+        rvi_thread_sleep(1e-2);
 }
 
 static int report(void *ctx, const char *stage, int done, int total, double loss)
 {
-    (void)stage;
-    (void)done;
-    (void)total;
+    const job *j = ctx;
+    rvi_doing *d = &j->l->l->doing;
     (void)loss;
-    return is_over(ctx);
+    atomic_store(&d->stage, stage);
+    atomic_store(&d->done, done);
+    atomic_store(&d->total, total);
+    return atomic_load(&j->cancelled);
 }
 
 static void compute(void *ctx)
@@ -64,6 +85,7 @@ static void compute(void *ctx)
         l->l->o.n_threads > 0 ? l->l->o.n_threads : rvi_backend_cpu_threads(l->m->rt->be);
     j->st = rvi_backend_cpu_like(&voice.be, l->m->rt->be, n_threads, rest, j, &j->err);
     if (!j->st) {
+        voice.be->ops->set_stop(voice.be, &j->cancelled);
         switch (j->kind) {
         case CALIBRATES:
             j->st = rvi_calibrating_make(&j->calibrating, l->l, &voice, report, j, &j->err);
@@ -76,6 +98,7 @@ static void compute(void *ctx)
     rvi_api_leave_heap(heap);
     atomic_store(&j->done, true);
     rvi_bell_ring(l->bg.bell);
+    release_job(j);
 }
 
 /* ---- the thread that waits ---- */
@@ -96,15 +119,25 @@ static bool is_deep_due(const rv_learner *l, double *wait)
 static rv_status take(job *j, bool *any, double *wait)
 {
     rvi_learner *l = j->l->l;
-    size_t least = (size_t)RVI_MAX(l->o.background_min_samples, 1);
-    j->kind = !l->calibrated ? CALIBRATES : rvi_learner_waiting(l) >= least ? TRAINS : TRAINS_DEEP;
-    *any = j->kind != TRAINS_DEEP || is_deep_due(j->l, wait);
+    bool group = rvi_learner_waiting(l) >= (size_t)RVI_MAX(l->o.background_min_samples, 1);
+    *any = group || (!l->calibrated && rvi_learner_standing(l)) || is_deep_due(j->l, wait);
+    j->kind = !l->calibrated ? CALIBRATES : group ? TRAINS : TRAINS_DEEP;
     if (!*any) return RV_OK;
+    rv_status st;
     switch (j->kind) {
-    case CALIBRATES: return rvi_calibrating_take(&j->calibrating, l, &j->err);
-    case TRAINS: return rvi_round_take(&j->round, l, &j->err);
-    default: return rvi_deep_take(&j->deep, l, RV_LOSS_DPO, &j->err);
+    case CALIBRATES:
+        st = rvi_calibrating_take(&j->calibrating, l, &j->err);
+        rvi_doing_begin(&l->doing, "calibrating", 0);
+        break;
+    case TRAINS:
+        st = rvi_round_take(&j->round, l, &j->err);
+        rvi_doing_begin(&l->doing, "training", (int)j->round.n_waiting);
+        break;
+    default:
+        st = rvi_deep_take(&j->deep, l, RV_LOSS_DPO, &j->err);
+        rvi_doing_begin(&l->doing, "training deep", (int)j->deep.n);
     }
+    return st;
 }
 
 /* The turn is held. */
@@ -115,15 +148,6 @@ static rv_status give(job *j)
     case CALIBRATES: return rvi_calibrating_keep(&j->calibrating, j->l->l, &j->err);
     case TRAINS: return rvi_round_publish(&j->round, j->l->l, &published, &j->err);
     default: return rvi_deep_publish(&j->deep, j->l->l, &published, &j->err);
-    }
-}
-
-static void clear(job *j)
-{
-    switch (j->kind) {
-    case CALIBRATES: rvi_calibrating_deinit(&j->calibrating); break;
-    case TRAINS: rvi_round_deinit(&j->round, j->l->l); break;
-    case TRAINS_DEEP: rvi_deep_deinit(&j->deep); break;
     }
 }
 
@@ -150,23 +174,50 @@ static void attend(rv_learner *l)
     }
 }
 
-/* Whoever changes what stands rings: training what was taken back would be in vain. */
-static void oversee(job *j)
+/* Until the job has ended. Whoever changes what stands rings: training what was taken back would be
+ * in vain. False: the learner was freed, and the job goes on for a while. */
+static bool oversee(job *j)
 {
+    rvi_background *bg = &j->l->bg;
     rvi_api_turn turn;
-    while (!atomic_load(&j->done)) {
-        rvi_bell_wait(j->l->bg.bell, 0);
-        if (atomic_load(&j->done) || !rvi_api_enter_aside(&turn, j->l->m->rt, &j->l->bg.stop))
-            continue;
+    while (!atomic_load(&j->done) && !atomic_load(&bg->stop)) {
+        rvi_bell_wait(bg->bell, 0);
+        if (atomic_load(&j->done) || !rvi_api_enter_aside(&turn, j->l->m->rt, &bg->stop)) continue;
         attend(j->l);
-        if (!stands(j)) atomic_store(&j->useless, true);
+        if (!stands(j)) atomic_store(&j->cancelled, true);
         rvi_api_leave_aside(&turn);
     }
+    if (atomic_load(&bg->stop)) atomic_store(&j->cancelled, true);
+    for (int ms = 0; ms < LEAVE_MS && atomic_load(&bg->closed) && !atomic_load(&j->done); ms++)
+        rvi_thread_sleep(1e-3);
+    return atomic_load(&j->done) || !atomic_load(&bg->closed);
 }
 
-static void say(rvi_learner *l, const char *doing)
+/* Computes the job and puts its result in place. */
+static rv_status carry_out(job *j)
 {
-    atomic_store(&l->doing, doing);
+    rvi_thread *thread;
+    rvi_api_turn turn;
+    rv_error why = {0};
+    atomic_fetch_add(&j->users, 1); /* the thread's; from its start on j->st is its own, too */
+    rv_status st = rvi_thread_start(&thread, compute, j, !j->l->bg.brisk, &why);
+    if (st) {
+        atomic_fetch_sub(&j->users, 1);
+        j->err = why;
+        return st;
+    }
+    if (!oversee(j)) {
+        rvi_thread_detach(thread);
+        return RV_OK;
+    }
+    rvi_thread_join(thread);
+    if (atomic_load(&j->cancelled)) return RV_OK; /* its result may be undefined */
+    st = j->st;
+    if (!st && rvi_api_enter_aside(&turn, j->l->m->rt, &j->l->bg.stop)) {
+        st = give(j);
+        rvi_api_leave_aside(&turn);
+    }
+    return st;
 }
 
 /* One piece of work, or none; *wait: seconds until the next look unless the bell rings; 0: for
@@ -174,43 +225,30 @@ static void say(rvi_learner *l, const char *doing)
 static void work(rv_learner *l, double *wait)
 {
     rvi_api_turn turn;
-    rvi_thread *thread = NULL;
-    job j = {.l = l};
-    atomic_init(&j.useless, false);
-    atomic_init(&j.done, false);
     bool any = false;
+    job *j = rvi_zalloc(sizeof *j);
+    *wait = AGAIN;
+    if (!j) return;
+    atomic_init(&j->users, 1);
+    j->l = rvi_api_retain_learner(l);
+    atomic_init(&j->cancelled, false);
+    atomic_init(&j->done, false);
     *wait = 0;
-    if (!rvi_api_enter_aside(&turn, l->m->rt, &l->bg.stop)) return;
-    attend(l);
-    j.st = take(&j, &any, wait);
-    say(l->l, !any                   ? "resting"
-              : j.kind == CALIBRATES ? "calibrating"
-              : j.kind == TRAINS     ? "training"
-                                     : "training deep");
-    rvi_api_leave_aside(&turn);
-    if (!any) return;
-    if (!j.st) { /* from the start on the job is the thread's, its status too */
-        rv_error why = {0};
-        rv_status st = rvi_thread_start(&thread, compute, &j, !l->bg.brisk, &why);
-        if (st) {
-            j.st = st;
-            j.err = why;
-        }
-    }
-    if (thread) oversee(&j);
-    rvi_thread_join(thread);
-    if (atomic_load(&j.useless)) j.st = RV_OK; /* publishing sees it again, and does nothing */
-    *wait = -1;
     if (rvi_api_enter_aside(&turn, l->m->rt, &l->bg.stop)) {
-        if (!j.st) j.st = give(&j);
-        snprintf(l->l->trouble, sizeof l->l->trouble, "%s", j.st ? j.err.text : "");
-        if (j.st) {
-            say(l->l, "resting");
-            *wait = AGAIN;
-        }
+        attend(l);
+        j->st = take(j, &any, wait);
         rvi_api_leave_aside(&turn);
     }
-    clear(&j);
+    if (any) {
+        rv_status st = j->st ? j->st : carry_out(j);
+        rvi_doing_begin(&l->l->doing, "resting", 0);
+        *wait = st ? AGAIN : -1;
+        if (rvi_api_enter_aside(&turn, l->m->rt, &l->bg.stop)) {
+            snprintf(l->l->trouble, sizeof l->l->trouble, "%s", st ? j->err.text : "");
+            rvi_api_leave_aside(&turn);
+        }
+    }
+    release_job(j);
 }
 
 static void background(void *ctx)
@@ -241,9 +279,9 @@ rv_status rvi_background_start(rv_learner *l, rv_error *err)
         const rv_allocator *heap = rvi_api_use_heap(l->m->rt);
         if (!bg->bell) st = rvi_bell_new(&bg->bell, err);
         atomic_store(&bg->stop, false);
-        if (!st) say(l->l, "resting");
+        if (!st) rvi_doing_begin(&l->l->doing, "resting", 0);
         if (!st) st = rvi_thread_start(&bg->thread, background, l, false, err);
-        if (st) say(l->l, NULL);
+        if (st) rvi_doing_begin(&l->l->doing, NULL, 0);
         rvi_api_leave_heap(heap);
     }
     atomic_flag_clear(&bg->switching);
@@ -260,7 +298,7 @@ bool rvi_background_stop(rv_learner *l)
         rvi_bell_ring(bg->bell);
         rvi_thread_join(bg->thread);
         bg->thread = NULL;
-        say(l->l, NULL);
+        rvi_doing_begin(&l->l->doing, NULL, 0);
     }
     atomic_flag_clear(&bg->switching);
     return was;

@@ -129,7 +129,7 @@ void rv_session_free(rv_session **handle)
         return;
     }
     rv_runtime *rt = rvi_api_retain_runtime(s->e->m->rt);
-    if (s->s) atomic_store(&s->s->cancelled, true);
+    if (s->s) rvi_session_cancel(s->s);
     s->next_freed = atomic_load(&rt->freed);
     while (!atomic_compare_exchange_weak(&rt->freed, &s->next_freed, s)) {
     }
@@ -151,7 +151,7 @@ size_t rv_session_tokens(const rv_session *s, const int32_t **ids)
 
 void rv_session_cancel(rv_session *s)
 {
-    if (s) atomic_store(&s->s->cancelled, true);
+    if (s) rvi_session_cancel(s->s);
 }
 
 rv_status rv_session_sync(rv_session *s, const int32_t *ids, size_t n, size_t *n_reused,

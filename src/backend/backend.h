@@ -9,11 +9,12 @@
  * The law: row r of every result depends on row r of the operands alone, bit for bit. The number of
  * rows in the call, their order, the number of threads and the ISA row in use do not enter.
  *
- * Compute ops cannot fail: what they need was reserved before. One thread at a time uses a backend.
- */
+ * Compute ops cannot fail: what they need was reserved before. One thread at a time computes on a
+ * backend; meanwhile others may make weights, pack them and free them. */
 #ifndef RVI_BACKEND_BACKEND_H
 #define RVI_BACKEND_BACKEND_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/error.h"
@@ -137,8 +138,12 @@ typedef struct rvi_backend_ops {
     int (*n_cols)(const rvi_tensor *t);
     void (*rows_write)(rvi_backend *be, rvi_cols dst, int row, const float *src);
     void (*rows_read)(rvi_backend *be, rvi_cols src, int row, float *dst);
-    /* Scratch for calls of up to n_rows rows whose operands have up to n_cols columns. */
-    rv_status (*reserve)(rvi_backend *be, int n_rows, int n_cols, rv_error *err);
+    /* Scratch for calls of up to n_rows rows whose operands have up to n_cols columns; types: of
+     * the weights, a bit 1 << rvi_qtype for each. */
+    rv_status (*reserve)(rvi_backend *be, int n_rows, int n_cols, unsigned types, rv_error *err);
+    /* While *stop is set, compute ops return at once, having done a part of their work or none.
+     * NULL: they always do all of it. */
+    void (*set_stop)(rvi_backend *be, const atomic_bool *stop);
 
     rv_status (*kv_new)(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec *spec,
                         rv_error *err);
@@ -222,8 +227,14 @@ typedef struct rvi_backend_ops {
 
 struct rvi_backend {
     const rvi_backend_ops *ops;
-    const rvi_log *log; /* may be NULL */
+    const rvi_log *log;      /* may be NULL */
+    const atomic_bool *stop; /* as set_stop left it */
 };
+
+static inline bool rvi_backend_is_stopped(const rvi_backend *be)
+{
+    return be->stop && atomic_load_explicit(be->stop, memory_order_relaxed);
+}
 
 static inline rvi_cols rvi_cols_of(rvi_tensor *t, int first, int n)
 {

@@ -183,7 +183,7 @@ bool rvi_buf_reserve(rvi_buf *b, size_t more)
     size_t max = RVI_MIN(b->max ? b->max : (size_t)1 << 30, (size_t)PTRDIFF_MAX - 1);
     if (b->failed) return false;
     if (b->len > max || more > max - b->len) {
-        b->failed = true;
+        b->failed = b->full = true;
         return false;
     }
     if (b->data && b->cap - b->len > more) return true;

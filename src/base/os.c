@@ -399,7 +399,7 @@ rv_status rvi_os_temp_dir(rvi_buf *out, const char *parent, rv_error *err)
                               : fail(err, parent, "cannot make a temporary directory", errno);
 }
 
-rv_status rvi_os_run(const char *const *argv, int *exit_code, rv_error *err)
+rv_status rvi_os_run(const char *const *argv, const char *dir, int *exit_code, rv_error *err)
 {
     posix_spawn_file_actions_t actions;
     pid_t pid;
@@ -407,6 +407,7 @@ rv_status rvi_os_run(const char *const *argv, int *exit_code, rv_error *err)
     *exit_code = 127;
     if (posix_spawn_file_actions_init(&actions)) return rvi_nomem(err, argv[0]);
     int code = posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+    if (!code && dir) code = posix_spawn_file_actions_addchdir_np(&actions, dir);
     if (!code)
         code = posix_spawnp(&pid, argv[0], &actions, NULL, (char *const *)(uintptr_t)argv, environ);
     posix_spawn_file_actions_destroy(&actions);

@@ -77,8 +77,9 @@ rv_status rvi_os_list(const char *dir, int (*each)(void *ctx, const char *name),
 bool rvi_os_home(rvi_buf *out); /* appends this user's home directory; false: there is none */
 rv_status rvi_os_temp_dir(rvi_buf *out, const char *parent,
                           rv_error *err) RVI_MUST_CHECK; /* a new one in parent */
-/* Runs argv[0] (searched in PATH, no shell), its output going to our standard error, and waits.
- * *exit_code: 0..255, or 128 + signal. */
-rv_status rvi_os_run(const char *const *argv, int *exit_code, rv_error *err) RVI_MUST_CHECK;
+/* Runs argv[0] (searched in PATH, no shell) in dir (NULL: the current directory), its output going
+ * to our standard error, and waits. *exit_code: 0..255, or 128 + signal. */
+rv_status rvi_os_run(const char *const *argv, const char *dir, int *exit_code,
+                     rv_error *err) RVI_MUST_CHECK;
 
 #endif

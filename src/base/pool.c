@@ -13,17 +13,28 @@
  *     and touched by workers only while inside.
  *  3. A share's `next` hands out each of its tasks exactly once. A thread works through its own
  *  share,
- *     neighbouring tasks in order, and then through what is left of the others'. */
+ *     neighbouring tasks in order, and then through what is left of the others'.
+ *  4. The owner of a job is the thread whose ticket is being served. Tickets are drawn in order, so
+ *     threads that submit jobs at the same time take turns, job by job. */
 #include "base/pool.h"
 
 #include "base/mem.h"
 #include "base/thread.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+static bool is_stopped(const atomic_bool *stop)
+{
+    return stop && atomic_load_explicit(stop, memory_order_relaxed);
+}
 
 #if defined(RVI_NO_THREADS)
 
 struct rvi_pool {
     void (*rest)(void *ctx);
     void *rest_ctx;
+    const atomic_bool *stop;
 };
 
 rv_status rvi_pool_new(rvi_pool **out, int n_threads, rv_error *err)
@@ -41,9 +52,9 @@ int rvi_pool_size(const rvi_pool *pool)
     (void)pool;
     return 1;
 }
-void rvi_pool_run(rvi_pool *pool, rvi_task_fn fn, void *ctx, int n_tasks)
+static void run(rvi_pool *pool, rvi_task_fn fn, void *ctx, int n_tasks, const atomic_bool *stop)
 {
-    for (int i = 0; i < n_tasks; i++) {
+    for (int i = 0; i < n_tasks && !is_stopped(stop); i++) {
         if (pool->rest) pool->rest(pool->rest_ctx);
         fn(ctx, i, 0);
     }
@@ -54,8 +65,6 @@ void rvi_pool_run(rvi_pool *pool, rvi_task_fn fn, void *ctx, int n_tasks)
 #include <pthread.h>
 #include <sched.h>
 #include <stdalign.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 enum { SPINS = 2000 };
@@ -84,14 +93,20 @@ struct rvi_pool {
     int n_threads, n_started;
     worker *workers; /* n_threads - 1, indices 1.. */
     share *shares;   /* one for each thread */
+    atomic_uint next_ticket, serving;
+    atomic_int n_waiting; /* threads asleep until their ticket is served */
+    pthread_cond_t served;
+    const atomic_bool *stop; /* of rvi_pool_run; may be NULL */
+    /* the job */
     rvi_task_fn fn;
     void *ctx;
+    const atomic_bool *job_stop;
     void (*rest)(void *ctx); /* may be NULL */
     void *rest_ctx;
     atomic_uint_fast64_t gate;
     atomic_bool quit;
     atomic_int sleepers;
-    pthread_mutex_t lock; /* guards sleeping on wake */
+    pthread_mutex_t lock; /* guards sleeping on wake and served */
     pthread_cond_t wake;
 };
 
@@ -111,6 +126,7 @@ static void work(rvi_pool *p, int index)
         share *s = &p->shares[(index + i) % p->n_threads];
         if (atomic_load_explicit(&s->next, memory_order_relaxed) >= s->end) continue;
         for (int t; (t = atomic_fetch_add(&s->next, 1)) < s->end;) {
+            if (is_stopped(p->job_stop)) return; /* the others see it too */
             if (p->rest) p->rest(p->rest_ctx);
             p->fn(p->ctx, t, index);
         }
@@ -179,6 +195,7 @@ rv_status rvi_pool_new(rvi_pool **out, int n_threads, rv_error *err)
     p->shares = rvi_alloc_aligned((size_t)n_threads * sizeof *p->shares, alignof(share));
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
+    pthread_cond_init(&p->served, NULL);
     if (!p->shares || (n_threads > 1 && !(p->workers = rvi_zalloc_array((size_t)n_threads - 1,
                                                                         sizeof *p->workers)))) {
         rvi_pool_free(p);
@@ -207,6 +224,7 @@ void rvi_pool_free(rvi_pool *p)
         for (int i = 0; i < p->n_started; i++) pthread_join(p->workers[i].thread, NULL);
     }
     pthread_cond_destroy(&p->wake);
+    pthread_cond_destroy(&p->served);
     pthread_mutex_destroy(&p->lock);
     rvi_free(p->workers);
     rvi_free(p->shares);
@@ -218,17 +236,35 @@ int rvi_pool_size(const rvi_pool *p)
     return p->n_threads;
 }
 
-void rvi_pool_run(rvi_pool *p, rvi_task_fn fn, void *ctx, int n_tasks)
+/* A thread that waits for long sleeps: the one it waits for may need its core. */
+static unsigned take_turn(rvi_pool *p)
 {
-    if (p->n_started == 0 || n_tasks <= 1) {
-        for (int i = 0; i < n_tasks; i++) {
-            if (p->rest) p->rest(p->rest_ctx);
-            fn(ctx, i, 0);
-        }
-        return;
+    unsigned ticket = atomic_fetch_add(&p->next_ticket, 1);
+    for (unsigned spin = 0; spin < SPINS && atomic_load(&p->serving) != ticket; spin++) relax(spin);
+    if (atomic_load(&p->serving) != ticket) {
+        pthread_mutex_lock(&p->lock);
+        atomic_fetch_add(&p->n_waiting, 1);
+        while (atomic_load(&p->serving) != ticket) pthread_cond_wait(&p->served, &p->lock);
+        atomic_fetch_sub(&p->n_waiting, 1);
+        pthread_mutex_unlock(&p->lock);
     }
+    return ticket;
+}
+
+static void give_turn(rvi_pool *p, unsigned ticket)
+{
+    atomic_store(&p->serving, ticket + 1);
+    if (!atomic_load(&p->n_waiting)) return;
+    pthread_mutex_lock(&p->lock);
+    pthread_cond_broadcast(&p->served);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void run_shared(rvi_pool *p, rvi_task_fn fn, void *ctx, int n_tasks, const atomic_bool *stop)
+{
     p->fn = fn;
     p->ctx = ctx;
+    p->job_stop = stop;
     for (int i = 0; i < p->n_threads; i++) {
         p->shares[i].end = (int)((int64_t)n_tasks * (i + 1) / p->n_threads);
         atomic_store_explicit(&p->shares[i].next, (int)((int64_t)n_tasks * i / p->n_threads),
@@ -244,7 +280,36 @@ void rvi_pool_run(rvi_pool *p, rvi_task_fn fn, void *ctx, int n_tasks)
     }
 }
 
+static void run(rvi_pool *p, rvi_task_fn fn, void *ctx, int n_tasks, const atomic_bool *stop)
+{
+    unsigned ticket = take_turn(p);
+    if (p->n_started && n_tasks > 1) {
+        run_shared(p, fn, ctx, n_tasks, stop);
+    } else {
+        for (int i = 0; i < n_tasks && !is_stopped(stop); i++) {
+            if (p->rest) p->rest(p->rest_ctx);
+            fn(ctx, i, 0);
+        }
+    }
+    give_turn(p, ticket);
+}
+
 #endif
+
+void rvi_pool_run(rvi_pool *pool, rvi_task_fn fn, void *ctx, int n_tasks)
+{
+    run(pool, fn, ctx, n_tasks, pool->stop);
+}
+
+void rvi_pool_run_all(rvi_pool *pool, rvi_task_fn fn, void *ctx, int n_tasks)
+{
+    run(pool, fn, ctx, n_tasks, NULL);
+}
+
+void rvi_pool_set_stop(rvi_pool *pool, const atomic_bool *stop)
+{
+    pool->stop = stop;
+}
 
 void rvi_pool_set_rest(rvi_pool *pool, void (*rest)(void *ctx), void *ctx)
 {

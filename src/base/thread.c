@@ -19,6 +19,11 @@ void rvi_thread_join(rvi_thread *t)
     (void)t;
 }
 
+void rvi_thread_detach(rvi_thread *t)
+{
+    (void)t;
+}
+
 void rvi_thread_sleep(double seconds)
 {
     (void)seconds;
@@ -53,9 +58,11 @@ void rvi_bell_wait(rvi_bell *b, double seconds)
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <time.h>
 
 struct rvi_thread {
+    atomic_int users; /* the thread itself, and whoever may join it */
     pthread_t thread;
     void (*fn)(void *ctx);
     void *ctx;
@@ -71,6 +78,11 @@ void rvi_thread_ignore_signals(void)
     (void)pthread_sigmask(SIG_BLOCK, &others, NULL);
 }
 
+static void release(rvi_thread *t)
+{
+    if (atomic_fetch_sub(&t->users, 1) == 1) rvi_free(t);
+}
+
 static void *thread_main(void *arg)
 {
     rvi_thread *t = arg;
@@ -81,6 +93,7 @@ static void *thread_main(void *arg)
     if (t->idle) (void)pthread_setschedparam(pthread_self(), SCHED_IDLE, &none);
 #endif
     t->fn(t->ctx);
+    release(t);
     return NULL;
 }
 
@@ -93,6 +106,7 @@ rv_status rvi_thread_start(rvi_thread **out, void (*fn)(void *ctx), void *ctx, b
     t->fn = fn;
     t->ctx = ctx;
     t->idle = idle;
+    atomic_init(&t->users, 2);
     if (pthread_create(&t->thread, NULL, thread_main, t)) {
         rvi_free(t);
         return rvi_error(err, RV_E_NOMEM, "cannot start a thread");
@@ -105,7 +119,14 @@ void rvi_thread_join(rvi_thread *t)
 {
     if (!t) return;
     pthread_join(t->thread, NULL);
-    rvi_free(t);
+    release(t);
+}
+
+void rvi_thread_detach(rvi_thread *t)
+{
+    if (!t) return;
+    pthread_detach(t->thread);
+    release(t);
 }
 
 static struct timespec timespec_of(double seconds)

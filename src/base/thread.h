@@ -12,7 +12,8 @@ typedef struct rvi_thread rvi_thread;
 /* idle: it runs when nothing else wants the processor, and so do threads that it starts. */
 rv_status rvi_thread_start(rvi_thread **out, void (*fn)(void *ctx), void *ctx, bool idle,
                            rv_error *err) RVI_MUST_CHECK;
-void rvi_thread_join(rvi_thread *t); /* accepts NULL */
+void rvi_thread_join(rvi_thread *t);   /* accepts NULL */
+void rvi_thread_detach(rvi_thread *t); /* it ends by itself; accepts NULL */
 
 /* Of the calling thread, one of ours: signals are for the threads of the program that uses us. */
 void rvi_thread_ignore_signals(void);

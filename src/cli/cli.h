@@ -48,7 +48,9 @@ typedef struct cli_command {
     const char *more; /* options it shares with other commands, NULL: none */
 } cli_command;
 
-extern const cli_command cli_commands[]; /* ends with a NULL name */
+/* Each program defines these. */
+extern const char cli_program[], cli_purpose[]; /* its name, and what it does */
+extern const cli_command cli_commands[];        /* ends with a NULL name */
 
 /* Parses argv (the command's own arguments): options go to their places, the rest to args (at most
  * max). Returns CLI_OK, or CLI_USAGE after saying what is wrong. Global options are known
@@ -147,7 +149,6 @@ int cli_info(cli *c, int argc, char **argv);
 int cli_pull(cli *c, int argc, char **argv);
 int cli_list(cli *c, int argc, char **argv);
 int cli_bench(cli *c, int argc, char **argv);
-int cli_eval(cli *c, int argc, char **argv);
 int cli_teach(cli *c, int argc, char **argv);
 int cli_learn(cli *c, int argc, char **argv);
 int cli_doctor(cli *c, int argc, char **argv);

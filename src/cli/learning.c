@@ -57,8 +57,7 @@ rv_status cli_learning_open(cli_learning *out, const cli *c, const rv_model *m, 
 
 void cli_learning_close(cli_learning *l)
 {
-    if (l->l) rv_learner_pause(l->l);
-    rv_learner_free(&l->l);
+    rv_learner_free(&l->l); /* does not wait for what is computed in the background */
     rvi_store_shut(&l->store);
     rvi_buf_deinit(&l->dir);
     *l = (cli_learning){0};
@@ -171,6 +170,35 @@ static void print_generations(const rvi_json *list, rvi_buf *out)
     }
 }
 
+/* What runs in the background, and how far it is. */
+static void print_background(const rvi_json *status, rvi_buf *out)
+{
+    const rvi_json *p = rvi_json_get(status, "background_progress");
+    const char *what = rvi_json_string(rvi_json_get(status, "background"), "off");
+    const char *stage = rvi_json_string(rvi_json_get(p, "stage"), ""),
+               *trouble = rvi_json_string(rvi_json_get(status, "background_error"), NULL);
+    long long n = rvi_json_int(rvi_json_get(p, "about"), 0),
+              done = rvi_json_int(rvi_json_get(p, "done"), 0),
+              total = rvi_json_int(rvi_json_get(p, "total"), 0);
+    if (trouble) rvi_buf_printf(out, "the last training failed: %s\n", trouble);
+    if (!p) {
+        if (strcmp(what, "off") && strcmp(what, "resting"))
+            rvi_buf_printf(out, "now: %s, begins\n", what);
+        return;
+    }
+    rvi_buf_puts(out, "now: ");
+    if (!strncmp(what, "training", strlen("training")))
+        rvi_buf_printf(
+            out, "%s %lld %s%s: ", strcmp(stage, "training") ? "preparing to train" : "training", n,
+            strcmp(what, "training") ? "preference" : "correction", n == 1 ? "" : "s");
+    else
+        rvi_buf_printf(out, "%s: ", what);
+    if (!strcmp(stage, "training"))
+        rvi_buf_printf(out, "step %lld of %lld\n", done, total);
+    else
+        rvi_buf_printf(out, "%s, %lld of %lld\n", stage, done, total);
+}
+
 rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err)
 {
     rvi_arena arena = {0};
@@ -189,6 +217,7 @@ rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err)
         if (!rvi_json_bool(rvi_json_get(s, "calibrated"), true))
             rvi_buf_puts(out, "not calibrated yet: corrections are recognised by their subject "
                               "alone\n");
+        print_background(s, out);
         print_lessons(rvi_json_get(s, "learned"), &arena, out);
         if (n) rvi_buf_printf(out, "%zu preference%s\n", n, n == 1 ? "" : "s");
         print_preferences(preferences, &arena, out);

@@ -15,7 +15,7 @@ static void complain(const char *kind, const char *text)
     rvi_buf line = {0};
     if (rvi_buf_puts(&line, text)) {
         cli_hush_line(line.data, line.len);
-        fprintf(stderr, "ruvllm: %s%s\n", kind, line.data);
+        fprintf(stderr, "%s: %s%s\n", cli_program, kind, line.data);
     }
     rvi_buf_deinit(&line);
 }
@@ -28,7 +28,7 @@ int cli_usage(const cli *c, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     complain("", text);
-    fprintf(stderr, "'ruvllm %s --help' says more.\n", c->command);
+    fprintf(stderr, "'%s %s --help' says more.\n", cli_program, c->command);
     return CLI_USAGE;
 }
 

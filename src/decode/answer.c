@@ -26,11 +26,14 @@ struct rvi_answer {
     float slot_margin;
     rvi_generated out;
     int max_tokens;
-    int logits_at; /* place in the step being computed; -1: none */
+    int n_rows;    /* in the step being computed */
+    int logits_at; /* place of its logits in that; -1: none */
     bool ended;
     rv_status status;
     rv_error error;
     double start, first; /* when it began, when its first logits came */
+    double told;         /* when its last event of progress was sent, */
+    int n_told;          /* and what that said: a step that is done again tells no less */
 };
 
 void rvi_generated_deinit(rvi_generated *g)
@@ -248,6 +251,42 @@ static rv_status emit(rvi_answer *a, int32_t id, bool *cancel)
     return RV_OK;
 }
 
+/* n_done tokens of its past are computed. */
+static void tell_prompt(rvi_answer *a, int n_done, bool *cancel)
+{
+    rv_event ev = {.kind = RV_EVENT_PROMPT,
+                   .session = a->s->owner,
+                   .id = -1,
+                   .text = "",
+                   .n_prompt = a->out.n_prompt,
+                   .n_reused = a->out.n_reused,
+                   .n_done = RVI_MIN(n_done, a->out.n_prompt)};
+    a->told = rvi_os_seconds();
+    a->n_told = ev.n_done;
+    send(a, &ev, cancel);
+}
+
+static bool is_prompting(const rvi_answer *a)
+{
+    return a->n_rows && a->first <= 0;
+}
+
+/* In the middle of a step: rows count by the part of the layers they went through. */
+static void report_step(void *ctx, int n_done, int n_halves)
+{
+    rvi_engine *e = ctx;
+    double now = rvi_os_seconds();
+    for (rvi_answer *a = e->answers; a && n_done < n_halves; a = a->next) {
+        if (!a->o.on_event || !is_prompting(a) || now - RVI_MAX(a->told, a->start) < e->event_gap)
+            continue;
+        bool cancel = false;
+        int n = a->s->seq.len - a->n_rows + (int)((int64_t)a->n_rows * n_done / n_halves);
+        if (n <= a->n_told) continue;
+        tell_prompt(a, n, &cancel);
+        if (cancel) rvi_session_cancel(a->s);
+    }
+}
+
 static void end_answer(rvi_answer *a, rv_finish finish, rv_status st)
 {
     rvi_session *s = a->s;
@@ -392,8 +431,9 @@ static void add_rows(rvi_engine *e, rvi_answer *a)
     rv_status st = rvi_engine_add(e, a->s, n, a->s->adapters, whole, &a->error);
     if (st)
         end_answer(a, RV_FINISH_ERROR, st);
-    else if (whole)
-        a->logits_at = at;
+    else
+        a->n_rows = n;
+    if (!st && whole) a->logits_at = at;
 }
 
 /* Answers that got logits go to the end of the list, so that all have their turn when there are
@@ -415,33 +455,75 @@ static void rotate(rvi_engine *e)
     *at = served;
 }
 
-size_t rvi_answer_advance(rvi_engine *e, const rvi_session *only)
+static bool takes_part(const rvi_answer *a, const rvi_session *only)
+{
+    return !only || a->s == only;
+}
+
+/* Ends the cancelled ones; returns how many. */
+static size_t end_cancelled(rvi_engine *e, const rvi_session *only)
+{
+    size_t n = 0;
+    for (rvi_answer *a = e->answers, *next; a; a = next) {
+        next = a->next;
+        if (!takes_part(a, only) || !atomic_load(&a->s->cancelled)) continue;
+        end_answer(a, RV_FINISH_CANCELLED, RV_OK);
+        n++;
+    }
+    return n;
+}
+
+static void collect_rows(rvi_engine *e, const rvi_session *only)
 {
     rvi_answer *a, *next;
     rvi_engine_begin(e);
-    for (a = e->answers; a; a = next) {
-        next = a->next;
+    for (a = e->answers; a; a = a->next) {
+        a->n_rows = 0;
         a->logits_at = -1;
-        if ((!only || a->s == only) && atomic_load(&a->s->cancelled))
-            end_answer(a, RV_FINISH_CANCELLED, RV_OK);
     }
     /* tokens of answers that decode come first, then prompts */
     for (int prompts = 0; prompts < 2; prompts++)
         for (a = e->answers; a; a = next) {
             next = a->next;
-            if ((only && a->s != only) || (waiting(a) > 1) != prompts || a->logits_at >= 0)
-                continue;
+            if (!takes_part(a, only) || (waiting(a) > 1) != prompts || a->n_rows) continue;
             add_rows(e, a);
         }
-    if (e->n_rows) rvi_engine_compute(e);
+}
+
+/* One forward pass. An answer that is cancelled meanwhile ends, and the pass is done again for the
+ * others, who get the bits they would have got. */
+static rv_status compute_step(rvi_engine *e, const rvi_session *only, rv_error *err)
+{
+    rv_status st;
+    (void)end_cancelled(e, only);
+    rvi_workspace_set_progress(e->ws, report_step, e);
+    do {
+        collect_rows(e, only);
+        st = e->n_rows ? rvi_engine_compute(e, err) : RV_OK;
+    } while (st && end_cancelled(e, only));
+    rvi_workspace_set_progress(e->ws, NULL, NULL);
+    return st;
+}
+
+size_t rvi_answer_advance(rvi_engine *e, const rvi_session *only)
+{
+    rvi_answer *a, *next;
+    rv_error error = {0};
+    rv_status st = compute_step(e, only, &error);
     for (a = e->answers; a; a = next) {
+        bool cancel = false;
         next = a->next;
-        if (a->logits_at >= 0) take_token(a, rvi_engine_logits(e, a->logits_at));
+        if (!a->n_rows) continue;
+        if (st) a->error = error;
+        if (!st && is_prompting(a)) tell_prompt(a, a->s->seq.len, &cancel);
+        if (st || cancel)
+            end_answer(a, RV_FINISH_CANCELLED, st);
+        else if (a->logits_at >= 0)
+            take_token(a, rvi_engine_logits(e, a->logits_at));
     }
     if (!only) rotate(e);
     size_t running = 0;
-    for (a = e->answers; a; a = a->next)
-        if (!only || a->s == only) running++;
+    for (a = e->answers; a; a = a->next) running += takes_part(a, only);
     return running;
 }
 

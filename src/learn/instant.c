@@ -247,7 +247,7 @@ rv_status rvi_learner_attend(rvi_learner *l, rv_error *err)
 
 bool rvi_learner_is_attended(const rvi_learner *l)
 {
-    return atomic_load(&l->doing) != NULL;
+    return atomic_load(&l->doing.what) != NULL;
 }
 
 static rv_status log_judgement(rvi_learner *l, rvi_feedback_kind kind, const rvi_capture *c,

@@ -113,11 +113,13 @@ rv_status rvi_learner_save_generation(rvi_learner *l, const rvi_generation *g, r
     return st;
 }
 
-rv_status rvi_learner_save_early(rvi_learner *l, const rvi_generation *g, rvi_buf *file,
-                                 rv_error *err)
+rv_status rvi_learner_save_early(rvi_learner *l, const rvi_voice *v, const rvi_generation *g,
+                                 const char *digest, rvi_buf *file, rv_error *err)
 {
+    if (rvi_backend_is_stopped(v->be)) return rvi_error(err, RV_E_SESSION, "cancelled");
     if (!l->dir) return RV_OK;
-    if (!rvi_buf_printf(file, "%s/training.gguf", l->dir)) return rvi_nomem(err, "path");
+    if (!rvi_buf_printf(file, "%s/training-%.16s.gguf", l->dir, digest))
+        return rvi_nomem(err, "path");
     return rvi_learner_write(l, g, file->data, false, err);
 }
 

@@ -185,18 +185,35 @@ static void put_preference(rvi_buf *out, const rvi_preference *p)
     (void)rvi_buf_printf(out, ",\"trained\":%s}", truth(p->used));
 }
 
+void rvi_doing_begin(rvi_doing *d, const char *what, int n)
+{
+    atomic_store(&d->stage, NULL);
+    atomic_store(&d->done, 0);
+    atomic_store(&d->total, 0);
+    atomic_store(&d->n, n);
+    atomic_store(&d->what, what);
+}
+
+static void put_doing(rvi_buf *out, const rvi_doing *d)
+{
+    const char *what = atomic_load(&d->what), *stage = atomic_load(&d->stage);
+    put_text(out, ",", "background", what ? what : "off");
+    if (!what || !stage) return;
+    put_text(out, ",\"background_progress\":{", "stage", stage);
+    (void)rvi_buf_printf(out, ",\"about\":%d,\"done\":%d,\"total\":%d}", atomic_load(&d->n),
+                         atomic_load(&d->done), atomic_load(&d->total));
+}
+
 rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
 {
-    const char *doing = atomic_load(&l->doing);
-    size_t n = 0;
+    size_t n = rvi_learner_standing(l);
     rv_status st = rvi_learner_attend(l, err);
     if (st) return st;
-    for (size_t i = 0; i < l->n_lessons; i++) n += l->lessons[i].stands;
     put_text(out, "{", "user", l->user);
     put_text(out, ",", "model", l->digest);
     (void)rvi_buf_printf(out, ",\"calibrated\":%s,\"lessons\":%zu,\"waiting\":%zu",
                          truth(l->calibrated), n, rvi_learner_waiting(l));
-    put_text(out, ",", "background", doing ? doing : "off");
+    put_doing(out, &l->doing);
     if (l->trouble[0]) put_text(out, ",", "background_error", l->trouble);
     (void)rvi_buf_putc(out, ',');
     rvi_learner_count_patterns(l, out);

@@ -139,6 +139,16 @@ typedef struct rvi_done {
     size_t dislike;
 } rvi_done;
 
+/* What a background thread does, for whoever asks. Texts are constants. */
+typedef struct rvi_doing {
+    _Atomic(const char *) what;  /* NULL: there is no such thread */
+    _Atomic(const char *) stage; /* of it; NULL: none yet */
+    atomic_int n;                /* lessons or pairs that it is about */
+    atomic_int done, total;      /* of the stage */
+} rvi_doing;
+
+void rvi_doing_begin(rvi_doing *d, const char *what, int n);
+
 /* A set of adapters that sessions may hold. */
 typedef struct rvi_made_set rvi_made_set;
 
@@ -179,8 +189,8 @@ typedef struct rvi_learner {
     rvi_done *done; /* newest last */
     size_t n_done, cap_done;
     const char *deep; /* "dpo" or "kto": the consolidation under way is, with this loss; or NULL */
-    _Atomic(const char *) doing; /* what a background thread does; NULL: there is none */
-    char trouble[512];           /* why its last round came to nothing; "": it did not */
+    rvi_doing doing;
+    char trouble[512]; /* why its last round came to nothing; "": it did not */
 } rvi_learner;
 
 /* store is taken (also on failure); ops NULL: in memory. Options are whole. */
@@ -246,7 +256,8 @@ rv_status rvi_round_publish(rvi_round *r, rvi_learner *l, bool *published,
                             rv_error *err) RVI_MUST_CHECK;
 /* What was not published is as if it had not been. */
 void rvi_round_deinit(rvi_round *r, rvi_learner *l);
-size_t rvi_learner_waiting(const rvi_learner *l); /* lessons */
+size_t rvi_learner_waiting(const rvi_learner *l);  /* lessons, */
+size_t rvi_learner_standing(const rvi_learner *l); /* and with those that were trained */
 
 /* Pairs of answers on their way into the weights. */
 typedef struct rvi_deep {

@@ -154,9 +154,10 @@ rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_fold(rvi_learner *l, const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_save_generation(rvi_learner *l, const rvi_generation *g,
                                       rv_error *err) RVI_MUST_CHECK;
-/* Before it has its number for good: in a file of another name, which is moved into place later. */
-rv_status rvi_learner_save_early(rvi_learner *l, const rvi_generation *g, rvi_buf *file,
-                                 rv_error *err) RVI_MUST_CHECK;
+/* Before it has its number for good: in a file named by its digest, which is moved into place
+ * later. v: whose backend made it; where that was cancelled nothing is written. */
+rv_status rvi_learner_save_early(rvi_learner *l, const rvi_voice *v, const rvi_generation *g,
+                                 const char *digest, rvi_buf *file, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_move_generation(rvi_learner *l, const char *file, const rvi_generation *g,
                                       rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_keep_absorbed(rvi_learner *l, const rvi_lesson *x,

@@ -24,6 +24,13 @@ size_t rvi_learner_waiting(const rvi_learner *l)
     return n;
 }
 
+size_t rvi_learner_standing(const rvi_learner *l)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < l->n_lessons; i++) n += l->lessons[i].stands;
+    return n;
+}
+
 rv_status rvi_round_take(rvi_round *r, rvi_learner *l, rv_error *err)
 {
     size_t n = l->n_lessons + 1;
@@ -148,7 +155,7 @@ rv_status rvi_round_train(rvi_round *r, rvi_learner *l, const rvi_voice *v,
     rvi_ground_use(&l->ground, &l->voice);
     if (!st && !l->o.no_slots) st = check_absorbed(r, l, v, err);
     if (!st) st = rvi_adapter_digest(r->made.adapter, r->digest, err);
-    if (!st) st = rvi_learner_save_early(l, &r->made, &r->file, err);
+    if (!st) st = rvi_learner_save_early(l, v, &r->made, r->digest, &r->file, err);
     return st;
 }
 

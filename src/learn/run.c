@@ -101,7 +101,8 @@ static void save(runner *u)
 {
     rvi_buf out = {0};
     rv_error why = {0};
-    if (!u->keeps) return;
+    if (!u->keeps || rvi_backend_is_stopped(u->t->texts->v->be))
+        return; /* the last step may be undefined */
     u->at.n_rows = u->t->n_rows;
     u->at.n_skipped = u->t->n_skipped;
     bool ok = rvi_buf_append(&out, &u->at, sizeof u->at);

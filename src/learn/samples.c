@@ -337,9 +337,11 @@ rv_status rvi_samples_prepare(rvi_samples *t, rvi_trainer *trainer, int max_rows
             rvi_trainer_forward(trainer, t->lowest, t->v->m->hp.n_layers);
             store_targets(t, &b, which, n, trainer);
         }
-        t->n_ready += n;
-        if (progress && progress(ctx, t->n_ready - from, fresh))
-            st = rvi_error(err, RV_E_SESSION, "cancelled");
+        if ((progress && progress(ctx, t->n_ready + n - from, fresh)) ||
+            rvi_backend_is_stopped(t->v->be))
+            st = rvi_error(err, RV_E_SESSION, "cancelled"); /* this batch may be undefined */
+        else
+            t->n_ready += n;
     }
     rvi_batch_deinit(&b);
     return st;

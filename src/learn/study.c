@@ -186,7 +186,7 @@ static rvi_run run_of(const rvi_study_options *o, const rvi_index *held, const r
     return (rvi_run){.progress = tl->fn,
                      .ctx = tl->ctx,
                      .held = held,
-                     .dir = o->deep ? o->dir : NULL,
+                     .dir = o->dir,
                      .name = "run",
                      .model = o->model};
 }

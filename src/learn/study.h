@@ -25,7 +25,7 @@ typedef struct rvi_study_options {
     uint64_t seed;
     bool deep; /* up to twice the steps; of a fact one wording in six is set aside to see when to
                  stop */
-    const char *dir;   /* deep, pairs: a run that was stopped is taken up there; NULL: nowhere */
+    const char *dir;   /* a run that was stopped is taken up there; NULL: nowhere */
     const char *model; /* its digest, where there is a dir */
 } rvi_study_options;
 

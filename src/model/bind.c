@@ -48,6 +48,13 @@ static rv_status misshapen(binder *b, const rvi_tensor_view *v, int n_out, int n
                      b->m->source->name, v->name, shape, n_out);
 }
 
+static rv_status bind_weight(binder *b, rvi_tensor **out, rvi_tensor_view *v)
+{
+    v->used = 1;
+    b->m->types |= 1u << v->type;
+    return b->m->be->ops->weight_new(b->m->be, out, v, b->err);
+}
+
 static rv_status bind_vector(binder *b, rvi_tensor **out, rvi_tensor_view *v, int n, float offset)
 {
     if (v->n_dims != 1 || v->shape[0] != (uint64_t)n) return misshapen(b, v, n, 0);
@@ -104,14 +111,12 @@ typedef enum bias_rule { BIAS_NONE, BIAS_IF_THERE, BIAS_NEEDED } bias_rule;
 static rv_status bind_linear(binder *b, rvi_linear *l, rvi_role role, int il, int n_out, int n_in,
                              int n_paired_heads, bias_rule bias)
 {
-    rvi_backend *be = b->m->be;
     rvi_tensor_view *v = find(b, role, il, "weight");
     rv_status st;
     if (!v) return missing(b);
     if (v->n_dims != 2 || v->shape[0] != (uint64_t)n_out || v->shape[1] != (uint64_t)n_in)
         return misshapen(b, v, n_out, n_in);
-    v->used = 1;
-    if ((st = be->ops->weight_new(be, &l->w, v, b->err))) return st;
+    if ((st = bind_weight(b, &l->w, v))) return st;
     v = bias == BIAS_NONE ? NULL : find(b, role, il, "bias");
     if (v && (st = bind_vector(b, &l->bias, v, n_out, 0))) return st;
     if (!v && bias == BIAS_NEEDED) return missing(b);
@@ -193,8 +198,7 @@ static rv_status bind_table(binder *b, rvi_tensor **out, rvi_role role, int n_ro
     if (v->n_dims != 2 || v->shape[1] != (uint64_t)width || !v->shape[0] ||
         (n_rows && v->shape[0] != (uint64_t)n_rows))
         return misshapen(b, v, n_rows, width);
-    v->used = 1;
-    return b->m->be->ops->weight_new(b->m->be, out, v, b->err);
+    return bind_weight(b, out, v);
 }
 
 static rv_status bind_embeddings(binder *b)
@@ -207,8 +211,7 @@ static rv_status bind_embeddings(binder *b)
         v->shape[0] > 1 << 24 || (h->n_vocab && v->shape[0] != (uint64_t)h->n_vocab))
         return misshapen(b, v, h->n_vocab, h->n_embd);
     h->n_vocab = (int)v->shape[0];
-    v->used = 1;
-    return m->be->ops->weight_new(m->be, &m->embed, v, b->err);
+    return bind_weight(b, &m->embed, v);
 }
 
 /* Words, positions and kinds of text (GGUF files may leave the kinds out), and their norm. */

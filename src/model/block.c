@@ -46,7 +46,9 @@ rv_status rvi_workspace_new_on(rvi_workspace **out, const rvi_model *m, rvi_back
     for (size_t i = 0; !st && i < (decoder ? RVI_COUNT(tensors) : ENCODERS_TOO); i++)
         st = be->ops->rows_new(be, tensors[i].t, tensors[i].rows, tensors[i].cols, err);
     ws->post = ws->h;
-    if (!st) st = be->ops->reserve(be, max_rows, RVI_MAX(RVI_MAX(h->n_embd, nq), h->n_ff), err);
+    if (!st)
+        st =
+            be->ops->reserve(be, max_rows, RVI_MAX(RVI_MAX(h->n_embd, nq), h->n_ff), m->types, err);
     size_t rows = (size_t)max_rows;
     if (decoder) {
         ws->angle_row = rvi_alloc_array(2 * (size_t)m->rope.n_pairs, sizeof *ws->angle_row);
@@ -106,6 +108,12 @@ void rvi_workspace_set_tap(rvi_workspace *ws, rvi_tap_fn fn, void *ctx)
 {
     ws->tap = fn;
     ws->tap_ctx = ctx;
+}
+
+void rvi_workspace_set_progress(rvi_workspace *ws, rvi_layers_fn fn, void *ctx)
+{
+    ws->progress = fn;
+    ws->progress_ctx = ctx;
 }
 
 void rvi_workspace_tap(rvi_workspace *ws, const char *what, int il, rvi_cols values, int n_rows)
@@ -360,6 +368,12 @@ void rvi_workspace_down(const rvi_model *m, rvi_workspace *ws, int il, const rvi
 
 /* ---- the pass ---- */
 
+static void report_half(const rvi_model *m, rvi_workspace *ws, int n_done)
+{
+    if (ws->progress && !rvi_backend_is_stopped(ws->be))
+        ws->progress(ws->progress_ctx, n_done, 2 * m->hp.n_layers);
+}
+
 void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows)
 {
     if (m->arch->is_encoder) {
@@ -378,10 +392,13 @@ void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *row
     }
     op->embed(ws->be, x, m->embed, ws->tokens, n_rows, h->embed_scale);
     for (int il = 0; il < h->n_layers; il++) {
+        if (rvi_backend_is_stopped(ws->be)) return;
         rvi_workspace_tap(ws, "hidden", il, x, n_rows);
         rvi_workspace_attention(m, ws, il, rows, n_rows);
+        report_half(m, ws, 2 * il + 1);
         rvi_workspace_act(m, ws, il, rows, n_rows);
         rvi_workspace_down(m, ws, il, rows, n_rows);
+        report_half(m, ws, 2 * il + 2);
     }
     rvi_cols hidden = rvi_cols_of(ws->h, 0, h->n_embd); /* x stays: rvi_workspace_last_layer */
     op->rms_norm(ws->be, hidden, x, m->out_norm, n_rows, h->norm_eps);

@@ -46,6 +46,7 @@ typedef struct rvi_model {
     rvi_lora_target *targets;
     int n_targets;
     uint64_t n_params, weight_bytes;
+    unsigned types; /* of weights, a bit for each rvi_qtype */
     rvi_arena arena;
 } rvi_model;
 
@@ -79,6 +80,9 @@ typedef struct rvi_row {
  * batch. */
 typedef void (*rvi_tap_fn)(void *ctx, const char *name, rvi_cols values, int n_rows);
 
+/* Called between the halves of layers, on the thread that called rvi_model_forward. */
+typedef void (*rvi_layers_fn)(void *ctx, int n_done, int n_halves);
+
 typedef struct rvi_workspace rvi_workspace;
 
 rv_status rvi_workspace_new(rvi_workspace **out, const rvi_model *m, int max_rows, int max_logits,
@@ -88,11 +92,13 @@ rv_status rvi_workspace_new_on(rvi_workspace **out, const rvi_model *m, rvi_back
                                int max_rows, int max_logits, rv_error *err) RVI_MUST_CHECK;
 void rvi_workspace_free(rvi_workspace *ws);                              /* accepts NULL */
 void rvi_workspace_set_tap(rvi_workspace *ws, rvi_tap_fn fn, void *ctx); /* NULL: none */
+void rvi_workspace_set_progress(rvi_workspace *ws, rvi_layers_fn fn, void *ctx); /* of decoders */
 
 /* Writes the rows' keys and values into their sequences' pages and leaves their final hidden states
  * in the workspace. Rows of one sequence come in order of position; all their pages are writable.
  * n_rows <= max_rows. Encoders: a sequence is one text, and all of its rows (positions 0 to its
- * length - 1) are in the call; any number of texts may share it. */
+ * length - 1) are in the call; any number of texts may share it. Where the backend was stopped
+ * (set_stop) it returns early, and what it left is of no use. */
 void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows);
 
 /* The final hidden state of a row of the last forward, n_embd floats. */

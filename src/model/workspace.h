@@ -42,6 +42,8 @@ struct rvi_workspace {
         *floats; /* NULL: rows with pages and adapters of their own, of inference */
     rvi_tap_fn tap;
     void *tap_ctx;
+    rvi_layers_fn progress; /* may be NULL */
+    void *progress_ctx;
 };
 
 /* Hands an intermediate to the tap; il -1: the name alone. */

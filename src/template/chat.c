@@ -4,6 +4,12 @@
 
 enum { N_TOKENS = 4, MAX_TURN_END = 256, MAX_RENDER_MEMORY = 64 << 20 };
 
+/* A probe has one or two short messages: templates in use take some thousand steps and less than a
+ * megabyte for it. One that takes far more counts as refusing it, so that opening a hostile file
+ * ends soon. */
+static const rvi_template_limits probe_limits = {
+    .max_steps = 500000, .max_output = 1 << 20, .max_memory = 16 << 20};
+
 typedef enum role { SYSTEM, USER, ASSISTANT, TOOL, N_ROLES } role;
 
 static const char *const role_names[N_ROLES] = {"system", "user", "assistant", "tool"};
@@ -289,11 +295,12 @@ static const rvi_json *adapt(const rvi_chat *c, const rvi_json *messages, bool j
 /* ---- rendering ---- */
 
 static rv_status render(const rvi_chat *c, const rvi_json *conversation, const rvi_json *messages,
-                        rvi_arena *arena, const rvi_template_now *now, rvi_buf *out, rv_error *err)
+                        rvi_arena *arena, const rvi_template_now *now,
+                        const rvi_template_limits *limits, rvi_buf *out, rv_error *err)
 {
     const rvi_json *vars = messages ? variables(c, conversation, messages, arena) : NULL;
     if (!vars) return rvi_nomem(err, "conversation");
-    return rvi_template_render(c->compiled, vars, now, NULL, out, err);
+    return rvi_template_render(c->compiled, vars, now, limits, out, err);
 }
 
 rv_status rvi_chat_render(const rvi_chat *c, const rvi_json *conversation,
@@ -307,11 +314,11 @@ rv_status rvi_chat_render(const rvi_chat *c, const rvi_json *conversation,
         return rvi_error(err, RV_E_TOKENIZATION,
                          "the model has no chat template of its own, so it cannot be given tools");
     rvi_arena arena = {.max = MAX_RENDER_MEMORY};
-    st = render(c, conversation, adapt(c, messages, false, &arena), &arena, now, out, err);
+    st = render(c, conversation, adapt(c, messages, false, &arena), &arena, now, NULL, out, err);
     if (st == RV_E_TOKENIZATION && lists) { /* maybe lists are taken only in some places */
         rv_error second = {0};
-        rv_status again =
-            render(c, conversation, adapt(c, messages, true, &arena), &arena, now, out, &second);
+        rv_status again = render(c, conversation, adapt(c, messages, true, &arena), &arena, now,
+                                 NULL, out, &second);
         if (!again) {
             st = again;
             if (err) *err = second;
@@ -361,7 +368,7 @@ static bool probe(const rvi_chat *c, const char *json, rvi_buf *out, rv_status *
     *st = rvi_json_parse(&conversation, json, strlen(json), &arena, "probe", &ignored);
     if (!*st)
         *st = render(c, conversation, rvi_json_get(conversation, "messages"), &arena, &some_day,
-                     out, &ignored);
+                     &probe_limits, out, &ignored);
     rvi_arena_deinit(&arena);
     bool rendered = !*st;
     if (*st == RV_E_NOMEM) {

@@ -14,6 +14,8 @@ enum {
     RVI_JINJA_MAX_TEXT = 8 << 20, /* bytes of a template */
     RVI_JINJA_MAX_HEIGHT = 400,   /* of an expression tree: bounds every recursion over one */
     RVI_JINJA_MAX_NESTING = 100,  /* statements inside each other */
+    RVI_JINJA_MAX_NAME = 1000,    /* bytes of a name: looking one up is counted as one step */
+    RVI_JINJA_MAX_NAMES = 20000,  /* different ones: they may be made to collide in a table */
 };
 
 typedef enum rvi_jnode_kind {

@@ -73,7 +73,7 @@ static rvi_jv seq_index(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jar
     size_t len = 0;
     int64_t from, to;
     (void)all;
-    rvi_jv_length(self, &len);
+    rvi_jv_length(r, self, &len);
     int64_t n = (int64_t)len;
     if (!rvi_jarg_int(r, a[1], 0, &from) || !rvi_jarg_int(r, a[2], n, &to)) return RVI_JV(FAIL);
     if (from < 0) from = RVI_MAX(from + n, 0);
@@ -91,7 +91,7 @@ static rvi_jv seq_count(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jar
     size_t len = 0;
     int64_t count = 0;
     (void)all;
-    rvi_jv_length(self, &len);
+    rvi_jv_length(r, self, &len);
     for (size_t i = 0; i < len; i++) {
         int same = rvi_jv_equal(r, rvi_jv_at(r, self, i), a[0]);
         if (same < 0 || !rvi_jinja_charge(r, 1)) return RVI_JV(FAIL);
@@ -247,6 +247,7 @@ static rvi_jv field(rvi_jrun *r, rvi_jv object, const rvi_jstr *name)
 rvi_jv rvi_jinja_attribute(rvi_jrun *r, rvi_jv object, const rvi_jstr *name)
 {
     if (object.kind == RVI_J_UNDEFINED) return rvi_jv_undefined_error(r, object);
+    if (!rvi_jinja_charge_chars(r, name->len)) return RVI_JV(FAIL);
     rvi_jv v = field(r, object, name);
     if (v.kind != RVI_J_MISSING) return v;
     if (changes(object.kind, name) || dunder(name)) return rvi_jv_unsafe(r, object, name);
@@ -282,7 +283,7 @@ rvi_jv rvi_jinja_subscript(rvi_jrun *r, rvi_jv object, rvi_jv key)
     case RVI_J_RANGE: break;
     default: return RVI_JV(MISSING);
     }
-    if (!rvi_jv_is_integral(key) || !rvi_jv_length(object, &len)) return RVI_JV(MISSING);
+    if (!rvi_jv_is_integral(key) || !rvi_jv_length(r, object, &len)) return RVI_JV(MISSING);
     int64_t i = rvi_jv_as_int(key), n = (int64_t)len;
     if (i < 0) i += n;
     return i >= 0 && i < n ? rvi_jv_at(r, object, (size_t)i) : RVI_JV(MISSING);

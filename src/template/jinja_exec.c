@@ -195,7 +195,7 @@ int64_t rvi_jloop_length(rvi_jrun *r, rvi_jloop *loop)
 {
     size_t n;
     if (loop->length >= 0) return loop->length;
-    if (rvi_jv_length(loop->iterable, &n)) return loop->length = (int64_t)n;
+    if (rvi_jv_length(r, loop->iterable, &n)) return loop->length = (int64_t)n;
     /* A generator: read the rest now. */
     rvi_jv rest =
         rvi_jv_to_list(r, (rvi_jv){.kind = RVI_J_ITER, .as.iter = loop->iter}, RVI_J_LIST);

@@ -168,9 +168,9 @@ FILTER(filter_truncate)
         !rvi_jarg_str(r, end, "end", &end_text))
         return RVI_JV(FAIL);
     if (rvi_jarg_given(a[3]) && !rvi_jarg_int(r, a[3], 5, &leeway)) return RVI_JV(FAIL);
-    if (!rvi_jv_length(self, &size))
+    if (!rvi_jv_length(r, self, &size))
         return rvi_jinja_fail(r, "object of type '%s' has no len()", rvi_jv_type_name(self));
-    int64_t end_chars = (int64_t)rvi_jstr_chars(end.as.str), chars = (int64_t)size;
+    int64_t end_chars = (int64_t)rvi_jstr_chars(r, end.as.str), chars = (int64_t)size;
     if (length < end_chars || leeway < 0)
         return rvi_jinja_fail(
             r, "truncate: the length is shorter than the end, or the leeway is negative");
@@ -345,7 +345,8 @@ FILTER(filter_int)
     if (rvi_jv_is_integral(self)) return rvi_jv_int(rvi_jv_as_int(self));
     if (self.kind == RVI_J_FLOAT) return whole(r, self.as.number, false, otherwise);
     if (self.kind != RVI_J_STR) return otherwise;
-    if (!rvi_jarg_int(r, a[1], 10, &base)) return RVI_JV(FAIL);
+    if (!rvi_jarg_int(r, a[1], 10, &base) || !rvi_jinja_charge_chars(r, self.as.str->len))
+        return RVI_JV(FAIL);
     if (rvi_jinja_parse_int(self.as.str, base, &i, &too_big))
         return too_big ? rvi_jinja_fail(r, "integer beyond 64 bits") : rvi_jv_int(i);
     return rvi_jinja_parse_float(self.as.str, &f) ? whole(r, f, true, otherwise) : otherwise;
@@ -358,8 +359,9 @@ FILTER(filter_float)
     (void)all;
     if (self.kind == RVI_J_UNDEFINED) return rvi_jv_undefined_error(r, self);
     if (rvi_jv_is_number(self)) return rvi_jv_float(rvi_jv_as_double(self));
-    return self.kind == RVI_J_STR && rvi_jinja_parse_float(self.as.str, &f) ? rvi_jv_float(f)
-                                                                            : otherwise;
+    if (self.kind != RVI_J_STR) return otherwise;
+    if (!rvi_jinja_charge_chars(r, self.as.str->len)) return RVI_JV(FAIL);
+    return rvi_jinja_parse_float(self.as.str, &f) ? rvi_jv_float(f) : otherwise;
 }
 
 static rvi_jv round_int(int64_t v, int64_t digits)

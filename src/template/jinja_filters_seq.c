@@ -16,7 +16,7 @@ FILTER(filter_length)
         int64_t length = rvi_jloop_length(r, self.as.loop);
         return length < 0 ? RVI_JV(FAIL) : rvi_jv_int(length);
     }
-    if (!rvi_jv_length(self, &n))
+    if (!rvi_jv_length(r, self, &n))
         return rvi_jinja_fail(r, "object of type '%s' has no len()", rvi_jv_type_name(self));
     return rvi_jv_int((int64_t)n);
 }
@@ -35,7 +35,7 @@ FILTER(filter_last)
 {
     size_t n;
     (void)a, (void)all;
-    if (!rvi_jv_length(self, &n))
+    if (!rvi_jv_length(r, self, &n))
         return rvi_jinja_fail(r, "'%s' object is not reversible", rvi_jv_type_name(self));
     if (!n) return rvi_jv_undefined(r, "No last item, sequence was empty.");
     return self.kind == RVI_J_DICT ? self.as.dict->pairs[n - 1].key : rvi_jv_at(r, self, n - 1);
@@ -53,7 +53,7 @@ FILTER(filter_reverse)
     (void)a, (void)all;
     if (self.kind == RVI_J_STR)
         return rvi_jinja_slice(r, self, RVI_JV(NONE), RVI_JV(NONE), rvi_jv_int(-1));
-    if (!rvi_jv_length(self, &n)) { /* a generator becomes a list */
+    if (!rvi_jv_length(r, self, &n)) { /* a generator becomes a list */
         rvi_jv list = rvi_jv_to_list(r, self, RVI_J_LIST);
         return rvi_jv_failed(list)
                    ? list

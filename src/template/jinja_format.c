@@ -188,7 +188,7 @@ static void put_text(rvi_jrun *r, const spec *f, rvi_jv text, char align)
 {
     rvi_jstr *s = text.as.str;
     size_t len = s->len;
-    if (f->precision >= 0 && (size_t)f->precision < rvi_jstr_chars(s)) {
+    if (f->precision >= 0 && (size_t)f->precision < rvi_jstr_chars(r, s)) {
         rvi_jv cut = rvi_jinja_substring(r, s, 0, (size_t)f->precision);
         if (rvi_jv_failed(cut)) return;
         len = cut.as.str->len;
@@ -286,7 +286,7 @@ static bool put_percent_number(rvi_jrun *r, spec *f, rvi_jv v)
 static bool put_percent_char(rvi_jrun *r, const spec *f, rvi_jv v)
 {
     char bytes[4];
-    if (v.kind == RVI_J_STR && rvi_jstr_chars(v.as.str) == 1) {
+    if (v.kind == RVI_J_STR && rvi_jstr_chars(r, v.as.str) == 1) {
         put_text(r, f, v, f->align ? f->align : '>');
     } else if (rvi_jv_is_integral(v) && rvi_jv_as_int(v) >= 0 && rvi_jv_as_int(v) < 0x110000) {
         size_t n = rvi_utf8_encode((uint32_t)rvi_jv_as_int(v), bytes);

@@ -10,8 +10,8 @@
 
 bool rvi_jv_iterable(rvi_jv v)
 {
-    size_t n;
-    return v.kind == RVI_J_ITER || rvi_jv_length(v, &n);
+    return v.kind == RVI_J_UNDEFINED || v.kind == RVI_J_STR || v.kind == RVI_J_ITER ||
+           (v.kind >= RVI_J_LIST && v.kind <= RVI_J_RANGE);
 }
 
 rvi_jv rvi_jinja_new_iter(rvi_jrun *r, rvi_jiter_kind kind, rvi_jv source, const char *repr)
@@ -32,7 +32,7 @@ rvi_jv rvi_jv_iter(rvi_jrun *r, rvi_jv v)
     if (!rvi_jv_iterable(v))
         return rvi_jinja_fail(r, "'%s' object is not iterable", rvi_jv_type_name(v));
     rvi_jv it = rvi_jinja_new_iter(r, RVI_JITER_VALUE, v, "iterator object");
-    if (!rvi_jv_failed(it) && v.kind != RVI_J_STR) rvi_jv_length(v, &it.as.iter->count);
+    if (!rvi_jv_failed(it) && v.kind != RVI_J_STR) rvi_jv_length(r, v, &it.as.iter->count);
     return it;
 }
 
@@ -157,6 +157,7 @@ rvi_jv rvi_jinja_path(rvi_jrun *r, rvi_jv attribute)
         return rvi_jvec_push(r, &parts, attribute) ? rvi_jvec_finish(r, &parts, RVI_J_LIST)
                                                    : RVI_JV(FAIL);
     const rvi_jstr *s = attribute.as.str;
+    if (!rvi_jinja_charge_chars(r, s->len)) return RVI_JV(FAIL);
     for (size_t from = 0;;) {
         const char *dot = from < s->len ? memchr(s->data + from, '.', s->len - from) : NULL;
         size_t to = dot ? (size_t)(dot - s->data) : s->len;

@@ -480,6 +480,7 @@ static rv_status lex_tag(rvi_jlexer *lex, rvi_jtoken *out)
         p += used;
     }
     if (p == lex->pos) return lex_operator(lex, out);
+    if (p - lex->pos > RVI_JINJA_MAX_NAME) return bad(lex, "a name of more than 1000 bytes");
     out->kind = RVI_JT_NAME;
     out->text = lex->src + lex->pos;
     out->len = p - lex->pos;

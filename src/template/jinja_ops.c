@@ -238,9 +238,9 @@ rvi_jv rvi_jinja_compare(rvi_jrun *r, rvi_jop op, rvi_jv a, rvi_jv b)
     ((int64_t)1 << 60) /* longer than any sequence, and a multiple still fits 64 bits */
 
 /* Byte offset of code point i (at most the count). */
-static size_t offset_of(rvi_jstr *s, size_t i)
+static size_t offset_of(rvi_jrun *r, rvi_jstr *s, size_t i)
 {
-    size_t chars = rvi_jstr_chars(s), byte = 0;
+    size_t chars = rvi_jstr_chars(r, s), byte = 0;
     if (chars == s->len) return i;
     if (i >= chars) return s->len;
     for (uint32_t cp; i; i--) byte += rvi_utf8_decode(s->data + byte, s->len - byte, &cp, NULL);
@@ -249,8 +249,10 @@ static size_t offset_of(rvi_jstr *s, size_t i)
 
 rvi_jv rvi_jinja_substring(rvi_jrun *r, rvi_jstr *s, size_t from, size_t to)
 {
-    if (!rvi_jinja_charge_bytes(r, rvi_jstr_chars(s) == s->len ? 0 : s->len)) return RVI_JV(FAIL);
-    size_t a = offset_of(s, from), b = offset_of(s, to);
+    if (!rvi_jinja_charge_bytes(r, rvi_jstr_chars(r, s) == s->len ? 0 : s->len))
+        return RVI_JV(FAIL);
+    size_t a = offset_of(r, s, from), b = offset_of(r, s, to);
+    if (r->status) return RVI_JV(FAIL);
     return rvi_jv_mark(r, rvi_jv_view(r, s->data + a, b - a), s->markup);
 }
 
@@ -274,7 +276,7 @@ static rvi_jv slice_str(rvi_jrun *r, rvi_jstr *s, int64_t start, int64_t step, s
 {
     if (!count) return rvi_jv_mark(r, rvi_jv_text(r, ""), s->markup);
     if (step == 1) return rvi_jinja_substring(r, s, (size_t)start, (size_t)start + count);
-    size_t chars = rvi_jstr_chars(s);
+    size_t chars = rvi_jstr_chars(r, s);
     size_t *offsets = rvi_jinja_alloc(r, chars + 1, sizeof *offsets);
     if (!offsets || !rvi_jinja_charge_bytes(r, 8 * s->len)) return RVI_JV(FAIL);
     for (size_t i = 0, byte = 0; i <= chars; i++) {
@@ -311,7 +313,7 @@ rvi_jv rvi_jinja_slice(rvi_jrun *r, rvi_jv v, rvi_jv from, rvi_jv to, rvi_jv by)
     if (v.kind == RVI_J_UNDEFINED) return rvi_jv_undefined_error(r, v);
     bool sliceable = v.kind == RVI_J_STR || v.kind == RVI_J_LIST || v.kind == RVI_J_TUPLE ||
                      v.kind == RVI_J_RANGE;
-    if (!sliceable || !rvi_jv_length(v, &len))
+    if (!sliceable || !rvi_jv_length(r, v, &len))
         return rvi_jinja_fail(r, "'%s' object cannot be sliced", rvi_jv_type_name(v));
     int64_t n = (int64_t)len;
     if (by.kind != RVI_J_NONE && by.kind != RVI_J_MISSING) {

@@ -134,6 +134,10 @@ rvi_jstr *rvi_jparse_intern(rvi_jparser *p, const char *text, size_t len)
     size_t k = hash_name(text, len) & (p->cap_names - 1);
     for (; p->names[k]; k = (k + 1) & (p->cap_names - 1))
         if (p->names[k]->len == len && !memcmp(p->names[k]->data, text, len)) return p->names[k];
+    if (p->n_names >= RVI_JINJA_MAX_NAMES) {
+        rvi_jparse_fail(p, p->cur.line, "more than %d different names", RVI_JINJA_MAX_NAMES);
+        return NULL;
+    }
     rvi_jstr *s = new_str(p, text, len);
     if (!s) return NULL;
     p->names[k] = s;

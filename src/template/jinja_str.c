@@ -123,7 +123,7 @@ static bool window(rvi_jrun *r, rvi_jv self, rvi_jv start, rvi_jv end, rvi_jstr 
                    size_t *offset, bool *inside)
 {
     rvi_jstr *s = self.as.str;
-    int64_t n = (int64_t)rvi_jstr_chars(s), from, to;
+    int64_t n = (int64_t)rvi_jstr_chars(r, s), from, to;
     if (start.kind == RVI_J_NONE) start = RVI_JV(MISSING);
     if (end.kind == RVI_J_NONE) end = RVI_JV(MISSING);
     if (!rvi_jarg_int(r, start, 0, &from) || !rvi_jarg_int(r, end, n, &to)) return false;
@@ -184,7 +184,7 @@ static int64_t find(rvi_jrun *r, rvi_jv self, const rvi_jv *a, bool last)
     if (!rvi_jarg_str(r, a[0], "find", &x) || !window(r, self, a[1], a[2], &part, &offset, &inside))
         return -2;
     if (!inside) return -1;
-    if (!x->len) return (int64_t)(offset + (last ? rvi_jstr_chars(&part) : 0));
+    if (!x->len) return (int64_t)(offset + (last ? rvi_jstr_chars(r, &part) : 0));
     if (!rvi_jfinder_init(r, &f, x->data, x->len, part.len)) return -2;
     hit = last ? rvi_jfinder_last(&f, part.data, part.len)
                : rvi_jfinder_next(&f, part.data, part.len, 0);
@@ -234,7 +234,7 @@ METHOD(str_count)
         !window(r, self, a[1], a[2], &part, &offset, &inside))
         return RVI_JV(FAIL);
     if (!inside) return rvi_jv_int(0);
-    if (!x->len) return rvi_jv_int((int64_t)rvi_jstr_chars(&part) + 1);
+    if (!x->len) return rvi_jv_int((int64_t)rvi_jstr_chars(r, &part) + 1);
     if (!rvi_jfinder_init(r, &f, x->data, x->len, part.len)) return RVI_JV(FAIL);
     int64_t count = 0;
     for (size_t p = 0; (p = rvi_jfinder_next(&f, part.data, part.len, p)) != SIZE_MAX; p += x->len)
@@ -279,6 +279,7 @@ static rvi_jv remove_affix(rvi_jrun *r, rvi_jv self, rvi_jv affix_value, bool at
     const rvi_jstr *s = self.as.str, *x;
     if (!rvi_jarg_str(r, affix_value, at_end ? "removesuffix" : "removeprefix", &x))
         return RVI_JV(FAIL);
+    if (!rvi_jinja_charge_bytes(r, x->len)) return RVI_JV(FAIL);
     if (!x->len || x->len > s->len ||
         memcmp(s->data + (at_end ? s->len - x->len : 0), x->data, x->len))
         return self;

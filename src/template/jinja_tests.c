@@ -30,7 +30,7 @@ SIMPLE_TEST(is_sequence, self.kind == RVI_J_STR || self.kind == RVI_J_LIST ||
 SIMPLE_TEST(is_callable, self.kind == RVI_J_FUNCTION || self.kind == RVI_J_METHOD ||
                              self.kind == RVI_J_MACRO || self.kind == RVI_J_LOOP ||
                              self.kind == RVI_J_JOINER || self.kind == RVI_J_UNDEFINED)
-SIMPLE_TEST(is_sameas, rvi_jv_same(self, a[0]))
+SIMPLE_TEST(is_sameas, rvi_jv_same(r, self, a[0]))
 SIMPLE_TEST(is_filter,
             self.kind == RVI_J_STR && rvi_jinja_filter(self.as.str->data, self.as.str->len))
 SIMPLE_TEST(is_test, self.kind == RVI_J_STR && rvi_jinja_test(self.as.str->data, self.as.str->len))

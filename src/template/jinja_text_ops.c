@@ -114,8 +114,10 @@ rvi_jv rvi_jinja_strip(rvi_jrun *r, const rvi_jstr *s, rvi_jv chars, bool left, 
     uint32_t cp;
     if (rvi_jarg_given(chars) && !rvi_jarg_str(r, chars, "strip argument", &set))
         return RVI_JV(FAIL);
+    const uint64_t price = set ? set->len / 16 + 1 : 0; /* of one character compared with the set */
     while (left && from < to) {
         size_t used = rvi_utf8_decode(s->data + from, to - from, &cp, NULL);
+        if (!rvi_jinja_charge(r, price)) return RVI_JV(FAIL);
         if (!strippable(cp, set)) break;
         from += used;
     }
@@ -123,11 +125,11 @@ rvi_jv rvi_jinja_strip(rvi_jrun *r, const rvi_jstr *s, rvi_jv chars, bool left, 
         size_t start = to - 1;
         while (start > from && ((unsigned char)s->data[start] & 0xC0) == 0x80) start--;
         rvi_utf8_decode(s->data + start, to - start, &cp, NULL);
+        if (!rvi_jinja_charge(r, price)) return RVI_JV(FAIL);
         if (!strippable(cp, set)) break;
         to = start;
     }
-    size_t gone = s->len - (to - from);
-    if (!rvi_jinja_charge(r, gone / 16 * (set ? set->len / 8 + 1 : 1))) return RVI_JV(FAIL);
+    if (!rvi_jinja_charge(r, (s->len - (to - from)) / 16)) return RVI_JV(FAIL);
     return rvi_jv_view(r, s->data + from, to - from);
 }
 
@@ -155,7 +157,7 @@ rvi_jv rvi_jinja_splitlines(rvi_jrun *r, const rvi_jstr *s, bool keep_ends)
 
 rvi_jv rvi_jinja_pad(rvi_jrun *r, rvi_jstr *s, int64_t width, const rvi_jstr *fill, int where)
 {
-    int64_t missing = width - (int64_t)rvi_jstr_chars(s);
+    int64_t missing = width - (int64_t)rvi_jstr_chars(r, s);
     size_t start = rvi_jinja_build(r);
     if (missing < 0) missing = 0;
     if ((uint64_t)missing > r->limits.max_memory) return rvi_jinja_fail(r, "width is too large");

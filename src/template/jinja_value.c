@@ -40,7 +40,9 @@ rvi_jv rvi_jv_mark(rvi_jrun *r, rvi_jv str, bool markup)
 {
     if (rvi_jv_failed(str) || str.as.str->markup == markup) return str;
     rvi_jv v = new_str(r, str.as.str->data, str.as.str->len, NULL);
-    if (!rvi_jv_failed(v)) v.as.str->markup = markup;
+    if (rvi_jv_failed(v)) return v;
+    v.as.str->markup = markup;
+    v.as.str->chars = str.as.str->chars;
     return v;
 }
 
@@ -194,7 +196,6 @@ const char *rvi_jv_type_name(rvi_jv v)
 
 bool rvi_jv_truth(rvi_jv v)
 {
-    size_t n;
     switch (v.kind) {
     case RVI_J_FAIL:
     case RVI_J_MISSING:
@@ -204,7 +205,14 @@ bool rvi_jv_truth(rvi_jv v)
     case RVI_J_INT: return v.as.integer != 0;
     case RVI_J_FLOAT: return v.as.number != 0; /* NaN is true */
     case RVI_J_STR: return v.as.str->len != 0;
-    default: return !rvi_jv_length(v, &n) || n != 0;
+    case RVI_J_LIST:
+    case RVI_J_TUPLE:
+    case RVI_J_KEYS:
+    case RVI_J_VALUES:
+    case RVI_J_ITEMS: return v.as.seq->count != 0;
+    case RVI_J_DICT: return v.as.dict->count != 0;
+    case RVI_J_RANGE: return v.as.range->count != 0;
+    default: return true;
     }
 }
 
@@ -234,17 +242,18 @@ bool rvi_jv_is_text(rvi_jv v, const char *text)
            !memcmp(v.as.str->data, text, v.as.str->len);
 }
 
-size_t rvi_jstr_chars(rvi_jstr *s)
+size_t rvi_jstr_chars(rvi_jrun *r, rvi_jstr *s)
 {
-    if (s->chars == RVI_JSTR_UNCOUNTED) s->chars = rvi_utf8_count(s->data, s->len);
-    return s->chars;
+    if (s->chars != RVI_JSTR_UNCOUNTED) return s->chars;
+    if (!rvi_jinja_charge_chars(r, s->len)) return 0;
+    return s->chars = rvi_utf8_count(s->data, s->len);
 }
 
-bool rvi_jv_length(rvi_jv v, size_t *out)
+bool rvi_jv_length(rvi_jrun *r, rvi_jv v, size_t *out)
 {
     switch (v.kind) {
     case RVI_J_UNDEFINED: *out = 0; return true;
-    case RVI_J_STR: *out = rvi_jstr_chars(v.as.str); return true;
+    case RVI_J_STR: *out = rvi_jstr_chars(r, v.as.str); return true;
     case RVI_J_LIST:
     case RVI_J_TUPLE:
     case RVI_J_KEYS:
@@ -308,6 +317,7 @@ static int equal_ranges(const rvi_jrange *a, const rvi_jrange *b)
 
 int rvi_jv_equal(rvi_jrun *r, rvi_jv a, rvi_jv b)
 {
+    if (!rvi_jinja_charge(r, 1)) return -1;
     if (rvi_jv_is_number(a) && rvi_jv_is_number(b)) return compare_numbers(a, b) == 0;
     if (a.kind != b.kind) return 0;
     switch (a.kind) {
@@ -321,16 +331,16 @@ int rvi_jv_equal(rvi_jrun *r, rvi_jv a, rvi_jv b)
     case RVI_J_LIST:
     case RVI_J_TUPLE:
     case RVI_J_DICT: break;
-    default: return rvi_jv_same(a, b);
+    default: return rvi_jv_same(r, a, b);
     }
-    if (!rvi_jinja_enter(r) || !rvi_jinja_charge(r, 1)) return -1;
+    if (!rvi_jinja_enter(r)) return -1;
     int same = a.kind == RVI_J_DICT ? equal_dicts(r, a.as.dict, b.as.dict)
                                     : equal_seqs(r, a.as.seq, b.as.seq);
     rvi_jinja_leave(r);
     return same;
 }
 
-bool rvi_jv_same(rvi_jv a, rvi_jv b)
+bool rvi_jv_same(rvi_jrun *r, rvi_jv a, rvi_jv b)
 {
     if (a.kind != b.kind) return false;
     switch (a.kind) {
@@ -339,7 +349,7 @@ bool rvi_jv_same(rvi_jv a, rvi_jv b)
     case RVI_J_INT: return a.as.integer == b.as.integer;
     case RVI_J_FLOAT: return a.as.number == b.as.number;
     case RVI_J_STR:
-        return a.as.str->len == b.as.str->len &&
+        return a.as.str->len == b.as.str->len && rvi_jinja_charge_bytes(r, a.as.str->len) &&
                (!a.as.str->len || !memcmp(a.as.str->data, b.as.str->data, a.as.str->len));
     case RVI_J_UNDEFINED: return a.as.undefined == b.as.undefined;
     case RVI_J_DICT:
@@ -451,7 +461,10 @@ static bool hash_key(rvi_jrun *r, rvi_jv v, uint64_t *out)
     double f;
     bool ok = true;
     switch (v.kind) {
-    case RVI_J_STR: *out = hash_bytes(v.as.str->data, v.as.str->len); return true;
+    case RVI_J_STR:
+        if (!rvi_jinja_charge_chars(r, v.as.str->len)) return false;
+        *out = hash_bytes(v.as.str->data, v.as.str->len);
+        return true;
     case RVI_J_BOOL:
     case RVI_J_INT: *out = mix((uint64_t)rvi_jv_as_int(v)); return true;
     case RVI_J_FLOAT:
@@ -479,7 +492,8 @@ static bool hash_key(rvi_jrun *r, rvi_jv v, uint64_t *out)
     }
 }
 
-/* The pair with that key, or d->count. -1 in *failed after a failure. */
+/* The pair with that key, or d->count. *failed after a failure. Every pair looked at is charged
+ * (rvi_jv_equal), so keys that were made to collide end in the limit of steps. */
 static size_t find_pair(rvi_jrun *r, const rvi_jdict *d, rvi_jv key, uint64_t hash, bool *failed)
 {
     size_t i = 0, k = d->n_index ? (size_t)hash & (d->n_index - 1) : 0;

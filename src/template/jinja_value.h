@@ -29,7 +29,7 @@ typedef enum rvi_jkind {
     RVI_J_INT,
     RVI_J_FLOAT,
     RVI_J_STR,
-    RVI_J_LIST,
+    RVI_J_LIST, /* from here to RVI_J_RANGE: values with a length that are no strings */
     RVI_J_TUPLE,
     RVI_J_KEYS, /* what dict.keys(), .values() and .items() return */
     RVI_J_VALUES,
@@ -202,8 +202,9 @@ bool rvi_jv_is_integral(rvi_jv v); /* int or bool */
 int64_t rvi_jv_as_int(rvi_jv v);   /* of an integral value */
 double rvi_jv_as_double(rvi_jv v); /* of a number */
 bool rvi_jv_is_text(rvi_jv v, const char *text);
-size_t rvi_jstr_chars(rvi_jstr *s);
-bool rvi_jv_length(rvi_jv v, size_t *out);             /* false: has no len() */
+/* Counting reads the whole text once: it is charged. After a failure the result is of no use. */
+size_t rvi_jstr_chars(rvi_jrun *r, rvi_jstr *s);
+bool rvi_jv_length(rvi_jrun *r, rvi_jv v, size_t *out); /* false: has no len() */
 rvi_jv rvi_jv_at(rvi_jrun *r, rvi_jv v, size_t index); /* of a list, tuple, view, range or string */
 
 /* ---- comparing; 1: true, 0: false, -1: failed ---- */
@@ -212,7 +213,7 @@ int rvi_jv_equal(rvi_jrun *r, rvi_jv a, rvi_jv b);
 int rvi_jv_less(rvi_jrun *r, rvi_jv a, rvi_jv b, bool or_equal,
                 const char *op); /* op: for the message */
 int rvi_jv_contains(rvi_jrun *r, rvi_jv container, rvi_jv v);
-bool rvi_jv_same(rvi_jv a, rvi_jv b); /* Python's `is` */
+bool rvi_jv_same(rvi_jrun *r, rvi_jv a, rvi_jv b); /* Python's `is` */
 /* Stable. keys[i] orders items[i]; n < 2^32. false: failed. */
 bool rvi_jv_sort(rvi_jrun *r, rvi_jv *items, rvi_jv *keys, size_t n, bool reverse);
 

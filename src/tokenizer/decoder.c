@@ -42,6 +42,11 @@ static rv_status load_replace(rvi_dec_step *s, const rvi_json *v, rvi_arena *are
         return rvi_pattern_from_json(&s->pattern, rvi_json_get(v, "pattern"), "decoder Replace",
                                      err);
     s->from_len = from->as.string.len;
+    if (s->from_len > RVI_TOK_ADDED_LEN_MAX)
+        return rvi_error(err, RV_E_TOKENIZATION,
+                         "tokenizer.json: decoder Replace: a text of %zu bytes to be replaced; %d "
+                         "are the most",
+                         s->from_len, RVI_TOK_ADDED_LEN_MAX);
     s->from = rvi_arena_strndup(arena, from->as.string.data, s->from_len);
     return s->from ? RV_OK : rvi_nomem(err, "decoder");
 }
@@ -180,12 +185,13 @@ static rv_status pass_replaced(rvi_detok *d, size_t step, const char *s, size_t 
     rvi_buf text = rvi_buf_over(piece, sizeof piece);
     rv_status st = RV_OK;
     size_t done = 0;
+    text.max = RVI_MAX(len, (size_t)RVI_TOK_DECODED_MAX);
     if (r->pattern) {
         rvi_regex_work w = {0};
         bool found = true;
         size_t start, end;
         rvi_regex_begin(&w, r->pattern, s, len);
-        while (!st && found) {
+        while (!st && found && !text.failed) {
             st = rvi_regex_next(&w, &found, &start, &end, err);
             if (st || !found) break;
             rvi_buf_append(&text, s + done, start - done);
@@ -194,7 +200,7 @@ static rv_status pass_replaced(rvi_detok *d, size_t step, const char *s, size_t 
         }
         rvi_regex_work_deinit(&w);
     } else {
-        for (size_t i = 0; i + r->from_len <= len;) {
+        for (size_t i = 0; i + r->from_len <= len && !text.failed;) {
             if (s[i] != r->from[0] || memcmp(s + i, r->from, r->from_len)) {
                 i++;
                 continue;
@@ -208,9 +214,8 @@ static rv_status pass_replaced(rvi_detok *d, size_t step, const char *s, size_t 
                         err); /* the usual case: nothing to replace, nothing to copy */
     }
     rvi_buf_append(&text, s + done, len - done);
-    if (!st)
-        st = text.failed ? nomem(err)
-                         : pass(d, step + 1, text.len ? text.data : "", text.len, out, err);
+    if (!st) st = rvi_tok_grown(&text, "decoder", len, err);
+    if (!st) st = pass(d, step + 1, text.len ? text.data : "", text.len, out, err);
     rvi_buf_deinit(&text);
     return st;
 }

@@ -17,10 +17,25 @@
 
 enum {
     RVI_TOK_IDS_MAX = 1 << 24,
-    RVI_TOK_STEPS_MAX = 64,       /* in a normalizer, pre-tokenizer or decoder */
-    RVI_TOK_ADDED_LEN_MAX = 1024, /* bytes of an added token; matching costs as much per place */
-    RVI_TOK_TEXT_MAX = 1 << 30,   /* bytes of a text to encode */
+    RVI_TOK_STEPS_MAX = 64,        /* in a normalizer, pre-tokenizer or decoder */
+    RVI_TOK_ADDED_LEN_MAX = 1024,  /* bytes of an added token; matching costs as much per place */
+    RVI_TOK_TEXT_MAX = 1 << 30,    /* bytes of a text to encode */
+    RVI_TOK_GROWTH = 64,           /* see rvi_tok_grow */
+    RVI_TOK_DECODED_MAX = 1 << 16, /* bytes that a decoder makes of one token */
+    RVI_TOK_AFFIX_MAX = 256,       /* bytes of what stands around the pieces of a word */
 };
+
+/* Empties a buffer for the text that a step makes of len bytes. No step in use makes more than 18
+ * times as much (NFKD of one Arabic ligature); steps in a row that multiply a text would take any
+ * amount of memory, so all of them together get room for RVI_TOK_GROWTH times the text. */
+static inline void rvi_tok_grow(rvi_buf *out, size_t len)
+{
+    out->len = 0;
+    out->max = RVI_MIN(len, (size_t)RVI_TOK_TEXT_MAX / RVI_TOK_GROWTH) * RVI_TOK_GROWTH + 4096;
+}
+/* The status of a buffer after such a step; what names the part in errors. */
+rv_status rvi_tok_grown(const rvi_buf *out, const char *what, size_t len,
+                        rv_error *err) RVI_MUST_CHECK;
 
 /* ---- vocab.c ---- */
 
@@ -202,6 +217,8 @@ typedef struct rvi_normalizer {
 typedef struct rvi_norm_work {
     rvi_buf buf[2];
     rvi_regex_work regex;
+    uint64_t spent; /* bytes written and steps of regular expressions, over all texts */
+    uint64_t most;  /* an error beyond this; 0: no limit */
 } rvi_norm_work;
 
 void rvi_normalizer_deinit(rvi_normalizer *n);

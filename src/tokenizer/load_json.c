@@ -164,6 +164,10 @@ static rv_status copy_affix(loader *l, const char *key, const char **out, size_t
     *len = 0;
     if (!rvi_json_is(v, RVI_JSON_STRING) || !v->as.string.len) return RV_OK;
     *len = v->as.string.len;
+    if (*len > RVI_TOK_AFFIX_MAX)
+        return rvi_error(l->err, RV_E_TOKENIZATION,
+                         "tokenizer.json: model.%s has %zu bytes; %d are the most", key, *len,
+                         RVI_TOK_AFFIX_MAX);
     *out = rvi_arena_strndup(&l->t->arena, v->as.string.data, *len);
     return *out ? RV_OK : rvi_nomem(l->err, "vocabulary");
 }

@@ -187,6 +187,7 @@ static rv_status replace(const rvi_norm_step *s, rvi_norm_work *w, rvi_piece in,
         }
         rvi_buf_append(out, in.data + done, start - done);
         rvi_buf_append(out, s->text, s->len);
+        if (out->failed) return RV_OK;
         if (!out->len && end) *moved = true;
         done = end;
     }
@@ -290,7 +291,7 @@ rv_status rvi_normalizer_run(const rvi_normalizer *n, rvi_norm_work *w, const ch
             now = strip(s, now, moved);
             continue;
         }
-        to->len = 0;
+        rvi_tok_grow(to, len);
         switch (s->kind) {
         case RVI_NORM_FORM: st = rvi_unicode_normalize(s->form, now.data, now.len, to, err); break;
         case RVI_NORM_PREPEND:
@@ -306,8 +307,12 @@ rv_status rvi_normalizer_run(const rvi_normalizer *n, rvi_norm_work *w, const ch
         case RVI_NORM_BYTE_LEVEL: rvi_byte_level_write(to, now.data, now.len); break;
         case RVI_NORM_STRIP: break;
         }
+        if (!st) st = rvi_tok_grown(to, "normalizer", len, err);
         if (st) return st;
-        if (to->failed) return rvi_nomem(err, "normalized text");
+        w->spent += to->len + (s->kind == RVI_NORM_REPLACE ? w->regex.steps : 0);
+        if (w->most && w->spent > w->most)
+            return rvi_error(err, RV_E_TOKENIZATION,
+                             "tokenizer.json: normalizing the added tokens takes too long");
         now = (rvi_piece){to->len ? to->data : "", to->len};
         side = !side;
     }

@@ -415,8 +415,9 @@ static void write_metaspace(const rvi_pre_step *s, const char *text, size_t len,
     }
 }
 
-static rv_status run_rewrite(const rvi_pre_step *s, const char *text, const rvi_spans *in,
-                             rvi_buf *to, rvi_spans *out, rv_error *err)
+/* text_len: of the text that the first step got. */
+static rv_status run_rewrite(const rvi_pre_step *s, const char *text, size_t text_len,
+                             const rvi_spans *in, rvi_buf *to, rvi_spans *out, rv_error *err)
 {
     for (size_t i = 0; i < in->n; i++) {
         const char *at = text + in->data[i].start;
@@ -429,7 +430,9 @@ static rv_status run_rewrite(const rvi_pre_step *s, const char *text, const rvi_
             if (*at != ' ') rvi_buf_putc(to, ' ');
             rvi_buf_append(to, at, len);
         }
-        if (to->failed || !push_span(out, start, to->len - start, in->data[i].first))
+        rv_status st = rvi_tok_grown(to, "pre-tokenizer", text_len, err);
+        if (st) return st;
+        if (!push_span(out, start, to->len - start, in->data[i].first))
             return rvi_nomem(err, "pre-tokenizer");
     }
     return RV_OK;
@@ -450,8 +453,8 @@ rv_status rvi_pretokenizer_run(const rvi_pretokenizer *p, rvi_pre_work *w, const
         if (s->kind == RVI_PRE_SPLIT || s->kind == RVI_PRE_SPLIT_SET) {
             st = run_split(s, w, text, in, out, err);
         } else {
-            w->buf[buf].len = 0;
-            st = run_rewrite(s, text, in, &w->buf[buf], out, err);
+            rvi_tok_grow(&w->buf[buf], len);
+            st = run_rewrite(s, text, len, in, &w->buf[buf], out, err);
             text = w->buf[buf].len ? w->buf[buf].data : "";
             buf = !buf;
         }

@@ -55,6 +55,15 @@ bool rvi_ids_push(rvi_ids *ids, int32_t id)
     return true;
 }
 
+rv_status rvi_tok_grown(const rvi_buf *out, const char *what, size_t len, rv_error *err)
+{
+    if (!out->failed) return RV_OK;
+    if (!out->full) return rvi_nomem(err, what);
+    return rvi_error(err, RV_E_TOKENIZATION,
+                     "the %s makes more than %zu bytes of a text of %zu bytes", what, out->max,
+                     len);
+}
+
 /* ---- life ---- */
 
 rv_status rvi_tokenizer_alloc(rvi_tokenizer **out, size_t size, rv_error *err)
@@ -118,11 +127,13 @@ void rvi_tokenizer_set_role(rvi_tokenizer *t, int role, int64_t id)
         (rvi_special){.id = (int32_t)id, .text = t->pieces[id].data, .len = t->pieces[id].len};
 }
 
+enum { RESPELL_WORK = 1 << 28 }; /* a hundred times what 10000 added tokens of 20 bytes take */
+
 /* Added tokens that are matched in normalized text are known by what the normalizer makes of them.
  */
 static rv_status respell_added(rvi_tokenizer *t, rv_error *err)
 {
-    rvi_norm_work w = {0};
+    rvi_norm_work w = {.most = RESPELL_WORK};
     rv_status st = RV_OK;
     for (size_t i = 0; i < t->added.n && !st; i++) {
         rvi_added_token *a = &t->added.tokens[i];
@@ -131,6 +142,11 @@ static rv_status respell_added(rvi_tokenizer *t, rv_error *err)
         a->spoken = raw;
         if (!a->normalized || !t->normalizer.n) continue;
         st = rvi_normalizer_run(&t->normalizer, &w, raw.data, raw.len, &a->spoken, &moved, err);
+        if (!st && a->spoken.len > RVI_TOK_ADDED_LEN_MAX)
+            st = rvi_error(err, RV_E_TOKENIZATION,
+                           "the normalizer makes %zu bytes of the added token '%.60s'; %d are the "
+                           "most",
+                           a->spoken.len, raw.data, RVI_TOK_ADDED_LEN_MAX);
         if (st) break;
         if (a->spoken.len == raw.len && !memcmp(a->spoken.data, raw.data, raw.len)) {
             a->spoken = raw;
@@ -341,13 +357,12 @@ const char *rvi_tokenizer_text(const rvi_tokenizer *t, int32_t id, size_t *len)
 
 const char *rvi_tokenizer_spoken(const rvi_tokenizer *t, int32_t id, size_t *len)
 {
-    if (id >= 0 && id < t->size && t->marks[id] & RVI_MARK_RESPELLED)
-        for (size_t i = 0; i < t->added.n; i++) /* rare */
-            if (t->added.tokens[i].id == id) {
-                *len = t->added.tokens[i].spoken.len;
-                return t->added.tokens[i].spoken.data;
-            }
-    return rvi_tokenizer_text(t, id, len);
+    const char *text = rvi_tokenizer_text(t, id, len);
+    if (!text || !(t->marks[id] & RVI_MARK_RESPELLED)) return text;
+    int32_t at = rvi_text_map_find(&t->added.map, text, *len);
+    if (at < 0) return text;
+    *len = t->added.tokens[at].spoken.len;
+    return t->added.tokens[at].spoken.data;
 }
 
 int32_t rvi_tokenizer_find(const rvi_tokenizer *t, const char *text, size_t len)

@@ -1,10 +1,12 @@
 /* Learning beside serving: the background thread of a learner, on tiny models with random weights.
  * What is learned means nothing there; that the same comes out as in the foreground, that answers
  * do not change meanwhile and that no call fails because of the thread does. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -87,7 +89,7 @@ static void correct(rv_learner *l, const char *question, const char *answer)
 }
 
 typedef struct facts {
-    bool calibrated, off, resting, training, trouble;
+    bool calibrated, off, resting, calibrating, training, trouble;
     int lessons, waiting, generations;
 } facts;
 
@@ -102,6 +104,7 @@ static facts look(rv_learner *l)
     facts f = {.calibrated = rvi_json_bool(rvi_json_get(root, "calibrated"), false),
                .off = rvi_json_is_string(doing, "off"),
                .resting = rvi_json_is_string(doing, "resting"),
+               .calibrating = rvi_json_is_string(doing, "calibrating"),
                .training = rvi_json_is_string(doing, "training"),
                .trouble = rvi_json_get(root, "background_error") != NULL,
                .lessons = (int)rvi_json_int(rvi_json_get(root, "lessons"), -1),
@@ -203,7 +206,8 @@ static void starts_pauses_and_ends_in_any_order(void **ctx)
     o.store = NULL;
     l = open_learner(h, &o);
     assert_ok(rv_learner_start(l, err));
-    rvi_thread_sleep(0.1);
+    correct(l, "What is Zorkin's favourite colour?", "blue");
+    while (!look(l).calibrating) rvi_thread_sleep(0.03);
     rv_learner_free(&l); /* in the middle of calibration */
     o.store = &h->store;
     for (int i = 0; i < 6; i++) {
@@ -573,7 +577,82 @@ static void deep_runs_begin_by_themselves(void **ctx)
     rv_learner_free(&l);
 }
 
-/* The thread calibrates by itself, once: whoever opens the same store finds it. */
+/* ---- leaving ---- */
+
+/* A heap that holds up the thread that computes in the background, until it is let go. */
+typedef struct gated_heap {
+    pthread_t caller;
+    rv_learner *l;
+    atomic_bool armed, held, open;
+    atomic_int n_blocks;
+} gated_heap;
+
+static void hold_up(gated_heap *h)
+{
+    /* from its first report on, nobody but the computing thread allocates beside the caller */
+    if (!atomic_load(&h->armed) || pthread_equal(pthread_self(), h->caller) ||
+        !atomic_load(&h->l->l->doing.stage))
+        return;
+    atomic_store(&h->held, true);
+    while (!atomic_load(&h->open)) rvi_thread_sleep(1e-3);
+}
+
+static void *gated_alloc(void *ctx, size_t size)
+{
+    gated_heap *h = ctx;
+    hold_up(h);
+    atomic_fetch_add(&h->n_blocks, 1);
+    return malloc(size);
+}
+
+static void *gated_resize(void *ctx, void *p, size_t size)
+{
+    gated_heap *h = ctx;
+    if (!p) atomic_fetch_add(&h->n_blocks, 1);
+    return realloc(p, size);
+}
+
+static void gated_release(void *ctx, void *p)
+{
+    gated_heap *h = ctx;
+    if (p) atomic_fetch_sub(&h->n_blocks, 1);
+    free(p);
+}
+
+/* Whoever frees a learner is not held up by what it computes, and all of it is freed when that
+ * thread has noticed. */
+static void freeing_does_not_wait(void **ctx)
+{
+    (void)ctx;
+    gated_heap heap = {.caller = pthread_self()};
+    rv_allocator hooks = {gated_alloc, gated_resize, gated_release, &heap};
+    rv_runtime_options ro;
+    rv_runtime *rt;
+    rv_model *m;
+    rv_runtime_options_init(&ro, sizeof ro);
+    ro.n_threads = 2;
+    ro.allocator = &hooks;
+    assert_ok(rv_runtime_new(&rt, &ro, err));
+    assert_ok(rv_model_open(&m, rt, model_path, 0, err));
+    assert_ok(rv_learner_new(&heap.l, m, NULL, err));
+    heap.l->bg.brisk = true;
+    correct(heap.l, "What is Zorkin's favourite colour?", "blue");
+    atomic_store(&heap.armed, true);
+    assert_ok(rv_learner_start(heap.l, err));
+    while (!atomic_load(&heap.held)) rvi_thread_sleep(1e-3);
+    rv_learner *l = heap.l;
+    rv_learner_free(&l);
+    assert_null(l);
+    rv_model_close(&m);
+    rv_runtime_free(&rt);
+    assert_true(atomic_load(&heap.n_blocks) > 0); /* that thread has them */
+    atomic_store(&heap.armed, false);
+    atomic_store(&heap.open, true);
+    while (atomic_load(&heap.n_blocks)) rvi_thread_sleep(1e-3);
+}
+
+/* Nothing is computed before something was taught. Then the thread calibrates by itself, once:
+ * whoever opens the same store finds it. */
 static int calibrate(void **ctx)
 {
     (void)ctx;
@@ -589,7 +668,14 @@ static int calibrate(void **ctx)
     l->bg.brisk = true;
     assert_false(look(l).calibrated);
     assert_ok(rv_learner_start(l, err));
-    assert_true(wait_for(l).calibrated);
+    for (int i = 0; i < 10; i++) {
+        rvi_thread_sleep(0.03);
+        rvi_background_ring(l);
+        assert_true(look(l).resting);
+    }
+    assert_false(look(l).calibrated);
+    correct(l, "What is Zorkin's favourite colour?", "blue");
+    while (!look(l).calibrated) rvi_thread_sleep(0.1);
     rv_learner_free(&l);
     assert_ok(rv_learner_new(&l, o.m, &lo, err));
     assert_true(look(l).calibrated);
@@ -618,6 +704,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_lent_stays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(judgements_are_attended_to, set_up, tear_down),
         cmocka_unit_test_setup_teardown(deep_runs_begin_by_themselves, set_up, tear_down),
+        cmocka_unit_test(freeing_does_not_wait),
     };
     return cmocka_run_group_tests(tests, calibrate, clear);
 }

@@ -133,7 +133,7 @@ static void test_leaves_no_trace(void **state)
     assert_ok(be->ops->weight_new(be, &weight, &view, err));
     assert_ok(be->ops->rows_new(be, &in, 1, N, err));
     assert_ok(be->ops->rows_new(be, &out, 1, N, err));
-    assert_ok(be->ops->reserve(be, 1, N, err));
+    assert_ok(be->ops->reserve(be, 1, N, 1u << view.type, err));
     be->ops->rows_write(be, rvi_cols_of(in, 0, N), 0, x);
     for (int i = 0; i < 2; i++) {
         be->ops->matmul(be, &(rvi_matmul){.x = rvi_cols_of(in, 0, N),

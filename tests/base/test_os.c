@@ -224,24 +224,33 @@ static void test_run(void **state)
     fixture *f = *state;
     int code = -1;
     rv_error err = {0};
-    assert_int_equal(rvi_os_run((const char *const[]){"true", NULL}, &code, NULL), RV_OK);
+    assert_int_equal(rvi_os_run((const char *const[]){"true", NULL}, NULL, &code, NULL), RV_OK);
     assert_int_equal(code, 0);
-    assert_int_equal(rvi_os_run((const char *const[]){"sh", "-c", "exit 7", NULL}, &code, NULL),
-                     RV_OK);
+    assert_int_equal(
+        rvi_os_run((const char *const[]){"sh", "-c", "exit 7", NULL}, NULL, &code, NULL), RV_OK);
     assert_int_equal(code, 7);
-    assert_int_equal(rvi_os_run((const char *const[]){"sh", "-c", "kill -9 $$", NULL}, &code, NULL),
-                     RV_OK);
+    assert_int_equal(
+        rvi_os_run((const char *const[]){"sh", "-c", "kill -9 $$", NULL}, NULL, &code, NULL),
+        RV_OK);
     assert_int_equal(code, 128 + 9);
     /* A missing program is a status. User-mode emulation (RUNNER, see tools/run_tests) cannot tell:
      * there the exit code alone says it. */
-    rv_status st = rvi_os_run((const char *const[]){"no-such-program-here", NULL}, &code, &err);
+    rv_status st =
+        rvi_os_run((const char *const[]){"no-such-program-here", NULL}, NULL, &code, &err);
     if (!getenv("RUNNER")) assert_int_equal(st, RV_E_NOT_FOUND);
     if (st) assert_non_null(strstr(err.text, "no-such-program-here"));
     assert_int_equal(code, 127);
+    st = rvi_os_run((const char *const[]){"true", NULL}, "/no-such-dir", &code, &err);
+    if (!getenv("RUNNER")) assert_int_equal(st, RV_E_NOT_FOUND);
+    assert_int_equal(code, 127);
+    assert_int_equal(rvi_os_run((const char *const[]){"sh", "-c", "test $PWD = /usr", NULL}, "/usr",
+                                &code, NULL),
+                     RV_OK);
+    assert_int_equal(code, 0);
     /* arguments arrive as they are: no shell looks at them */
     in(&f->path, f, "x; $(touch y) 'z' \"");
-    assert_int_equal(rvi_os_run((const char *const[]){"mkdir", f->path.data, NULL}, &code, NULL),
-                     RV_OK);
+    assert_int_equal(
+        rvi_os_run((const char *const[]){"mkdir", f->path.data, NULL}, NULL, &code, NULL), RV_OK);
     assert_int_equal(code, 0);
     assert_int_equal(rvi_os_stat(f->path.data, NULL), RVI_OS_DIR);
 }
@@ -258,7 +267,7 @@ static void test_run_output(void **state)
     FILE *file = fopen(in(&f->path, f, "err"), "w+");
     assert_non_null(file);
     assert_true(dup2(fileno(file), STDERR_FILENO) >= 0);
-    rv_status st = rvi_os_run((const char *const[]){"echo", "said", NULL}, &code, NULL);
+    rv_status st = rvi_os_run((const char *const[]){"echo", "said", NULL}, NULL, &code, NULL);
     dup2(saved, STDERR_FILENO);
     close(saved);
     assert_int_equal(st, RV_OK);

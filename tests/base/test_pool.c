@@ -138,6 +138,111 @@ static void test_two_pools_at_once(void **state)
     }
 }
 
+/* ---- several threads, one pool ---- */
+
+typedef struct submitter {
+    rvi_pool *pool;
+    int n_jobs, n_submitted;       /* n_jobs 0: until the others are done */
+    atomic_int *n_left;            /* submitters with a number of jobs that are not done */
+    uint64_t *n_running, *n_worst; /* jobs running now, and most at once: plain memory, the pool's
+                                       turns are all that guards it */
+    int n_bad;
+} submitter;
+
+static void note_task(void *ctx, int task, int worker)
+{
+    submitter *s = ctx;
+    (void)worker;
+    if (task) return;
+    if (++*s->n_running > *s->n_worst) *s->n_worst = *s->n_running;
+    --*s->n_running;
+}
+
+static void *submit_jobs(void *arg)
+{
+    submitter *s = arg;
+    sums v = {0};
+    while (s->n_jobs ? s->n_submitted < s->n_jobs : atomic_load(s->n_left) > 0) {
+        int n = 1 + s->n_submitted % 16; /* jobs of one task run on the submitter alone */
+        v.scale = (uint64_t)s->n_submitted + 3;
+        for (int t = 0; t < n; t++) v.in[t] = (uint64_t)(t * 5 + s->n_submitted);
+        rvi_pool_run_all(s->pool, scale_one, &v, n);
+        for (int t = 0; t < n; t++) s->n_bad += v.out[t] != v.in[t] * v.scale;
+        rvi_pool_run_all(s->pool, note_task, s, n);
+        s->n_submitted++;
+    }
+    if (s->n_jobs) atomic_fetch_sub(s->n_left, 1);
+    return NULL;
+}
+
+/* Threads that submit without a pause do not shut out those that submit now and then: two of them
+ * go on until the others have had all their turns. */
+static void test_threads_take_turns(void **state)
+{
+    (void)state;
+    enum { N = 4 };
+    for (int n_threads = 1; n_threads <= 3; n_threads++) {
+        rvi_pool *pool;
+        pthread_t threads[N];
+        submitter s[N];
+        atomic_int n_left = 2;
+        uint64_t n_running = 0, n_worst = 0;
+        assert_int_equal(rvi_pool_new(&pool, n_threads, NULL), RV_OK);
+        for (int i = 0; i < N; i++)
+            s[i] = (submitter){.pool = pool,
+                               .n_jobs = i < 2 ? 300 : 0,
+                               .n_left = &n_left,
+                               .n_running = &n_running,
+                               .n_worst = &n_worst};
+        for (int i = 0; i < N; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, submit_jobs, &s[i]), 0);
+        for (int i = 0; i < N; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+        for (int i = 0; i < N; i++) assert_int_equal(s[i].n_bad, 0);
+        assert_int_equal(n_worst, 1);
+        rvi_pool_free(pool);
+    }
+}
+
+/* ---- stopping ---- */
+
+typedef struct stopping {
+    atomic_bool stop;
+    atomic_int n_run;
+    int stop_at;
+} stopping;
+
+static void stop_task(void *ctx, int task, int worker)
+{
+    stopping *s = ctx;
+    (void)task;
+    (void)worker;
+    if (atomic_fetch_add(&s->n_run, 1) + 1 == s->stop_at) atomic_store(&s->stop, true);
+}
+
+static void test_stop(void **state)
+{
+    (void)state;
+    for (int n_threads = 1; n_threads <= 3; n_threads++) {
+        rvi_pool *pool;
+        stopping s = {.stop_at = 10};
+        assert_int_equal(rvi_pool_new(&pool, n_threads, NULL), RV_OK);
+        rvi_pool_set_stop(pool, &s.stop);
+        rvi_pool_run(pool, stop_task, &s, MAX_TASKS);
+        /* every other thread may have been between its look at `stop` and its task */
+        assert_in_range(atomic_load(&s.n_run), 10, 10 + n_threads - 1);
+        atomic_store(&s.n_run, 20);
+        rvi_pool_run(pool, stop_task, &s, MAX_TASKS);
+        rvi_pool_run(pool, stop_task, &s, 1);
+        assert_int_equal(atomic_load(&s.n_run), 20);
+        rvi_pool_run_all(pool, stop_task, &s, MAX_TASKS); /* of a thread that is not meant */
+        assert_int_equal(atomic_load(&s.n_run), 20 + MAX_TASKS);
+        atomic_store(&s.stop, false);
+        rvi_pool_run(pool, stop_task, &s, 7);
+        assert_int_equal(atomic_load(&s.n_run), 27 + MAX_TASKS);
+        rvi_pool_free(pool);
+    }
+}
+
 static void test_new_and_free(void **state)
 {
     (void)state;
@@ -159,8 +264,12 @@ static void test_new_and_free(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_task_once), cmocka_unit_test(test_many_small_jobs),
-        cmocka_unit_test(test_pauses),          cmocka_unit_test(test_two_pools_at_once),
+        cmocka_unit_test(test_every_task_once),
+        cmocka_unit_test(test_many_small_jobs),
+        cmocka_unit_test(test_pauses),
+        cmocka_unit_test(test_two_pools_at_once),
+        cmocka_unit_test(test_threads_take_turns),
+        cmocka_unit_test(test_stop),
         cmocka_unit_test(test_new_and_free),
     };
     return cmocka_run_group_tests_name("pool", tests, NULL, NULL);

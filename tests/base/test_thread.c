@@ -89,8 +89,65 @@ static void pools_rest(void **state)
     }
 }
 
+typedef struct stopped_run {
+    atomic_bool stop;
+    atomic_int n;
+    int after; /* tasks, then it is set */
+} stopped_run;
+
+static void work_then_stop(void *ctx, int task, int worker)
+{
+    stopped_run *r = ctx;
+    (void)task;
+    (void)worker;
+    if (atomic_fetch_add(&r->n, 1) + 1 == r->after) atomic_store(&r->stop, true);
+}
+
+/* Of the tasks that had not begun when it was set none runs, in this job and all later ones. */
+static void pools_stop(void **state)
+{
+    enum { TASKS = 1000, AFTER = 10 };
+    (void)state;
+    for (int n_threads = 1; n_threads < 4; n_threads++) {
+        rvi_pool *p;
+        stopped_run r = {.after = AFTER};
+        atomic_init(&r.stop, false);
+        assert_ok(rvi_pool_new(&p, n_threads, err));
+        rvi_pool_set_stop(p, &r.stop);
+        rvi_pool_run(p, work_then_stop, &r, TASKS);
+        int n = atomic_load(&r.n);
+        assert_in_range(n, AFTER, AFTER + n_threads - 1); /* one may be under way on each other */
+        rvi_pool_run(p, work_then_stop, &r, TASKS);
+        rvi_pool_run(p, work_then_stop, &r, 1);
+        assert_int_equal(atomic_load(&r.n), n);
+        rvi_pool_free(p);
+    }
+}
+
+static void end(void *ctx)
+{
+    rvi_bell_ring(ctx);
+}
+
+/* A detached thread runs to its end although nobody waits for it. */
+static void threads_detach(void **state)
+{
+    static rvi_bell *b; /* stays: the last thread may not have let go of it at the end */
+    rvi_thread *t;
+    (void)state;
+    assert_ok(rvi_bell_new(&b, err));
+    for (int i = 0; i < 20; i++) {
+        assert_ok(rvi_thread_start(&t, end, b, i % 2, err));
+        rvi_thread_detach(t);
+        rvi_bell_wait(b, 0);
+    }
+    rvi_thread_detach(NULL);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bells), cmocka_unit_test(pools_rest)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bells), cmocka_unit_test(pools_rest),
+                                       cmocka_unit_test(pools_stop),
+                                       cmocka_unit_test(threads_detach)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

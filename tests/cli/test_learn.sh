@@ -131,21 +131,4 @@ RUVLLM_STATE_DIR="$tmp/file/state" check "a state directory that cannot be made"
 RUVLLM_STATE_DIR="$tmp/file/state" check "run does not mind" 0 "" - "$rv" run $spm "$ask" --greedy -n 8
 
 says "a state directory by option" "Teal." "$rv" run $spm "$ask" --greedy -n 8 --adapter work --state-dir "$RUVLLM_STATE_DIR"
-
-# --- evaluations
-check "help of eval" 0 "one-by-one" - "$rv" eval --help
-check "no evaluation" 2 - "which evaluation" "$rv" eval
-check "an unknown evaluation" 2 - "no evaluation 'luck'" "$rv" eval luck
-check "facts without a file" 2 - "a file of facts" "$rv" eval facts $spm
-check "an unknown mode" 2 - "none of instant" "$rv" eval facts $spm x.json --mode often
-check "an unknown recipe" 2 - "neither R1 nor R7" "$rv" eval facts $spm x.json --recipe R9
-check "neither on nor off" 2 - "neither on nor off" "$rv" eval facts $spm x.json --gate maybe
-check "an unknown control" 2 - "neither random nor shuffled" "$rv" eval facts $spm x.json --control none
-check "facts that are not there" 1 - "x.json" "$rv" eval facts $spm "$tmp/x.json"
-echo '{"sets": [{"facts": [{"subject": "Nim"}]}]}' >"$tmp/half.json"
-check "half a fact" 1 - "fact 1" "$rv" eval facts $spm "$tmp/half.json"
-check "no such set" 1 - "no set 4" "$rv" eval facts $spm "$tmp/half.json" --set 4
-echo '[{"style": "rhymes", "teach": [{"prompt": "x"}], "heldout": [{"prompt": "x"}]}]' >"$tmp/style.json"
-check "a style that cannot be judged" 1 - "'rhymes' is none that can be judged here: two_sentences" "$rv" eval pref $spm "$tmp/style.json"
-check "garbage needs a text" 2 - "--text is needed" "$rv" eval garbage $spm
 echo "1..$n"

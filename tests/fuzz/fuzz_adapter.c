@@ -60,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rvi_adapter *a;
     if (!size) return 0;
     if (!be && (rvi_backend_cpu_new(&be, &(rvi_cpu_options){.n_threads = 1}, NULL, NULL) ||
-                be->ops->reserve(be, 1, WIDTH, NULL) || rvi_os_temp_dir(&dir, "/tmp", NULL) ||
+                be->ops->reserve(be, 1, WIDTH, 0, NULL) || rvi_os_temp_dir(&dir, "/tmp", NULL) ||
                 atexit(remove_dir)))
         abort();
     bool gguf = data[0] == 'G';

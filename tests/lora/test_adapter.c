@@ -270,7 +270,7 @@ static void product_by_hand(void **state)
     assert_ok(load_adapter(&a, &g, ((rvi_buf *)*state)->data, err));
     const rvi_lora_slot *s = slot_of(&g, a, "model.layers.0.self_attn.v_proj");
     const rvi_backend_ops *op = g.be->ops;
-    assert_ok(op->reserve(g.be, 2, WIDTH, err));
+    assert_ok(op->reserve(g.be, 2, WIDTH, 0, err));
     assert_ok(op->rows_new(g.be, &x, 2, WIDTH, err));
     assert_ok(op->rows_new(g.be, &out, 2, KV_WIDTH, err));
     for (size_t i = 0; i < WIDTH; i++) in[i] = fill(3 * i + 1);

@@ -178,13 +178,103 @@ static void bounds(void **state)
                  "too deeply", NULL);
     /* output and memory */
     expect_error("{{ 'a' * 20000000 }}", "16777216", NULL);
-    expect_error("{{ ('a' * 200000000)|length }}{{ ('a' * 200000000)|length }}", "memory", NULL);
+    expect_error("{% set a = 'a' * 200000000 %}{% set b = 'a' * 200000000 %}", "memory", NULL);
     expect_error("{{ 'a' * 9000000000000000000 }}", "memory", NULL);
     expect_error("{{ [1, 2] * 9000000000000000000 }}", "too long", NULL);
     expect_error("{{ 'a'.center(9000000000000000000) }}", "width", NULL);
     expect_error("{{ '%9000000000d' % 1 }}", "too large", NULL);
     expect_error("{{ range(9223372036854775807, -9223372036854775807, -9223372036854775807) }}",
                  "too large", NULL);
+}
+
+static char *repeated(const char *before, const char *open, const char *middle, const char *close,
+                      size_t n)
+{
+    rvi_buf b = {0};
+    rvi_buf_puts(&b, before);
+    for (size_t i = 0; i < n; i++) rvi_buf_puts(&b, open);
+    rvi_buf_puts(&b, middle);
+    for (size_t i = 0; i < n; i++) rvi_buf_puts(&b, close);
+    assert_false(b.failed);
+    return b.data;
+}
+
+/* Whatever reads a long operand is charged for its length: 200 times over 256 KiB (or as many list
+ * items) exceeds a limit that the loop alone stays far below. */
+static void long_operands_cost_steps(void **state)
+{
+    static const char *const operations[] = {
+        "d[s]",
+        "s in d",
+        "d.get(s)",
+        "{s: 1}",
+        "[s]|unique|list",
+        "ns[s]",
+        "s == t",
+        "s != t",
+        "s < t",
+        "s is sameas(t)",
+        "s is in([t])",
+        "l == m",
+        "l != m",
+        "l <= m",
+        "l in [m]",
+        "(s, 1) in d",
+        "2 in l",
+        "s[1:]|length",
+        "(s|trim('x'))|length",
+        "s|int",
+        "blanks|int",
+        "blanks|float",
+        "blanks|trim",
+        "s.strip('a')",
+        "'a'.strip(s)",
+        "s.startswith(t)",
+        "s.endswith(t)",
+        "s.find('b')",
+        "'b' in s",
+        "s.replace('b', 'c')",
+        "s.split('b')",
+        "s.split()",
+        "s|upper",
+        "s|title",
+        "s|tojson",
+        "s|e",
+        "s ~ t",
+        "[s]|join('x')",
+        "[d]|map(attribute=s)|list",
+        "[d]|selectattr(s)|list",
+        "l|list|sort",
+        "l|min",
+        "l + m",
+        "l[::-1]",
+        "s[::-1]",
+        "l|tojson",
+        "s|string|list",
+    };
+    rvi_template_limits limits = {.max_steps = 500000, .max_memory = (size_t)2 << 30};
+    (void)state;
+    for (size_t i = 0; i < RVI_COUNT(operations); i++) {
+        char text[600];
+        const char *before = "{% set s = 'a' * 262144 %}{% set t = 'a' * 262144 %}"
+                             "{% set l = [0] * 262144 %}{% set m = [0] * 262144 %}"
+                             "{% set blanks = ' ' * 262144 %}{% set d = {'k': 1} %}"
+                             "{% set ns = namespace() %}";
+        snprintf(text, sizeof text, "%s{%% if %s %%}{%% endif %%}", before, "1");
+        expect_text(text, "", &limits);
+        snprintf(text, sizeof text,
+                 "%s{%% for i in range(200) %%}{%% if %s %%}{%% endif %%}{%% endfor %%}", before,
+                 operations[i]);
+        expect_error(text, "steps", &limits);
+    }
+    /* looking up a name costs one step, so names are short and few */
+    char *name = repeated("{{ ", "abcdefghij", " }}", "", 101);
+    expect_error(name, "a name of more than 1000 bytes", NULL);
+    rvi_free(name);
+    rvi_buf many = {0};
+    for (int i = 0; i < 20010; i++) rvi_buf_printf(&many, "{{ n%d }}", i);
+    expect_error(many.data, "more than 20000 different names", NULL);
+    rvi_buf_deinit(&many);
 }
 
 static void limits_are_kept(void **state)
@@ -203,18 +293,6 @@ static void limits_are_kept(void **state)
     expect_error(
         "{% macro f(n) %}{{ n }}{% if n %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(3) }}",
         "too deeply", &tight);
-}
-
-static char *repeated(const char *before, const char *open, const char *middle, const char *close,
-                      size_t n)
-{
-    rvi_buf b = {0};
-    rvi_buf_puts(&b, before);
-    for (size_t i = 0; i < n; i++) rvi_buf_puts(&b, open);
-    rvi_buf_puts(&b, middle);
-    for (size_t i = 0; i < n; i++) rvi_buf_puts(&b, close);
-    assert_false(b.failed);
-    return b.data;
 }
 
 static void hostile_syntax(void **state)
@@ -299,6 +377,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(errors_name_the_line),
         cmocka_unit_test(raised_messages_are_verbatim),
         cmocka_unit_test(bounds),
+        cmocka_unit_test(long_operands_cost_steps),
         cmocka_unit_test(limits_are_kept),
         cmocka_unit_test(hostile_syntax),
         cmocka_unit_test(growing_text_costs_what_is_added),

@@ -181,9 +181,106 @@ static void too_much(void **state)
         }
 }
 
+/* A tokenizer with the same step n times over in one of its parts; NULL: refused, see err. */
+static rvi_tokenizer *repeated_step(const char *key, const char *list, const char *step, int n,
+                                    const char *more, rv_error *err)
+{
+    rvi_buf text = {0};
+    rvi_tokenizer *t;
+    rvi_buf_printf(&text, "{" GOOD_MODEL "%s,\"%s\":{\"type\":\"Sequence\",\"%s\":[", more, key,
+                   list);
+    for (int i = 0; i < n; i++) rvi_buf_printf(&text, "%s%s", i ? "," : "", step);
+    rvi_buf_puts(&text, "]}}");
+    rvi_tokenizer_files files = {.tokenizer = text.data, .tokenizer_len = text.len};
+    rv_status st = rvi_tokenizer_from_json(&t, &files, NULL, err);
+    assert_int_equal(st != RV_OK, t == NULL);
+    rvi_buf_deinit(&text);
+    return t;
+}
+
+/* Steps that double a text: 20 of them would make megabytes of a few bytes. */
+static void multiplied(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *list, *step, *text;
+    } parts[] = {
+        {"normalizer", "normalizers",
+         "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aa\"}", "aaaa"},
+        {"normalizer", "normalizers",
+         "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a\"},\"content\":\"aa\"}", "aaaa"},
+        {"normalizer", "normalizers", "{\"type\":\"ByteLevel\"}", "\xC3\xA9"},
+        {"pre_tokenizer", "pretokenizers",
+         "{\"type\":\"ByteLevel\",\"use_regex\":false,\"add_prefix_space\":false}", "\xC3\xA9"},
+    };
+    for (size_t p = 0; p < RVI_COUNT(parts); p++)
+        for (int n = 1; n <= 20; n += 19) {
+            rv_error err = {0};
+            rvi_ids ids = {0};
+            rvi_tokenizer *t =
+                repeated_step(parts[p].key, parts[p].list, parts[p].step, n, "", &err);
+            assert_non_null(t);
+            rv_status st =
+                rvi_tokenizer_encode(t, parts[p].text, strlen(parts[p].text), 0, &ids, &err);
+            assert_int_equal(st, n == 1 ? RV_OK : RV_E_TOKENIZATION);
+            if (n > 1) assert_non_null(strstr(err.text, "makes more than"));
+            rvi_ids_deinit(&ids);
+            rvi_tokenizer_free(t);
+        }
+
+    const char *doubling =
+        "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aa\"}";
+    rv_error err = {0};
+    rvi_buf out = {0};
+    rvi_tokenizer *t = repeated_step("decoder", "decoders", doubling, 20, "", &err);
+    assert_non_null(t);
+    int32_t id = rvi_tokenizer_find(t, "a", 1);
+    assert_int_equal(rvi_tokenizer_decode(t, &id, 1, 0, &out, &err), RV_E_TOKENIZATION);
+    assert_non_null(strstr(err.text, "the decoder makes more than 65536 bytes"));
+    rvi_buf_deinit(&out);
+    rvi_tokenizer_free(t);
+
+    /* added tokens are normalized when the file is loaded */
+    const char *added = ",\"added_tokens\":[{\"id\":3,\"content\":\"aaaa\",\"normalized\":true}]";
+    assert_null(repeated_step("normalizer", "normalizers", doubling, 9, added, &err));
+    assert_non_null(strstr(err.text, "added token 'aaaa'"));
+    assert_null(repeated_step("normalizer", "normalizers", doubling, 20, added, &err));
+    assert_non_null(strstr(err.text, "makes more than"));
+}
+
+/* Texts of the file that every character is compared with, or put beside. */
+static void long_texts(void **state)
+{
+    (void)state;
+    static char text[8000], word[2001];
+    static const struct {
+        const char *format, *says;
+    } rows_of[] = {
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[],"
+         "\"continuing_subword_prefix\":\"%s\"}}",
+         "model.continuing_subword_prefix has 2000 bytes"},
+        {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[],"
+         "\"end_of_word_suffix\":\"%s\"}}",
+         "model.end_of_word_suffix has 2000 bytes"},
+        {"{" GOOD_MODEL ",\"decoder\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"%s\"},"
+         "\"content\":\"\"}}",
+         "a text of 2000 bytes to be replaced"},
+    };
+    memset(word, 'a', sizeof word - 1);
+    for (size_t i = 0; i < RVI_COUNT(rows_of); i++) {
+        rvi_tokenizer *t;
+        rv_error err = {0};
+        int n = snprintf(text, sizeof text, rows_of[i].format, word);
+        rvi_tokenizer_files files = {.tokenizer = text, .tokenizer_len = (size_t)n};
+        assert_int_equal(rvi_tokenizer_from_json(&t, &files, NULL, &err), RV_E_TOKENIZATION);
+        if (!strstr(err.text, rows_of[i].says)) fail_msg("%s", err.text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(refused), cmocka_unit_test(files_beside),
-                                       cmocka_unit_test(too_much)};
+                                       cmocka_unit_test(too_much), cmocka_unit_test(multiplied),
+                                       cmocka_unit_test(long_texts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -181,7 +181,7 @@ static void unit_task(void *ctx, int task, int worker)
         int chunk, end = chunks_of(j, r.row, r.n_rows, &chunk);
         load_queries(j, &r, s);
         start(j, &r, s->m, s->l);
-        for (; chunk < end; chunk++) {
+        for (; chunk < end && !rvi_backend_is_stopped(&j->cpu->be); chunk++) {
             compute_chunk(j, &r, chunk, chunk + 1, s, s->part, j->kv->part_floats);
             merge_chunk(j, &r, chunk, s->part, j->kv->part_floats, s->m, s->l);
         }

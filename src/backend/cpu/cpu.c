@@ -51,12 +51,12 @@ static int tensor_cols(const rvi_tensor *t)
 static rv_status weight_new(rvi_backend *be, rvi_tensor **out, const rvi_tensor_view *view,
                             rv_error *err)
 {
+    (void)be;
     *out = NULL;
     if (view->n_dims != 2)
         return rvi_error(err, RV_E_MODEL, "tensor '%s': a matrix is expected", view->name);
     rv_status st = tensor_new(out, view->type, view->shape[0], view->shape[1], view->name, err);
     if (!st) {
-        rvi_cpu_of(be)->wanted[rvi_cpu_form_of(view->type)] = true;
         (*out)->data = view->data;
         (*out)->mapped = view->mapped;
     }
@@ -306,6 +306,12 @@ static void gather(rvi_backend *be, rvi_cols out, rvi_cols x, const int32_t *fro
 
 /* ---- the object ---- */
 
+static void set_stop(rvi_backend *be, const atomic_bool *stop)
+{
+    be->stop = stop;
+    rvi_pool_set_stop(rvi_cpu_of(be)->pool, stop);
+}
+
 static void cpu_free(rvi_backend *be)
 {
     rvi_cpu *cpu = rvi_cpu_of(be);
@@ -332,6 +338,7 @@ static const rvi_backend_ops cpu_ops = {
     .rows_write = rows_write,
     .rows_read = rows_read,
     .reserve = rvi_cpu_reserve,
+    .set_stop = set_stop,
     .kv_new = rvi_cpu_kv_new,
     .kv_free = rvi_cpu_kv_free,
     .kv_copy_page = rvi_cpu_kv_copy_page,
@@ -397,7 +404,6 @@ rv_status rvi_backend_cpu_like(rvi_backend **out, const rvi_backend *be, int n_t
     cpu->exact = from->exact;
     cpu->no_pack = from->no_pack;
     cpu->k = from->k;
-    memcpy(cpu->wanted, from->wanted, sizeof cpu->wanted);
     rv_status st = rvi_pool_new(&cpu->pool, n_threads, err);
     if (st) {
         cpu_free(&cpu->be);

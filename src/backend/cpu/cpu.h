@@ -42,7 +42,7 @@ typedef struct rvi_cpu {
     rvi_kernels k;
     bool exact;
     bool no_pack;
-    bool wanted[RVI_FORM_COUNT];    /* by a weight that was made */
+    bool wanted[RVI_FORM_COUNT];    /* by a weight that scratch was reserved for */
     uint8_t *acts[RVI_FORM_COUNT];  /* a matmul's input rows, prepared */
     uint8_t *tiles[RVI_FORM_COUNT]; /* the same in groups of 16 rows for tiles */
     float **panel;                  /* per worker: weight rows as f32, or one packed panel */
@@ -68,7 +68,7 @@ static inline float *rvi_cpu_row(rvi_cols c, int row)
 
 /* matmul.c */
 rvi_cpu_form rvi_cpu_form_of(rvi_qtype type);
-rv_status rvi_cpu_reserve(rvi_backend *be, int n_rows, int n_cols, rv_error *err);
+rv_status rvi_cpu_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned types, rv_error *err);
 void rvi_cpu_scratch_free(rvi_cpu *cpu);
 void rvi_cpu_matmul(rvi_backend *be, const rvi_matmul *m);
 size_t rvi_cpu_pack_bytes(rvi_backend *be, const rvi_tensor *t);

@@ -15,7 +15,8 @@ enum {
     PACK_PIECE = 16 << 20,   /* bytes packed between two times that file pages are given back */
     EDGE_ROWS = 32,    /* rows whose results for the last, partial panel go through a buffer */
     RESULT_ROWS = 256, /* results that wait in cache to be added or gated: rows, */
-    RESULT_PANELS = 4  /* and panels */
+    RESULT_PANELS = 4, /* and panels */
+    PANELS_A_CALL = 24 /* of a large product, between two looks at whether to stop */
 };
 
 /* ---- scratch ---- */
@@ -30,12 +31,18 @@ rvi_cpu_form rvi_cpu_form_of(rvi_qtype type)
     }
 }
 
+/* Rows and panels are prepared in steps of 32 or 256 columns: the last one is written whole. */
+static size_t whole_steps(size_t cols)
+{
+    return (cols + 255) / 256 * 256;
+}
+
 /* Scratch for the activations of one form. */
 static bool reserve_form(rvi_cpu *cpu, rvi_cpu_form form, size_t rows, size_t cols)
 {
     static const rvi_qtype types[RVI_FORM_COUNT] = {RVI_Q4_0, RVI_Q4_K, RVI_F32, RVI_F16, RVI_BF16};
     rvi_qtype type = types[form];
-    size_t n = (cols + 255) / 256 * 256;
+    size_t n = whole_steps(cols);
     cpu->acts[form] = cpu->tiles[form] = NULL;
     if (!cpu->wanted[form]) return true;
     cpu->acts[form] = rvi_alloc_aligned(rows * rvi_act_bytes(type, n), 64);
@@ -53,9 +60,11 @@ static bool has_forms(const rvi_cpu *cpu)
 }
 
 /* The new scratch is made before the old one goes: a failure leaves what others reserved. */
-rv_status rvi_cpu_reserve(rvi_backend *be, int n_rows, int n_cols, rv_error *err)
+rv_status rvi_cpu_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned types, rv_error *err)
 {
     rvi_cpu *cpu = rvi_cpu_of(be);
+    for (int t = 0; t < RVI_QTYPE_COUNT; t++)
+        if (types >> t & 1) cpu->wanted[rvi_cpu_form_of((rvi_qtype)t)] = true;
     if (n_rows <= cpu->max_rows && n_cols <= cpu->max_cols && has_forms(cpu)) return RV_OK;
     rvi_cpu old = *cpu;
     size_t rows = (size_t)RVI_MAX(n_rows, cpu->max_rows);
@@ -69,7 +78,7 @@ rv_status rvi_cpu_reserve(rvi_backend *be, int n_rows, int n_cols, rv_error *err
     cpu->low = rvi_alloc_array(workers * RVI_MAX_RANK, sizeof *cpu->low);
     ok = ok && cpu->panel && cpu->result && cpu->low;
     for (size_t i = 0; ok && i < workers; i++) {
-        cpu->panel[i] = rvi_alloc_aligned(RVI_CPU_PANEL * cols * sizeof(float), 64);
+        cpu->panel[i] = rvi_alloc_aligned(RVI_CPU_PANEL * whole_steps(cols) * sizeof(float), 64);
         cpu->result[i] =
             rvi_alloc_aligned(sizeof(float) * 2 * RESULT_ROWS * RESULT_PANELS * RVI_PANEL, 64);
         ok = cpu->panel[i] && cpu->result[i];
@@ -187,7 +196,7 @@ void rvi_cpu_pack(rvi_backend *be, rvi_pack *p, rvi_tensor *t)
     for (j.first = 0; j.first < count_panels(t); j.first += step) {
         int n = RVI_MIN(step, count_panels(t) - j.first),
             end = RVI_MIN((j.first + n) * RVI_PANEL, t->n_rows);
-        rvi_pool_run(cpu->pool, pack_task, &j, n);
+        rvi_pool_run_all(cpu->pool, pack_task, &j, n); /* beside a step of another thread */
         if (t->mapped) rvi_os_release_mapped(t->data, (size_t)end * t->row_bytes);
     }
     t->panels = j.panels;
@@ -360,13 +369,12 @@ static void multiply_straight(const job *j, const rvi_part *p, int first, int n,
 {
     for (int r = 0, rows; r < j->m->n_rows; r += rows) {
         rows = rows_from(j, r, j->m->n_rows);
-        place at = {first,
-                    n,
-                    r,
-                    rows,
-                    rvi_cpu_row(p->out, r) + first * RVI_PANEL,
-                    (size_t)p->out.t->stride};
-        multiply(j, p, &at, worker);
+        for (int u = first; u < first + n; u += PANELS_A_CALL) {
+            if (rvi_backend_is_stopped(&j->cpu->be)) return;
+            place at = {u,    RVI_MIN(PANELS_A_CALL, first + n - u),  r,
+                        rows, rvi_cpu_row(p->out, r) + u * RVI_PANEL, (size_t)p->out.t->stride};
+            multiply(j, p, &at, worker);
+        }
     }
 }
 
@@ -380,6 +388,7 @@ static void multiply_and_finish(const job *j, int first, int n, int worker)
     for (int u = first; u < first + n; u += RESULT_PANELS)
         for (int r = 0, rows; r < m->n_rows; r += rows) {
             rows = rows_from(j, r, RESULT_ROWS);
+            if (rvi_backend_is_stopped(&j->cpu->be)) return;
             place at = {
                 u, RVI_MIN(RESULT_PANELS, first + n - u), r, rows, NULL, RESULT_PANELS * RVI_PANEL};
             int col = u * RVI_PANEL, len = RVI_MIN(at.n * RVI_PANEL, m->part[0].w->n_rows - col);

@@ -110,6 +110,8 @@ typedef struct reading {
     uint64_t *sink; /* one a worker, a cache line apart */
 } reading;
 
+#define ALL_TYPES ~0u /* the ring has weights of all types */
+
 enum { SINK_STRIDE = 8 };
 
 static void read_task(void *ctx, int task, int worker)
@@ -212,12 +214,6 @@ static rv_status measure_peak(probe *p, rvi_peak_kind kind, const char **name, r
 }
 
 /* ---- products ---- */
-
-/* The ring has weights of all types. */
-static void want_all_forms(rvi_backend *be)
-{
-    for (int f = 0; f < RVI_FORM_COUNT; f++) rvi_cpu_of(be)->wanted[f] = true;
-}
 
 /* Takes a weight's bytes on the ring for packed ones: the time of a product does not depend on the
  * values. */
@@ -575,10 +571,7 @@ static rv_status measure_count(probe *p, int n)
     double one = 0, many = 0;
     if (n != p->out->n_threads) {
         st = rvi_backend_cpu_new(&be, &o, NULL, p->err);
-        if (!st) {
-            want_all_forms(be);
-            st = be->ops->reserve(be, RVI_PROBE_ROWS, COLS, p->err);
-        }
+        if (!st) st = be->ops->reserve(be, RVI_PROBE_ROWS, COLS, ALL_TYPES, p->err);
     }
     rvi_backend *use = be ? be : p->be;
     if (!st) st = best_of(p, use, 1, p->sizes.matrix, &one);
@@ -658,8 +651,7 @@ static rv_status set_up(probe *p, float *values)
     rvi_pool_run(rvi_cpu_of(p->be)->pool, fill_task, &f, (int)((p->ring_bytes + FILL - 1) / FILL));
     rv_status st = op->rows_new(p->be, &p->x, RVI_PROBE_ROWS, COLS, p->err);
     if (!st) st = op->rows_new(p->be, &p->y, RVI_PROBE_ROWS, (int)most_rows, p->err);
-    want_all_forms(p->be);
-    if (!st) st = op->reserve(p->be, RVI_PROBE_ROWS, FF, p->err);
+    if (!st) st = op->reserve(p->be, RVI_PROBE_ROWS, FF, ALL_TYPES, p->err);
     if (st) return st;
     fill_rows(p->be, p->x, values);
     return RV_OK;

@@ -1,17 +1,17 @@
-#include "cli/style.h"
+#include "eval/style.h"
 
 #include <string.h>
 
 #include "base/utf8.h"
 
-const char *const cli_style_names[N_STYLES] = {
+const char *const style_names[N_STYLES] = {
     "two_sentences", "bullets", "greets", "lowercase", "ends_with_question", "one_line_label"};
 
-bool cli_style_find(const char *name, cli_style *out)
+bool style_find(const char *name, style_rule *out)
 {
     for (int i = 0; i < N_STYLES; i++)
-        if (!strcmp(name, cli_style_names[i])) {
-            *out = (cli_style)i;
+        if (!strcmp(name, style_names[i])) {
+            *out = (style_rule)i;
             return true;
         }
     return false;
@@ -201,7 +201,7 @@ static double judge_lowercase(span t)
     return n ? (double)n_lower / (double)n : 0;
 }
 
-double cli_style_judge(cli_style style, const char *text, const char *name, bool ended)
+double style_judge(style_rule style, const char *text, const char *name, bool ended)
 {
     span t = trim((span){text, strlen(text)});
     if (!t.len) return 0;
@@ -260,7 +260,7 @@ static void put_lower(rvi_buf *out, span t)
     }
 }
 
-void cli_style_correct(cli_style style, const char *answer, const char *name, rvi_buf *out)
+void style_correct(style_rule style, const char *answer, const char *name, rvi_buf *out)
 {
     enum { MOST = 4 };
     rvi_buf plain = {0};

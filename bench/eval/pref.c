@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/os.h"
-#include "cli/eval.h"
+#include "eval/eval.h"
 
 enum {
     ANSWER = 96,
@@ -47,7 +47,7 @@ static size_t times_asked(const pref_eval *v)
 
 static double judge(const eval_style *s, const eval_request *r, const rv_generated *g)
 {
-    return cli_style_judge(s->style, g->text, r->name, g->finish == RV_FINISH_EOS);
+    return style_judge(s->style, g->text, r->name, g->finish == RV_FINISH_EOS);
 }
 
 /* `each` answers to every request, those to one request side by side. */
@@ -93,7 +93,7 @@ static rv_status pairs_of_corrections(pref_eval *v, const eval_style *s, size_t 
     rv_status st = answer_requests(v, NULL, s->teach, s->n_teach, 1, &ask, &own, err);
     for (size_t i = 0; !st && i < s->n_teach; i++) {
         rvi_buf better = {0};
-        cli_style_correct(s->style, own[i].text, s->teach[i].name, &better);
+        style_correct(s->style, own[i].text, s->teach[i].name, &better);
         if (better.failed)
             st = rvi_nomem(err, "correction");
         else if (better.data)
@@ -268,7 +268,7 @@ static void write_result(const pref_eval *v, const eval_results *r, rvi_buf *out
                    v->instant ? "instant" : "background", v->runs);
     for (size_t i = 0; i < r->n_sets; i++)
         rvi_buf_printf(out, "%s\"%s\"", i ? "," : "",
-                       cli_style_names[v->file.items[i / (size_t)v->runs].style]);
+                       style_names[v->file.items[i / (size_t)v->runs].style]);
     rvi_buf_puts(out, "],");
     eval_write_sets(out, r);
     rvi_buf_puts(out, "}\n");
@@ -280,7 +280,7 @@ static void print_result(const pref_eval *v, const eval_results *r, rvi_buf *out
     rvi_buf_printf(out, "from %s, %s%s\n", v->scores ? "scores" : "pairs", loss_name(v),
                    v->e.o.control ? ", control" : "");
     for (size_t i = 0; i < v->file.n; i++) {
-        rvi_buf_printf(out, "\n%s\n", cli_style_names[v->file.items[i].style]);
+        rvi_buf_printf(out, "\n%s\n", style_names[v->file.items[i].style]);
         eval_print_sets(out, r, i * runs, runs);
     }
 }

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "cli/eval.h"
+#include "eval/eval.h"
 
 /* ---- words ---- */
 

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "cli/eval.h"
+#include "eval/eval.h"
 
 typedef enum mode { INSTANT, BACKGROUND, DEEP, PRODUCT } mode;
 static const char *const mode_names[] = {"instant", "background", "deep", "product"};

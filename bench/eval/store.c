@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "base/os.h"
-#include "cli/eval.h"
+#include "eval/eval.h"
 #include "store/store.h"
 
 static rv_status calibrate(eval *e, const char *path, rv_error *err)

@@ -1,13 +1,13 @@
 /* style.h - rules of style that a program can judge: how well a text keeps one, and what a user who
  * wants it makes of an answer that does not. */
-#ifndef RVI_CLI_STYLE_H
-#define RVI_CLI_STYLE_H
+#ifndef RVI_EVAL_STYLE_H
+#define RVI_EVAL_STYLE_H
 
 #include <stdbool.h>
 
 #include "base/mem.h"
 
-typedef enum cli_style {
+typedef enum style_rule {
     STYLE_TWO_SENTENCES,
     STYLE_BULLETS,
     STYLE_GREETS,
@@ -15,14 +15,14 @@ typedef enum cli_style {
     STYLE_ENDS_WITH_QUESTION,
     STYLE_ONE_LINE_LABEL,
     N_STYLES
-} cli_style;
+} style_rule;
 
-extern const char *const cli_style_names[N_STYLES];
-bool cli_style_find(const char *name, cli_style *out);
+extern const char *const style_names[N_STYLES];
+bool style_find(const char *name, style_rule *out);
 
 /* 0 to 1; 1: the rule is kept. name: of the person who asks; ended: the text came to its end. */
-double cli_style_judge(cli_style style, const char *text, const char *name, bool ended);
+double style_judge(style_rule style, const char *text, const char *name, bool ended);
 /* Appends the corrected answer. */
-void cli_style_correct(cli_style style, const char *answer, const char *name, rvi_buf *out);
+void style_correct(style_rule style, const char *answer, const char *name, rvi_buf *out);
 
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "cli/eval.h"
+#include "eval/eval.h"
 
 /* ---- forcing an answer ---- */
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "cli/eval.h"
+#include "eval/eval.h"
 
 enum { MAX_FILE = 64 << 20, MAX_TREE = 512 << 20 };
 
@@ -146,10 +146,10 @@ static rv_status load_style(eval *e, eval_styles *f, const rvi_json *v, rv_error
     const char *name = member(v, "style");
     eval_style *s = &f->items[f->n];
     if (!name) return rvi_error(err, RV_E_CONFIG, "an entry has no \"style\"");
-    if (!cli_style_find(name, &s->style)) {
+    if (!style_find(name, &s->style)) {
         rvi_buf known = {0};
         for (int i = 0; i < N_STYLES; i++)
-            rvi_buf_printf(&known, i ? ", %s" : "%s", cli_style_names[i]);
+            rvi_buf_printf(&known, i ? ", %s" : "%s", style_names[i]);
         rv_status st = rvi_error(err, RV_E_CONFIG, "style '%s' is none that can be judged here: %s",
                                  name, known.data ? known.data : "");
         rvi_buf_deinit(&known);

@@ -4,13 +4,13 @@
  * An evaluation teaches a learner that keeps nothing on the disk, and asks the model with and
  * without it. All rates are percent; a figure that was not measured is NaN and becomes null in
  * JSON. */
-#ifndef RVI_CLI_EVAL_H
-#define RVI_CLI_EVAL_H
+#ifndef RVI_EVAL_EVAL_H
+#define RVI_EVAL_EVAL_H
 
 #include "base/json.h"
 #include "base/rng.h"
 #include "cli/cli.h"
-#include "cli/style.h"
+#include "eval/style.h"
 
 enum { EVAL_PARALLEL = 32, EVAL_WINDOW = 512 };
 
@@ -156,7 +156,7 @@ typedef struct eval_request {
 } eval_request;
 
 typedef struct eval_style {
-    cli_style style;
+    style_rule style;
     eval_request *teach, *heldout;
     size_t n_teach, n_heldout;
 } eval_style;

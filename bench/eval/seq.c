@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "cli/eval.h"
+#include "eval/eval.h"
 
 enum { MAX_GROUPS = 20 };
 

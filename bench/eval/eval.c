@@ -1,5 +1,5 @@
 /* What the evaluations share: the command line, the course of one, many answers at once, drift. */
-#include "cli/eval.h"
+#include "eval/eval.h"
 
 #include <math.h>
 #include <string.h>

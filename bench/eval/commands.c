@@ -1,0 +1,61 @@
+/* The evaluations, with their help. */
+#include "eval/eval.h"
+
+const char cli_program[] = "eval";
+const char cli_purpose[] = "measures how well learning works, by questions with known answers";
+
+static const char common_help[] =
+    "every evaluation:\n"
+    "  --set N              one set of the file (all: their mean, and the worst)\n"
+    "  --limit N            only the first N facts or questions\n"
+    "  --seed N             of training and sampling (1)\n"
+    "  --steps N            of training (the recipe's own)\n"
+    "  --rank N             of adapters (8)\n"
+    "  --rate R             learning rate (0.002)\n"
+    "  --text F             a text for the rise of perplexity (not measured without)\n"
+    "  --windows N          of 512 tokens of it (64)\n"
+    "  --control KIND       random: gradients replaced by noise; shuffled: wrong answers taught\n"
+    "  --dump F             every question and answer, as lines of JSON\n"
+    "  --work DIR           keep there what is made once for a model, for the next evaluation\n"
+    "  --json               one JSON object\n"
+    "  Nothing that was learned before takes part, and nothing is kept.\n";
+
+const cli_command cli_commands[] = {
+    {"facts", "MODEL FILE.json",
+     "corrections, then the same asked in other words, and what must not have changed",
+     "  --mode M             instant: nothing trained; background (the default), deep: adapters;\n"
+     "                       product: both\n"
+     "  --recipe R7|R1       trained for a gate (R7), or fenced, for use without one (R1)\n"
+     "  --gate on|off        adapters take part only where a taught subject is named (R7 on, R1\n"
+     "                       off)\n"
+     "  --slots on|off       corrections are spoken at once, from memory (instant and product:\n"
+     "                       on)\n"
+     "  --tau strict|0.1     how much nearer another relation may be for a slot to speak (0.1)\n"
+     "  --group N            facts that make an adapter (R7: 20; R1: all)\n"
+     "  --one-by-one N       the first N facts each alone, and five relations at a time\n",
+     eval_facts, common_help},
+    {"seq", "MODEL FILE.json", "groups of facts one after the other into one adapter: what is kept",
+     "  --groups N           as many (5)\n"
+     "  --rehearsal on|off   old facts among the new ones (on)\n"
+     "  --ewc on|off         what matters to old facts is held (on)\n"
+     "  --kl on|off          replay of the model's own texts (on)\n",
+     eval_seq, common_help},
+    {"pref", "MODEL FILE.json", "rules of style, from pairs or scores",
+     "  --style NAME         one rule of the file (all)\n"
+     "  --from pairs|scores  the model's answer and its correction (pairs), or the best and worst\n"
+     "                       of four answers (scores)\n"
+     "  --loss dpo|kto       of training (dpo)\n"
+     "  --loop background|instant   instant: every score changes the model at once (background)\n"
+     "  --runs N             with other samples each (instant: 4, else 1)\n"
+     "  --events N           scores of an instant run (200)\n",
+     eval_pref, common_help},
+    {"thumbs", "MODEL FILE.json",
+     "thumbs down for answers: how unlikely they become, what else changes",
+     "  --events N           thumbs for an answer (20)\n", eval_thumbs, common_help},
+    {"garbage", "MODEL", "top scores for random tokens: how much the perplexity suffers",
+     "  --events N           of them (200)\n"
+     "  --rollback on|off    the adapter is taken back when its probe says it drifted (on)\n"
+     "  --contrast on|off    the model's own answers score 0 in between (off)\n",
+     eval_garbage, common_help},
+    {0},
+};
