@@ -44,7 +44,7 @@ STORE_LIBS := -lsqlite3
 CLI_LIBS := -ledit
 
 # --- sources: the rooms, lowest floor first ---
-CORE_ROOMS  := base formats kernels backend/cpu kv lora model tokenizer template decode learn api
+CORE_ROOMS  := base text formats kernels backend/cpu kv lora model tokenizer template decode learn api
 SHELL_ROOMS := hub store cli
 CORE_SRC    := $(foreach room,$(CORE_ROOMS),$(sort $(wildcard src/$(room)/*.c)))
 SHELL_SRC   := $(foreach room,$(SHELL_ROOMS),$(sort $(wildcard src/$(room)/*.c)))
@@ -236,7 +236,7 @@ $(BUILD)/bench/learn_latency: LIBS += $(STORE_LIBS)
 
 # bench/eval has the frame of the program (options, help, models by name) and commands of its own.
 EVAL_OBJ := $(patsubst bench/eval/%.c,$(BUILD)/eval/%.o,$(sort $(wildcard bench/eval/*.c)))
-EVAL_FRAME := $(patsubst %,$(BUILD)/src/cli/%.o,main options common build generation) \
+EVAL_FRAME := $(patsubst %,$(BUILD)/src/cli/%.o,main options common build generation paths screen) \
   $(filter $(BUILD)/src/hub/% $(BUILD)/src/store/%,$(SHELL_OBJ))
 $(EVAL_OBJ): $(BUILD)/eval/%.o: bench/eval/%.c
 	@mkdir -p $(@D)

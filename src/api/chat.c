@@ -127,11 +127,14 @@ rv_status rvi_api_chat_ids(const rv_model *m, const rv_chat *chat, const rvi_jso
                            rvi_ids *ids, rv_error *err)
 {
     rvi_buf text = {0};
+    rvi_text_spans user = {0}; /* what control tokens in it are just text */
     rvi_template_now now = rvi_api_now(chat->now);
     rv_status st = rvi_api_need_tokenizer(m, err);
-    if (!st) st = rvi_chat_render(m->chat, json, &now, &text, err);
+    if (!st) st = rvi_chat_render_marked(m->chat, json, &now, &text, &user, err);
     if (!st)
-        st = rvi_tokenizer_encode(m->tokenizer, text.data ? text.data : "", text.len, 0, ids, err);
+        st = rvi_tokenizer_encode_marked(m->tokenizer, text.data ? text.data : "", text.len,
+                                         chat->special ? NULL : &user, 0, ids, err);
+    rvi_text_spans_deinit(&user);
     rvi_buf_deinit(&text);
     return st;
 }

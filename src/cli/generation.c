@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/os.h"
+#include "cli/screen.h"
 
 /* ---- options ---- */
 
@@ -273,32 +274,36 @@ void cli_interrupts_reading(bool on)
 /* ---- answering ---- */
 
 typedef struct output {
-    bool print, terminal;
+    bool print;
+    cli_screen screen;
 } output;
 
 static int on_event(void *ctx, const rv_event *event)
 {
-    const output *o = ctx;
-    if (event->kind != RV_EVENT_TOKEN) return 0;
-    if (o->print && event->text_len &&
-        (!cli_put_text(stdout, event->text, event->text_len, o->terminal) || fflush(stdout)))
+    output *o = ctx;
+    if (event->kind == RV_EVENT_PROMPT)
+        cli_screen_prompt(&o->screen, event->n_done, event->n_prompt);
+    if (event->kind == RV_EVENT_TOKEN && o->print && event->text_len &&
+        (!cli_screen_put(&o->screen, event->text, event->text_len) || fflush(stdout)))
         return 1;
-    return cli_interrupted();
+    return event->kind != RV_EVENT_DONE && cli_interrupted();
 }
 
 rv_status cli_answer(cli_generation *g, rv_session *s, const int32_t *ids, size_t n, bool print,
                      rv_answer **out, rv_error *err)
 {
-    output o = {print, rvi_os_is_terminal(stdout)};
+    output o = {.print = print};
     *out = NULL;
     if (cli_interrupted()) return rvi_error(err, RV_E_CANCELLED, "interrupted");
+    cli_screen_init(&o.screen, stdout);
     g->options.on_event = on_event;
     g->options.ctx = &o;
-    if (o.terminal) rvi_interrupt_hide_keys(1);
+    if (o.screen.wraps) rvi_interrupt_hide_keys(1);
     atomic_store(&answering, s);
     rv_status st = rv_session_generate(s, ids, n, &g->options, out, err);
     atomic_store(&answering, NULL);
-    if (o.terminal) rvi_interrupt_hide_keys(0);
+    (void)cli_screen_end(&o.screen); /* a write that failed is found when the stream is closed */
+    if (o.screen.wraps) rvi_interrupt_hide_keys(0);
     g->options.ctx = NULL;
     return st;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a terminal gets to see: no escapes of untrusted files. Prints TAP."""
+"""What a terminal gets to see: no escapes of untrusted files, lines broken between words, how far a prompt is. Prints TAP."""
 import os
 import re
 import subprocess
@@ -60,10 +60,64 @@ def escapes():
     verdict("nor the name of a file", b"\x1b" not in raw and raw.count(b"\n") == 1, raw)
 
 
+PLAN = "First we walk along the river until the old bridge, then we take the narrow road to the mill and wait."
+CODE = "Type this:\n```\nfor every line of the file there is one long line here\n```\nand then wait for the end of it all."
+
+
+def teach(question, answer):
+    subprocess.run([PROGRAM, "teach", MODEL, "-q", question, "-a", answer], check=True, capture_output=True, stdin=subprocess.DEVNULL,
+                   env={**os.environ, "RUVLLM_STATE_DIR": Terminal.home})
+
+
+def lines_of(question, columns):
+    """A taught answer as a terminal of that width shows it."""
+    t = Terminal(question, "--greedy", "-n", "200", command="run", columns=columns)
+    t.end()
+    t.close()
+    return t.seen.decode().replace("\r\n", "\n").rstrip("\n").split("\n")
+
+
+def wrapping():
+    teach("Tell me the plan.", PLAN)
+    for columns in (30, 45):
+        lines = lines_of("Tell me the plan.", columns)
+        verdict(f"{columns} columns: lines end between words", " ".join(lines) == PLAN and max(map(len, lines)) <= columns, lines)
+        filled = all(len(a) + 1 + len(b.split(" ")[0]) > columns for a, b in zip(lines, lines[1:]))
+        verdict(f"{columns} columns: and not before they must", filled, lines)
+    verdict("a narrow terminal breaks lines itself", lines_of("Tell me the plan.", 8) == [PLAN])
+    piped = subprocess.run([PROGRAM, "run", MODEL, "Tell me the plan.", "--greedy", "-n", "200"], capture_output=True, text=True,
+                           stdin=subprocess.DEVNULL, check=False, env={**os.environ, "RUVLLM_STATE_DIR": Terminal.home})
+    verdict("a pipe gets the text as it is", piped.stdout == PLAN + "\n", piped)
+    teach("What is to be typed?", CODE)
+    lines = lines_of("What is to be typed?", 30)
+    verdict("code stays as it is", "for every line of the file there is one long line here" in lines and
+            lines[-2:] == ["and then wait for the end of", "it all."], lines)
+    t = Terminal("-n", "200", "--greedy", columns=30)
+    t.prompt()
+    text = t.ask("Tell me the plan.").decode()
+    verdict("chat does the same", "\n".join(lines_of("Tell me the plan.", 30)) in text, text)
+    t.ask(f"/save {path('talk.json')}")
+    with open(path("talk.json"), encoding="utf-8") as f:
+        verdict("but the conversation holds the text itself", PLAN in f.read())
+    t.close()
+
+
+def long_prompt():
+    many = "tea " * 1500
+    shown, raw = on_terminal("run", MODEL, many, "--ctx", "20000", "-n", "2", "--greedy")
+    seen = [(int(a.replace(b",", b"")), int(b.replace(b",", b""))) for a, b in re.findall(rb"\rreading ([\d,]+) of ([\d,]+) tokens", shown)]
+    verdict("a long prompt shows how far it is", len(seen) > 3 and seen == sorted(seen) and len({b for _, b in seen}) == 1 and
+            seen[-1][1] > 1500 and b"1,5" in shown, seen)
+    verdict("on a line that is erased", b"tokens\x1b[K\r\x1b[K" in shown, shown[-200:])
+    verdict("a pipe gets nothing of it", b"reading" not in raw, raw)
+    shown, _ = on_terminal("run", MODEL, "tea", "-n", "2", "--greedy")
+    verdict("nor does a short prompt", b"reading" not in shown, shown)
+
+
 with tempfile.TemporaryDirectory() as tmp:
     Terminal.home = os.path.join(tmp, "home")
     os.mkdir(Terminal.home)
-    for case in (escapes,):
+    for case in (escapes, wrapping, long_prompt):
         if not has_terminals():
             skip(case.__name__, "this machine has no terminals to give (/dev/pts)")
             continue

@@ -156,6 +156,11 @@ check "the manual page names every command and the global options" sh -c '
         grep -q "^\.SS .fB$word.fR" "$2" || { echo "no $word"; exit 1; }
     done
     grep -q "threads" "$2" && grep -q "^\.SH EXIT STATUS" "$2"' sh "$at/bin/ruvllm" "$page"
+# shellcheck disable=SC2016
+check "the manual page has a paragraph for each action of learn" sh -c '
+    for word in status run pause rollback export import merge log forget; do
+        grep -A 1 "^\.TP" "$1" | grep -q "^.fB$word.fR" || { echo "no $word"; exit 1; }
+    done' sh "$page"
 if has groff; then
     # shellcheck disable=SC2016
     check "the manual page is formatted without a warning" sh -c '
@@ -189,6 +194,12 @@ check "bash completes a command after an option" offers detokenize --threads 2 d
 check "bash completes a value" offers f16 run --kv f1
 check "bash completes a name of the catalogue" offers smollm2 run smol
 check "bash completes a file" offers $model run tests/gguf/llama-s
+check "bash completes an action of learn" offers status learn sta
+check "its second word" offers verify learn log ver
+check "an option of learn" offers --generation learn export --gen
+check "a value of one" offers quality learn merge 1 2 --how q
+check "the model of learn" offers smollm2 learn status -m smol
+check "bash offers no file for an action" offers_no Makefile learn Make
 check "bash offers no option of another command" offers_no --greedy tokenize --
 if has zsh; then check "the zsh completion parses" zsh -n "$at/share/zsh/site-functions/_ruvllm"; else skip "zsh is not here"; fi
 if has fish; then check "the fish completion parses" fish -n "$at/share/fish/vendor_completions.d/ruvllm.fish"; else skip "fish is not here"; fi
