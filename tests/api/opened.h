@@ -50,9 +50,8 @@ static inline void close_all(opened *o)
 /* n tokens, the most likely each time, whatever they are */
 static inline rv_generate_options greedy(int n)
 {
-    static rv_sampling sampling; /* never changes once filled */
+    static const rv_sampling sampling = {.size = sizeof sampling, .greedy = 1};
     rv_generate_options o;
-    sampling = (rv_sampling){.size = sizeof sampling, .greedy = 1};
     o = (rv_generate_options){.size = sizeof o};
     o.sampling = &sampling;
     o.max_tokens = n;
