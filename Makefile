@@ -148,6 +148,9 @@ $(TEST_BIN): $(BUILD)/%: $(BUILD)/%.o $$(ROOM_OBJ) $(BUILD)/libruvllm.a
 LONG_SRC := avx512_panels avx2_panels avxvnni_panels amx_panels avx512_attention
 fast-programs: $(LONG_SRC:%=$(BUILD)/src/kernels/%.o) all examples $(BUILD)/bench/eval $(FAST_BIN)
 slow-programs: $(SLOW_BIN)
+# Real models take longest and begin first.
+SLOW_ORDER := $(filter $(BUILD)/tests/real/%,$(SLOW_BIN)) $(SLOW_SCRIPT) \
+  $(filter-out $(BUILD)/tests/real/%,$(SLOW_BIN))
 
 # What each run of run_tests counted is kept in a file; the last line of a run is their sum.
 RESULTS  := build/results
@@ -174,7 +177,7 @@ test-slow: deps
 	@mkdir -p $(RESULTS) && rm -f $(RESULTS)/slow $(RESULTS)/asan
 	@$(RUN) fast-programs slow-programs
 	@$(MAKE) --no-print-directory models
-	@RESULTS=$(RESULTS)/slow tools/run_tests -j $(JOBS) $(SLOW_SCRIPT) $(SLOW_BIN) || true
+	@RESULTS=$(RESULTS)/slow tools/run_tests -j $(JOBS) $(SLOW_ORDER) || true
 	@echo "--- under ASan and UBSan"
 	@$(RUN) $(ASAN) $(ASAN_BIN)
 	@RESULTS=$(RESULTS)/asan tools/run_tests -j $(JOBS) --label asan $(ASAN_BIN) || true
