@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""make_jinja_case.py - writes src/template/jinja_case_data.c: what Python's str methods know of characters.
+"""make_jinja_case.py - writes src/template/jinja_case_data.c: what Python's str methods know of
+characters.
 
     tools/make_jinja_case.py | clang-format > src/template/jinja_case_data.c
 
-Runs are (first, last, step): the members are first, first + step, ..., last. The tables are those of the Unicode
-version of the Python that runs this (3.11: Unicode 14), beyond ASCII only where ASCII is handled by the code.
+Runs are (first, last, step): the members are first, first + step, ..., last. The tables are those
+of the Unicode version of the Python that runs this (3.11: Unicode 14), beyond ASCII only where
+ASCII is handled by the code.
 """
 import sys
 import unicodedata
@@ -15,13 +17,15 @@ def chars():
 
 
 def runs(points, key=lambda c: 0):
-    """Greedy runs of step 1 or 2 of neighbours with the same key; no run reaches into the next one."""
+    """Greedy runs of step 1 or 2 of neighbours with the same key; no run reaches into the next
+    one."""
     points, out, i = sorted(points), [], 0
     while i < len(points):
         best = i, 1
         for step in (1, 2):
             j = i
-            while j + 1 < len(points) and points[j + 1] - points[j] == step and key(points[j + 1]) == key(points[i]):
+            while j + 1 < len(points) and points[j + 1] - points[j] == step and key(points[j
+                    + 1]) == key(points[i]):
                 j += 1
             if j > best[0]:
                 best = j, step
@@ -47,7 +51,8 @@ def table(ctype, name, rows):
         line += text
     print(line)
     print("};")
-    print(f"const size_t rvi_jcase_n_{name} = sizeof rvi_jcase_{name} / sizeof rvi_jcase_{name}[0];\n")
+    print(f"const size_t rvi_jcase_n_{name} = sizeof rvi_jcase_{name} / sizeof "
+          f"rvi_jcase_{name}[0];\n")
 
 
 def expansions(function):
@@ -61,15 +66,18 @@ def expansions(function):
 
 
 def main():
-    print("/* jinja_case_data.c - character tables of the template language. Written by tools/make_jinja_case.py from\n"
+    print("/* jinja_case_data.c - character tables of the template language. Written by "
+          "tools/make_jinja_case.py from\n"
           f" * Unicode {unicodedata.unidata_version}; do not edit. */\n"
           '#include "template/jinja_case.h"\n')
     table("rvi_jcase_run", "alpha", runs(ord(c) for c in chars() if c.isalpha()))
-    table("rvi_jcase_run", "numeric", runs(ord(c) for c in chars() if c.isalnum() and not c.isalpha()))
+    table("rvi_jcase_run", "numeric", runs(ord(c) for c in chars() if c.isalnum()
+                                           and not c.isalpha()))
     table("rvi_jcase_run", "digit", runs(ord(c) for c in chars() if c.isdigit()))
     table("rvi_jcase_run", "is_lower", runs(ord(c) for c in chars() if c.islower()))
     table("rvi_jcase_run", "is_upper", runs(ord(c) for c in chars() if c.isupper()))
-    table("rvi_jcase_run", "is_title", runs(ord(c) for c in chars() if c.istitle() and not c.isupper()))
+    table("rvi_jcase_run", "is_title", runs(ord(c) for c in chars() if c.istitle()
+                                            and not c.isupper()))
     table("rvi_jcase_run", "ignorable", runs(ord(c) for c in chars() if ignorable(c)))
     table("rvi_jcase_run", "unprintable", runs(ord(c) for c in chars() if not c.isprintable()))
     table("rvi_jcase_map", "to_upper", mapping_runs({ord(c): ord(c.upper()) for c in chars()
@@ -83,7 +91,8 @@ def main():
 
 def ignorable(c):
     """Does Python skip c when it decides whether a capital sigma ends a word?"""
-    return ("A" + c + "\u03a3").lower()[-1] == "\u03c2" and ("1" + c + "\u03a3").lower()[-1] == "\u03c3"
+    return ("A" + c + "\u03a3").lower()[-1] == "\u03c2" and ("1" + c
+        + "\u03a3").lower()[-1] == "\u03c3"
 
 
 if __name__ == "__main__":
