@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""make_unicode_tables.py - writes the character tables of the tokenizer.
+"""make_unicode_tables.py - writes the character tables of the library.
 
-    make_unicode_tables.py src/tokenizer
+    make_unicode_tables.py src/text [FILE ...]
 
-writes unicode_tables.c (categories, case, properties) and normal_form_tables.c (combining classes,
-decompositions, compositions) there.
+writes unicode_tables.c (categories, folding, lower case, properties), case_tables.c (upper and
+title case) and normal_form_tables.c (combining classes, decompositions, compositions) there, or
+only the files named.
 
 Character data come from the package unicodedata2 (pip install unicodedata2==16.0.0), or from
 Python's own unicodedata where that package is missing; the data's version must be between 14.0 and
@@ -83,11 +84,13 @@ def main():
     cat = [ud.category(chr(c)) for c in every]
 
     def begin(name):
-        sys.stdout = open(os.path.join(sys.argv[1], name), "w", encoding="ascii", newline="\n")
+        wanted = len(sys.argv) == 2 or name in sys.argv[2:]
+        sys.stdout = open(os.path.join(sys.argv[1], name) if wanted else os.devnull, "w",
+                          encoding="ascii", newline="\n")
         print("/* %s - character data of Unicode %s, written by tools/make_unicode_tables.py; do "
               "not edit. */" %
               (name, version))
-        print('#include "tokenizer/unicode_tables.h"\n')
+        print('#include "text/unicode_tables.h"\n')
 
     begin("unicode_tables.c")
     starts = [c for c in every if c == 0 or cat[c] != cat[c - 1]]
@@ -123,6 +126,20 @@ def main():
     print("/* name, first range, number of ranges */")
     emit("const rvi_unicode_property rvi_unicode_properties[]", index)
     print("const size_t rvi_unicode_n_properties = %d;" % len(index))
+
+    begin("case_tables.c")
+    runs = mapping_runs([(c, ord(chr(c).upper())) for c in every if len(chr(c).upper()) == 1 and chr(c).upper() != chr(c)])
+    print("/* upper case, one to one: first, last, step, distance */")
+    emit("const rvi_unicode_mapping rvi_unicode_upper[]", ["{%d,%d,%d,%d}" % tuple(r) for r in runs])
+    print("const size_t rvi_unicode_n_upper = %d;\n" % len(runs))
+    for name, what, image in (("upper_long", "upper case of more than one character", str.upper),
+                              ("title_long", "title case that is not the upper case", str.title)):
+        rows = [(c, image(chr(c))) for c in every if not 0xD800 <= c <= 0xDFFF]
+        rows = [(c, to) for c, to in rows if (len(to) > 1 if name == "upper_long" else to != chr(c).upper())]
+        print("/* %s: from, to */" % what)
+        emit("const rvi_unicode_expansion rvi_unicode_%s[]" % name,
+             ["{%d,{%s}}" % (c, ",".join(str(ord(x)) for x in to)) for c, to in rows])
+        print("const size_t rvi_unicode_n_%s = %d;\n" % (name, len(rows)))
 
     begin("normal_form_tables.c")
     ccc = []
