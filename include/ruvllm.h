@@ -552,6 +552,8 @@ typedef struct rv_learner_options {
     int deep_min_pairs; /* preferences that wait before the background thread runs deep by itself; 32;
                                      0: never */
     int deep_idle_seconds; /* and for so long no answer was asked for; 60 */
+    int lock_wait_ms; /* that a change waits while another process learns in dir; 10000; 0: fails at
+                         once */
 } rv_learner_options;
 
 RV_API void rv_learner_options_init(rv_learner_options *o, size_t size);
