@@ -558,6 +558,8 @@ typedef struct rv_learner_options {
     int deep_min_pairs; /* preferences that wait before the background thread runs deep by itself;
                            32; 0: never */
     int deep_idle_seconds; /* and for so long no answer was asked for; 60 */
+    int lock_wait_ms; /* that a change waits while another process learns in dir; 10000; 0: fails at
+                         once */
 } rv_learner_options;
 
 RV_API void rv_learner_options_init(rv_learner_options *o, size_t size);
@@ -616,15 +618,17 @@ RV_API rv_status rv_learner_correct(rv_learner *l, rv_session *s, const char *qu
 /* How good the last answer on s was, 0 to 1. */
 RV_API rv_status rv_learner_score(rv_learner *l, rv_session *s, double score, rv_adaptation *out,
                                   rv_error *err);
-/* A thumb for the last answer on s: up is a score of 1; down makes this answer to this request less
- * likely, and touches no other. A correction that was spoken is silent from then on where the same
- * is asked. */
+/* A thumb for the last answer on s: up is a score of 1. After a thumb down, answers to the same
+ * request differ from this one, from the token on that the model was in doubt about; no other
+ * request is touched. A correction that was spoken is silent from then on where the same is
+ * asked. */
 RV_API rv_status rv_learner_thumb(rv_learner *l, rv_session *s, int up, rv_adaptation *out,
                                   rv_error *err);
 /* A pair for deep learning: of two answers to a question the first is preferred. */
 RV_API rv_status rv_learner_prefer(rv_learner *l, const char *question, const char *chosen,
                                    const char *rejected, rv_adaptation *out, rv_error *err);
-/* Takes the last event back, bit for bit. */
+/* Takes the last event back, bit for bit; scores: the last 32 at most, of any process. Where that is
+ * not possible, out->applied is 0 and nothing is logged. */
 RV_API rv_status rv_learner_undo(rv_learner *l, rv_adaptation *out, rv_error *err);
 /* Removes what was taught with this text in its question or answer. */
 RV_API rv_status rv_learner_forget(rv_learner *l, const char *text, rv_adaptation *out,

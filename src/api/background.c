@@ -126,11 +126,9 @@ static rv_status take(job *j, bool *any, double *wait)
     rvi_learner *l = j->l->l;
     bool group = rvi_learner_waiting(l) >= (size_t)RVI_MAX(l->o.background_min_samples, 1);
     bool whitens = rvi_whitening_is_due(l);
-    *any = whitens || group || (!l->calibrated && rvi_learner_standing(l)) || is_deep_due(j->l, wait);
-    j->kind = whitens           ? WHITENS
-              : !l->calibrated ? CALIBRATES
-              : group          ? TRAINS
-                               : TRAINS_DEEP;
+    *any =
+        whitens || group || (!l->calibrated && rvi_learner_standing(l)) || is_deep_due(j->l, wait);
+    j->kind = whitens ? WHITENS : !l->calibrated ? CALIBRATES : group ? TRAINS : TRAINS_DEEP;
     if (!*any) return RV_OK;
     rv_status st = RV_OK;
     switch (j->kind) {
@@ -166,7 +164,7 @@ static rv_status give(job *j)
 static bool stands(const job *j)
 {
     return j->kind < TRAINS || (j->kind == TRAINS ? rvi_round_stands(&j->round, j->l->l)
-                                                       : rvi_deep_stands(&j->deep, j->l->l));
+                                                  : rvi_deep_stands(&j->deep, j->l->l));
 }
 
 /* What calls left to do; the turn is held. What cannot be done is tried again by whoever depends on

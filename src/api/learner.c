@@ -19,7 +19,8 @@ static const rv_learner_options defaults = {.size = sizeof defaults,
                                             .micro_kl_step = 0.03f,
                                             .background_min_samples = 1,
                                             .deep_min_pairs = 32,
-                                            .deep_idle_seconds = 60};
+                                            .deep_idle_seconds = 60,
+                                            .lock_wait_ms = 10000};
 
 void rv_learner_options_init(rv_learner_options *o, size_t size)
 {
@@ -37,6 +38,9 @@ static rv_status check_options(const rv_learner_options *o, rv_error *err)
     if (o->deep_min_pairs < 0 || o->deep_idle_seconds < 0)
         return rvi_error(err, RV_E_CONFIG, "when to run deep: %d pairs, %d seconds",
                          o->deep_min_pairs, o->deep_idle_seconds);
+    if (o->lock_wait_ms < 0)
+        return rvi_error(err, RV_E_CONFIG, "lock_wait_ms must be at least 0 (got %d)",
+                         o->lock_wait_ms);
     if (o->n_steps < 0 || o->n_steps > 1000000)
         return rvi_error(err, RV_E_CONFIG, "%d steps are not possible", o->n_steps);
     if (!(o->learning_rate > 0) || !(o->learning_rate <= 1))

@@ -374,15 +374,27 @@ static void forbid(float *logits, size_t n_vocab, const rvi_ids *ids)
         if (ids->data[i] >= 0 && (size_t)ids->data[i] < n_vocab) logits[ids->data[i]] = -INFINITY;
 }
 
+/* In a->piece: the text that would stand behind out.text with this token (-1: without one), also
+ * what the detokenizer has not let go of yet, as far as its characters are complete. */
+static bool find_text(rvi_answer *a, int32_t id)
+{
+    static const char incomplete[] = "\xef\xbf\xbd";
+    rvi_detok next = a->detok; /* what a token's text is depends on those before it */
+    a->piece.len = 0;
+    if (id >= 0 && rvi_detok_push(&next, id, &a->piece, NULL)) return false;
+    size_t certain = a->piece.len;
+    if (rvi_detok_flush(&next, &a->piece, NULL)) return false;
+    for (size_t i = certain; i + 3 <= a->piece.len; i++)
+        if (!memcmp(a->piece.data + i, incomplete, 3)) a->piece.len = i;
+    return true;
+}
+
 /* Tokens with which the text would share more than the branch. */
 static void forbid_going_on(rvi_answer *a, const rvi_avoid *x, float *logits, size_t n_vocab)
 {
     size_t at = a->out.text.len, rest = x->len - at;
     for (size_t id = 0; id < n_vocab; id++) {
-        rvi_detok next = a->detok; /* what the token's text is depends on those before it */
-        a->piece.len = 0;
-        if (!(logits[id] > -INFINITY) || rvi_detok_push(&next, (int32_t)id, &a->piece, NULL))
-            continue;
+        if (!(logits[id] > -INFINITY) || !find_text(a, (int32_t)id)) continue;
         size_t len = a->piece.len;
         if (at + len > x->branch && len <= rest && !memcmp(a->piece.data, x->text + at, len))
             logits[id] = -INFINITY;
@@ -393,13 +405,15 @@ static void forbid_going_on(rvi_answer *a, const rvi_avoid *x, float *logits, si
 static void avoid(rvi_answer *a, float *logits, size_t n_vocab)
 {
     const rvi_buf *text = &a->out.text;
+    if (!find_text(a, -1)) return;
+    size_t held = a->piece.len;
     for (size_t i = a->n_avoid; i-- > 0;) {
         const rvi_avoid *x = &a->avoid[i];
         if (text->len > x->branch || (text->len && memcmp(text->data, x->text, text->len)))
             drop_avoid(a, i); /* it went another way */
-        else if (text->len == x->len)
+        else if (text->len + held == x->len)
             forbid(logits, n_vocab, a->s->e->eos);
-        else if (text->len + a->s->e->longest_piece > x->branch)
+        else if (text->len + held + a->s->e->longest_piece > x->branch)
             forbid_going_on(a, x, logits, n_vocab);
     }
 }

@@ -7,8 +7,8 @@
  *
  * A file that is damaged (not a database, or its pages contradict each other) is never deleted or
  * written: opening renames it to PATH.damaged-1 (-2, ...), says so in an RV_E_STORAGE, and the next
- * opening begins with an empty store. A database of another program, or of a later version of this
- * one, is refused and left where it is. */
+ * opening begins with the records of its streams that can be read, from the first on. A database of
+ * another program, or of a later version of this one, is refused and left where it is. */
 #ifndef RVI_STORE_STORE_H
 #define RVI_STORE_STORE_H
 
