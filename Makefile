@@ -1,16 +1,24 @@
-# ruvllm - the front door. `make run` chats with the default model, `make test` checks everything; both install what is missing (Debian packages by
-# name, as root or with sudo), so they work on a bare Debian 12.
+# ruvllm - `make run` chats with the default model, `make test` tests; both install what is missing
+# (Debian packages by name, as root or with sudo), so they work on a bare Debian 12.
 #
 #   make                 build ./ruvllm, build/libruvllm.a and build/libruvllm.so
-#   make run [MODEL=x]   chat with a model: a .gguf file, a model directory, or a name from `ruvllm list`
-#   make test            every test, then the fast ones again under ASan and UBSan
-#   make tsan            the threaded tests under TSan          make fuzz      every parser under libFuzzer (FUZZ_SECONDS=300 each)
+#   make run [MODEL=x]   chat with a model: a .gguf file, a model directory, or a name from
+#                        `ruvllm list`
+#   make test            what you run all day: the rules of `make check`, the fast tests, a real
+#                        model; about a minute once built
+#   make test-all        that, the slow tests, and tests under ASan and UBSan
+#   make check           layers, banned calls, format, exported symbols, unused functions
+#   make tsan            the threaded tests under TSan
+#   make fuzz            every parser under libFuzzer (FUZZ_SECONDS=300 each)
+#   make cross           build for aarch64, test under qemu
+#   make wasm-check      the library as WebAssembly under node: the same bits as the native build
 #   make bench           speed of the kernels and of training, one core
-#   make cross           build for aarch64, test under qemu     make check     layers and banned calls
-#   make wasm-check      the library as WebAssembly under node: the same bits as the native build, the expected logits
 #   make examples        build/examples, one program for each file of examples/
-#   make install         program, library, header, manual page, completions under PREFIX (/usr/local; DESTDIR, LIBDIR); make uninstall
-#   make conformance DATA=folder   third-party vocabularies, templates and models (see tests/conformance/README.md)
+#   make format          clang-format of every C file, Markdown at 100 columns
+#   make install         program, library, header, manual page, completions under PREFIX
+#                        (/usr/local; DESTDIR, LIBDIR); make uninstall
+#   make conformance DATA=folder   third-party vocabularies, templates and models
+#                        (see tests/conformance/README.md)
 
 CC      ?= gcc
 BUILD   ?= build
@@ -24,9 +32,11 @@ SONAME  := libruvllm.so.0
 MACHINE := $(shell $(CC) -dumpmachine 2>/dev/null | cut -d- -f1)
 JOBS    := $(shell nproc 2>/dev/null || echo 1)
 
-# _GNU_SOURCE: base/ asks the system for affinity masks and the like; other rooms make no POSIX calls (tools/check_layers).
+# _GNU_SOURCE: base/ asks the system for affinity masks and the like; other rooms make no POSIX
+# calls (tools/check_source).
 CPPFLAGS += -Iinclude -Isrc -D_GNU_SOURCE -DRVI_VERSION='"$(VERSION)"'
-CFLAGS   += -std=c11 $(OPT) $(PIC) -fvisibility=hidden -ffp-contract=off $(THREADS) -Wall -Wextra -Wpedantic -Wshadow -Wconversion $(SAN)
+CFLAGS   += -std=c11 $(OPT) $(PIC) -fvisibility=hidden -ffp-contract=off $(THREADS) \
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion $(SAN)
 LDFLAGS  += $(THREADS) $(SAN)
 LIBS     := -lm
 HUB_LIBS := -lz -lcrypto
@@ -38,29 +48,38 @@ CORE_ROOMS  := base formats kernels backend/cpu kv lora model tokenizer template
 SHELL_ROOMS := hub store cli
 CORE_SRC    := $(foreach room,$(CORE_ROOMS),$(sort $(wildcard src/$(room)/*.c)))
 SHELL_SRC   := $(foreach room,$(SHELL_ROOMS),$(sort $(wildcard src/$(room)/*.c)))
-TEST_SRC    := $(sort $(wildcard tests/*/test_*.c))
-TEST_SCRIPT := $(sort $(wildcard tests/*/test_*.sh tests/*/test_*.py))
+# Tests by their names: test_* are fast, slow_* take more than some ten seconds of CPU time.
+FAST_SRC    := $(sort $(wildcard tests/*/test_*.c))
+SLOW_SRC    := $(sort $(wildcard tests/*/slow_*.c))
+FAST_SCRIPT := $(sort $(wildcard tests/*/test_*.sh tests/*/test_*.py))
+SLOW_SCRIPT := $(sort $(wildcard tests/*/slow_*.sh tests/*/slow_*.py))
 FUZZ_SRC    := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 CORE_OBJ    := $(CORE_SRC:%.c=$(BUILD)/%.o)
 SHELL_OBJ   := $(SHELL_SRC:%.c=$(BUILD)/%.o)
-TEST_BIN    := $(TEST_SRC:%.c=$(BUILD)/%)
+FAST_BIN    := $(FAST_SRC:%.c=$(BUILD)/%)
+SLOW_BIN    := $(SLOW_SRC:%.c=$(BUILD)/%)
+TEST_BIN    := $(FAST_BIN) $(SLOW_BIN)
 EXAMPLE_BIN := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard examples/*.c)))
 
-# Tests that take long or need the real model; the sanitizer pass leaves them out.
-SLOW_TESTS   := tests/model/test_law tests/model/test_differences tests/real/%
-FAST_BIN     := $(filter-out $(SLOW_TESTS:%=$(BUILD)/%),$(TEST_BIN))
-THREAD_TESTS := tests/base/test_pool tests/base/test_thread tests/model/test_golden tests/api/test_api tests/api/test_engine tests/api/test_lifetime tests/api/test_open_beside tests/decode/test_cancel tests/api/test_learner_threads tests/api/test_learner_crowd
+THREAD_TESTS := $(addprefix tests/,base/test_pool base/test_thread model/test_golden api/test_api \
+  api/test_engine api/test_lifetime api/test_open_beside decode/test_cancel \
+  api/test_learner_threads api/test_learner_crowd)
 
 # --- one row of compiler flags per ISA; a file for another CPU family compiles to nothing ---
+# Kernels have line numbers and no variables in their debug information: a third of their compile
+# time for something no profile needs.
+$(BUILD)/src/kernels/%.o: CFLAGS += -g1
+AVX2   := -mavx2 -mfma -mf16c
+AVX512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c
 ifeq ($(MACHINE),x86_64)
-$(BUILD)/src/kernels/avx2%.o: CFLAGS += -mavx2 -mfma -mf16c
-$(BUILD)/src/kernels/avxvnni%.o: CFLAGS += -mavx2 -mfma -mf16c -mavxvnni
-$(BUILD)/src/kernels/avx512%.o: CFLAGS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c
-$(BUILD)/src/kernels/amx%.o: CFLAGS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c -mamx-tile -mamx-int8 -mamx-bf16
+$(BUILD)/src/kernels/avx2%.o: CFLAGS += $(AVX2)
+$(BUILD)/src/kernels/avxvnni%.o: CFLAGS += $(AVX2) -mavxvnni
+$(BUILD)/src/kernels/avx512%.o: CFLAGS += $(AVX512)
+$(BUILD)/src/kernels/amx%.o: CFLAGS += $(AVX512) -mamx-tile -mamx-int8 -mamx-bf16
 $(BUILD)/src/kernels/amx_train.o: CFLAGS += -mavx512bf16
 $(BUILD)/src/kernels/peak_avx2.o: CFLAGS += -mavx2 -mfma
 $(BUILD)/src/kernels/peak_avxvnni.o: CFLAGS += -mavx2 -mavxvnni
-$(BUILD)/src/kernels/peak_avx512.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512bf16
+$(BUILD)/src/kernels/peak_avx512.o: CFLAGS += $(AVX512) -mavx512bf16
 $(BUILD)/src/kernels/peak_amx.o: CFLAGS += -mamx-tile -mamx-int8 -mamx-bf16
 else ifeq ($(MACHINE),aarch64)
 $(BUILD)/src/kernels/dotprod%.o: CFLAGS += -march=armv8.2-a+dotprod
@@ -69,7 +88,9 @@ $(BUILD)/src/kernels/peak_i8mm.o: CFLAGS += -march=armv8.2-a+i8mm
 $(BUILD)/src/kernels/peak_bf16.o: CFLAGS += -march=armv8.2-a+bf16
 endif
 
-.PHONY: all run test test-programs tsan fuzz fuzz-programs cross wasm-check bench check examples install uninstall conformance conformance-programs deps model clean
+.PHONY: all run test test-slow test-all fast-programs slow-programs tsan fuzz fuzz-programs cross \
+  wasm-check bench check format examples install uninstall conformance conformance-programs deps \
+  model models clean
 all: $(BIN) $(BUILD)/libruvllm.a $(BUILD)/libruvllm.so
 
 $(BUILD)/%.o: %.c
@@ -77,7 +98,8 @@ $(BUILD)/%.o: %.c
 	@echo "  CC  $<"
 	@$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
-# What the program was built from, for `ruvllm bench` and bench/eval; compiled again when it changes.
+# What the program was built from, for `ruvllm bench` and bench/eval; compiled again when that
+# changes.
 COMMIT := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 BUILD_NUMBER := $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
 $(BUILD)/src/cli/build.o: CPPFLAGS += -DRVI_COMMIT='"$(COMMIT)"' -DRVI_BUILD_NUMBER=$(BUILD_NUMBER)
@@ -104,38 +126,69 @@ $(EXAMPLE_BIN): $(BUILD)/%: %.c include/ruvllm.h $(BUILD)/libruvllm.a
 	@echo "  LD  $@"
 	@$(CC) -Iinclude $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libruvllm.a $(LIBS) -o $@
 
-# --- tests: one program a file; test_alloc_* can make any allocation fail ---
+# --- tests: one program a file; *_alloc_* can make any allocation fail. Half of their compile time
+# would be optimization and debug information; make OPT="-O1 -g" gives a program for a debugger.
 TEST_CPPFLAGS := -Itests
 WRAP := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc
 $(BUILD)/tests/%.o: CPPFLAGS += $(TEST_CPPFLAGS)
+$(BUILD)/tests/%.o: OPT := -O1 -g0
 ROOM_OBJ = $(filter $(BUILD)/src/hub/% $(BUILD)/src/store/%,$(SHELL_OBJ))
 
 define link_test
 @mkdir -p $(@D)
 @echo "  LD  $@"
-@$(CC) $(LDFLAGS) $(1) $< $(ROOM_OBJ) $(BUILD)/libruvllm.a -lcmocka $(HUB_LIBS) $(STORE_LIBS) $(LIBS) -o $@
+@$(CC) $(LDFLAGS) $(1) $< $(ROOM_OBJ) $(BUILD)/libruvllm.a -lcmocka $(HUB_LIBS) $(STORE_LIBS) \
+  $(LIBS) -o $@
 endef
 
 .SECONDEXPANSION:
 $(TEST_BIN): $(BUILD)/%: $(BUILD)/%.o $$(ROOM_OBJ) $(BUILD)/libruvllm.a
-	$(call link_test,$(if $(findstring /test_alloc_,$@),$(WRAP)))
+	$(call link_test,$(if $(findstring _alloc_,$@),$(WRAP)))
 
-test-programs: $(if $(ONLY_FAST),$(FAST_BIN),$(TEST_BIN))
+# The files that take longest to compile begin first, so that no core waits for them at the end.
+LONG_SRC := avx512_panels avx2_panels avxvnni_panels amx_panels avx512_attention
+fast-programs: $(LONG_SRC:%=$(BUILD)/src/kernels/%.o) all examples $(BUILD)/bench/eval $(FAST_BIN)
+slow-programs: $(SLOW_BIN)
 
-RESULTS := build/results
+# What each run of run_tests counted is kept in a file; the last line of a run is their sum.
+RESULTS  := build/results
+ASAN     := BUILD=build/asan BIN=build/asan/ruvllm OPT="-O1 -g1" \
+  SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
+# Under ASan and UBSan, which cost a factor of about three: every program but those that compare
+# numbers a thousand times over with code that other programs run under ASan as well.
+ASAN_LEFT_OUT := tests/model/slow_law tests/model/slow_differences tests/real/%
+ASAN_SRC := $(filter-out $(ASAN_LEFT_OUT:%=%.c),$(FAST_SRC) $(SLOW_SRC))
+ASAN_BIN := $(ASAN_SRC:%.c=build/asan/%)
+RUN := $(MAKE) --no-print-directory -j$(JOBS)
+
 test: deps
-	@rm -f $(RESULTS) && mkdir -p build
-	@$(MAKE) --no-print-directory -j$(JOBS) all test-programs examples
-	@for name in smollm2 minilm; do $(MAKE) --no-print-directory model MODEL=$$name || echo "$$name cannot be had here: the tests that need it are skipped"; done
-	@RESULTS=$(RESULTS) tools/run_tests $(TEST_BIN) $(TEST_SCRIPT) || true
-	@echo "--- the fast tests under ASan and UBSan"
-	@$(MAKE) --no-print-directory -j$(JOBS) test-programs ONLY_FAST=1 BUILD=build/asan BIN=build/asan/ruvllm \
-	  SAN="-fsanitize=address,undefined -fno-sanitize-recover=all" OPT="-O1 -g"
-	@RESULTS=$(RESULTS) TEST_TIMEOUT=900 tools/run_tests --label asan $(FAST_BIN:build/%=build/asan/%) || true
-	@tools/run_tests --total $(RESULTS)
+	@mkdir -p $(RESULTS) && rm -f $(RESULTS)/*
+	@$(RUN) fast-programs
+	@if $(RUN) check; then cases="1 0"; else cases="0 1"; fi; \
+	  echo "make check 0 0 $$cases 0" >$(RESULTS)/check
+	@$(MAKE) --no-print-directory models
+	@RESULTS=$(RESULTS)/fast tools/run_tests -j $(JOBS) $(FAST_SCRIPT) $(FAST_BIN) || true
+	@tools/run_tests --total $(RESULTS)/check $(RESULTS)/fast
+
+# What test-all has and test has not.
+test-slow: deps
+	@mkdir -p $(RESULTS) && rm -f $(RESULTS)/slow $(RESULTS)/asan
+	@$(RUN) fast-programs slow-programs
+	@$(MAKE) --no-print-directory models
+	@RESULTS=$(RESULTS)/slow tools/run_tests -j $(JOBS) $(SLOW_SCRIPT) $(SLOW_BIN) || true
+	@echo "--- under ASan and UBSan"
+	@$(RUN) $(ASAN) $(ASAN_BIN)
+	@RESULTS=$(RESULTS)/asan tools/run_tests -j $(JOBS) --label asan $(ASAN_BIN) || true
+	@tools/run_tests --total $(RESULTS)/slow $(RESULTS)/asan
+
+test-all:
+	@$(MAKE) --no-print-directory test || true
+	@$(MAKE) --no-print-directory test-slow || true
+	@tools/run_tests --total $(addprefix $(RESULTS)/,check fast slow asan)
 
 tsan: deps
-	@$(MAKE) --no-print-directory -j$(JOBS) $(THREAD_TESTS:%=build/tsan/%) BUILD=build/tsan BIN=build/tsan/ruvllm SAN=-fsanitize=thread OPT="-O1 -g"
+	@$(RUN) $(THREAD_TESTS:%=build/tsan/%) BUILD=build/tsan BIN=build/tsan/ruvllm \
+	  SAN=-fsanitize=thread OPT="-O1 -g"
 	@tools/run_tests --label tsan $(THREAD_TESTS:%=build/tsan/%)
 
 # --- fuzzers ---
@@ -146,20 +199,23 @@ $(FUZZ_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libruvllm.a
 fuzz-programs: $(FUZZ_BIN)
 fuzz:
 	@tools/install_deps clang
-	@$(MAKE) --no-print-directory -j$(JOBS) fuzz-programs CC=clang BUILD=build/fuzz SAN="-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all" OPT="-O1 -g"
+	@$(RUN) fuzz-programs CC=clang BUILD=build/fuzz OPT="-O1 -g" \
+	  SAN="-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all"
 	@tools/run_fuzzers $(FUZZ_SECONDS) $(FUZZ_SRC:%.c=build/fuzz/%)
 
 # --- the other CPU family ---
 CROSS_CC ?= aarch64-linux-gnu-gcc
 cross:
 	@tools/install_deps cross
-	@$(MAKE) --no-print-directory -j$(JOBS) all test-programs CC=$(CROSS_CC) BUILD=build/aarch64 BIN=build/aarch64/ruvllm ONLY_FAST=1
+	@$(RUN) all $(FAST_SRC:%.c=build/aarch64/%) CC=$(CROSS_CC) BUILD=build/aarch64 \
+	  BIN=build/aarch64/ruvllm
 	@rm -f build/results-aarch64
-	@RESULTS=build/results-aarch64 RUNNER=qemu-aarch64 TEST_TIMEOUT=900 \
-	  tools/run_tests --label aarch64 $(FAST_BIN:build/%=build/aarch64/%) || true
+	@RESULTS=build/results-aarch64 RUNNER=qemu-aarch64 tools/run_tests -j $(JOBS) --label aarch64 \
+	  $(FAST_SRC:%.c=build/aarch64/%) || true
 	@tools/run_tests --total build/results-aarch64
 
-# --- no threads, no mapped files, 32-bit addresses: what a browser has. The stack is as large as a native one.
+# --- no threads, no mapped files, 32-bit addresses: what a browser has. The stack is as large as a
+# native one.
 WASM := build/wasm/tests/wasm/wasm_golden
 $(BUILD)/tests/wasm/wasm_golden: $(BUILD)/tests/wasm/wasm_golden.o $(CORE_OBJ)
 	@echo "  LD  $@"
@@ -167,12 +223,12 @@ $(BUILD)/tests/wasm/wasm_golden: $(BUILD)/tests/wasm/wasm_golden.o $(CORE_OBJ)
 wasm-check:
 	@tools/install_deps build
 	@tools/install_deps wasm
-	@$(MAKE) --no-print-directory -j$(JOBS) build/tests/wasm/wasm_golden BUILD=build
-	@$(MAKE) --no-print-directory -j$(JOBS) $(WASM) BUILD=build/wasm CC="clang --target=wasm32-wasi" OPT=-O2 PIC= THREADS=-DRVI_NO_THREADS \
-	  LDFLAGS="-Wl,-z,stack-size=8388608 -Wl,--stack-first -Wl,--strip-all"
+	@$(RUN) build/tests/wasm/wasm_golden BUILD=build
+	@$(RUN) $(WASM) BUILD=build/wasm CC="clang --target=wasm32-wasi" OPT=-O2 PIC= \
+	  THREADS=-DRVI_NO_THREADS LDFLAGS="-Wl,-z,stack-size=8388608 -Wl,--stack-first -Wl,--strip-all"
 	@tests/wasm/check.py build/tests/wasm/wasm_golden $(WASM)
 
-BENCH_BIN := $(BUILD)/bench/kernels $(BUILD)/bench/train $(BUILD)/bench/learn_latency $(BUILD)/bench/learn_beside
+BENCH_BIN := $(addprefix $(BUILD)/bench/,kernels train learn_latency learn_beside)
 $(BENCH_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libruvllm.a
 	@$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
 $(BUILD)/bench/learn_latency: $(BUILD)/src/store/sqlite.o
@@ -191,12 +247,25 @@ $(BUILD)/bench/eval: $(EVAL_OBJ) $(EVAL_FRAME) $(BUILD)/libruvllm.a
 	@echo "  LD  $@"
 	@$(CC) $(LDFLAGS) $^ $(HUB_LIBS) $(STORE_LIBS) $(LIBS) -o $@
 bench: deps
-	@$(MAKE) --no-print-directory -j$(JOBS) $(BENCH_BIN)
+	@$(RUN) $(BENCH_BIN)
 	@$(BUILD)/bench/kernels
 	@$(BUILD)/bench/train
 
-check:
-	@tools/check_layers
+# Only files that changed since they were last right are formatted again to compare.
+C_FILES := $(sort $(wildcard include/*.h examples/*.c $(foreach f,src tests bench,$(f)/*.[ch] \
+  $(f)/*/*.[ch] $(f)/*/*/*.[ch])))
+# Generated tables are as their scripts write them.
+FORMATTED := $(filter-out src/%_tables.c,$(C_FILES))
+check: all $(BUILD)/bench/eval $(BENCH_BIN) $(BUILD)/formatted
+	@tools/check_source
+	@tools/check_symbols $(BUILD)
+	@tools/test_table --check
+$(BUILD)/formatted: $(FORMATTED) .clang-format src/kernels/.clang-format
+	@clang-format --dry-run -Werror $(filter %.c %.h,$?)
+	@touch $@
+format:
+	@clang-format -i $(FORMATTED)
+	@tools/wrap_docs $(wildcard *.md docs/*.md bench/*.md tests/*.md tests/*/README.md)
 
 # --- installing; the manual page and the completions are made from the program's own help ---
 PREFIX     ?= /usr/local
@@ -209,8 +278,9 @@ MANPAGE    := $(DATADIR)/man/man1/ruvllm.1
 BASH_FILE  := $(DATADIR)/bash-completion/completions/ruvllm
 ZSH_FILE   := $(DATADIR)/zsh/site-functions/_ruvllm
 FISH_FILE  := $(DATADIR)/fish/vendor_completions.d/ruvllm.fish
-INSTALLED  := $(BINDIR)/ruvllm $(INCLUDEDIR)/ruvllm.h $(LIBDIR)/libruvllm.a $(LIBDIR)/$(REAL_SO) $(LIBDIR)/$(SONAME) $(LIBDIR)/libruvllm.so \
-  $(LIBDIR)/pkgconfig/ruvllm.pc $(MANPAGE) $(BASH_FILE) $(ZSH_FILE) $(FISH_FILE)
+INSTALLED  := $(BINDIR)/ruvllm $(INCLUDEDIR)/ruvllm.h $(LIBDIR)/libruvllm.a \
+  $(LIBDIR)/$(REAL_SO) $(LIBDIR)/$(SONAME) $(LIBDIR)/libruvllm.so $(LIBDIR)/pkgconfig/ruvllm.pc \
+  $(MANPAGE) $(BASH_FILE) $(ZSH_FILE) $(FISH_FILE)
 FROM_HELP  := $(addprefix $(BUILD)/help/,ruvllm.1 ruvllm.bash _ruvllm ruvllm.fish)
 
 $(FROM_HELP): $(BIN) tools/make_man
@@ -225,7 +295,8 @@ install: all $(FROM_HELP)
 	install -m 755 $(BUILD)/libruvllm.so "$(DESTDIR)$(LIBDIR)/$(REAL_SO)"
 	ln -sf $(REAL_SO) "$(DESTDIR)$(LIBDIR)/$(SONAME)"
 	ln -sf $(SONAME) "$(DESTDIR)$(LIBDIR)/libruvllm.so"
-	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; s|@VERSION@|$(VERSION)|' \
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|' \
+	  -e 's|@VERSION@|$(VERSION)|' \
 	  packaging/ruvllm.pc.in > "$(DESTDIR)$(LIBDIR)/pkgconfig/ruvllm.pc"
 	chmod 644 "$(DESTDIR)$(LIBDIR)/pkgconfig/ruvllm.pc"
 	install -m 644 $(BUILD)/help/ruvllm.1 "$(DESTDIR)$(MANPAGE)"
@@ -245,8 +316,15 @@ deps:
 model: $(BIN)
 	@if [ ! -e "$(MODEL)" ]; then ./$(BIN) pull "$(MODEL)" >/dev/null; fi
 
-run: deps
-	@$(MAKE) --no-print-directory -j$(JOBS) $(BIN) >&2
+# The models that tests use; where one cannot be fetched, those tests are skipped.
+models:
+	@for name in smollm2 minilm; do \
+	  $(MAKE) --no-print-directory model MODEL=$$name || \
+	  echo "$$name cannot be fetched: the tests that need it are skipped"; done
+
+run:
+	@tools/install_deps run
+	@$(RUN) $(BIN) >&2
 	@$(MAKE) --no-print-directory model
 	@./$(BIN) chat "$(MODEL)"
 
@@ -255,12 +333,13 @@ $(CONFORMANCE): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libruvllm.a
 	@$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
 conformance-programs: $(CONFORMANCE)
 conformance: deps
-	@test -n "$(DATA)" || { echo "make conformance DATA=folder (see tests/conformance/README.md)"; exit 2; }
-	@$(MAKE) --no-print-directory -j$(JOBS) all conformance-programs
+	@test -n "$(DATA)" || { \
+	  echo "make conformance DATA=folder (see tests/conformance/README.md)"; exit 2; }
+	@$(RUN) all conformance-programs
 	@$(MAKE) --no-print-directory model
 	@tests/conformance/run "$(DATA)"
 
 clean:
 	rm -rf build ruvllm
 
--include $(wildcard $(BUILD)/src/*/*.d $(BUILD)/src/*/*/*.d $(BUILD)/tests/*/*.d $(BUILD)/bench/*.d $(BUILD)/eval/*.d)
+-include $(wildcard $(addprefix $(BUILD)/,src/*/*.d src/*/*/*.d tests/*/*.d bench/*.d eval/*.d))

@@ -15,7 +15,9 @@
  * Failing: what can fail returns rv_status (RV_OK is 0) and fills the optional rv_error. On failure
  * a leading out pointer is NULL, nothing is left behind, and the arguments are as they were, unless
  * the function says otherwise. NULL where an object is needed is RV_E_INVALID. The library never
- * exits, prints or reads the environment.
+ * exits, prints or reads the environment. A model file that is cut short while it is in use is
+ * RV_E_IO: for that the library handles SIGBUS in files that it has mapped, and hands all other
+ * faults to the handler that was there before the file was opened.
  *
  * Owning: what _new, _open or _load gave is given back by _free or _close, which take the address
  * of the caller's variable and set it to NULL, so that a later use is RV_E_INVALID; they accept
@@ -526,10 +528,9 @@ typedef struct rv_learner_options {
     size_t size;
     const rv_store
         *store; /* NULL: in memory, gone with the learner. Copied; must outlive the learner */
-    const char
-        *dir; /* for adapters, snapshots and what is made once a model; NULL: in memory. Of several
-                              processes the first that learns has it until its learner is freed: to teach another
-                              is RV_E_STORAGE */
+    /* for adapters, snapshots and what is made once a model; NULL: in memory. Of several processes
+     * the first that learns has it until its learner is freed: to teach another is RV_E_STORAGE */
+    const char *dir;
     const char *user; /* "default" */
     uint64_t seed;
     rv_recipe recipe;
@@ -553,8 +554,8 @@ typedef struct rv_learner_options {
     int no_rollback;     /* the instant adapter is not rolled back when its probe says it drifted */
     int background_min_samples; /* corrections that wait before the background thread begins; 1 */
     int n_threads;              /* of training; 0: those of the runtime */
-    int deep_min_pairs; /* preferences that wait before the background thread runs deep by itself; 32;
-                                     0: never */
+    int deep_min_pairs; /* preferences that wait before the background thread runs deep by itself;
+                           32; 0: never */
     int deep_idle_seconds; /* and for so long no answer was asked for; 60 */
 } rv_learner_options;
 

@@ -1,5 +1,5 @@
-/* The files of an evaluation: sets of facts, and styles. What is read points into the evaluation's text
- * and arena. */
+/* The files of an evaluation: sets of facts, and styles. What is read points into the evaluation's
+ * text and arena. */
 #include <string.h>
 
 #include "base/error.h"

@@ -83,6 +83,7 @@ struct rv_session {
     rv_learner *learner;      /* that decided what takes part; NULL: none did */
     rvi_ids slot;             /* of the next answer, a copy: lessons may go; len 0: none */
     bool spoke;               /* the last answer came from a slot */
+    bool begun;               /* the next answer is to `question` */
     char *question;           /* the last that the learner saw; NULL: none */
     rvi_made_set *held;       /* the learner's adapters that take part; may be NULL */
     rvi_capture *capture;     /* the learner's; may be NULL */

@@ -26,12 +26,13 @@ enum {
     LEAVE_MS = 50, /* that freeing a learner waits for a job to notice that it was cancelled */
 };
 
-typedef enum job_kind { CALIBRATES, TRAINS, TRAINS_DEEP } job_kind;
+typedef enum job_kind { WHITENS, CALIBRATES, TRAINS, TRAINS_DEEP } job_kind;
 
 typedef struct job {
     atomic_int users; /* both threads; the last one frees it */
     rv_learner *l;    /* held */
     job_kind kind;
+    rvi_whitening whitening;
     rvi_calibrating calibrating;
     rvi_round round;
     rvi_deep deep;
@@ -46,6 +47,7 @@ static void release_job(job *j)
     if (atomic_fetch_sub(&j->users, 1) != 1) return;
     rv_learner *l = j->l;
     switch (j->kind) {
+    case WHITENS: rvi_whitening_deinit(&j->whitening); break;
     case CALIBRATES: rvi_calibrating_deinit(&j->calibrating); break;
     case TRAINS: rvi_round_deinit(&j->round, l->l); break;
     case TRAINS_DEEP: rvi_deep_deinit(&j->deep); break;
@@ -87,6 +89,9 @@ static void compute(void *ctx)
     if (!j->st) {
         voice.be->ops->set_stop(voice.be, &j->cancelled);
         switch (j->kind) {
+        case WHITENS:
+            j->st = rvi_whitening_make(&j->whitening, l->l, &voice, report, j, &j->err);
+            break;
         case CALIBRATES:
             j->st = rvi_calibrating_make(&j->calibrating, l->l, &voice, report, j, &j->err);
             break;
@@ -120,11 +125,16 @@ static rv_status take(job *j, bool *any, double *wait)
 {
     rvi_learner *l = j->l->l;
     bool group = rvi_learner_waiting(l) >= (size_t)RVI_MAX(l->o.background_min_samples, 1);
-    *any = group || (!l->calibrated && rvi_learner_standing(l)) || is_deep_due(j->l, wait);
-    j->kind = !l->calibrated ? CALIBRATES : group ? TRAINS : TRAINS_DEEP;
+    bool whitens = rvi_whitening_is_due(l);
+    *any = whitens || group || (!l->calibrated && rvi_learner_standing(l)) || is_deep_due(j->l, wait);
+    j->kind = whitens           ? WHITENS
+              : !l->calibrated ? CALIBRATES
+              : group          ? TRAINS
+                               : TRAINS_DEEP;
     if (!*any) return RV_OK;
-    rv_status st;
+    rv_status st = RV_OK;
     switch (j->kind) {
+    case WHITENS: rvi_doing_begin(&l->doing, "preparing for thumbs", 0); break;
     case CALIBRATES:
         st = rvi_calibrating_take(&j->calibrating, l, &j->err);
         rvi_doing_begin(&l->doing, "calibrating", 0);
@@ -145,6 +155,7 @@ static rv_status give(job *j)
 {
     bool published;
     switch (j->kind) {
+    case WHITENS: return rvi_whitening_keep(&j->whitening, j->l->l, &j->err);
     case CALIBRATES: return rvi_calibrating_keep(&j->calibrating, j->l->l, &j->err);
     case TRAINS: return rvi_round_publish(&j->round, j->l->l, &published, &j->err);
     default: return rvi_deep_publish(&j->deep, j->l->l, &published, &j->err);
@@ -154,7 +165,7 @@ static rv_status give(job *j)
 /* Is what it was begun for still as it was? */
 static bool stands(const job *j)
 {
-    return j->kind == CALIBRATES || (j->kind == TRAINS ? rvi_round_stands(&j->round, j->l->l)
+    return j->kind < TRAINS || (j->kind == TRAINS ? rvi_round_stands(&j->round, j->l->l)
                                                        : rvi_deep_stands(&j->deep, j->l->l));
 }
 

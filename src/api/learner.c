@@ -330,6 +330,7 @@ static rv_status begin(rv_learner *l, rv_session *s, const char *conversation, s
                                        : NULL;
         rvi_ids_deinit(&s->slot);
         s->slot = slot;
+        s->begun = true;
     }
     if (!st && out) {
         const rvi_lesson *x = plan.lesson ? plan.lesson : plan.subject;
@@ -413,7 +414,6 @@ rv_status rv_learner_thumb(rv_learner *l, rv_session *s, int up, rv_adaptation *
     st = need_answer(l, s, err);
     if (!st) st = rvi_learner_thumb_down(l->l, s->capture, s->question, out, err);
     if (!st && s->spoke) {
-        out->applied = 1;
         snprintf(out->notes, sizeof out->notes,
                  "the correction is no longer spoken where this is asked");
     }

@@ -8,6 +8,7 @@
 #include "backend/cpu/profile.h"
 #include "base/json.h"
 #include "base/machine.h"
+#include "base/number.h"
 #include "base/os.h"
 #include "kernels/kernels.h"
 
@@ -37,9 +38,9 @@ static void put_number(rvi_buf *b, bool *first, const char *name, double value)
 {
     char text[40];
     if (!(value > 0)) return;
-    snprintf(text, sizeof text, "%.4g", value);
+    (void)rvi_snprintf(text, sizeof text, "%.4g", value);
     key(b, first, name);
-    rvi_json_write_number(b, strtod(text, NULL));
+    rvi_json_write_number(b, rvi_number_parse(text, NULL));
 }
 
 /* ---- what the system says ---- */

@@ -52,7 +52,10 @@ static rv_status tokenizer_from_dir(rv_model *m, const char *dir, rv_error *err)
         };
         st = rvi_tokenizer_from_json(&m->tokenizer, &files, &m->rt->log, err);
     }
-    for (int i = 0; i < N_FILES; i++) rvi_blob_close(&f[i].blob);
+    for (int i = 0; i < N_FILES; i++) {
+        if (!st) st = rvi_blob_check(&f[i].blob, f[i].name, err);
+        rvi_blob_close(&f[i].blob);
+    }
     return st;
 }
 
@@ -179,6 +182,7 @@ static rv_status finish_open(rv_model *m, rvi_source *take, const char *dir, uns
     if (!st && dir) st = tokenizer_from_dir(m, dir, err);
     if (!st && m->tokenizer) st = make_chat(m, arch[0] ? arch : NULL, err);
     if (!st) st = collect_eos(m, err);
+    if (!st && take) st = rvi_source_check(take, err);
     if (!st && m->model && m->tokenizer && rvi_tokenizer_size(m->tokenizer) > m->model->hp.n_vocab)
         rvi_log_write(&m->rt->log, RVI_LOG_WARN,
                       "%s: the tokenizer has %d tokens, the model only %d", m->name,

@@ -201,6 +201,15 @@ void rv_generate_options_init(rv_generate_options *o, size_t size)
     rvi_api_init_options(o, size, &generate_defaults, sizeof generate_defaults);
 }
 
+/* Answers that got a thumb down do not come again. */
+static rv_status avoid_disliked(rv_session *s, rv_error *err)
+{
+    enum { MOST = 256 };
+    rvi_avoid list[MOST];
+    size_t n = rvi_learner_avoids(s->learner->l, s->question, list, MOST);
+    return rvi_answer_avoid(s->s, list, n, err);
+}
+
 /* busy is held */
 static rv_status start(rv_session *s, const int32_t *prompt, size_t n_prompt,
                        const rv_generate_options *given, rv_error *err)
@@ -218,7 +227,9 @@ static rv_status start(rv_session *s, const int32_t *prompt, size_t n_prompt,
     st = rvi_answer_start(s->s, prompt, n_prompt, &o, err);
     rvi_slot slot = {.ids = s->slot.data, .n = s->slot.len};
     if (!st && slot.n && (st = rvi_answer_lock(s->s, &slot, err))) rvi_answer_drop(s->s);
+    if (!st && s->begun && (st = avoid_disliked(s, err))) rvi_answer_drop(s->s);
     s->spoke = !st && slot.n;
+    s->begun = false;
     rvi_ids_deinit(&s->slot);
     return st;
 }

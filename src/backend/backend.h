@@ -102,7 +102,8 @@ typedef struct rvi_float_linear {
 
 /* What the logits of a row should be: probabilities p of n ids, and `rest` over all others
  * together, in sum 1.
- *     loss = sum_i p_i (ln p_i - ln q_i) + rest (ln rest - ln(1 - sum_i q_i)),  q = softmax(z / temperature)
+ *     loss = sum_i p_i (ln p_i - ln q_i) + rest (ln rest - ln(1 - sum_i q_i)),
+ *     q = softmax(z / temperature)
  * with 0 ln 0 = 0 and 1 - sum q no less than 1e-6 (no gradient passes then). One id of probability
  * 1 is cross entropy. */
 typedef struct rvi_target {

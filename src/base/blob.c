@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/guard.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -20,15 +21,6 @@ static rv_status io_error(rv_error *err, const char *path, const char *doing)
     return rvi_error(err, st, "%s: %s: %s", path, doing, strerror(code));
 }
 
-#ifndef __wasi__
-static rv_status take(rvi_blob *out, int fd, size_t len, const char *path, rv_error *err)
-{
-    void *p = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
-    if (p == MAP_FAILED) return io_error(err, path, "cannot map");
-    *out = (rvi_blob){.data = p, .len = len, .mapping = p};
-    return RV_OK;
-}
-#else
 static int read_file(void *ctx, uint64_t offset, void *dst, size_t n)
 {
     for (size_t done = 0; done < n;) {
@@ -43,9 +35,18 @@ static int read_file(void *ctx, uint64_t offset, void *dst, size_t n)
 
 static rv_status take(rvi_blob *out, int fd, size_t len, const char *path, rv_error *err)
 {
+#ifndef __wasi__
+    void *p = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED) return io_error(err, path, "cannot map");
+    int guard = rvi_guard_add(p, len);
+    if (guard) {
+        *out = (rvi_blob){.data = p, .len = len, .mapping = p, .guard = guard};
+        return RV_OK;
+    }
+    munmap(p, len); /* very many files are mapped already: this one is read */
+#endif
     return rvi_blob_read(out, read_file, &fd, len, path, err);
 }
-#endif
 
 rv_status rvi_blob_open(rvi_blob *out, const char *path, rv_error *err)
 {
@@ -95,8 +96,16 @@ rv_status rvi_blob_read(rvi_blob *out, rvi_read_fn read, void *ctx, uint64_t len
     return RV_OK;
 }
 
+rv_status rvi_blob_check(const rvi_blob *b, const char *name, rv_error *err)
+{
+    if (!rvi_guard_is_lost(b->guard)) return RV_OK;
+    return rvi_error(err, RV_E_IO,
+                     "%s: the file was cut short or cannot be read any more; open it again", name);
+}
+
 void rvi_blob_close(rvi_blob *b)
 {
+    rvi_guard_remove(b->guard);
 #ifndef __wasi__
     if (b->mapping) munmap(b->mapping, b->len);
 #endif

@@ -14,6 +14,7 @@ typedef struct rvi_blob {
     const uint8_t *data;
     size_t len;
     void *mapping; /* not NULL: unmap on close */
+    int guard;     /* of the mapping (guard.h) */
     void *heap;    /* not NULL: free on close */
 } rvi_blob;
 
@@ -28,6 +29,9 @@ void rvi_blob_from_memory(rvi_blob *out, const void *data, size_t len);
 /* Reads everything into memory. what names the source in errors. */
 rv_status rvi_blob_read(rvi_blob *out, rvi_read_fn read, void *ctx, uint64_t len, const char *what,
                         rv_error *err) RVI_MUST_CHECK;
+/* RV_E_IO if bytes of the file could not be read when they were used (it was cut short meanwhile,
+ * say): they were taken for zeros. Whoever has computed with a blob's bytes asks. */
+rv_status rvi_blob_check(const rvi_blob *b, const char *name, rv_error *err) RVI_MUST_CHECK;
 void rvi_blob_close(rvi_blob *b); /* accepts a zeroed one */
 
 #endif

@@ -1,8 +1,8 @@
 #include "base/error.h"
 
-#include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/utf8.h"
 
 static const struct {
@@ -52,7 +52,7 @@ rv_status rvi_errorv(rv_error *err, rv_status code, const char *fmt, va_list arg
 {
     if (!err) return code;
     err->code = code;
-    int len = vsnprintf(err->text, sizeof err->text, fmt, args);
+    int len = rvi_vsnprintf(err->text, sizeof err->text, fmt, args);
     if (len < 0) err->text[0] = 0;
     size_t kept = strlen(err->text);
     if (len >= (int)sizeof err->text)

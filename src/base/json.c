@@ -2,10 +2,10 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/utf8.h"
 
 /* Children of an open list are collected on one growing stack and moved into the arena when it
@@ -134,31 +134,6 @@ static size_t digits(parser *p)
     return p->pos - start;
 }
 
-/* strtod and printf use the decimal point of the program's locale; JSON has only '.'. What stands
- * between the digits of "0.5" is asked of printf because that, unlike localeconv, is safe beside
- * other threads. */
-static size_t locale_point(char out[8])
-{
-    char half[16];
-    int len = snprintf(half, sizeof half, "%.1f", 0.5);
-    size_t n = len > 2 && len <= 8 ? (size_t)len - 2 : 1;
-    memcpy(out, len > 2 && len <= 8 ? half + 1 : ".", n);
-    return n;
-}
-
-/* copy: terminated text of a valid JSON number, with room for 8 more bytes */
-static double to_double(char *copy)
-{
-    char *dot = strchr(copy, '.');
-    if (dot) {
-        char point[8];
-        size_t n = locale_point(point);
-        memmove(dot + n, dot + 1, strlen(dot + 1) + 1);
-        memcpy(dot, point, n);
-    }
-    return strtod(copy, NULL);
-}
-
 static rv_status parse_number(parser *p, rvi_json *v)
 {
     enum { MAX_LEN = 1000 };
@@ -180,7 +155,7 @@ static rv_status parse_number(parser *p, rvi_json *v)
         if (peek(p) == '+' || peek(p) == '-') p->pos++;
         if (!digits(p)) return fail(p, "digits expected in the exponent");
     }
-    char copy[MAX_LEN + 8 + 1];
+    char copy[MAX_LEN + 1];
     size_t len = p->pos - start;
     if (len > MAX_LEN) return fail(p, "number with too many digits");
     memcpy(copy, p->text + start, len);
@@ -192,7 +167,7 @@ static rv_status parse_number(parser *p, rvi_json *v)
         if (!errno) return RV_OK;
     }
     v->kind = RVI_JSON_NUMBER;
-    v->as.number = to_double(copy);
+    v->as.number = rvi_number_parse(copy, NULL);
     return isfinite(v->as.number) ? RV_OK : fail(p, "number too large");
 }
 
@@ -388,20 +363,13 @@ bool rvi_json_write_string(rvi_buf *out, const char *s, size_t len)
 bool rvi_json_write_number(rvi_buf *out, double v)
 {
     if (!isfinite(v)) return rvi_buf_puts(out, "null");
-    char text[40], point[8];
+    char text[40];
     for (int precision = 1; precision <= 17; precision++) {
-        snprintf(text, sizeof text, "%.*g", precision, v);
-        if (strtod(text, NULL) == v) break;
+        (void)rvi_snprintf(text, sizeof text, "%.*g", precision, v);
+        if (rvi_number_parse(text, NULL) == v) break;
     }
     if (fabs(v) < 1e16 && strstr(text, "e+"))
-        snprintf(text, sizeof text, "%.17g", v); /* 100.0, not 1e+02 */
-    size_t n = locale_point(point), len = strlen(text);
-    for (size_t i = 0; i + n <= len; i++)
-        if (!memcmp(text + i, point, n)) {
-            rvi_buf_append(out, text, i);
-            rvi_buf_putc(out, '.');
-            return rvi_buf_puts(out, text + i + n);
-        }
+        (void)rvi_snprintf(text, sizeof text, "%.17g", v); /* 100.0, not 1e+02 */
     rvi_buf_puts(out, text);
-    return rvi_buf_puts(out, strchr(text, 'e') ? "" : ".0");
+    return rvi_buf_puts(out, strpbrk(text, ".e") ? "" : ".0");
 }

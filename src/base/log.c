@@ -1,7 +1,8 @@
 #include "base/log.h"
 
 #include <stdarg.h>
-#include <stdio.h>
+
+#include "base/number.h"
 
 void rvi_log_write(const rvi_log *log, rvi_log_level level, const char *fmt, ...)
 {
@@ -9,7 +10,7 @@ void rvi_log_write(const rvi_log *log, rvi_log_level level, const char *fmt, ...
     char line[1024];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(line, sizeof line, fmt, args);
+    (void)rvi_vsnprintf(line, sizeof line, fmt, args);
     va_end(args);
     log->sink(log->ctx, level, line);
 }

@@ -2,7 +2,6 @@
  * list of CPUs is kept as a set of fixed size. */
 #include "base/machine.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +18,17 @@
 #endif
 
 enum { MAX_CPUS = 4096, MAX_PATH = 1024, MAX_FILE = 256 };
+
+/* ASCII's, whatever the program's locale is. */
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
 
 /* ---- small files ---- */
 
@@ -40,7 +50,7 @@ static bool parse_u64(const char *text, uint64_t *out, const char **rest)
 {
     char *end;
     errno = 0;
-    if (!isdigit((unsigned char)*text)) return false;
+    if (!is_digit(*text)) return false;
     unsigned long long v = strtoull(text, &end, 10);
     if (errno) return false;
     *out = v;
@@ -74,11 +84,11 @@ static void each_field(const char *root, const char *path,
         char *colon = strchr(line, ':');
         if (!colon) continue;
         char *end = colon, *value = colon + 1;
-        while (end > line && isspace((unsigned char)end[-1])) end--;
+        while (end > line && is_space(end[-1])) end--;
         *end = 0;
-        while (isspace((unsigned char)*value)) value++;
+        while (is_space(*value)) value++;
         size_t len = strlen(value);
-        while (len && isspace((unsigned char)value[len - 1])) value[--len] = 0;
+        while (len && is_space(value[len - 1])) value[--len] = 0;
         each(ctx, line, value);
     }
     if (f) fclose(f);
@@ -268,7 +278,8 @@ static void read_caches(rvi_machine *m, const char *root, const cpu_set *usable)
         if (!c->bytes) continue;
         snprintf(path, sizeof path, "%s/type", dir);
         if (read_line(root, path, line, sizeof line)) copy_text(c->type, sizeof c->type, line);
-        for (char *p = c->type; *p; p++) *p = (char)tolower((unsigned char)*p);
+        for (char *p = c->type; *p; p++)
+            if (*p >= 'A' && *p <= 'Z') *p = (char)(*p + 32);
         snprintf(path, sizeof path, "%s/shared_cpu_list", dir);
         if (read_cpus(root, path, &shared)) c->shared_by = count_cpus(&shared);
         m->n_caches++;

@@ -2,9 +2,10 @@
 
 #include <stdarg.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/number.h"
 
 static bool product(size_t count, size_t size, size_t *out)
 {
@@ -225,14 +226,14 @@ bool rvi_buf_printf(rvi_buf *b, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    int len = vsnprintf(NULL, 0, fmt, args);
+    int len = rvi_vsnprintf(NULL, 0, fmt, args);
     va_end(args);
     if (len < 0 || !rvi_buf_reserve(b, (size_t)len)) {
         b->failed = true;
         return false;
     }
     va_start(args, fmt);
-    vsnprintf(b->data + b->len, (size_t)len + 1, fmt, args);
+    (void)rvi_vsnprintf(b->data + b->len, (size_t)len + 1, fmt, args);
     va_end(args);
     b->len += (size_t)len;
     return true;

@@ -215,7 +215,7 @@ static void show_change(chat *t, rv_status st, const rv_adaptation *a, const rv_
         remark(t, "%s", line.data);
     }
     rvi_buf_deinit(&line);
-    ask_again(t);
+    if (a->applied) ask_again(t);
 }
 
 static void thumb(chat *t, int up)

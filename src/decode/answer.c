@@ -24,6 +24,8 @@ struct rvi_answer {
     int32_t *slot_ids;    /* NULL: no slot */
     size_t n_slot;
     float slot_margin;
+    rvi_avoid *avoid; /* texts are its own; those that no longer matter are dropped */
+    size_t n_avoid;
     rvi_generated out;
     int max_tokens;
     int n_rows;    /* in the step being computed */
@@ -47,6 +49,12 @@ void rvi_generated_deinit(rvi_generated *g)
 
 /* ---- beginning and end ---- */
 
+static void drop_avoid(rvi_answer *a, size_t i)
+{
+    rvi_free((char *)(uintptr_t)a->avoid[i].text);
+    a->avoid[i] = a->avoid[--a->n_avoid];
+}
+
 static void answer_free(rvi_answer *a)
 {
     if (!a) return;
@@ -57,6 +65,8 @@ static void answer_free(rvi_answer *a)
     rvi_buf_deinit(&a->piece);
     rvi_free(a->raw);
     rvi_free(a->slot_ids);
+    while (a->n_avoid) drop_avoid(a, a->n_avoid - 1);
+    rvi_free(a->avoid);
     rvi_generated_deinit(&a->out);
     rvi_free(a);
 }
@@ -209,6 +219,23 @@ rv_status rvi_answer_lock(rvi_session *s, const rvi_slot *slot, rv_error *err)
     return RV_OK;
 }
 
+rv_status rvi_answer_avoid(rvi_session *s, const rvi_avoid *list, size_t n, rv_error *err)
+{
+    rvi_answer *a = s->answer;
+    if (!a || a->ended || a->out.ids.len)
+        return rvi_error(err, RV_E_SESSION, "no answer of the session is about to begin");
+    if (!n || !s->e->t || a->avoid) return RV_OK;
+    if (!(a->avoid = rvi_zalloc_array(n, sizeof *a->avoid))) return rvi_nomem(err, "answer");
+    for (size_t i = 0; i < n; i++) {
+        char *text = rvi_alloc_array(list[i].len + 1, 1);
+        if (!text) return rvi_nomem(err, "answer");
+        if (list[i].len) memcpy(text, list[i].text, list[i].len);
+        text[list[i].len] = 0;
+        a->avoid[a->n_avoid++] = (rvi_avoid){text, list[i].len, list[i].branch};
+    }
+    return RV_OK;
+}
+
 /* ---- events ---- */
 
 static void send(rvi_answer *a, const rv_event *ev, bool *cancel)
@@ -341,6 +368,42 @@ static void raise_slot(rvi_answer *a, float *logits, int n_vocab)
     *l = best + a->slot_margin;
 }
 
+static void forbid(float *logits, size_t n_vocab, const rvi_ids *ids)
+{
+    for (size_t i = 0; i < ids->len; i++)
+        if (ids->data[i] >= 0 && (size_t)ids->data[i] < n_vocab) logits[ids->data[i]] = -INFINITY;
+}
+
+/* Tokens with which the text would share more than the branch. */
+static void forbid_going_on(rvi_answer *a, const rvi_avoid *x, float *logits, size_t n_vocab)
+{
+    size_t at = a->out.text.len, rest = x->len - at;
+    for (size_t id = 0; id < n_vocab; id++) {
+        rvi_detok next = a->detok; /* what the token's text is depends on those before it */
+        a->piece.len = 0;
+        if (!(logits[id] > -INFINITY) || rvi_detok_push(&next, (int32_t)id, &a->piece, NULL))
+            continue;
+        size_t len = a->piece.len;
+        if (at + len > x->branch && len <= rest && !memcmp(a->piece.data, x->text + at, len))
+            logits[id] = -INFINITY;
+    }
+}
+
+/* Keeps the answer from going as those went that it is to avoid. */
+static void avoid(rvi_answer *a, float *logits, size_t n_vocab)
+{
+    const rvi_buf *text = &a->out.text;
+    for (size_t i = a->n_avoid; i-- > 0;) {
+        const rvi_avoid *x = &a->avoid[i];
+        if (text->len > x->branch || (text->len && memcmp(text->data, x->text, text->len)))
+            drop_avoid(a, i); /* it went another way */
+        else if (text->len == x->len)
+            forbid(logits, n_vocab, a->s->e->eos);
+        else if (text->len + a->s->e->longest_piece > x->branch)
+            forbid_going_on(a, x, logits, n_vocab);
+    }
+}
+
 static rv_status pick(rvi_answer *a, float *logits, int32_t *id, bool *cancel)
 {
     rvi_session *s = a->s;
@@ -348,13 +411,12 @@ static rv_status pick(rvi_answer *a, float *logits, int32_t *id, bool *cancel)
     size_t n_vocab = (size_t)e->m->hp.n_vocab;
     if (a->raw) memcpy(a->raw, logits, n_vocab * sizeof *logits);
     if (!a->o.ignore_eos && a->out.ids.len < (size_t)a->o.min_tokens)
-        for (size_t i = 0; i < e->eos->len; i++)
-            if (e->eos->data[i] >= 0 && (size_t)e->eos->data[i] < n_vocab)
-                logits[e->eos->data[i]] = -INFINITY;
+        forbid(logits, n_vocab, e->eos);
     if (a->o.mask && a->o.mask(a->o.ctx, a->out.ids.data, a->out.ids.len, logits, n_vocab)) {
         *cancel = true;
         return RV_OK;
     }
+    if (a->n_avoid) avoid(a, logits, n_vocab);
     raise_slot(a, logits, (int)n_vocab);
     rv_status st = rvi_sampler_pick(a->sampler, logits, s->past.data, s->past.len,
                                     (size_t)a->out.n_prompt, id, &a->error);

@@ -40,6 +40,16 @@ typedef struct rvi_slot {
 
 /* For the session's answer, which has generated nothing yet; ids are copied. */
 rv_status rvi_answer_lock(rvi_session *s, const rvi_slot *slot, rv_error *err) RVI_MUST_CHECK;
+/* How an answer must not go: it may begin as the text does for `branch` bytes, and then goes on
+ * otherwise; where that is all of the text it must not end there. */
+typedef struct rvi_avoid {
+    const char *text;
+    size_t len, branch;
+} rvi_avoid;
+
+/* As for rvi_answer_lock; texts are copied. Without a tokenizer it has no effect. */
+rv_status rvi_answer_avoid(rvi_session *s, const rvi_avoid *list, size_t n,
+                           rv_error *err) RVI_MUST_CHECK;
 /* One step over the answers under way, or over that of `only`. Returns how many go on. */
 size_t rvi_answer_advance(rvi_engine *e, const rvi_session *only);
 bool rvi_answer_ended(const rvi_session *s); /* the session has an answer that came to its end */

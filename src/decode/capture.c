@@ -35,6 +35,8 @@ struct rvi_capture {
     token *tokens;
     int n_tokens;
     uint64_t answer, n_taken; /* the next goes to n_taken % n_tokens */
+    rvi_captured_id head[RVI_CAPTURE_HEAD]; /* of the latest answer */
+    int n_head;
 };
 
 /* ---- the model's part ---- */
@@ -165,7 +167,14 @@ void rvi_capture_free(rvi_capture *c)
 
 uint64_t rvi_capture_begin(rvi_capture *c)
 {
+    c->n_head = 0;
     return ++c->answer;
+}
+
+int rvi_capture_head(const rvi_capture *c, const rvi_captured_id **out)
+{
+    *out = c->head;
+    return c->n_head;
 }
 
 uint64_t rvi_capture_answer(const rvi_capture *c)
@@ -394,6 +403,7 @@ void rvi_capture_take(rvi_capture *r, rvi_workspace *ws, int row, const float *l
     out->reach = sqrtf(dot(c, against, against));
     out->u_scale = store(c, c->u, r->u + at * n_ff, n_ff);
     out->g_scale = store(c, c->g, r->g + at * n_embd, n_embd);
+    if (r->n_head < RVI_CAPTURE_HEAD) r->head[r->n_head++] = (rvi_captured_id){id, out->log_p};
 }
 
 rv_status rvi_capture_text(rvi_capture *c, rvi_session *s, const int32_t *ids, size_t n_prompt,

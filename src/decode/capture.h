@@ -53,9 +53,9 @@ void rvi_capture_free(rvi_capture *c); /* accepts NULL */
 typedef struct rvi_captured {
     const rvi_f16 *u, *g;   /* [n_ff], [n_embd], the largest element 1 or -1, */
     float u_scale, g_scale; /* times these; NaN: the model's numbers were not finite */
-    float
-        reach; /* the length that a change of the projection's output is small or large against: of the
-                    residual stream, or of the output itself where a norm follows it */
+    /* the length that a change of the projection's output is small or large against: of the
+     * residual stream, or of the output itself where a norm follows it */
+    float reach;
     int32_t id;
     float log_p, entropy; /* of p, in nats */
     uint64_t answer;
@@ -76,6 +76,13 @@ rv_status rvi_capture_text(rvi_capture *c, rvi_session *s, const int32_t *ids, s
 uint64_t rvi_capture_answer(const rvi_capture *c); /* the latest number, 0: none */
 /* How many of an answer's tokens are in the ring; the first ones of a long answer may not be. */
 int rvi_capture_count(const rvi_capture *c, uint64_t answer);
+/* The first tokens of the latest answer, whether they are still in the ring or not. */
+enum { RVI_CAPTURE_HEAD = 64 };
+typedef struct rvi_captured_id {
+    int32_t id;
+    float log_p;
+} rvi_captured_id;
+int rvi_capture_head(const rvi_capture *c, const rvi_captured_id **out); /* returns how many */
 /* The i-th of those that are there. */
 rvi_captured rvi_capture_get(const rvi_capture *c, uint64_t answer, int i);
 

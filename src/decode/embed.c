@@ -109,6 +109,7 @@ rv_status rvi_embed(const rvi_model *m, rvi_workspace *ws, rvi_seq *scratch_seq,
     p.row = rvi_alloc_array((size_t)p.width, sizeof *p.row);
     if (!rows || !p.sum || !p.row) st = rvi_nomem(err, "embedding");
     if (!st) st = run(m, ws, scratch_seq, rows, (int)chunk, ids, &p, err);
+    if (!st) st = rvi_source_check(m->source, err);
     if (!st) st = finish(m, &p, o->normalize, out, err);
     rvi_seq_truncate(scratch_seq, 0);
     rvi_free(rows);

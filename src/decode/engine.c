@@ -284,7 +284,8 @@ static bool run_step(rvi_engine *e)
 rv_status rvi_engine_compute(rvi_engine *e, rv_error *err)
 {
     e->logits = NULL;
-    rv_status st = run_step(e) ? RV_OK : rvi_error(err, RV_E_SESSION, "cancelled");
+    rv_status st = run_step(e) ? rvi_source_check(e->m->source, err)
+                               : rvi_error(err, RV_E_SESSION, "cancelled");
     release_owners(e);
     if (st) {
         take_back_rows(e);

@@ -46,7 +46,8 @@ rv_status rvi_score(const rvi_scorer *s, const int32_t *ids, int n, int first, i
         score_rows(s, ids + at + 1, from, to, log_p, sum);
         if (log_p) log_p += to - from;
     }
-    if (isfinite(*sum)) return RV_OK;
+    rv_status st = rvi_source_check(s->m->source, err);
+    if (st || isfinite(*sum)) return st;
     const char *broken = rvi_model_find_broken_tensor(s->m);
     if (broken)
         return rvi_error(

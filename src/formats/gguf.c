@@ -518,9 +518,12 @@ void rvi_gguf_close(rvi_gguf *g)
 
 /* ---- access ---- */
 
-uint32_t rvi_gguf_version(const rvi_gguf *g)
+rv_status rvi_gguf_check(const rvi_gguf *g, rv_error *err)
 {
-    return g->parts[0].version;
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && i < g->n_parts; i++)
+        st = rvi_blob_check(&g->parts[i].blob, g->parts[i].name, err);
+    return st;
 }
 
 uint64_t rvi_gguf_file_bytes(const rvi_gguf *g)

@@ -58,7 +58,8 @@ rv_status rvi_gguf_open_blob(rvi_gguf **out, rvi_blob *take, const char *name,
                              rv_error *err) RVI_MUST_CHECK;
 void rvi_gguf_close(rvi_gguf *g); /* accepts NULL */
 
-uint32_t rvi_gguf_version(const rvi_gguf *g);
+/* Could all bytes that were used be read? (rvi_blob_check) */
+rv_status rvi_gguf_check(const rvi_gguf *g, rv_error *err) RVI_MUST_CHECK;
 uint64_t rvi_gguf_file_bytes(const rvi_gguf *g); /* all parts together */
 size_t rvi_gguf_n_values(const rvi_gguf *g);
 const rvi_gguf_value *rvi_gguf_value_at(const rvi_gguf *g, size_t i);

@@ -464,6 +464,13 @@ void rvi_safetensors_close(rvi_safetensors *s)
 
 /* ---- access ---- */
 
+rv_status rvi_safetensors_check(const rvi_safetensors *s, const char *name, rv_error *err)
+{
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && i < s->n_shards; i++) st = rvi_blob_check(&s->shards[i], name, err);
+    return st;
+}
+
 uint64_t rvi_safetensors_file_bytes(const rvi_safetensors *s)
 {
     uint64_t sum = 0;

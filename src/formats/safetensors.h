@@ -24,6 +24,9 @@ rv_status rvi_safetensors_open_blob(rvi_safetensors **out, rvi_blob *take, const
                                     rv_error *err) RVI_MUST_CHECK;
 void rvi_safetensors_close(rvi_safetensors *s); /* accepts NULL */
 
+/* Could all bytes that were used be read? (rvi_blob_check) */
+rv_status rvi_safetensors_check(const rvi_safetensors *s, const char *name,
+                                rv_error *err) RVI_MUST_CHECK;
 uint64_t rvi_safetensors_file_bytes(const rvi_safetensors *s);
 size_t rvi_safetensors_n_tensors(const rvi_safetensors *s);
 rvi_tensor_view *rvi_safetensors_tensor_at(rvi_safetensors *s, size_t i);

@@ -318,8 +318,8 @@ static void gemm_act(rvi_qtype type, unpack_fn unpack, min_form form, const void
     X(Q5_0, NO_MIN)                                                                                                    \
     X(Q5_1, ONE_MIN)                                                                                                   \
     X(Q8_0, NO_MIN)                                                                                                    \
-    X(IQ4_NL, NO_MIN) X(Q2_K, SCALED_MIN) X(Q3_K, NO_MIN) X(Q4_K, SCALED_MIN) X(Q5_K, SCALED_MIN) X(Q6_K, NO_MIN)      \
-        X(IQ4_XS, NO_MIN)
+    X(IQ4_NL, NO_MIN)                                                                                                  \
+    X(Q2_K, SCALED_MIN) X(Q3_K, NO_MIN) X(Q4_K, SCALED_MIN) X(Q5_K, SCALED_MIN) X(Q6_K, NO_MIN) X(IQ4_XS, NO_MIN)
 
 #define X(name, form)                                                                                                  \
     static void gemm_act_##name(const void *w, size_t w_stride, int n_w, const void *x, size_t x_stride, int n_x,      \

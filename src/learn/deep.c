@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/number.h"
 #include "base/os.h"
 #include "learn/learner_internal.h"
 
@@ -185,9 +186,10 @@ static void tell(rv_adaptation *out, const measured *m, const char *what, const 
     if (!m->n) return;
     double n = (double)m->n;
     size_t len = strlen(out->notes);
-    snprintf(out->notes + len, sizeof out->notes - len,
-             "%sloss of %zu held-out %s: %.4f before, %.4f after%s; kept step %d of %d",
-             len ? "; " : "", m->n, what, m->before / n, m->after / n, unit, m->best, m->n_steps);
+    (void)rvi_snprintf(out->notes + len, sizeof out->notes - len,
+                       "%sloss of %zu held-out %s: %.4f before, %.4f after%s; kept step %d of %d",
+                       len ? "; " : "", m->n, what, m->before / n, m->after / n, unit, m->best,
+                       m->n_steps);
     if (isnan(out->quality_delta)) out->quality_delta = (m->before - m->after) / n;
 }
 

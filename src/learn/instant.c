@@ -11,9 +11,11 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/number.h"
 #include "base/os.h"
 #include "learn/learner_internal.h"
 #include "learn/prose.h"
+#include "learn/text.h"
 
 enum { RING = 256, PROBE_HALF = 4, PROBE_EVERY = 4 };
 
@@ -31,36 +33,54 @@ rv_status rvi_learner_capture(rvi_learner *l, rvi_capture **out, rv_error *err)
     return st ? st : rvi_capture_new(out, l->instant.capturer, RING, err);
 }
 
-/* Calls add with every text that probes may be made of: prose, and from calibration on the model's
- * own. */
-static rv_status each_text(rvi_learner *l, int most, rvi_piece_kind own,
-                           rv_status (*add)(rvi_learner *l, const int32_t *ids, size_t n,
-                                            rv_error *err),
-                           rv_error *err)
+/* Where texts go that probes and whitening are made of. */
+typedef struct text_taker {
+    const rvi_learner *l;
+    const rvi_voice *v;
+    rv_status (*add)(const struct text_taker *t, const int32_t *ids, size_t n, rv_error *err);
+    rvi_whitener *whitener;         /* or NULL */
+    rvi_probe *probe;               /* or NULL */
+    rvi_study_progress_fn progress; /* may be NULL */
+    void *ctx;
+} text_taker;
+
+static rv_status tell(const text_taker *t, int done, int total, rv_error *err)
 {
+    bool stopped = t->progress && t->progress(t->ctx, "ordinary text", done, total, NAN);
+    return stopped || rvi_backend_is_stopped(t->v->be) ? rvi_error(err, RV_E_SESSION, "cancelled")
+                                                       : RV_OK;
+}
+
+/* Calls add with prose, and from calibration on with the model's own texts; up to `most` of
+ * each. */
+static rv_status each_text(const text_taker *t, int most, rvi_piece_kind own, rv_error *err)
+{
+    const rvi_learner *l = t->l;
+    const rvi_replay *r = &l->replay;
+    int n = 0, prose = (int)RVI_MIN(rvi_n_prose, (size_t)most), total = prose;
     rv_status st = RV_OK;
-    int n = 0;
-    for (size_t i = 0; !st && i < rvi_n_prose && n < most; i++, n++) {
+    for (size_t i = 0; l->calibrated && i < r->n_pieces && total < prose + most; i++)
+        total += r->pieces[i].kind == (uint32_t)own;
+    for (; !st && n < prose; n++) {
         rvi_ids ids = {0};
-        if (!rvi_ids_push(&ids, l->voice.start)) st = rvi_nomem(err, "prose");
-        if (!st) st = rvi_voice_encode(&l->voice, rvi_prose[i], strlen(rvi_prose[i]), &ids, err);
-        if (!st) st = add(l, ids.data, RVI_MIN(ids.len, (size_t)RVI_PROBE_TOKENS), err);
+        if (!rvi_ids_push(&ids, t->v->start)) st = rvi_nomem(err, "prose");
+        if (!st) st = rvi_voice_encode(t->v, rvi_prose[n], strlen(rvi_prose[n]), &ids, err);
+        if (!st) st = t->add(t, ids.data, RVI_MIN(ids.len, (size_t)RVI_PROBE_TOKENS), err);
+        if (!st) st = tell(t, n + 1, total, err);
         rvi_ids_deinit(&ids);
     }
-    const rvi_replay *r = &l->replay;
-    n = 0;
-    for (size_t i = 0; !st && l->calibrated && i < r->n_pieces && n < most; i++)
+    for (size_t i = 0; !st && l->calibrated && i < r->n_pieces && n < total; i++)
         if (r->pieces[i].kind == (uint32_t)own) {
-            st = add(l, r->ids.data + r->pieces[i].first,
-                     RVI_MIN((size_t)r->pieces[i].n, (size_t)RVI_PROBE_TOKENS), err);
-            n++;
+            st = t->add(t, r->ids.data + r->pieces[i].first,
+                        RVI_MIN((size_t)r->pieces[i].n, (size_t)RVI_PROBE_TOKENS), err);
+            if (!st) st = tell(t, ++n, total, err);
         }
     return st;
 }
 
-static rv_status add_probe(rvi_learner *l, const int32_t *ids, size_t n, rv_error *err)
+static rv_status add_probe(const text_taker *t, const int32_t *ids, size_t n, rv_error *err)
 {
-    return rvi_probe_add(l->instant.probe, ids, n, err);
+    return rvi_probe_add(t->probe, ids, n, err);
 }
 
 rv_status rvi_instant_new_micro(rvi_learner *l, rv_error *err)
@@ -70,39 +90,49 @@ rv_status rvi_instant_new_micro(rvi_learner *l, rv_error *err)
     return l->instant.micro ? RV_OK : rvi_micro_new(&l->instant.micro, l->parts.m, &o, err);
 }
 
-static rv_status need_micro(rvi_learner *l, rv_error *err)
+/* The probe takes forward passes, so it is made when the first check is due, or when an earlier
+ * process left the adapter where events must look at it. */
+static rv_status need_probe(rvi_learner *l, rv_error *err)
 {
     rvi_instant *in = &l->instant;
     rv_status st = need_capturer(l, err);
-    if (!st) st = rvi_instant_new_micro(l, err);
-    if (!st && !in->probe) {
-        st = rvi_probe_new(&in->probe, in->capturer, l->parts.m, 2 * PROBE_HALF, err);
-        if (!st) st = each_text(l, PROBE_HALF, RVI_PROBE, add_probe, err);
-        if (!st) {
-            rvi_micro_set_probe(in->micro, in->probe);
-        } else {
-            rvi_probe_free(in->probe);
-            in->probe = NULL;
-        }
+    if (st || in->probe) return st;
+    text_taker t = {.l = l, .v = &l->voice, .add = add_probe};
+    st = rvi_probe_new(&in->probe, in->capturer, l->parts.m, 2 * PROBE_HALF, err);
+    t.probe = in->probe;
+    if (!st) st = each_text(&t, PROBE_HALF, RVI_PROBE, err);
+    if (!st) {
+        rvi_micro_set_probe(in->micro, in->probe);
+    } else {
+        rvi_probe_free(in->probe);
+        in->probe = NULL;
     }
     return st;
 }
 
-/* The inputs of the last down projection over a text, as samples of what ordinary text uses. */
-static rv_status add_samples(rvi_learner *l, const int32_t *ids, size_t n, rv_error *err)
+static rv_status need_micro(rvi_learner *l, rv_error *err)
 {
+    rv_status st = need_capturer(l, err);
+    if (!st) st = rvi_instant_new_micro(l, err);
+    return !st && rvi_micro_pulls(l->instant.micro) ? need_probe(l, err) : st;
+}
+
+/* The inputs of the last down projection over a text, as samples of what ordinary text uses. */
+static rv_status add_samples(const text_taker *by, const int32_t *ids, size_t n, rv_error *err)
+{
+    const rvi_model *m = by->l->parts.m;
     rvi_trainer *t = NULL;
     rvi_trainer_options o = {.max_rows = (int)n, .max_spans = 1, .max_losses = 1};
     rvi_span span = {0, (int)n, 0, -1};
-    float *u = rvi_alloc_array((size_t)l->parts.m->hp.n_ff, sizeof *u);
-    rv_status st = u ? rvi_trainer_new(&t, l->parts.m, l->voice.be, NULL, NULL, &o, err)
-                     : rvi_nomem(err, "samples");
+    float *u = rvi_alloc_array((size_t)m->hp.n_ff, sizeof *u);
+    rv_status st =
+        u ? rvi_trainer_new(&t, m, by->v->be, NULL, NULL, &o, err) : rvi_nomem(err, "samples");
     if (!st) {
         rvi_trainer_begin(t, ids, &span, 1);
-        rvi_trainer_forward(t, 0, l->parts.m->hp.n_layers);
+        rvi_trainer_forward(t, 0, m->hp.n_layers);
         for (int i = 0; i < (int)n; i++) {
             rvi_trainer_get_act(t, i, u);
-            (void)rvi_whitener_add(l->instant.whitener, u);
+            (void)rvi_whitener_add(by->whitener, u);
         }
     }
     rvi_trainer_free(t);
@@ -110,24 +140,64 @@ static rv_status add_samples(rvi_learner *l, const int32_t *ids, size_t n, rv_er
     return st;
 }
 
-/* A whitener of prose alone serves until the model's own texts are there. */
-static rv_status need_thumbs(rvi_learner *l, rv_error *err)
+/* ---- whitening, in three parts (learner.h) ---- */
+
+/* One of prose alone serves until the model's own texts are there, and on while lists were made
+ * with it. */
+static bool has_thumbs(const rvi_learner *l)
+{
+    const rvi_instant *in = &l->instant;
+    return in->thumbs && (in->whole || !l->calibrated || in->n_dislikes);
+}
+
+bool rvi_whitening_is_due(const rvi_learner *l)
+{
+    return l->n_silences && !l->instant.thumbs;
+}
+
+rv_status rvi_whitening_make(rvi_whitening *w, const rvi_learner *l, const rvi_voice *v,
+                             rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
     enum { MOST_TEXTS = 160 };
+    *w = (rvi_whitening){.whole = l->calibrated};
+    text_taker t = {.l = l, .v = v, .add = add_samples, .progress = progress, .ctx = ctx};
+    rv_status st = rvi_whitener_new(&w->made, l->parts.m->hp.n_ff, 0, err);
+    t.whitener = w->made;
+    if (!st) st = each_text(&t, MOST_TEXTS, RVI_GENERAL, err);
+    return st ? st : rvi_whitener_finish(w->made, err);
+}
+
+rv_status rvi_whitening_keep(rvi_whitening *w, rvi_learner *l, rv_error *err)
+{
     rvi_instant *in = &l->instant;
-    if (!in->thumbs && rvi_instant_load_whitener(l, NULL)) in->whole = false; /* it is made */
-    if (in->thumbs && (in->whole || !l->calibrated || in->n_dislikes)) return RV_OK;
+    rvi_thumbs *thumbs = NULL;
+    if (has_thumbs(l)) return RV_OK; /* by another call meanwhile */
+    rv_status st = rvi_thumbs_new(&thumbs, l->parts.m, w->made, 0, err);
+    if (st) return st;
     rvi_instant_forsake_all(l);
     rvi_thumbs_free(in->thumbs);
     rvi_whitener_free(in->whitener);
-    in->thumbs = NULL;
-    in->whitener = NULL;
-    rv_status st = rvi_whitener_new(&in->whitener, l->parts.m->hp.n_ff, 0, err);
-    if (!st) st = each_text(l, MOST_TEXTS, RVI_GENERAL, add_samples, err);
-    if (!st) st = rvi_whitener_finish(in->whitener, err);
-    if (!st) st = rvi_thumbs_new(&in->thumbs, l->parts.m, in->whitener, 0, err);
-    in->whole = !st && l->calibrated;
-    if (!st) rvi_instant_save_whitener(l);
+    in->thumbs = thumbs;
+    in->whitener = w->made;
+    in->whole = w->whole;
+    w->made = NULL;
+    rvi_instant_save_whitener(l);
+    return RV_OK;
+}
+
+void rvi_whitening_deinit(rvi_whitening *w)
+{
+    rvi_whitener_free(w->made);
+    w->made = NULL;
+}
+
+static rv_status need_thumbs(rvi_learner *l, rv_error *err)
+{
+    rvi_whitening w = {0};
+    if (has_thumbs(l)) return RV_OK;
+    rv_status st = rvi_whitening_make(&w, l, &l->voice, NULL, NULL, err);
+    if (!st) st = rvi_whitening_keep(&w, l, err);
+    rvi_whitening_deinit(&w);
     return st;
 }
 
@@ -206,18 +276,22 @@ static rv_status probe(rvi_learner *l, rv_adaptation *out, rv_error *err)
 {
     rvi_instant *in = &l->instant;
     double start = rvi_os_thread_seconds();
-    rvi_probe_result r;
+    rvi_probe_result r = {0, 0};
+    rv_status made = in->micro ? need_probe(l, err) : RV_OK;
+    if (made) return made;
     in->probe_due = false;
-    if (!in->micro || !rvi_micro_probe(in->micro, &r)) {
+    bool back = in->micro && rvi_micro_probe(in->micro, &r);
+    rvi_instant_keep_checked(l, back);
+    if (!back) {
         if (out) out->forward_us += (rvi_os_thread_seconds() - start) * 1e6;
         return RV_OK;
     }
     rvi_delta d = rvi_micro_delta(in->micro);
     rv_status st = rvi_instant_publish(l, &in->adapter, &d, err);
     char note[sizeof((rv_adaptation *)0)->notes];
-    snprintf(note, sizeof note,
-             "rolled back: the probe texts had drifted by %.4f nats, perplexity %+.1f %%", r.kl,
-             100 * r.ppl);
+    (void)rvi_snprintf(note, sizeof note,
+                       "rolled back: the probe texts had drifted by %.4f nats, perplexity %+.1f %%",
+                       r.kl, 100 * r.ppl);
     if (out) {
         snprintf(out->notes, sizeof out->notes, "%s", note);
         out->forward_us += (rvi_os_thread_seconds() - start) * 1e6;
@@ -236,7 +310,7 @@ rv_status rvi_instant_catch_up(rvi_learner *l, rv_error *err)
 static rv_status attend(rvi_learner *l, rv_adaptation *out, rv_error *err)
 {
     rv_status st = l->instant.probe_due ? probe(l, out, err) : RV_OK;
-    if (!st) rvi_instant_save_due(l);
+    rvi_instant_save_lists(l);
     return st ? st : rvi_learner_follow(l, err);
 }
 
@@ -250,21 +324,26 @@ bool rvi_learner_is_attended(const rvi_learner *l)
     return atomic_load(&l->doing.what) != NULL;
 }
 
-static rv_status log_judgement(rvi_learner *l, rvi_feedback_kind kind, const rvi_capture *c,
-                               const char *question, double score, uint64_t *event, rv_error *err)
+static rvi_feedback judgement(const rvi_learner *l, rvi_feedback_kind kind, const char *question,
+                              double score)
+{
+    rvi_feedback f = rvi_learner_event(l, kind);
+    if (question) f.question = (rvi_text){question, strlen(question)};
+    f.score = score;
+    return f;
+}
+
+/* The event with what was answered. In a transaction of the caller, who owns the state. */
+static rv_status append_judgement(rvi_learner *l, rvi_feedback *f, const rvi_capture *c,
+                                  rv_error *err)
 {
     char name[32];
     rvi_buf given = {0};
-    rvi_feedback f = rvi_feedback_new(kind);
     snprintf(name, sizeof name, "answer %llu", (unsigned long long)rvi_capture_answer(c));
-    f.user = (rvi_text){l->user, strlen(l->user)};
-    f.answer = (rvi_text){name, strlen(name)};
-    if (question) f.question = (rvi_text){question, strlen(question)};
-    f.score = score;
+    f->answer = (rvi_text){name, strlen(name)};
     rv_status st = rvi_learner_given(l, c, &given, err);
-    if (!st && given.len) f.given = (rvi_text){given.data, given.len};
-    if (!st) st = rvi_learner_log(l, &f, err);
-    *event = f.seq;
+    if (!st && given.len) f->given = (rvi_text){given.data, given.len};
+    if (!st) st = rvi_feedback_append(&l->store, f, err);
     rvi_buf_deinit(&given);
     return st;
 }
@@ -281,15 +360,36 @@ rv_status rvi_instant_tokens(const rvi_capture *c, rvi_captured **out, int *n, r
     return RV_OK;
 }
 
-static void say(rv_adaptation *out, rvi_micro_outcome outcome, double kl)
+static void say(rv_adaptation *out, rvi_micro_outcome outcome, double kl, bool first)
 {
     out->applied = outcome == RVI_MICRO_STEPPED;
     if (outcome == RVI_MICRO_STEPPED)
-        snprintf(out->notes, sizeof out->notes, "one step, %.4f nats a token", kl);
+        (void)rvi_snprintf(out->notes, sizeof out->notes, "one step, %.4f nats a token", kl);
     else
         snprintf(out->notes, sizeof out->notes, "%s",
                  outcome == RVI_MICRO_DROPPED ? "dropped: its numbers are not finite"
-                                              : "no step: nothing to learn from it");
+                 : first ? "noted; the first score changes nothing, later ones are compared with it"
+                         : "noted; nothing changed: it says no more than the scores before it");
+}
+
+/* Logs the score and what it has made of the adapter, or neither. */
+static rv_status log_score(rvi_learner *l, rvi_feedback *f, const rvi_capture *c, rv_error *err)
+{
+    rvi_instant *in = &l->instant;
+    size_t n = in->n_states;
+    uint64_t oldest = n ? in->states[0] : 0;
+    rv_status st = rvi_store_begin(&l->store, true, err);
+    if (st) return st;
+    st = append_judgement(l, f, c, err);
+    if (!st) st = rvi_instant_keep(l, f->seq, false, err);
+    st = rvi_store_end(&l->store, st, err);
+    if (!st || (in->n_states == n && (!n || in->states[0] == oldest))) return st;
+    in->n_states = n; /* the list is as it was */
+    if (in->states[0] != oldest) {
+        memmove(in->states + 1, in->states, (n - 1) * sizeof *in->states);
+        in->states[0] = oldest;
+    }
+    return st;
 }
 
 rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *question,
@@ -302,29 +402,43 @@ rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *qu
     *out = (rv_adaptation){.loop = RV_LOOP_INSTANT, .quality_delta = NAN};
     if (!(score >= 0 && score <= 1))
         return rvi_error(err, RV_E_INVALID, "a score is a number from 0 to 1");
+    rvi_feedback f = judgement(l, RVI_FEEDBACK_SCORE, question, score);
     rv_status st = rvi_instant_catch_up(l, err);
     if (!st) st = rvi_instant_tokens(c, &tokens, &n, err);
     if (!st) st = need_micro(l, err);
-    if (!st) st = log_judgement(l, RVI_FEEDBACK_SCORE, c, question, score, &out->event, err);
+    if (!st) st = rvi_learner_own(l, err);
+    if (!st && !in->n_states) st = rvi_instant_keep(l, 0, true, err); /* before all of them */
+    if (!st && !rvi_learner_room((void **)&l->done, l->n_done, &l->cap_done, sizeof *l->done))
+        st = rvi_nomem(err, "events");
     if (!st) {
         double start = rvi_os_thread_seconds();
-        in->scores_before = in->scores;
+        rvi_scores before = in->scores;
+        int since = in->since_probe;
         double advantage = rvi_scores_take(&in->scores, score);
         rvi_micro_outcome outcome = rvi_micro_event(in->micro, tokens, n, advantage, &kl);
-        rvi_delta d = rvi_micro_delta(in->micro);
-        if (outcome == RVI_MICRO_STEPPED) st = rvi_instant_publish(l, &in->adapter, &d, err);
         out->latency_us = (rvi_os_thread_seconds() - start) * 1e6;
         out->samples_used = n;
-        say(out, outcome, kl);
-        if (!st)
-            st = rvi_learner_note(l, out->applied ? RVI_DID_SCORE : RVI_DID_NOTHING, out->event, 0,
-                                  err);
+        say(out, outcome, kl, !before.n);
+        if (out->applied && !l->o.no_rollback && ++in->since_probe >= PROBE_EVERY) {
+            in->since_probe = 0;
+            in->probe_due = true;
+        }
+        st = log_score(l, &f, c, err);
+        if (st) { /* as if it had not been said */
+            in->scores = before;
+            in->since_probe = since;
+            in->probe_due = false;
+            if (out->applied) (void)rvi_micro_undo(in->micro);
+            *out = (rv_adaptation){.loop = RV_LOOP_INSTANT, .quality_delta = NAN};
+        } else {
+            out->event = f.seq;
+            l->done[l->n_done++] = (rvi_done){RVI_DID_SCORE, f.seq};
+        }
     }
-    if (!st && out->applied && !l->o.no_rollback && ++in->since_probe >= PROBE_EVERY) {
-        in->since_probe = 0;
-        in->probe_due = true;
+    if (!st && out->applied) {
+        rvi_delta d = rvi_micro_delta(in->micro);
+        st = rvi_instant_publish(l, &in->adapter, &d, err);
     }
-    if (!st && out->applied) rvi_instant_count(l);
     rvi_free(tokens);
     return st || rvi_learner_is_attended(l) ? st : attend(l, out, err);
 }
@@ -358,12 +472,9 @@ static void forget_dislike(rvi_learner *l, rvi_dislike *d)
 {
     rvi_instant_forsake_all(l); /* some may be prepared for its list */
     replace(l, &d->adapter, NULL);
+    rvi_instant_drop_list(l, d);
     rvi_pairs_free(d->pairs);
     rvi_free(d->question);
-    size_t at = (size_t)(d - l->instant.dislikes);
-    for (size_t i = 0; i < l->n_done; i++)
-        if (l->done[i].kind == RVI_DID_THUMB && l->done[i].dislike == at)
-            l->done[i].kind = RVI_DID_NOTHING;
 }
 
 static rv_status dislike_of(rvi_learner *l, const char *question, size_t *out, rv_error *err)
@@ -386,72 +497,164 @@ static rv_status dislike_of(rvi_learner *l, const char *question, size_t *out, r
     return RV_OK;
 }
 
+/* How the answer began, and how much of that another may share: up to the first token that the
+ * model itself had doubts about, else the one it was least sure of. */
+static rv_status find_branch(const rvi_learner *l, const rvi_capture *c, rvi_buf *text,
+                             size_t *branch, rv_error *err)
+{
+    static const float doubt = -0.6931f; /* ln 0.5 */
+    const rvi_captured_id *head;
+    int32_t ids[RVI_CAPTURE_HEAD];
+    int n = rvi_capture_head(c, &head), at = 0;
+    for (int i = 0; i < n; i++) ids[i] = head[i].id;
+    for (int i = 0; i < n && head[at].log_p > doubt; i++)
+        if (head[i].log_p < head[at].log_p) at = i;
+    rv_status st = rvi_voice_decode(&l->voice, ids, (size_t)n, text, err);
+    for (*branch = 0; !st && at > 0; at--) { /* back to where a character ends */
+        rvi_buf shared = {0};
+        st = rvi_voice_decode(&l->voice, ids, (size_t)at, &shared, err);
+        bool fits = !st && shared.len <= text->len &&
+                    (!shared.len || !memcmp(shared.data, text->data, shared.len));
+        if (fits) *branch = shared.len;
+        rvi_buf_deinit(&shared);
+        if (fits) break;
+    }
+    if (!st && text->len) text->len = rvi_text_invalid((rvi_text){text->data, text->len});
+    if (!st) *branch = RVI_MIN(*branch, text->len);
+    return st;
+}
+
+/* The step along the gradient; what was promised does not depend on it. */
+static rv_status step_down(rvi_learner *l, const rvi_capture *c, const char *question,
+                           const rvi_captured *tokens, int n, rv_adaptation *out, rv_error *err)
+{
+    rvi_instant *in = &l->instant;
+    size_t at = 0;
+    double kl = 0;
+    rv_status st = dislike_of(l, question, &at, err);
+    if (st) return st;
+    rvi_dislike *d = &in->dislikes[at];
+    d->event = out->event;
+    rvi_thumbs *by = rvi_instant_foreseen(l, c, d);
+    if (!by) st = rvi_pairs_prepare(by = in->thumbs, d->pairs, tokens, n, err);
+    if (st || rvi_pairs_down(by, d->pairs, &kl) != RVI_MICRO_STEPPED) return st;
+    d->unsaved = true;
+    rvi_delta delta = rvi_pairs_delta(d->pairs);
+    return rvi_instant_publish(l, &d->adapter, &delta, err);
+}
+
 rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const char *question,
                                  rv_adaptation *out, rv_error *err)
 {
     rvi_instant *in = &l->instant;
     rvi_captured *tokens = NULL;
+    rvi_buf text = {0};
     int n;
-    size_t at = 0;
-    double kl = 0, start = rvi_os_thread_seconds();
+    size_t branch = 0;
+    double start = rvi_os_thread_seconds();
     *out = (rv_adaptation){.loop = RV_LOOP_INSTANT, .quality_delta = NAN};
+    rvi_feedback f = judgement(l, RVI_FEEDBACK_THUMB, question, 0);
     rv_status st = rvi_instant_tokens(c, &tokens, &n, err);
-    if (!st) st = need_thumbs(l, err);
+    if (!st && !in->thumbs && rvi_instant_load_whitener(l, NULL)) in->whole = false;
+    /* what is missing the background thread makes, for later thumbs */
+    bool steps = has_thumbs(l) || !rvi_learner_is_attended(l);
+    if (!st && steps) st = need_thumbs(l, err);
     out->forward_us = (rvi_os_thread_seconds() - start) * 1e6;
-    bool silenced =
-        !st && question; /* the place for it first, so that nothing fails once it is logged */
-    if (silenced) st = rvi_learner_silence(l, question, 0, err);
-    silenced = silenced && !st;
-    if (!st) st = log_judgement(l, RVI_FEEDBACK_THUMB, c, question, 0, &out->event, err);
-    if (silenced && st)
-        (void)rvi_learner_unsilence(l, 0);
-    else if (silenced)
-        l->silences[l->n_silences - 1].event = out->event;
     start = rvi_os_thread_seconds();
-    if (!st) st = dislike_of(l, question, &at, err);
-    if (!st) in->dislikes[at].event = out->event;
-    rvi_thumbs *by = st ? NULL : rvi_instant_foreseen(l, c, &in->dislikes[at]);
-    if (!st && !by) st = rvi_pairs_prepare(by = in->thumbs, in->dislikes[at].pairs, tokens, n, err);
+    if (!st) st = find_branch(l, c, &text, &branch, err);
+    if (!st) st = rvi_learner_own(l, err);
+    f.note = (rvi_text){text.data ? text.data : "", text.len};
+    f.branch = branch + 1;
+    /* the places for it first, so that nothing fails once it is logged */
+    if (!st && !rvi_learner_room((void **)&l->done, l->n_done, &l->cap_done, sizeof *l->done))
+        st = rvi_nomem(err, "events");
+    if (!st) st = rvi_learner_silence(l, question, 0, f.note, branch, err);
+    if (!st && (st = append_judgement(l, &f, c, err))) (void)rvi_learner_unsilence(l, 0);
     if (!st) {
-        rvi_micro_outcome outcome = rvi_pairs_down(by, in->dislikes[at].pairs, &kl);
-        rvi_delta d = rvi_pairs_delta(in->dislikes[at].pairs);
-        if (outcome == RVI_MICRO_STEPPED)
-            st = rvi_instant_publish(l, &in->dislikes[at].adapter, &d, err);
-        out->latency_us = (rvi_os_thread_seconds() - start) * 1e6;
+        l->silences[l->n_silences - 1].event = out->event = f.seq;
+        l->done[l->n_done++] = (rvi_done){RVI_DID_THUMB, f.seq};
+        out->applied = 1;
         out->samples_used = n;
-        say(out, outcome, kl);
-        if (!st)
-            st = rvi_learner_note(l, out->applied ? RVI_DID_THUMB : RVI_DID_NOTHING, out->event, at,
-                                  err);
-    } else if (out->event) { /* logged: what it silenced can be taken back */
-        rv_status noted = rvi_learner_note(l, RVI_DID_NOTHING, out->event, 0, NULL);
-        (void)noted;
+        snprintf(out->notes, sizeof out->notes, "not this answer again where this is asked");
+        if (steps) st = step_down(l, c, question, tokens, n, out, err);
+        out->latency_us = (rvi_os_thread_seconds() - start) * 1e6;
     }
-    if (!st && out->applied) rvi_instant_count(l);
+    rvi_buf_deinit(&text);
     rvi_free(tokens);
     return st || rvi_learner_is_attended(l) ? st : attend(l, out, err);
 }
 
-static bool undo(rvi_learner *l, const rvi_done *d, rv_error *err)
+/* ---- taking back ---- */
+
+bool rvi_instant_can_undo(const rvi_learner *l, const rvi_done *d)
 {
-    rvi_instant *in = &l->instant;
-    rvi_delta delta;
-    if (d->kind == RVI_DID_SCORE) {
-        if (!in->micro || !rvi_micro_undo(in->micro)) return false;
-        in->scores = in->scores_before;
-        delta = rvi_micro_delta(in->micro);
-        return rvi_instant_publish(l, &in->adapter, &delta, err) == RV_OK;
-    }
-    rvi_dislike *x = &in->dislikes[d->dislike];
-    if (!rvi_pairs_undo(x->pairs)) return false;
-    delta = rvi_pairs_delta(x->pairs);
-    return rvi_instant_publish(l, &x->adapter, &delta, err) == RV_OK;
+    return d->kind == RVI_DID_THUMB || rvi_instant_has_before(l, d->event);
 }
 
-bool rvi_instant_undo(rvi_learner *l, const rvi_done *d, rv_error *err)
+/* The list of a thumb that was taken back: as before it where that is known; gone with the last
+ * thumb on its question. */
+static rv_status undo_step(rvi_learner *l, const char *question, uint64_t event, bool last,
+                           rv_error *err)
 {
-    if (rvi_instant_catch_up(l, err)) return false;
-    bool done = (d->kind == RVI_DID_SCORE || d->kind == RVI_DID_THUMB) && undo(l, d, err);
-    if (done) rvi_instant_count(l);
-    return done;
+    rvi_instant *in = &l->instant;
+    size_t at;
+    if (!rvi_instant_find_dislike(in, question, &at)) return RV_OK;
+    rvi_dislike *d = &in->dislikes[at];
+    rvi_pairs *empty = NULL;
+    if (!(d->event == event && rvi_pairs_undo(d->pairs))) {
+        if (!last) return RV_OK;
+        rv_status st = rvi_pairs_new(&empty, err);
+        if (st) return st;
+        rvi_instant_forsake_all(l);
+        rvi_pairs_free(d->pairs);
+        d->pairs = empty;
+    }
+    d->unsaved = true;
+    rvi_delta delta = rvi_pairs_delta(d->pairs);
+    return rvi_instant_publish(l, &d->adapter, &delta, err);
+}
+
+static rv_status undo_thumb(rvi_learner *l, const rvi_done *d, uint64_t *event, rv_error *err)
+{
+    rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_UNDO);
+    const char *known = rvi_learner_silenced_by(l, d->event);
+    char *question = known ? rvi_learner_copy(known) : NULL;
+    if (known && !question) return rvi_nomem(err, "question");
+    f.target = d->event;
+    rv_status st = rvi_learner_log(l, &f, err);
+    *event = f.seq;
+    if (!st && known) {
+        bool last = true;
+        (void)rvi_learner_unsilence(l, d->event);
+        for (size_t i = 0; i < l->n_silences; i++)
+            last = last && !rvi_learner_same_words(l->silences[i].question, question);
+        st = undo_step(l, question, d->event, last, err);
+    }
+    rvi_free(question);
+    return st;
+}
+
+static rv_status undo_score(rvi_learner *l, const rvi_done *d, uint64_t *event, rv_error *err)
+{
+    rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_UNDO);
+    f.target = d->event;
+    rv_status st = rvi_learner_own(l, err);
+    if (!st) st = rvi_instant_new_micro(l, err);
+    if (!st) st = rvi_instant_go_before(l, d->event, err);
+    if (!st) st = rvi_store_begin(&l->store, true, err);
+    if (st) return st;
+    st = rvi_feedback_append(&l->store, &f, err);
+    if (!st) st = rvi_instant_keep(l, f.seq, true, err);
+    st = rvi_store_end(&l->store, st, err);
+    *event = f.seq;
+    if (st) { /* as it was */
+        rv_status again = rvi_instant_go_before(l, UINT64_MAX, NULL);
+        (void)again;
+    }
+    return st;
+}
+
+rv_status rvi_instant_undo(rvi_learner *l, const rvi_done *d, uint64_t *event, rv_error *err)
+{
+    return d->kind == RVI_DID_SCORE ? undo_score(l, d, event, err) : undo_thumb(l, d, event, err);
 }

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/number.h"
 #include "base/os.h"
 #include "learn/learner_internal.h"
 #include "learn/snapshot.h"
@@ -198,7 +199,8 @@ rv_status rvi_learner_merge(rvi_learner *l, int a, int b, rv_consolidation how, 
     }
     out->applied = 1;
     out->generation = g.number;
-    snprintf(out->notes, sizeof out->notes, "%.2f %% of the energy discarded", 100 * report.lost);
+    (void)rvi_snprintf(out->notes, sizeof out->notes, "%.2f %% of the energy discarded",
+                       100 * report.lost);
     return RV_OK;
 }
 
@@ -228,7 +230,7 @@ static rv_status fold_correction(rvi_learner *l, const rvi_feedback *f, rv_error
     if (!q || !a || !given)
         st = rvi_nomem(err, "event");
     else if (pair && !(st = rvi_learner_add_pair(l, f->seq, q, a, given, err)))
-        st = rvi_learner_note(l, RVI_DID_PREFER, f->seq, 0, err);
+        st = rvi_learner_note(l, RVI_DID_PREFER, f->seq, err);
     else if (!pair)
         st = rvi_learner_add_lesson(l, f->seq, q, a, given[0] ? given : NULL, err);
     rvi_free(q);
@@ -329,12 +331,14 @@ rv_status rvi_learner_fold(rvi_learner *l, const rvi_feedback *f, rv_error *err)
     if (!rvi_text_is(f->user, l->user)) return RV_OK;
     switch (f->kind) {
     case RVI_FEEDBACK_CORRECTION: return fold_correction(l, f, err);
-    case RVI_FEEDBACK_SCORE: return rvi_learner_note(l, RVI_DID_BEFORE, f->seq, 0, err);
+    case RVI_FEEDBACK_SCORE: return rvi_learner_note(l, RVI_DID_SCORE, f->seq, err);
     case RVI_FEEDBACK_THUMB:
-        st = rvi_learner_note(l, RVI_DID_BEFORE, f->seq, 0, err);
+        st = rvi_learner_note(l, RVI_DID_THUMB, f->seq, err);
         if (st || f->score > 0 || !f->question.len) break;
         text = own(f->question);
-        st = text ? rvi_learner_silence(l, text, f->seq, err) : rvi_nomem(err, "event");
+        st = !text ? rvi_nomem(err, "event")
+                   : rvi_learner_silence(l, text, f->seq, f->branch ? f->note : (rvi_text){0},
+                                         (size_t)f->branch - (f->branch > 0), err);
         rvi_free(text);
         break;
     case RVI_FEEDBACK_UNDO:

@@ -1,7 +1,16 @@
-/* What scores and thumbs taught, on the disk: the small adapters as they are, whole or not at all,
- * in a ring of snapshots (snapshot.h). The log has every event, but not the gradients that it was
- * learned by: what came after the last snapshot is lost with the process. The whitener, larger and
- * made once, has snapshots of its own. */
+/* What scores and thumbs taught, in the store.
+ *
+ * The log has every judgement, but not the gradients that were learned from. So the adapter of
+ * scores is written as it is after each of them, in the transaction that logs the event: whatever
+ * ends the process, what was acknowledged is there, bit for bit. The last RVI_INSTANT_STATES of
+ * these are kept, and taking a score back means going on from the state before it. One that cannot
+ * be read is passed over for the next older.
+ *
+ * The lists of thumbs are larger: each is written when the call that changed it has returned, or by
+ * the background thread. What a thumb acknowledges does not depend on them (lessons.c). The
+ * whitener, larger still and made once, is a snapshot file in the learner's directory. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -9,20 +18,18 @@
 #include "learn/snapshot.h"
 #include "learn/vector.h"
 
-enum { EVERY = 16 };
+enum { PIECE = RVI_STORE_MAX_RECORD / 2, OWNER = 16, KEY = 2 * OWNER + 32 };
 
-static const char name[] = "instant", whitener_name[] = "whitener";
-static const char magic[8] = "RVINST1";
+static const char states[] = "instant", lists[] = "thumbs", whitener_name[] = "whitener";
+static const char magic[8] = "RVINST2";
 
 typedef struct header {
     char magic[8];
     rvi_scores scores;
-    uint64_t micro_len, n_dislikes;
+    int32_t since_probe, probe_due;
+    int32_t whole, unused; /* whole: with the snapshots of the adapter */
+    uint64_t micro_len;
 } header;
-
-typedef struct dislike_header {
-    uint64_t question_len, pairs_len;
-} dislike_header;
 
 static int digit(char c)
 {
@@ -35,53 +42,292 @@ static void model_of(const rvi_learner *l, uint8_t out[RVI_SHA256_LEN])
         out[i] = (uint8_t)(16 * digit(l->digest[2 * i]) + digit(l->digest[2 * i + 1]));
 }
 
-/* ---- saving ---- */
-
-static rv_status put_dislike(const rvi_dislike *d, rvi_buf *out, rv_error *err)
+static void warn(const rvi_learner *l, const char *what, const rv_error *why)
 {
-    rvi_buf pairs = {0};
-    rv_status st = rvi_pairs_save(d->pairs, &pairs, err);
-    if (!st) {
-        dislike_header h = {strlen(d->question), pairs.len};
-        (void)rvi_buf_append(out, &h, sizeof h);
-        (void)rvi_buf_append(out, d->question, (size_t)h.question_len);
-        (void)rvi_buf_append(out, pairs.data, pairs.len);
+    rvi_log_write(l->parts.be->log, RVI_LOG_WARN, "%s: %s", what, why->text);
+}
+
+/* ---- values of any size, in pieces of the store ---- */
+
+static void hash_key(char out[OWNER + 1], const char *a, const char *b)
+{
+    uint8_t hash[RVI_SHA256_LEN];
+    rvi_sha256 h;
+    rvi_sha256_init(&h);
+    rvi_sha256_add(&h, a, strlen(a) + 1);
+    rvi_sha256_add(&h, b, strlen(b) + 1);
+    rvi_sha256_end(&h, hash);
+    for (size_t i = 0; i < OWNER / 2; i++) snprintf(out + 2 * i, 3, "%02x", hash[i]);
+}
+
+/* A store may hold the state of several users and models. */
+static void owner_of(const rvi_learner *l, char out[OWNER + 1])
+{
+    hash_key(out, l->user, l->digest);
+}
+
+static size_t piece_key(const char *value, size_t piece, char key[KEY])
+{
+    return (size_t)snprintf(key, KEY, "%s.%03zu", value, piece);
+}
+
+static rv_status put(rvi_learner *l, const char *table, const char *value, const rvi_buf *data,
+                     rv_error *err)
+{
+    char key[KEY];
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && i <= data->len / PIECE; i++) {
+        size_t at = i * PIECE, n = RVI_MIN(data->len - at, (size_t)PIECE);
+        st = rvi_store_put(&l->store, table, key, piece_key(value, i, key), data->data + at, n,
+                           err);
     }
-    rvi_buf_deinit(&pairs);
     return st;
 }
 
-rv_status rvi_instant_save(rvi_learner *l, rv_error *err)
+static rv_status get(rvi_learner *l, const char *table, const char *value, rvi_buf *out,
+                     rv_error *err)
+{
+    char key[KEY];
+    bool found = true;
+    rv_status st = RV_OK;
+    out->len = 0;
+    for (size_t i = 0, before = 0; !st && found; i++, before = out->len) {
+        st = rvi_store_get(&l->store, table, key, piece_key(value, i, key), out, &found, err);
+        if (out->len - before < PIECE) break;
+    }
+    return st;
+}
+
+static rv_status drop(rvi_learner *l, const char *table, const char *value, size_t len,
+                      rv_error *err)
+{
+    char key[KEY];
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && i <= len / PIECE; i++)
+        st = rvi_store_remove(&l->store, table, key, piece_key(value, i, key), err);
+    return st;
+}
+
+/* ---- states of the adapter of scores ---- */
+
+static void state_name(const rvi_learner *l, uint64_t event, char name[KEY])
+{
+    char owner[OWNER + 1];
+    owner_of(l, owner);
+    snprintf(name, KEY, "%s.%020llu", owner, (unsigned long long)event);
+}
+
+static rv_status write_state(rvi_learner *l, uint64_t event, bool whole, rv_error *err)
 {
     rvi_instant *in = &l->instant;
+    char name[KEY];
     rvi_buf micro = {0}, out = {0};
-    uint8_t model[RVI_SHA256_LEN];
-    header h = {.scores = in->scores, .n_dislikes = in->n_dislikes};
-    if (!l->dir) {
-        in->unsaved = 0;
-        return RV_OK;
-    }
-    rv_status st = rvi_instant_catch_up(l, err);
-    if (!st && in->micro) st = rvi_micro_save(in->micro, &micro, err);
+    header h = {.scores = in->scores,
+                .since_probe = in->since_probe,
+                .probe_due = in->probe_due,
+                .whole = whole};
+    rv_status st = rvi_micro_save(in->micro, !whole, &micro, err);
     memcpy(h.magic, magic, sizeof magic);
     h.micro_len = micro.len;
-    (void)rvi_buf_append(&out, &h, sizeof h);
-    if (micro.len) (void)rvi_buf_append(&out, micro.data, micro.len);
-    for (size_t i = 0; !st && i < in->n_dislikes; i++)
-        st = put_dislike(&in->dislikes[i], &out, err);
-    if (!st && out.failed) st = rvi_nomem(err, "snapshot");
-    model_of(l, model);
-    if (!st) st = rvi_snapshot_save(l->dir, name, model, 0, out.data, out.len, NULL, err);
-    if (!st) in->unsaved = 0;
+    if (!st && !(rvi_buf_append(&out, &h, sizeof h) &&
+                 rvi_buf_append(&out, micro.data, micro.len)))
+        st = rvi_nomem(err, "state");
+    state_name(l, event, name);
+    if (!st) st = put(l, states, name, &out, err);
+    in->state_len = RVI_MAX(in->state_len, out.len);
     rvi_buf_deinit(&micro);
     rvi_buf_deinit(&out);
     return st;
 }
 
-static void warn(const rvi_learner *l, const char *what, const rv_error *why)
+static rv_status drop_oldest(rvi_learner *l, size_t n, rv_error *err)
 {
-    rvi_log_write(l->parts.be->log, RVI_LOG_WARN, "%s: %s", what, why->text);
+    rvi_instant *in = &l->instant;
+    char name[KEY];
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && i < n; i++) {
+        state_name(l, in->states[i], name);
+        st = drop(l, states, name, in->state_len, err);
+    }
+    if (st) return st;
+    in->n_states -= n;
+    memmove(in->states, in->states + n, in->n_states * sizeof *in->states);
+    return RV_OK;
 }
+
+rv_status rvi_instant_keep(rvi_learner *l, uint64_t event, bool whole, rv_error *err)
+{
+    rvi_instant *in = &l->instant;
+    rv_status st = RV_OK;
+    if (in->n_states && in->states[in->n_states - 1] == event)
+        return write_state(l, event, whole, err);
+    if (in->n_states == RVI_INSTANT_STATES) st = drop_oldest(l, 1, err);
+    if (!st) st = write_state(l, event, whole, err);
+    if (!st) in->states[in->n_states++] = event;
+    return st;
+}
+
+void rvi_instant_keep_checked(rvi_learner *l, bool rolled_back)
+{
+    rvi_instant *in = &l->instant;
+    rv_error why = {0};
+    if (!in->n_states || rvi_store_begin(&l->store, false, NULL)) return;
+    size_t n = in->n_states, newest = n - 1;
+    uint64_t event = in->states[newest];
+    rv_status st = rolled_back ? drop_oldest(l, newest, &why) : RV_OK;
+    if (!st) st = rvi_instant_keep(l, event, true, &why);
+    if (rvi_store_end(&l->store, st, &why)) warn(l, "the probe of scores is not saved", &why);
+}
+
+static rv_status read_state(rvi_learner *l, uint64_t event, rvi_buf *data, header *h,
+                            rv_error *err)
+{
+    char name[KEY];
+    state_name(l, event, name);
+    rv_status st = get(l, states, name, data, err);
+    if (st) return st;
+    if (data->len >= sizeof *h) memcpy(h, data->data, sizeof *h);
+    if (data->len < sizeof *h || memcmp(h->magic, magic, sizeof magic) || h->scores.n < 0 ||
+        h->micro_len != data->len - sizeof *h || h->scores.n > RVI_SCORES || h->scores.next < 0 ||
+        h->scores.next >= RVI_SCORES ||
+        !rvi_floats_sound(h->scores.last, RVI_COUNT(h->scores.last), 0))
+        return rvi_error(err, RV_E_STORAGE, "the state after event %llu is damaged",
+                         (unsigned long long)event);
+    return RV_OK;
+}
+
+static rv_status load_state(rvi_learner *l, uint64_t event, header *h, rv_error *err)
+{
+    rvi_instant *in = &l->instant;
+    rvi_buf data = {0};
+    rv_status st = read_state(l, event, &data, h, err);
+    if (!st) st = rvi_micro_load(in->micro, data.data + sizeof *h, (size_t)h->micro_len, err);
+    if (!st) {
+        in->scores = h->scores;
+        in->since_probe = h->since_probe;
+        in->probe_due = h->probe_due != 0;
+        in->state_len = RVI_MAX(in->state_len, data.len);
+    }
+    rvi_buf_deinit(&data);
+    return st;
+}
+
+static rv_status publish(rvi_learner *l, rv_error *err)
+{
+    rvi_instant *in = &l->instant;
+    rvi_delta d = rvi_micro_delta(in->micro);
+    if (!(rvi_micro_status_of(in->micro).size > 0)) d.rank = 0;
+    return rvi_instant_publish(l, &in->adapter, &d, err);
+}
+
+bool rvi_instant_has_before(const rvi_learner *l, uint64_t event)
+{
+    return l->instant.n_states && l->instant.states[0] < event;
+}
+
+rv_status rvi_instant_go_before(rvi_learner *l, uint64_t event, rv_error *err)
+{
+    rvi_instant *in = &l->instant;
+    header h;
+    size_t n = in->n_states;
+    while (n && in->states[n - 1] >= event) n--;
+    if (!n) return rvi_error(err, RV_E_SONA, "the state before it is no longer known");
+    rv_status st = load_state(l, in->states[n - 1], &h, err);
+    return st ? st : publish(l, err);
+}
+
+/* ---- lists of thumbs ---- */
+
+typedef struct dislike_header {
+    uint64_t question_len, pairs_len;
+} dislike_header;
+
+static void list_name(const rvi_learner *l, const char *question, char name[KEY])
+{
+    char owner[OWNER + 1], about[OWNER + 1];
+    owner_of(l, owner);
+    hash_key(about, question, "");
+    snprintf(name, KEY, "%s.%s", owner, about);
+}
+
+static rv_status write_list(rvi_learner *l, rvi_dislike *d, rv_error *err)
+{
+    char name[KEY];
+    rvi_buf pairs = {0}, out = {0};
+    rv_status st = rvi_pairs_save(d->pairs, &pairs, err);
+    dislike_header h = {strlen(d->question), pairs.len};
+    if (!st && !(rvi_buf_append(&out, &h, sizeof h) &&
+                 rvi_buf_append(&out, d->question, (size_t)h.question_len) &&
+                 rvi_buf_append(&out, pairs.data, pairs.len)))
+        st = rvi_nomem(err, "thumbs");
+    list_name(l, d->question, name);
+    if (!st) st = rvi_store_begin(&l->store, false, err);
+    if (!st) {
+        st = put(l, lists, name, &out, err);
+        st = rvi_store_end(&l->store, st, err);
+    }
+    if (!st) d->unsaved = false;
+    rvi_buf_deinit(&pairs);
+    rvi_buf_deinit(&out);
+    return st;
+}
+
+void rvi_instant_save_lists(rvi_learner *l)
+{
+    rv_error why = {0};
+    for (size_t i = 0; i < l->instant.n_dislikes; i++)
+        if (l->instant.dislikes[i].unsaved && write_list(l, &l->instant.dislikes[i], &why))
+            warn(l, "what a thumb taught is not saved", &why);
+}
+
+void rvi_instant_drop_list(rvi_learner *l, const rvi_dislike *d)
+{
+    char name[KEY];
+    rv_error why = {0};
+    rvi_buf data = {0};
+    list_name(l, d->question, name);
+    rv_status st = get(l, lists, name, &data, &why);
+    if (!st && data.len) st = drop(l, lists, name, data.len, &why);
+    if (st) warn(l, "what a thumb taught is not removed", &why);
+    rvi_buf_deinit(&data);
+}
+
+static const char *take(const char **p, const char *end, uint64_t len)
+{
+    if ((uint64_t)(end - *p) < len) return NULL;
+    const char *at = *p;
+    *p += len;
+    return at;
+}
+
+static rv_status load_list(rvi_learner *l, const rvi_buf *data, rv_error *err)
+{
+    rvi_instant *in = &l->instant;
+    dislike_header h;
+    const char *p = data->data, *end = p + data->len;
+    const char *at = take(&p, end, sizeof h), *question = NULL, *pairs = NULL;
+    if (at) memcpy(&h, at, sizeof h);
+    if (at) question = take(&p, end, h.question_len);
+    if (question) pairs = take(&p, end, h.pairs_len);
+    if (!pairs || memchr(question, 0, (size_t)h.question_len))
+        return rvi_error(err, RV_E_STORAGE, "a list of thumbs is cut off");
+    rvi_dislike *d =
+        rvi_learner_room((void **)&in->dislikes, in->n_dislikes, &in->cap_dislikes, sizeof *d);
+    if (!d || !(d->question = rvi_alloc_array((size_t)h.question_len + 1, 1)))
+        return rvi_nomem(err, "thumbs");
+    memcpy(d->question, question, (size_t)h.question_len);
+    d->question[h.question_len] = 0;
+    rv_status st = rvi_pairs_load(&d->pairs, in->thumbs, pairs, (size_t)h.pairs_len, err);
+    if (st) {
+        rvi_free(d->question);
+        return st;
+    }
+    in->n_dislikes++;
+    rvi_delta delta = rvi_pairs_delta(d->pairs);
+    return rvi_instant_publish(l, &d->adapter, &delta, err);
+}
+
+/* ---- the whitener ---- */
 
 void rvi_instant_save_whitener(rvi_learner *l)
 {
@@ -96,29 +342,6 @@ void rvi_instant_save_whitener(rvi_learner *l)
                                NULL, &why);
     if (st) warn(l, "what thumbs need is not saved", &why);
     rvi_buf_deinit(&out);
-}
-
-void rvi_instant_count(rvi_learner *l)
-{
-    if (++l->instant.unsaved % EVERY == 0) l->instant.save_due = true;
-}
-
-void rvi_instant_save_due(rvi_learner *l)
-{
-    rv_error why = {0};
-    if (!l->instant.save_due) return;
-    l->instant.save_due = false;
-    if (rvi_instant_save(l, &why)) warn(l, "what scores taught is not saved", &why);
-}
-
-/* ---- opening ---- */
-
-static const uint8_t *take(const uint8_t **p, const uint8_t *end, uint64_t len)
-{
-    if ((uint64_t)(end - *p) < len) return NULL;
-    const uint8_t *at = *p;
-    *p += len;
-    return at;
 }
 
 rv_status rvi_instant_load_whitener(rvi_learner *l, rv_error *err)
@@ -144,79 +367,109 @@ rv_status rvi_instant_load_whitener(rvi_learner *l, rv_error *err)
     return st;
 }
 
-static rv_status load_dislike(rvi_learner *l, const uint8_t **p, const uint8_t *end, rv_error *err)
+/* ---- opening ---- */
+
+typedef struct names {
+    char owner[OWNER + 1];
+    rvi_buf list; /* first pieces' names without the piece, each ended */
+} names;
+
+static int note_name(void *ctx, rvi_bytes key, rvi_bytes record)
 {
-    rvi_instant *in = &l->instant;
-    dislike_header h;
-    const uint8_t *at = take(p, end, sizeof h), *question = NULL, *pairs = NULL;
-    if (at) memcpy(&h, at, sizeof h);
-    if (at) question = take(p, end, h.question_len);
-    if (question) pairs = take(p, end, h.pairs_len);
-    if (!pairs || memchr(question, 0, (size_t)h.question_len))
-        return rvi_error(err, RV_E_STORAGE, "the snapshot is cut off");
-    rvi_dislike *d =
-        rvi_learner_room((void **)&in->dislikes, in->n_dislikes, &in->cap_dislikes, sizeof *d);
-    if (!d || !(d->question = rvi_alloc_array((size_t)h.question_len + 1, 1)))
-        return rvi_nomem(err, "thumbs");
-    memcpy(d->question, question, (size_t)h.question_len);
-    d->question[h.question_len] = 0;
-    rv_status st = rvi_pairs_load(&d->pairs, in->thumbs, pairs, (size_t)h.pairs_len, err);
-    if (st) {
-        rvi_free(d->question);
-        return st;
-    }
-    in->n_dislikes++;
-    rvi_delta delta = rvi_pairs_delta(d->pairs);
-    return rvi_instant_publish(l, &d->adapter, &delta, err);
+    names *n = ctx;
+    const char *name = key.data;
+    (void)record;
+    if (key.len <= OWNER + 4 || key.len >= KEY || memcmp(name, n->owner, OWNER) ||
+        memcmp(name + key.len - 4, ".000", 4))
+        return 0;
+    return !rvi_buf_append(&n->list, name, key.len - 4) || !rvi_buf_putc(&n->list, 0);
 }
 
-static rv_status load(rvi_learner *l, const rvi_snapshot *s, rv_error *err)
+static rv_status find_names(rvi_learner *l, const char *table, names *out, rv_error *err)
 {
-    rvi_instant *in = &l->instant;
-    const uint8_t *p = s->data, *end = s->data + s->len;
-    header h;
-    const uint8_t *at = take(&p, end, sizeof h);
-    if (at) memcpy(&h, at, sizeof h);
-    const uint8_t *micro =
-        at && !memcmp(h.magic, magic, sizeof magic) ? take(&p, end, h.micro_len) : NULL;
-    if (!micro || h.scores.n < 0 || h.scores.n > RVI_SCORES || h.scores.next < 0 ||
-        h.scores.next >= RVI_SCORES ||
-        !rvi_floats_sound(h.scores.last, RVI_COUNT(h.scores.last), 0))
-        return rvi_error(err, RV_E_STORAGE, "the snapshot is not one of scores and thumbs");
-    rv_status st = RV_OK;
-    if (h.micro_len) {
-        rv_error why = {0};
-        st = rvi_instant_new_micro(l, err);
-        if (!st &&
-            rvi_micro_load(in->micro, micro, (size_t)h.micro_len, &why)) /* of another rank */
-            warn(l, "what scores taught is left out", &why);
-        rvi_delta d = {0};
-        if (!st) d = rvi_micro_delta(in->micro);
-        if (!st && rvi_micro_status_of(in->micro).size > 0)
-            st = rvi_instant_publish(l, &in->adapter, &d, err);
-    }
-    in->scores = h.scores;
-    if (!st && h.n_dislikes) st = rvi_instant_load_whitener(l, err);
-    for (uint64_t i = 0; !st && i < h.n_dislikes; i++) st = load_dislike(l, &p, end, err);
+    *out = (names){0};
+    owner_of(l, out->owner);
+    rv_status st = rvi_store_scan(&l->store, table, out->owner, OWNER, note_name, out, err);
+    if (!st && out->list.failed) st = rvi_nomem(err, "names");
     return st;
 }
 
-/* What cannot be read is left out: then nothing was ever scored. */
+/* From the newest state that can be read; the adapter's snapshots are of the newest whole one. */
+static rv_status load_newest(rvi_learner *l, rv_error *err)
+{
+    rvi_instant *in = &l->instant;
+    header h = {0};
+    rv_status st = RV_E_NOT_FOUND;
+    while (in->n_states && st) {
+        rv_error why = {0};
+        st = load_state(l, in->states[in->n_states - 1], &h, &why);
+        if (st == RV_E_NOMEM) return rvi_nomem(err, "state");
+        if (!st) break;
+        warn(l, "a score's step is left out", &why);
+        in->n_states--;
+    }
+    for (size_t i = in->n_states; !st && !h.whole && i-- > 1;) {
+        header older;
+        rv_error why = {0};
+        rvi_buf data = {0};
+        st = read_state(l, in->states[i - 1], &data, &older, &why);
+        rvi_buf_deinit(&data);
+        if (st == RV_E_NOMEM) return rvi_nomem(err, "state");
+        if (st || !older.whole) {
+            st = RV_OK;
+            continue;
+        }
+        st = load_state(l, in->states[i - 1], &h, &why);
+        if (st == RV_E_NOMEM) return rvi_nomem(err, "state");
+        h.whole = 1;
+        st = load_state(l, in->states[in->n_states - 1], &older, err);
+    }
+    if (st && st != RV_E_NOT_FOUND) return st;
+    return in->n_states ? publish(l, err) : RV_OK;
+}
+
+static rv_status reopen_states(rvi_learner *l, rv_error *err)
+{
+    rvi_instant *in = &l->instant;
+    names n;
+    rv_status st = find_names(l, states, &n, err);
+    for (size_t at = 0; !st && at < n.list.len; at += strlen(n.list.data + at) + 1) {
+        if (in->n_states == RVI_INSTANT_STATES) { /* more than this version keeps */
+            memmove(in->states, in->states + 1, (in->n_states - 1) * sizeof *in->states);
+            in->n_states--;
+        }
+        in->states[in->n_states++] = strtoull(n.list.data + at + OWNER + 1, NULL, 10);
+    }
+    if (!st && in->n_states) st = rvi_instant_new_micro(l, err);
+    if (!st && in->n_states) st = load_newest(l, err);
+    rvi_buf_deinit(&n.list);
+    return st;
+}
+
+static rv_status reopen_lists(rvi_learner *l, rv_error *err)
+{
+    names n;
+    rvi_buf data = {0};
+    rv_error why = {0};
+    rv_status st = find_names(l, lists, &n, err);
+    if (!st && n.list.len && rvi_instant_load_whitener(l, &why)) {
+        if (why.code == RV_E_NOMEM) st = rvi_nomem(err, "whitening");
+        if (!st) warn(l, "what thumbs taught is left out", &why);
+        n.list.len = 0;
+    }
+    for (size_t at = 0; !st && at < n.list.len; at += strlen(n.list.data + at) + 1) {
+        if (get(l, lists, n.list.data + at, &data, &why) || load_list(l, &data, &why)) {
+            if (why.code == RV_E_NOMEM) st = rvi_nomem(err, "thumbs");
+            if (!st) warn(l, "a list of thumbs is left out", &why);
+        }
+    }
+    rvi_buf_deinit(&data);
+    rvi_buf_deinit(&n.list);
+    return st;
+}
+
 rv_status rvi_instant_reopen(rvi_learner *l, rv_error *err)
 {
-    rvi_snapshot s = {0};
-    uint8_t model[RVI_SHA256_LEN];
-    rv_error why = {0};
-    if (!l->dir) return RV_OK;
-    model_of(l, model);
-    rv_status st = rvi_snapshot_load(&s, l->dir, name, model, 0, &why);
-    if (!st) {
-        st = load(l, &s, &why);
-        if (st) rvi_instant_deinit(l);
-    }
-    rvi_snapshot_close(&s);
-    if (!st || st == RV_E_NOT_FOUND) return RV_OK;
-    if (st == RV_E_NOMEM) return rvi_nomem(err, "snapshot");
-    warn(l, "what scores taught is left out", &why);
-    return RV_OK;
+    rv_status st = reopen_states(l, err);
+    return st ? st : reopen_lists(l, err);
 }

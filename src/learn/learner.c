@@ -117,10 +117,7 @@ rv_status rvi_learner_reset(rvi_learner *l, rv_error *err)
 
 void rvi_learner_settle(rvi_learner *l)
 {
-    rv_error why = {0};
-    if (l->instant.unsaved && rvi_instant_save(l, &why))
-        rvi_log_write(l->parts.be->log, RVI_LOG_WARN, "what scores taught is not saved: %s",
-                      why.text);
+    if (l->store.by.append) rvi_instant_save_lists(l);
     rvi_os_unlock(l->lock); /* others may have it */
     l->lock = -1;
     l->owned = false;
@@ -176,15 +173,6 @@ static void put_lesson(rvi_buf *out, const rvi_lesson *x)
                          truth(x->absorbed));
 }
 
-static void put_preference(rvi_buf *out, const rvi_preference *p)
-{
-    (void)rvi_buf_printf(out, "{\"event\":%llu", (unsigned long long)p->event);
-    put_text(out, ",", "question", p->question);
-    put_text(out, ",", "chosen", p->chosen);
-    put_text(out, ",", "rejected", p->rejected);
-    (void)rvi_buf_printf(out, ",\"trained\":%s}", truth(p->used));
-}
-
 void rvi_doing_begin(rvi_doing *d, const char *what, int n)
 {
     atomic_store(&d->stage, NULL);
@@ -202,6 +190,15 @@ static void put_doing(rvi_buf *out, const rvi_doing *d)
     put_text(out, ",\"background_progress\":{", "stage", stage);
     (void)rvi_buf_printf(out, ",\"about\":%d,\"done\":%d,\"total\":%d}", atomic_load(&d->n),
                          atomic_load(&d->done), atomic_load(&d->total));
+}
+
+static void put_preference(rvi_buf *out, const rvi_preference *p)
+{
+    (void)rvi_buf_printf(out, "{\"event\":%llu", (unsigned long long)p->event);
+    put_text(out, ",", "question", p->question);
+    put_text(out, ",", "chosen", p->chosen);
+    put_text(out, ",", "rejected", p->rejected);
+    (void)rvi_buf_printf(out, ",\"trained\":%s}", truth(p->used));
 }
 
 rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)

@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 
 #include "base/sha256.h"
+#include "decode/answer.h"
 #include "learn/bank.h"
 #include "learn/features.h"
 #include "learn/log.h"
@@ -66,10 +67,13 @@ typedef struct rvi_preference {
     bool used;
 } rvi_preference;
 
-/* A thumb down: corrections from before it are not spoken where the same is asked again. */
+/* A thumb down: where the same is asked again, corrections from before it are not spoken, and the
+ * answer does not go on as the one that got it did (answer.h). */
 typedef struct rvi_silence {
     char *question;
     uint64_t event;
+    char *avoid; /* how that one began; NULL: unknown */
+    size_t branch;
 } rvi_silence;
 
 typedef struct rvi_learner_parts { /* all borrowed */
@@ -91,7 +95,10 @@ typedef struct rvi_dislike {
     uint64_t event; /* the last thumb; 0: before it was loaded */
     rvi_pairs *pairs;
     rvi_adapter *adapter; /* of the pairs as they are; NULL: they say nothing */
+    bool unsaved;         /* it has changed since it was written */
 } rvi_dislike;
+
+enum { RVI_INSTANT_STATES = 33 }; /* of the adapter of scores that are kept: 32 can be taken back */
 
 enum { RVI_FORESEEN = 4 };
 
@@ -107,7 +114,11 @@ typedef struct rvi_foreseen {
 typedef struct rvi_instant {
     rvi_capturer *capturer;
     rvi_micro *micro;
-    rvi_scores scores, scores_before; /* before: the last event */
+    rvi_scores scores;
+    uint64_t states[RVI_INSTANT_STATES]; /* events after which the store has its state, in order; 0:
+                                            before all of them */
+    size_t n_states;
+    size_t state_len; /* bytes of the largest that was seen */
     rvi_adapter *adapter;             /* of micro as it is; NULL: nothing yet */
     rvi_probe *probe;
     rvi_whitener *whitener;
@@ -117,9 +128,8 @@ typedef struct rvi_instant {
     rvi_foreseen foreseen[RVI_FORESEEN];
     size_t next_foreseen;
     int since_probe;          /* events */
-    bool probe_due, save_due; /* and not done yet */
+    bool probe_due;           /* and not done yet */
     bool whole;               /* probe and whitener know the model's own texts too */
-    int unsaved;              /* events since it was written to the disk */
     rvi_adapter **retired;    /* adapters that were replaced and that sets may still name */
     size_t n_retired, cap_retired;
 } rvi_instant;
@@ -129,14 +139,11 @@ typedef enum rvi_done_kind {
     RVI_DID_CORRECT,
     RVI_DID_SCORE,
     RVI_DID_THUMB,
-    RVI_DID_PREFER,
-    RVI_DID_BEFORE, /* a judgement of an earlier process: its step is no longer known */
-    RVI_DID_NOTHING /* a judgement that made no step: taking it back changes nothing either */
+    RVI_DID_PREFER
 } rvi_done_kind;
 typedef struct rvi_done {
     rvi_done_kind kind;
     uint64_t event;
-    size_t dislike;
 } rvi_done;
 
 /* What a background thread does, for whoever asks. Texts are constants. */
@@ -259,6 +266,19 @@ void rvi_round_deinit(rvi_round *r, rvi_learner *l);
 size_t rvi_learner_waiting(const rvi_learner *l);  /* lessons, */
 size_t rvi_learner_standing(const rvi_learner *l); /* and with those that were trained */
 
+/* What thumbs down need to know of the model, once. */
+typedef struct rvi_whitening {
+    rvi_whitener *made;
+    bool whole;
+} rvi_whitening;
+
+bool rvi_whitening_is_due(const rvi_learner *l); /* thumbs came, and it is not there yet */
+rv_status rvi_whitening_make(rvi_whitening *w, const rvi_learner *l, const rvi_voice *v,
+                             rvi_study_progress_fn progress, void *ctx,
+                             rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_whitening_keep(rvi_whitening *w, rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+void rvi_whitening_deinit(rvi_whitening *w);
+
 /* Pairs of answers on their way into the weights. */
 typedef struct rvi_deep {
     rv_preference_loss loss;
@@ -290,6 +310,10 @@ typedef struct rvi_plan {
 
 rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_turns, rvi_plan *out,
                            rv_error *err) RVI_MUST_CHECK;
+
+/* How answers to this question must not go on: up to max; returns how many. Texts are the learner's
+ * own, valid until the next call. */
+size_t rvi_learner_avoids(const rvi_learner *l, const char *question, rvi_avoid *out, size_t max);
 
 const rvi_adapter_set *rvi_made_set_of(const rvi_made_set *s); /* NULL for NULL */
 rvi_made_set *rvi_made_set_retain(rvi_made_set *s);            /* accepts NULL */

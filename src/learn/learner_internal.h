@@ -42,7 +42,7 @@ void rvi_lesson_deinit(rvi_lesson *x);
 void rvi_preference_deinit(rvi_preference *p);
 rvi_feedback rvi_learner_event(const rvi_learner *l, rvi_feedback_kind kind); /* of its user */
 rv_adaptation rvi_adaptation_new(rv_learn_loop loop); /* nothing done, nothing measured */
-rv_status rvi_learner_note(rvi_learner *l, rvi_done_kind kind, uint64_t event, size_t dislike,
+rv_status rvi_learner_note(rvi_learner *l, rvi_done_kind kind, uint64_t event,
                            rv_error *err) RVI_MUST_CHECK;
 void rvi_learner_unnote(rvi_learner *l, uint64_t event); /* it was taken back */
 bool rvi_learner_same_words(const char *a, const char *b);
@@ -52,10 +52,13 @@ rv_status rvi_learner_add_lesson(rvi_learner *l, uint64_t event, const char *que
 rv_status rvi_learner_add_pair(rvi_learner *l, uint64_t event, const char *question,
                                const char *chosen, const char *rejected,
                                rv_error *err) RVI_MUST_CHECK;
-/* event 0: not logged yet. */
-rv_status rvi_learner_silence(rvi_learner *l, const char *question, uint64_t event,
-                              rv_error *err) RVI_MUST_CHECK;
+/* event 0: not logged yet. avoid: how the answer began (may be NULL), and how much of that others
+ * may share. */
+rv_status rvi_learner_silence(rvi_learner *l, const char *question, uint64_t event, rvi_text avoid,
+                              size_t branch, rv_error *err) RVI_MUST_CHECK;
 bool rvi_learner_unsilence(rvi_learner *l, uint64_t event); /* false: there was none */
+/* The question of a thumb down; NULL: unknown. */
+const char *rvi_learner_silenced_by(const rvi_learner *l, uint64_t event);
 bool rvi_learner_silenced(const rvi_learner *l, const rvi_lesson *x, const char *question);
 void rvi_learner_take_back(rvi_learner *l, uint64_t event, uint64_t by, rv_adaptation *out);
 rv_status rvi_learner_drop(rvi_learner *l, const char *text, uint64_t by, rv_adaptation *out,
@@ -90,7 +93,10 @@ rv_status rvi_instant_new_micro(rvi_learner *l,
                                 rv_error *err) RVI_MUST_CHECK; /* if there is none */
 rv_status rvi_instant_publish(rvi_learner *l, rvi_adapter **at, const rvi_delta *d,
                               rv_error *err) RVI_MUST_CHECK;
-bool rvi_instant_undo(rvi_learner *l, const rvi_done *d, rv_error *err);
+/* Can the judgement's step be taken back? And does it. */
+bool rvi_instant_can_undo(const rvi_learner *l, const rvi_done *d);
+rv_status rvi_instant_undo(rvi_learner *l, const rvi_done *d, uint64_t *event,
+                           rv_error *err) RVI_MUST_CHECK; /* event: that logs it */
 /* Adapters that take part in a request; returns how many. */
 int rvi_instant_adapters(const rvi_learner *l, const char *question, const rvi_adapter **out,
                          int max);
@@ -173,13 +179,21 @@ rv_status rvi_shared_load(const rvi_learner *l, rvi_generation *g, rv_error *err
 rv_status rvi_shared_restore(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 void rvi_generation_deinit(rvi_generation *g); /* all but its adapter */
 
-/* ---- keep_instant.c: snapshots in the learner's directory ---- */
-rv_status rvi_instant_save(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+/* ---- keep_instant.c: what scores and thumbs taught, in the store ---- */
+/* The adapter of scores as it is after this event; whole: with its snapshots. Belongs into the
+ * transaction that logs the event. */
+rv_status rvi_instant_keep(rvi_learner *l, uint64_t event, bool whole, rv_error *err) RVI_MUST_CHECK;
+/* After a check by the probe, as far as that is possible. Where it went back, scores from before
+ * can no longer be taken back: they might have been what it drifted by. */
+void rvi_instant_keep_checked(rvi_learner *l, bool rolled_back);
+/* The adapter of scores as it was before the event: is that known? Goes on from there. */
+bool rvi_instant_has_before(const rvi_learner *l, uint64_t event);
+rv_status rvi_instant_go_before(rvi_learner *l, uint64_t event, rv_error *err) RVI_MUST_CHECK;
+void rvi_instant_save_lists(rvi_learner *l); /* those that changed, as far as that is possible */
+void rvi_instant_drop_list(rvi_learner *l, const rvi_dislike *d); /* from the store */
 void rvi_instant_save_whitener(rvi_learner *l);
 /* The whitener and what thumbs need of it; RV_E_NOT_FOUND: none was saved. */
 rv_status rvi_instant_load_whitener(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-void rvi_instant_count(rvi_learner *l); /* an event: every so often saving is due */
-void rvi_instant_save_due(rvi_learner *l);
 rv_status rvi_instant_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 
 #endif

@@ -212,12 +212,22 @@ rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *c
 
 enum { MOST_SILENCES = 1024 };
 
-rv_status rvi_learner_silence(rvi_learner *l, const char *question, uint64_t event, rv_error *err)
+rv_status rvi_learner_silence(rvi_learner *l, const char *question, uint64_t event, rvi_text avoid,
+                              size_t branch, rv_error *err)
 {
     if (l->n_silences == MOST_SILENCES) (void)rvi_learner_unsilence(l, l->silences[0].event);
     rvi_silence *x = rvi_learner_room((void **)&l->silences, l->n_silences, &l->cap_silences,
                                       sizeof *l->silences);
     if (!x || !(x->question = rvi_learner_copy(question))) return rvi_nomem(err, "judgements");
+    if (avoid.data && branch <= avoid.len) {
+        if (!(x->avoid = rvi_alloc_array(avoid.len + 1, 1))) {
+            rvi_free(x->question);
+            return rvi_nomem(err, "judgements");
+        }
+        memcpy(x->avoid, avoid.data, avoid.len);
+        x->avoid[avoid.len] = 0;
+        x->branch = branch;
+    }
     x->event = event;
     l->n_silences++;
     return RV_OK;
@@ -229,9 +239,28 @@ bool rvi_learner_unsilence(rvi_learner *l, uint64_t event)
     while (i < l->n_silences && l->silences[i].event != event) i++;
     if (i == l->n_silences) return false;
     rvi_free(l->silences[i].question);
+    rvi_free(l->silences[i].avoid);
     l->n_silences--;
     memmove(l->silences + i, l->silences + i + 1, (l->n_silences - i) * sizeof *l->silences);
     return true;
+}
+
+const char *rvi_learner_silenced_by(const rvi_learner *l, uint64_t event)
+{
+    for (size_t i = l->n_silences; i-- > 0;)
+        if (l->silences[i].event == event) return l->silences[i].question;
+    return NULL;
+}
+
+size_t rvi_learner_avoids(const rvi_learner *l, const char *question, rvi_avoid *out, size_t max)
+{
+    size_t n = 0;
+    for (size_t i = l->n_silences; i-- > 0 && n < max;) {
+        const rvi_silence *x = &l->silences[i];
+        if (x->avoid && rvi_learner_same_words(x->question, question))
+            out[n++] = (rvi_avoid){x->avoid, strlen(x->avoid), x->branch};
+    }
+    return n;
 }
 
 bool rvi_learner_silenced(const rvi_learner *l, const rvi_lesson *x, const char *question)
@@ -243,12 +272,11 @@ bool rvi_learner_silenced(const rvi_learner *l, const rvi_lesson *x, const char 
 
 /* ---- taking back ---- */
 
-rv_status rvi_learner_note(rvi_learner *l, rvi_done_kind kind, uint64_t event, size_t dislike,
-                           rv_error *err)
+rv_status rvi_learner_note(rvi_learner *l, rvi_done_kind kind, uint64_t event, rv_error *err)
 {
     rvi_done *d = rvi_learner_room((void **)&l->done, l->n_done, &l->cap_done, sizeof *d);
     if (!d) return rvi_nomem(err, "events");
-    *d = (rvi_done){kind, event, dislike};
+    *d = (rvi_done){kind, event};
     l->n_done++;
     return RV_OK;
 }
@@ -293,6 +321,24 @@ void rvi_learner_take_back(rvi_learner *l, uint64_t event, uint64_t by, rv_adapt
     }
 }
 
+/* What cannot be taken back is not logged as taken back. */
+static rv_status undo_judgement(rvi_learner *l, const rvi_done *d, rv_adaptation *out,
+                                rv_error *err)
+{
+    rv_status st = rvi_instant_catch_up(l, err);
+    if (!st && !rvi_instant_can_undo(l, d)) {
+        snprintf(out->notes, sizeof out->notes,
+                 "the step of that judgement can no longer be taken back");
+        return RV_OK;
+    }
+    if (!st) st = rvi_instant_undo(l, d, &out->event, err);
+    if (st) return st;
+    l->n_done--;
+    out->applied = 1;
+    snprintf(out->notes, sizeof out->notes, "the last judgement is taken back");
+    return rvi_learner_follow(l, err);
+}
+
 rv_status rvi_learner_undo(rvi_learner *l, rv_adaptation *out, rv_error *err)
 {
     *out = rvi_adaptation_new(RV_LOOP_INSTANT);
@@ -301,25 +347,16 @@ rv_status rvi_learner_undo(rvi_learner *l, rv_adaptation *out, rv_error *err)
         return RV_OK;
     }
     rvi_done d = l->done[l->n_done - 1];
+    if (d.kind == RVI_DID_SCORE || d.kind == RVI_DID_THUMB) return undo_judgement(l, &d, out, err);
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_UNDO);
     f.target = d.event;
     rv_status st = rvi_learner_log(l, &f, err);
     if (st) return st;
     l->n_done--;
     out->event = f.seq;
-    if (d.kind == RVI_DID_CORRECT || d.kind == RVI_DID_PREFER) {
-        snprintf(out->notes, sizeof out->notes, "an adapter was made of it already");
-        rvi_learner_take_back(l, d.event, f.seq, out);
-        return lessons_changed(l, err);
-    }
-    bool spoken_again = rvi_learner_unsilence(l, d.event);
-    out->applied = rvi_instant_undo(l, &d, err) || spoken_again;
-    snprintf(out->notes, sizeof out->notes, "%s",
-             out->applied ? "the last judgement is taken back"
-             : d.kind == RVI_DID_NOTHING
-                 ? "it had changed nothing"
-                 : "the step of that judgement can no longer be taken back");
-    return rvi_learner_follow(l, err);
+    snprintf(out->notes, sizeof out->notes, "an adapter was made of it already");
+    rvi_learner_take_back(l, d.event, f.seq, out);
+    return lessons_changed(l, err);
 }
 
 rv_status rvi_learner_drop(rvi_learner *l, const char *text, uint64_t by, rv_adaptation *out,

@@ -55,6 +55,7 @@ static const struct {
     size_t offset;
 } numbers[] = {
     {"target", offsetof(rvi_feedback, target)},
+    {"branch", offsetof(rvi_feedback, branch)},
     {"generation", offsetof(rvi_feedback, generation)},
     {"first", offsetof(rvi_feedback, first)},
     {"last", offsetof(rvi_feedback, last)},
@@ -295,7 +296,7 @@ static rv_status write_head(rvi_store *s, const head *h, rv_error *err)
 static int64_t now(void)
 {
     struct timespec t;
-    if (!timespec_get(&t, TIME_UTC)) return 0;
+    if (!timespec_get(&t, TIME_UTC) || t.tv_sec < 0) return 0; /* a clock that was never set */
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 

@@ -54,6 +54,8 @@ typedef struct rvi_feedback {
     rvi_text note;
     double score;    /* NaN: none */
     uint64_t target; /* another event; 0: none. Of publish: the last that its making knew of */
+    uint64_t branch; /* of a thumb down, whose note is how the answer began: bytes of it that an
+                        answer may share, + 1; 0: unknown */
 
     uint64_t generation;  /* 0: none */
     uint64_t first, last; /* events that went into it; 0: none */

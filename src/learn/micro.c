@@ -275,6 +275,11 @@ static double capped(const rvi_micro *m, double eta)
     return factor;
 }
 
+bool rvi_micro_pulls(const rvi_micro *m)
+{
+    return m->probed.kl > m->o.kl_soft;
+}
+
 /* The tokens from `at` on that fit in, without their scales; returns how many. */
 static int read_block(rvi_micro *m, const rvi_captured *tokens, int at)
 {
@@ -297,7 +302,7 @@ static rvi_micro_outcome find_step(rvi_micro *m, const rvi_captured *tokens)
 {
     const state *s = &m->states[NOW];
     const rvi_event_tokens *e = &m->tokens;
-    bool pulls = m->probe && rvi_probe_n_texts(m->probe) && m->probed.kl > m->o.kl_soft;
+    bool pulls = m->probe && rvi_probe_n_texts(m->probe) && rvi_micro_pulls(m);
     double strength = 0;
     memset(m->da, 0, m->n_floats * sizeof(float));
     for (int at = 0, n; at < e->n; at += n) {
@@ -367,15 +372,20 @@ rvi_micro_outcome rvi_micro_event(rvi_micro *m, const rvi_captured *tokens, int 
 
 /* ---- going back ---- */
 
+static void drop_later_snapshots(rvi_micro *m)
+{
+    while (m->n_snapshots &&
+           m->states[SNAPSHOT + m->n_snapshots - 1].n_events > m->states[NOW].n_events)
+        m->n_snapshots--;
+}
+
 bool rvi_micro_undo(rvi_micro *m)
 {
     if (!m->can_undo) return false;
     m->can_undo = false;
     copy_state(m, &m->states[NOW], &m->states[BEFORE]);
     m->credits[NOW] = m->credits[BEFORE];
-    while (m->n_snapshots &&
-           m->states[SNAPSHOT + m->n_snapshots - 1].n_events > m->states[NOW].n_events)
-        m->n_snapshots--;
+    drop_later_snapshots(m);
     return true;
 }
 
@@ -450,13 +460,15 @@ static bool put_state(const rvi_micro *m, const state *s, rvi_buf *out)
            rvi_buf_append(out, s->a, m->n_floats * sizeof(float));
 }
 
-rv_status rvi_micro_save(const rvi_micro *m, rvi_buf *out, rv_error *err)
+enum { BARE = -1 }; /* n_snapshots of bytes that have none and say nothing about them */
+
+rv_status rvi_micro_save(const rvi_micro *m, bool bare, rvi_buf *out, rv_error *err)
 {
     header h = {.rank = m->rank,
                 .n_ff = (int32_t)m->n_ff,
                 .n_embd = (int32_t)m->n_embd,
-                .n_snapshots = m->n_snapshots,
-                .can_undo = m->can_undo,
+                .n_snapshots = bare ? BARE : m->n_snapshots,
+                .can_undo = m->can_undo && !bare,
                 .seed = m->o.seed,
                 .n_dropped = m->n_dropped,
                 .n_rollbacks = m->n_rollbacks,
@@ -466,8 +478,8 @@ rv_status rvi_micro_save(const rvi_micro *m, rvi_buf *out, rv_error *err)
     bool ok = rvi_buf_append(out, &h, sizeof h) &&
               rvi_buf_append(out, m->credits, (1 + h.can_undo) * sizeof *m->credits) &&
               put_state(m, &m->states[NOW], out);
-    if (ok && m->can_undo) ok = put_state(m, &m->states[BEFORE], out);
-    for (int i = 0; ok && i < m->n_snapshots; i++) ok = put_state(m, &m->states[SNAPSHOT + i], out);
+    if (ok && h.can_undo) ok = put_state(m, &m->states[BEFORE], out);
+    for (int i = 0; ok && i < h.n_snapshots; i++) ok = put_state(m, &m->states[SNAPSHOT + i], out);
     return ok ? RV_OK : rvi_nomem(err, "micro adapter");
 }
 
@@ -486,10 +498,10 @@ rv_status rvi_micro_load(rvi_micro *m, const void *bytes, size_t len, rv_error *
     if (len < sizeof h) return rvi_error(err, RV_E_SONA, "micro adapter: %zu bytes", len);
     memcpy(&h, bytes, sizeof h);
     if (memcmp(h.magic, magic, sizeof magic) || h.rank != m->rank || h.n_ff != (int)m->n_ff ||
-        h.n_embd != (int)m->n_embd || h.n_snapshots < 0 || h.n_snapshots > RVI_MICRO_SNAPSHOTS ||
+        h.n_embd != (int)m->n_embd || h.n_snapshots < BARE || h.n_snapshots > RVI_MICRO_SNAPSHOTS ||
         h.can_undo > 1 || !(h.kl_step > 0) || !isfinite(h.kl_step) ||
         len != sizeof h + (1 + h.can_undo) * sizeof *m->credits +
-                   each * (1 + (size_t)h.can_undo + (size_t)h.n_snapshots))
+                   each * (1 + (size_t)h.can_undo + (size_t)RVI_MAX(h.n_snapshots, 0)))
         return rvi_error(err, RV_E_SONA,
                          "micro adapter: not one of rank %d for layers of %zu and %zu", m->rank,
                          m->n_ff, m->n_embd);
@@ -512,10 +524,11 @@ rv_status rvi_micro_load(rvi_micro *m, const void *bytes, size_t len, rv_error *
     m->kl_step = fmin(h.kl_step, m->o.kl_step);
     m->probed = h.probed;
     m->can_undo = h.can_undo;
-    m->n_snapshots = h.n_snapshots;
+    if (h.n_snapshots != BARE) m->n_snapshots = h.n_snapshots;
     memcpy(m->credits, credits, (1 + h.can_undo) * sizeof *m->credits);
     get_state(m, &m->states[NOW], &at);
     if (h.can_undo) get_state(m, &m->states[BEFORE], &at);
     for (int i = 0; i < h.n_snapshots; i++) get_state(m, &m->states[SNAPSHOT + i], &at);
+    drop_later_snapshots(m);
     return RV_OK;
 }

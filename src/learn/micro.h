@@ -72,6 +72,8 @@ typedef enum rvi_micro_outcome {
 /* kl (may be NULL): what the step was predicted to move, nats a token. */
 rvi_micro_outcome rvi_micro_event(rvi_micro *m, const rvi_captured *tokens, int n, double advantage,
                                   double *kl);
+/* Does an event pull the adapter back, so that it needs the probe? */
+bool rvi_micro_pulls(const rvi_micro *m);
 /* The adapter as it was before the last event that stepped, or the last load or rollback that
  * followed it; false: there is none. */
 bool rvi_micro_undo(rvi_micro *m);
@@ -95,9 +97,10 @@ rvi_micro_status rvi_micro_status_of(const rvi_micro *m);
 rvi_delta rvi_micro_delta(
     const rvi_micro *m); /* the adapter's own matrices, until the next change */
 
-/* Everything, snapshots too, as flat bytes of this machine's order. Loading replaces all but the
- * probe; on failure nothing changed. */
-rv_status rvi_micro_save(const rvi_micro *m, rvi_buf *out, rv_error *err) RVI_MUST_CHECK;
+/* Everything, or bare: without the snapshots and the state before the last event; as flat bytes of
+ * this machine's order. Loading replaces all but the probe (of bare bytes: and the snapshots, of
+ * which those of later events are dropped, as undoing does); on failure nothing changed. */
+rv_status rvi_micro_save(const rvi_micro *m, bool bare, rvi_buf *out, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_micro_load(rvi_micro *m, const void *bytes, size_t len, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- shared with the other kinds of events ---- */

@@ -154,6 +154,7 @@ rv_status rvi_round_train(rvi_round *r, rvi_learner *l, const rvi_voice *v,
     st = study(r, l, progress, ctx, err);
     rvi_ground_use(&l->ground, &l->voice);
     if (!st && !l->o.no_slots) st = check_absorbed(r, l, v, err);
+    if (!st) st = rvi_source_check(v->m->source, err); /* gradients of a file that was all there */
     if (!st) st = rvi_adapter_digest(r->made.adapter, r->digest, err);
     if (!st) st = rvi_learner_save_early(l, v, &r->made, r->digest, &r->file, err);
     return st;

@@ -7,8 +7,8 @@
 #include "base/mem.h"
 
 typedef struct recipe {
-    int n_wordings; /* a fact; behind a gate the longer list reached some 4 points more of the wordings
-                       it was not chosen on */
+    int n_wordings; /* a fact; behind a gate the longer list reached some 4 points more of the
+                       wordings it was not chosen on */
     float beta;
     int n_steps, n_teach, n_keep; /* for a group of 20: steps, samples of a step */
     float kept_each;              /* for a taught sample, where a larger group has more of them */

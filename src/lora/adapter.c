@@ -357,6 +357,8 @@ static rv_status load_peft(loader *l)
         st = rvi_error(l->err, RV_E_ADAPTER, "%s: tensor '%s' of type %s is not offered", l->path,
                        raw->name, raw->dtype);
     }
+    if (!st) st = rvi_safetensors_check(st_file, l->path, l->err);
+    if (!st) st = rvi_blob_check(&blob, l->path, l->err);
     rvi_safetensors_close(st_file);
     rvi_blob_close(&blob);
     rvi_arena_deinit(&arena);
@@ -398,6 +400,7 @@ static rv_status load_gguf(loader *l, const char *const *arch)
         st = add_gguf(l, rvi_gguf_tensor_at(g, i));
     for (int i = 0; !st && i < l->n_targets; i++)
         l->a->slots[i].scale = alpha; /* divided by the rank below */
+    if (!st) st = rvi_gguf_check(g, l->err);
     rvi_gguf_close(g);
     return st;
 }

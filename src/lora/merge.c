@@ -406,11 +406,6 @@ const rvi_merge_rule *rvi_merge_find(const char *name)
     return NULL;
 }
 
-const char *rvi_merge_name(int i)
-{
-    return i >= 0 && (size_t)i < RVI_COUNT(rules) ? rules[i].name : NULL;
-}
-
 /* ---- slot by slot ---- */
 
 static rv_status put(merger *m, int slot, const factors *f)

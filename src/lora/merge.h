@@ -28,7 +28,6 @@ typedef struct rvi_merge_part {
  *                     with them, and each value is the mean weighted by it */
 typedef struct rvi_merge_rule rvi_merge_rule;
 const rvi_merge_rule *rvi_merge_find(const char *name); /* NULL: no such rule */
-const char *rvi_merge_name(int i);                      /* of rule i; NULL behind the last */
 
 typedef struct rvi_merge_report {
     double energy;  /* of the merged product before anything was discarded */

@@ -115,6 +115,14 @@ void rvi_source_close(rvi_source *s)
     rvi_free(s);
 }
 
+rv_status rvi_source_check(const rvi_source *s, rv_error *err)
+{
+    rv_status st = RV_OK;
+    if (s->gguf) st = rvi_gguf_check(s->gguf, err);
+    if (!st && s->tensors) st = rvi_safetensors_check(s->tensors, s->name, err);
+    return st ? st : rvi_blob_check(&s->config_blob, s->name, err);
+}
+
 rvi_meta rvi_source_meta(const rvi_source *s)
 {
     return (rvi_meta){.gguf = s->gguf, .config = s->config};

@@ -32,6 +32,9 @@ rv_status rvi_source_open_gguf_blob(rvi_source **out, rvi_blob *take, const char
 rv_status rvi_source_open_hf_blobs(rvi_source **out, rvi_blob *take_config, rvi_blob *take_weights,
                                    const char *name, rv_error *err) RVI_MUST_CHECK;
 void rvi_source_close(rvi_source *s); /* accepts NULL */
+/* Could all bytes that were used so far be read? If not (a file was cut short while in use), what
+ * was computed from them is wrong. */
+rv_status rvi_source_check(const rvi_source *s, rv_error *err) RVI_MUST_CHECK;
 
 rvi_meta rvi_source_meta(const rvi_source *s);
 bool rvi_source_is_gguf(const rvi_source *s);

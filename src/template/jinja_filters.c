@@ -1,9 +1,8 @@
 /* jinja_filters.c - filters of texts and numbers. Those of sequences are in jinja_filters_seq.c. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/utf8.h"
 #include "template/jinja_case.h"
 #include "template/jinja_run.h"
@@ -383,8 +382,8 @@ static double round_double(double v, int64_t digits)
     char text[400];
     if (!isfinite(v) || digits > 300) return v;
     if (digits >= 0) {
-        snprintf(text, sizeof text, "%.*f", (int)digits, v);
-        if (strlen(text) < sizeof text - 1) return strtod(text, NULL);
+        (void)rvi_snprintf(text, sizeof text, "%.*f", (int)digits, v);
+        if (strlen(text) < sizeof text - 1) return rvi_number_parse(text, NULL);
         return v;
     }
     if (digits < -308) return copysign(0.0, v);

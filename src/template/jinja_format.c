@@ -1,9 +1,9 @@
 /* jinja_format.c - Python's two ways of formatting: "..." % args and "...".format(args). */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/utf8.h"
 #include "template/jinja_case.h"
 #include "template/jinja_run.h"
@@ -78,7 +78,7 @@ static void format_double(rvi_buf *out, double v, char type, int precision, bool
         rvi_buf_puts(out, isnan(v) ? (upper ? "NAN" : "nan") : (upper ? "INF" : "inf"));
         return;
     }
-    snprintf(text, sizeof text, fmt, precision < 0 ? 6 : precision, fabs(v));
+    (void)rvi_snprintf(text, sizeof text, fmt, precision < 0 ? 6 : precision, fabs(v));
     rvi_buf_puts(out, text);
 }
 
@@ -120,7 +120,7 @@ static void put_int(rvi_buf *out, const spec *f, int64_t v)
                        : type == 'o' ? "0o"
                        : type == 'b' ? "0b"
                                      : "";
-    snprintf(prefix, sizeof prefix, "%s%s", sign_of(f, v < 0), mark);
+    (void)rvi_snprintf(prefix, sizeof prefix, "%s%s", sign_of(f, v < 0), mark);
     const char *body = digits;
     if (f->thousands) {
         group_digits(grouped, sizeof grouped, digits, f->thousands,
@@ -139,7 +139,7 @@ static void format_general(rvi_buf *out, double v, int precision)
         format_double(out, v, 'g', precision, false);
         return;
     }
-    snprintf(text, sizeof text, "%.*e", precision - 1, fabs(v));
+    (void)rvi_snprintf(text, sizeof text, "%.*e", precision - 1, fabs(v));
     char *e = strchr(text, 'e');
     int exponent = e ? (int)strtol(e + 1, NULL, 10) : 0;
     if (e && (exponent < -4 || exponent >= precision - 1)) {
@@ -150,7 +150,7 @@ static void format_general(rvi_buf *out, double v, int precision)
         rvi_buf_puts(out, e);
         return;
     }
-    snprintf(text, sizeof text, "%.*g", precision, fabs(v));
+    (void)rvi_snprintf(text, sizeof text, "%.*g", precision, fabs(v));
     rvi_buf_puts(out, text);
     if (!strchr(text, '.')) rvi_buf_puts(out, ".0");
 }
@@ -274,7 +274,7 @@ static bool put_percent_number(rvi_jrun *r, spec *f, rvi_jv v)
         char digits[72], body[400];
         integer_digits(digits, sizeof digits, i < 0 ? 0 - (uint64_t)i : (uint64_t)i, f->type);
         int zeros = f->precision - (int)strlen(digits);
-        snprintf(body, sizeof body, "%0*d%s", zeros > 0 ? zeros : 1, 0, digits);
+        (void)rvi_snprintf(body, sizeof body, "%0*d%s", zeros > 0 ? zeros : 1, 0, digits);
         put_padded(&r->scratch, f, sign_of(f, i < 0), zeros > 0 ? body : digits,
                    strlen(zeros > 0 ? body : digits), number_align(f));
         return true;

@@ -4,10 +4,9 @@
  * line and {% or
  * {# are dropped. A minus sign inside a delimiter strips all white space on its side, a plus sign
  * keeps it. */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/utf8.h"
 #include "template/jinja_ast.h"
 #include "template/jinja_case.h"
@@ -301,7 +300,7 @@ static rv_status lex_float(rvi_jlexer *lex, rvi_jtoken *out, size_t end)
     }
     copy[n] = 0;
     out->kind = RVI_JT_FLOAT;
-    out->number = strtod(copy, NULL);
+    out->number = rvi_number_parse(copy, NULL);
     lex->pos = end;
     return RV_OK;
 }

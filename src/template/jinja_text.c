@@ -1,9 +1,9 @@
 /* jinja_text.c - values as text: str(), repr(), JSON, HTML escapes. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/utf8.h"
 #include "template/jinja_case.h"
 #include "template/jinja_run.h"
@@ -38,9 +38,9 @@ static int shortest_digits(double v, char digits[20], int *exponent)
 {
     char text[40];
     for (int precision = v < 2.3e-308 ? 0 : 14; precision < 17; precision++) {
-        snprintf(text, sizeof text, "%.*e", precision, v);
-        if (strtod(text, NULL) == v) break;
-        if (precision == 15 && next_decimal(text) && strtod(text, NULL) == v) break;
+        (void)rvi_snprintf(text, sizeof text, "%.*e", precision, v);
+        if (rvi_number_parse(text, NULL) == v) break;
+        if (precision == 15 && next_decimal(text) && rvi_number_parse(text, NULL) == v) break;
     }
     int n = 0;
     const char *p = text;

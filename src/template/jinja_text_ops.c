@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/utf8.h"
 #include "template/jinja_case.h"
 #include "template/jinja_run.h"
@@ -289,10 +290,11 @@ bool rvi_jinja_parse_int(const rvi_jstr *s, int64_t base, int64_t *out, bool *to
 
 bool rvi_jinja_parse_float(const rvi_jstr *s, double *out)
 {
-    char text[400], *end;
+    char text[400];
+    const char *end;
     if (!number_text(s, text, sizeof text)) return false;
     for (const char *p = text; *p; p++) /* no hexadecimal floats, no nan(...) */
         if (*p == 'x' || *p == 'X' || *p == '(' || rvi_jchar_space((unsigned char)*p)) return false;
-    *out = strtod(text, &end);
-    return !*end;
+    *out = rvi_number_parse(text, &end);
+    return end > text && !*end;
 }

@@ -375,9 +375,9 @@ static void a_thumb_silences_a_slot(void **state)
     rvi_store_close(&memory);
 }
 
-/* Thumbs down are kept of the last requests that got one; the others answer as if they never
- * had. */
-static void old_thumbs_go(void **state)
+/* Gradients are kept of the last requests that got a thumb down; what was turned down is avoided
+ * on all of them. */
+static void old_thumbs_stay(void **state)
 {
     (void)state;
     enum { KEPT = 64, ASKED = KEPT + 3 };
@@ -398,7 +398,7 @@ static void old_thumbs_go(void **state)
     }
     for (int i = 0; i < ASKED; i++) {
         now = ask(l, question[i]);
-        assert_int_equal(equal(&now, &plain), i >= 1 && i <= 3);
+        assert_false(equal(&now, &plain));
     }
     answer(l, s, question[1]); /* and may come back */
     assert_ok(rv_learner_thumb(l, s, 0, NULL, err));
@@ -419,7 +419,7 @@ int main(void)
         cmocka_unit_test(objects_end_in_any_order),
         cmocka_unit_test(a_slot_outlives_its_lesson),
         cmocka_unit_test(a_thumb_silences_a_slot),
-        cmocka_unit_test(old_thumbs_go),
+        cmocka_unit_test(old_thumbs_stay),
     };
     return cmocka_run_group_tests_name("learner api", tests, open_tiny, close_tiny);
 }

@@ -1,9 +1,12 @@
 /* Blobs: from a file, from memory, from a reader; and what cannot be one says why. */
+#include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -151,11 +154,85 @@ static void test_reader_fails(void **state)
     assert_null(b.data);
 }
 
+/* ---- files that shrink ---- */
+
+static void cut_short(void **state)
+{
+    fixture *f = *state;
+    enum { PAGE = 65536, N = 8 * PAGE }; /* no system has larger pages */
+    rv_error err = {0};
+    rvi_blob b, whole;
+    uint8_t *bytes = rvi_alloc_array(N, 1);
+    assert_non_null(bytes);
+    memset(bytes, 7, N);
+    put(f->path.data, bytes, N);
+    assert_int_equal(rvi_blob_open(&b, f->path.data, NULL), RV_OK);
+    assert_int_equal(b.data[N - 1], 7);
+    assert_int_equal(truncate(f->path.data, 2 * PAGE), 0);
+    assert_int_equal(rvi_blob_check(&b, "b", NULL), RV_OK); /* nobody has missed them yet */
+    assert_int_equal(b.data[5 * PAGE + 9], 0);
+    assert_int_equal(b.data[3 * PAGE], 0);
+    assert_int_equal(b.data[N - 1], 0);
+    assert_int_equal(b.data[PAGE], 7); /* what is left is left */
+    assert_int_equal(rvi_blob_check(&b, "b", &err), RV_E_IO);
+    assert_non_null(strstr(err.text, "b: "));
+
+    put(f->path.data, bytes, N); /* another opening is another story */
+    assert_int_equal(rvi_blob_open(&whole, f->path.data, NULL), RV_OK);
+    assert_int_equal(whole.data[N - 1], 7);
+    assert_int_equal(rvi_blob_check(&whole, "whole", NULL), RV_OK);
+    assert_int_equal(rvi_blob_check(&b, "b", NULL), RV_E_IO);
+    rvi_blob_close(&b);
+    rvi_blob_close(&whole);
+    rvi_free(bytes);
+}
+
+static sigjmp_buf out_of_fault;
+
+static void jump_out(int number)
+{
+    siglongjmp(out_of_fault, number);
+}
+
+/* Faults elsewhere are the program's: its handler gets them, installed before or after. */
+static void other_faults(void **state)
+{
+    fixture *f = *state;
+    enum { PAGE = 65536 };
+    struct sigaction own = {0}, old;
+    rvi_blob b;
+    uint8_t *bytes = rvi_zalloc(2 * PAGE);
+    assert_non_null(bytes);
+    own.sa_handler = jump_out;
+    assert_int_equal(sigaction(SIGBUS, &own, &old), 0);
+    put(f->path.data, bytes, 2 * PAGE);
+    assert_int_equal(rvi_blob_open(&b, f->path.data, NULL), RV_OK);
+    int fd = open(f->path.data, O_RDONLY);
+    volatile uint8_t *theirs = mmap(NULL, 2 * PAGE, PROT_READ, MAP_SHARED, fd, 0);
+    assert_true(theirs != MAP_FAILED);
+    close(fd);
+    assert_int_equal(truncate(f->path.data, 1), 0);
+    for (int i = 0; i < 3; i++) {
+        int number = sigsetjmp(out_of_fault, 1);
+        if (!number) fail_msg("%d was read where nothing is", theirs[PAGE + i]);
+        assert_int_equal(number, SIGBUS);
+        assert_int_equal(rvi_blob_check(&b, "b", NULL), RV_OK);
+    }
+    assert_int_equal(b.data[PAGE], 0);
+    assert_int_equal(rvi_blob_check(&b, "b", NULL), RV_E_IO);
+    munmap((void *)(uintptr_t)theirs, 2 * PAGE);
+    rvi_blob_close(&b);
+    rvi_free(bytes);
+    assert_int_equal(sigaction(SIGBUS, &old, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refused_files, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(cut_short, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(other_faults, set_up, tear_down),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_reader),
         cmocka_unit_test(test_reader_fails),

@@ -31,7 +31,8 @@ nothing_ran() {
 
 # No index: pip starts, finds nothing to download and says so, without a network.
 pull() {
-    env PIP_NO_INDEX=1 RUVLLM_CACHE_DIR="$dir/cache" "$@" "$bin" pull smollm2 >"$dir/out" 2>"$dir/err"
+    env PIP_NO_INDEX=1 RUVLLM_CACHE_DIR="$dir/cache" "$@" \
+        "$bin" pull smollm2 >"$dir/out" 2>"$dir/err"
     code=$?
 }
 

@@ -1,4 +1,5 @@
-/* float_data.h - for the tests of the kernels: floats of every kind, outputs with guard bytes, comparison of bits. */
+/* float_data.h - for the tests of the kernels: floats of every kind, outputs with guard bytes,
+ * comparison of bits. */
 #ifndef FLOAT_DATA_H
 #define FLOAT_DATA_H
 
@@ -81,7 +82,8 @@ static void fill(float *x, size_t n, kind k)
     for (size_t i = 0; i < n; i++) x[i] = random_float(k);
 }
 
-/* Room for n objects with `shift` bytes before it (so that it starts anywhere) and guard bytes on both sides. */
+/* Room for n objects with `shift` bytes before it (so that it starts anywhere) and guard bytes on
+ * both sides. */
 typedef struct guarded {
     uint8_t *base;
     size_t bytes, shift;
@@ -109,8 +111,8 @@ static void guard_free(guarded *g, const char *what)
     free(g->base);
 }
 
-/* An output for the row under test: guarded, off by one float. Inputs come from malloc, so ASan sees reads
- * past them. */
+/* An output for the row under test: guarded, off by one float. Inputs come from malloc, so ASan
+ * sees reads past them. */
 static float *out_new(guarded *g, size_t n)
 {
     return guard_new(g, n * sizeof(float), sizeof(float));
@@ -130,13 +132,14 @@ static float *floats_new(size_t n, kind k)
     return x;
 }
 
-static void assert_same_bits(const char *what, const float *got, const float *want, size_t n, size_t size_a,
-                             size_t size_b)
+static void assert_same_bits(const char *what, const float *got, const float *want, size_t n,
+                             size_t size_a, size_t size_b)
 {
     for (size_t i = 0; i < n; i++) {
-        if (bits_of_float(got[i]) == bits_of_float(want[i]) || (isnan(got[i]) && isnan(want[i]))) continue;
-        fail_msg("%s %s (sizes %zu, %zu): [%zu] is %a, reference %a", row.isa, what, size_a, size_b, i,
-                 (double)got[i], (double)want[i]);
+        if (bits_of_float(got[i]) == bits_of_float(want[i]) || (isnan(got[i]) && isnan(want[i])))
+            continue;
+        fail_msg("%s %s (sizes %zu, %zu): [%zu] is %a, reference %a", row.isa, what, size_a, size_b,
+                 i, (double)got[i], (double)want[i]);
     }
 }
 

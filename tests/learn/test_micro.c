@@ -262,7 +262,7 @@ static void credits_go_along(void **state)
     bed_capture(&b, 5, 20);
     assert_int_equal(rvi_micro_event(m, b.tokens, b.n, -1, NULL), RVI_MICRO_STEPPED);
     assert_true(rvi_micro_undo(m));
-    assert_ok(rvi_micro_save(m, &bytes, err));
+    assert_ok(rvi_micro_save(m, false, &bytes, err));
     assert_ok(rvi_micro_load(copy, bytes.data, bytes.len, err));
     rvi_micro *each[] = {m, twin, copy};
     for (size_t i = 0; i < RVI_COUNT(each); i++) /* with other credits it would be another step */
@@ -321,7 +321,7 @@ static void rollback(void **state)
     assert_true(rvi_micro_status_of(m).kl_step == 0.03);
     assert_int_equal(rvi_micro_status_of(m).n_snapshots, 1);
     rvi_buf bytes = {0};
-    assert_ok(rvi_micro_save(m, &bytes, err));
+    assert_ok(rvi_micro_save(m, false, &bytes, err));
     assert_ok(rvi_micro_load(good, bytes.data, bytes.len, err));
     assert_true(same_bits(m, good, b.g.m));
     gain(&b, m, 3, -1, false, NULL);

@@ -8,6 +8,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "base/mem.h"
+#include "base/number.h"
 #include "base/os.h"
 
 enum { MAX_KINDS = 96 };
@@ -157,8 +158,8 @@ static void count_linear(rvi_backend *be, double begun, const rvi_float_linear *
         bytes += (double)l[i].w->n_rows * (double)l[i].w->row_bytes;
         adapted = adapted || l[i].a;
     }
-    snprintf(name, sizeof name, "%s %s %d -> %.0f%s", what, rvi_qtypes[l->w->type].name,
-             l->w->n_cols, n_out, adapted ? ", adapter" : "");
+    (void)rvi_snprintf(name, sizeof name, "%s %s %d -> %.0f%s", what, rvi_qtypes[l->w->type].name,
+                       l->w->n_cols, n_out, adapted ? ", adapter" : "");
     add(be, begun, name, bytes, times * n_out * l->w->n_cols);
 }
 

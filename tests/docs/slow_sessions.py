@@ -1,0 +1,4 @@
+"""The sessions and programs of the documents beside the README, run as test_docs.py says."""
+import test_docs
+
+test_docs.main(others=True)
