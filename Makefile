@@ -44,7 +44,7 @@ STORE_LIBS := -lsqlite3
 CLI_LIBS := -ledit
 
 # --- sources: the rooms, lowest floor first ---
-CORE_ROOMS  := base formats kernels backend/cpu kv lora model tokenizer template decode learn api
+CORE_ROOMS  := base text formats kernels backend/cpu kv lora model tokenizer template decode learn api
 SHELL_ROOMS := hub store cli
 CORE_SRC    := $(foreach room,$(CORE_ROOMS),$(sort $(wildcard src/$(room)/*.c)))
 SHELL_SRC   := $(foreach room,$(SHELL_ROOMS),$(sort $(wildcard src/$(room)/*.c)))

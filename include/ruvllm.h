@@ -164,8 +164,9 @@ typedef struct rv_model_info {
 } rv_model_info;
 
 RV_API rv_status rv_model_get_info(const rv_model *m, rv_model_info *out);
-/* The identity of the model's weights, vocabulary and template: 64 hexadecimal digits and a 0 byte.
- * The same bytes have it anywhere; learned state and adapters name it. */
+/* The identity of the model, every byte of its weights, vocabulary, template and configuration: 64
+ * hexadecimal digits and a 0 byte. The same bytes have it anywhere; learned state and adapters name
+ * it. The first call reads the whole file; RV_E_IO if that is no longer all there. */
 RV_API rv_status rv_model_digest(const rv_model *m, char out[65], rv_error *err);
 /* All of it as one JSON object, with_tensors: the tensor list too. *json: rv_free. */
 RV_API rv_status rv_model_describe(const rv_model *m, int with_tensors, char **json, rv_error *err);

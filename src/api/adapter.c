@@ -16,9 +16,10 @@ rv_status rv_adapter_load(rv_adapter **out, const rv_model *m, const char *path,
         atomic_init(&a->users, 1);
         a->m = rvi_api_retain_model(m);
         char digest[RVI_SHA256_HEX];
-        rvi_model_digest(m->model->source, digest);
-        st = rvi_adapter_load(&a->a, m->rt->be, path, m->model->targets, m->model->n_targets,
-                              m->model->arch->gguf_names, digest, err);
+        st = rvi_model_digest(m->model->source, m->rt->be, digest, err);
+        if (!st)
+            st = rvi_adapter_load(&a->a, m->rt->be, path, m->model->targets, m->model->n_targets,
+                                  m->model->arch->gguf_names, digest, err);
     } else {
         st = rvi_nomem(err, "adapter");
     }

@@ -345,8 +345,7 @@ rv_status rv_model_digest(const rv_model *m, char out[65], rv_error *err)
     if (!m || !out) return rvi_error(err, RV_E_INVALID, "rv_model_digest: NULL argument");
     out[0] = 0;
     rv_status st = rvi_api_need_weights(m, err);
-    if (!st) rvi_model_digest(m->model->source, out);
-    return st;
+    return st ? st : rvi_model_digest(m->model->source, m->rt->be, out, err);
 }
 
 rv_status rv_model_get_info(const rv_model *m, rv_model_info *out)

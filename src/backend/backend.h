@@ -146,6 +146,11 @@ typedef struct rvi_backend_ops {
      * NULL: they always do all of it. */
     void (*set_stop)(rvi_backend *be, const atomic_bool *stop);
 
+    /* fn(ctx, 0 .. n_tasks - 1, worker) on the backend's threads, from any thread and beside a
+     * computation: for work of other rooms over a model's bytes. */
+    void (*share)(rvi_backend *be, void (*fn)(void *ctx, int task, int worker), void *ctx,
+                  int n_tasks);
+
     rv_status (*kv_new)(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec *spec,
                         rv_error *err);
     void (*kv_free)(rvi_backend *be, rvi_kv_store *kv); /* accepts NULL */

@@ -65,7 +65,7 @@ rv_status rvi_learner_new(rvi_learner **out, const rvi_learner_parts *parts,
     l->lock = -1;
     *take = (rvi_store){0};
     rv_status st = l->store.by.append ? RV_OK : rvi_store_memory(&l->store, err);
-    rvi_model_digest(parts->m->source, l->digest);
+    if (!st) st = rvi_model_digest(parts->m->source, parts->m->be, l->digest, err);
     l->user = rvi_learner_copy(o->user ? o->user : "default");
     if (o->dir) l->dir = rvi_learner_copy(o->dir);
     if (!st && (!l->user || (o->dir && !l->dir))) st = rvi_nomem(err, "learner");

@@ -2,7 +2,10 @@
 
 #include <string.h>
 
-enum { WHOLE = 32 << 10, PIECE = 4 << 10, N_PIECES = WHOLE / PIECE };
+#include "base/fingerprint.h"
+#include "base/os.h"
+
+enum { PIECE = 1 << 20, BATCH = 64 }; /* bytes; pieces that the threads share out at a time */
 
 static void add_bytes(rvi_sha256 *h, const void *bytes, size_t len)
 {
@@ -54,41 +57,147 @@ static void add_value(rvi_sha256 *h, const rvi_gguf_value *v)
 }
 
 static void add_tensor(rvi_sha256 *h, const char *name, const char *type, int n_dims,
-                       const uint64_t *shape, const uint8_t *data, uint64_t n_bytes)
+                       const uint64_t *shape, uint64_t n_bytes)
 {
     add_text(h, name);
     add_text(h, type);
     rvi_sha256_add_u64(h, (uint64_t)n_dims);
     for (int i = 0; i < n_dims; i++) rvi_sha256_add_u64(h, shape[i]);
     rvi_sha256_add_u64(h, n_bytes);
-    if (n_bytes <= WHOLE) {
-        rvi_sha256_add(h, data, (size_t)n_bytes);
-        return;
-    }
-    uint64_t last = n_bytes - PIECE;
-    for (uint64_t i = 0; i < N_PIECES; i++) /* last * i / 7 without its overflow */
-        rvi_sha256_add(
-            h, data + last / (N_PIECES - 1) * i + last % (N_PIECES - 1) * i / (N_PIECES - 1),
-            PIECE);
 }
 
-void rvi_model_digest(const rvi_source *s, char out[RVI_SHA256_HEX])
+/* ---- pieces of tensors ---- */
+
+typedef struct piece {
+    const uint8_t *data;
+    size_t len;
+    bool mapped;
+    uint64_t print[RVI_FINGERPRINT_WORDS];
+} piece;
+
+typedef struct batch {
+    rvi_sha256 *h;
+    rvi_backend *be;
+    piece pieces[BATCH];
+    int n;
+} batch;
+
+static void take_print(void *ctx, int task, int worker)
+{
+    piece *p = &((batch *)ctx)->pieces[task];
+    (void)worker;
+    rvi_fingerprint(p->data, p->len, p->print);
+    if (p->mapped) rvi_os_release_mapped(p->data, p->len); /* products no longer need them */
+}
+
+static void add_prints(batch *b)
+{
+    b->be->ops->share(b->be, take_print, b, b->n);
+    for (int i = 0; i < b->n; i++)
+        for (int k = 0; k < RVI_FINGERPRINT_WORDS; k++)
+            rvi_sha256_add_u64(b->h, b->pieces[i].print[k]);
+    b->n = 0;
+}
+
+static void add_pieces(batch *b, const uint8_t *data, uint64_t n_bytes, bool mapped)
+{
+    for (uint64_t at = 0; at < n_bytes; at += PIECE) {
+        b->pieces[b->n++] = (piece){.data = data + at,
+                                    .len = (size_t)RVI_MIN(n_bytes - at, (uint64_t)PIECE),
+                                    .mapped = mapped};
+        if (b->n == BATCH) add_prints(b);
+    }
+}
+
+/* ---- the whole ---- */
+
+/* Those that the tokenizer and the chat template are made of. */
+static const char *const dir_files[] = {"tokenizer.json", "tokenizer_config.json",
+                                        "special_tokens_map.json", "generation_config.json",
+                                        "chat_template.jinja"};
+
+static rv_status add_file(rvi_sha256 *h, const char *dir, const char *name, rv_error *err)
+{
+    rvi_buf path = {0};
+    rvi_blob b = {0};
+    rv_status st = RV_OK;
+    if (!rvi_buf_printf(&path, "%s/%s", dir, name)) return rvi_nomem(err, "path");
+    if (rvi_os_stat(path.data, NULL) == RVI_OS_FILE) st = rvi_blob_open(&b, path.data, err);
+    if (!st && b.data) {
+        uint64_t print[RVI_FINGERPRINT_WORDS];
+        rvi_fingerprint(b.data, b.len, print);
+        add_text(h, name);
+        rvi_sha256_add_u64(h, b.len);
+        for (int i = 0; i < RVI_FINGERPRINT_WORDS; i++) rvi_sha256_add_u64(h, print[i]);
+        st = rvi_blob_check(&b, path.data, err);
+    }
+    rvi_blob_close(&b);
+    rvi_buf_deinit(&path);
+    return st;
+}
+
+rv_status rvi_model_digest_dir(const char *dir, uint8_t out[RVI_SHA256_LEN], rv_error *err)
 {
     rvi_sha256 h;
+    rv_status st = RV_OK;
     rvi_sha256_init(&h);
-    add_text(&h, "ruvllm model digest 1");
+    for (size_t i = 0; !st && i < RVI_COUNT(dir_files); i++)
+        st = add_file(&h, dir, dir_files[i], err);
+    rvi_sha256_end(&h, out);
+    return st;
+}
+
+static void compute(const rvi_source *s, rvi_backend *be, char out[RVI_SHA256_HEX])
+{
+    rvi_sha256 h;
+    batch b = {.h = &h, .be = be};
+    rvi_sha256_init(&h);
+    add_text(&h, "ruvllm model digest 2");
     for (size_t i = 0; s->gguf && i < rvi_gguf_n_values(s->gguf); i++) {
         const rvi_gguf_value *v = rvi_gguf_value_at(s->gguf, i);
         if (counts(v->key)) add_value(&h, v);
     }
-    if (!s->gguf) add_bytes(&h, s->config_blob.data, s->config_blob.len);
+    if (!s->gguf) {
+        add_bytes(&h, s->config_blob.data, s->config_blob.len);
+        rvi_sha256_add_u64(&h, (uint64_t)s->embedding.pooling);
+        rvi_sha256_add_u64(&h, (uint64_t)s->embedding.max_tokens);
+        rvi_sha256_add(&h, s->dir_digest, sizeof s->dir_digest);
+    }
     for (size_t i = 0; i < rvi_source_n_tensors(s); i++) {
         const rvi_tensor_view *v = rvi_source_tensor_at(s, i);
-        add_tensor(&h, v->name, rvi_qtypes[v->type].name, v->n_dims, v->shape, v->data, v->n_bytes);
+        add_tensor(&h, v->name, rvi_qtypes[v->type].name, v->n_dims, v->shape, v->n_bytes);
     }
     for (size_t i = 0; s->tensors && i < rvi_safetensors_n_raw(s->tensors); i++) {
         const rvi_raw_tensor *t = rvi_safetensors_raw_at(s->tensors, i);
-        add_tensor(&h, t->name, t->dtype, t->n_dims, t->shape, t->data, t->n_bytes);
+        add_tensor(&h, t->name, t->dtype, t->n_dims, t->shape, t->n_bytes);
     }
+    for (size_t i = 0; i < rvi_source_n_tensors(s); i++) {
+        const rvi_tensor_view *v = rvi_source_tensor_at(s, i);
+        add_pieces(&b, v->data, v->n_bytes, v->mapped);
+    }
+    for (size_t i = 0; s->tensors && i < rvi_safetensors_n_raw(s->tensors); i++) {
+        const rvi_raw_tensor *t = rvi_safetensors_raw_at(s->tensors, i);
+        add_pieces(&b, t->data, t->n_bytes, false);
+    }
+    add_prints(&b);
     rvi_sha256_end_hex(&h, out);
+}
+
+enum { NONE, WRITING, WRITTEN }; /* s->digest_state */
+
+rv_status rvi_model_digest(rvi_source *s, rvi_backend *be, char out[RVI_SHA256_HEX], rv_error *err)
+{
+    if (atomic_load(&s->digest_state) == WRITTEN) {
+        memcpy(out, s->digest, sizeof s->digest);
+        return RV_OK;
+    }
+    compute(s, be, out);
+    rv_status st = rvi_source_check(s, err);
+    int none = NONE;
+    if (!st && atomic_compare_exchange_strong(&s->digest_state, &none, WRITING)) {
+        memcpy(s->digest, out, sizeof s->digest);
+        atomic_store(&s->digest_state, WRITTEN);
+    }
+    if (st) out[0] = 0;
+    return st;
 }

@@ -5,24 +5,31 @@
  *   - a mark with the version of this recipe;
  *   - of a GGUF file every value of the metadata in the file's order (the vocabulary and the chat
  *     template are among them) but general.* other than general.architecture (titles, authors,
- *     dates) and split.*; of a checkpoint the bytes of config.json;
- *   - of every tensor, in the files' order, name, type, shape and a sample of its bytes: all of it
- *   up
- *     to 32 KiB, else eight pieces of 4 KiB evenly from the first byte to the last.
+ *     dates) and split.*;
+ *   - of a checkpoint the bytes of config.json, how it embeds texts, and of a directory the files
+ *     that make its tokenizer and its chat template (by their fingerprints);
+ *   - of every tensor, in the files' order, name, type, shape and number of bytes;
+ *   - the fingerprint (base/fingerprint.h) of every piece of 1 MiB of every tensor.
  * Paths, file times and the name of the model do not enter: the same bytes give the same digest
  * anywhere, and a checkpoint and a GGUF file of it give different ones (their numbers differ too).
  *
- * It guards against mix-ups, not against forgery. Two models that people confuse (another size,
- * quantization, fine-tune or version) differ in shapes, types or in nearly every weight of a
- * matrix, and each matrix shows 4096 weights or more; a change made on purpose between the samples
- * would go unseen. Sampling keeps it to about 40 ms for a model of any size instead of 4 s a
- * gigabyte. */
+ * Every byte counts. It guards against mix-ups and damage, not against forgery: fingerprints are no
+ * cryptographic hash. That makes it cheap enough to be computed when it is asked for, without a
+ * cache on disk: a read of the file at the speed of memory, shared out over the threads. */
 #ifndef RVI_MODEL_DIGEST_H
 #define RVI_MODEL_DIGEST_H
 
 #include "base/sha256.h"
+#include "backend/backend.h"
 #include "model/source.h"
 
-void rvi_model_digest(const rvi_source *s, char out[RVI_SHA256_HEX]);
+/* Computed once for a source, on be's threads, beside whatever these compute for others; from any
+ * thread. RV_E_IO if the file is no longer all there. */
+rv_status rvi_model_digest(rvi_source *s, rvi_backend *be, char out[RVI_SHA256_HEX],
+                           rv_error *err) RVI_MUST_CHECK;
+
+/* The part of it that other files of a directory make up, for rvi_source_open. */
+rv_status rvi_model_digest_dir(const char *dir, uint8_t out[RVI_SHA256_LEN],
+                               rv_error *err) RVI_MUST_CHECK;
 
 #endif

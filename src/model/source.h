@@ -6,8 +6,11 @@
 #ifndef RVI_MODEL_SOURCE_H
 #define RVI_MODEL_SOURCE_H
 
+#include <stdatomic.h>
+
 #include "base/json.h"
 #include "base/log.h"
+#include "base/sha256.h"
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "model/arch.h"
@@ -22,7 +25,10 @@ typedef struct rvi_source {
     rvi_arena arena;
     const rvi_arch *arch;
     rvi_embedding embedding;
-    char *name; /* the path or the name given, for messages */
+    char *name;                         /* the path or the name given, for messages */
+    uint8_t dir_digest[RVI_SHA256_LEN]; /* of a directory's other files; zeros: there are none */
+    char digest[RVI_SHA256_HEX];        /* of all of it, once computed (digest.h) */
+    atomic_int digest_state;
 } rvi_source;
 
 rv_status rvi_source_open(rvi_source **out, const char *path, rv_error *err) RVI_MUST_CHECK;

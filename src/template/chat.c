@@ -144,16 +144,22 @@ static void set_member(rvi_json *m, const char *key, rvi_json value)
     m->key_len = (uint32_t)strlen(key);
 }
 
-/* Everything that the template sees; messages replaces the conversation's. In the arena, or NULL.
- */
-static const rvi_json *variables(const rvi_chat *c, const rvi_json *conversation,
-                                 const rvi_json *messages, rvi_arena *arena)
+static rvi_json *new_object(rvi_arena *arena, size_t max_members, rvi_json **members)
+{
+    rvi_json *object = rvi_arena_alloc(arena, 1, sizeof *object);
+    *members = rvi_arena_alloc(arena, max_members, sizeof **members);
+    if (!object || !*members) return NULL;
+    *object = (rvi_json){.kind = RVI_JSON_OBJECT, .as.list = {.items = *members}};
+    return object;
+}
+
+/* What the template sees besides the conversation. In the arena, or NULL. */
+static const rvi_json *own_variables(const rvi_chat *c, rvi_arena *arena)
 {
     static const rvi_json none = {.kind = RVI_JSON_NULL}, no = {.kind = RVI_JSON_BOOL};
-    size_t given = rvi_json_count(conversation), n = 0;
-    rvi_json *object = rvi_arena_alloc(arena, 1, sizeof *object);
-    rvi_json *members = rvi_arena_alloc(arena, given + N_TOKENS + 4, sizeof *members);
-    if (!object || !members) return NULL;
+    rvi_json *members, *object = new_object(arena, N_TOKENS + 3, &members);
+    size_t n = 0;
+    if (!object) return NULL;
     set_member(&members[n++], "tools", none);
     set_member(&members[n++], "documents", none);
     set_member(&members[n++], "add_generation_prompt", no);
@@ -161,10 +167,21 @@ static const rvi_json *variables(const rvi_chat *c, const rvi_json *conversation
         if (c->tokens[i].text)
             set_member(&members[n++], c->tokens[i].key,
                        json_text(c->tokens[i].text, strlen(c->tokens[i].text)));
+    object->as.list.count = n;
+    return object;
+}
+
+/* The conversation with other messages. In the arena, or NULL. */
+static const rvi_json *with_messages(const rvi_json *conversation, const rvi_json *messages,
+                                     rvi_arena *arena)
+{
+    size_t given = rvi_json_count(conversation);
+    rvi_json *members, *object = new_object(arena, given + 1, &members);
+    if (!object) return NULL;
     for (size_t i = 0; i < given; i++)
-        members[n++] = *rvi_json_at(conversation, i); /* the last of a name wins */
-    set_member(&members[n++], "messages", *messages);
-    *object = (rvi_json){.kind = RVI_JSON_OBJECT, .as.list = {.items = members, .count = n}};
+        members[i] = *rvi_json_at(conversation, i); /* the last of a name wins */
+    set_member(&members[given], "messages", *messages);
+    object->as.list.count = given + 1;
     return object;
 }
 
@@ -296,15 +313,18 @@ static const rvi_json *adapt(const rvi_chat *c, const rvi_json *messages, bool j
 
 static rv_status render(const rvi_chat *c, const rvi_json *conversation, const rvi_json *messages,
                         rvi_arena *arena, const rvi_template_now *now,
-                        const rvi_template_limits *limits, rvi_buf *out, rv_error *err)
+                        const rvi_template_limits *limits, rvi_buf *out, rvi_text_spans *user,
+                        rv_error *err)
 {
-    const rvi_json *vars = messages ? variables(c, conversation, messages, arena) : NULL;
-    if (!vars) return rvi_nomem(err, "conversation");
-    return rvi_template_render(c->compiled, vars, now, limits, out, err);
+    const rvi_json *own = own_variables(c, arena);
+    const rvi_json *vars = messages ? with_messages(conversation, messages, arena) : NULL;
+    if (!own || !vars) return rvi_nomem(err, "conversation");
+    return rvi_template_render_marked(c->compiled, own, vars, now, limits, out, user, err);
 }
 
-rv_status rvi_chat_render(const rvi_chat *c, const rvi_json *conversation,
-                          const rvi_template_now *now, rvi_buf *out, rv_error *err)
+rv_status rvi_chat_render_marked(const rvi_chat *c, const rvi_json *conversation,
+                                 const rvi_template_now *now, rvi_buf *out, rvi_text_spans *user,
+                                 rv_error *err)
 {
     const rvi_json *messages = rvi_json_get(conversation, "messages");
     bool lists;
@@ -314,11 +334,12 @@ rv_status rvi_chat_render(const rvi_chat *c, const rvi_json *conversation,
         return rvi_error(err, RV_E_TOKENIZATION,
                          "the model has no chat template of its own, so it cannot be given tools");
     rvi_arena arena = {.max = MAX_RENDER_MEMORY};
-    st = render(c, conversation, adapt(c, messages, false, &arena), &arena, now, NULL, out, err);
+    st = render(c, conversation, adapt(c, messages, false, &arena), &arena, now, NULL, out, user,
+                err);
     if (st == RV_E_TOKENIZATION && lists) { /* maybe lists are taken only in some places */
         rv_error second = {0};
         rv_status again = render(c, conversation, adapt(c, messages, true, &arena), &arena, now,
-                                 NULL, out, &second);
+                                 NULL, out, user, &second);
         if (!again) {
             st = again;
             if (err) *err = second;
@@ -326,6 +347,12 @@ rv_status rvi_chat_render(const rvi_chat *c, const rvi_json *conversation,
     }
     rvi_arena_deinit(&arena);
     return st;
+}
+
+rv_status rvi_chat_render(const rvi_chat *c, const rvi_json *conversation,
+                          const rvi_template_now *now, rvi_buf *out, rv_error *err)
+{
+    return rvi_chat_render_marked(c, conversation, now, out, NULL, err);
 }
 
 /* ---- what a template can take ---- */
@@ -368,7 +395,7 @@ static bool probe(const rvi_chat *c, const char *json, rvi_buf *out, rv_status *
     *st = rvi_json_parse(&conversation, json, strlen(json), &arena, "probe", &ignored);
     if (!*st)
         *st = render(c, conversation, rvi_json_get(conversation, "messages"), &arena, &some_day,
-                     &probe_limits, out, &ignored);
+                     &probe_limits, out, NULL, &ignored);
     rvi_arena_deinit(&arena);
     bool rendered = !*st;
     if (*st == RV_E_NOMEM) {

@@ -40,6 +40,14 @@ const char *rvi_chat_name(const rvi_chat *c);
 rv_status rvi_chat_render(const rvi_chat *c, const rvi_json *conversation,
                           const rvi_template_now *now, rvi_buf *out, rv_error *err) RVI_MUST_CHECK;
 
+/* The same, and the bytes of out that come from the conversation are added to user (see
+ * rvi_template_render_marked): give both to rvi_tokenizer_encode_marked, so that text of users
+ * cannot become control tokens. The template's own text and the model's bos_token and the like are
+ * not among them. */
+rv_status rvi_chat_render_marked(const rvi_chat *c, const rvi_json *conversation,
+                                 const rvi_template_now *now, rvi_buf *out, rvi_text_spans *user,
+                                 rv_error *err) RVI_MUST_CHECK;
+
 /* What stands behind the content of an assistant's message: begins with the token that ends a turn.
  * Empty (*len 0) where the template shows none. Belongs to c. */
 const char *rvi_chat_turn_end(const rvi_chat *c, size_t *len);

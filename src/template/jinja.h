@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "text/spans.h"
 
 typedef struct rvi_template rvi_template;
 
@@ -49,5 +50,16 @@ typedef struct rvi_template_now {
 rv_status rvi_template_render(const rvi_template *t, const rvi_json *vars,
                               const rvi_template_now *now, const rvi_template_limits *limits,
                               rvi_buf *out, rv_error *err) RVI_MUST_CHECK;
+
+/* The same, and the bytes of out that come from vars are added to user: whatever the template did
+ * with them on the way (cut, joined, replaced, written as JSON), where an operation cannot be
+ * traced its whole result. Names of well-known roles ("user", "tool", ...) count as the template's,
+ * because templates make control tokens of them. own (may be NULL): variables of the model, such
+ * as bos_token, which are no text of users; a member of vars with the same name wins. After a
+ * failure user may have grown. */
+rv_status rvi_template_render_marked(const rvi_template *t, const rvi_json *own,
+                                     const rvi_json *vars, const rvi_template_now *now,
+                                     const rvi_template_limits *limits, rvi_buf *out,
+                                     rvi_text_spans *user, rv_error *err) RVI_MUST_CHECK;
 
 #endif

@@ -127,7 +127,7 @@ static rvi_jv make_dict(rvi_jrun *r, rvi_jkind kind, const rvi_jargs *args)
             if (more < 0 || !add_pair(r, v.as.dict, item)) return RVI_JV(FAIL);
     }
     for (size_t i = 0; i < args->n_named; i++) {
-        rvi_jv key = rvi_jv_view(r, args->named[i].name->data, args->named[i].name->len);
+        rvi_jv key = rvi_jv_part(r, args->named[i].name, 0, args->named[i].name->len);
         if (rvi_jv_failed(key) || !rvi_jdict_set(r, v.as.dict, key, args->named[i].value))
             return RVI_JV(FAIL);
     }

@@ -56,19 +56,15 @@ static bool put(rvi_jrun *r, rvi_jv v)
         return false;
     }
     if (!rvi_jinja_charge_bytes(r, s->len)) return false;
-    if (s->len && !rvi_buf_append(&r->out, s->data, s->len)) {
-        r->status = rvi_nomem(r->err, "rendered chat template");
-        return false;
-    }
-    return true;
+    rvi_jinja_append(r, &r->out, s, 0, s->len);
+    if (r->out.failed && !r->status) r->status = rvi_nomem(r->err, "rendered chat template");
+    return !r->status;
 }
 
 /* The text written since start, taken out of the output. */
 static rvi_jv take_output(rvi_jrun *r, size_t start)
 {
-    rvi_jv v = rvi_jv_str(r, r->out.data ? r->out.data + start : "", r->out.len - start);
-    r->out.len = start;
-    return v;
+    return rvi_jinja_cut(r, &r->out, start);
 }
 
 static flow exec_output(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act)
@@ -148,6 +144,7 @@ static flow capture(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act, rvi_jv *out)
     flow f = exec_body(r, n->block->body, act);
     if (f != ON) {
         r->out.len = RVI_MIN(r->out.len, start);
+        rvi_text_spans_cut(&r->out_user, r->out.len);
         return f;
     }
     *out = take_output(r, start);
@@ -377,7 +374,7 @@ static bool rest_of_named(rvi_jrun *r, const rvi_jmacro *m, const rvi_jargs *arg
             return rvi_jinja_fail(r, "macro takes no keyword argument '%.*s'",
                                   (int)RVI_MIN(name->len, (size_t)100), name->data),
                    false;
-        rvi_jv key = rvi_jv_view(r, name->data, name->len);
+        rvi_jv key = rvi_jv_part(r, name, 0, name->len);
         if (rvi_jv_failed(key) || !rvi_jdict_set(r, kwargs.as.dict, key, args->named[i].value))
             return false;
     }

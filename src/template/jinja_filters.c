@@ -64,15 +64,15 @@ FILTER(filter_title)
             i += used;
         if (i > from) { /* a word: first character up, the rest down */
             size_t first = rvi_utf8_decode(s->data + from, i - from, &cp, NULL);
-            rvi_jstr head = {.data = s->data + from, .len = first},
-                     tail = {.data = s->data + from + first, .len = i - from - first};
+            rvi_jstr head = rvi_jstr_piece(s, from, first),
+                     tail = rvi_jstr_piece(s, from + first, i - from - first);
             rvi_jv up = rvi_jinja_recase(r, &head, RVI_JCASE_UPPER),
                    down = rvi_jinja_recase(r, &tail, RVI_JCASE_LOWER);
             if (rvi_jv_failed(up) || rvi_jv_failed(down)) return rvi_jinja_drop(r, start);
             rvi_jv_write_str(r, &r->scratch, up);
             rvi_jv_write_str(r, &r->scratch, down);
         } else {
-            rvi_buf_append(&r->scratch, s->data + i, used);
+            rvi_jinja_append(r, &r->scratch, s, i, used);
             i += used;
         }
     }
@@ -149,8 +149,8 @@ FILTER(filter_indent)
         const rvi_jstr *line = lines.as.seq->items[i].as.str;
         if (i) rvi_buf_putc(&r->scratch, '\n');
         if (i ? line->len || blank_lines : first)
-            for (int64_t k = 0; k < times; k++) rvi_buf_append(&r->scratch, by->data, by->len);
-        rvi_buf_append(&r->scratch, line->data, line->len);
+            for (int64_t k = 0; k < times; k++) rvi_jinja_append(r, &r->scratch, by, 0, by->len);
+        rvi_jinja_append(r, &r->scratch, line, 0, line->len);
         if (!rvi_jinja_charge_chars(r, (size_t)RVI_MAX(times, 0) * by->len)) break;
     }
     return rvi_jv_mark(r, rvi_jinja_take(r, start), text.as.str->markup);
@@ -181,7 +181,7 @@ FILTER(filter_truncate)
     if (!rvi_jv_truth(a[1])) { /* back to the last blank */
         size_t n = cut.as.str->len;
         while (n && cut.as.str->data[n - 1] != ' ') n--;
-        if (n) cut = rvi_jv_mark(r, rvi_jv_view(r, cut.as.str->data, n - 1), self.as.str->markup);
+        if (n) cut = rvi_jv_mark(r, rvi_jv_part(r, cut.as.str, 0, n - 1), self.as.str->markup);
         if (rvi_jv_failed(cut)) return cut;
     }
     return rvi_jinja_binary(r, RVI_JOP_ADD, cut, end);
@@ -310,6 +310,9 @@ FILTER(filter_tojson)
     }
     size_t start = rvi_jinja_build(r);
     rvi_jv_write_json(r, &r->scratch, self, &how);
+    rvi_jinja_trace(r, &r->scratch, how.item_sep, start);
+    rvi_jinja_trace(r, &r->scratch, how.key_sep, start);
+    if (a[1].kind == RVI_J_STR) rvi_jinja_trace(r, &r->scratch, a[1].as.str, start);
     return rvi_jinja_take(r, start);
 }
 

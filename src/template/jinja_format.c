@@ -193,8 +193,11 @@ static void put_text(rvi_jrun *r, const spec *f, rvi_jv text, char align)
         if (rvi_jv_failed(cut)) return;
         len = cut.as.str->len;
     }
-    if (rvi_jinja_charge_chars(r, len + (f->width > 0 ? (size_t)f->width : 0)))
+    if (rvi_jinja_charge_chars(r, len + (f->width > 0 ? (size_t)f->width : 0))) {
+        size_t start = r->scratch.len;
         put_padded(&r->scratch, f, "", s->data, len, align);
+        rvi_jinja_trace(r, &r->scratch, s, start);
+    }
 }
 
 static rvi_jv repr_text(rvi_jrun *r, rvi_jv v, bool ascii)
@@ -404,6 +407,7 @@ rvi_jv rvi_jinja_percent(rvi_jrun *r, rvi_jv format, rvi_jv args)
         rvi_jinja_fail(r, "not all arguments converted during string formatting");
         return rvi_jinja_drop(r, start);
     }
+    rvi_jinja_trace(r, &r->scratch, s, start);
     return rvi_jv_mark(r, rvi_jinja_take(r, start), s->markup);
 }
 
@@ -621,5 +625,6 @@ rvi_jv rvi_jinja_format(rvi_jrun *r, const rvi_jstr *format, const rvi_jargs *ar
     format_state p = {.args = args, .markup = format->markup};
     size_t start = rvi_jinja_build(r);
     if (!format_text(r, format, &p, 0)) return rvi_jinja_drop(r, start);
+    rvi_jinja_trace(r, &r->scratch, format, start);
     return rvi_jinja_take(r, start);
 }

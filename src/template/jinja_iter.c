@@ -44,7 +44,7 @@ static int next_value(rvi_jrun *r, rvi_jiter *it, rvi_jv *out)
         uint32_t cp;
         if (it->byte >= s->len) return 0;
         size_t used = rvi_utf8_decode(s->data + it->byte, s->len - it->byte, &cp, NULL);
-        *out = rvi_jv_view(r, s->data + it->byte, used);
+        *out = rvi_jv_part(r, s, it->byte, used);
         it->byte += used;
         return rvi_jv_failed(*out) ? -1 : 1;
     }

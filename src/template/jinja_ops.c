@@ -163,7 +163,9 @@ static rvi_jv repeat(rvi_jrun *r, rvi_jv v, int64_t times)
         if (total) memcpy(data, s->data, s->len);
         for (size_t done = s->len; done < total; done *= 2)
             memcpy(data + done, data, RVI_MIN(done, total - done));
-        return rvi_jv_mark(r, rvi_jv_view(r, data ? data : "", n * s->len), s->markup);
+        rvi_jv out = rvi_jv_view(r, data ? data : "", n * s->len);
+        if (!rvi_jv_failed(out) && s->user) out.as.str->user = rvi_juser_all;
+        return rvi_jv_mark(r, out, s->markup);
     }
     const rvi_jseq *s = v.as.seq;
     rvi_jv *items, out;
@@ -253,7 +255,7 @@ rvi_jv rvi_jinja_substring(rvi_jrun *r, rvi_jstr *s, size_t from, size_t to)
         return RVI_JV(FAIL);
     size_t a = offset_of(r, s, from), b = offset_of(r, s, to);
     if (r->status) return RVI_JV(FAIL);
-    return rvi_jv_mark(r, rvi_jv_view(r, s->data + a, b - a), s->markup);
+    return rvi_jv_mark(r, rvi_jv_part(r, s, a, b - a), s->markup);
 }
 
 /* A bound of a slice brought into the sequence; low and high as Python clips them. */
@@ -287,7 +289,7 @@ static rvi_jv slice_str(rvi_jrun *r, rvi_jstr *s, int64_t start, int64_t step, s
     size_t begin = rvi_jinja_build(r);
     for (size_t i = 0; i < count; i++) {
         size_t k = (size_t)(start + (int64_t)i * step);
-        rvi_buf_append(&r->scratch, s->data + offsets[k], offsets[k + 1] - offsets[k]);
+        rvi_jinja_append(r, &r->scratch, s, offsets[k], offsets[k + 1] - offsets[k]);
     }
     return rvi_jv_mark(r, rvi_jinja_take(r, begin), s->markup);
 }

@@ -4,6 +4,7 @@
 
 #include "template/jinja.h"
 #include "template/jinja_ast.h"
+#include "text/spans.h"
 
 /* The slots of one call of a function. Lives in the run's arena, since macros keep the one around
  * them. */
@@ -16,6 +17,8 @@ struct rvi_jrun {
     rvi_arena arena;
     rvi_buf out;     /* all captured texts are pieces at the end of this one */
     rvi_buf scratch; /* for building one string at a time; see rvi_jinja_build */
+    bool track;      /* remember what comes from users; the spans below are of out and scratch */
+    rvi_text_spans out_user, scratch_user;
     rv_error *err;
     rv_status status;
     rvi_template_limits limits;
@@ -51,6 +54,13 @@ size_t rvi_jinja_build(rvi_jrun *r);
 rvi_jv rvi_jinja_take(rvi_jrun *r, size_t start); /* the string; fails where an append failed */
 rvi_jv rvi_jinja_drop(rvi_jrun *r,
                       size_t start); /* after a failure: gives it up, returns RVI_J_FAIL */
+
+/* len bytes of s, with their origin; out is r->out or r->scratch. */
+void rvi_jinja_append(rvi_jrun *r, rvi_buf *out, const rvi_jstr *s, size_t from, size_t len);
+/* What was appended since `from` counts as the user's where s has anything of a user. */
+void rvi_jinja_trace(rvi_jrun *r, const rvi_buf *out, const rvi_jstr *s, size_t from);
+/* The text of a buffer from `start` on as a string, taken out of it. */
+rvi_jv rvi_jinja_cut(rvi_jrun *r, rvi_buf *out, size_t start);
 
 /* ---- calls ---- */
 

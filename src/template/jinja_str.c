@@ -283,7 +283,7 @@ static rvi_jv remove_affix(rvi_jrun *r, rvi_jv self, rvi_jv affix_value, bool at
     if (!x->len || x->len > s->len ||
         memcmp(s->data + (at_end ? s->len - x->len : 0), x->data, x->len))
         return self;
-    return marked(r, self, rvi_jv_view(r, s->data + (at_end ? 0 : x->len), s->len - x->len));
+    return marked(r, self, rvi_jv_part(r, s, at_end ? 0 : x->len, s->len - x->len));
 }
 
 METHOD(str_removeprefix)
@@ -300,7 +300,7 @@ METHOD(str_removesuffix)
 
 static bool push_piece(rvi_jrun *r, rvi_jvec *out, const rvi_jstr *s, size_t from, size_t to)
 {
-    rvi_jv piece = rvi_jv_view(r, s->data + from, to - from);
+    rvi_jv piece = rvi_jv_part(r, s, from, to - from);
     return !rvi_jv_failed(piece) && rvi_jvec_push(r, out, piece);
 }
 
@@ -423,9 +423,9 @@ static rvi_jv partition(rvi_jrun *r, rvi_jv self, rvi_jv separator, bool right)
         right ? rvi_jfinder_last(&f, s->data, s->len) : rvi_jfinder_next(&f, s->data, s->len, 0);
     bool none = hit == SIZE_MAX;
     size_t cut = none ? (right ? 0 : s->len) : hit, past = none ? cut : hit + sep->len;
-    items[0] = rvi_jv_view(r, s->data, cut);
-    items[1] = rvi_jv_view(r, s->data + cut, past - cut);
-    items[2] = rvi_jv_view(r, s->data + past, s->len - past);
+    items[0] = rvi_jv_part(r, s, 0, cut);
+    items[1] = rvi_jv_part(r, s, cut, past - cut);
+    items[2] = rvi_jv_part(r, s, past, s->len - past);
     return r->status ? RVI_JV(FAIL) : marked(r, self, out);
 }
 
@@ -503,11 +503,11 @@ METHOD(str_zfill)
     (void)all;
     if (!rvi_jarg_int(r, a[0], 0, &width)) return RVI_JV(FAIL);
     bool sign = s->len && (s->data[0] == '-' || s->data[0] == '+');
-    rvi_jv digits = rvi_jv_view(r, s->data + sign, s->len - sign);
+    rvi_jv digits = rvi_jv_part(r, s, sign, s->len - sign);
     if (rvi_jv_failed(digits)) return digits;
     rvi_jv padded = rvi_jinja_pad(r, digits.as.str, width - sign, &zero, 1);
     if (!sign || rvi_jv_failed(padded)) return marked(r, self, padded);
-    rvi_jv front = rvi_jv_view(r, s->data, 1);
+    rvi_jv front = rvi_jv_part(r, s, 0, 1);
     return rvi_jv_failed(front) ? front : marked(r, self, rvi_jv_concat(r, front, padded));
 }
 
@@ -526,7 +526,7 @@ METHOD(str_expandtabs)
             for (int64_t n = size > 0 ? size - column % size : 0; n > 0; n--, column++)
                 rvi_buf_putc(&r->scratch, ' ');
         } else {
-            rvi_buf_append(&r->scratch, s->data + i, used);
+            rvi_jinja_append(r, &r->scratch, s, i, used);
             column = cp == '\n' || cp == '\r' ? 0 : column + 1;
         }
         i += used;

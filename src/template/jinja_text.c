@@ -185,6 +185,7 @@ bool rvi_jv_write_repr(rvi_jrun *r, rvi_buf *out, rvi_jv v)
         if (v.as.str->markup) rvi_buf_puts(out, "Markup(");
         repr_str(out, v.as.str);
         if (v.as.str->markup) rvi_buf_putc(out, ')');
+        rvi_jinja_trace(r, out, v.as.str, before);
         break;
     case RVI_J_RANGE: repr_range(out, v.as.range); break;
     case RVI_J_ITER: rvi_buf_printf(out, "<%s>", v.as.iter->repr); break;
@@ -212,8 +213,9 @@ bool rvi_jv_write_str(rvi_jrun *r, rvi_buf *out, rvi_jv v)
 {
     if (v.kind == RVI_J_UNDEFINED) return true;
     if (v.kind != RVI_J_STR) return rvi_jv_write_repr(r, out, v);
-    return rvi_jinja_charge_bytes(r, v.as.str->len) &&
-           rvi_buf_append(out, v.as.str->data, v.as.str->len);
+    if (!rvi_jinja_charge_bytes(r, v.as.str->len)) return false;
+    rvi_jinja_append(r, out, v.as.str, 0, v.as.str->len);
+    return !out->failed && !r->status;
 }
 
 rvi_jv rvi_jv_to_str(rvi_jrun *r, rvi_jv v)
@@ -247,6 +249,7 @@ rvi_jv rvi_jv_escape(rvi_jrun *r, rvi_jv v)
         default: rvi_buf_putc(&r->scratch, s->data[i]);
         }
     }
+    rvi_jinja_trace(r, &r->scratch, s, start);
     return rvi_jv_mark(r, rvi_jinja_take(r, start), true);
 }
 
@@ -312,8 +315,12 @@ static bool json_list(rvi_jrun *r, rvi_buf *out, const rvi_jseq *s, const rvi_jj
 
 static bool json_key(rvi_jrun *r, rvi_buf *out, rvi_jv key, bool ascii)
 {
+    size_t before = out->len;
     switch (key.kind) {
-    case RVI_J_STR: json_str(out, key.as.str, ascii); return true;
+    case RVI_J_STR:
+        json_str(out, key.as.str, ascii);
+        rvi_jinja_trace(r, out, key.as.str, before);
+        return true;
     case RVI_J_NONE: return rvi_buf_puts(out, "\"null\"");
     case RVI_J_BOOL: return rvi_buf_puts(out, key.as.boolean ? "\"true\"" : "\"false\"");
     case RVI_J_INT: return rvi_buf_printf(out, "\"%lld\"", (long long)key.as.integer);
@@ -367,7 +374,10 @@ static bool json_value(rvi_jrun *r, rvi_buf *out, rvi_jv v, const rvi_jjson *how
         json_float(out, v.as.number);
         ok = rvi_jinja_charge(r, FLOAT_STEPS);
         break;
-    case RVI_J_STR: json_str(out, v.as.str, how->ensure_ascii); break;
+    case RVI_J_STR:
+        json_str(out, v.as.str, how->ensure_ascii);
+        rvi_jinja_trace(r, out, v.as.str, before);
+        break;
     case RVI_J_LIST:
     case RVI_J_TUPLE:
     case RVI_J_DICT:

@@ -82,18 +82,18 @@ rvi_jv rvi_jinja_replace(rvi_jrun *r, const rvi_jstr *s, const rvi_jstr *old, co
     while (count-- > 0) {
         size_t hit = old->len ? rvi_jfinder_next(&f, s->data, s->len, pos) : pos;
         if (hit == SIZE_MAX) break;
-        rvi_buf_append(&r->scratch, s->data + pos, hit - pos);
-        rvi_buf_append(&r->scratch, fresh->data, fresh->len);
+        rvi_jinja_append(r, &r->scratch, s, pos, hit - pos);
+        rvi_jinja_append(r, &r->scratch, fresh, 0, fresh->len);
         if (!rvi_jinja_charge_bytes(r, fresh->len) || r->scratch.failed) break;
         pos = hit + old->len;
         if (old->len) continue;
         uint32_t cp; /* an empty pattern stands before every character and at the end */
         if (pos == s->len) break;
         size_t used = rvi_utf8_decode(s->data + pos, s->len - pos, &cp, NULL);
-        rvi_buf_append(&r->scratch, s->data + pos, used);
+        rvi_jinja_append(r, &r->scratch, s, pos, used);
         pos += used;
     }
-    rvi_buf_append(&r->scratch, s->data + pos, s->len - pos);
+    rvi_jinja_append(r, &r->scratch, s, pos, s->len - pos);
     return rvi_jinja_take(r, start);
 }
 
@@ -131,7 +131,7 @@ rvi_jv rvi_jinja_strip(rvi_jrun *r, const rvi_jstr *s, rvi_jv chars, bool left, 
         to = start;
     }
     if (!rvi_jinja_charge(r, (s->len - (to - from)) / 16)) return RVI_JV(FAIL);
-    return rvi_jv_view(r, s->data + from, to - from);
+    return rvi_jv_part(r, s, from, to - from);
 }
 
 rvi_jv rvi_jinja_splitlines(rvi_jrun *r, const rvi_jstr *s, bool keep_ends)
@@ -150,7 +150,7 @@ rvi_jv rvi_jinja_splitlines(rvi_jrun *r, const rvi_jstr *s, bool keep_ends)
             }
             i += used;
         }
-        rvi_jv line = rvi_jv_view(r, s->data + start, (keep_ends ? i : end) - start);
+        rvi_jv line = rvi_jv_part(r, s, start, (keep_ends ? i : end) - start);
         if (rvi_jv_failed(line) || !rvi_jvec_push(r, &lines, line)) return RVI_JV(FAIL);
     }
     return rvi_jvec_finish(r, &lines, RVI_J_LIST);
@@ -165,9 +165,9 @@ rvi_jv rvi_jinja_pad(rvi_jrun *r, rvi_jstr *s, int64_t width, const rvi_jstr *fi
     if (!rvi_jinja_charge_chars(r, (size_t)missing * fill->len)) return RVI_JV(FAIL);
     /* Python's centre gives the odd blank to the left where the width is odd, else to the right */
     int64_t left = where < 0 ? 0 : where > 0 ? missing : missing / 2 + (missing & width & 1);
-    for (int64_t i = 0; i < left; i++) rvi_buf_append(&r->scratch, fill->data, fill->len);
-    rvi_buf_append(&r->scratch, s->data, s->len);
-    for (int64_t i = left; i < missing; i++) rvi_buf_append(&r->scratch, fill->data, fill->len);
+    for (int64_t i = 0; i < left; i++) rvi_jinja_append(r, &r->scratch, fill, 0, fill->len);
+    rvi_jinja_append(r, &r->scratch, s, 0, s->len);
+    for (int64_t i = left; i < missing; i++) rvi_jinja_append(r, &r->scratch, fill, 0, fill->len);
     return rvi_jinja_take(r, start);
 }
 
@@ -221,10 +221,13 @@ rvi_jv rvi_jinja_recase(rvi_jrun *r, const rvi_jstr *s, rvi_jcase how)
             n = rvi_jchar_to_lower(c, image);
         }
         after_cased = rvi_jchar_cased(c);
+        size_t begin = r->scratch.len;
+        rvi_jstr origin = rvi_jstr_piece(s, at, i - at);
         for (size_t k = 0; k < n; k++) {
             char bytes[4];
             rvi_buf_append(&r->scratch, bytes, rvi_utf8_encode(image[k], bytes));
         }
+        if (origin.user && *origin.user) rvi_jinja_trace(r, &r->scratch, &origin, begin);
     }
     return rvi_jinja_take(r, start);
 }

@@ -163,5 +163,6 @@ rvi_jv rvi_jinja_strftime(rvi_jrun *r, const rvi_jstr *text)
     size_t start = rvi_jinja_build(r);
     format(&r->scratch, t, text->data, text->len);
     if (!rvi_jinja_charge_bytes(r, 8 * text->len)) return rvi_jinja_drop(r, start);
+    rvi_jinja_trace(r, &r->scratch, text, start);
     return rvi_jinja_take(r, start);
 }

@@ -6,6 +6,8 @@
 #include "base/utf8.h"
 #include "template/jinja_run.h"
 
+const char rvi_juser_all[1] = {1};
+
 enum { LINEAR_PAIRS = 8 }; /* dicts up to this size have no index */
 
 /* ---- making values ---- */
@@ -21,6 +23,13 @@ static rvi_jv new_str(rvi_jrun *r, const char *data, size_t len, rvi_jgrow *grow
 rvi_jv rvi_jv_view(rvi_jrun *r, const char *data, size_t len)
 {
     return new_str(r, data, len, NULL);
+}
+
+rvi_jv rvi_jv_part(rvi_jrun *r, const rvi_jstr *s, size_t from, size_t len)
+{
+    rvi_jv v = new_str(r, s->data + from, len, NULL);
+    if (!rvi_jv_failed(v)) *v.as.str = rvi_jstr_piece(s, from, len);
+    return v;
 }
 
 rvi_jv rvi_jv_text(rvi_jrun *r, const char *literal)
@@ -43,7 +52,25 @@ rvi_jv rvi_jv_mark(rvi_jrun *r, rvi_jv str, bool markup)
     if (rvi_jv_failed(v)) return v;
     v.as.str->markup = markup;
     v.as.str->chars = str.as.str->chars;
+    v.as.str->user = str.as.str->user;
     return v;
+}
+
+static void copy_user(char *out, const rvi_jstr *s)
+{
+    if (s->user && s->user != rvi_juser_all)
+        memcpy(out, s->user, s->len);
+    else
+        memset(out, s->user ? 1 : 0, s->len);
+}
+
+/* Room for the origin of each byte in g, filled in for the string x that it holds so far. */
+static bool track_user(rvi_jrun *r, rvi_jgrow *g, const rvi_jstr *x)
+{
+    g->user = rvi_jinja_alloc(r, g->cap, 1);
+    if (!g->user || !rvi_jinja_charge_bytes(r, g->cap)) return false;
+    copy_user(g->user, x);
+    return true;
 }
 
 /* A string made by appending keeps room behind it, so that appending to it again and again costs
@@ -66,9 +93,13 @@ rvi_jv rvi_jv_concat(rvi_jrun *r, rvi_jv a, rvi_jv b)
         *fresh = (rvi_jgrow){.data = data, .used = x->len, .cap = cap};
         g = fresh;
     }
+    if ((x->user || y->user) && !g->user && !track_user(r, g, x)) return RVI_JV(FAIL);
     memcpy(g->data + g->used, y->data, y->len);
+    if (g->user) copy_user(g->user + g->used, y);
     g->used += y->len;
-    return new_str(r, g->data, g->used, g);
+    rvi_jv v = new_str(r, g->data, g->used, g);
+    if (!rvi_jv_failed(v)) v.as.str->user = g->user;
+    return v;
 }
 
 rvi_jv rvi_jv_seq(rvi_jrun *r, rvi_jkind kind, size_t count, rvi_jv **items)

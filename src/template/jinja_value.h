@@ -84,6 +84,7 @@ typedef struct rvi_jv {
  */
 typedef struct rvi_jgrow {
     char *data;
+    char *user; /* as in rvi_jstr, one byte for each of data; NULL: nothing is from users yet */
     size_t used, cap;
 } rvi_jgrow;
 
@@ -97,7 +98,22 @@ struct rvi_jstr {
     size_t chars; /* code points, or RVI_JSTR_UNCOUNTED; always counted in a template's constants */
     rvi_jgrow *grow; /* or NULL */
     bool markup;     /* made by |safe or |escape: joining other text to it escapes that text */
+    /* Which bytes come from the caller's variables, not from the template: NULL: none;
+     * rvi_juser_all: all; otherwise a byte for each, 1 where it does. What an operation cannot
+     * trace byte by byte counts as the user's. */
+    const char *user;
 };
+
+extern const char rvi_juser_all[1];
+
+/* len bytes of s from `from` on, sharing its storage. */
+static inline rvi_jstr rvi_jstr_piece(const rvi_jstr *s, size_t from, size_t len)
+{
+    return (rvi_jstr){.data = s->data + from,
+                      .len = len,
+                      .chars = RVI_JSTR_UNCOUNTED,
+                      .user = s->user && s->user != rvi_juser_all ? s->user + from : s->user};
+}
 
 struct rvi_jundefined {
     const char *hint;     /* the whole message, or NULL: made from the fields below */
@@ -170,7 +186,8 @@ static inline bool rvi_jv_failed(rvi_jv v)
 
 rvi_jv rvi_jv_str(rvi_jrun *r, const char *data, size_t len); /* copies */
 rvi_jv rvi_jv_view(rvi_jrun *r, const char *data,
-                   size_t len);                           /* borrows: data outlives the render */
+                   size_t len); /* borrows: data outlives the render */
+rvi_jv rvi_jv_part(rvi_jrun *r, const rvi_jstr *s, size_t from, size_t len); /* rvi_jstr_piece */
 rvi_jv rvi_jv_text(rvi_jrun *r, const char *literal);     /* borrows a C string */
 rvi_jv rvi_jv_mark(rvi_jrun *r, rvi_jv str, bool markup); /* the same text with that flag */
 rvi_jv rvi_jv_concat(rvi_jrun *r, rvi_jv a, rvi_jv b);    /* two strings; result is plain */

@@ -111,6 +111,8 @@ rv_status rvi_added_prepare(rvi_added *a, rv_error *err)
             rvi_trie_add(&a->raw, t->text, t->len, (uint32_t)i);
     }
     a->any_normalized = normalized_bytes > 0;
+    for (size_t i = 0; i < a->n; i++)
+        a->special_normalized |= a->tokens[i].normalized && a->tokens[i].special;
     if (rvi_cpset_add_property(&a->word, "Word_With_Joiners", 17) != RVI_PROPERTY_OK)
         return rvi_nomem(err, "added tokens");
     rvi_cpset_close(&a->word);
@@ -162,6 +164,18 @@ static size_t spaces_behind(rvi_added_scan *s, size_t end)
     return s->space_end = end;
 }
 
+/* A special token's text at `from` that reaches into a span of users is no token. What is left is
+ * the longest token that ends before the span; otherwise the search goes on behind: from the next
+ * byte of the template's text, or behind what the match has of the user's. */
+static uint32_t outside_user(const rvi_trie *trie, rvi_added_scan *s, size_t from,
+                             const rvi_text_span *user, size_t *match_len)
+{
+    size_t at = s->base + from, before = user->start > at ? user->start - at : 0;
+    size_t user_end = user->end - s->base;
+    s->at = before ? from + 1 : RVI_MIN(from + *match_len, user_end);
+    return before ? rvi_trie_match(trie, s->text + from, before, match_len) : 0;
+}
+
 bool rvi_added_next(const rvi_added *a, const rvi_trie *trie, bool plain, rvi_added_scan *s,
                     size_t *start, int32_t *id)
 {
@@ -172,6 +186,12 @@ bool rvi_added_next(const rvi_added *a, const rvi_trie *trie, bool plain, rvi_ad
             s->at++;
             continue;
         }
+        const rvi_text_span *user = NULL;
+        if (s->user && a->tokens[found - 1].special)
+            user = rvi_text_spans_from(s->user, s->base + from);
+        if (user && user->start < s->base + from + match_len &&
+            !(found = outside_user(trie, s, from, user, &match_len)))
+            continue;
         const rvi_added_token *t = &a->tokens[found - 1];
         s->at = from + match_len;
         if (plain && t->special) continue;

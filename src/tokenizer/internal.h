@@ -139,13 +139,15 @@ typedef struct rvi_added {
     size_t n, cap;
     rvi_text_map map; /* text to index in tokens */
     rvi_trie raw, normalized;
-    bool any_normalized;
+    bool any_normalized, special_normalized;
     rvi_cpset word; /* for single_word */
 } rvi_added;
 
 typedef struct rvi_added_scan {
     const char *text;
     size_t len;
+    const rvi_text_spans *user;    /* special tokens in these are passed over; NULL: none */
+    size_t base;                   /* where the text begins in the text of the spans */
     size_t at;                     /* where the search goes on */
     size_t done;                   /* end of the last found token with what it strips */
     size_t space_start, space_end; /* the last run of white space seen behind a token */
@@ -235,6 +237,10 @@ rv_status rvi_pattern_from_json(rvi_regex **out, const rvi_json *v, const char *
 /* *out is the text itself or lies in w. *moved: characters were taken away at the start. */
 rv_status rvi_normalizer_run(const rvi_normalizer *n, rvi_norm_work *w, const char *text,
                              size_t len, rvi_piece *out, bool *moved, rv_error *err) RVI_MUST_CHECK;
+/* How long a part from the middle of a text becomes: without the steps that work at the ends. Exact
+ * but for characters that combine across the part's ends. */
+rv_status rvi_normalizer_measure(const rvi_normalizer *n, rvi_norm_work *w, const char *text,
+                                 size_t len, bool first, size_t *out, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- pretokenizer.c ---- */
 

@@ -277,8 +277,9 @@ static rvi_piece strip(const rvi_norm_step *s, rvi_piece in, bool *moved)
     return in;
 }
 
-rv_status rvi_normalizer_run(const rvi_normalizer *n, rvi_norm_work *w, const char *text,
-                             size_t len, rvi_piece *out, bool *moved, rv_error *err)
+/* at_start, at_end: the text is not cut off there. */
+static rv_status run(const rvi_normalizer *n, rvi_norm_work *w, const char *text, size_t len,
+                     bool at_start, bool at_end, rvi_piece *out, bool *moved, rv_error *err)
 {
     rvi_piece now = {text, len};
     int side = 0; /* the buffer that is free */
@@ -288,9 +289,10 @@ rv_status rvi_normalizer_run(const rvi_normalizer *n, rvi_norm_work *w, const ch
         rvi_buf *to = &w->buf[side];
         rv_status st = RV_OK;
         if (s->kind == RVI_NORM_STRIP) {
-            now = strip(s, now, moved);
+            if (at_start && at_end) now = strip(s, now, moved);
             continue;
         }
+        if (s->kind == RVI_NORM_PREPEND && !at_start) continue;
         rvi_tok_grow(to, len);
         switch (s->kind) {
         case RVI_NORM_FORM: st = rvi_unicode_normalize(s->form, now.data, now.len, to, err); break;
@@ -318,4 +320,20 @@ rv_status rvi_normalizer_run(const rvi_normalizer *n, rvi_norm_work *w, const ch
     }
     *out = now;
     return RV_OK;
+}
+
+rv_status rvi_normalizer_run(const rvi_normalizer *n, rvi_norm_work *w, const char *text,
+                             size_t len, rvi_piece *out, bool *moved, rv_error *err)
+{
+    return run(n, w, text, len, true, true, out, moved, err);
+}
+
+rv_status rvi_normalizer_measure(const rvi_normalizer *n, rvi_norm_work *w, const char *text,
+                                 size_t len, bool first, size_t *out, rv_error *err)
+{
+    rvi_piece piece = {0};
+    bool moved;
+    rv_status st = run(n, w, text, len, first, false, &piece, &moved, err);
+    *out = piece.len;
+    return st;
 }

@@ -193,6 +193,8 @@ rv_status rvi_tokenizer_finish(rvi_tokenizer *t, rv_error *err)
 typedef struct encoder {
     const rvi_tokenizer *t;
     bool plain;
+    const rvi_text_spans *user; /* or NULL */
+    rvi_text_spans mapped;      /* the same in a normalized text */
     rvi_ids *out;
     rvi_norm_work norm;
     rvi_pre_work pre;
@@ -221,20 +223,47 @@ static rv_status encode_pieces(encoder *e, const char *text, size_t len, bool fi
     return st;
 }
 
-/* A text without added tokens that are matched in the raw text. first: it begins where the whole
- * text begins. */
-static rv_status encode_normalized(encoder *e, const char *text, size_t len, bool first)
+/* Where the spans of users lie once text, which begins at `at` of the whole, is normalized: the
+ * parts between their ends are measured one by one. */
+static rv_status map_user(encoder *e, const char *text, size_t len, size_t at)
 {
+    const rvi_text_span *u = rvi_text_spans_from(e->user, at), *end = u;
+    size_t done = 0, mapped = 0, n;
+    rv_status st = RV_OK;
+    e->mapped.n = 0;
+    if (u) end = e->user->data + e->user->n;
+    for (; !st && u < end && u->start < at + len; u++) {
+        size_t from = RVI_MAX(u->start, at) - at, to = RVI_MIN(u->end - at, len);
+        st = rvi_normalizer_measure(&e->t->normalizer, &e->norm, text + done, from - done, !done,
+                                    &n, e->err);
+        size_t start = mapped += n;
+        if (!st)
+            st = rvi_normalizer_measure(&e->t->normalizer, &e->norm, text + from, to - from, !from,
+                                        &n, e->err);
+        mapped += n;
+        done = to;
+        if (!st && !rvi_text_spans_add(&e->mapped, start, mapped))
+            st = rvi_nomem(e->err, "token ids");
+    }
+    return st;
+}
+
+/* A text without added tokens that are matched in the raw text; it begins at `at` of the whole
+ * text. */
+static rv_status encode_normalized(encoder *e, const char *text, size_t len, size_t at)
+{
+    const bool mark = e->user && e->t->added.special_normalized;
     rvi_piece piece;
-    bool moved;
-    rv_status st =
-        rvi_normalizer_run(&e->t->normalizer, &e->norm, text, len, &piece, &moved, e->err);
+    bool moved, first = !at;
+    rv_status st = mark ? map_user(e, text, len, at) : RV_OK;
+    if (st) return st;
+    st = rvi_normalizer_run(&e->t->normalizer, &e->norm, text, len, &piece, &moved, e->err);
     if (st) return st;
     first = first && !moved;
     if (!e->t->added.any_normalized)
         return piece.len ? encode_pieces(e, piece.data, piece.len, first) : RV_OK;
 
-    rvi_added_scan scan = {.text = piece.data, .len = piece.len};
+    rvi_added_scan scan = {.text = piece.data, .len = piece.len, .user = mark ? &e->mapped : NULL};
     size_t done = 0, start;
     int32_t id;
     while (!st &&
@@ -250,16 +279,16 @@ static rv_status encode_normalized(encoder *e, const char *text, size_t len, boo
 
 static rv_status encode_text(encoder *e, const char *text, size_t len)
 {
-    rvi_added_scan scan = {.text = text, .len = len};
+    rvi_added_scan scan = {.text = text, .len = len, .user = e->user};
     size_t done = 0, start;
     int32_t id;
     rv_status st = RV_OK;
     while (!st && rvi_added_next(&e->t->added, &e->t->added.raw, e->plain, &scan, &start, &id)) {
-        if (start > done) st = encode_normalized(e, text + done, start - done, !done);
+        if (start > done) st = encode_normalized(e, text + done, start - done, done);
         if (!st) st = push_id(e, id);
         done = scan.done;
     }
-    if (!st && done < len) st = encode_normalized(e, text + done, len - done, !done);
+    if (!st && done < len) st = encode_normalized(e, text + done, len - done, done);
     return st;
 }
 
@@ -284,15 +313,18 @@ static bool write_valid(rvi_buf *out, const char *text, size_t len)
     return !out->failed;
 }
 
-rv_status rvi_tokenizer_encode(const rvi_tokenizer *t, const char *text, size_t len, unsigned flags,
-                               rvi_ids *out, rv_error *err)
+rv_status rvi_tokenizer_encode_marked(const rvi_tokenizer *t, const char *text, size_t len,
+                                      const rvi_text_spans *user, unsigned flags, rvi_ids *out,
+                                      rv_error *err)
 {
-    encoder e = {.t = t, .plain = flags & RVI_TOK_PLAIN, .out = out, .err = err};
+    if (user && !user->n) user = NULL;
+    encoder e = {.t = t, .plain = flags & RVI_TOK_PLAIN, .user = user, .out = out, .err = err};
     rvi_buf copy = {0};
     rv_status st = RV_OK;
     if (len > RVI_TOK_TEXT_MAX)
         return rvi_error(err, RV_E_TOKENIZATION, "text of %zu bytes is too long", len);
     if (!is_valid(text, len)) {
+        if (user) return rvi_error(err, RV_E_TOKENIZATION, "a text with marked parts is not UTF-8");
         if (!write_valid(&copy, text, len)) st = rvi_nomem(err, "text");
         text = copy.data;
         len = copy.len;
@@ -305,8 +337,15 @@ rv_status rvi_tokenizer_encode(const rvi_tokenizer *t, const char *text, size_t 
     rvi_norm_work_deinit(&e.norm);
     rvi_pre_work_deinit(&e.pre);
     rvi_bpe_work_deinit(&e.bpe);
+    rvi_text_spans_deinit(&e.mapped);
     rvi_buf_deinit(&copy);
     return st;
+}
+
+rv_status rvi_tokenizer_encode(const rvi_tokenizer *t, const char *text, size_t len, unsigned flags,
+                               rvi_ids *out, rv_error *err)
+{
+    return rvi_tokenizer_encode_marked(t, text, len, NULL, flags, out, err);
 }
 
 /* ---- questions ---- */

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "formats/gguf.h"
+#include "text/spans.h"
 
 typedef struct rvi_tokenizer rvi_tokenizer;
 
@@ -57,6 +58,13 @@ enum {
 /* Appends to out. */
 rv_status rvi_tokenizer_encode(const rvi_tokenizer *t, const char *text, size_t len, unsigned flags,
                                rvi_ids *out, rv_error *err) RVI_MUST_CHECK;
+/* The same for a text of which the parts in `user` come from users (rvi_chat_render_marked): a
+ * special token's text that lies in one of them, or reaches into one, is ordinary text. Nothing
+ * else changes: the ids are those of rvi_tokenizer_encode where no special token is touched. user
+ * NULL: none. The text must be valid UTF-8 where there is a span. */
+rv_status rvi_tokenizer_encode_marked(const rvi_tokenizer *t, const char *text, size_t len,
+                                      const rvi_text_spans *user, unsigned flags, rvi_ids *out,
+                                      rv_error *err) RVI_MUST_CHECK;
 
 enum { RVI_TOK_SKIP_SPECIAL = 1 };
 /* Appends to out, as the model's decoder does: always valid UTF-8. Ids that are out of range or

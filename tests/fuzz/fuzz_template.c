@@ -32,6 +32,19 @@ static void render_plain(const char *text, size_t len, const rvi_json *vars)
     for (int i = 0; i < 2; i++) /* twice: a template does not change */
         if (rvi_template_render(t, vars, &now, &limits, &out, &err)) break;
     if (out.len && memcmp(out.data, out.data + out.len / 2, out.len / 2)) abort();
+    /* marking what comes from users changes no text, and the spans are in order inside it */
+    rvi_buf marked = {0};
+    rvi_text_spans user = {0};
+    if (!rvi_template_render_marked(t, NULL, vars, &now, &limits, &marked, &user, &err)) {
+        if (out.len && (marked.len != out.len / 2 || memcmp(marked.data, out.data, marked.len)))
+            abort();
+        for (size_t i = 0; i < user.n; i++)
+            if (user.data[i].start >= user.data[i].end || user.data[i].end > marked.len ||
+                (i && user.data[i].start <= user.data[i - 1].end))
+                abort();
+    }
+    rvi_text_spans_deinit(&user);
+    rvi_buf_deinit(&marked);
     rvi_template_free(t);
     rvi_buf_deinit(&out);
 }

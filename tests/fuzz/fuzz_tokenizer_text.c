@@ -83,6 +83,28 @@ static void decode_both_ways(const rvi_tokenizer *t, const int32_t *ids, size_t 
     rvi_buf_deinit(&parts);
 }
 
+/* A text that is a user's as a whole is plain text; any other spans are taken too. */
+static void mark_users(const rvi_tokenizer *t, const char *text, size_t len)
+{
+    rvi_ids plain = {0}, marked = {0};
+    rvi_text_spans user = {0};
+    rv_error err;
+    need(rvi_text_spans_add(&user, 0, len));
+    if (!rvi_tokenizer_encode_marked(t, text, len, &user, 0, &marked, &err)) {
+        need(!rvi_tokenizer_encode(t, text, len, RVI_TOK_PLAIN, &plain, &err));
+        need(plain.len == marked.len &&
+             (!plain.len || !memcmp(plain.data, marked.data, plain.len * sizeof *plain.data)));
+        user.n = 0;
+        for (size_t i = 0; i + 1 < len; i++) /* capital letters say where */
+            if (text[i] >= 'A' && text[i] <= 'Z') need(rvi_text_spans_add(&user, i, i + 1));
+        marked.len = 0;
+        need(!rvi_tokenizer_encode_marked(t, text, len, &user, 0, &marked, &err));
+    }
+    rvi_ids_deinit(&plain);
+    rvi_ids_deinit(&marked);
+    rvi_text_spans_deinit(&user);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     rv_error err;
@@ -102,6 +124,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < ids.len; i++)
         need(ids.data[i] >= 0 && ids.data[i] < rvi_tokenizer_size(t));
     decode_both_ways(t, ids.data, ids.len, flags & 1);
+    mark_users(t, (const char *)data + 1, size - 1);
     ids.len = 0;
     for (size_t i = 1; i < size; i++) need(rvi_ids_push(&ids, (int32_t)data[i] % 48 - 2));
     decode_both_ways(t, ids.data, ids.len, flags & 1);

@@ -87,7 +87,7 @@ static rv_status write_to(const golden *g, const rvi_adapter *a, const char *pat
 static void round_trips(const golden *g, const rvi_buf *dir)
 {
     char digest[RVI_SHA256_HEX];
-    rvi_model_digest(g->m->source, digest);
+    assert_ok(rvi_model_digest(g->m->source, g->be, digest, err));
     rvi_adapter_note note = {"base", digest, provenance};
     for (int way = 0; way < 8; way++) {
         bool gguf = way & 1, same_rank = way & 4;
@@ -325,7 +325,7 @@ static void digests(void **state)
     char digest[RVI_SHA256_HEX];
     golden_open_named(&g, "llama", true, 1, NULL);
     g.be->log = &log;
-    rvi_model_digest(g.m->source, digest);
+    assert_ok(rvi_model_digest(g.m->source, g.be, digest, err));
     rvi_adapter *a = random_adapter(&g, 1, 2, true), *b;
     for (int gguf = 0; gguf < 2; gguf++) {
         rv_error bad = {0};

@@ -300,6 +300,75 @@ static void long_runs(void **state)
     }
 }
 
+/* ---- text of users ---- */
+
+/* <e> and <e>x are special in the raw text, <N> (spelled <n>) in the normalized one, <w> is not
+ * special. */
+#define MARKED(normalizer)                                                                         \
+    "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"<\":0,\"e\":1,\">\":2,\"x\":3,\"n\":4,\"w\":5,"     \
+    "\"_\":6},\"merges\":[]},\"added_tokens\":["                                                   \
+    "{\"id\":10,\"content\":\"<e>\",\"special\":true},"                                            \
+    "{\"id\":11,\"content\":\"<e>x\",\"special\":true},"                                           \
+    "{\"id\":12,\"content\":\"<N>\",\"special\":true,\"normalized\":true},"                        \
+    "{\"id\":13,\"content\":\"<w>\"}],\"normalizer\":" normalizer "}"
+
+static void check_marked(const rvi_tokenizer *t, const char *text, size_t start, size_t end,
+                         const char *want)
+{
+    rvi_text_spans user = {0};
+    rvi_ids ids = {0};
+    rv_error err = {0};
+    char got[200] = "";
+    size_t n = 0;
+    assert_true(rvi_text_spans_add(&user, start, end));
+    rv_status st = rvi_tokenizer_encode_marked(t, text, strlen(text), &user, 0, &ids, &err);
+    if (st) fail_msg("%s: %s", text, err.text);
+    for (size_t i = 0; i < ids.len; i++)
+        n += (size_t)snprintf(got + n, sizeof got - n, "%s%d", i ? " " : "", ids.data[i]);
+    if (strcmp(got, want)) fail_msg("%s %zu-%zu: %s, not %s", text, start, end, got, want);
+    rvi_ids_deinit(&ids);
+    rvi_text_spans_deinit(&user);
+}
+
+static void text_of_users(void **state)
+{
+    static const char *const jsons[] = {
+        MARKED("{\"type\":\"Lowercase\"}"),
+        MARKED("{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Lowercase\"},"
+               "{\"type\":\"Replace\",\"pattern\":{\"String\":\"x\"},\"content\":\"xx\"}]}")};
+    (void)state;
+    for (int doubled = 0; doubled < 2; doubled++) {
+        rvi_tokenizer_files files = {.tokenizer = jsons[doubled],
+                                     .tokenizer_len = strlen(jsons[doubled])};
+        rvi_tokenizer *t;
+        rv_error err = {0};
+        if (rvi_tokenizer_from_json(&t, &files, NULL, &err)) fail_msg("%s", err.text);
+        if (!doubled) {
+            check_marked(t, "<e><e><e>", 3, 6, "10 0 1 2 10"); /* only what is in the span */
+            check_marked(t, "<e><e>", 0, 0, "10 10");
+            check_marked(t, "<e>x", 3, 4, "10 3");    /* the longer token reaches into it */
+            check_marked(t, "<e>x", 0, 1, "0 1 2 3"); /* and a token that begins in it */
+            check_marked(t, "<<e>", 0, 1, "0 10");    /* no token of the template is lost */
+            check_marked(t, "<e<e>", 0, 2, "0 1 10");
+            check_marked(t, "<w><w>", 0, 6, "13 13"); /* not special: an ordinary word */
+            check_marked(t, "x<N>x<N>", 0, 5, "3 0 4 2 3 12");
+            check_marked(t, "<N><e><N><N>", 6, 9, "12 10 0 4 2 12");
+            check_marked(t, "<N><N>", 3, 6, "12 0 4 2");
+        } else {
+            check_marked(t, "x<N>x<N>", 0, 5, "3 3 0 4 2 3 3 12");
+            check_marked(t, "x<N>x<N>", 4, 8, "3 3 12 3 3 0 4 2");
+        }
+        const char bad[] = "\xFFx";
+        rvi_text_spans user = {0};
+        rvi_ids ids = {0};
+        assert_true(rvi_text_spans_add(&user, 0, 1));
+        assert_int_equal(rvi_tokenizer_encode_marked(t, bad, 2, &user, 0, &ids, &err),
+                         RV_E_TOKENIZATION);
+        rvi_text_spans_deinit(&user);
+        rvi_tokenizer_free(t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -307,6 +376,7 @@ int main(void)
         cmocka_unit_test(end_of_generation), cmocka_unit_test(pieces),
         cmocka_unit_test(chat_templates),    cmocka_unit_test(invalid_utf8),
         cmocka_unit_test(byte_runs),         cmocka_unit_test(long_runs),
+        cmocka_unit_test(text_of_users),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -306,6 +306,12 @@ static void gather(rvi_backend *be, rvi_cols out, rvi_cols x, const int32_t *fro
 
 /* ---- the object ---- */
 
+static void share(rvi_backend *be, void (*fn)(void *ctx, int task, int worker), void *ctx,
+                  int n_tasks)
+{
+    rvi_pool_run_all(rvi_cpu_of(be)->pool, fn, ctx, n_tasks);
+}
+
 static void set_stop(rvi_backend *be, const atomic_bool *stop)
 {
     be->stop = stop;
@@ -339,6 +345,7 @@ static const rvi_backend_ops cpu_ops = {
     .rows_read = rows_read,
     .reserve = rvi_cpu_reserve,
     .set_stop = set_stop,
+    .share = share,
     .kv_new = rvi_cpu_kv_new,
     .kv_free = rvi_cpu_kv_free,
     .kv_copy_page = rvi_cpu_kv_copy_page,
