@@ -15,7 +15,7 @@
 #   make bench           speed of the kernels and of training, one core
 #   make examples        build/examples, one program for each file of examples/
 #   make format          clang-format of every C file, Markdown at 100 columns
-#   make install         program, library, header, manual page, completions under PREFIX
+#   make install         program, library, header, manual page, completions, licences under PREFIX
 #                        (/usr/local; DESTDIR, LIBDIR); make uninstall
 #   make conformance DATA=folder   third-party vocabularies, templates and models
 #                        (see tests/conformance/README.md)
@@ -282,9 +282,11 @@ MANPAGE    := $(DATADIR)/man/man1/ruvllm.1
 BASH_FILE  := $(DATADIR)/bash-completion/completions/ruvllm
 ZSH_FILE   := $(DATADIR)/zsh/site-functions/_ruvllm
 FISH_FILE  := $(DATADIR)/fish/vendor_completions.d/ruvllm.fish
+DOC_FILES  := $(DATADIR)/doc/ruvllm/LICENSE-MIT $(DATADIR)/doc/ruvllm/LICENSE-APACHE
+STRIP      ?= strip
 INSTALLED  := $(BINDIR)/ruvllm $(INCLUDEDIR)/ruvllm.h $(LIBDIR)/libruvllm.a \
   $(LIBDIR)/$(REAL_SO) $(LIBDIR)/$(SONAME) $(LIBDIR)/libruvllm.so $(LIBDIR)/pkgconfig/ruvllm.pc \
-  $(MANPAGE) $(BASH_FILE) $(ZSH_FILE) $(FISH_FILE)
+  $(MANPAGE) $(BASH_FILE) $(ZSH_FILE) $(FISH_FILE) $(DOC_FILES)
 FROM_HELP  := $(addprefix $(BUILD)/help/,ruvllm.1 ruvllm.bash _ruvllm ruvllm.fish)
 
 $(FROM_HELP): $(BIN) tools/make_man
@@ -297,6 +299,8 @@ install: all $(FROM_HELP)
 	install -m 644 include/ruvllm.h "$(DESTDIR)$(INCLUDEDIR)/ruvllm.h"
 	install -m 644 $(BUILD)/libruvllm.a "$(DESTDIR)$(LIBDIR)/libruvllm.a"
 	install -m 755 $(BUILD)/libruvllm.so "$(DESTDIR)$(LIBDIR)/$(REAL_SO)"
+	$(STRIP) --strip-unneeded "$(DESTDIR)$(BINDIR)/ruvllm" "$(DESTDIR)$(LIBDIR)/$(REAL_SO)"
+	$(STRIP) --strip-debug "$(DESTDIR)$(LIBDIR)/libruvllm.a"
 	ln -sf $(REAL_SO) "$(DESTDIR)$(LIBDIR)/$(SONAME)"
 	ln -sf $(SONAME) "$(DESTDIR)$(LIBDIR)/libruvllm.so"
 	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|' \
@@ -307,6 +311,7 @@ install: all $(FROM_HELP)
 	install -m 644 $(BUILD)/help/ruvllm.bash "$(DESTDIR)$(BASH_FILE)"
 	install -m 644 $(BUILD)/help/_ruvllm "$(DESTDIR)$(ZSH_FILE)"
 	install -m 644 $(BUILD)/help/ruvllm.fish "$(DESTDIR)$(FISH_FILE)"
+	install -m 644 LICENSE-MIT LICENSE-APACHE "$(DESTDIR)$(DATADIR)/doc/ruvllm"
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
 
 uninstall:
