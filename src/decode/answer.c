@@ -28,8 +28,10 @@ struct rvi_answer {
     size_t n_avoid;
     rvi_generated out;
     int max_tokens;
-    int n_rows;    /* in the step being computed */
-    int logits_at; /* place of its logits in that; -1: none */
+    int n_rows;     /* in the step being computed */
+    int logits_at;  /* place of its logits in that; -1: none */
+    int32_t picked; /* from these logits; -1: not yet */
+    rv_status pick_status;
     bool ended;
     rv_status status;
     rv_error error;
@@ -418,7 +420,7 @@ static void avoid(rvi_answer *a, float *logits, size_t n_vocab)
     }
 }
 
-static rv_status pick(rvi_answer *a, float *logits, int32_t *id, bool *cancel)
+static rv_status pick_from(rvi_answer *a, float *logits, int32_t *id, bool *cancel)
 {
     rvi_session *s = a->s;
     const rvi_engine *e = s->e;
@@ -437,6 +439,13 @@ static rv_status pick(rvi_answer *a, float *logits, int32_t *id, bool *cancel)
     for (size_t i = 0; st && i < n_vocab; i++)
         if (isnan(logits[i])) return rvi_engine_explain(e, st, &a->error);
     return st;
+}
+
+static rv_status pick(rvi_answer *a, float *logits, int32_t *id, bool *cancel)
+{
+    if (a->picked < 0 && !a->pick_status) return pick_from(a, logits, id, cancel);
+    *id = a->picked;
+    return a->pick_status;
 }
 
 static void note_logprobs(rvi_answer *a, int32_t id)
@@ -489,6 +498,38 @@ static void take_token(rvi_answer *a, float *logits)
 }
 
 /* ---- a step ---- */
+
+/* Answers whose tokens the threads pick side by side. */
+typedef struct picks {
+    const rvi_engine *e;
+    rvi_answer **answers;
+} picks;
+
+static void pick_task(void *ctx, int task, int worker)
+{
+    const picks *p = ctx;
+    rvi_answer *a = p->answers[task];
+    bool cancel; /* only a mask can */
+    (void)worker;
+    a->pick_status = pick_from(a, rvi_engine_logits(p->e, a->logits_at), &a->picked, &cancel);
+}
+
+/* A token is picked from its answer's own logits and past: the threads may do that for all answers
+ * of a step at once. A mask is the caller's code and runs on the caller's thread, later. */
+static void pick_together(rvi_engine *e)
+{
+    enum { MOST = 64 };
+    rvi_answer *answers[MOST];
+    picks p = {e, answers};
+    int n = 0;
+    for (rvi_answer *a = e->answers; a; a = a->next) {
+        a->picked = -1;
+        a->pick_status = RV_OK;
+        if (a->logits_at >= 0 && a->max_tokens && !a->o.mask && n < MOST) answers[n++] = a;
+    }
+    rvi_backend *be = e->o.be ? e->o.be : e->m->be;
+    if (n > 1) be->ops->run(be, pick_task, &p, n);
+}
 
 static int waiting(const rvi_answer *a)
 {
@@ -586,6 +627,7 @@ size_t rvi_answer_advance(rvi_engine *e, const rvi_session *only)
     rvi_answer *a, *next;
     rv_error error = {0};
     rv_status st = compute_step(e, only, &error);
+    if (!st) pick_together(e);
     for (a = e->answers; a; a = next) {
         bool cancel = false;
         next = a->next;
