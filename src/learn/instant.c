@@ -150,9 +150,9 @@ static bool has_thumbs(const rvi_learner *l)
     return in->thumbs && (in->whole || !l->calibrated || in->n_dislikes);
 }
 
-bool rvi_whitening_is_due(const rvi_learner *l)
+bool rvi_whitening_is_due(rvi_learner *l)
 {
-    return l->n_silences && !l->instant.thumbs;
+    return l->n_silences && !l->instant.thumbs && rvi_instant_load_whitener(l, NULL) != RV_OK;
 }
 
 rv_status rvi_whitening_make(rvi_whitening *w, const rvi_learner *l, const rvi_voice *v,

@@ -272,7 +272,8 @@ typedef struct rvi_whitening {
     bool whole;
 } rvi_whitening;
 
-bool rvi_whitening_is_due(const rvi_learner *l); /* thumbs came, and it is not there yet */
+/* Thumbs came, and it is not there yet, nor on the disk. */
+bool rvi_whitening_is_due(rvi_learner *l);
 rv_status rvi_whitening_make(rvi_whitening *w, const rvi_learner *l, const rvi_voice *v,
                              rvi_study_progress_fn progress, void *ctx,
                              rv_error *err) RVI_MUST_CHECK;
