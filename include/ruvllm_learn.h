@@ -99,15 +99,17 @@ RV_API rv_status rv_learner_correct(rv_learner *l, rv_session *s, const char *qu
 /* How good the last answer on s was, 0 to 1. */
 RV_API rv_status rv_learner_score(rv_learner *l, rv_session *s, double score, rv_adaptation **out,
                                   rv_error *err);
-/* A thumb for the last answer on s. Up is a score of 1. Down makes this answer to this request less
- * likely and touches no other; a correction that was spoken is silent from then on where the same
- * thing is asked. */
+/* A thumb for the last answer on s. Up is a score of 1. After a thumb down, answers to the same
+ * request differ from this one, from the token on that the model was in doubt about; no other
+ * request is touched. A correction that was spoken is silent from then on where the same thing is
+ * asked. */
 RV_API rv_status rv_learner_thumb(rv_learner *l, rv_session *s, int up, rv_adaptation **out,
                                   rv_error *err);
 /* Of two answers to a question the first is preferred. */
 RV_API rv_status rv_learner_prefer(rv_learner *l, const char *question, const char *chosen,
                                    const char *rejected, rv_adaptation **out, rv_error *err);
-/* Takes the last event back, bit for bit. */
+/* Takes the last event back, bit for bit; of scores the last 32 at most, by any process. Where that
+ * is not possible, applied is 0 and nothing is logged. */
 RV_API rv_status rv_learner_undo(rv_learner *l, rv_adaptation **out, rv_error *err);
 /* Removes what was taught with this text in its question or answer. */
 RV_API rv_status rv_learner_forget(rv_learner *l, const char *text, rv_adaptation **out,
@@ -146,8 +148,10 @@ typedef int (*rv_learn_progress_fn)(void *ctx, const char *stage, int done, int 
  * gets into an adapter. If training fails, nothing changes, the status says why, and it is tried
  * again later. RV_E_UNSUPPORTED where there are no threads. Calling it twice is fine. */
 RV_API rv_status rv_learner_start(rv_learner *l, rv_error *err);
-/* Returns when the background thread has ended, within a fraction of a second. Freeing the learner
- * does the same. */
+/* Returns when the background thread has ended; a group that was not published waits, and its
+ * training goes on where it was last saved. Freeing the learner cancels it too but waits for a
+ * moment only: on a busy machine the thread may run, and use the runtime's allocator, a little
+ * longer. */
 RV_API void rv_learner_pause(rv_learner *l);
 
 typedef enum rv_preference_loss { RV_LOSS_DPO, RV_LOSS_KTO } rv_preference_loss;

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Write src/tokenizer/bert_sets.c: the characters that BERT's own tokenizer takes out, strips and splits at.
+"""Write src/tokenizer/bert_sets.c: the characters that BERT's own tokenizer takes out, strips and
+splits at.
 
     make_bert_sets.py > src/tokenizer/bert_sets.c
 
-Needs the package tokenizers (0.23), which is asked about every code point. Its sets are those of Unicode 8: what was
-added later is an ordinary character to it, so they cannot be told from a newer table.
+Needs the package tokenizers (0.23), which is asked about every code point. Its sets are those of
+Unicode 8: what was added later is an ordinary character to it, so they cannot be told from a newer
+table.
 """
 from tokenizers import normalizers, pre_tokenizers
 
@@ -46,7 +48,8 @@ def main():
             line += item
         print("const rvi_unicode_range rvi_bert_%s[] = {" % name)
         print("\n".join(lines + [line]))
-        print("};\nconst size_t rvi_bert_n_%s = sizeof rvi_bert_%s / sizeof rvi_bert_%s[0];" % (name, name, name))
+        print("};\nconst size_t rvi_bert_n_%s = sizeof rvi_bert_%s / sizeof rvi_bert_%s[0];"
+              % (name, name, name))
     print("/* clang-format on */")
 
 

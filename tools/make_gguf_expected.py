@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
-"""Write the expected values of the tiny GGUF models: NAME.expected.safetensors beside each NAME.gguf.
+"""Write the expected values of the tiny GGUF models: NAME.expected.safetensors beside each
+NAME.gguf.
 
     make_gguf_expected.py DIR [NAME ...]
 
-Two programs compute every value: llama.cpp (through llama-cpp-python; float32 cache, no flash attention, one thread)
-and tools/reference_forward.py (float64). For a float32 model the file holds llama.cpp's logits, which must agree with
-float64; otherwise, and wherever llama.cpp departs from the model's own rules, it holds the float64 ones:
+Two programs compute every value: llama.cpp (through llama-cpp-python; float32 cache, no flash
+attention, one thread) and tools/reference_forward.py (float64). For a float32 model the file holds
+llama.cpp's logits, which must agree with float64; otherwise, and wherever llama.cpp departs from
+the model's own rules, it holds the float64 ones:
   - weights other than float32: llama.cpp also quantizes the activations
   - gemma2: llama.cpp takes GELU from a half precision table (the comparison does the same)
-  - windows of mistral and phi3 files: llama.cpp ignores them, which shows in inputs longer than the window
-Tensors: tokens [T] int32, logits [T, V] f32; for float32 models also long_tokens [T2] and long_last_logits [V].
-The metadata of the file names the source of each and the largest difference between the two programs.
-Needs numpy, gguf, llama-cpp-python.
+  - windows of mistral and phi3 files: llama.cpp ignores them, which shows in inputs longer than the
+  window
+Tensors: tokens [T] int32, logits [T, V] f32; for float32 models also long_tokens [T2] and
+long_last_logits [V]. The metadata of the file names the source of each and the largest difference
+between the two programs. Needs numpy, gguf, llama-cpp-python.
 """
 import argparse
 import glob
@@ -28,7 +31,8 @@ LONG = 200
 LONG_ROPE = 300       # beyond the original context of the longrope models
 AGREE = 5e-5          # float32 llama.cpp against float64, absolute, on logits of deviation near 1
 AGREE_GELU = 5e-3     # float32 rounding moves a few GELU arguments to the next entry of the table
-AGREE_QUANT = 0.6     # activations quantized to 8 bits: up to 0.36 seen; other weights than these are about 10 away
+# activations quantized to 8 bits: up to 0.36 seen; other weights than these are about 10 away
+AGREE_QUANT = 0.6
 
 
 def llama_cpp(path, ids, n_ctx):
@@ -42,8 +46,10 @@ def llama_cpp(path, ids, n_ctx):
         return params
 
     llama_cpp.llama_cpp.llama_model_default_params = plain_params
-    model = llama_cpp.Llama(path, n_ctx=n_ctx, n_batch=n_ctx, n_ubatch=n_ctx, n_threads=1, n_threads_batch=1,
-                            logits_all=True, flash_attn=False, type_k=0, type_v=0, use_mmap=False, verbose=False)
+    model = llama_cpp.Llama(path, n_ctx=n_ctx, n_batch=n_ctx, n_ubatch=n_ctx, n_threads=1,
+                            n_threads_batch=1,
+                            logits_all=True, flash_attn=False, type_k=0, type_v=0, use_mmap=False,
+                            verbose=False)
     llama_cpp.llama_cpp.llama_model_default_params = defaults
     model.eval([int(i) for i in ids])
     out = np.array(model.scores[:len(ids)], np.float32)
@@ -56,7 +62,8 @@ def same_blocks(path):
     import ctypes
     import gguf
     import llama_cpp
-    library = ctypes.CDLL(glob.glob(os.path.join(os.path.dirname(llama_cpp.__file__), "lib", "*ggml-base*"))[0])
+    library = ctypes.CDLL(glob.glob(os.path.join(os.path.dirname(llama_cpp.__file__), "lib",
+                                                 "*ggml-base*"))[0])
     for t in gguf.GGUFReader(path).tensors:
         name = t.tensor_type.name
         if name in ("F32", "F16", "BF16"):
@@ -86,11 +93,13 @@ def expected(path):
     trusted = plain and official.act != "gelu"
     difference = gap(other, ref.forward(theirs, tokens)[1])
     limit = AGREE if trusted else AGREE_QUANT if not plain else AGREE_GELU
-    note = {"logits": "llama.cpp" if trusted else "float64", "llama.cpp.difference": "%.2e" % difference}
+    note = {"logits": "llama.cpp" if trusted else "float64", "llama.cpp.difference": "%.2e"
+            % difference}
     out = {"tokens": tokens, "logits": np.asarray(other if trusted else exact, "<f4")}
     line = "%-14s std %.2f  short %.1e" % (name, exact.std(), difference)
     if difference > limit:
-        raise SystemExit("%s: llama.cpp and float64 differ by %g (limit %g)" % (name, difference, limit))
+        raise SystemExit("%s: llama.cpp and float64 differ by %g (limit %g)"
+                         % (name, difference, limit))
     if not plain and not same_blocks(path):
         raise SystemExit("%s: llama.cpp decodes blocks to other values" % name)
     if plain:
@@ -102,9 +111,11 @@ def expected(path):
         difference = gap(other, their_rules)
         deviates = gap(exact, their_rules) if trusted else 0
         if difference > limit:
-            raise SystemExit("%s, long input: llama.cpp and float64 differ by %g" % (name, difference))
+            raise SystemExit("%s, long input: llama.cpp and float64 differ by %g"
+                             % (name, difference))
         use_theirs = trusted and not deviates
-        out["long_tokens"], out["long_last_logits"] = long_tokens, np.asarray(other if use_theirs else exact, "<f4")
+        out["long_tokens"], out["long_last_logits"] = long_tokens, np.asarray(other if use_theirs
+            else exact, "<f4")
         note["long_last_logits"] = "llama.cpp" if use_theirs else "float64"
         note["llama.cpp.long_difference"] = "%.2e" % difference
         line += "  long %.1e" % difference
@@ -120,7 +131,8 @@ def main():
     ap.add_argument("dir")
     ap.add_argument("names", nargs="*")
     o = ap.parse_args()
-    paths = [os.path.join(o.dir, n + ".gguf") for n in o.names] or sorted(glob.glob(os.path.join(o.dir, "*.gguf")))
+    paths = [os.path.join(o.dir, n + ".gguf")
+             for n in o.names] or sorted(glob.glob(os.path.join(o.dir, "*.gguf")))
     for path in paths:
         expected(path)
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes tests/formats/data/quant_vectors.bin: quantized blocks and floats as the `gguf` Python package sees them.
+"""Writes tests/formats/data/quant_vectors.bin: quantized blocks and floats as the `gguf` Python
+package sees them.
 
     pip install gguf numpy
     python3 tools/make_quant_vectors.py [OUTPUT [SEED [TIMES]]]
 
-The committed file was made with the defaults (seed 1, TIMES 1) on x86-64. TIMES makes that many times more random
-blocks; tests/formats/test_quant takes the path of such a file as its argument.
+The committed file was made with the defaults (seed 1, TIMES 1) on x86-64. TIMES makes that many
+times more random blocks; tests/formats/test_quant takes the path of such a file as its argument.
 
 Format, little-endian, records until the end of the file:
     u8   what: 'D' blocks, then the floats they decode to
@@ -25,14 +26,17 @@ import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType as T
 from gguf.quants import dequantize, quantize
 
-DECODE = [T.F32, T.F16, T.BF16, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.Q2_K, T.Q3_K, T.Q4_K, T.Q5_K, T.Q6_K,
+DECODE = [T.F32, T.F16, T.BF16, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.Q2_K, T.Q3_K, T.Q4_K,
+          T.Q5_K, T.Q6_K,
           T.IQ4_NL, T.IQ4_XS]
 ENCODE = [T.F32, T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1]
 # Where the f16 scales stand in a block.
-SCALES = {T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.Q8_0: [0], T.Q2_K: [80, 82], T.Q3_K: [108],
+SCALES = {T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.Q8_0: [0], T.Q2_K: [80, 82],
+          T.Q3_K: [108],
           T.Q4_K: [0, 2], T.Q5_K: [0, 2], T.Q6_K: [208], T.IQ4_NL: [0], T.IQ4_XS: [0]}
 # zeros, denormals, smallest normal, 1, largest, infinities, NaNs
-EXTREME_HALVES = [0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x83FF, 0x0400, 0x8400, 0x3C00, 0xBC00, 0x7BFF, 0xFBFF,
+EXTREME_HALVES = [0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x83FF, 0x0400, 0x8400, 0x3C00, 0xBC00,
+                  0x7BFF, 0xFBFF,
                   0x7C00, 0xFC00, 0x7E00, 0xFE01, 0x7C01]
 
 
@@ -71,7 +75,8 @@ def floats_to_encode(rng, times):
     f32 = np.float32
     rows = [
         rng.standard_normal((24 * times, 32)).astype(f32),
-        (rng.standard_normal((8 * times, 32)) * 10.0 ** rng.integers(-30, 30, (8 * times, 1))).astype(f32),
+        (rng.standard_normal((8 * times, 32)) * 10.0 ** rng.integers(-30, 30,
+            (8 * times, 1))).astype(f32),
     ]
     # Any finite pattern of bits.
     wild = rng.integers(0, 2**32, (8 * times, 32), dtype=np.uint32)
@@ -118,7 +123,8 @@ def floats_to_encode(rng, times):
 
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
-    path = sys.argv[1] if len(sys.argv) > 1 else os.path.join(here, "../tests/formats/data/quant_vectors.bin")
+    path = sys.argv[1] if len(sys.argv) > 1 else os.path.join(here,
+        "../tests/formats/data/quant_vectors.bin")
     rng = np.random.default_rng(int(sys.argv[2]) if len(sys.argv) > 2 else 1)
     times = int(sys.argv[3]) if len(sys.argv) > 3 else 1
     np.seterr(all="ignore")

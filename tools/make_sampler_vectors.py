@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Writes tests/decode/data/sampler_vectors.inc: what other implementations make of logits of our own.
+"""Writes tests/decode/data/sampler_vectors.inc: what other implementations make of logits of our
+own.
 
     pip install numpy torch transformers llama-cpp-python
     python3 tools/make_sampler_vectors.py [OUTPUT [SEED]]
 
-Every case holds logits, options in the terms of rv_sampling, and what is left: the surviving ids and their
-probabilities. The logits and pasts are random numbers of this script; the survivors come from the sampler of llama.cpp
-(its C interface, on an array of candidates, without a model) and, where it has the same stage, from transformers, and
-the script stops where these two disagree. DRY goes through llama.cpp's own test entrance, which takes breakers as
-tokens. Mirostat cases are sequences: the survivors of each step, and the token that llama.cpp drew from them.
+Every case holds logits, options in the terms of rv_sampling, and what is left: the surviving ids
+and their probabilities. The logits and pasts are random numbers of this script; the survivors come
+from the sampler of llama.cpp (its C interface, on an array of candidates, without a model) and,
+where it has the same stage, from transformers, and the script stops where these two disagree. DRY
+goes through llama.cpp's own test entrance, which takes breakers as tokens. Mirostat cases are
+sequences: the survivors of each step, and the token that llama.cpp drew from them.
 """
 import ctypes
 import os
@@ -37,7 +39,8 @@ def vector_of(array):
 def dry_sampler(multiplier, base, allowed, window, breakers):
     init = getattr(low._lib, "_Z30llama_sampler_init_dry_testingffiiRKSt6vectorIS_IiSaIiEESaIS1_EE")
     init.restype = low.llama_sampler_p_ctypes
-    init.argtypes = [ctypes.c_float, ctypes.c_float, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(Vector)]
+    init.argtypes = [ctypes.c_float, ctypes.c_float, ctypes.c_int32, ctypes.c_int32,
+                     ctypes.POINTER(Vector)]
     tokens = [(ctypes.c_int32 * 1)(b) for b in breakers]
     inner = (Vector * len(breakers))(*[vector_of(t) for t in tokens])
     return init(multiplier, base, allowed, window, ctypes.byref(vector_of(inner)))
@@ -49,7 +52,8 @@ class Candidates:
         for i, l in enumerate(logits):
             self.data[i].id, self.data[i].logit, self.data[i].p = i, float(l), 0.0
         self.array = low.llama_token_data_array(
-            data=ctypes.cast(self.data, ctypes.POINTER(low.llama_token_data)), size=len(logits), selected=-1,
+            data=ctypes.cast(self.data, ctypes.POINTER(low.llama_token_data)), size=len(logits),
+            selected=-1,
             sorted=False)
 
     def apply(self, sampler):
@@ -57,7 +61,8 @@ class Candidates:
         return self
 
     def drop_masked(self):
-        """Some stages mark what they drop by -inf, and others then compute 0 * log 0 with it: take it out."""
+        """Some stages mark what they drop by -inf, and others then compute 0 * log 0 with it: take
+        it out."""
         at, n = self.array.data, 0
         for i in range(self.array.size):
             if at[i].logit > -np.inf:
@@ -96,9 +101,12 @@ HF_STAGES = {
     "typical_p": lambda o: hf.TypicalLogitsWarper(o["typical_p"]),
     "temperature": lambda o: hf.TemperatureLogitsWarper(o["temperature"]),
 }
-NEUTRAL = dict(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, typical_p=1.0, top_n_sigma=0.0, xtc_probability=0.0,
-               xtc_threshold=0.1, repetition_penalty=1.0, repetition_window=64, frequency_penalty=0.0,
-               presence_penalty=0.0, dry_multiplier=0.0, dry_base=1.75, dry_allowed_length=2, dry_window=0,
+NEUTRAL = dict(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, typical_p=1.0, top_n_sigma=0.0,
+               xtc_probability=0.0,
+               xtc_threshold=0.1, repetition_penalty=1.0, repetition_window=64,
+               frequency_penalty=0.0,
+               presence_penalty=0.0, dry_multiplier=0.0, dry_base=1.75, dry_allowed_length=2,
+               dry_window=0,
                mirostat_tau=0.0, mirostat_eta=0.1)
 
 
@@ -134,7 +142,8 @@ def run_penalties(logits, past, n_prompt, options):
     if repetition and (o["frequency_penalty"] or o["presence_penalty"]):
         sys.exit("one window serves all three penalties of llama.cpp")
     window = o["repetition_window"] if repetition else len(past) - n_prompt
-    sampler = low.llama_sampler_init_penalties(len(logits), window, o["repetition_penalty"], o["frequency_penalty"],
+    sampler = low.llama_sampler_init_penalties(len(logits), window, o["repetition_penalty"],
+                                               o["frequency_penalty"],
                                                o["presence_penalty"])
     for t in past:
         low.llama_sampler_accept(sampler, t)
@@ -162,7 +171,8 @@ def run_dry(logits, past, breakers, options):
 
 
 def run_mirostat(logits, options, n_steps):
-    sampler = low.llama_sampler_init_mirostat_v2(7, options["mirostat_tau"], options["mirostat_eta"])
+    sampler = low.llama_sampler_init_mirostat_v2(7, options["mirostat_tau"],
+                                                 options["mirostat_eta"])
     steps = []
     for _ in range(n_steps):
         c = Candidates(logits).apply(sampler)
@@ -211,7 +221,9 @@ def dry_cases(rng):
     noisy = [int(t) for t in rng.integers(0, 3, 200)]
     long = []
     while len(long) < 1200:
-        long += phrase[:int(rng.integers(2, 10))] + [int(t) for t in rng.integers(0, 10, int(rng.integers(0, 3)))]
+        long += phrase[:int(rng.integers(2, 10))] + [int(t)
+                                                     for t in rng.integers(0, 10,
+                                                             int(rng.integers(0, 3)))]
     yield [1, 2, 3, 4, 1, 2, 3], [], dict()
     yield [1, 2, 3, 4, 1, 2, 3], [], dict(dry_allowed_length=3, dry_base=1.2)
     yield [1, 2, 3, 4, 1, 2, 3], [], dict(dry_allowed_length=4)
@@ -276,23 +288,27 @@ class Cases:
         name = f"list_{self.n_lists}"
         self.n_lists += 1
         list_of(self.out, "double", name, [number(p) for p in left.values()])
-        settings = ", ".join(str(v) if isinstance(v, int) else f"{v}f" for k, v in o.items() if k != "order")
+        settings = ", ".join(str(v) if isinstance(v, int) else f"{v}f" for k, v in o.items()
+                             if k != "order")
         self.rows.append(
             f'    {{"{source}", logits_{logits}, (int)RVI_COUNT(logits_{logits}),\n'
             f'     OPTIONS({settings},\n             "{o["order"]}"),\n'
-            f'     {self.ints(list(past))}, {len(past)}, {n_prompt}, {self.ints(list(breakers))}, {len(breakers)}, '
+            f'     {self.ints(list(past))}, {len(past)}, {n_prompt}, {self.ints(list(breakers))}, '
+            f'{len(breakers)}, '
             f'{ids}, {name}, {len(left)}}},')
 
 
 def main():
     output = sys.argv[1] if len(sys.argv) > 1 else os.path.join(
-        os.path.dirname(os.path.abspath(__file__)), "..", "tests", "decode", "data", "sampler_vectors.inc")
+        os.path.dirname(os.path.abspath(__file__)), "..", "tests", "decode", "data",
+        "sampler_vectors.inc")
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     rng = np.random.default_rng(seed)
     logits = {name: l.astype(np.float32) for name, l in all_logits(rng).items()}
     out = [
         "/* Written by tools/make_sampler_vectors.py (what is in it is said there); do not edit.",
-        f" * seed {seed}, llama-cpp-python {llama_cpp.__version__}, transformers {transformers.__version__}, "
+        f" * seed {seed}, llama-cpp-python {llama_cpp.__version__}, transformers "
+        f"{transformers.__version__}, "
         f"torch {torch.__version__.split('+')[0]} */",
         "/* clang-format off */",
     ]
@@ -306,7 +322,8 @@ def main():
             cases.add(name, options, *run_stages(logits[name], options))
     past = [int(t) for t in rng.integers(0, 12, 30)]
     for name in ("narrow", "usual", "below_zero"):
-        for options in (dict(repetition_penalty=1.3), dict(repetition_penalty=1.3, repetition_window=5),
+        for options in (dict(repetition_penalty=1.3),
+                        dict(repetition_penalty=1.3, repetition_window=5),
                         dict(repetition_penalty=0.8, repetition_window=64)):
             options["order"] = "penalties"
             cases.add(name, options, *run_penalties(logits[name], past, 10, options), past, 10)
@@ -326,9 +343,11 @@ def main():
             steps = run_mirostat(logits[name], options, 40)
             for k, part in (("kept", [n for n, _ in steps]), ("drawn", [t for _, t in steps])):
                 list_of(out, "int32_t", f"{k}_{len(rows)}", [str(v) for v in part])
-            rows.append(f"    {{logits_{name}, (int)RVI_COUNT(logits_{name}), {floating(tau)}, 0.3f, kept_{len(rows)}, "
+            rows.append(f"    {{logits_{name}, (int)RVI_COUNT(logits_{name}), {floating(tau)}, "
+                        f"0.3f, kept_{len(rows)}, "
                         f"drawn_{len(rows)}, {len(steps)}}},")
-    out.append("static const struct mirostat_vector mirostat_vectors[] = {\n" + "\n".join(rows) + "\n};")
+    out.append("static const struct mirostat_vector mirostat_vectors[] = {\n" + "\n".join(rows)
+               + "\n};")
     out.append("/* clang-format on */")
     with open(output, "w") as f:
         f.write("\n".join(out) + "\n")

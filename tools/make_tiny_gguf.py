@@ -4,9 +4,10 @@
     make_tiny_gguf.py OUT_DIR [NAME ...]      write OUT_DIR/NAME.gguf (all of them by default)
     make_tiny_gguf.py --list
 
-The float32 kinds vary the architecture; the q-* kinds are one small llama in each weight type, made of random valid
-blocks. Every file carries a synthetic tokenizer of its vocabulary, so that any GGUF program loads it. The weights mean
-nothing: two correct engines must compute the same logits from them. Needs numpy only.
+The float32 kinds vary the architecture; the q-* kinds are one small llama in each weight type, made
+of random valid blocks. Every file carries a synthetic tokenizer of its vocabulary, so that any GGUF
+program loads it. The weights mean nothing: two correct engines must compute the same logits from
+them. Needs numpy only.
 """
 import argparse
 import os
@@ -17,22 +18,28 @@ import numpy as np
 
 VOCAB = 320
 
-# name: (type id in the file, general.file_type of a file made of it, elements per block, bytes per block)
+# name: (type id in the file, general.file_type of a file made of it, elements per block, bytes per
+# block)
 TYPES = {
     "f32": (0, 0, 1, 4), "f16": (1, 1, 1, 2), "bf16": (30, 32, 1, 2),
     "q4_0": (2, 2, 32, 18), "q4_1": (3, 3, 32, 20), "q5_0": (6, 8, 32, 22), "q5_1": (7, 9, 32, 24),
-    "q8_0": (8, 7, 32, 34), "q2_k": (10, 10, 256, 84), "q3_k": (11, 11, 256, 110), "q4_k": (12, 14, 256, 144),
-    "q5_k": (13, 16, 256, 176), "q6_k": (14, 18, 256, 210), "iq4_nl": (20, 25, 32, 18), "iq4_xs": (23, 30, 256, 136),
+    "q8_0": (8, 7, 32, 34), "q2_k": (10, 10, 256, 84), "q3_k": (11, 11, 256, 110), "q4_k": (12, 14,
+        256, 144),
+    "q5_k": (13, 16, 256, 176), "q6_k": (14, 18, 256, 210), "iq4_nl": (20, 25, 32, 18),
+    "iq4_xs": (23, 30, 256, 136),
 }
 
 
-# --------------------------------------------------------------------------------------------------------- the models
+# ------------------------------------------------------------------------------
+# the models
 
-def kind(arch, tokenizer="bpe", embd=48, ff=64, heads=4, kv=2, layers=2, ctx=512, tied=True, **more):
-    """One model. `more` may hold: head_dim, rot (rotary size), base, eps, window, scaling (the metadata under
-    rope.scaling), rope_freqs (parameters of llama3_divisors), long_factors (True: write both factor tensors),
-    biases (tensors that have one), q_type."""
-    m = dict(arch=arch, tokenizer=tokenizer, embd=embd, ff=ff, heads=heads, kv=kv, layers=layers, ctx=ctx, tied=tied,
+def kind(arch, tokenizer="bpe", embd=48, ff=64, heads=4, kv=2, layers=2, ctx=512, tied=True,
+         **more):
+    """One model. `more` may hold: head_dim, rot (rotary size), base, eps, window, scaling (the
+    metadata under rope.scaling), rope_freqs (parameters of llama3_divisors), long_factors (True:
+    write both factor tensors), biases (tensors that have one), q_type."""
+    m = dict(arch=arch, tokenizer=tokenizer, embd=embd, ff=ff, heads=heads, kv=kv, layers=layers,
+             ctx=ctx, tied=tied,
              base=10000.0, eps=1e-5, scaling={}, q_type="f32", biases=())
     m.update(more)
     m["explicit_head"] = "head_dim" in more
@@ -44,26 +51,31 @@ def kind(arch, tokenizer="bpe", embd=48, ff=64, heads=4, kv=2, layers=2, ctx=512
 KINDS = {
     "llama": kind("llama", tied=False),
     "llama-spm": kind("llama", "spm", kv=4),
-    "llama3-rope": kind("llama", heads=2, kv=1, base=500000.0, rope_freqs=dict(factor=8.0, original=64)),
+    "llama3-rope": kind("llama", heads=2, kv=1, base=500000.0,
+                        rope_freqs=dict(factor=8.0, original=64)),
     "llama-linear": kind("llama", heads=2, kv=1, scaling=dict(type="linear", factor=4.0)),
     "llama-yarn": kind("llama", heads=2, kv=1, ctx=256,
                        scaling=dict(type="yarn", factor=4.0, original_context_length=64)),
     "llama-mqa": kind("llama", kv=1),
     "llama-head48": kind("llama", heads=2, kv=1, head_dim=48),
     "llama-head80": kind("llama", heads=2, kv=1, head_dim=80, ff=32),
-    "llama-bias": kind("llama", biases=("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")),
+    "llama-bias": kind("llama", biases=("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate",
+                                        "ffn_up", "ffn_down")),
     "mistral": kind("llama", "spm", heads=4, kv=2, head_dim=24, window=48),
     "qwen2": kind("qwen2", base=1e6, eps=1e-6, biases=("attn_q", "attn_k", "attn_v")),
-    "qwen2-yarn": kind("qwen2", heads=2, kv=1, base=1e6, eps=1e-6, biases=("attn_q", "attn_k", "attn_v"),
+    "qwen2-yarn": kind("qwen2", heads=2, kv=1, base=1e6, eps=1e-6,
+                       biases=("attn_q", "attn_k", "attn_v"),
                        scaling=dict(type="yarn", factor=4.0, original_context_length=128)),
     "qwen3": kind("qwen3", base=1e6, eps=1e-6, head_dim=32),
-    "phi3": kind("phi3", "spm", kv=4, tied=False, window=48, scaling=dict(original_context_length=512)),
+    "phi3": kind("phi3", "spm", kv=4, tied=False, window=48,
+                 scaling=dict(original_context_length=512)),
     "phi3-longrope": kind("phi3", "spm", heads=2, kv=2, ctx=2048, window=262144, long_factors=True,
                           scaling=dict(original_context_length=256)),
     "phi3-partial": kind("phi3", heads=2, kv=1, rot=18, ctx=2048, window=262144, long_factors=True,
                          scaling=dict(original_context_length=256)),
     "gemma2": kind("gemma2", "spm", heads=2, kv=1, eps=1e-6, head_dim=32, window=24, layers=3),
-    "gemma2-27b": kind("gemma2", "spm", embd=8, ff=8, heads=2, kv=1, eps=1e-6, head_dim=8, window=24, layers=46),
+    "gemma2-27b": kind("gemma2", "spm", embd=8, ff=8, heads=2, kv=1, eps=1e-6, head_dim=8,
+                       window=24, layers=46),
 }
 for _t in TYPES:
     if TYPES[_t][2] == 256:      # rows of whole super-blocks
@@ -72,7 +84,8 @@ for _t in TYPES:
         KINDS["q-" + _t] = kind("llama", embd=96, ff=160, heads=2, kv=1, layers=1, q_type=_t)
 
 
-# ----------------------------------------------------------------------------------------------------------- metadata
+# ------------------------------------------------------------------------------
+# metadata
 
 def pack_str(text):
     raw = text.encode("utf-8")
@@ -80,7 +93,8 @@ def pack_str(text):
 
 
 def pack_value(value):
-    """A metadata value with its type: bool, int (u32), float (f32), str, or a list of int (i32), float or str."""
+    """A metadata value with its type: bool, int (u32), float (f32), str, or a list of int (i32),
+    float or str."""
     if isinstance(value, bool):
         return struct.pack("<I?", 7, value)
     if isinstance(value, int):
@@ -99,7 +113,8 @@ def metadata(m):
     arch = m["arch"]
     own = {
         "context_length": m["ctx"], "embedding_length": m["embd"], "block_count": m["layers"],
-        "feed_forward_length": m["ff"], "attention.head_count": m["heads"], "attention.head_count_kv": m["kv"],
+        "feed_forward_length": m["ff"], "attention.head_count": m["heads"],
+        "attention.head_count_kv": m["kv"],
         "attention.layer_norm_rms_epsilon": m["eps"],
     }
     if m["explicit_head"]:
@@ -116,7 +131,9 @@ def metadata(m):
         own["rope.scaling." + key] = value
     if m.get("long_factors"):
         original = m["scaling"]["original_context_length"]
-        own["rope.scaling.attn_factor"] = float(np.sqrt(1 + np.log(m["ctx"] / original) / np.log(original)))
+        own["rope.scaling.attn_factor"] = float(np.sqrt(1
+                                                        + np.log(m["ctx"] / original) / np.log(
+                                                            original)))
     out = {"general.architecture": arch, "general.name": "Tiny Random",
            "general.file_type": TYPES[m["q_type"]][1], "general.quantization_version": 2}
     out.update((arch + "." + key, value) for key, value in own.items())
@@ -124,7 +141,8 @@ def metadata(m):
     return out
 
 
-# --------------------------------------------------------------------------------------------- synthetic vocabularies
+# ------------------------------------------------------------------------------
+# synthetic vocabularies
 
 LETTERS = "eariotnslcudpmhgbfywkvxzjq"
 
@@ -148,29 +166,35 @@ def tokenizer(m):
             "ggml.tokens": byte_letters() + [a + b for a, b in pairs] + special,
             "ggml.token_type": [1] * (256 + n) + [3] * len(special),
             "ggml.merges": [a + " " + b for a, b in pairs],
-            "ggml.bos_token_id": 256 + n + 1, "ggml.eos_token_id": 256 + n + 2, "ggml.padding_token_id": 256 + n + 3,
+            "ggml.bos_token_id": 256 + n + 1, "ggml.eos_token_id": 256 + n + 2,
+            "ggml.padding_token_id": 256 + n + 3,
             "ggml.add_bos_token": False,
         }
     gemma = m["arch"] == "gemma2"
     special = ["<pad>", "<eos>", "<bos>", "<unk>"] if gemma else ["<unk>", "<s>", "</s>"]
     unk, bos, eos = (3, 2, 1) if gemma else (0, 1, 2)
     n = VOCAB - 256 - len(special)
-    pieces = (["\u2581" + c for c in LETTERS] + ["\u2581"] + list(LETTERS) + [".", ",", "!", "?", "'", "-", ":"] +
+    pieces = (["\u2581" + c for c in LETTERS] + ["\u2581"] + list(LETTERS)
+              + [".", ",", "!", "?", "'", "-", ":"] +
               list("0123456789"))[:n]
     return {
         "ggml.model": "llama", "ggml.pre": "default",
         "ggml.tokens": special + ["<0x%02X>" % b for b in range(256)] + pieces,
         "ggml.scores": [0.0] * (VOCAB - n) + [-float(i) for i in range(n)],
-        "ggml.token_type": [2 if i == unk else 3 for i in range(len(special))] + [6] * 256 + [1] * n,
+        "ggml.token_type": [2 if i == unk else 3 for i in range(len(special))] + [6] * 256
+        + [1] * n,
         "ggml.bos_token_id": bos, "ggml.eos_token_id": eos, "ggml.unknown_token_id": unk,
         "ggml.add_bos_token": True, "ggml.add_eos_token": False, "ggml.add_space_prefix": not gemma,
     }
 
 
-# ------------------------------------------------------------------------------------------------------------ weights
+# ------------------------------------------------------------------------------
+# weights
 
-# Root mean square of a block of random bits at scale 1, with the minimum chosen so that the mean is zero.
-SPREAD = {"q4_0": 4.64, "q4_1": 4.61, "q5_0": 9.25, "q5_1": 9.23, "q8_0": 73.9, "iq4_nl": 69.0, "q2_k": 9.8,
+# Root mean square of a block of random bits at scale 1, with the minimum chosen so that the mean is
+# zero.
+SPREAD = {"q4_0": 4.64, "q4_1": 4.61, "q5_0": 9.25, "q5_1": 9.23, "q8_0": 73.9, "iq4_nl": 69.0,
+          "q2_k": 9.8,
           "q3_k": 42.0, "q4_k": 169.0, "q5_k": 338.0, "q6_k": 1365.0, "iq4_xs": 1270.0}
 
 
@@ -179,7 +203,8 @@ def half_bytes(x):
 
 
 def random_blocks(rng, q_type, n, sigma):
-    """n elements of a weight type: random bits, with scales that give a standard deviation of about sigma."""
+    """n elements of a weight type: random bits, with scales that give a standard deviation of about
+    sigma."""
     _, _, per, size = TYPES[q_type]
     if q_type in ("f32", "f16"):
         return rng.normal(0, sigma, n).astype("<f4" if q_type == "f32" else "<f2").tobytes()
@@ -188,7 +213,8 @@ def random_blocks(rng, q_type, n, sigma):
     n_blocks = n // per
     block = rng.integers(0, 256, (n_blocks, size), dtype=np.uint8)
     d = sigma / SPREAD[q_type] * rng.uniform(0.6, 1.4, n_blocks)
-    if q_type in ("q4_0", "q5_0", "q3_k", "iq4_nl", "iq4_xs"):   # formats whose scale may be negative
+    # formats whose scale may be negative
+    if q_type in ("q4_0", "q5_0", "q3_k", "iq4_nl", "iq4_xs"):
         d *= rng.choice([-1.0, 1.0], n_blocks)
     d16 = np.asarray(d, "<f2")
     at = {"q2_k": 80, "q3_k": 108, "q6_k": 208}.get(q_type, 0)
@@ -196,7 +222,8 @@ def random_blocks(rng, q_type, n, sigma):
     middle = {"q4_1": -7.5, "q5_1": -15.5, "q2_k": 1.5, "q4_k": 7.5, "q5_k": 15.5}.get(q_type)
     if middle is not None:       # the minimum (or its scale) follows the scale
         block[:, at + 2:at + 4] = half_bytes(d16.astype("<f4") * middle)
-    # Minima near the scales of their sub-blocks, but never all equal to them: far apart, most of a weight would be an
+    # Minima near the scales of their sub-blocks, but never all equal to them: far apart, most of a
+    # weight would be an
     # offset that cancels in the sums and leaves rounding behind.
     if q_type == "q2_k":         # scale | minimum << 4
         low = block[:, :16] & 15
@@ -220,7 +247,8 @@ def tensors(name, m):
     out = []
     n, ff, q, kv = m["embd"], m["ff"], m["heads"] * m["head_dim"], m["kv"] * m["head_dim"]
     phi, gemma = m["arch"] == "phi3", m["arch"] == "gemma2"
-    post_gain = 1.0 if m["layers"] < 8 else 0.2     # many layers of full weight would amplify rounding
+    # many layers of full weight would amplify rounding
+    post_gain = 1.0 if m["layers"] < 8 else 0.2
 
     def rng_of(tensor):
         return np.random.Generator(np.random.PCG64(zlib.crc32((name + "/" + tensor).encode())))
@@ -301,7 +329,8 @@ def main():
     if o.list or not o.out:
         for name, m in KINDS.items():
             print("%-14s %-7s embd %d ff %d heads %d/%d x %d layers %d %s" % (
-                name, m["arch"], m["embd"], m["ff"], m["heads"], m["kv"], m["head_dim"], m["layers"], m["q_type"]))
+                name, m["arch"], m["embd"], m["ff"], m["heads"], m["kv"], m["head_dim"],
+                m["layers"], m["q_type"]))
         return
     for name in o.names or KINDS:
         path = os.path.join(o.out, name + ".gguf")

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""make_unicode_tables.py - writes the character tables of the tokenizer.
+"""make_unicode_tables.py - writes the character tables of the library.
 
-    make_unicode_tables.py src/tokenizer
+    make_unicode_tables.py src/text [FILE ...]
 
-writes unicode_tables.c (categories, case, properties) and normal_form_tables.c (combining classes, decompositions,
-compositions) there.
+writes unicode_tables.c (categories, folding, lower case, properties), case_tables.c (upper and
+title case) and normal_form_tables.c (combining classes, decompositions, compositions) there, or
+only the files named.
 
-Character data come from the package unicodedata2 (pip install unicodedata2==16.0.0), or from Python's own unicodedata
-where that package is missing; the data's version must be between 14.0 and 16.0, and the table says which it was.
-Scripts and derived properties come from the package `regex`, cut down to the characters that the version assigns.
-Case mappings come from Python itself.
+Character data come from the package unicodedata2 (pip install unicodedata2==16.0.0), or from
+Python's own unicodedata where that package is missing; the data's version must be between 14.0 and
+16.0, and the table says which it was. Scripts and derived properties come from the package `regex`,
+cut down to the characters that the version assigns. Case mappings come from Python itself.
 """
 import os
 import sys
@@ -21,7 +22,8 @@ try:
 except ImportError:
     import unicodedata as ud
 
-CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn".split()
+CATEGORIES = ("Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp "
+              "Cc Cf Cs Co Cn").split()
 SCRIPTS = "Arabic Cyrillic Devanagari Greek Han Hangul Hebrew Hiragana Katakana Latin Thai".split()
 LAST = 0x10FFFF
 
@@ -82,27 +84,35 @@ def main():
     cat = [ud.category(chr(c)) for c in every]
 
     def begin(name):
-        sys.stdout = open(os.path.join(sys.argv[1], name), "w", encoding="ascii", newline="\n")
-        print("/* %s - character data of Unicode %s, written by tools/make_unicode_tables.py; do not edit. */" %
+        wanted = len(sys.argv) == 2 or name in sys.argv[2:]
+        sys.stdout = open(os.path.join(sys.argv[1], name) if wanted else os.devnull, "w",
+                          encoding="ascii", newline="\n")
+        print("/* %s - character data of Unicode %s, written by tools/make_unicode_tables.py; do "
+              "not edit. */" %
               (name, version))
-        print('#include "tokenizer/unicode_tables.h"\n')
+        print('#include "text/unicode_tables.h"\n')
 
     begin("unicode_tables.c")
     starts = [c for c in every if c == 0 or cat[c] != cat[c - 1]]
     print("/* first code point << 8 | category; holds up to the next entry */")
-    emit("const uint32_t rvi_unicode_categories[]", ["%d" % (c << 8 | CATEGORIES.index(cat[c])) for c in starts])
+    emit("const uint32_t rvi_unicode_categories[]", ["%d" % (c << 8 | CATEGORIES.index(cat[c]))
+                                                     for c in starts])
     print("const size_t rvi_unicode_n_categories = %d;\n" % len(starts))
 
-    for name, what, f in (("fold", "simple case folding", simple_fold), ("lower", "lower case, one to one", lower)):
+    for name, what, f in (("fold", "simple case folding", simple_fold),
+                          ("lower", "lower case, one to one", lower)):
         runs = mapping_runs([(c, f(c)) for c in every if f(c) != c])
         print("/* %s: first, last, step, distance */" % what)
-        emit("const rvi_unicode_mapping rvi_unicode_%s[]" % name, ["{%d,%d,%d,%d}" % tuple(r) for r in runs])
+        emit("const rvi_unicode_mapping rvi_unicode_%s[]" % name,
+             ["{%d,%d,%d,%d}" % tuple(r) for r in runs])
         print("const size_t rvi_unicode_n_%s = %d;\n" % (name, len(runs)))
 
     derived = []
-    for name, without in (("Alphabetic", "Lu Ll Lt Lm Lo Nl"), ("Uppercase", "Lu"), ("Lowercase", "Ll")):
+    for name, without in (("Alphabetic", "Lu Ll Lt Lm Lo Nl"), ("Uppercase", "Lu"),
+                          ("Lowercase", "Ll")):
         p, out = regex.compile(r"\p{%s}" % name), without.split() + ["Cn", "Cs"]
-        derived.append(("Other_" + name, [c for c in every if cat[c] not in out and p.match(chr(c))]))
+        derived.append(("Other_" + name,
+                        [c for c in every if cat[c] not in out and p.match(chr(c))]))
     for s in SCRIPTS:
         p = regex.compile(r"\p{Script=%s}" % s)
         derived.append((s, [c for c in every if cat[c] not in ("Cn", "Cs") and p.match(chr(c))]))
@@ -116,6 +126,20 @@ def main():
     print("/* name, first range, number of ranges */")
     emit("const rvi_unicode_property rvi_unicode_properties[]", index)
     print("const size_t rvi_unicode_n_properties = %d;" % len(index))
+
+    begin("case_tables.c")
+    runs = mapping_runs([(c, ord(chr(c).upper())) for c in every if len(chr(c).upper()) == 1 and chr(c).upper() != chr(c)])
+    print("/* upper case, one to one: first, last, step, distance */")
+    emit("const rvi_unicode_mapping rvi_unicode_upper[]", ["{%d,%d,%d,%d}" % tuple(r) for r in runs])
+    print("const size_t rvi_unicode_n_upper = %d;\n" % len(runs))
+    for name, what, image in (("upper_long", "upper case of more than one character", str.upper),
+                              ("title_long", "title case that is not the upper case", str.title)):
+        rows = [(c, image(chr(c))) for c in every if not 0xD800 <= c <= 0xDFFF]
+        rows = [(c, to) for c, to in rows if (len(to) > 1 if name == "upper_long" else to != chr(c).upper())]
+        print("/* %s: from, to */" % what)
+        emit("const rvi_unicode_expansion rvi_unicode_%s[]" % name,
+             ["{%d,{%s}}" % (c, ",".join(str(ord(x)) for x in to)) for c, to in rows])
+        print("const size_t rvi_unicode_n_%s = %d;\n" % (name, len(rows)))
 
     begin("normal_form_tables.c")
     ccc = []
@@ -141,10 +165,13 @@ def main():
                 where[form] = len(pool)
                 pool.extend(form)
             rows.append((c, where[form], len(form) << 1 | mark))
-    print("/* full decompositions: code point, place in the pool, length << 1 | 1 for a compatible one.\n"
-          " * A canonical one comes before the compatible one of the same code point; where both are equal\n"
+    print("/* full decompositions: code point, place in the pool, length << 1 | 1 for a compatible "
+          "one.\n"
+          " * A canonical one comes before the compatible one of the same code point; where both "
+          "are equal\n"
           " * only the former is there. */")
-    emit("const rvi_unicode_decomposition rvi_unicode_decompositions[]", ["{%d,%d,%d}" % r for r in rows])
+    emit("const rvi_unicode_decomposition rvi_unicode_decompositions[]",
+         ["{%d,%d,%d}" % r for r in rows])
     print("const size_t rvi_unicode_n_decompositions = %d;\n" % len(rows))
     emit("const uint32_t rvi_unicode_pool[]", ["%d" % c for c in pool])
 
@@ -155,7 +182,8 @@ def main():
             a, b = (int(x, 16) for x in d.split())
             pairs.append((a, b, c))
     print("/* canonical compositions without Hangul: first, second, composed; sorted */")
-    emit("const rvi_unicode_pair rvi_unicode_compositions[]", ["{%d,%d,%d}" % p for p in sorted(pairs)])
+    emit("const rvi_unicode_pair rvi_unicode_compositions[]",
+         ["{%d,%d,%d}" % p for p in sorted(pairs)])
     print("const size_t rvi_unicode_n_compositions = %d;\n" % len(pairs))
 
 

@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""The decoder forward pass in float64, written for clarity: the reference the engine's tests are checked against.
+"""The decoder forward pass in float64, written for clarity: the reference the engine's tests are
+checked against.
 
-    reference_forward.py MODEL --ids 1,2,3 [--lora DIR] [-o OUT]         print the best next ids, or save all values
-    reference_forward.py --check DIR [--check DIR ...]                    compare with DIR/expected.safetensors
+    reference_forward.py MODEL --ids 1,2,3 [--lora DIR] [-o OUT]
+            print the best next ids, or save all values
+    reference_forward.py --check DIR [--check DIR ...]   compare with DIR/expected.safetensors
 
-MODEL is a GGUF file or a Hugging Face folder (llama, mistral, qwen2, qwen3, phi3, gemma2). Needs numpy; GGUF files
-also need the gguf package (reading and dequantization). Both loaders fill the same `Model`, and one `forward` runs it.
+MODEL is a GGUF file or a Hugging Face folder (llama, mistral, qwen2, qwen3, phi3, gemma2). Needs
+numpy; GGUF files also need the gguf package (reading and dequantization). Both loaders fill the
+same `Model`, and one `forward` runs it.
 
-Rules: "official" follows the model's own implementation. "llama.cpp" follows that program where it differs: windows
-only for gemma2, YaRN's beta keys unread, GELU from a table of half precision numbers.
+Rules: "official" follows the model's own implementation. "llama.cpp" follows that program where it
+differs: windows only for gemma2, YaRN's beta keys unread, GELU from a table of half precision
+numbers.
 """
 import argparse
 import json
@@ -38,14 +42,14 @@ class Linear:
 class Model:
     """What both file formats are reduced to.
 
-    n_head, n_kv, head_dim, eps, attn_scale, embed_scale, attn_cap, logit_cap (None: no cap)
-    act: "silu", "gelu" (the tanh form) or "gelu table" (the same from half precision numbers)
-    embed [V, n]; final_norm [n]; head: Linear or None (tied)
-    n_rot, paired ("half": i with i + n_rot/2; "next": 2i with 2i + 1)
-    freqs, long_freqs, switch: rotary frequencies [n_rot/2]; the long ones serve inputs of more than `switch` tokens
-    rope_factor: multiplies cos and sin
-    layers: dicts with norms "in", "post_attn", "mid", "post_mlp", "q_norm", "k_norm" (None where absent), Linears
-            "qkv" (a list of one fused or three), "o", "gate_up" (likewise one or two), "down", and "window" (0: none)
+    n_head, n_kv, head_dim, eps, attn_scale, embed_scale, attn_cap, logit_cap (None: no cap) act:
+    "silu", "gelu" (the tanh form) or "gelu table" (the same from half precision numbers) embed [V,
+    n]; final_norm [n]; head: Linear or None (tied) n_rot, paired ("half": i with i + n_rot/2;
+    "next": 2i with 2i + 1) freqs, long_freqs, switch: rotary frequencies [n_rot/2]; the long ones
+    serve inputs of more than `switch` tokens rope_factor: multiplies cos and sin layers: dicts with
+    norms "in", "post_attn", "mid", "post_mlp", "q_norm", "k_norm" (None where absent), Linears
+            "qkv" (a list of one fused or three), "o", "gate_up" (likewise one or two), "down", and
+            "window" (0: none)
     modules: the Linears of the layers by their Hugging Face name (for adapters)
     """
 
@@ -57,7 +61,8 @@ class Model:
         self.__dict__.update(fields)
 
 
-# ------------------------------------------------------------------------------------------------ rotary frequencies
+# ------------------------------------------------------------------------------
+# rotary frequencies
 
 def plain_freqs(n_rot, base):
     return np.float64(base) ** (-np.arange(0, n_rot, 2, dtype=np.float64) / n_rot)
@@ -67,7 +72,8 @@ def llama3_freqs(freqs, factor, low, high, original):
     wave = 2 * np.pi / freqs
     smooth = (original / wave - low) / (high - low)
     mixed = (1 - smooth) * freqs / factor + smooth * freqs
-    return np.where(wave < original / high, freqs, np.where(wave > original / low, freqs / factor, mixed))
+    return np.where(wave < original / high, freqs, np.where(wave > original / low, freqs / factor,
+        mixed))
 
 
 def yarn_freqs(freqs, n_rot, base, factor, original, fast=32.0, slow=1.0, truncate=True):
@@ -87,7 +93,8 @@ def yarn_magnitude(factor, mscale=1.0):
     return 1.0 if factor <= 1 else 0.1 * mscale * math.log(factor) + 1.0
 
 
-# -------------------------------------------------------------------------------------------------------- the forward
+# ------------------------------------------------------------------------------
+# the forward
 
 def rms_norm(x, weight, eps):
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * weight
@@ -138,8 +145,9 @@ def attend(m, layer, x, cos, sin):
 
 
 def forward(m, ids, use_long=None):
-    """All values of one pass: (hidden, logits). hidden[0] the embeddings, hidden[i] the stream after layer i, the last
-    after the final norm. use_long overrides the choice of the rotary frequencies."""
+    """All values of one pass: (hidden, logits). hidden[0] the embeddings, hidden[i] the stream
+    after layer i, the last after the final norm. use_long overrides the choice of the rotary
+    frequencies."""
     t = len(ids)
     if use_long is None:
         use_long = m.long_freqs is not None and t > m.switch
@@ -174,10 +182,13 @@ def greedy(m, ids, n):
     return ids[-n:]
 
 
-# ------------------------------------------------------------------------------------------------------- safetensors
+# ------------------------------------------------------------------------------
+# safetensors
 
-DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "u1", "BF16": "<u2"}
-NAMES = {"float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32", "uint8": "U8"}
+DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "u1",
+          "BF16": "<u2"}
+NAMES = {"float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32",
+         "uint8": "U8"}
 
 
 def load_safetensors(path):
@@ -203,7 +214,8 @@ def save_safetensors(path, tensors, metadata=None):
     for name in sorted(tensors):
         x = np.ascontiguousarray(tensors[name])
         blobs.append(x.tobytes())
-        head[name] = {"dtype": NAMES[x.dtype.name], "shape": list(x.shape), "data_offsets": [at, at + x.nbytes]}
+        head[name] = {"dtype": NAMES[x.dtype.name], "shape": list(x.shape),
+                      "data_offsets": [at, at + x.nbytes]}
         at += x.nbytes
     text = json.dumps(head, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
@@ -211,7 +223,8 @@ def save_safetensors(path, tensors, metadata=None):
         f.write(struct.pack("<Q", len(text)) + text + b"".join(blobs))
 
 
-# ----------------------------------------------------------------------------------------------- Hugging Face folders
+# ------------------------------------------------------------------------------
+# Hugging Face folders
 
 def hf_weights(folder):
     index = os.path.join(folder, "model.safetensors.index.json")
@@ -235,7 +248,8 @@ def hf_rope(cfg, kind, head_dim):
         style = "longrope"
     longest = cfg.get("max_position_embeddings", 4096)
     original = cfg.get("original_max_position_embeddings",
-                       rp.get("original_max_position_embeddings", 4096 if kind == "phi3" else longest))
+                       rp.get("original_max_position_embeddings", 4096 if kind == "phi3"
+                              else longest))
     n_rot = int(head_dim * part) if kind == "phi3" else head_dim
     freqs = plain_freqs(n_rot, base)
     out = dict(n_rot=n_rot, freqs=freqs)
@@ -243,7 +257,8 @@ def hf_rope(cfg, kind, head_dim):
     if style == "linear":
         out["freqs"] = freqs / factor
     elif style == "llama3":
-        out["freqs"] = llama3_freqs(freqs, factor, rp["low_freq_factor"], rp["high_freq_factor"], original)
+        out["freqs"] = llama3_freqs(freqs, factor, rp["low_freq_factor"], rp["high_freq_factor"],
+                                    original)
     elif style == "yarn":
         factor = factor or longest / original
         out["freqs"] = yarn_freqs(freqs, n_rot, base, factor, original, rp.get("beta_fast") or 32.0,
@@ -251,7 +266,8 @@ def hf_rope(cfg, kind, head_dim):
         out["rope_factor"] = rp.get("attention_factor")
         if out["rope_factor"] is None:
             if rp.get("mscale") and rp.get("mscale_all_dim"):
-                out["rope_factor"] = yarn_magnitude(factor, rp["mscale"]) / yarn_magnitude(factor, rp["mscale_all_dim"])
+                out["rope_factor"] = yarn_magnitude(factor, rp["mscale"]) / yarn_magnitude(factor,
+                    rp["mscale_all_dim"])
             else:
                 out["rope_factor"] = yarn_magnitude(factor)
     elif style == "longrope":
@@ -294,14 +310,17 @@ def load_hf(folder):
     n_kv = cfg.get("num_key_value_heads", absent_kv) or n_head
     head_dim = cfg.get("head_dim", {"qwen3": 128, "gemma2": 256}.get(kind)) or n // n_head
     gemma = kind == "gemma2"
-    m = Model(n_head=n_head, n_kv=n_kv, head_dim=head_dim, layers=[], embed=w["model.embed_tokens.weight"],
-              eps=cfg.get("rms_norm_eps", 1e-5 if kind == "phi3" else 1e-6), attn_scale=head_dim ** -0.5,
+    m = Model(n_head=n_head, n_kv=n_kv, head_dim=head_dim, layers=[],
+              embed=w["model.embed_tokens.weight"],
+              eps=cfg.get("rms_norm_eps", 1e-5 if kind == "phi3" else 1e-6),
+              attn_scale=head_dim ** -0.5,
               head=None if cfg.get("tie_word_embeddings", gemma) else Linear(w["lm_head.weight"]),
               **hf_rope(cfg, kind, head_dim))
     if gemma:
         m.act, m.embed_scale = "gelu", math.sqrt(n)
         m.attn_scale = cfg.get("query_pre_attn_scalar", 256) ** -0.5
-        m.attn_cap, m.logit_cap = cfg.get("attn_logit_softcapping", 50.0), cfg.get("final_logit_softcapping", 30.0)
+        m.attn_cap, m.logit_cap = cfg.get("attn_logit_softcapping",
+                                          50.0), cfg.get("final_logit_softcapping", 30.0)
 
     def norm(name):
         x = w.get(name + ".weight")
@@ -319,12 +338,15 @@ def load_hf(folder):
         m.layers.append({
             "in": norm(at + "input_layernorm"), "window": window,
             "post_attn": norm(at + "post_attention_layernorm") if gemma else None,
-            "mid": norm(at + ("pre_feedforward_layernorm" if gemma else "post_attention_layernorm")),
+            "mid": norm(at + ("pre_feedforward_layernorm" if gemma
+                              else "post_attention_layernorm")),
             "post_mlp": norm(at + "post_feedforward_layernorm") if gemma else None,
             "q_norm": norm(at + "self_attn.q_norm"), "k_norm": norm(at + "self_attn.k_norm"),
-            "qkv": [linear("self_attn." + p) for p in (["qkv_proj"] if fused else ["q_proj", "k_proj", "v_proj"])],
+            "qkv": [linear("self_attn." + p)
+                    for p in (["qkv_proj"] if fused else ["q_proj", "k_proj", "v_proj"])],
             "o": linear("self_attn.o_proj"),
-            "gate_up": [linear("mlp." + p) for p in (["gate_up_proj"] if fused else ["gate_proj", "up_proj"])],
+            "gate_up": [linear("mlp." + p)
+                        for p in (["gate_up_proj"] if fused else ["gate_proj", "up_proj"])],
             "down": linear("mlp.down_proj")})
     return m
 
@@ -347,7 +369,8 @@ def attach_lora(m, folder):
         m.modules[module].lora = (a, w[name.replace("lora_A", "lora_B")], scale)
 
 
-# -------------------------------------------------------------------------------------------------------- GGUF files
+# ------------------------------------------------------------------------------
+# GGUF files
 
 def load_gguf(path, rules="official"):
     import gguf
@@ -355,7 +378,9 @@ def load_gguf(path, rules="official"):
     reader = gguf.GGUFReader(path)
     meta = {k: f.contents() for k, f in reader.fields.items()}
     arch = meta["general.architecture"]
-    w = {t.name: dequantize(t.data, t.tensor_type).astype(np.float64).reshape(tuple(reversed(t.shape.tolist())))
+    w = {t.name: dequantize(t.data,
+                            t.tensor_type).astype(np.float64).reshape(tuple(
+                                reversed(t.shape.tolist())))
          for t in reader.tensors}
 
     def get(key, default=None):
@@ -368,7 +393,8 @@ def load_gguf(path, rules="official"):
     head_dim = get("attention.key_length", n // n_head)
     n_rot, base = get("rope.dimension_count", head_dim), get("rope.freq_base", 10000.0)
     gemma = arch == "gemma2"
-    m = Model(n_head=n_head, n_kv=get("attention.head_count_kv", n_head), head_dim=head_dim, layers=[], n_rot=n_rot,
+    m = Model(n_head=n_head, n_kv=get("attention.head_count_kv", n_head), head_dim=head_dim,
+              layers=[], n_rot=n_rot,
               eps=get("attention.layer_norm_rms_epsilon"), embed=w["token_embd.weight"],
               final_norm=w["output_norm.weight"], attn_scale=head_dim ** -0.5,
               paired="next" if arch == "llama" else "half",
@@ -376,9 +402,11 @@ def load_gguf(path, rules="official"):
     if gemma:
         m.act, m.embed_scale = "gelu table" if rules == "llama.cpp" else "gelu", math.sqrt(n)
         m.attn_scale = (n // n_head if n_layer == 46 else head_dim) ** -0.5
-        m.attn_cap, m.logit_cap = get("attn_logit_softcapping", 50.0), get("final_logit_softcapping", 30.0)
+        m.attn_cap, m.logit_cap = get("attn_logit_softcapping",
+                                      50.0), get("final_logit_softcapping", 30.0)
 
-    style, factor = get("rope.scaling.type", "linear"), get("rope.scaling.factor", get("rope.scale_linear", 0.0)) or 1.0
+    style, factor = get("rope.scaling.type", "linear"), get("rope.scaling.factor",
+        get("rope.scale_linear", 0.0)) or 1.0
     original = get("rope.scaling.original_context_length", get("context_length"))
     m.freqs, m.rope_factor = plain_freqs(n_rot, base), get("rope.scaling.attn_factor", 1.0)
     if "rope_freqs.weight" in w:
@@ -407,9 +435,11 @@ def load_gguf(path, rules="official"):
         m.layers.append({
             "in": w[at + "attn_norm.weight"], "mid": w[at + "ffn_norm.weight"],
             "window": window if not gemma or il % 2 == 0 else 0,
-            "post_attn": w.get(at + "post_attention_norm.weight"), "post_mlp": w.get(at + "post_ffw_norm.weight"),
+            "post_attn": w.get(at + "post_attention_norm.weight"), "post_mlp": w.get(at
+                + "post_ffw_norm.weight"),
             "q_norm": w.get(at + "attn_q_norm.weight"), "k_norm": w.get(at + "attn_k_norm.weight"),
-            "qkv": [linear(p) for p in (["attn_qkv"] if fused_qkv else ["attn_q", "attn_k", "attn_v"])],
+            "qkv": [linear(p)
+                    for p in (["attn_qkv"] if fused_qkv else ["attn_q", "attn_k", "attn_v"])],
             "o": linear("attn_output"),
             "gate_up": [linear(p) for p in (["ffn_up"] if fused_mlp else ["ffn_gate", "ffn_up"])],
             "down": linear("ffn_down")})
@@ -420,7 +450,8 @@ def load(path, rules="official"):
     return load_hf(path) if os.path.isdir(path) else load_gguf(path, rules)
 
 
-# ------------------------------------------------------------------------------------------------------ command line
+# ------------------------------------------------------------------------------
+# command line
 
 def check(folder):
     """Largest differences between this program and a golden folder's expected values."""
@@ -429,7 +460,8 @@ def check(folder):
     row = {"logits": np.abs(logits - want["logits"]).max(),
            "hidden": max(np.abs(h - want["hidden.%d" % i]).max() for i, h in enumerate(hidden))}
     if "long_last_logits" in want:
-        row["long"] = np.abs(forward(m, want["long_tokens"])[1][-1] - want["long_last_logits"]).max()
+        row["long"] = np.abs(forward(m,
+                                     want["long_tokens"])[1][-1] - want["long_last_logits"]).max()
     same = greedy(m, want["tokens"][:16], len(want["greedy"])) == want["greedy"].tolist()
     row["greedy"] = "equal" if same else "DIFFERS"
     lora = os.path.join(folder, "lora")
@@ -448,12 +480,14 @@ def main():
     ap.add_argument("--lora", help="adapter folder")
     ap.add_argument("--rules", choices=["official", "llama.cpp"], default="official")
     ap.add_argument("--check", action="append", default=[], metavar="DIR")
-    ap.add_argument("-o", "--out", help="save tokens, hidden.N and logits (float64) as a safetensors file")
+    ap.add_argument("-o", "--out", help="save tokens, hidden.N and logits (float64) as a "
+                                        "safetensors file")
     o = ap.parse_args()
     for folder in o.check:
         row = check(folder)
         print("%-24s" % os.path.basename(os.path.normpath(folder)),
-              "  ".join("%s %s" % (k, v if isinstance(v, str) else "%.1e" % v) for k, v in row.items()), flush=True)
+              "  ".join("%s %s" % (k, v if isinstance(v, str) else "%.1e" % v) for k,
+                        v in row.items()), flush=True)
     if o.model:
         ids = [int(x) for x in o.ids.replace(",", " ").split()]
         m = load(o.model, o.rules)

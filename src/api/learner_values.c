@@ -89,7 +89,10 @@ rv_status rvi_api_read_learner_options(rvi_learner_options *o, rv_store *store,
     o->user = whole.user;
     o->seed = whole.seed;
     o->n_threads = whole.n_threads;
-    if (whole.lock_wait) o->lock_wait = whole.lock_wait;
+    if (whole.lock_wait < RV_WAIT_NEVER)
+        return rvi_error(err, RV_E_CONFIG, "lock_wait must be -1 or more milliseconds (got %d)",
+                         whole.lock_wait);
+    if (whole.lock_wait) o->lock_wait_ms = RVI_MAX(whole.lock_wait, 0);
     const rv_store *s = whole.store;
     if (s && (!s->append || !s->put || !s->get || !s->remove || !s->scan || !s->read || !s->begin ||
               !s->commit || !s->rollback))

@@ -234,6 +234,11 @@ typedef struct rvi_backend_ops {
     void (*copy)(rvi_backend *be, rvi_cols out, rvi_cols x, int n_rows);
     void (*scatter_add)(rvi_backend *be, rvi_cols out, rvi_cols x, const int32_t *to,
                         int n_rows); /* out row to[i] += x row i */
+
+    /* Work of the caller's own on the backend's threads: fn(ctx, 0 .. n_tasks - 1, thread), in any
+     * order, several at once. */
+    void (*run)(rvi_backend *be, void (*fn)(void *ctx, int task, int worker), void *ctx,
+                int n_tasks);
 } rvi_backend_ops;
 
 struct rvi_backend {

@@ -16,8 +16,9 @@ static uint64_t load(const uint8_t *p)
     return v;
 }
 
-static void add_row(uint64_t lanes[WORDS], const uint8_t *row)
+static inline void add_row(uint64_t lanes[WORDS], const uint8_t *row)
 {
+#pragma GCC unroll 8
     for (int i = 0; i < WORDS; i++) {
         uint64_t v = (lanes[i] ^ load(row + 8 * i)) * 0x9E3779B97F4A7C15u;
         lanes[i] = v << 29 | v >> 35;

@@ -11,8 +11,8 @@ void rvi_interrupt_catch(void (*handler)(int signal), int also_end);
  * Nothing where standard input is no terminal. */
 void rvi_interrupt_hide_keys(int hide);
 
-/* Puts the terminal's modes back, writes text to standard output where that is a terminal, else to standard error, and ends the
- * process at once with status 128 + signal. For handlers. */
+/* Puts the terminal's modes back, writes text to standard output where that is a terminal, else to
+ * standard error, and ends the process at once with status 128 + signal. For handlers. */
 void rvi_interrupt_leave(int signal, const char *text);
 
 #endif

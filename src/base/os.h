@@ -54,8 +54,8 @@ rv_status rvi_os_replace_dir(const char *from, const char *to, rv_error *err) RV
  * RV_E_STORAGE: another one has it. Where there are no other processes it is nothing. */
 rv_status rvi_os_lock(const char *path, int *lock, rv_error *err) RVI_MUST_CHECK;
 void rvi_os_unlock(int lock);
-/* A new, empty file in the directory of path, its owner's alone, whose name goes to `name`; it is to
- * replace path. A link that somebody put in its place is not followed. */
+/* A new, empty file in the directory of path, its owner's alone, whose name goes to `name`; it is
+ * to replace path. A link that somebody put in its place is not followed. */
 rv_status rvi_os_create_beside(const char *path, rvi_buf *name, FILE **out,
                                rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_os_write(FILE *f, const void *data, size_t len, const char *path,

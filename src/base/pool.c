@@ -5,16 +5,23 @@
  * after the others have done its share. A worker enters a job while it is open; the owner closes it
  * when no task is left and waits for those alone that entered.
  *
+ * A token is some hundred jobs of a few microseconds each, so what a job costs beside its tasks
+ * decides how many threads are worth having. One word that every worker changes on entering and
+ * leaving costs each of them a turn at its cache line, and grows with their number. Here the owner
+ * alone writes the line that all read, and a worker writes its own line alone.
+ *
  * Invariants:
- *  1. `gate` is (job number, open or not, workers inside) in one word, so that entering and closing
- *     cannot miss each other.
- *  2. fn, ctx and the shares are written by the owner while the gate is closed and nobody is
- *  inside,
- *     and touched by workers only while inside.
- *  3. A share's `next` hands out each of its tasks exactly once. A thread works through its own
- *  share,
- *     neighbouring tasks in order, and then through what is left of the others'.
- *  4. The owner of a job is the thread whose ticket is being served. Tickets are drawn in order, so
+ *  1. A worker says that it is inside and then looks at the gate; the owner closes the gate and
+ *     then looks who is inside. All four are sequentially consistent, so that one of them sees the
+ *     other: a worker that finds the gate open is waited for.
+ *  2. The job is written by the owner while the gate is closed and nobody is inside, and read by
+ *     workers only while inside.
+ *  3. A share hands out each of its tasks exactly once. Its count belongs to the job it names; for
+ *     any other job it is 0, so that the owner need not reset the shares.
+ *  4. Threads work through their own shares, neighbouring tasks in order, and then through what is
+ *     left of the others'. Where a share is a single task, only the owner looks for one that nobody
+ *     has begun: looking costs every worker a turn at every line.
+ *  5. The owner of a job is the thread whose ticket is being served. Tickets are drawn in order, so
  *     threads that submit jobs at the same time take turns, job by job. */
 #include "base/pool.h"
 
@@ -66,45 +73,54 @@ static void run(rvi_pool *pool, rvi_task_fn fn, void *ctx, int n_tasks, const at
 #include <sched.h>
 #include <stdalign.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { SPINS = 2000 };
 
-/* gate: bits 0-31 workers inside, bit 32 open, bits 33-63 job number */
-#define OPEN    ((uint_fast64_t)1 << 32)
-#define ONE_JOB ((uint_fast64_t)1 << 33)
-static uint_fast64_t job_of(uint_fast64_t gate)
+/* The gate: the job's number, and in the lowest bits its shares; 0 of them: closed. The worker of
+ * number i may enter a job of more than i shares; the others need not even look at it. */
+enum { SHARE_BITS = 12, MAX_THREADS = 1024 };
+static int shares_of(uint64_t gate)
 {
-    return gate & ~(ONE_JOB - 1);
+    return (int)(gate & (((uint64_t)1 << SHARE_BITS) - 1));
+}
+static uint32_t tag_of(uint64_t gate)
+{
+    return (uint32_t)(gate >> SHARE_BITS);
 }
 
+/* Two cache lines, because some processors fetch lines in pairs. */
+enum { LINES = 128 };
+
+/* What one thread writes: on lines of its own. */
 typedef struct worker {
+    alignas(LINES) _Atomic uint64_t taken; /* of its share: tag of the job << 32 | tasks begun */
+    atomic_bool inside;
     rvi_pool *pool;
     int index;
     pthread_t thread;
 } worker;
 
-/* On a cache line of its own: most of the time one thread alone uses it. */
+/* Tasks first .. end - 1 */
 typedef struct share {
-    alignas(64) atomic_int next;
-    int end;
+    int first, end;
 } share;
 
 struct rvi_pool {
     int n_threads, n_started;
-    worker *workers; /* n_threads - 1, indices 1.. */
-    share *shares;   /* one for each thread */
+    worker *workers; /* n_threads; [0]: the owner's, without a thread */
     atomic_uint next_ticket, serving;
     atomic_int n_waiting; /* threads asleep until their ticket is served */
     pthread_cond_t served;
     const atomic_bool *stop; /* of rvi_pool_run; may be NULL */
-    /* the job */
-    rvi_task_fn fn;
-    void *ctx;
-    const atomic_bool *job_stop;
     void (*rest)(void *ctx); /* may be NULL */
     void *rest_ctx;
-    atomic_uint_fast64_t gate;
-    atomic_bool quit;
+    alignas(LINES) _Atomic uint64_t gate;
+    rvi_task_fn fn; /* the job */
+    void *ctx;
+    const atomic_bool *job_stop;
+    int n_tasks;
+    alignas(LINES) atomic_bool quit;
     atomic_int sleepers;
     pthread_mutex_t lock; /* guards sleeping on wake and served */
     pthread_cond_t wake;
@@ -120,58 +136,96 @@ static void relax(unsigned spin)
     if (spin % 64 == 63) sched_yield(); /* a busy neighbour may hold the core our partner needs */
 }
 
-static void work(rvi_pool *p, int index)
+static share share_of(const rvi_pool *p, int i, int n_shares)
 {
-    for (int i = 0; i < p->n_threads; i++) {
-        share *s = &p->shares[(index + i) % p->n_threads];
-        if (atomic_load_explicit(&s->next, memory_order_relaxed) >= s->end) continue;
-        for (int t; (t = atomic_fetch_add(&s->next, 1)) < s->end;) {
+    int64_t n = p->n_tasks;
+    return (share){(int)(n * i / n_shares), (int)(n * (i + 1) / n_shares)};
+}
+
+/* The next task of worker i's share, or -1 */
+static int take(rvi_pool *p, int i, uint64_t gate)
+{
+    share s = share_of(p, i, shares_of(gate));
+    uint64_t tag = tag_of(gate);
+    _Atomic uint64_t *taken = &p->workers[i].taken;
+    uint64_t old = atomic_load_explicit(taken, memory_order_relaxed);
+    for (;;) {
+        uint64_t n = old >> 32 == tag ? (uint32_t)old : 0;
+        if (n >= (uint64_t)(s.end - s.first)) return -1;
+        if (atomic_compare_exchange_weak(taken, &old, tag << 32 | (n + 1))) return s.first + (int)n;
+    }
+}
+
+static void work(rvi_pool *p, int index, uint64_t gate)
+{
+    int n_shares = shares_of(gate);
+    bool alone = index && p->n_tasks <= n_shares; /* with its own share */
+    for (int i = 0; i < (alone ? 1 : n_shares); i++)
+        for (int t; (t = take(p, (index + i) % n_shares, gate)) >= 0;) {
             if (is_stopped(p->job_stop)) return; /* the others see it too */
             if (p->rest) p->rest(p->rest_ctx);
             p->fn(p->ctx, t, index);
         }
+}
+
+/* May a worker that has seen `seen` enter? */
+static bool is_for(const worker *w, uint64_t gate, uint64_t seen)
+{
+    return shares_of(gate) > w->index && gate != seen;
+}
+
+/* Goes inside if there is a job for this worker other than *seen, and sets that. */
+static bool enter(worker *w, uint64_t *seen)
+{
+    atomic_store(&w->inside, true);
+    uint64_t gate = atomic_load(&w->pool->gate);
+    if (is_for(w, gate, *seen)) {
+        *seen = gate;
+        return true;
     }
-}
-
-/* Is there a job that a worker which has seen `seen` may enter? */
-static bool is_new(const rvi_pool *p, uint_fast64_t seen)
-{
-    uint_fast64_t gate = atomic_load(&p->gate);
-    return ((gate & OPEN) && job_of(gate) != seen) || atomic_load(&p->quit);
-}
-
-/* Goes inside if the gate is open. *seen: the job that was entered. */
-static bool enter(rvi_pool *p, uint_fast64_t *seen)
-{
-    uint_fast64_t gate = atomic_load(&p->gate);
-    while ((gate & OPEN) && job_of(gate) != *seen)
-        if (atomic_compare_exchange_weak(&p->gate, &gate, gate + 1)) {
-            *seen = job_of(gate);
-            return true;
-        }
+    atomic_store_explicit(&w->inside, false, memory_order_release);
     return false;
+}
+
+static void sleep_until_other(rvi_pool *p, uint64_t gate)
+{
+    pthread_mutex_lock(&p->lock);
+    atomic_fetch_add(&p->sleepers, 1);
+    while (atomic_load(&p->gate) == gate && !atomic_load(&p->quit))
+        pthread_cond_wait(&p->wake, &p->lock);
+    atomic_fetch_sub(&p->sleepers, 1);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* Waits for a job to enter. A worker that the jobs leave out stays awake while others work: the
+ * next job may be larger. False: no more jobs. */
+static bool await_job(worker *w, uint64_t seen)
+{
+    rvi_pool *p = w->pool;
+    uint64_t gate = atomic_load(&p->gate), before = gate;
+    for (unsigned spin = 0; !is_for(w, gate, seen) && !atomic_load(&p->quit); spin++) {
+        if (gate != before) spin = 0;
+        if (spin < SPINS)
+            relax(spin);
+        else
+            sleep_until_other(p, gate);
+        before = gate;
+        gate = atomic_load(&p->gate);
+    }
+    return !atomic_load(&p->quit);
 }
 
 static void *worker_main(void *arg)
 {
     worker *w = arg;
-    rvi_pool *p = w->pool;
-    uint_fast64_t seen = 0;
+    uint64_t seen = 0;
     rvi_thread_ignore_signals();
-    for (;;) {
-        for (unsigned spin = 0; spin < SPINS && !is_new(p, seen); spin++) relax(spin);
-        if (!is_new(p, seen)) {
-            pthread_mutex_lock(&p->lock);
-            atomic_fetch_add(&p->sleepers, 1);
-            while (!is_new(p, seen)) pthread_cond_wait(&p->wake, &p->lock);
-            atomic_fetch_sub(&p->sleepers, 1);
-            pthread_mutex_unlock(&p->lock);
-        }
-        if (atomic_load(&p->quit)) return NULL;
-        if (!enter(p, &seen)) continue;
-        work(p, w->index);
-        atomic_fetch_sub(&p->gate, 1);
+    while (await_job(w, seen)) {
+        if (!enter(w, &seen)) continue;
+        work(w->pool, w->index, seen);
+        atomic_store_explicit(&w->inside, false, memory_order_release);
     }
+    return NULL;
 }
 
 static void wake_sleepers(rvi_pool *p)
@@ -186,28 +240,29 @@ static void wake_sleepers(rvi_pool *p)
 rv_status rvi_pool_new(rvi_pool **out, int n_threads, rv_error *err)
 {
     *out = NULL;
-    if (n_threads < 1 || n_threads > 1024)
-        return rvi_error(err, RV_E_CONFIG, "%d threads: between 1 and 1024 are possible",
-                         n_threads);
-    rvi_pool *p = rvi_zalloc(sizeof *p);
+    if (n_threads < 1 || n_threads > MAX_THREADS)
+        return rvi_error(err, RV_E_CONFIG, "%d threads: between 1 and %d are possible", n_threads,
+                         MAX_THREADS);
+    rvi_pool *p = rvi_alloc_aligned(sizeof *p, alignof(rvi_pool));
     if (!p) return rvi_nomem(err, "thread pool");
+    memset(p, 0, sizeof *p);
     p->n_threads = n_threads;
-    p->shares = rvi_alloc_aligned((size_t)n_threads * sizeof *p->shares, alignof(share));
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
     pthread_cond_init(&p->served, NULL);
-    if (!p->shares || (n_threads > 1 && !(p->workers = rvi_zalloc_array((size_t)n_threads - 1,
-                                                                        sizeof *p->workers)))) {
+    p->workers = rvi_alloc_aligned((size_t)n_threads * sizeof *p->workers, alignof(worker));
+    if (!p->workers) {
         rvi_pool_free(p);
         return rvi_nomem(err, "thread pool");
     }
-    for (int i = 0; i < n_threads - 1; i++) {
+    memset(p->workers, 0, (size_t)n_threads * sizeof *p->workers);
+    for (int i = 1; i < n_threads; i++) {
         worker *w = &p->workers[i];
         w->pool = p;
-        w->index = i + 1;
+        w->index = i;
         if (pthread_create(&w->thread, NULL, worker_main, w)) {
             rvi_pool_free(p);
-            return rvi_error(err, RV_E_NOMEM, "cannot start thread %d of %d", i + 2, n_threads);
+            return rvi_error(err, RV_E_NOMEM, "cannot start thread %d of %d", i + 1, n_threads);
         }
         p->n_started++;
     }
@@ -221,19 +276,30 @@ void rvi_pool_free(rvi_pool *p)
     if (p->n_started) {
         atomic_store(&p->quit, true);
         wake_sleepers(p);
-        for (int i = 0; i < p->n_started; i++) pthread_join(p->workers[i].thread, NULL);
+        for (int i = 1; i <= p->n_started; i++) pthread_join(p->workers[i].thread, NULL);
     }
     pthread_cond_destroy(&p->wake);
     pthread_cond_destroy(&p->served);
     pthread_mutex_destroy(&p->lock);
     rvi_free(p->workers);
-    rvi_free(p->shares);
     rvi_free(p);
 }
 
 int rvi_pool_size(const rvi_pool *p)
 {
     return p->n_threads;
+}
+
+/* The gate of a new job. Tags come again after 2^32 jobs: what shares remember is then wiped out. */
+static uint64_t next_gate(rvi_pool *p, int n_shares)
+{
+    const uint64_t one = (uint64_t)1 << SHARE_BITS;
+    uint64_t gate = atomic_load_explicit(&p->gate, memory_order_relaxed) + one;
+    if (!tag_of(gate)) {
+        for (int i = 0; i < p->n_threads; i++) atomic_store(&p->workers[i].taken, 0);
+        gate += one;
+    }
+    return gate + (uint64_t)n_shares;
 }
 
 /* A thread that waits for long sleeps: the one it waits for may need its core. */
@@ -265,19 +331,18 @@ static void run_shared(rvi_pool *p, rvi_task_fn fn, void *ctx, int n_tasks, cons
     p->fn = fn;
     p->ctx = ctx;
     p->job_stop = stop;
-    for (int i = 0; i < p->n_threads; i++) {
-        p->shares[i].end = (int)((int64_t)n_tasks * (i + 1) / p->n_threads);
-        atomic_store_explicit(&p->shares[i].next, (int)((int64_t)n_tasks * i / p->n_threads),
-                              memory_order_relaxed);
-    }
-    atomic_store(&p->gate, (job_of(atomic_load(&p->gate)) + ONE_JOB) | OPEN);
+    p->n_tasks = n_tasks;
+    int n_shares = n_tasks < p->n_threads ? n_tasks : p->n_threads;
+    uint64_t gate = next_gate(p, n_shares);
+    atomic_store(&p->gate, gate);
     wake_sleepers(p);
-    work(p, 0);
-    uint_fast64_t closed = atomic_fetch_and(&p->gate, ~OPEN) & ~OPEN;
-    for (unsigned spin = 0; closed & (OPEN - 1); spin++, closed = atomic_load(&p->gate)) {
-        if (p->rest) p->rest(p->rest_ctx); /* those inside rest too: no spinning meanwhile */
-        relax(spin);
-    }
+    work(p, 0, gate);
+    atomic_store(&p->gate, gate - (uint64_t)n_shares);
+    for (int i = 1; i < n_shares; i++)
+        for (unsigned spin = 0; atomic_load(&p->workers[i].inside); spin++) {
+            if (p->rest) p->rest(p->rest_ctx); /* those inside rest too: no spinning meanwhile */
+            relax(spin);
+        }
 }
 
 static void run(rvi_pool *p, rvi_task_fn fn, void *ctx, int n_tasks, const atomic_bool *stop)

@@ -28,8 +28,10 @@ struct rvi_answer {
     size_t n_avoid;
     rvi_generated out;
     int max_tokens;
-    int n_rows;    /* in the step being computed */
-    int logits_at; /* place of its logits in that; -1: none */
+    int n_rows;     /* in the step being computed */
+    int logits_at;  /* place of its logits in that; -1: none */
+    int32_t picked; /* from these logits; -1: not yet */
+    rv_status pick_status;
     bool ended;
     rv_status status;
     rv_error error;
@@ -374,15 +376,27 @@ static void forbid(float *logits, size_t n_vocab, const rvi_ids *ids)
         if (ids->data[i] >= 0 && (size_t)ids->data[i] < n_vocab) logits[ids->data[i]] = -INFINITY;
 }
 
+/* In a->piece: the text that would stand behind out.text with this token (-1: without one), also
+ * what the detokenizer has not let go of yet, as far as its characters are complete. */
+static bool find_text(rvi_answer *a, int32_t id)
+{
+    static const char incomplete[] = "\xef\xbf\xbd";
+    rvi_detok next = a->detok; /* what a token's text is depends on those before it */
+    a->piece.len = 0;
+    if (id >= 0 && rvi_detok_push(&next, id, &a->piece, NULL)) return false;
+    size_t certain = a->piece.len;
+    if (rvi_detok_flush(&next, &a->piece, NULL)) return false;
+    for (size_t i = certain; i + 3 <= a->piece.len; i++)
+        if (!memcmp(a->piece.data + i, incomplete, 3)) a->piece.len = i;
+    return true;
+}
+
 /* Tokens with which the text would share more than the branch. */
 static void forbid_going_on(rvi_answer *a, const rvi_avoid *x, float *logits, size_t n_vocab)
 {
     size_t at = a->out.text.len, rest = x->len - at;
     for (size_t id = 0; id < n_vocab; id++) {
-        rvi_detok next = a->detok; /* what the token's text is depends on those before it */
-        a->piece.len = 0;
-        if (!(logits[id] > -INFINITY) || rvi_detok_push(&next, (int32_t)id, &a->piece, NULL))
-            continue;
+        if (!(logits[id] > -INFINITY) || !find_text(a, (int32_t)id)) continue;
         size_t len = a->piece.len;
         if (at + len > x->branch && len <= rest && !memcmp(a->piece.data, x->text + at, len))
             logits[id] = -INFINITY;
@@ -393,18 +407,20 @@ static void forbid_going_on(rvi_answer *a, const rvi_avoid *x, float *logits, si
 static void avoid(rvi_answer *a, float *logits, size_t n_vocab)
 {
     const rvi_buf *text = &a->out.text;
+    if (!find_text(a, -1)) return;
+    size_t held = a->piece.len;
     for (size_t i = a->n_avoid; i-- > 0;) {
         const rvi_avoid *x = &a->avoid[i];
         if (text->len > x->branch || (text->len && memcmp(text->data, x->text, text->len)))
             drop_avoid(a, i); /* it went another way */
-        else if (text->len == x->len)
+        else if (text->len + held == x->len)
             forbid(logits, n_vocab, a->s->e->eos);
-        else if (text->len + a->s->e->longest_piece > x->branch)
+        else if (text->len + held + a->s->e->longest_piece > x->branch)
             forbid_going_on(a, x, logits, n_vocab);
     }
 }
 
-static rv_status pick(rvi_answer *a, float *logits, int32_t *id, bool *cancel)
+static rv_status pick_from(rvi_answer *a, float *logits, int32_t *id, bool *cancel)
 {
     rvi_session *s = a->s;
     const rvi_engine *e = s->e;
@@ -423,6 +439,13 @@ static rv_status pick(rvi_answer *a, float *logits, int32_t *id, bool *cancel)
     for (size_t i = 0; st && i < n_vocab; i++)
         if (isnan(logits[i])) return rvi_engine_explain(e, st, &a->error);
     return st;
+}
+
+static rv_status pick(rvi_answer *a, float *logits, int32_t *id, bool *cancel)
+{
+    if (a->picked < 0 && !a->pick_status) return pick_from(a, logits, id, cancel);
+    *id = a->picked;
+    return a->pick_status;
 }
 
 static void note_logprobs(rvi_answer *a, int32_t id)
@@ -475,6 +498,38 @@ static void take_token(rvi_answer *a, float *logits)
 }
 
 /* ---- a step ---- */
+
+/* Answers whose tokens the threads pick side by side. */
+typedef struct picks {
+    const rvi_engine *e;
+    rvi_answer **answers;
+} picks;
+
+static void pick_task(void *ctx, int task, int worker)
+{
+    const picks *p = ctx;
+    rvi_answer *a = p->answers[task];
+    bool cancel; /* only a mask can */
+    (void)worker;
+    a->pick_status = pick_from(a, rvi_engine_logits(p->e, a->logits_at), &a->picked, &cancel);
+}
+
+/* A token is picked from its answer's own logits and past: the threads may do that for all answers
+ * of a step at once. A mask is the caller's code and runs on the caller's thread, later. */
+static void pick_together(rvi_engine *e)
+{
+    enum { MOST = 64 };
+    rvi_answer *answers[MOST];
+    picks p = {e, answers};
+    int n = 0;
+    for (rvi_answer *a = e->answers; a; a = a->next) {
+        a->picked = -1;
+        a->pick_status = RV_OK;
+        if (a->logits_at >= 0 && a->max_tokens && !a->o.mask && n < MOST) answers[n++] = a;
+    }
+    rvi_backend *be = e->o.be ? e->o.be : e->m->be;
+    if (n > 1) be->ops->run(be, pick_task, &p, n);
+}
 
 static int waiting(const rvi_answer *a)
 {
@@ -572,6 +627,7 @@ size_t rvi_answer_advance(rvi_engine *e, const rvi_session *only)
     rvi_answer *a, *next;
     rv_error error = {0};
     rv_status st = compute_step(e, only, &error);
+    if (!st) pick_together(e);
     for (a = e->answers; a; a = next) {
         bool cancel = false;
         next = a->next;

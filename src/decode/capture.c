@@ -34,7 +34,7 @@ struct rvi_capture {
     rvi_f16 *u, *g; /* [n_tokens][n_ff], [n_tokens][n_embd] */
     token *tokens;
     int n_tokens;
-    uint64_t answer, n_taken; /* the next goes to n_taken % n_tokens */
+    uint64_t answer, n_taken;               /* the next goes to n_taken % n_tokens */
     rvi_captured_id head[RVI_CAPTURE_HEAD]; /* of the latest answer */
     int n_head;
 };

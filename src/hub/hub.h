@@ -51,11 +51,11 @@ typedef struct rvi_hub_local {
     uint64_t size;   /* bytes; of a split model, of its first file */
 } rvi_hub_local;
 typedef int (*rvi_hub_local_fn)(void *ctx, const rvi_hub_local *local);
-/* In alphabetical order; stops at the first non-zero answer. No cache is as good as an empty one. */
+/* In alphabetical order; stops at the first non-zero answer. No cache is like an empty one. */
 rv_status rvi_hub_local_list(const char *cache_dir, rvi_hub_local_fn each, void *ctx,
                              rv_error *err) RVI_MUST_CHECK;
-/* Appends the path of the one with this name or file name, in letters of either case; RV_E_NOT_FOUND:
- * there is none. */
+/* Appends the path of the one with this name or file name, in letters of either case;
+ * RV_E_NOT_FOUND: there is none. */
 rv_status rvi_hub_local_find(const char *cache_dir, const char *name, rvi_buf *path,
                              rv_error *err) RVI_MUST_CHECK;
 

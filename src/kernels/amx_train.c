@@ -116,24 +116,30 @@ static ALWAYS_INLINE void prefetch_rows(const float *x, size_t stride, int n)
     UNROLL for (int i = 0; i < n; i++) _mm_prefetch((const char *)(x + (size_t)i * stride), _MM_HINT_T0);
 }
 
+/* Row by row: other threads wrote the rows, and the hardware fetches ahead what is read in order. */
+static void pack_rows(uint8_t *out, size_t group_bytes, const float *a, size_t stride, int m, int k)
+{
+    for (int r = 0; r < (m + 15) / 16 * 16; r++) {
+        uint8_t *to = out + (size_t)(r / 16) * group_bytes + (size_t)(r % 16) * 64;
+        const float *row = a + (size_t)r * stride;
+        for (int i = 0; i < k; i += STEP, to += TILE_BYTES)
+            _mm512_storeu_si512(to, r < m ? row_of_32(row + i, k - i) : _mm512_setzero_si512());
+    }
+}
+
 static void pack_a(void *out, size_t k_total, const float *a, size_t stride, bool transposed, int m, int k)
 {
     size_t group_bytes = k_total / STEP * TILE_BYTES;
+    if (!transposed) {
+        pack_rows(out, group_bytes, a, stride, m, k);
+        return;
+    }
     for (int g = 0; g < m; g += 16)
         for (int i = 0; i < k; i += STEP) {
             uint8_t *to = (uint8_t *)out + (size_t)(g / 16) * group_bytes + (size_t)(i / STEP) * TILE_BYTES;
             __m512i v[16];
-            if (transposed) {
-                tile_of_pairs(v, a + (size_t)i * stride + g, stride, k - i, m - g);
-                transpose16(v);
-            } else {
-                const float *at = a + (size_t)g * stride + i;
-                if (m - g >= 32) {
-                    prefetch_rows(at + 16 * stride, stride, 16);
-                    prefetch_rows(at + 16 * stride + 16, stride, 16);
-                }
-                tile_of_rows(v, at, stride, m - g, k - i);
-            }
+            tile_of_pairs(v, a + (size_t)i * stride + g, stride, k - i, m - g);
+            transpose16(v);
             store_tile(to, v);
         }
 }

@@ -34,6 +34,8 @@ typedef struct rvi_bank_options { /* 0: the default */
 rv_status rvi_bank_open(rvi_bank **out, rvi_store *store, const rvi_bank_options *options,
                         rv_error *err) RVI_MUST_CHECK;
 void rvi_bank_free(rvi_bank *b);
+/* Removes everything that banks keep in the store. */
+rv_status rvi_bank_erase(rvi_store *store, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_bank_refresh(rvi_bank *b, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- reading; pointers are valid until the next change or refresh ---- */

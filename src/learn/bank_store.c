@@ -2,6 +2,7 @@
 #include "learn/bank_internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/cursor.h"
 
@@ -354,4 +355,31 @@ rv_status rvi_bank_end(rvi_bank *b, rv_status st, rvi_bank_change c, rv_error *e
         b->last_event = m.last_event;
     }
     return st;
+}
+
+static int note_key(void *ctx, rvi_bytes key, rvi_bytes record)
+{
+    rvi_buf *keys = ctx;
+    uint16_t len = (uint16_t)key.len;
+    (void)record;
+    return !rvi_buf_append(keys, &len, sizeof len) || !rvi_buf_append(keys, key.data, key.len);
+}
+
+rv_status rvi_bank_erase(rvi_store *store, rv_error *err)
+{
+    static const char *const tables[] = {TABLE, UNDO, META};
+    rv_status st = rvi_store_begin(store, true, err);
+    if (st) return st;
+    for (size_t i = 0; !st && i < RVI_COUNT(tables); i++) {
+        rvi_buf keys = {0};
+        uint16_t len;
+        st = rvi_store_scan(store, tables[i], NULL, 0, note_key, &keys, err);
+        if (!st && keys.failed) st = rvi_nomem(err, "keys");
+        for (size_t at = 0; !st && at < keys.len; at += sizeof len + len) {
+            memcpy(&len, keys.data + at, sizeof len);
+            st = rvi_store_remove(store, tables[i], keys.data + at + sizeof len, len, err);
+        }
+        rvi_buf_deinit(&keys);
+    }
+    return rvi_store_end(store, st, err);
 }

@@ -81,14 +81,15 @@ size_t rvi_learner_pairs_waiting(const rvi_learner *l)
 
 rv_status rvi_deep_take(rvi_deep *d, rvi_learner *l, rv_preference_loss loss, rv_error *err)
 {
+    *d = (rvi_deep){0};
+    rv_status st = rvi_learner_own(l, err);
+    if (st) return st;
     *d = (rvi_deep){.loss = loss,
                     .pairs = rvi_alloc_array(l->n_pairs + l->n_lessons + 1, sizeof *d->pairs),
                     .made = {.number = rvi_learner_next_number(l),
                              .origin = RVI_FROM_PAIRS,
                              .recipe = l->o.recipe}};
     if (!d->pairs) return rvi_nomem(err, "pairs");
-    rv_status st = rvi_learner_own(l, err);
-    if (st) return st;
     d->n = rvi_learner_gather_pairs(l, d->pairs, &d->made.first, &d->made.last);
     return rvi_feedback_count(&l->store, &d->made.known, err);
 }

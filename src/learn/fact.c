@@ -4,8 +4,8 @@
 
 #include "base/utf8.h"
 #include "learn/fact_internal.h"
-#include "template/jinja_case.h"
-#include "tokenizer/unicode.h"
+#include "text/chars.h"
+#include "text/unicode.h"
 
 enum { MAX_TEXT = 1 << 20, MAX_QUESTION_WORDS = 128 };
 
@@ -405,7 +405,7 @@ static void put_capital(rvi_buf *out, const char *text)
     uint32_t cp, image[3];
     size_t len = strlen(text);
     if (!len) return;
-    size_t used = rvi_utf8_decode(text, len, &cp, NULL), n = rvi_jchar_to_title(cp, image);
+    size_t used = rvi_utf8_decode(text, len, &cp, NULL), n = rvi_char_to_title(cp, image);
     for (size_t i = 0; i < n; i++) {
         char bytes[4];
         rvi_buf_append(out, bytes, rvi_utf8_encode(image[i], bytes));

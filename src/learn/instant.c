@@ -150,9 +150,9 @@ static bool has_thumbs(const rvi_learner *l)
     return in->thumbs && (in->whole || !l->calibrated || in->n_dislikes);
 }
 
-bool rvi_whitening_is_due(const rvi_learner *l)
+bool rvi_whitening_is_due(rvi_learner *l)
 {
-    return l->n_silences && !l->instant.thumbs;
+    return l->n_silences && !l->instant.thumbs && rvi_instant_load_whitener(l, NULL) != RV_OK;
 }
 
 rv_status rvi_whitening_make(rvi_whitening *w, const rvi_learner *l, const rvi_voice *v,
@@ -403,10 +403,10 @@ rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *qu
     if (!(score >= 0 && score <= 1))
         return rvi_error(err, RV_E_INVALID, "a score is a number from 0 to 1");
     rvi_feedback f = judgement(l, RVI_FEEDBACK_SCORE, question, score);
-    rv_status st = rvi_instant_catch_up(l, err);
+    rv_status st = rvi_learner_own(l, err);
+    if (!st) st = rvi_instant_catch_up(l, err);
     if (!st) st = rvi_instant_tokens(c, &tokens, &n, err);
     if (!st) st = need_micro(l, err);
-    if (!st) st = rvi_learner_own(l, err);
     if (!st && !in->n_states) st = rvi_instant_keep(l, 0, true, err); /* before all of them */
     if (!st && !rvi_learner_room((void **)&l->done, l->n_done, &l->cap_done, sizeof *l->done))
         st = rvi_nomem(err, "events");

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/number.h"
 #include "base/os.h"
+#include "base/thread.h"
 #include "learn/learner_internal.h"
 #include "learn/snapshot.h"
 #include "learn/text.h"
@@ -17,33 +18,66 @@
 
 /* ---- whose the state is ---- */
 
-typedef struct own_event {
-    const char *user;
-    bool found;
-} own_event;
+typedef struct reader {
+    rvi_learner *l;
+    bool any, judged; /* events of its user came; scores among them */
+    rv_status st;
+    rv_error *err;
+} reader;
 
-static int find_own(void *ctx, const rvi_feedback *f)
+static int fold(void *ctx, const rvi_feedback *f)
 {
-    own_event *e = ctx;
-    return e->found = rvi_text_is(f->user, e->user);
+    reader *r = ctx;
+    if (rvi_text_is(f->user, r->l->user)) {
+        r->any = true;
+        r->judged = r->judged || f->kind == RVI_FEEDBACK_SCORE || f->kind == RVI_FEEDBACK_UNDO;
+    }
+    r->st = rvi_learner_fold(r->l, f, r->err);
+    return r->st != RV_OK;
+}
+
+/* Waits while another process has it, for as long as the options say. */
+static rv_status lock_file(const rvi_learner *l, const char *path, int *lock, rv_error *err)
+{
+    static const double moment = 0.02;
+    double end = rvi_os_seconds() + l->o.lock_wait_ms / 1000.0;
+    rv_error why = {0};
+    rv_status st;
+    while ((st = rvi_os_lock(path, lock, &why)) == RV_E_STORAGE && rvi_os_seconds() < end)
+        rvi_thread_sleep(moment);
+    if (st == RV_E_STORAGE)
+        return rvi_error(err, st,
+                         "another process is learning in %s: until it ends, this one can only "
+                         "answer (waited %d ms)",
+                         l->dir, l->o.lock_wait_ms);
+    if (st && err) *err = why;
+    return st;
+}
+
+/* What other processes have learned since this one looked. */
+static rv_status take_over(rvi_learner *l, rv_error *err)
+{
+    reader r = {.l = l, .err = err};
+    uint64_t n = l->opened_at;
+    rv_status st = rvi_feedback_count(&l->store, &n, err);
+    if (st || n == l->opened_at) return st;
+    st = rvi_feedback_read(&l->store, l->opened_at + 1, fold, &r, err);
+    if (!st) st = r.st;
+    if (!st && r.judged) st = rvi_instant_reopen_scores(l, err);
+    if (!st && r.any) st = rvi_shared_restore(l, err);
+    if (!st && r.any) st = rvi_learner_make_gate(l, NULL, err);
+    if (!st) l->opened_at = n;
+    return st;
 }
 
 rv_status rvi_learner_own(rvi_learner *l, rv_error *err)
 {
     rvi_buf path = {0};
-    own_event since = {.user = l->user};
     int lock = -1;
     if (!l->dir || l->owned) return RV_OK;
     rv_status st = rvi_buf_printf(&path, "%s/lock", l->dir) ? RV_OK : rvi_nomem(err, "path");
-    if (!st) st = rvi_os_lock(path.data, &lock, err);
-    if (st == RV_E_STORAGE)
-        st = rvi_error(err, st,
-                       "another process is learning in %s: until it ends, this one can only answer",
-                       l->dir);
-    if (!st) st = rvi_feedback_read(&l->store, l->opened_at + 1, find_own, &since, err);
-    if (!st && since.found)
-        st = rvi_error(err, RV_E_STORAGE,
-                       "another process has learned in %s meanwhile: open it again", l->dir);
+    if (!st) st = lock_file(l, path.data, &lock, err);
+    if (!st) st = take_over(l, err);
     rvi_buf_deinit(&path);
     l->owned = !st;
     if (st)
@@ -206,12 +240,6 @@ rv_status rvi_learner_merge(rvi_learner *l, int a, int b, rv_consolidation how, 
 
 /* ---- opening ---- */
 
-typedef struct reader {
-    rvi_learner *l;
-    rv_status st;
-    rv_error *err;
-} reader;
-
 /* A terminated copy; texts of events are not. */
 static char *own(rvi_text t)
 {
@@ -362,13 +390,6 @@ rv_status rvi_learner_fold(rvi_learner *l, const rvi_feedback *f, rv_error *err)
     return st;
 }
 
-static int fold(void *ctx, const rvi_feedback *f)
-{
-    reader *r = ctx;
-    r->st = rvi_learner_fold(r->l, f, r->err);
-    return r->st != RV_OK;
-}
-
 static int mark_absorbed(void *ctx, rvi_bytes key, rvi_bytes record)
 {
     rvi_learner *l = ctx;
@@ -393,6 +414,7 @@ rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err)
 {
     reader r = {.l = l, .err = err};
     rv_status st = l->dir ? rvi_os_make_dirs(l->dir, err) : RV_OK;
+    if (!st) st = rvi_feedback_repair(&l->store, err);
     if (!st) st = rvi_feedback_count(&l->store, &l->opened_at, err);
     if (!st) st = rvi_feedback_read(&l->store, 1, fold, &r, err);
     if (!st) st = r.st;

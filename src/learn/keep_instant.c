@@ -78,8 +78,8 @@ static rv_status put(rvi_learner *l, const char *table, const char *value, const
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i <= data->len / PIECE; i++) {
         size_t at = i * PIECE, n = RVI_MIN(data->len - at, (size_t)PIECE);
-        st = rvi_store_put(&l->store, table, key, piece_key(value, i, key), data->data + at, n,
-                           err);
+        st =
+            rvi_store_put(&l->store, table, key, piece_key(value, i, key), data->data + at, n, err);
     }
     return st;
 }
@@ -129,8 +129,7 @@ static rv_status write_state(rvi_learner *l, uint64_t event, bool whole, rv_erro
     rv_status st = rvi_micro_save(in->micro, !whole, &micro, err);
     memcpy(h.magic, magic, sizeof magic);
     h.micro_len = micro.len;
-    if (!st && !(rvi_buf_append(&out, &h, sizeof h) &&
-                 rvi_buf_append(&out, micro.data, micro.len)))
+    if (!st && !(rvi_buf_append(&out, &h, sizeof h) && rvi_buf_append(&out, micro.data, micro.len)))
         st = rvi_nomem(err, "state");
     state_name(l, event, name);
     if (!st) st = put(l, states, name, &out, err);
@@ -179,8 +178,7 @@ void rvi_instant_keep_checked(rvi_learner *l, bool rolled_back)
     if (rvi_store_end(&l->store, st, &why)) warn(l, "the probe of scores is not saved", &why);
 }
 
-static rv_status read_state(rvi_learner *l, uint64_t event, rvi_buf *data, header *h,
-                            rv_error *err)
+static rv_status read_state(rvi_learner *l, uint64_t event, rvi_buf *data, header *h, rv_error *err)
 {
     char name[KEY];
     state_name(l, event, name);
@@ -428,10 +426,11 @@ static rv_status load_newest(rvi_learner *l, rv_error *err)
     return in->n_states ? publish(l, err) : RV_OK;
 }
 
-static rv_status reopen_states(rvi_learner *l, rv_error *err)
+rv_status rvi_instant_reopen_scores(rvi_learner *l, rv_error *err)
 {
     rvi_instant *in = &l->instant;
     names n;
+    in->n_states = 0;
     rv_status st = find_names(l, states, &n, err);
     for (size_t at = 0; !st && at < n.list.len; at += strlen(n.list.data + at) + 1) {
         if (in->n_states == RVI_INSTANT_STATES) { /* more than this version keeps */
@@ -470,6 +469,6 @@ static rv_status reopen_lists(rvi_learner *l, rv_error *err)
 
 rv_status rvi_instant_reopen(rvi_learner *l, rv_error *err)
 {
-    rv_status st = reopen_states(l, err);
+    rv_status st = rvi_instant_reopen_scores(l, err);
     return st ? st : reopen_lists(l, err);
 }

@@ -119,8 +119,8 @@ typedef struct rvi_instant {
     uint64_t states[RVI_INSTANT_STATES]; /* events after which the store has its state, in order; 0:
                                             before all of them */
     size_t n_states;
-    size_t state_len; /* bytes of the largest that was seen */
-    rvi_adapter *adapter;             /* of micro as it is; NULL: nothing yet */
+    size_t state_len;     /* bytes of the largest that was seen */
+    rvi_adapter *adapter; /* of micro as it is; NULL: nothing yet */
     rvi_probe *probe;
     rvi_whitener *whitener;
     rvi_thumbs *thumbs;
@@ -128,10 +128,10 @@ typedef struct rvi_instant {
     size_t n_dislikes, cap_dislikes;
     rvi_foreseen foreseen[RVI_FORESEEN];
     size_t next_foreseen;
-    int since_probe;          /* events */
-    bool probe_due;           /* and not done yet */
-    bool whole;               /* probe and whitener know the model's own texts too */
-    rvi_adapter **retired;    /* adapters that were replaced and that sets may still name */
+    int since_probe;       /* events */
+    bool probe_due;        /* and not done yet */
+    bool whole;            /* probe and whitener know the model's own texts too */
+    rvi_adapter **retired; /* adapters that were replaced and that sets may still name */
     size_t n_retired, cap_retired;
 } rvi_instant;
 
@@ -273,7 +273,8 @@ typedef struct rvi_whitening {
     bool whole;
 } rvi_whitening;
 
-bool rvi_whitening_is_due(const rvi_learner *l); /* thumbs came, and it is not there yet */
+/* Thumbs came, and it is not there yet, nor on the disk. */
+bool rvi_whitening_is_due(rvi_learner *l);
 rv_status rvi_whitening_make(rvi_whitening *w, const rvi_learner *l, const rvi_voice *v,
                              rvi_study_progress_fn progress, void *ctx,
                              rv_error *err) RVI_MUST_CHECK;

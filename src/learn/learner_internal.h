@@ -32,7 +32,8 @@ bool rvi_calibration_recall(void *memory, const rvi_fact *f, float *prototype);
 void rvi_calibration_remember(void *memory, const rvi_fact *f, const float *prototype);
 
 /* ---- keep.c: whose the state is ---- Processes may read the same state; one of them changes it.
- * The first that wants to has it from then on, if it is as that one knows it. */
+ * The first that wants to has it from then on; one that has to wait takes over what the other has
+ * learned. Comes before anything else that a change looks at: lists may grow. */
 rv_status rvi_learner_own(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 /* Owns it, and appends to the log. */
 rv_status rvi_learner_log(rvi_learner *l, rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
@@ -182,7 +183,8 @@ void rvi_generation_deinit(rvi_generation *g); /* all but its adapter */
 /* ---- keep_instant.c: what scores and thumbs taught, in the store ---- */
 /* The adapter of scores as it is after this event; whole: with its snapshots. Belongs into the
  * transaction that logs the event. */
-rv_status rvi_instant_keep(rvi_learner *l, uint64_t event, bool whole, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_instant_keep(rvi_learner *l, uint64_t event, bool whole,
+                           rv_error *err) RVI_MUST_CHECK;
 /* After a check by the probe, as far as that is possible. Where it went back, scores from before
  * can no longer be taken back: they might have been what it drifted by. */
 void rvi_instant_keep_checked(rvi_learner *l, bool rolled_back);
@@ -195,5 +197,7 @@ void rvi_instant_save_whitener(rvi_learner *l);
 /* The whitener and what thumbs need of it; RV_E_NOT_FOUND: none was saved. */
 rv_status rvi_instant_load_whitener(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_instant_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+/* After another process has written scores. */
+rv_status rvi_instant_reopen_scores(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 
 #endif

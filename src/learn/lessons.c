@@ -131,6 +131,7 @@ rv_status rvi_learner_correct(rvi_learner *l, const char *question, const char *
     rv_status st =
         rvi_fact_read(&fact, l->parts.t, question, strlen(question), answer, strlen(answer), err);
     if (!st) st = rvi_feedback_check(&f, err);
+    if (!st) st = rvi_learner_own(l, err);
     if (st) {
         rvi_fact_free(fact);
         return st;
@@ -190,10 +191,12 @@ rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *c
     f.corrected = rvi_text_of(chosen);
     f.given = rvi_text_of(rejected);
     f.note = rvi_text_of("preference");
+    rv_status st = rvi_learner_own(l, err);
+    if (st) return st;
     /* the places for it first, so that nothing can fail once it is logged */
     if (!rvi_learner_room((void **)&l->done, l->n_done, &l->cap_done, sizeof *l->done))
         return rvi_nomem(err, "events");
-    rv_status st = rvi_learner_add_pair(l, 0, question, chosen, rejected, err);
+    st = rvi_learner_add_pair(l, 0, question, chosen, rejected, err);
     if (st) return st;
     if ((st = rvi_learner_log(l, &f, err))) {
         rvi_preference_deinit(&l->pairs[--l->n_pairs]);
@@ -342,6 +345,8 @@ static rv_status undo_judgement(rvi_learner *l, const rvi_done *d, rvi_adaptatio
 rv_status rvi_learner_undo(rvi_learner *l, rvi_adaptation *out, rv_error *err)
 {
     *out = rvi_adaptation_new(RV_LOOP_INSTANT);
+    rv_status st = rvi_learner_own(l, err);
+    if (st) return st;
     if (!l->n_done) {
         snprintf(out->notes, sizeof out->notes, "there is nothing to take back");
         return RV_OK;
@@ -350,7 +355,7 @@ rv_status rvi_learner_undo(rvi_learner *l, rvi_adaptation *out, rv_error *err)
     if (d.kind == RVI_DID_SCORE || d.kind == RVI_DID_THUMB) return undo_judgement(l, &d, out, err);
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_UNDO);
     f.target = d.event;
-    rv_status st = rvi_learner_log(l, &f, err);
+    st = rvi_learner_log(l, &f, err);
     if (st) return st;
     l->n_done--;
     out->event = f.seq;

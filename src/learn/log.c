@@ -207,16 +207,17 @@ rv_status rvi_feedback_parse(rvi_feedback *out, const char *text, size_t len, rv
                              rv_error *err)
 {
     const rvi_json *object;
-    uint64_t version, time;
+    uint64_t version;
     *out = rvi_feedback_new(RVI_FEEDBACK_N_KINDS);
     if (len > RVI_STORE_MAX_RECORD) return parse_fail(err, "size");
     rv_status st = rvi_json_parse(&object, text, len, arena, "event", err);
     if (st) return st;
     if (!rvi_json_is(object, RVI_JSON_OBJECT)) return parse_fail(err, "text, not an object");
     if (!get_number(object, "v", &version) || version != 1) return parse_fail(err, "version");
-    if (!get_number(object, "seq", &out->seq) || !get_number(object, "time", &time))
+    const rvi_json *time = rvi_json_get(object, "time");
+    if (!get_number(object, "seq", &out->seq) || (time && !rvi_json_is(time, RVI_JSON_INT)))
         return parse_fail(err, "seq or time");
-    out->time = (int64_t)time;
+    out->time = RVI_MAX(rvi_json_int(time, 0), 0); /* a clock before 1970 says nothing */
     const rvi_json *kind = rvi_json_get(object, "kind");
     for (int i = 0; i < RVI_FEEDBACK_N_KINDS; i++)
         if (rvi_json_is_string(kind, kinds[i].name)) out->kind = (rvi_feedback_kind)i;
@@ -456,4 +457,55 @@ rv_status rvi_feedback_verify(rvi_store *s, rvi_feedback_report *report, rv_erro
     else if (report->n_events > after.n)
         broken(report, after.n + 1, "the event is not in the head of the log");
     return RV_OK;
+}
+
+typedef struct chain {
+    head now;
+    bool whole;
+} chain;
+
+static int follow_chain(void *ctx, uint64_t seq, rvi_bytes record)
+{
+    chain *c = ctx;
+    const uint8_t *bytes = record.data;
+    uint8_t hash[RVI_SHA256_LEN];
+    memcpy(hash, c->now.hash, sizeof hash);
+    c->whole = seq == c->now.n + 1 && record.len >= RVI_SHA256_LEN;
+    if (c->whole) {
+        link_hash(hash, bytes + RVI_SHA256_LEN, record.len - RVI_SHA256_LEN);
+        c->whole = !memcmp(hash, bytes, sizeof hash);
+    }
+    if (!c->whole) return 1;
+    c->now.n = seq;
+    memcpy(c->now.hash, hash, sizeof hash);
+    return 0;
+}
+
+static int note_any(void *ctx, uint64_t seq, rvi_bytes record)
+{
+    (void)seq;
+    (void)record;
+    *(bool *)ctx = true;
+    return 1;
+}
+
+rv_status rvi_feedback_repair(rvi_store *s, rv_error *err)
+{
+    head h;
+    rv_error why = {0};
+    bool behind = false;
+    chain c = {.whole = true};
+    rv_status st = read_head(s, &h, &why);
+    if (st == RV_E_NOMEM) return rvi_nomem(err, "head of the log");
+    if (!st)
+        st = rvi_store_read(s, STREAM, h.n + 1, note_any, &behind, err);
+    else
+        behind = true;
+    if (!behind) return st;
+    /* others may append meanwhile */
+    st = rvi_store_begin(s, true, err);
+    if (st) return st;
+    st = rvi_store_read(s, STREAM, 1, follow_chain, &c, err);
+    if (!st && c.whole) st = write_head(s, &c.now, err);
+    return rvi_store_end(s, st, err);
 }

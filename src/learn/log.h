@@ -94,6 +94,10 @@ rv_status rvi_feedback_read(rvi_store *s, uint64_t from, rvi_feedback_fn each, v
 /* Events in the log. */
 rv_status rvi_feedback_count(rvi_store *s, uint64_t *n, rv_error *err) RVI_MUST_CHECK;
 
+/* The head follows from the log: where it is damaged, missing or behind, it is made again from the
+ * records, as far as their chain is whole. */
+rv_status rvi_feedback_repair(rvi_store *s, rv_error *err) RVI_MUST_CHECK;
+
 typedef struct rvi_feedback_report {
     uint64_t n_events; /* that were found right, from the first on */
     uint64_t broken;   /* number of the first wrong one; 0: the whole log is right */

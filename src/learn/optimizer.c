@@ -138,6 +138,31 @@ double rvi_gradient_norm(const float *grad, size_t n)
     return sqrt(total);
 }
 
+/* One step of all parameters, by pieces. */
+typedef struct moving {
+    rvi_optimizer *p;
+    float *theta;
+    const float *grad;
+    float clip, step, unbiased, keep;
+} moving;
+
+enum { PIECE = 1 << 14 }; /* parameters of a task */
+
+static void move_task(void *ctx, int task, int worker)
+{
+    const moving *t = ctx;
+    const rvi_optimizer *p = t->p;
+    float b1 = p->o.beta1, b2 = p->o.beta2, eps = p->o.eps;
+    size_t first = (size_t)task * PIECE;
+    (void)worker;
+    for (size_t i = first; i < RVI_MIN(first + PIECE, p->n); i++) {
+        float g = t->grad[i] * t->clip;
+        float m = p->m[i] = b1 * p->m[i] + (1 - b1) * g;
+        float v = p->v[i] = b2 * p->v[i] + (1 - b2) * g * g;
+        t->theta[i] = t->keep * t->theta[i] - t->step * m / (sqrtf(v * t->unbiased) + eps);
+    }
+}
+
 bool rvi_optimizer_step(rvi_optimizer *p, float *theta, const float *grad, double rate,
                         double *norm)
 {
@@ -145,17 +170,17 @@ bool rvi_optimizer_step(rvi_optimizer *p, float *theta, const float *grad, doubl
     if (norm) *norm = length;
     if (!isfinite(length)) return false;
     p->n_steps++;
-    float b1 = p->o.beta1, b2 = p->o.beta2, eps = p->o.eps;
+    float b1 = p->o.beta1, b2 = p->o.beta2;
     float clip = p->o.clip > 0 && length > (double)p->o.clip ? (float)(p->o.clip / length) : 1;
     float step = (float)(rate / (1 - pow(b1, (double)p->n_steps)));
     float unbiased = (float)(1 / (1 - pow(b2, (double)p->n_steps)));
     float keep = (float)(1 - rate * (double)p->o.decay);
-    for (size_t i = 0; i < p->n; i++) {
-        float g = grad[i] * clip;
-        float m = p->m[i] = b1 * p->m[i] + (1 - b1) * g;
-        float v = p->v[i] = b2 * p->v[i] + (1 - b2) * g * g;
-        theta[i] = keep * theta[i] - step * m / (sqrtf(v * unbiased) + eps);
-    }
+    moving t = {p, theta, grad, clip, step, unbiased, keep};
+    int n_tasks = (int)((p->n + PIECE - 1) / PIECE);
+    if (p->be)
+        p->be->ops->run(p->be, move_task, &t, n_tasks);
+    else
+        for (int i = 0; i < n_tasks; i++) move_task(&t, i, 0);
     return true;
 }
 

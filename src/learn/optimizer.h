@@ -1,7 +1,7 @@
 /* optimizer.h - AdamW over one flat array of parameters, and the rate of each step.
  *
- * Everything runs in the order of the array on one thread: the same gradients give the same
- * bits. */
+ * The same gradients give the same bits on any number of threads: the gradient's norm is added up
+ * in the order of the array, and a parameter's step depends on that parameter alone. */
 #ifndef RVI_LEARN_OPTIMIZER_H
 #define RVI_LEARN_OPTIMIZER_H
 
@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/backend.h"
 #include "base/error.h"
 
 /* ---- rates ---- */
@@ -55,6 +56,7 @@ typedef struct rvi_optimizer {
     float *m, *v; /* means of the gradient and of its square */
     size_t n;
     int64_t n_steps;
+    rvi_backend *be; /* whose threads share the work; NULL (after new): the caller's thread alone */
 } rvi_optimizer;
 
 rv_status rvi_optimizer_new(rvi_optimizer **out, size_t n, const rvi_adamw *o,

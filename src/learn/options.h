@@ -23,7 +23,7 @@ typedef struct rvi_learner_options {
     const char *dir, *user;
     uint64_t seed;
     int n_threads;
-    int lock_wait; /* milliseconds; -1: none */
+    int lock_wait_ms; /* for another process that learns in dir; 0: none */
 #define X(name, type, value, meaning) type name;
     RV_LEARNER_EXPERIMENTS(X)
 #undef X
@@ -31,7 +31,7 @@ typedef struct rvi_learner_options {
 
 #define RVI_LEARNER_DEFAULTS                                                                       \
     {                                                                                              \
-        .lock_wait = 10000, RV_LEARNER_EXPERIMENTS(RVI_LEARNER_DEFAULT)                            \
+        .lock_wait_ms = 10000, RV_LEARNER_EXPERIMENTS(RVI_LEARNER_DEFAULT)                            \
     }
 #define RVI_LEARNER_DEFAULT(name, type, value, meaning) .name = (type)(value),
 

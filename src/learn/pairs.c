@@ -379,7 +379,8 @@ rv_status rvi_pairs_load(rvi_pairs **out, const rvi_thumbs *t, const void *bytes
     if (memcmp(h.magic, magic, sizeof magic) || h.n < 0 || h.n > RVI_PAIRS_MAX || h.n_events < 0 ||
         h.n_events == INT32_MAX || (n && (h.n_ff != (int)t->n_ff || h.n_embd != (int)t->n_embd)) ||
         len != sizeof h + floats + n * t->n_ff * sizeof(rvi_f16))
-        return rvi_error(err, RV_E_LEARNING, "pairs: not of layers of %zu and %zu", t->n_ff, t->n_embd);
+        return rvi_error(err, RV_E_LEARNING, "pairs: not of layers of %zu and %zu", t->n_ff,
+                         t->n_embd);
     const char *at = (const char *)bytes + sizeof h;
     for (size_t i = 0; i < floats; i += sizeof(float)) {
         float v;

@@ -164,7 +164,18 @@ rv_status rvi_learner_absorb(rvi_learner *l, rv_error *err)
 rv_status rvi_learner_open_bank(rvi_learner *l, rv_error *err)
 {
     rvi_bank_options o = {.seed = l->o.seed};
-    rv_status st = rvi_bank_open(&l->bank, &l->store, &o, err);
+    rv_error why = {0};
+    rv_status st = rvi_bank_open(&l->bank, &l->store, &o, &why);
+    if (st == RV_E_STORAGE || (!st && rvi_bank_damaged(l->bank))) { /* it follows from the log */
+        rvi_log_write(l->parts.be->log, RVI_LOG_WARN, "the bank is made again from the log: %s",
+                      st ? why.text : "a record of it is damaged");
+        rvi_bank_free(l->bank);
+        l->bank = NULL;
+        st = rvi_bank_erase(&l->store, err);
+        if (!st) st = rvi_bank_open(&l->bank, &l->store, &o, err);
+    } else if (st) {
+        st = rvi_error(err, st, "%s", why.text);
+    }
     if (st) return st;
     l->followed = rvi_bank_last_event(l->bank);
     st = rvi_learner_follow(l, err);

@@ -260,8 +260,8 @@ rv_status rvi_probe_add(rvi_probe *p, const int32_t *ids, size_t n, rv_error *er
                          RVI_PROBE_TOKENS);
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= m->hp.n_vocab)
-            return rvi_error(err, RV_E_LEARNING, "token id %d is not in the vocabulary of %d", ids[i],
-                             m->hp.n_vocab);
+            return rvi_error(err, RV_E_LEARNING, "token id %d is not in the vocabulary of %d",
+                             ids[i], m->hp.n_vocab);
     rvi_pages *pool = NULL;
     rvi_workspace *ws = NULL;
     rvi_seq seq = {0};

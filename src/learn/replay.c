@@ -305,8 +305,9 @@ rv_status rvi_replay_make(rvi_replay *out, const rvi_voice *v, uint64_t seed,
     maker k = {.r = out, .v = v, .seed = seed, .progress = progress, .ctx = ctx, .err = err};
     k.total =
         2 * N_CHATS + N_TEXTS + 2 * rvi_n_openers * PER_OPENER; /* no less than there will be */
-    rv_status st = progress && progress(ctx, 0, k.total) ? rvi_error(err, RV_E_CANCELLED, "cancelled")
-                                                         : make_chats(&k);
+    rv_status st = progress && progress(ctx, 0, k.total)
+                       ? rvi_error(err, RV_E_CANCELLED, "cancelled")
+                       : make_chats(&k);
     if (!st) st = make_texts(&k);
     if (!st) st = make_seeded(&k);
     if (!st) st = make_probes(&k);

@@ -33,6 +33,9 @@ size_t rvi_learner_standing(const rvi_learner *l)
 
 rv_status rvi_round_take(rvi_round *r, rvi_learner *l, rv_error *err)
 {
+    *r = (rvi_round){0};
+    rv_status st = rvi_learner_own(l, err);
+    if (st) return st;
     size_t n = l->n_lessons + 1;
     *r = (rvi_round){.waiting = rvi_alloc_array(n, sizeof *r->waiting),
                      .standing = rvi_alloc_array(n, sizeof *r->standing),
@@ -42,8 +45,6 @@ rv_status rvi_round_take(rvi_round *r, rvi_learner *l, rv_error *err)
                      .absorbed = rvi_zalloc_array(n, sizeof *r->absorbed)};
     if (!r->waiting || !r->standing || !r->old || !r->events || !r->said || !r->absorbed)
         return rvi_nomem(err, "lessons");
-    rv_status st = rvi_learner_own(l, err);
-    if (st) return st;
     for (size_t i = 0; i < l->n_lessons; i++) {
         const rvi_lesson *x = &l->lessons[i];
         if (!x->stands) continue;

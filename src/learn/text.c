@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "tokenizer/unicode.h"
+#include "text/unicode.h"
 
 rvi_text rvi_text_of(const char *s)
 {

@@ -67,6 +67,7 @@ rv_status rvi_training_init(rvi_training *t, const rvi_samples *texts, rvi_param
     if (!st)
         st = rvi_trainer_new(&t->trainer, texts->v->m, texts->v->be, theta, t->grads, &to, err);
     if (!st) st = rvi_optimizer_new(&t->opt, theta->n, &RVI_ADAMW_USUAL, err);
+    if (!st) t->opt->be = texts->v->be;
     if (!st) st = rvi_batch_init(&t->batch, texts, t->o.max_rows, texts_of_step, err);
     size_t n = (size_t)texts_of_step;
     t->picked = rvi_alloc_array(n, sizeof *t->picked);

@@ -100,7 +100,8 @@ rv_status rvi_voice_init(rvi_voice *v, const rvi_model *m, const rvi_tokenizer *
                          const rvi_chat *chat, const rvi_ids *eos, rvi_backend *be, rv_error *err)
 {
     *v = (rvi_voice){.m = m, .t = t, .chat = chat, .eos = eos, .be = be};
-    if (!t || !chat) return rvi_error(err, RV_E_LEARNING, "learning needs a model with a tokenizer");
+    if (!t || !chat)
+        return rvi_error(err, RV_E_LEARNING, "learning needs a model with a tokenizer");
     rv_status st = find_frame(v, err);
     if (!st) st = find_end(v, err);
     if (!st) find_start(v);

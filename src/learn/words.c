@@ -5,8 +5,8 @@
 
 #include "base/utf8.h"
 #include "learn/english.h"
-#include "template/jinja_case.h"
-#include "tokenizer/unicode.h"
+#include "text/chars.h"
+#include "text/unicode.h"
 
 typedef struct reader {
     const char *text;
@@ -29,7 +29,7 @@ static bool is_apostrophe(uint32_t cp)
 /* Marks that sit on the letter before them */
 static bool is_mark(uint32_t cp)
 {
-    return cp >= 0x300 && !(cp >= 0x2000 && cp < 0x2070) && cp < 0xFE00 && rvi_jchar_ignorable(cp);
+    return cp >= 0x300 && !(cp >= 0x2000 && cp < 0x2070) && cp < 0xFE00 && rvi_char_ignorable(cp);
 }
 
 /* Behind a letter or digit that ends at `at`: the end of the run of word characters. */
@@ -37,7 +37,7 @@ static size_t run_end(const reader *r, size_t at)
 {
     for (size_t after;; at = after) {
         uint32_t cp = next(r, at, &after);
-        if (after == at || !(rvi_jchar_alnum(cp) || is_mark(cp))) return at;
+        if (after == at || !(rvi_char_alnum(cp) || is_mark(cp))) return at;
     }
 }
 
@@ -50,7 +50,7 @@ rv_status rvi_words_fold(const char *text, size_t len, rvi_buf *out, rv_error *e
     for (size_t i = 0, after; i < len; i = after) {
         uint32_t image[3], cp = next(&r, i, &after);
         if (is_apostrophe(cp)) cp = '\'';
-        size_t n = rvi_jchar_to_lower(cp, image);
+        size_t n = rvi_char_to_lower(cp, image);
         for (size_t k = 0; k < n; k++) {
             char bytes[4];
             rvi_buf_append(&low, bytes, rvi_utf8_encode(image[k], bytes));
@@ -103,7 +103,7 @@ static size_t apostrophe_run(const reader *r, size_t at, uint32_t *first)
     if (!is_apostrophe(next(r, at, &after))) return at;
     size_t tail = run_end(r, after);
     *first = next(r, after, &ignored);
-    return tail > after && rvi_jchar_alpha(*first) ? tail : at;
+    return tail > after && rvi_char_alpha(*first) ? tail : at;
 }
 
 /* Where the possessive of the word from..at ends; `at` if there is none. */
@@ -124,10 +124,10 @@ static rvi_word read_word(const reader *r, size_t i)
 {
     uint32_t first = 0;
     size_t after, end = run_end(r, i);
-    rvi_word w = {.at = i, .capital = rvi_jchar_upper(next(r, i, &after))};
+    rvi_word w = {.at = i, .capital = rvi_char_upper(next(r, i, &after))};
     if (possessive_end(r, i, end) == end) {
         size_t tail = apostrophe_run(r, end, &first);
-        w.capital = w.capital || (tail > end && rvi_jchar_upper(first));
+        w.capital = w.capital || (tail > end && rvi_char_upper(first));
         end = tail;
     }
     w.len = end - i;
@@ -153,7 +153,7 @@ static bool is_shouted(const reader *r, const rvi_word *w)
 {
     size_t second, after;
     next(r, w->at, &second);
-    return second < w->at + w->len && rvi_jchar_upper(next(r, second, &after));
+    return second < w->at + w->len && rvi_char_upper(next(r, second, &after));
 }
 
 /* "Anna's Volvo", "Fisher's Loft", "FISHER'S LOFT": spelling does not tell whether something is
@@ -175,7 +175,7 @@ rv_status rvi_words_split(rvi_words *out, const char *text, size_t len, rv_error
     size_t last_end = 0, hyphen_end = 0; /* behind the last word, and behind a hyphen there */
     for (size_t i = 0, after; i < len && out->n < RVI_WORDS_MAX; i = after) {
         uint32_t cp = next(&r, i, &after);
-        if (!rvi_jchar_alnum(cp)) {
+        if (!rvi_char_alnum(cp)) {
             bool directly = i == last_end;
             joined = joined && (rvi_unicode_is_space(cp) || joins(out, cp, directly));
             if (directly && is_hyphen(cp)) hyphen_end = after;
@@ -240,7 +240,7 @@ rv_status rvi_words_rarity(const rvi_tokenizer *t, const char *word, size_t len,
     uint32_t image[3];
     size_t from;
     double sum = 0;
-    size_t n = rvi_jchar_to_title(next(&r, 0, &from), image);
+    size_t n = rvi_char_to_title(next(&r, 0, &from), image);
     for (size_t k = 0; k < n && from; k++) {
         char bytes[4];
         rvi_buf_append(&capital, bytes, rvi_utf8_encode(image[k], bytes));
@@ -281,13 +281,12 @@ static rv_status normal(const char *text, size_t len, bool signs, rvi_buf *out, 
         size_t behind;
         uint32_t cp = next(&r, i, &after), ahead = next(&r, after, &behind);
         bool in_number = is_digit(before) && is_digit(ahead);
-        bool joins = cp == '-' && rvi_jchar_alnum(before) && rvi_jchar_alnum(ahead);
-        bool counts = rvi_jchar_alnum(cp);
+        bool joins = cp == '-' && rvi_char_alnum(before) && rvi_char_alnum(ahead);
+        bool counts = rvi_char_alnum(cp);
         if (counts)
             after = run_end(&r, i);
         else
-            counts =
-                signs && !rvi_jchar_space(cp) && ((!is_punctuation(cp) && !joins) || in_number);
+            counts = signs && !rvi_char_space(cp) && ((!is_punctuation(cp) && !joins) || in_number);
         unsigned char last = (unsigned char)text[after - 1];
         before = last < 0x80 ? last : cp;
         if (!counts) continue;

@@ -405,6 +405,19 @@ void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *row
     rvi_workspace_tap(ws, "hidden", h->n_layers, hidden, n_rows);
 }
 
+typedef struct logits_copy {
+    rvi_workspace *ws;
+    rvi_cols logits;
+} logits_copy;
+
+static void copy_task(void *ctx, int row, int worker)
+{
+    const logits_copy *c = ctx;
+    (void)worker;
+    c->ws->be->ops->rows_read(c->ws->be, c->logits, row,
+                              c->ws->logits_host + (size_t)row * (size_t)c->logits.n);
+}
+
 const float *rvi_model_logits(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows,
                               const int32_t *which, int n)
 {
@@ -415,7 +428,6 @@ const float *rvi_model_logits(const rvi_model *m, rvi_workspace *ws, const rvi_r
     rvi_workspace_linear(ws, &m->head, logits, last, rows, which, n);
     if (m->hp.logit_cap > 0) op->soft_cap(ws->be, logits, m->hp.logit_cap, n);
     rvi_workspace_tap(ws, "logits", -1, logits, n);
-    for (int r = 0; r < n; r++)
-        op->rows_read(ws->be, logits, r, ws->logits_host + (size_t)r * (size_t)m->hp.n_vocab);
+    op->run(ws->be, copy_task, &(logits_copy){ws, logits}, n);
     return ws->logits_host;
 }

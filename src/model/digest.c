@@ -13,6 +13,14 @@ static void add_bytes(rvi_sha256 *h, const void *bytes, size_t len)
     rvi_sha256_add(h, bytes, len);
 }
 
+static void add_fingerprint(rvi_sha256 *h, const void *bytes, size_t len)
+{
+    uint64_t print[RVI_FINGERPRINT_WORDS];
+    rvi_fingerprint(bytes, len, print);
+    rvi_sha256_add_u64(h, len);
+    for (int i = 0; i < RVI_FINGERPRINT_WORDS; i++) rvi_sha256_add_u64(h, print[i]);
+}
+
 static void add_text(rvi_sha256 *h, const char *text)
 {
     add_bytes(h, text, strlen(text));
@@ -50,9 +58,12 @@ static void add_value(rvi_sha256 *h, const rvi_gguf_value *v)
     } else {
         rvi_sha256_add_u64(h, (uint64_t)v->item_kind);
         rvi_sha256_add_u64(h, v->count);
-        for (uint64_t i = 0; v->strings && i < v->count; i++)
-            add_bytes(h, v->strings[i].data, v->strings[i].len);
-        if (v->items) add_bytes(h, v->items, (size_t)v->count * item_bytes(v->item_kind));
+        if (v->strings && v->count) { /* as the file has them: each behind its length of 8 bytes */
+            const char *first = v->strings[0].data - 8;
+            const rvi_str *last = &v->strings[v->count - 1];
+            add_fingerprint(h, first, (size_t)(last->data + last->len - first));
+        }
+        if (v->items) add_fingerprint(h, v->items, (size_t)v->count * item_bytes(v->item_kind));
     }
 }
 
@@ -124,11 +135,8 @@ static rv_status add_file(rvi_sha256 *h, const char *dir, const char *name, rv_e
     if (!rvi_buf_printf(&path, "%s/%s", dir, name)) return rvi_nomem(err, "path");
     if (rvi_os_stat(path.data, NULL) == RVI_OS_FILE) st = rvi_blob_open(&b, path.data, err);
     if (!st && b.data) {
-        uint64_t print[RVI_FINGERPRINT_WORDS];
-        rvi_fingerprint(b.data, b.len, print);
         add_text(h, name);
-        rvi_sha256_add_u64(h, b.len);
-        for (int i = 0; i < RVI_FINGERPRINT_WORDS; i++) rvi_sha256_add_u64(h, print[i]);
+        add_fingerprint(h, b.data, b.len);
         st = rvi_blob_check(&b, path.data, err);
     }
     rvi_blob_close(&b);

@@ -5,11 +5,11 @@
  *   - a mark with the version of this recipe;
  *   - of a GGUF file every value of the metadata in the file's order (the vocabulary and the chat
  *     template are among them) but general.* other than general.architecture (titles, authors,
- *     dates) and split.*;
+ *     dates) and split.*; arrays by their fingerprints (base/fingerprint.h);
  *   - of a checkpoint the bytes of config.json, how it embeds texts, and of a directory the files
  *     that make its tokenizer and its chat template (by their fingerprints);
  *   - of every tensor, in the files' order, name, type, shape and number of bytes;
- *   - the fingerprint (base/fingerprint.h) of every piece of 1 MiB of every tensor.
+ *   - the fingerprint of every piece of 1 MiB of every tensor.
  * Paths, file times and the name of the model do not enter: the same bytes give the same digest
  * anywhere, and a checkpoint and a GGUF file of it give different ones (their numbers differ too).
  *

@@ -46,7 +46,7 @@ struct rvi_trainer {
     rvi_tensor *dlast, *dlast_h;
     rvi_span *spans;
     int *lengths; /* of the longest text that begins with a span, where that has no parent */
-    float *angle_row, *logit_row;
+    float *angle_row;
     rvi_target *tops; /* the largest logits of rows, as targets */
     int n_rows;
 };
@@ -165,10 +165,9 @@ rv_status rvi_trainer_new(rvi_trainer **out, const rvi_model *m, rvi_backend *be
     t->pass.spans = t->spans;
     t->lengths = rvi_alloc_array(spans, sizeof *t->lengths);
     t->angle_row = rvi_alloc_array(turns, sizeof *t->angle_row);
-    t->logit_row = rvi_alloc_array((size_t)m->hp.n_vocab, sizeof *t->logit_row);
     t->tops = rvi_alloc_array((size_t)o->max_losses, sizeof *t->tops);
     if (!t->tops || !t->inputs || !t->kept || !t->ws.tokens || !t->spans || !t->lengths ||
-        !t->angle_row || !t->logit_row)
+        !t->angle_row)
         st = rvi_nomem(err, "trainer");
     if (!st) st = new_tensors(t, err);
     if (st)
@@ -203,7 +202,6 @@ void rvi_trainer_free(rvi_trainer *t)
     rvi_free(t->spans);
     rvi_free(t->lengths);
     rvi_free(t->angle_row);
-    rvi_free(t->logit_row);
     rvi_free(t->tops);
     rvi_free(t);
 }
@@ -384,33 +382,48 @@ void rvi_trainer_loss(rvi_trainer *t, const int32_t *rows, rvi_target *targets, 
     }
 }
 
-/* Keeps the k largest of the row so far, largest first, the smaller id first among equals. */
-static void largest(const float *row, int n, int k, int32_t *ids)
+/* Rows whose k largest logits are wanted, largest first, the smaller id first among equals. */
+typedef struct tops {
+    rvi_trainer *t;
+    rvi_cols logits;
+    int k;
+    int32_t *ids;
+    float *values;
+} tops;
+
+static void top_task(void *ctx, int r, int worker)
 {
-    int held = 0;
-    for (int32_t id = 0; id < n; id++) {
-        if (held == k && !(row[id] > row[ids[k - 1]])) continue;
-        int at = held < k ? held++ : k - 1;
-        for (; at > 0 && row[id] > row[ids[at - 1]]; at--) ids[at] = ids[at - 1];
-        ids[at] = id;
+    enum { PIECE = 1024 };
+    static const float certain = 1;
+    const tops *o = ctx;
+    int k = o->k, held = 0;
+    int32_t *ids = o->ids + (size_t)r * (size_t)k;
+    float *values = o->values + (size_t)r * (size_t)k, piece[PIECE];
+    (void)worker;
+    for (int first = 0, n; first < o->logits.n; first += n) {
+        n = RVI_MIN(PIECE, o->logits.n - first);
+        o->t->be->ops->rows_read(o->t->be, rvi_cols_of(o->logits.t, first, n), r, piece);
+        for (int i = 0; i < n; i++) {
+            if (held == k && !(piece[i] > values[k - 1])) continue;
+            int at = held < k ? held++ : k - 1;
+            for (; at > 0 && piece[i] > values[at - 1]; at--) {
+                ids[at] = ids[at - 1];
+                values[at] = values[at - 1];
+            }
+            ids[at] = first + i;
+            values[at] = piece[i];
+        }
     }
+    o->t->tops[r] = (rvi_target){.ids = ids, .p = &certain, .n = 1, .temperature = 1};
 }
 
 void rvi_trainer_top(rvi_trainer *t, const int32_t *rows, int n, int k, int32_t *ids, float *log_p)
 {
-    static const float certain = 1;
-    int vocab = t->m->hp.n_vocab;
     for (int turn; n > 0; n -= turn, rows += turn) {
         turn = RVI_MIN(n, t->o.max_losses);
         rvi_cols logits = head(t, rows, turn);
-        for (int r = 0; r < turn; r++) {
-            int32_t *own = ids + (size_t)r * (size_t)k;
-            t->be->ops->rows_read(t->be, logits, r, t->logit_row);
-            largest(t->logit_row, vocab, k, own);
-            for (int i = 0; i < k; i++)
-                log_p[(size_t)r * (size_t)k + (size_t)i] = t->logit_row[own[i]];
-            t->tops[r] = (rvi_target){.ids = own, .p = &certain, .n = 1, .temperature = 1};
-        }
+        tops o = {t, logits, k, ids, log_p};
+        t->be->ops->run(t->be, top_task, &o, turn);
         t->be->ops->loss(t->be, logits, t->tops, 0, false, turn); /* of the largest: -log p */
         for (int r = 0; r < turn; r++, ids += k, log_p += k)
             for (int i = k - 1; i >= 0; i--) log_p[i] -= log_p[0] + t->tops[r].loss;

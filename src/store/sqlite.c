@@ -436,6 +436,64 @@ static rv_status set_aside(const char *path, int *number, rv_error *err)
     return st ? st : move_beside(path, "", *number, err);
 }
 
+/* Streams are the truth that tables follow from: as many of their records as can be read, in order,
+ * go into a new database. Returns how many. */
+static int64_t copy_streams(file *from, file *to)
+{
+    int64_t n = 0;
+    sqlite3_stmt *s = NULL;
+    if (sqlite3_prepare_v2(from->db, "SELECT name, seq, record FROM stream NOT INDEXED", -1, &s,
+                           NULL) ||
+        file_begin(to, 1, NULL)) {
+        sqlite3_finalize(s);
+        return 0;
+    }
+    while (sqlite3_step(s) == SQLITE_ROW) {
+        rv_bytes record;
+        uint64_t seq = 0;
+        const char *name = (const char *)sqlite3_column_text(s, 0);
+        if (!name || !column_bytes(s, 2, MAX_RECORD, &record) ||
+            file_append(to, name, record, &seq, NULL) ||
+            seq != (uint64_t)sqlite3_column_int64(s, 1)) {
+            file_rollback(to); /* one is missing: what comes after it is of no use */
+            n = 0;
+            break;
+        }
+        n++;
+    }
+    sqlite3_finalize(s);
+    return n && !file_commit(to, NULL) ? n : 0;
+}
+
+/* Into PATH.recovered, which is to take the damaged file's place; 0: there is no such file. */
+static int64_t recover(file *from)
+{
+    rvi_buf name = {0};
+    bool damaged;
+    file *to = rvi_zalloc(sizeof *to);
+    if (!to || !rvi_buf_printf(&name, "%s.recovered", from->path)) {
+        rvi_free(to);
+        rvi_buf_deinit(&name);
+        return 0;
+    }
+    to->path = name.data;
+    to->busy_ms = from->busy_ms;
+    (void)remove(to->path); /* of an attempt that did not come to its end */
+    int64_t n = open_database(to, &damaged, NULL) ? 0 : copy_streams(from, to);
+    if (!n) (void)remove(to->path);
+    file_close(to);
+    return n;
+}
+
+static rv_status put_recovered(const char *path, rv_error *err)
+{
+    rvi_buf name = {0};
+    rv_status st = rvi_buf_printf(&name, "%s.recovered", path) ? RV_OK : rvi_nomem(err, "path");
+    if (!st) st = rvi_os_replace(name.data, path, err);
+    rvi_buf_deinit(&name);
+    return st;
+}
+
 void rv_store_close(rv_store *s)
 {
     if (s->ctx) file_close(s->ctx);
@@ -485,9 +543,15 @@ rv_status rv_store_open(rv_store *out, const char *path, const rv_store_options 
         /* closing must not write the log into the database, or delete it */
         sqlite3_db_config(f->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)NULL);
         rv_error moving = {0};
-        if (set_aside(f->path, &number, &moving))
+        int64_t n = f->db ? recover(f) : 0;
+        if (set_aside(f->path, &number, &moving) || (n && put_recovered(f->path, &moving)))
             st = rvi_error(err, RV_E_STORAGE, "%s; it cannot be set aside: %s", why.text,
                            moving.text);
+        else if (n)
+            st = rvi_error(err, RV_E_STORAGE,
+                           "%s; the damaged file is kept as %s.damaged-%d, the next start begins "
+                           "with the %lld records of its log",
+                           why.text, path, number, (long long)n);
         else
             st = rvi_error(err, RV_E_STORAGE,
                            "%s; the damaged file is kept as %s.damaged-%d, the next start begins "

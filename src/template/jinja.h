@@ -7,8 +7,19 @@
  * outside the variables that it is given.
  *
  * What Jinja2 has and this has not: integers beyond 64 bits (an error), template inheritance and
- * imports (an error when the template is read), and the filters that make HTML pages or random
- * choices (an error where reached).
+ * imports, and what no chat template uses. The 74 published templates at hand use
+ *   statements  if, for (with if), set, set blocks, macro, filter, generation
+ *   filters     tojson length trim string join selectattr list default items safe map dictsort upper
+ *               rejectattr unique sort replace reject min lower
+ *   tests       defined string none mapping iterable false sequence true boolean undefined equalto
+ *   functions   namespace raise_exception strftime_now range
+ *   methods     split items strip lstrip get rstrip endswith startswith replace
+ *   loop        last index0 first previtem nextitem index
+ * (tools/template_features.py counts). Besides these there are the rest of what Hugging Face
+ * documents for chat templates and what templates in the wild are known to use. Anything else is an
+ * error that names it: with, autoescape and print; the filters truncate, wordcount, center,
+ * urlencode, attr, format and those that make HTML pages or random choices; the tests callable,
+ * escaped, filter and test; cycler; most is...() and padding methods of strings.
  *
  * A template is immutable after rvi_template_new: many threads may render it at once. */
 #ifndef RVI_TEMPLATE_JINJA_H

@@ -50,8 +50,6 @@ typedef enum rvi_jnode_kind {
     RVI_JN_MACRO,
     RVI_JN_CALL_BLOCK,
     RVI_JN_FILTER_BLOCK, /* b: the filter */
-    RVI_JN_WITH,         /* list: targets; values */
-    RVI_JN_SCOPE,        /* body in a frame of its own */
     RVI_JN_GENERATION,
     RVI_JN_BREAK,
     RVI_JN_CONTINUE,
@@ -134,7 +132,7 @@ struct rvi_jnode {
     rvi_jstr *name;    /* NAME, NSREF, MACRO, GETATTR, FILTER, TEST */
     rvi_jstr *attr;    /* NSREF */
     rvi_jnode *a, *b, *c;
-    rvi_jnodes list, values;
+    rvi_jnodes list;
     uint8_t *ops; /* COMPARE: rvi_jop per list entry */
     rvi_jcall *call;
     const rvi_jfn

@@ -106,26 +106,7 @@ static const rvi_jfn list_methods[] = {
     {"copy", copy, "", 0},
 };
 
-/* ---- methods of cyclers and loops ---- */
-
-static rvi_jv cycler_next(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jargs *all)
-{
-    (void)r, (void)a, (void)all;
-    rvi_jcycler *c = self.as.cycler;
-    rvi_jv v = c->items->items[c->pos];
-    c->pos = (c->pos + 1) % c->items->count;
-    return v;
-}
-
-static rvi_jv cycler_reset(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jargs *all)
-{
-    (void)r, (void)a, (void)all;
-    self.as.cycler->pos = 0;
-    return RVI_JV(NONE);
-}
-
-static const rvi_jfn cycler_methods[] = {{"next", cycler_next, "", 0},
-                                         {"reset", cycler_reset, "", 0}};
+/* ---- methods of loops ---- */
 
 static rvi_jv loop_cycle(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jargs *all)
 {
@@ -150,20 +131,6 @@ static rvi_jv loop_changed(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_
 static const rvi_jfn loop_methods[] = {{"cycle", loop_cycle, "*", 0},
                                        {"changed", loop_changed, "*", 0}};
 
-/* dict.fromkeys */
-static rvi_jv dict_fromkeys(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jargs *all)
-{
-    rvi_jv v = rvi_jv_dict(r, RVI_J_DICT), it = rvi_jv_iter(r, a[0]), key;
-    (void)self, (void)all;
-    if (rvi_jv_failed(v) || rvi_jv_failed(it)) return RVI_JV(FAIL);
-    for (int more; (more = rvi_jiter_next(r, it.as.iter, &key));)
-        if (more < 0 || !rvi_jdict_set(r, v.as.dict, key, RVI_JARG(a[1], RVI_JV(NONE))))
-            return RVI_JV(FAIL);
-    return v;
-}
-
-static const rvi_jfn fromkeys = {"fromkeys", dict_fromkeys, "- -", 1};
-
 const rvi_jfn *rvi_jinja_method(rvi_jkind kind, const char *name, size_t len)
 {
     switch (kind) {
@@ -173,7 +140,6 @@ const rvi_jfn *rvi_jinja_method(rvi_jkind kind, const char *name, size_t len)
     case RVI_J_LIST: return rvi_jinja_find(list_methods, RVI_COUNT(list_methods), name, len);
     case RVI_J_TUPLE:
     case RVI_J_RANGE: return rvi_jinja_find(list_methods, 2, name, len);
-    case RVI_J_CYCLER: return rvi_jinja_find(cycler_methods, RVI_COUNT(cycler_methods), name, len);
     case RVI_J_LOOP: return rvi_jinja_find(loop_methods, RVI_COUNT(loop_methods), name, len);
     default: return NULL;
     }
@@ -215,12 +181,6 @@ static rvi_jv field(rvi_jrun *r, rvi_jv object, const rvi_jstr *name)
     case RVI_J_NAMESPACE:
         return rvi_jdict_get_str(object.as.dict, name->data, name->len, &v) ? v : RVI_JV(MISSING);
     case RVI_J_LOOP: return rvi_jloop_attribute(r, object.as.loop, name);
-    case RVI_J_CYCLER:
-        return is(name, "current") ? object.as.cycler->items->items[object.as.cycler->pos]
-               : is(name, "pos")   ? rvi_jv_int((int64_t)object.as.cycler->pos)
-               : is(name, "items")
-                   ? (rvi_jv){.kind = RVI_J_TUPLE, .as.seq = object.as.cycler->items}
-                   : RVI_JV(MISSING);
     case RVI_J_JOINER:
         return is(name, "sep")    ? object.as.joiner->sep
                : is(name, "used") ? rvi_jv_bool(object.as.joiner->used)
@@ -252,9 +212,6 @@ rvi_jv rvi_jinja_attribute(rvi_jrun *r, rvi_jv object, const rvi_jstr *name)
     if (v.kind != RVI_J_MISSING) return v;
     if (changes(object.kind, name) || dunder(name)) return rvi_jv_unsafe(r, object, name);
     const rvi_jfn *fn = rvi_jinja_method(object.kind, name->data, name->len);
-    if (!fn && object.kind == RVI_J_FUNCTION && !strcmp(object.as.fn->name, "dict") &&
-        is(name, "fromkeys"))
-        fn = &fromkeys;
     if (!fn) return RVI_JV(MISSING);
     rvi_jmethod *m = rvi_jinja_alloc(r, 1, sizeof *m);
     if (!m) return RVI_JV(FAIL);

@@ -172,19 +172,6 @@ FUNCTION(global_range)
     return (rvi_jv){.kind = RVI_J_RANGE, .as.range = range};
 }
 
-FUNCTION(global_cycler)
-{
-    (void)self, (void)a;
-    rvi_jv *items, seq = rvi_jv_seq(r, RVI_J_TUPLE, all->n_pos, &items);
-    rvi_jcycler *c = rvi_jinja_alloc(r, 1, sizeof *c);
-    if (rvi_jv_failed(seq) || !c) return RVI_JV(FAIL);
-    if (!all->n_pos || all->n_named)
-        return rvi_jinja_fail(r, "cycler: at least one item has to be provided");
-    memcpy(items, all->pos, all->n_pos * sizeof *items);
-    c->items = seq.as.seq;
-    return (rvi_jv){.kind = RVI_J_CYCLER, .as.cycler = c};
-}
-
 FUNCTION(global_joiner)
 {
     (void)self, (void)all;
@@ -217,7 +204,6 @@ static const rvi_jfn globals[] = {
     {"namespace", global_namespace, "*", 0},
     {"range", global_range, "- - -", 1},
     {"dict", global_dict, "*", 0},
-    {"cycler", global_cycler, "*", 0},
     {"joiner", global_joiner, "sep", 0},
     {"raise_exception", global_raise_exception, "message", 1},
     {"strftime_now", global_strftime_now, "format", 1},

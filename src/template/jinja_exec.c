@@ -493,21 +493,6 @@ static flow exec_if(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act)
     return exec_body(r, n->block->parts[i], act);
 }
 
-static flow exec_with(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act)
-{
-    if (!enter_frame(r, n->block->frame, act)) return FAILED;
-    for (uint32_t i = 0; i < n->list.count; i++) {
-        rvi_jv v = rvi_jinja_eval(r, n->values.items[i], act);
-        if (rvi_jv_failed(v) || !rvi_jinja_assign(r, n->list.items[i], act, v)) return FAILED;
-    }
-    return exec_body(r, n->block->body, act);
-}
-
-static flow exec_scope(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act)
-{
-    return enter_frame(r, n->block->frame, act) ? exec_body(r, n->block->body, act) : FAILED;
-}
-
 static flow exec_break(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act)
 {
     (void)r, (void)act;
@@ -523,8 +508,6 @@ static flow (*const executors[])(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act)
     [RVI_JN_MACRO] = exec_macro,
     [RVI_JN_CALL_BLOCK] = exec_call_block,
     [RVI_JN_FILTER_BLOCK] = exec_filter_block,
-    [RVI_JN_WITH] = exec_with,
-    [RVI_JN_SCOPE] = exec_scope,
     [RVI_JN_GENERATION] = exec_generation,
     [RVI_JN_BREAK] = exec_break,
     [RVI_JN_CONTINUE] = exec_break,

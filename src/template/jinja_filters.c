@@ -4,7 +4,7 @@
 
 #include "base/number.h"
 #include "base/utf8.h"
-#include "template/jinja_case.h"
+#include "text/chars.h"
 #include "template/jinja_run.h"
 
 #define FILTER(name)                                                                               \
@@ -45,7 +45,7 @@ FILTER(filter_capitalize)
 
 static bool before_word(uint32_t c)
 {
-    return c == '-' || c == '(' || c == '{' || c == '[' || c == '<' || rvi_jchar_space(c);
+    return c == '-' || c == '(' || c == '{' || c == '[' || c == '<' || rvi_char_space(c);
 }
 
 /* Other than str.title: only blanks, - and opening brackets start a word. */
@@ -116,16 +116,6 @@ FILTER(filter_escape)
     return rvi_jv_escape(r, self);
 }
 
-FILTER(filter_center)
-{
-    static const rvi_jstr blank = {.data = " ", .len = 1, .chars = 1};
-    int64_t width;
-    (void)all;
-    rvi_jv text = rvi_jv_soft_str(r, self);
-    if (rvi_jv_failed(text) || !rvi_jarg_int(r, a[0], 80, &width)) return RVI_JV(FAIL);
-    return rvi_jv_mark(r, rvi_jinja_pad(r, text.as.str, width, &blank, 0), text.as.str->markup);
-}
-
 FILTER(filter_indent)
 {
     static const rvi_jstr blank = {.data = " ", .len = 1, .chars = 1};
@@ -154,128 +144,6 @@ FILTER(filter_indent)
         if (!rvi_jinja_charge_chars(r, (size_t)RVI_MAX(times, 0) * by->len)) break;
     }
     return rvi_jv_mark(r, rvi_jinja_take(r, start), text.as.str->markup);
-}
-
-FILTER(filter_truncate)
-{
-    int64_t length, leeway = 5;
-    size_t size;
-    const rvi_jstr *end_text;
-    (void)all;
-    rvi_jv end = a[2].kind == RVI_J_MISSING ? rvi_jv_text(r, "...") : a[2];
-    if (rvi_jv_failed(end) || !rvi_jarg_int(r, a[0], 255, &length) ||
-        !rvi_jarg_str(r, end, "end", &end_text))
-        return RVI_JV(FAIL);
-    if (rvi_jarg_given(a[3]) && !rvi_jarg_int(r, a[3], 5, &leeway)) return RVI_JV(FAIL);
-    if (!rvi_jv_length(r, self, &size))
-        return rvi_jinja_fail(r, "object of type '%s' has no len()", rvi_jv_type_name(self));
-    int64_t end_chars = (int64_t)rvi_jstr_chars(r, end.as.str), chars = (int64_t)size;
-    if (length < end_chars || leeway < 0)
-        return rvi_jinja_fail(
-            r, "truncate: the length is shorter than the end, or the leeway is negative");
-    if (leeway >= chars || length >= chars - leeway) return self; /* whatever it is */
-    if (self.kind != RVI_J_STR)
-        return rvi_jinja_fail(r, "truncate: a string expected, not %s", rvi_jv_type_name(self));
-    rvi_jv cut = rvi_jinja_substring(r, self.as.str, 0, (size_t)(length - end_chars));
-    if (rvi_jv_failed(cut)) return cut;
-    if (!rvi_jv_truth(a[1])) { /* back to the last blank */
-        size_t n = cut.as.str->len;
-        while (n && cut.as.str->data[n - 1] != ' ') n--;
-        if (n) cut = rvi_jv_mark(r, rvi_jv_part(r, cut.as.str, 0, n - 1), self.as.str->markup);
-        if (rvi_jv_failed(cut)) return cut;
-    }
-    return rvi_jinja_binary(r, RVI_JOP_ADD, cut, end);
-}
-
-FILTER(filter_wordcount)
-{
-    (void)a, (void)all;
-    rvi_jv text = rvi_jv_soft_str(r, self);
-    if (rvi_jv_failed(text)) return text;
-    const rvi_jstr *s = text.as.str;
-    int64_t words = 0;
-    bool inside = false;
-    if (!rvi_jinja_charge_chars(r, s->len)) return RVI_JV(FAIL);
-    for (size_t i = 0; i < s->len;) {
-        uint32_t cp;
-        i += rvi_utf8_decode(s->data + i, s->len - i, &cp, NULL);
-        bool word = rvi_jchar_word(cp);
-        words += word && !inside;
-        inside = word;
-    }
-    return rvi_jv_int(words);
-}
-
-FILTER(filter_format)
-{
-    rvi_jv args, key;
-    (void)a;
-    rvi_jv text = rvi_jv_soft_str(r, self);
-    if (rvi_jv_failed(text)) return text;
-    if (all->n_pos && all->n_named)
-        return rvi_jinja_fail(r, "can't handle positional and keyword arguments at the same time");
-    if (all->n_named) {
-        args = rvi_jv_dict(r, RVI_J_DICT);
-        for (size_t i = 0; i < all->n_named && !rvi_jv_failed(args); i++) {
-            key = rvi_jv_view(r, all->named[i].name->data, all->named[i].name->len);
-            if (rvi_jv_failed(key) || !rvi_jdict_set(r, args.as.dict, key, all->named[i].value))
-                return RVI_JV(FAIL);
-        }
-    } else {
-        rvi_jv *items;
-        args = rvi_jv_seq(r, RVI_J_TUPLE, all->n_pos, &items);
-        if (!rvi_jv_failed(args) && all->n_pos) memcpy(items, all->pos, all->n_pos * sizeof *items);
-    }
-    return rvi_jv_failed(args) ? args : rvi_jinja_percent(r, text, args);
-}
-
-static bool quote(rvi_jrun *r, rvi_jv v, bool query)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    rvi_jv text = rvi_jv_to_str(r, v);
-    if (rvi_jv_failed(text)) return false;
-    const rvi_jstr *s = text.as.str;
-    for (size_t i = 0; i < s->len; i++) {
-        unsigned char c = (unsigned char)s->data[i];
-        bool plain =
-            (c < 0x80 && rvi_jchar_alnum(c)) || (c && strchr("_.-~", c)) || (c == '/' && !query);
-        if (plain)
-            rvi_buf_putc(&r->scratch, (char)c);
-        else if (c == ' ' && query)
-            rvi_buf_putc(&r->scratch, '+');
-        else
-            rvi_buf_append(&r->scratch, (char[]){'%', digits[c >> 4], digits[c & 15]}, 3);
-    }
-    return rvi_jinja_charge_chars(r, 2 * s->len);
-}
-
-FILTER(filter_urlencode)
-{
-    (void)a, (void)all;
-    size_t start = rvi_jinja_build(r);
-    if (self.kind == RVI_J_STR || !rvi_jv_iterable(self))
-        return quote(r, self, false) ? rvi_jinja_take(r, start) : rvi_jinja_drop(r, start);
-    rvi_jargs none = {0};
-    rvi_jv pairs =
-        self.kind == RVI_J_DICT
-            ? rvi_jinja_call_builtin(r, rvi_jinja_method(RVI_J_DICT, "items", 5), self, &none)
-            : self;
-    rvi_jv it = rvi_jv_failed(pairs) ? pairs : rvi_jv_iter(r, pairs), item;
-    if (rvi_jv_failed(it)) return it;
-    int more;
-    for (size_t i = 0; (more = rvi_jiter_next(r, it.as.iter, &item)) == 1; i++) {
-        rvi_jv pair = rvi_jv_to_list(r, item, RVI_J_LIST);
-        if (rvi_jv_failed(pair)) return rvi_jinja_drop(r, start);
-        if (pair.as.seq->count != 2) {
-            rvi_jinja_fail(r, "urlencode: pairs of key and value expected");
-            return rvi_jinja_drop(r, start);
-        }
-        if (i) rvi_buf_putc(&r->scratch, '&');
-        if (!quote(r, pair.as.seq->items[0], true)) return rvi_jinja_drop(r, start);
-        rvi_buf_putc(&r->scratch, '=');
-        if (!quote(r, pair.as.seq->items[1], true)) return rvi_jinja_drop(r, start);
-    }
-    return rvi_jinja_take(r, start);
 }
 
 FILTER(filter_tojson)
@@ -426,15 +294,6 @@ FILTER(filter_default)
     return a[0].kind == RVI_J_MISSING ? rvi_jv_text(r, "") : a[0];
 }
 
-FILTER(filter_attr)
-{
-    const rvi_jstr *name;
-    (void)all;
-    if (!rvi_jarg_str(r, a[0], "attribute name", &name)) return RVI_JV(FAIL);
-    rvi_jv v = rvi_jinja_attribute(r, self, name);
-    return v.kind == RVI_J_MISSING ? rvi_jv_undefined_item(r, self, a[0]) : v;
-}
-
 const rvi_jfn rvi_jinja_text_filters[] = {
     {"tojson", filter_tojson, "ensure_ascii indent separators sort_keys", 0},
     {"trim", filter_trim, "chars", 0},
@@ -452,13 +311,7 @@ const rvi_jfn rvi_jinja_text_filters[] = {
     {"float", filter_float, "default", 0},
     {"abs", filter_abs, "", 0},
     {"round", filter_round, "precision method", 0},
-    {"format", filter_format, "*", 0},
-    {"truncate", filter_truncate, "length killwords end leeway", 0},
-    {"wordcount", filter_wordcount, "", 0},
-    {"center", filter_center, "width", 0},
     {"escape", filter_escape, "", 0},
     {"e", filter_escape, "", 0},
-    {"urlencode", filter_urlencode, "", 0},
-    {"attr", filter_attr, "name", 1},
 };
 const size_t rvi_jinja_n_text_filters = RVI_COUNT(rvi_jinja_text_filters);

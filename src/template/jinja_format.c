@@ -5,7 +5,7 @@
 
 #include "base/number.h"
 #include "base/utf8.h"
-#include "template/jinja_case.h"
+#include "text/chars.h"
 #include "template/jinja_run.h"
 
 enum { MAX_PRECISION = 300, MAX_WIDTH = 1 << 20, FLOAT_STEPS = 50 };
@@ -54,7 +54,7 @@ static bool is_digit(char c)
 static size_t group_digits(char *out, size_t cap, const char *body, char mark, int size)
 {
     size_t whole = 0, n = 0;
-    while (is_digit(body[whole]) || (size == 4 && rvi_jchar_alnum((unsigned char)body[whole])))
+    while (is_digit(body[whole]) || (size == 4 && rvi_char_alnum((unsigned char)body[whole])))
         whole++;
     for (size_t i = 0; body[i] && n + 2 < cap; i++) {
         if (i && i < whole && (whole - i) % (size_t)size == 0) out[n++] = mark;

@@ -9,7 +9,7 @@
 #include "base/number.h"
 #include "base/utf8.h"
 #include "template/jinja_ast.h"
-#include "template/jinja_case.h"
+#include "text/chars.h"
 
 static const char *const token_names[] = {
     [RVI_JT_EOF] = "end of template",
@@ -89,7 +89,7 @@ static size_t skip_space(const rvi_jlexer *lex, size_t pos)
     while (pos < lex->len) {
         uint32_t cp;
         size_t used = rvi_utf8_decode(lex->src + pos, lex->len - pos, &cp, NULL);
-        if (!rvi_jchar_space(cp)) break;
+        if (!rvi_char_space(cp)) break;
         pos += used;
     }
     return pos;
@@ -102,7 +102,7 @@ static size_t strip_end(const char *src, size_t from, size_t to)
         while (start > from && ((unsigned char)src[start] & 0xC0) == 0x80) start--;
         uint32_t cp;
         rvi_utf8_decode(src + start, to - start, &cp, NULL);
-        if (!rvi_jchar_space(cp)) break;
+        if (!rvi_char_space(cp)) break;
         to = start;
     }
     return to;
@@ -475,7 +475,7 @@ static rv_status lex_tag(rvi_jlexer *lex, rvi_jtoken *out)
     while (p < lex->len) {
         uint32_t cp;
         size_t used = rvi_utf8_decode(lex->src + p, lex->len - p, &cp, NULL);
-        if (!rvi_jchar_word(cp)) break;
+        if (!rvi_char_word(cp)) break;
         p += used;
     }
     if (p == lex->pos) return lex_operator(lex, out);

@@ -149,16 +149,15 @@ rvi_jv rvi_jinja_strip(rvi_jrun *r, const rvi_jstr *s, rvi_jv chars, bool left, 
 rvi_jv rvi_jinja_splitlines(rvi_jrun *r, const rvi_jstr *s, bool keep_ends);
 rvi_jv rvi_jinja_substring(rvi_jrun *r, rvi_jstr *s, size_t from,
                            size_t to); /* code points; shares the text */
-rvi_jv rvi_jinja_pad(rvi_jrun *r, rvi_jstr *s, int64_t width, const rvi_jstr *fill,
-                     int where); /* <0 left, 0 centre */
 typedef enum rvi_jcase {
     RVI_JCASE_UPPER,
     RVI_JCASE_LOWER,
     RVI_JCASE_CAPITALIZE,
-    RVI_JCASE_TITLE,
-    RVI_JCASE_SWAP
+    RVI_JCASE_TITLE
 } rvi_jcase;
 rvi_jv rvi_jinja_recase(rvi_jrun *r, const rvi_jstr *s, rvi_jcase how);
+/* Has that case somewhere and the other nowhere? */
+rvi_jv rvi_jinja_one_case(rvi_jrun *r, const rvi_jstr *s, bool upper);
 bool rvi_jinja_parse_int(const rvi_jstr *s, int64_t base, int64_t *out,
                          bool *too_big);                    /* Python's int(s, base) */
 bool rvi_jinja_parse_float(const rvi_jstr *s, double *out); /* Python's float(s) */

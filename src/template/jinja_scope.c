@@ -241,8 +241,6 @@ static bool declare(binder *b, scope *s, const rvi_jnode *n)
     case RVI_JN_MACRO: return declare_set(b, s, n->name);
     case RVI_JN_CALL_BLOCK: return declare(b, s, n->a);
     case RVI_JN_FILTER_BLOCK: return declare(b, s, n->b);
-    case RVI_JN_WITH: return declare_all(b, s, n->values);
-    case RVI_JN_SCOPE:
     case RVI_JN_GENERATION: return true;
     case RVI_JN_IF:
         for (uint32_t i = 0; i <= n->list.count; i++) {
@@ -321,11 +319,6 @@ static use first_use(const rvi_jnode *n, const rvi_jstr *name)
     case RVI_JN_FOR:
         u = first_use_target(n->a, name);
         if (u == UNSEEN) u = first_use(n->b, name);
-        return u == UNSEEN ? first_use_block(n, name) : u;
-    case RVI_JN_WITH:
-        for (uint32_t i = 0; i < n->list.count && u == UNSEEN; i++)
-            u = first_use_target(n->list.items[i], name);
-        if (u == UNSEEN) u = first_use_all(n->values, name);
         return u == UNSEEN ? first_use_block(n, name) : u;
     default:
         u = first_use(n->a, name);
@@ -460,21 +453,6 @@ static bool bind_for(binder *b, scope *outer, rvi_jnode *n, bool soft)
     return true;
 }
 
-static bool bind_with(binder *b, scope *outer, rvi_jnode *n, bool soft)
-{
-    scope *s = open_scope(b, outer, outer->fn);
-    if (!s || !bind_all(b, outer, n->values, soft)) return false;
-    for (uint32_t i = 0; i < n->list.count; i++)
-        if (!declare_target(b, s, n->list.items[i], true)) return false;
-    uint32_t loops = b->loops;
-    b->loops = 0; /* with may name its variable loop */
-    for (uint32_t i = 0; i < n->list.count; i++)
-        if (!bind_target(b, s, n->list.items[i])) return false;
-    b->loops = loops;
-    return declare_all(b, s, n->block->body) && bind_all(b, s, n->block->body, false) &&
-           (n->block->frame = close_scope(b, s));
-}
-
 static bool bind_if(binder *b, scope *s, rvi_jnode *n)
 {
     for (uint32_t i = 0; i <= n->list.count; i++) {
@@ -505,8 +483,6 @@ static bool bind(binder *b, scope *s, rvi_jnode *n, bool soft)
     case RVI_JN_GENERATION: return bind_function(b, s, n);
     case RVI_JN_CALL_BLOCK: return bind_function(b, s, n) && bind(b, s, n->a, soft);
     case RVI_JN_FILTER_BLOCK: return bind_simple_frame(b, s, n, n->b);
-    case RVI_JN_SCOPE: return bind_simple_frame(b, s, n, NULL);
-    case RVI_JN_WITH: return bind_with(b, s, n, soft);
     case RVI_JN_FILTER:
     case RVI_JN_TEST:
         if (!bind_function_name(b, n, soft)) return false;

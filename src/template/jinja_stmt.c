@@ -148,34 +148,6 @@ static rvi_jnode *parse_if(rvi_jparser *p)
     }
 }
 
-static rvi_jnode *parse_with(rvi_jparser *p)
-{
-    rvi_jnode *n = statement(p, RVI_JN_WITH), *part;
-    rvi_jnode_vec targets = {0}, values = {0};
-    while (n && !p->status && p->cur.kind != RVI_JT_BLOCK_END) {
-        if (targets.count && !rvi_jparse_expect(p, RVI_JT_COMMA)) return NULL;
-        if (!(part = parse_target(p, false, NULL)) || !rvi_jnode_push(p, &targets, part))
-            return NULL;
-        if (!rvi_jparse_expect(p, RVI_JT_ASSIGN)) return NULL;
-        if (!(part = rvi_jparse_expression(p)) || !rvi_jnode_push(p, &values, part)) return NULL;
-    }
-    if (!n) return NULL;
-    n->list = rvi_jnode_finish(&targets);
-    n->values = rvi_jnode_finish(&values);
-    return body_until(p, "endwith", &n->block->body) ? n : NULL;
-}
-
-static rvi_jnode *parse_autoescape(rvi_jparser *p)
-{
-    rvi_jnode *n = statement(p, RVI_JN_SCOPE), *mode;
-    if (!n || !(mode = rvi_jparse_expression(p))) return NULL;
-    if (mode->kind != RVI_JN_CONST || mode->value.kind != RVI_J_BOOL || mode->value.as.boolean) {
-        rvi_jparse_fail(p, n->line, "automatic escaping is not supported");
-        return NULL;
-    }
-    return body_until(p, "endautoescape", &n->block->body) ? n : NULL;
-}
-
 static bool parse_signature(rvi_jparser *p, rvi_jblock *b)
 {
     rvi_jnode_vec params = {0}, defaults = {0};
@@ -246,18 +218,6 @@ static rvi_jnode *parse_generation(rvi_jparser *p)
     return n ? function_body(p, n, "endgeneration") : NULL;
 }
 
-static rvi_jnode *parse_print(rvi_jparser *p)
-{
-    rvi_jnode *n = statement(p, RVI_JN_OUTPUT), *item;
-    rvi_jnode_vec items = {0};
-    while (n && !p->status && p->cur.kind != RVI_JT_BLOCK_END) {
-        if (items.count && !rvi_jparse_expect(p, RVI_JT_COMMA)) return NULL;
-        if (!(item = rvi_jparse_expression(p)) || !rvi_jnode_push(p, &items, item)) return NULL;
-    }
-    if (n) n->list = rvi_jnode_finish(&items);
-    return n;
-}
-
 static rvi_jnode *parse_break(rvi_jparser *p)
 {
     bool is_break = rvi_jparse_is_name(&p->cur, "break");
@@ -283,15 +243,12 @@ static const struct {
     {"set", parse_set},
     {"for", parse_for},
     {"if", parse_if},
-    {"with", parse_with},
     {"macro", parse_macro},
     {"call", parse_call_block},
     {"filter", parse_filter_block},
     {"generation", parse_generation},
-    {"print", parse_print},
     {"break", parse_break},
     {"continue", parse_break},
-    {"autoescape", parse_autoescape},
     {"block", parse_unsupported},
     {"extends", parse_unsupported},
     {"include", parse_unsupported},

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "template/jinja_case.h"
+#include "text/chars.h"
 #include "template/jinja_run.h"
 
 #define METHOD(name)                                                                               \
@@ -35,84 +35,20 @@ CASE_METHOD(str_upper, RVI_JCASE_UPPER)
 CASE_METHOD(str_lower, RVI_JCASE_LOWER)
 CASE_METHOD(str_capitalize, RVI_JCASE_CAPITALIZE)
 CASE_METHOD(str_title, RVI_JCASE_TITLE)
-CASE_METHOD(str_swapcase, RVI_JCASE_SWAP)
 
 /* ---- questions ---- */
 
-/* every character answers yes, and there is one */
-static rvi_jv every(rvi_jrun *r, const rvi_jstr *s, bool (*yes)(uint32_t))
-{
-    if (!rvi_jinja_charge_chars(r, s->len)) return RVI_JV(FAIL);
-    for (size_t i = 0; i < s->len;) {
-        uint32_t cp;
-        i += rvi_utf8_decode(s->data + i, s->len - i, &cp, NULL);
-        if (!yes(cp)) return rvi_jv_bool(false);
-    }
-    return rvi_jv_bool(s->len > 0);
-}
-
-static bool is_ascii(uint32_t c)
-{
-    return c < 0x80;
-}
-
-#define EVERY_METHOD(name, yes)                                                                    \
-    METHOD(name)                                                                                   \
-    {                                                                                              \
-        UNUSED_ARGS;                                                                               \
-        return every(r, self.as.str, yes);                                                         \
-    }
-EVERY_METHOD(str_isalnum, rvi_jchar_alnum)
-EVERY_METHOD(str_isalpha, rvi_jchar_alpha)
-EVERY_METHOD(str_isdigit, rvi_jchar_digit)
-EVERY_METHOD(str_isspace, rvi_jchar_space)
-
-METHOD(str_isascii)
-{
-    UNUSED_ARGS;
-    return self.as.str->len ? every(r, self.as.str, is_ascii) : rvi_jv_bool(true);
-}
-
 /* has the wanted case somewhere and the other nowhere */
-static rvi_jv one_case(rvi_jrun *r, const rvi_jstr *s, bool (*wanted)(uint32_t),
-                       bool (*other)(uint32_t))
+rvi_jv rvi_jinja_one_case(rvi_jrun *r, const rvi_jstr *s, bool upper)
 {
     bool seen = false;
     if (!rvi_jinja_charge_chars(r, s->len)) return RVI_JV(FAIL);
     for (size_t i = 0; i < s->len;) {
         uint32_t cp;
         i += rvi_utf8_decode(s->data + i, s->len - i, &cp, NULL);
-        if (other(cp) || rvi_jchar_title(cp)) return rvi_jv_bool(false);
-        seen |= wanted(cp);
-    }
-    return rvi_jv_bool(seen);
-}
-
-METHOD(str_islower)
-{
-    UNUSED_ARGS;
-    return one_case(r, self.as.str, rvi_jchar_lower, rvi_jchar_upper);
-}
-
-METHOD(str_isupper)
-{
-    UNUSED_ARGS;
-    return one_case(r, self.as.str, rvi_jchar_upper, rvi_jchar_lower);
-}
-
-METHOD(str_istitle)
-{
-    UNUSED_ARGS;
-    const rvi_jstr *s = self.as.str;
-    bool seen = false, after_cased = false;
-    if (!rvi_jinja_charge_chars(r, s->len)) return RVI_JV(FAIL);
-    for (size_t i = 0; i < s->len;) {
-        uint32_t cp;
-        i += rvi_utf8_decode(s->data + i, s->len - i, &cp, NULL);
-        bool upper = rvi_jchar_upper(cp) || rvi_jchar_title(cp), lower = rvi_jchar_lower(cp);
-        if ((upper && after_cased) || (lower && !after_cased)) return rvi_jv_bool(false);
-        after_cased = upper || lower;
-        seen |= after_cased;
+        if ((upper ? rvi_char_lower(cp) : rvi_char_upper(cp)) || rvi_char_title(cp))
+            return rvi_jv_bool(false);
+        seen |= upper ? rvi_char_upper(cp) : rvi_char_lower(cp);
     }
     return rvi_jv_bool(seen);
 }
@@ -191,35 +127,21 @@ static int64_t find(rvi_jrun *r, rvi_jv self, const rvi_jv *a, bool last)
     return hit == SIZE_MAX ? -1 : (int64_t)(offset + rvi_utf8_count(part.data, hit));
 }
 
-static rvi_jv found(rvi_jrun *r, int64_t at, bool must)
+static rvi_jv found(int64_t at)
 {
-    if (at == -2) return RVI_JV(FAIL);
-    if (at == -1 && must) return rvi_jinja_fail(r, "substring not found");
-    return rvi_jv_int(at);
+    return at == -2 ? RVI_JV(FAIL) : rvi_jv_int(at);
 }
 
 METHOD(str_find)
 {
     (void)all;
-    return found(r, find(r, self, a, false), false);
+    return found(find(r, self, a, false));
 }
 
 METHOD(str_rfind)
 {
     (void)all;
-    return found(r, find(r, self, a, true), false);
-}
-
-METHOD(str_index)
-{
-    (void)all;
-    return found(r, find(r, self, a, false), true);
-}
-
-METHOD(str_rindex)
-{
-    (void)all;
-    return found(r, find(r, self, a, true), true);
+    return found(find(r, self, a, true));
 }
 
 METHOD(str_count)
@@ -308,7 +230,7 @@ static bool space_at(const rvi_jstr *s, size_t at, size_t *used)
 {
     uint32_t cp;
     *used = rvi_utf8_decode(s->data + at, s->len - at, &cp, NULL);
-    return rvi_jchar_space(cp);
+    return rvi_char_space(cp);
 }
 
 /* At white space; the limited rest keeps its inner white space but not the one around it. */
@@ -411,36 +333,6 @@ METHOD(str_splitlines)
     return marked(r, self, rvi_jinja_splitlines(r, self.as.str, rvi_jv_truth(a[0])));
 }
 
-static rvi_jv partition(rvi_jrun *r, rvi_jv self, rvi_jv separator, bool right)
-{
-    const rvi_jstr *s = self.as.str, *sep;
-    rvi_jfinder f;
-    rvi_jv *items, out = rvi_jv_seq(r, RVI_J_TUPLE, 3, &items);
-    if (rvi_jv_failed(out) || !rvi_jarg_str(r, separator, "separator", &sep)) return RVI_JV(FAIL);
-    if (!sep->len) return rvi_jinja_fail(r, "empty separator");
-    if (!rvi_jfinder_init(r, &f, sep->data, sep->len, s->len)) return RVI_JV(FAIL);
-    size_t hit =
-        right ? rvi_jfinder_last(&f, s->data, s->len) : rvi_jfinder_next(&f, s->data, s->len, 0);
-    bool none = hit == SIZE_MAX;
-    size_t cut = none ? (right ? 0 : s->len) : hit, past = none ? cut : hit + sep->len;
-    items[0] = rvi_jv_part(r, s, 0, cut);
-    items[1] = rvi_jv_part(r, s, cut, past - cut);
-    items[2] = rvi_jv_part(r, s, past, s->len - past);
-    return r->status ? RVI_JV(FAIL) : marked(r, self, out);
-}
-
-METHOD(str_partition)
-{
-    (void)all;
-    return partition(r, self, a[0], false);
-}
-
-METHOD(str_rpartition)
-{
-    (void)all;
-    return partition(r, self, a[0], true);
-}
-
 /* ---- putting together ---- */
 
 METHOD(str_join)
@@ -464,77 +356,6 @@ METHOD(str_join)
     return marked(r, self, rvi_jinja_take(r, start));
 }
 
-static rvi_jv pad(rvi_jrun *r, rvi_jv self, const rvi_jv *a, int where)
-{
-    static const rvi_jstr blank = {.data = " ", .len = 1, .chars = 1};
-    const rvi_jstr *fill = &blank;
-    int64_t width;
-    if (!rvi_jarg_int(r, a[0], 0, &width)) return RVI_JV(FAIL);
-    if (a[1].kind != RVI_J_MISSING && !rvi_jarg_str(r, a[1], "fill character", &fill))
-        return RVI_JV(FAIL);
-    if (rvi_utf8_count(fill->data, fill->len) != 1)
-        return rvi_jinja_fail(r, "The fill character must be exactly one character long");
-    return marked(r, self, rvi_jinja_pad(r, self.as.str, width, fill, where));
-}
-
-METHOD(str_ljust)
-{
-    (void)all;
-    return pad(r, self, a, -1);
-}
-
-METHOD(str_rjust)
-{
-    (void)all;
-    return pad(r, self, a, 1);
-}
-
-METHOD(str_center)
-{
-    (void)all;
-    return pad(r, self, a, 0);
-}
-
-METHOD(str_zfill)
-{
-    static const rvi_jstr zero = {.data = "0", .len = 1, .chars = 1};
-    const rvi_jstr *s = self.as.str;
-    int64_t width;
-    (void)all;
-    if (!rvi_jarg_int(r, a[0], 0, &width)) return RVI_JV(FAIL);
-    bool sign = s->len && (s->data[0] == '-' || s->data[0] == '+');
-    rvi_jv digits = rvi_jv_part(r, s, sign, s->len - sign);
-    if (rvi_jv_failed(digits)) return digits;
-    rvi_jv padded = rvi_jinja_pad(r, digits.as.str, width - sign, &zero, 1);
-    if (!sign || rvi_jv_failed(padded)) return marked(r, self, padded);
-    rvi_jv front = rvi_jv_part(r, s, 0, 1);
-    return rvi_jv_failed(front) ? front : marked(r, self, rvi_jv_concat(r, front, padded));
-}
-
-METHOD(str_expandtabs)
-{
-    const rvi_jstr *s = self.as.str;
-    int64_t size, column = 0;
-    (void)all;
-    if (!rvi_jarg_int(r, a[0], 8, &size) || !rvi_jinja_charge_chars(r, s->len)) return RVI_JV(FAIL);
-    size = RVI_MIN(size, 1000);
-    size_t start = rvi_jinja_build(r);
-    for (size_t i = 0; i < s->len;) {
-        uint32_t cp;
-        size_t used = rvi_utf8_decode(s->data + i, s->len - i, &cp, NULL);
-        if (cp == '\t') {
-            for (int64_t n = size > 0 ? size - column % size : 0; n > 0; n--, column++)
-                rvi_buf_putc(&r->scratch, ' ');
-        } else {
-            rvi_jinja_append(r, &r->scratch, s, i, used);
-            column = cp == '\n' || cp == '\r' ? 0 : column + 1;
-        }
-        i += used;
-        if (!rvi_jinja_charge(r, 1)) break;
-    }
-    return marked(r, self, rvi_jinja_take(r, start));
-}
-
 METHOD(str_format)
 {
     (void)a;
@@ -553,34 +374,14 @@ const rvi_jfn rvi_jinja_str_methods[] = {
     {"lower", str_lower, "", 0},
     {"title", str_title, "", 0},
     {"capitalize", str_capitalize, "", 0},
-    {"swapcase", str_swapcase, "", 0},
     {"join", str_join, "-", 1},
     {"format", str_format, "*", 0},
     {"find", str_find, "- - -", 1},
     {"rfind", str_rfind, "- - -", 1},
-    {"index", str_index, "- - -", 1},
-    {"rindex", str_rindex, "- - -", 1},
     {"count", str_count, "- - -", 1},
     {"rsplit", str_rsplit, "sep maxsplit", 0},
     {"splitlines", str_splitlines, "keepends", 0},
-    {"partition", str_partition, "-", 1},
-    {"rpartition", str_rpartition, "-", 1},
     {"removeprefix", str_removeprefix, "-", 1},
     {"removesuffix", str_removesuffix, "-", 1},
-    {"isalnum", str_isalnum, "", 0},
-    {"isalpha", str_isalpha, "", 0},
-    {"isascii", str_isascii, "", 0},
-    {"isdigit", str_isdigit, "", 0},
-    {"isdecimal", str_isdigit, "", 0},
-    {"isnumeric", str_isdigit, "", 0},
-    {"islower", str_islower, "", 0},
-    {"isupper", str_isupper, "", 0},
-    {"istitle", str_istitle, "", 0},
-    {"isspace", str_isspace, "", 0},
-    {"ljust", str_ljust, "- -", 1},
-    {"rjust", str_rjust, "- -", 1},
-    {"center", str_center, "- -", 1},
-    {"zfill", str_zfill, "-", 1},
-    {"expandtabs", str_expandtabs, "tabsize", 0},
 };
 const size_t rvi_jinja_n_str_methods = RVI_COUNT(rvi_jinja_str_methods);

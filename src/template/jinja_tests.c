@@ -22,18 +22,11 @@ SIMPLE_TEST(is_float, self.kind == RVI_J_FLOAT)
 SIMPLE_TEST(is_number, rvi_jv_is_number(self))
 SIMPLE_TEST(is_string, self.kind == RVI_J_STR)
 SIMPLE_TEST(is_mapping, self.kind == RVI_J_DICT)
-SIMPLE_TEST(is_escaped, self.kind == RVI_J_STR && self.as.str->markup)
 SIMPLE_TEST(is_iterable, rvi_jv_iterable(self) || self.kind == RVI_J_LOOP)
 SIMPLE_TEST(is_sequence, self.kind == RVI_J_STR || self.kind == RVI_J_LIST ||
                              self.kind == RVI_J_TUPLE || self.kind == RVI_J_DICT ||
                              self.kind == RVI_J_RANGE || self.kind == RVI_J_UNDEFINED)
-SIMPLE_TEST(is_callable, self.kind == RVI_J_FUNCTION || self.kind == RVI_J_METHOD ||
-                             self.kind == RVI_J_MACRO || self.kind == RVI_J_LOOP ||
-                             self.kind == RVI_J_JOINER || self.kind == RVI_J_UNDEFINED)
 SIMPLE_TEST(is_sameas, rvi_jv_same(r, self, a[0]))
-SIMPLE_TEST(is_filter,
-            self.kind == RVI_J_STR && rvi_jinja_filter(self.as.str->data, self.as.str->len))
-SIMPLE_TEST(is_test, self.kind == RVI_J_STR && rvi_jinja_test(self.as.str->data, self.as.str->len))
 
 /* Comparisons: the operators under other names. */
 #define COMPARE_TEST(name, op)                                                                     \
@@ -74,24 +67,18 @@ TEST(is_divisibleby)
     return remainder_is(r, self, a[0], 0);
 }
 
-static rvi_jv ask_method(rvi_jrun *r, rvi_jv self, const char *name, size_t len)
-{
-    rvi_jargs none = {0};
-    rvi_jv text = rvi_jv_to_str(r, self);
-    if (rvi_jv_failed(text)) return text;
-    return rvi_jinja_call_builtin(r, rvi_jinja_method(RVI_J_STR, name, len), text, &none);
-}
-
 TEST(is_lower)
 {
     (void)a, (void)all;
-    return ask_method(r, self, "islower", 7);
+    rvi_jv text = rvi_jv_to_str(r, self);
+    return rvi_jv_failed(text) ? text : rvi_jinja_one_case(r, text.as.str, false);
 }
 
 TEST(is_upper)
 {
     (void)a, (void)all;
-    return ask_method(r, self, "isupper", 7);
+    rvi_jv text = rvi_jv_to_str(r, self);
+    return rvi_jv_failed(text) ? text : rvi_jinja_one_case(r, text.as.str, true);
 }
 
 static const rvi_jfn tests[] = {
@@ -108,11 +95,7 @@ static const rvi_jfn tests[] = {
     {"number", is_number, "", 0},
     {"integer", is_integer, "", 0},
     {"float", is_float, "", 0},
-    {"callable", is_callable, "", 0},
-    {"escaped", is_escaped, "", 0},
     {"sameas", is_sameas, "other", 1},
-    {"filter", is_filter, "", 0},
-    {"test", is_test, "", 0},
     {"odd", is_odd, "", 0},
     {"even", is_even, "", 0},
     {"divisibleby", is_divisibleby, "num", 1},

@@ -5,7 +5,7 @@
 
 #include "base/number.h"
 #include "base/utf8.h"
-#include "template/jinja_case.h"
+#include "text/chars.h"
 #include "template/jinja_run.h"
 
 enum { FLOAT_STEPS = 20 }; /* what writing one costs */
@@ -94,7 +94,7 @@ static void repr_str(rvi_buf *out, const rvi_jstr *s)
     for (size_t i = 0, used; i < s->len; i += used) {
         uint32_t c;
         used = rvi_utf8_decode(s->data + i, s->len - i, &c, NULL);
-        if (c != (uint32_t)quote && c != '\\' && rvi_jchar_printable(c)) continue;
+        if (c != (uint32_t)quote && c != '\\' && rvi_char_printable(c)) continue;
         rvi_buf_append(out, s->data + plain, i - plain);
         plain = i + used;
         char known[3] = {'\\', c == '\n' ? 'n' : c == '\r' ? 'r' : c == '\t' ? 't' : (char)c, 0};
@@ -199,7 +199,6 @@ bool rvi_jv_write_repr(rvi_jrun *r, rvi_buf *out, rvi_jv v)
         rvi_buf_printf(out, "<LoopContext %lld/%lld>", (long long)v.as.loop->index0 + 1,
                        (long long)rvi_jloop_length(r, v.as.loop));
         break;
-    case RVI_J_CYCLER: rvi_buf_puts(out, "<Cycler>"); break;
     case RVI_J_JOINER: rvi_buf_puts(out, "<Joiner>"); break;
     default:
         if (!rvi_jinja_enter(r)) return false;

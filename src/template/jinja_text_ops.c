@@ -7,7 +7,7 @@
 
 #include "base/number.h"
 #include "base/utf8.h"
-#include "template/jinja_case.h"
+#include "text/chars.h"
 #include "template/jinja_run.h"
 
 /* ---- finding ---- */
@@ -70,7 +70,7 @@ size_t rvi_jfinder_last(const rvi_jfinder *f, const char *hay, size_t end)
     return last;
 }
 
-/* ---- replacing, stripping, padding ---- */
+/* ---- replacing, stripping ---- */
 
 rvi_jv rvi_jinja_replace(rvi_jrun *r, const rvi_jstr *s, const rvi_jstr *old, const rvi_jstr *fresh,
                          int64_t count)
@@ -100,7 +100,7 @@ rvi_jv rvi_jinja_replace(rvi_jrun *r, const rvi_jstr *s, const rvi_jstr *old, co
 static bool strippable(uint32_t c, const rvi_jstr *chars)
 {
     char bytes[4];
-    if (!chars) return rvi_jchar_space(c);
+    if (!chars) return rvi_char_space(c);
     if (!chars->len) return false;
     size_t n = rvi_utf8_encode(c, bytes);
     for (size_t i = 0; i + n <= chars->len; i++) /* UTF-8: a hit is always a whole character */
@@ -143,7 +143,7 @@ rvi_jv rvi_jinja_splitlines(rvi_jrun *r, const rvi_jstr *s, bool keep_ends)
         while (i < s->len) {
             uint32_t cp;
             size_t used = rvi_utf8_decode(s->data + i, s->len - i, &cp, NULL);
-            if (rvi_jchar_line_end(cp)) {
+            if (rvi_char_line_end(cp)) {
                 end = i;
                 i += used + (cp == '\r' && i + 1 < s->len && s->data[i + 1] == '\n');
                 break;
@@ -154,21 +154,6 @@ rvi_jv rvi_jinja_splitlines(rvi_jrun *r, const rvi_jstr *s, bool keep_ends)
         if (rvi_jv_failed(line) || !rvi_jvec_push(r, &lines, line)) return RVI_JV(FAIL);
     }
     return rvi_jvec_finish(r, &lines, RVI_J_LIST);
-}
-
-rvi_jv rvi_jinja_pad(rvi_jrun *r, rvi_jstr *s, int64_t width, const rvi_jstr *fill, int where)
-{
-    int64_t missing = width - (int64_t)rvi_jstr_chars(r, s);
-    size_t start = rvi_jinja_build(r);
-    if (missing < 0) missing = 0;
-    if ((uint64_t)missing > r->limits.max_memory) return rvi_jinja_fail(r, "width is too large");
-    if (!rvi_jinja_charge_chars(r, (size_t)missing * fill->len)) return RVI_JV(FAIL);
-    /* Python's centre gives the odd blank to the left where the width is odd, else to the right */
-    int64_t left = where < 0 ? 0 : where > 0 ? missing : missing / 2 + (missing & width & 1);
-    for (int64_t i = 0; i < left; i++) rvi_jinja_append(r, &r->scratch, fill, 0, fill->len);
-    rvi_jinja_append(r, &r->scratch, s, 0, s->len);
-    for (int64_t i = left; i < missing; i++) rvi_jinja_append(r, &r->scratch, fill, 0, fill->len);
-    return rvi_jinja_take(r, start);
 }
 
 /* ---- case ---- */
@@ -183,14 +168,14 @@ static bool final_sigma(const rvi_jstr *s, size_t i)
         p--;
         while (p > 0 && ((unsigned char)s->data[p] & 0xC0) == 0x80) p--;
         rvi_utf8_decode(s->data + p, s->len - p, &c, NULL);
-        if (rvi_jchar_ignorable(c)) continue;
-        before = rvi_jchar_cased(c);
+        if (rvi_char_ignorable(c)) continue;
+        before = rvi_char_cased(c);
         break;
     }
     if (!before) return false;
     for (p = i + 2; p < s->len;) { /* U+03A3 has two bytes */
         p += rvi_utf8_decode(s->data + p, s->len - p, &c, NULL);
-        if (!rvi_jchar_ignorable(c)) return !rvi_jchar_cased(c);
+        if (!rvi_char_ignorable(c)) return !rvi_char_cased(c);
     }
     return true;
 }
@@ -204,23 +189,20 @@ rvi_jv rvi_jinja_recase(rvi_jrun *r, const rvi_jstr *s, rvi_jcase how)
         uint32_t c, image[3];
         size_t at = i, n;
         i += rvi_utf8_decode(s->data + i, s->len - i, &c, NULL);
-        bool upper = how == RVI_JCASE_UPPER || (how == RVI_JCASE_SWAP && rvi_jchar_lower(c));
+        bool upper = how == RVI_JCASE_UPPER;
         bool title =
             (how == RVI_JCASE_CAPITALIZE && at == 0) || (how == RVI_JCASE_TITLE && !after_cased);
-        if (how == RVI_JCASE_SWAP && !rvi_jchar_lower(c) && !rvi_jchar_upper(c)) {
-            image[0] = c;
-            n = 1;
-        } else if (title) {
-            n = rvi_jchar_to_title(c, image);
+        if (title) {
+            n = rvi_char_to_title(c, image);
         } else if (upper) {
-            n = rvi_jchar_to_upper(c, image);
+            n = rvi_char_to_upper(c, image);
         } else if (c == 0x3A3) {
             image[0] = rvi_jinja_charge_bytes(r, 64) && final_sigma(s, at) ? 0x3C2 : 0x3C3;
             n = 1;
         } else {
-            n = rvi_jchar_to_lower(c, image);
+            n = rvi_char_to_lower(c, image);
         }
-        after_cased = rvi_jchar_cased(c);
+        after_cased = rvi_char_cased(c);
         size_t begin = r->scratch.len;
         rvi_jstr origin = rvi_jstr_piece(s, at, i - at);
         for (size_t k = 0; k < n; k++) {
@@ -242,22 +224,22 @@ static bool number_text(const rvi_jstr *s, char *out, size_t cap)
     uint32_t cp;
     while (from < to) {
         size_t used = rvi_utf8_decode(s->data + from, to - from, &cp, NULL);
-        if (!rvi_jchar_space(cp)) break;
+        if (!rvi_char_space(cp)) break;
         from += used;
     }
     while (to > from) {
         size_t start = to - 1;
         while (start > from && ((unsigned char)s->data[start] & 0xC0) == 0x80) start--;
         rvi_utf8_decode(s->data + start, to - start, &cp, NULL);
-        if (!rvi_jchar_space(cp)) break;
+        if (!rvi_char_space(cp)) break;
         to = start;
     }
     for (size_t i = from; i < to; i++) {
         char c = s->data[i];
         if (!c || (unsigned char)c >= 0x80 || n + 1 >= cap) return false;
         if (c == '_') { /* only between two alphanumeric characters */
-            if (i == from || i + 1 == to || !rvi_jchar_alnum((unsigned char)s->data[i - 1]) ||
-                !rvi_jchar_alnum((unsigned char)s->data[i + 1]))
+            if (i == from || i + 1 == to || !rvi_char_alnum((unsigned char)s->data[i - 1]) ||
+                !rvi_char_alnum((unsigned char)s->data[i + 1]))
                 return false;
             continue;
         }
@@ -282,7 +264,7 @@ bool rvi_jinja_parse_int(const rvi_jstr *s, int64_t base, int64_t *out, bool *to
         if (p[0] == '0' && strspn(p, "0") != strlen(p)) return false;
         base = 10;
     }
-    if (!rvi_jchar_alnum((unsigned char)*p)) return false; /* strtoll would take blanks and signs */
+    if (!rvi_char_alnum((unsigned char)*p)) return false; /* strtoll would take blanks and signs */
     if (base == 16 && p[0] == '0' && (p[1] | 0x20) == 'x') return false;
     errno = 0;
     *out = strtoll(text, &end, (int)base);
@@ -297,7 +279,7 @@ bool rvi_jinja_parse_float(const rvi_jstr *s, double *out)
     const char *end;
     if (!number_text(s, text, sizeof text)) return false;
     for (const char *p = text; *p; p++) /* no hexadecimal floats, no nan(...) */
-        if (*p == 'x' || *p == 'X' || *p == '(' || rvi_jchar_space((unsigned char)*p)) return false;
+        if (*p == 'x' || *p == 'X' || *p == '(' || rvi_char_space((unsigned char)*p)) return false;
     *out = rvi_number_parse(text, &end);
     return end > text && !*end;
 }

@@ -219,7 +219,6 @@ const char *rvi_jv_type_name(rvi_jv v)
     case RVI_J_FUNCTION: return "function";
     case RVI_J_METHOD: return "builtin_function_or_method";
     case RVI_J_LOOP: return "LoopContext";
-    case RVI_J_CYCLER: return "Cycler";
     case RVI_J_JOINER: return "Joiner";
     }
     return "object";
@@ -391,7 +390,6 @@ bool rvi_jv_same(rvi_jrun *r, rvi_jv a, rvi_jv b)
     case RVI_J_FUNCTION: return a.as.fn == b.as.fn;
     case RVI_J_METHOD: return a.as.method == b.as.method;
     case RVI_J_LOOP: return a.as.loop == b.as.loop;
-    case RVI_J_CYCLER: return a.as.cycler == b.as.cycler;
     case RVI_J_JOINER: return a.as.joiner == b.as.joiner;
     default: return a.as.seq == b.as.seq;
     }

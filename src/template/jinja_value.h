@@ -2,7 +2,7 @@
  *
  * Invariants
  * 1. Strings, lists, tuples and dicts never change once another value can see them (the sandbox
- * forbids it), so they are shared freely. Only namespaces, loops, cyclers, joiners and iterators
+ * forbids it), so they are shared freely. Only namespaces, loops, joiners and iterators
  * have state.
  * 2. Every value of a render lives in its run's arena and dies with it. Constants of a template
  * live in the template's arena and are only read, because several threads may render the same
@@ -42,7 +42,6 @@ typedef enum rvi_jkind {
     RVI_J_FUNCTION, /* a global function */
     RVI_J_METHOD,   /* a method bound to its value */
     RVI_J_LOOP,
-    RVI_J_CYCLER,
     RVI_J_JOINER,
 } rvi_jkind;
 
@@ -55,7 +54,6 @@ typedef struct rvi_jiter rvi_jiter;
 typedef struct rvi_jmacro rvi_jmacro;
 typedef struct rvi_jmethod rvi_jmethod;
 typedef struct rvi_jloop rvi_jloop;
-typedef struct rvi_jcycler rvi_jcycler;
 typedef struct rvi_jjoiner rvi_jjoiner;
 typedef struct rvi_jfn rvi_jfn;
 
@@ -75,7 +73,6 @@ typedef struct rvi_jv {
         const rvi_jfn *fn;
         const rvi_jmethod *method;
         rvi_jloop *loop;
-        rvi_jcycler *cycler;
         rvi_jjoiner *joiner;
     } as;
 } rvi_jv;
@@ -148,11 +145,6 @@ struct rvi_jrange {
 struct rvi_jmethod {
     rvi_jv self;
     const rvi_jfn *fn;
-};
-
-struct rvi_jcycler {
-    const rvi_jseq *items;
-    size_t pos;
 };
 
 struct rvi_jjoiner {

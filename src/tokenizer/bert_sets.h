@@ -3,7 +3,7 @@
 #ifndef RVI_TOKENIZER_BERT_SETS_H
 #define RVI_TOKENIZER_BERT_SETS_H
 
-#include "tokenizer/unicode.h"
+#include "text/unicode.h"
 
 extern const rvi_unicode_range rvi_bert_removed[]; /* controls, U+FFFD and the like: taken out */
 extern const size_t rvi_bert_n_removed;

@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "tokenizer/regex.h"
 #include "tokenizer/tokenizer.h"
-#include "tokenizer/unicode.h"
+#include "text/unicode.h"
 
 enum {
     RVI_TOK_IDS_MAX = 1 << 24,

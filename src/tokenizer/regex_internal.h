@@ -3,7 +3,7 @@
 #define RVI_TOKENIZER_REGEX_INTERNAL_H
 
 #include "tokenizer/regex.h"
-#include "tokenizer/unicode.h"
+#include "text/unicode.h"
 
 enum {
     RVI_REGEX_PATTERN_MAX = 16384, /* bytes */

@@ -56,6 +56,51 @@ static void test_every_task_once(void **state)
     }
 }
 
+/* A job of few tasks calls on as many threads and leaves the others alone: each that takes part
+ * costs a small job more than it brings. */
+static void note_worker(void *ctx, int task, int worker)
+{
+    atomic_int *highest = ctx;
+    int seen = atomic_load(highest);
+    (void)task;
+    while (worker > seen && !atomic_compare_exchange_weak(highest, &seen, worker)) {
+    }
+    for (volatile int i = 0; i < 2000; i++) {
+    } /* so that others would come in time */
+}
+
+static void test_few_tasks_call_few_threads(void **state)
+{
+    (void)state;
+    rvi_pool *pool;
+    assert_int_equal(rvi_pool_new(&pool, MAX_THREADS, NULL), RV_OK);
+    for (int n_tasks = 2; n_tasks <= 4; n_tasks++) {
+        atomic_int highest = 0;
+        for (int i = 0; i < 5000; i++) rvi_pool_run(pool, note_worker, &highest, n_tasks);
+        assert_in_range(atomic_load(&highest), 0, n_tasks - 1);
+    }
+    rvi_pool_free(pool);
+}
+
+/* Jobs of all sizes in turn: whoever was left out of one takes part in the next. */
+static void test_sizes_in_turn(void **state)
+{
+    (void)state;
+    rvi_pool *pool;
+    job *j = rvi_zalloc(sizeof *j);
+    assert_non_null(j);
+    assert_int_equal(rvi_pool_new(&pool, MAX_THREADS, NULL), RV_OK);
+    j->n_threads = MAX_THREADS;
+    enum { ROUNDS = 500 };
+    for (int i = 0; i < ROUNDS; i++)
+        for (int n = 1; n <= 2 * MAX_THREADS; n++) rvi_pool_run(pool, count_task, j, n);
+    for (int t = 0; t < 2 * MAX_THREADS; t++)
+        assert_int_equal(atomic_load(&j->runs[t]), ROUNDS * (2 * MAX_THREADS - t));
+    assert_int_equal(atomic_load(&j->n_bad), 0);
+    rvi_pool_free(pool);
+    rvi_free(j);
+}
+
 /* What tasks wrote is seen by the owner without further care, and what the owner wrote before by
  * the tasks. */
 typedef struct sums {
@@ -265,6 +310,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_task_once),
+        cmocka_unit_test(test_few_tasks_call_few_threads),
+        cmocka_unit_test(test_sizes_in_turn),
         cmocka_unit_test(test_many_small_jobs),
         cmocka_unit_test(test_pauses),
         cmocka_unit_test(test_two_pools_at_once),

@@ -1,4 +1,5 @@
-# What the command line tests share: sourced by them, from the repository root. RUVLLM names the program (./ruvllm).
+# What the command line tests share: sourced by them, from the repository root. RUVLLM names the
+# program (./ruvllm).
 rv=${RUVLLM:-./ruvllm}
 spm=tests/gguf/llama-spm.gguf
 tmp=$(mktemp -d)
@@ -8,7 +9,8 @@ RUVLLM_STATE_DIR=$tmp/state
 export RUVLLM_STATE_DIR
 n=0
 
-# check NAME STATUS OUT_PATTERN ERR_PATTERN COMMAND...: exit status, and a grep pattern each for standard output and error ("-": must be empty, "": anything)
+# check NAME STATUS OUT_PATTERN ERR_PATTERN COMMAND...: exit status, and a grep pattern each for
+# standard output and error ("-": must be empty, "": anything)
 check() {
     name=$1 want=$2 out=$3 err=$4
     shift 4

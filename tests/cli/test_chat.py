@@ -256,6 +256,66 @@ def interrupts():
     t.close()
 
 
+def killed(t):
+    """Ends the program as a closed machine would."""
+    os.kill(t.pid, signal.SIGKILL)
+    os.waitpid(t.pid, 0)
+    t.status = 137
+    t.close()
+
+
+def default_model():
+    """The cache that holds the default model; None: there is none."""
+    cache = os.environ.get("RUVLLM_CACHE_DIR") or os.path.expanduser("~/.cache/ruvllm")
+    listed = subprocess.run([PROGRAM, "list", "--cache-dir", cache], capture_output=True, text=True, check=False).stdout
+    model = next((w for w in listed.splitlines() if w.startswith("smollm2 ")), "")
+    return None if "not here" in model or not model else cache
+
+
+def judgements():
+    cache = default_model()
+    if not cache:
+        skip("judgements", "the default model is not in the cache")
+        return
+
+    def begin():
+        t = Terminal("--cache-dir", cache, "--no-history", "--greedy", "-n", "12", model="smollm2")
+        t.prompt()
+        return t
+
+    t = begin()
+    t.ask("Hello")
+    verdict("nothing runs before something was taught", b"now:" not in t.ask("/learned"))
+    turned_down = []
+    for _ in range(5):
+        turned_down.append(saved(t)[-1]["content"])
+        text = t.ask("/bad")
+        if not verdict("a thumb down says what it does", b"not this answer again" in text, text):
+            break
+    verdict("no answer came twice", len(set(turned_down)) == len(turned_down), turned_down)
+    text = t.ask("/good")
+    verdict("a first thumb up says that it is noted", b"noted" in text, text)
+    text = t.ask("/score 0.1")
+    verdict("a score steps", b"one step" in text, text)
+    killed(t)
+    t = begin()
+    t.ask("Hello")
+    verdict("turned down answers stay away after a kill", saved(t)[-1]["content"] not in turned_down)
+    for what in ("the score", "the thumb up", "a thumb down"):
+        text = t.ask("/undo")
+        verdict(f"{what} of a killed chat can be taken back", b"taken back" in text and b"no longer" not in text, text)
+    t.ask("/fix Rex")
+    for _ in range(200):  # until the thread in the background has begun
+        text = t.ask("/learned")
+        if b"now:" in text:
+            break
+        time.sleep(0.05)
+    verdict("/learned says what runs", b"now: " in text, text)
+    t.send(b"/quit\r")
+    verdict("leaving while it computes", t.end() == 0 and t.cooked(), t.seen[-200:])
+    t.close()
+
+
 def save_and_load():
     t = Terminal("-n", "4", "-s", "Speak of \"tea\" \\ and\ttabs.")
     t.prompt()
@@ -422,10 +482,8 @@ def interrupted_run():
 
 
 def real_model():
-    cache = os.environ.get("RUVLLM_CACHE_DIR") or os.path.expanduser("~/.cache/ruvllm")
-    listed = subprocess.run([PROGRAM, "list", "--cache-dir", cache], capture_output=True, text=True, check=False).stdout
-    model = next((w for w in listed.splitlines() if w.startswith("smollm2 ")), "")
-    if "not here" in model or not model:
+    cache = default_model()
+    if not cache:
         for name in ("a real answer", "the past is reused", "a stopped answer goes on"):
             skip(name, "the default model is not in the cache")
         return
@@ -447,7 +505,7 @@ def real_model():
 
 
 terminals = has_terminals()
-for case in (first_steps, commands, many_lines, history, interrupts, save_and_load, full_context, plain_output,
+for case in (first_steps, commands, many_lines, history, interrupts, judgements, save_and_load, full_context, plain_output,
              interrupted_run, real_model):
     if not terminals and case is not interrupted_run:
         skip(case.__name__, "this machine has no terminals to give (/dev/pts)")

@@ -95,6 +95,13 @@ check "a name has a state of its own" 0 "^Teal" - "$rv" teach $spm -q "$ask" -a 
 says "that is used by its name" "Teal." "$rv" run $spm "$ask" --greedy -n 8 --adapter work
 says "and only by it" "$(cat "$tmp/alone")" "$rv" run $spm "$ask" --greedy -n 8
 
+# --- several at once: each waits for the others
+for i in 1 2 3 4 5 6 7 8; do
+    "$rv" teach $spm -q "What is Wex$i's dog?" -a "Rex$i" --adapter many >/dev/null 2>>"$tmp/many" &
+done
+wait
+says "lessons taught at the same time are all learned" "8" sh -c "'$rv' learn status -m $spm --adapter many | sed -n '1s/ .*//p'"
+
 # --- feedback in a chat that is no terminal
 printf '%s\n/fix Zorblat is orange.\n/learned\n/undo\n//learned\n' "$ask" >"$tmp/talk"
 "$rv" chat $spm -n 8 <"$tmp/talk" >"$tmp/out" 2>"$tmp/err"

@@ -244,9 +244,11 @@ def functions_of_api(match, paragraph):
 
 def sampler_cases(match, _):
     text = read("tests/decode/data/sampler_vectors.inc")
-    found = re.search(r"(\d+) cases.*?(\d+) mirostat", text[:3000], re.S)
-    counted = found and (found[1], found[2])
-    return counted in (None, (match[1], match[2])), f"{match[0]}: the file has {counted}"
+    counted = []
+    for name in ("vectors", "mirostat_vectors"):
+        rows = re.search(rf"\b{name}\[\] = {{\n(.*?)^}};", text, re.S | re.M)[1]
+        counted.append(len(re.findall(r"^    {", rows, re.M)))
+    return [int(match[1]), int(match[2])] == counted, f"{match[0]}: the file has {counted}"
 
 
 def gguf_models(match, _):

@@ -173,9 +173,14 @@ static void same_row_op(const char *name, row_op run, int repeats)
     X(axpy, 1)                                                                                     \
     X(silu_mul, 8)                                                                                 \
     X(silu_mul_in_place, 1)                                                                        \
-    X(layer_norm, 2) X(layer_norm_in_place, 2) X(gelu, 8) X(gelu_tanh, 8) X(relu, 1)               \
-        X(gelu_mul, 8) X(soft_cap, 8) X(rope_halves, 1) X(rope_interleaved, 1) X(max, 4)           \
-            X(exp_sum, 4) X(exp_weighted, 4)
+    X(layer_norm, 2)                                                                               \
+    X(layer_norm_in_place, 2)                                                                      \
+    X(gelu, 8)                                                                                     \
+    X(gelu_tanh, 8)                                                                                \
+    X(relu, 1)                                                                                     \
+    X(gelu_mul, 8)                                                                                 \
+    X(soft_cap, 8)                                                                                 \
+    X(rope_halves, 1) X(rope_interleaved, 1) X(max, 4) X(exp_sum, 4) X(exp_weighted, 4)
 
 #define X(name, repeats)                                                                           \
     static void same_##name(void **state)                                                          \

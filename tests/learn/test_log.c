@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -382,13 +383,84 @@ static void test_unreadable(void **state)
     rvi_store_close(&s);
 }
 
+static time_t clock_says; /* 0: the machine's own */
+
+/* In the place of the C library's. */
+int timespec_get(struct timespec *t, int base)
+{
+    (void)base;
+    if (clock_gettime(CLOCK_REALTIME, t)) return 0;
+    if (clock_says) t->tv_sec = clock_says;
+    return base;
+}
+
+static int note_time(void *ctx, const rvi_feedback *f)
+{
+    *(int64_t *)ctx = f->time;
+    return 0;
+}
+
+/* An event of a machine whose clock was never set can be read again. */
+static void test_clock_before_1970(void **state)
+{
+    (void)state;
+    rvi_store s;
+    rvi_feedback_report report;
+    rvi_feedback f = correction();
+    int64_t time = -1;
+    f.time = 0;
+    assert_ok(rvi_store_memory(&s, err));
+    clock_says = -86400;
+    assert_ok(rvi_feedback_append(&s, &f, err));
+    clock_says = 0;
+    assert_ok(rvi_feedback_read(&s, 1, note_time, &time, err));
+    assert_int_equal(time, 0);
+    assert_ok(rvi_feedback_verify(&s, &report, err));
+    assert_int_equal(report.broken, 0);
+    rvi_store_close(&s);
+}
+
+/* The head is made again from the records, unless these are not whole. */
+static void test_repair(void **state)
+{
+    (void)state;
+    rvi_store s;
+    uint64_t n;
+    rv_error why;
+    assert_ok(rvi_store_memory(&s, err));
+    assert_ok(rvi_feedback_repair(&s, err)); /* of nothing */
+    for (int i = 0; i < 3; i++) {
+        rvi_feedback f = correction();
+        assert_ok(rvi_feedback_append(&s, &f, err));
+    }
+    for (int lost = 0; lost < 2; lost++) {
+        rvi_feedback f = correction();
+        if (lost)
+            assert_ok(rvi_store_remove(&s, "feedback.head", "head", 4, err));
+        else
+            assert_ok(rvi_store_put(&s, "feedback.head", "head", 4, "x", 1, err));
+        assert_int_equal(rvi_feedback_append(&s, &f, &why), RV_E_STORAGE);
+        assert_ok(rvi_feedback_repair(&s, err));
+        assert_ok(rvi_feedback_append(&s, &f, err));
+        assert_ok(rvi_feedback_count(&s, &n, err));
+        assert_int_equal(n, 4 + lost);
+    }
+    assert_ok(
+        rvi_store_append(&s, "feedback", "no event at all, and not of the chain", 37, &n, err));
+    assert_ok(rvi_feedback_repair(&s, err));
+    assert_ok(rvi_feedback_count(&s, &n, err));
+    assert_int_equal(n, 5);
+    rvi_store_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused),    cmocka_unit_test(test_text_and_back),
         cmocka_unit_test(test_bad_text),   cmocka_unit_test(test_append_and_read),
         cmocka_unit_test(test_chain),      cmocka_unit_test(test_broken),
-        cmocka_unit_test(test_unreadable),
+        cmocka_unit_test(test_unreadable), cmocka_unit_test(test_clock_before_1970),
+        cmocka_unit_test(test_repair),
     };
     return cmocka_run_group_tests_name("feedback log", tests, folder_make, folder_remove);
 }

@@ -156,6 +156,34 @@ static void not_finite(void **state)
     }
 }
 
+/* More parameters than one thread's portion: the bits are those of one thread. */
+static void threads(void **state)
+{
+    (void)state;
+    enum { MANY = 70001 };
+    static float alone[MANY], together[MANY], grad[MANY];
+    rvi_backend *be;
+    rvi_optimizer *p, *q;
+    assert_ok(rvi_backend_cpu_new(&be, &(rvi_cpu_options){.n_threads = 3}, NULL, err));
+    assert_ok(rvi_optimizer_new(&p, MANY, &RVI_ADAMW_USUAL, err));
+    assert_ok(rvi_optimizer_new(&q, MANY, &RVI_ADAMW_USUAL, err));
+    q->be = be;
+    for (int i = 0; i < MANY; i++) alone[i] = together[i] = (float)(i % 13) - 6;
+    for (int t = 0; t < STEPS; t++) {
+        double norm[2];
+        for (int i = 0; i < MANY; i++) grad[i] = (float)((i * 31 + t * 17) % 101) / 101 - 0.5f;
+        assert_true(rvi_optimizer_step(p, alone, grad, rates[t], &norm[0]));
+        assert_true(rvi_optimizer_step(q, together, grad, rates[t], &norm[1]));
+        assert_true(norm[0] == norm[1]);
+        assert_memory_equal(alone, together, sizeof alone);
+    }
+    assert_memory_equal(p->m, q->m, sizeof alone);
+    assert_memory_equal(p->v, q->v, sizeof alone);
+    rvi_optimizer_free(p);
+    rvi_optimizer_free(q);
+    be->ops->free(be);
+}
+
 static void random_gradient(void **state)
 {
     (void)state;
@@ -186,8 +214,10 @@ static void random_gradient(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(curves), cmocka_unit_test(few_steps),  cmocka_unit_test(names),
-        cmocka_unit_test(adamw),  cmocka_unit_test(not_finite), cmocka_unit_test(random_gradient),
+        cmocka_unit_test(curves),          cmocka_unit_test(few_steps),
+        cmocka_unit_test(names),           cmocka_unit_test(adamw),
+        cmocka_unit_test(threads),         cmocka_unit_test(not_finite),
+        cmocka_unit_test(random_gradient),
     };
     return cmocka_run_group_tests_name("optimizer", tests, NULL, NULL);
 }

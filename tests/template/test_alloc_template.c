@@ -32,12 +32,12 @@ static const char busy[] =
     "sort_keys=true)|length }}"
     "{{ ns.l|groupby('v')|length }}{{ ns.l|unique(attribute='v')|list|length }}{{ ns.s.split(' "
     "')|batch(7)|list|length }}"
-    "{{ '%s %5.2f'|format(ns.s, 2.5) }}{{ '{:>30}{!r}'.format(ns.s, ns.s) }}{{ "
+    "{{ '%s %5.2f' % (ns.s, 2.5) }}{{ '{:>30}{!r}'.format(ns.s, ns.s) }}{{ "
     "ns.s|upper|title|e|indent|replace('a', 'bb') }}"
     "{% set block %}{{ ns.s }}{{ strftime_now('%A %d %B %Y') }}{% endset %}{% filter trim %}{{ "
     "block }}{% endfilter %}"
     "{% for x in [1, [2, [3]]] recursive %}{{ loop(x) if x is iterable else x }}{% endfor %}{{ "
-    "ns.s[::-1] }}{{ ns.s.center(9000) }}";
+    "ns.s[::-1] }}{{ ns.s * 9 }}";
 
 static rv_status whole_life(const char *text, rvi_buf *out, rv_error *err)
 {

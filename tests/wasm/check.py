@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Compares the WebAssembly build of tests/wasm/wasm_golden.c with the native one on the scalar kernels, bit for bit, and
-with the expected values of tests/golden and tests/gguf. Prints TAP.
+"""Compares the WebAssembly build of tests/wasm/wasm_golden.c with the native one on the scalar
+kernels, bit for bit, and with the expected values of tests/golden and tests/gguf. Prints TAP.
 
-usage: tests/wasm/check.py NATIVE_PROGRAM PROGRAM.wasm   (from the repository root; NODE names the node program)
+usage: tests/wasm/check.py NATIVE_PROGRAM PROGRAM.wasm
+        (from the repository root; NODE names the node program)
 """
 import array
 import glob
@@ -14,13 +15,16 @@ import subprocess
 import sys
 import tempfile
 
-# Limits of tests/model (test_golden.c, test_gguf_models.c, test_bert.c) for float32 activations and cache, and for the defaults.
+# Limits of tests/model (test_golden.c, test_gguf_models.c, test_bert.c) for float32 activations and
+# cache, and for the defaults.
 EXACT, WITH_ADAPTER, ENCODER = 2e-4, 5e-4, 1e-4
 NORMAL = {"q-": 0.5, "": 0.1}
 LEARNED = 1e-4
-# Node 18 needs the second flag; node 20 crashes in WASI calls of programs with much memory unless the third switches their
+# Node 18 needs the second flag; node 20 crashes in WASI calls of programs with much memory unless
+# the third switches their
 # fast path off.
-NODE = [os.environ.get("NODE", "node"), "--no-warnings", "--experimental-wasi-unstable-preview1", "--no-turbo-fast-api-calls",
+NODE = [os.environ.get("NODE", "node"), "--no-warnings", "--experimental-wasi-unstable-preview1",
+        "--no-turbo-fast-api-calls",
         "tests/wasm/run_wasi.js"]
 TEXT = "Once upon a time, in 1984: caf\u00e9 & \u65e5\u672c"
 
@@ -45,7 +49,8 @@ def read_safetensors(path):
 def run(command, *args):
     done = subprocess.run([*command, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if done.returncode:
-        raise RuntimeError(f"{command[0]} ended with {done.returncode}: {done.stderr.decode(errors='replace').strip()}")
+        raise RuntimeError(f"{command[0]} ended with {done.returncode}: "
+                           f"{done.stderr.decode(errors='replace').strip()}")
     return done.stdout.decode()
 
 
@@ -53,7 +58,8 @@ def floats_of(output):
     """every float of the lines with logits or embeddings, in order"""
     words = [word for line in output.splitlines()
              if line.startswith(("logits ", "embedding ", "learned ")) for word in line.split()[1:]]
-    return array.array("f", struct.pack(f"={len(words)}I", *(int(word, 16) for word in words))).tolist()
+    return array.array("f",
+                       struct.pack(f"={len(words)}I", *(int(word, 16) for word in words))).tolist()
 
 
 def largest(got, want):
@@ -99,7 +105,8 @@ class Check:
         sys.stdout.flush()
 
     def golden(self, linked):
-        """linked: some hold links to the weights of others, which node 18 does not follow, so a copy is run."""
+        """linked: some hold links to the weights of others, which node 18 does not follow, so a
+        copy is run."""
         with tempfile.TemporaryDirectory() as at:
             return self.golden_copy(shutil.copytree(linked, os.path.join(at, "model")))
 
@@ -117,14 +124,18 @@ class Check:
         output = self.both(["--exact"], folder, actions)
         worst = largest(floats_of(output), want)
         if worst >= EXACT:
-            raise RuntimeError(f"logits are {worst:.2e} from the expected ones; {EXACT} are allowed")
+            raise RuntimeError(
+                f"logits are {worst:.2e} from the expected ones; {EXACT} are allowed")
         if f"greedy {ids(expected['greedy'])}\n" not in output:
             raise RuntimeError("the greedy continuation is another one")
         lora = os.path.join(folder, "lora")
-        adapted = self.both(["--exact", "--lora", os.path.abspath(lora)], folder, ["logits", ids(tokens)])
-        difference = largest(floats_of(adapted), read_safetensors(os.path.join(lora, "expected.safetensors"))["logits"])
+        adapted = self.both(["--exact", "--lora", os.path.abspath(lora)], folder,
+                            ["logits", ids(tokens)])
+        difference = largest(floats_of(adapted),
+                             read_safetensors(os.path.join(lora, "expected.safetensors"))["logits"])
         if difference >= WITH_ADAPTER:
-            raise RuntimeError(f"with the adapter: {difference:.2e} from the expected logits; {WITH_ADAPTER} are allowed")
+            raise RuntimeError(f"with the adapter: {difference:.2e} from the expected logits; "
+                               f"{WITH_ADAPTER} are allowed")
         self.both([], folder, ["logits", ids(tokens)])
         return f"bits equal; {worst:.1e} from float64, {difference:.1e} with the adapter"
 
@@ -138,11 +149,13 @@ class Check:
             actions += ["last", ids(expected["long_tokens"])]
             want = want + expected["long_last_logits"]
         worst = []
-        for options, limit in ((["--exact"], EXACT), ([], NORMAL["q-" if name.startswith("q-") else ""])):
+        for options, limit in ((["--exact"], EXACT),
+                               ([], NORMAL["q-" if name.startswith("q-") else ""])):
             output = self.both(options, path, actions)
             worst.append(largest(floats_of(output), want))
             if worst[-1] >= limit:
-                raise RuntimeError(f"{' '.join(options)}: logits are {worst[-1]:.2e} from the expected ones; {limit} are allowed")
+                raise RuntimeError(f"{' '.join(options)}: logits are {worst[-1]:.2e} from the "
+                                   f"expected ones; {limit} are allowed")
             if self.both(["--memory", *options], path, actions) != output:
                 raise RuntimeError("opened from memory the results are others")
         self.both([], path, ["text", TEXT, "greedy", "16", ids(expected["tokens"][:8])])
@@ -152,34 +165,45 @@ class Check:
         actions = ["embed", ids(expected["tokens"])]
         for way in ways:
             output = self.both([*way, "--exact"], path, actions)
-            worst = largest(floats_of(output), expected["mean"] + expected["cls"] + expected["last"])
+            worst = largest(floats_of(output), expected["mean"] + expected["cls"]
+                            + expected["last"])
             if worst >= ENCODER:
-                raise RuntimeError(f"embeddings are {worst:.2e} from the expected ones; {ENCODER} are allowed")
+                raise RuntimeError(f"embeddings are {worst:.2e} from the expected ones; {ENCODER} "
+                                   f"are allowed")
             self.both(way, path, actions)
         return f"bits equal; embeddings {worst:.1e} from float64"
 
     def learning(self, path):
-        """Training draws and steps by functions of the C library, whose last bits are its own: the builds are alike, not equal."""
-        tail = [os.path.abspath(path), "logits", "5,9,17,33,6,40", "learn", "What is Kakovin's dog?", "Rex", "5,9,17,33,6,40"]
+        """Training draws and steps by functions of the C library, whose last bits are its own: the
+        builds are alike, not equal."""
+        tail = [os.path.abspath(path), "logits", "5,9,17,33,6,40", "learn",
+                "What is Kakovin's dog?", "Rex", "5,9,17,33,6,40"]
         native, wasm = run(self.native, "--isa", "ref", *tail), run(self.wasm, *tail)
-        words = [[line for line in output.splitlines() if line.startswith(("said ", "adapters "))] for output in (native, wasm)]
+        words = [[line for line in output.splitlines() if line.startswith(("said ", "adapters "))]
+                 for output in (native, wasm)]
         if words[0] != words[1] or len(words[0]) != 4:
             raise RuntimeError(f"{words[1]}; the native build says {words[0]}")
         floats = [floats_of(output) for output in (native, wasm)]
         between = largest(*floats)
-        n = len(floats[0]) // 9  # six rows as they were, then after scores, after a thumb, after training
+        # six rows as they were, then after scores, after a thumb, after training
+        n = len(floats[0]) // 9
         rows = [floats[1][i * n:(i + 1) * n] for i in range(5, 9)]
         moved = [largest(a, b) for a, b in zip(rows, rows[1:])]
         if between > LEARNED or min(moved) < 10 * LEARNED:
-            raise RuntimeError(f"{between:.2e} between the builds; learning moved the logits by {moved}")
-        return f"{between:.1e} between the builds where learning moves logits by {min(moved):.1e} to {max(moved):.1e}"
+            raise RuntimeError(f"{between:.2e} between the builds; learning moved the logits by "
+                               f"{moved}")
+        return (f"{between:.1e} between the builds where learning moves logits by "
+                f"{min(moved):.1e} to {max(moved):.1e}")
 
     def errors(self):
         """A file that is not there, and one that is no model, are reported, not trapped."""
-        for path, word in (("/no/such/model.gguf", "RV_E_NOT_FOUND"), (os.path.abspath("Makefile"), "RV_E_MODEL")):
-            done = subprocess.run([*self.wasm, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for path, word in (("/no/such/model.gguf", "RV_E_NOT_FOUND"),
+                           (os.path.abspath("Makefile"), "RV_E_MODEL")):
+            done = subprocess.run([*self.wasm, path], stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE)
             if done.returncode != 1 or word not in done.stderr.decode():
-                raise RuntimeError(f"{path}: status {done.returncode}, {done.stderr.decode().strip()}")
+                raise RuntimeError(f"{path}: status {done.returncode}, "
+                                   f"{done.stderr.decode().strip()}")
         return "status and message"
 
 
@@ -198,7 +222,8 @@ def main():
         check.case(path, check.gguf, path)
     check.case("learning", check.learning, "tests/gguf/llama.gguf")
     check.case("what cannot be opened", check.errors)
-    print(f"# {check.n_floats} values of the two builds differ by at most {check.worst_between:.2e}; "
+    print(f"# {check.n_floats} values of the two builds differ by at most "
+          f"{check.worst_between:.2e}; "
           f"{sys.argv[2]}: {os.path.getsize(sys.argv[2])} bytes")
     return 1 if check.n_failed else 0
 

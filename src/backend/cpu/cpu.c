@@ -304,6 +304,11 @@ static void gather(rvi_backend *be, rvi_cols out, rvi_cols x, const int32_t *fro
     for (int r = 0; r < n_rows; r++) rows_write(be, out, r, rvi_cpu_row(x, from[r]));
 }
 
+static void run(rvi_backend *be, rvi_task_fn fn, void *ctx, int n_tasks)
+{
+    rvi_pool_run(rvi_cpu_of(be)->pool, fn, ctx, n_tasks);
+}
+
 /* ---- the object ---- */
 
 static void share(rvi_backend *be, void (*fn)(void *ctx, int task, int worker), void *ctx,
@@ -385,6 +390,7 @@ static const rvi_backend_ops cpu_ops = {
     .zero = rvi_cpu_zero,
     .copy = rvi_cpu_copy,
     .scatter_add = rvi_cpu_scatter_add,
+    .run = run,
 };
 
 rv_status rvi_backend_cpu_new(rvi_backend **out, const rvi_cpu_options *options, const rvi_log *log,

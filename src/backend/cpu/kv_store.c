@@ -151,16 +151,28 @@ typedef struct job {
     int il;
     rvi_cols k, v;
     const rvi_kv_row *rows;
-    int n_rows;
+    int n_rows, n_pieces;
 } job;
 
-/* All rows of one head: neighbouring positions share cache lines, so rows are not split. */
-static void write_task(void *ctx, int head, int worker)
+/* The first row of a piece. Positions of a page share cache lines, so rows are split between pages
+ * alone. */
+static int piece_start(const job *j, int piece)
+{
+    int r = (int)((int64_t)j->n_rows * piece / j->n_pieces);
+    while (r > 0 && r < j->n_rows && j->rows[r].pages == j->rows[r - 1].pages &&
+           j->rows[r].pos / RVI_PAGE_TOKENS == j->rows[r - 1].pos / RVI_PAGE_TOKENS)
+        r++;
+    return r;
+}
+
+/* A piece of the rows of one head */
+static void write_task(void *ctx, int task, int worker)
 {
     const job *j = ctx;
     const rvi_kv_store *kv = j->kv;
+    int head = task / j->n_pieces, end = piece_start(j, task % j->n_pieces + 1);
     size_t at = (size_t)head * (size_t)kv->spec.head_size;
-    for (int r = 0; r < j->n_rows; r++) {
+    for (int r = piece_start(j, task % j->n_pieces); r < end; r++) {
         int pos = j->rows[r].pos, slot = pos % RVI_PAGE_TOKENS;
         uint8_t *planes = rvi_kv_planes(kv, j->rows[r].pages[pos / RVI_PAGE_TOKENS], j->il, head);
         write_key(&j->cpu->k, kv, planes, slot, rvi_cpu_row(j->k, r) + at, kv->scratch[worker].row);
@@ -172,11 +184,14 @@ void rvi_cpu_kv_write(rvi_backend *be, rvi_kv_store *kv, int il, rvi_cols k, rvi
                       const rvi_kv_row *rows, int n_rows)
 {
     enum { FEW_ROWS = 16 }; /* done before another thread would be awake */
-    job j = {rvi_cpu_of(be), kv, il, k, v, rows, n_rows};
-    if (n_rows <= FEW_ROWS)
-        for (int h = 0; h < kv->spec.n_kv_heads; h++) write_task(&j, h, 0);
-    else
-        rvi_pool_run(j.cpu->pool, write_task, &j, kv->spec.n_kv_heads);
+    job j = {rvi_cpu_of(be), kv, il, k, v, rows, n_rows, 1};
+    int heads = kv->spec.n_kv_heads, threads = rvi_pool_size(j.cpu->pool);
+    if (n_rows <= FEW_ROWS) {
+        for (int h = 0; h < heads; h++) write_task(&j, h, 0);
+        return;
+    }
+    j.n_pieces = (threads + heads - 1) / heads;
+    rvi_pool_run(j.cpu->pool, write_task, &j, heads * j.n_pieces);
 }
 
 double rvi_cpu_kv_row_bytes(const rvi_kv_store *kv)

@@ -11,12 +11,12 @@ enum {
     ACTS_IN_CACHE = 1 << 20, /* bytes of activations that panels go over before the next ones */
     ROWS_A_TASK = 16,        /* of norms and of preparing activations: a group for tiles */
     TILE_ROWS = 16,          /* tiles take whole groups; the other rows go through panels */
-    MAX_TASKS_A_THREAD = 8,  /* so that a slow thread does not hold up the rest */
-    PACK_PIECE = 16 << 20,   /* bytes packed between two times that file pages are given back */
-    EDGE_ROWS = 32,    /* rows whose results for the last, partial panel go through a buffer */
-    RESULT_ROWS = 256, /* results that wait in cache to be added or gated: rows, */
-    RESULT_PANELS = 4, /* and panels */
-    PANELS_A_CALL = 24 /* of a large product, between two looks at whether to stop */
+    MAX_TASKS_A_THREAD = 8,
+    PACK_PIECE = 16 << 20, /* bytes packed between two times that file pages are given back */
+    EDGE_ROWS = 32,        /* rows whose results for the last, partial panel go through a buffer */
+    RESULT_ROWS = 256,     /* results that wait in cache to be added or gated: rows, */
+    RESULT_PANELS = 4,     /* and panels */
+    PANELS_A_CALL = 24     /* of a large product, between two looks at whether to stop */
 };
 
 /* ---- scratch ---- */
@@ -426,6 +426,25 @@ static void multiply_task(void *ctx, int task, int worker)
     }
 }
 
+/* Units of a task. A large job has several tasks for each thread, so that a slow thread does not
+ * hold up the rest. A job of microseconds has one task for each thread that is worth having: a
+ * further thread takes away its part of the work, and adds what calling it and waiting for it
+ * cost. */
+static int units_of_task(const job *j)
+{
+    enum { THREAD_NS = 60, BYTES_A_NS = 40, SMALL_NS = 20000 }; /* as measured on 16 cores */
+    const rvi_matmul *m = j->m;
+    int threads = rvi_pool_size(j->cpu->pool), n = 1;
+    double work = 0;
+    for (int i = 0; i < m->n_parts; i++)
+        work += (double)m->part[i].w->row_bytes * m->part[i].w->n_rows * m->n_rows / BYTES_A_NS;
+    if (work / threads > SMALL_NS)
+        n = threads * MAX_TASKS_A_THREAD;
+    else
+        while (n < threads && (n + 1.0) * (n + 1.0) * THREAD_NS <= work) n++;
+    return RVI_MAX((j->n_units + n - 1) / n, 1);
+}
+
 void rvi_cpu_matmul(rvi_backend *be, const rvi_matmul *m)
 {
     rvi_cpu *cpu = rvi_cpu_of(be);
@@ -443,8 +462,7 @@ void rvi_cpu_matmul(rvi_backend *be, const rvi_matmul *m)
     }
     if (tiles) j.n_tiled = m->n_rows / TILE_ROWS * TILE_ROWS;
     if (m->gated.t) j.n_units = count_panels(m->part[0].w);
-    int tasks = rvi_pool_size(cpu->pool) * MAX_TASKS_A_THREAD;
-    j.units_a_task = RVI_MAX((j.n_units + tasks - 1) / tasks, 1);
+    j.units_a_task = units_of_task(&j);
     if (any) rvi_pool_run(cpu->pool, prepare_task, &j, (m->n_rows + ROWS_A_TASK - 1) / ROWS_A_TASK);
     rvi_pool_run(cpu->pool, multiply_task, &j, (j.n_units + j.units_a_task - 1) / j.units_a_task);
 }

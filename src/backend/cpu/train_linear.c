@@ -4,7 +4,8 @@
  * Forward and backward by the input are the same work: `out` += `in` times a matrix, for blocks of
  * rows and chunks of the matrix's inputs. The rows are packed once for all threads; the threads
  * share out the matrix's outputs, and each turns its part of the weights into packed panels that
- * stay in its cache while all rows of the block go by. Forward, the layers' weights stand side by
+ * stay in its cache while the rows go by. Many threads share out the rows as well, in parts: each
+ * then reads fewer of the rows that others have packed. Forward, the layers' weights stand side by
  * side along the outputs; backward they stand one behind the other along the inputs.
  *
  * An adapter costs little this way: `in` times its first matrix comes from the rows as they are
@@ -24,7 +25,6 @@ typedef struct part {
     int rank;
     int col;    /* its first one in y and dy */
     int low_at; /* its first one in `low` */
-    int task;   /* the first that computes its outputs, forward */
 } part;
 
 typedef struct group {
@@ -51,11 +51,12 @@ typedef struct segment {
 
 typedef struct job {
     const group *q;
-    bool back;         /* in = dy, out = dx */
-    rvi_cols in, out;  /* out.t may be NULL: `low` alone */
-    bool onto;         /* add to what out holds */
-    float *low;        /* [rows of the block][width] scale * in * first */
-    int unit, n_tasks; /* outputs of a task */
+    bool back;              /* in = dy, out = dx */
+    rvi_cols in, out;       /* out.t may be NULL: `low` alone */
+    bool onto;              /* add to what out holds */
+    float *low;             /* [rows of the block][width] scale * in * first */
+    int unit, n_units;      /* outputs of a task; how many tasks they make for a part of the rows */
+    int n_parts, part_rows; /* parts of the block's rows that tasks take, and rows of a part */
 
     int row, n_rows;   /* block */
     int task_rows;     /* of them, packed by a task */
@@ -118,35 +119,50 @@ static int group_new(group *q, rvi_backend *be, const rvi_float_linear *l, int n
     return q->n_parts;
 }
 
-/* Outputs of a task: as many tasks for every thread, each of no more than some panels that stay in
- * cache. */
-static int unit_of(const group *q, bool back)
+/* How many tasks of `unit` outputs there are for a part of the rows. */
+static int count_units(const group *q, bool back, int unit)
 {
-    enum { PANELS = 6 };
-    int threads = rvi_pool_size(q->cpu->pool), n_out = back ? q->n_in : q->n_out,
-        share = blocks_of(blocks_of(n_out, RVI_GEMM_PANEL), threads);
-    int panels = blocks_of(blocks_of(share, blocks_of(share, PANELS)), 2) * 2,
-        unit = panels * RVI_GEMM_PANEL;
-    for (int i = 0; back && i < q->n_parts; i++) { /* there outputs run along the blocks */
+    int n = 0;
+    if (back) return blocks_of(q->n_in, unit);
+    for (int i = 0; i < q->n_parts; i++) n += blocks_of(q->parts[i].l->w->n_rows, unit);
+    return n;
+}
+
+/* Cuts a block of rows and the outputs into tasks, so that all threads have about as much to do. A
+ * task turns its weights into panels, multiplies, and fetches rows that other threads have packed:
+ * what these cost for a task, a panel, a row of a panel and a row is from measurements with 16 threads, in
+ * nanoseconds for an input; only their ratios matter. */
+static void cut(job *j, int n_rows)
+{
+    enum { MOST_PARTS = 8, FEWEST = 2, MOST = RVI_TRAIN_UNIT / RVI_GEMM_PANEL }; /* panels */
+    const double of_task = 1, of_panel = 8, of_product = 0.02, of_row = 0.23;
+    const group *q = j->q;
+    int threads = rvi_pool_size(q->cpu->pool), fewest = FEWEST;
+    double best = 0;
+    for (int i = 0; j->back && i < q->n_parts; i++) { /* there outputs run along the blocks */
         int block = (int)rvi_qtypes[q->parts[i].l->w->type].block_weights;
-        unit = RVI_MAX(unit, block);
+        fewest = RVI_MAX(fewest, blocks_of(block, RVI_GEMM_PANEL));
     }
-    return unit;
+    for (int n_parts = 1; n_parts <= RVI_MIN(threads, MOST_PARTS); n_parts++) {
+        int rows = rvi_gemm_rows(q->g, blocks_of(n_rows, n_parts)), parts = blocks_of(n_rows, rows);
+        for (int panels = fewest; panels <= MOST; panels += 2) {
+            int unit = panels * RVI_GEMM_PANEL, n_units = count_units(q, j->back, unit);
+            double turns = blocks_of(n_units * parts, threads),
+                   cost =
+                       turns * (of_task + panels * (of_panel + of_product * rows)) + of_row * rows;
+            if (best > 0 && cost >= best) continue;
+            best = cost;
+            j->unit = unit;
+            j->n_units = n_units;
+            j->n_parts = parts;
+            j->part_rows = rows;
+        }
+    }
 }
 
 static job job_new(group *q, bool back, rvi_cols in, rvi_cols out)
 {
-    job j = {.q = q, .back = back, .in = in, .out = out, .low = q->s->low[back]};
-    j.unit = unit_of(q, back);
-    if (back) {
-        j.n_tasks = blocks_of(q->n_in, j.unit);
-        return j;
-    }
-    for (int i = 0; i < q->n_parts; i++) {
-        q->parts[i].task = j.n_tasks;
-        j.n_tasks += blocks_of(q->parts[i].l->w->n_rows, j.unit);
-    }
-    return j;
+    return (job){.q = q, .back = back, .in = in, .out = out, .low = q->s->low[back]};
 }
 
 /* ---- chunks ---- */
@@ -352,11 +368,12 @@ static void pack_second(const group *q, const part *p, size_t k, const panels *t
     }
 }
 
-static void multiply(const job *j, const panels *p, int col)
+static void multiply(const job *j, const panels *p, int col, int row, int n_rows)
 {
-    j->q->g->product(j->q->s->rows_packed, j->k_total, j->n_rows, p->to, p->k_total, p->n,
-                     p->k_total, rvi_cpu_row(j->out, j->row) + col, (size_t)j->out.t->stride,
-                     j->onto || j->begun);
+    const group *q = j->q;
+    q->g->product(q->s->rows_packed + rvi_gemm_a_at(q->g, j->k_total, row, 0), j->k_total, n_rows,
+                  p->to, p->k_total, p->n, p->k_total, rvi_cpu_row(j->out, j->row + row) + col,
+                  (size_t)j->out.t->stride, j->onto || j->begun);
 }
 
 static void forward_task(void *ctx, int task, int worker)
@@ -364,17 +381,19 @@ static void forward_task(void *ctx, int task, int worker)
     const job *j = ctx;
     const group *q = j->q;
     const segment *s = j->segments;
-    const part *p = &q->parts[q->n_parts - 1];
-    while (task < p->task) p--;
+    const part *p = q->parts;
+    int unit = task % j->n_units, row = task / j->n_units * j->part_rows,
+        n_rows = RVI_MIN(j->part_rows, j->n_rows - row);
+    for (int n; unit >= (n = blocks_of(p->l->w->n_rows, j->unit)); p++) unit -= n;
     const rvi_float_linear *l = p->l;
-    int col = (task - p->task) * j->unit, n = RVI_MIN(j->unit, l->w->n_rows - col);
+    int col = unit * j->unit, n = RVI_MIN(j->unit, l->w->n_rows - col);
     bool second = p->rank && s->last;
     size_t behind = second ? rvi_gemm_k(q->g, (size_t)(p->low_at + p->rank)) : 0;
     panels to = {q->s->panel[worker], s->n_padded + behind, col, n, q->s->tile[worker]};
     pack_outputs(q, s, l->w, &to);
     if (second) pack_second(q, p, s->n_padded, &to);
-    multiply(j, &to, p->col + col);
-    for (int r = 0; l->bias && s->last && r < j->n_rows; r++)
+    multiply(j, &to, p->col + col, row, n_rows);
+    for (int r = row; l->bias && s->last && r < row + n_rows; r++)
         q->cpu->k.add(rvi_cpu_row(j->out, j->row + r) + p->col + col, l->bias->heap + col,
                       (size_t)n);
 }
@@ -383,7 +402,8 @@ static void back_task(void *ctx, int task, int worker)
 {
     const job *j = ctx;
     const group *q = j->q;
-    int col = task * j->unit, n = RVI_MIN(j->unit, q->n_in - col);
+    int row = task / j->n_units * j->part_rows, n_rows = RVI_MIN(j->part_rows, j->n_rows - row);
+    int col = task % j->n_units * j->unit, n = RVI_MIN(j->unit, q->n_in - col);
     panels to = {q->s->panel[worker], j->k_total, col, n, q->s->tile[worker]};
     for (const segment *s = j->segments; s < j->segments + j->n_segments; s++) {
         pack_inputs(q, s, &to);
@@ -391,7 +411,7 @@ static void back_task(void *ctx, int task, int worker)
             q->g->pack_b(to.to + rvi_gemm_b_at(q->g, j->k_total, 0, s->k + s->n_padded), j->k_total,
                          s->parts->l->a->heap + col, (size_t)q->n_in, false, s->n_low, n);
     }
-    multiply(j, &to, col);
+    multiply(j, &to, col, row, n_rows);
 }
 
 /* One block of rows, chunk after chunk of the inputs */
@@ -402,13 +422,15 @@ static void run_block(job *j, int row, int n_rows)
     j->n_rows = n_rows;
     j->task_rows = task_rows(j->q, n_rows);
     j->next = j->next_at = 0;
+    if (j->out.t) cut(j, n_rows);
     while (next_chunk(j)) {
         int first = 0;
         for (int i = 0; i < j->n_segments; i++)
             first += blocks_of(j->segments[i].n_low, RVI_GEMM_PANEL);
         run_few(pool, first_task, j, first);
         rvi_pool_run(pool, rows_task, j, blocks_of(n_rows, j->task_rows));
-        if (j->out.t) rvi_pool_run(pool, j->back ? back_task : forward_task, j, j->n_tasks);
+        if (j->out.t)
+            rvi_pool_run(pool, j->back ? back_task : forward_task, j, j->n_units * j->n_parts);
     }
 }
 

@@ -37,6 +37,32 @@ typedef struct rvi_unicode_property {
     uint16_t offset, count; /* in rvi_unicode_ranges */
 } rvi_unicode_property;
 
+typedef struct rvi_unicode_expansion {
+    uint32_t from, to[3]; /* 0 behind the last one */
+} rvi_unicode_expansion;
+
+/* As the generator numbers them. */
+enum {
+    RVI_CATEGORY_LU,
+    RVI_CATEGORY_LL,
+    RVI_CATEGORY_LT,
+    RVI_CATEGORY_LM,
+    RVI_CATEGORY_LO,
+    RVI_CATEGORY_MN,
+    RVI_CATEGORY_ME = 7,
+    RVI_CATEGORY_ND,
+    RVI_CATEGORY_NO = 10,
+    RVI_CATEGORY_SK = 20,
+    RVI_CATEGORY_ZS = 22, /* from here on: separators, controls, unassigned */
+    RVI_CATEGORY_CF = 26,
+};
+/* The first rows of rvi_unicode_properties. */
+typedef enum rvi_unicode_property_index {
+    RVI_OTHER_ALPHABETIC,
+    RVI_OTHER_UPPERCASE,
+    RVI_OTHER_LOWERCASE
+} rvi_unicode_property_index;
+
 extern const uint32_t rvi_unicode_categories[];
 extern const size_t rvi_unicode_n_categories;
 extern const rvi_unicode_class rvi_unicode_ccc[];
@@ -50,6 +76,10 @@ extern const rvi_unicode_mapping rvi_unicode_fold[];
 extern const size_t rvi_unicode_n_fold;
 extern const rvi_unicode_mapping rvi_unicode_lower[];
 extern const size_t rvi_unicode_n_lower;
+extern const rvi_unicode_mapping rvi_unicode_upper[];
+extern const size_t rvi_unicode_n_upper;
+extern const rvi_unicode_expansion rvi_unicode_upper_long[], rvi_unicode_title_long[];
+extern const size_t rvi_unicode_n_upper_long, rvi_unicode_n_title_long;
 extern const rvi_unicode_range rvi_unicode_ranges[];
 extern const rvi_unicode_property rvi_unicode_properties[];
 extern const size_t rvi_unicode_n_properties;

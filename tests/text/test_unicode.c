@@ -12,7 +12,7 @@
 
 #include "base/blob.h"
 #include "base/json.h"
-#include "tokenizer/unicode.h"
+#include "text/unicode.h"
 
 static size_t count(const rvi_cpset *s)
 {
@@ -98,7 +98,7 @@ static void normal_forms(void **state)
     rvi_arena arena = {0};
     const rvi_json *rows;
     rv_error err = {0};
-    assert_int_equal(rvi_blob_open(&blob, "tests/tokenizer/data/normal_forms.json", &err), RV_OK);
+    assert_int_equal(rvi_blob_open(&blob, "tests/text/normal_forms.json", &err), RV_OK);
     assert_int_equal(
         rvi_json_parse(&rows, (const char *)blob.data, blob.len, &arena, "normal_forms", &err),
         RV_OK);

@@ -46,12 +46,20 @@ check "the files, and no others" sh -c '
 ./lib64/libruvllm.so.$4
 ./lib64/pkgconfig/ruvllm.pc
 ./share/bash-completion/completions/ruvllm
+./share/doc/ruvllm/LICENSE-APACHE
+./share/doc/ruvllm/LICENSE-MIT
 ./share/fish/vendor_completions.d/ruvllm.fish
 ./share/man/man1/ruvllm.1
 ./share/zsh/site-functions/_ruvllm
 EOF
     diff "$2/wanted" "$2/files"' sh "$at" "$tmp" "$soname" "$version"
 check "nothing was put elsewhere" sh -c 'cd "$1" && test "$(find . ! -type d | wc -l)" = "$(find opt/rv ! -type d | wc -l)"' sh "$root"
+# shellcheck disable=SC2016
+check "what is installed has no debugging data" sh -c '
+    for f in "$1/bin/ruvllm" "$2/libruvllm.so" "$2/libruvllm.a"; do
+        ! readelf -S "$f" 2>/dev/null | grep "\.debug_" || { echo "$f"; exit 1; }
+    done' sh "$at" "$lib"
+check "the licences" cmp LICENSE-MIT "$at/share/doc/ruvllm/LICENSE-MIT"
 check "the library's links" sh -c 'test "$(readlink "$1/libruvllm.so")" = "$2" && test "$(readlink "$1/$2")" = "libruvllm.so.$3"' \
     sh "$lib" "$soname" "$version"
 check "the library's soname" sh -c 'readelf -d "$1/libruvllm.so" | grep -F "soname: [$2]"' sh "$lib" "$soname"

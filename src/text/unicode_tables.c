@@ -1,5 +1,5 @@
 /* unicode_tables.c - character data of Unicode 16.0.0, written by tools/make_unicode_tables.py; do not edit. */
-#include "tokenizer/unicode_tables.h"
+#include "text/unicode_tables.h"
 
 /* first code point << 8 | category; holds up to the next entry */
 const uint32_t rvi_unicode_categories[] = {

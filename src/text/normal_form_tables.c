@@ -1,5 +1,5 @@
 /* normal_form_tables.c - character data of Unicode 16.0.0, written by tools/make_unicode_tables.py; do not edit. */
-#include "tokenizer/unicode_tables.h"
+#include "text/unicode_tables.h"
 
 /* canonical combining classes other than 0: first, last, class */
 const rvi_unicode_class rvi_unicode_ccc[] = {

@@ -1,5 +1,5 @@
 /* unicode.c - sets of code points: building, set algebra, properties by name, case. */
-#include "tokenizer/unicode.h"
+#include "text/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>

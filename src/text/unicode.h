@@ -1,7 +1,7 @@
 /* unicode.h - what the tokenizer needs to know of characters: sets of code points by property, case
  * folding, the four normalization forms. The data are the generated tables of unicode_tables.c. */
-#ifndef RVI_TOKENIZER_UNICODE_H
-#define RVI_TOKENIZER_UNICODE_H
+#ifndef RVI_TEXT_UNICODE_H
+#define RVI_TEXT_UNICODE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "tokenizer/unicode_tables.h"
+#include "text/unicode_tables.h"
 
 enum { RVI_UNICODE_LAST = 0x10FFFF };
 

@@ -1,0 +1,262 @@
+/* Scores and thumbs through the public interface, over a tiny model: what was acknowledged is there
+ * whatever ends the process, taking back is exact or refused, and an answer that was turned down
+ * does not come again. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "api/memory_store.h"
+#include "api/opened.h"
+#include "learn/tiny_model.h"
+
+enum { PROMPT = 6, ANSWER = 12 };
+static const int32_t prompt[PROMPT] = {40, 70, 84, 96, 20, 11};
+static const char asked[] =
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"Tell me about tea.\"}]}";
+static tiny t;
+
+static int open_tiny(void **state)
+{
+    (void)state;
+    tiny_open(&t);
+    return 0;
+}
+
+static int close_tiny(void **state)
+{
+    (void)state;
+    tiny_close(&t);
+    return 0;
+}
+
+typedef struct desk { /* a learner over a store that outlives it, and a session */
+    rvi_store kept;
+    rv_store store;
+    rv_learner *l;
+    rv_session *s;
+} desk;
+
+static rv_learner *open_learner(const desk *d)
+{
+    rv_learner *l;
+    rv_learner_options o = tiny_options();
+    o.store = &d->store;
+    assert_ok(rv_learner_new(&l, t.m, &o, err));
+    return l;
+}
+
+static void open_desk(desk *d)
+{
+    rv_session_options o;
+    o = (rv_session_options){.size = sizeof o};
+    o.n_context = 512;
+    assert_ok(rvi_store_memory(&d->kept, err));
+    d->store = memory_store(&d->kept);
+    d->l = open_learner(d);
+    assert_ok(rv_session_new(&d->s, t.m, &o, err));
+}
+
+static void close_desk(desk *d)
+{
+    rv_session_free(&d->s);
+    rv_learner_free(&d->l);
+    rvi_store_close(&d->kept);
+}
+
+static void answer(desk *d, rv_generated *out)
+{
+    rv_generate_options g = greedy(ANSWER);
+    assert_ok(rv_learner_begin(d->l, d->s, asked, sizeof asked - 1, NULL, err));
+    assert_ok(rv_session_generate(d->s, prompt, PROMPT, &g, out, err));
+}
+
+static void score(desk *d, double value)
+{
+    rv_answer *g = NULL;
+    answer(d, &g);
+    rv_free(g);
+    assert_ok(rv_learner_score(d->l, d->s, value, NULL, err));
+}
+
+typedef struct digest {
+    char hex[RVI_SHA256_HEX]; /* of the adapter of scores; "": there is none */
+} digest;
+
+static digest scored(const rv_learner *l)
+{
+    digest d = {""};
+    if (l->l->instant.adapter) assert_ok(rvi_adapter_digest(l->l->instant.adapter, d.hex, err));
+    return d;
+}
+
+static uint64_t count_events(rv_learner *l)
+{
+    uint64_t n;
+    assert_ok(rv_learner_verify_log(l, &n, err));
+    return n;
+}
+
+/* The first learner stays as a process leaves it that was killed. */
+static void scores_outlive_a_kill(void **state)
+{
+    enum { SCORES = 6 };
+    (void)state;
+    desk d;
+    digest after[SCORES + 1];
+    rv_adaptation a;
+    open_desk(&d);
+    after[0] = scored(d.l);
+    for (int i = 0; i < SCORES; i++) {
+        score(&d, i % 2 ? 0.9 : 0.2);
+        after[i + 1] = scored(d.l);
+    }
+    assert_string_not_equal(after[SCORES].hex, after[SCORES - 1].hex);
+    rv_learner *next = open_learner(&d);
+    for (int i = SCORES; i > 0; i--) {
+        assert_string_equal(scored(next).hex, after[i].hex);
+        assert_ok(rv_learner_undo(next, &a, err));
+        assert_int_equal(a.applied, 1);
+    }
+    assert_string_equal(scored(next).hex, after[0].hex);
+    assert_ok(rv_learner_undo(next, &a, err));
+    assert_int_equal(a.applied, 0);
+    rv_learner_free(&next);
+    next = open_learner(&d); /* what was taken back stays taken back */
+    assert_string_equal(scored(next).hex, after[0].hex);
+    rv_learner_free(&next);
+    close_desk(&d);
+}
+
+static void what_cannot_be_taken_back_is_not_logged(void **state)
+{
+    enum { SCORES = 36, KEPT = RVI_INSTANT_STATES - 1 };
+    (void)state;
+    desk d;
+    rv_adaptation a;
+    int n = 0;
+    open_desk(&d);
+    d.l->l->o.no_rollback = 1; /* which would forget older states */
+    for (int i = 0; i < SCORES; i++) score(&d, i % 2 ? 0.9 : 0.2);
+    for (;; n++) {
+        uint64_t before = count_events(d.l);
+        assert_ok(rv_learner_undo(d.l, &a, err));
+        assert_int_equal(count_events(d.l), before + (a.applied != 0));
+        if (!a.applied) break;
+    }
+    /* each undo is a state, too, and takes the place of an older one */
+    assert_in_range(n, KEPT / 2, KEPT);
+    assert_non_null(strstr(a.notes, "can no longer be taken back"));
+    close_desk(&d);
+}
+
+typedef struct last_key {
+    char text[RVI_STORE_MAX_KEY];
+    size_t len;
+} last_key;
+
+static int note_key(void *ctx, rvi_bytes key, rvi_bytes record)
+{
+    last_key *k = ctx;
+    (void)record;
+    memcpy(k->text, key.data, key.len);
+    k->len = key.len;
+    return 0;
+}
+
+static void a_damaged_state_is_passed_over(void **state)
+{
+    (void)state;
+    desk d;
+    digest before;
+    last_key key = {.len = 0};
+    open_desk(&d);
+    for (int i = 0; i < 3; i++) {
+        before = scored(d.l);
+        score(&d, i % 2 ? 0.9 : 0.2);
+    }
+    assert_ok(rvi_store_scan(&d.kept, "instant", NULL, 0, note_key, &key, err));
+    assert_true(key.len > 0);
+    assert_ok(rvi_store_put(&d.kept, "instant", key.text, key.len, "damage", 6, err));
+    rv_learner *next = open_learner(&d);
+    assert_string_equal(scored(next).hex, before.hex);
+    rv_learner_free(&next);
+    close_desk(&d);
+}
+
+/* Not the same answer within 20 tries, each of which is turned down, and over the end of the
+ * process; taking the thumbs back brings the first one back. */
+static void turned_down_answers_stay_away(void **state)
+{
+    enum { TRIES = 20 };
+    (void)state;
+    desk d;
+    rv_adaptation a;
+    rv_generated said[TRIES], again;
+    open_desk(&d);
+    for (int i = 0; i < TRIES; i++) {
+        answer(&d, &said[i]);
+        for (int k = 0; k < i; k++) assert_string_not_equal(said[i].text, said[k].text);
+        assert_ok(rv_learner_thumb(d.l, d.s, 0, &a, err));
+        assert_int_equal(a.applied, 1);
+        if (i % 8 == 7) { /* as after a kill: nothing of it is freed before it is opened again */
+            rv_learner *next = open_learner(&d);
+            rv_learner_free(&d.l);
+            d.l = next;
+        }
+    }
+    for (int i = 0; i < TRIES; i++) {
+        assert_ok(rv_learner_undo(d.l, &a, err));
+        assert_int_equal(a.applied, 1);
+    }
+    answer(&d, &again);
+    assert_string_equal(again.text, said[0].text);
+    rv_free(again);
+    for (int i = 0; i < TRIES; i++) rv_generated_free(&said[i]);
+    close_desk(&d);
+}
+
+/* Beside a background thread the first thumb does not wait for what the gradients need. */
+static void the_first_thumb_is_prompt(void **state)
+{
+    (void)state;
+    desk d;
+    rv_adaptation a;
+    rv_generated first, second;
+    open_desk(&d);
+    d.l->bg.brisk = true;
+    assert_ok(rv_learner_start(d.l, err));
+    answer(&d, &first);
+    assert_ok(rv_learner_thumb(d.l, d.s, 0, &a, err));
+    assert_int_equal(a.applied, 1);
+    assert_non_null(strstr(a.notes, "not this answer again"));
+    assert_int_equal(d.l->l->instant.n_dislikes, 0); /* no step was made */
+    answer(&d, &second);
+    assert_string_not_equal(first.text, second.text);
+    for (bool made = false; !made;) { /* it is made beside, for those that follow */
+        rvi_api_turn turn;
+        rvi_thread_sleep(0.1);
+        assert_ok(rvi_api_enter(&turn, d.l->m->rt, err));
+        made = d.l->l->instant.thumbs != NULL;
+        rvi_api_leave(&turn);
+    }
+    assert_ok(rv_learner_thumb(d.l, d.s, 0, &a, err));
+    assert_int_equal(d.l->l->instant.n_dislikes, 1);
+    rv_free(first);
+    rv_free(second);
+    close_desk(&d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scores_outlive_a_kill),
+        cmocka_unit_test(what_cannot_be_taken_back_is_not_logged),
+        cmocka_unit_test(a_damaged_state_is_passed_over),
+        cmocka_unit_test(turned_down_answers_stay_away),
+        cmocka_unit_test(the_first_thumb_is_prompt),
+    };
+    return cmocka_run_group_tests_name("test_judgements", tests, open_tiny, close_tiny);
+}

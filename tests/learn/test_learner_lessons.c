@@ -1,0 +1,316 @@
+/* Lessons of a learner, from the inside: what the bank makes of them, when a slot is silent, what
+ * taking back and forgetting do. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "learn/learner_bed.h"
+
+/* ---- the bank ---- */
+
+static void bank_follows_the_log(void **state)
+{
+    (void)state;
+    rvi_store store;
+    rvi_learner_options o = tiny_options();
+    rvi_learner *l = open_new(&store, &o);
+    rvi_adaptation a;
+    uint8_t before[RVI_SHA256_LEN];
+    teach_two(l);
+    assert_int_equal(rvi_bank_count(l->bank), 2);
+    assert_int_equal(rvi_bank_last_event(l->bank), 2);
+    const rvi_pattern *p = rvi_bank_at(l->bank, 0);
+    assert_memory_equal(p->answer.data, "Rex", 3);
+    assert_memory_equal(p->subject.data, "Kakovin", 7);
+    assert_int_equal(p->verdict, RVI_VERDICT_SUCCESS);
+    assert_true(p->n_dim > 0); /* calibrated: it knows what the question is like */
+    assert_ok(rvi_bank_digest(l->bank, before, err));
+    teach(l, dog, "Bello"); /* the newest wins */
+    assert_int_equal(rvi_bank_at(l->bank, 0)->state, RVI_PATTERN_SUPERSEDED);
+    assert_ok(rvi_learner_undo(l, &a, err));
+    assert_same_bank(before, l);
+    assert_string_equal(slot_of(l, dog), "Rex");
+    assert_ok(rvi_learner_prefer(l, "Tell me about tea.", "Tea is good.", "No.", &a, err));
+    assert_int_equal(rvi_bank_count(l->bank), 4); /* the chosen and the rejected */
+    assert_ok(rvi_learner_forget(l, "Kakovin", &a, err));
+    assert_int_equal(rvi_bank_count(l->bank), 3);
+    rvi_buf json = {0};
+    assert_ok(rvi_learner_status(l, &json, err));
+    assert_non_null(strstr(json.data, "\"patterns\":{\"count\":3,\"live\":3,"));
+    rvi_buf_deinit(&json);
+    close_both(l, &store);
+}
+
+static void bank_catches_up(void **state)
+{
+    (void)state;
+    rvi_store store;
+    rvi_learner_options o = tiny_options();
+    uint8_t want[RVI_SHA256_LEN];
+    rvi_learner *l = open_new(&store, &o);
+    teach_two(l);
+    rvi_feedback f = rvi_feedback_new(RVI_FEEDBACK_SCORE); /* logged, and then the power went */
+    f.user = (rvi_text){"default", 7};
+    f.answer = (rvi_text){"answer 1", 8};
+    f.question = (rvi_text){"Tell me about tea.", 18};
+    f.given = (rvi_text){"No.", 3};
+    f.score = 0.1;
+    assert_ok(rvi_feedback_append(&store, &f, err));
+    rvi_learner_free(l);
+    l = open_on(&store, &o);
+    assert_int_equal(rvi_bank_last_event(l->bank), 3);
+    assert_int_equal(rvi_bank_count(l->bank), 3);
+    assert_int_equal(rvi_bank_at(l->bank, 2)->verdict, RVI_VERDICT_FAILURE);
+    assert_ok(rvi_bank_digest(l->bank, want, err));
+    rvi_learner_free(l);
+    l = open_on(&store, &o);
+    assert_same_bank(want, l);
+    close_both(l, &store);
+}
+
+/* As if the weights said it: what a tiny model with random weights will not do by itself. */
+static void mark_absorbed(rvi_learner *l, size_t lesson)
+{
+    l->lessons[lesson].absorbed = true;
+    assert_ok(rvi_learner_keep_absorbed(l, &l->lessons[lesson], err));
+    assert_ok(rvi_learner_absorb(l, err));
+}
+
+static void absorbed_slots_rest_until_a_rollback(void **state)
+{
+    (void)state;
+    rvi_store store;
+    rvi_learner_options o = tiny_options();
+    char path[256];
+    o.dir = tiny_path(&t, path, "absorbed");
+    rvi_learner *l = open_new(&store, &o);
+    rvi_adaptation a;
+    teach_two(l);
+    study(l, RV_LOOP_BACKGROUND);
+    assert_string_equal(slot_of(l, dog), "Rex");
+    mark_absorbed(l, 0);
+    assert_string_equal(slot_of(l, dog), "");
+    assert_int_equal(rvi_bank_at(l->bank, 0)->state, RVI_PATTERN_ABSORBED);
+    assert_int_equal(rvi_bank_at(l->bank, 1)->state, RVI_PATTERN_LIVE);
+    rvi_learner_free(l);
+    l = open_on(&store, &o);
+    assert_string_equal(slot_of(l, dog), "");
+    assert_int_equal(rvi_bank_at(l->bank, 0)->state, RVI_PATTERN_ABSORBED);
+    assert_ok(rvi_learner_rollback(l, 0, &a, err));
+    assert_string_equal(slot_of(l, dog), "Rex"); /* nobody else would say it */
+    assert_int_equal(rvi_bank_at(l->bank, 0)->state, RVI_PATTERN_LIVE);
+    rvi_learner_free(l);
+    l = open_on(&store, &o);
+    assert_string_equal(slot_of(l, dog), "Rex");
+    assert_int_equal(rvi_bank_at(l->bank, 0)->state, RVI_PATTERN_LIVE);
+    rv_error e = {0};
+    assert_int_equal(rvi_learner_rollback(l, 7, &a, &e), RV_E_NOT_FOUND);
+    close_both(l, &store);
+}
+
+/* That an adapter says something by itself was seen while it was alone, asked what was taught. */
+static void absorbed_slots_speak_where_nobody_looked(void **state)
+{
+    (void)state;
+    rvi_store store;
+    rvi_learner_options o = tiny_options();
+    rvi_learner *l = open_new(&store, &o);
+    rvi_plan plan;
+    const char *question = dog, *other = "What is the dog of Kakovin?";
+    for (int groups = 1; groups <= 2; groups++) {
+        teach(l, groups == 1 ? dog : "What is Kakovin's car?", groups == 1 ? "Rex" : "a Lada");
+        study(l, RV_LOOP_BACKGROUND);
+        mark_absorbed(l, 0);
+        if (groups == 1) {
+            assert_ok(rvi_learner_plan(l, &other, 1, &plan, err));
+            rvi_learner_release(l, plan.adapters);
+            assert_string_equal(plan.lesson->fact->answer, "Rex");
+            const char *const turns[] = {"Hello.", dog};
+            assert_ok(rvi_learner_plan(l, turns, 2, &plan, err));
+            rvi_learner_release(l, plan.adapters);
+            assert_non_null(plan.lesson);
+        }
+        assert_ok(rvi_learner_plan(l, &question, 1, &plan, err));
+        rvi_learner_release(l, plan.adapters);
+        assert_true((plan.lesson == NULL) == (groups == 1));
+    }
+    assert_string_equal(plan.lesson->fact->answer, "Rex");
+    close_both(l, &store);
+}
+
+/* ---- what must hold whatever comes between ---- */
+
+/* What an adapter's texts tell of other facts must stand too when it is published. */
+static void rounds_look_at_all_they_told(void **state)
+{
+    (void)state;
+    rvi_store store;
+    rvi_learner_options o = tiny_options();
+    rvi_adaptation a;
+    rvi_learner *l = open_new(&store, &o);
+    teach_two(l);
+    study(l, RV_LOOP_BACKGROUND);
+    teach(l, "What is Kakovin's car?", "a Lada");
+    for (int meanwhile = 1; meanwhile >= 0; meanwhile--) {
+        rvi_round r;
+        bool published;
+        assert_ok(rvi_round_take(&r, l, err));
+        assert_ok(rvi_round_train(&r, l, &l->voice, NULL, NULL, err));
+        if (meanwhile) assert_ok(rvi_learner_forget(l, "Rex", &a, err));
+        if (meanwhile) assert_non_null(strstr(a.notes, "1 forgotten; adapters were trained on 1"));
+        assert_int_equal(rvi_round_stands(&r, l), !meanwhile);
+        assert_ok(rvi_round_publish(&r, l, &published, err));
+        assert_int_equal(published, !meanwhile);
+        rvi_round_deinit(&r, l);
+    }
+    close_both(l, &store);
+}
+
+static void forgetting_is_for_good(void **state)
+{
+    (void)state;
+    rvi_store store;
+    rvi_learner_options o = tiny_options();
+    rvi_adaptation a;
+    rvi_learner *l = open_new(&store, &o);
+    char text[1100];
+    rv_error e = {0};
+    teach(l, dog, "Rex");
+    teach(l, dog, "Fido");
+    assert_ok(rvi_learner_forget(l, "Kakovin", &a, err));
+    for (int i = 0; i < 2; i++) {
+        assert_ok(rvi_learner_undo(l, &a, err));
+        assert_int_equal(a.applied, 0);
+        assert_string_equal(slot_of(l, dog), "");
+        rvi_learner_free(l);
+        l = open_on(&store, &o);
+    }
+    memset(text, 'a', sizeof text);
+    text[sizeof text - 1] = 0;
+    assert_int_equal(rvi_learner_forget(l, text, &a, &e), RV_E_INVALID);
+    close_both(l, &store);
+}
+
+static void undo_takes_the_last_one(void **state)
+{
+    (void)state;
+    rvi_store store;
+    rvi_learner_options o = tiny_options();
+    rvi_adaptation a;
+    rvi_learner *l = open_new(&store, &o);
+    for (int reopened = 0; reopened < 2; reopened++) {
+        teach(l, dog, "Rex");
+        assert_ok(rvi_learner_prefer(l, "Tell me of tea.", "It is good.", "No.", &a, err));
+        if (reopened) {
+            rvi_learner_free(l);
+            l = open_on(&store, &o);
+        }
+        assert_ok(rvi_learner_undo(l, &a, err));
+        assert_int_equal(a.applied, 1);
+        assert_int_equal(rvi_learner_pairs_waiting(l), 0);
+        assert_string_equal(slot_of(l, dog), "Rex");
+        assert_ok(rvi_learner_undo(l, &a, err));
+        assert_string_equal(slot_of(l, dog), "");
+        rvi_learner_free(l);
+        l = open_on(&store, &o);
+        assert_int_equal(rvi_learner_pairs_waiting(l), 0);
+        assert_string_equal(slot_of(l, dog), "");
+    }
+    close_both(l, &store);
+}
+
+/* Signs are words too, and a question that was corrected itself is answered by that. */
+static void the_very_question(void **state)
+{
+    (void)state;
+    static const char sad[] = "Why is Kakovin sad today?";
+    static const char *const sums[] = {"7 + 2 = ?", "7 - 2 = ?"};
+    rvi_store store;
+    rvi_learner_options o = tiny_options();
+    rvi_plan plan;
+    rvi_learner *l = open_new(&store, &o);
+    const char *asked = sad;
+    teach(l, dog, "Rex");
+    teach(l, sad, "Because it has rained for nine days, and nobody came to play cards with him.");
+    assert_int_equal(l->lessons[1].fact->kind, RVI_FACT_FREE);
+    assert_ok(rvi_learner_plan(l, &asked, 1, &plan, err));
+    rvi_learner_release(l, plan.adapters);
+    assert_ptr_equal(plan.lesson, &l->lessons[1]);
+    teach(l, sums[0], "9");
+    teach(l, sums[1], "5");
+    for (size_t i = 0; i < 2; i++) {
+        assert_ok(rvi_learner_plan(l, &sums[i], 1, &plan, err));
+        rvi_learner_release(l, plan.adapters);
+        assert_non_null(plan.lesson);
+        assert_string_equal(plan.lesson->fact->answer, i ? "5" : "9");
+    }
+    close_both(l, &store);
+}
+
+static void long_questions_are_learned_too(void **state)
+{
+    (void)state;
+    rvi_store store;
+    rvi_learner_options o = tiny_options();
+    rvi_buf question = {0};
+    rvi_learner *l = open_new(&store, &o);
+    for (int i = 0; i < 1500; i++) assert_true(rvi_buf_printf(&question, "word%d ", i));
+    assert_true(rvi_buf_puts(&question, "and so on?"));
+    teach(l, question.data, "Because it has rained for nine days, and nobody came to play cards.");
+    assert_int_equal(l->lessons[0].fact->kind, RVI_FACT_FREE);
+    study(l, RV_LOOP_BACKGROUND);
+    assert_int_equal(l->n_generations, 1);
+    assert_int_equal(rvi_learner_waiting(l), 0);
+    rvi_buf_deinit(&question);
+    close_both(l, &store);
+}
+
+/* What is learned by heart is not learned any better: the run ends early, with the parameters of
+ * the lowest loss. */
+/* What was taught before calibration: its relations' prototypes are in the store as soon as they
+ * are made. */
+static void prototypes_are_kept_when_made(void **state)
+{
+    (void)state;
+    rvi_store store;
+    rvi_learner_options o = tiny_options();
+    int n = 0;
+    assert_ok(rvi_store_memory(&store, err));
+    rvi_learner *l = open_on(&store, &o);
+    teach_two(l);
+    assert_ok(rvi_store_scan(&store, "prototype", NULL, 0, count_item, &n, err));
+    assert_int_equal(n, 0);
+    assert_ok(rvi_learner_calibrate(l, NULL, NULL, err));
+    assert_ok(rvi_store_scan(&store, "prototype", NULL, 0, count_item, &n, err));
+    assert_int_equal(n, 2);
+    float *kept = rvi_alloc_array((size_t)l->calibration->dim, sizeof *kept);
+    assert_non_null(kept);
+    for (size_t i = 0; i < 2; i++) {
+        const rvi_fact *f = l->lessons[i].fact;
+        assert_true(rvi_calibration_recall(l, f, kept));
+        assert_memory_equal(kept, rvi_gate_prototype(l->gate, f),
+                            (size_t)l->calibration->dim * sizeof *kept);
+    }
+    rvi_free(kept);
+    close_both(l, &store);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bank_follows_the_log),
+        cmocka_unit_test(bank_catches_up),
+        cmocka_unit_test(absorbed_slots_rest_until_a_rollback),
+        cmocka_unit_test(absorbed_slots_speak_where_nobody_looked),
+        cmocka_unit_test(rounds_look_at_all_they_told),
+        cmocka_unit_test(forgetting_is_for_good),
+        cmocka_unit_test(undo_takes_the_last_one),
+        cmocka_unit_test(the_very_question),
+        cmocka_unit_test(long_questions_are_learned_too),
+        cmocka_unit_test(prototypes_are_kept_when_made),
+    };
+    return cmocka_run_group_tests_name("test_learner_lessons", tests, open_tiny, close_tiny);
+}
