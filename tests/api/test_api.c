@@ -251,7 +251,8 @@ static void wrong_use_is_a_status(void **state)
     assert_ok(rv_runtime_new(&rt, &ro, err));
     assert_int_equal(rv_model_open(&m, rt, "tests/nowhere.gguf", NULL, &why), RV_E_NOT_FOUND);
     assert_null(m);
-    assert_int_equal(rv_model_open(&m, rt, "tests", NULL, &why), RV_E_NOT_FOUND); /* no config.json */
+    assert_int_equal(rv_model_open(&m, rt, "tests", NULL, &why),
+                     RV_E_NOT_FOUND); /* no config.json */
     assert_int_equal(rv_model_open(&m, rt, "Makefile", NULL, &why), RV_E_MODEL);
     assert_int_equal(rv_model_open(&m, rt, NULL, NULL, &why), RV_E_INVALID);
     rv_runtime_free(&rt);

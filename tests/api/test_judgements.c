@@ -14,8 +14,8 @@
 
 enum { PROMPT = 6, ANSWER = 12 };
 static const int32_t prompt[PROMPT] = {40, 70, 84, 96, 20, 11};
-static const char asked[] =
-    "{\"messages\":[{\"role\":\"user\",\"content\":\"Tell me about tea.\"}]}";
+static const rv_message request = {.role = "user", .content = "Tell me about tea."};
+static const rv_chat asked = {.size = sizeof asked, .messages = &request, .n_messages = 1};
 static tiny t;
 
 static int open_tiny(void **state)
@@ -42,8 +42,8 @@ typedef struct desk { /* a learner over a store that outlives it, and a session 
 static rv_learner *open_learner(const desk *d)
 {
     rv_learner *l;
-    rv_learner_options o = tiny_options();
-    o.store = &d->store;
+    rv_learner_options o = {
+        .size = sizeof o, .store = &d->store, .seed = 5, .experiments = "n_steps=6,rank=2"};
     assert_ok(rv_learner_new(&l, t.m, &o, err));
     return l;
 }
@@ -66,10 +66,10 @@ static void close_desk(desk *d)
     rvi_store_close(&d->kept);
 }
 
-static void answer(desk *d, rv_generated *out)
+static void answer(desk *d, rv_answer **out)
 {
     rv_generate_options g = greedy(ANSWER);
-    assert_ok(rv_learner_begin(d->l, d->s, asked, sizeof asked - 1, NULL, err));
+    assert_ok(rv_learner_begin(d->l, d->s, &asked, NULL, err));
     assert_ok(rv_session_generate(d->s, prompt, PROMPT, &g, out, err));
 }
 
@@ -106,7 +106,7 @@ static void scores_outlive_a_kill(void **state)
     (void)state;
     desk d;
     digest after[SCORES + 1];
-    rv_adaptation a;
+    rv_adaptation *a;
     open_desk(&d);
     after[0] = scored(d.l);
     for (int i = 0; i < SCORES; i++) {
@@ -118,11 +118,13 @@ static void scores_outlive_a_kill(void **state)
     for (int i = SCORES; i > 0; i--) {
         assert_string_equal(scored(next).hex, after[i].hex);
         assert_ok(rv_learner_undo(next, &a, err));
-        assert_int_equal(a.applied, 1);
+        assert_int_equal(a->applied, 1);
+        rv_free(a);
     }
     assert_string_equal(scored(next).hex, after[0].hex);
     assert_ok(rv_learner_undo(next, &a, err));
-    assert_int_equal(a.applied, 0);
+    assert_int_equal(a->applied, 0);
+    rv_free(a);
     rv_learner_free(&next);
     next = open_learner(&d); /* what was taken back stays taken back */
     assert_string_equal(scored(next).hex, after[0].hex);
@@ -135,7 +137,7 @@ static void what_cannot_be_taken_back_is_not_logged(void **state)
     enum { SCORES = 36, KEPT = RVI_INSTANT_STATES - 1 };
     (void)state;
     desk d;
-    rv_adaptation a;
+    rv_adaptation *a;
     int n = 0;
     open_desk(&d);
     d.l->l->o.no_rollback = 1; /* which would forget older states */
@@ -143,12 +145,14 @@ static void what_cannot_be_taken_back_is_not_logged(void **state)
     for (;; n++) {
         uint64_t before = count_events(d.l);
         assert_ok(rv_learner_undo(d.l, &a, err));
-        assert_int_equal(count_events(d.l), before + (a.applied != 0));
-        if (!a.applied) break;
+        assert_int_equal(count_events(d.l), before + (a->applied != 0));
+        if (!a->applied) break;
+        rv_free(a);
     }
     /* each undo is a state, too, and takes the place of an older one */
     assert_in_range(n, KEPT / 2, KEPT);
-    assert_non_null(strstr(a.notes, "can no longer be taken back"));
+    assert_non_null(strstr(a->notes, "can no longer be taken back"));
+    rv_free(a);
     close_desk(&d);
 }
 
@@ -193,14 +197,15 @@ static void turned_down_answers_stay_away(void **state)
     enum { TRIES = 20 };
     (void)state;
     desk d;
-    rv_adaptation a;
-    rv_generated said[TRIES], again;
+    rv_adaptation *a;
+    rv_answer *said[TRIES], *again;
     open_desk(&d);
     for (int i = 0; i < TRIES; i++) {
         answer(&d, &said[i]);
-        for (int k = 0; k < i; k++) assert_string_not_equal(said[i].text, said[k].text);
+        for (int k = 0; k < i; k++) assert_string_not_equal(said[i]->text, said[k]->text);
         assert_ok(rv_learner_thumb(d.l, d.s, 0, &a, err));
-        assert_int_equal(a.applied, 1);
+        assert_int_equal(a->applied, 1);
+        rv_free(a);
         if (i % 8 == 7) { /* as after a kill: nothing of it is freed before it is opened again */
             rv_learner *next = open_learner(&d);
             rv_learner_free(&d.l);
@@ -209,12 +214,13 @@ static void turned_down_answers_stay_away(void **state)
     }
     for (int i = 0; i < TRIES; i++) {
         assert_ok(rv_learner_undo(d.l, &a, err));
-        assert_int_equal(a.applied, 1);
+        assert_int_equal(a->applied, 1);
+        rv_free(a);
     }
     answer(&d, &again);
-    assert_string_equal(again.text, said[0].text);
+    assert_string_equal(again->text, said[0]->text);
     rv_free(again);
-    for (int i = 0; i < TRIES; i++) rv_generated_free(&said[i]);
+    for (int i = 0; i < TRIES; i++) rv_free(said[i]);
     close_desk(&d);
 }
 
@@ -223,18 +229,19 @@ static void the_first_thumb_is_prompt(void **state)
 {
     (void)state;
     desk d;
-    rv_adaptation a;
-    rv_generated first, second;
+    rv_adaptation *a;
+    rv_answer *first, *second;
     open_desk(&d);
     d.l->bg.brisk = true;
     assert_ok(rv_learner_start(d.l, err));
     answer(&d, &first);
     assert_ok(rv_learner_thumb(d.l, d.s, 0, &a, err));
-    assert_int_equal(a.applied, 1);
-    assert_non_null(strstr(a.notes, "not this answer again"));
+    assert_int_equal(a->applied, 1);
+    assert_non_null(strstr(a->notes, "not this answer again"));
+    rv_free(a);
     assert_int_equal(d.l->l->instant.n_dislikes, 0); /* no step was made */
     answer(&d, &second);
-    assert_string_not_equal(first.text, second.text);
+    assert_string_not_equal(first->text, second->text);
     for (bool made = false; !made;) { /* it is made beside, for those that follow */
         rvi_api_turn turn;
         rvi_thread_sleep(0.1);
@@ -242,7 +249,7 @@ static void the_first_thumb_is_prompt(void **state)
         made = d.l->l->instant.thumbs != NULL;
         rvi_api_leave(&turn);
     }
-    assert_ok(rv_learner_thumb(d.l, d.s, 0, &a, err));
+    assert_ok(rv_learner_thumb(d.l, d.s, 0, NULL, err));
     assert_int_equal(d.l->l->instant.n_dislikes, 1);
     rv_free(first);
     rv_free(second);
