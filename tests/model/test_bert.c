@@ -243,11 +243,11 @@ static void bad_input(void **state)
     int32_t ids[100] = {0}, bad[] = {1, -1}, far[] = {3, 100};
     golden_open(&g, models[0].path, NULL, true, 1, NULL);
     feed_init(&f, g.m, 32, 48, RV_KV_F32);
-    expect_refusal(&g, &f, ids, 0, RV_POOLING_DEFAULT, RV_E_GENERATION, "no tokens");
-    expect_refusal(&g, &f, bad, 2, RV_POOLING_DEFAULT, RV_E_GENERATION, "token id -1");
-    expect_refusal(&g, &f, far, 2, RV_POOLING_DEFAULT, RV_E_GENERATION, "vocabulary of 100");
-    expect_refusal(&g, &f, ids, 73, RV_POOLING_DEFAULT, RV_E_GENERATION, "at most 72");
-    expect_refusal(&g, &f, ids, 49, RV_POOLING_DEFAULT, RV_E_GENERATION, "only 48 rows");
+    expect_refusal(&g, &f, ids, 0, RV_POOLING_DEFAULT, RV_E_INVALID, "no tokens");
+    expect_refusal(&g, &f, bad, 2, RV_POOLING_DEFAULT, RV_E_INVALID, "token id -1");
+    expect_refusal(&g, &f, far, 2, RV_POOLING_DEFAULT, RV_E_INVALID, "vocabulary of 100");
+    expect_refusal(&g, &f, ids, 73, RV_POOLING_DEFAULT, RV_E_TOO_LONG, "at most 72");
+    expect_refusal(&g, &f, ids, 49, RV_POOLING_DEFAULT, RV_E_TOO_LONG, "only 48 rows");
     expect_refusal(&g, &f, ids, 4, (rv_pooling)9, RV_E_CONFIG, "no pooling 9");
     rvi_seq other; /* takes the pages away */
     assert_ok(rvi_seq_init(&other, f.pool, 9 * RVI_PAGE_TOKENS, err));
