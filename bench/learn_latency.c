@@ -450,7 +450,7 @@ int main(int argc, char **argv)
     }
     must(rvi_backend_cpu_new(&be, &(rvi_cpu_options){.n_threads = 2}, NULL, &e), &e);
     must(rvi_source_open(&source, argv[1], &e), &e);
-    must(rvi_model_new(&m, be, source, &e), &e);
+    must(rvi_model_new(&m, be, source, NULL, &e), &e);
     int n = argc > 3 ? (int)strtol(argv[3], NULL, 10) : updates ? 10000 : 20;
     int rc = updates ? update(m, RVI_MAX(n, 1))
                      : capture(m, RVI_MAX(n, 1), argc > 4 ? (float)strtod(argv[4], NULL) : 0.8f);

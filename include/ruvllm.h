@@ -158,9 +158,9 @@ RV_API rv_status rv_runtime_describe(rv_runtime *rt, int measure, char **json, r
 /* Bytes in use by everything made from a runtime. */
 typedef struct rv_memory {
     size_t size;
-    uint64_t weights;  /* packed weights, and copies of what the file no longer backs */
+    uint64_t weights;  /* packed weights, norms, and adapters that a learner made */
     uint64_t mapped;   /* of model files, mapped: the system may drop and read them again */
-    uint64_t kv;       /* KV pages of all engines */
+    uint64_t kv;       /* KV pages of all engines; the system gives a page when it is first used */
     uint64_t scratch;  /* activations and logits of all engines */
     uint64_t adapters; /* loaded by rv_adapter_load */
 } rv_memory;
@@ -387,8 +387,9 @@ typedef struct rv_logit_bias {
 typedef struct rv_sampling {
     size_t size;
     uint64_t seed;            /* the same seed gives the same text */
-    int greedy;               /* the most likely token by the raw logits; all below is ignored but
-                                 logit_bias. This is what other APIs call temperature 0 */
+    int greedy;               /* the most likely token each time, what other APIs call temperature
+                                 0. The defaults below are then off; what you set of penalties
+                                 still counts */
     float temperature;        /* 0: 0.7 */
     float top_p;              /* 0: 0.9; 1: off */
     float min_p;              /* 0: off */

@@ -24,10 +24,13 @@ rv_status rv_adapter_load(rv_adapter **out, const rv_model *m, const char *path,
         st = rvi_nomem(err, "adapter");
     }
     rvi_api_leave_heap(heap);
-    if (st)
+    if (st) {
         rv_adapter_free(&a);
-    else
+    } else {
+        a->bytes = rvi_adapter_n_params(a->a) * sizeof(float);
+        atomic_fetch_add(&m->rt->adapter_bytes, a->bytes);
         *out = a;
+    }
     return st;
 }
 
@@ -35,6 +38,7 @@ static void release_adapter(rv_adapter *a)
 {
     if (!a || atomic_fetch_sub(&a->users, 1) != 1) return;
     rv_model *m = a->m;
+    atomic_fetch_sub(&m->rt->adapter_bytes, a->bytes);
     rvi_adapter_free(a->a);
     rvi_free(a);
     rvi_api_release_model(m);

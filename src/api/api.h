@@ -43,6 +43,8 @@ struct rv_runtime {
     _Atomic(rv_session *) freed;          /* sessions whose handle is gone, not destroyed yet, */
     _Atomic(rv_adapter_set *) freed_sets; /* and sets of a learner's adapters */
     atomic_uint_fast64_t n_sets;          /* serials handed out */
+    atomic_size_t mapped_bytes;           /* of the files of open models, */
+    atomic_size_t adapter_bytes;          /* and of loaded adapters */
 };
 
 struct rv_model {
@@ -55,6 +57,7 @@ struct rv_model {
     rvi_ids eos;
     char *name;
     rvi_arena texts; /* of info */
+    size_t mapped_bytes;
     rv_model_info info;
 };
 
@@ -62,6 +65,7 @@ struct rv_adapter {
     atomic_int users;
     rvi_adapter *a;
     rv_model *m;
+    size_t bytes;
 };
 
 struct rv_adapter_set {

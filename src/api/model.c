@@ -176,7 +176,8 @@ static rv_status finish_open(rv_model *m, rvi_source *take, const char *dir,
         if (st || o->vocabulary_only)
             m->vocab_source = take;
         else
-            st = rvi_model_new(&m->model, m->rt->be, take, err);
+            st = rvi_model_new(&m->model, m->rt->be, take,
+                               &(rvi_open_progress){o->progress, o->progress_ctx}, err);
     }
     if (!take && dir) st = dir_arch_name(dir, arch, sizeof arch, err);
     if (!st && dir) st = tokenizer_from_dir(m, dir, err);
@@ -258,6 +259,10 @@ rv_status rv_model_open(rv_model **out, rv_runtime *rt, const char *path,
     st = model_new(&m, rt, name, err);
     if (!st) st = open_source(&source, name, &o, err);
     if (!st) st = finish_open(m, source, dir ? path : NULL, &o, err);
+    if (!st && !o.data && !o.read) {
+        m->mapped_bytes = m->info.file_bytes;
+        atomic_fetch_add(&rt->mapped_bytes, m->mapped_bytes);
+    }
     rvi_api_leave_heap(heap);
     if (st)
         rvi_api_release_model(m);
@@ -285,6 +290,7 @@ void rvi_api_release_model(rv_model *m)
     rvi_ids_deinit(&m->eos);
     rvi_free(m->name);
     rvi_arena_deinit(&m->texts);
+    atomic_fetch_sub(&rt->mapped_bytes, m->mapped_bytes);
     rvi_free(m);
     rvi_api_release_runtime(rt);
 }

@@ -111,6 +111,8 @@ rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *given, rv_e
     atomic_init(&rt->freed, NULL);
     atomic_init(&rt->freed_sets, NULL);
     atomic_init(&rt->n_sets, 0);
+    atomic_init(&rt->mapped_bytes, 0);
+    atomic_init(&rt->adapter_bytes, 0);
     atomic_init(&rt->busy, FREE);
     atomic_init(&rt->n_waiting, 0);
     atomic_init(&rt->owner, NULL);
@@ -164,6 +166,24 @@ const char *rv_runtime_isa(const rv_runtime *rt)
 const char *const *rv_isa_list(void)
 {
     return rvi_kernels_available();
+}
+
+rv_status rv_runtime_memory(const rv_runtime *rt, rv_memory *out, rv_error *err)
+{
+    if (!rt || !out) return rvi_error(err, RV_E_INVALID, "rv_runtime_memory: NULL argument");
+    const rvi_backend_memory *m = rt->be->memory;
+    size_t adapters = atomic_load(&rt->adapter_bytes), floats = atomic_load(&m->weights);
+    rv_memory full = {.size = out->size,
+                      .weights = floats > adapters ? floats - adapters : 0,
+                      .mapped = atomic_load(&rt->mapped_bytes),
+                      .kv = atomic_load(&m->kv),
+                      .scratch = atomic_load(&m->scratch),
+                      .adapters = adapters};
+    if (out->size < sizeof out->size || out->size > 65536)
+        return rvi_error(err, RV_E_CONFIG, "rv_memory.size must be sizeof(rv_memory) (got %zu)",
+                         out->size);
+    memcpy(out, &full, RVI_MIN(out->size, sizeof full));
+    return RV_OK;
 }
 
 /* ---- heap and turn ---- */

@@ -241,10 +241,18 @@ typedef struct rvi_backend_ops {
                 int n_tasks);
 } rvi_backend_ops;
 
+/* Bytes in use. */
+typedef struct rvi_backend_memory {
+    atomic_size_t weights; /* packed, and tensors of floats */
+    atomic_size_t kv;      /* pages */
+    atomic_size_t scratch; /* activations, and what products and attention compute with */
+} rvi_backend_memory;
+
 struct rvi_backend {
     const rvi_backend_ops *ops;
     const rvi_log *log;      /* may be NULL */
     const atomic_bool *stop; /* as set_stop left it */
+    rvi_backend_memory *memory;
 };
 
 static inline bool rvi_backend_is_stopped(const rvi_backend *be)

@@ -50,14 +50,19 @@ static void clean(char *text, size_t len)
 
 rv_status rvi_errorv(rv_error *err, rv_status code, const char *fmt, va_list args)
 {
+    static const char ellipsis[] = "...";
     if (!err) return code;
     err->code = code;
     int len = rvi_vsnprintf(err->text, sizeof err->text, fmt, args);
     if (len < 0) err->text[0] = 0;
     size_t kept = strlen(err->text);
-    if (len >= (int)sizeof err->text)
-        kept -= rvi_utf8_incomplete(err->text, kept); /* cut between characters */
+    bool cut = len >= (int)sizeof err->text;
+    if (cut) { /* between characters */
+        kept -= sizeof ellipsis - 1;
+        kept -= rvi_utf8_incomplete(err->text, kept);
+    }
     clean(err->text, kept);
+    if (cut) memcpy(err->text + strlen(err->text), ellipsis, sizeof ellipsis);
     return code;
 }
 

@@ -341,25 +341,37 @@ static void add_bytes(rvi_model *m, rvi_tensor *w, void *ctx)
     *(size_t *)ctx += m->be->ops->pack_bytes(m->be, w);
 }
 
+typedef struct packing {
+    const rvi_open_progress *progress;
+    size_t done, total; /* bytes */
+    bool cancelled;
+} packing;
+
 static void pack_weight(rvi_model *m, rvi_tensor *w, void *ctx)
 {
-    (void)ctx;
+    packing *p = ctx;
+    if (p->cancelled) return;
     m->be->ops->pack(m->be, m->pack, w);
+    p->done += m->be->ops->pack_bytes(m->be, w);
+    if (p->progress && p->progress->fn &&
+        p->progress->fn(p->progress->ctx, (double)p->done / (double)p->total))
+        p->cancelled = true;
 }
 
-static rv_status pack_weights(rvi_model *m, rv_error *err)
+static rv_status pack_weights(rvi_model *m, const rvi_open_progress *progress, rv_error *err)
 {
-    size_t bytes = 0;
-    each_product(m, add_bytes, &bytes);
-    if (!bytes) return RV_OK;
-    rv_status st = m->be->ops->pack_new(m->be, &m->pack, bytes, err);
-    if (!st) each_product(m, pack_weight, NULL);
-    return st;
+    packing p = {.progress = progress};
+    each_product(m, add_bytes, &p.total);
+    if (!p.total) return RV_OK;
+    rv_status st = m->be->ops->pack_new(m->be, &m->pack, p.total, err);
+    if (!st) each_product(m, pack_weight, &p);
+    return p.cancelled ? rvi_error(err, RV_E_CANCELLED, "cancelled") : st;
 }
 
 enum { LINEARS_A_LAYER = 7 };
 
-rv_status rvi_model_new(rvi_model **out, rvi_backend *be, rvi_source *take, rv_error *err)
+rv_status rvi_model_new(rvi_model **out, rvi_backend *be, rvi_source *take,
+                        const rvi_open_progress *progress, rv_error *err)
 {
     *out = NULL;
     rvi_model *m = rvi_zalloc(sizeof *m);
@@ -385,7 +397,7 @@ rv_status rvi_model_new(rvi_model **out, rvi_backend *be, rvi_source *take, rv_e
     for (int il = 0; !st && il < m->hp.n_layers; il++)
         st = encoder ? bind_encoder_layer(&b, il) : bind_layer(&b, il);
     if (!st && !encoder) st = bind_rope(&b);
-    if (!st) st = pack_weights(m, err);
+    if (!st) st = pack_weights(m, progress, err);
     if (!st) st = rvi_source_check(take, err);
     if (st) {
         rvi_model_free(m);

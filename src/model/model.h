@@ -50,9 +50,15 @@ typedef struct rvi_model {
     rvi_arena arena;
 } rvi_model;
 
-/* Takes source (also on failure). */
+/* Called while weights are packed; anything but 0 cancels. fn may be NULL. */
+typedef struct rvi_open_progress {
+    int (*fn)(void *ctx, double done);
+    void *ctx;
+} rvi_open_progress;
+
+/* Takes source (also on failure). progress may be NULL. */
 rv_status rvi_model_new(rvi_model **out, rvi_backend *be, rvi_source *take,
-                        rv_error *err) RVI_MUST_CHECK;
+                        const rvi_open_progress *progress, rv_error *err) RVI_MUST_CHECK;
 void rvi_model_free(rvi_model *m); /* accepts NULL */
 
 /* What a KV pool for this model must hold. */
@@ -90,8 +96,8 @@ rv_status rvi_workspace_new(rvi_workspace **out, const rvi_model *m, int max_row
 /* On another one, which must be like the model's. */
 rv_status rvi_workspace_new_on(rvi_workspace **out, const rvi_model *m, rvi_backend *be,
                                int max_rows, int max_logits, rv_error *err) RVI_MUST_CHECK;
-void rvi_workspace_free(rvi_workspace *ws);                              /* accepts NULL */
-void rvi_workspace_set_tap(rvi_workspace *ws, rvi_tap_fn fn, void *ctx); /* NULL: none */
+void rvi_workspace_free(rvi_workspace *ws);                                      /* accepts NULL */
+void rvi_workspace_set_tap(rvi_workspace *ws, rvi_tap_fn fn, void *ctx);         /* NULL: none */
 void rvi_workspace_set_progress(rvi_workspace *ws, rvi_layers_fn fn, void *ctx); /* of decoders */
 
 /* Writes the rows' keys and values into their sequences' pages and leaves their final hidden states

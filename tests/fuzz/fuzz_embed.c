@@ -52,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (rvi_backend_cpu_new(&be, &(rvi_cpu_options){.n_threads = 1}, NULL, &err)) abort();
     rvi_blob_from_memory(&blob, data, size);
     rv_status st = rvi_source_open_gguf_blob(&s, &blob, "input", &err);
-    if (!st) st = rvi_model_new(&m, be, s, &err);
+    if (!st) st = rvi_model_new(&m, be, s, NULL, &err);
     check(st, &err);
     if (!st && !rvi_tokenizer_from_gguf(&t, m->source->gguf, NULL, &err)) {
         st = rvi_tokenizer_encode(t, "The thing.", 10, RVI_TOK_BOS_EOS, &ids, &err);

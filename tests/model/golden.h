@@ -38,7 +38,7 @@ static inline void golden_open(golden *g, const char *path, const char *expected
             .n_threads = n_threads, .exact = exact, .no_pack = golden_no_pack, .isa = isa},
         NULL, err));
     assert_ok(rvi_source_open(&source, path, err));
-    assert_ok(rvi_model_new(&g->m, g->be, source, err));
+    assert_ok(rvi_model_new(&g->m, g->be, source, NULL, err));
     if (expected) assert_ok(rvi_safetensors_open(&g->expected, expected, err));
 }
 

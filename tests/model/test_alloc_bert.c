@@ -41,7 +41,7 @@ static rv_status attempt(const char *path, rv_error *err)
     rvi_tokenizer *t = NULL;
     rv_status st = rvi_backend_cpu_new(&be, &(rvi_cpu_options){.n_threads = 1}, NULL, err);
     if (!st) st = rvi_source_open(&source, path, err);
-    if (!st) st = rvi_model_new(&m, be, source, err);
+    if (!st) st = rvi_model_new(&m, be, source, NULL, err);
     if (!st) st = embed(m, err);
     if (!st && m->source->gguf) st = rvi_tokenizer_from_gguf(&t, m->source->gguf, NULL, err);
     if (!st && t) {

@@ -82,7 +82,7 @@ static rv_status open_built(const fault *f, const char *arch, rv_error *err)
                      RV_OK);
     rvi_blob_from_memory(&blob, file.data, file.len);
     rv_status st = rvi_source_open_gguf_blob(&s, &blob, "built", err);
-    if (!st) st = rvi_model_new(&m, be, s, err);
+    if (!st) st = rvi_model_new(&m, be, s, NULL, err);
     rvi_model_free(m);
     be->ops->free(be);
     rvi_buf_deinit(&file);
@@ -238,7 +238,7 @@ static void bad_configurations(void **state)
         assert_int_equal(rvi_blob_open(&weights, "tests/golden/llama/model.safetensors", &err),
                          RV_OK);
         rv_status st = rvi_source_open_hf_blobs(&s, &config, &weights, "checkpoint", &err);
-        if (!st) st = rvi_model_new(&m, be, s, &err);
+        if (!st) st = rvi_model_new(&m, be, s, NULL, &err);
         if (st != RV_E_MODEL || !strstr(err.text, f->expect))
             fail_msg("%s: status %d, '%s'", f->to, st, err.text);
         rvi_model_free(m);

@@ -357,7 +357,7 @@ static rv_status open_built(const fault *f, rv_error *err)
                      RV_OK);
     rvi_blob_from_memory(&blob, file.data, file.len);
     rv_status st = rvi_source_open_gguf_blob(&s, &blob, "built", err);
-    if (!st) st = rvi_model_new(&m, be, s, err);
+    if (!st) st = rvi_model_new(&m, be, s, NULL, err);
     rvi_model_free(m);
     be->ops->free(be);
     rvi_buf_deinit(&file);
@@ -434,7 +434,7 @@ static void bad_configurations(void **state)
         assert_int_equal(rvi_blob_open(&weights, "tests/golden/bert/model.safetensors", &err),
                          RV_OK);
         rv_status st = rvi_source_open_hf_blobs(&s, &config, &weights, "checkpoint", &err);
-        if (!st) st = rvi_model_new(&m, be, s, &err);
+        if (!st) st = rvi_model_new(&m, be, s, NULL, &err);
         if (st != RV_E_MODEL || !strstr(err.text, rows[i][2]))
             fail_msg("%s: status %d, '%s'", rows[i][1], (int)st, err.text);
         rvi_model_free(m);
@@ -588,7 +588,7 @@ static void no_warnings(void **state)
         rvi_source *s;
         rvi_model *m;
         assert_ok(rvi_source_open(&s, models[i].path, err));
-        assert_ok(rvi_model_new(&m, be, s, err));
+        assert_ok(rvi_model_new(&m, be, s, NULL, err));
         rvi_model_free(m);
     }
     assert_int_equal(n_warnings, 0);

@@ -207,7 +207,7 @@ static rv_status open_with(opened *o, const char *name, const char *more, rvi_ba
     assert_int_equal(rvi_blob_open(&weights, path, err), RV_OK);
     rvi_blob_from_memory(&text, o->c.text.data, o->c.text.len);
     rv_status st = rvi_source_open_hf_blobs(&s, &text, &weights, name, err);
-    return st ? st : rvi_model_new(&o->m, be, s, err);
+    return st ? st : rvi_model_new(&o->m, be, s, NULL, err);
 }
 
 static void close_opened(opened *o)

@@ -94,7 +94,7 @@ static void logits_of(rvi_backend *be, rvi_source *take, float *out)
     static const int32_t ids[] = {5, 6, 7, 8};
     rvi_model *m;
     feed f;
-    assert_ok(rvi_model_new(&m, be, take, err));
+    assert_ok(rvi_model_new(&m, be, take, NULL, err));
     feed_init(&f, m, 4, 4, RV_KV_F32);
     feed_ids(&f, ids, 4, 4, NULL, NULL, out);
     feed_deinit(&f);

@@ -289,7 +289,7 @@ static inline void twin_open(golden *g, rvi_buf *file, const twin *t)
     assert_ok(
         rvi_backend_cpu_new(&g->be, &(rvi_cpu_options){.n_threads = 2, .exact = true}, NULL, err));
     assert_ok(rvi_source_open_gguf_blob(&source, &blob, t->name, err));
-    assert_ok(rvi_model_new(&g->m, g->be, source, err));
+    assert_ok(rvi_model_new(&g->m, g->be, source, NULL, err));
     snprintf(path, sizeof path, "tests/golden/%s/expected.safetensors", t->name);
     assert_ok(rvi_safetensors_open(&g->expected, path, err));
 }

@@ -30,10 +30,16 @@ static rv_status tensor_new(rvi_tensor **out, rvi_qtype type, uint64_t n_rows, u
     return RV_OK;
 }
 
+static size_t float_bytes(const rvi_tensor *t)
+{
+    return (size_t)t->n_rows * (size_t)t->stride * sizeof(float);
+}
+
 static void tensor_free(rvi_backend *be, rvi_tensor *t)
 {
     (void)be;
     if (!t) return;
+    if (t->counted) atomic_fetch_sub(t->counted, float_bytes(t));
     if (!t->viewed) rvi_free(t->heap);
     rvi_free(t);
 }
@@ -63,11 +69,14 @@ static rv_status weight_new(rvi_backend *be, rvi_tensor **out, const rvi_tensor_
     return st;
 }
 
-static rv_status own_floats(rvi_tensor *t, rv_error *err)
+static rv_status own_floats(rvi_tensor *t, atomic_size_t *counted, rv_error *err)
 {
-    t->heap = rvi_alloc_aligned((size_t)t->n_rows * (size_t)t->stride * sizeof(float), 64);
+    t->heap = rvi_alloc_aligned(float_bytes(t), 64);
     t->data = (const uint8_t *)t->heap;
-    return t->heap ? RV_OK : rvi_nomem(err, "tensor");
+    if (!t->heap) return rvi_nomem(err, "tensor");
+    t->counted = counted;
+    atomic_fetch_add(counted, float_bytes(t));
+    return RV_OK;
 }
 
 static rv_status floats_new(rvi_backend *be, rvi_tensor **out, const rvi_tensor_view *view,
@@ -77,7 +86,7 @@ static rv_status floats_new(rvi_backend *be, rvi_tensor **out, const rvi_tensor_
     for (int i = 0; i < view->n_dims - 1; i++) rows *= view->shape[i];
     rv_status st = tensor_new(out, RVI_F32, rows, cols, view->name, err);
     if (st) return st;
-    if ((st = own_floats(*out, err))) {
+    if ((st = own_floats(*out, &be->memory->weights, err))) {
         tensor_free(be, *out);
         *out = NULL;
         return st;
@@ -103,7 +112,7 @@ static rv_status rows_new(rvi_backend *be, rvi_tensor **out, int n_rows, int n_c
     rv_status st = tensor_new(out, RVI_F32, (uint64_t)n_rows, (uint64_t)n_cols, "activations", err);
     if (st) return st;
     if (n_rows > 1) (*out)->stride = spread_rows(n_cols);
-    if ((st = own_floats(*out, err))) {
+    if ((st = own_floats(*out, &be->memory->scratch, err))) {
         tensor_free(be, *out);
         *out = NULL;
     }
@@ -330,6 +339,7 @@ static void cpu_free(rvi_backend *be)
     if (cpu->pool) rvi_cpu_scratch_free(cpu);
     rvi_cpu_train_free(cpu);
     rvi_pool_free(cpu->pool);
+    rvi_free(cpu->be.memory);
     rvi_free(cpu);
 }
 
@@ -393,11 +403,24 @@ static const rvi_backend_ops cpu_ops = {
     .run = run,
 };
 
+static rvi_cpu *cpu_alloc(void)
+{
+    rvi_cpu *cpu = rvi_zalloc(sizeof *cpu);
+    rvi_backend_memory *memory = rvi_zalloc(sizeof *memory);
+    if (!cpu || !memory) {
+        rvi_free(cpu);
+        rvi_free(memory);
+        return NULL;
+    }
+    cpu->be.memory = memory;
+    return cpu;
+}
+
 rv_status rvi_backend_cpu_new(rvi_backend **out, const rvi_cpu_options *options, const rvi_log *log,
                               rv_error *err)
 {
     *out = NULL;
-    rvi_cpu *cpu = rvi_zalloc(sizeof *cpu);
+    rvi_cpu *cpu = cpu_alloc();
     if (!cpu) return rvi_nomem(err, "CPU backend");
     cpu->be.ops = &cpu_ops;
     cpu->be.log = log;
@@ -420,7 +443,7 @@ rv_status rvi_backend_cpu_like(rvi_backend **out, const rvi_backend *be, int n_t
 {
     const rvi_cpu *from = (const rvi_cpu *)be;
     *out = NULL;
-    rvi_cpu *cpu = rvi_zalloc(sizeof *cpu);
+    rvi_cpu *cpu = cpu_alloc();
     if (!cpu) return rvi_nomem(err, "CPU backend");
     cpu->be.ops = &cpu_ops; /* no log: that is called by the runtime's callers alone */
     cpu->exact = from->exact;

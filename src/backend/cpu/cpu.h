@@ -12,10 +12,11 @@ struct rvi_tensor {
     int stride;          /* of activation rows, in floats */
     const uint8_t *data; /* borrowed, or == heap */
     size_t row_bytes;
-    float *heap;           /* storage of vectors and activation rows, or NULL */
-    bool viewed;           /* heap is the caller's (floats_view), not owned */
-    bool mapped;           /* data is a mapped file's */
-    const uint8_t *panels; /* packed (kernels/panels.h), or NULL */
+    float *heap;            /* storage of vectors and activation rows, or NULL */
+    bool viewed;            /* heap is the caller's (floats_view), not owned */
+    bool mapped;            /* data is a mapped file's */
+    atomic_size_t *counted; /* where heap's bytes are counted, or NULL */
+    const uint8_t *panels;  /* packed (kernels/panels.h), or NULL */
 };
 
 struct rvi_pack {
@@ -49,6 +50,7 @@ typedef struct rvi_cpu {
     float **result; /* per worker: results of products before they are added or gated */
     float *low;     /* per worker: one adapter's A x, RVI_MAX_RANK each */
     int max_rows, max_cols;
+    size_t reserved_bytes;    /* of all the scratch above */
     int n_embedded;           /* rows, since pages of a table were given back */
     rvi_profile *profile;     /* NULL: off */
     rvi_train_scratch *train; /* NULL: nothing was reserved for training */

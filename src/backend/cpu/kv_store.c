@@ -64,14 +64,15 @@ rv_status rvi_cpu_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec 
             "no memory for a KV cache of %d pages of %d tokens; ask for a smaller context",
             spec->n_pages, RVI_PAGE_TOKENS);
     }
+    atomic_fetch_add(&be->memory->kv, kv->page_bytes * (size_t)spec->n_pages);
     *out = kv;
     return RV_OK;
 }
 
 void rvi_cpu_kv_free(rvi_backend *be, rvi_kv_store *kv)
 {
-    (void)be;
     if (!kv) return;
+    if (kv->data) atomic_fetch_sub(&be->memory->kv, kv->page_bytes * (size_t)kv->spec.n_pages);
     rvi_free(kv->data);
     rvi_free(kv->floats);
     rvi_free(kv->scratch);

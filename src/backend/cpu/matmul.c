@@ -37,8 +37,8 @@ static size_t whole_steps(size_t cols)
     return (cols + 255) / 256 * 256;
 }
 
-/* Scratch for the activations of one form. */
-static bool reserve_form(rvi_cpu *cpu, rvi_cpu_form form, size_t rows, size_t cols)
+/* Scratch for the activations of one form; adds its size to *bytes. */
+static bool reserve_form(rvi_cpu *cpu, rvi_cpu_form form, size_t rows, size_t cols, size_t *bytes)
 {
     static const rvi_qtype types[RVI_FORM_COUNT] = {RVI_Q4_0, RVI_Q4_K, RVI_F32, RVI_F16, RVI_BF16};
     rvi_qtype type = types[form];
@@ -46,8 +46,10 @@ static bool reserve_form(rvi_cpu *cpu, rvi_cpu_form form, size_t rows, size_t co
     cpu->acts[form] = cpu->tiles[form] = NULL;
     if (!cpu->wanted[form]) return true;
     cpu->acts[form] = rvi_alloc_aligned(rows * rvi_act_bytes(type, n), 64);
+    *bytes += rows * rvi_act_bytes(type, n);
     if (!cpu->k.gemm_tiles[type] || rows < TILE_ROWS) return cpu->acts[form] != NULL;
     cpu->tiles[form] = rvi_alloc_aligned(rows / 16 * rvi_tile_act_bytes(type, n), 64);
+    *bytes += rows / 16 * rvi_tile_act_bytes(type, n);
     return cpu->acts[form] && cpu->tiles[form];
 }
 
@@ -70,17 +72,19 @@ rv_status rvi_cpu_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned type
     size_t rows = (size_t)RVI_MAX(n_rows, cpu->max_rows);
     size_t cols = (size_t)RVI_MAX(n_cols, cpu->max_cols);
     size_t workers = (size_t)rvi_pool_size(cpu->pool);
+    size_t panel_bytes = RVI_CPU_PANEL * whole_steps(cols) * sizeof(float);
+    size_t result_bytes = sizeof(float) * 2 * RESULT_ROWS * RESULT_PANELS * RVI_PANEL;
+    size_t bytes = workers * (panel_bytes + result_bytes);
     bool ok = true;
     for (int f = 0; f < RVI_FORM_COUNT; f++)
-        ok = reserve_form(cpu, (rvi_cpu_form)f, rows, cols) && ok;
+        ok = reserve_form(cpu, (rvi_cpu_form)f, rows, cols, &bytes) && ok;
     cpu->panel = rvi_zalloc_array(workers, sizeof *cpu->panel);
     cpu->result = rvi_zalloc_array(workers, sizeof *cpu->result);
     cpu->low = rvi_alloc_array(workers * RVI_MAX_RANK, sizeof *cpu->low);
     ok = ok && cpu->panel && cpu->result && cpu->low;
     for (size_t i = 0; ok && i < workers; i++) {
-        cpu->panel[i] = rvi_alloc_aligned(RVI_CPU_PANEL * whole_steps(cols) * sizeof(float), 64);
-        cpu->result[i] =
-            rvi_alloc_aligned(sizeof(float) * 2 * RESULT_ROWS * RESULT_PANELS * RVI_PANEL, 64);
+        cpu->panel[i] = rvi_alloc_aligned(panel_bytes, 64);
+        cpu->result[i] = rvi_alloc_aligned(result_bytes, 64);
         ok = cpu->panel[i] && cpu->result[i];
     }
     rvi_cpu_scratch_free(ok ? &old : cpu);
@@ -88,6 +92,8 @@ rv_status rvi_cpu_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned type
         *cpu = old;
         return rvi_nomem(err, "matmul scratch");
     }
+    atomic_fetch_add(&be->memory->scratch, bytes - cpu->reserved_bytes);
+    cpu->reserved_bytes = bytes;
     cpu->max_rows = (int)rows;
     cpu->max_cols = (int)cols;
     return RV_OK;
@@ -138,11 +144,11 @@ size_t rvi_cpu_pack_bytes(rvi_backend *be, const rvi_tensor *t)
 /* One piece of memory for all weights, so that the system can back it by huge pages. */
 rv_status rvi_cpu_pack_new(rvi_backend *be, rvi_pack **out, size_t bytes, rv_error *err)
 {
-    (void)be;
     rvi_pack *p = *out = rvi_zalloc(sizeof *p);
     if (p) p->data = rvi_os_alloc_large(bytes);
     if (p && p->data) {
         p->size = bytes;
+        atomic_fetch_add(&be->memory->weights, bytes);
         return RV_OK;
     }
     rvi_free(p);
@@ -152,8 +158,8 @@ rv_status rvi_cpu_pack_new(rvi_backend *be, rvi_pack **out, size_t bytes, rv_err
 
 void rvi_cpu_pack_free(rvi_backend *be, rvi_pack *p)
 {
-    (void)be;
     if (!p) return;
+    atomic_fetch_sub(&be->memory->weights, p->size);
     rvi_free(p->data);
     rvi_free(p);
 }
