@@ -27,14 +27,16 @@ MODEL   ?= smollm2
 OPT     ?= -O2 -g
 PIC     ?= -fPIC
 THREADS ?= -pthread
-VERSION := 0.1.0
+VERSION := $(shell awk '/define RV_VERSION_(MAJOR|MINOR|PATCH) / {v = v sep $$3; sep = "."} \
+  END {print v}' include/ruvllm.h)
 SONAME  := libruvllm.so.0
+STORE_SONAME := libruvllm-store.so.0
 MACHINE := $(shell $(CC) -dumpmachine 2>/dev/null | cut -d- -f1)
 JOBS    := $(shell nproc 2>/dev/null || echo 1)
 
 # _GNU_SOURCE: base/ asks the system for affinity masks and the like; other rooms make no POSIX
 # calls (tools/check_source).
-CPPFLAGS += -Iinclude -Isrc -D_GNU_SOURCE -DRVI_VERSION='"$(VERSION)"'
+CPPFLAGS += -Iinclude -Isrc -D_GNU_SOURCE
 CFLAGS   += -std=c11 $(OPT) $(PIC) -fvisibility=hidden -ffp-contract=off $(THREADS) \
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion $(SAN)
 LDFLAGS  += $(THREADS) $(SAN)
@@ -42,6 +44,8 @@ LIBS     := -lm
 HUB_LIBS := -lz -lcrypto
 STORE_LIBS := -lsqlite3
 CLI_LIBS := -ledit
+LIBRARIES := $(addprefix $(BUILD)/libruvllm,.a .so -store.a -store.so)
+HEADERS := $(sort $(wildcard include/*.h))
 
 # --- sources: the rooms, lowest floor first ---
 CORE_ROOMS  := base text formats kernels backend/cpu kv lora model tokenizer template decode learn api
@@ -91,7 +95,7 @@ endif
 .PHONY: all run test test-slow test-all fast-programs slow-programs tsan fuzz fuzz-programs cross \
   wasm-check bench check format examples install uninstall conformance conformance-programs deps \
   model models clean
-all: $(BIN) $(BUILD)/libruvllm.a $(BUILD)/libruvllm.so
+all: $(BIN) $(LIBRARIES)
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
@@ -112,8 +116,20 @@ $(BUILD)/commit: always
 $(BUILD)/libruvllm.a: $(CORE_OBJ)
 	@rm -f $@ && ar rcs $@ $^
 
-$(BUILD)/libruvllm.so: $(CORE_OBJ)
-	@$(CC) -shared -Wl,-soname,$(SONAME) $(LDFLAGS) $^ $(LIBS) -o $@
+$(BUILD)/libruvllm.so: $(CORE_OBJ) packaging/ruvllm.map
+	@$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=packaging/ruvllm.map $(LDFLAGS) \
+	  $(CORE_OBJ) $(LIBS) -o $@
+
+# The store as a library of its own: programs that keep what was learned elsewhere need no SQLite.
+# The shared one has its own copy of what it uses of base.
+STORE_OBJ := $(filter $(BUILD)/src/store/%,$(SHELL_OBJ))
+$(BUILD)/libruvllm-store.a: $(STORE_OBJ)
+	@rm -f $@ && ar rcs $@ $^
+
+$(BUILD)/libruvllm-store.so: $(STORE_OBJ) $(BUILD)/libruvllm.a packaging/ruvllm-store.map
+	@$(CC) -shared -Wl,-soname,$(STORE_SONAME) \
+	  -Wl,--version-script=packaging/ruvllm-store.map $(LDFLAGS) $(STORE_OBJ) \
+	  $(BUILD)/libruvllm.a $(STORE_LIBS) $(LIBS) -o $@
 
 $(BIN): $(SHELL_OBJ) $(BUILD)/libruvllm.a
 	@echo "  LD  $@"
@@ -121,7 +137,7 @@ $(BIN): $(SHELL_OBJ) $(BUILD)/libruvllm.a
 
 # Examples see what a user of the installed library sees: the public header and the archive.
 examples: $(EXAMPLE_BIN)
-$(EXAMPLE_BIN): $(BUILD)/%: %.c include/ruvllm.h $(BUILD)/libruvllm.a
+$(EXAMPLE_BIN): $(BUILD)/%: %.c $(HEADERS) $(BUILD)/libruvllm.a
 	@mkdir -p $(@D)
 	@echo "  LD  $@"
 	@$(CC) -Iinclude $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libruvllm.a $(LIBS) -o $@
@@ -278,14 +294,17 @@ BINDIR     ?= $(PREFIX)/bin
 INCLUDEDIR ?= $(PREFIX)/include
 DATADIR    ?= $(PREFIX)/share
 REAL_SO    := libruvllm.so.$(VERSION)
+REAL_STORE_SO := libruvllm-store.so.$(VERSION)
 MANPAGE    := $(DATADIR)/man/man1/ruvllm.1
 BASH_FILE  := $(DATADIR)/bash-completion/completions/ruvllm
 ZSH_FILE   := $(DATADIR)/zsh/site-functions/_ruvllm
 FISH_FILE  := $(DATADIR)/fish/vendor_completions.d/ruvllm.fish
 DOC_FILES  := $(DATADIR)/doc/ruvllm/LICENSE-MIT $(DATADIR)/doc/ruvllm/LICENSE-APACHE
 STRIP      ?= strip
-INSTALLED  := $(BINDIR)/ruvllm $(INCLUDEDIR)/ruvllm.h $(LIBDIR)/libruvllm.a \
-  $(LIBDIR)/$(REAL_SO) $(LIBDIR)/$(SONAME) $(LIBDIR)/libruvllm.so $(LIBDIR)/pkgconfig/ruvllm.pc \
+INSTALLED  := $(BINDIR)/ruvllm $(HEADERS:include/%=$(INCLUDEDIR)/%) \
+  $(addprefix $(LIBDIR)/,libruvllm.a $(REAL_SO) $(SONAME) libruvllm.so pkgconfig/ruvllm.pc \
+    libruvllm-store.a $(REAL_STORE_SO) $(STORE_SONAME) libruvllm-store.so \
+    pkgconfig/ruvllm-store.pc) \
   $(MANPAGE) $(BASH_FILE) $(ZSH_FILE) $(FISH_FILE) $(DOC_FILES)
 FROM_HELP  := $(addprefix $(BUILD)/help/,ruvllm.1 ruvllm.bash _ruvllm ruvllm.fish)
 
@@ -296,17 +315,24 @@ $(FROM_HELP): $(BIN) tools/make_man
 install: all $(FROM_HELP)
 	@install -d $(patsubst %,"$(DESTDIR)%",$(sort $(dir $(INSTALLED))))
 	install -m 755 $(BIN) "$(DESTDIR)$(BINDIR)/ruvllm"
-	install -m 644 include/ruvllm.h "$(DESTDIR)$(INCLUDEDIR)/ruvllm.h"
-	install -m 644 $(BUILD)/libruvllm.a "$(DESTDIR)$(LIBDIR)/libruvllm.a"
+	install -m 644 $(HEADERS) "$(DESTDIR)$(INCLUDEDIR)"
+	install -m 644 $(filter %.a,$(LIBRARIES)) "$(DESTDIR)$(LIBDIR)"
 	install -m 755 $(BUILD)/libruvllm.so "$(DESTDIR)$(LIBDIR)/$(REAL_SO)"
-	$(STRIP) --strip-unneeded "$(DESTDIR)$(BINDIR)/ruvllm" "$(DESTDIR)$(LIBDIR)/$(REAL_SO)"
-	$(STRIP) --strip-debug "$(DESTDIR)$(LIBDIR)/libruvllm.a"
+	install -m 755 $(BUILD)/libruvllm-store.so "$(DESTDIR)$(LIBDIR)/$(REAL_STORE_SO)"
+	$(STRIP) --strip-unneeded "$(DESTDIR)$(BINDIR)/ruvllm" "$(DESTDIR)$(LIBDIR)/$(REAL_SO)" \
+	  "$(DESTDIR)$(LIBDIR)/$(REAL_STORE_SO)"
+	$(STRIP) --strip-debug "$(DESTDIR)$(LIBDIR)/libruvllm.a" \
+	  "$(DESTDIR)$(LIBDIR)/libruvllm-store.a"
 	ln -sf $(REAL_SO) "$(DESTDIR)$(LIBDIR)/$(SONAME)"
 	ln -sf $(SONAME) "$(DESTDIR)$(LIBDIR)/libruvllm.so"
-	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|' \
-	  -e 's|@VERSION@|$(VERSION)|' \
-	  packaging/ruvllm.pc.in > "$(DESTDIR)$(LIBDIR)/pkgconfig/ruvllm.pc"
-	chmod 644 "$(DESTDIR)$(LIBDIR)/pkgconfig/ruvllm.pc"
+	ln -sf $(REAL_STORE_SO) "$(DESTDIR)$(LIBDIR)/$(STORE_SONAME)"
+	ln -sf $(STORE_SONAME) "$(DESTDIR)$(LIBDIR)/libruvllm-store.so"
+	for name in ruvllm ruvllm-store; do \
+	  sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|' \
+	    -e 's|@VERSION@|$(VERSION)|' packaging/$$name.pc.in \
+	    > "$(DESTDIR)$(LIBDIR)/pkgconfig/$$name.pc"; \
+	  chmod 644 "$(DESTDIR)$(LIBDIR)/pkgconfig/$$name.pc"; \
+	done
 	install -m 644 $(BUILD)/help/ruvllm.1 "$(DESTDIR)$(MANPAGE)"
 	install -m 644 $(BUILD)/help/ruvllm.bash "$(DESTDIR)$(BASH_FILE)"
 	install -m 644 $(BUILD)/help/_ruvllm "$(DESTDIR)$(ZSH_FILE)"

@@ -11,13 +11,12 @@ static uint64_t now_ns(void)
     return (uint64_t)(rvi_os_seconds() * 1e9);
 }
 
-#ifndef RVI_VERSION
-#define RVI_VERSION "0.1.0"
-#endif
+#define TEXT(x)    #x
+#define VERSION(x) TEXT(x)
 
 const char *rv_version(void)
 {
-    return RVI_VERSION;
+    return VERSION(RV_VERSION_MAJOR) "." VERSION(RV_VERSION_MINOR) "." VERSION(RV_VERSION_PATCH);
 }
 
 void rv_free(void *p)

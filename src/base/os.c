@@ -212,6 +212,12 @@ void rvi_os_make_private(const char *path)
         (void)chmod(path, info.st_mode & 0700); /* refused where it is another user's */
 }
 
+void rvi_os_touch_private(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd >= 0) close(fd);
+}
+
 void rvi_os_private_files(bool on)
 {
     static mode_t found;

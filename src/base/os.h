@@ -40,6 +40,8 @@ rv_status rvi_os_make_dirs(const char *path, rv_error *err) RVI_MUST_CHECK; /* l
 /* The same; those it makes are their owner's alone (0700). */
 rv_status rvi_os_make_private_dirs(const char *path, rv_error *err) RVI_MUST_CHECK;
 void rvi_os_make_private(const char *path); /* takes the rights of others away, where it may */
+void rvi_os_touch_private(
+    const char *path); /* makes an empty file, its owner's alone, if none is there */
 /* Of a program: on, files made from now on are their owner's alone (0600, directories 0700); off,
  * they have the rights the user's umask gives, as at the start. */
 void rvi_os_private_files(bool on);

@@ -381,6 +381,7 @@ static rv_status open_database(file *f, bool *damaged, rv_error *err)
 {
     int64_t ok = 0;
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+    rvi_os_touch_private(f->path); /* SQLite gives its other files the rights of this one */
     rv_status st = sqlite3_open_v2(f->path, &f->db, flags, NULL) ? fail(f, "open", err) : RV_OK;
     if (!st) {
         sqlite3_extended_result_codes(f->db, 1);

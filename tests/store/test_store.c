@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +15,7 @@
 
 #include <sqlite3.h>
 
+#include "base/os.h"
 #include "harness/assert_ok.h"
 #include "stores.h"
 
@@ -247,6 +250,29 @@ static void test_lasts(void **state)
     rvi_store_close(&s);
 }
 
+/* Whatever the umask: what is kept is its owner's alone. */
+static void test_private(void **state)
+{
+    (void)state;
+    static const char *const suffixes[] = {"", "-wal", "-shm"};
+    char path[] = "/tmp/ruvllm-private-XXXXXX", name[64];
+    assert_non_null(mkdtemp(path));
+    snprintf(name, sizeof name, "%s/kept.db", path);
+    mode_t before = umask(0);
+    rv_store s;
+    assert_ok(rv_store_open(&s, name, NULL, err));
+    assert_ok(s.append(s.ctx, "feedback", (rv_bytes){"x", 1}, &(uint64_t){0}, err));
+    for (size_t i = 0; i < 3; i++) {
+        struct stat info;
+        snprintf(name, sizeof name, "%s/kept.db%s", path, suffixes[i]);
+        assert_int_equal(stat(name, &info), 0);
+        assert_int_equal(info.st_mode & 0777, 0600);
+    }
+    rv_store_close(&s);
+    (void)umask(before);
+    rvi_os_remove_tree(path);
+}
+
 static void test_two_at_once(void **state)
 {
     (void)state;
@@ -471,11 +497,12 @@ static void test_bad_paths(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_interface),   cmocka_unit_test(test_transactions),
-        cmocka_unit_test(test_limits),      cmocka_unit_test(test_lasts),
-        cmocka_unit_test(test_two_at_once), cmocka_unit_test(test_processes),
-        cmocka_unit_test(test_damaged),     cmocka_unit_test(test_recovered),
-        cmocka_unit_test(test_foreign),     cmocka_unit_test(test_bad_paths),
+        cmocka_unit_test(test_interface), cmocka_unit_test(test_transactions),
+        cmocka_unit_test(test_limits),    cmocka_unit_test(test_lasts),
+        cmocka_unit_test(test_private),   cmocka_unit_test(test_two_at_once),
+        cmocka_unit_test(test_processes), cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_recovered), cmocka_unit_test(test_foreign),
+        cmocka_unit_test(test_bad_paths),
     };
     return cmocka_run_group_tests_name("store", tests, folder_make, folder_remove);
 }
