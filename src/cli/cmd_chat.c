@@ -706,7 +706,7 @@ int cli_chat_with(cli *c, const char *model, cli_generation *g)
     rv_error err = {0};
     bool terminal =
         rvi_os_is_terminal(stdin) && (rvi_os_is_terminal(stdout) || rvi_os_is_terminal(stderr));
-    int code = cli_generation_settle(c, g, !rvi_os_is_terminal(stdin));
+    int code = cli_generation_resolve(c, g, !rvi_os_is_terminal(stdin));
     if (code) return code;
     if (!g->max_given) g->options.max_tokens = 512;
     rv_status st = cli_open(c, model, false, &t.model, &err);

@@ -247,7 +247,7 @@ int cli_run(cli *c, int argc, char **argv)
     if (r.g.logprobs >= 0 && !r.json) return cli_usage(c, "--logprobs needs --json");
     if (!r.ids && !r.messages && n_args < 2 && !r.raw && !r.json)
         return cli_chat_with(c, args[0], &r.g);
-    code = cli_generation_settle(c, &r.g, false);
+    code = cli_generation_resolve(c, &r.g, false);
     if (!code && r.ids) code = cli_parse_ids(c, r.ids, &r.given, &r.n_given);
     if (code) return code;
 

@@ -165,7 +165,7 @@ static int check_stages(const cli *c, const char *order)
     return CLI_OK;
 }
 
-int cli_generation_settle(const cli *c, cli_generation *g, bool greedy)
+int cli_generation_resolve(const cli *c, cli_generation *g, bool greedy)
 {
     rv_sampling *s = &g->sampling;
     rv_generate_options *o = &g->options;

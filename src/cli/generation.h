@@ -20,7 +20,7 @@ typedef struct cli_generation {
     const char *system;
     const char *learned; /* the name of the learned state, NULL: the default */
     cli_texts stop, lora, breakers, biases;
-    /* what they come to, see cli_generation_settle */
+    /* what they come to, see cli_generation_resolve */
     rv_sampling sampling;
     rv_logit_bias bias[RVI_COUNT(((cli_texts *)0)->items)];
     rv_generate_options options; /* sampling, stop and the like point into this struct */
@@ -34,7 +34,7 @@ void cli_generation_init(cli_generation *g);
 void cli_generation_rows(cli_generation *g, cli_option *rows);
 /* After parsing: defaults (or, greedy, everything off), and over them what was given. CLI_OK, or
  * CLI_USAGE after saying what is wrong. */
-int cli_generation_settle(const cli *c, cli_generation *g, bool greedy);
+int cli_generation_resolve(const cli *c, cli_generation *g, bool greedy);
 
 /* A session on the model with the options --ctx, --kv and --lora. */
 rv_status cli_generation_session(const cli *c, const cli_generation *g, const rv_model *m,

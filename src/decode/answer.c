@@ -190,7 +190,7 @@ rv_status rvi_answer_start(rvi_session *s, const int32_t *prompt, size_t n_promp
     a->start = rvi_os_seconds();
     a->out.n_prompt = (int)n_prompt;
     int rope_set = rvi_rope_set(&e->m->rope, (int)n_prompt + a->max_tokens);
-    a->out.n_reused = rvi_session_keep(s, prompt, n_prompt, rope_set, true);
+    a->out.n_reused = rvi_session_reuse(s, prompt, n_prompt, rope_set, true);
     memcpy(s->past.data + s->past.len, prompt + s->past.len,
            (n_prompt - s->past.len) * sizeof *prompt);
     s->past.len = n_prompt;

@@ -151,7 +151,7 @@ static uint64_t serial(const rvi_adapter_set *set)
     return set ? set->serial : 0;
 }
 
-int rvi_session_keep(rvi_session *s, const int32_t *ids, size_t n, int rope_set, bool want_logits)
+int rvi_session_reuse(rvi_session *s, const int32_t *ids, size_t n, int rope_set, bool want_logits)
 {
     size_t same = 0, have = (size_t)s->seq.len, most = want_logits ? n - 1 : n;
     if (s->rope_set == rope_set)
@@ -176,7 +176,8 @@ rv_status rvi_session_sync(rvi_session *s, const int32_t *ids, size_t n, size_t 
     rv_status st = rvi_engine_check_ids(e, ids, n, err);
     if (st) return st;
     atomic_store(&s->cancelled, false);
-    int kept = rvi_session_keep(s, ids, n, rvi_rope_set(&e->m->rope, s->n_context), logits != NULL);
+    int kept =
+        rvi_session_reuse(s, ids, n, rvi_rope_set(&e->m->rope, s->n_context), logits != NULL);
     if (n_reused) *n_reused = (size_t)kept;
     for (size_t i = (size_t)kept; i < n; i++) s->past.data[i] = ids[i];
     s->past.len = n;
@@ -333,8 +334,8 @@ rv_status rvi_engine_step(rvi_engine *e, const rvi_step_row *rows, size_t n, rv_
         rvi_session *s = rows[done].s;
         if (!s->seq.len) s->rope_set = rvi_rope_set(&e->m->rope, s->n_context);
         if (s->seq.len == s->n_context) {
-            st = rvi_error(err, RV_E_CONTEXT_FULL, "row %zu: its session's context of %d is full", done,
-                           s->n_context);
+            st = rvi_error(err, RV_E_CONTEXT_FULL, "row %zu: its session's context of %d is full",
+                           done, s->n_context);
             break;
         }
         s->past.data[s->seq.len] = rows[done].token;

@@ -84,7 +84,7 @@ void rvi_session_free(rvi_session *s); /* accepts NULL; drops an answer */
 /* The part of ids that need not be computed again becomes the past, all but the last token if its
  * logits are wanted. rope_set: that of the length the timeline is declared to reach. Returns how
  * many were kept. */
-int rvi_session_keep(rvi_session *s, const int32_t *ids, size_t n, int rope_set, bool want_logits);
+int rvi_session_reuse(rvi_session *s, const int32_t *ids, size_t n, int rope_set, bool want_logits);
 
 /* Ends what the session is computing, or has begun: a step that has rows of it is given up within
  * moments and, for other sessions' rows, done again without it. From any thread or signal

@@ -196,7 +196,7 @@ rvi_jv rvi_jinja_new_iter(rvi_jrun *r, rvi_jiter_kind kind, rvi_jv source, const
 int rvi_jinja_for_test_next(rvi_jrun *r, rvi_jiter *it, rvi_jv *out); /* jinja_exec.c */
 /* "a.b.0" to the list of parts that a lookup follows; other values to a list of themselves. */
 rvi_jv rvi_jinja_path(rvi_jrun *r, rvi_jv attribute);
-rvi_jv rvi_jinja_follow(rvi_jrun *r, rvi_jv item, rvi_jv path, rvi_jv fallback);
+rvi_jv rvi_jinja_get_path(rvi_jrun *r, rvi_jv item, rvi_jv path, rvi_jv fallback);
 rvi_jv rvi_jinja_ignore_case(rvi_jrun *r, rvi_jv v);
 
 /* ---- evaluation ---- */

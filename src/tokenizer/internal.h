@@ -278,19 +278,19 @@ typedef struct rvi_pretokenizer {
     size_t n;
 } rvi_pretokenizer;
 
-typedef struct rvi_span {
+typedef struct rvi_pretoken {
     size_t start, len;
     bool first; /* it begins where the whole text begins */
-} rvi_span;
+} rvi_pretoken;
 
-typedef struct rvi_spans {
-    rvi_span *data;
+typedef struct rvi_pretokens {
+    rvi_pretoken *data;
     size_t n, cap;
-} rvi_spans;
+} rvi_pretokens;
 
 typedef struct rvi_pre_work {
     rvi_buf buf[2];
-    rvi_spans spans[2];
+    rvi_pretokens spans[2];
     struct rvi_cut *cuts;
     size_t n_cuts, cap_cuts;
     rvi_regex_work regex;
@@ -311,7 +311,7 @@ extern const char rvi_gpt2_pattern[];
 /* The pieces: *spans of *text. Both live until the next call. */
 rv_status rvi_pretokenizer_run(const rvi_pretokenizer *p, rvi_pre_work *w, const char *text,
                                size_t len, bool first, const char **out_text,
-                               const rvi_spans **spans, rv_error *err) RVI_MUST_CHECK;
+                               const rvi_pretokens **spans, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- decoder.c ---- */
 
