@@ -62,7 +62,7 @@ void rvi_wakeup_wait(rvi_wakeup *w, double seconds)
 #include <time.h>
 
 struct rvi_thread {
-    atomic_int users; /* the thread itself, and whoever may join it */
+    atomic_int users; /* the thread itself, and its handle */
     pthread_t thread;
     void (*fn)(void *ctx);
     void *ctx;

@@ -1,5 +1,5 @@
-/* unicode_tables.h - shapes of the generated character tables (tools/make_unicode_tables.py). All
- * are sorted. */
+/* unicode_tables.h - declarations of the generated character tables (tools/make_unicode_tables.py).
+ * All are sorted. */
 #ifndef RVI_TEXT_UNICODE_TABLES_H
 #define RVI_TEXT_UNICODE_TABLES_H
 
