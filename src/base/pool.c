@@ -290,7 +290,8 @@ int rvi_pool_size(const rvi_pool *p)
     return p->n_threads;
 }
 
-/* The gate of a new job. Tags come again after 2^32 jobs: what shares remember is then wiped out. */
+/* The gate of a new job. Tags come again after 2^32 jobs: what shares remember is then wiped out.
+ * */
 static uint64_t next_gate(rvi_pool *p, int n_shares)
 {
     const uint64_t one = (uint64_t)1 << SHARE_BITS;
@@ -340,8 +341,7 @@ static void run_shared(rvi_pool *p, rvi_task_fn fn, void *ctx, int n_tasks, cons
     atomic_store(&p->gate, gate - (uint64_t)n_shares);
     for (int i = 1; i < n_shares; i++)
         for (unsigned spin = 0; atomic_load(&p->workers[i].inside); spin++) {
-            if (p->pause)
-                p->pause(p->pause_ctx); /* those inside pause too: no spinning meanwhile */
+            if (p->pause) p->pause(p->pause_ctx); /* the workers pause too, so none spins */
             relax(spin);
         }
 }

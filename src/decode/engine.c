@@ -241,8 +241,8 @@ rv_status rvi_engine_add(rvi_engine *e, rvi_session *s, int n, const rvi_adapter
     return RV_OK;
 }
 
-/* Whoever cancels sets `cancelled` and then looks at in_step; the step sets in_step (when a row is
- * added) and then looks at `cancelled`: one of the two sees the other. */
+/* rvi_session_cancel sets `cancelled` and then looks at in_step; the step sets in_step (when a row
+ * is added) and then looks at `cancelled`: one of the two sees the other. */
 void rvi_session_cancel(rvi_session *s)
 {
     atomic_store(&s->cancelled, true);
@@ -262,8 +262,8 @@ static void take_back_rows(rvi_engine *e)
     e->n_rows = e->n_logits = 0;
 }
 
-/* A cancel of a step before may set `stop` late: then nothing in this one is cancelled, and it is
- * done again. */
+/* A cancel of the previous step may set `stop` late. Then no session of this step is cancelled, and
+ * the step is repeated. */
 static bool run_step(rvi_engine *e)
 {
     rvi_backend *be = e->o.be ? e->o.be : e->m->be;

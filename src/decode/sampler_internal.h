@@ -5,8 +5,8 @@
  *   - ids ascend, so "the first of equals" is the lowest id;
  *   - while dense, all of the vocabulary are candidates, id i at place i, and ids is not filled
  *     (when greedy the set is always dense, and -INFINITY stands at what is masked);
- *   - weights and total are meaningful only while weighed is true: whoever changes a logit clears
- *     it, and whoever drops candidates keeps it true. */
+ *   - weights and total are meaningful only while weighed is true: code that changes a logit clears
+ *     it, code that drops candidates keeps it true. */
 #ifndef RVI_DECODE_SAMPLER_INTERNAL_H
 #define RVI_DECODE_SAMPLER_INTERNAL_H
 

@@ -204,7 +204,7 @@ typedef struct rvi_kernels {
     /* Training, rows of f32. Their sums run in lanes of the row's own width: other bits on other instruction sets. */
     /* y = w x r, r = 1 / sqrt(mean x^2 + eps): dx (=, add: +=) r w dy - x (r^3 / n) sum(x w dy); dx may be dy */
     void (*norm_back)(float *dx, const float *dy, const float *x, const float *w, size_t n, float eps, bool add);
-    /* From f(gate) * up, f as in silu_mul and gelu_mul; results may stand in the place of any operand */
+    /* From f(gate) * up, f as in silu_mul and gelu_mul; results may overwrite any operand */
     void (*silu_back)(float *dgate, float *dup, const float *dact, const float *gate, const float *up, size_t n);
     void (*gelu_back)(float *dgate, float *dup, const float *dact, const float *gate, const float *up, size_t n);
     /* Sum of exp((z - top) * inverse). */

@@ -329,9 +329,9 @@ static rv_status pass_stripped_text(rvi_detok *d, size_t step, const char *s, si
 
 /* ---- bytes ---- */
 
-/* What stands in d->bytes and cannot change any more goes on: valid text as it is, each maximal
- * invalid part as U+FFFD. A character that more bytes could complete stays, unless this is the end.
- */
+/* Passes on the bytes of d->bytes that later bytes cannot change: valid text as it is, each maximal
+ * invalid part as U+FFFD. A character that more bytes could complete is held back, unless this is
+ * the end. */
 static rv_status flush_level(rvi_detok *d, size_t step, bool end, rvi_buf *out, rv_error *err)
 {
     size_t done = 0, i = 0;
@@ -396,9 +396,9 @@ static int byte_token(const char *s, size_t len)
     return hex_value(s[3]) << 4 | hex_value(s[4]);
 }
 
-/* A run of byte tokens ends: it is text if all of it is valid, and otherwise one U+FFFD for each
- * byte. When the run is longer than the room for it, a character that is cut in two waits for its
- * rest. */
+/* Passes on a run of byte tokens: as text if all of it is valid UTF-8, otherwise as one U+FFFD for
+ * each byte. full: the run is longer than the buffer, so a character that is cut in two is held
+ * back. */
 static rv_status flush_run(rvi_detok *d, size_t step, bool full, rvi_buf *out, rv_error *err)
 {
     size_t n = d->n_bytes, rest = full ? rvi_utf8_incomplete(d->bytes, n) : 0;

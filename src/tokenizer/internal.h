@@ -22,7 +22,7 @@ enum {
     RVI_TOK_TEXT_MAX = 1 << 30,    /* bytes of a text to encode */
     RVI_TOK_GROWTH = 64,           /* see rvi_tok_grow */
     RVI_TOK_DECODED_MAX = 1 << 16, /* bytes that a decoder makes of one token */
-    RVI_TOK_AFFIX_MAX = 256,       /* bytes of what stands around the pieces of a word */
+    RVI_TOK_AFFIX_MAX = 256,       /* bytes of the marks around the pieces of a word */
 };
 
 /* Empties a buffer for the text that a step makes of len bytes. No step in use makes more than 18

@@ -269,7 +269,8 @@ static outcome go_back(rvi_regex_work *w, size_t base, uint32_t *pc, size_t *pos
     return FAILED;
 }
 
-/* The part that ends with RVI_OP_MATCH succeeded: its logged states did not fail. */
+/* The part that ends with RVI_OP_MATCH succeeded, so its logged states did not fail: clears their
+ * marks. */
 static void clear_failed(rvi_regex_work *w, size_t log_base, bool look)
 {
     for (size_t i = log_base; i < w->n_log; i++) set_bits(w, w->log[i], look ? GOOD : 0);

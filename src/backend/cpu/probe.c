@@ -4,8 +4,8 @@
  *            every type with finite scales. Matrices are laid over it one behind the other, round
  *            and round, so the weights of a product were last touched a whole working set ago.
  *  rounds    The rates of the engine's own ops are means over several short visits, spread over the
- *            whole time and taking turns: what other programs do meanwhile slows all of them alike,
- *            as it slows a model.
+ *            whole time and taking turns: other programs slow all of them alike, as they slow a
+ *            model.
  *  best      Ceilings (reading, instruction peaks) are the best of several passes, since nothing
  *            can make a pass too fast. */
 #include "backend/cpu/probe.h"
@@ -340,7 +340,7 @@ static void conclude_weight(probe *p, rvi_qtype type)
     call = RVI_MAX(RVI_MIN(call, few / 2), p->out->call);
     p->out->weight[type].call = call;
     p->out->weight[type].memory = rate(usual_bytes, RVI_MAX(far - call, far / 2));
-    /* noise must not make the rest dearer than its beginning, nor free */
+    /* noise must make the remaining bytes neither more expensive than the first ones nor free */
     double least = 0.5 * far * (large - usual_bytes) / usual_bytes;
     p->out->weight[type].large =
         RVI_MAX(rate(large - usual_bytes, RVI_MAX(much - far, least)), p->out->weight[type].memory);
@@ -499,7 +499,7 @@ static void conclude_ops(probe *p, bool is_many)
     const tally *t = p->ops[is_many];
     double n = is_many ? BATCH : 1;
     double keys = is_many ? BATCH_KEYS - (n - 1) / 2 : KEYS; /* on average */
-    /* waking the threads for attention is counted as a call by whoever adds up */
+    /* the caller counts waking the threads for attention as a call */
     double attention = mean(&t[OP_ATTENTION]);
     attention = RVI_MAX(attention - p->out->call, attention / 2);
     out->norm = mean(&t[OP_NORM]) / (n * op_elements[OP_NORM]);

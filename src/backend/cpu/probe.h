@@ -1,8 +1,8 @@
 /* probe.h - measures the machine as the CPU backend uses it: on its threads, through its ops.
  *
- * The rates are what a model's speed can be computed from: seconds for a token are the sum, over
- * its matrices, of bytes / rate and the cost of a call, plus attention and the row ops. All figures
- * are in plain units: seconds, bytes and operations a second. */
+ * A model's speed can be computed from these rates: seconds for a token are the sum, over its
+ * matrices, of bytes / rate and the cost of a call, plus attention and the row ops. All figures are
+ * in plain units: seconds, bytes and operations a second. */
 #ifndef RVI_BACKEND_CPU_PROBE_H
 #define RVI_BACKEND_CPU_PROBE_H
 
@@ -43,7 +43,7 @@ typedef struct rvi_cpu_probe {
         double many; /* RVI_CPU_PROBE_ROWS rows: operations, weights from the largest set */
     } weight[RVI_QTYPE_COUNT];
     size_t large_from;           /* bytes of a matrix */
-    double call;                 /* a product of almost nothing: waking the threads */
+    double call;                 /* a product of minimal size: the cost of waking the threads */
     rvi_cpu_probe_ops one, many; /* one row; per row of many */
     double logit;                /* handing one logit to the caller */
     /* what other thread counts give: the one-row rate from memory, and the many-row rate of Q4_K */
@@ -55,8 +55,8 @@ typedef struct rvi_cpu_probe {
 } rvi_cpu_probe;
 
 typedef struct rvi_cpu_probe_options {
-    size_t working_set; /* bytes beyond the last cache; 0: by the caches and the memory there are */
-    double seconds;     /* about how long it may take; 0: 4.5 */
+    size_t working_set;           /* bytes beyond the last cache; 0: chosen by caches and memory */
+    double seconds;               /* about how long it may take; 0: 4.5 */
     int n_physical, n_logical;    /* cores and CPUs, for the thread counts to try; 0: none */
     size_t last_cache, available; /* bytes, 0: unknown */
     bool quick;                   /* small matrices and few of them: rough figures at once */

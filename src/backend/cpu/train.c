@@ -95,7 +95,8 @@ static bool scratch_fill(const rvi_cpu *cpu, rvi_train_scratch *s)
     return ok;
 }
 
-/* The new scratch is made before the old one goes: a failure leaves what others reserved. */
+/* The new scratch is made before the old one is freed, so that a failure keeps what was reserved
+ * before. */
 rv_status rvi_cpu_train_reserve(rvi_backend *be, int n_rows, int n_cols, int n_vocab, rv_error *err)
 {
     rvi_cpu *cpu = rvi_cpu_of(be);

@@ -166,7 +166,7 @@ static queries queries_of(const job *j, const block *b, int kv, int head, int en
     return q;
 }
 
-/* Where the rows of x of all heads lie, one row's heads after each other. */
+/* The addresses of the rows of x of all heads, one row's heads after each other. */
 static void list_queries(const job *j, const queries *q, rvi_cols x, const float **rows)
 {
     for (int r = 0; r < q->b.n; r++)
