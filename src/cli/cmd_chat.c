@@ -97,7 +97,8 @@ static void remark_answer(const chat *t, const rv_answer *g)
                (unsigned long long)t->g->sampling.seed);
 }
 
-/* What takes part in the answer to the conversation as it stands, where something was learned. */
+/* Which lessons and adapters take part in the answer to the current conversation, if anything was
+ * learned. */
 static rv_status begin_learned(chat *t, rv_error *err)
 {
     rvi_buf json = {0};
@@ -108,8 +109,8 @@ static rv_status begin_learned(chat *t, rv_error *err)
     return st;
 }
 
-/* Answers the last message, which is the user's. *answered: a message of the assistant's stands
- * behind it now (perhaps a part of the answer). */
+/* Answers the last message, which is the user's. *answered: an assistant's message was added
+ * (perhaps an incomplete answer). */
 static rv_status answer(chat *t, bool *answered, rv_error *err)
 {
     int32_t *ids = NULL;
@@ -171,7 +172,8 @@ static rv_status turn(chat *t, const char *text, size_t len, rv_error *err)
 
 /* ---- learning ---- */
 
-/* The learner, or NULL after saying why there is none. judged: there must be an answer too. */
+/* Returns the learner, or NULL after telling the user why there is none. judged: there must be an
+ * answer too. */
 static rv_learner *learner(const chat *t, bool judged)
 {
     if (!t->learning.l)

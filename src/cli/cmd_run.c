@@ -84,8 +84,8 @@ static rv_status prompt_ids(run *r, const char *prompt, size_t len, int32_t **id
 
 /* ---- results ---- */
 
-/* The text a token stands for behind others. A tokenizer may leave out a space at the beginning of
- * a text, so the token is looked at behind itself. */
+/* The text of a token that follows others. A tokenizer may leave out a space at the beginning of a
+ * text, so the token is looked at behind itself. */
 static rv_status write_token(const rv_model *m, int32_t id, rvi_buf *out, rv_error *err)
 {
     const int32_t twice[2] = {id, id};

@@ -123,7 +123,7 @@ typedef struct rvi_step_row {
 rv_status rvi_engine_step(rvi_engine *e, const rvi_step_row *rows, size_t n,
                           rv_error *err) RVI_MUST_CHECK;
 
-/* Adds to an RV_E_GENERATION error the name of a tensor with NaN values, if there is one. */
+/* Returns st. If a tensor of the model holds NaN, the message is replaced by one that names it. */
 rv_status rvi_engine_explain(const rvi_engine *e, rv_status st, rv_error *err) RVI_MUST_CHECK;
 
 #endif

@@ -7,7 +7,7 @@
 typedef struct rvi_scorer {
     const rvi_model *m;
     rvi_workspace *ws;
-    rvi_seq *seq; /* with room for the text; is used up */
+    rvi_seq *seq; /* with room for the text; its contents are overwritten */
     rvi_row *rows;
     int max_rows, max_logits; /* of a step; the workspace's */
     int rope_set;
