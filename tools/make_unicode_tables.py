@@ -3,24 +3,21 @@
 
     make_unicode_tables.py src/text [FILE ...]
 
-writes unicode_tables.c (categories, folding, lower case, properties), case_tables.c (upper and
+writes unicode_tables.c (categories, folding, lower case, properties, widths), case_tables.c (upper and
 title case) and normal_form_tables.c (combining classes, decompositions, compositions) there, or
 only the files named.
 
-Character data come from the package unicodedata2 (pip install unicodedata2==16.0.0), or from
-Python's own unicodedata where that package is missing; the data's version must be between 14.0 and
-16.0, and the table says which it was. Scripts and derived properties come from the package `regex`,
-cut down to the characters that the version assigns. Case mappings come from Python itself.
+Character data come from the package unicodedata2 (pip install unicodedata2==16.0.0). Scripts and
+derived properties come from the package `regex`, cut down to the characters that this version
+assigns. Case mappings come from Python itself; letters that are newer than Python's own data are
+paired by their names ("... CAPITAL LETTER ..." and "... SMALL LETTER ...").
 """
 import os
 import sys
+import unicodedata
 
 import regex
-
-try:
-    import unicodedata2 as ud
-except ImportError:
-    import unicodedata as ud
+import unicodedata2 as ud
 
 CATEGORIES = ("Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp "
               "Cc Cf Cs Co Cn").split()
@@ -64,7 +61,20 @@ def mapping_runs(pairs):
     return out
 
 
+def newer_letters():
+    """Pairs (capital, small) of which Python's own data lack the capital letter."""
+    for c in range(LAST + 1):
+        if ud.category(chr(c)) == "Lu" and unicodedata.category(chr(c)) == "Cn":
+            yield c, ord(ud.lookup(ud.name(chr(c)).replace("CAPITAL", "SMALL")))
+
+
+NEWER_LOWER = dict(newer_letters())
+NEWER_UPPER = {small: capital for capital, small in NEWER_LOWER.items()}
+
+
 def simple_fold(c):
+    if c in NEWER_LOWER:
+        return NEWER_LOWER[c]
     s = chr(c)
     for t in (s.casefold(), s.lower()):
         if len(t) == 1:
@@ -73,13 +83,24 @@ def simple_fold(c):
 
 
 def lower(c):
+    if c in NEWER_LOWER:
+        return NEWER_LOWER[c]
     return ord(chr(c).lower()) if len(chr(c).lower()) == 1 else c
+
+
+def upper(c):
+    """The upper case of a character as a string."""
+    return chr(NEWER_UPPER[c]) if c in NEWER_UPPER else chr(c).upper()
+
+
+def title(c):
+    return upper(c) if c in NEWER_UPPER else chr(c).title()
 
 
 def main():
     version = ud.unidata_version
-    if not (14, 0, 0) <= tuple(map(int, version.split("."))) <= (16, 0, 0):
-        sys.exit("character data of version 14.0 to 16.0 are needed, not " + version)
+    if version != "16.0.0":
+        sys.exit("character data of version 16.0.0 are needed, not " + version)
     every = range(LAST + 1)
     cat = [ud.category(chr(c)) for c in every]
 
@@ -125,17 +146,24 @@ def main():
     emit("const rvi_unicode_range rvi_unicode_ranges[]", ["{%d,%d}" % tuple(r) for r in flat])
     print("/* name, first range, number of ranges */")
     emit("const rvi_unicode_property rvi_unicode_properties[]", index)
-    print("const size_t rvi_unicode_n_properties = %d;" % len(index))
+    print("const size_t rvi_unicode_n_properties = %d;\n" % len(index))
+
+    wide = ranges([c for c in every if ud.east_asian_width(chr(c)) in "WF"])
+    print("/* two columns wide on a terminal (East_Asian_Width W or F): first, last */")
+    emit("const rvi_unicode_range rvi_unicode_wide[]", ["{%d,%d}" % tuple(r) for r in wide])
+    print("const size_t rvi_unicode_n_wide = %d;" % len(wide))
 
     begin("case_tables.c")
-    runs = mapping_runs([(c, ord(chr(c).upper())) for c in every if len(chr(c).upper()) == 1 and chr(c).upper() != chr(c)])
+    runs = mapping_runs([(c, ord(upper(c))) for c in every
+                         if len(upper(c)) == 1 and upper(c) != chr(c)])
     print("/* upper case, one to one: first, last, step, distance */")
     emit("const rvi_unicode_mapping rvi_unicode_upper[]", ["{%d,%d,%d,%d}" % tuple(r) for r in runs])
     print("const size_t rvi_unicode_n_upper = %d;\n" % len(runs))
-    for name, what, image in (("upper_long", "upper case of more than one character", str.upper),
-                              ("title_long", "title case that is not the upper case", str.title)):
-        rows = [(c, image(chr(c))) for c in every if not 0xD800 <= c <= 0xDFFF]
-        rows = [(c, to) for c, to in rows if (len(to) > 1 if name == "upper_long" else to != chr(c).upper())]
+    for name, what, image in (("upper_long", "upper case of more than one character", upper),
+                              ("title_long", "title case that is not the upper case", title)):
+        rows = [(c, image(c)) for c in every if not 0xD800 <= c <= 0xDFFF]
+        rows = [(c, to) for c, to in rows
+                if (len(to) > 1 if name == "upper_long" else to != upper(c))]
         print("/* %s: from, to */" % what)
         emit("const rvi_unicode_expansion rvi_unicode_%s[]" % name,
              ["{%d,{%s}}" % (c, ",".join(str(ord(x)) for x in to)) for c, to in rows])

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "text/chars.h"
 
 const char *const style_names[N_STYLES] = {
     "two_sentences", "bullets", "greets", "lowercase", "ends_with_question", "one_line_label"};
@@ -32,47 +33,17 @@ static uint32_t char_at(span t, size_t i, size_t *used)
     return cp;
 }
 
-static bool is_space(uint32_t c)
-{
-    return c == ' ' || (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x1F) || c == 0x85 || c == 0xA0 ||
-           c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
-           c == 0x202F || c == 0x205F || c == 0x3000;
-}
-
-/* Letters, digits and the underscore; beyond Latin, every character of the blocks of scripts. */
-static bool is_word(uint32_t c)
-{
-    if (c < 0x80)
-        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-               c == '_';
-    if (c < 0xC0)
-        return c == 0xAA || c == 0xB2 || c == 0xB3 || c == 0xB5 || c == 0xB9 || c == 0xBA ||
-               (c >= 0xBC && c <= 0xBE);
-    if (c == 0xD7 || c == 0xF7) return false;
-    if (c < 0x2000) return !is_space(c);
-    return (c >= 0x2C00 && c < 0x2E00) || (c >= 0x3005 && c <= 0x3007) ||
-           (c >= 0x3041 && c < 0xD800) || (c >= 0xF900 && c < 0xFE00) ||
-           (c >= 0xFF10 && c < 0xFF1A) || (c >= 0xFF21 && c < 0xFFE0) ||
-           (c >= 0x10000 && c < 0x1F000) || (c >= 0x20000 && c < 0x323B0);
-}
-
-/* The lower case of Latin, Greek and Cyrillic letters. */
+/* The lower case of a character where that is one character, otherwise the character itself. */
 static uint32_t lower(uint32_t c)
 {
-    if ((c >= 'A' && c <= 'Z') || (c >= 0xC0 && c <= 0xDE && c != 0xD7)) return c + 32;
-    if ((c >= 0x100 && c <= 0x137 && c != 0x130) || (c >= 0x14A && c <= 0x177)) return c | 1;
-    if ((c >= 0x139 && c <= 0x148) || (c >= 0x179 && c <= 0x17E)) return c + (c & 1);
-    if (c == 0x178) return 0xFF;
-    if (c >= 0x391 && c <= 0x3A9) return c + 32;
-    if (c >= 0x410 && c <= 0x42F) return c + 32;
-    if (c >= 0x400 && c <= 0x40F) return c + 80;
-    return c;
+    uint32_t to[3];
+    return rvi_char_to_lower(c, to) == 1 ? to[0] : c;
 }
 
 static span trim_left(span t)
 {
     size_t used;
-    while (t.len && is_space(char_at(t, 0, &used))) t = (span){t.data + used, t.len - used};
+    while (t.len && rvi_char_space(char_at(t, 0, &used))) t = (span){t.data + used, t.len - used};
     return t;
 }
 
@@ -81,7 +52,7 @@ static span trim(span t)
     size_t end = 0, used;
     t = trim_left(t);
     for (size_t i = 0; i < t.len; i += used)
-        if (!is_space(char_at(t, i, &used))) end = i + used;
+        if (!rvi_char_space(char_at(t, i, &used))) end = i + used;
     return (span){t.data, end};
 }
 
@@ -101,7 +72,7 @@ static bool ends_sentence(char c)
 static bool has_word(span t)
 {
     for (size_t i = 0, used; i < t.len; i += used)
-        if (is_word(char_at(t, i, &used))) return true;
+        if (rvi_char_word(char_at(t, i, &used))) return true;
     return false;
 }
 
@@ -114,11 +85,11 @@ static bool next_sentence(span *rest, span *out)
         size_t i = 0, used = 0, gap = 0;
         for (; i < t.len; i += used) {
             uint32_t c = char_at(t, i, &used);
-            bool after_end = i && ends_sentence(t.data[i - 1]) && is_space(c);
+            bool after_end = i && ends_sentence(t.data[i - 1]) && rvi_char_space(c);
             if (!after_end && c != '\n') continue;
             for (size_t n; i + gap < t.len; gap += n) {
                 c = char_at(t, i + gap, &n);
-                if (!(after_end ? is_space(c) : c == '\n')) break;
+                if (!(after_end ? rvi_char_space(c) : c == '\n')) break;
             }
             break;
         }
@@ -176,7 +147,7 @@ static double judge_greets(span t, const char *name)
         span rest = {t.data + at, t.len - at};
         if (at == n || !starts_folded(rest, name)) continue;
         size_t end = strlen(name);
-        if (end >= rest.len || !is_word(char_at(rest, end, &used))) return 1;
+        if (end >= rest.len || !rvi_char_word(char_at(rest, end, &used))) return 1;
     }
     return 0;
 }
@@ -189,14 +160,14 @@ static double judge_lowercase(span t)
         uint32_t c = ' ';
         used = 1;
         if (i < t.len) c = char_at(t, i, &used);
-        if (is_space(c)) {
+        if (rvi_char_space(c)) {
             n += inside;
             n_lower += inside && is_lower;
             is_lower = true;
         } else if (lower(c) != c) {
             is_lower = false;
         }
-        inside = !is_space(c);
+        inside = !rvi_char_space(c);
     }
     return n ? (double)n_lower / (double)n : 0;
 }
@@ -227,7 +198,7 @@ double style_judge(style_rule style, const char *text, const char *name, bool en
 static size_t list_mark(span t, size_t i)
 {
     size_t at = i, used = 0;
-    while (at < t.len && is_space(char_at(t, at, &used))) at += used;
+    while (at < t.len && rvi_char_space(char_at(t, at, &used))) at += used;
     size_t mark = at;
     if (at < t.len && (t.data[at] == '-' || t.data[at] == '*')) {
         at++;
@@ -237,7 +208,7 @@ static size_t list_mark(span t, size_t i)
         at++;
     }
     size_t behind = at;
-    while (at < t.len && is_space(char_at(t, at, &used))) at += used;
+    while (at < t.len && rvi_char_space(char_at(t, at, &used))) at += used;
     return at > behind ? at - i : 0;
 }
 

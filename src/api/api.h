@@ -152,7 +152,7 @@ double rvi_api_idle_seconds(const rv_runtime *rt); /* since then */
 
 typedef struct rvi_background {
     rvi_thread *thread; /* NULL: none */
-    rvi_bell *bell;     /* something may wait */
+    rvi_wakeup *wakeup; /* something may wait */
     atomic_bool stop;
     atomic_bool closed;    /* the caller's handle is gone: it does not start again */
     atomic_flag switching; /* one at a time starts or stops it */
@@ -171,7 +171,7 @@ struct rv_learner {
 rv_status rvi_background_start(rv_learner *l, rv_error *err) RVI_MUST_CHECK;
 /* Returns when it has ended, without a turn of its own; was there one? */
 bool rvi_background_stop(rv_learner *l);
-void rvi_background_ring(rv_learner *l);
+void rvi_background_wake(rv_learner *l);
 void rvi_background_deinit(rv_learner *l);
 
 /* The adapters that take part from now on: the session's own, then the learner's (held). */

@@ -58,7 +58,7 @@ static void release_job(job *j)
 
 /* ---- the thread that computes ---- */
 
-static void rest(void *ctx)
+static void pause_while_busy(void *ctx)
 {
     const job *j = ctx;
     while (!atomic_load(&j->cancelled) && !atomic_load(&j->l->bg.stop) &&
@@ -85,7 +85,7 @@ static void compute(void *ctx)
     rvi_voice voice = l->l->voice;
     int n_threads =
         l->l->o.n_threads > 0 ? l->l->o.n_threads : rvi_backend_cpu_threads(l->m->rt->be);
-    j->st = rvi_backend_cpu_like(&voice.be, l->m->rt->be, n_threads, rest, j, &j->err);
+    j->st = rvi_backend_cpu_like(&voice.be, l->m->rt->be, n_threads, pause_while_busy, j, &j->err);
     if (!j->st) {
         voice.be->ops->set_stop(voice.be, &j->cancelled);
         switch (j->kind) {
@@ -102,7 +102,7 @@ static void compute(void *ctx)
     }
     rvi_api_leave_heap(heap);
     atomic_store(&j->done, true);
-    rvi_bell_ring(l->bg.bell);
+    rvi_wakeup_post(l->bg.wakeup);
     release_job(j);
 }
 
@@ -183,14 +183,14 @@ static void attend(rv_learner *l)
     }
 }
 
-/* Until the job has ended. Whoever changes what stands rings: training what was taken back would be
+/* Until the job has ended. Whoever changes the lessons posts the wakeup: training what was taken back would be
  * in vain. False: the learner was freed, and the job goes on for a while. */
 static bool oversee(job *j)
 {
     rvi_background *bg = &j->l->bg;
     rvi_api_turn turn;
     while (!atomic_load(&j->done) && !atomic_load(&bg->stop)) {
-        rvi_bell_wait(bg->bell, 0);
+        rvi_wakeup_wait(bg->wakeup, 0);
         if (atomic_load(&j->done) || !rvi_api_enter_aside(&turn, j->l->m->rt, &bg->stop)) continue;
         attend(j->l);
         if (!stands(j)) atomic_store(&j->cancelled, true);
@@ -229,7 +229,7 @@ static rv_status carry_out(job *j)
     return st;
 }
 
-/* One piece of work, or none; *wait: seconds until the next look unless the bell rings; 0: for
+/* One piece of work, or none; *wait: seconds until the next look unless it is woken; 0: for
  * ever; negative: there may be more at once. */
 static void work(rv_learner *l, double *wait)
 {
@@ -267,7 +267,7 @@ static void background(void *ctx)
     while (!atomic_load(&l->bg.stop)) {
         double wait;
         work(l, &wait);
-        if (wait >= 0 && !atomic_load(&l->bg.stop)) rvi_bell_wait(l->bg.bell, wait);
+        if (wait >= 0 && !atomic_load(&l->bg.stop)) rvi_wakeup_wait(l->bg.wakeup, wait);
     }
     rvi_api_leave_heap(heap);
 }
@@ -286,7 +286,7 @@ rv_status rvi_background_start(rv_learner *l, rv_error *err)
     begin_switch(bg);
     if (!bg->thread && !atomic_load(&bg->closed)) {
         const rv_allocator *heap = rvi_api_use_heap(l->m->rt);
-        if (!bg->bell) st = rvi_bell_new(&bg->bell, err);
+        if (!bg->wakeup) st = rvi_wakeup_new(&bg->wakeup, err);
         atomic_store(&bg->stop, false);
         if (!st) rvi_doing_begin(&l->l->doing, "resting", 0);
         if (!st) st = rvi_thread_start(&bg->thread, background, l, false, err);
@@ -304,7 +304,7 @@ bool rvi_background_stop(rv_learner *l)
     bool was = bg->thread != NULL;
     if (was) {
         atomic_store(&bg->stop, true);
-        rvi_bell_ring(bg->bell);
+        rvi_wakeup_post(bg->wakeup);
         rvi_thread_join(bg->thread);
         bg->thread = NULL;
         rvi_doing_begin(&l->l->doing, NULL, 0);
@@ -313,14 +313,14 @@ bool rvi_background_stop(rv_learner *l)
     return was;
 }
 
-/* Whoever rings has a call under way on the learner, so that the bell is there to stay. */
-void rvi_background_ring(rv_learner *l)
+/* The caller has a call under way on the learner, so the wakeup cannot be freed meanwhile. */
+void rvi_background_wake(rv_learner *l)
 {
-    if (l->bg.bell) rvi_bell_ring(l->bg.bell);
+    if (l->bg.wakeup) rvi_wakeup_post(l->bg.wakeup);
 }
 
 void rvi_background_deinit(rv_learner *l)
 {
-    rvi_bell_free(l->bg.bell);
-    l->bg.bell = NULL;
+    rvi_wakeup_free(l->bg.wakeup);
+    l->bg.wakeup = NULL;
 }

@@ -76,7 +76,7 @@ void rvi_api_note_answer(rv_session *s)
         return;
     rvi_api_forget_answer(s);
     l->answered[l->next_answered++ % RVI_FORESEEN] = s;
-    rvi_background_ring(l);
+    rvi_background_wake(l);
 }
 
 void rvi_api_forget_answer(rv_session *s)
@@ -132,7 +132,7 @@ static rv_status leave_reporting(rvi_api_turn *turn, rv_learner *l, rv_status st
 {
     if (!st && out) st = rvi_api_give_adaptation(r, out, err);
     rvi_api_leave(turn);
-    if (!st) rvi_background_ring(l);
+    if (!st) rvi_background_wake(l);
     return st;
 }
 

@@ -96,14 +96,14 @@ static void describe_memory(const rvi_machine *m, rvi_buf *b)
 
 /* ---- what was measured ---- */
 
-static void put_pair(rvi_buf *b, const char *one, const char *all, rvi_probe_pair v)
+static void put_pair(rvi_buf *b, const char *one, const char *all, rvi_cpu_probe_pair v)
 {
     bool first = true;
     put_number(b, &first, one, v.one / 1e9);
     put_number(b, &first, all, v.all / 1e9);
 }
 
-static void describe_reads(const rvi_probe *p, rvi_buf *b)
+static void describe_reads(const rvi_cpu_probe *p, rvi_buf *b)
 {
     size_t last = p->n_sets - 1;
     rvi_buf_puts(b, "\"read_gbps\":{");
@@ -117,14 +117,15 @@ static void describe_reads(const rvi_probe *p, rvi_buf *b)
     rvi_buf_puts(b, "]}");
 }
 
-static void describe_peak(rvi_buf *b, const char *name, const char *instruction, rvi_probe_pair v)
+static void describe_peak(rvi_buf *b, const char *name, const char *instruction,
+                          rvi_cpu_probe_pair v)
 {
     rvi_buf_printf(b, ",\"%s\":{\"instruction\":\"%s\",", name, instruction);
     put_pair(b, "gops_one", "gops_all", v);
     rvi_buf_puts(b, "}");
 }
 
-static void describe_weights(const rvi_probe *p, rvi_buf *b)
+static void describe_weights(const rvi_cpu_probe *p, rvi_buf *b)
 {
     rvi_buf_puts(b, ",\"weights\":{");
     for (size_t t = 0; t < RVI_QTYPE_COUNT; t++) {
@@ -140,7 +141,7 @@ static void describe_weights(const rvi_probe *p, rvi_buf *b)
     rvi_buf_puts(b, "}");
 }
 
-static void describe_ops(rvi_buf *b, const char *name, const rvi_probe_ops *ops)
+static void describe_ops(rvi_buf *b, const char *name, const rvi_cpu_probe_ops *ops)
 {
     bool first = true;
     rvi_buf_printf(b, ",\"%s\":{", name);
@@ -151,7 +152,7 @@ static void describe_ops(rvi_buf *b, const char *name, const rvi_probe_ops *ops)
     rvi_buf_puts(b, "}");
 }
 
-static void describe_counts(const rvi_probe *p, rvi_buf *b)
+static void describe_counts(const rvi_cpu_probe *p, rvi_buf *b)
 {
     rvi_buf_puts(b, ",\"thread_counts\":[");
     for (size_t i = 0; i < p->n_counts; i++) {
@@ -165,7 +166,7 @@ static void describe_counts(const rvi_probe *p, rvi_buf *b)
     rvi_buf_puts(b, "]");
 }
 
-static void describe_measured(const rvi_probe *p, rvi_buf *b)
+static void describe_measured(const rvi_cpu_probe *p, rvi_buf *b)
 {
     bool first = false;
     rvi_buf_printf(b, ",\"measured\":{\"threads\":%d,", p->n_threads);
@@ -176,23 +177,24 @@ static void describe_measured(const rvi_probe *p, rvi_buf *b)
     put_number(b, &first, "call_us", p->call * 1e6);
     put_number(b, &first, "logit_ns", p->logit * 1e9);
     rvi_buf_printf(b, ",\"large_from\":%zu", p->large_from);
-    rvi_buf_printf(b, ",\"attention_heads\":%d", RVI_PROBE_HEADS);
+    rvi_buf_printf(b, ",\"attention_heads\":%d", RVI_CPU_PROBE_HEADS);
     describe_ops(b, "one_row", &p->one);
     describe_ops(b, "many_rows", &p->many);
     describe_counts(p, b);
     rvi_buf_puts(b, "}");
 }
 
-static rv_status measure(rv_runtime *rt, const rvi_machine *m, rvi_probe *out, rv_error *err)
+static rv_status measure(rv_runtime *rt, const rvi_machine *m, rvi_cpu_probe *out, rv_error *err)
 {
     uint64_t last = 0;
     for (int level = 1; level <= 9; level++)
         last = RVI_MAX(last, rvi_machine_cache_bytes(m, level));
-    rvi_probe_options o = {.n_physical = m->n_physical,
-                           .n_logical = m->n_logical,
-                           .last_cache = (size_t)last,
-                           .available = (size_t)RVI_MIN(m->memory_available, (uint64_t)SIZE_MAX)};
-    return rvi_probe_run(out, rt->be, &o, err);
+    rvi_cpu_probe_options o = {.n_physical = m->n_physical,
+                               .n_logical = m->n_logical,
+                               .last_cache = (size_t)last,
+                               .available =
+                                   (size_t)RVI_MIN(m->memory_available, (uint64_t)SIZE_MAX)};
+    return rvi_cpu_probe_run(out, rt->be, &o, err);
 }
 
 rv_status rv_runtime_describe(rv_runtime *rt, int with_measuring, char **json, rv_error *err)
@@ -203,7 +205,7 @@ rv_status rv_runtime_describe(rv_runtime *rt, int with_measuring, char **json, r
     rv_status st = rvi_api_enter(&turn, rt, err);
     if (st) return st;
     rvi_machine m;
-    rvi_probe p;
+    rvi_cpu_probe p;
     rvi_buf b = {0};
     rvi_machine_read(&m, "");
     if (with_measuring) st = measure(rt, &m, &p, err);

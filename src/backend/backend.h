@@ -1,16 +1,16 @@
-/* backend.h - the op table over rows: what the layer code may ask of the machine that holds the
- * tensors.
+/* backend.h - the table of operations by which layer code computes with tensors, independent of
+ * where these are stored.
  *
- * A tensor is opaque above this floor: a CPU backend keeps weights where the file has them, another
- * may own device memory. It is either a weight (a matrix n_out x n_in, rows stored as blocks of a
- * type), a vector of f32, or activation rows of f32. Activations are addressed by columns: rvi_cols
- * names a range of columns of every row, so that q, k and v can share one tensor.
+ * A tensor is opaque to its users: a CPU backend leaves weights in the mapped file, another may own
+ * device memory. It is either a weight (a matrix n_out x n_in, rows stored as blocks of a type), a
+ * vector of f32, or activation rows of f32. Activations are addressed by columns: rvi_cols names a
+ * range of columns of every row, so that q, k and v can share one tensor.
  *
  * The law: row r of every result depends on row r of the operands alone, bit for bit. The number of
- * rows in the call, their order, the number of threads and the ISA row in use do not enter.
+ * rows in the call, their order, the number of threads and the instruction set make no difference.
  *
- * Compute ops cannot fail: what they need was reserved before. One thread at a time computes on a
- * backend; meanwhile others may make weights, pack them and free them. */
+ * Compute ops cannot fail, because the memory they need was reserved before. Only one thread at a
+ * time computes on a backend; other threads may make, pack and free weights at the same time. */
 #ifndef RVI_BACKEND_BACKEND_H
 #define RVI_BACKEND_BACKEND_H
 
@@ -42,7 +42,7 @@ typedef struct rvi_kv_spec {
     rv_kv_type type;
 } rvi_kv_spec;
 
-/* Where a row's past lies: key position p is in page pages[p / RVI_PAGE_TOKENS]. */
+/* Where a row finds its keys and values: position p is in page pages[p / RVI_PAGE_TOKENS]. */
 typedef struct rvi_kv_row {
     const int32_t *pages;
     int32_t pos;
@@ -64,8 +64,9 @@ typedef struct rvi_part {
     rvi_cols out;
 } rvi_part;
 
-/* Products of the same rows with up to three matrices, with what stands before and after them in a
- * layer, so that a row of activations is touched once and the threads meet once. */
+/* Products of the same rows with up to three matrices, fused with the operations before and after
+ * them in a layer, so that each row of activations is read once and the threads synchronize
+ * once. */
 typedef struct rvi_matmul {
     rvi_cols x;
     const rvi_tensor *norm; /* not NULL: RMS norm of x by these weights first, into `normed` */
@@ -80,15 +81,14 @@ typedef struct rvi_matmul {
 
 /* ---- training ----
  *
- * The rows of a batch are texts, each in consecutive rows; what a row sees lies in the batch too,
- * not in KV pages. */
+ * The rows of a batch are texts, each in consecutive rows; a row's keys and values are in the batch
+ * too, not in KV pages. */
 
-/* A run of rows: consecutive positions of one text. They see all rows of `parent` and its parents,
- * and of their own those not after themselves. Texts that begin alike share their beginning as a
- * parent. */
+/* A run of rows: consecutive positions of one text. Each sees all rows of `parent` and its parents,
+ * and those of its own span up to itself. Texts with the same beginning share it as a parent. */
 typedef struct rvi_span {
     int first, n; /* rows of the batch */
-    int pos;      /* of the first row in its text: what the parents' rows amount to */
+    int pos;      /* of the first row in its text: the number of rows of all parents */
     int parent;   /* an earlier span, or -1 */
 } rvi_span;
 
@@ -100,8 +100,8 @@ typedef struct rvi_float_linear {
     rvi_tensor *da, *db; /* backward: shaped like a and b; both or none NULL */
 } rvi_float_linear;
 
-/* What the logits of a row should be: probabilities p of n ids, and `rest` over all others
- * together, in sum 1.
+/* The target distribution of a row: probabilities p of n ids, and `rest` for all other ids
+ * together; the sum is 1.
  *     loss = sum_i p_i (ln p_i - ln q_i) + rest (ln rest - ln(1 - sum_i q_i)),
  *     q = softmax(z / temperature)
  * with 0 ln 0 = 0 and 1 - sum q no less than 1e-6 (no gradient passes then). One id of probability
@@ -127,10 +127,10 @@ typedef struct rvi_backend_ops {
                             float offset, rv_error *err);
     rv_status (*rows_new)(rvi_backend *be, rvi_tensor **out, int n_rows, int n_cols, rv_error *err);
     void (*tensor_free)(rvi_backend *be, rvi_tensor *t); /* accepts NULL */
-    /* The weights of products, in the form that suits the machine: pack_bytes says what each takes
-     * (0: it stays as it is), pack_new reserves the sum, and after pack a weight's products no
-     * longer read the view's bytes (embed still does), so that a mapped file's pages are given
-     * back. Packs are freed after the last use of their tensors. */
+    /* Packing rearranges weights for fast products: pack_bytes returns the bytes a weight takes (0:
+     * it is not packed), pack_new reserves the sum. After pack, products no longer read the view's
+     * bytes (embed still does), so the pages of a mapped file are released. Free a pack after the
+     * last use of its tensors. */
     size_t (*pack_bytes)(rvi_backend *be, const rvi_tensor *t);
     rv_status (*pack_new)(rvi_backend *be, rvi_pack **out, size_t bytes, rv_error *err);
     void (*pack)(rvi_backend *be, rvi_pack *p, rvi_tensor *t);
@@ -142,12 +142,12 @@ typedef struct rvi_backend_ops {
     /* Scratch for calls of up to n_rows rows whose operands have up to n_cols columns; types: of
      * the weights, a bit 1 << rvi_qtype for each. */
     rv_status (*reserve)(rvi_backend *be, int n_rows, int n_cols, unsigned types, rv_error *err);
-    /* While *stop is set, compute ops return at once, having done a part of their work or none.
-     * NULL: they always do all of it. */
+    /* While *stop is set, compute ops return at once with their work undone or incomplete. NULL:
+     * they always complete it. */
     void (*set_stop)(rvi_backend *be, const atomic_bool *stop);
 
-    /* fn(ctx, 0 .. n_tasks - 1, worker) on the backend's threads, from any thread and beside a
-     * computation: for work of other rooms over a model's bytes. */
+    /* Runs fn(ctx, 0 .. n_tasks - 1, worker) on the backend's threads. May be called from any
+     * thread, also during a computation; other rooms use it for work over a model's bytes. */
     void (*share)(rvi_backend *be, void (*fn)(void *ctx, int task, int worker), void *ctx,
                   int n_tasks);
 
@@ -167,10 +167,10 @@ typedef struct rvi_backend_ops {
                   int n_rows, float scale);
     void (*rms_norm)(rvi_backend *be, rvi_cols out, rvi_cols x, const rvi_tensor *w, int n_rows,
                      float eps);
-    /* Mean taken away, scaled to variance 1, times w plus b; out may be x */
+    /* Subtracts the mean, scales to variance 1, multiplies by w and adds b; out may be x */
     void (*layer_norm)(rvi_backend *be, rvi_cols out, rvi_cols x, const rvi_tensor *w,
                        const rvi_tensor *b, int n_rows, float eps);
-    /* RMS norm of each head of size w's length by itself, in place */
+    /* RMS norm of each head separately, in place; the head size is w's length */
     void (*head_norm)(rvi_backend *be, rvi_cols x, const rvi_tensor *w, int n_rows, float eps);
     void (*matmul)(rvi_backend *be, const rvi_matmul *m);
     /* angles: per row n_pairs cosines, then n_pairs sines; heads of head_size, the first 2 *
@@ -193,8 +193,8 @@ typedef struct rvi_backend_ops {
 
     /* Training. Activations are never int8: products run in bf16 on matrix units where the machine
      * has them and the backend is not exact, in f32 otherwise. Sums over k run in an order fixed by
-     * k alone, sums over rows in the order of the rows: the thread count never enters. "+=" adds to
-     * what is there. */
+     * k alone, sums over rows in the order of the rows: the thread count makes no difference. "+="
+     * adds to what is there. */
     /* A matrix or vector of f32 whose storage is the caller's and may change between calls. */
     rv_status (*floats_view)(rvi_backend *be, rvi_tensor **out, float *data, int n_rows, int n_cols,
                              rv_error *err);
@@ -225,9 +225,8 @@ typedef struct rvi_backend_ops {
     /* From act = f(gate) * up: dgate =, dup = */
     void (*glu_back)(rvi_backend *be, rvi_cols dgate, rvi_cols dup, rvi_cols dact, rvi_cols gate,
                      rvi_cols up, rvi_glu kind, int n_rows);
-    /* logits (after their soft cap; 0: none) become weight * d loss / d (logits before the cap),
-     * where grad is set; else they are left in no defined state. Fills targets[i].loss for row
-     * i. */
+    /* logits (after their soft cap; 0: none) become weight * d loss / d (logits before the cap), if
+     * grad is set; otherwise their values are undefined. Fills targets[i].loss for row i. */
     void (*loss)(rvi_backend *be, rvi_cols logits, rvi_target *targets, float soft_cap, bool grad,
                  int n_rows);
     void (*zero)(rvi_backend *be, rvi_cols x, int n_rows);
@@ -235,8 +234,8 @@ typedef struct rvi_backend_ops {
     void (*scatter_add)(rvi_backend *be, rvi_cols out, rvi_cols x, const int32_t *to,
                         int n_rows); /* out row to[i] += x row i */
 
-    /* Work of the caller's own on the backend's threads: fn(ctx, 0 .. n_tasks - 1, thread), in any
-     * order, several at once. */
+    /* Runs the caller's fn(ctx, 0 .. n_tasks - 1, thread) on the backend's threads, in any order,
+     * several at once. */
     void (*run)(rvi_backend *be, void (*fn)(void *ctx, int task, int worker), void *ctx,
                 int n_tasks);
 } rvi_backend_ops;
@@ -268,17 +267,17 @@ static inline rvi_cols rvi_cols_of(rvi_tensor *t, int first, int n)
 typedef struct rvi_cpu_options {
     int n_threads;
     bool exact;      /* f32 activations instead of int8 blocks */
-    bool no_pack;    /* weights stay as the file has them */
+    bool no_pack;    /* weights are not packed */
     const char *isa; /* NULL: the best this machine has */
 } rvi_cpu_options;
 
 rv_status rvi_backend_cpu_new(rvi_backend **out, const rvi_cpu_options *options, const rvi_log *log,
                               rv_error *err) RVI_MUST_CHECK;
-/* A second one for weights that `be` made, packed or not, with threads and scratch of its own, so
- * that another thread may compute with them at the same time: the same bits. rest (may be NULL) is
- * called on the threads that compute, before every piece of work. */
+/* A second backend that uses the weights `be` made, packed or not, with threads and scratch of its
+ * own: another thread may compute with it at the same time and gets the same bits. The computing
+ * threads call pause (may be NULL) before every task, see rvi_pool_set_pause. */
 rv_status rvi_backend_cpu_like(rvi_backend **out, const rvi_backend *be, int n_threads,
-                               void (*rest)(void *ctx), void *rest_ctx,
+                               void (*pause)(void *ctx), void *pause_ctx,
                                rv_error *err) RVI_MUST_CHECK;
 const char *rvi_backend_cpu_isa(const rvi_backend *be); /* the ISA row in use */
 int rvi_backend_cpu_threads(const rvi_backend *be);

@@ -43,7 +43,7 @@ static rv_status take(rvi_blob *out, int fd, size_t len, const char *path, rv_er
         *out = (rvi_blob){.data = p, .len = len, .mapping = p, .guard = guard};
         return RV_OK;
     }
-    munmap(p, len); /* very many files are mapped already: this one is read */
+    munmap(p, len); /* too many files are mapped already, so this one is read */
 #endif
     return rvi_blob_read(out, read_file, &fd, len, path, err);
 }

@@ -29,8 +29,8 @@ void rvi_blob_from_memory(rvi_blob *out, const void *data, size_t len);
 /* Reads everything into memory. what names the source in errors. */
 rv_status rvi_blob_read(rvi_blob *out, rvi_read_fn read, void *ctx, uint64_t len, const char *what,
                         rv_error *err) RVI_MUST_CHECK;
-/* RV_E_IO if bytes of the file could not be read when they were used (it was cut short meanwhile,
- * say): they were taken for zeros. Whoever has computed with a blob's bytes asks. */
+/* RV_E_IO if some bytes of the file could not be read when they were used (the file was truncated,
+ * say) and read as zeros instead. Call this after computing with a blob's bytes. */
 rv_status rvi_blob_check(const rvi_blob *b, const char *name, rv_error *err) RVI_MUST_CHECK;
 void rvi_blob_close(rvi_blob *b); /* accepts a zeroed one */
 

@@ -1,6 +1,5 @@
-/* cursor.h - reading little-endian values from bytes of a stranger. Every read is bounds-checked;
- * the first one that does not fit sets `failed`, returns zero, and all later ones return zero too.
- */
+/* cursor.h - reading little-endian values from untrusted bytes. Every read is bounds-checked: the
+ * first one that does not fit sets `failed` and returns zero, and so do all later ones. */
 #ifndef RVI_BASE_CURSOR_H
 #define RVI_BASE_CURSOR_H
 
@@ -21,7 +20,7 @@ static inline bool rvi_cursor_has(rvi_cursor *c, uint64_t n)
     return !c->failed;
 }
 
-/* n bytes at the cursor, which moves on; NULL when they are not there. */
+/* Returns the next n bytes and moves on; NULL when there are fewer. */
 static inline const uint8_t *rvi_cursor_take(rvi_cursor *c, uint64_t n)
 {
     if (!rvi_cursor_has(c, n)) return NULL;

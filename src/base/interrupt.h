@@ -4,15 +4,16 @@
 #define RVI_BASE_INTERRUPT_H
 
 /* From now on handler is called, in signal context, for an interrupt (SIGINT, Ctrl-C) and, with
- * also_end, for requests to end (SIGTERM, SIGHUP) too. Blocking reads return with an error then. */
+ * also_end, for requests to end (SIGTERM, SIGHUP). A signal ends blocking reads with an error. */
 void rvi_interrupt_catch(void (*handler)(int signal), int also_end);
 
-/* A terminal at standard input shows no ^C where an interrupt is typed, until it is asked to again.
- * Nothing where standard input is no terminal. */
+/* hide: the terminal at standard input stops echoing ^C when an interrupt is typed; 0 turns the
+ * echo on again. Does nothing if standard input is not a terminal. */
 void rvi_interrupt_hide_keys(int hide);
 
-/* Puts the terminal's modes back, writes text to standard output where that is a terminal, else to
- * standard error, and ends the process at once with status 128 + signal. For handlers. */
+/* Restores the terminal's modes, writes text to standard output if that is a terminal, otherwise to
+ * standard error, and ends the process at once with status 128 + signal. May be called in a signal
+ * handler. */
 void rvi_interrupt_leave(int signal, const char *text);
 
 #endif

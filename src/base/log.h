@@ -1,4 +1,5 @@
-/* log.h - where the library's words go: a sink of the runtime's owner, silent without one. */
+/* log.h - log messages go to the sink that the owner of the runtime provides; without one they are
+ * dropped. */
 #ifndef RVI_BASE_LOG_H
 #define RVI_BASE_LOG_H
 
@@ -14,7 +15,7 @@ typedef enum rvi_log_level {
 typedef struct rvi_log {
     void (*sink)(void *ctx, rvi_log_level level, const char *line); /* NULL: silent */
     void *ctx;
-    rvi_log_level level; /* the most talkative one that passes */
+    rvi_log_level level; /* messages above this level are dropped */
 } rvi_log;
 
 void rvi_log_write(const rvi_log *log, rvi_log_level level, const char *fmt, ...)

@@ -307,8 +307,8 @@ static void take_memory(void *ctx, const char *key, const char *value)
     if (!strcmp(key, "Hugepagesize")) m->huge_page_bytes = kib << 10;
 }
 
-/* Where one controller of this process's groups stands. v2 has a line "0::/path" for all of them,
- * v1 one such as "4:memory:/path" or "3:cpu,cpuacct:/path". */
+/* Finds the path of one controller of this process's groups. v2 has a line "0::/path" for all of
+ * them, v1 one such as "4:memory:/path" or "3:cpu,cpuacct:/path". */
 typedef struct group {
     const char *controller;
     char v1[512], v2[512];

@@ -1,7 +1,7 @@
 /* machine.h - what the operating system says about the machine this process runs on.
  *
- * Everything is read from the files of /proc and /sys. What a system does not say stays empty or 0:
- * unknown, never a guess. */
+ * Everything is read from the files of /proc and /sys. Whatever the system does not report stays
+ * empty or 0 (unknown); nothing is guessed. */
 #ifndef RVI_BASE_MACHINE_H
 #define RVI_BASE_MACHINE_H
 
@@ -32,14 +32,14 @@ typedef struct rvi_machine {
     char huge_pages[16]; /* transparent ones: "always", "madvise", "never" */
 } rvi_machine;
 
-/* root stands before every path, so that a test can give a tree of its own; "" is this machine. */
+/* root is put before every path, so that a test can provide its own tree; "" is this machine. */
 void rvi_machine_read(rvi_machine *out, const char *root);
 
 /* Bytes of the largest data or unified cache of a level; 0: unknown. */
 uint64_t rvi_machine_cache_bytes(const rvi_machine *m, int level);
 
 /* Asks the system for the right to use the x86 tile registers, for all threads of the process.
- * False where they cannot be had; using them then is an illegal instruction. */
+ * False if the system refuses; using the tiles would then be an illegal instruction. */
 bool rvi_machine_permit_tiles(void);
 
 /* The capability words that the system hands an ARM process (AT_HWCAP, AT_HWCAP2); 0 elsewhere. */

@@ -1,10 +1,11 @@
-/* mem.h - the only door to the heap: checked allocation, arenas, growing buffers with a maximum.
+/* mem.h - all heap memory comes from here: checked allocation, arenas, growing buffers with a
+ * maximum.
  *
  * All sizes that come from a file go through rvi_alloc_array, which refuses overflow.
  *
  * A block remembers the allocator it came from, so it may be freed anywhere. New blocks come from
- * the allocator that the calling thread uses at that moment: the api room enters a runtime's own at
- * the door of every public function that allocates, and leaves it on the way out. */
+ * the allocator that the calling thread uses at that moment: every public function that allocates
+ * selects its runtime's allocator on entry and restores the previous one on return. */
 #ifndef RVI_BASE_MEM_H
 #define RVI_BASE_MEM_H
 
@@ -26,8 +27,8 @@ void *rvi_realloc_array(void *old, size_t count, size_t size); /* old stays vali
 void *rvi_alloc_aligned(size_t size, size_t align);            /* align: power of two; rvi_free */
 void rvi_free(void *p);                                        /* accepts NULL */
 
-/* Arena: many small objects with one lifetime. Zeroed storage is the caller's: {0} is an empty one.
- */
+/* Arena: many small objects with one lifetime. The caller provides the struct: {0} is an empty
+ * arena. */
 typedef struct rvi_arena_block rvi_arena_block;
 typedef struct rvi_arena {
     rvi_arena_block *blocks;
@@ -40,8 +41,9 @@ char *rvi_arena_strndup(rvi_arena *a, const char *s, size_t len); /* terminated 
 void rvi_arena_deinit(rvi_arena *a);
 
 /* Growing byte buffer. A failed append (no memory, beyond max) sets `failed`, and every later
- * append is refused too, so a writer checks once at its end; `full` tells which it was. data is NULL while nothing was
- * appended; otherwise a 0 byte follows the len bytes. {.max = n} is an empty one; max 0: 1 GiB. */
+ * append is refused too, so a writer checks once at its end; `full` tells which of the two it was.
+ * data is NULL until something is appended; from then on a 0 byte follows the len bytes. {.max = n}
+ * is an empty buffer; max 0 means 1 GiB. */
 typedef struct rvi_buf {
     char *data;
     size_t len, cap, max;
@@ -49,7 +51,8 @@ typedef struct rvi_buf {
     bool borrowed;     /* data is the caller's storage */
 } rvi_buf;
 
-/* An empty one that begins in the caller's storage and goes to the heap only when that is full. */
+/* An empty buffer that starts in the caller's storage and moves to the heap only when that is
+ * full. */
 rvi_buf rvi_buf_over(char *storage, size_t size);
 
 bool rvi_buf_reserve(rvi_buf *b, size_t more);

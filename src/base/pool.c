@@ -39,8 +39,8 @@ static bool is_stopped(const atomic_bool *stop)
 #if defined(RVI_NO_THREADS)
 
 struct rvi_pool {
-    void (*rest)(void *ctx);
-    void *rest_ctx;
+    void (*pause)(void *ctx);
+    void *pause_ctx;
     const atomic_bool *stop;
 };
 
@@ -62,7 +62,7 @@ int rvi_pool_size(const rvi_pool *pool)
 static void run(rvi_pool *pool, rvi_task_fn fn, void *ctx, int n_tasks, const atomic_bool *stop)
 {
     for (int i = 0; i < n_tasks && !is_stopped(stop); i++) {
-        if (pool->rest) pool->rest(pool->rest_ctx);
+        if (pool->pause) pool->pause(pool->pause_ctx);
         fn(ctx, i, 0);
     }
 }
@@ -112,9 +112,9 @@ struct rvi_pool {
     atomic_uint next_ticket, serving;
     atomic_int n_waiting; /* threads asleep until their ticket is served */
     pthread_cond_t served;
-    const atomic_bool *stop; /* of rvi_pool_run; may be NULL */
-    void (*rest)(void *ctx); /* may be NULL */
-    void *rest_ctx;
+    const atomic_bool *stop;  /* of rvi_pool_run; may be NULL */
+    void (*pause)(void *ctx); /* may be NULL */
+    void *pause_ctx;
     alignas(LINES) _Atomic uint64_t gate;
     rvi_task_fn fn; /* the job */
     void *ctx;
@@ -163,7 +163,7 @@ static void work(rvi_pool *p, int index, uint64_t gate)
     for (int i = 0; i < (alone ? 1 : n_shares); i++)
         for (int t; (t = take(p, (index + i) % n_shares, gate)) >= 0;) {
             if (is_stopped(p->job_stop)) return; /* the others see it too */
-            if (p->rest) p->rest(p->rest_ctx);
+            if (p->pause) p->pause(p->pause_ctx);
             p->fn(p->ctx, t, index);
         }
 }
@@ -290,7 +290,8 @@ int rvi_pool_size(const rvi_pool *p)
     return p->n_threads;
 }
 
-/* The gate of a new job. Tags come again after 2^32 jobs: what shares remember is then wiped out. */
+/* The gate of a new job. Tags come again after 2^32 jobs: what shares remember is then wiped out.
+ * */
 static uint64_t next_gate(rvi_pool *p, int n_shares)
 {
     const uint64_t one = (uint64_t)1 << SHARE_BITS;
@@ -340,7 +341,7 @@ static void run_shared(rvi_pool *p, rvi_task_fn fn, void *ctx, int n_tasks, cons
     atomic_store(&p->gate, gate - (uint64_t)n_shares);
     for (int i = 1; i < n_shares; i++)
         for (unsigned spin = 0; atomic_load(&p->workers[i].inside); spin++) {
-            if (p->rest) p->rest(p->rest_ctx); /* those inside rest too: no spinning meanwhile */
+            if (p->pause) p->pause(p->pause_ctx); /* the workers pause too, so none spins */
             relax(spin);
         }
 }
@@ -352,7 +353,7 @@ static void run(rvi_pool *p, rvi_task_fn fn, void *ctx, int n_tasks, const atomi
         run_shared(p, fn, ctx, n_tasks, stop);
     } else {
         for (int i = 0; i < n_tasks && !is_stopped(stop); i++) {
-            if (p->rest) p->rest(p->rest_ctx);
+            if (p->pause) p->pause(p->pause_ctx);
             fn(ctx, i, 0);
         }
     }
@@ -376,8 +377,8 @@ void rvi_pool_set_stop(rvi_pool *pool, const atomic_bool *stop)
     pool->stop = stop;
 }
 
-void rvi_pool_set_rest(rvi_pool *pool, void (*rest)(void *ctx), void *ctx)
+void rvi_pool_set_pause(rvi_pool *pool, void (*pause)(void *ctx), void *ctx)
 {
-    pool->rest = rest;
-    pool->rest_ctx = ctx;
+    pool->pause = pause;
+    pool->pause_ctx = ctx;
 }

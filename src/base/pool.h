@@ -2,9 +2,8 @@
  *
  * The caller of rvi_pool_run takes part in the work and returns when every task is done. Any number
  * of threads may submit jobs: these run one after the other, in the order in which they were
- * submitted, so that a thread with many jobs does not keep another one waiting for more than one.
- * Tasks must not depend on which thread runs them or in which order: results are written to places
- * of their own. A task must not submit a job. */
+ * submitted, so a thread that submits many jobs delays another by one job at most. Tasks must not
+ * depend on which thread runs them or in which order: each writes its results to memory of its own. A task must not submit a job. */
 #ifndef RVI_BASE_POOL_H
 #define RVI_BASE_POOL_H
 
@@ -23,13 +22,13 @@ rv_status rvi_pool_new(rvi_pool **out, int n_threads,
 void rvi_pool_free(rvi_pool *pool);
 int rvi_pool_size(const rvi_pool *pool);
 void rvi_pool_run(rvi_pool *pool, rvi_task_fn fn, void *ctx, int n_tasks);
-/* The same whatever rvi_pool_set_stop says. */
+/* Runs every task, even while the flag of rvi_pool_set_stop is set. */
 void rvi_pool_run_all(rvi_pool *pool, rvi_task_fn fn, void *ctx, int n_tasks);
-/* While *stop is set, rvi_pool_run returns without beginning further tasks. NULL: never. One
- * thread at a time uses this and rvi_pool_run; others use rvi_pool_run_all. */
+/* While *stop is set, rvi_pool_run begins no further task and returns. NULL: it runs all tasks. Only
+ * one thread at a time may use this function and rvi_pool_run; others use rvi_pool_run_all. */
 void rvi_pool_set_stop(rvi_pool *pool, const atomic_bool *stop);
-/* Called before every task, by the thread that runs it, several at once; it returns when the pool
- * may go on. NULL: at any time. */
-void rvi_pool_set_rest(rvi_pool *pool, void (*rest)(void *ctx), void *ctx);
+/* The thread that is about to run a task calls pause first, several threads at once; pause returns
+ * when the task may begin. NULL: tasks begin at once. */
+void rvi_pool_set_pause(rvi_pool *pool, void (*pause)(void *ctx), void *ctx);
 
 #endif

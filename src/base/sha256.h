@@ -1,5 +1,5 @@
-/* sha256.h - SHA-256 (FIPS 180-4) of a stream of bytes: what names the contents of models,
- * adapters and logs. Plain C, about 250 MB/s: for files and records, not for inner loops. */
+/* sha256.h - SHA-256 (FIPS 180-4) of a stream of bytes: identifies models, adapters and logs by
+ * their contents. Plain C, about 250 MB/s: for files and records, not for inner loops. */
 #ifndef RVI_BASE_SHA256_H
 #define RVI_BASE_SHA256_H
 

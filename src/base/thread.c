@@ -29,25 +29,25 @@ void rvi_thread_sleep(double seconds)
     (void)seconds;
 }
 
-rv_status rvi_bell_new(rvi_bell **out, rv_error *err)
+rv_status rvi_wakeup_new(rvi_wakeup **out, rv_error *err)
 {
     *out = NULL;
     return rvi_error(err, RV_E_UNSUPPORTED, "there are no threads here");
 }
 
-void rvi_bell_free(rvi_bell *b)
+void rvi_wakeup_free(rvi_wakeup *w)
 {
-    (void)b;
+    (void)w;
 }
 
-void rvi_bell_ring(rvi_bell *b)
+void rvi_wakeup_post(rvi_wakeup *w)
 {
-    (void)b;
+    (void)w;
 }
 
-void rvi_bell_wait(rvi_bell *b, double seconds)
+void rvi_wakeup_wait(rvi_wakeup *w, double seconds)
 {
-    (void)b;
+    (void)w;
     (void)seconds;
 }
 
@@ -62,7 +62,7 @@ void rvi_bell_wait(rvi_bell *b, double seconds)
 #include <time.h>
 
 struct rvi_thread {
-    atomic_int users; /* the thread itself, and whoever may join it */
+    atomic_int users; /* the thread itself, and its handle */
     pthread_t thread;
     void (*fn)(void *ctx);
     void *ctx;
@@ -142,42 +142,42 @@ void rvi_thread_sleep(double seconds)
     }
 }
 
-struct rvi_bell {
+struct rvi_wakeup {
     pthread_mutex_t lock;
-    pthread_cond_t rung;
-    bool is_rung;
+    pthread_cond_t posted;
+    bool is_posted;
 };
 
-rv_status rvi_bell_new(rvi_bell **out, rv_error *err)
+rv_status rvi_wakeup_new(rvi_wakeup **out, rv_error *err)
 {
     *out = rvi_zalloc(sizeof **out);
-    if (!*out) return rvi_nomem(err, "bell");
+    if (!*out) return rvi_nomem(err, "wakeup");
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&(*out)->lock, NULL);
-    pthread_cond_init(&(*out)->rung, &monotonic);
+    pthread_cond_init(&(*out)->posted, &monotonic);
     pthread_condattr_destroy(&monotonic);
     return RV_OK;
 }
 
-void rvi_bell_free(rvi_bell *b)
+void rvi_wakeup_free(rvi_wakeup *w)
 {
-    if (!b) return;
-    pthread_cond_destroy(&b->rung);
-    pthread_mutex_destroy(&b->lock);
-    rvi_free(b);
+    if (!w) return;
+    pthread_cond_destroy(&w->posted);
+    pthread_mutex_destroy(&w->lock);
+    rvi_free(w);
 }
 
-void rvi_bell_ring(rvi_bell *b)
+void rvi_wakeup_post(rvi_wakeup *w)
 {
-    pthread_mutex_lock(&b->lock);
-    b->is_rung = true;
-    pthread_cond_signal(&b->rung);
-    pthread_mutex_unlock(&b->lock);
+    pthread_mutex_lock(&w->lock);
+    w->is_posted = true;
+    pthread_cond_signal(&w->posted);
+    pthread_mutex_unlock(&w->lock);
 }
 
-void rvi_bell_wait(rvi_bell *b, double seconds)
+void rvi_wakeup_wait(rvi_wakeup *w, double seconds)
 {
     struct timespec now, until = {0};
     int gone = 0;
@@ -185,12 +185,12 @@ void rvi_bell_wait(rvi_bell *b, double seconds)
         clock_gettime(CLOCK_MONOTONIC, &now);
         until = timespec_of((double)now.tv_sec + 1e-9 * (double)now.tv_nsec + seconds);
     }
-    pthread_mutex_lock(&b->lock);
-    while (!b->is_rung && !gone)
-        gone = seconds > 0 ? pthread_cond_timedwait(&b->rung, &b->lock, &until)
-                           : pthread_cond_wait(&b->rung, &b->lock);
-    b->is_rung = false;
-    pthread_mutex_unlock(&b->lock);
+    pthread_mutex_lock(&w->lock);
+    while (!w->is_posted && !gone)
+        gone = seconds > 0 ? pthread_cond_timedwait(&w->posted, &w->lock, &until)
+                           : pthread_cond_wait(&w->posted, &w->lock);
+    w->is_posted = false;
+    pthread_mutex_unlock(&w->lock);
 }
 
 #endif

@@ -1,5 +1,5 @@
-/* thread.h - threads of their own, and a bell that they wait for. Without threads (WASM) nothing
- * can be started: RV_E_UNSUPPORTED. */
+/* thread.h - starting threads, and waking one that waits. In a build without threads (WASM)
+ * rvi_thread_start returns RV_E_UNSUPPORTED. */
 #ifndef RVI_BASE_THREAD_H
 #define RVI_BASE_THREAD_H
 
@@ -9,24 +9,27 @@
 
 typedef struct rvi_thread rvi_thread;
 
-/* idle: it runs when nothing else wants the processor, and so do threads that it starts. */
+/* idle: the thread, and every thread it starts, runs only while nothing else wants the processor. */
 rv_status rvi_thread_start(rvi_thread **out, void (*fn)(void *ctx), void *ctx, bool idle,
                            rv_error *err) RVI_MUST_CHECK;
 void rvi_thread_join(rvi_thread *t);   /* accepts NULL */
-void rvi_thread_detach(rvi_thread *t); /* it ends by itself; accepts NULL */
+void rvi_thread_detach(rvi_thread *t); /* it is never joined; accepts NULL */
 
-/* Of the calling thread, one of ours: signals are for the threads of the program that uses us. */
+/* Blocks all signals in the calling thread. The library's own threads call it, so that signals
+ * reach the threads of the program. */
 void rvi_thread_ignore_signals(void);
 
 void rvi_thread_sleep(double seconds);
 
-typedef struct rvi_bell rvi_bell;
+/* A wakeup is posted by one thread and awaited by another. It remembers one post, so a post before
+ * the wait is not lost. */
+typedef struct rvi_wakeup rvi_wakeup;
 
-rv_status rvi_bell_new(rvi_bell **out, rv_error *err) RVI_MUST_CHECK;
-void rvi_bell_free(rvi_bell *b); /* accepts NULL; nobody waits */
-void rvi_bell_ring(rvi_bell *b);
-/* Until it was rung (since the last wait), or so many seconds have passed; 0: no matter how
- * many. */
-void rvi_bell_wait(rvi_bell *b, double seconds);
+rv_status rvi_wakeup_new(rvi_wakeup **out, rv_error *err) RVI_MUST_CHECK;
+void rvi_wakeup_free(rvi_wakeup *w); /* accepts NULL; no thread may be waiting */
+void rvi_wakeup_post(rvi_wakeup *w);
+/* Returns once it has been posted since the last wait, or after the timeout in seconds; 0 waits
+ * forever. */
+void rvi_wakeup_wait(rvi_wakeup *w, double seconds);
 
 #endif

@@ -1,5 +1,5 @@
-/* chat.h - a conversation line by line: on a terminal with an editor and commands, elsewhere every
- * line of standard input a turn, answered greedily unless options say otherwise. */
+/* chat.h - a conversation line by line. On a terminal it has a line editor and commands; otherwise
+ * every line of standard input is a turn, answered greedily unless options say otherwise. */
 #ifndef RVI_CLI_CHAT_H
 #define RVI_CLI_CHAT_H
 

@@ -37,7 +37,7 @@ typedef struct cli {
     const char *kv, *isa, *cache_dir, *state_dir, *log_level;
     bool no_color, verbose, exact, no_pack, help;
     const char *command;
-    const char *default_state; /* state_dir where nobody named another; paths holds its text */
+    const char *default_state; /* state_dir unless the user named another; paths holds its text */
     rvi_buf paths[3];
 } cli;
 
@@ -73,13 +73,13 @@ int cli_usage(const cli *c, const char *fmt, ...)
 const char *cli_commit(void);
 int cli_build_number(void);
 
-/* Fills cache_dir and state_dir from the environment; NULL where there is no place for them. */
+/* Fills cache_dir and state_dir from the environment; NULL if no directory can be determined. */
 void cli_paths_init(cli *c);
 void cli_paths_deinit(cli *c);
-/* The directory of models, and that of what was learned; an error where there is none. */
+/* The directories of models and of learned state; an error if they could not be determined. */
 rv_status cli_cache(const cli *c, const char **dir, rv_error *err) RVI_MUST_CHECK;
 rv_status cli_state(const cli *c, const char **dir, rv_error *err) RVI_MUST_CHECK;
-const char *cli_history_dir(cli *c); /* of what was typed in chats; NULL: there is none */
+const char *cli_history_dir(cli *c); /* of the chat history; NULL: none */
 
 /* A runtime and the model the user named: a file, a directory, or a name from the catalogue. */
 typedef struct cli_model {
@@ -98,15 +98,15 @@ rv_status cli_kv_type(const cli *c, rv_kv_type *out, rv_error *err) RVI_MUST_CHE
 rv_status cli_load_adapters(const cli_texts *paths, const rv_model *m, rv_adapter_set **out,
                             rv_error *err) RVI_MUST_CHECK;
 
-/* Whether a result may be written to path: what is there already is replaced only with --force, and
- * the model in use never. Devices and pipes are always taken. */
+/* Whether a result may be written to path: an existing file is replaced only with --force, and the
+ * model in use never. Devices and pipes are always allowed. */
 rv_status cli_may_write(const cli_model *m, const char *path, bool force,
                         rv_error *err) RVI_MUST_CHECK;
 
 /* "1,2,3", "1 2 3" or "@file" of such; *ids: rvi_free. CLI_OK, or after saying what is wrong
  * CLI_USAGE, or CLI_FAILED where the file is at fault. */
 int cli_parse_ids(const cli *c, const char *text, int32_t **ids, size_t *n);
-/* CLI_OK, or CLI_USAGE after saying that the name of --adapter is none. */
+/* CLI_OK, or CLI_USAGE after reporting that --adapter is not a valid name. */
 int cli_check_name(const cli *c, const char *name);
 rv_status cli_read_file(const char *path, rvi_buf *out,
                         rv_error *err) RVI_MUST_CHECK; /* "-": standard input */
@@ -118,17 +118,18 @@ void cli_hush(char *text, size_t len);
 void cli_hush_line(char *text, size_t len);
 /* A copy in the arena for which both were done; "" without memory. */
 const char *cli_one_line(rvi_arena *arena, const char *text);
-/* Writes text of a stranger; on a terminal, control characters but line end and tab are shown by
- * stand-ins. False: it could not be written. */
+/* Writes untrusted text; on a terminal, control characters other than newline and tab are replaced
+ * by visible ones. False: it could not be written. */
 bool cli_put_text(FILE *f, const char *text, size_t len, bool terminal);
 rv_time cli_now(void);                                          /* the local time */
 void cli_write_ids(rvi_buf *out, const int32_t *ids, size_t n); /* [1,2,3] */
 void cli_write_float(rvi_buf *out, float v); /* as JSON; null where it is no number */
-/* To standard output, and frees it; on a terminal control characters are shown by stand-ins, and a
- * full disk is an error. */
+/* Writes the buffer to standard output and frees it. On a terminal, control characters are replaced
+ * by visible ones. A full disk is an error. */
 int cli_print(rvi_buf *text);
 
-/* A bar on a terminal, now and then a line elsewhere. note: what stands behind it, may be "". */
+/* A progress bar on a terminal, otherwise a line from time to time. note is shown after it, may be
+ * "". */
 typedef struct cli_progress {
     double last;
     int last_tenth;

@@ -97,7 +97,8 @@ static void remark_answer(const chat *t, const rv_answer *g)
                (unsigned long long)t->g->sampling.seed);
 }
 
-/* What takes part in the answer to the conversation as it stands, where something was learned. */
+/* Which lessons and adapters take part in the answer to the current conversation, if anything was
+ * learned. */
 static rv_status begin_learned(chat *t, rv_error *err)
 {
     rvi_buf json = {0};
@@ -108,8 +109,8 @@ static rv_status begin_learned(chat *t, rv_error *err)
     return st;
 }
 
-/* Answers the last message, which is the user's. *answered: a message of the assistant's stands
- * behind it now (perhaps a part of the answer). */
+/* Answers the last message, which is the user's. *answered: an assistant's message was added
+ * (perhaps an incomplete answer). */
 static rv_status answer(chat *t, bool *answered, rv_error *err)
 {
     int32_t *ids = NULL;
@@ -171,7 +172,8 @@ static rv_status turn(chat *t, const char *text, size_t len, rv_error *err)
 
 /* ---- learning ---- */
 
-/* The learner, or NULL after saying why there is none. judged: there must be an answer too. */
+/* Returns the learner, or NULL after telling the user why there is none. judged: there must be an
+ * answer too. */
 static rv_learner *learner(const chat *t, bool judged)
 {
     if (!t->learning.l)
@@ -706,7 +708,7 @@ int cli_chat_with(cli *c, const char *model, cli_generation *g)
     rv_error err = {0};
     bool terminal =
         rvi_os_is_terminal(stdin) && (rvi_os_is_terminal(stdout) || rvi_os_is_terminal(stderr));
-    int code = cli_generation_settle(c, g, !rvi_os_is_terminal(stdin));
+    int code = cli_generation_resolve(c, g, !rvi_os_is_terminal(stdin));
     if (code) return code;
     if (!g->max_given) g->options.max_tokens = 512;
     rv_status st = cli_open(c, model, false, &t.model, &err);

@@ -84,8 +84,8 @@ static rv_status prompt_ids(run *r, const char *prompt, size_t len, int32_t **id
 
 /* ---- results ---- */
 
-/* The text a token stands for behind others. A tokenizer may leave out a space at the beginning of
- * a text, so the token is looked at behind itself. */
+/* The text of a token that follows others. A tokenizer may leave out a space at the beginning of a
+ * text, so the token is looked at behind itself. */
 static rv_status write_token(const rv_model *m, int32_t id, rvi_buf *out, rv_error *err)
 {
     const int32_t twice[2] = {id, id};
@@ -247,7 +247,7 @@ int cli_run(cli *c, int argc, char **argv)
     if (r.g.logprobs >= 0 && !r.json) return cli_usage(c, "--logprobs needs --json");
     if (!r.ids && !r.messages && n_args < 2 && !r.raw && !r.json)
         return cli_chat_with(c, args[0], &r.g);
-    code = cli_generation_settle(c, &r.g, false);
+    code = cli_generation_resolve(c, &r.g, false);
     if (!code && r.ids) code = cli_parse_ids(c, r.ids, &r.given, &r.n_given);
     if (code) return code;
 

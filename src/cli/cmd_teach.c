@@ -243,7 +243,7 @@ static rv_status show_answer(teach *t, rv_error *err)
     size_t n = 0;
     rv_time now = cli_now();
     cli_generation_init(&g);
-    if (cli_generation_settle(t->c, &g, true)) return rvi_error(err, RV_E_CONFIG, "options");
+    if (cli_generation_resolve(t->c, &g, true)) return rvi_error(err, RV_E_CONFIG, "options");
     g.options.max_tokens = 64;
     rv_status st = cli_conversation_add(&talk, "user", t->question, strlen(t->question), err);
     if (!st) st = cli_conversation_ids(&talk, t->model.m, false, &now, &ids, &n, err);

@@ -248,8 +248,8 @@ static rv_status write_text(FILE *f, const rvi_buf *text, const char *path, rv_e
     return st;
 }
 
-/* A file is written beside itself, under a name that nobody can have made a link of, and then takes
- * the place of what was there: a full disk costs no older one, and no link is followed. */
+/* The file is written under a random name in the same directory and then renamed: a full disk does
+ * not destroy an older file, and no link is followed. */
 static rv_status replace_file(const char *path, const rvi_buf *text, rv_error *err)
 {
     rvi_buf part = {0};

@@ -14,7 +14,7 @@ typedef enum cli_read {
     CLI_READ_INTERRUPT_EMPTY /* Ctrl-C in an empty line */
 } cli_read;
 
-/* Puts a terminal in order that the editor was using when the program had to end. */
+/* Resets the terminal if the program ends while the editor is using it. */
 extern const char cli_editor_last_words[];
 
 /* screen: a terminal. history: the file lines are kept in (made if it is not there, readable by its
@@ -26,7 +26,7 @@ void cli_editor_free(cli_editor **e);
 /* A line without its end; text that was pasted, or recalled, may have line ends inside. bold: show
  * the prompt so; a space follows it. */
 cli_read cli_editor_read(cli_editor *e, const char *prompt, bool bold, rvi_buf *line);
-/* What arrow-up brings back. */
+/* Adds a line to the history (arrow up). */
 void cli_editor_remember(cli_editor *e, const char *text, size_t len);
 
 #endif

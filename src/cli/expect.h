@@ -1,4 +1,4 @@
-/* expect.h - how fast a model will be, computed from what was measured of the machine.
+/* expect.h - predicts the speed of a model from measurements of the machine.
  *
  * A token costs, for each matrix, its bytes at the rate of its type and one call; for each layer
  * the attention over the keys so far and the row ops; and its logits. A prompt costs the operations
@@ -19,7 +19,7 @@ typedef struct cli_load_part {
     int n_matrices;
 } cli_load_part;
 
-/* What a model makes the machine do. */
+/* The work that a model causes. */
 typedef struct cli_load {
     int n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_size, n_vocab, n_context;
     cli_load_part parts[CLI_LOAD_TYPES]; /* matrices of the layers, by type */

@@ -165,7 +165,7 @@ static int check_stages(const cli *c, const char *order)
     return CLI_OK;
 }
 
-int cli_generation_settle(const cli *c, cli_generation *g, bool greedy)
+int cli_generation_resolve(const cli *c, cli_generation *g, bool greedy)
 {
     rv_sampling *s = &g->sampling;
     rv_generate_options *o = &g->options;
@@ -235,12 +235,12 @@ rv_status cli_generation_session(const cli *c, const cli_generation *g, const rv
 /* ---- interrupts ---- */
 
 static atomic_int interrupts;
-static atomic_bool reading; /* a line is being read: whoever reads it looks at the interrupts */
+static atomic_bool reading; /* a line is being read; the line editor checks the interrupts */
 static rv_session *_Atomic answering; /* what an interrupt stops; NULL: nothing is being made */
 static const char *_Atomic last_words = "";
 
-/* Not everything that takes time can be cancelled (a template, a tokenizer, a step of training),
- * so a second interrupt leaves, whatever is under way. */
+/* Not everything that takes time can be cancelled (a template, a tokenizer, a step of training), so
+ * a second interrupt ends the program at once. */
 static void on_signal(int signal)
 {
     rv_session *s = atomic_load(&answering);

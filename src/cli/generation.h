@@ -1,8 +1,7 @@
-/* generation.h - what `run` and `chat` share: the options that shape an answer, and making one.
+/* generation.h - what `run` and `chat` share: sampling options, and generating an answer.
  *
- * The first Ctrl-C stops an answer that is being made or asks training to stop; a second one ends
- * the program at once, whatever is under way. The count of interrupts is the one thing of the
- * program that a signal handler changes. */
+ * The first Ctrl-C stops the current answer or asks training to stop; a second one ends the program
+ * at once, whatever it is doing. The signal handler changes nothing but the count of interrupts. */
 #ifndef RVI_CLI_GENERATION_H
 #define RVI_CLI_GENERATION_H
 
@@ -20,7 +19,7 @@ typedef struct cli_generation {
     const char *system;
     const char *learned; /* the name of the learned state, NULL: the default */
     cli_texts stop, lora, breakers, biases;
-    /* what they come to, see cli_generation_settle */
+    /* the resulting values, set by cli_generation_resolve */
     rv_sampling sampling;
     rv_logit_bias bias[RVI_COUNT(((cli_texts *)0)->items)];
     rv_generate_options options; /* sampling, stop and the like point into this struct */
@@ -32,26 +31,26 @@ extern const char cli_generation_help[];
 void cli_generation_init(cli_generation *g);
 /* Writes the rows of the options table, CLI_GENERATION_OPTIONS of them. */
 void cli_generation_rows(cli_generation *g, cli_option *rows);
-/* After parsing: defaults (or, greedy, everything off), and over them what was given. CLI_OK, or
- * CLI_USAGE after saying what is wrong. */
-int cli_generation_settle(const cli *c, cli_generation *g, bool greedy);
+/* Call after parsing: sets the defaults (greedy: all sampling off) and applies the given options
+ * over them. CLI_OK, or CLI_USAGE after saying what is wrong. */
+int cli_generation_resolve(const cli *c, cli_generation *g, bool greedy);
 
 /* A session on the model with the options --ctx, --kv and --lora. */
 rv_status cli_generation_session(const cli *c, const cli_generation *g, const rv_model *m,
                                  rv_session **out, rv_error *err) RVI_MUST_CHECK;
 
 /* Catches Ctrl-C from now on, and with also_end requests to end the program. last_words, a
- * constant, is written where that ends at once. */
+ * constant, is written when the program ends at once. */
 void cli_interrupts_catch(const char *last_words, bool also_end);
 bool cli_interrupted(void);
 void cli_interrupts_forget(void);
-/* While on, any number of interrupts is only counted: the line editor acts on them. */
+/* While on, interrupts are only counted, because the line editor handles them. */
 void cli_interrupts_reading(bool on);
 
-/* Generates; print: the text goes to standard output as it comes. Interrupted, the answer ends with
- * RV_FINISH_CANCELLED. */
+/* Generates an answer; print: writes the text to standard output as it is generated. An interrupt
+ * ends the answer with RV_FINISH_CANCELLED. */
 rv_status cli_answer(cli_generation *g, rv_session *s, const int32_t *ids, size_t n, bool print,
                      rv_answer **out, rv_error *err) RVI_MUST_CHECK;
-double cli_rate(size_t n, double seconds); /* a second; 0 where there is nothing to divide by */
+double cli_rate(size_t n, double seconds); /* n per second; 0 if seconds is 0 */
 
 #endif

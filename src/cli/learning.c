@@ -79,7 +79,7 @@ rv_status cli_learning_set_paused(cli_learning *l, bool paused, rv_error *err)
     return st;
 }
 
-/* ---- words about it ---- */
+/* ---- messages ---- */
 
 static void put_time(rvi_buf *out, double us)
 {

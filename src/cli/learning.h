@@ -1,8 +1,8 @@
-/* learning.h - a learner whose state is kept on this machine, and how the program speaks of what it
- * did.
+/* learning.h - a learner with its state on this machine, and messages about what it did.
  *
- * State lives in STATE/DIGEST/NAME, by the identity of the model and the name it was taught under:
- * feedback.db (the store), the learner's own files, and `paused`, a mark that training waits. */
+ * The state is in STATE/DIGEST/NAME (the model's digest and the name given by --adapter):
+ * feedback.db (the store), the learner's own files, and `paused`, which exists while training is
+ * paused. */
 #ifndef RVI_CLI_LEARNING_H
 #define RVI_CLI_LEARNING_H
 
@@ -16,8 +16,8 @@ typedef struct cli_learning {
     bool paused;
 } cli_learning;
 
-/* The learned state of a model under a name (NULL: "default"). create: it is made where there is
- * none; otherwise l stays NULL then. cli_learning_close in any case. */
+/* The learned state of a model under a name (NULL: "default"). create: missing state is created;
+ * otherwise l stays NULL. Call cli_learning_close in any case. */
 rv_status cli_learning_open(cli_learning *out, const cli *c, const rv_model *m, const char *name,
                             bool create, rv_error *err) RVI_MUST_CHECK;
 void cli_learning_close(cli_learning *l);
@@ -32,7 +32,7 @@ rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err) RVI_M
 /* Progress of training: ctx is a cli_progress. */
 int cli_learning_progress(void *ctx, const char *stage, int done, int total, double loss);
 
-/* Text of a user: some of it, and UTF-8. */
+/* Checks that a user's text is not empty and is UTF-8. */
 rv_status cli_learning_check(const char *what, const char *text, size_t len,
                              rv_error *err) RVI_MUST_CHECK;
 

@@ -9,7 +9,7 @@
 
 /* ---- saying what is wrong ---- */
 
-/* One line, whatever the text holds: names of files and texts of strangers are part of it. */
+/* Prints one line even if the text holds newlines: it may contain file names and untrusted text. */
 static void complain(const char *kind, const char *text)
 {
     rvi_buf line = {0};

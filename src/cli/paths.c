@@ -80,6 +80,6 @@ rv_status cli_state(const cli *c, const char **dir, rv_error *err)
 
 const char *cli_history_dir(cli *c)
 {
-    if (c->state_dir != c->default_state) return c->state_dir; /* somebody named it */
+    if (c->state_dir != c->default_state) return c->state_dir; /* the user named it */
     return place(&c->paths[2], "XDG_STATE_HOME", "/.local/state");
 }

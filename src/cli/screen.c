@@ -5,6 +5,7 @@
 
 #include "base/os.h"
 #include "base/utf8.h"
+#include "text/chars.h"
 
 enum {
     NARROWEST = 20,   /* columns: a terminal with fewer is left to break lines itself */
@@ -56,24 +57,6 @@ void cli_screen_prompt(cli_screen *s, int n_done, int n_prompt)
 }
 
 /* ---- wrapping ---- */
-
-/* Columns of a character: 2 for those of East Asia and for emoji, 0 for what joins the one before
- * it. Blocks, not a table of every character: a column too few or too many does no harm. */
-static int width_of(uint32_t cp)
-{
-    static const uint32_t none[][2] = {{0x300, 0x36F},   {0x483, 0x489},   {0x591, 0x5BD},
-                                       {0x610, 0x61A},   {0x64B, 0x65F},   {0x200B, 0x200F},
-                                       {0x20D0, 0x20FF}, {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}};
-    static const uint32_t two[][2] = {{0x1100, 0x115F},   {0x2E80, 0x303E},  {0x3041, 0xA4CF},
-                                      {0xAC00, 0xD7A3},   {0xF900, 0xFAFF},  {0xFE30, 0xFE6F},
-                                      {0xFF00, 0xFF60},   {0xFFE0, 0xFFE6},  {0x1F300, 0x1F64F},
-                                      {0x1F900, 0x1F9FF}, {0x20000, 0x3FFFD}};
-    for (size_t i = 0; i < RVI_COUNT(none); i++)
-        if (cp >= none[i][0] && cp <= none[i][1]) return 0;
-    for (size_t i = 0; i < RVI_COUNT(two); i++)
-        if (cp >= two[i][0] && cp <= two[i][1]) return 2;
-    return 1;
-}
 
 static bool put(cli_screen *s, const char *text, size_t len)
 {
@@ -128,7 +111,7 @@ static bool put_char(cli_screen *s, const char *bytes, size_t len, uint32_t cp)
         s->column = (s->column / 8 + 1) * 8;
         return good;
     }
-    int width = width_of(cp);
+    int width = rvi_char_width(cp);
     /* a text of East Asia has no spaces: a line may end behind any of its characters */
     bool good = width < 2 && s->word_len + len <= sizeof s->word ? true : end_word(s);
     if (width == 2 && good && s->column + 2 > rvi_os_terminal_width(s->f)) {

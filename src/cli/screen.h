@@ -1,5 +1,5 @@
-/* screen.h - how an answer looks on a terminal: wrapped between words, and while a long prompt is
- * read, a line that says how far it is. Anywhere else text is written as it is. */
+/* screen.h - shows an answer on a terminal, wrapped between words, and the progress while a long
+ * prompt is read. Anywhere else text is written unchanged. */
 #ifndef RVI_CLI_SCREEN_H
 #define RVI_CLI_SCREEN_H
 
@@ -19,12 +19,12 @@ typedef struct cli_screen {
 } cli_screen;
 
 void cli_screen_init(cli_screen *s, FILE *f);
-/* Text of a stranger (cli_put_text); false: it could not be written. */
+/* Writes untrusted text (see cli_put_text); false: it could not be written. */
 bool cli_screen_put(cli_screen *s, const char *text, size_t len);
 bool cli_screen_end(cli_screen *s); /* writes what was held back */
 
-/* "reading 1,024 of 6,000 tokens", on standard error where that is a terminal; it is gone before
- * the first text. A short prompt shows nothing. */
+/* Shows "reading 1,024 of 6,000 tokens" on standard error if that is a terminal, and erases it
+ * before the first text. A short prompt shows nothing. */
 void cli_screen_prompt(cli_screen *s, int n_done, int n_prompt);
 
 #endif

@@ -190,7 +190,7 @@ rv_status rvi_answer_start(rvi_session *s, const int32_t *prompt, size_t n_promp
     a->start = rvi_os_seconds();
     a->out.n_prompt = (int)n_prompt;
     int rope_set = rvi_rope_set(&e->m->rope, (int)n_prompt + a->max_tokens);
-    a->out.n_reused = rvi_session_keep(s, prompt, n_prompt, rope_set, true);
+    a->out.n_reused = rvi_session_reuse(s, prompt, n_prompt, rope_set, true);
     memcpy(s->past.data + s->past.len, prompt + s->past.len,
            (n_prompt - s->past.len) * sizeof *prompt);
     s->past.len = n_prompt;
@@ -376,8 +376,8 @@ static void forbid(float *logits, size_t n_vocab, const rvi_ids *ids)
         if (ids->data[i] >= 0 && (size_t)ids->data[i] < n_vocab) logits[ids->data[i]] = -INFINITY;
 }
 
-/* In a->piece: the text that would stand behind out.text with this token (-1: without one), also
- * what the detokenizer has not let go of yet, as far as its characters are complete. */
+/* Writes to a->piece the text that would follow out.text with this token (-1: without one),
+ * including complete characters that the detokenizer still holds back. */
 static bool find_text(rvi_answer *a, int32_t id)
 {
     static const char incomplete[] = "\xef\xbf\xbd";
@@ -607,8 +607,8 @@ static void collect_rows(rvi_engine *e, const rvi_session *only)
         }
 }
 
-/* One forward pass. An answer that is cancelled meanwhile ends, and the pass is done again for the
- * others, who get the bits they would have got. */
+/* One forward pass. If an answer is cancelled during the pass, it ends, and the pass is repeated
+ * for the others with the same bits. */
 static rv_status compute_step(rvi_engine *e, const rvi_session *only, rv_error *err)
 {
     rv_status st;

@@ -1,9 +1,9 @@
-/* answer.h - answers in the making: prompts in chunks, sampling, text, stop strings, events.
+/* answer.h - generating answers: prompts in chunks, sampling, text, stop strings, events.
  *
  * Any number of answers, one a session, advance together: a step takes one token of each that
- * decodes and fills up with rows of the prompts that wait. An answer that fails ends by itself.
- * Everything an answer needs is reserved when it starts: advancing allocates nothing (unless a
- * text outgrows RVI_TEXT_RESERVE). */
+ * decodes and fills up with rows of the prompts that wait. An answer that fails ends without
+ * affecting the others. Everything an answer needs is reserved when it starts: advancing allocates
+ * nothing (unless a text outgrows RVI_TEXT_RESERVE). */
 #ifndef RVI_DECODE_ANSWER_H
 #define RVI_DECODE_ANSWER_H
 
@@ -26,12 +26,12 @@ typedef struct rvi_generated {
 
 void rvi_generated_deinit(rvi_generated *g);
 
-/* Options are those of the public header, whole (any size was dealt with); they are copied. */
+/* Options are those of the public header, already completed to full size; they are copied. */
 rv_status rvi_answer_start(rvi_session *s, const int32_t *prompt, size_t n_prompt,
                            const rv_generate_options *o, rv_error *err) RVI_MUST_CHECK;
-/* An answer known by heart: while what was generated equals ids[0 .. j-1], the logit of ids[j] is
- * raised to `margin` above the largest before the sampler sees them. What a mask forbids stays
- * forbidden; logprobs are the model's own. The last id may be an end token. */
+/* An answer to reproduce: while the generated ids equal ids[0 .. j-1], the logit of ids[j] is
+ * raised to `margin` above the largest before the sampler sees them. Masked tokens stay masked;
+ * logprobs are those of the unchanged logits. The last id may be an end token. */
 typedef struct rvi_slot {
     const int32_t *ids;
     size_t n;
@@ -40,8 +40,8 @@ typedef struct rvi_slot {
 
 /* For the session's answer, which has generated nothing yet; ids are copied. */
 rv_status rvi_answer_lock(rvi_session *s, const rvi_slot *slot, rv_error *err) RVI_MUST_CHECK;
-/* How an answer must not go: it may begin as the text does for `branch` bytes, and then goes on
- * otherwise; where that is all of the text it must not end there. */
+/* A text the answer must not repeat: it may equal the text for `branch` bytes and must differ after
+ * that. If `branch` is the whole text, the answer must not end there. */
 typedef struct rvi_avoid {
     const char *text;
     size_t len, branch;
@@ -50,12 +50,13 @@ typedef struct rvi_avoid {
 /* As for rvi_answer_lock; texts are copied. Without a tokenizer it has no effect. */
 rv_status rvi_answer_avoid(rvi_session *s, const rvi_avoid *list, size_t n,
                            rv_error *err) RVI_MUST_CHECK;
-/* One step over the answers under way, or over that of `only`. Returns how many go on. */
+/* Computes one step of all unfinished answers, or of that of `only`. Returns how many remain
+ * unfinished. */
 size_t rvi_answer_advance(rvi_engine *e, const rvi_session *only);
-bool rvi_answer_ended(const rvi_session *s); /* the session has an answer that came to its end */
-/* Moves the session's answer, which it has, to out, cancelling it where it is under way. The status
- * is the answer's own. */
+bool rvi_answer_ended(const rvi_session *s); /* the session has a finished answer */
+/* Moves the session's answer to out and returns its status; cancels it if it is unfinished. The
+ * session must have an answer. */
 rv_status rvi_answer_take(rvi_session *s, rvi_generated *out, rv_error *err) RVI_MUST_CHECK;
-void rvi_answer_drop(rvi_session *s); /* without a word; accepts a session that has none */
+void rvi_answer_drop(rvi_session *s); /* discards the answer, if there is one */
 
 #endif

@@ -1,21 +1,21 @@
-/* capture.h - what learning needs of every generated token, kept while the token is at hand.
+/* capture.h - records what learning needs of every generated token.
  *
- * For a token y that followed a row: u, what the last layer's down projection was given, and
+ * For a token y that followed a row: u, the input of the last layer's down projection, and
  *     g = d log p(y) / d (output of that projection),    p = softmax(logits / temperature)
  * so that (g, u) is the exact gradient of log p(y) by the projection's matrix: sum over tokens of
  * g u^T. Nothing above it writes keys or values; only the norms and the head lie between.
  *
  * p is the model's own distribution at the sampler's temperature (greedy: 1), before masks, biases,
- * penalties, slots and truncation: a token that truncation left alone would have no gradient, and
- * no feedback on it could ever move it. Adapters of the row below the head have their part in p;
- * the head is taken without an adapter.
+ * penalties, slots and truncation: if truncation left a single token, it would have no gradient,
+ * and feedback could never change it. The row's adapters below the head are included in p; the head
+ * is used without an adapter.
  *
  * g is sparse in the vocabulary: y and the 64 most probable tokens (256 if those have less than 0.9
  * of the probability) with their rows of the head, and for the rest its mean row. Where the model
  * caps its logits, each row counts with the cap's slope at its logit.
  *
- * A capturer has the model's part and the scratch; a capture is a ring of tokens that belongs to a
- * session. Capturing allocates nothing. One thread at a time uses an engine's capturer. */
+ * A capturer holds the model's part and the scratch; a capture is a session's ring buffer of
+ * tokens. Capturing allocates nothing. One thread at a time uses an engine's capturer. */
 #ifndef RVI_DECODE_CAPTURE_H
 #define RVI_DECODE_CAPTURE_H
 
@@ -30,8 +30,7 @@ typedef struct rvi_capturer rvi_capturer;
 rv_status rvi_capturer_new(rvi_capturer **out, const rvi_model *m, rv_error *err) RVI_MUST_CHECK;
 void rvi_capturer_free(rvi_capturer *c); /* accepts NULL; its captures must be gone */
 
-/* What lies between the last down projection and the logits, as a capturer has it; [n_embd]
- * each. */
+/* The weights between the last down projection and the logits; [n_embd] each. */
 typedef struct rvi_top_part {
     const float *out_norm, *post_norm; /* weights; post_norm NULL: none follows the projection */
     const float *mean;                 /* mean row of the head */
@@ -61,15 +60,15 @@ typedef struct rvi_captured {
     uint64_t answer;
 } rvi_captured;
 
-/* From now on tokens are of another answer; its number, from 1 on. */
+/* Begins a new answer: later tokens belong to it. Returns its number, from 1 on. */
 uint64_t rvi_capture_begin(rvi_capture *c);
 /* Takes token id, which followed row `row` of the last forward in ws. logits: the row's n_vocab.
  * temperature 0: 1. */
 void rvi_capture_take(rvi_capture *c, rvi_workspace *ws, int row, const float *logits,
                       float temperature, int32_t id);
 
-/* Makes the session's past exactly ids, and takes all but the first n_prompt of them, as an answer
- * of its own, as if they had been generated. */
+/* Sets the session's past to ids and records all but the first n_prompt of them as a new answer, as
+ * if they had been generated. */
 rv_status rvi_capture_text(rvi_capture *c, rvi_session *s, const int32_t *ids, size_t n_prompt,
                            size_t n, float temperature, rv_error *err) RVI_MUST_CHECK;
 

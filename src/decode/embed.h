@@ -12,8 +12,8 @@ typedef struct rvi_embed_options {
 /* out: n_embd floats. ws has room for max_rows rows; scratch_seq is empty, has room for n positions
  * in a pool of this model's, and is empty again afterwards, also on failure. A decoder runs in
  * chunks of max_rows; an encoder's text must fit max_rows and the model's positions. The result
- * depends on the ids alone: neither max_rows nor what else the pool holds shows in it. With
- * RV_POOLING_DEFAULT a model that declares a way that is not offered is RV_E_MODEL. */
+ * depends on the ids alone: neither max_rows nor other contents of the pool change it. With
+ * RV_POOLING_DEFAULT, a model that declares an unsupported pooling is RV_E_MODEL. */
 rv_status rvi_embed(const rvi_model *m, rvi_workspace *ws, rvi_seq *scratch_seq, int max_rows,
                     const int32_t *ids, size_t n, const rvi_embed_options *o, float *out,
                     rv_error *err) RVI_MUST_CHECK;

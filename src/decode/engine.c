@@ -151,7 +151,7 @@ static uint64_t serial(const rvi_adapter_set *set)
     return set ? set->serial : 0;
 }
 
-int rvi_session_keep(rvi_session *s, const int32_t *ids, size_t n, int rope_set, bool want_logits)
+int rvi_session_reuse(rvi_session *s, const int32_t *ids, size_t n, int rope_set, bool want_logits)
 {
     size_t same = 0, have = (size_t)s->seq.len, most = want_logits ? n - 1 : n;
     if (s->rope_set == rope_set)
@@ -176,7 +176,8 @@ rv_status rvi_session_sync(rvi_session *s, const int32_t *ids, size_t n, size_t 
     rv_status st = rvi_engine_check_ids(e, ids, n, err);
     if (st) return st;
     atomic_store(&s->cancelled, false);
-    int kept = rvi_session_keep(s, ids, n, rvi_rope_set(&e->m->rope, s->n_context), logits != NULL);
+    int kept =
+        rvi_session_reuse(s, ids, n, rvi_rope_set(&e->m->rope, s->n_context), logits != NULL);
     if (n_reused) *n_reused = (size_t)kept;
     for (size_t i = (size_t)kept; i < n; i++) s->past.data[i] = ids[i];
     s->past.len = n;
@@ -240,8 +241,8 @@ rv_status rvi_engine_add(rvi_engine *e, rvi_session *s, int n, const rvi_adapter
     return RV_OK;
 }
 
-/* Whoever cancels sets `cancelled` and then looks at in_step; the step sets in_step (when a row is
- * added) and then looks at `cancelled`: one of the two sees the other. */
+/* rvi_session_cancel sets `cancelled` and then looks at in_step; the step sets in_step (when a row
+ * is added) and then looks at `cancelled`: one of the two sees the other. */
 void rvi_session_cancel(rvi_session *s)
 {
     atomic_store(&s->cancelled, true);
@@ -261,8 +262,8 @@ static void take_back_rows(rvi_engine *e)
     e->n_rows = e->n_logits = 0;
 }
 
-/* A cancel of a step before may set `stop` late: then nothing in this one is cancelled, and it is
- * done again. */
+/* A cancel of the previous step may set `stop` late. Then no session of this step is cancelled, and
+ * the step is repeated. */
 static bool run_step(rvi_engine *e)
 {
     rvi_backend *be = e->o.be ? e->o.be : e->m->be;

@@ -1,8 +1,8 @@
 /* engine.h - the KV pages and scratch that many sessions share, and sessions: timelines of tokens.
  *
- * Every computation is rows of sessions through one forward pass. The caller hands in the whole
- * prefix each time; a session keeps what agrees with its past, drops the rest and computes what is
- * new. By the law of the forward pass the result is the same, bit for bit, as with an empty one.
+ * Every computation is rows of sessions through one forward pass. The caller passes the whole
+ * prefix each time; a session reuses what agrees with its past, drops the rest and computes what is
+ * new. By the law of the forward pass, the result has the same bits as if nothing were reused.
  *
  * Invariants of a session:
  *  1. past holds the tokens of the timeline; the keys and values of the first seq.len are in the
@@ -47,7 +47,7 @@ typedef struct rvi_engine {
     atomic_bool stop;     /* a session of the step was cancelled */
     double event_gap;     /* seconds between two events in the middle of a step */
     size_t longest_piece; /* bytes of the longest token's text */
-    rvi_answer *answers;  /* those under way, the next to be served first */
+    rvi_answer *answers;  /* the unfinished ones, the next to be served first */
 } rvi_engine;
 
 /* model, tokenizer and eos are borrowed. */
@@ -65,11 +65,11 @@ struct rvi_session {
     int rope_set;
     const rvi_adapter_set *adapters; /* of rows that name no other; NULL: none */
     atomic_bool cancelled;
-    atomic_bool in_step;  /* a step has rows of it: a cancel is to stop that */
-    rvi_answer *answer;   /* under way, or ended and not taken; NULL: none */
-    rvi_capture *capture; /* borrowed, set by the owner: of tokens that answers begun from then on
-                             generate (capture.h), for as long as they are under way; NULL: off */
-    void *owner;          /* what events call the session */
+    atomic_bool in_step; /* the current step has rows of this session; a cancel must stop it */
+    rvi_answer *answer;  /* unfinished, or finished and not taken; NULL: none */
+    /* Records the tokens of answers begun after it was set (capture.h); NULL: off. Borrowed. */
+    rvi_capture *capture;
+    void *owner; /* what events call the session */
 };
 
 /* adapters are borrowed, may be NULL. */
@@ -81,21 +81,19 @@ rv_status rvi_session_fork(rvi_session **out, const rvi_session *from, void *own
                            rv_error *err) RVI_MUST_CHECK;
 void rvi_session_free(rvi_session *s); /* accepts NULL; drops an answer */
 
-/* The part of ids that need not be computed again becomes the past, all but the last token if its
- * logits are wanted. rope_set: that of the length the timeline is declared to reach. Returns how
- * many were kept. */
-int rvi_session_keep(rvi_session *s, const int32_t *ids, size_t n, int rope_set, bool want_logits);
+/* Cuts the past to the part that ids can reuse, without the last token if its logits are wanted.
+ * rope_set: that of the declared length of the timeline. Returns the number of tokens reused. */
+int rvi_session_reuse(rvi_session *s, const int32_t *ids, size_t n, int rope_set, bool want_logits);
 
-/* Ends what the session is computing, or has begun: a step that has rows of it is given up within
- * moments and, for other sessions' rows, done again without it. From any thread or signal
- * handler. */
+/* Cancels the session's computation. A step that has rows of this session stops within milliseconds
+ * and is repeated for the other sessions. May be called from any thread or signal handler. */
 void rvi_session_cancel(rvi_session *s);
 
 /* Makes the past exactly ids; *logits (may be NULL): those after the last one. */
 rv_status rvi_session_sync(rvi_session *s, const int32_t *ids, size_t n, size_t *n_reused,
                            float **logits, rv_error *err) RVI_MUST_CHECK;
 
-/* Are all ids in the vocabulary? */
+/* RV_OK if all ids are in the vocabulary. */
 rv_status rvi_engine_check_ids(const rvi_engine *e, const int32_t *ids, size_t n,
                                rv_error *err) RVI_MUST_CHECK;
 
@@ -104,8 +102,8 @@ rv_status rvi_engine_check_ids(const rvi_engine *e, const int32_t *ids, size_t n
 void rvi_engine_begin(rvi_engine *e);
 int rvi_engine_room(const rvi_engine *e);        /* rows that still fit */
 int rvi_engine_logits_room(const rvi_engine *e); /* logits that still fit */
-/* Adds the first n waiting tokens of s, with set; want_logits: of the last of them, which then
- * stand behind those asked for before. On failure (no page left) nothing changed. */
+/* Adds the first n waiting tokens of s, with set; want_logits: computes the logits of the last one,
+ * which follow those requested before. On failure (no page left) nothing changes. */
 rv_status rvi_engine_add(rvi_engine *e, rvi_session *s, int n, const rvi_adapter_set *set,
                          bool want_logits, rv_error *err) RVI_MUST_CHECK;
 /* On failure (a session of the step was cancelled: RV_E_CANCELLED; the model's file cannot be read)
@@ -125,7 +123,7 @@ typedef struct rvi_step_row {
 rv_status rvi_engine_step(rvi_engine *e, const rvi_step_row *rows, size_t n,
                           rv_error *err) RVI_MUST_CHECK;
 
-/* RV_E_GENERATION, naming the tensor that is not a number where there is one. */
+/* Returns st. If a tensor of the model holds NaN, the message is replaced by one that names it. */
 rv_status rvi_engine_explain(const rvi_engine *e, rv_status st, rv_error *err) RVI_MUST_CHECK;
 
 #endif

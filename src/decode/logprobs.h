@@ -4,8 +4,8 @@
 
 #include "ruvllm.h"
 
-/* log(sum of exp(logit)): what to subtract from a logit to have its log-probability. -INFINITY if
- * there is nothing finite; NaN if a logit is NaN. */
+/* log(sum of exp(logit)): subtract it from a logit to get its log-probability. -INFINITY if there
+ * is nothing finite; NaN if a logit is NaN. */
 double rvi_log_sum_exp(const float *logits, int n);
 
 /* The n_top best tokens, best first and of equals the lower id first. Where the vocabulary has

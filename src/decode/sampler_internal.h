@@ -5,8 +5,8 @@
  *   - ids ascend, so "the first of equals" is the lowest id;
  *   - while dense, all of the vocabulary are candidates, id i at place i, and ids is not filled
  *     (when greedy the set is always dense, and -INFINITY stands at what is masked);
- *   - weights and total are meaningful only while weighed is true: whoever changes a logit clears
- *     it, and whoever drops candidates keeps it true. */
+ *   - weights and total are meaningful only while weighed is true: code that changes a logit clears
+ *     it, code that drops candidates keeps it true. */
 #ifndef RVI_DECODE_SAMPLER_INTERNAL_H
 #define RVI_DECODE_SAMPLER_INTERNAL_H
 
@@ -34,15 +34,16 @@ static inline int32_t rvi_candidates_id(const rvi_candidates *c, int i)
 }
 
 /* Each keeps at least one. */
-void rvi_candidates_keep_heavy(rvi_candidates *c, double weight); /* what weighs so much; weighed */
-void rvi_candidates_keep_high(rvi_candidates *c, double logit);   /* what is so high */
-void rvi_candidates_keep_best(rvi_candidates *c, int k);          /* the k highest, k >= 1 */
-/* The highest until they have the share p of the weight; the same by ascending keys, which the
- * caller has set (weighed). */
+void rvi_candidates_keep_heavy(rvi_candidates *c,
+                               double weight); /* those of at least this weight; weighed */
+void rvi_candidates_keep_high(rvi_candidates *c, double logit); /* those with at least this logit */
+void rvi_candidates_keep_best(rvi_candidates *c, int k);        /* the k highest, k >= 1 */
+/* nucleus: the highest ones up to the share p of the total weight; lowest: the same in ascending
+ * order of the keys that the caller has set (weighed). */
 void rvi_candidates_keep_nucleus(rvi_candidates *c, double p);
 void rvi_candidates_keep_lowest(rvi_candidates *c, double p);
 uint32_t rvi_key(float score); /* ordered as the scores are */
-/* By hand: move what stays to the front, in order, then shrink to it. */
+/* For callers that choose themselves: move what stays to the front, in order, then shrink. */
 void rvi_candidates_move(rvi_candidates *c, int to, int from);
 void rvi_candidates_shrink(rvi_candidates *c, int n);
 
@@ -90,7 +91,7 @@ rv_status rvi_dry_find_breakers(rvi_sampler *s, const rvi_tokenizer *t, const ch
                                 size_t n_breakers, rv_error *err) RVI_MUST_CHECK;
 /* Mirostat learns from the probability that the chosen token was drawn with. */
 void rvi_mirostat_learn(rvi_sampler *s, double p);
-/* Back into the finite floats: a penalty must not turn a token into a masked one. */
+/* Clamps to the finite floats: a penalty must not turn a token into a masked one. */
 float rvi_bounded(double logit);
 
 #endif

@@ -175,7 +175,7 @@ static bool mirostat_active(const rv_sampling *o)
 }
 
 /* Mirostat 2 (Basu et al. 2020): drops tokens with a surprise of more than mu bits; the draw then
- * moves mu so that the mean surprise comes to tau. */
+ * moves mu so that the mean surprise approaches tau. */
 static void mirostat(rvi_sampler *s)
 {
     rvi_candidates_weigh(&s->set);

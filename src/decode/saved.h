@@ -10,7 +10,7 @@
 #include "base/sha256.h"
 #include "decode/engine.h"
 
-/* Through a temporary file beside path, which then takes its place. model: its digest. */
+/* Writes a temporary file in the directory of path and renames it. model: the model's digest. */
 rv_status rvi_session_save(const rvi_session *s, const char model[RVI_SHA256_HEX], const char *path,
                            rv_error *err) RVI_MUST_CHECK;
 /* s is new and has no past. On failure it still has none, or a part of the saved one. */

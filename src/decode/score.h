@@ -7,7 +7,7 @@
 typedef struct rvi_scorer {
     const rvi_model *m;
     rvi_workspace *ws;
-    rvi_seq *seq; /* with room for the text; is used up */
+    rvi_seq *seq; /* with room for the text; its contents are overwritten */
     rvi_row *rows;
     int max_rows, max_logits; /* of a step; the workspace's */
     int rope_set;
@@ -15,7 +15,7 @@ typedef struct rvi_scorer {
 } rvi_scorer;
 
 /* ln p of ids[i + 1] after ids[0 .. i] for first <= i < n - 1, as log_p[i - first] (may be NULL)
- * and in *sum, to which it is added. bos: stands in the place of ids[0], -1: nothing does. */
+ * and in *sum, to which it is added. bos replaces ids[0]; -1: ids[0] is used. */
 rv_status rvi_score(const rvi_scorer *s, const int32_t *ids, int n, int first, int32_t bos,
                     float *log_p, double *sum, rv_error *err) RVI_MUST_CHECK;
 

@@ -21,8 +21,8 @@ static size_t agree(const rvi_buf *held, size_t at, const char *stop, bool *whol
     return n && !memcmp(held->data + at, stop, n) ? n : 0;
 }
 
-/* Puts out what lies before the first place where a stop string is complete or, unless this is the
- * end of the text, may still become so. */
+/* Emits the text before the first place where a stop string is complete or, unless the text has
+ * ended, might still be completed. */
 static bool scan(rvi_stop *s, bool end, rvi_buf *out)
 {
     size_t sure = 0; /* bytes that no stop string can begin in */

@@ -607,7 +607,7 @@ bool rvi_gguf_get_str(const rvi_gguf *g, const char *key, rvi_str *out)
     return true;
 }
 
-/* Item i as a value of its own; the number 0 where there is none. */
+/* Item i as a value; the number 0 if there is no such item. */
 static rvi_gguf_value item_at(const rvi_gguf_value *array, uint64_t i)
 {
     rvi_gguf_value item = {.kind = RVI_GGUF_U64};

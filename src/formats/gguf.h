@@ -49,8 +49,8 @@ typedef struct rvi_gguf_value {
 
 typedef struct rvi_gguf rvi_gguf;
 
-/* Opens path; for NAME-00001-of-0000N.gguf also its N - 1 neighbours. Any other part of a split
- * file is an error that names the first one. */
+/* Opens path; for NAME-00001-of-0000N.gguf also its N - 1 neighbours. Opening any other part of a
+ * split file is an error that names the first part. */
 rv_status rvi_gguf_open(rvi_gguf **out, const char *path, rv_error *err) RVI_MUST_CHECK;
 /* From bytes in memory; takes the blob (also on failure: it is closed then). name is used in
  * errors. One file only: a part of a split model is an error. */
@@ -58,7 +58,7 @@ rv_status rvi_gguf_open_blob(rvi_gguf **out, rvi_blob *take, const char *name,
                              rv_error *err) RVI_MUST_CHECK;
 void rvi_gguf_close(rvi_gguf *g); /* accepts NULL */
 
-/* Could all bytes that were used be read? (rvi_blob_check) */
+/* Whether all bytes that were used could be read (rvi_blob_check). */
 rv_status rvi_gguf_check(const rvi_gguf *g, rv_error *err) RVI_MUST_CHECK;
 uint64_t rvi_gguf_file_bytes(const rvi_gguf *g); /* all parts together */
 size_t rvi_gguf_n_values(const rvi_gguf *g);

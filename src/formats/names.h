@@ -1,8 +1,7 @@
-/* names.h - from a name to an index in constant time; both file formats find their tensors and keys
- * by it.
+/* names.h - a hash table from names to indices, by which both file formats find tensors and keys.
  *
- * The names belong to the caller and must outlive the table. Strangers choose the names: a long run
- * of colliding ones is refused before it costs time. */
+ * The names belong to the caller and must outlive the table. The names come from untrusted files: a
+ * long run of colliding names is refused before it costs time. */
 #ifndef RVI_FORMATS_NAMES_H
 #define RVI_FORMATS_NAMES_H
 
@@ -30,8 +29,8 @@ typedef enum rvi_names_result {
 
 /* Makes room for n names (at most RVI_NAMES_MAX); the storage is the arena's. False: no memory. */
 bool rvi_names_init(rvi_names *t, rvi_arena *arena, size_t n);
-/* At most n calls. CROWDED: hundreds of names before it have the same hash, which happens by intent
- * only. */
+/* At most n calls. CROWDED: hundreds of earlier names have the same hash, which only happens on
+ * purpose. */
 rvi_names_result rvi_names_add(rvi_names *t, const char *name, uint32_t index);
 /* True and *index, or false. */
 bool rvi_names_find(const rvi_names *t, const char *name, uint32_t *index);

@@ -294,7 +294,7 @@ typedef struct shard_map {
     size_t n_shards;
 } shard_map;
 
-/* A shard must lie beside its index: a plain file name. */
+/* A shard must be in the directory of its index: a plain file name. */
 static bool is_plain_name(const rvi_json *v)
 {
     if (!rvi_json_is(v, RVI_JSON_STRING) || !v->as.string.len) return false;

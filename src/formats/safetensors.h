@@ -9,8 +9,8 @@
 
 typedef struct rvi_safetensors rvi_safetensors;
 
-/* A .safetensors file. F32, F16 and BF16 tensors become views, the others are kept aside (raw,
- * below). A scalar has the shape {1}. A dimension may be zero: then n_bytes is. */
+/* A .safetensors file. F32, F16 and BF16 tensors become views, others raw tensors (below). A scalar
+ * has the shape {1}. If a dimension is zero, n_bytes is zero. */
 rv_status rvi_safetensors_open(rvi_safetensors **out, const char *path,
                                rv_error *err) RVI_MUST_CHECK;
 /* DIR/model.safetensors, else every shard named by DIR/model.safetensors.index.json. The index
@@ -24,7 +24,7 @@ rv_status rvi_safetensors_open_blob(rvi_safetensors **out, rvi_blob *take, const
                                     rv_error *err) RVI_MUST_CHECK;
 void rvi_safetensors_close(rvi_safetensors *s); /* accepts NULL */
 
-/* Could all bytes that were used be read? (rvi_blob_check) */
+/* Whether all bytes that were used could be read (rvi_blob_check). */
 rv_status rvi_safetensors_check(const rvi_safetensors *s, const char *name,
                                 rv_error *err) RVI_MUST_CHECK;
 uint64_t rvi_safetensors_file_bytes(const rvi_safetensors *s);
@@ -32,10 +32,10 @@ size_t rvi_safetensors_n_tensors(const rvi_safetensors *s);
 rvi_tensor_view *rvi_safetensors_tensor_at(rvi_safetensors *s, size_t i);
 rvi_tensor_view *rvi_safetensors_tensor(rvi_safetensors *s, const char *name);
 
-/* A text of the file's __metadata__, or NULL; of several shards the first one's. */
+/* A text of the file's __metadata__, or NULL; with several shards, that of the first one. */
 const char *rvi_safetensors_meta(const rvi_safetensors *s, const char *key);
 
-/* Tensors of other dtypes (I32, I64, U8, BOOL, F64, ...) are kept aside: name, dtype text and
+/* Tensors of other dtypes (I32, I64, U8, BOOL, F64, ...) are available as name, dtype text and
  * bytes. */
 typedef struct rvi_raw_tensor {
     const char *name, *dtype;
@@ -48,9 +48,9 @@ const rvi_raw_tensor *rvi_safetensors_raw(const rvi_safetensors *s, const char *
 size_t rvi_safetensors_n_raw(const rvi_safetensors *s);
 const rvi_raw_tensor *rvi_safetensors_raw_at(const rvi_safetensors *s, size_t i);
 
-/* Writing: f32, f16 or bf16 tensors, in the order given, to path itself, and on to the disk; a
- * view's name, type, shape and data count. n_dims 0 is a scalar. On failure what was written so far
- * stays behind at path (write to a temporary name and rvi_os_replace it where that matters). */
+/* Writes f32, f16 or bf16 tensors in the order given, directly to path, and flushes to disk. Of a
+ * view only name, type, shape and data are used; n_dims 0 is a scalar. On failure an incomplete
+ * file is left at path (where that matters, write to a temporary name and use rvi_os_replace). */
 typedef struct rvi_st_meta {
     const char *key, *value;
 } rvi_st_meta;
@@ -58,7 +58,7 @@ rv_status rvi_safetensors_write_views(const char *path, const rvi_tensor_view *t
                                       const rvi_st_meta *meta, size_t n_meta,
                                       rv_error *err) RVI_MUST_CHECK;
 
-/* The same with f32 tensors and nothing else. */
+/* The same for f32 tensors without metadata. */
 typedef struct rvi_st_entry {
     const char *name;
     int n_dims;

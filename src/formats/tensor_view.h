@@ -1,4 +1,4 @@
-/* tensor_view.h - a named tensor inside a file: what formats hands to the rooms above. */
+/* tensor_view.h - a named tensor inside a file, as both file formats present it. */
 #ifndef RVI_FORMATS_TENSOR_VIEW_H
 #define RVI_FORMATS_TENSOR_VIEW_H
 
@@ -16,8 +16,8 @@ typedef struct rvi_tensor_view {
     uint64_t shape[RVI_MAX_DIMS];
     const uint8_t *data; /* into the file's bytes, any alignment */
     uint64_t n_bytes;
-    int mapped; /* data is a mapped file's: its pages can be given back to the system */
-    int used;   /* set by whoever binds it: what stays 0 is reported as unused */
+    int mapped; /* data is in a mapped file, so its pages can be released */
+    int used;   /* set by the code that binds it; tensors left at 0 are reported as unused */
 } rvi_tensor_view;
 
 #endif

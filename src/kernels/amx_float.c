@@ -169,7 +169,7 @@ static ALWAYS_INLINE void gemm(bool f16, const uint8_t *panels, int n_panels, co
     _Alignas(64) uint8_t split[2][SLICE_F16 * 2 * TILE_BYTES];
     size_t n_steps = rvi_pairs_steps(n), panel_bytes = n_steps * TILE_BYTES;
     size_t a_step = 2 * TILE_BYTES, slice_steps = f16 ? SLICE_F16 : SLICE_BF16;
-    /* Steps whose activations are kept while all panels go by */
+    /* Steps whose activations stay in the cache while all panels are read */
     size_t group_bytes = n_steps * a_step, kept = ACTS_BYTES / ((size_t)n_groups * a_step);
     kept = kept / slice_steps * slice_steps;
     if (kept < slice_steps) kept = slice_steps;

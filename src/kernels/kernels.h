@@ -204,7 +204,7 @@ typedef struct rvi_kernels {
     /* Training, rows of f32. Their sums run in lanes of the row's own width: other bits on other instruction sets. */
     /* y = w x r, r = 1 / sqrt(mean x^2 + eps): dx (=, add: +=) r w dy - x (r^3 / n) sum(x w dy); dx may be dy */
     void (*norm_back)(float *dx, const float *dy, const float *x, const float *w, size_t n, float eps, bool add);
-    /* From f(gate) * up, f as in silu_mul and gelu_mul; results may stand in the place of any operand */
+    /* From f(gate) * up, f as in silu_mul and gelu_mul; results may overwrite any operand */
     void (*silu_back)(float *dgate, float *dup, const float *dact, const float *gate, const float *up, size_t n);
     void (*gelu_back)(float *dgate, float *dup, const float *dact, const float *gate, const float *up, size_t n);
     /* Sum of exp((z - top) * inverse). */
@@ -223,21 +223,35 @@ typedef struct rvi_kernels {
                      size_t from, size_t end, float scale, float soft_cap);
 } rvi_kernels;
 
-/* ISA rows from reference to best; a row's name is what --isa takes. */
-#define RVI_ISA_LIST(X)                                                                                                \
-    X(ref, "scalar C")                                                                                                 \
-    X(avx2, "x86-64 with AVX2, FMA, F16C")                                                                             \
-    X(avxvnni, "the same with AVX-VNNI")                                                                               \
-    X(avx512, "x86-64 with AVX-512 F, BW, DQ, VL, VNNI")                                                               \
-    X(amx, "the same with AMX int8 and bf16")                                                                          \
-    X(neon, "aarch64 with Advanced SIMD")                                                                              \
-    X(dotprod, "the same with int8 dot products")
+/* The instruction sets, from slow to fast: X(name, is_present). `name` is what --isa takes,
+ * rvi_kernels_fill_<name> fills in its kernels, and is_present (features.h) asks the machine. The declarations in
+ * rows.h and the table in table.c are made from these rows. */
+#define RVI_ISA_LIST_PORTABLE(X) X(ref, rvi_has_ref) /* scalar C */
 
-/* Fills k with every row this machine has, up to and including `isa` (NULL: all). False if the name is unknown
- * or the machine lacks it (k is then filled with the reference). */
+#define RVI_ISA_LIST_X86_64(X)                                                                                         \
+    X(avx2, rvi_has_avx2)          /* AVX2, FMA, F16C */                                                               \
+    X(avxvnni, rvi_has_avxvnni)    /* the same with AVX-VNNI */                                                        \
+    X(avx512, rvi_has_avx512_vnni) /* AVX-512 F, BW, DQ, VL, VNNI */                                                   \
+    X(amx, rvi_has_amx)            /* the same with AMX int8 and bf16 */
+
+#define RVI_ISA_LIST_AARCH64(X)                                                                                        \
+    X(neon, rvi_has_neon)       /* Advanced SIMD */                                                                    \
+    X(dotprod, rvi_has_dotprod) /* the same with int8 dot products */
+
+/* Those of this build. */
+#if defined(__x86_64__)
+#define RVI_ISA_LIST(X) RVI_ISA_LIST_PORTABLE(X) RVI_ISA_LIST_X86_64(X)
+#elif defined(__aarch64__)
+#define RVI_ISA_LIST(X) RVI_ISA_LIST_PORTABLE(X) RVI_ISA_LIST_AARCH64(X)
+#else
+#define RVI_ISA_LIST(X) RVI_ISA_LIST_PORTABLE(X)
+#endif
+
+/* Fills k with the kernels of every instruction set this machine has, up to and including `isa` (NULL: all). False if
+ * the name is unknown or the machine lacks it; k then holds the reference kernels. */
 bool rvi_kernels_init(rvi_kernels *k, const char *isa);
 
-/* The names this machine can run, reference first, NULL-terminated. */
+/* The names of the instruction sets this machine has, reference first, NULL at the end. */
 const char *const *rvi_kernels_available(void);
 
 #endif

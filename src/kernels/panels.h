@@ -72,7 +72,7 @@ typedef struct traits {
     X(Q6_K, NO_MIN, 4, 2, 32, 63, 16, false)                                                                           \
     X(IQ4_XS, NO_MIN, 4, 0, 128, 255, 32, true)
 
-/* The traits of a type as a constant expression's worth of one. */
+/* The traits of a type; a constant after inlining. */
 #define X(name, text, id, block, weights, bytes) enum { name##_WEIGHTS = (weights), name##_BYTES = (bytes) };
 RVI_QTYPES(X)
 #undef X

@@ -21,8 +21,8 @@ typedef struct rvi_peak {
     int32_t (*run)(uint64_t n_rounds); /* a value that depends on all of it */
 } rvi_peak;
 
-/* The i-th product of a kind that this machine, and its operating system, permit; the first is
- * always there, NULL stands behind the last. Which one is fastest is for a measurement to say. */
+/* The i-th product of a kind that the machine and its operating system support, or NULL past the last; there is always
+ * at least one. Which one is fastest has to be measured. */
 const rvi_peak *rvi_peak_at(rvi_peak_kind kind, size_t i);
 
 /* Reads n bytes (a multiple of 256, 64-byte aligned) by the widest loads there are. Asking for it

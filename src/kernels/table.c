@@ -1,82 +1,54 @@
-/* table.c - which ISA rows this machine can run, and filling a table from them. */
+/* table.c - which instruction sets this machine has, and filling a table with their kernels. */
+#include <stdatomic.h>
 #include <string.h>
 
+#include "base/compat.h"
 #include "kernels/features.h"
 #include "kernels/kernels.h"
 #include "kernels/rows.h"
 
-/* The rows above the reference that exist in this build, from slow to fast. Each rests on those before it that the
- * machine has. */
 static const struct {
     const char *name;
-    bool (*present)(void); /* NULL: always */
+    bool (*is_present)(void);
     void (*fill)(rvi_kernels *k);
 } rows[] = {
-#if defined(__x86_64__)
-    {"avx2", rvi_has_avx2, rvi_kernels_fill_avx2},
-    {"avxvnni", rvi_has_avxvnni, rvi_kernels_fill_avxvnni},
-    {"avx512", rvi_has_avx512_vnni, rvi_kernels_fill_avx512},
-    {"amx", rvi_has_amx, rvi_kernels_fill_amx},
-#elif defined(__aarch64__)
-    {"neon", NULL, rvi_kernels_fill_neon}, /* part of the base architecture */
-    {"dotprod", rvi_has_dotprod, rvi_kernels_fill_dotprod},
-#endif
-    {NULL, NULL, NULL},
+#define X(name, is_present) {#name, is_present, rvi_kernels_fill_##name},
+    RVI_ISA_LIST(X)
+#undef X
 };
-
-/* Every list of rows that a machine of this family can have. */
-enum { MAX_ROWS = 6 };
-static const char *const lists[][MAX_ROWS] = {
-    {"ref", NULL},
-#if defined(__x86_64__)
-    {"ref", "avx2", NULL},
-    {"ref", "avx2", "avxvnni", NULL},
-    {"ref", "avx2", "avx512", NULL},
-    {"ref", "avx2", "avxvnni", "avx512", NULL},
-    {"ref", "avx2", "avxvnni", "avx512", "amx", NULL},
-#elif defined(__aarch64__)
-    {"ref", "neon", NULL},
-    {"ref", "neon", "dotprod", NULL},
-#endif
-};
-
-static bool is_present(size_t i)
-{
-    return rows[i].present == NULL || rows[i].present();
-}
 
 bool rvi_kernels_init(rvi_kernels *k, const char *isa)
 {
-    rvi_kernels_fill_ref(k);
-    if (isa != NULL && strcmp(isa, "ref") == 0) return true;
-
-    size_t end = 0;
-    if (isa == NULL) {
-        while (rows[end].name != NULL) end++;
-    } else {
-        while (rows[end].name != NULL && strcmp(rows[end].name, isa) != 0) end++;
-        if (rows[end].name == NULL || !is_present(end)) return false;
-        end++;
+    size_t end = RVI_COUNT(rows);
+    bool known = true;
+    if (isa) {
+        size_t i = 0;
+        while (i < RVI_COUNT(rows) && strcmp(rows[i].name, isa) != 0) i++;
+        known = i < RVI_COUNT(rows) && rows[i].is_present();
+        end = known ? i + 1 : 1;
     }
     for (size_t i = 0; i < end; i++)
-        if (is_present(i)) {
+        if (rows[i].is_present()) {
             rows[i].fill(k);
             k->isa = rows[i].name;
         }
-    return true;
+    return known;
 }
 
+/* The machine does not change, so the first caller makes the list and all others share it. */
 const char *const *rvi_kernels_available(void)
 {
-    bool present[MAX_ROWS] = {false};
-    for (size_t i = 0; rows[i].name != NULL; i++) present[i] = is_present(i);
-    const char *const *best = lists[0];
-    for (size_t l = 0; l < sizeof lists / sizeof lists[0]; l++) {
-        bool all = true;
-        for (const char *const *name = lists[l] + 1; *name != NULL; name++)
-            for (size_t i = 0; rows[i].name != NULL; i++)
-                if (strcmp(rows[i].name, *name) == 0 && !present[i]) all = false;
-        if (all) best = lists[l]; /* later lists are longer */
+    enum { EMPTY, FILLING, FILLED };
+    static const char *names[RVI_COUNT(rows) + 1]; /* NULL at the end */
+    static atomic_int state = EMPTY;
+    int expected = EMPTY;
+    if (atomic_compare_exchange_strong(&state, &expected, FILLING)) {
+        size_t n = 0;
+        for (size_t i = 0; i < RVI_COUNT(rows); i++)
+            if (rows[i].is_present()) names[n++] = rows[i].name;
+        atomic_store(&state, FILLED);
     }
-    return best;
+    while (atomic_load(&state) != FILLED) {
+    }
+    return names;
 }

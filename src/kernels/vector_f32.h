@@ -264,7 +264,7 @@ static void f16_to_f32(const rvi_f16 *x, float *out, size_t n)
     for (size_t i = 0; i < n; i += WIDTH) store(out + i, n - i, load_f16(x + i, n - i));
 }
 
-/* Rows of weights stand at any address, so these step in bytes. */
+/* Rows of weights may begin at any address, so these step in bytes. */
 static void dequantize_f16(const void *src, float *dst, size_t n)
 {
     for (size_t i = 0; i < n; i += WIDTH) store(dst + i, n - i, load_f16((const char *)src + 2 * i, n - i));

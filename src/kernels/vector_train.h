@@ -22,7 +22,7 @@
 enum {
     PANEL = RVI_GEMM_PANEL,
     K_STEP = 16,
-    K_SLICE = 256, /* so many rows of the panels at hand stay in the first level cache */
+    K_SLICE = 256, /* rows of the current panels that stay in the first-level cache */
     PANEL_VECS = PANEL / WIDTH
 };
 

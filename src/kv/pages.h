@@ -34,10 +34,10 @@ typedef struct rvi_seq {
 } rvi_seq;
 
 rv_status rvi_seq_init(rvi_seq *s, rvi_pages *pool, int max_len, rv_error *err) RVI_MUST_CHECK;
-void rvi_seq_deinit(rvi_seq *s); /* gives its pages back; accepts a zeroed one */
+void rvi_seq_deinit(rvi_seq *s); /* returns its pages to the pool; accepts a zeroed one */
 
 /* Makes room for n more positions, all of them writable, and adds them to len. On failure nothing
- * changed. */
+ * changes. */
 rv_status rvi_seq_extend(rvi_seq *s, int n, rv_error *err) RVI_MUST_CHECK;
 void rvi_seq_truncate(rvi_seq *s, int len); /* len <= s->len */
 /* The i-th page of a sequence as bytes. A page that is written has no other reference. */

@@ -89,7 +89,7 @@ rv_status rvi_drift(const rvi_replay *r, const rvi_voice *v, const rvi_adapter_s
     d.alone = rvi_alloc_array((size_t)AT_ONCE * (size_t)v->m->hp.n_vocab, sizeof *d.alone);
     if (!st && (!d.rows || !d.alone)) st = rvi_nomem(err, "probe");
     for (size_t i = 0; !st && i < r->n_pieces; i++) {
-        const rvi_piece *p = &r->pieces[i];
+        const rvi_replay_text *p = &r->pieces[i];
         if (p->kind != RVI_PROSE && (p->kind != RVI_PROBE || ++own > most)) continue;
         st = compare(&d, r->ids.data + p->first, (int)p->n - 1, (int)p->loss, set, err);
     }

@@ -33,7 +33,7 @@ static rv_status add_pieces(rvi_ground *g, bool seeded, rv_error *err)
     size_t own = 0;
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < r->n_pieces; i++) {
-        const rvi_piece *p = &r->pieces[i];
+        const rvi_replay_text *p = &r->pieces[i];
         rvi_index *lists[] = {&g->general, &g->seeded, &g->probe, &g->probe};
         size_t before = g->samples.n;
         if ((p->kind == RVI_SEEDED) != seeded) continue;

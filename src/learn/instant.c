@@ -53,7 +53,7 @@ static rv_status tell(const text_taker *t, int done, int total, rv_error *err)
 
 /* Calls add with prose, and from calibration on with the model's own texts; up to `most` of
  * each. */
-static rv_status each_text(const text_taker *t, int most, rvi_piece_kind own, rv_error *err)
+static rv_status each_text(const text_taker *t, int most, rvi_replay_kind own, rv_error *err)
 {
     const rvi_learner *l = t->l;
     const rvi_replay *r = &l->replay;

@@ -60,7 +60,7 @@ const char *rvi_replay_question(const rvi_replay *r, size_t i)
     return nth(&r->questions, i);
 }
 
-size_t rvi_replay_count(const rvi_replay *r, rvi_piece_kind kind)
+size_t rvi_replay_count(const rvi_replay *r, rvi_replay_kind kind)
 {
     size_t n = 0;
     for (size_t i = 0; i < r->n_pieces; i++) n += r->pieces[i].kind == (uint32_t)kind;
@@ -68,10 +68,10 @@ size_t rvi_replay_count(const rvi_replay *r, rvi_piece_kind kind)
 }
 
 static rv_status add_piece(rvi_replay *r, const int32_t *a, size_t n_a, const int32_t *b,
-                           size_t n_b, size_t loss, rvi_piece_kind kind, rv_error *err)
+                           size_t n_b, size_t loss, rvi_replay_kind kind, rv_error *err)
 {
     size_t first = r->ids.len;
-    rvi_piece *pieces = rvi_realloc_array(r->pieces, r->n_pieces + 1, sizeof *pieces);
+    rvi_replay_text *pieces = rvi_realloc_array(r->pieces, r->n_pieces + 1, sizeof *pieces);
     if (!pieces) return rvi_nomem(err, "replay");
     r->pieces = pieces;
     bool ok = true;
@@ -79,7 +79,7 @@ static rv_status add_piece(rvi_replay *r, const int32_t *a, size_t n_a, const in
     for (size_t i = 0; ok && i < n_b; i++) ok = rvi_ids_push(&r->ids, b[i]);
     if (!ok) return rvi_nomem(err, "replay");
     pieces[r->n_pieces++] =
-        (rvi_piece){(uint32_t)first, (uint32_t)(n_a + n_b), (uint32_t)loss, (uint32_t)kind};
+        (rvi_replay_text){(uint32_t)first, (uint32_t)(n_a + n_b), (uint32_t)loss, (uint32_t)kind};
     return RV_OK;
 }
 
@@ -176,7 +176,7 @@ static rv_status ask_questions(maker *k, size_t from)
     return st;
 }
 
-static rv_status keep_answers(maker *k, rvi_piece_kind kind)
+static rv_status keep_answers(maker *k, rvi_replay_kind kind)
 {
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < k->n; i++)
@@ -389,7 +389,7 @@ static bool is_sound(const rvi_replay *r, const rvi_voice *v)
     for (size_t i = 0; i < r->ids.len; i++)
         if (r->ids.data[i] < 0 || r->ids.data[i] >= v->m->hp.n_vocab) return false;
     for (size_t i = 0; i < r->n_pieces; i++) {
-        const rvi_piece *p = &r->pieces[i];
+        const rvi_replay_text *p = &r->pieces[i];
         if (p->kind > RVI_PROSE || p->first > r->ids.len || p->n > r->ids.len - p->first ||
             p->n < 2 || p->n > MOST_TOKENS || p->loss > p->n - 2)
             return false;

@@ -10,17 +10,17 @@
 
 #include "learn/voice.h"
 
-typedef enum rvi_piece_kind { RVI_GENERAL, RVI_SEEDED, RVI_PROBE, RVI_PROSE } rvi_piece_kind;
+typedef enum rvi_replay_kind { RVI_GENERAL, RVI_SEEDED, RVI_PROBE, RVI_PROSE } rvi_replay_kind;
 
-typedef struct rvi_piece {
+typedef struct rvi_replay_text {
     uint32_t first, n; /* tokens */
     uint32_t loss;     /* first position with a loss */
     uint32_t kind;
-} rvi_piece;
+} rvi_replay_text;
 
 typedef struct rvi_replay {
     rvi_ids ids;
-    rvi_piece *pieces;
+    rvi_replay_text *pieces;
     size_t n_pieces;
     rvi_buf contexts;  /* short unrelated sentences, each with a 0 byte behind it */
     rvi_buf questions; /* users' turns that the model wrote, likewise */
@@ -35,7 +35,7 @@ bool rvi_replay_save(const rvi_replay *r, rvi_buf *out);
 /* data may be anything: what does not fit together is RV_E_STORAGE. */
 rv_status rvi_replay_load(rvi_replay *out, const rvi_voice *v, const void *data, size_t len,
                           rv_error *err) RVI_MUST_CHECK;
-size_t rvi_replay_count(const rvi_replay *r, rvi_piece_kind kind);
+size_t rvi_replay_count(const rvi_replay *r, rvi_replay_kind kind);
 const char *rvi_replay_context(const rvi_replay *r, size_t i);
 const char *rvi_replay_question(const rvi_replay *r, size_t i);
 

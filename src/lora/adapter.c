@@ -252,7 +252,7 @@ static bool same(rvi_str s, const char *text)
     return s.len == strlen(text) && !memcmp(s.data, text, s.len);
 }
 
-static rv_status keep_text(loader *l, char **out, rvi_str s)
+static rv_status copy_text(loader *l, char **out, rvi_str s)
 {
     if (!s.len) return RV_OK;
     *out = rvi_alloc_array(s.len + 1, 1);
@@ -272,8 +272,8 @@ static rv_status check_origin(loader *l, const origin *o)
         return rvi_error(l->err, RV_E_ADAPTER,
                          "an adapter of another model: trained on %.*s, but this one is %.64s (%s)",
                          (int)o->base_digest.len, o->base_digest.data, l->base_digest, l->path);
-    rv_status st = keep_text(l, &l->a->base_digest, o->base_digest);
-    return st ? st : keep_text(l, &l->a->provenance, o->provenance);
+    rv_status st = copy_text(l, &l->a->base_digest, o->base_digest);
+    return st ? st : copy_text(l, &l->a->provenance, o->provenance);
 }
 
 /* tensor_at(file, i): the n tensors in the file's order. */

@@ -1,21 +1,21 @@
 /* adapter.h - LoRA adapters: y = W x + s B (A x), unmerged, on any linear layer.
  *
  * An adapter is immutable once loaded or filled and belongs to one model's list of targets (slot i
- * = the model's linear layer i). Rows choose a set of adapters; a row without one takes exactly the
- * path it would take had none been loaded. */
+ * = the model's linear layer i). Rows choose a set of adapters; a row without a set is computed
+ * exactly as if no adapter were loaded. */
 #ifndef RVI_LORA_ADAPTER_H
 #define RVI_LORA_ADAPTER_H
 
 #include "backend/backend.h"
 #include "base/sha256.h"
 
-/* A linear layer an adapter may sit on. */
+/* A linear layer that an adapter can change. */
 typedef struct rvi_lora_target {
     const char *hf_name;   /* "model.layers.0.self_attn.q_proj" */
     const char *gguf_name; /* "blk.0.attn_q" */
     int n_in, n_out;
-    /* Heads whose output rows GGUF stores pairwise interleaved (llama's q and k), 0: none. And
-     * whether this model's weights are so. */
+    /* n_paired_heads: heads whose output rows GGUF stores pairwise interleaved (llama's q and k),
+     * 0: none. paired: whether this model's weights are stored so. */
     int n_paired_heads;
     bool paired;
 } rvi_lora_target;
@@ -29,21 +29,21 @@ typedef struct rvi_adapter {
     rvi_backend *be;
     rvi_lora_slot *slots;
     int n_slots, n_used;
-    /* Of the file, NULL where it says nothing: the model it was trained on (model/digest.h), and
-     * where it came from, a JSON text. */
+    /* From the file, NULL if absent: the digest of the model it was trained on (model/digest.h),
+     * and its origin as a JSON text. */
     char *base_digest, *provenance;
 } rvi_adapter;
 
-/* Texts that our own adapters carry, in GGUF's metadata and in that of safetensors. */
+/* Metadata keys of adapters written by this library, in GGUF and safetensors files. */
 #define RVI_LORA_BASE_DIGEST "ruvllm.base_digest"    /* 64 hexadecimal digits */
 #define RVI_LORA_CHECKSUM    "ruvllm.tensors_sha256" /* of all tensors, by rvi_lora_hash */
 #define RVI_LORA_PROVENANCE  "ruvllm.provenance"     /* a JSON object */
 
 /* path: a PEFT directory (adapter_config.json + adapter_model.safetensors) or a GGUF adapter file.
  * arch: the model's GGUF architecture names, NULL-terminated, which a GGUF adapter must match.
- * base_digest: the model's; an adapter that names another one is refused, one that names none is
- * taken by its shapes with a warning to the backend's log. NULL: not checked, no warning. Where the
- * file has a checksum, its tensors must match it. */
+ * base_digest: the model's; an adapter made for another model is refused; one that names no model
+ * is accepted if the shapes fit, with a warning in the backend's log. NULL: not checked, no
+ * warning. If the file has a checksum, its tensors must match it. */
 rv_status rvi_adapter_load(rvi_adapter **out, rvi_backend *be, const char *path,
                            const rvi_lora_target *targets, int n_targets, const char *const *arch,
                            const char *base_digest, rv_error *err) RVI_MUST_CHECK;
@@ -52,11 +52,11 @@ void rvi_adapter_free(rvi_adapter *a); /* accepts NULL */
 /* An adapter without matrices, to be filled before its first use. */
 rv_status rvi_adapter_new(rvi_adapter **out, rvi_backend *be, int n_slots,
                           rv_error *err) RVI_MUST_CHECK;
-/* The product of a slot that is still empty, copied: a is rank x t->n_in, b is t->n_out x rank. A
- * value that is not a number is an error. */
+/* Fills an empty slot with copies of the matrices: a is rank x t->n_in, b is t->n_out x rank. NaN
+ * values are an error. */
 rv_status rvi_adapter_put(rvi_adapter *a, int slot, const rvi_lora_target *t, int rank, float scale,
                           const float *ma, const float *mb, rv_error *err) RVI_MUST_CHECK;
-/* Another adapter with the values that a has now: what is published of one being trained. */
+/* Makes a copy with the current values of a: publishes an adapter that is still being trained. */
 rv_status rvi_adapter_copy(rvi_adapter **out, const rvi_adapter *a, rv_error *err) RVI_MUST_CHECK;
 
 int rvi_adapter_rank(const rvi_adapter *a, int slot); /* 0: an empty slot */
@@ -80,8 +80,8 @@ typedef struct rvi_adapter_use {
     float scale; /* the user's factor */
 } rvi_adapter_use;
 
-/* serial: what tells one set from another for as long as keys and values computed with it may be
- * kept; 0 is the set without adapters. */
+/* serial: unique among sets whose keys and values may still be cached; 0 is the set without
+ * adapters. */
 typedef struct rvi_adapter_set {
     const rvi_adapter_use *uses;
     int n;

@@ -1,10 +1,10 @@
-/* merge.h - several adapters into one.
+/* merge.h - merges several adapters into one.
  *
- * What counts is the product dW = s B A: two adapters may have factors that have nothing to do with
- * each other, so factors are never averaged as they are. A sum of products is exact with the
- * factors side by side (ranks add up), and is brought back to a rank by the singular values of the
- * product, of which the largest stay; the energy of the rest (its share of the squared Frobenius
- * norm) is reported, and refused where it is too much. */
+ * Adapters are merged by their products dW = s B A. The factors B and A of two adapters are
+ * unrelated, so they are never averaged directly. Placing the factors side by side gives the exact
+ * sum of the products (ranks add up); a lower rank is reached by keeping the largest singular
+ * values of the product. The energy of the discarded ones (their share of the squared Frobenius
+ * norm) is reported, and the merge is refused if it is too large. */
 #ifndef RVI_LORA_MERGE_H
 #define RVI_LORA_MERGE_H
 
@@ -40,8 +40,8 @@ typedef struct rvi_merge_report {
 #define RVI_MERGE_MAX_LOST 0.05
 
 /* rank: of the result; 0: ranks add up and nothing is discarded. A slot never gets more than the
- * ranks of its parts together. The report (may be NULL) is filled also where the loss is
- * refused. */
+ * ranks of its parts together. The report (may be NULL) is also filled when the merge is refused
+ * for its loss. */
 rv_status rvi_adapter_merge(rvi_adapter **out, const rvi_lora_target *targets,
                             const rvi_merge_rule *rule, const rvi_merge_part *parts, int n_parts,
                             int rank, rvi_merge_report *report, rv_error *err) RVI_MUST_CHECK;

@@ -1,5 +1,5 @@
-/* params.h - the numbers of an adapter that is being trained: one flat array, and an adapter whose
- * matrices look into it.
+/* params.h - the parameters of an adapter that is being trained: one flat array, and an adapter
+ * whose matrices are views of it.
  *
  * Layout: slot after slot in the order of the model's targets, A (rank x n_in) then B (n_out x
  * rank), so that optimizers, Fisher information and snapshots work on one array. Gradients are a
@@ -14,10 +14,10 @@ typedef struct rvi_params {
     size_t n;
     int rank;
     float scale;          /* alpha / rank */
-    rvi_adapter *adapter; /* of theta; reads what is in theta at the time */
+    rvi_adapter *adapter; /* views of theta: always has its current values */
 } rvi_params;
 
-/* wanted(ctx, target): does this linear layer take part? All zero. */
+/* wanted(ctx, target): whether this linear layer is trained. All values are zero. */
 rv_status rvi_params_new(rvi_params **out, rvi_backend *be, const rvi_lora_target *targets,
                          int n_targets, bool (*wanted)(const void *ctx, int target),
                          const void *ctx, int rank, float alpha, rv_error *err) RVI_MUST_CHECK;

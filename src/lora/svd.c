@@ -142,7 +142,7 @@ void rvi_svd(double *a, int n, double *s, double *v)
         if (s[j] > noise) {
             for (int i = 0; i < n; i++) x[i] /= s[j];
             s[j] *= largest;
-        } else { /* s falls, so all the rest is noise too */
+        } else { /* s is descending, so all others are noise too */
             s[j] = 0;
             complete(a, n, j);
         }

@@ -7,8 +7,9 @@
  * also where those of a are not independent; r is n x n, zero below its diagonal. */
 void rvi_qr(double *a, int m, int n, double *r);
 
-/* a (n x n) = U diag(s) V^T by one-sided Jacobi rotations: a becomes U; s falls, and what is
- * rounding noise beside s[0] becomes 0; U and V are orthogonal whatever the rank of a. */
+/* a (n x n) = U diag(s) V^T by one-sided Jacobi rotations: a becomes U; s is descending, and values
+ * that are rounding noise relative to s[0] become 0; U and V are orthogonal whatever the rank of
+ * a. */
 void rvi_svd(double *a, int n, double *s, double *v);
 
 #endif

@@ -367,7 +367,7 @@ static rv_status check_place(const writer *w, const char *dir)
     return st;
 }
 
-/* A name beside path that nobody has. */
+/* An unused name in the directory of path. */
 static rv_status temporary(rvi_buf *out, const char *path, size_t len, rv_error *err)
 {
     return rvi_buf_append(out, path, len) &&

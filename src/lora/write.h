@@ -1,8 +1,9 @@
-/* write.h - adapters to files: PEFT directories and GGUF adapters, with their origin.
+/* write.h - writes adapters as PEFT directories and GGUF files, with their origin.
  *
- * A file or directory appears under its name whole or not at all: it is made under a temporary name
- * beside it (NAME.tmp-...), brought to the disk and moved into place; what was there before stays
- * until then. A process that is killed may leave the temporary one behind, never a broken adapter.
+ * A file or directory appears under its name complete or not at all: it is written under a
+ * temporary name in the same directory (NAME.tmp-...), flushed to disk and renamed. Until then,
+ * what was there before stays. A killed process may leave the temporary file behind, but never a
+ * broken adapter.
  *
  * With f32 an adapter read back has the same bits; with f16 those of the rounded values. A GGUF
  * file has one alpha for all layers, an f32: where scale times rank differs from layer to layer the
@@ -21,9 +22,9 @@ typedef struct rvi_adapter_note {
 
 /* type: RVI_F32 or RVI_F16. targets: the model's, a->n_slots of them. note may be NULL. */
 
-/* adapter_config.json, adapter_model.safetensors, and ruvllm.json, which says for people what the
- * metadata of the safetensors file says for the loader. An existing directory is replaced if there
- * is nothing in it but these three. */
+/* adapter_config.json, adapter_model.safetensors, and ruvllm.json, a readable copy of the metadata
+ * in the safetensors file. An existing directory is replaced only if it holds nothing but these
+ * three files. */
 rv_status rvi_adapter_write_peft(const rvi_adapter *a, const rvi_lora_target *targets,
                                  const char *dir, rvi_qtype type, const rvi_adapter_note *note,
                                  rv_error *err) RVI_MUST_CHECK;

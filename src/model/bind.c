@@ -1,6 +1,6 @@
 /* From files to a model: every tensor is found by its role, its shape checked against the
  * hyperparameters, and handed to the backend. A missing or misshapen required tensor is an error
- * that names it; what nobody asked for is reported by name. */
+ * that names it; tensors that were not used are reported by name. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -12,10 +12,10 @@
 typedef struct rvi_embedding {
     rv_pooling pooling;  /* RV_POOLING_DEFAULT: nothing is said */
     int max_tokens;      /* the model's own code cuts longer texts to this length; 0: not said */
-    const char *refused; /* why the declared way cannot be followed, in the arena; NULL: it can */
+    const char *refused; /* why the declared pooling is not supported, in the arena; NULL: it is */
 } rvi_embedding;
 
-/* Files that are not there say nothing; one that cannot be read or parsed is an error. */
+/* Missing files are ignored; one that cannot be read or parsed is an error. */
 rv_status rvi_embedding_read_dir(rvi_embedding *out, const char *dir, rvi_arena *arena,
                                  rv_error *err) RVI_MUST_CHECK;
 void rvi_embedding_read_gguf(rvi_embedding *out, const rvi_gguf *g);

@@ -71,8 +71,8 @@ rv_pooling rvi_model_pooling(const rvi_model *m);
  * longer ones. Never more than the context. */
 int rvi_model_max_text(const rvi_model *m);
 
-/* The first tensor with a value that is not a number, or NULL: reads every weight, for the message
- * after a forward pass went wrong. */
+/* The first tensor with a value that is NaN, or NULL. Reads every weight, so it is only called to
+ * explain a failed forward pass. */
 const char *rvi_model_find_broken_tensor(const rvi_model *m);
 
 typedef struct rvi_row {
@@ -82,7 +82,7 @@ typedef struct rvi_row {
     const rvi_adapter_set *adapters; /* NULL: none */
 } rvi_row;
 
-/* Called with a named intermediate while it is at hand: n_rows rows of it, in the order of the
+/* Called with each named intermediate result as it is computed: n_rows rows, in the order of the
  * batch. */
 typedef void (*rvi_tap_fn)(void *ctx, const char *name, rvi_cols values, int n_rows);
 
@@ -93,7 +93,7 @@ typedef struct rvi_workspace rvi_workspace;
 
 rv_status rvi_workspace_new(rvi_workspace **out, const rvi_model *m, int max_rows, int max_logits,
                             rv_error *err) RVI_MUST_CHECK; /* computes on the model's backend */
-/* On another one, which must be like the model's. */
+/* Computes on another backend, which must be of the same kind as the model's. */
 rv_status rvi_workspace_new_on(rvi_workspace **out, const rvi_model *m, rvi_backend *be,
                                int max_rows, int max_logits, rv_error *err) RVI_MUST_CHECK;
 void rvi_workspace_free(rvi_workspace *ws);                                      /* accepts NULL */
@@ -103,17 +103,17 @@ void rvi_workspace_set_progress(rvi_workspace *ws, rvi_layers_fn fn, void *ctx);
 /* Writes the rows' keys and values into their sequences' pages and leaves their final hidden states
  * in the workspace. Rows of one sequence come in order of position; all their pages are writable.
  * n_rows <= max_rows. Encoders: a sequence is one text, and all of its rows (positions 0 to its
- * length - 1) are in the call; any number of texts may share it. Where the backend was stopped
- * (set_stop) it returns early, and what it left is of no use. */
+ * length - 1) are in the call; any number of texts may share it. If the backend was stopped
+ * (set_stop), it returns early and its results must not be used. */
 void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows);
 
 /* The final hidden state of a row of the last forward, n_embd floats. */
 void rvi_workspace_hidden(rvi_workspace *ws, int row, float *out);
 
-/* Of a row of the last forward of a decoder, each where it is not NULL: what the last layer's down
- * projection was given (u, n_ff floats); what it gave (y, n_embd; only where the architecture has a
- * norm behind it, otherwise in no defined state); the residual stream before the final norm (x,
- * n_embd). */
+/* For a row of the last forward of a decoder, writes each of these that is not NULL: the input of
+ * the last layer's down projection (u, n_ff floats); its output (y, n_embd floats; undefined unless
+ * the architecture has a norm after it); the residual stream before the final norm (x, n_embd
+ * floats). */
 void rvi_workspace_last_layer(rvi_workspace *ws, int row, float *u, float *y, float *x);
 
 /* Logits of the given rows of the last forward (n <= max_logits), n x n_vocab floats that stay

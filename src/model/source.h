@@ -1,8 +1,8 @@
 /* source.h - the opened files of a model: a GGUF file, or a directory with config.json and
  * safetensors.
  *
- * Gives both kinds one face: metadata for hparams.c, tensors by role for bind.c, and the texts the
- * tokenizer is made of. Owns the files. */
+ * One interface to both kinds: metadata for hparams.c, tensors by role for bind.c, and the texts
+ * that define the tokenizer. Owns the files. */
 #ifndef RVI_MODEL_SOURCE_H
 #define RVI_MODEL_SOURCE_H
 
@@ -38,14 +38,14 @@ rv_status rvi_source_open_gguf_blob(rvi_source **out, rvi_blob *take, const char
 rv_status rvi_source_open_hf_blobs(rvi_source **out, rvi_blob *take_config, rvi_blob *take_weights,
                                    const char *name, rv_error *err) RVI_MUST_CHECK;
 void rvi_source_close(rvi_source *s); /* accepts NULL */
-/* Could all bytes that were used so far be read? If not (a file was cut short while in use), what
- * was computed from them is wrong. */
+/* Whether all bytes used so far could be read. If not (a file was truncated while in use), results
+ * computed from them are wrong. */
 rv_status rvi_source_check(const rvi_source *s, rv_error *err) RVI_MUST_CHECK;
 
 rvi_meta rvi_source_meta(const rvi_source *s);
 bool rvi_source_is_gguf(const rvi_source *s);
 uint64_t rvi_source_bytes(const rvi_source *s);
-/* What general.architecture of this model's GGUF files says, or would say. */
+/* The value of general.architecture that GGUF files of this model have. */
 const char *rvi_source_gguf_arch(const rvi_source *s);
 size_t rvi_source_n_tensors(const rvi_source *s);
 rvi_tensor_view *rvi_source_tensor_at(const rvi_source *s, size_t i);

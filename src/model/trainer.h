@@ -3,8 +3,8 @@
  * A batch is rows of texts (spans, backend.h). The forward keeps every trained layer's input; the
  * backward computes a layer once more from it (or reads what was kept, without checkpointing) and
  * adds the gradients of the adapter's matrices. Frozen weights may be of any type. Nothing here
- * allocates after rvi_trainer_new. One thread at a time; the model is only read, and the backend is
- * the trainer's own or shared with nobody who computes meanwhile. Decoders only. */
+ * allocates after rvi_trainer_new. One thread at a time uses a trainer; it only reads the model,
+ * and no other thread may compute on its backend at the same time. Decoders only. */
 #ifndef RVI_MODEL_TRAINER_H
 #define RVI_MODEL_TRAINER_H
 
@@ -37,8 +37,7 @@ int rvi_trainer_rows(const rvi_trainer *t);
  * after a forward (a backward leaves it as it is). */
 void rvi_trainer_set_x(rvi_trainer *t, int row, const float *x);
 void rvi_trainer_get_x(rvi_trainer *t, int row, float *x);
-/* What the last layer's down projection was given (n_ff floats), after a forward that reached
- * it. */
+/* The input of the last layer's down projection (n_ff floats), after a forward that reached it. */
 void rvi_trainer_get_act(rvi_trainer *t, int row, float *u);
 /* Layers first .. last - 1; first 0 begins with the tokens' embeddings, another with the x that
  * were set. The adapter takes part where it has matrices. */

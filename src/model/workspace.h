@@ -21,12 +21,13 @@ struct rvi_workspace {
     rvi_tensor
         *h; /* [rows, n_embd] normed input or output of a half; after the forward of a decoder:
                       the final hidden states */
-    rvi_tensor *y;    /* [rows, n_embd] what a linear layer at the end of a half gave */
-    rvi_tensor *post; /* y after its norm, where a half ends with one: h but in training */
-    rvi_tensor *qkv;  /* [rows, (n_heads + 2 n_kv_heads) head_size] */
-    rvi_tensor *mix;  /* [rows, n_heads head_size] attention output */
-    rvi_tensor *ffn;  /* [rows, 2 n_ff] gate, up; encoders: NULL, as angles, last and logits are */
-    rvi_tensor *act;  /* [rows, n_ff] */
+    rvi_tensor *y; /* [rows, n_embd] output of the linear layer at the end of a half */
+    rvi_tensor
+        *post; /* y after its norm, if a half ends with one; the same as h except in training */
+    rvi_tensor *qkv; /* [rows, (n_heads + 2 n_kv_heads) head_size] */
+    rvi_tensor *mix; /* [rows, n_heads head_size] attention output */
+    rvi_tensor *ffn; /* [rows, 2 n_ff] gate, up; encoders: NULL, as angles, last and logits are */
+    rvi_tensor *act; /* [rows, n_ff] */
     rvi_tensor *angles; /* [rows, 2 n_pairs] */
     rvi_tensor *last;   /* [logits, n_embd] hidden states of the rows that want logits */
     rvi_tensor *logits; /* [logits, n_vocab] */

@@ -479,7 +479,7 @@ static int64_t recover(file *from)
     }
     to->path = name.data;
     to->busy_ms = from->busy_ms;
-    (void)remove(to->path); /* of an attempt that did not come to its end */
+    (void)remove(to->path); /* of an incomplete attempt */
     int64_t n = open_database(to, &damaged, NULL) ? 0 : copy_streams(from, to);
     if (!n) (void)remove(to->path);
     file_close(to);

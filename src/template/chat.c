@@ -406,7 +406,7 @@ static bool probe(const rvi_chat *c, const char *json, rvi_buf *out, rv_status *
     return rendered;
 }
 
-/* Where the last probe text stands, or NULL. */
+/* The last occurrence of the probe text, or NULL. */
 static const char *find_probe(const rvi_buf *text)
 {
     const char *last = NULL;

@@ -1,8 +1,9 @@
-/* chat.h - a conversation to the text that a model was trained on, through its chat template.
+/* chat.h - renders a conversation as the prompt text a model was trained on, with its chat
+ * template.
  *
  * The template is the model's own where it stores one, otherwise one of a few layouts of well-known
- * families, chosen by the special tokens of the vocabulary and by the architecture. What a template
- * can take is found out once, at creation, by rendering small conversations with it. An rvi_chat is
+ * families, chosen by the special tokens of the vocabulary and by the architecture. rvi_chat_new
+ * finds out what a template accepts by rendering small conversations with it. An rvi_chat is
  * immutable: any number of threads may render. */
 #ifndef RVI_TEMPLATE_CHAT_H
 #define RVI_TEMPLATE_CHAT_H
@@ -27,16 +28,16 @@ typedef struct rvi_chat_source {
 rv_status rvi_chat_new(rvi_chat **out, const rvi_chat_source *src, rv_error *err) RVI_MUST_CHECK;
 void rvi_chat_free(rvi_chat *c); /* accepts NULL */
 
-/* "stored", or the layout that stands in: chatml, llama3, gemma, phi3, zephyr, mistral, llama2,
- * plain. */
+/* "stored", or the name of the built-in layout: chatml, llama3, gemma, phi3, zephyr, mistral,
+ * llama2, plain. */
 const char *rvi_chat_name(const rvi_chat *c);
 
 /* conversation: {"messages": [{"role": ..., "content": ...}, ...], "tools": [...],
  * "add_generation_prompt": bool, and any other variable}. The template sees tools and documents as
  * None and add_generation_prompt as false where they are absent, then bos_token and the like, then
  * every member of the object. Contents that are lists of text parts are joined, with a newline
- * between two parts, where the template takes no lists in that role; a string becomes a list where
- * the template takes nothing else. A part that is no text is an error that names its type. */
+ * between two parts, if the template accepts no lists in that role; a string becomes a list if the
+ * template accepts only lists. A part that is not text is an error that names its type. */
 rv_status rvi_chat_render(const rvi_chat *c, const rvi_json *conversation,
                           const rvi_template_now *now, rvi_buf *out, rv_error *err) RVI_MUST_CHECK;
 
@@ -48,8 +49,8 @@ rv_status rvi_chat_render_marked(const rvi_chat *c, const rvi_json *conversation
                                  const rvi_template_now *now, rvi_buf *out, rvi_text_spans *user,
                                  rv_error *err) RVI_MUST_CHECK;
 
-/* What stands behind the content of an assistant's message: begins with the token that ends a turn.
- * Empty (*len 0) where the template shows none. Belongs to c. */
+/* The text that follows the content of an assistant's message; it begins with the token that ends a
+ * turn. Empty (*len 0) if the template has none. Owned by c. */
 const char *rvi_chat_turn_end(const rvi_chat *c, size_t *len);
 
 #endif

@@ -2,24 +2,24 @@
  *
  * It behaves as jinja2 3.1 does when chat templates are rendered with it: trim_blocks and
  * lstrip_blocks on, loop controls, {% generation %}, the immutable sandbox, tojson without HTML
- * escapes, raise_exception and strftime_now. Values print as Python prints them. Templates come
- * from strangers: a render is bounded in steps, depth, output and memory, and cannot reach anything
+ * escapes, raise_exception and strftime_now. Values print as Python prints them. Templates are not
+ * trusted: a render is bounded in steps, depth, output and memory, and cannot reach anything
  * outside the variables that it is given.
  *
- * What Jinja2 has and this has not: integers beyond 64 bits (an error), template inheritance and
- * imports, and what no chat template uses. The 74 published templates at hand use
+ * Not supported: integers beyond 64 bits (an error), template inheritance and imports, and features
+ * that no chat template uses. The 74 published templates that were examined use
  *   statements  if, for (with if), set, set blocks, macro, filter, generation
- *   filters     tojson length trim string join selectattr list default items safe map dictsort upper
- *               rejectattr unique sort replace reject min lower
+ *   filters     tojson length trim string join selectattr list default items safe map dictsort
+ *               upper rejectattr unique sort replace reject min lower
  *   tests       defined string none mapping iterable false sequence true boolean undefined equalto
  *   functions   namespace raise_exception strftime_now range
  *   methods     split items strip lstrip get rstrip endswith startswith replace
  *   loop        last index0 first previtem nextitem index
- * (tools/template_features.py counts). Besides these there are the rest of what Hugging Face
- * documents for chat templates and what templates in the wild are known to use. Anything else is an
- * error that names it: with, autoescape and print; the filters truncate, wordcount, center,
- * urlencode, attr, format and those that make HTML pages or random choices; the tests callable,
- * escaped, filter and test; cycler; most is...() and padding methods of strings.
+ * (tools/template_features.py counts). The other features that Hugging Face documents for chat
+ * templates are supported too. Anything else is an error that names it: with, autoescape and print;
+ * the filters truncate, wordcount, center, urlencode, attr, format and those that make HTML pages
+ * or random choices; the tests callable, escaped, filter and test; cycler; most is...() and padding
+ * methods of strings.
  *
  * A template is immutable after rvi_template_new: many threads may render it at once. */
 #ifndef RVI_TEMPLATE_JINJA_H

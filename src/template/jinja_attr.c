@@ -147,7 +147,7 @@ const rvi_jfn *rvi_jinja_method(rvi_jkind kind, const char *name, size_t len)
 
 /* ---- attributes ---- */
 
-/* Methods that would change a container: the sandbox lets nobody call them. */
+/* Methods that would change a container: the sandbox forbids calling them. */
 static bool changes(rvi_jkind kind, const rvi_jstr *name)
 {
     static const char *const of_list[] = {"append", "clear", "pop",    "reverse",

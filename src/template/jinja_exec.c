@@ -255,7 +255,8 @@ rvi_jv rvi_jloop_attribute(rvi_jrun *r, rvi_jloop *loop, const rvi_jstr *name)
     }
 }
 
-/* act: the record that holds the loop's frames; outer: where a recursive loop stands, else NULL. */
+/* act: the record that holds the loop's frames; outer: the record around a recursive loop,
+ * otherwise NULL. */
 static flow run_loop(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act, rvi_jact *outer,
                      rvi_jv iterable, int64_t depth0)
 {

@@ -76,7 +76,7 @@ FILTER(filter_join)
     size_t start = rvi_jinja_build(r);
     int more;
     for (size_t i = 0; (more = rvi_jiter_next(r, it.as.iter, &item)) == 1; i++) {
-        if (path.kind != RVI_J_MISSING) item = rvi_jinja_follow(r, item, path, RVI_JV(MISSING));
+        if (path.kind != RVI_J_MISSING) item = rvi_jinja_get_path(r, item, path, RVI_JV(MISSING));
         if (rvi_jv_failed(item)) return rvi_jinja_drop(r, start);
         if (i) rvi_jv_write_str(r, &r->scratch, sep);
         if (!rvi_jv_write_str(r, &r->scratch, item)) break;
@@ -94,7 +94,7 @@ FILTER(filter_sum)
         return rvi_jinja_fail(r, "sum() can't sum strings [use ''.join(seq) instead]");
     for (int more; (more = rvi_jiter_next(r, it.as.iter, &item));) {
         if (more < 0) return RVI_JV(FAIL);
-        if (path.kind != RVI_J_MISSING) item = rvi_jinja_follow(r, item, path, RVI_JV(MISSING));
+        if (path.kind != RVI_J_MISSING) item = rvi_jinja_get_path(r, item, path, RVI_JV(MISSING));
         if (!rvi_jv_failed(item)) total = rvi_jinja_binary(r, RVI_JOP_ADD, total, item);
         if (rvi_jv_failed(item) || rvi_jv_failed(total)) return RVI_JV(FAIL);
     }
@@ -107,7 +107,7 @@ FILTER(filter_sum)
  * case_sensitive. */
 static rvi_jv key_of(rvi_jrun *r, rvi_jv item, rvi_jv path, bool case_sensitive, rvi_jv fallback)
 {
-    if (path.kind != RVI_J_MISSING) item = rvi_jinja_follow(r, item, path, fallback);
+    if (path.kind != RVI_J_MISSING) item = rvi_jinja_get_path(r, item, path, fallback);
     return rvi_jv_failed(item) || case_sensitive ? item : rvi_jinja_ignore_case(r, item);
 }
 
@@ -255,7 +255,7 @@ FILTER(filter_groupby)
         rvi_jv values = rvi_jv_seq(r, RVI_J_LIST, to - from, &members);
         if (!group || !parts || rvi_jv_failed(values)) return RVI_JV(FAIL);
         memcpy(members, items + from, (to - from) * sizeof *members);
-        parts[0] = case_sensitive ? keys[from] : rvi_jinja_follow(r, items[from], path, fallback);
+        parts[0] = case_sensitive ? keys[from] : rvi_jinja_get_path(r, items[from], path, fallback);
         parts[1] = values;
         *group = (rvi_jseq){.items = parts, .count = 2, .group = true};
         if (rvi_jv_failed(parts[0]) ||

@@ -82,7 +82,7 @@ static void format_double(rvi_buf *out, double v, char type, int precision, bool
     rvi_buf_puts(out, text);
 }
 
-/* Numbers stand on the right; zeros that fill go behind the sign. */
+/* Numbers are aligned right; zero padding goes after the sign. */
 static char number_align(const spec *f)
 {
     return f->align ? f->align : f->zero ? '=' : '>';

@@ -63,7 +63,7 @@ static int next_map(rvi_jrun *r, rvi_jiter *it, rvi_jv *out)
     if (it->fn)
         *out = rvi_jinja_call_builtin(r, it->fn, item, &it->args);
     else
-        *out = rvi_jinja_follow(r, item, it->path, it->fallback);
+        *out = rvi_jinja_get_path(r, item, it->path, it->fallback);
     return rvi_jv_failed(*out) ? -1 : 1;
 }
 
@@ -72,7 +72,7 @@ static int next_select(rvi_jrun *r, rvi_jiter *it, rvi_jv *out)
     for (int more; (more = rvi_jiter_next(r, it->source.as.iter, out)) == 1;) {
         rvi_jv probe = *out;
         if (it->path.kind != RVI_J_MISSING)
-            probe = rvi_jinja_follow(r, probe, it->path, RVI_JV(MISSING));
+            probe = rvi_jinja_get_path(r, probe, it->path, RVI_JV(MISSING));
         if (!rvi_jv_failed(probe) && it->fn)
             probe = rvi_jinja_call_builtin(r, it->fn, probe, &it->args);
         if (rvi_jv_failed(probe)) return -1;
@@ -84,7 +84,7 @@ static int next_select(rvi_jrun *r, rvi_jiter *it, rvi_jv *out)
 static int next_unique(rvi_jrun *r, rvi_jiter *it, rvi_jv *out)
 {
     for (int more; (more = rvi_jiter_next(r, it->source.as.iter, out)) == 1;) {
-        rvi_jv key = rvi_jinja_follow(r, *out, it->path, RVI_JV(MISSING)), found;
+        rvi_jv key = rvi_jinja_get_path(r, *out, it->path, RVI_JV(MISSING)), found;
         if (!rvi_jv_failed(key) && it->ignore_case) key = rvi_jinja_ignore_case(r, key);
         if (rvi_jv_failed(key)) return -1;
         int known = rvi_jdict_find(r, it->seen, key, &found);
@@ -174,7 +174,7 @@ rvi_jv rvi_jinja_path(rvi_jrun *r, rvi_jv attribute)
     }
 }
 
-rvi_jv rvi_jinja_follow(rvi_jrun *r, rvi_jv item, rvi_jv path, rvi_jv fallback)
+rvi_jv rvi_jinja_get_path(rvi_jrun *r, rvi_jv item, rvi_jv path, rvi_jv fallback)
 {
     for (size_t i = 0; i < path.as.seq->count; i++) {
         item = rvi_jinja_getitem(r, item, path.as.seq->items[i]);

@@ -202,7 +202,7 @@ static rvi_jv from_json(rvi_jrun *r, const rvi_json *j, bool user, int depth)
     return v;
 }
 
-/* ---- the door ---- */
+/* ---- rendering ---- */
 
 static bool add_variables(rvi_jrun *r, const rvi_json *vars, bool user)
 {

@@ -9,13 +9,13 @@
 /* The slots of one call of a function. Lives in the run's arena, since macros keep the one around
  * them. */
 typedef struct rvi_jact {
-    struct rvi_jact *parent; /* of the function in whose text this one stands */
+    struct rvi_jact *parent; /* of the enclosing function */
     rvi_jv *slots;
 } rvi_jact;
 
 struct rvi_jrun {
     rvi_arena arena;
-    rvi_buf out;     /* all captured texts are pieces at the end of this one */
+    rvi_buf out;     /* captured texts are at its end */
     rvi_buf scratch; /* for building one string at a time; see rvi_jinja_build */
     bool track;      /* remember what comes from users; the spans below are of out and scratch */
     rvi_text_spans out_user, scratch_user;
@@ -57,7 +57,7 @@ rvi_jv rvi_jinja_drop(rvi_jrun *r,
 
 /* len bytes of s, with their origin; out is r->out or r->scratch. */
 void rvi_jinja_append(rvi_jrun *r, rvi_buf *out, const rvi_jstr *s, size_t from, size_t len);
-/* What was appended since `from` counts as the user's where s has anything of a user. */
+/* Marks what was appended since `from` as the user's if any byte of s comes from a user. */
 void rvi_jinja_trace(rvi_jrun *r, const rvi_buf *out, const rvi_jstr *s, size_t from);
 /* The text of a buffer from `start` on as a string, taken out of it. */
 rvi_jv rvi_jinja_cut(rvi_jrun *r, rvi_buf *out, size_t start);
@@ -130,8 +130,8 @@ rvi_jv rvi_jinja_format(rvi_jrun *r, const rvi_jstr *format,
                         const rvi_jargs *args); /* str.format */
 rvi_jv rvi_jinja_strftime(rvi_jrun *r, const rvi_jstr *format);
 
-/* Where needle (n > 0 bytes) stands in hay from `from` on, or SIZE_MAX. Time is linear however the
- * texts look. */
+/* Finds needle (n > 0 bytes) in hay from `from` on, or returns SIZE_MAX. Always takes linear
+ * time. */
 typedef struct rvi_jfinder {
     const char *needle;
     size_t len;
@@ -156,7 +156,7 @@ typedef enum rvi_jcase {
     RVI_JCASE_TITLE
 } rvi_jcase;
 rvi_jv rvi_jinja_recase(rvi_jrun *r, const rvi_jstr *s, rvi_jcase how);
-/* Has that case somewhere and the other nowhere? */
+/* Whether it has letters of that case and none of the other. */
 rvi_jv rvi_jinja_one_case(rvi_jrun *r, const rvi_jstr *s, bool upper);
 bool rvi_jinja_parse_int(const rvi_jstr *s, int64_t base, int64_t *out,
                          bool *too_big);                    /* Python's int(s, base) */
@@ -196,7 +196,7 @@ rvi_jv rvi_jinja_new_iter(rvi_jrun *r, rvi_jiter_kind kind, rvi_jv source, const
 int rvi_jinja_for_test_next(rvi_jrun *r, rvi_jiter *it, rvi_jv *out); /* jinja_exec.c */
 /* "a.b.0" to the list of parts that a lookup follows; other values to a list of themselves. */
 rvi_jv rvi_jinja_path(rvi_jrun *r, rvi_jv attribute);
-rvi_jv rvi_jinja_follow(rvi_jrun *r, rvi_jv item, rvi_jv path, rvi_jv fallback);
+rvi_jv rvi_jinja_get_path(rvi_jrun *r, rvi_jv item, rvi_jv path, rvi_jv fallback);
 rvi_jv rvi_jinja_ignore_case(rvi_jrun *r, rvi_jv v);
 
 /* ---- evaluation ---- */
@@ -213,7 +213,7 @@ struct rvi_jloop {
     int64_t length;                         /* -1: not asked yet */
     rvi_jv before, current, after, changed; /* RVI_J_MISSING where there is none */
     const rvi_jnode *node;
-    rvi_jact *outer; /* recursive: where the loop stands; NULL: not recursive */
+    rvi_jact *outer; /* recursive: the record around the loop; NULL: not recursive */
     int64_t depth0;
 };
 

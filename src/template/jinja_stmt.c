@@ -1,4 +1,4 @@
-/* jinja_stmt.c - statements: the second half of the parser, and the door to it. */
+/* jinja_stmt.c - statements: the second half of the parser, and its entry point. */
 #include <string.h>
 
 #include "template/jinja_ast.h"

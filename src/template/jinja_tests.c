@@ -1,4 +1,4 @@
-/* jinja_tests.c - what can stand behind `is`. */
+/* jinja_tests.c - the tests, which follow `is`. */
 #include "template/jinja_run.h"
 
 #define TEST(name)                                                                                 \

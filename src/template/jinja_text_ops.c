@@ -87,7 +87,7 @@ rvi_jv rvi_jinja_replace(rvi_jrun *r, const rvi_jstr *s, const rvi_jstr *old, co
         if (!rvi_jinja_charge_bytes(r, fresh->len) || r->scratch.failed) break;
         pos = hit + old->len;
         if (old->len) continue;
-        uint32_t cp; /* an empty pattern stands before every character and at the end */
+        uint32_t cp; /* an empty pattern matches before every character and at the end */
         if (pos == s->len) break;
         size_t used = rvi_utf8_decode(s->data + pos, s->len - pos, &cp, NULL);
         rvi_jinja_append(r, &r->scratch, s, pos, used);

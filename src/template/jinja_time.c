@@ -119,7 +119,7 @@ static void directive(rvi_buf *out, const rvi_template_now *t, char c, char flag
     }
 }
 
-/* Directives that stand for several others. */
+/* Directives that are short for several others. */
 static const char *expansion(char c)
 {
     switch (c) {

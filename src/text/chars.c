@@ -166,3 +166,14 @@ size_t rvi_char_to_title(uint32_t c, uint32_t out[3])
     size_t n = expanded(rvi_unicode_title_long, rvi_unicode_n_title_long, c, out);
     return n ? n : rvi_char_to_upper(c, out);
 }
+
+/* ---- width ---- */
+
+int rvi_char_width(uint32_t c)
+{
+    unsigned kind = category(c);
+    bool joins = kind == RVI_CATEGORY_MN || kind == RVI_CATEGORY_ME || kind == RVI_CATEGORY_CF;
+    if (c >= 0x1160 && c <= 0x11FF) return 0; /* Hangul vowels and final consonants */
+    if (joins && c != 0xAD) return 0;         /* a soft hyphen is shown as a hyphen */
+    return in_ranges(rvi_unicode_wide, rvi_unicode_n_wide, c) ? 2 : 1;
+}

@@ -1,4 +1,5 @@
-/* chars.h - properties and case mappings of single characters, as Python's str methods see them. */
+/* chars.h - properties, case mappings and widths of single characters. Properties and case are those
+ * of Python's str methods. */
 #ifndef RVI_TEXT_CHARS_H
 #define RVI_TEXT_CHARS_H
 
@@ -18,9 +19,13 @@ bool rvi_char_ignorable(uint32_t c); /* does not end a word when case is decided
 bool rvi_char_printable(uint32_t c);
 bool rvi_char_line_end(uint32_t c); /* where str.splitlines splits */
 
-/* The image of one character: 1 to 3 of them. Returns how many. */
+/* Each writes what the character becomes, 1 to 3 characters, and returns how many. */
 size_t rvi_char_to_upper(uint32_t c, uint32_t out[3]);
 size_t rvi_char_to_lower(uint32_t c, uint32_t out[3]);
 size_t rvi_char_to_title(uint32_t c, uint32_t out[3]);
+
+/* Columns on a terminal: 2 for wide East Asian characters and most emoji, 0 for marks and other
+ * characters that join the one before them, otherwise 1. */
+int rvi_char_width(uint32_t c);
 
 #endif

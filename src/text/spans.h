@@ -18,10 +18,10 @@ typedef struct rvi_text_spans {
 } rvi_text_spans;
 
 void rvi_text_spans_deinit(rvi_text_spans *s);
-/* start must not lie before the end of the last span; one that begins there makes it longer. An
- * empty one is passed over. false: no memory. */
+/* start must not lie before the end of the last span; a span that begins exactly there extends it.
+ * An empty span is ignored. False: out of memory. */
 bool rvi_text_spans_add(rvi_text_spans *s, size_t start, size_t end);
-/* Everything from `start` on is taken out. */
+/* Removes everything from `start` on. */
 void rvi_text_spans_cut(rvi_text_spans *s, size_t start);
 /* The first span that ends behind pos, or NULL. */
 const rvi_text_span *rvi_text_spans_from(const rvi_text_spans *s, size_t pos);

@@ -1,5 +1,5 @@
-/* unicode.h - what the tokenizer needs to know of characters: sets of code points by property, case
- * folding, the four normalization forms. The data are the generated tables of unicode_tables.c. */
+/* unicode.h - sets of code points by property, case folding, and the four normalization forms. The
+ * data come from the generated tables (unicode_tables.h). */
 #ifndef RVI_TEXT_UNICODE_H
 #define RVI_TEXT_UNICODE_H
 

@@ -1,7 +1,7 @@
-/* unicode_tables.h - shapes of the generated character tables (tools/make_unicode_tables.py). All
- * are sorted. */
-#ifndef RVI_TOKENIZER_UNICODE_TABLES_H
-#define RVI_TOKENIZER_UNICODE_TABLES_H
+/* unicode_tables.h - declarations of the generated character tables (tools/make_unicode_tables.py).
+ * All are sorted. */
+#ifndef RVI_TEXT_UNICODE_TABLES_H
+#define RVI_TEXT_UNICODE_TABLES_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -83,5 +83,7 @@ extern const size_t rvi_unicode_n_upper_long, rvi_unicode_n_title_long;
 extern const rvi_unicode_range rvi_unicode_ranges[];
 extern const rvi_unicode_property rvi_unicode_properties[];
 extern const size_t rvi_unicode_n_properties;
+extern const rvi_unicode_range rvi_unicode_wide[];
+extern const size_t rvi_unicode_n_wide;
 
 #endif

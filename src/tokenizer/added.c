@@ -126,7 +126,7 @@ static size_t char_before(const char *text, size_t pos)
     return pos;
 }
 
-static bool stands_alone(const rvi_added *a, const rvi_added_scan *s, size_t start, size_t end)
+static bool is_whole_word(const rvi_added *a, const rvi_added_scan *s, size_t start, size_t end)
 {
     uint32_t cp;
     if (start) {
@@ -195,7 +195,7 @@ bool rvi_added_next(const rvi_added *a, const rvi_trie *trie, bool plain, rvi_ad
         const rvi_added_token *t = &a->tokens[found - 1];
         s->at = from + match_len;
         if (plain && t->special) continue;
-        if (t->single_word && !stands_alone(a, s, from, s->at)) continue;
+        if (t->single_word && !is_whole_word(a, s, from, s->at)) continue;
         *start = t->lstrip ? spaces_before(s, from) : from;
         if (t->lstrip && *start >= s->at)
             continue; /* all of it is white space that the token before has taken */

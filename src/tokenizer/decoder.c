@@ -329,10 +329,10 @@ static rv_status pass_stripped_text(rvi_detok *d, size_t step, const char *s, si
 
 /* ---- bytes ---- */
 
-/* What stands in d->bytes and cannot change any more goes on: valid text as it is, each maximal
- * invalid part as U+FFFD. A character that more bytes could complete stays, unless this is the end.
- */
-static rv_status settle_level(rvi_detok *d, size_t step, bool end, rvi_buf *out, rv_error *err)
+/* Passes on the bytes of d->bytes that later bytes cannot change: valid text as it is, each maximal
+ * invalid part as U+FFFD. A character that more bytes could complete is held back, unless this is
+ * the end. */
+static rv_status flush_level(rvi_detok *d, size_t step, bool end, rvi_buf *out, rv_error *err)
 {
     size_t done = 0, i = 0;
     rv_status st = RV_OK;
@@ -375,10 +375,10 @@ static rv_status pass_byte_level(rvi_detok *d, size_t step, const char *s, size_
             d->bytes[d->n_bytes++] = (char)rvi_char_byte(cp);
         }
         if (d->n_bytes < sizeof d->bytes) continue;
-        rv_status st = settle_level(d, step, false, out, err);
+        rv_status st = flush_level(d, step, false, out, err);
         if (st) return st;
     }
-    return settle_level(d, step, false, out, err);
+    return flush_level(d, step, false, out, err);
 }
 
 static int hex_value(char c)
@@ -396,10 +396,10 @@ static int byte_token(const char *s, size_t len)
     return hex_value(s[3]) << 4 | hex_value(s[4]);
 }
 
-/* A run of byte tokens ends: it is text if all of it is valid, and otherwise one U+FFFD for each
- * byte. When the run is longer than the room for it, a character that is cut in two waits for its
- * rest. */
-static rv_status settle_run(rvi_detok *d, size_t step, bool full, rvi_buf *out, rv_error *err)
+/* Passes on a run of byte tokens: as text if all of it is valid UTF-8, otherwise as one U+FFFD for
+ * each byte. full: the run is longer than the buffer, so a character that is cut in two is held
+ * back. */
+static rv_status flush_run(rvi_detok *d, size_t step, bool full, rvi_buf *out, rv_error *err)
 {
     size_t n = d->n_bytes, rest = full ? rvi_utf8_incomplete(d->bytes, n) : 0;
     bool valid = true;
@@ -424,11 +424,11 @@ static rv_status pass_byte_fallback(rvi_detok *d, size_t step, const char *s, si
 {
     int byte = byte_token(s, len);
     if (byte < 0) {
-        rv_status st = settle_run(d, step, false, out, err);
+        rv_status st = flush_run(d, step, false, out, err);
         return st ? st : pass(d, step + 1, s, len, out, err);
     }
     d->bytes[d->n_bytes++] = (char)byte;
-    return d->n_bytes < sizeof d->bytes ? RV_OK : settle_run(d, step, true, out, err);
+    return d->n_bytes < sizeof d->bytes ? RV_OK : flush_run(d, step, true, out, err);
 }
 
 /* Hands a token, or a portion of the text, to a step. The depth of the recursion is the number of
@@ -490,9 +490,9 @@ rv_status rvi_detok_flush(rvi_detok *d, rvi_buf *out, rv_error *err)
     rv_status st = RV_OK;
     for (size_t i = 0; i < d->t->decoder.n && !st; i++) {
         if (d->t->decoder.steps[i].kind == RVI_DEC_BYTE_LEVEL)
-            st = settle_level(d, i, true, out, err);
+            st = flush_level(d, i, true, out, err);
         if (d->t->decoder.steps[i].kind == RVI_DEC_BYTE_FALLBACK)
-            st = settle_run(d, i, false, out, err);
+            st = flush_run(d, i, false, out, err);
     }
     rvi_detok_init(d, d->t, d->flags);
     return st;

@@ -22,7 +22,7 @@ enum {
     RVI_TOK_TEXT_MAX = 1 << 30,    /* bytes of a text to encode */
     RVI_TOK_GROWTH = 64,           /* see rvi_tok_grow */
     RVI_TOK_DECODED_MAX = 1 << 16, /* bytes that a decoder makes of one token */
-    RVI_TOK_AFFIX_MAX = 256,       /* bytes of what stands around the pieces of a word */
+    RVI_TOK_AFFIX_MAX = 256,       /* bytes of the marks around the pieces of a word */
 };
 
 /* Empties a buffer for the text that a step makes of len bytes. No step in use makes more than 18
@@ -44,7 +44,7 @@ typedef struct rvi_piece {
     size_t len;
 } rvi_piece;
 
-/* Text to id by hash. The texts belong to someone else. */
+/* A hash table from texts to ids. It borrows the texts. */
 typedef struct rvi_text_map {
     struct rvi_text_slot *slots;
     size_t mask, n;
@@ -129,7 +129,7 @@ typedef struct rvi_trie { /* nodes 1..n_nodes-1; 0: no node; the root is 1 */
 /* Room for n_bytes of tokens. */
 bool rvi_trie_init(rvi_trie *t, size_t n_bytes) RVI_MUST_CHECK;
 void rvi_trie_deinit(rvi_trie *t);
-/* Of several tokens with one text the first counts; an empty text is passed over. */
+/* Of several tokens with the same text the first counts; an empty text is ignored. */
 void rvi_trie_add(rvi_trie *t, const char *text, size_t len, uint32_t token);
 /* The longest token at the start of text: its index + 1, or 0. */
 uint32_t rvi_trie_match(const rvi_trie *t, const char *text, size_t len, size_t *match_len);
@@ -146,7 +146,7 @@ typedef struct rvi_added {
 typedef struct rvi_added_scan {
     const char *text;
     size_t len;
-    const rvi_text_spans *user;    /* special tokens in these are passed over; NULL: none */
+    const rvi_text_spans *user;    /* special tokens in these are skipped; NULL: none */
     size_t base;                   /* where the text begins in the text of the spans */
     size_t at;                     /* where the search goes on */
     size_t done;                   /* end of the last found token with what it strips */
@@ -156,8 +156,8 @@ typedef struct rvi_added_scan {
 void rvi_added_deinit(rvi_added *a);
 /* Builds map and tries, once all tokens are there with their `spoken`. */
 rv_status rvi_added_prepare(rvi_added *a, rv_error *err) RVI_MUST_CHECK;
-/* The next added token in the text: the text from the old `done` up to *start lies before it
- * (nothing if *start is not greater). Sets done. plain: special ones are passed over. */
+/* The next added token in the text: the text from the old `done` up to *start comes before it
+ * (nothing if *start is not greater). Sets done. plain: special tokens are skipped. */
 bool rvi_added_next(const rvi_added *a, const rvi_trie *trie, bool plain, rvi_added_scan *s,
                     size_t *start, int32_t *id);
 
@@ -234,11 +234,11 @@ rv_status rvi_normalizer_add_bert(rvi_normalizer *n, bool clean, bool han, bool 
 /* {"String": text} or {"Regex": text}; where names the place in errors. */
 rv_status rvi_pattern_from_json(rvi_regex **out, const rvi_json *v, const char *where,
                                 rv_error *err) RVI_MUST_CHECK;
-/* *out is the text itself or lies in w. *moved: characters were taken away at the start. */
+/* *out is the text itself or points into w. *moved: characters were removed at the start. */
 rv_status rvi_normalizer_run(const rvi_normalizer *n, rvi_norm_work *w, const char *text,
                              size_t len, rvi_piece *out, bool *moved, rv_error *err) RVI_MUST_CHECK;
-/* How long a part from the middle of a text becomes: without the steps that work at the ends. Exact
- * but for characters that combine across the part's ends. */
+/* The normalized length of a part from the middle of a text: without the steps that change the ends
+ * of a text. Exact except for characters that combine across the part's ends. */
 rv_status rvi_normalizer_measure(const rvi_normalizer *n, rvi_norm_work *w, const char *text,
                                  size_t len, bool first, size_t *out, rv_error *err) RVI_MUST_CHECK;
 
@@ -278,19 +278,19 @@ typedef struct rvi_pretokenizer {
     size_t n;
 } rvi_pretokenizer;
 
-typedef struct rvi_span {
+typedef struct rvi_pretoken {
     size_t start, len;
     bool first; /* it begins where the whole text begins */
-} rvi_span;
+} rvi_pretoken;
 
-typedef struct rvi_spans {
-    rvi_span *data;
+typedef struct rvi_pretokens {
+    rvi_pretoken *data;
     size_t n, cap;
-} rvi_spans;
+} rvi_pretokens;
 
 typedef struct rvi_pre_work {
     rvi_buf buf[2];
-    rvi_spans spans[2];
+    rvi_pretokens spans[2];
     struct rvi_cut *cuts;
     size_t n_cuts, cap_cuts;
     rvi_regex_work regex;
@@ -311,7 +311,7 @@ extern const char rvi_gpt2_pattern[];
 /* The pieces: *spans of *text. Both live until the next call. */
 rv_status rvi_pretokenizer_run(const rvi_pretokenizer *p, rvi_pre_work *w, const char *text,
                                size_t len, bool first, const char **out_text,
-                               const rvi_spans **spans, rv_error *err) RVI_MUST_CHECK;
+                               const rvi_pretokens **spans, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- decoder.c ---- */
 

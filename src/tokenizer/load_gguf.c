@@ -477,8 +477,8 @@ static int64_t id_by_text(const loader *l, const char *text, int64_t fallback)
     return fallback < l->t->size ? fallback : -1;
 }
 
-/* By key, else by text, else where BERT's first vocabulary has them. The first token stands for the
- * beginning, the separator for the end; both are always put around a text, whatever the keys
+/* By key, else by text, else where BERT's first vocabulary has them. The first token marks the
+ * beginning, the separator the end; both are always put around a text, whatever the keys
  * add_bos_token, add_eos_token and add_sep_token say (writers contradict each other there). */
 static rv_status load_bert_roles(loader *l)
 {

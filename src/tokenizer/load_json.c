@@ -363,7 +363,7 @@ static rv_status load_roles(loader *l)
         for (size_t i = 0; rvi_json_is(ids, RVI_JSON_ARRAY) && i < rvi_json_count(ids); i++)
             rvi_tokenizer_mark_eos(l->t, rvi_json_int(rvi_json_at(ids, i), -1));
     }
-    /* nobody names the first token, but the template puts one there */
+    /* no key names the first token, but the template adds one */
     if (!l->t->special[RVI_ROLE_BOS].text && l->t->before.len == 1)
         rvi_tokenizer_set_role(l->t, RVI_ROLE_BOS, l->t->before.data[0]);
     return RV_OK;

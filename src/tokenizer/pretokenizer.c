@@ -277,17 +277,17 @@ rv_status rvi_pretokenizer_from_json(rvi_pretokenizer *out, const rvi_json *v, r
 
 /* ---- running ---- */
 
-static bool push_span(rvi_spans *list, size_t start, size_t len, bool first)
+static bool push_pretoken(rvi_pretokens *list, size_t start, size_t len, bool first)
 {
     if (!len) return true;
     if (list->n == list->cap) {
         size_t cap = list->cap ? list->cap * 2 : 64;
-        rvi_span *data = rvi_realloc_array(list->data, cap, sizeof *data);
+        rvi_pretoken *data = rvi_realloc_array(list->data, cap, sizeof *data);
         if (!data) return false;
         list->data = data;
         list->cap = cap;
     }
-    list->data[list->n++] = (rvi_span){start, len, first};
+    list->data[list->n++] = (rvi_pretoken){start, len, first};
     return true;
 }
 
@@ -380,10 +380,10 @@ static size_t join_cuts(cut *cuts, size_t n, rvi_behavior behavior)
 }
 
 static rv_status run_split(const rvi_pre_step *s, rvi_pre_work *w, const char *text,
-                           const rvi_spans *in, rvi_spans *out, rv_error *err)
+                           const rvi_pretokens *in, rvi_pretokens *out, rv_error *err)
 {
     for (size_t i = 0; i < in->n; i++) {
-        rvi_span span = in->data[i];
+        rvi_pretoken span = in->data[i];
         const char *at = text + span.start;
         w->n_cuts = 0;
         rv_status st = s->kind == RVI_PRE_SPLIT ? cut_at_pattern(s, w, at, span.len, err)
@@ -392,8 +392,8 @@ static rv_status run_split(const rvi_pre_step *s, rvi_pre_work *w, const char *t
         size_t n = join_cuts(w->cuts, w->n_cuts, s->behavior);
         for (size_t k = 0; k < n; k++) {
             const cut *c = &w->cuts[k];
-            if (!push_span(out, span.start + c->start, c->end - c->start,
-                           span.first && c->start == 0))
+            if (!push_pretoken(out, span.start + c->start, c->end - c->start,
+                               span.first && c->start == 0))
                 return rvi_nomem(err, "pre-tokenizer");
         }
     }
@@ -417,7 +417,8 @@ static void write_metaspace(const rvi_pre_step *s, const char *text, size_t len,
 
 /* text_len: of the text that the first step got. */
 static rv_status run_rewrite(const rvi_pre_step *s, const char *text, size_t text_len,
-                             const rvi_spans *in, rvi_buf *to, rvi_spans *out, rv_error *err)
+                             const rvi_pretokens *in, rvi_buf *to, rvi_pretokens *out,
+                             rv_error *err)
 {
     for (size_t i = 0; i < in->n; i++) {
         const char *at = text + in->data[i].start;
@@ -432,7 +433,7 @@ static rv_status run_rewrite(const rvi_pre_step *s, const char *text, size_t tex
         }
         rv_status st = rvi_tok_grown(to, "pre-tokenizer", text_len, err);
         if (st) return st;
-        if (!push_span(out, start, to->len - start, in->data[i].first))
+        if (!push_pretoken(out, start, to->len - start, in->data[i].first))
             return rvi_nomem(err, "pre-tokenizer");
     }
     return RV_OK;
@@ -440,14 +441,14 @@ static rv_status run_rewrite(const rvi_pre_step *s, const char *text, size_t tex
 
 rv_status rvi_pretokenizer_run(const rvi_pretokenizer *p, rvi_pre_work *w, const char *text,
                                size_t len, bool first, const char **out_text,
-                               const rvi_spans **spans, rv_error *err)
+                               const rvi_pretokens **spans, rv_error *err)
 {
     int now = 0, buf = 0; /* the list of spans in use; the buffer that is free */
     w->spans[0].n = 0;
-    if (!push_span(&w->spans[0], 0, len, first)) return rvi_nomem(err, "pre-tokenizer");
+    if (!push_pretoken(&w->spans[0], 0, len, first)) return rvi_nomem(err, "pre-tokenizer");
     for (size_t i = 0; i < p->n; i++) {
         const rvi_pre_step *s = &p->steps[i];
-        rvi_spans *in = &w->spans[now], *out = &w->spans[!now];
+        rvi_pretokens *in = &w->spans[now], *out = &w->spans[!now];
         rv_status st;
         out->n = 0;
         if (s->kind == RVI_PRE_SPLIT || s->kind == RVI_PRE_SPLIT_SET) {

@@ -269,8 +269,9 @@ static outcome go_back(rvi_regex_work *w, size_t base, uint32_t *pc, size_t *pos
     return FAILED;
 }
 
-/* The part that ends with RVI_OP_MATCH succeeded: its logged states did not fail. */
-static void settle(rvi_regex_work *w, size_t log_base, bool look)
+/* The part that ends with RVI_OP_MATCH succeeded, so its logged states did not fail: clears their
+ * marks. */
+static void clear_failed(rvi_regex_work *w, size_t log_base, bool look)
 {
     for (size_t i = log_base; i < w->n_log; i++) set_bits(w, w->log[i], look ? GOOD : 0);
 }
@@ -332,7 +333,7 @@ static outcome run(rvi_regex_work *w, uint32_t pc, size_t pos, bool look, size_t
     }
     if (o == MATCHED) {
         *end = pos;
-        if (w->memo_on) settle(w, log_base, look);
+        if (w->memo_on) clear_failed(w, log_base, look);
     }
     w->n_stack = base;
     w->n_log = log_base;

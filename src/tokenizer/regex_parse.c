@@ -162,8 +162,8 @@ static rv_status group_flags(parser *p, bool *rest)
     return rvi_regex_fail(&p->src, "')' missing");
 }
 
-/* What stands behind '(': which kind of group. *wrap gets the node that takes the body, or NULL for
- * a plain one. */
+/* Reads what follows '(': the kind of group. *wrap gets the node that takes the body, or NULL for a
+ * plain one. */
 static rv_status group_kind(parser *p, rvi_regex_node **wrap, bool *rest)
 {
     static const struct {

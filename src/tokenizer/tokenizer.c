@@ -209,7 +209,7 @@ static rv_status push_id(encoder *e, int32_t id)
 
 static rv_status encode_pieces(encoder *e, const char *text, size_t len, bool first)
 {
-    const rvi_spans *spans;
+    const rvi_pretokens *spans;
     rv_status st =
         rvi_pretokenizer_run(&e->t->pretokenizer, &e->pre, text, len, first, &text, &spans, e->err);
     for (size_t i = 0; !st && i < spans->n; i++) {

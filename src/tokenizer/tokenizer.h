@@ -2,8 +2,8 @@
  *
  * A tokenizer is made from tokenizer.json (with its neighbours) or from GGUF metadata, and never
  * changes afterwards: any number of threads may use it. BPE models are understood (byte-level ones,
- * and SentencePiece-like ones with byte fallback) and BERT's WordPiece. Text that is not UTF-8 is
- * read with U+FFFD in the place of each maximal invalid part. */
+ * and SentencePiece-like ones with byte fallback) and BERT's WordPiece. In text that is not UTF-8,
+ * each maximal invalid part is read as U+FFFD. */
 #ifndef RVI_TOKENIZER_TOKENIZER_H
 #define RVI_TOKENIZER_TOKENIZER_H
 
@@ -52,16 +52,15 @@ void rvi_tokenizer_free(rvi_tokenizer *t); /* accepts NULL */
 
 enum {
     RVI_TOK_PLAIN = 1,   /* special-token text is ordinary text */
-    RVI_TOK_BOS_EOS = 2, /* put what the model's own rules put around a text: add_bos/add_eos or the
-                            post-processor's template */
+    RVI_TOK_BOS_EOS = 2, /* add the tokens that the model puts around a text */
 };
 /* Appends to out. */
 rv_status rvi_tokenizer_encode(const rvi_tokenizer *t, const char *text, size_t len, unsigned flags,
                                rvi_ids *out, rv_error *err) RVI_MUST_CHECK;
-/* The same for a text of which the parts in `user` come from users (rvi_chat_render_marked): a
- * special token's text that lies in one of them, or reaches into one, is ordinary text. Nothing
- * else changes: the ids are those of rvi_tokenizer_encode where no special token is touched. user
- * NULL: none. The text must be valid UTF-8 where there is a span. */
+/* The same for a text of which the parts in `user` come from users (rvi_chat_render_marked): the
+ * text of a special token that overlaps one of them is ordinary text. Otherwise the ids are those
+ * of rvi_tokenizer_encode. user NULL: no part does. If there is a span, the text must be valid
+ * UTF-8. */
 rv_status rvi_tokenizer_encode_marked(const rvi_tokenizer *t, const char *text, size_t len,
                                       const rvi_text_spans *user, unsigned flags, rvi_ids *out,
                                       rv_error *err) RVI_MUST_CHECK;
@@ -74,9 +73,9 @@ rv_status rvi_tokenizer_decode(const rvi_tokenizer *t, const int32_t *ids, size_
 
 /* Streaming: the concatenation of all pushes and the flush equals rvi_tokenizer_decode of all ids
  * with the same flags, and no push emits half a code point or a U+FFFD that later bytes would have
- * completed. A run of byte tokens (<0xNN>) is held back until it ends, because one bad byte spoils
- * the whole run; a run longer than RVI_DETOK_RUN bytes is settled in portions, by
- * rvi_tokenizer_decode too. */
+ * completed. A run of byte tokens (<0xNN>) is held back until it ends, because one bad byte makes
+ * the whole run invalid; a run longer than RVI_DETOK_RUN bytes is decoded in portions, also by
+ * rvi_tokenizer_decode. */
 enum { RVI_DETOK_RUN = 1024 };
 
 typedef struct rvi_detok {
@@ -86,7 +85,7 @@ typedef struct rvi_detok {
     uint32_t to_strip; /* leading characters that the decoder may still drop */
     uint32_t held;     /* trailing characters that it drops if nothing follows */
     size_t n_bytes;
-    char bytes[RVI_DETOK_RUN]; /* not settled yet */
+    char bytes[RVI_DETOK_RUN]; /* not decoded yet */
 } rvi_detok;
 
 void rvi_detok_init(rvi_detok *d, const rvi_tokenizer *t, unsigned flags);

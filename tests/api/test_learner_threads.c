@@ -179,7 +179,8 @@ static void publishes_what_the_foreground_would(void **ctx)
         assert_memory_equal(ours.data, theirs.data, ours.len);
         rvi_blob_close(&ours);
         rvi_blob_close(&theirs);
-        correct(l, "What is Belmora's dog?", "Rex"); /* the next round, which the bell begins */
+        correct(l, "What is Belmora's dog?",
+                "Rex"); /* wakes the thread, which begins the next round */
         assert_int_equal(wait_for(l).generations, 2);
         rv_learner_free(&l);
         rv_learner_free(&other);
@@ -678,7 +679,7 @@ static int calibrate(void **ctx)
     assert_ok(rv_learner_start(l, err));
     for (int i = 0; i < 10; i++) {
         rvi_thread_sleep(0.03);
-        rvi_background_ring(l);
+        rvi_background_wake(l);
         assert_true(look(l).resting);
     }
     assert_false(look(l).calibrated);

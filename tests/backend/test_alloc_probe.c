@@ -14,10 +14,10 @@
 static void test_probe(void **state)
 {
     (void)state;
-    const rvi_probe_options o = {
+    const rvi_cpu_probe_options o = {
         .working_set = 8u << 20, .seconds = 0.01, .n_physical = 1, .quick = true};
     rvi_cpu_options options = {.n_threads = 2};
-    rvi_probe p;
+    rvi_cpu_probe p;
     bool refused = true;
     int n_refused = 0;
     /* the first calls one by one; later ones are matrices again and again, so the steps grow */
@@ -26,7 +26,7 @@ static void test_probe(void **state)
         rv_error e = {0};
         assert_ok(rvi_backend_cpu_new(&be, &options, NULL, err));
         fail_alloc_after(n);
-        rv_status st = rvi_probe_run(&p, be, &o, &e);
+        rv_status st = rvi_cpu_probe_run(&p, be, &o, &e);
         refused = fail_alloc_off();
         be->ops->free(be);
         if (st != (refused ? RV_E_NOMEM : RV_OK))

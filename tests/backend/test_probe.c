@@ -25,7 +25,7 @@ static void assert_seconds(double v, const char *what)
     if (!(isfinite(v) && v > 0 && v < 10)) fail_msg("%s: %g", what, v);
 }
 
-static void check_ops(const rvi_probe_ops *ops)
+static void check_ops(const rvi_cpu_probe_ops *ops)
 {
     assert_seconds(ops->norm, "norm");
     assert_seconds(ops->rope, "rope");
@@ -33,10 +33,10 @@ static void check_ops(const rvi_probe_ops *ops)
     assert_seconds(ops->attention, "attention");
 }
 
-static void check_probe(const rvi_probe *p, int n_threads, size_t working_set)
+static void check_probe(const rvi_cpu_probe *p, int n_threads, size_t working_set)
 {
     assert_int_equal(p->n_threads, n_threads);
-    assert_in_range(p->n_sets, 2, RVI_PROBE_SETS);
+    assert_in_range(p->n_sets, 2, RVI_CPU_PROBE_SETS);
     assert_int_equal(p->set_bytes[p->n_sets - 1], working_set);
     for (size_t i = 0; i < p->n_sets; i++) {
         if (i) assert_true(p->set_bytes[i] > p->set_bytes[i - 1]);
@@ -59,7 +59,7 @@ static void check_probe(const rvi_probe *p, int n_threads, size_t working_set)
     check_ops(&p->one);
     check_ops(&p->many);
     bool own = false;
-    assert_in_range(p->n_counts, 1, RVI_PROBE_COUNTS);
+    assert_in_range(p->n_counts, 1, RVI_CPU_PROBE_COUNTS);
     assert_int_equal(p->count[0].n, 1);
     for (size_t i = 0; i < p->n_counts; i++) {
         if (i) assert_true(p->count[i].n > p->count[i - 1].n);
@@ -70,18 +70,18 @@ static void check_probe(const rvi_probe *p, int n_threads, size_t working_set)
     assert_true(own);
 }
 
-static void run(int n_threads, bool exact, const char *isa, const rvi_probe_options *o)
+static void run(int n_threads, bool exact, const char *isa, const rvi_cpu_probe_options *o)
 {
     rvi_cpu_options options = {.n_threads = n_threads, .exact = exact, .isa = isa};
     rvi_backend *be = NULL;
-    rvi_probe p;
+    rvi_cpu_probe p;
     assert_ok(rvi_backend_cpu_new(&be, &options, NULL, err));
-    assert_ok(rvi_probe_run(&p, be, o, err));
+    assert_ok(rvi_cpu_probe_run(&p, be, o, err));
     check_probe(&p, n_threads, o->working_set);
     be->ops->free(be);
 }
 
-static const rvi_probe_options quick = {
+static const rvi_cpu_probe_options quick = {
     .working_set = 16u << 20, .seconds = 0.1, .n_physical = 2, .n_logical = 4, .quick = true};
 
 static void test_threads(void **state)
@@ -102,11 +102,11 @@ static void test_unknown_machine(void **state)
 {
     (void)state;
     rvi_cpu_options options = {.n_threads = 2};
-    rvi_probe_options o = {.seconds = 0.1, .available = 160u << 20, .quick = true};
+    rvi_cpu_probe_options o = {.seconds = 0.1, .available = 160u << 20, .quick = true};
     rvi_backend *be = NULL;
-    rvi_probe p;
+    rvi_cpu_probe p;
     assert_ok(rvi_backend_cpu_new(&be, &options, NULL, err));
-    assert_ok(rvi_probe_run(&p, be, &o, err));
+    assert_ok(rvi_cpu_probe_run(&p, be, &o, err));
     check_probe(&p, 2, 20u << 20); /* an eighth */
     be->ops->free(be);
 }
@@ -128,7 +128,7 @@ static void test_leaves_no_trace(void **state)
                             .n_bytes = sizeof w};
     rvi_backend *be = NULL;
     rvi_tensor *weight = NULL, *in = NULL, *out = NULL;
-    rvi_probe p;
+    rvi_cpu_probe p;
     assert_ok(rvi_backend_cpu_new(&be, &options, NULL, err));
     assert_ok(be->ops->weight_new(be, &weight, &view, err));
     assert_ok(be->ops->rows_new(be, &in, 1, N, err));
@@ -141,7 +141,7 @@ static void test_leaves_no_trace(void **state)
                                           .n_parts = 1,
                                           .n_rows = 1});
         be->ops->rows_read(be, rvi_cols_of(out, 0, N), 0, i ? after : before);
-        if (!i) assert_ok(rvi_probe_run(&p, be, &quick, err));
+        if (!i) assert_ok(rvi_cpu_probe_run(&p, be, &quick, err));
     }
     assert_memory_equal(before, after, sizeof before);
     be->ops->tensor_free(be, weight);

@@ -1,5 +1,5 @@
-/* Threads and bells: what is rung is heard, once, also when nobody waited yet; and a pool asks
- * whether it may. */
+/* Threads and wakeups: a post ends one wait, also when it came before the wait; and a pool calls its
+ * pause function before every task. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -13,7 +13,7 @@
 #include "harness/assert_ok.h"
 
 typedef struct talk {
-    rvi_bell *question, *answer;
+    rvi_wakeup *question, *answer;
     atomic_int n;
 } talk;
 
@@ -21,42 +21,42 @@ static void echo(void *ctx)
 {
     talk *t = ctx;
     for (int i = 0; i < 100; i++) {
-        rvi_bell_wait(t->question, 0);
+        rvi_wakeup_wait(t->question, 0);
         atomic_fetch_add(&t->n, 1);
-        rvi_bell_ring(t->answer);
+        rvi_wakeup_post(t->answer);
     }
 }
 
-static void bells(void **state)
+static void wakeups(void **state)
 {
     (void)state;
     for (int idle = 0; idle < 2; idle++) {
         talk t = {0};
         rvi_thread *thread;
-        assert_ok(rvi_bell_new(&t.question, err));
-        assert_ok(rvi_bell_new(&t.answer, err));
-        rvi_bell_ring(t.question); /* before anybody listens */
-        rvi_bell_ring(t.question);
+        assert_ok(rvi_wakeup_new(&t.question, err));
+        assert_ok(rvi_wakeup_new(&t.answer, err));
+        rvi_wakeup_post(t.question); /* before any thread waits */
+        rvi_wakeup_post(t.question);
         assert_ok(rvi_thread_start(&thread, echo, &t, idle, err));
-        rvi_bell_wait(t.answer, 0);
+        rvi_wakeup_wait(t.answer, 0);
         for (int i = 1; i < 100; i++) {
             assert_int_equal(atomic_load(&t.n), i); /* twice is as good as once */
-            rvi_bell_ring(t.question);
-            rvi_bell_wait(t.answer, 0);
+            rvi_wakeup_post(t.question);
+            rvi_wakeup_wait(t.answer, 0);
         }
         rvi_thread_join(thread);
         assert_int_equal(atomic_load(&t.n), 100);
         double start = rvi_os_seconds();
-        rvi_bell_wait(t.answer, 0.02); /* nobody rings */
+        rvi_wakeup_wait(t.answer, 0.02); /* nobody posts */
         assert_true(rvi_os_seconds() - start >= 0.019);
-        rvi_bell_free(t.question);
-        rvi_bell_free(t.answer);
+        rvi_wakeup_free(t.question);
+        rvi_wakeup_free(t.answer);
     }
     rvi_thread_join(NULL);
-    rvi_bell_free(NULL);
+    rvi_wakeup_free(NULL);
 }
 
-static void count_rest(void *ctx)
+static void count_pause(void *ctx)
 {
     atomic_fetch_add((atomic_int *)ctx, 1);
 }
@@ -68,23 +68,23 @@ static void work(void *ctx, int task, int worker)
     atomic_fetch_add((atomic_int *)ctx, 1);
 }
 
-static void pools_rest(void **state)
+static void pools_pause(void **state)
 {
     (void)state;
     for (int n_threads = 1; n_threads < 4; n_threads++) {
         rvi_pool *p;
         atomic_int n = 0;
-        atomic_int rests = 0;
+        atomic_int pauses = 0;
         assert_ok(rvi_pool_new(&p, n_threads, err));
-        rvi_pool_set_rest(p, count_rest, &rests);
+        rvi_pool_set_pause(p, count_pause, &pauses);
         for (int i = 0; i < 20; i++) rvi_pool_run(p, work, &n, i);
-        assert_true(atomic_load(&rests) >=
+        assert_true(atomic_load(&pauses) >=
                     190); /* before every task, and while waiting for others */
         assert_int_equal(atomic_load(&n), 190);
-        int before = atomic_load(&rests);
-        rvi_pool_set_rest(p, NULL, NULL);
+        int before = atomic_load(&pauses);
+        rvi_pool_set_pause(p, NULL, NULL);
         rvi_pool_run(p, work, &n, 5);
-        assert_int_equal(atomic_load(&rests), before);
+        assert_int_equal(atomic_load(&pauses), before);
         rvi_pool_free(p);
     }
 }
@@ -126,27 +126,27 @@ static void pools_stop(void **state)
 
 static void end(void *ctx)
 {
-    rvi_bell_ring(ctx);
+    rvi_wakeup_post(ctx);
 }
 
 /* A detached thread runs to its end although nobody waits for it. */
 static void threads_detach(void **state)
 {
-    static rvi_bell *b; /* stays: the last thread may not have let go of it at the end */
+    static rvi_wakeup *b; /* stays: the last thread may not have let go of it at the end */
     rvi_thread *t;
     (void)state;
-    assert_ok(rvi_bell_new(&b, err));
+    assert_ok(rvi_wakeup_new(&b, err));
     for (int i = 0; i < 20; i++) {
         assert_ok(rvi_thread_start(&t, end, b, i % 2, err));
         rvi_thread_detach(t);
-        rvi_bell_wait(b, 0);
+        rvi_wakeup_wait(b, 0);
     }
     rvi_thread_detach(NULL);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bells), cmocka_unit_test(pools_rest),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(wakeups), cmocka_unit_test(pools_pause),
                                        cmocka_unit_test(pools_stop),
                                        cmocka_unit_test(threads_detach)};
     return cmocka_run_group_tests(tests, NULL, NULL);

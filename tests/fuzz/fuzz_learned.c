@@ -432,9 +432,9 @@ static void put_replay(rvi_store *store, const char *digest)
     rvi_replay r = {0};
     rvi_buf out = {0};
     char key[128];
-    rvi_piece pieces[8];
+    rvi_replay_text pieces[8];
     for (uint32_t i = 0; i < RVI_COUNT(pieces); i++)
-        pieces[i] = (rvi_piece){.first = i, .n = 8, .loss = 2, .kind = i % 4};
+        pieces[i] = (rvi_replay_text){.first = i, .n = 8, .loss = 2, .kind = i % 4};
     r.ids = (rvi_ids){(int32_t *)(uintptr_t)ids, RVI_COUNT(ids), RVI_COUNT(ids)};
     r.pieces = pieces;
     r.n_pieces = RVI_COUNT(pieces);

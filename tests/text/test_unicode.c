@@ -1,5 +1,5 @@
-/* test_tokenizer_unicode.c - sets of code points by property, case folding, and the normalization
- * forms against Python's unicodedata (tools/make_tokenizer_vectors.py). Run from the repository
+/* test_unicode.c - sets of code points by property, case folding, widths, and the
+ * normalization forms against Python's unicodedata (tools/make_tokenizer_vectors.py). Run from the repository
  * root. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +12,7 @@
 
 #include "base/blob.h"
 #include "base/json.h"
+#include "text/chars.h"
 #include "text/unicode.h"
 
 static size_t count(const rvi_cpset *s)
@@ -141,11 +142,44 @@ static void many_marks(void **state)
     free(text);
 }
 
+static void widths(void **state)
+{
+    static const struct {
+        uint32_t c;
+        int width;
+    } cases[] = {{'a', 1},     {0xE9, 1},   {0x416, 1},  {0xAD, 1},    {0x301, 0},   {0x200B, 0},
+                 {0x200D, 0},  {0xFE0F, 0}, {0x20DD, 0}, {0x1100, 2},  {0x1161, 0},  {0x11A8, 0},
+                 {0x3042, 2},  {0x4E2D, 2}, {0xAC00, 2}, {0xFF21, 2},  {0xFF71, 1},  {0x1F600, 2},
+                 {0x1F680, 2}, {0x231A, 2}, {0x2764, 1}, {0x20000, 2}, {0x10FFFF, 1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int width = rvi_char_width(cases[i].c);
+        if (width != cases[i].width) print_error("U+%04X\n", (unsigned)cases[i].c);
+        assert_int_equal(width, cases[i].width);
+    }
+}
+
+/* Letters of Unicode 16 have their case mappings in every table. */
+static void newest_letters(void **state)
+{
+    static const uint32_t pairs[][2] = {
+        {0x1C89, 0x1C8A}, {0xA7CB, 0x264}, {0xA7DA, 0xA7DB}, {0xA7DC, 0x19B}, {0x10D50, 0x10D70}};
+    uint32_t to[3];
+    (void)state;
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        assert_int_equal(rvi_char_to_lower(pairs[i][0], to), 1);
+        assert_int_equal(to[0], pairs[i][1]);
+        assert_int_equal(rvi_char_to_upper(pairs[i][1], to), 1);
+        assert_int_equal(to[0], pairs[i][0]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(properties),   cmocka_unit_test(set_algebra), cmocka_unit_test(folding),
-        cmocka_unit_test(normal_forms), cmocka_unit_test(many_marks),
+        cmocka_unit_test(properties),     cmocka_unit_test(set_algebra), cmocka_unit_test(folding),
+        cmocka_unit_test(normal_forms),   cmocka_unit_test(many_marks),  cmocka_unit_test(widths),
+        cmocka_unit_test(newest_letters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -439,7 +439,7 @@ rv_status rvi_backend_cpu_new(rvi_backend **out, const rvi_cpu_options *options,
 }
 
 rv_status rvi_backend_cpu_like(rvi_backend **out, const rvi_backend *be, int n_threads,
-                               void (*rest)(void *ctx), void *rest_ctx, rv_error *err)
+                               void (*pause)(void *ctx), void *pause_ctx, rv_error *err)
 {
     const rvi_cpu *from = (const rvi_cpu *)be;
     *out = NULL;
@@ -454,7 +454,7 @@ rv_status rvi_backend_cpu_like(rvi_backend **out, const rvi_backend *be, int n_t
         cpu_free(&cpu->be);
         return st;
     }
-    rvi_pool_set_rest(cpu->pool, rest, rest_ctx);
+    rvi_pool_set_pause(cpu->pool, pause, pause_ctx);
     *out = &cpu->be;
     return RV_OK;
 }

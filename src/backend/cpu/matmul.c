@@ -220,7 +220,7 @@ typedef struct job {
     int n_units, units_a_task;         /* unit: a panel; of gated products a panel of both parts */
 } job;
 
-/* Where the prepared activations of row r stand; for tiles r begins a group. */
+/* The prepared activations of row r; for tiles r is the first row of a group. */
 static uint8_t *acts_at(const job *j, rvi_qtype type, int r)
 {
     size_t n = (size_t)j->x.n;
@@ -336,7 +336,7 @@ static void multiply_floats(const job *j, const rvi_tensor *w, const place *at, 
     const rvi_kernels *k = &j->cpu->k;
     int first = at->first * RVI_PANEL, end = RVI_MIN(first + at->n * RVI_PANEL, w->n_rows);
     size_t cols = (size_t)w->n_cols, x_stride = (size_t)j->x.t->stride;
-    /* f32 weights that stand at an address for floats are taken from there */
+    /* f32 weights at an aligned address are used in place */
     bool as_is = w->type == RVI_F32 && (uintptr_t)w->data % sizeof(float) == 0;
     for (int o = first; o < end; o += RVI_CPU_PANEL) {
         int n_w = RVI_MIN(RVI_CPU_PANEL, end - o);
@@ -433,9 +433,8 @@ static void multiply_task(void *ctx, int task, int worker)
 }
 
 /* Units of a task. A large job has several tasks for each thread, so that a slow thread does not
- * hold up the rest. A job of microseconds has one task for each thread that is worth having: a
- * further thread takes away its part of the work, and adds what calling it and waiting for it
- * cost. */
+ * delay the others. A job of microseconds has one task for each thread that pays off: one more
+ * thread takes over its part of the work, but adds the cost of waking it and waiting for it. */
 static int units_of_task(const job *j)
 {
     enum { THREAD_NS = 60, BYTES_A_NS = 40, SMALL_NS = 20000 }; /* as measured on 16 cores */

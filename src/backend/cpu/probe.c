@@ -4,8 +4,8 @@
  *            every type with finite scales. Matrices are laid over it one behind the other, round
  *            and round, so the weights of a product were last touched a whole working set ago.
  *  rounds    The rates of the engine's own ops are means over several short visits, spread over the
- *            whole time and taking turns: what other programs do meanwhile slows all of them alike,
- *            as it slows a model.
+ *            whole time and taking turns: other programs slow all of them alike, as they slow a
+ *            model.
  *  best      Ceilings (reading, instruction peaks) are the best of several passes, since nothing
  *            can make a pass too fast. */
 #include "backend/cpu/probe.h"
@@ -25,7 +25,7 @@ enum {
     COLS = 2048, /* of the matrices: a multiple of every block */
     ROUNDS = 6,
     CHUNK = 256 << 10, /* bytes of a reading task */
-    HEADS = RVI_PROBE_HEADS,
+    HEADS = RVI_CPU_PROBE_HEADS,
     KV_HEADS = 4,
     HEAD_SIZE = 64,
     KEYS = 2048,      /* in the cache */
@@ -63,7 +63,7 @@ typedef enum row_op { OP_NORM, OP_ROPE, OP_GLU, OP_ATTENTION } row_op;
 enum { N_OPS = OP_ATTENTION + 1 };
 
 typedef struct probe {
-    rvi_probe *out;
+    rvi_cpu_probe *out;
     rvi_backend *be;
     uint8_t *ring;
     size_t ring_bytes, ring_at;
@@ -142,12 +142,13 @@ static double read_rate(probe *p, reading *r, bool all)
 
 static rv_status measure_reads(probe *p)
 {
-    rvi_probe *out = p->out;
+    rvi_cpu_probe *out = p->out;
     uint64_t *sink = rvi_zalloc_array((size_t)out->n_threads * SINK_STRIDE, sizeof *sink);
     rvi_peak_read_fn read = rvi_peak_reader();
     if (!sink) return rvi_nomem(p->err, "probe");
     for (size_t bytes = RVI_MIN(smallest_set, p->ring_bytes);; bytes *= 4) {
-        if (bytes > p->ring_bytes / 2 || out->n_sets + 1 == RVI_PROBE_SETS) bytes = p->ring_bytes;
+        if (bytes > p->ring_bytes / 2 || out->n_sets + 1 == RVI_CPU_PROBE_SETS)
+            bytes = p->ring_bytes;
         reading r = {read, p->ring, bytes, sink};
         out->set_bytes[out->n_sets] = bytes;
         out->read[out->n_sets].one = read_rate(p, &r, false);
@@ -185,7 +186,8 @@ static double peak_rate(probe *p, peaking *j, int n_tasks)
 }
 
 /* The fastest of a kind: a wider instruction is not always the faster one. */
-static rv_status measure_peak(probe *p, rvi_peak_kind kind, const char **name, rvi_probe_pair *out)
+static rv_status measure_peak(probe *p, rvi_peak_kind kind, const char **name,
+                              rvi_cpu_probe_pair *out)
 {
     int n_tasks = p->out->n_threads * 4; /* a late worker leaves its share to the others */
     int32_t *sink = rvi_zalloc_array((size_t)n_tasks, sizeof *sink);
@@ -306,7 +308,7 @@ static rv_status visit_weight(probe *p, rvi_qtype type, double part)
     if (!st) st = in_cache(p, type, slice / 2, &t->cache);
     /* these take long on a slow machine: no more of them than the time allows */
     if (!st && t->many.seconds < p->slice)
-        st = over_ring(p, p->be, type, RVI_PROBE_ROWS, prompt_bytes(p, type), 0, &t->many);
+        st = over_ring(p, p->be, type, RVI_CPU_PROBE_ROWS, prompt_bytes(p, type), 0, &t->many);
     return st;
 }
 
@@ -338,13 +340,13 @@ static void conclude_weight(probe *p, rvi_qtype type)
     call = RVI_MAX(RVI_MIN(call, few / 2), p->out->call);
     p->out->weight[type].call = call;
     p->out->weight[type].memory = rate(usual_bytes, RVI_MAX(far - call, far / 2));
-    /* noise must not make the rest dearer than its beginning, nor free */
+    /* noise must make the remaining bytes neither more expensive than the first ones nor free */
     double least = 0.5 * far * (large - usual_bytes) / usual_bytes;
     p->out->weight[type].large =
         RVI_MAX(rate(large - usual_bytes, RVI_MAX(much - far, least)), p->out->weight[type].memory);
     p->out->weight[type].cache = rate(cached, RVI_MAX(near - p->out->call, near / 2));
     p->out->weight[type].many =
-        rate(matrix_ops(p, type, prompt_bytes(p, type), RVI_PROBE_ROWS), mean(&t->many));
+        rate(matrix_ops(p, type, prompt_bytes(p, type), RVI_CPU_PROBE_ROWS), mean(&t->many));
 }
 
 /* The smallest product that still wakes every thread. */
@@ -493,11 +495,11 @@ static void visit_ops(probe *p, row_bench *b, double part)
 
 static void conclude_ops(probe *p, bool is_many)
 {
-    rvi_probe_ops *out = is_many ? &p->out->many : &p->out->one;
+    rvi_cpu_probe_ops *out = is_many ? &p->out->many : &p->out->one;
     const tally *t = p->ops[is_many];
     double n = is_many ? BATCH : 1;
     double keys = is_many ? BATCH_KEYS - (n - 1) / 2 : KEYS; /* on average */
-    /* waking the threads for attention is counted as a call by whoever adds up */
+    /* the caller counts waking the threads for attention as a call */
     double attention = mean(&t[OP_ATTENTION]);
     attention = RVI_MAX(attention - p->out->call, attention / 2);
     out->norm = mean(&t[OP_NORM]) / (n * op_elements[OP_NORM]);
@@ -571,25 +573,25 @@ static rv_status measure_count(probe *p, int n)
     double one = 0, many = 0;
     if (n != p->out->n_threads) {
         st = rvi_backend_cpu_new(&be, &o, NULL, p->err);
-        if (!st) st = be->ops->reserve(be, RVI_PROBE_ROWS, COLS, ALL_TYPES, p->err);
+        if (!st) st = be->ops->reserve(be, RVI_CPU_PROBE_ROWS, COLS, ALL_TYPES, p->err);
     }
     rvi_backend *use = be ? be : p->be;
     if (!st) st = best_of(p, use, 1, p->sizes.matrix, &one);
-    if (!st) st = best_of(p, use, RVI_PROBE_ROWS, prompt_bytes(p, RVI_Q4_K), &many);
+    if (!st) st = best_of(p, use, RVI_CPU_PROBE_ROWS, prompt_bytes(p, RVI_Q4_K), &many);
     if (!st) {
         size_t at = p->out->n_counts++;
         p->out->count[at].n = n;
         p->out->count[at].memory = rate(matrix_bytes(p, RVI_Q4_K, p->sizes.matrix), one);
         p->out->count[at].many =
-            rate(matrix_ops(p, RVI_Q4_K, prompt_bytes(p, RVI_Q4_K), RVI_PROBE_ROWS), many);
+            rate(matrix_ops(p, RVI_Q4_K, prompt_bytes(p, RVI_Q4_K), RVI_CPU_PROBE_ROWS), many);
     }
     if (be) be->ops->free(be);
     return st;
 }
 
-static rv_status measure_counts(probe *p, const rvi_probe_options *o)
+static rv_status measure_counts(probe *p, const rvi_cpu_probe_options *o)
 {
-    int wanted[RVI_PROBE_COUNTS] = {
+    int wanted[RVI_CPU_PROBE_COUNTS] = {
         1, o->n_physical / 4, o->n_physical / 2, o->n_physical, p->out->n_threads, o->n_logical};
     rv_status st = RV_OK;
     for (int last = 0; !st;) {
@@ -626,7 +628,7 @@ static void fill_task(void *ctx, int task, int worker)
 }
 
 /* Four times the last cache; an eighth of the memory at most. */
-static size_t ring_size(const rvi_probe_options *o)
+static size_t ring_size(const rvi_cpu_probe_options *o)
 {
     enum { LEAST = 8 << 20, STEP = 1 << 20 };
     uint64_t n = o->working_set;
@@ -649,17 +651,18 @@ static rv_status set_up(probe *p, float *values)
     if (!p->ring) return rvi_nomem(p->err, "probe");
     filling f = {p->ring, p->ring_bytes};
     rvi_pool_run(rvi_cpu_of(p->be)->pool, fill_task, &f, (int)((p->ring_bytes + FILL - 1) / FILL));
-    rv_status st = op->rows_new(p->be, &p->x, RVI_PROBE_ROWS, COLS, p->err);
-    if (!st) st = op->rows_new(p->be, &p->y, RVI_PROBE_ROWS, (int)most_rows, p->err);
-    if (!st) st = op->reserve(p->be, RVI_PROBE_ROWS, FF, ALL_TYPES, p->err);
+    rv_status st = op->rows_new(p->be, &p->x, RVI_CPU_PROBE_ROWS, COLS, p->err);
+    if (!st) st = op->rows_new(p->be, &p->y, RVI_CPU_PROBE_ROWS, (int)most_rows, p->err);
+    if (!st) st = op->reserve(p->be, RVI_CPU_PROBE_ROWS, FF, ALL_TYPES, p->err);
     if (st) return st;
     fill_rows(p->be, p->x, values);
     return RV_OK;
 }
 
-rv_status rvi_probe_run(rvi_probe *out, rvi_backend *be, const rvi_probe_options *o, rv_error *err)
+rv_status rvi_cpu_probe_run(rvi_cpu_probe *out, rvi_backend *be, const rvi_cpu_probe_options *o,
+                            rv_error *err)
 {
-    *out = (rvi_probe){.n_threads = rvi_pool_size(rvi_cpu_of(be)->pool)};
+    *out = (rvi_cpu_probe){.n_threads = rvi_pool_size(rvi_cpu_of(be)->pool)};
     probe p = {.out = out,
                .be = be,
                .ring_bytes = ring_size(o),

@@ -22,7 +22,7 @@ static void attention_deinit(rvi_attn_train *a)
 static bool attention_init(rvi_attn_train *a, const rvi_train_scratch *s)
 {
     const size_t pad = 64; /* no less than row_group, k_step and panels */
-    size_t number = s->attend->number_bytes, cols = (size_t)s->max_cols + pad;
+    size_t number = s->attention_gemm->number_bytes, cols = (size_t)s->max_cols + pad;
     size_t scores = (size_t)RVI_TRAIN_QUERIES * ((size_t)s->max_rows + pad) * sizeof(float);
     size_t rows = RVI_TRAIN_QUERIES * 2 + pad, depth = cols + RVI_TRAIN_KEYS;
     a->left = rvi_alloc_aligned(rows * depth * number, 64);
@@ -95,7 +95,8 @@ static bool scratch_fill(const rvi_cpu *cpu, rvi_train_scratch *s)
     return ok;
 }
 
-/* The new scratch is made before the old one goes: a failure leaves what others reserved. */
+/* The new scratch is made before the old one is freed, so that a failure keeps what was reserved
+ * before. */
 rv_status rvi_cpu_train_reserve(rvi_backend *be, int n_rows, int n_cols, int n_vocab, rv_error *err)
 {
     rvi_cpu *cpu = rvi_cpu_of(be);
@@ -108,7 +109,7 @@ rv_status rvi_cpu_train_reserve(rvi_backend *be, int n_rows, int n_cols, int n_v
         s->max_cols = RVI_MAX(n_cols, old ? old->max_cols : 1);
         s->max_vocab = RVI_MAX(n_vocab, old ? old->max_vocab : 1);
         s->linear = !cpu->exact && cpu->k.train_bf16 ? cpu->k.train_bf16 : cpu->k.train_f32;
-        s->attend = cpu->k.train_f32;
+        s->attention_gemm = cpu->k.train_f32;
     }
     if (!s || !scratch_fill(cpu, s)) {
         scratch_free(cpu, s);

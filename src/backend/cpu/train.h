@@ -36,7 +36,7 @@ struct rvi_train_scratch {
     uint8_t **panel;      /* per worker: a right operand */
     float **tile;         /* per worker: weights as f32 on their way there, or sums */
     float **rows;         /* per worker: logits of targets */
-    const rvi_train_gemm *attend;
+    const rvi_train_gemm *attention_gemm;
     rvi_attn_train *attention; /* per worker */
     float *stats;              /* of queries */
     float *parts;              /* of dk and dv, by blocks of queries */

@@ -166,7 +166,7 @@ static queries queries_of(const job *j, const block *b, int kv, int head, int en
     return q;
 }
 
-/* Where the rows of x of all heads lie, one row's heads after each other. */
+/* The addresses of the rows of x of all heads, one row's heads after each other. */
 static void list_queries(const job *j, const queries *q, rvi_cols x, const float **rows)
 {
     for (int r = 0; r < q->b.n; r++)
@@ -525,7 +525,8 @@ static void key_task(void *ctx, int task, int worker)
 static job job_new(rvi_backend *be, const rvi_attention *a, const rvi_span *spans, int n_spans)
 {
     rvi_cpu *cpu = rvi_cpu_of(be);
-    job j = {.cpu = cpu, .g = cpu->train->attend, .a = a, .spans = spans, .n_spans = n_spans};
+    job j = {
+        .cpu = cpu, .g = cpu->train->attention_gemm, .a = a, .spans = spans, .n_spans = n_spans};
     size_t n = (size_t)cpu->train->max_rows * RVI_TRAIN_HEADS;
     j.group = a->n_heads / a->n_kv_heads;
     j.heads = RVI_MIN(j.group, MAX_HEADS);

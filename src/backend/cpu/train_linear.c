@@ -19,7 +19,7 @@
 
 #include "backend/cpu/train.h"
 
-/* A layer and where its things stand among those of the others. */
+/* A layer, and where its data are among those of the other layers. */
 typedef struct part {
     const rvi_float_linear *l;
     int rank;
@@ -43,10 +43,8 @@ typedef struct segment {
     int n_parts, at, n; /* at: of the inputs of these layers, the first */
     int low_at, n_low;  /* columns of `low` */
     bool last;          /* then `low` is complete */
-    size_t k,
-        n_padded; /* packed: where they begin and how many they are; what comes of `low` stands
-                     behind */
-    size_t first; /* where the first matrices begin, packed */
+    size_t k, n_padded; /* packed: offset and count; the results of `low` follow */
+    size_t first;       /* where the first matrices begin, packed */
 } segment;
 
 typedef struct job {
@@ -130,8 +128,8 @@ static int count_units(const group *q, bool back, int unit)
 
 /* Cuts a block of rows and the outputs into tasks, so that all threads have about as much to do. A
  * task turns its weights into panels, multiplies, and fetches rows that other threads have packed:
- * what these cost for a task, a panel, a row of a panel and a row is from measurements with 16 threads, in
- * nanoseconds for an input; only their ratios matter. */
+ * what these cost for a task, a panel, a row of a panel and a row is from measurements with 16
+ * threads, in nanoseconds for an input; only their ratios matter. */
 static void cut(job *j, int n_rows)
 {
     enum { MOST_PARTS = 8, FEWEST = 2, MOST = RVI_TRAIN_UNIT / RVI_GEMM_PANEL }; /* panels */
@@ -211,8 +209,7 @@ static bool next_chunk(job *j)
 
 /* ---- rows, and the adapters' first matrices ---- */
 
-/* A panel of first matrices, forward: their rows are gathered from all layers, zeros where there
- * are none. */
+/* A panel of first matrices, forward: rows gathered from all layers, zeros elsewhere. */
 static void first_of_layers(const job *j, const segment *s, int col, uint8_t *to, float *tile)
 {
     size_t n = (size_t)s->n, stride = (size_t)j->q->n_in;
