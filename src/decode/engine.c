@@ -333,8 +333,8 @@ rv_status rvi_engine_step(rvi_engine *e, const rvi_step_row *rows, size_t n, rv_
         rvi_session *s = rows[done].s;
         if (!s->seq.len) s->rope_set = rvi_rope_set(&e->m->rope, s->n_context);
         if (s->seq.len == s->n_context) {
-            st = rvi_error(err, RV_E_CONTEXT_FULL, "row %zu: its session's context of %d is full", done,
-                           s->n_context);
+            st = rvi_error(err, RV_E_CONTEXT_FULL, "row %zu: its session's context of %d is full",
+                           done, s->n_context);
             break;
         }
         s->past.data[s->seq.len] = rows[done].token;

@@ -90,8 +90,8 @@ rv_status rvi_workspace_new(rvi_workspace **out, const rvi_model *m, int max_row
 /* On another one, which must be like the model's. */
 rv_status rvi_workspace_new_on(rvi_workspace **out, const rvi_model *m, rvi_backend *be,
                                int max_rows, int max_logits, rv_error *err) RVI_MUST_CHECK;
-void rvi_workspace_free(rvi_workspace *ws);                              /* accepts NULL */
-void rvi_workspace_set_tap(rvi_workspace *ws, rvi_tap_fn fn, void *ctx); /* NULL: none */
+void rvi_workspace_free(rvi_workspace *ws);                                      /* accepts NULL */
+void rvi_workspace_set_tap(rvi_workspace *ws, rvi_tap_fn fn, void *ctx);         /* NULL: none */
 void rvi_workspace_set_progress(rvi_workspace *ws, rvi_layers_fn fn, void *ctx); /* of decoders */
 
 /* Writes the rows' keys and values into their sequences' pages and leaves their final hidden states
