@@ -128,14 +128,20 @@ def main():
     print("const size_t rvi_unicode_n_properties = %d;" % len(index))
 
     begin("case_tables.c")
-    runs = mapping_runs([(c, ord(chr(c).upper())) for c in every if len(chr(c).upper()) == 1 and chr(c).upper() != chr(c)])
+    runs = mapping_runs([(c, ord(chr(c).upper()))
+                        for c in every if len(chr(c).upper()) == 1 and chr(c).upper() != chr(c)])
     print("/* upper case, one to one: first, last, step, distance */")
-    emit("const rvi_unicode_mapping rvi_unicode_upper[]", ["{%d,%d,%d,%d}" % tuple(r) for r in runs])
+    emit(
+    "const rvi_unicode_mapping rvi_unicode_upper[]", [
+        "{%d,%d,%d,%d}" %
+         tuple(r) for r in runs])
     print("const size_t rvi_unicode_n_upper = %d;\n" % len(runs))
     for name, what, image in (("upper_long", "upper case of more than one character", str.upper),
                               ("title_long", "title case that is not the upper case", str.title)):
         rows = [(c, image(chr(c))) for c in every if not 0xD800 <= c <= 0xDFFF]
-        rows = [(c, to) for c, to in rows if (len(to) > 1 if name == "upper_long" else to != chr(c).upper())]
+        rows = [
+    (c, to) for c, to in rows if (
+        len(to) > 1 if name == "upper_long" else to != chr(c).upper())]
         print("/* %s: from, to */" % what)
         emit("const rvi_unicode_expansion rvi_unicode_%s[]" % name,
              ["{%d,{%s}}" % (c, ",".join(str(ord(x)) for x in to)) for c, to in rows])

@@ -1,11 +1,11 @@
 /* fingerprint.h - 64 bytes that change whenever any of a piece's bytes do, at the speed of memory.
  *
- * The piece is read as rows of eight little-endian words (the last row filled up with zeros); word i
- * of every row goes into lane i:  lane = rotate((lane xor word) * odd constant, 29).  Each step is
- * one-to-one in the lane and in the word, so a single change always shows, and several in one lane
- * cancel out by chance once in 2^64. Not a cryptographic hash: somebody who sets out to can make two
- * pieces with one fingerprint. About 8 bytes a cycle in plain C, where SHA-256 takes 12 cycles a
- * byte. */
+ * The piece is read as rows of eight little-endian words (the last row filled up with zeros); word
+ * i of every row goes into lane i:  lane = rotate((lane xor word) * odd constant, 29).  Each step
+ * is one-to-one in the lane and in the word, so a single change always shows, and several in one
+ * lane cancel out by chance once in 2^64. Not a cryptographic hash: somebody who sets out to can
+ * make two pieces with one fingerprint. About 8 bytes a cycle in plain C, where SHA-256 takes 12
+ * cycles a byte. */
 #ifndef RVI_BASE_FINGERPRINT_H
 #define RVI_BASE_FINGERPRINT_H
 

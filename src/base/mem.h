@@ -40,8 +40,9 @@ char *rvi_arena_strndup(rvi_arena *a, const char *s, size_t len); /* terminated 
 void rvi_arena_deinit(rvi_arena *a);
 
 /* Growing byte buffer. A failed append (no memory, beyond max) sets `failed`, and every later
- * append is refused too, so a writer checks once at its end; `full` tells which it was. data is NULL while nothing was
- * appended; otherwise a 0 byte follows the len bytes. {.max = n} is an empty one; max 0: 1 GiB. */
+ * append is refused too, so a writer checks once at its end; `full` tells which it was. data is
+ * NULL while nothing was appended; otherwise a 0 byte follows the len bytes. {.max = n} is an empty
+ * one; max 0: 1 GiB. */
 typedef struct rvi_buf {
     char *data;
     size_t len, cap, max;

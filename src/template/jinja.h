@@ -9,8 +9,8 @@
  * What Jinja2 has and this has not: integers beyond 64 bits (an error), template inheritance and
  * imports, and what no chat template uses. The 74 published templates at hand use
  *   statements  if, for (with if), set, set blocks, macro, filter, generation
- *   filters     tojson length trim string join selectattr list default items safe map dictsort upper
- *               rejectattr unique sort replace reject min lower
+ *   filters     tojson length trim string join selectattr list default items safe map dictsort
+ *               upper rejectattr unique sort replace reject min lower
  *   tests       defined string none mapping iterable false sequence true boolean undefined equalto
  *   functions   namespace raise_exception strftime_now range
  *   methods     split items strip lstrip get rstrip endswith startswith replace

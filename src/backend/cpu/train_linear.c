@@ -130,8 +130,8 @@ static int count_units(const group *q, bool back, int unit)
 
 /* Cuts a block of rows and the outputs into tasks, so that all threads have about as much to do. A
  * task turns its weights into panels, multiplies, and fetches rows that other threads have packed:
- * what these cost for a task, a panel, a row of a panel and a row is from measurements with 16 threads, in
- * nanoseconds for an input; only their ratios matter. */
+ * what these cost for a task, a panel, a row of a panel and a row is from measurements with 16
+ * threads, in nanoseconds for an input; only their ratios matter. */
 static void cut(job *j, int n_rows)
 {
     enum { MOST_PARTS = 8, FEWEST = 2, MOST = RVI_TRAIN_UNIT / RVI_GEMM_PANEL }; /* panels */
