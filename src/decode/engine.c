@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "decode/answer.h"
 
 /* ---- engines ---- */
 
@@ -139,7 +138,7 @@ rv_status rvi_session_fork(rvi_session **out, const rvi_session *from, void *own
 void rvi_session_free(rvi_session *s)
 {
     if (!s) return;
-    rvi_answer_drop(s);
+    if (s->answer) s->drop_answer(s);
     rvi_seq_deinit(&s->seq);
     rvi_ids_deinit(&s->past);
     rvi_free(s->sets);

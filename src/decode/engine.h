@@ -65,8 +65,9 @@ struct rvi_session {
     int rope_set;
     const rvi_adapter_set *adapters; /* of rows that name no other; NULL: none */
     atomic_bool cancelled;
-    atomic_bool in_step;  /* a step has rows of it: a cancel is to stop that */
-    rvi_answer *answer;   /* under way, or ended and not taken; NULL: none */
+    atomic_bool in_step;                 /* a step has rows of it: a cancel is to stop that */
+    rvi_answer *answer;                  /* under way, or ended and not taken; NULL: none */
+    void (*drop_answer)(rvi_session *s); /* frees it */
     rvi_capture *capture; /* borrowed, set by the owner: of tokens that answers begun from then on
                              generate (capture.h), for as long as they are under way; NULL: off */
     void *owner;          /* what events call the session */
