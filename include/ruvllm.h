@@ -213,9 +213,9 @@ typedef struct rv_model_info {
 /* Valid as long as the model; NULL for NULL. */
 RV_API const rv_model_info *rv_model_get_info(const rv_model *m);
 /* The identity of a model: every byte of its weights, vocabulary, chat template and
- * configuration, as 64 hexadecimal digits. The same model has the same digest on any machine; sessions on disk, adapters
- * and learned state name it. The first call reads the whole file; RV_E_IO if that is no longer all
- * there. */
+ * configuration, as 64 hexadecimal digits. The same model has the same digest on any machine;
+ * sessions on disk, adapters and learned state name it. The first call reads the whole file;
+ * RV_E_IO if that is no longer all there. */
 RV_API rv_status rv_model_digest(const rv_model *m, char out[65], rv_error *err);
 /* Everything the file says, as a JSON object; with_tensors: the list of tensors too. */
 RV_API rv_status rv_model_describe(const rv_model *m, int with_tensors, char **json, rv_error *err);
@@ -352,10 +352,12 @@ RV_API size_t rv_session_tokens(const rv_session *s, const int32_t **ids);
 RV_API rv_status rv_session_sync(rv_session *s, const int32_t *ids, size_t n, size_t *n_reused,
                                  float **logits, rv_error *err);
 /* Ends what the session computes, within a fraction of a second: an answer finishes as
- * RV_FINISH_CANCELLED, rv_session_sync returns RV_E_CANCELLED. From any thread or signal handler. */
+ * RV_FINISH_CANCELLED, rv_session_sync returns RV_E_CANCELLED. From any thread or signal
+ * handler. */
 RV_API void rv_session_cancel(rv_session *s);
 /* Writes tokens, keys and values to a file, through a temporary file beside it. Tokens computed
- * with adapters are left out, from the first one on: their keys and values depend on the adapter. */
+ * with adapters are left out, from the first one on: their keys and values depend on the
+ * adapter. */
 RV_API rv_status rv_session_save(rv_session *s, const char *path, rv_error *err);
 /* A session with the past of a saved one, as if it had just been computed. RV_E_MODEL: the file is
  * damaged, or of another model or KV type; RV_E_TOO_LONG: the past does not fit o->n_context. */
@@ -533,8 +535,8 @@ typedef struct rv_embed_options {
     size_t size;
     rv_pooling pooling;
     int keep_length; /* do not scale the vector to length 1 */
-    int refuse_long; /* a text longer than an encoder embeds is RV_E_TOO_LONG; otherwise it is cut as
-                        its makers' code cuts it, with a warning to the log */
+    int refuse_long; /* a text longer than an encoder embeds is RV_E_TOO_LONG; otherwise it is cut
+                        as its makers' code cuts it, with a warning to the log */
 } rv_embed_options;
 
 /* The pooled final hidden states of ids, n_embd floats. Get the ids of a text from rv_tokenize with

@@ -80,7 +80,8 @@ RV_API void rv_learner_free(rv_learner **l);
 
 typedef enum rv_learn_loop { RV_LOOP_INSTANT, RV_LOOP_BACKGROUND, RV_LOOP_DEEP } rv_learn_loop;
 
-/* What a call changed. One block, freed by rv_free; every out parameter of this type may be NULL. */
+/* What a call changed. One block, freed by rv_free; every out parameter of this type may be
+ * NULL. */
 typedef struct rv_adaptation {
     int applied; /* 0: nothing changed, and notes say why */
     rv_learn_loop loop;

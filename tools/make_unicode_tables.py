@@ -157,7 +157,10 @@ def main():
     runs = mapping_runs([(c, ord(upper(c))) for c in every
                          if len(upper(c)) == 1 and upper(c) != chr(c)])
     print("/* upper case, one to one: first, last, step, distance */")
-    emit("const rvi_unicode_mapping rvi_unicode_upper[]", ["{%d,%d,%d,%d}" % tuple(r) for r in runs])
+    emit(
+    "const rvi_unicode_mapping rvi_unicode_upper[]", [
+        "{%d,%d,%d,%d}" %
+         tuple(r) for r in runs])
     print("const size_t rvi_unicode_n_upper = %d;\n" % len(runs))
     for name, what, image in (("upper_long", "upper case of more than one character", upper),
                               ("title_long", "title case that is not the upper case", title)):

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""template_features.py - which parts of Jinja2 a set of chat templates uses, with the number of templates that use each.
+"""template_features.py - which parts of Jinja2 a set of chat templates uses, with the number of
+templates that use each.
 
-    tools/template_features.py FILE.jinja|FILE.json ...      a .json file is searched for strings under "template" and
-                                                             "chat_template" keys, and its string members
+    tools/template_features.py FILE.jinja|FILE.json ...      a .json file is searched for
+        strings under "template" and "chat_template" keys, and its string members
 
-Prints statements, filters, tests, functions, methods, loop attributes and operators, the most used first. This is
-how the list in docs/TEMPLATES.md was made; tests/template/data names no templates of others.
+Prints statements, filters, tests, functions, methods, loop attributes and operators, the most used
+first. This is how the list in docs/TEMPLATES.md was made; tests/template/data names no templates of
+others.
 """
 import collections
 import json
@@ -16,8 +18,20 @@ import jinja2.nodes as n
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from make_jinja_vectors import Generation
 
-METHODS_OF_LOOP = {"index", "index0", "first", "last", "length", "revindex", "revindex0", "previtem", "nextitem", "depth",
-                   "depth0", "cycle", "changed"}
+METHODS_OF_LOOP = {
+    "index",
+    "index0",
+    "first",
+    "last",
+    "length",
+    "revindex",
+    "revindex0",
+    "previtem",
+    "nextitem",
+    "depth",
+    "depth0",
+    "cycle",
+     "changed"}
 
 
 def features(tree):
@@ -53,8 +67,8 @@ def features(tree):
         elif isinstance(node, n.Stmt):
             found.add(("statement", kind))
             if isinstance(node, n.For):
-                found.update(("statement", "For " + w) for w, on in
-                             (("recursive", node.recursive), ("else", node.else_), ("if", node.test)) if on)
+                found.update(("statement", "For " + w) for w, on in (("recursive",
+                             node.recursive), ("else", node.else_), ("if", node.test)) if on)
     return found
 
 

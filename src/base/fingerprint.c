@@ -39,3 +39,11 @@ void rvi_fingerprint(const void *bytes, size_t len, uint64_t out[WORDS])
     }
     memcpy(out, lanes, sizeof lanes);
 }
+
+void rvi_fingerprint_add(rvi_sha256 *h, const void *bytes, size_t len)
+{
+    uint64_t print[RVI_FINGERPRINT_WORDS];
+    rvi_fingerprint(bytes, len, print);
+    rvi_sha256_add_u64(h, len);
+    for (int i = 0; i < RVI_FINGERPRINT_WORDS; i++) rvi_sha256_add_u64(h, print[i]);
+}

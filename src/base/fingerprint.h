@@ -12,8 +12,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/sha256.h"
+
 enum { RVI_FINGERPRINT_WORDS = 8 };
 
 void rvi_fingerprint(const void *bytes, size_t len, uint64_t out[RVI_FINGERPRINT_WORDS]);
+/* Adds the length and the fingerprint of these bytes to a hash. */
+void rvi_fingerprint_add(rvi_sha256 *h, const void *bytes, size_t len);
 
 #endif

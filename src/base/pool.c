@@ -290,8 +290,8 @@ int rvi_pool_size(const rvi_pool *p)
     return p->n_threads;
 }
 
-/* The gate of a new job. Tags come again after 2^32 jobs: what shares remember is then wiped out.
- * */
+/* The gate of a new job. Tags come again after 2^32 jobs: what shares remember is then wiped
+ * out. */
 static uint64_t next_gate(rvi_pool *p, int n_shares)
 {
     const uint64_t one = (uint64_t)1 << SHARE_BITS;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/os.h"
 #include "cli/chat.h"
 #include "cli/conversation.h"
@@ -261,8 +262,8 @@ static void score(chat *t, const char *argument)
 {
     rv_error err = {0};
     rv_adaptation *a = NULL;
-    char *end;
-    double v = strtod(argument, &end);
+    const char *end;
+    double v = rvi_number_parse(argument, &end);
     rv_learner *l = learner(t, true);
     if (!l) return;
     if (!*argument || *end || !(v >= 0 && v <= 1))
@@ -430,8 +431,8 @@ static void load(chat *t, const char *argument)
 
 static void set_temperature(chat *t, const char *argument)
 {
-    char *end;
-    float v = strtof(argument, &end);
+    const char *end;
+    float v = (float)rvi_number_parse(argument, &end);
     if (*argument && (*end || !isfinite(v) || v < 0))
         remark(t, "/temp takes a number, at least 0.");
     else if (*argument)

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/os.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
@@ -160,12 +161,12 @@ static rv_status load_adapter(const char *text, const rv_model *m, rv_adapter **
                               rv_error *err)
 {
     const char *colon = strrchr(text, ':');
-    char *end;
+    const char *end;
     size_t len = strlen(text);
     *out = NULL;
     *scale = 1;
     if (colon && colon[1]) {
-        float given = strtof(colon + 1, &end);
+        float given = (float)rvi_number_parse(colon + 1, &end);
         if (!*end && isfinite(given)) { /* otherwise the colon belongs to the path */
             *scale = given;
             len = (size_t)(colon - text);

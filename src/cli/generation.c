@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "base/number.h"
 #include "base/os.h"
 #include "cli/screen.h"
 
@@ -129,9 +130,10 @@ static bool read_bias(const char *text, rv_logit_bias *out)
     long id = strtol(text, &end, 10);
     if (end == text || *end != '=' || errno || id < 0 || id > INT32_MAX) return false;
     const char *value = end + 1;
-    float bias = strtof(value, &end);
+    const char *after;
+    float bias = (float)rvi_number_parse(value, &after);
     *out = (rv_logit_bias){(int32_t)id, bias};
-    return end != value && !*end && (isinf(bias) || fabsf(bias) <= 1e9f);
+    return after != value && !*after && (isinf(bias) || fabsf(bias) <= 1e9f);
 }
 
 static int check_texts(const cli *c, const char *name, const cli_texts *t, size_t most)

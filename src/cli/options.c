@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "cli/cli.h"
 
 /* ---- saying what is wrong ---- */
@@ -153,8 +154,9 @@ static int set_number(const cli *c, const cli_option *o, const char *text)
     char *end;
     errno = 0;
     if (o->kind == CLI_FLOAT) {
-        float v = strtof(text, &end);
-        if (end == text || *end || !isfinite(v))
+        const char *after;
+        float v = (float)rvi_number_parse(text, &after);
+        if (after == text || *after || !isfinite(v))
             return cli_usage(c, "--%s must be a number (got '%s')", o->name, text);
         *(float *)o->value = v;
         return check_limit(c, o, text, (double)v);

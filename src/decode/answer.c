@@ -195,6 +195,7 @@ rv_status rvi_answer_start(rvi_session *s, const int32_t *prompt, size_t n_promp
            (n_prompt - s->past.len) * sizeof *prompt);
     s->past.len = n_prompt;
     s->answer = a;
+    s->drop_answer = rvi_answer_drop;
     rvi_answer **end = &e->answers;
     while (*end) end = &(*end)->next;
     *end = a;

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "decode/answer.h"
 
 /* ---- engines ---- */
 
@@ -139,7 +138,7 @@ rv_status rvi_session_fork(rvi_session **out, const rvi_session *from, void *own
 void rvi_session_free(rvi_session *s)
 {
     if (!s) return;
-    rvi_answer_drop(s);
+    if (s->answer) s->drop_answer(s);
     rvi_seq_deinit(&s->seq);
     rvi_ids_deinit(&s->past);
     rvi_free(s->sets);
@@ -267,6 +266,7 @@ static void take_back_rows(rvi_engine *e)
 static bool run_step(rvi_engine *e)
 {
     rvi_backend *be = e->o.be ? e->o.be : e->m->be;
+    const atomic_bool *outer = be->stop; /* of a background thread that may be told to end */
     bool done = false;
     be->ops->set_stop(be, &e->stop);
     while (!done) {
@@ -278,7 +278,7 @@ static bool run_step(rvi_engine *e)
                 (float *)(uintptr_t)rvi_model_logits(e->m, e->ws, e->rows, e->which, e->n_logits);
         done = !atomic_load(&e->stop);
     }
-    be->ops->set_stop(be, NULL);
+    be->ops->set_stop(be, outer);
     return done;
 }
 

@@ -67,6 +67,7 @@ struct rvi_session {
     atomic_bool cancelled;
     atomic_bool in_step; /* the current step has rows of this session; a cancel must stop it */
     rvi_answer *answer;  /* unfinished, or finished and not taken; NULL: none */
+    void (*drop_answer)(rvi_session *s); /* frees it */
     /* Records the tokens of answers begun after it was set (capture.h); NULL: off. Borrowed. */
     rvi_capture *capture;
     void *owner; /* what events call the session */

@@ -83,8 +83,8 @@ bool rvi_bank_same_question(const rvi_bank *b, const rvi_pattern *p, const rvi_p
                             const rvi_pattern *q, const rvi_pattern_keys *qk);
 
 /* Removes as many as the bounds ask for: superseded ones, then the least used, the oldest of them
- * first; with spare_changed none that this change has made or changed. RV_E_LEARNING: not enough may
- * go, and as many as may have gone. */
+ * first; with spare_changed none that this change has made or changed. RV_E_LEARNING: not enough
+ * may go, and as many as may have gone. */
 rv_status rvi_bank_make_room(rvi_bank *b, bool spare_changed, size_t *n_removed,
                              rv_error *err) RVI_MUST_CHECK;
 

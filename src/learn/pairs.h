@@ -35,8 +35,8 @@ rv_status rvi_pairs_new(rvi_pairs **out, rv_error *err) RVI_MUST_CHECK; /* empty
 void rvi_pairs_free(rvi_pairs *p);                                      /* accepts NULL */
 
 /* Makes the list ready for an event on these tokens; what they were is then in t alone. Without
- * room for all, the tokens that come last are left out. RV_E_LEARNING: there are none, or something is
- * not finite. When it was done makes no difference to the event. */
+ * room for all, the tokens that come last are left out. RV_E_LEARNING: there are none, or something
+ * is not finite. When it was done makes no difference to the event. */
 rv_status rvi_pairs_prepare(rvi_thumbs *t, rvi_pairs *p, const rvi_captured *tokens, int n,
                             rv_error *err) RVI_MUST_CHECK;
 /* Was this list prepared last by t, and not by another one or taken back since? */

@@ -13,14 +13,6 @@ static void add_bytes(rvi_sha256 *h, const void *bytes, size_t len)
     rvi_sha256_add(h, bytes, len);
 }
 
-static void add_fingerprint(rvi_sha256 *h, const void *bytes, size_t len)
-{
-    uint64_t print[RVI_FINGERPRINT_WORDS];
-    rvi_fingerprint(bytes, len, print);
-    rvi_sha256_add_u64(h, len);
-    for (int i = 0; i < RVI_FINGERPRINT_WORDS; i++) rvi_sha256_add_u64(h, print[i]);
-}
-
 static void add_text(rvi_sha256 *h, const char *text)
 {
     add_bytes(h, text, strlen(text));
@@ -61,9 +53,9 @@ static void add_value(rvi_sha256 *h, const rvi_gguf_value *v)
         if (v->strings && v->count) { /* as the file has them: each behind its length of 8 bytes */
             const char *first = v->strings[0].data - 8;
             const rvi_str *last = &v->strings[v->count - 1];
-            add_fingerprint(h, first, (size_t)(last->data + last->len - first));
+            rvi_fingerprint_add(h, first, (size_t)(last->data + last->len - first));
         }
-        if (v->items) add_fingerprint(h, v->items, (size_t)v->count * item_bytes(v->item_kind));
+        if (v->items) rvi_fingerprint_add(h, v->items, (size_t)v->count * item_bytes(v->item_kind));
     }
 }
 
@@ -121,39 +113,6 @@ static void add_pieces(batch *b, const uint8_t *data, uint64_t n_bytes, bool map
 }
 
 /* ---- the whole ---- */
-
-/* Those that the tokenizer and the chat template are made of. */
-static const char *const dir_files[] = {"tokenizer.json", "tokenizer_config.json",
-                                        "special_tokens_map.json", "generation_config.json",
-                                        "chat_template.jinja"};
-
-static rv_status add_file(rvi_sha256 *h, const char *dir, const char *name, rv_error *err)
-{
-    rvi_buf path = {0};
-    rvi_blob b = {0};
-    rv_status st = RV_OK;
-    if (!rvi_buf_printf(&path, "%s/%s", dir, name)) return rvi_nomem(err, "path");
-    if (rvi_os_stat(path.data, NULL) == RVI_OS_FILE) st = rvi_blob_open(&b, path.data, err);
-    if (!st && b.data) {
-        add_text(h, name);
-        add_fingerprint(h, b.data, b.len);
-        st = rvi_blob_check(&b, path.data, err);
-    }
-    rvi_blob_close(&b);
-    rvi_buf_deinit(&path);
-    return st;
-}
-
-rv_status rvi_model_digest_dir(const char *dir, uint8_t out[RVI_SHA256_LEN], rv_error *err)
-{
-    rvi_sha256 h;
-    rv_status st = RV_OK;
-    rvi_sha256_init(&h);
-    for (size_t i = 0; !st && i < RVI_COUNT(dir_files); i++)
-        st = add_file(&h, dir, dir_files[i], err);
-    rvi_sha256_end(&h, out);
-    return st;
-}
 
 static void compute(const rvi_source *s, rvi_backend *be, char out[RVI_SHA256_HEX])
 {

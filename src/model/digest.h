@@ -28,8 +28,4 @@
 rv_status rvi_model_digest(rvi_source *s, rvi_backend *be, char out[RVI_SHA256_HEX],
                            rv_error *err) RVI_MUST_CHECK;
 
-/* The part of it that other files of a directory make up, for rvi_source_open. */
-rv_status rvi_model_digest_dir(const char *dir, uint8_t out[RVI_SHA256_LEN],
-                               rv_error *err) RVI_MUST_CHECK;
-
 #endif

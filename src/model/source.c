@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/os.h"
-#include "model/digest.h"
+#include "model/dir_digest.h"
 
 static rv_status source_new(rvi_source **out, const char *name, rv_error *err)
 {
@@ -58,7 +58,7 @@ static rv_status open_dir(rvi_source *s, const char *dir, rv_error *err)
                             &s->arena, path.data, err);
     if (!st) st = rvi_safetensors_open_dir(&s->tensors, dir, err);
     if (!st) st = rvi_embedding_read_dir(&s->embedding, dir, &s->arena, err);
-    if (!st) st = rvi_model_digest_dir(dir, s->dir_digest, err);
+    if (!st) st = rvi_dir_digest(dir, s->dir_digest, err);
     rvi_buf_deinit(&path);
     return st;
 }

@@ -204,13 +204,23 @@ static rvi_jv field(rvi_jrun *r, rvi_jv object, const rvi_jstr *name)
     }
 }
 
+static rvi_jv unsafe(rvi_jrun *r, rvi_jv object, const rvi_jstr *attr)
+{
+    size_t start = rvi_jinja_build(r);
+    rvi_buf_printf(&r->scratch, "access to attribute '%.*s' of '%s' object is unsafe.",
+                   (int)RVI_MIN(attr->len, (size_t)100), attr->data, rvi_jv_type_name(object));
+    rvi_buf_putc(&r->scratch, 0);
+    rvi_jv text = rvi_jinja_take(r, start);
+    return rvi_jv_failed(text) ? text : rvi_jv_undefined(r, text.as.str->data);
+}
+
 rvi_jv rvi_jinja_attribute(rvi_jrun *r, rvi_jv object, const rvi_jstr *name)
 {
     if (object.kind == RVI_J_UNDEFINED) return rvi_jv_undefined_error(r, object);
     if (!rvi_jinja_charge_chars(r, name->len)) return RVI_JV(FAIL);
     rvi_jv v = field(r, object, name);
     if (v.kind != RVI_J_MISSING) return v;
-    if (changes(object.kind, name) || dunder(name)) return rvi_jv_unsafe(r, object, name);
+    if (changes(object.kind, name) || dunder(name)) return unsafe(r, object, name);
     const rvi_jfn *fn = rvi_jinja_method(object.kind, name->data, name->len);
     if (!fn) return RVI_JV(MISSING);
     rvi_jmethod *m = rvi_jinja_alloc(r, 1, sizeof *m);

@@ -30,24 +30,6 @@ struct rvi_jrun {
     const rvi_template_now *now;
 };
 
-/* ---- failures and bounds ---- */
-
-rvi_jv rvi_jinja_fail(rvi_jrun *r, const char *fmt, ...) RVI_PRINTF(2, 3); /* "line N: ..." */
-void *rvi_jinja_alloc(rvi_jrun *r, size_t count,
-                      size_t size); /* zeroed; NULL: failure recorded. 0 bytes: not NULL */
-bool rvi_jinja_charge(rvi_jrun *r, uint64_t steps); /* false: too many */
-static inline bool rvi_jinja_charge_bytes(rvi_jrun *r, size_t bytes)
-{
-    return rvi_jinja_charge(r, bytes / 64 + 1);
-}
-/* Where every character is looked at, not just copied. */
-static inline bool rvi_jinja_charge_chars(rvi_jrun *r, size_t bytes)
-{
-    return rvi_jinja_charge(r, bytes / 16 + 1);
-}
-bool rvi_jinja_enter(rvi_jrun *r); /* before recursing; false: too deep */
-void rvi_jinja_leave(rvi_jrun *r);
-
 /* Building a string: start = rvi_jinja_build(r), append to r->scratch, then take. Builds nest like
  * a stack. */
 size_t rvi_jinja_build(rvi_jrun *r);
@@ -130,25 +112,10 @@ rvi_jv rvi_jinja_format(rvi_jrun *r, const rvi_jstr *format,
                         const rvi_jargs *args); /* str.format */
 rvi_jv rvi_jinja_strftime(rvi_jrun *r, const rvi_jstr *format);
 
-/* Finds needle (n > 0 bytes) in hay from `from` on, or returns SIZE_MAX. Always takes linear
- * time. */
-typedef struct rvi_jfinder {
-    const char *needle;
-    size_t len;
-    uint32_t *border; /* for long needles */
-} rvi_jfinder;
-/* Charges for one search through hay_len bytes. */
-bool rvi_jfinder_init(rvi_jrun *r, rvi_jfinder *f, const char *needle, size_t len, size_t hay_len);
-size_t rvi_jfinder_next(const rvi_jfinder *f, const char *hay, size_t hay_len, size_t from);
-size_t rvi_jfinder_last(const rvi_jfinder *f, const char *hay,
-                        size_t end); /* the last one that ends by `end` */
-
 rvi_jv rvi_jinja_replace(rvi_jrun *r, const rvi_jstr *s, const rvi_jstr *old, const rvi_jstr *fresh,
                          int64_t count);
 rvi_jv rvi_jinja_strip(rvi_jrun *r, const rvi_jstr *s, rvi_jv chars, bool left, bool right);
 rvi_jv rvi_jinja_splitlines(rvi_jrun *r, const rvi_jstr *s, bool keep_ends);
-rvi_jv rvi_jinja_substring(rvi_jrun *r, rvi_jstr *s, size_t from,
-                           size_t to); /* code points; shares the text */
 typedef enum rvi_jcase {
     RVI_JCASE_UPPER,
     RVI_JCASE_LOWER,

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "template/jinja_run.h"
 
 const char rvi_juser_all[1] = {1};
 
@@ -141,16 +140,6 @@ rvi_jv rvi_jv_undefined_item(rvi_jrun *r, rvi_jv object, rvi_jv key)
     rvi_jundefined u = {.object = object, .element = key};
     if (key.kind == RVI_J_STR) u.name = key.as.str;
     return new_undefined(r, u);
-}
-
-rvi_jv rvi_jv_unsafe(rvi_jrun *r, rvi_jv object, const rvi_jstr *attr)
-{
-    size_t start = rvi_jinja_build(r);
-    rvi_buf_printf(&r->scratch, "access to attribute '%.*s' of '%s' object is unsafe.",
-                   (int)RVI_MIN(attr->len, (size_t)100), attr->data, rvi_jv_type_name(object));
-    rvi_buf_putc(&r->scratch, 0);
-    rvi_jv text = rvi_jinja_take(r, start);
-    return rvi_jv_failed(text) ? text : rvi_jv_undefined(r, text.as.str->data);
 }
 
 rvi_jv rvi_jv_undefined_error(rvi_jrun *r, rvi_jv undefined)

@@ -176,6 +176,26 @@ static inline bool rvi_jv_failed(rvi_jv v)
     return v.kind == RVI_J_FAIL;
 }
 
+/* ---- failures and bounds of the render (jinja_run.c) ---- */
+
+rvi_jv rvi_jinja_fail(rvi_jrun *r, const char *fmt, ...) RVI_PRINTF(2, 3); /* "line N: ..." */
+void *rvi_jinja_alloc(rvi_jrun *r, size_t count,
+                      size_t size); /* zeroed; NULL: failure recorded. 0 bytes: not NULL */
+bool rvi_jinja_charge(rvi_jrun *r, uint64_t steps); /* false: too many */
+static inline bool rvi_jinja_charge_bytes(rvi_jrun *r, size_t bytes)
+{
+    return rvi_jinja_charge(r, bytes / 64 + 1);
+}
+/* Where every character is looked at, not just copied. */
+static inline bool rvi_jinja_charge_chars(rvi_jrun *r, size_t bytes)
+{
+    return rvi_jinja_charge(r, bytes / 16 + 1);
+}
+bool rvi_jinja_enter(rvi_jrun *r); /* before recursing; false: too deep */
+void rvi_jinja_leave(rvi_jrun *r);
+
+/* ---- values ---- */
+
 rvi_jv rvi_jv_str(rvi_jrun *r, const char *data, size_t len); /* copies */
 rvi_jv rvi_jv_view(rvi_jrun *r, const char *data,
                    size_t len); /* borrows: data outlives the render */
@@ -189,8 +209,6 @@ rvi_jv rvi_jv_dict(rvi_jrun *r, rvi_jkind kind);        /* dict or namespace, em
 rvi_jv rvi_jv_undefined(rvi_jrun *r, const char *hint); /* hint outlives the render */
 rvi_jv rvi_jv_undefined_name(rvi_jrun *r, const rvi_jstr *name);
 rvi_jv rvi_jv_undefined_item(rvi_jrun *r, rvi_jv object, rvi_jv key);
-rvi_jv rvi_jv_unsafe(rvi_jrun *r, rvi_jv object,
-                     const rvi_jstr *attr); /* undefined; using it is a security error */
 rvi_jv rvi_jv_undefined_error(rvi_jrun *r, rvi_jv undefined); /* fails with its message */
 
 /* A growing list of values for functions that do not know the count beforehand. */
@@ -242,6 +260,24 @@ bool rvi_jv_iterable(rvi_jv v);
 int rvi_jiter_next(rvi_jrun *r, rvi_jiter *it, rvi_jv *out);
 rvi_jv rvi_jv_to_list(rvi_jrun *r, rvi_jv iterable,
                       rvi_jkind kind); /* list or tuple of all items */
+
+/* ---- text in text (jinja_text_ops.c, jinja_ops.c) ---- */
+
+/* Where needle (n > 0 bytes) stands in hay from `from` on, or SIZE_MAX. Time is linear however the
+ * texts look. */
+typedef struct rvi_jfinder {
+    const char *needle;
+    size_t len;
+    uint32_t *border; /* for long needles */
+} rvi_jfinder;
+/* Charges for one search through hay_len bytes. */
+bool rvi_jfinder_init(rvi_jrun *r, rvi_jfinder *f, const char *needle, size_t len, size_t hay_len);
+size_t rvi_jfinder_next(const rvi_jfinder *f, const char *hay, size_t hay_len, size_t from);
+size_t rvi_jfinder_last(const rvi_jfinder *f, const char *hay,
+                        size_t end); /* the last one that ends by `end` */
+
+rvi_jv rvi_jinja_substring(rvi_jrun *r, rvi_jstr *s, size_t from,
+                           size_t to); /* code points; shares the text */
 
 /* ---- text of values (jinja_text.c) ---- */
 

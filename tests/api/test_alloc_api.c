@@ -1,5 +1,5 @@
-/* Every allocation of opening, tokenizing, rendering, generating, chatting, saving and loading fails
- * once: an error each time, and nothing leaks (the sanitizer pass watches). */
+/* Every allocation of opening, tokenizing, rendering, generating, chatting, saving and loading
+ * fails once: an error each time, and nothing leaks (the sanitizer pass watches). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,8 @@
 /* Several threads at one learner: two that decode, one that gives feedback, one that looks on and
  * switches the background thread, which trains all the while. A call that meets another waits for
- * it, or is refused and made again; none may fail otherwise, no answer that has to do with nothing taught may change,
- * and in the end everything that was said is there. Run it under TSan (make tsan). */
+ * it, or is refused and made again; none may fail otherwise, no answer that has to do with nothing
+ * taught may change, and in the end everything that was said is there. Run it under TSan (make
+ * tsan). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Programs of the suite in a locale with a decimal comma: a small library, loaded first, sets it before main. They cover
-# JSON, errors, template numbers, the status of a learner and a training run that is published. Prints TAP.
+# Programs of the suite in a locale with a decimal comma: a small library, loaded first, sets it
+# before main. They cover JSON, errors, template numbers, the status of a learner and a
+# training run that is published. Prints TAP.
 set -u
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-programs="base/test_json base/test_error base/test_mem template/test_jinja template/test_chat learn/test_log
-          learn/test_micro learn/test_learner_deep api/test_api"
+programs="base/test_json base/test_error base/test_mem template/test_jinja template/test_chat
+          learn/test_log learn/test_micro learn/test_learner_deep api/test_learner api/test_api"
 set -- $programs
 echo "1..$(($# + 1))"
 
@@ -25,7 +26,8 @@ cat >"$tmp/comma.c" <<'CODE'
 __attribute__((constructor)) static void set(void)
 {
     char text[8];
-    if (!setlocale(LC_NUMERIC, "comma") || snprintf(text, sizeof text, "%.1f", 0.5) != 3 || text[1] != ',') abort();
+    if (!setlocale(LC_NUMERIC, "comma")) abort();
+    if (snprintf(text, sizeof text, "%.1f", 0.5) != 3 || text[1] != ',') abort();
 }
 CODE
 if ! command -v localedef >/dev/null; then
@@ -33,7 +35,8 @@ if ! command -v localedef >/dev/null; then
     exit 0
 fi
 localedef -c -i "$tmp/comma.src" -f UTF-8 "$tmp/comma" >/dev/null 2>&1
-if ${CC:-cc} -shared -fPIC -o "$tmp/comma.so" "$tmp/comma.c" && LOCPATH=$tmp LD_PRELOAD=$tmp/comma.so true; then
+if ${CC:-cc} -shared -fPIC -o "$tmp/comma.so" "$tmp/comma.c" \
+    && LOCPATH=$tmp LD_PRELOAD=$tmp/comma.so true; then
     echo "ok 1 - a locale with a decimal comma"
 else
     echo "not ok 1 - a locale with a decimal comma"

@@ -50,7 +50,8 @@ def edit(source, target, changes):
         at = text_at(data, at)[1]
         n_dims = struct.unpack_from("<I", data, at)[0]
         at += 4 + 8 * n_dims + 4 + 8
-    head = data[:8] + struct.pack("<QQ", n_tensors, len(values)) + b"".join(values) + data[tensors:at]
+    head = data[:8] + struct.pack("<QQ", n_tensors, len(values)) + \
+                                  b"".join(values) + data[tensors:at]
     body = data[(at + alignment - 1) // alignment * alignment:]
     with open(target, "wb") as f:
         f.write(head + b"\0" * (-len(head) % alignment) + body)
@@ -58,7 +59,10 @@ def edit(source, target, changes):
 
 def main():
     pairs = [a.split("=", 1) for a in sys.argv[3:]]
-    edit(sys.argv[1], sys.argv[2], {k: v.encode("latin-1", "backslashreplace").decode("unicode_escape").encode() for k, v in pairs})
+    edit(
+    sys.argv[1], sys.argv[2], {
+        k: v.encode(
+            "latin-1", "backslashreplace").decode("unicode_escape").encode() for k, v in pairs})
 
 
 if __name__ == "__main__":

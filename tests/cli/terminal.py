@@ -1,4 +1,5 @@
-"""What the tests of programs on a terminal share: TAP lines, and a program on a pseudo-terminal of its own.
+"""What the tests of programs on a terminal share: TAP lines, and a program on a pseudo-terminal of
+its own.
 
 RUVLLM names the program (./ruvllm).
 """
@@ -68,8 +69,11 @@ class Terminal:
         if self.pid == 0:
             os.close(self.fd)
             os.login_tty(slave)
-            os.environ.update({"TERM": "xterm", "HOME": self.home, "RUVLLM_CACHE_DIR": self.home, "RUVLLM_STATE_DIR": self.home,
-                               **(env or {})})
+            os.environ.update({"TERM": "xterm",
+    "HOME": self.home,
+    "RUVLLM_CACHE_DIR": self.home,
+    "RUVLLM_STATE_DIR": self.home,
+     **(env or {})})
             for name in [n for n, v in os.environ.items() if v == ""]:
                 del os.environ[name]
             os.execv(PROGRAM, [PROGRAM, command, model, *arguments])
@@ -149,7 +153,8 @@ class Terminal:
 
     def cooked(self):
         """The terminal's modes are those it began with, and pastes are no longer marked."""
-        return termios.tcgetattr(self.fd)[:4] == self.modes[:4] and self.seen.rfind(PASTE_OFF) >= self.seen.rfind(PASTE_ON)
+        return termios.tcgetattr(self.fd)[:4] == self.modes[:4] and self.seen.rfind(
+            PASTE_OFF) >= self.seen.rfind(PASTE_ON)
 
     def close(self):
         if self.status is None:

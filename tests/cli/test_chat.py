@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""`ruvllm chat` as a person at a terminal meets it: scripted sessions on a pseudo-terminal. Prints TAP.
+"""`ruvllm chat` as a person at a terminal meets it: scripted sessions on a pseudo-terminal. Prints
+TAP.
 
-RUVLLM names the program (./ruvllm). The default model is used where it is in the cache, else its cases are skipped.
+RUVLLM names the program (./ruvllm). The default model is used where it is in the cache, else its
+cases are skipped.
 """
+
 import json
 import os
 import re
@@ -11,7 +14,20 @@ import subprocess
 import tempfile
 import time
 
-from terminal import ESCAPES, MODEL, MORE, PROGRAM, SLOW, Missing, Terminal, finish, has_terminals, skip, verdict
+from terminal import (
+    ESCAPES,
+    MODEL,
+    MORE,
+    PROGRAM,
+    SLOW,
+    Missing,
+    Terminal,
+    finish,
+    has_terminals,
+    skip,
+    verdict,
+)
+
 
 def messages_of(path):
     with open(path, encoding="utf-8") as f:
@@ -40,8 +56,12 @@ def first_steps():
     text = t.ask("the tea")
     verdict("a line is answered", len(text.strip()) > 2, text)
     messages = saved(t)
-    verdict("the conversation holds both", [m["role"] for m in messages] == ["user", "assistant"] and
-            messages[0]["content"] == "the tea", messages)
+    verdict(
+        "the conversation holds both",
+        [m["role"] for m in messages] == ["user", "assistant"]
+        and messages[0]["content"] == "the tea",
+        messages,
+    )
     t.ask("and cake")
     verdict("and goes on", users(saved(t)) == ["the tea", "and cake"])
     t.ask("")
@@ -57,31 +77,48 @@ def commands():
     t = Terminal("-n", "6", "-s", "Be brief.", "--ignore-eos")
     t.prompt()
     text = t.ask("/help")
-    names = "system clear drop save load temp max seed tokens good bad fix score undo learned help quit".split()
+    names = """system clear drop save load temp max seed tokens good bad fix score undo learned help
+        quit""".split()
     verdict("/help lists every command", all(b"/" + n.encode() in text for n in names), text)
     verdict("/system shows what -s said", b"Be brief." in t.ask("/system"))
     t.ask("one")
     t.ask("/system Be long.")
     verdict("/system TEXT sets it", b"Be long." in t.ask("/system"))
     messages = saved(t)
-    verdict("from the first message on, once", [m["role"] for m in messages] == ["system", "user", "assistant"] and
-            messages[0]["content"] == "Be long.", messages)
+    verdict(
+        "from the first message on, once",
+        [m["role"] for m in messages] == ["system", "user", "assistant"]
+        and messages[0]["content"] == "Be long.",
+        messages,
+    )
     t.ask("two")
     t.ask("three")
     t.ask("/drop 2")
-    verdict("/drop forgets the oldest turns", users(saved(t)) == ["three"] and saved(t)[0]["role"] == "system")
+    verdict(
+        "/drop forgets the oldest turns",
+        users(saved(t)) == ["three"] and saved(t)[0]["role"] == "system",
+    )
     verdict("/drop with nonsense", b"whole number" in t.ask("/drop all"))
-    verdict("/tokens before and after", re.search(rb"[1-9][0-9]* of \d+ tokens", t.ask("/tokens")) is not None and
-            b"tok/s" in t.ask("/tokens"))
+    verdict(
+        "/tokens before and after",
+        re.search(rb"[1-9][0-9]* of \d+ tokens", t.ask("/tokens")) is not None
+        and b"tok/s" in t.ask("/tokens"),
+    )
     t.ask("/clear")
     messages = saved(t)
-    verdict("/clear leaves the system message alone", [m["role"] for m in messages] == ["system"], messages)
+    verdict(
+        "/clear leaves the system message alone",
+        [m["role"] for m in messages] == ["system"],
+        messages,
+    )
     t.ask("/system -")
     verdict("/system - removes it", saved(t) == [] and b"no system message" in t.ask("/system"))
     verdict("/tokens of nothing", b"0 of " in t.ask("/tokens"))
     verdict("/max", b"at most 3 tokens" in t.ask("/max 3"))
     verdict("/max cuts, and says so", b"cut at 3 tokens" in t.ask("hello"))
-    verdict("/max of nonsense", b"whole number" in t.ask("/max -1") and b"at most 3" in t.ask("/max"))
+    verdict(
+        "/max of nonsense", b"whole number" in t.ask("/max -1") and b"at most 3" in t.ask("/max")
+    )
     t.ask("/max 12")
     answers = []
     for seed in ("5", "5", "6"):
@@ -90,8 +127,14 @@ def commands():
         t.ask("/seed " + seed)
         t.ask("the tea")
         answers.append(saved(t)[1]["content"])
-    verdict("/seed and /temp: the same seed, the same answer", answers[0] == answers[1] != answers[2], answers)
-    verdict("/temp of nonsense", b"takes a number" in t.ask("/temp hot") and b"2.5" in t.ask("/temp"))
+    verdict(
+        "/seed and /temp: the same seed, the same answer",
+        answers[0] == answers[1] != answers[2],
+        answers,
+    )
+    verdict(
+        "/temp of nonsense", b"takes a number" in t.ask("/temp hot") and b"2.5" in t.ask("/temp")
+    )
     verdict("/seed of nonsense", b"whole number" in t.ask("/seed x"))
     verdict("an unknown command gets a sentence", b"no command /dance" in t.ask("/dance now"))
     verdict("/save without a name", b"file name" in t.ask("/save"))
@@ -118,17 +161,28 @@ def many_lines():
         t.send(line + b"\r")
     t.wait(MORE)
     t.ask('"""')
-    verdict("a block between quotes is one message", users(saved(t)) == ["first\n\n  /second\\\nthird"], saved(t))
+    verdict(
+        "a block between quotes is one message",
+        users(saved(t)) == ["first\n\n  /second\\\nthird"],
+        saved(t),
+    )
     t.ask("/clear")
     t.send(b"\x1b[200~pasted\rtext \x07with\r\tthree lines\x1b[201~")
     t.ask("!")
-    verdict("pasted text is one message, without control characters",
-            users(saved(t)) == ["pasted\ntext with\n\tthree lines!"], saved(t))
+    verdict(
+        "pasted text is one message, without control characters",
+        users(saved(t)) == ["pasted\ntext with\n\tthree lines!"],
+        saved(t),
+    )
     t.ask("/clear")
     t.send("\x1b[200~".encode() + "é€𝄞 ".encode() * 4 + b"\x1b[201~")
     t.ask("")
     t.ask(b"caf\xe9 ol\xc3\xa9")
-    verdict("UTF-8 passes, other bytes do no harm", users(saved(t)) == ["é€𝄞 " * 4, "caf olé"], users(saved(t)))
+    verdict(
+        "UTF-8 passes, other bytes do no harm",
+        users(saved(t)) == ["é€𝄞 " * 4, "caf olé"],
+        users(saved(t)),
+    )
     t.ask("/clear")
     t.send(b"\x1b[A")
     time.sleep(0.2)
@@ -138,7 +192,9 @@ def many_lines():
     big = "word " * 4000
     t.send(b"\x1b[200~" + big.encode() + b"\x1b[201~")
     text = t.ask("")
-    verdict("a paste larger than the context is refused, and said", b"does not fit" in text, text[-400:])
+    verdict(
+        "a paste larger than the context is refused, and said", b"does not fit" in text, text[-400:]
+    )
     t.send(b"\x04")
     verdict("and all goes on", t.end() == 0)
     t.close()
@@ -165,13 +221,19 @@ def history():
     t.end()
     t.close()
     file = os.path.join(home, "chat_history")
-    verdict("the file is its owner's alone", os.stat(file).st_mode & 0o777 == 0o600, oct(os.stat(file).st_mode))
+    verdict(
+        "the file is its owner's alone",
+        os.stat(file).st_mode & 0o777 == 0o600,
+        oct(os.stat(file).st_mode),
+    )
     t = Terminal("-n", "2")
     t.prompt()
     t.send(b"\x1b[A")
     t.wait(b"lines")
     t.ask("")
-    verdict("another program finds them, a block as one", users(saved(t)) == ["/two\nlines"], saved(t))
+    verdict(
+        "another program finds them, a block as one", users(saved(t)) == ["/two\nlines"], saved(t)
+    )
     t.ask("/clear")
     t.send(b"\x1b[A" * 12)
     t.wait(b"first line")
@@ -186,8 +248,10 @@ def history():
     t.send(b"\x1b[A\x1b[A")
     t.wait(b"secret")
     t.ask("")
-    verdict("--no-history: only as long as the program runs", users(saved(t)) == ["secret"] and
-            os.stat(file).st_size == size)
+    verdict(
+        "--no-history: only as long as the program runs",
+        users(saved(t)) == ["secret"] and os.stat(file).st_size == size,
+    )
     t.close()
 
 
@@ -202,8 +266,11 @@ def interrupts():
     text = t.prompt()
     verdict("Ctrl-C stops it", b"(stopped)" in text, text[-300:])
     messages = saved(t)
-    verdict("what had come stays in the conversation", [m["role"] for m in messages] == ["user", "assistant"] and
-            len(messages[1]["content"]) > 10, str(messages)[:300])
+    verdict(
+        "what had come stays in the conversation",
+        [m["role"] for m in messages] == ["user", "assistant"] and len(messages[1]["content"]) > 10,
+        str(messages)[:300],
+    )
     t.send(b"half a line")
     t.wait(b"half a line")
     t.interrupt()
@@ -267,7 +334,9 @@ def killed(t):
 def default_model():
     """The cache that holds the default model; None: there is none."""
     cache = os.environ.get("RUVLLM_CACHE_DIR") or os.path.expanduser("~/.cache/ruvllm")
-    listed = subprocess.run([PROGRAM, "list", "--cache-dir", cache], capture_output=True, text=True, check=False).stdout
+    listed = subprocess.run(
+        [PROGRAM, "list", "--cache-dir", cache], capture_output=True, text=True, check=False
+    ).stdout
     model = next((w for w in listed.splitlines() if w.startswith("smollm2 ")), "")
     return None if "not here" in model or not model else cache
 
@@ -300,10 +369,16 @@ def judgements():
     killed(t)
     t = begin()
     t.ask("Hello")
-    verdict("turned down answers stay away after a kill", saved(t)[-1]["content"] not in turned_down)
+    verdict(
+        "turned down answers stay away after a kill", saved(t)[-1]["content"] not in turned_down
+    )
     for what in ("the score", "the thumb up", "a thumb down"):
         text = t.ask("/undo")
-        verdict(f"{what} of a killed chat can be taken back", b"taken back" in text and b"no longer" not in text, text)
+        verdict(
+            f"{what} of a killed chat can be taken back",
+            b"taken back" in text and b"no longer" not in text,
+            text,
+        )
     t.ask("/fix Rex")
     for _ in range(200):  # until the thread in the background has begun
         text = t.ask("/learned")
@@ -327,26 +402,46 @@ def save_and_load():
     t.ask(f"/save {path('b.json')}")
     with open(path("a.json"), "rb") as a, open(path("b.json"), "rb") as b:
         first, second = a.read(), b.read()
-    verdict("what is saved is loaded and saved the same", first == second and len(messages_of(path("a.json"))) == 5)
+    verdict(
+        "what is saved is loaded and saved the same",
+        first == second and len(messages_of(path("a.json"))) == 5,
+    )
     for name, target in (("c.json", "elsewhere"), ("c.json.part", "elsewhere")):
         os.symlink(path(target), path(name))
     with open(path("elsewhere"), "w", encoding="utf-8") as f:
         f.write("[]")
     t.ask(f"/save {path('c.json')}")
     with open(path("elsewhere"), "rb") as f:
-        verdict("/save writes through no link", f.read() == b"[]" and not os.path.islink(path("c.json")) and
-                len(messages_of(path("c.json"))) == 5)
+        verdict(
+            "/save writes through no link",
+            f.read() == b"[]"
+            and not os.path.islink(path("c.json"))
+            and len(messages_of(path("c.json"))) == 5,
+        )
     verdict("what it writes is its owner's alone", os.stat(path("a.json")).st_mode & 0o777 == 0o600)
     os.unlink(path("c.json"))
     with open(path("note.txt"), "w", encoding="utf-8") as f:
         f.write("a note")
     text = t.ask(f"/save {path('note.txt')}")
-    verdict("/save replaces no file that is no conversation", b"is no conversation" in text and
-            os.stat(path("note.txt")).st_size == 6, text)
+    verdict(
+        "/save replaces no file that is no conversation",
+        b"is no conversation" in text and os.stat(path("note.txt")).st_size == 6,
+        text,
+    )
     verdict("and leaves nothing beside it", not [n for n in os.listdir(tmp) if ".tmp-" in n])
-    strange = {"tools": None, "extra": {"n": 1.5, "i": 12345678901234, "deep": [[[{"x": [True, False, None]}]]]},
-               "messages": [{"role": "user", "content": "hi", "name": "Ann", "unknown": [1, {"a": "\u0000\u001b[2J\U0001f600"}]},
-                            {"role": "assistant", "content": "yo", "weight": 1e-7}]}
+    strange = {
+        "tools": None,
+        "extra": {"n": 1.5, "i": 12345678901234, "deep": [[[{"x": [True, False, None]}]]]},
+        "messages": [
+            {
+                "role": "user",
+                "content": "hi",
+                "name": "Ann",
+                "unknown": [1, {"a": "\u0000\u001b[2J\U0001f600"}],
+            },
+            {"role": "assistant", "content": "yo", "weight": 1e-7},
+        ],
+    }
     with open(path("strange.json"), "w", encoding="utf-8") as f:
         json.dump(strange, f, indent=3)
     t.ask(f"/load {path('strange.json')}")
@@ -355,17 +450,37 @@ def save_and_load():
         verdict("members this program knows nothing of too", json.load(f) == strange)
     t.ask("and then?")
     with open(path("c.json"), "w", encoding="utf-8") as f:
-        f.write(json.dumps([{"role": "user", "content": "a list alone"}, {"role": "assistant", "content": "ok"}]))
+        f.write(
+            json.dumps(
+                [
+                    {"role": "user", "content": "a list alone"},
+                    {"role": "assistant", "content": "ok"},
+                ]
+            )
+        )
     before = saved(t)
-    verdict("a loaded conversation goes on", users(before) == ["hi", "and then?"] and len(before) == 4, before)
-    bad = {"cut": b'{"messages": [', "empty": b"", "number": b"7", "roleless": b'{"messages":[{"content":"x"}]}',
-           "texts": b'["a"]', "binary": bytes(range(256)), "deep": b'{"messages":' + b"[" * 100000,
-           "contentless": b'{"messages":{"role":"user"}}'}
+    verdict(
+        "a loaded conversation goes on",
+        users(before) == ["hi", "and then?"] and len(before) == 4,
+        before,
+    )
+    bad = {
+        "cut": b'{"messages": [',
+        "empty": b"",
+        "number": b"7",
+        "roleless": b'{"messages":[{"content":"x"}]}',
+        "texts": b'["a"]',
+        "binary": bytes(range(256)),
+        "deep": b'{"messages":' + b"[" * 100000,
+        "contentless": b'{"messages":{"role":"user"}}',
+    }
     for name, data in bad.items():
         with open(path(name), "wb") as f:
             f.write(data)
         text = t.ask(f"/load {path(name)}")
-        if not verdict(f"a bad file is refused: {name}", b"as it was" in text and b"\x1b" not in text, text):
+        if not verdict(
+            f"a bad file is refused: {name}", b"as it was" in text and b"\x1b" not in text, text
+        ):
             continue
     for name in ("/nonexistent", "/", "/dev/zero", "-"):
         verdict(f"and {name}", b"as it was" in t.ask(f"/load {name}"))
@@ -378,8 +493,11 @@ def save_and_load():
     start = t.at
     t.ask("/system")
     shown = ESCAPES.sub(b"", t.seen[start:]).replace(b"\r\n", b"").replace(b"\r> ", b"")
-    verdict("a stranger's control characters are shown, not obeyed",
-            b"]0;title" in shown and not re.search(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]", shown), shown)
+    verdict(
+        "a stranger's control characters are shown, not obeyed",
+        b"]0;title" in shown and not re.search(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]", shown),
+        shown,
+    )
     t.close()
 
 
@@ -387,12 +505,20 @@ def full_context():
     t = Terminal("--ctx", "64", "-n", "1000", "--ignore-eos")
     t.prompt()
     text = t.ask("the tea")
-    verdict("an answer that fills the context ends, and why is said", b"context is full" in text and b"/clear" in text, text)
+    verdict(
+        "an answer that fills the context ends, and why is said",
+        b"context is full" in text and b"/clear" in text,
+        text,
+    )
     verdict("with the model's own limit", b"--ctx N" in text and b"512" in text, text)
     before = saved(t)
     verdict("it stays in the conversation", len(before) == 2 and len(before[1]["content"]) > 5)
     text = t.ask("and more of it")
-    verdict("a message that does not fit is refused, and why is said", b"does not fit" in text and b"/drop" in text, text)
+    verdict(
+        "a message that does not fit is refused, and why is said",
+        b"does not fit" in text and b"/drop" in text,
+        text,
+    )
     verdict("nothing is lost", saved(t) == before)
     t.ask("/drop")
     text = t.ask("hi")
@@ -401,7 +527,11 @@ def full_context():
     t = Terminal("--ctx", "512", "-n", "1000", "--ignore-eos")
     t.prompt()
     text = t.ask("the tea")
-    verdict("a full model is not offered more", b"--ctx" not in text and b"not made for" in text, text[-300:])
+    verdict(
+        "a full model is not offered more",
+        b"--ctx" not in text and b"not made for" in text,
+        text[-300:],
+    )
     t.close()
 
 
@@ -411,7 +541,10 @@ def plain_output():
     t.ask("hi")
     verdict("colours on a terminal", b"\x1b[2m" in t.seen and b"\x1b[1m" in t.seen)
     t.close()
-    for name, arguments, env in (("NO_COLOR", [], {"NO_COLOR": "1"}), ("--no-color", ["--no-color"], {})):
+    for name, arguments, env in (
+        ("NO_COLOR", [], {"NO_COLOR": "1"}),
+        ("--no-color", ["--no-color"], {}),
+    ):
         t = Terminal("-n", "3", *arguments, env=env)
         t.prompt()
         t.ask("hi")
@@ -438,43 +571,88 @@ def plain_output():
     t.close()
     t = Terminal("-n", "6", "-v")
     t.prompt()
-    verdict("-v tells the speed", re.search(rb"\d+ tokens, [0-9.]+/s", t.ask("hi")) is not None, t.seen)
+    verdict(
+        "-v tells the speed", re.search(rb"\d+ tokens, [0-9.]+/s", t.ask("hi")) is not None, t.seen
+    )
     t.close()
     t = Terminal("-n", "3", command="run")
     verdict("run without a prompt is a chat", b"/help" in t.prompt())
     t.close()
 
     def piped(*arguments, text=b"hello\n\nand again\n"):
-        return subprocess.run([PROGRAM, *arguments], input=text, capture_output=True, timeout=SLOW, check=False)
+        return subprocess.run(
+            [PROGRAM, *arguments], input=text, capture_output=True, timeout=SLOW, check=False
+        )
+
     chat, run = piped("chat", MODEL, "-n", "8"), piped("run", MODEL, "-n", "8")
-    verdict("lines of a pipe: chat and run are the same", chat.returncode == 0 and chat.stdout == run.stdout and chat.stdout)
-    verdict("two answers, nothing else", chat.stderr == b"" and b"\x1b" not in chat.stdout and b"> " not in chat.stdout, chat)
+    verdict(
+        "lines of a pipe: chat and run are the same",
+        chat.returncode == 0 and chat.stdout == run.stdout and chat.stdout,
+    )
+    verdict(
+        "two answers, nothing else",
+        chat.stderr == b"" and b"\x1b" not in chat.stdout and b"> " not in chat.stdout,
+        chat,
+    )
     verdict("greedy", piped("chat", MODEL, "-n", "8", "--greedy").stdout == chat.stdout)
     warm = piped("chat", MODEL, "-n", "8", "--temp", "3", "--seed", "4").stdout
-    verdict("unless options say otherwise", warm != chat.stdout and
-            warm == piped("chat", MODEL, "-n", "8", "--temp", "3", "--seed", "4").stdout)
+    verdict(
+        "unless options say otherwise",
+        warm != chat.stdout
+        and warm == piped("chat", MODEL, "-n", "8", "--temp", "3", "--seed", "4").stdout,
+    )
     slash = piped("chat", MODEL, "-n", "4", text=b"/quit\n\"\"\"\nx\\\n")
     verdict("no commands there", slash.returncode == 0 and slash.stdout.count(b"\n") >= 3, slash)
     bytes_in = piped("chat", MODEL, "-n", "4", text=b"caf\xe9 \xff\xfe\n")
-    verdict("bytes that are no UTF-8", bytes_in.returncode == 0 and bytes_in.stdout != b"", bytes_in)
+    verdict(
+        "bytes that are no UTF-8", bytes_in.returncode == 0 and bytes_in.stdout != b"", bytes_in
+    )
     full = piped("chat", MODEL, "--ctx", "64", "-n", "60", "--ignore-eos")
-    verdict("a full context is a failure there", full.returncode == 1 and b"--ctx" in full.stderr, full)
-    verdict("no model", piped("chat").returncode == 2 and piped("chat", "nosuchmodel").returncode == 1)
-    verdict("a model without a tokenizer", b"no tokenizer" in piped("chat", "tests/golden/qwen3").stderr)
+    verdict(
+        "a full context is a failure there", full.returncode == 1 and b"--ctx" in full.stderr, full
+    )
+    verdict(
+        "no model", piped("chat").returncode == 2 and piped("chat", "nosuchmodel").returncode == 1
+    )
+    verdict(
+        "a model without a tokenizer", b"no tokenizer" in piped("chat", "tests/golden/qwen3").stderr
+    )
 
 
 def interrupted_run():
     for name, arguments in (("text", []), ("json", ["--json"])):
-        p = subprocess.Popen([PROGRAM, "run", MODEL, "the tea", "-n", "90000", "--ctx", "100000", "--ignore-eos", *arguments],
-                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        p = subprocess.Popen(
+            [
+                PROGRAM,
+                "run",
+                MODEL,
+                "the tea",
+                "-n",
+                "90000",
+                "--ctx",
+                "100000",
+                "--ignore-eos",
+                *arguments,
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
         time.sleep(0.7)
         p.send_signal(signal.SIGINT)
         out, _ = p.communicate(timeout=SLOW)
         good = p.returncode == 130 and len(out) > 10
         if arguments:
             good = good and json.loads(out)["finish_reason"] == "cancelled"
-        verdict(f"run interrupted: what came, and status 130 ({name})", good, (p.returncode, out[:200]))
-    p = subprocess.Popen([PROGRAM, "chat", MODEL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        verdict(
+            f"run interrupted: what came, and status 130 ({name})", good, (p.returncode, out[:200])
+        )
+    p = subprocess.Popen(
+        [PROGRAM, "chat", MODEL],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
     time.sleep(0.5)
     p.send_signal(signal.SIGINT)
     p.communicate(timeout=SLOW)
@@ -493,7 +671,11 @@ def real_model():
     verdict("a real answer", b"The sea is" in text, text)
     text = t.ask("And one about the moon.")
     reused = re.search(rb"prompt (\d+), (\d+) of it reused", text)
-    verdict("the past is reused", b"The moon is" in text and reused and int(reused[2]) > int(reused[1]) // 2, text)
+    verdict(
+        "the past is reused",
+        b"The moon is" in text and reused and int(reused[2]) > int(reused[1]) // 2,
+        text,
+    )
     t.send(b"Write a long story about a ship.\r")
     t.wait(b"ship.\r\n")
     t.wait(re.compile(rb"(?s).{60}"))
@@ -505,8 +687,19 @@ def real_model():
 
 
 terminals = has_terminals()
-for case in (first_steps, commands, many_lines, history, interrupts, judgements, save_and_load, full_context, plain_output,
-             interrupted_run, real_model):
+for case in (
+    first_steps,
+    commands,
+    many_lines,
+    history,
+    interrupts,
+    judgements,
+    save_and_load,
+    full_context,
+    plain_output,
+    interrupted_run,
+    real_model,
+):
     if not terminals and case is not interrupted_run:
         skip(case.__name__, "this machine has no terminals to give (/dev/pts)")
         continue
@@ -515,6 +708,13 @@ for case in (first_steps, commands, many_lines, history, interrupts, judgements,
         os.mkdir(home)
         try:
             case()
-        except (Missing, OSError, ValueError, KeyError, IndexError, subprocess.TimeoutExpired) as problem:
+        except (
+            Missing,
+            OSError,
+            ValueError,
+            KeyError,
+            IndexError,
+            subprocess.TimeoutExpired,
+        ) as problem:
             verdict(f"{case.__name__}: {type(problem).__name__}", False, str(problem))
 finish()

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The command line as its users meet it: results on standard output, errors on standard error, exit status 0, 1 or 2. Prints TAP.
+# The command line as its users meet it: results on standard output, errors on standard error, exit
+# status 0, 1 or 2. Prints TAP.
 set -u
 . tests/cli/tap.sh
 
@@ -33,7 +34,8 @@ check "too many arguments" 2 - "unexpected argument" "$rv" run $spm a b
 
 # --- models that are not there or not right
 check "model not found says what to do" 1 - "ruvllm list" "$rv" run nosuchmodel hello
-check "known model, empty cache" 1 - "'ruvllm pull smollm2' fetches it" "$rv" run smollm2 hello --cache-dir "$tmp/nocache"
+check "known model, empty cache" 1 - "'ruvllm pull smollm2' fetches it" \
+    "$rv" run smollm2 hello --cache-dir "$tmp/nocache"
 check "not a model file" 1 - "ruvllm: " "$rv" info Makefile
 check "a directory without a model" 1 - "config.json" "$rv" info docs
 head -c 3000 $spm >"$tmp/cut.gguf"
@@ -46,7 +48,8 @@ check "pull of an unknown name" 1 - "no model named" "$rv" pull nothing
 check "list" 0 "smollm2" - "$rv" list --cache-dir "$tmp/nocache"
 
 # --- generating
-check "ids in, json out" 0 '"finish_reason":"length"' - "$rv" run $spm --ids 1,270,280 --greedy -n 12 --ignore-eos --json
+check "ids in, json out" 0 '"finish_reason":"length"' - \
+    "$rv" run $spm --ids 1,270,280 --greedy -n 12 --ignore-eos --json
 cp "$tmp/out" "$tmp/json" && is_json "$tmp/json"
 verdict "json parses" 0 $? "" ""
 ids() { sed 's/.*"ids":\[\([0-9,]*\)\],"prompt_ids".*/\1/' "$1"; }
@@ -67,46 +70,61 @@ same "ids from a file" "$tmp/a" "$tmp/b"
 same "the same seed gives the same text" "$tmp/a" "$tmp/b"
 check "no new tokens" 0 "" - "$rv" run $spm hello -n 0
 check "raw text" 0 "" - "$rv" run $spm hello --raw -n 4 --greedy
-check "empty raw text begins with the BOS token" 0 '"prompt_ids":\[1\]' - "$rv" run $spm "" --raw -n 2 --json
-check "system and messages" 0 '"text"' - "$rv" run $spm --messages tests/cli/messages.json -s "Be brief." -n 2 --json
+check "empty raw text begins with the BOS token" 0 '"prompt_ids":\[1\]' - \
+    "$rv" run $spm "" --raw -n 2 --json
+check "system and messages" 0 '"text"' - \
+    "$rv" run $spm --messages tests/cli/messages.json -s "Be brief." -n 2 --json
 check "bad messages" 1 - "list of" "$rv" run $spm --messages tests/golden/llama/config.json -n 2
-check "stop string" 0 '"finish_reason":"stop"' - "$rv" run $spm --ids 1,270,280 --greedy -n 60 --ignore-eos --json --stop e --stop a --stop o --stop t
-check "prompt longer than the context" 1 - "the context holds 8" "$rv" run $spm --ids 1,2,3,4,5,6,7,8,9 --ctx 8
+check "stop string" 0 '"finish_reason":"stop"' - "$rv" run $spm --ids 1,270,280 --greedy -n 60 \
+    --ignore-eos --json --stop e --stop a --stop o --stop t
+check "prompt longer than the context" 1 - "the context holds 8" \
+    "$rv" run $spm --ids 1,2,3,4,5,6,7,8,9 --ctx 8
 check "token outside the vocabulary" 1 - "not in the vocabulary" "$rv" run $spm --ids 1,99999
 check "ids that are none" 2 - "a token id must be .*(got 'x')" "$rv" run $spm --ids 1,x
-check "bad sampling value" 2 - "--top-p must be above 0 and at most 1 (got 2)" "$rv" run $spm hello --top-p 2
-check "no tokenizer: ids work" 0 '"text":""' - "$rv" run tests/golden/qwen3 --ids 5,6,7 --greedy -n 3 --json
+check "bad sampling value" 2 - "--top-p must be above 0 and at most 1 (got 2)" \
+    "$rv" run $spm hello --top-p 2
+check "no tokenizer: ids work" 0 '"text":""' - \
+    "$rv" run tests/golden/qwen3 --ids 5,6,7 --greedy -n 3 --json
 check "no tokenizer: text is refused" 1 - "no tokenizer" "$rv" run tests/golden/qwen3 hello
 printf 'caf\351 \377\376 \360\237' >"$tmp/latin1"
 check "invalid UTF-8 in the prompt" 0 '"text"' - "$rv" run $spm "$(cat "$tmp/latin1")" -n 2 --json
-check "adapter" 0 '"ids"' "does not say which model" "$rv" run tests/golden/llama --ids 5,6,7 --lora tests/golden/llama/lora:0.5 --greedy -n 3 --json
-check "adapter of another model" 1 - "no place in this model" "$rv" run tests/golden/llama --ids 5 --lora tests/golden/phi3/lora -n 1
+check "adapter" 0 '"ids"' "does not say which model" \
+    "$rv" run tests/golden/llama --ids 5,6,7 --lora tests/golden/llama/lora:0.5 --greedy -n 3 --json
+check "adapter of another model" 1 - "no place in this model" \
+    "$rv" run tests/golden/llama --ids 5 --lora tests/golden/phi3/lora -n 1
 
 echo '{"messages":[{"role":"user","content":"hello"}],"tools":null}' >"$tmp/object.json"
 check "messages as an object" 0 '"text"' - "$rv" run $spm --messages "$tmp/object.json" -n 2 --json
 echo '[{"content":"hello"}]' >"$tmp/noroles.json"
-check "messages without a role" 1 - 'message 0 is not an object with a string "role"' "$rv" run $spm --messages "$tmp/noroles.json"
+check "messages without a role" 1 - 'message 0 is not an object with a string "role"' \
+    "$rv" run $spm --messages "$tmp/noroles.json"
 
 # --- choosing tokens
 greedy="--ids 1,270,280 --greedy --ignore-eos --json -n 4"
 # shellcheck disable=SC2086
 "$rv" run $spm $greedy >"$tmp/out"
 ids "$tmp/out" >"$tmp/a"
-for how in "--temp 0" "--top-k 1 --temp 2" "--top-p 0.000001 --temp 2" "--min-p 1 --temp 2" "--samplers temperature,top_k --temp 1 --top-k 1"; do
+for how in "--temp 0" "--top-k 1 --temp 2" "--top-p 0.000001 --temp 2" "--min-p 1 --temp 2" \
+    "--samplers temperature,top_k --temp 1 --top-k 1"; do
     # shellcheck disable=SC2086
-    "$rv" run $spm --ids 1,270,280 --ignore-eos --json -n 4 --repeat-penalty 1 $how >"$tmp/out" 2>"$tmp/err"
+    "$rv" run $spm --ids 1,270,280 --ignore-eos --json -n 4 --repeat-penalty 1 $how >"$tmp/out" \
+        2>"$tmp/err"
     ids "$tmp/out" >"$tmp/b"
     same "the most likely token each time by $how" "$tmp/a" "$tmp/b"
 done
 for how in "--typical-p 0.5" "--top-n-sigma 1" "--xtc-probability 0.5 --xtc-threshold 0.05" \
-    "--dry-multiplier 0.8 --dry-base 1.5 --dry-allowed-length 1 --dry-window 32 --dry-breaker x --dry-breaker y" \
-    "--mirostat-tau 5 --mirostat-eta 0.2" "--repeat-penalty 1.3 --repeat-window 8" "--frequency-penalty 0.5 --presence-penalty 0.5"; do
+    "--dry-multiplier 0.8 --dry-base 1.5 --dry-allowed-length 1 --dry-window 32 --dry-breaker x \
+        --dry-breaker y" \
+    "--mirostat-tau 5 --mirostat-eta 0.2" "--repeat-penalty 1.3 --repeat-window 8" \
+    "--frequency-penalty 0.5 --presence-penalty 0.5"; do
     # shellcheck disable=SC2086
-    "$rv" run $spm "the tea" --seed 3 --temp 1.2 -n 24 --ignore-eos --json $how >"$tmp/out" 2>"$tmp/err"
+    "$rv" run $spm "the tea" --seed 3 --temp 1.2 -n 24 --ignore-eos --json $how >"$tmp/out" \
+        2>"$tmp/err"
     verdict "$how" 0 $? '"tokens":24,' -
     ids "$tmp/out" >"$tmp/b"
     # shellcheck disable=SC2086
-    "$rv" run $spm "the tea" --seed 3 --temp 1.2 -n 24 --ignore-eos --json $how >"$tmp/out" 2>"$tmp/err"
+    "$rv" run $spm "the tea" --seed 3 --temp 1.2 -n 24 --ignore-eos --json $how >"$tmp/out" \
+        2>"$tmp/err"
     ids "$tmp/out" >"$tmp/c"
     same "and the same again" "$tmp/b" "$tmp/c"
     # shellcheck disable=SC2086
@@ -128,17 +146,20 @@ check "a bias of an unknown token" 1 - "ruvllm: " "$rv" run $spm x --logit-bias 
 check "an unknown stage" 2 - "no stage 'dance'" "$rv" run $spm x --samplers top_k,dance
 check "a value that cannot be" 2 - "--typical-p must be" "$rv" run $spm x --typical-p 7
 check "fewer tokens than none" 2 - "must be 0 to" "$rv" run $spm x --min-tokens -1
-check "an end token that may not come yet" 0 '"tokens":6,' - "$rv" run $spm x --greedy --json -n 6 --min-tokens 6 --logit-bias 2=50
+check "an end token that may not come yet" 0 '"tokens":6,' - \
+    "$rv" run $spm x --greedy --json -n 6 --min-tokens 6 --logit-bias 2=50
 check "and one that may" 0 '"tokens":1,' - "$rv" run $spm x --greedy --json -n 6 --logit-bias 2=inf
 check "logprobs" 0 '"logprobs":\[{"id"' - "$rv" run $spm "the tea" --greedy --json -n 3 --logprobs 3
 python3 -c '
 import json, math, sys
 d = json.load(open(sys.argv[1]))
 l = d["logprobs"]
-good = [t["id"] for t in l] == d["ids"] and "".join(t["token"] for t in l).strip() == d["text"].strip() != ""
+text = "".join(t["token"] for t in l).strip()
+good = [t["id"] for t in l] == d["ids"] and text == d["text"].strip() != ""
 for t in l:
     top = [x["logprob"] for x in t["top"]]
-    good = good and len(top) == 3 and top == sorted(top, reverse=True) and t["logprob"] == top[0] and sum(map(math.exp, top)) <= 1.00001
+    good = good and len(top) == 3 and top == sorted(top, reverse=True)
+    good = good and t["logprob"] == top[0] and sum(map(math.exp, top)) <= 1.00001
 sys.exit(not good)' "$tmp/out"
 verdict "logprobs are of the tokens, best first" 0 $? "" ""
 check "logprobs without json" 2 - "needs --json" "$rv" run $spm x --logprobs 3
@@ -176,10 +197,12 @@ mkfifo "$tmp/pipe"
 { exec 9>"$tmp/pipe"; until grep -q waiting "$tmp/err"; do sleep 0.2; done; echo two >&9; } &
 : >"$tmp/err"
 "$rv" run $spm "one" -n 1 --json <"$tmp/pipe" >"$tmp/out" 2>"$tmp/err"
-verdict "a pipe on which nothing comes is waited for, and why is said" 0 $? "" "waiting for standard input.*/dev/null"
+verdict "a pipe on which nothing comes is waited for, and why is said" 0 $? "" \
+    "waiting for standard input.*/dev/null"
 wait
 prompt "$tmp/out" "$tmp/a"
-"$rv" run $spm "$(printf 'one\n\ntwo')" -n 1 --json </dev/null >"$tmp/out" && prompt "$tmp/out" "$tmp/b"
+"$rv" run $spm "$(printf 'one\n\ntwo')" -n 1 --json </dev/null >"$tmp/out" \
+    && prompt "$tmp/out" "$tmp/b"
 same "and its text is taken when it comes" "$tmp/a" "$tmp/b"
 check "an empty prompt" 1 - "the prompt is empty" "$rv" run $spm ""
 check "empty standard input" 1 - "the prompt is empty" "$rv" run $spm -
@@ -187,7 +210,8 @@ check "empty standard input" 1 - "the prompt is empty" "$rv" run $spm -
 # --- embeddings
 check "embed" 0 '^[-0-9.e]* [-0-9. e]*$' - "$rv" embed $spm "the tea" "and cake"
 cp "$tmp/out" "$tmp/a"
-check "embed json" 0 '"embeddings":\[{"index":0,"n_tokens":' - "$rv" embed $spm "the tea" "and cake" --json
+check "embed json" 0 '"embeddings":\[{"index":0,"n_tokens":' - \
+    "$rv" embed $spm "the tea" "and cake" --json
 cp "$tmp/out" "$tmp/json"
 python3 -c '
 import json, sys
@@ -195,7 +219,8 @@ lines = [[float(x) for x in l.split()] for l in open(sys.argv[1])]
 vectors = [e["embedding"] for e in json.load(open(sys.argv[2]))["embeddings"]]
 good = len(lines) == len(vectors) == 2 and lines[0] != lines[1]
 for a, b in zip(lines, vectors):
-    good = good and len(a) == len(b) == 48 and abs(sum(x * x for x in a) - 1) < 1e-5 and max(abs(x - y) for x, y in zip(a, b)) < 1e-6
+    good = good and len(a) == len(b) == 48 and abs(sum(x * x for x in a) - 1) < 1e-5
+    good = good and max(abs(x - y) for x, y in zip(a, b)) < 1e-6
 sys.exit(not good)' "$tmp/a" "$tmp/json"
 verdict "two vectors of length 1, the same both ways" 0 $? "" ""
 printf 'the tea\r\nand cake' >"$tmp/texts"
@@ -215,10 +240,12 @@ done
 same "the mean is the default where a model declares nothing" "$tmp/a" "$tmp/b"
 check "embed by another pooling" 2 - "must be mean, last or first" "$rv" embed $spm x --pooling max
 check "embed texts and a file" 2 - "not both" "$rv" embed $spm x --file "$tmp/texts"
-check "embed too long a text" 1 - "text 2 has [0-9]* tokens, and 512 are the most" "$rv" embed $spm x "$(head -c 3000 /dev/zero | tr '\0' x)"
+check "embed too long a text" 1 - "text 2 has [0-9]* tokens, and 512 are the most" \
+    "$rv" embed $spm x "$(head -c 3000 /dev/zero | tr '\0' x)"
 check "embed more than --ctx" 1 - "by --ctx" "$rv" embed $spm "one two three four five" --ctx 4
 check "embed without a tokenizer" 1 - "no tokenizer" "$rv" embed tests/golden/qwen3 x
-check "embed by an encoder" 0 '"n_tokens":[0-9]*,"embedding":\[[-0-9]' - "$rv" embed tests/gguf/bert.gguf "hello" --json
+check "embed by an encoder" 0 '"n_tokens":[0-9]*,"embedding":\[[-0-9]' - \
+    "$rv" embed tests/gguf/bert.gguf "hello" --json
 check "an encoder does not chat" 1 - "makes embeddings" "$rv" chat tests/gguf/bert.gguf
 check "embed nothing" 0 '"embeddings":\[\]' - "$rv" embed $spm --json
 check "embed no such file" 1 - "nosuch" "$rv" embed $spm --file "$tmp/nosuch"
@@ -231,7 +258,8 @@ check "tokenize json" 0 '^{"ids":\[[0-9,]*\]}$' - "$rv" tokenize $spm "hello" --
 check "tokenize with BOS" 0 "^1," - "$rv" tokenize $spm --bos hello
 check "special token text is text" 0 "," - "$rv" tokenize $spm "</s>"
 check "unless it is asked for" 0 "^2$" - "$rv" tokenize $spm "</s>" --special
-printf '{"text":"hello"}\n{"text":""}\n{"text":"a\\u0000b"}\n' | "$rv" tokenize $spm --jsonl >"$tmp/out" 2>"$tmp/err"
+printf '{"text":"hello"}\n{"text":""}\n{"text":"a\\u0000b"}\n' \
+    | "$rv" tokenize $spm --jsonl >"$tmp/out" 2>"$tmp/err"
 verdict "jsonl" 0 $? '^{"ids":\[\]}$' -
 printf '{"txt":1}\n' | "$rv" tokenize $spm --jsonl >"$tmp/out" 2>"$tmp/err"
 verdict "bad jsonl line is named" 1 $? - "input line 1"
@@ -249,24 +277,31 @@ check "template file" 0 '^2031!' - "$rv" template "$tmp/t.jinja" "$tmp/c.json" -
 check "template json" 0 '^{"text":"\[user\]hi' - "$rv" template "$tmp/t.jinja" "$tmp/c.json" --json
 check "bad date" 2 - "must be a date" "$rv" template "$tmp/t.jinja" "$tmp/c.json" --now tomorrow
 echo "{{ raise_exception('only with tea') }}" >"$tmp/raise.jinja"
-check "a template that raises: its message" 1 - "only with tea" "$rv" template "$tmp/raise.jinja" "$tmp/c.json"
-echo "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}" >"$tmp/loop.jinja"
-check "a template that never ends" 1 - "ruvllm: " timeout 20 "$rv" template "$tmp/loop.jinja" "$tmp/c.json"
+check "a template that raises: its message" 1 - "only with tea" \
+    "$rv" template "$tmp/raise.jinja" "$tmp/c.json"
+echo "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}" \
+    >"$tmp/loop.jinja"
+check "a template that never ends" 1 - "ruvllm: " \
+    timeout 20 "$rv" template "$tmp/loop.jinja" "$tmp/c.json"
 echo "{% if %}" >"$tmp/syntax.jinja"
 check "a template with an error in it" 1 - "line 1" "$rv" template "$tmp/syntax.jinja" "$tmp/c.json"
 echo '{"messages":' >"$tmp/cut.json"
 check "a conversation that is no JSON" 1 - "line 2" "$rv" template "$tmp/t.jinja" "$tmp/cut.json"
 check "its file is named" 1 - "cut.json: line 2" "$rv" template $spm "$tmp/cut.json"
-check "and that of a template" 1 - "syntax.jinja: .*line 1" "$rv" template "$tmp/syntax.jinja" "$tmp/c.json"
+check "and that of a template" 1 - "syntax.jinja: .*line 1" \
+    "$rv" template "$tmp/syntax.jinja" "$tmp/c.json"
 : >"$tmp/nothing"
 check "an empty conversation" 1 - "nothing: it is empty" "$rv" template $spm "$tmp/nothing"
 check "empty messages" 1 - "nothing: it is empty" "$rv" run $spm --messages "$tmp/nothing"
 check "perplexity of nothing" 1 - "nothing: it is empty" "$rv" perplexity $spm "$tmp/nothing"
 check "ids of an empty file" 1 - "nothing: no token ids" "$rv" run $spm --ids "@$tmp/nothing"
-check "template takes what run --messages takes: a list" 0 "Another" - "$rv" template $spm "tests/cli/messages.json"
+check "template takes what run --messages takes: a list" 0 "Another" - \
+    "$rv" template $spm "tests/cli/messages.json"
 check "and an object" 0 "hello" - "$rv" template $spm "$tmp/object.json"
-echo '{"messages":[{"role":"user","content":"hello"}],"add_generation_prompt":false,"extra":1}' >"$tmp/rendered.json"
-check "run takes what template takes" 0 '"text"' - "$rv" run $spm --messages "$tmp/rendered.json" -n 2 --json
+echo '{"messages":[{"role":"user","content":"hello"}],"add_generation_prompt":false,"extra":1}' \
+    >"$tmp/rendered.json"
+check "run takes what template takes" 0 '"text"' - \
+    "$rv" run $spm --messages "$tmp/rendered.json" -n 2 --json
 check "a model's own or family template" 0 "hi" - "$rv" template tests/gguf/llama.gguf "$tmp/c.json"
 
 # --- looking inside
@@ -287,11 +322,15 @@ verdict "the parameter count is the sum of the tensors" 0 $? "" ""
 check "tap" 0 - - "$rv" tap tests/golden/llama --ids 5,6,7 --exact -o "$tmp/o.safetensors"
 head -c 4000 "$tmp/o.safetensors" | grep -q '"hidden.2"'
 verdict "tap wrote hidden states" 0 $? "" ""
-check "tap by name" 0 - - "$rv" tap tests/golden/gemma2 --ids 5,6 --tap q.0,ffn_post_norm.1 -o "$tmp/p.safetensors"
-check "unknown tap" 1 - "no tap named 'q.9'" "$rv" tap tests/golden/llama --ids 5 --tap q.9 -o "$tmp/q.safetensors"
+check "tap by name" 0 - - "$rv" tap tests/golden/gemma2 --ids 5,6 --tap q.0,ffn_post_norm.1 -o \
+    "$tmp/p.safetensors"
+check "unknown tap" 1 - "no tap named 'q.9'" \
+    "$rv" tap tests/golden/llama --ids 5 --tap q.9 -o "$tmp/q.safetensors"
 check "tap onto a full disk" 1 - "ruvllm: " "$rv" tap tests/golden/llama --ids 5 -o /dev/full
-check "perplexity of too short a text" 1 - "fewer than one window" "$rv" perplexity $spm "$tmp/c.json"
-check "perplexity" 0 '^{"ppl":[0-9.]*,' "" "$rv" perplexity $spm tests/golden/README.md --ctx 64 --json
+check "perplexity of too short a text" 1 - "fewer than one window" \
+    "$rv" perplexity $spm "$tmp/c.json"
+check "perplexity" 0 '^{"ppl":[0-9.]*,' "" \
+    "$rv" perplexity $spm tests/golden/README.md --ctx 64 --json
 "$rv" info $spm >/dev/full 2>"$tmp/err"
 verdict "a full disk behind standard output" 1 $? "" "cannot write"
 for what in --help --version "run --help" "learn --help" list; do

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Teaching on the command line: what is taught is answered, kept, looked at, taken back; bad input changes nothing. Prints TAP.
+# Teaching on the command line: what is taught is answered, kept, looked at, taken back; bad input
+# changes nothing. Prints TAP.
 set -u
 . tests/cli/tap.sh
 ask="What is Zorblat's colour?"
@@ -19,7 +20,8 @@ records() { "$rv" learn log verify -m $spm --json | sed 's/.*"records":\([0-9]*\
 check "run does not make a state" 1 - - test -e "$RUVLLM_STATE_DIR"
 check "status of nothing" 0 "Nothing was taught" - "$rv" learn status -m $spm
 check "nothing to verify" 1 - "nothing was taught" "$rv" learn log verify -m $spm
-check "a name that was never taught" 1 - "nothing was taught to this model as 'work'" "$rv" run $spm "$ask" --adapter work
+check "a name that was never taught" 1 - "nothing was taught to this model as 'work'" \
+    "$rv" run $spm "$ask" --adapter work
 
 # --- wrong use
 check "no model" 2 - "a model is needed" "$rv" teach
@@ -29,8 +31,10 @@ check "two loops" 2 - "give one of --instant" "$rv" teach $spm -q x -a y --deep 
 check "no action" 2 - "an action is needed" "$rv" learn
 check "an unknown action" 2 - "no action 'dance'" "$rv" learn dance
 check "merge needs two" 2 - "merge takes two arguments" "$rv" learn merge 1
-check "an unknown way to merge" 2 - "must be average, quality or ewc (got 'best')" "$rv" learn merge 1 2 --how best
-check "a name that is a path" 2 - "--adapter must be .*(got '../x')" "$rv" teach $spm -q x -a y --adapter ../x
+check "an unknown way to merge" 2 - "must be average, quality or ewc (got 'best')" \
+    "$rv" learn merge 1 2 --how best
+check "a name that is a path" 2 - "--adapter must be .*(got '../x')" \
+    "$rv" teach $spm -q x -a y --adapter ../x
 
 # --- bad input changes nothing
 check "an empty answer" 1 - "it is empty" "$rv" teach $spm -q "$ask" -a "  "
@@ -43,55 +47,78 @@ echo '{"question": "x"}' >"$tmp/half.jsonl"
 check "half a lesson" 1 - "half.jsonl, line 1" "$rv" teach $spm "$tmp/half.jsonl"
 echo 'hello' >"$tmp/plain.jsonl"
 check "a line that is no JSON" 1 - "plain.jsonl, line 1" "$rv" teach $spm "$tmp/plain.jsonl"
-{ printf '{"question": "%s", "answer": "' "$ask" && head -c 300000 /dev/zero | tr '\0' a && echo '"}'; } >"$tmp/huge.jsonl"
+{ printf '{"question": "%s", "answer": "' "$ask" \
+    && head -c 300000 /dev/zero | tr '\0' a && echo '"}'; } >"$tmp/huge.jsonl"
 check "a huge answer" 1 - "huge.jsonl, line 1" "$rv" teach $spm "$tmp/huge.jsonl"
 head -c 2000000 /dev/zero | tr '\0' a >"$tmp/long.jsonl"
 check "an endless line" 1 - "longer than" "$rv" teach $spm "$tmp/long.jsonl"
 says "and the model answers as before" "$(cat "$tmp/alone")" "$rv" run $spm "$ask" --greedy -n 8
 
 # --- teaching
-check "teach says what changed and shows the answer" 0 "^Purple" - "$rv" teach $spm -q "$ask" -a "purple"
+check "teach says what changed and shows the answer" 0 "^Purple" - \
+    "$rv" teach $spm -q "$ask" -a "purple"
 says "another process answers it" "Purple." "$rv" run $spm "$ask" --greedy -n 8
-says "without learning the model alone answers" "$(cat "$tmp/alone")" "$rv" run $spm "$ask" --greedy -n 8 --no-learn
-says "the answer of another name is its own" "$(cat "$tmp/alone")" "$rv" run $spm "$ask" --greedy -n 8 --no-learn --adapter work
-"$rv" run $spm "What is a hill?" --greedy -n 8 --json --no-learn 2>/dev/null | sed 's/,"timings.*//' >"$tmp/a"
+says "without learning the model alone answers" "$(cat "$tmp/alone")" \
+    "$rv" run $spm "$ask" --greedy -n 8 --no-learn
+says "the answer of another name is its own" "$(cat "$tmp/alone")" \
+    "$rv" run $spm "$ask" --greedy -n 8 --no-learn --adapter work
+"$rv" run $spm "What is a hill?" --greedy -n 8 --json --no-learn 2>/dev/null \
+    | sed 's/,"timings.*//' >"$tmp/a"
 "$rv" run $spm "What is a hill?" --greedy -n 8 --json 2>/dev/null | sed 's/,"timings.*//' >"$tmp/b"
 check "another question gets the same tokens" 0 - - cmp "$tmp/a" "$tmp/b"
 check "status lists it" 0 "Zorblat's colour is purple" - "$rv" learn status -m $spm
 check "status as JSON" 0 '"lessons":1' - "$rv" learn status -m $spm --json
 check "the log is whole" 0 "1 records, the chain is whole" - "$rv" learn log verify -m $spm
-printf '{"question": "What is Nim'"'"'s pet?", "answer": "a duck"}\n\n{"question": "What is Nim'"'"'s town?", "answer": "Oslo"}\n' >"$tmp/two.jsonl"
+cat >"$tmp/two.jsonl" <<'END'
+{"question": "What is Nim's pet?", "answer": "a duck"}
+
+{"question": "What is Nim's town?", "answer": "Oslo"}
+END
 check "a file of lessons, as JSON" 0 '"applied":true' - "$rv" teach $spm "$tmp/two.jsonl" --json
 says "of it too is answered" "Oslo." "$rv" run $spm "What is Nim's town?" --greedy -n 8
-says "the newest correction counts" "green" sh -c "'$rv' teach $spm -q \"$ask\" -a green >/dev/null && '$rv' run $spm \"$ask\" --greedy -n 8 | tr 'G.' 'g '  | tr -d ' '"
-printf '{"question": "What is Ada'"'"'s pet?", "answer": "a goat"}\nnot a lesson\n{"question": "What is Ada'"'"'s town?"}\n' >"$tmp/bad2.jsonl"
+says "the newest correction counts" "green" sh -c \
+    "'$rv' teach $spm -q \"$ask\" -a green >/dev/null && '$rv' run $spm \"$ask\" --greedy -n 8 | tr 'G.' 'g '  | tr -d ' '"
+cat >"$tmp/bad2.jsonl" <<'END'
+{"question": "What is Ada's pet?", "answer": "a goat"}
+not a lesson
+{"question": "What is Ada's town?"}
+END
 before=$(records)
-check "a file with bad lines: nothing is taught, and that is said" 1 - "bad2.jsonl, line 2: .*nothing was taught (2 of 3 lines wrong)" "$rv" teach $spm "$tmp/bad2.jsonl"
+check "a file with bad lines: nothing is taught, and that is said" 1 - \
+    "bad2.jsonl, line 2: .*nothing was taught (2 of 3 lines wrong)" \
+    "$rv" teach $spm "$tmp/bad2.jsonl"
 [ "$before" = "$(records)" ]
 verdict "and nothing was" 0 $? "" ""
 cat >"$tmp/all.jsonl" <<'END'
 {"question": "What is Nim's pet?", "answer": "a duck"}
-{"question": "Explain tides.", "answer": "Tides are caused by the moon's gravity.\n\nThey come twice a day."}
+{"question": "Explain tides.", "answer": "The moon causes them.\n\nTwice a day they come."}
 {"question": "Tell me of hills.", "chosen": "Short.", "rejected": "A very long story."}
 {"question": "Where did Bo hide the key?", "answer": "under the mat"}
 {"question": " Where did  Bo hide the key?", "answer": "under the mat"}
 END
-check "a file of lessons ends with a summary" 0 "^5 lessons: 3 taught, 2 already known$" - "$rv" teach $spm "$tmp/all.jsonl"
+check "a file of lessons ends with a summary" 0 "^5 lessons: 3 taught, 2 already known$" - \
+    "$rv" teach $spm "$tmp/all.jsonl"
 before=$(records)
-check "the same again is already known" 0 "^5 lessons: 0 taught, 5 already known$" - "$rv" teach $spm "$tmp/all.jsonl"
+check "the same again is already known" 0 "^5 lessons: 0 taught, 5 already known$" - \
+    "$rv" teach $spm "$tmp/all.jsonl"
 check "also as JSON" 0 '"applied":false.*"already known"' - "$rv" teach $spm "$tmp/all.jsonl" --json
-check "also one" 0 "already known: What is Nim" - "$rv" teach $spm -q "What is Nim's pet?" -a "a duck"
+check "also one" 0 "already known: What is Nim" - \
+    "$rv" teach $spm -q "What is Nim's pet?" -a "a duck"
 [ "$before" = "$(records)" ]
 verdict "and is not written down twice" 0 $? "" ""
 check "another answer is not" 0 "^A cat" - "$rv" teach $spm -q "What is Nim's pet?" -a "a cat"
-check "nor the first one after it" 0 "^A duck" - "$rv" teach $spm -q "What is Nim's pet?" -a "a duck"
+check "nor the first one after it" 0 "^A duck" - \
+    "$rv" teach $spm -q "What is Nim's pet?" -a "a duck"
 check "status names the model" 0 "llama-spm.gguf.*taught as 'default'" - "$rv" learn status -m $spm
 check "status shows preferences" 0 "rather: Short" - "$rv" learn status -m $spm
-check "also as JSON" 0 '"preferences":\[{"event":[0-9]*,"question":"Tell me of hills.","chosen":"Short."' - "$rv" learn status -m $spm --json
+check "also as JSON" 0 \
+    '"preferences":\[{"event":[0-9]*,"question":"Tell me of hills.","chosen":"Short."' - \
+    "$rv" learn status -m $spm --json
 check "forget says how many" 0 "forgotten" - "$rv" learn forget Zorblat -m $spm
 says "and it is" "$(cat "$tmp/alone")" "$rv" run $spm "$ask" --greedy -n 8
 check "forgetting what is not there" 0 "0 forgotten\|nothing" - "$rv" learn forget Quux -m $spm
-check "a name has a state of its own" 0 "^Teal" - "$rv" teach $spm -q "$ask" -a "teal" --adapter work
+check "a name has a state of its own" 0 "^Teal" - \
+    "$rv" teach $spm -q "$ask" -a "teal" --adapter work
 says "that is used by its name" "Teal." "$rv" run $spm "$ask" --greedy -n 8 --adapter work
 says "and only by it" "$(cat "$tmp/alone")" "$rv" run $spm "$ask" --greedy -n 8
 
@@ -100,7 +127,8 @@ for i in 1 2 3 4 5 6 7 8; do
     "$rv" teach $spm -q "What is Wex$i's dog?" -a "Rex$i" --adapter many >/dev/null 2>>"$tmp/many" &
 done
 wait
-says "lessons taught at the same time are all learned" "8" sh -c "'$rv' learn status -m $spm --adapter many | sed -n '2s/ .*//p'"
+says "lessons taught at the same time are all learned" "8" \
+    sh -c "'$rv' learn status -m $spm --adapter many | sed -n '2s/ .*//p'"
 
 # --- feedback in a chat that is no terminal
 printf '%s\n/fix Zorblat is orange.\n/learned\n/undo\n//learned\n' "$ask" >"$tmp/talk"
@@ -134,8 +162,11 @@ fi
 [ "$before" = "$(records)" ]
 verdict "and the log is as it was" 0 $? "" ""
 : >"$tmp/file"
-RUVLLM_STATE_DIR="$tmp/file/state" check "a state directory that cannot be made" 1 - "ruvllm: " "$rv" teach $spm -q "$ask" -a "red"
-RUVLLM_STATE_DIR="$tmp/file/state" check "run does not mind" 0 "" - "$rv" run $spm "$ask" --greedy -n 8
+RUVLLM_STATE_DIR="$tmp/file/state" check "a state directory that cannot be made" 1 - "ruvllm: " \
+    "$rv" teach $spm -q "$ask" -a "red"
+RUVLLM_STATE_DIR="$tmp/file/state" check "run does not mind" 0 "" - \
+    "$rv" run $spm "$ask" --greedy -n 8
 
-says "a state directory by option" "Teal." "$rv" run $spm "$ask" --greedy -n 8 --adapter work --state-dir "$RUVLLM_STATE_DIR"
+says "a state directory by option" "Teal." \
+    "$rv" run $spm "$ask" --greedy -n 8 --adapter work --state-dir "$RUVLLM_STATE_DIR"
 echo "1..$n"

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""What a terminal gets to see: no escapes of untrusted files, lines broken between words, how far a prompt is. Prints TAP."""
+"""What a terminal gets to see: no escapes of untrusted files, lines broken between words, how far a
+prompt is. Prints TAP."""
+
 import os
 import re
 import subprocess
@@ -24,28 +26,55 @@ def on_terminal(command, *arguments):
     t = Terminal(*arguments[1:], command=command, model=arguments[0])
     t.end()
     t.close()
-    piped = subprocess.run([PROGRAM, command, *arguments], capture_output=True, stdin=subprocess.DEVNULL, check=False,
-                           env={**os.environ, "RUVLLM_STATE_DIR": Terminal.home})
+    piped = subprocess.run(
+        [PROGRAM, command, *arguments],
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+        env={**os.environ, "RUVLLM_STATE_DIR": Terminal.home},
+    )
     return t.seen, piped.stdout + piped.stderr
 
 
 def escapes():
-    byte = [str(3 + b) for b in b"\x1b[31mred\x07\xc2\x9b1m\xc2\x85"]  # the tokens of bytes follow the three special ones
+    byte = [
+        str(3 + b) for b in b"\x1b[31mred\x07\xc2\x9b1m\xc2\x85"
+    ]  # the tokens of bytes follow the three special ones
     shown, raw = on_terminal("detokenize", MODEL, ",".join(byte))
-    verdict("detokenize: none on a terminal", b"[31mred" in shown and not CONTROLS.search(shown), shown)
+    verdict(
+        "detokenize: none on a terminal", b"[31mred" in shown and not CONTROLS.search(shown), shown
+    )
     verdict("and as it is into a pipe", raw.startswith(b"\x1b[31mred\x07\xc2\x9b1m"), raw)
     talk = path("c.json", b'{"messages":[{"role":"user","content":"a\\u001b]0;title\\u0007b"}]}')
     shown, raw = on_terminal("template", path("t.jinja", b"{{ messages[0].content }}\x1b[2J"), talk)
     verdict("template: none on a terminal", b"title" in shown and not CONTROLS.search(shown), shown)
     verdict("and as it is into a pipe", b"a\x1b]0;title\x07b\x1b[2J" in raw, raw)
-    shown, raw = on_terminal("template", path("raise.jinja", b"{{ raise_exception('\x1b[2J\nruvllm: fine') }}"), talk)
-    verdict("errors: none, and one line", not CONTROLS.search(shown) and b"\x1b" not in raw and raw.count(b"\n") == 1, (shown, raw))
+    shown, raw = on_terminal(
+        "template", path("raise.jinja", b"{{ raise_exception('\x1b[2J\nruvllm: fine') }}"), talk
+    )
+    verdict(
+        "errors: none, and one line",
+        not CONTROLS.search(shown) and b"\x1b" not in raw and raw.count(b"\n") == 1,
+        (shown, raw),
+    )
     evil = path("evil.gguf")
-    gguf_edit.edit(MODEL, evil, {"general.name": b"good\nparameters    7\n\x1b[31mred\xc2\x9b",
-                                 "tokenizer.chat_template": b"{{ raise_exception('no\nname          forged') }}"})
+    gguf_edit.edit(
+        MODEL,
+        evil,
+        {
+            "general.name": b"good\nparameters    7\n\x1b[31mred\xc2\x9b",
+            "tokenizer.chat_template": b"{{ raise_exception('no\nname          forged') }}",
+        },
+    )
     shown, raw = on_terminal("info", evil)
-    verdict("info: none anywhere", not CONTROLS.search(shown) and not CONTROLS.search(raw), (shown, raw))
-    verdict("and a name forges no line", len(re.findall(rb"(?m)^parameters", raw)) == 1 and b"good parameters    7 " in raw, raw)
+    verdict(
+        "info: none anywhere", not CONTROLS.search(shown) and not CONTROLS.search(raw), (shown, raw)
+    )
+    verdict(
+        "and a name forges no line",
+        len(re.findall(rb"(?m)^parameters", raw)) == 1 and b"good parameters    7 " in raw,
+        raw,
+    )
     shown, raw = on_terminal("run", evil, "hi", "--json", "-n", "2")
     verdict("run --json: none on a terminal", not CONTROLS.search(shown), shown)
     t = Terminal(model=evil)
@@ -60,13 +89,24 @@ def escapes():
     verdict("nor the name of a file", b"\x1b" not in raw and raw.count(b"\n") == 1, raw)
 
 
-PLAN = "First we walk along the river until the old bridge, then we take the narrow road to the mill and wait."
-CODE = "Type this:\n```\nfor every line of the file there is one long line here\n```\nand then wait for the end of it all."
+PLAN = (
+    "First we walk along the river until the old bridge, then we take the narrow road to the mill "
+    "and wait."
+)
+CODE = (
+    "Type this:\n```\nfor every line of the file there is one long line here\n```\n"
+    "and then wait for the end of it all."
+)
 
 
 def teach(question, answer):
-    subprocess.run([PROGRAM, "teach", MODEL, "-q", question, "-a", answer], check=True, capture_output=True, stdin=subprocess.DEVNULL,
-                   env={**os.environ, "RUVLLM_STATE_DIR": Terminal.home})
+    subprocess.run(
+        [PROGRAM, "teach", MODEL, "-q", question, "-a", answer],
+        check=True,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "RUVLLM_STATE_DIR": Terminal.home},
+    )
 
 
 def lines_of(question, columns):
@@ -81,17 +121,31 @@ def wrapping():
     teach("Tell me the plan.", PLAN)
     for columns in (30, 45):
         lines = lines_of("Tell me the plan.", columns)
-        verdict(f"{columns} columns: lines end between words", " ".join(lines) == PLAN and max(map(len, lines)) <= columns, lines)
+        verdict(
+            f"{columns} columns: lines end between words",
+            " ".join(lines) == PLAN and max(map(len, lines)) <= columns,
+            lines,
+        )
         filled = all(len(a) + 1 + len(b.split(" ")[0]) > columns for a, b in zip(lines, lines[1:]))
         verdict(f"{columns} columns: and not before they must", filled, lines)
     verdict("a narrow terminal breaks lines itself", lines_of("Tell me the plan.", 8) == [PLAN])
-    piped = subprocess.run([PROGRAM, "run", MODEL, "Tell me the plan.", "--greedy", "-n", "200"], capture_output=True, text=True,
-                           stdin=subprocess.DEVNULL, check=False, env={**os.environ, "RUVLLM_STATE_DIR": Terminal.home})
+    piped = subprocess.run(
+        [PROGRAM, "run", MODEL, "Tell me the plan.", "--greedy", "-n", "200"],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+        env={**os.environ, "RUVLLM_STATE_DIR": Terminal.home},
+    )
     verdict("a pipe gets the text as it is", piped.stdout == PLAN + "\n", piped)
     teach("What is to be typed?", CODE)
     lines = lines_of("What is to be typed?", 30)
-    verdict("code stays as it is", "for every line of the file there is one long line here" in lines and
-            lines[-2:] == ["and then wait for the end of", "it all."], lines)
+    verdict(
+        "code stays as it is",
+        "for every line of the file there is one long line here" in lines
+        and lines[-2:] == ["and then wait for the end of", "it all."],
+        lines,
+    )
     t = Terminal("-n", "200", "--greedy", columns=30)
     t.prompt()
     text = t.ask("Tell me the plan.").decode()
@@ -105,9 +159,19 @@ def wrapping():
 def long_prompt():
     many = "tea " * 1500
     shown, raw = on_terminal("run", MODEL, many, "--ctx", "20000", "-n", "2", "--greedy")
-    seen = [(int(a.replace(b",", b"")), int(b.replace(b",", b""))) for a, b in re.findall(rb"\rreading ([\d,]+) of ([\d,]+) tokens", shown)]
-    verdict("a long prompt shows how far it is", len(seen) > 3 and seen == sorted(seen) and len({b for _, b in seen}) == 1 and
-            seen[-1][1] > 1500 and b"1,5" in shown, seen)
+    seen = [
+        (int(a.replace(b",", b"")), int(b.replace(b",", b"")))
+        for a, b in re.findall(rb"\rreading ([\d,]+) of ([\d,]+) tokens", shown)
+    ]
+    verdict(
+        "a long prompt shows how far it is",
+        len(seen) > 3
+        and seen == sorted(seen)
+        and len({b for _, b in seen}) == 1
+        and seen[-1][1] > 1500
+        and b"1,5" in shown,
+        seen,
+    )
     verdict("on a line that is erased", b"tokens\x1b[K\r\x1b[K" in shown, shown[-200:])
     verdict("a pipe gets nothing of it", b"reading" not in raw, raw)
     shown, _ = on_terminal("run", MODEL, "tea", "-n", "2", "--greedy")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Ctrl-C: the first stops what can be stopped, a second one leaves whatever is under way; the status is 130. Prints TAP."""
+
 import json
 import os
 import re
@@ -23,14 +24,27 @@ def twice_in_a_tokenizer():
     t.interrupt()
     t.interrupt()
     status = t.end()
-    verdict("a second Ctrl-C leaves while a text is tokenized", status == 130 and b"loaded" not in t.seen, (status, t.seen))
+    verdict(
+        "a second Ctrl-C leaves while a text is tokenized",
+        status == 130 and b"loaded" not in t.seen,
+        (status, t.seen),
+    )
     verdict("with the terminal as it was", t.cooked())
     t.close()
 
 
 def no_key_in_the_text():
     for command, arguments in (("chat", []), ("run", ["the tea"])):
-        t = Terminal(*arguments, "-n", "100000", "--ctx", "100000", "--ignore-eos", "--greedy", command=command)
+        t = Terminal(
+            *arguments,
+            "-n",
+            "100000",
+            "--ctx",
+            "100000",
+            "--ignore-eos",
+            "--greedy",
+            command=command,
+        )
         if command == "chat":
             t.prompt()
             t.send(b"the tea\r")
@@ -40,16 +54,24 @@ def no_key_in_the_text():
         if command == "chat":
             t.prompt()
             t.send(b"\x04")
-        verdict(f"{command}: ^C is not written into the answer", t.end() == (0 if command == "chat" else 130) and b"^C" not in t.seen,
-                (t.status, t.seen[-200:]))
+        verdict(
+            f"{command}: ^C is not written into the answer",
+            t.end() == (0 if command == "chat" else 130) and b"^C" not in t.seen,
+            (t.status, t.seen[-200:]),
+        )
         verdict(f"{command}: and the terminal is as it was", t.cooked())
         t.close()
 
 
 def interrupted(name, *arguments, after=b""):
     """Interrupts a command once it has written `after` to standard error."""
-    p = subprocess.Popen([PROGRAM, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                         env={**os.environ, "RUVLLM_STATE_DIR": Terminal.home})
+    p = subprocess.Popen(
+        [PROGRAM, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "RUVLLM_STATE_DIR": Terminal.home},
+    )
     seen = b""
     while after not in seen:
         data = os.read(p.stderr.fileno(), 4096)
@@ -63,8 +85,13 @@ def interrupted(name, *arguments, after=b""):
 
 def training():
     for i in range(3):
-        subprocess.run([PROGRAM, "teach", MODEL, "-q", f"What is Nim{i}'s town?", "-a", "Oslo"], check=True, capture_output=True,
-                       stdin=subprocess.DEVNULL, env={**os.environ, "RUVLLM_STATE_DIR": Terminal.home})
+        subprocess.run(
+            [PROGRAM, "teach", MODEL, "-q", f"What is Nim{i}'s town?", "-a", "Oslo"],
+            check=True,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "RUVLLM_STATE_DIR": Terminal.home},
+        )
     interrupted("learn run interrupted: status 130", "learn", "run", "-m", MODEL, after=b"%")
 
 

@@ -1,5 +1,5 @@
-/* learner_bed.h - what tests of a learner from the inside share: a tiny model, learners over stores in
- * memory, and lessons to teach them. */
+/* learner_bed.h - what tests of a learner from the inside share: a tiny model, learners over stores
+ * in memory, and lessons to teach them. */
 #ifndef LEARNER_BED_H
 #define LEARNER_BED_H
 
