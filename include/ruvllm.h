@@ -34,9 +34,11 @@
  *
  * Threads. A runtime computes for one thread at a time; rv_runtime_options.wait says whether a
  * second thread waits for its turn or gets RV_E_BUSY. Any thread may open models, read them (info,
- * text, templates), cancel and free at any time. All other calls on one object must come from one
- * thread at a time. A callback runs on the thread that called the library, with no lock held; it
- * may not compute on the same runtime (RV_E_BUSY). Runtimes are independent of each other.
+ * text, templates), ask for memory figures, cancel and free at any time, and none of these waits.
+ * All other calls on one session, sampler or learner must come from one thread at a time; different
+ * sessions may be used by different threads, also when they share an engine. A callback runs on the
+ * thread that called the library, with no lock held; it may not compute on the same runtime
+ * (RV_E_BUSY). Runtimes are independent of each other.
  *
  * Structs. Set `size` to sizeof the struct in every struct that has it, and leave what you do not
  * care about 0: zero always means the default. Fields are only ever added at the end, so a program
@@ -155,13 +157,14 @@ RV_API const char *const *rv_isa_list(void);
  * also read bandwidth, integer and float peaks, and the rate of each weight type. */
 RV_API rv_status rv_runtime_describe(rv_runtime *rt, int measure, char **json, rv_error *err);
 
-/* Bytes in use by everything made from a runtime. */
+/* Bytes in use by everything made from a runtime; they add up. */
 typedef struct rv_memory {
     size_t size;
     uint64_t weights;  /* packed weights, norms, and adapters that a learner made */
-    uint64_t mapped;   /* of model files, mapped: the system may drop and read them again */
+    uint64_t mapped;   /* size of open model files; what was packed need not stay in memory, so the
+                          system drops most of it */
     uint64_t kv;       /* KV pages of all engines; the system gives a page when it is first used */
-    uint64_t scratch;  /* activations and logits of all engines */
+    uint64_t scratch;  /* activations and logits of engines; the runtime keeps some for the next */
     uint64_t adapters; /* loaded by rv_adapter_load */
 } rv_memory;
 
@@ -257,7 +260,8 @@ typedef struct rv_time {
     int year, month, day, hour, minute, second;
 } rv_time;
 
-/* What an answer continues. Texts of messages are text: "<|im_end|>" inside them does not become a
+/* What an answer continues. Many templates add a system message of their own where there is none
+ * (rv_chat_render shows it). Texts of messages are text: "<|im_end|>" inside them does not become a
  * control token (llama.cpp and vLLM let it), unless `special` asks for that. */
 typedef struct rv_chat {
     size_t size;
@@ -268,7 +272,8 @@ typedef struct rv_chat {
                               "messages" it is the whole conversation, and messages are NULL */
     int no_reply;          /* render the turns alone, without the beginning of a reply */
     int special;
-    const rv_time *now; /* for templates that print the date; NULL: 1970-01-01 */
+    const rv_time *now; /* for templates that print the date; NULL: 1970-01-01, so that a prompt is
+                           the same every day */
 } rv_chat;
 
 /* The chat as the text the model was trained on, by its chat template; and as token ids. */
@@ -328,8 +333,9 @@ RV_API void rv_engine_free(rv_engine **e);
 
 typedef struct rv_session_options {
     size_t size;
-    int n_context;      /* most tokens of prompt and answer together; 0: 4096, the model's context
-                           or the engine's room, whichever is least */
+    int n_context;      /* most tokens of prompt and answer together, at most the engine's room; 0:
+                           4096, the model's context or the engine's room, whichever is least. More
+                           than the model was trained for is a warning to the log */
     rv_kv_type kv_type; /* where engine is NULL */
     const rv_adapter_set *adapters; /* for every token, unless a row names another set */
     rv_engine *engine;              /* NULL: one of its own */
@@ -343,6 +349,7 @@ RV_API rv_status rv_session_new(rv_session **out, const rv_model *m, const rv_se
 RV_API rv_status rv_session_fork(rv_session **out, rv_session *from, rv_error *err);
 RV_API void rv_session_free(rv_session **s);
 RV_API void *rv_session_user(const rv_session *s);
+RV_API rv_engine *rv_session_engine(rv_session *s); /* borrowed: do not free it */
 RV_API int rv_session_context(const rv_session *s); /* n_context; 0 for NULL */
 /* The tokens whose keys and values are in the cache, valid until the session changes. */
 RV_API size_t rv_session_tokens(const rv_session *s, const int32_t **ids);
@@ -352,15 +359,19 @@ RV_API size_t rv_session_tokens(const rv_session *s, const int32_t **ids);
 RV_API rv_status rv_session_sync(rv_session *s, const int32_t *ids, size_t n, size_t *n_reused,
                                  float **logits, rv_error *err);
 /* Ends what the session computes, within a fraction of a second: an answer finishes as
- * RV_FINISH_CANCELLED, rv_session_sync returns RV_E_CANCELLED. From any thread or signal
+ * RV_FINISH_CANCELLED (and its call returns RV_OK), rv_session_sync returns RV_E_CANCELLED. The
+ * step that was being computed, up to max_rows tokens of a prompt, is lost. Without anything to end
+ * it does nothing. From any thread or signal
  * handler. */
 RV_API void rv_session_cancel(rv_session *s);
-/* Writes tokens, keys and values to a file, through a temporary file beside it. Tokens computed
+/* Writes tokens, keys and values to a file, through a temporary file beside it; not the messages of
+ * a chat, which you pass again and which then agree with the tokens. Tokens computed
  * with adapters are left out, from the first one on: their keys and values depend on the
  * adapter. */
 RV_API rv_status rv_session_save(rv_session *s, const char *path, rv_error *err);
-/* A session with the past of a saved one, as if it had just been computed. RV_E_MODEL: the file is
- * damaged, or of another model or KV type; RV_E_TOO_LONG: the past does not fit o->n_context. */
+/* A session with the past of a saved one, as if it had just been computed. RV_E_NOT_FOUND: there is
+ * no such file; RV_E_MODEL: it is damaged, or was saved with another model, KV type or precision;
+ * RV_E_TOO_LONG: the past does not fit o->n_context. */
 RV_API rv_status rv_session_load(rv_session **out, const rv_model *m, const rv_session_options *o,
                                  const char *path, rv_error *err);
 
@@ -390,8 +401,8 @@ typedef struct rv_sampling {
     size_t size;
     uint64_t seed;            /* the same seed gives the same text */
     int greedy;               /* the most likely token each time, what other APIs call temperature
-                                 0. The defaults below are then off; what you set of penalties
-                                 still counts */
+                                 0. Temperature, top_p and other ways of dropping tokens are then
+                                 ignored; penalties and biases that you set still count */
     float temperature;        /* 0: 0.7 */
     float top_p;              /* 0: 0.9; 1: off */
     float min_p;              /* 0: off */
@@ -428,6 +439,7 @@ RV_API rv_status rv_sampler_pick(rv_sampler *s, float *logits, const int32_t *pa
 
 #define RV_FINISH_MAP(X)                                                                           \
     X(EOS, "eos") X(STOP, "stop") X(LENGTH, "length") X(CANCELLED, "cancelled") X(ERROR, "error")
+/* LENGTH: max_tokens, or the end of the context (n_prompt + n_ids == rv_session_context). */
 typedef enum rv_finish {
 #define X(name, text) RV_FINISH_##name,
     RV_FINISH_MAP(X)
@@ -442,7 +454,8 @@ typedef struct rv_token_prob {
 } rv_token_prob;
 
 typedef enum rv_event_kind {
-    RV_EVENT_PROMPT, /* n_done of the n_prompt tokens have been read */
+    RV_EVENT_PROMPT, /* about n_done of the n_prompt tokens have been read, those in the cache among
+                        them; several times a second while a long prompt is read */
     RV_EVENT_TOKEN,  /* a token was generated */
     RV_EVENT_DONE    /* the last event of an answer */
 } rv_event_kind;
@@ -463,8 +476,8 @@ typedef struct rv_event {
     rv_finish finish;
     const rv_error *error; /* NULL unless finish is RV_FINISH_ERROR */
     int n_prompt, n_reused, n_generated;
-    double prompt_seconds, seconds;
-    int n_done; /* RV_EVENT_PROMPT */
+    double prompt_seconds, seconds; /* reading the prompt; generating, after it */
+    int n_done;                     /* RV_EVENT_PROMPT */
 } rv_event;
 
 enum { RV_TO_CONTEXT_END = -1, RV_NO_TOKENS = -2 };
@@ -474,7 +487,8 @@ typedef struct rv_generate_options {
     const rv_sampling *sampling; /* NULL: the defaults */
     int max_tokens;              /* 0: 256; RV_TO_CONTEXT_END; RV_NO_TOKENS: read the prompt only */
     int min_tokens;              /* no end token before so many */
-    const char *const *stop;     /* strings that end the answer and are not part of it */
+    const char *const *stop;     /* strings that end the answer and are not part of its text,
+                                    wherever tokens begin and end */
     size_t n_stop;
     int ignore_eos;
     int logprobs;     /* of the chosen tokens */
@@ -491,14 +505,15 @@ typedef struct rv_generate_options {
 typedef struct rv_answer {
     const char *text; /* terminated; "" without a tokenizer */
     size_t text_len;
-    const int32_t *ids; /* with the end token that ended it */
+    const int32_t *ids; /* all that were generated: with the token that ended it, also one that
+                           completed a stop string */
     size_t n_ids;
     const rv_token_prob *chosen; /* one for each id, or NULL */
     const rv_token_prob *top;    /* n_top for each id, best first, or NULL */
     size_t n_top;
     rv_finish finish;
-    int n_prompt, n_reused; /* prompt tokens, and how many of them were in the cache */
-    double prompt_seconds, seconds;
+    int n_prompt, n_reused;         /* prompt tokens, and how many of them were in the cache */
+    double prompt_seconds, seconds; /* reading the prompt; generating, after it */
 } rv_answer;
 
 /* The model's reply to a chat. Pass the whole conversation each time: what agrees with the
@@ -513,7 +528,9 @@ RV_API rv_status rv_session_generate(rv_session *s, const int32_t *prompt, size_
 /* Many answers at once: start one on each session, advance the engine until none is running, finish
  * each. One advance is one step over a token of every running answer and as much of the waiting
  * prompts as fits. An answer that fails ends by itself, with its error in its last event and from
- * rv_session_finish. */
+ * rv_session_finish: also with RV_E_NO_PAGES when the engine's room is used up, so start no more
+ * answers than its n_tokens hold (prompt and max_tokens of each, rounded up to 32). start_chat asks
+ * the session's learner, as rv_session_chat does. */
 RV_API rv_status rv_session_start_chat(rv_session *s, const rv_chat *chat,
                                        const rv_generate_options *o, rv_error *err);
 RV_API rv_status rv_session_start(rv_session *s, const int32_t *prompt, size_t n_prompt,

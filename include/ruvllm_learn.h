@@ -5,7 +5,9 @@
  * wrong or good:
  *   a correction     is spoken from the next answer on wherever the same thing is asked, and moves
  *                    into weights later: rv_learner_start trains in the background
- *   a score, a thumb changes a small adapter at once, by the gradient captured while generating
+ *   a score          changes a small adapter at once, by the gradient captured while generating
+ *                    (the first one is what later ones are compared with)
+ *   a thumb down     keeps that answer away wherever the same thing is asked
  * A request that has nothing to do with what was taught gets, bit for bit, the answer of the model
  * alone. Every event is written to the store, in a chain of hashes, before anything is learned from
  * it; after a crash the learner is rebuilt from that log.
@@ -58,16 +60,16 @@ typedef struct rv_store {
 
 typedef struct rv_learner_options {
     size_t size;
-    const rv_store
-        *store;       /* NULL: in memory, gone with the learner. Copied; what ctx points to must
-                              outlive the learner */
-    const char *dir;  /* for adapters and snapshots; NULL: in memory. Of several processes the
-                              first that learns keeps it until its learner is freed */
+    /* NULL: in memory, gone with the learner. Copied; what ctx points to must outlive the learner. */
+    const rv_store *store;
+    /* For adapters and snapshots, made if it is missing; NULL: in memory. Of several processes the
+     * first that learns has it until its learner is freed. */
+    const char *dir;
     const char *user; /* NULL: "default" */
     uint64_t seed;    /* of training */
     int n_threads;    /* of training; 0: those of the runtime */
-    int lock_wait;    /* milliseconds to wait for a process that has dir; 0: 10,000;
-                              RV_WAIT_NEVER: RV_E_STORAGE at once */
+    int lock_wait;    /* milliseconds to wait for a process that has dir; 0: 10,000; RV_WAIT_NEVER:
+                         RV_E_STORAGE at once */
     /* Settings of experiments, "name=value,name=value": see ruvllm_experimental.h. */
     const char *experiments;
 } rv_learner_options;
@@ -94,7 +96,8 @@ typedef struct rv_adaptation {
     uint64_t event; /* its number in the log; 0: none */
 } rv_adaptation;
 
-/* The right answer to what was last asked on s (question NULL), or to question (s may be NULL). */
+/* The right answer to what was last asked on s, a session that names this learner (question NULL),
+ * or to question (s may be NULL). */
 RV_API rv_status rv_learner_correct(rv_learner *l, rv_session *s, const char *question,
                                     const char *answer, rv_adaptation **out, rv_error *err);
 /* How good the last answer on s was, 0 to 1. */
@@ -109,8 +112,8 @@ RV_API rv_status rv_learner_thumb(rv_learner *l, rv_session *s, int up, rv_adapt
 /* Of two answers to a question the first is preferred. */
 RV_API rv_status rv_learner_prefer(rv_learner *l, const char *question, const char *chosen,
                                    const char *rejected, rv_adaptation **out, rv_error *err);
-/* Takes the last event back, bit for bit; of scores the last 32 at most, by any process. Where that
- * is not possible, applied is 0 and nothing is logged. */
+/* Takes the last event back, bit for bit, and called again the one before it; of scores the last 32
+ * at most, by any process. Where that is not possible, applied is 0 and nothing is logged. */
 RV_API rv_status rv_learner_undo(rv_learner *l, rv_adaptation **out, rv_error *err);
 /* Removes what was taught with this text in its question or answer. */
 RV_API rv_status rv_learner_forget(rv_learner *l, const char *text, rv_adaptation **out,
@@ -169,7 +172,9 @@ RV_API rv_status rv_learner_calibrate(rv_learner *l, rv_learn_progress_fn progre
 
 /* ---- what was learned ---- */
 
-/* A JSON object: counts, generations, what waits, what runs, what was taught, measured figures. */
+/* A JSON object: counts ("lessons", "waiting"), "learned" (what was taught), "generations",
+ * "background" (what its thread does: "off", "calibrating", "training" ...) with
+ * "background_progress" {"stage", "done", "total"}, "background_error", measured figures. */
 RV_API rv_status rv_learner_status(rv_learner *l, char **json, rv_error *err);
 /* Makes an earlier generation the current one. */
 RV_API rv_status rv_learner_rollback(rv_learner *l, int generation, rv_adaptation **out,

@@ -25,10 +25,11 @@ typedef struct rv_store_options {
                     nothing was written */
 } rv_store_options;
 
-/* Opens or creates the file; its directory must exist. A damaged file is never deleted or written:
- * it is renamed to PATH.damaged-1 (-2, ...), the error (RV_E_STORAGE) says so, and the next call
- * begins with the records of its streams that can be read, from the first on. A database of another
- * program, or of a later version of this one, is refused and left alone. */
+/* Opens or creates the file; its directory must exist. On failure *out is zeroed. A damaged file is
+ * never deleted or written: it is renamed to PATH.damaged-1 (-2, ...), the error (RV_E_STORAGE)
+ * says so, and the next call begins with the records of its streams that can be read, from the
+ * first on. A database of another program, or of a later version of this one, is refused and left
+ * alone. */
 RV_API rv_status rv_store_open(rv_store *out, const char *path, const rv_store_options *o,
                                rv_error *err);
 /* After the learners that use it. Accepts a zeroed one. */

@@ -93,6 +93,8 @@ rv_status rvi_api_read_chat(rv_chat *chat, const rvi_json **json, const rv_chat 
         return rvi_error(err, RV_E_INVALID, "n_messages is %zu, but messages is NULL",
                          chat->n_messages);
     bool whole = rvi_json_get(variables, "messages") != NULL;
+    if (!whole && !chat->n_messages)
+        return rvi_error(err, RV_E_INVALID, "n_messages must be at least 1 (got 0)");
     if (whole && chat->messages)
         return rvi_error(err, RV_E_INVALID,
                          "messages are given twice: as a list, and in variables");

@@ -12,6 +12,9 @@ static rv_status check_options(const rv_model *m, const rv_session_options *o, r
         return rvi_error(err, RV_E_INVALID, "the engine is of another model");
     if (o->n_context < 0)
         return rvi_error(err, RV_E_CONFIG, "n_context must be 0 or more (got %d)", o->n_context);
+    if (o->engine && o->n_context > o->engine->e->o.n_tokens)
+        return rvi_error(err, RV_E_CONFIG, "n_context must be at most the engine's %d (got %d)",
+                         o->engine->e->o.n_tokens, o->n_context);
     if (o->learner && o->learner->m != m)
         return rvi_error(err, RV_E_INVALID, "the learner is of another model");
     return RV_OK;
@@ -139,6 +142,11 @@ void rv_session_free(rv_session **handle)
 void *rv_session_user(const rv_session *s)
 {
     return s ? s->user : NULL;
+}
+
+rv_engine *rv_session_engine(rv_session *s)
+{
+    return s ? s->e : NULL;
 }
 
 int rv_session_context(const rv_session *s)

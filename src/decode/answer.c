@@ -106,8 +106,8 @@ static rv_status check(const rvi_session *s, const int32_t *prompt, size_t n_pro
         return rvi_error(err, RV_E_CONFIG, "at least %d new tokens are not possible",
                          o->min_tokens);
     if (o->top_logprobs < -1 || o->top_logprobs > RVI_MAX_TOP_LOGPROBS)
-        return rvi_error(err, RV_E_CONFIG, "logprobs of the %d best tokens: -1 to %d are possible",
-                         o->top_logprobs, RVI_MAX_TOP_LOGPROBS);
+        return rvi_error(err, RV_E_CONFIG, "top_logprobs must be 0..%d (got %d)",
+                         RVI_MAX_TOP_LOGPROBS, o->top_logprobs);
     if (o->n_stop > 1024) return rvi_error(err, RV_E_CONFIG, "%zu stop strings", o->n_stop);
     for (size_t i = 0; i < o->n_stop; i++)
         if (!o->stop[i] || !o->stop[i][0])
