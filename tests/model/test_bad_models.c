@@ -207,7 +207,7 @@ static const config_fault config_faults[] = {
     {"\"hidden_size\": 256", "\"hidden_size\": 1e300", "'hidden_size'"},
     {"\"hidden_act\": \"silu\"", "\"hidden_act\": \"relu\"", "activation 'relu'"},
     {"\"rope_type\": \"default\"", "\"rope_type\": \"dynamic\"",
-     "rope scaling 'dynamic' is not offered"},
+     "rope scaling 'dynamic' is not supported"},
     {"\"rope_type\": \"default\"", "\"rope_type\": \"llama3\"", "rope scaling"},
     {"\"rope_type\": \"default\"", "\"rope_type\": \"longrope\"", "short_factor"},
     {"\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3",
