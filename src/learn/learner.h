@@ -163,7 +163,7 @@ typedef struct rvi_made_set rvi_made_set;
 typedef struct rvi_learner {
     rvi_learner_parts parts;
     rvi_learner_options o; /* whole; texts are copies */
-    char *dir, *user;     /* dir: the learner's own; NULL: in memory */
+    char *dir, *user;      /* dir: the learner's own; NULL: in memory */
     char digest[RVI_SHA256_HEX];
     rvi_store store;
     rvi_bank *bank;

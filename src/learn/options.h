@@ -31,7 +31,7 @@ typedef struct rvi_learner_options {
 
 #define RVI_LEARNER_DEFAULTS                                                                       \
     {                                                                                              \
-        .lock_wait_ms = 10000, RV_LEARNER_EXPERIMENTS(RVI_LEARNER_DEFAULT)                            \
+        .lock_wait_ms = 10000, RV_LEARNER_EXPERIMENTS(RVI_LEARNER_DEFAULT)                         \
     }
 #define RVI_LEARNER_DEFAULT(name, type, value, meaning) .name = (type)(value),
 

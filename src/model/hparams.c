@@ -269,7 +269,9 @@ static rv_status read_rope(reader *r, rvi_hparams *h, rvi_arena *arena)
     int n_rot = partial > 0 && partial <= 1 ? (int)(h->head_size * partial) : 0;
     if (!n_rot)
         return rvi_error(r->err, RV_E_MODEL,
-                         "'partial_rotary_factor' must be above 0 and at most 1 (got %g)", partial);
+                         "'partial_rotary_factor' must be at most 1 and rotate at least one "
+                         "element of a head (got %g)",
+                         partial);
     return count(r, "rope.dimension_count", NULL, h->head_size, n_rot, &p->n_rot);
 }
 

@@ -254,7 +254,8 @@ static void sync_and_step(void **state)
 
     tap t = {.s = s};
     rvi_workspace_set_tap(f.e->ws, cancel_in_tap, &t);
-    assert_int_equal(rvi_session_sync(s, short_prompt, N_SHORT, NULL, &logits, NULL), RV_E_CANCELLED);
+    assert_int_equal(rvi_session_sync(s, short_prompt, N_SHORT, NULL, &logits, NULL),
+                     RV_E_CANCELLED);
     assert_null(logits);
     assert_int_equal(s->seq.len, 0);
     assert_int_equal(s->past.len, 0);

@@ -124,8 +124,7 @@ static void limits(void **state)
     assert_int_equal(rvi_seq_extend(&a, 65, &err), RV_E_NO_PAGES);
     assert_int_equal(rvi_seq_extend(&a, 40, &err), RV_OK);
     assert_int_equal(rvi_seq_fork(&b, &a, &err), RV_OK);
-    assert_int_equal(rvi_seq_extend(&b, 1, &err),
-                     RV_E_NO_PAGES); /* no page left to copy to */
+    assert_int_equal(rvi_seq_extend(&b, 1, &err), RV_E_NO_PAGES); /* no page left to copy to */
     assert_int_equal(b.len, 40);
     rvi_seq_deinit(&a);
     rvi_seq_deinit(&b);

@@ -340,7 +340,8 @@ static void down(void **state)
         rvi_delta x = rvi_pairs_delta(p), y = rvi_pairs_delta(copy);
         assert_int_equal(x.rank, y.rank);
         assert_memory_equal(x.b, y.b, (size_t)x.rank * (size_t)b->g.m->hp.n_embd * sizeof(float));
-        assert_int_equal(rvi_pairs_load(&alone, t.t, before.data, before.len - 2, &e), RV_E_LEARNING);
+        assert_int_equal(rvi_pairs_load(&alone, t.t, before.data, before.len - 2, &e),
+                         RV_E_LEARNING);
         assert_int_equal(rvi_pairs_load(&alone, t.t, "", 0, &e), RV_E_LEARNING);
         memset(before.data + 40, 0xFF, 4);
         assert_int_equal(rvi_pairs_load(&alone, t.t, before.data, before.len, &e), RV_E_LEARNING);
