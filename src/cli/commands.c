@@ -90,7 +90,7 @@ const cli_command cli_commands[] = {
      cli_doctor, NULL},
     {"tokenize", "MODEL [TEXT|-]", "convert text to token ids",
      "  --bos                begin with the beginning-of-text token if the model uses one\n"
-     "  --plain              treat the text of special tokens as ordinary text\n"
+     "  --special            turn the text of special tokens into control tokens\n"
      "  --json               {\"ids\": [...]}\n"
      "  --jsonl              one {\"text\": ...} a line in, one {\"ids\": [...]} a line out\n",
      cli_tokenize, NULL},

@@ -216,7 +216,7 @@ same "the mean is the default where a model declares nothing" "$tmp/a" "$tmp/b"
 check "embed by another pooling" 2 - "must be mean, last or first" "$rv" embed $spm x --pooling max
 check "embed texts and a file" 2 - "not both" "$rv" embed $spm x --file "$tmp/texts"
 check "embed too long a text" 1 - "text 2 has [0-9]* tokens, more than the 512" "$rv" embed $spm x "$(head -c 3000 /dev/zero | tr '\0' x)"
-check "embed more than --ctx" 1 - "by --ctx" "$rv" embed $spm "one two three four five" --ctx 4
+check "embed more than --ctx" 1 - "of --ctx" "$rv" embed $spm "one two three four five" --ctx 4
 check "embed without a tokenizer" 1 - "no tokenizer" "$rv" embed tests/golden/qwen3 x
 check "embed by an encoder" 0 '"n_tokens":[0-9]*,"embedding":\[[-0-9]' - "$rv" embed tests/gguf/bert.gguf "hello" --json
 check "an encoder does not chat" 1 - "makes embeddings" "$rv" chat tests/gguf/bert.gguf
@@ -229,8 +229,8 @@ check "tokenize" 0 "^[0-9,]*$" - "$rv" tokenize $spm "hello world"
 check "detokenize" 0 "^hello world$" - "$rv" detokenize $spm "$(cat "$tmp/t")"
 check "tokenize json" 0 '^{"ids":\[[0-9,]*\]}$' - "$rv" tokenize $spm "hello" --json
 check "tokenize with BOS" 0 "^1," - "$rv" tokenize $spm --bos hello
-check "special token text" 0 "^2$" - "$rv" tokenize $spm "</s>"
-check "plain" 0 "," - "$rv" tokenize $spm "</s>" --plain
+check "special token text" 0 "^2$" - "$rv" tokenize $spm "</s>" --special
+check "plain" 0 "," - "$rv" tokenize $spm "</s>"
 printf '{"text":"hello"}\n{"text":""}\n{"text":"a\\u0000b"}\n' | "$rv" tokenize $spm --jsonl >"$tmp/out" 2>"$tmp/err"
 verdict "jsonl" 0 $? '^{"ids":\[\]}$' -
 printf '{"txt":1}\n' | "$rv" tokenize $spm --jsonl >"$tmp/out" 2>"$tmp/err"
