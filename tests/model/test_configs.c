@@ -75,7 +75,7 @@ static const struct {
     {"llama", "\"attention_bias\":0", "'attention_bias': true or false"},
     {"llama", "\"rms_norm_eps\":\"1e-5\"", "'rms_norm_eps': a number"},
     {"llama", "\"rms_norm_eps\":-1", "'rms_norm_eps' is missing or negative"},
-    {"llama", "\"vocab_size\":320.5", "'vocab_size' is not a possible"},
+    {"llama", "\"vocab_size\":320.5", "'vocab_size' is not a valid"},
     {"llama", "\"num_attention_heads\":0", "'num_attention_heads': a whole number"},
     {"llama", "\"num_attention_heads\":4096,\"head_dim\":16384", "are too many"},
     {"llama", "\"num_hidden_layers\":1e30", "'num_hidden_layers': a whole number"},
