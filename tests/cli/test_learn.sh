@@ -27,7 +27,7 @@ check "a question without an answer" 2 - "go together" "$rv" teach $spm -q x
 check "neither question nor file" 2 - "either -q and -a, or a file" "$rv" teach $spm
 check "two loops" 2 - "give one of --instant" "$rv" teach $spm -q x -a y --deep --background
 check "no action" 2 - "an action is needed" "$rv" learn
-check "an unknown action" 2 - "no action 'dance'" "$rv" learn dance
+check "an unknown action" 2 - "unknown action 'dance'" "$rv" learn dance
 check "merge needs two" 2 - "merge takes two arguments" "$rv" learn merge 1
 check "an unknown way to merge" 2 - "must be average, quality or ewc (got 'best')" "$rv" learn merge 1 2 --how best
 check "a name that is a path" 2 - "--adapter must be .*(got '../x')" "$rv" teach $spm -q x -a y --adapter ../x
