@@ -60,7 +60,7 @@ typedef struct rv_store {
 
 typedef struct rv_learner_options {
     size_t size;
-    /* NULL: in memory, gone with the learner. Copied; what ctx points to must outlive the learner. */
+    /* NULL: in memory, gone with the learner. Copied; what ctx points to must outlive it. */
     const rv_store *store;
     /* For adapters and snapshots, made if it is missing; NULL: in memory. Of several processes the
      * first that learns has it until its learner is freed. */

@@ -3,8 +3,8 @@
 
     make_unicode_tables.py src/text [FILE ...]
 
-writes unicode_tables.c (categories, folding, lower case, properties, widths), case_tables.c (upper and
-title case) and normal_form_tables.c (combining classes, decompositions, compositions) there, or
+writes unicode_tables.c (categories, folding, lower case, properties, widths), case_tables.c (upper
+and title case) and normal_form_tables.c (combining classes, decompositions, compositions) there, or
 only the files named.
 
 Character data come from the package unicodedata2 (pip install unicodedata2==16.0.0). Scripts and
@@ -157,10 +157,8 @@ def main():
     runs = mapping_runs([(c, ord(upper(c))) for c in every
                          if len(upper(c)) == 1 and upper(c) != chr(c)])
     print("/* upper case, one to one: first, last, step, distance */")
-    emit(
-    "const rvi_unicode_mapping rvi_unicode_upper[]", [
-        "{%d,%d,%d,%d}" %
-         tuple(r) for r in runs])
+    emit("const rvi_unicode_mapping rvi_unicode_upper[]",
+         ["{%d,%d,%d,%d}" % tuple(r) for r in runs])
     print("const size_t rvi_unicode_n_upper = %d;\n" % len(runs))
     for name, what, image in (("upper_long", "upper case of more than one character", upper),
                               ("title_long", "title case that is not the upper case", title)):

@@ -183,8 +183,8 @@ static void attend(rv_learner *l)
     }
 }
 
-/* Until the job has ended. Whoever changes the lessons posts the wakeup: training what was taken back would be
- * in vain. False: the learner was freed, and the job goes on for a while. */
+/* Until the job has ended. Whoever changes the lessons posts the wakeup: training what was taken
+ * back would be in vain. False: the learner was freed, and the job goes on for a while. */
 static bool oversee(job *j)
 {
     rvi_background *bg = &j->l->bg;

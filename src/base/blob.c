@@ -63,7 +63,7 @@ rv_status rvi_blob_open(rvi_blob *out, const char *path, rv_error *err)
     else if (info.st_size <= 0)
         st = rvi_error(err, RV_E_IO, "%s: the file is empty", path);
     else if ((uint64_t)info.st_size > PTRDIFF_MAX)
-        st = rvi_error(err, RV_E_IO, "%s: too big for this machine's addresses", path);
+        st = rvi_error(err, RV_E_IO, "%s: too large for the address space", path);
     else
         st = take(out, fd, (size_t)info.st_size, path, err);
     close(fd);
@@ -100,7 +100,7 @@ rv_status rvi_blob_check(const rvi_blob *b, const char *name, rv_error *err)
 {
     if (!rvi_guard_is_lost(b->guard)) return RV_OK;
     return rvi_error(err, RV_E_IO,
-                     "%s: the file was cut short or cannot be read any more; open it again", name);
+                     "%s: the file was truncated or can no longer be read; open it again", name);
 }
 
 void rvi_blob_close(rvi_blob *b)

@@ -85,7 +85,7 @@ static rv_status parse_string(parser *p, const char **out, size_t *out_len)
     p->pos++; /* the quote */
     size_t start = p->pos, end = start;
     while (end < p->len && p->text[end] != '"') end += p->text[end] == '\\' ? 2 : 1;
-    if (end >= p->len) return fail(p, "string without an end");
+    if (end >= p->len) return fail(p, "unterminated string");
 
     char *dst = rvi_arena_alloc(p->arena, end - start + 1, 1); /* escapes only shrink */
     if (!dst) return rvi_nomem(p->err, p->what);
@@ -143,7 +143,7 @@ static rv_status parse_number(parser *p, rvi_json *v)
     if (peek(p) == '0')
         p->pos++;
     else if (!digits(p))
-        return fail(p, "a value was expected");
+        return fail(p, "value expected");
     if (peek(p) == '.') {
         whole = false;
         p->pos++;
@@ -205,7 +205,7 @@ static rv_status parse_list(parser *p, rvi_json *v, int depth)
         skip_space(p);
         if (object) {
             size_t key_len;
-            if (peek(p) != '"') return fail(p, "a member name was expected");
+            if (peek(p) != '"') return fail(p, "member name expected");
             if ((st = parse_string(p, &child.key, &key_len))) return st;
             if (key_len > UINT32_MAX) return fail(p, "member name too long");
             child.key_len = (uint32_t)key_len;

@@ -1,5 +1,5 @@
-/* The files read here are small and written by the kernel; still, every number is checked and every
- * list of CPUs is kept as a set of fixed size. */
+/* The files read here are small and written by the kernel. Still, every number is checked, and a
+ * list of CPUs is stored as a set of fixed size. */
 #include "base/machine.h"
 
 #include <errno.h>

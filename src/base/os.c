@@ -1,5 +1,5 @@
-/* Under WASI there are files and a clock, but no processes, CPUs to count or terminal: what asks
- * for them is absent there (os.h says which) or gives its answer for "unknown". */
+/* WASI has files and a clock, but no processes, CPU count or terminal: functions that need these
+ * are missing there (os.h says which) or return their value for "unknown". */
 #include "base/os.h"
 
 #include <dirent.h>
@@ -284,7 +284,7 @@ rv_status rvi_os_replace(const char *from, const char *to, rv_error *err)
     return rename(from, to) ? fail(err, to, "cannot move the file into place", errno) : RV_OK;
 }
 
-/* Exchanges two names in one step; false where that is not offered. */
+/* Exchanges two names atomically; false if the system cannot. */
 static bool exchange(const char *a, const char *b)
 {
 #if defined(__linux__) && defined(RENAME_EXCHANGE)

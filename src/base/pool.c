@@ -1,21 +1,22 @@
-/* The workers wait for a new job: a short spin, because the next job of a token usually follows
- * within microseconds, then on a condition variable, so that an idle engine costs nothing.
+/* Workers that wait for a job spin for a short time, because the next job of a token usually
+ * follows within microseconds, and then wait on a condition variable, so that an idle engine costs
+ * nothing.
  *
- * Nobody waits for a thread that is not running: on a busy machine a worker may get its turn long
- * after the others have done its share. A worker enters a job while it is open; the owner closes it
- * when no task is left and waits for those alone that entered.
+ * A job does not wait for a worker that the system has not scheduled: on a busy machine the others
+ * may have done its share long before it runs. A worker enters a job while the job is open; the
+ * owner closes it when no task is left and waits only for the workers that entered.
  *
- * A token is some hundred jobs of a few microseconds each, so what a job costs beside its tasks
- * decides how many threads are worth having. One word that every worker changes on entering and
- * leaving costs each of them a turn at its cache line, and grows with their number. Here the owner
- * alone writes the line that all read, and a worker writes its own line alone.
+ * A token is some hundred jobs of a few microseconds each, so the overhead of a job decides how
+ * many threads pay off. If every worker changed one shared word on entering and leaving, the cost
+ * of moving its cache line would grow with their number. Here only the owner writes the line that
+ * all read, and each worker writes only its own line.
  *
  * Invariants:
- *  1. A worker says that it is inside and then looks at the gate; the owner closes the gate and
- *     then looks who is inside. All four are sequentially consistent, so that one of them sees the
- *     other: a worker that finds the gate open is waited for.
- *  2. The job is written by the owner while the gate is closed and nobody is inside, and read by
- *     workers only while inside.
+ *  1. A worker marks itself as inside and then reads the gate; the owner closes the gate and then
+ *     reads the marks. All four accesses are sequentially consistent, so at least one side sees the
+ *     other: the owner waits for every worker that found the gate open.
+ *  2. The owner writes the job while the gate is closed and no worker is inside; workers read it
+ *     only while inside.
  *  3. A share hands out each of its tasks exactly once. Its count belongs to the job it names; for
  *     any other job it is 0, so that the owner need not reset the shares.
  *  4. Threads work through their own shares, neighbouring tasks in order, and then through what is
@@ -241,8 +242,8 @@ rv_status rvi_pool_new(rvi_pool **out, int n_threads, rv_error *err)
 {
     *out = NULL;
     if (n_threads < 1 || n_threads > MAX_THREADS)
-        return rvi_error(err, RV_E_CONFIG, "%d threads: between 1 and %d are possible", n_threads,
-                         MAX_THREADS);
+        return rvi_error(err, RV_E_CONFIG, "n_threads must be 1..%d (got %d)", MAX_THREADS,
+                         n_threads);
     rvi_pool *p = rvi_alloc_aligned(sizeof *p, alignof(rvi_pool));
     if (!p) return rvi_nomem(err, "thread pool");
     memset(p, 0, sizeof *p);

@@ -11,7 +11,7 @@ rv_status rvi_thread_start(rvi_thread **out, void (*fn)(void *ctx), void *ctx, b
     (void)ctx;
     (void)idle;
     *out = NULL;
-    return rvi_error(err, RV_E_UNSUPPORTED, "there are no threads here");
+    return rvi_error(err, RV_E_UNSUPPORTED, "this build has no threads");
 }
 
 void rvi_thread_join(rvi_thread *t)
@@ -32,7 +32,7 @@ void rvi_thread_sleep(double seconds)
 rv_status rvi_wakeup_new(rvi_wakeup **out, rv_error *err)
 {
     *out = NULL;
-    return rvi_error(err, RV_E_UNSUPPORTED, "there are no threads here");
+    return rvi_error(err, RV_E_UNSUPPORTED, "this build has no threads");
 }
 
 void rvi_wakeup_free(rvi_wakeup *w)

@@ -9,7 +9,8 @@
 
 typedef struct rvi_thread rvi_thread;
 
-/* idle: the thread, and every thread it starts, runs only while nothing else wants the processor. */
+/* idle: the thread, and every thread it starts, runs only while nothing else wants the processor.
+ * */
 rv_status rvi_thread_start(rvi_thread **out, void (*fn)(void *ctx), void *ctx, bool idle,
                            rv_error *err) RVI_MUST_CHECK;
 void rvi_thread_join(rvi_thread *t);   /* accepts NULL */

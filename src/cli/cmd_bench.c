@@ -3,8 +3,8 @@
  * Two tests. pp: a prompt of random ids onto the depth asked for. tg: single-token steps with
  * logits, of one or several sequences together. One run of each to warm up, then the repetitions
  * that count. Field names and definitions of the JSON and CSV output are those of llama-bench
- * (samples in nanoseconds, the standard deviation with n - 1), so that its tools can read it; ours
- * come behind them. */
+ * (samples in nanoseconds, the standard deviation with n - 1), so that its tools can read it; our
+ * own fields come after them. */
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -439,8 +439,8 @@ static rv_status look(bench *b, rv_error *err)
     if (!(st = rv_model_describe(b->model.m, 1, &model, err)) &&
         !(st = rvi_json_parse(&d, model, strlen(model), &arena, "description", err)) &&
         !cli_load_of_model(&b->load, d))
-        st =
-            rvi_error(err, RV_E_INVALID, "%s generates no text: there is nothing to time", b->name);
+        st = rvi_error(err, RV_E_INVALID, "%s generates no text, so there is nothing to measure",
+                       b->name);
     if (!st) st = rv_runtime_describe(b->model.rt, 0, &machine, err);
     if (!st) st = rvi_json_parse(&d, machine, strlen(machine), &arena, "description", err);
     if (!st) {
@@ -487,14 +487,14 @@ static rv_status set_up(cli *c, bench *b, rv_error *err)
 static int check(const cli *c, const bench *b)
 {
     if (b->n_prompt < 0 || b->n_gen < 0 || b->depth < 0)
-        return cli_usage(c, "-p, -n and -d: below 0 is not possible");
+        return cli_usage(c, "-p, -n and -d must not be negative");
     if (!b->n_prompt && !b->n_gen) return cli_usage(c, "-p 0 and -n 0 leave nothing to measure");
     if (RVI_MAX(RVI_MAX(b->n_prompt, b->n_gen), b->depth) > MAX_TOKENS)
-        return cli_usage(c, "-p, -n and -d: at most %d", MAX_TOKENS);
+        return cli_usage(c, "-p, -n and -d must be at most %d", MAX_TOKENS);
     if (b->repeat < 1 || b->repeat > MAX_REPEAT)
-        return cli_usage(c, "-r: between 1 and %d", MAX_REPEAT);
+        return cli_usage(c, "-r must be 1..%d (got %d)", MAX_REPEAT, b->repeat);
     if (b->parallel < 1 || b->parallel > MAX_PARALLEL)
-        return cli_usage(c, "--parallel: between 1 and %d", MAX_PARALLEL);
+        return cli_usage(c, "--parallel must be 1..%d (got %d)", MAX_PARALLEL, b->parallel);
     return CLI_OK;
 }
 

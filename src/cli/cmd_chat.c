@@ -1,8 +1,7 @@
 /* chat: a conversation on a terminal, or line by line from standard input.
  *
- * The conversation is a list of messages, rendered anew for each turn; the session keeps what
- * agrees with its past. A turn that fails or does not fit leaves the conversation as it was before
- * it. */
+ * The conversation is a list of messages, rendered again for each turn; the session reuses the
+ * common prefix. A turn that fails or does not fit leaves the conversation unchanged. */
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -77,7 +76,7 @@ static void remark_full(const chat *t, const char *what, size_t n_tokens)
                "/load FILE.",
                t->info.n_context);
     else
-        remark(t, "  more than %d tokens this model was not made for.", context);
+        remark(t, "  this model was not made for more than %d tokens.", context);
 }
 
 /* ---- turns ---- */
@@ -500,17 +499,17 @@ static const command commands[] = {
     {"clear", "", "begin a new conversation", clear, false},
     {"drop", "[N]", "forget the N oldest turns (1)", drop, false},
     {"save", "FILE", "write the conversation as JSON", save, false},
-    {"load", "FILE", "read one in place of this one", load, false},
+    {"load", "FILE", "replace the conversation by a saved one", load, false},
     {"temp", "[T]", "temperature; 0: the most likely token each time", set_temperature, false},
-    {"max", "[N]", "most tokens of an answer", set_max, false},
+    {"max", "[N]", "maximum tokens of an answer", set_max, false},
     {"seed", "[N]", "the same seed gives the same answer", set_seed, false},
-    {"tokens", "", "how much of the context is used, and how fast it went", show_tokens, false},
+    {"tokens", "", "how much of the context is used, and the speed", show_tokens, false},
     {"good", "", "a good answer: more like it", good, true},
     {"bad", "", "a bad answer: not this one again", bad, true},
     {"fix", "ANSWER", "the right answer to the last question", fix, true},
     {"score", "0..1", "how good the last answer was", score, true},
-    {"undo", "", "take the last of these back", undo, true},
-    {"learned", "", "what was learned, and what waits", learned, true},
+    {"undo", "", "undo the last of these", undo, true},
+    {"learned", "", "what was learned, and what is not trained yet", learned, true},
     {"help", "", "this list", show_help, false},
     {"quit", "", "leave (as Ctrl-D does)", quit, false},
 };
@@ -524,7 +523,7 @@ static void show_help(chat *t, const char *argument)
     fputs(
         "A line is a message. One that ends in a backslash goes on in the next line; between two\n"
         "lines of \"\"\" all lines are one message. // begins a message with a slash.\n"
-        "Ctrl-C stops an answer or drops the line, twice it leaves.\n",
+        "Ctrl-C stops an answer or clears the line; pressed twice it leaves.\n",
         t->screen);
 }
 
@@ -622,14 +621,14 @@ static int chat_on_terminal(chat *t)
     char name[128];
     snprintf(name, sizeof name, "%s", t->info.name[0] ? t->info.name : "A chat");
     cli_hush_line(name, strlen(name));
-    remark(t, "%s; /help says what can be done.", name);
+    remark(t, "%s; /help lists the commands.", name);
     while (!t->quit) {
         bool is_command;
         cli_read r = read_message(t, &line, &message, &is_command);
         bool signalled = cli_interrupted();
         cli_interrupts_forget();
         if (line.failed || message.failed) {
-            remark(t, "There is no memory for this message.");
+            remark(t, "Out of memory for this message.");
             code = CLI_FAILED;
             break;
         }

@@ -225,7 +225,7 @@ static void write_model(const doctor *d, const cli_load *l, const char *name, rv
             "for a prompt of %d\n",
             o.decode, o.deep, o.deep_at, o.prompt, PROMPT);
     if (!o.fits)
-        rvi_buf_puts(out, "memory        it does not fit\n");
+        rvi_buf_puts(out, "memory        the model does not fit\n");
     else if (o.context >= 0)
         rvi_buf_printf(out,
                        "context       --ctx %.0f fits the memory (made for %d), %.0f KiB a token\n",
@@ -248,7 +248,7 @@ static void write_advice(const doctor *d, rvi_buf *out)
     }
     if (number(cpu, "quota") > 0 && number(cpu, "quota") < d->best_threads)
         rvi_buf_printf(out,
-                       "- this process is granted the time of %.1f CPUs: more threads than that "
+                       "- this process may use the time of %.1f CPUs: more threads than that "
                        "wait for each other.\n",
                        number(cpu, "quota"));
     /* the largest of the table that fits and answers at reading speed */
@@ -338,7 +338,8 @@ static rv_status read_model(cli *c, const char *name, cli_model *model, rvi_aren
     if (!st) st = rv_model_describe(model->m, 1, &text, err);
     if (!st) st = rvi_json_parse(&described, text, strlen(text), arena, "description", err);
     if (!st && !cli_load_of_model(load, described))
-        st = rvi_error(err, RV_E_INVALID, "%s generates no text: there is nothing to expect", name);
+        st = rvi_error(err, RV_E_INVALID, "%s generates no text, so there is no speed to predict",
+                       name);
     if (!st && asked != RV_KV_DEFAULT) *kv = asked;
     rv_free(text);
     return st;

@@ -51,8 +51,8 @@ static rv_status add_text(embed *e, const char *given, size_t len, rv_error *err
     size_t limit = (size_t)(e->c->context ? e->c->context : e->info.n_context);
     if (!st && !t->n) st = rvi_error(err, RV_E_TOKENIZATION, "text %zu has no tokens", e->n);
     if (!st && limit && t->n > limit)
-        st = rvi_error(err, RV_E_CONFIG, "text %zu has %zu tokens, and %zu are the most%s", e->n,
-                       t->n, limit, e->c->context ? " by --ctx" : " this model takes");
+        st = rvi_error(err, RV_E_CONFIG, "text %zu has %zu tokens, more than the %zu %s", e->n,
+                       t->n, limit, e->c->context ? "of --ctx" : "this model takes");
     return st;
 }
 

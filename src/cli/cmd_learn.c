@@ -82,8 +82,9 @@ static rv_status do_pause(learn *t, rv_error *err)
 {
     rv_status st = cli_learning_set_paused(&t->learning, true, err);
     if (!st)
-        rvi_buf_puts(&t->out, t->json ? "{\"paused\":true}\n"
-                                      : "Training in the background waits for 'learn run'.\n");
+        rvi_buf_puts(&t->out, t->json
+                                  ? "{\"paused\":true}\n"
+                                  : "Training in the background is paused until 'learn run'.\n");
     return st;
 }
 
@@ -130,7 +131,7 @@ static rv_status do_rollback(learn *t, rv_error *err)
     if (!t->n_args) {
         st = newest(t, &from, &generation, err);
         if (!st && !from)
-            st = rvi_error(err, RV_E_NOT_FOUND, "there is no generation to go back from");
+            st = rvi_error(err, RV_E_NOT_FOUND, "there is no generation to roll back");
     } else if (!read_number(t->args[0], &generation)) {
         st = rvi_error(err, RV_E_CONFIG, "a generation must be a number");
     }
@@ -244,7 +245,7 @@ int cli_learn(cli *c, int argc, char **argv)
                             "merge, log verify or forget");
     size_t i = 0;
     while (i < RVI_COUNT(actions) && strcmp(args[0], actions[i].name) != 0) i++;
-    if (i == RVI_COUNT(actions)) return cli_usage(c, "there is no action '%s'", args[0]);
+    if (i == RVI_COUNT(actions)) return cli_usage(c, "unknown action '%s'", args[0]);
     t.n_args = n_args - 1;
     memcpy(t.args, args + 1, (size_t)t.n_args * sizeof *args);
     if (t.n_args < actions[i].min_args || t.n_args > actions[i].max_args)

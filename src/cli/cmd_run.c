@@ -47,8 +47,7 @@ static rv_status chat_ids(run *r, const char *prompt, size_t len, int32_t **ids,
     rv_time now = cli_now();
     rv_status st = r->messages ? cli_conversation_load(&talk, r->messages, err)
                                : cli_conversation_add(&talk, "user", prompt, len, err);
-    if (!st && !talk.n)
-        st = rvi_error(err, RV_E_CONFIG, "%s: there are no messages in it", r->messages);
+    if (!st && !talk.n) st = rvi_error(err, RV_E_CONFIG, "%s: holds no messages", r->messages);
     if (!st && r->g.system) st = cli_conversation_set_system(&talk, r->g.system, err);
     if (!st) st = cli_conversation_ids(&talk, r->model.m, r->g.special, &now, ids, n, err);
     if (!st) st = cli_conversation_json(&talk, &r->talk, err);

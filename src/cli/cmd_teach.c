@@ -45,8 +45,8 @@ static rv_status check_text(const char *what, const char *text, rv_error *err)
 {
     size_t len = strlen(text);
     if (len > MAX_TEXT)
-        return rvi_error(err, RV_E_CONFIG, "%s has %zu bytes, and %d are the most", what, len,
-                         MAX_TEXT);
+        return rvi_error(err, RV_E_CONFIG, "%s must be at most %d bytes (got %zu)", what, MAX_TEXT,
+                         len);
     return cli_learning_check(what, text, len, err);
 }
 
@@ -113,7 +113,7 @@ static rv_status read_lessons(teach *t, const char *path, rv_error *err)
     if (!st && line.failed)
         st = rvi_error(err, RV_E_CONFIG, "%s, line %zu: longer than %d bytes", path, number + 1,
                        MAX_LINE);
-    if (!st && !t->n) st = rvi_error(err, RV_E_CONFIG, "%s: there is no lesson in it", path);
+    if (!st && !t->n) st = rvi_error(err, RV_E_CONFIG, "%s: holds no lesson", path);
     if (st && n_wrong && number > 1) {
         rv_error own = *err;
         st = rvi_error(err, st, "%s; nothing was taught (%zu of %zu lines wrong)", own.text,

@@ -77,7 +77,7 @@ static rv_status resolve(const cli *c, const char *name, rvi_buf *path, rv_error
     if (!st) st = rvi_hub_path(path, cache, known, err);
     if (!st && !rvi_hub_present(cache, known))
         st = rvi_error(err, RV_E_NOT_FOUND,
-                       "model '%s' is not on this machine yet: 'ruvllm pull %s' fetches it", name,
+                       "model '%s' is not on this machine yet: 'ruvllm pull %s' downloads it", name,
                        known->name);
     return st;
 }
@@ -151,7 +151,7 @@ rv_status cli_kv_type(const cli *c, rv_kv_type *out, rv_error *err)
     else if (!strcmp(c->kv, "q8"))
         *out = RV_KV_Q8;
     else
-        return rvi_error(err, RV_E_CONFIG, "--kv: '%s' is none of f32, f16 and q8", c->kv);
+        return rvi_error(err, RV_E_CONFIG, "--kv must be f32, f16 or q8 (got '%s')", c->kv);
     return RV_OK;
 }
 

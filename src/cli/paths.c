@@ -1,6 +1,6 @@
 /* Where the program keeps files: by option, by RUVLLM_*_DIR, by XDG_*_HOME, below the home
- * directory. Without any of them there is no place, and what needs one says so: files are never
- * scattered into the current directory. */
+ * directory. If none of them is set, commands that need a directory report an error; files are
+ * never put into the current directory. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,13 +54,13 @@ static rv_status check(const char *dir, const char *what, const char *option, si
 {
     if (!dir)
         return rvi_error(err, RV_E_CONFIG,
-                         "there is no place for %s: HOME is not set to an absolute path, and this "
+                         "no directory for %s: HOME is not set to an absolute path, and this "
                          "user has no home directory; set HOME or give %s",
                          what, option);
     size_t len = strlen(dir);
     if (len > most)
         return rvi_error(err, RV_E_CONFIG,
-                         "the directory for %s is too long: %zu bytes, and %zu are the most (%.40s"
+                         "the directory for %s is too long: %zu bytes, more than %zu (%.40s"
                          "...); %s names another",
                          what, len, most, dir, option);
     return RV_OK;

@@ -101,9 +101,10 @@ static rv_status check(const rvi_session *s, const int32_t *prompt, size_t n_pro
                          "for a larger context",
                          n_prompt, s->n_context);
     if (o->max_tokens < 0)
-        return rvi_error(err, RV_E_CONFIG, "%d new tokens are not possible", o->max_tokens);
+        return rvi_error(err, RV_E_CONFIG, "max_tokens must not be negative (got %d)",
+                         o->max_tokens);
     if (o->min_tokens < 0)
-        return rvi_error(err, RV_E_CONFIG, "at least %d new tokens are not possible",
+        return rvi_error(err, RV_E_CONFIG, "min_tokens must not be negative (got %d)",
                          o->min_tokens);
     if (o->top_logprobs < -1 || o->top_logprobs > RVI_MAX_TOP_LOGPROBS)
         return rvi_error(err, RV_E_CONFIG, "top_logprobs must be 0..%d (got %d)",
@@ -206,10 +207,10 @@ rv_status rvi_answer_lock(rvi_session *s, const rvi_slot *slot, rv_error *err)
 {
     rvi_answer *a = s->answer;
     if (!a || a->ended || a->out.ids.len)
-        return rvi_error(err, RV_E_STATE, "no answer of the session is about to begin");
+        return rvi_error(err, RV_E_STATE, "the session has no answer that is about to begin");
     if (!slot->n || slot->n > RVI_MAX_SLOT || !isfinite(slot->margin))
-        return rvi_error(err, RV_E_CONFIG, "a slot of %zu tokens: 1 to %d are possible", slot->n,
-                         RVI_MAX_SLOT);
+        return rvi_error(err, RV_E_CONFIG, "the length of a slot must be 1..%d tokens (got %zu)",
+                         RVI_MAX_SLOT, slot->n);
     rv_status st = rvi_engine_check_ids(s->e, slot->ids, slot->n, err);
     if (st) return st;
     int32_t *ids = rvi_alloc_array(slot->n, sizeof *ids);
@@ -226,7 +227,7 @@ rv_status rvi_answer_avoid(rvi_session *s, const rvi_avoid *list, size_t n, rv_e
 {
     rvi_answer *a = s->answer;
     if (!a || a->ended || a->out.ids.len)
-        return rvi_error(err, RV_E_STATE, "no answer of the session is about to begin");
+        return rvi_error(err, RV_E_STATE, "the session has no answer that is about to begin");
     if (!n || !s->e->t || a->avoid) return RV_OK;
     if (!(a->avoid = rvi_zalloc_array(n, sizeof *a->avoid))) return rvi_nomem(err, "answer");
     for (size_t i = 0; i < n; i++) {

@@ -138,8 +138,8 @@ rv_status rvi_capture_new(rvi_capture **out, rvi_capturer *by, int n_tokens, rv_
 {
     *out = NULL;
     if (n_tokens < 1 || n_tokens > RVI_CAPTURE_MAX_TOKENS)
-        return rvi_error(err, RV_E_CONFIG, "capturing %d tokens: 1 to %d are possible", n_tokens,
-                         RVI_CAPTURE_MAX_TOKENS);
+        return rvi_error(err, RV_E_CONFIG, "the number of tokens to capture must be 1..%d (got %d)",
+                         RVI_CAPTURE_MAX_TOKENS, n_tokens);
     rvi_capture *c = rvi_zalloc(sizeof *c);
     if (!c) return rvi_nomem(err, "capture");
     size_t n = (size_t)n_tokens;

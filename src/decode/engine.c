@@ -17,11 +17,14 @@ static size_t longest_piece(const rvi_tokenizer *t)
 static rv_status check_options(const rvi_engine_options *o, rv_error *err)
 {
     if (o->n_tokens < 1 || o->n_tokens > RVI_MAX_CONTEXT)
-        return rvi_error(err, RV_E_CONFIG, "a context of %d tokens is not possible", o->n_tokens);
+        return rvi_error(err, RV_E_CONFIG, "the context must be 1..%d tokens (got %d)",
+                         RVI_MAX_CONTEXT, o->n_tokens);
     if (o->max_rows < 1 || o->max_rows > 1 << 20)
-        return rvi_error(err, RV_E_CONFIG, "steps of %d rows are not possible", o->max_rows);
+        return rvi_error(err, RV_E_CONFIG, "the rows of a step must be 1..%d (got %d)", 1 << 20,
+                         o->max_rows);
     if (o->max_logits < 1 || o->max_logits > 1 << 16)
-        return rvi_error(err, RV_E_CONFIG, "logits of %d rows are not possible", o->max_logits);
+        return rvi_error(err, RV_E_CONFIG, "the rows with logits of a step must be 1..%d (got %d)",
+                         1 << 16, o->max_logits);
     return RV_OK;
 }
 
@@ -94,7 +97,8 @@ rv_status rvi_session_new(rvi_session **out, rvi_engine *e, int n_context,
 {
     *out = NULL;
     if (n_context < 1 || n_context > RVI_MAX_CONTEXT)
-        return rvi_error(err, RV_E_CONFIG, "a context of %d tokens is not possible", n_context);
+        return rvi_error(err, RV_E_CONFIG, "the context must be 1..%d tokens (got %d)",
+                         RVI_MAX_CONTEXT, n_context);
     rvi_session *s = rvi_zalloc(sizeof *s);
     if (!s) return rvi_nomem(err, "session");
     s->e = e;
@@ -171,7 +175,8 @@ rv_status rvi_session_sync(rvi_session *s, const int32_t *ids, size_t n, size_t 
     if (n > (size_t)s->n_context)
         return rvi_error(err, RV_E_TOO_LONG, "%zu tokens do not fit the session's context of %d", n,
                          s->n_context);
-    if (logits && !n) return rvi_error(err, RV_E_INVALID, "no tokens: nothing predicts a next");
+    if (logits && !n)
+        return rvi_error(err, RV_E_INVALID, "there are no tokens, so there are no logits");
     rv_status st = rvi_engine_check_ids(e, ids, n, err);
     if (st) return st;
     atomic_store(&s->cancelled, false);
@@ -305,21 +310,22 @@ static rv_status check_step(const rvi_engine *e, const rvi_step_row *rows, size_
 {
     int n_logits = 0;
     if (!n || n > (size_t)e->o.max_rows)
-        return rvi_error(err, RV_E_CONFIG, "%zu rows in a step: the engine takes 1 to %d", n,
-                         e->o.max_rows);
+        return rvi_error(err, RV_E_CONFIG, "a step must have 1..%d rows (got %zu)", e->o.max_rows,
+                         n);
     for (size_t i = 0; i < n; i++) {
         rv_status st = rvi_engine_check_ids(e, &rows[i].token, 1, err);
         if (st) return st;
         if (rows[i].s->e != e)
-            return rvi_error(err, RV_E_INVALID, "row %zu: its session is of another engine", i);
+            return rvi_error(err, RV_E_INVALID, "row %zu: the session belongs to another engine",
+                             i);
         if (rows[i].s->answer)
             return rvi_error(err, RV_E_STATE,
                              "row %zu: its session has an answer that was not finished", i);
         n_logits += rows[i].want_logits;
     }
     if (n_logits > e->o.max_logits)
-        return rvi_error(err, RV_E_CONFIG, "%d rows want logits: the engine gives %d a step",
-                         n_logits, e->o.max_logits);
+        return rvi_error(err, RV_E_CONFIG, "at most %d rows of a step can have logits (got %d)",
+                         e->o.max_logits, n_logits);
     return RV_OK;
 }
 

@@ -13,7 +13,8 @@ rv_status rvi_perplexity_run(rv_perplexity *out, const rvi_model *m, const int32
 {
     *out = (rv_perplexity){0};
     if (n_context < 4 || n_context > RVI_MAX_CONTEXT)
-        return rvi_error(err, RV_E_CONFIG, "windows of %d tokens are not possible", n_context);
+        return rvi_error(err, RV_E_CONFIG, "the window must be 4..%d tokens (got %d)",
+                         RVI_MAX_CONTEXT, n_context);
     if (n_ids < (size_t)n_context)
         return rvi_error(err, RV_E_CONFIG, "the text has %zu tokens, fewer than one window of %d",
                          n_ids, n_context);

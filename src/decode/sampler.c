@@ -84,7 +84,9 @@ rv_status rvi_sampler_new(rvi_sampler **out, const rv_sampling *options, int n_v
     rv_sampling o;
     rv_status st = rvi_sampling_check(options, err);
     if (st) return st;
-    if (n_vocab < 1) return rvi_error(err, RV_E_INVALID, "a vocabulary of %d tokens", n_vocab);
+    if (n_vocab < 1)
+        return rvi_error(err, RV_E_INVALID, "the vocabulary must not be empty (got %d tokens)",
+                         n_vocab);
     rvi_sampling_read(&o, options);
     rvi_sampler *s = rvi_zalloc(sizeof *s);
     if (!s) return rvi_nomem(err, "sampler");

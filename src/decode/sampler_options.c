@@ -74,10 +74,10 @@ static rv_status check_range(const struct range *r, double value, rv_error *err)
     /* NaN fails both comparisons */
     if ((r->min_open ? value > r->min : value >= r->min) && value <= r->max) return RV_OK;
     if (r->min_open)
-        return rvi_error(err, RV_E_CONFIG, "%s %g is not above %g and at most %g", r->name, value,
-                         r->min, r->max);
-    return rvi_error(err, RV_E_CONFIG, "%s %g is not between %g and %g", r->name, value, r->min,
-                     r->max);
+        return rvi_error(err, RV_E_CONFIG, "%s must be above %g and at most %g (got %g)", r->name,
+                         r->min, r->max, value);
+    return rvi_error(err, RV_E_CONFIG, "%s must be %g..%g (got %g)", r->name, r->min, r->max,
+                     value);
 }
 
 static rv_status check_breakers(const rv_sampling *s, rv_error *err)

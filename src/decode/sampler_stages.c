@@ -226,7 +226,8 @@ rv_status rvi_stages_parse(const char *order, const rvi_stage **stages, int *n, 
                              at);
         for (int i = 0; i < *n; i++)
             if (stages[i] == stage)
-                return rvi_error(err, RV_E_CONFIG, "order: stage '%s' is there twice", stage->name);
+                return rvi_error(err, RV_E_CONFIG, "order: stage '%s' is listed twice",
+                                 stage->name);
         stages[(*n)++] = stage;
         at += len;
         at += strspn(at, " ");

@@ -5,7 +5,7 @@
  * and 3 have the same layout (little-endian); each part of a split model is a whole file of this
  * form, and only the first one's values matter.
  *
- * Invariants: nothing is allocated for a count before the file was seen to be long enough for it;
+ * Invariants: nothing is allocated for a count before the file is known to be long enough for it;
  * after open every tensor view lies inside its part's bytes and every name and key is valid UTF-8.
  * All memory but the mappings is in one arena. */
 #include "formats/gguf.h"

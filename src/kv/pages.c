@@ -98,7 +98,8 @@ rv_status rvi_seq_init(rvi_seq *s, rvi_pages *pool, int max_len, rv_error *err)
 {
     *s = (rvi_seq){.pool = pool, .max_len = max_len};
     if (max_len < 1 || max_len > INT32_MAX - RVI_PAGE_TOKENS)
-        return rvi_error(err, RV_E_TOO_LONG, "a sequence of %d tokens is not possible", max_len);
+        return rvi_error(err, RV_E_TOO_LONG, "the length of a sequence must be 1..%d (got %d)",
+                         INT32_MAX - RVI_PAGE_TOKENS, max_len);
     s->pages = rvi_alloc_array((size_t)pages_for(max_len), sizeof *s->pages);
     return s->pages ? RV_OK : rvi_nomem(err, "block table");
 }
@@ -114,7 +115,7 @@ rv_status rvi_seq_extend(rvi_seq *s, int n, rv_error *err)
 {
     rvi_pages *p = s->pool;
     if (n < 0 || n > s->max_len - s->len)
-        return rvi_error(err, RV_E_TOO_LONG, "%d tokens after %d do not fit the sequence's %d", n,
+        return rvi_error(err, RV_E_TOO_LONG, "%d tokens do not fit: the sequence has %d of %d", n,
                          s->len, s->max_len);
     if (n == 0) return RV_OK;
     bool shared = s->len % RVI_PAGE_TOKENS && p->refs[s->pages[s->n_pages - 1]] > 1;

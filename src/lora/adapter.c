@@ -71,8 +71,8 @@ static rv_status add_tensor(loader *l, int slot, bool is_b, rvi_tensor_view *vie
             view->name, (unsigned long long)(view->n_dims == 2 ? side : 0),
             (unsigned long long)width);
     if (rank < 1 || rank > RVI_MAX_RANK)
-        return rvi_error(l->err, RV_E_ADAPTER, "%s: tensor '%s': rank %llu is not between 1 and %d",
-                         l->path, view->name, (unsigned long long)rank, RVI_MAX_RANK);
+        return rvi_error(l->err, RV_E_ADAPTER, "%s: tensor '%s': rank must be 1..%d (got %llu)",
+                         l->path, view->name, RVI_MAX_RANK, (unsigned long long)rank);
     rvi_tensor **out = is_b ? &s->b : &s->a;
     if (*out)
         return rvi_error(l->err, RV_E_ADAPTER, "%s: tensor '%s' is given twice", l->path,
@@ -95,10 +95,11 @@ static int find_target(const loader *l, const char *name, size_t len)
 
 static rv_status unknown(loader *l, const char *name)
 {
-    return rvi_error(l->err, RV_E_ADAPTER,
-                     "%s: tensor '%s' has no place in this model (an adapter of another model, or "
-                     "of a kind that is not offered)",
-                     l->path, name);
+    return rvi_error(
+        l->err, RV_E_ADAPTER,
+        "%s: tensor '%s' does not belong to this model (an adapter of another model, or "
+        "of a kind that is not supported)",
+        l->path, name);
 }
 
 /* "base_model.model." + layer + ".lora_A" [".default"] + ".weight" */
@@ -128,7 +129,8 @@ static rv_status add_gguf(loader *l, rvi_tensor_view *view)
     return slot < 0 ? unknown(l, view->name) : add_tensor(l, slot, last == 'b', view);
 }
 
-/* A key of rank_pattern and alpha_pattern may be a regular expression; plain names are offered. */
+/* A key of rank_pattern and alpha_pattern may be a regular expression; plain names are supported.
+ * */
 static bool is_plain(const rvi_json *p)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.";
@@ -144,7 +146,7 @@ static rv_status check_pattern(loader *l, const rvi_json *config, const char *fi
         if (patterns->kind == RVI_JSON_OBJECT && is_plain(p) && isfinite(rvi_json_number(p, NAN)))
             continue;
         return rvi_error(l->err, RV_E_ADAPTER,
-                         "%s: '%s': plain layer names with a number each are offered", l->path,
+                         "%s: '%s': plain layer names with a number each are supported", l->path,
                          field);
     }
     return RV_OK;
@@ -186,24 +188,24 @@ static rv_status refuse_others(loader *l, const rvi_json *config)
     const rvi_json *type = rvi_json_get(config, "peft_type"), *bias = rvi_json_get(config, "bias"),
                    *init = rvi_json_get(config, "init_lora_weights");
     if (!is_absent(type) && !rvi_json_is_string(type, "LORA"))
-        return rvi_error(l->err, RV_E_ADAPTER, "%s: 'peft_type' is '%.32s': only LORA is offered",
+        return rvi_error(l->err, RV_E_ADAPTER, "%s: 'peft_type' is '%.32s': only LORA is supported",
                          l->path, rvi_json_string(type, "?"));
     for (size_t i = 0; i < RVI_COUNT(flags); i++) {
         const rvi_json *v = rvi_json_get(config, flags[i].field);
         if (!is_absent(v) && !(v->kind == RVI_JSON_BOOL && !v->as.boolean))
-            return rvi_error(l->err, RV_E_ADAPTER, "%s: '%s': %s are not offered", l->path,
+            return rvi_error(l->err, RV_E_ADAPTER, "%s: '%s': %s are not supported", l->path,
                              flags[i].field, flags[i].what);
     }
     if (bias && !rvi_json_is_string(bias, "none"))
         return rvi_error(l->err, RV_E_ADAPTER,
-                         "%s: 'bias': adapters with trained biases are not offered", l->path);
+                         "%s: 'bias': adapters with trained biases are not supported", l->path);
     bool known = !rvi_json_is(init, RVI_JSON_STRING);
     for (size_t i = 0; i < RVI_COUNT(inits) && !known; i++)
         known = rvi_json_is_string(init, inits[i]);
     if (!known)
         return rvi_error(l->err, RV_E_ADAPTER,
                          "%s: 'init_lora_weights': adapters that start from changed weights "
-                         "('%.32s') are not offered",
+                         "('%.32s') are not supported",
                          l->path, rvi_json_string(init, "?"));
     return RV_OK;
 }
@@ -218,9 +220,8 @@ static rv_status peft_scales(loader *l, const rvi_json *config)
     if (!st) st = check_pattern(l, config, "alpha_pattern");
     if (st) return st;
     if (!(r >= 1) || r > RVI_MAX_RANK)
-        return rvi_error(l->err, RV_E_ADAPTER,
-                         "%s: 'r' of adapter_config.json must be a number from 1 to %d", l->path,
-                         RVI_MAX_RANK);
+        return rvi_error(l->err, RV_E_ADAPTER, "%s: 'r' of adapter_config.json must be 1..%d",
+                         l->path, RVI_MAX_RANK);
     if (!isfinite(alpha))
         return rvi_error(l->err, RV_E_ADAPTER,
                          "%s: 'lora_alpha' of adapter_config.json must be a number", l->path);
@@ -354,7 +355,7 @@ static rv_status load_peft(loader *l)
         st = add_peft(l, rvi_safetensors_tensor_at(st_file, i));
     if (!st && rvi_safetensors_n_raw(st_file)) {
         const rvi_raw_tensor *raw = rvi_safetensors_raw_at(st_file, 0);
-        st = rvi_error(l->err, RV_E_ADAPTER, "%s: tensor '%s' of type %s is not offered", l->path,
+        st = rvi_error(l->err, RV_E_ADAPTER, "%s: tensor '%s' of type %s is not supported", l->path,
                        raw->name, raw->dtype);
     }
     if (!st) st = rvi_safetensors_check(st_file, l->path, l->err);
@@ -387,7 +388,7 @@ static rv_status load_gguf(loader *l, const char *const *arch)
                        l->path);
     else if (!rvi_gguf_get_str(g, "adapter.type", &text) || text.len != 4 ||
              memcmp(text.data, "lora", 4))
-        st = rvi_error(l->err, RV_E_ADAPTER, "%s: only LoRA adapters are offered (adapter.type)",
+        st = rvi_error(l->err, RV_E_ADAPTER, "%s: only LoRA adapters are supported (adapter.type)",
                        l->path);
     else if (rvi_gguf_get_str(g, "general.architecture", &text) && !named(arch, text))
         st = rvi_error(l->err, RV_E_ADAPTER, "%s: an adapter for '%.*s', but the model is '%s'",
@@ -512,8 +513,8 @@ rv_status rvi_adapter_put(rvi_adapter *a, int slot, const rvi_lora_target *t, in
     const char *name = t->hf_name[0] ? t->hf_name : t->gguf_name;
     rvi_lora_slot *s = &a->slots[slot];
     if (rank < 1 || rank > RVI_MAX_RANK)
-        return rvi_error(err, RV_E_ADAPTER, "adapter of '%s': rank %d is not between 1 and %d",
-                         name, rank, RVI_MAX_RANK);
+        return rvi_error(err, RV_E_ADAPTER, "adapter of '%s': rank must be 1..%d (got %d)", name,
+                         RVI_MAX_RANK, rank);
     if (!isfinite(scale))
         return rvi_error(err, RV_E_ADAPTER, "adapter of '%s': its scale is not a number", name);
     rv_status st = put_matrix(a, &s->a, name, rank, t->n_in, ma, err);

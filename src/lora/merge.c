@@ -139,7 +139,7 @@ static rv_status sum_parts(merger *m, factors *f, int slot)
     int rank = 0, first = 0;
     for (int i = 0; i < m->n_parts; i++) rank += rvi_adapter_rank(m->parts[i].adapter, slot);
     if (rank > RVI_MAX_RANK)
-        return rvi_error(m->err, RV_E_ADAPTER, "merging: ranks of %d together; %d are possible",
+        return rvi_error(m->err, RV_E_ADAPTER, "merging: the ranks add up to %d, more than %d",
                          rank, RVI_MAX_RANK);
     rv_status st = factors_new(m, f, &m->targets[slot], rank);
     for (int i = 0; !st && i < m->n_parts; i++) {
@@ -458,8 +458,8 @@ static rv_status merge_slot(merger *m, int slot)
 static rv_status check_parts(const merger *m, int n_slots)
 {
     if (m->rank < 0 || m->rank > RVI_MAX_RANK)
-        return rvi_error(m->err, RV_E_INVALID, "merging to rank %d: 0 to %d are possible", m->rank,
-                         RVI_MAX_RANK);
+        return rvi_error(m->err, RV_E_INVALID, "merging: rank must be 0..%d (got %d)", RVI_MAX_RANK,
+                         m->rank);
     for (int i = 0; i < m->n_parts; i++)
         if (m->parts[i].adapter->n_slots != n_slots)
             return rvi_error(m->err, RV_E_INVALID, "merging: adapters of different models");

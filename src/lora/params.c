@@ -59,12 +59,13 @@ rv_status rvi_params_new(rvi_params **out, rvi_backend *be, const rvi_lora_targe
 {
     *out = NULL;
     if (rank < 1 || rank > RVI_MAX_RANK)
-        return rvi_error(err, RV_E_ADAPTER, "rank %d is not between 1 and %d", rank, RVI_MAX_RANK);
+        return rvi_error(err, RV_E_ADAPTER, "rank must be 1..%d (got %d)", RVI_MAX_RANK, rank);
     if (!isfinite(alpha))
         return rvi_error(err, RV_E_ADAPTER, "alpha of an adapter must be a number");
     int n_wanted = 0;
     for (int i = 0; i < n_targets; i++) n_wanted += wanted(ctx, i);
-    if (!n_wanted) return rvi_error(err, RV_E_ADAPTER, "an adapter needs one linear layer or more");
+    if (!n_wanted)
+        return rvi_error(err, RV_E_ADAPTER, "an adapter needs at least one linear layer");
     shape *shapes = rvi_zalloc_array((size_t)n_targets, sizeof *shapes);
     if (!shapes) return rvi_nomem(err, "adapter parameters");
     for (int i = 0; i < n_targets; i++)

@@ -123,7 +123,7 @@ static rv_status check_note(writer *w)
     const char *text = w->note.provenance;
     if (text) st = rvi_json_parse(&root, text, strlen(text), &arena, "provenance", w->err);
     if (!st && text && root->kind != RVI_JSON_OBJECT)
-        st = rvi_error(w->err, RV_E_INVALID, "provenance: no JSON object");
+        st = rvi_error(w->err, RV_E_INVALID, "provenance must be a JSON object");
     rvi_arena_deinit(&arena);
     return st;
 }
@@ -359,11 +359,11 @@ static rv_status check_place(const writer *w, const char *dir)
     rvi_os_kind kind = rvi_os_stat(dir, NULL);
     if (kind == RVI_OS_NONE) return RV_OK;
     if (kind != RVI_OS_DIR)
-        return rvi_error(w->err, RV_E_IO, "%s: there is something that is no directory", dir);
+        return rvi_error(w->err, RV_E_IO, "%s: exists and is not a directory", dir);
     rv_status st = rvi_os_list(dir, find_other, &other, w->err);
     if (!st && other)
         st = rvi_error(w->err, RV_E_IO,
-                       "%s: not replaced: there are other files than an adapter's in it", dir);
+                       "%s: not replaced, because it holds files that are not an adapter's", dir);
     return st;
 }
 

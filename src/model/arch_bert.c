@@ -1,6 +1,6 @@
 /* BERT (also MiniLM, bge, e5, ...): a post-norm encoder with learned positions and LayerNorm. It
- * makes embeddings: the pooler and the heads for masked words and sentence pairs, where a
- * checkpoint has them, take no part. */
+ * computes embeddings: the pooler and the heads for masked words and sentence pairs, if a
+ * checkpoint has them, are ignored. */
 #include "model/arch.h"
 
 #define LAYER "bert.encoder.layer.%d."

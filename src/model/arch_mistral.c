@@ -1,6 +1,6 @@
-/* Mistral: Llama with a sliding window on every layer (4096 where a configuration is silent, none
- * where it says null). GGUF files and adapters of Mistral models are named "llama", a name that the
- * llama family, earlier in the list of families, answers to for files. */
+/* Mistral: Llama with a sliding window on every layer (4096 if the configuration does not say, none
+ * if it says null). GGUF files and adapters of Mistral models are named "llama", so the llama
+ * family, which comes earlier in the list, opens such files. */
 #include "model/arch.h"
 
 const rvi_arch rvi_arch_mistral = {

@@ -1,5 +1,5 @@
-/* From files to a model: every tensor is found by its role, its shape checked against the
- * hyperparameters, and handed to the backend. A missing or misshapen required tensor is an error
+/* Builds a model from its files: finds every tensor by its role, checks its shape against the
+ * hyperparameters and passes it to the backend. A missing or misshapen required tensor is an error
  * that names it; tensors that were not used are reported by name. */
 #include <math.h>
 #include <stdio.h>

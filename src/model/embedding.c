@@ -17,7 +17,7 @@ typedef struct reader {
 static rv_status refuse(reader *r, const char *where, const char *what)
 {
     char text[256];
-    int n = snprintf(text, sizeof text, "%s: '%.100s' is not offered", where, what);
+    int n = snprintf(text, sizeof text, "%s: '%.100s' is not supported", where, what);
     if (r->out->refused) return RV_OK;
     r->out->refused = rvi_arena_strndup(r->arena, text, (size_t)n);
     return r->out->refused ? RV_OK : rvi_nomem(r->err, where);
@@ -144,7 +144,7 @@ void rvi_embedding_read_gguf(rvi_embedding *out, const rvi_gguf *g)
     case MEAN: out->pooling = RV_POOLING_MEAN; break;
     case CLS: out->pooling = RV_POOLING_FIRST; break;
     case LAST: out->pooling = RV_POOLING_LAST; break;
-    case RANK: out->refused = "pooling_type 4 (ranking) is not offered"; break;
+    case RANK: out->refused = "pooling_type 4 (ranking) is not supported"; break;
     default: out->refused = "pooling_type: not one of 0 to 3"; break;
     }
 }

@@ -5,9 +5,9 @@
  *   a = softmax(q k^T scale) v over all of the text;  x = norm(x + W_o a + b)
  *   x = norm(x + W_down act(W_up x + b) + b)
  *
- * Every row of a text is computed as if it stood at the text's last position: then the paged
- * attention sees all of the text, in the same order for each of its rows. A row's result so depends
- * on its text alone. */
+ * Every row of a text is computed as if it were at the text's last position: then paged attention
+ * sees all of the text, in the same order for each row, and a row's result depends on its text
+ * alone. */
 #include <string.h>
 
 #include "model/workspace.h"

@@ -114,7 +114,7 @@ static rv_status rope_kind(reader *r, const char *name, size_t len, rvi_rope_kin
             return RV_OK;
         }
     return rvi_error(r->err, RV_E_MODEL,
-                     "rope scaling '%.*s' is not offered (none, linear, llama3, yarn, longrope)",
+                     "rope scaling '%.*s' is not supported (none, linear, llama3, yarn, longrope)",
                      (int)RVI_MIN(len, (size_t)64), name);
 }
 
@@ -174,9 +174,9 @@ static rv_status scaling_object(reader *r, const rvi_json **out)
             return rvi_error(r->err, RV_E_MODEL, "'%s': an object is needed", names[i]);
         for (size_t k = 0; k < rvi_json_count(s); k++)
             if (rvi_json_is(rvi_json_at(s, k), RVI_JSON_OBJECT))
-                return rvi_error(r->err, RV_E_MODEL,
-                                 "'%s': rotations that differ from layer to layer are not offered",
-                                 names[i]);
+                return rvi_error(
+                    r->err, RV_E_MODEL,
+                    "'%s': rotations that differ from layer to layer are not supported", names[i]);
         if (rvi_json_count(s)) *out = s;
     }
     return RV_OK;
@@ -206,7 +206,8 @@ static rv_status hf_original_context(reader *r, const rvi_json *s, rvi_rope_para
     if (st) return st;
     if (r->arch->original_context) v = r->arch->original_context;
     if (number(r, NULL, key, &v) < 0 || !(v >= 1) || v > RVI_MAX_CONTEXT || v != floor(v))
-        return rvi_error(r->err, RV_E_MODEL, "'%s' is not possible", key);
+        return rvi_error(r->err, RV_E_MODEL,
+                         "'%s' must be a whole number, 1 to the largest context", key);
     p->original_context = (int)v;
     return RV_OK;
 }
@@ -261,13 +262,16 @@ static rv_status read_rope(reader *r, rvi_hparams *h, rvi_arena *arena)
     if (!r->arch->partial_rope && partial != 1) {
         if (p->kind != RVI_ROPE_PLAIN)
             return rvi_error(r->err, RV_E_MODEL,
-                             "'partial_rotary_factor' %g is not offered for this architecture",
+                             "'partial_rotary_factor' %g is not supported for this architecture",
                              partial);
         partial = 1; /* the official implementation does not look at it */
     }
     int n_rot = partial > 0 && partial <= 1 ? (int)(h->head_size * partial) : 0;
     if (!n_rot)
-        return rvi_error(r->err, RV_E_MODEL, "'partial_rotary_factor' %g is not possible", partial);
+        return rvi_error(r->err, RV_E_MODEL,
+                         "'partial_rotary_factor' must be at most 1 and rotate at least one "
+                         "element of a head (got %g)",
+                         partial);
     return count(r, "rope.dimension_count", NULL, h->head_size, n_rot, &p->n_rot);
 }
 
@@ -288,7 +292,7 @@ static rv_status window_size(reader *r, int *out)
     if (config && rvi_json_is(rvi_json_get(config, "sliding_window"), RVI_JSON_NULL)) window = 0;
     int found = number(r, "attention.sliding_window", "sliding_window", &window);
     if (found < 0 || window < 0 || window != floor(window) || window > (double)(1u << 30))
-        return rvi_error(r->err, RV_E_MODEL, "'%s' is not a possible window", r->key);
+        return rvi_error(r->err, RV_E_MODEL, "'%s' is not a valid window size", r->key);
     if (!config && !found && r->arch->window_rule == RVI_WINDOW_ALL)
         window = 0; /* GGUF writers leave no window out */
     *out = (int)window;
@@ -359,7 +363,7 @@ static rv_status read_windows(reader *r, rvi_hparams *h, rvi_arena *arena)
 
 /* ---- the rest ---- */
 
-/* What would change the arithmetic in ways that are not offered. */
+/* What would change the arithmetic in ways that are not supported. */
 static rv_status refuse_others(reader *r)
 {
     const rvi_json *config = r->meta->config;
@@ -367,14 +371,15 @@ static rv_status refuse_others(reader *r)
     bool both_ways = false;
     rv_status st;
     if (rvi_json_is(rvi_json_get(config, "quantization_config"), RVI_JSON_OBJECT))
-        return rvi_error(r->err, RV_E_MODEL,
-                         "'quantization_config': checkpoints with packed weights are not offered");
+        return rvi_error(
+            r->err, RV_E_MODEL,
+            "'quantization_config': checkpoints with packed weights are not supported");
     if (config && (st = flag(r, "use_bidirectional_attention", false, &both_ways))) return st;
     if (both_ways)
         return rvi_error(r->err, RV_E_MODEL,
-                         "'use_bidirectional_attention': only causal models are offered");
+                         "'use_bidirectional_attention': only causal models are supported");
     if (!config && number(r, "expert_count", NULL, &experts) && experts != 0)
-        return rvi_error(r->err, RV_E_MODEL, "'%s': mixtures of experts are not offered", r->key);
+        return rvi_error(r->err, RV_E_MODEL, "'%s': mixtures of experts are not supported", r->key);
     return RV_OK;
 }
 
@@ -388,7 +393,7 @@ static rv_status read_activation(reader *r)
         rvi_json_is_string(name, gelu ? "gelu_pytorch_tanh" : "silu") ||
         (!gelu && rvi_json_is_string(name, "swish"))) /* the same under its older name */
         return RV_OK;
-    return rvi_error(r->err, RV_E_MODEL, "activation '%s' is not offered for this architecture",
+    return rvi_error(r->err, RV_E_MODEL, "activation '%s' is not supported for this architecture",
                      rvi_json_string(name, "?"));
 }
 
@@ -467,7 +472,7 @@ static rv_status read_heads(reader *r, rvi_hparams *h)
         return st;
     if (value_size != h->head_size)
         return rvi_error(r->err, RV_E_MODEL,
-                         "keys of %d and values of %d elements a head are not offered",
+                         "keys of %d and values of %d elements a head are not supported",
                          h->head_size, value_size);
     if (h->n_heads * h->head_size > RVI_MAX_WIDTH)
         return rvi_error(r->err, RV_E_MODEL, "%d heads of %d elements are too many", h->n_heads,
@@ -486,18 +491,19 @@ static rv_status refuse_decoder_options(reader *r)
     rv_status st;
     if (!config) {
         (void)rvi_gguf_get_bool(r->meta->gguf, gguf_key(r, "attention.causal"), &on);
-        return on ? rvi_error(r->err, RV_E_MODEL, "'%s': causal attention is not offered here",
+        return on ? rvi_error(r->err, RV_E_MODEL, "'%s': causal attention is not supported here",
                               r->full)
                   : RV_OK;
     }
     for (size_t i = 0; i < RVI_COUNT(flags); i++) {
         if ((st = flag(r, flags[i], false, &on))) return st;
         if (on)
-            return rvi_error(r->err, RV_E_MODEL, "'%s': only encoders are offered here", flags[i]);
+            return rvi_error(r->err, RV_E_MODEL, "'%s': only encoders are supported here",
+                             flags[i]);
     }
     if (kind && kind->kind != RVI_JSON_NULL && !rvi_json_is_string(kind, "absolute"))
         return rvi_error(r->err, RV_E_MODEL,
-                         "'position_embedding_type' '%s' is not offered (only absolute)",
+                         "'position_embedding_type' '%s' is not supported (only absolute)",
                          rvi_json_string(kind, "?"));
     return RV_OK;
 }
@@ -520,7 +526,7 @@ static rv_status read_encoder_activation(reader *r, rvi_act *out)
             *out = names[i].act;
             return RV_OK;
         }
-    return rvi_error(r->err, RV_E_MODEL, "'hidden_act' '%s' is not offered for this architecture",
+    return rvi_error(r->err, RV_E_MODEL, "'hidden_act' '%s' is not supported for this architecture",
                      rvi_json_string(name, "?"));
 }
 
@@ -577,7 +583,7 @@ rv_status rvi_hparams_read(rvi_hparams *h, const rvi_arch *arch, const rvi_meta 
     double vocab = 0;
     if (number(&r, "vocab_size", "vocab_size", &vocab) < 0 || vocab < 0 || vocab > (1 << 24) ||
         vocab != floor(vocab))
-        return rvi_error(err, RV_E_MODEL, "'%s' is not a possible vocabulary size", r.key);
+        return rvi_error(err, RV_E_MODEL, "'%s' is not a valid vocabulary size", r.key);
     h->n_vocab = (int)vocab;
     if (arch->is_encoder) return read_encoder(&r, h);
     if ((st = read_heads(&r, h))) return st;

@@ -68,11 +68,14 @@ static double frequency(const rvi_rope_params *p, int i, int set)
 static rv_status check(const rvi_rope_params *p, rv_error *err)
 {
     if (p->n_rot < 2 || p->n_rot % 2)
-        return rvi_error(err, RV_E_MODEL, "rotary size %d: an even number is needed", p->n_rot);
+        return rvi_error(err, RV_E_MODEL, "rotary size must be even and at least 2 (got %d)",
+                         p->n_rot);
     if (!(p->theta > 1) || !isfinite(p->theta))
-        return rvi_error(err, RV_E_MODEL, "rotary base %g is not possible", p->theta);
+        return rvi_error(err, RV_E_MODEL, "rotary base must be finite and above 1 (got %g)",
+                         p->theta);
     if (p->kind != RVI_ROPE_PLAIN && (!(p->factor > 0) || !isfinite(p->factor)))
-        return rvi_error(err, RV_E_MODEL, "rope scaling factor %g is not possible", p->factor);
+        return rvi_error(err, RV_E_MODEL,
+                         "rope scaling factor must be finite and positive (got %g)", p->factor);
     if ((p->kind == RVI_ROPE_LLAMA3 || p->kind == RVI_ROPE_YARN || p->kind == RVI_ROPE_LONG) &&
         p->original_context < 2)
         return rvi_error(err, RV_E_MODEL, "rope scaling needs the original context length");

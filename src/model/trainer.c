@@ -122,14 +122,15 @@ static rv_status check(const rvi_model *m, const rvi_params *params, const rvi_p
                        const rvi_trainer_options *o, rv_error *err)
 {
     if (m->arch->is_encoder)
-        return rvi_error(err, RV_E_INVALID, "encoders are not trained: a decoder is needed");
+        return rvi_error(err, RV_E_INVALID,
+                         "only decoders can be trained, and this model is an encoder");
     if (o->max_rows < 1 || o->max_spans < 1 || o->max_losses < 1)
         return rvi_error(err, RV_E_INVALID, "a trainer needs room for rows, texts and losses");
     if (o->lowest < 0 || o->lowest > m->hp.n_layers)
-        return rvi_error(err, RV_E_INVALID, "lowest trained layer %d: the model has %d", o->lowest,
-                         m->hp.n_layers);
+        return rvi_error(err, RV_E_INVALID, "the lowest trained layer must be 0..%d (got %d)",
+                         m->hp.n_layers, o->lowest);
     if (params && params->adapter->n_slots != m->n_targets)
-        return rvi_error(err, RV_E_INVALID, "the adapter is another model's");
+        return rvi_error(err, RV_E_INVALID, "the adapter belongs to another model");
     if (grads && (!params || grads->n != params->n || grads->rank != params->rank ||
                   grads->adapter->n_slots != params->adapter->n_slots))
         return rvi_error(err, RV_E_INVALID, "gradients of another shape than the parameters");

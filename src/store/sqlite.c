@@ -95,7 +95,7 @@ static rv_status fail(const file *f, const char *doing, rv_error *err)
 
 static rv_status fail_record(const file *f, const char *name, rv_error *err)
 {
-    return rvi_error(err, RV_E_STORAGE, "%s: %s holds what this program never writes there",
+    return rvi_error(err, RV_E_STORAGE, "%s: %s holds data that this program did not write",
                      f->path, name);
 }
 
@@ -392,7 +392,7 @@ static rv_status open_database(file *f, bool *damaged, rv_error *err)
         st = ask(f, "PRAGMA quick_check(1)", "ok", &ok, err);
         if (!st && !ok) {
             *damaged = true;
-            return rvi_error(err, RV_E_STORAGE, "%s: its pages contradict each other", f->path);
+            return rvi_error(err, RV_E_STORAGE, "%s: the database file is inconsistent", f->path);
         }
     }
     if (!st) st = synchronise(f, true, err);

@@ -1,8 +1,8 @@
 /* jinja_iter.c - iteration: over containers, and lazily through map, select, unique and loop
  * conditions.
  *
- * The lazy ones matter: what they apply is called when an item is asked for, so it sees what the
- * template has done until then, and items that nobody asks for cannot fail. */
+ * Laziness matters: a filter or test is applied when an item is requested, so it sees what the
+ * template has done until then, and items that are never requested cannot fail. */
 #include <string.h>
 
 #include "base/utf8.h"

@@ -8,8 +8,8 @@
  * this frame looks it up among the variables of the caller whenever it is entered.
  * 3. A name that a frame sets is its own. When the frame is entered it starts as a copy of the
  * outer one (so a set inside a loop does not leave it); if there is no outer one it starts as the
- * caller's variable, or undefined where the frame surely sets it before any use: first seen in a
- * set that stands in no if.
+ * caller's variable, or undefined where the frame certainly sets it before any use: first seen in a
+ * set outside any if.
  * 4. The branches of an if are no frames. */
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* chars.h - properties, case mappings and widths of single characters. Properties and case are those
- * of Python's str methods. */
+/* chars.h - properties, case mappings and widths of single characters. Properties and case are
+ * those of Python's str methods. */
 #ifndef RVI_TEXT_CHARS_H
 #define RVI_TEXT_CHARS_H
 

@@ -1,9 +1,9 @@
 /* decoder.c - ids to text, one id at a time.
  *
  * The reference decoders work on the list of all tokens; here each token passes through the steps
- * when it comes. Steps before Fuse (or ByteLevel) see whole tokens, steps behind see one text in
- * portions. What cannot be done in portions is refused when the decoder is loaded
- * (rvi_decoder_check). rvi_tokenizer_decode is the same machine run to its end. */
+ * as soon as it arrives. Steps before Fuse (or ByteLevel) see whole tokens, later steps see one
+ * text in portions. A decoder that cannot work in portions is refused when it is loaded
+ * (rvi_decoder_check). rvi_tokenizer_decode runs the same steps over all ids. */
 #include <string.h>
 
 #include "base/utf8.h"

@@ -1,10 +1,10 @@
 /* load_gguf.c - a tokenizer from the metadata of a GGUF file (tokenizer.ggml.*).
  *
  * "gpt2" is byte-level BPE with a list of merges and a named pre-tokenizer (gguf_pre.c). "llama" is
- * a SentencePiece model: there are scores instead of merges. Every way to put a token together from
- * two others is made a merge, with the place of the token's score as its rank, so that both kinds
- * run on the same machine. "bert" is WordPiece: pieces that begin a word are stored with U+2581 in
- * front, those within a word bare; here they get BERT's own spelling ("##" within a word). */
+ * a SentencePiece model: there are scores instead of merges. Every way to build a token from two
+ * others becomes a merge whose rank is the place of the token's score, so that the same code runs
+ * both kinds. "bert" is WordPiece: pieces that begin a word are stored with U+2581 in front, those
+ * within a word bare; here they get BERT's own spelling ("##" within a word). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

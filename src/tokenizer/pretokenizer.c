@@ -1,6 +1,6 @@
-/* pretokenizer.c - a text to the pieces that BPE works on.
+/* pretokenizer.c - splits a text into the pieces that BPE works on.
  *
- * Steps either cut the spans they get or write the text anew. Empty pieces vanish at every step. */
+ * A step either splits the pieces it gets or rewrites the text. Every step drops empty pieces. */
 #include <string.h>
 
 #include "base/utf8.h"

@@ -1,5 +1,5 @@
-/* regex_compile.c - a tree of nodes to a program for the matcher, and the life of a compiled
- * expression. */
+/* regex_compile.c - compiles a tree of nodes into a program for the matcher; creates and frees
+ * expressions. */
 #include <string.h>
 
 #include "base/utf8.h"

@@ -1,5 +1,5 @@
-/* regex_parse.c - a pattern to a tree of nodes. Recursion goes one level for each open parenthesis
- * and is capped. */
+/* regex_parse.c - parses a pattern into a tree of nodes. Recursion is one level for each open
+ * parenthesis and is capped. */
 #include <string.h>
 
 #include "base/utf8.h"

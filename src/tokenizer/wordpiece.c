@@ -1,5 +1,5 @@
-/* wordpiece.c - WordPiece: a word as the longest piece at its start, then the longest piece that
- * goes on from there, and so on; a word that cannot be spelled so is one unknown token.
+/* wordpiece.c - WordPiece: a word becomes the longest piece at its start, then the longest piece
+ * that continues it, and so on; a word that cannot be split this way is one unknown token.
  *
  * Each place of a word costs at most the length of the longest piece, and pieces of more than
  * RVI_TOK_ADDED_LEN_MAX bytes (no vocabulary has them) are never matched: the cost stays linear. */

@@ -122,7 +122,7 @@ static void after_opening(void **state)
         assert_int_equal(truncate(path, LEFT), 0);
         assert_int_equal(answer(m, &why), RV_E_IO);
         assert_non_null(strstr(why.text, path));
-        assert_non_null(strstr(why.text, "cut short"));
+        assert_non_null(strstr(why.text, "truncated"));
         assert_int_equal(answer(m, &why), RV_E_IO);
         rv_model_close(&m);
         /* opened again it is a bad file; another one works */

@@ -392,7 +392,7 @@ static void test_place_of_an_error(void **state)
     rv_error err = {0};
     const rvi_json *v;
     assert_int_equal(parse(&arena, &v, "{\n  \"a\": 1,\n  \"b\": x\n}", &err), RV_E_CONFIG);
-    assert_string_equal(err.text, "text: line 3, column 8: a value was expected");
+    assert_string_equal(err.text, "text: line 3, column 8: value expected");
     assert_int_equal(parse(&arena, &v, "nope", &err), RV_E_CONFIG);
     assert_string_equal(err.text, "text: line 1, column 1: unknown word");
     rvi_arena_deinit(&arena);

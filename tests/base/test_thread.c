@@ -1,5 +1,5 @@
-/* Threads and wakeups: a post ends one wait, also when it came before the wait; and a pool calls its
- * pause function before every task. */
+/* Threads and wakeups: a post ends one wait, also when it came before the wait; and a pool calls
+ * its pause function before every task. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

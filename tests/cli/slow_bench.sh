@@ -19,9 +19,9 @@ check "bench: no model" 2 - "a model is needed" "$rv" bench
 check "bench: nothing to do" 2 - "nothing to measure" "$rv" bench $spm -p 0 -n 0
 check "bench: below zero" 2 - "below 0" "$rv" bench $spm -p -1
 check "bench: depth below zero" 2 - "below 0" "$rv" bench $spm -d -1
-check "bench: no repetition" 2 - "between 1 and" "$rv" bench $spm -r 0
-check "bench: no sequence" 2 - "between 1 and" "$rv" bench $spm --parallel 0
-check "bench: too many sequences" 2 - "between 1 and" "$rv" bench $spm --parallel 100000
+check "bench: no repetition" 2 - "must be 1\.\." "$rv" bench $spm -r 0
+check "bench: no sequence" 2 - "must be 1\.\." "$rv" bench $spm --parallel 0
+check "bench: too many sequences" 2 - "must be 1\.\." "$rv" bench $spm --parallel 100000
 check "bench: not a number" 2 - "not a whole number" "$rv" bench $spm -p many
 check "bench: too many tokens" 2 - "at most" "$rv" bench $spm -p 999999999
 check "bench: two formats" 2 - "one of --json, --csv and --ops" "$rv" bench $spm --json --csv

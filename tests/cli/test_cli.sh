@@ -34,7 +34,7 @@ check "too many arguments" 2 - "unexpected argument" "$rv" run $spm a b
 
 # --- models that are not there or not right
 check "model not found says what to do" 1 - "ruvllm list" "$rv" run nosuchmodel hello
-check "known model, empty cache" 1 - "'ruvllm pull smollm2' fetches it" \
+check "known model, empty cache" 1 - "'ruvllm pull smollm2' downloads it" \
     "$rv" run smollm2 hello --cache-dir "$tmp/nocache"
 check "not a model file" 1 - "ruvllm: " "$rv" info Makefile
 check "a directory without a model" 1 - "config.json" "$rv" info docs
@@ -90,7 +90,7 @@ printf 'caf\351 \377\376 \360\237' >"$tmp/latin1"
 check "invalid UTF-8 in the prompt" 0 '"text"' - "$rv" run $spm "$(cat "$tmp/latin1")" -n 2 --json
 check "adapter" 0 '"ids"' "does not say which model" \
     "$rv" run tests/golden/llama --ids 5,6,7 --lora tests/golden/llama/lora:0.5 --greedy -n 3 --json
-check "adapter of another model" 1 - "no place in this model" \
+check "adapter of another model" 1 - "does not belong to this model" \
     "$rv" run tests/golden/llama --ids 5 --lora tests/golden/phi3/lora -n 1
 
 echo '{"messages":[{"role":"user","content":"hello"}],"tools":null}' >"$tmp/object.json"
@@ -240,9 +240,9 @@ done
 same "the mean is the default where a model declares nothing" "$tmp/a" "$tmp/b"
 check "embed by another pooling" 2 - "must be mean, last or first" "$rv" embed $spm x --pooling max
 check "embed texts and a file" 2 - "not both" "$rv" embed $spm x --file "$tmp/texts"
-check "embed too long a text" 1 - "text 2 has [0-9]* tokens, and 512 are the most" \
+check "embed too long a text" 1 - "text 2 has [0-9]* tokens, more than the 512" \
     "$rv" embed $spm x "$(head -c 3000 /dev/zero | tr '\0' x)"
-check "embed more than --ctx" 1 - "by --ctx" "$rv" embed $spm "one two three four five" --ctx 4
+check "embed more than --ctx" 1 - "of --ctx" "$rv" embed $spm "one two three four five" --ctx 4
 check "embed without a tokenizer" 1 - "no tokenizer" "$rv" embed tests/golden/qwen3 x
 check "embed by an encoder" 0 '"n_tokens":[0-9]*,"embedding":\[[-0-9]' - \
     "$rv" embed tests/gguf/bert.gguf "hello" --json

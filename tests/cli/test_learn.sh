@@ -29,7 +29,7 @@ check "a question without an answer" 2 - "go together" "$rv" teach $spm -q x
 check "neither question nor file" 2 - "either -q and -a, or a file" "$rv" teach $spm
 check "two loops" 2 - "give one of --instant" "$rv" teach $spm -q x -a y --deep --background
 check "no action" 2 - "an action is needed" "$rv" learn
-check "an unknown action" 2 - "no action 'dance'" "$rv" learn dance
+check "an unknown action" 2 - "unknown action 'dance'" "$rv" learn dance
 check "merge needs two" 2 - "merge takes two arguments" "$rv" learn merge 1
 check "an unknown way to merge" 2 - "must be average, quality or ewc (got 'best')" \
     "$rv" learn merge 1 2 --how best
@@ -42,7 +42,7 @@ check "an empty question" 1 - "it is empty" "$rv" teach $spm -q "" -a "x"
 check "bytes that are no text" 1 - "not UTF-8" "$rv" teach $spm -q "$(printf 'a\377')" -a "x"
 check "a file that is not there" 1 - "cannot be read" "$rv" teach $spm "$tmp/none.jsonl"
 : >"$tmp/empty.jsonl"
-check "a file without a lesson" 1 - "no lesson in it" "$rv" teach $spm "$tmp/empty.jsonl"
+check "a file without a lesson" 1 - "holds no lesson" "$rv" teach $spm "$tmp/empty.jsonl"
 echo '{"question": "x"}' >"$tmp/half.jsonl"
 check "half a lesson" 1 - "half.jsonl, line 1" "$rv" teach $spm "$tmp/half.jsonl"
 echo 'hello' >"$tmp/plain.jsonl"
@@ -143,7 +143,7 @@ printf 'hello\n/good\n' | "$rv" chat $spm -n 4 --no-learn >"$tmp/out" 2>"$tmp/er
 verdict "with --no-learn nothing is learned" 0 $? "" "Nothing is learned here"
 
 # --- pausing, going back
-check "pause" 0 "waits for 'learn run'" - "$rv" learn pause -m $spm
+check "pause" 0 "paused until 'learn run'" - "$rv" learn pause -m $spm
 check "status says so" 0 '"paused":true' - "$rv" learn status -m $spm --json
 check "no generation to go back from" 1 - "no generation" "$rv" learn rollback -m $spm
 check "a generation that is a word" 2 - "must be a number" "$rv" learn rollback x -m $spm

@@ -491,7 +491,7 @@ static void bad_orders(void **state)
         const char *order, *says;
     } cases[] = {
         {"top_p,top_q", "'top_q'"},
-        {"top_p,top_k,top_p", "'top_p' is there twice"},
+        {"top_p,top_k,top_p", "'top_p' is listed twice"},
         {"top_p,", "''"},
         {",top_p", "''"},
         {"top_p,,top_k", "''"},

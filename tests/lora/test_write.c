@@ -413,8 +413,8 @@ static void refusals(void **state)
         {a, good, false, RVI_Q8_0, NULL, RV_E_INVALID, "f32 or f16"},
         {a, good, false, RVI_F32, "{\"a\": ", RV_E_CONFIG, "provenance"},
         {a, good, true, RVI_F32, "[1]", RV_E_INVALID, "provenance"},
-        {a, file, false, RVI_F32, NULL, RV_E_IO, "no directory"},
-        {a, home, false, RVI_F32, NULL, RV_E_IO, "other files"},
+        {a, file, false, RVI_F32, NULL, RV_E_IO, "is not a directory"},
+        {a, home, false, RVI_F32, NULL, RV_E_IO, "not an adapter's"},
         {a, "/nowhere at all/x.gguf", true, RVI_F32, NULL, RV_E_IO, "cannot open"},
     };
     for (size_t i = 0; i < RVI_COUNT(cases); i++) {

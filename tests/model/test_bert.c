@@ -525,7 +525,7 @@ static void files_beside(void **state)
     }
 }
 
-/* A declared way that is not offered is refused by name; a way that the caller names is taken. */
+/* A declared way that is not supported is refused by name; a way that the caller names is taken. */
 static void refused_pooling(void **state)
 {
     (void)state;
@@ -535,8 +535,8 @@ static void refused_pooling(void **state)
     float out[64];
     golden_open(&g, models[0].path, NULL, true, 1, NULL);
     feed_init(&f, g.m, 8, 8, RV_KV_F32);
-    g.m->source->embedding.refused = "pooling: 'max' is not offered";
-    expect_refusal(&g, &f, ids, 3, RV_POOLING_DEFAULT, RV_E_MODEL, "'max' is not offered");
+    g.m->source->embedding.refused = "pooling: 'max' is not supported";
+    expect_refusal(&g, &f, ids, 3, RV_POOLING_DEFAULT, RV_E_MODEL, "'max' is not supported");
     assert_ok(rvi_embed(g.m, f.ws, &f.seq, 8, ids, 3, &(rvi_embed_options){RV_POOLING_MEAN, true},
                         out, err));
     feed_deinit(&f);

@@ -1,6 +1,6 @@
 /* test_unicode.c - sets of code points by property, case folding, widths, and the
- * normalization forms against Python's unicodedata (tools/make_tokenizer_vectors.py). Run from the repository
- * root. */
+ * normalization forms against Python's unicodedata (tools/make_tokenizer_vectors.py). Run from the
+ * repository root. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,5 @@
-/* Where the time goes: while a profile is on, the backend's op table is one of wrappers that add up
- * the seconds, the bytes that must be read and the operations of each kind of call. Off, it costs
- * nothing. */
+/* Profiling: while a profile is on, the backend's op table holds wrappers that add up the seconds,
+ * the bytes read and the operations of each kind of call. While it is off, it costs nothing. */
 #include "backend/cpu/profile.h"
 
 #include <stdio.h>

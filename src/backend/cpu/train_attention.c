@@ -3,20 +3,19 @@
  *
  * A block is some rows of one span, a task a block with one KV head and its query heads, some of
  * them at a time. The queries of all these heads are put together, row by row, as one operand: they
- * share their keys, and products as small as those of single heads would cost more around them than
- * in them. Their scores for all keys stand in scratch, so that softmax is plain. Keys come in
- * chunks, packed from the spans where they lie; products leave out the panels of keys that come
- * after all rows of a group.
+ * share their keys, and for products as small as those of single heads the overhead would be larger
+ * than the product. Their scores for all keys are kept in scratch, so that softmax is simple. Keys
+ * are packed from their spans in chunks; products skip the panels of keys that come after all rows
+ * of a group.
  *
- * The backward by k and v is three sums, one after the other:
- *     of a block's own queries, by the task of the block itself of those of other blocks that see
- *     no more than a few keys before themselves: the task of such a block leaves a part
- *         for each of these keys, and parts are added in the order of the blocks
- *     of the others, whose parts would take too much memory: keys meet them in the order of the
- *     spans, with the
- *         probabilities computed again from what the task left of each query: the largest score,
- *         the inverse of the sum, and sum(p dp).
- * Tasks go in waves whose parts fit into memory. So every sum has one order.
+ * The gradients of k and v are three sums, one after the other:
+ *  1. over a block's own queries, added by the task of the block itself;
+ *  2. over the queries of other blocks that see only a few keys before themselves: the task of such
+ *     a block leaves a part for each of these keys, and parts are added in the order of the blocks;
+ *  3. over all other queries, whose parts would take too much memory: for each key in the order of
+ *     the spans, with the probabilities computed again from what the task left of each query (the
+ *     largest score, the inverse of the sum, and sum(p dp)).
+ * Tasks run in waves whose parts fit into memory. So every sum has one order.
  *
  * Keys that a query does not see have the probability 0 but take part in the products: a NaN or an
  * infinity in one row may reach other rows of the same text. */

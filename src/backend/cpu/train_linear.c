@@ -4,17 +4,17 @@
  * Forward and backward by the input are the same work: `out` += `in` times a matrix, for blocks of
  * rows and chunks of the matrix's inputs. The rows are packed once for all threads; the threads
  * share out the matrix's outputs, and each turns its part of the weights into packed panels that
- * stay in its cache while the rows go by. Many threads share out the rows as well, in parts: each
- * then reads fewer of the rows that others have packed. Forward, the layers' weights stand side by
- * side along the outputs; backward they stand one behind the other along the inputs.
+ * stay in its cache while it reads all rows. With many threads, the rows are divided as well, so
+ * that each thread reads fewer rows that others have packed. Forward, the layers' weights are
+ * placed side by side along the outputs; backward, one after the other along the inputs.
  *
- * An adapter costs little this way: `in` times its first matrix comes from the rows as they are
- * packed, and the (scaled) result is packed behind them, as more inputs, which meet the second
- * matrix behind the weights. Forward, the first matrices of all layers are one matrix; a layer's
- * second one has zeros where the results of others stand.
+ * This makes adapters cheap: `in` times the first matrix is computed from the rows as they are
+ * packed, and the scaled result is packed after them as additional inputs, whose weights are the
+ * second matrix. Forward, the first matrices of all layers form one matrix; a layer's second matrix
+ * has zeros for the results of other layers.
  *
- * Every element of a result is one sum over the inputs in their order: neither blocks, chunks nor
- * threads show, nor whether layers came together or one by one. */
+ * Every element of a result is one sum over the inputs in their order: blocks, chunks, threads and
+ * the grouping of layers do not change the bits. */
 #include <string.h>
 
 #include "backend/cpu/train.h"
