@@ -92,7 +92,7 @@ const cli_command cli_commands[] = {
      cli_doctor, NULL},
     {"tokenize", "MODEL [TEXT|-]", "text to token ids",
      "  --bos                begin with the beginning-of-text token, where the model wants one\n"
-     "  --plain              special-token text is ordinary text\n"
+     "  --special            </s> and the like become control tokens; without it they are text\n"
      "  --json               {\"ids\": [...]}\n"
      "  --jsonl              one {\"text\": ...} a line in, one {\"ids\": [...]} a line out\n",
      cli_tokenize, NULL},

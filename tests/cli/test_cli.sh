@@ -256,8 +256,8 @@ check "tokenize" 0 "^[0-9,]*$" - "$rv" tokenize $spm "hello world"
 check "detokenize" 0 "^hello world$" - "$rv" detokenize $spm "$(cat "$tmp/t")"
 check "tokenize json" 0 '^{"ids":\[[0-9,]*\]}$' - "$rv" tokenize $spm "hello" --json
 check "tokenize with BOS" 0 "^1," - "$rv" tokenize $spm --bos hello
-check "special token text" 0 "^2$" - "$rv" tokenize $spm "</s>"
-check "plain" 0 "," - "$rv" tokenize $spm "</s>" --plain
+check "the text of a control token is text" 0 "," - "$rv" tokenize $spm "</s>"
+check "unless asked for" 0 "^2$" - "$rv" tokenize $spm "</s>" --special
 printf '{"text":"hello"}\n{"text":""}\n{"text":"a\\u0000b"}\n' \
     | "$rv" tokenize $spm --jsonl >"$tmp/out" 2>"$tmp/err"
 verdict "jsonl" 0 $? '^{"ids":\[\]}$' -

@@ -128,7 +128,7 @@ for i in 1 2 3 4 5 6 7 8; do
 done
 wait
 says "lessons taught at the same time are all learned" "8" \
-    sh -c "'$rv' learn status -m $spm --adapter many | sed -n '1s/ .*//p'"
+    sh -c "'$rv' learn status -m $spm --adapter many | sed -n '2s/ .*//p'"
 
 # --- feedback in a chat that is no terminal
 printf '%s\n/fix Zorblat is orange.\n/learned\n/undo\n//learned\n' "$ask" >"$tmp/talk"
