@@ -200,7 +200,6 @@ rv_status rvi_api_read_sampling(rv_sampling *full, const rv_sampling *given,
 /* *json, in the arena: what a template sees of the chat. */
 rv_status rvi_api_read_chat(rv_chat *chat, const rvi_json **json, const rv_chat *given,
                             rvi_arena *arena, rv_error *err) RVI_MUST_CHECK;
-rvi_template_now rvi_api_now(const rv_time *t);
 /* Renders and tokenizes; appends to ids. */
 rv_status rvi_api_chat_ids(const rv_model *m, const rv_chat *chat, const rvi_json *json,
                            rvi_ids *ids, rv_error *err) RVI_MUST_CHECK;

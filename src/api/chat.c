@@ -119,7 +119,7 @@ rv_status rvi_api_read_chat(rv_chat *chat, const rvi_json **json, const rv_chat 
     return RV_OK;
 }
 
-rvi_template_now rvi_api_now(const rv_time *t)
+static rvi_template_now time_of(const rv_time *t)
 {
     if (!t) return (rvi_template_now){.year = 1970, .month = 1, .day = 1};
     return (rvi_template_now){t->year, t->month, t->day, t->hour, t->minute, t->second};
@@ -130,7 +130,7 @@ rv_status rvi_api_chat_ids(const rv_model *m, const rv_chat *chat, const rvi_jso
 {
     rvi_buf text = {0};
     rvi_text_spans user = {0}; /* what control tokens in it are just text */
-    rvi_template_now now = rvi_api_now(chat->now);
+    rvi_template_now now = time_of(chat->now);
     rv_status st = rvi_api_need_tokenizer(m, err);
     if (!st) st = rvi_chat_render_marked(m->chat, json, &now, &text, &user, err);
     if (!st)
@@ -180,7 +180,7 @@ rv_status rv_chat_render(const rv_model *m, const rv_chat *given, char **text, s
     const rv_allocator *heap = rvi_api_use_heap(m->rt);
     st = rvi_api_read_chat(&chat, &json, given, &arena, err);
     if (!st) {
-        rvi_template_now now = rvi_api_now(chat.now);
+        rvi_template_now now = time_of(chat.now);
         st = rvi_chat_render(m->chat, json, &now, &out, err);
     }
     rvi_arena_deinit(&arena);
@@ -222,7 +222,7 @@ rv_status rv_template_render(const rv_runtime *rt, const char *source, size_t so
     if (!st) st = with_none(&variables, json, &arena, err);
     if (!st) st = rvi_template_new(&t, source ? source : "", source_len, err);
     if (!st) {
-        rvi_template_now now = rvi_api_now(chat.now);
+        rvi_template_now now = time_of(chat.now);
         st = rvi_template_render(t, variables, &now, NULL, &out, err);
     }
     rvi_template_free(t);

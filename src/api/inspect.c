@@ -110,7 +110,7 @@ static rv_status run_rows(collector *c, const int32_t *ids, rv_kv_type kv_type,
     int32_t *which = rvi_alloc_array((size_t)chunk, sizeof *which);
     bool logits = !encoder && wanted(c->names, "logits");
     rv_status st = rows && which ? RV_OK : rvi_nomem(c->err, "tap");
-    if (!st) st = rvi_pages_new(&pool, m->be, &spec, 0, c->err);
+    if (!st) st = rvi_pages_new(&pool, m->be, &spec, c->err);
     if (!st) st = rvi_seq_init(&seq, pool, n, c->err);
     if (!st) st = rvi_workspace_new(&ws, m, chunk, logits ? chunk : 1, c->err);
     if (!st) rvi_workspace_set_tap(ws, collect, c);

@@ -405,35 +405,3 @@ void rvi_capture_take(rvi_capture *r, rvi_workspace *ws, int row, const float *l
     out->g_scale = store(c, c->g, r->g + at * n_embd, n_embd);
     if (r->n_head < RVI_CAPTURE_HEAD) r->head[r->n_head++] = (rvi_captured_id){id, out->log_p};
 }
-
-rv_status rvi_capture_text(rvi_capture *c, rvi_session *s, const int32_t *ids, size_t n_prompt,
-                           size_t n, float temperature, rv_error *err)
-{
-    rvi_engine *e = s->e;
-    if (!n_prompt || n <= n_prompt)
-        return rvi_error(err, RV_E_INVALID, "there is no answer after the prompt");
-    if (n > (size_t)s->n_context)
-        return rvi_error(err, RV_E_TOO_LONG, "%zu tokens do not fit the session's context of %d", n,
-                         s->n_context);
-    rv_status st = rvi_engine_check_ids(e, ids, n, err);
-    if (!st && s->answer)
-        st = rvi_error(err, RV_E_STATE, "the session has an answer that was not finished");
-    /* all but the row that the first token follows; then steps whose rows are captured */
-    if (!st) st = rvi_session_sync(s, ids, n_prompt - 1, NULL, NULL, err);
-    if (st) return st;
-    rvi_capture_begin(c);
-    memcpy(s->past.data + n_prompt - 1, ids + n_prompt - 1, (n - n_prompt + 1) * sizeof *ids);
-    s->past.len = n;
-    while (!st && (size_t)s->seq.len < n - 1) {
-        size_t first = (size_t)s->seq.len;
-        int rows = (int)RVI_MIN(n - 1 - first, (size_t)e->o.max_rows);
-        rvi_engine_begin(e);
-        if ((st = rvi_engine_add(e, s, rows, s->adapters, false, err))) break;
-        if ((st = rvi_engine_compute(e, err))) break;
-        for (int32_t r = 0; r < rows; r++)
-            rvi_capture_take(c, e->ws, r, rvi_model_logits(e->m, e->ws, e->rows, &r, 1),
-                             temperature, ids[first + (size_t)r + 1]);
-    }
-    s->past.len = (size_t)s->seq.len;
-    return st;
-}

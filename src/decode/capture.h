@@ -67,11 +67,6 @@ uint64_t rvi_capture_begin(rvi_capture *c);
 void rvi_capture_take(rvi_capture *c, rvi_workspace *ws, int row, const float *logits,
                       float temperature, int32_t id);
 
-/* Sets the session's past to ids and records all but the first n_prompt of them as a new answer, as
- * if they had been generated. */
-rv_status rvi_capture_text(rvi_capture *c, rvi_session *s, const int32_t *ids, size_t n_prompt,
-                           size_t n, float temperature, rv_error *err) RVI_MUST_CHECK;
-
 uint64_t rvi_capture_answer(const rvi_capture *c); /* the latest number, 0: none */
 /* How many of an answer's tokens are in the ring; the first ones of a long answer may not be. */
 int rvi_capture_count(const rvi_capture *c, uint64_t answer);

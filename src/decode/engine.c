@@ -48,7 +48,7 @@ rv_status rvi_engine_new(rvi_engine **out, const rvi_model *m, const rvi_tokeniz
     rvi_kv_spec spec =
         rvi_model_kv_spec(m, o->kv_type, (o->n_tokens + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS);
     rvi_backend *be = o->be ? o->be : m->be;
-    st = rvi_pages_new(&e->pool, be, &spec, 0, err);
+    st = rvi_pages_new(&e->pool, be, &spec, err);
     if (!st) st = rvi_workspace_new_on(&e->ws, m, be, e->o.max_rows, e->o.max_logits, err);
     e->rows = rvi_alloc_array((size_t)e->o.max_rows, sizeof *e->rows);
     e->which = rvi_alloc_array((size_t)e->o.max_logits, sizeof *e->which);

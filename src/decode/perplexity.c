@@ -37,7 +37,7 @@ rv_status rvi_perplexity_run(rv_perplexity *out, const rvi_model *m, const int32
                     .rope_set = rvi_rope_set(&m->rope, n_context)};
     rvi_kv_spec spec =
         rvi_model_kv_spec(m, kv_type, (n_context + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS);
-    rv_status st = rvi_pages_new(&pool, m->be, &spec, 0, err);
+    rv_status st = rvi_pages_new(&pool, m->be, &spec, err);
     if (!st) st = rvi_seq_init(&seq, pool, n_context, err);
     if (!st) st = rvi_workspace_new(&s.ws, m, s.max_rows, LOGIT_ROWS, err);
     double sum = 0;

@@ -89,8 +89,6 @@ void rvi_stage_dry(rvi_sampler *s);
 /* Marks the tokens whose text holds one of the breakers. */
 rv_status rvi_dry_find_breakers(rvi_sampler *s, const rvi_tokenizer *t, const char *const *breakers,
                                 size_t n_breakers, rv_error *err) RVI_MUST_CHECK;
-/* Mirostat learns from the probability that the chosen token was drawn with. */
-void rvi_mirostat_learn(rvi_sampler *s, double p);
 /* Clamps to the finite floats: a penalty must not turn a token into a masked one. */
 float rvi_bounded(double logit);
 

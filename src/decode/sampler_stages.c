@@ -182,7 +182,8 @@ static void mirostat(rvi_sampler *s)
     rvi_candidates_keep_heavy(&s->set, s->set.total * exp2(-s->mu));
 }
 
-void rvi_mirostat_learn(rvi_sampler *s, double p)
+/* Mirostat learns from the probability that the chosen token was drawn with. */
+static void mirostat_learn(rvi_sampler *s, double p)
 {
     s->mu -= (double)s->o.mirostat_eta * (-log2(p) - (double)s->o.mirostat_tau);
 }
@@ -200,7 +201,7 @@ static const rvi_stage table[RVI_STAGES_MAX] = {
     {"top_p", top_p, top_p_active, false, false, NULL},
     {"min_p", min_p, min_p_active, false, false, NULL},
     {"xtc", xtc, xtc_active, false, false, NULL},
-    {"mirostat", mirostat, mirostat_active, false, false, rvi_mirostat_learn},
+    {"mirostat", mirostat, mirostat_active, false, false, mirostat_learn},
 };
 
 static const rvi_stage *find(const char *name, size_t len)

@@ -10,12 +10,9 @@ struct rvi_pages {
     int total, n_free;
     int32_t *refs;
     int32_t *free_list; /* the first n_free are free pages */
-    uint8_t *side;
-    size_t side_bytes;
 };
 
-rv_status rvi_pages_new(rvi_pages **out, rvi_backend *be, const rvi_kv_spec *spec,
-                        size_t side_bytes, rv_error *err)
+rv_status rvi_pages_new(rvi_pages **out, rvi_backend *be, const rvi_kv_spec *spec, rv_error *err)
 {
     *out = NULL;
     rvi_pages *p = rvi_zalloc(sizeof *p);
@@ -23,12 +20,10 @@ rv_status rvi_pages_new(rvi_pages **out, rvi_backend *be, const rvi_kv_spec *spe
     size_t n = (size_t)RVI_MAX(spec->n_pages, 1);
     p->be = be;
     p->total = p->n_free = (int)n;
-    p->side_bytes = side_bytes;
     p->refs = rvi_zalloc_array(n, sizeof *p->refs);
     p->free_list = rvi_alloc_array(n, sizeof *p->free_list);
-    p->side = side_bytes ? rvi_zalloc_array(n, side_bytes) : NULL;
     rv_status st = RV_OK;
-    if (!p->refs || !p->free_list || (side_bytes && !p->side)) st = rvi_nomem(err, "page pool");
+    if (!p->refs || !p->free_list) st = rvi_nomem(err, "page pool");
     rvi_kv_spec full = *spec;
     full.n_pages = (int)n;
     if (!st) st = be->ops->kv_new(be, &p->store, &full, err);
@@ -47,7 +42,6 @@ void rvi_pages_free(rvi_pages *p)
     p->be->ops->kv_free(p->be, p->store);
     rvi_free(p->refs);
     rvi_free(p->free_list);
-    rvi_free(p->side);
     rvi_free(p);
 }
 
@@ -59,11 +53,6 @@ int rvi_pages_in_use(const rvi_pages *p)
 int rvi_pages_refs(const rvi_pages *p, int32_t page)
 {
     return p->refs[page];
-}
-
-void *rvi_pages_side(rvi_pages *p, int32_t page)
-{
-    return p->side ? p->side + (size_t)page * p->side_bytes : NULL;
 }
 
 rvi_kv_store *rvi_pages_store(const rvi_pages *p)
@@ -80,7 +69,6 @@ static int32_t take(rvi_pages *p)
 {
     int32_t page = p->free_list[--p->n_free];
     p->refs[page] = 1;
-    if (p->side) memset(rvi_pages_side(p, page), 0, p->side_bytes);
     return page;
 }
 
@@ -126,7 +114,6 @@ rv_status rvi_seq_extend(rvi_seq *s, int n, rv_error *err)
     if (shared) {
         int32_t old = s->pages[s->n_pages - 1], own = take(p);
         p->be->ops->kv_copy_page(p->be, p->store, own, old);
-        if (p->side) memcpy(rvi_pages_side(p, own), rvi_pages_side(p, old), p->side_bytes);
         s->pages[s->n_pages - 1] = own;
         release(p, old);
     }

@@ -15,14 +15,11 @@
 
 typedef struct rvi_pages rvi_pages;
 
-/* side_bytes: room for data that belongs to a page (scales, hashes, use counts), zeroed when a page
- * is taken, copied with it. May be 0. */
 rv_status rvi_pages_new(rvi_pages **out, rvi_backend *be, const rvi_kv_spec *spec,
-                        size_t side_bytes, rv_error *err) RVI_MUST_CHECK;
+                        rv_error *err) RVI_MUST_CHECK;
 void rvi_pages_free(rvi_pages *p); /* accepts NULL; every sequence of it must be gone */
 int rvi_pages_in_use(const rvi_pages *p);
 int rvi_pages_refs(const rvi_pages *p, int32_t page);
-void *rvi_pages_side(rvi_pages *p, int32_t page); /* NULL when side_bytes is 0 */
 rvi_kv_store *rvi_pages_store(const rvi_pages *p);
 size_t rvi_pages_bytes(const rvi_pages *p); /* of one page */
 

@@ -10,7 +10,7 @@
 
 rvi_study_options rvi_learner_study_options(const rvi_learner *l)
 {
-    return (rvi_study_options){.recipe = l->o.recipe,
+    return (rvi_study_options){.recipe = (rvi_recipe)l->o.recipe,
                                .rank = l->o.rank,
                                .alpha = l->o.alpha,
                                .rate = l->o.learning_rate,

@@ -88,7 +88,7 @@ rv_status rvi_deep_take(rvi_deep *d, rvi_learner *l, rv_preference_loss loss, rv
                     .pairs = rvi_alloc_array(l->n_pairs + l->n_lessons + 1, sizeof *d->pairs),
                     .made = {.number = rvi_learner_next_number(l),
                              .origin = RVI_FROM_PAIRS,
-                             .recipe = l->o.recipe}};
+                             .recipe = (rvi_recipe)l->o.recipe}};
     if (!d->pairs) return rvi_nomem(err, "pairs");
     d->n = rvi_learner_gather_pairs(l, d->pairs, &d->made.first, &d->made.last);
     return rvi_feedback_count(&l->store, &d->made.known, err);

@@ -82,7 +82,7 @@ rv_status rvi_drift(const rvi_replay *r, const rvi_voice *v, const rvi_adapter_s
     if (!d.longest) return rvi_error(err, RV_E_LEARNING, "there are no probe texts yet");
     rvi_kv_spec spec =
         rvi_model_kv_spec(v->m, RV_KV_F16, (d.longest + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS);
-    rv_status st = rvi_pages_new(&d.pool, v->be, &spec, 0, err);
+    rv_status st = rvi_pages_new(&d.pool, v->be, &spec, err);
     if (!st) st = rvi_seq_init(&d.seq, d.pool, d.longest, err);
     if (!st) st = rvi_workspace_new_on(&d.ws, v->m, v->be, d.longest, AT_ONCE, err);
     d.rows = rvi_alloc_array((size_t)d.longest, sizeof *d.rows);

@@ -641,28 +641,6 @@ rv_status rvi_fact_read(rvi_fact **out, const rvi_tokenizer *t, const char *ques
     return st;
 }
 
-rv_status rvi_fact_new(rvi_fact **out, const char *subject, const char *relation,
-                       const char *answer, rv_error *err)
-{
-    rvi_buf q = {0};
-    *out = NULL;
-    rvi_fact *f = rvi_zalloc(sizeof *f);
-    if (!f) return rvi_nomem(err, "fact");
-    rvi_buf_printf(&q, "What is %s's %s?", subject, relation);
-    rv_status st = keep(f, &f->question, &q, err);
-    if (!st) st = keep_text(f, &f->subject, subject, err);
-    if (!st) st = keep_text(f, &f->relation, relation, err);
-    if (!st) st = keep_text(f, &f->answer, answer, err);
-    if (!st) st = make_relation(f, err);
-    f->is_name = true;
-    rvi_buf_deinit(&q);
-    if (st)
-        rvi_fact_free(f);
-    else
-        *out = f;
-    return st;
-}
-
 void rvi_fact_free(rvi_fact *f)
 {
     if (!f) return;

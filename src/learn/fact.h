@@ -37,9 +37,6 @@ typedef struct rvi_fact { /* all texts are valid UTF-8, terminated, never NULL b
 rv_status rvi_fact_read(rvi_fact **out, const rvi_tokenizer *t, const char *question,
                         size_t question_len, const char *answer, size_t answer_len,
                         rv_error *err) RVI_MUST_CHECK;
-/* A RELATION whose parts are known. */
-rv_status rvi_fact_new(rvi_fact **out, const char *subject, const char *relation,
-                       const char *answer, rv_error *err) RVI_MUST_CHECK;
 void rvi_fact_free(rvi_fact *f); /* accepts NULL */
 
 /* Does the fact say that its answer is another name of its subject ("Anna's nickname is Anni")? */

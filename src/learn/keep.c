@@ -100,11 +100,6 @@ static bool file_name(const rvi_learner *l, int number, rvi_buf *out)
     return rvi_buf_printf(out, "%s/generation-%06d.gguf", l->dir, number);
 }
 
-static const char *arch_of(const rvi_learner *l)
-{
-    return l->parts.m->arch->gguf_names[0];
-}
-
 /* Where an adapter comes from, as its files say. */
 static bool put_provenance(rvi_buf *out, const rvi_generation *g)
 {
@@ -131,7 +126,8 @@ rv_status rvi_learner_write(const rvi_learner *l, const rvi_generation *g, const
     rvi_adapter_note note = {.base_digest = l->digest, .provenance = provenance.data};
     const rvi_lora_target *targets = l->parts.m->targets;
     if (!st && len > 5 && !strcmp(path + len - 5, ".gguf"))
-        st = rvi_adapter_write_gguf(g->adapter, targets, arch_of(l), path, type, &note, err);
+        st = rvi_adapter_write_gguf(g->adapter, targets, rvi_source_gguf_arch(l->parts.m->source),
+                                    path, type, &note, err);
     else if (!st)
         st = rvi_adapter_write_peft(g->adapter, targets, path, type, &note, err);
     rvi_buf_deinit(&provenance);

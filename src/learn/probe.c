@@ -268,7 +268,7 @@ rv_status rvi_probe_add(rvi_probe *p, const int32_t *ids, size_t n, rv_error *er
     rvi_row *rows = rvi_alloc_array(n, sizeof *rows);
     rvi_kv_spec spec = rvi_model_kv_spec(m, RV_KV_F16, (int)n / RVI_PAGE_TOKENS + 1);
     rv_status st = rows ? RV_OK : rvi_nomem(err, "probe");
-    if (!st) st = rvi_pages_new(&pool, m->be, &spec, 0, err);
+    if (!st) st = rvi_pages_new(&pool, m->be, &spec, err);
     if (!st) st = rvi_seq_init(&seq, pool, (int)n, err);
     if (!st) st = rvi_workspace_new(&ws, m, (int)n, 1, err);
     if (!st) st = rvi_seq_extend(&seq, (int)n, err);

@@ -59,7 +59,7 @@ rv_status rvi_round_take(rvi_round *r, rvi_learner *l, rv_error *err)
     }
     r->made = (rvi_generation){.number = rvi_learner_next_number(l),
                                .origin = l->o.shared ? RVI_FROM_SHARED : RVI_FROM_GROUP,
-                               .recipe = l->o.recipe,
+                               .recipe = (rvi_recipe)l->o.recipe,
                                .gated = l->o.shared || l->o.recipe == RVI_RECIPE_GATED};
     if (r->n_waiting) {
         r->made.first = r->events[0];

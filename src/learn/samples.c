@@ -23,14 +23,6 @@ void rvi_samples_deinit(rvi_samples *t)
     *t = (rvi_samples){0};
 }
 
-size_t rvi_samples_bytes(const rvi_samples *t)
-{
-    size_t d = (size_t)t->v->m->hp.n_embd;
-    return t->n_rows * (d * sizeof *t->x + sizeof *t->x_scale) +
-           t->n_keeps * RVI_SAMPLE_TOP * (sizeof *t->top_ids + sizeof *t->top_p) +
-           (t->ids.cap + t->at.cap) * sizeof(int32_t) + t->cap * sizeof *t->items;
-}
-
 void rvi_samples_cut(rvi_samples *t, size_t n)
 {
     if (n >= t->n) return;

@@ -63,7 +63,6 @@ rv_status rvi_samples_teach(rvi_samples *t, const char *question, const char *an
 rv_status rvi_samples_prepare(rvi_samples *t, rvi_trainer *trainer, int max_rows,
                               rvi_progress_fn progress, void *ctx, rv_error *err) RVI_MUST_CHECK;
 void rvi_samples_cut(rvi_samples *t, size_t n); /* keeps the first n */
-size_t rvi_samples_bytes(const rvi_samples *t);
 
 /* ---- batches ---- */
 

@@ -19,7 +19,8 @@ static void shuffle(rvi_walk *w)
     w->at = 0;
 }
 
-bool rvi_walk_init(rvi_walk *w, const size_t *pool, size_t n, uint64_t seed)
+/* pool is copied. */
+static bool walk_init(rvi_walk *w, const size_t *pool, size_t n, uint64_t seed)
 {
     *w = (rvi_walk){.n = n, .rng = {seed}};
     if (!n) return true;
@@ -29,13 +30,13 @@ bool rvi_walk_init(rvi_walk *w, const size_t *pool, size_t n, uint64_t seed)
     return true;
 }
 
-void rvi_walk_deinit(rvi_walk *w)
+static void walk_deinit(rvi_walk *w)
 {
     rvi_free(w->order);
     *w = (rvi_walk){0};
 }
 
-size_t rvi_walk_next(rvi_walk *w)
+static size_t walk_next(rvi_walk *w)
 {
     if (w->at == w->n) shuffle(w);
     return w->order[w->at++];
@@ -73,8 +74,8 @@ rv_status rvi_training_init(rvi_training *t, const rvi_samples *texts, rvi_param
     t->picked = rvi_alloc_array(n, sizeof *t->picked);
     t->weight = rvi_alloc_array(n, sizeof *t->weight);
     t->log_p = rvi_alloc_array(n, sizeof *t->log_p);
-    bool walks = rvi_walk_init(&t->teach, teach, n_teach, o->seed + 1);
-    walks = rvi_walk_init(&t->keep, keep, n_keep, o->seed + 2) && walks;
+    bool walks = walk_init(&t->teach, teach, n_teach, o->seed + 1);
+    walks = walk_init(&t->keep, keep, n_keep, o->seed + 2) && walks;
     if (!st && (!t->picked || !t->weight || !t->log_p || !walks)) st = rvi_nomem(err, "training");
     if (st) rvi_training_deinit(t);
     return st;
@@ -86,8 +87,8 @@ void rvi_training_deinit(rvi_training *t)
     rvi_params_free(t->grads);
     rvi_optimizer_free(t->opt);
     rvi_batch_deinit(&t->batch);
-    rvi_walk_deinit(&t->teach);
-    rvi_walk_deinit(&t->keep);
+    walk_deinit(&t->teach);
+    walk_deinit(&t->keep);
     rvi_free(t->picked);
     rvi_free(t->weight);
     rvi_free(t->log_p);
@@ -141,11 +142,11 @@ static size_t pick(rvi_training *t)
 {
     size_t n = 0;
     for (int i = 0; i < t->o.n_teach; i++) {
-        size_t text = rvi_walk_next(&t->teach);
+        size_t text = walk_next(&t->teach);
         t->picked[n++] = text;
         if (t->o.objective != RVI_TEACH) t->picked[n++] = text + 1;
     }
-    for (int i = 0; i < t->o.n_keep; i++) t->picked[n++] = rvi_walk_next(&t->keep);
+    for (int i = 0; i < t->o.n_keep; i++) t->picked[n++] = walk_next(&t->keep);
     return n;
 }
 
@@ -317,9 +318,9 @@ rv_status rvi_training_fisher(rvi_training *t, const size_t *teach, size_t n_tea
     float *sum = rvi_zalloc_array(n, sizeof *sum);
     double mean = 0;
     rv_status st = RV_OK;
-    if (!rvi_walk_init(&walk, teach, n_teach, t->o.seed + 3) || !sum) st = rvi_nomem(err, "Fisher");
+    if (!walk_init(&walk, teach, n_teach, t->o.seed + 3) || !sum) st = rvi_nomem(err, "Fisher");
     for (int s = 0; !st && s < n_samples; s++) {
-        size_t text = rvi_walk_next(&walk);
+        size_t text = walk_next(&walk);
         memset(t->grads->theta, 0, n * sizeof *t->grads->theta);
         (void)run_forward(t, &text, 1);
         for (int i = 0; i < t->batch.n_losses; i++) t->batch.targets[i].temperature = 2;
@@ -338,7 +339,7 @@ rv_status rvi_training_fisher(rvi_training *t, const size_t *teach, size_t n_tea
         float fresh = RVI_MIN((float)((double)sum[i] / mean), (float)MOST);
         fisher[i] = RVI_MIN(decay * fisher[i] + fresh, (float)MOST);
     }
-    rvi_walk_deinit(&walk);
+    walk_deinit(&walk);
     rvi_free(sum);
     return st;
 }

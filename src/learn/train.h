@@ -37,11 +37,6 @@ typedef struct rvi_walk {
     rvi_rng rng;
 } rvi_walk;
 
-/* pool is copied. */
-bool rvi_walk_init(rvi_walk *w, const size_t *pool, size_t n, uint64_t seed);
-void rvi_walk_deinit(rvi_walk *w);
-size_t rvi_walk_next(rvi_walk *w);
-
 typedef struct rvi_training {
     rvi_train_options o;
     const rvi_samples *texts; /* all ready */

@@ -41,7 +41,8 @@ static size_t run_end(const reader *r, size_t at)
     }
 }
 
-rv_status rvi_words_fold(const char *text, size_t len, rvi_buf *out, rv_error *err)
+/* Lower case, composed (NFC), apostrophes plain: appends. */
+static rv_status fold(const char *text, size_t len, rvi_buf *out, rv_error *err)
 {
     char storage[4 * RVI_WORD_MAX];
     rvi_buf low = rvi_buf_over(storage, sizeof storage);
@@ -78,7 +79,7 @@ static rv_status push(rvi_words *out, const char *text, rvi_word w, rv_error *er
 {
     char storage[4 * RVI_WORD_MAX];
     rvi_buf key = rvi_buf_over(storage, sizeof storage);
-    rv_status st = rvi_words_fold(text + w.at, cut(text + w.at, w.len, RVI_WORD_MAX), &key, err);
+    rv_status st = fold(text + w.at, cut(text + w.at, w.len, RVI_WORD_MAX), &key, err);
     if (!st) {
         w.key = rvi_arena_strndup(&out->keys, key.data ? key.data : "", key.len);
         if (!w.key) st = rvi_nomem(err, "words");
@@ -290,7 +291,7 @@ static rv_status normal(const char *text, size_t len, bool signs, rvi_buf *out, 
         unsigned char last = (unsigned char)text[after - 1];
         before = last < 0x80 ? last : cp;
         if (!counts) continue;
-        st = rvi_words_fold(text + i, after - i, out, err);
+        st = fold(text + i, after - i, out, err);
         rvi_buf_putc(out, ' ');
     }
     return !st && out->failed ? rvi_nomem(err, "normal form of a text") : st;

@@ -32,9 +32,6 @@ rv_status rvi_words_split(rvi_words *out, const char *text, size_t len,
                           rv_error *err) RVI_MUST_CHECK;
 void rvi_words_deinit(rvi_words *w);
 
-/* Lower case, composed (NFC), apostrophes plain: appends. */
-rv_status rvi_words_fold(const char *text, size_t len, rvi_buf *out, rv_error *err) RVI_MUST_CHECK;
-
 /* How rare a word (folded) is. Merges were learned in order of frequency, so ln(id + 1) ranks a
  * word of one piece, and a word of several pieces is rarer than each of them: the sum over the
  * pieces of the word behind a space, in lower case or capitalised, whichever is less. */

@@ -233,7 +233,6 @@ typedef struct rvi_jparser {
  * failure, with p->status set; the first failure's message stays. */
 bool rvi_jparse_fail(rvi_jparser *p, uint32_t line, const char *fmt, ...) RVI_PRINTF(3, 4);
 bool rvi_jparse_advance(rvi_jparser *p);
-bool rvi_jparse_look(rvi_jparser *p, rvi_jtoken *out);
 bool rvi_jparse_expect(rvi_jparser *p, rvi_jtoken_kind kind);
 bool rvi_jparse_is_name(const rvi_jtoken *t, const char *name);
 bool rvi_jparse_skip_name(rvi_jparser *p,
@@ -260,8 +259,6 @@ enum {
 rvi_jnode *rvi_jparse_expression(rvi_jparser *p);
 rvi_jnode *rvi_jparse_tuple(rvi_jparser *p, int flags, const char *end_name);
 rvi_jnode *rvi_jparse_filters(rvi_jparser *p, rvi_jnode *node, bool start_inline);
-/* jinja_stmt.c: statements; the whole template */
-bool rvi_jparse_template(rvi_jparser *p, rvi_jblock *root);
 
 /* ---- scopes ---- */
 

@@ -214,7 +214,7 @@ static rvi_jv unsafe(rvi_jrun *r, rvi_jv object, const rvi_jstr *attr)
     return rvi_jv_failed(text) ? text : rvi_jv_undefined(r, text.as.str->data);
 }
 
-rvi_jv rvi_jinja_attribute(rvi_jrun *r, rvi_jv object, const rvi_jstr *name)
+static rvi_jv attribute(rvi_jrun *r, rvi_jv object, const rvi_jstr *name)
 {
     if (object.kind == RVI_J_UNDEFINED) return rvi_jv_undefined_error(r, object);
     if (!rvi_jinja_charge_chars(r, name->len)) return RVI_JV(FAIL);
@@ -229,7 +229,7 @@ rvi_jv rvi_jinja_attribute(rvi_jrun *r, rvi_jv object, const rvi_jstr *name)
     return (rvi_jv){.kind = RVI_J_METHOD, .as.method = m};
 }
 
-rvi_jv rvi_jinja_subscript(rvi_jrun *r, rvi_jv object, rvi_jv key)
+static rvi_jv subscript(rvi_jrun *r, rvi_jv object, rvi_jv key)
 {
     size_t len;
     rvi_jv out;
@@ -258,15 +258,14 @@ rvi_jv rvi_jinja_subscript(rvi_jrun *r, rvi_jv object, rvi_jv key)
 
 rvi_jv rvi_jinja_getattr(rvi_jrun *r, rvi_jv object, rvi_jv name)
 {
-    rvi_jv v = rvi_jinja_attribute(r, object, name.as.str);
-    if (v.kind == RVI_J_MISSING) v = rvi_jinja_subscript(r, object, name);
+    rvi_jv v = attribute(r, object, name.as.str);
+    if (v.kind == RVI_J_MISSING) v = subscript(r, object, name);
     return v.kind == RVI_J_MISSING ? rvi_jv_undefined_item(r, object, name) : v;
 }
 
 rvi_jv rvi_jinja_getitem(rvi_jrun *r, rvi_jv object, rvi_jv key)
 {
-    rvi_jv v = rvi_jinja_subscript(r, object, key);
-    if (v.kind == RVI_J_MISSING && key.kind == RVI_J_STR)
-        v = rvi_jinja_attribute(r, object, key.as.str);
+    rvi_jv v = subscript(r, object, key);
+    if (v.kind == RVI_J_MISSING && key.kind == RVI_J_STR) v = attribute(r, object, key.as.str);
     return v.kind == RVI_J_MISSING ? rvi_jv_undefined_item(r, object, key) : v;
 }

@@ -97,7 +97,7 @@ static bool check_namespaces(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act)
     return true;
 }
 
-bool rvi_jinja_assign(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act, rvi_jv value)
+static bool assign(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act, rvi_jv value)
 {
     if (n->kind == RVI_JN_NAME) {
         for (uint32_t up = n->up; up; up--) act = act->parent;
@@ -125,7 +125,7 @@ bool rvi_jinja_assign(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act, rvi_jv val
         return rvi_jinja_fail(r, "not enough values to unpack (expected %u, got %u)", want, got),
                false;
     for (uint32_t i = 0; i < want; i++)
-        if (!rvi_jinja_assign(r, n->list.items[i], act, items[i])) return false;
+        if (!assign(r, n->list.items[i], act, items[i])) return false;
     return true;
 }
 
@@ -133,7 +133,7 @@ static flow exec_set(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act)
 {
     if (!check_namespaces(r, n->a, act)) return FAILED;
     rvi_jv v = rvi_jinja_eval(r, n->b, act);
-    return !rvi_jv_failed(v) && rvi_jinja_assign(r, n->a, act, v) ? ON : FAILED;
+    return !rvi_jv_failed(v) && assign(r, n->a, act, v) ? ON : FAILED;
 }
 
 /* Runs a block in a frame of its own and takes what it wrote as a value; filtered if it has one. */
@@ -157,7 +157,7 @@ static flow exec_set_block(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act)
     rvi_jv v;
     flow f = capture(r, n, act, &v);
     if (f != ON) return f;
-    return rvi_jinja_assign(r, n->a, act, v) ? ON : FAILED;
+    return assign(r, n->a, act, v) ? ON : FAILED;
 }
 
 static flow exec_filter_block(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act)
@@ -174,8 +174,7 @@ int rvi_jinja_for_test_next(rvi_jrun *r, rvi_jiter *it, rvi_jv *out)
 {
     const rvi_jblock *k = it->loop->block;
     for (int more; (more = rvi_jiter_next(r, it->source.as.iter, out)) == 1;) {
-        if (!enter_frame(r, k->test_frame, it->act) ||
-            !rvi_jinja_assign(r, k->test_target, it->act, *out))
+        if (!enter_frame(r, k->test_frame, it->act) || !assign(r, k->test_target, it->act, *out))
             return -1;
         rvi_jv yes = rvi_jinja_eval(r, k->test, it->act);
         if (rvi_jv_failed(yes)) return -1;
@@ -204,7 +203,8 @@ int64_t rvi_jloop_length(rvi_jrun *r, rvi_jloop *loop)
                (int64_t)rest.as.seq->count + loop->index0 + 1 + (loop->after.kind != RVI_J_MISSING);
 }
 
-int rvi_jloop_peek(rvi_jrun *r, rvi_jloop *loop, rvi_jv *out)
+/* 1: there is a next item, 0: none, -1: failed */
+static int peek(rvi_jrun *r, rvi_jloop *loop, rvi_jv *out)
 {
     if (loop->after.kind == RVI_J_MISSING) {
         int more = rvi_jiter_next(r, loop->iter, &loop->after);
@@ -234,7 +234,7 @@ rvi_jv rvi_jloop_attribute(rvi_jrun *r, rvi_jloop *loop, const rvi_jstr *name)
     case 2: return rvi_jv_bool(loop->index0 == 0);
     case 3:
     case 8:
-        switch (rvi_jloop_peek(r, loop, &next)) {
+        switch (peek(r, loop, &next)) {
         case 1: return which == 3 ? rvi_jv_bool(false) : next;
         case 0:
             return which == 3 ? rvi_jv_bool(true) : rvi_jv_undefined(r, "there is no next item");
@@ -282,14 +282,14 @@ static flow run_loop(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act, rvi_jact *o
     bool completed = false; /* some pass reached the end of the body: continue and break do not */
     for (;;) {
         rvi_jv item;
-        int more = rvi_jloop_peek(r, loop, &item);
+        int more = peek(r, loop, &item);
         if (more < 0) return FAILED;
         if (!more) break;
         loop->after = RVI_JV(MISSING);
         loop->before = loop->current;
         loop->current = item;
         loop->index0++;
-        if (!enter_frame(r, k->frame, act) || !rvi_jinja_assign(r, n->a, act, item)) return FAILED;
+        if (!enter_frame(r, k->frame, act) || !assign(r, n->a, act, item)) return FAILED;
         act->slots[k->loop_slot] = (rvi_jv){.kind = RVI_J_LOOP, .as.loop = loop};
         flow f = exec_body(r, k->body, act);
         if (f == FAILED) return f;

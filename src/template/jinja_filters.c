@@ -10,12 +10,6 @@
 #define FILTER(name)                                                                               \
     static rvi_jv name(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jargs *all)
 
-const rvi_jfn *rvi_jinja_filter(const char *name, size_t len)
-{
-    const rvi_jfn *fn = rvi_jinja_find(rvi_jinja_text_filters, rvi_jinja_n_text_filters, name, len);
-    return fn ? fn : rvi_jinja_find(rvi_jinja_seq_filters, rvi_jinja_n_seq_filters, name, len);
-}
-
 /* ---- texts ---- */
 
 static rvi_jv recase(rvi_jrun *r, rvi_jv v, rvi_jcase how)
@@ -294,7 +288,7 @@ FILTER(filter_default)
     return a[0].kind == RVI_J_MISSING ? rvi_jv_text(r, "") : a[0];
 }
 
-const rvi_jfn rvi_jinja_text_filters[] = {
+static const rvi_jfn text_filters[] = {
     {"tojson", filter_tojson, "ensure_ascii indent separators sort_keys", 0},
     {"trim", filter_trim, "chars", 0},
     {"string", filter_string, "", 0},
@@ -314,4 +308,9 @@ const rvi_jfn rvi_jinja_text_filters[] = {
     {"escape", filter_escape, "", 0},
     {"e", filter_escape, "", 0},
 };
-const size_t rvi_jinja_n_text_filters = RVI_COUNT(rvi_jinja_text_filters);
+
+const rvi_jfn *rvi_jinja_filter(const char *name, size_t len)
+{
+    const rvi_jfn *fn = rvi_jinja_find(text_filters, RVI_COUNT(text_filters), name, len);
+    return fn ? fn : rvi_jinja_find(rvi_jinja_seq_filters, rvi_jinja_n_seq_filters, name, len);
+}

@@ -41,7 +41,7 @@ bool rvi_jparse_advance(rvi_jparser *p)
     return !p->status;
 }
 
-bool rvi_jparse_look(rvi_jparser *p, rvi_jtoken *out)
+static bool look(rvi_jparser *p, rvi_jtoken *out)
 {
     if (p->status) return false;
     if (!p->has_ahead) {
@@ -461,7 +461,7 @@ static bool parse_call_args(rvi_jparser *p, rvi_jnode *owner)
             if (!rvi_jparse_advance(p) || !(value = rvi_jparse_expression(p))) return false;
             *(star ? &call->dyn_args : &call->dyn_keywords) = value;
         } else {
-            if (p->cur.kind == RVI_JT_NAME && !rvi_jparse_look(p, &next)) return false;
+            if (p->cur.kind == RVI_JT_NAME && !look(p, &next)) return false;
             if (p->cur.kind == RVI_JT_NAME && next.kind == RVI_JT_ASSIGN) {
                 if (call->dyn_keywords) return rvi_jparse_fail(p, line, invalid);
                 rvi_jkeyword k = {.name = rvi_jparse_intern(p, p->cur.text, p->cur.len)};
@@ -677,7 +677,7 @@ static int comparison(rvi_jparser *p)
         if (rvi_jparse_is_name(&p->cur, "in")) {
             op = RVI_JOP_IN;
         } else if (rvi_jparse_is_name(&p->cur, "not")) {
-            if (!rvi_jparse_look(p, &next)) return -2;
+            if (!look(p, &next)) return -2;
             if (!rvi_jparse_is_name(&next, "in")) return -1;
             if (!rvi_jparse_advance(p)) return -2;
             op = RVI_JOP_NOT_IN;

@@ -78,8 +78,8 @@ const rvi_jfn *rvi_jinja_global(const char *name, size_t len);
 const rvi_jfn *rvi_jinja_method(rvi_jkind kind, const char *name, size_t len);
 const rvi_jfn *rvi_jinja_find(const rvi_jfn *table, size_t count, const char *name, size_t len);
 /* The rows, one table per file. */
-extern const rvi_jfn rvi_jinja_text_filters[], rvi_jinja_seq_filters[], rvi_jinja_str_methods[];
-extern const size_t rvi_jinja_n_text_filters, rvi_jinja_n_seq_filters, rvi_jinja_n_str_methods;
+extern const rvi_jfn rvi_jinja_seq_filters[], rvi_jinja_str_methods[];
+extern const size_t rvi_jinja_n_seq_filters, rvi_jinja_n_str_methods;
 
 rvi_jv rvi_jinja_call_builtin(rvi_jrun *r, const rvi_jfn *fn, rvi_jv self, const rvi_jargs *args);
 rvi_jv rvi_jinja_call(rvi_jrun *r, rvi_jv callee, const rvi_jargs *args);
@@ -101,9 +101,6 @@ rvi_jv rvi_jinja_compare(rvi_jrun *r, rvi_jop op, rvi_jv a, rvi_jv b);
 rvi_jv rvi_jinja_slice(rvi_jrun *r, rvi_jv v, rvi_jv start, rvi_jv stop, rvi_jv step);
 rvi_jv rvi_jinja_getattr(rvi_jrun *r, rvi_jv object, rvi_jv name); /* attribute first, then item */
 rvi_jv rvi_jinja_getitem(rvi_jrun *r, rvi_jv object, rvi_jv key);  /* item first, then attribute */
-rvi_jv rvi_jinja_attribute(rvi_jrun *r, rvi_jv object,
-                           const rvi_jstr *name);                   /* RVI_J_MISSING: has none */
-rvi_jv rvi_jinja_subscript(rvi_jrun *r, rvi_jv object, rvi_jv key); /* RVI_J_MISSING: has none */
 
 /* ---- text ---- */
 
@@ -185,14 +182,11 @@ struct rvi_jloop {
 };
 
 rvi_jv rvi_jinja_eval(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act);
-bool rvi_jinja_assign(rvi_jrun *r, const rvi_jnode *target, rvi_jact *act, rvi_jv value);
 rvi_jv rvi_jinja_apply_filter(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act, rvi_jv captured);
 bool rvi_jinja_eval_args(rvi_jrun *r, const rvi_jcall *call, rvi_jact *act, rvi_jv caller,
                          rvi_jargs *out);
 bool rvi_jinja_run_root(rvi_jrun *r, const rvi_jblock *root);
 int64_t rvi_jloop_length(rvi_jrun *r, rvi_jloop *loop); /* -1: failed */
-int rvi_jloop_peek(rvi_jrun *r, rvi_jloop *loop,
-                   rvi_jv *out); /* 1: there is a next item, 0: none, -1: failed */
 rvi_jv rvi_jloop_attribute(rvi_jrun *r, rvi_jloop *loop,
                            const rvi_jstr *name); /* RVI_J_MISSING: no such */
 

@@ -347,7 +347,7 @@ static bool parse_body(rvi_jparser *p, const char *const *ends, rvi_jnodes *out)
     return ok;
 }
 
-bool rvi_jparse_template(rvi_jparser *p, rvi_jblock *root)
+static bool parse_template(rvi_jparser *p, rvi_jblock *root)
 {
     return rvi_jparse_advance(p) && parse_nodes(p, NULL, &root->body);
 }
@@ -363,7 +363,7 @@ rv_status rvi_template_new(rvi_template **out, const char *text, size_t len, rv_
     rvi_jparser p = {.arena = &t->arena, .err = err};
     p.status = rvi_jlexer_init(&p.lex, text, len, &t->arena, err);
     t->root = rvi_jparse_alloc(&p, 1, sizeof *t->root);
-    if (t->root && rvi_jparse_template(&p, t->root)) rvi_jinja_bind(&p, t->root);
+    if (t->root && parse_template(&p, t->root)) rvi_jinja_bind(&p, t->root);
     rvi_free(p.names);
     if (p.status) {
         rvi_template_free(t);

@@ -8,7 +8,7 @@ static bool is_itself(uint32_t b)
     return (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || (b >= 0xAE && b <= 0xFF);
 }
 
-uint32_t rvi_byte_char(uint8_t byte)
+static uint32_t byte_char(uint8_t byte)
 {
     if (is_itself(byte)) return byte;
     if (byte <= 0x20) return 0x100u + byte;
@@ -32,7 +32,7 @@ bool rvi_byte_level_write(rvi_buf *out, const char *text, size_t len)
         if (c >= 0x21 && c <= 0x7E)
             *p++ = (char)c;
         else
-            p += rvi_utf8_encode(rvi_byte_char(c), p);
+            p += rvi_utf8_encode(byte_char(c), p);
     }
     out->len = (size_t)(p - out->data);
     *p = 0;

@@ -181,7 +181,6 @@ rv_status rvi_wordpiece_encode(const rvi_wordpiece *m, int32_t unk, const char *
 /* ---- byte_level.c ---- */
 
 /* The 256 bytes as printable characters, GPT-2's alphabet. */
-uint32_t rvi_byte_char(uint8_t byte);
 int rvi_char_byte(uint32_t cp); /* -1: not in the alphabet */
 bool rvi_byte_level_write(rvi_buf *out, const char *text, size_t len);
 
@@ -307,7 +306,6 @@ rv_status rvi_pretokenizer_add_bert(rvi_pretokenizer *p, rv_error *err) RVI_MUST
 rv_status rvi_metaspace_from_json(const rvi_json *v, const char **text, size_t *len,
                                   rvi_prepend *prepend, rvi_arena *arena,
                                   rv_error *err) RVI_MUST_CHECK;
-extern const char rvi_gpt2_pattern[];
 /* The pieces: *spans of *text. Both live until the next call. */
 rv_status rvi_pretokenizer_run(const rvi_pretokenizer *p, rvi_pre_work *w, const char *text,
                                size_t len, bool first, const char **out_text,

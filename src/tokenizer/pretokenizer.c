@@ -12,7 +12,7 @@ typedef struct rvi_cut { /* the parts of a span, one after the other */
     bool is_match;
 } cut;
 
-const char rvi_gpt2_pattern[] =
+static const char gpt2_pattern[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 void rvi_pretokenizer_deinit(rvi_pretokenizer *p)
@@ -118,7 +118,7 @@ static rv_status byte_level(rvi_pretokenizer *out, const rvi_json *v, rvi_arena 
         !rvi_pretokenizer_add(out, RVI_PRE_PREFIX))
         return no_room(err);
     if (rvi_json_bool(rvi_json_get(v, "use_regex"), true))
-        st = add_pattern(out, rvi_gpt2_pattern, RVI_SPLIT_ISOLATED, false, err);
+        st = add_pattern(out, gpt2_pattern, RVI_SPLIT_ISOLATED, false, err);
     if (!st && !rvi_pretokenizer_add(out, RVI_PRE_BYTE_LEVEL)) st = no_room(err);
     return st;
 }

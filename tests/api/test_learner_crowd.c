@@ -3,6 +3,7 @@
  * it, or is refused and made again; none may fail otherwise, no answer that has to do with nothing
  * taught may change, and in the end everything that was said is there. Run it under TSan (make
  * tsan). */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +18,7 @@
 #include "base/json.h"
 #include "base/os.h"
 
-enum { DECODERS = 2, TOKENS = 12, FACTS = 6, SCORES = 6, SECONDS = 300, BESIDE = 20 };
+enum { DECODERS = 2, TOKENS = 12, FACTS = 6, SCORES = 6, BESIDE = 20 };
 
 static const char model_path[] = "tests/gguf/llama.gguf";
 static const int32_t prompt[] = {5, 9, 17, 33, 6, 40};
@@ -61,7 +62,7 @@ static bool went(member *m, rv_status st, const char *what)
  * moment. */
 static bool again(member *m, rv_status st)
 {
-    if (st != RV_E_BUSY || m->n_refused > 1000 * SECONDS) return false;
+    if (st != RV_E_BUSY) return false;
     m->n_refused++;
     rvi_thread_sleep(1e-3);
     return true;
@@ -255,7 +256,7 @@ static void run_all(crowd *c, void (*teacher)(void *ctx))
         if (c->wait == RV_WAIT_FOREVER) assert_int_equal(m[i].n_refused, 0);
         rv_session_free(&m[i].s);
     }
-    wait_for_training(c, SECONDS);
+    wait_for_training(c, INFINITY);
     assert_true(m[1].n_rounds > 0);
     assert_true(m[2].n_rounds + m[3].n_rounds > 0);
 }

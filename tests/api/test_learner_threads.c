@@ -115,14 +115,12 @@ static facts look(rv_learner *l)
     return f;
 }
 
-/* Until nothing is left to do. */
+/* Until nothing is left to do, however long a busy machine takes; tools/run_tests ends a program
+ * that hangs. */
 static facts wait_for(rv_learner *l)
 {
-    enum { SECONDS = 300 };
-    double end = rvi_os_seconds() + SECONDS;
     facts f = look(l);
     while (!(f.calibrated && f.resting && !f.waiting)) {
-        if (rvi_os_seconds() > end) fail_msg("nothing was published in %d seconds", SECONDS);
         rvi_thread_sleep(0.1);
         f = look(l);
         assert_false(f.trouble);
@@ -570,8 +568,7 @@ static void deep_runs_begin_by_themselves(void **ctx)
     rvi_thread_sleep(0.3);
     assert_int_equal(wait_for(l).generations, 0); /* idle, but too few */
     prefer(l, 5);
-    for (double end = rvi_os_seconds() + 300; look(l).generations < 1; rvi_thread_sleep(0.05))
-        assert_true(rvi_os_seconds() < end);
+    while (look(l).generations < 1) rvi_thread_sleep(0.05);
     rv_learner_pause(l);
     assert_int_equal(rvi_learner_pairs_waiting(l->l), 0);
     assert_ok(rvi_adapter_digest(l->l->generations[0].adapter, digest[0], err));

@@ -297,7 +297,7 @@ static void damaged_files(void **state)
         rv_session *s;
         rv_error e = {0};
         changed = saved;
-        changed.data[i] ^= 1 << i % 8;
+        changed.data[i] = (uint8_t)(changed.data[i] ^ 1 << i % 8);
         write_file(&changed);
         rv_status st = rv_session_load(&s, o.m, &so, file, &e);
         if (!st || !strstr(e.text, file)) fail_msg("byte %zu: %d %s", i, st, e.text);

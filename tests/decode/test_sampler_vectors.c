@@ -99,6 +99,8 @@ static void other_mirostat(void **state)
         o.mirostat_tau = v->tau;
         o.mirostat_eta = v->eta;
         rvi_sampler *s = sampler(&o, v->n);
+        const rvi_stage *last = s->stages[s->n_stages - 1];
+        assert_string_equal(last->name, "mirostat");
         for (int k = 0; k < v->n_steps; k++) {
             double mu = s->mu;
             int at = 0;
@@ -107,7 +109,7 @@ static void other_mirostat(void **state)
                 fail_msg("sequence %zu, step %d: %d left, not %d", i, k, s->set.n, v->kept[k]);
             while (rvi_candidates_id(&s->set, at) != v->drawn[k]) assert_true(++at < s->set.n);
             s->mu = mu;
-            rvi_mirostat_learn(s, (double)s->set.weights[at] / s->set.total);
+            last->drawn(s, (double)s->set.weights[at] / s->set.total);
         }
         rvi_sampler_free(s);
     }

@@ -23,7 +23,7 @@ static void embed(const rvi_model *m, const int32_t *ids, size_t n)
     rv_error err = {0};
     float *out = malloc((size_t)m->hp.n_embd * sizeof *out);
     if (!out) abort();
-    rv_status st = rvi_pages_new(&pool, m->be, &spec, 0, &err);
+    rv_status st = rvi_pages_new(&pool, m->be, &spec, &err);
     if (!st) st = rvi_seq_init(&seq, pool, ROWS, &err);
     if (!st) st = rvi_workspace_new(&ws, m, ROWS, 1, &err);
     for (rv_pooling p = RV_POOLING_DEFAULT; !st && p <= RV_POOLING_FIRST; p++) {

@@ -32,7 +32,7 @@ static void ten_thousand_sequences(void **state)
     rvi_seq seqs[LIVE] = {{0}};
     rvi_rng rng = {7};
     int made = 0, forks = 0, refused = 0;
-    assert_int_equal(rvi_pages_new(&pool, be, &small, 16, NULL), RV_OK);
+    assert_int_equal(rvi_pages_new(&pool, be, &small, NULL), RV_OK);
     while (made < TOTAL) {
         rvi_seq *s = &seqs[rvi_rng_u64(&rng) % LIVE];
         const rvi_seq *other = &seqs[rvi_rng_u64(&rng) % LIVE];
@@ -80,24 +80,22 @@ static void ten_thousand_sequences(void **state)
     be->ops->free(be);
 }
 
-/* A fork's first write copies the shared page, side data included; the original keeps its own. */
+/* A fork's first write copies the shared page; the original keeps its own. */
 static void copy_on_write(void **state)
 {
     (void)state;
     rvi_backend *be = backend();
     rvi_pages *pool;
     rvi_seq a, b;
-    assert_int_equal(rvi_pages_new(&pool, be, &small, 8, NULL), RV_OK);
+    assert_int_equal(rvi_pages_new(&pool, be, &small, NULL), RV_OK);
     assert_int_equal(rvi_seq_init(&a, pool, 100, NULL), RV_OK);
     assert_int_equal(rvi_seq_extend(&a, 40, NULL), RV_OK);
-    memcpy(rvi_pages_side(pool, a.pages[1]), "written", 8);
     assert_int_equal(rvi_seq_fork(&b, &a, NULL), RV_OK);
     assert_int_equal(rvi_pages_in_use(pool), 2);
     assert_int_equal(rvi_seq_extend(&b, 1, NULL), RV_OK);
     assert_int_equal(rvi_pages_in_use(pool), 3);
     assert_int_equal(a.pages[0], b.pages[0]); /* full pages stay shared */
     assert_int_not_equal(a.pages[1], b.pages[1]);
-    assert_string_equal(rvi_pages_side(pool, b.pages[1]), "written");
     assert_int_equal(rvi_pages_refs(pool, a.pages[0]), 2);
     rvi_seq_deinit(&a);
     assert_int_equal(rvi_pages_in_use(pool), 2);
@@ -116,8 +114,7 @@ static void limits(void **state)
     rv_error err;
     rvi_kv_spec spec = small;
     spec.n_pages = 2;
-    assert_int_equal(rvi_pages_new(&pool, be, &spec, 0, NULL), RV_OK);
-    assert_null(rvi_pages_side(pool, 0));
+    assert_int_equal(rvi_pages_new(&pool, be, &spec, NULL), RV_OK);
     assert_int_equal(rvi_seq_init(&a, pool, 0, &err), RV_E_TOO_LONG);
     assert_int_equal(rvi_seq_init(&a, pool, 1000, &err), RV_OK);
     assert_int_equal(rvi_seq_extend(&a, 1001, &err), RV_E_TOO_LONG);

@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "base/rng.h"
-#include "decode/capture.h"
+#include "learn/capture_text.h"
 #include "learn/micro.h"
 
 enum { BED_PROMPT = 6, BED_TOKENS = 30 };
@@ -77,8 +77,8 @@ static inline void bed_use(bed *b, const rvi_delta *d)
 static inline double bed_capture(bed *b, int from, int n)
 {
     double sum = 0;
-    assert_ok(rvi_capture_text(b->ring, b->s, b->ids + from, BED_PROMPT, (size_t)(BED_PROMPT + n),
-                               BED_TEMPERATURE, err));
+    assert_ok(capture_text(b->ring, b->s, b->ids + from, BED_PROMPT, (size_t)(BED_PROMPT + n),
+                           BED_TEMPERATURE, err));
     uint64_t answer = rvi_capture_answer(b->ring);
     b->n = rvi_capture_count(b->ring, answer);
     assert_int_equal(b->n, n);

@@ -400,11 +400,6 @@ static void refused(void **state)
     assert_int_equal(rvi_micro_new(&m, b.g.m, &(rvi_micro_options){.rank = -1}, &e), RV_E_CONFIG);
     rvi_adapter *a;
     assert_int_equal(rvi_delta_export(&a, b.g.m, &(rvi_delta){0, NULL, NULL}, &e), RV_E_LEARNING);
-    assert_int_equal(rvi_capture_text(b.ring, b.s, b.ids, BED_PROMPT, BED_PROMPT, 1, &e),
-                     RV_E_INVALID);
-    assert_int_equal(rvi_capture_text(b.ring, b.s, (int32_t[]){1, 2, 320}, 2, 3, 1, &e),
-                     RV_E_INVALID);
-    assert_int_equal(rvi_capture_text(b.ring, b.s, b.ids, BED_PROMPT, 4000, 1, &e), RV_E_TOO_LONG);
     bed_close(&b);
 }
 

@@ -140,7 +140,7 @@ static void sets_are_chosen_row_by_row(void **state)
     rvi_row rows[SEQS * N_IDS];
     int32_t which[SEQS * N_IDS];
     int n = 0;
-    assert_ok(rvi_pages_new(&pool, p.g.be, &spec, 0, err));
+    assert_ok(rvi_pages_new(&pool, p.g.be, &spec, err));
     assert_ok(rvi_workspace_new(&ws, p.g.m, SEQS * N_IDS, SEQS * N_IDS, err));
     for (int s = 0; s < SEQS; s++) {
         assert_ok(rvi_seq_init(&seqs[s], pool, N_IDS, err));

@@ -87,7 +87,7 @@ static inline void feed_init(feed *f, const rvi_model *m, int declared, int max_
 {
     rvi_kv_spec spec = rvi_model_kv_spec(m, kv, declared / RVI_PAGE_TOKENS + 8);
     *f = (feed){.m = m, .max_rows = max_rows, .rope_set = rvi_rope_set(&m->rope, declared)};
-    assert_ok(rvi_pages_new(&f->pool, m->be, &spec, 0, err));
+    assert_ok(rvi_pages_new(&f->pool, m->be, &spec, err));
     assert_ok(rvi_seq_init(&f->seq, f->pool, declared + 64, err));
     assert_ok(rvi_workspace_new(&f->ws, m, max_rows, max_rows, err));
     f->rows = rvi_zalloc_array((size_t)max_rows, sizeof *f->rows);

@@ -35,7 +35,7 @@ static inline void run_with_strangers(const golden *g, const subject *s, float *
     rvi_seq seqs[STRANGERS + 1];
     rvi_workspace *ws;
     rvi_row rows[(STRANGERS + 1) * CHUNK];
-    assert_ok(rvi_pages_new(&pool, m->be, &spec, 0, err));
+    assert_ok(rvi_pages_new(&pool, m->be, &spec, err));
     for (int i = 0; i <= STRANGERS; i++) assert_ok(rvi_seq_init(&seqs[i], pool, 256, err));
     assert_ok(rvi_workspace_new(&ws, m, (STRANGERS + 1) * CHUNK, CHUNK, err));
     for (int at = 0; at < s->n; at += CHUNK) {

@@ -23,7 +23,7 @@ static rv_status embed(const rvi_model *m, rv_error *err)
     rvi_seq seq = {0};
     rvi_workspace *ws = NULL;
     float out[64];
-    rv_status st = rvi_pages_new(&pool, m->be, &spec, 0, err);
+    rv_status st = rvi_pages_new(&pool, m->be, &spec, err);
     if (!st) st = rvi_seq_init(&seq, pool, ROWS, err);
     if (!st) st = rvi_workspace_new(&ws, m, ROWS, 1, err);
     if (!st) st = rvi_embed(m, ws, &seq, ROWS, ids, 5, &(rvi_embed_options){0}, out, err);

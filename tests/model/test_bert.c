@@ -129,7 +129,7 @@ static void run_together(const golden *g, rv_kv_type kv, bool alone, bool in_tur
     rvi_row rows[256];
     int n_rows = 0, ours[64], n;
     const int32_t *ids = golden_ids(g->expected, "tokens", &n);
-    assert_ok(rvi_pages_new(&pool, m->be, &spec, 0, err));
+    assert_ok(rvi_pages_new(&pool, m->be, &spec, err));
     assert_ok(rvi_workspace_new(&ws, m, 160, 1, err));
     for (int t = 0; t < TEXTS; t++) {
         assert_ok(rvi_seq_init(&seqs[t], pool, 64, err));

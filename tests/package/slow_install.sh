@@ -1,6 +1,8 @@
 #!/bin/sh
-# What `make install` puts into place, used as its users will: compiled against, linked, run, read, completed, removed. Prints TAP.
-# BUILD and BIN as for make (build, ruvllm). What needs a program that is not here (pkg-config, g++, groff, zsh, fish) is skipped.
+# What `make install` puts into place, used as its users will: compiled against, linked, run, read,
+# completed, removed. Prints TAP.
+# BUILD and BIN as for make (build, ruvllm). What needs a program that is not here (pkg-config, g++,
+# groff, zsh, fish) is skipped.
 set -u
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -25,7 +27,8 @@ skip() {
     echo "ok $n # SKIP $1"
 }
 has() { command -v "$1" >/dev/null; }
-make_() { MAKEFLAGS='' make --no-print-directory "$@" DESTDIR="$root" PREFIX=/opt/rv LIBDIR=/opt/rv/lib64; }
+make_() { MAKEFLAGS='' make --no-print-directory "$@" DESTDIR="$root" PREFIX=/opt/rv \
+    LIBDIR=/opt/rv/lib64; }
 
 root="$tmp/a root"
 at=$root/opt/rv
@@ -53,23 +56,30 @@ check "the files, and no others" sh -c '
 ./share/zsh/site-functions/_ruvllm
 EOF
     diff "$2/wanted" "$2/files"' sh "$at" "$tmp" "$soname" "$version"
-check "nothing was put elsewhere" sh -c 'cd "$1" && test "$(find . ! -type d | wc -l)" = "$(find opt/rv ! -type d | wc -l)"' sh "$root"
+check "nothing was put elsewhere" sh -c \
+    'cd "$1" && test "$(find . ! -type d | wc -l)" = "$(find opt/rv ! -type d | wc -l)"' sh "$root"
 # shellcheck disable=SC2016
 check "what is installed has no debugging data" sh -c '
     for f in "$1/bin/ruvllm" "$2/libruvllm.so" "$2/libruvllm.a"; do
         ! readelf -S "$f" 2>/dev/null | grep "\.debug_" || { echo "$f"; exit 1; }
     done' sh "$at" "$lib"
 check "the licences" cmp LICENSE-MIT "$at/share/doc/ruvllm/LICENSE-MIT"
-check "the library's links" sh -c 'test "$(readlink "$1/libruvllm.so")" = "$2" && test "$(readlink "$1/$2")" = "libruvllm.so.$3"' \
+check "the library's links" sh -c \
+    'test "$(readlink "$1/libruvllm.so")" = "$2" &&
+        test "$(readlink "$1/$2")" = "libruvllm.so.$3"' \
     sh "$lib" "$soname" "$version"
-check "the library's soname" sh -c 'readelf -d "$1/libruvllm.so" | grep -F "soname: [$2]"' sh "$lib" "$soname"
-check "the program says its version" sh -c '"$1/bin/ruvllm" --version | grep -F "ruvllm $2"' sh "$at" "$version"
+check "the library's soname" \
+    sh -c 'readelf -d "$1/libruvllm.so" | grep -F "soname: [$2]"' sh "$lib" "$soname"
+check "the program says its version" \
+    sh -c '"$1/bin/ruvllm" --version | grep -F "ruvllm $2"' sh "$at" "$version"
 
 # --- the header and what the library exports
-tr '\n' ' ' <"$header" | sed 's|/\*|\n/*|g; s|\*/|*/\n|g' | grep -v '^/\*' | tr '\n' ' ' | grep -o 'RV_API [^;]*;' |
+tr '\n' ' ' <"$header" | sed 's|/\*|\n/*|g; s|\*/|*/\n|g' \
+    | grep -v '^/\*' | tr '\n' ' ' | grep -o 'RV_API [^;]*;' |
     grep -o 'rv_[a-z0-9_]*(' | tr -d '(' | LC_ALL=C sort -u >"$tmp/declared"
 nm -D --defined-only "$lib/libruvllm.so" | awk '{ print $3 }' | LC_ALL=C sort >"$tmp/exported"
-check "the shared library exports the header's functions, all and alone" diff "$tmp/declared" "$tmp/exported"
+check "the shared library exports the header's functions, all and alone" diff "$tmp/declared" \
+    "$tmp/exported"
 check "there are many of them" sh -c 'test "$(wc -l <"$1")" -ge 40' sh "$tmp/declared"
 
 cat >"$tmp/user.c" <<'EOF'
@@ -88,7 +98,8 @@ int main(int argc, char **argv)
     size_t n = 0;
     if (argc < 2 || strcmp(rv_version(), EXPECTED)) return 2;
     rv_runtime_options_init(&o, sizeof o);
-    if (rv_runtime_new(&rt, &o, &err) || rv_model_open(&m, rt, argv[1], 0, &err) || rv_model_get_info(m, &info) ||
+    if (rv_runtime_new(&rt, &o, &err) || rv_model_open(&m, rt, argv[1], 0, &err) ||
+        rv_model_get_info(m, &info) ||
         rv_tokenize(m, "hello", 5, 0, &ids, &n, &err)) {
         fprintf(stderr, "%s\n", err.text);
         return 1;
@@ -100,7 +111,8 @@ int main(int argc, char **argv)
     return m || rt ? 3 : 0;
 }
 EOF
-printf '#include <ruvllm.h>\n#include <ruvllm.h>\nint main(void) { return RV_OK; }\n' >"$tmp/alone.c"
+printf '#include <ruvllm.h>\n#include <ruvllm.h>\nint main(void) { return RV_OK; }\n' \
+    >"$tmp/alone.c"
 cp "$tmp/alone.c" "$tmp/alone.cc"
 cp "$tmp/user.c" "$tmp/user.cc"
 strict='-pedantic -Wall -Wextra -Wshadow -Wconversion -Werror'
@@ -111,11 +123,14 @@ check "the header alone as C11" gcc -std=c11 $strict -I"$at/include" -o "$tmp/al
 if has pkg-config; then
     PKG_CONFIG_LIBDIR=$lib/pkgconfig
     export PKG_CONFIG_LIBDIR
-    check "pkg-config: version" sh -c 'test "$(pkg-config --modversion ruvllm)" = "$1"' sh "$version"
-    cflags=$(pkg-config --cflags ruvllm) libs=$(pkg-config --libs ruvllm) static=$(pkg-config --static --libs ruvllm)
+    check "pkg-config: version" \
+        sh -c 'test "$(pkg-config --modversion ruvllm)" = "$1"' sh "$version"
+    cflags=$(pkg-config --cflags ruvllm) libs=$(pkg-config --libs ruvllm) static=$(pkg-config \
+        --static --libs ruvllm)
 else
     skip "pkg-config is not here"
-    field() { sed -n "s/^$1: //p" "$lib/pkgconfig/ruvllm.pc" | sed 's|[$]{libdir}|/opt/rv/lib64|; s|[$]{includedir}|/opt/rv/include|'; }
+    field() { sed -n "s/^$1: //p" "$lib/pkgconfig/ruvllm.pc" \
+        | sed 's|[$]{libdir}|/opt/rv/lib64|; s|[$]{includedir}|/opt/rv/include|'; }
     cflags=$(field Cflags) libs=$(field Libs) static="$(field Libs) $(field Libs.private)"
 fi
 echo "cflags '$cflags', libs '$libs', static '$static'" >"$log"
@@ -128,30 +143,37 @@ case $static in
 *) verdict "ruvllm.pc: libraries for static linking" 1 ;;
 esac
 
-# The flags name /opt/rv; until DESTDIR is taken away the files are elsewhere, and a link leads there without a space.
+# The flags name /opt/rv; until DESTDIR is taken away the files are elsewhere, and a link leads
+# there without a space.
 ln -s "$root" "$tmp/root"
 here() { echo "$1" | sed "s|/opt/rv|$tmp/root/opt/rv|g"; }
 # shellcheck disable=SC2046,SC2086
 build() { # COMPILER SOURCE OUTPUT LIBS...
     compiler=$1 source=$2 output=$3
     shift 3
-    $compiler $strict -DEXPECTED="\"$version\"" $(here "$cflags") "$source" $(here "$*") -o "$output"
+    $compiler $strict -DEXPECTED="\"$version\"" $(here "$cflags") "$source" $(here "$*") -o \
+        "$output"
 }
 model=tests/gguf/llama-spm.gguf
 want='llama 320 1'
 check "compile and link, shared" build "gcc -std=c11" "$tmp/user.c" "$tmp/shared" "$libs"
-check "it needs the soname" sh -c 'readelf -d "$1" | grep -F "NEEDED" | grep -F "[$2]"' sh "$tmp/shared" "$soname"
-check "it runs" sh -c 'test "$(LD_LIBRARY_PATH=$1 "$2" "$3")" = "$4"' sh "$lib" "$tmp/shared" $model "$want"
+check "it needs the soname" \
+    sh -c 'readelf -d "$1" | grep -F "NEEDED" | grep -F "[$2]"' sh "$tmp/shared" "$soname"
+check "it runs" sh -c 'test "$(LD_LIBRARY_PATH=$1 "$2" "$3")" = "$4"' sh "$lib" "$tmp/shared" \
+    $model "$want"
 rm "$lib/libruvllm.so"
 check "compile and link, static" build "gcc -std=c11" "$tmp/user.c" "$tmp/static" "$static"
-check "it does not need the shared library" sh -c '! readelf -d "$1" | grep -F ruvllm' sh "$tmp/static"
+check "it does not need the shared library" \
+    sh -c '! readelf -d "$1" | grep -F ruvllm' sh "$tmp/static"
 check "it runs by itself" sh -c 'test "$("$1" "$2")" = "$3"' sh "$tmp/static" $model "$want"
 ln -s "$soname" "$lib/libruvllm.so"
 if has g++; then
     # shellcheck disable=SC2086
-    check "the header alone as C++17" g++ -std=c++17 $strict -I"$at/include" -o "$tmp/alone" "$tmp/alone.cc"
+    check "the header alone as C++17" g++ -std=c++17 $strict -I"$at/include" -o "$tmp/alone" \
+        "$tmp/alone.cc"
     check "compile and link, C++17" build "g++ -std=c++17" "$tmp/user.cc" "$tmp/cxx" "$libs"
-    check "it runs" sh -c 'test "$(LD_LIBRARY_PATH=$1 "$2" "$3")" = "$4"' sh "$lib" "$tmp/cxx" $model "$want"
+    check "it runs" sh -c 'test "$(LD_LIBRARY_PATH=$1 "$2" "$3")" = "$4"' sh "$lib" "$tmp/cxx" \
+        $model "$want"
 else
     skip "g++ is not here"
 fi
@@ -182,7 +204,9 @@ fi
 # --- completions
 # shellcheck disable=SC2016
 complete_in_bash() { # WORDS...: what is offered for the last one
-    bash -u -c 'source "$1" && shift && COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) && _ruvllm && printf "%s\n" "${COMPREPLY[@]}"' \
+    bash -u -c \
+        'source "$1" && shift && COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) &&
+            _ruvllm && printf "%s\n" "${COMPREPLY[@]}"' \
         bash "$at/share/bash-completion/completions/ruvllm" "$at/bin/ruvllm" "$@"
 }
 offers() { # WORD WORDS...
@@ -209,8 +233,10 @@ check "a value of one" offers quality learn merge 1 2 --how q
 check "the model of learn" offers smollm2 learn status -m smol
 check "bash offers no file for an action" offers_no Makefile learn Make
 check "bash offers no option of another command" offers_no --greedy tokenize --
-if has zsh; then check "the zsh completion parses" zsh -n "$at/share/zsh/site-functions/_ruvllm"; else skip "zsh is not here"; fi
-if has fish; then check "the fish completion parses" fish -n "$at/share/fish/vendor_completions.d/ruvllm.fish"; else skip "fish is not here"; fi
+if has zsh; then check "the zsh completion parses" zsh -n "$at/share/zsh/site-functions/_ruvllm"; \
+    else skip "zsh is not here"; fi
+if has fish; then check "the fish completion parses" fish -n \
+    "$at/share/fish/vendor_completions.d/ruvllm.fish"; else skip "fish is not here"; fi
 
 check "make uninstall" make_ uninstall
 check "nothing is left" sh -c 'test -z "$(find "$1" ! -type d)"' sh "$root"

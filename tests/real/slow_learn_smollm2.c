@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "decode/answer.h"
 #include "decode/sampler.h"
+#include "learn/capture_text.h"
 #include "learn/pairs.h"
 #include "real/cached_model.h"
 #include "tokenizer/tokenizer.h"
@@ -144,7 +145,7 @@ static int close_bench(void **state)
 static double capture(const int32_t *ids, int n_prompt, int n, rvi_captured *tokens)
 {
     double sum = 0;
-    assert_ok(rvi_capture_text(b.ring, b.s, ids, (size_t)n_prompt, (size_t)n, 1, err));
+    assert_ok(capture_text(b.ring, b.s, ids, (size_t)n_prompt, (size_t)n, 1, err));
     for (int i = 0; i < n - n_prompt; i++) {
         rvi_captured t = rvi_capture_get(b.ring, rvi_capture_answer(b.ring), i);
         if (tokens) tokens[i] = t;

@@ -131,7 +131,7 @@ static void test_transactions(void **state)
         assert_ok(store_new(&s, which, err));
         append(&s, "a", "one", 1);
         for (int i = 0; i < 40; i++) { /* enough to make every list grow */
-            char key[8];
+            char key[16];
             snprintf(key, sizeof key, "k%02d", i);
             put(&s, "t", key, "old");
         }
@@ -143,7 +143,7 @@ static void test_transactions(void **state)
         put(&s, "t", "x", "inserted");
         put(&s, "u", "x", "inserted");
         for (int i = 10; i < 38; i++) {
-            char key[8];
+            char key[16];
             snprintf(key, sizeof key, "k%02d", i);
             assert_ok(rvi_store_remove(&s, "t", key, 3, err));
         }
@@ -160,7 +160,7 @@ static void test_transactions(void **state)
         assert_ok(rvi_store_scan(&s, "t", NULL, 0, see_item, &all, err));
         assert_int_equal(all.n, 40);
         for (int i = 0; i < 40; i++) {
-            char key[8];
+            char key[16];
             snprintf(key, sizeof key, "k%02d", i);
             expect_get(&s, "t", key, "old");
         }

@@ -33,6 +33,9 @@ TREE = [
     ("docs/a.md", "word " * 30 + "end\n", "a.md:1: 153 columns"),
     ("docs/b.md", "| " + "word " * 30 + "|\n\n```\n" + "word " * 30 + "end\n```\n", None),
     ("tools/a", "# " + "word " * 30 + "end\n", "tools/a:1: 155 columns"),
+    ("tools/b", "# fmt: off\n# " + "word " * 30 + "end\n# fmt: on\n", None),
+    ("src/text/a.c", '#include "base/mem.h"\n', None),
+    ("src/text/b.c", '#include "formats/x.h"\n', "formats is not below text"),
 ]
 
 

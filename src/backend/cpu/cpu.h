@@ -69,7 +69,6 @@ static inline float *rvi_cpu_row(rvi_cols c, int row)
 }
 
 /* matmul.c */
-rvi_cpu_form rvi_cpu_form_of(rvi_qtype type);
 rv_status rvi_cpu_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned types, rv_error *err);
 void rvi_cpu_scratch_free(rvi_cpu *cpu);
 void rvi_cpu_matmul(rvi_backend *be, const rvi_matmul *m);

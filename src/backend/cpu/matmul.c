@@ -21,7 +21,7 @@ enum {
 
 /* ---- scratch ---- */
 
-rvi_cpu_form rvi_cpu_form_of(rvi_qtype type)
+static rvi_cpu_form form_of(rvi_qtype type)
 {
     switch (type) {
     case RVI_F32: return RVI_FORM_F32;
@@ -66,7 +66,7 @@ rv_status rvi_cpu_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned type
 {
     rvi_cpu *cpu = rvi_cpu_of(be);
     for (int t = 0; t < RVI_QTYPE_COUNT; t++)
-        if (types >> t & 1) cpu->wanted[rvi_cpu_form_of((rvi_qtype)t)] = true;
+        if (types >> t & 1) cpu->wanted[form_of((rvi_qtype)t)] = true;
     if (n_rows <= cpu->max_rows && n_cols <= cpu->max_cols && has_forms(cpu)) return RV_OK;
     rvi_cpu old = *cpu;
     size_t rows = (size_t)RVI_MAX(n_rows, cpu->max_rows);
@@ -224,14 +224,14 @@ typedef struct job {
 static uint8_t *acts_at(const job *j, rvi_qtype type, int r)
 {
     size_t n = (size_t)j->x.n;
-    rvi_cpu_form form = rvi_cpu_form_of(type);
+    rvi_cpu_form form = form_of(type);
     return r < j->n_tiled ? j->cpu->tiles[form] + (size_t)(r / 16) * rvi_tile_act_bytes(type, n)
                           : j->cpu->acts[form] + (size_t)(r - j->n_tiled) * rvi_act_bytes(type, n);
 }
 
 static void prepare_row(const rvi_kernels *k, rvi_qtype type, const float *x, void *out, size_t n)
 {
-    switch (rvi_cpu_form_of(type)) {
+    switch (form_of(type)) {
     case RVI_FORM_NARROW: k->quantize_act(x, out, n); break;
     case RVI_FORM_WIDE: k->quantize_wide(x, out, n); break;
     default: k->prepare[type](x, out, n); break;
@@ -461,7 +461,7 @@ void rvi_cpu_matmul(rvi_backend *be, const rvi_matmul *m)
         rvi_qtype type = m->part[i].w->type;
         j.n_units += count_panels(m->part[i].w);
         if (!wants_prepared(cpu, m->part[i].w)) continue;
-        j.prepare[rvi_cpu_form_of(type)] = type;
+        j.prepare[form_of(type)] = type;
         tiles = tiles && cpu->k.gemm_tiles[type];
         any = true;
     }
