@@ -12,10 +12,12 @@
 #include "base/rng.h"
 #include "kernels/panels.h"
 
+/* Seconds that this thread has computed: on a busy machine a run of many milliseconds is interrupted
+ * every time. */
 static double now(void)
 {
     struct timespec t;
-    timespec_get(&t, TIME_UTC);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
@@ -89,6 +91,8 @@ static void *acts_new(const rvi_kernels *k, rvi_qtype t, const float *x, int n_r
         void *at = acts + (size_t)(tiles ? r / 16 : r) * bytes;
         if (tiles)
             k->prepare_tiles[t](x + (size_t)r * n, n, at, n);
+        else if (k->prepare[t] != NULL)
+            k->prepare[t](x + (size_t)r * n, at, n);
         else if (rvi_qtypes[t].block_weights == 256)
             k->quantize_wide(x + (size_t)r * n, at, n);
         else

@@ -18,7 +18,9 @@
 #define RVI_KERNELS_VECTOR_FLOAT_H
 
 #include <math.h>
+#include <stdalign.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "kernels/float_panels.h"
 #include "kernels/kernels.h"
@@ -123,40 +125,88 @@ typedef struct triple {
     chains low_h, high_h, high_l;
 } triple;
 
+/* Inputs 2j and 2j + 1 of a column of outputs, cut in two; of BF16 only the high part is set. */
+typedef struct halves {
+    vec high_even, high_odd, low_even, low_odd;
+} halves;
+
+/* A step's weights, cut in two, input after input: 16 outputs' high parts, then their low ones. */
+enum { CUT_FLOATS = STEP * 2 * 16 };
+
+static ALWAYS_INLINE halves cut_column(rvi_qtype type, vec even, vec odd)
+{
+    if (type == RVI_BF16) return (halves){.high_even = even, .high_odd = odd};
+    vec high_even = cut_off(even), high_odd = cut_off(odd);
+    return (halves){high_even, high_odd, subtract(even, high_even), subtract(odd, high_odd)};
+}
+
+static ALWAYS_INLINE halves load_cut(rvi_qtype type, const float *cut, int j, int column)
+{
+    const float *p = cut + j * 64 + column * WIDTH;
+    halves w = {.high_even = load(p, WIDTH), .high_odd = load(p + 32, WIDTH)};
+    if (type == RVI_F16) w.low_even = load(p + 16, WIDTH), w.low_odd = load(p + 48, WIDTH);
+    return w;
+}
+
+/* What the next panel has at this place is asked for meanwhile. */
+static ALWAYS_INLINE void cut_step(rvi_qtype type, const uint8_t *w, size_t panel_bytes, float *cut)
+{
+    for (int j = 0; j < STEP / 2; j++, cut += 64) {
+        prefetch((uintptr_t)(w + j * 64) + panel_bytes);
+        UNROLL for (int c = 0; c < PANEL_COLUMNS; c++)
+        {
+            vec even, odd;
+            load_pair(type, w + j * 64, c, &even, &odd);
+            halves h = cut_column(type, even, odd);
+            store(cut + c * WIDTH, WIDTH, h.high_even);
+            store(cut + 32 + c * WIDTH, WIDTH, h.high_odd);
+            if (type == RVI_BF16) continue;
+            store(cut + 16 + c * WIDTH, WIDTH, h.low_even);
+            store(cut + 48 + c * WIDTH, WIDTH, h.low_odd);
+        }
+    }
+}
+
+static ALWAYS_INLINE void extend_triple(rvi_qtype type, triple *t, const halves *w, const float *x)
+{
+    if (type == RVI_F16) extend(&t->low_h, w->low_even, w->low_odd, x);
+    extend(&t->high_h, w->high_even, w->high_odd, x);
+    extend(&t->high_l, w->high_even, w->high_odd, x + STEP);
+}
+
+static ALWAYS_INLINE vec add_triple(rvi_qtype type, vec acc, const triple *t)
+{
+    if (type == RVI_F16) acc = add(acc, add(t->low_h.even, t->low_h.odd));
+    acc = add(acc, add(t->high_h.even, t->high_h.odd));
+    return add(acc, add(t->high_l.even, t->high_l.odd));
+}
+
+static ALWAYS_INLINE triple triple_zero(void)
+{
+    chains zero = {splat(0.0f), splat(0.0f)};
+    return (triple){zero, zero, zero};
+}
+
 /* One step of F16, or of BF16, whose weights have no low part, for `together` columns from column `first`, n_rows
  * rows, onto acc. */
 static ALWAYS_INLINE void step_triple(rvi_qtype type, const uint8_t *w, size_t panel_bytes, int first, int together,
                                       const float *xs, size_t x_stride, int n_rows, vec acc[][ROWS_TRIPLE])
 {
     triple t[PAIR_COLUMNS][ROWS_TRIPLE];
-    chains zero = {splat(0.0f), splat(0.0f)};
-    UNROLL for (int c = 0; c < together; c++) UNROLL for (int r = 0; r < n_rows; r++) t[c][r] =
-        (triple){zero, zero, zero};
+    UNROLL for (int c = 0; c < together; c++) UNROLL for (int r = 0; r < n_rows; r++) t[c][r] = triple_zero();
     UNROLL_SOME for (int j = 0; j < STEP / 2; j++)
     {
         UNROLL for (int c = 0; c < together; c++)
         {
             vec even, odd;
             load_column(type, w + j * 64, panel_bytes, first + c, n_rows, &even, &odd);
-            vec high_even = type == RVI_F16 ? cut_off(even) : even;
-            vec high_odd = type == RVI_F16 ? cut_off(odd) : odd;
-            vec low_even = subtract(even, high_even), low_odd = subtract(odd, high_odd);
+            halves h = cut_column(type, even, odd);
             UNROLL for (int r = 0; r < n_rows; r++)
-            {
-                const float *x = xs + (size_t)r * x_stride + 2 * j;
-                if (type == RVI_F16) extend(&t[c][r].low_h, low_even, low_odd, x);
-                extend(&t[c][r].high_h, high_even, high_odd, x);
-                extend(&t[c][r].high_l, high_even, high_odd, x + STEP);
-            }
+                extend_triple(type, &t[c][r], &h, xs + (size_t)r * x_stride + 2 * j);
         }
     }
-    UNROLL for (int c = 0; c < together; c++) UNROLL for (int r = 0; r < n_rows; r++)
-    {
-        vec a = acc[first + c][r];
-        if (type == RVI_F16) a = add(a, add(t[c][r].low_h.even, t[c][r].low_h.odd));
-        a = add(a, add(t[c][r].high_h.even, t[c][r].high_h.odd));
-        acc[first + c][r] = add(a, add(t[c][r].high_l.even, t[c][r].high_l.odd));
-    }
+    UNROLL for (int c = 0; c < together; c++) UNROLL for (int r = 0; r < n_rows; r++) acc[first + c][r] =
+        add_triple(type, acc[first + c][r], &t[c][r]);
 }
 
 /* F16 and BF16: n_columns registers of outputs take turns, step by step; n_rows rows. */
@@ -173,6 +223,57 @@ static ALWAYS_INLINE void block_triple(rvi_qtype type, const uint8_t *w, size_t 
                         x + s * 2 * STEP, x_stride, n_rows, acc);
     UNROLL for (int c = 0; c < n_columns; c++) UNROLL for (int r = 0; r < n_rows; r++)
         store(out + (size_t)r * out_stride + c * WIDTH, WIDTH, acc[c][r]);
+}
+
+/* n_steps steps of n_rows rows with weights that are already cut. first: sums start from zero, else from out. */
+static ALWAYS_INLINE void steps_cut(rvi_qtype type, const float *cut, size_t n_steps, const float *x, size_t x_stride,
+                                    int n_rows, float *out, size_t out_stride, bool first)
+{
+    UNROLL for (int c = 0; c < PANEL_COLUMNS; c++)
+    {
+        vec acc[ROWS_TRIPLE];
+        UNROLL for (int r = 0; r < n_rows; r++) acc[r] =
+            first ? splat(0.0f) : load(out + (size_t)r * out_stride + c * WIDTH, WIDTH);
+        for (size_t s = 0; s < n_steps; s++) {
+            triple t[ROWS_TRIPLE];
+            UNROLL for (int r = 0; r < n_rows; r++) t[r] = triple_zero();
+            UNROLL_SOME for (int j = 0; j < STEP / 2; j++)
+            {
+                halves h = load_cut(type, cut + s * CUT_FLOATS, j, c);
+                UNROLL for (int r = 0; r < n_rows; r++)
+                    extend_triple(type, &t[r], &h, x + s * 2 * STEP + (size_t)r * x_stride + 2 * j);
+            }
+            UNROLL for (int r = 0; r < n_rows; r++) acc[r] = add_triple(type, acc[r], &t[r]);
+        }
+        UNROLL for (int r = 0; r < n_rows; r++) store(out + (size_t)r * out_stride + c * WIDTH, WIDTH, acc[r]);
+    }
+}
+
+/* F16 and BF16, many rows: weights are converted and cut once for CUT_ROWS rows. CUT_STEPS steps of a panel stay in the
+ * first level cache while the rows pass, those of the rows in the second while the panels do. */
+static ALWAYS_INLINE void gemm_cut(rvi_qtype type, const uint8_t *panels, int n_panels, const float *acts,
+                                   size_t x_stride, int n_rows, float *out, size_t out_stride, size_t n)
+{
+    enum { CUT_ROWS = 128, CUT_STEPS = 4 };
+    alignas(64) float cut[CUT_STEPS * CUT_FLOATS];
+    size_t panel_bytes = rvi_float_panel_bytes(type, n), n_steps = rvi_pairs_steps(n);
+    for (int row = 0; row < n_rows; row += CUT_ROWS) {
+        int end = n_rows - row < CUT_ROWS ? n_rows : row + CUT_ROWS;
+        for (size_t s = 0; s < n_steps; s += CUT_STEPS) {
+            size_t steps = n_steps - s < CUT_STEPS ? n_steps - s : CUT_STEPS;
+            for (int p = 0, r; p < n_panels; p++) {
+                const uint8_t *w = panels + (size_t)p * panel_bytes + s * 1024;
+                const float *x = acts + s * 2 * STEP;
+                for (size_t i = 0; i < steps; i++) cut_step(type, w + i * 1024, panel_bytes, cut + i * CUT_FLOATS);
+                for (r = row; r + ROWS_TRIPLE <= end; r += ROWS_TRIPLE)
+                    steps_cut(type, cut, steps, x + (size_t)r * x_stride, x_stride, ROWS_TRIPLE,
+                              out + (size_t)r * out_stride + p * 16, out_stride, s == 0);
+                for (; r < end; r++)
+                    steps_cut(type, cut, steps, x + (size_t)r * x_stride, x_stride, 1,
+                              out + (size_t)r * out_stride + p * 16, out_stride, s == 0);
+            }
+        }
+    }
 }
 
 /* What one call to a block computes; each number of rows is its own copy of the block. */
@@ -203,6 +304,10 @@ static ALWAYS_INLINE void gemm_panels(rvi_qtype type, const void *panels, int n_
     size_t panel_bytes = rvi_float_panel_bytes(type, n), n_steps = rvi_pairs_steps(n);
     size_t x_stride = act_stride / sizeof(float);
     int most = type == RVI_F32 ? ROWS_SINGLE : ROWS_TRIPLE;
+    if (type != RVI_F32 && n_rows > ROWS_TRIPLE && n_steps) {
+        gemm_cut(type, panels, n_panels, acts, x_stride, n_rows, out, out_stride, n);
+        return;
+    }
     for (int p = 0, together; p < n_panels; p += together) {
         const uint8_t *w = (const uint8_t *)panels + (size_t)p * panel_bytes;
         float *to = out + (size_t)p * 16;

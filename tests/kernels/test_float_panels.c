@@ -166,11 +166,14 @@ static void same_products(void **state)
     (void)state;
     for (int i = 0; i < N_TYPES; i++) {
         rvi_qtype t = types[i];
+        check(t, 0, 20, 9, ORDINARY, ORDINARY);
         for (size_t n = 0; n <= 70; n++)
             check(t, n, 1 + random_below(40), 1 + random_below(9), random_below(ALL_KINDS),
                   random_below(ALL_KINDS));
         for (int n_rows = 1; n_rows <= 40; n_rows++)
             check(t, 96, 1 + random_below(49), n_rows, ORDINARY, ORDINARY);
+        /* more rows and inputs than a kernel takes at a time */
+        check(t, 293, 33, 135, ORDINARY, ORDINARY);
         for (int a = 0; a < ALL_KINDS; a++)
             for (int b = 0; b < ALL_KINDS; b++) check(t, 64, 33, 18, a, b);
         check(t, 1000, 40, 34, WIDE, WIDE);
