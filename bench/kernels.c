@@ -12,8 +12,8 @@
 #include "base/rng.h"
 #include "kernels/panels.h"
 
-/* Seconds that this thread has computed: on a busy machine a run of many milliseconds is interrupted
- * every time. */
+/* Seconds that this thread has computed: on a busy machine a run of many milliseconds is
+ * interrupted every time. */
 static double now(void)
 {
     struct timespec t;

@@ -93,8 +93,6 @@ rv_status rvi_api_read_chat(rv_chat *chat, const rvi_json **json, const rv_chat 
         return rvi_error(err, RV_E_INVALID, "n_messages is %zu, but messages is NULL",
                          chat->n_messages);
     bool whole = rvi_json_get(variables, "messages") != NULL;
-    if (!whole && !chat->n_messages)
-        return rvi_error(err, RV_E_INVALID, "n_messages must be at least 1 (got 0)");
     if (whole && chat->messages)
         return rvi_error(err, RV_E_INVALID,
                          "messages are given twice: as a list, and in variables");
@@ -125,6 +123,13 @@ static rvi_template_now time_of(const rv_time *t)
     return (rvi_template_now){t->year, t->month, t->day, t->hour, t->minute, t->second};
 }
 
+/* A model's template makes something of an empty chat, but nobody means one. */
+static rv_status need_messages(const rvi_json *json, rv_error *err)
+{
+    if (rvi_json_count(rvi_json_get(json, "messages"))) return RV_OK;
+    return rvi_error(err, RV_E_INVALID, "n_messages must be at least 1 (got 0)");
+}
+
 rv_status rvi_api_chat_ids(const rv_model *m, const rv_chat *chat, const rvi_json *json,
                            rvi_ids *ids, rv_error *err)
 {
@@ -132,6 +137,7 @@ rv_status rvi_api_chat_ids(const rv_model *m, const rv_chat *chat, const rvi_jso
     rvi_text_spans user = {0}; /* what control tokens in it are just text */
     rvi_template_now now = time_of(chat->now);
     rv_status st = rvi_api_need_tokenizer(m, err);
+    if (!st) st = need_messages(json, err);
     if (!st) st = rvi_chat_render_marked(m->chat, json, &now, &text, &user, err);
     if (!st)
         st = rvi_tokenizer_encode_marked(m->tokenizer, text.data ? text.data : "", text.len,
@@ -179,6 +185,7 @@ rv_status rv_chat_render(const rv_model *m, const rv_chat *given, char **text, s
     const rvi_json *json;
     const rv_allocator *heap = rvi_api_use_heap(m->rt);
     st = rvi_api_read_chat(&chat, &json, given, &arena, err);
+    if (!st) st = need_messages(json, err);
     if (!st) {
         rvi_template_now now = time_of(chat.now);
         st = rvi_chat_render(m->chat, json, &now, &out, err);

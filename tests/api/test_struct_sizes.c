@@ -55,7 +55,7 @@ static rv_status take_open(const void *given, rv_error *err)
 static rv_status take_chat(const void *given, rv_error *err)
 {
     char *text;
-    rv_status st = rv_chat_render(o.m, given, &text, NULL, err);
+    rv_status st = rv_template_render(o.rt, "x", 1, given, &text, NULL, err);
     rv_free(text);
     return st;
 }
