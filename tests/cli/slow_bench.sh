@@ -17,18 +17,18 @@ PY
 check "bench: help" 0 "parallel N" - "$rv" bench --help
 check "bench: no model" 2 - "a model is needed" "$rv" bench
 check "bench: nothing to do" 2 - "nothing to measure" "$rv" bench $spm -p 0 -n 0
-check "bench: below zero" 2 - "below 0" "$rv" bench $spm -p -1
-check "bench: depth below zero" 2 - "below 0" "$rv" bench $spm -d -1
-check "bench: no repetition" 2 - "must be 1\.\." "$rv" bench $spm -r 0
-check "bench: no sequence" 2 - "must be 1\.\." "$rv" bench $spm --parallel 0
-check "bench: too many sequences" 2 - "must be 1\.\." "$rv" bench $spm --parallel 100000
-check "bench: not a number" 2 - "not a whole number" "$rv" bench $spm -p many
-check "bench: too many tokens" 2 - "at most" "$rv" bench $spm -p 999999999
+check "bench: below zero" 2 - "must be 0 to" "$rv" bench $spm -p -1
+check "bench: depth below zero" 2 - "must be 0 to" "$rv" bench $spm -d -1
+check "bench: no repetition" 2 - "must be 1 to" "$rv" bench $spm -r 0
+check "bench: no sequence" 2 - "must be 1 to" "$rv" bench $spm --parallel 0
+check "bench: too many sequences" 2 - "must be 1 to" "$rv" bench $spm --parallel 100000
+check "bench: not a number" 2 - "must be a whole number" "$rv" bench $spm -p many
+check "bench: too many tokens" 2 - "must be 0 to" "$rv" bench $spm -p 999999999
 check "bench: two formats" 2 - "one of --json, --csv and --ops" "$rv" bench $spm --json --csv
 check "bench: ops" 0 "product q8_0\|product f" - "$rv" bench $spm -p 4 -n 2 -r 1 --ops
 check "bench: too many arguments" 2 - "unexpected argument" "$rv" bench $spm $spm
 check "bench: no such model" 1 - "ruvllm list" "$rv" bench nosuchmodel
-check "bench: KV type" 1 - "q3" "$rv" bench $spm --kv q3
+check "bench: KV type" 2 - "q3" "$rv" bench $spm --kv q3
 
 # --- bench: the table
 check "bench: the table" 0 "^pp16 .* ± .* ms " - "$rv" bench $spm -p 16 -n 4 -r 2
@@ -99,7 +99,7 @@ verdict "bench: quotes and commas in a name" 0 $? "" ""
 check "doctor: help" 0 "expect" - "$rv" doctor --help
 check "doctor: too many arguments" 2 - "unexpected argument" "$rv" doctor $spm $spm
 check "doctor: no such model" 1 - "ruvllm list" "$rv" doctor nosuchmodel
-check "doctor: unknown instruction set" 1 - "instruction set" "$rv" doctor --isa sse9
+check "doctor: unknown instruction set" 2 - "must be ref" "$rv" doctor --isa sse9
 check "doctor: for people" 0 "^expected      .* tok/s decoding" - "$rv" doctor $spm -t 1
 matches "^advice" "$tmp/out" \
     && matches "^memory  " "$tmp/out" && matches "^q4_k  .* GB/s .* GOP/s" "$tmp/out"

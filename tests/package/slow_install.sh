@@ -34,7 +34,8 @@ root="$tmp/a root"
 at=$root/opt/rv
 lib=$at/lib64
 header=$at/include/ruvllm.h
-version=$(sed -n 's/^VERSION *:= *//p' Makefile)
+version=$(awk '/define RV_VERSION_(MAJOR|MINOR|PATCH) / { v = v s $3; s = "." } END { print v }' \
+    include/ruvllm.h)
 soname=$(sed -n 's/^SONAME *:= *//p' Makefile)
 
 check "make install" make_ install
@@ -43,10 +44,18 @@ check "the files, and no others" sh -c '
     cd "$1" && find . ! -type d | LC_ALL=C sort >"$2/files" && LC_ALL=C sort >"$2/wanted" <<EOF
 ./bin/ruvllm
 ./include/ruvllm.h
+./include/ruvllm_experimental.h
+./include/ruvllm_learn.h
+./include/ruvllm_store.h
 ./lib64/$3
+./lib64/libruvllm-store.a
+./lib64/libruvllm-store.so
+./lib64/libruvllm-store.so.0
+./lib64/libruvllm-store.so.$4
 ./lib64/libruvllm.a
 ./lib64/libruvllm.so
 ./lib64/libruvllm.so.$4
+./lib64/pkgconfig/ruvllm-store.pc
 ./lib64/pkgconfig/ruvllm.pc
 ./share/bash-completion/completions/ruvllm
 ./share/doc/ruvllm/LICENSE-APACHE
@@ -74,11 +83,13 @@ check "the program says its version" \
     sh -c '"$1/bin/ruvllm" --version | grep -F "ruvllm $2"' sh "$at" "$version"
 
 # --- the header and what the library exports
-tr '\n' ' ' <"$header" | sed 's|/\*|\n/*|g; s|\*/|*/\n|g' \
+cat "$header" "$at/include/ruvllm_learn.h" "$at/include/ruvllm_experimental.h" | tr '\n' ' ' |
+    sed 's|/\*|\n/*|g; s|\*/|*/\n|g' \
     | grep -v '^/\*' | tr '\n' ' ' | grep -o 'RV_API [^;]*;' |
     grep -o 'rv_[a-z0-9_]*(' | tr -d '(' | LC_ALL=C sort -u >"$tmp/declared"
-nm -D --defined-only "$lib/libruvllm.so" | awk '{ print $3 }' | LC_ALL=C sort >"$tmp/exported"
-check "the shared library exports the header's functions, all and alone" diff "$tmp/declared" \
+nm -D --defined-only "$lib/libruvllm.so" | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' |
+    LC_ALL=C sort >"$tmp/exported"
+check "the shared library exports the headers' functions, all and alone" diff "$tmp/declared" \
     "$tmp/exported"
 check "there are many of them" sh -c 'test "$(wc -l <"$1")" -ge 40' sh "$tmp/declared"
 
@@ -90,21 +101,18 @@ cat >"$tmp/user.c" <<'EOF'
 int main(int argc, char **argv)
 {
     rv_error err = {RV_OK, ""};
-    rv_runtime_options o;
     rv_runtime *rt = NULL;
     rv_model *m = NULL;
-    rv_model_info info;
     int32_t *ids = NULL;
     size_t n = 0;
     if (argc < 2 || strcmp(rv_version(), EXPECTED)) return 2;
-    rv_runtime_options_init(&o, sizeof o);
-    if (rv_runtime_new(&rt, &o, &err) || rv_model_open(&m, rt, argv[1], 0, &err) ||
-        rv_model_get_info(m, &info) ||
+    if (rv_runtime_new(&rt, NULL, &err) || rv_model_open(&m, rt, argv[1], NULL, &err) ||
         rv_tokenize(m, "hello", 5, 0, &ids, &n, &err)) {
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }
-    printf("%s %d %d\n", info.architecture, info.n_vocab, n > 0);
+    const rv_model_info *info = rv_model_get_info(m);
+    printf("%s %d %d\n", info->architecture, info->n_vocab, n > 0);
     rv_free(ids);
     rv_model_close(&m);
     rv_runtime_free(&rt);
