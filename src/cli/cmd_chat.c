@@ -435,8 +435,8 @@ static void set_temperature(chat *t, const char *argument)
     if (*argument && (*end || !isfinite(v) || v < 0))
         remark(t, "/temp takes a number, at least 0.");
     else if (*argument)
-        t->g->sampling.temperature = v;
-    remark(t, "Temperature %g.", (double)t->g->sampling.temperature);
+        cli_generation_set_temperature(t->g, v);
+    remark(t, "Temperature %g.", (double)cli_generation_temperature(t->g));
 }
 
 static void set_max(chat *t, const char *argument)

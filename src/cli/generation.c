@@ -88,8 +88,9 @@ static const struct {
     ROW("seed", CLI_UINT64, seed),
 };
 enum { TEMPERATURE = 0, REPEAT_WINDOW = 11, SEED = CLI_SAMPLING_OPTIONS - 1 };
-#define TOP_P          0.9f
-#define REPEAT_PENALTY 1.1f
+#define TEMPERATURE_DEFAULT 0.7f
+#define TOP_P               0.9f
+#define REPEAT_PENALTY      1.1f
 _Static_assert(RVI_COUNT(sampling_rows) == CLI_SAMPLING_OPTIONS, "one row each");
 
 void cli_generation_init(cli_generation *g)
@@ -216,6 +217,23 @@ int cli_generation_resolve(const cli *c, cli_generation *g, bool greedy)
     o->logprobs = g->logprobs >= 0;
     o->top_logprobs = RVI_MAX(g->logprobs, 0);
     return CLI_OK;
+}
+
+/* In rv_sampling 0 is the default, and greedy a field of its own. Greedy turns the defaults of the
+ * other stages off; those that the answers so far had stay. */
+void cli_generation_set_temperature(cli_generation *g, float temperature)
+{
+    rv_sampling *s = &g->sampling;
+    if (s->top_p <= 0) s->top_p = s->greedy ? 1 : TOP_P;
+    if (s->repetition_penalty <= 0) s->repetition_penalty = s->greedy ? 1 : REPEAT_PENALTY;
+    s->greedy = temperature <= 0;
+    s->temperature = temperature;
+}
+
+float cli_generation_temperature(const cli_generation *g)
+{
+    if (g->sampling.greedy) return 0;
+    return g->sampling.temperature > 0 ? g->sampling.temperature : TEMPERATURE_DEFAULT;
 }
 
 rv_status cli_generation_session(const cli *c, const cli_generation *g, const rv_model *m,

@@ -35,6 +35,10 @@ void cli_generation_rows(cli_generation *g, cli_option *rows);
  * over them. CLI_OK, or CLI_USAGE after saying what is wrong. */
 int cli_generation_resolve(const cli *c, cli_generation *g, bool greedy);
 
+/* The temperature of answers from now on, 0: greedy; and what it is. */
+void cli_generation_set_temperature(cli_generation *g, float temperature);
+float cli_generation_temperature(const cli_generation *g);
+
 /* A session on the model with the options --ctx, --kv and --lora. */
 rv_status cli_generation_session(const cli *c, const cli_generation *g, const rv_model *m,
                                  rv_session **out, rv_error *err) RVI_MUST_CHECK;

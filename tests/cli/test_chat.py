@@ -135,6 +135,18 @@ def commands():
     verdict(
         "/temp of nonsense", b"takes a number" in t.ask("/temp hot") and b"2.5" in t.ask("/temp")
     )
+    answers = []
+    t.ask("/temp 0")
+    for seed in ("5", "6"):
+        t.ask("/clear")
+        t.ask("/seed " + seed)
+        t.ask("the tea")
+        answers.append(saved(t)[1]["content"])
+    verdict(
+        "/temp 0: the most likely token each time",
+        answers[0] == answers[1] and b"Temperature 0." in t.ask("/temp"),
+        answers,
+    )
     verdict("/seed of nonsense", b"whole number" in t.ask("/seed x"))
     verdict("an unknown command gets a sentence", b"no command /dance" in t.ask("/dance now"))
     verdict("/save without a name", b"file name" in t.ask("/save"))
