@@ -101,7 +101,10 @@ rv_status rvi_thread_start(rvi_thread **out, void (*fn)(void *ctx), void *ctx, b
                            rv_error *err)
 {
     *out = NULL;
+    /* Not from the caller's allocator: a detached thread may outlive the object that has it. */
+    const rv_allocator *heap = rvi_mem_use(NULL);
     rvi_thread *t = rvi_zalloc(sizeof *t);
+    (void)rvi_mem_use(heap);
     if (!t) return rvi_nomem(err, "thread");
     t->fn = fn;
     t->ctx = ctx;
