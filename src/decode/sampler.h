@@ -22,7 +22,7 @@ enum {
     RVI_DRY_LONGEST = 4096,        /* a longer repeat counts as this long */
 };
 
-/* Implements rv_sampling_init (greedy: rv_sampling_init_greedy): writes at most size bytes of the
+/* Whole defaults, or for greedy picking everything off: writes at most size bytes of the
  * defaults, with the size field set to size. Does nothing if size is too small for the size
  * field. */
 void rvi_sampling_init(rv_sampling *s, size_t size, bool greedy);

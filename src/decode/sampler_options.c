@@ -125,11 +125,11 @@ rv_status rvi_sampling_check(const rv_sampling *given, rv_error *err)
     rv_sampling s;
     const rvi_stage *stages[RVI_STAGES_MAX];
     int n_stages;
-    /* Every version of the struct ends aligned; anything else was not set by rv_sampling_init. */
+    /* Every version of the struct ends aligned; anything else was never set. */
     if (given && (given->size < sizeof given->size || given->size > RVI_SAMPLING_SIZE_MAX ||
                   given->size % _Alignof(rv_sampling)))
         return rvi_error(err, RV_E_CONFIG,
-                         "size %zu is not that of an rv_sampling (call rv_sampling_init first)",
+                         "size %zu is not that of an rv_sampling (set it to sizeof)",
                          given->size);
     rvi_sampling_read(&s, given);
     rv_status st = RV_OK;

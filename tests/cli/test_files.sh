@@ -54,19 +54,19 @@ check "list without a cache" 0 "not here yet" - "$rv" list --cache-dir "$tmp/non
 
 # --- nowhere
 if [ "$(id -u)" = 0 ]; then
-    open=$(mktemp -d -p /tmp) && mkdir "$open/work" && chmod 777 "$open" "$open/work"
+    open=$(mktemp -d -p /tmp) && mkdir "$open/place" && chmod 777 "$open" "$open/place"
     stranger() { # a user without a name, and so without a home
-        (cd "$open/work" && env -u HOME python3 -c \
+        (cd "$open/place" && env -u HOME python3 -c \
             'import os, sys; os.setuid(54321); os.execv(sys.argv[1], sys.argv[1:])' "$rv" "$@")
     }
-    cp $spm "$rv" "$open/work"
-    program=$rv rv=$open/work/$(basename "$rv")
+    cp $spm "$rv" "$open/place"
+    program=$rv rv=$open/place/$(basename "$rv")
     check "no home: nothing is taught" 1 - "HOME is not set.*--state-dir" stranger teach \
         "$(basename $spm)" -q "x y" -a z
     check "nor fetched" 1 - "HOME is not set.*--cache-dir" stranger pull smollm2
     check "but a file runs" 0 "" - stranger run "$(basename $spm)" hi -n 2
     check "and list lists" 0 "smollm2" - stranger list
-    [ "$(ls -A "$open/work" | wc -l)" = 2 ]
+    [ "$(ls -A "$open/place" | wc -l)" = 2 ]
     verdict "and nothing is left in the current directory" 0 $? "" ""
     rv=$program
     rm -rf "$open"
