@@ -129,8 +129,7 @@ rv_status rvi_sampling_check(const rv_sampling *given, rv_error *err)
     if (given && (given->size < sizeof given->size || given->size > RVI_SAMPLING_SIZE_MAX ||
                   given->size % _Alignof(rv_sampling)))
         return rvi_error(err, RV_E_CONFIG,
-                         "size %zu is not that of an rv_sampling (set it to sizeof)",
-                         given->size);
+                         "size %zu is not that of an rv_sampling (set it to sizeof)", given->size);
     rvi_sampling_read(&s, given);
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < RVI_COUNT(ranges); i++) {
