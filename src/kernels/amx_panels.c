@@ -79,7 +79,16 @@ static void prepare_wide(const float *x, size_t x_stride, void *out, size_t n)
 
 /* ---- types of 32 weights a block ---- */
 
-enum { NARROW_CHUNK = 32, WIDE_PANELS = 2 }; /* blocks, panels whose tiles of weights fit the first cache */
+enum {
+    NARROW_CHUNK = 32,       /* blocks, */
+    WIDE_PANELS = 2,         /* panels whose tiles of weights fit the first cache */
+    SLICE_BYTES = 768 * 1024 /* of activations that stay in the second cache while all panels of a call meet them */
+};
+
+/* Blocks of the inputs, from .. end - 1. */
+typedef struct range {
+    int from, end;
+} range;
 
 typedef struct narrow_weights {
     int8_t q[NARROW_CHUNK][8][64];
@@ -169,13 +178,13 @@ static ALWAYS_INLINE void narrow_group(const narrow_weights *w, const narrow_act
 }
 
 static ALWAYS_INLINE void narrow_panel(const uint8_t *panel, const narrow_acts *x, int n_groups, float *out,
-                                       size_t out_stride, size_t n, traits t)
+                                       size_t out_stride, size_t n, range slice, traits t)
 {
     alignas(64) narrow_weights w;
     const uint8_t *scales = panel + n / 32 * panel_quant_bytes(t);
     int n_blocks = (int)(n / 32);
-    for (int b = 0; b < n_blocks; b += NARROW_CHUNK) {
-        int now = n_blocks - b < NARROW_CHUNK ? n_blocks - b : NARROW_CHUNK;
+    for (int b = slice.from; b < slice.end; b += NARROW_CHUNK) {
+        int now = slice.end - b < NARROW_CHUNK ? slice.end - b : NARROW_CHUNK;
         unpack_narrow(&w, panel + (size_t)b * panel_quant_bytes(t), scales + (size_t)b * panel_scale_bytes(t), now, t);
         TILES_DONE(&w);
         for (int g = 0; g < n_groups; g++)
@@ -359,13 +368,13 @@ static ALWAYS_INLINE void wide_turn(bool odd, int i, int n_jobs, const wide_job 
 
 /* Up to WIDE_PANELS neighbouring panels: while a group of rows is in the first cache, it meets all of them. */
 static ALWAYS_INLINE void wide_panels(const uint8_t *panels, size_t panel_bytes, int n_panels, const wide_acts *x,
-                                      int n_groups, float *out, size_t out_stride, size_t n, traits t)
+                                      int n_groups, float *out, size_t out_stride, size_t n, range slice, traits t)
 {
     alignas(64) wide_weights w;
     alignas(64) wide_results c[2];
     const size_t quants = 8 * panel_quant_bytes(t);
     int n_blocks = (int)(n / 256), n_jobs = n_groups * n_panels;
-    for (int b = 0; b < n_blocks; b++) {
+    for (int b = slice.from; b < slice.end; b++) {
         for (int p = 0; p < n_panels; p++) {
             const uint8_t *panel = panels + (size_t)p * panel_bytes;
             unpack_wide(&w, p, panel + (size_t)b * quants,
@@ -388,6 +397,15 @@ static ALWAYS_INLINE void wide_panels(const uint8_t *panels, size_t panel_bytes,
 
 /* ---- the entries ---- */
 
+/* The blocks whose activations stay in cache together, from `from` on. */
+static ALWAYS_INLINE range slice_from(int from, int n_blocks, int n_groups, traits t)
+{
+    int group = t.block_weights == 256 ? RVI_WIDE_TILE_BYTES : RVI_NARROW_TILE_BYTES;
+    int step = t.block_weights == 256 ? 1 : NARROW_CHUNK, n = SLICE_BYTES / (n_groups * group) / step * step;
+    if (n < step) n = step;
+    return (range){from, n_blocks - from < n ? n_blocks : from + n};
+}
+
 static ALWAYS_INLINE void gemm_tiles(traits t, size_t panel_bytes, const void *panels, int n_panels, const void *x,
                                      int n_groups, float *out, size_t out_stride, size_t n)
 {
@@ -395,14 +413,18 @@ static ALWAYS_INLINE void gemm_tiles(traits t, size_t panel_bytes, const void *p
         tiles_begin(64, 16);
     else
         tiles_begin(32, 8);
-    const int step = t.block_weights == 256 ? WIDE_PANELS : 1;
-    for (int p = 0; p < n_panels; p += step, out += step * RVI_PANEL) {
-        const uint8_t *panel = (const uint8_t *)panels + (size_t)p * panel_bytes;
-        int now = n_panels - p < step ? n_panels - p : step;
-        if (t.block_weights == 256)
-            wide_panels(panel, panel_bytes, now, x, n_groups, out, out_stride, n, t);
-        else
-            narrow_panel(panel, x, n_groups, out, out_stride, n, t);
+    const int step = t.block_weights == 256 ? WIDE_PANELS : 1, n_blocks = (int)(n / t.block_weights);
+    for (range slice = {0}; slice.end < n_blocks;) {
+        slice = slice_from(slice.end, n_blocks, n_groups, t);
+        for (int p = 0; p < n_panels; p += step) {
+            const uint8_t *panel = (const uint8_t *)panels + (size_t)p * panel_bytes;
+            float *to = out + RVI_PANEL * p;
+            int now = n_panels - p < step ? n_panels - p : step;
+            if (t.block_weights == 256)
+                wide_panels(panel, panel_bytes, now, x, n_groups, to, out_stride, n, slice, t);
+            else
+                narrow_panel(panel, x, n_groups, to, out_stride, n, slice, t);
+        }
     }
     tiles_end();
 }
