@@ -43,12 +43,18 @@ static int first_key(const rvi_attention *a, int pos)
 static void load_queries(const job *j, const run *r, rvi_kv_scratch *s)
 {
     size_t n = (size_t)j->a->head_size, padded = j->kv->padded;
-    for (int i = 0; i < r->n_rows * r->n_heads; i++) {
-        size_t head = (size_t)(r->head + i % r->n_heads), at = (size_t)i * padded;
-        float *q = s->q + at;
-        memcpy(q, rvi_cpu_row(j->q, r->row + i / r->n_heads) + head * n, n * sizeof *q);
-        j->cpu->k.scale(q, j->a->scale, n);
-        if (j->kv->type == RVI_ATTN_Q8) s->d[i] = j->cpu->k.quantize_head(q, s->q8 + at, n);
+    /* heads lie side by side: where none is padded, those of a row are one piece */
+    int together = padded == n ? r->n_heads : 1, n_pieces = r->n_rows * r->n_heads / together;
+    for (int i = 0; i < n_pieces; i++) {
+        int query = i * together;
+        size_t head = (size_t)(r->head + query % r->n_heads), len = (size_t)together * n;
+        float *q = s->q + (size_t)query * padded;
+        memcpy(q, rvi_cpu_row(j->q, r->row + query / r->n_heads) + head * n, len * sizeof *q);
+        j->cpu->k.scale(q, j->a->scale, len);
+    }
+    for (int i = 0; j->kv->type == RVI_ATTN_Q8 && i < r->n_rows * r->n_heads; i++) {
+        size_t at = (size_t)i * padded;
+        s->d[i] = j->cpu->k.quantize_head(s->q + at, s->q8 + at, n);
     }
 }
 
