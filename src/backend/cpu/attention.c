@@ -22,7 +22,7 @@ typedef struct job {
     int n_rows;
     int tile_rows, n_tiles;
     int group_heads, n_groups; /* of one KV head; the last group may be smaller */
-    int n_units;
+    int n_units, stride; /* from one task's unit to the next one's */
     /* split: */
     int first_chunk, n_chunks; /* whose results wait, of every unit */
 } job;
@@ -182,7 +182,8 @@ static void unit_task(void *ctx, int task, int worker)
     const job *j = ctx;
     rvi_kv_scratch *s = &j->kv->scratch[worker];
     run r = {0};
-    int unit = j->n_units - 1 - task; /* the rows that see most first */
+    /* a thread's tasks are neighbours: from rows that see most to those that see least in each */
+    int unit = j->n_units - 1 - (int)((int64_t)task * j->stride % j->n_units);
     for (int from = 0, query; next_run(j, unit, &r, from, &query); from += r.n_rows) {
         int chunk, end = chunks_of(j, r.row, r.n_rows, &chunk);
         load_queries(j, &r, s);
@@ -249,11 +250,33 @@ static void run_split(job *j, int first, int end, int room)
     }
 }
 
+/* The first number from `from` on that has no divisor in common with n: multiples of it modulo n
+ * meet every unit once. */
+static int coprime(int from, int n)
+{
+    for (;; from++) {
+        int a = from, b = n;
+        while (b) {
+            int rest = a % b;
+            a = b;
+            b = rest;
+        }
+        if (a == 1) return from;
+    }
+}
+
 void rvi_cpu_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_store *kv, int il,
                        const rvi_attention *a, const rvi_kv_row *rows, int n_rows)
 {
     enum { UNITS_PER_THREAD = 4 }; /* from here on whole units keep the threads busy */
-    job j = {rvi_cpu_of(be), out, q, kv, il, a, rows, n_rows, 1, 0, 0, 0, 0, 0, 0};
+    job j = {.cpu = rvi_cpu_of(be),
+             .out = out,
+             .q = q,
+             .kv = kv,
+             .il = il,
+             .a = a,
+             .rows = rows,
+             .n_rows = n_rows};
     if (n_rows < 1) return;
     int heads = a->n_heads / a->n_kv_heads, longest = 1;
     for (int r = 1, n = 1; r < n_rows; r++) {
@@ -267,6 +290,7 @@ void rvi_cpu_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_s
     j.n_units = j.n_tiles * a->n_kv_heads * j.n_groups;
 
     int n_threads = rvi_pool_size(j.cpu->pool);
+    j.stride = coprime(n_threads, j.n_units);
     int first, end = chunks_of(&j, 0, n_rows, &first);
     int room = RVI_KV_PARTS / unit_queries(&j) / j.n_units; /* chunks that can wait */
     if (n_threads > 1 && j.n_units < UNITS_PER_THREAD * n_threads && end - first > 1 && room > 1)
