@@ -22,7 +22,7 @@ typedef struct job {
     int n_rows;
     int tile_rows, n_tiles;
     int group_heads, n_groups; /* of one KV head; the last group may be smaller */
-    int n_units, stride; /* from one task's unit to the next one's */
+    int n_units, stride;       /* from one task's unit to the next one's */
     /* split: */
     int first_chunk, n_chunks; /* whose results wait, of every unit */
 } job;
