@@ -316,8 +316,11 @@ static void attend(const rvi_attn_keys *keys, const rvi_attn_queries *q, float *
         n = piece(q->n_queries - i);
         mix_fns[type][n](&s, i, from, end, first == from, part, part_stride);
     }
-    for (int i = 0; from < end && i < q->n_queries; i++)
-        if (end < q->end[i]) mix_fns[type][1](&s, i, end, q->end[i], false, part, part_stride);
+    for (int i = 0, n; from < end && i < q->n_queries; i += n) { /* the heads of a row end together */
+        for (n = 1; i + n < q->n_queries && q->end[i + n] == q->end[i];) n++;
+        n = piece(n);
+        if (end < q->end[i]) mix_fns[type][n](&s, i, end, q->end[i], false, part, part_stride);
+    }
 }
 
 static void attend_all(const rvi_attn_keys *keys, const rvi_attn_queries *queries, float *part, size_t part_stride,
@@ -359,9 +362,10 @@ static void attn_merge(float *acc, float *m, float *l, const float *part, size_t
     float part_m = part[rvi_attn_padded(n)], part_l = part[rvi_attn_padded(n) + 1];
     float top = part_m > *m ? part_m : *m;
     float a = rvi_exp_f32(*m - top), b = rvi_exp_f32(part_m - top);
+    bool fresh = *l == 0.0f;
     for (size_t i = 0; i < n; i += WIDTH) {
-        vec more = multiply(load(part + i, WIDTH), splat(b));
-        store(acc + i, n - i, fused(load(acc + i, n - i), splat(a), more));
+        vec more = multiply(load(part + i, WIDTH), splat(b)), old = fresh ? splat(0.0f) : load(acc + i, n - i);
+        store(acc + i, n - i, fused(old, splat(a), more));
     }
     *l = fmaf(*l, a, part_l * b);
     *m = top;

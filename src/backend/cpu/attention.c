@@ -118,12 +118,11 @@ static float *output(const job *j, const run *r, int query)
            (size_t)head * (size_t)j->a->head_size;
 }
 
-static void start(const job *j, const run *r, float *m, float *l)
+static void start(const run *r, float *m, float *l)
 {
     for (int i = 0; i < r->n_rows * r->n_heads; i++) {
         m[i] = -INFINITY;
         l[i] = 0;
-        memset(output(j, r, i), 0, (size_t)j->a->head_size * sizeof(float));
     }
 }
 
@@ -187,7 +186,7 @@ static void unit_task(void *ctx, int task, int worker)
     for (int from = 0, query; next_run(j, unit, &r, from, &query); from += r.n_rows) {
         int chunk, end = chunks_of(j, r.row, r.n_rows, &chunk);
         load_queries(j, &r, s);
-        start(j, &r, s->m, s->l);
+        start(&r, s->m, s->l);
         for (; chunk < end && !rvi_backend_is_stopped(&j->cpu->be); chunk++) {
             compute_chunk(j, &r, chunk, chunk + 1, s, s->part, j->kv->part_floats);
             merge_chunk(j, &r, chunk, s->part, j->kv->part_floats, s->m, s->l);
@@ -232,7 +231,7 @@ static void merge_unit(const job *j, int unit, bool is_first, bool is_last)
     for (int from = 0, query; next_run(j, unit, &r, from, &query); from += r.n_rows) {
         float *m = j->kv->m + unit * unit_queries(j) + query;
         float *l = j->kv->l + unit * unit_queries(j) + query;
-        if (is_first) start(j, &r, m, l);
+        if (is_first) start(&r, m, l);
         for (int c = j->first_chunk; c < j->first_chunk + j->n_chunks; c++)
             merge_chunk(j, &r, c, part_of(j, unit, query, c), stride, m, l);
         if (is_last) finish(j, &r, l);
