@@ -11,8 +11,9 @@
  *                            chain
  *
  * Types of 256: a weight's integer sc * q has up to 14 bits, so it goes as two bytes, 2^n * high + low, through two
- * tiles; nothing but multiplying until all 256 inputs are summed. Sums for the
- * minima (sum of mn * sum) are a product too: each sum as two bf16 numbers without loss, so the f32 result is exact.
+ * tiles; nothing but multiplying until all 256 inputs are summed. Two groups of rows meet each tile of weights:
+ * loading a tile costs nearly as much as multiplying by it. Sums for the minima (sum of mn * sum) are a product too:
+ * each sum as two bf16 numbers without loss, so the f32 result is exact.
  *
  * Activations come in groups of 16 rows, in the order in which tiles take them. */
 #if defined(__x86_64__)

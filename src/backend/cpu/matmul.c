@@ -1,6 +1,6 @@
-/* Products with weights, split over threads by panels of 16 outputs. Each output element is
- * computed whole by one kernel call whose order the kernels' law fixes, so neither the split nor
- * the number of rows changes the bits. */
+/* Products with weights, split over threads by panels of 16 outputs and by rows. Each output
+ * element is computed whole by one kernel call whose order the kernels' law fixes, so neither the
+ * split nor the number of rows changes the bits. */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
