@@ -11,8 +11,9 @@
  *                            chain
  *
  * Types of 256: a weight's integer sc * q has up to 14 bits, so it goes as two bytes, 2^n * high + low, through two
- * tiles; nothing but multiplying until all 256 inputs are summed. Sums for the
- * minima (sum of mn * sum) are a product too: each sum as two bf16 numbers without loss, so the f32 result is exact.
+ * tiles; nothing but multiplying until all 256 inputs are summed. Two groups of rows meet each tile of weights:
+ * loading a tile costs nearly as much as multiplying by it. Sums for the minima (sum of mn * sum) are a product too:
+ * each sum as two bf16 numbers without loss, so the f32 result is exact.
  *
  * Activations come in groups of 16 rows, in the order in which tiles take them. */
 #if defined(__x86_64__)
@@ -40,14 +41,77 @@ _Static_assert(sizeof(wide_acts) == RVI_WIDE_TILE_BYTES, "as panels.c says");
 
 /* ---- activations ---- */
 
+/* One step of gathering results across lanes: of vectors in pairs, of pairs of pairs. */
+#define ACROSS_2(combine, a, b)   combine(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b))
+#define ACROSS_4(combine, ab, cd) combine(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd))
+#define ACROSS_QUARTERS(combine, a, b)                                                                                 \
+    combine(_mm512_shuffle_i32x4(a, b, _MM_SHUFFLE(2, 0, 2, 0)), _mm512_shuffle_i32x4(a, b, _MM_SHUFFLE(3, 1, 3, 1)))
+
+/* Lane r: the largest magnitude in the 32 values at x + r * x_stride. */
+static ALWAYS_INLINE __m512i largest_magnitudes(const float *x, size_t x_stride)
+{
+    __m512i four[4];
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        __m512i top[4];
+        UNROLL for (int j = 0; j < 4; j++)
+        {
+            const float *row = x + (size_t)(4 * i + j) * x_stride;
+            top[j] = _mm512_max_epi32(magnitude(_mm512_loadu_ps(row)), magnitude(_mm512_loadu_ps(row + 16)));
+        }
+        four[i] = ACROSS_4(_mm512_max_epi32, ACROSS_2(_mm512_max_epi32, top[0], top[1]),
+                           ACROSS_2(_mm512_max_epi32, top[2], top[3]));
+    }
+    __m512i first = ACROSS_QUARTERS(_mm512_max_epi32, four[0], four[1]);
+    __m512i last = ACROSS_QUARTERS(_mm512_max_epi32, four[2], four[3]);
+    return ACROSS_QUARTERS(_mm512_max_epi32, first, last);
+}
+
+/* Lane r: the sum of the bytes of row r. */
+static ALWAYS_INLINE __m512i sums_of_rows(int8_t q[16][32])
+{
+    const __m512i rows = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
+    __m512i half[2];
+    UNROLL for (int i = 0; i < 2; i++)
+    {
+        __m512i two[4]; /* rows each, in eight lanes each */
+        UNROLL for (int j = 0; j < 4; j++) two[j] =
+            _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1), _mm512_load_si512(q[8 * i + 2 * j]));
+        half[i] = ACROSS_4(_mm512_add_epi32, ACROSS_2(_mm512_add_epi32, two[0], two[1]),
+                           ACROSS_2(_mm512_add_epi32, two[2], two[3]));
+    }
+    return _mm512_permutexvar_epi32(rows, ACROSS_QUARTERS(_mm512_add_epi32, half[0], half[1]));
+}
+
+/* A row's 32 values as integers: two registers; 0 where the row has no usable scale. */
+static ALWAYS_INLINE void integers32(const float *x, const float *inverse, bool usable, __m512i i[2])
+{
+    __mmask16 some = (__mmask16) - (int)usable;
+    UNROLL for (int h = 0; h < 2; h++) i[h] =
+        _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_maskz_loadu_ps(some, x + 16 * h), _mm512_set1_ps(*inverse)));
+}
+
+/* Blocks of 16 rows at once: by the rule of quantize32, with one division for all of them. */
 static void prepare_narrow(const float *x, size_t x_stride, void *out, size_t n)
 {
-    for (int r = 0; r < 16; r++, x += x_stride) {
-        narrow_acts *a = out;
-        for (size_t k = 0; k < n; k += 32, a++) {
-            int sum = quantize32(x + k, &a->d[r], a->q[r]);
-            a->d_sum[r] = a->d[r] * (float)sum;
+    const __m512i in_order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    narrow_acts *a = out;
+    for (size_t k = 0; k < n; k += 32, a++, x += 32) {
+        __m512 top = _mm512_castsi512_ps(largest_magnitudes(x, x_stride)), most = _mm512_set1_ps(127.0f);
+        __mmask16 finite = _mm512_cmp_ps_mask(top, _mm512_set1_ps(INFINITY), _CMP_LT_OQ);
+        __mmask16 usable = finite & _mm512_cmp_ps_mask(top, _mm512_set1_ps(1e-30f), _CMP_GE_OQ);
+        __m512 d = _mm512_mask_blend_ps(finite, _mm512_set1_ps(NAN), _mm512_maskz_div_ps(usable, top, most));
+        alignas(64) float inverse[16];
+        _mm512_store_ps(inverse, _mm512_maskz_div_ps(usable, most, top));
+        for (int r = 0; r < 16; r += 2) {
+            __m512i i[2], j[2];
+            integers32(x + (size_t)r * x_stride, inverse + r, usable >> r & 1, i);
+            integers32(x + (size_t)(r + 1) * x_stride, inverse + r + 1, usable >> (r + 1) & 1, j);
+            __m512i bytes2 = _mm512_packs_epi16(_mm512_packs_epi32(i[0], i[1]), _mm512_packs_epi32(j[0], j[1]));
+            _mm512_store_si512(a->q[r], _mm512_permutexvar_epi32(in_order, bytes2));
         }
+        _mm512_store_ps(a->d, d);
+        _mm512_store_ps(a->d_sum, _mm512_mul_ps(d, _mm512_cvtepi32_ps(sums_of_rows(a->q))));
     }
 }
 
@@ -79,7 +143,16 @@ static void prepare_wide(const float *x, size_t x_stride, void *out, size_t n)
 
 /* ---- types of 32 weights a block ---- */
 
-enum { NARROW_CHUNK = 32, WIDE_PANELS = 2 }; /* blocks, panels whose tiles of weights fit the first cache */
+enum {
+    NARROW_CHUNK = 32,       /* blocks, */
+    WIDE_PANELS = 2,         /* panels whose tiles of weights fit the first cache */
+    SLICE_BYTES = 768 * 1024 /* of activations that stay in the second cache while all panels of a call meet them */
+};
+
+/* Blocks of the inputs, from .. end - 1. */
+typedef struct range {
+    int from, end;
+} range;
 
 typedef struct narrow_weights {
     int8_t q[NARROW_CHUNK][8][64];
@@ -169,13 +242,13 @@ static ALWAYS_INLINE void narrow_group(const narrow_weights *w, const narrow_act
 }
 
 static ALWAYS_INLINE void narrow_panel(const uint8_t *panel, const narrow_acts *x, int n_groups, float *out,
-                                       size_t out_stride, size_t n, traits t)
+                                       size_t out_stride, size_t n, range slice, traits t)
 {
     alignas(64) narrow_weights w;
     const uint8_t *scales = panel + n / 32 * panel_quant_bytes(t);
     int n_blocks = (int)(n / 32);
-    for (int b = 0; b < n_blocks; b += NARROW_CHUNK) {
-        int now = n_blocks - b < NARROW_CHUNK ? n_blocks - b : NARROW_CHUNK;
+    for (int b = slice.from; b < slice.end; b += NARROW_CHUNK) {
+        int now = slice.end - b < NARROW_CHUNK ? slice.end - b : NARROW_CHUNK;
         unpack_narrow(&w, panel + (size_t)b * panel_quant_bytes(t), scales + (size_t)b * panel_scale_bytes(t), now, t);
         TILES_DONE(&w);
         for (int g = 0; g < n_groups; g++)
@@ -261,132 +334,152 @@ static ALWAYS_INLINE void unpack_wide(wide_weights *w, int p, const uint8_t *q, 
     }
 }
 
+/* Results of two groups of rows. Minima are computed first, while the steps of the job before still need its own: they
+ * take turns. */
 typedef struct wide_results {
-    results high, low;
-    float min[16][16];
+    results high[2], low[2];
+    float min[2][2][16][16];
 } wide_results;
 
-/* One group of rows over one block of 256: what goes in, and where the results are added. */
+/* Two neighbouring groups of rows, or a last single one, over one block of 256 of one panel: what goes in, and where
+ * the results are added. */
 typedef struct wide_job {
-    const wide_acts *a;
+    const wide_acts *a[2];
+    float *out[2];
+    int n_groups;
     int p;      /* panel */
     bool first; /* block */
-    float *out;
 } wide_job;
 
-/* A quarter of the step: 4 rows. */
-static ALWAYS_INLINE void wide_step(const wide_job *j, int quarter, const wide_results *c, const wide_weights *w,
-                                    size_t out_stride, traits t)
+/* A quarter of a group's step: 4 rows. */
+static ALWAYS_INLINE void wide_step(const wide_job *j, int group, int quarter, const wide_results *c, bool odd,
+                                    const wide_weights *w, size_t out_stride, traits t)
 {
     __m512 d = _mm512_load_ps(w->d[j->p]), m = t.form == SCALED_MIN ? _mm512_load_ps(w->m[j->p]) : d;
     UNROLL for (int r = 4 * quarter; r < 4 * quarter + 4; r++)
     {
-        float *at = j->out + (size_t)r * out_stride;
-        __m512 xd = _mm512_set1_ps(j->a->d[r]), acc = j->first ? _mm512_setzero_ps() : _mm512_loadu_ps(at);
-        __m512i dot = _mm512_add_epi32(_mm512_slli_epi32(_mm512_load_si512(c->high[r]), split_bits(t)),
-                                       _mm512_load_si512(c->low[r]));
+        float *at = j->out[group] + (size_t)r * out_stride;
+        __m512 xd = _mm512_set1_ps(j->a[group]->d[r]), acc = j->first ? _mm512_setzero_ps() : _mm512_loadu_ps(at);
+        __m512i dot = _mm512_add_epi32(_mm512_slli_epi32(_mm512_load_si512(c->high[group][r]), split_bits(t)),
+                                       _mm512_load_si512(c->low[group][r]));
         acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(d, xd), acc);
-        if (t.form == SCALED_MIN) acc = _mm512_fnmadd_ps(_mm512_load_ps(c->min[r]), _mm512_mul_ps(m, xd), acc);
+        if (t.form == SCALED_MIN)
+            acc = _mm512_fnmadd_ps(_mm512_load_ps(c->min[odd][group][r]), _mm512_mul_ps(m, xd), acc);
         _mm512_storeu_ps(at, acc);
     }
 }
 
-/* A quarter of the multiplying: 64 inputs. HIGH, LOW, MIN: the tiles of the results. Bytes of weights are signed where
- * there is an offset to remove. */
-#define WIDE_MULTIPLY(HIGH, LOW, MIN)                                                                                  \
+/* Bytes of weights are signed where there is an offset to remove. */
+#define WIDE_DOT(RESULT, ROWS, WEIGHTS)                                                                                \
     do {                                                                                                               \
-        if (quarter == 0) {                                                                                            \
-            _tile_zero(HIGH);                                                                                          \
-            _tile_zero(LOW);                                                                                           \
-            if (t.form == SCALED_MIN) {                                                                                \
-                _tile_zero(MIN);                                                                                       \
-                _tile_loadd(6, j->a->sums, 64);                                                                        \
-                _tile_loadd(7, w->min[j->p], 64);                                                                      \
-                _tile_dpbf16ps(MIN, 6, 7);                                                                             \
-            }                                                                                                          \
-        }                                                                                                              \
-        _tile_loadd(6, j->a->q[quarter], 64);                                                                          \
-        _tile_loadd(7, w->high[j->p][quarter], 64);                                                                    \
         if (t.offset)                                                                                                  \
-            _tile_dpbssd(HIGH, 6, 7);                                                                                  \
+            _tile_dpbssd(RESULT, ROWS, WEIGHTS);                                                                       \
         else                                                                                                           \
-            _tile_dpbsud(HIGH, 6, 7);                                                                                  \
-        _tile_loadd(7, w->low[j->p][quarter], 64);                                                                     \
-        if (t.offset)                                                                                                  \
-            _tile_dpbssd(LOW, 6, 7);                                                                                   \
-        else                                                                                                           \
-            _tile_dpbsud(LOW, 6, 7);                                                                                   \
+            _tile_dpbsud(RESULT, ROWS, WEIGHTS);                                                                       \
     } while (0)
 
-#define WIDE_STORE(HIGH, LOW, MIN)                                                                                     \
-    do {                                                                                                               \
-        _tile_stored(HIGH, c->high, 64);                                                                               \
-        _tile_stored(LOW, c->low, 64);                                                                                 \
-        if (t.form == SCALED_MIN) _tile_stored(MIN, c->min, 64);                                                       \
-        TILES_DONE(c);                                                                                                 \
-    } while (0)
-
-/* Two sets of tiles take turns, so that the results of a job are stored while the next one multiplies. */
-static ALWAYS_INLINE void wide_multiply(bool odd, const wide_job *j, int quarter, const wide_weights *w, traits t)
+/* The minima, by the tiles that the second group needs last. */
+static ALWAYS_INLINE void wide_minima(const wide_job *j, wide_results *c, bool odd, const wide_weights *w)
 {
-    if (odd)
-        WIDE_MULTIPLY(3, 4, 5);
-    else
-        WIDE_MULTIPLY(0, 1, 2);
+    bool two = j->n_groups == 2;
+    _tile_zero(2);
+    _tile_loadd(6, w->min[j->p], 64);
+    _tile_loadd(4, j->a[0]->sums, 64);
+    _tile_dpbf16ps(2, 4, 6);
+    if (two) {
+        _tile_zero(3);
+        _tile_loadd(5, j->a[1]->sums, 64);
+        _tile_dpbf16ps(3, 5, 6);
+    }
+    _tile_stored(2, c->min[odd][0], 64);
+    if (two) _tile_stored(3, c->min[odd][1], 64);
 }
 
-static ALWAYS_INLINE void wide_store(bool odd, wide_results *c, traits t)
+/* A quarter of the multiplying: 64 inputs. Both groups meet the weights while these are in their tiles. */
+static ALWAYS_INLINE void wide_multiply(const wide_job *j, int quarter, const wide_weights *w, traits t)
 {
-    if (odd)
-        WIDE_STORE(3, 4, 5);
-    else
-        WIDE_STORE(0, 1, 2);
-}
-
-/* Job i multiplies, the results of job i - 1 are stored and the step of job i - 2 is taken, in turns, so that all units
- * are kept busy. jobs[i % 4]: they outlive the two that follow. */
-static ALWAYS_INLINE void wide_turn(bool odd, int i, int n_jobs, const wide_job jobs[4], wide_results c[2],
-                                    const wide_weights *w, size_t out_stride, traits t)
-{
-    const wide_job *now = &jobs[i % 4], *last = &jobs[(i + 2) % 4];
-    UNROLL for (int quarter = 0; quarter < 4; quarter++)
-    {
-        if (i < n_jobs) wide_multiply(odd, now, quarter, w, t);
-        if (i >= 2) wide_step(last, quarter, &c[odd], w, out_stride, t);
-        if (quarter == 1 && i >= 1 && i <= n_jobs) wide_store(!odd, &c[!odd], t);
+    _tile_loadd(6, w->high[j->p][quarter], 64);
+    _tile_loadd(4, j->a[0]->q[quarter], 64);
+    WIDE_DOT(0, 4, 6);
+    _tile_loadd(7, w->low[j->p][quarter], 64);
+    WIDE_DOT(1, 4, 7);
+    if (j->n_groups == 2) {
+        _tile_loadd(5, j->a[1]->q[quarter], 64);
+        WIDE_DOT(2, 5, 6);
+        WIDE_DOT(3, 5, 7);
     }
 }
 
-/* Up to WIDE_PANELS neighbouring panels: while a group of rows is in the first cache, it meets all of them. */
+static ALWAYS_INLINE void wide_store(const wide_job *j, wide_results *c)
+{
+    _tile_stored(0, c->high[0], 64);
+    _tile_stored(1, c->low[0], 64);
+    if (j->n_groups == 2) {
+        _tile_stored(2, c->high[1], 64);
+        _tile_stored(3, c->low[1], 64);
+    }
+    TILES_DONE(c);
+}
+
+/* The job `now` multiplies, while the steps of the one before are taken; either may be NULL. */
+static ALWAYS_INLINE void wide_turn(const wide_job *now, const wide_job *before, bool odd, wide_results *c,
+                                    const wide_weights *w, size_t out_stride, traits t)
+{
+    if (before) wide_store(before, c);
+    if (now) {
+        if (t.form == SCALED_MIN) wide_minima(now, c, odd, w);
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+    UNROLL for (int quarter = 0; quarter < 4; quarter++)
+    {
+        if (now) wide_multiply(now, quarter, w, t);
+        if (before) wide_step(before, 0, quarter, c, !odd, w, out_stride, t);
+        if (before && before->n_groups == 2) wide_step(before, 1, quarter, c, !odd, w, out_stride, t);
+    }
+}
+
+/* Up to WIDE_PANELS neighbouring panels: while two groups of rows are in the first cache, they meet all of them. */
 static ALWAYS_INLINE void wide_panels(const uint8_t *panels, size_t panel_bytes, int n_panels, const wide_acts *x,
-                                      int n_groups, float *out, size_t out_stride, size_t n, traits t)
+                                      int n_groups, float *out, size_t out_stride, size_t n, range slice, traits t)
 {
     alignas(64) wide_weights w;
-    alignas(64) wide_results c[2];
+    alignas(64) wide_results c;
     const size_t quants = 8 * panel_quant_bytes(t);
-    int n_blocks = (int)(n / 256), n_jobs = n_groups * n_panels;
-    for (int b = 0; b < n_blocks; b++) {
+    int n_blocks = (int)(n / 256);
+    for (int b = slice.from; b < slice.end; b++) {
         for (int p = 0; p < n_panels; p++) {
             const uint8_t *panel = panels + (size_t)p * panel_bytes;
             unpack_wide(&w, p, panel + (size_t)b * quants,
                         panel + (size_t)n_blocks * quants + (size_t)b * panel_scale_bytes(t), t);
         }
         TILES_DONE(&w);
-        wide_job jobs[4] = {{0}};
-        for (int i = 0; i < n_jobs + 2; i++) {
-            int group = i / n_panels, p = i % n_panels;
-            if (i < n_jobs)
-                jobs[i % 4] = (wide_job){x + (size_t)group * (size_t)n_blocks + b, p, b == 0,
-                                         out + (size_t)(16 * group) * out_stride + RVI_PANEL * p};
-            if (i % 2)
-                wide_turn(true, i, n_jobs, jobs, c, &w, out_stride, t);
-            else
-                wide_turn(false, i, n_jobs, jobs, c, &w, out_stride, t);
-        }
+        wide_job jobs[2] = {{.n_groups = 0}};
+        bool odd = false;
+        for (int g = 0; g < n_groups; g += 2)
+            for (int p = 0; p < n_panels; p++, odd = !odd) {
+                const wide_acts *a = x + (size_t)g * (size_t)n_blocks + b;
+                float *to = out + (size_t)(16 * g) * out_stride + RVI_PANEL * p;
+                jobs[odd] =
+                    (wide_job){{a, a + n_blocks}, {to, to + 16 * out_stride}, n_groups - g < 2 ? 1 : 2, p, b == 0};
+                wide_turn(&jobs[odd], g || p ? &jobs[!odd] : NULL, odd, &c, &w, out_stride, t);
+            }
+        wide_turn(NULL, &jobs[!odd], odd, &c, &w, out_stride, t);
     }
 }
 
 /* ---- the entries ---- */
+
+/* The blocks whose activations stay in cache together, from `from` on. */
+static ALWAYS_INLINE range slice_from(int from, int n_blocks, int n_groups, traits t)
+{
+    int group = t.block_weights == 256 ? RVI_WIDE_TILE_BYTES : RVI_NARROW_TILE_BYTES;
+    int step = t.block_weights == 256 ? 1 : NARROW_CHUNK, n = SLICE_BYTES / (n_groups * group) / step * step;
+    if (n < step) n = step;
+    return (range){from, n_blocks - from < n ? n_blocks : from + n};
+}
 
 static ALWAYS_INLINE void gemm_tiles(traits t, size_t panel_bytes, const void *panels, int n_panels, const void *x,
                                      int n_groups, float *out, size_t out_stride, size_t n)
@@ -395,14 +488,18 @@ static ALWAYS_INLINE void gemm_tiles(traits t, size_t panel_bytes, const void *p
         tiles_begin(64, 16);
     else
         tiles_begin(32, 8);
-    const int step = t.block_weights == 256 ? WIDE_PANELS : 1;
-    for (int p = 0; p < n_panels; p += step, out += step * RVI_PANEL) {
-        const uint8_t *panel = (const uint8_t *)panels + (size_t)p * panel_bytes;
-        int now = n_panels - p < step ? n_panels - p : step;
-        if (t.block_weights == 256)
-            wide_panels(panel, panel_bytes, now, x, n_groups, out, out_stride, n, t);
-        else
-            narrow_panel(panel, x, n_groups, out, out_stride, n, t);
+    const int step = t.block_weights == 256 ? WIDE_PANELS : 1, n_blocks = (int)(n / t.block_weights);
+    for (range slice = {0}; slice.end < n_blocks;) {
+        slice = slice_from(slice.end, n_blocks, n_groups, t);
+        for (int p = 0; p < n_panels; p += step) {
+            const uint8_t *panel = (const uint8_t *)panels + (size_t)p * panel_bytes;
+            float *to = out + RVI_PANEL * p;
+            int now = n_panels - p < step ? n_panels - p : step;
+            if (t.block_weights == 256)
+                wide_panels(panel, panel_bytes, now, x, n_groups, to, out_stride, n, slice, t);
+            else
+                narrow_panel(panel, x, n_groups, to, out_stride, n, slice, t);
+        }
     }
     tiles_end();
 }

@@ -190,6 +190,7 @@ typedef struct rvi_kernels {
     float (*quantize_head)(const float *x, int8_t *q, size_t n); /* returns d; q: rvi_attn_padded(n) */
     void (*attn_chunk[RVI_ATTN_TYPES])(const rvi_attn_keys *keys, const rvi_attn_queries *queries, float *part,
                                        size_t part_stride);
+    /* While *l is 0, nothing was merged: acc counts as 0 and is not read. */
     void (*attn_merge)(float *acc, float *m, float *l, const float *part, size_t n);
     /* The maximum of a row of logits: NaN if any is NaN, -infinity if n is 0, +0 if it is a zero of either sign. */
     float (*max)(const float *x, size_t n);

@@ -111,7 +111,7 @@ static void merge(float *acc, float *m, float *l, const float *part, size_t n)
     float part_m = part[rvi_attn_padded(n)], part_l = part[rvi_attn_padded(n) + 1];
     float top = part_m > *m ? part_m : *m;
     float a = rvi_exp_f32(*m - top), b = rvi_exp_f32(part_m - top);
-    for (size_t e = 0; e < n; e++) acc[e] = fmaf(acc[e], a, part[e] * b);
+    for (size_t e = 0; e < n; e++) acc[e] = fmaf(*l == 0.0f ? 0.0f : acc[e], a, part[e] * b);
     *l = fmaf(*l, a, part_l * b);
     *m = top;
 }

@@ -21,6 +21,7 @@
 #define RVI_KERNELS_VECTOR_ATTENTION_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "kernels/kernels.h"
@@ -181,6 +182,18 @@ static score_fn *const score_fns[RVI_ATTN_TYPES][QUERIES + 1] = {
 
 /* ---- weights ---- */
 
+/* The lanes of a block of 16 scores outside from .. end - 1 (within the block) become -infinity. */
+static ALWAYS_INLINE void hide_scores(float *s, int from, int end)
+{
+    static const float lane[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    UNROLL for (int r = 0; r < SUM_REGISTERS; r++)
+    {
+        vec at = load(lane + r * WIDTH, WIDTH), v = load(s + r * WIDTH, WIDTH);
+        mask hidden = either(above(splat((float)from), at), above(at, splat((float)end - 0.5f)));
+        store(s + r * WIDTH, WIDTH, choose(hidden, splat(-INFINITY), v));
+    }
+}
+
 /* Scores from .. end - 1 of one query become weights; in q8 the scales of the values go into them. What lies around
  * them in their blocks of 16 counts as -infinity, so its weight is 0: it enters neither the maximum nor the sum. */
 static void weigh(const rvi_attn_keys *keys, float *s, int from, int end, float *m, float *l, rvi_attn_type type)
@@ -188,8 +201,8 @@ static void weigh(const rvi_attn_keys *keys, float *s, int from, int end, float 
     int begin = from / 16 * 16, stop = (end + 15) / 16 * 16;
     if (keys->soft_cap > 0)
         for (int i = begin; i < stop; i += WIDTH) store(s + i, WIDTH, cap_lanes(load(s + i, WIDTH), keys->soft_cap));
-    for (int i = begin; i < from; i++) s[i] = -INFINITY;
-    for (int i = end; i < stop; i++) s[i] = -INFINITY;
+    if (begin < from) hide_scores(s + begin, from - begin, 16);
+    if (end < stop) hide_scores(s + stop - 16, 0, end - (stop - 16));
 
     vec high[SUM_REGISTERS], sum[SUM_REGISTERS];
     UNROLL for (int r = 0; r < SUM_REGISTERS; r++)
@@ -202,10 +215,8 @@ static void weigh(const rvi_attn_keys *keys, float *s, int from, int end, float 
             vec v = load(s + i + r * WIDTH, WIDTH);
             high[r] = choose(above(v, high[r]), v, high[r]);
         }
-    float lanes[16], top = -INFINITY;
-    UNROLL for (int r = 0; r < SUM_REGISTERS; r++) store(lanes + r * WIDTH, WIDTH, high[r]);
-    for (int j = 0; j < 16; j++) top = lanes[j] > top ? lanes[j] : top;
-    top += 0.0f; /* -0 becomes +0 */
+    UNROLL for (int r = 1; r < SUM_REGISTERS; r++) high[0] = choose(above(high[r], high[0]), high[r], high[0]);
+    float top = max_across(high[0]) + 0.0f; /* -0 becomes +0 */
 
     for (int i = begin; i < stop; i += 16) UNROLL for (int r = 0; r < SUM_REGISTERS; r++)
         {
@@ -225,16 +236,16 @@ static void weigh(const rvi_attn_keys *keys, float *s, int from, int end, float 
 
 /* ---- the mix ---- */
 
-/* Keys from .. end - 1 onto columns `at` and on of the sums of nq queries. */
-static ALWAYS_INLINE void mix_columns(int nq, int nv, const span *s, int query, int from, int end, size_t at,
-                                      float *part, size_t part_stride, rvi_attn_type type)
+/* Keys from .. end - 1 onto columns `at` and on of the sums of nq queries, or onto 0 where they are fresh. */
+static ALWAYS_INLINE void mix_columns(int nq, int nv, const span *s, int query, int from, int end, bool fresh,
+                                      size_t at, float *part, size_t part_stride, rvi_attn_type type)
 {
     const rvi_attn_keys *keys = s->keys;
     size_t row = rvi_attn_padded(keys->n) * element_bytes(type);
     float *out = part + (size_t)query * part_stride + at;
     vec acc[QUERIES][VECS];
     UNROLL for (int i = 0; i < nq; i++) UNROLL for (int c = 0; c < nv; c++) acc[i][c] =
-        load(out + (size_t)i * part_stride + c * WIDTH, WIDTH);
+        fresh ? splat(0.0f) : load(out + (size_t)i * part_stride + c * WIDTH, WIDTH);
     for (int key = from; key < end;) {
         int page = key / RVI_ATTN_PAGE, slot = key % RVI_ATTN_PAGE;
         int n = end - key < RVI_ATTN_PAGE - slot ? end - key : RVI_ATTN_PAGE - slot;
@@ -247,21 +258,22 @@ static ALWAYS_INLINE void mix_columns(int nq, int nv, const span *s, int query, 
         store(out + (size_t)i * part_stride + c * WIDTH, WIDTH, acc[i][c]);
 }
 
-static ALWAYS_INLINE void mix_keys(int nq, const span *s, int query, int from, int end, float *part, size_t part_stride,
-                                   rvi_attn_type type)
+static ALWAYS_INLINE void mix_keys(int nq, const span *s, int query, int from, int end, bool fresh, float *part,
+                                   size_t part_stride, rvi_attn_type type)
 {
     size_t at = 0, padded = rvi_attn_padded(s->keys->n);
     for (; at + COLUMNS <= padded; at += COLUMNS)
-        mix_columns(nq, VECS, s, query, from, end, at, part, part_stride, type);
-    if (at < padded) mix_columns(nq, 16 / WIDTH, s, query, from, end, at, part, part_stride, type);
+        mix_columns(nq, VECS, s, query, from, end, fresh, at, part, part_stride, type);
+    if (at < padded) mix_columns(nq, 16 / WIDTH, s, query, from, end, fresh, at, part, part_stride, type);
 }
 
-typedef void mix_fn(const span *s, int query, int from, int end, float *part, size_t part_stride);
+typedef void mix_fn(const span *s, int query, int from, int end, bool fresh, float *part, size_t part_stride);
 
 #define MIX(nq, type)                                                                                                  \
-    static void mix_##type##_##nq(const span *s, int query, int from, int end, float *part, size_t part_stride)        \
+    static void mix_##type##_##nq(const span *s, int query, int from, int end, bool fresh, float *part,                \
+                                  size_t part_stride)                                                                  \
     {                                                                                                                  \
-        mix_keys(nq, s, query, from, end, part, part_stride, RVI_ATTN_##type);                                         \
+        mix_keys(nq, s, query, from, end, fresh, part, part_stride, RVI_ATTN_##type);                                  \
     }
 COUNTS(MIX, F32)
 COUNTS(MIX, F16)
@@ -294,16 +306,21 @@ static void attend(const rvi_attn_keys *keys, const rvi_attn_queries *q, float *
     for (int i = 0; i < q->n_queries; i++) {
         float *out = part + (size_t)i * part_stride;
         weigh(keys, score + i * SCORES, q->from[i], q->end[i], out + padded, out + padded + 1, type);
-        memset(out, 0, padded * sizeof *out);
         int until = from < end ? from : q->end[i];
-        if (q->from[i] < until) mix_fns[type][1](&s, i, q->from[i], until, part, part_stride);
+        if (q->from[i] < until)
+            mix_fns[type][1](&s, i, q->from[i], until, true, part, part_stride);
+        else if (first < from)
+            memset(out, 0, padded * sizeof *out);
     }
     for (int i = 0, n; from < end && i < q->n_queries; i += n) {
         n = piece(q->n_queries - i);
-        mix_fns[type][n](&s, i, from, end, part, part_stride);
+        mix_fns[type][n](&s, i, from, end, first == from, part, part_stride);
     }
-    for (int i = 0; from < end && i < q->n_queries; i++)
-        if (end < q->end[i]) mix_fns[type][1](&s, i, end, q->end[i], part, part_stride);
+    for (int i = 0, n; from < end && i < q->n_queries; i += n) { /* the heads of a row end together */
+        for (n = 1; i + n < q->n_queries && q->end[i + n] == q->end[i];) n++;
+        n = piece(n);
+        if (end < q->end[i]) mix_fns[type][n](&s, i, end, q->end[i], false, part, part_stride);
+    }
 }
 
 static void attend_all(const rvi_attn_keys *keys, const rvi_attn_queries *queries, float *part, size_t part_stride,
@@ -345,9 +362,10 @@ static void attn_merge(float *acc, float *m, float *l, const float *part, size_t
     float part_m = part[rvi_attn_padded(n)], part_l = part[rvi_attn_padded(n) + 1];
     float top = part_m > *m ? part_m : *m;
     float a = rvi_exp_f32(*m - top), b = rvi_exp_f32(part_m - top);
+    bool fresh = *l == 0.0f;
     for (size_t i = 0; i < n; i += WIDTH) {
-        vec more = multiply(load(part + i, WIDTH), splat(b));
-        store(acc + i, n - i, fused(load(acc + i, n - i), splat(a), more));
+        vec more = multiply(load(part + i, WIDTH), splat(b)), old = fresh ? splat(0.0f) : load(acc + i, n - i);
+        store(acc + i, n - i, fused(old, splat(a), more));
     }
     *l = fmaf(*l, a, part_l * b);
     *m = top;

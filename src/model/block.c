@@ -51,7 +51,7 @@ rv_status rvi_workspace_new_on(rvi_workspace **out, const rvi_model *m, rvi_back
             be->ops->reserve(be, max_rows, RVI_MAX(RVI_MAX(h->n_embd, nq), h->n_ff), m->types, err);
     size_t rows = (size_t)max_rows;
     if (decoder) {
-        ws->angle_row = rvi_alloc_array(2 * (size_t)m->rope.n_pairs, sizeof *ws->angle_row);
+        ws->turns = rvi_alloc_array(rows, 2 * (size_t)m->rope.n_pairs * sizeof *ws->turns);
         ws->logits_host =
             rvi_alloc_array((size_t)max_logits * (size_t)h->n_vocab, sizeof *ws->logits_host);
     } else {
@@ -61,7 +61,7 @@ rv_status rvi_workspace_new_on(rvi_workspace **out, const rvi_model *m, rvi_back
     ws->lora_rows = rvi_alloc_array(rows, sizeof *ws->lora_rows);
     ws->lora_done = rvi_alloc_array(rows, sizeof *ws->lora_done);
     ws->kv_rows = rvi_alloc_array(rows, sizeof *ws->kv_rows);
-    bool own = decoder ? ws->angle_row && ws->logits_host : ws->text_rows != NULL;
+    bool own = decoder ? ws->turns && ws->logits_host : ws->text_rows != NULL;
     if (!st && (!own || !ws->tokens || !ws->lora_rows || !ws->lora_done || !ws->kv_rows))
         st = rvi_nomem(err, "workspace");
     if (st)
@@ -77,7 +77,7 @@ void rvi_workspace_free(rvi_workspace *ws)
     rvi_tensor *tensors[] = {ws->x,   ws->h,   ws->y,      ws->qkv,  ws->mix,
                              ws->ffn, ws->act, ws->angles, ws->last, ws->logits};
     for (size_t i = 0; i < RVI_COUNT(tensors); i++) ws->be->ops->tensor_free(ws->be, tensors[i]);
-    rvi_free(ws->angle_row);
+    rvi_free(ws->turns);
     rvi_free(ws->logits_host);
     rvi_free(ws->tokens);
     rvi_free(ws->lora_rows);
@@ -308,8 +308,8 @@ void rvi_workspace_attention(const rvi_model *m, rvi_workspace *ws, int il, cons
         op->head_norm(ws->be, q, l->q_norm, n, h->norm_eps);
         op->head_norm(ws->be, k, l->k_norm, n, h->norm_eps);
     }
-    op->rope(ws->be, q, h->head_size, angles, m->rope.interleaved, n);
-    op->rope(ws->be, k, h->head_size, angles, m->rope.interleaved, n);
+    op->rope(ws->be, rvi_cols_of(ws->qkv, 0, nq + nk), h->head_size, angles, m->rope.interleaved,
+             n);
     rvi_workspace_tap(ws, "q_rope", il, q, n);
     rvi_workspace_tap(ws, "k_rope", il, k, n);
     if (ws->floats) {
@@ -374,6 +374,37 @@ static void report_half(const rvi_model *m, rvi_workspace *ws, int n_done)
         ws->progress(ws->progress_ctx, n_done, 2 * m->hp.n_layers);
 }
 
+typedef struct angles_job {
+    const rvi_model *m;
+    rvi_workspace *ws;
+    const rvi_row *rows;
+    int n_rows;
+} angles_job;
+
+enum { ANGLE_ROWS = 16 }; /* rows whose angles one task computes: some ten microseconds */
+
+static void angles_task(void *ctx, int task, int worker)
+{
+    const angles_job *j = ctx;
+    const rvi_rope *rope = &j->m->rope;
+    (void)worker;
+    for (int r = task * ANGLE_ROWS; r < RVI_MIN((task + 1) * ANGLE_ROWS, j->n_rows); r++) {
+        float *turns = j->ws->turns + (size_t)r * 2 * (size_t)rope->n_pairs;
+        rvi_rope_angles(rope, j->rows[r].rope_set, j->rows[r].pos, turns);
+        j->ws->be->ops->rows_write(j->ws->be, rvi_cols_of(j->ws->angles, 0, 2 * rope->n_pairs), r,
+                                   turns);
+    }
+}
+
+static void find_angles(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows)
+{
+    angles_job j = {m, ws, rows, n_rows};
+    if (n_rows <= ANGLE_ROWS)
+        angles_task(&j, 0, 0);
+    else
+        ws->be->ops->run(ws->be, angles_task, &j, (n_rows + ANGLE_ROWS - 1) / ANGLE_ROWS);
+}
+
 void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows)
 {
     if (m->arch->is_encoder) {
@@ -387,9 +418,8 @@ void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *row
     for (int r = 0; r < n_rows; r++) {
         ws->tokens[r] = rows[r].token;
         ws->kv_rows[r] = (rvi_kv_row){rows[r].seq->pages, rows[r].pos};
-        rvi_rope_angles(&m->rope, rows[r].rope_set, rows[r].pos, ws->angle_row);
-        op->rows_write(ws->be, rvi_cols_of(ws->angles, 0, 2 * m->rope.n_pairs), r, ws->angle_row);
     }
+    find_angles(m, ws, rows, n_rows);
     op->embed(ws->be, x, m->embed, ws->tokens, n_rows, h->embed_scale);
     for (int il = 0; il < h->n_layers; il++) {
         if (rvi_backend_is_stopped(ws->be)) return;

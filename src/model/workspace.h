@@ -31,7 +31,8 @@ struct rvi_workspace {
     rvi_tensor *angles; /* [rows, 2 n_pairs] */
     rvi_tensor *last;   /* [logits, n_embd] hidden states of the rows that want logits */
     rvi_tensor *logits; /* [logits, n_vocab] */
-    float *angle_row, *logits_host;
+    float *turns;       /* [rows, 2 n_pairs] angles, before they go to the backend */
+    float *logits_host;
     int32_t *tokens, *lora_rows;
     uint8_t *lora_done;
     rvi_kv_row *kv_rows;

@@ -119,7 +119,7 @@ static void check_shape(const shape *s, rv_kv_type type)
     /* a prompt at a chunk's border, single rows of two sequences in turn, rows that see the same
      * (an encoder) */
     for (int i = 0; i < 40; i++) rows[n++] = (rvi_kv_row){pages[0], 240 + i};
-    for (int i = 0; i < 12; i++) rows[n++] = (rvi_kv_row){pages[i % 2], i < 6 ? i : 800 - 90 * i};
+    for (int i = 0; i < 12; i++) rows[n++] = (rvi_kv_row){pages[i % 2], i < 6 ? i : 800 - 60 * i};
     for (int i = 0; i < 18; i++) rows[n++] = (rvi_kv_row){pages[1], 511};
     rows[n++] = (rvi_kv_row){pages[0], 1023};
     assert_true(n <= MAX_ROWS);

@@ -454,6 +454,10 @@ static void same_gemm_tiles(void **state)
             size_t n = unit * (size_t)(1 + (i < 4 ? 70 : random_below(unit == 32 ? 40 : 6)) %
                                                (unit == 32 ? 80 : 10));
             int n_groups = 1 + random_below(5), n_panels = 1 + random_below(3), n_w = 16 * n_panels;
+            if (i == 0) { /* more activations than stay in a cache */
+                n_groups = 32;
+                n = unit == 32 ? 71 * unit : 9 * unit;
+            }
             size_t row_bytes = rvi_qtype_row_bytes((rvi_qtype)t, n),
                    act_bytes = rvi_act_bytes((rvi_qtype)t, n);
             size_t tile_bytes = rvi_tile_act_bytes((rvi_qtype)t, n), stride = (size_t)n_w + 5;

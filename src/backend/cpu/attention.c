@@ -22,7 +22,7 @@ typedef struct job {
     int n_rows;
     int tile_rows, n_tiles;
     int group_heads, n_groups; /* of one KV head; the last group may be smaller */
-    int n_units;
+    int n_units, stride;       /* from one task's unit to the next one's */
     /* split: */
     int first_chunk, n_chunks; /* whose results wait, of every unit */
 } job;
@@ -43,12 +43,18 @@ static int first_key(const rvi_attention *a, int pos)
 static void load_queries(const job *j, const run *r, rvi_kv_scratch *s)
 {
     size_t n = (size_t)j->a->head_size, padded = j->kv->padded;
-    for (int i = 0; i < r->n_rows * r->n_heads; i++) {
-        size_t head = (size_t)(r->head + i % r->n_heads), at = (size_t)i * padded;
-        float *q = s->q + at;
-        memcpy(q, rvi_cpu_row(j->q, r->row + i / r->n_heads) + head * n, n * sizeof *q);
-        j->cpu->k.scale(q, j->a->scale, n);
-        if (j->kv->type == RVI_ATTN_Q8) s->d[i] = j->cpu->k.quantize_head(q, s->q8 + at, n);
+    /* heads lie side by side: where none is padded, those of a row are one piece */
+    int together = padded == n ? r->n_heads : 1, n_pieces = r->n_rows * r->n_heads / together;
+    for (int i = 0; i < n_pieces; i++) {
+        int query = i * together;
+        size_t head = (size_t)(r->head + query % r->n_heads), len = (size_t)together * n;
+        float *q = s->q + (size_t)query * padded;
+        memcpy(q, rvi_cpu_row(j->q, r->row + query / r->n_heads) + head * n, len * sizeof *q);
+        j->cpu->k.scale(q, j->a->scale, len);
+    }
+    for (int i = 0; j->kv->type == RVI_ATTN_Q8 && i < r->n_rows * r->n_heads; i++) {
+        size_t at = (size_t)i * padded;
+        s->d[i] = j->cpu->k.quantize_head(s->q + at, s->q8 + at, n);
     }
 }
 
@@ -112,12 +118,11 @@ static float *output(const job *j, const run *r, int query)
            (size_t)head * (size_t)j->a->head_size;
 }
 
-static void start(const job *j, const run *r, float *m, float *l)
+static void start(const run *r, float *m, float *l)
 {
     for (int i = 0; i < r->n_rows * r->n_heads; i++) {
         m[i] = -INFINITY;
         l[i] = 0;
-        memset(output(j, r, i), 0, (size_t)j->a->head_size * sizeof(float));
     }
 }
 
@@ -176,11 +181,12 @@ static void unit_task(void *ctx, int task, int worker)
     const job *j = ctx;
     rvi_kv_scratch *s = &j->kv->scratch[worker];
     run r = {0};
-    int unit = j->n_units - 1 - task; /* the rows that see most first */
+    /* a thread's tasks are neighbours: from rows that see most to those that see least in each */
+    int unit = j->n_units - 1 - (int)((int64_t)task * j->stride % j->n_units);
     for (int from = 0, query; next_run(j, unit, &r, from, &query); from += r.n_rows) {
         int chunk, end = chunks_of(j, r.row, r.n_rows, &chunk);
         load_queries(j, &r, s);
-        start(j, &r, s->m, s->l);
+        start(&r, s->m, s->l);
         for (; chunk < end && !rvi_backend_is_stopped(&j->cpu->be); chunk++) {
             compute_chunk(j, &r, chunk, chunk + 1, s, s->part, j->kv->part_floats);
             merge_chunk(j, &r, chunk, s->part, j->kv->part_floats, s->m, s->l);
@@ -225,7 +231,7 @@ static void merge_unit(const job *j, int unit, bool is_first, bool is_last)
     for (int from = 0, query; next_run(j, unit, &r, from, &query); from += r.n_rows) {
         float *m = j->kv->m + unit * unit_queries(j) + query;
         float *l = j->kv->l + unit * unit_queries(j) + query;
-        if (is_first) start(j, &r, m, l);
+        if (is_first) start(&r, m, l);
         for (int c = j->first_chunk; c < j->first_chunk + j->n_chunks; c++)
             merge_chunk(j, &r, c, part_of(j, unit, query, c), stride, m, l);
         if (is_last) finish(j, &r, l);
@@ -243,11 +249,33 @@ static void run_split(job *j, int first, int end, int room)
     }
 }
 
+/* The first number from `from` on that has no divisor in common with n: multiples of it modulo n
+ * meet every unit once. */
+static int coprime(int from, int n)
+{
+    for (;; from++) {
+        int a = from, b = n;
+        while (b) {
+            int rest = a % b;
+            a = b;
+            b = rest;
+        }
+        if (a == 1) return from;
+    }
+}
+
 void rvi_cpu_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_store *kv, int il,
                        const rvi_attention *a, const rvi_kv_row *rows, int n_rows)
 {
     enum { UNITS_PER_THREAD = 4 }; /* from here on whole units keep the threads busy */
-    job j = {rvi_cpu_of(be), out, q, kv, il, a, rows, n_rows, 1, 0, 0, 0, 0, 0, 0};
+    job j = {.cpu = rvi_cpu_of(be),
+             .out = out,
+             .q = q,
+             .kv = kv,
+             .il = il,
+             .a = a,
+             .rows = rows,
+             .n_rows = n_rows};
     if (n_rows < 1) return;
     int heads = a->n_heads / a->n_kv_heads, longest = 1;
     for (int r = 1, n = 1; r < n_rows; r++) {
@@ -261,6 +289,7 @@ void rvi_cpu_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_s
     j.n_units = j.n_tiles * a->n_kv_heads * j.n_groups;
 
     int n_threads = rvi_pool_size(j.cpu->pool);
+    j.stride = coprime(n_threads, j.n_units);
     int first, end = chunks_of(&j, 0, n_rows, &first);
     int room = RVI_KV_PARTS / unit_queries(&j) / j.n_units; /* chunks that can wait */
     if (n_threads > 1 && j.n_units < UNITS_PER_THREAD * n_threads && end - first > 1 && room > 1)

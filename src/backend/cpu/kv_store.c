@@ -184,14 +184,16 @@ static void write_task(void *ctx, int task, int worker)
 void rvi_cpu_kv_write(rvi_backend *be, rvi_kv_store *kv, int il, rvi_cols k, rvi_cols v,
                       const rvi_kv_row *rows, int n_rows)
 {
-    enum { FEW_ROWS = 16 }; /* done before another thread would be awake */
+    enum { FEW_ROWS = 16 /* done before another thread would be awake */, TASKS_A_THREAD = 4 };
     job j = {rvi_cpu_of(be), kv, il, k, v, rows, n_rows, 1};
     int heads = kv->spec.n_kv_heads, threads = rvi_pool_size(j.cpu->pool);
     if (n_rows <= FEW_ROWS) {
         for (int h = 0; h < heads; h++) write_task(&j, h, 0);
         return;
     }
-    j.n_pieces = (threads + heads - 1) / heads;
+    /* pages, in a few tasks for each thread */
+    j.n_pieces = RVI_MIN((n_rows + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS,
+                         (TASKS_A_THREAD * threads + heads - 1) / heads);
     rvi_pool_run(j.cpu->pool, write_task, &j, heads * j.n_pieces);
 }
 

@@ -1,6 +1,6 @@
-/* Products with weights, split over threads by panels of 16 outputs. Each output element is
- * computed whole by one kernel call whose order the kernels' law fixes, so neither the split nor
- * the number of rows changes the bits. */
+/* Products with weights, split over threads by panels of 16 outputs and by rows. Each output
+ * element is computed whole by one kernel call whose order the kernels' law fixes, so neither the
+ * split nor the number of rows changes the bits. */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
@@ -218,6 +218,7 @@ typedef struct job {
     int n_tiled;                       /* first rows, that tiles take */
     rvi_qtype prepare[RVI_FORM_COUNT]; /* a type of each form wanted, or RVI_QTYPE_COUNT */
     int n_units, units_a_task;         /* unit: a panel; of gated products a panel of both parts */
+    int rows_a_task;
 } job;
 
 /* The prepared activations of row r; for tiles r is the first row of a group. */
@@ -361,42 +362,50 @@ static void multiply(const job *j, const rvi_part *p, const place *at, int worke
         j->cpu->k.add(at->out + (size_t)r * at->stride, p->bias->heap + first, len);
 }
 
-/* Rows from r that go together: by tiles or not, as many as the cache holds prepared, no more than
- * `most`. */
-static int rows_from(const job *j, int r, int most)
+/* Rows from r to end that go together: by tiles, or not and as many as the cache holds prepared
+ * (tiles see to that themselves); no more than `most`. */
+static int rows_from(const job *j, int r, int end, int most)
 {
     int hold = (int)(ACTS_IN_CACHE / ((size_t)j->x.n * 5 / 4)) / TILE_ROWS * TILE_ROWS;
-    most = RVI_MIN(most, RVI_MAX(hold, TILE_ROWS));
-    return RVI_MIN(most, (r < j->n_tiled ? j->n_tiled : j->m->n_rows) - r);
+    if (r < j->n_tiled) return RVI_MIN(most, RVI_MIN(j->n_tiled, end) - r);
+    return RVI_MIN(RVI_MIN(most, RVI_MAX(hold, TILE_ROWS)), end - r);
 }
 
+/* Rows and units that a task multiplies */
+typedef struct span {
+    int row, end; /* rows */
+    int first, n; /* units */
+} span;
+
 /* Results that stay as they are. */
-static void multiply_straight(const job *j, const rvi_part *p, int first, int n, int worker)
+static void multiply_straight(const job *j, const rvi_part *p, const span *s, int worker)
 {
-    for (int r = 0, rows; r < j->m->n_rows; r += rows) {
-        rows = rows_from(j, r, j->m->n_rows);
-        for (int u = first; u < first + n; u += PANELS_A_CALL) {
+    for (int r = s->row, rows; r < s->end; r += rows) {
+        rows = rows_from(j, r, s->end, s->end);
+        for (int u = s->first; u < s->first + s->n; u += PANELS_A_CALL) {
             if (rvi_backend_is_stopped(&j->cpu->be)) return;
-            place at = {u,    RVI_MIN(PANELS_A_CALL, first + n - u),  r,
-                        rows, rvi_cpu_row(p->out, r) + u * RVI_PANEL, (size_t)p->out.t->stride};
+            place at = {
+                u,    RVI_MIN(PANELS_A_CALL, s->first + s->n - u), r,
+                rows, rvi_cpu_row(p->out, r) + u * RVI_PANEL,      (size_t)p->out.t->stride};
             multiply(j, p, &at, worker);
         }
     }
 }
 
 /* Results that are added to something, or gated: they do not leave the cache before that. */
-static void multiply_and_finish(const job *j, int first, int n, int worker)
+static void multiply_and_finish(const job *j, const span *s, int worker)
 {
     const rvi_matmul *m = j->m;
     const rvi_kernels *k = &j->cpu->k;
     float *result[2] = {j->cpu->result[worker],
                         j->cpu->result[worker] + RESULT_ROWS * RESULT_PANELS * RVI_PANEL};
-    for (int u = first; u < first + n; u += RESULT_PANELS)
-        for (int r = 0, rows; r < m->n_rows; r += rows) {
-            rows = rows_from(j, r, RESULT_ROWS);
+    for (int u = s->first; u < s->first + s->n; u += RESULT_PANELS)
+        for (int r = s->row, rows; r < s->end; r += rows) {
+            rows = rows_from(j, r, s->end, RESULT_ROWS);
             if (rvi_backend_is_stopped(&j->cpu->be)) return;
-            place at = {
-                u, RVI_MIN(RESULT_PANELS, first + n - u), r, rows, NULL, RESULT_PANELS * RVI_PANEL};
+            place at = {u,    RVI_MIN(RESULT_PANELS, s->first + s->n - u),
+                        r,    rows,
+                        NULL, RESULT_PANELS * RVI_PANEL};
             int col = u * RVI_PANEL, len = RVI_MIN(at.n * RVI_PANEL, m->part[0].w->n_rows - col);
             for (int i = 0; i < (m->gated.t ? 2 : 1); i++) {
                 at.out = result[i];
@@ -414,28 +423,75 @@ static void multiply_and_finish(const job *j, int first, int n, int worker)
         }
 }
 
+static int tasks_of_rows(const job *j)
+{
+    return (j->n_units + j->units_a_task - 1) / j->units_a_task;
+}
+
+/* Tasks of the same rows are neighbours, so that a thread finds its activations in its cache. */
 static void multiply_task(void *ctx, int task, int worker)
 {
     const job *j = ctx;
     const rvi_matmul *m = j->m;
-    int first = task * j->units_a_task, end = RVI_MIN(first + j->units_a_task, j->n_units);
+    int row = task / tasks_of_rows(j) * j->rows_a_task;
+    int first = task % tasks_of_rows(j) * j->units_a_task;
+    int end = RVI_MIN(first + j->units_a_task, j->n_units);
+    span s = {row, RVI_MIN(row + j->rows_a_task, m->n_rows), first, end - first};
     if (m->gated.t || m->add_to.t) {
-        multiply_and_finish(j, first, end - first, worker);
+        multiply_and_finish(j, &s, worker);
         return;
     }
     for (int i = 0, before = 0; i < m->n_parts;
          i++) { /* the units of the parts follow each other */
         int n = count_panels(m->part[i].w);
-        int from = RVI_MAX(first - before, 0), to = RVI_MIN(end - before, n);
-        if (from < to) multiply_straight(j, &m->part[i], from, to - from, worker);
+        s.first = RVI_MAX(first - before, 0);
+        s.n = RVI_MIN(end - before, n) - s.first;
+        if (s.n > 0) multiply_straight(j, &m->part[i], &s, worker);
         before += n;
     }
 }
 
-/* Units of a task. A large job has several tasks for each thread, so that a slow thread does not
- * delay the others. A job of microseconds has one task for each thread that pays off: one more
- * thread takes over its part of the work, but adds the cost of waking it and waiting for it. */
-static int units_of_task(const job *j)
+/* May tasks share the rows out? Not where a task first makes panels or floats of the weights. */
+static bool can_split_rows(const job *j)
+{
+    for (int i = 0; i < j->m->n_parts; i++)
+        if (!j->m->part[i].w->panels) return false;
+    return true;
+}
+
+/* A large job has several tasks for each thread, so that a slow thread does not delay the others.
+ * Of the ways to cut it, this takes the one by which the last thread ends first, counted in rows
+ * times units: besides multiplying them, a thread fetches the rows' activations, which other cores
+ * have prepared, and reads and unpacks each unit's weights once for all rows of a task. */
+static void cut_large(job *j)
+{
+    enum { MIN_ROWS = 32, FETCH_UNITS = 3, UNPACK_ROWS = 12 }; /* as measured on 16 cores */
+    int threads = rvi_pool_size(j->cpu->pool), rows = j->m->n_rows;
+    int groups = (rows + TILE_ROWS - 1) / TILE_ROWS;
+    double least = 0;
+    for (int parts = 1; parts == 1 || (parts <= threads && can_split_rows(j)); parts *= 2) {
+        int some = (groups + parts - 1) / parts * TILE_ROWS;
+        if (parts > 1 && some < MIN_ROWS) break;
+        int n_parts = (rows + some - 1) / some;
+        for (int rounds = MAX_TASKS_A_THREAD; rounds >= 2; rounds--) {
+            int tasks = RVI_MAX(threads * rounds / n_parts, 1);
+            int units = (j->n_units + tasks - 1) / tasks;
+            tasks = (j->n_units + units - 1) / units * n_parts;
+            double last = (tasks + threads - 1) / threads;
+            double cost = last * units * (some + UNPACK_ROWS);
+            if (threads > 1) cost += (double)FETCH_UNITS * some;
+            if (least && cost >= 0.99 * least) continue;
+            least = cost;
+            j->rows_a_task = some;
+            j->units_a_task = units;
+        }
+    }
+}
+
+/* How the job is cut into tasks. A job of microseconds has one task for each thread that pays off:
+ * one more thread takes over its part of the work, but adds the cost of waking it and waiting for
+ * it. */
+static void cut(job *j)
 {
     enum { THREAD_NS = 60, BYTES_A_NS = 40, SMALL_NS = 20000 }; /* as measured on 16 cores */
     const rvi_matmul *m = j->m;
@@ -443,11 +499,13 @@ static int units_of_task(const job *j)
     double work = 0;
     for (int i = 0; i < m->n_parts; i++)
         work += (double)m->part[i].w->row_bytes * m->part[i].w->n_rows * m->n_rows / BYTES_A_NS;
-    if (work / threads > SMALL_NS)
-        n = threads * MAX_TASKS_A_THREAD;
-    else
-        while (n < threads && (n + 1.0) * (n + 1.0) * THREAD_NS <= work) n++;
-    return RVI_MAX((j->n_units + n - 1) / n, 1);
+    if (work / threads > SMALL_NS) {
+        cut_large(j);
+        return;
+    }
+    while (n < threads && (n + 1.0) * (n + 1.0) * THREAD_NS <= work) n++;
+    j->rows_a_task = RVI_MAX(m->n_rows, 1);
+    j->units_a_task = RVI_MAX((j->n_units + n - 1) / n, 1);
 }
 
 void rvi_cpu_matmul(rvi_backend *be, const rvi_matmul *m)
@@ -467,9 +525,10 @@ void rvi_cpu_matmul(rvi_backend *be, const rvi_matmul *m)
     }
     if (tiles) j.n_tiled = m->n_rows / TILE_ROWS * TILE_ROWS;
     if (m->gated.t) j.n_units = count_panels(m->part[0].w);
-    j.units_a_task = units_of_task(&j);
+    cut(&j);
     if (any) rvi_pool_run(cpu->pool, prepare_task, &j, (m->n_rows + ROWS_A_TASK - 1) / ROWS_A_TASK);
-    rvi_pool_run(cpu->pool, multiply_task, &j, (j.n_units + j.units_a_task - 1) / j.units_a_task);
+    int n_parts = (m->n_rows + j.rows_a_task - 1) / j.rows_a_task;
+    rvi_pool_run(cpu->pool, multiply_task, &j, n_parts * tasks_of_rows(&j));
 }
 
 /* ---- adapters: out += scale * B (A x), always in f32 ---- */
