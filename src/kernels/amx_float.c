@@ -1,4 +1,4 @@
-/* amx_float.c - F16 and BF16 weights in default mode by tiles: 16 rows x 16 outputs x 32 inputs an
+/* amx_float.c - BF16 weights in default mode by tiles: 16 rows x 16 outputs x 32 inputs an
  * instruction, whose order of sums is the law `pairs` (float_panels.h).
  *
  * Two groups of rows meet two panels, so four tiles of sums share each load; they stay in their
@@ -22,8 +22,7 @@
 enum {
     STEP = RVI_PAIRS_STEP,
     TILE_BYTES = 1024,
-    SLICE_BF16 = 32,         /* steps of a slice: the longer, the fewer times sums go to memory */
-    SLICE_F16 = 16,          /* two panels, split in two, take 64 KiB of stack */
+    SLICE = 32,              /* steps of a slice: the longer, the fewer times sums go to memory */
     ACTS_BYTES = 1024 * 1024 /* what activations may take of the second level cache */
 };
 
@@ -71,65 +70,39 @@ static void prepare_tiles(const float *x, size_t x_stride, void *out, size_t n)
     for (int r = 0; r < 16; r++) prepare_row(x + (size_t)r * x_stride, out, r, n);
 }
 
-/* ---- weights ---- */
-
-/* n_steps of an F16 panel become, step after step, the tile of wl and the tile of wh. */
-static void split_f16(const uint8_t *panel, uint8_t *out, size_t n_steps)
-{
-    const __m512i upper = _mm512_set1_epi32((int)0xffff0000u);
-    for (size_t j = 0; j < n_steps * 16; j++, panel += 64) {
-        uint8_t *to = out + j / 16 * 2 * TILE_BYTES + j % 16 * 64;
-        __m512 even = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)panel));
-        __m512 odd = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(panel + 32)));
-        __m512i high_even = _mm512_and_si512(_mm512_castps_si512(even), upper);
-        __m512i high_odd = _mm512_and_si512(_mm512_castps_si512(odd), upper);
-        __m512i low_even = _mm512_castps_si512(_mm512_sub_ps(even, _mm512_castsi512_ps(high_even)));
-        __m512i low_odd = _mm512_castps_si512(_mm512_sub_ps(odd, _mm512_castsi512_ps(high_odd)));
-        _mm512_storeu_si512(to, _mm512_or_si512(_mm512_srli_epi32(low_even, 16), low_odd));
-        _mm512_storeu_si512(to + TILE_BYTES, _mm512_or_si512(_mm512_srli_epi32(high_even, 16), high_odd));
-    }
-}
-
 /* ---- products ---- */
 
-/* One step onto sums 0 and 1 (first group of rows with both panels), 2 and 3 (second group). new_rows, new_weights:
- * their tiles are loaded, each as late as it is needed, so that loads and products run side by side. */
-static ALWAYS_INLINE void step(int n_groups, int n_panels, bool new_rows, bool new_weights, const uint8_t *a,
-                               size_t a_stride, const uint8_t *b, size_t b_stride)
+/* One step onto sums 0 and 1 (first group of rows with both panels), 2 and 3 (second group). new_weights: their
+ * tiles are loaded. Each load comes as late as it is needed, so that loads and products run side by side. */
+static ALWAYS_INLINE void step(int n_groups, int n_panels, bool new_weights, const uint8_t *a, size_t a_stride,
+                               const uint8_t *b, size_t b_stride)
 {
     if (new_weights) _tile_loadd(6, b, 64);
-    if (new_rows) _tile_loadd(4, a, 64);
+    _tile_loadd(4, a, 64);
     _tile_dpbf16ps(0, 4, 6);
     if (n_panels == 2) {
         if (new_weights) _tile_loadd(7, b + b_stride, 64);
         _tile_dpbf16ps(1, 4, 7);
     }
     if (n_groups == 2) {
-        if (new_rows) _tile_loadd(5, a + a_stride, 64);
+        _tile_loadd(5, a + a_stride, 64);
         _tile_dpbf16ps(2, 5, 6);
         if (n_panels == 2) _tile_dpbf16ps(3, 5, 7);
     }
 }
 
 /* A slice of n_steps; groups are a_stride, panels b_stride bytes apart. */
-static ALWAYS_INLINE void slice(bool f16, int n_groups, int n_panels, const uint8_t *a, size_t a_stride,
-                                const uint8_t *b, size_t b_stride, size_t n_steps)
+static ALWAYS_INLINE void slice(int n_groups, int n_panels, const uint8_t *a, size_t a_stride, const uint8_t *b,
+                                size_t b_stride, size_t n_steps)
 {
-    for (size_t s = 0; s < n_steps; s++) {
-        step(n_groups, n_panels, true, true, a, a_stride, b, b_stride); /* h with wl, or with all of w */
-        a += TILE_BYTES;                                                /* l */
-        if (f16) {
-            b += TILE_BYTES; /* wh */
-            step(n_groups, n_panels, false, true, a, a_stride, b, b_stride);
-        }
-        step(n_groups, n_panels, true, false, a, a_stride, b, b_stride);
-        a += TILE_BYTES;
-        b += TILE_BYTES;
+    for (size_t s = 0; s < n_steps; s++, a += 2 * TILE_BYTES, b += TILE_BYTES) {
+        step(n_groups, n_panels, true, a, a_stride, b, b_stride);               /* h */
+        step(n_groups, n_panels, false, a + TILE_BYTES, a_stride, b, b_stride); /* l */
     }
 }
 
 /* Sums from `sums` (or zeros at the first slice), through the slice, and back. */
-static ALWAYS_INLINE void block(bool f16, int n_groups, int n_panels, bool first, const uint8_t *a, size_t a_stride,
+static ALWAYS_INLINE void block(int n_groups, int n_panels, bool first, const uint8_t *a, size_t a_stride,
                                 const uint8_t *b, size_t b_stride, size_t n_steps, float *sums, size_t sums_stride)
 {
     size_t bytes = sums_stride * sizeof *sums;
@@ -145,7 +118,7 @@ static ALWAYS_INLINE void block(bool f16, int n_groups, int n_panels, bool first
         if (n_groups == 2) _tile_loadd(2, below, bytes);
         if (n_groups == 2 && n_panels == 2) _tile_loadd(3, below + 16, bytes);
     }
-    slice(f16, n_groups, n_panels, a, a_stride, b, b_stride, n_steps);
+    slice(n_groups, n_panels, a, a_stride, b, b_stride, n_steps);
     _tile_stored(0, sums, bytes);
     if (n_panels == 2) _tile_stored(1, sums + 16, bytes);
     if (n_groups == 2) _tile_stored(2, below, bytes);
@@ -153,49 +126,36 @@ static ALWAYS_INLINE void block(bool f16, int n_groups, int n_panels, bool first
 }
 
 /* All rows against one or two panels over one slice */
-static ALWAYS_INLINE void panels_slice(bool f16, int n_panels, bool first, const uint8_t *acts, size_t group_bytes,
-                                       int n_groups, const uint8_t *b, size_t b_stride, size_t n_steps, float *out,
-                                       size_t out_stride)
+static ALWAYS_INLINE void panels_slice(int n_panels, bool first, const uint8_t *acts, size_t group_bytes, int n_groups,
+                                       const uint8_t *b, size_t b_stride, size_t n_steps, float *out, size_t out_stride)
 {
     int g = 0;
     for (; n_groups - g >= 2; g += 2, acts += 2 * group_bytes, out += 32 * out_stride)
-        block(f16, 2, n_panels, first, acts, group_bytes, b, b_stride, n_steps, out, out_stride);
-    if (g < n_groups) block(f16, 1, n_panels, first, acts, group_bytes, b, b_stride, n_steps, out, out_stride);
+        block(2, n_panels, first, acts, group_bytes, b, b_stride, n_steps, out, out_stride);
+    if (g < n_groups) block(1, n_panels, first, acts, group_bytes, b, b_stride, n_steps, out, out_stride);
 }
 
-static ALWAYS_INLINE void gemm(bool f16, const uint8_t *panels, int n_panels, const uint8_t *acts, int n_groups,
-                               float *out, size_t out_stride, size_t n)
+static void gemm_tiles(const void *weights, int n_panels, const void *x, int n_groups, float *out, size_t out_stride,
+                       size_t n)
 {
-    _Alignas(64) uint8_t split[2][SLICE_F16 * 2 * TILE_BYTES];
-    size_t n_steps = rvi_pairs_steps(n), panel_bytes = n_steps * TILE_BYTES;
-    size_t a_step = 2 * TILE_BYTES, slice_steps = f16 ? SLICE_F16 : SLICE_BF16;
+    const uint8_t *panels = weights, *acts = x;
+    size_t n_steps = rvi_pairs_steps(n), panel_bytes = n_steps * TILE_BYTES, a_step = 2 * TILE_BYTES;
     /* Steps whose activations stay in the cache while all panels are read */
-    size_t group_bytes = n_steps * a_step, kept = ACTS_BYTES / ((size_t)n_groups * a_step);
-    kept = kept / slice_steps * slice_steps;
-    if (kept < slice_steps) kept = slice_steps;
+    size_t group_bytes = n_steps * a_step, kept = ACTS_BYTES / ((size_t)n_groups * a_step) / SLICE * SLICE;
+    if (kept < SLICE) kept = SLICE;
     TILES_DONE(panels);
     tiles_begin(64, 16);
     for (size_t from = 0; from < n_steps; from += kept) {
         size_t end = from + kept < n_steps ? from + kept : n_steps;
         for (int p = 0; p < n_panels; p += 2) {
-            int together = n_panels - p >= 2 ? 2 : 1;
             float *to = out + (size_t)p * 16;
-            for (size_t s = from; s < end; s += slice_steps) {
-                size_t steps = end - s < slice_steps ? end - s : slice_steps;
-                const uint8_t *b = panels + (size_t)p * panel_bytes + s * TILE_BYTES;
-                size_t b_stride = panel_bytes;
-                if (f16) {
-                    for (int i = 0; i < together; i++) split_f16(b + (size_t)i * panel_bytes, split[i], steps);
-                    TILES_DONE(split);
-                    b = split[0];
-                    b_stride = sizeof split[0];
-                }
-                if (together == 2)
-                    panels_slice(f16, 2, s == 0, acts + s * a_step, group_bytes, n_groups, b, b_stride, steps, to,
-                                 out_stride);
+            for (size_t s = from; s < end; s += SLICE) {
+                size_t steps = end - s < SLICE ? end - s : SLICE;
+                const uint8_t *a = acts + s * a_step, *b = panels + (size_t)p * panel_bytes + s * TILE_BYTES;
+                if (n_panels - p >= 2)
+                    panels_slice(2, s == 0, a, group_bytes, n_groups, b, panel_bytes, steps, to, out_stride);
                 else
-                    panels_slice(f16, 1, s == 0, acts + s * a_step, group_bytes, n_groups, b, b_stride, steps, to,
-                                 out_stride);
+                    panels_slice(1, s == 0, a, group_bytes, n_groups, b, panel_bytes, steps, to, out_stride);
             }
         }
     }
@@ -203,24 +163,10 @@ static ALWAYS_INLINE void gemm(bool f16, const uint8_t *panels, int n_panels, co
     tiles_end();
 }
 
-static void gemm_tiles_bf16(const void *panels, int n_panels, const void *x, int n_groups, float *out,
-                            size_t out_stride, size_t n)
-{
-    gemm(false, panels, n_panels, x, n_groups, out, out_stride, n);
-}
-
-static void gemm_tiles_f16(const void *panels, int n_panels, const void *x, int n_groups, float *out, size_t out_stride,
-                           size_t n)
-{
-    gemm(true, panels, n_panels, x, n_groups, out, out_stride, n);
-}
-
 void rvi_kernels_fill_amx_float(rvi_kernels *k)
 {
-    k->prepare_tiles[RVI_F16] = prepare_tiles;
     k->prepare_tiles[RVI_BF16] = prepare_tiles;
-    k->gemm_tiles[RVI_F16] = gemm_tiles_f16;
-    k->gemm_tiles[RVI_BF16] = gemm_tiles_bf16;
+    k->gemm_tiles[RVI_BF16] = gemm_tiles;
 }
 
 #else

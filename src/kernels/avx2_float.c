@@ -6,7 +6,7 @@
 #include "kernels/avx2.h"
 #include "kernels/rows.h"
 
-enum { ROWS_SINGLE = 3, PANELS_SINGLE = 1, ROWS_TRIPLE = 2, COLUMNS_TRIPLE = 1 };
+enum { PANELS_MANY = 1, PANELS_ONE = 2, ROWS_HALVES = 2, COLUMNS_HALVES = 1 };
 
 static ALWAYS_INLINE vec cut_off(vec v)
 {

@@ -6,7 +6,7 @@
 #include "kernels/avx512.h"
 #include "kernels/rows.h"
 
-enum { ROWS_SINGLE = 6, PANELS_SINGLE = 2, ROWS_TRIPLE = 4, COLUMNS_TRIPLE = 2 };
+enum { PANELS_MANY = 4, PANELS_ONE = 4, ROWS_HALVES = 4, COLUMNS_HALVES = 2 };
 
 static ALWAYS_INLINE vec cut_off(vec v)
 {

@@ -10,7 +10,8 @@
  *          l[j] += l[j+8] for j < 8, l[j] += l[j+4], l[j] += l[j+2], l[0] + l[1].
  *  chain   Products with int8 activations: one f32 accumulator per output, starting from +0, block after block;
  *          inside a block the integer dot product is exact (int32). The step of each type stands at rvi_gemm_act_fn.
- *  pairs   Products with float weights in default mode: float_panels.h.
+ *  runs    Products with F32 and F16 weights in default mode: chains of 256 inputs (float_panels.h).
+ *  pairs   Products with BF16 weights in default mode: in the order of the matrix units (float_panels.h).
  *  exp     One polynomial (exp.h), evaluated by the same fused multiply-adds in the same order; below about
  *          -87.34 it is 0.
  *

@@ -5,7 +5,7 @@
 #include "kernels/neon.h"
 #include "kernels/rows.h"
 
-enum { ROWS_SINGLE = 3, PANELS_SINGLE = 1, ROWS_TRIPLE = 4, COLUMNS_TRIPLE = 2 };
+enum { PANELS_MANY = 1, PANELS_ONE = 2, ROWS_HALVES = 4, COLUMNS_HALVES = 2 };
 
 static ALWAYS_INLINE vec cut_off(vec v)
 {

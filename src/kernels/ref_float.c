@@ -1,5 +1,5 @@
-/* ref_float.c - the scalar row for float weights in default mode: the specification of the law
- * `pairs` (float_panels.h), and the packing of panels, which every row shares. */
+/* ref_float.c - the scalar row for float weights in default mode: the specification of the laws
+ * `runs` and `pairs` (float_panels.h), and the packing of panels, which every row shares. */
 #include <math.h>
 #include <string.h>
 
@@ -84,9 +84,16 @@ static void prepare_f32(const float *x, void *out, size_t n)
     memcpy(out, x, n * sizeof *x);
 }
 
+static void prepare_f16(const float *x, void *out, size_t n)
+{
+    float *to = out;
+    memset(out, 0, rvi_float_act_bytes(RVI_F16, n));
+    for (size_t k = 0; k < n; k++) to[k] = fabsf(x[k]) < RVI_F16_FLOOR ? 0.0f : x[k];
+}
+
 static void prepare_halves(const float *x, void *out, size_t n)
 {
-    memset(out, 0, rvi_float_act_bytes(RVI_F16, n));
+    memset(out, 0, rvi_float_act_bytes(RVI_BF16, n));
     for (size_t k = 0; k < n; k++) {
         float *to = (float *)out + k / STEP * 2 * STEP + k % STEP;
         to[0] = prepared_bf16(x[k]);
@@ -96,77 +103,57 @@ static void prepare_halves(const float *x, void *out, size_t n)
 
 /* ---- products ---- */
 
-static float take_step(const float *w, const float *x, float acc)
+/* The weight of input k and output i of a panel */
+static float weight(rvi_qtype type, const uint8_t *panel, size_t k, int i)
 {
-    float even = 0.0f, odd = 0.0f;
-    for (int j = 0; j < STEP / 2; j++) {
-        even = fmaf(w[2 * j], x[2 * j], even);
-        odd = fmaf(w[2 * j + 1], x[2 * j + 1], odd);
+    float w;
+    uint16_t half;
+    if (type == RVI_F32) {
+        memcpy(&w, panel + k * 64 + i * 4, sizeof w);
+        return w;
     }
-    return acc + (even + odd);
+    memcpy(&half, type == RVI_F16 ? panel + k * 32 + i * 2 : panel + k / 2 * 64 + i * 4 + k % 2 * 2, sizeof half);
+    return type == RVI_F16 ? rvi_f16_to_f32(half) : rvi_bf16_to_f32(half);
 }
 
-/* The weights of output i in one step of a panel */
-static void weights_of(rvi_qtype type, const uint8_t *panel, int i, float w[STEP])
+/* The law `runs` */
+static float sum_runs(rvi_qtype type, const uint8_t *panel, int i, const float *x, size_t n)
 {
-    for (int k = 0; k < STEP; k++) {
-        uint16_t half;
-        if (type == RVI_F32) {
-            memcpy(&w[k], panel + k * 64 + i * 4, sizeof w[k]);
-        } else if (type == RVI_F16) {
-            memcpy(&half, panel + k * 32 + i * 2, sizeof half);
-            w[k] = rvi_f16_to_f32(half);
-        } else {
-            memcpy(&half, panel + k / 2 * 64 + i * 4 + k % 2 * 2, sizeof half);
-            w[k] = rvi_bf16_to_f32(half);
-        }
+    float acc = 0.0f;
+    for (size_t first = 0; first < n; first += RVI_RUN) {
+        float run = 0.0f;
+        for (size_t k = first; k < n && k < first + RVI_RUN; k++) run = fmaf(weight(type, panel, k, i), x[k], run);
+        acc += run;
     }
+    return acc;
 }
 
-static float cut_off(float w)
+/* The law `pairs` */
+static float sum_pairs(const uint8_t *panel, int i, const float *x, size_t n)
 {
-    uint32_t bits;
-    memcpy(&bits, &w, sizeof bits);
-    bits &= 0xffff0000u;
-    memcpy(&w, &bits, sizeof w);
-    return w;
-}
-
-static float product(rvi_qtype type, const uint8_t *panel, int i, const float *x, size_t n)
-{
-    float acc = 0.0f, w[STEP], high[STEP], low[STEP];
-    size_t panel_step = rvi_float_panel_bytes(type, STEP);
-    for (size_t s = 0; s < rvi_pairs_steps(n); s++) {
-        weights_of(type, panel + s * panel_step, i, w);
-        if (type == RVI_F32) {
-            acc = take_step(w, x + s * STEP, acc);
-            continue;
+    float acc = 0.0f;
+    for (size_t first = 0; first < n; first += STEP)
+        for (int part = 0; part < 2; part++, x += STEP) { /* h, l */
+            float even = 0.0f, odd = 0.0f;
+            for (size_t k = 0; k < STEP; k += 2) {
+                even = fmaf(weight(RVI_BF16, panel, first + k, i), x[k], even);
+                odd = fmaf(weight(RVI_BF16, panel, first + k + 1, i), x[k + 1], odd);
+            }
+            acc += even + odd;
         }
-        const float *h = x + s * 2 * STEP, *l = h + STEP;
-        if (type == RVI_BF16) {
-            acc = take_step(w, h, acc);
-            acc = take_step(w, l, acc);
-            continue;
-        }
-        for (int k = 0; k < STEP; k++) {
-            high[k] = cut_off(w[k]);
-            low[k] = w[k] - high[k];
-        }
-        acc = take_step(low, h, acc);
-        acc = take_step(high, h, acc);
-        acc = take_step(high, l, acc);
-    }
     return acc;
 }
 
 static void products(rvi_qtype type, const void *panels, int n_panels, const void *acts, size_t act_stride, int n_rows,
                      float *out, size_t out_stride, size_t n)
 {
+    size_t padded = rvi_pairs_steps(n) * STEP;
     for (int r = 0; r < n_rows; r++) {
         const float *x = (const float *)(const void *)((const char *)acts + (size_t)r * act_stride);
         for (int o = 0; o < n_panels * 16; o++) {
             const uint8_t *panel = (const uint8_t *)panels + (size_t)(o / 16) * rvi_float_panel_bytes(type, n);
-            out[(size_t)r * out_stride + (size_t)o] = product(type, panel, o % 16, x, n);
+            out[(size_t)r * out_stride + (size_t)o] =
+                type == RVI_BF16 ? sum_pairs(panel, o % 16, x, padded) : sum_runs(type, panel, o % 16, x, padded);
         }
     }
 }
@@ -188,7 +175,7 @@ void rvi_kernels_fill_ref_float(rvi_kernels *k)
     k->pack[RVI_F16] = pack_f16;
     k->pack[RVI_BF16] = pack_bf16;
     k->prepare[RVI_F32] = prepare_f32;
-    k->prepare[RVI_F16] = prepare_halves;
+    k->prepare[RVI_F16] = prepare_f16;
     k->prepare[RVI_BF16] = prepare_halves;
     k->gemm_panels[RVI_F32] = gemm_f32;
     k->gemm_panels[RVI_F16] = gemm_f16;

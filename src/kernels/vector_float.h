@@ -1,18 +1,16 @@
-/* vector_float.h - float weights in default mode (float_panels.h has the law) for a vector row,
+/* vector_float.h - float weights in default mode (float_panels.h has the laws) for a vector row,
  * written once for all instruction sets. Inside the kernels room only.
  *
- * A register holds one input's weights for WIDTH outputs, so the law's chains run in the lanes.
- * Steps start their chains from zero, which lets the processor work on several at once; only
- * `acc + ...` ties them together. Besides what vector_f32.h asks of a row, this needs
+ * A register holds one input's weights for WIDTH outputs, so the laws' chains run in the lanes.
+ * Besides what vector_f32.h asks of a row, this needs
  *     load_bf16_pairs(p, &even, &odd)   WIDTH pairs of bf16
- *     cut_off(v)                        the upper 16 bits of each lane
  *     round_to_bf16(v)                  nearest, ties to even; of a NaN anything
  *     absolute(v)
  *     prefetch(address)                 of the cache line there, which need not exist
- *     ROWS_SINGLE, PANELS_SINGLE        rows (up to 6) and panels (1 or 2) that go together in F32
- *                                       and BF16, 2 chains for a row and a register of outputs
- *     ROWS_TRIPLE, COLUMNS_TRIPLE       rows (up to 6) that go together in F16, 6 chains for a row
- *                                       and a register of outputs; such registers for a single row
+ *     PANELS_MANY, PANELS_ONE           F32 and F16: panels that go together with ROWS rows, and
+ *                                       with one (more, up to 4); a chain for each row and register
+ *     ROWS_HALVES, COLUMNS_HALVES       BF16: rows (up to 6) that go together, registers of outputs
+ *                                       that do so with one row; 4 chains for each of them
  * and afterwards calls fill_float(table). */
 #ifndef RVI_KERNELS_VECTOR_FLOAT_H
 #define RVI_KERNELS_VECTOR_FLOAT_H
@@ -26,8 +24,15 @@
 #include "kernels/kernels.h"
 #include "kernels/simd.h"
 
-enum { STEP = RVI_PAIRS_STEP, PANEL_COLUMNS = 16 / WIDTH, PAIR_COLUMNS = 2 * PANEL_COLUMNS };
-enum { PREFETCH_BYTES = 4096 };
+enum {
+    STEP = RVI_PAIRS_STEP,
+    RUN = RVI_RUN,
+    PANEL_COLUMNS = 16 / WIDTH, /* registers of outputs of a panel */
+    ROWS = 6,                   /* that go together in F32 and F16 */
+    FEW_ROWS = 24,              /* to widen weights for them would take longer than it saves */
+    PREFETCH_BYTES = 4096
+};
+_Static_assert(PANELS_MANY <= PANELS_ONE && PANELS_ONE <= 4, "a part of many rows may be one row");
 
 /* Before the loop over the pairs of a step: full unrolling would make the code of many rows too long. */
 #if defined(__clang__)
@@ -38,10 +43,21 @@ enum { PREFETCH_BYTES = 4096 };
 
 /* ---- activations ---- */
 
+static ALWAYS_INLINE vec without_small(vec v, float floor)
+{
+    return choose(above(splat(floor), absolute(v)), splat(0.0f), v);
+}
+
+static void prepare_f16(const float *x, void *out, size_t n)
+{
+    size_t room = rvi_float_act_bytes(RVI_F16, n) / sizeof *x;
+    for (size_t k = 0; k < room; k += WIDTH)
+        store((float *)out + k, WIDTH, k < n ? without_small(load(x + k, n - k), RVI_F16_FLOOR) : splat(0.0f));
+}
+
 static ALWAYS_INLINE vec prepared_bf16(vec x)
 {
-    vec v = choose(unordered(x), splat(NAN), round_to_bf16(x));
-    return choose(above(splat(RVI_PAIRS_FLOOR), absolute(v)), splat(0.0f), v);
+    return without_small(choose(unordered(x), splat(NAN), round_to_bf16(x)), RVI_PAIRS_FLOOR);
 }
 
 static void prepare_halves(const float *x, void *out, size_t n)
@@ -55,237 +71,125 @@ static void prepare_halves(const float *x, void *out, size_t n)
     }
 }
 
-/* ---- products ---- */
+/* ---- blocks ---- */
 
-/* Inputs 2j and 2j + 1 of a column of outputs; pair: those of its whole panel */
-static ALWAYS_INLINE void load_pair(rvi_qtype type, const uint8_t *pair, int column, vec *even, vec *odd)
+/* What a block takes and where its results go. Weights lie as a panel has them, or as floats: input after input, 16
+ * outputs of each panel. */
+typedef struct operands {
+    const uint8_t *w;
+    size_t panel_stride, pair_stride; /* bytes from panel to panel, from two inputs to the next two */
+    const float *x;
+    size_t x_stride;
+    float *out;
+    size_t out_stride;
+} operands;
+
+/* The operands from a row, a panel, a pair of inputs on (of a row that has x_floats for each pair). */
+static ALWAYS_INLINE operands from(operands o, int row, int panel, size_t pair, size_t x_floats)
+{
+    o.w += (size_t)panel * o.panel_stride + pair * o.pair_stride;
+    o.x += (size_t)row * o.x_stride + pair * x_floats;
+    o.out += (size_t)row * o.out_stride + (size_t)panel * 16;
+    return o;
+}
+
+/* The same with weights that have become floats. */
+static ALWAYS_INLINE operands with_floats(operands o, const float *w, int n_panels)
+{
+    o.w = (const uint8_t *)w;
+    o.panel_stride = 64;
+    o.pair_stride = (size_t)n_panels * 128;
+    return o;
+}
+
+/* One input's weights for a register of outputs of a panel; type: F32 or F16 */
+static ALWAYS_INLINE vec load_weights(rvi_qtype type, const uint8_t *input, int column)
 {
     size_t at = (size_t)column * WIDTH;
-    if (type == RVI_F32) {
-        const float *p = (const float *)(const void *)pair + at;
-        *even = load(p, WIDTH);
-        *odd = load(p + 16, WIDTH);
-    } else if (type == RVI_F16) {
-        const rvi_f16 *p = (const rvi_f16 *)(const void *)pair + at;
-        *even = load_f16(p, WIDTH);
-        *odd = load_f16(p + 16, WIDTH);
-    } else {
-        load_bf16_pairs(pair + at * 4, even, odd);
+    return type == RVI_F32 ? load((const float *)(const void *)input + at, WIDTH)
+                           : load_f16((const rvi_f16 *)(const void *)input + at, WIDTH);
+}
+
+static ALWAYS_INLINE void load_pair(rvi_qtype type, const uint8_t *pair, size_t pair_stride, int column, vec *even,
+                                    vec *odd)
+{
+    if (type == RVI_BF16) {
+        load_bf16_pairs(pair + column * WIDTH * 4, even, odd);
+        return;
     }
+    *even = load_weights(type, pair, column);
+    *odd = load_weights(type, pair + pair_stride / 2, column);
 }
 
-typedef struct chains {
-    vec even, odd;
-} chains;
-
-static ALWAYS_INLINE void extend(chains *c, vec even, vec odd, const float *x)
+/* n_pairs pairs of inputs of n_panels panels become floats that lie together. What the next panels have at this place
+ * is asked for meanwhile. */
+static ALWAYS_INLINE void widen(rvi_qtype type, operands o, int n_panels, size_t n_pairs, float *to)
 {
-    c->even = fused(even, splat(x[0]), c->even);
-    c->odd = fused(odd, splat(x[1]), c->odd);
-}
-
-/* Column c belongs to the panel at w + (c / PANEL_COLUMNS) * panel_bytes. */
-static ALWAYS_INLINE void load_column(rvi_qtype type, const uint8_t *w, size_t panel_bytes, int c, int n_rows,
-                                      vec *even, vec *odd)
-{
-    w += (size_t)(c / PANEL_COLUMNS) * panel_bytes;
-    if (n_rows == 1 && c % PANEL_COLUMNS == 0) prefetch((uintptr_t)w + PREFETCH_BYTES);
-    load_pair(type, w, c % PANEL_COLUMNS, even, odd);
-}
-
-/* F32: n_columns registers of outputs, n_rows rows. */
-static ALWAYS_INLINE void block_single(rvi_qtype type, const uint8_t *w, size_t panel_bytes, int n_columns,
-                                       const float *x, size_t x_stride, int n_rows, float *out, size_t out_stride,
-                                       size_t n_steps)
-{
-    const size_t pair_bytes = 128;
-    vec acc[ROWS_SINGLE][PAIR_COLUMNS];
-    UNROLL for (int r = 0; r < n_rows; r++) UNROLL for (int c = 0; c < n_columns; c++) acc[r][c] = splat(0.0f);
-    for (size_t s = 0; s < n_steps; s++) {
-        chains ch[ROWS_SINGLE][PAIR_COLUMNS];
-        UNROLL for (int r = 0; r < n_rows; r++) UNROLL for (int c = 0; c < n_columns; c++) ch[r][c] =
-            (chains){splat(0.0f), splat(0.0f)};
-        const float *xs = x + s * STEP;
-        UNROLL_SOME for (int j = 0; j < STEP / 2; j++)
-        {
-            vec even[PAIR_COLUMNS], odd[PAIR_COLUMNS];
-            UNROLL for (int c = 0; c < n_columns; c++) load_column(type, w, panel_bytes, c, n_rows, &even[c], &odd[c]);
-            UNROLL for (int r = 0; r < n_rows; r++) UNROLL for (int c = 0; c < n_columns; c++)
-                extend(&ch[r][c], even[c], odd[c], xs + (size_t)r * x_stride + 2 * j);
-            w += pair_bytes;
+    size_t apart = (size_t)n_panels * 16;
+    for (size_t j = 0; j < n_pairs; j++, to += 2 * apart)
+        for (int p = 0; p < n_panels; p++) {
+            const uint8_t *pair = o.w + (size_t)p * o.panel_stride + j * o.pair_stride;
+            uintptr_t next = (uintptr_t)pair + (size_t)n_panels * o.panel_stride;
+            prefetch(next);
+            if (type == RVI_F32) prefetch(next + 64);
+            UNROLL for (int c = 0; c < PANEL_COLUMNS; c++)
+            {
+                vec even, odd;
+                load_pair(type, pair, o.pair_stride, c, &even, &odd);
+                store(to + p * 16 + c * WIDTH, WIDTH, even);
+                store(to + apart + (size_t)p * 16 + c * WIDTH, WIDTH, odd);
+            }
         }
-        UNROLL for (int r = 0; r < n_rows; r++) UNROLL for (int c = 0; c < n_columns; c++) acc[r][c] =
-            add(acc[r][c], add(ch[r][c].even, ch[r][c].odd));
+}
+
+static ALWAYS_INLINE float *sums_at(operands o, int row, int column)
+{
+    return o.out + (size_t)row * o.out_stride + column * WIDTH;
+}
+
+/* ---- F32 and F16: runs ---- */
+
+/* One run onto the sums in `out`, or onto zeros if it is the first. A single row leaves time to ask for the weights
+ * ahead. */
+static ALWAYS_INLINE void run_block(rvi_qtype type, operands o, int n_rows, int n_panels, size_t n_pairs, bool first)
+{
+    enum { MOST_COLUMNS = PANELS_ONE * PANEL_COLUMNS };
+    int n_columns = n_panels * PANEL_COLUMNS;
+    vec run[ROWS][MOST_COLUMNS], w[MOST_COLUMNS];
+    UNROLL for (int r = 0; r < n_rows; r++) UNROLL for (int c = 0; c < n_columns; c++) run[r][c] = splat(0.0f);
+    for (size_t j = 0; j < n_pairs; j++) {
+        const uint8_t *pair = o.w + j * o.pair_stride;
+        UNROLL for (int p = 0; n_rows == 1 && p < n_panels; p++)
+        {
+            uintptr_t ahead = (uintptr_t)pair + (size_t)p * o.panel_stride + PREFETCH_BYTES;
+            prefetch(ahead);
+            if (type == RVI_F32) prefetch(ahead + 64);
+        }
+        UNROLL for (size_t i = 0; i < 2; i++)
+        {
+            const uint8_t *input = pair + i * (o.pair_stride / 2);
+            UNROLL for (int c = 0; c < n_columns; c++) w[c] =
+                load_weights(type, input + (size_t)(c / PANEL_COLUMNS) * o.panel_stride, c % PANEL_COLUMNS);
+            UNROLL for (int r = 0; r < n_rows; r++)
+            {
+                vec x = splat(o.x[(size_t)r * o.x_stride + 2 * j + i]);
+                UNROLL for (int c = 0; c < n_columns; c++) run[r][c] = fused(w[c], x, run[r][c]);
+            }
+        }
     }
     UNROLL for (int r = 0; r < n_rows; r++) UNROLL for (int c = 0; c < n_columns; c++)
-        store(out + (size_t)r * out_stride + c * WIDTH, WIDTH, acc[r][c]);
-}
-
-typedef struct triple {
-    chains low_h, high_h, high_l;
-} triple;
-
-/* Inputs 2j and 2j + 1 of a column of outputs, cut in two; of BF16 only the high part is set. */
-typedef struct halves {
-    vec high_even, high_odd, low_even, low_odd;
-} halves;
-
-/* A step's weights, cut in two, input after input: 16 outputs' high parts, then their low ones. */
-enum { CUT_FLOATS = STEP * 2 * 16 };
-
-static ALWAYS_INLINE halves cut_column(rvi_qtype type, vec even, vec odd)
-{
-    if (type == RVI_BF16) return (halves){.high_even = even, .high_odd = odd};
-    vec high_even = cut_off(even), high_odd = cut_off(odd);
-    return (halves){high_even, high_odd, subtract(even, high_even), subtract(odd, high_odd)};
-}
-
-static ALWAYS_INLINE halves load_cut(rvi_qtype type, const float *cut, int j, int column)
-{
-    const float *p = cut + j * 64 + column * WIDTH;
-    halves w = {.high_even = load(p, WIDTH), .high_odd = load(p + 32, WIDTH)};
-    if (type == RVI_F16) w.low_even = load(p + 16, WIDTH), w.low_odd = load(p + 48, WIDTH);
-    return w;
-}
-
-/* What the next panel has at this place is asked for meanwhile. */
-static ALWAYS_INLINE void cut_step(rvi_qtype type, const uint8_t *w, size_t panel_bytes, float *cut)
-{
-    for (int j = 0; j < STEP / 2; j++, cut += 64) {
-        prefetch((uintptr_t)(w + j * 64) + panel_bytes);
-        UNROLL for (int c = 0; c < PANEL_COLUMNS; c++)
-        {
-            vec even, odd;
-            load_pair(type, w + j * 64, c, &even, &odd);
-            halves h = cut_column(type, even, odd);
-            store(cut + c * WIDTH, WIDTH, h.high_even);
-            store(cut + 32 + c * WIDTH, WIDTH, h.high_odd);
-            if (type == RVI_BF16) continue;
-            store(cut + 16 + c * WIDTH, WIDTH, h.low_even);
-            store(cut + 48 + c * WIDTH, WIDTH, h.low_odd);
-        }
-    }
-}
-
-static ALWAYS_INLINE void extend_triple(rvi_qtype type, triple *t, const halves *w, const float *x)
-{
-    if (type == RVI_F16) extend(&t->low_h, w->low_even, w->low_odd, x);
-    extend(&t->high_h, w->high_even, w->high_odd, x);
-    extend(&t->high_l, w->high_even, w->high_odd, x + STEP);
-}
-
-static ALWAYS_INLINE vec add_triple(rvi_qtype type, vec acc, const triple *t)
-{
-    if (type == RVI_F16) acc = add(acc, add(t->low_h.even, t->low_h.odd));
-    acc = add(acc, add(t->high_h.even, t->high_h.odd));
-    return add(acc, add(t->high_l.even, t->high_l.odd));
-}
-
-static ALWAYS_INLINE triple triple_zero(void)
-{
-    chains zero = {splat(0.0f), splat(0.0f)};
-    return (triple){zero, zero, zero};
-}
-
-/* One step of F16, or of BF16, whose weights have no low part, for `together` columns from column `first`, n_rows
- * rows, onto acc. */
-static ALWAYS_INLINE void step_triple(rvi_qtype type, const uint8_t *w, size_t panel_bytes, int first, int together,
-                                      const float *xs, size_t x_stride, int n_rows, vec acc[][ROWS_TRIPLE])
-{
-    triple t[PAIR_COLUMNS][ROWS_TRIPLE];
-    UNROLL for (int c = 0; c < together; c++) UNROLL for (int r = 0; r < n_rows; r++) t[c][r] = triple_zero();
-    UNROLL_SOME for (int j = 0; j < STEP / 2; j++)
     {
-        UNROLL for (int c = 0; c < together; c++)
-        {
-            vec even, odd;
-            load_column(type, w + j * 64, panel_bytes, first + c, n_rows, &even, &odd);
-            halves h = cut_column(type, even, odd);
-            UNROLL for (int r = 0; r < n_rows; r++)
-                extend_triple(type, &t[c][r], &h, xs + (size_t)r * x_stride + 2 * j);
-        }
-    }
-    UNROLL for (int c = 0; c < together; c++) UNROLL for (int r = 0; r < n_rows; r++) acc[first + c][r] =
-        add_triple(type, acc[first + c][r], &t[c][r]);
-}
-
-/* F16 and BF16: n_columns registers of outputs take turns, step by step; n_rows rows. */
-static ALWAYS_INLINE void block_triple(rvi_qtype type, const uint8_t *w, size_t panel_bytes, int n_columns,
-                                       const float *x, size_t x_stride, int n_rows, float *out, size_t out_stride,
-                                       size_t n_steps)
-{
-    int together = n_rows == 1 ? COLUMNS_TRIPLE : 1;
-    vec acc[PAIR_COLUMNS][ROWS_TRIPLE];
-    UNROLL for (int c = 0; c < n_columns; c++) UNROLL for (int r = 0; r < n_rows; r++) acc[c][r] = splat(0.0f);
-    for (size_t s = 0; s < n_steps; s++)
-        UNROLL for (int c = 0; c < n_columns; c += together)
-            step_triple(type, w + s * 1024, panel_bytes, c, n_columns < together ? n_columns : together,
-                        x + s * 2 * STEP, x_stride, n_rows, acc);
-    UNROLL for (int c = 0; c < n_columns; c++) UNROLL for (int r = 0; r < n_rows; r++)
-        store(out + (size_t)r * out_stride + c * WIDTH, WIDTH, acc[c][r]);
-}
-
-/* n_steps steps of n_rows rows with weights that are already cut. first: sums start from zero, else from out. */
-static ALWAYS_INLINE void steps_cut(rvi_qtype type, const float *cut, size_t n_steps, const float *x, size_t x_stride,
-                                    int n_rows, float *out, size_t out_stride, bool first)
-{
-    UNROLL for (int c = 0; c < PANEL_COLUMNS; c++)
-    {
-        vec acc[ROWS_TRIPLE];
-        UNROLL for (int r = 0; r < n_rows; r++) acc[r] =
-            first ? splat(0.0f) : load(out + (size_t)r * out_stride + c * WIDTH, WIDTH);
-        for (size_t s = 0; s < n_steps; s++) {
-            triple t[ROWS_TRIPLE];
-            UNROLL for (int r = 0; r < n_rows; r++) t[r] = triple_zero();
-            UNROLL_SOME for (int j = 0; j < STEP / 2; j++)
-            {
-                halves h = load_cut(type, cut + s * CUT_FLOATS, j, c);
-                UNROLL for (int r = 0; r < n_rows; r++)
-                    extend_triple(type, &t[r], &h, x + s * 2 * STEP + (size_t)r * x_stride + 2 * j);
-            }
-            UNROLL for (int r = 0; r < n_rows; r++) acc[r] = add_triple(type, acc[r], &t[r]);
-        }
-        UNROLL for (int r = 0; r < n_rows; r++) store(out + (size_t)r * out_stride + c * WIDTH, WIDTH, acc[r]);
+        vec sum = first ? splat(0.0f) : load(sums_at(o, r, c), WIDTH);
+        store(sums_at(o, r, c), WIDTH, add(sum, run[r][c]));
     }
 }
 
-/* F16 and BF16, many rows: weights are converted and cut once for CUT_ROWS rows. CUT_STEPS steps of a panel stay in the
- * first level cache while the rows pass, those of the rows in the second while the panels do. */
-static ALWAYS_INLINE void gemm_cut(rvi_qtype type, const uint8_t *panels, int n_panels, const float *acts,
-                                   size_t x_stride, int n_rows, float *out, size_t out_stride, size_t n)
-{
-    enum { CUT_ROWS = 128, CUT_STEPS = 4 };
-    alignas(64) float cut[CUT_STEPS * CUT_FLOATS];
-    size_t panel_bytes = rvi_float_panel_bytes(type, n), n_steps = rvi_pairs_steps(n);
-    for (int row = 0; row < n_rows; row += CUT_ROWS) {
-        int end = n_rows - row < CUT_ROWS ? n_rows : row + CUT_ROWS;
-        for (size_t s = 0; s < n_steps; s += CUT_STEPS) {
-            size_t steps = n_steps - s < CUT_STEPS ? n_steps - s : CUT_STEPS;
-            for (int p = 0, r; p < n_panels; p++) {
-                const uint8_t *w = panels + (size_t)p * panel_bytes + s * 1024;
-                const float *x = acts + s * 2 * STEP;
-                for (size_t i = 0; i < steps; i++) cut_step(type, w + i * 1024, panel_bytes, cut + i * CUT_FLOATS);
-                for (r = row; r + ROWS_TRIPLE <= end; r += ROWS_TRIPLE)
-                    steps_cut(type, cut, steps, x + (size_t)r * x_stride, x_stride, ROWS_TRIPLE,
-                              out + (size_t)r * out_stride + p * 16, out_stride, s == 0);
-                for (; r < end; r++)
-                    steps_cut(type, cut, steps, x + (size_t)r * x_stride, x_stride, 1,
-                              out + (size_t)r * out_stride + p * 16, out_stride, s == 0);
-            }
-        }
-    }
-}
-
-/* What one call to a block computes; each number of rows is its own copy of the block. */
-static ALWAYS_INLINE void block(rvi_qtype type, const uint8_t *w, size_t panel_bytes, int n_panels, const float *x,
-                                size_t x_stride, int n_rows, float *out, size_t out_stride, size_t n_steps)
+/* Each number of rows and of panels is its own copy of the block. */
+static ALWAYS_INLINE void run_rows(rvi_qtype type, operands o, int n_rows, int n_panels, size_t n_pairs, bool first)
 {
 #define CASE(rows)                                                                                                     \
     case rows:                                                                                                         \
-        if (type != RVI_F32 && rows <= ROWS_TRIPLE)                                                                    \
-            block_triple(type, w, panel_bytes, n_panels *PANEL_COLUMNS, x, x_stride, rows, out, out_stride, n_steps);  \
-        else if (type == RVI_F32 && rows <= ROWS_SINGLE)                                                               \
-            block_single(type, w, panel_bytes, n_panels *PANEL_COLUMNS, x, x_stride, rows, out, out_stride, n_steps);  \
+        if (n_panels <= (rows == 1 ? PANELS_ONE : PANELS_MANY)) run_block(type, o, rows, n_panels, n_pairs, first);    \
         break;
     switch (n_rows) {
         CASE(1)
@@ -298,36 +202,188 @@ static ALWAYS_INLINE void block(rvi_qtype type, const uint8_t *w, size_t panel_b
 #undef CASE
 }
 
+static ALWAYS_INLINE void run_panels(rvi_qtype type, operands o, int n_rows, int n_panels, size_t n_pairs, bool first)
+{
+#define CASE(panels)                                                                                                   \
+    case panels: run_rows(type, o, n_rows, panels, n_pairs, first); break;
+    switch (n_panels) {
+        CASE(1)
+        CASE(2)
+        CASE(3)
+        CASE(4)
+    }
+#undef CASE
+}
+
+static void run_f32(operands o, int n_rows, int n_panels, size_t n_pairs, bool first)
+{
+    run_panels(RVI_F32, o, n_rows, n_panels, n_pairs, first);
+}
+
+static void run_f16(operands o, int n_rows, int n_panels, size_t n_pairs, bool first)
+{
+    run_panels(RVI_F16, o, n_rows, n_panels, n_pairs, first);
+}
+
+static ALWAYS_INLINE int less(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static ALWAYS_INLINE size_t pairs_from(size_t first, size_t n_pairs)
+{
+    return n_pairs - first < RUN / 2 ? n_pairs - first : RUN / 2;
+}
+
+/* Few rows: weights are used as they lie. Of F32 no more than two panels go together, because equal places of more
+ * panels tend to fall on the same lines of a cache. */
+static ALWAYS_INLINE void gemm_few(rvi_qtype type, operands o, int n_panels, int n_rows, size_t n_pairs)
+{
+    int most = n_rows == 1 ? PANELS_ONE : type == RVI_F32 ? less(PANELS_MANY, 2) : PANELS_MANY;
+    for (int p = 0; p < n_panels; p += most)
+        for (size_t j = 0; j == 0 || j < n_pairs; j += RUN / 2)
+            for (int r = 0; r < n_rows; r += ROWS)
+                (type == RVI_F32 ? run_f32 : run_f16)(from(o, r, p, j, 2), less(n_rows - r, ROWS),
+                                                      less(n_panels - p, most), pairs_from(j, n_pairs), j == 0);
+}
+
+/* Many rows: a run's weights are widened once for a part of the rows, whose inputs of the run stay in the second level
+ * cache while the panels pass. */
+static ALWAYS_INLINE void gemm_many(rvi_qtype type, operands o, int n_panels, int n_rows, size_t n_pairs)
+{
+    enum { MOST_ROWS = 132 };
+    alignas(64) float wide[RUN * PANELS_MANY * 16];
+    int n_parts = (n_rows + MOST_ROWS - 1) / MOST_ROWS;
+    int part = ((n_rows + n_parts - 1) / n_parts + ROWS - 1) / ROWS * ROWS;
+    for (int row = 0; row < n_rows; row += part)
+        for (size_t j = 0; j == 0 || j < n_pairs; j += RUN / 2)
+            for (int p = 0; p < n_panels; p += PANELS_MANY) {
+                int panels = less(n_panels - p, PANELS_MANY), end = less(n_rows, row + part);
+                operands here = from(o, 0, p, j, 2);
+                widen(type, here, panels, pairs_from(j, n_pairs), wide);
+                here = with_floats(here, wide, panels);
+                for (int r = row; r < end; r += ROWS)
+                    run_f32(from(here, r, 0, 0, 0), less(end - r, ROWS), panels, pairs_from(j, n_pairs), j == 0);
+            }
+}
+
+/* ---- BF16: steps of pairs ---- */
+
+typedef struct chains {
+    vec even, odd;
+} chains;
+
+static ALWAYS_INLINE void extend(chains *c, vec even, vec odd, const float *x)
+{
+    c->even = fused(even, splat(x[0]), c->even);
+    c->odd = fused(odd, splat(x[1]), c->odd);
+}
+
+/* Steps onto the sums in `out`, or onto zeros if they are the first; type: BF16, or F32 of weights that have become
+ * floats. Registers of outputs take turns, step by step. */
+static ALWAYS_INLINE void steps_block(rvi_qtype type, operands o, int n_rows, int n_panels, size_t n_steps, bool first)
+{
+    enum { MOST_COLUMNS = 2 * PANEL_COLUMNS };
+    int n_columns = n_panels * PANEL_COLUMNS, together = n_rows == 1 ? COLUMNS_HALVES : 1;
+    chains zero = {splat(0.0f), splat(0.0f)};
+    vec acc[ROWS_HALVES][MOST_COLUMNS];
+    UNROLL for (int r = 0; r < n_rows; r++) UNROLL for (int c = 0; c < n_columns; c++) acc[r][c] =
+        first ? splat(0.0f) : load(sums_at(o, r, c), WIDTH);
+    for (size_t s = 0; s < n_steps; s++) UNROLL for (int turn = 0; turn < n_columns; turn += together)
+        {
+            int end = turn + together < n_columns ? turn + together : n_columns;
+            chains h[ROWS_HALVES][MOST_COLUMNS], l[ROWS_HALVES][MOST_COLUMNS];
+            UNROLL for (int r = 0; r < n_rows; r++) UNROLL for (int c = turn; c < end; c++) h[r][c] = l[r][c] = zero;
+            UNROLL_SOME for (size_t j = 0; j < STEP / 2; j++)
+            {
+                UNROLL for (int c = turn; c < end; c++)
+                {
+                    const uint8_t *pair =
+                        o.w + (size_t)(c / PANEL_COLUMNS) * o.panel_stride + (s * (STEP / 2) + j) * o.pair_stride;
+                    vec even, odd;
+                    if (n_rows == 1 && c % PANEL_COLUMNS == 0) prefetch((uintptr_t)pair + PREFETCH_BYTES);
+                    load_pair(type, pair, o.pair_stride, c % PANEL_COLUMNS, &even, &odd);
+                    UNROLL for (int r = 0; r < n_rows; r++)
+                    {
+                        const float *x = o.x + (size_t)r * o.x_stride + s * 2 * STEP + 2 * j;
+                        extend(&h[r][c], even, odd, x);
+                        extend(&l[r][c], even, odd, x + STEP);
+                    }
+                }
+            }
+            UNROLL for (int r = 0; r < n_rows; r++) UNROLL for (int c = turn; c < end; c++)
+            {
+                acc[r][c] = add(acc[r][c], add(h[r][c].even, h[r][c].odd));
+                acc[r][c] = add(acc[r][c], add(l[r][c].even, l[r][c].odd));
+            }
+        }
+    UNROLL for (int r = 0; r < n_rows; r++) UNROLL for (int c = 0; c < n_columns; c++)
+        store(sums_at(o, r, c), WIDTH, acc[r][c]);
+}
+
+/* Each number of rows is its own copy of the block. */
+static ALWAYS_INLINE void steps_rows(rvi_qtype type, operands o, int n_rows, int n_panels, size_t n_steps, bool first)
+{
+#define CASE(rows)                                                                                                     \
+    case rows:                                                                                                         \
+        if (rows <= ROWS_HALVES) steps_block(type, o, rows, n_panels, n_steps, first);                                 \
+        break;
+    switch (n_rows) {
+        CASE(1)
+        CASE(2)
+        CASE(3)
+        CASE(4)
+    }
+#undef CASE
+}
+
+/* Few rows; two panels at once for one row: two streams come faster from memory than one. */
+static void gemm_few_bf16(operands o, int n_panels, int n_rows, size_t n_steps)
+{
+    int p = 0;
+    for (; n_rows == 1 && n_panels - p >= 2; p += 2) steps_block(RVI_BF16, from(o, 0, p, 0, 0), 1, 2, n_steps, true);
+    for (; p < n_panels; p++) steps_rows(RVI_BF16, from(o, 0, p, 0, 0), n_rows, 1, n_steps, true);
+}
+
+/* Many rows: weights are widened once for a part of them. The steps of a panel stay in the first level cache while the
+ * rows pass, those of the rows in the second while the panels do. */
+static void gemm_many_bf16(operands o, int n_panels, int n_rows, size_t n_steps)
+{
+    enum { PART_ROWS = 128, PART_STEPS = 4 };
+    alignas(64) float wide[PART_STEPS * STEP * 16];
+    for (int row = 0; row < n_rows; row += PART_ROWS)
+        for (size_t s = 0; s == 0 || s < n_steps; s += PART_STEPS) {
+            size_t steps = n_steps - s < PART_STEPS ? n_steps - s : PART_STEPS;
+            for (int p = 0; p < n_panels; p++) {
+                int end = less(n_rows, row + PART_ROWS);
+                operands here = from(o, 0, p, s * (STEP / 2), 4);
+                widen(RVI_BF16, here, 1, steps * (STEP / 2), wide);
+                here = with_floats(here, wide, 1);
+                for (int r = row; r < end; r += ROWS_HALVES)
+                    steps_rows(RVI_F32, from(here, r, 0, 0, 0), less(end - r, ROWS_HALVES), 1, steps, s == 0);
+            }
+        }
+}
+
+/* ---- the table ---- */
+
 static ALWAYS_INLINE void gemm_panels(rvi_qtype type, const void *panels, int n_panels, const void *acts,
                                       size_t act_stride, int n_rows, float *out, size_t out_stride, size_t n)
 {
-    size_t panel_bytes = rvi_float_panel_bytes(type, n), n_steps = rvi_pairs_steps(n);
-    size_t x_stride = act_stride / sizeof(float);
-    int most = type == RVI_F32 ? ROWS_SINGLE : ROWS_TRIPLE;
-    if (type != RVI_F32 && n_rows > ROWS_TRIPLE && n_steps) {
-        gemm_cut(type, panels, n_panels, acts, x_stride, n_rows, out, out_stride, n);
-        return;
-    }
-    for (int p = 0, together; p < n_panels; p += together) {
-        const uint8_t *w = (const uint8_t *)panels + (size_t)p * panel_bytes;
-        float *to = out + (size_t)p * 16;
-        together = 1;
-        if (n_rows == 1 && n_panels - p >= 2) { /* two streams come faster from memory than one */
-            together = 2;
-            block(type, w, panel_bytes, 2, acts, x_stride, 1, to, out_stride, n_steps);
-            continue;
-        }
-        if (type == RVI_F32 && PANELS_SINGLE == 2 && n_panels - p >= 2) together = 2;
-        for (int r = 0; r < n_rows; r += most) {
-            const float *x = (const float *)acts + (size_t)r * x_stride;
-            float *row = to + (size_t)r * out_stride;
-            int rows = n_rows - r < most ? n_rows - r : most;
-            if (PANELS_SINGLE == 2 && together == 2)
-                block(type, w, panel_bytes, 2, x, x_stride, rows, row, out_stride, n_steps);
-            else
-                block(type, w, panel_bytes, 1, x, x_stride, rows, row, out_stride, n_steps);
-        }
-    }
+    operands o = {.w = panels,
+                  .panel_stride = rvi_float_panel_bytes(type, n),
+                  .pair_stride = rvi_float_panel_bytes(type, STEP) / (STEP / 2),
+                  .x = acts,
+                  .x_stride = act_stride / sizeof(float),
+                  .out = out,
+                  .out_stride = out_stride};
+    size_t n_steps = rvi_pairs_steps(n), n_pairs = n_steps * (STEP / 2);
+    if (type == RVI_BF16)
+        (n_rows > ROWS_HALVES ? gemm_many_bf16 : gemm_few_bf16)(o, n_panels, n_rows, n_steps);
+    else if (n_rows > FEW_ROWS)
+        gemm_many(type, o, n_panels, n_rows, n_pairs);
+    else
+        gemm_few(type, o, n_panels, n_rows, n_pairs);
 }
 
 #define GEMM_PANELS(name, type)                                                                                        \
@@ -343,7 +399,7 @@ GEMM_PANELS(gemm_panels_bf16, RVI_BF16)
 
 static void fill_float(rvi_kernels *k)
 {
-    k->prepare[RVI_F16] = prepare_halves;
+    k->prepare[RVI_F16] = prepare_f16;
     k->prepare[RVI_BF16] = prepare_halves;
     k->gemm_panels[RVI_F32] = gemm_panels_f32;
     k->gemm_panels[RVI_F16] = gemm_panels_f16;
