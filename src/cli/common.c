@@ -351,26 +351,42 @@ int cli_print(rvi_buf *text)
     return st;
 }
 
+/* "2 min left", once that can be told. */
+static void put_rest(char *out, size_t size, double seconds, double part)
+{
+    double rest = part > 0 ? seconds / part * (1 - part) : 0;
+    *out = 0;
+    if (part < 0.02 || part >= 1 || seconds < 2) return;
+    if (rest < 90)
+        snprintf(out, size, "%.0f s left ", rest);
+    else if (rest < 90 * 60.0)
+        snprintf(out, size, "%.0f min left ", rest / 60);
+    else
+        snprintf(out, size, "%.1f h left ", rest / 3600);
+}
+
 void cli_progress_show(cli_progress *p, const char *what, uint64_t done, uint64_t total,
                        const char *note)
 {
-    enum { WIDTH = 30 };
+    enum { WIDTH = 24 };
     double now = rvi_os_seconds(), part = total ? (double)done / (double)total : 0;
+    char bar[WIDTH + 1], rest[32];
     if (part > 1) part = 1;
+    if (!p->what || strcmp(p->what, what)) *p = (cli_progress){p->last, now, 0, what};
+    put_rest(rest, sizeof rest, now - p->begun, part);
     if (!rvi_os_is_terminal(stderr)) {
         int tenth = (int)(part * 10);
         if (tenth == p->last_tenth) return;
         p->last_tenth = tenth;
-        fprintf(stderr, "%s: %d%% %s\n", what, tenth * 10, note);
+        fprintf(stderr, "%s: %d%% %s%s\n", what, tenth * 10, rest, note);
         return;
     }
     if (now - p->last < 0.1 && done < total) return;
     p->last = now;
-    char bar[WIDTH + 1];
     int filled = (int)(part * WIDTH);
     for (int i = 0; i < WIDTH; i++) bar[i] = i < filled ? '#' : '.';
     bar[WIDTH] = 0;
-    fprintf(stderr, "\r%-12s [%s] %3d%% %s\033[K", what, bar, (int)(part * 100), note);
+    fprintf(stderr, "\r%-12s [%s] %3d%% %s%s\033[K", what, bar, (int)(part * 100), rest, note);
     fflush(stderr);
 }
 

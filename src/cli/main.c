@@ -84,6 +84,21 @@ static void read_environment(cli *c)
     c->no_color = plain && *plain;
 }
 
+static void unknown_command(const char *name)
+{
+    const char *names[64];
+    size_t n = 0;
+    rv_error err;
+    for (const cli_command *cmd = cli_commands; cmd->name && n < RVI_COUNT(names) - 1; cmd++)
+        names[n++] = cmd->name;
+    names[n] = NULL;
+    const char *near = cli_nearest(name, names);
+    (void)rvi_error(&err, RV_E_CONFIG, "unknown command '%s'%s%s%s; '%s --help' lists them", name,
+                    near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "",
+                    cli_program);
+    (void)cli_fail(&err);
+}
+
 static int run_program(cli *c, int argc, char **argv)
 {
     if (argc < 2) {
@@ -105,10 +120,7 @@ static int run_program(cli *c, int argc, char **argv)
     int at = cli_command_at(c, argc, argv);
     const cli_command *cmd = at < argc ? find_command(argv[at]) : NULL;
     if (!cmd) {
-        rv_error err;
-        (void)rvi_error(&err, RV_E_CONFIG, "unknown command '%s'; '%s --help' lists them",
-                        argv[at < argc ? at : argc - 1], cli_program);
-        (void)cli_fail(&err);
+        unknown_command(argv[at < argc ? at : argc - 1]);
         return CLI_USAGE;
     }
     c->command = cmd->name;
