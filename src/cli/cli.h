@@ -131,8 +131,8 @@ void cli_write_float(rvi_buf *out, float v); /* as JSON; null where it is no num
  * by visible ones. A full disk is an error. */
 int cli_print(rvi_buf *text);
 
-/* A progress bar with the time left on a terminal, otherwise a line from time to time. note is shown
- * after it, may be "". what must stay valid. */
+/* A progress bar with the time left on a terminal, otherwise a line from time to time. note is
+ * shown after it, may be "". what must stay valid. */
 typedef struct cli_progress {
     double last, begun; /* seconds; when this `what` began */
     int last_tenth;
