@@ -7,8 +7,9 @@
 
 static void show(void *ctx, const char *what, uint64_t done, uint64_t total)
 {
-    char note[48];
-    snprintf(note, sizeof note, "%.1f of %.1f MB", (double)done / 1e6, (double)total / 1e6);
+    char note[48] = "";
+    if (total)
+        snprintf(note, sizeof note, "%.1f of %.1f MB", (double)done / 1e6, (double)total / 1e6);
     cli_progress_show(ctx, what, done, total, note);
 }
 
@@ -33,6 +34,7 @@ int cli_pull(cli *c, int argc, char **argv)
                            "no model named '%s' in the catalogue; 'ruvllm list' shows it", args[0]);
     cli_progress_end(&bar);
     if (!st) {
+        fprintf(stderr, "%s is here, as '%s'.\n", m->title, m->name);
         rvi_buf_putc(&path, '\n');
         code = cli_print(&path);
     }

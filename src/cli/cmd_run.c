@@ -216,7 +216,8 @@ static rv_status read_prompt(const run *r, const char *prompt, rvi_buf *text, rv
     rvi_buf input = {0};
     if (!prompt || (!rvi_os_is_terminal(stdin) && rvi_os_is_readable(stdin))) {
         if (prompt && !rvi_os_has_input(stdin, PATIENCE))
-            fputs("ruvllm: waiting for standard input, which goes behind the prompt ('< /dev/null' "
+            fputs("ruvllm: waiting for standard input, which is appended to the prompt ('< "
+                  "/dev/null' "
                   "gives none)\n",
                   stderr);
         st = cli_read_file("-", &input, err);

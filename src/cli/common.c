@@ -58,20 +58,43 @@ static rv_log_level log_level(const cli *c)
     return c->verbose ? RV_LOG_INFO : RV_LOG_WARN;
 }
 
+static const char *nearest_model(const char *name)
+{
+    const char *names[64];
+    size_t n;
+    const rvi_hub_model *m = rvi_hub_catalog(&n);
+    n = RVI_MIN(n, RVI_COUNT(names) - 1);
+    for (size_t i = 0; i < n; i++) names[i] = m[i].name;
+    names[n] = NULL;
+    return cli_nearest(name, names);
+}
+
 /* The path behind a MODEL argument. */
 static rv_status resolve(const cli *c, const char *name, rvi_buf *path, rv_error *err)
 {
-    if (rvi_os_stat(name, NULL) != RVI_OS_NONE)
+    if (rvi_os_stat(name, NULL) != RVI_OS_NONE) {
+        rvi_buf config = {0};
+        bool empty = rvi_buf_printf(&config, "%s/config.json", name) &&
+                     rvi_os_stat(name, NULL) == RVI_OS_DIR &&
+                     rvi_os_stat(config.data, NULL) == RVI_OS_NONE;
+        rvi_buf_deinit(&config);
+        if (empty)
+            return rvi_error(err, RV_E_NOT_FOUND,
+                             "%s: a directory without a model (it has no config.json)", name);
         return rvi_buf_puts(path, name) ? RV_OK : rvi_nomem(err, "path");
+    }
     const rvi_hub_model *known = rvi_hub_find(name);
     const char *cache = c->cache_dir;
     rv_status st = RV_E_NOT_FOUND;
     if (!known && cache && *name) st = rvi_hub_local_find(cache, name, path, err);
-    if (!known && st == RV_E_NOT_FOUND)
-        return rvi_error(err, RV_E_NOT_FOUND,
-                         "no model '%s': give a .gguf file, a model directory, or a name that "
-                         "'ruvllm list' shows",
-                         name);
+    if (!known && st == RV_E_NOT_FOUND) {
+        const char *near = nearest_model(name);
+        return rvi_error(
+            err, RV_E_NOT_FOUND,
+            "no model '%s'%s%s%s: give a .gguf file, a model directory, or a name that "
+            "'ruvllm list' shows",
+            name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    }
     if (!known) return st;
     st = cli_cache(c, &cache, err);
     if (!st) st = rvi_hub_path(path, cache, known, err);

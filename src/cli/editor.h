@@ -17,7 +17,7 @@ typedef enum cli_read {
 /* Resets the terminal if the program ends while the editor is using it. */
 extern const char cli_editor_last_words[];
 
-/* screen: a terminal. commands: the words that Tab completes behind a slash, ended by NULL. history:
+/* screen: a terminal. commands: the words that Tab completes after a slash, ended by NULL. history:
  * the file lines are kept in (made if it is not there, readable by its owner alone), NULL: only in
  * memory. escapes: the terminal understands them. */
 rv_status cli_editor_new(cli_editor **out, FILE *screen, bool escapes, const char *const *commands,

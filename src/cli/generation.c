@@ -53,9 +53,8 @@ const char cli_generation_help[] =
     "  --dry-window N           ... looking back N tokens (0: all)\n"
     "  --dry-breaker TEXT       ... sequences end at TEXT (may be repeated; newline : \" *)\n"
     "  --logit-bias ID=VALUE    added to a token's logit; -inf: never, inf: always (repeated)\n"
-    "  --samplers LIST          stages in this order, those not named off (penalties,dry,\n"
-    "                           "
-    "top_n_sigma,temperature,top_k,typical_p,top_p,min_p,xtc,mirostat)\n";
+    "  --samplers LIST          stages in this order, those not named off (penalties, dry, "
+    "top_n_sigma, temperature, top_k, typical_p, top_p, min_p, xtc, mirostat)\n";
 
 #define ROW(option, kind, field)                                                                   \
     {                                                                                              \

@@ -88,7 +88,10 @@ rv_status cli_learning_open(cli_learning *out, const cli *c, const rv_model *m, 
     if (!create && !c->state_dir) return RV_OK;
     const char *state;
     rv_status st = cli_state(c, &state, err);
-    if (!st && !create && rvi_os_stat(state, NULL) != RVI_OS_DIR) return RV_OK;
+    rvi_os_kind kind = st ? RVI_OS_NONE : rvi_os_stat(state, NULL);
+    if (!st && kind != RVI_OS_DIR && kind != RVI_OS_NONE)
+        st = rvi_error(err, RV_E_CONFIG, "%s: not a directory", state);
+    if (!st && !create && kind == RVI_OS_NONE) return RV_OK;
     if (!st) st = rv_model_digest(m, digest, err);
     if (!st && !rvi_buf_printf(&out->dir, "%s/%s/%s", state, digest, name))
         st = rvi_nomem(err, "path");
