@@ -84,6 +84,11 @@ rv_status cli_cache(const cli *c, const char **dir, rv_error *err) RVI_MUST_CHEC
 rv_status cli_state(const cli *c, const char **dir, rv_error *err) RVI_MUST_CHECK;
 const char *cli_history_dir(cli *c); /* of the chat history; NULL: none */
 
+#define CLI_MODEL_NEEDED                                                                           \
+    "a model is needed: a .gguf file, a model directory, or a name from 'ruvllm list'"
+/* The name of the catalogue that was probably meant, or NULL. */
+const char *cli_nearest_model(const char *typed);
+
 /* A runtime and the model the user named: a file, a directory, or a name from the catalogue. */
 typedef struct cli_model {
     rv_runtime *rt;

@@ -48,21 +48,28 @@ typedef struct chat {
 
 /* ---- saying things ---- */
 
-/* A remark beside the conversation: dim where there are colours, broken between words. */
+/* A line, broken between words. */
+static void say(const chat *t, const char *text)
+{
+    cli_screen screen;
+    cli_screen_init(&screen, t->screen);
+    (void)cli_screen_put(&screen, text, strlen(text));
+    (void)cli_screen_end(&screen);
+    fputc('\n', t->screen);
+}
+
+/* A remark beside the conversation: dim where there are colours. */
 static void remark(const chat *t, const char *fmt, ...) RVI_PRINTF(2, 3);
 static void remark(const chat *t, const char *fmt, ...)
 {
     char text[2048];
     va_list args;
-    cli_screen screen;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    cli_screen_init(&screen, t->screen);
     if (t->colour) fputs("\033[2m", t->screen);
-    (void)cli_screen_put(&screen, text, strlen(text));
-    (void)cli_screen_end(&screen);
-    fputs(t->colour ? "\033[0m\n" : "\n", t->screen);
+    say(t, text);
+    if (t->colour) fputs("\033[0m", t->screen);
     fflush(t->screen);
 }
 
@@ -627,12 +634,11 @@ static void show_help(chat *t, const char *argument)
     for (size_t i = 0; i < RVI_COUNT(commands); i++)
         fprintf(t->screen, "  /%-7s %-9s %s\n", commands[i].name, commands[i].argument,
                 commands[i].help);
-    fputs("A line is a message; // begins one with a slash.\n", t->screen);
+    say(t, "A line is a message; // begins one with a slash.");
     if (t->editor)
-        fputs("One that ends in a backslash goes on in the next line; between two lines of \"\"\" "
-              "all lines\nare one message. Tab completes a command. Ctrl-C stops an answer or "
-              "clears the line;\npressed twice it leaves.\n",
-              t->screen);
+        say(t, "A line that ends in a backslash goes on in the next one; between two lines of "
+               "\"\"\" all lines are one message. Tab completes a command. Ctrl-C stops an answer "
+               "or clears the line; pressed twice it leaves.");
 }
 
 /* The command that a line "/name argument" names, NULL: none. */
@@ -663,8 +669,9 @@ static void run_command(chat *t, const char *line)
     snprintf(shown, sizeof shown, "%.*s", (int)RVI_MIN(len, sizeof shown - 1), name);
     const char *near = cli_nearest(shown, command_names());
     remark(t,
-           "There is no command /%s%s%s%s; /help lists them, and // begins a message with a slash.",
-           shown, near ? "; did you mean /" : "", near ? near : "", near ? "?" : "");
+           "There is no command /%s.%s%s%s /help lists the commands; // begins a message with a "
+           "slash.",
+           shown, near ? " Did you mean /" : "", near ? near : "", near ? "?" : "");
 }
 
 /* ---- on a terminal ---- */
@@ -854,6 +861,6 @@ int cli_chat(cli *c, int argc, char **argv)
     cli_generation_rows(&g, rows);
     int code = cli_parse(c, rows, RVI_COUNT(rows), argc, argv, args, 1, &n_args, &done);
     if (code || done) return code;
-    if (!n_args) return cli_usage(c, "a model is needed");
+    if (!n_args) return cli_usage(c, CLI_MODEL_NEEDED);
     return cli_chat_with(c, args[0], &g);
 }

@@ -18,7 +18,8 @@ typedef struct learn {
     int n_args;
     bool json, deep, f16, force, yes, model_given;
     int generation;
-    const char *name; /* of --adapter, or NULL */
+    const char *asked; /* the model, as the user named it */
+    const char *name;  /* of --adapter, or NULL */
     rv_consolidation how;
     rv_preference_loss loss;
     rvi_buf out;
@@ -39,11 +40,11 @@ static rv_status report(learn *t, rv_adaptation *a, const char *said)
 /* Which model, and under which name. */
 static void put_model(learn *t)
 {
-    const rv_model_info info = *rv_model_get_info(t->model.m);
+    bool is_path = !strcmp(t->asked, t->model.path.data);
     size_t at = t->out.len;
-    rvi_buf_printf(&t->out, "%s%s%s%s, taught as '%s'%s", info.name, info.name[0] ? " (" : "",
-                   t->model.path.data, info.name[0] ? ")" : "", t->name ? t->name : "default",
-                   t->model_given ? "" : "; -m names another model");
+    rvi_buf_printf(&t->out, "%s%s%s%s, taught as '%s'%s", t->asked, is_path ? "" : " (",
+                   is_path ? "" : t->model.path.data, is_path ? "" : ")",
+                   t->name ? t->name : "default", t->model_given ? "" : "; -m names another model");
     if (!t->out.failed) cli_hush_line(t->out.data + at, t->out.len - at);
     rvi_buf_putc(&t->out, '\n');
 }
@@ -115,6 +116,11 @@ static rv_status do_run(learn *t, rv_error *err)
     cli_progress_end(&bar);
     if (st == RV_E_CANCELLED) return rvi_error(err, st, "stopped; 'ruvllm learn run' goes on");
     if (st) return st;
+    if (!a->applied && t->deep && !t->json) { /* corrections train whatever their number */
+        rvi_buf_puts(&t->out, "There are too few preferences to train on yet.\n");
+        rv_free(a);
+        return RV_OK;
+    }
     snprintf(said, sizeof said, "Trained on %d lesson%s", a->samples_used,
              a->samples_used == 1 ? "" : "s");
     return report(t, a, said);
@@ -294,9 +300,9 @@ static int unknown_action(const cli *c, const char *name)
 
 int cli_learn(cli *c, int argc, char **argv)
 {
-    learn t = {.c = c};
-    const char *model = "smollm2", *how = NULL, *loss = NULL, *args[3];
-    const cli_option table[] = {{"model", 'm', CLI_TEXT, &model, &t.model_given},
+    learn t = {.c = c, .asked = "smollm2"};
+    const char *how = NULL, *loss = NULL, *args[3];
+    const cli_option table[] = {{"model", 'm', CLI_TEXT, &t.asked, &t.model_given},
                                 {"adapter", 0, CLI_TEXT, &t.name, NULL},
                                 {"json", 0, CLI_FLAG, &t.json, NULL},
                                 {"deep", 0, CLI_FLAG, &t.deep, NULL},
@@ -330,7 +336,7 @@ int cli_learn(cli *c, int argc, char **argv)
     if (t.name && (code = cli_check_name(c, t.name))) return code;
 
     rv_error err = {0};
-    rv_status st = cli_open(c, model, false, &t.model, &err);
+    rv_status st = cli_open(c, t.asked, false, &t.model, &err);
     if (st && !t.model_given) {
         rv_error own = err;
         st = rvi_error(&err, st, "%s (-m names another model)", own.text);
@@ -346,7 +352,8 @@ int cli_learn(cli *c, int argc, char **argv)
     } else if (!st && !t.learning.l) {
         st = rvi_error(&err, RV_E_NOT_FOUND, "nothing was taught to this model yet");
     } else if (!st) {
-        cli_interrupts_catch("\n", false);
+        cli_interrupts_catch(
+            actions[i].run == do_run ? "\nStopped; 'ruvllm learn run' goes on.\n" : "\n", false);
         cli_interrupts_leave();
         st = cli_learning_explain(&t.learning, actions[i].run(&t, &err), &err);
     }

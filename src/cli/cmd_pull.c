@@ -26,12 +26,14 @@ int cli_pull(cli *c, int argc, char **argv)
     cli_progress bar = {0};
     rvi_buf path = {0};
     const rvi_hub_model *m = rvi_hub_find(args[0]);
-    const char *cache;
+    const char *cache, *near = m ? NULL : cli_nearest_model(args[0]);
     rv_status st = cli_cache(c, &cache, &err);
-    if (!st)
-        st = m ? rvi_hub_pull(cache, m, show, &bar, &path, &err)
-               : rvi_error(&err, RV_E_NOT_FOUND,
-                           "no model named '%s' in the catalogue; 'ruvllm list' shows it", args[0]);
+    if (!st && !m)
+        st =
+            rvi_error(&err, RV_E_NOT_FOUND,
+                      "no model named '%s' in the catalogue%s%s%s; 'ruvllm list' shows it", args[0],
+                      near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    if (!st) st = rvi_hub_pull(cache, m, show, &bar, &path, &err);
     cli_progress_end(&bar);
     if (!st) {
         fprintf(stderr, "%s is here, as '%s'.\n", m->title, m->name);

@@ -241,7 +241,7 @@ int cli_run(cli *c, int argc, char **argv)
     bool done;
     int code = parse(&r, argc, argv, args, &n_args, &done);
     if (code || done) return code;
-    if (!n_args) return cli_usage(c, "a model is needed");
+    if (!n_args) return cli_usage(c, CLI_MODEL_NEEDED);
     if ((r.ids != NULL) + (r.messages != NULL) + (n_args > 1) > 1)
         return cli_usage(c, "give one of PROMPT, --messages and --ids");
     if (r.g.logprobs >= 0 && !r.json) return cli_usage(c, "--logprobs needs --json");

@@ -306,14 +306,15 @@ int cli_teach(cli *c, int argc, char **argv)
                                 {"deep", 0, CLI_FLAG, &t.deep, NULL},
                                 {"adapter", 0, CLI_TEXT, &t.name, NULL},
                                 {"json", 0, CLI_FLAG, &t.json, NULL}};
-    const char *args[2];
+    const char *args[3];
     int n_args;
     bool done;
-    int code = cli_parse(c, table, RVI_COUNT(table), argc, argv, args, 2, &n_args, &done);
+    int code = cli_parse(c, table, RVI_COUNT(table), argc, argv, args, 3, &n_args, &done);
     if (code || done) return code;
-    if (!n_args) return cli_usage(c, "a model is needed");
+    if (!n_args) return cli_usage(c, CLI_MODEL_NEEDED);
     if (t.instant + t.background + t.deep > 1)
         return cli_usage(c, "give one of --instant, --background and --deep");
+    if (n_args > 2) return cli_usage(c, "a question and its answer are given by -q and -a");
     if (!t.question != !t.answer) return cli_usage(c, "-q and -a go together");
     if ((n_args > 1) == (t.question != NULL))
         return cli_usage(c, "give either -q and -a, or a file of lessons");

@@ -67,7 +67,7 @@ int cli_tokenize(cli *c, int argc, char **argv)
     bool done;
     int code = cli_parse(c, table, RVI_COUNT(table), argc, argv, args, 2, &n_args, &done);
     if (code || done) return code;
-    if (!n_args) return cli_usage(c, "a model is needed");
+    if (!n_args) return cli_usage(c, CLI_MODEL_NEEDED);
 
     rv_error err = {0};
     cli_model model;

@@ -58,7 +58,7 @@ static rv_log_level log_level(const cli *c)
     return c->verbose ? RV_LOG_INFO : RV_LOG_WARN;
 }
 
-static const char *nearest_model(const char *name)
+const char *cli_nearest_model(const char *typed)
 {
     const char *names[64];
     size_t n;
@@ -66,7 +66,7 @@ static const char *nearest_model(const char *name)
     n = RVI_MIN(n, RVI_COUNT(names) - 1);
     for (size_t i = 0; i < n; i++) names[i] = m[i].name;
     names[n] = NULL;
-    return cli_nearest(name, names);
+    return cli_nearest(typed, names);
 }
 
 /* The path behind a MODEL argument. */
@@ -88,7 +88,7 @@ static rv_status resolve(const cli *c, const char *name, rvi_buf *path, rv_error
     rv_status st = RV_E_NOT_FOUND;
     if (!known && cache && *name) st = rvi_hub_local_find(cache, name, path, err);
     if (!known && st == RV_E_NOT_FOUND) {
-        const char *near = nearest_model(name);
+        const char *near = cli_nearest_model(name);
         return rvi_error(
             err, RV_E_NOT_FOUND,
             "no model '%s'%s%s%s: give a .gguf file, a model directory, or a name that "
@@ -391,7 +391,7 @@ static void put_rest(char *out, size_t size, double seconds, double part)
 void cli_progress_show(cli_progress *p, const char *what, uint64_t done, uint64_t total,
                        const char *note)
 {
-    enum { WIDTH = 24 };
+    enum { WIDTH = 24, NARROW = 5, OTHERS = 10 /* columns of brackets, percents and spaces */ };
     double now = rvi_os_seconds(), part = total ? (double)done / (double)total : 0;
     char bar[WIDTH + 1], rest[32];
     if (part > 1) part = 1;
@@ -406,9 +406,12 @@ void cli_progress_show(cli_progress *p, const char *what, uint64_t done, uint64_
     }
     if (now - p->last < 0.1 && done < total) return;
     p->last = now;
-    int filled = (int)(part * WIDTH);
-    for (int i = 0; i < WIDTH; i++) bar[i] = i < filled ? '#' : '.';
-    bar[WIDTH] = 0;
+    int width = rvi_os_terminal_width(stderr) - OTHERS -
+                (int)(RVI_MAX(strlen(what), (size_t)12) + strlen(rest) + strlen(note));
+    width = RVI_MAX(RVI_MIN(width, WIDTH), NARROW);
+    int filled = (int)(part * width);
+    for (int i = 0; i < width; i++) bar[i] = i < filled ? '#' : '.';
+    bar[width] = 0;
     fprintf(stderr, "\r%-12s [%s] %3d%% %s%s\033[K", what, bar, (int)(part * 100), rest, note);
     fflush(stderr);
 }

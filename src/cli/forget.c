@@ -141,9 +141,9 @@ rv_status cli_forget(cli_learning *l, const char *text, bool yes, bool json, rvi
         write_found(f, out);
         if (f->n_trained)
             rvi_buf_printf(out,
-                           "%zu of them went into an adapter, which knows %s until it is rolled "
-                           "back ('ruvllm learn rollback').\n",
-                           f->n_trained, f->n_trained == 1 ? "it" : "them");
+                           "An adapter was trained on %zu of %zu and may still know it: 'ruvllm "
+                           "learn rollback' goes back.\n",
+                           f->n_trained, f->n);
     }
     if (f) rvi_arena_deinit(&f->arena);
     rvi_free(f);

@@ -253,7 +253,7 @@ rv_status cli_generation_session(const cli *c, const cli_generation *g, const rv
 
 /* ---- interrupts ---- */
 
-enum { MOMENT = 50 /* milliseconds */ };
+enum { MOMENT = 30 /* milliseconds */ };
 
 static atomic_int interrupts;
 static atomic_bool reading; /* a line is being read; the line editor checks the interrupts */

@@ -151,9 +151,10 @@ void cli_learning_describe(const rv_adaptation *a, const char *said, bool verbos
                                          : "Nothing changed");
     if (!out->failed && out->data[at] >= 'a' && out->data[at] <= 'z')
         out->data[at] = (char)(out->data[at] - 'a' + 'A');
-    if (a->applied || verbose) {
+    double us = a->latency_us + a->forward_us;
+    if ((a->applied && us >= 0.5) || a->generation || verbose) {
         rvi_buf_puts(out, " (");
-        put_time(out, a->latency_us + a->forward_us);
+        put_time(out, us);
         if (a->generation) rvi_buf_printf(out, "; generation %d", a->generation);
         if (verbose && a->event) rvi_buf_printf(out, "; event %llu", (unsigned long long)a->event);
         if (verbose && a->applied && said && a->notes[0]) rvi_buf_printf(out, "; %s", a->notes);
@@ -215,11 +216,8 @@ static void print_generations(const rvi_json *list, rvi_buf *out)
             rvi_json_bool(rvi_json_get(g, "gated"), false) ? "where a taught subject is named"
                                                            : "in every answer");
         if (rvi_json_get(g, "steps"))
-            rvi_buf_printf(out, "; %d steps in %.0f s, loss %.3f, probe KL %.4f",
-                           (int)rvi_json_int(rvi_json_get(g, "steps"), 0),
-                           rvi_json_number(rvi_json_get(g, "seconds"), 0),
-                           rvi_json_number(rvi_json_get(g, "loss"), 0),
-                           rvi_json_number(rvi_json_get(g, "probe_kl"), 0));
+            rvi_buf_printf(out, "; %d steps of training",
+                           (int)rvi_json_int(rvi_json_get(g, "steps"), 0));
         rvi_buf_putc(out, '\n');
     }
 }
@@ -228,11 +226,11 @@ static void print_generations(const rvi_json *list, rvi_buf *out)
 static const char *plain_stage(const char *stage)
 {
     static const char *const words[][2] = {
-        {"the model's own texts", "the model writes texts to keep its manner"},
-        {"ordinary text", "reading ordinary text"},
+        {"the model's own texts", "writing own texts"},
+        {"ordinary text", "reading plain texts"},
         {"hidden states", "reading examples"},
-        {"wordings", "collecting other wordings"},
-        {"negatives", "collecting what must stay as it is"},
+        {"wordings", "finding wordings"},
+        {"negatives", "finding others"},
     };
     for (size_t i = 0; i < RVI_COUNT(words); i++)
         if (!strcmp(words[i][0], stage)) return words[i][1];

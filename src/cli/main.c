@@ -149,7 +149,7 @@ static int run_program(cli *c, int argc, char **argv)
         help();
         return CLI_USAGE;
     }
-    if (!strcmp(argv[1], "--version")) {
+    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V") || !strcmp(argv[1], "version")) {
         printf("%s %s\n", cli_program, rv_version());
         return CLI_OK;
     }

@@ -149,7 +149,7 @@ def commands():
     )
     verdict("/seed of nonsense", b"whole number" in t.ask("/seed x"))
     verdict("an unknown command gets a sentence", b"no command /dance" in t.ask("/dance now"))
-    verdict("one that is mistyped a guess", b"did you mean /tokens?" in t.ask("/toekns"))
+    verdict("one that is mistyped a guess", b"Did you mean /tokens?" in t.ask("/toekns"))
     verdict("/save without a name", b"file name" in t.ask("/save"))
     verdict("/save into nowhere", b"No such file" in t.ask("/save /nonexistent/x"))
     verdict("/save onto a full disk", b"No space" in t.ask("/save /dev/full"))
