@@ -12,6 +12,7 @@
 #include "base/interrupt.h"
 #include "base/number.h"
 #include "base/os.h"
+#include "base/thread.h"
 #include "cli/screen.h"
 
 /* ---- options ---- */
@@ -287,6 +288,7 @@ void cli_interrupts_leave(void)
 
 void cli_leave_soon(int status)
 {
+    rvi_thread_hurry();
     rvi_interrupt_leave_within(MOMENT, status, "");
 }
 

@@ -51,7 +51,7 @@ rv_status cli_learning_explain(const cli_learning *l, rv_status st, rv_error *er
     if (st != RV_E_STORAGE || !strstr(err->text, "another process")) return st;
     if (is_claimed(l, CLI_CHATTING))
         return rvi_error(err, st,
-                         "a chat with this model is open and keeps what is learned to itself: "
+                         "a chat with this model is open and is learning: "
                          "teach it there with /fix, or end that chat first");
     if (is_claimed(l, CLI_TRAINING))
         return rvi_error(err, st,
