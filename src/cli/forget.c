@@ -1,5 +1,6 @@
 /* Removing what was taught by a piece of its text. The learner forgets by whole words; here a part
- * of a word will do, so each lesson that is meant is forgotten by its whole question. */
+ * of a word will do, so each lesson that is meant is forgotten by its whole question, or by its
+ * sentence where the words of the question are also in another lesson. */
 #include "cli/forget.h"
 
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "base/error.h"
 #include "base/os.h"
 #include "base/utf8.h"
+#include "text/chars.h"
 #include "text/unicode.h"
 
 enum { MAX_FORGOTTEN = 1024 }; /* bytes of a text, as the learner takes it */
@@ -32,6 +34,33 @@ static bool contains(const char *text, const char *part)
     return in;
 }
 
+/* " the words of a text in lower case ": one list of words is within another where it is a part of
+ * it. */
+static bool put_words(rvi_buf *out, const char *text)
+{
+    size_t len = strlen(text);
+    rvi_buf_putc(out, ' ');
+    for (size_t i = 0, used; i < len; i += used) {
+        uint32_t cp;
+        char bytes[4];
+        used = rvi_utf8_decode(text + i, len - i, &cp, NULL);
+        if (rvi_char_alnum(cp))
+            rvi_buf_append(out, bytes, rvi_utf8_encode(rvi_unicode_to_lower(cp), bytes));
+        else if (out->data && out->data[out->len - 1] != ' ')
+            rvi_buf_putc(out, ' ');
+    }
+    if (out->data && out->data[out->len - 1] != ' ') rvi_buf_putc(out, ' ');
+    return rvi_buf_puts(out, "");
+}
+
+static bool has_words(const char *text, const char *words)
+{
+    rvi_buf own = {0};
+    bool has = put_words(&own, text) && strstr(own.data, words);
+    rvi_buf_deinit(&own);
+    return has;
+}
+
 static const char *member(const rvi_json *x, const char *name)
 {
     return rvi_json_string(rvi_json_get(x, name), "");
@@ -40,25 +69,30 @@ static const char *member(const rvi_json *x, const char *name)
 typedef struct found {
     const rvi_json *items[1000]; /* corrections, then preferences */
     size_t n, n_trained;
+    const rvi_json *before; /* the status */
     rvi_arena arena;
 } found;
+
+static void add(found *f, const rvi_json *x)
+{
+    if (f->n == RVI_COUNT(f->items)) return;
+    f->items[f->n++] = x;
+    f->n_trained += rvi_json_int(rvi_json_get(x, "generation"), 0) > 0;
+}
 
 static rv_status find(found *f, const cli_learning *l, const char *part, rv_error *err)
 {
     static const char *const members[][3] = {{"question", "answer", "sentence"},
                                              {"question", "chosen", "rejected"}};
     static const char *const lists[] = {"learned", "preferences"};
-    const rvi_json *s;
-    rv_status st = cli_learning_status(l, &f->arena, &s, err);
+    rv_status st = cli_learning_status(l, &f->arena, &f->before, err);
     for (size_t k = 0; !st && k < RVI_COUNT(lists); k++) {
-        const rvi_json *list = rvi_json_get(s, lists[k]);
-        for (size_t i = 0; i < rvi_json_count(list) && f->n < RVI_COUNT(f->items); i++) {
+        const rvi_json *list = rvi_json_get(f->before, lists[k]);
+        for (size_t i = 0; i < rvi_json_count(list); i++) {
             const rvi_json *x = rvi_json_at(list, i);
             bool in = false, used = rvi_json_bool(rvi_json_get(x, "trained"), false);
             for (size_t m = 0; m < 3; m++) in = in || contains(member(x, members[k][m]), part);
-            if (!in || used) continue;
-            f->items[f->n++] = x;
-            f->n_trained += rvi_json_int(rvi_json_get(x, "generation"), 0) > 0;
+            if (in && !used) add(f, x);
         }
     }
     return st;
@@ -104,17 +138,65 @@ static bool agrees(found *f)
     return yes;
 }
 
+static bool is_found(const found *f, const rvi_json *x)
+{
+    for (size_t i = 0; i < f->n; i++)
+        if (f->items[i] == x) return true;
+    return false;
+}
+
+/* Would forgetting this text take a lesson along that is not meant? */
+static bool hits_others(const found *f, const char *text)
+{
+    const rvi_json *list = rvi_json_get(f->before, "learned");
+    rvi_buf words = {0};
+    bool hits = false;
+    if (put_words(&words, text))
+        for (size_t i = 0; i < rvi_json_count(list) && !hits; i++) {
+            const rvi_json *x = rvi_json_at(list, i);
+            hits = !is_found(f, x) && (has_words(member(x, "question"), words.data) ||
+                                       has_words(member(x, "sentence"), words.data));
+        }
+    rvi_buf_deinit(&words);
+    return hits;
+}
+
 static rv_status forget_all(const found *f, cli_learning *l, rv_error *err)
 {
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < f->n; i++) {
         char text[MAX_FORGOTTEN + 1];
-        size_t len = (size_t)snprintf(text, sizeof text, "%s", member(f->items[i], "question"));
+        const char *question = member(f->items[i], "question"),
+                   *sentence = member(f->items[i], "sentence");
+        bool other = *sentence && hits_others(f, question) && !hits_others(f, sentence);
+        size_t len = (size_t)snprintf(text, sizeof text, "%s", other ? sentence : question);
         if (len >= sizeof text) { /* its beginning, up to a whole word */
             char *space = strrchr(text, ' ');
             if (space) *space = 0;
         }
         st = rv_learner_forget(l->l, text, NULL, err);
+    }
+    return st;
+}
+
+static bool holds(const rvi_json *const *items, size_t n, const rvi_json *list, int64_t event)
+{
+    for (size_t i = 0; i < n; i++)
+        if (rvi_json_int(rvi_json_get(items[i], "event"), 0) == event) return true;
+    for (size_t i = 0; i < rvi_json_count(list); i++)
+        if (rvi_json_int(rvi_json_get(rvi_json_at(list, i), "event"), 0) == event) return true;
+    return false;
+}
+
+/* What went although it was not meant is told of too. */
+static rv_status find_others(found *f, const cli_learning *l, rv_error *err)
+{
+    const rvi_json *s, *was = rvi_json_get(f->before, "learned");
+    rv_status st = cli_learning_status(l, &f->arena, &s, err);
+    const rvi_json *left = st ? NULL : rvi_json_get(s, "learned");
+    for (size_t i = 0; !st && i < rvi_json_count(was); i++) {
+        const rvi_json *x = rvi_json_at(was, i);
+        if (!holds(f->items, f->n, left, rvi_json_int(rvi_json_get(x, "event"), 0))) add(f, x);
     }
     return st;
 }
@@ -134,6 +216,7 @@ rv_status cli_forget(cli_learning *l, const char *text, bool yes, bool json, rvi
     bool asks = !st && f->n > 1 && !yes && rvi_os_is_terminal(stdin) && rvi_os_is_terminal(stderr);
     if (asks && !agrees(f)) st = rvi_error(err, RV_E_CANCELLED, "nothing was forgotten");
     if (!st) st = forget_all(f, l, err);
+    if (!st) st = find_others(f, l, err);
     if (!st && json) {
         write_json(f, out);
     } else if (!st) {

@@ -145,10 +145,12 @@ const char cli_learning_step[] = "Learned: a small step";
 void cli_learning_describe(const rv_adaptation *a, const char *said, bool verbose, rvi_buf *out)
 {
     size_t at = out->len;
-    rvi_buf_puts(out, a->applied && said ? said
-                      : a->notes[0]      ? a->notes
-                      : a->applied       ? "Learned"
-                                         : "Nothing changed");
+    bool returned = !strncmp(a->notes, "rolled back", strlen("rolled back"));
+    rvi_buf_puts(out, returned             ? "Not kept: other answers would have changed too much"
+                      : a->applied && said ? said
+                      : a->notes[0]        ? a->notes
+                      : a->applied         ? "Learned"
+                                           : "Nothing changed");
     if (!out->failed && out->data[at] >= 'a' && out->data[at] <= 'z')
         out->data[at] = (char)(out->data[at] - 'a' + 'A');
     double us = a->latency_us + a->forward_us;

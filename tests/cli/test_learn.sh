@@ -125,6 +125,10 @@ check "forgetting what is not there" 1 - "nothing that was taught contains 'Quux
 [ "$before" = "$(records)" ]
 verdict "is not written down" 0 $? "" ""
 check "two words without quotes" 2 - "one text, in quotes" "$rv" learn forget the mat -m $spm
+"$rv" teach $spm -q "What is red" -a "a colour" --adapter red >"$tmp/none" 2>&1
+"$rv" teach $spm -q "What is red wine?" -a "a drink" --adapter red >"$tmp/none" 2>&1
+check "one lesson" 0 "a colour" - "$rv" learn forget COLOUR -m $spm --adapter red
+check "and not a longer one with its words" 0 "red wine" - "$rv" learn status -m $spm --adapter red
 check "forget as JSON" 0 '"forgotten":\[{"question":"Where did Bo hide the key?",' - \
     "$rv" learn forget "the mat" -m $spm --json
 check "a name has a state of its own" 0 "^Teal" - \
