@@ -90,6 +90,7 @@ static void release(rvi_thread *t)
     if (atomic_fetch_sub(&t->users, 1) == 1) rvi_free(t);
 }
 
+#ifdef SCHED_IDLE
 static int hurry(void *ctx, const char *name)
 {
     struct sched_param none = {0};
@@ -98,9 +99,13 @@ static int hurry(void *ctx, const char *name)
     return 0;
 }
 
+#endif
+
 void rvi_thread_hurry(void)
 {
+#ifdef SCHED_IDLE
     (void)!rvi_os_list("/proc/self/task", hurry, NULL, NULL);
+#endif
 }
 
 static void *thread_main(void *arg)

@@ -246,8 +246,9 @@ static rv_status do_log(learn *t, rv_error *err)
     rv_status st = rv_learner_verify_log(t->learning.l, &n, err);
     if (!st)
         rvi_buf_printf(&t->out,
-                       t->json ? "{\"records\":%llu,\"whole\":true}\n"
-                               : "%llu records, the chain is whole.\n",
+                       t->json  ? "{\"records\":%llu,\"whole\":true}\n"
+                       : n == 1 ? "%llu record, the chain is whole.\n"
+                                : "%llu records, the chain is whole.\n",
                        (unsigned long long)n);
     return st;
 }

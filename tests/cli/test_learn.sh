@@ -71,7 +71,7 @@ says "the answer of another name is its own" "$(cat "$tmp/alone")" \
 check "another question gets the same tokens" 0 - - cmp "$tmp/a" "$tmp/b"
 check "status lists it" 0 "Zorblat's colour is purple" - "$rv" learn status -m $spm
 check "status as JSON" 0 '"lessons":1' - "$rv" learn status -m $spm --json
-check "the log is whole" 0 "1 records, the chain is whole" - "$rv" learn log verify -m $spm
+check "the log is whole" 0 "1 record, the chain is whole" - "$rv" learn log verify -m $spm
 cat >"$tmp/two.jsonl" <<'END'
 {"question": "What is Nim's pet?", "answer": "a duck"}
 
