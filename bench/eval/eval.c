@@ -15,7 +15,7 @@ static int check_options(const cli *c, const eval_options *o)
     if (o->set < 0) return cli_usage(c, "--set: sets are counted from 1");
     if (o->windows < 1) return cli_usage(c, "--windows: at least 1");
     if (o->limit < 0 || o->steps < 0 || o->rank < 0 || o->rate < 0)
-        return cli_usage(c, "--limit, --steps, --rank and --rate: below 0 is not possible");
+        return cli_usage(c, "--limit, --steps, --rank and --rate must be 0 or more");
     bool any = false;
     return eval_choice(c, "control", o->control, "random", "shuffled", &any);
 }

@@ -13,7 +13,6 @@
 
 #ifndef __wasi__
 #include <poll.h>
-#include <pwd.h>
 #include <sched.h>
 #include <spawn.h>
 #include <sys/file.h>
@@ -115,6 +114,15 @@ size_t rvi_os_peak_rss(void)
     struct rusage u;
     return getrusage(RUSAGE_SELF, &u) ? 0 : (size_t)u.ru_maxrss * 1024;
 #endif
+}
+
+double rvi_os_load(void)
+{
+    double load = -1;
+#ifndef __wasi__
+    if (getloadavg(&load, 1) != 1) load = -1;
+#endif
+    return load;
 }
 
 bool rvi_os_is_terminal(FILE *f)
@@ -390,14 +398,6 @@ rv_status rvi_os_list(const char *dir, int (*each)(void *ctx, const char *name),
 
 #ifndef __wasi__
 
-bool rvi_os_home(rvi_buf *out)
-{
-    struct passwd entry, *found = NULL;
-    char text[4096];
-    return !getpwuid_r(getuid(), &entry, text, sizeof text, &found) && found && found->pw_dir &&
-           rvi_buf_puts(out, found->pw_dir);
-}
-
 rv_status rvi_os_temp_dir(rvi_buf *out, const char *parent, rv_error *err)
 {
     if (!rvi_buf_printf(out, "%s/tmp-XXXXXX", parent)) return rvi_nomem(err, "path");
@@ -407,6 +407,14 @@ rv_status rvi_os_temp_dir(rvi_buf *out, const char *parent, rv_error *err)
 
 rv_status rvi_os_run(const char *const *argv, const char *dir, int *exit_code, rv_error *err)
 {
+    return rvi_os_run_watched(argv, dir, NULL, NULL, exit_code, err);
+}
+
+rv_status rvi_os_run_watched(const char *const *argv, const char *dir, void (*tick)(void *ctx),
+                             void *ctx, int *exit_code, rv_error *err)
+{
+    const struct timespec tenth = {0, 100000000};
+    pid_t ended;
     posix_spawn_file_actions_t actions;
     pid_t pid;
     int status;
@@ -418,8 +426,13 @@ rv_status rvi_os_run(const char *const *argv, const char *dir, int *exit_code, r
         code = posix_spawnp(&pid, argv[0], &actions, NULL, (char *const *)(uintptr_t)argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     if (code) return fail(err, argv[0], "cannot start the program", code);
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR) return fail(err, argv[0], "cannot wait for the program", errno);
+    while ((ended = waitpid(pid, &status, tick ? WNOHANG : 0)) != pid) {
+        if (ended < 0 && errno != EINTR)
+            return fail(err, argv[0], "cannot wait for the program", errno);
+        if (!tick) continue;
+        tick(ctx);
+        (void)nanosleep(&tenth, NULL);
+    }
     *exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     return RV_OK;
 }

@@ -15,6 +15,7 @@ double rvi_os_thread_seconds(
 int rvi_os_cpu_count(void); /* CPUs this process may use, at least 1 */
 uint64_t rvi_os_random(void); /* a seed nobody can guess */
 size_t rvi_os_peak_rss(void); /* bytes, 0 if unknown */
+double rvi_os_load(void);     /* the system's average of the last minute; -1: unknown */
 bool rvi_os_is_terminal(FILE *f);
 bool rvi_os_is_readable(FILE *f); /* it was opened for reading */
 /* Waits up to `seconds` for input or the end of the stream; false if neither came. The stream must
@@ -75,12 +76,14 @@ rv_status rvi_os_list(const char *dir, int (*each)(void *ctx, const char *name),
                       rv_error *err) RVI_MUST_CHECK;
 
 /* Not available under WASI. */
-bool rvi_os_home(rvi_buf *out); /* appends this user's home directory; false if there is none */
 rv_status rvi_os_temp_dir(rvi_buf *out, const char *parent,
                           rv_error *err) RVI_MUST_CHECK; /* a new one in parent */
 /* Runs argv[0] (searched in PATH, no shell) in dir (NULL: the current directory) with its output
  * sent to our standard error, and waits for it. *exit_code: 0..255, or 128 + signal. */
 rv_status rvi_os_run(const char *const *argv, const char *dir, int *exit_code,
                      rv_error *err) RVI_MUST_CHECK;
+/* The same; calls tick(ctx) some ten times a second until the program ends. */
+rv_status rvi_os_run_watched(const char *const *argv, const char *dir, void (*tick)(void *ctx),
+                             void *ctx, int *exit_code, rv_error *err) RVI_MUST_CHECK;
 
 #endif

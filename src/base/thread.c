@@ -24,6 +24,10 @@ void rvi_thread_detach(rvi_thread *t)
     (void)t;
 }
 
+void rvi_thread_hurry(void)
+{
+}
+
 void rvi_thread_sleep(double seconds)
 {
     (void)seconds;
@@ -59,7 +63,10 @@ void rvi_wakeup_wait(rvi_wakeup *w, double seconds)
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <time.h>
+
+#include "base/os.h"
 
 struct rvi_thread {
     atomic_int users; /* the thread itself, and its handle */
@@ -81,6 +88,24 @@ void rvi_thread_ignore_signals(void)
 static void release(rvi_thread *t)
 {
     if (atomic_fetch_sub(&t->users, 1) == 1) rvi_free(t);
+}
+
+#ifdef SCHED_IDLE
+static int hurry(void *ctx, const char *name)
+{
+    struct sched_param none = {0};
+    (void)ctx;
+    (void)sched_setscheduler((pid_t)strtol(name, NULL, 10), SCHED_OTHER, &none);
+    return 0;
+}
+
+#endif
+
+void rvi_thread_hurry(void)
+{
+#ifdef SCHED_IDLE
+    (void)!rvi_os_list("/proc/self/task", hurry, NULL, NULL);
+#endif
 }
 
 static void *thread_main(void *arg)

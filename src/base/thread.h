@@ -20,6 +20,11 @@ void rvi_thread_detach(rvi_thread *t); /* it is never joined; accepts NULL */
  * reach the threads of the program. */
 void rvi_thread_ignore_signals(void);
 
+/* For a program that leaves: no thread of it is idle any more, where the system allows that. A
+ * process ends when the last of its threads has run once more, and on a busy machine an idle one
+ * may wait for that for seconds. */
+void rvi_thread_hurry(void);
+
 void rvi_thread_sleep(double seconds);
 
 /* A wakeup is posted by one thread and awaited by another. It remembers one post, so a post before

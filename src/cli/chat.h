@@ -1,5 +1,5 @@
-/* chat.h - a conversation line by line. On a terminal it has a line editor and commands; otherwise
- * every line of standard input is a turn, answered greedily unless options say otherwise. */
+/* chat.h - a conversation line by line: a line is a message or a command. On a terminal there is a
+ * line editor; otherwise messages are answered greedily unless options say otherwise. */
 #ifndef RVI_CLI_CHAT_H
 #define RVI_CLI_CHAT_H
 

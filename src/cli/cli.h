@@ -69,6 +69,9 @@ void cli_warn(const char *fmt, ...) RVI_PRINTF(1, 2);
 int cli_usage(const cli *c, const char *fmt, ...)
     RVI_PRINTF(2, 3); /* prints and points to --help, returns CLI_USAGE */
 
+/* The word of the list (ended by NULL) that was probably meant; NULL if none is near. */
+const char *cli_nearest(const char *typed, const char *const *words);
+
 /* What the program was built from. */
 const char *cli_commit(void);
 int cli_build_number(void);
@@ -80,6 +83,11 @@ void cli_paths_deinit(cli *c);
 rv_status cli_cache(const cli *c, const char **dir, rv_error *err) RVI_MUST_CHECK;
 rv_status cli_state(const cli *c, const char **dir, rv_error *err) RVI_MUST_CHECK;
 const char *cli_history_dir(cli *c); /* of the chat history; NULL: none */
+
+#define CLI_MODEL_NEEDED                                                                           \
+    "a model is needed: a .gguf file, a model directory, or a name from 'ruvllm list'"
+/* The name of the catalogue that was probably meant, or NULL. */
+const char *cli_nearest_model(const char *typed);
 
 /* A runtime and the model the user named: a file, a directory, or a name from the catalogue. */
 typedef struct cli_model {
@@ -128,11 +136,12 @@ void cli_write_float(rvi_buf *out, float v); /* as JSON; null where it is no num
  * by visible ones. A full disk is an error. */
 int cli_print(rvi_buf *text);
 
-/* A progress bar on a terminal, otherwise a line from time to time. note is shown after it, may be
- * "". */
+/* A progress bar with the time left on a terminal, otherwise a line from time to time. note is
+ * shown after it, may be "". what must stay valid. */
 typedef struct cli_progress {
-    double last;
+    double last, begun; /* seconds; when this `what` began */
     int last_tenth;
+    const char *what;
 } cli_progress;
 void cli_progress_show(cli_progress *p, const char *what, uint64_t done, uint64_t total,
                        const char *note);

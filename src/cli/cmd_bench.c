@@ -511,7 +511,7 @@ int cli_bench(cli *c, int argc, char **argv)
     const char *args[1];
     int n_args, code = cli_parse(c, table, RVI_COUNT(table), argc, argv, args, 1, &n_args, &done);
     if (code || done) return code;
-    if (!n_args) return cli_usage(c, "a model is needed");
+    if (!n_args) return cli_usage(c, CLI_MODEL_NEEDED);
     if (json + csv + b.ops > 1) return cli_usage(c, "give one of --json, --csv and --ops");
     if ((code = check(c, &b))) return code;
 

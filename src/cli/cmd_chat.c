@@ -15,17 +15,20 @@
 #include "cli/conversation.h"
 #include "cli/editor.h"
 #include "cli/learning.h"
+#include "cli/screen.h"
 
 typedef struct last_answer {
     bool made;
     int n_prompt, n_reused;
     size_t n_answer;
     double prompt_seconds, seconds;
+    uint64_t seed;
 } last_answer;
 
 typedef struct chat {
     cli *c;
     cli_generation *g;
+    const char *name; /* of the model, as it was given */
     cli_model model;
     rv_model_info info;
     rv_session *session;
@@ -36,6 +39,7 @@ typedef struct chat {
     cli_learning learning;
     rv_error no_learning; /* why there is none */
     bool same_seed;       /* of the next answer: as of the last one */
+    bool is_captured;     /* the conversation's last answer is what the learner can judge */
     /* on a terminal alone */
     cli_editor *editor;
     FILE *screen;
@@ -44,17 +48,29 @@ typedef struct chat {
 
 /* ---- saying things ---- */
 
+/* A line, broken between words. */
+static void say(const chat *t, const char *text)
+{
+    cli_screen screen;
+    cli_screen_init(&screen, t->screen);
+    (void)cli_screen_put(&screen, text, strlen(text));
+    (void)cli_screen_end(&screen);
+    fputc('\n', t->screen);
+}
+
 /* A remark beside the conversation: dim where there are colours. */
 static void remark(const chat *t, const char *fmt, ...) RVI_PRINTF(2, 3);
 static void remark(const chat *t, const char *fmt, ...)
 {
+    char text[2048];
     va_list args;
     va_start(args, fmt);
-    if (t->colour) fputs("\033[2m", t->screen);
-    vfprintf(t->screen, fmt, args);
-    fputs(t->colour ? "\033[0m\n" : "\n", t->screen);
-    fflush(t->screen);
+    vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    if (t->colour) fputs("\033[2m", t->screen);
+    say(t, text);
+    if (t->colour) fputs("\033[0m", t->screen);
+    fflush(t->screen);
 }
 
 static void remark_error(const chat *t, const rv_error *err)
@@ -102,6 +118,7 @@ static void remark_answer(const chat *t, const rv_answer *g)
 static rv_status begin_learned(chat *t, rv_error *err)
 {
     rvi_buf json = {0};
+    t->is_captured = false;
     if (!t->learning.l) return RV_OK;
     rv_status st = cli_conversation_json(&t->talk, &json, err);
     if (!st) st = cli_conversation_begin(t->learning.l, t->session, &json, err);
@@ -135,12 +152,16 @@ static rv_status answer(chat *t, bool *answered, rv_error *err)
         st = begin_learned(t, err);
         if (!st) st = cli_answer(t->g, t->session, ids, n, true, &g, err);
         fputc('\n', stdout);
-        if (fflush(stdout) && !st) st = rvi_error(err, RV_E_IO, "cannot write the answer");
-        if (g)
-            t->last = (last_answer){true,     g->n_prompt,       g->n_reused,
-                                    g->n_ids, g->prompt_seconds, g->seconds};
+        if (fflush(stdout) && !st)
+            st = rvi_error(err, RV_E_IO, "cannot write the answer: %s", strerror(errno));
         /* what came before a failure is part of the conversation too */
         *answered = g && (g->text_len || (!st && g->finish != RV_FINISH_CANCELLED));
+        if (*answered) {
+            t->last = (last_answer){
+                true,       g->n_prompt,        g->n_reused, g->n_ids, g->prompt_seconds,
+                g->seconds, t->g->sampling.seed};
+            t->is_captured = true;
+        }
         rv_error add = {0};
         if (*answered && cli_conversation_add(&t->talk, "assistant", g->text, g->text_len, &add)) {
             *answered = false;
@@ -172,17 +193,71 @@ static rv_status turn(chat *t, const char *text, size_t len, rv_error *err)
 
 /* ---- learning ---- */
 
-/* Returns the learner, or NULL after telling the user why there is none. judged: there must be an
- * answer too. */
-static rv_learner *learner(const chat *t, bool judged)
+/* Returns the learner, or NULL after telling the user why there is none. */
+static rv_learner *learner(const chat *t)
 {
     if (!t->learning.l)
         remark(t, "Nothing is learned here: %s",
                t->no_learning.text[0] ? t->no_learning.text : "--no-learn or --lora was given");
-    else if (judged && !t->last.made)
+    return t->learning.l;
+}
+
+/* The conversation ends with a question and its answer. */
+static bool is_answered(const chat *t)
+{
+    size_t n = t->talk.n;
+    return n > 1 && !t->talk.messages[n - 1].is_user && t->talk.messages[n - 2].is_user;
+}
+
+/* A judgement is of tokens that the learner saw being chosen. Those of the last answer are gone if
+ * another prompt was begun since, or if it came out of a file: then the answer is made again,
+ * unseen, by the same seed. True if it is the same one. */
+static bool capture_again(chat *t, rv_error *err)
+{
+    int32_t *ids = NULL, *old = NULL;
+    size_t n = 0, n_old = 0;
+    rv_answer *g = NULL;
+    rvi_buf text = {0};
+    int most = t->g->options.max_tokens;
+    uint64_t seed = t->g->sampling.seed;
+    cli_conversation_text(&t->talk, t->talk.n - 1, &text);
+    rv_status st =
+        rv_tokenize(t->model.m, text.data ? text.data : "", text.len, 0, &old, &n_old, err);
+    t->talk.n--; /* the answer, for a while */
+    if (!st) st = cli_conversation_ids(&t->talk, t->model.m, t->g->special, &t->now, &ids, &n, err);
+    if (!st) st = begin_learned(t, err);
+    t->talk.n++;
+    t->g->options.max_tokens = (int)(t->last.made ? t->last.n_answer : n_old + 1);
+    if (t->last.made) t->g->sampling.seed = t->last.seed;
+    if (!st && n_old) st = cli_answer(t->g, t->session, ids, n, false, &g, err);
+    t->g->options.max_tokens = most;
+    t->g->sampling.seed = seed;
+    /* an answer that was stopped may lack the end of its last character */
+    t->is_captured = !st && g && g->text_len >= text.len &&
+                     (t->last.made || g->text_len == text.len) &&
+                     !memcmp(g->text, text.data, text.len);
+    rvi_buf_deinit(&text);
+    rv_free(g);
+    rv_free(ids);
+    rv_free(old);
+    return t->is_captured;
+}
+
+/* The learner if the last answer can be judged; NULL after saying why it cannot. */
+static rv_learner *judge(chat *t)
+{
+    rv_error err = {0};
+    rv_learner *l = learner(t);
+    if (!l) return NULL;
+    if (!is_answered(t))
         remark(t, "There is no answer to judge yet.");
+    else if (t->is_captured || capture_again(t, &err))
+        return l;
+    else if (err.text[0])
+        remark_error(t, &err);
     else
-        return t->learning.l;
+        remark(t, "This answer was not made here just now, so it cannot be judged. /fix ANSWER "
+                  "teaches the right one, or ask again.");
     return NULL;
 }
 
@@ -192,11 +267,11 @@ static void ask_again(chat *t)
 {
     rv_error err = {0};
     bool answered = false;
-    size_t n = t->talk.n;
-    if (n < 2 || t->talk.messages[n - 1].is_user || !t->talk.messages[n - 2].is_user) return;
-    cli_message old = t->talk.messages[n - 1];
+    if (!is_answered(t)) return;
+    cli_message old = t->talk.messages[t->talk.n - 1];
     t->talk.n--; /* taken out, and back in where there is no new one */
     t->same_seed = true;
+    if (t->last.made && !t->g->seed_given) t->g->sampling.seed = t->last.seed;
     rv_status st = answer(t, &answered, &err);
     t->same_seed = false;
     if (st) remark_error(t, &err);
@@ -206,55 +281,74 @@ static void ask_again(chat *t)
         t->talk.messages[t->talk.n++] = old;
 }
 
-/* Says what an event changed, and shows the answer as it is now. Frees a. */
-static void show_change(chat *t, rv_status st, rv_adaptation *a, const rv_error *err)
+/* Says what an event changed (said: in these words), and shows the answer as it is now. Frees a. */
+static void show_change(chat *t, rv_status st, rv_adaptation *a, const char *said, rv_error *err)
 {
     rvi_buf line = {0};
     if (st) {
+        (void)cli_learning_explain(&t->learning, st, err);
         remark_error(t, err);
         return;
     }
-    cli_learning_describe(a, &line);
+    cli_learning_describe(a, said, t->c->verbose, &line);
     if (line.data) {
         cli_hush(line.data, line.len);
         remark(t, "%s", line.data);
     }
     rvi_buf_deinit(&line);
-    if (a->applied) ask_again(t);
-}
-
-static void thumb(chat *t, int up)
-{
-    rv_error err = {0};
-    rv_adaptation *a = NULL;
-    rv_learner *l = learner(t, true);
-    if (l) {
-        rv_status st = rv_learner_thumb(l, t->session, up, &a, &err);
-        show_change(t, st, a, &err);
-    }
+    bool applied = a->applied;
+    rv_free(a);
+    if (applied) ask_again(t);
 }
 
 static void good(chat *t, const char *argument)
 {
+    rv_error err = {0};
+    rv_adaptation *a = NULL;
+    rv_learner *l = judge(t);
     (void)argument;
-    thumb(t, 1);
+    if (!l) return;
+    rv_status st = rv_learner_thumb(l, t->session, 1, &a, &err);
+    show_change(t, st, a, cli_learning_step, &err);
 }
 
 static void bad(chat *t, const char *argument)
 {
+    rv_error err = {0};
+    rv_adaptation *a = NULL;
+    rv_learner *l = judge(t);
     (void)argument;
-    thumb(t, 0);
+    if (!l) return;
+    rv_status st = rv_learner_thumb(l, t->session, 0, &a, &err);
+    show_change(t, st, a, "Noted: not this answer again when this is asked", &err);
 }
 
+/* A correction needs no more than the question, which a conversation out of a file has too. */
 static void fix(chat *t, const char *argument)
 {
     rv_error err = {0};
     rv_adaptation *a = NULL;
-    rv_learner *l = learner(t, true);
+    rvi_buf question = {0}, said = {0};
+    rv_learner *l = learner(t);
     if (!l) return;
+    if (!is_answered(t)) {
+        remark(t, "There is no answer to correct yet.");
+        return;
+    }
+    if (!*argument) {
+        remark(t, "/fix takes the right answer: /fix ANSWER");
+        return;
+    }
+    cli_conversation_text(&t->talk, t->talk.n - 2, &question);
+    rvi_buf_printf(&said, "Learned: %s", argument);
     rv_status st = cli_learning_check("the correct answer", argument, strlen(argument), &err);
-    if (!st) st = rv_learner_correct(l, t->session, NULL, argument, &a, &err);
-    show_change(t, st, a, &err);
+    if (!st)
+        st = t->is_captured ? rv_learner_correct(l, t->session, NULL, argument, &a, &err)
+                            : rv_learner_correct(l, NULL, question.data ? question.data : "",
+                                                 argument, &a, &err);
+    show_change(t, st, a, said.data, &err);
+    rvi_buf_deinit(&question);
+    rvi_buf_deinit(&said);
 }
 
 static void score(chat *t, const char *argument)
@@ -263,26 +357,23 @@ static void score(chat *t, const char *argument)
     rv_adaptation *a = NULL;
     const char *end;
     double v = rvi_number_parse(argument, &end);
-    rv_learner *l = learner(t, true);
-    if (!l) return;
-    if (!*argument || *end || !(v >= 0 && v <= 1))
-        remark(t, "/score takes a number from 0 to 1.");
-    else {
-        rv_status st = rv_learner_score(l, t->session, v, &a, &err);
-        show_change(t, st, a, &err);
-    }
+    bool is_number = *argument && !*end && v >= 0 && v <= 1;
+    rv_learner *l = is_number ? judge(t) : learner(t);
+    if (l && !is_number) remark(t, "/score takes a number from 0 (bad) to 1 (good).");
+    if (!l || !is_number) return;
+    rv_status st = rv_learner_score(l, t->session, v, &a, &err);
+    show_change(t, st, a, cli_learning_step, &err);
 }
 
 static void undo(chat *t, const char *argument)
 {
     rv_error err = {0};
     rv_adaptation *a = NULL;
-    rv_learner *l = learner(t, false);
+    rv_learner *l = learner(t);
     (void)argument;
-    if (l) {
-        rv_status st = rv_learner_undo(l, &a, &err);
-        show_change(t, st, a, &err);
-    }
+    if (!l) return;
+    rv_status st = rv_learner_undo(l, &a, &err);
+    show_change(t, st, a, NULL, &err);
 }
 
 static void learned(chat *t, const char *argument)
@@ -290,7 +381,7 @@ static void learned(chat *t, const char *argument)
     rv_error err = {0};
     rvi_buf out = {0};
     (void)argument;
-    if (!learner(t, false)) return;
+    if (!learner(t)) return;
     if (cli_learning_print(&t->learning, &out, &err))
         remark_error(t, &err);
     else if (out.data)
@@ -307,6 +398,7 @@ static void open_learning(chat *t, bool terminal)
     if (t->g->no_learn || t->g->lora.n) return;
     rv_status st =
         cli_learning_open(&t->learning, t->c, t->model.m, t->g->learned, true, &t->no_learning);
+    if (!st) (void)cli_learning_claim(&t->learning, CLI_CHATTING);
     if (!st && terminal && !t->learning.paused) st = rv_learner_start(t->learning.l, &err);
     if (st && t->no_learning.text[0]) {
         cli_learning_close(&t->learning);
@@ -321,7 +413,6 @@ static void open_learning(chat *t, bool terminal)
 typedef struct command {
     const char *name, *argument, *help;
     void (*run)(chat *t, const char *argument);
-    bool anywhere; /* known where standard input is no terminal too */
 } command;
 
 static void show_help(chat *t, const char *argument);
@@ -378,17 +469,30 @@ static bool file_name(const chat *t, const char *argument, rvi_buf *path)
     return path->data != NULL;
 }
 
-static void save(chat *t, const char *argument)
+static void save_file(chat *t, const char *argument, bool replaces)
 {
     rvi_buf path = {0};
     rv_error err = {0};
+    uint64_t size = 0;
     if (file_name(t, argument, &path)) {
-        if (cli_conversation_save(&t->talk, path.data, &err))
+        if (!replaces && rvi_os_stat(path.data, &size) == RVI_OS_FILE && size)
+            remark(t, "%s exists; /save! %s replaces it.", argument, argument);
+        else if (cli_conversation_save(&t->talk, path.data, &err))
             remark_error(t, &err);
         else
-            remark(t, "%zu messages saved.", t->talk.n);
+            remark(t, "%zu message%s saved.", t->talk.n, t->talk.n == 1 ? "" : "s");
     }
     rvi_buf_deinit(&path);
+}
+
+static void save(chat *t, const char *argument)
+{
+    save_file(t, argument, false);
+}
+
+static void replace(chat *t, const char *argument)
+{
+    save_file(t, argument, true);
 }
 
 /* A conversation that the model's template refuses is not taken. */
@@ -408,6 +512,7 @@ static rv_status load_file(chat *t, const char *path, rv_error *err)
         cli_conversation_deinit(&t->talk);
         t->talk = loaded;
         t->last = (last_answer){0};
+        t->is_captured = false;
     }
     rv_free(ids);
     return st;
@@ -422,7 +527,7 @@ static void load(chat *t, const char *argument)
             remark_error(t, &err);
             remark(t, "The conversation is as it was.");
         } else {
-            remark(t, "%zu messages loaded.", t->talk.n);
+            remark(t, "%zu message%s loaded.", t->talk.n, t->talk.n == 1 ? "" : "s");
         }
     }
     rvi_buf_deinit(&path);
@@ -495,24 +600,33 @@ static void quit(chat *t, const char *argument)
 }
 
 static const command commands[] = {
-    {"system", "[TEXT|-]", "show the system message, set it, or (-) remove it", set_system, false},
-    {"clear", "", "begin a new conversation", clear, false},
-    {"drop", "[N]", "forget the N oldest turns (1)", drop, false},
-    {"save", "FILE", "write the conversation as JSON", save, false},
-    {"load", "FILE", "replace the conversation by a saved one", load, false},
-    {"temp", "[T]", "temperature; 0: the most likely token each time", set_temperature, false},
-    {"max", "[N]", "maximum tokens of an answer", set_max, false},
-    {"seed", "[N]", "the same seed gives the same answer", set_seed, false},
-    {"tokens", "", "how much of the context is used, and the speed", show_tokens, false},
-    {"good", "", "a good answer: more like it", good, true},
-    {"bad", "", "a bad answer: not this one again", bad, true},
-    {"fix", "ANSWER", "the right answer to the last question", fix, true},
-    {"score", "0..1", "how good the last answer was", score, true},
-    {"undo", "", "undo the last of these", undo, true},
-    {"learned", "", "what was learned, and what is not trained yet", learned, true},
-    {"help", "", "this list", show_help, false},
-    {"quit", "", "leave (as Ctrl-D does)", quit, false},
+    {"system", "[TEXT|-]", "show the system message, set it, or (-) remove it", set_system},
+    {"clear", "", "begin a new conversation", clear},
+    {"drop", "[N]", "forget the N oldest turns (1)", drop},
+    {"save", "FILE", "write the conversation as JSON to a new file", save},
+    {"save!", "FILE", "the same, and replace a conversation that is there", replace},
+    {"load", "FILE", "replace the conversation by a saved one", load},
+    {"temp", "[T]", "temperature; 0: the most likely token each time", set_temperature},
+    {"max", "[N]", "maximum tokens of an answer", set_max},
+    {"seed", "[N]", "the same seed gives the same answer", set_seed},
+    {"tokens", "", "how much of the context is used, and the speed", show_tokens},
+    {"good", "", "a good answer: more like it", good},
+    {"bad", "", "a bad answer: not this one again", bad},
+    {"fix", "ANSWER", "the right answer to the last question", fix},
+    {"score", "0..1", "how good the last answer was", score},
+    {"undo", "", "undo the last of these", undo},
+    {"learned", "", "what was learned, and what is not trained yet", learned},
+    {"help", "", "this list", show_help},
+    {"quit", "", "leave (as Ctrl-D does)", quit},
 };
+
+/* Ends with NULL. */
+static const char *const *command_names(void)
+{
+    static const char *names[RVI_COUNT(commands) + 1];
+    for (size_t i = 0; i < RVI_COUNT(commands); i++) names[i] = commands[i].name;
+    return names;
+}
 
 static void show_help(chat *t, const char *argument)
 {
@@ -520,11 +634,11 @@ static void show_help(chat *t, const char *argument)
     for (size_t i = 0; i < RVI_COUNT(commands); i++)
         fprintf(t->screen, "  /%-7s %-9s %s\n", commands[i].name, commands[i].argument,
                 commands[i].help);
-    fputs(
-        "A line is a message. One that ends in a backslash goes on in the next line; between two\n"
-        "lines of \"\"\" all lines are one message. // begins a message with a slash.\n"
-        "Ctrl-C stops an answer or clears the line; pressed twice it leaves.\n",
-        t->screen);
+    say(t, "A line is a message; // begins one with a slash.");
+    if (t->editor)
+        say(t, "A line that ends in a backslash goes on in the next one; between two lines of "
+               "\"\"\" all lines are one message. Tab completes a command. Ctrl-C stops an answer "
+               "or clears the line; pressed twice it leaves.");
 }
 
 /* The command that a line "/name argument" names, NULL: none. */
@@ -551,9 +665,13 @@ static void run_command(chat *t, const char *line)
     if (cmd) cmd->run(t, trimmed.data);
     rvi_buf_deinit(&trimmed);
     if (cmd) return;
-    fputs("There is no command /", t->screen);
-    cli_put_text(t->screen, name, len, true);
-    fputs("; /help lists them, and // begins a message with a slash.\n", t->screen);
+    char shown[64];
+    snprintf(shown, sizeof shown, "%.*s", (int)RVI_MIN(len, sizeof shown - 1), name);
+    const char *near = cli_nearest(shown, command_names());
+    remark(t,
+           "There is no command /%s.%s%s%s /help lists the commands; // begins a message with a "
+           "slash.",
+           shown, near ? " Did you mean /" : "", near ? near : "", near ? "?" : "");
 }
 
 /* ---- on a terminal ---- */
@@ -613,19 +731,25 @@ static void remember(chat *t, const rvi_buf *message, bool is_command)
     rvi_buf_deinit(&entry);
 }
 
+/* With the name by which the user asked for the model: the one in the file may be anything. */
+static void greet(const chat *t)
+{
+    char name[256];
+    const char *slash = strrchr(t->name, '/');
+    snprintf(name, sizeof name, "%s", slash && slash[1] ? slash + 1 : t->name);
+    cli_hush_line(name, strlen(name));
+    remark(t, "Chat with %s. /help lists the commands, Ctrl-D leaves.", name);
+}
+
 static int chat_on_terminal(chat *t)
 {
     rvi_buf line = {0}, message = {0};
     bool interrupted = false; /* the one before was an interrupt too */
     int code = CLI_OK;
-    char name[128];
-    snprintf(name, sizeof name, "%s", t->info.name[0] ? t->info.name : "A chat");
-    cli_hush_line(name, strlen(name));
-    remark(t, "%s; /help lists the commands.", name);
+    greet(t);
     while (!t->quit) {
         bool is_command;
         cli_read r = read_message(t, &line, &message, &is_command);
-        bool signalled = cli_interrupted();
         cli_interrupts_forget();
         if (line.failed || message.failed) {
             remark(t, "Out of memory for this message.");
@@ -634,7 +758,6 @@ static int chat_on_terminal(chat *t)
         }
         if (r == CLI_READ_END) break;
         if (r != CLI_READ_LINE) {
-            if (!signalled) continue; /* another signal woke the editor */
             if (r == CLI_READ_INTERRUPT_EMPTY && interrupted) {
                 code = CLI_INTERRUPTED;
                 break;
@@ -669,15 +792,12 @@ static int chat_by_lines(chat *t)
     rvi_buf line = {0};
     rv_error err = {0};
     rv_status st = RV_OK;
-    while (!st && !cli_interrupted() && cli_read_line(stdin, &line)) {
-        /* feedback works here too; a message that looks like it begins with two slashes */
+    while (!st && !t->quit && !cli_interrupted() && cli_read_line(stdin, &line)) {
         bool slash = line.len && line.data[0] == '/', twice = slash && line.data[1] == '/';
-        const command *cmd = slash ? find_command(line.data + twice) : NULL;
-        if (cmd && !cmd->anywhere) cmd = NULL;
-        if (cmd && !twice)
+        if (slash && !twice)
             run_command(t, line.data);
         else if (line.len)
-            st = turn(t, line.data + (cmd && twice), line.len - (cmd && twice), &err);
+            st = turn(t, line.data + twice, line.len - twice, &err);
     }
     if (!st && line.failed) st = rvi_nomem(&err, "input line");
     rvi_buf_deinit(&line);
@@ -696,7 +816,7 @@ static rv_status open_editor(chat *t, rv_error *err)
     const char *dir = t->g->no_history ? NULL : cli_history_dir(t->c);
     if (dir && rvi_os_make_private_dirs(dir, NULL) == RV_OK)
         rvi_buf_printf(&path, "%s/chat_history", dir);
-    rv_status st = cli_editor_new(&t->editor, t->screen, escapes, path.data, err);
+    rv_status st = cli_editor_new(&t->editor, t->screen, escapes, command_names(), path.data, err);
     rvi_buf_deinit(&path);
     cli_interrupts_catch(escapes ? cli_editor_last_words : "\n", true);
     return st;
@@ -704,7 +824,7 @@ static rv_status open_editor(chat *t, rv_error *err)
 
 int cli_chat_with(cli *c, const char *model, cli_generation *g)
 {
-    chat t = {.c = c, .g = g, .now = cli_now(), .screen = stderr};
+    chat t = {.c = c, .g = g, .name = model, .now = cli_now(), .screen = stderr};
     rv_error err = {0};
     bool terminal =
         rvi_os_is_terminal(stdin) && (rvi_os_is_terminal(stdout) || rvi_os_is_terminal(stderr));
@@ -722,6 +842,7 @@ int cli_chat_with(cli *c, const char *model, cli_generation *g)
     if (!st) open_learning(&t, terminal);
     if (!st) code = terminal ? chat_on_terminal(&t) : chat_by_lines(&t);
     cli_editor_free(&t.editor);
+    if (!st && !fflush(stdout)) cli_leave_soon(code);
     cli_conversation_deinit(&t.talk);
     rv_session_free(&t.session);
     cli_learning_close(&t.learning);
@@ -740,6 +861,6 @@ int cli_chat(cli *c, int argc, char **argv)
     cli_generation_rows(&g, rows);
     int code = cli_parse(c, rows, RVI_COUNT(rows), argc, argv, args, 1, &n_args, &done);
     if (code || done) return code;
-    if (!n_args) return cli_usage(c, "a model is needed");
+    if (!n_args) return cli_usage(c, CLI_MODEL_NEEDED);
     return cli_chat_with(c, args[0], &g);
 }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/os.h"
 #include "cli/cli.h"
 #include "cli/expect.h"
 
@@ -29,6 +30,7 @@ typedef struct outlook {
 typedef struct doctor {
     const rvi_json *machine, *measured;
     double available; /* bytes, 0: unknown */
+    double load;      /* of the system before measuring began; -1: unknown */
     int threads, best_threads;
     rv_kv_type kv; /* F32, F16 or Q8 */
 } doctor;
@@ -141,6 +143,12 @@ static void write_machine(const doctor *d, rvi_buf *out)
     }
 }
 
+/* Figures of a busy machine say little. */
+static bool is_busy(const doctor *d)
+{
+    return d->load > 0.3 * number(rvi_json_get(d->machine, "cpu"), "logical");
+}
+
 static void write_peak(const rvi_json *peak, const char *name, rvi_buf *out)
 {
     rvi_buf_printf(out, "%-13s %.0f GOP/s, one thread %.0f (%s)\n", name, number(peak, "gops_all"),
@@ -154,6 +162,11 @@ static void write_measured(const doctor *d, rvi_buf *out)
                    *weights = rvi_json_get(d->measured, "weights"),
                    *sets = rvi_json_get(read, "sets");
     rvi_buf_printf(out, "\nmeasured with %d thread%s\n", d->threads, d->threads == 1 ? "" : "s");
+    if (is_busy(d))
+        rvi_buf_printf(out,
+                       "busy          other programs were running (load %.1f): figures of an idle "
+                       "machine are better\n",
+                       d->load);
     for (size_t i = rvi_json_count(sets); i-- > 0;) {
         const rvi_json *s = rvi_json_at(sets, i);
         rvi_buf_printf(out, "%-13s ", i + 1 == rvi_json_count(sets) ? "reading" : "");
@@ -185,18 +198,26 @@ static void write_threads(const doctor *d, rvi_buf *out)
     }
 }
 
+/* Tokens a second: slow ones with a digit that tells them from none. */
+static void put_rate(rvi_buf *out, int width, double rate)
+{
+    rvi_buf_printf(out, rate >= 100 ? "%*.0f" : rate >= 1 ? "%*.1f" : "%*.2g", width, rate);
+}
+
 static void write_outlook(const outlook *o, const char *name, const char *type, rvi_buf *out)
 {
     size_t at = out->len;
     rvi_buf_printf(out, "%-6s %-6s ", name, type);
     put_bytes(out, o->bytes);
     while (!out->failed && out->len - at < 24) rvi_buf_putc(out, ' ');
-    if (!o->fits)
-        rvi_buf_puts(out, "does not fit the memory\n");
-    else if (o->context < 0)
-        rvi_buf_printf(out, "%8.1f %14.0f        unknown\n", o->decode, o->prompt);
+    if (!o->fits) rvi_buf_puts(out, "does not fit the memory\n");
+    if (!o->fits) return;
+    put_rate(out, 8, o->decode);
+    put_rate(out, 15, o->prompt);
+    if (o->context < 0)
+        rvi_buf_puts(out, "        unknown\n");
     else
-        rvi_buf_printf(out, "%8.1f %14.0f %14.0f\n", o->decode, o->prompt, o->context);
+        rvi_buf_printf(out, " %14.0f\n", o->context);
 }
 
 static void write_typical(const doctor *d, rvi_buf *out)
@@ -218,12 +239,15 @@ static void write_model(const doctor *d, const cli_load *l, const char *name, rv
     rvi_buf_printf(out, "\nmodel         %s, ", name);
     put_bytes(out, o.bytes);
     rvi_buf_printf(out, " of weights, %.0f MB read for a token\n", l->token_bytes / 1e6);
-    if (o.decode > 0)
-        rvi_buf_printf(
-            out,
-            "expected      %.1f tok/s decoding (%.1f at %d tokens of context), %.0f tok/s "
-            "for a prompt of %d\n",
-            o.decode, o.deep, o.deep_at, o.prompt, PROMPT);
+    if (o.decode > 0) {
+        rvi_buf_puts(out, "expected      ");
+        put_rate(out, 0, o.decode);
+        rvi_buf_puts(out, " tok/s decoding (");
+        put_rate(out, 0, o.deep);
+        rvi_buf_printf(out, " at %d tokens of context), ", o.deep_at);
+        put_rate(out, 0, o.prompt);
+        rvi_buf_printf(out, " tok/s for a prompt of %d\n", PROMPT);
+    }
     if (!o.fits)
         rvi_buf_puts(out, "memory        the model does not fit\n");
     else if (o.context >= 0)
@@ -264,7 +288,7 @@ static void write_advice(const doctor *d, rvi_buf *out)
         }
     if (best)
         rvi_buf_printf(out,
-                       "- models: up to %s as %s answers faster than one reads (%.0f tok/s).\n",
+                       "- models: up to %s as %s answers faster than one reads (%.1f tok/s).\n",
                        best, type, rate);
     else
         rvi_buf_puts(out, "- models: even small ones will answer slowly here.\n");
@@ -286,6 +310,7 @@ static void write_json(const doctor *d, const char *described, const cli_load *l
                        rvi_buf *out)
 {
     rvi_buf_append(out, described, strlen(described) - 1);
+    if (d->load >= 0) rvi_buf_printf(out, ",\"load\":%.2f", d->load);
     rvi_buf_puts(out, ",\"advice\":{");
     if (d->best_threads) rvi_buf_printf(out, "\"threads\":%d", d->best_threads);
     rvi_buf_puts(out, "},\"expected\":[");
@@ -359,7 +384,7 @@ int cli_doctor(cli *c, int argc, char **argv)
     rvi_arena arena = {0};
     rvi_buf out = {0};
     char *text = NULL;
-    doctor d = {.kv = c->exact ? RV_KV_F32 : RV_KV_F16};
+    doctor d = {.kv = c->exact ? RV_KV_F32 : RV_KV_F16, .load = rvi_os_load()};
     rv_status st = n_args ? read_model(c, args[0], &model, &arena, &load, &d.kv, &err)
                           : make_runtime(c, &model.rt, &err);
     if (!st) st = rv_runtime_describe(model.rt, 1, &text, &err);

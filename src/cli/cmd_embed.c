@@ -170,7 +170,7 @@ int cli_embed(cli *c, int argc, char **argv)
     int code = cli_parse(c, table, RVI_COUNT(table), argc, argv, args, argc, &n_args, &done);
     if (!code && !done) {
         if (!n_args)
-            code = cli_usage(c, "a model is needed");
+            code = cli_usage(c, CLI_MODEL_NEEDED);
         else if (e.file && n_args > 1)
             code = cli_usage(c, "give texts or --file, not both");
         else

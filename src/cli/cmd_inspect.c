@@ -152,7 +152,7 @@ int cli_info(cli *c, int argc, char **argv)
     const char *args[1];
     int n_args, code = cli_parse(c, table, RVI_COUNT(table), argc, argv, args, 1, &n_args, &done);
     if (code || done) return code;
-    if (!n_args) return cli_usage(c, "a model is needed");
+    if (!n_args) return cli_usage(c, CLI_MODEL_NEEDED);
 
     rv_error err = {0};
     cli_model model = {0};

@@ -1,13 +1,14 @@
 /* learn: looks at what was learned, trains it, takes it back, hands it on */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/os.h"
+#include "cli/forget.h"
 #include "cli/generation.h"
-#include "cli/learning.h"
 
 typedef struct learn {
     cli *c;
@@ -15,21 +16,22 @@ typedef struct learn {
     cli_learning learning;
     const char *args[3]; /* behind the action */
     int n_args;
-    bool json, deep, f16, force;
+    bool json, deep, f16, force, yes, model_given;
     int generation;
-    const char *name; /* of --adapter, or NULL */
+    const char *asked; /* the model, as the user named it */
+    const char *name;  /* of --adapter, or NULL */
     rv_consolidation how;
     rv_preference_loss loss;
     rvi_buf out;
 } learn;
 
-/* Frees a. */
-static rv_status report(learn *t, rv_adaptation *a)
+/* said: see cli_learning_describe. Frees a. */
+static rv_status report(learn *t, rv_adaptation *a, const char *said)
 {
     if (t->json)
         cli_learning_write(a, &t->out);
     else
-        cli_learning_describe(a, &t->out);
+        cli_learning_describe(a, said, t->c->verbose, &t->out);
     rvi_buf_putc(&t->out, '\n');
     rv_free(a);
     return RV_OK;
@@ -38,10 +40,11 @@ static rv_status report(learn *t, rv_adaptation *a)
 /* Which model, and under which name. */
 static void put_model(learn *t)
 {
-    const rv_model_info info = *rv_model_get_info(t->model.m);
+    bool is_path = !strcmp(t->asked, t->model.path.data);
     size_t at = t->out.len;
-    rvi_buf_printf(&t->out, "%s%s%s%s, taught as '%s'", info.name, info.name[0] ? " (" : "",
-                   t->model.path.data, info.name[0] ? ")" : "", t->name ? t->name : "default");
+    rvi_buf_printf(&t->out, "%s%s%s%s, taught as '%s'%s", t->asked, is_path ? "" : " (",
+                   is_path ? "" : t->model.path.data, is_path ? "" : ")",
+                   t->name ? t->name : "default", t->model_given ? "" : "; -m names another model");
     if (!t->out.failed) cli_hush_line(t->out.data + at, t->out.len - at);
     rvi_buf_putc(&t->out, '\n');
 }
@@ -66,16 +69,61 @@ static rv_status do_status(learn *t, rv_error *err)
     return st;
 }
 
+/* Is there anything to train? What cannot be told is left to training itself. */
+static rv_status look_for_work(const learn *t, bool *any, rv_error *err)
+{
+    rvi_arena arena = {0};
+    const rvi_json *s;
+    rv_status st = cli_learning_status(&t->learning, &arena, &s, err);
+    *any = !st && rvi_json_int(rvi_json_get(s, "waiting"), 1) > 0;
+    const rvi_json *pairs = st ? NULL : rvi_json_get(s, "preferences");
+    for (size_t i = 0; t->deep && i < rvi_json_count(pairs); i++)
+        *any |= !rvi_json_bool(rvi_json_get(rvi_json_at(pairs, i), "trained"), false);
+    rvi_arena_deinit(&arena);
+    return st;
+}
+
+static rv_status say_nothing_waits(learn *t)
+{
+    if (t->json) {
+        cli_learning_write(&(rv_adaptation){.loop = t->deep ? RV_LOOP_DEEP : RV_LOOP_BACKGROUND,
+                                            .quality_delta = NAN,
+                                            .notes = "nothing waits"},
+                           &t->out);
+        rvi_buf_putc(&t->out, '\n');
+    } else {
+        rvi_buf_puts(&t->out, "Nothing waits for training.\n");
+    }
+    return RV_OK;
+}
+
 static rv_status do_run(learn *t, rv_error *err)
 {
     rv_adaptation *a = NULL;
     cli_progress bar = {0};
+    bool any = false;
+    char said[96];
+    if (!cli_learning_claim(&t->learning, CLI_TRAINING))
+        return rvi_error(err, RV_E_BUSY,
+                         "another 'ruvllm learn run' is training this model: wait until it has "
+                         "ended");
     rv_status st = cli_learning_set_paused(&t->learning, false, err);
+    if (!st) st = look_for_work(t, &any, err);
+    if (!st && !any) return say_nothing_waits(t);
     if (!st)
         st = rv_learner_consolidate(t->learning.l, t->deep ? RV_LOOP_DEEP : RV_LOOP_BACKGROUND,
                                     t->loss, cli_learning_progress, &bar, &a, err);
     cli_progress_end(&bar);
-    return st ? st : report(t, a);
+    if (st == RV_E_CANCELLED) return rvi_error(err, st, "stopped; 'ruvllm learn run' goes on");
+    if (st) return st;
+    if (!a->applied && t->deep && !t->json) { /* corrections train whatever their number */
+        rvi_buf_puts(&t->out, "There are too few preferences to train on yet.\n");
+        rv_free(a);
+        return RV_OK;
+    }
+    snprintf(said, sizeof said, "Trained on %d lesson%s", a->samples_used,
+             a->samples_used == 1 ? "" : "s");
+    return report(t, a, said);
 }
 
 static rv_status do_pause(learn *t, rv_error *err)
@@ -102,10 +150,8 @@ static rv_status newest(learn *t, int *out, int *before, rv_error *err)
 {
     rvi_arena arena = {0};
     const rvi_json *s;
-    char *json = NULL;
     *out = *before = 0;
-    rv_status st = rv_learner_status(t->learning.l, &json, err);
-    if (!st) st = rvi_json_parse(&s, json, strlen(json), &arena, "status", err);
+    rv_status st = cli_learning_status(&t->learning, &arena, &s, err);
     const rvi_json *list = st ? NULL : rvi_json_get(s, "generations");
     for (size_t i = 0; i < rvi_json_count(list); i++) {
         const rvi_json *g = rvi_json_at(list, i);
@@ -118,7 +164,6 @@ static rv_status newest(learn *t, int *out, int *before, rv_error *err)
         if (number < *out && !rvi_json_bool(rvi_json_get(g, "rolled_back"), false))
             *before = RVI_MAX(*before, number);
     }
-    rv_free(json);
     rvi_arena_deinit(&arena);
     return st;
 }
@@ -136,7 +181,10 @@ static rv_status do_rollback(learn *t, rv_error *err)
         st = rvi_error(err, RV_E_CONFIG, "a generation must be a number");
     }
     if (!st) st = rv_learner_rollback(t->learning.l, generation, &a, err);
-    return st ? st : report(t, a);
+    if (st) return st;
+    char said[64] = "Back to the model without an adapter";
+    if (generation) snprintf(said, sizeof said, "Back to generation %d", generation);
+    return report(t, a, said);
 }
 
 static rv_status do_export(learn *t, rv_error *err)
@@ -158,7 +206,23 @@ static rv_status do_import(learn *t, rv_error *err)
 {
     rv_adaptation *a = NULL;
     rv_status st = rv_learner_import(t->learning.l, t->args[0], &a, err);
-    return st ? st : report(t, a);
+    return st ? st : report(t, a, "Imported");
+}
+
+static rv_status need_generation(const learn *t, int number, rv_error *err)
+{
+    rvi_arena arena = {0};
+    const rvi_json *s;
+    bool there = false;
+    rv_status st = cli_learning_status(&t->learning, &arena, &s, err);
+    const rvi_json *list = st ? NULL : rvi_json_get(s, "generations");
+    for (size_t i = 0; i < rvi_json_count(list); i++)
+        there |= rvi_json_int(rvi_json_get(rvi_json_at(list, i), "number"), 0) == number;
+    if (!st && !there)
+        st = rvi_error(err, RV_E_NOT_FOUND,
+                       "there is no generation %d ('ruvllm learn status' lists them)", number);
+    rvi_arena_deinit(&arena);
+    return st;
 }
 
 static rv_status do_merge(learn *t, rv_error *err)
@@ -167,8 +231,13 @@ static rv_status do_merge(learn *t, rv_error *err)
     int one, two;
     if (!read_number(t->args[0], &one) || !read_number(t->args[1], &two))
         return rvi_error(err, RV_E_CONFIG, "a generation must be a number");
-    rv_status st = rv_learner_merge(t->learning.l, one, two, t->how, &a, err);
-    return st ? st : report(t, a);
+    rv_status st = one == two
+                       ? rvi_error(err, RV_E_CONFIG,
+                                   "two different generations are needed (got %d twice)", one)
+                       : need_generation(t, one, err);
+    if (!st) st = need_generation(t, two, err);
+    if (!st) st = rv_learner_merge(t->learning.l, one, two, t->how, &a, err);
+    return st ? st : report(t, a, "Merged");
 }
 
 static rv_status do_log(learn *t, rv_error *err)
@@ -177,18 +246,16 @@ static rv_status do_log(learn *t, rv_error *err)
     rv_status st = rv_learner_verify_log(t->learning.l, &n, err);
     if (!st)
         rvi_buf_printf(&t->out,
-                       t->json ? "{\"records\":%llu,\"whole\":true}\n"
-                               : "%llu records, the chain is whole.\n",
+                       t->json  ? "{\"records\":%llu,\"whole\":true}\n"
+                       : n == 1 ? "%llu record, the chain is whole.\n"
+                                : "%llu records, the chain is whole.\n",
                        (unsigned long long)n);
     return st;
 }
 
 static rv_status do_forget(learn *t, rv_error *err)
 {
-    rv_adaptation *a = NULL;
-    rv_status st = cli_learning_check("the text", t->args[0], strlen(t->args[0]), err);
-    if (!st) st = rv_learner_forget(t->learning.l, t->args[0], &a, err);
-    return st ? st : report(t, a);
+    return cli_forget(&t->learning, t->args[0], t->yes, t->json, &t->out, err);
 }
 
 static const struct {
@@ -223,11 +290,20 @@ static int check_arguments(const cli *c, learn *t, const char *action, const cha
     return CLI_OK;
 }
 
+static int unknown_action(const cli *c, const char *name)
+{
+    const char *names[RVI_COUNT(actions) + 1] = {0};
+    for (size_t i = 0; i < RVI_COUNT(actions); i++) names[i] = actions[i].name;
+    const char *near = cli_nearest(name, names);
+    return cli_usage(c, "unknown action '%s'%s%s%s", name, near ? "; did you mean '" : "",
+                     near ? near : "", near ? "'?" : "");
+}
+
 int cli_learn(cli *c, int argc, char **argv)
 {
-    learn t = {.c = c};
-    const char *model = "smollm2", *how = NULL, *loss = NULL, *args[3];
-    const cli_option table[] = {{"model", 'm', CLI_TEXT, &model, NULL},
+    learn t = {.c = c, .asked = "smollm2"};
+    const char *how = NULL, *loss = NULL, *args[3];
+    const cli_option table[] = {{"model", 'm', CLI_TEXT, &t.asked, &t.model_given},
                                 {"adapter", 0, CLI_TEXT, &t.name, NULL},
                                 {"json", 0, CLI_FLAG, &t.json, NULL},
                                 {"deep", 0, CLI_FLAG, &t.deep, NULL},
@@ -235,6 +311,7 @@ int cli_learn(cli *c, int argc, char **argv)
                                 {"how", 0, CLI_TEXT, &how, NULL},
                                 {"generation", 0, CLI_INT, &t.generation, NULL},
                                 {"force", 0, CLI_FLAG, &t.force, NULL},
+                                {"yes", 'y', CLI_FLAG, &t.yes, NULL},
                                 {"f16", 0, CLI_FLAG, &t.f16, NULL}};
     int n_args;
     bool done;
@@ -245,32 +322,41 @@ int cli_learn(cli *c, int argc, char **argv)
                             "merge, log verify or forget");
     size_t i = 0;
     while (i < RVI_COUNT(actions) && strcmp(args[0], actions[i].name) != 0) i++;
-    if (i == RVI_COUNT(actions)) return cli_usage(c, "unknown action '%s'", args[0]);
+    if (i == RVI_COUNT(actions)) return unknown_action(c, args[0]);
     t.n_args = n_args - 1;
     memcpy(t.args, args + 1, (size_t)t.n_args * sizeof *args);
     if (t.n_args < actions[i].min_args || t.n_args > actions[i].max_args)
         return cli_usage(c, "learn %s takes %s (got %d)", args[0],
-                         actions[i].max_args == 0   ? "no argument"
-                         : actions[i].min_args == 0 ? "at most one argument"
-                         : actions[i].max_args == 1 ? "one argument"
-                                                    : "two arguments",
+                         actions[i].run == do_forget ? "one text, in quotes if it has several words"
+                         : actions[i].max_args == 0  ? "no argument"
+                         : actions[i].min_args == 0  ? "at most one argument"
+                         : actions[i].max_args == 1  ? "one argument"
+                                                     : "two arguments",
                          t.n_args);
     if ((code = check_arguments(c, &t, args[0], how, loss))) return code;
     if (t.name && (code = cli_check_name(c, t.name))) return code;
 
     rv_error err = {0};
-    rv_status st = cli_open(c, model, false, &t.model, &err);
+    rv_status st = cli_open(c, t.asked, false, &t.model, &err);
+    if (st && !t.model_given) {
+        rv_error own = err;
+        st = rvi_error(&err, st, "%s (-m names another model)", own.text);
+    }
     if (!st) st = cli_learning_open(&t.learning, c, t.model.m, t.name, actions[i].create, &err);
     if (!st && !t.learning.l && actions[i].run == do_status) {
         if (!t.json) put_model(&t);
         rvi_buf_puts(&t.out, t.json ? "{\"lessons\":0,\"waiting\":0,\"generations\":[],\"learned\":"
                                       "[],\"preferences\":[]}\n"
                                     : "Nothing was taught to this model yet.\n");
+    } else if (!st && !t.learning.l && actions[i].run == do_run) {
+        st = say_nothing_waits(&t);
     } else if (!st && !t.learning.l) {
         st = rvi_error(&err, RV_E_NOT_FOUND, "nothing was taught to this model yet");
     } else if (!st) {
-        cli_interrupts_catch("\n", false);
-        st = actions[i].run(&t, &err);
+        cli_interrupts_catch(
+            actions[i].run == do_run ? "\nStopped; 'ruvllm learn run' goes on.\n" : "\n", false);
+        cli_interrupts_leave();
+        st = cli_learning_explain(&t.learning, actions[i].run(&t, &err), &err);
     }
     if (!st && !t.json && t.out.data) cli_hush(t.out.data, t.out.len);
     if (!st) code = cli_print(&t.out);

@@ -7,8 +7,9 @@
 
 static void show(void *ctx, const char *what, uint64_t done, uint64_t total)
 {
-    char note[48];
-    snprintf(note, sizeof note, "%.1f of %.1f MB", (double)done / 1e6, (double)total / 1e6);
+    char note[48] = "";
+    if (total)
+        snprintf(note, sizeof note, "%.1f of %.1f MB", (double)done / 1e6, (double)total / 1e6);
     cli_progress_show(ctx, what, done, total, note);
 }
 
@@ -25,14 +26,17 @@ int cli_pull(cli *c, int argc, char **argv)
     cli_progress bar = {0};
     rvi_buf path = {0};
     const rvi_hub_model *m = rvi_hub_find(args[0]);
-    const char *cache;
+    const char *cache, *near = m ? NULL : cli_nearest_model(args[0]);
     rv_status st = cli_cache(c, &cache, &err);
-    if (!st)
-        st = m ? rvi_hub_pull(cache, m, show, &bar, &path, &err)
-               : rvi_error(&err, RV_E_NOT_FOUND,
-                           "no model named '%s' in the catalogue; 'ruvllm list' shows it", args[0]);
+    if (!st && !m)
+        st =
+            rvi_error(&err, RV_E_NOT_FOUND,
+                      "no model named '%s' in the catalogue%s%s%s; 'ruvllm list' shows it", args[0],
+                      near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    if (!st) st = rvi_hub_pull(cache, m, show, &bar, &path, &err);
     cli_progress_end(&bar);
     if (!st) {
+        fprintf(stderr, "%s is here, as '%s'.\n", m->title, m->name);
         rvi_buf_putc(&path, '\n');
         code = cli_print(&path);
     }

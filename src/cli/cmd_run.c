@@ -216,7 +216,8 @@ static rv_status read_prompt(const run *r, const char *prompt, rvi_buf *text, rv
     rvi_buf input = {0};
     if (!prompt || (!rvi_os_is_terminal(stdin) && rvi_os_is_readable(stdin))) {
         if (prompt && !rvi_os_has_input(stdin, PATIENCE))
-            fputs("ruvllm: waiting for standard input, which goes behind the prompt ('< /dev/null' "
+            fputs("ruvllm: waiting for standard input, which is appended to the prompt ('< "
+                  "/dev/null' "
                   "gives none)\n",
                   stderr);
         st = cli_read_file("-", &input, err);
@@ -240,7 +241,7 @@ int cli_run(cli *c, int argc, char **argv)
     bool done;
     int code = parse(&r, argc, argv, args, &n_args, &done);
     if (code || done) return code;
-    if (!n_args) return cli_usage(c, "a model is needed");
+    if (!n_args) return cli_usage(c, CLI_MODEL_NEEDED);
     if ((r.ids != NULL) + (r.messages != NULL) + (n_args > 1) > 1)
         return cli_usage(c, "give one of PROMPT, --messages and --ids");
     if (r.g.logprobs >= 0 && !r.json) return cli_usage(c, "--logprobs needs --json");

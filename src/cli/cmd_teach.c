@@ -1,4 +1,5 @@
 /* teach: corrections and preferences, one or a file of them */
+#include <errno.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -7,6 +8,8 @@
 #include "cli/conversation.h"
 #include "cli/generation.h"
 #include "cli/learning.h"
+
+#define NOTED "Noted; 'ruvllm learn run --deep' trains it"
 
 enum { MAX_LINE = 1 << 20, MAX_TEXT = 64 << 10 /* bytes, as the learner takes them */ };
 
@@ -28,13 +31,13 @@ typedef struct teach {
     rvi_buf out;
 } teach;
 
-/* Frees a. */
-static void report(teach *t, rv_adaptation *a)
+/* said: see cli_learning_describe. Frees a. */
+static void report(teach *t, rv_adaptation *a, const char *said)
 {
     if (t->json)
         cli_learning_write(a, &t->out);
     else
-        cli_learning_describe(a, &t->out);
+        cli_learning_describe(a, said, t->c->verbose, &t->out);
     rvi_buf_putc(&t->out, '\n');
     rv_free(a);
 }
@@ -78,7 +81,15 @@ static rv_status read_line(teach *t, const rvi_buf *line, size_t number, rv_erro
 {
     rvi_arena arena = {.max = 16 << 20};
     const rvi_json *v;
-    rv_status st = rvi_json_parse(&v, line->data, line->len, &arena, "lesson", err);
+    rv_error own = {0};
+    rv_status st = rvi_json_parse(&v, line->data, line->len, &arena, "", &own);
+    if (st) {
+        const char *reason =
+            strstr(own.text, "line 1"); /* its own line number means nothing here */
+        reason = reason ? reason + strlen("line 1") : own.text;
+        st = rvi_error(err, st, "not JSON%s%s", *reason == ':' || *reason == ',' ? "" : ": ",
+                       reason);
+    }
     if (!st) {
         lesson l = {member(t, v, "question"), member(t, v, "answer"), member(t, v, "chosen"),
                     member(t, v, "rejected"), number};
@@ -97,11 +108,14 @@ static rv_status read_line(teach *t, const rvi_buf *line, size_t number, rv_erro
 static rv_status read_lessons(teach *t, const char *path, rv_error *err)
 {
     bool standard = !strcmp(path, "-");
-    FILE *f = standard ? stdin : fopen(path, "rb");
+    bool is_dir = !standard && rvi_os_stat(path, NULL) == RVI_OS_DIR;
+    FILE *f = standard ? stdin : is_dir ? NULL : fopen(path, "rb");
     rvi_buf line = {.max = MAX_LINE};
     rv_status st = RV_OK;
     size_t number = 0, n_wrong = 0;
-    if (!f) return rvi_error(err, RV_E_NOT_FOUND, "%s: cannot be read", path);
+    if (!f)
+        return rvi_error(err, RV_E_NOT_FOUND, "%s: %s; a file of lessons is needed, or -q and -a",
+                         path, is_dir ? "a directory" : strerror(errno));
     while (cli_read_line(f, &line)) {
         rv_error own = {0};
         number++;
@@ -190,15 +204,19 @@ static rv_status teach_one(teach *t, const lesson *l, rv_error *err)
             cli_learning_write(&(rv_adaptation){.notes = "already known"}, &t->out);
             rvi_buf_putc(&t->out, '\n');
         } else {
-            rvi_buf_printf(&t->out, "already known: %s\n", l->question);
+            rvi_buf_printf(&t->out, "Already known: %s\n", l->question);
         }
         return RV_OK;
     }
     st = l->answer ? rv_learner_correct(t->learning.l, NULL, l->question, l->answer, &a, err)
                    : rv_learner_prefer(t->learning.l, l->question, l->chosen, l->rejected, &a, err);
-    if (st) return st;
+    if (st) return cli_learning_explain(&t->learning, st, err);
     t->n_taught++;
-    report(t, a);
+    rvi_buf said = {0};
+    if (l->answer) rvi_buf_printf(&said, "Learned: %s", l->answer);
+    if (!said.failed) cli_hush_line(said.data, said.len);
+    report(t, a, l->answer ? said.data : NOTED);
+    rvi_buf_deinit(&said);
     return RV_OK;
 }
 
@@ -227,8 +245,14 @@ static rv_status train(teach *t, rv_error *err)
         rv_learner_consolidate(t->learning.l, t->deep ? RV_LOOP_DEEP : RV_LOOP_BACKGROUND,
                                RV_LOSS_DPO, cli_learning_progress, &bar, &a, err);
     cli_progress_end(&bar);
-    if (!st) report(t, a);
-    return st;
+    if (st == RV_E_CANCELLED)
+        return rvi_error(err, st, "training stopped; 'ruvllm learn run' goes on");
+    if (st) return cli_learning_explain(&t->learning, st, err);
+    char said[64];
+    snprintf(said, sizeof said, "Trained on %d lesson%s", a->samples_used,
+             a->samples_used == 1 ? "" : "s");
+    report(t, a, said);
+    return RV_OK;
 }
 
 /* What the question gets now. */
@@ -266,6 +290,12 @@ static rv_status show_answer(teach *t, rv_error *err)
     return st;
 }
 
+static int print(teach *t)
+{
+    if (!t->json && t->out.data) cli_hush(t->out.data, t->out.len);
+    return cli_print(&t->out);
+}
+
 int cli_teach(cli *c, int argc, char **argv)
 {
     teach t = {.c = c};
@@ -276,14 +306,15 @@ int cli_teach(cli *c, int argc, char **argv)
                                 {"deep", 0, CLI_FLAG, &t.deep, NULL},
                                 {"adapter", 0, CLI_TEXT, &t.name, NULL},
                                 {"json", 0, CLI_FLAG, &t.json, NULL}};
-    const char *args[2];
+    const char *args[3];
     int n_args;
     bool done;
-    int code = cli_parse(c, table, RVI_COUNT(table), argc, argv, args, 2, &n_args, &done);
+    int code = cli_parse(c, table, RVI_COUNT(table), argc, argv, args, 3, &n_args, &done);
     if (code || done) return code;
-    if (!n_args) return cli_usage(c, "a model is needed");
+    if (!n_args) return cli_usage(c, CLI_MODEL_NEEDED);
     if (t.instant + t.background + t.deep > 1)
         return cli_usage(c, "give one of --instant, --background and --deep");
+    if (n_args > 2) return cli_usage(c, "a question and its answer are given by -q and -a");
     if (!t.question != !t.answer) return cli_usage(c, "-q and -a go together");
     if ((n_args > 1) == (t.question != NULL))
         return cli_usage(c, "give either -q and -a, or a file of lessons");
@@ -299,11 +330,11 @@ int cli_teach(cli *c, int argc, char **argv)
     if (!st) st = cli_learning_open(&t.learning, c, t.model.m, t.name, true, &err);
     if (!st) cli_interrupts_catch("\n", false);
     if (!st) st = teach_all(&t, path, &err);
-    if (!st && (t.background || t.deep)) st = train(&t, &err);
-    if (!st && t.question) st = show_answer(&t, &err);
-    /* what was learned before a failure is learned: it is reported in any case */
-    if (!t.json && t.out.data) cli_hush(t.out.data, t.out.len);
-    code = cli_print(&t.out);
+    code = print(&t); /* what was learned before a failure is learned: it is reported in any case */
+    cli_interrupts_leave();
+    if (!st && !code && (t.background || t.deep)) st = train(&t, &err);
+    if (!st && !code && t.question) st = show_answer(&t, &err);
+    if (!code) code = print(&t);
     cli_learning_close(&t.learning);
     cli_close(&t.model);
     rvi_free(t.lessons);

@@ -67,7 +67,7 @@ int cli_tokenize(cli *c, int argc, char **argv)
     bool done;
     int code = cli_parse(c, table, RVI_COUNT(table), argc, argv, args, 2, &n_args, &done);
     if (code || done) return code;
-    if (!n_args) return cli_usage(c, "a model is needed");
+    if (!n_args) return cli_usage(c, CLI_MODEL_NEEDED);
 
     rv_error err = {0};
     cli_model model;
@@ -110,6 +110,12 @@ int cli_detokenize(cli *c, int argc, char **argv)
     rvi_buf out = {0};
     if ((code = cli_parse_ids(c, args[1], &ids, &n))) return code;
     rv_status st = cli_open(c, args[0], true, &model, &err);
+    int n_vocab = st ? 0 : rv_model_get_info(model.m)->n_vocab;
+    for (size_t i = 0; !st && i < n; i++)
+        if (ids[i] >= n_vocab)
+            st =
+                rvi_error(&err, RV_E_INVALID, "token %d is not in the vocabulary, which ends at %d",
+                          ids[i], n_vocab - 1);
     if (!st) st = rv_detokenize(model.m, ids, n, skip, &text, &len, &err);
     if (!st && json) {
         rvi_buf_puts(&out, "{\"text\":");

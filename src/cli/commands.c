@@ -7,8 +7,7 @@ const char cli_purpose[] = "runs language models on this machine";
 const cli_command cli_commands[] = {
     {"run", "MODEL [PROMPT]", "answer a prompt, or chat without one",
      "  Piped standard input is appended to PROMPT after a blank line ('< /dev/null' prevents "
-     "this);\n"
-     "  without PROMPT, each line of it is a message of a chat.\n"
+     "this); without PROMPT, each line of it is a message or a command of a chat.\n"
      "  --raw                    continue the text as it is, no chat template\n"
      "  --messages F.json        a whole conversation: [{\"role\": ..., \"content\": ...}, ...], "
      "or {\"messages\": [...]}\n"
@@ -20,18 +19,15 @@ const cli_command cli_commands[] = {
      cli_run, cli_generation_help},
     {"chat", "MODEL", "talk with a model; /help there lists the commands",
      "  --no-history             do not save what is typed (otherwise in the file chat_history of "
-     "--state-dir or\n"
-     "                           RUVLLM_STATE_DIR, XDG_STATE_HOME/ruvllm or "
-     "~/.local/state/ruvllm)\n"
-     "  If standard input is not a terminal, every line is a message, answered greedily unless "
-     "options say otherwise.\n",
+     "--state-dir or RUVLLM_STATE_DIR, XDG_STATE_HOME/ruvllm or ~/.local/state/ruvllm)\n"
+     "  A line is a message, or a command such as /help or /quit, also where standard input is not "
+     "a terminal; messages are answered greedily there unless options say otherwise.\n",
      cli_chat, cli_generation_help},
     {"teach", "MODEL [-q QUESTION -a ANSWER | FILE.jsonl]", "teach the right answers to questions",
      "  -q TEXT, -a TEXT     a question and its right answer\n"
      "  FILE.jsonl           one lesson a line ('-': standard input): {\"question\": ..., "
-     "\"answer\": ...}, or\n"
-     "                       {\"question\": ..., \"chosen\": ..., \"rejected\": ...}: the better "
-     "of two answers\n"
+     "\"answer\": ...}, or {\"question\": ..., \"chosen\": ..., \"rejected\": ...}: the better of "
+     "two answers\n"
      "  --instant            answer from memory at once, train later: with 'learn run' or while "
      "you chat (default)\n"
      "  --background         train now: groups of corrections become adapters\n"
@@ -51,7 +47,8 @@ const cli_command cli_commands[] = {
      "  import PATH          add an adapter from another source as a generation\n"
      "  merge A B            merge two generations into one\n"
      "  log verify           check the hash chain of the feedback log\n"
-     "  forget TEXT          remove what was taught with this text in its question or answer\n"
+     "  forget TEXT          remove what was taught with this text, or part of a word, in its "
+     "question or answer\n"
      "\n"
      "  -m, --model MODEL    the model that was taught (smollm2)\n"
      "  --adapter NAME       use what is stored under this name (default)\n"
@@ -62,13 +59,14 @@ const cli_command cli_commands[] = {
      "  --generation N       export: this one instead of the newest\n"
      "  --f16                export: 16-bit numbers, half the size\n"
      "  --force              export: replace an existing file\n"
+     "  -y, --yes            forget: do not ask before several lessons go\n"
      "  --json               as one JSON object\n"
      "\n"
      "  State is stored below --state-dir, in a directory for each model and name.\n",
      cli_learn, NULL},
     {"embed", "MODEL [TEXT|-]...", "compute the vectors of texts",
-     "  --pooling KIND           how to combine the tokens' vectors: mean, last, first (what the "
-     "model was made for)\n"
+     "  --pooling mean|last|first\n"
+     "                           how to combine the tokens' vectors (as the model was made for)\n"
      "  --no-normalize           do not scale the vectors to length 1\n"
      "  --file F                 one text a line; '-' or no TEXT: standard input\n"
      "  --json                   {\"model\", \"embeddings\": [{\"index\", \"n_tokens\", "
@@ -111,8 +109,7 @@ const cli_command cli_commands[] = {
     {"tap", "MODEL --ids 1,2,3|@file -o OUT.safetensors",
      "write intermediate values of a forward pass",
      "  --tap NAME,...       hidden.I, logits, attn_norm.I, q.I, k.I, v.I, q_rope.I, k_rope.I, "
-     "attn_mix.I, attn_out.I,\n"
-     "                       ffn_norm.I, ffn_gate.I, ffn_up.I, ffn_act.I, ffn_out.I (hidden.* and "
+     "attn_mix.I, attn_out.I, ffn_norm.I, ffn_gate.I, ffn_up.I, ffn_act.I, ffn_out.I (hidden.* and "
      "logits), '*' for all\n"
      "  --lora PATH[:SCALE]  adapter (may be repeated)\n"
      "  --force              replace OUT.safetensors if it exists\n",

@@ -58,20 +58,43 @@ static rv_log_level log_level(const cli *c)
     return c->verbose ? RV_LOG_INFO : RV_LOG_WARN;
 }
 
+const char *cli_nearest_model(const char *typed)
+{
+    const char *names[64];
+    size_t n;
+    const rvi_hub_model *m = rvi_hub_catalog(&n);
+    n = RVI_MIN(n, RVI_COUNT(names) - 1);
+    for (size_t i = 0; i < n; i++) names[i] = m[i].name;
+    names[n] = NULL;
+    return cli_nearest(typed, names);
+}
+
 /* The path behind a MODEL argument. */
 static rv_status resolve(const cli *c, const char *name, rvi_buf *path, rv_error *err)
 {
-    if (rvi_os_stat(name, NULL) != RVI_OS_NONE)
+    if (rvi_os_stat(name, NULL) != RVI_OS_NONE) {
+        rvi_buf config = {0};
+        bool empty = rvi_buf_printf(&config, "%s/config.json", name) &&
+                     rvi_os_stat(name, NULL) == RVI_OS_DIR &&
+                     rvi_os_stat(config.data, NULL) == RVI_OS_NONE;
+        rvi_buf_deinit(&config);
+        if (empty)
+            return rvi_error(err, RV_E_NOT_FOUND,
+                             "%s: a directory without a model (it has no config.json)", name);
         return rvi_buf_puts(path, name) ? RV_OK : rvi_nomem(err, "path");
+    }
     const rvi_hub_model *known = rvi_hub_find(name);
     const char *cache = c->cache_dir;
     rv_status st = RV_E_NOT_FOUND;
     if (!known && cache && *name) st = rvi_hub_local_find(cache, name, path, err);
-    if (!known && st == RV_E_NOT_FOUND)
-        return rvi_error(err, RV_E_NOT_FOUND,
-                         "no model '%s': give a .gguf file, a model directory, or a name that "
-                         "'ruvllm list' shows",
-                         name);
+    if (!known && st == RV_E_NOT_FOUND) {
+        const char *near = cli_nearest_model(name);
+        return rvi_error(
+            err, RV_E_NOT_FOUND,
+            "no model '%s'%s%s%s: give a .gguf file, a model directory, or a name that "
+            "'ruvllm list' shows",
+            name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    }
     if (!known) return st;
     st = cli_cache(c, &cache, err);
     if (!st) st = rvi_hub_path(path, cache, known, err);
@@ -351,26 +374,45 @@ int cli_print(rvi_buf *text)
     return st;
 }
 
+/* "2 min left", once that can be told. */
+static void put_rest(char *out, size_t size, double seconds, double part)
+{
+    double rest = part > 0 ? seconds / part * (1 - part) : 0;
+    *out = 0;
+    if (part < 0.02 || part >= 1 || seconds < 2) return;
+    if (rest < 90)
+        snprintf(out, size, "%.0f s left ", rest);
+    else if (rest < 90 * 60.0)
+        snprintf(out, size, "%.0f min left ", rest / 60);
+    else
+        snprintf(out, size, "%.1f h left ", rest / 3600);
+}
+
 void cli_progress_show(cli_progress *p, const char *what, uint64_t done, uint64_t total,
                        const char *note)
 {
-    enum { WIDTH = 30 };
+    enum { WIDTH = 24, NARROW = 5, OTHERS = 10 /* columns of brackets, percents and spaces */ };
     double now = rvi_os_seconds(), part = total ? (double)done / (double)total : 0;
+    char bar[WIDTH + 1], rest[32];
     if (part > 1) part = 1;
+    if (!p->what || strcmp(p->what, what)) *p = (cli_progress){p->last, now, 0, what};
+    put_rest(rest, sizeof rest, now - p->begun, part);
     if (!rvi_os_is_terminal(stderr)) {
         int tenth = (int)(part * 10);
         if (tenth == p->last_tenth) return;
         p->last_tenth = tenth;
-        fprintf(stderr, "%s: %d%% %s\n", what, tenth * 10, note);
+        fprintf(stderr, "%s: %d%% %s%s\n", what, tenth * 10, rest, note);
         return;
     }
     if (now - p->last < 0.1 && done < total) return;
     p->last = now;
-    char bar[WIDTH + 1];
-    int filled = (int)(part * WIDTH);
-    for (int i = 0; i < WIDTH; i++) bar[i] = i < filled ? '#' : '.';
-    bar[WIDTH] = 0;
-    fprintf(stderr, "\r%-12s [%s] %3d%% %s\033[K", what, bar, (int)(part * 100), note);
+    int width = rvi_os_terminal_width(stderr) - OTHERS -
+                (int)(RVI_MAX(strlen(what), (size_t)12) + strlen(rest) + strlen(note));
+    width = RVI_MAX(RVI_MIN(width, WIDTH), NARROW);
+    int filled = (int)(part * width);
+    for (int i = 0; i < width; i++) bar[i] = i < filled ? '#' : '.';
+    bar[width] = 0;
+    fprintf(stderr, "\r%-12s [%s] %3d%% %s%s\033[K", what, bar, (int)(part * 100), rest, note);
     fflush(stderr);
 }
 

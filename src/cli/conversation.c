@@ -128,12 +128,11 @@ static void write_json(rvi_buf *out, const rvi_json *v)
     }
 }
 
-bool cli_conversation_system(const cli_conversation *c, rvi_buf *out)
+void cli_conversation_text(const cli_conversation *c, size_t i, rvi_buf *out)
 {
     rvi_arena arena = {0};
     const rvi_json *message;
-    if (!has_system(c)) return false;
-    if (!rvi_json_parse(&message, c->messages[0].json, c->messages[0].len, &arena, "system message",
+    if (!rvi_json_parse(&message, c->messages[i].json, c->messages[i].len, &arena, "message",
                         NULL)) {
         const rvi_json *content = rvi_json_get(message, "content");
         if (rvi_json_is(content, RVI_JSON_STRING))
@@ -142,6 +141,12 @@ bool cli_conversation_system(const cli_conversation *c, rvi_buf *out)
             write_json(out, content);
     }
     rvi_arena_deinit(&arena);
+}
+
+bool cli_conversation_system(const cli_conversation *c, rvi_buf *out)
+{
+    if (!has_system(c)) return false;
+    cli_conversation_text(c, 0, out);
     return true;
 }
 

@@ -34,8 +34,10 @@ size_t cli_conversation_drop_turns(cli_conversation *c, size_t n_turns);
 /* The system message; NULL removes it. */
 rv_status cli_conversation_set_system(cli_conversation *c, const char *text,
                                       rv_error *err) RVI_MUST_CHECK;
-/* Appends its content, text as it is and anything else as JSON. False if there is none. */
+/* Appends its content, as below. False if there is none. */
 bool cli_conversation_system(const cli_conversation *c, rvi_buf *out);
+/* Appends the content of message i, text as it is and anything else as JSON. */
+void cli_conversation_text(const cli_conversation *c, size_t i, rvi_buf *out);
 
 /* {"messages": [...], ...} or the list alone. On failure c is as it was. */
 rv_status cli_conversation_load(cli_conversation *c, const char *path,

@@ -6,13 +6,16 @@
 
 #include <errno.h>
 #include <histedit.h>
+#include <limits.h>
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 #include <wchar.h>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/os.h"
+#include "cli/generation.h"
 
 enum {
     MAX_ENTRIES = 1000,           /* of the history */
@@ -26,6 +29,7 @@ struct cli_editor {
     History *history;
     rvi_buf history_path; /* no data: only in memory */
     FILE *screen;
+    const char *const *commands;
     bool escapes;
     char prompt[64];
 };
@@ -39,6 +43,72 @@ static char *show_prompt(EditLine *el)
     cli_editor *e = NULL;
     el_get(el, EL_CLIENTDATA, &e);
     return e->prompt;
+}
+
+/* libedit's own reader does not see an interrupt that comes just before it waits, or together with
+ * a key. Bytes that are no text are passed over. */
+static int read_char(EditLine *el, wchar_t *out)
+{
+    char bytes[MB_LEN_MAX];
+    size_t n = 0;
+    (void)el;
+    for (;;) {
+        int got = rvi_interrupt_read(&bytes[n], cli_interrupted);
+        if (got <= 0) return got;
+        size_t used = mbrtowc(out, bytes, ++n, &(mbstate_t){0});
+        if (used == (size_t)-1 && n > 1) { /* the last one may begin another character */
+            bytes[0] = bytes[n - 1];
+            used = mbrtowc(out, bytes, n = 1, &(mbstate_t){0});
+        }
+        if (used == (size_t)-2 && n < sizeof bytes) continue;
+        if (used != (size_t)-1 && used != (size_t)-2) return 1;
+        n = 0;
+    }
+}
+
+/* Is `word` a command that begins with the len characters of text? */
+static bool begins_with(const char *word, const wchar_t *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (!word[i] || (wchar_t)(unsigned char)word[i] != text[i]) return false;
+    return true;
+}
+
+/* Tab: completes the name of a command as far as it is certain, else shows which there are.
+ * Anywhere else it is a character like others. */
+static unsigned char complete(EditLine *el, int key)
+{
+    cli_editor *e = NULL;
+    const LineInfoW *line = el_wline(el);
+    size_t len = (size_t)(line->cursor - line->buffer), n = 0, sure = 0;
+    const char *first = NULL;
+    (void)key;
+    el_get(el, EL_CLIENTDATA, &e);
+    if (!len || line->buffer[0] != L'/' || wmemchr(line->buffer, L' ', len))
+        return el_winsertstr(el, L"\t") ? CC_ERROR : CC_REFRESH;
+    const wchar_t *typed = line->buffer + 1;
+    len--;
+    for (const char *const *w = e->commands; *w; w++) {
+        if (!begins_with(*w, typed, len)) continue;
+        if (!n++) sure = strlen(first = *w);
+        for (size_t i = 0; i < sure; i++)
+            if (first[i] != (*w)[i]) sure = i;
+    }
+    if (!n) return CC_ERROR;
+    if (sure > len || n == 1) {
+        wchar_t rest[64];
+        size_t m = 0;
+        for (size_t i = len; i < sure && m + 2 < RVI_COUNT(rest); i++)
+            rest[m++] = (wchar_t)first[i];
+        if (n == 1) rest[m++] = L' ';
+        rest[m] = 0;
+        return el_winsertstr(el, rest) ? CC_ERROR : CC_REFRESH;
+    }
+    fputc('\n', e->screen);
+    for (const char *const *w = e->commands; *w; w++)
+        if (begins_with(*w, typed, len)) fprintf(e->screen, "/%s  ", *w);
+    fputc('\n', e->screen);
+    return CC_REDISPLAY;
 }
 
 /* Line ends are one '\n' each; other control characters than tab are left out. */
@@ -120,8 +190,8 @@ void cli_editor_remember(cli_editor *e, const char *text, size_t len)
 
 /* ---- the editor ---- */
 
-rv_status cli_editor_new(cli_editor **out, FILE *screen, bool escapes, const char *path,
-                         rv_error *err)
+rv_status cli_editor_new(cli_editor **out, FILE *screen, bool escapes, const char *const *commands,
+                         const char *path, rv_error *err)
 {
     HistEvent event;
     cli_editor *e = rvi_zalloc(sizeof *e);
@@ -131,6 +201,7 @@ rv_status cli_editor_new(cli_editor **out, FILE *screen, bool escapes, const cha
     if (!setlocale(LC_CTYPE, "") || MB_CUR_MAX == 1) (void)setlocale(LC_CTYPE, "C.UTF-8");
     e->screen = screen;
     e->escapes = escapes;
+    e->commands = commands;
     e->el = el_init("ruvllm", stdin, screen, stderr);
     e->history = history_init();
     bool named = !path || rvi_buf_puts(&e->history_path, path);
@@ -148,7 +219,9 @@ rv_status cli_editor_new(cli_editor **out, FILE *screen, bool escapes, const cha
     el_set(e->el, EL_HIST, history, e->history);
     el_wset(e->el, EL_ADDFN, L"take-paste", L"takes pasted text as one piece", take_paste);
     el_set(e->el, EL_BIND, "\033[200~", "take-paste", NULL);
-    el_set(e->el, EL_BIND, "^I", "ed-insert", NULL);
+    el_wset(e->el, EL_ADDFN, L"complete-command", L"completes a command", complete);
+    el_set(e->el, EL_BIND, "^I", "complete-command", NULL);
+    el_wset(e->el, EL_GETCFN, read_char);
     (void)el_source(e->el, NULL); /* the user's .editrc */
     return RV_OK;
 }

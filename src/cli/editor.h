@@ -17,10 +17,11 @@ typedef enum cli_read {
 /* Resets the terminal if the program ends while the editor is using it. */
 extern const char cli_editor_last_words[];
 
-/* screen: a terminal. history: the file lines are kept in (made if it is not there, readable by its
- * owner alone), NULL: only in memory. escapes: the terminal understands them. */
-rv_status cli_editor_new(cli_editor **out, FILE *screen, bool escapes, const char *history,
-                         rv_error *err) RVI_MUST_CHECK;
+/* screen: a terminal. commands: the words that Tab completes after a slash, ended by NULL. history:
+ * the file lines are kept in (made if it is not there, readable by its owner alone), NULL: only in
+ * memory. escapes: the terminal understands them. */
+rv_status cli_editor_new(cli_editor **out, FILE *screen, bool escapes, const char *const *commands,
+                         const char *history, rv_error *err) RVI_MUST_CHECK;
 void cli_editor_free(cli_editor **e);
 
 /* A line without its end; text that was pasted, or recalled, may have line ends inside. bold: show

@@ -12,6 +12,7 @@
 #include "base/interrupt.h"
 #include "base/number.h"
 #include "base/os.h"
+#include "base/thread.h"
 #include "cli/screen.h"
 
 /* ---- options ---- */
@@ -53,9 +54,8 @@ const char cli_generation_help[] =
     "  --dry-window N           ... looking back N tokens (0: all)\n"
     "  --dry-breaker TEXT       ... sequences end at TEXT (may be repeated; newline : \" *)\n"
     "  --logit-bias ID=VALUE    added to a token's logit; -inf: never, inf: always (repeated)\n"
-    "  --samplers LIST          stages in this order, those not named off (penalties,dry,\n"
-    "                           "
-    "top_n_sigma,temperature,top_k,typical_p,top_p,min_p,xtc,mirostat)\n";
+    "  --samplers LIST          stages in this order, those not named off (penalties, dry, "
+    "top_n_sigma, temperature, top_k, typical_p, top_p, min_p, xtc, mirostat)\n";
 
 #define ROW(option, kind, field)                                                                   \
     {                                                                                              \
@@ -254,8 +254,11 @@ rv_status cli_generation_session(const cli *c, const cli_generation *g, const rv
 
 /* ---- interrupts ---- */
 
+enum { MOMENT = 30 /* milliseconds */ };
+
 static atomic_int interrupts;
 static atomic_bool reading; /* a line is being read; the line editor checks the interrupts */
+static atomic_bool leaving; /* an interrupt leaves, after a moment */
 static rv_session *_Atomic answering; /* what an interrupt stops; NULL: nothing is being made */
 static const char *_Atomic last_words = "";
 
@@ -266,14 +269,27 @@ static void on_signal(int signal)
     rv_session *s = atomic_load(&answering);
     bool again = atomic_fetch_add(&interrupts, 1) > 0;
     if (signal != SIGINT || (again && !atomic_load(&reading)))
-        rvi_interrupt_leave(signal, atomic_load(&last_words));
+        rvi_interrupt_leave(128 + signal, atomic_load(&last_words));
     if (s) rv_session_cancel(s);
+    if (atomic_load(&leaving))
+        rvi_interrupt_leave_within(MOMENT, CLI_INTERRUPTED, atomic_load(&last_words));
 }
 
 void cli_interrupts_catch(const char *words, bool also_end)
 {
     atomic_store(&last_words, words);
     rvi_interrupt_catch(on_signal, also_end);
+}
+
+void cli_interrupts_leave(void)
+{
+    atomic_store(&leaving, true);
+}
+
+void cli_leave_soon(int status)
+{
+    rvi_thread_hurry();
+    rvi_interrupt_leave_within(MOMENT, status, "");
 }
 
 bool cli_interrupted(void)

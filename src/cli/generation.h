@@ -1,7 +1,7 @@
 /* generation.h - what `run` and `chat` share: sampling options, and generating an answer.
  *
- * The first Ctrl-C stops the current answer or asks training to stop; a second one ends the program
- * at once, whatever it is doing. The signal handler changes nothing but the count of interrupts. */
+ * The first Ctrl-C stops the current answer, or training; a second one ends the program at once,
+ * whatever it is doing. The signal handler changes nothing but the count of interrupts. */
 #ifndef RVI_CLI_GENERATION_H
 #define RVI_CLI_GENERATION_H
 
@@ -46,6 +46,13 @@ rv_status cli_generation_session(const cli *c, const cli_generation *g, const rv
 /* Catches Ctrl-C from now on, and with also_end requests to end the program. last_words, a
  * constant, is written when the program ends at once. */
 void cli_interrupts_catch(const char *last_words, bool also_end);
+/* From now on the first Ctrl-C leaves too, after the moment that a step of training may need to
+ * save what it has. */
+void cli_interrupts_leave(void);
+/* For the end of a command, when its output is written: the program ends with this status after a
+ * moment at the latest. All that was acknowledged is on the disk; what remains is to stop what
+ * computes in the background and to free memory, and nobody is to wait for that. */
+void cli_leave_soon(int status);
 bool cli_interrupted(void);
 void cli_interrupts_forget(void);
 /* While on, interrupts are only counted, because the line editor handles them. */

@@ -5,17 +5,61 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/os.h"
+#include "base/thread.h"
 #include "base/utf8.h"
 #include "cli/generation.h"
-
-/* ---- opening ---- */
 
 static bool file_of(const cli_learning *l, const char *name, rvi_buf *out)
 {
     return rvi_buf_printf(out, "%s/%s", l->dir.data, name);
 }
+
+/* ---- who else is at it ---- */
+
+static rv_status lock(const cli_learning *l, const char *what, int *out)
+{
+    rvi_buf path = {0};
+    rv_status st = file_of(l, what, &path) ? rvi_os_lock(path.data, out, NULL) : RV_E_NOMEM;
+    rvi_buf_deinit(&path);
+    return st;
+}
+
+static bool is_claimed(const cli_learning *l, const char *what)
+{
+    int held = -1;
+    if (l->claimed && !strcmp(l->claimed, what)) return false; /* by this process */
+    rv_status st = lock(l, what, &held);
+    if (!st) rvi_os_unlock(held);
+    return st == RV_E_STORAGE;
+}
+
+bool cli_learning_claim(cli_learning *l, const char *what)
+{
+    enum { ATTEMPTS = 3 }; /* somebody may just be looking whether it is claimed */
+    rv_status st = RV_E_STORAGE;
+    for (int i = 0; st == RV_E_STORAGE && i < ATTEMPTS; i++) {
+        if (i) rvi_thread_sleep(0.02);
+        st = lock(l, what, &l->claim);
+    }
+    if (!st) l->claimed = what;
+    return st != RV_E_STORAGE; /* where nothing can be locked nothing can be told */
+}
+
+rv_status cli_learning_explain(const cli_learning *l, rv_status st, rv_error *err)
+{
+    if (st != RV_E_STORAGE || !strstr(err->text, "another process")) return st;
+    if (is_claimed(l, CLI_CHATTING))
+        return rvi_error(err, st,
+                         "a chat with this model is open and is learning: "
+                         "teach it there with /fix, or end that chat first");
+    if (is_claimed(l, CLI_TRAINING))
+        return rvi_error(err, st,
+                         "'ruvllm learn run' is training this model: try again when it has ended");
+    return st;
+}
+
+/* ---- opening ---- */
 
 static rv_status open_learner(cli_learning *l, const rv_model *m, const char *name, rv_error *err)
 {
@@ -31,6 +75,7 @@ static rv_status open_learner(cli_learning *l, const rv_model *m, const char *na
     o.store = &l->store;
     o.dir = l->dir.data;
     o.user = name;
+    if (is_claimed(l, CLI_CHATTING)) o.lock_wait = RV_WAIT_NEVER; /* chats last */
     return rv_learner_new(&l->l, m, &o, err);
 }
 
@@ -38,12 +83,15 @@ rv_status cli_learning_open(cli_learning *out, const cli *c, const rv_model *m, 
                             bool create, rv_error *err)
 {
     char digest[65];
-    *out = (cli_learning){0};
     if (!name) name = "default";
+    *out = (cli_learning){.name = name};
     if (!create && !c->state_dir) return RV_OK;
     const char *state;
     rv_status st = cli_state(c, &state, err);
-    if (!st && !create && rvi_os_stat(state, NULL) != RVI_OS_DIR) return RV_OK;
+    rvi_os_kind kind = st ? RVI_OS_NONE : rvi_os_stat(state, NULL);
+    if (!st && kind != RVI_OS_DIR && kind != RVI_OS_NONE)
+        st = rvi_error(err, RV_E_CONFIG, "%s: not a directory", state);
+    if (!st && !create && kind == RVI_OS_NONE) return RV_OK;
     if (!st) st = rv_model_digest(m, digest, err);
     if (!st && !rvi_buf_printf(&out->dir, "%s/%s/%s", state, digest, name))
         st = rvi_nomem(err, "path");
@@ -60,6 +108,7 @@ void cli_learning_close(cli_learning *l)
     rv_learner_free(&l->l); /* does not wait for what is computed in the background */
     rv_store_close(&l->store);
     rvi_buf_deinit(&l->dir);
+    if (l->claimed) rvi_os_unlock(l->claim);
     *l = (cli_learning){0};
 }
 
@@ -91,20 +140,28 @@ static void put_time(rvi_buf *out, double us)
         rvi_buf_printf(out, "%.1f s", us / 1e6);
 }
 
-void cli_learning_describe(const rv_adaptation *a, rvi_buf *out)
+const char cli_learning_step[] = "Learned: a small step";
+
+void cli_learning_describe(const rv_adaptation *a, const char *said, bool verbose, rvi_buf *out)
 {
-    rvi_buf_puts(out, a->notes[0] ? a->notes : a->applied ? "Learned" : "Nothing changed");
-    rvi_buf_puts(out, " (");
-    put_time(out, a->latency_us);
-    if (a->forward_us > 0) {
-        rvi_buf_puts(out, ", forward passes ");
-        put_time(out, a->forward_us);
+    size_t at = out->len;
+    bool returned = !strncmp(a->notes, "rolled back", strlen("rolled back"));
+    rvi_buf_puts(out, returned             ? "Not kept: other answers would have changed too much"
+                      : a->applied && said ? said
+                      : a->notes[0]        ? a->notes
+                      : a->applied         ? "Learned"
+                                           : "Nothing changed");
+    if (!out->failed && out->data[at] >= 'a' && out->data[at] <= 'z')
+        out->data[at] = (char)(out->data[at] - 'a' + 'A');
+    double us = a->latency_us + a->forward_us;
+    if ((a->applied && us >= 0.5) || a->generation || verbose) {
+        rvi_buf_puts(out, " (");
+        put_time(out, us);
+        if (a->generation) rvi_buf_printf(out, "; generation %d", a->generation);
+        if (verbose && a->event) rvi_buf_printf(out, "; event %llu", (unsigned long long)a->event);
+        if (verbose && a->applied && said && a->notes[0]) rvi_buf_printf(out, "; %s", a->notes);
+        rvi_buf_putc(out, ')');
     }
-    if (a->event) rvi_buf_printf(out, "; event %llu", (unsigned long long)a->event);
-    if (a->generation) rvi_buf_printf(out, "; generation %d", a->generation);
-    if (isfinite(a->quality_delta) && a->applied)
-        rvi_buf_printf(out, "; quality %+.3f", a->quality_delta);
-    rvi_buf_puts(out, ")");
 }
 
 void cli_learning_write(const rv_adaptation *a, rvi_buf *out)
@@ -161,79 +218,191 @@ static void print_generations(const rvi_json *list, rvi_buf *out)
             rvi_json_bool(rvi_json_get(g, "gated"), false) ? "where a taught subject is named"
                                                            : "in every answer");
         if (rvi_json_get(g, "steps"))
-            rvi_buf_printf(out, "; %d steps in %.0f s, loss %.3f, probe KL %.4f",
-                           (int)rvi_json_int(rvi_json_get(g, "steps"), 0),
-                           rvi_json_number(rvi_json_get(g, "seconds"), 0),
-                           rvi_json_number(rvi_json_get(g, "loss"), 0),
-                           rvi_json_number(rvi_json_get(g, "probe_kl"), 0));
+            rvi_buf_printf(out, "; %d steps of training",
+                           (int)rvi_json_int(rvi_json_get(g, "steps"), 0));
         rvi_buf_putc(out, '\n');
     }
+}
+
+/* A stage of training in words that need no explanation. */
+static const char *plain_stage(const char *stage)
+{
+    static const char *const words[][2] = {
+        {"the model's own texts", "writing own texts"},
+        {"ordinary text", "reading plain texts"},
+        {"hidden states", "reading examples"},
+        {"wordings", "finding wordings"},
+        {"negatives", "finding others"},
+    };
+    for (size_t i = 0; i < RVI_COUNT(words); i++)
+        if (!strcmp(words[i][0], stage)) return words[i][1];
+    return stage;
 }
 
 /* What runs in the background, and how far it is. */
 static void print_background(const rvi_json *status, rvi_buf *out)
 {
     const rvi_json *p = rvi_json_get(status, "background_progress");
-    const char *what = rvi_json_string(rvi_json_get(status, "background"), "off");
-    const char *stage = rvi_json_string(rvi_json_get(p, "stage"), ""),
+    const char *what = rvi_json_string(rvi_json_get(status, "background"), "off"),
+               *stage = rvi_json_string(rvi_json_get(p, "stage"), ""),
                *trouble = rvi_json_string(rvi_json_get(status, "background_error"), NULL);
     long long n = rvi_json_int(rvi_json_get(p, "about"), 0),
               done = rvi_json_int(rvi_json_get(p, "done"), 0),
               total = rvi_json_int(rvi_json_get(p, "total"), 0);
     if (trouble) rvi_buf_printf(out, "the last training failed: %s\n", trouble);
-    if (!p) {
-        if (strcmp(what, "off") && strcmp(what, "resting"))
-            rvi_buf_printf(out, "now: %s, begins\n", what);
-        return;
-    }
-    rvi_buf_puts(out, "now: ");
-    if (!strncmp(what, "training", strlen("training")))
-        rvi_buf_printf(
-            out, "%s %lld %s%s: ", strcmp(stage, "training") ? "preparing to train" : "training", n,
-            strcmp(what, "training") ? "preference" : "correction", n == 1 ? "" : "s");
+    if (!strcmp(what, "off") || !strcmp(what, "resting")) return;
+    if (n)
+        rvi_buf_printf(out, "now: training %lld %s%s", n,
+                       strcmp(what, "training") ? "preference" : "correction", n == 1 ? "" : "s");
     else
-        rvi_buf_printf(out, "%s: ", what);
+        rvi_buf_printf(out, "now: %s", strcmp(what, "training") ? "preparing" : what);
     if (!strcmp(stage, "training"))
-        rvi_buf_printf(out, "step %lld of %lld\n", done, total);
-    else
-        rvi_buf_printf(out, "%s, %lld of %lld\n", stage, done, total);
+        rvi_buf_printf(out, ", step %lld of %lld", done, total);
+    else if (p && total)
+        rvi_buf_printf(out, " (%s, %lld %%)", plain_stage(stage), 100 * done / total);
+    rvi_buf_putc(out, '\n');
+}
+
+/* ---- thumbs and scores ---- */
+
+enum { HASH = 32 }; /* bytes before the JSON of a record of the log */
+
+typedef struct judgement {
+    uint64_t event;
+    bool bad;
+    double score;
+    const char *question, *answer;
+} judgement;
+
+typedef struct judgements {
+    rvi_arena *arena;
+    const char *user;
+    judgement *list;
+    size_t n, cap;
+} judgements;
+
+static bool add_judgement(judgements *j, const judgement *x)
+{
+    if (j->n == j->cap) {
+        size_t cap = j->cap ? j->cap * 2 : 64;
+        judgement *grown = rvi_realloc_array(j->list, cap, sizeof *grown);
+        if (!grown) return false;
+        j->list = grown;
+        j->cap = cap;
+    }
+    j->list[j->n++] = *x;
+    return true;
+}
+
+static int note_event(void *ctx, uint64_t event, rv_bytes record)
+{
+    judgements *j = ctx;
+    const rvi_json *e;
+    if (record.len <= HASH || rvi_json_parse(&e, (const char *)record.data + HASH,
+                                             record.len - HASH, j->arena, "event", NULL))
+        return 0;
+    const rvi_json *kind = rvi_json_get(e, "kind");
+    if (strcmp(rvi_json_string(rvi_json_get(e, "user"), ""), j->user) != 0) return 0;
+    if (rvi_json_is_string(kind, "undo")) {
+        uint64_t target = (uint64_t)rvi_json_int(rvi_json_get(e, "target"), 0);
+        for (size_t i = j->n; i-- > 0;)
+            if (j->list[i].event == target)
+                memmove(&j->list[i], &j->list[i + 1], (--j->n - i) * sizeof *j->list);
+        return 0;
+    }
+    bool bad = rvi_json_is_string(kind, "thumb");
+    if (!bad && !rvi_json_is_string(kind, "score")) return 0;
+    judgement x = {event, bad, rvi_json_number(rvi_json_get(e, "score"), 0),
+                   rvi_json_string(rvi_json_get(e, "question"), ""),
+                   rvi_json_string(rvi_json_get(e, "given"), "")};
+    return !add_judgement(j, &x);
+}
+
+/* Those that were not taken back, by the log: through a connection of its own, since the background
+ * may be using the learner's. */
+static void print_judgements(const cli_learning *l, rvi_arena *a, rvi_buf *out)
+{
+    enum { SHOWN = 12, WIDTH = 60 };
+    rvi_buf path = {0};
+    rv_store store = {0};
+    judgements j = {.arena = a, .user = l->name};
+    if (file_of(l, "feedback.db", &path) && !rv_store_open(&store, path.data, NULL, NULL) &&
+        !store.read(store.ctx, "feedback", 1, note_event, &j, NULL) && j.n) {
+        rvi_buf_printf(out, "%zu judgement%s", j.n, j.n == 1 ? "" : "s");
+        rvi_buf_printf(out, j.n > SHOWN ? ", the last %d:\n" : "\n", SHOWN);
+        for (size_t i = j.n > SHOWN ? j.n - SHOWN : 0; i < j.n; i++) {
+            const judgement *x = &j.list[i];
+            const char *answer = cli_one_line(a, x->answer);
+            size_t len = strlen(answer), cut = RVI_MIN(len, (size_t)WIDTH);
+            while (cut < len && cut && (answer[cut] & 0xC0) == 0x80) cut--; /* a whole character */
+            rvi_buf_printf(out, "  %s\n    ", cli_one_line(a, x->question));
+            if (x->bad)
+                rvi_buf_puts(out, "bad: ");
+            else if (x->score >= 1)
+                rvi_buf_puts(out, "good: ");
+            else
+                rvi_buf_printf(out, "score %.3g: ", x->score);
+            rvi_buf_printf(out, "%.*s%s\n", (int)cut, answer, cut < len ? "..." : "");
+        }
+    }
+    rv_store_close(&store);
+    rvi_buf_deinit(&path);
+    rvi_free(j.list);
+}
+
+/* ---- the status ---- */
+
+rv_status cli_learning_status(const cli_learning *l, rvi_arena *arena, const rvi_json **out,
+                              rv_error *err)
+{
+    char *json = NULL;
+    *out = NULL;
+    rv_status st = rv_learner_status(l->l, &json, err);
+    if (!st) st = rvi_json_parse(out, json, strlen(json), arena, "status", err);
+    rv_free(json);
+    return st;
 }
 
 rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err)
 {
     rvi_arena arena = {0};
     const rvi_json *s = NULL;
-    char *json = NULL;
-    rv_status st = rv_learner_status(l->l, &json, err);
-    if (!st) st = rvi_json_parse(&s, json, strlen(json), &arena, "status", err);
+    rv_status st = cli_learning_status(l, &arena, &s, err);
     if (!st) {
         const rvi_json *preferences = rvi_json_get(s, "preferences");
         size_t n = rvi_json_count(preferences);
-        rvi_buf_printf(out, "%lld correction%s, %lld of them not trained yet%s\n",
-                       (long long)rvi_json_int(rvi_json_get(s, "lessons"), 0),
-                       rvi_json_int(rvi_json_get(s, "lessons"), 0) == 1 ? "" : "s",
-                       (long long)rvi_json_int(rvi_json_get(s, "waiting"), 0),
-                       l->paused ? "; training is paused" : "");
-        if (!rvi_json_bool(rvi_json_get(s, "calibrated"), true))
-            rvi_buf_puts(out, "not calibrated yet: corrections are recognised by their subject "
-                              "alone\n");
+        long long lessons = rvi_json_int(rvi_json_get(s, "lessons"), 0),
+                  waiting = rvi_json_int(rvi_json_get(s, "waiting"), 0);
+        if (lessons) rvi_buf_printf(out, "%lld correction%s, ", lessons, lessons == 1 ? "" : "s");
+        if (!lessons)
+            rvi_buf_puts(out, "no corrections");
+        else if (waiting == lessons)
+            rvi_buf_puts(out, "not trained yet");
+        else if (waiting)
+            rvi_buf_printf(out, "%lld not trained yet", waiting);
+        else
+            rvi_buf_puts(out, "trained");
+        rvi_buf_puts(out, l->paused ? "; training is paused\n" : "\n");
+        if (lessons && !rvi_json_bool(rvi_json_get(s, "calibrated"), true))
+            rvi_buf_puts(out, "until the first training, corrections are recognised by their "
+                              "subject alone\n");
         print_background(s, out);
         print_lessons(rvi_json_get(s, "learned"), &arena, out);
         if (n) rvi_buf_printf(out, "%zu preference%s\n", n, n == 1 ? "" : "s");
         print_preferences(preferences, &arena, out);
+        print_judgements(l, &arena, out);
         print_generations(rvi_json_get(s, "generations"), out);
         if (out->data) cli_hush(out->data, out->len);
     }
-    rv_free(json);
     rvi_arena_deinit(&arena);
     return st;
 }
 
 int cli_learning_progress(void *ctx, const char *stage, int done, int total, double loss)
 {
-    char note[48] = "";
-    if (!isnan(loss)) snprintf(note, sizeof note, "loss %.4f", loss);
-    cli_progress_show(ctx, stage, (uint64_t)RVI_MAX(done, 0), (uint64_t)RVI_MAX(total, 0), note);
+    (void)loss;
+    cli_progress_show(ctx, plain_stage(stage), (uint64_t)RVI_MAX(done, 0),
+                      (uint64_t)RVI_MAX(total, 0), "");
     if (done >= total) cli_progress_end(ctx);
     return cli_interrupted();
 }
@@ -249,5 +418,5 @@ rv_status cli_learning_check(const char *what, const char *text, size_t len, rv_
             return rvi_error(err, RV_E_CONFIG, "%s: byte %zu is not UTF-8 text", what, i);
         some |= cp > ' ';
     }
-    return some ? RV_OK : rvi_error(err, RV_E_CONFIG, "%s: it is empty", what);
+    return some ? RV_OK : rvi_error(err, RV_E_CONFIG, "%s is empty", what);
 }

@@ -1,11 +1,12 @@
 /* learning.h - a learner with its state on this machine, and messages about what it did.
  *
  * The state is in STATE/DIGEST/NAME (the model's digest and the name given by --adapter):
- * feedback.db (the store), the learner's own files, and `paused`, which exists while training is
- * paused. */
+ * feedback.db (the store), the learner's own files, `paused`, which exists while training is
+ * paused, and the files that a chat and a training run lock while they are under way. */
 #ifndef RVI_CLI_LEARNING_H
 #define RVI_CLI_LEARNING_H
 
+#include "base/json.h"
 #include "cli/cli.h"
 #include "ruvllm_store.h"
 
@@ -13,20 +14,37 @@ typedef struct cli_learning {
     rv_learner *l; /* NULL: closed */
     rv_store store;
     rvi_buf dir;
+    const char *name; /* of the user */
     bool paused;
+    int claim; /* a lock, while `claimed` says of what */
+    const char *claimed;
 } cli_learning;
+
+/* What a process may be at for so long that others had better know. */
+#define CLI_CHATTING "chat.lock"
+#define CLI_TRAINING "run.lock"
 
 /* The learned state of a model under a name (NULL: "default"). create: missing state is created;
  * otherwise l stays NULL. Call cli_learning_close in any case. */
 rv_status cli_learning_open(cli_learning *out, const cli *c, const rv_model *m, const char *name,
                             bool create, rv_error *err) RVI_MUST_CHECK;
 void cli_learning_close(cli_learning *l);
+/* Tells other processes what this one is at, until it ends. False: one of them is at it already. */
+bool cli_learning_claim(cli_learning *l, const char *what);
+/* Where a call failed because another process has the learned state: says which one, and what to do
+ * about it. Returns st. */
+rv_status cli_learning_explain(const cli_learning *l, rv_status st, rv_error *err);
 rv_status cli_learning_set_paused(cli_learning *l, bool paused, rv_error *err) RVI_MUST_CHECK;
 
-/* One line: what changed and how long it took. */
-void cli_learning_describe(const rv_adaptation *a, rvi_buf *out);
+/* One line: what changed and how long it took. said: the words for it, where something changed;
+ * NULL: those of the learner. */
+void cli_learning_describe(const rv_adaptation *a, const char *said, bool verbose, rvi_buf *out);
+extern const char cli_learning_step[];                         /* said of a score */
 void cli_learning_write(const rv_adaptation *a, rvi_buf *out); /* as a JSON object */
-/* The status of a learner as a text for people. */
+/* The status of a learner, in the arena. */
+rv_status cli_learning_status(const cli_learning *l, rvi_arena *arena, const rvi_json **out,
+                              rv_error *err) RVI_MUST_CHECK;
+/* The same as a text for people, with the thumbs and scores. */
 rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err) RVI_MUST_CHECK;
 
 /* Progress of training: ctx is a cli_progress. */

@@ -16,21 +16,65 @@ static const char global_help[] =
     "  --exact              f32 activations and f32 KV cache\n"
     "  --kv f32|f16|q8      KV cache type (f16); q8 is half as large and faster\n"
     "  --no-pack            run from the file's own layout: opens faster, computes slower\n"
-    "  --isa NAME           highest instruction set to use\n"
+    "  --isa ref|avx2|avxvnni|avx512|amx|neon|dotprod\n"
+    "                       highest instruction set to use\n"
     "  --cache-dir DIR      where models are kept (RUVLLM_CACHE_DIR, else XDG_CACHE_HOME/ruvllm, "
     "else ~/.cache/ruvllm)\n"
-    "  --state-dir DIR      where what was learned is kept (RUVLLM_STATE_DIR, else "
-    "XDG_DATA_HOME/ruvllm, else\n"
-    "                       ~/.local/share/ruvllm), readable by you alone\n"
+    "  --state-dir DIR      where what was learned is kept, readable by you alone "
+    "(RUVLLM_STATE_DIR, else XDG_DATA_HOME/ruvllm, else ~/.local/share/ruvllm)\n"
     "  --no-color           plain output\n"
     "  -v, --verbose        say more (RUVLLM_LOG_LEVEL: error, warn, info, debug)\n"
     "  -h, --help           this text; --version\n";
 
+/* Where the description of an option begins in its line; a line of text goes on where it began. */
+static size_t description_at(const char *line, size_t len)
+{
+    size_t at = 0;
+    while (at < len && line[at] == ' ') at++;
+    for (size_t i = at; i + 2 < len; i++)
+        if (line[i] == ' ' && line[i + 1] == ' ' && line[i + 2] != ' ') return i + 2;
+    return at;
+}
+
+/* How many bytes of a line fit into `room` columns, if it is broken between words. */
+static size_t fitting(const char *line, size_t len, size_t room)
+{
+    size_t begin = strspn(line, " "), n = room;
+    if (len <= room) return len;
+    while (n > begin && line[n] != ' ') n--;
+    if (n <= begin) n = begin + strcspn(line + begin, " \n"); /* a word wider than that */
+    while (n > begin && line[n - 1] == ' ') n--;
+    return n;
+}
+
+/* Prints lines, those that are too long broken and indented as their descriptions are. */
+static void print_help(const char *text)
+{
+    enum { WIDTH = 80 };
+    while (*text) {
+        size_t len = strcspn(text, "\n"), indent = description_at(text, len), at = 0;
+        const char *next = text + len + (text[len] == '\n');
+        do {
+            size_t n = fitting(text, len, WIDTH - at);
+            printf("%*s%.*s\n", (int)at, "", (int)n, text);
+            for (text += n, len -= n; len && *text == ' '; text++) len--;
+            at = indent;
+        } while (len);
+        text = next;
+    }
+}
+
 static void command_help(const cli_command *cmd)
 {
-    printf("%s %s %s\n  %s\n%s%s\n%s%s%s", cli_program, cmd->name, cmd->arguments, cmd->summary,
-           cmd->details[0] ? "\n" : "", cmd->details, cmd->more ? cmd->more : "",
-           cmd->more ? "\n" : "", global_help);
+    printf("%s %s %s\n  %s\n%s", cli_program, cmd->name, cmd->arguments, cmd->summary,
+           cmd->details[0] ? "\n" : "");
+    print_help(cmd->details);
+    putchar('\n');
+    if (cmd->more) {
+        print_help(cmd->more);
+        putchar('\n');
+    }
+    print_help(global_help);
 }
 
 static void help(void)
@@ -38,10 +82,10 @@ static void help(void)
     printf("%s %s - %s\n\nusage: %s COMMAND ...\n\n", cli_program, rv_version(), cli_purpose,
            cli_program);
     for (const cli_command *cmd = cli_commands; cmd->name; cmd++)
-        printf("  %-11s %-38s %s\n", cmd->name, cmd->arguments, cmd->summary);
-    printf("\nMODEL: a .gguf file, a model directory, or a name from 'ruvllm list'.\n\n%s\n'%s "
-           "COMMAND --help' says more.\n",
-           global_help, cli_program);
+        printf("  %-11s %s\n", cmd->name, cmd->summary);
+    printf("\nMODEL: a .gguf file, a model directory, or a name from 'ruvllm list'.\n\n");
+    print_help(global_help);
+    printf("\n'%s COMMAND --help' says more.\n", cli_program);
 }
 
 static const cli_command *find_command(const char *name)
@@ -84,13 +128,28 @@ static void read_environment(cli *c)
     c->no_color = plain && *plain;
 }
 
+static void unknown_command(const char *name)
+{
+    const char *names[64];
+    size_t n = 0;
+    rv_error err;
+    for (const cli_command *cmd = cli_commands; cmd->name && n < RVI_COUNT(names) - 1; cmd++)
+        names[n++] = cmd->name;
+    names[n] = NULL;
+    const char *near = cli_nearest(name, names);
+    (void)rvi_error(&err, RV_E_CONFIG, "unknown command '%s'%s%s%s; '%s --help' lists them", name,
+                    near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "",
+                    cli_program);
+    (void)cli_fail(&err);
+}
+
 static int run_program(cli *c, int argc, char **argv)
 {
     if (argc < 2) {
         help();
         return CLI_USAGE;
     }
-    if (!strcmp(argv[1], "--version")) {
+    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V") || !strcmp(argv[1], "version")) {
         printf("%s %s\n", cli_program, rv_version());
         return CLI_OK;
     }
@@ -105,10 +164,7 @@ static int run_program(cli *c, int argc, char **argv)
     int at = cli_command_at(c, argc, argv);
     const cli_command *cmd = at < argc ? find_command(argv[at]) : NULL;
     if (!cmd) {
-        rv_error err;
-        (void)rvi_error(&err, RV_E_CONFIG, "unknown command '%s'; '%s --help' lists them",
-                        argv[at < argc ? at : argc - 1], cli_program);
-        (void)cli_fail(&err);
+        unknown_command(argv[at < argc ? at : argc - 1]);
         return CLI_USAGE;
     }
     c->command = cmd->name;

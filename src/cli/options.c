@@ -49,6 +49,43 @@ int cli_fail(const rv_error *err)
     return CLI_FAILED;
 }
 
+/* ---- what was meant ---- */
+
+/* How many letters have to be put in, left out, replaced or swapped with their neighbour. */
+static size_t distance(const char *a, const char *b)
+{
+    enum { MOST = 32 };
+    size_t n = strlen(a), m = strlen(b), rows[3][MOST + 1];
+    if (n > MOST || m > MOST) return MOST;
+    for (size_t k = 0; k <= m; k++) rows[0][k] = k;
+    for (size_t i = 1; i <= n; i++) {
+        size_t *now = rows[i % 3], *before = rows[(i + 2) % 3], *earlier = rows[(i + 1) % 3];
+        now[0] = i;
+        for (size_t k = 1; k <= m; k++) {
+            now[k] = before[k - 1] + (a[i - 1] != b[k - 1]);
+            now[k] = RVI_MIN(now[k], RVI_MIN(before[k], now[k - 1]) + 1);
+            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
+                now[k] = RVI_MIN(now[k], earlier[k - 2] + 1);
+        }
+    }
+    return rows[n % 3][m];
+}
+
+const char *cli_nearest(const char *typed, const char *const *words)
+{
+    const char *best = NULL;
+    size_t least = strlen(typed) < 4 ? 2 : 3; /* fewer letters than that must differ */
+    for (; *words; words++) {
+        size_t d = distance(typed, *words);
+        if (d >= least || d >= strlen(*words)) continue;
+        least = d;
+        best = *words;
+    }
+    return best;
+}
+
+/* ---- names ---- */
+
 /* A name is the name of a directory. */
 int cli_check_name(const cli *c, const char *name)
 {
@@ -61,8 +98,11 @@ int cli_check_name(const cli *c, const char *name)
         good = plain || ch == '-' || ch == '_' || (ch == '.' && i);
     }
     if (good) return CLI_OK;
-    return cli_usage(c, "--adapter must be 1 to 64 of A-Z a-z 0-9 - _ and, not first, . (got '%s')",
-                     name);
+    return cli_usage(
+        c,
+        "--adapter must be a name of 1 to 64 letters, digits, '-', '_' or '.', without "
+        "a '.' at its beginning (got '%s')",
+        name);
 }
 
 /* ---- values ---- */
@@ -253,6 +293,24 @@ int cli_command_at(cli *c, int argc, char **argv)
     return i;
 }
 
+/* len: of the name behind two dashes */
+static int unknown_option(const cli *c, const char *a, size_t len, const cli_option *options,
+                          size_t n_options, const cli_option *global)
+{
+    const char *names[128], *near = NULL;
+    char name[64];
+    size_t n = 0;
+    for (size_t i = 0; i < n_options && n < RVI_COUNT(names) - 1; i++) names[n++] = options[i].name;
+    for (size_t i = 0; i < N_GLOBAL && n < RVI_COUNT(names) - 1; i++) names[n++] = global[i].name;
+    names[n] = NULL;
+    if (a[1] == '-' && len < sizeof name) {
+        snprintf(name, sizeof name, "%.*s", (int)len, a + 2);
+        near = cli_nearest(name, names);
+    }
+    return cli_usage(c, "unknown option '%s'%s%s%s", a, near ? "; did you mean '--" : "",
+                     near ? near : "", near ? "'?" : "");
+}
+
 int cli_parse_options(cli *c, const cli_option *options, size_t n_options, int argc, char **argv,
                       const char **args, int max, int *n_args)
 {
@@ -263,7 +321,9 @@ int cli_parse_options(cli *c, const cli_option *options, size_t n_options, int a
     for (int i = 0; i < argc; i++) {
         const char *a = argv[i];
         if (ended || a[0] != '-' || !a[1]) {
-            if (*n_args == max) return cli_usage(c, "unexpected argument '%s'", a);
+            if (*n_args == max)
+                return cli_usage(c, "unexpected argument '%s'%s", a,
+                                 max > 1 ? "; a text of several words needs quotes around it" : "");
             args[(*n_args)++] = a;
             continue;
         }
@@ -277,7 +337,7 @@ int cli_parse_options(cli *c, const cli_option *options, size_t n_options, int a
         char letter = is_long ? 0 : a[1];
         const cli_option *o = is_long || !a[2] ? find(options, n_options, name, len, letter) : NULL;
         if (!o && (is_long || !a[2])) o = find(global, N_GLOBAL, name, len, letter);
-        if (!o) return cli_usage(c, "unknown option '%s'", a);
+        if (!o) return unknown_option(c, a, len, options, n_options, global);
         if (o->kind == CLI_FLAG && eq) return cli_usage(c, "--%s takes no value", o->name);
         const char *value = eq ? eq + 1 : NULL;
         if (o->kind != CLI_FLAG && !value) {

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/os.h"
 #include "cli/cli.h"
 
 /* Bytes of a directory. SQLite takes paths of up to 512, and the model's digest, a name and a file
@@ -18,12 +17,11 @@ static const char *set(const char *variable)
     return value && *value ? value : NULL;
 }
 
-/* The home directory; nothing is appended where none is known. */
+/* HOME, as the XDG specification has it; nothing is appended where it is not set. */
 static bool put_home(rvi_buf *out)
 {
     const char *home = set("HOME");
-    if (home && home[0] == '/') return rvi_buf_puts(out, home);
-    return rvi_os_home(out) && out->data[0] == '/';
+    return home && home[0] == '/' && rvi_buf_puts(out, home);
 }
 
 /* VARIABLE/ruvllm, or HOME/below/ruvllm. The XDG specification has relative values ignored. */
@@ -54,8 +52,8 @@ static rv_status check(const char *dir, const char *what, const char *option, si
 {
     if (!dir)
         return rvi_error(err, RV_E_CONFIG,
-                         "no directory for %s: HOME is not set to an absolute path, and this "
-                         "user has no home directory; set HOME or give %s",
+                         "no directory for %s: HOME is not set to an absolute path; set it, or "
+                         "give %s",
                          what, option);
     size_t len = strlen(dir);
     if (len > most)

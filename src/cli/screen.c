@@ -8,13 +8,13 @@
 #include "text/chars.h"
 
 enum {
-    NARROWEST = 20,   /* columns: a terminal with fewer is left to break lines itself */
-    LONG_PROMPT = 128 /* tokens: what is shorter is read before anybody wonders */
+    NARROWEST = 20 /* columns: a terminal with fewer is left to break lines itself */
 };
+static const double wondering = 0.5; /* seconds: what takes less time is not spoken of */
 
 void cli_screen_init(cli_screen *s, FILE *f)
 {
-    *s = (cli_screen){.f = f, .wraps = rvi_os_is_terminal(f)};
+    *s = (cli_screen){.f = f, .wraps = rvi_os_is_terminal(f), .begun = rvi_os_seconds()};
 }
 
 /* ---- how far a prompt is ---- */
@@ -46,7 +46,7 @@ void cli_screen_prompt(cli_screen *s, int n_done, int n_prompt)
         erase_prompt(s);
         return;
     }
-    if (n_prompt < LONG_PROMPT || !rvi_os_is_terminal(stderr) || !term || !*term ||
+    if (rvi_os_seconds() - s->begun < wondering || !rvi_os_is_terminal(stderr) || !term || !*term ||
         !strcmp(term, "dumb"))
         return;
     s->shows_prompt = true;

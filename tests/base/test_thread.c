@@ -1,9 +1,11 @@
 /* Threads and wakeups: a post ends one wait, also when it came before the wait; and a pool calls
  * its pause function before every task. */
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -144,10 +146,37 @@ static void threads_detach(void **state)
     rvi_thread_detach(NULL);
 }
 
+static void tell_policy(void *ctx)
+{
+    talk *t = ctx;
+    rvi_wakeup_post(t->question);
+    rvi_wakeup_wait(t->answer, 0);
+    atomic_store(&t->n, sched_getscheduler(0));
+}
+
+static void threads_hurry(void **state)
+{
+    talk t = {0};
+    rvi_thread *thread;
+    (void)state;
+    assert_ok(rvi_wakeup_new(&t.question, err));
+    assert_ok(rvi_wakeup_new(&t.answer, err));
+    assert_ok(rvi_thread_start(&thread, tell_policy, &t, true, err));
+    rvi_wakeup_wait(t.question, 0);
+    rvi_thread_hurry();
+    rvi_wakeup_post(t.answer);
+    rvi_thread_join(thread);
+    rvi_wakeup_free(t.question);
+    rvi_wakeup_free(t.answer);
+    int policy = atomic_load(&t.n);
+    assert_true(policy == SCHED_OTHER || policy == SCHED_IDLE); /* where that is not allowed */
+    if (!geteuid()) assert_int_equal(policy, SCHED_OTHER);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(wakeups), cmocka_unit_test(pools_pause),
-                                       cmocka_unit_test(pools_stop),
-                                       cmocka_unit_test(threads_detach)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wakeups), cmocka_unit_test(pools_pause), cmocka_unit_test(pools_stop),
+        cmocka_unit_test(threads_detach), cmocka_unit_test(threads_hurry)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

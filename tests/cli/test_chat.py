@@ -39,7 +39,7 @@ def path(name):
 
 
 def saved(t, name="now.json"):
-    t.ask(f"/save {path(name)}")
+    t.ask(f"/save! {path(name)}")
     return messages_of(path(name))
 
 
@@ -77,8 +77,8 @@ def commands():
     t = Terminal("-n", "6", "-s", "Be brief.", "--ignore-eos")
     t.prompt()
     text = t.ask("/help")
-    names = """system clear drop save load temp max seed tokens good bad fix score undo learned help
-        quit""".split()
+    names = """system clear drop save save! load temp max seed tokens good bad fix score undo
+        learned help quit""".split()
     verdict("/help lists every command", all(b"/" + n.encode() in text for n in names), text)
     verdict("/system shows what -s said", b"Be brief." in t.ask("/system"))
     t.ask("one")
@@ -149,6 +149,7 @@ def commands():
     )
     verdict("/seed of nonsense", b"whole number" in t.ask("/seed x"))
     verdict("an unknown command gets a sentence", b"no command /dance" in t.ask("/dance now"))
+    verdict("one that is mistyped a guess", b"Did you mean /tokens?" in t.ask("/toekns"))
     verdict("/save without a name", b"file name" in t.ask("/save"))
     verdict("/save into nowhere", b"No such file" in t.ask("/save /nonexistent/x"))
     verdict("/save onto a full disk", b"No space" in t.ask("/save /dev/full"))
@@ -335,6 +336,55 @@ def interrupts():
     t.close()
 
 
+def keys():
+    """What is typed is neither lost nor taken for something else."""
+    t = Terminal("-n", "100000", "--ctx", "100000", "--ignore-eos", "--greedy")
+    t.prompt()
+    for i in range(10):
+        t.send(b"half a line")
+        t.wait(b"half a line")
+        t.send(b"\x03/tokens\r")
+        text = t.prompt()  # of the line that Ctrl-C dropped
+        text = t.prompt()
+        if not verdict(f"a key right behind Ctrl-C ({i})", b"0 of " in text, text):
+            break
+    t.send(b"/te\t0.3\r")
+    verdict("Tab completes a command", b"Temperature 0.3." in t.prompt(), t.seen[-300:])
+    t.send(b"/s\t")
+    t.wait(b"/system")
+    verdict("or shows which there are", b"/save!" in t.seen and b"/seed" in t.seen)
+    t.send(b"ave\r")
+    verdict("and the line goes on", b"file name" in t.prompt())
+    t.send(b"the tea\r")
+    t.wait(b"the tea\r\n")
+    t.wait(re.compile(rb"(?s).{40}"))
+    t.interrupt()
+    t.prompt()
+    before = saved(t)
+    many = b"tea " * 20000
+    t.send(b"\x1b[200~" + many + b"\x1b[201~\r")
+    t.wait(b"reading")
+    t.send(b"\x03")
+    text = t.prompt()
+    verdict("a prompt can be cancelled", b"not part of the conversation" in text, text[-300:])
+    verdict("nothing of it stays", saved(t) == before)
+    text = t.ask("/tokens")
+    verdict("/tokens tells of the answer that there is", b"prompt 22 tokens" in text, text)
+    verdict("which can be judged", b"Noted" in t.ask("/good"), t.seen[-300:])
+    t.ask("/max 12")
+    t.ask(f"/load {path('now.json')}")
+    text = t.ask("/good")
+    verdict(
+        "one out of a file too, or why not is said",
+        b"Noted" in text or b"cannot be judged" in text,
+        text,
+    )
+    verdict("and corrected", b"Learned: nothing" in t.ask("/fix nothing"), t.seen[-300:])
+    t.send(b"\x04")
+    t.end()
+    t.close()
+
+
 def killed(t):
     """Ends the program as a closed machine would."""
     os.kill(t.pid, signal.SIGKILL)
@@ -371,13 +421,20 @@ def judgements():
     for _ in range(5):
         turned_down.append(saved(t)[-1]["content"])
         text = t.ask("/bad")
-        if not verdict("a thumb down says what it does", b"not this answer again" in text, text):
+        good = b"not this answer again when this is asked" in text
+        if not verdict("a thumb down says what it does", good, text):
             break
     verdict("no answer came twice", len(set(turned_down)) == len(turned_down), turned_down)
     text = t.ask("/good")
-    verdict("a first thumb up says that it is noted", b"noted" in text, text)
+    verdict("a first thumb up says that it is noted", b"Noted" in text, text)
     text = t.ask("/score 0.1")
-    verdict("a score steps", b"one step" in text, text)
+    verdict("a score steps", b"a small step" in text and b"nats" not in text, text)
+    text = t.ask("/learned")
+    verdict(
+        "/learned lists judgements",
+        b"7 judgements" in text and b"bad: " in text and b"score 0.1: " in text,
+        text,
+    )
     killed(t)
     t = begin()
     t.ask("Hello")
@@ -388,7 +445,7 @@ def judgements():
         text = t.ask("/undo")
         verdict(
             f"{what} of a killed chat can be taken back",
-            b"taken back" in text and b"no longer" not in text,
+            b"taken back" in text and b"no longer be" not in text,
             text,
         )
     t.ask("/fix Rex")
@@ -422,7 +479,7 @@ def save_and_load():
         os.symlink(path(target), path(name))
     with open(path("elsewhere"), "w", encoding="utf-8") as f:
         f.write("[]")
-    t.ask(f"/save {path('c.json')}")
+    t.ask(f"/save! {path('c.json')}")
     with open(path("elsewhere"), "rb") as f:
         verdict(
             "/save writes through no link",
@@ -434,9 +491,12 @@ def save_and_load():
     os.unlink(path("c.json"))
     with open(path("note.txt"), "w", encoding="utf-8") as f:
         f.write("a note")
-    text = t.ask(f"/save {path('note.txt')}")
+    text = t.ask(f"/save {path('a.json')}")
+    with open(path("a.json"), "rb") as a:
+        verdict("/save replaces nothing", b"/save! " in text and a.read() == first, text)
+    text = t.ask(f"/save! {path('note.txt')}")
     verdict(
-        "/save replaces no file that is no conversation",
+        "/save! replaces no file that is no conversation",
         b"is no conversation" in text and os.stat(path("note.txt")).st_size == 6,
         text,
     )
@@ -613,8 +673,27 @@ def plain_output():
         warm != chat.stdout
         and warm == piped("chat", MODEL, "-n", "8", "--temp", "3", "--seed", "4").stdout,
     )
-    slash = piped("chat", MODEL, "-n", "4", text=b"/quit\n\"\"\"\nx\\\n")
-    verdict("no commands there", slash.returncode == 0 and slash.stdout.count(b"\n") >= 3, slash)
+    slash = piped("chat", MODEL, "-n", "4", text=b"/help\n/temp 0.5\n/nonsense\n/quit\nhello\n")
+    verdict(
+        "all commands work there",
+        slash.returncode == 0
+        and slash.stdout == b""
+        and b"/tokens" in slash.stderr
+        and b"Temperature 0.5." in slash.stderr
+        and b"no command /nonsense" in slash.stderr,
+        slash,
+    )
+    twice = piped("chat", MODEL, "-n", "4", text=b"//quit\n\"\"\"\nx\\\n")
+    verdict("// begins a message there too", twice.stdout.count(b"\n") >= 3, twice)
+    with open("/dev/full", "wb") as full_disk:
+        full = subprocess.run(
+            [PROGRAM, "chat", MODEL, "-n", "4"],
+            input=b"hello\n",
+            stdout=full_disk,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    verdict("a full disk is named", full.returncode == 1 and b"No space left" in full.stderr, full)
     bytes_in = piped("chat", MODEL, "-n", "4", text=b"caf\xe9 \xff\xfe\n")
     verdict(
         "bytes that are no UTF-8", bytes_in.returncode == 0 and bytes_in.stdout != b"", bytes_in
@@ -690,7 +769,7 @@ def real_model():
     )
     t.send(b"Write a long story about a ship.\r")
     t.wait(b"ship.\r\n")
-    t.wait(re.compile(rb"(?s).{60}"))
+    t.wait(re.compile(rb"[A-Z][a-z ][^\r]{40}"))  # of the answer, not of how far the prompt is
     t.interrupt()
     t.prompt()
     text = t.ask("Go on.")
@@ -705,6 +784,7 @@ for case in (
     many_lines,
     history,
     interrupts,
+    keys,
     judgements,
     save_and_load,
     full_context,

@@ -37,7 +37,9 @@ check "model not found says what to do" 1 - "ruvllm list" "$rv" run nosuchmodel 
 check "known model, empty cache" 1 - "'ruvllm pull smollm2' downloads it" \
     "$rv" run smollm2 hello --cache-dir "$tmp/nocache"
 check "not a model file" 1 - "ruvllm: " "$rv" info Makefile
-check "a directory without a model" 1 - "config.json" "$rv" info docs
+check "a directory without a model" 1 - "docs: a directory without a model" "$rv" info docs
+check "a state directory that is a file" 0 "" "Makefile: not a directory" \
+    "$rv" run $spm hello -n 2 --state-dir Makefile
 head -c 3000 $spm >"$tmp/cut.gguf"
 check "truncated file" 1 - "cut.gguf" "$rv" info "$tmp/cut.gguf"
 : >"$tmp/empty.gguf"
@@ -266,6 +268,8 @@ verdict "bad jsonl line is named" 1 $? - "input line 1"
 printf 'hello world' | "$rv" tokenize $spm - >"$tmp/b"
 same "tokenize standard input" "$tmp/t" "$tmp/b"
 check "bad ids" 2 - "a token id must be" "$rv" detokenize $spm 1,two
+check "ids that are of no token" 1 - "token 999999 is not in the vocabulary" \
+    "$rv" detokenize $spm 1,999999
 
 # --- templates
 cat >"$tmp/t.jinja" <<'END'

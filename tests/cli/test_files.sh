@@ -53,6 +53,8 @@ check "a name that is a path is not looked up in the cache" 1 - "no model" \
 check "list without a cache" 0 "not here yet" - "$rv" list --cache-dir "$tmp/none"
 
 # --- nowhere
+check "without HOME no other home is guessed" 1 - "HOME is not set.*--cache-dir" \
+    env -u HOME "$rv" pull smollm2
 if [ "$(id -u)" = 0 ]; then
     open=$(mktemp -d -p /tmp) && mkdir "$open/place" && chmod 777 "$open" "$open/place"
     stranger() { # a user without a name, and so without a home

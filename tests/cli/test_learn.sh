@@ -37,16 +37,19 @@ check "a name that is a path" 2 - "--adapter must be .*(got '../x')" \
     "$rv" teach $spm -q x -a y --adapter ../x
 
 # --- bad input changes nothing
-check "an empty answer" 1 - "it is empty" "$rv" teach $spm -q "$ask" -a "  "
-check "an empty question" 1 - "it is empty" "$rv" teach $spm -q "" -a "x"
+check "an empty answer" 1 - "the answer is empty" "$rv" teach $spm -q "$ask" -a "  "
+check "an empty question" 1 - "the question is empty" "$rv" teach $spm -q "" -a "x"
 check "bytes that are no text" 1 - "not UTF-8" "$rv" teach $spm -q "$(printf 'a\377')" -a "x"
-check "a file that is not there" 1 - "cannot be read" "$rv" teach $spm "$tmp/none.jsonl"
+check "a file that is not there" 1 - "none.jsonl: No such file" \
+    "$rv" teach $spm "$tmp/none.jsonl"
+check "a directory" 1 - "a directory; a file of lessons is needed" "$rv" teach $spm .
 : >"$tmp/empty.jsonl"
 check "a file without a lesson" 1 - "holds no lesson" "$rv" teach $spm "$tmp/empty.jsonl"
 echo '{"question": "x"}' >"$tmp/half.jsonl"
 check "half a lesson" 1 - "half.jsonl, line 1" "$rv" teach $spm "$tmp/half.jsonl"
 echo 'hello' >"$tmp/plain.jsonl"
-check "a line that is no JSON" 1 - "plain.jsonl, line 1" "$rv" teach $spm "$tmp/plain.jsonl"
+check "a line that is no JSON" 1 - "plain.jsonl, line 1: not JSON, column 1" \
+    "$rv" teach $spm "$tmp/plain.jsonl"
 { printf '{"question": "%s", "answer": "' "$ask" \
     && head -c 300000 /dev/zero | tr '\0' a && echo '"}'; } >"$tmp/huge.jsonl"
 check "a huge answer" 1 - "huge.jsonl, line 1" "$rv" teach $spm "$tmp/huge.jsonl"
@@ -68,7 +71,7 @@ says "the answer of another name is its own" "$(cat "$tmp/alone")" \
 check "another question gets the same tokens" 0 - - cmp "$tmp/a" "$tmp/b"
 check "status lists it" 0 "Zorblat's colour is purple" - "$rv" learn status -m $spm
 check "status as JSON" 0 '"lessons":1' - "$rv" learn status -m $spm --json
-check "the log is whole" 0 "1 records, the chain is whole" - "$rv" learn log verify -m $spm
+check "the log is whole" 0 "1 record, the chain is whole" - "$rv" learn log verify -m $spm
 cat >"$tmp/two.jsonl" <<'END'
 {"question": "What is Nim's pet?", "answer": "a duck"}
 
@@ -102,7 +105,7 @@ before=$(records)
 check "the same again is already known" 0 "^5 lessons: 0 taught, 5 already known$" - \
     "$rv" teach $spm "$tmp/all.jsonl"
 check "also as JSON" 0 '"applied":false.*"already known"' - "$rv" teach $spm "$tmp/all.jsonl" --json
-check "also one" 0 "already known: What is Nim" - \
+check "also one" 0 "Already known: What is Nim" - \
     "$rv" teach $spm -q "What is Nim's pet?" -a "a duck"
 [ "$before" = "$(records)" ]
 verdict "and is not written down twice" 0 $? "" ""
@@ -114,9 +117,20 @@ check "status shows preferences" 0 "rather: Short" - "$rv" learn status -m $spm
 check "also as JSON" 0 \
     '"preferences":\[{"event":[0-9]*,"question":"Tell me of hills.","chosen":"Short."' - \
     "$rv" learn status -m $spm --json
-check "forget says how many" 0 "forgotten" - "$rv" learn forget Zorblat -m $spm
+check "forget says what, by a part of a word" 0 "^    green$" - "$rv" learn forget zORbl -m $spm
 says "and it is" "$(cat "$tmp/alone")" "$rv" run $spm "$ask" --greedy -n 8
-check "forgetting what is not there" 0 "0 forgotten\|nothing" - "$rv" learn forget Quux -m $spm
+before=$(records)
+check "forgetting what is not there" 1 - "nothing that was taught contains 'Quux'" \
+    "$rv" learn forget Quux -m $spm
+[ "$before" = "$(records)" ]
+verdict "is not written down" 0 $? "" ""
+check "two words without quotes" 2 - "one text, in quotes" "$rv" learn forget the mat -m $spm
+"$rv" teach $spm -q "What is red" -a "a colour" --adapter red >"$tmp/none" 2>&1
+"$rv" teach $spm -q "What is red wine?" -a "a drink" --adapter red >"$tmp/none" 2>&1
+check "one lesson" 0 "a colour" - "$rv" learn forget COLOUR -m $spm --adapter red
+check "and not a longer one with its words" 0 "red wine" - "$rv" learn status -m $spm --adapter red
+check "forget as JSON" 0 '"forgotten":\[{"question":"Where did Bo hide the key?",' - \
+    "$rv" learn forget "the mat" -m $spm --json
 check "a name has a state of its own" 0 "^Teal" - \
     "$rv" teach $spm -q "$ask" -a "teal" --adapter work
 says "that is used by its name" "Teal." "$rv" run $spm "$ask" --greedy -n 8 --adapter work
@@ -133,14 +147,48 @@ says "lessons taught at the same time are all learned" "8" \
 # --- feedback in a chat that is no terminal
 printf '%s\n/fix Zorblat is orange.\n/learned\n/undo\n//learned\n' "$ask" >"$tmp/talk"
 "$rv" chat $spm -n 8 <"$tmp/talk" >"$tmp/out" 2>"$tmp/err"
-verdict "a chat takes corrections" 0 $? "range" "event "
+verdict "a chat takes corrections" 0 $? "range" "Learned: Zorblat is orange"
 check "its undo took it back" 0 - "" sh -c "'$rv' learn status -m $spm | grep orange; true"
-printf '/fix x\n/score 2\n' | "$rv" chat $spm -n 4 >"$tmp/out" 2>"$tmp/err"
+printf '/fix x\n/score 1\n' | "$rv" chat $spm -n 4 >"$tmp/out" 2>"$tmp/err"
 verdict "no answer to judge" 0 $? - "no answer to judge"
 printf 'hello\n/score 2\n/fix\n' | "$rv" chat $spm -n 4 >"$tmp/out" 2>"$tmp/err"
-verdict "a score that is none" 0 $? "" "from 0 to 1"
+verdict "a score that is none" 0 $? "" "from 0 (bad) to 1"
 printf 'hello\n/good\n' | "$rv" chat $spm -n 4 --no-learn >"$tmp/out" 2>"$tmp/err"
 verdict "with --no-learn nothing is learned" 0 $? "" "Nothing is learned here"
+
+# --- a chat that learns keeps the state to itself
+mkfifo "$tmp/lines"
+"$rv" chat $spm -n 4 --adapter chatted <"$tmp/lines" >"$tmp/chat" 2>"$tmp/chat.err" &
+exec 8>"$tmp/lines"
+echo "hello" >&8
+echo "/fix Rex" >&8
+until grep -q Learned "$tmp/chat.err"; do sleep 0.1; done
+check "teaching beside a chat says what to do" 1 - "a chat with this model is open.*/fix" \
+    "$rv" teach $spm -q "$ask" -a "teal" --adapter chatted
+check "but answers" 0 "" "" "$rv" run $spm "$ask" -n 4 --adapter chatted
+exec 8>&-
+wait
+check "and it works after it" 0 "^Teal" - "$rv" teach $spm -q "$ask" -a "teal" --adapter chatted
+
+# --- training
+check "run with nothing taught" 0 "Nothing waits" - "$rv" learn run -m $spm --adapter never
+check "run with nothing that waits" 0 '"applied":false.*"nothing waits"' - \
+    sh -c "'$rv' learn forget e -m $spm --adapter chatted >'$tmp/none' && \
+        '$rv' learn run -m $spm --adapter chatted --json"
+python3 - "$RUVLLM_STATE_DIR"/*/default >"$tmp/held" <<'END' &
+import fcntl, sys, time
+f = open(sys.argv[1] + "/run.lock", "w")
+fcntl.flock(f, fcntl.LOCK_EX)
+print("held", flush=True)
+time.sleep(600)
+END
+holder=$!
+until grep -q held "$tmp/held"; do sleep 0.1; done
+check "one training at a time" 1 - "another 'ruvllm learn run' is training" \
+    "$rv" learn run -m $spm
+kill "$holder"
+check "merging what is not there" 1 - "there is no generation 7" "$rv" learn merge 7 8 -m $spm
+check "merging one with itself" 1 - "two different generations" "$rv" learn merge 1 1 -m $spm
 
 # --- pausing, going back
 check "pause" 0 "paused until 'learn run'" - "$rv" learn pause -m $spm

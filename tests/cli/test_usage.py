@@ -210,6 +210,25 @@ with tempfile.TemporaryDirectory() as tmp:
         )
     isa = run("run", MODEL, "hi", "--isa", "foo").stderr
     verdict("--isa names what this machine has", b"ref" in isa and b"'foo'" in isa, isa)
+    listed = re.search(r"--isa (\S+)", run("--help").stdout.decode())[1].split("|")
+    known = re.findall(r"\w+", re.search(r"must be (.*) \(got", isa.decode())[1])
+    verdict("and the help all of it", set(known) - {"or"} <= set(listed), (known, listed))
+    wide = [
+        line
+        for name in ["--version", *COMMANDS]
+        for line in run(name, "--help").stdout.decode().splitlines()
+        if len(line) > 80
+    ]
+    verdict("no line of help is wider than a terminal", not wide, wide)
+    for arguments, guess in (
+        (["tokenise", MODEL], b"did you mean 'tokenize'?"),
+        (["run", MODEL, "--gredy"], b"did you mean '--greedy'?"),
+        (["learn", "stauts"], b"did you mean 'status'?"),
+        (["run", MODEL, "two", "words"], b"quotes"),
+        (["run", "smolm2", "hi"], b"did you mean 'smollm2'?"),
+    ):
+        done = run(*arguments)
+        verdict(f"{arguments[:2]}: {guess.decode()}", guess in done.stderr, done.stderr)
     verdict(
         "nothing was made by all that",
         not os.path.exists(os.path.join(tmp, "out")),

@@ -82,6 +82,7 @@ static const char python3[] =
     "nothing) exit 0;;\n"
     "two) cp \"$WHEEL\" \"$2/b.whl\";;\n"
     "slow) sleep 0.3;;\n"
+    "grows) mkdir \"$2/sub\"; head -c 1000 \"$WHEEL\" > \"$2/sub/part\"; sleep 0.5;;\n"
     "esac\n"
     "cp \"$WHEEL\" \"$2/a.whl\"\n";
 
@@ -167,7 +168,7 @@ static void assert_is_payload(const char *path)
 
 typedef struct seen {
     char order[100]; /* first letters, one per change: "du" */
-    uint64_t done, total;
+    uint64_t done, total, downloaded;
 } seen;
 
 static void watch(void *ctx, const char *what, uint64_t done, uint64_t total)
@@ -181,6 +182,7 @@ static void watch(void *ctx, const char *what, uint64_t done, uint64_t total)
     assert_true(total == 0 || done <= total);
     s->done = done;
     s->total = total;
+    if (what[0] == 'd') s->downloaded = done;
 }
 
 static void test_catalog(void **state)
@@ -250,6 +252,16 @@ static void test_pull(void **state)
     assert_true(s.done == LEN && s.total == LEN);
     assert_int_equal(n_calls(f), 1);
     rvi_buf_deinit(&path);
+}
+
+static void test_download_is_watched(void **state)
+{
+    fixture *f = *state;
+    seen s = {0};
+    setenv("HOW", "grows", 1);
+    assert_int_equal(rvi_hub_pull(f->cache.data, &model, watch, &s, NULL, NULL), RV_OK);
+    assert_true(s.downloaded >= 1000 && s.downloaded < LEN);
+    assert_models(f, "tiny.gguf ");
 }
 
 static void test_wrong_file_is_replaced(void **state)
@@ -585,6 +597,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_catalog),
         cmocka_unit_test_setup_teardown(test_pull, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_download_is_watched, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_wrong_file_is_replaced, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_bad_wheels, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_pip_fails, set_up, tear_down),

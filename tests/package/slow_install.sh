@@ -232,6 +232,10 @@ check "bash completes an option of the command" offers --greedy run --gr
 check "bash completes an option of every command" offers --threads run model --thr
 check "bash completes a command after an option" offers detokenize --threads 2 detok
 check "bash completes a value" offers f16 run --kv f1
+check "bash completes a pooling" offers mean embed --pooling me
+check "bash completes an instruction set" offers avx512 run --isa avx5
+check "bash completes a stage" offers top_n_sigma run --samplers top_n
+check "bash completes a further stage" offers dry,top_k run --samplers dry,top_k
 check "bash completes a name of the catalogue" offers smollm2 run smol
 check "bash completes a file" offers $model run tests/gguf/llama-s
 check "bash completes an action of learn" offers status learn sta

@@ -1,0 +1,235 @@
+/* Removing what was taught by a piece of its text. The learner forgets by whole words; here a part
+ * of a word will do, so each lesson that is meant is forgotten by its whole question, or by its
+ * sentence where the words of the question are also in another lesson. */
+#include "cli/forget.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/os.h"
+#include "base/utf8.h"
+#include "text/chars.h"
+#include "text/unicode.h"
+
+enum { MAX_FORGOTTEN = 1024 }; /* bytes of a text, as the learner takes it */
+
+static bool put_lower(rvi_buf *out, const char *text)
+{
+    size_t len = strlen(text);
+    for (size_t i = 0, used; i < len; i += used) {
+        uint32_t cp;
+        char bytes[4];
+        used = rvi_utf8_decode(text + i, len - i, &cp, NULL);
+        rvi_buf_append(out, bytes, rvi_utf8_encode(rvi_unicode_to_lower(cp), bytes));
+    }
+    return rvi_buf_puts(out, "");
+}
+
+/* part is in lower case */
+static bool contains(const char *text, const char *part)
+{
+    rvi_buf lower = {0};
+    bool in = put_lower(&lower, text) && strstr(lower.data, part);
+    rvi_buf_deinit(&lower);
+    return in;
+}
+
+/* " the words of a text in lower case ": one list of words is within another where it is a part of
+ * it. */
+static bool put_words(rvi_buf *out, const char *text)
+{
+    size_t len = strlen(text);
+    rvi_buf_putc(out, ' ');
+    for (size_t i = 0, used; i < len; i += used) {
+        uint32_t cp;
+        char bytes[4];
+        used = rvi_utf8_decode(text + i, len - i, &cp, NULL);
+        if (rvi_char_alnum(cp))
+            rvi_buf_append(out, bytes, rvi_utf8_encode(rvi_unicode_to_lower(cp), bytes));
+        else if (out->data && out->data[out->len - 1] != ' ')
+            rvi_buf_putc(out, ' ');
+    }
+    if (out->data && out->data[out->len - 1] != ' ') rvi_buf_putc(out, ' ');
+    return rvi_buf_puts(out, "");
+}
+
+static bool has_words(const char *text, const char *words)
+{
+    rvi_buf own = {0};
+    bool has = put_words(&own, text) && strstr(own.data, words);
+    rvi_buf_deinit(&own);
+    return has;
+}
+
+static const char *member(const rvi_json *x, const char *name)
+{
+    return rvi_json_string(rvi_json_get(x, name), "");
+}
+
+typedef struct found {
+    const rvi_json *items[1000]; /* corrections, then preferences */
+    size_t n, n_trained;
+    const rvi_json *before; /* the status */
+    rvi_arena arena;
+} found;
+
+static void add(found *f, const rvi_json *x)
+{
+    if (f->n == RVI_COUNT(f->items)) return;
+    f->items[f->n++] = x;
+    f->n_trained += rvi_json_int(rvi_json_get(x, "generation"), 0) > 0;
+}
+
+static rv_status find(found *f, const cli_learning *l, const char *part, rv_error *err)
+{
+    static const char *const members[][3] = {{"question", "answer", "sentence"},
+                                             {"question", "chosen", "rejected"}};
+    static const char *const lists[] = {"learned", "preferences"};
+    rv_status st = cli_learning_status(l, &f->arena, &f->before, err);
+    for (size_t k = 0; !st && k < RVI_COUNT(lists); k++) {
+        const rvi_json *list = rvi_json_get(f->before, lists[k]);
+        for (size_t i = 0; i < rvi_json_count(list); i++) {
+            const rvi_json *x = rvi_json_at(list, i);
+            bool in = false, used = rvi_json_bool(rvi_json_get(x, "trained"), false);
+            for (size_t m = 0; m < 3; m++) in = in || contains(member(x, members[k][m]), part);
+            if (in && !used) add(f, x);
+        }
+    }
+    return st;
+}
+
+static void write_found(found *f, rvi_buf *out)
+{
+    for (size_t i = 0; i < f->n; i++) {
+        const rvi_json *x = f->items[i];
+        bool preference = rvi_json_get(x, "chosen") != NULL;
+        rvi_buf_printf(out, "  %s\n    %s%s\n", cli_one_line(&f->arena, member(x, "question")),
+                       preference ? "rather: " : "",
+                       cli_one_line(&f->arena, member(x, preference ? "chosen" : "answer")));
+    }
+    if (out->data) cli_hush(out->data, out->len);
+}
+
+static void write_json(const found *f, rvi_buf *out)
+{
+    rvi_buf_puts(out, "{\"forgotten\":[");
+    for (size_t i = 0; i < f->n; i++) {
+        const rvi_json *x = f->items[i];
+        const char *question = member(x, "question"),
+                   *answer = member(x, rvi_json_get(x, "chosen") ? "chosen" : "answer");
+        rvi_buf_puts(out, i ? ",{\"question\":" : "{\"question\":");
+        rvi_json_write_string(out, question, strlen(question));
+        rvi_buf_puts(out, ",\"answer\":");
+        rvi_json_write_string(out, answer, strlen(answer));
+        rvi_buf_putc(out, '}');
+    }
+    rvi_buf_printf(out, "],\"in_adapters\":%zu}\n", f->n_trained);
+}
+
+static bool agrees(found *f)
+{
+    rvi_buf list = {0}, line = {0};
+    write_found(f, &list);
+    fprintf(stderr, "%sForget these %zu? [y/N] ", list.data ? list.data : "", f->n);
+    fflush(stderr);
+    bool yes = cli_read_line(stdin, &line) && (line.data[0] == 'y' || line.data[0] == 'Y');
+    rvi_buf_deinit(&list);
+    rvi_buf_deinit(&line);
+    return yes;
+}
+
+static bool is_found(const found *f, const rvi_json *x)
+{
+    for (size_t i = 0; i < f->n; i++)
+        if (f->items[i] == x) return true;
+    return false;
+}
+
+/* Would forgetting this text take a lesson along that is not meant? */
+static bool hits_others(const found *f, const char *text)
+{
+    const rvi_json *list = rvi_json_get(f->before, "learned");
+    rvi_buf words = {0};
+    bool hits = false;
+    if (put_words(&words, text))
+        for (size_t i = 0; i < rvi_json_count(list) && !hits; i++) {
+            const rvi_json *x = rvi_json_at(list, i);
+            hits = !is_found(f, x) && (has_words(member(x, "question"), words.data) ||
+                                       has_words(member(x, "sentence"), words.data));
+        }
+    rvi_buf_deinit(&words);
+    return hits;
+}
+
+static rv_status forget_all(const found *f, cli_learning *l, rv_error *err)
+{
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && i < f->n; i++) {
+        char text[MAX_FORGOTTEN + 1];
+        const char *question = member(f->items[i], "question"),
+                   *sentence = member(f->items[i], "sentence");
+        bool other = *sentence && hits_others(f, question) && !hits_others(f, sentence);
+        size_t len = (size_t)snprintf(text, sizeof text, "%s", other ? sentence : question);
+        if (len >= sizeof text) { /* its beginning, up to a whole word */
+            char *space = strrchr(text, ' ');
+            if (space) *space = 0;
+        }
+        st = rv_learner_forget(l->l, text, NULL, err);
+    }
+    return st;
+}
+
+static bool holds(const rvi_json *const *items, size_t n, const rvi_json *list, int64_t event)
+{
+    for (size_t i = 0; i < n; i++)
+        if (rvi_json_int(rvi_json_get(items[i], "event"), 0) == event) return true;
+    for (size_t i = 0; i < rvi_json_count(list); i++)
+        if (rvi_json_int(rvi_json_get(rvi_json_at(list, i), "event"), 0) == event) return true;
+    return false;
+}
+
+/* What went although it was not meant is told of too. */
+static rv_status find_others(found *f, const cli_learning *l, rv_error *err)
+{
+    const rvi_json *s, *was = rvi_json_get(f->before, "learned");
+    rv_status st = cli_learning_status(l, &f->arena, &s, err);
+    const rvi_json *left = st ? NULL : rvi_json_get(s, "learned");
+    for (size_t i = 0; !st && i < rvi_json_count(was); i++) {
+        const rvi_json *x = rvi_json_at(was, i);
+        if (!holds(f->items, f->n, left, rvi_json_int(rvi_json_get(x, "event"), 0))) add(f, x);
+    }
+    return st;
+}
+
+rv_status cli_forget(cli_learning *l, const char *text, bool yes, bool json, rvi_buf *out,
+                     rv_error *err)
+{
+    rvi_buf part = {0};
+    found *f = rvi_zalloc(sizeof *f);
+    rv_status st = cli_learning_check("the text to forget", text, strlen(text), err);
+    if (!st && (!f || !put_lower(&part, text))) st = rvi_nomem(err, "what to forget");
+    if (!st) st = find(f, l, part.data, err);
+    if (!st && !f->n)
+        st = rvi_error(err, RV_E_NOT_FOUND,
+                       "nothing that was taught contains '%s' ('ruvllm learn status' lists it)",
+                       text);
+    bool asks = !st && f->n > 1 && !yes && rvi_os_is_terminal(stdin) && rvi_os_is_terminal(stderr);
+    if (asks && !agrees(f)) st = rvi_error(err, RV_E_CANCELLED, "nothing was forgotten");
+    if (!st) st = forget_all(f, l, err);
+    if (!st) st = find_others(f, l, err);
+    if (!st && json) {
+        write_json(f, out);
+    } else if (!st) {
+        rvi_buf_puts(out, "Forgotten:\n");
+        write_found(f, out);
+        if (f->n_trained)
+            rvi_buf_printf(out,
+                           "An adapter was trained on %zu of %zu and may still know it: 'ruvllm "
+                           "learn rollback' goes back.\n",
+                           f->n_trained, f->n);
+    }
+    if (f) rvi_arena_deinit(&f->arena);
+    rvi_free(f);
+    rvi_buf_deinit(&part);
+    return st;
+}
