@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backend/cpu/profile.h"
+#include "base/fingerprint.h"
 #include "base/os.h"
 #include "learn/train.h"
 
@@ -90,6 +91,7 @@ int main(int argc, char **argv)
     int threads = argc > 2 ? atoi(argv[2]) : 1, steps = argc > 3 ? atoi(argv[3]) : 10;
     rvi_cpu_options co = {.n_threads = threads, .isa = argc > 4 ? argv[4] : NULL};
     static double seconds[MOST_STEPS];
+    uint64_t bits[RVI_FINGERPRINT_WORDS];
     if (steps < 1 || steps > MOST_STEPS) return 2;
     rvi_source *source;
     rvi_model *m;
@@ -99,8 +101,7 @@ int main(int argc, char **argv)
     must(rvi_source_open(&source, argv[1], &error));
     must(rvi_model_new(&m, v.be, source, NULL, &error));
     v.m = m;
-    for (int i = 0; i < FRAME; i++)
-        must(rvi_ids_push(&v.frame, i + 1) ? RV_OK : RV_E_NOMEM);
+    for (int i = 0; i < FRAME; i++) must(rvi_ids_push(&v.frame, i + 1) ? RV_OK : RV_E_NOMEM);
     rvi_samples texts;
     rvi_samples_init(&texts, &v, (m->hp.n_layers * 4 + 5) / 10);
     add_texts(&texts, &rng, KEEP, KEPT, true);
@@ -151,6 +152,9 @@ int main(int argc, char **argv)
     printf("a step of %.0f rows: median %.2f ms, best %.2f ms; loss %.6f, KL %.6g\n",
            (double)(t.n_rows - rows) / steps, seconds[steps / 2] * 1e3, seconds[0] * 1e3, t.ce,
            t.kl);
+    rvi_fingerprint(theta->theta, theta->n * sizeof *theta->theta, bits);
+    for (int i = 1; i < RVI_FINGERPRINT_WORDS; i++) bits[0] = bits[0] * 31 + bits[i];
+    printf("the parameters' bits: %016llx\n", (unsigned long long)bits[0]);
     tell_profile(v.be, all, steps);
     rvi_profile_end(v.be);
     rvi_training_deinit(&t);

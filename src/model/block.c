@@ -308,8 +308,8 @@ void rvi_workspace_attention(const rvi_model *m, rvi_workspace *ws, int il, cons
         op->head_norm(ws->be, q, l->q_norm, n, h->norm_eps);
         op->head_norm(ws->be, k, l->k_norm, n, h->norm_eps);
     }
-    op->rope(ws->be, q, h->head_size, angles, m->rope.interleaved, n);
-    op->rope(ws->be, k, h->head_size, angles, m->rope.interleaved, n);
+    op->rope(ws->be, rvi_cols_of(ws->qkv, 0, nq + nk), h->head_size, angles, m->rope.interleaved,
+             n);
     rvi_workspace_tap(ws, "q_rope", il, q, n);
     rvi_workspace_tap(ws, "k_rope", il, k, n);
     if (ws->floats) {

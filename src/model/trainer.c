@@ -28,6 +28,11 @@ typedef struct kept {
                                     scratch for all, not owned */
 } kept;
 
+/* What a row's angles depend on */
+typedef struct place {
+    int rope_set, pos;
+} place;
+
 struct rvi_trainer {
     const rvi_model *m;
     rvi_backend *be;
@@ -45,9 +50,10 @@ struct rvi_trainer {
     rvi_tensor *last, *last_h, *logits; /* rows on their way through the head */
     rvi_tensor *dlast, *dlast_h;
     rvi_span *spans;
-    int *lengths; /* of the longest text that begins with a span, where that has no parent */
-    float *angle_row;
-    rvi_target *tops; /* the largest logits of rows, as targets */
+    int *lengths;      /* of the longest text that begins with a span, where that has no parent */
+    place *places;     /* of rows */
+    float *angle_rows; /* host copies of the angles */
+    rvi_target *tops;  /* the largest logits of rows, as targets */
     int n_rows;
 };
 
@@ -165,10 +171,11 @@ rv_status rvi_trainer_new(rvi_trainer **out, const rvi_model *m, rvi_backend *be
     t->spans = rvi_alloc_array(spans, sizeof *t->spans);
     t->pass.spans = t->spans;
     t->lengths = rvi_alloc_array(spans, sizeof *t->lengths);
-    t->angle_row = rvi_alloc_array(turns, sizeof *t->angle_row);
+    t->places = rvi_alloc_array(rows, sizeof *t->places);
+    t->angle_rows = rvi_alloc_array(rows * turns, sizeof *t->angle_rows);
     t->tops = rvi_alloc_array((size_t)o->max_losses, sizeof *t->tops);
     if (!t->tops || !t->inputs || !t->kept || !t->ws.tokens || !t->spans || !t->lengths ||
-        !t->angle_row)
+        !t->places || !t->angle_rows)
         st = rvi_nomem(err, "trainer");
     if (!st) st = new_tensors(t, err);
     if (st)
@@ -202,7 +209,8 @@ void rvi_trainer_free(rvi_trainer *t)
     rvi_free(t->ws.tokens);
     rvi_free(t->spans);
     rvi_free(t->lengths);
-    rvi_free(t->angle_row);
+    rvi_free(t->places);
+    rvi_free(t->angle_rows);
     rvi_free(t->tops);
     rvi_free(t);
 }
@@ -215,14 +223,17 @@ static rvi_cols width(const rvi_trainer *t, rvi_tensor *x)
 }
 
 /* The turns of a row and their opposites. */
-static void write_angles(rvi_trainer *t, int row, int rope_set, int pos)
+static void angles_task(void *ctx, int row, int worker)
 {
+    rvi_trainer *t = ctx;
     int n_pairs = t->m->rope.n_pairs;
-    rvi_rope_angles(&t->m->rope, rope_set, pos, t->angle_row);
-    t->be->ops->rows_write(t->be, rvi_cols_of(t->ws.angles, 0, 2 * n_pairs), row, t->angle_row);
+    float *angles = t->angle_rows + (size_t)row * 2 * (size_t)n_pairs;
+    (void)worker;
+    rvi_rope_angles(&t->m->rope, t->places[row].rope_set, t->places[row].pos, angles);
+    t->be->ops->rows_write(t->be, rvi_cols_of(t->ws.angles, 0, 2 * n_pairs), row, angles);
     if (!t->grads) return;
-    for (int i = 0; i < n_pairs; i++) t->angle_row[n_pairs + i] = -t->angle_row[n_pairs + i];
-    t->be->ops->rows_write(t->be, rvi_cols_of(t->back_angles, 0, 2 * n_pairs), row, t->angle_row);
+    for (int i = 0; i < n_pairs; i++) angles[n_pairs + i] = -angles[n_pairs + i];
+    t->be->ops->rows_write(t->be, rvi_cols_of(t->back_angles, 0, 2 * n_pairs), row, angles);
 }
 
 static int first_of(const rvi_span *spans, int i)
@@ -249,8 +260,9 @@ void rvi_trainer_begin(rvi_trainer *t, const int32_t *tokens, const rvi_span *sp
     for (int i = 0; i < n_spans; i++) {
         int set = rvi_rope_set(&t->m->rope, t->lengths[first_of(spans, i)]);
         for (int j = 0; j < spans[i].n; j++)
-            write_angles(t, spans[i].first + j, set, spans[i].pos + j);
+            t->places[spans[i].first + j] = (place){set, spans[i].pos + j};
     }
+    t->be->ops->run(t->be, angles_task, t, t->n_rows);
     if (t->grads) t->be->ops->zero(t->be, width(t, t->dx), t->n_rows);
 }
 
@@ -262,6 +274,30 @@ int rvi_trainer_rows(const rvi_trainer *t)
 void rvi_trainer_set_x(rvi_trainer *t, int row, const float *x)
 {
     t->be->ops->rows_write(t->be, width(t, t->ws.x), row, x);
+}
+
+typedef struct filling {
+    rvi_trainer *t;
+    rvi_columns_fn x;
+    void *ctx;
+} filling;
+
+static void fill_task(void *ctx, int row, int worker)
+{
+    enum { PIECE = 1024 };
+    const filling *f = ctx;
+    float piece[PIECE];
+    (void)worker;
+    for (int first = 0, n; first < f->t->m->hp.n_embd; first += n) {
+        n = RVI_MIN(PIECE, f->t->m->hp.n_embd - first);
+        f->x(f->ctx, row, first, n, piece);
+        f->t->be->ops->rows_write(f->t->be, rvi_cols_of(f->t->ws.x, first, n), row, piece);
+    }
+}
+
+void rvi_trainer_fill_x(rvi_trainer *t, rvi_columns_fn x, void *ctx)
+{
+    t->be->ops->run(t->be, fill_task, &(filling){t, x, ctx}, t->n_rows);
 }
 
 void rvi_trainer_get_x(rvi_trainer *t, int row, float *x)
@@ -483,8 +519,8 @@ static void attention_back(rvi_trainer *t, int il, const kept *k)
 
     linear_back(t, &l->o, dmix, before_post_norm(t, l->post_attn_norm, k->attn_y), mix, n);
     op->span_attention_back(t->be, dq, dk, dv, dmix, q, key, v, &a, t->spans, t->pass.n_spans);
-    op->rope(t->be, dq, h->head_size, turns, t->m->rope.interleaved, n);
-    op->rope(t->be, dk, h->head_size, turns, t->m->rope.interleaved, n);
+    op->rope(t->be, rvi_cols_of(t->dqkv, 0, nq + nk), h->head_size, turns, t->m->rope.interleaved,
+             n);
     if (l->q_norm) {
         op->head_norm_back(t->be, dq, dq, rvi_cols_of(k->plain, 0, nq), l->q_norm, n, h->norm_eps);
         op->head_norm_back(t->be, dk, dk, rvi_cols_of(k->plain, nq, nk), l->k_norm, n, h->norm_eps);

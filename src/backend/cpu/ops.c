@@ -143,7 +143,20 @@ static void rows_read(rvi_backend *be, rvi_cols src, int row, float *dst)
     memcpy(dst, rvi_cpu_row(src, row), (size_t)src.n * sizeof *dst);
 }
 
-/* ---- row by row ops: one task a row ---- */
+/* ---- row by row ops: one task a row ----
+ *
+ * The pool gives thread i the same part of the rows in every such op, so that a row stays in the
+ * caches of one core from op to op. */
+
+void rvi_cpu_run_light(rvi_cpu *cpu, rvi_task_fn fn, void *ctx, int n_rows, int n_cols)
+{
+    enum { WORTH_WAKING = 1 << 14 }; /* numbers moved or added */
+    if ((int64_t)n_rows * n_cols >= WORTH_WAKING) {
+        rvi_pool_run(cpu->pool, fn, ctx, n_rows);
+        return;
+    }
+    for (int r = 0; r < n_rows; r++) fn(ctx, r, 0);
+}
 
 typedef struct job {
     rvi_cpu *cpu;
@@ -289,10 +302,17 @@ static void act(rvi_backend *be, rvi_cols x, rvi_act kind, int n_rows)
     rvi_pool_run(j.cpu->pool, act_task, &j, n_rows);
 }
 
+static void add_task(void *ctx, int r, int worker)
+{
+    job *j = ctx;
+    (void)worker;
+    j->cpu->k.add(rvi_cpu_row(j->x, r), rvi_cpu_row(j->y, r), (size_t)j->x.n);
+}
+
 static void add(rvi_backend *be, rvi_cols x, rvi_cols y, int n_rows)
 {
-    for (int r = 0; r < n_rows; r++)
-        rvi_cpu_of(be)->k.add(rvi_cpu_row(x, r), rvi_cpu_row(y, r), (size_t)x.n);
+    job j = {.cpu = rvi_cpu_of(be), .x = x, .y = y};
+    rvi_cpu_run_light(j.cpu, add_task, &j, n_rows, x.n);
 }
 
 static void soft_cap_task(void *ctx, int r, int worker)
@@ -308,9 +328,17 @@ static void soft_cap(rvi_backend *be, rvi_cols x, float cap, int n_rows)
     rvi_pool_run(j.cpu->pool, soft_cap_task, &j, n_rows);
 }
 
+static void gather_task(void *ctx, int r, int worker)
+{
+    job *j = ctx;
+    (void)worker;
+    memcpy(rvi_cpu_row(j->out, r), rvi_cpu_row(j->x, j->ids[r]), (size_t)j->out.n * sizeof(float));
+}
+
 static void gather(rvi_backend *be, rvi_cols out, rvi_cols x, const int32_t *from, int n_rows)
 {
-    for (int r = 0; r < n_rows; r++) rows_write(be, out, r, rvi_cpu_row(x, from[r]));
+    job j = {.cpu = rvi_cpu_of(be), .out = out, .x = x, .ids = from};
+    rvi_cpu_run_light(j.cpu, gather_task, &j, n_rows, out.n);
 }
 
 static void run(rvi_backend *be, rvi_task_fn fn, void *ctx, int n_tasks)

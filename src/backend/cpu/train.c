@@ -245,30 +245,25 @@ void rvi_cpu_loss(rvi_backend *be, rvi_cols logits, rvi_target *targets, float s
 
 /* ---- moving rows ---- */
 
-enum { MOVED = 64 }; /* rows of a task */
-
 typedef struct moves {
     rvi_cols out, in; /* in.t NULL: zeros */
-    int n_rows;
 } moves;
 
-static void move_task(void *ctx, int task, int worker)
+static void move_task(void *ctx, int r, int worker)
 {
     const moves *m = ctx;
     (void)worker;
-    int end = RVI_MIN((task + 1) * MOVED, m->n_rows);
     size_t bytes = (size_t)m->out.n * sizeof(float);
-    for (int r = task * MOVED; r < end; r++)
-        if (m->in.t)
-            memmove(rvi_cpu_row(m->out, r), rvi_cpu_row(m->in, r), bytes);
-        else
-            memset(rvi_cpu_row(m->out, r), 0, bytes);
+    if (m->in.t)
+        memmove(rvi_cpu_row(m->out, r), rvi_cpu_row(m->in, r), bytes);
+    else
+        memset(rvi_cpu_row(m->out, r), 0, bytes);
 }
 
 void rvi_cpu_copy(rvi_backend *be, rvi_cols out, rvi_cols x, int n_rows)
 {
-    moves m = {out, x, n_rows};
-    rvi_pool_run(rvi_cpu_of(be)->pool, move_task, &m, (n_rows + MOVED - 1) / MOVED);
+    moves m = {out, x};
+    rvi_cpu_run_light(rvi_cpu_of(be), move_task, &m, n_rows, out.n);
 }
 
 void rvi_cpu_zero(rvi_backend *be, rvi_cols x, int n_rows)
