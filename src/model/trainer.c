@@ -13,6 +13,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/machine.h"
 #include "base/mem.h"
 #include "model/workspace.h"
 
@@ -44,7 +45,9 @@ struct rvi_trainer {
     rvi_tensor **inputs; /* of the layers from o.lowest on */
     kept *kept;          /* of each of them, or one for all */
     int n_inputs, n_kept;
-    int held; /* the layer that the one `kept` for all is of; -1: none */
+    rvi_held **packed; /* weights held packed, by slot; NULL: none */
+    rvi_pack *pack;    /* their memory */
+    int held;          /* the layer that the one `kept` for all is of; -1: none */
     rvi_tensor *dx, *dh, *dy, *dqkv, *dmix, *dffn, *dact;
     rvi_tensor *back_angles;            /* the opposite turns */
     rvi_tensor *last, *last_h, *logits; /* rows on their way through the head */
@@ -124,6 +127,83 @@ static rv_status new_tensors(rvi_trainer *t, rv_error *err)
     return st;
 }
 
+/* ---- memory for speed ----
+ *
+ * A trainer with many threads holds the weights of its layers packed, and keeps what layers
+ * computed instead of computing it again, where that takes a small part of the memory that is
+ * free. */
+
+enum { SMALL_PART = 8 }; /* one in so many bytes */
+
+/* The next linear layer that the trainer computes with; *at begins with 0. NULL: no more. */
+static const rvi_linear *next_linear(const rvi_trainer *t, int *at)
+{
+    enum { EACH = 9 };
+    int lowest = t->grads ? t->o.lowest : 0, n_layers = t->m->hp.n_layers - lowest;
+    for (; *at < EACH * n_layers;) {
+        const rvi_layer *l = &t->m->layers[lowest + *at / EACH];
+        const rvi_linear *all[EACH] = {&l->q,    &l->k,  &l->v,       &l->qkv, &l->o,
+                                       &l->gate, &l->up, &l->gate_up, &l->down};
+        const rvi_linear *next = all[(*at)++ % EACH];
+        if (next->w) return next;
+    }
+    return (*at)++ == EACH * n_layers ? &t->m->head : NULL;
+}
+
+static size_t held_bytes(const rvi_trainer *t)
+{
+    size_t bytes = 0;
+    const rvi_linear *l;
+    for (int at = 0; (l = next_linear(t, &at));)
+        bytes += t->be->ops->held_bytes(t->be, l->w, t->grads);
+    return bytes;
+}
+
+static size_t kept_bytes(const rvi_trainer *t)
+{
+    const rvi_hparams *h = &t->m->hp;
+    int nq = h->n_heads * h->head_size, nk = h->n_kv_heads * h->head_size;
+    size_t row = (size_t)(3 * nq + 3 * nk + 3 * h->n_embd + 2 * h->n_ff); /* no less than it is */
+    return (size_t)t->n_inputs * (size_t)t->o.max_rows * row * sizeof(float);
+}
+
+static void free_held(rvi_trainer *t)
+{
+    for (int i = 0; t->packed && i < t->m->n_targets; i++)
+        t->be->ops->held_free(t->be, t->packed[i]);
+    t->be->ops->pack_free(t->be, t->pack);
+    rvi_free(t->packed);
+    t->pack = NULL;
+    t->packed = NULL;
+    t->pass.held = NULL;
+}
+
+static bool hold(rvi_trainer *t, size_t bytes)
+{
+    const rvi_linear *l;
+    bool ok = (t->packed = rvi_zalloc_array((size_t)t->m->n_targets, sizeof *t->packed)) != NULL;
+    ok = ok && !t->be->ops->pack_new(t->be, &t->pack, bytes, NULL);
+    for (int at = 0; ok && (l = next_linear(t, &at));)
+        ok = !t->be->ops->held_new(t->be, &t->packed[l->slot], t->pack, l->w, t->grads, NULL);
+    return ok;
+}
+
+static void spend_memory(rvi_trainer *t)
+{
+    size_t held = held_bytes(t);
+    if (!held) return;
+    rvi_machine machine;
+    rvi_machine_read(&machine, "");
+    size_t most = machine.memory_available / SMALL_PART;
+    if (held > most) return;
+    if (!hold(t, held)) {
+        free_held(t); /* it goes without */
+        return;
+    }
+    t->pass.held = t->packed;
+    if (held + kept_bytes(t) <= most && t->n_inputs) t->n_kept = t->n_inputs;
+}
+
 static rv_status check(const rvi_model *m, const rvi_params *params, const rvi_params *grads,
                        const rvi_trainer_options *o, rv_error *err)
 {
@@ -161,6 +241,7 @@ rv_status rvi_trainer_new(rvi_trainer **out, const rvi_model *m, rvi_backend *be
     t->held = -1;
     t->n_inputs = grads ? m->hp.n_layers - o->lowest : 0;
     t->n_kept = o->keep_layers && t->n_inputs ? t->n_inputs : 1;
+    spend_memory(t);
     t->ws.be = be;
     t->ws.floats = &t->pass;
     t->pass.adapter = params ? params->adapter : NULL;
@@ -204,6 +285,7 @@ void rvi_trainer_free(rvi_trainer *t)
     for (size_t i = 0; i < RVI_COUNT(tensors); i++) t->be->ops->tensor_free(t->be, tensors[i]);
     for (int i = 0; t->inputs && i < t->n_inputs; i++) t->be->ops->tensor_free(t->be, t->inputs[i]);
     for (int i = 0; t->kept && i < t->n_kept; i++) free_kept(t, &t->kept[i]);
+    free_held(t);
     rvi_free(t->inputs);
     rvi_free(t->kept);
     rvi_free(t->ws.tokens);

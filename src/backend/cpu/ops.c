@@ -69,9 +69,10 @@ static rv_status weight_new(rvi_backend *be, rvi_tensor **out, const rvi_tensor_
     return st;
 }
 
-static rv_status own_floats(rvi_tensor *t, atomic_size_t *counted, rv_error *err)
+/* large: in huge pages, which take memory for speed */
+static rv_status own_floats(rvi_tensor *t, atomic_size_t *counted, bool large, rv_error *err)
 {
-    t->heap = rvi_alloc_aligned(float_bytes(t), 64);
+    t->heap = large ? rvi_os_alloc_large(float_bytes(t)) : rvi_alloc_aligned(float_bytes(t), 64);
     t->data = (const uint8_t *)t->heap;
     if (!t->heap) return rvi_nomem(err, "tensor");
     t->counted = counted;
@@ -86,7 +87,7 @@ static rv_status floats_new(rvi_backend *be, rvi_tensor **out, const rvi_tensor_
     for (int i = 0; i < view->n_dims - 1; i++) rows *= view->shape[i];
     rv_status st = tensor_new(out, RVI_F32, rows, cols, view->name, err);
     if (st) return st;
-    if ((st = own_floats(*out, &be->memory->weights, err))) {
+    if ((st = own_floats(*out, &be->memory->weights, false, err))) {
         tensor_free(be, *out);
         *out = NULL;
         return st;
@@ -112,7 +113,8 @@ static rv_status rows_new(rvi_backend *be, rvi_tensor **out, int n_rows, int n_c
     rv_status st = tensor_new(out, RVI_F32, (uint64_t)n_rows, (uint64_t)n_cols, "activations", err);
     if (st) return st;
     if (n_rows > 1) (*out)->stride = spread_rows(n_cols);
-    if ((st = own_floats(*out, &be->memory->scratch, err))) {
+    bool large = rvi_pool_size(rvi_cpu_of(be)->pool) >= RVI_TRAIN_MANY;
+    if ((st = own_floats(*out, &be->memory->scratch, large, err))) {
         tensor_free(be, *out);
         *out = NULL;
     }
@@ -417,6 +419,9 @@ static const rvi_backend_ops cpu_ops = {
     .lora = rvi_cpu_lora,
     .floats_view = floats_view,
     .train_reserve = rvi_cpu_train_reserve,
+    .held_bytes = rvi_cpu_held_bytes,
+    .held_new = rvi_cpu_held_new,
+    .held_free = rvi_cpu_held_free,
     .linear = rvi_cpu_linear,
     .linear_back = rvi_cpu_linear_back,
     .span_attention = rvi_cpu_span_attention,

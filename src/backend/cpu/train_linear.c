@@ -280,7 +280,10 @@ void rvi_cpu_linear(rvi_backend *be, const rvi_float_linear *l, int n_layers, rv
         int step = block_rows(n_rows);
         for (int row = 0, n; row < n_rows; row += n) {
             n = RVI_MIN(step, n_rows - row);
-            run_block(&j, row, n);
+            if (rvi_train_is_held(&q, false))
+                rvi_train_run_held(&q, false, x, y, false, (rvi_cols){0}, row, n);
+            else
+                run_block(&j, row, n);
         }
     }
 }
@@ -408,9 +411,13 @@ static void back_group(group *q, rvi_cols dx, bool fresh, rvi_cols dy, rvi_cols 
     back.onto = !fresh;
     for (int row = 0, n; row < n_rows; row += n) {
         n = RVI_MIN(step, n_rows - row);
-        run_block(&back, row, n);
+        if (dx.t && rvi_train_is_held(q, true)) {
+            rvi_train_run_held(q, true, dy, dx, !fresh, wanted ? x : (rvi_cols){0}, row, n);
+        } else {
+            run_block(&back, row, n);
+            if (wanted) run_block(&low, row, n);
+        }
         if (!wanted) continue;
-        run_block(&low, row, n);
         grad_job j = {q, x, dy, row, n, rvi_gemm_k(q->g, (size_t)n), unit};
         run_few(pool, turn_task, &j, 2 * rvi_blocks_of(n, TURNED));
         rvi_pool_run(pool, grad_task, &j, count_tasks(q, unit));

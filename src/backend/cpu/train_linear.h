@@ -72,4 +72,15 @@ void rvi_train_pack_second(const rvi_train_group *q, const rvi_train_part *p, si
 bool rvi_train_is_tall(const rvi_train_group *q, rvi_cols dx);
 void rvi_train_run_tall(const rvi_train_group *q, rvi_cols dx, bool fresh, rvi_cols dy, int n_rows);
 
+/* train_held.c */
+
+/* A layer's weights packed, made ready if they are not; NULL: they are not held. */
+const uint8_t *rvi_train_held_panels(const rvi_train_group *q, const rvi_train_part *p, bool back);
+/* Whether a product of these layers can go by weights that are held. */
+bool rvi_train_is_held(const rvi_train_group *q, bool back);
+/* Rows row .. row + n_rows - 1 of `in` through the layers, onto what `out` holds or not. x.t not
+ * NULL (backward): the layers' input, whose `low` is wanted too. */
+void rvi_train_run_held(const rvi_train_group *q, bool back, rvi_cols in, rvi_cols out, bool onto,
+                        rvi_cols x, int row, int n_rows);
+
 #endif

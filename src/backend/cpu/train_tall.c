@@ -23,7 +23,8 @@ typedef struct job {
     const group *q;
     rvi_cols dx, dy;
     bool fresh;
-    int row, n_rows; /* no more than the sums have room for */
+    const uint8_t *held; /* the weights packed; NULL: they are not held */
+    int row, n_rows;     /* no more than the sums have room for */
 } job;
 
 bool rvi_train_is_tall(const group *q, rvi_cols dx)
@@ -57,6 +58,12 @@ static void slice_task(void *ctx, int slice, int worker)
         size_t k = rvi_gemm_k(g, (size_t)n);
         g->pack_a(rows, k, rvi_cpu_row(j->dy, j->row) + at, (size_t)j->dy.t->stride, false,
                   j->n_rows, n);
+        if (j->held) {
+            size_t all = rvi_gemm_k(g, (size_t)q->n_out);
+            g->product(rows, k, j->n_rows, j->held + rvi_gemm_b_at(g, all, 0, (size_t)at), all,
+                       q->n_in, k, sums_of(j, slice), (size_t)q->n_in, at > first);
+            continue;
+        }
         for (int col = 0, cols; col < q->n_in; col += cols) {
             cols = RVI_MIN(q->n_in - col, MOST_COLS);
             rvi_train_panels to = {panel, k, col, cols, q->s->tile[worker]};
@@ -86,8 +93,9 @@ void rvi_train_run_tall(const group *q, rvi_cols dx, bool fresh, rvi_cols dy, in
 {
     int room = RVI_TRAIN_PARTS / (SLICES * q->n_in) / RVI_TRAIN_GROUP * RVI_TRAIN_GROUP,
         most = RVI_MIN(room, (int)MOST_ROWS);
+    const uint8_t *held = rvi_train_held_panels(q, q->parts, true);
     for (int row = 0; row < n_rows; row += most) {
-        job j = {q, dx, dy, fresh, row, RVI_MIN(most, n_rows - row)};
+        job j = {q, dx, dy, fresh, held, row, RVI_MIN(most, n_rows - row)};
         rvi_pool_run(q->cpu->pool, slice_task, &j, SLICES);
         rvi_pool_run(q->cpu->pool, add_task, &j, j.n_rows);
     }
