@@ -298,7 +298,8 @@ typedef struct grad_job {
     int unit; /* columns of a task */
 } grad_job;
 
-/* t and q of all layers, already scaled, as left operands: [n_low][rows]. A task turns some rows. */
+/* t and q of all layers, already scaled, as left operands: [n_low][rows]. A task turns some
+ * rows. */
 enum { TURNED = 64 };
 
 static void turn_task(void *ctx, int task, int worker)

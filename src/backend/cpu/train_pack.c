@@ -8,8 +8,8 @@ typedef rvi_train_group group;
 typedef rvi_train_segment segment;
 typedef rvi_train_panels panels;
 
-/* What an adapter adds to an output comes from the same steps of k as if its layer were alone: no more than one step, or whole
- * ones from their beginning. */
+/* What an adapter adds to an output comes from the same steps of k as if its layer were alone: no
+ * more than one step, or whole ones from their beginning. */
 int rvi_train_group_new(group *q, rvi_backend *be, const rvi_float_linear *l, int n_layers)
 {
     rvi_cpu *cpu = rvi_cpu_of(be);
