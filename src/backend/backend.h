@@ -30,6 +30,7 @@ enum {
 typedef struct rvi_backend rvi_backend;
 typedef struct rvi_tensor rvi_tensor;
 typedef struct rvi_pack rvi_pack;
+typedef struct rvi_held rvi_held;
 typedef struct rvi_kv_store rvi_kv_store;
 
 typedef struct rvi_cols {
@@ -98,6 +99,7 @@ typedef struct rvi_float_linear {
     const rvi_tensor *a, *b;    /* floats, rank x n_in and n_out x rank; NULL: no adapter */
     float scale;
     rvi_tensor *da, *db; /* backward: shaped like a and b; both or none NULL */
+    rvi_held *held;      /* of w; NULL: none */
 } rvi_float_linear;
 
 /* The target distribution of a row: probabilities p of n ids, and `rest` for all other ids
@@ -201,6 +203,14 @@ typedef struct rvi_backend_ops {
     /* Scratch for the ops below, with up to n_rows rows of up to n_cols columns and logits of
      * n_vocab columns. */
     rv_status (*train_reserve)(rvi_backend *be, int n_rows, int n_cols, int n_vocab, rv_error *err);
+    /* A weight held packed for `linear` (back: and linear_back), so that many threads need not wait
+     * for each other's rows. held_bytes returns what it takes of a pack (pack_new); 0: it is not
+     * worth it, with few threads. It is packed when it is first used; the bits of results are the
+     * same. Free it before its pack. */
+    size_t (*held_bytes)(rvi_backend *be, const rvi_tensor *w, bool back);
+    rv_status (*held_new)(rvi_backend *be, rvi_held **out, rvi_pack *pack, const rvi_tensor *w,
+                          bool back, rv_error *err);
+    void (*held_free)(rvi_backend *be, rvi_held *h); /* accepts NULL */
     /* Up to RVI_MAX_LINEARS layers of the same input x; the columns of y are theirs side by side: y
      * = */
     void (*linear)(rvi_backend *be, const rvi_float_linear *l, int n_layers, rvi_cols y, rvi_cols x,

@@ -120,7 +120,7 @@ rv_status rvi_ground_probe(rvi_ground *g, const rvi_params *params, double *kl, 
                              .max_losses = 192,
                              .lowest = g->samples.lowest};
     rv_status st = rvi_trainer_new(&t, g->v->m, g->v->be, params, NULL, &o, err);
-    if (!st) st = rvi_batch_init(&b, &g->samples, rows, RVI_SAMPLES_AT_ONCE, err);
+    if (!st) st = rvi_batch_init(&b, rows, RVI_SAMPLES_AT_ONCE, err);
     for (size_t at = 0, took; !st && at < g->probe.n; at += took) {
         const size_t *which = g->probe.data + at;
         took = rvi_batch_fill(&b, &g->samples, which, g->probe.n - at, 1, 1);

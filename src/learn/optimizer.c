@@ -94,6 +94,13 @@ bool rvi_schedule_by_name(rvi_schedule_kind *out, const char *name)
 
 /* ---- AdamW ---- */
 
+enum { PIECE = 1 << 14 }; /* parameters of a task */
+
+static int pieces_of(size_t n)
+{
+    return (int)((n + PIECE - 1) / PIECE);
+}
+
 rv_status rvi_optimizer_new(rvi_optimizer **out, size_t n, const rvi_adamw *o, rv_error *err)
 {
     *out = NULL;
@@ -103,7 +110,8 @@ rv_status rvi_optimizer_new(rvi_optimizer **out, size_t n, const rvi_adamw *o, r
     p->n = n;
     p->m = rvi_zalloc_array(n, sizeof *p->m);
     p->v = rvi_zalloc_array(n, sizeof *p->v);
-    if (!p->m || !p->v) {
+    p->squares = rvi_zalloc_array((size_t)pieces_of(n) + 1, sizeof *p->squares);
+    if (!p->m || !p->v || !p->squares) {
         rvi_optimizer_free(p);
         return rvi_nomem(err, "optimizer");
     }
@@ -116,6 +124,7 @@ void rvi_optimizer_free(rvi_optimizer *p)
     if (!p) return;
     rvi_free(p->m);
     rvi_free(p->v);
+    rvi_free(p->squares);
     rvi_free(p);
 }
 
@@ -126,15 +135,23 @@ void rvi_optimizer_reset(rvi_optimizer *p)
     p->n_steps = 0;
 }
 
-double rvi_gradient_norm(const float *grad, size_t n)
+/* The sum of the squares of a piece */
+static double squares_of(const float *grad, size_t n, int piece)
 {
     enum { SUMS = 8 }; /* side by side: one alone would wait for itself */
     double sums[SUMS] = {0}, total = 0;
-    size_t i = 0;
-    for (; i + SUMS <= n; i += SUMS)
+    size_t i = (size_t)piece * PIECE, end = RVI_MIN(i + PIECE, n);
+    for (; i + SUMS <= end; i += SUMS)
         for (size_t j = 0; j < SUMS; j++) sums[j] += (double)grad[i + j] * (double)grad[i + j];
-    for (; i < n; i++) total += (double)grad[i] * (double)grad[i];
+    for (; i < end; i++) total += (double)grad[i] * (double)grad[i];
     for (size_t j = 0; j < SUMS; j++) total += sums[j];
+    return total;
+}
+
+double rvi_gradient_norm(const float *grad, size_t n)
+{
+    double total = 0;
+    for (int i = 0; i < pieces_of(n); i++) total += squares_of(grad, n, i);
     return sqrt(total);
 }
 
@@ -146,7 +163,35 @@ typedef struct moving {
     float clip, step, unbiased, keep;
 } moving;
 
-enum { PIECE = 1 << 14 }; /* parameters of a task */
+static void share_out(const rvi_optimizer *p, void (*fn)(void *ctx, int task, int worker),
+                      void *ctx)
+{
+    int n_tasks = pieces_of(p->n);
+    if (p->be)
+        p->be->ops->run(p->be, fn, ctx, n_tasks);
+    else
+        for (int i = 0; i < n_tasks; i++) fn(ctx, i, 0);
+}
+
+typedef struct measuring {
+    const rvi_optimizer *p;
+    const float *grad;
+} measuring;
+
+static void measure_task(void *ctx, int task, int worker)
+{
+    const measuring *m = ctx;
+    (void)worker;
+    m->p->squares[task] = squares_of(m->grad, m->p->n, task);
+}
+
+static double length_of(const rvi_optimizer *p, const float *grad)
+{
+    double total = 0;
+    share_out(p, measure_task, &(measuring){p, grad});
+    for (int i = 0; i < pieces_of(p->n); i++) total += p->squares[i];
+    return sqrt(total);
+}
 
 static void move_task(void *ctx, int task, int worker)
 {
@@ -166,7 +211,7 @@ static void move_task(void *ctx, int task, int worker)
 bool rvi_optimizer_step(rvi_optimizer *p, float *theta, const float *grad, double rate,
                         double *norm)
 {
-    double length = rvi_gradient_norm(grad, p->n);
+    double length = length_of(p, grad);
     if (norm) *norm = length;
     if (!isfinite(length)) return false;
     p->n_steps++;
@@ -176,11 +221,7 @@ bool rvi_optimizer_step(rvi_optimizer *p, float *theta, const float *grad, doubl
     float unbiased = (float)(1 / (1 - pow(b2, (double)p->n_steps)));
     float keep = (float)(1 - rate * (double)p->o.decay);
     moving t = {p, theta, grad, clip, step, unbiased, keep};
-    int n_tasks = (int)((p->n + PIECE - 1) / PIECE);
-    if (p->be)
-        p->be->ops->run(p->be, move_task, &t, n_tasks);
-    else
-        for (int i = 0; i < n_tasks; i++) move_task(&t, i, 0);
+    share_out(p, move_task, &t);
     return true;
 }
 

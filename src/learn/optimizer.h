@@ -1,7 +1,7 @@
 /* optimizer.h - AdamW over one flat array of parameters, and the rate of each step.
  *
  * The same gradients give the same bits on any number of threads: the gradient's norm is added up
- * in the order of the array, and a parameter's step depends on that parameter alone. */
+ * by pieces in the order of the array, and a parameter's step depends on that parameter alone. */
 #ifndef RVI_LEARN_OPTIMIZER_H
 #define RVI_LEARN_OPTIMIZER_H
 
@@ -53,7 +53,8 @@ typedef struct rvi_adamw {
  * interrupted. */
 typedef struct rvi_optimizer {
     rvi_adamw o;
-    float *m, *v; /* means of the gradient and of its square */
+    float *m, *v;    /* means of the gradient and of its square */
+    double *squares; /* of the gradient, summed by pieces */
     size_t n;
     int64_t n_steps;
     rvi_backend *be; /* whose threads share the work; NULL (after new): the caller's thread alone */

@@ -112,19 +112,18 @@ rv_status rvi_samples_teach(rvi_samples *t, const char *question, const char *an
 
 /* ---- batches ---- */
 
-rv_status rvi_batch_init(rvi_batch *b, const rvi_samples *t, int max_rows, int max_texts,
-                         rv_error *err)
+rv_status rvi_batch_init(rvi_batch *b, int max_rows, int max_texts, rv_error *err)
 {
     size_t rows = (size_t)max_rows, texts = (size_t)max_texts;
     *b = (rvi_batch){.max_rows = max_rows, .max_texts = max_texts, .cap_losses = max_rows};
     b->tokens = rvi_alloc_array(rows, sizeof *b->tokens);
     b->loss_rows = rvi_alloc_array(rows, sizeof *b->loss_rows);
     b->kept = rvi_alloc_array(rows, sizeof *b->kept);
+    b->states = rvi_alloc_array(rows, sizeof *b->states);
     b->targets = rvi_alloc_array(rows, sizeof *b->targets);
     b->spans = rvi_alloc_array(texts + 1, sizeof *b->spans);
     b->one = rvi_alloc_array(1, sizeof *b->one);
-    b->row = rvi_alloc_array((size_t)t->v->m->hp.n_embd, sizeof *b->row);
-    if (b->tokens && b->loss_rows && b->kept && b->targets && b->spans && b->one && b->row) {
+    if (b->tokens && b->loss_rows && b->kept && b->states && b->targets && b->spans && b->one) {
         *b->one = 1;
         return RV_OK;
     }
@@ -137,10 +136,10 @@ void rvi_batch_deinit(rvi_batch *b)
     rvi_free(b->tokens);
     rvi_free(b->loss_rows);
     rvi_free(b->kept);
+    rvi_free(b->states);
     rvi_free(b->targets);
     rvi_free(b->spans);
     rvi_free(b->one);
-    rvi_free(b->row);
     *b = (rvi_batch){0};
 }
 
@@ -193,26 +192,46 @@ size_t rvi_batch_fill(rvi_batch *b, const rvi_samples *t, const size_t *which, s
     return taken;
 }
 
+/* Hidden states of the frame are counted from here on. */
+static const size_t of_frame = SIZE_MAX / 2;
+
+typedef struct states {
+    const rvi_samples *t;
+    const size_t *at;
+} states;
+
+static void read_state(void *ctx, int row, int first, int n, float *out)
+{
+    const states *s = ctx;
+    size_t d = (size_t)s->t->v->m->hp.n_embd, at = s->at[row];
+    if (at >= of_frame) {
+        memcpy(out, s->t->frame_x + (at - of_frame) * d + (size_t)first, (size_t)n * sizeof *out);
+        return;
+    }
+    const rvi_f16 *x = s->t->x + at * d + (size_t)first;
+    for (int k = 0; k < n; k++) out[k] = rvi_f16_to_f32(x[k]) * s->t->x_scale[at];
+}
+
+/* Which hidden states the rows of the batch have. */
+static void list_states(rvi_batch *b, const rvi_samples *t, const size_t *which, size_t n)
+{
+    int row = 0;
+    bool framed = false;
+    for (size_t i = 0; i < n; i++) {
+        const rvi_sample *x = &t->items[which[i]];
+        for (int r = 0; !framed && r < x->n_shared; r++) b->states[row++] = of_frame + (size_t)r;
+        framed |= x->n_shared > 0;
+        for (int r = 0; r < x->n - 1 - x->n_shared; r++) b->states[row++] = x->rows + (size_t)r;
+    }
+}
+
 void rvi_batch_begin(rvi_batch *b, const rvi_samples *t, const size_t *which, size_t n,
                      rvi_trainer *trainer)
 {
-    size_t d = (size_t)t->v->m->hp.n_embd;
-    int row = 0;
-    bool framed = false;
     rvi_trainer_begin(trainer, b->tokens, b->spans, b->n_spans);
     if (!t->lowest) return;
-    for (size_t i = 0; i < n; i++) {
-        const rvi_sample *x = &t->items[which[i]];
-        for (int r = 0; x->n_shared && !framed && r < x->n_shared; r++)
-            rvi_trainer_set_x(trainer, row++, t->frame_x + (size_t)r * d);
-        framed |= x->n_shared > 0;
-        for (int r = 0; r < x->n - 1 - x->n_shared; r++) {
-            size_t at = x->rows + (size_t)r;
-            for (size_t k = 0; k < d; k++)
-                b->row[k] = rvi_f16_to_f32(t->x[at * d + k]) * t->x_scale[at];
-            rvi_trainer_set_x(trainer, row++, b->row);
-        }
-    }
+    list_states(b, t, which, n);
+    rvi_trainer_fill_x(trainer, read_state, &(states){t, b->states});
 }
 
 /* ---- preparing ---- */
@@ -242,22 +261,25 @@ static void store_row(rvi_samples *t, size_t at, const float *x, size_t d)
     for (size_t k = 0; k < d; k++) t->x[at * d + k] = rvi_f32_to_f16(x[k] / scale);
 }
 
-static void store_rows(rvi_samples *t, rvi_batch *b, const size_t *which, size_t n,
-                       rvi_trainer *trainer)
+/* Rows of a batch on their way to the samples */
+typedef struct storing {
+    rvi_samples *t;
+    const rvi_batch *b;
+    rvi_trainer *trainer;
+    float *x; /* rows x n_embd */
+} storing;
+
+static void store_task(void *ctx, int row, int worker)
 {
-    size_t d = (size_t)t->v->m->hp.n_embd;
-    int row = 0;
-    bool framed = false;
-    for (size_t i = 0; i < n; i++) {
-        const rvi_sample *x = &t->items[which[i]];
-        for (int r = 0; x->n_shared && !framed && r < x->n_shared; r++)
-            rvi_trainer_get_x(trainer, row++, t->frame_x + (size_t)r * d);
-        framed |= x->n_shared > 0;
-        for (int r = 0; r < x->n - 1 - x->n_shared; r++) {
-            rvi_trainer_get_x(trainer, row++, b->row);
-            store_row(t, x->rows + (size_t)r, b->row, d);
-        }
-    }
+    const storing *s = ctx;
+    size_t d = (size_t)s->t->v->m->hp.n_embd, at = s->b->states[row];
+    float *x = s->x + (size_t)row * d;
+    (void)worker;
+    rvi_trainer_get_x(s->trainer, row, x);
+    if (at >= of_frame)
+        memcpy(s->t->frame_x + (at - of_frame) * d, x, d * sizeof *x);
+    else
+        store_row(s->t, at, x, d);
 }
 
 static bool any_kept(const rvi_samples *t, const size_t *which, size_t n)
@@ -312,7 +334,10 @@ rv_status rvi_samples_prepare(rvi_samples *t, rvi_trainer *trainer, int max_rows
     rvi_batch b = {0};
     if (!fresh) return RV_OK;
     rv_status st = grow(t, err);
-    if (!st) st = rvi_batch_init(&b, t, max_rows, MOST, err);
+    if (!st) st = rvi_batch_init(&b, max_rows, MOST, err);
+    storing s = {t, &b, trainer, NULL};
+    if (!st && !(s.x = rvi_alloc_array((size_t)max_rows * (size_t)t->v->m->hp.n_embd, sizeof *s.x)))
+        st = rvi_nomem(err, "texts");
     while (!st && t->n_ready < t->n) {
         size_t n = RVI_MIN(t->n - t->n_ready, (size_t)MOST);
         for (size_t i = 0; i < n; i++) which[i] = t->n_ready + i;
@@ -324,7 +349,8 @@ rv_status rvi_samples_prepare(rvi_samples *t, rvi_trainer *trainer, int max_rows
         }
         rvi_trainer_begin(trainer, b.tokens, b.spans, b.n_spans);
         rvi_trainer_forward(trainer, 0, t->lowest);
-        store_rows(t, &b, which, n, trainer);
+        list_states(&b, t, which, n);
+        t->v->be->ops->run(t->v->be, store_task, &s, b.n_rows);
         if (t->want_refs || any_kept(t, which, n)) {
             rvi_trainer_forward(trainer, t->lowest, t->v->m->hp.n_layers);
             store_targets(t, &b, which, n, trainer);
@@ -335,6 +361,7 @@ rv_status rvi_samples_prepare(rvi_samples *t, rvi_trainer *trainer, int max_rows
         else
             t->n_ready += n;
     }
+    rvi_free(s.x);
     rvi_batch_deinit(&b);
     return st;
 }

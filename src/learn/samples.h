@@ -70,15 +70,14 @@ void rvi_samples_cut(rvi_samples *t, size_t n); /* keeps the first n */
 typedef struct rvi_batch {
     int max_rows, max_texts;
     int32_t *tokens, *loss_rows, *kept;
+    size_t *states; /* of each row: its hidden state among those of the texts, or of the frame */
     rvi_span *spans;
     rvi_target *targets;
     float *one; /* the probability of a taught token */
     int n_rows, n_spans, n_losses, cap_losses;
-    float *row; /* n_embd */
 } rvi_batch;
 
-rv_status rvi_batch_init(rvi_batch *b, const rvi_samples *t, int max_rows, int max_texts,
-                         rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_batch_init(rvi_batch *b, int max_rows, int max_texts, rv_error *err) RVI_MUST_CHECK;
 void rvi_batch_deinit(rvi_batch *b);
 /* As many of the texts which[0..n) as fit, in order; at least one. Targets get weight `teach` or
  * `keep` by their text's kind. Returns how many. All of them must be ready unless x is not used. */

@@ -69,7 +69,7 @@ rv_status rvi_training_init(rvi_training *t, const rvi_samples *texts, rvi_param
         st = rvi_trainer_new(&t->trainer, texts->v->m, texts->v->be, theta, t->grads, &to, err);
     if (!st) st = rvi_optimizer_new(&t->opt, theta->n, &RVI_ADAMW_USUAL, err);
     if (!st) t->opt->be = texts->v->be;
-    if (!st) st = rvi_batch_init(&t->batch, texts, t->o.max_rows, texts_of_step, err);
+    if (!st) st = rvi_batch_init(&t->batch, t->o.max_rows, texts_of_step, err);
     size_t n = (size_t)texts_of_step;
     t->picked = rvi_alloc_array(n, sizeof *t->picked);
     t->weight = rvi_alloc_array(n, sizeof *t->weight);
@@ -207,6 +207,22 @@ static void pull_to_star(rvi_training *t)
         g[i] += t->o.ewc * t->fisher[i] * (theta[i] - t->star[i]);
 }
 
+enum { CLEARED = 1 << 14 }; /* gradients of a task */
+
+static void clear_task(void *ctx, int task, int worker)
+{
+    rvi_params *g = ctx;
+    size_t first = (size_t)task * CLEARED;
+    (void)worker;
+    memset(g->theta + first, 0, RVI_MIN((size_t)CLEARED, g->n - first) * sizeof *g->theta);
+}
+
+static void clear_gradients(rvi_training *t)
+{
+    rvi_backend *be = t->texts->v->be;
+    be->ops->run(be, clear_task, t->grads, (int)((t->grads->n + CLEARED - 1) / CLEARED));
+}
+
 bool rvi_training_step(rvi_training *t)
 {
     if (t->step >= t->o.n_steps) return false;
@@ -215,7 +231,7 @@ bool rvi_training_step(rvi_training *t)
     double kl = 0;
     bool whole = false; /* all of them went through in one portion, whose states are still there */
     weigh_means(t, n, &n_ce, &n_kl);
-    memset(t->grads->theta, 0, t->grads->n * sizeof *t->grads->theta);
+    clear_gradients(t);
     if (t->o.objective != RVI_TEACH) {
         size_t pairs = 2 * (size_t)t->o.n_teach, took;
         for (size_t at = 0; at < pairs; at += took) {
@@ -321,7 +337,7 @@ rv_status rvi_training_fisher(rvi_training *t, const size_t *teach, size_t n_tea
     if (!walk_init(&walk, teach, n_teach, t->o.seed + 3) || !sum) st = rvi_nomem(err, "Fisher");
     for (int s = 0; !st && s < n_samples; s++) {
         size_t text = walk_next(&walk);
-        memset(t->grads->theta, 0, n * sizeof *t->grads->theta);
+        clear_gradients(t);
         (void)run_forward(t, &text, 1);
         for (int i = 0; i < t->batch.n_losses; i++) t->batch.targets[i].temperature = 2;
         rvi_trainer_loss(t->trainer, t->batch.loss_rows, t->batch.targets, t->batch.n_losses, true);

@@ -170,6 +170,7 @@ static void apply_adapters(rvi_workspace *ws, const rvi_linear *l, rvi_cols out,
 rvi_float_linear rvi_workspace_float_linear(const rvi_workspace *ws, const rvi_linear *l)
 {
     rvi_float_linear f = {.w = l->w, .bias = l->bias};
+    if (ws->floats->held) f.held = ws->floats->held[l->slot];
     if (ws->floats->adapter) {
         const rvi_lora_slot *s = &ws->floats->adapter->slots[l->slot];
         f.a = s->a;

@@ -13,6 +13,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/machine.h"
 #include "base/mem.h"
 #include "model/workspace.h"
 
@@ -28,6 +29,11 @@ typedef struct kept {
                                     scratch for all, not owned */
 } kept;
 
+/* What a row's angles depend on */
+typedef struct place {
+    int rope_set, pos;
+} place;
+
 struct rvi_trainer {
     const rvi_model *m;
     rvi_backend *be;
@@ -39,15 +45,18 @@ struct rvi_trainer {
     rvi_tensor **inputs; /* of the layers from o.lowest on */
     kept *kept;          /* of each of them, or one for all */
     int n_inputs, n_kept;
-    int held; /* the layer that the one `kept` for all is of; -1: none */
+    rvi_held **packed; /* weights held packed, by slot; NULL: none */
+    rvi_pack *pack;    /* their memory */
+    int held;          /* the layer that the one `kept` for all is of; -1: none */
     rvi_tensor *dx, *dh, *dy, *dqkv, *dmix, *dffn, *dact;
     rvi_tensor *back_angles;            /* the opposite turns */
     rvi_tensor *last, *last_h, *logits; /* rows on their way through the head */
     rvi_tensor *dlast, *dlast_h;
     rvi_span *spans;
-    int *lengths; /* of the longest text that begins with a span, where that has no parent */
-    float *angle_row;
-    rvi_target *tops; /* the largest logits of rows, as targets */
+    int *lengths;      /* of the longest text that begins with a span, where that has no parent */
+    place *places;     /* of rows */
+    float *angle_rows; /* host copies of the angles */
+    rvi_target *tops;  /* the largest logits of rows, as targets */
     int n_rows;
 };
 
@@ -118,6 +127,83 @@ static rv_status new_tensors(rvi_trainer *t, rv_error *err)
     return st;
 }
 
+/* ---- memory for speed ----
+ *
+ * A trainer with many threads holds the weights of its layers packed, and keeps what layers
+ * computed instead of computing it again, where that takes a small part of the memory that is
+ * free. */
+
+enum { SMALL_PART = 8 }; /* one in so many bytes */
+
+/* The next linear layer that the trainer computes with; *at begins with 0. NULL: no more. */
+static const rvi_linear *next_linear(const rvi_trainer *t, int *at)
+{
+    enum { EACH = 9 };
+    int lowest = t->grads ? t->o.lowest : 0, n_layers = t->m->hp.n_layers - lowest;
+    for (; *at < EACH * n_layers;) {
+        const rvi_layer *l = &t->m->layers[lowest + *at / EACH];
+        const rvi_linear *all[EACH] = {&l->q,    &l->k,  &l->v,       &l->qkv, &l->o,
+                                       &l->gate, &l->up, &l->gate_up, &l->down};
+        const rvi_linear *next = all[(*at)++ % EACH];
+        if (next->w) return next;
+    }
+    return (*at)++ == EACH * n_layers ? &t->m->head : NULL;
+}
+
+static size_t held_bytes(const rvi_trainer *t)
+{
+    size_t bytes = 0;
+    const rvi_linear *l;
+    for (int at = 0; (l = next_linear(t, &at));)
+        bytes += t->be->ops->held_bytes(t->be, l->w, t->grads);
+    return bytes;
+}
+
+static size_t kept_bytes(const rvi_trainer *t)
+{
+    const rvi_hparams *h = &t->m->hp;
+    int nq = h->n_heads * h->head_size, nk = h->n_kv_heads * h->head_size;
+    size_t row = (size_t)(3 * nq + 3 * nk + 3 * h->n_embd + 2 * h->n_ff); /* no less than it is */
+    return (size_t)t->n_inputs * (size_t)t->o.max_rows * row * sizeof(float);
+}
+
+static void free_held(rvi_trainer *t)
+{
+    for (int i = 0; t->packed && i < t->m->n_targets; i++)
+        t->be->ops->held_free(t->be, t->packed[i]);
+    t->be->ops->pack_free(t->be, t->pack);
+    rvi_free(t->packed);
+    t->pack = NULL;
+    t->packed = NULL;
+    t->pass.held = NULL;
+}
+
+static bool hold(rvi_trainer *t, size_t bytes)
+{
+    const rvi_linear *l;
+    bool ok = (t->packed = rvi_zalloc_array((size_t)t->m->n_targets, sizeof *t->packed)) != NULL;
+    ok = ok && !t->be->ops->pack_new(t->be, &t->pack, bytes, NULL);
+    for (int at = 0; ok && (l = next_linear(t, &at));)
+        ok = !t->be->ops->held_new(t->be, &t->packed[l->slot], t->pack, l->w, t->grads, NULL);
+    return ok;
+}
+
+static void spend_memory(rvi_trainer *t)
+{
+    size_t held = held_bytes(t);
+    if (!held) return;
+    rvi_machine machine;
+    rvi_machine_read(&machine, "");
+    size_t most = machine.memory_available / SMALL_PART;
+    if (held > most) return;
+    if (!hold(t, held)) {
+        free_held(t); /* it goes without */
+        return;
+    }
+    t->pass.held = t->packed;
+    if (held + kept_bytes(t) <= most && t->n_inputs) t->n_kept = t->n_inputs;
+}
+
 static rv_status check(const rvi_model *m, const rvi_params *params, const rvi_params *grads,
                        const rvi_trainer_options *o, rv_error *err)
 {
@@ -155,6 +241,7 @@ rv_status rvi_trainer_new(rvi_trainer **out, const rvi_model *m, rvi_backend *be
     t->held = -1;
     t->n_inputs = grads ? m->hp.n_layers - o->lowest : 0;
     t->n_kept = o->keep_layers && t->n_inputs ? t->n_inputs : 1;
+    spend_memory(t);
     t->ws.be = be;
     t->ws.floats = &t->pass;
     t->pass.adapter = params ? params->adapter : NULL;
@@ -165,10 +252,11 @@ rv_status rvi_trainer_new(rvi_trainer **out, const rvi_model *m, rvi_backend *be
     t->spans = rvi_alloc_array(spans, sizeof *t->spans);
     t->pass.spans = t->spans;
     t->lengths = rvi_alloc_array(spans, sizeof *t->lengths);
-    t->angle_row = rvi_alloc_array(turns, sizeof *t->angle_row);
+    t->places = rvi_alloc_array(rows, sizeof *t->places);
+    t->angle_rows = rvi_alloc_array(rows * turns, sizeof *t->angle_rows);
     t->tops = rvi_alloc_array((size_t)o->max_losses, sizeof *t->tops);
     if (!t->tops || !t->inputs || !t->kept || !t->ws.tokens || !t->spans || !t->lengths ||
-        !t->angle_row)
+        !t->places || !t->angle_rows)
         st = rvi_nomem(err, "trainer");
     if (!st) st = new_tensors(t, err);
     if (st)
@@ -197,12 +285,14 @@ void rvi_trainer_free(rvi_trainer *t)
     for (size_t i = 0; i < RVI_COUNT(tensors); i++) t->be->ops->tensor_free(t->be, tensors[i]);
     for (int i = 0; t->inputs && i < t->n_inputs; i++) t->be->ops->tensor_free(t->be, t->inputs[i]);
     for (int i = 0; t->kept && i < t->n_kept; i++) free_kept(t, &t->kept[i]);
+    free_held(t);
     rvi_free(t->inputs);
     rvi_free(t->kept);
     rvi_free(t->ws.tokens);
     rvi_free(t->spans);
     rvi_free(t->lengths);
-    rvi_free(t->angle_row);
+    rvi_free(t->places);
+    rvi_free(t->angle_rows);
     rvi_free(t->tops);
     rvi_free(t);
 }
@@ -215,14 +305,17 @@ static rvi_cols width(const rvi_trainer *t, rvi_tensor *x)
 }
 
 /* The turns of a row and their opposites. */
-static void write_angles(rvi_trainer *t, int row, int rope_set, int pos)
+static void angles_task(void *ctx, int row, int worker)
 {
+    rvi_trainer *t = ctx;
     int n_pairs = t->m->rope.n_pairs;
-    rvi_rope_angles(&t->m->rope, rope_set, pos, t->angle_row);
-    t->be->ops->rows_write(t->be, rvi_cols_of(t->ws.angles, 0, 2 * n_pairs), row, t->angle_row);
+    float *angles = t->angle_rows + (size_t)row * 2 * (size_t)n_pairs;
+    (void)worker;
+    rvi_rope_angles(&t->m->rope, t->places[row].rope_set, t->places[row].pos, angles);
+    t->be->ops->rows_write(t->be, rvi_cols_of(t->ws.angles, 0, 2 * n_pairs), row, angles);
     if (!t->grads) return;
-    for (int i = 0; i < n_pairs; i++) t->angle_row[n_pairs + i] = -t->angle_row[n_pairs + i];
-    t->be->ops->rows_write(t->be, rvi_cols_of(t->back_angles, 0, 2 * n_pairs), row, t->angle_row);
+    for (int i = 0; i < n_pairs; i++) angles[n_pairs + i] = -angles[n_pairs + i];
+    t->be->ops->rows_write(t->be, rvi_cols_of(t->back_angles, 0, 2 * n_pairs), row, angles);
 }
 
 static int first_of(const rvi_span *spans, int i)
@@ -249,8 +342,9 @@ void rvi_trainer_begin(rvi_trainer *t, const int32_t *tokens, const rvi_span *sp
     for (int i = 0; i < n_spans; i++) {
         int set = rvi_rope_set(&t->m->rope, t->lengths[first_of(spans, i)]);
         for (int j = 0; j < spans[i].n; j++)
-            write_angles(t, spans[i].first + j, set, spans[i].pos + j);
+            t->places[spans[i].first + j] = (place){set, spans[i].pos + j};
     }
+    t->be->ops->run(t->be, angles_task, t, t->n_rows);
     if (t->grads) t->be->ops->zero(t->be, width(t, t->dx), t->n_rows);
 }
 
@@ -262,6 +356,30 @@ int rvi_trainer_rows(const rvi_trainer *t)
 void rvi_trainer_set_x(rvi_trainer *t, int row, const float *x)
 {
     t->be->ops->rows_write(t->be, width(t, t->ws.x), row, x);
+}
+
+typedef struct filling {
+    rvi_trainer *t;
+    rvi_columns_fn x;
+    void *ctx;
+} filling;
+
+static void fill_task(void *ctx, int row, int worker)
+{
+    enum { PIECE = 1024 };
+    const filling *f = ctx;
+    float piece[PIECE];
+    (void)worker;
+    for (int first = 0, n; first < f->t->m->hp.n_embd; first += n) {
+        n = RVI_MIN(PIECE, f->t->m->hp.n_embd - first);
+        f->x(f->ctx, row, first, n, piece);
+        f->t->be->ops->rows_write(f->t->be, rvi_cols_of(f->t->ws.x, first, n), row, piece);
+    }
+}
+
+void rvi_trainer_fill_x(rvi_trainer *t, rvi_columns_fn x, void *ctx)
+{
+    t->be->ops->run(t->be, fill_task, &(filling){t, x, ctx}, t->n_rows);
 }
 
 void rvi_trainer_get_x(rvi_trainer *t, int row, float *x)
@@ -483,8 +601,8 @@ static void attention_back(rvi_trainer *t, int il, const kept *k)
 
     linear_back(t, &l->o, dmix, before_post_norm(t, l->post_attn_norm, k->attn_y), mix, n);
     op->span_attention_back(t->be, dq, dk, dv, dmix, q, key, v, &a, t->spans, t->pass.n_spans);
-    op->rope(t->be, dq, h->head_size, turns, t->m->rope.interleaved, n);
-    op->rope(t->be, dk, h->head_size, turns, t->m->rope.interleaved, n);
+    op->rope(t->be, rvi_cols_of(t->dqkv, 0, nq + nk), h->head_size, turns, t->m->rope.interleaved,
+             n);
     if (l->q_norm) {
         op->head_norm_back(t->be, dq, dq, rvi_cols_of(k->plain, 0, nq), l->q_norm, n, h->norm_eps);
         op->head_norm_back(t->be, dk, dk, rvi_cols_of(k->plain, nq, nk), l->k_norm, n, h->norm_eps);

@@ -21,6 +21,8 @@ typedef struct rvi_trainer_options {
                          memory */
 } rvi_trainer_options;
 
+typedef void (*rvi_columns_fn)(void *ctx, int row, int first, int n, float *out);
+
 /* be may differ from the model's. params (with grads of the same shape) may be NULL: forward
  * only. */
 rv_status rvi_trainer_new(rvi_trainer **out, const rvi_model *m, rvi_backend *be,
@@ -36,6 +38,9 @@ int rvi_trainer_rows(const rvi_trainer *t);
 /* The residual stream of a row, before the final norm: to start above frozen layers, and to read it
  * after a forward (a backward leaves it as it is). */
 void rvi_trainer_set_x(rvi_trainer *t, int row, const float *x);
+/* The same for all rows of the texts: x(ctx, row, first, n, out) writes n columns from `first` on.
+ * It is called on the backend's threads, several at once. */
+void rvi_trainer_fill_x(rvi_trainer *t, rvi_columns_fn x, void *ctx);
 void rvi_trainer_get_x(rvi_trainer *t, int row, float *x);
 /* The input of the last layer's down projection (n_ff floats), after a forward that reached it. */
 void rvi_trainer_get_act(rvi_trainer *t, int row, float *u);

@@ -11,6 +11,7 @@ typedef struct rvi_float_pass {
     const rvi_span *spans;
     int n_spans;
     const rvi_adapter *adapter; /* NULL: none */
+    rvi_held *const *held;      /* by slot, each may be NULL; NULL: no weight is held */
     rvi_tensor *plain; /* takes q and k before the norms of their heads, in the columns of qkv; NULL
                           where the model has no such norms */
 } rvi_float_pass;

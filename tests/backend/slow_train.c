@@ -179,6 +179,31 @@ static rvi_tensor *view_of(rvi_backend *be, float *data, int n_rows, int n_cols)
     return t;
 }
 
+/* Weights that are held packed: with many threads. */
+typedef struct holding {
+    rvi_pack *pack[RVI_MAX_LINEARS];
+    rvi_held *held[RVI_MAX_LINEARS];
+} holding;
+
+static void hold(rvi_backend *be, holding *h, rvi_float_linear *l, int n)
+{
+    for (int i = 0; i < n; i++) {
+        size_t bytes = be->ops->held_bytes(be, l[i].w, true);
+        if (!bytes) continue;
+        assert_int_equal(be->ops->pack_new(be, &h->pack[i], bytes, NULL), RV_OK);
+        assert_int_equal(be->ops->held_new(be, &h->held[i], h->pack[i], l[i].w, true, NULL), RV_OK);
+        l[i].held = h->held[i];
+    }
+}
+
+static void let_go(rvi_backend *be, holding *h)
+{
+    for (int i = 0; i < RVI_MAX_LINEARS; i++) {
+        be->ops->held_free(be, h->held[i]);
+        be->ops->pack_free(be, h->pack[i]);
+    }
+}
+
 /* Runs the layer; packed: after its weight went into the form for inference. */
 static results run_layer(const layer *l, int threads, mode m, bool packed)
 {
@@ -212,6 +237,8 @@ static results run_layer(const layer *l, int threads, mode m, bool packed)
         fl.da = da;
         fl.db = db;
     }
+    holding held = {0};
+    hold(be, &held, &fl, 1);
     ops->linear(be, &fl, 1, y, x, l->n_rows);
     ops->linear_back(be, &fl, 1, l->no_dx ? (rvi_cols){0} : dx, false, dy, x, l->n_rows);
     r.y = take(be, y, l->n_rows);
@@ -220,6 +247,7 @@ static results run_layer(const layer *l, int threads, mode m, bool packed)
     drop(be, dy);
     rvi_tensor *all[] = {w, bias, a, b, da, db};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) ops->tensor_free(be, all[i]);
+    let_go(be, &held);
     ops->pack_free(be, pack);
     ops->free(be);
     return r;
@@ -312,14 +340,18 @@ static const double tolerance_f32 = 2e-6, tolerance_bf16 = 0.012;
 static void try_layer(layer *l, mode m)
 {
     layer_new(l);
-    results one = run_layer(l, 1, m, false), three = run_layer(l, 3, m, true);
+    static const int threads[] = {3, 5, 16}; /* from 4 on weights are held packed */
+    results one = run_layer(l, 1, m, false);
     check_layer(l, &one, m.exact ? tolerance_f32 : tolerance_bf16);
-    expect_same(one.y, three.y, (size_t)l->n_rows * (size_t)l->n_out, "y");
-    expect_same(one.dx, three.dx, (size_t)l->n_rows * (size_t)l->n_in, "dx");
-    expect_same(one.da, three.da, (size_t)l->rank * (size_t)l->n_in, "da");
-    expect_same(one.db, three.db, (size_t)l->rank * (size_t)l->n_out, "db");
+    for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++) {
+        results other = run_layer(l, threads[i], m, true);
+        expect_same(one.y, other.y, (size_t)l->n_rows * (size_t)l->n_out, "y");
+        expect_same(one.dx, other.dx, (size_t)l->n_rows * (size_t)l->n_in, "dx");
+        expect_same(one.da, other.da, (size_t)l->rank * (size_t)l->n_in, "da");
+        expect_same(one.db, other.db, (size_t)l->rank * (size_t)l->n_out, "db");
+        results_free(&other);
+    }
     results_free(&one);
-    results_free(&three);
     layer_free(l);
 }
 
@@ -367,6 +399,19 @@ static void linear_shapes(void **state)
                          .rank = shapes[s].rank};
             try_layer(&odd, all[i]);
         }
+}
+
+/* More inputs than a chunk has and more rows than a block; and far more outputs than inputs. */
+static void linear_large(void **state)
+{
+    (void)state;
+    mode all[16];
+    int n = modes(all);
+    mode last = all[n - 1]; /* the fastest: the sums in float64 take their time */
+    layer wide = {.type = RVI_Q4_1, .n_rows = 300, .n_in = 1312, .n_out = 96, .rank = 8},
+          tall = {.type = RVI_Q8_0, .n_rows = 200, .n_in = 64, .n_out = 9001};
+    try_layer(&wide, last);
+    try_layer(&tall, last);
 }
 
 /* ---- layers of one input ---- */
@@ -425,6 +470,8 @@ static group_results run_group(const layer_group *g, int threads, mode m, bool t
         fl[i].da = view_of(be, r.da[i], l->rank, l->n_in);
         fl[i].db = view_of(be, r.db[i], l->n_out, l->rank);
     }
+    holding held = {0};
+    hold(be, &held, fl, g->n);
     float *dys = side_by_side(g);
     int n = g->n_rows, total = group_cols(g);
     rvi_cols x = rows_of(be, g->layers[0].x, n, g->n_in), y = rows_of(be, NULL, n, total),
@@ -450,6 +497,7 @@ static group_results run_group(const layer_group *g, int threads, mode m, bool t
         for (size_t t = 0; t < sizeof all / sizeof all[0]; t++)
             ops->tensor_free(be, (rvi_tensor *)all[t]);
     }
+    let_go(be, &held);
     ops->free(be);
     return r;
 }
@@ -525,16 +573,18 @@ static void try_group(layer_group *g, mode m, bool checked)
         layer_new(l);
         l->scale = 0.5f + 0.25f * (float)i;
     }
-    group_results one = run_group(g, 1, m, true), two = run_group(g, 2, m, true),
-                  three = run_group(g, 3, m, true), apart = run_group(g, 2, m, false);
+    static const struct {
+        int threads; /* from 4 on weights are held packed */
+        bool together;
+    } ways[] = {{2, true}, {3, true}, {2, false}, {6, true}, {6, false}};
+    group_results one = run_group(g, 1, m, true);
     if (checked) check_group(g, &one, m.exact ? tolerance_f32 : tolerance_bf16);
-    expect_same_group(g, &one, &two);
-    expect_same_group(g, &one, &three);
-    expect_same_group(g, &one, &apart);
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        group_results other = run_group(g, ways[i].threads, m, ways[i].together);
+        expect_same_group(g, &one, &other);
+        group_results_free(&other);
+    }
     group_results_free(&one);
-    group_results_free(&two);
-    group_results_free(&three);
-    group_results_free(&apart);
     for (int i = 0; i < g->n; i++) layer_free(&g->layers[i]);
 }
 
@@ -1205,6 +1255,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(linear_types),
         cmocka_unit_test(linear_shapes),
+        cmocka_unit_test(linear_large),
         cmocka_unit_test(linear_nan),
         cmocka_unit_test(attention_shapes),
         cmocka_unit_test(attention_nan),

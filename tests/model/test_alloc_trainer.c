@@ -4,10 +4,11 @@
 
 #include "harness/fail_alloc.h"
 
-static void sweep(const char *name, bool keep_layers)
+/* Many threads hold weights packed, and go without where there is no memory for them. */
+static void sweep(const char *name, bool keep_layers, int n_threads, bool may_go_without)
 {
     golden g;
-    golden_open_named(&g, name, false, 2, NULL);
+    golden_open_named(&g, name, false, n_threads, NULL);
     rvi_trainer_options o = {
         .max_rows = 8, .max_spans = 2, .max_losses = 4, .keep_layers = keep_layers};
     long n = 0;
@@ -21,8 +22,9 @@ static void sweep(const char *name, bool keep_layers)
         if (!st) st = rvi_params_like(&grads, params, &err);
         if (!st) st = rvi_trainer_new(&t, g.m, g.be, params, grads, &o, &err);
         bool done = !fail_alloc_off();
-        if (st != (done ? RV_OK : RV_E_NOMEM)) fail_msg("call %ld: status %d: %s", n, st, err.text);
-        assert_true(done == (t != NULL));
+        if (st != (done ? RV_OK : RV_E_NOMEM) && !(may_go_without && !st))
+            fail_msg("call %ld: status %d: %s", n, st, err.text);
+        assert_true(!st == (t != NULL));
         rvi_trainer_free(t);
         rvi_params_free(params);
         rvi_params_free(grads);
@@ -36,8 +38,9 @@ static void sweep(const char *name, bool keep_layers)
 static void every_allocation(void **state)
 {
     (void)state;
-    sweep("gemma2", false);
-    sweep("qwen3", true);
+    sweep("gemma2", false, 2, false);
+    sweep("qwen3", true, 2, false);
+    sweep("llama", false, 5, true);
 }
 
 /* What cannot be trained is refused by name. */

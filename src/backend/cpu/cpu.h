@@ -68,6 +68,9 @@ static inline float *rvi_cpu_row(rvi_cols c, int row)
     return c.t->heap + (size_t)row * (size_t)c.t->stride + (size_t)c.first;
 }
 
+/* ops.c: one task a row, for so little work that few rows are done by the calling thread alone */
+void rvi_cpu_run_light(rvi_cpu *cpu, rvi_task_fn fn, void *ctx, int n_rows, int n_cols);
+
 /* matmul.c */
 rv_status rvi_cpu_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned types, rv_error *err);
 void rvi_cpu_scratch_free(rvi_cpu *cpu);

@@ -69,9 +69,10 @@ static rv_status weight_new(rvi_backend *be, rvi_tensor **out, const rvi_tensor_
     return st;
 }
 
-static rv_status own_floats(rvi_tensor *t, atomic_size_t *counted, rv_error *err)
+/* large: in huge pages, which take memory for speed */
+static rv_status own_floats(rvi_tensor *t, atomic_size_t *counted, bool large, rv_error *err)
 {
-    t->heap = rvi_alloc_aligned(float_bytes(t), 64);
+    t->heap = large ? rvi_os_alloc_large(float_bytes(t)) : rvi_alloc_aligned(float_bytes(t), 64);
     t->data = (const uint8_t *)t->heap;
     if (!t->heap) return rvi_nomem(err, "tensor");
     t->counted = counted;
@@ -86,7 +87,7 @@ static rv_status floats_new(rvi_backend *be, rvi_tensor **out, const rvi_tensor_
     for (int i = 0; i < view->n_dims - 1; i++) rows *= view->shape[i];
     rv_status st = tensor_new(out, RVI_F32, rows, cols, view->name, err);
     if (st) return st;
-    if ((st = own_floats(*out, &be->memory->weights, err))) {
+    if ((st = own_floats(*out, &be->memory->weights, false, err))) {
         tensor_free(be, *out);
         *out = NULL;
         return st;
@@ -112,7 +113,8 @@ static rv_status rows_new(rvi_backend *be, rvi_tensor **out, int n_rows, int n_c
     rv_status st = tensor_new(out, RVI_F32, (uint64_t)n_rows, (uint64_t)n_cols, "activations", err);
     if (st) return st;
     if (n_rows > 1) (*out)->stride = spread_rows(n_cols);
-    if ((st = own_floats(*out, &be->memory->scratch, err))) {
+    bool large = rvi_pool_size(rvi_cpu_of(be)->pool) >= RVI_TRAIN_MANY;
+    if ((st = own_floats(*out, &be->memory->scratch, large, err))) {
         tensor_free(be, *out);
         *out = NULL;
     }
@@ -143,7 +145,20 @@ static void rows_read(rvi_backend *be, rvi_cols src, int row, float *dst)
     memcpy(dst, rvi_cpu_row(src, row), (size_t)src.n * sizeof *dst);
 }
 
-/* ---- row by row ops: one task a row ---- */
+/* ---- row by row ops: one task a row ----
+ *
+ * The pool gives thread i the same part of the rows in every such op, so that a row stays in the
+ * caches of one core from op to op. */
+
+void rvi_cpu_run_light(rvi_cpu *cpu, rvi_task_fn fn, void *ctx, int n_rows, int n_cols)
+{
+    enum { WORTH_WAKING = 1 << 14 }; /* numbers moved or added */
+    if ((int64_t)n_rows * n_cols >= WORTH_WAKING) {
+        rvi_pool_run(cpu->pool, fn, ctx, n_rows);
+        return;
+    }
+    for (int r = 0; r < n_rows; r++) fn(ctx, r, 0);
+}
 
 typedef struct job {
     rvi_cpu *cpu;
@@ -289,10 +304,17 @@ static void act(rvi_backend *be, rvi_cols x, rvi_act kind, int n_rows)
     rvi_pool_run(j.cpu->pool, act_task, &j, n_rows);
 }
 
+static void add_task(void *ctx, int r, int worker)
+{
+    job *j = ctx;
+    (void)worker;
+    j->cpu->k.add(rvi_cpu_row(j->x, r), rvi_cpu_row(j->y, r), (size_t)j->x.n);
+}
+
 static void add(rvi_backend *be, rvi_cols x, rvi_cols y, int n_rows)
 {
-    for (int r = 0; r < n_rows; r++)
-        rvi_cpu_of(be)->k.add(rvi_cpu_row(x, r), rvi_cpu_row(y, r), (size_t)x.n);
+    job j = {.cpu = rvi_cpu_of(be), .x = x, .y = y};
+    rvi_cpu_run_light(j.cpu, add_task, &j, n_rows, x.n);
 }
 
 static void soft_cap_task(void *ctx, int r, int worker)
@@ -308,9 +330,17 @@ static void soft_cap(rvi_backend *be, rvi_cols x, float cap, int n_rows)
     rvi_pool_run(j.cpu->pool, soft_cap_task, &j, n_rows);
 }
 
+static void gather_task(void *ctx, int r, int worker)
+{
+    job *j = ctx;
+    (void)worker;
+    memcpy(rvi_cpu_row(j->out, r), rvi_cpu_row(j->x, j->ids[r]), (size_t)j->out.n * sizeof(float));
+}
+
 static void gather(rvi_backend *be, rvi_cols out, rvi_cols x, const int32_t *from, int n_rows)
 {
-    for (int r = 0; r < n_rows; r++) rows_write(be, out, r, rvi_cpu_row(x, from[r]));
+    job j = {.cpu = rvi_cpu_of(be), .out = out, .x = x, .ids = from};
+    rvi_cpu_run_light(j.cpu, gather_task, &j, n_rows, out.n);
 }
 
 static void run(rvi_backend *be, rvi_task_fn fn, void *ctx, int n_tasks)
@@ -389,6 +419,9 @@ static const rvi_backend_ops cpu_ops = {
     .lora = rvi_cpu_lora,
     .floats_view = floats_view,
     .train_reserve = rvi_cpu_train_reserve,
+    .held_bytes = rvi_cpu_held_bytes,
+    .held_new = rvi_cpu_held_new,
+    .held_free = rvi_cpu_held_free,
     .linear = rvi_cpu_linear,
     .linear_back = rvi_cpu_linear_back,
     .span_attention = rvi_cpu_span_attention,

@@ -35,6 +35,22 @@ static bool attention_init(rvi_attn_train *a, const rvi_train_scratch *s)
     return a->left && a->right && a->own && a->result && a->scores && a->slopes && a->raw;
 }
 
+static void block_deinit(rvi_train_block *b)
+{
+    rvi_free(b->packed);
+    rvi_free(b->low);
+    rvi_free(b->sums);
+}
+
+static bool block_init(rvi_train_block *b, const rvi_train_scratch *s, size_t ranks)
+{
+    size_t number = s->linear->number_bytes, rows = RVI_TRAIN_BLOCK;
+    b->packed = rvi_alloc_aligned(rows * ((size_t)s->max_cols + 2 * ranks) * number, 64);
+    b->low = rvi_alloc_aligned(rows * ranks * sizeof *b->low, 64);
+    b->sums = rvi_alloc_aligned(rows * (RVI_TRAIN_UNIT + 16) * sizeof *b->sums, 64);
+    return b->packed && b->low && b->sums;
+}
+
 static void scratch_free(const rvi_cpu *cpu, rvi_train_scratch *s)
 {
     if (!s) return;
@@ -42,6 +58,7 @@ static void scratch_free(const rvi_cpu *cpu, rvi_train_scratch *s)
         if (s->panel) rvi_free(s->panel[i]);
         if (s->tile) rvi_free(s->tile[i]);
         if (s->rows) rvi_free(s->rows[i]);
+        if (s->blocks) block_deinit(&s->blocks[i]);
         if (s->attention) attention_deinit(&s->attention[i]);
     }
     rvi_free(s->attention);
@@ -50,6 +67,7 @@ static void scratch_free(const rvi_cpu *cpu, rvi_train_scratch *s)
     rvi_free(s->panel);
     rvi_free(s->tile);
     rvi_free(s->rows);
+    rvi_free(s->blocks);
     rvi_free(s->rows_packed);
     rvi_free(s->first);
     for (int i = 0; i < 2; i++) {
@@ -63,6 +81,11 @@ void rvi_cpu_train_free(rvi_cpu *cpu)
 {
     scratch_free(cpu, cpu->train);
     cpu->train = NULL;
+}
+
+const rvi_train_gemm *rvi_cpu_train_gemm(const rvi_cpu *cpu)
+{
+    return !cpu->exact && cpu->k.train_bf16 ? cpu->k.train_bf16 : cpu->k.train_f32;
 }
 
 static bool scratch_fill(const rvi_cpu *cpu, rvi_train_scratch *s)
@@ -86,11 +109,17 @@ static bool scratch_fill(const rvi_cpu *cpu, rvi_train_scratch *s)
     s->stats = rvi_alloc_array(3 * (size_t)s->max_rows * RVI_TRAIN_HEADS, sizeof(float));
     s->parts = rvi_alloc_aligned(RVI_TRAIN_PARTS * sizeof(float), 64);
     ok = ok && s->panel && s->tile && s->rows && s->attention && s->stats && s->parts;
+    if (ok && workers >= RVI_TRAIN_MANY) {
+        s->blocks = rvi_alloc_aligned(workers * sizeof *s->blocks, 128);
+        if (s->blocks) memset(s->blocks, 0, workers * sizeof *s->blocks);
+        ok = s->blocks != NULL;
+    }
     for (size_t i = 0; ok && i < workers; i++) {
         s->panel[i] = rvi_alloc_aligned(RVI_TRAIN_UNIT * depth * number, 64);
         s->tile[i] = rvi_alloc_aligned(RVI_TRAIN_TILE * sizeof(float), 64);
         s->rows[i] = rvi_alloc_array((size_t)s->max_vocab, sizeof(float));
-        ok = s->panel[i] && s->tile[i] && s->rows[i] && attention_init(&s->attention[i], s);
+        ok = (!s->blocks || block_init(&s->blocks[i], s, ranks)) && s->panel[i] && s->tile[i] &&
+             s->rows[i] && attention_init(&s->attention[i], s);
     }
     return ok;
 }
@@ -108,7 +137,7 @@ rv_status rvi_cpu_train_reserve(rvi_backend *be, int n_rows, int n_cols, int n_v
         s->max_rows = RVI_MAX(n_rows, old ? old->max_rows : 1);
         s->max_cols = RVI_MAX(n_cols, old ? old->max_cols : 1);
         s->max_vocab = RVI_MAX(n_vocab, old ? old->max_vocab : 1);
-        s->linear = !cpu->exact && cpu->k.train_bf16 ? cpu->k.train_bf16 : cpu->k.train_f32;
+        s->linear = rvi_cpu_train_gemm(cpu);
         s->attention_gemm = cpu->k.train_f32;
     }
     if (!s || !scratch_fill(cpu, s)) {
@@ -245,30 +274,25 @@ void rvi_cpu_loss(rvi_backend *be, rvi_cols logits, rvi_target *targets, float s
 
 /* ---- moving rows ---- */
 
-enum { MOVED = 64 }; /* rows of a task */
-
 typedef struct moves {
     rvi_cols out, in; /* in.t NULL: zeros */
-    int n_rows;
 } moves;
 
-static void move_task(void *ctx, int task, int worker)
+static void move_task(void *ctx, int r, int worker)
 {
     const moves *m = ctx;
     (void)worker;
-    int end = RVI_MIN((task + 1) * MOVED, m->n_rows);
     size_t bytes = (size_t)m->out.n * sizeof(float);
-    for (int r = task * MOVED; r < end; r++)
-        if (m->in.t)
-            memmove(rvi_cpu_row(m->out, r), rvi_cpu_row(m->in, r), bytes);
-        else
-            memset(rvi_cpu_row(m->out, r), 0, bytes);
+    if (m->in.t)
+        memmove(rvi_cpu_row(m->out, r), rvi_cpu_row(m->in, r), bytes);
+    else
+        memset(rvi_cpu_row(m->out, r), 0, bytes);
 }
 
 void rvi_cpu_copy(rvi_backend *be, rvi_cols out, rvi_cols x, int n_rows)
 {
-    moves m = {out, x, n_rows};
-    rvi_pool_run(rvi_cpu_of(be)->pool, move_task, &m, (n_rows + MOVED - 1) / MOVED);
+    moves m = {out, x};
+    rvi_cpu_run_light(rvi_cpu_of(be), move_task, &m, n_rows, out.n);
 }
 
 void rvi_cpu_zero(rvi_backend *be, rvi_cols x, int n_rows)

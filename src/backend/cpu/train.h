@@ -15,6 +15,8 @@ enum {
     RVI_TRAIN_QUERIES = 96,   /* of an attention task */
     RVI_TRAIN_KEYS = 256,     /* that meet them at a time */
     RVI_TRAIN_HEADS = 128,    /* of a round of the attention's backward */
+    RVI_TRAIN_BLOCK = 128,    /* most rows of a block of a worker's own */
+    RVI_TRAIN_MANY = 4,       /* threads for which memory is given for speed */
     RVI_TRAIN_PARTS = 1 << 21 /* floats of dk and dv that await being added */
 };
 
@@ -26,16 +28,26 @@ typedef struct rvi_attn_train {
     float *scores, *slopes, *raw; /* [query][key] */
 } rvi_attn_train;
 
+/* A block of rows of a worker's own, on its way through layers whose weights are held. */
+typedef struct rvi_train_block {
+    _Alignas(128) uint64_t number; /* of the product they were packed for */
+    int block;
+    uint8_t *packed;
+    float *low, *sums;
+} rvi_train_block;
+
 struct rvi_train_scratch {
     int max_rows, max_cols, max_vocab;
     const rvi_train_gemm *linear;
-    uint8_t *rows_packed; /* a block of rows, and the adapters' part behind them */
-    uint8_t *first;       /* the adapters' first matrices as right operands */
-    float *low[2];        /* [rows][ranks of a group of layers] scaled: A x, B^T dy */
-    uint8_t *turned[2];   /* these as left operands [ranks][rows] */
-    uint8_t **panel;      /* per worker: a right operand */
-    float **tile;         /* per worker: weights as f32 on their way there, or sums */
-    float **rows;         /* per worker: logits of targets */
+    uint8_t *rows_packed;    /* a block of rows, and the adapters' part behind them */
+    uint8_t *first;          /* the adapters' first matrices as right operands */
+    float *low[2];           /* [rows][ranks of a group of layers] scaled: A x, B^T dy */
+    uint8_t *turned[2];      /* these as left operands [ranks][rows] */
+    uint8_t **panel;         /* per worker: a right operand */
+    rvi_train_block *blocks; /* per worker; NULL: few threads */
+    uint64_t n_held;         /* products so far that went by held weights */
+    float **tile;            /* per worker: weights as f32 on their way there, or sums */
+    float **rows;            /* per worker: logits of targets */
     const rvi_train_gemm *attention_gemm;
     rvi_attn_train *attention; /* per worker */
     float *stats;              /* of queries */
@@ -45,6 +57,11 @@ struct rvi_train_scratch {
 rv_status rvi_cpu_train_reserve(rvi_backend *be, int n_rows, int n_cols, int n_vocab,
                                 rv_error *err);
 void rvi_cpu_train_free(rvi_cpu *cpu);
+const rvi_train_gemm *rvi_cpu_train_gemm(const rvi_cpu *cpu); /* of linear layers */
+size_t rvi_cpu_held_bytes(rvi_backend *be, const rvi_tensor *w, bool back);
+rv_status rvi_cpu_held_new(rvi_backend *be, rvi_held **out, rvi_pack *pack, const rvi_tensor *w,
+                           bool back, rv_error *err);
+void rvi_cpu_held_free(rvi_backend *be, rvi_held *h);
 
 void rvi_cpu_linear(rvi_backend *be, const rvi_float_linear *l, int n_layers, rvi_cols y,
                     rvi_cols x, int n_rows);

@@ -404,23 +404,30 @@ static bool is_shared(const job *j, const block *b)
     return shared;
 }
 
+/* Rows of a block whose parts a task adds: most blocks have none, and one that all texts share has
+ * many. */
+enum { ADDED = 4 };
+
 /* Adds the parts that this wave left of some rows of dk or dv, in the order of the blocks. */
 static void parts_task(void *ctx, int task, int worker)
 {
     const job *j = ctx;
     (void)worker;
+    int some = task % blocks_of(j->rows, ADDED);
+    task /= blocks_of(j->rows, ADDED);
     int kv = task / 2 % j->a->n_kv_heads, size = j->a->head_size;
     block keys = block_at(j, task / 2 / j->a->n_kv_heads);
     bool in_round = (kv + 1) * j->group > j->begin && kv * j->group < j->end;
     rvi_cols to = task % 2 ? j->dv : j->dk;
-    if (!in_round || !is_shared(j, &keys)) return;
+    if (!in_round || some * ADDED >= keys.n || !is_shared(j, &keys)) return;
+    int first = keys.pos + some * ADDED, last = RVI_MIN(first + ADDED, keys.pos + keys.n);
     for (walk w = walk_new(j); w.index * j->a->n_kv_heads + kv < j->wave_end; walk_on(j, &w)) {
         size_t n = part_floats(j, &w.b);
         bool here = n && w.index * j->a->n_kv_heads + kv >= j->wave;
         if (!here || !sees(j->spans, w.b.span, keys.span)) continue;
         const float *part = part_of(j, &w, kv) + (task % 2 ? n / 2 : 0);
-        int end = RVI_MIN(keys.pos + keys.n, w.b.pos);
-        for (int pos = RVI_MAX(keys.pos, w.b.first); pos < end; pos++)
+        int end = RVI_MIN(last, w.b.pos);
+        for (int pos = RVI_MAX(first, w.b.first); pos < end; pos++)
             j->cpu->k.add(head_at(to, keys.row + pos - keys.pos, kv, size),
                           part + (size_t)(pos - w.b.first) * (size_t)size, (size_t)size);
     }
@@ -559,7 +566,8 @@ static void run_wave(job *j, int n_blocks)
         floats += part_floats(j, &b);
     }
     rvi_pool_run(j->cpu->pool, back_task, j, j->wave_end - j->wave);
-    if (floats) rvi_pool_run(j->cpu->pool, parts_task, j, n_blocks * n_kv * 2);
+    if (floats)
+        rvi_pool_run(j->cpu->pool, parts_task, j, n_blocks * n_kv * 2 * blocks_of(j->rows, ADDED));
 }
 
 void rvi_cpu_span_attention_back(rvi_backend *be, rvi_cols dq, rvi_cols dk, rvi_cols dv,
