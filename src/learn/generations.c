@@ -105,6 +105,13 @@ bool rvi_generation_holds(const rvi_learner *l, const rvi_generation *g, const r
     return number != 0;
 }
 
+bool rvi_learner_rests(const rvi_learner *l, const rvi_lesson *x)
+{
+    const rvi_generation *g = x->absorbed ? rvi_learner_generation(l, x->generation) : NULL;
+    return g && x->generation &&
+           rvi_generation_active(g); /* of what came after it nobody has asked */
+}
+
 bool rvi_merge_gated(const rvi_learner *l, const rvi_generation *g)
 {
     for (size_t i = 0; i < g->n_parents; i++) {

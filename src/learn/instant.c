@@ -360,6 +360,28 @@ rv_status rvi_instant_tokens(const rvi_capture *c, rvi_captured **out, int *n, r
     return RV_OK;
 }
 
+rv_status rvi_learner_given(const rvi_learner *l, const rvi_capture *c, rvi_buf *out, rv_error *err)
+{
+    uint64_t answer = rvi_capture_answer(c);
+    int n = answer ? rvi_capture_count(c, answer) : 0;
+    size_t before = out->len;
+    int32_t *ids = rvi_alloc_array((size_t)n + 1, sizeof *ids);
+    rv_status st = ids ? RV_OK : rvi_nomem(err, "answer");
+    for (int i = 0; !st && i < n; i++) ids[i] = rvi_capture_get(c, answer, i).id;
+    if (!st) st = rvi_voice_decode(&l->voice, ids, (size_t)n, out, err);
+    if (!st && out->data) { /* its last character may be cut */
+        rvi_text text = {out->data + before, out->len - before};
+        out->len = before + RVI_MIN(rvi_text_invalid(text), (size_t)RVI_FEEDBACK_MAX_TEXT);
+        if (text.len > RVI_FEEDBACK_MAX_TEXT) {
+            text.len = out->len - before;
+            out->len = before + rvi_text_invalid(text);
+        }
+        out->data[out->len] = 0;
+    }
+    rvi_free(ids);
+    return st;
+}
+
 static void say(rvi_adaptation *out, rvi_micro_outcome outcome, double kl, bool first)
 {
     out->applied = outcome == RVI_MICRO_STEPPED;

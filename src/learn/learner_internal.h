@@ -144,6 +144,8 @@ void rvi_learner_go_back(rvi_learner *l, uint64_t to); /* generations of higher 
 bool rvi_generation_active(const rvi_generation *g);
 /* Was the lesson taught to it, or to one that it replaced? */
 bool rvi_generation_holds(const rvi_learner *l, const rvi_generation *g, const rvi_lesson *x);
+/* Does an active adapter say it by itself, so that its slot is silent? */
+bool rvi_learner_rests(const rvi_learner *l, const rvi_lesson *x);
 bool rvi_merge_gated(const rvi_learner *l, const rvi_generation *g); /* by its parents */
 
 /* ---- patterns.c ---- */
@@ -152,8 +154,6 @@ rv_status rvi_learner_open_bank(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_follow(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 /* The bank takes over which lessons the weights say by themselves. */
 rv_status rvi_learner_absorb(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-/* Does an active adapter say it by itself, so that its slot is silent? */
-bool rvi_learner_rests(const rvi_learner *l, const rvi_lesson *x);
 void rvi_learner_count_patterns(const rvi_learner *l, rvi_buf *out);
 
 /* ---- keep.c ---- */

@@ -135,13 +135,6 @@ static uint64_t pattern_of(const rvi_learner *l, uint64_t event)
     return 0;
 }
 
-bool rvi_learner_rests(const rvi_learner *l, const rvi_lesson *x)
-{
-    const rvi_generation *g = x->absorbed ? rvi_learner_generation(l, x->generation) : NULL;
-    return g && x->generation &&
-           rvi_generation_active(g); /* of what came after it nobody has asked */
-}
-
 rv_status rvi_learner_absorb(rvi_learner *l, rv_error *err)
 {
     rv_status st = RV_OK;
@@ -199,26 +192,4 @@ void rvi_learner_count_patterns(const rvi_learner *l, rvi_buf *out)
                          states[RVI_PATTERN_SUPERSEDED], verdicts[RVI_VERDICT_SUCCESS],
                          verdicts[RVI_VERDICT_PARTIAL], verdicts[RVI_VERDICT_FAILURE],
                          rvi_bank_damaged(l->bank));
-}
-
-rv_status rvi_learner_given(const rvi_learner *l, const rvi_capture *c, rvi_buf *out, rv_error *err)
-{
-    uint64_t answer = rvi_capture_answer(c);
-    int n = answer ? rvi_capture_count(c, answer) : 0;
-    size_t before = out->len;
-    int32_t *ids = rvi_alloc_array((size_t)n + 1, sizeof *ids);
-    rv_status st = ids ? RV_OK : rvi_nomem(err, "answer");
-    for (int i = 0; !st && i < n; i++) ids[i] = rvi_capture_get(c, answer, i).id;
-    if (!st) st = rvi_voice_decode(&l->voice, ids, (size_t)n, out, err);
-    if (!st && out->data) { /* its last character may be cut */
-        rvi_text text = {out->data + before, out->len - before};
-        out->len = before + RVI_MIN(rvi_text_invalid(text), (size_t)RVI_FEEDBACK_MAX_TEXT);
-        if (text.len > RVI_FEEDBACK_MAX_TEXT) {
-            text.len = out->len - before;
-            out->len = before + rvi_text_invalid(text);
-        }
-        out->data[out->len] = 0;
-    }
-    rvi_free(ids);
-    return st;
 }
