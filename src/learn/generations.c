@@ -179,9 +179,7 @@ rv_status rvi_learner_rollback(rvi_learner *l, int generation, rvi_adaptation *o
     if (!st) st = rvi_learner_log(l, &f, err);
     if (st) return st;
     rvi_learner_go_back(l, f.generation);
-    st = rvi_bank_release(l->bank, f.generation, err);
-    if (!st) st = rvi_shared_restore(l, err);
-    if (st) return st;
+    if ((st = rvi_shared_restore(l, err))) return st;
     out->applied = 1;
     out->event = f.seq;
     out->generation = generation;

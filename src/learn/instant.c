@@ -3,9 +3,9 @@
  * was generated; nothing here runs the model, but for what is made once.
  *
  * What follows from a judgement but need not be done in its call is attended to afterwards: the
- * probe, the snapshot, the bank. With a background thread that is done between calls, otherwise at
- * the call's end; whatever depends on it catches up first, so that it makes no difference who did
- * it when. */
+ * probe and the snapshot. With a background thread that is done between calls, otherwise at the
+ * call's end; whatever depends on it catches up first, so that it makes no difference who did it
+ * when. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -311,7 +311,7 @@ static rv_status attend(rvi_learner *l, rvi_adaptation *out, rv_error *err)
 {
     rv_status st = l->instant.probe_due ? probe(l, out, err) : RV_OK;
     rvi_instant_save_lists(l);
-    return st ? st : rvi_learner_follow(l, err);
+    return st;
 }
 
 rv_status rvi_learner_attend(rvi_learner *l, rv_error *err)
