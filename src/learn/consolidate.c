@@ -61,8 +61,6 @@ rv_status rvi_learner_consolidate(rvi_learner *l, rv_learn_loop loop, rv_prefere
     if (!st && loop == RV_LOOP_DEEP) st = rvi_learner_study_pairs(l, loss, progress, ctx, out, err);
     l->deep = NULL;
     rvi_learner_report(l, before, out);
-    if (!st) st = rvi_learner_absorb(l, err);
-    if (!st && loop == RV_LOOP_DEEP) st = rvi_bank_consolidate(l->bank, NULL, err);
     out->latency_us = (rvi_os_seconds() - start) * 1e6;
     if (!st && !out->applied) snprintf(out->notes, sizeof out->notes, "nothing waits");
     return st;

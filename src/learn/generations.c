@@ -105,6 +105,13 @@ bool rvi_generation_holds(const rvi_learner *l, const rvi_generation *g, const r
     return number != 0;
 }
 
+bool rvi_learner_rests(const rvi_learner *l, const rvi_lesson *x)
+{
+    const rvi_generation *g = x->absorbed ? rvi_learner_generation(l, x->generation) : NULL;
+    return g && x->generation &&
+           rvi_generation_active(g); /* of what came after it nobody has asked */
+}
+
 bool rvi_merge_gated(const rvi_learner *l, const rvi_generation *g)
 {
     for (size_t i = 0; i < g->n_parents; i++) {
@@ -172,9 +179,7 @@ rv_status rvi_learner_rollback(rvi_learner *l, int generation, rvi_adaptation *o
     if (!st) st = rvi_learner_log(l, &f, err);
     if (st) return st;
     rvi_learner_go_back(l, f.generation);
-    st = rvi_bank_release(l->bank, f.generation, err);
-    if (!st) st = rvi_shared_restore(l, err);
-    if (st) return st;
+    if ((st = rvi_shared_restore(l, err))) return st;
     out->applied = 1;
     out->event = f.seq;
     out->generation = generation;

@@ -3,9 +3,9 @@
  * was generated; nothing here runs the model, but for what is made once.
  *
  * What follows from a judgement but need not be done in its call is attended to afterwards: the
- * probe, the snapshot, the bank. With a background thread that is done between calls, otherwise at
- * the call's end; whatever depends on it catches up first, so that it makes no difference who did
- * it when. */
+ * probe and the snapshot. With a background thread that is done between calls, otherwise at the
+ * call's end; whatever depends on it catches up first, so that it makes no difference who did it
+ * when. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -311,7 +311,7 @@ static rv_status attend(rvi_learner *l, rvi_adaptation *out, rv_error *err)
 {
     rv_status st = l->instant.probe_due ? probe(l, out, err) : RV_OK;
     rvi_instant_save_lists(l);
-    return st ? st : rvi_learner_follow(l, err);
+    return st;
 }
 
 rv_status rvi_learner_attend(rvi_learner *l, rv_error *err)
@@ -358,6 +358,28 @@ rv_status rvi_instant_tokens(const rvi_capture *c, rvi_captured **out, int *n, r
     if (!(*out = rvi_alloc_array((size_t)*n, sizeof **out))) return rvi_nomem(err, "tokens");
     for (int i = 0; i < *n; i++) (*out)[i] = rvi_capture_get(c, answer, i);
     return RV_OK;
+}
+
+rv_status rvi_learner_given(const rvi_learner *l, const rvi_capture *c, rvi_buf *out, rv_error *err)
+{
+    uint64_t answer = rvi_capture_answer(c);
+    int n = answer ? rvi_capture_count(c, answer) : 0;
+    size_t before = out->len;
+    int32_t *ids = rvi_alloc_array((size_t)n + 1, sizeof *ids);
+    rv_status st = ids ? RV_OK : rvi_nomem(err, "answer");
+    for (int i = 0; !st && i < n; i++) ids[i] = rvi_capture_get(c, answer, i).id;
+    if (!st) st = rvi_voice_decode(&l->voice, ids, (size_t)n, out, err);
+    if (!st && out->data) { /* its last character may be cut */
+        rvi_text text = {out->data + before, out->len - before};
+        out->len = before + RVI_MIN(rvi_text_invalid(text), (size_t)RVI_FEEDBACK_MAX_TEXT);
+        if (text.len > RVI_FEEDBACK_MAX_TEXT) {
+            text.len = out->len - before;
+            out->len = before + rvi_text_invalid(text);
+        }
+        out->data[out->len] = 0;
+    }
+    rvi_free(ids);
+    return st;
 }
 
 static void say(rvi_adaptation *out, rvi_micro_outcome outcome, double kl, bool first)

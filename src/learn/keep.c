@@ -418,6 +418,5 @@ rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err)
     if (!st) st = rvi_store_scan(&l->store, "absorbed", NULL, 0, mark_absorbed, l, err);
     if (!st) st = rvi_calibration_reopen(l, err);
     if (!st) st = rvi_instant_reopen(l, err);
-    if (!st) st = rvi_learner_open_bank(l, err);
     return st;
 }

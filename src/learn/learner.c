@@ -101,7 +101,6 @@ void rvi_learner_free(rvi_learner *l)
     rvi_calibration_free(l->calibration);
     rvi_features_free(l->features);
     rvi_voice_deinit(&l->voice);
-    rvi_bank_free(l->bank);
     rvi_store_close(&l->store);
     rvi_free(l->dir);
     rvi_free(l->user);
@@ -212,8 +211,6 @@ rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
                          truth(l->calibrated), n, rvi_learner_waiting(l));
     put_doing(out, &l->doing);
     if (l->trouble[0]) put_text(out, ",", "background_error", l->trouble);
-    (void)rvi_buf_putc(out, ',');
-    rvi_learner_count_patterns(l, out);
     (void)rvi_buf_printf(out, ",\"generations\":[");
     for (size_t i = 0; i < l->n_generations; i++) {
         if (i) (void)rvi_buf_putc(out, ',');

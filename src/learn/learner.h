@@ -14,7 +14,6 @@
 
 #include "base/sha256.h"
 #include "decode/answer.h"
-#include "learn/bank.h"
 #include "learn/features.h"
 #include "learn/log.h"
 #include "learn/options.h"
@@ -166,8 +165,6 @@ typedef struct rvi_learner {
     char *dir, *user;      /* dir: the learner's own; NULL: in memory */
     char digest[RVI_SHA256_HEX];
     rvi_store store;
-    rvi_bank *bank;
-    uint64_t followed;  /* the last event that the bank has taken over */
     uint64_t opened_at; /* events in the log when it was opened */
     bool owned;         /* no other process changes the state, */
     int lock;           /* while this file is held */

@@ -9,7 +9,6 @@
  *   round.c         a group of lessons becomes an adapter; deep.c: pairs do; consolidate.c: all
  *                   that waits
  *   generations.c   adapters once they are published
- *   patterns.c      what the bank takes over
  *   keep.c          to the disk and back; keep_shared.c, keep_instant.c, retrace.c */
 #ifndef RVI_LEARN_LEARNER_INTERNAL_H
 #define RVI_LEARN_LEARNER_INTERNAL_H
@@ -66,6 +65,7 @@ rv_status rvi_learner_drop(rvi_learner *l, const char *text, uint64_t by, rvi_ad
                            rv_error *err) RVI_MUST_CHECK;
 
 /* ---- route.c ---- */
+/* Comes after every change of what stands. */
 rv_status rvi_learner_make_gate(rvi_learner *l, const rvi_gate *before,
                                 rv_error *err) RVI_MUST_CHECK;
 void rvi_learner_drop_gate(rvi_learner *l);
@@ -144,17 +144,9 @@ void rvi_learner_go_back(rvi_learner *l, uint64_t to); /* generations of higher 
 bool rvi_generation_active(const rvi_generation *g);
 /* Was the lesson taught to it, or to one that it replaced? */
 bool rvi_generation_holds(const rvi_learner *l, const rvi_generation *g, const rvi_lesson *x);
-bool rvi_merge_gated(const rvi_learner *l, const rvi_generation *g); /* by its parents */
-
-/* ---- patterns.c ---- */
-rv_status rvi_learner_open_bank(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-/* The bank takes over what it has not seen of the log. Comes after every event. */
-rv_status rvi_learner_follow(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-/* The bank takes over which lessons the weights say by themselves. */
-rv_status rvi_learner_absorb(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 /* Does an active adapter say it by itself, so that its slot is silent? */
 bool rvi_learner_rests(const rvi_learner *l, const rvi_lesson *x);
-void rvi_learner_count_patterns(const rvi_learner *l, rvi_buf *out);
+bool rvi_merge_gated(const rvi_learner *l, const rvi_generation *g); /* by its parents */
 
 /* ---- keep.c ---- */
 rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;

@@ -12,6 +12,8 @@
 #include "learn/learner_internal.h"
 #include "learn/text.h"
 
+enum { FORGET_MAX = 1024 }; /* bytes of a text to forget */
+
 rvi_feedback rvi_learner_event(const rvi_learner *l, rvi_feedback_kind kind)
 {
     rvi_feedback f = rvi_feedback_new(kind);
@@ -22,13 +24,6 @@ rvi_feedback rvi_learner_event(const rvi_learner *l, rvi_feedback_kind kind)
 rvi_adaptation rvi_adaptation_new(rv_learn_loop loop)
 {
     return (rvi_adaptation){.loop = loop, .quality_delta = NAN};
-}
-
-/* After every change of what stands. */
-static rv_status lessons_changed(rvi_learner *l, rv_error *err)
-{
-    rv_status st = rvi_learner_make_gate(l, NULL, err);
-    return st ? st : rvi_learner_follow(l, err);
 }
 
 /* ---- corrections ---- */
@@ -146,7 +141,7 @@ rv_status rvi_learner_correct(rvi_learner *l, const char *question, const char *
              fact->sentence);
     add_prepared(l, &x, f.seq);
     double added = rvi_os_seconds();
-    st = lessons_changed(l, err);
+    st = rvi_learner_make_gate(l, NULL, err);
     out->forward_us = (rvi_os_seconds() - added) * 1e6;
     out->applied = !st;
     out->event = f.seq;
@@ -204,7 +199,6 @@ rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *c
     }
     l->pairs[l->n_pairs - 1].event = f.seq;
     l->done[l->n_done++] = (rvi_done){.kind = RVI_DID_PREFER, .event = f.seq};
-    if ((st = rvi_learner_follow(l, err))) return st;
     out->applied = 1;
     out->event = f.seq;
     snprintf(out->notes, sizeof out->notes, "kept for the next deep run");
@@ -339,7 +333,7 @@ static rv_status undo_judgement(rvi_learner *l, const rvi_done *d, rvi_adaptatio
     l->n_done--;
     out->applied = 1;
     snprintf(out->notes, sizeof out->notes, "the last judgement is taken back");
-    return rvi_learner_follow(l, err);
+    return RV_OK;
 }
 
 rv_status rvi_learner_undo(rvi_learner *l, rvi_adaptation *out, rv_error *err)
@@ -361,7 +355,7 @@ rv_status rvi_learner_undo(rvi_learner *l, rvi_adaptation *out, rv_error *err)
     out->event = f.seq;
     snprintf(out->notes, sizeof out->notes, "an adapter was made of it already");
     rvi_learner_take_back(l, d.event, f.seq, out);
-    return lessons_changed(l, err);
+    return rvi_learner_make_gate(l, NULL, err);
 }
 
 rv_status rvi_learner_drop(rvi_learner *l, const char *text, uint64_t by, rvi_adaptation *out,
@@ -404,9 +398,8 @@ static int count_in_weights(const rvi_learner *l, uint64_t by)
 rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *out, rv_error *err)
 {
     *out = rvi_adaptation_new(RV_LOOP_INSTANT);
-    if (strlen(text) > RVI_FORGET_MAX)
-        return rvi_error(err, RV_E_INVALID, "a text to forget has at most %d bytes",
-                         RVI_FORGET_MAX);
+    if (strlen(text) > FORGET_MAX)
+        return rvi_error(err, RV_E_INVALID, "a text to forget has at most %d bytes", FORGET_MAX);
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_FORGET);
     f.note = rvi_text_of(text);
     rv_status st = rvi_learner_log(l, &f, err);
@@ -419,5 +412,5 @@ rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *o
         snprintf(out->notes + len, sizeof out->notes - len,
                  "; adapters were trained on %d of them, and know them until they are rolled back",
                  n);
-    return st ? st : lessons_changed(l, err);
+    return st ? st : rvi_learner_make_gate(l, NULL, err);
 }

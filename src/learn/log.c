@@ -76,11 +76,6 @@ rvi_feedback rvi_feedback_new(rvi_feedback_kind kind)
     return (rvi_feedback){.kind = kind, .score = NAN};
 }
 
-const char *rvi_feedback_kind_name(rvi_feedback_kind kind)
-{
-    return (unsigned)kind < RVI_FEEDBACK_N_KINDS ? kinds[kind].name : "unknown";
-}
-
 /* ---- what may be logged ---- */
 
 static bool is_digest(const char *hex)
@@ -150,7 +145,7 @@ rv_status rvi_feedback_check(const rvi_feedback *f, rv_error *err)
 rv_status rvi_feedback_write(rvi_buf *out, const rvi_feedback *f, rv_error *err)
 {
     rvi_buf_printf(out, "{\"v\":1,\"seq\":%llu,\"time\":%lld,\"kind\":\"%s\"",
-                   (unsigned long long)f->seq, (long long)f->time, rvi_feedback_kind_name(f->kind));
+                   (unsigned long long)f->seq, (long long)f->time, kinds[f->kind].name);
     for (size_t i = 0; i < RVI_COUNT(texts); i++) {
         const rvi_text *t = text_of(f, i);
         if (!t->len) continue;

@@ -68,13 +68,12 @@ typedef struct rvi_feedback {
 
 /* An event without anything in it: score is NaN. */
 rvi_feedback rvi_feedback_new(rvi_feedback_kind kind);
-const char *rvi_feedback_kind_name(rvi_feedback_kind kind);
 
 /* Is it fit to be logged? RV_E_INVALID says what is missing, empty, too long or not UTF-8. */
 rv_status rvi_feedback_check(const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
 
-/* The text of an event, and back. What is parsed comes from a file and is checked like any other
- * event; its texts live in the arena. */
+/* The text of an event that is fit to be logged, and back. What is parsed comes from a file and is
+ * checked like any other event; its texts live in the arena. */
 rv_status rvi_feedback_write(rvi_buf *out, const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_feedback_parse(rvi_feedback *out, const char *text, size_t len, rvi_arena *arena,
                              rv_error *err) RVI_MUST_CHECK;

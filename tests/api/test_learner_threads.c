@@ -535,7 +535,8 @@ static void judgements_are_attended_to(void **ctx)
         assert_int_equal(probed > 0, !beside); /* the probe */
         rv_learner_pause(l);
         assert_int_equal(look(l).generations, 0);
-        assert_int_equal(l->l->followed, 12);
+        assert_int_equal(l->l->n_done, 12);
+        assert_false(l->l->instant.probe_due);
         made[beside] = what_judgements_made(l);
         rv_learner_free(&l);
     }

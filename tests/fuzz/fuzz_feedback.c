@@ -1,11 +1,10 @@
 /* Any bytes as what the stores of learning hold. The first byte says which: 'e', the text of an
- * event; 'p', a pattern; 'l', a whole log, its records separated by "\n\n"; 'f', a feedback text to
- * fold. What is accepted must read back equal after writing it. */
+ * event; 'l', a whole log, its records separated by "\n\n". What is accepted must read back equal
+ * after writing it. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "learn/bank.h"
-#include "learn/text.h"
+#include "learn/log.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -34,26 +33,6 @@ static void event(const char *text, size_t len)
     rvi_arena_deinit(&second);
 }
 
-static void pattern(const uint8_t *data, size_t size)
-{
-    static float vector[RVI_PATTERN_MAX_DIM];
-    rvi_pattern p;
-    rvi_buf written = {0};
-    rv_error err = {0};
-    rvi_pattern_keys keys;
-    rv_status st = rvi_pattern_parse(&p, (rvi_bytes){data, size}, vector, &err);
-    expect(st ? err.code == st && err.text[0] : true);
-    if (!st) {
-        expect(rvi_pattern_write(&written, &p, NULL) == RV_OK);
-        expect(written.len == size && !memcmp(written.data, data, size));
-        expect(rvi_pattern_keys_of(&keys, &p, NULL) == RV_OK);
-        rvi_pattern *copy = rvi_pattern_copy(&p, false);
-        expect(copy && rvi_pattern_check(copy, NULL) == RV_OK);
-        rvi_free(copy);
-    }
-    rvi_buf_deinit(&written);
-}
-
 static int ignore_event(void *ctx, const rvi_feedback *f)
 {
     (void)ctx;
@@ -80,23 +59,9 @@ static void log_of(const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (!size) return 0;
-    rvi_text text = {(const char *)data + 1, size - 1};
     switch (data[0]) {
-    case 'e': event(text.data, text.len); break;
-    case 'p': pattern(data + 1, size - 1); break;
+    case 'e': event((const char *)data + 1, size - 1); break;
     case 'l': log_of(data + 1, size - 1); break;
-    case 'f': {
-        rvi_buf once = {0}, twice = {0};
-        bool yes;
-        expect(rvi_text_fold(&once, text));
-        expect(rvi_text_fold(&twice, (rvi_text){once.data, once.len}));
-        expect(twice.len <= once.len);
-        expect(rvi_text_has_words(&yes, text, text, NULL) == RV_OK);
-        expect(yes == (once.len > 0));
-        rvi_buf_deinit(&once);
-        rvi_buf_deinit(&twice);
-        break;
-    }
     default: break;
     }
     return 0;

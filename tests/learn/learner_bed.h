@@ -115,11 +115,4 @@ static inline void assert_same(digest a, digest b)
     assert_string_equal(a.hex, b.hex);
 }
 
-static inline void assert_same_bank(const uint8_t *want, rvi_learner *l)
-{
-    uint8_t now[RVI_SHA256_LEN];
-    assert_ok(rvi_bank_digest(l->bank, now, err));
-    assert_memory_equal(now, want, sizeof now);
-}
-
 #endif

@@ -1,5 +1,5 @@
-/* Lessons of a learner, from the inside: what the bank makes of them, when a slot is silent, what
- * taking back and forgetting do. */
+/* Lessons of a learner, from the inside: when a slot is silent, what taking back and forgetting
+ * do. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,74 +9,11 @@
 
 #include "learn/learner_bed.h"
 
-/* ---- the bank ---- */
-
-static void bank_follows_the_log(void **state)
-{
-    (void)state;
-    rvi_store store;
-    rvi_learner_options o = tiny_options();
-    rvi_learner *l = open_new(&store, &o);
-    rvi_adaptation a;
-    uint8_t before[RVI_SHA256_LEN];
-    teach_two(l);
-    assert_int_equal(rvi_bank_count(l->bank), 2);
-    assert_int_equal(rvi_bank_last_event(l->bank), 2);
-    const rvi_pattern *p = rvi_bank_at(l->bank, 0);
-    assert_memory_equal(p->answer.data, "Rex", 3);
-    assert_memory_equal(p->subject.data, "Kakovin", 7);
-    assert_int_equal(p->verdict, RVI_VERDICT_SUCCESS);
-    assert_true(p->n_dim > 0); /* calibrated: it knows what the question is like */
-    assert_ok(rvi_bank_digest(l->bank, before, err));
-    teach(l, dog, "Bello"); /* the newest wins */
-    assert_int_equal(rvi_bank_at(l->bank, 0)->state, RVI_PATTERN_SUPERSEDED);
-    assert_ok(rvi_learner_undo(l, &a, err));
-    assert_same_bank(before, l);
-    assert_string_equal(slot_of(l, dog), "Rex");
-    assert_ok(rvi_learner_prefer(l, "Tell me about tea.", "Tea is good.", "No.", &a, err));
-    assert_int_equal(rvi_bank_count(l->bank), 4); /* the chosen and the rejected */
-    assert_ok(rvi_learner_forget(l, "Kakovin", &a, err));
-    assert_int_equal(rvi_bank_count(l->bank), 3);
-    rvi_buf json = {0};
-    assert_ok(rvi_learner_status(l, &json, err));
-    assert_non_null(strstr(json.data, "\"patterns\":{\"count\":3,\"live\":3,"));
-    rvi_buf_deinit(&json);
-    close_both(l, &store);
-}
-
-static void bank_catches_up(void **state)
-{
-    (void)state;
-    rvi_store store;
-    rvi_learner_options o = tiny_options();
-    uint8_t want[RVI_SHA256_LEN];
-    rvi_learner *l = open_new(&store, &o);
-    teach_two(l);
-    rvi_feedback f = rvi_feedback_new(RVI_FEEDBACK_SCORE); /* logged, and then the power went */
-    f.user = (rvi_text){"default", 7};
-    f.answer = (rvi_text){"answer 1", 8};
-    f.question = (rvi_text){"Tell me about tea.", 18};
-    f.given = (rvi_text){"No.", 3};
-    f.score = 0.1;
-    assert_ok(rvi_feedback_append(&store, &f, err));
-    rvi_learner_free(l);
-    l = open_on(&store, &o);
-    assert_int_equal(rvi_bank_last_event(l->bank), 3);
-    assert_int_equal(rvi_bank_count(l->bank), 3);
-    assert_int_equal(rvi_bank_at(l->bank, 2)->verdict, RVI_VERDICT_FAILURE);
-    assert_ok(rvi_bank_digest(l->bank, want, err));
-    rvi_learner_free(l);
-    l = open_on(&store, &o);
-    assert_same_bank(want, l);
-    close_both(l, &store);
-}
-
 /* As if the weights said it: what a tiny model with random weights will not do by itself. */
 static void mark_absorbed(rvi_learner *l, size_t lesson)
 {
     l->lessons[lesson].absorbed = true;
     assert_ok(rvi_learner_keep_absorbed(l, &l->lessons[lesson], err));
-    assert_ok(rvi_learner_absorb(l, err));
 }
 
 static void absorbed_slots_rest_until_a_rollback(void **state)
@@ -93,19 +30,14 @@ static void absorbed_slots_rest_until_a_rollback(void **state)
     assert_string_equal(slot_of(l, dog), "Rex");
     mark_absorbed(l, 0);
     assert_string_equal(slot_of(l, dog), "");
-    assert_int_equal(rvi_bank_at(l->bank, 0)->state, RVI_PATTERN_ABSORBED);
-    assert_int_equal(rvi_bank_at(l->bank, 1)->state, RVI_PATTERN_LIVE);
     rvi_learner_free(l);
     l = open_on(&store, &o);
     assert_string_equal(slot_of(l, dog), "");
-    assert_int_equal(rvi_bank_at(l->bank, 0)->state, RVI_PATTERN_ABSORBED);
     assert_ok(rvi_learner_rollback(l, 0, &a, err));
     assert_string_equal(slot_of(l, dog), "Rex"); /* nobody else would say it */
-    assert_int_equal(rvi_bank_at(l->bank, 0)->state, RVI_PATTERN_LIVE);
     rvi_learner_free(l);
     l = open_on(&store, &o);
     assert_string_equal(slot_of(l, dog), "Rex");
-    assert_int_equal(rvi_bank_at(l->bank, 0)->state, RVI_PATTERN_LIVE);
     rv_error e = {0};
     assert_int_equal(rvi_learner_rollback(l, 7, &a, &e), RV_E_NOT_FOUND);
     close_both(l, &store);
@@ -301,8 +233,6 @@ static void prototypes_are_kept_when_made(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bank_follows_the_log),
-        cmocka_unit_test(bank_catches_up),
         cmocka_unit_test(absorbed_slots_rest_until_a_rollback),
         cmocka_unit_test(absorbed_slots_speak_where_nobody_looked),
         cmocka_unit_test(rounds_look_at_all_they_told),
