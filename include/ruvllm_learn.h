@@ -66,9 +66,12 @@ typedef struct rv_learner_options {
      * first that learns has it until its learner is freed. */
     const char *dir;
     const char *user; /* NULL: "default" */
-    uint64_t seed;    /* of training */
-    int n_threads;    /* of training; 0: those of the runtime */
-    int lock_wait;    /* milliseconds to wait for a process that has dir; 0: 10,000; RV_WAIT_NEVER:
+    /* all-MiniLM-L6-v2, opened on the same runtime: requests are recognised by meaning, in any
+     * wording. NULL: by spelling alone, which knows far fewer wordings. The learner keeps it. */
+    const rv_model *embedder;
+    uint64_t seed; /* of training */
+    int n_threads; /* of training; 0: those of the runtime */
+    int lock_wait; /* milliseconds to wait for a process that has dir; 0: 10,000; RV_WAIT_NEVER:
                          RV_E_STORAGE at once */
     /* Settings of experiments, "name=value,name=value": see ruvllm_experimental.h. */
     const char *experiments;

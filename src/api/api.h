@@ -161,7 +161,7 @@ typedef struct rvi_background {
 
 struct rv_learner {
     atomic_int users;
-    rv_model *m;
+    rv_model *m, *embedder; /* embedder: NULL, none */
     rvi_learner *l;
     rv_session *answered[RVI_FORESEEN]; /* sessions whose last answer may get a thumb; NULL: none */
     size_t next_answered;
@@ -178,7 +178,7 @@ void rvi_background_deinit(rv_learner *l);
 rv_status rvi_api_compose(rv_session *s, const rvi_made_set *held, rv_error *err) RVI_MUST_CHECK;
 void rvi_api_deinit_composed(rv_session *s);
 rv_status rvi_api_read_learner_options(rvi_learner_options *o, rv_store *store,
-                                       const rv_learner_options *given,
+                                       const rv_model **embedder, const rv_learner_options *given,
                                        rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_api_give_adaptation(const rvi_adaptation *r, rv_adaptation **out,
                                   rv_error *err) RVI_MUST_CHECK;

@@ -20,8 +20,11 @@ rv_status rv_learner_new(rv_learner **out, const rv_model *m, const rv_learner_o
     *out = NULL;
     rvi_learner_options o;
     rv_store by = {0}; /* closed by the caller */
+    const rv_model *embedder = NULL;
     rv_status st = rvi_api_need_decoder(m, err);
-    if (!st) st = rvi_api_read_learner_options(&o, &by, given, err);
+    if (!st) st = rvi_api_read_learner_options(&o, &by, &embedder, given, err);
+    if (!st && embedder && embedder->rt != m->rt)
+        st = rvi_error(err, RV_E_CONFIG, "embedder: it was opened on another runtime");
     rvi_api_turn turn;
     if (!st) st = rvi_api_enter(&turn, m->rt, err);
     if (st) return st;
@@ -32,11 +35,14 @@ rv_status rv_learner_new(rv_learner **out, const rv_model *m, const rv_learner_o
         atomic_init(&l->bg.closed, false);
         atomic_flag_clear(&l->bg.switching);
         l->m = rvi_api_retain_model(m);
+        if (embedder) l->embedder = rvi_api_retain_model(embedder);
         rvi_store store = {.by = by};
         rvi_learner_parts parts = {.m = m->model,
                                    .t = m->tokenizer,
                                    .chat = m->chat,
                                    .eos = &m->eos,
+                                   .embedder = embedder ? embedder->model : NULL,
+                                   .embedder_t = embedder ? embedder->tokenizer : NULL,
                                    .be = m->rt->be,
                                    .new_serial = new_serial,
                                    .serial_ctx = m->rt};
@@ -61,10 +67,11 @@ rv_learner *rvi_api_retain_learner(rv_learner *l)
 void rvi_api_release_learner(rv_learner *l)
 {
     if (!l || atomic_fetch_sub(&l->users, 1) != 1) return;
-    rv_model *m = l->m;
+    rv_model *m = l->m, *embedder = l->embedder;
     rvi_background_deinit(l);
     rvi_learner_free(l->l);
     rvi_free(l);
+    if (embedder) rvi_api_release_model(embedder);
     rvi_api_release_model(m);
 }
 

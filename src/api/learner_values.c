@@ -79,7 +79,8 @@ static rv_status check_settings(const rvi_learner_options *o, rv_error *err)
 }
 
 rv_status rvi_api_read_learner_options(rvi_learner_options *o, rv_store *store,
-                                       const rv_learner_options *given, rv_error *err)
+                                       const rv_model **embedder, const rv_learner_options *given,
+                                       rv_error *err)
 {
     rv_learner_options whole;
     rv_status st = rvi_api_read_struct(&whole, sizeof whole, given, "rv_learner_options", err);
@@ -88,6 +89,7 @@ rv_status rvi_api_read_learner_options(rvi_learner_options *o, rv_store *store,
     o->dir = whole.dir;
     o->user = whole.user;
     o->seed = whole.seed;
+    *embedder = whole.embedder;
     o->n_threads = whole.n_threads;
     if (whole.lock_wait < RV_WAIT_NEVER)
         return rvi_error(err, RV_E_CONFIG, "lock_wait must be -1 or more milliseconds (got %d)",

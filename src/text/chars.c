@@ -84,6 +84,15 @@ bool rvi_char_alpha(uint32_t c)
     return category(c) <= RVI_CATEGORY_LO;
 }
 
+rvi_char_class rvi_char_class_of(uint32_t c)
+{
+    static const unsigned char last[] = {RVI_CATEGORY_LO, RVI_CATEGORY_ME, RVI_CATEGORY_NO,
+                                         RVI_CATEGORY_PO, RVI_CATEGORY_SO, RVI_CATEGORY_ZP};
+    unsigned k = category(c), i = 0;
+    while (i < RVI_COUNT(last) && k > last[i]) i++;
+    return (rvi_char_class)i;
+}
+
 bool rvi_char_alnum(uint32_t c)
 {
     if (c < 0x80) return rvi_char_alpha(c) || (c >= '0' && c <= '9');

@@ -19,6 +19,18 @@ bool rvi_char_ignorable(uint32_t c); /* does not end a word when case is decided
 bool rvi_char_printable(uint32_t c);
 bool rvi_char_line_end(uint32_t c); /* where str.splitlines splits */
 
+/* The first letter of the general category. */
+typedef enum rvi_char_class {
+    RVI_CHAR_LETTER,
+    RVI_CHAR_MARK,
+    RVI_CHAR_NUMBER,
+    RVI_CHAR_PUNCTUATION,
+    RVI_CHAR_SYMBOL,
+    RVI_CHAR_SEPARATOR,
+    RVI_CHAR_OTHER
+} rvi_char_class;
+rvi_char_class rvi_char_class_of(uint32_t c);
+
 /* Each writes what the character becomes, 1 to 3 characters, and returns how many. */
 size_t rvi_char_to_upper(uint32_t c, uint32_t out[3]);
 size_t rvi_char_to_lower(uint32_t c, uint32_t out[3]);

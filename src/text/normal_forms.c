@@ -37,7 +37,7 @@ static bool push(chars *a, uint32_t c)
     return true;
 }
 
-static uint32_t combining_class(uint32_t cp)
+uint32_t rvi_unicode_combining_class(uint32_t cp)
 {
     if (cp < 0x300) return 0;
     size_t lo = 0, hi = rvi_unicode_n_ccc;
@@ -54,7 +54,7 @@ static uint32_t combining_class(uint32_t cp)
 
 static bool push_classed(chars *a, uint32_t cp)
 {
-    return push(a, combining_class(cp) << 24 | cp);
+    return push(a, rvi_unicode_combining_class(cp) << 24 | cp);
 }
 
 static bool decompose(chars *a, uint32_t cp, bool compatible)

@@ -49,6 +49,8 @@ static inline bool rvi_cpset_has(const rvi_cpset *s, uint32_t cp)
 uint32_t rvi_unicode_to_lower(uint32_t cp); /* one code point to one code point */
 bool rvi_unicode_is_space(uint32_t cp);     /* White_Space */
 
+uint32_t rvi_unicode_combining_class(uint32_t cp); /* 0: it stands by itself */
+
 typedef enum rvi_unicode_form { RVI_NFC, RVI_NFD, RVI_NFKC, RVI_NFKD } rvi_unicode_form;
 
 /* Appends the normalized text. text must be valid UTF-8. */

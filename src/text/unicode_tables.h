@@ -52,8 +52,11 @@ enum {
     RVI_CATEGORY_ME = 7,
     RVI_CATEGORY_ND,
     RVI_CATEGORY_NO = 10,
+    RVI_CATEGORY_PO = 17,
     RVI_CATEGORY_SK = 20,
-    RVI_CATEGORY_ZS = 22, /* from here on: separators, controls, unassigned */
+    RVI_CATEGORY_SO,
+    RVI_CATEGORY_ZS, /* from here on: separators, controls, unassigned */
+    RVI_CATEGORY_ZP = 24,
     RVI_CATEGORY_CF = 26,
 };
 /* The first rows of rvi_unicode_properties. */
