@@ -1,0 +1,117 @@
+#include "learn/recognise/embedder.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "kv/pages.h"
+
+enum { WIDTH = RVI_EMBEDDER_WIDTH, ROWS = RVI_EMBEDDER_TOKENS + 2 };
+
+struct rvi_embedder {
+    const rvi_model *m;
+    const rvi_tokenizer *t;
+    rvi_backend *be;
+    rvi_workspace *ws;
+    rvi_pages *pages;
+    rvi_seq seq;
+    int32_t first, last; /* the tokens around a text */
+    rvi_row rows[ROWS];
+    float *middle; /* ROWS x WIDTH, filled by the tap */
+};
+
+static void tap(void *ctx, const char *name, rvi_cols values, int n_rows)
+{
+    rvi_embedder *e = ctx;
+    char wanted[16];
+    snprintf(wanted, sizeof wanted, "hidden.%d", RVI_EMBEDDER_MIDDLE);
+    if (strcmp(name, wanted)) return;
+    for (int r = 0; r < n_rows; r++)
+        e->be->ops->rows_read(e->be, values, r, e->middle + (size_t)r * WIDTH);
+}
+
+rv_status rvi_embedder_new(rvi_embedder **out, const rvi_model *m, const rvi_tokenizer *t,
+                           rvi_backend *be, rv_error *err)
+{
+    *out = NULL;
+    if (!m->arch->is_encoder || !t || m->hp.n_embd != WIDTH ||
+        m->hp.n_layers != RVI_EMBEDDER_LAYERS)
+        return rvi_error(err, RV_E_MODEL,
+                         "lessons are recognised with all-MiniLM-L6-v2; %s is another model",
+                         m->source->name);
+    rvi_embedder *e = rvi_zalloc(sizeof *e);
+    if (!e) return rvi_nomem(err, "embedder");
+    e->m = m;
+    e->t = t;
+    e->be = be;
+    rvi_ids around = {0};
+    rvi_kv_spec spec =
+        rvi_model_kv_spec(m, RV_KV_F32, (ROWS + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS);
+    rv_status st = rvi_tokenizer_encode(t, "", 0, RVI_TOK_BOS_EOS, &around, err);
+    if (!st && around.len != 2)
+        st = rvi_error(err, RV_E_MODEL, "%s: its tokenizer puts %zu tokens around a text, not 2",
+                       m->source->name, around.len);
+    if (!st) {
+        e->first = around.data[0];
+        e->last = around.data[1];
+    }
+    rvi_ids_deinit(&around);
+    e->middle = rvi_alloc_array((size_t)ROWS * WIDTH, sizeof *e->middle);
+    if (!st && !e->middle) st = rvi_nomem(err, "embedder");
+    if (!st) st = rvi_workspace_new_on(&e->ws, m, be, ROWS, 1, err);
+    if (!st) st = rvi_pages_new(&e->pages, be, &spec, err);
+    if (!st) st = rvi_seq_init(&e->seq, e->pages, ROWS, err);
+    if (st) {
+        rvi_embedder_free(e);
+        return st;
+    }
+    rvi_workspace_set_tap(e->ws, tap, e);
+    *out = e;
+    return RV_OK;
+}
+
+void rvi_embedder_free(rvi_embedder *e)
+{
+    if (!e) return;
+    rvi_seq_deinit(&e->seq);
+    rvi_pages_free(e->pages);
+    rvi_workspace_free(e->ws);
+    rvi_free(e->middle);
+    rvi_free(e);
+}
+
+const rvi_tokenizer *rvi_embedder_tokenizer(const rvi_embedder *e)
+{
+    return e->t;
+}
+
+rv_status rvi_embedder_read(rvi_embedder *e, const int32_t *ids, size_t n, float *middle,
+                            float *last, float *mean, rv_error *err)
+{
+    double sum[WIDTH] = {0}, squares = 0;
+    float row[WIDTH];
+    int n_rows = (int)n + 2;
+    rv_status st = rvi_seq_extend(&e->seq, n_rows, err);
+    if (st) return st;
+    for (int i = 0; i < n_rows; i++)
+        e->rows[i] = (rvi_row){.seq = &e->seq,
+                               .pos = i,
+                               .token = i == 0            ? e->first
+                                        : i == n_rows - 1 ? e->last
+                                                          : ids[i - 1]};
+    rvi_model_forward(e->m, e->ws, e->rows, n_rows);
+    for (int i = 0; i < n_rows; i++) {
+        rvi_workspace_hidden(e->ws, i, row);
+        for (int k = 0; k < WIDTH; k++) sum[k] += (double)row[k];
+        if (i > 0 && i < n_rows - 1) memcpy(last + (size_t)(i - 1) * WIDTH, row, sizeof row);
+    }
+    memcpy(middle, e->middle + WIDTH, n * WIDTH * sizeof(float));
+    for (int k = 0; k < WIDTH; k++) squares += sum[k] * sum[k];
+    double scale = squares > 0 ? 1 / sqrt(squares) : 0;
+    for (int k = 0; k < WIDTH; k++) mean[k] = (float)(sum[k] * scale);
+    rvi_seq_truncate(&e->seq, 0);
+    if (!isfinite(squares))
+        return rvi_error(err, RV_E_GENERATION, "%s: its output is not finite", e->m->source->name);
+    return rvi_source_check(e->m->source, err);
+}

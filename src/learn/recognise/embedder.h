@@ -1,0 +1,34 @@
+/* embedder.h - the sentence encoder that tells what the words of a text mean: all-MiniLM-L6-v2, the
+ * one that the judge's weights (judge.h) were trained with.
+ *
+ * Owns a workspace and pages; model, tokenizer and backend are borrowed and outlive it. One thread
+ * at a time, and it computes on the backend. */
+#ifndef RVI_LEARN_RECOGNISE_EMBEDDER_H
+#define RVI_LEARN_RECOGNISE_EMBEDDER_H
+
+#include "model/model.h"
+#include "tokenizer/tokenizer.h"
+
+enum {
+    RVI_EMBEDDER_WIDTH = 384,
+    RVI_EMBEDDER_LAYERS = 6,
+    RVI_EMBEDDER_MIDDLE = 4, /* layers before the states that are read beside the final ones */
+    RVI_EMBEDDER_TOKENS = 126
+};
+
+typedef struct rvi_embedder rvi_embedder;
+
+/* RV_E_MODEL: another model than the judge knows. */
+rv_status rvi_embedder_new(rvi_embedder **out, const rvi_model *m, const rvi_tokenizer *t,
+                           rvi_backend *be, rv_error *err) RVI_MUST_CHECK;
+void rvi_embedder_free(rvi_embedder *e); /* accepts NULL */
+
+const rvi_tokenizer *rvi_embedder_tokenizer(const rvi_embedder *e);
+
+/* The states of a text's tokens, n <= RVI_EMBEDDER_TOKENS without those that stand around a text:
+ * after the middle layer and after the last, n x width each; and the mean of the last states, with
+ * those around the text, scaled to length 1. */
+rv_status rvi_embedder_read(rvi_embedder *e, const int32_t *ids, size_t n, float *middle,
+                            float *last, float *mean, rv_error *err) RVI_MUST_CHECK;
+
+#endif

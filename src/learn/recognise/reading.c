@@ -1,0 +1,318 @@
+#include "learn/recognise/reading.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "learn/recognise/judge_weights.h"
+#include "text/chars.h"
+#include "text/unicode.h"
+
+enum { SEGMENTS = 120, WIDTH = RVI_EMBEDDER_WIDTH };
+
+/* ---- segments ---- */
+
+typedef enum script { SPACE, PUNCTUATION, SYMBOL, LETTERS, HAN, HIRAGANA, KATAKANA } script;
+
+static script script_of(uint32_t c)
+{
+    if ((c >= 0x3400 && c <= 0x9FFF) || (c >= 0xF900 && c <= 0xFAFF) ||
+        (c >= 0x20000 && c <= 0x3FFFF))
+        return HAN;
+    if (c >= 0x3040 && c <= 0x309F) return HIRAGANA;
+    if ((c >= 0x30A0 && c <= 0x30FF) || (c >= 0x31F0 && c <= 0x31FF) ||
+        (c >= 0xFF66 && c <= 0xFF9F))
+        return KATAKANA;
+    if (c == '\t' || c == '\n' || c == '\r') return SPACE;
+    if (c < 0x80 && c && strchr("#%&@/*\\", (int)c)) return SYMBOL;
+    switch (rvi_char_class_of(c)) {
+    case RVI_CHAR_LETTER:
+    case RVI_CHAR_MARK:
+    case RVI_CHAR_NUMBER: return LETTERS;
+    case RVI_CHAR_SEPARATOR: return SPACE;
+    case RVI_CHAR_SYMBOL: return SYMBOL;
+    default: return PUNCTUATION;
+    }
+}
+
+typedef struct segment {
+    size_t at, len; /* bytes */
+    script script;
+    size_t first_id, n_ids;
+    bool digits;
+} segment;
+
+typedef struct segments {
+    segment s[SEGMENTS];
+    size_t n;
+} segments;
+
+static bool is_run(script s)
+{
+    return s == LETTERS || s == HIRAGANA || s == KATAKANA;
+}
+
+static void find_segments(segments *out, const char *text, size_t len)
+{
+    script before = SPACE;
+    out->n = 0;
+    for (size_t at = 0, used; at < len; at += used) {
+        uint32_t c;
+        bool valid;
+        used = rvi_utf8_decode(text + at, len - at, &c, &valid);
+        script is = script_of(c);
+        bool more = is == before && is_run(is);
+        if (is != SPACE && !more) {
+            if (out->n == SEGMENTS) return;
+            out->s[out->n++] = (segment){.at = at, .script = is};
+        }
+        if (is != SPACE) {
+            segment *s = &out->s[out->n - 1];
+            s->len = at + used - s->at;
+            s->digits |= rvi_char_class_of(c) == RVI_CHAR_NUMBER;
+        }
+        before = is;
+    }
+}
+
+/* ---- spelling ---- */
+
+/* Lower case, decomposed, without combining marks. */
+static rv_status fold(const char *text, size_t len, rvi_buf *out, rv_error *err)
+{
+    rvi_buf lower = {0}, plain = {0};
+    char bytes[4];
+    for (size_t at = 0, used; at < len; at += used) {
+        uint32_t c, to[3];
+        bool valid;
+        used = rvi_utf8_decode(text + at, len - at, &c, &valid);
+        size_t n = rvi_char_to_lower(c, to);
+        for (size_t i = 0; i < n; i++)
+            (void)rvi_buf_append(&lower, bytes, rvi_utf8_encode(to[i], bytes));
+    }
+    rv_status st = lower.failed ? rvi_nomem(err, "word") : RV_OK;
+    if (!st) st = rvi_unicode_normalize(RVI_NFKD, lower.data, lower.len, &plain, err);
+    for (size_t at = 0, used; !st && at < plain.len; at += used) {
+        uint32_t c;
+        bool valid;
+        used = rvi_utf8_decode(plain.data + at, plain.len - at, &c, &valid);
+        if (!rvi_unicode_combining_class(c)) (void)rvi_buf_append(out, plain.data + at, used);
+    }
+    if (!st && !out->len) (void)rvi_buf_append(out, text, len);
+    if (!st && out->failed) st = rvi_nomem(err, "word");
+    rvi_buf_deinit(&lower);
+    rvi_buf_deinit(&plain);
+    return st;
+}
+
+/* FNV-1a */
+static uint32_t hash(uint32_t h, const char *s, size_t len)
+{
+    for (size_t i = 0; i < len; i++) h = (h ^ (unsigned char)s[i]) * 16777619u;
+    return h;
+}
+
+static const uint32_t HASH_START = 2166136261u;
+
+static uint64_t key_of(const char *word, size_t len)
+{
+    return (uint64_t)hash(hash(HASH_START, "a", 1), word, len) << 32 |
+           hash(hash(HASH_START, "b", 1), word, len);
+}
+
+/* Counts of two hash values, so that a rare word must collide twice to look frequent. */
+static float rarity_of(uint64_t key)
+{
+    uint8_t a = rvi_judge_rarity[(key >> 32) % RVI_JUDGE_RARITIES];
+    uint8_t b = rvi_judge_rarity[(uint32_t)key % RVI_JUDGE_RARITIES];
+    return (float)RVI_MAX(a, b) / 255;
+}
+
+static void count(float *v, const char *a, size_t a_len, const char *b, size_t b_len, float weight)
+{
+    v[hash(hash(HASH_START, a, a_len), b, b_len) % RVI_SPELLING] += weight;
+}
+
+/* Pairs and triples of characters, the word's ends among them. */
+static void spell(float *v, const char *word, size_t len)
+{
+    size_t at[RVI_READING_CHARS + 1], n = 0;
+    for (size_t i = 0; i < len && n < RVI_READING_CHARS; n++) {
+        uint32_t c;
+        bool valid;
+        at[n] = i;
+        i += rvi_utf8_decode(word + i, len - i, &c, &valid);
+        at[n + 1] = i;
+    }
+    for (size_t size = 2; size <= 3; size++) /* character 0 is the beginning, n + 1 the end */
+        for (size_t i = 0; i + size <= n + 2; i++) {
+            size_t first = RVI_MAX(i, (size_t)1) - 1, last = RVI_MIN(i + size - 1, n);
+            uint32_t h = i ? HASH_START : hash(HASH_START, "^", 1);
+            h = hash(h, word + at[first], at[last] - at[first]);
+            if (i + size == n + 2) h = hash(h, "$", 1);
+            v[h % RVI_SPELLING] += 1;
+        }
+}
+
+/* A Han character with its neighbours of that script. */
+static void spell_han(float *v, const char *text, const segments *all, size_t i)
+{
+    const segment *s = &all->s[i], *before = i ? s - 1 : NULL,
+                  *after = i + 1 < all->n ? s + 1 : NULL;
+    count(v, text + s->at, s->len, NULL, 0, 1);
+    if (before && before->script == HAN)
+        count(v, text + before->at, before->len, text + s->at, s->len, 0.5f);
+    if (after && after->script == HAN)
+        count(v, text + s->at, s->len, text + after->at, after->len, 0.5f);
+}
+
+/* ---- vectors ---- */
+
+static float scale_to_one(float *v, int n)
+{
+    double squares = 0;
+    for (int i = 0; i < n; i++) squares += (double)v[i] * (double)v[i];
+    float scale = squares > 0 ? (float)(1 / sqrt(squares)) : 0;
+    for (int i = 0; i < n; i++) v[i] *= scale;
+    return scale;
+}
+
+/* As bytes, and what they must be multiplied with. */
+static float to_bytes(int8_t *out, const float *v, int n)
+{
+    float most = 0;
+    for (int i = 0; i < n; i++) most = fmaxf(most, fabsf(v[i]));
+    float up = most > 0 ? 127 / most : 0;
+    for (int i = 0; i < n; i++) out[i] = (int8_t)lrintf(v[i] * up);
+    return most / 127;
+}
+
+/* The mean of a word's tokens, as it differs from what states are like on the whole. */
+static float mean_state(int8_t *out, const float *states, const segment *s, const float *mean,
+                        const float *scale)
+{
+    float v[WIDTH] = {0};
+    for (size_t t = 0; t < s->n_ids; t++)
+        for (int k = 0; k < WIDTH; k++) v[k] += states[(s->first_id + t) * WIDTH + (size_t)k];
+    for (int k = 0; k < WIDTH; k++) v[k] = (v[k] / (float)s->n_ids - mean[k]) * scale[k];
+    (void)scale_to_one(v, WIDTH);
+    return to_bytes(out, v, WIDTH);
+}
+
+/* ---- a text ---- */
+
+/* The ids of the segments, as far as they fit; the others are dropped. */
+static rv_status tokenize(rvi_embedder *e, const char *text, segments *all, rvi_ids *ids,
+                          rv_error *err)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < all->n; i++) {
+        segment s = all->s[i];
+        s.first_id = ids->len;
+        rv_status st = rvi_tokenizer_encode(rvi_embedder_tokenizer(e), text + s.at, s.len,
+                                            RVI_TOK_PLAIN, ids, err);
+        if (st) return st;
+        s.n_ids = ids->len - s.first_id;
+        if (ids->len > RVI_EMBEDDER_TOKENS) {
+            ids->len = s.first_id;
+            break;
+        }
+        if (s.n_ids) all->s[n++] = s;
+    }
+    all->n = n;
+    return RV_OK;
+}
+
+static rv_status read_word(rvi_reading *r, const char *text, const segments *all, size_t i,
+                           rv_error *err)
+{
+    const segment *s = &all->s[i];
+    rvi_word *w = &r->words[r->n];
+    float v[RVI_SPELLING] = {0};
+    rvi_buf folded = {0};
+    rv_status st = fold(text + s->at, s->len, &folded, err);
+    if (st) {
+        rvi_buf_deinit(&folded);
+        return st;
+    }
+    size_t length = rvi_utf8_count(folded.data, folded.len);
+    if (s->script == HAN)
+        spell_han(v, text, all, i);
+    else
+        spell(v, folded.data, folded.len);
+    w->key = key_of(folded.data, folded.len);
+    w->rarity = rarity_of(w->key);
+    w->length = (float)RVI_MIN(length, (size_t)12) / 12;
+    w->digits = s->digits;
+    w->east_asian = s->script == HAN || s->script == HIRAGANA || s->script == KATAKANA;
+    (void)scale_to_one(v, RVI_SPELLING);
+    for (int k = 0; k < RVI_SPELLING; k++) r->spelled[k] += v[k] * w->rarity * w->rarity;
+    w->spelling_scale = to_bytes(r->spelling[r->n], v, RVI_SPELLING);
+    rvi_buf_deinit(&folded);
+    return RV_OK;
+}
+
+static rv_status read_states(rvi_reading *r, rvi_embedder *e, const rvi_ids *ids,
+                             const segments *all, size_t from, rv_error *err)
+{
+    float *middle = rvi_alloc_array(ids->len * WIDTH, 2 * sizeof *middle);
+    float *last = middle ? middle + ids->len * WIDTH : NULL;
+    if (!middle) return rvi_nomem(err, "embedding");
+    rv_status st = rvi_embedder_read(e, ids->data, ids->len, middle, last, r->meaning, err);
+    int n = 0;
+    for (size_t i = from; !st && i < all->n; i++) {
+        if (all->s[i].script == PUNCTUATION) continue;
+        rvi_word *w = &r->words[n];
+        w->middle_scale = mean_state(r->middle[n], middle, &all->s[i], rvi_judge_middle_mean,
+                                     rvi_judge_middle_scale);
+        w->last_scale =
+            mean_state(r->last[n], last, &all->s[i], rvi_judge_last_mean, rvi_judge_last_scale);
+        n++;
+    }
+    rvi_free(middle);
+    return st;
+}
+
+rv_status rvi_reading_new(rvi_reading **out, rvi_embedder *e, const char *text, size_t len,
+                          rv_error *err)
+{
+    *out = NULL;
+    segments *all = rvi_alloc_array(1, sizeof *all);
+    if (!all) return rvi_nomem(err, "reading");
+    rvi_ids ids = {0};
+    rv_status st = RV_OK;
+    find_segments(all, text, len);
+    if (e) st = tokenize(e, text, all, &ids, err);
+    size_t n = 0, from = all->n;
+    while (from > 0 && n < RVI_READING_WORDS) n += all->s[--from].script != PUNCTUATION;
+    size_t each = RVI_SPELLING + 2 * WIDTH;
+    rvi_reading *r = !st ? rvi_zalloc(sizeof *r + n * each) : NULL;
+    if (!st && !r) st = rvi_nomem(err, "reading");
+    if (!st) {
+        int8_t *bytes = (int8_t *)(r + 1);
+        r->spelling = (int8_t(*)[RVI_SPELLING])(void *)bytes;
+        r->middle = (int8_t(*)[WIDTH])(void *)(bytes + n * RVI_SPELLING);
+        r->last = (int8_t(*)[WIDTH])(void *)(bytes + n * (RVI_SPELLING + WIDTH));
+        r->embedded = e != NULL;
+    }
+    for (size_t i = from; !st && i < all->n; i++) {
+        if (all->s[i].script == PUNCTUATION) continue;
+        st = read_word(r, text, all, i, err);
+        if (!st) r->n++;
+    }
+    if (!st) (void)scale_to_one(r->spelled, RVI_SPELLING);
+    if (!st && e && r->n) st = read_states(r, e, &ids, all, from, err);
+    rvi_ids_deinit(&ids);
+    rvi_free(all);
+    if (st)
+        rvi_reading_free(r);
+    else
+        *out = r;
+    return st;
+}
+
+void rvi_reading_free(rvi_reading *r)
+{
+    rvi_free(r);
+}

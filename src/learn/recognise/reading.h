@@ -1,0 +1,45 @@
+/* reading.h - a text as the judge of requests sees it: its words, and of each how it is spelled,
+ * how rare it is, and what it means in this text (where there is an embedder).
+ *
+ * A word is a run of letters, digits and marks, a run of hiragana or katakana, a single Han
+ * character, or a single symbol; punctuation is no word. Texts are a stranger's: any bytes, any
+ * length; of a long one the first tokens are read, and of their words the last count. A reading
+ * never changes once made, and is one block of memory. */
+#ifndef RVI_LEARN_RECOGNISE_READING_H
+#define RVI_LEARN_RECOGNISE_READING_H
+
+#include "learn/recognise/embedder.h"
+
+enum {
+    RVI_READING_WORDS = 28,
+    RVI_READING_CHARS = 2000, /* of a text that are looked at */
+    RVI_SPELLING = 128,       /* hashed pairs and triples of characters */
+};
+
+typedef struct rvi_word {
+    uint64_t key;    /* of the word in lower case, without accents */
+    float rarity;    /* 0 (in every question) to 1 (in none that was seen) */
+    float length;    /* in characters; 12 and more are 1 */
+    bool digits;     /* it has some */
+    bool east_asian; /* of a script that is written without spaces */
+    /* what makes the vectors below length 1 */
+    float spelling_scale, middle_scale, last_scale;
+} rvi_word;
+
+typedef struct rvi_reading {
+    int n; /* words; 0: none, and nothing can be said about the text */
+    bool embedded;
+    float spelled[RVI_SPELLING];       /* of all words, the rare ones counting most; length 1 */
+    float meaning[RVI_EMBEDDER_WIDTH]; /* of the text; length 1, or zero without an embedder */
+    rvi_word words[RVI_READING_WORDS];
+    /* a vector for each word, of numbers up to 127; the last two are zero without an embedder */
+    int8_t (*spelling)[RVI_SPELLING];
+    int8_t (*middle)[RVI_EMBEDDER_WIDTH], (*last)[RVI_EMBEDDER_WIDTH];
+} rvi_reading;
+
+/* embedder NULL: there is none. */
+rv_status rvi_reading_new(rvi_reading **out, rvi_embedder *embedder, const char *text, size_t len,
+                          rv_error *err) RVI_MUST_CHECK;
+void rvi_reading_free(rvi_reading *r); /* accepts NULL */
+
+#endif

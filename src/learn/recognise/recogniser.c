@@ -1,0 +1,198 @@
+#include "learn/recognise/recogniser.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "learn/recognise/judge.h"
+
+enum {
+    SHORT_LIST = 16,   /* lessons that the judge looks at */
+    ANSWER_BYTES = 600 /* of an answer that are read */
+};
+
+#define NEARLY 0.02f /* probabilities that differ by less are alike */
+
+typedef struct lesson {
+    uint64_t number;
+    char *question, *answer;
+    rvi_reading *asked, *answered; /* NULL: not read yet */
+} lesson;
+
+struct rvi_recogniser {
+    rvi_embedder *embedder; /* NULL: none */
+    lesson *lessons;        /* in the order of their numbers */
+    size_t n, cap;
+};
+
+rv_status rvi_recogniser_new(rvi_recogniser **out, const rvi_model *embedder,
+                             const rvi_tokenizer *t, rvi_backend *be, rv_error *err)
+{
+    *out = NULL;
+    rvi_recogniser *r = rvi_zalloc(sizeof *r);
+    if (!r) return rvi_nomem(err, "recogniser");
+    rv_status st = embedder ? rvi_embedder_new(&r->embedder, embedder, t, be, err) : RV_OK;
+    if (st)
+        rvi_recogniser_free(r);
+    else
+        *out = r;
+    return st;
+}
+
+static void free_lesson(lesson *x)
+{
+    rvi_free(x->question);
+    rvi_free(x->answer);
+    rvi_reading_free(x->asked);
+    rvi_reading_free(x->answered);
+}
+
+void rvi_recogniser_clear(rvi_recogniser *r)
+{
+    for (size_t i = 0; i < r->n; i++) free_lesson(&r->lessons[i]);
+    r->n = 0;
+}
+
+void rvi_recogniser_free(rvi_recogniser *r)
+{
+    if (!r) return;
+    rvi_recogniser_clear(r);
+    rvi_embedder_free(r->embedder);
+    rvi_free(r->lessons);
+    rvi_free(r);
+}
+
+/* Where the lesson of this number lies; n: it is not there. */
+static size_t find(const rvi_recogniser *r, uint64_t number)
+{
+    size_t low = 0, high = r->n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (r->lessons[middle].number < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < r->n && r->lessons[low].number == number ? low : r->n;
+}
+
+static char *copy(const char *text, size_t len)
+{
+    char *p = rvi_alloc_array(len + 1, 1);
+    if (p) {
+        memcpy(p, text, len);
+        p[len] = 0;
+    }
+    return p;
+}
+
+rv_status rvi_recogniser_add(rvi_recogniser *r, uint64_t number, const char *question,
+                             const char *answer, rv_error *err)
+{
+    if (find(r, number) < r->n) return RV_OK;
+    if (r->n == r->cap) {
+        size_t cap = r->cap ? 2 * r->cap : 16;
+        lesson *more = rvi_realloc_array(r->lessons, cap, sizeof *more);
+        if (!more) return rvi_nomem(err, "lessons");
+        r->lessons = more;
+        r->cap = cap;
+    }
+    lesson x = {.number = number,
+                .question = copy(question, strlen(question)),
+                .answer = copy(answer, RVI_MIN(strlen(answer), (size_t)ANSWER_BYTES))};
+    if (!x.question || !x.answer) {
+        free_lesson(&x);
+        return rvi_nomem(err, "lessons");
+    }
+    size_t at = r->n++;
+    for (; at > 0 && r->lessons[at - 1].number > number; at--) r->lessons[at] = r->lessons[at - 1];
+    r->lessons[at] = x;
+    return RV_OK;
+}
+
+void rvi_recogniser_remove(rvi_recogniser *r, uint64_t number)
+{
+    size_t at = find(r, number);
+    if (at == r->n) return;
+    free_lesson(&r->lessons[at]);
+    r->n--;
+    memmove(r->lessons + at, r->lessons + at + 1, (r->n - at) * sizeof *r->lessons);
+}
+
+static rv_status read_lesson(rvi_recogniser *r, lesson *x, rv_error *err)
+{
+    rv_status st = RV_OK;
+    if (!x->asked)
+        st = rvi_reading_new(&x->asked, r->embedder, x->question, strlen(x->question), err);
+    if (!st && !x->answered)
+        st = rvi_reading_new(&x->answered, r->embedder, x->answer, strlen(x->answer), err);
+    return st;
+}
+
+typedef struct candidate {
+    size_t at;
+    float likeness;
+} candidate;
+
+static float likeness(const rvi_reading *a, const rvi_reading *b)
+{
+    float sum = 0, spelled = 0;
+    for (int i = 0; i < RVI_EMBEDDER_WIDTH; i++) sum += a->meaning[i] * b->meaning[i];
+    for (int i = 0; i < RVI_SPELLING; i++) spelled += a->spelled[i] * b->spelled[i];
+    return sum + 0.5f * spelled;
+}
+
+/* The lessons most like the request on the whole, at most SHORT_LIST of them. */
+static size_t shorten(const rvi_recogniser *r, const rvi_reading *request,
+                      candidate list[SHORT_LIST])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        candidate c = {i, likeness(r->lessons[i].asked, request)};
+        if (n == SHORT_LIST && c.likeness <= list[n - 1].likeness) continue;
+        size_t at = n < SHORT_LIST ? n++ : n - 1;
+        for (; at > 0 && list[at - 1].likeness < c.likeness; at--) list[at] = list[at - 1];
+        list[at] = c;
+    }
+    return n;
+}
+
+/* The very question that was taught, whatever its punctuation and capitals. */
+static bool same_words(const rvi_reading *a, const rvi_reading *b)
+{
+    bool same = a->n == b->n;
+    for (int i = 0; same && i < a->n; i++) same = a->words[i].key == b->words[i].key;
+    return same;
+}
+
+static bool comes_first(const rvi_recognised *a, const rvi_recognised *b)
+{
+    float difference = a->probability - b->probability;
+    if (difference > NEARLY || difference < -NEARLY) return difference > 0;
+    return a->lesson > b->lesson;
+}
+
+rv_status rvi_recogniser_ask(rvi_recogniser *r, const char *request, rvi_recognised *out,
+                             size_t max, size_t *n, rv_error *err)
+{
+    *n = 0;
+    if (!r->n) return RV_OK;
+    rvi_reading *asked = NULL;
+    candidate list[SHORT_LIST];
+    rv_status st = rvi_reading_new(&asked, r->embedder, request, strlen(request), err);
+    for (size_t i = 0; !st && i < r->n; i++) st = read_lesson(r, &r->lessons[i], err);
+    size_t n_list = !st ? shorten(r, asked, list) : 0;
+    float sure = rvi_judge_sure(r->embedder != NULL);
+    for (size_t i = 0; i < n_list; i++) {
+        const lesson *x = &r->lessons[list[i].at];
+        rvi_recognised found = {.lesson = x->number, .probability = 1};
+        if (!same_words(x->asked, asked))
+            found.probability = rvi_judge(x->asked, x->answered, asked);
+        found.sure = found.probability >= sure;
+        if (*n == max && !comes_first(&found, &out[max - 1])) continue;
+        size_t at = *n < max ? (*n)++ : *n - 1;
+        for (; at > 0 && comes_first(&found, &out[at - 1]); at--) out[at] = out[at - 1];
+        out[at] = found;
+    }
+    rvi_reading_free(asked);
+    return st;
+}

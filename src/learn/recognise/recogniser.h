@@ -1,0 +1,35 @@
+/* recogniser.h - which of the lessons does a request ask for?
+ *
+ * Holds how the lessons read (reading.h). A request is read once; the lessons nearest to it on the
+ * whole are then looked at by the judge (judge.h). One thread at a time. */
+#ifndef RVI_LEARN_RECOGNISE_RECOGNISER_H
+#define RVI_LEARN_RECOGNISE_RECOGNISER_H
+
+#include "learn/recognise/embedder.h"
+
+typedef struct rvi_recogniser rvi_recogniser;
+
+/* embedder: all-MiniLM-L6-v2, or NULL: lessons are recognised by spelling alone. Borrowed with its
+ * tokenizer and backend. */
+rv_status rvi_recogniser_new(rvi_recogniser **out, const rvi_model *embedder,
+                             const rvi_tokenizer *t, rvi_backend *be, rv_error *err) RVI_MUST_CHECK;
+void rvi_recogniser_free(rvi_recogniser *r); /* accepts NULL */
+
+/* Texts are copied; they are read when somebody asks first. One that is there already stays. */
+rv_status rvi_recogniser_add(rvi_recogniser *r, uint64_t lesson, const char *question,
+                             const char *answer, rv_error *err) RVI_MUST_CHECK;
+void rvi_recogniser_remove(rvi_recogniser *r, uint64_t lesson); /* if it is there */
+void rvi_recogniser_clear(rvi_recogniser *r);
+
+typedef struct rvi_recognised {
+    uint64_t lesson;   /* 0: none */
+    float probability; /* that it is what the request asks for */
+    bool sure;         /* likely enough for its answer to be spoken */
+} rvi_recognised;
+
+/* The likeliest first; of lessons that are nearly as likely as each other the newest (the one with
+ * the highest number). Returns at most max of them; *n 0: there are no lessons. */
+rv_status rvi_recogniser_ask(rvi_recogniser *r, const char *request, rvi_recognised *out,
+                             size_t max, size_t *n, rv_error *err) RVI_MUST_CHECK;
+
+#endif

@@ -1,0 +1,153 @@
+/* Which lesson a request asks for: by spelling alone here; tests/real has it with the embedder. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "harness/assert_ok.h"
+#include "learn/recognise/reading.h"
+#include "learn/recognise/recogniser.h"
+
+static rvi_recogniser *recogniser(void)
+{
+    rvi_recogniser *r = NULL;
+    assert_ok(rvi_recogniser_new(&r, NULL, NULL, NULL, err));
+    return r;
+}
+
+static rvi_recognised ask(rvi_recogniser *r, const char *request)
+{
+    rvi_recognised found = {0};
+    size_t n;
+    assert_ok(rvi_recogniser_ask(r, request, &found, 1, &n, err));
+    return n ? found : (rvi_recognised){0};
+}
+
+/* ---- readings ---- */
+
+static rvi_reading *read_text(const char *text)
+{
+    rvi_reading *r = NULL;
+    assert_ok(rvi_reading_new(&r, NULL, text, strlen(text), err));
+    return r;
+}
+
+static void check_words(const char *text, int n)
+{
+    rvi_reading *r = read_text(text);
+    if (r->n != n) fail_msg("\"%s\" has %d words, not %d", text, r->n, n);
+    rvi_reading_free(r);
+}
+
+static void words_are_found_in_every_script(void **state)
+{
+    (void)state;
+    check_words("What is the capital of Australia?", 6);
+    check_words("", 0);
+    check_words("?! ... --", 0);
+    check_words("C++ / $5.00", 7);
+    check_words("\xE4\xBD\xA0\xE5\xA5\xBD", 2);                         /* two Han characters */
+    check_words("\xE3\x82\xAB\xE3\x83\x8A\xE3\x83\x80\xE3\x81\xAE", 2); /* katakana, hiragana */
+    check_words("\xFF\xFE\x80", 3); /* broken bytes are symbols */
+}
+
+static void accents_and_capitals_make_no_difference(void **state)
+{
+    (void)state;
+    rvi_reading *a = read_text("CAF\xC3\x89 Zo\xC3\xAB"), *b = read_text("cafe zoe");
+    assert_int_equal(a->n, 2);
+    for (int i = 0; i < 2; i++) assert_true(a->words[i].key == b->words[i].key);
+    rvi_reading_free(a);
+    rvi_reading_free(b);
+}
+
+static void long_texts_are_read_to_a_limit(void **state)
+{
+    (void)state;
+    rvi_buf text = {0};
+    for (int i = 0; i < 20000; i++) assert_true(rvi_buf_printf(&text, "word%d ", i));
+    rvi_reading *r = read_text(text.data);
+    assert_int_equal(r->n, RVI_READING_WORDS);
+    rvi_reading_free(r);
+    rvi_buf_deinit(&text);
+}
+
+/* ---- recognising ---- */
+
+static void the_very_question_is_recognised(void **state)
+{
+    (void)state;
+    rvi_recogniser *r = recogniser();
+    assert_int_equal(ask(r, "Anything?").lesson, 0);
+    assert_ok(rvi_recogniser_add(r, 7, "Where did Belmara hide the key?", "Under the mat.", err));
+    rvi_recognised found = ask(r, "where did belmara hide the KEY");
+    assert_int_equal(found.lesson, 7);
+    assert_true(found.sure);
+    assert_true(found.probability == 1);
+    assert_false(ask(r, "How do I boil an egg?").sure);
+    assert_false(ask(r, "").sure);
+    rvi_recogniser_free(r);
+}
+
+static void of_contradicting_lessons_the_newest_wins(void **state)
+{
+    (void)state;
+    rvi_recogniser *r = recogniser();
+    assert_ok(rvi_recogniser_add(r, 3, "Who owns the boat?", "Anna", err));
+    assert_ok(rvi_recogniser_add(r, 9, "Who owns the boat?", "Ben", err));
+    assert_ok(rvi_recogniser_add(r, 5, "who owns the boat", "Carla", err));
+    assert_int_equal(ask(r, "Who owns the boat?").lesson, 9);
+    rvi_recogniser_remove(r, 9);
+    rvi_recogniser_remove(r, 9);
+    assert_int_equal(ask(r, "Who owns the boat?").lesson, 5);
+    rvi_recogniser_clear(r);
+    assert_int_equal(ask(r, "Who owns the boat?").lesson, 0);
+    rvi_recogniser_free(r);
+}
+
+static void many_lessons_are_told_apart(void **state)
+{
+    (void)state;
+    rvi_recogniser *r = recogniser();
+    char question[64];
+    for (uint64_t i = 1; i <= 500; i++) {
+        snprintf(question, sizeof question, "What is the code of room %d?", (int)i);
+        assert_ok(rvi_recogniser_add(r, i, question, "secret", err));
+    }
+    for (uint64_t i = 1; i <= 500; i += 83) {
+        snprintf(question, sizeof question, "what is the code of room %d", (int)i);
+        assert_int_equal(ask(r, question).lesson, i);
+    }
+    rvi_recogniser_free(r);
+}
+
+/* Bytes of a stranger: nothing but a status. */
+static void any_bytes_can_be_taught_and_asked(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"\xFF\xFE", "\xE2\x82", "\x01\x02\x7F",
+                                        "   ",      "^$",       "\xF0\x9F\x98\x80"};
+    rvi_recogniser *r = recogniser();
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        assert_ok(rvi_recogniser_add(r, i + 1, texts[i], texts[i], err));
+        (void)ask(r, texts[i]);
+    }
+    rvi_recogniser_free(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(words_are_found_in_every_script),
+        cmocka_unit_test(accents_and_capitals_make_no_difference),
+        cmocka_unit_test(long_texts_are_read_to_a_limit),
+        cmocka_unit_test(the_very_question_is_recognised),
+        cmocka_unit_test(of_contradicting_lessons_the_newest_wins),
+        cmocka_unit_test(many_lessons_are_told_apart),
+        cmocka_unit_test(any_bytes_can_be_taught_and_asked),
+    };
+    return cmocka_run_group_tests_name("recognise", tests, NULL, NULL);
+}
