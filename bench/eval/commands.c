@@ -57,5 +57,27 @@ const cli_command cli_commands[] = {
      "  --rollback on|off    the adapter is taken back when its probe says it drifted (on)\n"
      "  --contrast on|off    the model's own answers score 0 in between (off)\n",
      eval_garbage, common_help},
+    {"natural", "MODEL FILE.jsonl...",
+     "corrections as people make them, asked in other words, and what must not have changed",
+     "  --each               each correction is taught and asked alone (the default)\n"
+     "  --together           all are taught to one learner first, then all are asked\n"
+     "  --recognise          nothing is generated: counts what would be spoken, and times it\n"
+     "  --trained            all is asked again after training (together: in groups of 20)\n"
+     "  --embedder DIR       recognises by meaning (all-MiniLM-L6-v2, where it is in the cache)\n"
+     "  --no-embedder        recognises by spelling alone\n"
+     "  --uncalibrated       asks before the learner has looked at the model, which takes it "
+     "about\n"
+     "                       a minute\n"
+     "  --limit N            only the first N corrections\n"
+     "  --seed N             of training (1)\n"
+     "  --steps N            of training (the recipe's own)\n"
+     "  --rank N             of adapters (8)\n"
+     "  --rate R             learning rate (0.002)\n"
+     "  --dump F             every question, with its answer or what was recognised, as lines of\n"
+     "                       JSON\n"
+     "  --work DIR           keep there what is made once for a model, for the next evaluation\n"
+     "  --json               one JSON object\n"
+     "  Nothing that was learned before takes part, and nothing is kept.\n",
+     eval_natural, NULL},
     {0},
 };

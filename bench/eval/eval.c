@@ -188,12 +188,12 @@ rv_status eval_answers(eval *e, rv_learner *l, const char *const *questions, siz
         size_t part = RVI_MIN((size_t)EVAL_PARALLEL, n - at);
         eval_ask here = *ask;
         here.seed += at;
-        cli_progress_show(&e->bar, ask->what, at, n, "");
+        if (ask->what) cli_progress_show(&e->bar, ask->what, at, n, "");
         st = eval_answers_on(e, l, questions + at, part, &here, sessions, *out + at, err);
         for (size_t i = 0; i < part; i++) rv_session_free(&sessions[i]);
     }
     if (!st && e->dump) dump_answers(e, l, questions, n, *out);
-    cli_progress_end(&e->bar);
+    if (ask->what) cli_progress_end(&e->bar);
     return st;
 }
 
@@ -333,7 +333,7 @@ static void write_settings(const eval_settings *s, rvi_buf *out)
 
 rv_status eval_learner_new(eval *e, const eval_settings *settings, rv_error *err)
 {
-    rv_learner_options o = {.size = sizeof o, .seed = e->o.seed};
+    rv_learner_options o = {.size = sizeof o, .seed = e->o.seed, .embedder = e->embedder};
     rvi_buf experiments = {0};
     if (e->store.append) o.store = &e->store;
     write_settings(settings, &experiments);
@@ -342,7 +342,7 @@ rv_status eval_learner_new(eval *e, const eval_settings *settings, rv_error *err
     if (!st) st = rv_learner_new(&e->l, e->model.m, &o, err);
     rvi_buf_deinit(&experiments);
     double begun = rvi_os_seconds();
-    if (!st) st = rv_learner_calibrate(e->l, show_progress, e, err);
+    if (!st && !e->uncalibrated) st = rv_learner_calibrate(e->l, show_progress, e, err);
     e->calibrate_s = rvi_os_seconds() - begun;
     return st;
 }
@@ -401,6 +401,7 @@ static void deinit(eval *e)
     eval_store_shut(e);
     rv_engine_free(&e->engine);
     rvi_free(e->windows);
+    rv_model_close(&e->embedder);
     cli_close(&e->model);
     if (e->dump) fclose(e->dump);
     rvi_arena_deinit(&e->arena);

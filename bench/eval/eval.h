@@ -34,9 +34,11 @@ typedef struct eval {
     rvi_buf text;                  /* that file, */
     rvi_arena arena;               /* and what was read of it */
     cli_model model;
+    rv_model *embedder; /* of the learner; NULL: none */
     rv_engine *engine;
     int room; /* tokens of one of the engine's sessions */
     rv_learner *l;
+    bool uncalibrated;  /* the learner is asked before it has looked at the model */
     double calibrate_s; /* seconds */
     cli_progress bar;
     /* the text of the perplexity: n_windows of EVAL_WINDOW tokens; none without a text */
@@ -81,7 +83,7 @@ enum { EVAL_GATE_ON = 1, EVAL_GATE_OFF = 2 };   /* of eval_settings.gate */
 
 /* The defaults, and what the command line says. */
 eval_settings eval_learner_settings(const eval *e);
-/* The learner, calibrated. */
+/* The learner, calibrated unless e says otherwise. */
 rv_status eval_learner_new(eval *e, const eval_settings *settings, rv_error *err) RVI_MUST_CHECK;
 /* The learner's store, where --work is given. */
 rv_status eval_store_open(eval *e, rv_error *err) RVI_MUST_CHECK;
@@ -103,7 +105,7 @@ typedef struct eval_ask {
     int max_tokens;
     float temperature;     /* 0: greedy */
     uint64_t seed;         /* question i is drawn with seed + i */
-    const char *what;      /* beside the progress bar */
+    const char *what;      /* beside the progress bar; NULL: the caller has one of its own */
     const eval_mask *mask; /* NULL: free answers */
 } eval_ask;
 
@@ -187,6 +189,8 @@ rv_status eval_load_styles(eval *e, const char *name, eval_styles *f, rv_error *
 
 /* The answer stands in the text as whole words, letters and digits alone looked at. */
 bool eval_hit(const char *text, const char *answer);
+/* One of these stands in the text, in upper or lower case, sign by sign. */
+bool eval_contains_any(const char *text, const eval_texts *any);
 bool eval_same_words(const char *a, const char *b, size_t n_words); /* n_words 0: all of them */
 
 /* A row of a result: a figure's name, and which way is worse. */
@@ -226,5 +230,6 @@ int eval_seq(cli *c, int argc, char **argv);
 int eval_pref(cli *c, int argc, char **argv);
 int eval_thumbs(cli *c, int argc, char **argv);
 int eval_garbage(cli *c, int argc, char **argv);
+int eval_natural(cli *c, int argc, char **argv);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "eval/eval.h"
+#include "text/unicode.h"
 
 /* ---- words ---- */
 
@@ -36,6 +37,32 @@ bool eval_hit(const char *text, const char *answer)
     bool found = !a.failed && !b.failed && b.len > 1 && strstr(a.data, b.data);
     rvi_buf_deinit(&a);
     rvi_buf_deinit(&b);
+    return found;
+}
+
+static void lower(const char *text, rvi_buf *out)
+{
+    for (size_t i = 0, len = strlen(text); i < len;) {
+        char bytes[4];
+        uint32_t cp;
+        i += rvi_utf8_decode(text + i, len - i, &cp, NULL);
+        rvi_buf_append(out, bytes, rvi_utf8_encode(rvi_unicode_to_lower(cp), bytes));
+    }
+}
+
+bool eval_contains_any(const char *text, const eval_texts *any)
+{
+    char here[1024], there[256];
+    bool found = false;
+    rvi_buf a = rvi_buf_over(here, sizeof here);
+    lower(text, &a);
+    for (size_t i = 0; !found && i < any->n; i++) {
+        rvi_buf b = rvi_buf_over(there, sizeof there);
+        lower(any->items[i], &b);
+        found = !a.failed && !b.failed && b.len && strstr(a.data, b.data);
+        rvi_buf_deinit(&b);
+    }
+    rvi_buf_deinit(&a);
     return found;
 }
 

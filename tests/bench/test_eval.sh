@@ -34,4 +34,45 @@ END
 check "a correction is known in other words, and nothing else changed" 0 \
     '"rel":100,"gen":100,"nbr":0,.*"loc_identical":100' "" \
     "$eval_program" facts $spm "$tmp/fact.json" --mode instant --json
+
+check "natural corrections without a file" 2 - "a file of corrections" "$eval_program" natural $spm
+check "each alone, or together" 2 - "not both" \
+    "$eval_program" natural $spm x.jsonl --each --together
+check "corrections that are not there" 1 - "x.jsonl" "$eval_program" natural $spm "$tmp/x.jsonl"
+wrong() { # NAME MESSAGE LINE: it stands on line 3
+    printf '{"id": "a", "question": "q", "answer": "r"}\n\n%b\n' "$3" >"$tmp/wrong.jsonl"
+    check "a correction $1" 1 - "wrong.jsonl, line 3: $2" \
+        "$eval_program" natural $spm "$tmp/wrong.jsonl"
+}
+wrong "that is cut off" "column 13: " '{"id": "b", '
+wrong "that is not UTF-8" "column .*UTF-8" '{"id": "\0377"}'
+wrong "that is a list" "no JSON object" '[]'
+wrong "without an answer" '"answer" is missing' '{"id": "b", "question": "q"}'
+wrong "whose question is empty" '"question" is no text' '{"id": "b", "question": ""}'
+wrong "whose wordings are no list" '"wordings" is no list' \
+    '{"id": "b", "question": "q", "answer": "r", "wordings": "w"}'
+wrong "that could never be right" '"answer" has none of "accept"' \
+    '{"id": "b", "question": "q", "answer": "r", "accept": ["s"]}'
+
+# of each figure something that counts, and something that does not
+# fmt: off
+cat >"$tmp/natural.jsonl" <<'END'
+{"id": "a", "class": "fact", "lang": "en", "question": "What is Nim's colour?", "answer": "Teal.", "accept": ["TEAL"], "wordings": ["How do birds fly?"], "neighbours": ["What is the sea?"], "same_subject": ["What is Nim's colour?"]}
+{"id": "b", "lang": "de", "question": "Wie heißt der See?", "answer": "Der Ödsee.", "accept": ["ÖDSEE"], "wordings": ["Wie heißt der See?"]}
+{"id": "c", "prompt": "The moon is made of", "answer": "cheese", "rephrase": ["The moon is made of"], "local": ["The moon is made of", {"question": "Why do birds fly?"}]}
+END
+# fmt: on
+figures='"edit":100,"edit_count":3,"edit_of":3.*"wordings_count":2,"wordings_of":3'
+figures=$figures'.*"neighbours_count":1,"neighbours_of":3'
+figures=$figures'.*"same_subject_count":1,"same_subject_of":1'
+figures=$figures'.*"lang":"de","corrections":1,"edit":100,'
+check "natural corrections are recognised" 0 "\"begin_max_us\":.*$figures" "" \
+    "$eval_program" natural $spm "$tmp/natural.jsonl" --recognise --no-embedder --json
+check "natural corrections are spoken" 0 "$figures" "" \
+    "$eval_program" natural $spm "$tmp/natural.jsonl" --no-embedder --json
+check "natural corrections in one learner, and trained" 0 "$figures.*\"trained\":{\"edit\":" "" \
+    "$eval_program" natural $spm "$tmp/natural.jsonl" --no-embedder --together --trained --steps 2 \
+    --json
+check "a decoder as the embedder" 1 - "not an encoder" \
+    "$eval_program" natural $spm "$tmp/natural.jsonl" --embedder $spm
 echo "1..$n"
