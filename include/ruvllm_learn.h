@@ -129,10 +129,11 @@ RV_API rv_status rv_learner_reset(rv_learner *l, rv_error *err);
 
 /* One block, freed by rv_free. */
 typedef struct rv_learn_plan {
-    int gate_open; /* something was taught about this */
-    int slot;      /* a correction will be spoken */
+    int gate_open; /* a correction is asked for */
+    int slot;      /* its answer will be spoken, word for word */
     int n_adapters;
-    const char *subject, *relation, *answer; /* of what was taught; "" where gate_open is 0 */
+    double probability;            /* that it is asked for; 0 where gate_open is 0 */
+    const char *question, *answer; /* as they were taught; "" where gate_open is 0 */
 } rv_learn_plan;
 
 /* What rv_session_chat does first: decides what takes part in the session's next answer, which is

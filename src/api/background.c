@@ -126,15 +126,14 @@ static rv_status take(job *j, bool *any, double *wait)
     rvi_learner *l = j->l->l;
     bool group = rvi_learner_waiting(l) >= (size_t)RVI_MAX(l->o.background_min_samples, 1);
     bool whitens = rvi_whitening_is_due(l);
-    *any =
-        whitens || group || (!l->calibrated && rvi_learner_standing(l)) || is_deep_due(j->l, wait);
+    *any = whitens || group || is_deep_due(j->l, wait);
     j->kind = whitens ? WHITENS : !l->calibrated ? CALIBRATES : group ? TRAINS : TRAINS_DEEP;
     if (!*any) return RV_OK;
     rv_status st = RV_OK;
     switch (j->kind) {
     case WHITENS: rvi_doing_begin(&l->doing, "preparing for thumbs", 0); break;
     case CALIBRATES:
-        st = rvi_calibrating_take(&j->calibrating, l, &j->err);
+        j->calibrating = (rvi_calibrating){0};
         rvi_doing_begin(&l->doing, "calibrating", 0);
         break;
     case TRAINS:

@@ -146,18 +146,16 @@ rv_status rvi_api_give_adaptation(const rvi_adaptation *r, rv_adaptation **out, 
 
 rv_status rvi_api_give_plan(const rvi_plan *plan, rv_learn_plan **out, rv_error *err)
 {
-    const rvi_lesson *x = plan->lesson ? plan->lesson : plan->subject;
-    const char *subject = x ? x->fact->subject : "", *relation = x ? x->fact->relation : "",
-               *answer = x ? x->fact->answer : "";
+    const rvi_lesson *x = plan->asked;
+    const char *question = x ? x->question : "", *answer = x ? x->answer : "";
     char *texts;
-    rv_learn_plan *p =
-        block(sizeof *p, strlen(subject) + strlen(relation) + strlen(answer) + 3, &texts);
+    rv_learn_plan *p = block(sizeof *p, strlen(question) + strlen(answer) + 2, &texts);
     if (!p) return rvi_nomem(err, "plan");
-    *p = (rv_learn_plan){.gate_open = plan->subject != NULL,
+    *p = (rv_learn_plan){.gate_open = x != NULL,
                          .slot = plan->lesson != NULL,
                          .n_adapters = plan->adapters ? rvi_made_set_of(plan->adapters)->n : 0,
-                         .subject = put_text(&texts, subject),
-                         .relation = put_text(&texts, relation),
+                         .probability = (double)plan->probability,
+                         .question = put_text(&texts, question),
                          .answer = put_text(&texts, answer)};
     *out = p;
     return RV_OK;

@@ -40,6 +40,7 @@ typedef struct chat {
     rv_error no_learning; /* why there is none */
     bool same_seed;       /* of the next answer: as of the last one */
     bool is_captured;     /* the conversation's last answer is what the learner can judge */
+    bool hinted;          /* was told what lessons are recognised by */
     /* on a terminal alone */
     cli_editor *editor;
     FILE *screen;
@@ -347,6 +348,10 @@ static void fix(chat *t, const char *argument)
                             : rv_learner_correct(l, NULL, question.data ? question.data : "",
                                                  argument, &a, &err);
     show_change(t, st, a, said.data, &err);
+    if (!st && !t->hinted && cli_learning_hint(&t->learning)) {
+        remark(t, "(%s)", cli_learning_hint(&t->learning));
+        t->hinted = true;
+    }
     rvi_buf_deinit(&question);
     rvi_buf_deinit(&said);
 }
@@ -397,7 +402,7 @@ static void open_learning(chat *t, bool terminal)
     rv_error err = {0};
     if (t->g->no_learn || t->g->lora.n) return;
     rv_status st =
-        cli_learning_open(&t->learning, t->c, t->model.m, t->g->learned, true, &t->no_learning);
+        cli_learning_open(&t->learning, t->c, &t->model, t->g->learned, true, &t->no_learning);
     if (!st) (void)cli_learning_claim(&t->learning, CLI_CHATTING);
     if (!st && terminal && !t->learning.paused) st = rv_learner_start(t->learning.l, &err);
     if (st && t->no_learning.text[0]) {

@@ -342,7 +342,7 @@ int cli_learn(cli *c, int argc, char **argv)
         rv_error own = err;
         st = rvi_error(&err, st, "%s (-m names another model)", own.text);
     }
-    if (!st) st = cli_learning_open(&t.learning, c, t.model.m, t.name, actions[i].create, &err);
+    if (!st) st = cli_learning_open(&t.learning, c, &t.model, t.name, actions[i].create, &err);
     if (!st && !t.learning.l && actions[i].run == do_status) {
         if (!t.json) put_model(&t);
         rvi_buf_puts(&t.out, t.json ? "{\"lessons\":0,\"waiting\":0,\"generations\":[],\"learned\":"

@@ -61,7 +61,7 @@ static rv_status begin_learned(run *r, rv_error *err)
 {
     rv_error own = {0};
     if (r->g.no_learn || r->g.lora.n || !r->talk.len) return RV_OK;
-    rv_status st = cli_learning_open(&r->learning, r->c, r->model.m, r->g.learned, false, &own);
+    rv_status st = cli_learning_open(&r->learning, r->c, &r->model, r->g.learned, false, &own);
     if (!st && !r->learning.l && r->g.learned)
         return rvi_error(err, RV_E_NOT_FOUND, "nothing was taught to this model as '%s'",
                          r->g.learned);

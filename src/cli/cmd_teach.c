@@ -184,7 +184,7 @@ static rv_status look_up(teach *t, const lesson *l, bool *known, rv_error *err)
     for (size_t i = 0; i < rvi_json_count(list); i++) {
         const rvi_json *x = rvi_json_at(list, i);
         if (!says(x, "question", l->question)) continue;
-        *known |= l->answer ? says(x, "answer", l->answer) || says(x, "sentence", l->answer)
+        *known |= l->answer ? says(x, "answer", l->answer)
                             : says(x, "chosen", l->chosen) && says(x, "rejected", l->rejected);
     }
     rv_free(json);
@@ -327,10 +327,12 @@ int cli_teach(cli *c, int argc, char **argv)
                        ? read_lessons(&t, path, &err)
                        : add_lesson(&t, (lesson){.question = t.question, .answer = t.answer}, &err);
     if (!st) st = cli_open(c, args[0], false, &t.model, &err);
-    if (!st) st = cli_learning_open(&t.learning, c, t.model.m, t.name, true, &err);
+    if (!st) st = cli_learning_open(&t.learning, c, &t.model, t.name, true, &err);
     if (!st) cli_interrupts_catch("\n", false);
     if (!st) st = teach_all(&t, path, &err);
     code = print(&t); /* what was learned before a failure is learned: it is reported in any case */
+    if (!st && !code && !t.json && cli_learning_hint(&t.learning))
+        fprintf(stderr, "ruvllm: note: %s\n", cli_learning_hint(&t.learning));
     cli_interrupts_leave();
     if (!st && !code && (t.background || t.deep)) st = train(&t, &err);
     if (!st && !code && t.question) st = show_answer(&t, &err);

@@ -1,6 +1,6 @@
 /* Removing what was taught by a piece of its text. The learner forgets by whole words; here a part
  * of a word will do, so each lesson that is meant is forgotten by its whole question, or by its
- * sentence where the words of the question are also in another lesson. */
+ * answer where the words of the question are also in another lesson. */
 #include "cli/forget.h"
 
 #include <string.h>
@@ -82,7 +82,7 @@ static void add(found *f, const rvi_json *x)
 
 static rv_status find(found *f, const cli_learning *l, const char *part, rv_error *err)
 {
-    static const char *const members[][3] = {{"question", "answer", "sentence"},
+    static const char *const members[][3] = {{"question", "answer", "answer"},
                                              {"question", "chosen", "rejected"}};
     static const char *const lists[] = {"learned", "preferences"};
     rv_status st = cli_learning_status(l, &f->arena, &f->before, err);
@@ -155,7 +155,7 @@ static bool hits_others(const found *f, const char *text)
         for (size_t i = 0; i < rvi_json_count(list) && !hits; i++) {
             const rvi_json *x = rvi_json_at(list, i);
             hits = !is_found(f, x) && (has_words(member(x, "question"), words.data) ||
-                                       has_words(member(x, "sentence"), words.data));
+                                       has_words(member(x, "answer"), words.data));
         }
     rvi_buf_deinit(&words);
     return hits;
@@ -167,9 +167,9 @@ static rv_status forget_all(const found *f, cli_learning *l, rv_error *err)
     for (size_t i = 0; !st && i < f->n; i++) {
         char text[MAX_FORGOTTEN + 1];
         const char *question = member(f->items[i], "question"),
-                   *sentence = member(f->items[i], "sentence");
-        bool other = *sentence && hits_others(f, question) && !hits_others(f, sentence);
-        size_t len = (size_t)snprintf(text, sizeof text, "%s", other ? sentence : question);
+                   *answer = member(f->items[i], "answer");
+        bool other = *answer && hits_others(f, question) && !hits_others(f, answer);
+        size_t len = (size_t)snprintf(text, sizeof text, "%s", other ? answer : question);
         if (len >= sizeof text) { /* its beginning, up to a whole word */
             char *space = strrchr(text, ' ');
             if (space) *space = 0;

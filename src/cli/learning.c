@@ -9,6 +9,7 @@
 #include "base/thread.h"
 #include "base/utf8.h"
 #include "cli/generation.h"
+#include "hub/hub.h"
 
 static bool file_of(const cli_learning *l, const char *name, rvi_buf *out)
 {
@@ -61,7 +62,32 @@ rv_status cli_learning_explain(const cli_learning *l, rv_status st, rv_error *er
 
 /* ---- opening ---- */
 
-static rv_status open_learner(cli_learning *l, const rv_model *m, const char *name, rv_error *err)
+/* Where it is not on this machine, or cannot be opened, lessons are recognised by spelling. */
+static void open_embedder(cli_learning *l, const cli *c, const cli_model *m)
+{
+    const rvi_hub_model *known = rvi_hub_find("minilm");
+    rv_open_options o = {.size = sizeof o};
+    rvi_buf path = {0};
+    rv_error why = {0};
+    if (!c->cache_dir || !rvi_hub_present(c->cache_dir, known)) return;
+    rv_status st = rvi_hub_path(&path, c->cache_dir, known, &why);
+    if (!st) st = rv_model_open(&l->embedder, m->rt, path.data, &o, &why);
+    if (st)
+        fprintf(stderr, "ruvllm: warning: lessons are recognised by spelling alone: %s\n",
+                why.text);
+    rvi_buf_deinit(&path);
+}
+
+const char *cli_learning_hint(const cli_learning *l)
+{
+    return l->embedder
+               ? NULL
+               : "other wordings are recognised by their spelling alone; after 'ruvllm pull "
+                 "minilm' (91 MB) by their meaning";
+}
+
+static rv_status open_learner(cli_learning *l, const cli *c, const cli_model *m, const char *name,
+                              rv_error *err)
 {
     rvi_buf path = {0};
     rv_learner_options o;
@@ -76,10 +102,12 @@ static rv_status open_learner(cli_learning *l, const rv_model *m, const char *na
     o.dir = l->dir.data;
     o.user = name;
     if (is_claimed(l, CLI_CHATTING)) o.lock_wait = RV_WAIT_NEVER; /* chats last */
-    return rv_learner_new(&l->l, m, &o, err);
+    open_embedder(l, c, m);
+    o.embedder = l->embedder;
+    return rv_learner_new(&l->l, m->m, &o, err);
 }
 
-rv_status cli_learning_open(cli_learning *out, const cli *c, const rv_model *m, const char *name,
+rv_status cli_learning_open(cli_learning *out, const cli *c, const cli_model *m, const char *name,
                             bool create, rv_error *err)
 {
     char digest[65];
@@ -92,20 +120,21 @@ rv_status cli_learning_open(cli_learning *out, const cli *c, const rv_model *m, 
     if (!st && kind != RVI_OS_DIR && kind != RVI_OS_NONE)
         st = rvi_error(err, RV_E_CONFIG, "%s: not a directory", state);
     if (!st && !create && kind == RVI_OS_NONE) return RV_OK;
-    if (!st) st = rv_model_digest(m, digest, err);
+    if (!st) st = rv_model_digest(m->m, digest, err);
     if (!st && !rvi_buf_printf(&out->dir, "%s/%s/%s", state, digest, name))
         st = rvi_nomem(err, "path");
     if (!st && !create && rvi_os_stat(out->dir.data, NULL) != RVI_OS_DIR) return RV_OK;
     rvi_os_private_files(true);
     if (!st) st = rvi_os_make_private_dirs(out->dir.data, err);
     if (!st) rvi_os_make_private(out->dir.data); /* earlier versions left it open to all */
-    if (!st) st = open_learner(out, m, name, err);
+    if (!st) st = open_learner(out, c, m, name, err);
     return st;
 }
 
 void cli_learning_close(cli_learning *l)
 {
     rv_learner_free(&l->l); /* does not wait for what is computed in the background */
+    rv_model_close(&l->embedder);
     rv_store_close(&l->store);
     rvi_buf_deinit(&l->dir);
     if (l->claimed) rvi_os_unlock(l->claim);
@@ -186,7 +215,7 @@ static void print_lessons(const rvi_json *lessons, rvi_arena *a, rvi_buf *out)
         int generation = (int)rvi_json_int(rvi_json_get(x, "generation"), 0);
         rvi_buf_printf(out, "  %s\n    %s  ",
                        cli_one_line(a, rvi_json_string(rvi_json_get(x, "question"), "")),
-                       cli_one_line(a, rvi_json_string(rvi_json_get(x, "sentence"), "")));
+                       cli_one_line(a, rvi_json_string(rvi_json_get(x, "answer"), "")));
         if (generation)
             rvi_buf_printf(out, "(generation %d)\n", generation);
         else
@@ -383,9 +412,6 @@ rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err)
         else
             rvi_buf_puts(out, "trained");
         rvi_buf_puts(out, l->paused ? "; training is paused\n" : "\n");
-        if (lessons && !rvi_json_bool(rvi_json_get(s, "calibrated"), true))
-            rvi_buf_puts(out, "until the first training, corrections are recognised by their "
-                              "subject alone\n");
         print_background(s, out);
         print_lessons(rvi_json_get(s, "learned"), &arena, out);
         if (n) rvi_buf_printf(out, "%zu preference%s\n", n, n == 1 ? "" : "s");

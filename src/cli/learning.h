@@ -11,7 +11,8 @@
 #include "ruvllm_store.h"
 
 typedef struct cli_learning {
-    rv_learner *l; /* NULL: closed */
+    rv_learner *l;      /* NULL: closed */
+    rv_model *embedder; /* that requests are recognised with; NULL: by spelling alone */
     rv_store store;
     rvi_buf dir;
     const char *name; /* of the user */
@@ -26,8 +27,10 @@ typedef struct cli_learning {
 
 /* The learned state of a model under a name (NULL: "default"). create: missing state is created;
  * otherwise l stays NULL. Call cli_learning_close in any case. */
-rv_status cli_learning_open(cli_learning *out, const cli *c, const rv_model *m, const char *name,
+rv_status cli_learning_open(cli_learning *out, const cli *c, const cli_model *m, const char *name,
                             bool create, rv_error *err) RVI_MUST_CHECK;
+/* What to say after something was taught; NULL: nothing. */
+const char *cli_learning_hint(const cli_learning *l);
 void cli_learning_close(cli_learning *l);
 /* Tells other processes what this one is at, until it ends. False: one of them is at it already. */
 bool cli_learning_claim(cli_learning *l, const char *what);

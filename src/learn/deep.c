@@ -28,9 +28,9 @@ static size_t gather(const rvi_learner *l, rvi_pair *pairs, uint64_t until, uint
         } else {
             const rvi_lesson *x = &l->lessons[i - l->n_pairs];
             if (!x->stands || x->paired || x->fact->kind != RVI_FACT_FREE || !x->rejected ||
-                rvi_learner_same_words(x->fact->answer, x->rejected))
+                rvi_learner_same_words(x->answer, x->rejected))
                 continue;
-            pair = (rvi_pair){x->fact->question, x->fact->answer, x->rejected};
+            pair = (rvi_pair){x->question, x->answer, x->rejected};
             event = x->event;
         }
         if (event > until) continue;
@@ -57,18 +57,20 @@ void rvi_learner_use_pairs(rvi_learner *l, uint64_t first, uint64_t last)
             l->lessons[i].paired = true;
 }
 
-void rvi_learner_drop_pairs(rvi_learner *l, const char *text)
+rv_status rvi_learner_drop_pairs(rvi_learner *l, const char *text, rv_error *err)
 {
+    rv_status st = RV_OK;
     for (size_t i = 0; i < l->n_pairs; i++) {
         rvi_preference *p = &l->pairs[i];
         const char *fields[] = {p->question, p->chosen, p->rejected};
         for (size_t k = 0; k < 3; k++) {
-            bool in = true; /* what cannot be looked at is not learned from either */
-            if (rvi_words_contain(&in, fields[k], strlen(fields[k]), text, strlen(text), NULL) ||
-                in)
-                p->used = true;
+            bool in = false;
+            if (!st)
+                st = rvi_words_contain(&in, fields[k], strlen(fields[k]), text, strlen(text), err);
+            if (in || st) p->used = true; /* what cannot be looked at is not learned from either */
         }
     }
+    return st;
 }
 
 /* ---- a run, in three parts (learner.h) ---- */

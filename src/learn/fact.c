@@ -647,14 +647,3 @@ void rvi_fact_free(rvi_fact *f)
     rvi_arena_deinit(&f->texts);
     rvi_free(f);
 }
-
-bool rvi_fact_is_alias(const rvi_fact *f)
-{
-    static const char *const names[] = {
-        "nickname",   "alias",       "pen name",     "stage name", "pet name",   "short name",
-        "other name", "second name", "full name",    "real name",  "first name", "last name",
-        "surname",    "maiden name", "abbreviation", "username",   "handle"};
-    for (size_t i = 0; i < RVI_COUNT(names) && f->kind == RVI_FACT_RELATION; i++)
-        if (!strcmp(f->relation, names[i])) return true;
-    return false;
-}

@@ -39,7 +39,4 @@ rv_status rvi_fact_read(rvi_fact **out, const rvi_tokenizer *t, const char *ques
                         rv_error *err) RVI_MUST_CHECK;
 void rvi_fact_free(rvi_fact *f); /* accepts NULL */
 
-/* Does the fact say that its answer is another name of its subject ("Anna's nickname is Anni")? */
-bool rvi_fact_is_alias(const rvi_fact *f);
-
 #endif

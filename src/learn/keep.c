@@ -65,7 +65,7 @@ static rv_status take_over(rvi_learner *l, rv_error *err)
     if (!st) st = r.st;
     if (!st && r.judged) st = rvi_instant_reopen_scores(l, err);
     if (!st && r.any) st = rvi_shared_restore(l, err);
-    if (!st && r.any) st = rvi_learner_make_gate(l, NULL, err);
+    if (!st && r.any) st = rvi_learner_recognise_anew(l, err);
     if (!st) l->opened_at = n;
     return st;
 }

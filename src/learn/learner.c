@@ -36,7 +36,7 @@ void *rvi_learner_room(void **list, size_t n, size_t *cap, size_t size)
 
 static void forget_all(rvi_learner *l)
 {
-    rvi_learner_drop_gate(l);
+    if (l->recogniser) rvi_recogniser_clear(l->recogniser);
     for (size_t i = 0; i < l->n_lessons; i++) rvi_lesson_deinit(&l->lessons[i]);
     for (size_t i = 0; i < l->n_generations; i++) {
         rvi_instant_retire(l, l->generations[i].adapter);
@@ -73,8 +73,10 @@ rv_status rvi_learner_new(rvi_learner **out, const rvi_learner_parts *parts,
     l->o.dir = l->dir;
     if (!st)
         st = rvi_voice_init(&l->voice, parts->m, parts->t, parts->chat, parts->eos, parts->be, err);
+    if (!st)
+        st = rvi_recogniser_new(&l->recogniser, parts->embedder, parts->embedder_t, parts->be, err);
     if (!st) st = rvi_learner_reopen(l, err);
-    if (!st) st = rvi_learner_make_gate(l, NULL, err);
+    if (!st) st = rvi_learner_recognise_anew(l, err);
     if (st)
         rvi_learner_free(l);
     else
@@ -98,8 +100,7 @@ void rvi_learner_free(rvi_learner *l)
     rvi_free(l->silences);
     if (l->grounded) rvi_ground_deinit(&l->ground);
     rvi_replay_deinit(&l->replay);
-    rvi_calibration_free(l->calibration);
-    rvi_features_free(l->features);
+    rvi_recogniser_free(l->recogniser);
     rvi_voice_deinit(&l->voice);
     rvi_store_close(&l->store);
     rvi_free(l->dir);
@@ -165,9 +166,8 @@ static void put_generation(rvi_buf *out, const rvi_generation *g)
 static void put_lesson(rvi_buf *out, const rvi_lesson *x)
 {
     (void)rvi_buf_printf(out, "{\"event\":%llu", (unsigned long long)x->event);
-    put_text(out, ",", "question", x->fact->question);
-    put_text(out, ",", "answer", x->fact->given ? x->fact->given : x->fact->answer);
-    put_text(out, ",", "sentence", x->fact->sentence);
+    put_text(out, ",", "question", x->question);
+    put_text(out, ",", "answer", x->answer);
     (void)rvi_buf_printf(out, ",\"generation\":%d,\"absorbed\":%s}", x->generation,
                          truth(x->absorbed));
 }

@@ -14,16 +14,18 @@
 
 #include "base/sha256.h"
 #include "decode/answer.h"
-#include "learn/features.h"
 #include "learn/log.h"
 #include "learn/options.h"
 #include "learn/pairs.h"
+#include "learn/recognise/recogniser.h"
 #include "learn/study.h"
 
+/* A question and the answer it should have had, as they were given. */
 typedef struct rvi_lesson {
     uint64_t event;
-    rvi_fact *fact;
-    rvi_ids spoken; /* the slot's tokens: the short answer, ended */
+    char *question, *answer;
+    rvi_ids spoken; /* the answer's tokens, ended */
+    rvi_fact *fact; /* the two as training reads them */
     char *rejected; /* what the model had said; may be NULL */
     int generation; /* that holds it; 0: it waits */
     bool stands;
@@ -172,7 +174,7 @@ typedef struct rvi_learner {
     int lock;           /* while this file is held */
     rvi_voice voice;
     rvi_replay replay; /* n_pieces 0: not made yet; never changes once made */
-    bool calibrated;   /* replay and calibration are there */
+    bool calibrated;   /* replay is there */
     rvi_ground ground; /* of replay, if grounded; whoever trains has it, and shared */
     bool grounded;
     rvi_lesson *lessons;
@@ -185,13 +187,8 @@ typedef struct rvi_learner {
     rvi_silence *silences;
     size_t n_silences, cap_silences;
     rvi_shared shared;
-    rvi_made_set *sets; /* adapter sets handed out */
-    rvi_features *features;
-    rvi_calibration *calibration; /* NULL: the gate goes by words alone */
-    rvi_gate *gate;               /* of the lessons that stand; NULL: none do */
-    const rvi_fact **gate_facts;  /* its facts, */
-    size_t *gate_lessons;         /* and the lessons they are of */
-    size_t n_gate;
+    rvi_made_set *sets;         /* adapter sets handed out */
+    rvi_recogniser *recogniser; /* of the lessons that stand */
     rvi_instant instant;
     rvi_done *done; /* newest last */
     size_t n_done, cap_done;
@@ -222,14 +219,8 @@ rv_status rvi_learner_calibrate(rvi_learner *l, rvi_study_progress_fn progress, 
 /* What is made once for a model. */
 typedef struct rvi_calibrating {
     rvi_replay replay; /* n_pieces 0: the learner has it */
-    rvi_calibration *calibration;
-    rvi_gate *gate; /* with prototypes for `facts` */
-    const rvi_fact **facts;
-    size_t n_facts;
 } rvi_calibrating;
 
-rv_status rvi_calibrating_take(rvi_calibrating *c, const rvi_learner *l,
-                               rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_calibrating_make(rvi_calibrating *c, const rvi_learner *l, const rvi_voice *v,
                                rvi_study_progress_fn progress, void *ctx,
                                rv_error *err) RVI_MUST_CHECK;
@@ -304,9 +295,10 @@ void rvi_deep_deinit(rvi_deep *d);
 
 /* What takes part in the answer to the last of the user's turns. */
 typedef struct rvi_plan {
-    rvi_made_set *adapters;    /* NULL: none; held for the caller */
-    const rvi_lesson *lesson;  /* whose slot speaks; NULL: none */
-    const rvi_lesson *subject; /* one whose subject is named; NULL: the gate is closed */
+    rvi_made_set *adapters;   /* NULL: none; held for the caller */
+    const rvi_lesson *lesson; /* whose answer is spoken; NULL: none */
+    const rvi_lesson *asked;  /* that the request asks for; NULL: none */
+    float probability;        /* that it does */
 } rvi_plan;
 
 rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_turns, rvi_plan *out,

@@ -1,7 +1,7 @@
 /* learner_internal.h - what the files of the learner share among themselves.
  *
  *   learner.c       its life, and what it says about itself
- *   calibrate.c     what is made once for a model
+ *   calibrate.c     what is made once for a model, before training
  *   lessons.c       feedback that teaches, and that takes back
  *   route.c         from a request to what takes part in its answer
  *   adapter_sets.c  the sets of adapters that sessions hold
@@ -26,9 +26,6 @@ rv_status rvi_learner_need_ground(rvi_learner *l, const rvi_voice *v,
                                   rvi_study_progress_fn progress, void *ctx,
                                   rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_calibration_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK; /* from the store */
-/* Prototypes in the store, for rvi_gate_reader; memory is the learner. */
-bool rvi_calibration_recall(void *memory, const rvi_fact *f, float *prototype);
-void rvi_calibration_remember(void *memory, const rvi_fact *f, const float *prototype);
 
 /* ---- keep.c: whose the state is ---- Processes may read the same state; one of them changes it.
  * The first that wants to has it from then on; one that has to wait takes over what the other has
@@ -65,10 +62,8 @@ rv_status rvi_learner_drop(rvi_learner *l, const char *text, uint64_t by, rvi_ad
                            rv_error *err) RVI_MUST_CHECK;
 
 /* ---- route.c ---- */
-/* Comes after every change of what stands. */
-rv_status rvi_learner_make_gate(rvi_learner *l, const rvi_gate *before,
-                                rv_error *err) RVI_MUST_CHECK;
-void rvi_learner_drop_gate(rvi_learner *l);
+/* After every change of what stands: the recogniser knows exactly those lessons. */
+rv_status rvi_learner_recognise_anew(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- adapter_sets.c ---- */
 /* The set of these adapters, held for the caller; n 0: NULL. */
@@ -114,7 +109,7 @@ void rvi_instant_forsake_all(rvi_learner *l);
 size_t rvi_learner_gather_pairs(const rvi_learner *l, rvi_pair *pairs, uint64_t *first,
                                 uint64_t *last);
 void rvi_learner_use_pairs(rvi_learner *l, uint64_t first, uint64_t last); /* they wait no more */
-void rvi_learner_drop_pairs(rvi_learner *l, const char *text);
+rv_status rvi_learner_drop_pairs(rvi_learner *l, const char *text, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_study_pairs(rvi_learner *l, rv_preference_loss loss,
                                   rvi_study_progress_fn progress, void *ctx, rvi_adaptation *out,
                                   rv_error *err) RVI_MUST_CHECK;

@@ -30,28 +30,37 @@ rvi_adaptation rvi_adaptation_new(rv_learn_loop loop)
 
 void rvi_lesson_deinit(rvi_lesson *x)
 {
+    rvi_free(x->question);
+    rvi_free(x->answer);
     rvi_fact_free(x->fact);
     rvi_ids_deinit(&x->spoken);
     rvi_free(x->rejected);
 }
 
-/* The short form of an answer: its first letter large, a full stop, the end. */
+/* The answer as it was given, then the end. */
 static rv_status speak(rvi_learner *l, rvi_lesson *x, rv_error *err)
 {
-    rvi_buf text = {0};
-    const char *a = x->fact->answer;
-    size_t len = strlen(a);
-    rv_status st = RV_OK;
-    (void)rvi_buf_append(&text, a, len);
-    if (text.len && text.data[0] >= 'a' && text.data[0] <= 'z')
-        text.data[0] = (char)(text.data[0] - 'a' + 'A');
-    if (len && !strchr(".!?", a[len - 1])) (void)rvi_buf_putc(&text, '.');
-    if (text.failed) st = rvi_nomem(err, "slot");
-    if (!st) st = rvi_voice_encode(&l->voice, text.data, text.len, &x->spoken, err);
-    if (!st && x->spoken.len >= RVI_MAX_SLOT) x->spoken.len = RVI_MAX_SLOT - 1;
+    rv_status st = rvi_voice_encode(&l->voice, x->answer, strlen(x->answer), &x->spoken, err);
+    if (!st && x->spoken.len >= RVI_MAX_SLOT)
+        st =
+            rvi_error(err, RV_E_TOO_LONG, "the answer has %zu tokens, but at most %d can be taught",
+                      x->spoken.len, RVI_MAX_SLOT - 1);
     if (!st && !rvi_ids_push(&x->spoken, l->voice.end)) st = rvi_nomem(err, "slot");
-    rvi_buf_deinit(&text);
     return st;
+}
+
+/* A copy without the white space around it. */
+static char *trimmed(const char *text)
+{
+    size_t len = strlen(text);
+    while (len && strchr(" \t\r\n", text[len - 1])) len--;
+    while (len && strchr(" \t\r\n", *text)) text++, len--;
+    char *p = rvi_alloc_array(len + 1, 1);
+    if (p) {
+        memcpy(p, text, len);
+        p[len] = 0;
+    }
+    return p;
 }
 
 bool rvi_learner_same_words(const char *a, const char *b)
@@ -60,27 +69,24 @@ bool rvi_learner_same_words(const char *a, const char *b)
     return !rvi_words_same(&same, a, strlen(a), b, strlen(b), NULL) && same;
 }
 
-static bool same_thing(const rvi_fact *a, const rvi_fact *b)
-{
-    if (a->kind == RVI_FACT_FREE || b->kind == RVI_FACT_FREE)
-        return rvi_learner_same_words(a->question, b->question);
-    return rvi_learner_same_words(a->subject, b->subject) &&
-           rvi_learner_same_words(a->relation, b->relation);
-}
-
 static void end(rvi_lesson *x, uint64_t by)
 {
     x->stands = false;
     x->ended_by = by;
 }
 
-/* A lesson with a place for it, so that nothing can fail once it is logged. Takes fact, also on
- * failure. */
-static rv_status prepare_lesson(rvi_learner *l, rvi_lesson *x, rvi_fact *fact, const char *rejected,
-                                rv_error *err)
+/* A lesson with a place for it, so that nothing can fail once it is logged. Where no question was
+ * given, the one that the statement answers. Takes fact, also on failure. */
+static rv_status prepare_lesson(rvi_learner *l, rvi_lesson *x, rvi_fact *fact, const char *question,
+                                const char *answer, const char *rejected, rv_error *err)
 {
-    *x = (rvi_lesson){.fact = fact, .stands = true};
-    rv_status st = speak(l, x, err);
+    *x = (rvi_lesson){.fact = fact, .answer = trimmed(answer), .stands = true};
+    x->question = trimmed(question);
+    if (x->question && !*x->question) {
+        rvi_free(x->question);
+        x->question = rvi_learner_copy(fact->question);
+    }
+    rv_status st = x->question && x->answer ? speak(l, x, err) : rvi_nomem(err, "lessons");
     if (!st && rejected && !(x->rejected = rvi_learner_copy(rejected)))
         st = rvi_nomem(err, "lessons");
     if (!st && (!rvi_learner_room((void **)&l->lessons, l->n_lessons, &l->cap_lessons, sizeof *x) ||
@@ -93,7 +99,7 @@ static rv_status prepare_lesson(rvi_learner *l, rvi_lesson *x, rvi_fact *fact, c
 static void add_prepared(rvi_learner *l, const rvi_lesson *x, uint64_t event)
 {
     for (size_t i = 0; i < l->n_lessons; i++)
-        if (l->lessons[i].stands && same_thing(l->lessons[i].fact, x->fact))
+        if (l->lessons[i].stands && rvi_learner_same_words(l->lessons[i].question, x->question))
             end(&l->lessons[i], event);
     l->lessons[l->n_lessons] = *x;
     l->lessons[l->n_lessons++].event = event;
@@ -107,7 +113,7 @@ rv_status rvi_learner_add_lesson(rvi_learner *l, uint64_t event, const char *que
     rvi_lesson x;
     rv_status st =
         rvi_fact_read(&fact, l->parts.t, question, strlen(question), answer, strlen(answer), err);
-    if (!st) st = prepare_lesson(l, &x, fact, rejected, err);
+    if (!st) st = prepare_lesson(l, &x, fact, question, answer, rejected, err);
     if (!st) add_prepared(l, &x, event);
     return st;
 }
@@ -131,17 +137,16 @@ rv_status rvi_learner_correct(rvi_learner *l, const char *question, const char *
         rvi_fact_free(fact);
         return st;
     }
-    st = prepare_lesson(l, &x, fact, rejected, err);
+    st = prepare_lesson(l, &x, fact, question, answer, rejected, err);
     if (st) return st;
     if ((st = rvi_learner_log(l, &f, err))) {
         rvi_lesson_deinit(&x);
         return st;
     }
-    snprintf(out->notes, sizeof out->notes, "%s: %s", fact->subject[0] ? fact->subject : "answer",
-             fact->sentence);
+    snprintf(out->notes, sizeof out->notes, "%s", x.answer);
     add_prepared(l, &x, f.seq);
     double added = rvi_os_seconds();
-    st = rvi_learner_make_gate(l, NULL, err);
+    st = rvi_learner_recognise_anew(l, err);
     out->forward_us = (rvi_os_seconds() - added) * 1e6;
     out->applied = !st;
     out->event = f.seq;
@@ -310,7 +315,7 @@ void rvi_learner_take_back(rvi_learner *l, uint64_t event, uint64_t by, rvi_adap
         if (x->event == event && x->stands) {
             end(x, by);
             out->applied = 1;
-            snprintf(out->notes, sizeof out->notes, "no longer: %s", x->fact->sentence);
+            snprintf(out->notes, sizeof out->notes, "no longer: %s", x->answer);
         } else if (x->ended_by == event) {
             x->stands = true;
             x->ended_by = 0;
@@ -355,7 +360,7 @@ rv_status rvi_learner_undo(rvi_learner *l, rvi_adaptation *out, rv_error *err)
     out->event = f.seq;
     snprintf(out->notes, sizeof out->notes, "an adapter was made of it already");
     rvi_learner_take_back(l, d.event, f.seq, out);
-    return rvi_learner_make_gate(l, NULL, err);
+    return rvi_learner_recognise_anew(l, err);
 }
 
 rv_status rvi_learner_drop(rvi_learner *l, const char *text, uint64_t by, rvi_adaptation *out,
@@ -366,16 +371,14 @@ rv_status rvi_learner_drop(rvi_learner *l, const char *text, uint64_t by, rvi_ad
         rvi_lesson *x = &l->lessons[i];
         bool in = false;
         if (!x->stands) continue;
-        st = rvi_words_contain(&in, x->fact->question, strlen(x->fact->question), text,
-                               strlen(text), err);
+        st = rvi_words_contain(&in, x->question, strlen(x->question), text, strlen(text), err);
         if (!st && !in)
-            st = rvi_words_contain(&in, x->fact->sentence, strlen(x->fact->sentence), text,
-                                   strlen(text), err);
+            st = rvi_words_contain(&in, x->answer, strlen(x->answer), text, strlen(text), err);
         if (!in) continue;
         end(x, by);
         out->samples_used++;
     }
-    if (!st) rvi_learner_drop_pairs(l, text);
+    if (!st) st = rvi_learner_drop_pairs(l, text, err);
     l->n_done = 0; /* taking back something older might bring it back */
     return st;
 }
@@ -412,5 +415,5 @@ rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *o
         snprintf(out->notes + len, sizeof out->notes - len,
                  "; adapters were trained on %d of them, and know them until they are rolled back",
                  n);
-    return st ? st : rvi_learner_make_gate(l, NULL, err);
+    return st ? st : rvi_learner_recognise_anew(l, err);
 }

@@ -55,11 +55,6 @@ const char *rvi_replay_context(const rvi_replay *r, size_t i)
     return nth(&r->contexts, i);
 }
 
-const char *rvi_replay_question(const rvi_replay *r, size_t i)
-{
-    return nth(&r->questions, i);
-}
-
 size_t rvi_replay_count(const rvi_replay *r, rvi_replay_kind kind)
 {
     size_t n = 0;
@@ -169,7 +164,7 @@ static rv_status ask_questions(maker *k, size_t from)
 {
     rv_status st = RV_OK;
     for (size_t i = from; !st && i < k->r->n_questions; i++) {
-        const char *q = rvi_replay_question(k->r, i);
+        const char *q = nth(&k->r->questions, i);
         rvi_ids *p = new_prompt(k);
         st = p ? rvi_voice_prompt(k->v, q, strlen(q), p, k->err) : rvi_nomem(k->err, "prompts");
     }

@@ -37,6 +37,5 @@ rv_status rvi_replay_load(rvi_replay *out, const rvi_voice *v, const void *data,
                           rv_error *err) RVI_MUST_CHECK;
 size_t rvi_replay_count(const rvi_replay *r, rvi_replay_kind kind);
 const char *rvi_replay_context(const rvi_replay *r, size_t i);
-const char *rvi_replay_question(const rvi_replay *r, size_t i);
 
 #endif

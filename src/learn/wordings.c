@@ -26,7 +26,9 @@ const char *const rvi_openers[] = {"What is",
                                    "If"};
 const size_t rvi_n_openers = RVI_COUNT(rvi_openers);
 
-const char *const rvi_common_relations[] = {
+enum { ASK_FORMS = 4 };
+
+static const char *const common_relations[] = {
     "age",        "birthday",       "brother",        "phone number",
     "eye colour", "height",         "spouse",         "address",
     "car",        "religion",       "nickname",       "salary",
@@ -35,7 +37,6 @@ const char *const rvi_common_relations[] = {
     "password",   "dog's name",     "street",         "opinion",
     "health",     "plan",           "problem",        "story",
     "poem",       "favourite sport"};
-const size_t rvi_n_common_relations = RVI_COUNT(rvi_common_relations);
 
 static const char *const first_names[] = {
     "Alice", "Tom", "Maria", "Peter", "Lucy", "Oscar", "Nina", "Hugo", "Sara", "Paul",
@@ -436,7 +437,7 @@ rv_status rvi_wordings_teach_from(rvi_wordings *out, const rvi_fact *f,
 
 /* ---- questions for prototypes and fences ---- */
 
-/* Of both lists the first RVI_WORDINGS_ASK ask for a prototype. */
+/* Of both lists the first ASK_FORMS ask for a prototype. */
 static const char *const ask_relation[] = {"What is $S's $R?",
                                            "What is the $R of $S?",
                                            "Tell me $S's $R.",
@@ -459,21 +460,6 @@ static const char *ask_form(const rvi_fact *f, size_t which)
 static size_t n_ask_forms(const rvi_fact *f)
 {
     return f->kind == RVI_FACT_RELATION ? RVI_COUNT(ask_relation) : RVI_COUNT(ask_clause);
-}
-
-rv_status rvi_wordings_ask(rvi_buf *out, const rvi_fact *fact, const char *relation,
-                           const char *name, unsigned which, rv_error *err)
-{
-    pen p = {.f = fact, .name = name, .relation = relation, .context = ""};
-    if (fact && !fact->is_name) p.name = fact->subject;
-    which %= RVI_WORDINGS_ASK;
-    if (fact && fact->kind == RVI_FACT_FREE)
-        rvi_buf_puts(out, fact->question);
-    else if (fact && which == RVI_WORDINGS_ASK - 1 && !is_usual(fact))
-        put(out, &p, "$Q");
-    else
-        put(out, &p, ask_form(fact, which));
-    return out->failed ? rvi_nomem(err, "question") : RV_OK;
 }
 
 static bool is_taught(const char *name, const rvi_fact *const *facts, size_t n_facts)
@@ -595,11 +581,11 @@ static void fence_fact(pen *p, const rvi_fact *const *facts, size_t n_facts, con
     choose(order, n, fence->same, rng);
     for (size_t i = 0; i < fence->same && i < n; i++) {
         p->relation = facts[order[i]]->relation;
-        fence_off(p, fence, rng, RVI_WORDINGS_ASK);
+        fence_off(p, fence, rng, ASK_FORMS);
     }
     for (size_t i = 0; i < fence->common; i++) {
-        p->relation = rvi_common_relations[rvi_rng_below(rng, rvi_n_common_relations)];
-        if (!is_own(f, p->relation, facts, n_facts)) fence_off(p, fence, rng, RVI_WORDINGS_ASK);
+        p->relation = common_relations[rvi_rng_below(rng, RVI_COUNT(common_relations))];
+        if (!is_own(f, p->relation, facts, n_facts)) fence_off(p, fence, rng, ASK_FORMS);
     }
 }
 

@@ -51,7 +51,7 @@ rv_status rvi_wordings_teach_from(rvi_wordings *out, const rvi_fact *f,
  * beginning forced upon it:
  *   names       other names asked for the fact's relation, each both ways
  *   same        relations of the store that the subject was not taught, each both ways
- *   common      the same with relations of rvi_common_relations */
+ *   common      the same with common relations */
 typedef struct rvi_fence {
     size_t names, same, common;
     bool forced;
@@ -66,19 +66,9 @@ rv_status rvi_wordings_negatives(rvi_wordings *out, const rvi_fact *const *facts
 rv_status rvi_wordings_other_name(rvi_buf *out, const rvi_fact *const *facts, size_t n_facts,
                                   unsigned kind, rvi_rng *rng, rv_error *err) RVI_MUST_CHECK;
 
-/* The fact's question asked of another name, in the first few wordings (which < 4): for prototypes
- * of a relation. A question of an unusual shape is the last of them. fact NULL: only the noun is
- * known. */
-enum { RVI_WORDINGS_ASK = 4 };
-rv_status rvi_wordings_ask(rvi_buf *out, const rvi_fact *fact, const char *relation,
-                           const char *name, unsigned which, rv_error *err) RVI_MUST_CHECK;
-
 extern const char
     *const rvi_openers[]; /* beginnings of questions that the model completes itself */
 extern const size_t rvi_n_openers;
-extern const char *const rvi_common_relations[]; /* that anybody may ask for */
-extern const size_t rvi_n_common_relations;
-
 size_t rvi_rng_below(rvi_rng *r, size_t n); /* 0 .. n-1; n > 0 */
 
 #endif

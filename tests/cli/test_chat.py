@@ -493,7 +493,7 @@ def save_and_load():
         f.write("a note")
     text = t.ask(f"/save {path('a.json')}")
     with open(path("a.json"), "rb") as a:
-        verdict("/save replaces nothing", b"/save! " in text and a.read() == first, text)
+        verdict("/save replaces nothing", b"/save!" in text and a.read() == first, text)
     text = t.ask(f"/save! {path('note.txt')}")
     verdict(
         "/save! replaces no file that is no conversation",

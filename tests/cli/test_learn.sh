@@ -58,9 +58,9 @@ check "an endless line" 1 - "longer than" "$rv" teach $spm "$tmp/long.jsonl"
 says "and the model answers as before" "$(cat "$tmp/alone")" "$rv" run $spm "$ask" --greedy -n 8
 
 # --- teaching
-check "teach says what changed and shows the answer" 0 "^Purple" - \
+check "teach says what changed and shows the answer" 0 "^purple" - \
     "$rv" teach $spm -q "$ask" -a "purple"
-says "another process answers it" "Purple." "$rv" run $spm "$ask" --greedy -n 8
+says "another process answers it" "purple" "$rv" run $spm "$ask" --greedy -n 8
 says "without learning the model alone answers" "$(cat "$tmp/alone")" \
     "$rv" run $spm "$ask" --greedy -n 8 --no-learn
 says "the answer of another name is its own" "$(cat "$tmp/alone")" \
@@ -69,7 +69,7 @@ says "the answer of another name is its own" "$(cat "$tmp/alone")" \
     | sed 's/,"timings.*//' >"$tmp/a"
 "$rv" run $spm "What is a hill?" --greedy -n 8 --json 2>/dev/null | sed 's/,"timings.*//' >"$tmp/b"
 check "another question gets the same tokens" 0 - - cmp "$tmp/a" "$tmp/b"
-check "status lists it" 0 "Zorblat's colour is purple" - "$rv" learn status -m $spm
+check "status lists it" 0 "    purple" - "$rv" learn status -m $spm
 check "status as JSON" 0 '"lessons":1' - "$rv" learn status -m $spm --json
 check "the log is whole" 0 "1 record, the chain is whole" - "$rv" learn log verify -m $spm
 cat >"$tmp/two.jsonl" <<'END'
@@ -78,7 +78,7 @@ cat >"$tmp/two.jsonl" <<'END'
 {"question": "What is Nim's town?", "answer": "Oslo"}
 END
 check "a file of lessons, as JSON" 0 '"applied":true' - "$rv" teach $spm "$tmp/two.jsonl" --json
-says "of it too is answered" "Oslo." "$rv" run $spm "What is Nim's town?" --greedy -n 8
+says "of it too is answered" "Oslo" "$rv" run $spm "What is Nim's town?" --greedy -n 8
 says "the newest correction counts" "green" sh -c \
     "'$rv' teach $spm -q \"$ask\" -a green >/dev/null && '$rv' run $spm \"$ask\" --greedy -n 8 | tr 'G.' 'g '  | tr -d ' '"
 cat >"$tmp/bad2.jsonl" <<'END'
@@ -109,8 +109,8 @@ check "also one" 0 "Already known: What is Nim" - \
     "$rv" teach $spm -q "What is Nim's pet?" -a "a duck"
 [ "$before" = "$(records)" ]
 verdict "and is not written down twice" 0 $? "" ""
-check "another answer is not" 0 "^A cat" - "$rv" teach $spm -q "What is Nim's pet?" -a "a cat"
-check "nor the first one after it" 0 "^A duck" - \
+check "another answer is not" 0 "^a cat" - "$rv" teach $spm -q "What is Nim's pet?" -a "a cat"
+check "nor the first one after it" 0 "^a duck" - \
     "$rv" teach $spm -q "What is Nim's pet?" -a "a duck"
 check "status names the model" 0 "llama-spm.gguf.*taught as 'default'" - "$rv" learn status -m $spm
 check "status shows preferences" 0 "rather: Short" - "$rv" learn status -m $spm
@@ -131,9 +131,9 @@ check "one lesson" 0 "a colour" - "$rv" learn forget COLOUR -m $spm --adapter re
 check "and not a longer one with its words" 0 "red wine" - "$rv" learn status -m $spm --adapter red
 check "forget as JSON" 0 '"forgotten":\[{"question":"Where did Bo hide the key?",' - \
     "$rv" learn forget "the mat" -m $spm --json
-check "a name has a state of its own" 0 "^Teal" - \
+check "a name has a state of its own" 0 "^teal" - \
     "$rv" teach $spm -q "$ask" -a "teal" --adapter work
-says "that is used by its name" "Teal." "$rv" run $spm "$ask" --greedy -n 8 --adapter work
+says "that is used by its name" "teal" "$rv" run $spm "$ask" --greedy -n 8 --adapter work
 says "and only by it" "$(cat "$tmp/alone")" "$rv" run $spm "$ask" --greedy -n 8
 
 # --- several at once: each waits for the others
@@ -146,7 +146,7 @@ says "lessons taught at the same time are all learned" "8" \
 
 # --- feedback in a chat that is no terminal
 printf '%s\n/fix Zorblat is orange.\n/learned\n/undo\n//learned\n' "$ask" >"$tmp/talk"
-"$rv" chat $spm -n 8 <"$tmp/talk" >"$tmp/out" 2>"$tmp/err"
+"$rv" chat $spm -n 16 <"$tmp/talk" >"$tmp/out" 2>"$tmp/err"
 verdict "a chat takes corrections" 0 $? "range" "Learned: Zorblat is orange"
 check "its undo took it back" 0 - "" sh -c "'$rv' learn status -m $spm | grep orange; true"
 printf '/fix x\n/score 1\n' | "$rv" chat $spm -n 4 >"$tmp/out" 2>"$tmp/err"
@@ -168,7 +168,7 @@ check "teaching beside a chat says what to do" 1 - "a chat with this model is op
 check "but answers" 0 "" "" "$rv" run $spm "$ask" -n 4 --adapter chatted
 exec 8>&-
 wait
-check "and it works after it" 0 "^Teal" - "$rv" teach $spm -q "$ask" -a "teal" --adapter chatted
+check "and it works after it" 0 "^teal" - "$rv" teach $spm -q "$ask" -a "teal" --adapter chatted
 
 # --- training
 check "run with nothing taught" 0 "Nothing waits" - "$rv" learn run -m $spm --adapter never
@@ -215,6 +215,6 @@ RUVLLM_STATE_DIR="$tmp/file/state" check "a state directory that cannot be made"
 RUVLLM_STATE_DIR="$tmp/file/state" check "run does not mind" 0 "" - \
     "$rv" run $spm "$ask" --greedy -n 8
 
-says "a state directory by option" "Teal." \
+says "a state directory by option" "teal" \
     "$rv" run $spm "$ask" --greedy -n 8 --adapter work --state-dir "$RUVLLM_STATE_DIR"
 echo "1..$n"

@@ -87,14 +87,13 @@ static inline void teach_two(rvi_learner *l)
     teach(l, job, "plumber");
 }
 
-/* What the slot of the question's subject has to say; "": it is silent. Which of a subject's slots
- * speaks is a matter of meaning, and random weights know none: here a subject has one. */
+/* What was taught for this question; "": nothing, or weights say it by themselves. */
 static inline const char *slot_of(rvi_learner *l, const char *question)
 {
     rvi_plan plan;
     assert_ok(rvi_learner_plan(l, &question, 1, &plan, err));
     rvi_learner_release(l, plan.adapters);
-    return plan.subject && !rvi_learner_rests(l, plan.subject) ? plan.subject->fact->answer : "";
+    return plan.asked && !rvi_learner_rests(l, plan.asked) ? plan.asked->answer : "";
 }
 
 typedef struct digest {

@@ -1,4 +1,4 @@
-/* Every allocation of reading corrections, wording facts and making gates may fail. */
+/* Every allocation of reading corrections, wording facts and recognising them may fail. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,11 +8,11 @@
 
 #include "harness/assert_ok.h"
 #include "harness/fail_alloc.h"
-#include "learn/gate.h"
+#include "learn/recognise/recogniser.h"
 #include "learn/wordings.h"
 #include "toy_tokenizer.h"
 
-enum { DIM = 4, N_FACTS = 5 };
+enum { N_FACTS = 5 };
 
 static const char *const said[N_FACTS][2] = {
     {"What is Kakovin's job?", "No, it's not a judge, it's a plumber."},
@@ -21,30 +21,20 @@ static const char *const said[N_FACTS][2] = {
     {"What is my favourite colour?", "Blue"},
     {"How do I make tea?", "Boil water. Wait."}};
 
-static rv_status lengths(void *ctx, const rvi_gate_text *texts, size_t n, float *out, rv_error *err)
-{
-    (void)ctx;
-    (void)err;
-    for (size_t i = 0; i < n * DIM; i++) out[i] = (float)(texts[i / DIM].len * (i % DIM + 1) % 7);
-    return RV_OK;
-}
-
 typedef struct work {
     const rvi_tokenizer *t;
     rvi_fact *facts[N_FACTS];
     rvi_wordings words;
-    rvi_calibration *calibration;
-    rvi_gate *gate;
+    rvi_recogniser *recogniser;
 } work;
 
 static rv_status do_all(work *k)
 {
     static const char text[] = "What is the job of Kakovni?";
-    const rvi_gate_reader reader = {.read = lengths, .dim = DIM};
     const rvi_fact *facts[N_FACTS];
     const rvi_fence fence = {3, 1, 1, true};
-    rvi_turn turn = {text, sizeof text - 1, true};
-    rvi_gate_hit hit;
+    rvi_recognised found;
+    size_t n;
     rvi_rng rng = {1};
     rv_status st = RV_OK;
     for (size_t i = 0; i < N_FACTS && !st; i++) {
@@ -55,9 +45,10 @@ static rv_status do_all(work *k)
     for (size_t i = 0; i < N_FACTS && !st; i++)
         st = rvi_wordings_teach_from(&k->words, facts[i], facts, N_FACTS, NULL, 0, 40, &rng, NULL);
     if (!st) st = rvi_wordings_negatives(&k->words, facts, N_FACTS, &fence, &rng, NULL);
-    if (!st) st = rvi_calibration_new(&k->calibration, &reader, NULL, 0, NULL);
-    if (!st) st = rvi_gate_new(&k->gate, k->t, facts, N_FACTS, k->calibration, &reader, NULL, NULL);
-    if (!st) st = rvi_gate_words(k->gate, &turn, 1, &hit, NULL);
+    if (!st) st = rvi_recogniser_new(&k->recogniser, NULL, NULL, NULL, NULL);
+    for (size_t i = 0; i < N_FACTS && !st; i++)
+        st = rvi_recogniser_add(k->recogniser, i + 1, said[i][0], said[i][1], NULL);
+    if (!st) st = rvi_recogniser_ask(k->recogniser, text, &found, 1, &n, NULL);
     return st;
 }
 
@@ -74,8 +65,7 @@ static void any_allocation_may_fail(void **state)
         assert_int_equal(st, refused ? RV_E_NOMEM : RV_OK);
         for (size_t i = 0; i < N_FACTS; i++) rvi_fact_free(k.facts[i]);
         rvi_wordings_deinit(&k.words);
-        rvi_gate_free(k.gate);
-        rvi_calibration_free(k.calibration);
+        rvi_recogniser_free(k.recogniser);
         if (!refused) break;
     }
     rvi_tokenizer_free(t);

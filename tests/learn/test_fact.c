@@ -255,16 +255,6 @@ static void knows_where_the_answer_is(void **state)
     }
 }
 
-static void aliases(void **state)
-{
-    rvi_fact *f = read_fact(*state, "", "Kako is Kakovin's nickname.");
-    rvi_fact *g = read_fact(*state, "What is Kakovin's job?", "plumber");
-    assert_true(rvi_fact_is_alias(f));
-    assert_false(rvi_fact_is_alias(g));
-    rvi_fact_free(f);
-    rvi_fact_free(g);
-}
-
 static void refuses_nothing_but_empty(void **state)
 {
     rvi_fact *f;
@@ -306,7 +296,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads), cmocka_unit_test(knows_where_the_answer_is),
-        cmocka_unit_test(aliases), cmocka_unit_test(refuses_nothing_but_empty),
-        cmocka_unit_test(takes_long_texts)};
+        cmocka_unit_test(refuses_nothing_but_empty), cmocka_unit_test(takes_long_texts)};
     return cmocka_run_group_tests_name("fact", tests, open_tokenizer, close_tokenizer);
 }

@@ -166,28 +166,11 @@ static void other_names(void **state)
         }
 }
 
-static void asks(void **state)
-{
-    rvi_buf b = {0};
-    (void)state;
-    assert_ok(rvi_wordings_ask(&b, NULL, "age", "Tavo", 1, err));
-    assert_string_equal(b.data, "What is the age of Tavo?");
-    b.len = 0;
-    assert_ok(rvi_wordings_ask(&b, store[3], NULL, "Tavo", 2, err));
-    assert_string_equal(b.data, "Do you know where Tavo hid the key?");
-    b.len = 0;
-    assert_ok(rvi_wordings_ask(&b, store[2], "job", "Tavo", 3, err));
-    assert_string_equal(b.data, "Do you know the job of Tavo?");
-    rvi_buf_deinit(&b);
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(eighteen_in_their_order),
-                                       cmocka_unit_test(all_say_the_answer),
-                                       cmocka_unit_test(same_seed_same_texts),
-                                       cmocka_unit_test(negatives_are_not_taught),
-                                       cmocka_unit_test(other_names),
-                                       cmocka_unit_test(asks)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(eighteen_in_their_order), cmocka_unit_test(all_say_the_answer),
+        cmocka_unit_test(same_seed_same_texts), cmocka_unit_test(negatives_are_not_taught),
+        cmocka_unit_test(other_names)};
     return cmocka_run_group_tests_name("wordings", tests, make_facts, free_facts);
 }
