@@ -73,8 +73,10 @@ rv_status rvi_learner_new(rvi_learner **out, const rvi_learner_parts *parts,
     l->o.dir = l->dir;
     if (!st)
         st = rvi_voice_init(&l->voice, parts->m, parts->t, parts->chat, parts->eos, parts->be, err);
+    const rvi_recogniser_memory memory = {l, rvi_learner_recall_reading, rvi_learner_keep_reading};
     if (!st)
-        st = rvi_recogniser_new(&l->recogniser, parts->embedder, parts->embedder_t, parts->be, err);
+        st = rvi_recogniser_new(&l->recogniser, parts->embedder, parts->embedder_t, parts->be,
+                                &memory, err);
     if (!st) st = rvi_learner_reopen(l, err);
     if (!st) st = rvi_learner_recognise_anew(l, err);
     if (st)

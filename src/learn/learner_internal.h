@@ -62,6 +62,9 @@ rv_status rvi_learner_drop(rvi_learner *l, const char *text, uint64_t by, rvi_ad
                            rv_error *err) RVI_MUST_CHECK;
 
 /* ---- route.c ---- */
+/* How lessons read, in the store; ctx is the learner (rvi_recogniser_memory). */
+bool rvi_learner_recall_reading(void *ctx, uint64_t lesson, rvi_buf *out);
+void rvi_learner_keep_reading(void *ctx, uint64_t lesson, const void *data, size_t len);
 /* After every change of what stands: the recogniser knows exactly those lessons. */
 rv_status rvi_learner_recognise_anew(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 

@@ -1,9 +1,35 @@
 /* From a request to what takes part in its answer: the lesson that it asks for is spoken from its
  * slot, and generations that hold that lesson take part, as do those that stand behind no gate.
  * Where no lesson is asked for, nothing takes part that was trained for one. */
+#include <stdio.h>
+
 #include "learn/learner_internal.h"
 
 /* ---- recognising ---- */
+
+static size_t reading_key(uint64_t lesson, char key[32])
+{
+    return (size_t)snprintf(key, 32, "%016llx", (unsigned long long)lesson);
+}
+
+bool rvi_learner_recall_reading(void *ctx, uint64_t lesson, rvi_buf *out)
+{
+    rvi_learner *l = ctx;
+    char key[32];
+    bool found = false;
+    return !rvi_store_get(&l->store, "reading", key, reading_key(lesson, key), out, &found, NULL) &&
+           found;
+}
+
+/* Where it cannot be written the lesson is read again next time. */
+void rvi_learner_keep_reading(void *ctx, uint64_t lesson, const void *data, size_t len)
+{
+    rvi_learner *l = ctx;
+    char key[32];
+    rv_status st =
+        rvi_store_put(&l->store, "reading", key, reading_key(lesson, key), data, len, NULL);
+    (void)st;
+}
 
 rv_status rvi_learner_recognise_anew(rvi_learner *l, rv_error *err)
 {

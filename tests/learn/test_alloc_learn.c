@@ -45,7 +45,7 @@ static rv_status do_all(work *k)
     for (size_t i = 0; i < N_FACTS && !st; i++)
         st = rvi_wordings_teach_from(&k->words, facts[i], facts, N_FACTS, NULL, 0, 40, &rng, NULL);
     if (!st) st = rvi_wordings_negatives(&k->words, facts, N_FACTS, &fence, &rng, NULL);
-    if (!st) st = rvi_recogniser_new(&k->recogniser, NULL, NULL, NULL, NULL);
+    if (!st) st = rvi_recogniser_new(&k->recogniser, NULL, NULL, NULL, NULL, NULL);
     for (size_t i = 0; i < N_FACTS && !st; i++)
         st = rvi_recogniser_add(k->recogniser, i + 1, said[i][0], said[i][1], NULL);
     if (!st) st = rvi_recogniser_ask(k->recogniser, text, &found, 1, &n, NULL);

@@ -104,8 +104,8 @@ static rv_status planning(rv_error *err)
     const char *turns[] = {"Tell me about tea.", dog};
     rv_status st = rvi_learner_plan(l, turns, 2, &plan, err);
     rvi_learner_release(l, plan.adapters);
-    /* without memory to look closer the slot's gate stays closed; that is no error */
-    return !st && !plan.lesson && atomic_load(&fail_alloc_refused) ? RV_E_NOMEM : st;
+    /* how a lesson reads may not be kept for other processes; that is no error */
+    return !st && atomic_load(&fail_alloc_refused) ? RV_E_NOMEM : st;
 }
 
 static rv_status telling(rv_error *err)

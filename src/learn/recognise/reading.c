@@ -9,7 +9,11 @@
 #include "text/chars.h"
 #include "text/unicode.h"
 
-enum { SEGMENTS = 120, WIDTH = RVI_EMBEDDER_WIDTH };
+enum {
+    SEGMENTS = 120,
+    WIDTH = RVI_EMBEDDER_WIDTH,
+    EACH = RVI_SPELLING + 2 * WIDTH, /* bytes of a word's vectors */
+};
 
 /* ---- segments ---- */
 
@@ -274,6 +278,18 @@ static rv_status read_states(rvi_reading *r, rvi_embedder *e, const rvi_ids *ids
     return st;
 }
 
+/* A reading with room for n words, which has none yet. */
+static rvi_reading *new_block(size_t n)
+{
+    rvi_reading *r = rvi_zalloc(sizeof *r + n * EACH);
+    if (!r) return NULL;
+    int8_t *bytes = (int8_t *)(r + 1);
+    r->spelling = (int8_t(*)[RVI_SPELLING])(void *)bytes;
+    r->middle = (int8_t(*)[WIDTH])(void *)(bytes + n * RVI_SPELLING);
+    r->last = (int8_t(*)[WIDTH])(void *)(bytes + n * (RVI_SPELLING + WIDTH));
+    return r;
+}
+
 rv_status rvi_reading_new(rvi_reading **out, rvi_embedder *e, const char *text, size_t len,
                           rv_error *err)
 {
@@ -286,16 +302,9 @@ rv_status rvi_reading_new(rvi_reading **out, rvi_embedder *e, const char *text, 
     if (e) st = tokenize(e, text, all, &ids, err);
     size_t n = 0, from = all->n;
     while (from > 0 && n < RVI_READING_WORDS) n += all->s[--from].script != PUNCTUATION;
-    size_t each = RVI_SPELLING + 2 * WIDTH;
-    rvi_reading *r = !st ? rvi_zalloc(sizeof *r + n * each) : NULL;
+    rvi_reading *r = !st ? new_block(n) : NULL;
     if (!st && !r) st = rvi_nomem(err, "reading");
-    if (!st) {
-        int8_t *bytes = (int8_t *)(r + 1);
-        r->spelling = (int8_t(*)[RVI_SPELLING])(void *)bytes;
-        r->middle = (int8_t(*)[WIDTH])(void *)(bytes + n * RVI_SPELLING);
-        r->last = (int8_t(*)[WIDTH])(void *)(bytes + n * (RVI_SPELLING + WIDTH));
-        r->embedded = e != NULL;
-    }
+    if (!st) r->embedded = e != NULL;
     for (size_t i = from; !st && i < all->n; i++) {
         if (all->s[i].script == PUNCTUATION) continue;
         st = read_word(r, text, all, i, err);
@@ -315,4 +324,92 @@ rv_status rvi_reading_new(rvi_reading **out, rvi_embedder *e, const char *text, 
 void rvi_reading_free(rvi_reading *r)
 {
     rvi_free(r);
+}
+
+/* ---- as bytes ---- */
+
+typedef struct saved {
+    uint32_t n;
+    uint32_t embedded;
+    float spelled[RVI_SPELLING], meaning[WIDTH];
+} saved;
+
+bool rvi_reading_save(const rvi_reading *r, rvi_buf *out)
+{
+    saved head = {.n = (uint32_t)r->n, .embedded = r->embedded};
+    memcpy(head.spelled, r->spelled, sizeof head.spelled);
+    memcpy(head.meaning, r->meaning, sizeof head.meaning);
+    return rvi_buf_append(out, &head, sizeof head) &&
+           rvi_buf_append(out, r->words, (size_t)r->n * sizeof *r->words) &&
+           rvi_buf_append(out, r->spelling, (size_t)r->n * EACH);
+}
+
+static bool is_unit(float v)
+{
+    return v >= -1.01f && v <= 1.01f;
+}
+
+/* Whatever the bytes were: numbers that the judge can compute with. */
+static bool is_sound(const rvi_reading *r)
+{
+    bool sound = true;
+    for (int i = 0; i < RVI_SPELLING; i++) sound &= is_unit(r->spelled[i]);
+    for (int i = 0; i < WIDTH; i++) sound &= is_unit(r->meaning[i]);
+    for (int i = 0; i < r->n; i++) {
+        const rvi_word *w = &r->words[i];
+        sound &= is_unit(w->rarity) && is_unit(w->length) && is_unit(w->spelling_scale) &&
+                 is_unit(w->middle_scale) && is_unit(w->last_scale);
+    }
+    return sound;
+}
+
+rv_status rvi_reading_load(rvi_reading **out, const void *data, size_t len, rv_error *err)
+{
+    saved head;
+    const char *at = data;
+    *out = NULL;
+    if (len >= sizeof head) memcpy(&head, at, sizeof head);
+    if (len < sizeof head || head.n > RVI_READING_WORDS || head.embedded > 1 ||
+        len != sizeof head + head.n * (sizeof(rvi_word) + EACH))
+        return rvi_error(err, RV_E_STORAGE, "no reading of a text");
+    rvi_reading *r = new_block(head.n);
+    if (!r) return rvi_nomem(err, "reading");
+    r->n = (int)head.n;
+    r->embedded = head.embedded;
+    memcpy(r->spelled, head.spelled, sizeof head.spelled);
+    memcpy(r->meaning, head.meaning, sizeof head.meaning);
+    at += sizeof head;
+    for (int i = 0; i < r->n; i++, at += sizeof(rvi_word)) {
+        rvi_word *w = &r->words[i];
+        unsigned char bytes[sizeof(rvi_word)];
+        memcpy(bytes, at, sizeof bytes);
+        bytes[offsetof(rvi_word, digits)] &= 1; /* any other bits are no bool */
+        bytes[offsetof(rvi_word, east_asian)] &= 1;
+        memcpy(w, bytes, sizeof bytes);
+    }
+    memcpy(r->spelling, at, head.n * EACH);
+    if (is_sound(r)) {
+        *out = r;
+        return RV_OK;
+    }
+    rvi_reading_free(r);
+    return rvi_error(err, RV_E_STORAGE, "no reading of a text");
+}
+
+uint64_t rvi_reading_version(void)
+{
+    const struct {
+        const void *data;
+        size_t len;
+    } tables[] = {{rvi_judge_rarity, sizeof rvi_judge_rarity},
+                  {rvi_judge_middle_mean, sizeof rvi_judge_middle_mean},
+                  {rvi_judge_middle_scale, sizeof rvi_judge_middle_scale},
+                  {rvi_judge_last_mean, sizeof rvi_judge_last_mean},
+                  {rvi_judge_last_scale, sizeof rvi_judge_last_scale}};
+    uint32_t a = HASH_START, b = HASH_START + 1;
+    for (size_t i = 0; i < RVI_COUNT(tables); i++) {
+        a = hash(a, tables[i].data, tables[i].len);
+        b = hash(b, tables[i].data, tables[i].len);
+    }
+    return (uint64_t)a << 32 | b;
 }

@@ -42,4 +42,12 @@ rv_status rvi_reading_new(rvi_reading **out, rvi_embedder *embedder, const char 
                           rv_error *err) RVI_MUST_CHECK;
 void rvi_reading_free(rvi_reading *r); /* accepts NULL */
 
+/* Appends it as flat bytes of this machine's order. */
+bool rvi_reading_save(const rvi_reading *r, rvi_buf *out);
+/* And back. data may be anything: RV_E_STORAGE where it is no reading. */
+rv_status rvi_reading_load(rvi_reading **out, const void *data, size_t len,
+                           rv_error *err) RVI_MUST_CHECK;
+/* Names the tables that readings follow from: those of other tables are not comparable. */
+uint64_t rvi_reading_version(void);
+
 #endif

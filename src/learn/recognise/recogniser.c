@@ -20,16 +20,19 @@ typedef struct lesson {
 
 struct rvi_recogniser {
     rvi_embedder *embedder; /* NULL: none */
-    lesson *lessons;        /* in the order of their numbers */
+    rvi_recogniser_memory memory;
+    lesson *lessons; /* in the order of their numbers */
     size_t n, cap;
 };
 
 rv_status rvi_recogniser_new(rvi_recogniser **out, const rvi_model *embedder,
-                             const rvi_tokenizer *t, rvi_backend *be, rv_error *err)
+                             const rvi_tokenizer *t, rvi_backend *be,
+                             const rvi_recogniser_memory *memory, rv_error *err)
 {
     *out = NULL;
     rvi_recogniser *r = rvi_zalloc(sizeof *r);
     if (!r) return rvi_nomem(err, "recogniser");
+    if (memory) r->memory = *memory;
     rv_status st = embedder ? rvi_embedder_new(&r->embedder, embedder, t, be, err) : RV_OK;
     if (st)
         rvi_recogniser_free(r);
@@ -118,13 +121,65 @@ void rvi_recogniser_remove(rvi_recogniser *r, uint64_t number)
     memmove(r->lessons + at, r->lessons + at + 1, (r->n - at) * sizeof *r->lessons);
 }
 
+/* ---- how lessons read ---- */
+
+/* What is kept: this, then the reading of the question, then that of the answer. */
+typedef struct kept {
+    uint64_t version;
+    uint64_t n_asked; /* bytes */
+} kept;
+
+static rv_status recall(const rvi_recogniser *r, lesson *x, rv_error *err)
+{
+    rvi_buf data = {0};
+    kept head;
+    rv_error why = {0};
+    if (!r->memory.recall) return RV_OK;
+    if (r->memory.recall(r->memory.ctx, x->number, &data) && data.len >= sizeof head) {
+        memcpy(&head, data.data, sizeof head);
+        const char *at = data.data + sizeof head;
+        size_t len = data.len - sizeof head;
+        if (head.version == rvi_reading_version() && head.n_asked <= len &&
+            (rvi_reading_load(&x->asked, at, (size_t)head.n_asked, &why) ||
+             rvi_reading_load(&x->answered, at + head.n_asked, len - (size_t)head.n_asked, &why) ||
+             x->asked->embedded != (r->embedder != NULL) ||
+             x->answered->embedded != x->asked->embedded)) {
+            rvi_reading_free(x->asked); /* read anew */
+            rvi_reading_free(x->answered);
+            x->asked = x->answered = NULL;
+        }
+    }
+    rvi_buf_deinit(&data);
+    return why.code == RV_E_NOMEM ? rvi_nomem(err, "reading") : RV_OK;
+}
+
+static void keep(const rvi_recogniser *r, const lesson *x)
+{
+    rvi_buf data = {0};
+    kept head = {.version = rvi_reading_version()};
+    bool whole = rvi_buf_append(&data, &head, sizeof head) && rvi_reading_save(x->asked, &data);
+    head.n_asked = data.len - sizeof head;
+    whole = whole && rvi_reading_save(x->answered, &data);
+    if (whole) {
+        memcpy(data.data, &head, sizeof head);
+        r->memory.keep(r->memory.ctx, x->number, data.data, data.len);
+    }
+    rvi_buf_deinit(&data);
+}
+
 static rv_status read_lesson(rvi_recogniser *r, lesson *x, rv_error *err)
 {
-    rv_status st = RV_OK;
-    if (!x->asked)
-        st = rvi_reading_new(&x->asked, r->embedder, x->question, strlen(x->question), err);
-    if (!st && !x->answered)
-        st = rvi_reading_new(&x->answered, r->embedder, x->answer, strlen(x->answer), err);
+    if (x->answered) return RV_OK;
+    rv_status st = recall(r, x, err);
+    if (st || x->answered) return st;
+    st = rvi_reading_new(&x->asked, r->embedder, x->question, strlen(x->question), err);
+    if (!st) st = rvi_reading_new(&x->answered, r->embedder, x->answer, strlen(x->answer), err);
+    if (st) {
+        rvi_reading_free(x->asked);
+        x->asked = NULL;
+    } else if (r->memory.keep) {
+        keep(r, x);
+    }
     return st;
 }
 
@@ -167,19 +222,30 @@ static bool same_words(const rvi_reading *a, const rvi_reading *b)
 static bool comes_first(const rvi_recognised *a, const rvi_recognised *b)
 {
     float difference = a->probability - b->probability;
-    if (difference > NEARLY || difference < -NEARLY) return difference > 0;
+    if (difference > NEARLY || difference < -NEARLY || a->lesson == b->lesson)
+        return difference > 0;
     return a->lesson > b->lesson;
 }
 
-rv_status rvi_recogniser_ask(rvi_recogniser *r, const char *request, rvi_recognised *out,
-                             size_t max, size_t *n, rv_error *err)
+/* Keeps the likeliest, each lesson once. */
+static void put_in(const rvi_recognised *found, rvi_recognised *out, size_t max, size_t *n)
 {
-    *n = 0;
-    if (!r->n) return RV_OK;
+    size_t at = 0;
+    while (at < *n && out[at].lesson != found->lesson) at++;
+    if (at < *n && !comes_first(found, &out[at])) return;
+    if (at == *n && *n == max && !comes_first(found, &out[--at])) return;
+    if (at == *n) (*n)++;
+    for (; at > 0 && comes_first(found, &out[at - 1]); at--) out[at] = out[at - 1];
+    out[at] = *found;
+}
+
+/* Adds the lessons that this part of a request may ask for to the likeliest so far. */
+static rv_status ask_part(rvi_recogniser *r, const char *text, size_t len, rvi_recognised *out,
+                          size_t max, size_t *n, rv_error *err)
+{
     rvi_reading *asked = NULL;
     candidate list[SHORT_LIST];
-    rv_status st = rvi_reading_new(&asked, r->embedder, request, strlen(request), err);
-    for (size_t i = 0; !st && i < r->n; i++) st = read_lesson(r, &r->lessons[i], err);
+    rv_status st = rvi_reading_new(&asked, r->embedder, text, len, err);
     size_t n_list = !st ? shorten(r, asked, list) : 0;
     float sure = rvi_judge_sure(r->embedder != NULL);
     for (size_t i = 0; i < n_list; i++) {
@@ -188,11 +254,31 @@ rv_status rvi_recogniser_ask(rvi_recogniser *r, const char *request, rvi_recogni
         if (!same_words(x->asked, asked))
             found.probability = rvi_judge(x->asked, x->answered, asked);
         found.sure = found.probability >= sure;
-        if (*n == max && !comes_first(&found, &out[max - 1])) continue;
-        size_t at = *n < max ? (*n)++ : *n - 1;
-        for (; at > 0 && comes_first(&found, &out[at - 1]); at--) out[at] = out[at - 1];
-        out[at] = found;
+        put_in(&found, out, max, n);
     }
     rvi_reading_free(asked);
+    return st;
+}
+
+/* Where the last sentence of a text begins; its length where it has but one. */
+static size_t last_sentence(const char *text)
+{
+    size_t start = 0, len = strlen(text);
+    while (len && strchr(" \t\r\n.?!", text[len - 1])) len--; /* of the last one's end */
+    for (size_t i = 0; i + 1 < len; i++)
+        if (text[i] == '\n' || (strchr(".?!", text[i]) && strchr(" \t\r\n", text[i + 1])))
+            start = i + 1;
+    return start ? start : strlen(text);
+}
+
+rv_status rvi_recogniser_ask(rvi_recogniser *r, const char *request, rvi_recognised *out,
+                             size_t max, size_t *n, rv_error *err)
+{
+    *n = 0;
+    rv_status st = RV_OK;
+    size_t len = strlen(request), from = last_sentence(request);
+    for (size_t i = 0; !st && i < r->n; i++) st = read_lesson(r, &r->lessons[i], err);
+    if (!st && r->n) st = ask_part(r, request, len, out, max, n, err);
+    if (!st && r->n && from < len) st = ask_part(r, request + from, len - from, out, max, n, err);
     return st;
 }

@@ -1,7 +1,8 @@
 /* recogniser.h - which of the lessons does a request ask for?
  *
- * Holds how the lessons read (reading.h). A request is read once; the lessons nearest to it on the
- * whole are then looked at by the judge (judge.h). One thread at a time. */
+ * Holds how the lessons read (reading.h). A request is read as a whole, and its last sentence once
+ * more alone, since what stands before a question is often no part of it; the lessons nearest to
+ * either on the whole are looked at by the judge (judge.h). One thread at a time. */
 #ifndef RVI_LEARN_RECOGNISE_RECOGNISER_H
 #define RVI_LEARN_RECOGNISE_RECOGNISER_H
 
@@ -9,10 +10,19 @@
 
 typedef struct rvi_recogniser rvi_recogniser;
 
+/* Where it is kept how lessons read, so that they need not be read again by every process. Nothing
+ * is lost where that fails. */
+typedef struct rvi_recogniser_memory {
+    void *ctx;
+    bool (*recall)(void *ctx, uint64_t lesson, rvi_buf *out); /* false: not there */
+    void (*keep)(void *ctx, uint64_t lesson, const void *data, size_t len);
+} rvi_recogniser_memory;
+
 /* embedder: all-MiniLM-L6-v2, or NULL: lessons are recognised by spelling alone. Borrowed with its
- * tokenizer and backend. */
+ * tokenizer and backend. memory may be NULL. */
 rv_status rvi_recogniser_new(rvi_recogniser **out, const rvi_model *embedder,
-                             const rvi_tokenizer *t, rvi_backend *be, rv_error *err) RVI_MUST_CHECK;
+                             const rvi_tokenizer *t, rvi_backend *be,
+                             const rvi_recogniser_memory *memory, rv_error *err) RVI_MUST_CHECK;
 void rvi_recogniser_free(rvi_recogniser *r); /* accepts NULL */
 
 /* Texts are copied; they are read when somebody asks first. One that is there already stays. */
