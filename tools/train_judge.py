@@ -29,7 +29,7 @@ from tokenizers import Tokenizer
 
 WORDS, SPELLING, RARITIES = 28, 128, 4096
 MIDDLE, LAST, TOKENS = 4, 6, 126
-WORD, WHOLE, SEEN, HIDDEN = 16, 12, 48, 32
+WORD, WHOLE, SEEN, HIDDEN = 17, 14, 48, 32
 ANSWER_BYTES = 600
 
 
@@ -179,7 +179,7 @@ class Texts:
                 "word": folded, "spelling": spelling(folded, before, after).astype(np.float16),
                 "digits": float(any(unicodedata.category(c)[0] == "N" for c in word)),
                 "east_asian": float(is_ in ("han", "hiragana", "katakana")),
-                "length": min(len(folded), 12) / 12,
+                "length": min(len(folded), 12) / 12, "pieces": min(b - a, 6) / 6,
                 "middle": middle[a:b].mean(0).astype(np.float16),
                 "last": last[a:b].mean(0).astype(np.float16)})
         whole = last.mean(0)
@@ -211,7 +211,7 @@ class Texts:
         raw = self.read(text)
         words = raw["words"]
         r = {"n": len(words), "words": [w["word"] for w in words], "meaning": raw["meaning"]}
-        for key in ("digits", "east_asian", "length"):
+        for key in ("digits", "east_asian", "length", "pieces"):
             r[key] = np.array([w[key] for w in words], np.float32)
         r["rarity"] = np.array([max(self.rarity[k] for k in hashes(w)) for w in r["words"]],
                                np.float32)
@@ -229,7 +229,7 @@ class Texts:
 # ---- features of a pair (judge.c) ----
 
 
-def of_words(middle, last, spelled, match, x, y, answer):
+def of_words(middle, last, spelled, match, x, y, answer, embedded):
     n, m = match.shape
     at, rows = match.argmax(1), np.arange(n)
     others = match.copy()
@@ -241,7 +241,7 @@ def of_words(middle, last, spelled, match, x, y, answer):
         others.max(1) if m > 1 else np.zeros(n), match.argmax(0)[at] == rows, x["rarity"],
         x["digits"], x["east_asian"], x["length"], y["rarity"][at], x["digits"] * (nearest < 0.99),
         np.abs(rows / max(1, n - 1) - at / max(1, m - 1)), np.array(told, np.float32),
-        x["rarity"] / max(1e-3, x["rarity"].max())], 1).astype(np.float32)
+        x["rarity"] / max(1e-3, x["rarity"].max()), x["pieces"] * embedded], 1).astype(np.float32)
 
 
 def features(q, a, r, embedded):
@@ -253,8 +253,8 @@ def features(q, a, r, embedded):
     last = q["last"] @ r["last"].T if embedded else none
     match = np.maximum(0.5 * middle + 0.5 * last, np.where(spelled > 0.5, spelled, 0))
     told = set(a["words"])
-    in_q = of_words(middle, last, spelled, match, q, r, told)
-    in_r = of_words(middle.T, last.T, spelled.T, match.T, r, q, told)
+    in_q = of_words(middle, last, spelled, match, q, r, told, embedded)
+    in_r = of_words(middle.T, last.T, spelled.T, match.T, r, q, told, embedded)
     ours, theirs = set(q["words"]), set(r["words"])
     named = sum(w for word, w in zip(a["words"], a["rarity"])
                 if word in theirs and word not in ours and w > 0.4)
@@ -266,7 +266,8 @@ def features(q, a, r, embedded):
              float((wq * in_q[:, 4]).sum() / (wq.sum() + 1e-6)),
              float((wr * in_r[:, 4]).sum() / (wr.sum() + 1e-6)),
              float((wq * (1 - in_q[:, 4])).max()), float((wr * (1 - in_r[:, 4])).max()),
-             like(a, r), like(a, q), float(differ), float(q["east_asian"].mean())]
+             like(a, r), like(a, q), float(differ), float(q["east_asian"].mean()),
+             float(q["pieces"].mean()) * embedded, float(r["pieces"].mean()) * embedded]
     return in_q, in_r, np.array(whole, np.float32)
 
 

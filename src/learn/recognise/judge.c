@@ -127,7 +127,8 @@ static void look_at_word(float f[RVI_JUDGE_WORD], const alignment *a, int i, con
                                           w->digits && spelling < SAME_WORD,
                                           fabsf(place(i, a->n) - place(j, a->m)),
                                           has(answer, w->key) && !has(y, w->key),
-                                          w->rarity / fmaxf(rarest, 1e-3f)};
+                                          w->rarity / fmaxf(rarest, 1e-3f),
+                                          w->pieces};
     memcpy(f, values, sizeof values);
 }
 
@@ -184,6 +185,13 @@ static int distinct(const rvi_reading *r)
     return n;
 }
 
+static float pieces(const rvi_reading *r)
+{
+    float sum = 0;
+    for (int i = 0; i < r->n; i++) sum += r->words[i].pieces;
+    return sum / (float)r->n;
+}
+
 static void look_at_whole(float f[WHOLE], const rvi_reading *q, const rvi_reading *answer,
                           const rvi_reading *r, const match *in_q, const match *in_r)
 {
@@ -204,7 +212,9 @@ static void look_at_whole(float f[WHOLE], const rvi_reading *q, const rvi_readin
                                  dot(answer->meaning, r->meaning, RVI_EMBEDDER_WIDTH),
                                  dot(answer->meaning, q->meaning, RVI_EMBEDDER_WIDTH),
                                  in_q->digits > 0 || in_r->digits > 0,
-                                 east_asian / (float)q->n};
+                                 east_asian / (float)q->n,
+                                 pieces(q),
+                                 pieces(r)};
     memcpy(f, values, sizeof values);
 }
 

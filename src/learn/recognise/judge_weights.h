@@ -7,8 +7,8 @@
 #include "learn/recognise/embedder.h"
 
 enum {
-    RVI_JUDGE_WORD = 16,   /* features of a word */
-    RVI_JUDGE_WHOLE = 12,  /* features of the two texts */
+    RVI_JUDGE_WORD = 17,   /* features of a word */
+    RVI_JUDGE_WHOLE = 14,  /* features of the two texts */
     RVI_JUDGE_SEEN = 48,   /* what is made of a word's */
     RVI_JUDGE_HIDDEN = 32, /* what is made of everything */
     RVI_JUDGE_RARITIES = 4096,

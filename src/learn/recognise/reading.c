@@ -248,6 +248,7 @@ static rv_status read_word(rvi_reading *r, const char *text, const segments *all
     w->key = key_of(folded.data, folded.len);
     w->rarity = rarity_of(w->key);
     w->length = (float)RVI_MIN(length, (size_t)12) / 12;
+    w->pieces = (float)RVI_MIN(s->n_ids, (size_t)6) / 6;
     w->digits = s->digits;
     w->east_asian = s->script == HAN || s->script == HIRAGANA || s->script == KATAKANA;
     (void)scale_to_one(v, RVI_SPELLING);
@@ -357,8 +358,8 @@ static bool is_sound(const rvi_reading *r)
     for (int i = 0; i < WIDTH; i++) sound &= is_unit(r->meaning[i]);
     for (int i = 0; i < r->n; i++) {
         const rvi_word *w = &r->words[i];
-        sound &= is_unit(w->rarity) && is_unit(w->length) && is_unit(w->spelling_scale) &&
-                 is_unit(w->middle_scale) && is_unit(w->last_scale);
+        sound &= is_unit(w->rarity) && is_unit(w->length) && is_unit(w->pieces) &&
+                 is_unit(w->spelling_scale) && is_unit(w->middle_scale) && is_unit(w->last_scale);
     }
     return sound;
 }

@@ -20,6 +20,7 @@ typedef struct rvi_word {
     uint64_t key;    /* of the word in lower case, without accents */
     float rarity;    /* 0 (in every question) to 1 (in none that was seen) */
     float length;    /* in characters; 12 and more are 1 */
+    float pieces;    /* tokens of the embedder, 6 and more are 1: of strange words it needs many */
     bool digits;     /* it has some */
     bool east_asian; /* of a script that is written without spaces */
     /* what makes the vectors below length 1 */
