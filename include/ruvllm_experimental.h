@@ -44,7 +44,6 @@ RV_API rv_status rv_learner_probe(rv_learner *l, double *kl, rv_error *err);
     X(recipe, int, 0, "0: trained for generality, behind the gate; 1: fenced by training")         \
     X(gate, int, 0, "0: as the recipe wants; 1: always; 2: never")                                 \
     X(no_slots, int, 0, "corrections are not spoken from memory: only the weights answer")         \
-    X(strict_gate, int, 0, "a slot speaks only if no common relation is nearer at all")            \
     X(shared, int, 0, "all groups train one adapter, with rehearsal and EWC")                      \
     X(group_size, int, 20, "corrections of a group, 1..1000")                                      \
     X(rank, int, 8, "of an adapter, 1..256")                                                       \

@@ -16,6 +16,8 @@ static const char common_help[] =
     "  --windows N          of 512 tokens of it (64)\n"
     "  --control KIND       random: gradients replaced by noise; shuffled: wrong answers taught\n"
     "  --dump F             every question and answer, as lines of JSON\n"
+    "  --embedder DIR       recognises by meaning (all-MiniLM-L6-v2, where it is in the cache)\n"
+    "  --no-embedder        recognises by spelling alone\n"
     "  --work DIR           keep there what is made once for a model, for the next evaluation\n"
     "  --json               one JSON object\n"
     "  Nothing that was learned before takes part, and nothing is kept.\n";
@@ -30,7 +32,6 @@ const cli_command cli_commands[] = {
      "                       off)\n"
      "  --slots on|off       corrections are spoken at once, from memory (instant and product:\n"
      "                       on)\n"
-     "  --tau strict|0.1     how much nearer another relation may be for a slot to speak (0.1)\n"
      "  --group N            facts that make an adapter (R7: 20; R1: all)\n"
      "  --one-by-one N       the first N facts each alone, and five relations at a time\n",
      eval_facts, common_help},
@@ -65,9 +66,6 @@ const cli_command cli_commands[] = {
      "  --trained            all is asked again after training (together: in groups of 20)\n"
      "  --embedder DIR       recognises by meaning (all-MiniLM-L6-v2, where it is in the cache)\n"
      "  --no-embedder        recognises by spelling alone\n"
-     "  --uncalibrated       asks before the learner has looked at the model, which takes it "
-     "about\n"
-     "                       a minute\n"
      "  --limit N            only the first N corrections\n"
      "  --seed N             of training (1)\n"
      "  --steps N            of training (the recipe's own)\n"

@@ -26,12 +26,20 @@ int eval_parse(eval *e, cli *c, const cli_option *own, size_t n_own, int argc, c
     eval_options *o = &e->o;
     *o = (eval_options){.windows = 64, .seed = 1};
     const cli_option common[] = {
-        {"json", 0, CLI_FLAG, &o->json, NULL},      {"set", 0, CLI_INT, &o->set, NULL},
-        {"windows", 0, CLI_INT, &o->windows, NULL}, {"limit", 0, CLI_INT, &o->limit, NULL},
-        {"steps", 0, CLI_INT, &o->steps, NULL},     {"rank", 0, CLI_INT, &o->rank, NULL},
-        {"seed", 0, CLI_UINT64, &o->seed, NULL},    {"rate", 0, CLI_FLOAT, &o->rate, NULL},
-        {"text", 0, CLI_TEXT, &o->text, NULL},      {"control", 0, CLI_TEXT, &o->control, NULL},
-        {"dump", 0, CLI_TEXT, &o->dump, NULL},      {"work", 0, CLI_TEXT, &o->work, NULL},
+        {"embedder", 0, CLI_TEXT, &o->embedder, NULL},
+        {"no-embedder", 0, CLI_FLAG, &o->no_embedder, NULL},
+        {"json", 0, CLI_FLAG, &o->json, NULL},
+        {"set", 0, CLI_INT, &o->set, NULL},
+        {"windows", 0, CLI_INT, &o->windows, NULL},
+        {"limit", 0, CLI_INT, &o->limit, NULL},
+        {"steps", 0, CLI_INT, &o->steps, NULL},
+        {"rank", 0, CLI_INT, &o->rank, NULL},
+        {"seed", 0, CLI_UINT64, &o->seed, NULL},
+        {"rate", 0, CLI_FLOAT, &o->rate, NULL},
+        {"text", 0, CLI_TEXT, &o->text, NULL},
+        {"control", 0, CLI_TEXT, &o->control, NULL},
+        {"dump", 0, CLI_TEXT, &o->dump, NULL},
+        {"work", 0, CLI_TEXT, &o->work, NULL},
     };
     cli_option rows[RVI_COUNT(common) + EVAL_MAX_OWN];
     const char *args[2] = {NULL};
@@ -331,14 +339,35 @@ static void write_settings(const eval_settings *s, rvi_buf *out)
 #undef X
 }
 
+/* The one that is named, or all-MiniLM where the cache has it. */
+static rv_status open_embedder(eval *e, rv_error *err)
+{
+    const eval_options *o = &e->o;
+    rvi_buf path = {0};
+    const char *cache = e->c->cache_dir;
+    rv_status st = RV_OK;
+    if (e->embedder || o->no_embedder || (!o->embedder && !cache)) return RV_OK;
+    if (!(o->embedder ? rvi_buf_puts(&path, o->embedder)
+                      : rvi_buf_printf(&path, "%s/models/all-MiniLM-L6-v2", cache)))
+        st = rvi_nomem(err, "path");
+    if (!st && (o->embedder || rvi_os_stat(path.data, NULL) == RVI_OS_DIR))
+        st = rv_model_open(&e->embedder, e->model.rt, path.data, NULL, err);
+    if (!st && e->embedder && !rv_model_get_info(e->embedder)->is_encoder)
+        st = rvi_error(err, RV_E_CONFIG, "%s: not an encoder, which --embedder needs", path.data);
+    rvi_buf_deinit(&path);
+    return st;
+}
+
 rv_status eval_learner_new(eval *e, const eval_settings *settings, rv_error *err)
 {
+    rv_status st = open_embedder(e, err);
+    if (st) return st;
     rv_learner_options o = {.size = sizeof o, .seed = e->o.seed, .embedder = e->embedder};
     rvi_buf experiments = {0};
     if (e->store.append) o.store = &e->store;
     write_settings(settings, &experiments);
     o.experiments = experiments.data;
-    rv_status st = experiments.failed ? rvi_nomem(err, "settings") : RV_OK;
+    if (experiments.failed) st = rvi_nomem(err, "settings");
     if (!st) st = rv_learner_new(&e->l, e->model.m, &o, err);
     rvi_buf_deinit(&experiments);
     double begun = rvi_os_seconds();

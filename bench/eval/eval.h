@@ -23,6 +23,8 @@ typedef struct eval_options {
     uint64_t seed;
     float rate;
     const char *text, *control, *dump;
+    const char *embedder; /* a folder; NULL: all-MiniLM-L6-v2 of the cache, if it is there */
+    bool no_embedder;
     const char *work; /* where what is made once for a model is kept; NULL: nowhere */
 } eval_options;
 

@@ -22,7 +22,7 @@ typedef struct facts_eval {
     eval e;
     eval_file file;
     mode mode;
-    bool fenced, gate, slots, strict;
+    bool fenced, gate, slots;
     int group, one_by_one;
 } facts_eval;
 
@@ -303,11 +303,10 @@ static void write_result(const facts_eval *v, const eval_results *r, rvi_buf *ou
 {
     eval_write_head(out, "facts", &v->e);
     rvi_buf_printf(out,
-                   ",\"mode\":\"%s\",\"recipe\":\"%s\",\"gate\":%s,\"slots\":%s,\"tau\":%s,"
+                   ",\"mode\":\"%s\",\"recipe\":\"%s\",\"gate\":%s,\"slots\":%s,"
                    "\"facts\":%zu,\"one_by_one\":%d,\"group\":%d,",
                    mode_names[v->mode], v->fenced ? "R1" : "R7", v->gate ? "true" : "false",
-                   v->slots ? "true" : "false", v->strict ? "\"strict\"" : "0.1", v->file.sets[0].n,
-                   v->one_by_one, v->group);
+                   v->slots ? "true" : "false", v->file.sets[0].n, v->one_by_one, v->group);
     eval_write_sets(out, r);
     rvi_buf_puts(out, "}\n");
 }
@@ -333,7 +332,6 @@ static rv_status make_learner(facts_eval *v, rv_error *err)
     s.recipe = v->fenced ? EVAL_RECIPE_FENCED : EVAL_RECIPE_GATED;
     s.gate = v->gate ? EVAL_GATE_ON : EVAL_GATE_OFF;
     s.no_slots = !v->slots;
-    s.strict_gate = v->strict;
     s.group_size = v->group;
     return eval_learner_new(&v->e, &s, err);
 }
@@ -375,7 +373,7 @@ static rv_status evaluate(eval *e, rvi_buf *out, rv_error *err)
 /* ---- options ---- */
 
 static int settle_options(cli *c, facts_eval *v, const char *mode_name, const char *recipe,
-                          const char *gate, const char *slots, const char *tau)
+                          const char *gate, const char *slots)
 {
     size_t m = 0;
     while (mode_name && m < RVI_COUNT(mode_names) && strcmp(mode_name, mode_names[m]) != 0) m++;
@@ -385,7 +383,6 @@ static int settle_options(cli *c, facts_eval *v, const char *mode_name, const ch
     v->mode = mode_name ? (mode)m : BACKGROUND;
     if (v->one_by_one && !mode_name) v->mode = INSTANT;
     int code = eval_choice(c, "recipe", recipe, "R1", "R7", &v->fenced);
-    if (!code) code = eval_choice(c, "tau", tau, "strict", "0.1", &v->strict);
     v->slots = v->mode == INSTANT || v->mode == PRODUCT;
     v->gate = !v->fenced || v->mode == PRODUCT || v->mode == INSTANT;
     if (!code) code = eval_switch(c, "gate", gate, &v->gate);
@@ -393,6 +390,7 @@ static int settle_options(cli *c, facts_eval *v, const char *mode_name, const ch
     if (!code && v->one_by_one < 0) code = cli_usage(c, "--one-by-one: at least 1");
     if (!code && v->one_by_one && v->mode != INSTANT)
         code = cli_usage(c, "--one-by-one goes with --mode instant");
+    v->e.uncalibrated = v->mode == INSTANT; /* nothing is trained */
     if (!code && v->group < 0) code = cli_usage(c, "--group: at least 1");
     return code;
 }
@@ -400,16 +398,18 @@ static int settle_options(cli *c, facts_eval *v, const char *mode_name, const ch
 int eval_facts(cli *c, int argc, char **argv)
 {
     facts_eval v = {.mode = BACKGROUND};
-    const char *mode_name = NULL, *recipe = NULL, *gate = NULL, *slots = NULL, *tau = NULL;
+    const char *mode_name = NULL, *recipe = NULL, *gate = NULL, *slots = NULL;
     const cli_option own[] = {
-        {"mode", 0, CLI_TEXT, &mode_name, NULL}, {"recipe", 0, CLI_TEXT, &recipe, NULL},
-        {"gate", 0, CLI_TEXT, &gate, NULL},      {"slots", 0, CLI_TEXT, &slots, NULL},
-        {"tau", 0, CLI_TEXT, &tau, NULL},        {"one-by-one", 0, CLI_INT, &v.one_by_one, NULL},
+        {"mode", 0, CLI_TEXT, &mode_name, NULL},
+        {"recipe", 0, CLI_TEXT, &recipe, NULL},
+        {"gate", 0, CLI_TEXT, &gate, NULL},
+        {"slots", 0, CLI_TEXT, &slots, NULL},
+        {"one-by-one", 0, CLI_INT, &v.one_by_one, NULL},
         {"group", 0, CLI_INT, &v.group, NULL},
     };
     bool done;
     int code = eval_parse(&v.e, c, own, RVI_COUNT(own), argc, argv, true,
                           "a model and a file of facts are needed", &done);
-    if (!code && !done) code = settle_options(c, &v, mode_name, recipe, gate, slots, tau);
+    if (!code && !done) code = settle_options(c, &v, mode_name, recipe, gate, slots);
     return code || done ? code : eval_run(&v.e, load, evaluate);
 }

@@ -39,8 +39,7 @@ typedef struct natural_eval {
     eval e;
     const char *paths[64];
     size_t n_paths;
-    bool together, recognise, trained, no_embedder;
-    const char *embedder;
+    bool together, recognise, trained;
     natural_file file;
     group *groups; /* the first one: all */
     size_t n_groups;
@@ -339,10 +338,9 @@ static void write_result(const natural_eval *v, rvi_buf *out)
     }
     rvi_buf_printf(out,
                    "],\"corrections\":%zu,\"together\":%s,\"recognise\":%s,\"embedder\":%s,"
-                   "\"calibrated\":%s,\"refused\":%zu",
+                   "\"refused\":%zu",
                    v->file.n, v->together ? "true" : "false", v->recognise ? "true" : "false",
-                   v->e.embedder ? "true" : "false", v->e.uncalibrated ? "false" : "true",
-                   v->n_refused);
+                   v->e.embedder ? "true" : "false", v->n_refused);
     write_timing("teach", &v->teaching, out);
     if (v->recognise) write_timing("begin", &v->beginning, out);
     rvi_buf_putc(out, ',');
@@ -401,10 +399,9 @@ static void print_timing(const char *what, const timing *t, rvi_buf *out)
 
 static void print_result(const natural_eval *v, rvi_buf *out)
 {
-    rvi_buf_printf(out, "%zu corrections, %s, %s an embedder%s%s\n", v->file.n,
+    rvi_buf_printf(out, "%zu corrections, %s, %s an embedder%s\n", v->file.n,
                    v->together ? "all taught to one learner" : "each taught alone",
-                   v->e.embedder ? "with" : "without", v->e.uncalibrated ? ", uncalibrated" : "",
-                   v->recognise ? ", recognised only" : "");
+                   v->e.embedder ? "with" : "without", v->recognise ? ", recognised only" : "");
     rvi_buf_puts(out, v->recognise ? "percent of questions: the taught answer would be spoken; "
                                      "something taught would take part\n\n"
                                    : "percent of questions: answered right; answered otherwise "
@@ -424,25 +421,6 @@ static void print_result(const natural_eval *v, rvi_buf *out)
 
 /* ---- the command ---- */
 
-/* The one that is named, or all-MiniLM where the cache has it. */
-static rv_status open_embedder(natural_eval *v, rv_error *err)
-{
-    eval *e = &v->e;
-    rvi_buf path = {0};
-    const char *cache = e->c->cache_dir;
-    rv_status st = RV_OK;
-    if (v->no_embedder || (!v->embedder && !cache)) return RV_OK;
-    if (!(v->embedder ? rvi_buf_puts(&path, v->embedder)
-                      : rvi_buf_printf(&path, "%s/models/all-MiniLM-L6-v2", cache)))
-        st = rvi_nomem(err, "path");
-    if (!st && (v->embedder || rvi_os_stat(path.data, NULL) == RVI_OS_DIR))
-        st = rv_model_open(&e->embedder, e->model.rt, path.data, NULL, err);
-    if (!st && e->embedder && !rv_model_get_info(e->embedder)->is_encoder)
-        st = rvi_error(err, RV_E_CONFIG, "%s: not an encoder, which --embedder needs", path.data);
-    rvi_buf_deinit(&path);
-    return st;
-}
-
 static rv_status load(eval *e, rv_error *err)
 {
     natural_eval *v = (natural_eval *)e;
@@ -455,8 +433,7 @@ static rv_status evaluate(eval *e, rvi_buf *out, rv_error *err)
 {
     natural_eval *v = (natural_eval *)e;
     const eval_settings settings = eval_learner_settings(e);
-    rv_status st = open_embedder(v, err);
-    if (!st) st = eval_learner_new(e, &settings, err);
+    rv_status st = eval_learner_new(e, &settings, err);
     if (!st && !v->recognise) st = ask_base(v, err);
     if (!st && v->together) st = evaluate_part(v, 0, v->file.n, true, err);
     for (size_t i = 0; !st && !v->together && i < v->file.n; i++) {
@@ -477,9 +454,7 @@ static int settle_options(cli *c, natural_eval *v, const char **args, int n_args
     if (each && v->together) return cli_usage(c, "--each or --together, not both");
     if (v->recognise && v->trained)
         return cli_usage(c, "--recognise or --trained, not both: training changes no recognition");
-    if (v->e.uncalibrated && (v->trained || o->work))
-        return cli_usage(c, "--uncalibrated goes neither with --trained nor with --work");
-    if (v->embedder && v->no_embedder) return cli_usage(c, "--embedder or --no-embedder, not both");
+    v->e.uncalibrated = !v->trained;
     v->e.c = c;
     v->e.model_name = args[0];
     v->n_paths = (size_t)n_args - 1;
@@ -499,9 +474,8 @@ int eval_natural(cli *c, int argc, char **argv)
         {"together", 0, CLI_FLAG, &v.together, NULL},
         {"recognise", 0, CLI_FLAG, &v.recognise, NULL},
         {"trained", 0, CLI_FLAG, &v.trained, NULL},
-        {"embedder", 0, CLI_TEXT, &v.embedder, NULL},
-        {"no-embedder", 0, CLI_FLAG, &v.no_embedder, NULL},
-        {"uncalibrated", 0, CLI_FLAG, &v.e.uncalibrated, NULL},
+        {"embedder", 0, CLI_TEXT, &o->embedder, NULL},
+        {"no-embedder", 0, CLI_FLAG, &o->no_embedder, NULL},
         {"limit", 0, CLI_INT, &o->limit, NULL},
         {"seed", 0, CLI_UINT64, &o->seed, NULL},
         {"steps", 0, CLI_INT, &o->steps, NULL},
