@@ -318,7 +318,7 @@ static void settings(void **state)
         ",rank=4",
         "learning_rate=1e-3,alpha=8,kl_weight=-1",
         "rank=1,rank=256", /* the last counts */
-        "recipe=1,gate=2,no_slots=1,strict_gate=1,shared=1,n_steps=5,ewc_lambda=0,rehearsal=0",
+        "recipe=1,gate=2,no_slots=1,shared=1,n_steps=5,ewc_lambda=0,rehearsal=0",
     };
     for (size_t i = 0; i < RVI_COUNT(bad); i++) {
         rv_learner *l = (rv_learner *)&t;
