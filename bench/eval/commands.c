@@ -28,7 +28,7 @@ const cli_command cli_commands[] = {
      "  --mode M             instant: nothing trained; background (the default), deep: adapters;\n"
      "                       product: both\n"
      "  --recipe R7|R1       trained for a gate (R7), or fenced, for use without one (R1)\n"
-     "  --gate on|off        adapters take part only where a taught subject is named (R7 on, R1\n"
+     "  --gate on|off        adapters take part only where a lesson is asked for (R7 on, R1\n"
      "                       off)\n"
      "  --slots on|off       corrections are spoken at once, from memory (instant and product:\n"
      "                       on)\n"

@@ -115,7 +115,7 @@ rv_status rvi_learner_add_lesson(rvi_learner *l, uint64_t event, const char *que
         rvi_fact_read(&fact, l->parts.t, question, strlen(question), answer, strlen(answer), err);
     if (!st) st = prepare_lesson(l, &x, fact, question, answer, rejected, err);
     if (!st) add_prepared(l, &x, event);
-    return st;
+    return st == RV_E_TOO_LONG ? RV_OK : st; /* of an earlier version: all else is still learned */
 }
 
 rv_status rvi_learner_correct(rvi_learner *l, const char *question, const char *answer,

@@ -7,15 +7,15 @@
 
 /* How a group of corrections becomes an adapter. */
 typedef enum rvi_recipe {
-    RVI_RECIPE_GATED, /* trained for generality, active only where a taught subject is named */
+    RVI_RECIPE_GATED, /* trained for generality, active only where a lesson it holds is asked for */
     RVI_RECIPE_FENCED /* fenced by training, fit for use without a gate: export, merging */
 } rvi_recipe;
 
 /* Where adapters made of corrections take part. */
 typedef enum rvi_gating {
     RVI_GATING_BY_RECIPE, /* a group's own of RVI_RECIPE_FENCED in every answer, shared and others
-                             where a taught subject is named */
-    RVI_GATING_ON,        /* all of them where a taught subject is named */
+                             where a lesson it holds is asked for */
+    RVI_GATING_ON,        /* all of them where a lesson it holds is asked for */
     RVI_GATING_OFF        /* all of them in every answer */
 } rvi_gating;
 

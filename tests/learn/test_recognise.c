@@ -92,6 +92,29 @@ static void the_very_question_is_recognised(void **state)
     rvi_recogniser_free(r);
 }
 
+/* Long texts that begin alike, and texts without a word, are not taken for each other. */
+static void what_was_not_read_is_not_recognised(void **state)
+{
+    (void)state;
+    rvi_recogniser *r = recogniser();
+    rvi_buf name = {0}, school = {0};
+    for (int i = 0; i < 200; i++) {
+        assert_true(rvi_buf_printf(&name, "word%d ", i));
+        assert_true(rvi_buf_printf(&school, "word%d ", i));
+    }
+    assert_true(rvi_buf_puts(&name, "and what is my name"));
+    assert_true(rvi_buf_puts(&school, "and where did I study"));
+    assert_ok(rvi_recogniser_add(r, 1, name.data, "Anna", err));
+    assert_ok(rvi_recogniser_add(r, 2, "???", "What?", err));
+    assert_true(ask(r, name.data).sure);
+    assert_false(ask(r, school.data).sure);
+    assert_true(ask(r, "???").sure);
+    assert_false(ask(r, "!").sure);
+    rvi_buf_deinit(&name);
+    rvi_buf_deinit(&school);
+    rvi_recogniser_free(r);
+}
+
 static void of_contradicting_lessons_the_newest_wins(void **state)
 {
     (void)state;
@@ -200,6 +223,7 @@ int main(void)
         cmocka_unit_test(accents_and_capitals_make_no_difference),
         cmocka_unit_test(long_texts_are_read_to_a_limit),
         cmocka_unit_test(the_very_question_is_recognised),
+        cmocka_unit_test(what_was_not_read_is_not_recognised),
         cmocka_unit_test(of_contradicting_lessons_the_newest_wins),
         cmocka_unit_test(many_lessons_are_told_apart),
         cmocka_unit_test(readings_are_kept),

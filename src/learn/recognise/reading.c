@@ -50,6 +50,7 @@ typedef struct segment {
 typedef struct segments {
     segment s[SEGMENTS];
     size_t n;
+    bool cut; /* there are more */
 } segments;
 
 static bool is_run(script s)
@@ -61,6 +62,7 @@ static void find_segments(segments *out, const char *text, size_t len)
 {
     script before = SPACE;
     out->n = 0;
+    out->cut = false;
     for (size_t at = 0, used; at < len; at += used) {
         uint32_t c;
         bool valid;
@@ -68,7 +70,8 @@ static void find_segments(segments *out, const char *text, size_t len)
         script is = script_of(c);
         bool more = is == before && is_run(is);
         if (is != SPACE && !more) {
-            if (out->n == SEGMENTS) return;
+            out->cut = out->n == SEGMENTS;
+            if (out->cut) return;
             out->s[out->n++] = (segment){.at = at, .script = is};
         }
         if (is != SPACE) {
@@ -220,6 +223,7 @@ static rv_status tokenize(rvi_embedder *e, const char *text, segments *all, rvi_
         s.n_ids = ids->len - s.first_id;
         if (ids->len > RVI_EMBEDDER_TOKENS) {
             ids->len = s.first_id;
+            all->cut = true;
             break;
         }
         if (s.n_ids) all->s[n++] = s;
@@ -306,6 +310,7 @@ rv_status rvi_reading_new(rvi_reading **out, rvi_embedder *e, const char *text, 
     rvi_reading *r = !st ? new_block(n) : NULL;
     if (!st && !r) st = rvi_nomem(err, "reading");
     if (!st) r->embedded = e != NULL;
+    if (!st) r->cut = all->cut;
     for (size_t i = from; !st && i < all->n; i++) {
         if (all->s[i].script == PUNCTUATION) continue;
         st = read_word(r, text, all, i, err);
@@ -330,14 +335,13 @@ void rvi_reading_free(rvi_reading *r)
 /* ---- as bytes ---- */
 
 typedef struct saved {
-    uint32_t n;
-    uint32_t embedded;
+    uint32_t n, embedded, cut;
     float spelled[RVI_SPELLING], meaning[WIDTH];
 } saved;
 
 bool rvi_reading_save(const rvi_reading *r, rvi_buf *out)
 {
-    saved head = {.n = (uint32_t)r->n, .embedded = r->embedded};
+    saved head = {.n = (uint32_t)r->n, .embedded = r->embedded, .cut = r->cut};
     memcpy(head.spelled, r->spelled, sizeof head.spelled);
     memcpy(head.meaning, r->meaning, sizeof head.meaning);
     return rvi_buf_append(out, &head, sizeof head) &&
@@ -370,13 +374,14 @@ rv_status rvi_reading_load(rvi_reading **out, const void *data, size_t len, rv_e
     const char *at = data;
     *out = NULL;
     if (len >= sizeof head) memcpy(&head, at, sizeof head);
-    if (len < sizeof head || head.n > RVI_READING_WORDS || head.embedded > 1 ||
+    if (len < sizeof head || head.n > RVI_READING_WORDS || head.embedded > 1 || head.cut > 1 ||
         len != sizeof head + head.n * (sizeof(rvi_word) + EACH))
         return rvi_error(err, RV_E_STORAGE, "no reading of a text");
     rvi_reading *r = new_block(head.n);
     if (!r) return rvi_nomem(err, "reading");
     r->n = (int)head.n;
     r->embedded = head.embedded;
+    r->cut = head.cut;
     memcpy(r->spelled, head.spelled, sizeof head.spelled);
     memcpy(r->meaning, head.meaning, sizeof head.meaning);
     at += sizeof head;

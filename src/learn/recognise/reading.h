@@ -30,6 +30,7 @@ typedef struct rvi_word {
 typedef struct rvi_reading {
     int n; /* words; 0: none, and nothing can be said about the text */
     bool embedded;
+    bool cut;                          /* the end of the text was not read */
     float spelled[RVI_SPELLING];       /* of all words, the rare ones counting most; length 1 */
     float meaning[RVI_EMBEDDER_WIDTH]; /* of the text; length 1, or zero without an embedder */
     rvi_word words[RVI_READING_WORDS];

@@ -211,12 +211,21 @@ static size_t shorten(const rvi_recogniser *r, const rvi_reading *request,
     return n;
 }
 
-/* The very question that was taught, whatever its punctuation and capitals. */
-static bool same_words(const rvi_reading *a, const rvi_reading *b)
+/* The very question that was taught; where all of it was read, whatever its punctuation and
+ * capitals. */
+static bool is_same(const lesson *x, const rvi_reading *asked, const char *text, size_t len)
 {
-    bool same = a->n == b->n;
-    for (int i = 0; same && i < a->n; i++) same = a->words[i].key == b->words[i].key;
-    return same;
+    const rvi_reading *a = x->asked;
+    if (strlen(x->question) == len && !memcmp(x->question, text, len)) return true;
+    bool same = a->n == asked->n && a->n && a->n < RVI_READING_WORDS;
+    for (int i = 0; same && i < a->n; i++) same = a->words[i].key == asked->words[i].key;
+    return same && !a->cut && !asked->cut;
+}
+
+/* Texts that begin alike may ask for anything at an end that was not read. */
+static float judge(const lesson *x, const rvi_reading *asked)
+{
+    return x->asked->cut || asked->cut ? 0 : rvi_judge(x->asked, x->answered, asked);
 }
 
 static bool comes_first(const rvi_recognised *a, const rvi_recognised *b)
@@ -251,8 +260,7 @@ static rv_status ask_part(rvi_recogniser *r, const char *text, size_t len, rvi_r
     for (size_t i = 0; i < n_list; i++) {
         const lesson *x = &r->lessons[list[i].at];
         rvi_recognised found = {.lesson = x->number, .probability = 1};
-        if (!same_words(x->asked, asked))
-            found.probability = rvi_judge(x->asked, x->answered, asked);
+        if (!is_same(x, asked, text, len)) found.probability = judge(x, asked);
         found.sure = found.probability >= sure;
         put_in(&found, out, max, n);
     }
