@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/utf8.h"
 #include "learn/learner_internal.h"
 #include "learn/text.h"
 
@@ -24,6 +25,14 @@ rvi_feedback rvi_learner_event(const rvi_learner *l, rvi_feedback_kind kind)
 rvi_adaptation rvi_adaptation_new(rv_learn_loop loop)
 {
     return (rvi_adaptation){.loop = loop, .quality_delta = NAN};
+}
+
+/* Of a long answer its beginning, in whole characters. */
+static void note_answer(rvi_adaptation *out, const char *before, const char *answer)
+{
+    size_t len = RVI_MIN(strlen(answer), sizeof out->notes - 1 - strlen(before));
+    len -= rvi_utf8_incomplete(answer, len);
+    snprintf(out->notes, sizeof out->notes, "%s%.*s", before, (int)len, answer);
 }
 
 /* ---- corrections ---- */
@@ -143,7 +152,7 @@ rv_status rvi_learner_correct(rvi_learner *l, const char *question, const char *
         rvi_lesson_deinit(&x);
         return st;
     }
-    snprintf(out->notes, sizeof out->notes, "%s", x.answer);
+    note_answer(out, "", x.answer);
     add_prepared(l, &x, f.seq);
     double added = rvi_os_seconds();
     st = rvi_learner_recognise_anew(l, err);
@@ -315,7 +324,7 @@ void rvi_learner_take_back(rvi_learner *l, uint64_t event, uint64_t by, rvi_adap
         if (x->event == event && x->stands) {
             end(x, by);
             out->applied = 1;
-            snprintf(out->notes, sizeof out->notes, "no longer: %s", x->answer);
+            note_answer(out, "no longer: ", x->answer);
         } else if (x->ended_by == event) {
             x->stands = true;
             x->ended_by = 0;

@@ -11,7 +11,6 @@
 #include "learn/recognise/judge.h"
 #include "learn/recognise/recogniser.h"
 #include "real/cached_model.h"
-#include "tokenizer/tokenizer.h"
 
 static char path[1024]; /* empty: not on this machine */
 
@@ -20,19 +19,6 @@ static int find_model(void **state)
     (void)state;
     find_cached("minilm", path, sizeof path);
     return 0;
-}
-
-static rvi_tokenizer *open_tokenizer(void)
-{
-    char file[1100];
-    rvi_blob blob;
-    rvi_tokenizer *t;
-    snprintf(file, sizeof file, "%s/tokenizer.json", path);
-    assert_ok(rvi_blob_open(&blob, file, err));
-    rvi_tokenizer_files files = {.tokenizer = (const char *)blob.data, .tokenizer_len = blob.len};
-    assert_ok(rvi_tokenizer_from_json(&t, &files, NULL, err));
-    rvi_blob_close(&blob);
-    return t;
 }
 
 static rvi_reading *read_member(rvi_embedder *e, const rvi_json *row, const char *key)
@@ -63,7 +49,7 @@ static void judges_as_it_was_trained(void **state)
     if (!path[0]) skip();
     golden g;
     golden_open(&g, path, NULL, false, 2, NULL);
-    rvi_tokenizer *t = open_tokenizer();
+    rvi_tokenizer *t = open_cached_tokenizer(path);
     rvi_embedder *e = NULL;
     rvi_arena arena = {0};
     const rvi_json *cases = NULL;

@@ -10,7 +10,6 @@
 #include "base/os.h"
 #include "decode/embed.h"
 #include "real/cached_model.h"
-#include "tokenizer/tokenizer.h"
 
 enum { MOST = 512, WIDTH = 384 };
 
@@ -21,19 +20,6 @@ static int find_model(void **state)
     (void)state;
     find_cached("minilm", path, sizeof path);
     return 0;
-}
-
-static rvi_tokenizer *open_tokenizer(void)
-{
-    char file[1100];
-    rvi_blob blob;
-    rvi_tokenizer *t;
-    snprintf(file, sizeof file, "%s/tokenizer.json", path);
-    assert_ok(rvi_blob_open(&blob, file, err));
-    rvi_tokenizer_files files = {.tokenizer = (const char *)blob.data, .tokenizer_len = blob.len};
-    assert_ok(rvi_tokenizer_from_json(&t, &files, NULL, err));
-    rvi_blob_close(&blob);
-    return t;
 }
 
 /* The ids of a row's text, cut as the package cuts; they must be the package's. */
@@ -74,7 +60,7 @@ static void vectors(void **state)
     assert_ok(rvi_blob_open(&file, "tests/real/data/minilm.json", err));
     assert_ok(rvi_json_parse(&root, (const char *)file.data, file.len, &arena, "minilm.json", err));
     const rvi_json *rows = rvi_json_get(root, "texts");
-    rvi_tokenizer *t = open_tokenizer();
+    rvi_tokenizer *t = open_cached_tokenizer(path);
     for (int exact = 0; exact < 2; exact++) {
         golden g;
         feed f;
