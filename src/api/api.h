@@ -18,7 +18,7 @@
 #include "base/thread.h"
 #include "decode/answer.h"
 #include "decode/engine.h"
-#include "learn/learner.h"
+#include "learn/learner/learner.h"
 #include "model/model.h"
 #include "ruvllm_experimental.h"
 #include "template/chat.h"

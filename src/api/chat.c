@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "api/api.h"
-#include "learn/text.h"
+#include "learn/journal/text.h"
 
 static rvi_json text_node(const char *key, const char *text)
 {

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "base/os.h"
-#include "learn/learner_internal.h"
+#include "learn/learner/learner_internal.h"
 
 rvi_study_options rvi_learner_study_options(const rvi_learner *l)
 {

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/number.h"
 #include "base/os.h"
-#include "learn/learner_internal.h"
+#include "learn/learner/learner_internal.h"
 
 /* pairs NULL: they are only counted. Those of events up to `until`. */
 static size_t gather(const rvi_learner *l, rvi_pair *pairs, uint64_t until, uint64_t *first,

@@ -2,7 +2,7 @@
  * soon as the answer has ended (pairs.h), so that they are made then, between calls. Of the last
  * answers only; a thumb on any other makes them itself, with the same result. */
 #include "base/mem.h"
-#include "learn/learner_internal.h"
+#include "learn/learner/learner_internal.h"
 
 static void clear(rvi_foreseen *f)
 {

@@ -10,9 +10,9 @@
 #include "base/number.h"
 #include "base/os.h"
 #include "base/thread.h"
-#include "learn/learner_internal.h"
-#include "learn/snapshot.h"
-#include "learn/text.h"
+#include "learn/learner/learner_internal.h"
+#include "learn/journal/snapshot.h"
+#include "learn/journal/text.h"
 #include "lora/merge.h"
 #include "lora/write.h"
 

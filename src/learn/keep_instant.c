@@ -14,9 +14,9 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "learn/learner_internal.h"
-#include "learn/snapshot.h"
-#include "learn/vector.h"
+#include "learn/learner/learner_internal.h"
+#include "learn/journal/snapshot.h"
+#include "learn/instant/vector.h"
 
 enum { PIECE = RVI_STORE_MAX_RECORD / 2, OWNER = 16, KEY = 2 * OWNER + 32 };
 

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "learn/learner_internal.h"
-#include "learn/snapshot.h"
-#include "learn/vector.h"
+#include "learn/learner/learner_internal.h"
+#include "learn/journal/snapshot.h"
+#include "learn/instant/vector.h"
 
 static const char name[] = "shared";
 

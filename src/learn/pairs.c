@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "learn/vector.h"
+#include "learn/instant/vector.h"
 
 static const char magic[8] = "rvpairs1";
 static const double size_cap = 0.05, reach_cap = 0.15;

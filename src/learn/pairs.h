@@ -16,7 +16,7 @@
 #ifndef RVI_LEARN_PAIRS_H
 #define RVI_LEARN_PAIRS_H
 
-#include "learn/micro.h"
+#include "learn/instant/micro.h"
 #include "learn/whiten.h"
 
 enum { RVI_PAIRS_MAX = 256 }; /* of a list */

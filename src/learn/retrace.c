@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "learn/learner_internal.h"
-#include "learn/text.h"
+#include "learn/learner/learner_internal.h"
+#include "learn/journal/text.h"
 
 typedef struct published {
     uint64_t event, known, first, last;

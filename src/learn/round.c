@@ -10,7 +10,7 @@
 
 #include "base/mem.h"
 #include "base/os.h"
-#include "learn/learner_internal.h"
+#include "learn/learner/learner_internal.h"
 
 static bool waits(const rvi_lesson *x)
 {

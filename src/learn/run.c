@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/os.h"
-#include "learn/snapshot.h"
-#include "learn/vector.h"
+#include "learn/journal/snapshot.h"
+#include "learn/instant/vector.h"
 
 enum {
     LAST = 10,          /* steps whose losses are told */

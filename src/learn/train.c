@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "learn/vector.h"
+#include "learn/instant/vector.h"
 
 /* ---- walks ---- */
 

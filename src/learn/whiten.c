@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "learn/vector.h"
+#include "learn/instant/vector.h"
 
 static const char magic[8] = "rvwhite1";
 

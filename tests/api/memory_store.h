@@ -2,7 +2,7 @@
 #ifndef TESTS_API_MEMORY_STORE_H
 #define TESTS_API_MEMORY_STORE_H
 
-#include "learn/store.h"
+#include "learn/journal/store.h"
 #include "ruvllm.h"
 
 /* s: opened by rvi_store_memory, and closed after the last learner. */

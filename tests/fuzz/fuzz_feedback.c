@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "learn/log.h"
+#include "learn/journal/log.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

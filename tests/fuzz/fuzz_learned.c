@@ -16,7 +16,7 @@
 #include "base/blob.h"
 #include "base/json.h"
 #include "base/os.h"
-#include "learn/snapshot.h"
+#include "learn/journal/snapshot.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

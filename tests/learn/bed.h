@@ -9,7 +9,7 @@
 
 #include "base/rng.h"
 #include "learn/capture_text.h"
-#include "learn/micro.h"
+#include "learn/instant/micro.h"
 
 enum { BED_PROMPT = 6, BED_TOKENS = 30 };
 

@@ -14,8 +14,8 @@
 
 #include "harness/assert_ok.h"
 #include "harness/fail_alloc.h"
-#include "learn/log.h"
-#include "learn/snapshot.h"
+#include "learn/journal/log.h"
+#include "learn/journal/snapshot.h"
 #include "store/stores.h"
 
 /* SQLite takes its memory from here, so that it can be refused. The size stands in front. */

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "learn/micro.h"
+#include "learn/instant/micro.h"
 
 enum { LENGTH = 40, COMMON = 30, RARE = 5000, STOP = 7, LIST = 11, PRAISE = 13 };
 

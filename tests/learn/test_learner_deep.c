@@ -9,7 +9,7 @@
 
 #include "base/blob.h"
 #include "learn/learner_bed.h"
-#include "learn/snapshot.h"
+#include "learn/journal/snapshot.h"
 
 static void deep_runs_tell_what_they_measured(void **state)
 {

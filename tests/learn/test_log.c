@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "harness/assert_ok.h"
-#include "learn/log.h"
+#include "learn/journal/log.h"
 #include "store/stores.h"
 
 static rvi_text text(const char *s)

@@ -11,7 +11,7 @@
 
 #include "base/os.h"
 #include "harness/assert_ok.h"
-#include "learn/snapshot.h"
+#include "learn/journal/snapshot.h"
 
 static const uint8_t model[32] = "a model", other_model[32] = "another";
 static rvi_buf dir;

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "learn/text.h"
+#include "learn/journal/text.h"
 
 static rvi_text text(const char *s)
 {

@@ -11,7 +11,7 @@
 #include "base/rng.h"
 #include "formats/gguf_builder.h"
 #include "harness/assert_ok.h"
-#include "learn/learner_internal.h"
+#include "learn/learner/learner_internal.h"
 #include "learn/toy_tokenizer.h"
 
 enum { TINY_LAYERS = 3, TINY_EMBD = 32, TINY_FF = 64, TINY_HEADS = 4, TINY_KV_HEADS = 2 };

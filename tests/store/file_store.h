@@ -2,7 +2,7 @@
 #ifndef TESTS_STORE_FILE_STORE_H
 #define TESTS_STORE_FILE_STORE_H
 
-#include "learn/store.h"
+#include "learn/journal/store.h"
 #include "ruvllm_store.h"
 
 static inline void file_store_close(void *ctx)

@@ -3,7 +3,7 @@
 #define TESTS_STORE_STORES_H
 
 #include "base/os.h"
-#include "learn/store.h"
+#include "learn/journal/store.h"
 #include "store/file_store.h"
 
 static rvi_buf folder;

@@ -18,8 +18,8 @@
 
 #include "base/rng.h"
 #include "harness/assert_ok.h"
-#include "learn/log.h"
-#include "learn/snapshot.h"
+#include "learn/journal/log.h"
+#include "learn/journal/snapshot.h"
 #include "stores.h"
 
 enum { KILLS = 200, SNAPSHOT_MAX = 300000 };

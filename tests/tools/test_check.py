@@ -34,6 +34,10 @@ TREE = [
     ("docs/b.md", "| " + "word " * 30 + "|\n\n```\n" + "word " * 30 + "end\n```\n", None),
     ("tools/a", "# " + "word " * 30 + "end\n", "tools/a:1: 155 columns"),
     ("tools/b", "# fmt: off\n# " + "word " * 30 + "end\n# fmt: on\n", None),
+    ("src/learn/journal/up.c", '#include "learn/instant/x.h"\n', "instant is not below journal"),
+    ("src/learn/study.c", '#include "learn/state/x.h"\n', "state is not below consolidate"),
+    ("src/learn/learner/fine.c", '#include "learn/study.h"\n', None),
+    ("src/learn/attic/a.c", "", "in no known room of src/learn"),
     ("src/text/a.c", '#include "base/mem.h"\n', None),
     ("src/text/b.c", '#include "formats/x.h"\n', "formats is not below text"),
 ]

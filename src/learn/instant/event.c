@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "learn/micro.h"
+#include "learn/instant/micro.h"
 
 static const double plain = 0.3; /* of a score, where tokens have credits of their own */
 

@@ -14,7 +14,7 @@
 
 #include "base/sha256.h"
 #include "decode/answer.h"
-#include "learn/log.h"
+#include "learn/journal/log.h"
 #include "learn/options.h"
 #include "learn/pairs.h"
 #include "learn/recognise/recogniser.h"

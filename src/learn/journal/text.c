@@ -1,4 +1,4 @@
-#include "learn/text.h"
+#include "learn/journal/text.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "learn/vector.h"
+#include "learn/instant/vector.h"
 
 #include <stdint.h>
 

@@ -2,7 +2,7 @@
 #ifndef RVI_LEARN_TEXT_H
 #define RVI_LEARN_TEXT_H
 
-#include "learn/store.h"
+#include "learn/journal/store.h"
 
 rvi_text rvi_text_of(const char *s); /* borrowed; of NULL: none */
 bool rvi_text_is(rvi_text t, const char *s);

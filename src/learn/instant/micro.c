@@ -1,11 +1,11 @@
-#include "learn/micro.h"
+#include "learn/instant/micro.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "learn/vector.h"
+#include "learn/instant/vector.h"
 
 static const char magic[8] = "rvmicro2";
 static const double decay = 0.999, size_cap = 0.05, reach_cap = 0.15, b_rate = 16;

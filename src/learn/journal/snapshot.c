@@ -1,4 +1,4 @@
-#include "learn/snapshot.h"
+#include "learn/journal/snapshot.h"
 
 #include <errno.h>
 #include <inttypes.h>

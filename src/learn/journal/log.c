@@ -1,4 +1,4 @@
-#include "learn/log.h"
+#include "learn/journal/log.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "base/json.h"
-#include "learn/text.h"
+#include "learn/journal/text.h"
 
 #define STREAM "feedback"
 #define HEAD   "feedback.head"

@@ -1,4 +1,4 @@
-#include "learn/delta.h"
+#include "learn/instant/delta.h"
 
 #include <math.h>
 

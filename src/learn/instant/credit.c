@@ -1,4 +1,4 @@
-#include "learn/credit.h"
+#include "learn/instant/credit.h"
 
 #include <math.h>
 

@@ -13,9 +13,9 @@
 #include "base/mem.h"
 #include "base/number.h"
 #include "base/os.h"
-#include "learn/learner_internal.h"
+#include "learn/learner/learner_internal.h"
 #include "learn/prose.h"
-#include "learn/text.h"
+#include "learn/journal/text.h"
 
 enum { RING = 256, PROBE_HALF = 4, PROBE_EVERY = 4 };
 

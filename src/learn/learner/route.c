@@ -3,7 +3,7 @@
  * Where no lesson is asked for, nothing takes part that was trained for one. */
 #include <stdio.h>
 
-#include "learn/learner_internal.h"
+#include "learn/learner/learner_internal.h"
 
 /* ---- recognising ---- */
 

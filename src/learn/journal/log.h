@@ -15,7 +15,7 @@
 #define RVI_LEARN_LOG_H
 
 #include "base/sha256.h"
-#include "learn/store.h"
+#include "learn/journal/store.h"
 
 /* name, text, and what the event must have */
 #define RVI_FEEDBACK_KINDS                                                                         \

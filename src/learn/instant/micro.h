@@ -19,8 +19,8 @@
 #ifndef RVI_LEARN_MICRO_H
 #define RVI_LEARN_MICRO_H
 
-#include "learn/credit.h"
-#include "learn/probe.h"
+#include "learn/instant/credit.h"
+#include "learn/instant/probe.h"
 
 enum {
     RVI_MICRO_MAX_RANK = 4,

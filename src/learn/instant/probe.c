@@ -1,10 +1,10 @@
-#include "learn/probe.h"
+#include "learn/instant/probe.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "learn/vector.h"
+#include "learn/instant/vector.h"
 
 enum { CANDIDATES = RVI_PROBE_TOP + 1 }; /* the most probable, and the one that follows */
 

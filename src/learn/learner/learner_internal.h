@@ -5,7 +5,7 @@
  *   lessons.c       feedback that teaches, and that takes back
  *   route.c         from a request to what takes part in its answer
  *   adapter_sets.c  the sets of adapters that sessions hold
- *   instant.c       scores and thumbs; foresee.c prepares for them
+ *   judgements.c    scores and thumbs; foresee.c prepares for them
  *   round.c         a group of lessons becomes an adapter; deep.c: pairs do; consolidate.c: all
  *                   that waits
  *   generations.c   adapters once they are published
@@ -13,7 +13,7 @@
 #ifndef RVI_LEARN_LEARNER_INTERNAL_H
 #define RVI_LEARN_LEARNER_INTERNAL_H
 
-#include "learn/learner.h"
+#include "learn/learner/learner.h"
 
 enum { RVI_MAX_ADAPTERS = 64 }; /* of a set */
 
@@ -75,7 +75,7 @@ rv_status rvi_learner_hold(rvi_learner *l, const rvi_adapter *const *adapters, i
 void rvi_learner_free_sets(rvi_learner *l); /* whoever holds them */
 void rvi_learner_sweep(rvi_learner *l);     /* frees what was replaced and nobody holds */
 
-/* ---- instant.c ---- */
+/* ---- judgements.c ---- */
 void rvi_instant_deinit(rvi_learner *l);
 /* Before anything looks at what scores taught: the probe, if it is due. */
 rv_status rvi_instant_catch_up(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;

@@ -4,7 +4,7 @@
  * are found again by its serial. A set lives while somebody holds it, and beyond that until one of
  * its adapters is retired; a retired adapter lives until no set names it. */
 #include "base/mem.h"
-#include "learn/learner_internal.h"
+#include "learn/learner/learner_internal.h"
 
 struct rvi_made_set {
     rvi_made_set *next;

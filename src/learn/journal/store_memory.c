@@ -1,6 +1,6 @@
 /* A store on the heap. Streams and tables are arrays of records; a table's is sorted by key. A
  * transaction keeps what it replaced, so that a rollback can put it back without allocating. */
-#include "learn/store.h"
+#include "learn/journal/store.h"
 
 #include <string.h>
 

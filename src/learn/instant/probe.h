@@ -10,7 +10,7 @@
 #define RVI_LEARN_PROBE_H
 
 #include "decode/capture.h"
-#include "learn/delta.h"
+#include "learn/instant/delta.h"
 
 enum {
     RVI_PROBE_TEXTS = 64,

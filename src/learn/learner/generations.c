@@ -5,8 +5,8 @@
  * Numbers rise by one and are never used again. */
 #include <string.h>
 
-#include "learn/learner_internal.h"
-#include "learn/text.h"
+#include "learn/learner/learner_internal.h"
+#include "learn/journal/text.h"
 
 /* ---- names ---- */
 

@@ -1,13 +1,13 @@
 /* The learner's life, and what it says about itself. Options, store and texts it was given are its
  * own; what `parts` names is borrowed and outlives it. */
-#include "learn/learner_internal.h"
+#include "learn/learner/learner_internal.h"
 
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/os.h"
 #include "learn/drift.h"
-#include "learn/learner_internal.h"
+#include "learn/learner/learner_internal.h"
 #include "model/digest.h"
 
 /* ---- lists ---- */

@@ -10,8 +10,8 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/utf8.h"
-#include "learn/learner_internal.h"
-#include "learn/text.h"
+#include "learn/learner/learner_internal.h"
+#include "learn/journal/text.h"
 
 enum { FORGET_MAX = 1024 }; /* bytes of a text to forget */
 

@@ -1,5 +1,5 @@
 /* Checks of what every store has in common; then the store's own function. */
-#include "learn/store.h"
+#include "learn/journal/store.h"
 
 #include <string.h>
 
