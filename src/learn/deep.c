@@ -17,18 +17,18 @@ static size_t gather(const rvi_learner *l, rvi_pair *pairs, uint64_t until, uint
     size_t n = 0;
     *first = UINT64_MAX;
     *last = 0;
-    for (size_t i = 0; i < l->n_pairs + l->n_lessons; i++) {
+    for (size_t i = 0; i < l->preferences.n + l->lessons.n; i++) {
         uint64_t event;
         rvi_pair pair;
-        if (i < l->n_pairs) {
-            const rvi_preference *p = &l->pairs[i];
+        if (i < l->preferences.n) {
+            const rvi_preference *p = &l->preferences.list[i];
             if (p->used) continue;
             pair = (rvi_pair){p->question, p->chosen, p->rejected};
             event = p->event;
         } else {
-            const rvi_lesson *x = &l->lessons[i - l->n_pairs];
+            const rvi_lesson *x = &l->lessons.list[i - l->preferences.n];
             if (!x->stands || x->paired || x->fact->kind != RVI_FACT_FREE || !x->rejected ||
-                rvi_learner_same_words(x->answer, x->rejected))
+                rvi_question_same(x->answer, x->rejected))
                 continue;
             pair = (rvi_pair){x->question, x->answer, x->rejected};
             event = x->event;
@@ -50,18 +50,19 @@ size_t rvi_learner_gather_pairs(const rvi_learner *l, rvi_pair *pairs, uint64_t 
 
 void rvi_learner_use_pairs(rvi_learner *l, uint64_t first, uint64_t last)
 {
-    for (size_t i = 0; i < l->n_pairs; i++)
-        if (l->pairs[i].event >= first && l->pairs[i].event <= last) l->pairs[i].used = true;
-    for (size_t i = 0; i < l->n_lessons; i++)
-        if (l->lessons[i].event >= first && l->lessons[i].event <= last)
-            l->lessons[i].paired = true;
+    for (size_t i = 0; i < l->preferences.n; i++)
+        if (l->preferences.list[i].event >= first && l->preferences.list[i].event <= last)
+            l->preferences.list[i].used = true;
+    for (size_t i = 0; i < l->lessons.n; i++)
+        if (l->lessons.list[i].event >= first && l->lessons.list[i].event <= last)
+            l->lessons.list[i].paired = true;
 }
 
 rv_status rvi_learner_drop_pairs(rvi_learner *l, const char *text, rv_error *err)
 {
     rv_status st = RV_OK;
-    for (size_t i = 0; i < l->n_pairs; i++) {
-        rvi_preference *p = &l->pairs[i];
+    for (size_t i = 0; i < l->preferences.n; i++) {
+        rvi_preference *p = &l->preferences.list[i];
         const char *fields[] = {p->question, p->chosen, p->rejected};
         for (size_t k = 0; k < 3; k++) {
             bool in = false;
@@ -87,7 +88,7 @@ rv_status rvi_deep_take(rvi_deep *d, rvi_learner *l, rv_preference_loss loss, rv
     rv_status st = rvi_learner_own(l, err);
     if (st) return st;
     *d = (rvi_deep){.loss = loss,
-                    .pairs = rvi_alloc_array(l->n_pairs + l->n_lessons + 1, sizeof *d->pairs),
+                    .pairs = rvi_alloc_array(l->preferences.n + l->lessons.n + 1, sizeof *d->pairs),
                     .made = {.number = rvi_learner_next_number(l),
                              .origin = RVI_FROM_PAIRS,
                              .recipe = (rvi_recipe)l->o.recipe}};
@@ -199,8 +200,8 @@ static void tell(rvi_adaptation *out, const measured *m, const char *what, const
 void rvi_learner_report(const rvi_learner *l, size_t first, rvi_adaptation *out)
 {
     measured wordings = {0}, pairs = {0};
-    for (size_t i = first; i < l->n_generations; i++) {
-        const rvi_generation *g = &l->generations[i];
+    for (size_t i = first; i < l->generations.n; i++) {
+        const rvi_generation *g = &l->generations.list[i];
         add(g->origin == RVI_FROM_PAIRS ? &pairs : &wordings, &g->figures);
     }
     tell(out, &wordings, "wordings", " (nats a token)");

@@ -310,7 +310,7 @@ static rv_status load_list(rvi_learner *l, const rvi_buf *data, rv_error *err)
     if (!pairs || memchr(question, 0, (size_t)h.question_len))
         return rvi_error(err, RV_E_STORAGE, "a list of thumbs is cut off");
     rvi_dislike *d =
-        rvi_learner_room((void **)&in->dislikes, in->n_dislikes, &in->cap_dislikes, sizeof *d);
+        rvi_list_room((void **)&in->dislikes, in->n_dislikes, &in->cap_dislikes, sizeof *d);
     if (!d || !(d->question = rvi_alloc_array((size_t)h.question_len + 1, 1)))
         return rvi_nomem(err, "thumbs");
     memcpy(d->question, question, (size_t)h.question_len);

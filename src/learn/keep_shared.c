@@ -108,11 +108,11 @@ rv_status rvi_shared_load(const rvi_learner *l, rvi_generation *g, rv_error *err
 
 static void wait_again(rvi_learner *l)
 {
-    for (size_t i = 0; i < l->n_lessons; i++) {
-        const rvi_generation *g = rvi_learner_generation(l, l->lessons[i].generation);
-        if (!l->lessons[i].generation || !g || g->origin != RVI_FROM_SHARED) continue;
-        l->lessons[i].generation = 0;
-        l->lessons[i].absorbed = false;
+    for (size_t i = 0; i < l->lessons.n; i++) {
+        const rvi_generation *g = rvi_learner_generation(l, l->lessons.list[i].generation);
+        if (!l->lessons.list[i].generation || !g || g->origin != RVI_FROM_SHARED) continue;
+        l->lessons.list[i].generation = 0;
+        l->lessons.list[i].absorbed = false;
     }
 }
 
@@ -120,10 +120,10 @@ rv_status rvi_shared_restore(rvi_learner *l, rv_error *err)
 {
     const rvi_generation *g = NULL;
     rvi_study_options o = rvi_learner_study_options(l);
-    for (size_t i = l->n_generations; !g && i-- > 0;)
-        if (l->generations[i].origin == RVI_FROM_SHARED &&
-            rvi_generation_active(&l->generations[i]))
-            g = &l->generations[i];
+    for (size_t i = l->generations.n; !g && i-- > 0;)
+        if (l->generations.list[i].origin == RVI_FROM_SHARED &&
+            rvi_generation_active(&l->generations.list[i]))
+            g = &l->generations.list[i];
     rvi_shared_deinit(&l->shared);
     if (!g || !l->o.shared) return RV_OK;
     rv_status st = g->theta ? rvi_shared_begin(&l->shared, l->parts.m, &o, err) : RV_OK;

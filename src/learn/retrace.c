@@ -29,7 +29,7 @@ static int list_one(void *ctx, const rvi_feedback *f)
     tracer *t = ctx;
     if (f->kind != RVI_FEEDBACK_PUBLISH || !f->target || !rvi_text_is(f->user, t->l->user))
         return 0;
-    published *p = rvi_learner_room((void **)&t->list, t->n, &t->cap, sizeof *p);
+    published *p = rvi_list_room((void **)&t->list, t->n, &t->cap, sizeof *p);
     if (!p) {
         t->st = rvi_nomem(t->err, "generations");
         return 1;
@@ -50,7 +50,7 @@ static rv_status make_again(tracer *t, const published *p)
 {
     rvi_learner *l = t->l;
     rvi_adaptation ignored = {0};
-    size_t before = l->n_generations;
+    size_t before = l->generations.n;
     char digest[RVI_SHA256_HEX] = "";
     bool made = false;
     rv_status st = rvi_learner_calibrate(l, t->progress, t->ctx, t->err);
@@ -67,8 +67,8 @@ static rv_status make_again(tracer *t, const published *p)
         rvi_round_deinit(&r, l);
     }
     l->deep = NULL;
-    if (!st && l->n_generations > before)
-        st = rvi_adapter_digest(l->generations[before].adapter, digest, t->err);
+    if (!st && l->generations.n > before)
+        st = rvi_adapter_digest(l->generations.list[before].adapter, digest, t->err);
     if (st) return st;
     if (!strcmp(digest, p->digest))
         t->out->n_generations++;
@@ -100,7 +100,7 @@ rv_status rvi_learner_retrace(rvi_learner *fresh, rvi_store *log, rvi_study_prog
 {
     tracer t = {.l = fresh, .progress = progress, .ctx = ctx, .out = out, .err = err};
     *out = (rvi_retrace){0};
-    if (fresh->dir || fresh->n_lessons || fresh->n_generations)
+    if (fresh->dir || fresh->lessons.n || fresh->generations.n)
         return rvi_error(err, RV_E_INVALID,
                          "a log is retraced in a fresh learner without a folder");
     rv_status st = rvi_feedback_read(log, 1, list_one, &t, err);

@@ -20,14 +20,14 @@ static bool waits(const rvi_lesson *x)
 size_t rvi_learner_waiting(const rvi_learner *l)
 {
     size_t n = 0;
-    for (size_t i = 0; i < l->n_lessons; i++) n += waits(&l->lessons[i]);
+    for (size_t i = 0; i < l->lessons.n; i++) n += waits(&l->lessons.list[i]);
     return n;
 }
 
 size_t rvi_learner_standing(const rvi_learner *l)
 {
     size_t n = 0;
-    for (size_t i = 0; i < l->n_lessons; i++) n += l->lessons[i].stands;
+    for (size_t i = 0; i < l->lessons.n; i++) n += l->lessons.list[i].stands;
     return n;
 }
 
@@ -36,7 +36,7 @@ rv_status rvi_round_take(rvi_round *r, rvi_learner *l, rv_error *err)
     *r = (rvi_round){0};
     rv_status st = rvi_learner_own(l, err);
     if (st) return st;
-    size_t n = l->n_lessons + 1;
+    size_t n = l->lessons.n + 1;
     *r = (rvi_round){.waiting = rvi_alloc_array(n, sizeof *r->waiting),
                      .standing = rvi_alloc_array(n, sizeof *r->standing),
                      .old = rvi_alloc_array(n, sizeof *r->old),
@@ -45,8 +45,8 @@ rv_status rvi_round_take(rvi_round *r, rvi_learner *l, rv_error *err)
                      .absorbed = rvi_zalloc_array(n, sizeof *r->absorbed)};
     if (!r->waiting || !r->standing || !r->old || !r->events || !r->said || !r->absorbed)
         return rvi_nomem(err, "lessons");
-    for (size_t i = 0; i < l->n_lessons; i++) {
-        const rvi_lesson *x = &l->lessons[i];
+    for (size_t i = 0; i < l->lessons.n; i++) {
+        const rvi_lesson *x = &l->lessons.list[i];
         if (!x->stands) continue;
         r->said[r->n_standing] = x->event;
         r->standing[r->n_standing++] = x->fact;
@@ -166,13 +166,13 @@ rv_status rvi_round_train(rvi_round *r, rvi_learner *l, const rvi_voice *v,
 bool rvi_round_stands(const rvi_round *r, const rvi_learner *l)
 {
     size_t n = 0;
-    for (size_t i = 0, k = 0; i < l->n_lessons && k < r->n_standing; i++) {
-        if (l->lessons[i].event != r->said[k]) continue;
-        if (!l->lessons[i].stands) return false;
+    for (size_t i = 0, k = 0; i < l->lessons.n && k < r->n_standing; i++) {
+        if (l->lessons.list[i].event != r->said[k]) continue;
+        if (!l->lessons.list[i].stands) return false;
         k++;
     }
-    for (size_t i = 0; i < l->n_lessons; i++) {
-        const rvi_lesson *x = &l->lessons[i];
+    for (size_t i = 0; i < l->lessons.n; i++) {
+        const rvi_lesson *x = &l->lessons.list[i];
         if (x->event < r->made.first || x->event > r->made.last || !waits(x)) continue;
         if (n == r->n_waiting || r->events[n] != x->event) return false;
         n++;
@@ -186,8 +186,8 @@ static rv_status keep_absorbed(const rvi_round *r, rvi_learner *l, rv_error *err
 {
     rv_status st = rvi_store_begin(&l->store, false, err);
     if (st) return st;
-    for (size_t i = 0, k = 0; !st && i < l->n_lessons && k < r->n_waiting; i++) {
-        rvi_lesson *x = &l->lessons[i];
+    for (size_t i = 0, k = 0; !st && i < l->lessons.n && k < r->n_waiting; i++) {
+        rvi_lesson *x = &l->lessons.list[i];
         if (x->event != r->events[k]) continue;
         x->absorbed = r->absorbed[k++];
         st = rvi_learner_keep_absorbed(l, x, err);
@@ -207,9 +207,9 @@ rv_status rvi_round_publish(rvi_round *r, rvi_learner *l, bool *published, rv_er
     r->made.adapter = NULL; /* the generation's, as is what it keeps of a shared one */
     r->made.theta = r->made.fisher = NULL;
     r->was_shared = false;
-    for (size_t i = 0, k = 0; i < l->n_lessons && k < r->n_waiting; i++)
-        if (l->lessons[i].event == r->events[k]) {
-            l->lessons[i].generation = r->made.number;
+    for (size_t i = 0, k = 0; i < l->lessons.n && k < r->n_waiting; i++)
+        if (l->lessons.list[i].event == r->events[k]) {
+            l->lessons.list[i].generation = r->made.number;
             k++;
         }
     return l->o.no_slots ? RV_OK : keep_absorbed(r, l, err);

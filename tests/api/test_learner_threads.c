@@ -535,7 +535,7 @@ static void judgements_are_attended_to(void **ctx)
         assert_int_equal(probed > 0, !beside); /* the probe */
         rv_learner_pause(l);
         assert_int_equal(look(l).generations, 0);
-        assert_int_equal(l->l->n_done, 12);
+        assert_int_equal(l->l->history.n, 12);
         assert_false(l->l->instant.probe_due);
         made[beside] = what_judgements_made(l);
         rv_learner_free(&l);
@@ -572,14 +572,14 @@ static void deep_runs_begin_by_themselves(void **ctx)
     while (look(l).generations < 1) rvi_thread_sleep(0.05);
     rv_learner_pause(l);
     assert_int_equal(rvi_learner_pairs_waiting(l->l), 0);
-    assert_ok(rvi_adapter_digest(l->l->generations[0].adapter, digest[0], err));
+    assert_ok(rvi_adapter_digest(l->l->generations.list[0].adapter, digest[0], err));
     rv_learner_free(&l);
     o.store = NULL; /* on demand the same comes out */
     o.dir = NULL;
     l = open_learner(h, &o);
     for (int i = 0; i < 6; i++) prefer(l, i);
     assert_ok(rv_learner_consolidate(l, RV_LOOP_DEEP, RV_LOSS_DPO, NULL, NULL, NULL, err));
-    assert_ok(rvi_adapter_digest(l->l->generations[0].adapter, digest[1], err));
+    assert_ok(rvi_adapter_digest(l->l->generations.list[0].adapter, digest[1], err));
     assert_string_equal(digest[0], digest[1]);
     rv_learner_free(&l);
 }

@@ -135,9 +135,9 @@ static void events(void **state)
     sweep("correct", correcting, 400);
     assert_ok(rvi_feedback_count(&l->store, &n, err));
     size_t standing = 0;
-    for (size_t i = 0; i < l->n_lessons; i++) standing += l->lessons[i].stands;
+    for (size_t i = 0; i < l->lessons.n; i++) standing += l->lessons.list[i].stands;
     assert_int_equal(standing, 1);
-    assert_int_equal(l->n_lessons, n); /* whatever was logged is a lesson */
+    assert_int_equal(l->lessons.n, n); /* whatever was logged is a lesson */
     sweep("prefer", preferring, 400);
     sweep("plan", planning, 400);
     sweep("status", telling, 400);
@@ -150,7 +150,7 @@ static void loops(void **state)
     while (rvi_learner_pairs_waiting(l) < RVI_DEEP_LEAST) assert_ok(preferring(err));
     sweep("deep loop", studying, 40);
     assert_int_equal(rvi_learner_waiting(l), 0);
-    assert_true(l->n_generations >= 2); /* the correction's, the pairs' */
+    assert_true(l->generations.n >= 2); /* the correction's, the pairs' */
     sweep("plan with adapters", planning, 100);
     sweep("open", opening, 20);
     rvi_adaptation a; /* the other recipe asks for texts that this one has no use for */
@@ -170,7 +170,7 @@ static void forgetting_needs_no_memory(void **state)
     (void)state;
     rvi_plan plan;
     const char *turn = dog;
-    size_t n = l->n_generations;
+    size_t n = l->generations.n;
     l->o.gate = RVI_GATING_OFF; /* all take part */
     assert_ok(rvi_learner_plan(l, &turn, 1, &plan, err));
     assert_non_null(plan.adapters);
@@ -178,11 +178,11 @@ static void forgetting_needs_no_memory(void **state)
     rv_status st = rvi_learner_reset(l, NULL);
     fail_alloc_off();
     assert_int_equal(st, RV_OK);
-    assert_int_equal(l->n_generations, 0);
-    assert_int_equal(l->instant.n_retired, rvi_made_set_of(plan.adapters)->n);
-    assert_true(l->instant.n_retired <= n && l->instant.n_retired > 0);
+    assert_int_equal(l->generations.n, 0);
+    assert_int_equal(l->sets.n_retired, rvi_made_set_of(plan.adapters)->n);
+    assert_true(l->sets.n_retired <= n && l->sets.n_retired > 0);
     rvi_learner_release(l, plan.adapters);
-    assert_int_equal(l->instant.n_retired, 0);
+    assert_int_equal(l->sets.n_retired, 0);
 }
 
 int main(void)

@@ -30,8 +30,8 @@ static void shared_adapters_go_on(void **state)
         }
         teach(l, city, "Oslo");
         study(l, RV_LOOP_BACKGROUND);
-        assert_int_equal(l->n_generations, 2);
-        assert_int_equal(l->generations[0].replaced_by, 2);
+        assert_int_equal(l->generations.n, 2);
+        assert_int_equal(l->generations.list[0].replaced_by, 2);
         if (reopened)
             assert_same(of_generation(l, 2), want);
         else
@@ -48,8 +48,9 @@ static int speaker(rvi_learner *l, const char *question)
     assert_ok(rvi_learner_plan(l, &question, 1, &plan, err));
     const rvi_adapter_set *set = rvi_made_set_of(plan.adapters);
     assert_true(!set || set->n <= 1);
-    for (size_t i = 0; set && set->n && i < l->n_generations; i++)
-        if (set->uses[0].adapter == l->generations[i].adapter) number = l->generations[i].number;
+    for (size_t i = 0; set && set->n && i < l->generations.n; i++)
+        if (set->uses[0].adapter == l->generations.list[i].adapter)
+            number = l->generations.list[i].number;
     rvi_learner_release(l, plan.adapters);
     return number;
 }
@@ -158,7 +159,7 @@ static void adapters_go_out_and_come_back(void **state)
         rv_error e = {0};
         assert_int_equal(rvi_learner_import(foreign, tiny_path(&t, path, names[i]), &a, &e),
                          RV_E_ADAPTER);
-        assert_int_equal(foreign->n_generations, 0);
+        assert_int_equal(foreign->generations.n, 0);
     }
     rvi_learner_free(foreign);
     rv_model_close(&stranger);

@@ -63,7 +63,7 @@ static void deep_runs_look_again(void **state)
         assert_ok(rvi_deep_publish(&d, l, &published, err));
         assert_int_equal(published, !taken_back);
         rvi_deep_deinit(&d);
-        assert_int_equal(l->n_generations, !taken_back);
+        assert_int_equal(l->generations.n, !taken_back);
         assert_int_equal(rvi_learner_pairs_waiting(l), taken_back ? 4 : 1);
     }
     close_both(l, &store);
@@ -108,7 +108,7 @@ static void preferences_are_studied_deep(void **state)
             "into a few words, and that it would be better to begin with the tree itself.",
             i);
         assert_ok(rvi_learner_correct(l, questions[i], answer, "No.", &a, err));
-        assert_int_equal(l->lessons[i].fact->kind, RVI_FACT_FREE);
+        assert_int_equal(l->lessons.list[i].fact->kind, RVI_FACT_FREE);
     }
     uint64_t first, last;
     rvi_pair pairs[16];
@@ -151,7 +151,7 @@ static void stop_run(rvi_store *store, const rvi_learner_options *o, int step)
     rvi_adaptation a;
     assert_int_equal(rvi_learner_consolidate(l, RV_LOOP_DEEP, RV_LOSS_DPO, stop_at, &s, &a, &e),
                      RV_E_CANCELLED);
-    assert_int_equal(l->n_generations, 0);
+    assert_int_equal(l->generations.n, 0);
     rvi_learner_free(l);
 }
 

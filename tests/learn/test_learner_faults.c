@@ -130,7 +130,7 @@ static void published_files_are_known(void **state)
     snprintf(to, sizeof to, "%s/generation-000002.gguf", path);
     assert_ok(rvi_os_replace(from, to, err));
     l = open_on(&store, &o);
-    assert_int_equal(l->n_generations, 0);
+    assert_int_equal(l->generations.n, 0);
     assert_int_equal(rvi_learner_waiting(l), 2);
     close_both(l, &store);
 }
@@ -164,13 +164,13 @@ static void bad_feedback_is_refused(void **state)
     assert_int_equal(rvi_learner_forget(l, "", &a, &e), RV_E_INVALID);
     assert_ok(rvi_feedback_count(&l->store, &n, err));
     assert_int_equal(n, 2); /* nothing of that was logged */
-    assert_int_equal(l->n_lessons, 2);
+    assert_int_equal(l->lessons.n, 2);
     assert_string_equal(slot_of(l, dog), "Rex");
     /* contradictions: the newest wins, however often */
     for (int i = 0; i < 20; i++) teach(l, dog, i % 2 ? "Bello" : "Rex");
     assert_string_equal(slot_of(l, dog), "Bello");
     size_t standing = 0;
-    for (size_t i = 0; i < l->n_lessons; i++) standing += l->lessons[i].stands;
+    for (size_t i = 0; i < l->lessons.n; i++) standing += l->lessons.list[i].stands;
     assert_int_equal(standing, 2);
     /* a question of 64 KiB is fine */
     huge[HUGE - 1] = 0;
@@ -197,12 +197,12 @@ static void steps_that_are_not_numbers_publish_nothing(void **state)
         rv_status st = rvi_learner_consolidate(l, RV_LOOP_DEEP, RV_LOSS_DPO, NULL, NULL, &a, &e);
         assert_int_equal(st, RV_E_LEARNING);
         assert_non_null(strstr(e.text, "not numbers"));
-        assert_int_equal(l->n_generations, 0);
+        assert_int_equal(l->generations.n, 0);
         assert_true(isnan(a.quality_delta));
         assert_string_equal(slot_of(l, dog), "Rex");
         l->o.learning_rate = 2e-3f; /* and it can be done again */
         study(l, RV_LOOP_BACKGROUND);
-        assert_int_equal(l->n_generations, 1);
+        assert_int_equal(l->generations.n, 1);
         close_both(l, &store);
     }
 }
@@ -233,7 +233,7 @@ static void full_disks_lose_nothing(void **state)
     limit_files(4096); /* no generation fits, and no event either */
     rv_status st = rvi_learner_consolidate(l, RV_LOOP_DEEP, RV_LOSS_DPO, NULL, NULL, &a, &e);
     assert_true(st != RV_OK && e.text[0]);
-    assert_int_equal(l->n_generations, 0);
+    assert_int_equal(l->generations.n, 0);
     assert_int_equal(rvi_learner_waiting(l), 2);
     assert_string_equal(slot_of(l, dog), "Rex");
     e = (rv_error){0};
@@ -245,12 +245,12 @@ static void full_disks_lose_nothing(void **state)
     limit_files(RLIM_INFINITY);
     teach(l, city, "Oslo");
     study(l, RV_LOOP_DEEP);
-    assert_int_equal(l->n_generations, 1);
+    assert_int_equal(l->generations.n, 1);
     rvi_learner_free(l);
     assert_ok(file_store(&store, db, 0, err));
     assert_ok(tiny_learner(&l, &t, &o, &store, err));
-    assert_int_equal(l->n_generations, 1);
-    assert_int_equal(l->n_lessons, 3);
+    assert_int_equal(l->generations.n, 1);
+    assert_int_equal(l->lessons.n, 3);
     assert_ok(rvi_feedback_count(&l->store, &n, err));
     assert_int_equal(n, 4);
     rvi_learner_free(l);

@@ -12,8 +12,8 @@
 /* As if the weights said it: what a tiny model with random weights will not do by itself. */
 static void mark_absorbed(rvi_learner *l, size_t lesson)
 {
-    l->lessons[lesson].absorbed = true;
-    assert_ok(rvi_learner_keep_absorbed(l, &l->lessons[lesson], err));
+    l->lessons.list[lesson].absorbed = true;
+    assert_ok(rvi_learner_keep_absorbed(l, &l->lessons.list[lesson], err));
 }
 
 static void absorbed_slots_rest_until_a_rollback(void **state)
@@ -167,10 +167,10 @@ static void the_very_question(void **state)
     const char *asked = sad;
     teach(l, dog, "Rex");
     teach(l, sad, "Because it has rained for nine days, and nobody came to play cards with him.");
-    assert_int_equal(l->lessons[1].fact->kind, RVI_FACT_FREE);
+    assert_int_equal(l->lessons.list[1].fact->kind, RVI_FACT_FREE);
     assert_ok(rvi_learner_plan(l, &asked, 1, &plan, err));
     rvi_learner_release(l, plan.adapters);
-    assert_ptr_equal(plan.lesson, &l->lessons[1]);
+    assert_ptr_equal(plan.lesson, &l->lessons.list[1]);
     teach(l, sums[0], "9");
     teach(l, sums[1], "5");
     for (size_t i = 0; i < 2; i++) {
@@ -192,9 +192,9 @@ static void long_questions_are_learned_too(void **state)
     for (int i = 0; i < 1500; i++) assert_true(rvi_buf_printf(&question, "word%d ", i));
     assert_true(rvi_buf_puts(&question, "and so on?"));
     teach(l, question.data, "Because it has rained for nine days, and nobody came to play cards.");
-    assert_int_equal(l->lessons[0].fact->kind, RVI_FACT_FREE);
+    assert_int_equal(l->lessons.list[0].fact->kind, RVI_FACT_FREE);
     study(l, RV_LOOP_BACKGROUND);
-    assert_int_equal(l->n_generations, 1);
+    assert_int_equal(l->generations.n, 1);
     assert_int_equal(rvi_learner_waiting(l), 0);
     rvi_buf_deinit(&question);
     close_both(l, &store);

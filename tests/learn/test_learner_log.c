@@ -54,7 +54,7 @@ static void logs_make_the_same_generations(void **state)
         assert_ok(rvi_learner_forget(l, "Oslo", &a, err));
         teach(l, car, "Denver");
         study(l, RV_LOOP_BACKGROUND);
-        assert_int_equal(l->n_generations, 5);
+        assert_int_equal(l->generations.n, 5);
         assert_retraced(&store, &o, 5);
         close_both(l, &store);
     }
@@ -104,7 +104,7 @@ static void learners_open_as_they_were(void **state)
         rvi_learner_free(l);
         assert_ok(file_store(&store, db, 0, err));
         assert_ok(tiny_learner(&l, &t, &o, &store, err));
-        assert_int_equal(l->n_generations, 1);
+        assert_int_equal(l->generations.n, 1);
         assert_same(of_generation(l, 1), want);
         assert_string_equal(slot_of(l, dog), "Bello");
         assert_string_equal(slot_of(l, job), "plumber");
@@ -136,7 +136,7 @@ static void numbers_are_given_once(void **state)
     digest second = of_generation(l, 2);
     rvi_learner_free(l);
     l = open_on(&store, &o);
-    assert_int_equal(l->n_generations, 2);
+    assert_int_equal(l->generations.n, 2);
     assert_same(of_generation(l, 1), first);
     assert_same(of_generation(l, 2), second);
     rvi_learner_free(l);
@@ -145,7 +145,7 @@ static void numbers_are_given_once(void **state)
     for (int round = 0; round < 2; round++) {
         l = open_on(&store, &o);
         if (!round) assert_int_equal(study(l, RV_LOOP_BACKGROUND).generation, 3);
-        assert_int_equal(l->n_generations, 2);
+        assert_int_equal(l->generations.n, 2);
         assert_same(of_generation(l, 1), first);
         assert_null(rvi_learner_generation(l, 2));
         assert_non_null(rvi_learner_generation(l, 3));

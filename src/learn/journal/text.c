@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/utf8.h"
 #include "text/unicode.h"
 
@@ -13,6 +14,15 @@ rvi_text rvi_text_of(const char *s)
 bool rvi_text_is(rvi_text t, const char *s)
 {
     return t.len == strlen(s) && (!t.len || !memcmp(t.data, s, t.len));
+}
+
+char *rvi_text_copy(rvi_text t)
+{
+    char *p = rvi_alloc_array(t.len + 1, 1);
+    if (!p) return NULL;
+    if (t.len) memcpy(p, t.data, t.len);
+    p[t.len] = 0;
+    return p;
 }
 
 size_t rvi_text_invalid(rvi_text t)

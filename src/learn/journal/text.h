@@ -6,6 +6,7 @@
 
 rvi_text rvi_text_of(const char *s); /* borrowed; of NULL: none */
 bool rvi_text_is(rvi_text t, const char *s);
+char *rvi_text_copy(rvi_text t); /* terminated; NULL: there is no memory */
 
 /* Where it stops being UTF-8; t.len: nowhere. */
 size_t rvi_text_invalid(rvi_text t);

@@ -152,7 +152,7 @@ static bool has_thumbs(const rvi_learner *l)
 
 bool rvi_whitening_is_due(rvi_learner *l)
 {
-    return l->n_silences && !l->instant.thumbs && rvi_instant_load_whitener(l, NULL) != RV_OK;
+    return l->refusals.n && !l->instant.thumbs && rvi_instant_load_whitener(l, NULL) != RV_OK;
 }
 
 rv_status rvi_whitening_make(rvi_whitening *w, const rvi_learner *l, const rvi_voice *v,
@@ -203,35 +203,22 @@ static rv_status need_thumbs(rvi_learner *l, rv_error *err)
 
 /* ---- adapters ---- */
 
-rv_status rvi_instant_reserve(rvi_learner *l, rv_error *err)
+rv_status rvi_learner_reserve(rvi_learner *l, rv_error *err)
 {
-    rvi_instant *in = &l->instant;
-    size_t want = in->n_retired + l->n_generations + in->n_dislikes + 2; /* one is about to come */
-    if (want <= in->cap_retired) return RV_OK;
-    want = RVI_MAX(want, 2 * in->cap_retired);
-    void *more = rvi_realloc_array(in->retired, want, sizeof *in->retired);
-    if (!more) return rvi_nomem(err, "adapters");
-    in->retired = more;
-    in->cap_retired = want;
-    return RV_OK;
-}
-
-void rvi_instant_retire(rvi_learner *l, rvi_adapter *a)
-{
-    if (a) l->instant.retired[l->instant.n_retired++] = a;
+    return rvi_adapter_sets_reserve(&l->sets, l->generations.n + l->instant.n_dislikes + 2, err);
 }
 
 static void replace(rvi_learner *l, rvi_adapter **at, rvi_adapter *by)
 {
-    rvi_instant_retire(l, *at);
+    rvi_adapter_sets_retire(&l->sets, *at);
     *at = by;
-    rvi_learner_sweep(l);
+    rvi_adapter_sets_sweep(&l->sets);
 }
 
 rv_status rvi_instant_publish(rvi_learner *l, rvi_adapter **at, const rvi_delta *d, rv_error *err)
 {
     rvi_adapter *a = NULL;
-    rv_status st = rvi_instant_reserve(l, err);
+    rv_status st = rvi_learner_reserve(l, err);
     if (!st && d->rank) st = rvi_delta_export(&a, l->parts.m, d, err);
     if (!st) replace(l, at, a);
     return st;
@@ -244,7 +231,7 @@ int rvi_instant_adapters(const rvi_learner *l, const char *question, const rvi_a
     int n = 0;
     if (in->adapter && n < max) out[n++] = in->adapter;
     for (size_t i = 0; question && i < in->n_dislikes && n < max; i++)
-        if (in->dislikes[i].adapter && rvi_learner_same_words(question, in->dislikes[i].question))
+        if (in->dislikes[i].adapter && rvi_question_same(question, in->dislikes[i].question))
             out[n++] = in->dislikes[i].adapter;
     return n;
 }
@@ -264,10 +251,7 @@ void rvi_instant_deinit(rvi_learner *l)
     rvi_probe_free(in->probe);
     rvi_thumbs_free(in->thumbs);
     rvi_whitener_free(in->whitener);
-    *in = (rvi_instant){.capturer = in->capturer, /* sessions' rings are of it */
-                        .retired = in->retired,
-                        .n_retired = in->n_retired,
-                        .cap_retired = in->cap_retired};
+    *in = (rvi_instant){.capturer = in->capturer}; /* sessions' rings are of it */
 }
 
 /* ---- events ---- */
@@ -430,8 +414,7 @@ rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *qu
     if (!st) st = rvi_instant_tokens(c, &tokens, &n, err);
     if (!st) st = need_micro(l, err);
     if (!st && !in->n_states) st = rvi_instant_keep(l, 0, true, err); /* before all of them */
-    if (!st && !rvi_learner_room((void **)&l->done, l->n_done, &l->cap_done, sizeof *l->done))
-        st = rvi_nomem(err, "events");
+    if (!st) st = rvi_history_reserve(&l->history, err);
     if (!st) {
         double start = rvi_os_thread_seconds();
         rvi_scores before = in->scores;
@@ -454,7 +437,7 @@ rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *qu
             *out = (rvi_adaptation){.loop = RV_LOOP_INSTANT, .quality_delta = NAN};
         } else {
             out->event = f.seq;
-            l->done[l->n_done++] = (rvi_done){RVI_DID_SCORE, f.seq};
+            rvi_history_note(&l->history, RVI_DID_SCORE, f.seq);
         }
     }
     if (!st && out->applied) {
@@ -468,7 +451,7 @@ rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *qu
 bool rvi_instant_find_dislike(const rvi_instant *in, const char *question, size_t *at)
 {
     for (size_t i = 0; i < in->n_dislikes; i++)
-        if (rvi_learner_same_words(question, in->dislikes[i].question)) {
+        if (rvi_question_same(question, in->dislikes[i].question)) {
             *at = i;
             return true;
         }
@@ -481,8 +464,8 @@ static rvi_dislike *place_for(rvi_learner *l)
 {
     rvi_instant *in = &l->instant;
     if (in->n_dislikes < RVI_DISLIKES)
-        return rvi_learner_room((void **)&in->dislikes, in->n_dislikes, &in->cap_dislikes,
-                                sizeof *in->dislikes);
+        return rvi_list_room((void **)&in->dislikes, in->n_dislikes, &in->cap_dislikes,
+                             sizeof *in->dislikes);
     rvi_dislike *oldest = in->dislikes;
     for (size_t i = 1; i < in->n_dislikes; i++)
         if (in->dislikes[i].event < oldest->event) oldest = &in->dislikes[i];
@@ -503,8 +486,8 @@ static rv_status dislike_of(rvi_learner *l, const char *question, size_t *out, r
 {
     rvi_instant *in = &l->instant;
     if (rvi_instant_find_dislike(in, question, out)) return RV_OK;
-    rvi_dislike *d = place_for(l), fresh = {.question = rvi_learner_copy(question)};
-    rv_status st = d && fresh.question ? rvi_instant_reserve(l, err) : rvi_nomem(err, "thumbs");
+    rvi_dislike *d = place_for(l), fresh = {.question = rvi_text_copy(rvi_text_of(question))};
+    rv_status st = d && fresh.question ? rvi_learner_reserve(l, err) : rvi_nomem(err, "thumbs");
     if (!st) st = rvi_pairs_new(&fresh.pairs, err);
     if (st) {
         rvi_free(fresh.question);
@@ -588,13 +571,12 @@ rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const cha
     f.note = (rvi_text){text.data ? text.data : "", text.len};
     f.branch = branch + 1;
     /* the places for it first, so that nothing fails once it is logged */
-    if (!st && !rvi_learner_room((void **)&l->done, l->n_done, &l->cap_done, sizeof *l->done))
-        st = rvi_nomem(err, "events");
-    if (!st) st = rvi_learner_silence(l, question, 0, f.note, branch, err);
-    if (!st && (st = append_judgement(l, &f, c, err))) (void)rvi_learner_unsilence(l, 0);
+    if (!st) st = rvi_history_reserve(&l->history, err);
+    if (!st) st = rvi_refusals_add(&l->refusals, question, 0, f.note, branch, err);
+    if (!st && (st = append_judgement(l, &f, c, err))) rvi_refusals_remove(&l->refusals, 0);
     if (!st) {
-        l->silences[l->n_silences - 1].event = out->event = f.seq;
-        l->done[l->n_done++] = (rvi_done){RVI_DID_THUMB, f.seq};
+        l->refusals.list[l->refusals.n - 1].event = out->event = f.seq;
+        rvi_history_note(&l->history, RVI_DID_THUMB, f.seq);
         out->applied = 1;
         out->samples_used = n;
         snprintf(out->notes, sizeof out->notes, "not this answer again where this is asked");
@@ -639,20 +621,17 @@ static rv_status undo_step(rvi_learner *l, const char *question, uint64_t event,
 static rv_status undo_thumb(rvi_learner *l, const rvi_done *d, uint64_t *event, rv_error *err)
 {
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_UNDO);
-    const char *known = rvi_learner_silenced_by(l, d->event);
-    char *question = known ? rvi_learner_copy(known) : NULL;
-    if (known && !question) return rvi_nomem(err, "question");
+    const rvi_refusal *known = rvi_refusals_find(&l->refusals, d->event);
+    char *request = known ? rvi_text_copy(rvi_text_of(known->request)) : NULL;
+    if (known && !request) return rvi_nomem(err, "question");
     f.target = d->event;
     rv_status st = rvi_learner_log(l, &f, err);
     *event = f.seq;
     if (!st && known) {
-        bool last = true;
-        (void)rvi_learner_unsilence(l, d->event);
-        for (size_t i = 0; i < l->n_silences; i++)
-            last = last && !rvi_learner_same_words(l->silences[i].question, question);
-        st = undo_step(l, question, d->event, last, err);
+        rvi_refusals_remove(&l->refusals, d->event);
+        st = undo_step(l, request, d->event, !rvi_refusals_since(&l->refusals, request, 0), err);
     }
-    rvi_free(question);
+    rvi_free(request);
     return st;
 }
 

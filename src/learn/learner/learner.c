@@ -1,53 +1,32 @@
 /* The learner's life, and what it says about itself. Options, store and texts it was given are its
  * own; what `parts` names is borrowed and outlives it. */
-#include "learn/learner/learner_internal.h"
-
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/os.h"
 #include "learn/drift.h"
+#include "learn/journal/text.h"
 #include "learn/learner/learner_internal.h"
 #include "model/digest.h"
-
-/* ---- lists ---- */
-
-char *rvi_learner_copy(const char *s)
-{
-    size_t len = strlen(s) + 1;
-    char *p = rvi_alloc_array(len, 1);
-    if (p) memcpy(p, s, len);
-    return p;
-}
-
-void *rvi_learner_room(void **list, size_t n, size_t *cap, size_t size)
-{
-    if (n == *cap) {
-        size_t more = *cap ? 2 * *cap : 32;
-        void *p = rvi_realloc_array(*list, more, size);
-        if (!p) return NULL;
-        *list = p;
-        *cap = more;
-    }
-    return memset((char *)*list + n * size, 0, size);
-}
 
 /* ---- beginning and end ---- */
 
 static void forget_all(rvi_learner *l)
 {
     if (l->recogniser) rvi_recogniser_clear(l->recogniser);
-    for (size_t i = 0; i < l->n_lessons; i++) rvi_lesson_deinit(&l->lessons[i]);
-    for (size_t i = 0; i < l->n_generations; i++) {
-        rvi_instant_retire(l, l->generations[i].adapter);
-        rvi_generation_deinit(&l->generations[i]);
+    for (size_t i = 0; i < l->generations.n; i++) {
+        rvi_adapter_sets_retire(&l->sets, l->generations.list[i].adapter);
+        rvi_generation_deinit(&l->generations.list[i]);
     }
-    for (size_t i = 0; i < l->n_pairs; i++) rvi_preference_deinit(&l->pairs[i]);
-    while (l->n_silences) (void)rvi_learner_unsilence(l, l->silences[0].event);
-    l->n_lessons = l->n_generations = l->n_pairs = l->n_done = 0;
+    rvi_free(l->generations.list);
+    l->generations = (rvi_generations){.last_number = l->generations.last_number};
+    rvi_history_deinit(&l->history);
+    rvi_lessons_deinit(&l->lessons);
+    rvi_preferences_deinit(&l->preferences);
+    rvi_refusals_deinit(&l->refusals);
     rvi_shared_deinit(&l->shared);
     rvi_instant_deinit(l);
-    rvi_learner_sweep(l);
+    rvi_adapter_sets_sweep(&l->sets);
 }
 
 rv_status rvi_learner_new(rvi_learner **out, const rvi_learner_parts *parts,
@@ -63,11 +42,13 @@ rv_status rvi_learner_new(rvi_learner **out, const rvi_learner_parts *parts,
     l->o = *o;
     l->store = *take;
     l->lock = -1;
+    l->sets = (rvi_adapter_sets){
+        .m = parts->m, .new_serial = parts->new_serial, .serial_ctx = parts->serial_ctx};
     *take = (rvi_store){0};
     rv_status st = l->store.by.append ? RV_OK : rvi_store_memory(&l->store, err);
     if (!st) st = rvi_model_digest(parts->m->source, parts->m->be, l->digest, err);
-    l->user = rvi_learner_copy(o->user ? o->user : "default");
-    if (o->dir) l->dir = rvi_learner_copy(o->dir);
+    l->user = rvi_text_copy(rvi_text_of(o->user ? o->user : "default"));
+    if (o->dir) l->dir = rvi_text_copy(rvi_text_of(o->dir));
     if (!st && (!l->user || (o->dir && !l->dir))) st = rvi_nomem(err, "learner");
     l->o.user = l->user;
     l->o.dir = l->dir;
@@ -91,15 +72,8 @@ void rvi_learner_free(rvi_learner *l)
     if (!l) return;
     rvi_learner_settle(l);
     forget_all(l);
-    rvi_learner_free_sets(l);
-    rvi_learner_sweep(l);
+    rvi_adapter_sets_deinit(&l->sets);
     rvi_capturer_free(l->instant.capturer);
-    rvi_free(l->instant.retired);
-    rvi_free(l->done);
-    rvi_free(l->lessons);
-    rvi_free(l->generations);
-    rvi_free(l->pairs);
-    rvi_free(l->silences);
     if (l->grounded) rvi_ground_deinit(&l->ground);
     rvi_replay_deinit(&l->replay);
     rvi_recogniser_free(l->recogniser);
@@ -214,21 +188,21 @@ rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
     put_doing(out, &l->doing);
     if (l->trouble[0]) put_text(out, ",", "background_error", l->trouble);
     (void)rvi_buf_printf(out, ",\"generations\":[");
-    for (size_t i = 0; i < l->n_generations; i++) {
+    for (size_t i = 0; i < l->generations.n; i++) {
         if (i) (void)rvi_buf_putc(out, ',');
-        put_generation(out, &l->generations[i]);
+        put_generation(out, &l->generations.list[i]);
     }
     (void)rvi_buf_printf(out, "],\"learned\":[");
     n = 0;
-    for (size_t i = 0; i < l->n_lessons; i++) {
-        if (!l->lessons[i].stands) continue;
+    for (size_t i = 0; i < l->lessons.n; i++) {
+        if (!l->lessons.list[i].stands) continue;
         if (n++) (void)rvi_buf_putc(out, ',');
-        put_lesson(out, &l->lessons[i]);
+        put_lesson(out, &l->lessons.list[i]);
     }
     (void)rvi_buf_printf(out, "],\"preferences\":[");
-    for (size_t i = 0; i < l->n_pairs; i++) {
+    for (size_t i = 0; i < l->preferences.n; i++) {
         if (i) (void)rvi_buf_putc(out, ',');
-        put_preference(out, &l->pairs[i]);
+        put_preference(out, &l->preferences.list[i]);
     }
     (void)rvi_buf_printf(out, "]}");
     return out->failed ? rvi_nomem(err, "status") : RV_OK;

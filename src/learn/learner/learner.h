@@ -12,71 +12,15 @@
 
 #include <stdatomic.h>
 
-#include "base/sha256.h"
-#include "decode/answer.h"
-#include "learn/journal/log.h"
 #include "learn/options.h"
 #include "learn/pairs.h"
 #include "learn/recognise/recogniser.h"
-#include "learn/study.h"
-
-/* A question and the answer it should have had, as they were given. */
-typedef struct rvi_lesson {
-    uint64_t event;
-    char *question, *answer;
-    rvi_ids spoken; /* the answer's tokens, ended */
-    rvi_fact *fact; /* the two as training reads them */
-    char *rejected; /* what the model had said; may be NULL */
-    int generation; /* that holds it; 0: it waits */
-    bool stands;
-    uint64_t ended_by; /* the event after which it no longer stands */
-    bool absorbed;     /* the adapter says it by itself: there the slot rests */
-    bool paired;       /* FREE: went into an adapter as a pair with what was rejected */
-} rvi_lesson;
-
-typedef enum rvi_origin {
-    RVI_FROM_GROUP,
-    RVI_FROM_SHARED,
-    RVI_FROM_PAIRS,
-    RVI_FROM_FILE,
-    RVI_FROM_MERGE
-} rvi_origin;
-
-enum { RVI_GENERATION_PARENTS = 8 };
-
-typedef struct rvi_generation {
-    int number; /* 1, 2, 3 ... */
-    rvi_origin origin;
-    rvi_recipe recipe;
-    bool gated;
-    bool gone;       /* rolled back */
-    int replaced_by; /* the number of a later one; 0: none */
-    rvi_adapter *adapter;
-    float *theta, *fisher; /* of a shared adapter when it was published: what training goes on from,
-                              n_theta each; may be NULL */
-    size_t n_theta;
-    int n_groups;
-    uint64_t first, last; /* events it was made from; 0: none */
-    uint64_t known;       /* the last event of the log when its making began; 0: not made here */
-    int parents[RVI_GENERATION_PARENTS];
-    size_t n_parents;
-    rvi_study_result figures; /* n_steps 0: not trained here */
-} rvi_generation;
-
-typedef struct rvi_preference {
-    uint64_t event;
-    char *question, *chosen, *rejected;
-    bool used;
-} rvi_preference;
-
-/* A thumb down: where the same is asked again, corrections from before it are not spoken, and the
- * answer does not go on as the one that got it did (answer.h). */
-typedef struct rvi_silence {
-    char *question;
-    uint64_t event;
-    char *avoid; /* how that one began; NULL: unknown */
-    size_t branch;
-} rvi_silence;
+#include "learn/state/adapter_sets.h"
+#include "learn/state/generations.h"
+#include "learn/state/history.h"
+#include "learn/state/lessons.h"
+#include "learn/state/preferences.h"
+#include "learn/state/refusals.h"
 
 typedef struct rvi_learner_parts { /* all borrowed */
     const rvi_model *m;
@@ -131,24 +75,10 @@ typedef struct rvi_instant {
     size_t n_dislikes, cap_dislikes;
     rvi_foreseen foreseen[RVI_FORESEEN];
     size_t next_foreseen;
-    int since_probe;       /* events */
-    bool probe_due;        /* and not done yet */
-    bool whole;            /* probe and whitener know the model's own texts too */
-    rvi_adapter **retired; /* adapters that were replaced and that sets may still name */
-    size_t n_retired, cap_retired;
+    int since_probe; /* events */
+    bool probe_due;  /* and not done yet */
+    bool whole;      /* probe and whitener know the model's own texts too */
 } rvi_instant;
-
-/* An event that undo can take back. */
-typedef enum rvi_done_kind {
-    RVI_DID_CORRECT,
-    RVI_DID_SCORE,
-    RVI_DID_THUMB,
-    RVI_DID_PREFER
-} rvi_done_kind;
-typedef struct rvi_done {
-    rvi_done_kind kind;
-    uint64_t event;
-} rvi_done;
 
 /* What a background thread does, for whoever asks. Texts are constants. */
 typedef struct rvi_doing {
@@ -159,9 +89,6 @@ typedef struct rvi_doing {
 } rvi_doing;
 
 void rvi_doing_begin(rvi_doing *d, const char *what, int n);
-
-/* A set of adapters that sessions may hold. */
-typedef struct rvi_made_set rvi_made_set;
 
 typedef struct rvi_learner {
     rvi_learner_parts parts;
@@ -177,21 +104,15 @@ typedef struct rvi_learner {
     bool calibrated;   /* replay is there */
     rvi_ground ground; /* of replay, if grounded; whoever trains has it, and shared */
     bool grounded;
-    rvi_lesson *lessons;
-    size_t n_lessons, cap_lessons;
-    rvi_generation *generations;
-    size_t n_generations, cap_generations;
-    int last_number; /* the highest that the log names, of generations that are left out too */
-    rvi_preference *pairs;
-    size_t n_pairs, cap_pairs;
-    rvi_silence *silences;
-    size_t n_silences, cap_silences;
+    rvi_history history;
+    rvi_lessons lessons;
+    rvi_preferences preferences;
+    rvi_refusals refusals;
+    rvi_generations generations;
+    rvi_adapter_sets sets; /* handed out */
     rvi_shared shared;
-    rvi_made_set *sets;         /* adapter sets handed out */
     rvi_recogniser *recogniser; /* of the lessons that stand */
     rvi_instant instant;
-    rvi_done *done; /* newest last */
-    size_t n_done, cap_done;
     const char *deep; /* "dpo" or "kto": the consolidation under way is, with this loss; or NULL */
     rvi_doing doing;
     char trouble[512]; /* why its last round came to nothing; "": it did not */
@@ -308,9 +229,7 @@ rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_tu
  * own, valid until the next call. */
 size_t rvi_learner_avoids(const rvi_learner *l, const char *question, rvi_avoid *out, size_t max);
 
-const rvi_adapter_set *rvi_made_set_of(const rvi_made_set *s); /* NULL for NULL */
-rvi_made_set *rvi_made_set_retain(rvi_made_set *s);            /* accepts NULL */
-void rvi_learner_release(rvi_learner *l, rvi_made_set *s);     /* accepts NULL */
+void rvi_learner_release(rvi_learner *l, rvi_made_set *s); /* accepts NULL */
 
 /* The ring of a session's answers. */
 rv_status rvi_learner_capture(rvi_learner *l, rvi_capture **out, rv_error *err) RVI_MUST_CHECK;

@@ -1,25 +1,21 @@
 /* learner_internal.h - what the files of the learner share among themselves.
  *
  *   learner.c       its life, and what it says about itself
- *   calibrate.c     what is made once for a model, before training
- *   lessons.c       feedback that teaches, and that takes back
- *   route.c         from a request to what takes part in its answer
- *   adapter_sets.c  the sets of adapters that sessions hold
+ *   fold.c          the log, and the owners of what follows from it (learn/state)
+ *   feedback.c      corrections and preferences, undoing, forgetting
  *   judgements.c    scores and thumbs; foresee.c prepares for them
+ *   route.c         from a request to what takes part in its answer
+ *   publish.c       adapters become generations, and go back; keep.c: their files
+ *   calibrate.c     what is made once for a model, before training
  *   round.c         a group of lessons becomes an adapter; deep.c: pairs do; consolidate.c: all
  *                   that waits
- *   generations.c   adapters once they are published
- *   keep.c          to the disk and back; keep_shared.c, keep_instant.c, retrace.c */
+ *   keep_shared.c, keep_instant.c, retrace.c   to the disk and back */
 #ifndef RVI_LEARN_LEARNER_INTERNAL_H
 #define RVI_LEARN_LEARNER_INTERNAL_H
 
 #include "learn/learner/learner.h"
-
-enum { RVI_MAX_ADAPTERS = 64 }; /* of a set */
-
-/* ---- learner.c ---- */
-void *rvi_learner_room(void **list, size_t n, size_t *cap, size_t size); /* for one more, zeroed */
-char *rvi_learner_copy(const char *s);
+#include "learn/state/list.h"
+#include "learn/state/question.h"
 
 /* ---- calibrate.c ---- */
 rv_status rvi_learner_need_ground(rvi_learner *l, const rvi_voice *v,
@@ -27,39 +23,21 @@ rv_status rvi_learner_need_ground(rvi_learner *l, const rvi_voice *v,
                                   rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_calibration_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK; /* from the store */
 
-/* ---- keep.c: whose the state is ---- Processes may read the same state; one of them changes it.
+/* ---- fold.c: whose the state is ---- Processes may read the same state; one of them changes it.
  * The first that wants to has it from then on; one that has to wait takes over what the other has
  * learned. Comes before anything else that a change looks at: lists may grow. */
 rv_status rvi_learner_own(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 /* Owns it, and appends to the log. */
 rv_status rvi_learner_log(rvi_learner *l, rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
 
-/* ---- lessons.c ---- */
-void rvi_lesson_deinit(rvi_lesson *x);
-void rvi_preference_deinit(rvi_preference *p);
+rv_status rvi_learner_fold(rvi_learner *l, const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_keep_absorbed(rvi_learner *l, const rvi_lesson *x,
+                                    rv_error *err) RVI_MUST_CHECK;
+
+/* ---- feedback.c ---- */
 rvi_feedback rvi_learner_event(const rvi_learner *l, rvi_feedback_kind kind); /* of its user */
 rvi_adaptation rvi_adaptation_new(rv_learn_loop loop); /* nothing done, nothing measured */
-rv_status rvi_learner_note(rvi_learner *l, rvi_done_kind kind, uint64_t event,
-                           rv_error *err) RVI_MUST_CHECK;
-void rvi_learner_unnote(rvi_learner *l, uint64_t event); /* it was taken back */
-bool rvi_learner_same_words(const char *a, const char *b);
-rv_status rvi_learner_add_lesson(rvi_learner *l, uint64_t event, const char *question,
-                                 const char *answer, const char *rejected,
-                                 rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_add_pair(rvi_learner *l, uint64_t event, const char *question,
-                               const char *chosen, const char *rejected,
-                               rv_error *err) RVI_MUST_CHECK;
-/* event 0: not logged yet. avoid: how the answer began (may be NULL), and how much of that others
- * may share. */
-rv_status rvi_learner_silence(rvi_learner *l, const char *question, uint64_t event, rvi_text avoid,
-                              size_t branch, rv_error *err) RVI_MUST_CHECK;
-bool rvi_learner_unsilence(rvi_learner *l, uint64_t event); /* false: there was none */
-/* The question of a thumb down; NULL: unknown. */
-const char *rvi_learner_silenced_by(const rvi_learner *l, uint64_t event);
-bool rvi_learner_silenced(const rvi_learner *l, const rvi_lesson *x, const char *question);
-void rvi_learner_take_back(rvi_learner *l, uint64_t event, uint64_t by, rvi_adaptation *out);
-rv_status rvi_learner_drop(rvi_learner *l, const char *text, uint64_t by, rvi_adaptation *out,
-                           rv_error *err) RVI_MUST_CHECK;
 
 /* ---- route.c ---- */
 /* How lessons read, in the store; ctx is the learner (rvi_recogniser_memory). */
@@ -67,13 +45,6 @@ bool rvi_learner_recall_reading(void *ctx, uint64_t lesson, rvi_buf *out);
 void rvi_learner_keep_reading(void *ctx, uint64_t lesson, const void *data, size_t len);
 /* After every change of what stands: the recogniser knows exactly those lessons. */
 rv_status rvi_learner_recognise_anew(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-
-/* ---- adapter_sets.c ---- */
-/* The set of these adapters, held for the caller; n 0: NULL. */
-rv_status rvi_learner_hold(rvi_learner *l, const rvi_adapter *const *adapters, int n,
-                           rvi_made_set **out, rv_error *err) RVI_MUST_CHECK;
-void rvi_learner_free_sets(rvi_learner *l); /* whoever holds them */
-void rvi_learner_sweep(rvi_learner *l);     /* frees what was replaced and nobody holds */
 
 /* ---- judgements.c ---- */
 void rvi_instant_deinit(rvi_learner *l);
@@ -85,9 +56,7 @@ rv_status rvi_instant_tokens(const rvi_capture *c, rvi_captured **out, int *n,
 bool rvi_instant_find_dislike(const rvi_instant *in, const char *question, size_t *at);
 /* Room for every adapter there is and one more, so that retiring cannot fail; comes before each new
  * one. */
-rv_status rvi_instant_reserve(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-/* No new set will name it; freed when the last session lets go of it. Accepts NULL. */
-void rvi_instant_retire(rvi_learner *l, rvi_adapter *a);
+rv_status rvi_learner_reserve(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_instant_new_micro(rvi_learner *l,
                                 rv_error *err) RVI_MUST_CHECK; /* if there is none */
 rv_status rvi_instant_publish(rvi_learner *l, rvi_adapter **at, const rvi_delta *d,
@@ -122,10 +91,7 @@ void rvi_learner_report(const rvi_learner *l, size_t first, rvi_adaptation *out)
 /* ---- consolidate.c ---- */
 rvi_study_options rvi_learner_study_options(const rvi_learner *l);
 
-/* ---- generations.c ---- */
-/* "R7", "R1", "shared", "preferences", "import", "merge": and back. */
-const char *rvi_recipe_name(const rvi_generation *g);
-void rvi_recipe_read(rvi_generation *g, rvi_text name);
+/* ---- publish.c ---- */
 int rvi_learner_next_number(const rvi_learner *l);
 rv_status rvi_learner_add_generation(rvi_learner *l, const rvi_generation *g,
                                      rv_error *err) RVI_MUST_CHECK;
@@ -137,18 +103,14 @@ rv_status rvi_learner_publish(rvi_learner *l, rvi_generation *g, uint64_t *event
  * was). */
 rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char *digest,
                                    const char *file, uint64_t *event, rv_error *err) RVI_MUST_CHECK;
-void rvi_generations_settle(rvi_learner *l);           /* which generation replaces which */
-void rvi_learner_go_back(rvi_learner *l, uint64_t to); /* generations of higher numbers are gone */
-bool rvi_generation_active(const rvi_generation *g);
 /* Was the lesson taught to it, or to one that it replaced? */
-bool rvi_generation_holds(const rvi_learner *l, const rvi_generation *g, const rvi_lesson *x);
+bool rvi_learner_holds(const rvi_learner *l, const rvi_generation *g, const rvi_lesson *x);
 /* Does an active adapter say it by itself, so that its slot is silent? */
 bool rvi_learner_rests(const rvi_learner *l, const rvi_lesson *x);
-bool rvi_merge_gated(const rvi_learner *l, const rvi_generation *g); /* by its parents */
 
 /* ---- keep.c ---- */
-rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_fold(rvi_learner *l, const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_fold_generation(rvi_learner *l, const rvi_feedback *f,
+                                      rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_save_generation(rvi_learner *l, const rvi_generation *g,
                                       rv_error *err) RVI_MUST_CHECK;
 /* Before it has its number for good: in a file named by its digest, which is moved into place
@@ -157,8 +119,6 @@ rv_status rvi_learner_save_early(rvi_learner *l, const rvi_voice *v, const rvi_g
                                  const char *digest, rvi_buf *file, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_move_generation(rvi_learner *l, const char *file, const rvi_generation *g,
                                       rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_keep_absorbed(rvi_learner *l, const rvi_lesson *x,
-                                    rv_error *err) RVI_MUST_CHECK;
 
 /* ---- keep_shared.c: how a shared adapter was when a generation was made of it ---- */
 rv_status rvi_shared_keep(rvi_generation *g, const rvi_shared *s, rv_error *err) RVI_MUST_CHECK;

@@ -34,21 +34,14 @@ void rvi_learner_keep_reading(void *ctx, uint64_t lesson, const void *data, size
 rv_status rvi_learner_recognise_anew(rvi_learner *l, rv_error *err)
 {
     rv_status st = RV_OK;
-    for (size_t i = 0; !st && i < l->n_lessons; i++) {
-        const rvi_lesson *x = &l->lessons[i];
+    for (size_t i = 0; !st && i < l->lessons.n; i++) {
+        const rvi_lesson *x = &l->lessons.list[i];
         if (!x->stands)
             rvi_recogniser_remove(l->recogniser, x->event);
         else
             st = rvi_recogniser_add(l->recogniser, x->event, x->question, x->answer, err);
     }
     return st;
-}
-
-static rvi_lesson *lesson_of(const rvi_learner *l, uint64_t event)
-{
-    for (size_t i = l->n_lessons; i-- > 0;)
-        if (l->lessons[i].event == event) return &l->lessons[i];
-    return NULL;
 }
 
 /* The lesson that the request asks for, if one surely does. A lesson that got a thumb down for this
@@ -60,8 +53,8 @@ static rv_status recognise(rvi_learner *l, const char *request, rvi_plan *out, r
     size_t n;
     rv_status st = rvi_recogniser_ask(l->recogniser, request, found, LIKELY, &n, err);
     for (size_t i = 0; !st && i < n && found[i].sure && !out->asked; i++) {
-        const rvi_lesson *x = lesson_of(l, found[i].lesson);
-        if (!x || rvi_learner_silenced(l, x, request)) continue;
+        const rvi_lesson *x = rvi_lessons_find(&l->lessons, found[i].lesson);
+        if (!x || rvi_refusals_since(&l->refusals, request, x->event)) continue;
         out->asked = x;
         out->probability = found[i].probability;
     }
@@ -69,21 +62,11 @@ static rv_status recognise(rvi_learner *l, const char *request, rvi_plan *out, r
 }
 
 /* What was brought in has no lessons that could open a gate for it. */
-static bool of_lessons(const rvi_learner *l, const rvi_generation *g)
-{
-    bool yes = g->origin == RVI_FROM_GROUP || g->origin == RVI_FROM_SHARED;
-    for (size_t i = 0; !yes && i < g->n_parents; i++) {
-        const rvi_generation *parent =
-            g->parents[i] ? rvi_learner_generation(l, g->parents[i]) : NULL;
-        yes = parent && parent->number < g->number && of_lessons(l, parent);
-    }
-    return yes;
-}
-
 static bool is_gated(const rvi_learner *l, const rvi_generation *g)
 {
     if (l->o.gate == RVI_GATING_OFF) return false;
-    return g->gated || (l->o.gate == RVI_GATING_ON && of_lessons(l, g));
+    return g->gated ||
+           (l->o.gate == RVI_GATING_ON && rvi_generations_of_lessons(&l->generations, g));
 }
 
 /* Does this generation take part where this lesson (NULL: none) is asked for? */
@@ -92,7 +75,7 @@ static bool takes_part(const rvi_learner *l, const rvi_generation *g, const rvi_
 {
     if (!rvi_generation_active(g)) return false;
     if (all || !is_gated(l, g)) return true;
-    return asked && rvi_generation_holds(l, g, asked);
+    return asked && rvi_learner_holds(l, g, asked);
 }
 
 /* The adapters for this lesson and this question; question NULL: all that are active. */
@@ -102,13 +85,13 @@ static rv_status hold_adapters(rvi_learner *l, const rvi_lesson *asked, const ch
     const rvi_adapter *adapters[RVI_MAX_ADAPTERS], *instant[RVI_MAX_ADAPTERS];
     int n_instant = rvi_instant_adapters(l, question, instant, RVI_MAX_ADAPTERS);
     int n = 0, n_more = n_instant - RVI_MAX_ADAPTERS; /* too many: the oldest stay out */
-    for (size_t i = 0; i < l->n_generations; i++)
-        n_more += takes_part(l, &l->generations[i], asked, !question);
-    for (size_t i = 0; i < l->n_generations; i++)
-        if (takes_part(l, &l->generations[i], asked, !question) && n_more-- <= 0)
-            adapters[n++] = l->generations[i].adapter;
+    for (size_t i = 0; i < l->generations.n; i++)
+        n_more += takes_part(l, &l->generations.list[i], asked, !question);
+    for (size_t i = 0; i < l->generations.n; i++)
+        if (takes_part(l, &l->generations.list[i], asked, !question) && n_more-- <= 0)
+            adapters[n++] = l->generations.list[i].adapter;
     for (int i = 0; i < n_instant; i++) adapters[n++] = instant[i];
-    return rvi_learner_hold(l, adapters, n, out, err);
+    return rvi_adapter_sets_hold(&l->sets, adapters, n, out, err);
 }
 
 /* A slot rests where its adapter was seen to say the same by itself: alone, asked the very question
@@ -117,7 +100,7 @@ static bool rests(const rvi_learner *l, const rvi_plan *p, const char *const *tu
 {
     const rvi_adapter_set *set = rvi_made_set_of(p->adapters);
     return n_turns == 1 && set && set->n == 1 && rvi_learner_rests(l, p->asked) &&
-           rvi_learner_same_words(turns[0], p->asked->question);
+           rvi_question_same(turns[0], p->asked->question);
 }
 
 rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_turns, rvi_plan *out,
@@ -137,4 +120,14 @@ rv_status rvi_learner_all(rvi_learner *l, rvi_made_set **out, rv_error *err)
 {
     rv_status st = rvi_instant_catch_up(l, err);
     return st ? st : hold_adapters(l, NULL, NULL, out, err);
+}
+
+size_t rvi_learner_avoids(const rvi_learner *l, const char *question, rvi_avoid *out, size_t max)
+{
+    return rvi_refusals_avoids(&l->refusals, question, out, max);
+}
+
+void rvi_learner_release(rvi_learner *l, rvi_made_set *s)
+{
+    rvi_adapter_sets_release(&l->sets, s);
 }

@@ -1,0 +1,183 @@
+/* Feedback that teaches, and that takes back: corrections, preferences, undoing, forgetting.
+ *
+ * Everything is logged before it has an effect, and the places for it are made before it is logged:
+ * what is logged counts from then on, and nothing can fail that would make it not count. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/os.h"
+#include "base/utf8.h"
+#include "learn/learner/learner_internal.h"
+#include "learn/journal/text.h"
+
+enum { FORGET_MAX = 1024 }; /* bytes of a text to forget */
+
+rvi_feedback rvi_learner_event(const rvi_learner *l, rvi_feedback_kind kind)
+{
+    rvi_feedback f = rvi_feedback_new(kind);
+    f.user = rvi_text_of(l->user);
+    return f;
+}
+
+rvi_adaptation rvi_adaptation_new(rv_learn_loop loop)
+{
+    return (rvi_adaptation){.loop = loop, .quality_delta = NAN};
+}
+
+/* Of a long answer its beginning, in whole characters. */
+static void note_answer(rvi_adaptation *out, const char *before, const char *answer)
+{
+    size_t len = RVI_MIN(strlen(answer), sizeof out->notes - 1 - strlen(before));
+    len -= rvi_utf8_incomplete(answer, len);
+    snprintf(out->notes, sizeof out->notes, "%s%.*s", before, (int)len, answer);
+}
+
+/* ---- corrections ---- */
+
+rv_status rvi_learner_correct(rvi_learner *l, const char *question, const char *answer,
+                              const char *rejected, rvi_adaptation *out, rv_error *err)
+{
+    double start = rvi_os_seconds();
+    rvi_lesson x;
+    rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_CORRECTION);
+    f.question = rvi_text_of(question);
+    f.corrected = rvi_text_of(answer);
+    f.given = rvi_text_of(rejected);
+    *out = rvi_adaptation_new(RV_LOOP_INSTANT);
+    rv_status st = rvi_feedback_check(&f, err);
+    if (!st) st = rvi_learner_own(l, err);
+    if (!st) st = rvi_lessons_reserve(&l->lessons, err);
+    if (!st) st = rvi_history_reserve(&l->history, err);
+    if (!st) st = rvi_lesson_init(&x, &l->voice, question, answer, rejected, err);
+    if (st) return st;
+    if ((st = rvi_learner_log(l, &f, err))) {
+        rvi_lesson_deinit(&x);
+        return st;
+    }
+    note_answer(out, "", x.answer);
+    rvi_lessons_add(&l->lessons, &x, f.seq);
+    rvi_history_note(&l->history, RVI_DID_CORRECT, f.seq);
+    double added = rvi_os_seconds();
+    st = rvi_learner_recognise_anew(l, err);
+    out->forward_us = (rvi_os_seconds() - added) * 1e6;
+    out->applied = !st;
+    out->event = f.seq;
+    out->samples_used = 1;
+    out->latency_us = (added - start) * 1e6;
+    return st;
+}
+
+/* ---- preferences ---- */
+
+rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *chosen,
+                             const char *rejected, rvi_adaptation *out, rv_error *err)
+{
+    *out = rvi_adaptation_new(RV_LOOP_DEEP);
+    rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_CORRECTION);
+    f.question = rvi_text_of(question);
+    f.corrected = rvi_text_of(chosen);
+    f.given = rvi_text_of(rejected);
+    f.note = rvi_text_of("preference");
+    rv_status st = rvi_learner_own(l, err);
+    if (!st) st = rvi_history_reserve(&l->history, err);
+    if (!st) st = rvi_preferences_add(&l->preferences, 0, question, chosen, rejected, err);
+    if (st) return st;
+    if ((st = rvi_learner_log(l, &f, err))) {
+        (void)rvi_preferences_remove(&l->preferences, 0);
+        return st;
+    }
+    l->preferences.list[l->preferences.n - 1].event = f.seq;
+    rvi_history_note(&l->history, RVI_DID_PREFER, f.seq);
+    out->applied = 1;
+    out->event = f.seq;
+    snprintf(out->notes, sizeof out->notes, "kept for the next deep run");
+    return RV_OK;
+}
+
+/* ---- taking back ---- */
+
+/* What cannot be taken back is not logged as taken back. */
+static rv_status undo_judgement(rvi_learner *l, const rvi_done *d, rvi_adaptation *out,
+                                rv_error *err)
+{
+    rv_status st = rvi_instant_catch_up(l, err);
+    if (!st && !rvi_instant_can_undo(l, d)) {
+        snprintf(out->notes, sizeof out->notes,
+                 "the step of that judgement can no longer be taken back");
+        return RV_OK;
+    }
+    if (!st) st = rvi_instant_undo(l, d, &out->event, err);
+    if (st) return st;
+    rvi_history_take_out(&l->history, d->event);
+    out->applied = 1;
+    snprintf(out->notes, sizeof out->notes, "the last judgement is taken back");
+    return RV_OK;
+}
+
+rv_status rvi_learner_undo(rvi_learner *l, rvi_adaptation *out, rv_error *err)
+{
+    *out = rvi_adaptation_new(RV_LOOP_INSTANT);
+    rv_status st = rvi_learner_own(l, err);
+    if (st) return st;
+    if (!l->history.n) {
+        snprintf(out->notes, sizeof out->notes, "there is nothing to take back");
+        return RV_OK;
+    }
+    rvi_done d = l->history.list[l->history.n - 1];
+    if (d.kind == RVI_DID_SCORE || d.kind == RVI_DID_THUMB) return undo_judgement(l, &d, out, err);
+    rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_UNDO);
+    f.target = d.event;
+    st = rvi_learner_log(l, &f, err);
+    if (st) return st;
+    rvi_history_take_out(&l->history, d.event);
+    out->event = f.seq;
+    const rvi_lesson *ended = rvi_lessons_take_back(&l->lessons, d.event, f.seq);
+    bool taken = rvi_preferences_remove(&l->preferences, d.event);
+    out->applied = ended || taken;
+    if (ended)
+        note_answer(out, "no longer: ", ended->answer);
+    else
+        snprintf(out->notes, sizeof out->notes, "%s",
+                 taken ? "the last preference is taken back" : "an adapter was made of it already");
+    return rvi_learner_recognise_anew(l, err);
+}
+
+/* Lessons that the event ended and that an active adapter was trained on. */
+static int count_in_weights(const rvi_learner *l, uint64_t by)
+{
+    int n = 0;
+    for (size_t i = 0; i < l->lessons.n; i++) {
+        const rvi_lesson *x = &l->lessons.list[i];
+        bool held = false;
+        for (size_t k = 0; x->ended_by == by && x->generation && k < l->generations.n; k++)
+            held = held || (rvi_generation_active(&l->generations.list[k]) &&
+                            rvi_learner_holds(l, &l->generations.list[k], x));
+        n += held;
+    }
+    return n;
+}
+
+rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *out, rv_error *err)
+{
+    *out = rvi_adaptation_new(RV_LOOP_INSTANT);
+    if (strlen(text) > FORGET_MAX)
+        return rvi_error(err, RV_E_INVALID, "a text to forget has at most %d bytes", FORGET_MAX);
+    rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_FORGET);
+    f.note = rvi_text_of(text);
+    rv_status st = rvi_learner_log(l, &f, err);
+    if (st) return st;
+    l->history.n = 0; /* taking back something older might bring it back */
+    st = rvi_lessons_forget(&l->lessons, text, f.seq, &out->samples_used, err);
+    if (!st) st = rvi_learner_drop_pairs(l, text, err);
+    out->applied = out->samples_used > 0;
+    out->event = f.seq;
+    int n = st ? 0 : count_in_weights(l, f.seq);
+    size_t len = (size_t)snprintf(out->notes, sizeof out->notes, "%d forgotten", out->samples_used);
+    if (n)
+        snprintf(out->notes + len, sizeof out->notes - len,
+                 "; adapters were trained on %d of them, and know them until they are rolled back",
+                 n);
+    return st ? st : rvi_learner_recognise_anew(l, err);
+}

@@ -1,0 +1,120 @@
+#include "learn/state/generations.h"
+
+#include "base/mem.h"
+#include "learn/journal/text.h"
+#include "learn/state/list.h"
+
+/* ---- names ---- */
+
+static const char *const origin_names[] = {[RVI_FROM_GROUP] = "R7",
+                                           [RVI_FROM_SHARED] = "shared",
+                                           [RVI_FROM_PAIRS] = "preferences",
+                                           [RVI_FROM_FILE] = "import",
+                                           [RVI_FROM_MERGE] = "merge"};
+
+const char *rvi_recipe_name(const rvi_generation *g)
+{
+    if (g->origin == RVI_FROM_GROUP && g->recipe == RVI_RECIPE_FENCED) return "R1";
+    return origin_names[g->origin];
+}
+
+void rvi_recipe_read(rvi_generation *g, rvi_text name)
+{
+    g->origin = RVI_FROM_GROUP;
+    for (size_t i = 0; i < RVI_COUNT(origin_names); i++)
+        if (rvi_text_is(name, origin_names[i])) g->origin = (rvi_origin)i;
+    g->recipe = rvi_text_is(name, "R1") ? RVI_RECIPE_FENCED : RVI_RECIPE_GATED;
+    g->gated = (g->origin == RVI_FROM_GROUP && g->recipe == RVI_RECIPE_GATED) ||
+               g->origin == RVI_FROM_SHARED;
+}
+
+/* ---- the list ---- */
+
+bool rvi_generation_active(const rvi_generation *g)
+{
+    return !g->gone && !g->replaced_by;
+}
+
+const rvi_generation *rvi_generations_find(const rvi_generations *g, int number)
+{
+    for (size_t i = g->n; i-- > 0;) {
+        const rvi_generation *x = &g->list[i];
+        if (number ? x->number == number : rvi_generation_active(x)) return x;
+    }
+    return NULL;
+}
+
+rv_status rvi_generations_reserve(rvi_generations *g, rv_error *err)
+{
+    return rvi_list_room((void **)&g->list, g->n, &g->cap, sizeof *g->list)
+               ? RV_OK
+               : rvi_nomem(err, "generations");
+}
+
+static bool is_parent(const rvi_generation *g, int number)
+{
+    for (size_t i = 0; i < g->n_parents; i++)
+        if (g->parents[i] == number) return true;
+    return false;
+}
+
+/* A merge takes the place of its parents, a shared adapter that of its former self. */
+static bool replaces(const rvi_generation *g, const rvi_generation *older)
+{
+    return is_parent(g, older->number) ||
+           (g->origin == RVI_FROM_SHARED && older->origin == RVI_FROM_SHARED);
+}
+
+/* Which generation replaces which. */
+static void settle(rvi_generations *g)
+{
+    for (size_t i = 0; i < g->n; i++) {
+        const rvi_generation *x = &g->list[i];
+        g->list[i].replaced_by = 0;
+        for (size_t k = 0; !x->gone && k < i; k++)
+            if (replaces(x, &g->list[k])) g->list[k].replaced_by = x->number;
+    }
+}
+
+void rvi_generations_add(rvi_generations *g, const rvi_generation *x)
+{
+    g->list[g->n++] = *x;
+    g->last_number = RVI_MAX(g->last_number, x->number);
+    settle(g);
+}
+
+void rvi_generations_go_back(rvi_generations *g, uint64_t to)
+{
+    for (size_t i = 0; i < g->n; i++)
+        if ((uint64_t)g->list[i].number > to) g->list[i].gone = true;
+    settle(g);
+}
+
+bool rvi_generations_continue(const rvi_generations *g, const rvi_generation *x, int number)
+{
+    while (number && number != x->number) {
+        const rvi_generation *older = rvi_generations_find(g, number);
+        number = older ? older->replaced_by : 0;
+    }
+    return number != 0;
+}
+
+bool rvi_generations_gate_merged(const rvi_generations *g, const rvi_generation *merged)
+{
+    for (size_t i = 0; i < merged->n_parents; i++) {
+        const rvi_generation *parent = rvi_generations_find(g, merged->parents[i]);
+        if (!parent || parent->gated) return true;
+    }
+    return false;
+}
+
+bool rvi_generations_of_lessons(const rvi_generations *g, const rvi_generation *x)
+{
+    bool yes = x->origin == RVI_FROM_GROUP || x->origin == RVI_FROM_SHARED;
+    for (size_t i = 0; !yes && i < x->n_parents; i++) {
+        const rvi_generation *parent =
+            x->parents[i] ? rvi_generations_find(g, x->parents[i]) : NULL;
+        yes = parent && parent->number < x->number && rvi_generations_of_lessons(g, parent);
+    }
+    return yes;
+}

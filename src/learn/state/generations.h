@@ -1,0 +1,63 @@
+/* generations.h - adapters that are published and never change. What rolling back changes is which
+ * of them are active. Numbers rise by one and are never used again. */
+#ifndef RVI_LEARN_STATE_GENERATIONS_H
+#define RVI_LEARN_STATE_GENERATIONS_H
+
+#include "learn/journal/log.h"
+#include "learn/study.h"
+
+typedef enum rvi_origin {
+    RVI_FROM_GROUP,
+    RVI_FROM_SHARED,
+    RVI_FROM_PAIRS,
+    RVI_FROM_FILE,
+    RVI_FROM_MERGE
+} rvi_origin;
+
+enum { RVI_GENERATION_PARENTS = 8 };
+
+typedef struct rvi_generation {
+    int number; /* 1, 2, 3 ... */
+    rvi_origin origin;
+    rvi_recipe recipe;
+    bool gated;
+    bool gone;       /* rolled back */
+    int replaced_by; /* the number of a later one; 0: none */
+    rvi_adapter *adapter;
+    float *theta, *fisher; /* of a shared adapter when it was published: what training goes on from,
+                              n_theta each; may be NULL */
+    size_t n_theta;
+    int n_groups;
+    uint64_t first, last; /* events it was made from; 0: none */
+    uint64_t known;       /* the last event of the log when its making began; 0: not made here */
+    int parents[RVI_GENERATION_PARENTS];
+    size_t n_parents;
+    rvi_study_result figures; /* n_steps 0: not trained here */
+} rvi_generation;
+
+typedef struct rvi_generations { /* {0} is empty */
+    rvi_generation *list;
+    size_t n, cap;
+    int last_number; /* the highest that the log names, of generations that are left out too */
+} rvi_generations;
+
+/* "R7", "R1", "shared", "preferences", "import", "merge": and back. */
+const char *rvi_recipe_name(const rvi_generation *g);
+void rvi_recipe_read(rvi_generation *g, rvi_text name);
+
+bool rvi_generation_active(const rvi_generation *g);
+const rvi_generation *rvi_generations_find(const rvi_generations *g,
+                                           int number); /* 0: the newest active; NULL: none */
+/* Room for one more, so that the next cannot fail. */
+rv_status rvi_generations_reserve(rvi_generations *g, rv_error *err) RVI_MUST_CHECK;
+/* Takes what x holds; which generations are active is decided anew. */
+void rvi_generations_add(rvi_generations *g, const rvi_generation *x);
+void rvi_generations_go_back(rvi_generations *g, uint64_t to); /* higher numbers are gone */
+/* Is x the generation of this number (0: none), or one that took its place? */
+bool rvi_generations_continue(const rvi_generations *g, const rvi_generation *x, int number);
+bool rvi_generations_gate_merged(const rvi_generations *g,
+                                 const rvi_generation *merged); /* is a parent gated? */
+/* Was it, or a parent of it, made of lessons? */
+bool rvi_generations_of_lessons(const rvi_generations *g, const rvi_generation *x);
+
+#endif

@@ -1,0 +1,32 @@
+/* history.h - the events that undo can take back, newest last. */
+#ifndef RVI_LEARN_STATE_HISTORY_H
+#define RVI_LEARN_STATE_HISTORY_H
+
+#include "learn/journal/log.h"
+
+typedef enum rvi_done_kind {
+    RVI_DID_CORRECT,
+    RVI_DID_SCORE,
+    RVI_DID_THUMB,
+    RVI_DID_PREFER
+} rvi_done_kind;
+
+typedef struct rvi_done {
+    rvi_done_kind kind;
+    uint64_t event;
+} rvi_done;
+
+typedef struct rvi_history { /* {0} is empty */
+    rvi_done *list;
+    size_t n, cap;
+} rvi_history;
+
+/* Room for one more, so that the next note cannot fail: before an event is logged. */
+rv_status rvi_history_reserve(rvi_history *h, rv_error *err) RVI_MUST_CHECK;
+void rvi_history_note(rvi_history *h, rvi_done_kind kind, uint64_t event);
+void rvi_history_take_out(rvi_history *h, uint64_t event); /* it was taken back */
+/* An event of the log as it was when it came. */
+rv_status rvi_history_fold(rvi_history *h, const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
+void rvi_history_deinit(rvi_history *h);
+
+#endif

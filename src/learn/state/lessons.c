@@ -1,0 +1,169 @@
+#include "learn/state/lessons.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "learn/journal/text.h"
+#include "learn/state/list.h"
+#include "learn/state/question.h"
+
+/* ---- one ---- */
+
+void rvi_lesson_deinit(rvi_lesson *x)
+{
+    rvi_free(x->question);
+    rvi_free(x->answer);
+    rvi_fact_free(x->fact);
+    rvi_ids_deinit(&x->spoken);
+    rvi_free(x->rejected);
+}
+
+/* The answer as it was given, then the end. */
+static rv_status speak(rvi_lesson *x, const rvi_voice *v, rv_error *err)
+{
+    rv_status st = rvi_voice_encode(v, x->answer, strlen(x->answer), &x->spoken, err);
+    if (!st && x->spoken.len >= RVI_MAX_SLOT)
+        st =
+            rvi_error(err, RV_E_TOO_LONG, "the answer has %zu tokens, but at most %d can be taught",
+                      x->spoken.len, RVI_MAX_SLOT - 1);
+    if (!st && !rvi_ids_push(&x->spoken, v->end)) st = rvi_nomem(err, "slot");
+    return st;
+}
+
+/* A copy without the white space around it. */
+static char *trimmed(const char *text)
+{
+    size_t len = strlen(text);
+    while (len && strchr(" \t\r\n", text[len - 1])) len--;
+    while (len && strchr(" \t\r\n", *text)) text++, len--;
+    return rvi_text_copy((rvi_text){text, len});
+}
+
+rv_status rvi_lesson_init(rvi_lesson *x, const rvi_voice *v, const char *question,
+                          const char *answer, const char *rejected, rv_error *err)
+{
+    *x = (rvi_lesson){.stands = true};
+    rv_status st =
+        rvi_fact_read(&x->fact, v->t, question, strlen(question), answer, strlen(answer), err);
+    if (st) return st;
+    x->answer = trimmed(answer);
+    x->question = trimmed(question);
+    if (x->question && !*x->question) {
+        rvi_free(x->question);
+        x->question = rvi_text_copy(rvi_text_of(x->fact->question));
+    }
+    if (rejected) x->rejected = rvi_text_copy(rvi_text_of(rejected));
+    bool whole = x->question && x->answer && (x->rejected || !rejected);
+    st = whole ? speak(x, v, err) : rvi_nomem(err, "lessons");
+    if (st) rvi_lesson_deinit(x);
+    return st;
+}
+
+static void end(rvi_lesson *x, uint64_t by)
+{
+    x->stands = false;
+    x->ended_by = by;
+}
+
+/* ---- all ---- */
+
+rv_status rvi_lessons_reserve(rvi_lessons *l, rv_error *err)
+{
+    return rvi_list_room((void **)&l->list, l->n, &l->cap, sizeof *l->list)
+               ? RV_OK
+               : rvi_nomem(err, "lessons");
+}
+
+void rvi_lessons_add(rvi_lessons *l, const rvi_lesson *x, uint64_t event)
+{
+    for (size_t i = 0; i < l->n; i++)
+        if (l->list[i].stands && rvi_question_same(l->list[i].question, x->question))
+            end(&l->list[i], event);
+    l->list[l->n] = *x;
+    l->list[l->n++].event = event;
+}
+
+const rvi_lesson *rvi_lessons_find(const rvi_lessons *l, uint64_t event)
+{
+    size_t low = 0, high = l->n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (l->list[middle].event < event)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < l->n && l->list[low].event == event ? &l->list[low] : NULL;
+}
+
+const rvi_lesson *rvi_lessons_take_back(rvi_lessons *l, uint64_t event, uint64_t by)
+{
+    const rvi_lesson *ended = NULL;
+    for (size_t i = 0; i < l->n; i++) {
+        rvi_lesson *x = &l->list[i];
+        if (x->event == event && x->stands) {
+            end(x, by);
+            ended = x;
+        } else if (x->ended_by == event) {
+            x->stands = true;
+            x->ended_by = 0;
+        }
+    }
+    return ended;
+}
+
+rv_status rvi_lessons_forget(rvi_lessons *l, const char *text, uint64_t by, int *n, rv_error *err)
+{
+    rv_status st = RV_OK;
+    *n = 0;
+    for (size_t i = 0; !st && i < l->n; i++) {
+        rvi_lesson *x = &l->list[i];
+        bool in = false;
+        if (!x->stands) continue;
+        st = rvi_words_contain(&in, x->question, strlen(x->question), text, strlen(text), err);
+        if (!st && !in)
+            st = rvi_words_contain(&in, x->answer, strlen(x->answer), text, strlen(text), err);
+        if (!in) continue;
+        end(x, by);
+        ++*n;
+    }
+    return st;
+}
+
+/* ---- the log ---- */
+
+static rv_status fold_correction(rvi_lessons *l, const rvi_feedback *f, const rvi_voice *v,
+                                 rv_error *err)
+{
+    char *question = rvi_text_copy(f->question), *answer = rvi_text_copy(f->corrected),
+         *given = rvi_text_copy(f->given);
+    rvi_lesson x;
+    rv_status st =
+        question && answer && given ? rvi_lessons_reserve(l, err) : rvi_nomem(err, "event");
+    if (!st) st = rvi_lesson_init(&x, v, question, answer, given[0] ? given : NULL, err);
+    if (!st) rvi_lessons_add(l, &x, f->seq);
+    rvi_free(question);
+    rvi_free(answer);
+    rvi_free(given);
+    return st == RV_E_TOO_LONG ? RV_OK : st; /* of an earlier version: all else is still learned */
+}
+
+rv_status rvi_lessons_fold(rvi_lessons *l, const rvi_feedback *f, const rvi_voice *v, rv_error *err)
+{
+    if (f->kind == RVI_FEEDBACK_UNDO) (void)rvi_lessons_take_back(l, f->target, f->seq);
+    if (f->kind == RVI_FEEDBACK_CORRECTION && !rvi_text_is(f->note, "preference"))
+        return fold_correction(l, f, v, err);
+    if (f->kind != RVI_FEEDBACK_FORGET) return RV_OK;
+    int n;
+    char *text = rvi_text_copy(f->note);
+    rv_status st = text ? rvi_lessons_forget(l, text, f->seq, &n, err) : rvi_nomem(err, "event");
+    rvi_free(text);
+    return st;
+}
+
+void rvi_lessons_deinit(rvi_lessons *l)
+{
+    for (size_t i = 0; i < l->n; i++) rvi_lesson_deinit(&l->list[i]);
+    rvi_free(l->list);
+    *l = (rvi_lessons){0};
+}

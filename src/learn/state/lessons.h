@@ -1,0 +1,52 @@
+/* lessons.h - corrections: a question and the answer it should have had, as they were given.
+ *
+ * Of the corrections of one question the newest stands; the others are kept, and stand again when
+ * what ended them is taken back. Nothing is ever removed, so that the log and the list agree. */
+#ifndef RVI_LEARN_STATE_LESSONS_H
+#define RVI_LEARN_STATE_LESSONS_H
+
+#include "learn/fact.h"
+#include "learn/journal/log.h"
+#include "learn/voice.h"
+
+typedef struct rvi_lesson {
+    uint64_t event;
+    char *question, *answer;
+    rvi_ids spoken; /* the answer's tokens, ended */
+    rvi_fact *fact; /* the two as training reads them */
+    char *rejected; /* what the model had said; may be NULL */
+    int generation; /* that holds it; 0: it waits */
+    bool stands;
+    uint64_t ended_by; /* the event after which it no longer stands */
+    bool absorbed;     /* the adapter says it by itself: there the slot rests */
+    bool paired;       /* FREE: went into an adapter as a pair with what was rejected */
+} rvi_lesson;
+
+typedef struct rvi_lessons { /* {0} is empty */
+    rvi_lesson *list;        /* in the order of their events */
+    size_t n, cap;
+} rvi_lessons;
+
+/* A lesson that is in no list yet. Where no question was given, the one that the statement answers.
+ * RV_E_TOO_LONG: the answer has more tokens than can be spoken. */
+rv_status rvi_lesson_init(rvi_lesson *x, const rvi_voice *v, const char *question,
+                          const char *answer, const char *rejected, rv_error *err) RVI_MUST_CHECK;
+void rvi_lesson_deinit(rvi_lesson *x);
+
+/* Room for one more, so that the next cannot fail: before it is logged. */
+rv_status rvi_lessons_reserve(rvi_lessons *l, rv_error *err) RVI_MUST_CHECK;
+/* Takes x; it stands, and no other of the same question. */
+void rvi_lessons_add(rvi_lessons *l, const rvi_lesson *x, uint64_t event);
+const rvi_lesson *rvi_lessons_find(const rvi_lessons *l, uint64_t event); /* NULL: unknown */
+/* The lesson of this event ends, and those that it had ended stand again. Returns it; NULL: it did
+ * not stand. */
+const rvi_lesson *rvi_lessons_take_back(rvi_lessons *l, uint64_t event, uint64_t by);
+/* All with this text in their question or answer end; *n: how many. */
+rv_status rvi_lessons_forget(rvi_lessons *l, const char *text, uint64_t by, int *n,
+                             rv_error *err) RVI_MUST_CHECK;
+/* An event of the log as it was when it came. */
+rv_status rvi_lessons_fold(rvi_lessons *l, const rvi_feedback *f, const rvi_voice *v,
+                           rv_error *err) RVI_MUST_CHECK;
+void rvi_lessons_deinit(rvi_lessons *l);
+
+#endif

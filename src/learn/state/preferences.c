@@ -1,0 +1,60 @@
+#include "learn/state/preferences.h"
+
+#include "base/mem.h"
+#include "learn/journal/text.h"
+#include "learn/state/list.h"
+
+static void free_texts(rvi_preference *x)
+{
+    rvi_free(x->question);
+    rvi_free(x->chosen);
+    rvi_free(x->rejected);
+}
+
+static rv_status add(rvi_preferences *p, uint64_t event, rvi_text question, rvi_text chosen,
+                     rvi_text rejected, rv_error *err)
+{
+    rvi_preference *x = rvi_list_room((void **)&p->list, p->n, &p->cap, sizeof *x);
+    if (!x) return rvi_nomem(err, "preferences");
+    *x = (rvi_preference){.event = event,
+                          .question = rvi_text_copy(question),
+                          .chosen = rvi_text_copy(chosen),
+                          .rejected = rvi_text_copy(rejected)};
+    if (x->question && x->chosen && x->rejected) {
+        p->n++;
+        return RV_OK;
+    }
+    free_texts(x);
+    return rvi_nomem(err, "preferences");
+}
+
+rv_status rvi_preferences_add(rvi_preferences *p, uint64_t event, const char *question,
+                              const char *chosen, const char *rejected, rv_error *err)
+{
+    return add(p, event, rvi_text_of(question), rvi_text_of(chosen), rvi_text_of(rejected), err);
+}
+
+bool rvi_preferences_remove(rvi_preferences *p, uint64_t event)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        if (p->list[i].event != event || p->list[i].used) continue;
+        free_texts(&p->list[i]);
+        rvi_list_cut(p->list, &p->n, i, sizeof *p->list);
+        return true;
+    }
+    return false;
+}
+
+rv_status rvi_preferences_fold(rvi_preferences *p, const rvi_feedback *f, rv_error *err)
+{
+    if (f->kind == RVI_FEEDBACK_UNDO) (void)rvi_preferences_remove(p, f->target);
+    if (f->kind != RVI_FEEDBACK_CORRECTION || !rvi_text_is(f->note, "preference")) return RV_OK;
+    return add(p, f->seq, f->question, f->corrected, f->given, err);
+}
+
+void rvi_preferences_deinit(rvi_preferences *p)
+{
+    for (size_t i = 0; i < p->n; i++) free_texts(&p->list[i]);
+    rvi_free(p->list);
+    *p = (rvi_preferences){0};
+}
