@@ -99,8 +99,33 @@ typedef struct rv_adaptation {
     uint64_t event; /* its number in the log; 0: none */
 } rv_adaptation;
 
+/* Where a lesson counts.
+ *   topic    wherever the same thing is asked, in any wording: its answer is spoken
+ *   exact    where this very question is asked (but for case, white space and the marks of
+ *            sentences): its answer is spoken
+ *   always   in every chat. It has no question; its text is an instruction ("Always answer in
+ *            French.") that stands before the chat as a system message, or, where the model's
+ *            template has no such messages, before the user's first. It is not trained.
+ * Of two lessons for the same question the newer one counts. Of instructions all count, the newest
+ * stands last; there may be 16, of 2,048 bytes each. */
+#define RV_SCOPE_MAP(X)                                                                            \
+    X(TOPIC, "topic")                                                                              \
+    X(EXACT, "exact")                                                                              \
+    X(ALWAYS, "always")
+typedef enum rv_scope {
+#define X(name, text) RV_SCOPE_##name,
+    RV_SCOPE_MAP(X)
+#undef X
+} rv_scope;
+RV_API const char *rv_scope_name(rv_scope scope);
+
 /* The right answer to what was last asked on s, a session that names this learner (question NULL),
- * or to question (s may be NULL). */
+ * or to question (s may be NULL). Of scope always: text is the instruction, question must be "" or
+ * NULL, and s is not looked at. */
+RV_API rv_status rv_learner_teach(rv_learner *l, rv_session *s, const char *question,
+                                  const char *text, rv_scope scope, rv_adaptation **out,
+                                  rv_error *err);
+/* The same with scope topic. */
 RV_API rv_status rv_learner_correct(rv_learner *l, rv_session *s, const char *question,
                                     const char *answer, rv_adaptation **out, rv_error *err);
 /* How good the last answer on s was, 0 to 1. */
@@ -134,13 +159,18 @@ typedef struct rv_learn_plan {
     int n_adapters;
     double probability;            /* that it is asked for; 0 where gate_open is 0 */
     const char *question, *answer; /* as they were taught; "" where gate_open is 0 */
+    rv_scope scope;                /* of that correction */
+    const char *instructions;      /* lessons of scope always, a line each; "": none */
 } rv_learn_plan;
 
 /* What rv_session_chat does first: decides what takes part in the session's next answer, which is
  * to continue chat, and captures that answer for feedback. For programs that render and generate
- * themselves. out may be NULL. */
+ * themselves: rv_learner_tokenize makes the prompt. out may be NULL. */
 RV_API rv_status rv_learner_begin(rv_learner *l, rv_session *s, const rv_chat *chat,
                                   rv_learn_plan **out, rv_error *err);
+/* rv_chat_tokenize for a chat that the instructions of the learner stand before. */
+RV_API rv_status rv_learner_tokenize(rv_learner *l, const rv_chat *chat, int32_t **ids, size_t *n,
+                                     rv_error *err);
 /* All adapters of the learner as a set, as if everything taught took part. */
 RV_API rv_status rv_learner_adapters(rv_learner *l, rv_adapter_set **out, rv_error *err);
 
@@ -176,7 +206,8 @@ RV_API rv_status rv_learner_calibrate(rv_learner *l, rv_learn_progress_fn progre
 
 /* ---- what was learned ---- */
 
-/* A JSON object: counts ("lessons", "waiting"), "learned" (what was taught), "generations",
+/* A JSON object: counts ("lessons", "waiting"), "learned" (what was taught and where it counts:
+ * "scope", with what it took the place of: "instead_of"), "instructions", "generations",
  * "background" (what its thread does: "off", "calibrating", "training" ...) with
  * "background_progress" {"stage", "done", "total"}, "background_error", measured figures. */
 RV_API rv_status rv_learner_status(rv_learner *l, char **json, rv_error *err);

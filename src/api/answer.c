@@ -85,7 +85,7 @@ static rv_status start_chat(rv_session *s, const rv_chat *given, const rv_genera
     if (s->s->answer)
         st = rvi_error(err, RV_E_STATE, "the session has an answer that was not finished");
     if (!st) st = rvi_api_read_chat(&chat, &json, given, &arena, err);
-    if (!st) st = rvi_api_chat_ids(s->e->m, &chat, json, &ids, err);
+    if (!st) st = rvi_api_learned_ids(s->teacher, s->e->m, &chat, json, &arena, &ids, err);
     if (!st && s->teacher) st = rvi_api_begin_learning(s->teacher, s, json, NULL, err);
     if (!st) st = start(s, ids.data, ids.len, o, err);
     rvi_ids_deinit(&ids);

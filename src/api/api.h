@@ -182,7 +182,7 @@ rv_status rvi_api_read_learner_options(rvi_learner_options *o, rv_store *store,
                                        rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_api_give_adaptation(const rvi_adaptation *r, rv_adaptation **out,
                                   rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_api_give_plan(const rvi_plan *plan, rv_learn_plan **out,
+rv_status rvi_api_give_plan(const rvi_plan *plan, const char *instructions, rv_learn_plan **out,
                             rv_error *err) RVI_MUST_CHECK;
 /* What takes part in the session's next answer to a chat; busy is held. */
 rv_status rvi_api_begin_learning(rv_learner *l, rv_session *s, const rvi_json *chat,
@@ -200,9 +200,11 @@ rv_status rvi_api_read_sampling(rv_sampling *full, const rv_sampling *given,
 /* *json, in the arena: what a template sees of the chat. */
 rv_status rvi_api_read_chat(rv_chat *chat, const rvi_json **json, const rv_chat *given,
                             rvi_arena *arena, rv_error *err) RVI_MUST_CHECK;
-/* Renders and tokenizes; appends to ids. */
-rv_status rvi_api_chat_ids(const rv_model *m, const rv_chat *chat, const rvi_json *json,
-                           rvi_ids *ids, rv_error *err) RVI_MUST_CHECK;
+/* Renders and tokenizes, with the instructions of a learner before the chat (l NULL: none; else
+ * busy is held); appends to ids. */
+rv_status rvi_api_learned_ids(const rv_learner *l, const rv_model *m, const rv_chat *chat,
+                              const rvi_json *json, rvi_arena *arena, rvi_ids *ids,
+                              rv_error *err) RVI_MUST_CHECK;
 
 /* The architecture's name in the file. */
 void rvi_api_arch_name(const rvi_source *s, char *out, size_t size);

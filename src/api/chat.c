@@ -130,19 +130,144 @@ static rv_status need_messages(const rvi_json *json, rv_error *err)
     return rvi_error(err, RV_E_INVALID, "n_messages must be at least 1 (got 0)");
 }
 
-rv_status rvi_api_chat_ids(const rv_model *m, const rv_chat *chat, const rvi_json *json,
-                           rvi_ids *ids, rv_error *err)
+/* user: the bytes of text that come from users. */
+static rv_status render(const rv_model *m, const rv_chat *chat, const rvi_json *json, rvi_buf *text,
+                        rvi_text_spans *user, rv_error *err)
 {
-    rvi_buf text = {0};
-    rvi_text_spans user = {0}; /* what control tokens in it are just text */
     rvi_template_now now = time_of(chat->now);
     rv_status st = rvi_api_need_tokenizer(m, err);
     if (!st) st = need_messages(json, err);
-    if (!st) st = rvi_chat_render_marked(m->chat, json, &now, &text, &user, err);
-    if (!st)
-        st = rvi_tokenizer_encode_marked(m->tokenizer, text.data ? text.data : "", text.len,
-                                         chat->special ? NULL : &user, 0, ids, err);
+    return st ? st : rvi_chat_render_marked(m->chat, json, &now, text, user, err);
+}
+
+/* plain: control tokens in these parts are just text; NULL: everywhere they are what they say. */
+static rv_status encode(const rv_model *m, const rvi_buf *text, const rvi_text_spans *plain,
+                        rvi_ids *ids, rv_error *err)
+{
+    return rvi_tokenizer_encode_marked(m->tokenizer, text->data ? text->data : "", text->len, plain,
+                                       0, ids, err);
+}
+
+static rv_status chat_ids(const rv_model *m, const rv_chat *chat, const rvi_json *json,
+                          rvi_ids *ids, rv_error *err)
+{
+    rvi_buf text = {0};
+    rvi_text_spans user = {0};
+    rv_status st = render(m, chat, json, &text, &user, err);
+    if (!st) st = encode(m, &text, chat->special ? NULL : &user, ids, err);
     rvi_text_spans_deinit(&user);
+    rvi_buf_deinit(&text);
+    return st;
+}
+
+/* ---- instructions of a learner ---- */
+
+/* The same object with another value for one member, which it has. */
+static const rvi_json *with_member(const rvi_json *object, rvi_json value, rvi_arena *arena)
+{
+    size_t n = object->as.list.count;
+    rvi_json *items = rvi_arena_alloc(arena, n, sizeof *items);
+    rvi_json *out = rvi_arena_alloc(arena, 1, sizeof *out);
+    if (!items || !out) return NULL;
+    for (size_t i = 0; i < n; i++) {
+        const rvi_json *x = &object->as.list.items[i];
+        bool same = x->key_len == value.key_len && !memcmp(x->key, value.key, x->key_len);
+        items[i] = same ? value : *x;
+    }
+    *out = *object;
+    out->as.list.items = items;
+    return out;
+}
+
+/* The message with the text before its own content, which is a text. */
+static const rvi_json *prefixed(const rvi_json *message, const char *text, rvi_arena *arena)
+{
+    rvi_buf joined = {0};
+    const rvi_json *content = rvi_json_get(message, "content");
+    (void)rvi_buf_printf(&joined, "%s\n\n", text);
+    (void)rvi_buf_append(&joined, content->as.string.data, content->as.string.len);
+    char *whole = joined.failed ? NULL : rvi_arena_strndup(arena, joined.data, joined.len);
+    rvi_buf_deinit(&joined);
+    return whole ? with_member(message, text_node("content", whole), arena) : NULL;
+}
+
+/* Where the text goes: into a system message of its own, or before the content of the first message
+ * with that role. *out NULL: there is no such message, or its content is no text. */
+static rv_status with_text(const rvi_json **out, const rvi_json *json, const char *role,
+                           const char *text, rvi_arena *arena, rv_error *err)
+{
+    const rvi_json *messages = rvi_json_get(json, "messages"), *longer = NULL;
+    size_t n = rvi_json_count(messages), at = 0;
+    *out = NULL;
+    while (at < n && !rvi_json_is_string(rvi_json_get(rvi_json_at(messages, at), "role"), role))
+        at++;
+    bool fresh = at == n;
+    if (fresh && strcmp(role, "system")) return RV_OK;
+    rvi_json *items = rvi_arena_alloc(arena, n + 1, sizeof *items);
+    rvi_json *fields = rvi_arena_alloc(arena, 2, sizeof *fields);
+    if (!items || !fields) return rvi_nomem(err, "chat");
+    fields[0] = text_node("role", "system");
+    fields[1] = text_node("content", text);
+    items[0] = list_node(RVI_JSON_OBJECT, fields, 2);
+    for (size_t i = 0; i < n; i++) items[i + fresh] = *rvi_json_at(messages, i);
+    if (!fresh) {
+        if (!rvi_json_is(rvi_json_get(&items[at], "content"), RVI_JSON_STRING)) return RV_OK;
+        if (!(longer = prefixed(&items[at], text, arena))) return rvi_nomem(err, "chat");
+        items[at] = *longer;
+    }
+    *out = with_member(json, named(list_node(RVI_JSON_ARRAY, items, n + fresh), "messages"), arena);
+    return *out ? RV_OK : rvi_nomem(err, "chat");
+}
+
+/* Renders the chat with the text in a message of this role; *fits false: the template does not take
+ * it there, or leaves it out. */
+static rv_status render_with(const rv_model *m, const rv_chat *chat, const rvi_json *json,
+                             const char *role, const char *text, rvi_arena *arena, rvi_buf *out,
+                             rvi_text_spans *user, bool *fits, rv_error *err)
+{
+    const rvi_json *longer;
+    rv_error why = {0};
+    rv_status st = with_text(&longer, json, role, text, arena, &why);
+    out->len = 0;
+    rvi_text_spans_cut(user, 0);
+    if (!st && longer) st = render(m, chat, longer, out, user, &why);
+    *fits = !st && longer && out->data && strstr(out->data, text);
+    if (!st || st == RV_E_TOKENIZATION) return RV_OK;
+    if (err) *err = why;
+    return st;
+}
+
+/* A lesson is a text whatever is in it: no control token comes of it, even where the program asked
+ * for those that the chat's own texts name. */
+rv_status rvi_api_learned_ids(const rv_learner *l, const rv_model *m, const rv_chat *chat,
+                              const rvi_json *json, rvi_arena *arena, rvi_ids *ids, rv_error *err)
+{
+    rvi_buf instructions = {0}, text = {0};
+    rvi_text_spans user = {0}, own = {0};
+    rv_status st = l ? rvi_learner_instructions(l->l, &instructions, err) : RV_OK;
+    if (!st && !instructions.len) st = chat_ids(m, chat, json, ids, err);
+    if (st || !instructions.len) {
+        rvi_buf_deinit(&instructions);
+        return st;
+    }
+    const char *given = instructions.data;
+    bool fits;
+    st = render(m, chat, json, &text, &user, err); /* is it right without them? */
+    if (!st) st = render_with(m, chat, json, "system", given, arena, &text, &user, &fits, err);
+    if (!st && !fits)
+        st = render_with(m, chat, json, "user", given, arena, &text, &user, &fits, err);
+    if (!st && !fits)
+        st = rvi_error(err, RV_E_LEARNING,
+                       "lessons of scope always have no place in this chat: its template takes no "
+                       "system message, and it has no user's message that is a text");
+    if (!st) {
+        size_t at = (size_t)(strstr(text.data, given) - text.data);
+        if (!rvi_text_spans_add(&own, at, at + instructions.len)) st = rvi_nomem(err, "chat");
+    }
+    if (!st) st = encode(m, &text, chat->special ? &own : &user, ids, err);
+    rvi_text_spans_deinit(&user);
+    rvi_text_spans_deinit(&own);
+    rvi_buf_deinit(&instructions);
     rvi_buf_deinit(&text);
     return st;
 }
@@ -162,7 +287,7 @@ rv_status rv_chat_tokenize(const rv_model *m, const rv_chat *given, int32_t **id
     const rvi_json *json;
     const rv_allocator *heap = rvi_api_use_heap(m->rt);
     st = rvi_api_read_chat(&chat, &json, given, &arena, err);
-    if (!st) st = rvi_api_chat_ids(m, &chat, json, &out, err);
+    if (!st) st = chat_ids(m, &chat, json, &out, err);
     rvi_arena_deinit(&arena);
     if (st)
         rvi_ids_deinit(&out);

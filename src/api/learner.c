@@ -232,6 +232,16 @@ static rv_status user_turns(const rvi_json *chat, rvi_arena *arena, const char *
     return RV_OK;
 }
 
+static rv_status give_plan(const rv_learner *l, const rvi_plan *plan, rv_learn_plan **out,
+                           rv_error *err)
+{
+    rvi_buf instructions = {0};
+    rv_status st = rvi_learner_instructions(l->l, &instructions, err);
+    if (!st) st = rvi_api_give_plan(plan, instructions.data ? instructions.data : "", out, err);
+    rvi_buf_deinit(&instructions);
+    return st;
+}
+
 /* busy is held */
 rv_status rvi_api_begin_learning(rv_learner *l, rv_session *s, const rvi_json *chat,
                                  rv_learn_plan **out, rv_error *err)
@@ -258,7 +268,7 @@ rv_status rvi_api_begin_learning(rv_learner *l, rv_session *s, const rvi_json *c
     }
     for (size_t i = 0; !st && plan.lesson && i < plan.lesson->spoken.len; i++)
         if (!rvi_ids_push(&slot, plan.lesson->spoken.data[i])) st = rvi_nomem(err, "slot");
-    if (!st && out) st = rvi_api_give_plan(&plan, out, err);
+    if (!st && out) st = give_plan(l, &plan, out, err);
     if (!st && (st = rvi_api_compose(s, plan.adapters, err)) && out) {
         rvi_free(*out);
         *out = NULL;
@@ -310,24 +320,71 @@ rv_status rv_learner_begin(rv_learner *l, rv_session *s, const rv_chat *given, r
     return st;
 }
 
+const char *rv_scope_name(rv_scope scope)
+{
+    return rvi_scope_name(scope);
+}
+
+/* The lesson that follows the session's last answer. */
+static rv_status teach_last(rv_learner *l, const rv_session *s, rvi_teaching t, rvi_adaptation *r,
+                            rv_error *err)
+{
+    rvi_buf given = {0}; /* what was answered */
+    rv_status st = RV_OK;
+    if (s->learner != l || !s->question)
+        st = rvi_error(err, RV_E_LEARNING, "nothing was asked on this session yet");
+    else if (s->capture)
+        st = rvi_learner_given(l->l, s->capture, &given, err);
+    t.question = s->question;
+    if (given.len) t.rejected = given.data;
+    if (!st) st = rvi_learner_teach(l->l, &t, r, err);
+    rvi_buf_deinit(&given);
+    return st;
+}
+
+rv_status rv_learner_teach(rv_learner *l, rv_session *s, const char *question, const char *text,
+                           rv_scope scope, rv_adaptation **out, rv_error *err)
+{
+    rvi_api_turn turn;
+    rvi_adaptation r;
+    rvi_teaching t = {.question = question, .answer = text, .scope = scope};
+    if (scope == RV_SCOPE_ALWAYS && !question) t.question = "";
+    rv_status st =
+        enter_reporting(&turn, l, "rv_learner_teach", text && (s || t.question), &r, out, err);
+    if (st) return st;
+    st = t.question ? rvi_learner_teach(l->l, &t, &r, err) : teach_last(l, s, t, &r, err);
+    return leave_reporting(&turn, l, st, &r, out, err);
+}
+
+rv_status rv_learner_tokenize(rv_learner *l, const rv_chat *given, int32_t **ids, size_t *n,
+                              rv_error *err)
+{
+    rvi_api_turn turn;
+    if (ids) *ids = NULL;
+    if (n) *n = 0;
+    if (!given || !ids || !n)
+        return rvi_error(err, RV_E_INVALID, "rv_learner_tokenize: NULL argument");
+    rv_status st = enter(&turn, l, "rv_learner_tokenize", err);
+    if (st) return st;
+    rv_chat chat;
+    rvi_ids out = {0};
+    rvi_arena arena = {.max = RVI_API_CHAT_BYTES};
+    const rvi_json *json;
+    st = rvi_api_read_chat(&chat, &json, given, &arena, err);
+    if (!st) st = rvi_api_learned_ids(l, l->m, &chat, json, &arena, &out, err);
+    rvi_arena_deinit(&arena);
+    if (st)
+        rvi_ids_deinit(&out);
+    else
+        st = rvi_api_give_ids(&out, ids, n, err);
+    rvi_api_leave(&turn);
+    return st;
+}
+
 rv_status rv_learner_correct(rv_learner *l, rv_session *s, const char *question, const char *answer,
                              rv_adaptation **out, rv_error *err)
 {
-    rvi_buf given = {0}; /* what was answered */
-    rvi_api_turn turn;
-    rvi_adaptation r;
-    rv_status st =
-        enter_reporting(&turn, l, "rv_learner_correct", answer && (s || question), &r, out, err);
-    if (st) return st;
-    if (!question && (s->learner != l || !s->question))
-        st = rvi_error(err, RV_E_LEARNING, "nothing was asked on this session yet");
-    else if (!question && s->capture)
-        st = rvi_learner_given(l->l, s->capture, &given, err);
-    if (!st)
-        st = rvi_learner_correct(l->l, question ? question : s->question, answer,
-                                 given.len ? given.data : NULL, &r, err);
-    rvi_buf_deinit(&given);
-    return leave_reporting(&turn, l, st, &r, out, err);
+    return rv_learner_teach(l, s, question, answer, RV_SCOPE_TOPIC, out, err);
 }
 
 static rv_status need_answer(const rv_learner *l, const rv_session *s, rv_error *err)

@@ -144,19 +144,23 @@ rv_status rvi_api_give_adaptation(const rvi_adaptation *r, rv_adaptation **out, 
     return RV_OK;
 }
 
-rv_status rvi_api_give_plan(const rvi_plan *plan, rv_learn_plan **out, rv_error *err)
+rv_status rvi_api_give_plan(const rvi_plan *plan, const char *instructions, rv_learn_plan **out,
+                            rv_error *err)
 {
     const rvi_lesson *x = plan->asked;
     const char *question = x ? x->question : "", *answer = x ? x->answer : "";
     char *texts;
-    rv_learn_plan *p = block(sizeof *p, strlen(question) + strlen(answer) + 2, &texts);
+    rv_learn_plan *p =
+        block(sizeof *p, strlen(question) + strlen(answer) + strlen(instructions) + 3, &texts);
     if (!p) return rvi_nomem(err, "plan");
     *p = (rv_learn_plan){.gate_open = x != NULL,
                          .slot = plan->lesson != NULL,
                          .n_adapters = plan->adapters ? rvi_made_set_of(plan->adapters)->n : 0,
                          .probability = (double)plan->probability,
                          .question = put_text(&texts, question),
-                         .answer = put_text(&texts, answer)};
+                         .answer = put_text(&texts, answer),
+                         .scope = x ? x->scope : RV_SCOPE_TOPIC,
+                         .instructions = put_text(&texts, instructions)};
     *out = p;
     return RV_OK;
 }

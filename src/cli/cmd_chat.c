@@ -136,8 +136,8 @@ static rv_status answer(chat *t, bool *answered, rv_error *err)
     rv_answer *g = NULL;
     bool full = false;
     *answered = false;
-    rv_status st =
-        cli_conversation_ids(&t->talk, t->model.m, t->g->special, &t->now, &ids, &n, err);
+    rv_status st = cli_conversation_ids(&t->talk, t->model.m, t->learning.l, t->g->special, &t->now,
+                                        &ids, &n, err);
     if (!st && n >= (size_t)rv_session_context(t->session)) {
         full = true;
         if (t->editor)
@@ -225,7 +225,9 @@ static bool capture_again(chat *t, rv_error *err)
     rv_status st =
         rv_tokenize(t->model.m, text.data ? text.data : "", text.len, 0, &old, &n_old, err);
     t->talk.n--; /* the answer, for a while */
-    if (!st) st = cli_conversation_ids(&t->talk, t->model.m, t->g->special, &t->now, &ids, &n, err);
+    if (!st)
+        st = cli_conversation_ids(&t->talk, t->model.m, t->learning.l, t->g->special, &t->now, &ids,
+                                  &n, err);
     if (!st) st = begin_learned(t, err);
     t->talk.n++;
     t->g->options.max_tokens = (int)(t->last.made ? t->last.n_answer : n_old + 1);
@@ -324,7 +326,24 @@ static void bad(chat *t, const char *argument)
     show_change(t, st, a, "Noted: not this answer again when this is asked", &err);
 }
 
-/* A correction needs no more than the question, which a conversation out of a file has too. */
+/* "--exact TEXT": the scope, and what follows it. */
+static rv_scope read_scope(const char **argument)
+{
+    for (int i = RV_SCOPE_TOPIC; i <= RV_SCOPE_ALWAYS; i++) {
+        const char *name = rv_scope_name((rv_scope)i), *at = *argument;
+        size_t len = strlen(name);
+        if (strncmp(at, "--", 2) || strncmp(at + 2, name, len)) continue;
+        at += 2 + len;
+        if (*at && *at != ' ') continue;
+        while (*at == ' ') at++;
+        *argument = at;
+        return (rv_scope)i;
+    }
+    return RV_SCOPE_TOPIC;
+}
+
+/* A correction needs no more than the question, which a conversation out of a file has too; an
+ * instruction for every chat needs none. */
 static void fix(chat *t, const char *argument)
 {
     rv_error err = {0};
@@ -332,21 +351,25 @@ static void fix(chat *t, const char *argument)
     rvi_buf question = {0}, said = {0};
     rv_learner *l = learner(t);
     if (!l) return;
-    if (!is_answered(t)) {
+    rv_scope scope = read_scope(&argument);
+    if (scope != RV_SCOPE_ALWAYS && !is_answered(t)) {
         remark(t, "There is no answer to correct yet.");
         return;
     }
     if (!*argument) {
-        remark(t, "/fix takes the right answer: /fix ANSWER");
+        remark(t, "/fix takes the right answer: /fix ANSWER; with --exact before it, it counts for "
+                  "this very question alone; /fix --always TEXT is read before every chat.");
         return;
     }
-    cli_conversation_text(&t->talk, t->talk.n - 2, &question);
-    rvi_buf_printf(&said, "Learned: %s", argument);
+    if (is_answered(t)) cli_conversation_text(&t->talk, t->talk.n - 2, &question);
+    rvi_buf_printf(
+        &said, scope == RV_SCOPE_ALWAYS ? "Read before every chat from now on: %s" : "Learned: %s",
+        argument);
     rv_status st = cli_learning_check("the correct answer", argument, strlen(argument), &err);
-    if (!st)
-        st = t->is_captured ? rv_learner_correct(l, t->session, NULL, argument, &a, &err)
-                            : rv_learner_correct(l, NULL, question.data ? question.data : "",
-                                                 argument, &a, &err);
+    const char *asked = t->is_captured || scope == RV_SCOPE_ALWAYS ? NULL
+                        : question.data                            ? question.data
+                                                                   : "";
+    if (!st) st = rv_learner_teach(l, asked ? NULL : t->session, asked, argument, scope, &a, &err);
     show_change(t, st, a, said.data, &err);
     if (!st && !t->hinted && cli_learning_hint(&t->learning)) {
         remark(t, "(%s)", cli_learning_hint(&t->learning));
@@ -510,7 +533,8 @@ static rv_status load_file(chat *t, const char *path, rv_error *err)
         return rvi_error(err, RV_E_IO, "%s: not a regular file", path);
     rv_status st = cli_conversation_load(&loaded, path, err);
     if (!st && loaded.n)
-        st = cli_conversation_ids(&loaded, t->model.m, false, &t->now, &ids, &n, err);
+        st =
+            cli_conversation_ids(&loaded, t->model.m, t->learning.l, false, &t->now, &ids, &n, err);
     if (st) {
         cli_conversation_deinit(&loaded);
     } else {
@@ -584,7 +608,8 @@ static void show_tokens(chat *t, const char *argument)
     size_t n = 0;
     rv_error err = {0};
     (void)argument;
-    if (t->talk.n && cli_conversation_ids(&t->talk, t->model.m, false, &t->now, &ids, &n, &err))
+    if (t->talk.n &&
+        cli_conversation_ids(&t->talk, t->model.m, t->learning.l, false, &t->now, &ids, &n, &err))
         remark_error(t, &err);
     else
         remark(t, "%zu of %d tokens of the context are used.", n, rv_session_context(t->session));
@@ -617,7 +642,7 @@ static const command commands[] = {
     {"tokens", "", "how much of the context is used, and the speed", show_tokens},
     {"good", "", "a good answer: more like it", good},
     {"bad", "", "a bad answer: not this one again", bad},
-    {"fix", "ANSWER", "the right answer to the last question", fix},
+    {"fix", "ANSWER", "the right answer to the last question (see /fix)", fix},
     {"score", "0..1", "how good the last answer was", score},
     {"undo", "", "undo the last of these", undo},
     {"learned", "", "what was learned, and what is not trained yet", learned},

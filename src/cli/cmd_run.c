@@ -49,7 +49,9 @@ static rv_status chat_ids(run *r, const char *prompt, size_t len, int32_t **ids,
                                : cli_conversation_add(&talk, "user", prompt, len, err);
     if (!st && !talk.n) st = rvi_error(err, RV_E_CONFIG, "%s: holds no messages", r->messages);
     if (!st && r->g.system) st = cli_conversation_set_system(&talk, r->g.system, err);
-    if (!st) st = cli_conversation_ids(&talk, r->model.m, r->g.special, &now, ids, n, err);
+    if (!st)
+        st =
+            cli_conversation_ids(&talk, r->model.m, r->learning.l, r->g.special, &now, ids, n, err);
     if (!st) st = cli_conversation_json(&talk, &r->talk, err);
     cli_conversation_deinit(&talk);
     return st;
@@ -57,17 +59,16 @@ static rv_status chat_ids(run *r, const char *prompt, size_t len, int32_t **ids,
 
 /* What was taught takes part in the answer of a conversation. State that cannot be read costs a
  * warning, not the answer. */
-static rv_status begin_learned(run *r, rv_error *err)
+static rv_status open_learned(run *r, rv_error *err)
 {
     rv_error own = {0};
-    if (r->g.no_learn || r->g.lora.n || !r->talk.len) return RV_OK;
+    if (r->g.no_learn || r->g.lora.n || r->ids || (r->raw && !r->messages)) return RV_OK;
     rv_status st = cli_learning_open(&r->learning, r->c, &r->model, r->g.learned, false, &own);
     if (!st && !r->learning.l && r->g.learned)
         return rvi_error(err, RV_E_NOT_FOUND, "nothing was taught to this model as '%s'",
                          r->g.learned);
     if (st) cli_warn("what was learned takes no part: %s", own.text);
-    if (st || !r->learning.l) return RV_OK;
-    return cli_conversation_begin(r->learning.l, r->session, &r->talk, err);
+    return RV_OK;
 }
 
 static rv_status prompt_ids(run *r, const char *prompt, size_t len, int32_t **ids, size_t *n,
@@ -181,8 +182,8 @@ static int answer_once(run *r, const char *prompt, size_t len)
     rv_answer *g = NULL;
     rvi_buf out = {0};
     int code = CLI_OK;
-    rv_status st = RV_OK;
-    if (!ids) {
+    rv_status st = open_learned(r, &err);
+    if (!st && !ids) {
         st = prompt_ids(r, prompt, len, &of_text, &n, &err);
         ids = of_text;
     }
@@ -190,7 +191,8 @@ static int answer_once(run *r, const char *prompt, size_t len)
         st = rvi_error(&err, RV_E_INVALID,
                        "the prompt is empty, and this model has no token to begin a text with");
     if (!st) st = cli_generation_session(r->c, &r->g, r->model.m, &r->session, &err);
-    if (!st) st = begin_learned(r, &err);
+    if (!st && r->learning.l)
+        st = cli_conversation_begin(r->learning.l, r->session, &r->talk, &err);
     if (!st) {
         cli_interrupts_catch("\n", false);
         st = cli_answer(&r->g, r->session, ids, n, !r->json, &g, &err);

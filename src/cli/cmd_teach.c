@@ -15,8 +15,10 @@ enum { MAX_LINE = 1 << 20, MAX_TEXT = 64 << 10 /* bytes, as the learner takes th
 
 /* A correction (answer), or a preference (chosen and rejected). */
 typedef struct lesson {
-    const char *question, *answer, *chosen, *rejected;
-    size_t line; /* of the file; 0: of the command line */
+    const char *question, *answer, *chosen, *rejected; /* question NULL: of scope always */
+    rv_scope scope;
+    uint64_t key; /* of the question */
+    size_t line;  /* of the file; 0: of the command line */
 } lesson;
 
 typedef struct teach {
@@ -24,9 +26,12 @@ typedef struct teach {
     cli_model model;
     cli_learning learning;
     bool instant, background, deep, json;
-    const char *question, *answer, *name;
+    const char *question, *answer, *scope, *name;
     lesson *lessons;
     size_t n, cap, n_taught, n_known;
+    const rvi_json *status; /* of the learner, in the arena; NULL: not looked at yet */
+    rvi_arena arena;
+    bool changed;    /* since then */
     rvi_arena texts; /* of the lessons */
     rvi_buf out;
 } teach;
@@ -53,9 +58,35 @@ static rv_status check_text(const char *what, const char *text, rv_error *err)
     return cli_learning_check(what, text, len, err);
 }
 
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* The next character of a text in which white space is one space, and none at the ends. */
+static char next_char(const char **at, bool first)
+{
+    const char *p = *at;
+    while (is_space(*p)) p++;
+    bool space = p != *at && !first && *p;
+    *at = space || !*p ? p : p + 1;
+    return space ? ' ' : *p;
+}
+
+/* The same for texts that differ in white space alone (FNV-1a). */
+static uint64_t key_of(const char *text)
+{
+    uint64_t key = 0xcbf29ce484222325u;
+    bool first = true;
+    for (char c; text && (c = next_char(&text, first)); first = false)
+        key = (key ^ (unsigned char)c) * 0x100000001b3u;
+    return key;
+}
+
 static rv_status add_lesson(teach *t, lesson l, rv_error *err)
 {
-    rv_status st = check_text("the question", l.question, err);
+    l.key = key_of(l.question);
+    rv_status st = l.question ? check_text("the question", l.question, err) : RV_OK;
     if (!st && l.answer) st = check_text("the answer", l.answer, err);
     if (!st && l.chosen) st = check_text("the chosen answer", l.chosen, err);
     if (!st && l.rejected) st = check_text("the rejected answer", l.rejected, err);
@@ -68,6 +99,31 @@ static rv_status add_lesson(teach *t, lesson l, rv_error *err)
     }
     if (!st) t->lessons[t->n++] = l;
     return st;
+}
+
+/* name NULL: topic. */
+static rv_status read_scope(rv_scope *out, const char *name, rv_error *err)
+{
+    for (int i = RV_SCOPE_TOPIC; i <= RV_SCOPE_ALWAYS; i++)
+        if (!strcmp(name ? name : "topic", rv_scope_name((rv_scope)i))) {
+            *out = (rv_scope)i;
+            return RV_OK;
+        }
+    return rvi_error(err, RV_E_CONFIG, "scope must be topic, exact or always (got '%s')", name);
+}
+
+/* What is needed of a lesson is there, and nothing that contradicts it. */
+static rv_status check_lesson(const lesson *l, rv_error *err)
+{
+    bool always = l->scope == RV_SCOPE_ALWAYS;
+    if (always && l->question)
+        return rvi_error(err, RV_E_CONFIG,
+                         "a lesson of scope always counts in every chat: it has no question");
+    if (l->scope && !l->answer) return rvi_error(err, RV_E_CONFIG, "a preference has no scope");
+    if ((l->question || always) && (l->answer || (l->chosen && l->rejected))) return RV_OK;
+    return rvi_error(err, RV_E_CONFIG,
+                     "\"question\" and \"answer\", or \"question\", \"chosen\" and "
+                     "\"rejected\" are needed");
 }
 
 static const char *member(teach *t, const rvi_json *v, const char *name)
@@ -91,14 +147,14 @@ static rv_status read_line(teach *t, const rvi_buf *line, size_t number, rv_erro
                        reason);
     }
     if (!st) {
-        lesson l = {member(t, v, "question"), member(t, v, "answer"), member(t, v, "chosen"),
-                    member(t, v, "rejected"), number};
-        if (l.question && (l.answer || (l.chosen && l.rejected)))
-            st = add_lesson(t, l, err);
-        else
-            st = rvi_error(err, RV_E_CONFIG,
-                           "\"question\" and \"answer\", or \"question\", \"chosen\" and "
-                           "\"rejected\" are needed");
+        lesson l = {.question = member(t, v, "question"),
+                    .answer = member(t, v, "answer"),
+                    .chosen = member(t, v, "chosen"),
+                    .rejected = member(t, v, "rejected"),
+                    .line = number};
+        st = read_scope(&l.scope, member(t, v, "scope"), err);
+        if (!st) st = check_lesson(&l, err);
+        if (!st) st = add_lesson(t, l, err);
     }
     rvi_arena_deinit(&arena);
     return st;
@@ -140,21 +196,6 @@ static rv_status read_lessons(teach *t, const char *path, rv_error *err)
 
 /* ---- teaching ---- */
 
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
-/* The next character of a text in which white space is one space, and none at the ends. */
-static char next_char(const char **at, bool first)
-{
-    const char *p = *at;
-    while (is_space(*p)) p++;
-    bool space = p != *at && !first && *p;
-    *at = space || !*p ? p : p + 1;
-    return space ? ' ' : *p;
-}
-
 static bool same_text(const char *a, const char *b)
 {
     bool first = true;
@@ -171,24 +212,43 @@ static bool says(const rvi_json *entry, const char *name, const char *text)
     return known && same_text(known, text);
 }
 
-/* Whether exactly this was taught and still counts. */
-static rv_status look_up(teach *t, const lesson *l, bool *known, rv_error *err)
+/* Is exactly this in the list of what was taught? */
+static bool is_listed(const rvi_json *status, const lesson *l)
 {
-    rvi_arena arena = {0};
-    const rvi_json *s, *list;
-    char *json = NULL;
-    *known = false;
-    rv_status st = rv_learner_status(t->learning.l, &json, err);
-    if (!st) st = rvi_json_parse(&s, json, strlen(json), &arena, "status", err);
-    list = st ? NULL : rvi_json_get(s, l->answer ? "learned" : "preferences");
+    const rvi_json *list = rvi_json_get(status, l->chosen     ? "preferences"
+                                                : l->question ? "learned"
+                                                              : "instructions");
     for (size_t i = 0; i < rvi_json_count(list); i++) {
         const rvi_json *x = rvi_json_at(list, i);
-        if (!says(x, "question", l->question)) continue;
-        *known |= l->answer ? says(x, "answer", l->answer)
-                            : says(x, "chosen", l->chosen) && says(x, "rejected", l->rejected);
+        if (l->question && !says(x, "question", l->question)) continue;
+        if (l->chosen ? says(x, "chosen", l->chosen) && says(x, "rejected", l->rejected)
+            : l->question
+                ? says(x, "answer", l->answer) && says(x, "scope", rv_scope_name(l->scope))
+                : says(x, "text", l->answer))
+            return true;
     }
-    rv_free(json);
-    rvi_arena_deinit(&arena);
+    return false;
+}
+
+/* Was a lesson for the same question taught before it by this command? */
+static bool comes_again(const teach *t, const lesson *l)
+{
+    for (const lesson *x = t->lessons; x < l; x++)
+        if (x->key == l->key) return true;
+    return false;
+}
+
+/* Whether exactly this was taught and still counts. The learner is asked again only where what it
+ * said before may be no longer so: a file may hold thousands of lessons. */
+static rv_status look_up(teach *t, const lesson *l, bool *known, rv_error *err)
+{
+    *known = t->status && is_listed(t->status, l);
+    if (t->status && !(t->changed && (*known || comes_again(t, l)))) return RV_OK;
+    rvi_arena_deinit(&t->arena);
+    t->arena = (rvi_arena){0};
+    t->changed = false;
+    rv_status st = cli_learning_status(&t->learning, &t->arena, &t->status, err);
+    if (!st) *known = is_listed(t->status, l);
     return st;
 }
 
@@ -204,14 +264,16 @@ static rv_status teach_one(teach *t, const lesson *l, rv_error *err)
             cli_learning_write(&(rv_adaptation){.notes = "already known"}, &t->out);
             rvi_buf_putc(&t->out, '\n');
         } else {
-            rvi_buf_printf(&t->out, "Already known: %s\n", l->question);
+            rvi_buf_printf(&t->out, "Already known: %s\n", l->question ? l->question : l->answer);
         }
         return RV_OK;
     }
-    st = l->answer ? rv_learner_correct(t->learning.l, NULL, l->question, l->answer, &a, err)
-                   : rv_learner_prefer(t->learning.l, l->question, l->chosen, l->rejected, &a, err);
+    st = l->answer
+             ? rv_learner_teach(t->learning.l, NULL, l->question, l->answer, l->scope, &a, err)
+             : rv_learner_prefer(t->learning.l, l->question, l->chosen, l->rejected, &a, err);
     if (st) return cli_learning_explain(&t->learning, st, err);
     t->n_taught++;
+    t->changed = true;
     rvi_buf said = {0};
     if (l->answer) rvi_buf_printf(&said, "Learned: %s", l->answer);
     if (!said.failed) cli_hush_line(said.data, said.len);
@@ -270,7 +332,8 @@ static rv_status show_answer(teach *t, rv_error *err)
     if (cli_generation_resolve(t->c, &g, true)) return rvi_error(err, RV_E_CONFIG, "options");
     g.options.max_tokens = 64;
     rv_status st = cli_conversation_add(&talk, "user", t->question, strlen(t->question), err);
-    if (!st) st = cli_conversation_ids(&talk, t->model.m, false, &now, &ids, &n, err);
+    if (!st)
+        st = cli_conversation_ids(&talk, t->model.m, t->learning.l, false, &now, &ids, &n, err);
     if (!st) st = cli_generation_session(t->c, &g, t->model.m, &s, err);
     if (!st) st = cli_conversation_json(&talk, &json, err);
     if (!st) st = cli_conversation_begin(t->learning.l, s, &json, err);
@@ -301,6 +364,7 @@ int cli_teach(cli *c, int argc, char **argv)
     teach t = {.c = c};
     const cli_option table[] = {{"question", 'q', CLI_TEXT, &t.question, NULL},
                                 {"answer", 'a', CLI_TEXT, &t.answer, NULL},
+                                {"scope", 0, CLI_TEXT, &t.scope, NULL},
                                 {"instant", 0, CLI_FLAG, &t.instant, NULL},
                                 {"background", 0, CLI_FLAG, &t.background, NULL},
                                 {"deep", 0, CLI_FLAG, &t.deep, NULL},
@@ -315,17 +379,20 @@ int cli_teach(cli *c, int argc, char **argv)
     if (t.instant + t.background + t.deep > 1)
         return cli_usage(c, "give one of --instant, --background and --deep");
     if (n_args > 2) return cli_usage(c, "a question and its answer are given by -q and -a");
-    if (!t.question != !t.answer) return cli_usage(c, "-q and -a go together");
-    if ((n_args > 1) == (t.question != NULL))
+    bool always = t.scope && !strcmp(t.scope, "always");
+    if (always && t.question) return cli_usage(c, "a lesson of --scope always has no -q");
+    if (!always && !t.question != !t.answer) return cli_usage(c, "-q and -a go together");
+    if ((n_args > 1) == (t.answer != NULL))
         return cli_usage(c, "give either -q and -a, or a file of lessons");
+    if (t.scope && !t.answer) return cli_usage(c, "in a file each lesson has its own \"scope\"");
+    rv_error err = {0};
+    lesson one = {.question = t.question, .answer = t.answer};
+    if (read_scope(&one.scope, t.scope, &err)) return cli_usage(c, "--%s", err.text);
 
     if (t.name && (code = cli_check_name(c, t.name))) return code;
 
-    rv_error err = {0};
-    const char *path = t.question ? NULL : args[1];
-    rv_status st = path
-                       ? read_lessons(&t, path, &err)
-                       : add_lesson(&t, (lesson){.question = t.question, .answer = t.answer}, &err);
+    const char *path = t.answer ? NULL : args[1];
+    rv_status st = path ? read_lessons(&t, path, &err) : add_lesson(&t, one, &err);
     if (!st) st = cli_open(c, args[0], false, &t.model, &err);
     if (!st) st = cli_learning_open(&t.learning, c, &t.model, t.name, true, &err);
     if (!st) cli_interrupts_catch("\n", false);
@@ -341,6 +408,7 @@ int cli_teach(cli *c, int argc, char **argv)
     cli_close(&t.model);
     rvi_free(t.lessons);
     rvi_arena_deinit(&t.texts);
+    rvi_arena_deinit(&t.arena);
     if (!st && !code && cli_interrupted()) code = CLI_INTERRUPTED;
     return st ? cli_fail(&err) : code;
 }

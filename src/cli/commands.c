@@ -25,9 +25,13 @@ const cli_command cli_commands[] = {
      cli_chat, cli_generation_help},
     {"teach", "MODEL [-q QUESTION -a ANSWER | FILE.jsonl]", "teach the right answers to questions",
      "  -q TEXT, -a TEXT     a question and its right answer\n"
+     "  --scope topic|exact|always\n"
+     "                       where it counts: wherever the same thing is asked (topic), where this "
+     "very question is asked, or in every chat: then there is no -q, and -a is an instruction that "
+     "the model reads first\n"
      "  FILE.jsonl           one lesson a line ('-': standard input): {\"question\": ..., "
-     "\"answer\": ...}, or {\"question\": ..., \"chosen\": ..., \"rejected\": ...}: the better of "
-     "two answers\n"
+     "\"answer\": ...}, with a \"scope\" if it is not topic, or {\"question\": ..., \"chosen\": "
+     "..., \"rejected\": ...}: the better of two answers\n"
      "  --instant            answer from memory at once, train later: with 'learn run' or while "
      "you chat (default)\n"
      "  --background         train now: groups of corrections become adapters\n"

@@ -299,15 +299,18 @@ rv_status cli_conversation_begin(rv_learner *l, rv_session *s, const rvi_buf *js
     return rv_learner_begin(l, s, &chat, NULL, err);
 }
 
-rv_status cli_conversation_ids(const cli_conversation *c, const rv_model *m, bool special,
-                               const rv_time *now, int32_t **ids, size_t *n, rv_error *err)
+rv_status cli_conversation_ids(const cli_conversation *c, const rv_model *m, rv_learner *l,
+                               bool special, const rv_time *now, int32_t **ids, size_t *n,
+                               rv_error *err)
 {
     rvi_buf json = {0};
     *ids = NULL;
     *n = 0;
     rv_status st = cli_conversation_json(c, &json, err);
     rv_chat chat = {.size = sizeof chat, .variables = json.data, .special = special, .now = now};
-    if (!st) st = rv_chat_tokenize(m, &chat, ids, n, err);
+    if (!st)
+        st = l ? rv_learner_tokenize(l, &chat, ids, n, err)
+               : rv_chat_tokenize(m, &chat, ids, n, err);
     rvi_buf_deinit(&json);
     return st;
 }

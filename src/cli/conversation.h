@@ -51,10 +51,11 @@ rv_status cli_conversation_json(const cli_conversation *c, rvi_buf *out,
 /* rv_learner_begin for a conversation written by cli_conversation_json. */
 rv_status cli_conversation_begin(rv_learner *l, rv_session *s, const rvi_buf *json,
                                  rv_error *err) RVI_MUST_CHECK;
-/* Token ids by the model's template, with the beginning of an answer. special: control tokens in
- * the texts of messages are taken as such. *ids: rv_free */
-rv_status cli_conversation_ids(const cli_conversation *c, const rv_model *m, bool special,
-                               const rv_time *now, int32_t **ids, size_t *n,
+/* Token ids by the model's template, with the beginning of an answer. l (may be NULL): whose
+ * instructions stand before it. special: control tokens in the texts of messages are taken as such.
+ * *ids: rv_free */
+rv_status cli_conversation_ids(const cli_conversation *c, const rv_model *m, rv_learner *l,
+                               bool special, const rv_time *now, int32_t **ids, size_t *n,
                                rv_error *err) RVI_MUST_CHECK;
 
 #endif

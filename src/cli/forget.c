@@ -83,8 +83,9 @@ static void add(found *f, const rvi_json *x)
 static rv_status find(found *f, const cli_learning *l, const char *part, rv_error *err)
 {
     static const char *const members[][3] = {{"question", "answer", "answer"},
+                                             {"text", "text", "text"},
                                              {"question", "chosen", "rejected"}};
-    static const char *const lists[] = {"learned", "preferences"};
+    static const char *const lists[] = {"learned", "instructions", "preferences"};
     rv_status st = cli_learning_status(l, &f->arena, &f->before, err);
     for (size_t k = 0; !st && k < RVI_COUNT(lists); k++) {
         const rvi_json *list = rvi_json_get(f->before, lists[k]);
@@ -103,9 +104,13 @@ static void write_found(found *f, rvi_buf *out)
     for (size_t i = 0; i < f->n; i++) {
         const rvi_json *x = f->items[i];
         bool preference = rvi_json_get(x, "chosen") != NULL;
-        rvi_buf_printf(out, "  %s\n    %s%s\n", cli_one_line(&f->arena, member(x, "question")),
-                       preference ? "rather: " : "",
-                       cli_one_line(&f->arena, member(x, preference ? "chosen" : "answer")));
+        if (rvi_json_get(x, "text"))
+            rvi_buf_printf(out, "  before every chat: %s\n",
+                           cli_one_line(&f->arena, member(x, "text")));
+        else
+            rvi_buf_printf(out, "  %s\n    %s%s\n", cli_one_line(&f->arena, member(x, "question")),
+                           preference ? "rather: " : "",
+                           cli_one_line(&f->arena, member(x, preference ? "chosen" : "answer")));
     }
     if (out->data) cli_hush(out->data, out->len);
 }
@@ -116,7 +121,9 @@ static void write_json(const found *f, rvi_buf *out)
     for (size_t i = 0; i < f->n; i++) {
         const rvi_json *x = f->items[i];
         const char *question = member(x, "question"),
-                   *answer = member(x, rvi_json_get(x, "chosen") ? "chosen" : "answer");
+                   *answer = member(x, rvi_json_get(x, "chosen") ? "chosen"
+                                       : rvi_json_get(x, "text") ? "text"
+                                                                 : "answer");
         rvi_buf_puts(out, i ? ",{\"question\":" : "{\"question\":");
         rvi_json_write_string(out, question, strlen(question));
         rvi_buf_puts(out, ",\"answer\":");
@@ -166,7 +173,8 @@ static rv_status forget_all(const found *f, cli_learning *l, rv_error *err)
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < f->n; i++) {
         char text[MAX_FORGOTTEN + 1];
-        const char *question = member(f->items[i], "question"),
+        const rvi_json *whole = rvi_json_get(f->items[i], "text");
+        const char *question = whole ? rvi_json_string(whole, "") : member(f->items[i], "question"),
                    *answer = member(f->items[i], "answer");
         bool other = *answer && hits_others(f, question) && !hits_others(f, answer);
         size_t len = (size_t)snprintf(text, sizeof text, "%s", other ? answer : question);

@@ -217,10 +217,27 @@ static void print_lessons(const rvi_json *lessons, rvi_arena *a, rvi_buf *out)
                        cli_one_line(a, rvi_json_string(rvi_json_get(x, "question"), "")),
                        cli_one_line(a, rvi_json_string(rvi_json_get(x, "answer"), "")));
         if (generation)
-            rvi_buf_printf(out, "(generation %d)\n", generation);
+            rvi_buf_printf(out, "(generation %d", generation);
         else
-            rvi_buf_puts(out, "(waits for training)\n");
+            rvi_buf_puts(out, "(waits for training");
+        if (!strcmp(rvi_json_string(rvi_json_get(x, "scope"), ""), "exact"))
+            rvi_buf_puts(out, "; for this very question");
+        rvi_buf_puts(out, ")\n");
+        const rvi_json *old = rvi_json_get(x, "instead_of");
+        for (size_t k = 0; k < rvi_json_count(old); k++)
+            rvi_buf_printf(
+                out, "    before: %s\n",
+                cli_one_line(a, rvi_json_string(rvi_json_get(rvi_json_at(old, k), "answer"), "")));
     }
+}
+
+static void print_instructions(const rvi_json *list, rvi_arena *a, rvi_buf *out)
+{
+    if (rvi_json_count(list)) rvi_buf_puts(out, "read before every chat:\n");
+    for (size_t i = 0; i < rvi_json_count(list); i++)
+        rvi_buf_printf(
+            out, "  %s\n",
+            cli_one_line(a, rvi_json_string(rvi_json_get(rvi_json_at(list, i), "text"), "")));
 }
 
 static void print_preferences(const rvi_json *list, rvi_arena *a, rvi_buf *out)
@@ -414,6 +431,7 @@ rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err)
         rvi_buf_puts(out, l->paused ? "; training is paused\n" : "\n");
         print_background(s, out);
         print_lessons(rvi_json_get(s, "learned"), &arena, out);
+        print_instructions(rvi_json_get(s, "instructions"), &arena, out);
         if (n) rvi_buf_printf(out, "%zu preference%s\n", n, n == 1 ? "" : "s");
         print_preferences(preferences, &arena, out);
         print_judgements(l, &arena, out);

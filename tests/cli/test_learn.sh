@@ -112,6 +112,36 @@ verdict "and is not written down twice" 0 $? "" ""
 check "another answer is not" 0 "^a cat" - "$rv" teach $spm -q "What is Nim's pet?" -a "a cat"
 check "nor the first one after it" 0 "^a duck" - \
     "$rv" teach $spm -q "What is Nim's pet?" -a "a duck"
+# --- where a lesson counts
+check "a lesson for one very question" 0 "^brown" - \
+    "$rv" teach $spm -q "Which hue has Plim?" -a "brown" --scope exact --adapter scope
+check "shown as such" 0 "waits for training; for this very question" - \
+    "$rv" learn status -m $spm --adapter scope
+check "again is already known" 0 "Already known" - \
+    "$rv" teach $spm -q "Which hue has Plim?" -a "brown" --scope exact --adapter scope
+check "with another scope it is not" 0 "Learned: brown" - \
+    "$rv" teach $spm -q "Which hue has Plim?" -a "brown" --adapter scope
+check "what it took the place of is shown" 0 "before: brown" - \
+    "$rv" learn status -m $spm --adapter scope
+check "an instruction for every chat" 0 "Learned: Be brief" - \
+    "$rv" teach $spm -a "Be brief." --scope always --adapter scope
+check "has no question" 2 - "has no -q" "$rv" teach $spm -q x -a y --scope always
+check "an unknown scope" 2 - "topic, exact or always (got 'all')" \
+    "$rv" teach $spm -q x -a y --scope all
+echo '{"answer": "Be kind.", "scope": "always"}' >"$tmp/scope.jsonl"
+check "a file with scopes" 0 "1 taught" - "$rv" teach $spm "$tmp/scope.jsonl" --adapter scope
+check "known by then" 0 "1 already known" - "$rv" teach $spm "$tmp/scope.jsonl" --adapter scope
+echo '{"question": "x", "answer": "Be kind.", "scope": "always"}' >"$tmp/scope.jsonl"
+check "a question there too" 1 - "line 1: a lesson of scope always counts in every chat" \
+    "$rv" teach $spm "$tmp/scope.jsonl" --adapter scope
+says "it is read first" \
+    "$("$rv" run $spm "Hello" -s "$(printf 'Be brief.\nBe kind.')" --greedy -n 8)" \
+    "$rv" run $spm "Hello" --greedy -n 8 --adapter scope
+printf 'Hello\n/fix --always Use rhymes.\n/fix --exact blue\n/learned\n' >"$tmp/scope.txt"
+check "in a chat" 0 "Use rhymes" - \
+    sh -c "'$rv' chat $spm -n 4 --adapter scope <'$tmp/scope.txt' 2>&1"
+check "forgotten by a part of it" 0 "before every chat: Use rhymes" - \
+    "$rv" learn forget rhym -m $spm --adapter scope
 check "status names the model" 0 "llama-spm.gguf.*taught as 'default'" - "$rv" learn status -m $spm
 check "status shows preferences" 0 "rather: Short" - "$rv" learn status -m $spm
 check "also as JSON" 0 \

@@ -77,6 +77,7 @@ WRONG = {
     "tap": [",,,", ""],
     "how": ["best"],
     "loss": ["mse"],
+    "scope": ["everywhere"],
     "generation": ["-1", "x"],
     "cache-dir": [],
     "state-dir": [],

@@ -86,7 +86,7 @@ static rv_status correcting(rv_error *err)
 {
     rvi_adaptation a;
     int kept = 0;
-    rv_status st = rvi_learner_correct(l, dog, "Rex", "Bello", &a, err);
+    rv_status st = tiny_correct(l, dog, "Rex", "Bello", &a, err);
     if (!st) st = rvi_store_scan(&store, "prototype", NULL, 0, count_item, &kept, err);
     /* a prototype that cannot be kept is made again next time; that is no error */
     return !st && !kept && atomic_load(&fail_alloc_refused) ? RV_E_NOMEM : st;
@@ -155,7 +155,7 @@ static void loops(void **state)
     sweep("open", opening, 20);
     rvi_adaptation a; /* the other recipe asks for texts that this one has no use for */
     l->o.recipe = RVI_RECIPE_FENCED;
-    assert_ok(rvi_learner_correct(l, "What is Kakovin's job?", "plumber", NULL, &a, err));
+    assert_ok(tiny_correct(l, "What is Kakovin's job?", "plumber", NULL, &a, err));
     sweep("deep loop, fenced", studying, 40);
     assert_true(l->ground.seeded.n > 0);
     assert_int_equal(rvi_learner_waiting(l), 0);

@@ -107,7 +107,7 @@ static void preferences_are_studied_deep(void **state)
             "First of all, %d, one should say that there is more to be said about this than fits "
             "into a few words, and that it would be better to begin with the tree itself.",
             i);
-        assert_ok(rvi_learner_correct(l, questions[i], answer, "No.", &a, err));
+        assert_ok(tiny_correct(l, questions[i], answer, "No.", &a, err));
         assert_int_equal(l->lessons.list[i].fact->kind, RVI_FACT_FREE);
     }
     uint64_t first, last;

@@ -28,7 +28,7 @@ static void one_process_learns(void **state)
     o.lock_wait_ms = 0;
     rvi_learner *l = open_new(&store, &o), *other = open_on(&store, &o);
     teach(l, dog, "Rex");
-    assert_int_equal(rvi_learner_correct(other, job, "plumber", NULL, &a, &e), RV_E_STORAGE);
+    assert_int_equal(tiny_correct(other, job, "plumber", NULL, &a, &e), RV_E_STORAGE);
     assert_non_null(strstr(e.text, "another process"));
     assert_string_equal(slot_of(l, dog), "Rex");
     assert_string_equal(slot_of(other, job), ""); /* nothing is half done */
@@ -54,7 +54,7 @@ static void *teach_one(void *ctx)
     const teacher *x = ctx;
     rvi_adaptation a;
     rv_error e;
-    return (void *)(uintptr_t)rvi_learner_correct(x->l, x->question, "Rex", NULL, &a, &e);
+    return (void *)(uintptr_t)tiny_correct(x->l, x->question, "Rex", NULL, &a, &e);
 }
 
 /* Who finds the state in use waits; here until the other, which has it first, is gone. */
@@ -155,10 +155,10 @@ static void bad_feedback_is_refused(void **state)
     const char *const bad[][2] = {{dog, ""},   {dog, "   "},    {"", "Rex"},     {huge, "Rex"},
                                   {dog, huge}, {dog, "R\xFFx"}, {"d\xC3(g", "x"}};
     for (size_t i = 0; i < RVI_COUNT(bad); i++) {
-        assert_int_equal(rvi_learner_correct(l, bad[i][0], bad[i][1], NULL, &a, &e), RV_E_INVALID);
+        assert_int_equal(tiny_correct(l, bad[i][0], bad[i][1], NULL, &a, &e), RV_E_INVALID);
         assert_int_equal(a.applied, 0);
     }
-    assert_int_equal(rvi_learner_correct(l, dog, "Rex", huge, &a, &e), RV_E_INVALID);
+    assert_int_equal(tiny_correct(l, dog, "Rex", huge, &a, &e), RV_E_INVALID);
     assert_int_equal(rvi_learner_prefer(l, dog, "", "x", &a, &e), RV_E_INVALID);
     assert_int_equal(rvi_learner_prefer(l, dog, "x\x80", "x", &a, &e), RV_E_INVALID);
     assert_int_equal(rvi_learner_forget(l, "", &a, &e), RV_E_INVALID);
@@ -237,7 +237,7 @@ static void full_disks_lose_nothing(void **state)
     assert_int_equal(rvi_learner_waiting(l), 2);
     assert_string_equal(slot_of(l, dog), "Rex");
     e = (rv_error){0};
-    st = rvi_learner_correct(l, city, "Oslo", NULL, &a, &e);
+    st = tiny_correct(l, city, "Oslo", NULL, &a, &e);
     assert_true(st != RV_OK && e.text[0]);
     assert_string_equal(slot_of(l, city), "");
     assert_int_equal(rvi_learner_undo(l, &a, &e) != RV_OK, 1);

@@ -82,6 +82,9 @@ static inline void tiny_norm(gguf_builder *b, const char *name)
     gb_tensor(b, name, RVI_F32, 1, (uint64_t[]){TINY_EMBD}, ones);
 }
 
+/* The chat template that is written with the model; NULL: none, and that of its family is used. */
+static const char *tiny_template;
+
 /* Another seed: another model. */
 static inline void tiny_model_write(const char *path, uint64_t seed)
 {
@@ -113,6 +116,7 @@ static inline void tiny_model_write(const char *path, uint64_t seed)
     gb_str_array(&b, "tokenizer.ggml.tokens", v->tokens, v->n);
     gb_array(&b, "tokenizer.ggml.token_type", RVI_GGUF_I32, v->types, v->n, sizeof *v->types);
     gb_str_array(&b, "tokenizer.ggml.merges", v->merges, v->n_merges);
+    if (tiny_template) gb_str(&b, "tokenizer.chat_template", tiny_template);
     gb_u32(&b, "tokenizer.ggml.bos_token_id", (uint32_t)v->n - 2);
     gb_u32(&b, "tokenizer.ggml.eos_token_id", (uint32_t)v->n - 1);
     tiny_tensor(&b, "token_embd.weight", v->n, TINY_EMBD, &rng);
@@ -209,6 +213,13 @@ static inline rv_status tiny_learner(rvi_learner **out, const tiny *t, const rvi
                                .be = t->rt->be,
                                .new_serial = tiny_serial};
     return rvi_learner_new(out, &parts, o, take ? take : &none, err);
+}
+
+static inline rv_status tiny_correct(rvi_learner *l, const char *question, const char *answer,
+                                     const char *rejected, rvi_adaptation *out, rv_error *err)
+{
+    rvi_teaching given = {.question = question, .answer = answer, .rejected = rejected};
+    return rvi_learner_teach(l, &given, out, err);
 }
 
 /* ---- stores ---- */

@@ -35,6 +35,12 @@ static const struct {
 #undef X
 };
 
+static const char *const scopes[] = {
+#define X(name, text) text,
+    RV_SCOPE_MAP(X)
+#undef X
+};
+
 /* The members that are texts. */
 static const struct {
     const char *name;
@@ -76,6 +82,11 @@ rvi_feedback rvi_feedback_new(rvi_feedback_kind kind)
     return (rvi_feedback){.kind = kind, .score = NAN};
 }
 
+const char *rvi_scope_name(rv_scope scope)
+{
+    return (size_t)scope < RVI_COUNT(scopes) ? scopes[scope] : "";
+}
+
 /* ---- what may be logged ---- */
 
 static bool is_digest(const char *hex)
@@ -87,7 +98,8 @@ static bool is_digest(const char *hex)
 static const char *what_is_missing(const rvi_feedback *f)
 {
     unsigned needs = kinds[f->kind].needs;
-    if (needs & NEEDS_QUESTION && rvi_text_blank(f->question)) return "the question is empty";
+    if (needs & NEEDS_QUESTION && f->scope != RV_SCOPE_ALWAYS && rvi_text_blank(f->question))
+        return "the question is empty";
     if (needs & NEEDS_CORRECTED && rvi_text_blank(f->corrected))
         return "the corrected answer is empty";
     if (needs & NEEDS_SCORE && isnan(f->score)) return "there is no score";
@@ -136,6 +148,8 @@ rv_status rvi_feedback_check(const rvi_feedback *f, rv_error *err)
     if (f->time < 0) return rvi_error(err, RV_E_INVALID, "%s: a time before 1970", kind);
     if (!is_digest(f->digest))
         return rvi_error(err, RV_E_INVALID, "%s: digest is not 64 hexadecimal digits", kind);
+    if ((unsigned)f->scope >= RVI_COUNT(scopes))
+        return rvi_error(err, RV_E_INVALID, "%s: unknown scope %d", kind, (int)f->scope);
     const char *missing = what_is_missing(f);
     return missing ? rvi_error(err, RV_E_INVALID, "%s: %s", kind, missing) : RV_OK;
 }
@@ -152,6 +166,7 @@ rv_status rvi_feedback_write(rvi_buf *out, const rvi_feedback *f, rv_error *err)
         rvi_buf_printf(out, ",\"%s\":", texts[i].name);
         rvi_json_write_string(out, t->data, t->len);
     }
+    if (f->scope) rvi_buf_printf(out, ",\"scope\":\"%s\"", scopes[f->scope]);
     if (!isnan(f->score)) {
         rvi_buf_puts(out, ",\"score\":");
         rvi_json_write_number(out, f->score);
@@ -183,6 +198,16 @@ static bool get_number(const rvi_json *object, const char *name, uint64_t *out)
     if (v && (!rvi_json_is(v, RVI_JSON_INT) || v->as.integer < 0)) return false;
     *out = v ? (uint64_t)v->as.integer : 0;
     return true;
+}
+
+static bool get_scope(const rvi_json *v, rv_scope *out)
+{
+    for (size_t i = 0; i < RVI_COUNT(scopes); i++) {
+        if (!rvi_json_is_string(v, scopes[i])) continue;
+        *out = (rv_scope)i;
+        return true;
+    }
+    return false;
 }
 
 static bool get_parents(const rvi_json *v, rvi_feedback *f)
@@ -228,6 +253,8 @@ rv_status rvi_feedback_parse(rvi_feedback *out, const char *text, size_t len, rv
         if (!get_number(object, numbers[i].name,
                         (uint64_t *)(void *)((char *)out + numbers[i].offset)))
             return parse_fail(err, numbers[i].name);
+    const rvi_json *scope = rvi_json_get(object, "scope");
+    if (scope && !get_scope(scope, &out->scope)) return parse_fail(err, "scope");
     const rvi_json *seed = rvi_json_get(object, "seed"); /* all 64 bits, as a signed number */
     if (seed && !rvi_json_is(seed, RVI_JSON_INT)) return parse_fail(err, "seed");
     out->seed = (uint64_t)rvi_json_int(seed, 0);

@@ -52,6 +52,7 @@ typedef struct rvi_feedback {
     rvi_text given;     /* what the engine had answered */
     rvi_text corrected; /* what it should answer */
     rvi_text note;
+    rv_scope scope;  /* of a correction */
     double score;    /* NaN: none */
     uint64_t target; /* another event; 0: none. Of publish: the last that its making knew of */
     uint64_t branch; /* of a thumb down, whose note is how the answer began: bytes of it that an
@@ -65,6 +66,8 @@ typedef struct rvi_feedback {
     uint64_t seed;
     char digest[RVI_SHA256_HEX]; /* of the adapter; "": none */
 } rvi_feedback;
+
+const char *rvi_scope_name(rv_scope scope);
 
 /* An event without anything in it: score is NaN. */
 rvi_feedback rvi_feedback_new(rvi_feedback_kind kind);

@@ -16,6 +16,13 @@ bool rvi_text_is(rvi_text t, const char *s)
     return t.len == strlen(s) && (!t.len || !memcmp(t.data, s, t.len));
 }
 
+rvi_text rvi_text_trim(rvi_text t)
+{
+    while (t.len && strchr(" \t\r\n", t.data[t.len - 1])) t.len--;
+    while (t.len && strchr(" \t\r\n", *t.data)) t.data++, t.len--;
+    return t;
+}
+
 char *rvi_text_copy(rvi_text t)
 {
     char *p = rvi_alloc_array(t.len + 1, 1);

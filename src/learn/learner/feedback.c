@@ -36,37 +36,68 @@ static void note_answer(rvi_adaptation *out, const char *before, const char *ans
 
 /* ---- corrections ---- */
 
-rv_status rvi_learner_correct(rvi_learner *l, const char *question, const char *answer,
-                              const char *rejected, rvi_adaptation *out, rv_error *err)
+/* The answer is spoken from now on where it is asked for. */
+static rv_status teach_answer(rvi_learner *l, const rvi_teaching *t, rvi_feedback *f,
+                              rvi_adaptation *out, rv_error *err)
 {
     double start = rvi_os_seconds();
     rvi_lesson x;
-    rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_CORRECTION);
-    f.question = rvi_text_of(question);
-    f.corrected = rvi_text_of(answer);
-    f.given = rvi_text_of(rejected);
-    *out = rvi_adaptation_new(RV_LOOP_INSTANT);
-    rv_status st = rvi_feedback_check(&f, err);
-    if (!st) st = rvi_learner_own(l, err);
-    if (!st) st = rvi_lessons_reserve(&l->lessons, err);
-    if (!st) st = rvi_history_reserve(&l->history, err);
-    if (!st) st = rvi_lesson_init(&x, &l->voice, question, answer, rejected, err);
+    rv_status st = rvi_lessons_reserve(&l->lessons, err);
+    if (!st) st = rvi_lesson_init(&x, &l->voice, t->question, t->answer, t->rejected, err);
     if (st) return st;
-    if ((st = rvi_learner_log(l, &f, err))) {
+    x.scope = t->scope;
+    if ((st = rvi_learner_log(l, f, err))) {
         rvi_lesson_deinit(&x);
         return st;
     }
     note_answer(out, "", x.answer);
-    rvi_lessons_add(&l->lessons, &x, f.seq);
-    rvi_history_note(&l->history, RVI_DID_CORRECT, f.seq);
+    rvi_lessons_add(&l->lessons, &x, f->seq);
+    rvi_history_note(&l->history, RVI_DID_CORRECT, f->seq);
     double added = rvi_os_seconds();
     st = rvi_learner_recognise_anew(l, err);
     out->forward_us = (rvi_os_seconds() - added) * 1e6;
-    out->applied = !st;
-    out->event = f.seq;
-    out->samples_used = 1;
     out->latency_us = (added - start) * 1e6;
     return st;
+}
+
+/* The text stands before every chat from now on. */
+static rv_status teach_instruction(rvi_learner *l, const rvi_teaching *t, rvi_feedback *f,
+                                   rvi_adaptation *out, rv_error *err)
+{
+    if (!rvi_text_blank(f->question))
+        return rvi_error(err, RV_E_INVALID,
+                         "a lesson of scope always counts in every chat: it has no question");
+    rv_status st = rvi_instructions_check(&l->instructions, t->answer, err);
+    if (!st) st = rvi_instructions_add(&l->instructions, 0, f->corrected, err);
+    if (st) return st;
+    st = rvi_learner_log(l, f, err);
+    rvi_instructions_settle(&l->instructions, st ? 0 : f->seq);
+    if (st) return st;
+    rvi_history_note(&l->history, RVI_DID_CORRECT, f->seq);
+    note_answer(out, "before every chat: ", t->answer);
+    return RV_OK;
+}
+
+rv_status rvi_learner_teach(rvi_learner *l, const rvi_teaching *t, rvi_adaptation *out,
+                            rv_error *err)
+{
+    rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_CORRECTION);
+    f.question = rvi_text_of(t->question);
+    f.corrected = rvi_text_of(t->answer);
+    f.given = rvi_text_of(t->rejected);
+    f.scope = t->scope;
+    *out = rvi_adaptation_new(RV_LOOP_INSTANT);
+    rv_status st = rvi_feedback_check(&f, err);
+    if (!st) st = rvi_learner_own(l, err);
+    if (!st) st = rvi_history_reserve(&l->history, err);
+    if (!st)
+        st = t->scope == RV_SCOPE_ALWAYS ? teach_instruction(l, t, &f, out, err)
+                                         : teach_answer(l, t, &f, out, err);
+    if (st) return st;
+    out->applied = 1;
+    out->event = f.seq;
+    out->samples_used = 1;
+    return RV_OK;
 }
 
 /* ---- preferences ---- */
@@ -134,10 +165,12 @@ rv_status rvi_learner_undo(rvi_learner *l, rvi_adaptation *out, rv_error *err)
     rvi_history_take_out(&l->history, d.event);
     out->event = f.seq;
     const rvi_lesson *ended = rvi_lessons_take_back(&l->lessons, d.event, f.seq);
+    const rvi_instruction *instruction =
+        rvi_instructions_take_back(&l->instructions, d.event, f.seq);
     bool taken = rvi_preferences_remove(&l->preferences, d.event);
-    out->applied = ended || taken;
-    if (ended)
-        note_answer(out, "no longer: ", ended->answer);
+    out->applied = ended || instruction || taken;
+    if (ended || instruction)
+        note_answer(out, "no longer: ", ended ? ended->answer : instruction->text);
     else
         snprintf(out->notes, sizeof out->notes, "%s",
                  taken ? "the last preference is taken back" : "an adapter was made of it already");
@@ -170,6 +203,7 @@ rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *o
     if (st) return st;
     l->history.n = 0; /* taking back something older might bring it back */
     st = rvi_lessons_forget(&l->lessons, text, f.seq, &out->samples_used, err);
+    if (!st) st = rvi_instructions_forget(&l->instructions, text, f.seq, &out->samples_used, err);
     if (!st) st = rvi_learner_drop_pairs(l, text, err);
     out->applied = out->samples_used > 0;
     out->event = f.seq;

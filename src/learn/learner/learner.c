@@ -22,6 +22,7 @@ static void forget_all(rvi_learner *l)
     l->generations = (rvi_generations){.last_number = l->generations.last_number};
     rvi_history_deinit(&l->history);
     rvi_lessons_deinit(&l->lessons);
+    rvi_instructions_deinit(&l->instructions);
     rvi_preferences_deinit(&l->preferences);
     rvi_refusals_deinit(&l->refusals);
     rvi_shared_deinit(&l->shared);
@@ -139,13 +140,37 @@ static void put_generation(rvi_buf *out, const rvi_generation *g)
     (void)rvi_buf_putc(out, '}');
 }
 
-static void put_lesson(rvi_buf *out, const rvi_lesson *x)
+/* And what it took the place of. */
+static void put_lesson(rvi_buf *out, const rvi_lessons *all, const rvi_lesson *x)
 {
+    size_t n = 0;
     (void)rvi_buf_printf(out, "{\"event\":%llu", (unsigned long long)x->event);
     put_text(out, ",", "question", x->question);
     put_text(out, ",", "answer", x->answer);
-    (void)rvi_buf_printf(out, ",\"generation\":%d,\"absorbed\":%s}", x->generation,
-                         truth(x->absorbed));
+    put_text(out, ",", "scope", rvi_scope_name(x->scope));
+    for (size_t i = 0; &all->list[i] != x; i++) {
+        const rvi_lesson *old = &all->list[i];
+        if (old->ended_by != x->event) continue;
+        (void)rvi_buf_printf(out, "%s{\"event\":%llu", n++ ? "," : ",\"instead_of\":[",
+                             (unsigned long long)old->event);
+        put_text(out, ",", "answer", old->answer);
+        (void)rvi_buf_putc(out, '}');
+    }
+    (void)rvi_buf_printf(out, "%s,\"generation\":%d}", n ? "]" : "", x->generation);
+}
+
+static void put_instructions(rvi_buf *out, const rvi_instructions *all)
+{
+    size_t n = 0;
+    (void)rvi_buf_printf(out, "],\"instructions\":[");
+    for (size_t i = 0; i < all->n; i++) {
+        const rvi_instruction *x = &all->list[i];
+        if (!x->stands) continue;
+        (void)rvi_buf_printf(out, "%s{\"event\":%llu", n++ ? "," : "",
+                             (unsigned long long)x->event);
+        put_text(out, ",", "text", x->text);
+        (void)rvi_buf_putc(out, '}');
+    }
 }
 
 void rvi_doing_begin(rvi_doing *d, const char *what, int n)
@@ -197,8 +222,9 @@ rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
     for (size_t i = 0; i < l->lessons.n; i++) {
         if (!l->lessons.list[i].stands) continue;
         if (n++) (void)rvi_buf_putc(out, ',');
-        put_lesson(out, &l->lessons.list[i]);
+        put_lesson(out, &l->lessons, &l->lessons.list[i]);
     }
+    put_instructions(out, &l->instructions);
     (void)rvi_buf_printf(out, "],\"preferences\":[");
     for (size_t i = 0; i < l->preferences.n; i++) {
         if (i) (void)rvi_buf_putc(out, ',');

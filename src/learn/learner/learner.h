@@ -18,6 +18,7 @@
 #include "learn/state/adapter_sets.h"
 #include "learn/state/generations.h"
 #include "learn/state/history.h"
+#include "learn/state/instructions.h"
 #include "learn/state/lessons.h"
 #include "learn/state/preferences.h"
 #include "learn/state/refusals.h"
@@ -106,6 +107,7 @@ typedef struct rvi_learner {
     bool grounded;
     rvi_history history;
     rvi_lessons lessons;
+    rvi_instructions instructions;
     rvi_preferences preferences;
     rvi_refusals refusals;
     rvi_generations generations;
@@ -251,9 +253,17 @@ void rvi_instant_forsake(rvi_learner *l, const rvi_capture *c);
 rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const char *question,
                                  rvi_adaptation *out, rv_error *err) RVI_MUST_CHECK;
 
-rv_status rvi_learner_correct(rvi_learner *l, const char *question, const char *answer,
-                              const char *rejected, rvi_adaptation *out,
-                              rv_error *err) RVI_MUST_CHECK;
+typedef struct rvi_teaching {
+    const char *question, *answer; /* of scope always: "" and the instruction */
+    const char *rejected;          /* what was answered; may be NULL */
+    rv_scope scope;
+} rvi_teaching;
+
+rv_status rvi_learner_teach(rvi_learner *l, const rvi_teaching *t, rvi_adaptation *out,
+                            rv_error *err) RVI_MUST_CHECK;
+/* Appends what stands before every chat: lessons of scope always, a line each. */
+rv_status rvi_learner_instructions(const rvi_learner *l, rvi_buf *out,
+                                   rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *chosen,
                              const char *rejected, rvi_adaptation *out,
                              rv_error *err) RVI_MUST_CHECK;

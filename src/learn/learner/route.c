@@ -36,12 +36,23 @@ rv_status rvi_learner_recognise_anew(rvi_learner *l, rv_error *err)
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < l->lessons.n; i++) {
         const rvi_lesson *x = &l->lessons.list[i];
-        if (!x->stands)
+        if (!x->stands || x->scope == RV_SCOPE_EXACT)
             rvi_recogniser_remove(l->recogniser, x->event);
         else
             st = rvi_recogniser_add(l->recogniser, x->event, x->question, x->answer, err);
     }
     return st;
+}
+
+/* The lesson of scope exact for this very request; NULL: none. */
+static const rvi_lesson *find_exact(const rvi_learner *l, const char *request)
+{
+    for (size_t i = l->lessons.n; i-- > 0;) {
+        const rvi_lesson *x = &l->lessons.list[i];
+        if (x->stands && x->scope == RV_SCOPE_EXACT && rvi_question_same(x->question, request))
+            return x;
+    }
+    return NULL;
 }
 
 /* The lesson that the request asks for, if one surely does. A lesson that got a thumb down for this
@@ -51,6 +62,12 @@ static rv_status recognise(rvi_learner *l, const char *request, rvi_plan *out, r
     enum { LIKELY = 4 };
     rvi_recognised found[LIKELY];
     size_t n;
+    const rvi_lesson *exact = find_exact(l, request);
+    if (exact && !rvi_refusals_since(&l->refusals, request, exact->event)) {
+        out->asked = exact;
+        out->probability = 1;
+        return RV_OK;
+    }
     rv_status st = rvi_recogniser_ask(l->recogniser, request, found, LIKELY, &n, err);
     for (size_t i = 0; !st && i < n && found[i].sure && !out->asked; i++) {
         const rvi_lesson *x = rvi_lessons_find(&l->lessons, found[i].lesson);
@@ -120,6 +137,11 @@ rv_status rvi_learner_all(rvi_learner *l, rvi_made_set **out, rv_error *err)
 {
     rv_status st = rvi_instant_catch_up(l, err);
     return st ? st : hold_adapters(l, NULL, NULL, out, err);
+}
+
+rv_status rvi_learner_instructions(const rvi_learner *l, rvi_buf *out, rv_error *err)
+{
+    return rvi_instructions_write(&l->instructions, out, err);
 }
 
 size_t rvi_learner_avoids(const rvi_learner *l, const char *question, rvi_avoid *out, size_t max)

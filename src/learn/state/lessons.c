@@ -30,15 +30,6 @@ static rv_status speak(rvi_lesson *x, const rvi_voice *v, rv_error *err)
     return st;
 }
 
-/* A copy without the white space around it. */
-static char *trimmed(const char *text)
-{
-    size_t len = strlen(text);
-    while (len && strchr(" \t\r\n", text[len - 1])) len--;
-    while (len && strchr(" \t\r\n", *text)) text++, len--;
-    return rvi_text_copy((rvi_text){text, len});
-}
-
 rv_status rvi_lesson_init(rvi_lesson *x, const rvi_voice *v, const char *question,
                           const char *answer, const char *rejected, rv_error *err)
 {
@@ -46,8 +37,8 @@ rv_status rvi_lesson_init(rvi_lesson *x, const rvi_voice *v, const char *questio
     rv_status st =
         rvi_fact_read(&x->fact, v->t, question, strlen(question), answer, strlen(answer), err);
     if (st) return st;
-    x->answer = trimmed(answer);
-    x->question = trimmed(question);
+    x->answer = rvi_text_copy(rvi_text_trim(rvi_text_of(answer)));
+    x->question = rvi_text_copy(rvi_text_trim(rvi_text_of(question)));
     if (x->question && !*x->question) {
         rvi_free(x->question);
         x->question = rvi_text_copy(rvi_text_of(x->fact->question));
@@ -141,7 +132,10 @@ static rv_status fold_correction(rvi_lessons *l, const rvi_feedback *f, const rv
     rv_status st =
         question && answer && given ? rvi_lessons_reserve(l, err) : rvi_nomem(err, "event");
     if (!st) st = rvi_lesson_init(&x, v, question, answer, given[0] ? given : NULL, err);
-    if (!st) rvi_lessons_add(l, &x, f->seq);
+    if (!st) {
+        x.scope = f->scope;
+        rvi_lessons_add(l, &x, f->seq);
+    }
     rvi_free(question);
     rvi_free(answer);
     rvi_free(given);
@@ -151,7 +145,8 @@ static rv_status fold_correction(rvi_lessons *l, const rvi_feedback *f, const rv
 rv_status rvi_lessons_fold(rvi_lessons *l, const rvi_feedback *f, const rvi_voice *v, rv_error *err)
 {
     if (f->kind == RVI_FEEDBACK_UNDO) (void)rvi_lessons_take_back(l, f->target, f->seq);
-    if (f->kind == RVI_FEEDBACK_CORRECTION && !rvi_text_is(f->note, "preference"))
+    if (f->kind == RVI_FEEDBACK_CORRECTION && f->scope != RV_SCOPE_ALWAYS &&
+        !rvi_text_is(f->note, "preference"))
         return fold_correction(l, f, v, err);
     if (f->kind != RVI_FEEDBACK_FORGET) return RV_OK;
     int n;

@@ -11,6 +11,7 @@
 
 typedef struct rvi_lesson {
     uint64_t event;
+    rv_scope scope; /* topic or exact */
     char *question, *answer;
     rvi_ids spoken; /* the answer's tokens, ended */
     rvi_fact *fact; /* the two as training reads them */
