@@ -133,17 +133,22 @@ RV_API rv_status rv_learner_score(rv_learner *l, rv_session *s, double score, rv
                                   rv_error *err);
 /* A thumb for the last answer on s. Up is a score of 1. After a thumb down, answers to the same
  * request differ from this one, from the token on that the model was in doubt about; no other
- * request is touched. A correction that was spoken is silent from then on where the same thing is
- * asked. */
+ * request is touched. A correction that was spoken is not spoken any more for this request, nor for
+ * one that is at least as near to it as to the correction's own question; a correction of what was
+ * spoken counts as such a thumb. */
 RV_API rv_status rv_learner_thumb(rv_learner *l, rv_session *s, int up, rv_adaptation **out,
                                   rv_error *err);
 /* Of two answers to a question the first is preferred. */
 RV_API rv_status rv_learner_prefer(rv_learner *l, const char *question, const char *chosen,
                                    const char *rejected, rv_adaptation **out, rv_error *err);
-/* Takes the last event back, bit for bit, and called again the one before it; of scores the last 32
- * at most, by any process. Where that is not possible, applied is 0 and nothing is logged. */
+/* Takes the last event back, bit for bit, and called again the one before it: corrections,
+ * preferences, thumbs, rollbacks, and of scores the last 32 at most, by any process. Where that is
+ * not possible, applied is 0 and nothing is logged. Of a correction that was trained: as
+ * forgetting it. */
 RV_API rv_status rv_learner_undo(rv_learner *l, rv_adaptation **out, rv_error *err);
-/* Removes what was taught with this text in its question or answer. */
+/* Removes what was taught with this text in its question or answer, for good. Generations that were
+ * trained on it are out of use from now on, and what else they held waits to be trained again
+ * without it; notes tell how many. */
 RV_API rv_status rv_learner_forget(rv_learner *l, const char *text, rv_adaptation **out,
                                    rv_error *err);
 /* This object forgets everything it was taught. The store keeps its log: a new learner on it knows
@@ -211,7 +216,8 @@ RV_API rv_status rv_learner_calibrate(rv_learner *l, rv_learn_progress_fn progre
  * "background" (what its thread does: "off", "calibrating", "training" ...) with
  * "background_progress" {"stage", "done", "total"}, "background_error", measured figures. */
 RV_API rv_status rv_learner_status(rv_learner *l, char **json, rv_error *err);
-/* Makes an earlier generation the current one. */
+/* Makes an earlier generation the current one (0: none): later ones are out of use until that is
+ * undone. What was taught is still spoken. */
 RV_API rv_status rv_learner_rollback(rv_learner *l, int generation, rv_adaptation **out,
                                      rv_error *err);
 /* path: a directory (PEFT) or a file name ending in .gguf. generation 0: the newest. f16: 16-bit

@@ -93,6 +93,7 @@ struct rv_session {
     rv_learner *teacher;      /* that chats ask; may be NULL */
     rv_learner *learner;      /* that decided what takes part; NULL: none did */
     rvi_ids slot;             /* of the next answer, a copy: lessons may go; len 0: none */
+    uint64_t lesson;          /* whose answer that is: its event */
     bool spoke;               /* the last answer came from a slot */
     bool begun;               /* the next answer is to `question` */
     char *question;           /* the last that the learner saw; NULL: none */

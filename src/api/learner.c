@@ -292,6 +292,7 @@ rv_status rvi_api_begin_learning(rv_learner *l, rv_session *s, const rvi_json *c
         s->held = plan.adapters;
         rvi_ids_deinit(&s->slot);
         s->slot = slot;
+        s->lesson = plan.lesson ? plan.lesson->event : 0;
         s->begun = true;
     }
     rvi_arena_deinit(&arena);
@@ -337,6 +338,7 @@ static rv_status teach_last(rv_learner *l, const rv_session *s, rvi_teaching t, 
         st = rvi_learner_given(l->l, s->capture, &given, err);
     t.question = s->question;
     if (given.len) t.rejected = given.data;
+    if (s->spoke) t.spoken = s->lesson;
     if (!st) st = rvi_learner_teach(l->l, &t, r, err);
     rvi_buf_deinit(&given);
     return st;
@@ -414,10 +416,13 @@ rv_status rv_learner_thumb(rv_learner *l, rv_session *s, int up, rv_adaptation *
     rv_status st = enter_reporting(&turn, l, "rv_learner_thumb", s, &r, out, err);
     if (st) return st;
     st = need_answer(l, s, err);
-    if (!st) st = rvi_learner_thumb_down(l->l, s->capture, s->question, &r, err);
-    if (!st && s->spoke) {
-        snprintf(r.notes, sizeof r.notes, "the correction is no longer spoken where this is asked");
-    }
+    if (!st)
+        st = rvi_learner_thumb_down(l->l, s->capture, s->question, s->spoke ? s->lesson : 0, &r,
+                                    err);
+    if (!st && s->spoke)
+        snprintf(r.notes, sizeof r.notes,
+                 "the correction is no longer spoken where this is asked, nor where something "
+                 "nearer to this than to its own question is");
     return leave_reporting(&turn, l, st, &r, out, err);
 }
 

@@ -231,10 +231,11 @@ rv_status cli_forget(cli_learning *l, const char *text, bool yes, bool json, rvi
         rvi_buf_puts(out, "Forgotten:\n");
         write_found(f, out);
         if (f->n_trained)
-            rvi_buf_printf(out,
-                           "An adapter was trained on %zu of %zu and may still know it: 'ruvllm "
-                           "learn rollback' goes back.\n",
-                           f->n_trained, f->n);
+            rvi_buf_printf(
+                out,
+                "Adapters that were trained on %zu of %zu are out of use; what else they "
+                "held is trained again ('ruvllm learn run', or while you chat).\n",
+                f->n_trained, f->n);
     }
     if (f) rvi_arena_deinit(&f->arena);
     rvi_free(f);

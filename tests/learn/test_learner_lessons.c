@@ -92,7 +92,10 @@ static void rounds_look_at_all_they_told(void **state)
         assert_ok(rvi_round_take(&r, l, err));
         assert_ok(rvi_round_train(&r, l, &l->voice, NULL, NULL, err));
         if (meanwhile) assert_ok(rvi_learner_forget(l, "Rex", &a, err));
-        if (meanwhile) assert_non_null(strstr(a.notes, "1 forgotten; adapters were trained on 1"));
+        if (meanwhile)
+            assert_string_equal(a.notes,
+                                "1 forgotten; 1 generation trained on that is out of use, and 1 "
+                                "other lesson waits to be trained again without it");
         assert_int_equal(rvi_round_stands(&r, l), !meanwhile);
         assert_ok(rvi_round_publish(&r, l, &published, err));
         assert_int_equal(published, !meanwhile);
@@ -123,6 +126,90 @@ static void forgetting_is_for_good(void **state)
     memset(text, 'a', sizeof text);
     text[sizeof text - 1] = 0;
     assert_int_equal(rvi_learner_forget(l, text, &a, &e), RV_E_INVALID);
+    close_both(l, &store);
+}
+
+static bool takes_part(rvi_learner *l, const char *question)
+{
+    rvi_plan plan;
+    assert_ok(rvi_learner_plan(l, &question, 1, &plan, err));
+    bool some = plan.adapters != NULL;
+    rvi_learner_release(l, plan.adapters);
+    return some;
+}
+
+/* Weights that were trained on it are out of use at once; the others of its group are trained
+ * again, without it. By undoing too, and after opening again. */
+static void forgetting_reaches_weights(void **state)
+{
+    (void)state;
+    for (int undo = 0; undo < 2; undo++) {
+        rvi_store store;
+        rvi_learner_options o = tiny_options();
+        char path[256];
+        rvi_adaptation a;
+        o.dir = tiny_path(&t, path, undo ? "undone" : "forgotten");
+        rvi_learner *l = open_new(&store, &o);
+        teach_two(l);
+        study(l, RV_LOOP_BACKGROUND);
+        digest both = of_generation(l, 1);
+        assert_true(takes_part(l, dog) && takes_part(l, job));
+        if (undo)
+            assert_ok(rvi_learner_undo(l, &a, err));
+        else
+            assert_ok(rvi_learner_forget(l, "plumber", &a, err));
+        assert_string_equal(a.notes + (undo ? strlen("no longer: plumber") : strlen("1 forgotten")),
+                            "; 1 generation trained on that is out of use, and 1 other lesson "
+                            "waits to be trained again without it");
+        for (int reopened = 0; reopened < 2; reopened++) {
+            assert_false(takes_part(l, dog) || takes_part(l, job));
+            assert_string_equal(slot_of(l, dog), "Rex");
+            assert_string_equal(slot_of(l, job), "");
+            assert_int_equal(rvi_learner_waiting(l), 1);
+            rvi_learner_free(l);
+            l = open_on(&store, &o);
+        }
+        study(l, RV_LOOP_BACKGROUND);
+        for (int reopened = 0; reopened < 2; reopened++) {
+            assert_int_equal(rvi_learner_waiting(l), 0);
+            assert_true(takes_part(l, dog));
+            assert_false(takes_part(l, job));
+            assert_string_not_equal(both.hex, of_generation(l, 2).hex);
+            rvi_learner_free(l);
+            l = open_on(&store, &o);
+        }
+        close_both(l, &store);
+    }
+}
+
+static void rolling_back_can_be_undone(void **state)
+{
+    (void)state;
+    rvi_store store;
+    rvi_learner_options o = tiny_options();
+    char path[256];
+    rvi_adaptation a;
+    o.dir = tiny_path(&t, path, "back");
+    rvi_learner *l = open_new(&store, &o);
+    teach_two(l);
+    study(l, RV_LOOP_BACKGROUND);
+    teach(l, car, "a Lada");
+    study(l, RV_LOOP_BACKGROUND);
+    assert_ok(rvi_learner_rollback(l, 1, &a, err));
+    assert_string_equal(
+        a.notes, "1 generation is out of use; what was taught is still answered from memory");
+    for (int undone = 0; undone < 2; undone++) {
+        for (int reopened = 0; reopened < 2; reopened++) {
+            assert_true(takes_part(l, dog));
+            assert_int_equal(takes_part(l, car), undone);
+            assert_string_equal(slot_of(l, car), "a Lada");
+            rvi_learner_free(l);
+            l = open_on(&store, &o);
+        }
+        if (undone) break;
+        assert_ok(rvi_learner_undo(l, &a, err));
+        assert_string_equal(a.notes, "1 generation is in use again");
+    }
     close_both(l, &store);
 }
 
@@ -207,6 +294,8 @@ int main(void)
         cmocka_unit_test(absorbed_slots_speak_where_nobody_looked),
         cmocka_unit_test(rounds_look_at_all_they_told),
         cmocka_unit_test(forgetting_is_for_good),
+        cmocka_unit_test(forgetting_reaches_weights),
+        cmocka_unit_test(rolling_back_can_be_undone),
         cmocka_unit_test(undo_takes_the_last_one),
         cmocka_unit_test(the_very_question),
         cmocka_unit_test(long_questions_are_learned_too),

@@ -46,10 +46,15 @@ static rv_status teach_answer(rvi_learner *l, const rvi_teaching *t, rvi_feedbac
     if (!st) st = rvi_lesson_init(&x, &l->voice, t->question, t->answer, t->rejected, err);
     if (st) return st;
     x.scope = t->scope;
-    if ((st = rvi_learner_log(l, f, err))) {
+    f->target = t->spoken;
+    rvi_refusal wrong = {.request = x.question, .lesson = t->spoken};
+    if (t->spoken) st = rvi_refusals_add(&l->refusals, &wrong, err);
+    if (!st && (st = rvi_learner_log(l, f, err)) && t->spoken) rvi_refusals_remove(&l->refusals, 0);
+    if (st) {
         rvi_lesson_deinit(&x);
         return st;
     }
+    if (t->spoken) l->refusals.list[l->refusals.n - 1].event = f->seq;
     note_answer(out, "", x.answer);
     rvi_lessons_add(&l->lessons, &x, f->seq);
     rvi_history_note(&l->history, RVI_DID_CORRECT, f->seq);
@@ -147,6 +152,49 @@ static rv_status undo_judgement(rvi_learner *l, const rvi_done *d, rvi_adaptatio
     return RV_OK;
 }
 
+static rv_status undo_rollback(rvi_learner *l, uint64_t event, rvi_adaptation *out, rv_error *err)
+{
+    int n = rvi_generations_bring_back(&l->generations, event);
+    out->applied = 1;
+    snprintf(out->notes, sizeof out->notes, "%d generation%s in use again", n,
+             n == 1 ? " is" : "s are");
+    return rvi_shared_restore(l, err);
+}
+
+/* Appends what became of weights that knew what is gone. */
+static rv_status note_withdrawn(rvi_learner *l, uint64_t by, rvi_adaptation *out, rv_error *err)
+{
+    int n_gone, n_again;
+    size_t len = strlen(out->notes);
+    rv_status st = rvi_learner_withdraw(l, by, &n_gone, &n_again, err);
+    if (st || !n_gone) return st;
+    len += (size_t)snprintf(out->notes + len, sizeof out->notes - len,
+                            "; %d generation%s trained on that %s out of use", n_gone,
+                            n_gone == 1 ? "" : "s", n_gone == 1 ? "is" : "are");
+    if (n_again && len < sizeof out->notes)
+        snprintf(out->notes + len, sizeof out->notes - len,
+                 ", and %d other lesson%s wait%s to be trained again without it", n_again,
+                 n_again == 1 ? "" : "s", n_again == 1 ? "s" : "");
+    return RV_OK;
+}
+
+static rv_status undo_lesson(rvi_learner *l, uint64_t event, rvi_adaptation *out, rv_error *err)
+{
+    const rvi_lesson *ended = rvi_lessons_take_back(&l->lessons, event, out->event);
+    const rvi_instruction *instruction =
+        rvi_instructions_take_back(&l->instructions, event, out->event);
+    bool taken = rvi_preferences_remove(&l->preferences, event);
+    rvi_refusals_remove(&l->refusals, event);
+    out->applied = ended || instruction || taken;
+    if (ended || instruction)
+        note_answer(out, "no longer: ", ended ? ended->answer : instruction->text);
+    else
+        snprintf(out->notes, sizeof out->notes, "%s",
+                 taken ? "the last preference is taken back" : "an adapter was made of it already");
+    rv_status st = note_withdrawn(l, out->event, out, err);
+    return st ? st : rvi_learner_recognise_anew(l, err);
+}
+
 rv_status rvi_learner_undo(rvi_learner *l, rvi_adaptation *out, rv_error *err)
 {
     *out = rvi_adaptation_new(RV_LOOP_INSTANT);
@@ -164,32 +212,8 @@ rv_status rvi_learner_undo(rvi_learner *l, rvi_adaptation *out, rv_error *err)
     if (st) return st;
     rvi_history_take_out(&l->history, d.event);
     out->event = f.seq;
-    const rvi_lesson *ended = rvi_lessons_take_back(&l->lessons, d.event, f.seq);
-    const rvi_instruction *instruction =
-        rvi_instructions_take_back(&l->instructions, d.event, f.seq);
-    bool taken = rvi_preferences_remove(&l->preferences, d.event);
-    out->applied = ended || instruction || taken;
-    if (ended || instruction)
-        note_answer(out, "no longer: ", ended ? ended->answer : instruction->text);
-    else
-        snprintf(out->notes, sizeof out->notes, "%s",
-                 taken ? "the last preference is taken back" : "an adapter was made of it already");
-    return rvi_learner_recognise_anew(l, err);
-}
-
-/* Lessons that the event ended and that an active adapter was trained on. */
-static int count_in_weights(const rvi_learner *l, uint64_t by)
-{
-    int n = 0;
-    for (size_t i = 0; i < l->lessons.n; i++) {
-        const rvi_lesson *x = &l->lessons.list[i];
-        bool held = false;
-        for (size_t k = 0; x->ended_by == by && x->generation && k < l->generations.n; k++)
-            held = held || (rvi_generation_active(&l->generations.list[k]) &&
-                            rvi_learner_holds(l, &l->generations.list[k], x));
-        n += held;
-    }
-    return n;
+    return d.kind == RVI_DID_ROLL_BACK ? undo_rollback(l, d.event, out, err)
+                                       : undo_lesson(l, d.event, out, err);
 }
 
 rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *out, rv_error *err)
@@ -202,16 +226,12 @@ rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *o
     rv_status st = rvi_learner_log(l, &f, err);
     if (st) return st;
     l->history.n = 0; /* taking back something older might bring it back */
+    out->event = f.seq;
     st = rvi_lessons_forget(&l->lessons, text, f.seq, &out->samples_used, err);
     if (!st) st = rvi_instructions_forget(&l->instructions, text, f.seq, &out->samples_used, err);
-    if (!st) st = rvi_learner_drop_pairs(l, text, err);
     out->applied = out->samples_used > 0;
-    out->event = f.seq;
-    int n = st ? 0 : count_in_weights(l, f.seq);
-    size_t len = (size_t)snprintf(out->notes, sizeof out->notes, "%d forgotten", out->samples_used);
-    if (n)
-        snprintf(out->notes + len, sizeof out->notes - len,
-                 "; adapters were trained on %d of them, and know them until they are rolled back",
-                 n);
+    snprintf(out->notes, sizeof out->notes, "%d forgotten", out->samples_used);
+    if (!st) st = note_withdrawn(l, f.seq, out, err);
+    if (!st) st = rvi_learner_drop_pairs(l, text, err);
     return st ? st : rvi_learner_recognise_anew(l, err);
 }

@@ -108,13 +108,19 @@ rv_status rvi_learner_fold(rvi_learner *l, const rvi_feedback *f, rv_error *err)
     if (!st) st = rvi_preferences_fold(&l->preferences, f, err);
     if (!st) st = rvi_refusals_fold(&l->refusals, f, err);
     if (st) return st;
+    int n_gone, n_again;
     switch (f->kind) {
-    case RVI_FEEDBACK_FORGET: return forget_pairs(l, f, err);
+    case RVI_FEEDBACK_UNDO:
+        if (rvi_generations_bring_back(&l->generations, f->target)) st = rvi_shared_restore(l, err);
+        return st ? st : rvi_learner_withdraw(l, f->seq, &n_gone, &n_again, err);
+    case RVI_FEEDBACK_FORGET:
+        st = rvi_learner_withdraw(l, f->seq, &n_gone, &n_again, err);
+        return st ? st : forget_pairs(l, f, err);
     case RVI_FEEDBACK_PUBLISH:
     case RVI_FEEDBACK_IMPORT:
     case RVI_FEEDBACK_MERGE: return rvi_learner_fold_generation(l, f, err);
     case RVI_FEEDBACK_ROLLBACK:
-        rvi_generations_go_back(&l->generations, f->generation);
+        (void)rvi_generations_go_back(&l->generations, f->generation, f->seq);
         return rvi_shared_restore(l, err);
     default: return RV_OK;
     }

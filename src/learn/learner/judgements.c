@@ -152,7 +152,8 @@ static bool has_thumbs(const rvi_learner *l)
 
 bool rvi_whitening_is_due(rvi_learner *l)
 {
-    return l->refusals.n && !l->instant.thumbs && rvi_instant_load_whitener(l, NULL) != RV_OK;
+    return rvi_refusals_has_thumb(&l->refusals, NULL) && !l->instant.thumbs &&
+           rvi_instant_load_whitener(l, NULL) != RV_OK;
 }
 
 rv_status rvi_whitening_make(rvi_whitening *w, const rvi_learner *l, const rvi_voice *v,
@@ -548,8 +549,23 @@ static rv_status step_down(rvi_learner *l, const rvi_capture *c, const char *que
     return rvi_instant_publish(l, &d->adapter, &delta, err);
 }
 
+static rv_status note_refusal(rvi_learner *l, const char *question, uint64_t lesson, rvi_buf *text,
+                              size_t branch, rv_error *err)
+{
+    char *request = rvi_text_copy(rvi_text_of(question));
+    if (!request || !rvi_buf_puts(text, "")) {
+        rvi_free(request);
+        return rvi_nomem(err, "judgements");
+    }
+    rvi_refusal x = {
+        .request = request, .lesson = lesson, .thumb = true, .avoid = text->data, .branch = branch};
+    rv_status st = rvi_refusals_add(&l->refusals, &x, err);
+    rvi_free(request);
+    return st;
+}
+
 rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const char *question,
-                                 rvi_adaptation *out, rv_error *err)
+                                 uint64_t lesson, rvi_adaptation *out, rv_error *err)
 {
     rvi_instant *in = &l->instant;
     rvi_captured *tokens = NULL;
@@ -570,9 +586,10 @@ rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const cha
     if (!st) st = rvi_learner_own(l, err);
     f.note = (rvi_text){text.data ? text.data : "", text.len};
     f.branch = branch + 1;
+    f.target = lesson;
     /* the places for it first, so that nothing fails once it is logged */
     if (!st) st = rvi_history_reserve(&l->history, err);
-    if (!st) st = rvi_refusals_add(&l->refusals, question, 0, f.note, branch, err);
+    if (!st) st = note_refusal(l, question, lesson, &text, branch, err);
     if (!st && (st = append_judgement(l, &f, c, err))) rvi_refusals_remove(&l->refusals, 0);
     if (!st) {
         l->refusals.list[l->refusals.n - 1].event = out->event = f.seq;
@@ -629,7 +646,7 @@ static rv_status undo_thumb(rvi_learner *l, const rvi_done *d, uint64_t *event, 
     *event = f.seq;
     if (!st && known) {
         rvi_refusals_remove(&l->refusals, d->event);
-        st = undo_step(l, request, d->event, !rvi_refusals_since(&l->refusals, request, 0), err);
+        st = undo_step(l, request, d->event, !rvi_refusals_has_thumb(&l->refusals, request), err);
     }
     rvi_free(request);
     return st;

@@ -78,6 +78,7 @@ void rvi_learner_free(rvi_learner *l)
     if (l->grounded) rvi_ground_deinit(&l->ground);
     rvi_replay_deinit(&l->replay);
     rvi_recogniser_free(l->recogniser);
+    rvi_recogniser_free(l->refused);
     rvi_voice_deinit(&l->voice);
     rvi_store_close(&l->store);
     rvi_free(l->dir);
@@ -129,7 +130,7 @@ static void put_generation(rvi_buf *out, const rvi_generation *g)
 {
     const rvi_study_result *f = &g->figures;
     (void)rvi_buf_printf(out, "{\"number\":%d,\"active\":%s,\"rolled_back\":%s,\"gated\":%s",
-                         g->number, truth(rvi_generation_active(g)), truth(g->gone),
+                         g->number, truth(rvi_generation_active(g)), truth(g->gone_by != 0),
                          truth(g->gated));
     if (f->n_steps)
         (void)rvi_buf_printf(out, ",\"steps\":%d,\"loss\":%.5f,\"probe_kl\":%.5f", f->n_steps,

@@ -113,7 +113,9 @@ typedef struct rvi_learner {
     rvi_generations generations;
     rvi_adapter_sets sets; /* handed out */
     rvi_shared shared;
-    rvi_recogniser *recogniser; /* of the lessons that stand */
+    rvi_recogniser *recogniser; /* of the lessons that stand, */
+    rvi_recogniser *refused;    /* and of requests for which one was wrong; NULL: not needed yet */
+    uint64_t refused_at;        /* refusals.n_changes when it was made */
     rvi_instant instant;
     const char *deep; /* "dpo" or "kto": the consolidation under way is, with this loss; or NULL */
     rvi_doing doing;
@@ -250,12 +252,15 @@ bool rvi_learner_foresees(const rvi_learner *l);
 rv_status rvi_learner_foresee(rvi_learner *l, const rvi_capture *c, const char *question,
                               rv_error *err) RVI_MUST_CHECK;
 void rvi_instant_forsake(rvi_learner *l, const rvi_capture *c);
+/* lesson: whose answer it was, its event; 0: the model's own. */
 rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const char *question,
-                                 rvi_adaptation *out, rv_error *err) RVI_MUST_CHECK;
+                                 uint64_t lesson, rvi_adaptation *out,
+                                 rv_error *err) RVI_MUST_CHECK;
 
 typedef struct rvi_teaching {
     const char *question, *answer; /* of scope always: "" and the instruction */
     const char *rejected;          /* what was answered; may be NULL */
+    uint64_t spoken;               /* the lesson whose answer that was, its event; 0: none */
     rv_scope scope;
 } rvi_teaching;
 

@@ -105,6 +105,10 @@ rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char
                                    const char *file, uint64_t *event, rv_error *err) RVI_MUST_CHECK;
 /* Was the lesson taught to it, or to one that it replaced? */
 bool rvi_learner_holds(const rvi_learner *l, const rvi_generation *g, const rvi_lesson *x);
+/* Generations that were trained on what the event ended are out of use from now on, and what else
+ * they held waits again, to be trained without it. n_gone: generations; n_again: lessons. */
+rv_status rvi_learner_withdraw(rvi_learner *l, uint64_t by, int *n_gone, int *n_again,
+                               rv_error *err) RVI_MUST_CHECK;
 /* Does an active adapter say it by itself, so that its slot is silent? */
 bool rvi_learner_rests(const rvi_learner *l, const rvi_lesson *x);
 

@@ -1,5 +1,6 @@
 /* Publishing generations and rolling back. A generation is on the disk before the log names it, and
  * the log names it before anybody uses it. */
+#include <stdio.h>
 #include <string.h>
 
 #include "learn/journal/text.h"
@@ -78,19 +79,64 @@ rv_status rvi_learner_rollback(rvi_learner *l, int generation, rvi_adaptation *o
 {
     *out = rvi_adaptation_new(RV_LOOP_BACKGROUND);
     const rvi_generation *to = generation ? rvi_learner_generation(l, generation) : NULL;
-    if (generation && (!to || to->gone))
+    if (generation && (!to || to->gone_by))
         return rvi_error(err, RV_E_NOT_FOUND,
-                         to ? "generation %d was rolled back" : "there is no generation %d",
+                         to ? "generation %d is out of use" : "there is no generation %d",
                          generation);
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_ROLLBACK);
     f.generation = (uint64_t)generation;
     rv_status st = rvi_learner_attend(l, err);
+    if (!st) st = rvi_history_reserve(&l->history, err);
     if (!st) st = rvi_learner_log(l, &f, err);
     if (st) return st;
-    rvi_generations_go_back(&l->generations, f.generation);
+    rvi_history_note(&l->history, RVI_DID_ROLL_BACK, f.seq);
+    int n = rvi_generations_go_back(&l->generations, f.generation, f.seq);
     if ((st = rvi_shared_restore(l, err))) return st;
     out->applied = 1;
     out->event = f.seq;
     out->generation = generation;
+    snprintf(out->notes, sizeof out->notes,
+             "%d generation%s out of use; what was taught is still answered from memory", n,
+             n == 1 ? " is" : "s are");
     return RV_OK;
+}
+
+/* ---- what must not be known any more ---- */
+
+/* A generation made of pairs that one of these lessons was part of. */
+static void withdraw_pairs(rvi_learner *l, const rvi_lesson *x, uint64_t by, int *n)
+{
+    for (size_t i = 0; i < l->generations.n; i++) {
+        const rvi_generation *g = &l->generations.list[i];
+        if (g->origin != RVI_FROM_PAIRS || g->gone_by || x->event < g->first || x->event > g->last)
+            continue;
+        *n += rvi_generations_withdraw(&l->generations, g->number, by);
+        for (size_t k = 0; k < l->preferences.n; k++)
+            if (l->preferences.list[k].event >= g->first && l->preferences.list[k].event <= g->last)
+                l->preferences.list[k].used = false;
+        for (size_t k = 0; k < l->lessons.n; k++)
+            if (l->lessons.list[k].event >= g->first && l->lessons.list[k].event <= g->last)
+                l->lessons.list[k].paired = false;
+    }
+}
+
+rv_status rvi_learner_withdraw(rvi_learner *l, uint64_t by, int *n_gone, int *n_again,
+                               rv_error *err)
+{
+    *n_gone = *n_again = 0;
+    for (size_t i = 0; i < l->lessons.n; i++) {
+        const rvi_lesson *x = &l->lessons.list[i];
+        if (x->ended_by != by) continue;
+        if (x->generation) *n_gone += rvi_generations_withdraw(&l->generations, x->generation, by);
+        if (x->paired) withdraw_pairs(l, x, by, n_gone);
+    }
+    if (!*n_gone) return RV_OK;
+    for (size_t i = 0; i < l->lessons.n; i++) {
+        rvi_lesson *x = &l->lessons.list[i];
+        const rvi_generation *g = x->generation ? rvi_learner_generation(l, x->generation) : NULL;
+        if (!g || g->gone_by != by || x->ended_by == by) continue;
+        x->generation = 0;
+        *n_again += x->stands;
+    }
+    return rvi_shared_restore(l, err);
 }

@@ -55,8 +55,59 @@ static const rvi_lesson *find_exact(const rvi_learner *l, const char *request)
     return NULL;
 }
 
-/* The lesson that the request asks for, if one surely does. A lesson that got a thumb down for this
- * very request is passed over. */
+/* ---- requests for which a lesson was wrong ---- */
+
+/* Does the refusal tell where this lesson is not asked for? One of the lesson's own question says
+ * nothing of other requests. */
+static bool tells_of(const rvi_refusal *r, const rvi_lesson *x)
+{
+    return r->lesson == x->event && !rvi_question_same(r->request, x->question);
+}
+
+static bool was_wrong(const rvi_learner *l, const rvi_lesson *x)
+{
+    for (size_t i = 0; i < l->refusals.n; i++)
+        if (tells_of(&l->refusals.list[i], x)) return true;
+    return false;
+}
+
+static rv_status need_refused(rvi_learner *l, rv_error *err)
+{
+    rv_status st = RV_OK;
+    if (!l->refused)
+        st = rvi_recogniser_new(&l->refused, l->parts.embedder, l->parts.embedder_t, l->parts.be,
+                                NULL, err);
+    if (st || l->refused_at == l->refusals.n_changes) return st;
+    rvi_recogniser_clear(l->refused);
+    for (size_t i = 0; !st && i < l->refusals.n; i++) {
+        const rvi_refusal *r = &l->refusals.list[i];
+        const rvi_lesson *x = r->lesson ? rvi_lessons_find(&l->lessons, r->lesson) : NULL;
+        if (x) st = rvi_recogniser_add(l->refused, r->event, r->request, x->answer, err);
+    }
+    if (!st) l->refused_at = l->refusals.n_changes;
+    return st;
+}
+
+/* Is the request at least as near to one that got this lesson wrongly as to the lesson itself?
+ * probability: that it asks for the lesson. */
+static rv_status is_refused(rvi_learner *l, const rvi_lesson *x, const char *request,
+                            float probability, bool *out, rv_error *err)
+{
+    enum { LIKELY = 16 };
+    rvi_recognised found[LIKELY];
+    size_t n = 0;
+    *out = rvi_refusals_since(&l->refusals, request, x->event);
+    if (*out || !was_wrong(l, x)) return RV_OK;
+    rv_status st = need_refused(l, err);
+    if (!st) st = rvi_recogniser_ask(l->refused, request, found, LIKELY, &n, err);
+    for (size_t i = 0; !st && i < n && !*out; i++) {
+        const rvi_refusal *r = rvi_refusals_find(&l->refusals, found[i].lesson);
+        *out = r && tells_of(r, x) && found[i].probability >= probability;
+    }
+    return st;
+}
+
+/* The lesson that the request asks for, if one surely does, and if it was not wrong there. */
 static rv_status recognise(rvi_learner *l, const char *request, rvi_plan *out, rv_error *err)
 {
     enum { LIKELY = 4 };
@@ -71,7 +122,9 @@ static rv_status recognise(rvi_learner *l, const char *request, rvi_plan *out, r
     rv_status st = rvi_recogniser_ask(l->recogniser, request, found, LIKELY, &n, err);
     for (size_t i = 0; !st && i < n && found[i].sure && !out->asked; i++) {
         const rvi_lesson *x = rvi_lessons_find(&l->lessons, found[i].lesson);
-        if (!x || rvi_refusals_since(&l->refusals, request, x->event)) continue;
+        bool refused = true;
+        if (x) st = is_refused(l, x, request, found[i].probability, &refused, err);
+        if (st || refused) continue;
         out->asked = x;
         out->probability = found[i].probability;
     }

@@ -32,7 +32,7 @@ void rvi_recipe_read(rvi_generation *g, rvi_text name)
 
 bool rvi_generation_active(const rvi_generation *g)
 {
-    return !g->gone && !g->replaced_by;
+    return !g->gone_by && !g->replaced_by;
 }
 
 const rvi_generation *rvi_generations_find(const rvi_generations *g, int number)
@@ -71,7 +71,7 @@ static void settle(rvi_generations *g)
     for (size_t i = 0; i < g->n; i++) {
         const rvi_generation *x = &g->list[i];
         g->list[i].replaced_by = 0;
-        for (size_t k = 0; !x->gone && k < i; k++)
+        for (size_t k = 0; !x->gone_by && k < i; k++)
             if (replaces(x, &g->list[k])) g->list[k].replaced_by = x->number;
     }
 }
@@ -83,11 +83,42 @@ void rvi_generations_add(rvi_generations *g, const rvi_generation *x)
     settle(g);
 }
 
-void rvi_generations_go_back(rvi_generations *g, uint64_t to)
+/* 1: it was in use, or replaced by one that is. */
+static int take_out(rvi_generation *x, uint64_t by)
 {
+    if (x->gone_by) return 0;
+    x->gone_by = by;
+    return 1;
+}
+
+int rvi_generations_go_back(rvi_generations *g, uint64_t to, uint64_t by)
+{
+    int n = 0;
     for (size_t i = 0; i < g->n; i++)
-        if ((uint64_t)g->list[i].number > to) g->list[i].gone = true;
+        if ((uint64_t)g->list[i].number > to) n += take_out(&g->list[i], by);
     settle(g);
+    return n;
+}
+
+int rvi_generations_withdraw(rvi_generations *g, int number, uint64_t by)
+{
+    int n = 0;
+    for (size_t i = 0; i < g->n; i++)
+        if (rvi_generations_continue(g, &g->list[i], number)) n += take_out(&g->list[i], by);
+    settle(g);
+    return n;
+}
+
+int rvi_generations_bring_back(rvi_generations *g, uint64_t by)
+{
+    int n = 0;
+    for (size_t i = 0; i < g->n; i++) {
+        if (g->list[i].gone_by != by) continue;
+        g->list[i].gone_by = 0;
+        n++;
+    }
+    settle(g);
+    return n;
 }
 
 bool rvi_generations_continue(const rvi_generations *g, const rvi_generation *x, int number)

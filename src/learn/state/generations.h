@@ -21,8 +21,8 @@ typedef struct rvi_generation {
     rvi_origin origin;
     rvi_recipe recipe;
     bool gated;
-    bool gone;       /* rolled back */
-    int replaced_by; /* the number of a later one; 0: none */
+    uint64_t gone_by; /* the event that put it out of use; 0: none did */
+    int replaced_by;  /* the number of a later one; 0: none */
     rvi_adapter *adapter;
     float *theta, *fisher; /* of a shared adapter when it was published: what training goes on from,
                               n_theta each; may be NULL */
@@ -52,7 +52,13 @@ const rvi_generation *rvi_generations_find(const rvi_generations *g,
 rv_status rvi_generations_reserve(rvi_generations *g, rv_error *err) RVI_MUST_CHECK;
 /* Takes what x holds; which generations are active is decided anew. */
 void rvi_generations_add(rvi_generations *g, const rvi_generation *x);
-void rvi_generations_go_back(rvi_generations *g, uint64_t to); /* higher numbers are gone */
+/* Higher numbers than `to` are out of use, by an event. Returns how many it put there. */
+int rvi_generations_go_back(rvi_generations *g, uint64_t to, uint64_t by);
+/* So are the one of this number and those that took its place: what it was trained on must not be
+ * known any more. */
+int rvi_generations_withdraw(rvi_generations *g, int number, uint64_t by);
+/* What the event put out of use is in use again; returns how many. */
+int rvi_generations_bring_back(rvi_generations *g, uint64_t by);
 /* Is x the generation of this number (0: none), or one that took its place? */
 bool rvi_generations_continue(const rvi_generations *g, const rvi_generation *x, int number);
 bool rvi_generations_gate_merged(const rvi_generations *g,

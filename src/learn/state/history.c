@@ -32,6 +32,7 @@ rv_status rvi_history_fold(rvi_history *h, const rvi_feedback *f, rv_error *err)
         break;
     case RVI_FEEDBACK_SCORE: kind = RVI_DID_SCORE; break;
     case RVI_FEEDBACK_THUMB: kind = RVI_DID_THUMB; break;
+    case RVI_FEEDBACK_ROLLBACK: kind = RVI_DID_ROLL_BACK; break;
     case RVI_FEEDBACK_UNDO: rvi_history_take_out(h, f->target); return RV_OK;
     case RVI_FEEDBACK_FORGET: h->n = 0; return RV_OK; /* what is older might bring it back */
     default: return RV_OK;

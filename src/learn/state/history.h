@@ -8,7 +8,8 @@ typedef enum rvi_done_kind {
     RVI_DID_CORRECT,
     RVI_DID_SCORE,
     RVI_DID_THUMB,
-    RVI_DID_PREFER
+    RVI_DID_PREFER,
+    RVI_DID_ROLL_BACK
 } rvi_done_kind;
 
 typedef struct rvi_done {

@@ -24,23 +24,23 @@ static void cut(rvi_refusals *r, size_t at)
 {
     free_texts(&r->list[at]);
     rvi_list_cut(r->list, &r->n, at, sizeof *r->list);
+    r->n_changes++;
 }
 
-rv_status rvi_refusals_add(rvi_refusals *r, const char *request, uint64_t event, rvi_text avoid,
-                           size_t branch, rv_error *err)
+rv_status rvi_refusals_add(rvi_refusals *r, const rvi_refusal *given, rv_error *err)
 {
     if (r->n == RVI_REFUSALS_MAX) cut(r, 0);
     rvi_refusal *x = rvi_list_room((void **)&r->list, r->n, &r->cap, sizeof *x);
     if (!x) return rvi_nomem(err, "judgements");
-    bool known = avoid.data && branch <= avoid.len;
-    *x = (rvi_refusal){.event = event, .request = rvi_text_copy(rvi_text_of(request))};
-    if (known) x->avoid = rvi_text_copy(avoid);
-    x->branch = known ? branch : 0;
-    if (!x->request || (known && !x->avoid)) {
+    *x = *given;
+    x->request = rvi_text_copy(rvi_text_of(given->request));
+    x->avoid = given->avoid ? rvi_text_copy(rvi_text_of(given->avoid)) : NULL;
+    if (!x->request || (given->avoid && !x->avoid)) {
         free_texts(x);
         return rvi_nomem(err, "judgements");
     }
     r->n++;
+    r->n_changes++;
     return RV_OK;
 }
 
@@ -63,6 +63,14 @@ bool rvi_refusals_since(const rvi_refusals *r, const char *request, uint64_t eve
     return false;
 }
 
+bool rvi_refusals_has_thumb(const rvi_refusals *r, const char *request)
+{
+    for (size_t i = 0; i < r->n; i++)
+        if (r->list[i].thumb && (!request || rvi_question_same(r->list[i].request, request)))
+            return true;
+    return false;
+}
+
 size_t rvi_refusals_avoids(const rvi_refusals *r, const char *request, rvi_avoid *out, size_t max)
 {
     size_t n = 0;
@@ -74,15 +82,27 @@ size_t rvi_refusals_avoids(const rvi_refusals *r, const char *request, rvi_avoid
     return n;
 }
 
+static bool is_refusal(const rvi_feedback *f)
+{
+    if (f->kind == RVI_FEEDBACK_CORRECTION) return f->target != 0;
+    return f->kind == RVI_FEEDBACK_THUMB && !(f->score > 0) && f->question.len;
+}
+
 rv_status rvi_refusals_fold(rvi_refusals *r, const rvi_feedback *f, rv_error *err)
 {
     if (f->kind == RVI_FEEDBACK_UNDO) rvi_refusals_remove(r, f->target);
-    if (f->kind != RVI_FEEDBACK_THUMB || f->score > 0 || !f->question.len) return RV_OK;
-    char *request = rvi_text_copy(f->question);
-    if (!request) return rvi_nomem(err, "event");
-    rv_status st = rvi_refusals_add(r, request, f->seq, f->branch ? f->note : (rvi_text){0},
-                                    (size_t)f->branch - (f->branch > 0), err);
-    rvi_free(request);
+    if (!is_refusal(f)) return RV_OK;
+    rvi_refusal x = {.event = f->seq, .lesson = f->target};
+    x.thumb = f->kind == RVI_FEEDBACK_THUMB;
+    x.request = rvi_text_copy(f->question);
+    bool known = x.thumb && f->branch && f->branch - 1 <= f->note.len;
+    if (known) {
+        x.avoid = rvi_text_copy(f->note);
+        x.branch = (size_t)f->branch - 1;
+    }
+    rv_status st =
+        x.request && (x.avoid || !known) ? rvi_refusals_add(r, &x, err) : rvi_nomem(err, "event");
+    free_texts(&x);
     return st;
 }
 
@@ -90,5 +110,5 @@ void rvi_refusals_deinit(rvi_refusals *r)
 {
     for (size_t i = 0; i < r->n; i++) free_texts(&r->list[i]);
     rvi_free(r->list);
-    *r = (rvi_refusals){0};
+    *r = (rvi_refusals){.n_changes = r->n_changes + 1};
 }

@@ -1,5 +1,10 @@
-/* refusals.h - thumbs down: where the same is asked again, corrections from before it are not
- * spoken, and the answer does not go on as the one that got it did (decode/answer.h). */
+/* refusals.h - requests that got the wrong answer: a thumb down, or a correction of a lesson that
+ * was spoken.
+ *
+ * Where the same is asked again, lessons from before it are not spoken, and after a thumb down the
+ * answer does not go on as the one that got it did (decode/answer.h). A lesson that was spoken is
+ * not spoken either where a request is nearer to the refused one than to the lesson's own question
+ * (learner/route.c). */
 #ifndef RVI_LEARN_STATE_REFUSALS_H
 #define RVI_LEARN_STATE_REFUSALS_H
 
@@ -11,23 +16,26 @@ enum { RVI_REFUSALS_MAX = 1024 }; /* the oldest go first */
 typedef struct rvi_refusal {
     uint64_t event;
     char *request;
-    char *avoid; /* how the answer began; NULL: unknown */
+    uint64_t lesson; /* that was spoken: its event; 0: none */
+    bool thumb;      /* not a correction */
+    char *avoid;     /* how the answer began; NULL: unknown */
     size_t branch;
 } rvi_refusal;
 
 typedef struct rvi_refusals { /* {0} is empty */
     rvi_refusal *list;        /* in the order of their events */
     size_t n, cap;
+    uint64_t n_changes;
 } rvi_refusals;
 
-/* event 0: not logged yet. avoid: how the answer began ({0}: unknown), and how much of that others
- * may share. */
-rv_status rvi_refusals_add(rvi_refusals *r, const char *request, uint64_t event, rvi_text avoid,
-                           size_t branch, rv_error *err) RVI_MUST_CHECK;
+/* x: texts are copied; event 0: not logged yet. */
+rv_status rvi_refusals_add(rvi_refusals *r, const rvi_refusal *x, rv_error *err) RVI_MUST_CHECK;
 void rvi_refusals_remove(rvi_refusals *r, uint64_t event); /* a missing one is no error */
 const rvi_refusal *rvi_refusals_find(const rvi_refusals *r, uint64_t event); /* NULL: unknown */
 /* Was this request refused after that event? */
 bool rvi_refusals_since(const rvi_refusals *r, const char *request, uint64_t event);
+/* Has it a thumb down? request NULL: has any. */
+bool rvi_refusals_has_thumb(const rvi_refusals *r, const char *request);
 /* How answers to this request must not go on: up to max; returns how many. Texts are borrowed. */
 size_t rvi_refusals_avoids(const rvi_refusals *r, const char *request, rvi_avoid *out, size_t max);
 /* An event of the log as it was when it came. */
