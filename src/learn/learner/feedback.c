@@ -59,7 +59,7 @@ static rv_status teach_answer(rvi_learner *l, const rvi_teaching *t, rvi_feedbac
     rvi_lessons_add(&l->lessons, &x, f->seq);
     rvi_history_note(&l->history, RVI_DID_CORRECT, f->seq);
     double added = rvi_os_seconds();
-    st = rvi_learner_recognise_anew(l, err);
+    st = rvi_learner_recognise_last(l, err);
     out->forward_us = (rvi_os_seconds() - added) * 1e6;
     out->latency_us = (added - start) * 1e6;
     return st;

@@ -116,6 +116,7 @@ typedef struct rvi_learner {
     rvi_recogniser *recogniser; /* of the lessons that stand, */
     rvi_recogniser *refused;    /* and of requests for which one was wrong; NULL: not needed yet */
     uint64_t refused_at;        /* refusals.n_changes when it was made */
+    int n_keeping;              /* readings in a transaction that has not ended */
     rvi_instant instant;
     const char *deep; /* "dpo" or "kto": the consolidation under way is, with this loss; or NULL */
     rvi_doing doing;

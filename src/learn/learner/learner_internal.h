@@ -45,6 +45,8 @@ bool rvi_learner_recall_reading(void *ctx, uint64_t lesson, rvi_buf *out);
 void rvi_learner_keep_reading(void *ctx, uint64_t lesson, const void *data, size_t len);
 /* After every change of what stands: the recogniser knows exactly those lessons. */
 rv_status rvi_learner_recognise_anew(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+/* The same where all that changed is that a lesson was added. */
+rv_status rvi_learner_recognise_last(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- judgements.c ---- */
 void rvi_instant_deinit(rvi_learner *l);

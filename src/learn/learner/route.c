@@ -21,35 +21,63 @@ bool rvi_learner_recall_reading(void *ctx, uint64_t lesson, rvi_buf *out)
            found;
 }
 
-/* Where it cannot be written the lesson is read again next time. */
+static void end_keeping(rvi_learner *l)
+{
+    if (!l->n_keeping) return;
+    rv_status st = rvi_store_end(&l->store, RV_OK, NULL);
+    (void)st;
+    l->n_keeping = 0;
+}
+
+/* Where it cannot be written the lesson is read again next time. Thousands may come at once: many
+ * of them are one transaction, which ends with the request that they were read for, or when others
+ * who wait to write should have their turn. */
 void rvi_learner_keep_reading(void *ctx, uint64_t lesson, const void *data, size_t len)
 {
+    enum { TOGETHER = 256 };
     rvi_learner *l = ctx;
     char key[32];
+    if (!l->n_keeping && rvi_store_begin(&l->store, false, NULL)) return;
+    l->n_keeping++;
     rv_status st =
         rvi_store_put(&l->store, "reading", key, reading_key(lesson, key), data, len, NULL);
-    (void)st;
+    if (st || l->n_keeping == TOGETHER) end_keeping(l);
+}
+
+static rv_status recognise_one(rvi_learner *l, const rvi_lesson *x, rv_error *err)
+{
+    if (x->stands && x->scope == RV_SCOPE_TOPIC)
+        return rvi_recogniser_add(l->recogniser, x->event, x->question, x->answer, err);
+    rvi_recogniser_remove(l->recogniser, x->event);
+    return RV_OK;
 }
 
 rv_status rvi_learner_recognise_anew(rvi_learner *l, rv_error *err)
 {
     rv_status st = RV_OK;
-    for (size_t i = 0; !st && i < l->lessons.n; i++) {
-        const rvi_lesson *x = &l->lessons.list[i];
-        if (!x->stands || x->scope == RV_SCOPE_EXACT)
-            rvi_recogniser_remove(l->recogniser, x->event);
-        else
-            st = rvi_recogniser_add(l->recogniser, x->event, x->question, x->answer, err);
-    }
+    for (size_t i = 0; !st && i < l->lessons.n; i++)
+        st = recognise_one(l, &l->lessons.list[i], err);
+    return st;
+}
+
+rv_status rvi_learner_recognise_last(rvi_learner *l, rv_error *err)
+{
+    const rvi_lesson *last = &l->lessons.list[l->lessons.n - 1];
+    rv_status st = recognise_one(l, last, err);
+    for (size_t i = 0; !st && i + 1 < l->lessons.n; i++)
+        if (l->lessons.list[i].ended_by == last->event)
+            st = recognise_one(l, &l->lessons.list[i], err);
     return st;
 }
 
 /* The lesson of scope exact for this very request; NULL: none. */
 static const rvi_lesson *find_exact(const rvi_learner *l, const char *request)
 {
+    rvi_question_key key = rvi_question_key_of(request);
     for (size_t i = l->lessons.n; i-- > 0;) {
         const rvi_lesson *x = &l->lessons.list[i];
-        if (x->stands && x->scope == RV_SCOPE_EXACT && rvi_question_same(x->question, request))
+        if (x->stands && x->scope == RV_SCOPE_EXACT && rvi_question_may_be(&x->key, &key) &&
+            rvi_question_same(x->question, request))
             return x;
     }
     return NULL;
@@ -120,6 +148,7 @@ static rv_status recognise(rvi_learner *l, const char *request, rvi_plan *out, r
         return RV_OK;
     }
     rv_status st = rvi_recogniser_ask(l->recogniser, request, found, LIKELY, &n, err);
+    end_keeping(l);
     for (size_t i = 0; !st && i < n && found[i].sure && !out->asked; i++) {
         const rvi_lesson *x = rvi_lessons_find(&l->lessons, found[i].lesson);
         bool refused = true;
