@@ -7,10 +7,12 @@
 
 enum {
     SHORT_LIST = 16,   /* lessons that the judge looks at */
+    COMPARED = 3,      /* of them, those that the embedder compares with the request */
     ANSWER_BYTES = 600 /* of an answer that are read */
 };
 
-#define NEARLY 0.02f /* probabilities that differ by less are alike */
+#define WORTH_COMPARING 0.02f
+#define NEARLY          0.02f /* probabilities that differ by less are alike */
 
 typedef struct lesson {
     uint64_t number;
@@ -142,7 +144,7 @@ static rv_status recall(const rvi_recogniser *r, lesson *x, rv_error *err)
         if (head.version == rvi_reading_version() && head.n_asked <= len &&
             (rvi_reading_load(&x->asked, at, (size_t)head.n_asked, &why) ||
              rvi_reading_load(&x->answered, at + head.n_asked, len - (size_t)head.n_asked, &why) ||
-             x->asked->embedded != (r->embedder != NULL) ||
+             x->asked->embedded != (r->embedder != NULL) || x->asked->brief ||
              x->answered->embedded != x->asked->embedded)) {
             rvi_reading_free(x->asked); /* read anew */
             rvi_reading_free(x->answered);
@@ -172,8 +174,9 @@ static rv_status read_lesson(rvi_recogniser *r, lesson *x, rv_error *err)
     if (x->answered) return RV_OK;
     rv_status st = recall(r, x, err);
     if (st || x->answered) return st;
-    st = rvi_reading_new(&x->asked, r->embedder, x->question, strlen(x->question), err);
-    if (!st) st = rvi_reading_new(&x->answered, r->embedder, x->answer, strlen(x->answer), err);
+    st = rvi_reading_new(&x->asked, r->embedder, x->question, strlen(x->question), false, err);
+    if (!st)
+        st = rvi_reading_new(&x->answered, r->embedder, x->answer, strlen(x->answer), true, err);
     if (st) {
         rvi_reading_free(x->asked);
         x->asked = NULL;
@@ -185,7 +188,8 @@ static rv_status read_lesson(rvi_recogniser *r, lesson *x, rv_error *err)
 
 typedef struct candidate {
     size_t at;
-    float likeness;
+    float likeness, probability;
+    bool compared;
 } candidate;
 
 static float likeness(const rvi_reading *a, const rvi_reading *b)
@@ -202,7 +206,7 @@ static size_t shorten(const rvi_recogniser *r, const rvi_reading *request,
 {
     size_t n = 0;
     for (size_t i = 0; i < r->n; i++) {
-        candidate c = {i, likeness(r->lessons[i].asked, request)};
+        candidate c = {.at = i, .likeness = likeness(r->lessons[i].asked, request)};
         if (n == SHORT_LIST && c.likeness <= list[n - 1].likeness) continue;
         size_t at = n < SHORT_LIST ? n++ : n - 1;
         for (; at > 0 && list[at - 1].likeness < c.likeness; at--) list[at] = list[at - 1];
@@ -226,6 +230,27 @@ static bool is_same(const lesson *x, const rvi_reading *asked, const char *text,
 static float judge(const lesson *x, const rvi_reading *asked)
 {
     return x->asked->cut || asked->cut ? 0 : rvi_judge(x->asked, x->answered, asked);
+}
+
+/* Lets the embedder compare the likeliest with the request: that takes as long as reading both. */
+static rv_status compare(rvi_recogniser *r, candidate *list, size_t n, const rvi_reading *asked,
+                         rv_error *err)
+{
+    for (size_t done = 0; done < COMPARED; done++) {
+        candidate *best = NULL;
+        for (size_t i = 0; i < n; i++)
+            if (!list[i].compared && (!best || list[i].probability > best->probability))
+                best = &list[i];
+        if (!best || best->probability < WORTH_COMPARING) return RV_OK;
+        const rvi_reading *x = r->lessons[best->at].asked;
+        float odds;
+        rv_status st = rvi_embedder_compare(r->embedder, x->ids, (size_t)x->n_ids, asked->ids,
+                                            (size_t)asked->n_ids, &odds, err);
+        if (st) return st;
+        best->compared = true;
+        best->probability = rvi_judge_compared(best->probability, odds);
+    }
+    return RV_OK;
 }
 
 static bool comes_first(const rvi_recognised *a, const rvi_recognised *b)
@@ -254,14 +279,21 @@ static rv_status ask_part(rvi_recogniser *r, const char *text, size_t len, rvi_r
 {
     rvi_reading *asked = NULL;
     candidate list[SHORT_LIST];
-    rv_status st = rvi_reading_new(&asked, r->embedder, text, len, err);
+    rv_status st = rvi_reading_new(&asked, r->embedder, text, len, false, err);
     size_t n_list = !st ? shorten(r, asked, list) : 0;
-    float sure = rvi_judge_sure(r->embedder != NULL);
     for (size_t i = 0; i < n_list; i++) {
         const lesson *x = &r->lessons[list[i].at];
-        rvi_recognised found = {.lesson = x->number, .probability = 1};
-        if (!is_same(x, asked, text, len)) found.probability = judge(x, asked);
-        found.sure = found.probability >= sure;
+        list[i].compared = is_same(x, asked, text, len); /* nothing is left to compare */
+        list[i].probability = list[i].compared ? 1 : judge(x, asked);
+    }
+    if (!st && r->embedder) st = compare(r, list, n_list, asked, err);
+    for (size_t i = 0; !st && i < n_list; i++) {
+        const candidate *c = &list[i];
+        if (r->embedder && !c->compared && c->probability >= WORTH_COMPARING)
+            continue; /* others are likelier */
+        rvi_recognised found = {.lesson = r->lessons[c->at].number,
+                                .probability = c->probability,
+                                .sure = c->probability >= rvi_judge_sure(r->embedder != NULL)};
         put_in(&found, out, max, n);
     }
     rvi_reading_free(asked);
