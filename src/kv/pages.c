@@ -50,6 +50,11 @@ int rvi_pages_in_use(const rvi_pages *p)
     return p->total - p->n_free;
 }
 
+int rvi_pages_total(const rvi_pages *p)
+{
+    return p->total;
+}
+
 int rvi_pages_refs(const rvi_pages *p, int32_t page)
 {
     return p->refs[page];
@@ -77,6 +82,16 @@ static void release(rvi_pages *p, int32_t page)
     if (--p->refs[page] == 0) p->free_list[p->n_free++] = page;
 }
 
+void rvi_pages_hold(rvi_pages *p, int32_t page)
+{
+    p->refs[page]++;
+}
+
+void rvi_pages_drop(rvi_pages *p, int32_t page)
+{
+    release(p, page);
+}
+
 static int pages_for(int len)
 {
     return (len + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS;
@@ -99,6 +114,16 @@ void rvi_seq_deinit(rvi_seq *s)
     *s = (rvi_seq){0};
 }
 
+static bool is_last_shared(const rvi_seq *s)
+{
+    return s->len % RVI_PAGE_TOKENS && s->pool->refs[s->pages[s->n_pages - 1]] > 1;
+}
+
+int rvi_seq_wants(const rvi_seq *s, int n)
+{
+    return n ? pages_for(s->len + n) - s->n_pages + is_last_shared(s) : 0;
+}
+
 rv_status rvi_seq_extend(rvi_seq *s, int n, rv_error *err)
 {
     rvi_pages *p = s->pool;
@@ -106,7 +131,7 @@ rv_status rvi_seq_extend(rvi_seq *s, int n, rv_error *err)
         return rvi_error(err, RV_E_TOO_LONG, "%d tokens do not fit: the sequence has %d of %d", n,
                          s->len, s->max_len);
     if (n == 0) return RV_OK;
-    bool shared = s->len % RVI_PAGE_TOKENS && p->refs[s->pages[s->n_pages - 1]] > 1;
+    bool shared = is_last_shared(s);
     int more = pages_for(s->len + n) - s->n_pages;
     if (more + shared > p->n_free)
         return rvi_error(err, RV_E_NO_PAGES, "the KV cache is full: %d pages wanted, %d of %d free",
@@ -129,17 +154,21 @@ void rvi_seq_truncate(rvi_seq *s, int len)
     s->len = len;
 }
 
+void rvi_seq_adopt(rvi_seq *s, const int32_t *pages, int len)
+{
+    s->n_pages = pages_for(len);
+    for (int i = 0; i < s->n_pages; i++) {
+        s->pages[i] = pages[i];
+        rvi_pages_hold(s->pool, pages[i]);
+    }
+    s->len = len;
+}
+
 rv_status rvi_seq_fork(rvi_seq *out, const rvi_seq *from, rv_error *err)
 {
     rv_status st = rvi_seq_init(out, from->pool, from->max_len, err);
-    if (st) return st;
-    for (int i = 0; i < from->n_pages; i++) {
-        out->pages[i] = from->pages[i];
-        from->pool->refs[from->pages[i]]++;
-    }
-    out->n_pages = from->n_pages;
-    out->len = from->len;
-    return RV_OK;
+    if (!st) rvi_seq_adopt(out, from->pages, from->len);
+    return st;
 }
 
 void rvi_seq_read_page(const rvi_seq *s, int i, void *to)
