@@ -7,8 +7,9 @@
 struct rvi_pages {
     rvi_backend *be;
     rvi_kv_store *store;
-    int total, n_free;
+    int total, n_free, n_idle;
     int32_t *refs;
+    bool *kept;         /* by somebody who is no sequence */
     int32_t *free_list; /* the first n_free are free pages */
 };
 
@@ -21,9 +22,10 @@ rv_status rvi_pages_new(rvi_pages **out, rvi_backend *be, const rvi_kv_spec *spe
     p->be = be;
     p->total = p->n_free = (int)n;
     p->refs = rvi_zalloc_array(n, sizeof *p->refs);
+    p->kept = rvi_zalloc_array(n, sizeof *p->kept);
     p->free_list = rvi_alloc_array(n, sizeof *p->free_list);
     rv_status st = RV_OK;
-    if (!p->refs || !p->free_list) st = rvi_nomem(err, "page pool");
+    if (!p->refs || !p->kept || !p->free_list) st = rvi_nomem(err, "page pool");
     rvi_kv_spec full = *spec;
     full.n_pages = (int)n;
     if (!st) st = be->ops->kv_new(be, &p->store, &full, err);
@@ -41,6 +43,7 @@ void rvi_pages_free(rvi_pages *p)
     if (!p) return;
     p->be->ops->kv_free(p->be, p->store);
     rvi_free(p->refs);
+    rvi_free(p->kept);
     rvi_free(p->free_list);
     rvi_free(p);
 }
@@ -77,19 +80,34 @@ static int32_t take(rvi_pages *p)
     return page;
 }
 
-static void release(rvi_pages *p, int32_t page)
+static void retain(rvi_pages *p, int32_t page)
 {
-    if (--p->refs[page] == 0) p->free_list[p->n_free++] = page;
-}
-
-void rvi_pages_hold(rvi_pages *p, int32_t page)
-{
+    p->n_idle -= p->kept[page] && p->refs[page] == 1;
     p->refs[page]++;
 }
 
-void rvi_pages_drop(rvi_pages *p, int32_t page)
+static void release(rvi_pages *p, int32_t page)
 {
+    if (--p->refs[page] == 0) p->free_list[p->n_free++] = page;
+    p->n_idle += p->kept[page] && p->refs[page] == 1;
+}
+
+void rvi_pages_keep(rvi_pages *p, int32_t page)
+{
+    retain(p, page);
+    p->kept[page] = true;
+}
+
+void rvi_pages_unkeep(rvi_pages *p, int32_t page)
+{
+    p->n_idle -= p->refs[page] == 1;
+    p->kept[page] = false;
     release(p, page);
+}
+
+int rvi_pages_idle(const rvi_pages *p)
+{
+    return p->n_idle;
 }
 
 static int pages_for(int len)
@@ -159,7 +177,7 @@ void rvi_seq_adopt(rvi_seq *s, const int32_t *pages, int len)
     s->n_pages = pages_for(len);
     for (int i = 0; i < s->n_pages; i++) {
         s->pages[i] = pages[i];
-        rvi_pages_hold(s->pool, pages[i]);
+        retain(s->pool, pages[i]);
     }
     s->len = len;
 }

@@ -23,9 +23,10 @@ int rvi_pages_total(const rvi_pages *p);
 int rvi_pages_refs(const rvi_pages *p, int32_t page);
 rvi_kv_store *rvi_pages_store(const rvi_pages *p);
 size_t rvi_pages_bytes(const rvi_pages *p); /* of one page */
-/* For a holder that is no sequence: a page in use gets one more reference, or loses one. */
-void rvi_pages_hold(rvi_pages *p, int32_t page);
-void rvi_pages_drop(rvi_pages *p, int32_t page);
+/* For one holder that is no sequence: a page in use gets one more reference, or loses it. */
+void rvi_pages_keep(rvi_pages *p, int32_t page);
+void rvi_pages_unkeep(rvi_pages *p, int32_t page);
+int rvi_pages_idle(const rvi_pages *p); /* that are kept, and held by no sequence */
 
 /* The caller's storage. */
 typedef struct rvi_seq {

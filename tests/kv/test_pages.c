@@ -122,11 +122,13 @@ static void adopts_what_is_kept(void **state)
     assert_int_equal(rvi_seq_wants(&a, 0), 0);
     assert_int_equal(rvi_seq_extend(&a, 40, NULL), RV_OK);
     assert_int_equal(rvi_seq_wants(&a, 24), 0);
-    for (int i = 0; i < 2; i++) rvi_pages_hold(pool, kept[i] = a.pages[i]);
+    for (int i = 0; i < 2; i++) rvi_pages_keep(pool, kept[i] = a.pages[i]);
     assert_int_equal(rvi_seq_wants(&a, 24), 1); /* the copy */
     rvi_seq_deinit(&a);
     assert_int_equal(rvi_pages_in_use(pool), 2);
+    assert_int_equal(rvi_pages_idle(pool), 2);
     rvi_seq_adopt(&b, kept, 35);
+    assert_int_equal(rvi_pages_idle(pool), 0);
     assert_int_equal(b.len, 35);
     assert_int_equal(b.n_pages, 2);
     assert_int_equal(rvi_seq_wants(&b, 29), 1);
@@ -135,8 +137,10 @@ static void adopts_what_is_kept(void **state)
     assert_int_equal(b.pages[0], kept[0]);
     assert_int_not_equal(b.pages[1], kept[1]);
     assert_int_equal(rvi_pages_refs(pool, kept[1]), 1);
+    assert_int_equal(rvi_pages_idle(pool), 1);
     rvi_seq_deinit(&b);
-    for (int i = 0; i < 2; i++) rvi_pages_drop(pool, kept[i]);
+    assert_int_equal(rvi_pages_idle(pool), 2);
+    for (int i = 0; i < 2; i++) rvi_pages_unkeep(pool, kept[i]);
     assert_int_equal(rvi_pages_in_use(pool), 0);
     rvi_pages_free(pool);
     be->ops->free(be);
