@@ -14,7 +14,8 @@ static int give_tenant(rvi_scheduler *s, rvi_tenant *x, int n)
     int left = n, n_reading = x->n_reading;
     for (rvi_job *j = s->running; j && left > 0; j = j->next) {
         if (j->r->of != x || !j->wants) continue;
-        int rows = RVI_MIN(j->wants, --n_reading > 0 ? (left + 1) / 2 : left);
+        int share = --n_reading > 0 ? (left + 1) / 2 : left;
+        int rows = RVI_MIN(j->wants, share);
         j->s->allowed += rows;
         j->wants -= rows;
         left -= rows;

@@ -1,6 +1,7 @@
 /* Lifetimes, the inbox, and the step. */
 #include "scheduler/scheduler.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -57,6 +58,7 @@ void rvi_scheduler_free(rvi_scheduler *s)
         forsake(r);
     }
     rvi_prefix_free(s->prefix);
+    assert(!s->prefix || !rvi_pages_in_use(s->e->pool));
     rvi_events_deinit(&s->events);
     rvi_lock_free(s->lock);
     rvi_free(s->pages);
