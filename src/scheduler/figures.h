@@ -18,9 +18,20 @@ typedef struct rvi_tally {
     X(n_waiting)                                                                                   \
     X(pages)                                                                                       \
     X(pages_running)                                                                               \
-    X(pages_kept) X(n_submitted) X(n_refused) X(n_done) X(n_cancelled) X(n_timed_out) X(n_failed)  \
-        X(n_steps) X(prompt_rows) X(token_rows) X(prompt_tokens) X(reused_tokens) X(n_preempted)   \
-            X(recomputed_rows)
+    X(pages_kept)                                                                                  \
+    X(n_submitted)                                                                                 \
+    X(n_refused)                                                                                   \
+    X(n_done)                                                                                      \
+    X(n_cancelled)                                                                                 \
+    X(n_timed_out)                                                                                 \
+    X(n_failed)                                                                                    \
+    X(n_steps)                                                                                     \
+    X(prompt_rows)                                                                                 \
+    X(token_rows)                                                                                  \
+    X(prompt_tokens)                                                                               \
+    X(reused_tokens)                                                                               \
+    X(n_preempted)                                                                                 \
+    X(recomputed_rows)
 #define RVI_TALLIES(X) X(queue) X(first_token) X(inter_token) X(step) X(lookup)
 
 typedef struct rvi_figures {

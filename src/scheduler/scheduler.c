@@ -121,6 +121,7 @@ rv_status rvi_scheduler_submit(rvi_scheduler *s, rvi_order *r, uint64_t *id, rv_
         s->n_live++;
     }
     rvi_lock_give(s->lock);
+    if (st) atomic_fetch_add(&s->figures.n_refused, 1); /* the one that other threads count */
     return st;
 }
 
@@ -269,7 +270,7 @@ static void compute(rvi_scheduler *s, int n_rows)
 {
     int n_tokens = 0;
     for (const rvi_job *j = s->running; j; j = j->next)
-        n_tokens += j->s->allowed == 1 && rvi_answer_waiting(j->s) == 1;
+        n_tokens += j->s->allowed && j->s->seq.len >= j->r->n_ids;
     double start = rvi_os_seconds();
     (void)rvi_answer_advance(s->e, NULL);
     double seconds = rvi_os_seconds() - start;

@@ -236,7 +236,7 @@ static inline void lives_run(lives *l, int n_lives, rv_service_metrics *m)
     int n_ended = 0, n_jobs = 0;
     while (n_ended < n_lives) {
         rv_batch *b;
-        assert_ok(rv_service_drain(l->svc, 10, &b, err));
+        assert_ok(rv_service_drain(l->svc, 600, &b, err));
         assert_non_null(b); /* something happens */
         for (size_t i = 0; i < b->n; i++) {
             lives_check(&b->events[i]);

@@ -386,6 +386,9 @@ static void refusals(void **state)
     list[2] = submit(svc, 2, &go, "b");
     assert_refused(RV_E_BUSY, rv_service_submit(svc, &ok, &id, err));
     assert_int_equal(id, 0);
+    static rv_service_metrics m;
+    served_metrics(svc, &m);
+    assert_int_equal(m.n_refused, 2);
     served_run(svc, list, 3);
     for (int k = 0; k < 3; k++) compare_alone(&list[k], k, &go);
     rv_batch *b;
