@@ -2,7 +2,8 @@
  *
  * Closed loop: rounds of `clients` requests at once, each followed by the same load on an engine
  * without a scheduler (all prompts started, advanced until all have ended): the ratio is what the
- * scheduler costs. Rounds alternate, so that a busy machine disturbs both, and medians are shown.
+ * scheduler costs. Rounds alternate, so that a busy machine disturbs both, and medians are shown;
+ * the CPU time of a token (all threads of the process) is what other programs disturb least.
  * Open loop: requests arrive at random (Poisson) whether or not others have ended. Times are taken
  * where events arrive. Prompts are random ids, answers greedy and of fixed length. */
 #include "cli/bench_service.h"
@@ -10,6 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
 #include "base/os.h"
@@ -48,6 +50,7 @@ typedef struct figures {
     int requests;
     double rate;             /* tokens a second */
     double share;            /* of the engine's; 0: not compared */
+    double cpu;              /* seconds of a token; 0: not measured */
     double first[2], gap[2]; /* seconds: median, 95 % */
 } figures;
 
@@ -167,8 +170,28 @@ static int per_request(const bench_load *l)
     return (l->n_prompt + l->n_gen + 31) / 32 * 32 + 32; /* whole pages, one to spare */
 }
 
-/* One round of all clients without a service; seconds. */
-static rv_status run_engine(bench *b, double *seconds, rv_error *err)
+/* What a round took. */
+typedef struct taken {
+    double seconds, cpu;
+} taken;
+
+static double cpu_seconds(void)
+{
+    return (double)clock() / CLOCKS_PER_SEC;
+}
+
+static taken begin(void)
+{
+    return (taken){rvi_os_seconds(), cpu_seconds()};
+}
+
+static taken since(taken start)
+{
+    return (taken){rvi_os_seconds() - start.seconds, cpu_seconds() - start.cpu};
+}
+
+/* One round of all clients without a service. */
+static rv_status run_engine(bench *b, taken *round, rv_error *err)
 {
     const bench_load *l = b->load;
     rv_session *sessions[MAX_CLIENTS] = {NULL};
@@ -184,57 +207,61 @@ static rv_status run_engine(bench *b, double *seconds, rv_error *err)
             .size = sizeof so, .engine = e, .n_context = l->n_prompt + l->n_gen + 1};
         st = rv_session_new(&sessions[i], b->model.m, &so, err);
     }
-    double start = rvi_os_seconds();
+    taken start = begin();
     for (int i = 0; !st && i < l->clients; i++) {
         fill_ids(b, l->n_prompt);
         st = rv_session_start(sessions[i], b->ids, (size_t)l->n_prompt, &o, err);
     }
     for (size_t running = 1; !st && running;) st = rv_engine_advance(e, &running, err);
-    *seconds = rvi_os_seconds() - start;
+    *round = since(start);
     for (int i = 0; i < l->clients; i++) rv_session_free(&sessions[i]);
     rv_engine_free(&e);
     return st;
 }
 
-static rv_status run_round(bench *b, double *seconds, rv_error *err)
+static rv_status run_round(bench *b, taken *round, rv_error *err)
 {
     const bench_load *l = b->load;
     rv_status st = RV_OK;
-    double start = rvi_os_seconds();
+    taken start = begin();
     b->n_ended = 0;
     for (int i = 0; !st && i < l->clients; i++) {
         fill_ids(b, l->n_prompt);
         st = send(b, &b->clients[i], l->n_prompt, l->n_gen, err);
     }
     if (!st) st = listen_until(b, l->clients, err);
-    *seconds = rvi_os_seconds() - start;
+    *round = since(start);
     return st;
 }
 
 static rv_status closed_loop(bench *b, figures out[2], rv_error *err)
 {
     const bench_load *l = b->load;
-    samples engine = {0}, service = {0};
-    double tokens = (double)l->n_gen * l->clients, seconds;
+    samples rate[2] = {{0}}, cpu[2] = {{0}};
+    double tokens = (double)l->n_gen * l->clients;
     rv_status st = open_service(b, per_request(l) * l->clients, err);
     for (int i = -1; !st && i < l->repeat; i++) { /* one round to warm up */
-        st = run_engine(b, &seconds, err);
-        if (!st && i >= 0 && !add_sample(&engine, tokens / seconds)) st = rvi_nomem(err, "samples");
-        if (!st) st = run_round(b, &seconds, err);
-        if (!st && i >= 0 && !add_sample(&service, tokens / seconds))
-            st = rvi_nomem(err, "samples");
+        for (int k = 0; !st && k < 2; k++) {
+            taken round;
+            st = (k ? run_round : run_engine)(b, &round, err);
+            if (!st && i >= 0 &&
+                (!add_sample(&rate[k], tokens / round.seconds) ||
+                 !add_sample(&cpu[k], round.cpu / tokens)))
+                st = rvi_nomem(err, "samples");
+        }
         if (i < 0) b->first.n = b->gaps.n = 0;
     }
-    snprintf(out[0].name, sizeof out[0].name, "engine x%d", l->clients);
-    snprintf(out[1].name, sizeof out[1].name, "service x%d", l->clients);
-    out[0].requests = out[1].requests = l->repeat * l->clients;
-    out[0].rate = quantile(&engine, 0.5);
-    out[1].rate = quantile(&service, 0.5);
-    out[1].share = out[0].rate > 0 ? out[1].rate / out[0].rate : 0;
+    for (int k = 0; k < 2; k++) {
+        snprintf(out[k].name, sizeof out[k].name, k ? "service x%d" : "engine x%d", l->clients);
+        out[k].requests = l->repeat * l->clients;
+        out[k].rate = quantile(&rate[k], 0.5);
+        out[k].cpu = quantile(&cpu[k], 0.5);
+        rvi_free(rate[k].v);
+        rvi_free(cpu[k].v);
+    }
+    if (out[0].rate > 0) out[1].share = out[1].rate / out[0].rate;
     sum_up(b, &out[1]);
     rv_service_free(&b->svc);
-    rvi_free(engine.v);
-    rvi_free(service.v);
     return st;
 }
 
@@ -348,18 +375,19 @@ static rv_status shared_prefix(bench *b, figures out[2], double *lookup, rv_erro
 
 static void write_table(const figures *f, int n, double lookup, rvi_buf *out)
 {
-    rvi_buf_printf(out, "%-24s %8s %10s %7s %21s %21s\n", "load", "requests", "tok/s", "ratio",
-                   "first token, 95 %", "between tokens, 95 %");
+    rvi_buf_printf(out, "%-24s %8s %10s %7s %8s %21s %21s\n", "load", "requests", "tok/s", "ratio",
+                   "CPU ms", "first token, 95 %", "between tokens, 95 %");
     for (int i = 0; i < n; i++) {
-        char share[24] = "", first[48] = "", gap[48] = "", rate[24] = "";
+        char share[24] = "", first[48] = "", gap[48] = "", rate[24] = "", cpu[24] = "";
+        if (f[i].cpu > 0) snprintf(cpu, sizeof cpu, "%.2f", f[i].cpu * 1e3);
         if (f[i].rate > 0) snprintf(rate, sizeof rate, "%.1f", f[i].rate);
         if (f[i].share > 0) snprintf(share, sizeof share, "%.3f", f[i].share);
         if (f[i].first[0] > 0)
             snprintf(first, sizeof first, "%.1f %.1f ms", f[i].first[0] * 1e3, f[i].first[1] * 1e3);
         if (f[i].gap[0] > 0)
             snprintf(gap, sizeof gap, "%.1f %.1f ms", f[i].gap[0] * 1e3, f[i].gap[1] * 1e3);
-        rvi_buf_printf(out, "%-24s %8d %10s %7s %21s %21s\n", f[i].name, f[i].requests, rate, share,
-                       first, gap);
+        rvi_buf_printf(out, "%-24s %8d %10s %7s %8s %21s %21s\n", f[i].name, f[i].requests, rate,
+                       share, cpu, first, gap);
     }
     if (lookup > 0) rvi_buf_printf(out, "95 %% of look-ups took at most %.1f us\n", lookup * 1e6);
 }
@@ -368,13 +396,13 @@ static void write_json(const figures *f, int n, double lookup, rvi_buf *out)
 {
     rvi_buf_puts(out, "{\"loads\": [");
     for (int i = 0; i < n; i++)
-        rvi_buf_printf(out,
-                       "%s\n  {\"name\": \"%s\", \"requests\": %d, \"tokens_per_second\": %.3f, "
-                       "\"ratio\": %.4f, \"first_token_ms\": [%.3f, %.3f], "
-                       "\"between_tokens_ms\": [%.3f, %.3f]}",
-                       i ? "," : "", f[i].name, f[i].requests, f[i].rate, f[i].share,
-                       f[i].first[0] * 1e3, f[i].first[1] * 1e3, f[i].gap[0] * 1e3,
-                       f[i].gap[1] * 1e3);
+        rvi_buf_printf(
+            out,
+            "%s\n  {\"name\": \"%s\", \"requests\": %d, \"tokens_per_second\": %.3f, "
+            "\"ratio\": %.4f, \"cpu_ms_per_token\": %.4f, \"first_token_ms\": [%.3f, %.3f], "
+            "\"between_tokens_ms\": [%.3f, %.3f]}",
+            i ? "," : "", f[i].name, f[i].requests, f[i].rate, f[i].share, f[i].cpu * 1e3,
+            f[i].first[0] * 1e3, f[i].first[1] * 1e3, f[i].gap[0] * 1e3, f[i].gap[1] * 1e3);
     rvi_buf_printf(out, "\n], \"lookup_us\": %.3f}\n", lookup * 1e6);
 }
 
