@@ -11,7 +11,7 @@
 #include "base/thread.h"
 #include "scheduler/served.h"
 
-enum { N_RECIPES = 24, LONGEST = 120, MOST_NEW = 40, N_CHOICES = 3, N_SUBMITTERS = 3 };
+enum { N_RECIPES = 24, LONGEST = 70, MOST_NEW = 24, N_CHOICES = 3, N_SUBMITTERS = 3 };
 
 typedef struct recipe {
     rv_request_kind kind;
@@ -216,7 +216,7 @@ static inline void lives_run(lives *l, int n_lives, rv_service_metrics *m)
 {
     submitter submitters[N_SUBMITTERS];
     rv_service_options so = {.size = sizeof so,
-                             .n_tokens = 32 * 22, /* a quarter of what may be needed */
+                             .n_tokens = 32 * 14, /* a quarter of what may be needed */
                              .n_context = 256,
                              .max_running = 16,
                              .max_waiting = 40,
