@@ -32,17 +32,16 @@ typedef struct rv_service_options {
                         or n_tokens, whichever is less */
     int max_running; /* requests that compute at the same time, each choice counts; 0: 32 */
     int max_waiting; /* a request beyond so many is RV_E_BUSY; 0: 4096 */
-    int max_tenant; /* the same for requests of one tenant, those that run among them; 0: no limit */
-    int max_rows;   /* of one step; 0: 512 */
+    int max_tenant;  /* the same for one tenant, those that run among them; 0: no limit */
+    int max_rows;    /* of one step; 0: 512 */
     rv_kv_type kv_type;
-    double token_ms; /* aim for so many milliseconds between two tokens of a stream; 0: 50 */
-    double
-        overcommit; /* admit requests that may need so many times the room; 0: 2. When it does not
-                          suffice, the youngest begin again, unnoticed but for the time */
-    double age_ms;  /* waiting that a level of priority is worth; 0: 5000 */
-    int quantum;    /* rows of a tenant's turn; 0: 64 */
-    int no_cache;   /* keep nothing of a request that has ended */
-    int max_events; /* undrained, before computing waits for a drain; 0: 65536 */
+    double token_ms;   /* aim for so many milliseconds between two tokens of a stream; 0: 50 */
+    double overcommit; /* admit requests that may need so many times the room; 0: 2. Where that is
+                          too much, the youngest begin again, noticed by the time alone */
+    double age_ms;     /* waiting that a level of priority is worth; 0: 5000 */
+    int quantum;       /* rows of a tenant's turn; 0: 64 */
+    int no_cache;      /* keep nothing of a request that has ended */
+    int max_events;    /* undrained, before computing waits for a drain; 0: 65536 */
     /* Called once a step if there are events, on the computing thread, with no lock held: write to
      * an eventfd, post a semaphore. NULL: rv_service_drain waits. */
     void (*wake)(void *ctx);
@@ -71,8 +70,8 @@ typedef struct rv_request {
     const rv_chat *chat; /* rendered and tokenized by the thread that submits; or */
     const int32_t *ids;  /* token ids */
     size_t n_ids;
-    /* RV_REQUEST_ANSWER. on_event is not called; mask is, on the computing thread, and must be quick;
-     * ctx must live until the request has ended. */
+    /* RV_REQUEST_ANSWER. on_event is not called; mask is, on the computing thread, and must be
+     * quick; ctx must live until the request has ended. */
     const rv_generate_options *generate;
     int n;                          /* choices, each with its seed + its number; 0: 1 */
     const rv_adapter_set *adapters; /* kept as long as needed; NULL: none */

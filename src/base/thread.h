@@ -27,8 +27,8 @@ void rvi_thread_hurry(void);
 
 void rvi_thread_sleep(double seconds);
 
-/* A mutex: held for moments, never while something is computed or a callback runs. Without threads it
- * does nothing. */
+/* A mutex: held for moments, never while something is computed or a callback runs. Without threads
+ * it does nothing. */
 typedef struct rvi_lock rvi_lock;
 
 rv_status rvi_lock_new(rvi_lock **out, rv_error *err) RVI_MUST_CHECK;

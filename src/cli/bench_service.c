@@ -295,8 +295,8 @@ static rv_status open_loop(bench *b, figures *out, rv_error *err)
     return st;
 }
 
-/* Clients listen to long answers; then a long prompt comes, and they go on listening. Of streams that
- * end before it has been read, others take the place. */
+/* Clients listen to long answers; then a long prompt comes, and they go on listening. Of streams
+ * that end before it has been read, others take the place. */
 static rv_status beside_a_prompt(bench *b, figures out[2], rv_error *err)
 {
     const bench_load *l = b->load;

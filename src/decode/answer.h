@@ -38,8 +38,8 @@ typedef struct rvi_reader {
     void *ctx;
 } rvi_reader;
 
-/* An answer without tokens, which ends when all of the prompt was read. Nothing is reused. o: on_event
- * and ctx count. */
+/* An answer without tokens, which ends when all of the prompt was read. Nothing is reused. o:
+ * on_event and ctx count. */
 rv_status rvi_answer_start_reading(rvi_session *s, const int32_t *prompt, size_t n_prompt,
                                    const rvi_reader *reader, const rv_generate_options *o,
                                    rv_error *err) RVI_MUST_CHECK;

@@ -87,8 +87,8 @@ void rvi_session_free(rvi_session *s); /* accepts NULL; drops an answer */
  * rope_set: that of the declared length of the timeline. Returns the number of tokens reused. */
 int rvi_session_reuse(rvi_session *s, const int32_t *ids, size_t n, int rope_set, bool want_logits);
 
-/* Gives the session's pages back. What they held waits to be computed again: an answer that is under
- * way goes on as if nothing had happened, with the same bits. */
+/* Gives the session's pages back. What they held waits to be computed again: an answer that is
+ * under way goes on as if nothing had happened, with the same bits. */
 void rvi_session_suspend(rvi_session *s);
 /* Shares the first len positions of these pages, which hold the keys and values of the session's
  * first len tokens, computed with its adapters and rotary factors. The session has no pages. */

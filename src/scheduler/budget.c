@@ -28,8 +28,8 @@ void rvi_budget_note(rvi_budget *b, int n_rows, double seconds)
 }
 
 /* Between two measured sizes in proportion; beyond the largest as if every row cost the same, which
- * is too much; below the smallest as much as that. */
-double rvi_budget_predict(const rvi_budget *b, int n_rows)
+ * is too much; below the smallest as much as that. Seconds; 0: nothing is known. */
+static double predict(const rvi_budget *b, int n_rows)
 {
     double below = 0, below_s = 0;
     for (int i = 0; i < RVI_BUDGET_SIZES; i++) {
@@ -49,10 +49,10 @@ int rvi_budget_rows(const rvi_budget *b, int least, int most, double seconds)
 {
     enum { UNKNOWN = 64 };
     if (most <= least) return most;
-    if (rvi_budget_predict(b, least) <= 0) return RVI_MIN(RVI_MAX(UNKNOWN, least), most);
+    if (predict(b, least) <= 0) return RVI_MIN(RVI_MAX(UNKNOWN, least), most);
     while (least < most) {
         int mid = least + (most - least + 1) / 2;
-        if (rvi_budget_predict(b, mid) <= seconds)
+        if (predict(b, mid) <= seconds)
             least = mid;
         else
             most = mid - 1;

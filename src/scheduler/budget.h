@@ -14,7 +14,6 @@ typedef struct rvi_budget {
 } rvi_budget;
 
 void rvi_budget_note(rvi_budget *b, int n_rows, double seconds);
-double rvi_budget_predict(const rvi_budget *b, int n_rows); /* seconds; 0: nothing is known */
 /* The most rows, from least to most, that are expected to take `seconds`; least, if even those take
  * longer. */
 int rvi_budget_rows(const rvi_budget *b, int least, int most, double seconds);

@@ -1,9 +1,9 @@
 /* events.h - from the computing thread to whoever drains: events are gathered during a step and
  * handed over as one batch.
  *
- * Gathering may fail for lack of memory, but not for the last events of what was admitted: for those
- * room was promised. A batch that cannot be made stays gathered and goes with the next. The computing
- * thread gathers and hands over; any thread takes. */
+ * Gathering may fail for lack of memory, but not for the last events of what was admitted: for
+ * those room was promised. A batch that cannot be made stays gathered and goes with the next. The
+ * computing thread gathers and hands over; any thread takes. */
 #ifndef RVI_SCHEDULER_EVENTS_H
 #define RVI_SCHEDULER_EVENTS_H
 

@@ -25,15 +25,15 @@ typedef struct rvi_prefix_space {
 rv_status rvi_prefix_new(rvi_prefix **out, rvi_pages *pool, rv_error *err) RVI_MUST_CHECK;
 void rvi_prefix_free(rvi_prefix *p); /* accepts NULL; gives all pages back */
 
-/* The longest beginning of ids that is kept: its length in tokens, and its pages, for which there is
- * room ((n + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS). The last one may be shared in part. */
+/* The longest beginning of ids that is kept: its length in tokens, and its pages, for which there
+ * is room ((n + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS). The last one may be shared in part. */
 int rvi_prefix_find(rvi_prefix *p, const rvi_prefix_space *space, const int32_t *ids, int n,
                     int32_t *pages);
 /* Keeps the pages of ids that are not there yet. Without memory it keeps fewer. */
 void rvi_prefix_keep(rvi_prefix *p, const rvi_prefix_space *space, const int32_t *ids, int n,
                      const int32_t *pages);
-/* Gives up pages that nobody else holds, least recently used first, until n are free or there are no
- * more; returns how many. */
+/* Gives up pages that nobody else holds, least recently used first, until n are free or there are
+ * no more; returns how many. */
 int rvi_prefix_evict(rvi_prefix *p, int n);
 void rvi_prefix_forget(rvi_prefix *p, const rvi_prefix_space *space); /* all of it */
 

@@ -3,8 +3,9 @@
  * A request has one job for each of its choices. A job waits in its tenant's queue, runs (it has a
  * session with an answer, and pages), waits again if its pages are needed more elsewhere, and ends.
  *
- * Threads: rvi_scheduler_submit, _cancel, _take and _read may be called by any thread; they take the
- * lock for moments. Everything else is done by the one thread that steps, which is the engine's. */
+ * Threads: rvi_scheduler_submit, _cancel, _take and _read may be called by any thread; they take
+ * the lock for moments. Everything else is done by the one thread that steps, which is the
+ * engine's. */
 #ifndef RVI_SCHEDULER_SCHEDULER_H
 #define RVI_SCHEDULER_SCHEDULER_H
 

@@ -44,7 +44,8 @@ check "bench: depth and sequences" 0 "^tg4 x3 @ d40 " - \
     "$rv" bench $spm -p 8 -n 4 -d 40 -r 1 --parallel 3
 
 # --- bench: a service
-check "bench: service" 0 "^service x3 .* ms" - "$rv" bench $spm --service -p 20 -n 4 -r 1 --parallel 3
+check "bench: service" 0 "^service x3 .* ms" - \
+    "$rv" bench $spm --service -p 20 -n 4 -r 1 --parallel 3
 check "bench: other loads" 0 "^second with 40 shared" - \
     "$rv" bench $spm --service -p 20 -n 4 -r 1 --rate 100 --long 50 --shared 40
 matches "^open loop 100/s .*ms" "$tmp/out" && matches "^beside a prompt of 50" "$tmp/out" &&

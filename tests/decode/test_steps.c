@@ -1,6 +1,6 @@
-/* Answers whose rows the caller doles out: whatever rows a step takes, however often an answer loses
- * its pages and from whom it gets them, its tokens and probabilities are those it gets alone. Rows
- * that are read (embeddings, scores) go through the same steps, with the same bits as by
+/* Answers whose rows the caller doles out: whatever rows a step takes, however often an answer
+ * loses its pages and from whom it gets them, its tokens and probabilities are those it gets alone.
+ * Rows that are read (embeddings, scores) go through the same steps, with the same bits as by
  * themselves. */
 #include "model/golden.h"
 
@@ -84,8 +84,8 @@ static outcome alone(fixture *f, int k)
     return take(s);
 }
 
-/* Rows in random portions; now and then an answer loses its pages, or gets those of another with the
- * same beginning. */
+/* Rows in random portions; now and then an answer loses its pages, or gets those of another with
+ * the same beginning. */
 static void any_rows_any_pages(void **state)
 {
     static const char *const paths[] = {"tests/gguf/llama.gguf", "tests/gguf/gemma2.gguf"};

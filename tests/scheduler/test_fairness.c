@@ -1,5 +1,5 @@
-/* Who is served when: no tenant and no long prompt keeps the others waiting, priorities age, and when
- * pages run out the youngest wait, not the oldest. */
+/* Who is served when: no tenant and no long prompt keeps the others waiting, priorities age, and
+ * when pages run out the youngest wait, not the oldest. */
 #include "scheduler/served.h"
 
 static opened o;

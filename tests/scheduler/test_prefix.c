@@ -1,5 +1,5 @@
-/* The tree of prefixes against a plain list of texts: what it finds is the longest beginning that was
- * kept, no page is lost, and what is in use is never given up. */
+/* The tree of prefixes against a plain list of texts: what it finds is the longest beginning that
+ * was kept, no page is lost, and what is in use is never given up. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Services: what comes out of one is what a session computes alone, bit for bit, and what its events
- * say is so. */
+/* Services: what comes out of one is what a session computes alone, bit for bit, and what its
+ * events say is so. */
 #include <math.h>
 #include <stdatomic.h>
 
@@ -110,8 +110,8 @@ static void answers_equal_those_alone(void **state)
     assert_null(svc);
 }
 
-/* A second request of the same salt computes nothing that is known; other tenants, and services that
- * keep nothing, compute it all. */
+/* A second request of the same salt computes nothing that is known; other tenants, and services
+ * that keep nothing, compute it all. */
 static void beginnings_are_shared(void **state)
 {
     (void)state;
