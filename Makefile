@@ -49,7 +49,7 @@ HEADERS := $(sort $(wildcard include/*.h))
 
 # --- sources: the rooms, lowest floor first ---
 CORE_ROOMS  := base text formats kernels backend/cpu kv lora model tokenizer template decode \
-  learn/journal learn/instant learn learn/recognise learn/state learn/learner api
+  learn/journal learn/instant learn learn/recognise learn/state learn/learner scheduler api
 SHELL_ROOMS := hub store cli
 CORE_SRC    := $(foreach room,$(CORE_ROOMS),$(sort $(wildcard src/$(room)/*.c)))
 SHELL_SRC   := $(foreach room,$(SHELL_ROOMS),$(sort $(wildcard src/$(room)/*.c)))
@@ -68,7 +68,8 @@ EXAMPLE_BIN := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard examples/*.c)))
 
 THREAD_TESTS := $(addprefix tests/,base/test_pool base/test_thread model/test_golden api/test_api \
   api/test_engine api/test_lifetime api/test_open_beside decode/test_cancel \
-  api/test_learner_threads api/test_learner_crowd api/test_wait)
+  api/test_learner_threads api/test_learner_crowd api/test_wait scheduler/test_service \
+  scheduler/test_lives)
 
 # --- one row of compiler flags per ISA; a file for another CPU family compiles to nothing ---
 # Kernels have line numbers and no variables in their debug information: a third of their compile

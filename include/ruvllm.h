@@ -189,6 +189,8 @@ typedef struct rv_open_options {
     rv_read_fn read;
     void *read_ctx;
     uint64_t len; /* bytes of data, or behind read */
+    int quantize; /* float weights of linear layers become Q8_0: less memory, faster, and slightly
+                     different results */
 } rv_open_options;
 
 /* path: a .gguf file (the first of a split one), a model directory (config.json, *.safetensors,

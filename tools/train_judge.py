@@ -12,6 +12,7 @@ training, and tests/learn/test_judge.c compares the two.
 import argparse
 import json
 import math
+import multiprocessing
 import os
 import pickle
 import random
@@ -28,12 +29,19 @@ from scipy.special import erf
 from tokenizers import Tokenizer
 
 WORDS, SPELLING, RARITIES = 28, 128, 4096
-MIDDLE, LAST, TOKENS = 4, 6, 126
+MIDDLE, LAST, TOKENS, UNKNOWN = 4, 6, 126, 100
 WORD, WHOLE, SEEN, HIDDEN = 17, 14, 48, 32
 ANSWER_BYTES = 600
 
 
 # ---- the embedder ----
+
+
+def open_tokenizer(folder):
+    tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
 
 
 class Embedder:
@@ -42,9 +50,7 @@ class Embedder:
     def __init__(self, folder):
         weights = load_file(f"{folder}/model.safetensors")
         self.w = {k: v.astype(np.float32) for k, v in weights.items() if v.dtype != np.int64}
-        self.tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
-        self.tokenizer.no_padding()
-        self.tokenizer.no_truncation()
+        self.tokenizer = open_tokenizer(folder)
 
     def norm(self, x, name):
         x = x - x.mean(-1, keepdims=True)
@@ -138,6 +144,15 @@ def spelling(word, before, after):
     return v / length if length else v
 
 
+def tokens(tokenizer, word):
+    """Its ids; characters that the vocabulary lacks get ids that it has and does not use."""
+    ids = tokenizer.encode(word, add_special_tokens=False).ids
+    if ids != [UNKNOWN]:
+        return ids
+    spare = [fnv(c.lower()[0]) % 990 for c in word[:6]]
+    return [k + 1 if k < 99 else k + 5 for k in spare]
+
+
 def hashes(word):
     return fnv("a" + word) % RARITIES, fnv("b" + word) % RARITIES
 
@@ -156,9 +171,19 @@ class Texts:
             with open(self.cache, "wb") as f:
                 pickle.dump(self.raw, f)
 
+    def read_all(self, texts, jobs):
+        new = sorted({t for t in texts if t not in self.raw})
+        global _reader
+        _reader = self
+        with multiprocessing.get_context("fork").Pool(jobs) as pool:
+            self.raw.update(zip(new, pool.map(_read, new, 64)))
+
     def read(self, text):
-        if text in self.raw:
-            return self.raw[text]
+        if text not in self.raw:
+            self.raw[text] = self.read_new(text)
+        return self.raw[text]
+
+    def read_new(self, text):
         parts, ids, found = segments(text), [101], []
         for k, (word, is_) in enumerate(parts):
             own = self.embedder.tokenizer.encode(word, add_special_tokens=False).ids
@@ -183,8 +208,7 @@ class Texts:
                 "middle": middle[a:b].mean(0).astype(np.float16),
                 "last": last[a:b].mean(0).astype(np.float16)})
         whole = last.mean(0)
-        self.raw[text] = {"words": words[-WORDS:], "meaning": whole / np.linalg.norm(whole)}
-        return self.raw[text]
+        return {"words": words[-WORDS:], "meaning": whole / np.linalg.norm(whole)}
 
     def measure(self, corrections):
         """How rare words are in questions, and what the embedder's states are like."""
@@ -224,6 +248,10 @@ class Texts:
         r["spelled"] = spelled / max(np.linalg.norm(spelled), 1e-9)
         self.made[text] = r
         return r
+
+
+def _read(text):
+    return _reader.read_new(text)
 
 
 # ---- features of a pair (judge.c) ----
@@ -271,7 +299,7 @@ def features(q, a, r, embedded):
     return in_q, in_r, np.array(whole, np.float32)
 
 
-def table(texts, pairs, embedded):
+def table_of(texts, pairs, embedded):
     n = len(pairs)
     out = [np.zeros((n, WORDS, WORD), np.float32), np.zeros((n, WORDS), np.float32),
            np.zeros((n, WORDS, WORD), np.float32), np.zeros((n, WORDS), np.float32),
@@ -285,6 +313,20 @@ def table(texts, pairs, embedded):
             out[2 * k + 1][i, :len(f[k])] = 1
         out[4][i] = f[2]
     return tuple(out)
+
+
+def _table(part):
+    return table_of(_reader, *part)
+
+
+def table(texts, pairs, embedded, jobs=1):
+    if jobs == 1:
+        return table_of(texts, pairs, embedded)
+    global _reader  # no process is forked once jax has begun to compute: it has threads
+    _reader = texts
+    parts = [(pairs[i:i + 1000], embedded) for i in range(0, len(pairs), 1000)]
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        return tuple(np.concatenate(x) for x in zip(*pool.map(_table, parts, 1)))
 
 
 # ---- pairs ----
@@ -366,8 +408,8 @@ def loss(w, x, label, key):
 
 
 @jax.jit
-def step(w, m, v, t, x, label, key, rate):
-    g = jax.grad(loss)(w, x, label, key)
+def step(w, m, v, t, x, labels, at, key, rate):
+    g = jax.grad(loss)(w, tuple(part[at] for part in x), labels[at], key)
     m = jax.tree.map(lambda a, b: 0.9 * a + 0.1 * b, m, g)
     v = jax.tree.map(lambda a, b: 0.99 * a + 0.01 * b * b, v, g)
     w = jax.tree.map(lambda p, a, b: p - rate * (a / (1 - 0.9 ** t)) /
@@ -383,6 +425,7 @@ def train(x, labels, epochs, batch=256, seed=0):
     w = new_weights(key)
     m = v = jax.tree.map(jnp.zeros_like, w)
     n, t = len(labels) // batch, 0
+    x, labels = tuple(jnp.asarray(part) for part in x), jnp.asarray(labels)
     for _ in range(epochs):
         order = rng.permutation(len(labels))
         for b in range(n):
@@ -390,7 +433,7 @@ def train(x, labels, epochs, batch=256, seed=0):
             key, k = jax.random.split(key)
             t += 1
             rate = 3e-3 * min(1, t / 100) * (1 - t / (epochs * n + 1))
-            w, m, v = step(w, m, v, float(t), tuple(part[at] for part in x), labels[at], k, rate)
+            w, m, v = step(w, m, v, float(t), x, labels, at, k, rate)
     return jax.tree.map(np.array, w)
 
 
@@ -431,9 +474,9 @@ def arrays(pairs, corrections):
             np.array([corrections[p["group"]]["lang"] for p in pairs]))
 
 
-def fit(texts, corrections, embedded, epochs):
+def fit(texts, corrections, embedded, epochs, jobs):
     pairs = pairs_of(corrections, random.Random(1), True)
-    return train(table(texts, pairs, embedded), arrays(pairs, corrections)[0], epochs)
+    return train(table(texts, pairs, embedded, jobs), arrays(pairs, corrections)[0], epochs)
 
 
 def cross_validate(texts, corrections, embedded, epochs, folds=4):
@@ -444,7 +487,7 @@ def cross_validate(texts, corrections, embedded, epochs, folds=4):
         out = set(classes[k::folds])
         rest = [x for x in corrections if x["class"] not in out]
         texts.measure(rest)
-        w = fit(texts, rest, embedded, epochs)
+        w = fit(texts, rest, embedded, epochs, 1)
         pairs = [dict(p, group=corrections.index(x)) for x in corrections if x["class"] in out
                  for p in pairs_of([x], random.Random(2), False)]
         held.append(scores(w, table(texts, pairs, embedded)))
@@ -514,16 +557,16 @@ def main():
     a.add_argument("--cases", help="write pairs with their probabilities there, for the tests")
     a.add_argument("--test", action="append", default=[], help="corrections to report on only")
     a.add_argument("--cache", help="where to keep how texts read")
+    a.add_argument("--jobs", type=int, default=os.cpu_count())
     a.add_argument("--epochs", type=int, default=30)
     a.add_argument("--sure", type=float, nargs=2, help="thresholds, instead of cross-validating")
     a = a.parse_args()
     texts = Texts(Embedder(a.embedder), a.cache)
     load = lambda names: [json.loads(line) for n in names for line in open(n) if line.strip()]
     corrections, test = load(a.files), load(a.test)
-    for x in corrections + test:
-        for t in [x["question"], start_of(x["answer"])] + x["wordings"] + x["neighbours"] + \
-                x["same_subject"]:
-            texts.read(t)
+    texts.read_all([t for x in corrections + test for t in
+                    [x["question"], start_of(x["answer"])] + x["wordings"] + x["neighbours"] +
+                    x["same_subject"]], a.jobs)
     texts.save()
     print(len(corrections), "corrections", len(texts.raw), "texts", flush=True)
     sure = a.sure or [cross_validate(texts, corrections, e, a.epochs) for e in (True, False)]
@@ -531,7 +574,7 @@ def main():
     judges = {}
     for name, embedded, s in (("rvi_judge_embedded", True, sure[0]),
                               ("rvi_judge_spelled", False, sure[1])):
-        w = fit(texts, corrections, embedded, a.epochs)
+        w = fit(texts, corrections, embedded, a.epochs, 1)
         judges[name] = (w, s)
         if test:
             pairs = pairs_of(test, random.Random(2), False)
@@ -543,4 +586,5 @@ def main():
         write_cases(a.cases, texts, corrections, judges)
 
 
-main()
+if __name__ == "__main__":
+    main()

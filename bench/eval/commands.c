@@ -62,6 +62,7 @@ const cli_command cli_commands[] = {
      "corrections as people make them, asked in other words, and what must not have changed",
      "  --each               each correction is taught and asked alone (the default)\n"
      "  --together           all are taught to one learner first, then all are asked\n"
+     "  --beside FILE        corrections that are taught to it too, and not asked\n"
      "  --recognise          nothing is generated: counts what would be spoken, and times it\n"
      "  --trained            all is asked again after training (together: in groups of 20)\n"
      "  --embedder DIR       recognises by meaning (all-MiniLM-L6-v2, where it is in the cache)\n"

@@ -343,6 +343,7 @@ static void write_settings(const eval_settings *s, rvi_buf *out)
 static rv_status open_embedder(eval *e, rv_error *err)
 {
     const eval_options *o = &e->o;
+    const rv_open_options small = {.size = sizeof small, .quantize = 1};
     rvi_buf path = {0};
     const char *cache = e->c->cache_dir;
     rv_status st = RV_OK;
@@ -351,7 +352,7 @@ static rv_status open_embedder(eval *e, rv_error *err)
                       : rvi_buf_printf(&path, "%s/models/all-MiniLM-L6-v2", cache)))
         st = rvi_nomem(err, "path");
     if (!st && (o->embedder || rvi_os_stat(path.data, NULL) == RVI_OS_DIR))
-        st = rv_model_open(&e->embedder, e->model.rt, path.data, NULL, err);
+        st = rv_model_open(&e->embedder, e->model.rt, path.data, &small, err);
     if (!st && e->embedder && !rv_model_get_info(e->embedder)->is_encoder)
         st = rvi_error(err, RV_E_CONFIG, "%s: not an encoder, which --embedder needs", path.data);
     rvi_buf_deinit(&path);

@@ -41,13 +41,15 @@ typedef struct natural_eval {
     size_t n_paths;
     bool together, recognise, trained;
     natural_file file;
-    group *groups; /* the first one: all */
+    const char *beside;     /* a file of corrections that are taught too, and not asked */
+    natural_file neglected; /* what it has */
+    group *groups;          /* the first one: all */
     size_t n_groups;
     size_t (*member)[3]; /* the groups of each correction */
     const char **texts;  /* every question, correction by correction, kind by kind */
     size_t *first;       /* of each correction's texts; one more: their number */
     rv_answer **base;    /* what the model alone answers to each; NULL where it is not needed */
-    timing teaching, beginning;
+    timing teaching, reading, beginning;
     double training; /* seconds */
     size_t n_refused;
     const char *refusal; /* why the first correction of them was not learned */
@@ -207,6 +209,19 @@ static rv_status recognise(natural_eval *v, rv_session *s, size_t correction, rv
     return st;
 }
 
+/* The first request after a lesson was taught has it read: not a part of recognising. */
+static rv_status read_lessons(natural_eval *v, rv_session *s, rv_error *err)
+{
+    rv_message turn = {.role = "user", .content = "Hello!"};
+    rv_chat chat = {.size = sizeof chat, .messages = &turn, .n_messages = 1};
+    rv_learn_plan *plan = NULL;
+    double begun = rvi_os_seconds();
+    rv_status st = rv_learner_begin(v->e.l, s, &chat, &plan, err);
+    if (!st) note_time(&v->reading, begun);
+    rv_free(plan);
+    return st;
+}
+
 /* Asks everything about n corrections; what: beside the progress bar, or NULL. */
 static rv_status ask_about(natural_eval *v, size_t correction, size_t n, stage at, const char *what,
                            rv_error *err)
@@ -221,6 +236,7 @@ static rv_status ask_about(natural_eval *v, size_t correction, size_t n, stage a
     if (v->recognise) {
         rv_session_options o = {.size = sizeof o, .engine = e->engine, .learner = e->l};
         st = rv_session_new(&s, e->model.m, &o, err);
+        if (!st) st = read_lessons(v, s, err);
     } else {
         st = eval_answers(e, e->l, v->texts + first, n_texts, &here, &answers, err);
     }
@@ -262,10 +278,13 @@ static rv_status evaluate_part(natural_eval *v, size_t correction, size_t n, boo
 {
     eval *e = &v->e;
     double seconds = 0;
+    size_t n_beside = v->neglected.n;
     rv_status st = rv_learner_reset(e->l, err);
-    for (size_t i = 0; !st && i < n; i++) {
-        if (bar) cli_progress_show(&e->bar, "teaching", i, n, "");
-        st = teach(v, &v->file.items[correction + i], err);
+    for (size_t i = 0; !st && i < n_beside + n; i++) {
+        if (bar) cli_progress_show(&e->bar, "teaching", i, n_beside + n, "");
+        st = teach(
+            v, i < n_beside ? &v->neglected.items[i] : &v->file.items[correction + i - n_beside],
+            err);
         if (!st && cli_interrupted()) st = rvi_error(err, RV_E_CANCELLED, "interrupted");
     }
     if (bar) cli_progress_end(&e->bar);
@@ -416,6 +435,7 @@ static void print_result(const natural_eval *v, rvi_buf *out)
         rvi_buf_printf(out, "%zu corrections were not learned; the first: %s\n", v->n_refused,
                        v->refusal ? v->refusal : "");
     print_timing("a correction", &v->teaching, out);
+    if (v->recognise) print_timing("reading new lessons", &v->reading, out);
     if (v->recognise) print_timing("a recognition", &v->beginning, out);
 }
 
@@ -426,6 +446,7 @@ static rv_status load(eval *e, rv_error *err)
     natural_eval *v = (natural_eval *)e;
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < v->n_paths; i++) st = natural_load(e, v->paths[i], &v->file, err);
+    if (!st && v->beside) st = natural_load(e, v->beside, &v->neglected, err);
     return st ? st : prepare(v, err);
 }
 
@@ -452,6 +473,7 @@ static int settle_options(cli *c, natural_eval *v, const char **args, int n_args
     if (o->limit < 0 || o->steps < 0 || o->rank < 0 || o->rate < 0)
         return cli_usage(c, "--limit, --steps, --rank and --rate: below 0 is not possible");
     if (each && v->together) return cli_usage(c, "--each or --together, not both");
+    if (v->beside && !v->together) return cli_usage(c, "--beside needs --together");
     if (v->recognise && v->trained)
         return cli_usage(c, "--recognise or --trained, not both: training changes no recognition");
     v->e.uncalibrated = !v->trained;
@@ -472,6 +494,7 @@ int eval_natural(cli *c, int argc, char **argv)
     const cli_option options[] = {
         {"each", 0, CLI_FLAG, &each, NULL},
         {"together", 0, CLI_FLAG, &v.together, NULL},
+        {"beside", 0, CLI_TEXT, &v.beside, NULL},
         {"recognise", 0, CLI_FLAG, &v.recognise, NULL},
         {"trained", 0, CLI_FLAG, &v.trained, NULL},
         {"embedder", 0, CLI_TEXT, &o->embedder, NULL},
@@ -497,5 +520,6 @@ int eval_natural(cli *c, int argc, char **argv)
     rvi_free(v.member);
     rvi_free(v.groups);
     rvi_free(v.file.items);
+    rvi_free(v.neglected.items);
     return code;
 }

@@ -18,9 +18,8 @@ const char *rv_finish_name(rv_finish f)
 
 /* ---- options ---- */
 
-/* As decode/answer.h wants them: max_tokens is a number, top_logprobs -1 asks for none. */
-static rv_status read_options(rv_generate_options *o, const rv_generate_options *given,
-                              rv_sampling *sampling, rv_error *err)
+rv_status rvi_api_read_generate(rv_generate_options *o, const rv_generate_options *given,
+                                rv_sampling *sampling, rv_error *err)
 {
     rv_status st = rvi_api_read_struct(o, sizeof *o, given, "rv_generate_options", err);
     if (!st) st = rvi_api_read_sampling(sampling, o->sampling, err);
@@ -55,21 +54,31 @@ static rv_status avoid_disliked(rv_session *s, rv_error *err)
     return rvi_answer_avoid(s->s, list, n, err);
 }
 
+rv_status rvi_api_apply_lesson(rv_session *s, rv_error *err)
+{
+    rvi_slot slot = {.ids = s->slot.data, .n = s->slot.len};
+    rv_status st = slot.n ? rvi_answer_lock(s->s, &slot, err) : RV_OK;
+    if (!st && s->begun) st = avoid_disliked(s, err);
+    s->spoke = !st && slot.n;
+    s->begun = false;
+    rvi_ids_deinit(&s->slot);
+    return st;
+}
+
 static rv_status start(rv_session *s, const int32_t *prompt, size_t n_prompt,
                        const rv_generate_options *given, rv_error *err)
 {
     rv_generate_options o;
     rv_sampling sampling;
-    rv_status st = read_options(&o, given, &sampling, err);
+    rv_status st = rvi_api_read_generate(&o, given, &sampling, err);
     if (st) return st;
     rvi_api_note_use(s->e->m->rt);
     st = rvi_answer_start(s->s, prompt, n_prompt, &o, err);
-    rvi_slot slot = {.ids = s->slot.data, .n = s->slot.len};
-    if (!st && slot.n && (st = rvi_answer_lock(s->s, &slot, err))) rvi_answer_drop(s->s);
-    if (!st && s->begun && (st = avoid_disliked(s, err))) rvi_answer_drop(s->s);
-    s->spoke = !st && slot.n;
-    s->begun = false;
-    rvi_ids_deinit(&s->slot);
+    if (!st && (st = rvi_api_apply_lesson(s, err))) rvi_answer_drop(s->s);
+    if (st) { /* what was decided was for this answer */
+        s->spoke = s->begun = false;
+        rvi_ids_deinit(&s->slot);
+    }
     return st;
 }
 

@@ -96,6 +96,7 @@ struct rv_session {
     uint64_t lesson;          /* whose answer that is: its event */
     bool spoke;               /* the last answer came from a slot */
     bool begun;               /* the next answer is to `question` */
+    bool unjudged;            /* nobody will judge its answers: none is captured */
     char *question;           /* the last that the learner saw; NULL: none */
     rvi_made_set *held;       /* the learner's adapters that take part; may be NULL */
     rvi_adapter_set composed; /* the session's adapters, then the learner's; n 0: not both */
@@ -189,6 +190,9 @@ rv_status rvi_api_give_plan(const rvi_plan *plan, const char *instructions, rv_l
 rv_status rvi_api_begin_learning(rv_learner *l, rv_session *s, const rvi_json *chat,
                                  rv_learn_plan **out, rv_error *err) RVI_MUST_CHECK;
 
+/* What that decided about the text: for the answer that was just started. */
+rv_status rvi_api_apply_lesson(rv_session *s, rv_error *err) RVI_MUST_CHECK;
+
 /* ---- reading arguments, giving results ---- */
 
 /* Reads a struct that begins with its size, of any version, into a whole one; what is missing is 0,
@@ -198,6 +202,12 @@ rv_status rvi_api_read_struct(void *full, size_t full_size, const void *given, c
 
 rv_status rvi_api_read_sampling(rv_sampling *full, const rv_sampling *given,
                                 rv_error *err) RVI_MUST_CHECK;
+/* As decode/answer.h wants them: max_tokens is a number, top_logprobs -1 asks for none. */
+rv_status rvi_api_read_generate(rv_generate_options *o, const rv_generate_options *given,
+                                rv_sampling *sampling, rv_error *err) RVI_MUST_CHECK;
+/* A copy of the ids of a text that is too long to embed, cut; *cut NULL: nothing need be done. */
+rv_status rvi_api_cut_ids(const rv_model *m, const int32_t *ids, size_t *n, int32_t **cut,
+                          rv_error *err) RVI_MUST_CHECK;
 /* *json, in the arena: what a template sees of the chat. */
 rv_status rvi_api_read_chat(rv_chat *chat, const rvi_json **json, const rv_chat *given,
                             rvi_arena *arena, rv_error *err) RVI_MUST_CHECK;

@@ -4,9 +4,8 @@
 #include "api/api.h"
 #include "decode/embed.h"
 
-/* A copy of the ids of a text that is too long, cut; *cut stays NULL where nothing need be done. */
-static rv_status cut_ids(const rv_model *m, const int32_t *ids, size_t *n, int32_t **cut,
-                         rv_error *err)
+rv_status rvi_api_cut_ids(const rv_model *m, const int32_t *ids, size_t *n, int32_t **cut,
+                          rv_error *err)
 {
     size_t most = (size_t)rvi_model_max_text(m->model);
     *cut = NULL;
@@ -26,7 +25,7 @@ static rv_status embed(rv_engine *e, const int32_t *ids, size_t n, const rv_embe
     int32_t *cut = NULL;
     rvi_seq seq = {0};
     rvi_embed_options inner = {.pooling = o->pooling, .normalize = !o->keep_length};
-    rv_status st = !o->refuse_long ? cut_ids(e->m, ids, &n, &cut, err) : RV_OK;
+    rv_status st = !o->refuse_long ? rvi_api_cut_ids(e->m, ids, &n, &cut, err) : RV_OK;
     if (!st && n > (size_t)e->e->o.n_tokens)
         st =
             rvi_error(err, RV_E_TOO_LONG, "the text has %zu tokens, but the engine has room for %d",

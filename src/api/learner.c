@@ -257,7 +257,8 @@ rv_status rvi_api_begin_learning(rv_learner *l, rv_session *s, const rvi_json *c
     rvi_ids slot = {0};
     rvi_capture *capture = NULL;
     bool other = s->learner != l;
-    if (!st && (other || !s->capture)) st = rvi_learner_capture(l->l, &capture, err);
+    if (!st && !s->unjudged && (other || !s->capture))
+        st = rvi_learner_capture(l->l, &capture, err);
     if (!st) {
         const char *last = n ? turns[n - 1] : "";
         question = rvi_alloc_array(strlen(last) + 1, 1);

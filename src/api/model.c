@@ -177,7 +177,10 @@ static rv_status finish_open(rv_model *m, rvi_source *take, const char *dir,
             m->vocab_source = take;
         else
             st = rvi_model_new(&m->model, m->rt->be, take,
-                               &(rvi_open_progress){o->progress, o->progress_ctx}, err);
+                               &(rvi_model_options){.progress = o->progress,
+                                                    .progress_ctx = o->progress_ctx,
+                                                    .quantize = o->quantize != 0},
+                               err);
     }
     if (!take && dir) st = dir_arch_name(dir, arch, sizeof arch, err);
     if (!st && dir) st = tokenizer_from_dir(m, dir, err);

@@ -33,6 +33,31 @@ void rvi_thread_sleep(double seconds)
     (void)seconds;
 }
 
+struct rvi_lock {
+    int unused;
+};
+
+rv_status rvi_lock_new(rvi_lock **out, rv_error *err)
+{
+    *out = rvi_zalloc(sizeof **out);
+    return *out ? RV_OK : rvi_nomem(err, "lock");
+}
+
+void rvi_lock_free(rvi_lock *l)
+{
+    rvi_free(l);
+}
+
+void rvi_lock_take(rvi_lock *l)
+{
+    (void)l;
+}
+
+void rvi_lock_give(rvi_lock *l)
+{
+    (void)l;
+}
+
 rv_status rvi_wakeup_new(rvi_wakeup **out, rv_error *err)
 {
     *out = NULL;
@@ -168,6 +193,35 @@ void rvi_thread_sleep(double seconds)
     struct timespec t = timespec_of(seconds);
     while (nanosleep(&t, &t) && errno == EINTR) {
     }
+}
+
+struct rvi_lock {
+    pthread_mutex_t mutex;
+};
+
+rv_status rvi_lock_new(rvi_lock **out, rv_error *err)
+{
+    *out = rvi_zalloc(sizeof **out);
+    if (!*out) return rvi_nomem(err, "lock");
+    pthread_mutex_init(&(*out)->mutex, NULL);
+    return RV_OK;
+}
+
+void rvi_lock_free(rvi_lock *l)
+{
+    if (!l) return;
+    pthread_mutex_destroy(&l->mutex);
+    rvi_free(l);
+}
+
+void rvi_lock_take(rvi_lock *l)
+{
+    pthread_mutex_lock(&l->mutex);
+}
+
+void rvi_lock_give(rvi_lock *l)
+{
+    pthread_mutex_unlock(&l->mutex);
 }
 
 struct rvi_wakeup {

@@ -27,6 +27,15 @@ void rvi_thread_hurry(void);
 
 void rvi_thread_sleep(double seconds);
 
+/* A mutex: held for moments, never while something is computed or a callback runs. Without threads
+ * it does nothing. */
+typedef struct rvi_lock rvi_lock;
+
+rv_status rvi_lock_new(rvi_lock **out, rv_error *err) RVI_MUST_CHECK;
+void rvi_lock_free(rvi_lock *l); /* accepts NULL; nobody holds it */
+void rvi_lock_take(rvi_lock *l);
+void rvi_lock_give(rvi_lock *l);
+
 /* A wakeup is posted by one thread and awaited by another. It remembers one post, so a post before
  * the wait is not lost. */
 typedef struct rvi_wakeup rvi_wakeup;

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/os.h"
 #include "base/rng.h"
+#include "cli/bench_service.h"
 #include "cli/cli.h"
 #include "cli/expect.h"
 
@@ -502,18 +503,40 @@ int cli_bench(cli *c, int argc, char **argv)
 {
     static const bench none = {.n_prompt = 512, .n_gen = 128, .repeat = 5, .parallel = 1};
     bench b = none;
-    bool json = false, csv = false, done;
-    const cli_option table[] = {
-        {"prompt", 'p', CLI_INT, &b.n_prompt, NULL}, {"tokens", 'n', CLI_INT, &b.n_gen, NULL},
-        {"depth", 'd', CLI_INT, &b.depth, NULL},     {"repeat", 'r', CLI_INT, &b.repeat, NULL},
-        {"parallel", 0, CLI_INT, &b.parallel, NULL}, {"ops", 0, CLI_FLAG, &b.ops, NULL},
-        {"json", 0, CLI_FLAG, &json, NULL},          {"csv", 0, CLI_FLAG, &csv, NULL}};
+    bench_load load = {0};
+    bool json = false, csv = false, service = false, done;
+    const cli_option table[] = {{"prompt", 'p', CLI_INT, &b.n_prompt, NULL},
+                                {"tokens", 'n', CLI_INT, &b.n_gen, NULL},
+                                {"depth", 'd', CLI_INT, &b.depth, NULL},
+                                {"repeat", 'r', CLI_INT, &b.repeat, NULL},
+                                {"parallel", 0, CLI_INT, &b.parallel, NULL},
+                                {"ops", 0, CLI_FLAG, &b.ops, NULL},
+                                {"json", 0, CLI_FLAG, &json, NULL},
+                                {"csv", 0, CLI_FLAG, &csv, NULL},
+                                {"service", 0, CLI_FLAG, &service, NULL},
+                                {"rate", 0, CLI_FLOAT, &load.rate, NULL},
+                                {"long", 0, CLI_INT, &load.long_one, NULL},
+                                {"shared", 0, CLI_INT, &load.shared, NULL},
+                                {"token-ms", 0, CLI_FLOAT, &load.token_ms, NULL}};
     const char *args[1];
     int n_args, code = cli_parse(c, table, RVI_COUNT(table), argc, argv, args, 1, &n_args, &done);
     if (code || done) return code;
     if (!n_args) return cli_usage(c, CLI_MODEL_NEEDED);
     if (json + csv + b.ops > 1) return cli_usage(c, "give one of --json, --csv and --ops");
     if ((code = check(c, &b))) return code;
+    if (!service && (load.rate > 0 || load.long_one || load.shared || load.token_ms > 0))
+        return cli_usage(c, "--rate, --long, --shared and --token-ms need --service");
+    if (service) {
+        if (csv || b.ops || b.depth) return cli_usage(c, "--service takes no --csv, --ops and -d");
+        if (!b.n_prompt || !b.n_gen) return cli_usage(c, "--service needs -p and -n above 0");
+        load.name = args[0];
+        load.n_prompt = b.n_prompt;
+        load.n_gen = b.n_gen;
+        load.clients = b.parallel;
+        load.repeat = b.repeat;
+        load.json = json;
+        return cli_bench_service(c, &load);
+    }
 
     rv_error err = {0};
     rvi_buf out = {0};

@@ -84,7 +84,13 @@ const cli_command cli_commands[] = {
      "  --parallel N         sequences that decode together (1)\n"
      "  --ops                show where the time goes: each op with its share, GB/s, GOP/s, and "
      "the roofline\n"
-     "  --json, --csv        with the field names of llama-bench\n",
+     "  --json, --csv        with the field names of llama-bench\n"
+     "  --service            many clients (--parallel) of one service, each a prompt of -p and an "
+     "answer of -n tokens, beside the same load without it\n"
+     "  --rate R             service: also requests at random times, R a second\n"
+     "  --long N             service: also streams while a prompt of N tokens is read\n"
+     "  --shared N           service: also a second prompt with N tokens of the first\n"
+     "  --token-ms X         service: time between two tokens to aim for (50)\n",
      cli_bench, NULL},
     {"doctor", "[MODEL]", "measure this machine and suggest what to run on it (some seconds)",
      "  --json               as one JSON object\n"

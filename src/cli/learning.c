@@ -66,7 +66,7 @@ rv_status cli_learning_explain(const cli_learning *l, rv_status st, rv_error *er
 static void open_embedder(cli_learning *l, const cli *c, const cli_model *m)
 {
     const rvi_hub_model *known = rvi_hub_find("minilm");
-    rv_open_options o = {.size = sizeof o};
+    rv_open_options o = {.size = sizeof o, .quantize = 1};
     rvi_buf path = {0};
     rv_error why = {0};
     if (!c->cache_dir || !rvi_hub_present(c->cache_dir, known)) return;

@@ -143,6 +143,10 @@ static const struct limit {
     {"depth", 0, 1 << 20, false},
     {"repeat", 1, 1000, false},
     {"parallel", 1, 1024, false},
+    {"rate", 0, 1e6, false},
+    {"long", 0, 1 << 20, false},
+    {"shared", 0, 1 << 20, false},
+    {"token-ms", 0, 1e6, false},
 };
 
 static const struct {

@@ -13,8 +13,9 @@ struct rvi_answer {
     rvi_answer *next; /* in the engine's list while under way */
     rvi_session *s;
     rv_generate_options o;
-    char **stop; /* copies of the stop strings */
-    rvi_sampler *sampler;
+    char **stop;          /* copies of the stop strings */
+    rvi_reader reader;    /* read NULL: the prompt is continued, not read */
+    rvi_sampler *sampler; /* NULL: a reader needs none */
     rvi_detok detok;
     rvi_stop stops;
     rvi_buf piece;
@@ -28,7 +29,8 @@ struct rvi_answer {
     size_t n_avoid;
     rvi_generated out;
     int max_tokens;
-    int n_rows;     /* in the step being computed */
+    int n_rows;     /* in the step being computed, */
+    int first_row;  /* from this one on */
     int logits_at;  /* place of its logits in that; -1: none */
     int32_t picked; /* from these logits; -1: not yet */
     rv_status pick_status;
@@ -89,17 +91,15 @@ void rvi_answer_drop(rvi_session *s)
     s->answer = NULL;
 }
 
-static rv_status check(const rvi_session *s, const int32_t *prompt, size_t n_prompt,
-                       const rv_generate_options *o, rv_error *err)
+rv_status rvi_answer_check(const rvi_engine *e, int n_context, size_t n_prompt,
+                           const rv_generate_options *o, rv_error *err)
 {
-    if (s->answer)
-        return rvi_error(err, RV_E_STATE, "the session has an answer that was not finished");
     if (!n_prompt) return rvi_error(err, RV_E_INVALID, "the prompt is empty");
-    if (n_prompt >= (size_t)s->n_context)
+    if (n_prompt >= (size_t)n_context)
         return rvi_error(err, RV_E_TOO_LONG,
                          "the prompt has %zu tokens, but the context holds %d: shorten it or ask "
                          "for a larger context",
-                         n_prompt, s->n_context);
+                         n_prompt, n_context);
     if (o->max_tokens < 0)
         return rvi_error(err, RV_E_CONFIG, "max_tokens must not be negative (got %d)",
                          o->max_tokens);
@@ -113,9 +113,18 @@ static rv_status check(const rvi_session *s, const int32_t *prompt, size_t n_pro
     for (size_t i = 0; i < o->n_stop; i++)
         if (!o->stop[i] || !o->stop[i][0])
             return rvi_error(err, RV_E_CONFIG, "stop string %zu is empty", i + 1);
-    if (o->n_stop && !s->e->t)
+    if (o->n_stop && !e->t)
         return rvi_error(err, RV_E_CONFIG, "stop strings need a tokenizer, which this model lacks");
-    return rvi_engine_check_ids(s->e, prompt, n_prompt, err);
+    return RV_OK;
+}
+
+static rv_status check(const rvi_session *s, const int32_t *prompt, size_t n_prompt,
+                       const rv_generate_options *o, rv_error *err)
+{
+    if (s->answer)
+        return rvi_error(err, RV_E_STATE, "the session has an answer that was not finished");
+    rv_status st = rvi_answer_check(s->e, s->n_context, n_prompt, o, err);
+    return st ? st : rvi_engine_check_ids(s->e, prompt, n_prompt, err);
 }
 
 static bool copy_stops(rvi_answer *a, const rv_generate_options *o, size_t *longest)
@@ -161,8 +170,24 @@ static bool reserve(rvi_answer *a)
     return true;
 }
 
-rv_status rvi_answer_start(rvi_session *s, const int32_t *prompt, size_t n_prompt,
-                           const rv_generate_options *o, rv_error *err)
+/* Sampler, text, what is recorded: everything that continuing a prompt needs. */
+static rv_status prepare(rvi_answer *a, rv_error *err)
+{
+    const rvi_engine *e = a->s->e;
+    rv_sampling sampling;
+    a->capture = a->s->capture;
+    rv_status st = rvi_sampler_new(&a->sampler, a->o.sampling, e->m->hp.n_vocab, e->t, err);
+    if (!st && !reserve(a)) st = rvi_nomem(err, "answer");
+    if (st) return st;
+    rvi_sampling_read(&sampling, a->o.sampling);
+    a->temperature = sampling.temperature;
+    if (a->capture) rvi_capture_begin(a->capture);
+    if (e->t) rvi_detok_init(&a->detok, e->t, RVI_TOK_SKIP_SPECIAL);
+    return RV_OK;
+}
+
+static rv_status start(rvi_session *s, const int32_t *prompt, size_t n_prompt,
+                       const rv_generate_options *o, const rvi_reader *reader, rv_error *err)
 {
     rvi_engine *e = s->e;
     rv_status st = check(s, prompt, n_prompt, o, err);
@@ -175,22 +200,19 @@ rv_status rvi_answer_start(rvi_session *s, const int32_t *prompt, size_t n_promp
     a->max_tokens = RVI_MIN(o->max_tokens, s->n_context - (int)n_prompt);
     a->out.finish = RV_FINISH_ERROR;
     a->logits_at = -1;
-    a->capture = s->capture;
-    rv_sampling sampling;
-    st = rvi_sampler_new(&a->sampler, o->sampling, e->m->hp.n_vocab, e->t, err);
-    if (!st && !reserve(a)) st = rvi_nomem(err, "answer");
+    if (reader)
+        a->reader = *reader;
+    else
+        st = prepare(a, err);
     if (st) {
         answer_free(a);
         return st;
     }
-    rvi_sampling_read(&sampling, o->sampling);
-    a->temperature = sampling.temperature;
-    if (a->capture) rvi_capture_begin(a->capture);
-    if (e->t) rvi_detok_init(&a->detok, e->t, RVI_TOK_SKIP_SPECIAL);
     a->o.sampling = NULL; /* the sampler has its own copy */
     a->start = rvi_os_seconds();
     a->out.n_prompt = (int)n_prompt;
     int rope_set = rvi_rope_set(&e->m->rope, (int)n_prompt + a->max_tokens);
+    if (reader) rvi_session_suspend(s); /* every row is to be computed */
     a->out.n_reused = rvi_session_reuse(s, prompt, n_prompt, rope_set, true);
     memcpy(s->past.data + s->past.len, prompt + s->past.len,
            (n_prompt - s->past.len) * sizeof *prompt);
@@ -201,6 +223,21 @@ rv_status rvi_answer_start(rvi_session *s, const int32_t *prompt, size_t n_promp
     while (*end) end = &(*end)->next;
     *end = a;
     return RV_OK;
+}
+
+rv_status rvi_answer_start(rvi_session *s, const int32_t *prompt, size_t n_prompt,
+                           const rv_generate_options *o, rv_error *err)
+{
+    return start(s, prompt, n_prompt, o, NULL, err);
+}
+
+rv_status rvi_answer_start_reading(rvi_session *s, const int32_t *prompt, size_t n_prompt,
+                                   const rvi_reader *reader, const rv_generate_options *o,
+                                   rv_error *err)
+{
+    rv_generate_options read = {
+        .size = sizeof read, .top_logprobs = -1, .on_event = o->on_event, .ctx = o->ctx};
+    return start(s, prompt, n_prompt, &read, reader, err);
 }
 
 rv_status rvi_answer_lock(rvi_session *s, const rvi_slot *slot, rv_error *err)
@@ -324,7 +361,8 @@ static void end_answer(rvi_answer *a, rv_finish finish, rv_status st)
     rvi_generated *out = &a->out;
     unlink_answer(a);
     a->ended = true;
-    if (!st && finish != RV_FINISH_STOP && finish != RV_FINISH_CANCELLED) st = emit(a, -1, NULL);
+    if (!st && a->sampler && finish != RV_FINISH_STOP && finish != RV_FINISH_CANCELLED)
+        st = emit(a, -1, NULL);
     if (a->stops.hit) finish = RV_FINISH_STOP;
     out->finish = st ? RV_FINISH_ERROR : finish;
     a->status = st;
@@ -533,26 +571,32 @@ static void pick_together(rvi_engine *e)
     if (n > 1) be->ops->run(be, pick_task, &p, n);
 }
 
-static int waiting(const rvi_answer *a)
+int rvi_answer_waiting(const rvi_session *s)
 {
-    return (int)(a->s->past.len - (size_t)a->s->seq.len);
+    return (int)(s->past.len - (size_t)s->seq.len);
 }
 
-/* Adds the rows of one answer that fit. */
+static int waiting(const rvi_answer *a)
+{
+    return rvi_answer_waiting(a->s);
+}
+
+/* Adds the rows of one answer that fit and are allowed. */
 static void add_rows(rvi_engine *e, rvi_answer *a)
 {
-    int n = RVI_MIN(waiting(a), rvi_engine_room(e));
-    bool whole = n == waiting(a);
-    if (whole && !rvi_engine_logits_room(e)) n--; /* its last row waits for the next step */
+    int n = RVI_MIN(RVI_MIN(waiting(a), a->s->allowed), rvi_engine_room(e));
+    bool picks_one = !a->reader.read && n == waiting(a);
+    if (picks_one && !rvi_engine_logits_room(e)) n--; /* its last row waits for the next step */
     if (n < 1) return;
-    whole = n == waiting(a);
+    picks_one = picks_one && n == waiting(a);
     int at = e->n_logits;
-    rv_status st = rvi_engine_add(e, a->s, n, a->s->adapters, whole, &a->error);
+    a->first_row = e->n_rows;
+    rv_status st = rvi_engine_add(e, a->s, n, a->s->adapters, picks_one, &a->error);
     if (st)
         end_answer(a, RV_FINISH_ERROR, st);
     else
         a->n_rows = n;
-    if (!st && whole) a->logits_at = at;
+    if (!st && picks_one) a->logits_at = at;
 }
 
 /* Answers that got logits go to the end of the list, so that all have their turn when there are
@@ -624,6 +668,18 @@ static rv_status compute_step(rvi_engine *e, const rvi_session *only, rv_error *
     return st;
 }
 
+/* Readers come after all picks: reading may overwrite the step's logits. */
+static void read_rows(rvi_engine *e)
+{
+    for (rvi_answer *a = e->answers, *next; a; a = next) {
+        next = a->next;
+        if (!a->n_rows || !a->reader.read) continue;
+        rv_status st = a->reader.read(a->reader.ctx, e, a->first_row, a->n_rows,
+                                      a->s->seq.len - a->n_rows, &a->error);
+        if (st || !waiting(a)) end_answer(a, RV_FINISH_LENGTH, st);
+    }
+}
+
 size_t rvi_answer_advance(rvi_engine *e, const rvi_session *only)
 {
     rvi_answer *a, *next;
@@ -641,6 +697,7 @@ size_t rvi_answer_advance(rvi_engine *e, const rvi_session *only)
         else if (a->logits_at >= 0)
             take_token(a, rvi_engine_logits(e, a->logits_at));
     }
+    if (!st) read_rows(e);
     if (!only) rotate(e);
     size_t running = 0;
     for (a = e->answers; a; a = a->next) running += takes_part(a, only);

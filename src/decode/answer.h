@@ -29,6 +29,26 @@ void rvi_generated_deinit(rvi_generated *g);
 /* Options are those of the public header, already completed to full size; they are copied. */
 rv_status rvi_answer_start(rvi_session *s, const int32_t *prompt, size_t n_prompt,
                            const rv_generate_options *o, rv_error *err) RVI_MUST_CHECK;
+/* Instead of continuing a prompt: reads its rows. Called after each step that had some of them, the
+ * engine's rows first .. first + n - 1 at positions pos .. pos + n - 1 of the session, in order;
+ * again from 0 on if the session was suspended. The workspace holds them until it returns. An error
+ * ends the answer. */
+typedef struct rvi_reader {
+    rv_status (*read)(void *ctx, const rvi_engine *e, int first, int n, int pos, rv_error *err);
+    void *ctx;
+} rvi_reader;
+
+/* An answer without tokens, which ends when all of the prompt was read. Nothing is reused. o:
+ * on_event and ctx count. */
+rv_status rvi_answer_start_reading(rvi_session *s, const int32_t *prompt, size_t n_prompt,
+                                   const rvi_reader *reader, const rv_generate_options *o,
+                                   rv_error *err) RVI_MUST_CHECK;
+/* Would these options of an answer be taken? The prompt has n_prompt tokens. */
+rv_status rvi_answer_check(const rvi_engine *e, int n_context, size_t n_prompt,
+                           const rv_generate_options *o, rv_error *err) RVI_MUST_CHECK;
+/* Tokens of the session's past that are not in its pages; an answer that decodes has 1. */
+int rvi_answer_waiting(const rvi_session *s);
+
 /* An answer to reproduce: while the generated ids equal ids[0 .. j-1], the logit of ids[j] is
  * raised to `margin` above the largest before the sampler sees them. Masked tokens stay masked;
  * logprobs are those of the unchanged logits. The last id may be an end token. */

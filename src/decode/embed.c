@@ -14,8 +14,8 @@ size_t rvi_embed_cut(const rvi_model *m, int32_t *ids, size_t n, size_t n_after)
     return most;
 }
 
-static rv_status check(const rvi_model *m, int max_rows, const int32_t *ids, size_t n,
-                       const rvi_embed_options *o, rv_error *err)
+rv_status rvi_embed_check(const rvi_model *m, int max_rows, const int32_t *ids, size_t n,
+                          const rvi_embed_options *o, rv_error *err)
 {
     const char *refused = m->source->embedding.refused;
     if (!n) return rvi_error(err, RV_E_INVALID, "there are no tokens to embed");
@@ -39,16 +39,48 @@ static rv_status check(const rvi_model *m, int max_rows, const int32_t *ids, siz
     return RV_OK;
 }
 
-typedef struct pooler {
+struct rvi_pooler {
+    const rvi_model *m;
     rv_pooling pooling;
+    bool normalize;
     int width;
     size_t n;
     double *sum; /* mean: over the rows so far, in their order; otherwise the one row */
     float *row;
-} pooler;
+};
 
-static void take_row(pooler *p, rvi_workspace *ws, int row, size_t pos)
+rv_status rvi_pooler_new(rvi_pooler **out, const rvi_model *m, size_t n, const rvi_embed_options *o,
+                         rv_error *err)
 {
+    *out = NULL;
+    rvi_pooler *p = rvi_zalloc(sizeof *p);
+    if (!p) return rvi_nomem(err, "embedding");
+    p->m = m;
+    p->pooling = o->pooling == RV_POOLING_DEFAULT ? rvi_model_pooling(m) : o->pooling;
+    p->normalize = o->normalize;
+    p->width = m->hp.n_embd;
+    p->n = n;
+    p->sum = rvi_zalloc_array((size_t)p->width, sizeof *p->sum);
+    p->row = rvi_alloc_array((size_t)p->width, sizeof *p->row);
+    if (!p->sum || !p->row) {
+        rvi_pooler_free(p);
+        return rvi_nomem(err, "embedding");
+    }
+    *out = p;
+    return RV_OK;
+}
+
+void rvi_pooler_free(rvi_pooler *p)
+{
+    if (!p) return;
+    rvi_free(p->sum);
+    rvi_free(p->row);
+    rvi_free(p);
+}
+
+void rvi_pooler_take(rvi_pooler *p, rvi_workspace *ws, int row, size_t pos)
+{
+    if (!pos) memset(p->sum, 0, (size_t)p->width * sizeof *p->sum);
     if ((p->pooling == RV_POOLING_FIRST && pos != 0) ||
         (p->pooling == RV_POOLING_LAST && pos != p->n - 1))
         return;
@@ -56,13 +88,12 @@ static void take_row(pooler *p, rvi_workspace *ws, int row, size_t pos)
     for (int i = 0; i < p->width; i++) p->sum[i] += (double)p->row[i];
 }
 
-static rv_status finish(const rvi_model *m, const pooler *p, bool normalize, float *out,
-                        rv_error *err)
+rv_status rvi_pooler_finish(const rvi_pooler *p, float *out, rv_error *err)
 {
     double squares = 0, scale = p->pooling == RV_POOLING_MEAN ? 1.0 / (double)p->n : 1.0;
     for (int i = 0; i < p->width; i++) squares += p->sum[i] * p->sum[i];
     if (!isfinite(squares)) {
-        const char *broken = rvi_model_find_broken_tensor(m);
+        const char *broken = rvi_model_find_broken_tensor(p->m);
         if (broken)
             return rvi_error(err, RV_E_GENERATION,
                              "the model file is damaged: tensor '%s' holds a value that is not a "
@@ -70,13 +101,13 @@ static rv_status finish(const rvi_model *m, const pooler *p, bool normalize, flo
                              broken);
         return rvi_error(err, RV_E_GENERATION, "the model's output is not finite");
     }
-    if (normalize && squares > 0) scale = 1.0 / sqrt(squares);
+    if (p->normalize && squares > 0) scale = 1.0 / sqrt(squares);
     for (int i = 0; i < p->width; i++) out[i] = (float)(p->sum[i] * scale);
     return RV_OK;
 }
 
 static rv_status run(const rvi_model *m, rvi_workspace *ws, rvi_seq *seq, rvi_row *rows,
-                     int max_rows, const int32_t *ids, pooler *p, rv_error *err)
+                     int max_rows, const int32_t *ids, rvi_pooler *p, rv_error *err)
 {
     int rope_set = rvi_rope_set(&m->rope, (int)p->n);
     for (size_t at = 0; at < p->n; at += (size_t)max_rows) {
@@ -89,7 +120,7 @@ static rv_status run(const rvi_model *m, rvi_workspace *ws, rvi_seq *seq, rvi_ro
                                 .token = ids[at + (size_t)i],
                                 .rope_set = rope_set};
         rvi_model_forward(m, ws, rows, n);
-        for (int i = 0; i < n; i++) take_row(p, ws, i, at + (size_t)i);
+        for (int i = 0; i < n; i++) rvi_pooler_take(p, ws, i, at + (size_t)i);
     }
     return RV_OK;
 }
@@ -98,22 +129,18 @@ rv_status rvi_embed(const rvi_model *m, rvi_workspace *ws, rvi_seq *scratch_seq,
                     const int32_t *ids, size_t n, const rvi_embed_options *o, float *out,
                     rv_error *err)
 {
-    rv_status st = check(m, max_rows, ids, n, o, err);
+    rvi_pooler *p = NULL;
+    rvi_row *rows = NULL;
+    rv_status st = rvi_embed_check(m, max_rows, ids, n, o, err);
     if (st) return st;
-    pooler p = {.pooling = o->pooling == RV_POOLING_DEFAULT ? rvi_model_pooling(m) : o->pooling,
-                .width = m->hp.n_embd,
-                .n = n};
     size_t chunk = RVI_MIN(n, (size_t)max_rows);
-    rvi_row *rows = rvi_alloc_array(chunk, sizeof *rows);
-    p.sum = rvi_zalloc_array((size_t)p.width, sizeof *p.sum);
-    p.row = rvi_alloc_array((size_t)p.width, sizeof *p.row);
-    if (!rows || !p.sum || !p.row) st = rvi_nomem(err, "embedding");
-    if (!st) st = run(m, ws, scratch_seq, rows, (int)chunk, ids, &p, err);
+    st = rvi_pooler_new(&p, m, n, o, err);
+    if (!st && !(rows = rvi_alloc_array(chunk, sizeof *rows))) st = rvi_nomem(err, "embedding");
+    if (!st) st = run(m, ws, scratch_seq, rows, (int)chunk, ids, p, err);
     if (!st) st = rvi_source_check(m->source, err);
-    if (!st) st = finish(m, &p, o->normalize, out, err);
+    if (!st) st = rvi_pooler_finish(p, out, err);
     rvi_seq_truncate(scratch_seq, 0);
     rvi_free(rows);
-    rvi_free(p.sum);
-    rvi_free(p.row);
+    rvi_pooler_free(p);
     return st;
 }

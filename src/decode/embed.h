@@ -18,6 +18,22 @@ rv_status rvi_embed(const rvi_model *m, rvi_workspace *ws, rvi_seq *scratch_seq,
                     const int32_t *ids, size_t n, const rvi_embed_options *o, float *out,
                     rv_error *err) RVI_MUST_CHECK;
 
+/* Pools the rows of a text as they are computed, in any pieces and in order; a row at position 0
+ * begins anew. */
+typedef struct rvi_pooler rvi_pooler;
+
+/* Of a text of n ids; m is borrowed. */
+rv_status rvi_pooler_new(rvi_pooler **out, const rvi_model *m, size_t n, const rvi_embed_options *o,
+                         rv_error *err) RVI_MUST_CHECK;
+void rvi_pooler_free(rvi_pooler *p); /* accepts NULL */
+/* The row of the last forward in ws that is at position pos of the text. */
+void rvi_pooler_take(rvi_pooler *p, rvi_workspace *ws, int row, size_t pos);
+/* out: n_embd floats; all rows were taken. */
+rv_status rvi_pooler_finish(const rvi_pooler *p, float *out, rv_error *err) RVI_MUST_CHECK;
+/* Would these ids be embedded by steps of max_rows? */
+rv_status rvi_embed_check(const rvi_model *m, int max_rows, const int32_t *ids, size_t n,
+                          const rvi_embed_options *o, rv_error *err) RVI_MUST_CHECK;
+
 /* Cuts the ids of a text as the model's own code does when they are more than rvi_model_max_text:
  * the beginning stays, and the last n_after ids (those that the tokenizer put behind the text).
  * Returns how many are left. */

@@ -103,6 +103,7 @@ rv_status rvi_session_new(rvi_session **out, rvi_engine *e, int n_context,
     if (!s) return rvi_nomem(err, "session");
     s->e = e;
     s->n_context = n_context;
+    s->allowed = INT32_MAX;
     s->adapters = adapters;
     s->owner = owner;
     atomic_init(&s->cancelled, false);
@@ -165,6 +166,17 @@ int rvi_session_reuse(rvi_session *s, const int32_t *ids, size_t n, int rope_set
     rvi_seq_truncate(&s->seq, (int)same);
     s->past.len = same;
     return (int)same;
+}
+
+void rvi_session_suspend(rvi_session *s)
+{
+    rvi_seq_truncate(&s->seq, 0);
+}
+
+void rvi_session_adopt(rvi_session *s, const int32_t *pages, int len)
+{
+    rvi_seq_adopt(&s->seq, pages, len);
+    for (int i = 0; i < len; i++) s->sets[i] = serial(s->adapters);
 }
 
 rv_status rvi_session_sync(rvi_session *s, const int32_t *ids, size_t n, size_t *n_reused,

@@ -63,6 +63,7 @@ struct rvi_session {
     uint64_t *sets;
     int n_context;
     int rope_set;
+    int allowed; /* rows of its answer that a step may take; INT32_MAX: as many as fit */
     const rvi_adapter_set *adapters; /* of rows that name no other; NULL: none */
     atomic_bool cancelled;
     atomic_bool in_step; /* the current step has rows of this session; a cancel must stop it */
@@ -85,6 +86,13 @@ void rvi_session_free(rvi_session *s); /* accepts NULL; drops an answer */
 /* Cuts the past to the part that ids can reuse, without the last token if its logits are wanted.
  * rope_set: that of the declared length of the timeline. Returns the number of tokens reused. */
 int rvi_session_reuse(rvi_session *s, const int32_t *ids, size_t n, int rope_set, bool want_logits);
+
+/* Gives the session's pages back. What they held waits to be computed again: an answer that is
+ * under way goes on as if nothing had happened, with the same bits. */
+void rvi_session_suspend(rvi_session *s);
+/* Shares the first len positions of these pages, which hold the keys and values of the session's
+ * first len tokens, computed with its adapters and rotary factors. The session has no pages. */
+void rvi_session_adopt(rvi_session *s, const int32_t *pages, int len);
 
 /* Cancels the session's computation. A step that has rows of this session stops within milliseconds
  * and is repeated for the other sessions. May be called from any thread or signal handler. */

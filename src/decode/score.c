@@ -6,8 +6,8 @@
 
 enum { LOGIT_ROWS = 64 };
 
-static void score_rows(const rvi_scorer *s, const int32_t *next, int from, int to, float *log_p,
-                       double *sum)
+void rvi_score_rows(const rvi_scorer *s, const int32_t *next, int from, int to, float *log_p,
+                    double *sum)
 {
     int n_vocab = s->m->hp.n_vocab;
     for (int k; from < to; from += k) {
@@ -43,7 +43,7 @@ rv_status rvi_score(const rvi_scorer *s, const int32_t *ids, int n, int first, i
         rvi_model_forward(s->m, s->ws, s->rows, rows);
         int from = RVI_MAX(first - at, 0), to = RVI_MIN(rows, n - 1 - at);
         if (from >= to) continue;
-        score_rows(s, ids + at + 1, from, to, log_p, sum);
+        rvi_score_rows(s, ids + at + 1, from, to, log_p, sum);
         if (log_p) log_p += to - from;
     }
     rv_status st = rvi_source_check(s->m->source, err);

@@ -19,4 +19,9 @@ typedef struct rvi_scorer {
 rv_status rvi_score(const rvi_scorer *s, const int32_t *ids, int n, int first, int32_t bos,
                     float *log_p, double *sum, rv_error *err) RVI_MUST_CHECK;
 
+/* What follows the forward pass: the same for its rows from .. to - 1, of which row i is followed
+ * by next[i]. Of s it takes m, ws, rows and max_logits. */
+void rvi_score_rows(const rvi_scorer *s, const int32_t *next, int from, int to, float *log_p,
+                    double *sum);
+
 #endif

@@ -7,8 +7,9 @@
 struct rvi_pages {
     rvi_backend *be;
     rvi_kv_store *store;
-    int total, n_free;
+    int total, n_free, n_idle;
     int32_t *refs;
+    bool *kept;         /* by somebody who is no sequence */
     int32_t *free_list; /* the first n_free are free pages */
 };
 
@@ -21,9 +22,10 @@ rv_status rvi_pages_new(rvi_pages **out, rvi_backend *be, const rvi_kv_spec *spe
     p->be = be;
     p->total = p->n_free = (int)n;
     p->refs = rvi_zalloc_array(n, sizeof *p->refs);
+    p->kept = rvi_zalloc_array(n, sizeof *p->kept);
     p->free_list = rvi_alloc_array(n, sizeof *p->free_list);
     rv_status st = RV_OK;
-    if (!p->refs || !p->free_list) st = rvi_nomem(err, "page pool");
+    if (!p->refs || !p->kept || !p->free_list) st = rvi_nomem(err, "page pool");
     rvi_kv_spec full = *spec;
     full.n_pages = (int)n;
     if (!st) st = be->ops->kv_new(be, &p->store, &full, err);
@@ -41,6 +43,7 @@ void rvi_pages_free(rvi_pages *p)
     if (!p) return;
     p->be->ops->kv_free(p->be, p->store);
     rvi_free(p->refs);
+    rvi_free(p->kept);
     rvi_free(p->free_list);
     rvi_free(p);
 }
@@ -48,6 +51,11 @@ void rvi_pages_free(rvi_pages *p)
 int rvi_pages_in_use(const rvi_pages *p)
 {
     return p->total - p->n_free;
+}
+
+int rvi_pages_total(const rvi_pages *p)
+{
+    return p->total;
 }
 
 int rvi_pages_refs(const rvi_pages *p, int32_t page)
@@ -72,9 +80,34 @@ static int32_t take(rvi_pages *p)
     return page;
 }
 
+static void retain(rvi_pages *p, int32_t page)
+{
+    p->n_idle -= p->kept[page] && p->refs[page] == 1;
+    p->refs[page]++;
+}
+
 static void release(rvi_pages *p, int32_t page)
 {
     if (--p->refs[page] == 0) p->free_list[p->n_free++] = page;
+    p->n_idle += p->kept[page] && p->refs[page] == 1;
+}
+
+void rvi_pages_keep(rvi_pages *p, int32_t page)
+{
+    retain(p, page);
+    p->kept[page] = true;
+}
+
+void rvi_pages_unkeep(rvi_pages *p, int32_t page)
+{
+    p->n_idle -= p->refs[page] == 1;
+    p->kept[page] = false;
+    release(p, page);
+}
+
+int rvi_pages_idle(const rvi_pages *p)
+{
+    return p->n_idle;
 }
 
 static int pages_for(int len)
@@ -99,6 +132,16 @@ void rvi_seq_deinit(rvi_seq *s)
     *s = (rvi_seq){0};
 }
 
+static bool is_last_shared(const rvi_seq *s)
+{
+    return s->len % RVI_PAGE_TOKENS && s->pool->refs[s->pages[s->n_pages - 1]] > 1;
+}
+
+int rvi_seq_wants(const rvi_seq *s, int n)
+{
+    return n ? pages_for(s->len + n) - s->n_pages + is_last_shared(s) : 0;
+}
+
 rv_status rvi_seq_extend(rvi_seq *s, int n, rv_error *err)
 {
     rvi_pages *p = s->pool;
@@ -106,7 +149,7 @@ rv_status rvi_seq_extend(rvi_seq *s, int n, rv_error *err)
         return rvi_error(err, RV_E_TOO_LONG, "%d tokens do not fit: the sequence has %d of %d", n,
                          s->len, s->max_len);
     if (n == 0) return RV_OK;
-    bool shared = s->len % RVI_PAGE_TOKENS && p->refs[s->pages[s->n_pages - 1]] > 1;
+    bool shared = is_last_shared(s);
     int more = pages_for(s->len + n) - s->n_pages;
     if (more + shared > p->n_free)
         return rvi_error(err, RV_E_NO_PAGES, "the KV cache is full: %d pages wanted, %d of %d free",
@@ -129,17 +172,21 @@ void rvi_seq_truncate(rvi_seq *s, int len)
     s->len = len;
 }
 
+void rvi_seq_adopt(rvi_seq *s, const int32_t *pages, int len)
+{
+    s->n_pages = pages_for(len);
+    for (int i = 0; i < s->n_pages; i++) {
+        s->pages[i] = pages[i];
+        retain(s->pool, pages[i]);
+    }
+    s->len = len;
+}
+
 rv_status rvi_seq_fork(rvi_seq *out, const rvi_seq *from, rv_error *err)
 {
     rv_status st = rvi_seq_init(out, from->pool, from->max_len, err);
-    if (st) return st;
-    for (int i = 0; i < from->n_pages; i++) {
-        out->pages[i] = from->pages[i];
-        from->pool->refs[from->pages[i]]++;
-    }
-    out->n_pages = from->n_pages;
-    out->len = from->len;
-    return RV_OK;
+    if (!st) rvi_seq_adopt(out, from->pages, from->len);
+    return st;
 }
 
 void rvi_seq_read_page(const rvi_seq *s, int i, void *to)

@@ -19,9 +19,14 @@ rv_status rvi_pages_new(rvi_pages **out, rvi_backend *be, const rvi_kv_spec *spe
                         rv_error *err) RVI_MUST_CHECK;
 void rvi_pages_free(rvi_pages *p); /* accepts NULL; every sequence of it must be gone */
 int rvi_pages_in_use(const rvi_pages *p);
+int rvi_pages_total(const rvi_pages *p);
 int rvi_pages_refs(const rvi_pages *p, int32_t page);
 rvi_kv_store *rvi_pages_store(const rvi_pages *p);
 size_t rvi_pages_bytes(const rvi_pages *p); /* of one page */
+/* For one holder that is no sequence: a page in use gets one more reference, or loses it. */
+void rvi_pages_keep(rvi_pages *p, int32_t page);
+void rvi_pages_unkeep(rvi_pages *p, int32_t page);
+int rvi_pages_idle(const rvi_pages *p); /* that are kept, and held by no sequence */
 
 /* The caller's storage. */
 typedef struct rvi_seq {
@@ -36,7 +41,10 @@ void rvi_seq_deinit(rvi_seq *s); /* returns its pages to the pool; accepts a zer
 /* Makes room for n more positions, all of them writable, and adds them to len. On failure nothing
  * changes. */
 rv_status rvi_seq_extend(rvi_seq *s, int n, rv_error *err) RVI_MUST_CHECK;
+int rvi_seq_wants(const rvi_seq *s, int n); /* pages that rvi_seq_extend by n would take */
 void rvi_seq_truncate(rvi_seq *s, int len); /* len <= s->len */
+/* An empty sequence gets the first len positions of these pages, sharing them. len <= max_len. */
+void rvi_seq_adopt(rvi_seq *s, const int32_t *pages, int len);
 /* The i-th page of a sequence as bytes. A page that is written has no other reference. */
 void rvi_seq_read_page(const rvi_seq *s, int i, void *to);
 void rvi_seq_write_page(rvi_seq *s, int i, const void *from);

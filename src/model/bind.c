@@ -11,6 +11,7 @@
 typedef struct binder {
     rvi_model *m;
     rv_error *err;
+    bool quantize;
     char name[128];
 } binder;
 
@@ -53,6 +54,38 @@ static rv_status bind_weight(binder *b, rvi_tensor **out, rvi_tensor_view *v)
     v->used = 1;
     b->m->types |= 1u << v->type;
     return b->m->be->ops->weight_new(b->m->be, out, v, b->err);
+}
+
+/* A copy of float weights in blocks of 8 bit; rows of a length that blocks do not divide stay. */
+static rv_status bind_quantized(binder *b, rvi_tensor **out, rvi_tensor_view *v)
+{
+    rvi_model *m = b->m;
+    size_t n_in = (size_t)v->shape[1], n = (size_t)v->shape[0] * n_in;
+    bool is_float = v->type == RVI_F32 || v->type == RVI_F16 || v->type == RVI_BF16;
+    if (!b->quantize || !is_float || n_in % rvi_qtypes[RVI_Q8_0].block_weights)
+        return bind_weight(b, out, v);
+    size_t to = rvi_qtype_row_bytes(RVI_Q8_0, n_in), from = rvi_qtype_row_bytes(v->type, n_in);
+    uint8_t *blocks = rvi_alloc_array((size_t)v->shape[0], to);
+    float *row = rvi_alloc_array(n_in, sizeof *row);
+    if (!blocks || !row) {
+        rvi_free(blocks);
+        rvi_free(row);
+        return rvi_nomem(b->err, "weights");
+    }
+    for (size_t r = 0; r < n / n_in; r++) {
+        rvi_dequantize(v->type, v->data + r * from, row, n_in);
+        (void)rvi_quantize(RVI_Q8_0, row, blocks + r * to, n_in);
+    }
+    rvi_free(row);
+    m->quantized[m->n_quantized++] = blocks;
+    v->used = 1;
+    m->types |= 1u << RVI_Q8_0;
+    rvi_tensor_view copy = *v;
+    copy.type = RVI_Q8_0;
+    copy.data = blocks;
+    copy.n_bytes = v->shape[0] * to;
+    copy.mapped = 0;
+    return m->be->ops->weight_new(m->be, out, &copy, b->err);
 }
 
 static rv_status bind_vector(binder *b, rvi_tensor **out, rvi_tensor_view *v, int n, float offset)
@@ -116,7 +149,7 @@ static rv_status bind_linear(binder *b, rvi_linear *l, rvi_role role, int il, in
     if (!v) return missing(b);
     if (v->n_dims != 2 || v->shape[0] != (uint64_t)n_out || v->shape[1] != (uint64_t)n_in)
         return misshapen(b, v, n_out, n_in);
-    if ((st = bind_weight(b, &l->w, v))) return st;
+    if ((st = bind_quantized(b, &l->w, v))) return st;
     v = bias == BIAS_NONE ? NULL : find(b, role, il, "bias");
     if (v && (st = bind_vector(b, &l->bias, v, n_out, 0))) return st;
     if (!v && bias == BIAS_NEEDED) return missing(b);
@@ -342,7 +375,7 @@ static void add_bytes(rvi_model *m, rvi_tensor *w, void *ctx)
 }
 
 typedef struct packing {
-    const rvi_open_progress *progress;
+    const rvi_model_options *options;
     size_t done, total; /* bytes */
     bool cancelled;
 } packing;
@@ -353,14 +386,14 @@ static void pack_weight(rvi_model *m, rvi_tensor *w, void *ctx)
     if (p->cancelled) return;
     m->be->ops->pack(m->be, m->pack, w);
     p->done += m->be->ops->pack_bytes(m->be, w);
-    if (p->progress && p->progress->fn &&
-        p->progress->fn(p->progress->ctx, (double)p->done / (double)p->total))
+    const rvi_model_options *o = p->options;
+    if (o->progress && o->progress(o->progress_ctx, (double)p->done / (double)p->total))
         p->cancelled = true;
 }
 
-static rv_status pack_weights(rvi_model *m, const rvi_open_progress *progress, rv_error *err)
+static rv_status pack_weights(rvi_model *m, const rvi_model_options *options, rv_error *err)
 {
-    packing p = {.progress = progress};
+    packing p = {.options = options};
     each_product(m, add_bytes, &p.total);
     if (!p.total) return RV_OK;
     rv_status st = m->be->ops->pack_new(m->be, &m->pack, p.total, err);
@@ -371,9 +404,10 @@ static rv_status pack_weights(rvi_model *m, const rvi_open_progress *progress, r
 enum { LINEARS_A_LAYER = 7 };
 
 rv_status rvi_model_new(rvi_model **out, rvi_backend *be, rvi_source *take,
-                        const rvi_open_progress *progress, rv_error *err)
+                        const rvi_model_options *options, rv_error *err)
 {
     *out = NULL;
+    const rvi_model_options none = {0}, *o = options ? options : &none;
     rvi_model *m = rvi_zalloc(sizeof *m);
     if (!m) {
         rvi_source_close(take);
@@ -384,20 +418,22 @@ rv_status rvi_model_new(rvi_model **out, rvi_backend *be, rvi_source *take,
     m->arch = take->arch;
     m->arena.max = 256 << 20;
     rvi_meta meta = rvi_source_meta(take);
-    binder b = {.m = m, .err = err};
+    binder b = {.m = m, .err = err, .quantize = o->quantize};
     rv_status st = rvi_hparams_read(&m->hp, m->arch, &meta, &m->arena, err);
     if (!st) {
         m->layers = rvi_arena_alloc(&m->arena, (size_t)m->hp.n_layers, sizeof *m->layers);
         m->targets = rvi_arena_alloc(&m->arena, (size_t)m->hp.n_layers * LINEARS_A_LAYER + 1,
                                      sizeof *m->targets);
-        if (!m->layers || !m->targets) st = rvi_nomem(err, "model");
+        m->quantized = rvi_arena_alloc(&m->arena, (size_t)m->hp.n_layers * LINEARS_A_LAYER + 1,
+                                       sizeof *m->quantized);
+        if (!m->layers || !m->targets || !m->quantized) st = rvi_nomem(err, "model");
     }
     bool encoder = m->arch->is_encoder;
     if (!st) st = encoder ? bind_encoder_ends(&b) : bind_ends(&b);
     for (int il = 0; !st && il < m->hp.n_layers; il++)
         st = encoder ? bind_encoder_layer(&b, il) : bind_layer(&b, il);
     if (!st && !encoder) st = bind_rope(&b);
-    if (!st) st = pack_weights(m, progress, err);
+    if (!st) st = pack_weights(m, o, err);
     if (!st) st = rvi_source_check(take, err);
     if (st) {
         rvi_model_free(m);
@@ -438,6 +474,7 @@ void rvi_model_free(rvi_model *m)
     be->ops->tensor_free(be, m->embed_norm.w);
     be->ops->tensor_free(be, m->embed_norm.b);
     be->ops->pack_free(be, m->pack);
+    for (int i = 0; i < m->n_quantized; i++) rvi_free(m->quantized[i]);
     rvi_source_close(m->source);
     rvi_arena_deinit(&m->arena);
     rvi_free(m);

@@ -46,19 +46,22 @@ typedef struct rvi_model {
     rvi_lora_target *targets;
     int n_targets;
     uint64_t n_params, weight_bytes;
-    unsigned types; /* of weights, a bit for each rvi_qtype */
+    unsigned types;   /* of weights, a bit for each rvi_qtype */
+    void **quantized; /* weights that the file has in another type */
+    int n_quantized;
     rvi_arena arena;
 } rvi_model;
 
-/* Called while weights are packed; anything but 0 cancels. fn may be NULL. */
-typedef struct rvi_open_progress {
-    int (*fn)(void *ctx, double done);
-    void *ctx;
-} rvi_open_progress;
+typedef struct rvi_model_options {
+    /* Called while weights are packed; anything but 0 cancels. May be NULL. */
+    int (*progress)(void *ctx, double done);
+    void *progress_ctx;
+    bool quantize; /* float weights of linear layers become Q8_0 */
+} rvi_model_options;
 
-/* Takes source (also on failure). progress may be NULL. */
+/* Takes source (also on failure). options may be NULL. */
 rv_status rvi_model_new(rvi_model **out, rvi_backend *be, rvi_source *take,
-                        const rvi_open_progress *progress, rv_error *err) RVI_MUST_CHECK;
+                        const rvi_model_options *options, rv_error *err) RVI_MUST_CHECK;
 void rvi_model_free(rvi_model *m); /* accepts NULL */
 
 /* What a KV pool for this model must hold. */

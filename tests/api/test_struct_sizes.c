@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "api/opened.h"
+#include "ruvllm_service.h"
 #include "ruvllm_store.h"
 
 static const char *const model_path = "tests/gguf/llama.gguf";
@@ -125,6 +126,14 @@ static rv_status take_store(const void *given, rv_error *err)
     return st;
 }
 
+static rv_status take_service(const void *given, rv_error *err)
+{
+    rv_service *s;
+    rv_status st = rv_service_new(&s, o.m, given, err);
+    rv_service_free(&s);
+    return st;
+}
+
 typedef struct sized {
     const char *name;
     rv_status (*take)(const void *given, rv_error *err);
@@ -147,6 +156,8 @@ static const sized structs[] = {
     {"rv_embed_options", take_embed, sizeof(rv_embed_options), sizeof(size_t)},
     {"rv_learner_options", take_learner, sizeof(rv_learner_options),
      offsetof(rv_learner_options, seed)},
+    {"rv_service_options", take_service, sizeof(rv_service_options),
+     offsetof(rv_service_options, token_ms)},
     {"rv_store_options", take_store, sizeof(rv_store_options), 0},
 };
 

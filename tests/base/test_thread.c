@@ -173,10 +173,39 @@ static void threads_hurry(void **state)
     if (!geteuid()) assert_int_equal(policy, SCHED_OTHER);
 }
 
+typedef struct tally {
+    rvi_lock *lock;
+    int n; /* guarded by it */
+} tally;
+
+static void add_many(void *ctx)
+{
+    tally *t = ctx;
+    for (int i = 0; i < 20000; i++) {
+        rvi_lock_take(t->lock);
+        t->n++;
+        rvi_lock_give(t->lock);
+    }
+}
+
+static void locks_exclude(void **state)
+{
+    tally t = {0};
+    rvi_thread *threads[3];
+    (void)state;
+    assert_ok(rvi_lock_new(&t.lock, err));
+    for (int i = 0; i < 3; i++) assert_ok(rvi_thread_start(&threads[i], add_many, &t, false, err));
+    for (int i = 0; i < 3; i++) rvi_thread_join(threads[i]);
+    assert_int_equal(t.n, 60000);
+    rvi_lock_free(t.lock);
+    rvi_lock_free(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wakeups), cmocka_unit_test(pools_pause), cmocka_unit_test(pools_stop),
-        cmocka_unit_test(threads_detach), cmocka_unit_test(threads_hurry)};
+        cmocka_unit_test(wakeups),       cmocka_unit_test(pools_pause),
+        cmocka_unit_test(pools_stop),    cmocka_unit_test(threads_detach),
+        cmocka_unit_test(threads_hurry), cmocka_unit_test(locks_exclude)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,6 +43,22 @@ verdict "bench: no decoding test" 0 $? "" ""
 check "bench: depth and sequences" 0 "^tg4 x3 @ d40 " - \
     "$rv" bench $spm -p 8 -n 4 -d 40 -r 1 --parallel 3
 
+# --- bench: a service
+check "bench: service" 0 "^service x3 .* ms" - \
+    "$rv" bench $spm --service -p 20 -n 4 -r 1 --parallel 3
+check "bench: other loads" 0 "^second with 40 shared" - \
+    "$rv" bench $spm --service -p 20 -n 4 -r 1 --rate 100 --long 50 --shared 40
+matches "^open loop 100/s .*ms" "$tmp/out" && matches "^beside a prompt of 50" "$tmp/out" &&
+    matches "look-ups took" "$tmp/out"
+verdict "bench: all of them" 0 $? "" ""
+check "bench: loads need a service" 2 - "need --service" "$rv" bench $spm --rate 2
+check "bench: no ops of a service" 2 - "takes no --csv" "$rv" bench $spm --service --ops
+check "bench: a service generates" 2 - "above 0" "$rv" bench $spm --service -n 0
+"$rv" bench $spm --service -p 9 -n 4 -r 2 --parallel 2 --shared 40 --json >"$tmp/json" 2>"$tmp/e"
+verdict "bench: service json" 0 $? "" ""
+holds "its loads" "$tmp/json" \
+    '[l["name"] for l in d["loads"]] == ["engine x2", "service x2", "prompt of 56", "second with 40 shared"] and d["loads"][1]["requests"] == 4 and d["loads"][1]["tokens_per_second"] > 0 and d["lookup_us"] > 0'
+
 # --- bench: JSON
 fields="build_commit build_number cpu_info gpu_info backends model_filename model_type \
 model_size model_n_params n_batch n_ubatch n_threads type_k type_v n_prompt n_gen n_depth \

@@ -105,6 +105,47 @@ static void copy_on_write(void **state)
     be->ops->free(be);
 }
 
+/* A sequence takes over pages that somebody who is no sequence keeps; a page that it shares in part
+ * is copied before it is written. */
+static void adopts_what_is_kept(void **state)
+{
+    (void)state;
+    rvi_backend *be = backend();
+    rvi_pages *pool;
+    rvi_seq a, b;
+    int32_t kept[2];
+    assert_int_equal(rvi_pages_new(&pool, be, &small, NULL), RV_OK);
+    assert_int_equal(rvi_pages_total(pool), small.n_pages);
+    assert_int_equal(rvi_seq_init(&a, pool, 100, NULL), RV_OK);
+    assert_int_equal(rvi_seq_init(&b, pool, 100, NULL), RV_OK);
+    assert_int_equal(rvi_seq_wants(&a, 40), 2);
+    assert_int_equal(rvi_seq_wants(&a, 0), 0);
+    assert_int_equal(rvi_seq_extend(&a, 40, NULL), RV_OK);
+    assert_int_equal(rvi_seq_wants(&a, 24), 0);
+    for (int i = 0; i < 2; i++) rvi_pages_keep(pool, kept[i] = a.pages[i]);
+    assert_int_equal(rvi_seq_wants(&a, 24), 1); /* the copy */
+    rvi_seq_deinit(&a);
+    assert_int_equal(rvi_pages_in_use(pool), 2);
+    assert_int_equal(rvi_pages_idle(pool), 2);
+    rvi_seq_adopt(&b, kept, 35);
+    assert_int_equal(rvi_pages_idle(pool), 0);
+    assert_int_equal(b.len, 35);
+    assert_int_equal(b.n_pages, 2);
+    assert_int_equal(rvi_seq_wants(&b, 29), 1);
+    assert_int_equal(rvi_seq_wants(&b, 30), 2);
+    assert_int_equal(rvi_seq_extend(&b, 30, NULL), RV_OK);
+    assert_int_equal(b.pages[0], kept[0]);
+    assert_int_not_equal(b.pages[1], kept[1]);
+    assert_int_equal(rvi_pages_refs(pool, kept[1]), 1);
+    assert_int_equal(rvi_pages_idle(pool), 1);
+    rvi_seq_deinit(&b);
+    assert_int_equal(rvi_pages_idle(pool), 2);
+    for (int i = 0; i < 2; i++) rvi_pages_unkeep(pool, kept[i]);
+    assert_int_equal(rvi_pages_in_use(pool), 0);
+    rvi_pages_free(pool);
+    be->ops->free(be);
+}
+
 static void limits(void **state)
 {
     (void)state;
@@ -131,7 +172,8 @@ static void limits(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(ten_thousand_sequences),
-                                       cmocka_unit_test(copy_on_write), cmocka_unit_test(limits)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ten_thousand_sequences), cmocka_unit_test(copy_on_write),
+        cmocka_unit_test(adopts_what_is_kept), cmocka_unit_test(limits)};
     return cmocka_run_group_tests_name("pages", tests, NULL, NULL);
 }

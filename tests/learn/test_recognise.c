@@ -31,7 +31,7 @@ static rvi_recognised ask(rvi_recogniser *r, const char *request)
 static rvi_reading *read_text(const char *text)
 {
     rvi_reading *r = NULL;
-    assert_ok(rvi_reading_new(&r, NULL, text, strlen(text), err));
+    assert_ok(rvi_reading_new(&r, NULL, text, strlen(text), false, err));
     return r;
 }
 

@@ -46,6 +46,7 @@ check "the files, and no others" sh -c '
 ./include/ruvllm.h
 ./include/ruvllm_experimental.h
 ./include/ruvllm_learn.h
+./include/ruvllm_service.h
 ./include/ruvllm_store.h
 ./lib64/$3
 ./lib64/libruvllm-store.a
@@ -83,7 +84,8 @@ check "the program says its version" \
     sh -c '"$1/bin/ruvllm" --version | grep -F "ruvllm $2"' sh "$at" "$version"
 
 # --- the header and what the library exports
-cat "$header" "$at/include/ruvllm_learn.h" "$at/include/ruvllm_experimental.h" | tr '\n' ' ' |
+cat "$header" "$at/include/ruvllm_learn.h" "$at/include/ruvllm_service.h" \
+    "$at/include/ruvllm_experimental.h" | tr '\n' ' ' |
     sed 's|/\*|\n/*|g; s|\*/|*/\n|g' \
     | grep -v '^/\*' | tr '\n' ' ' | grep -o 'RV_API [^;]*;' |
     grep -o 'rv_[a-z0-9_]*(' | tr -d '(' | LC_ALL=C sort -u >"$tmp/declared"

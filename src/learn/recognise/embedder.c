@@ -6,8 +6,12 @@
 
 #include "base/mem.h"
 #include "kv/pages.h"
+#include "learn/recognise/compare_weights.h"
 
 enum { WIDTH = RVI_EMBEDDER_WIDTH, ROWS = RVI_EMBEDDER_TOKENS + 2 };
+
+_Static_assert((int)RVI_COMPARE_WIDTH == WIDTH, "the tables are for another encoder");
+_Static_assert(2 * RVI_EMBEDDER_COMPARED + 3 <= ROWS, "two texts fit");
 
 struct rvi_embedder {
     const rvi_model *m;
@@ -19,16 +23,71 @@ struct rvi_embedder {
     int32_t first, last; /* the tokens around a text */
     rvi_row rows[ROWS];
     float *middle; /* ROWS x WIDTH, filled by the tap */
+    /* makes the encoder compare two texts instead of telling what one means */
+    rvi_adapter *comparing;
+    rvi_adapter_use use;
+    rvi_adapter_set set;
 };
 
 static void tap(void *ctx, const char *name, rvi_cols values, int n_rows)
 {
     rvi_embedder *e = ctx;
     char wanted[16];
+    if (e->rows[0].adapters) return;
     snprintf(wanted, sizeof wanted, "hidden.%d", RVI_EMBEDDER_MIDDLE);
     if (strcmp(name, wanted)) return;
     for (int r = 0; r < n_rows; r++)
         e->be->ops->rows_read(e->be, values, r, e->middle + (size_t)r * WIDTH);
+}
+
+/* ---- the adapter ---- */
+
+/* A character of the table as a number: -45 to 45. */
+static float number_of(char c)
+{
+    return (float)((c == '!' ? '?' : c == ' ' ? '\\' : c) - 80);
+}
+
+static rv_status put_product(rvi_adapter *a, int slot, const rvi_lora_target *t,
+                             const rvi_compare_product *p, rv_error *err)
+{
+    size_t n_in = (size_t)t->n_in, n_out = (size_t)t->n_out;
+    float *in = rvi_alloc_array(RVI_COMPARE_RANK * (n_in + n_out), sizeof *in);
+    float *out = in ? in + RVI_COMPARE_RANK * n_in : NULL;
+    if (!in) return rvi_nomem(err, "embedder");
+    for (size_t k = 0; k < RVI_COMPARE_RANK; k++) {
+        for (size_t i = 0; i < n_in; i++) in[k * n_in + i] = p[k].scale * number_of(p[k].in[i]);
+        for (size_t i = 0; i < n_out; i++) out[i * RVI_COMPARE_RANK + k] = number_of(p[k].out[i]);
+    }
+    rv_status st = rvi_adapter_put(a, slot, t, RVI_COMPARE_RANK, 1, in, out, err);
+    rvi_free(in);
+    return st;
+}
+
+static int find_target(const rvi_model *m, const char *name)
+{
+    for (int i = 0; i < m->n_targets; i++)
+        if (!strcmp(m->targets[i].gguf_name, name)) return i;
+    return -1;
+}
+
+static rv_status new_adapter(rvi_embedder *e, rv_error *err)
+{
+    rv_status st = rvi_adapter_new(&e->comparing, e->be, e->m->n_targets, err);
+    for (int i = 0; !st && i < RVI_COMPARE_LAYERS; i++) {
+        const rvi_compare_layer *l = &rvi_compare_layers[i];
+        int slot = find_target(e->m, l->name);
+        const rvi_lora_target *t = slot >= 0 ? &e->m->targets[slot] : NULL;
+        if (!t || strlen(l->products[0].in) != (size_t)t->n_in ||
+            strlen(l->products[0].out) != (size_t)t->n_out)
+            st = rvi_error(err, RV_E_MODEL, "%s has no layer %s as all-MiniLM-L6-v2 has it",
+                           e->m->source->name, l->name);
+        else
+            st = put_product(e->comparing, slot, t, l->products, err);
+    }
+    e->use = (rvi_adapter_use){e->comparing, 1};
+    e->set = (rvi_adapter_set){.uses = &e->use, .n = 1, .serial = 1};
+    return st;
 }
 
 rv_status rvi_embedder_new(rvi_embedder **out, const rvi_model *m, const rvi_tokenizer *t,
@@ -36,7 +95,7 @@ rv_status rvi_embedder_new(rvi_embedder **out, const rvi_model *m, const rvi_tok
 {
     *out = NULL;
     if (!m->arch->is_encoder || !t || m->hp.n_embd != WIDTH ||
-        m->hp.n_layers != RVI_EMBEDDER_LAYERS)
+        m->hp.n_layers != RVI_EMBEDDER_LAYERS || m->hp.n_vocab != RVI_EMBEDDER_VOCABULARY)
         return rvi_error(err, RV_E_MODEL,
                          "lessons are recognised with all-MiniLM-L6-v2; %s is another model",
                          m->source->name);
@@ -62,6 +121,7 @@ rv_status rvi_embedder_new(rvi_embedder **out, const rvi_model *m, const rvi_tok
     if (!st) st = rvi_workspace_new_on(&e->ws, m, be, ROWS, 1, err);
     if (!st) st = rvi_pages_new(&e->pages, be, &spec, err);
     if (!st) st = rvi_seq_init(&e->seq, e->pages, ROWS, err);
+    if (!st) st = new_adapter(e, err);
     if (st) {
         rvi_embedder_free(e);
         return st;
@@ -77,6 +137,7 @@ void rvi_embedder_free(rvi_embedder *e)
     rvi_seq_deinit(&e->seq);
     rvi_pages_free(e->pages);
     rvi_workspace_free(e->ws);
+    rvi_adapter_free(e->comparing);
     rvi_free(e->middle);
     rvi_free(e);
 }
@@ -112,6 +173,32 @@ rv_status rvi_embedder_read(rvi_embedder *e, const int32_t *ids, size_t n, float
     for (int k = 0; k < WIDTH; k++) mean[k] = (float)(sum[k] * scale);
     rvi_seq_truncate(&e->seq, 0);
     if (!isfinite(squares))
+        return rvi_error(err, RV_E_GENERATION, "%s: its output is not finite", e->m->source->name);
+    return rvi_source_check(e->m->source, err);
+}
+
+rv_status rvi_embedder_compare(rvi_embedder *e, const int32_t *a, size_t n_a, const int32_t *b,
+                               size_t n_b, float *odds, rv_error *err)
+{
+    float first[WIDTH];
+    int n = 0;
+    rv_status st = rvi_seq_extend(&e->seq, (int)(n_a + n_b) + 3, err);
+    if (st) return st;
+    const struct {
+        const int32_t *ids;
+        size_t n;
+    } parts[] = {{&e->first, 1}, {a, n_a}, {&e->last, 1}, {b, n_b}, {&e->last, 1}};
+    for (size_t p = 0; p < RVI_COUNT(parts); p++)
+        for (size_t i = 0; i < parts[p].n; i++, n++)
+            e->rows[n] =
+                (rvi_row){.seq = &e->seq, .pos = n, .token = parts[p].ids[i], .adapters = &e->set};
+    rvi_model_forward(e->m, e->ws, e->rows, n);
+    rvi_workspace_hidden(e->ws, 0, first);
+    rvi_seq_truncate(&e->seq, 0);
+    double sum = (double)rvi_compare_bias;
+    for (int k = 0; k < WIDTH; k++) sum += (double)first[k] * (double)rvi_compare_head[k];
+    *odds = (float)sum;
+    if (!isfinite(sum))
         return rvi_error(err, RV_E_GENERATION, "%s: its output is not finite", e->m->source->name);
     return rvi_source_check(e->m->source, err);
 }

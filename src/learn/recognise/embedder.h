@@ -12,8 +12,10 @@
 enum {
     RVI_EMBEDDER_WIDTH = 384,
     RVI_EMBEDDER_LAYERS = 6,
+    RVI_EMBEDDER_VOCABULARY = 30522,
     RVI_EMBEDDER_MIDDLE = 4, /* layers before the states that are read beside the final ones */
-    RVI_EMBEDDER_TOKENS = 126
+    RVI_EMBEDDER_TOKENS = 126,
+    RVI_EMBEDDER_COMPARED = 62, /* tokens of a text that is compared with another */
 };
 
 typedef struct rvi_embedder rvi_embedder;
@@ -30,5 +32,10 @@ const rvi_tokenizer *rvi_embedder_tokenizer(const rvi_embedder *e);
  * those around the text, scaled to length 1. */
 rv_status rvi_embedder_read(rvi_embedder *e, const int32_t *ids, size_t n, float *middle,
                             float *last, float *mean, rv_error *err) RVI_MUST_CHECK;
+
+/* Reads two texts together, at most RVI_EMBEDDER_COMPARED tokens each, with an adapter that was
+ * trained to tell whether the second asks for the same as the first: the logarithm of the odds. */
+rv_status rvi_embedder_compare(rvi_embedder *e, const int32_t *a, size_t n_a, const int32_t *b,
+                               size_t n_b, float *odds, rv_error *err) RVI_MUST_CHECK;
 
 #endif

@@ -239,6 +239,12 @@ float rvi_judge(const rvi_reading *q, const rvi_reading *answer, const rvi_readi
     return 1 / (1 + expf(-out));
 }
 
+float rvi_judge_compared(float aligned, float odds)
+{
+    float p = fminf(fmaxf(aligned, 1e-6f), 1 - 1e-6f);
+    return 1 / (1 + expf(-0.5f * (logf(p / (1 - p)) + odds)));
+}
+
 float rvi_judge_sure(bool embedded)
 {
     return embedded ? rvi_judge_embedded.sure : rvi_judge_spelled.sure;

@@ -14,6 +14,10 @@
 /* The probability, 0 to 1. All three were read with the same embedder, or all without. */
 float rvi_judge(const rvi_reading *question, const rvi_reading *answer, const rvi_reading *request);
 
+/* The probability after the embedder has compared the texts too: odds is what it said
+ * (rvi_embedder_compare), aligned what rvi_judge did. */
+float rvi_judge_compared(float aligned, float odds);
+
 /* From here on the taught answer is spoken. Chosen so that of questions made to be confused with a
  * lesson few are answered with it (bench/natural/README.md has the figures). */
 float rvi_judge_sure(bool embedded);

@@ -13,6 +13,7 @@ enum {
     SEGMENTS = 120,
     WIDTH = RVI_EMBEDDER_WIDTH,
     EACH = RVI_SPELLING + 2 * WIDTH, /* bytes of a word's vectors */
+    UNKNOWN = 100,                   /* [UNK] in the encoder's vocabulary */
 };
 
 /* ---- segments ---- */
@@ -257,9 +258,49 @@ static rv_status read_word(rvi_reading *r, const char *text, const segments *all
     w->east_asian = s->script == HAN || s->script == HIRAGANA || s->script == KATAKANA;
     (void)scale_to_one(v, RVI_SPELLING);
     for (int k = 0; k < RVI_SPELLING; k++) r->spelled[k] += v[k] * w->rarity * w->rarity;
-    w->spelling_scale = to_bytes(r->spelling[r->n], v, RVI_SPELLING);
+    if (!r->brief) w->spelling_scale = to_bytes(r->spelling[r->n], v, RVI_SPELLING);
     rvi_buf_deinit(&folded);
     return RV_OK;
+}
+
+/* The encoder knows few characters of many scripts: the others are all one token to it. Give each
+ * one of the tokens that its vocabulary has and does not use, so that they differ. */
+static bool name_unknown(const char *word, size_t len, rvi_ids *out)
+{
+    enum { SPARE = 990, FEW = 99, MOST = 6 }; /* [unused0] is 1, [unused99] is 104 */
+    int n = 0;
+    for (size_t at = 0, used; at < len && n < MOST; at += used, n++) {
+        uint32_t c, to[3];
+        bool valid;
+        char bytes[4];
+        used = rvi_utf8_decode(word + at, len - at, &c, &valid);
+        (void)rvi_char_to_lower(c, to);
+        int32_t k = (int32_t)(hash(HASH_START, bytes, rvi_utf8_encode(to[0], bytes)) % SPARE);
+        if (!rvi_ids_push(out, k < FEW ? k + 1 : k + 5)) return false;
+    }
+    return true;
+}
+
+/* The last tokens, for comparing. */
+static rv_status keep_ids(rvi_reading *r, const char *text, const rvi_ids *ids, const segments *all,
+                          rv_error *err)
+{
+    rvi_ids named = {0};
+    bool whole = true;
+    for (size_t i = 0; i < all->n; i++) {
+        const segment *s = &all->s[i];
+        const int32_t *own = ids->data + s->first_id;
+        if (s->n_ids == 1 && own[0] == UNKNOWN)
+            whole &= name_unknown(text + s->at, s->len, &named);
+        else
+            for (size_t k = 0; k < s->n_ids; k++) whole &= rvi_ids_push(&named, own[k]);
+    }
+    if (whole) {
+        r->n_ids = (int)RVI_MIN(named.len, (size_t)RVI_EMBEDDER_COMPARED);
+        memcpy(r->ids, named.data + named.len - r->n_ids, (size_t)r->n_ids * sizeof *r->ids);
+    }
+    rvi_ids_deinit(&named);
+    return whole ? RV_OK : rvi_nomem(err, "reading");
 }
 
 static rv_status read_states(rvi_reading *r, rvi_embedder *e, const rvi_ids *ids,
@@ -270,7 +311,7 @@ static rv_status read_states(rvi_reading *r, rvi_embedder *e, const rvi_ids *ids
     if (!middle) return rvi_nomem(err, "embedding");
     rv_status st = rvi_embedder_read(e, ids->data, ids->len, middle, last, r->meaning, err);
     int n = 0;
-    for (size_t i = from; !st && i < all->n; i++) {
+    for (size_t i = from; !st && !r->brief && i < all->n; i++) {
         if (all->s[i].script == PUNCTUATION) continue;
         rvi_word *w = &r->words[n];
         w->middle_scale = mean_state(r->middle[n], middle, &all->s[i], rvi_judge_middle_mean,
@@ -284,10 +325,12 @@ static rv_status read_states(rvi_reading *r, rvi_embedder *e, const rvi_ids *ids
 }
 
 /* A reading with room for n words, which has none yet. */
-static rvi_reading *new_block(size_t n)
+static rvi_reading *new_block(size_t n, bool brief)
 {
-    rvi_reading *r = rvi_zalloc(sizeof *r + n * EACH);
+    rvi_reading *r = rvi_zalloc(sizeof *r + (brief ? 0 : n * EACH));
     if (!r) return NULL;
+    r->brief = brief;
+    if (brief) return r;
     int8_t *bytes = (int8_t *)(r + 1);
     r->spelling = (int8_t(*)[RVI_SPELLING])(void *)bytes;
     r->middle = (int8_t(*)[WIDTH])(void *)(bytes + n * RVI_SPELLING);
@@ -296,7 +339,7 @@ static rvi_reading *new_block(size_t n)
 }
 
 rv_status rvi_reading_new(rvi_reading **out, rvi_embedder *e, const char *text, size_t len,
-                          rv_error *err)
+                          bool brief, rv_error *err)
 {
     *out = NULL;
     segments *all = rvi_alloc_array(1, sizeof *all);
@@ -307,7 +350,7 @@ rv_status rvi_reading_new(rvi_reading **out, rvi_embedder *e, const char *text, 
     if (e) st = tokenize(e, text, all, &ids, err);
     size_t n = 0, from = all->n;
     while (from > 0 && n < RVI_READING_WORDS) n += all->s[--from].script != PUNCTUATION;
-    rvi_reading *r = !st ? new_block(n) : NULL;
+    rvi_reading *r = !st ? new_block(n, brief) : NULL;
     if (!st && !r) st = rvi_nomem(err, "reading");
     if (!st) r->embedded = e != NULL;
     if (!st) r->cut = all->cut;
@@ -318,6 +361,7 @@ rv_status rvi_reading_new(rvi_reading **out, rvi_embedder *e, const char *text, 
     }
     if (!st) (void)scale_to_one(r->spelled, RVI_SPELLING);
     if (!st && e && r->n) st = read_states(r, e, &ids, all, from, err);
+    if (!st && e && r->n) st = keep_ids(r, text, &ids, all, err);
     rvi_ids_deinit(&ids);
     rvi_free(all);
     if (st)
@@ -335,18 +379,24 @@ void rvi_reading_free(rvi_reading *r)
 /* ---- as bytes ---- */
 
 typedef struct saved {
-    uint32_t n, embedded, cut;
+    uint32_t n, embedded, cut, brief, n_ids;
+    int32_t ids[RVI_EMBEDDER_COMPARED];
     float spelled[RVI_SPELLING], meaning[WIDTH];
 } saved;
 
 bool rvi_reading_save(const rvi_reading *r, rvi_buf *out)
 {
-    saved head = {.n = (uint32_t)r->n, .embedded = r->embedded, .cut = r->cut};
+    saved head = {.n = (uint32_t)r->n,
+                  .embedded = r->embedded,
+                  .cut = r->cut,
+                  .brief = r->brief,
+                  .n_ids = (uint32_t)r->n_ids};
+    memcpy(head.ids, r->ids, sizeof head.ids);
     memcpy(head.spelled, r->spelled, sizeof head.spelled);
     memcpy(head.meaning, r->meaning, sizeof head.meaning);
     return rvi_buf_append(out, &head, sizeof head) &&
            rvi_buf_append(out, r->words, (size_t)r->n * sizeof *r->words) &&
-           rvi_buf_append(out, r->spelling, (size_t)r->n * EACH);
+           (r->brief || rvi_buf_append(out, r->spelling, (size_t)r->n * EACH));
 }
 
 static bool is_unit(float v)
@@ -358,6 +408,8 @@ static bool is_unit(float v)
 static bool is_sound(const rvi_reading *r)
 {
     bool sound = true;
+    for (int i = 0; i < r->n_ids; i++)
+        sound &= r->ids[i] >= 0 && r->ids[i] < RVI_EMBEDDER_VOCABULARY;
     for (int i = 0; i < RVI_SPELLING; i++) sound &= is_unit(r->spelled[i]);
     for (int i = 0; i < WIDTH; i++) sound &= is_unit(r->meaning[i]);
     for (int i = 0; i < r->n; i++) {
@@ -375,13 +427,16 @@ rv_status rvi_reading_load(rvi_reading **out, const void *data, size_t len, rv_e
     *out = NULL;
     if (len >= sizeof head) memcpy(&head, at, sizeof head);
     if (len < sizeof head || head.n > RVI_READING_WORDS || head.embedded > 1 || head.cut > 1 ||
-        len != sizeof head + head.n * (sizeof(rvi_word) + EACH))
+        head.brief > 1 || head.n_ids > RVI_EMBEDDER_COMPARED ||
+        len != sizeof head + head.n * (sizeof(rvi_word) + (head.brief ? 0 : EACH)))
         return rvi_error(err, RV_E_STORAGE, "no reading of a text");
-    rvi_reading *r = new_block(head.n);
+    rvi_reading *r = new_block(head.n, head.brief);
     if (!r) return rvi_nomem(err, "reading");
     r->n = (int)head.n;
     r->embedded = head.embedded;
     r->cut = head.cut;
+    r->n_ids = (int)head.n_ids;
+    memcpy(r->ids, head.ids, sizeof head.ids);
     memcpy(r->spelled, head.spelled, sizeof head.spelled);
     memcpy(r->meaning, head.meaning, sizeof head.meaning);
     at += sizeof head;
@@ -393,7 +448,7 @@ rv_status rvi_reading_load(rvi_reading **out, const void *data, size_t len, rv_e
         bytes[offsetof(rvi_word, east_asian)] &= 1;
         memcpy(w, bytes, sizeof bytes);
     }
-    memcpy(r->spelling, at, head.n * EACH);
+    if (!r->brief) memcpy(r->spelling, at, head.n * EACH);
     if (is_sound(r)) {
         *out = r;
         return RV_OK;

@@ -34,14 +34,18 @@ typedef struct rvi_reading {
     float spelled[RVI_SPELLING];       /* of all words, the rare ones counting most; length 1 */
     float meaning[RVI_EMBEDDER_WIDTH]; /* of the text; length 1, or zero without an embedder */
     rvi_word words[RVI_READING_WORDS];
+    int n_ids; /* the last tokens of the text, for the embedder to compare with another */
+    int32_t ids[RVI_EMBEDDER_COMPARED];
     /* a vector for each word, of numbers up to 127; the last two are zero without an embedder */
+    bool brief; /* there are no such vectors */
     int8_t (*spelling)[RVI_SPELLING];
     int8_t (*middle)[RVI_EMBEDDER_WIDTH], (*last)[RVI_EMBEDDER_WIDTH];
 } rvi_reading;
 
-/* embedder NULL: there is none. */
+/* embedder NULL: there is none. brief: without a vector for each word, which answers need not
+ * have. */
 rv_status rvi_reading_new(rvi_reading **out, rvi_embedder *embedder, const char *text, size_t len,
-                          rv_error *err) RVI_MUST_CHECK;
+                          bool brief, rv_error *err) RVI_MUST_CHECK;
 void rvi_reading_free(rvi_reading *r); /* accepts NULL */
 
 /* Appends it as flat bytes of this machine's order. */

@@ -6,11 +6,17 @@
 #include "learn/recognise/judge.h"
 
 enum {
-    SHORT_LIST = 16,   /* lessons that the judge looks at */
-    ANSWER_BYTES = 600 /* of an answer that are read */
+    HALF = 12,
+    SHORT_LIST = 2 * HALF, /* lessons that the judge looks at */
+    COMPARED = 3,          /* of them, those that the embedder compares with the request */
+    ANSWER_BYTES = 600     /* of an answer that are read */
 };
 
-#define NEARLY 0.02f /* probabilities that differ by less are alike */
+/* The embedder's odds are hardly ever higher; lessons that even they would not make sure are not
+ * compared. */
+#define MOST_ODDS       4.5f
+#define WORTH_COMPARING 0.04f
+#define NEARLY          0.02f /* probabilities that differ by less are alike */
 
 typedef struct lesson {
     uint64_t number;
@@ -142,7 +148,7 @@ static rv_status recall(const rvi_recogniser *r, lesson *x, rv_error *err)
         if (head.version == rvi_reading_version() && head.n_asked <= len &&
             (rvi_reading_load(&x->asked, at, (size_t)head.n_asked, &why) ||
              rvi_reading_load(&x->answered, at + head.n_asked, len - (size_t)head.n_asked, &why) ||
-             x->asked->embedded != (r->embedder != NULL) ||
+             x->asked->embedded != (r->embedder != NULL) || x->asked->brief ||
              x->answered->embedded != x->asked->embedded)) {
             rvi_reading_free(x->asked); /* read anew */
             rvi_reading_free(x->answered);
@@ -172,8 +178,9 @@ static rv_status read_lesson(rvi_recogniser *r, lesson *x, rv_error *err)
     if (x->answered) return RV_OK;
     rv_status st = recall(r, x, err);
     if (st || x->answered) return st;
-    st = rvi_reading_new(&x->asked, r->embedder, x->question, strlen(x->question), err);
-    if (!st) st = rvi_reading_new(&x->answered, r->embedder, x->answer, strlen(x->answer), err);
+    st = rvi_reading_new(&x->asked, r->embedder, x->question, strlen(x->question), false, err);
+    if (!st)
+        st = rvi_reading_new(&x->answered, r->embedder, x->answer, strlen(x->answer), true, err);
     if (st) {
         rvi_reading_free(x->asked);
         x->asked = NULL;
@@ -185,28 +192,44 @@ static rv_status read_lesson(rvi_recogniser *r, lesson *x, rv_error *err)
 
 typedef struct candidate {
     size_t at;
-    float likeness;
+    float likeness, probability;
+    bool compared;
 } candidate;
 
-static float likeness(const rvi_reading *a, const rvi_reading *b)
+static float dot(const float *a, const float *b, int n)
 {
-    float sum = 0, spelled = 0;
-    for (int i = 0; i < RVI_EMBEDDER_WIDTH; i++) sum += a->meaning[i] * b->meaning[i];
-    for (int i = 0; i < RVI_SPELLING; i++) spelled += a->spelled[i] * b->spelled[i];
-    return sum + 0.5f * spelled;
+    float sum = 0;
+    for (int i = 0; i < n; i++) sum += a[i] * b[i];
+    return sum;
 }
 
-/* The lessons most like the request on the whole, at most SHORT_LIST of them. */
+/* Keeps the likest, at most HALF of them. */
+static void put_candidate(candidate list[HALF], size_t *n, size_t at_lesson, float likeness)
+{
+    if (*n == HALF && likeness <= list[*n - 1].likeness) return;
+    size_t at = *n < HALF ? (*n)++ : *n - 1;
+    for (; at > 0 && list[at - 1].likeness < likeness; at--) list[at] = list[at - 1];
+    list[at] = (candidate){.at = at_lesson, .likeness = likeness};
+}
+
+/* The lessons most like the request on the whole, and those that are spelled most like it: of
+ * scripts that the embedder hardly knows, meanings tell little. */
 static size_t shorten(const rvi_recogniser *r, const rvi_reading *request,
                       candidate list[SHORT_LIST])
 {
-    size_t n = 0;
+    candidate spelled[HALF];
+    size_t n = 0, n_spelled = 0;
     for (size_t i = 0; i < r->n; i++) {
-        candidate c = {i, likeness(r->lessons[i].asked, request)};
-        if (n == SHORT_LIST && c.likeness <= list[n - 1].likeness) continue;
-        size_t at = n < SHORT_LIST ? n++ : n - 1;
-        for (; at > 0 && list[at - 1].likeness < c.likeness; at--) list[at] = list[at - 1];
-        list[at] = c;
+        const rvi_reading *x = r->lessons[i].asked;
+        float letters = dot(x->spelled, request->spelled, RVI_SPELLING);
+        float meaning = dot(x->meaning, request->meaning, RVI_EMBEDDER_WIDTH);
+        put_candidate(list, &n, i, meaning + 0.5f * letters);
+        put_candidate(spelled, &n_spelled, i, letters);
+    }
+    for (size_t i = 0, n_likest = n; i < n_spelled; i++) {
+        bool new = true;
+        for (size_t k = 0; k < n_likest; k++) new &= list[k].at != spelled[i].at;
+        if (new) list[n++] = spelled[i];
     }
     return n;
 }
@@ -226,6 +249,30 @@ static bool is_same(const lesson *x, const rvi_reading *asked, const char *text,
 static float judge(const lesson *x, const rvi_reading *asked)
 {
     return x->asked->cut || asked->cut ? 0 : rvi_judge(x->asked, x->answered, asked);
+}
+
+/* Lets the embedder compare the likeliest with the request: that takes as long as reading both. */
+static rv_status compare(rvi_recogniser *r, candidate *list, size_t n, const rvi_reading *asked,
+                         rv_error *err)
+{
+    float found = 0;
+    for (size_t done = 0; done < COMPARED; done++) {
+        candidate *best = NULL;
+        for (size_t i = 0; i < n; i++)
+            if (!list[i].compared && (!best || list[i].probability > best->probability))
+                best = &list[i];
+        if (!best || best->probability < WORTH_COMPARING) return RV_OK;
+        if (rvi_judge_compared(best->probability, MOST_ODDS) < found) return RV_OK;
+        const rvi_reading *x = r->lessons[best->at].asked;
+        float odds;
+        rv_status st = rvi_embedder_compare(r->embedder, x->ids, (size_t)x->n_ids, asked->ids,
+                                            (size_t)asked->n_ids, &odds, err);
+        if (st) return st;
+        best->compared = true;
+        best->probability = rvi_judge_compared(best->probability, odds);
+        if (best->probability > found) found = best->probability;
+    }
+    return RV_OK;
 }
 
 static bool comes_first(const rvi_recognised *a, const rvi_recognised *b)
@@ -254,14 +301,21 @@ static rv_status ask_part(rvi_recogniser *r, const char *text, size_t len, rvi_r
 {
     rvi_reading *asked = NULL;
     candidate list[SHORT_LIST];
-    rv_status st = rvi_reading_new(&asked, r->embedder, text, len, err);
+    rv_status st = rvi_reading_new(&asked, r->embedder, text, len, false, err);
     size_t n_list = !st ? shorten(r, asked, list) : 0;
-    float sure = rvi_judge_sure(r->embedder != NULL);
     for (size_t i = 0; i < n_list; i++) {
         const lesson *x = &r->lessons[list[i].at];
-        rvi_recognised found = {.lesson = x->number, .probability = 1};
-        if (!is_same(x, asked, text, len)) found.probability = judge(x, asked);
-        found.sure = found.probability >= sure;
+        list[i].compared = is_same(x, asked, text, len); /* nothing is left to compare */
+        list[i].probability = list[i].compared ? 1 : judge(x, asked);
+    }
+    if (!st && r->embedder) st = compare(r, list, n_list, asked, err);
+    for (size_t i = 0; !st && i < n_list; i++) {
+        const candidate *c = &list[i];
+        if (r->embedder && !c->compared && c->probability >= WORTH_COMPARING)
+            continue; /* others are likelier */
+        rvi_recognised found = {.lesson = r->lessons[c->at].number,
+                                .probability = c->probability,
+                                .sure = c->probability >= rvi_judge_sure(r->embedder != NULL)};
         put_in(&found, out, max, n);
     }
     rvi_reading_free(asked);
@@ -287,6 +341,8 @@ rv_status rvi_recogniser_ask(rvi_recogniser *r, const char *request, rvi_recogni
     size_t len = strlen(request), from = last_sentence(request);
     for (size_t i = 0; !st && i < r->n; i++) st = read_lesson(r, &r->lessons[i], err);
     if (!st && r->n) st = ask_part(r, request, len, out, max, n, err);
-    if (!st && r->n && from < len) st = ask_part(r, request + from, len - from, out, max, n, err);
+    bool sure = !st && *n && out[0].sure;
+    if (!st && r->n && from < len && !sure)
+        st = ask_part(r, request + from, len - from, out, max, n, err);
     return st;
 }

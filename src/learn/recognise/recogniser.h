@@ -2,7 +2,8 @@
  *
  * Holds how the lessons read (reading.h). A request is read as a whole, and its last sentence once
  * more alone, since what stands before a question is often no part of it; the lessons nearest to
- * either on the whole are looked at by the judge (judge.h). One thread at a time. */
+ * either on the whole are looked at by the judge (judge.h), and the likeliest of them are compared
+ * with it by the embedder. One thread at a time. */
 #ifndef RVI_LEARN_RECOGNISE_RECOGNISER_H
 #define RVI_LEARN_RECOGNISE_RECOGNISER_H
 

@@ -1,0 +1,178 @@
+/* ruvllm_service.h - one model for many users at once.
+ *
+ *   rv_service *svc;  rv_batch *b;  uint64_t id;
+ *   rv_request r = {.size = sizeof r, .chat = &chat, .tenant = "ann"};
+ *   if (!rv_service_new(&svc, model, NULL, &err) && !rv_service_submit(svc, &r, &id, &err))
+ *       while (!rv_service_drain(svc, 1.0, &b, &err))
+ *           for (size_t i = 0; b && i < b->n; i++) ... b->events[i] ...; rv_free(b)
+ *
+ * Requests come in from any thread, which never waits for a step. One thread computes. What happens
+ * comes out as events, in batches, to whichever thread asks. A request's tokens are, bit for bit,
+ * those of rv_session_generate with the same ids and options, whatever else runs, waits, is
+ * cancelled, or shares a beginning with it. docs/SERVICE.md says how the service decides.
+ *
+ * Rules of ruvllm.h hold: errors, ownership, structs with a size. Every function here may be called
+ * by any thread at any time, unless it says otherwise. The service computes on the model's runtime,
+ * a step at a time; other calls on that get their turn between two steps. */
+#ifndef RUVLLM_SERVICE_H
+#define RUVLLM_SERVICE_H
+
+#include "ruvllm_learn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rv_service rv_service;
+
+typedef struct rv_service_options {
+    size_t size;
+    int n_tokens;    /* KV room of all requests and of what is kept of them; 0: 16384 */
+    int n_context;   /* most tokens of prompt and answer together; 0: what the model was trained for
+                        or n_tokens, whichever is less */
+    int max_running; /* requests that compute at the same time, each choice counts; 0: 32 */
+    int max_waiting; /* a request beyond so many is RV_E_BUSY; 0: 4096 */
+    int max_tenant;  /* the same for one tenant, those that run among them; 0: no limit */
+    int max_rows;    /* of one step; 0: 512 */
+    rv_kv_type kv_type;
+    double token_ms;   /* aim for so many milliseconds between two tokens of a stream; 0: 50 */
+    double overcommit; /* admit requests that may need so many times the room; 0: 2. Where that is
+                          too much, the youngest begin again, noticed by the time alone */
+    double age_ms;     /* waiting that a level of priority is worth; 0: 5000 */
+    int quantum;       /* rows of a tenant's turn; 0: 64 */
+    int no_cache;      /* keep nothing of a request that has ended */
+    int max_events;    /* undrained, before computing waits for a drain; 0: 65536 */
+    /* Called once a step if there are events, on the computing thread, with no lock held: write to
+     * an eventfd, post a semaphore. NULL: rv_service_drain waits. */
+    void (*wake)(void *ctx);
+    void *wake_ctx;
+    int no_thread; /* no thread is started: call rv_service_step */
+} rv_service_options;
+
+/* An engine of its own for the model; an encoder's serves embeddings only. RV_E_UNSUPPORTED: the
+ * build has no threads, so no_thread must be set. */
+RV_API rv_status rv_service_new(rv_service **out, const rv_model *m, const rv_service_options *o,
+                                rv_error *err);
+/* Ends all requests, without further events. No other thread may be in a call on it. */
+RV_API void rv_service_free(rv_service **s);
+
+/* ---- requests ---- */
+
+typedef enum rv_request_kind {
+    RV_REQUEST_ANSWER, /* continues a chat or a prompt */
+    RV_REQUEST_EMBED,  /* rv_engine_embed of ids */
+    RV_REQUEST_SCORE   /* rv_engine_score of ids */
+} rv_request_kind;
+
+typedef struct rv_request {
+    size_t size;
+    rv_request_kind kind;
+    const rv_chat *chat; /* rendered and tokenized by the thread that submits; or */
+    const int32_t *ids;  /* token ids */
+    size_t n_ids;
+    /* RV_REQUEST_ANSWER. on_event is not called; mask is, on the computing thread, and must be
+     * quick; ctx must live until the request has ended. */
+    const rv_generate_options *generate;
+    int n;                          /* choices, each with its seed + its number; 0: 1 */
+    const rv_adapter_set *adapters; /* kept as long as needed; NULL: none */
+    rv_learner *learner;            /* asked what takes part, where there is a chat; NULL: none.
+                                       Instructions of scope "always" are not read here yet */
+    const rv_embed_options *embed;  /* RV_REQUEST_EMBED */
+    int priority;                   /* -100 to 100, higher goes first within its tenant */
+    const char *tenant;             /* whom it counts for; NULL: "" */
+    const char *salt;               /* requests of one salt share beginnings; NULL: the tenant's */
+    double timeout;                 /* seconds from now on; 0: none */
+    void *user;                     /* in every event */
+} rv_request;
+
+/* RV_E_BUSY: too many wait; RV_E_TOO_LONG: it would never fit. Everything is copied or kept. */
+RV_API rv_status rv_service_submit(rv_service *s, const rv_request *r, uint64_t *id, rv_error *err);
+/* Its last events come after the current step, and its room is free then. Unknown ids, and those
+ * that have ended, are ignored. */
+RV_API void rv_service_cancel(rv_service *s, uint64_t id);
+
+/* ---- events ---- */
+
+typedef enum rv_service_event_kind {
+    RV_SERVICE_PROMPT, /* n_done of n_prompt tokens have been read; after a step that read some */
+    RV_SERVICE_TOKEN,  /* as RV_EVENT_TOKEN */
+    RV_SERVICE_DONE,   /* of one choice */
+    RV_SERVICE_END     /* the last event of a request, after all its choices */
+} rv_service_event_kind;
+
+/* Pointers are into the batch. */
+typedef struct rv_service_event {
+    rv_service_event_kind kind;
+    uint64_t request;
+    void *user;
+    int choice;
+    /* RV_SERVICE_TOKEN */
+    int32_t id; /* -1: text that was held back until the end */
+    int is_special;
+    const char *text; /* terminated */
+    size_t text_len;
+    const rv_token_prob *chosen, *top; /* NULL unless logprobs were asked for */
+    size_t n_top;
+    /* RV_SERVICE_DONE */
+    rv_finish finish;
+    int timed_out; /* finish is RV_FINISH_CANCELLED, for its time was over */
+    rv_status status;
+    const char *error;   /* NULL unless finish is RV_FINISH_ERROR */
+    const float *values; /* of an embedding or of scores; else NULL */
+    size_t n_values;
+    int n_prompt, n_reused, n_generated; /* n_reused: prompt tokens that were not computed for it */
+    int n_preempted;                     /* times that it lost its room */
+    int n_done;                          /* RV_SERVICE_PROMPT */
+    /* Seconds: from submit to admission, from there to the first token, from there to the end. */
+    double queue_seconds, prompt_seconds, seconds;
+} rv_service_event;
+
+/* What one step brought, in order; a request's events never overtake each other. One block. */
+typedef struct rv_batch {
+    const rv_service_event *events;
+    size_t n;
+} rv_batch;
+
+/* The oldest batch that nobody has taken; *out NULL: none came within `wait` seconds (0: does not
+ * wait). */
+RV_API rv_status rv_service_drain(rv_service *s, double wait, rv_batch **out, rv_error *err);
+/* With no_thread: computes one step, or nothing. *n: requests that have not ended. One thread at a
+ * time. */
+RV_API rv_status rv_service_step(rv_service *s, size_t *n, rv_error *err);
+
+/* ---- figures ---- */
+
+enum { RV_HISTOGRAM_BUCKETS = 896 }; /* 32 for each doubling, from 1 microsecond to 268 s */
+
+typedef struct rv_histogram {
+    uint64_t n;
+    double sum, max;
+    uint64_t counts[RV_HISTOGRAM_BUCKETS];
+} rv_histogram;
+
+RV_API double rv_histogram_bound(int i); /* upper bound of bucket i, seconds; the last has none */
+/* The value below which a share q of all lies, to about 1.5 %; 0 where there are none. */
+RV_API double rv_histogram_quantile(const rv_histogram *h, double q);
+
+typedef struct rv_service_metrics {
+    size_t size;
+    /* now */
+    uint64_t n_running, n_waiting;
+    uint64_t pages, pages_running, pages_kept; /* of 32 tokens: all; held by requests; only kept */
+    /* since the beginning */
+    uint64_t n_submitted, n_refused, n_done, n_cancelled, n_timed_out, n_failed;
+    uint64_t n_steps, prompt_rows, token_rows; /* computed */
+    uint64_t prompt_tokens, reused_tokens;     /* of admitted requests; not computed for them */
+    uint64_t n_preempted, recomputed_rows;
+    double busy_seconds; /* computing */
+    /* seconds */
+    rv_histogram queue, first_token, inter_token, step, lookup;
+} rv_service_metrics;
+
+RV_API rv_status rv_service_get_metrics(const rv_service *s, rv_service_metrics *out,
+                                        rv_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,229 @@
+/* Services: the thread that computes, and the calls from other threads. */
+#include "api/service.h"
+
+#include <string.h>
+
+#include "base/os.h"
+
+enum { DEFAULT_TOKENS = 16384, DEFAULT_RUNNING = 32, DEFAULT_WAITING = 4096, DEFAULT_ROWS = 512 };
+
+/* ---- the thread that computes ---- */
+
+/* The runtime's options may say that calls do not wait: this one does. */
+static void enter(rvi_api_turn *turn, const rv_runtime *rt)
+{
+    while (rvi_api_enter(turn, rt, NULL)) rvi_thread_sleep(2e-4);
+}
+
+static rvi_step step(rv_service *s)
+{
+    rvi_api_turn turn;
+    enter(&turn, s->e->m->rt);
+    rvi_step done = rvi_scheduler_step(s->s);
+    if (done.computed) rvi_api_note_use(s->e->m->rt);
+    rvi_api_leave(&turn);
+    if (done.told && s->wake) s->wake(s->wake_ctx);
+    if (done.told && s->news) rvi_wakeup_post(s->news);
+    return done;
+}
+
+static void serve(void *ctx)
+{
+    rv_service *s = ctx;
+    const rv_allocator *heap = rvi_api_use_heap(s->e->m->rt);
+    while (!atomic_load(&s->stop)) {
+        rvi_step done = step(s);
+        if (!done.computed && !atomic_load(&s->stop)) rvi_wakeup_wait(s->work, done.wait);
+    }
+    rvi_api_leave_heap(heap);
+}
+
+/* ---- lifetimes ---- */
+
+static rv_status check_options(const rv_service_options *o, rv_error *err)
+{
+    const struct {
+        const char *name;
+        int value, most;
+    } counts[] = {
+        {"n_tokens", o->n_tokens, RVI_MAX_CONTEXT}, {"n_context", o->n_context, RVI_MAX_CONTEXT},
+        {"max_running", o->max_running, 4096},      {"max_waiting", o->max_waiting, 1 << 20},
+        {"max_tenant", o->max_tenant, 1 << 20},     {"max_rows", o->max_rows, 1 << 20},
+        {"quantum", o->quantum, 1 << 20},           {"max_events", o->max_events, INT32_MAX}};
+    const struct {
+        const char *name;
+        double value, least, most;
+    } numbers[] = {{"token_ms", o->token_ms, 0, 1e6},
+                   {"overcommit", o->overcommit, 1, 1e6},
+                   {"age_ms", o->age_ms, 0, 1e9}};
+    for (size_t i = 0; i < RVI_COUNT(counts); i++)
+        if (counts[i].value < 0 || counts[i].value > counts[i].most)
+            return rvi_error(err, RV_E_CONFIG, "%s must be 0..%d (got %d)", counts[i].name,
+                             counts[i].most, counts[i].value);
+    for (size_t i = 0; i < RVI_COUNT(numbers); i++)
+        if (numbers[i].value != 0 &&
+            !(numbers[i].value >= numbers[i].least && numbers[i].value <= numbers[i].most))
+            return rvi_error(err, RV_E_CONFIG, "%s must be 0 or %g..%g (got %g)", numbers[i].name,
+                             numbers[i].least, numbers[i].most, numbers[i].value);
+    return rvi_api_check_kv_type(o->kv_type, err);
+}
+
+static rvi_scheduler_options inner_options(const rv_service_options *o)
+{
+    return (rvi_scheduler_options){.max_running = o->max_running ? o->max_running : DEFAULT_RUNNING,
+                                   .max_waiting = o->max_waiting ? o->max_waiting : DEFAULT_WAITING,
+                                   .max_tenant = o->max_tenant,
+                                   .max_events = o->max_events ? (size_t)o->max_events : 65536,
+                                   .token_seconds = o->token_ms > 0 ? o->token_ms * 1e-3 : 0.05,
+                                   .overcommit = o->overcommit > 0 ? o->overcommit : 2,
+                                   .age_seconds = o->age_ms > 0 ? o->age_ms * 1e-3 : 5,
+                                   .quantum = o->quantum ? o->quantum : 64,
+                                   .no_cache = o->no_cache != 0};
+}
+
+/* Every running request has a row and logits in each step, and prompts have rows beside them. */
+static rv_status make_engine(rv_service *s, const rv_model *m, const rv_service_options *o,
+                             int max_running, rv_error *err)
+{
+    int rows = RVI_MAX(o->max_rows ? o->max_rows : DEFAULT_ROWS, max_running + 64);
+    rv_engine_options eo = {.size = sizeof eo,
+                            .n_tokens = o->n_tokens ? o->n_tokens : DEFAULT_TOKENS,
+                            .max_rows = m->model->arch->is_encoder ? o->max_rows : rows,
+                            .max_logits = max_running,
+                            .kv_type = o->kv_type};
+    rv_status st = rv_engine_new(&s->e, m, &eo, err);
+    if (st) return st;
+    int room = s->e->e->o.n_tokens;
+    s->n_context = RVI_MIN(o->n_context ? o->n_context : m->model->hp.n_context, room);
+    return RV_OK;
+}
+
+rv_status rv_service_new(rv_service **out, const rv_model *m, const rv_service_options *given,
+                         rv_error *err)
+{
+    if (!out) return rvi_error(err, RV_E_INVALID, "rv_service_new: NULL argument");
+    *out = NULL;
+    rv_service_options o;
+    rv_status st = rvi_api_need_weights(m, err);
+    if (!st) st = rvi_api_read_struct(&o, sizeof o, given, "rv_service_options", err);
+    if (!st) st = check_options(&o, err);
+    if (st) return st;
+    const rv_allocator *heap = rvi_api_use_heap(m->rt);
+    rvi_scheduler_options inner = inner_options(&o);
+    rv_service *s = rvi_zalloc(sizeof *s);
+    if (s) {
+        atomic_init(&s->stop, false);
+        atomic_flag_clear(&s->stepping);
+        s->wake = o.wake;
+        s->wake_ctx = o.wake_ctx;
+        st = make_engine(s, m, &o, inner.max_running, err);
+    } else {
+        st = rvi_nomem(err, "service");
+    }
+    if (!st) st = rvi_scheduler_new(&s->s, s->e->e, &inner, err);
+    if (!st && !o.no_thread) st = rvi_wakeup_new(&s->work, err);
+    if (!st && !o.no_thread) st = rvi_wakeup_new(&s->news, err);
+    if (!st && !o.no_thread) st = rvi_thread_start(&s->thread, serve, s, false, err);
+    rvi_api_leave_heap(heap);
+    if (st)
+        rv_service_free(&s);
+    else
+        *out = s;
+    return st;
+}
+
+void rv_service_free(rv_service **handle)
+{
+    if (!handle || !*handle) return;
+    rv_service *s = *handle;
+    *handle = NULL;
+    atomic_store(&s->stop, true);
+    if (s->thread) {
+        rvi_wakeup_post(s->work);
+        rvi_thread_join(s->thread);
+    }
+    if (s->s) { /* sessions and learners' adapters go back in a turn */
+        rvi_api_turn turn;
+        enter(&turn, s->e->m->rt);
+        rvi_scheduler_free(s->s);
+        rvi_api_leave(&turn);
+    }
+    rvi_wakeup_free(s->work);
+    rvi_wakeup_free(s->news);
+    rvi_api_release_engine(s->e);
+    rvi_free(s);
+}
+
+/* ---- calls from any thread ---- */
+
+static void notify(rv_service *s)
+{
+    if (s->work) rvi_wakeup_post(s->work);
+}
+
+rv_status rv_service_submit(rv_service *s, const rv_request *given, uint64_t *id, rv_error *err)
+{
+    if (!s || !given || !id)
+        return rvi_error(err, RV_E_INVALID, "rv_service_submit: NULL argument");
+    *id = 0;
+    rvi_order *r;
+    const rv_allocator *heap = rvi_api_use_heap(s->e->m->rt);
+    rv_status st = rvi_service_read(s, given, &r, err);
+    if (!st && (st = rvi_scheduler_submit(s->s, r, id, err))) rvi_order_free(r);
+    rvi_api_leave_heap(heap);
+    if (!st) notify(s);
+    return st;
+}
+
+void rv_service_cancel(rv_service *s, uint64_t id)
+{
+    if (!s) return;
+    rvi_scheduler_cancel(s->s, id);
+    notify(s);
+}
+
+rv_status rv_service_drain(rv_service *s, double wait, rv_batch **out, rv_error *err)
+{
+    if (out) *out = NULL;
+    if (!s || !out) return rvi_error(err, RV_E_INVALID, "rv_service_drain: NULL argument");
+    if (!(wait >= 0) || wait > 1e9)
+        return rvi_error(err, RV_E_CONFIG, "wait must be 0..1e9 seconds (got %g)", wait);
+    double end = wait > 0 ? rvi_os_seconds() + wait : 0;
+    while (!(*out = rvi_scheduler_take(s->s)) && s->news && wait > 0) {
+        rvi_wakeup_wait(s->news, wait);
+        wait = end - rvi_os_seconds();
+    }
+    if (*out) notify(s); /* computing may have waited for it */
+    return RV_OK;
+}
+
+rv_status rv_service_step(rv_service *s, size_t *n, rv_error *err)
+{
+    if (n) *n = 0;
+    if (!s || !n) return rvi_error(err, RV_E_INVALID, "rv_service_step: NULL argument");
+    if (s->thread) return rvi_error(err, RV_E_STATE, "the service has a thread that steps");
+    if (atomic_flag_test_and_set(&s->stepping))
+        return rvi_error(err, RV_E_BUSY, "another thread computes a step of this service");
+    *n = step(s).n_live;
+    atomic_flag_clear(&s->stepping);
+    return RV_OK;
+}
+
+rv_status rv_service_get_metrics(const rv_service *s, rv_service_metrics *out, rv_error *err)
+{
+    if (!s || !out) return rvi_error(err, RV_E_INVALID, "rv_service_get_metrics: NULL argument");
+    if (out->size < sizeof out->size || out->size > 1 << 20)
+        return rvi_error(err, RV_E_CONFIG,
+                         "rv_service_metrics.size must be sizeof(rv_service_metrics) (got %zu)",
+                         out->size);
+    const rv_allocator *heap = rvi_api_use_heap(s->e->m->rt);
+    rv_service_metrics *full = rvi_zalloc(sizeof *full); /* some ten pages: not on the stack */
+    rvi_api_leave_heap(heap);
+    if (!full) return rvi_nomem(err, "metrics");
+    size_t size = out->size;
+    rvi_scheduler_read(s->s, full);
+    full->size = size;
+    memcpy(out, full, RVI_MIN(size, sizeof *full));
+    rvi_free(full);
+    return RV_OK;
+}

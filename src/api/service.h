@@ -1,0 +1,25 @@
+/* service.h - a service, as its files see it. */
+#ifndef RVI_API_SERVICE_H
+#define RVI_API_SERVICE_H
+
+#include "api/api.h"
+#include "scheduler/scheduler.h"
+
+struct rv_service {
+    rv_engine *e;
+    rvi_scheduler *s;
+    int n_context;
+    void (*wake)(void *ctx);
+    void *wake_ctx;
+    rvi_thread *thread; /* NULL: rv_service_step */
+    rvi_wakeup *work;   /* something was submitted, cancelled or drained */
+    rvi_wakeup *news;   /* there is a batch; NULL: a build without threads */
+    atomic_bool stop;
+    atomic_flag stepping; /* one thread at a time is in rv_service_step */
+};
+
+/* The request in the scheduler's form, checked; not submitted. */
+rv_status rvi_service_read(const rv_service *s, const rv_request *given, rvi_order **out,
+                           rv_error *err) RVI_MUST_CHECK;
+
+#endif

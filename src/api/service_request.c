@@ -1,0 +1,263 @@
+/* A request of a service: checked on the thread that submits, and copied, for it may wait. */
+#include <math.h>
+#include <string.h>
+
+#include "api/service.h"
+#include "base/os.h"
+#include "decode/sampler.h"
+
+enum { MOST_CHOICES = 128, MOST_PRIORITY = 100, LONGEST_NAME = 256 };
+
+/* ---- copies ---- */
+
+static char *copy_text(rvi_arena *a, const char *text)
+{
+    return rvi_arena_strndup(a, text, strlen(text));
+}
+
+static void *copy_bytes(rvi_arena *a, const void *from, size_t n, size_t size)
+{
+    void *to = rvi_arena_alloc(a, n, size);
+    if (to) memcpy(to, from, n * size);
+    return to;
+}
+
+static const char *const *copy_texts(rvi_arena *a, const char *const *from, size_t n)
+{
+    const char **to = rvi_arena_alloc(a, n, sizeof *to);
+    for (size_t i = 0; to && i < n; i++)
+        if (!(to[i] = copy_text(a, from[i]))) return NULL;
+    return to;
+}
+
+static bool copy_sampling(rvi_arena *a, rv_sampling *s)
+{
+    if (s->n_logit_bias &&
+        !(s->logit_bias = copy_bytes(a, s->logit_bias, s->n_logit_bias, sizeof *s->logit_bias)))
+        return false;
+    if (s->n_dry_breakers && !(s->dry_breakers = copy_texts(a, s->dry_breakers, s->n_dry_breakers)))
+        return false;
+    return !s->order || (s->order = copy_text(a, s->order));
+}
+
+/* Its texts are those of the caller's messages. */
+static bool copy_json(rvi_arena *a, rvi_json *v)
+{
+    if (v->key && !(v->key = rvi_arena_strndup(a, v->key, v->key_len))) return false;
+    if (v->kind == RVI_JSON_STRING)
+        return (v->as.string.data = rvi_arena_strndup(a, v->as.string.data, v->as.string.len));
+    if ((v->kind != RVI_JSON_ARRAY && v->kind != RVI_JSON_OBJECT) || !v->as.list.count) return true;
+    rvi_json *items = copy_bytes(a, v->as.list.items, v->as.list.count, sizeof *items);
+    v->as.list.items = items;
+    for (size_t i = 0; items && i < v->as.list.count; i++)
+        if (!copy_json(a, &items[i])) return false;
+    return items;
+}
+
+/* ---- what lives as long as the request ---- */
+
+typedef struct held {
+    rv_service *service;      /* outlives it */
+    rv_adapter_set *adapters; /* may be NULL */
+    rv_learner *learner;      /* may be NULL, then there are no sessions */
+    rvi_json chat;
+    rv_session *sessions; /* one for each choice: what the learner decided */
+    int n;
+} held;
+
+static rv_status begin(void *ctx, int choice, rvi_session *s, rv_error *err)
+{
+    held *h = ctx;
+    rv_session *own = &h->sessions[choice];
+    *own = (rv_session){.e = h->service->e, .s = s, .adapters = h->adapters, .unjudged = true};
+    return rvi_api_begin_learning(h->learner, own, &h->chat, NULL, err);
+}
+
+static rv_status started(void *ctx, int choice, rvi_session *s, rv_error *err)
+{
+    held *h = ctx;
+    (void)s;
+    return rvi_api_apply_lesson(&h->sessions[choice], err);
+}
+
+static void ended(void *ctx, int choice)
+{
+    held *h = ctx;
+    rv_session *own = &h->sessions[choice];
+    rvi_api_leave_learner(own->learner, own->held, own->capture);
+    rvi_api_deinit_composed(own);
+    rvi_free(own->question);
+    rvi_ids_deinit(&own->slot);
+    *own = (rv_session){0};
+}
+
+static void release(void *ctx)
+{
+    held *h = ctx;
+    rvi_api_release_set(h->adapters);
+    rvi_api_release_learner(h->learner);
+    rvi_free(h->sessions);
+    rvi_free(h);
+}
+
+static rv_status hold(const rv_service *s, const rv_request *q, rvi_order *r, rv_error *err)
+{
+    held *h = rvi_zalloc(sizeof *h);
+    if (!h) return rvi_nomem(err, "request");
+    h->service = (rv_service *)(uintptr_t)s;
+    h->adapters = rvi_api_retain_set(q->adapters);
+    r->hooks = (rvi_order_hooks){.release = release, .ctx = h};
+    r->adapters = q->adapters ? &q->adapters->set : NULL;
+    if (!q->learner || !q->chat) return RV_OK;
+    h->sessions = rvi_zalloc_array((size_t)r->n_jobs, sizeof *h->sessions);
+    if (!h->sessions) return rvi_nomem(err, "request");
+    h->learner = rvi_api_retain_learner(q->learner);
+    r->hooks.begin = begin;
+    r->hooks.started = started;
+    r->hooks.ended = ended;
+    return RV_OK;
+}
+
+/* ---- checks ---- */
+
+static rv_status check(const rv_service *s, const rv_request *q, rv_error *err)
+{
+    const rv_model *m = s->e->m;
+    if ((unsigned)q->kind > RV_REQUEST_SCORE)
+        return rvi_error(err, RV_E_CONFIG, "kind must be 0..%d (got %d)", RV_REQUEST_SCORE,
+                         (int)q->kind);
+    if (m->model->arch->is_encoder && q->kind != RV_REQUEST_EMBED)
+        return rvi_error(err, RV_E_INVALID, "%s makes embeddings; it predicts no tokens", m->name);
+    if (!q->chat == !q->ids)
+        return rvi_error(err, RV_E_INVALID, "a request has either a chat or ids");
+    if (q->adapters && q->adapters->m != m)
+        return rvi_error(err, RV_E_ADAPTER, "the adapters were loaded for another model");
+    if (q->adapters && q->kind == RV_REQUEST_EMBED)
+        return rvi_error(err, RV_E_ADAPTER, "embeddings are made without adapters");
+    if (q->learner && q->learner->m != m)
+        return rvi_error(err, RV_E_INVALID, "the learner is of another model");
+    if (q->n < 0 || q->n > MOST_CHOICES)
+        return rvi_error(err, RV_E_CONFIG, "n must be 0..%d (got %d)", MOST_CHOICES, q->n);
+    if (q->n > 1 && q->kind != RV_REQUEST_ANSWER)
+        return rvi_error(err, RV_E_CONFIG, "n must be 1 where nothing is generated (got %d)", q->n);
+    if (q->priority < -MOST_PRIORITY || q->priority > MOST_PRIORITY)
+        return rvi_error(err, RV_E_CONFIG, "priority must be -%d..%d (got %d)", MOST_PRIORITY,
+                         MOST_PRIORITY, q->priority);
+    if (!(q->timeout >= 0) || q->timeout > 1e9)
+        return rvi_error(err, RV_E_CONFIG, "timeout must be 0..1e9 seconds (got %g)", q->timeout);
+    if ((q->tenant && strlen(q->tenant) > LONGEST_NAME) ||
+        (q->salt && strlen(q->salt) > LONGEST_NAME))
+        return rvi_error(err, RV_E_CONFIG, "tenant and salt have at most %d bytes", LONGEST_NAME);
+    return RV_OK;
+}
+
+/* ---- reading ---- */
+
+static rv_status read_generate(const rv_service *s, const rv_request *q, rvi_order *r,
+                               rv_error *err)
+{
+    rv_generate_options *o = &r->o;
+    rv_status st = rvi_api_read_generate(o, q->generate, &r->sampling, err);
+    if (!st) st = rvi_sampling_check(&r->sampling, err);
+    if (!st) st = rvi_answer_check(s->e->e, s->n_context, (size_t)r->n_ids, o, err);
+    if (st) return st;
+    o->sampling = NULL;
+    o->on_event = NULL;
+    o->max_tokens = RVI_MIN(o->max_tokens, s->n_context - r->n_ids);
+    if (o->n_stop && !(o->stop = copy_texts(&r->arena, o->stop, o->n_stop)))
+        return rvi_nomem(err, "request");
+    return copy_sampling(&r->arena, &r->sampling) ? RV_OK : rvi_nomem(err, "request");
+}
+
+static rv_status read_embed(const rv_service *s, const rv_request *q, rvi_order *r, rv_error *err)
+{
+    rv_embed_options o;
+    rvi_engine *e = s->e->e;
+    int32_t *cut = NULL;
+    size_t n = (size_t)r->n_ids;
+    rv_status st = rvi_api_read_struct(&o, sizeof o, q->embed, "rv_embed_options", err);
+    if (!st && !o.refuse_long) st = rvi_api_cut_ids(s->e->m, r->ids, &n, &cut, err);
+    if (!st && cut && !(r->ids = copy_bytes(&r->arena, cut, n, sizeof *cut)))
+        st = rvi_nomem(err, "request");
+    rvi_free(cut);
+    r->n_ids = (int)n;
+    r->embed = (rvi_embed_options){.pooling = o.pooling, .normalize = !o.keep_length};
+    return st ? st : rvi_embed_check(e->m, e->o.max_rows, r->ids, n, &r->embed, err);
+}
+
+static rv_status read_score(const rvi_order *r, rv_error *err)
+{
+    return r->n_ids < 2 ? rvi_error(err, RV_E_INVALID, "scores need at least 2 ids") : RV_OK;
+}
+
+/* The ids of a chat or those given, in the arena. */
+static rv_status read_ids(const rv_service *s, const rv_request *q, rvi_order *r, rv_error *err)
+{
+    enum { MOST = 64 << 20 };
+    const rv_model *m = s->e->m;
+    rvi_arena arena = {.max = RVI_API_CHAT_BYTES};
+    const rvi_json *json = NULL;
+    rvi_ids ids = {0};
+    rv_chat chat;
+    rv_status st = RV_OK;
+    held *h = r->hooks.ctx;
+    r->arena.max = MOST;
+    if (q->chat) {
+        st = rvi_api_read_chat(&chat, &json, q->chat, &arena, err);
+        if (!st) st = rvi_api_learned_ids(NULL, m, &chat, json, &arena, &ids, err);
+        if (!st && h->learner) {
+            h->chat = *json;
+            if (!copy_json(&r->arena, &h->chat)) st = rvi_nomem(err, "request");
+        }
+    }
+    const int32_t *from = q->chat ? ids.data : q->ids;
+    size_t n = q->chat ? ids.len : q->n_ids;
+    if (!st && !n) st = rvi_error(err, RV_E_INVALID, "the prompt is empty");
+    if (!st && n > RVI_MAX_CONTEXT)
+        st = rvi_error(err, RV_E_TOO_LONG, "the prompt has %zu tokens, more than %d", n,
+                       RVI_MAX_CONTEXT);
+    if (!st) st = rvi_engine_check_ids(s->e->e, from, n, err);
+    if (!st && !(r->ids = copy_bytes(&r->arena, from, n, sizeof *from)))
+        st = rvi_nomem(err, "request");
+    r->n_ids = st ? 0 : (int)n;
+    rvi_ids_deinit(&ids);
+    rvi_arena_deinit(&arena);
+    return st;
+}
+
+static rv_status fill(const rv_service *s, const rv_request *q, rvi_order *r, rv_error *err)
+{
+    const char *tenant = q->tenant ? q->tenant : "";
+    r->kind = q->kind;
+    r->priority = q->priority;
+    r->user = q->user;
+    r->deadline = q->timeout > 0 ? rvi_os_seconds() + q->timeout : 0;
+    r->tenant = copy_text(&r->arena, tenant);
+    r->salt = copy_text(&r->arena, q->salt ? q->salt : tenant);
+    rv_status st = r->tenant && r->salt ? RV_OK : rvi_nomem(err, "request");
+    if (!st) st = hold(s, q, r, err);
+    if (!st) st = read_ids(s, q, r, err);
+    if (st) return st;
+    switch (q->kind) {
+    case RV_REQUEST_EMBED: return read_embed(s, q, r, err);
+    case RV_REQUEST_SCORE: return read_score(r, err);
+    default: return read_generate(s, q, r, err);
+    }
+}
+
+rv_status rvi_service_read(const rv_service *s, const rv_request *given, rvi_order **out,
+                           rv_error *err)
+{
+    rv_request q;
+    *out = NULL;
+    rv_status st = rvi_api_read_struct(&q, sizeof q, given, "rv_request", err);
+    if (!st) st = check(s, &q, err);
+    if (!st) st = rvi_order_new(out, q.n ? q.n : 1, err);
+    if (st) return st;
+    st = fill(s, &q, *out, err);
+    if (st) {
+        rvi_order_free(*out);
+        *out = NULL;
+    }
+    return st;
+}

@@ -1,0 +1,184 @@
+/* Who runs: admission by pages, and what gives when there are too few of them. */
+#include "base/os.h"
+#include "scheduler/internal.h"
+
+/* ---- the queue and those that run ---- */
+
+void rvi_admit_wait(rvi_scheduler *s, rvi_job *j)
+{
+    j->running = false;
+    j->waiting.rank = j->r->arrived - j->r->priority * s->o.age_seconds;
+    rvi_tenant_wait(j->r->of, &j->waiting);
+}
+
+static void run(rvi_scheduler *s, rvi_job *j)
+{
+    rvi_job **at = &s->running;
+    while (*at && (*at)->waiting.rank <= j->waiting.rank) at = &(*at)->next;
+    j->next = *at;
+    *at = j;
+    j->running = true;
+    s->n_running++;
+}
+
+void rvi_admit_stop(rvi_scheduler *s, rvi_job *j)
+{
+    if (!j->running) {
+        rvi_tenant_unwait(j->r->of, &j->waiting);
+        return;
+    }
+    rvi_job **at = &s->running;
+    while (*at != j) at = &(*at)->next;
+    *at = j->next;
+    j->next = NULL;
+    j->running = false;
+    s->n_running--;
+}
+
+/* ---- admission ---- */
+
+/* Looks for what is known of the job's tokens: how many of the n, and their pages in s->pages. The
+ * last token is computed in any case, for its logits. */
+static int look_up(rvi_scheduler *s, const rvi_prefix_space *space, const int32_t *ids, int n)
+{
+    double start = rvi_os_seconds();
+    int len = rvi_prefix_find(s->prefix, space, ids, n - 1, s->pages);
+    rvi_tally_add(&s->figures.lookup, rvi_os_seconds() - start);
+    return len;
+}
+
+/* Pages that those who run may still take. */
+static int growth(const rvi_scheduler *s)
+{
+    int n = 0;
+    for (const rvi_job *j = s->running; j; j = j->next)
+        n += rvi_pages_for(rvi_job_total(j)) - j->s->seq.n_pages;
+    return n;
+}
+
+/* Is there room for the job, of whose tokens n_known are in s->pages? What others that run hold too
+ * needs no room of its own. Who was preempted comes back when it can stay. */
+static bool fits(const rvi_scheduler *s, const rvi_job *j, int n_known)
+{
+    if (!s->n_running) return true;
+    const rvi_pages *pool = s->e->pool;
+    int total = rvi_pages_total(pool), need = rvi_pages_for(rvi_job_total(j));
+    int now = rvi_pages_for(j->s ? (int)j->s->past.len : j->r->n_ids);
+    int held = rvi_pages_in_use(pool) - rvi_pages_idle(pool);
+    for (int i = 0; i < n_known / RVI_PAGE_TOKENS; i++) {
+        if (rvi_pages_refs(pool, s->pages[i]) < 2) continue; /* the tree's alone */
+        need--;
+        now--;
+    }
+    double room = total * (j->n_preempted ? 1 : s->o.overcommit);
+    return held + now + 1 <= total && held + growth(s) + need <= room;
+}
+
+static void adopt(rvi_scheduler *s, rvi_job *j)
+{
+    rvi_session *own = j->s;
+    rvi_prefix_space space = rvi_job_space(s, j);
+    int n = j->r->kind == RV_REQUEST_ANSWER ? look_up(s, &space, own->past.data, (int)own->past.len)
+                                            : 0;
+    rvi_session_adopt(own, s->pages, n);
+    if (j->n_preempted) {
+        rvi_figures_add(&s->figures.recomputed_rows, (uint64_t)RVI_MAX(j->n_computed - n, 0));
+        return;
+    }
+    j->n_reused = n;
+    rvi_figures_add(&s->figures.prompt_tokens, (uint64_t)j->r->n_ids);
+    rvi_figures_add(&s->figures.reused_tokens, (uint64_t)n);
+    rvi_tenants_pay(&s->tenants, j->r->of, j->r->n_ids - n);
+}
+
+static void note_admission(rvi_scheduler *s, rvi_job *j)
+{
+    if (j->admitted > 0) return;
+    j->admitted = s->now;
+    rvi_tally_add(&s->figures.queue, s->now - j->r->arrived);
+    if (j->r->admitted) return;
+    j->r->admitted = true;
+    rvi_lock_take(s->lock);
+    s->n_waiting--;
+    rvi_lock_give(s->lock);
+}
+
+/* False: there is no room for it now. */
+static bool admit(rvi_scheduler *s, rvi_job *j)
+{
+    rvi_order *r = j->r;
+    int n_known = 0;
+    if (r->kind == RV_REQUEST_ANSWER) {
+        rvi_prefix_space space = rvi_job_space(s, j);
+        n_known = j->s ? look_up(s, &space, j->s->past.data, (int)j->s->past.len)
+                       : look_up(s, &space, r->ids, r->n_ids);
+    }
+    if (!fits(s, j, n_known)) return false;
+    rv_error why = {0};
+    rv_status st = j->s ? RV_OK : rvi_job_begin(s, j, &why);
+    rvi_admit_stop(s, j); /* it waits no more */
+    run(s, j);
+    note_admission(s, j);
+    if (st) {
+        rvi_job_end(s, j, RV_FINISH_ERROR, st, &why);
+        rvi_scheduler_settle(s, r);
+    } else {
+        adopt(s, j);
+    }
+    return true;
+}
+
+static bool has_waiting(void *ctx, const rvi_tenant *x)
+{
+    (void)ctx;
+    return x->first != NULL;
+}
+
+void rvi_admit_waiting(rvi_scheduler *s)
+{
+    while (s->n_running < s->o.max_running) {
+        rvi_tenant *x = rvi_tenants_next(&s->tenants, has_waiting, NULL);
+        if (!x || !admit(s, (rvi_job *)x->first)) return;
+    }
+}
+
+/* ---- too few pages ---- */
+
+static int lacking(const rvi_scheduler *s)
+{
+    int need = 0;
+    for (const rvi_job *j = s->running; j; j = j->next)
+        need += rvi_seq_wants(&j->s->seq, RVI_MIN(j->s->allowed, rvi_answer_waiting(j->s)));
+    return need - (rvi_pages_total(s->e->pool) - rvi_pages_in_use(s->e->pool));
+}
+
+static rvi_job *youngest(const rvi_scheduler *s)
+{
+    rvi_job *best = NULL;
+    for (rvi_job *j = s->running; j; j = j->next)
+        if (!best || j->r->id > best->r->id || (j->r == best->r && j->choice > best->choice))
+            best = j;
+    return best;
+}
+
+/* Its pages go to the tree, from whose end they are taken as they are needed. */
+static void preempt(rvi_scheduler *s, rvi_job *j)
+{
+    j->n_computed = j->s->seq.len;
+    j->n_preempted++;
+    rvi_figures_add(&s->figures.n_preempted, 1);
+    if (j->r->kind == RV_REQUEST_ANSWER) rvi_job_keep(s, j, false);
+    rvi_session_suspend(j->s);
+    j->s->allowed = 0;
+    rvi_admit_stop(s, j);
+    rvi_admit_wait(s, j);
+}
+
+void rvi_admit_make_room(rvi_scheduler *s)
+{
+    for (int n; (n = lacking(s)) > 0;) {
+        if (rvi_prefix_evict(s->prefix, n) == n) continue;
+        if (s->n_running < 2) return; /* what a request may need at most fits: never */
+        preempt(s, youngest(s));
+    }
+}

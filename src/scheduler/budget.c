@@ -1,0 +1,61 @@
+#include "scheduler/budget.h"
+
+#include "base/compat.h"
+
+/* Steps grow dearer as texts grow longer, and cheaper when a neighbour leaves the machine: new
+ * measurements count for a third, and what was not measured for a while slowly loses its weight, so
+ * that a size that was slow once is tried again. */
+#define NEW_SHARE  (1.0 / 3)
+#define FORGETTING (1.0 / 128)
+
+static int size_of(int n_rows)
+{
+    int i = 0;
+    while (n_rows > 1 && i < RVI_BUDGET_SIZES - 1) {
+        n_rows /= 2;
+        i++;
+    }
+    return i;
+}
+
+void rvi_budget_note(rvi_budget *b, int n_rows, double seconds)
+{
+    int own = size_of(n_rows);
+    for (int i = own + 1; i < RVI_BUDGET_SIZES; i++) b->at[i].seconds *= 1 - FORGETTING;
+    double share = b->at[own].rows > 0 ? NEW_SHARE : 1;
+    b->at[own].rows += share * (n_rows - b->at[own].rows);
+    b->at[own].seconds += share * (seconds - b->at[own].seconds);
+}
+
+/* Between two measured sizes in proportion; beyond the largest as if every row cost the same, which
+ * is too much; below the smallest as much as that. Seconds; 0: nothing is known. */
+static double predict(const rvi_budget *b, int n_rows)
+{
+    double below = 0, below_s = 0;
+    for (int i = 0; i < RVI_BUDGET_SIZES; i++) {
+        double rows = b->at[i].rows, s = b->at[i].seconds;
+        if (rows <= 0) continue;
+        if (rows >= n_rows) {
+            if (below <= 0 || rows <= below) return s;
+            return below_s + (s - below_s) * (n_rows - below) / (rows - below);
+        }
+        below = rows;
+        below_s = s;
+    }
+    return below > 0 ? below_s * n_rows / below : 0;
+}
+
+int rvi_budget_rows(const rvi_budget *b, int least, int most, double seconds)
+{
+    enum { UNKNOWN = 64 };
+    if (most <= least) return most;
+    if (predict(b, least) <= 0) return RVI_MIN(RVI_MAX(UNKNOWN, least), most);
+    while (least < most) {
+        int mid = least + (most - least + 1) / 2;
+        if (predict(b, mid) <= seconds)
+            least = mid;
+        else
+            most = mid - 1;
+    }
+    return least;
+}

@@ -1,0 +1,86 @@
+/* internal.h - the scheduler as its own files see it. */
+#ifndef RVI_SCHEDULER_INTERNAL_H
+#define RVI_SCHEDULER_INTERNAL_H
+
+#include "base/thread.h"
+#include "scheduler/budget.h"
+#include "scheduler/events.h"
+#include "scheduler/figures.h"
+#include "scheduler/prefix.h"
+#include "scheduler/scheduler.h"
+#include "scheduler/tenants.h"
+
+struct rvi_job {
+    rvi_waiting waiting; /* first: the queue knows it by this */
+    rvi_order *r;
+    int choice;
+    bool running, ended;
+    bool lost;      /* there was no memory for one of its events */
+    rvi_job *next;  /* of those that run, oldest rank first */
+    rvi_session *s; /* NULL: never admitted, or ended */
+    int wants;      /* rows of this step that it was not given */
+    int n_reused;   /* tokens of its prompt that it found */
+    int n_computed; /* tokens that were in its pages when it lost them */
+    int n_generated, n_preempted;
+    double admitted, first, last; /* when; 0: not yet. last: its latest token */
+    rvi_pooler *pooler;           /* of an embedding */
+    float *values;                /* of an embedding or of scores */
+    size_t n_values;
+    double sum; /* of the scores */
+};
+
+struct rvi_scheduler {
+    rvi_engine *e;
+    rvi_scheduler_options o;
+    uint64_t key[2]; /* of the hash of salts */
+    rvi_lock *lock;  /* of the next six */
+    rvi_order *inbox, *inbox_last;
+    rvi_order *live; /* changed by the thread that steps, which reads it without the lock */
+    uint64_t n_requests;
+    size_t n_live;
+    int n_waiting; /* requests of which no job was admitted yet */
+    atomic_bool any_cancelled;
+    rvi_tenants tenants;
+    rvi_job *running;
+    int n_running;
+    rvi_prefix *prefix;
+    int32_t *pages; /* scratch: of the longest sequence */
+    rvi_budget budget;
+    rvi_events events;
+    rvi_figures figures;
+    double next_deadline; /* 0: none */
+    double now;           /* of the step */
+};
+
+static inline int rvi_pages_for(int n_tokens)
+{
+    return (n_tokens + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS;
+}
+
+static inline int rvi_job_total(const rvi_job *j) /* tokens it may have at most */
+{
+    return j->r->n_ids + (j->r->kind == RV_REQUEST_ANSWER ? j->r->o.max_tokens : 0);
+}
+
+/* job.c: beginning and end of a job */
+rv_status rvi_job_begin(rvi_scheduler *s, rvi_job *j, rv_error *err) RVI_MUST_CHECK;
+rvi_prefix_space rvi_job_space(const rvi_scheduler *s, const rvi_job *j);
+/* What it has computed goes into the tree; all, or only whole pages. */
+void rvi_job_keep(rvi_scheduler *s, const rvi_job *j, bool whole);
+/* Ends it, with its last event. st: what failed; otherwise finish says why, or its answer does. */
+void rvi_job_end(rvi_scheduler *s, rvi_job *j, rv_finish finish, rv_status st, const rv_error *why);
+
+/* admit.c: who runs */
+void rvi_admit_waiting(rvi_scheduler *s);
+void rvi_admit_wait(rvi_scheduler *s, rvi_job *j); /* into its tenant's queue */
+void rvi_admit_stop(rvi_scheduler *s, rvi_job *j); /* out of it, or of those that run */
+/* Makes room for the rows that the running jobs are allowed; takes pages from the youngest. */
+void rvi_admit_make_room(rvi_scheduler *s);
+
+/* scheduler.c: after a job has ended; frees a request that has no job left. */
+void rvi_scheduler_settle(rvi_scheduler *s, rvi_order *r);
+
+/* rows.c: what a step computes; returns how many rows. */
+int rvi_rows_choose(rvi_scheduler *s);
+
+#endif

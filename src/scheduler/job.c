@@ -1,0 +1,240 @@
+/* A job from its admission to its last event. */
+#include <math.h>
+#include <string.h>
+
+#include "base/os.h"
+#include "decode/score.h"
+#include "scheduler/internal.h"
+
+rv_status rvi_order_new(rvi_order **out, int n, rv_error *err)
+{
+    *out = NULL;
+    rvi_order *r = rvi_zalloc(sizeof *r);
+    if (!r) return rvi_nomem(err, "request");
+    r->jobs = rvi_zalloc_array((size_t)n, sizeof *r->jobs);
+    if (!r->jobs) {
+        rvi_free(r);
+        return rvi_nomem(err, "request");
+    }
+    atomic_init(&r->cancelled, false);
+    r->n_jobs = r->n_left = n;
+    for (int i = 0; i < n; i++) {
+        r->jobs[i].r = r;
+        r->jobs[i].choice = i;
+    }
+    *out = r;
+    return RV_OK;
+}
+
+void rvi_order_free(rvi_order *r)
+{
+    if (!r) return;
+    for (int i = 0; i < r->n_jobs; i++) {
+        rvi_pooler_free(r->jobs[i].pooler);
+        rvi_free(r->jobs[i].values);
+    }
+    if (r->hooks.release) r->hooks.release(r->hooks.ctx);
+    rvi_free(r->jobs);
+    rvi_arena_deinit(&r->arena);
+    rvi_free(r);
+}
+
+/* ---- events of its answer ---- */
+
+static rv_service_event event_of(const rvi_job *j, rv_service_event_kind kind)
+{
+    return (rv_service_event){.kind = kind,
+                              .request = j->r->id,
+                              .user = j->r->user,
+                              .choice = j->choice,
+                              .id = -1,
+                              .n_prompt = j->r->n_ids,
+                              .n_reused = j->n_reused,
+                              .n_generated = j->n_generated,
+                              .n_preempted = j->n_preempted};
+}
+
+static void note_token(rvi_scheduler *s, rvi_job *j)
+{
+    double now = rvi_os_seconds();
+    if (j->first <= 0) {
+        j->first = now;
+        rvi_tally_add(&s->figures.first_token, now - j->r->arrived);
+    } else {
+        rvi_tally_add(&s->figures.inter_token, now - j->last);
+    }
+    j->last = now;
+}
+
+static int on_event(void *ctx, const rv_event *ev)
+{
+    rvi_job *j = ctx;
+    rvi_scheduler *s = j->s->owner;
+    rv_service_event out;
+    if (ev->kind == RV_EVENT_DONE) return 0;
+    if (ev->kind == RV_EVENT_PROMPT) {
+        out = event_of(j, RV_SERVICE_PROMPT);
+        out.n_done = ev->n_done;
+    } else {
+        if (ev->id >= 0) note_token(s, j);
+        j->n_generated = ev->n_generated;
+        out = event_of(j, RV_SERVICE_TOKEN);
+        out.id = ev->id;
+        out.is_special = ev->is_special;
+        out.text = ev->text;
+        out.text_len = ev->text_len;
+        out.chosen = ev->chosen;
+        out.top = ev->top;
+        out.n_top = ev->n_top;
+    }
+    if (rvi_events_put(&s->events, &out)) return 0;
+    j->lost = true;
+    return 1;
+}
+
+static int on_mask(void *ctx, const int32_t *ids, size_t n_ids, float *logits, size_t n_vocab)
+{
+    const rvi_job *j = ctx;
+    return j->r->o.mask(j->r->o.ctx, ids, n_ids, logits, n_vocab);
+}
+
+/* ---- rows that are read ---- */
+
+static rv_status pool_rows(void *ctx, const rvi_engine *e, int first, int n, int pos, rv_error *err)
+{
+    rvi_job *j = ctx;
+    for (int i = 0; i < n; i++) rvi_pooler_take(j->pooler, e->ws, first + i, (size_t)(pos + i));
+    return pos + n == j->r->n_ids ? rvi_pooler_finish(j->pooler, j->values, err) : RV_OK;
+}
+
+static rv_status score_rows(void *ctx, const rvi_engine *e, int first, int n, int pos,
+                            rv_error *err)
+{
+    rvi_job *j = ctx;
+    rvi_scorer by = {.m = e->m, .ws = e->ws, .rows = e->rows, .max_logits = e->o.max_logits};
+    int to = first + RVI_MIN(n, j->r->n_ids - 1 - pos);
+    if (!pos) j->sum = 0;
+    rvi_score_rows(&by, j->r->ids + pos + 1 - first, first, to, j->values + pos, &j->sum);
+    if (isfinite(j->sum)) return RV_OK;
+    return rvi_engine_explain(
+        e, rvi_error(err, RV_E_GENERATION, "the model's output is not finite"), err);
+}
+
+static rv_status begin_reading(rvi_job *j, const rv_generate_options *o, rv_error *err)
+{
+    rvi_order *r = j->r;
+    const rvi_model *m = j->s->e->m;
+    bool embeds = r->kind == RV_REQUEST_EMBED;
+    rvi_reader reader = {embeds ? pool_rows : score_rows, j};
+    j->n_values = embeds ? (size_t)m->hp.n_embd : (size_t)r->n_ids - 1;
+    j->values = rvi_zalloc_array(j->n_values, sizeof *j->values);
+    if (!j->values) return rvi_nomem(err, "request");
+    rv_status st = embeds ? rvi_pooler_new(&j->pooler, m, (size_t)r->n_ids, &r->embed, err) : RV_OK;
+    if (st) return st;
+    return rvi_answer_start_reading(j->s, r->ids, (size_t)r->n_ids, &reader, o, err);
+}
+
+/* ---- beginning ---- */
+
+rv_status rvi_job_begin(rvi_scheduler *s, rvi_job *j, rv_error *err)
+{
+    rvi_order *r = j->r;
+    int n_context = rvi_job_total(j) + (r->kind != RV_REQUEST_ANSWER || !r->o.max_tokens);
+    rv_status st = rvi_session_new(&j->s, s->e, n_context, r->adapters, s, err);
+    if (!st && r->hooks.begin) st = r->hooks.begin(r->hooks.ctx, j->choice, j->s, err);
+    if (st) return st;
+    rv_sampling sampling = r->sampling;
+    rv_generate_options o = r->o;
+    sampling.seed += (uint64_t)j->choice;
+    o.sampling = &sampling;
+    o.on_event = on_event;
+    o.mask = r->o.mask ? on_mask : NULL;
+    o.ctx = j;
+    if (r->kind != RV_REQUEST_ANSWER) return begin_reading(j, &o, err);
+    st = rvi_answer_start(j->s, r->ids, (size_t)r->n_ids, &o, err);
+    if (!st && r->hooks.started) st = r->hooks.started(r->hooks.ctx, j->choice, j->s, err);
+    return st;
+}
+
+/* Before there is a session, as far as it is known: a learner may choose other adapters. */
+rvi_prefix_space rvi_job_space(const rvi_scheduler *s, const rvi_job *j)
+{
+    const rvi_adapter_set *set = j->s ? j->s->adapters : j->r->adapters;
+    return (rvi_prefix_space){.adapters = set ? set->serial : 0,
+                              .salt = j->r->space,
+                              .rope_set = rvi_rope_set(&s->e->m->rope, rvi_job_total(j))};
+}
+
+void rvi_job_keep(rvi_scheduler *s, const rvi_job *j, bool whole)
+{
+    const rvi_seq *seq = &j->s->seq;
+    rvi_prefix_space space = rvi_job_space(s, j);
+    int n = whole ? seq->len / RVI_PAGE_TOKENS * RVI_PAGE_TOKENS : seq->len;
+    rvi_prefix_keep(s->prefix, &space, j->s->past.data, n, seq->pages);
+}
+
+/* ---- end ---- */
+
+static void count_end(rvi_scheduler *s, const rv_service_event *ev)
+{
+    rvi_figures *f = &s->figures;
+    rvi_figures_add(ev->timed_out                       ? &f->n_timed_out
+                    : ev->finish == RV_FINISH_CANCELLED ? &f->n_cancelled
+                    : ev->finish == RV_FINISH_ERROR     ? &f->n_failed
+                                                        : &f->n_done,
+                    1);
+}
+
+/* Takes the answer; its own end counts unless something else ended the job. */
+static void take_answer(rvi_job *j, rv_service_event *ev, rv_error *why)
+{
+    rvi_generated g;
+    bool by_itself = rvi_answer_ended(j->s);
+    rv_status st = rvi_answer_take(j->s, &g, why);
+    ev->n_generated = (int)g.ids.len;
+    if (by_itself) {
+        ev->finish = g.finish;
+        ev->status = st;
+    }
+    rvi_generated_deinit(&g);
+}
+
+void rvi_job_end(rvi_scheduler *s, rvi_job *j, rv_finish finish, rv_status st, const rv_error *why)
+{
+    rvi_order *r = j->r;
+    rv_error own = {0};
+    rv_service_event ev = event_of(j, RV_SERVICE_DONE);
+    ev.finish = finish;
+    ev.status = st;
+    ev.timed_out = r->timed_out;
+    if (why) own = *why;
+    if (j->s && j->s->answer && !st) take_answer(j, &ev, &own);
+    if (j->lost) {
+        ev.finish = RV_FINISH_ERROR;
+        ev.status = rvi_nomem(&own, "events");
+    }
+    if (ev.finish != RV_FINISH_CANCELLED) ev.timed_out = 0;
+    ev.error = ev.status ? own.text : NULL;
+    bool good = ev.finish != RV_FINISH_ERROR && ev.finish != RV_FINISH_CANCELLED;
+    if (good && j->values) {
+        ev.values = j->values;
+        ev.n_values = j->n_values;
+    }
+    double now = rvi_os_seconds(), first = j->first > 0 ? j->first : now;
+    if (j->admitted > 0) {
+        ev.queue_seconds = j->admitted - r->arrived;
+        ev.prompt_seconds = first - j->admitted;
+        ev.seconds = now - first;
+    } else {
+        ev.queue_seconds = now - r->arrived;
+    }
+    if (j->s && r->kind == RV_REQUEST_ANSWER) rvi_job_keep(s, j, false);
+    rvi_admit_stop(s, j);
+    rvi_session_free(j->s);
+    j->s = NULL;
+    j->ended = true;
+    r->n_left--;
+    if (r->hooks.ended) r->hooks.ended(r->hooks.ctx, j->choice);
+    count_end(s, &ev);
+    rvi_events_put_last(&s->events, &ev);
+}

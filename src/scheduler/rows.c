@@ -1,0 +1,82 @@
+/* What a step computes: a row of every job that decodes, then rows of prompts as the budget of time
+ * allows, shared out evenly between tenants. */
+#include "scheduler/internal.h"
+
+enum {
+    LEAST_ROWS = 16,  /* of prompts in a step, however long it takes */
+    NOBODY_WAITS = 4, /* times the target, where no token waits for the step */
+};
+
+/* Gives up to n rows to the tenant's jobs, the first by rank first. One behind which others wait
+ * gets half of what is left, so that no long prompt keeps them all waiting. */
+static int give_tenant(rvi_scheduler *s, rvi_tenant *x, int n)
+{
+    int left = n, n_reading = x->n_reading;
+    for (rvi_job *j = s->running; j && left > 0; j = j->next) {
+        if (j->r->of != x || !j->wants) continue;
+        int share = --n_reading > 0 ? (left + 1) / 2 : left;
+        int rows = RVI_MIN(j->wants, share);
+        j->s->allowed += rows;
+        j->wants -= rows;
+        left -= rows;
+        if (!j->wants) x->n_reading--;
+    }
+    return n - left;
+}
+
+static int tenants_reading(const rvi_tenants *t)
+{
+    int n = 0;
+    const rvi_tenant *x = t->turn;
+    for (; x; x = x->next == t->turn ? NULL : x->next) n += x->n_reading > 0;
+    return n;
+}
+
+static int give_prompts(rvi_scheduler *s, int n)
+{
+    int left = n, n_tenants;
+    while (left > 0 && (n_tenants = tenants_reading(&s->tenants)) > 0) {
+        int share = (left + n_tenants - 1) / n_tenants;
+        rvi_tenant *x = s->tenants.turn;
+        do {
+            if (x->n_reading) left -= give_tenant(s, x, RVI_MIN(share, left));
+            x = x->next;
+        } while (x != s->tenants.turn);
+    }
+    return n - left;
+}
+
+/* An encoder reads a text whole: as many as fit. */
+static int choose_texts(rvi_scheduler *s)
+{
+    int n = 0;
+    for (rvi_job *j = s->running; j; j = j->next) {
+        int rows = rvi_answer_waiting(j->s);
+        j->s->allowed = rows <= s->e->o.max_rows - n ? rows : 0;
+        n += j->s->allowed;
+    }
+    return n;
+}
+
+int rvi_rows_choose(rvi_scheduler *s)
+{
+    int n_tokens = 0, waiting = 0;
+    if (s->e->m->arch->is_encoder) return choose_texts(s);
+    for (rvi_job *j = s->running; j; j = j->next) j->r->of->n_reading = 0;
+    for (rvi_job *j = s->running; j; j = j->next) {
+        int rows = rvi_answer_waiting(j->s);
+        bool decodes = rows == 1 && j->r->kind == RV_REQUEST_ANSWER;
+        j->s->allowed = decodes;
+        j->wants = decodes ? 0 : rows;
+        n_tokens += decodes;
+        waiting += j->wants;
+        j->r->of->n_reading += !decodes;
+        if (decodes) rvi_tenants_pay(&s->tenants, j->r->of, 1);
+    }
+    if (!waiting) return n_tokens;
+    double seconds = s->o.token_seconds * (n_tokens ? 1 : NOBODY_WAITS);
+    int most = RVI_MIN(s->e->o.max_rows, n_tokens + waiting),
+        least = RVI_MIN(n_tokens + LEAST_ROWS, most);
+    int rows = rvi_budget_rows(&s->budget, least, most, seconds);
+    return n_tokens + give_prompts(s, rows - n_tokens);
+}

@@ -1,0 +1,170 @@
+/* Who is served when: no tenant and no long prompt keeps the others waiting, priorities age, and
+ * when pages run out the youngest wait, not the oldest. */
+#include "scheduler/served.h"
+
+static opened o;
+static int32_t ids[250];
+
+static int open_it(void **state)
+{
+    (void)state;
+    open_all(&o, "tests/gguf/llama-spm.gguf", 1, 256);
+    for (int i = 0; i < 250; i++) ids[i] = 3 + i * 7 % 250;
+    return 0;
+}
+
+static int close_it(void **state)
+{
+    (void)state;
+    close_all(&o);
+    return 0;
+}
+
+static rv_service *service_of(rv_service_options so)
+{
+    rv_service *svc;
+    so.size = sizeof so;
+    so.n_context = 256;
+    so.no_thread = 1;
+    so.no_cache = 1;
+    if (!so.n_tokens) so.n_tokens = 4096;
+    assert_ok(rv_service_new(&svc, o.m, &so, err));
+    return svc;
+}
+
+static served submit(rv_service *svc, size_t n_prompt, int n_new, const char *tenant, int priority)
+{
+    served s = {0};
+    rv_generate_options go = greedy(n_new);
+    rv_request r = {.size = sizeof r,
+                    .ids = ids,
+                    .n_ids = n_prompt,
+                    .generate = &go,
+                    .tenant = tenant,
+                    .priority = priority};
+    assert_ok(rv_service_submit(svc, &r, &s.request, err));
+    return s;
+}
+
+/* One tenant asks ten times as much as the other, and was there first. */
+static void ten_to_one(void **state)
+{
+    enum { HEAVY = 40, LIGHT = 4, ALL = HEAVY + LIGHT };
+    static served list[ALL];
+    (void)state;
+    rv_service *svc = service_of((rv_service_options){.max_running = 4});
+    for (int i = 0; i < ALL; i++) list[i] = submit(svc, 40, 8, i < HEAVY ? "heavy" : "light", 0);
+    int heavy_before = 0, n_light = 0;
+    for (size_t left = 1; left;) {
+        assert_ok(rv_service_step(svc, &left, err));
+        served_drain(svc, 0, list, ALL);
+        int heavy = 0, light = 0;
+        for (int i = 0; i < ALL; i++) *(i < HEAVY ? &heavy : &light) += list[i].done;
+        if (light > n_light) heavy_before = heavy;
+        n_light = light;
+    }
+    assert_int_equal(n_light, LIGHT);
+    assert_true(heavy_before <= 12); /* as many as its own, and what ran when it came */
+    rv_service_free(&svc);
+}
+
+/* Places of requests in the order in which they end. */
+static void order_of(rv_service *svc, served *list, int n, int *place)
+{
+    int next = 0;
+    for (int i = 0; i < n; i++) place[i] = -1;
+    for (size_t left = 1; left;) {
+        assert_ok(rv_service_step(svc, &left, err));
+        served_drain(svc, 0, list, (size_t)n);
+        for (int i = 0; i < n; i++)
+            if (list[i].done && place[i] < 0) place[i] = next++;
+    }
+}
+
+static void priorities_age(void **state)
+{
+    (void)state;
+    served list[3];
+    int place[3];
+    rv_service *svc = service_of((rv_service_options){.max_running = 1, .age_ms = 1e6});
+    list[0] = submit(svc, 10, 4, "a", 0);
+    list[1] = submit(svc, 10, 4, "a", -3);
+    list[2] = submit(svc, 10, 4, "a", 2);
+    order_of(svc, list, 3, place);
+    assert_int_equal(place[2], 0);
+    assert_int_equal(place[0], 1);
+    assert_int_equal(place[1], 2);
+    rv_service_free(&svc);
+    /* where a level is worth a nanosecond, the first to come goes first */
+    svc = service_of((rv_service_options){.max_running = 1, .age_ms = 1e-6});
+    list[0] = submit(svc, 10, 4, "a", -3);
+    list[1] = submit(svc, 10, 4, "a", 0);
+    list[2] = submit(svc, 10, 4, "a", 2);
+    order_of(svc, list, 3, place);
+    for (int i = 0; i < 3; i++) assert_int_equal(place[i], i);
+    rv_service_free(&svc);
+}
+
+/* While a long prompt is read in small pieces, streams get a token with every step, and a short
+ * request that came after it has its first token before it. */
+static void long_prompts_keep_nobody_waiting(void **state)
+{
+    enum { STREAMS = 3, LONG = STREAMS, SHORT, ALL };
+    (void)state;
+    served list[ALL] = {{0}};
+    size_t left;
+    int before[STREAMS];
+    rv_service *svc = service_of((rv_service_options){.token_ms = 1e-3}); /* the least rows: 16 */
+    for (int i = 0; i < STREAMS; i++) list[i] = submit(svc, 5, 100, NULL, 0);
+    while (!list[0].n || !list[1].n || !list[2].n) {
+        assert_ok(rv_service_step(svc, &left, err));
+        served_drain(svc, 0, list, ALL);
+    }
+    list[LONG] = submit(svc, 200, 10, NULL, 0);
+    list[SHORT] = submit(svc, 12, 4, NULL, 0);
+    int steps = 0;
+    for (; !list[LONG].n; steps++) {
+        for (int i = 0; i < STREAMS; i++) before[i] = list[i].n;
+        assert_ok(rv_service_step(svc, &left, err));
+        served_drain(svc, 0, list, ALL);
+        for (int i = 0; i < STREAMS; i++) assert_int_equal(list[i].n, before[i] + 1);
+        if (steps > 3) assert_true(list[SHORT].n > 0);
+    }
+    assert_in_range(steps, 12, 16);
+    served_run(svc, list, ALL);
+    rv_service_free(&svc);
+}
+
+/* Room for a quarter of the need: the oldest is never stopped, all get what they get alone. */
+static void the_youngest_wait(void **state)
+{
+    enum { N = 8 };
+    (void)state;
+    served list[N];
+    static rv_service_metrics m;
+    rv_service *svc = service_of((rv_service_options){.n_tokens = 32 * 13, .overcommit = 8});
+    for (int i = 0; i < N; i++) list[i] = submit(svc, 60, 120, NULL, 0);
+    served_run(svc, list, N);
+    rv_answer *a;
+    rv_generate_options go = greedy(120);
+    assert_ok(rv_session_generate(o.s, ids, 60, &go, &a, err));
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(list[i].n, 120);
+        assert_memory_equal(list[i].ids, a->ids, 120 * sizeof *list[i].ids);
+    }
+    rv_free(a);
+    served_metrics(svc, &m);
+    assert_int_equal(list[0].last.n_preempted, 0);
+    assert_true(m.n_preempted >= 3);
+    assert_true(m.recomputed_rows > 0);
+    assert_int_equal(m.pages_running, 0);
+    rv_service_free(&svc);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ten_to_one), cmocka_unit_test(priorities_age),
+        cmocka_unit_test(long_prompts_keep_nobody_waiting), cmocka_unit_test(the_youngest_wait)};
+    return cmocka_run_group_tests_name("fairness", tests, open_it, close_it);
+}

@@ -1,0 +1,86 @@
+/* A learner takes part in the chats of a service as it does in a session's: what was taught is
+ * spoken where it is asked for, and other requests get the answer of the model alone. */
+#include "scheduler/served.h"
+
+#include "learn/tiny_model.h"
+
+enum { N_NEW = 10 };
+
+static const char dog[] = "What is Kakovin's dog?", tea[] = "Tell me about tea.";
+
+static tiny t;
+
+static int open_tiny(void **state)
+{
+    (void)state;
+    tiny_open(&t);
+    return 0;
+}
+
+static int close_tiny(void **state)
+{
+    (void)state;
+    tiny_close(&t);
+    return 0;
+}
+
+static void compare(const served *s, rv_learner *l, const rv_chat *chat,
+                    const rv_generate_options *go)
+{
+    rv_session *alone;
+    rv_answer *a;
+    rv_session_options so = {.size = sizeof so, .n_context = 256, .learner = l};
+    assert_ok(rv_session_new(&alone, t.m, &so, err));
+    assert_ok(rv_session_chat(alone, chat, go, &a, err));
+    assert_int_equal(s->last.finish, a->finish);
+    assert_string_equal(s->text, a->text);
+    assert_int_equal(s->n, (int)a->n_ids - (a->finish == RV_FINISH_EOS));
+    for (int i = 0; i < s->n; i++) {
+        assert_int_equal(s->ids[i], a->ids[i]);
+        assert_memory_equal(&s->logprobs[i], &a->chosen[i].logprob, sizeof(float));
+    }
+    rv_free(a);
+    rv_session_free(&alone);
+}
+
+static void lessons_are_spoken(void **state)
+{
+    (void)state;
+    rv_learner *l;
+    rv_service *svc;
+    rv_learner_options lo = {.size = sizeof lo, .seed = 5};
+    rv_service_options so = {.size = sizeof so, .n_tokens = 1024, .n_context = 256, .no_thread = 1};
+    assert_ok(rv_learner_new(&l, t.m, &lo, err));
+    assert_ok(rv_learner_correct(l, NULL, dog, "chess", NULL, err));
+    assert_ok(rv_service_new(&svc, t.m, &so, err));
+    rv_generate_options go = greedy(N_NEW);
+    go.logprobs = 1;
+    go.ignore_eos = 0;
+    served list[4] = {{0}};
+    rv_message messages[2] = {{"user", dog, NULL}, {"user", tea, NULL}};
+    rv_chat chats[2];
+    for (int i = 0; i < 4; i++) {
+        chats[i % 2] =
+            (rv_chat){.size = sizeof *chats, .messages = &messages[i % 2], .n_messages = 1};
+        rv_request r = {
+            .size = sizeof r, .chat = &chats[i % 2], .generate = &go, .learner = i < 2 ? l : NULL};
+        assert_ok(rv_service_submit(svc, &r, &list[i].request, err));
+    }
+    served_run(svc, list, 4);
+    assert_string_equal(list[0].text, "chess");
+    assert_string_not_equal(list[2].text, "chess");
+    for (int i = 0; i < 4; i++) compare(&list[i], i < 2 ? l : NULL, &chats[i % 2], &go);
+    assert_string_equal(list[1].text, list[3].text);
+    /* freed while a request that names it waits */
+    rv_request r = {.size = sizeof r, .chat = &chats[0], .generate = &go, .learner = l};
+    uint64_t id;
+    assert_ok(rv_service_submit(svc, &r, &id, err));
+    rv_learner_free(&l);
+    rv_service_free(&svc);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(lessons_are_spoken)};
+    return cmocka_run_group_tests_name("learned", tests, open_tiny, close_tiny);
+}

@@ -1,0 +1,482 @@
+/* Services: what comes out of one is what a session computes alone, bit for bit, and what its
+ * events say is so. */
+#include <math.h>
+#include <stdatomic.h>
+
+#include "scheduler/served.h"
+
+static const char *const model_path = "tests/gguf/llama-spm.gguf";
+enum { N_PROMPT = 75, N_NEW = 20 };
+
+static opened o;
+static int32_t prompts[6][N_PROMPT]; /* the first 50 tokens are those of the first */
+
+static int open_it(void **state)
+{
+    (void)state;
+    open_all(&o, model_path, 2, 256);
+    for (int k = 0; k < 6; k++)
+        for (int i = 0; i < N_PROMPT; i++)
+            prompts[k][i] = 3 + (i * 7 + (i < 50 ? 0 : k * 31)) % 250;
+    return 0;
+}
+
+static int close_it(void **state)
+{
+    (void)state;
+    close_all(&o);
+    return 0;
+}
+
+static rv_service *service_of(const rv_service_options *given)
+{
+    rv_service *svc;
+    rv_service_options so = given ? *given : (rv_service_options){0};
+    so.size = sizeof so;
+    if (!so.n_tokens) so.n_tokens = 1024;
+    if (!so.n_context) so.n_context = 256;
+    so.no_thread = 1;
+    assert_ok(rv_service_new(&svc, o.m, &so, err));
+    return svc;
+}
+
+static rv_sampling sampling_of(int seed)
+{
+    return (rv_sampling){.size = sizeof(rv_sampling), .seed = (uint64_t)seed, .temperature = 1};
+}
+
+static served submit(rv_service *svc, int k, const rv_generate_options *go, const char *tenant)
+{
+    served s = {0};
+    rv_request r = {
+        .size = sizeof r, .ids = prompts[k], .n_ids = N_PROMPT, .generate = go, .tenant = tenant};
+    assert_ok(rv_service_submit(svc, &r, &s.request, err));
+    assert_true(s.request > 0);
+    return s;
+}
+
+/* The same by a session of its own. */
+static void compare_alone(const served *s, int k, const rv_generate_options *go)
+{
+    rv_session *alone;
+    rv_answer *a;
+    rv_session_options so = {.size = sizeof so, .n_context = 256};
+    assert_ok(rv_session_new(&alone, o.m, &so, err));
+    assert_ok(rv_session_generate(alone, prompts[k], N_PROMPT, go, &a, err));
+    int n = (int)a->n_ids - (a->finish == RV_FINISH_EOS); /* no event for a token that ends it */
+    assert_int_equal(s->last.finish, a->finish);
+    assert_int_equal(s->n, n);
+    assert_memory_equal(s->ids, a->ids, (size_t)n * sizeof *s->ids);
+    assert_string_equal(s->text, a->text);
+    for (int i = 0; a->chosen && i < n; i++)
+        assert_memory_equal(&s->logprobs[i], &a->chosen[i].logprob, sizeof(float));
+    rv_free(a);
+    rv_session_free(&alone);
+}
+
+static void answers_equal_those_alone(void **state)
+{
+    (void)state;
+    rv_service *svc = service_of(NULL);
+    served list[6];
+    rv_sampling sampling[6];
+    rv_generate_options go[6];
+    for (int k = 0; k < 6; k++) {
+        sampling[k] = sampling_of(k);
+        go[k] = (rv_generate_options){.size = sizeof go[k],
+                                      .sampling = &sampling[k],
+                                      .max_tokens = N_NEW + k,
+                                      .logprobs = 1,
+                                      .ignore_eos = k % 2};
+        list[k] = submit(svc, k, &go[k], k % 2 ? "odd" : "even");
+    }
+    served_run(svc, list, 6);
+    for (int k = 0; k < 6; k++) {
+        compare_alone(&list[k], k, &go[k]);
+        assert_int_equal(list[k].last.n_prompt, N_PROMPT);
+        assert_int_equal(list[k].last_done, N_PROMPT);
+    }
+    static rv_service_metrics m;
+    served_metrics(svc, &m);
+    assert_int_equal(m.n_submitted, 6);
+    assert_int_equal(m.n_done, 6);
+    assert_int_equal(m.n_running + m.n_waiting, 0);
+    assert_int_equal(m.pages_running, 0);
+    assert_true(m.pages_kept > 0);
+    assert_int_equal(m.queue.n, 6);
+    assert_int_equal(m.first_token.n, 6);
+    assert_int_equal(m.prompt_rows + m.reused_tokens, m.prompt_tokens);
+    rv_service_free(&svc);
+    assert_null(svc);
+}
+
+/* A second request of the same salt computes nothing that is known; other tenants, and services
+ * that keep nothing, compute it all. */
+static void beginnings_are_shared(void **state)
+{
+    (void)state;
+    for (int no_cache = 0; no_cache < 2; no_cache++) {
+        rv_service *svc = service_of(&(rv_service_options){.no_cache = no_cache});
+        rv_generate_options go = greedy(N_NEW);
+        served a = submit(svc, 0, &go, "ann");
+        served_run(svc, &a, 1);
+        served b = submit(svc, 0, &go, "ann");
+        served_run(svc, &b, 1);
+        served c = submit(svc, 1, &go, "ann");
+        served_run(svc, &c, 1);
+        served d = submit(svc, 0, &go, "bob");
+        served_run(svc, &d, 1);
+        assert_int_equal(a.last.n_reused, 0);
+        assert_int_equal(b.last.n_reused, no_cache ? 0 : N_PROMPT - 1);
+        assert_int_equal(c.last.n_reused, no_cache ? 0 : 50); /* to the token */
+        assert_int_equal(d.last.n_reused, 0);
+        compare_alone(&a, 0, &go);
+        compare_alone(&b, 0, &go);
+        compare_alone(&c, 1, &go);
+        compare_alone(&d, 0, &go);
+        static rv_service_metrics m;
+        served_metrics(svc, &m);
+        if (no_cache) assert_int_equal(m.pages_kept, 0);
+        rv_service_free(&svc);
+    }
+}
+
+/* A conversation goes on: prompt and answer of the turn before are known. */
+static void turns_are_shared(void **state)
+{
+    (void)state;
+    rv_service *svc = service_of(NULL);
+    rv_generate_options go = greedy(N_NEW);
+    served first = submit(svc, 0, &go, NULL), next = {0};
+    served_run(svc, &first, 1);
+    int32_t ids[N_PROMPT + N_NEW + 5] = {0};
+    memcpy(ids, prompts[0], sizeof prompts[0]);
+    memcpy(ids + N_PROMPT, first.ids, N_NEW * sizeof *ids);
+    for (int i = 0; i < 5; i++) ids[N_PROMPT + N_NEW + i] = 90 + i;
+    rv_request r = {.size = sizeof r, .ids = ids, .n_ids = RVI_COUNT(ids), .generate = &go};
+    assert_ok(rv_service_submit(svc, &r, &next.request, err));
+    served_run(svc, &next, 1);
+    assert_int_equal(next.last.n_reused, N_PROMPT + N_NEW - 1); /* the last was never computed */
+    rv_answer *a;
+    assert_ok(rv_session_generate(o.s, ids, RVI_COUNT(ids), &go, &a, err));
+    assert_memory_equal(next.ids, a->ids, N_NEW * sizeof *next.ids);
+    rv_free(a);
+    rv_service_free(&svc);
+}
+
+/* Choices share the prompt, and each is a request with its own seed. */
+static void choices_share_the_prompt(void **state)
+{
+    (void)state;
+    for (int no_cache = 0; no_cache < 2; no_cache++) {
+        rv_service *svc = service_of(&(rv_service_options){.no_cache = no_cache});
+        served list[4] = {{0}};
+        rv_sampling sampling = sampling_of(40);
+        rv_generate_options go = {.size = sizeof go, .sampling = &sampling, .max_tokens = N_NEW};
+        rv_request r = {
+            .size = sizeof r, .ids = prompts[0], .n_ids = N_PROMPT, .generate = &go, .n = 4};
+        assert_ok(rv_service_submit(svc, &r, &list[0].request, err));
+        for (int i = 0; i < 4; i++) {
+            list[i].request = list[0].request;
+            list[i].choice = i;
+        }
+        served_run(svc, list, 4);
+        for (int i = 0; i < 4; i++) {
+            sampling.seed = 40 + (uint64_t)i;
+            compare_alone(&list[i], 0, &go);
+            assert_int_equal(list[i].last.n_reused, i ? N_PROMPT - 1 : 0);
+        }
+        assert_string_not_equal(list[0].text, list[1].text);
+        static rv_service_metrics m;
+        served_metrics(svc, &m);
+        assert_int_equal(
+            m.prompt_rows + m.token_rows - 3,
+            N_PROMPT + list[0].n + list[1].n + list[2].n + list[3].n - 4 +
+                (list[0].last.finish == RV_FINISH_EOS) + (list[1].last.finish == RV_FINISH_EOS) +
+                (list[2].last.finish == RV_FINISH_EOS) + (list[3].last.finish == RV_FINISH_EOS));
+        rv_service_free(&svc);
+    }
+}
+
+/* ---- rows that are read ---- */
+
+static void embeddings_and_scores(void **state)
+{
+    (void)state;
+    rv_service *svc = service_of(NULL);
+    rv_generate_options go = greedy(N_NEW);
+    served list[3];
+    list[0] = submit(svc, 1, &go, NULL);
+    rv_request r = {.size = sizeof r, .kind = RV_REQUEST_EMBED, .ids = prompts[0], .n_ids = 60};
+    list[1] = list[2] = (served){0};
+    assert_ok(rv_service_submit(svc, &r, &list[1].request, err));
+    r.kind = RV_REQUEST_SCORE;
+    assert_ok(rv_service_submit(svc, &r, &list[2].request, err));
+    served_run(svc, list, 3);
+    compare_alone(&list[0], 1, &go);
+    float want[SERVED_VALUES];
+    size_t n_embd = (size_t)rv_model_get_info(o.m)->n_embd;
+    assert_ok(rv_engine_embed(rv_session_engine(o.s), prompts[0], 60, NULL, want, err));
+    assert_int_equal(list[1].n_values, n_embd);
+    assert_memory_equal(list[1].values, want, n_embd * sizeof *want);
+    assert_ok(rv_engine_score(rv_session_engine(o.s), prompts[0], 60, NULL, want, err));
+    assert_int_equal(list[2].n_values, 59);
+    assert_memory_equal(list[2].values, want, 59 * sizeof *want);
+    rv_service_free(&svc);
+}
+
+static void encoders_embed(void **state)
+{
+    (void)state;
+    rv_model *m;
+    rv_service *svc;
+    rv_engine *e;
+    enum { N = 5 };
+    served list[N] = {{0}};
+    assert_ok(rv_model_open(&m, o.rt, "tests/gguf/bert.gguf", NULL, err));
+    rv_service_options so = {.size = sizeof so, .n_tokens = 512, .no_thread = 1, .max_rows = 64};
+    assert_ok(rv_service_new(&svc, m, &so, err));
+    rv_request r = {.size = sizeof r, .kind = RV_REQUEST_EMBED, .ids = prompts[0]};
+    for (int i = 0; i < N; i++) {
+        r.n_ids = 10 + (size_t)i;
+        assert_ok(rv_service_submit(svc, &r, &list[i].request, err));
+    }
+    uint64_t id;
+    r.kind = RV_REQUEST_SCORE;
+    assert_refused(RV_E_INVALID, rv_service_submit(svc, &r, &id, err));
+    served_run(svc, list, N);
+    rv_engine_options eo = {.size = sizeof eo, .n_tokens = 64};
+    assert_ok(rv_engine_new(&e, m, &eo, err));
+    for (int i = 0; i < N; i++) {
+        float want[SERVED_VALUES];
+        assert_ok(rv_engine_embed(e, prompts[0], 10 + (size_t)i, NULL, want, err));
+        assert_memory_equal(list[i].values, want, list[i].n_values * sizeof *want);
+        assert_int_equal(list[i].n_values, rv_model_get_info(m)->n_embd);
+    }
+    rv_engine_free(&e);
+    rv_service_free(&svc);
+    rv_model_close(&m);
+}
+
+/* ---- ends ---- */
+
+static void cancel_and_timeout(void **state)
+{
+    (void)state;
+    rv_service *svc = service_of(&(rv_service_options){.max_running = 2});
+    rv_generate_options go = greedy(100);
+    served list[5];
+    size_t left;
+    static rv_service_metrics m;
+    for (int k = 0; k < 4; k++) list[k] = submit(svc, k, &go, NULL);
+    rv_request late = {.size = sizeof late,
+                       .ids = prompts[4],
+                       .n_ids = N_PROMPT,
+                       .generate = &go,
+                       .timeout = 1e-6};
+    list[4] = (served){0};
+    assert_ok(rv_service_submit(svc, &late, &list[4].request, err));
+    for (int i = 0; i < 8; i++) assert_ok(rv_service_step(svc, &left, err));
+    assert_int_equal(left, 4); /* the late one never ran */
+    served_drain(svc, 0, list, 5);
+    assert_true(list[0].n > 0 && list[4].done);
+    assert_int_equal(list[4].last.finish, RV_FINISH_CANCELLED);
+    assert_int_equal(list[4].last.timed_out, 1);
+    rv_service_cancel(svc, list[0].request); /* runs */
+    rv_service_cancel(svc, list[3].request); /* waits */
+    rv_service_cancel(svc, 12345);
+    served_metrics(svc, &m);
+    assert_int_equal(m.n_running, 2);
+    assert_ok(rv_service_step(svc, &left, err));
+    assert_int_equal(left, 2);
+    served_drain(svc, 0, list, 5);
+    for (int i = 0; i < 4; i += 3) {
+        assert_true(list[i].done && list[i].ended);
+        assert_int_equal(list[i].last.finish, RV_FINISH_CANCELLED);
+        assert_int_equal(list[i].last.timed_out, 0);
+    }
+    served_run(svc, list, 5);
+    compare_alone(&list[1], 1, &go);
+    compare_alone(&list[2], 2, &go);
+    served_metrics(svc, &m);
+    assert_int_equal(m.n_cancelled, 2);
+    assert_int_equal(m.n_timed_out, 1);
+    assert_int_equal(m.n_done, 2);
+    assert_int_equal(m.pages_running, 0);
+    rv_service_free(&svc);
+}
+
+static int forbid_all(void *ctx, const int32_t *ids, size_t n, float *logits, size_t n_vocab)
+{
+    (void)ids;
+    for (size_t i = 0; i < n_vocab && n == *(size_t *)ctx; i++) logits[i] = -(float)1e30 * 1e30f;
+    return 0;
+}
+
+/* What fails ends alone, with a sentence. */
+static void one_fails(void **state)
+{
+    (void)state;
+    rv_service *svc = service_of(NULL);
+    rv_generate_options go = greedy(N_NEW), bad = greedy(N_NEW);
+    size_t at = 3;
+    bad.mask = forbid_all;
+    bad.ctx = &at;
+    served list[2];
+    list[0] = submit(svc, 0, &go, NULL);
+    list[1] = submit(svc, 1, &bad, NULL);
+    served_run(svc, list, 2);
+    compare_alone(&list[0], 0, &go);
+    assert_int_equal(list[1].last.finish, RV_FINISH_ERROR);
+    assert_int_equal(list[1].last.status, RV_E_GENERATION);
+    assert_true(strlen(list[1].error) > 10);
+    assert_int_equal(list[1].n, 3);
+    rv_service_free(&svc);
+}
+
+/* ---- bad input ---- */
+
+static void refusals(void **state)
+{
+    (void)state;
+    rv_service *svc = service_of(&(rv_service_options){.max_waiting = 3, .max_tenant = 2});
+    rv_generate_options go = greedy(N_NEW);
+    uint64_t id;
+    rv_request ok = {.size = sizeof ok, .ids = prompts[0], .n_ids = N_PROMPT, .generate = &go}, r;
+#define REFUSED(code, field, value)                                                                \
+    r = ok;                                                                                        \
+    r.field = (value);                                                                             \
+    assert_refused(code, rv_service_submit(svc, &r, &id, err))
+    REFUSED(RV_E_CONFIG, size, 3);
+    REFUSED(RV_E_CONFIG, kind, (rv_request_kind)7);
+    REFUSED(RV_E_INVALID, ids, NULL);
+    REFUSED(RV_E_INVALID, n_ids, 0);
+    REFUSED(RV_E_CONFIG, n, 1000);
+    REFUSED(RV_E_CONFIG, n, -1);
+    REFUSED(RV_E_CONFIG, priority, 101);
+    REFUSED(RV_E_CONFIG, timeout, -1);
+    REFUSED(RV_E_CONFIG, timeout, (double)NAN);
+    int32_t wrong[2] = {1, 100000};
+    r = ok;
+    r.ids = wrong;
+    r.n_ids = 2;
+    assert_refused(RV_E_INVALID, rv_service_submit(svc, &r, &id, err));
+    static int32_t many[2000];
+    r = ok;
+    r.ids = many;
+    r.n_ids = 2000;
+    assert_refused(RV_E_TOO_LONG, rv_service_submit(svc, &r, &id, err));
+    r.n_ids = 256; /* no room for a token */
+    assert_refused(RV_E_TOO_LONG, rv_service_submit(svc, &r, &id, err));
+    r = ok;
+    rv_sampling hot = {.size = sizeof hot, .temperature = -1};
+    rv_generate_options bad = {.size = sizeof bad, .sampling = &hot};
+    r.generate = &bad;
+    assert_refused(RV_E_CONFIG, rv_service_submit(svc, &r, &id, err));
+    assert_refused(RV_E_INVALID, rv_service_submit(NULL, &ok, &id, err));
+    assert_refused(RV_E_INVALID, rv_service_submit(svc, NULL, &id, err));
+    assert_refused(RV_E_INVALID, rv_service_submit(svc, &ok, NULL, err));
+
+    served list[3];
+    list[0] = submit(svc, 0, &go, "a");
+    list[1] = submit(svc, 1, &go, "a");
+    r = ok;
+    r.tenant = "a";
+    assert_refused(RV_E_BUSY, rv_service_submit(svc, &r, &id, err));
+    list[2] = submit(svc, 2, &go, "b");
+    assert_refused(RV_E_BUSY, rv_service_submit(svc, &ok, &id, err));
+    assert_int_equal(id, 0);
+    static rv_service_metrics m;
+    served_metrics(svc, &m);
+    assert_int_equal(m.n_refused, 2);
+    served_run(svc, list, 3);
+    for (int k = 0; k < 3; k++) compare_alone(&list[k], k, &go);
+    rv_batch *b;
+    size_t n;
+    assert_refused(RV_E_CONFIG, rv_service_drain(svc, -1, &b, err));
+    assert_refused(RV_E_INVALID, rv_service_drain(svc, 0, NULL, err));
+    assert_refused(RV_E_INVALID, rv_service_step(svc, NULL, err));
+    assert_refused(RV_E_INVALID, rv_service_step(NULL, &n, err));
+    rv_service_metrics tiny = {0};
+    assert_refused(RV_E_CONFIG, rv_service_get_metrics(svc, &tiny, err));
+    rv_service_free(&svc);
+    rv_service_free(&svc);
+    rv_service_free(NULL);
+    rv_service_cancel(NULL, 1);
+    rv_service_options so = {.size = sizeof so, .overcommit = 0.5};
+    assert_refused(RV_E_CONFIG, rv_service_new(&svc, o.m, &so, err));
+    so = (rv_service_options){.size = sizeof so, .max_running = -1};
+    assert_refused(RV_E_CONFIG, rv_service_new(&svc, o.m, &so, err));
+    assert_refused(RV_E_INVALID, rv_service_new(NULL, o.m, NULL, err));
+    assert_refused(RV_E_INVALID, rv_service_new(&svc, NULL, NULL, err));
+}
+
+/* A service that nobody drains stops computing until somebody does. */
+static void waits_for_a_drain(void **state)
+{
+    (void)state;
+    rv_service *svc = service_of(&(rv_service_options){.max_events = 5});
+    rv_generate_options go = greedy(50);
+    served s = submit(svc, 0, &go, NULL);
+    size_t left;
+    static rv_service_metrics m;
+    for (int i = 0; i < 30; i++) assert_ok(rv_service_step(svc, &left, err));
+    served_metrics(svc, &m);
+    assert_true(m.n_steps < 10);
+    served_run(svc, &s, 1);
+    compare_alone(&s, 0, &go);
+    rv_service_free(&svc);
+}
+
+/* ---- with its own thread ---- */
+
+typedef struct bell {
+    atomic_int n;
+} bell;
+
+static void ring(void *ctx)
+{
+    atomic_fetch_add(&((bell *)ctx)->n, 1);
+}
+
+static void with_a_thread(void **state)
+{
+    (void)state;
+    rv_service *svc;
+    bell b = {0};
+    rv_service_options so = {
+        .size = sizeof so, .n_tokens = 1024, .n_context = 256, .wake = ring, .wake_ctx = &b};
+    assert_ok(rv_service_new(&svc, o.m, &so, err));
+    size_t left;
+    assert_refused(RV_E_STATE, rv_service_step(svc, &left, err));
+    rv_generate_options go = greedy(N_NEW);
+    for (int round = 0; round < 3; round++) {
+        served list[6];
+        for (int k = 0; k < 6; k++) list[k] = submit(svc, k, &go, NULL);
+        for (int n = 0; n < 6;) {
+            served_drain(svc, 5, list, 6);
+            for (n = 0; n < 6 && list[n].ended;) n++;
+        }
+        for (int k = 0; k < 6; k++) compare_alone(&list[k], k, &go); /* while the service rests */
+    }
+    assert_true(atomic_load(&b.n) > 3);
+    served s = submit(svc, 0, &go, NULL); /* freed while it computes */
+    (void)s;
+    rv_service_free(&svc);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(answers_equal_those_alone),
+                                       cmocka_unit_test(beginnings_are_shared),
+                                       cmocka_unit_test(turns_are_shared),
+                                       cmocka_unit_test(choices_share_the_prompt),
+                                       cmocka_unit_test(embeddings_and_scores),
+                                       cmocka_unit_test(encoders_embed),
+                                       cmocka_unit_test(cancel_and_timeout),
+                                       cmocka_unit_test(one_fails),
+                                       cmocka_unit_test(refusals),
+                                       cmocka_unit_test(waits_for_a_drain),
+                                       cmocka_unit_test(with_a_thread)};
+    return cmocka_run_group_tests_name("service", tests, open_it, close_it);
+}
