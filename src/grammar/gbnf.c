@@ -50,7 +50,7 @@ enum {
 static void *fail(parser *g, rv_status st, const char *why)
 {
     size_t line = 1;
-    for (const char *c = g->start; c < g->s; c++) line += *c == '\n';
+    for (const char *c = g->start; c < RVI_MIN(g->s, g->end); c++) line += *c == '\n';
     if (!g->st) g->st = rvi_error(g->err, st, "grammar: line %zu: %s", line, why);
     return NULL;
 }
@@ -165,7 +165,8 @@ static expr *literal(parser *g)
         *tail = e;
         tail = &e->next;
     }
-    if (!g->st && g->s++ == g->end) return fail(g, RV_E_CONFIG, "a text without its closing quote");
+    if (!g->st && g->s == g->end) return fail(g, RV_E_CONFIG, "a text without its closing quote");
+    g->s++;
     return g->st ? NULL : seq;
 }
 
@@ -185,7 +186,8 @@ static expr *class_of(parser *g)
         if (n == MOST || last < first) return fail(g, RV_E_CONFIG, "a bad range");
         ranges[n++] = (rvi_rx_range){first, last};
     }
-    if (!g->st && g->s++ == g->end) return fail(g, RV_E_CONFIG, "a class without its ]");
+    if (!g->st && g->s == g->end) return fail(g, RV_E_CONFIG, "a class without its ]");
+    g->s++;
     if (g->st) return NULL;
     if (!invert) return make(g, TERMINAL, rvi_rx_set(g->p, ranges, n));
     for (size_t i = 1; i < n; i++) /* by their first characters */
