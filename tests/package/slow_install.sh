@@ -84,7 +84,8 @@ check "the program says its version" \
     sh -c '"$1/bin/ruvllm" --version | grep -F "ruvllm $2"' sh "$at" "$version"
 
 # --- the header and what the library exports
-cat "$header" "$at/include/ruvllm_learn.h" "$at/include/ruvllm_grammar.h" "$at/include/ruvllm_experimental.h" | tr '\n' ' ' |
+cat "$header" "$at/include/ruvllm_learn.h" "$at/include/ruvllm_grammar.h" \
+    "$at/include/ruvllm_experimental.h" | tr '\n' ' ' |
     sed 's|/\*|\n/*|g; s|\*/|*/\n|g' \
     | grep -v '^/\*' | tr '\n' ' ' | grep -o 'RV_API [^;]*;' |
     grep -o 'rv_[a-z0-9_]*(' | tr -d '(' | LC_ALL=C sort -u >"$tmp/declared"
