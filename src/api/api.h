@@ -18,6 +18,7 @@
 #include "base/thread.h"
 #include "decode/answer.h"
 #include "decode/engine.h"
+#include "grammar/vocab.h"
 #include "learn/learner/learner.h"
 #include "model/model.h"
 #include "ruvllm_experimental.h"
@@ -50,10 +51,11 @@ struct rv_runtime {
 struct rv_model {
     atomic_int users;
     rv_runtime *rt;
-    rvi_model *model;         /* NULL: opened for its vocabulary */
-    rvi_source *vocab_source; /* the GGUF file of a vocabulary-only model, or NULL */
-    rvi_tokenizer *tokenizer; /* NULL: none */
-    rvi_chat *chat;           /* NULL: no tokenizer */
+    rvi_model *model;           /* NULL: opened for its vocabulary */
+    rvi_source *vocab_source;   /* the GGUF file of a vocabulary-only model, or NULL */
+    rvi_tokenizer *tokenizer;   /* NULL: none */
+    _Atomic(rvi_vocab *) vocab; /* for grammars; NULL: not made yet */
+    rvi_chat *chat;             /* NULL: no tokenizer */
     rvi_ids eos;
     char *name;
     rvi_arena texts; /* of info */

@@ -287,6 +287,7 @@ void rvi_api_release_model(rv_model *m)
     if (!m || atomic_fetch_sub(&m->users, 1) != 1) return;
     rv_runtime *rt = m->rt;
     rvi_chat_free(m->chat);
+    rvi_vocab_free(m->vocab);
     rvi_tokenizer_free(m->tokenizer);
     rvi_model_free(m->model);
     rvi_source_close(m->vocab_source);

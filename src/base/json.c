@@ -160,6 +160,8 @@ static rv_status parse_number(parser *p, rvi_json *v)
     if (len > MAX_LEN) return fail(p, "number with too many digits");
     memcpy(copy, p->text + start, len);
     copy[len] = 0;
+    v->number_text = p->text + start;
+    v->number_len = len;
     errno = 0;
     if (whole) {
         v->kind = RVI_JSON_INT;
@@ -372,4 +374,27 @@ bool rvi_json_write_number(rvi_buf *out, double v)
         (void)rvi_snprintf(text, sizeof text, "%.17g", v); /* 100.0, not 1e+02 */
     rvi_buf_puts(out, text);
     return rvi_buf_puts(out, strpbrk(text, ".e") ? "" : ".0");
+}
+
+bool rvi_json_write(rvi_buf *out, const rvi_json *v)
+{
+    bool object = v->kind == RVI_JSON_OBJECT;
+    switch (v->kind) {
+    case RVI_JSON_NULL: return rvi_buf_puts(out, "null");
+    case RVI_JSON_BOOL: return rvi_buf_puts(out, v->as.boolean ? "true" : "false");
+    case RVI_JSON_INT:
+    case RVI_JSON_NUMBER: return rvi_buf_append(out, v->number_text, v->number_len);
+    case RVI_JSON_STRING: return rvi_json_write_string(out, v->as.string.data, v->as.string.len);
+    case RVI_JSON_ARRAY:
+    case RVI_JSON_OBJECT: break;
+    }
+    rvi_buf_putc(out, object ? '{' : '[');
+    for (size_t i = 0; i < v->as.list.count; i++) {
+        const rvi_json *item = &v->as.list.items[i];
+        if (i) rvi_buf_putc(out, ',');
+        if (object) rvi_json_write_string(out, item->key, item->key_len);
+        if (object) rvi_buf_putc(out, ':');
+        rvi_json_write(out, item);
+    }
+    return rvi_buf_putc(out, object ? '}' : ']');
 }

@@ -31,6 +31,9 @@ struct rvi_json {
     rvi_json_kind kind;
     uint32_t key_len;
     const char *key; /* inside an object: this member's name; otherwise NULL */
+    /* INT and NUMBER: the digits as they stand in the caller's text, valid as long as it is */
+    const char *number_text;
+    size_t number_len;
     union {
         bool boolean;
         int64_t integer;
@@ -63,6 +66,8 @@ double rvi_json_number(const rvi_json *v, double fallback); /* INT or NUMBER */
 int64_t rvi_json_int(const rvi_json *v, int64_t fallback);  /* INT, or NUMBER with a whole value */
 bool rvi_json_bool(const rvi_json *v, bool fallback);
 
+/* Writes a value without white space, its numbers as they stood in the text it was read from. */
+bool rvi_json_write(rvi_buf *out, const rvi_json *v);
 /* Writes a quoted JSON string. Invalid UTF-8 becomes U+FFFD; only ", \ and control characters are
  * escaped. */
 bool rvi_json_write_string(rvi_buf *out, const char *s, size_t len);

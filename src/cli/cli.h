@@ -156,6 +156,7 @@ int cli_template(cli *c, int argc, char **argv);
 int cli_perplexity(cli *c, int argc, char **argv);
 int cli_tap(cli *c, int argc, char **argv);
 int cli_info(cli *c, int argc, char **argv);
+int cli_grammar(cli *c, int argc, char **argv);
 int cli_pull(cli *c, int argc, char **argv);
 int cli_list(cli *c, int argc, char **argv);
 int cli_bench(cli *c, int argc, char **argv);

@@ -128,6 +128,11 @@ const cli_command cli_commands[] = {
      "  --tensors            list every tensor too\n"
      "  --json               as one JSON object\n",
      cli_info, NULL},
+    {"grammar", "check MODEL", "test texts against JSON schemas, token by token",
+     "  Standard input: one {\"id\": ..., \"schema\": ..., \"texts\": [...]} a line. Answers one a "
+     "line: {\"id\", \"refused\": null or the reason, \"accepted\": [...], \"compile_us\", "
+     "\"mask_us\": [...]}. Before each token the mask of all tokens is computed.\n",
+     cli_grammar, NULL},
     {"pull", "NAME", "download a model of the catalogue", "", cli_pull, NULL},
     {"list", "", "list the catalogue and the models on this machine", "", cli_list, NULL},
     {0},

@@ -507,3 +507,25 @@ rv_status rvi_tokenizer_decode(const rvi_tokenizer *t, const int32_t *ids, size_
     for (size_t i = 0; i < n && !st; i++) st = rvi_detok_push(&d, ids[i], out, err);
     return st ? st : rvi_detok_flush(&d, out, err);
 }
+
+rv_status rvi_tokenizer_bytes(const rvi_tokenizer *t, int32_t id, rvi_buf *out, rv_error *err)
+{
+    rvi_detok d;
+    size_t len;
+    const char *text = rvi_tokenizer_spoken(t, id, &len);
+    if (!text || rvi_tokenizer_is_special(t, id)) return RV_OK;
+    for (size_t i = 0; i < t->decoder.n; i++)
+        if (t->decoder.steps[i].kind == RVI_DEC_WORDPIECE ||
+            t->decoder.steps[i].kind == RVI_DEC_JOIN)
+            return rvi_error(err, RV_E_UNSUPPORTED,
+                             "the tokens of this model's vocabulary have no bytes of their own");
+    rvi_detok_init(&d, t, 0);
+    d.started = true; /* nothing is stripped as at the start of a text */
+    d.to_strip = 0;
+    rv_status st = pass(&d, 0, text, len, out, err);
+    /* what the steps hold back: bytes of a character that is not complete, blanks at the end */
+    if (!st && !rvi_buf_append(out, d.bytes, d.n_bytes)) st = nomem(err);
+    for (; d.held && !st; d.held--)
+        if (!rvi_buf_putc(out, ' ')) st = nomem(err);
+    return st;
+}

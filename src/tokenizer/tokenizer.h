@@ -103,6 +103,11 @@ bool rvi_tokenizer_is_special(const rvi_tokenizer *t, int32_t id);
 bool rvi_tokenizer_is_eos(const rvi_tokenizer *t, int32_t id); /* in the end-of-generation set */
 /* The raw piece as stored; NULL if out of range or a hole. */
 const char *rvi_tokenizer_text(const rvi_tokenizer *t, int32_t id, size_t *len);
+/* Appends the bytes that a token adds to a text in its middle, which may be part of a character.
+ * Nothing for special tokens, holes and ids out of range. RV_E_UNSUPPORTED: the decoder makes a
+ * token's text depend on its neighbours. */
+rv_status rvi_tokenizer_bytes(const rvi_tokenizer *t, int32_t id, rvi_buf *out,
+                              rv_error *err) RVI_MUST_CHECK;
 /* Id of exactly this piece (vocabulary or added token), or -1. */
 int32_t rvi_tokenizer_find(const rvi_tokenizer *t, const char *text, size_t len);
 /* The stored one (the default of several named ones), NULL if none. */

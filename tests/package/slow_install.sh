@@ -45,6 +45,7 @@ check "the files, and no others" sh -c '
 ./bin/ruvllm
 ./include/ruvllm.h
 ./include/ruvllm_experimental.h
+./include/ruvllm_grammar.h
 ./include/ruvllm_learn.h
 ./include/ruvllm_service.h
 ./include/ruvllm_store.h
@@ -85,6 +86,7 @@ check "the program says its version" \
 
 # --- the header and what the library exports
 cat "$header" "$at/include/ruvllm_learn.h" "$at/include/ruvllm_service.h" \
+  "$at/include/ruvllm_grammar.h" \
     "$at/include/ruvllm_experimental.h" | tr '\n' ' ' |
     sed 's|/\*|\n/*|g; s|\*/|*/\n|g' \
     | grep -v '^/\*' | tr '\n' ' ' | grep -o 'RV_API [^;]*;' |

@@ -1,0 +1,60 @@
+/* ruvllm_grammar.h - answers of a form that is guaranteed: JSON that satisfies a schema, texts that
+ * match a regular expression or a grammar, one of a list of choices.
+ *
+ *   rv_grammar *g;
+ *   if (!rv_grammar_new(&g, m, RV_GRAMMAR_SCHEMA, schema, strlen(schema), NULL, &err)) ...
+ *
+ * A grammar says which tokens may come next, byte for byte: a token is allowed if a valid text
+ * continues with it. What a schema asks and cannot be enforced is refused when the grammar is made,
+ * with the place that asks for it. All calls on one grammar must come from one thread at a time; a
+ * state is a number that may be copied, kept and used again. */
+#ifndef RUVLLM_GRAMMAR_H
+#define RUVLLM_GRAMMAR_H
+
+#include "ruvllm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rv_grammar rv_grammar;
+
+typedef enum rv_grammar_kind {
+    RV_GRAMMAR_SCHEMA, /* JSON Schema 2020-12, and the words of older drafts; formats are enforced.
+                          Members may come in any order. */
+    RV_GRAMMAR_JSON,   /* any JSON object; no text is needed */
+    RV_GRAMMAR_REGEX,  /* a regular expression of ECMA-262 that matches the whole text */
+    RV_GRAMMAR_GBNF,   /* llama.cpp's grammars; the rule "root" is the whole text */
+    RV_GRAMMAR_CHOICES /* a JSON list of strings: one of them */
+} rv_grammar_kind;
+
+typedef struct rv_grammar_options {
+    size_t size;
+    int max_blanks; /* white space in a row between the parts of JSON; 0: any, -1: none */
+    int canonical;  /* strings of JSON have escapes only where they need them */
+} rv_grammar_options;
+
+/* Errors: RV_E_UNSUPPORTED names what cannot be enforced, RV_E_CONFIG what is wrong in the text. */
+RV_API rv_status rv_grammar_new(rv_grammar **out, const rv_model *m, rv_grammar_kind kind,
+                                const char *text, size_t len, const rv_grammar_options *o,
+                                rv_error *err);
+RV_API void rv_grammar_free(rv_grammar **g);
+
+/* States: 0 is none, the text has left the grammar. */
+RV_API uint32_t rv_grammar_start(const rv_grammar *g);
+/* The state behind a token, or 0. Tokens that end the generation give 0 too. */
+RV_API rv_status rv_grammar_advance(rv_grammar *g, uint32_t state, int32_t token, uint32_t *next,
+                                    rv_error *err);
+RV_API int rv_grammar_ends(rv_grammar *g, uint32_t state); /* 1: the text may end here */
+/* Bit i % 64 of mask[i / 64]: token i may come. n_words: as many as n_vocab needs. */
+RV_API rv_status rv_grammar_mask(rv_grammar *g, uint32_t state, uint64_t *mask, size_t n_words,
+                                 rv_error *err);
+/* The bytes that follow in any case, and the state behind them; *text: rv_free. */
+RV_API rv_status rv_grammar_forced(rv_grammar *g, uint32_t state, char **text, size_t *len,
+                                   uint32_t *after, rv_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,181 @@
+/* Grammars: compiled for a model's vocabulary, whose trie is made once and kept with the model. */
+#include "grammar/grammar.h"
+
+#include "api/api.h"
+#include "ruvllm_grammar.h"
+
+struct rv_grammar {
+    rv_model *m;
+    rvi_grammar *g;
+};
+
+typedef struct reader {
+    const rvi_tokenizer *t;
+    rvi_buf bytes;
+    rv_status st;
+    rv_error *err;
+} reader;
+
+static const uint8_t *piece(void *ctx, int32_t id, uint32_t *len, bool *eos)
+{
+    reader *r = ctx;
+    *eos = rvi_tokenizer_is_eos(r->t, id);
+    r->bytes.len = 0;
+    if (r->st) return NULL;
+    r->st = rvi_tokenizer_bytes(r->t, id, &r->bytes, r->err);
+    *len = (uint32_t)r->bytes.len;
+    return r->st ? NULL : (const uint8_t *)r->bytes.data;
+}
+
+/* Two threads may make it at once; one of the two is kept. */
+static rv_status vocab_of(const rv_model *m, const rvi_vocab **out, rv_error *err)
+{
+    rv_model *model = rvi_api_retain_model(m);
+    rvi_vocab *made, *none = NULL;
+    reader r = {.t = m->tokenizer, .err = err};
+    *out = atomic_load(&model->vocab);
+    rvi_api_release_model(model);
+    if (*out) return RV_OK;
+    rv_status st = rvi_vocab_new(&made, rvi_tokenizer_size(m->tokenizer), piece, &r, err);
+    if (!st && r.st) {
+        rvi_vocab_free(made);
+        st = r.st;
+    }
+    rvi_buf_deinit(&r.bytes);
+    if (st) return st;
+    if (!atomic_compare_exchange_strong(&model->vocab, &none, made)) {
+        rvi_vocab_free(made);
+        made = none;
+    }
+    *out = made;
+    return RV_OK;
+}
+
+static rv_status make_choices(rvi_grammar **out, const rvi_vocab *v, const char *text, size_t len,
+                              rv_error *err)
+{
+    rvi_arena arena = {.max = RVI_API_CHAT_BYTES};
+    const rvi_json *list;
+    const char **choices = NULL;
+    size_t n = 0;
+    rv_status st = rvi_json_parse(&list, text, len, &arena, "choices", err);
+    if (!st) n = rvi_json_count(list);
+    if (!st && (!rvi_json_is(list, RVI_JSON_ARRAY) || !n))
+        st = rvi_error(err, RV_E_CONFIG, "choices: a list of strings is expected");
+    if (!st && !(choices = rvi_arena_alloc(&arena, n, sizeof *choices)))
+        st = rvi_nomem(err, "choices");
+    for (size_t i = 0; i < n && !st; i++)
+        if (!(choices[i] = rvi_json_string(rvi_json_at(list, i), NULL)))
+            st = rvi_error(err, RV_E_CONFIG, "choices: item %zu is no string", i);
+    if (!st) st = rvi_grammar_choices(out, v, choices, n, err);
+    rvi_arena_deinit(&arena);
+    return st;
+}
+
+static rv_status make(rvi_grammar **out, const rvi_vocab *v, rv_grammar_kind kind, const char *text,
+                      size_t len, const rv_grammar_options *o, rv_error *err)
+{
+    rvi_grammar_options how = {.max_blanks = o->max_blanks, .canonical = o->canonical != 0};
+    switch (kind) {
+    case RV_GRAMMAR_SCHEMA: return rvi_grammar_schema(out, v, text, len, &how, err);
+    case RV_GRAMMAR_JSON: return rvi_grammar_json(out, v, &how, err);
+    case RV_GRAMMAR_REGEX: return rvi_grammar_regex(out, v, text, len, err);
+    case RV_GRAMMAR_GBNF: return rvi_grammar_gbnf(out, v, text, len, err);
+    case RV_GRAMMAR_CHOICES: return make_choices(out, v, text, len, err);
+    }
+    return rvi_error(err, RV_E_INVALID, "%d is no kind of grammar", (int)kind);
+}
+
+rv_status rv_grammar_new(rv_grammar **out, const rv_model *m, rv_grammar_kind kind,
+                         const char *text, size_t len, const rv_grammar_options *given,
+                         rv_error *err)
+{
+    if (!out || (!text && (len || kind != RV_GRAMMAR_JSON)))
+        return rvi_error(err, RV_E_INVALID, "rv_grammar_new: NULL argument");
+    *out = NULL;
+    rv_grammar_options o;
+    const rvi_vocab *vocab;
+    rv_status st = rvi_api_need_tokenizer(m, err);
+    if (!st) st = rvi_api_read_struct(&o, sizeof o, given, "rv_grammar_options", err);
+    if (!st && (o.max_blanks < -1 || o.max_blanks > 60000))
+        st = rvi_error(err, RV_E_INVALID, "max_blanks must be -1..60000 (got %d)", o.max_blanks);
+    if (st) return st;
+    const rv_allocator *heap = rvi_api_use_heap(m->rt);
+    rv_grammar *g = rvi_zalloc(sizeof *g);
+    if (!g) st = rvi_nomem(err, "grammar");
+    if (!st) st = vocab_of(m, &vocab, err);
+    if (!st) st = make(&g->g, vocab, kind, text ? text : "", len, &o, err);
+    if (st) {
+        rvi_free(g);
+    } else {
+        g->m = rvi_api_retain_model(m);
+        *out = g;
+    }
+    rvi_api_leave_heap(heap);
+    return st;
+}
+
+void rv_grammar_free(rv_grammar **handle)
+{
+    if (!handle || !*handle) return;
+    rv_grammar *g = *handle;
+    rv_model *m = g->m;
+    *handle = NULL;
+    rvi_grammar_free(g->g);
+    rvi_free(g);
+    rvi_api_release_model(m);
+}
+
+uint32_t rv_grammar_start(const rv_grammar *g)
+{
+    return g ? rvi_grammar_start(g->g) : 0;
+}
+
+rv_status rv_grammar_advance(rv_grammar *g, uint32_t state, int32_t token, uint32_t *next,
+                             rv_error *err)
+{
+    if (!g || !next) return rvi_error(err, RV_E_INVALID, "rv_grammar_advance: NULL argument");
+    *next = 0;
+    const rv_allocator *heap = rvi_api_use_heap(g->m->rt);
+    rv_status st = rvi_grammar_token(g->g, state, token, next, err);
+    rvi_api_leave_heap(heap);
+    return st;
+}
+
+int rv_grammar_ends(rv_grammar *g, uint32_t state)
+{
+    if (!g) return 0;
+    const rv_allocator *heap = rvi_api_use_heap(g->m->rt);
+    int ends = rvi_grammar_ends(g->g, state);
+    rvi_api_leave_heap(heap);
+    return ends;
+}
+
+rv_status rv_grammar_mask(rv_grammar *g, uint32_t state, uint64_t *mask, size_t n_words,
+                          rv_error *err)
+{
+    if (!g || !mask) return rvi_error(err, RV_E_INVALID, "rv_grammar_mask: NULL argument");
+    const uint64_t *from;
+    const rv_allocator *heap = rvi_api_use_heap(g->m->rt);
+    rv_status st = rvi_grammar_mask(g->g, state, &from, err);
+    size_t n = rvi_grammar_mask_words(g->g);
+    for (size_t i = 0; i < n_words && !st; i++) mask[i] = i < n ? from[i] : 0;
+    rvi_api_leave_heap(heap);
+    return st;
+}
+
+rv_status rv_grammar_forced(rv_grammar *g, uint32_t state, char **text, size_t *len,
+                            uint32_t *after, rv_error *err)
+{
+    enum { MOST = 4096 };
+    if (!g || !text || !after)
+        return rvi_error(err, RV_E_INVALID, "rv_grammar_forced: NULL argument");
+    *text = NULL;
+    *after = state;
+    rvi_buf out = {0};
+    const rv_allocator *heap = rvi_api_use_heap(g->m->rt);
+    rv_status st = rvi_grammar_forced(g->g, state, MOST, &out, after, err);
+    st = rvi_api_give_text_after(st, &out, text, len, err);
+    rvi_api_leave_heap(heap);
+    return st;
+}

@@ -1,0 +1,160 @@
+/* grammar check: schemas and texts from standard input, each text walked token by token. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/os.h"
+#include "cli/cli.h"
+#include "ruvllm_grammar.h"
+
+typedef struct checker {
+    const rv_model *m;
+    uint64_t *mask;
+    size_t n_words;
+    rvi_buf times; /* microseconds of each mask, "1.2,3.4" */
+} checker;
+
+static void add_time(rvi_buf *out, double seconds)
+{
+    rvi_buf_printf(out, out->len ? ",%.2f" : "%.2f", seconds * 1e6);
+}
+
+/* The text token by token: a token that the mask does not allow ends it. */
+static rv_status walk(checker *c, rv_grammar *g, const rvi_json *text, bool *accepted,
+                      rv_error *err)
+{
+    int32_t *ids;
+    size_t n;
+    uint32_t state = rv_grammar_start(g);
+    rv_status st = rv_tokenize(c->m, text->as.string.data, text->as.string.len, 0, &ids, &n, err);
+    *accepted = true;
+    for (size_t i = 0; i < n && *accepted && !st; i++) {
+        double begun = rvi_os_seconds();
+        st = rv_grammar_mask(g, state, c->mask, c->n_words, err);
+        add_time(&c->times, rvi_os_seconds() - begun);
+        if (st) break;
+        *accepted = c->mask[ids[i] / 64] >> (ids[i] % 64) & 1;
+        if (*accepted) st = rv_grammar_advance(g, state, ids[i], &state, err);
+        if (!st && !state) *accepted = false;
+    }
+    rv_free(ids);
+    *accepted = *accepted && !st && rv_grammar_ends(g, state);
+    return st;
+}
+
+static void write_answer(rvi_buf *out, const char *id, size_t id_len, const rv_error *refused,
+                         const rvi_buf *accepted, double seconds, const rvi_buf *times)
+{
+    rvi_buf_puts(out, "{\"id\":");
+    rvi_buf_append(out, id, id_len);
+    rvi_buf_puts(out, ",\"refused\":");
+    if (refused)
+        rvi_json_write_string(out, refused->text, strlen(refused->text));
+    else
+        rvi_buf_puts(out, "null");
+    rvi_buf_printf(out, ",\"accepted\":[%s],\"compile_us\":%.2f,\"mask_us\":[%s]}\n",
+                   accepted->len ? accepted->data : "", seconds * 1e6,
+                   times->len ? times->data : "");
+}
+
+static void write_value(rvi_buf *out, const rvi_json *v)
+{
+    if (rvi_json_is(v, RVI_JSON_STRING))
+        rvi_json_write_string(out, v->as.string.data, v->as.string.len);
+    else if (rvi_json_is(v, RVI_JSON_INT) || rvi_json_is(v, RVI_JSON_NUMBER))
+        rvi_buf_append(out, v->number_text, v->number_len);
+    else
+        rvi_buf_puts(out, "null");
+}
+
+/* A schema is compiled from its text; the line's tree gives where that begins and ends. */
+static rv_status check_line(checker *c, const rvi_buf *line, const char *what, rvi_buf *out,
+                            rv_error *err)
+{
+    rvi_arena arena = {0};
+    const rvi_json *json;
+    rvi_buf id = {0}, accepted = {0};
+    rv_grammar *g = NULL;
+    rv_error refused = {0};
+    rv_status st = rvi_json_parse(&json, line->data, line->len, &arena, what, err);
+    const rvi_json *schema = st ? NULL : rvi_json_get(json, "schema"),
+                   *texts = st ? NULL : rvi_json_get(json, "texts");
+    if (!st && (!schema || !rvi_json_is(texts, RVI_JSON_ARRAY)))
+        st = rvi_error(err, RV_E_CONFIG, "%s: an object with \"schema\" and \"texts\" is expected",
+                       what);
+    if (!st) {
+        rvi_buf source = {0};
+        write_value(&id, rvi_json_get(json, "id"));
+        rvi_json_write(&source, schema);
+        c->times.len = 0;
+        double begun = rvi_os_seconds();
+        rv_status made =
+            rv_grammar_new(&g, c->m, RV_GRAMMAR_SCHEMA, source.data, source.len, NULL, &refused);
+        double seconds = rvi_os_seconds() - begun;
+        for (size_t i = 0; i < rvi_json_count(texts) && !made && !st; i++) {
+            bool ok = false;
+            const rvi_json *text = rvi_json_at(texts, i);
+            if (!rvi_json_is(text, RVI_JSON_STRING))
+                st = rvi_error(err, RV_E_CONFIG, "%s: text %zu is no string", what, i);
+            else
+                made = walk(c, g, text, &ok, &refused);
+            rvi_buf_puts(&accepted, i ? (ok ? ",true" : ",false") : (ok ? "true" : "false"));
+        }
+        if (made) accepted.len = 0;
+        write_answer(out, id.data, id.len, made ? &refused : NULL, &accepted, seconds, &c->times);
+        if (made == RV_E_NOMEM || source.failed || accepted.failed || c->times.failed)
+            st = rvi_nomem(err, what);
+        rvi_buf_deinit(&source);
+    }
+    rv_grammar_free(&g);
+    rvi_buf_deinit(&id);
+    rvi_buf_deinit(&accepted);
+    rvi_arena_deinit(&arena);
+    return st;
+}
+
+static rv_status check_lines(checker *c, rv_error *err)
+{
+    rvi_buf line = {0};
+    rv_status st = RV_OK;
+    for (int number = 1; !st && cli_read_line(stdin, &line); number++) {
+        rvi_buf out = {0};
+        char what[32];
+        if (!line.len) continue;
+        snprintf(what, sizeof what, "input line %d", number);
+        st = check_line(c, &line, what, &out, err);
+        if (!st && cli_print(&out)) st = rvi_error(err, RV_E_IO, "output failed");
+        rvi_buf_deinit(&out);
+    }
+    if (!st && line.failed) st = rvi_nomem(err, "input line");
+    rvi_buf_deinit(&line);
+    return st;
+}
+
+int cli_grammar(cli *c, int argc, char **argv)
+{
+    const char *args[2];
+    int n_args;
+    bool done;
+    int code = cli_parse(c, NULL, 0, argc, argv, args, 2, &n_args, &done);
+    if (code || done) return code;
+    if (!n_args || strcmp(args[0], "check"))
+        return cli_usage(c, "'grammar check MODEL' is the only action");
+    if (n_args < 2) return cli_usage(c, CLI_MODEL_NEEDED);
+    rv_error err = {0};
+    cli_model model;
+    rv_status st = cli_open(c, args[1], true, &model, &err);
+    if (st) return cli_fail(&err);
+    checker check = {.m = model.m};
+    rv_grammar *warm = NULL; /* makes the trie of the vocabulary, which is no schema's work */
+    st = rv_grammar_new(&warm, model.m, RV_GRAMMAR_JSON, NULL, 0, NULL, &err);
+    rv_grammar_free(&warm);
+    check.n_words = ((size_t)rv_model_get_info(model.m)->n_vocab + 63) / 64;
+    check.mask = rvi_zalloc_array(check.n_words + 1, sizeof *check.mask);
+    if (!st && !check.mask) st = rvi_nomem(&err, "mask");
+    if (!st) st = check_lines(&check, &err);
+    rvi_free(check.mask);
+    rvi_buf_deinit(&check.times);
+    cli_close(&model);
+    return st ? cli_fail(&err) : CLI_OK;
+}

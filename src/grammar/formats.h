@@ -1,0 +1,12 @@
+/* formats.h - the values of JSON Schema's "format" as languages. */
+#ifndef RVI_GRAMMAR_FORMATS_H
+#define RVI_GRAMMAR_FORMATS_H
+
+#include "grammar/rx.h"
+
+/* *known false: no format of the standard, and it asks for nothing. RV_E_UNSUPPORTED: it is one,
+ * and cannot be enforced. */
+rv_status rvi_rx_format(rvi_rxs *p, const char *name, const char *where, bool *known, rvi_rx *out,
+                        rv_error *err) RVI_MUST_CHECK;
+
+#endif

@@ -1,0 +1,544 @@
+#include "grammar/grammar.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "grammar/machine.h"
+#include "grammar/rx_parse.h"
+
+enum {
+    MAX_STATES = 1 << 20,
+    MASK_BYTES = 64 << 20, /* kept, of masks */
+    PLACE_WORDS = sizeof(rvi_place) / sizeof(uint32_t),
+};
+
+struct rvi_grammar {
+    rvi_machine m;
+    const rvi_vocab *vocab;
+    rvi_arena source; /* of the schema: names and numbers point into it */
+    uint32_t start;
+    rvi_bag states;   /* rows of places */
+    uint64_t **masks; /* by state */
+    uint32_t cap_masks;
+    uint32_t *kept; /* states whose mask is kept, a ring */
+    uint32_t n_kept, oldest, cap_kept;
+    rvi_lex_mask **lex_masks; /* by lexer state */
+    uint32_t cap_lex;
+    rvi_places places[3]; /* scratch */
+};
+
+void rvi_grammar_free(rvi_grammar *g)
+{
+    if (!g) return;
+    for (uint32_t i = 0; i < g->cap_masks; i++) rvi_free(g->masks[i]);
+    for (uint32_t i = 0; i < g->cap_lex; i++)
+        if (g->lex_masks[i]) {
+            rvi_lex_mask_deinit(g->lex_masks[i]);
+            rvi_free(g->lex_masks[i]);
+        }
+    for (size_t i = 0; i < RVI_COUNT(g->places); i++) rvi_places_deinit(&g->places[i]);
+    rvi_free(g->masks);
+    rvi_free(g->kept);
+    rvi_free(g->lex_masks);
+    rvi_bag_deinit(&g->states);
+    rvi_machine_deinit(&g->m);
+    rvi_arena_deinit(&g->source);
+    rvi_free(g);
+}
+
+/* ---- states ---- */
+
+static uint32_t state_of(rvi_grammar *g, rvi_places *p)
+{
+    rvi_places_tidy(p);
+    if (!p->n || g->m.values.rxs.status) return 0;
+    uint32_t state = rvi_bag_put(&g->states, (const uint32_t *)(const void *)p->items,
+                                 p->n * PLACE_WORDS, MAX_STATES);
+    if (!state)
+        rvi_rxs_fail(&g->m.values.rxs, g->states.n_rows >= MAX_STATES ? RV_E_TOO_LONG : RV_E_NOMEM,
+                     "the text has too many states");
+    return state;
+}
+
+/* Copied, because the bag may move. */
+static void places_of(rvi_grammar *g, uint32_t state, rvi_places *out)
+{
+    size_t n;
+    const uint32_t *words = rvi_bag_get(&g->states, state, &n);
+    out->n = 0;
+    for (size_t i = 0; i < n / PLACE_WORDS; i++) {
+        rvi_place at;
+        memcpy(&at, words + i * PLACE_WORDS, sizeof at);
+        rvi_places_add(&g->m, out, at);
+    }
+}
+
+uint32_t rvi_grammar_start(const rvi_grammar *g)
+{
+    return g->start;
+}
+
+static rv_status advance(rvi_grammar *g, uint32_t state, const uint8_t *bytes, size_t len,
+                         uint32_t *next, rv_error *err)
+{
+    *next = 0;
+    if (!state) return RV_OK;
+    rvi_places *now = &g->places[0], *then = &g->places[1];
+    places_of(g, state, now);
+    for (size_t i = 0; i < len && now->n; i++) {
+        then->n = 0;
+        for (size_t k = 0; k < now->n; k++) rvi_machine_step(&g->m, &now->items[k], bytes[i], then);
+        rvi_places_tidy(then);
+        rvi_places *swap = now;
+        now = then;
+        then = swap;
+    }
+    *next = state_of(g, now);
+    return rvi_machine_check(&g->m, err);
+}
+
+rv_status rvi_grammar_token(rvi_grammar *g, uint32_t state, int32_t token, uint32_t *next,
+                            rv_error *err)
+{
+    const rvi_vocab *v = g->vocab;
+    *next = 0;
+    if (token < 0 || token >= v->n_tokens || !v->bytes[token]) return RV_OK;
+    return advance(g, state, v->bytes[token], v->lens[token], next, err);
+}
+
+size_t rvi_grammar_mask_words(const rvi_grammar *g)
+{
+    return g->vocab->n_words;
+}
+
+bool rvi_grammar_ends(rvi_grammar *g, uint32_t state)
+{
+    bool ends = false;
+    if (!state) return false;
+    places_of(g, state, &g->places[0]);
+    for (size_t i = 0; i < g->places[0].n && !ends; i++)
+        ends = rvi_machine_ends(&g->m, &g->places[0].items[i]);
+    return ends;
+}
+
+/* ---- masks ---- */
+
+/* What the lexer does from a state, whatever stands around it; counters far from their limits make
+ * no difference. NULL: failed. */
+static const rvi_lex_mask *lex_mask(rvi_grammar *g, uint32_t lex)
+{
+    rvi_lexer *l = &g->m.lexer;
+    rvi_lex_state s = l->states[lex];
+    if (!s.pending)
+        lex = rvi_lex_start(l, rvi_rx_near(l->rxs, s.rx, g->vocab->longest_plain),
+                            (rvi_lex_mode)s.mode);
+    if (!lex) return NULL;
+    if (lex >= g->cap_lex) {
+        uint32_t cap = RVI_MAX(g->cap_lex * 2, lex + 32);
+        rvi_lex_mask **more = rvi_realloc_array(g->lex_masks, cap, sizeof *more);
+        if (!more) return NULL;
+        memset(more + g->cap_lex, 0, (cap - g->cap_lex) * sizeof *more);
+        g->lex_masks = more;
+        g->cap_lex = cap;
+    }
+    if (!g->lex_masks[lex]) {
+        rvi_lex_mask *made = rvi_zalloc(sizeof *made);
+        if (!made || !rvi_lex_mask_make(g->vocab, l, lex, made)) {
+            rvi_free(made);
+            return NULL;
+        }
+        g->lex_masks[lex] = made;
+    }
+    return g->lex_masks[lex];
+}
+
+typedef struct painter {
+    rvi_grammar *g;
+    uint64_t *mask;
+} painter;
+
+static void walk(painter *w, const rvi_vocab_trie *t, uint32_t from, uint32_t to,
+                 const rvi_place *at);
+
+/* Below a node, inside a string: the lexer alone leads, but for the quote that ends it. */
+static void walk_string(painter *w, const rvi_vocab_trie *t, uint32_t from, uint32_t to,
+                        const rvi_place *at)
+{
+    rvi_lexer *l = &w->g->m.lexer;
+    uint32_t states[RVI_VOCAB_LONGEST + 2], base = t->depth[from] - 1u;
+    const rvi_place after = {.frame = at->frame, .kind = RVI_AT_AFTER};
+    states[base] = at->arg;
+    for (uint32_t i = from; i < to;) {
+        uint32_t next = rvi_lex_fast(l, states[t->depth[i] - 1], t->byte[i]);
+        if (next != RVI_LEX_DEAD && t->token[i] >= 0)
+            rvi_vocab_allow(w->g->vocab, w->mask, t->token[i]);
+        if (next >= RVI_LEX_FIRST) {
+            states[t->depth[i]] = next;
+            i++;
+            continue;
+        }
+        if (next == RVI_LEX_EXIT) walk(w, t, i + 1, t->end[i], &after);
+        i = t->end[i];
+    }
+}
+
+static void walk_terminal(painter *w, const rvi_vocab_trie *t, uint32_t from, uint32_t to,
+                          const rvi_place *at);
+
+/* The nodes from..to, which follow a place. */
+static void walk(painter *w, const rvi_vocab_trie *t, uint32_t from, uint32_t to,
+                 const rvi_place *at)
+{
+    if (from >= to) return;
+    if (at->kind == RVI_AT_STRING) {
+        walk_string(w, t, from, to, at);
+        return;
+    }
+    if (at->kind == RVI_AT_TERMINAL) {
+        walk_terminal(w, t, from, to, at);
+        return;
+    }
+    rvi_place few[8];
+    rvi_places next = {few, 0, RVI_COUNT(few), true};
+    for (uint32_t i = from; i < to; i = t->end[i]) {
+        next.n = 0;
+        rvi_machine_step(&w->g->m, at, t->byte[i], &next);
+        if (!next.n) continue;
+        if (t->token[i] >= 0) rvi_vocab_allow(w->g->vocab, w->mask, t->token[i]);
+        for (size_t k = 0; k < next.n; k++) walk(w, t, i + 1, t->end[i], &next.items[k]);
+    }
+    rvi_places_deinit(&next);
+}
+
+static void add_words(painter *w, const uint64_t *from)
+{
+    for (size_t i = 0; i < w->g->vocab->n_words; i++) w->mask[i] |= from[i];
+}
+
+/* The bytes of the tokens below a node, before the node's own. */
+static const uint8_t *bytes_before(const rvi_vocab *v, const rvi_vocab_trie *t, uint32_t node,
+                                   size_t *len)
+{
+    *len = t->depth[node] - 1u;
+    while (t->token[node] < 0) node++;
+    return v->bytes[t->token[node]];
+}
+
+/* The places behind the quote at a node, read byte by byte from a place. */
+static void read_to(rvi_grammar *g, const rvi_vocab_trie *t, uint32_t node, const rvi_place *at,
+                    rvi_places *out)
+{
+    size_t len;
+    const uint8_t *bytes = bytes_before(g->vocab, t, node, &len);
+    rvi_places now = {0};
+    rvi_places_add(&g->m, &now, *at);
+    for (size_t i = 0; i <= len && now.n; i++) {
+        rvi_places next = {0};
+        for (size_t k = 0; k < now.n; k++) rvi_machine_step(&g->m, &now.items[k], bytes[i], &next);
+        rvi_places_deinit(&now);
+        now = next;
+    }
+    for (size_t k = 0; k < now.n; k++) rvi_places_add(&g->m, out, now.items[k]);
+    rvi_places_deinit(&now);
+}
+
+/* The places behind an exit are the same for all exits of a string, and for those of a key that
+ * have the same lexer state. */
+static bool paint_quoted(painter *w, const rvi_place *at)
+{
+    rvi_grammar *g = w->g;
+    const rvi_lex_state *from = &g->m.lexer.states[at->arg];
+    bool alike =
+        !from->pending && !g->m.lexer.canonical && rvi_rx_universal(&g->m.values.rxs, from->rx);
+    bool apart = at->kind == RVI_AT_KEY && rvi_machine_tells_apart(&g->m, at);
+    const rvi_lex_mask *m = alike ? &g->vocab->free_string : lex_mask(g, at->arg);
+    const rvi_vocab_trie *t = &g->vocab->tries[RVI_MIXED];
+    rvi_places behind = {0};
+    uint32_t last = UINT32_MAX;
+    if (!m) return false;
+    add_words(w, m->inside);
+    if (at->kind == RVI_AT_STRING) add_words(w, m->closing);
+    for (size_t i = 0; i < m->n_exits; i++) {
+        uint32_t node = m->exits[i].node;
+        uint32_t state = alike || at->kind == RVI_AT_STRING ? at->arg : m->exits[i].state;
+        if (at->kind == RVI_AT_STRING && t->end[node] == node + 1) continue;
+        if (apart || state != last) behind.n = 0;
+        if (apart)
+            read_to(g, t, node, at, &behind);
+        else if (state != last)
+            rvi_machine_close(&g->m, at, state, &behind);
+        last = state;
+        if (behind.n && t->token[node] >= 0) rvi_vocab_allow(g->vocab, w->mask, t->token[node]);
+        for (size_t k = 0; k < behind.n; k++) walk(w, t, node + 1, t->end[node], &behind.items[k]);
+    }
+    rvi_places_deinit(&behind);
+    return true;
+}
+
+/* Inside a terminal, and behind it wherever it may end. */
+static void walk_terminal(painter *w, const rvi_vocab_trie *t, uint32_t from, uint32_t to,
+                          const rvi_place *at)
+{
+    rvi_grammar *g = w->g;
+    rvi_lexer *l = &g->m.lexer;
+    uint32_t states[RVI_VOCAB_LONGEST + 2];
+    bool goes_on[256] = {false};
+    rvi_places behind = {0}, next = {0};
+    states[t->depth[from] - 1] = at->arg;
+    rvi_machine_behind(&g->m, at, &behind);
+    for (int b = 0; b < 256; b++) {
+        next.n = 0;
+        for (size_t k = 0; k < behind.n && !next.n; k++)
+            rvi_machine_step(&g->m, &behind.items[k], (uint8_t)b, &next);
+        goes_on[b] = next.n > 0;
+    }
+    for (uint32_t i = from; i < to;) {
+        uint32_t before = states[t->depth[i] - 1], here = RVI_LEX_DEAD;
+        if (before != RVI_LEX_DEAD) here = rvi_lex_fast(l, before, t->byte[i]);
+        next.n = 0;
+        if (before != RVI_LEX_DEAD && goes_on[t->byte[i]] && rvi_lex_ends(l, before))
+            for (size_t k = 0; k < behind.n; k++)
+                rvi_machine_step(&g->m, &behind.items[k], t->byte[i], &next);
+        if ((next.n || here != RVI_LEX_DEAD) && t->token[i] >= 0)
+            rvi_vocab_allow(g->vocab, w->mask, t->token[i]);
+        for (size_t k = 0; k < next.n; k++) walk(w, t, i + 1, t->end[i], &next.items[k]);
+        states[t->depth[i]] = here;
+        i = here == RVI_LEX_DEAD ? t->end[i] : i + 1;
+    }
+    rvi_places_deinit(&behind);
+    rvi_places_deinit(&next);
+}
+
+/* Where every plain token stays inside the terminal, only the others are looked at. */
+static void paint_terminal(painter *w, const rvi_place *at)
+{
+    const rvi_vocab *v = w->g->vocab;
+    const rvi_lex_state *s = &w->g->m.lexer.states[at->arg];
+    bool all = !s->pending && rvi_rx_slack(&w->g->m.values.rxs, s->rx) >= v->longest_plain;
+    if (all) add_words(w, v->plain);
+    for (int i = all ? RVI_MIXED : RVI_PLAIN; i < RVI_N_TRIES; i++)
+        if (v->tries[i].n) walk_terminal(w, &v->tries[i], 0, v->tries[i].n, at);
+}
+
+static bool paint(painter *w, const rvi_place *at)
+{
+    rvi_grammar *g = w->g;
+    if (at->kind == RVI_AT_STRING) return paint_quoted(w, at);
+    if (at->kind == RVI_AT_KEY && rvi_machine_key_open(&g->m, at)) return paint_quoted(w, at);
+    if (at->kind == RVI_AT_TERMINAL) {
+        paint_terminal(w, at);
+        return true;
+    }
+    for (int i = 0; i < RVI_N_TRIES; i++) walk(w, &g->vocab->tries[i], 0, g->vocab->tries[i].n, at);
+    return true;
+}
+
+/* Room for one more mask: the oldest goes when there are too many. */
+static bool mask_room(rvi_grammar *g, uint32_t state)
+{
+    size_t bytes = (g->vocab->n_words + 1) * sizeof(uint64_t);
+    if (state >= g->cap_masks) {
+        uint32_t cap = RVI_MAX(g->cap_masks * 2, state + 64);
+        uint64_t **more = rvi_realloc_array(g->masks, cap, sizeof *more);
+        if (!more) return false;
+        memset(more + g->cap_masks, 0, (cap - g->cap_masks) * sizeof *more);
+        g->masks = more;
+        g->cap_masks = cap;
+    }
+    if (!g->kept) {
+        g->cap_kept = (uint32_t)RVI_MAX(MASK_BYTES / bytes, (size_t)4);
+        if (!(g->kept = rvi_alloc_array(g->cap_kept, sizeof *g->kept))) return false;
+    }
+    if (g->n_kept == g->cap_kept) {
+        rvi_free(g->masks[g->kept[g->oldest]]);
+        g->masks[g->kept[g->oldest]] = NULL;
+        g->oldest = (g->oldest + 1) % g->cap_kept;
+        g->n_kept--;
+    }
+    return true;
+}
+
+rv_status rvi_grammar_mask(rvi_grammar *g, uint32_t state, const uint64_t **mask, rv_error *err)
+{
+    *mask = NULL;
+    if (!state) return rvi_error(err, RV_E_STATE, "the text has left the grammar");
+    if (state < g->cap_masks && g->masks[state]) {
+        *mask = g->masks[state];
+        return RV_OK;
+    }
+    painter w = {g, NULL};
+    if (!mask_room(g, state) || !(w.mask = rvi_zalloc_array(g->vocab->n_words + 1, sizeof *w.mask)))
+        return rvi_nomem(err, "mask");
+    rvi_places *places = &g->places[2];
+    places_of(g, state, places);
+    bool ok = true, ends = false;
+    for (size_t i = 0; i < places->n && ok; i++) {
+        ok = paint(&w, &places->items[i]);
+        ends = ends || rvi_machine_ends(&g->m, &places->items[i]);
+    }
+    if (ends) add_words(&w, g->vocab->eos);
+    rv_status st = rvi_machine_check(&g->m, err);
+    if (!st && !ok) st = rvi_nomem(err, "mask");
+    if (st) {
+        rvi_free(w.mask);
+        return st;
+    }
+    g->kept[(g->oldest + g->n_kept++) % g->cap_kept] = state;
+    *mask = g->masks[state] = w.mask;
+    return RV_OK;
+}
+
+/* ---- what must come ---- */
+
+/* The only byte that may follow, or -1. */
+static int only_byte(rvi_grammar *g, const rvi_places *now, rvi_places *then)
+{
+    int only = -1;
+    for (int b = 0; b < 256; b++) {
+        then->n = 0;
+        for (size_t k = 0; k < now->n && !then->n; k++)
+            rvi_machine_step(&g->m, &now->items[k], (uint8_t)b, then);
+        if (!then->n) continue;
+        if (only >= 0) return -1;
+        only = b;
+    }
+    return only;
+}
+
+rv_status rvi_grammar_forced(rvi_grammar *g, uint32_t state, size_t most, rvi_buf *out,
+                             uint32_t *after, rv_error *err)
+{
+    rv_status st = RV_OK;
+    *after = state;
+    for (size_t i = 0; i < most && state && !rvi_grammar_ends(g, state) && !st; i++) {
+        places_of(g, state, &g->places[0]);
+        int b = only_byte(g, &g->places[0], &g->places[1]);
+        if (b < 0) break;
+        uint8_t byte = (uint8_t)b;
+        st = advance(g, state, &byte, 1, &state, err);
+        if (!st && state) {
+            rvi_buf_putc(out, (char)byte);
+            *after = state;
+        }
+    }
+    if (!st && out->failed) st = rvi_nomem(err, "forced text");
+    return st ? st : rvi_machine_check(&g->m, err);
+}
+
+/* ---- sources ---- */
+
+static rv_status begin(rvi_grammar **out, const rvi_vocab *v, const rvi_grammar_options *o,
+                       rv_error *err)
+{
+    *out = NULL;
+    rvi_grammar *g = rvi_zalloc(sizeof *g);
+    if (!g) return rvi_nomem(err, "grammar");
+    g->vocab = v;
+    rv_status st = rvi_machine_init(&g->m, err);
+    if (st) {
+        rvi_grammar_free(g);
+        return st;
+    }
+    if (o && o->max_blanks)
+        g->m.max_blanks = o->max_blanks < 0 ? 0 : (uint32_t)RVI_MIN(o->max_blanks, UINT16_MAX - 1);
+    g->m.lexer.canonical = o && o->canonical;
+    *out = g;
+    return RV_OK;
+}
+
+static rv_status finish(rvi_grammar **out, rv_status st, rv_error *err)
+{
+    rvi_grammar *g = *out;
+    if (!st) {
+        g->places[0].n = 0;
+        rvi_places_add(&g->m, &g->places[0], g->m.start);
+        g->start = state_of(g, &g->places[0]);
+        st = rvi_machine_check(&g->m, err);
+    }
+    if (st) {
+        rvi_grammar_free(g);
+        *out = NULL;
+    }
+    return st;
+}
+
+rv_status rvi_grammar_schema(rvi_grammar **out, const rvi_vocab *v, const char *json, size_t len,
+                             const rvi_grammar_options *o, rv_error *err)
+{
+    enum { MAX_SOURCE = 64 << 20 };
+    const rvi_json *schema;
+    rv_status st = begin(out, v, o, err);
+    if (st) return st;
+    rvi_grammar *g = *out;
+    g->source.max = MAX_SOURCE;
+    char *copy = rvi_arena_strndup(&g->source, json, len); /* numbers point into the text */
+    if (!copy) return finish(out, rvi_nomem(err, "schema"), err);
+    st = rvi_json_parse(&schema, copy, len, &g->source, "schema", err);
+    if (!st) {
+        g->m.values.err = err;
+        rvi_schema_survey(&g->m.values, schema);
+        st = rvi_machine_begin_json(&g->m, rvi_node_schema(&g->m.values, schema), err);
+    }
+    return finish(out, st, err);
+}
+
+rv_status rvi_grammar_json(rvi_grammar **out, const rvi_vocab *v, const rvi_grammar_options *o,
+                           rv_error *err)
+{
+    static const char any_object[] = "{\"type\":\"object\"}";
+    return rvi_grammar_schema(out, v, any_object, sizeof any_object - 1, o, err);
+}
+
+static rv_status finish_terminal(rvi_grammar **out, rvi_rx rx, rv_status st, rv_error *err)
+{
+    rvi_grammar *g = *out;
+    if (!st && !rvi_rx_live(&g->m.values.rxs, rx)) {
+        st = rvi_machine_check(&g->m, err);
+        if (!st) st = rvi_error(err, RV_E_CONFIG, "no text matches");
+    }
+    if (!st && !rvi_rules_terminal(&g->m.rules, rx)) st = rvi_nomem(err, "grammar");
+    if (!st) st = rvi_machine_begin_rules(&g->m, err);
+    return finish(out, st, err);
+}
+
+rv_status rvi_grammar_regex(rvi_grammar **out, const rvi_vocab *v, const char *pattern, size_t len,
+                            rv_error *err)
+{
+    rvi_rx rx = RVI_RX_NONE;
+    rv_status st = begin(out, v, NULL, err);
+    if (st) return st;
+    st = rvi_rx_parse(&(*out)->m.values.rxs, pattern, len, true, "regular expression", &rx, err);
+    return finish_terminal(out, rx, st, err);
+}
+
+rv_status rvi_grammar_choices(rvi_grammar **out, const rvi_vocab *v, const char *const *texts,
+                              size_t n, rv_error *err)
+{
+    size_t k = 0;
+    rv_status st = begin(out, v, NULL, err);
+    if (st) return st;
+    rvi_grammar *g = *out;
+    rvi_text *list = rvi_arena_alloc(&g->source, n + 1, sizeof *list);
+    for (size_t i = 0; list && i < n; i++) {
+        list[i].len = strlen(texts[i]);
+        list[i].data = rvi_arena_strndup(&g->source, texts[i], list[i].len);
+        if (!list[i].data) list = NULL;
+    }
+    if (!list) return finish(out, rvi_nomem(err, "grammar"), err);
+    qsort(list, n, sizeof *list, rvi_text_compare);
+    for (size_t i = 0; i < n; i++)
+        if (!k || rvi_text_compare(&list[i], &list[k - 1])) list[k++] = list[i];
+    rvi_rx rx = rvi_rx_names(&g->m.values.rxs, &g->source, list, k, NULL);
+    return finish_terminal(out, rx, RV_OK, err);
+}
+
+rv_status rvi_grammar_gbnf(rvi_grammar **out, const rvi_vocab *v, const char *text, size_t len,
+                           rv_error *err)
+{
+    rv_status st = begin(out, v, NULL, err);
+    if (st) return st;
+    rvi_grammar *g = *out;
+    st = rvi_rules_gbnf(&g->m.rules, &g->m.values.rxs, text, len, err);
+    if (!st) st = rvi_machine_begin_rules(&g->m, err);
+    return finish(out, st, err);
+}

@@ -1,0 +1,211 @@
+#include "grammar/refs.h"
+
+#include <string.h>
+
+enum { URI_MAX = 1024 };
+
+/* ---- paths ---- */
+
+/* Writes the steps down to `at` behind the n bytes of out; 0: it is not below v. */
+static size_t path_below(const rvi_json *v, const rvi_json *at, char *out, size_t n)
+{
+    if (v == at) return n;
+    for (size_t i = 0; i < rvi_json_count(v); i++) {
+        const rvi_json *item = rvi_json_at(v, i);
+        size_t end = n;
+        char number[24];
+        const char *step = item->key;
+        size_t len = item->key_len;
+        if (!step) {
+            len = 0;
+            for (size_t k = i; !len || k; k /= 10) number[len++] = (char)('0' + k % 10);
+            for (size_t k = 0; k < len / 2; k++) {
+                char c = number[k];
+                number[k] = number[len - 1 - k];
+                number[len - 1 - k] = c;
+            }
+            step = number;
+        }
+        if (end < 255) out[end++] = '/';
+        for (size_t k = 0; k < len; k++) {
+            const char *esc = step[k] == '~' ? "~0" : step[k] == '/' ? "~1" : NULL;
+            if (esc && end + 2 < 255) {
+                out[end++] = esc[0];
+                out[end++] = esc[1];
+            } else if (!esc && end < 255) {
+                out[end++] = step[k];
+            }
+        }
+        if ((end = path_below(item, at, out, end))) return end;
+    }
+    return 0;
+}
+
+const char *rvi_json_path(const rvi_json *root, const rvi_json *at, char out[256])
+{
+    out[0] = '#';
+    size_t n = path_below(root, at, out, 1);
+    out[n ? n : 1] = 0;
+    return out;
+}
+
+/* ---- addresses ---- */
+
+static int hex(char c)
+{
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
+/* One step of a JSON pointer: percent escapes and ~ escapes undone. */
+static size_t unescape(const char *s, size_t len, char *out, size_t cap)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < len && n < cap; i++) {
+        char c = s[i];
+        if (c == '%' && i + 2 < len && hex(s[i + 1]) >= 0 && hex(s[i + 2]) >= 0) {
+            c = (char)(hex(s[i + 1]) * 16 + hex(s[i + 2]));
+            i += 2;
+        } else if (c == '~' && i + 1 < len) {
+            c = s[++i] == '1' ? '/' : '~';
+        }
+        out[n++] = c;
+    }
+    return n;
+}
+
+static const rvi_json *step_into(const rvi_json *v, const char *step, size_t len)
+{
+    if (rvi_json_is(v, RVI_JSON_ARRAY)) {
+        size_t index = 0;
+        if (!len || len > 6) return NULL;
+        for (size_t i = 0; i < len; i++) {
+            if (step[i] < '0' || step[i] > '9') return NULL;
+            index = index * 10 + (size_t)(step[i] - '0');
+        }
+        return rvi_json_at(v, index);
+    }
+    for (size_t i = rvi_json_count(v); i-- > 0;) {
+        const rvi_json *item = rvi_json_at(v, i);
+        if (item->key && item->key_len == len && !memcmp(item->key, step, len)) return item;
+    }
+    return NULL;
+}
+
+static const rvi_json *find_anchor(const rvi_json *v, const char *name, const rvi_json *resource)
+{
+    if (v != resource && rvi_json_is(rvi_json_get(v, "$id"), RVI_JSON_STRING)) return NULL;
+    if (rvi_json_is_string(rvi_json_get(v, "$anchor"), name) ||
+        rvi_json_is_string(rvi_json_get(v, "$dynamicAnchor"), name))
+        return v;
+    const rvi_json *id = rvi_json_get(v, "$id"); /* draft 7 and before: "$id": "#name" */
+    if (!id) id = rvi_json_get(v, "id");
+    if (rvi_json_is(id, RVI_JSON_STRING) && id->as.string.data[0] == '#' &&
+        !strcmp(id->as.string.data + 1, name))
+        return v;
+    for (size_t i = 0; i < rvi_json_count(v); i++) {
+        const rvi_json *found = find_anchor(rvi_json_at(v, i), name, resource);
+        if (found) return found;
+    }
+    return NULL;
+}
+
+/* What stands behind the # of a reference to a resource. */
+static const rvi_json *find_fragment(const rvi_json *resource, const char *fragment)
+{
+    char step[URI_MAX];
+    if (!*fragment) return resource;
+    if (*fragment != '/') return find_anchor(resource, fragment, resource);
+    const rvi_json *v = resource;
+    while (*fragment && v) {
+        const char *end = strchr(++fragment, '/');
+        size_t len = end ? (size_t)(end - fragment) : strlen(fragment);
+        size_t n = unescape(fragment, len, step, sizeof step);
+        v = step_into(v, step, n);
+        fragment += len;
+        /* a resource of its own on the way is not part of this one, but may be pointed into */
+    }
+    return v;
+}
+
+/* ---- URIs, as far as references in schemas need them ---- */
+
+static bool absolute(const char *uri)
+{
+    const char *colon = strchr(uri, ':'), *slash = strchr(uri, '/');
+    return colon && (!slash || colon < slash);
+}
+
+/* The address without its fragment, relative to base. False: too long. */
+static bool resolve(const char *base, const char *ref, char out[URI_MAX])
+{
+    size_t len = strcspn(ref, "#"), keep = 0;
+    if (!len) {
+        keep = strlen(base);
+    } else if (!absolute(ref)) {
+        const char *scheme = strstr(base, "://"), *path = scheme ? strchr(scheme + 3, '/') : base;
+        size_t authority = path ? (size_t)(path - base) : strlen(base);
+        const char *last = strrchr(base, '/');
+        keep = *ref == '/'                                  ? authority
+               : last && (size_t)(last - base) >= authority ? (size_t)(last - base) + 1
+               : scheme                                     ? authority
+                                                            : 0;
+    }
+    if (keep + len + 2 > URI_MAX) return false;
+    memcpy(out, base, keep);
+    if (keep && len && *ref != '/' && out[keep - 1] != '/') out[keep++] = '/';
+    memcpy(out + keep, ref, len);
+    out[keep + len] = 0;
+    return true;
+}
+
+static const char *id_of(const rvi_json *v)
+{
+    const rvi_json *id = rvi_json_get(v, "$id");
+    if (!rvi_json_is(id, RVI_JSON_STRING)) id = rvi_json_get(v, "id");
+    return rvi_json_is(id, RVI_JSON_STRING) && id->as.string.data[0] != '#' ? id->as.string.data
+                                                                            : NULL;
+}
+
+/* The address of the resource in which `at` stands. */
+static bool base_of(const rvi_json *v, const rvi_json *at, const char *base, bool root,
+                    char out[URI_MAX])
+{
+    char own[URI_MAX];
+    const char *id = root || rvi_json_is(rvi_json_get(v, "$id"), RVI_JSON_STRING) ? id_of(v) : NULL;
+    if (id && resolve(base, id, own)) base = own;
+    if (v == at) {
+        memcpy(out, base, strlen(base) + 1);
+        return true;
+    }
+    for (size_t i = 0; i < rvi_json_count(v); i++)
+        if (base_of(rvi_json_at(v, i), at, base, false, out)) return true;
+    return false;
+}
+
+static const rvi_json *find_resource(const rvi_json *v, const char *uri, const char *base,
+                                     bool root)
+{
+    char own[URI_MAX];
+    const char *id = root || rvi_json_is(rvi_json_get(v, "$id"), RVI_JSON_STRING) ? id_of(v) : NULL;
+    if (id && resolve(base, id, own)) base = own;
+    if ((id || root) && !strcmp(base, uri)) return v;
+    for (size_t i = 0; i < rvi_json_count(v); i++) {
+        const rvi_json *found = find_resource(rvi_json_at(v, i), uri, base, false);
+        if (found) return found;
+    }
+    return NULL;
+}
+
+const rvi_json *rvi_ref_find(const rvi_json *root, bool nested_ids, const rvi_json *ref)
+{
+    char base[URI_MAX], uri[URI_MAX];
+    const char *text = ref->as.string.data, *hash = strchr(text, '#');
+    if (strlen(text) != ref->as.string.len) return NULL;
+    if (*text == '#' && !nested_ids) return find_fragment(root, text + 1);
+    if (!base_of(root, ref, "", true, base) || !resolve(base, text, uri)) return NULL;
+    const rvi_json *resource = find_resource(root, uri, "", true);
+    return resource ? find_fragment(resource, hash ? hash + 1 : "") : NULL;
+}

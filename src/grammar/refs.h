@@ -1,0 +1,14 @@
+/* refs.h - places in a schema: the path to one, and what a $ref points to. */
+#ifndef RVI_GRAMMAR_REFS_H
+#define RVI_GRAMMAR_REFS_H
+
+#include "base/json.h"
+
+/* The place of `at` inside root as a JSON pointer ("#/properties/a/pattern"), written to out (and
+ * cut there). */
+const char *rvi_json_path(const rvi_json *root, const rvi_json *at, char out[256]);
+/* The schema that a $ref means; NULL: it is not in this document. nested_ids: schemas inside may
+ * have an $id of their own. */
+const rvi_json *rvi_ref_find(const rvi_json *root, bool nested_ids, const rvi_json *ref);
+
+#endif

@@ -1,0 +1,788 @@
+#include "grammar/rx.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+
+typedef enum kind { NONE, EPS, ALL, SET, CAT, OR, AND, NOT, REPEAT, AUTO, TUPLE } kind;
+
+struct rvi_rx_node {
+    uint8_t kind;
+    bool nullable;
+    bool search;  /* only a search tells whether some text is in it */
+    uint8_t live; /* 0: not known yet, 1: yes, 2: no */
+    bool clears;  /* each plain character is a text of it */
+    uint32_t a,
+        b; /* children; SET, OR, AND, TUPLE: place and number of words; AUTO: which, state */
+    uint32_t min, max;
+    uint32_t length;         /* CAT: parts in a row */
+    uint32_t steps, n_steps; /* n_steps 0: not made yet */
+    uint32_t epoch, parent;  /* of the last search that came here */
+};
+
+enum {
+    MAX_NODES = 1 << 20,
+    MAX_WORDS = 1 << 23,
+    MAX_STEPS = 1 << 23,
+    MAX_DEPTH = 2000, /* of expressions in each other */
+    MAX_IN_A_ROW = 20000,
+};
+
+void rvi_rxs_fail(rvi_rxs *p, rv_status status, const char *why)
+{
+    if (p->status) return;
+    p->status = status;
+    p->why = why;
+}
+
+rv_status rvi_rxs_check(const rvi_rxs *p, const char *where, rv_error *err)
+{
+    if (!p->status) return RV_OK;
+    if (p->status == RV_E_NOMEM) return rvi_nomem(err, "grammar");
+    return rvi_error(err, p->status, "%s: %s", where, p->why);
+}
+
+/* Room for one more element; the arrays double. */
+static bool grow(rvi_rxs *p, void *array, uint32_t *cap, uint32_t need, uint32_t most, size_t size)
+{
+    void **at = array;
+    if (need <= *cap) return true;
+    uint32_t larger = *cap ? *cap : 256;
+    if (need > most) {
+        rvi_rxs_fail(p, RV_E_TOO_LONG, "the grammar needs too many states");
+        return false;
+    }
+    while (larger < need) larger *= 2;
+    void *grown = rvi_realloc_array(*at, larger, size);
+    if (!grown) {
+        rvi_rxs_fail(p, RV_E_NOMEM, "");
+        return false;
+    }
+    *at = grown;
+    *cap = larger;
+    return true;
+}
+
+static uint32_t mix(uint32_t h, uint32_t v)
+{
+    h ^= v + 0x9E3779B9u + (h << 6) + (h >> 2);
+    return h * 0x85EBCA6Bu;
+}
+
+static bool has_words(const rvi_rx_node *n)
+{
+    return n->kind == SET || n->kind == OR || n->kind == AND || n->kind == TUPLE;
+}
+
+static uint32_t hash_of(const rvi_rx_node *n, const uint32_t *words)
+{
+    uint32_t h = mix(n->kind, n->b);
+    if (has_words(n))
+        for (uint32_t i = 0; i < n->b; i++) h = mix(h, words[i]);
+    else
+        h = mix(mix(mix(h, n->a), n->min), n->max);
+    return h ^ h >> 15;
+}
+
+static bool same(const rvi_rxs *p, const rvi_rx_node *x, const rvi_rx_node *n,
+                 const uint32_t *words)
+{
+    if (x->kind != n->kind || x->b != n->b) return false;
+    if (has_words(n)) return !memcmp(p->words + x->a, words, n->b * sizeof *words);
+    return x->a == n->a && x->min == n->min && x->max == n->max;
+}
+
+static bool rehash(rvi_rxs *p)
+{
+    uint32_t size = p->table_mask ? (p->table_mask + 1) * 2 : 512;
+    uint32_t *table = rvi_zalloc_array(size, sizeof *table);
+    if (!table) {
+        rvi_rxs_fail(p, RV_E_NOMEM, "");
+        return false;
+    }
+    rvi_free(p->table);
+    p->table = table;
+    p->table_mask = size - 1;
+    for (uint32_t i = 0; i < p->n_nodes; i++) {
+        uint32_t at = hash_of(&p->nodes[i], p->words + p->nodes[i].a) & p->table_mask;
+        while (table[at]) at = (at + 1) & p->table_mask;
+        table[at] = i + 1;
+    }
+    return true;
+}
+
+/* The node equal to n, whose words (if it has any) are not in the pool yet. */
+static rvi_rx intern(rvi_rxs *p, rvi_rx_node n, const uint32_t *words)
+{
+    if (p->status) return RVI_RX_NONE;
+    if ((p->n_nodes + 1) * 2 > p->table_mask && !rehash(p)) return RVI_RX_NONE;
+    uint32_t at = hash_of(&n, words) & p->table_mask;
+    for (; p->table[at]; at = (at + 1) & p->table_mask)
+        if (same(p, &p->nodes[p->table[at] - 1], &n, words)) return p->table[at] - 1;
+    if (!grow(p, &p->nodes, &p->cap_nodes, p->n_nodes + 1, MAX_NODES, sizeof *p->nodes))
+        return RVI_RX_NONE;
+    if (has_words(&n)) {
+        if (!grow(p, &p->words, &p->cap_words, p->n_words + n.b, MAX_WORDS, sizeof *p->words))
+            return RVI_RX_NONE;
+        n.a = p->n_words;
+        memcpy(p->words + p->n_words, words, n.b * sizeof *words);
+        p->n_words += n.b;
+    }
+    if (!n.search) n.live = n.kind == NONE ? 2 : 1;
+    p->nodes[p->n_nodes] = n;
+    p->table[at] = p->n_nodes + 1;
+    return p->n_nodes++;
+}
+
+rv_status rvi_rxs_init(rvi_rxs *p, uint64_t max_work, rv_error *err)
+{
+    static const rvi_rx_range any[] = {{0, 0xD7FF}, {0xE000, RVI_RX_LAST}};
+    *p = (rvi_rxs){.max_work = max_work};
+    intern(p, (rvi_rx_node){.kind = NONE}, NULL);
+    intern(p, (rvi_rx_node){.kind = EPS, .nullable = true}, NULL);
+    intern(p, (rvi_rx_node){.kind = ALL, .nullable = true}, NULL);
+    rvi_rx_set(p, any, 2);
+    return rvi_rxs_check(p, "grammar", err);
+}
+
+void rvi_rxs_deinit(rvi_rxs *p)
+{
+    rvi_free(p->nodes);
+    rvi_free(p->table);
+    rvi_free(p->words);
+    rvi_free(p->steps);
+    rvi_free(p->autos);
+    rvi_free(p->queue);
+    rvi_free(p->scratch);
+    *p = (rvi_rxs){0};
+}
+
+/* ---- making expressions ---- */
+
+static int by_first(const void *a, const void *b)
+{
+    const rvi_rx_range *x = a, *y = b;
+    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+/* Whether the sorted ranges hold every plain character: see rvi_rx_slack. */
+static bool holds_plain(const rvi_rx_range *r, size_t n)
+{
+    static const rvi_rx_range plain[] = {
+        {0x20, 0x21}, {0x23, 0x5B}, {0x5D, 0x2027}, {0x202A, 0xD7FF}, {0xE000, RVI_RX_LAST}};
+    for (size_t i = 0, k = 0; i < RVI_COUNT(plain); i++) {
+        while (k < n && r[k].last < plain[i].last) k++;
+        if (k == n || r[k].first > plain[i].first) return false;
+    }
+    return true;
+}
+
+rvi_rx rvi_rx_set(rvi_rxs *p, const rvi_rx_range *ranges, size_t n)
+{
+    rvi_rx_range few[64], *r = few;
+    if (!n || p->status) return RVI_RX_NONE;
+    if (n > RVI_COUNT(few) && !(r = rvi_alloc_array(n, sizeof *r))) {
+        rvi_rxs_fail(p, RV_E_NOMEM, "");
+        return RVI_RX_NONE;
+    }
+    memcpy(r, ranges, n * sizeof *r);
+    qsort(r, n, sizeof *r, by_first);
+    size_t k = 0;
+    for (size_t i = 1; i < n; i++) {
+        if (r[i].first <= r[k].last + 1)
+            r[k].last = RVI_MAX(r[k].last, r[i].last);
+        else
+            r[++k] = r[i];
+    }
+    n = k + 1;
+    rvi_rx_node node = {.kind = SET, .b = (uint32_t)(2 * n), .clears = holds_plain(r, n)};
+    rvi_rx out = intern(p, node, (const uint32_t *)r);
+    if (r != few) rvi_free(r);
+    return out;
+}
+
+rvi_rx rvi_rx_one(rvi_rxs *p, uint32_t cp)
+{
+    return rvi_rx_set(p, &(rvi_rx_range){cp, cp}, 1);
+}
+
+rvi_rx rvi_rx_literal(rvi_rxs *p, const char *utf8, size_t len)
+{
+    rvi_rx out = RVI_RX_EPS;
+    while (len && !p->status) { /* from the end, so that nothing is made twice */
+        size_t start = len - 1;
+        uint32_t cp;
+        while (start && len - start < 4 && ((unsigned char)utf8[start] & 0xC0) == 0x80) start--;
+        rvi_utf8_decode(utf8 + start, len - start, &cp, NULL);
+        out = rvi_rx_cat(p, rvi_rx_one(p, cp), out);
+        len = start;
+    }
+    return out;
+}
+
+rvi_rx rvi_rx_cat(rvi_rxs *p, rvi_rx a, rvi_rx b)
+{
+    if (a == RVI_RX_NONE || b == RVI_RX_NONE) return RVI_RX_NONE;
+    if (a == RVI_RX_EPS) return b;
+    if (b == RVI_RX_EPS || (a == RVI_RX_ALL && b == RVI_RX_ALL)) return a;
+    const rvi_rx_node *x = &p->nodes[a], *y = &p->nodes[b];
+    if (x->kind == CAT) {
+        if (x->length > MAX_IN_A_ROW) {
+            rvi_rxs_fail(p, RV_E_TOO_LONG, "the expression is too long");
+            return RVI_RX_NONE;
+        }
+        rvi_rx head = x->a, tail = x->b;
+        return rvi_rx_cat(p, head, rvi_rx_cat(p, tail, b));
+    }
+    if (a == RVI_RX_ALL && y->kind == CAT && y->a == RVI_RX_ALL) return b;
+    rvi_rx_node n = {.kind = CAT, .a = a, .b = b, .length = y->kind == CAT ? y->length + 1 : 2};
+    n.nullable = x->nullable && y->nullable;
+    n.search = x->search || y->search;
+    return intern(p, n, NULL);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+typedef struct rx_list {
+    uint32_t few[64], *items;
+    size_t n, cap;
+} rx_list;
+
+static bool list_add(rvi_rxs *p, rx_list *l, rvi_rx v)
+{
+    if (!l->items) {
+        l->items = l->few;
+        l->cap = RVI_COUNT(l->few);
+    }
+    if (l->n == l->cap) {
+        uint32_t *more = rvi_alloc_array(l->cap * 2, sizeof *more);
+        if (!more) {
+            rvi_rxs_fail(p, RV_E_NOMEM, "");
+            return false;
+        }
+        memcpy(more, l->items, l->n * sizeof *more);
+        if (l->items != l->few) rvi_free(l->items);
+        l->items = more;
+        l->cap *= 2;
+    }
+    l->items[l->n++] = v;
+    return true;
+}
+
+static void list_free(rx_list *l)
+{
+    if (l->items != l->few) rvi_free(l->items);
+}
+
+/* Adds v, or its children where it is of the same kind. */
+static void list_flatten(rvi_rxs *p, rx_list *l, kind k, rvi_rx v)
+{
+    if (p->nodes[v].kind != k) {
+        list_add(p, l, v);
+        return;
+    }
+    for (uint32_t i = 0; i < p->nodes[v].b && !p->status; i++)
+        list_add(p, l, p->words[p->nodes[v].a + i]);
+}
+
+/* Sets of a union become one set. */
+static void join_sets(rvi_rxs *p, rx_list *l)
+{
+    size_t n_sets = 0, n_words = 0, k = 0;
+    for (size_t i = 0; i < l->n; i++)
+        if (p->nodes[l->items[i]].kind == SET) {
+            n_sets++;
+            n_words += p->nodes[l->items[i]].b;
+        }
+    if (n_sets < 2) return;
+    uint32_t *words = rvi_alloc_array(n_words, sizeof *words);
+    if (!words) {
+        rvi_rxs_fail(p, RV_E_NOMEM, "");
+        return;
+    }
+    n_words = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        const rvi_rx_node *n = &p->nodes[l->items[i]];
+        if (n->kind == SET) {
+            memcpy(words + n_words, p->words + n->a, n->b * sizeof *words);
+            n_words += n->b;
+        } else {
+            l->items[k++] = l->items[i];
+        }
+    }
+    l->items[k++] = rvi_rx_set(p, (const rvi_rx_range *)(const void *)words, n_words / 2);
+    l->n = k;
+    rvi_free(words);
+}
+
+/* Sorts, drops what is there twice and what changes nothing. */
+static void tidy(rx_list *l, rvi_rx neutral)
+{
+    size_t k = 0;
+    qsort(l->items, l->n, sizeof *l->items, by_number);
+    for (size_t i = 0; i < l->n; i++)
+        if (l->items[i] != neutral && (!k || l->items[i] != l->items[k - 1]))
+            l->items[k++] = l->items[i];
+    l->n = k;
+}
+
+static bool list_has(const rx_list *l, rvi_rx v)
+{
+    for (size_t i = 0; i < l->n; i++)
+        if (l->items[i] == v) return true;
+    return false;
+}
+
+/* For unions and intersections of a tidy list: x and not x. */
+static bool contradicts(const rvi_rxs *p, const rx_list *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        if (p->nodes[l->items[i]].kind == NOT && list_has(l, p->nodes[l->items[i]].a)) return true;
+    return false;
+}
+
+static rvi_rx combine(rvi_rxs *p, kind k, rx_list *l)
+{
+    rvi_rx neutral = k == OR ? RVI_RX_NONE : RVI_RX_ALL, zero = k == OR ? RVI_RX_ALL : RVI_RX_NONE;
+    if (k == OR) join_sets(p, l);
+    if (p->status) return RVI_RX_NONE;
+    tidy(l, neutral);
+    if (!l->n) return neutral;
+    if (list_has(l, zero) || contradicts(p, l)) return zero;
+    if (l->n == 1) return l->items[0];
+    rvi_rx_node n = {.kind = (uint8_t)k, .b = (uint32_t)l->n, .nullable = k == AND};
+    n.search = k == AND;
+    for (size_t i = 0; i < l->n; i++) {
+        const rvi_rx_node *x = &p->nodes[l->items[i]];
+        n.search = n.search || x->search;
+        n.nullable = k == OR ? n.nullable || x->nullable : n.nullable && x->nullable;
+        n.clears = n.clears || (k == OR && x->clears);
+    }
+    return intern(p, n, l->items);
+}
+
+rvi_rx rvi_rx_or_all(rvi_rxs *p, rvi_rx *list, size_t n)
+{
+    rx_list l = {0};
+    if (p->status) return RVI_RX_NONE;
+    for (size_t i = 0; i < n; i++) list_flatten(p, &l, OR, list[i]);
+    rvi_rx out = l.n ? combine(p, OR, &l) : RVI_RX_NONE;
+    list_free(&l);
+    return out;
+}
+
+rvi_rx rvi_rx_or(rvi_rxs *p, rvi_rx a, rvi_rx b)
+{
+    if (a == b || b == RVI_RX_NONE) return a;
+    return rvi_rx_or_all(p, (rvi_rx[]){a, b}, 2);
+}
+
+static rvi_rx and_all(rvi_rxs *p, const rvi_rx *list, size_t n)
+{
+    rx_list l = {0};
+    if (p->status) return RVI_RX_NONE;
+    for (size_t i = 0; i < n; i++) list_flatten(p, &l, AND, list[i]);
+    rvi_rx out = combine(p, AND, &l);
+    list_free(&l);
+    return out;
+}
+
+rvi_rx rvi_rx_and(rvi_rxs *p, rvi_rx a, rvi_rx b)
+{
+    if (a == b || b == RVI_RX_ALL) return a;
+    if (a == RVI_RX_ALL) return b;
+    if (a == RVI_RX_NONE || b == RVI_RX_NONE) return RVI_RX_NONE;
+    return and_all(p, (rvi_rx[]){a, b}, 2);
+}
+
+rvi_rx rvi_rx_not(rvi_rxs *p, rvi_rx a)
+{
+    if (p->status) return RVI_RX_NONE;
+    if (a == RVI_RX_NONE) return RVI_RX_ALL;
+    if (a == RVI_RX_ALL) return RVI_RX_NONE;
+    if (p->nodes[a].kind == NOT) return p->nodes[a].a;
+    rvi_rx_node n = {.kind = NOT, .a = a, .nullable = !p->nodes[a].nullable, .search = true};
+    /* what is outside a few texts can always be reached */
+    n.search = !(p->nodes[a].kind == AUTO && p->autos[p->nodes[a].a].finite);
+    return intern(p, n, NULL);
+}
+
+rvi_rx rvi_rx_repeat(rvi_rxs *p, rvi_rx a, uint32_t min, uint32_t max)
+{
+    if (p->status || min > max) return RVI_RX_NONE;
+    if (max == 0 || a == RVI_RX_EPS) return RVI_RX_EPS;
+    if (a == RVI_RX_NONE) return min ? RVI_RX_NONE : RVI_RX_EPS;
+    if (a == RVI_RX_ALL) return a;
+    if (min == 1 && max == 1) return a;
+    if (p->nodes[a].nullable) min = 0;
+    if (a == RVI_RX_CHAR && !min && max == RVI_RX_FOREVER) return RVI_RX_ALL;
+    rvi_rx_node n = {.kind = REPEAT, .a = a, .min = min, .max = max, .nullable = !min};
+    n.search = p->nodes[a].search && min;
+    return intern(p, n, NULL);
+}
+
+rvi_rx rvi_rx_automaton(rvi_rxs *p, const rvi_rx_auto *a, uint32_t state)
+{
+    uint32_t which = 0;
+    while (which < p->n_autos &&
+           (p->autos[which].self != a->self || p->autos[which].step != a->step))
+        which++;
+    if (which == p->n_autos) {
+        if (!grow(p, &p->autos, &p->cap_autos, p->n_autos + 1, 1 << 16, sizeof *p->autos))
+            return RVI_RX_NONE;
+        p->autos[p->n_autos++] = *a;
+    }
+    rvi_rx_node n = {.kind = AUTO, .a = which, .b = state, .nullable = a->ends(a->self, state)};
+    n.search = !a->lives;
+    return intern(p, n, NULL);
+}
+
+rvi_rx rvi_rx_tuple(rvi_rxs *p, const rvi_rx *list, size_t n)
+{
+    rvi_rx_node node = {.kind = TUPLE, .b = (uint32_t)n};
+    if (list[0] == RVI_RX_NONE && list[1] == RVI_RX_NONE) return RVI_RX_NONE;
+    node.nullable = p->nodes[list[0]].nullable || p->nodes[list[1]].nullable;
+    return intern(p, node, list);
+}
+
+rvi_rx rvi_rx_part(const rvi_rxs *p, rvi_rx tuple, size_t index)
+{
+    const rvi_rx_node *n = &p->nodes[tuple];
+    return n->kind == TUPLE ? p->words[n->a + index] : RVI_RX_NONE;
+}
+
+uint32_t rvi_rx_auto_state(const rvi_rxs *p, rvi_rx a)
+{
+    return p->nodes[a].kind == AUTO ? p->nodes[a].b : UINT32_MAX;
+}
+
+bool rvi_rx_universal(const rvi_rxs *p, rvi_rx a)
+{
+    const rvi_rx_node *n = &p->nodes[a];
+    if (n->kind != TUPLE) return a == RVI_RX_ALL;
+    for (uint32_t i = 1; i < n->b; i++)
+        if (p->words[n->a + i] != RVI_RX_NONE) return false;
+    return p->words[n->a] == RVI_RX_ALL;
+}
+
+bool rvi_rx_nullable(const rvi_rxs *p, rvi_rx a)
+{
+    return p->nodes[a].nullable;
+}
+
+/* ---- derivatives ---- */
+
+static bool set_has(const rvi_rxs *p, const rvi_rx_node *n, uint32_t cp)
+{
+    const uint32_t *w = p->words + n->a;
+    size_t low = 0, high = n->b / 2;
+    while (low < high) {
+        size_t mid = (low + high) / 2;
+        if (cp < w[2 * mid])
+            high = mid;
+        else if (cp > w[2 * mid + 1])
+            low = mid + 1;
+        else
+            return true;
+    }
+    return false;
+}
+
+static rvi_rx derive(rvi_rxs *p, rvi_rx a, uint32_t cp, int depth);
+
+static rvi_rx derive_list(rvi_rxs *p, rvi_rx a, uint32_t cp, int depth)
+{
+    kind k = p->nodes[a].kind;
+    uint32_t at = p->nodes[a].a, n = p->nodes[a].b; /* the pool may move while children are made */
+    rx_list l = {0};
+    rvi_rx out = RVI_RX_NONE;
+    for (uint32_t i = 0; i < n && !p->status; i++) {
+        rvi_rx d = derive(p, p->words[at + i], cp, depth);
+        if (k == AND && d == RVI_RX_NONE) goto done;
+        if (d != RVI_RX_NONE) list_flatten(p, &l, k, d);
+    }
+    if (!p->status && l.n) out = combine(p, k, &l);
+done:
+    list_free(&l);
+    return out;
+}
+
+static rvi_rx derive(rvi_rxs *p, rvi_rx a, uint32_t cp, int depth)
+{
+    const rvi_rx_node n = p->nodes[a];
+    rvi_rx d;
+    if (p->status) return RVI_RX_NONE;
+    if (depth > MAX_DEPTH) {
+        rvi_rxs_fail(p, RV_E_TOO_LONG, "the expression is nested too deeply");
+        return RVI_RX_NONE;
+    }
+    switch ((kind)n.kind) {
+    case NONE:
+    case EPS: return RVI_RX_NONE;
+    case ALL: return RVI_RX_ALL;
+    case SET: return set_has(p, &n, cp) ? RVI_RX_EPS : RVI_RX_NONE;
+    case CAT:
+        d = rvi_rx_cat(p, derive(p, n.a, cp, depth + 1), n.b);
+        return p->nodes[n.a].nullable ? rvi_rx_or(p, derive(p, n.b, cp, depth + 1), d) : d;
+    case OR:
+    case AND: return derive_list(p, a, cp, depth + 1);
+    case TUPLE: return RVI_RX_NONE; /* rvi_rx_next steps its parts */
+    case NOT: return rvi_rx_not(p, derive(p, n.a, cp, depth + 1));
+    case REPEAT:
+        d = derive(p, n.a, cp, depth + 1);
+        if (d == RVI_RX_NONE) return d;
+        return rvi_rx_cat(p, d,
+                          rvi_rx_repeat(p, n.a, n.min ? n.min - 1 : 0,
+                                        n.max == RVI_RX_FOREVER ? n.max : n.max - 1));
+    case AUTO: {
+        const rvi_rx_auto automaton = p->autos[n.a];
+        uint32_t state = automaton.step(automaton.self, n.b, cp);
+        return state == UINT32_MAX ? RVI_RX_NONE : rvi_rx_automaton(p, &automaton, state);
+    }
+    }
+    return RVI_RX_NONE;
+}
+
+static void add_bound(rvi_rxs *p, uint32_t cp)
+{
+    if (grow(p, &p->scratch, &p->cap_scratch, p->n_scratch + 1, MAX_WORDS, sizeof *p->scratch))
+        p->scratch[p->n_scratch++] = cp;
+}
+
+/* Where the derivatives of a can change. */
+static void bounds(rvi_rxs *p, rvi_rx a, int depth)
+{
+    for (;;) {
+        const rvi_rx_node *n = &p->nodes[a];
+        if (depth > MAX_DEPTH)
+            rvi_rxs_fail(p, RV_E_TOO_LONG, "the expression is nested too deeply");
+        if (p->status) return;
+        switch ((kind)n->kind) {
+        case NONE:
+        case EPS:
+        case ALL: return;
+        case SET:
+            for (uint32_t i = 0; i < n->b; i++) add_bound(p, p->words[n->a + i] + (i & 1));
+            return;
+        case CAT:
+            if (!p->nodes[n->a].nullable) {
+                a = n->a;
+                break;
+            }
+            bounds(p, n->a, depth + 1);
+            a = n->b;
+            break;
+        case NOT:
+        case REPEAT: a = n->a; break;
+        case OR:
+        case AND:
+            for (uint32_t i = 0; i < n->b; i++) bounds(p, p->words[n->a + i], depth + 1);
+            return;
+        case TUPLE: return;
+        case AUTO: {
+            const uint32_t *list;
+            size_t count = p->autos[n->a].bounds(p->autos[n->a].self, n->b, &list);
+            for (size_t i = 0; i < count; i++) add_bound(p, list[i]);
+            return;
+        }
+        }
+    }
+}
+
+/* The steps of a state, in the order of code points; they include dead ones. */
+static const rvi_rx_step *steps_of(rvi_rxs *p, rvi_rx a, size_t *n)
+{
+    static const rvi_rx_step nowhere[] = {{RVI_RX_LAST, RVI_RX_NONE}};
+    *n = 1;
+    if (p->status) return nowhere;
+    if (p->nodes[a].n_steps) {
+        *n = p->nodes[a].n_steps;
+        return p->steps + p->nodes[a].steps;
+    }
+    p->n_scratch = 0;
+    add_bound(p, 0xD800); /* surrogates are no characters */
+    add_bound(p, 0xE000);
+    bounds(p, a, 0);
+    add_bound(p, 0);
+    add_bound(p, RVI_RX_LAST + 1);
+    if (p->status) return nowhere;
+    qsort(p->scratch, p->n_scratch, sizeof *p->scratch, by_number);
+    if (!grow(p, &p->steps, &p->cap_steps, p->n_steps + p->n_scratch, MAX_STEPS, sizeof *p->steps))
+        return nowhere;
+    uint32_t base = p->n_steps, count = 0;
+    for (uint32_t i = 0; i + 1 < p->n_scratch && !p->status; i++) {
+        uint32_t first = p->scratch[i], next = p->scratch[i + 1];
+        if (first == next || first > RVI_RX_LAST) continue;
+        rvi_rx to = first == 0xD800 ? RVI_RX_NONE : derive(p, a, first, 0);
+        p->work++;
+        if (count && p->steps[base + count - 1].to == to)
+            p->steps[base + count - 1].last = next - 1;
+        else
+            p->steps[base + count++] = (rvi_rx_step){next - 1, to};
+    }
+    if (p->work > p->max_work) rvi_rxs_fail(p, RV_E_TOO_LONG, "the grammar takes too much work");
+    if (p->status) return nowhere;
+    p->n_steps += count;
+    p->nodes[a].steps = base;
+    p->nodes[a].n_steps = count;
+    *n = count;
+    return p->steps + base;
+}
+
+/* Breadth first for a state that ends a text; all states on the way there are live. A search that
+ * finds none has shown that all it saw are dead. */
+bool rvi_rx_live(rvi_rxs *p, rvi_rx a)
+{
+    if (p->nodes[a].live) return p->nodes[a].live == 1;
+    uint32_t n_queue = 0, epoch = ++p->epoch, found = UINT32_MAX;
+    if (!grow(p, &p->queue, &p->cap_queue, 1, MAX_NODES, sizeof *p->queue)) return false;
+    p->queue[n_queue++] = a;
+    p->nodes[a].epoch = epoch;
+    p->nodes[a].parent = UINT32_MAX;
+    for (uint32_t at = 0; at < n_queue && found == UINT32_MAX && !p->status; at++) {
+        rvi_rx from = p->queue[at];
+        size_t n;
+        if (p->nodes[from].nullable || p->nodes[from].live == 1) {
+            found = from;
+            break;
+        }
+        const rvi_rx_step *s = steps_of(p, from, &n);
+        for (size_t i = 0; i < n; i++) {
+            rvi_rx_node *to = &p->nodes[s[i].to];
+            if (to->epoch == epoch || to->live == 2) continue;
+            if (!grow(p, &p->queue, &p->cap_queue, n_queue + 1, MAX_NODES, sizeof *p->queue)) break;
+            to->epoch = epoch;
+            to->parent = from;
+            p->queue[n_queue++] = s[i].to;
+        }
+    }
+    if (p->status) return false;
+    if (found == UINT32_MAX)
+        for (uint32_t i = 0; i < n_queue; i++) p->nodes[p->queue[i]].live = 2;
+    for (; found != UINT32_MAX; found = p->nodes[found].parent) p->nodes[found].live = 1;
+    return p->nodes[a].live == 1;
+}
+
+/* ---- asking ---- */
+
+static rvi_rx alive(rvi_rxs *p, rvi_rx a)
+{
+    return p->nodes[a].live == 1 || rvi_rx_live(p, a) ? a : RVI_RX_NONE;
+}
+
+/* Where the first part has no text left, the others tell nothing. */
+static rvi_rx next_tuple(rvi_rxs *p, rvi_rx a, uint32_t cp)
+{
+    enum { MOST = 64 };
+    rvi_rx parts[MOST];
+    uint32_t n = p->nodes[a].b, at = p->nodes[a].a;
+    for (uint32_t i = 0; i < n && i < MOST; i++)
+        parts[i] =
+            i > 1 && parts[0] == RVI_RX_NONE ? RVI_RX_NONE : rvi_rx_next(p, p->words[at + i], cp);
+    return p->status ? RVI_RX_NONE : rvi_rx_tuple(p, parts, n);
+}
+
+rvi_rx rvi_rx_next(rvi_rxs *p, rvi_rx a, uint32_t cp)
+{
+    size_t n, low = 0;
+    if (a <= RVI_RX_ALL) return a == RVI_RX_ALL ? a : RVI_RX_NONE;
+    if (p->nodes[a].kind == TUPLE) return next_tuple(p, a, cp);
+    const rvi_rx_step *s = steps_of(p, a, &n);
+    while (n > 1) { /* the first step whose last is not below cp */
+        size_t half = n / 2;
+        if (s[low + half - 1].last < cp) low += half;
+        n -= half;
+    }
+    return alive(p, s[low].to);
+}
+
+bool rvi_rx_any(rvi_rxs *p, rvi_rx a, uint32_t first, uint32_t last)
+{
+    size_t n;
+    if (a <= RVI_RX_ALL) return a == RVI_RX_ALL;
+    if (p->nodes[a].kind == TUPLE)
+        return rvi_rx_any(p, rvi_rx_part(p, a, 0), first, last) ||
+               rvi_rx_any(p, rvi_rx_part(p, a, 1), first, last);
+    for (size_t i = 0; i < (steps_of(p, a, &n), n); i++) {
+        const rvi_rx_step *s = steps_of(p, a, &n);
+        uint32_t begin = i ? s[i - 1].last + 1 : 0;
+        if (begin > last) break;
+        if (s[i].last >= first && s[i].to != RVI_RX_NONE && alive(p, s[i].to)) return true;
+    }
+    return false;
+}
+
+bool rvi_rx_matches(rvi_rxs *p, rvi_rx a, const char *utf8, size_t len)
+{
+    for (size_t i = 0; i < len && a != RVI_RX_NONE;) {
+        uint32_t cp;
+        i += rvi_utf8_decode(utf8 + i, len - i, &cp, NULL);
+        a = rvi_rx_next(p, a, cp);
+    }
+    return p->nodes[a].nullable;
+}
+
+static uint32_t plus(uint32_t a, uint32_t b)
+{
+    return a > RVI_RX_FOREVER - b ? RVI_RX_FOREVER : a + b;
+}
+
+uint32_t rvi_rx_slack(const rvi_rxs *p, rvi_rx a)
+{
+    uint32_t sum = 0, most = 0;
+    for (int length = 0; length < 64; length++) {
+        const rvi_rx_node *n = &p->nodes[a];
+        switch ((kind)n->kind) {
+        case NONE:
+        case EPS:
+        case AND:
+        case AUTO: return sum;
+        case ALL: return RVI_RX_FOREVER;
+        case SET: return plus(sum, n->clears);
+        case OR:
+            for (uint32_t i = 0; i < n->b; i++)
+                most = RVI_MAX(most, rvi_rx_slack(p, p->words[n->a + i]));
+            return plus(sum, most);
+        case NOT: /* what is outside a few texts goes on forever */
+            n = &p->nodes[n->a];
+            return n->kind == AUTO && p->autos[n->a].finite ? RVI_RX_FOREVER : sum;
+        case TUPLE: a = p->words[n->a]; break;
+        case REPEAT: return p->nodes[n->a].clears ? plus(sum, n->max) : sum;
+        case CAT: {
+            const rvi_rx_node *head = &p->nodes[n->a];
+            if (head->search || p->nodes[n->b].search) return sum;
+            if (head->clears)
+                sum = plus(sum, 1);
+            else if (head->kind == REPEAT && p->nodes[head->a].clears)
+                sum = plus(sum, head->max);
+            else
+                return plus(sum, rvi_rx_slack(p, n->a));
+            if (sum == RVI_RX_FOREVER) return sum;
+            a = n->b;
+        }
+        }
+    }
+    return sum;
+}
+
+rvi_rx rvi_rx_near(rvi_rxs *p, rvi_rx a, uint32_t n)
+{
+    const rvi_rx_node x = p->nodes[a];
+    if (x.search || p->status) return a;
+    if (x.kind == REPEAT) {
+        uint32_t min = RVI_MIN(x.min, n + 1), max = x.max;
+        if (max != RVI_RX_FOREVER && max > n) max = RVI_MAX(min, n + 1);
+        return rvi_rx_repeat(p, x.a, min, max);
+    }
+    if (x.kind == CAT) {
+        rvi_rx head = rvi_rx_near(p, x.a, n);
+        rvi_rx tail = p->nodes[x.b].kind == REPEAT ? rvi_rx_near(p, x.b, n) : x.b;
+        return rvi_rx_cat(p, head, tail);
+    }
+    return a;
+}

@@ -1,0 +1,48 @@
+/* Any bytes as a schema, an expression or a grammar (the first byte says which): no crash, and a
+ * token is in the mask exactly if it can be read. */
+#include <stdlib.h>
+
+#include "grammar/grammar.h"
+#include "grammar/vocab_fixture.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void expect(bool ok)
+{
+    if (!ok) abort();
+}
+
+/* Follows allowed tokens for some steps, chosen by the input's own bytes. */
+static void follow(rvi_grammar *g, const uint8_t *data, size_t size)
+{
+    uint32_t state = rvi_grammar_start(g), next;
+    const uint64_t *mask;
+    rv_error err;
+    for (size_t i = 0; i < 12 && state; i++) {
+        if (rvi_grammar_mask(g, state, &mask, &err)) return; /* a limit */
+        int32_t id = (int32_t)((data[i % size] * 7u + i) % FIXTURE_SIZE), tried = 0;
+        while (tried++ < FIXTURE_SIZE && (id == FIXTURE_EOS || !(mask[id / 64] >> (id % 64) & 1)))
+            id = (id + 1) % FIXTURE_SIZE;
+        if (tried > FIXTURE_SIZE) return;
+        if (rvi_grammar_token(g, state, id, &next, &err)) return;
+        expect(next != 0);
+        state = next;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static rvi_vocab *vocab;
+    rvi_grammar *g = NULL;
+    rv_error err = {0};
+    if (!vocab) expect(rvi_vocab_new(&vocab, FIXTURE_SIZE, fixture_piece, NULL, NULL) == RV_OK);
+    if (size < 2) return 0;
+    const char *text = (const char *)data + 1;
+    rv_status st = data[0] % 3 == 0   ? rvi_grammar_schema(&g, vocab, text, size - 1, NULL, &err)
+                   : data[0] % 3 == 1 ? rvi_grammar_regex(&g, vocab, text, size - 1, &err)
+                                      : rvi_grammar_gbnf(&g, vocab, text, size - 1, &err);
+    expect(st ? !g && err.text[0] : g != NULL);
+    if (g) follow(g, data, size);
+    rvi_grammar_free(g);
+    return 0;
+}

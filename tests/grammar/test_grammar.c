@@ -1,0 +1,277 @@
+/* Schemas, expressions and grammars against texts; at every state on the way, the mask of all
+ * tokens against reading each token byte by byte. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "grammar/grammar.h"
+#include "grammar/vocab_fixture.h"
+
+typedef struct example {
+    const char *source;
+    const char *good[12], *bad[12];
+} example;
+
+static rvi_vocab *vocab;
+
+static int setup(void **state)
+{
+    (void)state;
+    return rvi_vocab_new(&vocab, FIXTURE_SIZE, fixture_piece, NULL, NULL) != RV_OK;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    rvi_vocab_free(vocab);
+    return 0;
+}
+
+/* Every bit of the mask says what reading the token's bytes says. */
+static void check_mask(rvi_grammar *g, uint32_t state, const char *source, const char *text)
+{
+    uint64_t copy[FIXTURE_SIZE / 64 + 1];
+    const uint64_t *mask;
+    assert_int_equal(rvi_grammar_mask(g, state, &mask, NULL), RV_OK);
+    memcpy(copy, mask, sizeof copy);
+    bool ends = rvi_grammar_ends(g, state), eos = copy[FIXTURE_EOS / 64] >> (FIXTURE_EOS % 64) & 1;
+    assert_int_equal(ends, eos);
+    for (int32_t id = 0; id < FIXTURE_SIZE; id++) {
+        uint32_t next;
+        if (id == FIXTURE_EOS) continue;
+        assert_int_equal(rvi_grammar_token(g, state, id, &next, NULL), RV_OK);
+        bool bit = copy[id / 64] >> (id % 64) & 1;
+        if (bit != (next != 0))
+            fail_msg("%s: %s: token %d: mask %d, text %d", source, text, (int)id, bit, next != 0);
+    }
+}
+
+static bool accepts(rvi_grammar *g, const char *source, const char *text)
+{
+    uint32_t state = rvi_grammar_start(g);
+    for (size_t i = 0; i < strlen(text) && state; i++) {
+        check_mask(g, state, source, text);
+        assert_int_equal(rvi_grammar_token(g, state, (uint8_t)text[i], &state, NULL), RV_OK);
+    }
+    if (state) check_mask(g, state, source, text);
+    return state && rvi_grammar_ends(g, state);
+}
+
+static void run_example(rvi_grammar *g, const example *e)
+{
+    for (size_t i = 0; e->good[i]; i++)
+        if (!accepts(g, e->source, e->good[i])) fail_msg("%s refuses %s", e->source, e->good[i]);
+    for (size_t i = 0; e->bad[i]; i++)
+        if (accepts(g, e->source, e->bad[i])) fail_msg("%s allows %s", e->source, e->bad[i]);
+}
+
+static const example schemas[] = {
+    {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"type\":\"string\"}"
+     "},"
+     "\"required\":[\"a\"],\"additionalProperties\":false}",
+     {"{\"a\":1}", "{ \"b\" : \"x\" , \"a\" : -12 }", "{\"\\u0061\":0}", "{\"a\":1.0}"},
+     {"{}", "{\"b\":\"x\"}", "{\"a\":1,\"a\":2}", "{\"a\":1,\"c\":2}", "{\"a\":1.5}", "{\"a\":01}",
+      "{\"a\":1,}"}},
+    {"{\"type\":\"number\",\"minimum\":-1.5,\"exclusiveMaximum\":20}",
+     {"-1.5", "-1.50", "0", "19.999", "-0", "2"},
+     {"-1.51", "20", "20.0", "-2", "100", "1e1", "\"1\""}},
+    {"{\"multipleOf\":0.01}", {"0.01", "4.35", "7", "1.230"}, {"0.001", "4.351"}},
+    {"{\"type\":\"string\",\"pattern\":\"^a+b?$\",\"maxLength\":3}",
+     {"\"a\"", "\"aab\"", "\"\\u0061b\""},
+     {"\"aaab\"", "\"b\"", "\"\"", "\"ab\\n\""}},
+    {"{\"type\":\"string\",\"format\":\"date\"}",
+     {"\"2024-02-29\"", "\"1999-12-31\""},
+     {"\"2023-02-29\"", "\"1999-13-01\"", "\"1999-1-01\""}},
+    {"{\"enum\":[1,\"two\",null,[3],{\"k\":true}]}",
+     {"1", "1.0", "\"two\"", "null", "[3]", "{\"k\":true}"},
+     {"2", "\"t\"", "[]", "[3,3]", "{\"k\":false}", "{}", "true"}},
+    {"{\"oneOf\":[{\"multipleOf\":2},{\"multipleOf\":3}],\"type\":\"integer\"}",
+     {"2", "3", "4", "9"},
+     {"6", "12", "0", "5"}},
+    {"{\"type\":\"object\",\"oneOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]}]}",
+     {"{\"a\":1}", "{\"b\":1}", "{\"c\":0,\"a\":1}"},
+     {"{}", "{\"a\":1,\"b\":2}"}},
+    {"{\"not\":{\"type\":[\"string\",\"object\"]}}", {"1", "null", "[\"a\"]"}, {"\"a\"", "{}"}},
+    {"{\"$ref\":\"#/$defs/"
+     "t\",\"$defs\":{\"t\":{\"type\":\"object\",\"properties\":{\"n\":{\"$ref\":"
+     "\"#/$defs/t\"}},\"additionalProperties\":false}}}",
+     {"{}", "{\"n\":{\"n\":{}}}"},
+     {"{\"n\":1}", "{\"n\":{\"m\":{}}}"}},
+    {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"string\"}],\"items\":{\"type\":\"boolean\"},"
+     "\"minItems\":1,\"maxItems\":3}",
+     {"[\"a\"]", "[\"a\",true,false]"},
+     {"[]", "[true]", "[\"a\",1]", "[\"a\",true,true,true]"}},
+    {"{\"type\":\"array\",\"contains\":{\"const\":1},\"minContains\":2,\"maxContains\":2,"
+     "\"maxItems\":3}",
+     {"[1,1]", "[1,0,1]", "[\"x\",1,1]"},
+     {"[1]", "[1,1,1]", "[0,0,1]", "[1,0,0,1]"}},
+    {"{\"minProperties\":2,\"maxProperties\":2,\"type\":\"object\"}",
+     {"{\"a\":1,\"b\":2}"},
+     {"{\"a\":1}", "{\"a\":1,\"a\":2}", "{\"a\":1,\"\\u0061\":2}", "{\"a\":1,\"b\":2,\"c\":3}"}},
+    {"{\"type\":\"object\",\"patternProperties\":{\"^x\":{\"type\":\"integer\"}},"
+     "\"additionalProperties\":{\"type\":\"string\"},\"propertyNames\":{\"maxLength\":3}}",
+     {"{}", "{\"x1\":2,\"a\":\"b\"}"},
+     {"{\"x1\":\"b\"}", "{\"a\":1}", "{\"abcd\":\"b\"}"}},
+    {"{\"if\":{\"properties\":{\"k\":{\"const\":\"a\"}},\"required\":[\"k\"]},\"then\":{"
+     "\"required\":"
+     "[\"v\"]},\"else\":{\"maxProperties\":1},\"type\":\"object\"}",
+     {"{\"k\":\"a\",\"v\":1}", "{\"v\":1,\"k\":\"a\"}", "{\"k\":\"b\"}", "{}"},
+     {"{\"k\":\"a\"}", "{\"k\":\"b\",\"v\":1}"}},
+    {"{\"dependentRequired\":{\"a\":[\"b\"]},\"type\":\"object\"}",
+     {"{}", "{\"b\":1}", "{\"a\":1,\"b\":2}", "{\"b\":1,\"a\":2}"},
+     {"{\"a\":1}"}},
+    {"{\"allOf\":[{\"properties\":{\"a\":true}}],\"properties\":{\"b\":true},"
+     "\"unevaluatedProperties\":false,\"type\":\"object\"}",
+     {"{\"a\":1,\"b\":2}"},
+     {"{\"c\":1}"}},
+    {"{\"$schema\":\"http://json-schema.org/draft-04/schema#\",\"type\":\"integer\"}",
+     {"12"},
+     {"12.0"}},
+};
+
+static void test_schemas(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < RVI_COUNT(schemas); i++) {
+        rvi_grammar *g;
+        rv_error err = {0};
+        const char *source = schemas[i].source;
+        if (rvi_grammar_schema(&g, vocab, source, strlen(source), NULL, &err))
+            fail_msg("%s: %s", source, err.text);
+        run_example(g, &schemas[i]);
+        rvi_grammar_free(g);
+    }
+}
+
+static void test_refused(void **state)
+{
+    static const char *const cases[][2] = {
+        {"{\"properties\":{\"a/b\":{\"uniqueItems\":true}}}", "#/properties/a~1b/uniqueItems"},
+        {"{\"items\":{\"format\":\"regex\"}}", "#/items/format"},
+        {"{\"$ref\":\"http://example.com/x\"}", "#/$ref"},
+        {"{\"pattern\":\"(a)\\\\1\"}", "#/pattern"},
+        {"{\"anyOf\":[{\"$dynamicRef\":\"#a\"}]}", "#/anyOf/0/$dynamicRef"},
+        {"{\"type\":\"text\"}", "#/type"},
+        {"{\"type\":\"string\",\"minLength\":3,\"maxLength\":2}", "no value"},
+        {"{\"required\":[\"a\"],\"properties\":{\"a\":false},\"type\":\"object\"}", "no value"},
+        {"{\"$ref\":\"#\"}", "itself"},
+        {"[]", "schema is an object"},
+        {"{", "member name expected"},
+    };
+    (void)state;
+    for (size_t i = 0; i < RVI_COUNT(cases); i++) {
+        rvi_grammar *g;
+        rv_error err = {0};
+        assert_int_not_equal(
+            rvi_grammar_schema(&g, vocab, cases[i][0], strlen(cases[i][0]), NULL, &err), RV_OK);
+        assert_null(g);
+        if (!strstr(err.text, cases[i][1])) fail_msg("%s: %s", cases[i][0], err.text);
+    }
+}
+
+static const example expressions[] = {
+    {"ab*|c{2,3}", {"a", "abb", "cc", "ccc"}, {"", "c", "cccc", "ba"}},
+    {"(?!abc)[a-c]{3}", {"abb", "cab"}, {"abc", "ab"}},
+    {"\\w+@\\w+\\.com", {"a@b.com"}, {"a@b.co", "@b.com"}},
+    {"[^a-z]\\u00e9", {"1\xC3\xA9"}, {"a\xC3\xA9", "1e"}},
+};
+
+static const example grammars[] = {
+    {"root ::= expr\nexpr ::= term (\"+\" term)*\nterm ::= [ab]+ | \"(\" expr \")\"\n",
+     {"a", "a+b", "(a+(b))+ab"},
+     {"", "a+", "(a", "a)"}},
+    {"# a comment\nroot ::= \"x\" item{2,3} [^\\n]?\nitem ::= \"a\" | # why\n  \"b\"\n",
+     {"xab", "xaba", "xabz"},
+     {"xa", "xab\n", "x"}},
+    {"root ::= \"{\" (root (\",\" root){0,1})? \"}\"\n", {"{}", "{{},{}}"}, {"{{},{},{}}", "{,}"}},
+};
+
+static void test_expressions(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < RVI_COUNT(expressions); i++) {
+        rvi_grammar *g;
+        const char *source = expressions[i].source;
+        assert_int_equal(rvi_grammar_regex(&g, vocab, source, strlen(source), NULL), RV_OK);
+        run_example(g, &expressions[i]);
+        rvi_grammar_free(g);
+    }
+}
+
+static void test_gbnf(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < RVI_COUNT(grammars); i++) {
+        rvi_grammar *g;
+        rv_error err = {0};
+        const char *source = grammars[i].source;
+        if (rvi_grammar_gbnf(&g, vocab, source, strlen(source), &err)) fail_msg("%s", err.text);
+        run_example(g, &grammars[i]);
+        rvi_grammar_free(g);
+    }
+}
+
+static void test_bad_gbnf(void **state)
+{
+    static const char *const cases[][2] = {
+        {"root ::= root \"a\" | \"b\"\n", "left recursion"},
+        {"root ::= other\n", "not defined"},
+        {"a ::= \"b\"\n", "root"},
+        {"root ::= \"a\n", "quote"},
+        {"root \"a\"\n", "::="},
+        {"root ::= [a\n", "]"},
+        {"root ::= (\"a\"\n", ")"},
+        {"root ::= \"a\"{3,1}\n", "order"},
+    };
+    (void)state;
+    for (size_t i = 0; i < RVI_COUNT(cases); i++) {
+        rvi_grammar *g;
+        rv_error err = {0};
+        assert_int_not_equal(rvi_grammar_gbnf(&g, vocab, cases[i][0], strlen(cases[i][0]), &err),
+                             RV_OK);
+        if (!strstr(err.text, cases[i][1])) fail_msg("%s: %s", cases[i][0], err.text);
+    }
+}
+
+static void test_choices_and_forced(void **state)
+{
+    static const char *const texts[] = {"yes", "yellow", "no"};
+    static const char schema[] =
+        "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"null\"}},"
+        "\"required\":[\"name\"],\"additionalProperties\":false}";
+    rvi_grammar *g;
+    rvi_buf forced = {0};
+    uint32_t after;
+    (void)state;
+    assert_int_equal(rvi_grammar_choices(&g, vocab, texts, 3, NULL), RV_OK);
+    assert_true(accepts(g, "choices", "yes"));
+    assert_false(accepts(g, "choices", "ye"));
+    assert_int_equal(rvi_grammar_token(g, rvi_grammar_start(g), 'y', &after, NULL), RV_OK);
+    assert_int_equal(rvi_grammar_forced(g, after, 100, &forced, &after, NULL), RV_OK);
+    assert_string_equal(forced.data, "e");
+    rvi_grammar_free(g);
+    forced.len = 0;
+    assert_int_equal(rvi_grammar_schema(&g, vocab, schema, strlen(schema),
+                                        &(rvi_grammar_options){.max_blanks = -1, .canonical = true},
+                                        NULL),
+                     RV_OK);
+    assert_int_equal(rvi_grammar_forced(g, rvi_grammar_start(g), 100, &forced, &after, NULL),
+                     RV_OK);
+    assert_string_equal(forced.data, "{\"name\":null}");
+    assert_true(rvi_grammar_ends(g, after));
+    rvi_grammar_free(g);
+    rvi_buf_deinit(&forced);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_schemas),     cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_expressions), cmocka_unit_test(test_gbnf),
+        cmocka_unit_test(test_bad_gbnf),    cmocka_unit_test(test_choices_and_forced),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
