@@ -292,9 +292,9 @@ rvi_step rvi_scheduler_step(rvi_scheduler *s)
 {
     enum { RETRY_MS = 2 };
     rvi_step step = {0};
-    s->now = rvi_os_seconds();
     while (take_one(s)) {
     }
+    s->now = rvi_os_seconds(); /* after the arrival of what was taken */
     end_unwanted(s);
     bool drained = atomic_load(&s->events.n_undrained) < s->o.max_events;
     if (drained) {

@@ -22,6 +22,7 @@ COMMANDS = {
     "embed": [MODEL, "hi"],
     "bench": [MODEL, "-p", "8", "-n", "2", "-r", "1"],
     "doctor": [],
+    "grammar": ["check", MODEL],
     "tokenize": [MODEL, "hi"],
     "detokenize": [MODEL, "1,2"],
     "template": [MODEL, "tests/cli/messages.json"],
