@@ -186,8 +186,10 @@ class Pairs:
         out.append((self.other[few, i], self.other[few, j], 0))
         stranger = self.alike[few, random_below(self.n_alike[few])]
         real = stranger != few
-        out.append((question[:n // 4][real],
-                    self.same[stranger, random_below(self.n_same[stranger])][real], 0))
+        asked = torch.where(torch.rand(len(few), device=DEVICE) < 0.5,
+                            self.same[stranger, random_below(self.n_same[stranger])],
+                            self.other[stranger, random_below(self.n_other[stranger])])
+        out.append((question[:n // 4][real], asked[real], 0))
         label = [torch.full((len(a),), float(y), device=DEVICE) for a, _, y in out]
         question, request, _ = zip(*out)
         return torch.cat(question), torch.cat(request), torch.cat(label)
@@ -208,23 +210,18 @@ def train(weights, texts, corrections, a, steps, seed=0):
         for group in optimizer.param_groups:
             group["lr"] = a.rate * min(1, step / 200) * (1 - step / steps)
         question, request, label = pairs.draw(a.batch)
-        order = torch.argsort(texts.lengths[question] + texts.lengths[request])
-        n = len(order)
+        with torch.autocast(DEVICE, dtype=torch.bfloat16):
+            odds = m(*texts.together(question, request))
+        loss = F.binary_cross_entropy_with_logits(odds.float(), label * 0.96 + 0.02)
         optimizer.zero_grad(set_to_none=True)
-        for part in (order[:n * 5 // 8], order[n * 5 // 8:n * 15 // 16], order[n * 15 // 16:]):
-            with torch.autocast(DEVICE, dtype=torch.bfloat16):
-                odds = m(*texts.together(question[part], request[part]))
-            loss = F.binary_cross_entropy_with_logits(odds.float(), label[part] * 0.96 + 0.02,
-                                                      reduction="sum") / n
-            loss.backward()
-            seen = seen + 0.01 * loss.detach()
+        loss.backward()
         nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         keep = min(0.998, step / (step + 10))
         with torch.no_grad():
             torch._foreach_mul_(mean, keep)
             torch._foreach_add_(mean, [p.detach() for p in trained], alpha=1 - keep)
-            seen = seen * 0.99
+            seen = 0.99 * seen + 0.01 * loss.detach()
         if (step + 1) % 1000 == 0:
             print(f"  {step + 1} steps, {time.time() - start:.0f} s, loss {float(seen):.4f}",
                   flush=True)
@@ -304,7 +301,7 @@ def main():
     p.add_argument("--test", action="append", default=[], help="corrections to report on only")
     p.add_argument("--scores", help="write the odds of pairs there")
     p.add_argument("--folds", type=int, default=0)
-    p.add_argument("--steps", type=int, default=6000)
+    p.add_argument("--steps", type=int, default=4000)
     p.add_argument("--fold-steps", type=int, default=2500)
     p.add_argument("--batch", type=int, default=96, help="corrections a step")
     p.add_argument("--rank", type=int, default=4)

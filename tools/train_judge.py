@@ -7,7 +7,7 @@
 EMBEDDER is the folder of all-MiniLM-L6-v2 (`ruvllm pull minilm` has it), FILE a list of corrections
 (bench/natural). Needs numpy, jax, tokenizers, safetensors and scipy. What a text looks like to the
 judge, and the network itself, are in reading.c and judge.c; here they are written a second time for
-training, and tests/learn/test_judge.c compares the two.
+training, and tests/real/test_judge.c compares the two.
 """
 import argparse
 import json
@@ -299,7 +299,7 @@ def features(q, a, r, embedded):
     return in_q, in_r, np.array(whole, np.float32)
 
 
-def table_of(texts, pairs, embedded):
+def table(texts, pairs, embedded):
     n = len(pairs)
     out = [np.zeros((n, WORDS, WORD), np.float32), np.zeros((n, WORDS), np.float32),
            np.zeros((n, WORDS, WORD), np.float32), np.zeros((n, WORDS), np.float32),
@@ -313,20 +313,6 @@ def table_of(texts, pairs, embedded):
             out[2 * k + 1][i, :len(f[k])] = 1
         out[4][i] = f[2]
     return tuple(out)
-
-
-def _table(part):
-    return table_of(_reader, *part)
-
-
-def table(texts, pairs, embedded, jobs=1):
-    if jobs == 1:
-        return table_of(texts, pairs, embedded)
-    global _reader  # no process is forked once jax has begun to compute: it has threads
-    _reader = texts
-    parts = [(pairs[i:i + 1000], embedded) for i in range(0, len(pairs), 1000)]
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        return tuple(np.concatenate(x) for x in zip(*pool.map(_table, parts, 1)))
 
 
 # ---- pairs ----
@@ -474,9 +460,9 @@ def arrays(pairs, corrections):
             np.array([corrections[p["group"]]["lang"] for p in pairs]))
 
 
-def fit(texts, corrections, embedded, epochs, jobs):
+def fit(texts, corrections, embedded, epochs):
     pairs = pairs_of(corrections, random.Random(1), True)
-    return train(table(texts, pairs, embedded, jobs), arrays(pairs, corrections)[0], epochs)
+    return train(table(texts, pairs, embedded), arrays(pairs, corrections)[0], epochs)
 
 
 def cross_validate(texts, corrections, embedded, epochs, folds=4):
@@ -487,7 +473,7 @@ def cross_validate(texts, corrections, embedded, epochs, folds=4):
         out = set(classes[k::folds])
         rest = [x for x in corrections if x["class"] not in out]
         texts.measure(rest)
-        w = fit(texts, rest, embedded, epochs, 1)
+        w = fit(texts, rest, embedded, epochs)
         pairs = [dict(p, group=corrections.index(x)) for x in corrections if x["class"] in out
                  for p in pairs_of([x], random.Random(2), False)]
         held.append(scores(w, table(texts, pairs, embedded)))
@@ -574,7 +560,7 @@ def main():
     judges = {}
     for name, embedded, s in (("rvi_judge_embedded", True, sure[0]),
                               ("rvi_judge_spelled", False, sure[1])):
-        w = fit(texts, corrections, embedded, a.epochs, 1)
+        w = fit(texts, corrections, embedded, a.epochs)
         judges[name] = (w, s)
         if test:
             pairs = pairs_of(test, random.Random(2), False)

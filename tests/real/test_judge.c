@@ -1,6 +1,6 @@
 /* The judge of requests with its embedder, all-MiniLM-L6-v2: what it says must be what the network
  * said where it was trained (tests/real/data/judge.json, written by tools/train_judge.py, and
- * compare.json, by tools/train_compare.py). Skipped
+ * compare.json, the odds of pairs where tools/train_compare.py had trained the adapter). Skipped
  * where the embedder is not in the cache folder. */
 #include "model/golden.h"
 
