@@ -24,11 +24,11 @@ import torch.nn as nn
 import torch.nn.functional as F
 from safetensors.numpy import load_file
 
-from train_judge import open_tokenizer, segments, tokens
+from train_judge import DEVICE, Embedder, load, segments, tokens
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 WIDTH, HEADS, LAYERS, COMPARED = 384, 12, 6, 62
 FIRST, LAST = 101, 102
+NEAREST, SAME = 24, 0.85  # strangers that are asked for, and how near none may be
 LEVELS = 45  # numbers of the written adapter: -45 to 45
 LINEARS = (("attention.self.query", "attn_q"), ("attention.self.key", "attn_k"),
            ("attention.self.value", "attn_v"), ("attention.output.dense", "attn_output"),
@@ -114,14 +114,14 @@ class Comparer(nn.Module):
 
 
 class Texts:
-    def __init__(self, tokenizer):
-        self.tokenizer, self.at, self.ids = tokenizer, {}, []
+    def __init__(self, embedder):
+        self.embedder, self.at, self.ids = embedder, {}, []
 
     def add(self, text):
         if text not in self.at:
             self.at[text] = len(self.ids)
             self.ids.append([i for word, _ in segments(text)
-                             for i in tokens(self.tokenizer, word)][-COMPARED:])
+                             for i in tokens(self.embedder.tokenizer, word)][-COMPARED:])
         return self.at[text]
 
     def ready(self):
@@ -130,6 +130,27 @@ class Texts:
             row[:len(ids)] = ids
         self.table = torch.tensor(table, device=DEVICE)
         self.lengths = torch.tensor([len(ids) for ids in self.ids], device=DEVICE)
+
+    @torch.no_grad()
+    def nearest(self, questions, groups):
+        """For each question the others of its group that are nearest in meaning, unless they are
+        so near that they may ask for the same."""
+        lists = [[FIRST] + self.ids[self.at[q]] + [LAST] for q in questions]
+        meaning = torch.zeros(len(lists), WIDTH, device=DEVICE)
+        for part in torch.arange(len(lists)).split(512):
+            length = torch.tensor([len(lists[i]) for i in part], device=DEVICE)
+            last = self.embedder.states([lists[i] for i in part])[1]
+            there = torch.arange(last.shape[1], device=DEVICE)[None] < length[:, None]
+            meaning[part] = F.normalize((last * there[..., None]).sum(1), dim=1)
+        out = torch.zeros(len(lists), NEAREST, dtype=torch.long, device=DEVICE)
+        for group in groups.values():
+            at = torch.tensor(group, device=DEVICE)
+            like = meaning[at] @ meaning[at].T
+            like[like > SAME] = -1
+            k = min(NEAREST, len(group))
+            best = at[like.topk(k, 1).indices]
+            out[at] = best[:, torch.arange(NEAREST, device=DEVICE) % k]
+        return out
 
     def together(self, a, b):
         """FIRST a LAST b LAST, and which of the ids are there."""
@@ -167,8 +188,9 @@ class Pairs:
         for i, x in enumerate(corrections):
             by.setdefault(x["lang"], []).append(i)
         self.alike, self.n_alike = padded([by[x["lang"]] for x in corrections])
-        self.weight = torch.tensor([1.0 if x["lang"] == "en" else 1.5 for x in corrections],
-                                   device=DEVICE)
+        self.nearest = texts.nearest([x["question"] for x in corrections], by)
+        self.weight = torch.tensor([x.get("weight", 1.0) * (1.0 if x["lang"] == "en" else 1.5)
+                                    for x in corrections], device=DEVICE)
 
     def draw(self, n):
         c = torch.multinomial(self.weight, n, replacement=True)
@@ -180,16 +202,18 @@ class Pairs:
             out.append((question, self.same[c, (k + 1 + random_below(n_same - 1)) % n_same], 1))
             out.append((question, self.other[c, random_below(n_other)], 0))
         out.append((question, self.near[c, random_below(self.n_near[c])], 0))
-        few = c[:n // 4]
+        few = c[:n // 2]
         i = random_below(self.n_other[few])
         j = (i + 1 + random_below(self.n_other[few] - 1)) % self.n_other[few]
         out.append((self.other[few, i], self.other[few, j], 0))
-        stranger = self.alike[few, random_below(self.n_alike[few])]
+        near = self.nearest[few, torch.randint(NEAREST, (len(few),), device=DEVICE)]
+        stranger = torch.where(torch.rand(len(few), device=DEVICE) < 0.5, near,
+                               self.alike[few, random_below(self.n_alike[few])])
         real = stranger != few
         asked = torch.where(torch.rand(len(few), device=DEVICE) < 0.5,
                             self.same[stranger, random_below(self.n_same[stranger])],
                             self.other[stranger, random_below(self.n_other[stranger])])
-        out.append((question[:n // 4][real], asked[real], 0))
+        out.append((question[:n // 2][real], asked[real], 0))
         label = [torch.full((len(a),), float(y), device=DEVICE) for a, _, y in out]
         question, request, _ = zip(*out)
         return torch.cat(question), torch.cat(request), torch.cat(label)
@@ -203,7 +227,8 @@ def train(weights, texts, corrections, a, steps, seed=0):
     m = Comparer(weights, a.rank, a.dropout).to(DEVICE)
     trained = [p for p in m.parameters() if p.requires_grad]
     mean = [p.detach().clone() for p in trained]
-    optimizer = torch.optim.AdamW(trained, lr=a.rate, weight_decay=0.05, betas=(0.9, 0.98))
+    optimizer = torch.optim.AdamW(trained, lr=a.rate, weight_decay=0.05, betas=(0.9, 0.98),
+                                  fused=DEVICE == "cuda")
     pairs, seen, start = Pairs(corrections, texts), 0.0, time.time()
     for step in range(steps):
         m.train()
@@ -310,9 +335,8 @@ def main():
     a = p.parse_args()
     weights = {k: torch.tensor(v) for k, v in load_file(f"{a.embedder}/model.safetensors").items()
                if v.dtype == np.float32}
-    load = lambda names: [json.loads(line) for n in names for line in open(n) if line.strip()]
     corrections, tests = load(a.files), {name: load([name]) for name in a.test}
-    texts = Texts(open_tokenizer(a.embedder))
+    texts = Texts(Embedder(a.embedder))
     for x in corrections + [x for test in tests.values() for x in test]:
         for t in [x["question"]] + x["wordings"] + x["neighbours"] + x["same_subject"]:
             texts.add(t)

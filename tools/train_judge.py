@@ -5,29 +5,25 @@
     tools/train_judge.py EMBEDDER FILE... -o OUT.c   train on everything, write the C file
 
 EMBEDDER is the folder of all-MiniLM-L6-v2 (`ruvllm pull minilm` has it), FILE a list of corrections
-(bench/natural). Needs numpy, jax, tokenizers, safetensors and scipy. What a text looks like to the
-judge, and the network itself, are in reading.c and judge.c; here they are written a second time for
-training, and tests/real/test_judge.c compares the two.
+(bench/natural) or of relations (tools/relations.py). Needs numpy, torch, tokenizers, safetensors.
+What a text looks like to the judge, and the network itself, are in reading.c and judge.c; here they
+are written a second time for training, and tests/real/test_judge.c compares the two.
 """
 import argparse
 import json
 import math
-import multiprocessing
-import os
-import pickle
 import random
 import unicodedata
 
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-import jax
-import jax.numpy as jnp
 import numpy as np
+import torch
+import torch.nn.functional as F
 from safetensors.numpy import load_file
-from scipy.special import erf
 from tokenizers import Tokenizer
 
+import relations
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 WORDS, SPELLING, RARITIES = 28, 128, 4096
 MIDDLE, LAST, TOKENS, UNKNOWN = 4, 6, 126, 100
 WORD, WHOLE, SEEN, HIDDEN = 17, 14, 48, 32
@@ -45,39 +41,40 @@ def open_tokenizer(folder):
 
 
 class Embedder:
-    """all-MiniLM-L6-v2 in numpy: states of every token after the middle and the last layer."""
+    """all-MiniLM-L6-v2: states of every token after the middle and the last layer."""
 
     def __init__(self, folder):
         weights = load_file(f"{folder}/model.safetensors")
-        self.w = {k: v.astype(np.float32) for k, v in weights.items() if v.dtype != np.int64}
+        self.w = {k: torch.tensor(v, dtype=torch.float32, device=DEVICE)
+                  for k, v in weights.items() if v.dtype != np.int64}
         self.tokenizer = open_tokenizer(folder)
 
     def norm(self, x, name):
-        x = x - x.mean(-1, keepdims=True)
-        x = x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-12)
-        return x * self.w[name + ".weight"] + self.w[name + ".bias"]
+        return F.layer_norm(x, (384,), self.w[name + ".weight"], self.w[name + ".bias"], 1e-12)
 
     def linear(self, x, name):
-        return x @ self.w[name + ".weight"].T + self.w[name + ".bias"]
+        return F.linear(x, self.w[name + ".weight"], self.w[name + ".bias"])
 
-    def states(self, ids):
-        n = len(ids)
+    @torch.no_grad()
+    def states(self, lists):
+        """Of some lists of ids: middle and last, padded to the longest."""
+        n, length = len(lists), max(len(ids) for ids in lists)
+        ids = torch.tensor([x + [0] * (length - len(x)) for x in lists], device=DEVICE)
+        absent = torch.tensor([[k >= len(x) for k in range(length)] for x in lists], device=DEVICE)
         e = "embeddings."
-        x = self.w[e + "word_embeddings.weight"][ids] + self.w[e + "position_embeddings.weight"][:n]
+        x = self.w[e + "word_embeddings.weight"][ids]
+        x = x + self.w[e + "position_embeddings.weight"][:length]
         x = self.norm(x + self.w[e + "token_type_embeddings.weight"][0], e + "LayerNorm")
-        middle = x
         for layer in range(LAST):
             p = f"encoder.layer.{layer}."
-            q, k, v = (self.linear(x, p + "attention.self." + part).reshape(n, 12, 32)
-                       .transpose(1, 0, 2) for part in ("query", "key", "value"))
-            a = q @ k.transpose(0, 2, 1) / math.sqrt(32)
-            a = np.exp(a - a.max(-1, keepdims=True))
-            a /= a.sum(-1, keepdims=True)
-            y = (a @ v).transpose(1, 0, 2).reshape(n, 384)
+            q, k, v = (self.linear(x, p + "attention.self." + part).view(n, length, 12, 32)
+                       .transpose(1, 2) for part in ("query", "key", "value"))
+            a = (q @ k.transpose(2, 3) / math.sqrt(32)).masked_fill(absent[:, None, None],
+                                                                    -math.inf)
+            y = (a.softmax(-1) @ v).transpose(1, 2).reshape(n, length, 384)
             x = self.norm(x + self.linear(y, p + "attention.output.dense"),
                           p + "attention.output.LayerNorm")
-            h = self.linear(x, p + "intermediate.dense")
-            h = h * 0.5 * (1 + erf(h / math.sqrt(2)))
+            h = F.gelu(self.linear(x, p + "intermediate.dense"))
             x = self.norm(x + self.linear(h, p + "output.dense"), p + "output.LayerNorm")
             if layer + 1 == MIDDLE:
                 middle = x
@@ -158,164 +155,198 @@ def hashes(word):
 
 
 class Texts:
-    """Reads texts, and remembers in a file how they read."""
+    """How texts read: tables with a row for every text and WORDS words in a row."""
 
-    def __init__(self, embedder, cache):
-        self.embedder, self.cache, self.raw, self.made = embedder, cache, {}, {}
-        if cache and os.path.exists(cache):
-            with open(cache, "rb") as f:
-                self.raw = pickle.load(f)
+    def __init__(self, embedder):
+        self.embedder, self.at, self.words, self.ids, self.looks = embedder, {}, [], {}, {}
 
-    def save(self):
-        if self.cache:
-            with open(self.cache, "wb") as f:
-                pickle.dump(self.raw, f)
+    def read_all(self, texts):
+        """Alike lengths go together."""
+        split = [(t,) + self.split(t) for t in sorted(set(texts))]
+        split.sort(key=lambda x: len(x[2]))
+        self.at = {t: i for i, (t, _, _) in enumerate(split)}
+        self.words = [[look[0] for look, _, _ in found] for _, found, _ in split]
+        n = len(split)
+        new = lambda *size, dtype=torch.float16: torch.zeros(n, *size, dtype=dtype, device=DEVICE)
+        self.states = {"middle": new(WORDS, 384), "last": new(WORDS, 384)}
+        self.meaning = new(384, dtype=torch.float32)
+        for i in range(0, n, 256):
+            self.embed(slice(i, i + 256), split[i:i + 256])
+        table = lambda key, dtype: torch.tensor(np.array(
+            [[key(*word) for word in found] + [key(NO_LOOK, 0, 0)] * (WORDS - len(found))
+             for _, found, _ in split], dtype), device=DEVICE)
+        self.id = table(lambda look, a, b: self.ids.setdefault(look[0], len(self.ids)), np.int64)
+        self.there = torch.tensor([[k < len(w) for k in range(WORDS)] for w in self.words],
+                                  device=DEVICE)
+        self.spelling = table(lambda look, a, b: look[1], np.float16)
+        self.digits, self.east_asian, self.length = (
+            table(lambda look, a, b: look[k], np.float32) for k in (2, 3, 4))
+        self.pieces = table(lambda look, a, b: min(b - a, 6) / 6, np.float32)
+        self.hashes = table(lambda look, a, b: look[5], np.int64)
 
-    def read_all(self, texts, jobs):
-        new = sorted({t for t in texts if t not in self.raw})
-        global _reader
-        _reader = self
-        with multiprocessing.get_context("fork").Pool(jobs) as pool:
-            self.raw.update(zip(new, pool.map(_read, new, 64)))
-
-    def read(self, text):
-        if text not in self.raw:
-            self.raw[text] = self.read_new(text)
-        return self.raw[text]
-
-    def read_new(self, text):
+    def split(self, text):
+        """Its words as (look, first token, token behind), and all tokens."""
         parts, ids, found = segments(text), [101], []
         for k, (word, is_) in enumerate(parts):
-            own = self.embedder.tokenizer.encode(word, add_special_tokens=False).ids
-            if len(ids) - 1 + len(own) > TOKENS:
-                break
-            if own:
-                found.append((k, word, is_, len(ids), len(ids) + len(own)))
-            ids += own
-        middle, last = self.embedder.states(ids + [102])
-        words = []
-        for k, word, is_, a, b in found:
-            if is_ == "punctuation":
-                continue
             before = parts[k - 1][0] if k and parts[k - 1][1] == "han" else ""
             after = parts[k + 1][0] if k + 1 < len(parts) and parts[k + 1][1] == "han" else ""
-            folded = fold(word) or word
-            words.append({
-                "word": folded, "spelling": spelling(folded, before, after).astype(np.float16),
-                "digits": float(any(unicodedata.category(c)[0] == "N" for c in word)),
-                "east_asian": float(is_ in ("han", "hiragana", "katakana")),
-                "length": min(len(folded), 12) / 12, "pieces": min(b - a, 6) / 6,
-                "middle": middle[a:b].mean(0).astype(np.float16),
-                "last": last[a:b].mean(0).astype(np.float16)})
-        whole = last.mean(0)
-        return {"words": words[-WORDS:], "meaning": whole / np.linalg.norm(whole)}
+            key = (word, before, after)
+            if key not in self.looks:
+                own = self.embedder.tokenizer.encode(word, add_special_tokens=False).ids
+                self.looks[key] = own, look_of(word, is_, before, after)
+            own, look = self.looks[key]
+            if len(ids) - 1 + len(own) > TOKENS:
+                break
+            if own and is_ != "punctuation":
+                found.append((look, len(ids), len(ids) + len(own)))
+            ids = ids + own
+        return found[-WORDS:], ids + [102]
+
+    def embed(self, rows, part):
+        """A word's states are the mean over its tokens, a text's meaning that over all."""
+        first, behind = (torch.tensor([[w[k] for w in found] + [0] * (WORDS - len(found))
+                                       for _, found, _ in part], device=DEVICE) for k in (1, 2))
+        n = torch.tensor([len(ids) for _, _, ids in part], device=DEVICE)
+        for which, x in zip(("middle", "last"), self.embedder.states([ids for _, _, ids in part])):
+            sums = F.pad(x.double().cumsum(1), (0, 0, 1, 0))
+            pick = lambda at: torch.gather(sums, 1, at[..., None].expand(-1, -1, 384))
+            mean = (pick(behind) - pick(first)) / (behind - first).clamp(min=1)[..., None]
+            self.states[which][rows] = mean.half()
+            self.meaning[rows] = F.normalize(pick(n[:, None])[:, 0], dim=-1).float()
 
     def measure(self, corrections):
         """How rare words are in questions, and what the embedder's states are like."""
-        counts, n = np.zeros(RARITIES), 0
-        states = {"middle": [], "last": []}
+        counts, n, rows = np.zeros(RARITIES), 0, []
         for x in corrections:
             for t in [x["question"]] + x["wordings"][:3] + x["neighbours"][:2] + \
                     x["same_subject"][:3]:
                 n += 1
-                words = self.read(t)["words"]
-                for k in {k for w in words for k in hashes(w["word"])}:
+                rows.append(self.at[t])
+                for k in {k for w in self.words[rows[-1]] for k in hashes(w)}:
                     counts[k] += 1
-                for which in states:
-                    states[which] += [w[which].astype(np.float32) for w in words[:4]]
         rarity = np.log((n + 1) / (counts + 0.5)) / math.log((n + 1) / 0.5)
         self.rarity = np.round(np.clip(rarity, 0, 1) * 255) / 255
-        self.mean = {k: np.mean(v, 0) for k, v in states.items()}
-        self.scale = {k: 1 / np.maximum(np.std(v, 0), 0.02) for k, v in states.items()}
-        self.made = {}
-
-    def reading(self, text):
-        if text in self.made:
-            return self.made[text]
-        raw = self.read(text)
-        words = raw["words"]
-        r = {"n": len(words), "words": [w["word"] for w in words], "meaning": raw["meaning"]}
-        for key in ("digits", "east_asian", "length", "pieces"):
-            r[key] = np.array([w[key] for w in words], np.float32)
-        r["rarity"] = np.array([max(self.rarity[k] for k in hashes(w)) for w in r["words"]],
-                               np.float32)
-        r["spelling"] = np.array([w["spelling"] for w in words], np.float32).reshape(-1, SPELLING)
-        for which in ("middle", "last"):
-            v = np.array([w[which] for w in words], np.float32).reshape(-1, 384)
-            v = (v - self.mean[which]) * self.scale[which]
-            r[which] = v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-9)
-        spelled = (r["spelling"] * r["rarity"][:, None] ** 2).sum(0)
-        r["spelled"] = spelled / max(np.linalg.norm(spelled), 1e-9)
-        self.made[text] = r
-        return r
+        by_hash = torch.tensor(self.rarity, dtype=torch.float32, device=DEVICE)
+        self.rare = by_hash[self.hashes].amax(-1) * self.there
+        rows = torch.tensor(rows, device=DEVICE)
+        self.mean, self.scale = {}, {}
+        for which, v in self.states.items():
+            v = v[rows, :4][self.there[rows, :4]].float()
+            self.mean[which] = v.mean(0)
+            self.scale[which] = 1 / v.std(0, unbiased=False).clamp(min=0.02)
 
 
-def _read(text):
-    return _reader.read_new(text)
+def look_of(word, is_, before, after):
+    folded = fold(word) or word
+    return (folded, spelling(folded, before, after),
+            float(any(unicodedata.category(c)[0] == "N" for c in word)),
+            float(is_ in ("han", "hiragana", "katakana")), min(len(folded), 12) / 12,
+            hashes(folded))
 
 
-# ---- features of a pair (judge.c) ----
+NO_LOOK = (None, np.zeros(SPELLING, np.float32), 0.0, 0.0, 0.0, (0, 0))
 
 
-def of_words(middle, last, spelled, match, x, y, answer, embedded):
-    n, m = match.shape
-    at, rows = match.argmax(1), np.arange(n)
-    others = match.copy()
-    others[rows, at] = -1
-    theirs, nearest = set(y["words"]), spelled.max(1)
-    told = [w in answer and w not in theirs for w in x["words"]]
-    return np.stack([
-        middle.max(1), last.max(1), nearest, last[rows, at], match[rows, at],
-        others.max(1) if m > 1 else np.zeros(n), match.argmax(0)[at] == rows, x["rarity"],
-        x["digits"], x["east_asian"], x["length"], y["rarity"][at], x["digits"] * (nearest < 0.99),
-        np.abs(rows / max(1, n - 1) - at / max(1, m - 1)), np.array(told, np.float32),
-        x["rarity"] / max(1e-3, x["rarity"].max()), x["pieces"] * embedded], 1).astype(np.float32)
+# ---- features of pairs (judge.c) ----
 
 
-def features(q, a, r, embedded):
-    if not q["n"] or not r["n"]:
-        return None
-    spelled = q["spelling"] @ r["spelling"].T
-    none = np.zeros_like(spelled)
-    middle = q["middle"] @ r["middle"].T if embedded else none
-    last = q["last"] @ r["last"].T if embedded else none
-    match = np.maximum(0.5 * middle + 0.5 * last, np.where(spelled > 0.5, spelled, 0))
-    told = set(a["words"])
-    in_q = of_words(middle, last, spelled, match, q, r, told, embedded)
-    in_r = of_words(middle.T, last.T, spelled.T, match.T, r, q, told, embedded)
-    ours, theirs = set(q["words"]), set(r["words"])
-    named = sum(w for word, w in zip(a["words"], a["rarity"])
-                if word in theirs and word not in ours and w > 0.4)
-    differ = any(any(unicodedata.category(c)[0] == "N" for c in w) for w in ours ^ theirs)
-    wq, wr = q["rarity"] ** 2, r["rarity"] ** 2
-    like = (lambda u, v: float(u["meaning"] @ v["meaning"])) if embedded else (lambda u, v: 0.0)
-    whole = [like(q, r), float(q["spelled"] @ r["spelled"]), named / max(1, math.sqrt(a["n"])),
-             math.log(len(theirs) / len(ours)),
-             float((wq * in_q[:, 4]).sum() / (wq.sum() + 1e-6)),
-             float((wr * in_r[:, 4]).sum() / (wr.sum() + 1e-6)),
-             float((wq * (1 - in_q[:, 4])).max()), float((wr * (1 - in_r[:, 4])).max()),
-             like(a, r), like(a, q), float(differ), float(q["east_asian"].mean()),
-             float(q["pieces"].mean()) * embedded, float(r["pieces"].mean()) * embedded]
-    return in_q, in_r, np.array(whole, np.float32)
+class Side:
+    """The words of some texts, as rows."""
+
+    def __init__(self, texts, rows, embedded):
+        for name in ("id", "there", "digits", "east_asian", "length", "rare", "meaning"):
+            setattr(self, name, getattr(texts, name)[rows])
+        self.spelling = texts.spelling[rows].float()
+        self.pieces = texts.pieces[rows] * embedded
+        self.n = self.there.sum(1)
+        spelled = (self.spelling * self.rare[..., None] ** 2).sum(1)
+        self.spelled = F.normalize(spelled, dim=-1, eps=1e-9)
+        self.states = [F.normalize((v[rows].float() - texts.mean[which]) * texts.scale[which],
+                                   dim=-1, eps=1e-9)
+                       for which, v in texts.states.items()] if embedded else []
+
+    def has(self, other):
+        """Which of the other's words are among these."""
+        same = (other.id[:, :, None] == self.id[:, None, :]) & self.there[:, None, :]
+        return same.any(2)
+
+    def distinct(self):
+        same = self.id[:, :, None] == self.id[:, None, :]
+        again = same.tril(-1).any(2)
+        return (self.there & ~again).sum(1)
+
+    def mean(self, v):
+        return v.sum(1) / self.n.clamp(min=1)
+
+    def weighed(self, v):
+        w = self.rare ** 2
+        return (w * v).sum(1) / (w.sum(1) + 1e-6)
 
 
+def nearest_of(match):
+    """The first of the best; without the last words a tie would fall anywhere."""
+    return (match - 1e-6 * torch.arange(WORDS, device=DEVICE)).argmax(2)
+
+
+def of_words(alike, match, x, y, answer):
+    """Features of the words of x beside those of y; alike and match are [pair, word of x, of y]."""
+    rows = torch.arange(WORDS, device=DEVICE)[None]
+    at, back = nearest_of(match), nearest_of(match.transpose(1, 2))
+    pick = lambda v, at=at: torch.gather(v, 2, at[..., None])[..., 0]
+    their = lambda v: torch.gather(v, 1, at)
+    others = match.scatter(2, at[..., None], -1.0).amax(2).clamp(min=0)
+    middle, last, spelled = (v.masked_fill(~y.there[:, None, :], -9).amax(2) for v in alike)
+    place = lambda k, n: k / (n[:, None] - 1).clamp(min=1)
+    told = answer.has(x) & ~y.has(x)
+    out = torch.stack([
+        middle, last, spelled, pick(alike[1]), pick(match), others, their(back) == rows, x.rare,
+        x.digits, x.east_asian, x.length, their(y.rare), x.digits * (spelled < 0.99),
+        (place(rows, x.n) - place(at, y.n)).abs(), told,
+        x.rare / x.rare.amax(1, keepdim=True).clamp(min=1e-3), x.pieces], 2)
+    return out * (x.there & (y.n > 0)[:, None])[..., None]
+
+
+def features(texts, q, a, r, embedded):
+    """Of pairs (question, answer, request), given as rows of the texts."""
+    q, a, r = (Side(texts, rows, embedded) for rows in (q, a, r))
+    spelled = q.spelling @ r.spelling.transpose(1, 2)
+    alike = [u @ v.transpose(1, 2) for u, v in zip(q.states, r.states)] or \
+        [torch.zeros_like(spelled)] * 2
+    match = torch.maximum(0.5 * alike[0] + 0.5 * alike[1],
+                          torch.where(spelled > 0.5, spelled, torch.zeros_like(spelled)))
+    match = match.masked_fill(~(q.there[:, :, None] & r.there[:, None, :]), -1)
+    alike = alike + [spelled]
+    in_q = of_words(alike, match, q, r, a)
+    in_r = of_words([v.transpose(1, 2) for v in alike], match.transpose(1, 2), r, q, a)
+    named = (a.rare * (r.has(a) & ~q.has(a) & a.there & (a.rare > 0.4))).sum(1)
+    differ = ((q.digits > 0) & ~r.has(q)).any(1) | ((r.digits > 0) & ~q.has(r)).any(1)
+    like = lambda u, v: (u.meaning * v.meaning).sum(1) * embedded
+    missed = lambda x, of: (x.rare ** 2 * (1 - of[..., 4]) * x.there).amax(1)
+    whole = torch.stack([
+        like(q, r), (q.spelled * r.spelled).sum(1), named / a.n.clamp(min=1).sqrt(),
+        (r.distinct().clamp(min=1) / q.distinct().clamp(min=1)).log(), q.weighed(in_q[..., 4]),
+        r.weighed(in_r[..., 4]), missed(q, in_q), missed(r, in_r), like(a, r), like(a, q), differ,
+        q.mean(q.east_asian), q.mean(q.pieces), r.mean(r.pieces)], 1)
+    both = ((q.n > 0) & (r.n > 0))[:, None]
+    return in_q, q.there & both, in_r, r.there & both, whole * both
+
+
+@torch.no_grad()
 def table(texts, pairs, embedded):
-    n = len(pairs)
-    out = [np.zeros((n, WORDS, WORD), np.float32), np.zeros((n, WORDS), np.float32),
-           np.zeros((n, WORDS, WORD), np.float32), np.zeros((n, WORDS), np.float32),
-           np.zeros((n, WHOLE), np.float32)]
-    for i, p in enumerate(pairs):
-        f = features(*(texts.reading(t) for t in p["texts"]), embedded)
-        if f is None:
-            continue
-        for k in (0, 1):
-            out[2 * k][i, :len(f[k])] = f[k]
-            out[2 * k + 1][i, :len(f[k])] = 1
-        out[4][i] = f[2]
-    return tuple(out)
+    """The features of all pairs, in halves of floats."""
+    rows = torch.tensor([[texts.at[t] for t in p["texts"]] for p in pairs], device=DEVICE)
+    parts = [[f.half() for f in features(texts, *part.T, embedded)] for part in rows.split(2048)]
+    return [torch.cat(f) for f in zip(*parts)]
 
 
-# ---- pairs ----
+# ---- corrections and pairs ----
+
+
+def load(names):
+    """Corrections of all files; those made of relations count less, for they are many and alike."""
+    lines = [json.loads(line) for n in names for line in open(n) if line.strip()]
+    of_relations = relations.corrections([x for x in lines if "asks" in x], 8)
+    return [x for x in lines if "asks" not in x] + [dict(x, weight=0.4) for x in of_relations]
 
 
 def start_of(answer):
@@ -360,78 +391,56 @@ def pairs_of(corrections, rng, more):
 # ---- the network ----
 
 
-def new_weights(key):
-    k = jax.random.split(key, 3)
+def new_weights(seed):
+    g = torch.Generator().manual_seed(seed)
+    normal = lambda *size: torch.randn(*size, generator=g)
     pooled = 6 * SEEN + WHOLE
-    return {"word": jax.random.normal(k[0], (WORD + 1, SEEN)) / math.sqrt(WORD),
-            "word_bias": jnp.zeros(SEEN),
-            "hidden": jax.random.normal(k[1], (pooled, HIDDEN)) / math.sqrt(pooled),
-            "hidden_bias": jnp.zeros(HIDDEN),
-            "out": jax.random.normal(k[2], (HIDDEN,)) * 0.2, "out_whole": jnp.zeros(WHOLE),
-            "out_bias": jnp.array(-1.0)}
+    w = {"word": normal(WORD + 1, SEEN) / math.sqrt(WORD), "word_bias": torch.zeros(SEEN),
+         "hidden": normal(pooled, HIDDEN) / math.sqrt(pooled), "hidden_bias": torch.zeros(HIDDEN),
+         "out": normal(HIDDEN) * 0.2, "out_whole": torch.zeros(WHOLE),
+         "out_bias": torch.tensor(-1.0)}
+    return {k: v.to(DEVICE).requires_grad_() for k, v in w.items()}
 
 
 def pool(w, x, there, is_request):
-    x = jnp.concatenate([x, jnp.full(x.shape[:2] + (1,), is_request)], -1)
-    seen = jax.nn.relu(x @ w["word"] + w["word_bias"]) * there[..., None]
+    seen = torch.relu(x @ w["word"][:WORD] + w["word"][WORD] * is_request + w["word_bias"])
+    seen = seen * there[..., None]
     weight = there * x[..., 7] ** 2
-    return [seen.sum(1) / (there.sum(1)[:, None] + 1e-6), seen.max(1),
+    return [seen.sum(1) / (there.sum(1)[:, None] + 1e-6), seen.max(1).values,
             (seen * weight[..., None]).sum(1) / (weight.sum(1)[:, None] + 1e-6)]
 
 
-def forward(w, q, in_q, r, in_r, whole, key=None, dropout=0.15):
-    v = jnp.concatenate(pool(w, q, in_q, 0.0) + pool(w, r, in_r, 1.0) + [whole], -1)
-    if key is not None:
-        v = v * jax.random.bernoulli(key, 1 - dropout, v.shape) / (1 - dropout)
-    hidden = jax.nn.relu(v @ w["hidden"] + w["hidden_bias"])
+def forward(w, q, in_q, r, in_r, whole, dropout=0.0):
+    v = torch.cat(pool(w, q, in_q, 0.0) + pool(w, r, in_r, 1.0) + [whole], -1)
+    hidden = torch.relu(F.dropout(v, dropout) @ w["hidden"] + w["hidden_bias"])
     return hidden @ w["out"] + whole @ w["out_whole"] + w["out_bias"]
 
 
-def loss(w, x, label, key):
-    out = forward(w, *x, key)
-    decay = sum((w[k] ** 2).sum() for k in ("word", "hidden", "out", "out_whole"))
-    return jnp.logaddexp(0, -(2 * label - 1) * out).mean() + 1e-5 * decay
-
-
-@jax.jit
-def step(w, m, v, t, x, labels, at, key, rate):
-    g = jax.grad(loss)(w, tuple(part[at] for part in x), labels[at], key)
-    m = jax.tree.map(lambda a, b: 0.9 * a + 0.1 * b, m, g)
-    v = jax.tree.map(lambda a, b: 0.99 * a + 0.01 * b * b, v, g)
-    w = jax.tree.map(lambda p, a, b: p - rate * (a / (1 - 0.9 ** t)) /
-                     (jnp.sqrt(b / (1 - 0.99 ** t)) + 1e-8), w, m, v)
-    return w, m, v
-
-
-judge = jax.jit(lambda w, x: forward(w, *x))
-
-
-def train(x, labels, epochs, batch=256, seed=0):
-    key, rng = jax.random.PRNGKey(seed), np.random.RandomState(seed)
-    w = new_weights(key)
-    m = v = jax.tree.map(jnp.zeros_like, w)
+def train(x, labels, weights, epochs, batch=1024, seed=0):
+    torch.manual_seed(seed)
+    w = new_weights(seed)
+    labels, weights = (torch.tensor(v, device=DEVICE) for v in (labels, weights))
+    optimizer = torch.optim.Adam(w.values(), betas=(0.9, 0.99))
     n, t = len(labels) // batch, 0
-    x, labels = tuple(jnp.asarray(part) for part in x), jnp.asarray(labels)
     for _ in range(epochs):
-        order = rng.permutation(len(labels))
-        for b in range(n):
-            at = order[b * batch:(b + 1) * batch]
-            key, k = jax.random.split(key)
+        order = torch.randperm(len(labels), device=DEVICE)
+        for at in order[:n * batch].view(n, batch):
             t += 1
-            rate = 3e-3 * min(1, t / 100) * (1 - t / (epochs * n + 1))
-            w, m, v = step(w, m, v, float(t), x, labels, at, k, rate)
-    return jax.tree.map(np.array, w)
+            optimizer.param_groups[0]["lr"] = 4e-3 * min(1, t / 100) * (1 - t / (epochs * n + 1))
+            odds = forward(w, *(part[at].float() for part in x), dropout=0.15)
+            decay = sum((w[k] ** 2).sum() for k in ("word", "hidden", "out", "out_whole"))
+            loss = F.binary_cross_entropy_with_logits(odds, labels[at], weights[at]) + 1e-5 * decay
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            optimizer.step()
+    return {k: v.detach().cpu().numpy() for k, v in w.items()}
 
 
-def scores(w, x, size=512):
-    out = []
-    for b in range(0, len(x[0]), size):
-        part = [p[b:b + size] for p in x]
-        n = len(part[0])
-        part = tuple(np.concatenate([p, np.zeros((size - n,) + p.shape[1:], np.float32)])
-                     for p in part)
-        out.append(np.array(judge(w, part))[:n])
-    return 1 / (1 + np.exp(-np.concatenate(out)))
+@torch.no_grad()
+def scores(w, x):
+    w = {k: torch.tensor(v, device=DEVICE) for k, v in w.items()}
+    out = [forward(w, *(p.float() for p in part)) for part in zip(*(p.split(4096) for p in x))]
+    return torch.sigmoid(torch.cat(out)).cpu().numpy()
 
 
 # ---- figures ----
@@ -462,7 +471,9 @@ def arrays(pairs, corrections):
 
 def fit(texts, corrections, embedded, epochs):
     pairs = pairs_of(corrections, random.Random(1), True)
-    return train(table(texts, pairs, embedded), arrays(pairs, corrections)[0], epochs)
+    weights = [corrections[p["group"]].get("weight", 1.0) for p in pairs]
+    return train(table(texts, pairs, embedded), arrays(pairs, corrections)[0],
+                 np.array(weights, np.float32), epochs)
 
 
 def cross_validate(texts, corrections, embedded, epochs, folds=4):
@@ -474,7 +485,7 @@ def cross_validate(texts, corrections, embedded, epochs, folds=4):
         rest = [x for x in corrections if x["class"] not in out]
         texts.measure(rest)
         w = fit(texts, rest, embedded, epochs)
-        pairs = [dict(p, group=corrections.index(x)) for x in corrections if x["class"] in out
+        pairs = [dict(p, group=i) for i, x in enumerate(corrections) if x["class"] in out
                  for p in pairs_of([x], random.Random(2), False)]
         held.append(scores(w, table(texts, pairs, embedded)))
         all_pairs += pairs
@@ -515,6 +526,7 @@ def write(path, texts, judges):
         f.write(f"const uint8_t rvi_judge_rarity[RVI_JUDGE_RARITIES] = {{\n    {rows}}};\n")
         for which in ("middle", "last"):
             for what, v in (("mean", texts.mean[which]), ("scale", texts.scale[which])):
+                v = v.cpu()
                 f.write(f"\nconst float rvi_judge_{which}_{what}[RVI_EMBEDDER_WIDTH] = {{\n"
                         f"    {numbers(v)}}};\n")
 
@@ -542,19 +554,15 @@ def main():
     a.add_argument("-o", "--out", help="write the weights there")
     a.add_argument("--cases", help="write pairs with their probabilities there, for the tests")
     a.add_argument("--test", action="append", default=[], help="corrections to report on only")
-    a.add_argument("--cache", help="where to keep how texts read")
-    a.add_argument("--jobs", type=int, default=os.cpu_count())
     a.add_argument("--epochs", type=int, default=30)
     a.add_argument("--sure", type=float, nargs=2, help="thresholds, instead of cross-validating")
     a = a.parse_args()
-    texts = Texts(Embedder(a.embedder), a.cache)
-    load = lambda names: [json.loads(line) for n in names for line in open(n) if line.strip()]
+    texts = Texts(Embedder(a.embedder))
     corrections, test = load(a.files), load(a.test)
     texts.read_all([t for x in corrections + test for t in
                     [x["question"], start_of(x["answer"])] + x["wordings"] + x["neighbours"] +
-                    x["same_subject"]], a.jobs)
-    texts.save()
-    print(len(corrections), "corrections", len(texts.raw), "texts", flush=True)
+                    x["same_subject"]])
+    print(len(corrections), "corrections", len(texts.at), "texts", flush=True)
     sure = a.sure or [cross_validate(texts, corrections, e, a.epochs) for e in (True, False)]
     texts.measure(corrections)
     judges = {}

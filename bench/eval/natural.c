@@ -31,9 +31,14 @@ typedef struct group {
 } group;
 
 typedef struct timing {
-    double sum, worst; /* seconds */
+    double sum, worst; /* seconds by the clock */
+    double cpu;        /* seconds of this thread; with -t 1 of all the work */
     size_t n;
 } timing;
+
+typedef struct moment {
+    double clock, cpu;
+} moment;
 
 typedef struct natural_eval {
     eval e;
@@ -140,10 +145,17 @@ static rv_status ask_base(natural_eval *v, rv_error *err)
 
 /* ---- asking ---- */
 
-static void note_time(timing *t, double begun)
+static moment now(void)
 {
-    double s = rvi_os_seconds() - begun;
+    return (moment){rvi_os_seconds(), rvi_os_thread_seconds()};
+}
+
+static void note_time(timing *t, moment begun)
+{
+    moment end = now();
+    double s = end.clock - begun.clock;
     t->sum += s;
+    t->cpu += end.cpu - begun.cpu;
     t->worst = RVI_MAX(t->worst, s);
     t->n++;
 }
@@ -196,7 +208,7 @@ static rv_status recognise(natural_eval *v, rv_session *s, size_t correction, rv
             rv_message turn = {.role = "user", .content = *text};
             rv_chat chat = {.size = sizeof chat, .messages = &turn, .n_messages = 1};
             rv_learn_plan *plan = NULL;
-            double begun = rvi_os_seconds();
+            moment begun = now();
             st = rv_learner_begin(v->e.l, s, &chat, &plan, err);
             if (st) break;
             note_time(&v->beginning, begun);
@@ -215,7 +227,7 @@ static rv_status read_lessons(natural_eval *v, rv_session *s, rv_error *err)
     rv_message turn = {.role = "user", .content = "Hello!"};
     rv_chat chat = {.size = sizeof chat, .messages = &turn, .n_messages = 1};
     rv_learn_plan *plan = NULL;
-    double begun = rvi_os_seconds();
+    moment begun = now();
     rv_status st = rv_learner_begin(v->e.l, s, &chat, &plan, err);
     if (!st) note_time(&v->reading, begun);
     rv_free(plan);
@@ -260,7 +272,7 @@ static rv_status ask_about(natural_eval *v, size_t correction, size_t n, stage a
 static rv_status teach(natural_eval *v, const natural_correction *c, rv_error *err)
 {
     rv_adaptation *a = NULL;
-    double begun = rvi_os_seconds();
+    moment begun = now();
     rv_status st = rv_learner_correct(v->e.l, NULL, c->question, c->answer, &a, err);
     if (st) return st;
     note_time(&v->teaching, begun);
@@ -343,7 +355,8 @@ static void write_timing(const char *name, const timing *t, rvi_buf *out)
 {
     char worst[32];
     snprintf(worst, sizeof worst, "%s_max_us", name);
-    rvi_buf_printf(out, ",\"%s_us\":%.6g,", name, 1e6 * t->sum / (double)t->n);
+    rvi_buf_printf(out, ",\"%s_us\":%.6g,\"%s_cpu_us\":%.6g,", name, 1e6 * t->sum / (double)t->n,
+                   name, 1e6 * t->cpu / (double)t->n);
     put_number(out, worst, 1e6 * t->worst);
 }
 
@@ -412,8 +425,8 @@ static void print_stage(const natural_eval *v, stage at, rvi_buf *out)
 
 static void print_timing(const char *what, const timing *t, rvi_buf *out)
 {
-    rvi_buf_printf(out, "%s: %.0f us, the slowest %.0f us\n", what, 1e6 * t->sum / (double)t->n,
-                   1e6 * t->worst);
+    rvi_buf_printf(out, "%s: %.0f us, the slowest %.0f us; of this thread's CPU %.0f us\n", what,
+                   1e6 * t->sum / (double)t->n, 1e6 * t->worst, 1e6 * t->cpu / (double)t->n);
 }
 
 static void print_result(const natural_eval *v, rvi_buf *out)

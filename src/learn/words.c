@@ -313,6 +313,18 @@ rv_status rvi_words_same(bool *out, const char *a, size_t a_len, const char *b, 
     return st;
 }
 
+rv_status rvi_words_key(uint64_t *out, const char *text, size_t len, rv_error *err)
+{
+    rvi_buf form = {0};
+    uint64_t key = 0xcbf29ce484222325u; /* FNV-1a */
+    rv_status st = normal(text, len, true, &form, err);
+    for (size_t i = 0; !st && i < form.len; i++)
+        key = (key ^ (unsigned char)form.data[i]) * 0x100000001b3u;
+    *out = key;
+    rvi_buf_deinit(&form);
+    return st;
+}
+
 rv_status rvi_words_contain(bool *out, const char *text, size_t text_len, const char *answer,
                             size_t answer_len, rv_error *err)
 {

@@ -22,7 +22,7 @@ static inline rv_status capture_text(rvi_capture *c, rvi_session *s, const int32
         size_t first = (size_t)s->seq.len;
         int rows = (int)RVI_MIN(n - 1 - first, (size_t)e->o.max_rows);
         rvi_engine_begin(e);
-        if ((st = rvi_engine_add(e, s, rows, s->adapters, false, err))) break;
+        if ((st = rvi_engine_add(e, s, rows, s->adapters, 0, err))) break;
         if ((st = rvi_engine_compute(e, err))) break;
         for (int32_t r = 0; r < rows; r++)
             rvi_capture_take(c, e->ws, r, rvi_model_logits(e->m, e->ws, e->rows, &r, 1),

@@ -269,6 +269,28 @@ static void the_very_question(void **state)
     close_both(l, &store);
 }
 
+/* The next request, by whichever process, finds the lesson read. */
+static void a_lesson_is_read_when_it_is_taught(void **state)
+{
+    (void)state;
+    rvi_store store;
+    rvi_learner_options o = tiny_options();
+    rvi_learner *l = open_new(&store, &o);
+    teach(l, dog, "Rex");
+    for (size_t i = 0; i < 2; i++) {
+        rvi_buf kept = {0};
+        bool found = false;
+        char key[32];
+        int len =
+            snprintf(key, sizeof key, "%016llx", (unsigned long long)l->lessons.list[0].event);
+        assert_ok(rvi_store_get(&store, i ? "reading.spelled" : "gist.spelled", key, (size_t)len,
+                                &kept, &found, err));
+        assert_true(found);
+        rvi_buf_deinit(&kept);
+    }
+    close_both(l, &store);
+}
+
 static void long_questions_are_learned_too(void **state)
 {
     (void)state;
@@ -298,6 +320,7 @@ int main(void)
         cmocka_unit_test(rolling_back_can_be_undone),
         cmocka_unit_test(undo_takes_the_last_one),
         cmocka_unit_test(the_very_question),
+        cmocka_unit_test(a_lesson_is_read_when_it_is_taught),
         cmocka_unit_test(long_questions_are_learned_too),
     };
     return cmocka_run_group_tests_name("test_learner_lessons", tests, open_tiny, close_tiny);

@@ -34,15 +34,12 @@ static void keys_agree(void **state)
         for (size_t k = 0; k < RVI_COUNT(same); k++)
             for (size_t a = 0; same[i][a]; a++)
                 for (size_t b = 0; same[k][b]; b++) {
-                    rvi_question_key x = rvi_question_key_of(same[i][a]),
-                                     y = rvi_question_key_of(same[k][b]);
+                    bool may_be = rvi_question_may_be(rvi_question_key(same[i][a]),
+                                                      rvi_question_key(same[k][b]));
                     assert_int_equal(rvi_question_same(same[i][a], same[k][b]), i == k);
-                    if (i == k) assert_true(rvi_question_may_be(&x, &y));
+                    assert_int_equal(may_be, i == k); /* in any script */
                 }
-    rvi_question_key dog = rvi_question_key_of("dog 1"), cat = rvi_question_key_of("cat 1"),
-                     other = rvi_question_key_of("dog 2");
-    assert_false(rvi_question_may_be(&dog, &cat));
-    assert_false(rvi_question_may_be(&dog, &other));
+    assert_true(rvi_question_may_be(0, rvi_question_key("dog"))); /* it says nothing */
 }
 
 int main(void)

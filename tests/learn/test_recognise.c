@@ -87,6 +87,9 @@ static void the_very_question_is_recognised(void **state)
     assert_int_equal(found.lesson, 7);
     assert_true(found.sure);
     assert_true(found.probability == 1);
+    assert_true(ask(r, "I am locked out. Where did Belmara hide the key? Thanks a lot!").sure);
+    assert_true(ask(r, "Good morning! Where did Belmara hide the key\n").sure);
+    assert_false(ask(r, "Where did Belmara hide the key? How do I boil an egg? Thanks!").sure);
     assert_false(ask(r, "How do I boil an egg?").sure);
     assert_false(ask(r, "").sure);
     rvi_recogniser_free(r);
@@ -150,25 +153,33 @@ static void many_lessons_are_told_apart(void **state)
 /* ---- what is kept ---- */
 
 typedef struct notebook {
-    rvi_buf data; /* of the one lesson */
+    rvi_buf data[2]; /* of the one lesson: gist and reading */
     int n_kept, n_recalled;
 } notebook;
 
-static bool recall(void *ctx, uint64_t lesson, rvi_buf *out)
+static bool recall(void *ctx, rvi_kept what, uint64_t lesson, rvi_buf *out)
 {
     notebook *b = ctx;
     (void)lesson;
     b->n_recalled++;
-    return b->data.len && rvi_buf_append(out, b->data.data, b->data.len);
+    return b->data[what].len && rvi_buf_append(out, b->data[what].data, b->data[what].len);
 }
 
-static void keep(void *ctx, uint64_t lesson, const void *data, size_t len)
+static void keep(void *ctx, rvi_kept what, uint64_t lesson, const void *data, size_t len)
 {
     notebook *b = ctx;
     (void)lesson;
     b->n_kept++;
-    b->data.len = 0;
-    assert_true(rvi_buf_append(&b->data, data, len));
+    b->data[what].len = 0;
+    assert_true(rvi_buf_append(&b->data[what], data, len));
+}
+
+static rvi_recogniser *with_boat_house(const rvi_recogniser_memory *memory)
+{
+    rvi_recogniser *r = NULL;
+    assert_ok(rvi_recogniser_new(&r, NULL, NULL, NULL, memory, err));
+    assert_ok(rvi_recogniser_add(r, 1, "Where is the boat house key?", "Under the mat.", err));
+    return r;
 }
 
 /* A lesson is read once; what was kept of it may be damaged in any byte. */
@@ -178,28 +189,54 @@ static void readings_are_kept(void **state)
     notebook book = {0};
     const rvi_recogniser_memory memory = {&book, recall, keep};
     static const char ask_for[] = "Where is the key of the boat house hidden?";
-    float first = 0;
-    for (size_t damage = 0; damage < 4000; damage += damage < 64 ? 1 : 97) {
-        rvi_recogniser *r = NULL;
-        assert_ok(rvi_recogniser_new(&r, NULL, NULL, NULL, &memory, err));
-        assert_ok(rvi_recogniser_add(r, 1, "Where is the boat house key?", "Under the mat.", err));
-        if (damage && damage < book.data.len) book.data.data[damage] ^= 0x55;
-        rvi_recognised found = ask(r, ask_for);
-        assert_true(found.probability >= 0 && found.probability <= 1);
-        if (!damage) first = found.probability;
-        if (damage && damage < book.data.len && book.n_kept == 1)
-            book.data.data[damage] ^= 0x55; /* it was taken as it was: mended */
-        book.n_kept = 1;
-        rvi_recogniser_free(r);
+    rvi_recogniser *r = with_boat_house(&memory);
+    float first = ask(r, ask_for).probability;
+    assert_int_equal(book.n_kept, 2);
+    rvi_recogniser_free(r);
+    for (int what = RVI_KEPT_GIST; what <= RVI_KEPT_READING; what++) {
+        rvi_buf *data = &book.data[what];
+        for (size_t damage = 0; damage < data->len; damage += damage < 64 ? 1 : 97) {
+            data->data[damage] ^= 0x55;
+            book.n_kept = 0;
+            r = with_boat_house(&memory);
+            rvi_recognised found = ask(r, ask_for);
+            assert_true(found.probability >= 0 && found.probability <= 1);
+            rvi_recogniser_free(r);
+            if (book.n_kept) assert_true(found.probability == first); /* it was read anew */
+            if (!book.n_kept) data->data[damage] ^= 0x55;             /* taken as it was: mended */
+        }
     }
     assert_true(book.n_recalled > 50);
-    rvi_recogniser *r = NULL;
-    assert_ok(rvi_recogniser_new(&r, NULL, NULL, NULL, &memory, err));
-    assert_ok(rvi_recogniser_add(r, 1, "Where is the boat house key?", "Under the mat.", err));
+    book.n_kept = 0;
+    r = with_boat_house(&memory);
     assert_true(ask(r, ask_for).probability == first);
-    assert_int_equal(book.n_kept, 1);
+    assert_int_equal(book.n_kept, 0);
     rvi_recogniser_free(r);
-    rvi_buf_deinit(&book.data);
+    for (int what = RVI_KEPT_GIST; what <= RVI_KEPT_READING; what++)
+        rvi_buf_deinit(&book.data[what]);
+}
+
+/* What is read when it is taught need not be read by the next who asks; and of many lessons only
+ * those are taken out of memory in full that may be asked for. */
+static void lessons_are_read_before_anybody_asks(void **state)
+{
+    (void)state;
+    notebook book = {0};
+    const rvi_recogniser_memory memory = {&book, recall, keep};
+    rvi_recogniser *r = with_boat_house(&memory);
+    assert_ok(rvi_recogniser_read(r, 1, err));
+    assert_ok(rvi_recogniser_read(r, 2, err)); /* is not there */
+    assert_int_equal(book.n_kept, 2);
+    rvi_recogniser_free(r);
+    book.n_recalled = 0;
+    r = with_boat_house(&memory);
+    for (uint64_t i = 2; i <= 100; i++)
+        assert_ok(rvi_recogniser_add(r, i, "What does a pound of butter cost?", "A lot.", err));
+    (void)ask(r, "What does butter cost?");
+    assert_in_range(book.n_recalled, 100, 100 + 24);
+    rvi_recogniser_free(r);
+    for (int what = RVI_KEPT_GIST; what <= RVI_KEPT_READING; what++)
+        rvi_buf_deinit(&book.data[what]);
 }
 
 /* Bytes of a stranger: nothing but a status. */
@@ -227,6 +264,7 @@ int main(void)
         cmocka_unit_test(of_contradicting_lessons_the_newest_wins),
         cmocka_unit_test(many_lessons_are_told_apart),
         cmocka_unit_test(readings_are_kept),
+        cmocka_unit_test(lessons_are_read_before_anybody_asks),
         cmocka_unit_test(any_bytes_can_be_taught_and_asked),
     };
     return cmocka_run_group_tests_name("recognise", tests, NULL, NULL);

@@ -9,15 +9,15 @@ static const rvi_linear *projection(const rvi_model *m)
     return &m->layers[m->hp.n_layers - 1].down;
 }
 
-static rv_status copy_matrix(rvi_backend *be, rvi_tensor **out, const float *data, int rows,
-                             int cols, rv_error *err)
+static rv_status copy_matrix(rvi_backend *be, rvi_tensor **out, bool is_b, const float *data,
+                             int rows, int cols, rv_error *err)
 {
     rvi_tensor_view v = {.name = "adapter",
                          .type = RVI_F32,
                          .n_dims = 2,
                          .shape = {(uint64_t)rows, (uint64_t)cols},
                          .data = (const uint8_t *)data};
-    return be->ops->floats_new(be, out, &v, 0, err);
+    return rvi_lora_matrix_new(out, be, &v, is_b, err);
 }
 
 rv_status rvi_delta_export(rvi_adapter **out, const rvi_model *m, const rvi_delta *d, rv_error *err)
@@ -42,8 +42,8 @@ rv_status rvi_delta_export(rvi_adapter **out, const rvi_model *m, const rvi_delt
                     b[i * rank + j] = d->b[j * n_embd + i];
         slot->scale = 1;
         a->n_used = 1;
-        st = copy_matrix(m->be, &slot->a, d->a, d->rank, m->hp.n_ff, err);
-        if (!st) st = copy_matrix(m->be, &slot->b, b, m->hp.n_embd, d->rank, err);
+        st = copy_matrix(m->be, &slot->a, false, d->a, d->rank, m->hp.n_ff, err);
+        if (!st) st = copy_matrix(m->be, &slot->b, true, b, m->hp.n_embd, d->rank, err);
     }
     rvi_free(b);
     if (st)

@@ -73,10 +73,14 @@ static rv_status teach_instruction(rvi_learner *l, const rvi_teaching *t, rvi_fe
         return rvi_error(err, RV_E_INVALID,
                          "a lesson of scope always counts in every chat: it has no question");
     rv_status st = rvi_instructions_check(&l->instructions, t->answer, err);
+    rvi_lock_take(l->instructing);
     if (!st) st = rvi_instructions_add(&l->instructions, 0, f->corrected, err);
+    rvi_lock_give(l->instructing);
     if (st) return st;
     st = rvi_learner_log(l, f, err);
+    rvi_lock_take(l->instructing);
     rvi_instructions_settle(&l->instructions, st ? 0 : f->seq);
+    rvi_lock_give(l->instructing);
     if (st) return st;
     rvi_history_note(&l->history, RVI_DID_CORRECT, f->seq);
     note_answer(out, "before every chat: ", t->answer);
@@ -181,8 +185,10 @@ static rv_status note_withdrawn(rvi_learner *l, uint64_t by, rvi_adaptation *out
 static rv_status undo_lesson(rvi_learner *l, uint64_t event, rvi_adaptation *out, rv_error *err)
 {
     const rvi_lesson *ended = rvi_lessons_take_back(&l->lessons, event, out->event);
+    rvi_lock_take(l->instructing);
     const rvi_instruction *instruction =
         rvi_instructions_take_back(&l->instructions, event, out->event);
+    rvi_lock_give(l->instructing);
     bool taken = rvi_preferences_remove(&l->preferences, event);
     rvi_refusals_remove(&l->refusals, event);
     out->applied = ended || instruction || taken;
@@ -228,7 +234,9 @@ rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *o
     l->history.n = 0; /* taking back something older might bring it back */
     out->event = f.seq;
     st = rvi_lessons_forget(&l->lessons, text, f.seq, &out->samples_used, err);
+    rvi_lock_take(l->instructing);
     if (!st) st = rvi_instructions_forget(&l->instructions, text, f.seq, &out->samples_used, err);
+    rvi_lock_give(l->instructing);
     out->applied = out->samples_used > 0;
     snprintf(out->notes, sizeof out->notes, "%d forgotten", out->samples_used);
     if (!st) st = note_withdrawn(l, f.seq, out, err);

@@ -104,7 +104,9 @@ rv_status rvi_learner_fold(rvi_learner *l, const rvi_feedback *f, rv_error *err)
     if (!rvi_text_is(f->user, l->user)) return RV_OK;
     rv_status st = rvi_history_fold(&l->history, f, err);
     if (!st) st = rvi_lessons_fold(&l->lessons, f, &l->voice, err);
+    rvi_lock_take(l->instructing);
     if (!st) st = rvi_instructions_fold(&l->instructions, f, err);
+    rvi_lock_give(l->instructing);
     if (!st) st = rvi_preferences_fold(&l->preferences, f, err);
     if (!st) st = rvi_refusals_fold(&l->refusals, f, err);
     if (st) return st;

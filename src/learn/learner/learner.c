@@ -22,7 +22,9 @@ static void forget_all(rvi_learner *l)
     l->generations = (rvi_generations){.last_number = l->generations.last_number};
     rvi_history_deinit(&l->history);
     rvi_lessons_deinit(&l->lessons);
+    rvi_lock_take(l->instructing);
     rvi_instructions_deinit(&l->instructions);
+    rvi_lock_give(l->instructing);
     rvi_preferences_deinit(&l->preferences);
     rvi_refusals_deinit(&l->refusals);
     rvi_shared_deinit(&l->shared);
@@ -47,6 +49,7 @@ rv_status rvi_learner_new(rvi_learner **out, const rvi_learner_parts *parts,
         .m = parts->m, .new_serial = parts->new_serial, .serial_ctx = parts->serial_ctx};
     *take = (rvi_store){0};
     rv_status st = l->store.by.append ? RV_OK : rvi_store_memory(&l->store, err);
+    if (!st) st = rvi_lock_new(&l->instructing, err);
     if (!st) st = rvi_model_digest(parts->m->source, parts->m->be, l->digest, err);
     l->user = rvi_text_copy(rvi_text_of(o->user ? o->user : "default"));
     if (o->dir) l->dir = rvi_text_copy(rvi_text_of(o->dir));
@@ -72,7 +75,8 @@ void rvi_learner_free(rvi_learner *l)
 {
     if (!l) return;
     rvi_learner_settle(l);
-    forget_all(l);
+    if (l->instructing) forget_all(l); /* otherwise there is nothing yet */
+    rvi_lock_free(l->instructing);
     rvi_adapter_sets_deinit(&l->sets);
     rvi_capturer_free(l->instant.capturer);
     if (l->grounded) rvi_ground_deinit(&l->ground);

@@ -12,6 +12,7 @@
 
 #include <stdatomic.h>
 
+#include "base/thread.h"
 #include "learn/options.h"
 #include "learn/pairs.h"
 #include "learn/recognise/recogniser.h"
@@ -108,6 +109,7 @@ typedef struct rvi_learner {
     rvi_history history;
     rvi_lessons lessons;
     rvi_instructions instructions;
+    rvi_lock *instructing; /* guards them: requests of a service read them on any thread */
     rvi_preferences preferences;
     rvi_refusals refusals;
     rvi_generations generations;

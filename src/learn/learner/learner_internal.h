@@ -41,8 +41,9 @@ rvi_adaptation rvi_adaptation_new(rv_learn_loop loop); /* nothing done, nothing 
 
 /* ---- route.c ---- */
 /* How lessons read, in the store; ctx is the learner (rvi_recogniser_memory). */
-bool rvi_learner_recall_reading(void *ctx, uint64_t lesson, rvi_buf *out);
-void rvi_learner_keep_reading(void *ctx, uint64_t lesson, const void *data, size_t len);
+bool rvi_learner_recall_reading(void *ctx, rvi_kept what, uint64_t lesson, rvi_buf *out);
+void rvi_learner_keep_reading(void *ctx, rvi_kept what, uint64_t lesson, const void *data,
+                              size_t len);
 /* After every change of what stands: the recogniser knows exactly those lessons. */
 rv_status rvi_learner_recognise_anew(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 /* The same where all that changed is that a lesson was added. */

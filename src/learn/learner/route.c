@@ -12,12 +12,21 @@ static size_t reading_key(uint64_t lesson, char key[32])
     return (size_t)snprintf(key, 32, "%016llx", (unsigned long long)lesson);
 }
 
-bool rvi_learner_recall_reading(void *ctx, uint64_t lesson, rvi_buf *out)
+/* With an embedder and without, so that neither has to read again what the other overwrote. */
+static const char *reading_table(const rvi_learner *l, rvi_kept what)
+{
+    bool gist = what == RVI_KEPT_GIST;
+    if (l->parts.embedder) return gist ? "gist" : "reading";
+    return gist ? "gist.spelled" : "reading.spelled";
+}
+
+bool rvi_learner_recall_reading(void *ctx, rvi_kept what, uint64_t lesson, rvi_buf *out)
 {
     rvi_learner *l = ctx;
     char key[32];
     bool found = false;
-    return !rvi_store_get(&l->store, "reading", key, reading_key(lesson, key), out, &found, NULL) &&
+    return !rvi_store_get(&l->store, reading_table(l, what), key, reading_key(lesson, key), out,
+                          &found, NULL) &&
            found;
 }
 
@@ -32,15 +41,16 @@ static void end_keeping(rvi_learner *l)
 /* Where it cannot be written the lesson is read again next time. Thousands may come at once: many
  * of them are one transaction, which ends with the request that they were read for, or when others
  * who wait to write should have their turn. */
-void rvi_learner_keep_reading(void *ctx, uint64_t lesson, const void *data, size_t len)
+void rvi_learner_keep_reading(void *ctx, rvi_kept what, uint64_t lesson, const void *data,
+                              size_t len)
 {
     enum { TOGETHER = 256 };
     rvi_learner *l = ctx;
     char key[32];
     if (!l->n_keeping && rvi_store_begin(&l->store, false, NULL)) return;
     l->n_keeping++;
-    rv_status st =
-        rvi_store_put(&l->store, "reading", key, reading_key(lesson, key), data, len, NULL);
+    rv_status st = rvi_store_put(&l->store, reading_table(l, what), key, reading_key(lesson, key),
+                                 data, len, NULL);
     if (st || l->n_keeping == TOGETHER) end_keeping(l);
 }
 
@@ -67,16 +77,20 @@ rv_status rvi_learner_recognise_last(rvi_learner *l, rv_error *err)
     for (size_t i = 0; !st && i + 1 < l->lessons.n; i++)
         if (l->lessons.list[i].ended_by == last->event)
             st = recognise_one(l, &l->lessons.list[i], err);
+    /* so that the next request need not wait for it; what fails here is tried again there */
+    rv_status read = !st ? rvi_recogniser_read(l->recogniser, last->event, NULL) : st;
+    (void)read;
+    end_keeping(l);
     return st;
 }
 
 /* The lesson of scope exact for this very request; NULL: none. */
 static const rvi_lesson *find_exact(const rvi_learner *l, const char *request)
 {
-    rvi_question_key key = rvi_question_key_of(request);
+    uint64_t key = rvi_question_key(request);
     for (size_t i = l->lessons.n; i-- > 0;) {
         const rvi_lesson *x = &l->lessons.list[i];
-        if (x->stands && x->scope == RV_SCOPE_EXACT && rvi_question_may_be(&x->key, &key) &&
+        if (x->stands && x->scope == RV_SCOPE_EXACT && rvi_question_may_be(x->key, key) &&
             rvi_question_same(x->question, request))
             return x;
     }
@@ -223,7 +237,10 @@ rv_status rvi_learner_all(rvi_learner *l, rvi_made_set **out, rv_error *err)
 
 rv_status rvi_learner_instructions(const rvi_learner *l, rvi_buf *out, rv_error *err)
 {
-    return rvi_instructions_write(&l->instructions, out, err);
+    rvi_lock_take(l->instructing);
+    rv_status st = rvi_instructions_write(&l->instructions, out, err);
+    rvi_lock_give(l->instructing);
+    return st;
 }
 
 size_t rvi_learner_avoids(const rvi_learner *l, const char *question, rvi_avoid *out, size_t max)

@@ -172,9 +172,10 @@ rv_status rvi_embedder_read(rvi_embedder *e, const int32_t *ids, size_t n, float
     double scale = squares > 0 ? 1 / sqrt(squares) : 0;
     for (int k = 0; k < WIDTH; k++) mean[k] = (float)(sum[k] * scale);
     rvi_seq_truncate(&e->seq, 0);
+    if ((st = rvi_model_check(e->m, e->ws, err))) return st;
     if (!isfinite(squares))
         return rvi_error(err, RV_E_GENERATION, "%s: its output is not finite", e->m->source->name);
-    return rvi_source_check(e->m->source, err);
+    return RV_OK;
 }
 
 rv_status rvi_embedder_compare(rvi_embedder *e, const int32_t *a, size_t n_a, const int32_t *b,
@@ -198,7 +199,8 @@ rv_status rvi_embedder_compare(rvi_embedder *e, const int32_t *a, size_t n_a, co
     double sum = (double)rvi_compare_bias;
     for (int k = 0; k < WIDTH; k++) sum += (double)first[k] * (double)rvi_compare_head[k];
     *odds = (float)sum;
+    if ((st = rvi_model_check(e->m, e->ws, err))) return st;
     if (!isfinite(sum))
         return rvi_error(err, RV_E_GENERATION, "%s: its output is not finite", e->m->source->name);
-    return rvi_source_check(e->m->source, err);
+    return RV_OK;
 }

@@ -201,16 +201,16 @@ static void look_at_whole(float f[WHOLE], const rvi_reading *q, const rvi_readin
         if (w->rarity > RARE && has(r, w->key) && !has(q, w->key)) told += w->rarity;
     }
     for (int i = 0; i < q->n; i++) east_asian += q->words[i].east_asian;
-    const float values[WHOLE] = {dot(q->meaning, r->meaning, RVI_EMBEDDER_WIDTH),
-                                 dot(q->spelled, r->spelled, RVI_SPELLING),
+    const float values[WHOLE] = {dot(q->gist.meaning, r->gist.meaning, RVI_EMBEDDER_WIDTH),
+                                 dot(q->gist.spelled, r->gist.spelled, RVI_SPELLING),
                                  told / fmaxf(1, sqrtf((float)answer->n)),
                                  logf((float)distinct(r) / (float)distinct(q)),
                                  in_q->covered,
                                  in_r->covered,
                                  in_q->missing,
                                  in_r->missing,
-                                 dot(answer->meaning, r->meaning, RVI_EMBEDDER_WIDTH),
-                                 dot(answer->meaning, q->meaning, RVI_EMBEDDER_WIDTH),
+                                 dot(answer->gist.meaning, r->gist.meaning, RVI_EMBEDDER_WIDTH),
+                                 dot(answer->gist.meaning, q->gist.meaning, RVI_EMBEDDER_WIDTH),
                                  in_q->digits > 0 || in_r->digits > 0,
                                  east_asian / (float)q->n,
                                  pieces(q),

@@ -257,7 +257,7 @@ static rv_status read_word(rvi_reading *r, const char *text, const segments *all
     w->digits = s->digits;
     w->east_asian = s->script == HAN || s->script == HIRAGANA || s->script == KATAKANA;
     (void)scale_to_one(v, RVI_SPELLING);
-    for (int k = 0; k < RVI_SPELLING; k++) r->spelled[k] += v[k] * w->rarity * w->rarity;
+    for (int k = 0; k < RVI_SPELLING; k++) r->gist.spelled[k] += v[k] * w->rarity * w->rarity;
     if (!r->brief) w->spelling_scale = to_bytes(r->spelling[r->n], v, RVI_SPELLING);
     rvi_buf_deinit(&folded);
     return RV_OK;
@@ -309,7 +309,7 @@ static rv_status read_states(rvi_reading *r, rvi_embedder *e, const rvi_ids *ids
     float *middle = rvi_alloc_array(ids->len * WIDTH, 2 * sizeof *middle);
     float *last = middle ? middle + ids->len * WIDTH : NULL;
     if (!middle) return rvi_nomem(err, "embedding");
-    rv_status st = rvi_embedder_read(e, ids->data, ids->len, middle, last, r->meaning, err);
+    rv_status st = rvi_embedder_read(e, ids->data, ids->len, middle, last, r->gist.meaning, err);
     int n = 0;
     for (size_t i = from; !st && !r->brief && i < all->n; i++) {
         if (all->s[i].script == PUNCTUATION) continue;
@@ -359,7 +359,7 @@ rv_status rvi_reading_new(rvi_reading **out, rvi_embedder *e, const char *text, 
         st = read_word(r, text, all, i, err);
         if (!st) r->n++;
     }
-    if (!st) (void)scale_to_one(r->spelled, RVI_SPELLING);
+    if (!st) (void)scale_to_one(r->gist.spelled, RVI_SPELLING);
     if (!st && e && r->n) st = read_states(r, e, &ids, all, from, err);
     if (!st && e && r->n) st = keep_ids(r, text, &ids, all, err);
     rvi_ids_deinit(&ids);
@@ -381,7 +381,7 @@ void rvi_reading_free(rvi_reading *r)
 typedef struct saved {
     uint32_t n, embedded, cut, brief, n_ids;
     int32_t ids[RVI_EMBEDDER_COMPARED];
-    float spelled[RVI_SPELLING], meaning[WIDTH];
+    rvi_gist gist;
 } saved;
 
 bool rvi_reading_save(const rvi_reading *r, rvi_buf *out)
@@ -390,10 +390,9 @@ bool rvi_reading_save(const rvi_reading *r, rvi_buf *out)
                   .embedded = r->embedded,
                   .cut = r->cut,
                   .brief = r->brief,
-                  .n_ids = (uint32_t)r->n_ids};
+                  .n_ids = (uint32_t)r->n_ids,
+                  .gist = r->gist};
     memcpy(head.ids, r->ids, sizeof head.ids);
-    memcpy(head.spelled, r->spelled, sizeof head.spelled);
-    memcpy(head.meaning, r->meaning, sizeof head.meaning);
     return rvi_buf_append(out, &head, sizeof head) &&
            rvi_buf_append(out, r->words, (size_t)r->n * sizeof *r->words) &&
            (r->brief || rvi_buf_append(out, r->spelling, (size_t)r->n * EACH));
@@ -404,14 +403,20 @@ static bool is_unit(float v)
     return v >= -1.01f && v <= 1.01f;
 }
 
+bool rvi_gist_is_sound(const rvi_gist *g)
+{
+    bool sound = true;
+    for (int i = 0; i < RVI_SPELLING; i++) sound &= is_unit(g->spelled[i]);
+    for (int i = 0; i < WIDTH; i++) sound &= is_unit(g->meaning[i]);
+    return sound;
+}
+
 /* Whatever the bytes were: numbers that the judge can compute with. */
 static bool is_sound(const rvi_reading *r)
 {
-    bool sound = true;
+    bool sound = rvi_gist_is_sound(&r->gist);
     for (int i = 0; i < r->n_ids; i++)
         sound &= r->ids[i] >= 0 && r->ids[i] < RVI_EMBEDDER_VOCABULARY;
-    for (int i = 0; i < RVI_SPELLING; i++) sound &= is_unit(r->spelled[i]);
-    for (int i = 0; i < WIDTH; i++) sound &= is_unit(r->meaning[i]);
     for (int i = 0; i < r->n; i++) {
         const rvi_word *w = &r->words[i];
         sound &= is_unit(w->rarity) && is_unit(w->length) && is_unit(w->pieces) &&
@@ -437,8 +442,7 @@ rv_status rvi_reading_load(rvi_reading **out, const void *data, size_t len, rv_e
     r->cut = head.cut;
     r->n_ids = (int)head.n_ids;
     memcpy(r->ids, head.ids, sizeof head.ids);
-    memcpy(r->spelled, head.spelled, sizeof head.spelled);
-    memcpy(r->meaning, head.meaning, sizeof head.meaning);
+    r->gist = head.gist;
     at += sizeof head;
     for (int i = 0; i < r->n; i++, at += sizeof(rvi_word)) {
         rvi_word *w = &r->words[i];
@@ -457,20 +461,28 @@ rv_status rvi_reading_load(rvi_reading **out, const void *data, size_t len, rv_e
     return rvi_error(err, RV_E_STORAGE, "no reading of a text");
 }
 
-uint64_t rvi_reading_version(void)
+/* An embedder is told by what it makes of a text: its file may have any precision. */
+rv_status rvi_reading_version(rvi_embedder *e, uint64_t *out, rv_error *err)
 {
+    static const char text[] = "Which encoder is this?";
+    rvi_reading *r = NULL;
+    rv_status st = rvi_reading_new(&r, e, text, sizeof text - 1, true, err);
+    if (st) return st;
     const struct {
         const void *data;
         size_t len;
-    } tables[] = {{rvi_judge_rarity, sizeof rvi_judge_rarity},
-                  {rvi_judge_middle_mean, sizeof rvi_judge_middle_mean},
-                  {rvi_judge_middle_scale, sizeof rvi_judge_middle_scale},
-                  {rvi_judge_last_mean, sizeof rvi_judge_last_mean},
-                  {rvi_judge_last_scale, sizeof rvi_judge_last_scale}};
+    } parts[] = {{&r->gist, sizeof r->gist},
+                 {rvi_judge_rarity, sizeof rvi_judge_rarity},
+                 {rvi_judge_middle_mean, sizeof rvi_judge_middle_mean},
+                 {rvi_judge_middle_scale, sizeof rvi_judge_middle_scale},
+                 {rvi_judge_last_mean, sizeof rvi_judge_last_mean},
+                 {rvi_judge_last_scale, sizeof rvi_judge_last_scale}};
     uint32_t a = HASH_START, b = HASH_START + 1;
-    for (size_t i = 0; i < RVI_COUNT(tables); i++) {
-        a = hash(a, tables[i].data, tables[i].len);
-        b = hash(b, tables[i].data, tables[i].len);
+    for (size_t i = 0; i < RVI_COUNT(parts); i++) {
+        a = hash(a, parts[i].data, parts[i].len);
+        b = hash(b, parts[i].data, parts[i].len);
     }
-    return (uint64_t)a << 32 | b;
+    rvi_reading_free(r);
+    *out = (uint64_t)a << 32 | b;
+    return RV_OK;
 }

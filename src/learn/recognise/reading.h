@@ -27,12 +27,17 @@ typedef struct rvi_word {
     float spelling_scale, middle_scale, last_scale;
 } rvi_word;
 
+/* A text on the whole. */
+typedef struct rvi_gist {
+    float spelled[RVI_SPELLING];       /* of all words, the rare ones counting most; length 1 */
+    float meaning[RVI_EMBEDDER_WIDTH]; /* length 1, or zero without an embedder */
+} rvi_gist;
+
 typedef struct rvi_reading {
     int n; /* words; 0: none, and nothing can be said about the text */
     bool embedded;
-    bool cut;                          /* the end of the text was not read */
-    float spelled[RVI_SPELLING];       /* of all words, the rare ones counting most; length 1 */
-    float meaning[RVI_EMBEDDER_WIDTH]; /* of the text; length 1, or zero without an embedder */
+    bool cut; /* the end of the text was not read */
+    rvi_gist gist;
     rvi_word words[RVI_READING_WORDS];
     int n_ids; /* the last tokens of the text, for the embedder to compare with another */
     int32_t ids[RVI_EMBEDDER_COMPARED];
@@ -53,7 +58,9 @@ bool rvi_reading_save(const rvi_reading *r, rvi_buf *out);
 /* And back. data may be anything: RV_E_STORAGE where it is no reading. */
 rv_status rvi_reading_load(rvi_reading **out, const void *data, size_t len,
                            rv_error *err) RVI_MUST_CHECK;
-/* Names the tables that readings follow from: those of other tables are not comparable. */
-uint64_t rvi_reading_version(void);
+/* Names what readings follow from, tables and embedder (NULL: none): others are not comparable. */
+rv_status rvi_reading_version(rvi_embedder *embedder, uint64_t *out, rv_error *err) RVI_MUST_CHECK;
+/* Whatever its bytes were: can it be computed with? */
+bool rvi_gist_is_sound(const rvi_gist *g);
 
 #endif

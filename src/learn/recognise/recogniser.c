@@ -21,13 +21,15 @@ enum {
 typedef struct lesson {
     uint64_t number;
     char *question, *answer;
-    rvi_reading *asked, *answered; /* NULL: not read yet */
+    rvi_gist *gist;                /* of the question; NULL: not read yet */
+    rvi_reading *asked, *answered; /* NULL: not needed yet */
 } lesson;
 
 struct rvi_recogniser {
     rvi_embedder *embedder; /* NULL: none */
     rvi_recogniser_memory memory;
-    lesson *lessons; /* in the order of their numbers */
+    uint64_t version; /* of its readings; 0: not known yet */
+    lesson *lessons;  /* in the order of their numbers */
     size_t n, cap;
 };
 
@@ -51,6 +53,7 @@ static void free_lesson(lesson *x)
 {
     rvi_free(x->question);
     rvi_free(x->answer);
+    rvi_free(x->gist);
     rvi_reading_free(x->asked);
     rvi_reading_free(x->answered);
 }
@@ -129,27 +132,59 @@ void rvi_recogniser_remove(rvi_recogniser *r, uint64_t number)
 
 /* ---- how lessons read ---- */
 
-/* What is kept: this, then the reading of the question, then that of the answer. */
+/* What is kept: this and the gist; or this, the reading of the question and that of the answer. */
 typedef struct kept {
     uint64_t version;
-    uint64_t n_asked; /* bytes */
+    uint64_t n_asked; /* bytes of the first part */
 } kept;
 
-static rv_status recall(const rvi_recogniser *r, lesson *x, rv_error *err)
+static rv_status need_version(rvi_recogniser *r, rv_error *err)
+{
+    return r->version ? RV_OK : rvi_reading_version(r->embedder, &r->version, err);
+}
+
+/* Appends what was kept; *head tells of it. False: nothing that is of any use. */
+static bool recall(const rvi_recogniser *r, rvi_kept what, const lesson *x, rvi_buf *data,
+                   kept *head)
+{
+    if (!r->memory.recall || !r->memory.recall(r->memory.ctx, what, x->number, data) ||
+        data->len < sizeof *head)
+        return false;
+    memcpy(head, data->data, sizeof *head);
+    return head->version == r->version && head->n_asked <= data->len - sizeof *head;
+}
+
+static rv_status recall_gist(const rvi_recogniser *r, lesson *x, rv_error *err)
+{
+    rvi_buf data = {0};
+    kept head;
+    rv_status st = RV_OK;
+    if (recall(r, RVI_KEPT_GIST, x, &data, &head) && data.len == sizeof head + sizeof(rvi_gist)) {
+        rvi_gist *g = rvi_alloc_array(1, sizeof *g);
+        if (g) memcpy(g, data.data + sizeof head, sizeof *g);
+        if (!g)
+            st = rvi_nomem(err, "reading");
+        else if (rvi_gist_is_sound(g))
+            x->gist = g;
+        else
+            rvi_free(g);
+    }
+    rvi_buf_deinit(&data);
+    return st;
+}
+
+static rv_status recall_reading(const rvi_recogniser *r, lesson *x, rv_error *err)
 {
     rvi_buf data = {0};
     kept head;
     rv_error why = {0};
-    if (!r->memory.recall) return RV_OK;
-    if (r->memory.recall(r->memory.ctx, x->number, &data) && data.len >= sizeof head) {
-        memcpy(&head, data.data, sizeof head);
+    if (recall(r, RVI_KEPT_READING, x, &data, &head)) {
         const char *at = data.data + sizeof head;
         size_t len = data.len - sizeof head;
-        if (head.version == rvi_reading_version() && head.n_asked <= len &&
-            (rvi_reading_load(&x->asked, at, (size_t)head.n_asked, &why) ||
-             rvi_reading_load(&x->answered, at + head.n_asked, len - (size_t)head.n_asked, &why) ||
-             x->asked->embedded != (r->embedder != NULL) || x->asked->brief ||
-             x->answered->embedded != x->asked->embedded)) {
+        if (rvi_reading_load(&x->asked, at, (size_t)head.n_asked, &why) ||
+            rvi_reading_load(&x->answered, at + head.n_asked, len - (size_t)head.n_asked, &why) ||
+            x->asked->embedded != (r->embedder != NULL) || x->asked->brief ||
+            x->answered->embedded != x->asked->embedded) {
             rvi_reading_free(x->asked); /* read anew */
             rvi_reading_free(x->answered);
             x->asked = x->answered = NULL;
@@ -162,32 +197,63 @@ static rv_status recall(const rvi_recogniser *r, lesson *x, rv_error *err)
 static void keep(const rvi_recogniser *r, const lesson *x)
 {
     rvi_buf data = {0};
-    kept head = {.version = rvi_reading_version()};
-    bool whole = rvi_buf_append(&data, &head, sizeof head) && rvi_reading_save(x->asked, &data);
+    kept head = {.version = r->version, .n_asked = sizeof *x->gist};
+    if (!r->memory.keep) return;
+    if (rvi_buf_append(&data, &head, sizeof head) &&
+        rvi_buf_append(&data, x->gist, sizeof *x->gist))
+        r->memory.keep(r->memory.ctx, RVI_KEPT_GIST, x->number, data.data, data.len);
+    data.len = sizeof head;
+    bool whole = rvi_reading_save(x->asked, &data);
     head.n_asked = data.len - sizeof head;
-    whole = whole && rvi_reading_save(x->answered, &data);
-    if (whole) {
+    if (whole && rvi_reading_save(x->answered, &data)) {
         memcpy(data.data, &head, sizeof head);
-        r->memory.keep(r->memory.ctx, x->number, data.data, data.len);
+        r->memory.keep(r->memory.ctx, RVI_KEPT_READING, x->number, data.data, data.len);
     }
     rvi_buf_deinit(&data);
 }
 
 static rv_status read_lesson(rvi_recogniser *r, lesson *x, rv_error *err)
 {
-    if (x->answered) return RV_OK;
-    rv_status st = recall(r, x, err);
-    if (st || x->answered) return st;
-    st = rvi_reading_new(&x->asked, r->embedder, x->question, strlen(x->question), false, err);
+    rvi_reading *asked = NULL, *answered = NULL;
+    rvi_gist *gist = rvi_alloc_array(1, sizeof *gist);
+    rv_status st = gist ? RV_OK : rvi_nomem(err, "reading");
     if (!st)
-        st = rvi_reading_new(&x->answered, r->embedder, x->answer, strlen(x->answer), true, err);
+        st = rvi_reading_new(&asked, r->embedder, x->question, strlen(x->question), false, err);
+    if (!st) st = rvi_reading_new(&answered, r->embedder, x->answer, strlen(x->answer), true, err);
     if (st) {
-        rvi_reading_free(x->asked);
-        x->asked = NULL;
-    } else if (r->memory.keep) {
-        keep(r, x);
+        rvi_reading_free(asked);
+        rvi_free(gist);
+        return st;
     }
-    return st;
+    rvi_free(x->gist);
+    *gist = asked->gist;
+    x->gist = gist;
+    x->asked = asked;
+    x->answered = answered;
+    keep(r, x);
+    return RV_OK;
+}
+
+static rv_status need_gist(rvi_recogniser *r, lesson *x, rv_error *err)
+{
+    if (x->gist) return RV_OK;
+    rv_status st = need_version(r, err);
+    if (!st) st = recall_gist(r, x, err);
+    return st || x->gist ? st : read_lesson(r, x, err);
+}
+
+static rv_status need_reading(rvi_recogniser *r, lesson *x, rv_error *err)
+{
+    if (x->asked) return RV_OK;
+    rv_status st = need_version(r, err);
+    if (!st) st = recall_reading(r, x, err);
+    return st || x->asked ? st : read_lesson(r, x, err);
+}
+
+rv_status rvi_recogniser_read(rvi_recogniser *r, uint64_t number, rv_error *err)
+{
+    size_t at = find(r, number);
+    return at < r->n ? need_gist(r, &r->lessons[at], err) : RV_OK;
 }
 
 typedef struct candidate {
@@ -196,10 +262,14 @@ typedef struct candidate {
     bool compared;
 } candidate;
 
+/* n is a multiple of SUMS; in sums that need not wait for each other. */
 static float dot(const float *a, const float *b, int n)
 {
-    float sum = 0;
-    for (int i = 0; i < n; i++) sum += a[i] * b[i];
+    enum { SUMS = 16 };
+    float sums[SUMS] = {0}, sum = 0;
+    for (int i = 0; i < n; i += SUMS)
+        for (int k = 0; k < SUMS; k++) sums[k] += a[i + k] * b[i + k];
+    for (int k = 0; k < SUMS; k++) sum += sums[k];
     return sum;
 }
 
@@ -214,13 +284,12 @@ static void put_candidate(candidate list[HALF], size_t *n, size_t at_lesson, flo
 
 /* The lessons most like the request on the whole, and those that are spelled most like it: of
  * scripts that the embedder hardly knows, meanings tell little. */
-static size_t shorten(const rvi_recogniser *r, const rvi_reading *request,
-                      candidate list[SHORT_LIST])
+static size_t shorten(const rvi_recogniser *r, const rvi_gist *request, candidate list[SHORT_LIST])
 {
     candidate spelled[HALF];
     size_t n = 0, n_spelled = 0;
     for (size_t i = 0; i < r->n; i++) {
-        const rvi_reading *x = r->lessons[i].asked;
+        const rvi_gist *x = r->lessons[i].gist;
         float letters = dot(x->spelled, request->spelled, RVI_SPELLING);
         float meaning = dot(x->meaning, request->meaning, RVI_EMBEDDER_WIDTH);
         put_candidate(list, &n, i, meaning + 0.5f * letters);
@@ -302,9 +371,10 @@ static rv_status ask_part(rvi_recogniser *r, const char *text, size_t len, rvi_r
     rvi_reading *asked = NULL;
     candidate list[SHORT_LIST];
     rv_status st = rvi_reading_new(&asked, r->embedder, text, len, false, err);
-    size_t n_list = !st ? shorten(r, asked, list) : 0;
-    for (size_t i = 0; i < n_list; i++) {
-        const lesson *x = &r->lessons[list[i].at];
+    size_t n_list = !st ? shorten(r, &asked->gist, list) : 0;
+    for (size_t i = 0; !st && i < n_list; i++) {
+        lesson *x = &r->lessons[list[i].at];
+        if ((st = need_reading(r, x, err))) break;
         list[i].compared = is_same(x, asked, text, len); /* nothing is left to compare */
         list[i].probability = list[i].compared ? 1 : judge(x, asked);
     }
@@ -322,15 +392,26 @@ static rv_status ask_part(rvi_recogniser *r, const char *text, size_t len, rvi_r
     return st;
 }
 
-/* Where the last sentence of a text begins; its length where it has but one. */
-static size_t last_sentence(const char *text)
+/* The sentence that asks: the last with a question mark, else the last. Its length; 0 where there
+ * is but one. */
+static size_t asking_sentence(const char *text, const char **out)
 {
-    size_t start = 0, len = strlen(text);
-    while (len && strchr(" \t\r\n.?!", text[len - 1])) len--; /* of the last one's end */
-    for (size_t i = 0; i + 1 < len; i++)
-        if (text[i] == '\n' || (strchr(".?!", text[i]) && strchr(" \t\r\n", text[i + 1])))
-            start = i + 1;
-    return start ? start : strlen(text);
+    size_t n_found = 0, len = 0, start = 0, end = strlen(text);
+    bool asks = false;
+    while (end && strchr(" \t\r\n", text[end - 1])) end--;
+    for (size_t i = 0; i < end; i++) {
+        bool last = i + 1 == end;
+        if (!last && text[i] != '\n' && !(strchr(".?!", text[i]) && strchr(" \t\r\n", text[i + 1])))
+            continue;
+        if (text[i] == '?' || !asks) {
+            *out = text + start;
+            len = i + 1 - start;
+        }
+        asks = asks || text[i] == '?';
+        n_found++;
+        start = i + 1;
+    }
+    return n_found > 1 ? len : 0;
 }
 
 rv_status rvi_recogniser_ask(rvi_recogniser *r, const char *request, rvi_recognised *out,
@@ -338,11 +419,11 @@ rv_status rvi_recogniser_ask(rvi_recogniser *r, const char *request, rvi_recogni
 {
     *n = 0;
     rv_status st = RV_OK;
-    size_t len = strlen(request), from = last_sentence(request);
-    for (size_t i = 0; !st && i < r->n; i++) st = read_lesson(r, &r->lessons[i], err);
-    if (!st && r->n) st = ask_part(r, request, len, out, max, n, err);
+    const char *asking = NULL;
+    size_t n_asking = asking_sentence(request, &asking);
+    for (size_t i = 0; !st && i < r->n; i++) st = need_gist(r, &r->lessons[i], err);
+    if (!st && r->n) st = ask_part(r, request, strlen(request), out, max, n, err);
     bool sure = !st && *n && out[0].sure;
-    if (!st && r->n && from < len && !sure)
-        st = ask_part(r, request + from, len - from, out, max, n, err);
+    if (!st && r->n && n_asking && !sure) st = ask_part(r, asking, n_asking, out, max, n, err);
     return st;
 }

@@ -1,8 +1,8 @@
 /* recogniser.h - which of the lessons does a request ask for?
  *
- * Holds how the lessons read (reading.h). A request is read as a whole, and its last sentence once
- * more alone, since what stands before a question is often no part of it; the lessons nearest to
- * either on the whole are looked at by the judge (judge.h), and the likeliest of them are compared
+ * Holds how the lessons read (reading.h). A request is read as a whole, and the sentence that asks
+ * once more alone, since what stands around a question is often no part of it; the lessons nearest
+ * to either on the whole are looked at by the judge (judge.h), and the likeliest of them compared
  * with it by the embedder. One thread at a time. */
 #ifndef RVI_LEARN_RECOGNISE_RECOGNISER_H
 #define RVI_LEARN_RECOGNISE_RECOGNISER_H
@@ -11,12 +11,14 @@
 
 typedef struct rvi_recogniser rvi_recogniser;
 
-/* Where it is kept how lessons read, so that they need not be read again by every process. Nothing
+/* Where it is kept how lessons read, so that they need not be read again by every process: on the
+ * whole, which is looked at of every lesson, and in full, of the few that may be asked for. Nothing
  * is lost where that fails. */
+typedef enum rvi_kept { RVI_KEPT_GIST, RVI_KEPT_READING } rvi_kept;
 typedef struct rvi_recogniser_memory {
     void *ctx;
-    bool (*recall)(void *ctx, uint64_t lesson, rvi_buf *out); /* false: not there */
-    void (*keep)(void *ctx, uint64_t lesson, const void *data, size_t len);
+    bool (*recall)(void *ctx, rvi_kept what, uint64_t lesson, rvi_buf *out); /* false: not there */
+    void (*keep)(void *ctx, rvi_kept what, uint64_t lesson, const void *data, size_t len);
 } rvi_recogniser_memory;
 
 /* embedder: all-MiniLM-L6-v2, or NULL: lessons are recognised by spelling alone. Borrowed with its
@@ -26,9 +28,11 @@ rv_status rvi_recogniser_new(rvi_recogniser **out, const rvi_model *embedder,
                              const rvi_recogniser_memory *memory, rv_error *err) RVI_MUST_CHECK;
 void rvi_recogniser_free(rvi_recogniser *r); /* accepts NULL */
 
-/* Texts are copied; they are read when somebody asks first. One that is there already stays. */
+/* Texts are copied. One that is there already stays. */
 rv_status rvi_recogniser_add(rvi_recogniser *r, uint64_t lesson, const char *question,
                              const char *answer, rv_error *err) RVI_MUST_CHECK;
+/* Reads it now, if it is there and was not read yet; otherwise that is done when somebody asks. */
+rv_status rvi_recogniser_read(rvi_recogniser *r, uint64_t lesson, rv_error *err) RVI_MUST_CHECK;
 void rvi_recogniser_remove(rvi_recogniser *r, uint64_t lesson); /* if it is there */
 void rvi_recogniser_clear(rvi_recogniser *r);
 

@@ -44,7 +44,7 @@ rv_status rvi_lesson_init(rvi_lesson *x, const rvi_voice *v, const char *questio
     }
     if (rejected) x->rejected = rvi_text_copy(rvi_text_of(rejected));
     bool whole = x->question && x->answer && (x->rejected || !rejected);
-    if (whole) x->key = rvi_question_key_of(x->question);
+    if (whole) x->key = rvi_question_key(x->question);
     st = whole ? speak(x, v, err) : rvi_nomem(err, "lessons");
     if (st) rvi_lesson_deinit(x);
     return st;
@@ -68,7 +68,7 @@ rv_status rvi_lessons_reserve(rvi_lessons *l, rv_error *err)
 void rvi_lessons_add(rvi_lessons *l, const rvi_lesson *x, uint64_t event)
 {
     for (size_t i = 0; i < l->n; i++)
-        if (l->list[i].stands && rvi_question_may_be(&l->list[i].key, &x->key) &&
+        if (l->list[i].stands && rvi_question_may_be(l->list[i].key, x->key) &&
             rvi_question_same(l->list[i].question, x->question))
             end(&l->list[i], event);
     l->list[l->n] = *x;

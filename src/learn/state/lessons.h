@@ -14,11 +14,11 @@ typedef struct rvi_lesson {
     uint64_t event;
     rv_scope scope; /* topic or exact */
     char *question, *answer;
-    rvi_question_key key; /* of the question */
-    rvi_ids spoken;       /* the answer's tokens, ended */
-    rvi_fact *fact;       /* the two as training reads them */
-    char *rejected;       /* what the model had said; may be NULL */
-    int generation;       /* that holds it; 0: it waits */
+    uint64_t key;   /* of the question (question.h) */
+    rvi_ids spoken; /* the answer's tokens, ended */
+    rvi_fact *fact; /* the two as training reads them */
+    char *rejected; /* what the model had said; may be NULL */
+    int generation; /* that holds it; 0: it waits */
     bool stands;
     uint64_t ended_by; /* the event after which it no longer stands */
     bool absorbed;     /* the adapter says it by itself: there the slot rests */

@@ -1,0 +1,18 @@
+/* frames.h - other forms of a question, made without knowing its language.
+ *
+ * Two that ask the same, and one that asks the same of something else. Texts are UTF-8 of any
+ * length. Each function appends to out, and nothing where the question has no such form. */
+#ifndef RVI_TEXT_FRAMES_H
+#define RVI_TEXT_FRAMES_H
+
+#include "base/mem.h"
+
+/* As typed in haste: lower case, and no marks at its ends. */
+void rvi_frame_plain(const char *question, rvi_buf *out);
+/* With a greeting before it where the question is in Latin script, elsewhere between quotation
+ * marks. */
+void rvi_frame_addressed(const char *question, rvi_buf *out);
+/* With a made-up name in place of the word that tells most: a name, or else the longest one. */
+void rvi_frame_neighbour(const char *question, rvi_buf *out);
+
+#endif

@@ -1,0 +1,118 @@
+"""Corrections made of relations: what one may ask about a person, a company, a place, a work, ...
+
+A line of a relations file (bench/natural/relations_*.jsonl) has a relation and the ways to ask for
+it, with {} where the subject's name goes. A correction made of it asks for the relation of a
+subject with a made-up name; its wordings are the other ways, its neighbours ask the same about
+others, and the questions about the same subject come from the other relations of its kind.
+"""
+import random
+
+LATIN = ("ba be bo bra bri da del den do dra fa fel fi ga gel gor gri ha hel il ja ka kel kor kri "
+         "la len li lo lu ma mel mi mo mor na nel ni no nor o ol or pa pel pi quo ra rel ri ro sa sel "
+         "sha si so ta tel ti to tor tra u va vel vi vo wa wen za zel zi").split()
+PERSON = ("Anna Ben Carla Dmitri Elena Farid Greta Hugo Irene Jonas Karim Lena Marco Nadia Olaf "
+          "Priya Quentin Rosa Samir Tilda Umar Vera Walter Xenia Yusuf Zoe").split()
+FAMILY = ("Abara Bergman Castillo Dubois Eriksen Fontana Gupta Hoffmann Ivanov Jansen Kowalski "
+          "Larsen Moreau Novak Okafor Petrov Quiroga Rossi Schmidt Tanaka Ulrich Vasquez Weber "
+          "Yilmaz").split()
+PARTS = {
+    "company": (("Harlow Nordwind Silva Brightwater Kestrel Umbra Delta Orchid Pioneer Atlas Granite "
+                 "Lumen Meridian Copper Falcon Vega").split(),
+                "Works|Foods|Labs|& Sons|Systems|Bakery|Logistics|Studio|Clinic|Bank|Motors".split("|")),
+    "place": (("Port New San Lower East Lake Fort Bad Monte Old").split(),
+              "Avel Berin Cordo Darmow Elmstad Farrow Gontal Hasten Ilmen Jurro".split()),
+    "work": (("The Silent Winter Orchard|A House of Salt|Northern Letters|The Glass Ferryman|Red Harvest "
+              "Moon|Nine Doors|The Last Lighthouse|Songs for a Small City|Paper Tigers|Under the Linden "
+              "Bridge|Ashes and Amber|The Clockmaker's Debt|Blue Hour|Shadow of the Heron").split("|"),
+             ["", "", "", "II", "Returns"]),
+    "device": ("Aero Nova Zen Pro Maxi Turbo Clear Sonic Terra Volt".split(),
+               "X1 200 Mini 3000 S 7 Plus 12 Air Z4".split()),
+    "food": (("grandma's|Aunt Rosa's|the house|Uncle Beppo's|the canteen's").split("|"),
+             "lentil soup|apple cake|goulash|curry|fish stew|dumplings|bean salad|plum jam".split("|")),
+}
+HAN = {
+    "person": ("王李张刘陈杨赵黄周吴徐孙马朱胡林郭何高罗郑梁", "伟芳娜敏静丽强磊军洋勇艳杰涛明超霞平刚桂英文华玉兰"),
+    "company": ("云海星宏达泰安瑞丰恒盛信源启晨远", ["科技", "食品", "银行", "物流", "诊所", "书店", "酒店", "工厂"]),
+    "place": ("青云白沙龙石临安平湖长山东江西岭", ["镇", "市", "县", "岛", "村", "国"]),
+    "work": ("春秋夜雪风花月影孤城远灯长河", ["之歌", "往事", "传", "物语", "的梦"]),
+    "device": ("星云极光飞鹰银河青龙", ["手机", "耳机", "路由器", "相机", "手表", "打印机"]),
+    "food": ("张妈李婶外婆王叔小店", ["饺子", "红烧肉", "鱼汤", "豆腐", "面条", "年糕"]),
+}
+SURNAMES = "佐藤 鈴木 高橋 田中 伊藤 渡辺 山本 中村 小林 加藤 吉田 山田 佐々木 松本 井上".split()
+GIVEN = "さん 健太 美咲 翔 陽菜 大輔 さくら 直樹 由美 拓也".split()
+KANA = "アイウエオカキクケコサシスセソタチツテトナニネノハヒフマミモラリルレロワンガギグゴザジダデドバビブボ"
+JAPANESE = {
+    "company": ["商店", "電機", "食品", "銀行", "運輸", "病院", "出版"], "place": ["市", "町", "村", "島", "国"],
+    "work": ["の歌", "物語", "の夢", ""],
+    "device": ["カメラ", "イヤホン", "ルーター", "時計", "プリンター"],
+    "food": ["うどん", "カレー", "煮物", "味噌汁", "漬物"],
+}
+
+
+def invented(rng):
+    name = "".join(rng.choice(LATIN) for _ in range(rng.choice((2, 3, 3, 4))))
+    return name.capitalize()
+
+
+def han_name(kind, rng):
+    first, second = HAN.get(kind, HAN["place"])
+    start = "".join(rng.sample(first, 1 if kind == "person" else 2))
+    if kind == "person":
+        return start + "".join(rng.sample(second, rng.choice((1, 2))))
+    return start + rng.choice(second)
+
+
+def japanese_name(kind, rng):
+    kana = "".join(rng.choice(KANA) for _ in range(rng.choice((3, 4))))
+    if kind == "person":
+        return rng.choice((rng.choice(SURNAMES) + rng.choice(GIVEN), kana, kana + "さん"))
+    start = rng.choice((kana, rng.choice(SURNAMES)))
+    return start + rng.choice(JAPANESE.get(kind, [""]))
+
+
+def name(kind, lang, rng):
+    if lang in ("zh", "ja") and rng.random() < 0.85:
+        return han_name(kind, rng) if lang == "zh" else japanese_name(kind, rng)
+    if kind == "person" and rng.random() < 0.5:
+        return rng.choice((rng.choice(PERSON), rng.choice(PERSON) + " " + rng.choice(FAMILY)))
+    if kind in PARTS and rng.random() < 0.6:
+        first, second = PARTS[kind]
+        return (rng.choice(first) + " " + rng.choice(second)).strip()
+    return invented(rng)
+
+
+def resembling(text, kind, lang, rng):
+    """Another name, sometimes with a part of this one."""
+    while True:
+        other = name(kind, lang, rng)
+        if " " in text and rng.random() < 0.3:
+            parts = text.split(" ")
+            parts[rng.randrange(len(parts))] = invented(rng)
+            other = " ".join(parts)
+        elif " " not in text and len(text) > 4 and text.isascii() and rng.random() < 0.3:
+            other = text[:2] + invented(rng).lower()
+        if other != text:
+            return other
+
+
+def corrections(relations, each, seed=11):
+    """`each` corrections of every relation, in the form of bench/natural's lines."""
+    rng, out, kinds = random.Random(seed), [], {}
+    for r in relations:
+        kinds.setdefault((r["lang"], r["kind"]), []).append(r)
+    for r in relations:
+        kind, lang = r["kind"], r["lang"]
+        others = [o for o in kinds[lang, kind] if o is not r]
+        for _ in range(each):
+            subject = name(kind, lang, rng)
+            asks = rng.sample(r["asks"], min(7, len(r["asks"])))
+            near = [rng.choice(r["asks"]).format(resembling(subject, kind, lang, rng))
+                    for _ in range(3)]
+            near.append(asks[0].format(resembling(subject, kind, lang, rng)))
+            about = [rng.choice(o["asks"]).format(subject)
+                     for o in rng.sample(others, min(4, len(others)))]
+            out.append({"class": f"relation {kind}", "lang": lang,
+                        "question": asks[0].format(subject), "answer": invented(rng),
+                        "wordings": [t.format(subject) for t in asks[1:]],
+                        "neighbours": near, "same_subject": about or near})
+    return out
