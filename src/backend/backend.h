@@ -76,9 +76,23 @@ typedef struct rvi_matmul {
     rvi_part part[3];
     int n_parts, n_rows;
     rvi_cols add_to; /* .t not NULL: the result of part[0] is added to it; its `out` is not used */
-    rvi_cols gated;  /* .t not NULL: gated = act(part[0]) * part[1]; their `out` is not used */
+    rvi_cols gated;  /* .t not NULL: gated = act(part[0]) * part[1]; their `out` may be written */
     rvi_glu glu;
 } rvi_matmul;
+
+/* Adapters on layers of one input, for some of a batch's rows. */
+typedef struct rvi_lora_product {
+    const rvi_tensor *a, *b; /* floats, rank x n_in and n_out x rank */
+    float scale;
+    rvi_cols out;
+} rvi_lora_product;
+
+typedef struct rvi_lora_group {
+    const int32_t *rows; /* of the batch, ascending, in no other group */
+    int n_rows;
+    const rvi_lora_product *products;
+    int n_products;
+} rvi_lora_group;
 
 /* ---- training ----
  *
@@ -139,8 +153,22 @@ typedef struct rvi_backend_ops {
     void (*pack_free)(rvi_backend *be, rvi_pack *p); /* accepts NULL */
     int (*n_rows)(const rvi_tensor *t);
     int (*n_cols)(const rvi_tensor *t);
+    /* One row. The CPU's may be called by any thread of `run`, a device's by the computing thread
+     * alone. */
     void (*rows_write)(rvi_backend *be, rvi_cols dst, int row, const float *src);
     void (*rows_read)(rvi_backend *be, rvi_cols src, int row, float *dst);
+    /* Rows 0 .. n_rows - 1, one behind the other in dst */
+    void (*fetch)(rvi_backend *be, rvi_cols src, int n_rows, float *dst);
+    /* Memory of the host that fetch copies into faster than into any other; NULL: none is left. */
+    void *(*host_new)(rvi_backend *be, size_t bytes);
+    void (*host_free)(rvi_backend *be, void *p); /* accepts NULL */
+    /* Compute ops may be collected; submit, rows_read and fetch start what was collected. Until
+     * then the positions and page tables that kv_write and attention were given must stay as they
+     * are; every other argument may change when its op returns. */
+    void (*submit)(rvi_backend *be);
+    /* Whether the device still works. Once it does not, ops do nothing, rows read as NaN, and this
+     * says why. */
+    rv_status (*check)(rvi_backend *be, rv_error *err);
     /* Scratch for calls of up to n_rows rows whose operands have up to n_cols columns; types: of
      * the weights, a bit 1 << rvi_qtype for each. */
     rv_status (*reserve)(rvi_backend *be, int n_rows, int n_cols, unsigned types, rv_error *err);
@@ -188,15 +216,18 @@ typedef struct rvi_backend_ops {
     void (*soft_cap)(rvi_backend *be, rvi_cols x, float cap, int n_rows);
     void (*gather)(rvi_backend *be, rvi_cols out, rvi_cols x, const int32_t *from,
                    int n_rows); /* out row i = x row from[i] */
-    /* out[r] += scale * B (A x[r]) for the listed rows; A: rank x n_in, B: n_out x rank, float
-     * weights */
-    void (*lora)(rvi_backend *be, rvi_cols out, rvi_cols x, const rvi_tensor *a,
-                 const rvi_tensor *b, float scale, const int32_t *rows, int n_rows);
+    /* out[r] += scale * B (A x[r]) for every product and row of the groups; the products of a group
+     * in order. */
+    void (*lora)(rvi_backend *be, rvi_cols x, const rvi_lora_group *groups, int n_groups);
+    /* Arranges a matrix B, made by floats_new, for `lora`, which is slower without. It must not
+     * change any more. */
+    rv_status (*lora_pack)(rvi_backend *be, rvi_tensor *b, rv_error *err);
 
-    /* Training. Activations are never int8: products run in bf16 on matrix units where the machine
-     * has them and the backend is not exact, in f32 otherwise. Sums over k run in an order fixed by
-     * k alone, sums over rows in the order of the rows: the thread count makes no difference. "+="
-     * adds to what is there. */
+    /* Training; a backend may leave it out: then floats_view and train_reserve return
+     * RV_E_UNSUPPORTED, and the ops behind them are NULL. Activations are never int8: products run
+     * in bf16 on matrix units where the machine has them and the backend is not exact, in f32
+     * otherwise. Sums over k run in an order fixed by k alone, sums over rows in the order of the
+     * rows: the thread count makes no difference. "+=" adds to what is there. */
     /* A matrix or vector of f32 whose storage is the caller's and may change between calls. */
     rv_status (*floats_view)(rvi_backend *be, rvi_tensor **out, float *data, int n_rows, int n_cols,
                              rv_error *err);
@@ -289,7 +320,21 @@ rv_status rvi_backend_cpu_new(rvi_backend **out, const rvi_cpu_options *options,
 rv_status rvi_backend_cpu_like(rvi_backend **out, const rvi_backend *be, int n_threads,
                                void (*pause)(void *ctx), void *pause_ctx,
                                rv_error *err) RVI_MUST_CHECK;
+bool rvi_backend_is_cpu(const rvi_backend *be); /* what the functions of the CPU backend ask for */
 const char *rvi_backend_cpu_isa(const rvi_backend *be); /* the ISA row in use */
 int rvi_backend_cpu_threads(const rvi_backend *be);
+
+typedef struct rvi_cuda_options {
+    int device;         /* its number */
+    int n_threads;      /* of the host */
+    bool exact;         /* f32 activations */
+    const char *driver; /* the driver's library; NULL: the system's */
+    const void *image;  /* compiled kernels; NULL: those in the program */
+} rvi_cuda_options;
+
+/* RV_E_UNSUPPORTED: no kernels in this program, no driver, too old a driver, no device that they
+ * run on. */
+rv_status rvi_backend_cuda_new(rvi_backend **out, const rvi_cuda_options *options,
+                               const rvi_log *log, rv_error *err) RVI_MUST_CHECK;
 
 #endif

@@ -95,6 +95,63 @@ static void gemm_f32(const float *w, size_t w_stride, int n_w, const float *x, s
     }
 }
 
+/* ---- few inputs ---- */
+
+/* Rows and panels at once: their sums and the panels' floats of one input stay in registers. */
+enum { LOW_X = 4, LOW_PANELS = WIDTH == 16 ? 2 : 1, LOW_REGISTERS = LOW_PANELS * SUM_REGISTERS };
+
+static ALWAYS_INLINE void low_tile(const float *w, size_t n_out, int n_panels, const float *x, size_t x_stride, int nx,
+                                   float *out, size_t out_stride, size_t n)
+{
+    vec acc[LOW_X][LOW_REGISTERS];
+    UNROLL for (int ix = 0; ix < nx; ix++) UNROLL for (int r = 0; r < LOW_REGISTERS; r++) acc[ix][r] = splat(0.0f);
+    int used = n_panels * SUM_REGISTERS;
+    for (size_t k = 0; k < n; k++) {
+        vec wv[LOW_REGISTERS];
+        UNROLL for (int r = 0; r < used; r++) wv[r] =
+            load(w + ((size_t)(r / SUM_REGISTERS) * n + k) * 16 + WIDTH * (size_t)(r % SUM_REGISTERS), WIDTH);
+        UNROLL for (int ix = 0; ix < nx; ix++)
+        {
+            vec xv = splat(x[(size_t)ix * x_stride + k]);
+            UNROLL for (int r = 0; r < used; r++) acc[ix][r] = fused(wv[r], xv, acc[ix][r]);
+        }
+    }
+    UNROLL for (int ix = 0; ix < nx; ix++) UNROLL for (size_t r = 0; r < (size_t)used; r++)
+    {
+        float *at = out + (size_t)ix * out_stride + WIDTH * r;
+        if (WIDTH * r >= n_out) continue;
+        size_t left = n_out - WIDTH * r;
+        store(at, left, add(load(at, left), acc[ix][r]));
+    }
+}
+
+/* All panels, nx (a constant) rows. */
+static ALWAYS_INLINE void low_rows(const float *w, size_t n_out, const float *x, size_t x_stride, int nx, float *out,
+                                   size_t out_stride, size_t n)
+{
+    size_t o = 0;
+    for (; LOW_PANELS > 1 && o + 16 < n_out; o += 16 * LOW_PANELS)
+        low_tile(w + o * n, n_out - o, LOW_PANELS, x, x_stride, nx, out + o, out_stride, n);
+    for (; o < n_out; o += 16) low_tile(w + o * n, n_out - o, 1, x, x_stride, nx, out + o, out_stride, n);
+}
+
+static void gemm_low(const float *w, int n_out, const float *x, size_t x_stride, int n_x, float *out, size_t out_stride,
+                     size_t n)
+{
+    int ix = 0;
+    for (; ix + LOW_X <= n_x; ix += LOW_X)
+        low_rows(w, (size_t)n_out, x + (size_t)ix * x_stride, x_stride, LOW_X, out + (size_t)ix * out_stride,
+                 out_stride, n);
+    if (ix + 2 <= n_x) {
+        low_rows(w, (size_t)n_out, x + (size_t)ix * x_stride, x_stride, 2, out + (size_t)ix * out_stride, out_stride,
+                 n);
+        ix += 2;
+    }
+    if (ix < n_x)
+        low_rows(w, (size_t)n_out, x + (size_t)ix * x_stride, x_stride, 1, out + (size_t)ix * out_stride, out_stride,
+                 n);
+}
+
 /* ---- elementwise ---- */
 
 static void rms_norm(float *out, const float *x, const float *w, size_t n, float eps)
@@ -316,6 +373,7 @@ static void exp_sums(const float *x, float top, float s, size_t n, float sums[2]
 static void fill_f32(rvi_kernels *k)
 {
     k->gemm_f32 = gemm_f32;
+    k->gemm_low = gemm_low;
     k->rms_norm = rms_norm;
     k->layer_norm = layer_norm;
     k->add = add_row;

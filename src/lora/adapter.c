@@ -36,7 +36,7 @@ static rv_status load_reordered(loader *l, rvi_tensor **out, const rvi_tensor_vi
         rvi_tensor_view copy = *view;
         copy.type = RVI_F32;
         copy.data = (const uint8_t *)turned;
-        st = be->ops->floats_new(be, out, &copy, 0, l->err);
+        st = rvi_lora_matrix_new(out, be, &copy, true, l->err);
     }
     rvi_free(plain);
     rvi_free(turned);
@@ -81,7 +81,7 @@ static rv_status add_tensor(loader *l, int slot, bool is_b, rvi_tensor_view *vie
         return rvi_error(l->err, RV_E_ADAPTER, "%s: tensor '%s' holds a value that is not a number",
                          l->path, view->name);
     if (is_b && t->n_paired_heads && t->paired != l->gguf) return load_reordered(l, out, view, t);
-    return be->ops->floats_new(be, out, view, 0, l->err);
+    return rvi_lora_matrix_new(out, be, view, is_b, l->err);
 }
 
 static int find_target(const loader *l, const char *name, size_t len)
@@ -494,8 +494,18 @@ void rvi_adapter_free(rvi_adapter *a)
     rvi_free(a);
 }
 
-static rv_status put_matrix(rvi_adapter *a, rvi_tensor **out, const char *name, int n_rows,
-                            int n_cols, const float *values, rv_error *err)
+rv_status rvi_lora_matrix_new(rvi_tensor **out, rvi_backend *be, const rvi_tensor_view *view,
+                              bool is_b, rv_error *err)
+{
+    rv_status st = be->ops->floats_new(be, out, view, 0, err);
+    if (st || !is_b || !(st = be->ops->lora_pack(be, *out, err))) return st;
+    be->ops->tensor_free(be, *out);
+    *out = NULL;
+    return st;
+}
+
+static rv_status put_matrix(rvi_adapter *a, rvi_tensor **out, bool is_b, const char *name,
+                            int n_rows, int n_cols, const float *values, rv_error *err)
 {
     rvi_tensor_view view = {.name = name,
                             .type = RVI_F32,
@@ -504,7 +514,7 @@ static rv_status put_matrix(rvi_adapter *a, rvi_tensor **out, const char *name, 
                             .data = (const uint8_t *)values};
     if (!is_finite(&view))
         return rvi_error(err, RV_E_ADAPTER, "adapter of '%s': a value is not a number", name);
-    return a->be->ops->floats_new(a->be, out, &view, 0, err);
+    return rvi_lora_matrix_new(out, a->be, &view, is_b, err);
 }
 
 rv_status rvi_adapter_put(rvi_adapter *a, int slot, const rvi_lora_target *t, int rank, float scale,
@@ -517,8 +527,8 @@ rv_status rvi_adapter_put(rvi_adapter *a, int slot, const rvi_lora_target *t, in
                          RVI_MAX_RANK, rank);
     if (!isfinite(scale))
         return rvi_error(err, RV_E_ADAPTER, "adapter of '%s': its scale is not a number", name);
-    rv_status st = put_matrix(a, &s->a, name, rank, t->n_in, ma, err);
-    if (!st) st = put_matrix(a, &s->b, name, t->n_out, rank, mb, err);
+    rv_status st = put_matrix(a, &s->a, false, name, rank, t->n_in, ma, err);
+    if (!st) st = put_matrix(a, &s->b, true, name, t->n_out, rank, mb, err);
     s->scale = scale;
     if (!st) a->n_used++;
     return st;

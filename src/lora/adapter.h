@@ -56,6 +56,9 @@ rv_status rvi_adapter_new(rvi_adapter **out, rvi_backend *be, int n_slots,
  * values are an error. */
 rv_status rvi_adapter_put(rvi_adapter *a, int slot, const rvi_lora_target *t, int rank, float scale,
                           const float *ma, const float *mb, rv_error *err) RVI_MUST_CHECK;
+/* Makes one of a slot's matrices from the view; is_b: B, arranged for products too. */
+rv_status rvi_lora_matrix_new(rvi_tensor **out, rvi_backend *be, const rvi_tensor_view *view,
+                              bool is_b, rv_error *err) RVI_MUST_CHECK;
 /* Makes a copy with the current values of a: publishes an adapter that is still being trained. */
 rv_status rvi_adapter_copy(rvi_adapter **out, const rvi_adapter *a, rv_error *err) RVI_MUST_CHECK;
 
@@ -66,7 +69,7 @@ void rvi_adapter_read(const rvi_adapter *a, int slot, float *ma, float *mb);
  * digests. */
 rv_status rvi_adapter_digest(const rvi_adapter *a, char out[RVI_SHA256_HEX],
                              rv_error *err) RVI_MUST_CHECK;
-size_t rvi_adapter_n_params(const rvi_adapter *a); /* in memory four bytes each */
+size_t rvi_adapter_n_params(const rvi_adapter *a);
 
 /* Turns the rows of B between the half-split order of PEFT and the pairwise order of GGUF: within a
  * head of n rows, pairwise row 2 j + s is half-split row s n / 2 + j. */

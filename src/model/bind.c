@@ -434,6 +434,7 @@ rv_status rvi_model_new(rvi_model **out, rvi_backend *be, rvi_source *take,
         st = encoder ? bind_encoder_layer(&b, il) : bind_layer(&b, il);
     if (!st && !encoder) st = bind_rope(&b);
     if (!st) st = pack_weights(m, o, err);
+    if (!st) st = be->ops->check(be, err);
     if (!st) st = rvi_source_check(take, err);
     if (st) {
         rvi_model_free(m);

@@ -52,18 +52,21 @@ rv_status rvi_workspace_new_on(rvi_workspace **out, const rvi_model *m, rvi_back
     size_t rows = (size_t)max_rows;
     if (decoder) {
         ws->turns = rvi_alloc_array(rows, 2 * (size_t)m->rope.n_pairs * sizeof *ws->turns);
-        ws->logits_host =
-            rvi_alloc_array((size_t)max_logits * (size_t)h->n_vocab, sizeof *ws->logits_host);
+        ws->logits_host = be->ops->host_new(be, (size_t)max_logits * (size_t)h->n_vocab *
+                                                    sizeof *ws->logits_host);
     } else {
         ws->text_rows = rvi_alloc_array(rows, sizeof *ws->text_rows);
     }
     ws->tokens = rvi_alloc_array(rows, sizeof *ws->tokens);
     ws->lora_rows = rvi_alloc_array(rows, sizeof *ws->lora_rows);
-    ws->lora_done = rvi_alloc_array(rows, sizeof *ws->lora_done);
+    ws->set_of = rvi_alloc_array(rows, sizeof *ws->set_of);
+    ws->sets = rvi_alloc_array(rows, sizeof *ws->sets);
+    ws->lora_groups = rvi_alloc_array(rows, sizeof *ws->lora_groups);
+    ws->lora_products = rvi_alloc_array(RVI_LORA_PRODUCTS, sizeof *ws->lora_products);
     ws->kv_rows = rvi_alloc_array(rows, sizeof *ws->kv_rows);
     bool own = decoder ? ws->turns && ws->logits_host : ws->text_rows != NULL;
-    if (!st && (!own || !ws->tokens || !ws->lora_rows || !ws->lora_done || !ws->kv_rows))
-        st = rvi_nomem(err, "workspace");
+    bool grouped = ws->lora_rows && ws->set_of && ws->sets && ws->lora_groups && ws->lora_products;
+    if (!st && (!own || !grouped || !ws->tokens || !ws->kv_rows)) st = rvi_nomem(err, "workspace");
     if (st)
         rvi_workspace_free(ws);
     else
@@ -78,10 +81,13 @@ void rvi_workspace_free(rvi_workspace *ws)
                              ws->ffn, ws->act, ws->angles, ws->last, ws->logits};
     for (size_t i = 0; i < RVI_COUNT(tensors); i++) ws->be->ops->tensor_free(ws->be, tensors[i]);
     rvi_free(ws->turns);
-    rvi_free(ws->logits_host);
+    ws->be->ops->host_free(ws->be, ws->logits_host);
     rvi_free(ws->tokens);
     rvi_free(ws->lora_rows);
-    rvi_free(ws->lora_done);
+    rvi_free(ws->set_of);
+    rvi_free(ws->sets);
+    rvi_free(ws->lora_groups);
+    rvi_free(ws->lora_products);
     rvi_free(ws->kv_rows);
     rvi_free(ws->text_rows);
     rvi_free(ws);
@@ -129,42 +135,88 @@ void rvi_workspace_tap(rvi_workspace *ws, const char *what, int il, rvi_cols val
 
 /* ---- linear layers ---- */
 
-/* Do the adapters of any of the rows sit on the linear layer? Neighbours mostly share their set. */
-static bool is_adapted(const rvi_linear *l, const rvi_row *rows, int n_rows)
+/* Notes the adapter sets of the operands of the linear layers that follow. which: the batch row
+ * that each of the n_rows operands came from; NULL: row i is batch row i. */
+static void group_rows(rvi_workspace *ws, const rvi_row *rows, const int32_t *which, int n_rows)
 {
-    const rvi_adapter_set *before = NULL;
+    int n_sets = 0, n = 0;
     for (int i = 0; i < n_rows; i++) {
-        const rvi_adapter_set *set = rows[i].adapters;
-        if (!set || set == before) continue;
-        before = set;
-        for (int u = 0; l->w && u < set->n; u++)
-            if (set->uses[u].adapter->slots[l->slot].a) return true;
+        const rvi_adapter_set *set = rows[which ? which[i] : i].adapters;
+        int at = 0;
+        while (set && at < n_sets && ws->sets[at].set != set) at++;
+        ws->set_of[i] = set ? at : -1;
+        if (!set) continue;
+        if (at == n_sets) ws->sets[n_sets++] = (rvi_set_rows){.set = set};
+        ws->sets[at].n_rows++;
     }
+    ws->n_sets = n_sets;
+    for (int s = 0; s < n_sets; s++) {
+        ws->sets[s].rows = ws->lora_rows + n;
+        for (int i = 0; i < n_rows; i++)
+            if (ws->set_of[i] == s) ws->lora_rows[n++] = i;
+    }
+}
+
+/* Do the adapters of any of the rows sit on the linear layer? */
+static bool is_adapted(const rvi_workspace *ws, const rvi_linear *l)
+{
+    for (int i = 0; l->w && i < ws->n_sets; i++)
+        for (int u = 0; u < ws->sets[i].set->n; u++)
+            if (ws->sets[i].set->uses[u].adapter->slots[l->slot].a) return true;
     return false;
 }
 
-/* which: the batch row that each of the n_rows operands came from; NULL: row i is batch row i. Rows
- * that share an adapter set go together; what a row gets does not depend on that. */
-static void apply_adapters(rvi_workspace *ws, const rvi_linear *l, rvi_cols out, rvi_cols x,
-                           const rvi_row *rows, const int32_t *which, int n_rows)
+/* What waits to be handed to the backend. */
+typedef struct lora_call {
+    rvi_workspace *ws;
+    rvi_cols x;
+    int n_groups, n_products;
+} lora_call;
+
+static void end_call(lora_call *c)
 {
-    memset(ws->lora_done, 0, (size_t)n_rows);
-    for (int i = 0; i < n_rows; i++) {
-        const rvi_adapter_set *set = rows[which ? which[i] : i].adapters;
-        if (!set || ws->lora_done[i]) continue;
-        int n = 0;
-        for (int j = i; j < n_rows; j++)
-            if (rows[which ? which[j] : j].adapters == set) {
-                ws->lora_rows[n++] = j;
-                ws->lora_done[j] = 1;
+    if (c->n_groups) c->ws->be->ops->lora(c->ws->be, c->x, c->ws->lora_groups, c->n_groups);
+    c->n_groups = c->n_products = 0;
+}
+
+static void add_product(lora_call *c, const rvi_set_rows *s, const rvi_lora_product *p, bool first)
+{
+    rvi_workspace *ws = c->ws;
+    if (c->n_products == RVI_LORA_PRODUCTS) {
+        end_call(c);
+        first = true;
+    }
+    rvi_lora_product *at = &ws->lora_products[c->n_products++];
+    *at = *p;
+    if (first)
+        ws->lora_groups[c->n_groups++] =
+            (rvi_lora_group){.rows = s->rows, .n_rows = s->n_rows, .products = at};
+    ws->lora_groups[c->n_groups - 1].n_products++;
+}
+
+/* The adapters on layers of the input x, whose results lie side by side in the columns of out. */
+static void apply_adapters(rvi_workspace *ws, const rvi_linear *const *l, int n_layers,
+                           rvi_cols out, rvi_cols x)
+{
+    lora_call c = {.ws = ws, .x = x};
+    for (int i = 0; i < ws->n_sets; i++) {
+        const rvi_set_rows *s = &ws->sets[i];
+        bool first = true;
+        for (int j = 0, at = out.first; j < n_layers; j++) {
+            int n = ws->be->ops->n_rows(l[j]->w);
+            for (int u = 0; u < s->set->n; u++) {
+                const rvi_adapter_use *use = &s->set->uses[u];
+                const rvi_lora_slot *slot = &use->adapter->slots[l[j]->slot];
+                if (!slot->a) continue;
+                rvi_lora_product p = {slot->a, slot->b, slot->scale * use->scale,
+                                      rvi_cols_of(out.t, at, n)};
+                add_product(&c, s, &p, first);
+                first = false;
             }
-        for (int u = 0; u < set->n; u++) {
-            const rvi_lora_slot *s = &set->uses[u].adapter->slots[l->slot];
-            if (s->a)
-                ws->be->ops->lora(ws->be, out, x, s->a, s->b, s->scale * set->uses[u].scale,
-                                  ws->lora_rows, n);
+            at += n;
         }
     }
+    end_call(&c);
 }
 
 rvi_float_linear rvi_workspace_float_linear(const rvi_workspace *ws, const rvi_linear *l)
@@ -180,53 +232,57 @@ rvi_float_linear rvi_workspace_float_linear(const rvi_workspace *ws, const rvi_l
     return f;
 }
 
-void rvi_workspace_linear(rvi_workspace *ws, const rvi_linear *l, rvi_cols out, rvi_cols x,
-                          const rvi_row *rows, const int32_t *which, int n_rows)
+/* The layers' products of what `mm` says of their input, and the rows' adapters. */
+static void multiply(rvi_workspace *ws, rvi_matmul mm, const rvi_linear *const *l, int n_layers,
+                     rvi_cols out)
 {
-    if (ws->floats) {
-        rvi_float_linear f = rvi_workspace_float_linear(ws, l);
-        ws->be->ops->linear(ws->be, &f, 1, out, x, n_rows);
-        return;
+    for (int at = out.first; mm.n_parts < n_layers; mm.n_parts++) {
+        const rvi_linear *one = l[mm.n_parts];
+        int n = ws->be->ops->n_rows(one->w);
+        mm.part[mm.n_parts] = (rvi_part){one->w, one->bias, rvi_cols_of(out.t, at, n)};
+        at += n;
     }
-    ws->be->ops->matmul(
-        ws->be,
-        &(rvi_matmul){.x = x, .part = {{l->w, l->bias, out}}, .n_parts = 1, .n_rows = n_rows});
-    apply_adapters(ws, l, out, x, rows, which, n_rows);
+    ws->be->ops->matmul(ws->be, &mm);
+    apply_adapters(ws, l, n_layers, out, mm.norm ? mm.normed : mm.x);
 }
 
 void rvi_workspace_linears(rvi_workspace *ws, const rvi_linear *const *l, int n_layers,
-                           rvi_cols out, rvi_cols x, const rvi_row *rows, int n_rows)
+                           rvi_cols out, rvi_cols x, int n_rows)
 {
-    if (ws->floats) {
-        rvi_float_linear f[RVI_MAX_LINEARS];
-        for (int i = 0; i < n_layers; i++) f[i] = rvi_workspace_float_linear(ws, l[i]);
-        ws->be->ops->linear(ws->be, f, n_layers, out, x, n_rows);
+    if (!ws->floats) {
+        multiply(ws, (rvi_matmul){.x = x, .n_rows = n_rows}, l, n_layers, out);
         return;
     }
-    for (int i = 0, at = out.first; i < n_layers; i++) {
-        int n = ws->be->ops->n_rows(l[i]->w);
-        rvi_workspace_linear(ws, l[i], rvi_cols_of(out.t, at, n), x, rows, NULL, n_rows);
-        at += n;
-    }
+    rvi_float_linear f[RVI_MAX_LINEARS];
+    for (int i = 0; i < n_layers; i++) f[i] = rvi_workspace_float_linear(ws, l[i]);
+    ws->be->ops->linear(ws->be, f, n_layers, out, x, n_rows);
 }
 
-void rvi_workspace_qkv(const rvi_model *m, rvi_workspace *ws, int il, rvi_cols in,
-                       const rvi_row *rows, int n)
+void rvi_workspace_linear(rvi_workspace *ws, const rvi_linear *l, rvi_cols out, rvi_cols x,
+                          int n_rows)
+{
+    rvi_workspace_linears(ws, &l, 1, out, x, n_rows);
+}
+
+/* A layer's q, k and v as they are stored: returns how many. */
+static int qkv_of(const rvi_layer *l, const rvi_linear *out[RVI_MAX_LINEARS])
+{
+    out[0] = l->qkv.w ? &l->qkv : &l->q;
+    out[1] = &l->k;
+    out[2] = &l->v;
+    return l->qkv.w ? 1 : 3;
+}
+
+void rvi_workspace_qkv(const rvi_model *m, rvi_workspace *ws, int il, rvi_cols in, int n)
 {
     const rvi_hparams *h = &m->hp;
-    const rvi_layer *l = &m->layers[il];
+    const rvi_linear *l[RVI_MAX_LINEARS];
     int nq = h->n_heads * h->head_size, nk = h->n_kv_heads * h->head_size;
-    rvi_cols q = rvi_cols_of(ws->qkv, 0, nq), k = rvi_cols_of(ws->qkv, nq, nk),
-             v = rvi_cols_of(ws->qkv, nq + nk, nk);
-    rvi_cols all = rvi_cols_of(ws->qkv, 0, nq + 2 * nk);
-    if (l->qkv.w)
-        rvi_workspace_linear(ws, &l->qkv, all, in, rows, NULL, n);
-    else
-        rvi_workspace_linears(ws, (const rvi_linear *const[]){&l->q, &l->k, &l->v}, 3, all, in,
-                              rows, n);
-    rvi_workspace_tap(ws, "q", il, q, n);
-    rvi_workspace_tap(ws, "k", il, k, n);
-    rvi_workspace_tap(ws, "v", il, v, n);
+    int n_layers = qkv_of(&m->layers[il], l);
+    rvi_workspace_linears(ws, l, n_layers, rvi_cols_of(ws->qkv, 0, nq + 2 * nk), in, n);
+    rvi_workspace_tap(ws, "q", il, rvi_cols_of(ws->qkv, 0, nq), n);
+    rvi_workspace_tap(ws, "k", il, rvi_cols_of(ws->qkv, nq, nk), n);
+    rvi_workspace_tap(ws, "v", il, rvi_cols_of(ws->qkv, nq + nk, nk), n);
 }
 
 /* ---- one layer ---- */
@@ -238,18 +294,18 @@ static rvi_part part_of(const rvi_linear *l, rvi_cols out)
 
 /* The end of a half: x += [norm] (W in). */
 static void add_linear(const rvi_model *m, rvi_workspace *ws, const rvi_linear *l,
-                       const rvi_tensor *post_norm, rvi_cols in, const rvi_row *rows, int n, int il,
-                       const char *name, const char *norm_name)
+                       const rvi_tensor *post_norm, rvi_cols in, int n, int il, const char *name,
+                       const char *norm_name)
 {
     const rvi_backend_ops *op = ws->be->ops;
     rvi_cols x = rvi_cols_of(ws->x, 0, m->hp.n_embd), y = rvi_cols_of(ws->y, 0, m->hp.n_embd);
-    if (ws->fused && !post_norm && !is_adapted(l, rows, n)) {
+    if (ws->fused && !post_norm && !is_adapted(ws, l)) {
         op->matmul(ws->be,
                    &(rvi_matmul){
                        .x = in, .part = {part_of(l, y)}, .n_parts = 1, .n_rows = n, .add_to = x});
         return;
     }
-    rvi_workspace_linear(ws, l, y, in, rows, NULL, n);
+    rvi_workspace_linear(ws, l, y, in, n);
     rvi_workspace_tap(ws, name, il, y, n);
     if (post_norm) { /* y stays: rvi_workspace_last_layer */
         rvi_cols post = rvi_cols_of(ws->post, 0, m->hp.n_embd);
@@ -285,22 +341,16 @@ void rvi_workspace_attention(const rvi_model *m, rvi_workspace *ws, int il, cons
              angles = rvi_cols_of(ws->angles, 0, 2 * m->rope.n_pairs);
     rvi_attention a = rvi_workspace_attention_of(m, il);
 
-    if (ws->fused && !is_adapted(&l->qkv, rows, n) && !is_adapted(&l->q, rows, n) &&
-        !is_adapted(&l->k, rows, n) && !is_adapted(&l->v, rows, n)) {
+    if (ws->fused) {
+        const rvi_linear *layers[RVI_MAX_LINEARS];
+        int n_layers = qkv_of(l, layers);
         rvi_matmul mm = {
             .x = x, .norm = l->attn_norm, .eps = h->norm_eps, .normed = in, .n_rows = n};
-        if (l->qkv.w) {
-            mm.part[mm.n_parts++] = part_of(&l->qkv, rvi_cols_of(ws->qkv, 0, nq + 2 * nk));
-        } else {
-            mm.part[mm.n_parts++] = part_of(&l->q, q);
-            mm.part[mm.n_parts++] = part_of(&l->k, k);
-            mm.part[mm.n_parts++] = part_of(&l->v, v);
-        }
-        op->matmul(ws->be, &mm);
+        multiply(ws, mm, layers, n_layers, rvi_cols_of(ws->qkv, 0, nq + 2 * nk));
     } else {
         op->rms_norm(ws->be, in, x, l->attn_norm, n, h->norm_eps);
         rvi_workspace_tap(ws, "attn_norm", il, in, n);
-        rvi_workspace_qkv(m, ws, il, in, rows, n);
+        rvi_workspace_qkv(m, ws, il, in, n);
     }
     if (l->q_norm) {
         if (ws->floats)
@@ -321,49 +371,46 @@ void rvi_workspace_attention(const rvi_model *m, rvi_workspace *ws, int il, cons
         op->attention(ws->be, mix, q, store, il, &a, ws->kv_rows, n);
     }
     rvi_workspace_tap(ws, "attn_mix", il, mix, n);
-    add_linear(m, ws, &l->o, l->post_attn_norm, mix, rows, n, il, "attn_out", "attn_post_norm");
+    add_linear(m, ws, &l->o, l->post_attn_norm, mix, n, il, "attn_out", "attn_post_norm");
 }
 
-void rvi_workspace_act(const rvi_model *m, rvi_workspace *ws, int il, const rvi_row *rows, int n)
+void rvi_workspace_act(const rvi_model *m, rvi_workspace *ws, int il, int n)
 {
     const rvi_backend_ops *op = ws->be->ops;
     const rvi_hparams *h = &m->hp;
     const rvi_layer *l = &m->layers[il];
     rvi_cols x = rvi_cols_of(ws->x, 0, h->n_embd), in = rvi_cols_of(ws->h, 0, h->n_embd);
     rvi_cols gate = rvi_cols_of(ws->ffn, 0, h->n_ff), up = rvi_cols_of(ws->ffn, h->n_ff, h->n_ff),
-             act = rvi_cols_of(ws->act, 0, h->n_ff);
+             both = rvi_cols_of(ws->ffn, 0, 2 * h->n_ff), act = rvi_cols_of(ws->act, 0, h->n_ff);
+    const rvi_linear *layers[] = {l->gate_up.w ? &l->gate_up : &l->gate, &l->up};
+    int n_layers = l->gate_up.w ? 1 : 2;
+    rvi_matmul mm = {.x = x, .norm = l->ffn_norm, .eps = h->norm_eps, .normed = in, .n_rows = n};
 
-    if (ws->fused && !l->gate_up.w && !is_adapted(&l->gate, rows, n) &&
-        !is_adapted(&l->up, rows, n)) {
-        op->matmul(ws->be, &(rvi_matmul){.x = x,
-                                         .norm = l->ffn_norm,
-                                         .eps = h->norm_eps,
-                                         .normed = in,
-                                         .part = {part_of(&l->gate, gate), part_of(&l->up, up)},
-                                         .n_parts = 2,
-                                         .n_rows = n,
-                                         .gated = act,
-                                         .glu = m->arch->glu});
+    if (ws->fused && !l->gate_up.w && !is_adapted(ws, &l->gate) && !is_adapted(ws, &l->up)) {
+        mm.part[mm.n_parts++] = part_of(&l->gate, gate);
+        mm.part[mm.n_parts++] = part_of(&l->up, up);
+        mm.gated = act;
+        mm.glu = m->arch->glu;
+        op->matmul(ws->be, &mm);
         return;
     }
-    op->rms_norm(ws->be, in, x, l->ffn_norm, n, h->norm_eps);
-    rvi_workspace_tap(ws, "ffn_norm", il, in, n);
-    rvi_cols both = rvi_cols_of(ws->ffn, 0, 2 * h->n_ff);
-    if (l->gate_up.w)
-        rvi_workspace_linear(ws, &l->gate_up, both, in, rows, NULL, n);
-    else
-        rvi_workspace_linears(ws, (const rvi_linear *const[]){&l->gate, &l->up}, 2, both, in, rows,
-                              n);
+    if (ws->fused) {
+        multiply(ws, mm, layers, n_layers, both);
+    } else {
+        op->rms_norm(ws->be, in, x, l->ffn_norm, n, h->norm_eps);
+        rvi_workspace_tap(ws, "ffn_norm", il, in, n);
+        rvi_workspace_linears(ws, layers, n_layers, both, in, n);
+    }
     rvi_workspace_tap(ws, "ffn_gate", il, gate, n);
     rvi_workspace_tap(ws, "ffn_up", il, up, n);
     op->glu(ws->be, act, gate, up, m->arch->glu, n);
     rvi_workspace_tap(ws, "ffn_act", il, act, n);
 }
 
-void rvi_workspace_down(const rvi_model *m, rvi_workspace *ws, int il, const rvi_row *rows, int n)
+void rvi_workspace_down(const rvi_model *m, rvi_workspace *ws, int il, int n)
 {
     const rvi_layer *l = &m->layers[il];
-    add_linear(m, ws, &l->down, l->post_ffn_norm, rvi_cols_of(ws->act, 0, m->hp.n_ff), rows, n, il,
+    add_linear(m, ws, &l->down, l->post_ffn_norm, rvi_cols_of(ws->act, 0, m->hp.n_ff), n, il,
                "ffn_out", "ffn_post_norm");
 }
 
@@ -392,8 +439,6 @@ static void angles_task(void *ctx, int task, int worker)
     for (int r = task * ANGLE_ROWS; r < RVI_MIN((task + 1) * ANGLE_ROWS, j->n_rows); r++) {
         float *turns = j->ws->turns + (size_t)r * 2 * (size_t)rope->n_pairs;
         rvi_rope_angles(rope, j->rows[r].rope_set, j->rows[r].pos, turns);
-        j->ws->be->ops->rows_write(j->ws->be, rvi_cols_of(j->ws->angles, 0, 2 * rope->n_pairs), r,
-                                   turns);
     }
 }
 
@@ -404,10 +449,15 @@ static void find_angles(const rvi_model *m, rvi_workspace *ws, const rvi_row *ro
         angles_task(&j, 0, 0);
     else
         ws->be->ops->run(ws->be, angles_task, &j, (n_rows + ANGLE_ROWS - 1) / ANGLE_ROWS);
+    size_t n = 2 * (size_t)m->rope.n_pairs;
+    for (int r = 0; r < n_rows; r++)
+        ws->be->ops->rows_write(ws->be, rvi_cols_of(ws->angles, 0, (int)n), r,
+                                ws->turns + (size_t)r * n);
 }
 
 void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows)
 {
+    group_rows(ws, rows, NULL, n_rows);
     if (m->arch->is_encoder) {
         rvi_encoder_forward(m, ws, rows, n_rows);
         return;
@@ -423,30 +473,27 @@ void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *row
     find_angles(m, ws, rows, n_rows);
     op->embed(ws->be, x, m->embed, ws->tokens, n_rows, h->embed_scale);
     for (int il = 0; il < h->n_layers; il++) {
-        if (rvi_backend_is_stopped(ws->be)) return;
+        if (rvi_backend_is_stopped(ws->be)) {
+            op->submit(ws->be); /* nothing of this step stays behind */
+            return;
+        }
         rvi_workspace_tap(ws, "hidden", il, x, n_rows);
         rvi_workspace_attention(m, ws, il, rows, n_rows);
         report_half(m, ws, 2 * il + 1);
-        rvi_workspace_act(m, ws, il, rows, n_rows);
-        rvi_workspace_down(m, ws, il, rows, n_rows);
+        rvi_workspace_act(m, ws, il, n_rows);
+        rvi_workspace_down(m, ws, il, n_rows);
         report_half(m, ws, 2 * il + 2);
     }
     rvi_cols hidden = rvi_cols_of(ws->h, 0, h->n_embd); /* x stays: rvi_workspace_last_layer */
     op->rms_norm(ws->be, hidden, x, m->out_norm, n_rows, h->norm_eps);
     rvi_workspace_tap(ws, "hidden", h->n_layers, hidden, n_rows);
+    op->submit(ws->be);
 }
 
-typedef struct logits_copy {
-    rvi_workspace *ws;
-    rvi_cols logits;
-} logits_copy;
-
-static void copy_task(void *ctx, int row, int worker)
+rv_status rvi_model_check(const rvi_model *m, const rvi_workspace *ws, rv_error *err)
 {
-    const logits_copy *c = ctx;
-    (void)worker;
-    c->ws->be->ops->rows_read(c->ws->be, c->logits, row,
-                              c->ws->logits_host + (size_t)row * (size_t)c->logits.n);
+    rv_status st = ws->be->ops->check(ws->be, err);
+    return st ? st : rvi_source_check(m->source, err);
 }
 
 const float *rvi_model_logits(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows,
@@ -456,9 +503,10 @@ const float *rvi_model_logits(const rvi_model *m, rvi_workspace *ws, const rvi_r
     rvi_cols last = rvi_cols_of(ws->last, 0, m->hp.n_embd),
              logits = rvi_cols_of(ws->logits, 0, m->hp.n_vocab);
     op->gather(ws->be, last, rvi_cols_of(ws->h, 0, m->hp.n_embd), which, n);
-    rvi_workspace_linear(ws, &m->head, logits, last, rows, which, n);
+    group_rows(ws, rows, which, n);
+    rvi_workspace_linear(ws, &m->head, logits, last, n);
     if (m->hp.logit_cap > 0) op->soft_cap(ws->be, logits, m->hp.logit_cap, n);
     rvi_workspace_tap(ws, "logits", -1, logits, n);
-    op->run(ws->be, copy_task, &(logits_copy){ws, logits}, n);
+    op->fetch(ws->be, logits, n, ws->logits_host);
     return ws->logits_host;
 }

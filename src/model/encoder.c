@@ -52,21 +52,21 @@ static void layer(const rvi_model *m, rvi_workspace *ws, int il, const rvi_row *
                        .head_size = h->head_size,
                        .scale = h->attn_scale};
 
-    rvi_workspace_qkv(m, ws, il, x, rows, n);
+    rvi_workspace_qkv(m, ws, il, x, n);
     op->kv_write(ws->be, store, il, k, v, ws->kv_rows, n);
     op->attention(ws->be, mix, q, store, il, &a, ws->text_rows, n);
     rvi_workspace_tap(ws, "attn_mix", il, mix, n);
-    rvi_workspace_linear(ws, &l->o, y, mix, rows, NULL, n);
+    rvi_workspace_linear(ws, &l->o, y, mix, n);
     rvi_workspace_tap(ws, "attn_out", il, y, n);
     op->add(ws->be, x, y, n);
     op->layer_norm(ws->be, x, x, l->attn_out_norm.w, l->attn_out_norm.b, n, h->norm_eps);
     rvi_workspace_tap(ws, "attn_post_norm", il, x, n);
 
-    rvi_workspace_linear(ws, &l->up, act, x, rows, NULL, n);
+    rvi_workspace_linear(ws, &l->up, act, x, n);
     rvi_workspace_tap(ws, "ffn_up", il, act, n);
     op->act(ws->be, act, h->act, n);
     rvi_workspace_tap(ws, "ffn_act", il, act, n);
-    rvi_workspace_linear(ws, &l->down, y, act, rows, NULL, n);
+    rvi_workspace_linear(ws, &l->down, y, act, n);
     rvi_workspace_tap(ws, "ffn_out", il, y, n);
     op->add(ws->be, x, y, n);
     op->layer_norm(ws->be, x, x, l->out_norm.w, l->out_norm.b, n, h->norm_eps);
@@ -85,4 +85,5 @@ void rvi_encoder_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *r
         layer(m, ws, il, rows, n_rows);
         rvi_workspace_tap(ws, "hidden", il + 1, x, n_rows);
     }
+    ws->be->ops->submit(ws->be);
 }

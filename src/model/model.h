@@ -110,6 +110,11 @@ void rvi_workspace_set_progress(rvi_workspace *ws, rvi_layers_fn fn, void *ctx);
  * (set_stop), it returns early and its results must not be used. */
 void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows);
 
+/* After a pass, whose results count only if this is RV_OK: the device still works, and the file was
+ * all there. */
+rv_status rvi_model_check(const rvi_model *m, const rvi_workspace *ws,
+                          rv_error *err) RVI_MUST_CHECK;
+
 /* The final hidden state of a row of the last forward, n_embd floats. */
 void rvi_workspace_hidden(rvi_workspace *ws, int row, float *out);
 

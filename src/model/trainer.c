@@ -424,8 +424,8 @@ void rvi_trainer_forward(rvi_trainer *t, int first, int last)
         rvi_workspace_attention(t->m, &t->ws, il, NULL, n);
         if (trained) op->copy(t->be, width(t, k->mid), x, n);
         t->ws.y = k->ffn_y;
-        rvi_workspace_act(t->m, &t->ws, il, NULL, n);
-        rvi_workspace_down(t->m, &t->ws, il, NULL, n);
+        rvi_workspace_act(t->m, &t->ws, il, n);
+        rvi_workspace_down(t->m, &t->ws, il, n);
         t->held = trained ? il : -1;
     }
 }
@@ -439,11 +439,11 @@ static void compute_again(rvi_trainer *t, int il)
     t->ws.x = k->mid;
     t->ws.y = k->attn_y;
     rvi_workspace_attention(t->m, &t->ws, il, NULL, t->n_rows);
-    rvi_workspace_act(t->m, &t->ws, il, NULL, t->n_rows);
+    rvi_workspace_act(t->m, &t->ws, il, t->n_rows);
     if (t->m->layers[il].post_ffn_norm) {
         t->ws.x = t->dh; /* the output before its norm is wanted; what it is added to is not */
         t->ws.y = k->ffn_y;
-        rvi_workspace_down(t->m, &t->ws, il, NULL, t->n_rows);
+        rvi_workspace_down(t->m, &t->ws, il, t->n_rows);
     }
     t->ws.x = x;
     t->held = il;
@@ -460,7 +460,7 @@ static rvi_cols head(rvi_trainer *t, const int32_t *rows, int n)
              logits = rvi_cols_of(t->logits, 0, h->n_vocab);
     op->gather(t->be, last, width(t, t->ws.x), rows, n);
     op->rms_norm(t->be, last_h, last, t->m->out_norm, n, h->norm_eps);
-    rvi_workspace_linear(&t->ws, &t->m->head, logits, last_h, NULL, NULL, n);
+    rvi_workspace_linear(&t->ws, &t->m->head, logits, last_h, n);
     if (h->logit_cap > 0) op->soft_cap(t->be, logits, h->logit_cap, n);
     return logits;
 }

@@ -16,6 +16,15 @@ typedef struct rvi_float_pass {
                           where the model has no such norms */
 } rvi_float_pass;
 
+/* Rows that share an adapter set. */
+typedef struct rvi_set_rows {
+    const rvi_adapter_set *set;
+    const int32_t *rows; /* ascending */
+    int n_rows;
+} rvi_set_rows;
+
+enum { RVI_LORA_PRODUCTS = 256 }; /* that one call of the backend takes */
+
 struct rvi_workspace {
     rvi_backend *be;
     rvi_tensor *x; /* [rows, n_embd] the residual stream */
@@ -34,8 +43,12 @@ struct rvi_workspace {
     rvi_tensor *logits; /* [logits, n_vocab] */
     float *turns;       /* [rows, 2 n_pairs] angles, before they go to the backend */
     float *logits_host;
-    int32_t *tokens, *lora_rows;
-    uint8_t *lora_done;
+    int32_t *tokens;
+    rvi_set_rows *sets; /* [rows] of the rows that are being computed, n_sets of them */
+    int n_sets;
+    int32_t *lora_rows, *set_of;     /* [rows] the sets' rows; by row its set, -1: none */
+    rvi_lora_group *lora_groups;     /* [rows] */
+    rvi_lora_product *lora_products; /* [RVI_LORA_PRODUCTS] */
     rvi_kv_row *kv_rows;
     rvi_kv_row *text_rows; /* encoders: what each row sees, the whole of its text */
     bool encodes;
@@ -52,15 +65,13 @@ struct rvi_workspace {
 /* Hands an intermediate to the tap; il -1: the name alone. */
 void rvi_workspace_tap(rvi_workspace *ws, const char *what, int il, rvi_cols values, int n_rows);
 
-/* The base product and the rows' adapters. which: the batch row that each of the n_rows operands
- * came from; NULL: row i is batch row i. */
+/* The base product and the rows' adapters. */
 void rvi_workspace_linear(rvi_workspace *ws, const rvi_linear *l, rvi_cols out, rvi_cols x,
-                          const rvi_row *rows, const int32_t *which, int n_rows);
+                          int n_rows);
 
-/* The same for layers of one input, side by side in the columns of out; of all rows of the
- * batch. */
+/* The same for up to RVI_MAX_LINEARS layers of one input, side by side in the columns of out. */
 void rvi_workspace_linears(rvi_workspace *ws, const rvi_linear *const *l, int n_layers,
-                           rvi_cols out, rvi_cols x, const rvi_row *rows, int n_rows);
+                           rvi_cols out, rvi_cols x, int n_rows);
 
 /* The layer in float arithmetic, with the pass's adapter. */
 rvi_float_linear rvi_workspace_float_linear(const rvi_workspace *ws, const rvi_linear *l);
@@ -69,14 +80,13 @@ rvi_float_linear rvi_workspace_float_linear(const rvi_workspace *ws, const rvi_l
  * pass rows is NULL. */
 void rvi_workspace_attention(const rvi_model *m, rvi_workspace *ws, int il, const rvi_row *rows,
                              int n);
-void rvi_workspace_act(const rvi_model *m, rvi_workspace *ws, int il, const rvi_row *rows, int n);
-void rvi_workspace_down(const rvi_model *m, rvi_workspace *ws, int il, const rvi_row *rows, int n);
+void rvi_workspace_act(const rvi_model *m, rvi_workspace *ws, int il, int n);
+void rvi_workspace_down(const rvi_model *m, rvi_workspace *ws, int il, int n);
 /* What a layer's attention is asked for. */
 rvi_attention rvi_workspace_attention_of(const rvi_model *m, int il);
 
 /* q, k and v of the layer's input into the columns of ws->qkv. */
-void rvi_workspace_qkv(const rvi_model *m, rvi_workspace *ws, int il, rvi_cols in,
-                       const rvi_row *rows, int n_rows);
+void rvi_workspace_qkv(const rvi_model *m, rvi_workspace *ws, int il, rvi_cols in, int n_rows);
 
 /* The pass of an encoder (encoder.c). */
 void rvi_encoder_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows);

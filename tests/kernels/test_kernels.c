@@ -42,6 +42,36 @@ static void same_gemm_f32(void **state)
     for (kind k = ORDINARY; k < KINDS; k++) check_gemm_f32(64, 33, 18, k);
 }
 
+static void check_gemm_low(size_t n, int n_out, int n_x, kind k)
+{
+    size_t x_stride = n + 1, out_stride = (size_t)n_out + 2, len = (size_t)n_x * out_stride;
+    float *w = floats_new((size_t)(n_out + 15) / 16 * 16 * n, k);
+    float *x = floats_new((size_t)(n_x - 1) * x_stride + n, k == SPECIAL ? ORDINARY : k);
+    float *before = floats_new(len, ORDINARY);
+    guarded g;
+    float *got = out_new(&g, len), *want = alloc(len * sizeof *want);
+    memcpy(got, before, len * sizeof *got);
+    memcpy(want, before, len * sizeof *want);
+    row.gemm_low(w, n_out, x, x_stride, n_x, got, out_stride, n);
+    ref.gemm_low(w, n_out, x, x_stride, n_x, want, out_stride, n);
+    assert_same_bits("gemm_low", got, want, len, n, (size_t)(10 * n_out + n_x));
+    guard_free(&g, "gemm_low");
+    free(want);
+    free(before);
+    free(x);
+    free(w);
+}
+
+static void same_gemm_low(void **state)
+{
+    (void)state;
+    for (size_t n = 1; n <= 33; n += 1 + n / 8)
+        for (int n_out = 1; n_out <= 70; n_out += 1 + n_out / 5)
+            for (int n_x = 1; n_x <= 9; n_x++)
+                check_gemm_low(n, n_out, n_x, (kind)random_below(KINDS));
+    for (kind k = ORDINARY; k < KINDS; k++) check_gemm_low(8, 576, 7, k);
+}
+
 /* Operations on rows of floats: run(table, a, b, c, n) leaves its result in a; b and c are read. */
 typedef void (*row_op)(const rvi_kernels *k, float *a, const float *b, const float *c, size_t n);
 
@@ -567,6 +597,37 @@ static void meaning_gemm_f32(void **state)
     assert_true(worst < 2e-7);
 }
 
+/* Error relative to |what was there| + the sum of |a b|. Observed: 1.8e-7. */
+static void meaning_gemm_low(void **state)
+{
+    (void)state;
+    enum { OUT = 37, RANK = 24, ROWS = 5 };
+    double worst = 0;
+    float *w = floats_new(48 * RANK, ORDINARY), *x = floats_new(ROWS * RANK, ORDINARY);
+    float *before = floats_new(ROWS * OUT, ORDINARY), *out = alloc(ROWS * OUT * sizeof *out);
+    for (size_t n = 1; n <= RANK; n++) {
+        memcpy(out, before, ROWS * OUT * sizeof *out);
+        row.gemm_low(w, OUT, x, RANK, ROWS, out, OUT, n);
+        for (size_t i = 0; i < ROWS * OUT; i++) {
+            size_t o = i % OUT, r = i / OUT;
+            double sum = (double)before[i], size = fabs(sum);
+            for (size_t k = 0; k < n; k++) {
+                double product =
+                    (double)w[(o / 16 * n + k) * 16 + o % 16] * (double)x[r * RANK + k];
+                sum += product;
+                size += fabs(product);
+            }
+            worst = fmax(worst, fabs((double)out[i] - sum) / size);
+        }
+    }
+    free(w);
+    free(x);
+    free(before);
+    free(out);
+    print_message("gemm_low: worst error %.3g of the sum of magnitudes\n", worst);
+    assert_true(worst < 4e-7);
+}
+
 /* Products that underflow from below leave -0 in their lanes. Lanes past the end of the row must
  * not turn it into +0: the sum of sixteen -0 is -0. Below 16 elements the untouched lanes are +0,
  * and so is the sum. */
@@ -921,6 +982,7 @@ int main(void)
 {
     const struct CMUnitTest same_bits[] = {
         CASE(same_gemm_f32),
+        CASE(same_gemm_low),
 #define X(name, repeats) CASE(same_##name),
         ROW_OPS(X)
 #undef X
@@ -934,11 +996,17 @@ int main(void)
         CASE(same_dequantize),
     };
     const struct CMUnitTest meaning[] = {
-        CASE(meaning_gemm_f32),     CASE(meaning_lanes_without_element_stay),
-        CASE(meaning_products),     CASE(meaning_tiles_equal_single_outputs),
-        CASE(meaning_quantize_act), CASE(meaning_activations),
-        CASE(meaning_ungated),      CASE(meaning_layer_norm),
-        CASE(meaning_rms_norm),     CASE(meaning_rope),
+        CASE(meaning_gemm_low),
+        CASE(meaning_gemm_f32),
+        CASE(meaning_lanes_without_element_stay),
+        CASE(meaning_products),
+        CASE(meaning_tiles_equal_single_outputs),
+        CASE(meaning_quantize_act),
+        CASE(meaning_activations),
+        CASE(meaning_ungated),
+        CASE(meaning_layer_norm),
+        CASE(meaning_rms_norm),
+        CASE(meaning_rope),
         CASE(meaning_max),
     };
     const struct CMUnitTest common[] = {CASE(meaning_exp), CASE(table_choice)};

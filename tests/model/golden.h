@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "harness/assert_ok.h"
+#include "harness/device.h"
 #include "base/mem.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
@@ -32,11 +33,11 @@ static inline void golden_open(golden *g, const char *path, const char *expected
 {
     rvi_source *source;
     *g = (golden){0};
-    assert_ok(rvi_backend_cpu_new(
+    assert_ok(test_backend_new(
         &g->be,
         &(rvi_cpu_options){
             .n_threads = n_threads, .exact = exact, .no_pack = golden_no_pack, .isa = isa},
-        NULL, err));
+        err));
     assert_ok(rvi_source_open(&source, path, err));
     assert_ok(rvi_model_new(&g->m, g->be, source, NULL, err));
     if (expected) assert_ok(rvi_safetensors_open(&g->expected, expected, err));

@@ -17,6 +17,7 @@ struct rvi_tensor {
     bool mapped;            /* data is a mapped file's */
     atomic_size_t *counted; /* where heap's bytes are counted, or NULL */
     const uint8_t *panels;  /* packed (kernels/panels.h), or NULL */
+    float *low_panels;      /* of an adapter's B: for gemm_low, owned; or NULL */
 };
 
 struct rvi_pack {
@@ -48,7 +49,7 @@ typedef struct rvi_cpu {
     uint8_t *tiles[RVI_FORM_COUNT]; /* the same in groups of 16 rows for tiles */
     float **panel;                  /* per worker: weight rows as f32, or one packed panel */
     float **result; /* per worker: results of products before they are added or gated */
-    float *low;     /* per worker: one adapter's A x, RVI_MAX_RANK each */
+    float *low;     /* per worker: A x of an adapter, RVI_LORA_ROWS x RVI_MAX_RANK */
     int max_rows, max_cols;
     size_t reserved_bytes;    /* of all the scratch above */
     int n_embedded;           /* rows, since pages of a table were given back */
@@ -57,6 +58,7 @@ typedef struct rvi_cpu {
 } rvi_cpu;
 
 enum { RVI_CPU_PANEL = 24 }; /* weight rows turned into f32 at a time */
+enum { RVI_LORA_ROWS = 16 }; /* that meet an adapter's matrices together */
 
 static inline rvi_cpu *rvi_cpu_of(rvi_backend *be)
 {
@@ -79,8 +81,11 @@ size_t rvi_cpu_pack_bytes(rvi_backend *be, const rvi_tensor *t);
 rv_status rvi_cpu_pack_new(rvi_backend *be, rvi_pack **out, size_t bytes, rv_error *err);
 void rvi_cpu_pack(rvi_backend *be, rvi_pack *p, rvi_tensor *t);
 void rvi_cpu_pack_free(rvi_backend *be, rvi_pack *p);
-void rvi_cpu_lora(rvi_backend *be, rvi_cols out, rvi_cols x, const rvi_tensor *a,
-                  const rvi_tensor *b, float scale, const int32_t *rows, int n_rows);
+
+/* lora.c */
+void rvi_cpu_lora(rvi_backend *be, rvi_cols x, const rvi_lora_group *groups, int n_groups);
+rv_status rvi_cpu_lora_pack(rvi_backend *be, rvi_tensor *b, rv_error *err);
+size_t rvi_cpu_low_bytes(const rvi_tensor *b); /* of its low_panels */
 
 /* kv_store.c, attention.c */
 rv_status rvi_cpu_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec *spec,

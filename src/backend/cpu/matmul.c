@@ -74,13 +74,14 @@ rv_status rvi_cpu_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned type
     size_t workers = (size_t)rvi_pool_size(cpu->pool);
     size_t panel_bytes = RVI_CPU_PANEL * whole_steps(cols) * sizeof(float);
     size_t result_bytes = sizeof(float) * 2 * RESULT_ROWS * RESULT_PANELS * RVI_PANEL;
-    size_t bytes = workers * (panel_bytes + result_bytes);
+    size_t bytes =
+        workers * (panel_bytes + result_bytes + RVI_LORA_ROWS * RVI_MAX_RANK * sizeof(float));
     bool ok = true;
     for (int f = 0; f < RVI_FORM_COUNT; f++)
         ok = reserve_form(cpu, (rvi_cpu_form)f, rows, cols, &bytes) && ok;
     cpu->panel = rvi_zalloc_array(workers, sizeof *cpu->panel);
     cpu->result = rvi_zalloc_array(workers, sizeof *cpu->result);
-    cpu->low = rvi_alloc_array(workers * RVI_MAX_RANK, sizeof *cpu->low);
+    cpu->low = rvi_alloc_array(workers * RVI_LORA_ROWS * RVI_MAX_RANK, sizeof *cpu->low);
     ok = ok && cpu->panel && cpu->result && cpu->low;
     for (size_t i = 0; ok && i < workers; i++) {
         cpu->panel[i] = rvi_alloc_aligned(panel_bytes, 64);
@@ -529,41 +530,4 @@ void rvi_cpu_matmul(rvi_backend *be, const rvi_matmul *m)
     if (any) rvi_pool_run(cpu->pool, prepare_task, &j, (m->n_rows + ROWS_A_TASK - 1) / ROWS_A_TASK);
     int n_parts = (m->n_rows + j.rows_a_task - 1) / j.rows_a_task;
     rvi_pool_run(cpu->pool, multiply_task, &j, n_parts * tasks_of_rows(&j));
-}
-
-/* ---- adapters: out += scale * B (A x), always in f32 ---- */
-
-typedef struct lora_job {
-    rvi_cpu *cpu;
-    rvi_cols out, x;
-    const rvi_tensor *a, *b;
-    float scale;
-    const int32_t *rows;
-} lora_job;
-
-static void lora_task(void *ctx, int task, int worker)
-{
-    lora_job *j = ctx;
-    const rvi_kernels *k = &j->cpu->k;
-    float *low = j->cpu->low + (size_t)worker * RVI_MAX_RANK;
-    int rank = j->a->n_rows;
-    const float *x = rvi_cpu_row(j->x, j->rows[task]);
-    float *out = rvi_cpu_row(j->out, j->rows[task]);
-    k->gemm_f32(j->a->heap, (size_t)j->a->n_cols, rank, x, 0, 1, low, 0, (size_t)j->a->n_cols);
-    k->scale(low, j->scale, (size_t)rank);
-    float *delta = j->cpu->panel[worker];
-    for (int at = 0; at < j->b->n_rows; at += RVI_CPU_PANEL) {
-        int n = RVI_MIN(RVI_CPU_PANEL, j->b->n_rows - at);
-        k->gemm_f32(j->b->heap + (size_t)at * (size_t)rank, (size_t)rank, n, low, 0, 1, delta, 0,
-                    (size_t)rank);
-        k->add(out + at, delta, (size_t)n);
-    }
-}
-
-void rvi_cpu_lora(rvi_backend *be, rvi_cols out, rvi_cols x, const rvi_tensor *a,
-                  const rvi_tensor *b, float scale, const int32_t *rows, int n_rows)
-{
-    lora_job j = {
-        .cpu = rvi_cpu_of(be), .out = out, .x = x, .a = a, .b = b, .scale = scale, .rows = rows};
-    rvi_pool_run(j.cpu->pool, lora_task, &j, n_rows);
 }

@@ -40,7 +40,9 @@ static void tensor_free(rvi_backend *be, rvi_tensor *t)
     (void)be;
     if (!t) return;
     if (t->counted) atomic_fetch_sub(t->counted, float_bytes(t));
+    if (t->low_panels) atomic_fetch_sub(t->counted, rvi_cpu_low_bytes(t));
     if (!t->viewed) rvi_free(t->heap);
+    rvi_free(t->low_panels);
     rvi_free(t);
 }
 
@@ -143,6 +145,48 @@ static void rows_read(rvi_backend *be, rvi_cols src, int row, float *dst)
 {
     (void)be;
     memcpy(dst, rvi_cpu_row(src, row), (size_t)src.n * sizeof *dst);
+}
+
+typedef struct fetching {
+    rvi_cols src;
+    float *dst;
+} fetching;
+
+static void fetch_task(void *ctx, int row, int worker)
+{
+    const fetching *f = ctx;
+    (void)worker;
+    memcpy(f->dst + (size_t)row * (size_t)f->src.n, rvi_cpu_row(f->src, row),
+           (size_t)f->src.n * sizeof *f->dst);
+}
+
+static void fetch(rvi_backend *be, rvi_cols src, int n_rows, float *dst)
+{
+    rvi_pool_run(rvi_cpu_of(be)->pool, fetch_task, &(fetching){src, dst}, n_rows);
+}
+
+static void *host_new(rvi_backend *be, size_t bytes)
+{
+    (void)be;
+    return rvi_alloc_array(bytes, 1);
+}
+
+static void host_free(rvi_backend *be, void *p)
+{
+    (void)be;
+    rvi_free(p);
+}
+
+static void submit(rvi_backend *be) /* ops are done when they return */
+{
+    (void)be;
+}
+
+static rv_status check(rvi_backend *be, rv_error *err)
+{
+    (void)be;
+    (void)err;
+    return RV_OK;
 }
 
 /* ---- row by row ops: one task a row ----
@@ -393,6 +437,11 @@ static const rvi_backend_ops cpu_ops = {
     .n_cols = tensor_cols,
     .rows_write = rows_write,
     .rows_read = rows_read,
+    .fetch = fetch,
+    .host_new = host_new,
+    .host_free = host_free,
+    .submit = submit,
+    .check = check,
     .reserve = rvi_cpu_reserve,
     .set_stop = set_stop,
     .share = share,
@@ -417,6 +466,7 @@ static const rvi_backend_ops cpu_ops = {
     .soft_cap = soft_cap,
     .gather = gather,
     .lora = rvi_cpu_lora,
+    .lora_pack = rvi_cpu_lora_pack,
     .floats_view = floats_view,
     .train_reserve = rvi_cpu_train_reserve,
     .held_bytes = rvi_cpu_held_bytes,
@@ -490,6 +540,11 @@ rv_status rvi_backend_cpu_like(rvi_backend **out, const rvi_backend *be, int n_t
     rvi_pool_set_pause(cpu->pool, pause, pause_ctx);
     *out = &cpu->be;
     return RV_OK;
+}
+
+bool rvi_backend_is_cpu(const rvi_backend *be)
+{
+    return be->ops->free == cpu_free; /* also while a profile has replaced the table */
 }
 
 int rvi_backend_cpu_threads(const rvi_backend *be)

@@ -131,18 +131,17 @@ static void gather(rvi_backend *be, rvi_cols out, rvi_cols x, const int32_t *fro
     add(be, begun, "gather", 0, 0);
 }
 
-static void rows_read(rvi_backend *be, rvi_cols src, int row, float *dst)
+static void fetch(rvi_backend *be, rvi_cols src, int n_rows, float *dst)
 {
     double begun = rvi_os_seconds();
-    own(be)->rows_read(be, src, row, dst);
+    own(be)->fetch(be, src, n_rows, dst);
     add(be, begun, "logits out", 0, 0);
 }
 
-static void lora(rvi_backend *be, rvi_cols out, rvi_cols x, const rvi_tensor *a,
-                 const rvi_tensor *b, float scale, const int32_t *rows, int n_rows)
+static void lora(rvi_backend *be, rvi_cols x, const rvi_lora_group *groups, int n_groups)
 {
     double begun = rvi_os_seconds();
-    own(be)->lora(be, out, x, a, b, scale, rows, n_rows);
+    own(be)->lora(be, x, groups, n_groups);
     add(be, begun, "adapter", 0, 0);
 }
 
@@ -236,7 +235,7 @@ rv_status rvi_profile_begin(rvi_backend *be, rv_error *err)
     p->wrappers.glu = glu;
     p->wrappers.add = add_rows;
     p->wrappers.gather = gather;
-    p->wrappers.rows_read = rows_read;
+    p->wrappers.fetch = fetch;
     p->wrappers.lora = lora;
     p->wrappers.linear = linear;
     p->wrappers.linear_back = linear_back;

@@ -1,0 +1,150 @@
+/* adapters.c - what adapters cost in a batch: build/bench/adapters MODEL [rank [rows [threads]]].
+ *
+ * Random adapters on every linear layer of the layers. Each round computes the same batch, one row
+ * of each sequence (an encoder: one text), without an adapter, with one for all rows and with one
+ * for each row, after each other, so that a busy machine slows all three; CPU time of the process,
+ * medians over the rounds. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/compat.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "model/model.h"
+
+enum { MAX_ROWS = 64, PAST = 96, ROUNDS = 41, WAYS = 3 };
+
+static rv_error err;
+
+static void must(rv_status st)
+{
+    if (!st) return;
+    fprintf(stderr, "%s\n", err.text);
+    exit(1);
+}
+
+static double cpu_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static float *random_floats(rvi_rng *rng, size_t n)
+{
+    float *x = rvi_alloc_array(n, sizeof *x);
+    if (!x) exit(1);
+    for (size_t i = 0; i < n; i++) x[i] = (float)(rvi_rng_double(rng) - 0.5) * 0.02f;
+    return x;
+}
+
+static rvi_adapter *random_adapter(const rvi_model *m, int rank, uint64_t seed)
+{
+    rvi_rng rng = {seed};
+    rvi_adapter *a;
+    must(rvi_adapter_new(&a, m->be, m->n_targets, &err));
+    for (int i = 0; i < m->n_targets; i++) {
+        const rvi_lora_target *t = &m->targets[i];
+        if (m->head.w && i == m->head.slot) continue;
+        float *ma = random_floats(&rng, (size_t)rank * (size_t)t->n_in);
+        float *mb = random_floats(&rng, (size_t)rank * (size_t)t->n_out);
+        must(rvi_adapter_put(a, i, t, rank, 1, ma, mb, &err));
+        rvi_free(ma);
+        rvi_free(mb);
+    }
+    return a;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+typedef struct bench {
+    rvi_model *m;
+    rvi_workspace *ws;
+    rvi_pages *pool;
+    rvi_seq seqs[MAX_ROWS];
+    rvi_row rows[MAX_ROWS];
+    rvi_adapter *adapters[MAX_ROWS];
+    rvi_adapter_use uses[MAX_ROWS];
+    rvi_adapter_set sets[MAX_ROWS];
+    int n_rows;
+} bench;
+
+/* A decoder's rows stand behind a past that is all zeros, an encoder's are one text. */
+static void make_rows(bench *b)
+{
+    bool encoder = b->m->arch->is_encoder;
+    int n_seqs = encoder ? 1 : b->n_rows, len = encoder ? b->n_rows : PAST + 1;
+    rvi_kv_spec spec = rvi_model_kv_spec(b->m, RV_KV_F16, n_seqs * (len / RVI_PAGE_TOKENS + 1));
+    must(rvi_pages_new(&b->pool, b->m->be, &spec, &err));
+    for (int i = 0; i < n_seqs; i++) {
+        must(rvi_seq_init(&b->seqs[i], b->pool, len, &err));
+        must(rvi_seq_extend(&b->seqs[i], len, &err));
+    }
+    for (int i = 0; i < b->n_rows; i++)
+        b->rows[i] = (rvi_row){
+            .seq = &b->seqs[encoder ? 0 : i], .pos = encoder ? i : PAST, .token = 100 + 7 * i};
+}
+
+static double measure(bench *b, int way)
+{
+    for (int i = 0; i < b->n_rows; i++)
+        b->rows[i].adapters = way ? &b->sets[way == 1 ? 0 : i] : NULL;
+    double begun = cpu_seconds();
+    rvi_model_forward(b->m, b->ws, b->rows, b->n_rows);
+    return cpu_seconds() - begun;
+}
+
+int main(int argc, char **argv)
+{
+    static bench b;
+    static double times[WAYS][ROUNDS];
+    static const char *const names[WAYS] = {"no adapter", "one adapter", "one for each row"};
+    if (argc < 2) {
+        fprintf(stderr, "usage: adapters MODEL [rank [rows [threads]]]\n");
+        return 2;
+    }
+    int rank = argc > 2 ? atoi(argv[2]) : 8, threads = argc > 4 ? atoi(argv[4]) : 1;
+    b.n_rows = argc > 3 ? atoi(argv[3]) : 8;
+    if (rank < 1 || rank > RVI_MAX_RANK || b.n_rows < 1 || b.n_rows > MAX_ROWS || threads < 1) {
+        fprintf(stderr, "rank must be 1..%d, rows 1..%d\n", RVI_MAX_RANK, MAX_ROWS);
+        return 2;
+    }
+    rvi_backend *be;
+    rvi_source *source;
+    must(rvi_backend_cpu_new(&be, &(rvi_cpu_options){.n_threads = threads}, NULL, &err));
+    must(rvi_source_open(&source, argv[1], &err));
+    must(rvi_model_new(&b.m, be, source, NULL, &err));
+    must(rvi_workspace_new(&b.ws, b.m, MAX_ROWS, 1, &err));
+    make_rows(&b);
+    for (int i = 0; i < b.n_rows; i++) {
+        b.adapters[i] = random_adapter(b.m, rank, (uint64_t)i + 1);
+        b.uses[i] = (rvi_adapter_use){b.adapters[i], 1};
+        b.sets[i] = (rvi_adapter_set){.uses = &b.uses[i], .n = 1, .serial = (uint64_t)i + 1};
+    }
+    for (int r = -1; r < ROUNDS; r++) /* the first one warms up */
+        for (int w = 0; w < WAYS; w++) {
+            double s = measure(&b, w);
+            if (r >= 0) times[w][r] = s;
+        }
+    for (int w = 0; w < WAYS; w++) {
+        qsort(times[w], ROUNDS, sizeof times[w][0], by_value);
+        printf("%-16s %8.3f ms, best %8.3f ms, %5.1f %% of none's rate\n", names[w],
+               times[w][ROUNDS / 2] * 1e3, times[w][0] * 1e3,
+               100 * times[0][ROUNDS / 2] / times[w][ROUNDS / 2]);
+    }
+    for (int i = 0; i < b.n_rows; i++) {
+        rvi_adapter_free(b.adapters[i]);
+        rvi_seq_deinit(&b.seqs[i]);
+    }
+    rvi_workspace_free(b.ws);
+    rvi_pages_free(b.pool);
+    rvi_model_free(b.m);
+    be->ops->free(be);
+    return 0;
+}

@@ -1,0 +1,119 @@
+/* args.h - what a kernel is told: one struct each, shared by the C side and kernels.cu.
+ *
+ * Addresses are of device memory. `rvi_cuda_cols` is a range of columns of activation rows: `at` is
+ * the first element of row 0. Index lists, positions and page tables lie in the staging area. The
+ * structs have no padding (`zero` fills them up), because lists of commands are compared byte by
+ * byte. */
+#ifndef RVI_BACKEND_CUDA_ARGS_H
+#define RVI_BACKEND_CUDA_ARGS_H
+
+#include <stdint.h>
+
+typedef uint64_t rvi_cuda_at;
+
+typedef struct rvi_cuda_cols {
+    rvi_cuda_at at;
+    int32_t stride, n; /* floats from row to row; columns */
+} rvi_cuda_cols;
+
+typedef struct rvi_cuda_copy_args {
+    rvi_cuda_cols out;
+    rvi_cuda_at from; /* dense rows of out.n floats */
+} rvi_cuda_copy_args;
+
+typedef struct rvi_cuda_norm_args {
+    rvi_cuda_cols out, x;
+    rvi_cuda_at w, b; /* b: layer norms only */
+    int32_t size;     /* columns that are normed together */
+    float eps;
+} rvi_cuda_norm_args;
+
+enum { RVI_CUDA_STORE, RVI_CUDA_ADD, RVI_CUDA_SILU, RVI_CUDA_GELU }; /* silu(w x) * (w2 x) */
+
+/* Weights: a row is the main planes of its blocks, then the heads of its blocks (weights.h). */
+typedef struct rvi_cuda_matmul_args {
+    rvi_cuda_cols out, x;
+    rvi_cuda_at w, w2, bias, bias2; /* 0: none */
+    uint64_t row_bytes, heads;      /* from row to row; from a row's beginning to its heads */
+    int32_t n_out, n_rows, finish, zero;
+} rvi_cuda_matmul_args;
+
+/* Products with weights in panels. */
+typedef struct rvi_cuda_panels {
+    rvi_cuda_at w, bias, out; /* bias: 0: none; out: row 0 */
+    uint64_t panel_bytes;
+    int32_t stride, n_out, type, zero; /* floats from row to row of out; rvi_qtype */
+} rvi_cuda_panels;
+
+typedef struct rvi_cuda_product_args {
+    rvi_cuda_cols x, normed;
+    rvi_cuda_at norm, acts; /* norm: 0: none; acts: prepared rows, see `prepare` of products.cuh */
+    float eps;
+    int32_t n_rows, n_parts, finish;
+    rvi_cuda_panels part[3]; /* SILU, GELU: of the first two one result, at the first's `out` */
+} rvi_cuda_product_args;
+
+typedef struct rvi_cuda_rope_args {
+    rvi_cuda_cols x, angles;
+    int32_t head_size, interleaved;
+} rvi_cuda_rope_args;
+
+/* Where rows find their pages: rows[r] = {first entry of its page table in tables, position}. */
+typedef struct rvi_cuda_kv {
+    rvi_cuda_at data, rows, tables;
+    uint64_t page_bytes, k_bytes, v_bytes;
+    int32_t il, n_kv_heads, head_size, padded, type, zero; /* type: rvi_attn_type */
+} rvi_cuda_kv;
+
+typedef struct rvi_cuda_kv_write_args {
+    rvi_cuda_kv kv;
+    rvi_cuda_cols k, v;
+} rvi_cuda_kv_write_args;
+
+typedef struct rvi_cuda_rope_kv_args {
+    rvi_cuda_kv kv;
+    rvi_cuda_cols x, angles, v; /* x: queries, then keys */
+    int32_t interleaved, zero;
+} rvi_cuda_rope_kv_args;
+
+typedef struct rvi_cuda_attention_args {
+    rvi_cuda_kv kv;
+    rvi_cuda_cols out, q;
+    rvi_cuda_at parts; /* [row][head][n_parts][padded + 2] */
+    int32_t n_heads, window, n_parts;
+    float scale, soft_cap;
+    int32_t zero;
+} rvi_cuda_attention_args;
+
+typedef struct rvi_cuda_pair_args { /* out = x (op) y */
+    rvi_cuda_cols out, x, y;
+    int32_t kind;
+    float value;
+} rvi_cuda_pair_args;
+
+typedef struct rvi_cuda_gather_args {
+    rvi_cuda_cols out, x;
+    rvi_cuda_at from;
+} rvi_cuda_gather_args;
+
+typedef struct rvi_cuda_lora_args {
+    rvi_cuda_cols out, x;
+    rvi_cuda_at a, b, rows, low; /* low: RVI_CUDA_LOW floats a row */
+    int32_t rank;
+    float scale;
+} rvi_cuda_lora_args;
+
+enum {
+    RVI_CUDA_LOW = 1024,    /* the largest rank */
+    RVI_CUDA_CHUNK = 256,   /* keys whose softmax has one maximum */
+    RVI_CUDA_PAGE = 32,     /* positions of a KV page */
+    RVI_CUDA_THREADS = 256, /* of a block, but for attention: */
+    RVI_CUDA_ATTENTION = 128,
+    RVI_CUDA_MAX_HEAD = 512, /* head size */
+    RVI_CUDA_UNIT = 32,      /* weights that a lane decodes at a time */
+    RVI_CUDA_PANEL = 8,      /* outputs */
+    RVI_CUDA_SEGMENTS = 32,  /* of the units of a row, see products.cuh */
+    RVI_CUDA_STAGED = 32768, /* activations of one row that fit a block's shared memory */
+};
+
+#endif

@@ -1,0 +1,273 @@
+/* KV pages in device memory, and attention over them. */
+#include <string.h>
+
+#include "backend/cuda/cuda.h"
+#include "base/mem.h"
+#include "kernels/kernels.h"
+
+_Static_assert((int)RVI_PAGE_TOKENS == (int)RVI_CUDA_PAGE, "a page is a page");
+
+/* Pages lie as they do in host memory (kernels.h): a page's bytes are the same everywhere. */
+struct rvi_kv_store {
+    rvi_kv_spec spec;
+    rvi_attn_type type;
+    rvi_cuda_at data, parts;
+    size_t page_bytes, k_bytes, v_bytes, padded;
+};
+
+rv_status rvi_cuda_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec *spec,
+                          rv_error *err)
+{
+    rvi_cuda *c = rvi_cuda_of(be);
+    *out = NULL;
+    if (spec->head_size > RVI_CUDA_MAX_HEAD)
+        return rvi_error(err, RV_E_UNSUPPORTED,
+                         "heads of %d elements are too large for the CUDA device (at most %d)",
+                         spec->head_size, RVI_CUDA_MAX_HEAD);
+    rvi_kv_store *kv = rvi_zalloc(sizeof *kv);
+    if (!kv) return rvi_nomem(err, "KV store");
+    size_t size = (size_t)spec->head_size, n_pages = (size_t)RVI_MAX(spec->n_pages, 1);
+    kv->spec = *spec;
+    kv->type = spec->type == RV_KV_F32  ? RVI_ATTN_F32
+               : spec->type == RV_KV_Q8 ? RVI_ATTN_Q8
+                                        : RVI_ATTN_F16;
+    kv->k_bytes = rvi_attn_k_bytes(kv->type, size);
+    kv->v_bytes = rvi_attn_v_bytes(kv->type, size);
+    kv->padded = rvi_attn_padded(size);
+    kv->page_bytes =
+        (kv->k_bytes + kv->v_bytes) * (size_t)spec->n_kv_heads * (size_t)spec->n_layers;
+    rv_status st =
+        kv->page_bytes > PTRDIFF_MAX / n_pages
+            ? rvi_error(err, RV_E_NOMEM, "a KV cache of %d pages is too large", spec->n_pages)
+            : rvi_cuda_alloc(c, &kv->data, kv->page_bytes * n_pages, "the KV cache", err);
+    if (!st)
+        st = rvi_cuda_alloc(c, &kv->parts, RVI_CUDA_PARTS * (kv->padded + 2) * sizeof(float),
+                            "attention scratch", err);
+    if (st) {
+        rvi_cuda_release(c, kv->data);
+        rvi_free(kv);
+        return st;
+    }
+    atomic_fetch_add(&be->memory->kv, kv->page_bytes * (size_t)spec->n_pages);
+    *out = kv;
+    return RV_OK;
+}
+
+void rvi_cuda_kv_free(rvi_backend *be, rvi_kv_store *kv)
+{
+    if (!kv) return;
+    rvi_cuda_release(rvi_cuda_of(be), kv->data);
+    rvi_cuda_release(rvi_cuda_of(be), kv->parts);
+    atomic_fetch_sub(&be->memory->kv, kv->page_bytes * (size_t)kv->spec.n_pages);
+    rvi_free(kv);
+}
+
+size_t rvi_cuda_kv_page_bytes(const rvi_kv_store *kv)
+{
+    return kv->page_bytes;
+}
+
+static rvi_cuda_at page_at(const rvi_kv_store *kv, int32_t page)
+{
+    return kv->data + (rvi_cuda_at)page * kv->page_bytes;
+}
+
+/* Behind everything that was asked for before; false: the device failed. */
+static bool begin_copy(rvi_cuda *c)
+{
+    rvi_cuda_submit(&c->be);
+    return !atomic_load(&c->failed) &&
+           !rvi_cuda_fails(c, c->cu.context_use(c->context), "using the device");
+}
+
+void rvi_cuda_kv_copy_page(rvi_backend *be, rvi_kv_store *kv, int32_t to, int32_t from)
+{
+    rvi_cuda *c = rvi_cuda_of(be);
+    if (begin_copy(c))
+        rvi_cuda_fails(
+            c, c->cu.copy_within(page_at(kv, to), page_at(kv, from), kv->page_bytes, c->stream),
+            "copying a KV page");
+}
+
+void rvi_cuda_kv_read_page(rvi_backend *be, const rvi_kv_store *kv, int32_t page, void *to)
+{
+    rvi_cuda *c = rvi_cuda_of(be);
+    memset(to, 0, kv->page_bytes);
+    if (!begin_copy(c)) return;
+    rvi_cu_result r = c->cu.copy_out(to, page_at(kv, page), kv->page_bytes, c->stream);
+    rvi_cuda_fails(c, r ? r : c->cu.stream_wait(c->stream), "reading a KV page");
+}
+
+void rvi_cuda_kv_write_page(rvi_backend *be, rvi_kv_store *kv, int32_t page, const void *from)
+{
+    rvi_cuda *c = rvi_cuda_of(be);
+    if (!begin_copy(c)) return;
+    rvi_cu_result r = c->cu.copy_in(page_at(kv, page), from, kv->page_bytes, c->stream);
+    rvi_cuda_fails(c, r ? r : c->cu.stream_wait(c->stream), "writing a KV page");
+}
+
+/* ---- where rows find their pages ---- */
+
+static int pages_of(const rvi_kv_row *row)
+{
+    return row->pos / RVI_PAGE_TOKENS + 1;
+}
+
+/* The longest run of rows from `rows` on that fits a staging area of `room` bytes, one at least;
+ * the number of its page numbers. Neighbours of one sequence share a table. */
+static int fitting(const rvi_kv_row *rows, int n_rows, size_t room, size_t *n_pages)
+{
+    size_t before = 0, longest = 0; /* pages of finished tables; of the open one */
+    int n = 0;
+    for (; n < n_rows; n++) {
+        if (n && rows[n].pages != rows[n - 1].pages) {
+            before += longest;
+            longest = 0;
+        }
+        size_t now = RVI_MAX(longest, (size_t)pages_of(&rows[n]));
+        if (n && ((size_t)n + 1) * 8 + (before + now) * 4 > room) break;
+        longest = now;
+    }
+    *n_pages = before + longest;
+    return n;
+}
+
+static void fill_places(int32_t *to, const rvi_kv_row *rows, int n)
+{
+    int32_t *tables = to + 2 * n, end = 0;
+    for (int r = 0, first = 0, longest = 0; r < n; r++) {
+        if (r == 0 || rows[r].pages != rows[r - 1].pages) {
+            first = end;
+            longest = 0;
+        }
+        to[2 * r] = first;
+        to[2 * r + 1] = rows[r].pos;
+        int pages = pages_of(&rows[r]);
+        if (pages <= longest) continue;
+        memcpy(tables + first + longest, rows[r].pages + longest,
+               (size_t)(pages - longest) * sizeof *tables);
+        longest = pages;
+        end = first + pages;
+    }
+}
+
+/* Positions and tables of the first rows, as many as fit; how many: the return value. They are
+ * staged once for all layers of a list. */
+static int place(rvi_cuda *c, const rvi_kv_row *rows, int n_rows, rvi_cuda_kv *kv)
+{
+    if (rvi_cuda_is_nearly_full(c)) rvi_cuda_submit(&c->be);
+    rvi_cuda_placed *p = NULL;
+    for (int i = 0; i < c->n_placed && !p; i++)
+        if (c->placed[i].rows == rows && c->placed[i].n_rows <= n_rows) p = &c->placed[i];
+    if (!p) {
+        size_t n_pages;
+        int n = fitting(rows, n_rows, c->max_staged / 2, &n_pages);
+        void *host;
+        rvi_cuda_at at =
+            rvi_cuda_stage(c, (size_t)n * 2 * sizeof(int32_t) + n_pages * sizeof(int32_t), &host);
+        if (!at) return 0;
+        fill_places(host, rows, n);
+        if (c->n_placed == RVI_CUDA_PLACED) c->n_placed = 0;
+        p = &c->placed[c->n_placed++];
+        *p = (rvi_cuda_placed){rows, n, at, at + (rvi_cuda_at)n * 2 * sizeof(int32_t)};
+    }
+    kv->rows = p->at;
+    kv->tables = p->tables;
+    return p->n_rows;
+}
+
+static rvi_cuda_kv kv_args(const rvi_kv_store *kv, int il)
+{
+    return (rvi_cuda_kv){.data = kv->data,
+                         .page_bytes = kv->page_bytes,
+                         .k_bytes = kv->k_bytes,
+                         .v_bytes = kv->v_bytes,
+                         .il = il,
+                         .n_kv_heads = kv->spec.n_kv_heads,
+                         .head_size = kv->spec.head_size,
+                         .padded = (int32_t)kv->padded,
+                         .type = (int32_t)kv->type};
+}
+
+static rvi_cuda_cols cols_from(rvi_cols c, int row)
+{
+    rvi_cuda_cols x = rvi_cuda_cols_of(c);
+    x.at += (rvi_cuda_at)row * (rvi_cuda_at)x.stride * sizeof(float);
+    return x;
+}
+
+/* Where the last command turns these keys, it becomes one that writes them too. */
+static bool join_rope(rvi_cuda *c, const rvi_cuda_kv_write_args *w, int n_rows)
+{
+    rvi_cuda_command *last = c->n_commands ? &c->commands[c->n_commands - 1] : NULL;
+    rvi_cuda_rope_args rope;
+    if (!last || last->kernel != RVI_CUDA_rope) return false;
+    memcpy(&rope, last->args, sizeof rope);
+    if (rope.x.at + (rvi_cuda_at)rope.x.n * sizeof(float) !=
+            w->k.at + (rvi_cuda_at)w->k.n * sizeof(float) ||
+        rope.x.stride != w->k.stride || rope.head_size != w->kv.head_size ||
+        last->grid[0] != (uint32_t)n_rows)
+        return false;
+    rvi_cuda_rope_kv_args a = {.kv = w->kv,
+                               .x = rope.x,
+                               .angles = rope.angles,
+                               .v = w->v,
+                               .interleaved = rope.interleaved};
+    c->n_commands--;
+    rvi_cuda_add(c, RVI_CUDA_rope_kv,
+                 (uint32_t[]){(uint32_t)n_rows, (uint32_t)(a.x.n / a.kv.head_size), 1},
+                 RVI_CUDA_ATTENTION, &a, sizeof a);
+    return true;
+}
+
+void rvi_cuda_kv_write(rvi_backend *be, rvi_kv_store *kv, int il, rvi_cols k, rvi_cols v,
+                       const rvi_kv_row *rows, int n_rows)
+{
+    rvi_cuda *c = rvi_cuda_of(be);
+    if (rvi_cuda_is_idle(c)) return;
+    for (int at = 0, n; at < n_rows; at += n) {
+        rvi_cuda_kv_write_args a = {kv_args(kv, il), cols_from(k, at), cols_from(v, at)};
+        if (!(n = place(c, rows + at, n_rows - at, &a.kv))) return;
+        if (n == n_rows && join_rope(c, &a, n)) return;
+        uint32_t grid[] = {(uint32_t)n, (uint32_t)kv->spec.n_kv_heads, 1};
+        rvi_cuda_add(c, RVI_CUDA_kv_write, grid, RVI_CUDA_ATTENTION, &a, sizeof a);
+    }
+}
+
+/* Chunks of keys that get a block of their own, for each row: a power of two, so that the list of
+ * the next token is mostly the same; 0: a block takes a row. */
+static int parts_for(const rvi_attention *a, const rvi_kv_row *rows, int n_rows)
+{
+    int most = 1, parts = 1;
+    for (int r = 0; r < n_rows; r++) {
+        int first = a->window && rows[r].pos >= a->window ? rows[r].pos - a->window + 1 : 0;
+        most = RVI_MAX(most, rows[r].pos / RVI_CUDA_CHUNK - first / RVI_CUDA_CHUNK + 1);
+    }
+    if (most == 1) return 0;
+    while (parts < most) parts *= 2;
+    return (int64_t)n_rows * a->n_heads * parts <= RVI_CUDA_PARTS ? parts : 0;
+}
+
+void rvi_cuda_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_store *kv, int il,
+                        const rvi_attention *a, const rvi_kv_row *rows, int n_rows)
+{
+    rvi_cuda *c = rvi_cuda_of(be);
+    if (rvi_cuda_is_idle(c)) return;
+    for (int at = 0, n; at < n_rows; at += n) {
+        rvi_cuda_attention_args args = {.kv = kv_args(kv, il),
+                                        .out = cols_from(out, at),
+                                        .q = cols_from(q, at),
+                                        .parts = kv->parts,
+                                        .n_heads = a->n_heads,
+                                        .window = a->window,
+                                        .scale = a->scale,
+                                        .soft_cap = a->soft_cap};
+        if (!(n = place(c, rows + at, n_rows - at, &args.kv))) return;
+        args.n_parts = parts_for(a, rows + at, n);
+        uint32_t grid[] = {(uint32_t)a->n_heads, (uint32_t)n, (uint32_t)RVI_MAX(args.n_parts, 1)};
+        rvi_cuda_add(c, RVI_CUDA_attention, grid, RVI_CUDA_ATTENTION, &args, sizeof args);
+        grid[2] = 1;
+        if (args.n_parts)
+            rvi_cuda_add(c, RVI_CUDA_attention_merge, grid, RVI_CUDA_ATTENTION, &args, sizeof args);
+    }
+}

@@ -1,0 +1,204 @@
+/* cuda.h - what the files of the CUDA backend share.
+ *
+ * Memory. Weights, KV pages, activations and scratch lie on the device from the moment they are
+ * made; a step allocates nothing. What the host brings to a step (embeddings, angles, positions,
+ * page tables, lists of rows) is written to the staging area, in pinned memory, and copied to the
+ * device at once.
+ *
+ * Commands. A compute op appends launches to a list and returns. submit copies the staging area and
+ * starts the list; a list that comes again (decoding: the same launches, other data) is made into a
+ * graph, which starts at once.
+ *
+ * Failure. Compute ops cannot fail; what the device reports stays in `failed`, no further work is
+ * started, results read as NaN, and `check` says what happened. */
+#ifndef RVI_BACKEND_CUDA_CUDA_H
+#define RVI_BACKEND_CUDA_CUDA_H
+
+#include "backend/backend.h"
+#include "backend/cuda/args.h"
+#include "backend/cuda/driver.h"
+#include "backend/cuda/image.h"
+#include "backend/cuda/weights.h"
+#include "base/pool.h"
+
+/* ---- kernels by number: the names of kernels.cu ---- */
+
+#define RVI_CUDA_PLAIN_KERNELS(X)                                                                  \
+    X(rows_copy)                                                                                   \
+    X(gather)                                                                                      \
+    X(rms_norm)                                                                                    \
+    X(layer_norm)                                                                                  \
+    X(rope)                                                                                        \
+    X(glu)                                                                                         \
+    X(act)                                                                                         \
+    X(add)                                                                                         \
+    X(soft_cap)                                                                                    \
+    X(lora_down)                                                                                   \
+    X(lora_up)                                                                                     \
+    X(kv_write)                                                                                    \
+    X(rope_kv)                                                                                     \
+    X(prepare)                                                                                     \
+    X(product_row)                                                                                 \
+    X(product_tiles_1)                                                                             \
+    X(product_tiles_4)                                                                             \
+    X(attention)                                                                                   \
+    X(attention_merge)
+
+typedef enum rvi_cuda_kernel {
+#define X(name) RVI_CUDA_##name,
+    RVI_CUDA_PLAIN_KERNELS(X)
+#undef X
+#define X(name, weights, before, main, after)                                                      \
+    RVI_CUDA_matmul_##name##_1, RVI_CUDA_matmul_##name##_4,
+        RVI_CUDA_TYPES(X)
+#undef X
+            RVI_CUDA_KERNELS
+} rvi_cuda_kernel;
+
+/* ---- objects ---- */
+
+struct rvi_tensor {
+    rvi_qtype type;         /* F32 for vectors and activation rows */
+    int n_rows, n_cols;     /* matrix: n_out, n_in; vector: 1, n */
+    rvi_cuda_at at;         /* floats; or a packed weight; 0: not on the device */
+    size_t bytes;           /* at `at`, where they are the tensor's own; 0: a pack's */
+    atomic_size_t *counted; /* where they are counted */
+    const uint8_t *data;    /* a weight's bytes in its file, or NULL */
+    bool mapped;
+    bool panels;             /* the packed weight is in panels of row_bytes */
+    size_t row_bytes, heads; /* of a packed weight, see rvi_cuda_matmul_args */
+};
+
+typedef struct rvi_cuda_command {
+    rvi_cuda_kernel kernel;
+    uint32_t grid[3], threads;
+    _Alignas(8) unsigned char args[256];
+} rvi_cuda_command;
+
+typedef struct rvi_cuda_graph {
+    rvi_cuda_command *commands;
+    int n;
+    uint64_t hash;
+    rvi_cu_exec *exec;
+    uint64_t used; /* when; by the number of lists */
+} rvi_cuda_graph;
+
+/* Rows whose positions and page tables are in the staging area since the last submit. */
+typedef struct rvi_cuda_placed {
+    const rvi_kv_row *rows;
+    int n_rows;
+    rvi_cuda_at at, tables;
+} rvi_cuda_placed;
+
+enum {
+    RVI_CUDA_COMMANDS = 4096,
+    RVI_CUDA_GRAPHS = 24,
+    RVI_CUDA_SEEN = 64,
+    RVI_CUDA_PLACED = 4,
+    RVI_CUDA_PARTS = 1 << 14, /* results of (row, head, chunk) that can wait to be merged */
+};
+
+typedef struct rvi_cuda {
+    rvi_backend be; /* first */
+    rvi_pool *pool;
+    rvi_cu_driver cu;
+    rvi_cu_device device;
+    rvi_cu_context *context;
+    rvi_cu_module *module;
+    rvi_cu_function *functions[RVI_CUDA_KERNELS];
+    rvi_cu_stream *stream, *copies; /* compute; uploads of other threads */
+    bool exact;
+    bool early;            /* launches may overlap, see `begin` of kernels.cu */
+    int n_blocks;          /* of product_row that the device runs at a time */
+    atomic_int failed;     /* the first rvi_cu_result that was not 0 */
+    const char *failed_in; /* what was being done then */
+
+    rvi_cuda_command *commands; /* the list */
+    int n_commands;
+    uint8_t *staged[2];      /* pinned; one is filled while the other is copied */
+    rvi_cu_event *copied[2]; /* the copy of staged[i] is done */
+    rvi_cuda_at staging;     /* on the device */
+    size_t n_staged, max_staged;
+    int filling; /* which of the two */
+    rvi_cuda_placed placed[RVI_CUDA_PLACED];
+    int n_placed;
+
+    rvi_cuda_graph graphs[RVI_CUDA_GRAPHS];
+    uint64_t seen[RVI_CUDA_SEEN], n_lists; /* hashes of lists that had no graph */
+
+    rvi_cuda_at low;  /* of adapters, see rvi_cuda_lora_args */
+    rvi_cuda_at acts; /* prepared rows, see rvi_cuda_product_args */
+    int max_rows;
+    size_t counted_scratch;
+} rvi_cuda;
+
+static inline rvi_cuda *rvi_cuda_of(rvi_backend *be)
+{
+    return (rvi_cuda *)be;
+}
+
+static inline rvi_cuda_cols rvi_cuda_cols_of(rvi_cols c)
+{
+    return (rvi_cuda_cols){c.t->at + (rvi_cuda_at)c.first * sizeof(float), c.t->n_cols, c.n};
+}
+
+/* list.c */
+/* Records the first failure. Returns whether r is one. */
+bool rvi_cuda_fails(rvi_cuda *c, rvi_cu_result r, const char *doing);
+bool rvi_cuda_is_idle(rvi_cuda *c); /* failed or stopped: work is not to be started */
+rv_status rvi_cuda_list_new(rvi_cuda *c, rv_error *err);
+void rvi_cuda_list_free(rvi_cuda *c);
+/* Staging for lists of n_rows rows of n_cols columns. */
+rv_status rvi_cuda_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned types, rv_error *err);
+/* Room in the staging area: *host is to be filled before the next call, and the commands that read
+ * it are added before that too. 0: more than was reserved, which counts as a failure. */
+rvi_cuda_at rvi_cuda_stage(rvi_cuda *c, size_t bytes, void **host);
+bool rvi_cuda_is_nearly_full(const rvi_cuda *c);
+void rvi_cuda_add(rvi_cuda *c, rvi_cuda_kernel k, const uint32_t grid[3], uint32_t threads,
+                  const void *args, size_t size);
+void rvi_cuda_submit(rvi_backend *be);
+rv_status rvi_cuda_check(rvi_backend *be, rv_error *err);
+/* Device memory, or a message that says how much is missing. */
+rv_status rvi_cuda_alloc(rvi_cuda *c, rvi_cuda_at *out, size_t bytes, const char *what,
+                         rv_error *err);
+void rvi_cuda_release(rvi_cuda *c, rvi_cuda_at at); /* accepts 0 */
+
+/* tensors.c */
+rv_status rvi_cuda_weight_new(rvi_backend *be, rvi_tensor **out, const rvi_tensor_view *view,
+                              rv_error *err);
+rv_status rvi_cuda_floats_new(rvi_backend *be, rvi_tensor **out, const rvi_tensor_view *view,
+                              float offset, rv_error *err);
+rv_status rvi_cuda_rows_new(rvi_backend *be, rvi_tensor **out, int n_rows, int n_cols,
+                            rv_error *err);
+void rvi_cuda_tensor_free(rvi_backend *be, rvi_tensor *t);
+size_t rvi_cuda_pack_bytes(rvi_backend *be, const rvi_tensor *t);
+rv_status rvi_cuda_pack_new(rvi_backend *be, rvi_pack **out, size_t bytes, rv_error *err);
+void rvi_cuda_pack(rvi_backend *be, rvi_pack *p, rvi_tensor *t);
+void rvi_cuda_pack_free(rvi_backend *be, rvi_pack *p);
+void rvi_cuda_rows_write(rvi_backend *be, rvi_cols dst, int row, const float *src);
+void rvi_cuda_rows_read(rvi_backend *be, rvi_cols src, int row, float *dst);
+void rvi_cuda_fetch(rvi_backend *be, rvi_cols src, int n_rows, float *dst);
+void *rvi_cuda_host_new(rvi_backend *be, size_t bytes);
+void rvi_cuda_host_free(rvi_backend *be, void *p);
+void rvi_cuda_embed(rvi_backend *be, rvi_cols out, const rvi_tensor *table, const int32_t *ids,
+                    int n_rows, float scale);
+
+/* panels.c */
+bool rvi_cuda_has_panels(const rvi_cuda *c, const rvi_tensor *t);
+size_t rvi_cuda_panel_bytes(const rvi_tensor *t);
+void rvi_cuda_put_panel(const rvi_tensor *t, int panel, uint8_t *to);
+
+/* attention.c */
+rv_status rvi_cuda_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec *spec,
+                          rv_error *err);
+void rvi_cuda_kv_free(rvi_backend *be, rvi_kv_store *kv);
+void rvi_cuda_kv_copy_page(rvi_backend *be, rvi_kv_store *kv, int32_t to, int32_t from);
+size_t rvi_cuda_kv_page_bytes(const rvi_kv_store *kv);
+void rvi_cuda_kv_read_page(rvi_backend *be, const rvi_kv_store *kv, int32_t page, void *to);
+void rvi_cuda_kv_write_page(rvi_backend *be, rvi_kv_store *kv, int32_t page, const void *from);
+void rvi_cuda_kv_write(rvi_backend *be, rvi_kv_store *kv, int il, rvi_cols k, rvi_cols v,
+                       const rvi_kv_row *rows, int n_rows);
+void rvi_cuda_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_store *kv, int il,
+                        const rvi_attention *a, const rvi_kv_row *rows, int n_rows);
+
+#endif

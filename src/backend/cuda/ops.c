@@ -1,0 +1,447 @@
+/* The CUDA backend: opening the device, and the ops that are one launch each. */
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/cuda/cuda.h"
+#include "base/mem.h"
+
+/* ---- ops ---- */
+
+enum { MAX_BLOCKS = 64 }; /* of a row, for element by element ops */
+
+/* One launch over rows and blocks of columns. */
+static void over_elements(rvi_backend *be, rvi_cuda_kernel k, const void *args, size_t size,
+                          int n_rows, int n_cols)
+{
+    int blocks = (n_cols + RVI_CUDA_THREADS - 1) / RVI_CUDA_THREADS;
+    uint32_t grid[] = {(uint32_t)n_rows, (uint32_t)RVI_MIN(RVI_MAX(blocks, 1), MAX_BLOCKS), 1};
+    if (n_rows > 0) rvi_cuda_add(rvi_cuda_of(be), k, grid, RVI_CUDA_THREADS, args, size);
+}
+
+static void norm(rvi_backend *be, rvi_cuda_kernel k, rvi_cols out, rvi_cols x, const rvi_tensor *w,
+                 const rvi_tensor *b, int size, int n_rows, float eps)
+{
+    rvi_cuda_norm_args a = {
+        rvi_cuda_cols_of(out), rvi_cuda_cols_of(x), w->at, b ? b->at : 0, size, eps};
+    uint32_t grid[] = {(uint32_t)n_rows, (uint32_t)(x.n / size), 1};
+    if (n_rows > 0) rvi_cuda_add(rvi_cuda_of(be), k, grid, RVI_CUDA_THREADS, &a, sizeof a);
+}
+
+static void rms_norm(rvi_backend *be, rvi_cols out, rvi_cols x, const rvi_tensor *w, int n_rows,
+                     float eps)
+{
+    norm(be, RVI_CUDA_rms_norm, out, x, w, NULL, x.n, n_rows, eps);
+}
+
+static void layer_norm(rvi_backend *be, rvi_cols out, rvi_cols x, const rvi_tensor *w,
+                       const rvi_tensor *b, int n_rows, float eps)
+{
+    norm(be, RVI_CUDA_layer_norm, out, x, w, b, x.n, n_rows, eps);
+}
+
+static void head_norm(rvi_backend *be, rvi_cols x, const rvi_tensor *w, int n_rows, float eps)
+{
+    norm(be, RVI_CUDA_rms_norm, x, x, w, NULL, w->n_cols, n_rows, eps);
+}
+
+static void rope(rvi_backend *be, rvi_cols x, int head_size, rvi_cols angles, bool interleaved,
+                 int n_rows)
+{
+    rvi_cuda_rope_args a = {rvi_cuda_cols_of(x), rvi_cuda_cols_of(angles), head_size, interleaved};
+    over_elements(be, RVI_CUDA_rope, &a, sizeof a, n_rows, x.n / head_size * (angles.n / 2));
+}
+
+static void glu(rvi_backend *be, rvi_cols out, rvi_cols gate, rvi_cols up, rvi_glu kind, int n_rows)
+{
+    rvi_cuda_pair_args a = {rvi_cuda_cols_of(out), rvi_cuda_cols_of(gate), rvi_cuda_cols_of(up),
+                            (int32_t)kind, 0};
+    over_elements(be, RVI_CUDA_glu, &a, sizeof a, n_rows, out.n);
+}
+
+static void act(rvi_backend *be, rvi_cols x, rvi_act kind, int n_rows)
+{
+    rvi_cuda_pair_args a = {.x = rvi_cuda_cols_of(x), .kind = (int32_t)kind};
+    over_elements(be, RVI_CUDA_act, &a, sizeof a, n_rows, x.n);
+}
+
+static void add(rvi_backend *be, rvi_cols x, rvi_cols y, int n_rows)
+{
+    rvi_cuda_pair_args a = {.x = rvi_cuda_cols_of(x), .y = rvi_cuda_cols_of(y)};
+    over_elements(be, RVI_CUDA_add, &a, sizeof a, n_rows, x.n);
+}
+
+static void soft_cap(rvi_backend *be, rvi_cols x, float cap, int n_rows)
+{
+    rvi_cuda_pair_args a = {.x = rvi_cuda_cols_of(x), .value = cap};
+    over_elements(be, RVI_CUDA_soft_cap, &a, sizeof a, n_rows, x.n);
+}
+
+/* A list of row numbers in the staging area; 0: the device failed. */
+static rvi_cuda_at stage_rows(rvi_cuda *c, const int32_t *rows, int n_rows)
+{
+    void *host;
+    rvi_cuda_at at = rvi_cuda_stage(c, (size_t)n_rows * sizeof *rows, &host);
+    if (at) memcpy(host, rows, (size_t)n_rows * sizeof *rows);
+    return at;
+}
+
+static void gather(rvi_backend *be, rvi_cols out, rvi_cols x, const int32_t *from, int n_rows)
+{
+    rvi_cuda *c = rvi_cuda_of(be);
+    if (n_rows < 1 || rvi_cuda_is_idle(c)) return;
+    rvi_cuda_gather_args a = {rvi_cuda_cols_of(out), rvi_cuda_cols_of(x),
+                              stage_rows(c, from, n_rows)};
+    if (a.from)
+        rvi_cuda_add(c, RVI_CUDA_gather, (uint32_t[]){(uint32_t)n_rows, 1, 1}, RVI_CUDA_THREADS, &a,
+                     sizeof a);
+}
+
+static uint32_t warps_for(int outputs)
+{
+    enum { WARPS = RVI_CUDA_THREADS / 32 };
+    return (uint32_t)((outputs + WARPS - 1) / WARPS);
+}
+
+static void add_product(rvi_backend *be, rvi_cols out, rvi_cols x, const rvi_tensor *a,
+                        const rvi_tensor *b, float scale, const int32_t *rows, int n_rows)
+{
+    rvi_cuda *c = rvi_cuda_of(be);
+    if (n_rows < 1 || rvi_cuda_is_idle(c)) return;
+    rvi_cuda_lora_args l = {rvi_cuda_cols_of(out),
+                            rvi_cuda_cols_of(x),
+                            a->at,
+                            b->at,
+                            stage_rows(c, rows, n_rows),
+                            c->low,
+                            a->n_rows,
+                            scale};
+    if (!l.rows) return;
+    rvi_cuda_add(c, RVI_CUDA_lora_down, (uint32_t[]){warps_for(l.rank), (uint32_t)n_rows, 1},
+                 RVI_CUDA_THREADS, &l, sizeof l);
+    rvi_cuda_add(c, RVI_CUDA_lora_up, (uint32_t[]){warps_for(out.n), (uint32_t)n_rows, 1},
+                 RVI_CUDA_THREADS, &l, sizeof l);
+}
+
+static void lora(rvi_backend *be, rvi_cols x, const rvi_lora_group *groups, int n_groups)
+{
+    for (const rvi_lora_group *g = groups; g < groups + n_groups; g++)
+        for (const rvi_lora_product *p = g->products; p < g->products + g->n_products; p++)
+            add_product(be, p->out, x, p->a, p->b, p->scale, g->rows, g->n_rows);
+}
+
+/* The kernels read B as it is. */
+static rv_status lora_pack(rvi_backend *be, rvi_tensor *b, rv_error *err)
+{
+    (void)be;
+    (void)b;
+    (void)err;
+    return RV_OK;
+}
+
+/* ---- products ---- */
+
+static void product(rvi_backend *be, rvi_qtype type, const rvi_cuda_matmul_args *a)
+{
+    enum { TOGETHER = 4 }; /* rows that share each decoded weight */
+    bool few = a->n_rows < TOGETHER;
+    rvi_cuda_kernel k = RVI_CUDA_matmul_F32_1 + 2 * (rvi_cuda_kernel)type + !few;
+    int rows = few ? a->n_rows : (a->n_rows + TOGETHER - 1) / TOGETHER;
+    rvi_cuda_add(rvi_cuda_of(be), k, (uint32_t[]){warps_for(a->n_out), (uint32_t)rows, 1},
+                 RVI_CUDA_THREADS, a, sizeof *a);
+}
+
+static rvi_cuda_matmul_args args_of(const rvi_matmul *m, const rvi_part *p)
+{
+    return (rvi_cuda_matmul_args){.out = m->add_to.t  ? rvi_cuda_cols_of(m->add_to)
+                                         : m->gated.t ? rvi_cuda_cols_of(m->gated)
+                                                      : rvi_cuda_cols_of(p->out),
+                                  .x = rvi_cuda_cols_of(m->norm ? m->normed : m->x),
+                                  .w = p->w->at,
+                                  .bias = p->bias ? p->bias->at : 0,
+                                  .row_bytes = p->w->row_bytes,
+                                  .heads = p->w->heads,
+                                  .n_out = p->w->n_rows,
+                                  .n_rows = m->n_rows,
+                                  .finish = m->add_to.t ? RVI_CUDA_ADD : RVI_CUDA_STORE};
+}
+
+static rvi_cuda_panels panels_of(const rvi_part *p, rvi_cols out)
+{
+    rvi_cuda_cols to = rvi_cuda_cols_of(out);
+    return (rvi_cuda_panels){.w = p->w->at,
+                             .bias = p->bias ? p->bias->at : 0,
+                             .out = to.at,
+                             .panel_bytes = p->w->row_bytes,
+                             .stride = to.stride,
+                             .n_out = p->w->n_rows,
+                             .type = (int32_t)p->w->type};
+}
+
+/* Parts in panels that take the same prepared activations. */
+static void panel_product(rvi_backend *be, const rvi_matmul *m)
+{
+    enum { FEW = 8, MANY = 32 }; /* rows of a tile */
+    rvi_cuda *c = rvi_cuda_of(be);
+    rvi_cuda_product_args a = {.x = rvi_cuda_cols_of(m->x),
+                               .normed = rvi_cuda_cols_of(m->norm ? m->normed : m->x),
+                               .norm = m->norm ? m->norm->at : 0,
+                               .acts = c->acts,
+                               .eps = m->eps,
+                               .n_rows = m->n_rows,
+                               .n_parts = m->n_parts,
+                               .finish = m->add_to.t              ? RVI_CUDA_ADD
+                                         : !m->gated.t            ? RVI_CUDA_STORE
+                                         : m->glu == RVI_GLU_SILU ? RVI_CUDA_SILU
+                                                                  : RVI_CUDA_GELU};
+    int panels = 0, pairs = 0;
+    for (int i = 0; i < m->n_parts; i++) {
+        a.part[i] = panels_of(&m->part[i], m->add_to.t  ? m->add_to
+                                           : m->gated.t ? m->gated
+                                                        : m->part[i].out);
+        int n = (a.part[i].n_out + RVI_CUDA_PANEL - 1) / RVI_CUDA_PANEL;
+        if (i && m->gated.t) continue;
+        panels += n;
+        pairs += (n + 1) / 2;
+    }
+    if (m->n_rows == 1 && m->part[0].w->type != RVI_BF16 && m->x.n <= RVI_CUDA_STAGED) {
+        rvi_cuda_add(c, RVI_CUDA_product_row,
+                     (uint32_t[]){(uint32_t)RVI_MIN(panels, c->n_blocks), 1, 1}, RVI_CUDA_THREADS,
+                     &a, sizeof a);
+        return;
+    }
+    rvi_cuda_add(c, RVI_CUDA_prepare, (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, RVI_CUDA_THREADS, &a,
+                 sizeof a);
+    int rows = m->n_rows <= FEW ? FEW : MANY;
+    rvi_cuda_add(c, rows == FEW ? RVI_CUDA_product_tiles_1 : RVI_CUDA_product_tiles_4,
+                 (uint32_t[]){(uint32_t)((m->n_rows + rows - 1) / rows), (uint32_t)pairs, 1},
+                 RVI_CUDA_THREADS, &a, sizeof a);
+}
+
+/* Do all parts take the same kernel? */
+static bool go_together(const rvi_matmul *m)
+{
+    for (int i = 0; i < m->n_parts; i++)
+        if (!m->part[i].w->panels ||
+            (m->part[i].w->type == RVI_BF16) != (m->part[0].w->type == RVI_BF16))
+            return false;
+    return true;
+}
+
+static void plain_product(rvi_backend *be, const rvi_matmul *m)
+{
+    const rvi_part *gate = &m->part[0], *up = &m->part[1];
+    if (m->norm) rms_norm(be, m->normed, m->x, m->norm, m->n_rows, m->eps);
+    rvi_cuda_matmul_args a = args_of(m, gate);
+    if (m->gated.t) {
+        a.w2 = up->w->at;
+        a.bias2 = up->bias ? up->bias->at : 0;
+        a.finish = m->glu == RVI_GLU_SILU ? RVI_CUDA_SILU : RVI_CUDA_GELU;
+    }
+    product(be, gate->w->type, &a);
+}
+
+static void matmul(rvi_backend *be, const rvi_matmul *m)
+{
+    if (m->n_rows < 1) return;
+    const rvi_part *gate = &m->part[0], *up = &m->part[1];
+    if (go_together(m)) {
+        panel_product(be, m);
+    } else if (m->n_parts == 1 ||
+               (m->gated.t && !gate->w->panels && gate->w->type == up->w->type)) {
+        plain_product(be, m);
+    } else { /* one after the other */
+        rvi_matmul one = *m;
+        one.gated.t = NULL;
+        one.n_parts = 1;
+        for (int i = 0; i < m->n_parts; i++) {
+            one.part[0] = m->part[i];
+            matmul(be, &one);
+        }
+        if (m->gated.t) glu(be, m->gated, gate->out, up->out, m->glu, m->n_rows);
+    }
+}
+
+/* ---- what there is no op for yet ---- */
+
+static rv_status floats_view(rvi_backend *be, rvi_tensor **out, float *data, int n_rows, int n_cols,
+                             rv_error *err)
+{
+    (void)be, (void)data, (void)n_rows, (void)n_cols;
+    *out = NULL;
+    return rvi_error(err, RV_E_UNSUPPORTED, "training on a CUDA device is not possible yet");
+}
+
+static rv_status train_reserve(rvi_backend *be, int n_rows, int n_cols, int n_vocab, rv_error *err)
+{
+    (void)be, (void)n_rows, (void)n_cols, (void)n_vocab;
+    return rvi_error(err, RV_E_UNSUPPORTED, "training on a CUDA device is not possible yet");
+}
+
+/* ---- the object ---- */
+
+static int tensor_rows(const rvi_tensor *t)
+{
+    return t->n_rows;
+}
+
+static int tensor_cols(const rvi_tensor *t)
+{
+    return t->n_cols;
+}
+
+static bool is_exact(const rvi_backend *be)
+{
+    return ((const rvi_cuda *)be)->exact;
+}
+
+static void set_stop(rvi_backend *be, const atomic_bool *stop)
+{
+    be->stop = stop;
+    rvi_pool_set_stop(rvi_cuda_of(be)->pool, stop);
+}
+
+static void share(rvi_backend *be, rvi_task_fn fn, void *ctx, int n_tasks)
+{
+    rvi_pool_run_all(rvi_cuda_of(be)->pool, fn, ctx, n_tasks);
+}
+
+static void run(rvi_backend *be, rvi_task_fn fn, void *ctx, int n_tasks)
+{
+    rvi_pool_run(rvi_cuda_of(be)->pool, fn, ctx, n_tasks);
+}
+
+static void cuda_free(rvi_backend *be)
+{
+    rvi_cuda *c = rvi_cuda_of(be);
+    if (c->context) {
+        (void)c->cu.context_use(c->context);
+        rvi_cuda_list_free(c);
+        if (c->module) (void)c->cu.module_unload(c->module);
+        (void)c->cu.context_use(NULL);
+        (void)c->cu.context_release(c->device);
+    }
+    rvi_cu_driver_close(&c->cu);
+    rvi_pool_free(c->pool);
+    rvi_free(c->be.memory);
+    rvi_free(c);
+}
+
+static const rvi_backend_ops cuda_ops = {
+    .name = "cuda",
+    .free = cuda_free,
+    .weight_new = rvi_cuda_weight_new,
+    .floats_new = rvi_cuda_floats_new,
+    .rows_new = rvi_cuda_rows_new,
+    .tensor_free = rvi_cuda_tensor_free,
+    .pack_bytes = rvi_cuda_pack_bytes,
+    .pack_new = rvi_cuda_pack_new,
+    .pack = rvi_cuda_pack,
+    .pack_free = rvi_cuda_pack_free,
+    .n_rows = tensor_rows,
+    .n_cols = tensor_cols,
+    .rows_write = rvi_cuda_rows_write,
+    .rows_read = rvi_cuda_rows_read,
+    .fetch = rvi_cuda_fetch,
+    .host_new = rvi_cuda_host_new,
+    .host_free = rvi_cuda_host_free,
+    .submit = rvi_cuda_submit,
+    .check = rvi_cuda_check,
+    .reserve = rvi_cuda_reserve,
+    .set_stop = set_stop,
+    .share = share,
+    .kv_new = rvi_cuda_kv_new,
+    .kv_free = rvi_cuda_kv_free,
+    .kv_copy_page = rvi_cuda_kv_copy_page,
+    .kv_page_bytes = rvi_cuda_kv_page_bytes,
+    .kv_read_page = rvi_cuda_kv_read_page,
+    .kv_write_page = rvi_cuda_kv_write_page,
+    .is_exact = is_exact,
+    .kv_write = rvi_cuda_kv_write,
+    .embed = rvi_cuda_embed,
+    .rms_norm = rms_norm,
+    .layer_norm = layer_norm,
+    .head_norm = head_norm,
+    .matmul = matmul,
+    .rope = rope,
+    .attention = rvi_cuda_attention,
+    .glu = glu,
+    .act = act,
+    .add = add,
+    .soft_cap = soft_cap,
+    .gather = gather,
+    .lora = lora,
+    .lora_pack = lora_pack,
+    .floats_view = floats_view,
+    .train_reserve = train_reserve,
+    .run = run,
+};
+
+static const char *const kernel_names[] = {
+#define X(name) #name,
+    RVI_CUDA_PLAIN_KERNELS(X)
+#undef X
+#define X(name, weights, before, main, after) "matmul_" #name "_1", "matmul_" #name "_4",
+        RVI_CUDA_TYPES(X)
+#undef X
+};
+
+static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
+{
+    rvi_cu_result r = c->cu.module_load(&c->module, image);
+    if (r == RVI_CU_NO_BINARY || r == RVI_CU_CANNOT_COMPILE)
+        return rvi_error(err, RV_E_UNSUPPORTED,
+                         "the kernels of this program do not run on this CUDA device (%d)", r);
+    for (int i = 0; !r && i < RVI_CUDA_KERNELS; i++)
+        r = c->cu.module_function(&c->functions[i], c->module, kernel_names[i]);
+    return r ? rvi_cu_error(&c->cu, r, "loading kernels", err) : RV_OK;
+}
+
+static rv_status open_device(rvi_cuda *c, int index, const void *image, rv_error *err)
+{
+    int n = 0;
+    rvi_cu_result r = c->cu.device_count(&n);
+    if (!r && (index < 0 || index >= n))
+        return rvi_error(err, RV_E_CONFIG,
+                         n ? "there is no CUDA device %d: devices 0..%d were found"
+                           : "the CUDA driver finds no device",
+                         index, n - 1);
+    if (!r) r = c->cu.device_get(&c->device, index);
+    if (!r) r = c->cu.context_retain(&c->context, c->device);
+    if (!r) r = c->cu.context_use(c->context);
+    int processors = 0, major = 0;
+    if (!r) r = c->cu.device_attribute(&processors, RVI_CU_PROCESSORS, c->device);
+    if (!r) r = c->cu.device_attribute(&major, RVI_CU_MAJOR, c->device);
+    if (r) return rvi_cu_error(&c->cu, r, "opening the CUDA device", err);
+    c->n_blocks = RVI_MAX(processors, 1) * 4;
+    c->early = major == 9; /* the image has code for it; `begin` is empty in that for others */
+    rv_status st = load_kernels(c, image, err);
+    return st ? st : rvi_cuda_list_new(c, err);
+}
+
+rv_status rvi_backend_cuda_new(rvi_backend **out, const rvi_cuda_options *o, const rvi_log *log,
+                               rv_error *err)
+{
+    *out = NULL;
+    rvi_cuda_image image = {o->image, 0};
+    if (!o->image) image = rvi_cuda_embedded();
+    if (!image.data)
+        return rvi_error(err, RV_E_UNSUPPORTED,
+                         "this program was built without CUDA kernels (make CUDA=1 builds them)");
+    rvi_cuda *c = rvi_zalloc(sizeof *c);
+    rvi_backend_memory *memory = rvi_zalloc(sizeof *memory);
+    if (!c || !memory) {
+        rvi_free(c);
+        rvi_free(memory);
+        return rvi_nomem(err, "CUDA backend");
+    }
+    c->be = (rvi_backend){.ops = &cuda_ops, .log = log, .memory = memory};
+    c->exact = o->exact;
+    rv_status st = rvi_pool_new(&c->pool, o->n_threads, err);
+    if (!st) st = rvi_cu_driver_open(&c->cu, o->driver, image.version, err);
+    if (!st) st = open_device(c, o->device, image.data, err);
+    if (st)
+        cuda_free(&c->be);
+    else
+        *out = &c->be;
+    return st;
+}

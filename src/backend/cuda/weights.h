@@ -1,0 +1,66 @@
+/* weights.h - how weights lie in device memory.
+ *
+ * ---- panels: quantized types and BF16, unless the backend is exact ----
+ *
+ * A unit is 32 weights of a row. 8 outputs are a panel; outputs past the last are zeros. A panel
+ * has planes, one behind the other, each ordered by unit, then by output:
+ *     low     4 bits: byte j has quant j, and quant j + 16 in its upper half; 8 bits: quants 0 ..
+ *             15 of the 8 outputs, then 16 .. 31 of the 8 outputs
+ *     high    5 bits: the fifth of quant 4 t + j is bit 8 j + t of a word, that of 16 + 4 t + j bit
+ *             8 j + 4 + t; 6 bits: two words, for the first and last 16 quants, the upper two of
+ *             quant 4 t + j at bit 8 j + 2 t
+ *     scales  bytes, as RVI_CUDA_QUANTS says
+ *     d       f16 for each unit, or for each 8 of them; where there is an m, d and m
+ * BF16: one plane, ordered by 8 weights, then by output.
+ *
+ * ---- rows: the other types, and all types where the backend is exact ----
+ *
+ * The blocks of the file are cut in two: the main plane, quants whose length is a multiple of 16
+ * bytes, and the head, scales and what else is left, in the file's order. A row has the main planes
+ * of all its blocks, then their heads; both begin at multiples of 16, so that every lane loads 16
+ * bytes of quants at once. F32, F16 and BF16 rows are main planes of 32 weights, the last one
+ * filled up with zeros, and have no heads. The bytes are those of the file, but for padding. */
+#ifndef RVI_BACKEND_CUDA_WEIGHTS_H
+#define RVI_BACKEND_CUDA_WEIGHTS_H
+
+/* name, weights a block, bytes of a block before its main plane, of the main plane, after it */
+#define RVI_CUDA_TYPES(X)                                                                          \
+    X(F32, 32, 0, 128, 0)                                                                          \
+    X(F16, 32, 0, 64, 0)                                                                           \
+    X(BF16, 32, 0, 64, 0)                                                                          \
+    X(Q4_0, 32, 2, 16, 0)                                                                          \
+    X(Q4_1, 32, 4, 16, 0)                                                                          \
+    X(Q5_0, 32, 6, 16, 0)                                                                          \
+    X(Q5_1, 32, 8, 16, 0)                                                                          \
+    X(Q8_0, 32, 2, 32, 0)                                                                          \
+    X(Q2_K, 256, 16, 64, 4)                                                                        \
+    X(Q3_K, 256, 0, 96, 14)                                                                        \
+    X(Q4_K, 256, 16, 128, 0)                                                                       \
+    X(Q5_K, 256, 16, 160, 0)                                                                       \
+    X(Q6_K, 256, 0, 192, 18)                                                                       \
+    X(IQ4_NL, 32, 2, 16, 0)                                                                        \
+    X(IQ4_XS, 256, 8, 128, 0)
+
+/* name, bits of a quant as it is stored, what is to be taken off it, bytes of scales for a unit,
+ * units that share a d, has m. Scales: 1: of the unit, signed; 2 with m: of the unit and of its m;
+ * 2 without: of the first and last 16, signed; 4: of the first and last 16, and of their m. */
+#define RVI_CUDA_QUANTS(X)                                                                         \
+    X(Q4_0, 4, 8, 0, 1, 0)                                                                         \
+    X(Q4_1, 4, 0, 0, 1, 1)                                                                         \
+    X(Q5_0, 5, 16, 0, 1, 0)                                                                        \
+    X(Q5_1, 5, 0, 0, 1, 1)                                                                         \
+    X(Q8_0, 8, 0, 0, 1, 0)                                                                         \
+    X(Q2_K, 4, 0, 4, 8, 1)                                                                         \
+    X(Q3_K, 4, 4, 2, 8, 0)                                                                         \
+    X(Q4_K, 4, 0, 2, 8, 1)                                                                         \
+    X(Q5_K, 5, 0, 2, 8, 1)                                                                         \
+    X(Q6_K, 6, 32, 2, 8, 0)                                                                        \
+    X(IQ4_NL, 8, 0, 0, 1, 0)                                                                       \
+    X(IQ4_XS, 8, 0, 1, 8, 0)
+
+/* Bytes of the planes for one output: of a unit, of a unit, of a unit, of a d with its m. */
+#define RVI_CUDA_LOW_BYTES(bits)  ((bits) == 8 ? 32 : 16)
+#define RVI_CUDA_HIGH_BYTES(bits) ((bits) == 5 ? 4 : (bits) == 6 ? 8 : 0)
+#define RVI_CUDA_D_BYTES(has_m)   ((has_m) ? 4 : 2)
+
+#endif

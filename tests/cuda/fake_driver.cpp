@@ -1,0 +1,305 @@
+/* A CUDA driver without a device: the functions that src/backend/cuda calls, with host memory as
+ * device memory, and the kernels of kernels.cu computed on the host (simt.h). Tests tell it through
+ * fake_* what is to go wrong. */
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "simt.h"
+
+#include "../../src/backend/cuda/kernels.cu"
+
+extern "C" {
+float rvi_f16_to_f32(uint16_t h);
+uint16_t rvi_f32_to_f16(float f);
+}
+
+float from_half(uint16_t h)
+{
+    return rvi_f16_to_f32(h);
+}
+
+uint16_t to_half(float f)
+{
+    return rvi_f32_to_f16(f);
+}
+
+struct function {
+    const char *name;
+    void (*run)(const void *args);
+    size_t size;
+};
+
+#define ROW(name, args)                                                                            \
+    {#name, [](const void *a) { name(*(const rvi_cuda_##args##_args *)a); },                       \
+     sizeof(rvi_cuda_##args##_args)},
+static const function functions[] = {
+    ROW(rows_copy, copy) ROW(gather, gather) ROW(rms_norm, norm) ROW(layer_norm, norm)
+        ROW(rope, rope) ROW(glu, pair) ROW(act, pair) ROW(add, pair) ROW(soft_cap, pair)
+            ROW(lora_down, lora) ROW(lora_up, lora) ROW(kv_write, kv_write) ROW(rope_kv, rope_kv)
+                ROW(attention, attention) ROW(attention_merge, attention)
+                    ROW(prepare, product) ROW(product_row, product) ROW(product_tiles_1, product)
+                        ROW(product_tiles_4, product)
+#define X(name, weights, before, main, after) ROW(matmul_##name##_1, matmul) ROW(matmul_##name##_4, matmul)
+                    RVI_CUDA_TYPES(X)
+#undef X
+};
+
+/* ---- what goes wrong ---- */
+
+struct fake_state {
+    int version, n_devices;
+    size_t memory, used;      /* bytes of the device */
+    long launches, fail_after; /* the launch that fails, counted from now; -1: none */
+    int sticky;                /* what every call returns since then */
+    long graphs;               /* launched */
+};
+static fake_state state = {13000, 1, (size_t)1 << 40, 0, 0, -1, 0, 0};
+
+extern "C" __attribute__((visibility("default"))) fake_state *fake_driver(void)
+{
+    return &state;
+}
+
+struct launch {
+    const function *f;
+    simt_index grid;
+    unsigned threads;
+    std::vector<char> args;
+};
+typedef std::vector<launch> graph;
+static graph *capturing;
+
+static int run(const launch &l)
+{
+    if (state.sticky) return state.sticky;
+    state.launches++;
+    if (state.fail_after >= 0 && state.fail_after-- == 0) return state.sticky = 700;
+    simt_run(l.f->run, l.args.data(), l.grid, l.threads);
+    return 0;
+}
+
+struct block {
+    size_t size;
+    size_t pad[7]; /* device memory is aligned to more than 16 */
+};
+
+#define API extern "C" __attribute__((visibility("default"))) int
+#define ALIVE                                                                                      \
+    if (state.sticky) return state.sticky
+
+API cuInit(unsigned)
+{
+    return state.n_devices ? 0 : 100;
+}
+API cuDriverGetVersion(int *v)
+{
+    *v = state.version;
+    return 0;
+}
+API cuGetErrorName(int r, const char **name)
+{
+    *name = r == 2     ? "CUDA_ERROR_OUT_OF_MEMORY"
+            : r == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+            : r == 100 ? "CUDA_ERROR_NO_DEVICE"
+                       : "CUDA_ERROR_UNKNOWN";
+    return 0;
+}
+API cuGetErrorString(int r, const char **text)
+{
+    *text = r == 700 ? "an illegal memory access was encountered" : "";
+    return 0;
+}
+API cuDeviceGetCount(int *n)
+{
+    *n = state.n_devices;
+    return 0;
+}
+API cuDeviceGet(int *d, int i)
+{
+    *d = i;
+    return 0;
+}
+API cuDeviceGetName(char *name, int size, int)
+{
+    strncpy(name, "fake device", (size_t)size);
+    return 0;
+}
+API cuDeviceGetAttribute(int *v, int, int)
+{
+    *v = 8;
+    return 0;
+}
+API cuDevicePrimaryCtxRetain(void **c, int)
+{
+    *c = &state;
+    return 0;
+}
+API cuDevicePrimaryCtxRelease_v2(int)
+{
+    return 0;
+}
+API cuCtxSetCurrent(void *)
+{
+    return 0;
+}
+API cuMemGetInfo_v2(size_t *left, size_t *total)
+{
+    *left = state.memory - state.used;
+    *total = state.memory;
+    return 0;
+}
+API cuModuleLoadData(void **m, const void *)
+{
+    *m = &state;
+    return 0;
+}
+API cuModuleUnload(void *)
+{
+    return 0;
+}
+API cuModuleGetFunction(const function **out, void *, const char *name)
+{
+    for (const function &f : functions)
+        if (!strcmp(f.name, name)) return *out = &f, 0;
+    return 500;
+}
+API cuMemAlloc_v2(uint64_t *out, size_t size)
+{
+    ALIVE;
+    if (!size) return 1;
+    if (size > state.memory - state.used) return 2;
+    block *b = (block *)aligned_alloc(64, (sizeof(block) + size + 63) / 64 * 64);
+    if (!b) return 2;
+    b->size = size;
+    state.used += size;
+    memset((void *)(b + 1), 0xFF, size); /* not a number, until it is written */
+    *out = (uint64_t)(b + 1);
+    return 0;
+}
+API cuMemFree_v2(uint64_t at)
+{
+    block *b = (block *)at - 1;
+    state.used -= b->size;
+    free(b);
+    return state.sticky;
+}
+API cuMemAllocHost_v2(void **out, size_t size)
+{
+    ALIVE;
+    *out = malloc(size);
+    return *out ? 0 : 2;
+}
+API cuMemFreeHost(void *p)
+{
+    free(p);
+    return state.sticky;
+}
+API cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t size, void *)
+{
+    ALIVE;
+    memcpy((void *)to, from, size);
+    return 0;
+}
+API cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t size, void *)
+{
+    ALIVE;
+    memcpy(to, (void *)from, size);
+    return 0;
+}
+API cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t size, void *)
+{
+    ALIVE;
+    memmove((void *)to, (void *)from, size);
+    return 0;
+}
+API cuMemsetD8Async(uint64_t at, unsigned char v, size_t size, void *)
+{
+    ALIVE;
+    memset((void *)at, v, size);
+    return 0;
+}
+API cuStreamCreate(void **s, unsigned)
+{
+    *s = &state;
+    return 0;
+}
+API cuStreamDestroy_v2(void *)
+{
+    return 0;
+}
+API cuStreamSynchronize(void *)
+{
+    return state.sticky;
+}
+API cuEventCreate(void **e, unsigned)
+{
+    *e = &state;
+    return 0;
+}
+API cuEventDestroy_v2(void *)
+{
+    return 0;
+}
+API cuEventRecord(void *, void *)
+{
+    return state.sticky;
+}
+API cuEventSynchronize(void *)
+{
+    return state.sticky;
+}
+API cuLaunchKernel(const function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned,
+                   unsigned, unsigned, void *, void **args, void **)
+{
+    if (!gx || !gy || !gz || gy > 65535 || gz > 65535) return 1;
+    const char *bytes = (const char *)args[0];
+    launch l = {f, {gx, gy, gz}, bx, std::vector<char>(bytes, bytes + f->size)};
+    if (!capturing) return run(l);
+    capturing->push_back(l);
+    return 0;
+}
+struct launch_config {
+    unsigned grid[3], threads[3], shared;
+    void *stream;
+    const void *attributes;
+    unsigned n_attributes;
+};
+API cuLaunchKernelEx(const launch_config *l, const function *f, void **args, void **extra)
+{
+    return cuLaunchKernel(f, l->grid[0], l->grid[1], l->grid[2], l->threads[0], 1, 1, l->shared, l->stream, args, extra);
+}
+API cuStreamBeginCapture_v2(void *, int)
+{
+    ALIVE;
+    capturing = new graph;
+    return 0;
+}
+API cuStreamEndCapture(void *, graph **out)
+{
+    *out = capturing;
+    capturing = nullptr;
+    return 0;
+}
+API cuGraphInstantiateWithFlags(graph **out, graph *g, unsigned long long)
+{
+    *out = new graph(*g);
+    return 0;
+}
+API cuGraphLaunch(graph *g, void *)
+{
+    state.graphs++;
+    for (const launch &l : *g)
+        if (int r = run(l)) return r;
+    return 0;
+}
+API cuGraphDestroy(graph *g)
+{
+    delete g;
+    return 0;
+}
+API cuGraphExecDestroy(graph *g)
+{
+    delete g;
+    return 0;
+}

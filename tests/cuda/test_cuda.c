@@ -1,0 +1,340 @@
+/* The CUDA backend on a driver of our own (fake_driver.cpp), which computes the kernels on the
+ * host: what is missing, too old, too small or breaks; goldens, the law and the reuse of lists as
+ * far as they are quick. RUVLLM_TEST_CUDA=system runs the tests of models on a real device. */
+#include "model/golden.h"
+
+#include <math.h>
+
+#include "backend/cuda/cuda.h"
+#include "base/library.h"
+
+typedef struct fake_state {
+    int version, n_devices;
+    size_t memory, used;
+    long launches, fail_after;
+    int sticky;
+    long graphs;
+} fake_state;
+
+/* The library stays loaded, so that what is set here is there when the backend opens it. */
+static fake_state *fake(void)
+{
+    static fake_state *state;
+    if (!state) {
+        rvi_library *l = rvi_library_open(FAKE_DRIVER);
+        assert_non_null(l);
+        fake_state *(*get)(void) = (fake_state * (*)(void)) rvi_library_function(l, "fake_driver");
+        assert_non_null(get);
+        state = get();
+    }
+    return state;
+}
+
+static int reset(void **state)
+{
+    (void)state;
+    size_t used = fake()->used;
+    *fake() = (fake_state){.version = 13000,
+                           .n_devices = 1,
+                           .memory = (size_t)1 << 40,
+                           .used = used,
+                           .fail_after = -1};
+    return used != 0; /* a test that left device memory behind fails */
+}
+
+static rv_status open_fake(rvi_backend **out, bool exact, rv_error *err)
+{
+    rvi_cuda_options o = {
+        .n_threads = 1, .exact = exact, .driver = FAKE_DRIVER, .image = "in the library"};
+    return rvi_backend_cuda_new(out, &o, NULL, err);
+}
+
+static void refuses(const rvi_cuda_options *o, rv_status want, const char *says)
+{
+    rvi_backend *be;
+    rv_error why = {0};
+    assert_int_equal(rvi_backend_cuda_new(&be, o, NULL, &why), want);
+    assert_null(be);
+    if (!strstr(why.text, says)) fail_msg("'%s' does not say '%s'", why.text, says);
+}
+
+static void what_is_missing(void **state)
+{
+    (void)state;
+    rvi_cuda_options o = {.n_threads = 1, .driver = FAKE_DRIVER, .image = "in the library"};
+    rvi_cuda_options other = o;
+    other.driver = "no-such-driver.so";
+    refuses(&other, RV_E_UNSUPPORTED, "no CUDA driver: no-such-driver.so cannot be loaded");
+    other.driver = "libm.so.6";
+    refuses(&other, RV_E_UNSUPPORTED, "too old: it has no cuInit");
+    other = o;
+    other.device = 1;
+    refuses(&other, RV_E_CONFIG, "there is no CUDA device 1: devices 0..0 were found");
+    fake()->n_devices = 0;
+    refuses(&o, RV_E_UNSUPPORTED, "finds no device");
+    if (rvi_cuda_embedded().data) {
+        fake()->n_devices = 1;
+        fake()->version = 11040;
+        o.image = NULL;
+        refuses(&o, RV_E_UNSUPPORTED, "the CUDA driver knows CUDA 11.4; this program needs");
+    } else {
+        o.image = NULL;
+        refuses(&o, RV_E_UNSUPPORTED, "built without CUDA kernels");
+    }
+}
+
+static void open_model(golden *g, const char *path, const char *expected, bool exact)
+{
+    rvi_source *source;
+    *g = (golden){0};
+    assert_ok(open_fake(&g->be, exact, err));
+    assert_ok(rvi_source_open(&source, path, err));
+    assert_ok(rvi_model_new(&g->m, g->be, source, NULL, err));
+    if (expected) assert_ok(rvi_safetensors_open(&g->expected, expected, err));
+}
+
+static void no_memory(void **state)
+{
+    (void)state;
+    rvi_backend *be;
+    rvi_source *source;
+    rvi_model *m;
+    rv_error why = {0};
+    fake()->memory = 16 << 20;
+    assert_ok(open_fake(&be, true, err));
+    fake()->memory = fake()->used + (64 << 10);
+    assert_ok(rvi_source_open(&source, "tests/golden/llama", err));
+    assert_int_equal(rvi_model_new(&m, be, source, NULL, &why), RV_E_NOMEM);
+    assert_non_null(strstr(why.text, "of device memory are needed"));
+    be->ops->free(be);
+
+    golden g;
+    rvi_pages *pool;
+    fake()->memory = (size_t)1 << 40;
+    open_model(&g, "tests/golden/llama", NULL, true);
+    fake()->memory = fake()->used + (1 << 20);
+    rvi_kv_spec spec = rvi_model_kv_spec(g.m, RV_KV_F32, 1000);
+    assert_int_equal(rvi_pages_new(&pool, g.be, &spec, &why), RV_E_NOMEM);
+    assert_non_null(strstr(why.text, "the KV cache: "));
+    golden_close(&g);
+}
+
+/* A kernel that fails: the step says so, the engine refuses further ones, and everything can be
+ * freed. */
+static void lost_device(void **state)
+{
+    (void)state;
+    golden g;
+    feed f;
+    int n;
+    rv_error why = {0};
+    open_model(&g, "tests/golden/llama", "tests/golden/llama/expected.safetensors", true);
+    const int32_t *ids = golden_ids(g.expected, "tokens", &n);
+    float *last = rvi_alloc_array((size_t)g.m->hp.n_vocab, sizeof *last);
+    feed_init(&f, g.m, n, 4, RV_KV_F32);
+    feed_ids(&f, ids, 1, 1, NULL, NULL, last);
+    assert_true(isfinite(last[0]));
+    assert_ok(rvi_model_check(g.m, f.ws, err));
+    fake()->fail_after = 7;
+    feed_ids(&f, ids + 1, 1, 1, NULL, NULL, last);
+    assert_true(isnan(last[0]));
+    assert_int_equal(rvi_model_check(g.m, f.ws, &why), RV_E_STATE);
+    assert_non_null(strstr(why.text, "CUDA_ERROR_ILLEGAL_ADDRESS"));
+    long launches = fake()->launches;
+    feed_ids(&f, ids + 2, 1, 1, NULL, NULL, last);
+    assert_true(isnan(last[0]));
+    assert_int_equal(fake()->launches, launches);
+    feed_deinit(&f);
+    rvi_free(last);
+    golden_close(&g);
+}
+
+/* Exact logits of a golden model; in chunks of any size and beside a stranger the same bits; the
+ * lists of single tokens become graphs. */
+static void model_and_law(void **state)
+{
+    (void)state;
+    enum { N = 10 };
+    golden g;
+    feed f;
+    int n;
+    open_model(&g, "tests/golden/qwen3", "tests/golden/qwen3/expected.safetensors", true);
+    const int32_t *ids = golden_ids(g.expected, "tokens", &n);
+    const float *want = golden_floats(g.expected, "logits");
+    size_t total = N * (size_t)g.m->hp.n_vocab;
+    float *whole = rvi_alloc_array(total, sizeof *whole),
+          *got = rvi_alloc_array(total, sizeof *got);
+    feed_init(&f, g.m, N, N, RV_KV_F32);
+    feed_ids(&f, ids, N, N, NULL, whole, NULL);
+    for (size_t i = 0; i < total; i++) assert_true(fabsf(whole[i] - want[i]) < 2e-4f);
+    feed_deinit(&f);
+    for (int chunk = 1; chunk <= 3; chunk += 2) {
+        feed_init(&f, g.m, N, chunk, RV_KV_F32);
+        feed_ids(&f, ids, N, chunk, NULL, got, NULL);
+        assert_memory_equal(got, whole, total * sizeof *got);
+        feed_deinit(&f);
+    }
+    assert_true(fake()->graphs > N); /* of the pass and of the logits */
+    rvi_free(whole);
+    rvi_free(got);
+    golden_close(&g);
+}
+
+/* Every weight type: a product with the rows of the identity gives what the CPU decodes. */
+static void weight_types(void **state)
+{
+    (void)state;
+    enum { OUT = 3 };
+    rvi_backend *be;
+    assert_ok(open_fake(&be, true, err));
+    for (int type = 0; type < RVI_QTYPE_COUNT; type++) {
+        int n_in = rvi_qtypes[type].block_weights == 1 ? 77 : 512;
+        size_t row = rvi_qtype_row_bytes((rvi_qtype)type, (size_t)n_in);
+        uint8_t *bytes = rvi_alloc_array(OUT, row);
+        float *want = rvi_alloc_array((size_t)(OUT * n_in), sizeof *want), x[512], y[OUT];
+        unsigned seed = 1;
+        for (size_t i = 0; i < OUT * row; i++)
+            bytes[i] = (uint8_t)((seed = seed * 1664525 + 1013904223) >> 24 & 0x3B);
+        rvi_dequantize((rvi_qtype)type, bytes, want, (size_t)(OUT * n_in));
+        rvi_tensor_view view = {.name = "w",
+                                .type = (rvi_qtype)type,
+                                .n_dims = 2,
+                                .shape = {OUT, (uint64_t)n_in},
+                                .data = bytes,
+                                .n_bytes = OUT * row};
+        rvi_tensor *w, *in, *out;
+        rvi_pack *pack;
+        assert_ok(be->ops->weight_new(be, &w, &view, err));
+        assert_ok(be->ops->pack_new(be, &pack, be->ops->pack_bytes(be, w), err));
+        be->ops->pack(be, pack, w);
+        assert_ok(be->ops->rows_new(be, &in, 4, n_in, err));
+        assert_ok(be->ops->rows_new(be, &out, 4, OUT, err));
+        rvi_matmul m = {.x = rvi_cols_of(in, 0, n_in),
+                        .part = {{w, NULL, rvi_cols_of(out, 0, OUT)}},
+                        .n_parts = 1};
+        for (int k = 0; k < n_in; k += 13) {
+            for (int i = 0; i < n_in; i++) x[i] = i == k ? 1.0f : 0.0f;
+            m.n_rows = k % 2 ? 1 : 4;
+            for (int r = 0; r < m.n_rows; r++) be->ops->rows_write(be, m.x, r, x);
+            be->ops->matmul(be, &m);
+            be->ops->rows_read(be, m.part[0].out, m.n_rows - 1, y);
+            for (int o = 0; o < OUT; o++)
+                if (y[o] != want[o * n_in + k])
+                    fail_msg("%s: weight (%d, %d) is %.9g, not %.9g", rvi_qtypes[type].name, o, k,
+                             (double)y[o], (double)want[o * n_in + k]);
+        }
+        be->ops->tensor_free(be, w);
+        be->ops->tensor_free(be, in);
+        be->ops->tensor_free(be, out);
+        be->ops->pack_free(be, pack);
+        rvi_free(bytes);
+        rvi_free(want);
+    }
+    be->ops->free(be);
+}
+
+static float rounded(float x) /* to bf16 */
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    u = (u + 0x7fff + (u >> 16 & 1)) & 0xffff0000;
+    memcpy(&x, &u, sizeof u);
+    return x;
+}
+
+/* What int8 activations (two bf16 for BF16 weights) make of a row. */
+static void round_row(const float *x, double *out, int n, bool bf16)
+{
+    for (int k = 0; k < n; k += 32) {
+        float amax = 0;
+        for (int i = k; i < k + 32; i++) amax = fmaxf(amax, fabsf(x[i]));
+        for (int i = k; i < k + 32; i++) {
+            float h = rounded(x[i]), l = rounded(x[i] - h);
+            out[i] = bf16 ? (double)h + (double)l
+                          : (double)rintf(x[i] * (127.0f / amax)) * (double)(amax / 127.0f);
+        }
+    }
+}
+
+/* Default mode, every type that has panels: products of one row and of rows together give the same
+ * bits, and the value of the formula. */
+static void panels(void **state)
+{
+    (void)state;
+    enum { OUT = 21, ROWS = 11, IN = 1280 };
+    rvi_backend *be;
+    assert_ok(open_fake(&be, false, err));
+    for (int type = 0; type < RVI_QTYPE_COUNT; type++) {
+        if (type == RVI_F32 || type == RVI_F16) continue;
+        size_t row = rvi_qtype_row_bytes((rvi_qtype)type, IN);
+        uint8_t *bytes = rvi_alloc_array(OUT, row);
+        float *weights = rvi_alloc_array(OUT * IN, sizeof *weights), x[ROWS][IN];
+        double exact[IN];
+        unsigned seed = (unsigned)type + 1;
+        for (size_t i = 0; i < OUT * row; i++)
+            bytes[i] = (uint8_t)((seed = seed * 1664525 + 1013904223) >> 24 & 0x3B);
+        rvi_dequantize((rvi_qtype)type, bytes, weights, OUT * IN);
+        rvi_tensor_view view = {.name = "w",
+                                .type = (rvi_qtype)type,
+                                .n_dims = 2,
+                                .shape = {OUT, IN},
+                                .data = bytes,
+                                .n_bytes = OUT * row};
+        rvi_tensor *w, *in, *out;
+        rvi_pack *pack;
+        assert_ok(be->ops->weight_new(be, &w, &view, err));
+        assert_ok(be->ops->pack_new(be, &pack, be->ops->pack_bytes(be, w), err));
+        be->ops->pack(be, pack, w);
+        assert_ok(be->ops->rows_new(be, &in, ROWS, IN, err));
+        assert_ok(be->ops->rows_new(be, &out, ROWS, OUT, err));
+        assert_ok(be->ops->reserve(be, ROWS, IN, 0, err));
+        for (int r = 0; r < ROWS; r++)
+            for (int i = 0; i < IN; i++)
+                x[r][i] = (float)(int)((seed = seed * 1664525 + 1013904223) >> 16) / 32768 - 1;
+        float y[ROWS][OUT], one[OUT];
+        for (int n = ROWS; n >= 1; n = n == ROWS ? 3 : n == 3 ? 1 : 0) {
+            rvi_matmul m = {.x = rvi_cols_of(in, 0, IN),
+                            .part = {{w, NULL, rvi_cols_of(out, 0, OUT)}},
+                            .n_parts = 1,
+                            .n_rows = n};
+            for (int r = 0; r < n; r++) be->ops->rows_write(be, m.x, r, x[r]);
+            be->ops->matmul(be, &m);
+            if (n == ROWS) be->ops->fetch(be, m.part[0].out, ROWS, y[0]);
+            be->ops->rows_read(be, m.part[0].out, n - 1, one);
+            assert_memory_equal(one, y[n - 1], sizeof one);
+        }
+        for (int r = 0; r < ROWS; r++) {
+            round_row(x[r], exact, IN, type == RVI_BF16);
+            for (int o = 0; o < OUT; o++) {
+                double want = 0, size = 0;
+                for (int k = 0; k < IN; k++) {
+                    want += (double)weights[o * IN + k] * exact[k];
+                    size += fabs((double)weights[o * IN + k] * exact[k]);
+                }
+                if (!(fabs(want - (double)y[r][o]) <= 1e-6 * size))
+                    fail_msg("%s: row %d, output %d: %.9g, not %.9g", rvi_qtypes[type].name, r, o,
+                             (double)y[r][o], want);
+            }
+        }
+        be->ops->tensor_free(be, w);
+        be->ops->tensor_free(be, in);
+        be->ops->tensor_free(be, out);
+        be->ops->pack_free(be, pack);
+        rvi_free(bytes);
+        rvi_free(weights);
+    }
+    be->ops->free(be);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_is_missing, reset, reset),
+        cmocka_unit_test_setup_teardown(no_memory, reset, reset),
+        cmocka_unit_test_setup_teardown(lost_device, reset, reset),
+        cmocka_unit_test_setup_teardown(model_and_law, reset, reset),
+        cmocka_unit_test_setup_teardown(weight_types, reset, reset),
+        cmocka_unit_test_setup_teardown(panels, reset, reset),
+    };
+    return cmocka_run_group_tests_name("cuda", tests, NULL, NULL);
+}
