@@ -15,6 +15,7 @@
  *   rv_engine       KV cache and scratch memory that many sessions share
  *   rv_session      a timeline of tokens in an engine, and the answer being generated on it
  *   rv_sampler      picks a token from logits, for programs that run their own loop
+ *   rv_grammar      what an answer's text may be: ruvllm_grammar.h
  *   rv_learner      learns from feedback: ruvllm_learn.h
  *
  * Errors. A function that can fail returns rv_status; RV_OK is 0. The optional rv_error receives
@@ -146,6 +147,9 @@ typedef struct rv_runtime_options {
                     with other processes, computes slower; the same bits */
     int wait;    /* when another thread is computing: RV_WAIT_FOREVER (the default) waits for it,
                     RV_WAIT_NEVER returns RV_E_BUSY at once, n > 0 waits n milliseconds */
+    const char *device; /* what computes: NULL or "cpu", "cuda" or "cuda:N" (a GPU, by its number),
+                           "auto" (a GPU that can be used, otherwise the CPU). RV_E_UNSUPPORTED:
+                           there is no such GPU, or the library was built without CUDA */
 } rv_runtime_options;
 
 RV_API rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *o, rv_error *err);
@@ -248,6 +252,10 @@ typedef enum rv_token_kind {
 /* A token as the vocabulary stores it (byte-level pieces, "<0x0A>"), terminated, valid as long as
  * the model. text and len may be NULL. Nothing is allocated. */
 RV_API rv_token_kind rv_token_get(const rv_model *m, int32_t id, const char **text, size_t *len);
+/* The bytes that a token adds to a text in its middle, which may be part of a character; none for
+ * special tokens. RV_E_UNSUPPORTED: they depend on the tokens beside it. */
+RV_API rv_status rv_token_bytes(const rv_model *m, int32_t id, char **bytes, size_t *len,
+                                rv_error *err);
 
 /* ---- chats ---- */
 
@@ -313,6 +321,7 @@ RV_API void rv_adapter_set_free(rv_adapter_set **set);
 typedef struct rv_engine rv_engine;
 typedef struct rv_session rv_session;
 typedef struct rv_learner rv_learner;
+typedef struct rv_grammar rv_grammar;
 
 typedef enum rv_kv_type {
     RV_KV_DEFAULT, /* F16; F32 in exact runtimes */
@@ -480,9 +489,19 @@ typedef struct rv_event {
     int n_prompt, n_reused, n_generated;
     double prompt_seconds, seconds; /* reading the prompt; generating, after it */
     int n_done;                     /* RV_EVENT_PROMPT */
+    int n_guessed, n_right;         /* RV_EVENT_DONE: as in rv_answer */
 } rv_event;
 
 enum { RV_TO_CONTEXT_END = -1, RV_NO_TOKENS = -2 };
+
+/* Guessing the next tokens and checking several in one step: the same text, probabilities and
+ * random numbers in fewer steps. How many are tried follows from how often guesses were right and
+ * from the times that steps take; text that cannot be guessed is generated without. */
+typedef enum rv_draft {
+    RV_DRAFT_DEFAULT, /* RV_DRAFT_NGRAM */
+    RV_DRAFT_OFF,
+    RV_DRAFT_NGRAM /* what followed the same tokens earlier in prompt or answer */
+} rv_draft;
 
 typedef struct rv_generate_options {
     size_t size;
@@ -501,6 +520,16 @@ typedef struct rv_generate_options {
      * anything but 0 to cancel. */
     int (*mask)(void *ctx, const int32_t *ids, size_t n_ids, float *logits, size_t n_vocab);
     void *ctx; /* of both */
+    /* What the text may be: ruvllm_grammar.h; NULL: anything. Kept as long as needed. The answer
+     * ends (RV_FINISH_EOS) when its text is complete and nothing can follow, also with ignore_eos;
+     * an answer that ends otherwise may be cut short. */
+    rv_grammar *grammar;
+    uint32_t grammar_state; /* where in the grammar it begins; 0: at the start */
+    rv_draft draft;
+    /* NULL: none. Guesses by a smaller model: a session of it, in the same runtime, which has no
+     * answer and which nobody else uses until this one is finished. Its past becomes this
+     * answer's. Both models must have the same vocabulary: another is RV_E_INVALID. */
+    rv_session *draft_session;
 } rv_generate_options;
 
 /* One block, freed by rv_free. */
@@ -516,6 +545,8 @@ typedef struct rv_answer {
     rv_finish finish;
     int n_prompt, n_reused;         /* prompt tokens, and how many of them were in the cache */
     double prompt_seconds, seconds; /* reading the prompt; generating, after it */
+    uint32_t grammar_state; /* behind the last id, to go on from; 0: no grammar, or an end token */
+    int n_guessed, n_right; /* tokens that were tried as guesses, and those that came true */
 } rv_answer;
 
 /* The model's reply to a chat. Pass the whole conversation each time: what agrees with the

@@ -2,12 +2,21 @@
  * match a regular expression or a grammar, one of a list of choices.
  *
  *   rv_grammar *g;
- *   if (!rv_grammar_new(&g, m, RV_GRAMMAR_SCHEMA, schema, strlen(schema), NULL, &err)) ...
+ *   if (!rv_grammar_new(&g, m, RV_GRAMMAR_SCHEMA, schema, strlen(schema), NULL, &err)) {
+ *       rv_generate_options o = {.size = sizeof o, .grammar = g};
+ *       rv_session_chat(s, &chat, &o, &a, &err);
+ *   }
+ *
+ * Any number of answers may have the same grammar, in sessions and in services. Where only one text
+ * can follow, its tokens are taken at once and computed together. Before an answer runs out of
+ * max_tokens, it is brought to its end in a short way, where one is found quickly. To go on with an
+ * answer that was cut short, also in a fork of its session, begin the next one in its
+ * grammar_state.
  *
  * A grammar says which tokens may come next, byte for byte: a token is allowed if a valid text
  * continues with it. What a schema asks and cannot be enforced is refused when the grammar is made,
- * with the place that asks for it. All calls on one grammar must come from one thread at a time; a
- * state is a number that may be copied, kept and used again. */
+ * with the place that asks for it. Any thread may use a grammar at any time; a state is a number
+ * that may be copied, kept and used again. */
 #ifndef RUVLLM_GRAMMAR_H
 #define RUVLLM_GRAMMAR_H
 
@@ -16,8 +25,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef struct rv_grammar rv_grammar;
 
 typedef enum rv_grammar_kind {
     RV_GRAMMAR_SCHEMA, /* JSON Schema 2020-12, and the words of older drafts; formats are enforced.

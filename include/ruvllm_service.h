@@ -47,6 +47,15 @@ typedef struct rv_service_options {
     void (*wake)(void *ctx);
     void *wake_ctx;
     int no_thread; /* no thread is started: call rv_service_step */
+    /* Sessions on disk: a folder, made where there is none, of which no other process makes use at
+     * the same time. NULL: requests have no sessions. */
+    const char *sessions;
+    double session_idle, session_age; /* seconds since a session was saved, and since it began,
+                                         after which it is removed; 0: no limit */
+    uint64_t session_bytes;           /* of all sessions; one that exceeds it is not saved; 0: no
+                                         limit */
+    int tenant_sessions; /* of one tenant; a request for one more is RV_E_STORAGE; 0: no
+                                         limit */
 } rv_service_options;
 
 /* An engine of its own for the model; an encoder's serves embeddings only. RV_E_UNSUPPORTED: the
@@ -71,7 +80,7 @@ typedef struct rv_request {
     const int32_t *ids;  /* token ids */
     size_t n_ids;
     /* RV_REQUEST_ANSWER. on_event is not called; mask is, on the computing thread, and must be
-     * quick; ctx must live until the request has ended. */
+     * quick; ctx must live until the request has ended. draft_session must be NULL. */
     const rv_generate_options *generate;
     int n;                          /* choices, each with its seed + its number; 0: 1 */
     const rv_adapter_set *adapters; /* kept as long as needed; NULL: none */
@@ -83,13 +92,26 @@ typedef struct rv_request {
     const char *salt;               /* requests of one salt share beginnings; NULL: the tenant's */
     double timeout;                 /* seconds from now on; 0: none */
     void *user;                     /* in every event */
+    /* RV_REQUEST_ANSWER with one choice. The tenant's session of this name is continued, or begun:
+     * ids follow its tokens (and may be none where there are some); a chat is whole, and reuses
+     * what agrees. Random numbers go on where they were; a seed counts for a new session. When the
+     * answer has ended by itself, tokens, keys, values and the sampler's state are saved: an event
+     * with `saved` is the promise that a request after a crash goes on from there. */
+    const char *session;
 } rv_request;
 
-/* RV_E_BUSY: too many wait; RV_E_TOO_LONG: it would never fit. Everything is copied or kept. */
+/* RV_E_BUSY: too many wait, or its session has a request that has not ended; RV_E_TOO_LONG: it
+ * would never fit; RV_E_STORAGE: its session is damaged, or one too many. Everything is copied or
+ * kept. */
 RV_API rv_status rv_service_submit(rv_service *s, const rv_request *r, uint64_t *id, rv_error *err);
 /* Its last events come after the current step, and its room is free then. Unknown ids, and those
  * that have ended, are ignored. */
 RV_API void rv_service_cancel(rv_service *s, uint64_t id);
+
+/* Removes a session. RV_E_NOT_FOUND: there is none; RV_E_BUSY: it has a request that has not
+ * ended. */
+RV_API rv_status rv_service_forget(rv_service *s, const char *tenant, const char *session,
+                                   rv_error *err);
 
 /* ---- events ---- */
 
@@ -117,7 +139,7 @@ typedef struct rv_service_event {
     rv_finish finish;
     int timed_out; /* finish is RV_FINISH_CANCELLED, for its time was over */
     rv_status status;
-    const char *error;   /* NULL unless finish is RV_FINISH_ERROR */
+    const char *error;   /* NULL unless finish is RV_FINISH_ERROR, or session_status is not RV_OK */
     const float *values; /* of an embedding or of scores; else NULL */
     size_t n_values;
     int n_prompt, n_reused, n_generated; /* n_reused: prompt tokens that were not computed for it */
@@ -125,6 +147,9 @@ typedef struct rv_service_event {
     int n_done;                          /* RV_SERVICE_PROMPT */
     /* Seconds: from submit to admission, from there to the first token, from there to the end. */
     double queue_seconds, prompt_seconds, seconds;
+    int saved;                /* RV_SERVICE_DONE: its session is on disk */
+    rv_status session_status; /* why not: the answer is whole, the session is as it was before */
+    int n_guessed, n_right;   /* RV_SERVICE_DONE: as in rv_answer */
 } rv_service_event;
 
 /* What one step brought, in order; a request's events never overtake each other. One block. */
@@ -167,6 +192,7 @@ typedef struct rv_service_metrics {
     double busy_seconds; /* computing */
     /* seconds */
     rv_histogram queue, first_token, inter_token, step, lookup;
+    uint64_t n_guessed, n_right; /* tokens tried as guesses, beside token_rows; that came true */
 } rv_service_metrics;
 
 RV_API rv_status rv_service_get_metrics(const rv_service *s, rv_service_metrics *out,

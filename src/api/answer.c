@@ -65,16 +65,29 @@ rv_status rvi_api_apply_lesson(rv_session *s, rv_error *err)
     return st;
 }
 
+static rv_status use_draft(rv_session *s, rv_session *by, rv_error *err)
+{
+    if (by->e->m->rt != s->e->m->rt)
+        return rvi_error(err, RV_E_INVALID, "the draft session is of another runtime");
+    return rvi_answer_draft(s->s, by->s, err);
+}
+
 static rv_status start(rv_session *s, const int32_t *prompt, size_t n_prompt,
                        const rv_generate_options *given, rv_error *err)
 {
     rv_generate_options o;
     rv_sampling sampling;
     rv_status st = rvi_api_read_generate(&o, given, &sampling, err);
+    if (!st) st = rvi_api_check_grammar(s->e->m, &o, err);
     if (st) return st;
     rvi_api_note_use(s->e->m->rt);
     st = rvi_answer_start(s->s, prompt, n_prompt, &o, err);
-    if (!st && (st = rvi_api_apply_lesson(s, err))) rvi_answer_drop(s->s);
+    if (!st) {
+        st = rvi_api_constrain(s->s, o.grammar, o.grammar_state, err);
+        if (!st && o.draft_session) st = use_draft(s, o.draft_session, err);
+        if (!st) st = rvi_api_apply_lesson(s, err);
+        if (st) rvi_answer_drop(s->s);
+    }
     if (st) { /* what was decided was for this answer */
         s->spoke = s->begun = false;
         rvi_ids_deinit(&s->slot);
@@ -134,7 +147,10 @@ static rv_answer *pack(const rvi_generated *g)
                      .n_prompt = g->n_prompt,
                      .n_reused = g->n_reused,
                      .prompt_seconds = g->prompt_seconds,
-                     .seconds = g->seconds};
+                     .seconds = g->seconds,
+                     .grammar_state = g->state,
+                     .n_guessed = g->n_guessed,
+                     .n_right = g->n_right};
     a->ids = place(&at, g->ids.data, ids);
     if (g->chosen) a->chosen = place(&at, g->chosen, chosen);
     if (g->top) a->top = place(&at, g->top, top);

@@ -18,7 +18,7 @@
 #include "base/thread.h"
 #include "decode/answer.h"
 #include "decode/engine.h"
-#include "grammar/vocab.h"
+#include "grammar/grammar.h"
 #include "learn/learner/learner.h"
 #include "model/model.h"
 #include "ruvllm_experimental.h"
@@ -61,6 +61,13 @@ struct rv_model {
     rvi_arena texts; /* of info */
     size_t mapped_bytes;
     rv_model_info info;
+};
+
+struct rv_grammar {
+    atomic_int users;
+    rv_model *m;
+    rvi_lock *lock; /* of the next, which masks and states grow */
+    rvi_grammar *g;
 };
 
 struct rv_adapter {
@@ -118,6 +125,8 @@ void rvi_api_release_set(rv_adapter_set *set); /* of a learner's adapters: busy 
 void rvi_api_release_engine(rv_engine *e);
 rv_learner *rvi_api_retain_learner(rv_learner *l); /* accepts NULL */
 void rvi_api_release_learner(rv_learner *l);
+rv_grammar *rvi_api_retain_grammar(rv_grammar *g); /* accepts NULL */
+void rvi_api_release_grammar(rv_grammar *g);
 /* Its answer has ended; busy is held. */
 void rvi_api_note_answer(rv_session *s);
 /* It goes elsewhere, or away. */
@@ -194,6 +203,15 @@ rv_status rvi_api_begin_learning(rv_learner *l, rv_session *s, const rvi_json *c
 
 /* What that decided about the text: for the answer that was just started. */
 rv_status rvi_api_apply_lesson(rv_session *s, rv_error *err) RVI_MUST_CHECK;
+
+/* ---- answers under a grammar (constrain.c) ---- */
+
+/* RV_OK if o's grammar and state, if any, are for this model. */
+rv_status rvi_api_check_grammar(const rv_model *m, const rv_generate_options *o,
+                                rv_error *err) RVI_MUST_CHECK;
+/* For the answer that was just started on s; does nothing without a grammar. */
+rv_status rvi_api_constrain(rvi_session *s, rv_grammar *g, uint32_t state,
+                            rv_error *err) RVI_MUST_CHECK;
 
 /* ---- reading arguments, giving results ---- */
 

@@ -83,9 +83,13 @@ static void compute(void *ctx)
     rv_learner *l = j->l;
     const rv_allocator *heap = rvi_api_use_heap(l->m->rt);
     rvi_voice voice = l->l->voice;
-    int n_threads =
-        l->l->o.n_threads > 0 ? l->l->o.n_threads : rvi_backend_cpu_threads(l->m->rt->be);
-    j->st = rvi_backend_cpu_like(&voice.be, l->m->rt->be, n_threads, pause_while_busy, j, &j->err);
+    rvi_backend *be = l->m->rt->be;
+    if (rvi_backend_is_cpu(be)) {
+        int n_threads = l->l->o.n_threads > 0 ? l->l->o.n_threads : rvi_backend_cpu_threads(be);
+        j->st = rvi_backend_cpu_like(&voice.be, be, n_threads, pause_while_busy, j, &j->err);
+    } else {
+        j->st = rvi_error(&j->err, RV_E_UNSUPPORTED, "training needs the CPU as device");
+    }
     if (!j->st) {
         voice.be->ops->set_stop(voice.be, &j->cancelled);
         switch (j->kind) {

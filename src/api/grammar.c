@@ -4,11 +4,6 @@
 #include "api/api.h"
 #include "ruvllm_grammar.h"
 
-struct rv_grammar {
-    rv_model *m;
-    rvi_grammar *g;
-};
-
 typedef struct reader {
     const rvi_tokenizer *t;
     rvi_buf bytes;
@@ -103,11 +98,14 @@ rv_status rv_grammar_new(rv_grammar **out, const rv_model *m, rv_grammar_kind ki
     const rv_allocator *heap = rvi_api_use_heap(m->rt);
     rv_grammar *g = rvi_zalloc(sizeof *g);
     if (!g) st = rvi_nomem(err, "grammar");
+    if (!st) st = rvi_lock_new(&g->lock, err);
     if (!st) st = vocab_of(m, &vocab, err);
     if (!st) st = make(&g->g, vocab, kind, text ? text : "", len, &o, err);
     if (st) {
+        if (g) rvi_lock_free(g->lock);
         rvi_free(g);
     } else {
+        atomic_init(&g->users, 1);
         g->m = rvi_api_retain_model(m);
         *out = g;
     }
@@ -115,15 +113,52 @@ rv_status rv_grammar_new(rv_grammar **out, const rv_model *m, rv_grammar_kind ki
     return st;
 }
 
+rv_grammar *rvi_api_retain_grammar(rv_grammar *g)
+{
+    if (g) atomic_fetch_add(&g->users, 1);
+    return g;
+}
+
+void rvi_api_release_grammar(rv_grammar *g)
+{
+    if (!g || atomic_fetch_sub(&g->users, 1) > 1) return;
+    rv_model *m = g->m;
+    const rv_allocator *heap = rvi_api_use_heap(m->rt);
+    rvi_grammar_free(g->g);
+    rvi_lock_free(g->lock);
+    rvi_free(g);
+    rvi_api_leave_heap(heap);
+    rvi_api_release_model(m);
+}
+
 void rv_grammar_free(rv_grammar **handle)
 {
-    if (!handle || !*handle) return;
-    rv_grammar *g = *handle;
-    rv_model *m = g->m;
+    if (!handle) return;
+    rvi_api_release_grammar(*handle);
     *handle = NULL;
-    rvi_grammar_free(g->g);
-    rvi_free(g);
-    rvi_api_release_model(m);
+}
+
+/* ---- states ---- */
+
+/* One use of a grammar, on its heap and alone. */
+typedef struct turn {
+    rv_grammar *g;
+    const rv_allocator *heap;
+} turn;
+
+static rv_status enter(turn *t, rv_grammar *g, uint32_t state, rv_error *err)
+{
+    t->g = g;
+    t->heap = rvi_api_use_heap(g->m->rt);
+    rvi_lock_take(g->lock);
+    if (rvi_grammar_knows(g->g, state)) return RV_OK;
+    return rvi_error(err, RV_E_INVALID, "%u is no state of the grammar", (unsigned)state);
+}
+
+static void leave(turn *t)
+{
+    rvi_lock_give(t->g->lock);
+    rvi_api_leave_heap(t->heap);
 }
 
 uint32_t rv_grammar_start(const rv_grammar *g)
@@ -136,18 +171,19 @@ rv_status rv_grammar_advance(rv_grammar *g, uint32_t state, int32_t token, uint3
 {
     if (!g || !next) return rvi_error(err, RV_E_INVALID, "rv_grammar_advance: NULL argument");
     *next = 0;
-    const rv_allocator *heap = rvi_api_use_heap(g->m->rt);
-    rv_status st = rvi_grammar_token(g->g, state, token, next, err);
-    rvi_api_leave_heap(heap);
+    turn t;
+    rv_status st = enter(&t, g, state, err);
+    if (!st) st = rvi_grammar_token(g->g, state, token, next, err);
+    leave(&t);
     return st;
 }
 
 int rv_grammar_ends(rv_grammar *g, uint32_t state)
 {
     if (!g) return 0;
-    const rv_allocator *heap = rvi_api_use_heap(g->m->rt);
-    int ends = rvi_grammar_ends(g->g, state);
-    rvi_api_leave_heap(heap);
+    turn t;
+    int ends = !enter(&t, g, state, NULL) && rvi_grammar_ends(g->g, state);
+    leave(&t);
     return ends;
 }
 
@@ -155,12 +191,13 @@ rv_status rv_grammar_mask(rv_grammar *g, uint32_t state, uint64_t *mask, size_t 
                           rv_error *err)
 {
     if (!g || !mask) return rvi_error(err, RV_E_INVALID, "rv_grammar_mask: NULL argument");
-    const uint64_t *from;
-    const rv_allocator *heap = rvi_api_use_heap(g->m->rt);
-    rv_status st = rvi_grammar_mask(g->g, state, &from, err);
+    const uint64_t *from = NULL;
+    turn t;
+    rv_status st = enter(&t, g, state, err);
+    if (!st) st = rvi_grammar_mask(g->g, state, &from, err);
     size_t n = rvi_grammar_mask_words(g->g);
     for (size_t i = 0; i < n_words && !st; i++) mask[i] = i < n ? from[i] : 0;
-    rvi_api_leave_heap(heap);
+    leave(&t);
     return st;
 }
 
@@ -173,9 +210,10 @@ rv_status rv_grammar_forced(rv_grammar *g, uint32_t state, char **text, size_t *
     *text = NULL;
     *after = state;
     rvi_buf out = {0};
-    const rv_allocator *heap = rvi_api_use_heap(g->m->rt);
-    rv_status st = rvi_grammar_forced(g->g, state, MOST, &out, after, err);
+    turn t;
+    rv_status st = enter(&t, g, state, err);
+    if (!st) st = rvi_grammar_forced(g->g, state, MOST, &out, after, err);
     st = rvi_api_give_text_after(st, &out, text, len, err);
-    rvi_api_leave_heap(heap);
+    leave(&t);
     return st;
 }

@@ -129,7 +129,7 @@ static rv_status run_rows(collector *c, const int32_t *ids, rv_kv_type kv_type,
         if (logits) rvi_model_logits(m, ws, rows, which, k);
         st = c->st;
     }
-    if (!st) st = rvi_source_check(m->source, c->err);
+    if (!st) st = rvi_model_check(m, ws, c->err);
     rvi_workspace_free(ws);
     rvi_seq_deinit(&seq);
     rvi_pages_free(pool);

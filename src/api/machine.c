@@ -61,7 +61,7 @@ static void describe_cpu(const rvi_machine *m, rvi_buf *b)
 static void describe_isa(const rv_runtime *rt, rvi_buf *b)
 {
     const char *const *names = rvi_kernels_available();
-    rvi_buf_printf(b, ",\"isa\":{\"in_use\":\"%s\",\"available\":[", rvi_backend_cpu_isa(rt->be));
+    rvi_buf_printf(b, ",\"isa\":{\"in_use\":\"%s\",\"available\":[", rv_runtime_isa(rt));
     for (size_t i = 0; names[i]; i++) rvi_buf_printf(b, "%s\"%s\"", i ? "," : "", names[i]);
     rvi_buf_printf(b, "]},\"threads\":%d", rt->o.n_threads ? rt->o.n_threads : rvi_os_cpu_count());
 }
@@ -187,6 +187,8 @@ static void describe_measured(const rvi_cpu_probe *p, rvi_buf *b)
 static rv_status measure(rv_runtime *rt, const rvi_machine *m, rvi_cpu_probe *out, rv_error *err)
 {
     uint64_t last = 0;
+    if (!rvi_backend_is_cpu(rt->be))
+        return rvi_error(err, RV_E_UNSUPPORTED, "only a runtime on the CPU can be measured");
     for (int level = 1; level <= 9; level++)
         last = RVI_MAX(last, rvi_machine_cache_bytes(m, level));
     rvi_cpu_probe_options o = {.n_physical = m->n_physical,
@@ -230,7 +232,9 @@ rv_status rv_runtime_profile(rv_runtime *rt, char **json, rv_error *err)
     rvi_api_turn turn;
     rv_status st = rvi_api_enter(&turn, rt, err);
     if (st) return st;
-    if (!json) {
+    if (!rvi_backend_is_cpu(rt->be)) {
+        st = rvi_error(err, RV_E_UNSUPPORTED, "only a runtime on the CPU can be profiled");
+    } else if (!json) {
         st = rvi_profile_begin(rt->be, err);
     } else {
         const rvi_profile_row *rows;

@@ -95,6 +95,44 @@ static rv_runtime *take_runtime(const rv_allocator *a)
     return rt;
 }
 
+static rv_status open_cpu(rv_runtime *rt, const rv_runtime_options *o, rv_error *err)
+{
+    rvi_cpu_options cpu = {.n_threads = o->n_threads ? o->n_threads : rvi_os_cpu_count(),
+                           .exact = o->exact != 0,
+                           .no_pack = o->no_pack != 0,
+                           .isa = o->isa};
+    return rvi_backend_cpu_new(&rt->be, &cpu, &rt->log, err);
+}
+
+/* "cuda" or "cuda:N" */
+static bool read_cuda(const char *device, int *number)
+{
+    *number = 0;
+    if (strncmp(device, "cuda", 4)) return false;
+    if (!device[4]) return true;
+    size_t digits = device[4] == ':' ? strspn(device + 5, "0123456789") : 0;
+    if (digits < 1 || digits > 3 || device[5 + digits]) return false;
+    for (const char *d = device + 5; *d; d++) *number = *number * 10 + (*d - '0');
+    return true;
+}
+
+static rv_status open_backend(rv_runtime *rt, const rv_runtime_options *o, rv_error *err)
+{
+    const char *device = o->device ? o->device : "cpu";
+    bool automatic = !strcmp(device, "auto");
+    rvi_cuda_options cuda = {.n_threads = o->n_threads ? o->n_threads : rvi_os_cpu_count(),
+                             .exact = o->exact != 0};
+    if (!strcmp(device, "cpu")) return open_cpu(rt, o, err);
+    if (!automatic && !read_cuda(device, &cuda.device))
+        return rvi_error(err, RV_E_CONFIG, "device must be auto, cpu, cuda or cuda:N (got '%.32s')",
+                         device);
+    rv_error why;
+    rv_status st = rvi_backend_cuda_new(&rt->be, &cuda, &rt->log, automatic ? &why : err);
+    if (!automatic || !st) return st;
+    rvi_log_write(&rt->log, RVI_LOG_INFO, "computing on the CPU: %s", why.text);
+    return open_cpu(rt, o, err);
+}
+
 rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *given, rv_error *err)
 {
     if (!out) return rvi_error(err, RV_E_INVALID, "rv_runtime_new: NULL argument");
@@ -123,14 +161,11 @@ rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *given, rv_e
     if (o.log)
         rt->log = (rvi_log){
             .sink = pass_log, .ctx = rt, .level = (rvi_log_level)(o.log_level - RV_LOG_ERROR)};
-    rvi_cpu_options cpu = {.n_threads = o.n_threads ? o.n_threads : rvi_os_cpu_count(),
-                           .exact = o.exact != 0,
-                           .no_pack = o.no_pack != 0,
-                           .isa = o.isa};
     const rv_allocator *heap = rvi_api_use_heap(rt);
-    st = rvi_backend_cpu_new(&rt->be, &cpu, &rt->log, err);
+    st = open_backend(rt, &o, err);
     rvi_api_leave_heap(heap);
     rt->o.isa = NULL;
+    rt->o.device = NULL;
     if (st)
         destroy_runtime(rt);
     else
@@ -159,7 +194,8 @@ void rv_runtime_free(rv_runtime **rt)
 
 const char *rv_runtime_isa(const rv_runtime *rt)
 {
-    return rt ? rvi_backend_cpu_isa(rt->be) : "";
+    if (!rt) return "";
+    return rvi_backend_is_cpu(rt->be) ? rvi_backend_cpu_isa(rt->be) : rt->be->ops->name;
 }
 
 const char *const *rv_isa_list(void)

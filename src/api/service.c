@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "decode/draft.h"
 
 enum { DEFAULT_TOKENS = 16384, DEFAULT_RUNNING = 32, DEFAULT_WAITING = 4096, DEFAULT_ROWS = 512 };
 
@@ -45,15 +46,21 @@ static rv_status check_options(const rv_service_options *o, rv_error *err)
     const struct {
         const char *name;
         int value, most;
-    } counts[] = {
-        {"n_tokens", o->n_tokens, RVI_MAX_CONTEXT}, {"n_context", o->n_context, RVI_MAX_CONTEXT},
-        {"max_running", o->max_running, 4096},      {"max_waiting", o->max_waiting, 1 << 20},
-        {"max_tenant", o->max_tenant, 1 << 20},     {"max_rows", o->max_rows, 1 << 20},
-        {"quantum", o->quantum, 1 << 20},           {"max_events", o->max_events, INT32_MAX}};
+    } counts[] = {{"n_tokens", o->n_tokens, RVI_MAX_CONTEXT},
+                  {"n_context", o->n_context, RVI_MAX_CONTEXT},
+                  {"max_running", o->max_running, 4096},
+                  {"max_waiting", o->max_waiting, 1 << 20},
+                  {"max_tenant", o->max_tenant, 1 << 20},
+                  {"max_rows", o->max_rows, 1 << 20},
+                  {"quantum", o->quantum, 1 << 20},
+                  {"max_events", o->max_events, INT32_MAX},
+                  {"tenant_sessions", o->tenant_sessions, INT32_MAX}};
     const struct {
         const char *name;
         double value, least, most;
     } numbers[] = {{"token_ms", o->token_ms, 0, 1e6},
+                   {"session_idle", o->session_idle, 0, 1e12},
+                   {"session_age", o->session_age, 0, 1e12},
                    {"overcommit", o->overcommit, 1, 1e6},
                    {"age_ms", o->age_ms, 0, 1e9}};
     for (size_t i = 0; i < RVI_COUNT(counts); i++)
@@ -81,7 +88,8 @@ static rvi_scheduler_options inner_options(const rv_service_options *o)
                                    .no_cache = o->no_cache != 0};
 }
 
-/* Every running request has a row and logits in each step, and prompts have rows beside them. */
+/* Every running request has a row and logits in each step, and prompts and guesses have rows beside
+ * them. */
 static rv_status make_engine(rv_service *s, const rv_model *m, const rv_service_options *o,
                              int max_running, rv_error *err)
 {
@@ -89,13 +97,28 @@ static rv_status make_engine(rv_service *s, const rv_model *m, const rv_service_
     rv_engine_options eo = {.size = sizeof eo,
                             .n_tokens = o->n_tokens ? o->n_tokens : DEFAULT_TOKENS,
                             .max_rows = m->model->arch->is_encoder ? o->max_rows : rows,
-                            .max_logits = max_running,
+                            .max_logits = max_running + 2 * RVI_DRAFT_MOST,
                             .kv_type = o->kv_type};
     rv_status st = rv_engine_new(&s->e, m, &eo, err);
     if (st) return st;
     int room = s->e->e->o.n_tokens;
     s->n_context = RVI_MIN(o->n_context ? o->n_context : m->model->hp.n_context, room);
     return RV_OK;
+}
+
+static rv_status open_sessions(rv_service *s, const rv_model *m, const rv_service_options *o,
+                               rv_error *err)
+{
+    rvi_sessions_options so = {.dir = o->sessions,
+                               .idle = o->session_idle,
+                               .age = o->session_age,
+                               .max_bytes = o->session_bytes,
+                               .max_tenant = o->tenant_sessions};
+    if (!o->sessions) return RV_OK;
+    if (m->model->arch->is_encoder)
+        return rvi_error(err, RV_E_CONFIG, "%s makes embeddings: it has no sessions", m->name);
+    rv_status st = rv_model_digest(m, so.model, err);
+    return st ? st : rvi_sessions_new(&s->sessions, s->e->e, &so, err);
 }
 
 rv_status rv_service_new(rv_service **out, const rv_model *m, const rv_service_options *given,
@@ -120,6 +143,7 @@ rv_status rv_service_new(rv_service **out, const rv_model *m, const rv_service_o
     } else {
         st = rvi_nomem(err, "service");
     }
+    if (!st) st = open_sessions(s, m, &o, err);
     if (!st) st = rvi_scheduler_new(&s->s, s->e->e, &inner, err);
     if (!st && !o.no_thread) st = rvi_wakeup_new(&s->work, err);
     if (!st && !o.no_thread) st = rvi_wakeup_new(&s->news, err);
@@ -148,6 +172,7 @@ void rv_service_free(rv_service **handle)
         rvi_scheduler_free(s->s);
         rvi_api_leave(&turn);
     }
+    rvi_sessions_free(s->sessions);
     rvi_wakeup_free(s->work);
     rvi_wakeup_free(s->news);
     rvi_api_release_engine(s->e);
@@ -180,6 +205,13 @@ void rv_service_cancel(rv_service *s, uint64_t id)
     if (!s) return;
     rvi_scheduler_cancel(s->s, id);
     notify(s);
+}
+
+rv_status rv_service_forget(rv_service *s, const char *tenant, const char *session, rv_error *err)
+{
+    if (!s || !session) return rvi_error(err, RV_E_INVALID, "rv_service_forget: NULL argument");
+    if (!s->sessions) return rvi_error(err, RV_E_NOT_FOUND, "the service keeps no sessions");
+    return rvi_sessions_forget(s->sessions, tenant ? tenant : "", session, err);
 }
 
 rv_status rv_service_drain(rv_service *s, double wait, rv_batch **out, rv_error *err)

@@ -8,6 +8,7 @@
 struct rv_service {
     rv_engine *e;
     rvi_scheduler *s;
+    rvi_sessions *sessions; /* NULL: none */
     int n_context;
     void (*wake)(void *ctx);
     void *wake_ctx;

@@ -59,7 +59,9 @@ static bool copy_json(rvi_arena *a, rvi_json *v)
 typedef struct held {
     rv_service *service;      /* outlives it */
     rv_adapter_set *adapters; /* may be NULL */
-    rv_learner *learner;      /* may be NULL, then there are no sessions */
+    rv_grammar *grammar;      /* may be NULL */
+    uint32_t grammar_state;
+    rv_learner *learner; /* may be NULL, then there are no sessions */
     rvi_json chat;
     rv_session *sessions; /* one for each choice: what the learner decided */
     int n;
@@ -76,8 +78,8 @@ static rv_status begin(void *ctx, int choice, rvi_session *s, rv_error *err)
 static rv_status started(void *ctx, int choice, rvi_session *s, rv_error *err)
 {
     held *h = ctx;
-    (void)s;
-    return rvi_api_apply_lesson(&h->sessions[choice], err);
+    rv_status st = rvi_api_constrain(s, h->grammar, h->grammar_state, err);
+    return st || !h->learner ? st : rvi_api_apply_lesson(&h->sessions[choice], err);
 }
 
 static void ended(void *ctx, int choice)
@@ -96,6 +98,7 @@ static void release(void *ctx)
     held *h = ctx;
     rvi_api_release_set(h->adapters);
     rvi_api_release_learner(h->learner);
+    rvi_api_release_grammar(h->grammar);
     rvi_free(h->sessions);
     rvi_free(h);
 }
@@ -106,14 +109,13 @@ static rv_status hold(const rv_service *s, const rv_request *q, rvi_order *r, rv
     if (!h) return rvi_nomem(err, "request");
     h->service = (rv_service *)(uintptr_t)s;
     h->adapters = rvi_api_retain_set(q->adapters);
-    r->hooks = (rvi_order_hooks){.release = release, .ctx = h};
+    r->hooks = (rvi_order_hooks){.started = started, .release = release, .ctx = h};
     r->adapters = q->adapters ? &q->adapters->set : NULL;
     if (!q->learner || !q->chat) return RV_OK;
     h->sessions = rvi_zalloc_array((size_t)r->n_jobs, sizeof *h->sessions);
     if (!h->sessions) return rvi_nomem(err, "request");
     h->learner = rvi_api_retain_learner(q->learner);
     r->hooks.begin = begin;
-    r->hooks.started = started;
     r->hooks.ended = ended;
     return RV_OK;
 }
@@ -128,7 +130,7 @@ static rv_status check(const rv_service *s, const rv_request *q, rv_error *err)
                          (int)q->kind);
     if (m->model->arch->is_encoder && q->kind != RV_REQUEST_EMBED)
         return rvi_error(err, RV_E_INVALID, "%s makes embeddings; it predicts no tokens", m->name);
-    if (!q->chat == !q->ids)
+    if (!q->chat == !q->ids && !(q->session && !q->chat && !q->n_ids))
         return rvi_error(err, RV_E_INVALID, "a request has either a chat or ids");
     if (q->adapters && q->adapters->m != m)
         return rvi_error(err, RV_E_ADAPTER, "the adapters were loaded for another model");
@@ -146,8 +148,14 @@ static rv_status check(const rv_service *s, const rv_request *q, rv_error *err)
     if (!(q->timeout >= 0) || q->timeout > 1e9)
         return rvi_error(err, RV_E_CONFIG, "timeout must be 0..1e9 seconds (got %g)", q->timeout);
     if ((q->tenant && strlen(q->tenant) > LONGEST_NAME) ||
-        (q->salt && strlen(q->salt) > LONGEST_NAME))
-        return rvi_error(err, RV_E_CONFIG, "tenant and salt have at most %d bytes", LONGEST_NAME);
+        (q->salt && strlen(q->salt) > LONGEST_NAME) ||
+        (q->session && strlen(q->session) > LONGEST_NAME))
+        return rvi_error(err, RV_E_CONFIG, "tenant, salt and session have at most %d bytes",
+                         LONGEST_NAME);
+    if (q->session && !s->sessions)
+        return rvi_error(err, RV_E_CONFIG, "the service keeps no sessions");
+    if (q->session && (q->kind != RV_REQUEST_ANSWER || q->n > 1))
+        return rvi_error(err, RV_E_CONFIG, "a session has one answer at a time");
     return RV_OK;
 }
 
@@ -158,9 +166,16 @@ static rv_status read_generate(const rv_service *s, const rv_request *q, rvi_ord
 {
     rv_generate_options *o = &r->o;
     rv_status st = rvi_api_read_generate(o, q->generate, &r->sampling, err);
+    if (!st && o->draft_session)
+        st = rvi_error(err, RV_E_INVALID, "a request of a service takes no draft_session");
     if (!st) st = rvi_sampling_check(&r->sampling, err);
+    if (!st) st = rvi_api_check_grammar(s->e->m, o, err);
     if (!st) st = rvi_answer_check(s->e->e, s->n_context, (size_t)r->n_ids, o, err);
     if (st) return st;
+    held *h = r->hooks.ctx;
+    h->grammar = rvi_api_retain_grammar(o->grammar);
+    h->grammar_state = o->grammar_state;
+    o->grammar = NULL;
     o->sampling = NULL;
     o->on_event = NULL;
     o->max_tokens = RVI_MIN(o->max_tokens, s->n_context - r->n_ids);
@@ -190,6 +205,23 @@ static rv_status read_score(const rvi_order *r, rv_error *err)
     return r->n_ids < 2 ? rvi_error(err, RV_E_INVALID, "scores need at least 2 ids") : RV_OK;
 }
 
+/* The n ids behind those of the session, if it has some, in the arena. */
+static rv_status take_ids(rvi_order *r, const int32_t *from, size_t n, bool behind, rv_error *err)
+{
+    size_t n_before = behind && r->kept ? r->kept->n_ids : 0, all = n_before + n;
+    if (!all) return rvi_error(err, RV_E_INVALID, "the prompt is empty");
+    if (all > RVI_MAX_CONTEXT)
+        return rvi_error(err, RV_E_TOO_LONG, "the prompt has %zu tokens, more than %d", all,
+                         RVI_MAX_CONTEXT);
+    int32_t *ids = rvi_arena_alloc(&r->arena, all, sizeof *ids);
+    if (!ids) return rvi_nomem(err, "request");
+    for (size_t i = 0; i < n_before; i++) ids[i] = rvi_kept_id(r->kept, i);
+    if (n) memcpy(ids + n_before, from, n * sizeof *ids);
+    r->ids = ids;
+    r->n_ids = (int)all;
+    return RV_OK;
+}
+
 /* The ids of a chat or those given, in the arena. */
 static rv_status read_ids(const rv_service *s, const rv_request *q, rvi_order *r, rv_error *err)
 {
@@ -204,7 +236,7 @@ static rv_status read_ids(const rv_service *s, const rv_request *q, rvi_order *r
     r->arena.max = MOST;
     if (q->chat) {
         st = rvi_api_read_chat(&chat, &json, q->chat, &arena, err);
-        if (!st) st = rvi_api_learned_ids(NULL, m, &chat, json, &arena, &ids, err);
+        if (!st) st = rvi_api_learned_ids(h->learner, m, &chat, json, &arena, &ids, err);
         if (!st && h->learner) {
             h->chat = *json;
             if (!copy_json(&r->arena, &h->chat)) st = rvi_nomem(err, "request");
@@ -212,14 +244,8 @@ static rv_status read_ids(const rv_service *s, const rv_request *q, rvi_order *r
     }
     const int32_t *from = q->chat ? ids.data : q->ids;
     size_t n = q->chat ? ids.len : q->n_ids;
-    if (!st && !n) st = rvi_error(err, RV_E_INVALID, "the prompt is empty");
-    if (!st && n > RVI_MAX_CONTEXT)
-        st = rvi_error(err, RV_E_TOO_LONG, "the prompt has %zu tokens, more than %d", n,
-                       RVI_MAX_CONTEXT);
-    if (!st) st = rvi_engine_check_ids(s->e->e, from, n, err);
-    if (!st && !(r->ids = copy_bytes(&r->arena, from, n, sizeof *from)))
-        st = rvi_nomem(err, "request");
-    r->n_ids = st ? 0 : (int)n;
+    if (!st) st = take_ids(r, from, n, !q->chat, err);
+    if (!st) st = rvi_engine_check_ids(s->e->e, r->ids, (size_t)r->n_ids, err);
     rvi_ids_deinit(&ids);
     rvi_arena_deinit(&arena);
     return st;
@@ -236,6 +262,7 @@ static rv_status fill(const rv_service *s, const rv_request *q, rvi_order *r, rv
     r->salt = copy_text(&r->arena, q->salt ? q->salt : tenant);
     rv_status st = r->tenant && r->salt ? RV_OK : rvi_nomem(err, "request");
     if (!st) st = hold(s, q, r, err);
+    if (!st && q->session) st = rvi_sessions_claim(s->sessions, tenant, q->session, &r->kept, err);
     if (!st) st = read_ids(s, q, r, err);
     if (st) return st;
     switch (q->kind) {

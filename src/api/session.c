@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "decode/draft.h"
 #include "decode/saved.h"
 
 static rv_status check_options(const rv_model *m, const rv_session_options *o, rv_error *err)
@@ -24,8 +25,10 @@ static rv_status check_options(const rv_model *m, const rv_session_options *o, r
 static rv_status own_engine(rv_engine **out, const rv_model *m, const rv_session_options *o,
                             rv_error *err)
 {
-    rv_engine_options eo = {
-        .size = sizeof eo, .n_tokens = o->n_context, .kv_type = o->kv_type, .max_logits = 1};
+    rv_engine_options eo = {.size = sizeof eo,
+                            .n_tokens = o->n_context,
+                            .kv_type = o->kv_type,
+                            .max_logits = 1 + RVI_DRAFT_MOST};
     return rv_engine_new(out, m, &eo, err);
 }
 
@@ -157,7 +160,7 @@ int rv_session_context(const rv_session *s)
 size_t rv_session_tokens(const rv_session *s, const int32_t **ids)
 {
     if (ids) *ids = s ? s->s->past.data : NULL;
-    return s ? (size_t)s->s->seq.len : 0;
+    return s ? (size_t)(s->s->seq.len - s->s->n_ahead) : 0;
 }
 
 void rv_session_cancel(rv_session *s)

@@ -94,3 +94,18 @@ rv_token_kind rv_token_get(const rv_model *m, int32_t id, const char **text, siz
         if (m->eos.data[i] == id) return RV_TOKEN_END;
     return rvi_tokenizer_is_special(m->tokenizer, id) ? RV_TOKEN_SPECIAL : RV_TOKEN_NORMAL;
 }
+
+rv_status rv_token_bytes(const rv_model *m, int32_t id, char **bytes, size_t *len, rv_error *err)
+{
+    if (!bytes || !len) return rvi_error(err, RV_E_INVALID, "rv_token_bytes: NULL argument");
+    *bytes = NULL;
+    *len = 0;
+    rv_status st = rvi_api_need_tokenizer(m, err);
+    if (st) return st;
+    rvi_buf out = {0};
+    const rv_allocator *heap = rvi_api_use_heap(m->rt);
+    st = rvi_tokenizer_bytes(m->tokenizer, id, &out, err);
+    st = rvi_api_give_text_after(st, &out, bytes, len, err);
+    rvi_api_leave_heap(heap);
+    return st;
+}

@@ -5,6 +5,7 @@
 
 #include "base/os.h"
 #include "decode/capture.h"
+#include "decode/drafter.h"
 #include "decode/logprobs.h"
 #include "decode/sampler.h"
 #include "decode/stop.h"
@@ -27,12 +28,17 @@ struct rvi_answer {
     float slot_margin;
     rvi_avoid *avoid; /* texts are its own; those that no longer matter are dropped */
     size_t n_avoid;
+    rvi_bound *bound; /* what the text may be; NULL: anything */
     rvi_generated out;
     int max_tokens;
-    int n_rows;     /* in the step being computed, */
-    int first_row;  /* from this one on */
-    int logits_at;  /* place of its logits in that; -1: none */
-    int32_t picked; /* from these logits; -1: not yet */
+    int n_rows;    /* in the step being computed, */
+    int first_row; /* from this one on */
+    int logits_at; /* place of its logits in that; -1: none */
+    rvi_draft draft;
+    rvi_drafter drafter;
+    int n_tried;      /* guesses that are rows of the step, */
+    int tried_logits; /* and the place of their logits */
+    int32_t picked;   /* from these logits; -1: not yet */
     rv_status pick_status;
     bool ended;
     rv_status status;
@@ -71,6 +77,7 @@ static void answer_free(rvi_answer *a)
     rvi_free(a->slot_ids);
     while (a->n_avoid) drop_avoid(a, a->n_avoid - 1);
     rvi_free(a->avoid);
+    rvi_bound_free(a->bound);
     rvi_generated_deinit(&a->out);
     rvi_free(a);
 }
@@ -109,6 +116,9 @@ rv_status rvi_answer_check(const rvi_engine *e, int n_context, size_t n_prompt,
     if (o->top_logprobs < -1 || o->top_logprobs > RVI_MAX_TOP_LOGPROBS)
         return rvi_error(err, RV_E_CONFIG, "top_logprobs must be 0..%d (got %d)",
                          RVI_MAX_TOP_LOGPROBS, o->top_logprobs);
+    if ((unsigned)o->draft > RV_DRAFT_NGRAM)
+        return rvi_error(err, RV_E_CONFIG, "draft must be 0..%d (got %d)", RV_DRAFT_NGRAM,
+                         (int)o->draft);
     if (o->n_stop > 1024) return rvi_error(err, RV_E_CONFIG, "%zu stop strings", o->n_stop);
     for (size_t i = 0; i < o->n_stop; i++)
         if (!o->stop[i] || !o->stop[i][0])
@@ -183,6 +193,7 @@ static rv_status prepare(rvi_answer *a, rv_error *err)
     a->temperature = sampling.temperature;
     if (a->capture) rvi_capture_begin(a->capture);
     if (e->t) rvi_detok_init(&a->detok, e->t, RVI_TOK_SKIP_SPECIAL);
+    rvi_draft_init(&a->draft);
     return RV_OK;
 }
 
@@ -277,6 +288,31 @@ rv_status rvi_answer_avoid(rvi_session *s, const rvi_avoid *list, size_t n, rv_e
     return RV_OK;
 }
 
+rv_status rvi_answer_constrain(rvi_session *s, const rvi_constraint *by, rv_error *err)
+{
+    rvi_answer *a = s->answer;
+    if (!a || a->ended || a->out.ids.len || a->bound)
+        return rvi_error(err, RV_E_STATE, "the session has no answer that is about to begin");
+    rv_status st = rvi_bound_new(&a->bound, by, s->e->m->hp.n_vocab, a->max_tokens, err);
+    if (!st && s->e->t) { /* a language knows tokens as they are in the middle of a text */
+        a->detok.started = true;
+        a->detok.to_strip = 0;
+    }
+    return st;
+}
+
+rv_status rvi_answer_draft(rvi_session *s, rvi_session *by, rv_error *err)
+{
+    rvi_answer *a = s->answer;
+    if (!a || a->ended || a->out.ids.len)
+        return rvi_error(err, RV_E_STATE, "the session has no answer that is about to begin");
+    if (by == s || by->answer)
+        return rvi_error(err, RV_E_STATE, "the draft session has an answer of its own");
+    rv_status st = rvi_drafter_check(s->e, by->e, err);
+    if (!st) a->drafter.by = by;
+    return st;
+}
+
 /* ---- events ---- */
 
 static void send(rvi_answer *a, const rv_event *ev, bool *cancel)
@@ -355,16 +391,25 @@ static void report_step(void *ctx, int n_done, int n_halves)
     }
 }
 
+/* The guesses behind the token at hand are not needed. */
+static void forget_guesses(rvi_session *s)
+{
+    rvi_seq_truncate(&s->seq, s->seq.len - s->n_ahead);
+    s->n_ahead = 0;
+}
+
 static void end_answer(rvi_answer *a, rv_finish finish, rv_status st)
 {
     rvi_session *s = a->s;
     rvi_generated *out = &a->out;
     unlink_answer(a);
+    forget_guesses(s);
     a->ended = true;
     if (!st && a->sampler && finish != RV_FINISH_STOP && finish != RV_FINISH_CANCELLED)
         st = emit(a, -1, NULL);
     if (a->stops.hit) finish = RV_FINISH_STOP;
     out->finish = st ? RV_FINISH_ERROR : finish;
+    out->state = a->bound ? a->bound->state : 0;
     a->status = st;
     if (s->past.len > (size_t)s->seq.len)
         s->past.len = (size_t)s->seq.len; /* what was never computed is no part of the past */
@@ -381,7 +426,9 @@ static void end_answer(rvi_answer *a, rv_finish finish, rv_status st)
                      .n_reused = out->n_reused,
                      .n_generated = (int)out->ids.len,
                      .prompt_seconds = out->prompt_seconds,
-                     .seconds = out->seconds};
+                     .seconds = out->seconds,
+                     .n_guessed = out->n_guessed,
+                     .n_right = out->n_right};
     send(a, &done, NULL);
 }
 
@@ -394,15 +441,21 @@ static bool is_eos(const rvi_engine *e, int32_t id)
     return false;
 }
 
+/* Has all come as the slot says, and does it say more? */
+static bool follows_slot(rvi_answer *a)
+{
+    size_t at = a->out.ids.len;
+    if (at >= a->n_slot) return false;
+    if (at && a->out.ids.data[at - 1] != a->slot_ids[at - 1])
+        a->n_slot = 0; /* the answer went another way */
+    return a->n_slot;
+}
+
 /* The slot's next token, while all before it came as it says. */
 static void raise_slot(rvi_answer *a, float *logits, int n_vocab)
 {
     size_t at = a->out.ids.len;
-    if (at >= a->n_slot) return;
-    if (at && a->out.ids.data[at - 1] != a->slot_ids[at - 1]) {
-        a->n_slot = 0; /* the answer went another way */
-        return;
-    }
+    if (!follows_slot(a)) return;
     float *l = &logits[a->slot_ids[at]];
     if (!(*l > -INFINITY)) return;
     float best = -INFINITY;
@@ -466,8 +519,10 @@ static rv_status pick_from(rvi_answer *a, float *logits, int32_t *id, bool *canc
     const rvi_engine *e = s->e;
     size_t n_vocab = (size_t)e->m->hp.n_vocab;
     if (a->raw) memcpy(a->raw, logits, n_vocab * sizeof *logits);
-    if (!a->o.ignore_eos && a->out.ids.len < (size_t)a->o.min_tokens)
+    if (!a->o.ignore_eos && a->out.ids.len < (size_t)a->o.min_tokens &&
+        !(a->bound && rvi_bound_leaves_only(a->bound, e->eos)))
         forbid(logits, n_vocab, e->eos);
+    if (a->bound) rvi_bound_apply(a->bound, logits, n_vocab);
     if (a->o.mask && a->o.mask(a->o.ctx, a->out.ids.data, a->out.ids.len, logits, n_vocab)) {
         *cancel = true;
         return RV_OK;
@@ -479,6 +534,27 @@ static rv_status pick_from(rvi_answer *a, float *logits, int32_t *id, bool *canc
     for (size_t i = 0; st && i < n_vocab; i++)
         if (isnan(logits[i])) return rvi_engine_explain(e, st, &a->error);
     return st;
+}
+
+/* Whether more than the constraint has a say in which token comes. */
+static bool others_decide(const rvi_answer *a)
+{
+    return a->o.mask || a->n_slot || a->n_avoid;
+}
+
+static rv_status force(rvi_answer *a, int32_t *id)
+{
+    return rvi_bound_force(a->bound, a->max_tokens - (int)a->out.ids.len, id, &a->error);
+}
+
+/* Finds out what the constraint says of the next token: which must come (then it is picked), or
+ * which may. */
+static void look_ahead(rvi_answer *a, const float *logits)
+{
+    if (!others_decide(a)) a->pick_status = force(a, &a->picked);
+    if (!a->pick_status && a->picked < 0) a->pick_status = rvi_bound_look(a->bound, &a->error);
+    if (a->picked >= 0 && a->raw)
+        memcpy(a->raw, logits, (size_t)a->s->e->m->hp.n_vocab * sizeof *logits);
 }
 
 static rv_status pick(rvi_answer *a, float *logits, int32_t *id, bool *cancel)
@@ -500,10 +576,51 @@ static void note_logprobs(rvi_answer *a, int32_t id)
         rvi_top_logprobs(a->raw, n_vocab, log_sum, out->top + at * out->n_top, (int)out->n_top);
 }
 
-static void take_token(rvi_answer *a, float *logits)
+/* False: the answer has ended. */
+static bool keep_token(rvi_answer *a, int32_t id)
 {
     rvi_session *s = a->s;
     rvi_generated *out = &a->out;
+    bool cancel = false;
+    out->ids.data[out->ids.len++] = id; /* room was reserved for both */
+    s->past.data[s->past.len++] = id;
+    note_logprobs(a, id);
+    if (a->capture)
+        rvi_capture_take(a->capture, s->e->ws, s->e->which[a->logits_at], a->raw, a->temperature,
+                         id);
+    rv_status st = a->bound ? rvi_bound_accept(a->bound, id, &a->error) : RV_OK;
+    if (!st && (!a->o.ignore_eos || a->bound) && is_eos(s->e, id)) {
+        end_answer(a, RV_FINISH_EOS, RV_OK);
+        return false;
+    }
+    if (!st) st = emit(a, id, &cancel);
+    if (st)
+        end_answer(a, RV_FINISH_ERROR, st);
+    else if (a->stops.hit)
+        end_answer(a, RV_FINISH_STOP, RV_OK);
+    else if (cancel || atomic_load(&s->cancelled))
+        end_answer(a, RV_FINISH_CANCELLED, RV_OK);
+    else if (a->bound && (a->bound->complete || !a->bound->state))
+        end_answer(a, RV_FINISH_EOS, RV_OK);
+    else if (out->ids.len == (size_t)a->max_tokens)
+        end_answer(a, RV_FINISH_LENGTH, RV_OK);
+    return !a->ended;
+}
+
+/* Tokens that come in any case and whose logits nobody wants: their rows wait for the next step as
+ * those of a prompt do. */
+static void jump(rvi_answer *a)
+{
+    int32_t id = -1;
+    if (!a->bound || a->raw || others_decide(a)) return;
+    do {
+        rv_status st = force(a, &id);
+        if (st) end_answer(a, RV_FINISH_ERROR, st);
+    } while (!a->ended && id >= 0 && keep_token(a, id));
+}
+
+static void take_token(rvi_answer *a, float *logits)
+{
     bool cancel = false;
     int32_t id = -1;
     if (a->first <= 0) a->first = rvi_os_seconds();
@@ -512,29 +629,34 @@ static void take_token(rvi_answer *a, float *logits)
         return;
     }
     rv_status st = pick(a, logits, &id, &cancel);
-    if (st || cancel) {
+    if (st || cancel)
         end_answer(a, RV_FINISH_CANCELLED, st);
-        return;
+    else
+        keep_token(a, id);
+}
+
+/* The tokens of a step: the one that follows the answer's last, then those that follow guesses, as
+ * long as they are right. */
+static void take_tokens(rvi_answer *a)
+{
+    const rvi_engine *e = a->s->e;
+    int i = 0;
+    for (bool right = true; right; i += right) {
+        size_t n = a->out.ids.len;
+        if (i) a->logits_at = a->tried_logits + i - 1;
+        if (i && a->bound) look_ahead(a, rvi_engine_logits(e, a->logits_at));
+        take_token(a, rvi_engine_logits(e, a->logits_at));
+        if (a->ended) return;
+        right = i < a->draft.n && a->out.ids.data[n] == a->draft.ids[i];
+        if (i < a->draft.n) rvi_draft_learn(&a->draft, i, right);
+        right = right && i < a->n_tried;
+        a->s->n_ahead -= right;
+        a->out.n_right += right;
+        a->picked = -1;
     }
-    out->ids.data[out->ids.len++] = id; /* room was reserved for both */
-    s->past.data[s->past.len++] = id;
-    note_logprobs(a, id);
-    if (a->capture)
-        rvi_capture_take(a->capture, s->e->ws, s->e->which[a->logits_at], a->raw, a->temperature,
-                         id);
-    if (!a->o.ignore_eos && is_eos(s->e, id)) {
-        end_answer(a, RV_FINISH_EOS, RV_OK);
-        return;
-    }
-    st = emit(a, id, &cancel);
-    if (st)
-        end_answer(a, RV_FINISH_ERROR, st);
-    else if (a->stops.hit)
-        end_answer(a, RV_FINISH_STOP, RV_OK);
-    else if (cancel || atomic_load(&s->cancelled))
-        end_answer(a, RV_FINISH_CANCELLED, RV_OK);
-    else if (out->ids.len == (size_t)a->max_tokens)
-        end_answer(a, RV_FINISH_LENGTH, RV_OK);
+    rvi_draft_settle(&a->draft, a->n_tried, i);
+    forget_guesses(a->s);
+    jump(a);
 }
 
 /* ---- a step ---- */
@@ -565,7 +687,9 @@ static void pick_together(rvi_engine *e)
     for (rvi_answer *a = e->answers; a; a = a->next) {
         a->picked = -1;
         a->pick_status = RV_OK;
-        if (a->logits_at >= 0 && a->max_tokens && !a->o.mask && n < MOST) answers[n++] = a;
+        if (a->logits_at < 0 || !a->max_tokens) continue;
+        if (a->bound) look_ahead(a, rvi_engine_logits(e, a->logits_at));
+        if (a->picked < 0 && !a->pick_status && !a->o.mask && n < MOST) answers[n++] = a;
     }
     rvi_backend *be = e->o.be ? e->o.be : e->m->be;
     if (n > 1) be->ops->run(be, pick_task, &p, n);
@@ -636,12 +760,65 @@ static size_t end_cancelled(rvi_engine *e, const rvi_session *only)
     return n;
 }
 
+/* What may come after the token that waits. A repetition that is nearly certain costs less than a
+ * model. */
+static void guess(rvi_answer *a, const rvi_draft_step *step)
+{
+    const double certain = 0.8;
+    const rvi_engine *e = a->s->e;
+    const rvi_session *s = a->s;
+    size_t at = a->out.ids.len;
+    int most = a->max_tokens - (int)at - 1; /* the last token has no row */
+    a->draft.n = 0;
+    if (a->logits_at < 0 || a->first <= 0 || a->o.draft == RV_DRAFT_OFF) return;
+    if (follows_slot(a))
+        rvi_draft_known(&a->draft, a->slot_ids + at, a->n_slot - at, most);
+    else
+        rvi_draft_repeat(&a->draft, s->past.data, s->past.len, most);
+    bool is_certain = a->draft.n && rvi_draft_chance(&a->draft, 0) >= certain;
+    if (a->drafter.by && !is_certain)
+        rvi_drafter_guess(&a->drafter, &a->draft, s, most, &e->budget, step, e->tries_all);
+}
+
+/* Guesses for which there is room; nobody else is to give up pages for them. */
+static int most_guesses(const rvi_engine *e, const rvi_answer *a)
+{
+    int n = RVI_MIN(RVI_MIN(a->draft.n, rvi_engine_room(e)), rvi_engine_logits_room(e));
+    int n_free = rvi_pages_total(e->pool) - rvi_pages_in_use(e->pool);
+    while (n > 0 && rvi_seq_wants(&a->s->seq, n) > n_free) n--;
+    return n;
+}
+
+static void add_guesses(rvi_engine *e, rvi_answer *a, rvi_draft_step *step)
+{
+    rvi_session *s = a->s;
+    int n = most_guesses(e, a);
+    if (!e->tries_all) n = rvi_draft_choose(&a->draft, &e->budget, n, step);
+    if (n < 1) return;
+    memcpy(s->past.data + s->past.len, a->draft.ids, (size_t)n * sizeof *a->draft.ids);
+    a->tried_logits = e->n_logits;
+    if (!rvi_engine_add(e, s, n, s->adapters, n, NULL)) a->n_tried = n;
+}
+
+/* Last, with the room that is left. */
+static void guess_together(rvi_engine *e)
+{
+    rvi_draft_step step = {0};
+    if (e->o.max_logits < 2) return;
+    for (const rvi_answer *a = e->answers; a; a = a->next) step.n_rows += a->logits_at >= 0;
+    step.tokens = step.n_rows;
+    for (rvi_answer *a = e->answers; a; a = a->next) {
+        guess(a, &step);
+        add_guesses(e, a, &step);
+    }
+}
+
 static void collect_rows(rvi_engine *e, const rvi_session *only)
 {
     rvi_answer *a, *next;
     rvi_engine_begin(e);
     for (a = e->answers; a; a = a->next) {
-        a->n_rows = 0;
+        a->n_rows = a->n_tried = a->draft.n = 0;
         a->logits_at = -1;
     }
     /* tokens of answers that decode come first, then prompts */
@@ -651,6 +828,7 @@ static void collect_rows(rvi_engine *e, const rvi_session *only)
             if (!takes_part(a, only) || (waiting(a) > 1) != prompts || a->n_rows) continue;
             add_rows(e, a);
         }
+    guess_together(e);
 }
 
 /* One forward pass. If an answer is cancelled during the pass, it ends, and the pass is repeated
@@ -662,7 +840,9 @@ static rv_status compute_step(rvi_engine *e, const rvi_session *only, rv_error *
     rvi_workspace_set_progress(e->ws, report_step, e);
     do {
         collect_rows(e, only);
+        double start = rvi_os_seconds();
         st = e->n_rows ? rvi_engine_compute(e, err) : RV_OK;
+        if (!st && e->n_rows) rvi_budget_note(&e->budget, e->n_rows, rvi_os_seconds() - start);
     } while (st && end_cancelled(e, only));
     rvi_workspace_set_progress(e->ws, NULL, NULL);
     return st;
@@ -686,6 +866,10 @@ size_t rvi_answer_advance(rvi_engine *e, const rvi_session *only)
     rv_error error = {0};
     rv_status st = compute_step(e, only, &error);
     if (!st) pick_together(e);
+    for (a = e->answers; a && !st; a = a->next) {
+        a->s->n_ahead = a->n_tried;
+        a->out.n_guessed += a->n_tried;
+    }
     for (a = e->answers; a; a = next) {
         bool cancel = false;
         next = a->next;
@@ -695,13 +879,18 @@ size_t rvi_answer_advance(rvi_engine *e, const rvi_session *only)
         if (st || cancel)
             end_answer(a, RV_FINISH_CANCELLED, st);
         else if (a->logits_at >= 0)
-            take_token(a, rvi_engine_logits(e, a->logits_at));
+            take_tokens(a);
     }
     if (!st) read_rows(e);
     if (!only) rotate(e);
     size_t running = 0;
     for (a = e->answers; a; a = a->next) running += takes_part(a, only);
     return running;
+}
+
+rvi_sampler *rvi_answer_sampler(rvi_session *s)
+{
+    return s->answer->sampler;
 }
 
 bool rvi_answer_ended(const rvi_session *s)

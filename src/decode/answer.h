@@ -2,12 +2,15 @@
  *
  * Any number of answers, one a session, advance together: a step takes one token of each that
  * decodes and fills up with rows of the prompts that wait. An answer that fails ends without
- * affecting the others. Everything an answer needs is reserved when it starts: advancing allocates
+ * affecting the others. What is guessed of an answer is checked in the same steps (draft.h).
+ * Everything an answer needs is reserved when it starts: advancing allocates
  * nothing (unless a text outgrows RVI_TEXT_RESERVE). */
 #ifndef RVI_DECODE_ANSWER_H
 #define RVI_DECODE_ANSWER_H
 
+#include "decode/constraint.h"
 #include "decode/engine.h"
+#include "decode/sampler.h"
 
 enum { RVI_TEXT_RESERVE = 16 << 20, RVI_MAX_TOP_LOGPROBS = 20, RVI_MAX_SLOT = 4096 };
 
@@ -21,7 +24,9 @@ typedef struct rvi_generated {
     size_t n_top;
     rv_finish finish;
     int n_prompt, n_reused;         /* prompt tokens, and how many of them were in the cache */
+    int n_guessed, n_right;         /* guesses that were tried, and those that came true */
     double prompt_seconds, seconds; /* prefill; the token loop after it */
+    uint32_t state;                 /* of its constraint, behind the last id; 0: none */
 } rvi_generated;
 
 void rvi_generated_deinit(rvi_generated *g);
@@ -70,6 +75,19 @@ typedef struct rvi_avoid {
 /* As for rvi_answer_lock; texts are copied. Without a tokenizer it has no effect. */
 rv_status rvi_answer_avoid(rvi_session *s, const rvi_avoid *list, size_t n,
                            rv_error *err) RVI_MUST_CHECK;
+/* The sampler of the session's answer, which continues its prompt. */
+rvi_sampler *rvi_answer_sampler(rvi_session *s);
+/* As for rvi_answer_lock; takes the constraint over, unless it fails. The answer ends once its text
+ * is complete and nothing can follow, without an end token, also with ignore_eos; min_tokens does
+ * not count where nothing else can come. Forced tokens are not picked, unless a mask, a slot or
+ * texts to avoid have a say; their rows go through the next step together, unless logprobs or a
+ * capture want the logits of each: that changes no token. Before max_tokens are used up, the last
+ * tokens are chosen such that the text ends. */
+rv_status rvi_answer_constrain(rvi_session *s, const rvi_constraint *by,
+                               rv_error *err) RVI_MUST_CHECK;
+/* As for rvi_answer_lock: guesses come from this session of a smaller model, which follows the
+ * answer and must live until it has ended. */
+rv_status rvi_answer_draft(rvi_session *s, rvi_session *by, rv_error *err) RVI_MUST_CHECK;
 /* Computes one step of all unfinished answers, or of that of `only`. Returns how many remain
  * unfinished. */
 size_t rvi_answer_advance(rvi_engine *e, const rvi_session *only);

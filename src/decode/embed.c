@@ -137,7 +137,7 @@ rv_status rvi_embed(const rvi_model *m, rvi_workspace *ws, rvi_seq *scratch_seq,
     st = rvi_pooler_new(&p, m, n, o, err);
     if (!st && !(rows = rvi_alloc_array(chunk, sizeof *rows))) st = rvi_nomem(err, "embedding");
     if (!st) st = run(m, ws, scratch_seq, rows, (int)chunk, ids, p, err);
-    if (!st) st = rvi_source_check(m->source, err);
+    if (!st) st = rvi_model_check(m, ws, err);
     if (!st) st = rvi_pooler_finish(p, out, err);
     rvi_seq_truncate(scratch_seq, 0);
     rvi_free(rows);

@@ -237,7 +237,7 @@ int rvi_engine_logits_room(const rvi_engine *e)
 }
 
 rv_status rvi_engine_add(rvi_engine *e, rvi_session *s, int n, const rvi_adapter_set *set,
-                         bool want_logits, rv_error *err)
+                         int n_logits, rv_error *err)
 {
     int first = s->seq.len;
     rv_status st = rvi_seq_extend(&s->seq, n, err);
@@ -251,7 +251,7 @@ rv_status rvi_engine_add(rvi_engine *e, rvi_session *s, int n, const rvi_adapter
                                          .rope_set = s->rope_set,
                                          .adapters = set && set->n ? set : NULL};
     }
-    if (want_logits) e->which[e->n_logits++] = e->n_rows - 1;
+    for (int i = n_logits; i > 0; i--) e->which[e->n_logits++] = e->n_rows - i;
     atomic_store(&s->in_step, true);
     e->n_owners = e->n_rows;
     return RV_OK;
@@ -302,7 +302,7 @@ static bool run_step(rvi_engine *e)
 rv_status rvi_engine_compute(rvi_engine *e, rv_error *err)
 {
     e->logits = NULL;
-    rv_status st = run_step(e) ? rvi_source_check(e->m->source, err)
+    rv_status st = run_step(e) ? rvi_model_check(e->m, e->ws, err)
                                : rvi_error(err, RV_E_CANCELLED, "cancelled");
     release_owners(e);
     if (st) {

@@ -16,6 +16,7 @@
 
 #include <stdatomic.h>
 
+#include "decode/budget.h"
 #include "model/model.h"
 #include "tokenizer/tokenizer.h"
 
@@ -48,6 +49,8 @@ typedef struct rvi_engine {
     double event_gap;     /* seconds between two events in the middle of a step */
     size_t longest_piece; /* bytes of the longest token's text */
     rvi_answer *answers;  /* the unfinished ones, the next to be served first */
+    rvi_budget budget;    /* of the steps of answers */
+    bool tries_all;       /* for tests: every guess that fits is tried, whatever it costs */
 } rvi_engine;
 
 /* model, tokenizer and eos are borrowed. */
@@ -63,7 +66,9 @@ struct rvi_session {
     uint64_t *sets;
     int n_context;
     int rope_set;
-    int allowed; /* rows of its answer that a step may take; INT32_MAX: as many as fit */
+    int allowed; /* rows of its answer that a step may take, guesses not among them; INT32_MAX: as
+                    many as fit */
+    int n_ahead; /* while a step is read: positions of seq that hold guesses not looked at yet */
     const rvi_adapter_set *adapters; /* of rows that name no other; NULL: none */
     atomic_bool cancelled;
     atomic_bool in_step; /* the current step has rows of this session; a cancel must stop it */
@@ -111,10 +116,10 @@ rv_status rvi_engine_check_ids(const rvi_engine *e, const int32_t *ids, size_t n
 void rvi_engine_begin(rvi_engine *e);
 int rvi_engine_room(const rvi_engine *e);        /* rows that still fit */
 int rvi_engine_logits_room(const rvi_engine *e); /* logits that still fit */
-/* Adds the first n waiting tokens of s, with set; want_logits: computes the logits of the last one,
- * which follow those requested before. On failure (no page left) nothing changes. */
+/* Adds the first n waiting tokens of s, with set; n_logits: computes the logits of so many of the
+ * last ones, which follow those requested before. On failure (no page left) nothing changes. */
 rv_status rvi_engine_add(rvi_engine *e, rvi_session *s, int n, const rvi_adapter_set *set,
-                         bool want_logits, rv_error *err) RVI_MUST_CHECK;
+                         int n_logits, rv_error *err) RVI_MUST_CHECK;
 /* On failure (a session of the step was cancelled: RV_E_CANCELLED; the model's file cannot be read)
  * the sessions are as before their rows were added, and the step is empty. */
 rv_status rvi_engine_compute(rvi_engine *e, rv_error *err) RVI_MUST_CHECK;

@@ -229,6 +229,17 @@ static int32_t draw(rvi_sampler *s)
     return rvi_candidates_id(c, chosen);
 }
 
+rvi_sampler_state rvi_sampler_get(const rvi_sampler *s)
+{
+    return (rvi_sampler_state){s->rng.state, s->mu};
+}
+
+void rvi_sampler_set(rvi_sampler *s, const rvi_sampler_state *state)
+{
+    s->rng.state = state->random;
+    s->mu = state->surprise;
+}
+
 rv_status rvi_sampler_pick(rvi_sampler *s, float *logits, const int32_t *past, size_t n_past,
                            size_t n_prompt, int32_t *out, rv_error *err)
 {

@@ -40,6 +40,16 @@ rv_status rvi_sampler_new(rvi_sampler **out, const rv_sampling *options, int n_v
                           const rvi_tokenizer *t, rv_error *err) RVI_MUST_CHECK;
 void rvi_sampler_free(rvi_sampler *s); /* accepts NULL */
 
+/* What a sampler remembers from token to token. With that of another one of the same options it
+ * goes on as that one. */
+typedef struct rvi_sampler_state {
+    uint64_t random;
+    double surprise; /* mirostat */
+} rvi_sampler_state;
+
+rvi_sampler_state rvi_sampler_get(const rvi_sampler *s);
+void rvi_sampler_set(rvi_sampler *s, const rvi_sampler_state *state);
+
 /* The next token. logits are overwritten. past: every token so far, n_prompt of them from the
  * prompt. Allocates nothing. RV_E_GENERATION: the logits are no distribution. */
 rv_status rvi_sampler_pick(rvi_sampler *s, float *logits, const int32_t *past, size_t n_past,

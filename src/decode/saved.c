@@ -196,7 +196,7 @@ static rv_status compute_rest(rvi_session *s, size_t n, rv_error *err)
     while (!st && (size_t)s->seq.len < n) {
         int rows = RVI_MIN((int)n - s->seq.len, s->e->o.max_rows);
         rvi_engine_begin(s->e);
-        st = rvi_engine_add(s->e, s, rows, NULL, false, err);
+        st = rvi_engine_add(s->e, s, rows, NULL, 0, err);
         if (!st) st = rvi_engine_compute(s->e, err);
     }
     return st;

@@ -46,7 +46,7 @@ rv_status rvi_score(const rvi_scorer *s, const int32_t *ids, int n, int first, i
         rvi_score_rows(s, ids + at + 1, from, to, log_p, sum);
         if (log_p) log_p += to - from;
     }
-    rv_status st = rvi_source_check(s->m->source, err);
+    rv_status st = rvi_model_check(s->m, s->ws, err);
     if (st || isfinite(*sum)) return st;
     const char *broken = rvi_model_find_broken_tensor(s->m);
     if (broken)

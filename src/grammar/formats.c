@@ -4,10 +4,13 @@
 
 #include "grammar/rx_parse.h"
 
-/* RFC 3339, with the days of each month */
-#define LEAP "([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
+/* RFC 3339, with the days of each month. The year 0000, which it has, is left out: most
+ * readers of dates refuse it. */
+#define YEAR   "([0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"
+#define FOURTH "(0[48]|[2468][048]|[13579][26])"
+#define LEAP   "([0-9]{2}" FOURTH "|" FOURTH "00)"
 #define DATE                                                                                       \
-    "([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)"       \
+    "(" YEAR "-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)"       \
     "|02-(0[1-9]|1[0-9]|2[0-8]))|" LEAP "-02-29)"
 #define MINUTE "([01][0-9]|2[0-3]):[0-5][0-9]"
 /* leap seconds: those at 23:59:60 UTC, told by the offset only where it is zero */

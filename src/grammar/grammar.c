@@ -106,6 +106,11 @@ rv_status rvi_grammar_token(rvi_grammar *g, uint32_t state, int32_t token, uint3
     return advance(g, state, v->bytes[token], v->lens[token], next, err);
 }
 
+const rvi_vocab *rvi_grammar_vocab(const rvi_grammar *g)
+{
+    return g->vocab;
+}
+
 size_t rvi_grammar_mask_words(const rvi_grammar *g)
 {
     return g->vocab->n_words;
@@ -119,6 +124,11 @@ bool rvi_grammar_ends(rvi_grammar *g, uint32_t state)
     for (size_t i = 0; i < g->places[0].n && !ends; i++)
         ends = rvi_machine_ends(&g->m, &g->places[0].items[i]);
     return ends;
+}
+
+bool rvi_grammar_knows(const rvi_grammar *g, uint32_t state)
+{
+    return state <= g->states.n_rows;
 }
 
 /* ---- masks ---- */
@@ -405,6 +415,20 @@ static int only_byte(rvi_grammar *g, const rvi_places *now, rvi_places *then)
     return only;
 }
 
+bool rvi_grammar_complete(rvi_grammar *g, uint32_t state)
+{
+    rvi_places *now = &g->places[0], *then = &g->places[1];
+    if (!rvi_grammar_ends(g, state)) return false;
+    places_of(g, state, now);
+    then->n = 0;
+    for (size_t i = 0; i < now->n; i++) {
+        bool behind_json = now->items[i].kind == RVI_AT_AFTER && !now->items[i].frame;
+        for (int b = 0; b < 256 && !behind_json && !then->n; b++)
+            rvi_machine_step(&g->m, &now->items[i], (uint8_t)b, then);
+    }
+    return !then->n;
+}
+
 rv_status rvi_grammar_forced(rvi_grammar *g, uint32_t state, size_t most, rvi_buf *out,
                              uint32_t *after, rv_error *err)
 {
@@ -423,6 +447,17 @@ rv_status rvi_grammar_forced(rvi_grammar *g, uint32_t state, size_t most, rvi_bu
     }
     if (!st && out->failed) st = rvi_nomem(err, "forced text");
     return st ? st : rvi_machine_check(&g->m, err);
+}
+
+rv_status rvi_grammar_finish(rvi_grammar *g, uint32_t state, rvi_buf *out, bool *found,
+                             rv_error *err)
+{
+    rvi_places *now = &g->places[0];
+    *found = false;
+    if (!state) return RV_OK;
+    places_of(g, state, now);
+    *found = rvi_machine_finish(&g->m, now->items, now->n, out);
+    return rvi_machine_check(&g->m, err);
 }
 
 /* ---- sources ---- */

@@ -40,11 +40,20 @@ rv_status rvi_grammar_mask(rvi_grammar *g, uint32_t state, const uint64_t **mask
 /* *next is 0 if the token is not allowed; one that is no text never is. */
 rv_status rvi_grammar_token(rvi_grammar *g, uint32_t state, int32_t token, uint32_t *next,
                             rv_error *err) RVI_MUST_CHECK;
-size_t rvi_grammar_mask_words(const rvi_grammar *g);   /* of a mask */
-bool rvi_grammar_ends(rvi_grammar *g, uint32_t state); /* the text may end here */
+const rvi_vocab *rvi_grammar_vocab(const rvi_grammar *g);
+size_t rvi_grammar_mask_words(const rvi_grammar *g);          /* of a mask */
+bool rvi_grammar_ends(rvi_grammar *g, uint32_t state);        /* the text may end here */
+bool rvi_grammar_knows(const rvi_grammar *g, uint32_t state); /* it is a state of this grammar */
+/* The text may end here, and nothing may follow but white space that means nothing. */
+bool rvi_grammar_complete(rvi_grammar *g, uint32_t state);
 /* Appends the bytes that come in any case (at most `most`), and sets *after to the state behind
  * them. */
 rv_status rvi_grammar_forced(rvi_grammar *g, uint32_t state, size_t most, rvi_buf *out,
                              uint32_t *after, rv_error *err) RVI_MUST_CHECK;
+
+/* Appends a short text with which the text may end; *found is false where none was found quickly.
+ */
+rv_status rvi_grammar_finish(rvi_grammar *g, uint32_t state, rvi_buf *out, bool *found,
+                             rv_error *err) RVI_MUST_CHECK;
 
 #endif

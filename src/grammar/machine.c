@@ -539,6 +539,48 @@ static void step_terminal(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_pl
     step_all(m, &behind, b, out);
 }
 
+/* ---- short ways to the end ---- */
+
+static uint32_t object_owes(const rvi_machine *m, uint32_t frame)
+{
+    opened o;
+    uint32_t owed = 1;
+    look(m, frame, &o);
+    for (uint32_t i = 0; i < o.p->n_named; i++)
+        if (has(o.need, i)) owed += (uint32_t)o.p->named[i].name.len + 6;
+    if (o.f.count + o.missing < o.shape->min) owed += 6 * (o.shape->min - o.f.count - o.missing);
+    return owed;
+}
+
+uint32_t rvi_machine_owes(const rvi_machine *m, const rvi_place *at)
+{
+    uint32_t owed = at->kind == RVI_AT_VALUE || at->kind == RVI_AT_STRING, frame = at->frame;
+    while (frame) {
+        rvi_frame f = frame_at(m, frame);
+        if (f.kind == RVI_FRAME_OBJECT) owed += object_owes(m, frame);
+        if (f.kind == RVI_FRAME_ARRAY) {
+            uint32_t min = array_plan(m, &f)->shape->min;
+            owed += 1 + (f.count < min ? 2 * (min - f.count) : 0);
+        }
+        frame = f.parent;
+    }
+    return RVI_MIN(owed, 1u << 24);
+}
+
+bool rvi_machine_helps(const rvi_machine *m, const rvi_place *at)
+{
+    opened o;
+    if (at->kind != RVI_AT_KEY) return true;
+    look(m, at->frame, &o);
+    if (!o.missing) return true;
+    rvi_rx names = rvi_rx_part(&m->values.rxs, m->lexer.states[at->arg].rx, 1);
+    uint32_t state = rvi_rx_auto_state(&m->values.rxs, names);
+    if (state == UINT32_MAX) return false;
+    for (uint32_t i = o.p->names->nodes[state].low; i < o.p->names->nodes[state].high; i++)
+        if (has(o.need, i)) return true;
+    return false;
+}
+
 /* ---- one byte ---- */
 
 static void step_after(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_places *out)

@@ -93,6 +93,14 @@ bool rvi_machine_tells_apart(const rvi_machine *m, const rvi_place *at);
  * which bytes may come. */
 bool rvi_machine_key_open(const rvi_machine *m, const rvi_place *at);
 
+/* About how many bytes a text needs from here to its end. */
+uint32_t rvi_machine_owes(const rvi_machine *m, const rvi_place *at);
+/* Whether a place is on a short way to the end: a key is only begun if it is needed. */
+bool rvi_machine_helps(const rvi_machine *m, const rvi_place *at);
+/* finish.c: appends a short text that leads from one of the places to an end. False: none was found
+ * within some thousand steps, or there is no memory. */
+bool rvi_machine_finish(rvi_machine *m, const rvi_place *places, size_t n, rvi_buf *out);
+
 void rvi_places_add(rvi_machine *m, rvi_places *out, rvi_place at);
 void rvi_places_deinit(rvi_places *p);
 /* Sorts and drops what is there twice. */

@@ -146,6 +146,25 @@ void rvi_vocab_free(rvi_vocab *v)
     rvi_free(v);
 }
 
+bool rvi_vocab_extends(const rvi_vocab *v, const uint8_t *bytes, size_t len)
+{
+    for (int which = 0; which < RVI_N_TRIES; which++) {
+        const rvi_vocab_trie *t = &v->tries[which];
+        uint32_t from = 0, to = t->n;
+        size_t at = 0;
+        while (at < len && from < to) { /* the child with the next byte, among siblings */
+            if (t->byte[from] == bytes[at]) {
+                to = t->end[from++];
+                at++;
+            } else {
+                from = t->end[from];
+            }
+        }
+        if (at == len && from < to) return true;
+    }
+    return false;
+}
+
 /* ---- masks of lexer states ---- */
 
 void rvi_lex_mask_deinit(rvi_lex_mask *m)

@@ -58,6 +58,9 @@ static inline void rvi_vocab_allow(const rvi_vocab *v, uint64_t *mask, int32_t t
     for (; token >= 0; token = v->twin[token]) mask[token >> 6] |= 1ull << (token & 63);
 }
 
+/* Whether some token begins with these bytes and is longer. */
+bool rvi_vocab_extends(const rvi_vocab *v, const uint8_t *bytes, size_t len);
+
 /* The mask of a state; out's arrays are made on the heap. False: no memory, or the lexer failed. */
 bool rvi_lex_mask_make(const rvi_vocab *v, rvi_lexer *l, uint32_t state, rvi_lex_mask *out);
 void rvi_lex_mask_deinit(rvi_lex_mask *m);

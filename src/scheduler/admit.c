@@ -181,4 +181,7 @@ void rvi_admit_make_room(rvi_scheduler *s)
         if (s->n_running < 2) return; /* what a request may need at most fits: never */
         preempt(s, youngest(s));
     }
+    /* guesses may begin a page: what is merely kept makes room for that, nobody who runs does */
+    int spare = -lacking(s);
+    if (spare < s->n_running) (void)rvi_prefix_evict(s->prefix, s->n_running - spare);
 }

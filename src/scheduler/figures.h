@@ -31,7 +31,9 @@ typedef struct rvi_tally {
     X(prompt_tokens)                                                                               \
     X(reused_tokens)                                                                               \
     X(n_preempted)                                                                                 \
-    X(recomputed_rows)
+    X(recomputed_rows)                                                                             \
+    X(n_guessed)                                                                                   \
+    X(n_right)
 #define RVI_TALLIES(X) X(queue) X(first_token) X(inter_token) X(step) X(lookup)
 
 typedef struct rvi_figures {

@@ -3,7 +3,6 @@
 #define RVI_SCHEDULER_INTERNAL_H
 
 #include "base/thread.h"
-#include "scheduler/budget.h"
 #include "scheduler/events.h"
 #include "scheduler/figures.h"
 #include "scheduler/prefix.h"
@@ -45,7 +44,6 @@ struct rvi_scheduler {
     int n_running;
     rvi_prefix *prefix;
     int32_t *pages; /* scratch: of the longest sequence */
-    rvi_budget budget;
     rvi_events events;
     rvi_figures figures;
     double next_deadline; /* 0: none */

@@ -34,6 +34,7 @@ void rvi_order_free(rvi_order *r)
         rvi_free(r->jobs[i].values);
     }
     if (r->hooks.release) r->hooks.release(r->hooks.ctx);
+    rvi_kept_release(r->kept);
     rvi_free(r->jobs);
     rvi_arena_deinit(&r->arena);
     rvi_free(r);
@@ -134,6 +135,41 @@ static rv_status begin_reading(rvi_job *j, const rv_generate_options *o, rv_erro
     return rvi_answer_start_reading(j->s, r->ids, (size_t)r->n_ids, &reader, o, err);
 }
 
+/* ---- sessions on disk ---- */
+
+/* The pages of a saved session go into the tree, where the job finds them. Where that is not
+ * possible now, they are computed again. */
+static void restore(rvi_scheduler *s, const rvi_job *j)
+{
+    const rvi_kept_session *k = j->r->kept;
+    rvi_prefix_space space = rvi_job_space(s, j);
+    rvi_pages *pool = s->e->pool;
+    int n = RVI_MIN(k->n_pages, j->r->n_ids / RVI_PAGE_TOKENS), len = n * RVI_PAGE_TOKENS;
+    if (!n || space.adapters || space.rope_set != k->rope_set) return;
+    for (int i = 0; i < len; i++)
+        if (j->r->ids[i] != rvi_kept_id(k, (size_t)i)) return; /* another text */
+    if (rvi_prefix_find(s->prefix, &space, j->r->ids, len, s->pages) == len) return;
+    int lack = n - (rvi_pages_total(pool) - rvi_pages_in_use(pool));
+    if (lack > 0 && rvi_prefix_evict(s->prefix, lack) < lack) return;
+    rvi_seq seq;
+    if (rvi_seq_init(&seq, pool, len, NULL)) return;
+    if (!rvi_seq_extend(&seq, len, NULL)) {
+        for (int i = 0; i < n; i++)
+            rvi_seq_write_page(&seq, i, k->pages + (size_t)i * rvi_pages_bytes(pool));
+        rvi_prefix_keep(s->prefix, &space, j->r->ids, len, seq.pages);
+    }
+    rvi_seq_deinit(&seq);
+}
+
+/* The answer ended well: whether it could be saved is part of its last event. */
+static void save(rvi_job *j, const rvi_sampler_state *sampler, rv_service_event *ev, rv_error *why)
+{
+    if (!j->r->kept) return;
+    ev->session_status = rvi_kept_save(j->r->kept, j->s, sampler, why);
+    ev->saved = !ev->session_status;
+    if (ev->session_status) ev->error = why->text;
+}
+
 /* ---- beginning ---- */
 
 rv_status rvi_job_begin(rvi_scheduler *s, rvi_job *j, rv_error *err)
@@ -151,7 +187,10 @@ rv_status rvi_job_begin(rvi_scheduler *s, rvi_job *j, rv_error *err)
     o.mask = r->o.mask ? on_mask : NULL;
     o.ctx = j;
     if (r->kind != RV_REQUEST_ANSWER) return begin_reading(j, &o, err);
+    if (r->kept) restore(s, j);
     st = rvi_answer_start(j->s, r->ids, (size_t)r->n_ids, &o, err);
+    if (!st && r->kept && r->kept->n_ids)
+        rvi_sampler_set(rvi_answer_sampler(j->s), &r->kept->sampler);
     if (!st && r->hooks.started) st = r->hooks.started(r->hooks.ctx, j->choice, j->s, err);
     return st;
 }
@@ -192,6 +231,8 @@ static void take_answer(rvi_job *j, rv_service_event *ev, rv_error *why)
     bool by_itself = rvi_answer_ended(j->s);
     rv_status st = rvi_answer_take(j->s, &g, why);
     ev->n_generated = (int)g.ids.len;
+    ev->n_guessed = g.n_guessed;
+    ev->n_right = g.n_right;
     if (by_itself) {
         ev->finish = g.finish;
         ev->status = st;
@@ -208,6 +249,8 @@ void rvi_job_end(rvi_scheduler *s, rvi_job *j, rv_finish finish, rv_status st, c
     ev.status = st;
     ev.timed_out = r->timed_out;
     if (why) own = *why;
+    rvi_sampler_state sampler = {0};
+    if (r->kept && j->s && j->s->answer) sampler = rvi_sampler_get(rvi_answer_sampler(j->s));
     if (j->s && j->s->answer && !st) take_answer(j, &ev, &own);
     if (j->lost) {
         ev.finish = RV_FINISH_ERROR;
@@ -220,6 +263,7 @@ void rvi_job_end(rvi_scheduler *s, rvi_job *j, rv_finish finish, rv_status st, c
         ev.values = j->values;
         ev.n_values = j->n_values;
     }
+    if (good && j->s) save(j, &sampler, &ev, &own);
     double now = rvi_os_seconds(), first = j->first > 0 ? j->first : now;
     if (j->admitted > 0) {
         ev.queue_seconds = j->admitted - r->arrived;
@@ -236,5 +280,7 @@ void rvi_job_end(rvi_scheduler *s, rvi_job *j, rv_finish finish, rv_status st, c
     r->n_left--;
     if (r->hooks.ended) r->hooks.ended(r->hooks.ctx, j->choice);
     count_end(s, &ev);
+    rvi_figures_add(&s->figures.n_guessed, (uint64_t)ev.n_guessed);
+    rvi_figures_add(&s->figures.n_right, (uint64_t)ev.n_right);
     rvi_events_put_last(&s->events, &ev);
 }

@@ -77,6 +77,6 @@ int rvi_rows_choose(rvi_scheduler *s)
     double seconds = s->o.token_seconds * (n_tokens ? 1 : NOBODY_WAITS);
     int most = RVI_MIN(s->e->o.max_rows, n_tokens + waiting),
         least = RVI_MIN(n_tokens + LEAST_ROWS, most);
-    int rows = rvi_budget_rows(&s->budget, least, most, seconds);
+    int rows = rvi_budget_rows(&s->e->budget, least, most, seconds);
     return n_tokens + give_prompts(s, rows - n_tokens);
 }

@@ -12,6 +12,7 @@
 #include "decode/answer.h"
 #include "decode/embed.h"
 #include "ruvllm_service.h"
+#include "scheduler/sessions.h"
 
 typedef struct rvi_scheduler rvi_scheduler;
 typedef struct rvi_job rvi_job;
@@ -52,6 +53,8 @@ typedef struct rvi_order {
     rv_sampling sampling;  /* of choice 0; o.sampling is not used */
     const rvi_adapter_set *adapters;
     rvi_embed_options embed;
+    rvi_kept_session
+        *kept; /* the session that it continues and is saved to; NULL: none. One choice */
     double priority;
     const char *tenant, *salt;
     double deadline; /* by rvi_os_seconds; 0: none */

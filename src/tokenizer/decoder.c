@@ -329,12 +329,15 @@ static rv_status pass_stripped_text(rvi_detok *d, size_t step, const char *s, si
 
 /* ---- bytes ---- */
 
+/* A flag of rvi_tokenizer_bytes: a token may begin and end inside a character. */
+enum { PARTS = 1 << 16 };
+
 /* Passes on the bytes of d->bytes that later bytes cannot change: valid text as it is, each maximal
  * invalid part as U+FFFD. A character that more bytes could complete is held back, unless this is
  * the end. */
 static rv_status flush_level(rvi_detok *d, size_t step, bool end, rvi_buf *out, rv_error *err)
 {
-    size_t done = 0, i = 0;
+    size_t done = 0, i = d->flags & PARTS ? d->n_bytes : 0;
     rv_status st = RV_OK;
     while (i < d->n_bytes && !st) {
         uint32_t cp;
@@ -519,7 +522,7 @@ rv_status rvi_tokenizer_bytes(const rvi_tokenizer *t, int32_t id, rvi_buf *out, 
             t->decoder.steps[i].kind == RVI_DEC_JOIN)
             return rvi_error(err, RV_E_UNSUPPORTED,
                              "the tokens of this model's vocabulary have no bytes of their own");
-    rvi_detok_init(&d, t, 0);
+    rvi_detok_init(&d, t, PARTS);
     d.started = true; /* nothing is stripped as at the start of a text */
     d.to_strip = 0;
     rv_status st = pass(&d, 0, text, len, out, err);

@@ -130,10 +130,47 @@ static void no_such_token(void **state)
     close_all(&o);
 }
 
+/* The bytes of the tokens of a text are the text. */
+static void bytes_of_tokens(void **state)
+{
+    (void)state;
+    static const char *const paths[] = {"tests/gguf/llama.gguf", "tests/gguf/llama-spm.gguf"};
+    static const char text[] = " Tea \xc3\xa9\xf0\x9f\x98\x80";
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        opened o = {0};
+        int32_t *ids;
+        size_t n, len, at = 0;
+        char all[64], *bytes;
+        rv_error why;
+        assert_ok(rv_runtime_new(&o.rt, NULL, err));
+        assert_ok(rv_model_open(&o.m, o.rt, paths[i], NULL, err));
+        assert_ok(rv_tokenize(o.m, text, strlen(text), 0, &ids, &n, err));
+        for (size_t k = 0; k < n; k++) {
+            assert_ok(rv_token_bytes(o.m, ids[k], &bytes, &len, err));
+            assert_true(at + len < sizeof all);
+            memcpy(all + at, bytes, len);
+            at += len;
+            rv_free(bytes);
+        }
+        /* SentencePiece puts a blank before a text */
+        size_t skip = at - strlen(text);
+        assert_true(skip <= 1);
+        assert_memory_equal(all + skip, text, strlen(text));
+        assert_ok(rv_token_bytes(o.m, rv_model_get_info(o.m)->eos[0], &bytes, &len, err));
+        assert_int_equal(len, 0);
+        rv_free(bytes);
+        assert_int_equal(rv_token_bytes(o.m, 5, NULL, &len, &why), RV_E_INVALID);
+        assert_int_equal(rv_token_bytes(NULL, 5, &bytes, &len, &why), RV_E_INVALID);
+        rv_free(ids);
+        rv_model_close(&o.m);
+        rv_runtime_free(&o.rt);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_token),
-                                       cmocka_unit_test(stored_texts),
-                                       cmocka_unit_test(no_such_token)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_token), cmocka_unit_test(bytes_of_tokens),
+        cmocka_unit_test(stored_texts), cmocka_unit_test(no_such_token)};
     return cmocka_run_group_tests_name("token", tests, NULL, NULL);
 }

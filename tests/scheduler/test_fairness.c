@@ -36,6 +36,7 @@ static served submit(rv_service *svc, size_t n_prompt, int n_new, const char *te
 {
     served s = {0};
     rv_generate_options go = greedy(n_new);
+    go.draft = RV_DRAFT_OFF; /* a token of a stream is a row of a step */
     rv_request r = {.size = sizeof r,
                     .ids = ids,
                     .n_ids = n_prompt,

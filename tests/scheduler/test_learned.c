@@ -79,8 +79,34 @@ static void lessons_are_spoken(void **state)
     rv_service_free(&svc);
 }
 
+/* A lesson of scope always is read by the requests of a service as by a session's. */
+static void instructions_are_read(void **state)
+{
+    (void)state;
+    rv_learner *l;
+    rv_service *svc;
+    rv_learner_options lo = {.size = sizeof lo, .seed = 5};
+    rv_service_options so = {.size = sizeof so, .n_tokens = 1024, .n_context = 256, .no_thread = 1};
+    assert_ok(rv_learner_new(&l, t.m, &lo, err));
+    assert_ok(rv_learner_teach(l, NULL, NULL, "Speak of tea.", RV_SCOPE_ALWAYS, NULL, err));
+    assert_ok(rv_service_new(&svc, t.m, &so, err));
+    rv_generate_options go = greedy(N_NEW);
+    go.logprobs = 1;
+    go.ignore_eos = 0;
+    served one = {0};
+    rv_message message = {"user", tea, NULL};
+    rv_chat chat = {.size = sizeof chat, .messages = &message, .n_messages = 1};
+    rv_request r = {.size = sizeof r, .chat = &chat, .generate = &go, .learner = l};
+    assert_ok(rv_service_submit(svc, &r, &one.request, err));
+    served_run(svc, &one, 1);
+    compare(&one, l, &chat, &go);
+    rv_service_free(&svc);
+    rv_learner_free(&l);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(lessons_are_spoken)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(lessons_are_spoken),
+                                       cmocka_unit_test(instructions_are_read)};
     return cmocka_run_group_tests_name("learned", tests, open_tiny, close_tiny);
 }

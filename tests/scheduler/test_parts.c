@@ -12,7 +12,7 @@
 
 #include "base/rng.h"
 #include "harness/assert_ok.h"
-#include "scheduler/budget.h"
+#include "decode/budget.h"
 #include "scheduler/events.h"
 #include "scheduler/figures.h"
 #include "scheduler/tenants.h"

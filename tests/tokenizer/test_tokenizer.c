@@ -167,6 +167,27 @@ static void pieces(void **state)
     rvi_tokenizer_free(t);
 }
 
+/* A token has its own bytes also where it begins or ends inside a character. */
+static void bytes_of_tokens(void **state)
+{
+    static const char text[] = "a \xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80 \xE6\xBC\xA2z";
+    static const char *const of[] = {"gpt2", "llama3", "qwen2", "o200k", "spm_runs"};
+    (void)state;
+    for (size_t k = 0; k < RVI_COUNT(of); k++) {
+        rvi_tokenizer *t = open_with(of[k], NULL, NULL, NULL);
+        rvi_ids ids = {0};
+        rvi_buf bytes = {0};
+        assert_int_equal(rvi_tokenizer_encode(t, text, sizeof text - 1, 0, &ids, NULL), RV_OK);
+        for (size_t i = 0; i < ids.len; i++)
+            assert_int_equal(rvi_tokenizer_bytes(t, ids.data[i], &bytes, NULL), RV_OK);
+        assert_true(ids.len > 6 && bytes.len >= sizeof text - 1);
+        assert_memory_equal(bytes.data + bytes.len - (sizeof text - 1), text, sizeof text - 1);
+        rvi_ids_deinit(&ids);
+        rvi_buf_deinit(&bytes);
+        rvi_tokenizer_free(t);
+    }
+}
+
 static void chat_templates(void **state)
 {
     (void)state;
@@ -374,9 +395,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reference_vectors), cmocka_unit_test(config_goes_first),
         cmocka_unit_test(end_of_generation), cmocka_unit_test(pieces),
-        cmocka_unit_test(chat_templates),    cmocka_unit_test(invalid_utf8),
-        cmocka_unit_test(byte_runs),         cmocka_unit_test(long_runs),
-        cmocka_unit_test(text_of_users),
+        cmocka_unit_test(bytes_of_tokens),   cmocka_unit_test(chat_templates),
+        cmocka_unit_test(invalid_utf8),      cmocka_unit_test(byte_runs),
+        cmocka_unit_test(long_runs),         cmocka_unit_test(text_of_users),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

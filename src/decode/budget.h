@@ -1,7 +1,7 @@
-/* budget.h - how many rows a step may have to take no longer than it should, from the times that
- * steps took before. */
-#ifndef RVI_SCHEDULER_BUDGET_H
-#define RVI_SCHEDULER_BUDGET_H
+/* budget.h - how long a step of so many rows takes, and how many rows a step may have to take no
+ * longer than it should, from the times that steps took before. */
+#ifndef RVI_DECODE_BUDGET_H
+#define RVI_DECODE_BUDGET_H
 
 enum { RVI_BUDGET_SIZES = 21 };
 
@@ -14,6 +14,7 @@ typedef struct rvi_budget {
 } rvi_budget;
 
 void rvi_budget_note(rvi_budget *b, int n_rows, double seconds);
+double rvi_budget_seconds(const rvi_budget *b, int n_rows); /* expected; 0: nothing is known */
 /* The most rows, from least to most, that are expected to take `seconds`; least, if even those take
  * longer. */
 int rvi_budget_rows(const rvi_budget *b, int least, int most, double seconds);

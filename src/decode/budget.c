@@ -1,11 +1,13 @@
-#include "scheduler/budget.h"
+#include "decode/budget.h"
 
 #include "base/compat.h"
 
 /* Steps grow dearer as texts grow longer, and cheaper when a neighbour leaves the machine: new
- * measurements count for a third, and what was not measured for a while slowly loses its weight, so
- * that a size that was slow once is tried again. */
+ * measurements count for a third, one that is out of all proportion for no more than twice what was
+ * expected, and what was not measured for a while slowly loses its weight, so that a size that was
+ * slow once is tried again. */
 #define NEW_SHARE  (1.0 / 3)
+#define MOST_NEW   2
 #define FORGETTING (1.0 / 128)
 
 static int size_of(int n_rows)
@@ -23,13 +25,14 @@ void rvi_budget_note(rvi_budget *b, int n_rows, double seconds)
     int own = size_of(n_rows);
     for (int i = own + 1; i < RVI_BUDGET_SIZES; i++) b->at[i].seconds *= 1 - FORGETTING;
     double share = b->at[own].rows > 0 ? NEW_SHARE : 1;
+    if (share < 1) seconds = RVI_MIN(seconds, MOST_NEW * b->at[own].seconds);
     b->at[own].rows += share * (n_rows - b->at[own].rows);
     b->at[own].seconds += share * (seconds - b->at[own].seconds);
 }
 
 /* Between two measured sizes in proportion; beyond the largest as if every row cost the same, which
- * is too much; below the smallest as much as that. Seconds; 0: nothing is known. */
-static double predict(const rvi_budget *b, int n_rows)
+ * is too much; below the smallest as much as that. */
+double rvi_budget_seconds(const rvi_budget *b, int n_rows)
 {
     double below = 0, below_s = 0;
     for (int i = 0; i < RVI_BUDGET_SIZES; i++) {
@@ -49,10 +52,10 @@ int rvi_budget_rows(const rvi_budget *b, int least, int most, double seconds)
 {
     enum { UNKNOWN = 64 };
     if (most <= least) return most;
-    if (predict(b, least) <= 0) return RVI_MIN(RVI_MAX(UNKNOWN, least), most);
+    if (rvi_budget_seconds(b, least) <= 0) return RVI_MIN(RVI_MAX(UNKNOWN, least), most);
     while (least < most) {
         int mid = least + (most - least + 1) / 2;
-        if (predict(b, mid) <= seconds)
+        if (rvi_budget_seconds(b, mid) <= seconds)
             least = mid;
         else
             most = mid - 1;

@@ -1,0 +1,102 @@
+#include "decode/constraint.h"
+
+#include <math.h>
+
+#include "base/mem.h"
+
+rv_status rvi_bound_new(rvi_bound **out, const rvi_constraint *by, int n_vocab, int max_tokens,
+                        rv_error *err)
+{
+    enum { SPARE = 32 };
+    *out = NULL;
+    rvi_bound *b = rvi_zalloc(sizeof *b);
+    if (!b) return rvi_nomem(err, "constraint");
+    b->n_words = ((size_t)n_vocab + 63) / 64;
+    if (!(b->mask = rvi_zalloc_array(b->n_words, sizeof *b->mask))) {
+        rvi_free(b);
+        return rvi_nomem(err, "constraint");
+    }
+    b->by = *by;
+    b->state = by->state;
+    b->spare = RVI_MIN(SPARE, max_tokens / 8);
+    b->check_at = max_tokens / 4 * 3;
+    *out = b;
+    return RV_OK;
+}
+
+void rvi_bound_free(rvi_bound *b)
+{
+    if (!b) return;
+    b->by.release(b->by.ctx);
+    rvi_free(b->mask);
+    rvi_free(b);
+}
+
+/* Whether it is time to end. Looking takes a moment: the more tokens are left, the later the next
+ * time. */
+static rv_status check_end(rvi_bound *b, int left, rv_error *err)
+{
+    size_t n = 0;
+    if (b->ending || left > b->check_at) return RV_OK;
+    rv_status st = b->by.finish(b->by.ctx, b->state, b->forced, &n, err);
+    int need = (int)n;
+    b->check_at = left - RVI_MAX(n ? (left - need) / 4 : left / 16, 1);
+    b->ending = !st && n && need <= left && left <= need + need / 4 + b->spare;
+    if (b->ending) b->n_forced = n;
+    return st;
+}
+
+rv_status rvi_bound_force(rvi_bound *b, int left, int32_t *id, rv_error *err)
+{
+    *id = -1;
+    if (b->n_taken == b->n_forced && !b->asked) {
+        b->n_taken = b->n_forced = 0;
+        rv_status st = check_end(b, left, err);
+        if (!st && !b->n_forced)
+            st = b->by.force(b->by.ctx, b->state, b->forced, &b->n_forced, err);
+        if (st) return st;
+        b->asked = true;
+    }
+    if (b->n_taken < b->n_forced) *id = b->forced[b->n_taken];
+    return RV_OK;
+}
+
+rv_status rvi_bound_look(rvi_bound *b, rv_error *err)
+{
+    return b->by.mask(b->by.ctx, b->state, b->mask, b->n_words, err);
+}
+
+bool rvi_bound_leaves_only(const rvi_bound *b, const rvi_ids *ids)
+{
+    for (size_t w = 0; w < b->n_words; w++) {
+        uint64_t left = b->mask[w];
+        for (size_t i = 0; left && i < ids->len; i++)
+            if (ids->data[i] >= 0 && (size_t)ids->data[i] / 64 == w)
+                left &= ~(1ull << (ids->data[i] % 64));
+        if (left) return false;
+    }
+    return true;
+}
+
+void rvi_bound_apply(const rvi_bound *b, float *logits, size_t n_vocab)
+{
+    for (size_t w = 0; w < b->n_words; w++) {
+        uint64_t allowed = b->mask[w];
+        size_t first = w * 64, last = RVI_MIN(first + 64, n_vocab);
+        if (allowed == UINT64_MAX) continue;
+        for (size_t i = first; i < last; i++)
+            if (!(allowed >> (i - first) & 1)) logits[i] = -INFINITY;
+    }
+}
+
+rv_status rvi_bound_accept(rvi_bound *b, int32_t token, rv_error *err)
+{
+    if (b->n_taken < b->n_forced && b->forced[b->n_taken] == token)
+        b->n_taken++;
+    else
+        b->n_taken = b->n_forced = 0;
+    b->asked = false;
+    rv_status st = b->by.accept(b->by.ctx, b->state, token, &b->state, &b->complete, err);
+    if (b->ending && b->n_taken == b->n_forced) b->complete = true;
+    return st;
+}

@@ -1,0 +1,109 @@
+#include "decode/drafter.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/os.h"
+
+rv_status rvi_drafter_check(const rvi_engine *e, const rvi_engine *by, rv_error *err)
+{
+    if (!e->t != !by->t || (!e->t && e->m->hp.n_vocab != by->m->hp.n_vocab))
+        return rvi_error(err, RV_E_INVALID, "the draft model has another vocabulary");
+    if (!e->t) return RV_OK;
+    int32_t n = rvi_tokenizer_size(e->t), other = rvi_tokenizer_size(by->t);
+    if (n != other)
+        return rvi_error(err, RV_E_INVALID,
+                         "the draft model has another vocabulary: %d tokens instead of %d", other,
+                         n);
+    for (int32_t id = 0; id < n; id++) {
+        size_t a_len = 0, b_len = 0;
+        const char *a = rvi_tokenizer_text(e->t, id, &a_len),
+                   *b = rvi_tokenizer_text(by->t, id, &b_len);
+        if (!a && !b) continue;
+        if (!a || !b || a_len != b_len || memcmp(a, b, a_len) != 0)
+            return rvi_error(err, RV_E_INVALID,
+                             "the draft model has another vocabulary: token %d is '%.*s' instead "
+                             "of '%.*s'",
+                             id, b ? (int)RVI_MIN(b_len, (size_t)40) : 0, b ? b : "",
+                             a ? (int)RVI_MIN(a_len, (size_t)40) : 0, a ? a : "");
+    }
+    return RV_OK;
+}
+
+/* The most likely token and its probability. */
+static int32_t best(const float *logits, int n, double *p)
+{
+    int32_t at = 0;
+    double sum = 0;
+    for (int i = 1; i < n; i++)
+        if (logits[i] > logits[at]) at = i;
+    for (int i = 0; i < n; i++) sum += (double)expf(logits[i] - logits[at]);
+    *p = 1 / sum;
+    return at;
+}
+
+/* Reads what the answer has got since, in pieces, so that a cancel does not wait for all of it. */
+static float *catch_up(rvi_drafter *w, const rvi_session *s)
+{
+    rvi_session *by = w->by;
+    size_t n = s->past.len, piece = (size_t)by->e->o.max_rows;
+    float *logits = NULL;
+    if (n >= (size_t)by->n_context) return NULL;
+    int rope_set = rvi_rope_set(&by->e->m->rope, by->n_context);
+    size_t at = (size_t)rvi_session_reuse(by, s->past.data, n, rope_set, true);
+    while (at < n && !atomic_load(&s->cancelled)) {
+        at = RVI_MIN(at + piece, n);
+        if (rvi_session_sync(by, s->past.data, at, NULL, at == n ? &logits : NULL, NULL))
+            return NULL;
+    }
+    return logits;
+}
+
+static float *read_guess(rvi_session *by, int32_t id)
+{
+    rvi_step_row row = {.s = by, .token = id, .want_logits = true, .set = by->adapters};
+    if (by->seq.len >= by->n_context || rvi_engine_step(by->e, &row, 1, NULL)) return NULL;
+    return rvi_engine_logits(by->e, 0);
+}
+
+/* Is one more guess, of the usual quality, worth a pass and a row? */
+static bool pays(const rvi_drafter *w, const rvi_draft *d, double chance, const rvi_budget *b,
+                 const rvi_draft_step *step)
+{
+    int n = step->n_rows + d->n;
+    double now = rvi_budget_seconds(b, n), more = rvi_budget_seconds(b, n + 1) - now;
+    double cost = w->seconds + RVI_MAX(more, 0), spent = now + w->seconds * d->n;
+    return chance * rvi_draft_usual(d) * spent > cost * step->tokens;
+}
+
+void rvi_drafter_guess(rvi_drafter *w, rvi_draft *d, const rvi_session *s, int most,
+                       const rvi_budget *b, const rvi_draft_step *step, bool any_cost)
+{
+    enum { FIRST_REST = 16, LONGEST_REST = 1024 };
+    int n_vocab = RVI_MIN(w->by->e->m->hp.n_vocab, s->e->m->hp.n_vocab);
+    rvi_draft_step now = *step;
+    double chance = 1;
+    d->n = 0;
+    if (most < 1 || (w->n_rests > 0 && w->n_rests--)) return;
+    if (!any_cost && w->seconds > 0 && !pays(w, d, 1, b, step)) {
+        w->rest = RVI_MIN(w->rest ? 2 * w->rest : FIRST_REST, LONGEST_REST);
+        w->n_rests = w->rest;
+        most = 1; /* to see whether it would be right now */
+    }
+    float *logits = catch_up(w, s);
+    double start = rvi_os_seconds();
+    while (logits) {
+        double p;
+        int32_t id = best(logits, n_vocab, &p);
+        rvi_draft_add(d, id, p);
+        chance *= rvi_draft_chance(d, d->n - 1);
+        now.tokens += chance;
+        if (d->n == RVI_MIN(most, RVI_DRAFT_MOST)) break;
+        if (!any_cost && w->seconds > 0 && !pays(w, d, chance, b, &now)) break;
+        logits = read_guess(w->by, id);
+    }
+    if (d->n < 2) return;
+    double seconds = (rvi_os_seconds() - start) / (d->n - 1);
+    w->seconds = w->seconds > 0 ? w->seconds + 0.25 * (seconds - w->seconds) : seconds;
+    w->rest = 0;
+}

@@ -1,0 +1,63 @@
+/* sessions.h - conversations that outlive the process: a file each, in one folder.
+ *
+ * A file holds a session's tokens, the keys and values of its whole pages, the state of its random
+ * numbers, and a checksum of all of it. It is written beside its place, synchronised and moved
+ * there: under its name there is always a whole state, the new one or the one before. The table of
+ * sessions is read from the files' headers at the beginning. What a file lacks (the last tokens,
+ * pages that adapters computed) is computed again, with the same bits.
+ *
+ * Any thread may call these functions; a session that a request has claimed is its own until it
+ * is released. */
+#ifndef RVI_SCHEDULER_SESSIONS_H
+#define RVI_SCHEDULER_SESSIONS_H
+
+#include "base/blob.h"
+#include "base/sha256.h"
+#include "decode/engine.h"
+#include "decode/sampler.h"
+
+typedef struct rvi_sessions rvi_sessions;
+
+typedef struct rvi_sessions_options {
+    const char *dir;
+    char model[RVI_SHA256_HEX]; /* digest: sessions of other models are not seen */
+    double idle, age;           /* seconds since it was saved, and since it began; 0: no limit */
+    uint64_t max_bytes;         /* of all files together; 0: no limit */
+    int max_tenant;             /* sessions of one tenant; 0: no limit */
+} rvi_sessions_options;
+
+/* RV_E_STORAGE: another process uses the folder. */
+rv_status rvi_sessions_new(rvi_sessions **out, const rvi_engine *e, const rvi_sessions_options *o,
+                           rv_error *err) RVI_MUST_CHECK;
+void rvi_sessions_free(rvi_sessions *s); /* accepts NULL; nothing is claimed */
+
+typedef struct rvi_kept_entry rvi_kept_entry;
+
+/* A claimed session as it was saved; a new one has no ids. */
+typedef struct rvi_kept_session {
+    rvi_sessions *of;
+    rvi_kept_entry *entry;
+    rvi_blob file;
+    const uint8_t *ids; /* n_ids times i32, little-endian, any alignment */
+    size_t n_ids;
+    const uint8_t *pages; /* the first n_pages of them */
+    int n_pages, rope_set;
+    rvi_sampler_state sampler;
+} rvi_kept_session;
+
+/* RV_E_BUSY: another request has it; RV_E_STORAGE: the tenant has too many, or the file is
+ * damaged. */
+rv_status rvi_sessions_claim(rvi_sessions *s, const char *tenant, const char *name,
+                             rvi_kept_session **out, rv_error *err) RVI_MUST_CHECK;
+void rvi_kept_release(rvi_kept_session *k); /* accepts NULL */
+int32_t rvi_kept_id(const rvi_kept_session *k, size_t i);
+
+/* Once this has returned RV_OK, the session goes on from here. Otherwise from where it was saved
+ * before. */
+rv_status rvi_kept_save(rvi_kept_session *k, const rvi_session *s, const rvi_sampler_state *sampler,
+                        rv_error *err) RVI_MUST_CHECK;
+/* RV_E_NOT_FOUND, RV_E_BUSY */
+rv_status rvi_sessions_forget(rvi_sessions *s, const char *tenant, const char *name,
+                              rv_error *err) RVI_MUST_CHECK;
+
+#endif

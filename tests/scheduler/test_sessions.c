@@ -1,0 +1,393 @@
+/* Sessions on disk: a process that serves them is killed at random moments, and every session that
+ * was acknowledged as saved goes on as if nothing had happened. Then damaged files, a full disk,
+ * limits. */
+#include <dirent.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/os.h"
+#include "base/rng.h"
+#include "scheduler/served.h"
+
+enum { KILLS = 200, SESSIONS = 50, TURNS = 12, ASKED = 9, NEW = 6, AT_ONCE = 3 };
+
+static opened o;
+static char folder[64], dir[128];
+
+/* What a turn has to bring. */
+typedef struct turn {
+    int n_prompt, n;
+    int32_t ids[NEW];
+} turn;
+
+static turn want[SESSIONS][TURNS];
+
+static int open_it(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/ruvllm-sessions-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    open_all(&o, "tests/gguf/llama-spm.gguf", 1, 256);
+    return 0;
+}
+
+static int close_it(void **state)
+{
+    (void)state;
+    close_all(&o);
+    rvi_os_remove_tree(folder);
+    return 0;
+}
+
+static const char *in_folder(const char *name)
+{
+    snprintf(dir, sizeof dir, "%s/%s", folder, name);
+    return dir;
+}
+
+static rv_service *service_in(const char *where, const rv_service_options *given)
+{
+    rv_service *svc;
+    rv_service_options so = given ? *given : (rv_service_options){0};
+    so.size = sizeof so;
+    so.n_tokens = 1024;
+    so.n_context = 256;
+    so.no_thread = 1;
+    so.sessions = where;
+    assert_ok(rv_service_new(&svc, o.m, &so, err));
+    return svc;
+}
+
+/* The next turn of session k: its ids are the same in every turn. */
+static rv_status ask(rv_service *svc, int k, uint64_t *id, rv_error *err)
+{
+    char name[32];
+    int32_t ids[ASKED];
+    static const rv_logit_bias no_nul = {3, -INFINITY}; /* <0x00>, which ends a text of C */
+    rv_sampling sampling = {.size = sizeof sampling,
+                            .seed = (uint64_t)k + 1,
+                            .temperature = 1,
+                            .logit_bias = &no_nul,
+                            .n_logit_bias = 1};
+    rv_generate_options go = {.size = sizeof go, .max_tokens = NEW, .sampling = &sampling};
+    for (int i = 0; i < ASKED; i++) ids[i] = 3 + (i * 7 + k * 31) % 250;
+    snprintf(name, sizeof name, "session %d", k);
+    rv_request r = {.size = sizeof r,
+                    .ids = ids,
+                    .n_ids = ASKED,
+                    .generate = &go,
+                    .tenant = k % 2 ? "ann" : "bob",
+                    .session = name};
+    return rv_service_submit(svc, &r, id, err);
+}
+
+static served answer(rv_service *svc, int k)
+{
+    served s = {0};
+    assert_ok(ask(svc, k, &s.request, err));
+    served_run(svc, &s, 1);
+    return s;
+}
+
+static void expect_turn(const served *s, int k, int t)
+{
+    assert_int_equal(s->last.n_prompt, want[k][t].n_prompt);
+    assert_int_equal(s->n, want[k][t].n);
+    assert_memory_equal(s->ids, want[k][t].ids, (size_t)s->n * sizeof *s->ids);
+}
+
+/* Without a crash: one service has the sessions from the first turn to the last. */
+static void find_out(void **state)
+{
+    (void)state;
+    rv_service *svc = service_in(in_folder("whole"), NULL);
+    for (int k = 0; k < SESSIONS; k++)
+        for (int t = 0; t < TURNS; t++) {
+            served s = answer(svc, k);
+            assert_true(s.last.saved && !s.last.session_status && !s.last.error);
+            want[k][t] = (turn){.n_prompt = s.last.n_prompt, .n = s.n};
+            memcpy(want[k][t].ids, s.ids, (size_t)s.n * sizeof *s.ids);
+            assert_true(t == 0 || s.last.n_prompt > want[k][t - 1].n_prompt);
+        }
+    rv_status st = RV_OK; /* until a session is full */
+    for (int t = TURNS; !st && t < 100; t++) {
+        served s = {0};
+        st = ask(svc, 0, &s.request, NULL);
+        if (!st) served_run(svc, &s, 1);
+    }
+    assert_int_equal(st, RV_E_TOO_LONG);
+    rv_service_free(&svc);
+    /* turn by turn, each by a service of its own */
+    in_folder("again");
+    for (int t = 0; t < TURNS; t++) {
+        svc = service_in(dir, NULL);
+        for (int k = 0; k < 4; k++) {
+            served s = answer(svc, k);
+            expect_turn(&s, k, t);
+            int whole = t ? want[k][t - 1].n_prompt / 32 * 32 : 0; /* at least: pages of the file */
+            assert_true(s.last.n_reused >= whole);
+        }
+        rv_service_free(&svc);
+    }
+}
+
+typedef struct ack {
+    int k, t;
+} ack;
+
+/* Serves turns until it is killed. acked: turns that the parent knows of. */
+static void serve_on(const int *acked, uint64_t seed, int to_parent)
+{
+    rvi_rng r = {seed};
+    rv_service *svc = service_in(dir, NULL);
+    int done[SESSIONS];
+    memcpy(done, acked, sizeof done);
+    for (;;) {
+        served list[AT_ONCE] = {0};
+        int which[AT_ONCE], n = 0;
+        for (int tries = 0; n < AT_ONCE && tries < 1000; tries++) {
+            int k = (int)(rvi_rng_u64(&r) % SESSIONS), i = 0;
+            while (i < n && which[i] != k) i++;
+            if (i < n || done[k] >= TURNS - 1) continue;
+            rv_status st = ask(svc, k, &list[n].request, NULL);
+            if (st && st != RV_E_TOO_LONG) _exit(2);
+            if (st) /* full of turns that were saved, none acknowledged */
+                done[k] = TURNS;
+            else
+                which[n++] = k;
+        }
+        if (!n) { /* nothing is left to serve: who waits for it must not wait */
+            close(to_parent);
+            pause();
+        }
+        served_run(svc, list, (size_t)n);
+        for (int i = 0; i < n; i++) {
+            int k = which[i], t = 0;
+            while (t < TURNS && want[k][t].n_prompt != list[i].last.n_prompt) t++;
+            if (!list[i].last.saved) _exit(3);
+            if (t < done[k]) _exit(4); /* something was lost */
+            if (t == TURNS) {          /* many turns that were saved, none acknowledged */
+                if (list[i].last.n_prompt < want[k][TURNS - 1].n_prompt) _exit(7);
+                done[k] = TURNS;
+                continue;
+            }
+            if (list[i].n != want[k][t].n ||
+                memcmp(list[i].ids, want[k][t].ids, (size_t)list[i].n * sizeof *list[i].ids))
+                _exit(5);
+            done[k] = t + 1;
+            ack a = {k, t};
+            if (write(to_parent, &a, sizeof a) != (ssize_t)sizeof a) _exit(6);
+        }
+    }
+}
+
+static bool take_ack(int from, int *acked)
+{
+    ack a;
+    if (read(from, &a, sizeof a) != (ssize_t)sizeof a) return false;
+    acked[a.k] = a.t + 1;
+    return true;
+}
+
+static void kills(void **state)
+{
+    (void)state;
+    int acked[SESSIONS] = {0}, n_acks = 0, n_early = 0;
+    rvi_rng r = {20260202};
+    in_folder("killed");
+    for (int round = 0; round < KILLS; round++) {
+        int pipes[2], status = 0, before = n_acks;
+        assert_int_equal(pipe(pipes), 0);
+        pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (!pid) {
+            close(pipes[0]);
+            serve_on(acked, (uint64_t)round + 1, pipes[1]);
+        }
+        close(pipes[1]);
+        for (uint64_t n = round % 4 ? rvi_rng_u64(&r) % 3 : 0; n > 0; n--)
+            n_acks += take_ack(pipes[0], acked);
+        nanosleep(&(struct timespec){.tv_nsec = (long)(rvi_rng_u64(&r) % 20000) * 1000}, NULL);
+        assert_int_equal(kill(pid, SIGKILL), 0);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        if (!WIFSIGNALED(status)) fail_msg("it ended by itself: %d", WEXITSTATUS(status));
+        while (take_ack(pipes[0], acked)) n_acks++;
+        n_early += n_acks == before;
+        close(pipes[0]);
+    }
+    rv_service *svc = service_in(dir, NULL);
+    int n = 0;
+    for (int k = 0; k < SESSIONS; k++) {
+        if (!acked[k] || acked[k] >= TURNS - 1) continue;
+        served s = {0};
+        rv_status st = ask(svc, k, &s.request, NULL);
+        if (st == RV_E_TOO_LONG) continue;
+        assert_int_equal(st, RV_OK);
+        served_run(svc, &s, 1);
+        int t = acked[k]; /* later ones may have been saved too */
+        while (t < TURNS && want[k][t].n_prompt < s.last.n_prompt) t++;
+        if (t == TURNS) continue;
+        expect_turn(&s, k, t);
+        n++;
+    }
+    rv_service_free(&svc);
+    print_message(
+        "# %d kills, %d before an acknowledgement; %d turns acknowledged; %d sessions went "
+        "on at the end\n",
+        KILLS, n_early, n_acks, n);
+    assert_true(n_acks > KILLS / 4 && n_early < KILLS);
+}
+
+/* ---- bad luck ---- */
+
+/* Changes a byte of the first file of the folder at a place; returns its name. */
+static void damage(char path[400], long at)
+{
+    DIR *d = opendir(dir);
+    assert_non_null(d);
+    for (struct dirent *x; (x = readdir(d));)
+        if (strstr(x->d_name, ".session")) snprintf(path, 400, "%s/%s", dir, x->d_name);
+    closedir(d);
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, at, at < 0 ? SEEK_END : SEEK_SET), 0);
+    int c = fgetc(f);
+    assert_int_equal(fseek(f, -1, SEEK_CUR), 0);
+    fputc(c ^ 4, f);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void damaged_files(void **state)
+{
+    (void)state;
+    char path[400];
+    in_folder("damaged");
+    static const long places[] = {0, 9, 30, 60, 90, 150, 200, 400, -1, -40};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        rv_service *svc = service_in(dir, NULL);
+        for (int k = 0; k < 3; k++) (void)answer(svc, k);
+        rv_service_free(&svc);
+        damage(path, places[i]);
+        svc = service_in(dir, NULL);
+        int n_refused = 0;
+        for (int k = 0; k < 3; k++) {
+            served s = {0};
+            rv_error why = {0};
+            rv_status st = ask(svc, k, &s.request, &why);
+            n_refused += st == RV_E_STORAGE && strstr(why.text, "damaged");
+            assert_true(!st || st == RV_E_STORAGE);
+            if (st) continue;
+            served_run(svc, &s, 1);
+            expect_turn(&s, k, 1);
+        }
+        assert_int_equal(n_refused, 1);
+        assert_int_equal(access(path, F_OK), 0); /* it is left as it is */
+        rv_service_free(&svc);
+        rvi_os_remove_tree(dir);
+    }
+}
+
+static int fill_up(void)
+{
+    struct rlimit limit;
+    rv_service *svc = service_in(dir, NULL);
+    (void)answer(svc, 0);
+    signal(SIGXFSZ, SIG_IGN);
+    if (getrlimit(RLIMIT_FSIZE, &limit)) return 1;
+    rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = 64;
+    if (setrlimit(RLIMIT_FSIZE, &limit)) return 2;
+    for (int k = 0; k < 2; k++) {
+        served s = answer(svc, k); /* the answer is whole */
+        expect_turn(&s, k, k ? 0 : 1);
+        if (s.last.saved || s.last.session_status != RV_E_IO || !s.error[0]) return 3;
+        if (s.last.status || s.last.finish == RV_FINISH_ERROR) return 4;
+    }
+    limit.rlim_cur = before;
+    if (setrlimit(RLIMIT_FSIZE, &limit)) return 5;
+    for (int k = 0; k < 2; k++) { /* as they were before */
+        served s = answer(svc, k);
+        expect_turn(&s, k, k ? 0 : 1);
+        if (!s.last.saved) return 6;
+    }
+    rv_service_free(&svc);
+    return 0;
+}
+
+static void full_disk(void **state)
+{
+    (void)state;
+    int status = 0;
+    in_folder("full");
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (!pid) _exit(fill_up());
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void limits(void **state)
+{
+    (void)state;
+    uint64_t id, other;
+    rv_service_options so = {.tenant_sessions = 2};
+    in_folder("limits");
+    rv_service *svc = service_in(dir, &so), *second = NULL;
+    rv_service_options same = {.size = sizeof same, .no_thread = 1, .sessions = dir};
+    assert_refused(RV_E_STORAGE, rv_service_new(&second, o.m, &same, err));
+    (void)answer(svc, 0);
+    (void)answer(svc, 2);
+    assert_refused(RV_E_STORAGE, ask(svc, 4, &id, err)); /* bob has two */
+    (void)answer(svc, 1);
+    assert_ok(ask(svc, 1, &id, err));
+    assert_refused(RV_E_BUSY, ask(svc, 1, &other, err));
+    assert_refused(RV_E_BUSY, rv_service_forget(svc, "ann", "session 1", err));
+    rv_service_cancel(svc, id); /* what is cancelled is not saved */
+    size_t left;
+    assert_ok(rv_service_step(svc, &left, err));
+    served_drain(svc, 0, NULL, 0);
+    assert_int_equal(left, 0);
+    served s = answer(svc, 1);
+    expect_turn(&s, 1, 1);
+    assert_ok(rv_service_forget(svc, "ann", "session 1", err));
+    assert_refused(RV_E_NOT_FOUND, rv_service_forget(svc, "ann", "session 1", err));
+    s = answer(svc, 1);
+    expect_turn(&s, 1, 0);
+    rv_service_free(&svc);
+
+    so = (rv_service_options){.session_bytes = 10};
+    svc = service_in(dir, &so);
+    s = answer(svc, 1);
+    assert_false(s.last.saved);
+    assert_int_equal(s.last.session_status, RV_E_STORAGE);
+    expect_turn(&s, 1, 1);
+    rv_service_free(&svc);
+
+    sleep(2);
+    so = (rv_service_options){.session_idle = 0.5};
+    svc = service_in(dir, &so);
+    s = answer(svc, 1);
+    expect_turn(&s, 1, 0); /* it was removed */
+    rv_service_free(&svc);
+    rv_request bare = {
+        .size = sizeof bare, .session = "x", .ids = (const int32_t[]){5}, .n_ids = 1};
+    so = (rv_service_options){0};
+    svc = service_in(NULL, &so);
+    assert_refused(RV_E_CONFIG, rv_service_submit(svc, &bare, &id, err));
+    rv_service_free(&svc);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(find_out),  cmocka_unit_test(kills),  cmocka_unit_test(damaged_files),
+        cmocka_unit_test(full_disk), cmocka_unit_test(limits),
+    };
+    return cmocka_run_group_tests_name("sessions", tests, open_it, close_it);
+}
