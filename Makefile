@@ -2,6 +2,7 @@
 # (Debian packages by name, as root or with sudo), so they work on a bare Debian 12.
 #
 #   make                 build ./ruvllm, build/libruvllm.a and build/libruvllm.so
+#   make CUDA=1          the same with kernels for NVIDIA GPUs (needs nvcc; fetched if missing)
 #   make run [MODEL=x]   chat with a model: a .gguf file, a model directory, or a name from
 #                        `ruvllm list`
 #   make test            what you run all day: the rules of `make check`, the fast tests, a real
@@ -43,15 +44,16 @@ LDFLAGS  += $(THREADS) $(SAN)
 LIBS     := -lm
 HUB_LIBS := -lz -lcrypto
 STORE_LIBS := -lsqlite3
+SERVER_LIBS := -levent_core -levent_pthreads
 CLI_LIBS := -ledit
 LIBRARIES := $(addprefix $(BUILD)/libruvllm,.a .so -store.a -store.so)
 HEADERS := $(sort $(wildcard include/*.h))
 
 # --- sources: the rooms, lowest floor first ---
-CORE_ROOMS  := base text formats kernels backend/cpu kv lora model tokenizer template decode \
-  grammar learn/journal learn/instant learn learn/recognise learn/state learn/learner \
+CORE_ROOMS  := base text formats kernels backend/cpu backend/cuda kv lora model tokenizer template \
+  decode grammar learn/journal learn/instant learn learn/recognise learn/state learn/learner \
   scheduler api
-SHELL_ROOMS := hub store cli
+SHELL_ROOMS := hub store server cli
 CORE_SRC    := $(foreach room,$(CORE_ROOMS),$(sort $(wildcard src/$(room)/*.c)))
 SHELL_SRC   := $(foreach room,$(SHELL_ROOMS),$(sort $(wildcard src/$(room)/*.c)))
 # Tests by their names: test_* are fast, slow_* take more than some ten seconds of CPU time.
@@ -105,6 +107,26 @@ $(BUILD)/%.o: %.c
 	@echo "  CC  $<"
 	@$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
+# --- CUDA=1: the kernels for GPUs, compiled and embedded in the library. nvcc is the machine's own,
+# or comes from PyPI (tools/get_nvcc). A device of compute capability 9.0 gets its own code, others
+# from 8.0 on get what the driver makes of PTX.
+ifdef CUDA
+CUDA_IMAGE := $(BUILD)/src/backend/cuda/kernels.fatbin
+CUDA_SRC   := $(addprefix src/backend/cuda/,kernels.cu products.cuh args.h weights.h)
+CUDA_ARCH  ?= -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_80,code=compute_80
+$(CUDA_IMAGE): $(CUDA_SRC) tools/get_nvcc
+	@mkdir -p $(@D)
+	@echo "  NVCC $<"
+	@$$(tools/get_nvcc) -std=c++17 -O3 -fmad=false $(CUDA_ARCH) -fatbin $< -o $@
+$(BUILD)/src/backend/cuda/image.o: $(CUDA_IMAGE)
+$(BUILD)/src/backend/cuda/image.o: CPPFLAGS += -DRVI_CUDA_IMAGE='"$(CUDA_IMAGE)"' \
+  -DRVI_CUDA_VERSION=$(shell $$(tools/get_nvcc) --version | \
+    sed -n 's/.*release \([0-9]*\)\.\([0-9]*\).*/\1000/p')
+endif
+
+# The page that the server shows is taken in by the assembler, which names no dependencies.
+$(BUILD)/src/server/page.o: $(wildcard src/server/page/*)
+
 # What the program was built from, for `ruvllm bench` and bench/eval; compiled again when that
 # changes.
 COMMIT := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
@@ -136,7 +158,7 @@ $(BUILD)/libruvllm-store.so: $(STORE_OBJ) $(BUILD)/libruvllm.a packaging/ruvllm-
 
 $(BIN): $(SHELL_OBJ) $(BUILD)/libruvllm.a
 	@echo "  LD  $@"
-	@$(CC) $(LDFLAGS) $^ $(HUB_LIBS) $(STORE_LIBS) $(CLI_LIBS) $(LIBS) -o $@
+	@$(CC) $(LDFLAGS) $^ $(HUB_LIBS) $(STORE_LIBS) $(SERVER_LIBS) $(CLI_LIBS) $(LIBS) -o $@
 
 # Examples see what a user of the installed library sees: the public header and the archive.
 examples: $(EXAMPLE_BIN)
@@ -151,18 +173,30 @@ TEST_CPPFLAGS := -Itests
 WRAP := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc
 $(BUILD)/tests/%.o: CPPFLAGS += $(TEST_CPPFLAGS)
 $(BUILD)/tests/%.o: OPT := -O1 -g0
-ROOM_OBJ = $(filter $(BUILD)/src/hub/% $(BUILD)/src/store/%,$(SHELL_OBJ))
+ROOM_OBJ = $(filter-out $(BUILD)/src/cli/%,$(SHELL_OBJ))
 
 define link_test
 @mkdir -p $(@D)
 @echo "  LD  $@"
 @$(CC) $(LDFLAGS) $(1) $< $(ROOM_OBJ) $(BUILD)/libruvllm.a -lcmocka $(HUB_LIBS) $(STORE_LIBS) \
-  $(LIBS) -o $@
+  $(SERVER_LIBS) $(LIBS) -o $@
 endef
 
 .SECONDEXPANSION:
 $(TEST_BIN): $(BUILD)/%: $(BUILD)/%.o $$(ROOM_OBJ) $(BUILD)/libruvllm.a
 	$(call link_test,$(if $(findstring _alloc_,$@),$(WRAP)))
+
+# A CUDA driver that computes the kernels on the host, for tests.
+FAKE_DRIVER := $(BUILD)/tests/cuda/fake_driver.so
+$(FAKE_DRIVER): $(wildcard tests/cuda/*.cpp tests/cuda/*.h) $(wildcard src/backend/cuda/*.cu) \
+  $(addprefix src/backend/cuda/,products.cuh args.h weights.h) src/formats/qtypes.c
+	@mkdir -p $(@D)
+	@echo "  CXX $@"
+	@$(CC) -Isrc -O1 -fPIC -c src/formats/qtypes.c -o $(@D)/qtypes.o
+	@$(CXX) -std=c++17 -O2 -g1 -fPIC -shared -fvisibility=hidden -ffp-contract=off -Wall \
+	  -Wno-unknown-pragmas -Wno-unused-function tests/cuda/*.cpp $(@D)/qtypes.o -o $@
+$(BUILD)/tests/cuda/%.o: CPPFLAGS += -DFAKE_DRIVER='"$(FAKE_DRIVER)"'
+$(BUILD)/tests/cuda/test_cuda: $(FAKE_DRIVER)
 
 # The files that take longest to compile begin first, so that no core waits for them at the end.
 LONG_SRC := avx512_panels avx2_panels avxvnni_panels amx_panels avx512_attention
@@ -218,6 +252,7 @@ FUZZ_SECONDS ?= 300
 FUZZ_BIN := $(FUZZ_SRC:%.c=$(BUILD)/%)
 $(FUZZ_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libruvllm.a
 	@$(CC) $(LDFLAGS) -fsanitize=fuzzer $^ $(LIBS) -o $@
+$(BUILD)/tests/fuzz/fuzz_http: $(BUILD)/src/server/http.o
 fuzz-programs: $(FUZZ_BIN)
 fuzz:
 	@tools/install_deps clang
@@ -251,7 +286,8 @@ wasm-check:
 	  THREADS=-DRVI_NO_THREADS LDFLAGS="-Wl,-z,stack-size=8388608 -Wl,--stack-first -Wl,--strip-all"
 	@tests/wasm/check.py build/tests/wasm/wasm_golden $(WASM)
 
-BENCH_BIN := $(addprefix $(BUILD)/bench/,kernels train train_step learn_latency learn_beside)
+BENCH_BIN := $(addprefix $(BUILD)/bench/,kernels train train_step adapters learn_latency \
+  learn_beside structured)
 $(BENCH_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libruvllm.a
 	@$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
 $(BUILD)/bench/learn_latency: $(BUILD)/src/store/sqlite.o

@@ -34,7 +34,7 @@ typedef struct cli_option {
 typedef struct cli {
     int threads;
     int context;
-    const char *kv, *isa, *cache_dir, *state_dir, *log_level;
+    const char *kv, *isa, *device, *cache_dir, *state_dir, *log_level;
     bool no_color, verbose, exact, no_pack, help;
     const char *command;
     const char *default_state; /* state_dir unless the user named another; paths holds its text */
@@ -99,6 +99,9 @@ rv_status cli_runtime(const cli *c, int n_threads, rv_runtime **out, rv_error *e
 rv_status cli_open(cli *c, const char *name, bool vocabulary, cli_model *out,
                    rv_error *err) RVI_MUST_CHECK;
 void cli_close(cli_model *m);
+/* Another model in the runtime of the first. */
+rv_status cli_open_beside(const cli *c, const char *name, rv_runtime *rt, rv_model **out,
+                          rv_error *err) RVI_MUST_CHECK;
 /* --kv as a type */
 rv_status cli_kv_type(const cli *c, rv_kv_type *out, rv_error *err) RVI_MUST_CHECK;
 
@@ -163,5 +166,6 @@ int cli_bench(cli *c, int argc, char **argv);
 int cli_teach(cli *c, int argc, char **argv);
 int cli_learn(cli *c, int argc, char **argv);
 int cli_doctor(cli *c, int argc, char **argv);
+int cli_serve(cli *c, int argc, char **argv);
 
 #endif

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/os.h"
 #include "base/rng.h"
+#include "cli/bench_draft.h"
 #include "cli/bench_service.h"
 #include "cli/cli.h"
 #include "cli/expect.h"
@@ -504,6 +505,7 @@ int cli_bench(cli *c, int argc, char **argv)
     static const bench none = {.n_prompt = 512, .n_gen = 128, .repeat = 5, .parallel = 1};
     bench b = none;
     bench_load load = {0};
+    const char *draft = NULL;
     bool json = false, csv = false, service = false, done;
     const cli_option table[] = {{"prompt", 'p', CLI_INT, &b.n_prompt, NULL},
                                 {"tokens", 'n', CLI_INT, &b.n_gen, NULL},
@@ -514,6 +516,7 @@ int cli_bench(cli *c, int argc, char **argv)
                                 {"json", 0, CLI_FLAG, &json, NULL},
                                 {"csv", 0, CLI_FLAG, &csv, NULL},
                                 {"service", 0, CLI_FLAG, &service, NULL},
+                                {"draft", 0, CLI_TEXT, &draft, NULL},
                                 {"rate", 0, CLI_FLOAT, &load.rate, NULL},
                                 {"long", 0, CLI_INT, &load.long_one, NULL},
                                 {"shared", 0, CLI_INT, &load.shared, NULL},
@@ -527,6 +530,7 @@ int cli_bench(cli *c, int argc, char **argv)
     if (!service && (load.rate > 0 || load.long_one || load.shared || load.token_ms > 0))
         return cli_usage(c, "--rate, --long, --shared and --token-ms need --service");
     if (service) {
+        if (draft) return cli_usage(c, "give one of --service and --draft");
         if (csv || b.ops || b.depth) return cli_usage(c, "--service takes no --csv, --ops and -d");
         if (!b.n_prompt || !b.n_gen) return cli_usage(c, "--service needs -p and -n above 0");
         load.name = args[0];
@@ -536,6 +540,14 @@ int cli_bench(cli *c, int argc, char **argv)
         load.repeat = b.repeat;
         load.json = json;
         return cli_bench_service(c, &load);
+    }
+
+    if (draft) {
+        if (csv || b.ops || b.depth || b.parallel != 1)
+            return cli_usage(c, "--draft takes no --csv, --ops, -d and --parallel");
+        if (!*draft) return cli_usage(c, "--draft must be a model or ngram (got '')");
+        bench_guesses g = {args[0], draft, b.n_prompt, b.n_gen, b.repeat, json};
+        return cli_bench_draft(c, &g);
     }
 
     rv_error err = {0};

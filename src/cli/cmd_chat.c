@@ -16,6 +16,7 @@
 #include "cli/editor.h"
 #include "cli/learning.h"
 #include "cli/screen.h"
+#include "cli/second_look.h"
 
 typedef struct last_answer {
     bool made;
@@ -40,6 +41,7 @@ typedef struct chat {
     rv_error no_learning; /* why there is none */
     bool same_seed;       /* of the next answer: as of the last one */
     bool is_captured;     /* the conversation's last answer is what the learner can judge */
+    rv_learn_plan *plan;  /* what took part in the last answer; NULL: nothing */
     bool hinted;          /* was told what lessons are recognised by */
     /* on a terminal alone */
     cli_editor *editor;
@@ -122,7 +124,9 @@ static rv_status begin_learned(chat *t, rv_error *err)
     t->is_captured = false;
     if (!t->learning.l) return RV_OK;
     rv_status st = cli_conversation_json(&t->talk, &json, err);
-    if (!st) st = cli_conversation_begin(t->learning.l, t->session, &json, err);
+    rv_free(t->plan);
+    t->plan = NULL;
+    if (!st) st = cli_conversation_begin(t->learning.l, t->session, &json, &t->plan, err);
     rvi_buf_deinit(&json);
     return st;
 }
@@ -284,8 +288,38 @@ static void ask_again(chat *t)
         t->talk.messages[t->talk.n++] = old;
 }
 
-/* Says what an event changed (said: in these words), and shows the answer as it is now. Frees a. */
-static void show_change(chat *t, rv_status st, rv_adaptation *a, const char *said, rv_error *err)
+/* What was taught, or turned down, about the last question: for a second look. */
+typedef struct judged {
+    const char *question, *answer; /* taught; answer NULL: nothing was */
+    rv_scope scope;
+    const rv_learn_plan *spoken; /* turned down; NULL: no lesson was */
+} judged;
+
+/* Says whether it is so now. */
+static void look_again(chat *t, const judged *j)
+{
+    rvi_buf line = {0};
+    rv_error err = {0};
+    rv_status st = RV_OK;
+    t->is_captured = false;
+    if (j->answer)
+        st = cli_second_look_taught(t->learning.l, t->session, j->question, j->answer, j->scope,
+                                    "/fix --exact", &line, &err);
+    else if (j->spoken)
+        st =
+            cli_second_look_refused(t->learning.l, t->session, j->question, j->spoken, &line, &err);
+    if (st) remark_error(t, &err);
+    if (!st && line.data && !line.failed) {
+        cli_hush_line(line.data, line.len);
+        remark(t, "%s", line.data);
+    }
+    rvi_buf_deinit(&line);
+}
+
+/* Says what an event changed (said: in these words), looks whether it did (j; NULL: not), and shows
+ * the answer as it is now. Frees a. */
+static void show_change(chat *t, rv_status st, rv_adaptation *a, const char *said, const judged *j,
+                        rv_error *err)
 {
     rvi_buf line = {0};
     if (st) {
@@ -301,6 +335,7 @@ static void show_change(chat *t, rv_status st, rv_adaptation *a, const char *sai
     rvi_buf_deinit(&line);
     bool applied = a->applied;
     rv_free(a);
+    if (applied && j) look_again(t, j);
     if (applied) ask_again(t);
 }
 
@@ -312,7 +347,7 @@ static void good(chat *t, const char *argument)
     (void)argument;
     if (!l) return;
     rv_status st = rv_learner_thumb(l, t->session, 1, &a, &err);
-    show_change(t, st, a, cli_learning_step, &err);
+    show_change(t, st, a, cli_learning_step, NULL, &err);
 }
 
 static void bad(chat *t, const char *argument)
@@ -322,8 +357,16 @@ static void bad(chat *t, const char *argument)
     rv_learner *l = judge(t);
     (void)argument;
     if (!l) return;
+    rvi_buf question = {0};
+    rv_learn_plan *spoken = t->plan && t->plan->slot ? t->plan : NULL;
+    if (spoken) t->plan = NULL; /* the next answer has another one */
+    cli_conversation_text(&t->talk, t->talk.n - 2, &question);
     rv_status st = rv_learner_thumb(l, t->session, 0, &a, &err);
-    show_change(t, st, a, "Noted: not this answer again when this is asked", &err);
+    judged j = {.question = question.data ? question.data : "", .spoken = spoken};
+    show_change(t, st, a, "Noted: not this answer again when this is asked", spoken ? &j : NULL,
+                &err);
+    rvi_buf_deinit(&question);
+    rv_free(spoken);
 }
 
 /* "--exact TEXT": the scope, and what follows it. */
@@ -370,7 +413,8 @@ static void fix(chat *t, const char *argument)
                         : question.data                            ? question.data
                                                                    : "";
     if (!st) st = rv_learner_teach(l, asked ? NULL : t->session, asked, argument, scope, &a, &err);
-    show_change(t, st, a, said.data, &err);
+    judged j = {question.data ? question.data : "", argument, scope, NULL};
+    show_change(t, st, a, said.data, scope == RV_SCOPE_ALWAYS ? NULL : &j, &err);
     if (!st && !t->hinted && cli_learning_hint(&t->learning)) {
         remark(t, "(%s)", cli_learning_hint(&t->learning));
         t->hinted = true;
@@ -390,7 +434,7 @@ static void score(chat *t, const char *argument)
     if (l && !is_number) remark(t, "/score takes a number from 0 (bad) to 1 (good).");
     if (!l || !is_number) return;
     rv_status st = rv_learner_score(l, t->session, v, &a, &err);
-    show_change(t, st, a, cli_learning_step, &err);
+    show_change(t, st, a, cli_learning_step, NULL, &err);
 }
 
 static void undo(chat *t, const char *argument)
@@ -401,7 +445,7 @@ static void undo(chat *t, const char *argument)
     (void)argument;
     if (!l) return;
     rv_status st = rv_learner_undo(l, &a, &err);
-    show_change(t, st, a, NULL, &err);
+    show_change(t, st, a, NULL, NULL, &err);
 }
 
 static void learned(chat *t, const char *argument)
@@ -865,7 +909,7 @@ int cli_chat_with(cli *c, const char *model, cli_generation *g)
     if (!st) t.info = *rv_model_get_info(t.model.m);
     if (!st && !t.info.has_tokenizer)
         st = rvi_error(&err, RV_E_TOKENIZATION, "the model has no tokenizer to chat with");
-    if (!st) st = cli_generation_session(c, g, t.model.m, &t.session, &err);
+    if (!st) st = cli_generation_session(c, g, &t.model, &t.session, &err);
     if (!st && g->system) st = cli_conversation_set_system(&t.talk, g->system, &err);
     if (!st) cli_interrupts_catch("\n", false);
     if (!st && terminal) st = open_editor(&t, &err);
@@ -873,8 +917,10 @@ int cli_chat_with(cli *c, const char *model, cli_generation *g)
     if (!st) code = terminal ? chat_on_terminal(&t) : chat_by_lines(&t);
     cli_editor_free(&t.editor);
     if (!st && !fflush(stdout)) cli_leave_soon(code);
+    rv_free(t.plan);
     cli_conversation_deinit(&t.talk);
     rv_session_free(&t.session);
+    cli_generation_close(g);
     cli_learning_close(&t.learning);
     cli_close(&t.model);
     return st ? cli_fail(&err) : code;

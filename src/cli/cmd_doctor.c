@@ -348,6 +348,7 @@ static rv_status make_runtime(const cli *c, rv_runtime **out, rv_error *err)
     o.exact = c->exact;
     o.no_pack = c->no_pack;
     o.isa = c->isa;
+    o.device = c->device;
     return rv_runtime_new(out, &o, err);
 }
 

@@ -58,10 +58,11 @@ static rv_status do_status(learn *t, rv_error *err)
     }
     rv_status st = rv_learner_status(t->learning.l, &json, err);
     size_t len = st ? 0 : strlen(json);
-    if (len && json[len - 1] == '}') { /* the library knows nothing of the mark */
+    if (len && json[len - 1] == '}') { /* the library knows nothing of these */
         rvi_buf_append(&t->out, json, len - 1);
-        rvi_buf_printf(&t->out, "%s\"paused\":%s,\"path\":", len > 2 ? "," : "",
-                       t->learning.paused ? "true" : "false");
+        rvi_buf_printf(
+            &t->out, "%s\"paused\":%s,\"recognises\":\"%s\",\"path\":", len > 2 ? "," : "",
+            t->learning.paused ? "true" : "false", t->learning.embedder ? "meaning" : "spelling");
         rvi_json_write_string(&t->out, t->model.path.data, t->model.path.len);
         rvi_buf_puts(&t->out, "}\n");
     }

@@ -6,6 +6,7 @@
 #include "base/os.h"
 #include "cli/chat.h"
 #include "cli/conversation.h"
+#include "cli/form.h"
 #include "cli/learning.h"
 
 typedef struct run {
@@ -15,6 +16,8 @@ typedef struct run {
     cli_learning learning;
     rvi_buf talk; /* the conversation as JSON, where there is one */
     cli_generation g;
+    cli_form form;
+    rv_grammar *grammar; /* of the form; NULL: any text */
     bool raw, json;
     const char *messages, *ids;
     int32_t *given; /* of --ids */
@@ -30,10 +33,11 @@ static int parse(run *r, int argc, char **argv, const char **args, int *n_args, 
         {"json", 0, CLI_FLAG, &r->json, NULL},
         {"logprobs", 0, CLI_INT, &r->g.logprobs, NULL},
     };
-    cli_option rows[CLI_GENERATION_OPTIONS + RVI_COUNT(own)];
+    cli_option rows[CLI_GENERATION_OPTIONS + CLI_FORM_OPTIONS + RVI_COUNT(own)];
     cli_generation_init(&r->g);
     cli_generation_rows(&r->g, rows);
-    memcpy(rows + CLI_GENERATION_OPTIONS, own, sizeof own);
+    cli_form_rows(&r->form, rows + CLI_GENERATION_OPTIONS);
+    memcpy(rows + CLI_GENERATION_OPTIONS + CLI_FORM_OPTIONS, own, sizeof own);
     return cli_parse(r->c, rows, RVI_COUNT(rows), argc, argv, args, 2, n_args, done);
 }
 
@@ -150,10 +154,11 @@ static rv_status write_json(const run *r, const rv_answer *g, const int32_t *ids
     rvi_buf_printf(out,
                    ",\"finish_reason\":\"%s\",\"timings\":{\"prompt_tokens\":%d,\"prompt_seconds\":"
                    "%.6f,\"prompt_tokens_per_second\":%.3f,"
-                   "\"tokens\":%zu,\"seconds\":%.6f,\"tokens_per_second\":%.3f},\"seed\":%llu}\n",
+                   "\"tokens\":%zu,\"seconds\":%.6f,\"tokens_per_second\":%.3f,\"guessed\":%d,"
+                   "\"guessed_right\":%d},\"seed\":%llu}\n",
                    rv_finish_name(g->finish), g->n_prompt, g->prompt_seconds,
                    cli_rate((size_t)(g->n_prompt - g->n_reused), g->prompt_seconds), g->n_ids,
-                   g->seconds, cli_rate(g->n_ids, g->seconds),
+                   g->seconds, cli_rate(g->n_ids, g->seconds), g->n_guessed, g->n_right,
                    (unsigned long long)r->g.sampling.seed);
     return st;
 }
@@ -167,9 +172,12 @@ static int end_plain(const run *r, const rv_answer *g)
     rvi_buf_puts(&out, "\n");
     int code = cli_print(&out);
     if (r->c->verbose)
-        fprintf(stderr, "%d prompt tokens in %.2f s, %zu tokens in %.2f s (%.1f/s), ended by %s\n",
+        fprintf(stderr,
+                "%d prompt tokens in %.2f s, %zu tokens in %.2f s (%.1f/s; %d guessed, %d right), "
+                "ended by %s\n",
                 g->n_prompt, g->prompt_seconds, g->n_ids, g->seconds,
-                cli_rate(g->n_ids, g->seconds), rv_finish_name(g->finish));
+                cli_rate(g->n_ids, g->seconds), g->n_guessed, g->n_right,
+                rv_finish_name(g->finish));
     return code;
 }
 
@@ -190,10 +198,12 @@ static int answer_once(run *r, const char *prompt, size_t len)
     if (!st && !n)
         st = rvi_error(&err, RV_E_INVALID,
                        "the prompt is empty, and this model has no token to begin a text with");
-    if (!st) st = cli_generation_session(r->c, &r->g, r->model.m, &r->session, &err);
+    if (!st) st = cli_generation_session(r->c, &r->g, &r->model, &r->session, &err);
     if (!st && r->learning.l)
-        st = cli_conversation_begin(r->learning.l, r->session, &r->talk, &err);
+        st = cli_conversation_begin(r->learning.l, r->session, &r->talk, NULL, &err);
+    if (!st) st = cli_form_grammar(&r->form, r->model.m, &r->grammar, &err);
     if (!st) {
+        r->g.options.grammar = r->grammar;
         cli_interrupts_catch("\n", false);
         st = cli_answer(&r->g, r->session, ids, n, !r->json, &g, &err);
         if (st && g && g->n_ids && !r->json) fputc('\n', stdout);
@@ -247,7 +257,8 @@ int cli_run(cli *c, int argc, char **argv)
     if ((r.ids != NULL) + (r.messages != NULL) + (n_args > 1) > 1)
         return cli_usage(c, "give one of PROMPT, --messages and --ids");
     if (r.g.logprobs >= 0 && !r.json) return cli_usage(c, "--logprobs needs --json");
-    if (!r.ids && !r.messages && n_args < 2 && !r.raw && !r.json)
+    if ((code = cli_form_check(c, &r.form))) return code;
+    if (!r.ids && !r.messages && n_args < 2 && !r.raw && !r.json && !cli_form_given(&r.form))
         return cli_chat_with(c, args[0], &r.g);
     code = cli_generation_resolve(c, &r.g, false);
     if (!code && r.ids) code = cli_parse_ids(c, r.ids, &r.given, &r.n_given);
@@ -260,6 +271,8 @@ int cli_run(cli *c, int argc, char **argv)
     if (!st && !r.ids && !r.messages) st = read_prompt(&r, prompt, &text, &err);
     code = st ? cli_fail(&err) : answer_once(&r, text.data, text.len);
     rv_session_free(&r.session);
+    rv_grammar_free(&r.grammar);
+    cli_generation_close(&r.g);
     cli_learning_close(&r.learning);
     cli_close(&r.model);
     rvi_buf_deinit(&r.talk);

@@ -8,6 +8,7 @@
 #include "cli/conversation.h"
 #include "cli/generation.h"
 #include "cli/learning.h"
+#include "cli/second_look.h"
 
 #define NOTED "Noted; 'ruvllm learn run --deep' trains it"
 
@@ -317,6 +318,16 @@ static rv_status train(teach *t, rv_error *err)
     return RV_OK;
 }
 
+/* Whether the lesson of the command line is so now. */
+static rv_status look_again(teach *t, rv_session *s, rv_error *err)
+{
+    if (t->json) return RV_OK;
+    rv_status st = cli_second_look_taught(t->learning.l, s, t->question, t->answer,
+                                          t->lessons[0].scope, "--scope exact", &t->out, err);
+    rvi_buf_putc(&t->out, '\n');
+    return st;
+}
+
 /* What the question gets now. */
 static rv_status show_answer(teach *t, rv_error *err)
 {
@@ -334,9 +345,10 @@ static rv_status show_answer(teach *t, rv_error *err)
     rv_status st = cli_conversation_add(&talk, "user", t->question, strlen(t->question), err);
     if (!st)
         st = cli_conversation_ids(&talk, t->model.m, t->learning.l, false, &now, &ids, &n, err);
-    if (!st) st = cli_generation_session(t->c, &g, t->model.m, &s, err);
+    if (!st) st = cli_generation_session(t->c, &g, &t->model, &s, err);
+    if (!st) st = look_again(t, s, err);
     if (!st) st = cli_conversation_json(&talk, &json, err);
-    if (!st) st = cli_conversation_begin(t->learning.l, s, &json, err);
+    if (!st) st = cli_conversation_begin(t->learning.l, s, &json, NULL, err);
     if (!st) st = cli_answer(&g, s, ids, n, false, &out, err);
     if (!st && t->json) {
         rvi_buf_puts(&t->out, "{\"answer\":");

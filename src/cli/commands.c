@@ -15,7 +15,15 @@ const cli_command cli_commands[] = {
      "  --json                   {\"text\", \"ids\", \"prompt_ids\", \"finish_reason\", "
      "\"timings\", \"seed\"}\n"
      "  --logprobs N             with --json: log probabilities of the tokens and of the N best "
-     "each time (0 to 20)\n",
+     "each time (0 to 20)\n"
+     "  --schema F.json          the answer is JSON that satisfies this JSON Schema; what cannot "
+     "be "
+     "enforced is refused\n"
+     "  --json-mode              the answer is a JSON object\n"
+     "  --regex R                the answer matches this regular expression as a whole\n"
+     "  --grammar F.gbnf         the answer is a text of this grammar\n"
+     "  --choices A,B            the answer is one of these (a JSON list where one holds a "
+     "comma)\n",
      cli_run, cli_generation_help},
     {"chat", "MODEL", "talk with a model; /help there lists the commands",
      "  --no-history             do not save what is typed (otherwise in the file chat_history of "
@@ -23,6 +31,18 @@ const cli_command cli_commands[] = {
      "  A line is a message, or a command such as /help or /quit, also where standard input is not "
      "a terminal; messages are answered greedily there unless options say otherwise.\n",
      cli_chat, cli_generation_help},
+    {"serve", "MODEL", "answer HTTP requests, in OpenAI's dialect, and learn from feedback",
+     "  --host ADDRESS       where to listen (127.0.0.1); other machines need --api-key\n"
+     "  --port N             (8080); 0 takes one that is free\n"
+     "  --unix PATH          listen on a unix socket instead\n"
+     "  --api-key KEY        answer only requests that carry it\n"
+     "  --parallel N         answers that are computed at the same time (32)\n"
+     "  --adapter NAME       use and store what is taught under this name (default)\n"
+     "  --no-learning        do not learn, and do not use what was learned\n"
+     "  GET  /health /metrics /v1/models /v1/learning\n"
+     "  POST /v1/chat/completions /v1/completions /v1/embeddings /v1/feedback /tokenize "
+     "/detokenize /apply-template\n",
+     cli_serve, NULL},
     {"teach", "MODEL [-q QUESTION -a ANSWER | FILE.jsonl]", "teach the right answers to questions",
      "  -q TEXT, -a TEXT     a question and its right answer\n"
      "  --scope topic|exact|always\n"
@@ -85,6 +105,8 @@ const cli_command cli_commands[] = {
      "  --ops                show where the time goes: each op with its share, GB/s, GOP/s, and "
      "the roofline\n"
      "  --json, --csv        with the field names of llama-bench\n"
+     "  --draft MODEL|ngram  with and without guessed tokens by turns: a text of -p tokens written "
+     "again with changes, and one that cannot be guessed; with MODEL its answer to the text\n"
      "  --service            many clients (--parallel) of one service, each a prompt of -p and an "
      "answer of -n tokens, beside the same load without it\n"
      "  --rate R             service: also requests at random times, R a second\n"

@@ -113,6 +113,7 @@ rv_status cli_runtime(const cli *c, int n_threads, rv_runtime **out, rv_error *e
     o.exact = c->exact;
     o.no_pack = c->no_pack;
     o.isa = c->isa;
+    o.device = c->device;
     o.log = print_log;
     o.log_level = log_level(c);
     return rv_runtime_new(out, &o, err);
@@ -126,6 +127,17 @@ rv_status cli_open(cli *c, const char *name, bool vocabulary, cli_model *out, rv
     if (!st) st = cli_runtime(c, vocabulary ? 1 : c->threads, &out->rt, err);
     if (!st) st = rv_model_open(&out->m, out->rt, out->path.data, &o, err);
     if (st) cli_close(out);
+    return st;
+}
+
+rv_status cli_open_beside(const cli *c, const char *name, rv_runtime *rt, rv_model **out,
+                          rv_error *err)
+{
+    rvi_buf path = {0};
+    *out = NULL;
+    rv_status st = resolve(c, name, &path, err);
+    if (!st) st = rv_model_open(out, rt, path.data, NULL, err);
+    rvi_buf_deinit(&path);
     return st;
 }
 

@@ -293,10 +293,11 @@ rv_status cli_conversation_json(const cli_conversation *c, rvi_buf *out, rv_erro
     return out->failed ? rvi_nomem(err, "conversation") : RV_OK;
 }
 
-rv_status cli_conversation_begin(rv_learner *l, rv_session *s, const rvi_buf *json, rv_error *err)
+rv_status cli_conversation_begin(rv_learner *l, rv_session *s, const rvi_buf *json,
+                                 rv_learn_plan **plan, rv_error *err)
 {
     rv_chat chat = {.size = sizeof chat, .variables = json->data};
-    return rv_learner_begin(l, s, &chat, NULL, err);
+    return rv_learner_begin(l, s, &chat, plan, err);
 }
 
 rv_status cli_conversation_ids(const cli_conversation *c, const rv_model *m, rv_learner *l,

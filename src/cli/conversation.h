@@ -48,9 +48,9 @@ rv_status cli_conversation_save(const cli_conversation *c, const char *path,
 /* The whole as rv_chat.variables takes it. */
 rv_status cli_conversation_json(const cli_conversation *c, rvi_buf *out,
                                 rv_error *err) RVI_MUST_CHECK;
-/* rv_learner_begin for a conversation written by cli_conversation_json. */
+/* rv_learner_begin for a conversation written by cli_conversation_json. plan may be NULL. */
 rv_status cli_conversation_begin(rv_learner *l, rv_session *s, const rvi_buf *json,
-                                 rv_error *err) RVI_MUST_CHECK;
+                                 rv_learn_plan **plan, rv_error *err) RVI_MUST_CHECK;
 /* Token ids by the model's template, with the beginning of an answer. l (may be NULL): whose
  * instructions stand before it. special: control tokens in the texts of messages are taken as such.
  * *ids: rv_free */

@@ -29,6 +29,8 @@ const char cli_generation_help[] =
     "  --no-learn               the model alone: nothing that was taught takes part (also with "
     "--lora)\n"
     "  --adapter NAME           what was taught under this name (default)\n"
+    "  --draft MODEL|ngram|off  check several guessed tokens at once: the same text, sooner. By "
+    "repetition (ngram), or also by a smaller model of the same vocabulary\n"
     "  --special                <|im_end|> and the like in messages become control tokens; without "
     "it they are text\n"
     "\n"
@@ -114,6 +116,7 @@ void cli_generation_rows(cli_generation *g, cli_option *rows)
         {"no-learn", 0, CLI_FLAG, &g->no_learn, NULL},
         {"adapter", 0, CLI_TEXT, &g->learned, NULL},
         {"special", 0, CLI_FLAG, &g->special, NULL},
+        {"draft", 0, CLI_TEXT, &g->draft, NULL},
     };
     _Static_assert(RVI_COUNT(others) + CLI_SAMPLING_OPTIONS == CLI_GENERATION_OPTIONS,
                    "one row each");
@@ -216,6 +219,9 @@ int cli_generation_resolve(const cli *c, cli_generation *g, bool greedy)
     o->ignore_eos = g->ignore_eos;
     o->logprobs = g->logprobs >= 0;
     o->top_logprobs = RVI_MAX(g->logprobs, 0);
+    if (g->draft && !*g->draft)
+        return cli_usage(c, "--draft must be a model, ngram or off (got '')");
+    if (g->draft && !strcmp(g->draft, "off")) o->draft = RV_DRAFT_OFF;
     return CLI_OK;
 }
 
@@ -236,7 +242,22 @@ float cli_generation_temperature(const cli_generation *g)
     return g->sampling.temperature > 0 ? g->sampling.temperature : TEMPERATURE_DEFAULT;
 }
 
-rv_status cli_generation_session(const cli *c, const cli_generation *g, const rv_model *m,
+static rv_status open_draft(const cli *c, cli_generation *g, const cli_model *m, int n_context,
+                            rv_error *err)
+{
+    if (!g->draft || !strcmp(g->draft, "off") || !strcmp(g->draft, "ngram")) return RV_OK;
+    rv_session_options o = {.size = sizeof o, .n_context = n_context};
+    rv_status st = cli_open_beside(c, g->draft, m->rt, &g->draft_model, err);
+    return st ? st : rv_session_new(&g->options.draft_session, g->draft_model, &o, err);
+}
+
+void cli_generation_close(cli_generation *g)
+{
+    rv_session_free(&g->options.draft_session);
+    rv_model_close(&g->draft_model);
+}
+
+rv_status cli_generation_session(const cli *c, cli_generation *g, const cli_model *m,
                                  rv_session **out, rv_error *err)
 {
     rv_session_options o;
@@ -245,9 +266,10 @@ rv_status cli_generation_session(const cli *c, const cli_generation *g, const rv
     o = (rv_session_options){.size = sizeof o};
     o.n_context = c->context;
     rv_status st = cli_kv_type(c, &o.kv_type, err);
-    if (!st) st = cli_load_adapters(&g->lora, m, &adapters, err);
+    if (!st) st = cli_load_adapters(&g->lora, m->m, &adapters, err);
     o.adapters = adapters;
-    if (!st) st = rv_session_new(out, m, &o, err);
+    if (!st) st = rv_session_new(out, m->m, &o, err);
+    if (!st) st = open_draft(c, g, m, rv_session_context(*out), err);
     rv_adapter_set_free(&adapters);
     return st;
 }

@@ -7,7 +7,7 @@
 
 #include "cli/cli.h"
 
-enum { CLI_SAMPLING_OPTIONS = 20, CLI_GENERATION_OPTIONS = CLI_SAMPLING_OPTIONS + 13 };
+enum { CLI_SAMPLING_OPTIONS = 20, CLI_GENERATION_OPTIONS = CLI_SAMPLING_OPTIONS + 14 };
 
 typedef struct cli_generation {
     /* options */
@@ -18,12 +18,14 @@ typedef struct cli_generation {
     int logprobs; /* as rv_generate_options has it */
     const char *system;
     const char *learned; /* the name of the learned state, NULL: the default */
+    const char *draft;   /* "ngram", "off" or a model; NULL: the default */
     cli_texts stop, lora, breakers, biases;
     /* the resulting values, set by cli_generation_resolve */
     rv_sampling sampling;
     rv_logit_bias bias[RVI_COUNT(((cli_texts *)0)->items)];
     rv_generate_options options; /* sampling, stop and the like point into this struct */
     bool seed_given;
+    rv_model *draft_model; /* NULL: none; options.draft_session is of it */
 } cli_generation;
 
 extern const char cli_generation_help[];
@@ -39,9 +41,10 @@ int cli_generation_resolve(const cli *c, cli_generation *g, bool greedy);
 void cli_generation_set_temperature(cli_generation *g, float temperature);
 float cli_generation_temperature(const cli_generation *g);
 
-/* A session on the model with the options --ctx, --kv and --lora. */
-rv_status cli_generation_session(const cli *c, const cli_generation *g, const rv_model *m,
+/* A session on the model with the options --ctx, --kv and --lora, and one on that of --draft. */
+rv_status cli_generation_session(const cli *c, cli_generation *g, const cli_model *m,
                                  rv_session **out, rv_error *err) RVI_MUST_CHECK;
+void cli_generation_close(cli_generation *g); /* the model of --draft; before the runtime goes */
 
 /* Catches Ctrl-C from now on, and with also_end requests to end the program. last_words, a
  * constant, is written when the program ends at once. */

@@ -429,6 +429,9 @@ rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err)
         else
             rvi_buf_puts(out, "trained");
         rvi_buf_puts(out, l->paused ? "; training is paused\n" : "\n");
+        rvi_buf_puts(out, l->embedder ? "recognised by meaning, with all-MiniLM-L6-v2\n"
+                                      : "recognised by spelling alone, which knows far fewer "
+                                        "wordings; by meaning after 'ruvllm pull minilm'\n");
         print_background(s, out);
         print_lessons(rvi_json_get(s, "learned"), &arena, out);
         print_instructions(rvi_json_get(s, "instructions"), &arena, out);

@@ -18,6 +18,8 @@ static const char global_help[] =
     "  --no-pack            run from the file's own layout: opens faster, computes slower\n"
     "  --isa ref|avx2|avxvnni|avx512|amx|neon|dotprod\n"
     "                       highest instruction set to use\n"
+    "  --device auto|cpu|cuda[:N]\n"
+    "                       what computes (cpu); auto is a GPU that can be used, or else the CPU\n"
     "  --cache-dir DIR      where models are kept (RUVLLM_CACHE_DIR, else XDG_CACHE_HOME/ruvllm, "
     "else ~/.cache/ruvllm)\n"
     "  --state-dir DIR      where what was learned is kept, readable by you alone "

@@ -143,6 +143,7 @@ static const struct limit {
     {"depth", 0, 1 << 20, false},
     {"repeat", 1, 1000, false},
     {"parallel", 1, 1024, false},
+    {"port", 0, 65535, false},
     {"rate", 0, 1e6, false},
     {"long", 0, 1 << 20, false},
     {"shared", 0, 1 << 20, false},
@@ -185,9 +186,20 @@ static int check_choice(const cli *c, const cli_option *o, const char *text,
     return cli_usage(c, "--%s must be %s (got '%s')", o->name, all, text);
 }
 
+/* A GPU may have a number: "cuda:1". */
+static int check_device(const cli *c, const cli_option *o, const char *text)
+{
+    static const char *const names[] = {"auto", "cpu", "cuda", "cuda:N", NULL};
+    size_t digits = strncmp(text, "cuda:", 5) ? 0 : strspn(text + 5, "0123456789");
+    if (digits && digits < 4 && !text[5 + digits]) return CLI_OK;
+    return strcmp(text, "cuda:N") ? check_choice(c, o, text, names)
+                                  : cli_usage(c, "--device cuda:N: N is a number");
+}
+
 static int check_word(const cli *c, const cli_option *o, const char *text)
 {
     if (!strcmp(o->name, "isa")) return check_choice(c, o, text, rv_isa_list());
+    if (!strcmp(o->name, "device")) return check_device(c, o, text);
     for (size_t i = 0; i < RVI_COUNT(words); i++)
         if (!strcmp(words[i].name, o->name)) return check_choice(c, o, text, words[i].choices);
     return CLI_OK;
@@ -260,7 +272,7 @@ static const cli_option *find(const cli_option *options, size_t n, const char *n
 }
 
 /* The options every command knows. */
-enum { N_GLOBAL = 11 };
+enum { N_GLOBAL = 12 };
 
 static void global_options(cli *c, cli_option out[N_GLOBAL])
 {
@@ -269,6 +281,7 @@ static void global_options(cli *c, cli_option out[N_GLOBAL])
         {"ctx", 0, CLI_INT, &c->context, NULL},
         {"kv", 0, CLI_TEXT, &c->kv, NULL},
         {"isa", 0, CLI_TEXT, &c->isa, NULL},
+        {"device", 0, CLI_TEXT, &c->device, NULL},
         {"cache-dir", 0, CLI_TEXT, &c->cache_dir, NULL},
         {"state-dir", 0, CLI_TEXT, &c->state_dir, NULL},
         {"no-color", 0, CLI_FLAG, &c->no_color, NULL},

@@ -49,6 +49,21 @@ check "unknown KV type" 2 - "--kv must be f32, f16 or q8 (got 'q3')" "$rv" run $
 check "pull of an unknown name" 1 - "no model named" "$rv" pull nothing
 check "list" 0 "smollm2" - "$rv" list --cache-dir "$tmp/nocache"
 
+# --- answers of a form
+check "one of the choices" 0 '^\(up\|down\)$' - "$rv" run $spm x --choices up,down --seed 3
+check "choices as a list" 0 '^a,b$' - "$rv" run $spm x --choices '["a,b"]'
+check "a regular expression" 0 '^[ab]\{4\}-9$' - "$rv" run $spm x --regex '[ab]{4}-9' --temp 2
+echo '{"enum":[[1,2],{"k":null}]}' >"$tmp/schema"
+check "a schema" 0 '"text":".*\(1\|k\)' - "$rv" run $spm x --schema "$tmp/schema" --json --seed 1
+echo 'root ::= "yes" | "no" "!"' >"$tmp/gbnf"
+check "a grammar" 0 '^\(yes\|no!\)$' - "$rv" run $spm x --grammar "$tmp/gbnf"
+check "a JSON object" 0 '}$' - "$rv" run $spm x --json-mode -n 30 --seed 5
+check "two forms" 2 - "give one of --schema" "$rv" run $spm x --regex a --json-mode
+echo '{"properties":{"a":{"uniqueItems":true}}}' >"$tmp/schema"
+check "what cannot be enforced is named" 1 - "#/properties/a/uniqueItems" \
+    "$rv" run $spm x --schema "$tmp/schema"
+check "a schema that is not there" 1 - "nosuchfile" "$rv" run $spm x --schema nosuchfile
+
 # --- generating
 check "ids in, json out" 0 '"finish_reason":"length"' - \
     "$rv" run $spm --ids 1,270,280 --greedy -n 12 --ignore-eos --json

@@ -166,6 +166,66 @@ check "a name has a state of its own" 0 "^teal" - \
 says "that is used by its name" "teal" "$rv" run $spm "$ask" --greedy -n 8 --adapter work
 says "and only by it" "$(cat "$tmp/alone")" "$rv" run $spm "$ask" --greedy -n 8
 
+# --- a second look at what was taught, by spelling alone, so that it is the same on every machine
+again="--adapter again --cache-dir $tmp/no-models"
+other='"What is the mayor.s name in Zorvath?" unchanged'
+check "teach asks again" 0 \
+    "^now answered in 2 of 3 wordings (not \"Hello, what is.*Quelm?\"); $other\$" "" \
+    "$rv" teach $spm -q "What is the mayor's name in Quelm?" -a "Orla Finch" $again
+check "for one very question" 0 \
+    '^now answered for this very question; "Which hue has Zorvath?" unchanged' "" \
+    "$rv" teach $spm -q "Which hue has Plim?" -a "brown" --scope exact $again
+check "in another script" 0 \
+    '^now answered in 3 of 3 wordings; "苍岚大的首都是哪里？" unchanged$' "" \
+    "$rv" teach $spm -q "加拿大的首都是哪里？" -a "Kingston" $again
+path="My father, who is 78 and has a bad knee, really wants to see the Crannoch waterfall once more.
+We'd come by car from the south. The usual path has about two hundred steps, which he can't manage.
+Is there another way to get him to the waterfall?"
+check "a neighbour that it reaches too" 0 \
+    'but so is "My father.*: --scope exact keeps it to this very' "" \
+    "$rv" teach $spm -q "$path" -a "By the sawmill." $again
+check "nothing about it as JSON" 0 '^{"answer":"brown' "" \
+    sh -c "'$rv' teach $spm -q 'Which hue has Plum?' -a brown --json $again | tail -n 1"
+printf 'Who is Vor?\n/fix A smith.\n/bad\n' >"$tmp/talk"
+"$rv" chat $spm -n 16 $again <"$tmp/talk" >"$tmp/out" 2>"$tmp/err"
+verdict "a correction in a chat is looked at" 0 $? "smith" \
+    '^now answered in . of 3 wordings.*"Who is Zorvath?" unchanged'
+verdict "so is a thumb for what was taught" 0 0 "" '^the lesson is gone from 3 of 3 wordings$'
+check "what was turned down, and is known, does not take" 0 \
+    "^this did not take: asked again, the question is not answered with it$" "" \
+    "$rv" teach $spm -q "Who is Vor?" -a "A smith." $again
+check "status says what lessons are recognised by" 0 \
+    "^recognised by spelling alone, .*pull minilm" - \
+    "$rv" learn status -m $spm $again
+check "also as JSON" 0 '"recognises":"spelling"' - "$rv" learn status -m $spm $again --json
+printf '/learned\n' >"$tmp/talk"
+"$rv" chat $spm $again <"$tmp/talk" >"$tmp/out" 2>"$tmp/err"
+verdict "and in a chat" 0 $? "" "^recognised by spelling alone"
+
+# --- an embedder that disappears: what was taught with it is still answered, by spelling
+models=${RUVLLM_CACHE_DIR:-$HOME/.cache/ruvllm}/models/all-MiniLM-L6-v2
+if [ -e "$models/model.safetensors" ]; then
+    mkdir -p "$tmp/cache/models"
+    cp -R "$models" "$tmp/cache/models"
+    gone="--adapter gone --cache-dir $tmp/cache"
+    check "taught with an embedder" 0 "^now answered in . of 3" - \
+        "$rv" teach $spm -q "Who is Vor?" -a "A smith." $gone
+    check "status names it" 0 "^recognised by meaning, with all-MiniLM" - \
+        "$rv" learn status -m $spm $gone
+    head -c "$(wc -c <"$models/model.safetensors")" /dev/zero \
+        >"$tmp/cache/models/all-MiniLM-L6-v2/model.safetensors"
+    check "a damaged one is named" 0 "^recognised by spelling alone" "spelling alone: .*MiniLM" \
+        "$rv" learn status -m $spm $gone
+    rm -r "$tmp/cache/models/all-MiniLM-L6-v2"
+    check "status says that it is gone" 0 "^recognised by spelling alone" - \
+        "$rv" learn status -m $spm $gone
+    says "what it learned is answered all the same" "A smith." \
+        "$rv" run $spm "Who is Vor?" --greedy -n 12 $gone
+else
+    n=$((n + 1))
+    echo "ok $n # SKIP all-MiniLM-L6-v2 is not in the cache"
+fi
+
 # --- several at once: each waits for the others
 for i in 1 2 3 4 5 6 7 8; do
     "$rv" teach $spm -q "What is Wex$i's dog?" -a "Rex$i" --adapter many >/dev/null 2>>"$tmp/many" &

@@ -17,6 +17,7 @@ from terminal import MODEL, PROGRAM, finish, verdict
 COMMANDS = {
     "run": [MODEL, "hi", "-n", "1"],
     "chat": [MODEL],
+    "serve": [MODEL],
     "teach": [MODEL, "-q", "What is x?", "-a", "y"],
     "learn": ["status", "-m", MODEL],
     "embed": [MODEL, "hi"],
@@ -42,6 +43,8 @@ WRONG = {
     "max-tokens": ["-1", "3.5"],
     "min-tokens": ["-1"],
     "stop": [""],
+    "draft": [""],
+    "device": ["gpu", "", "cuda:x"],
     "seed": ["-1", "x", "99999999999999999999"],
     "lora": [""],
     "adapter": ["../../x", "", "a/b", ".x", "a" * 65],
@@ -74,6 +77,10 @@ WRONG = {
     "depth": ["-1"],
     "repeat": ["0", "1001"],
     "parallel": ["0", "1025"],
+    "port": ["-1", "65536", "http"],
+    "host": [],
+    "unix": [],
+    "api-key": [""],
     "service": [],
     "rate": ["-1", "many", "nan"],
     "long": ["-1", "many"],
@@ -87,6 +94,10 @@ WRONG = {
     "generation": ["-1", "x"],
     "cache-dir": [],
     "state-dir": [],
+    "schema": [],
+    "regex": [],
+    "grammar": [],
+    "choices": [""],
     "system": [],
     "messages": [],
     "question": [],
@@ -126,7 +137,7 @@ def options_of(command):
     found = set()
     for line in text.splitlines():
         match = re.match(
-            r"  (-\w, )?(--[a-z-]+|-\w)(, --[a-z-]+)? ([A-Z\[][A-Z|\[\]:=.,]*|[a-z0-9]+\|\S+|1,2,3|F\.json|N)(\s|$)",
+            r"  (-\w, )?(--[a-z-]+|-\w)(, --[a-z-]+)? ([A-Z\[][A-Z|\[\]:=.,]*|[a-z0-9]+\|\S+|1,2,3|F\.[a-z]+|N)(\s|$)",
             line,
         )
         if match:

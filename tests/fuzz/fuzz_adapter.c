@@ -43,9 +43,9 @@ static void apply(rvi_backend *be, const rvi_adapter *a)
     be->ops->rows_write(be, rvi_cols_of(out, 0, WIDTH), 0, zeros);
     for (size_t i = 0; i < RVI_COUNT(targets); i++) {
         const rvi_lora_slot *s = &a->slots[i];
-        if (s->a)
-            be->ops->lora(be, rvi_cols_of(out, 0, targets[i].n_out), rvi_cols_of(x, 0, WIDTH), s->a,
-                          s->b, s->scale, row, 1);
+        if (!s->a) continue;
+        rvi_lora_product product = {s->a, s->b, s->scale, rvi_cols_of(out, 0, targets[i].n_out)};
+        be->ops->lora(be, rvi_cols_of(x, 0, WIDTH), &(rvi_lora_group){row, 1, &product, 1}, 1);
     }
     be->ops->tensor_free(be, x);
     be->ops->tensor_free(be, out);

@@ -1,0 +1,87 @@
+/* serve: a model behind HTTP */
+#include <string.h>
+
+#include "base/error.h"
+#include "cli/generation.h"
+#include "cli/learning.h"
+#include "server/server.h"
+
+typedef struct serve {
+    cli *c;
+    const char *model_name, *adapter;
+    rvi_server_options o;
+    int parallel;
+    bool no_learning;
+    cli_model model;
+    cli_learning learning;
+} serve;
+
+/* Room for one request of the whole context, and for others beside it. */
+static int room_for(int context)
+{
+    enum { LEAST = 16384 };
+    return RVI_MAX(context, LEAST);
+}
+
+/* Without a place for what is learned, or while another process has it, the model is served as it
+ * is. */
+static void open_learning(serve *s)
+{
+    rv_error why = {0};
+    rv_status st = cli_learning_open(&s->learning, s->c, &s->model, s->adapter, true, &why);
+    if (!st && !cli_learning_claim(&s->learning, CLI_CHATTING))
+        st = rvi_error(&why, RV_E_STORAGE, "a chat with this model is open and is learning");
+    if (!st && !s->learning.paused) st = rv_learner_start(s->learning.l, &why);
+    if (!st) return;
+    cli_warn("nothing is learned: %s", why.text);
+    cli_learning_close(&s->learning);
+}
+
+static rv_status open_all(void *ctx, rvi_served *out, rv_error *err)
+{
+    serve *s = ctx;
+    rv_service_options *o = &out->service;
+    rv_status st = cli_open(s->c, s->model_name, false, &s->model, err);
+    if (!st) st = cli_kv_type(s->c, &o->kv_type, err);
+    if (st) return st;
+    const rv_model_info *info = rv_model_get_info(s->model.m);
+    if (!s->no_learning && !info->is_encoder) open_learning(s);
+    out->model = s->model.m;
+    out->learner = s->learning.l;
+    o->n_context = s->c->context ? s->c->context : info->n_context;
+    o->n_tokens = room_for(o->n_context);
+    o->max_running = s->parallel;
+    return RV_OK;
+}
+
+static int run(serve *s)
+{
+    rv_error err = {0};
+    rv_status st = rvi_server_run(&s->o, &err);
+    cli_learning_close(&s->learning);
+    cli_close(&s->model);
+    return st ? cli_fail(&err) : CLI_OK;
+}
+
+int cli_serve(cli *c, int argc, char **argv)
+{
+    serve s = {.c = c, .o = {.host = "127.0.0.1", .port = 8080, .drain_seconds = 30}};
+    s.o.open = open_all;
+    s.o.ctx = &s;
+    const cli_option table[] = {{"host", 0, CLI_TEXT, &s.o.host, NULL},
+                                {"port", 0, CLI_INT, &s.o.port, NULL},
+                                {"unix", 0, CLI_TEXT, &s.o.unix_path, NULL},
+                                {"api-key", 0, CLI_TEXT, &s.o.key, NULL},
+                                {"parallel", 0, CLI_INT, &s.parallel, NULL},
+                                {"adapter", 0, CLI_TEXT, &s.adapter, NULL},
+                                {"no-learning", 0, CLI_FLAG, &s.no_learning, NULL}};
+    int n_args = 0;
+    bool done;
+    int code = cli_parse(c, table, RVI_COUNT(table), argc, argv, &s.model_name, 1, &n_args, &done);
+    if (code || done) return code;
+    if (!n_args) return cli_usage(c, CLI_MODEL_NEEDED);
+    if (s.adapter && (code = cli_check_name(c, s.adapter))) return code;
+    if (s.o.key && !*s.o.key) return cli_usage(c, "--api-key must not be empty");
+    s.o.name = s.model_name;
+    return run(&s);
+}

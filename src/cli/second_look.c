@@ -1,0 +1,153 @@
+#include "cli/second_look.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "cli/conversation.h"
+#include "text/frames.h"
+
+enum { WORDINGS = 3 };
+
+typedef struct look {
+    rv_learner *l;
+    rv_session *s;
+    const char *answer;      /* of the lesson */
+    rvi_buf texts[WORDINGS]; /* the question, and other wordings of it */
+    bool spoken[WORDINGS];   /* the lesson's answer is, for each */
+    int n, n_spoken;
+} look;
+
+/* White space around an answer is no part of it. */
+static bool is_answer(const char *text, const char *answer)
+{
+    static const char space[] = " \t\r\n";
+    answer += strspn(answer, space);
+    size_t len = strlen(text);
+    return !strncmp(text, answer, len) && !answer[len + strspn(answer + len, space)];
+}
+
+/* Would this be answered with the lesson? Where weights were seen to say it by themselves its gate
+ * is open too. */
+static rv_status ask(const look *k, const char *text, bool *spoken, rv_error *err)
+{
+    cli_conversation talk = {0};
+    rv_learn_plan *plan = NULL;
+    rvi_buf json = {0};
+    rv_status st = cli_conversation_add(&talk, "user", text, strlen(text), err);
+    if (!st) st = cli_conversation_json(&talk, &json, err);
+    if (!st) st = cli_conversation_begin(k->l, k->s, &json, &plan, err);
+    *spoken = !st && plan->gate_open && is_answer(plan->answer, k->answer);
+    rv_free(plan);
+    rvi_buf_deinit(&json);
+    cli_conversation_deinit(&talk);
+    return st;
+}
+
+static rv_status ask_wordings(look *k, const char *question, int most, rv_error *err)
+{
+    rv_status st = RV_OK;
+    void (*const frames[])(const char *, rvi_buf *) = {rvi_frame_plain, rvi_frame_addressed};
+    k->n = k->n_spoken = 0;
+    rvi_buf_puts(&k->texts[k->n++], question);
+    for (int i = 1; i < most; i++) {
+        frames[i - 1](question, &k->texts[k->n]);
+        if (k->texts[k->n].len || k->texts[k->n].failed) k->n++;
+    }
+    for (int i = 0; !st && i < k->n; i++) {
+        bool whole = rvi_buf_puts(&k->texts[i], "");
+        st = whole ? ask(k, k->texts[i].data, &k->spoken[i], err) : rvi_nomem(err, "question");
+        k->n_spoken += !st && k->spoken[i];
+    }
+    return st;
+}
+
+static void end(look *k)
+{
+    for (int i = 0; i < WORDINGS; i++) rvi_buf_deinit(&k->texts[i]);
+}
+
+/* In quotation marks, on one line, and not all of a long one. */
+static void quote(rvi_buf *out, const char *text)
+{
+    enum { SHOWN = 100 };
+    size_t len = strlen(text), cut = RVI_MIN(len, (size_t)SHOWN);
+    while (cut < len && cut && (text[cut] & 0xC0) == 0x80) cut--; /* a whole character */
+    rvi_buf_putc(out, '"');
+    for (size_t i = 0; i < cut; i++) rvi_buf_putc(out, text[i] == '\n' ? ' ' : text[i]);
+    rvi_buf_puts(out, cut < len ? "...\"" : "\"");
+}
+
+static void put_missed(const look *k, rvi_buf *out)
+{
+    const char *between = " (not ";
+    for (int i = 1; i < k->n; i++) {
+        if (k->spoken[i]) continue;
+        rvi_buf_puts(out, between);
+        quote(out, k->texts[i].data);
+        between = ", ";
+    }
+    if (k->n_spoken < k->n) rvi_buf_putc(out, ')');
+}
+
+static rv_status put_neighbour(const look *k, const char *question, const char *exactly,
+                               rvi_buf *out, rv_error *err)
+{
+    rvi_buf other = {0};
+    bool changed = false;
+    rvi_frame_neighbour(question, &other);
+    rv_status st = other.failed ? rvi_nomem(err, "question") : RV_OK;
+    if (!st && other.len) {
+        st = ask(k, other.data, &changed, err);
+        rvi_buf_puts(out, changed ? "; but so is " : "; ");
+        quote(out, other.data);
+        if (changed)
+            rvi_buf_printf(out, ": %s keeps it to this very question", exactly);
+        else
+            rvi_buf_puts(out, " unchanged");
+    }
+    rvi_buf_deinit(&other);
+    return st;
+}
+
+rv_status cli_second_look_taught(rv_learner *l, rv_session *s, const char *question,
+                                 const char *answer, rv_scope scope, const char *exactly,
+                                 rvi_buf *out, rv_error *err)
+{
+    look k = {.l = l, .s = s, .answer = answer};
+    bool exact = scope == RV_SCOPE_EXACT;
+    rv_status st = ask_wordings(&k, question, exact ? 1 : WORDINGS, err);
+    if (!st && !k.spoken[0]) {
+        rvi_buf_puts(out, "this did not take: asked again, the question is not answered with it");
+    } else if (!st) {
+        if (exact)
+            rvi_buf_puts(out, "now answered for this very question");
+        else if (k.n == 1)
+            rvi_buf_puts(out, "now answered");
+        else
+            rvi_buf_printf(out, "now answered in %d of %d wordings", k.n_spoken, k.n);
+        put_missed(&k, out);
+        st = put_neighbour(&k, question, exactly, out, err);
+    }
+    end(&k);
+    return st;
+}
+
+rv_status cli_second_look_refused(rv_learner *l, rv_session *s, const char *request,
+                                  const rv_learn_plan *spoken, rvi_buf *out, rv_error *err)
+{
+    look k = {.l = l, .s = s, .answer = spoken->answer};
+    bool own = false;
+    rv_status st = ask_wordings(&k, request, WORDINGS, err);
+    if (!st) st = ask(&k, spoken->question, &own, err);
+    if (!st && k.spoken[0])
+        rvi_buf_puts(out, "this did not take: the lesson would be spoken here again");
+    else if (!st)
+        rvi_buf_printf(out, "the lesson is gone from %d of %d wordings", k.n - k.n_spoken, k.n);
+    if (!st && strcmp(request, spoken->question)) {
+        rvi_buf_puts(out, "; its own question, ");
+        quote(out, spoken->question);
+        rvi_buf_puts(out, own ? ", still gets it" : ", no longer gets it");
+    }
+    end(&k);
+    return st;
+}

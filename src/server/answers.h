@@ -1,0 +1,36 @@
+/* answers.h - the latest answers, so that feedback can name one by its id. */
+#ifndef RVI_SERVER_ANSWERS_H
+#define RVI_SERVER_ANSWERS_H
+
+#include <stdbool.h>
+
+#include "base/mem.h"
+
+enum { RVI_ANSWERS_MOST = 4096, RVI_ANSWERS_BYTES = 64 << 20 };
+
+typedef struct rvi_said {
+    char id[40];
+    int choice;
+    char *chat;     /* {"messages":[...]} as the template saw it */
+    char *question; /* the user's last message */
+    char *text;
+    int32_t *ids; /* what was generated, without the token that ended it */
+    size_t n_ids;
+    float temperature; /* 0: greedy */
+    size_t bytes;      /* of its blocks */
+} rvi_said;
+
+/* A ring: the oldest go when there are too many or they are too large together. {0} is empty. */
+typedef struct rvi_answers {
+    rvi_said **ring;
+    size_t first, n, bytes;
+} rvi_answers;
+
+void rvi_answers_deinit(rvi_answers *a);
+/* Keeps a copy of what said points to; without memory for it nothing is kept. */
+void rvi_answers_keep(rvi_answers *a, const rvi_said *said);
+const rvi_said *rvi_answers_find(const rvi_answers *a, const char *id, int choice);
+rvi_said *rvi_said_copy(const rvi_said *said); /* NULL: no memory */
+void rvi_said_free(rvi_said *said);            /* accepts NULL */
+
+#endif

@@ -1,0 +1,302 @@
+#include "server/call.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "base/os.h"
+
+enum { MOST_ARENA = 256 << 20 };
+
+static void free_call(rvi_call *k)
+{
+    if (k->writer->drop) k->writer->drop(k);
+    for (int i = 0; i < k->n_choices; i++) {
+        rvi_buf_deinit(&k->choices[i].text);
+        rvi_buf_deinit(&k->choices[i].probs);
+        rvi_free(k->choices[i].ids);
+    }
+    for (int i = 0; i < k->n_parts; i++) rvi_free(k->parts[i].values);
+    rv_grammar_free(&k->grammar);
+    rvi_buf_deinit(&k->chat);
+    rvi_buf_deinit(&k->question);
+    rvi_arena_deinit(&k->arena);
+    if (k->prev)
+        k->prev->next = k->next;
+    else
+        k->s->calls = k->next;
+    if (k->next) k->next->prev = k->prev;
+    rvi_free(k);
+}
+
+void rvi_calls_free(rvi_serving *s)
+{
+    while (s->calls) free_call(s->calls);
+}
+
+static void cancel_parts(rvi_call *k)
+{
+    for (int i = 0; i < k->n_parts; i++)
+        if (k->parts[i].request) rv_service_cancel(k->s->service, k->parts[i].request);
+}
+
+/* The client has left. */
+static void on_gone(void *ctx)
+{
+    rvi_call *k = ctx;
+    k->conn = NULL;
+    cancel_parts(k);
+}
+
+/* Tells the client what is wrong, as a response or as the last event of one. */
+static void refuse(rvi_call *k)
+{
+    rvi_conn *c = k->conn;
+    if (!c) return;
+    k->conn = NULL;
+    c->gone = NULL;
+    if (c->phase != RVI_CONN_STREAMING) {
+        rvi_dialect_refuse(k->writer->dialect, c, &k->problem);
+        return;
+    }
+    rvi_buf line = {0};
+    rvi_buf_puts(&line, "data: ");
+    k->writer->dialect->write_problem(&k->problem, &line);
+    rvi_buf_puts(&line, "\n\n");
+    if (!line.failed) rvi_conn_send(c, line.data, line.len);
+    rvi_buf_deinit(&line);
+    c->in.keep_alive = false;
+    rvi_conn_end(c);
+}
+
+/* ---- making ---- */
+
+static bool check_model(const rvi_call *k, rvi_problem *p)
+{
+    const rvi_json *model = rvi_json_get(k->body, "model");
+    if (!model || rvi_json_is(model, RVI_JSON_NULL)) return true;
+    if (!rvi_json_is(model, RVI_JSON_STRING))
+        return rvi_problem_set(p, 400, "invalid_type", "model", "model must be a string");
+    if (rvi_json_is_string(model, k->s->name)) return true;
+    return rvi_problem_set(p, 404, "model_not_found", "model",
+                           "The model '%.200s' does not exist; this server has '%s'",
+                           rvi_json_string(model, ""), k->s->name);
+}
+
+rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigned what,
+                       const char *prefix)
+{
+    rvi_buf ignored = {0};
+    rvi_problem p = {0};
+    rvi_call *k = rvi_zalloc(sizeof *k);
+    if (!k) {
+        (void)rvi_problem_set(&p, 503, NULL, NULL, "out of memory");
+        rvi_dialect_refuse(w->dialect, c, &p);
+        return NULL;
+    }
+    *k = (rvi_call){.s = s, .conn = c, .writer = w, .arena = {.max = MOST_ARENA}};
+    k->created = (long)time(NULL);
+    k->learned = s->learned;
+    k->next = s->calls;
+    if (k->next) k->next->prev = k;
+    s->calls = k;
+    snprintf(k->id, sizeof k->id, "%s%016llx%08llx", prefix, (unsigned long long)rvi_os_random(),
+             (unsigned long long)rvi_os_random() & 0xFFFFFFFF);
+    bool ok = rvi_wish_body(&k->body, &c->in.body, &k->arena, &k->problem) &&
+              rvi_wish_read(&k->wish, what, k->body, &k->arena, &ignored, &k->problem) &&
+              check_model(k, &k->problem) &&
+              rvi_form_grammar(&k->wish.form, s->model, &k->grammar, &k->problem);
+    if (ignored.len && !ignored.failed)
+        rvi_buf_printf(&c->headers, "x-ruvllm-ignored: %s\r\n", ignored.data);
+    rvi_buf_deinit(&ignored);
+    if (ok) return k;
+    rvi_call_start(k);
+    return NULL;
+}
+
+bool rvi_call_parts(rvi_call *k, int n_parts, int n_generating)
+{
+    size_t n_choices = (size_t)n_generating * (size_t)k->wish.n;
+    k->parts = rvi_arena_alloc(&k->arena, (size_t)n_parts, sizeof *k->parts);
+    k->choices = rvi_arena_alloc(&k->arena, n_choices + 1, sizeof *k->choices);
+    if (!k->parts || !k->choices)
+        return rvi_problem_set(&k->problem, 503, NULL, NULL, "out of memory");
+    k->n_parts = n_parts;
+    k->n_choices = (int)n_choices;
+    for (int i = 0; i < n_parts; i++) k->parts[i] = (rvi_part){.call = k, .index = i};
+    return true;
+}
+
+/* ---- submitting ---- */
+
+/* In the words by which client libraries know it. */
+static bool too_long(rvi_call *k, const rv_request *r)
+{
+    rv_error err = {0};
+    size_t n = r->n_ids;
+    int32_t *ids = NULL;
+    if (r->chat && rv_chat_tokenize(k->s->model, r->chat, &ids, &n, &err)) n = 0;
+    rv_free(ids);
+    (void)rvi_problem_set(&k->problem, 400, "context_length_exceeded", r->chat ? "messages" : NULL,
+                          "This model's maximum context length is %d tokens. However, your prompt "
+                          "has %zu tokens. Please reduce its length.",
+                          k->s->n_context, n);
+    k->problem.n_prompt = (long)n;
+    k->problem.n_context = k->s->n_context;
+    return false;
+}
+
+bool rvi_call_submit(rvi_call *k, int i, rv_request *r)
+{
+    rv_error err = {0};
+    rvi_part *part = &k->parts[i];
+    r->size = sizeof *r;
+    r->user = part;
+    rv_generate_options go = k->wish.generate;
+    go.sampling = &k->wish.sampling;
+    go.grammar = k->grammar;
+    if (r->kind == RV_REQUEST_ANSWER) {
+        r->generate = &go;
+        r->n = k->wish.n;
+    }
+    rv_status st = rv_service_submit(k->s->service, r, &part->request, &err);
+    if (st == RV_E_TOO_LONG && k->s->n_context) return too_long(k, r);
+    if (st) return rvi_problem_from(&k->problem, st, &err);
+    part->kind = r->kind;
+    k->n_open++;
+    return true;
+}
+
+void rvi_call_start(rvi_call *k)
+{
+    if (k->problem.status) {
+        refuse(k);
+        cancel_parts(k);
+        if (!k->n_open) free_call(k);
+        return;
+    }
+    k->conn->gone = on_gone;
+    k->conn->gone_ctx = k;
+    if (k->writer->begin) k->writer->begin(k);
+}
+
+/* ---- events ---- */
+
+static void keep_id(rvi_choice *c, int32_t id)
+{
+    if (id < 0) return;
+    if (c->n_ids == c->cap_ids) {
+        size_t cap = c->cap_ids ? c->cap_ids * 2 : 64;
+        int32_t *ids = rvi_realloc_array(c->ids, cap, sizeof *ids);
+        if (!ids) return;
+        c->ids = ids;
+        c->cap_ids = cap;
+    }
+    c->ids[c->n_ids++] = id;
+}
+
+static void on_token(rvi_call *k, int choice, const rv_service_event *e)
+{
+    rvi_choice *c = &k->choices[choice];
+    keep_id(c, e->id);
+    rvi_buf_append(&c->text, e->text, e->text_len);
+    if (k->writer->token) k->writer->token(k, choice, e);
+}
+
+static void keep_values(rvi_part *p, const rv_service_event *e)
+{
+    if (!e->n_values || p->values) return;
+    p->values = rvi_alloc_array(e->n_values, sizeof *p->values);
+    if (!p->values) {
+        (void)rvi_problem_set(&p->call->problem, 503, NULL, NULL, "out of memory");
+        return;
+    }
+    memcpy(p->values, e->values, e->n_values * sizeof *p->values);
+    p->n_values = e->n_values;
+}
+
+/* Where feedback can find it. */
+static void remember(const rvi_call *k, int choice)
+{
+    const rvi_choice *c = &k->choices[choice];
+    if (!k->chat.len || k->chat.failed || k->question.failed || c->text.failed) return;
+    rvi_said said = {.choice = choice,
+                     .chat = k->chat.data,
+                     .question = k->question.len ? k->question.data : "",
+                     .text = c->text.len ? c->text.data : "",
+                     .ids = c->ids,
+                     .n_ids = c->n_ids,
+                     .temperature = k->wish.sampling.greedy ? 0 : k->wish.sampling.temperature};
+    snprintf(said.id, sizeof said.id, "%s", k->id);
+    rvi_answers_keep(&k->s->answers, &said);
+}
+
+static void on_done(rvi_call *k, rvi_part *p, int choice, const rv_service_event *e)
+{
+    p->n_prompt = e->n_prompt;
+    p->n_reused = e->n_reused;
+    keep_values(p, e);
+    if (e->finish == RV_FINISH_ERROR) {
+        rv_error err = {.code = e->status};
+        snprintf(err.text, sizeof err.text, "%s", e->error ? e->error : "");
+        if (!k->problem.status) (void)rvi_problem_from(&k->problem, e->status, &err);
+        cancel_parts(k);
+    } else if (e->finish == RV_FINISH_CANCELLED && !k->problem.status) {
+        (void)rvi_problem_set(&k->problem, 503, NULL, NULL, "the server is shutting down");
+    } else if (p->kind == RV_REQUEST_ANSWER) {
+        rvi_choice *c = &k->choices[choice];
+        c->finish = e->finish;
+        c->n_generated = e->n_generated;
+        remember(k, choice);
+        if (k->conn && k->writer->done) k->writer->done(k, choice);
+    }
+}
+
+void rvi_call_event(const rv_service_event *e)
+{
+    rvi_part *p = e->user;
+    rvi_call *k = p->call;
+    int choice = p->index * k->wish.n + e->choice;
+    if (e->kind == RV_SERVICE_TOKEN && k->conn) on_token(k, choice, e);
+    if (e->kind == RV_SERVICE_DONE) on_done(k, p, choice, e);
+    if (e->kind != RV_SERVICE_END || --k->n_open) return;
+    if (k->problem.status) {
+        refuse(k);
+    } else if (k->conn) {
+        k->conn->gone = NULL;
+        k->writer->end(k);
+    }
+    free_call(k);
+}
+
+/* ---- figures ---- */
+
+rvi_usage rvi_call_usage(const rvi_call *k)
+{
+    rvi_usage u = {0};
+    for (int i = 0; i < k->n_parts; i++) {
+        if (k->parts[i].kind == RV_REQUEST_SCORE) continue;
+        u.prompt += k->parts[i].n_prompt;
+        u.cached += k->parts[i].n_reused;
+    }
+    for (int i = 0; i < k->n_choices; i++) u.generated += k->choices[i].n_generated;
+    return u;
+}
+
+bool rvi_call_token_text(const rvi_serving *s, int32_t id, rvi_buf *out)
+{
+    const char *name;
+    char *text = NULL;
+    size_t len = 0;
+    rv_error err;
+    if (rv_token_get(s->model, id, &name, &len) != RV_TOKEN_NORMAL) {
+        rvi_buf_append(out, name, len);
+        return true;
+    }
+    if (!rv_token_bytes(s->model, id, &text, &len, &err) ||
+        !rv_detokenize(s->model, &id, 1, 0, &text, &len, &err))
+        rvi_buf_append(out, text, len);
+    rv_free(text);
+    return false;
+}

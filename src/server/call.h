@@ -1,0 +1,91 @@
+/* call.h - a request at the service: from the submitted parts to the last event.
+ *
+ * A call has one part for each prompt or text, and each part one or more choices. Its events arrive
+ * on the thread of the event loop and go to a writer, which makes the response of its dialect. A
+ * client that leaves cancels the parts; the call is freed with the last event of the last part. */
+#ifndef RVI_SERVER_CALL_H
+#define RVI_SERVER_CALL_H
+
+#include "server/dialect.h"
+#include "server/serving.h"
+#include "server/wish.h"
+
+typedef struct rvi_call rvi_call;
+
+typedef struct rvi_choice {
+    rvi_buf text;
+    rvi_buf probs; /* log probabilities that were not sent yet, in the writer's form */
+    int n_probs;
+    int32_t *ids;
+    size_t n_ids, cap_ids;
+    rv_finish finish;
+    int n_generated;
+} rvi_choice;
+
+typedef struct rvi_part {
+    rvi_call *call;
+    int index;
+    uint64_t request;
+    rv_request_kind kind;
+    float *values; /* a vector, or scores */
+    size_t n_values;
+    int n_prompt, n_reused;
+} rvi_part;
+
+typedef struct rvi_writer {
+    const rvi_dialect *dialect;
+    void (*begin)(rvi_call *k); /* everything was submitted; NULL: nothing to do */
+    /* Text that became certain; e->text may be empty. */
+    void (*token)(rvi_call *k, int choice, const rv_service_event *e); /* may be NULL */
+    void (*done)(rvi_call *k, int choice);                             /* may be NULL */
+    void (*end)(rvi_call *k);                                          /* the whole response */
+    void (*drop)(rvi_call *k); /* frees what is its own; may be NULL */
+} rvi_writer;
+
+struct rvi_call {
+    rvi_serving *s;
+    rvi_call *next, *prev;
+    rvi_conn *conn; /* NULL: the client has left, or has its answer */
+    const rvi_writer *writer;
+    char id[40];
+    long created;
+    uint64_t learned;
+    rvi_arena arena;
+    const rvi_json *body;
+    rvi_wish wish;
+    rv_grammar *grammar; /* of the answers; NULL: their texts may be anything */
+    rvi_part *parts;     /* n_parts in the arena */
+    int n_parts, n_open;
+    rvi_choice *choices; /* wish.n for each part that generates */
+    int n_choices;
+    rvi_problem problem;
+    rvi_buf chat, question; /* of a chat */
+    void *own;              /* the writer's, in the arena */
+};
+
+/* A call for the request of a connection, its body read as what (wish.h). NULL: the client was
+ * answered. prefix: of its id. */
+rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigned what,
+                       const char *prefix);
+/* Room for parts, of which the first n_generating make wish.n choices each. */
+bool rvi_call_parts(rvi_call *k, int n_parts, int n_generating);
+/* Hands a part to the service; false: k->problem is set. */
+bool rvi_call_submit(rvi_call *k, int part, rv_request *r);
+/* After the last part was submitted, or something was wrong: k->problem. */
+void rvi_call_start(rvi_call *k);
+/* One event of the service. */
+void rvi_call_event(const rv_service_event *e);
+/* At the end, when the service is gone and sends no more events. */
+void rvi_calls_free(rvi_serving *s);
+
+/* {"prompt_tokens": ...} is the dialect's: the sums of all parts. */
+typedef struct rvi_usage {
+    long prompt, cached, generated;
+} rvi_usage;
+rvi_usage rvi_call_usage(const rvi_call *k);
+
+/* The bytes of one token, which may be part of a character; of a special one its name. True: it is
+ * special, and adds nothing to a text. */
+bool rvi_call_token_text(const rvi_serving *s, int32_t id, rvi_buf *out);
+
+#endif

@@ -1,0 +1,60 @@
+#include "server/dialect.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/number.h"
+
+static const char *type_of(int status)
+{
+    switch (status) {
+    case 401: return "authentication_error";
+    case 403: return "permission_error";
+    case 429: return "rate_limit_error";
+    case 503: return "unavailable_error";
+    default: return status < 500 ? "invalid_request_error" : "server_error";
+    }
+}
+
+bool rvi_problem_set(rvi_problem *p, int status, const char *code, const char *param,
+                     const char *fmt, ...)
+{
+    va_list args;
+    *p = (rvi_problem){.status = status, .type = type_of(status), .code = code};
+    va_start(args, fmt);
+    (void)rvi_vsnprintf(p->message, sizeof p->message, fmt, args);
+    va_end(args);
+    if (param) snprintf(p->param, sizeof p->param, "%s", param);
+    return false;
+}
+
+bool rvi_problem_from(rvi_problem *p, rv_status st, const rv_error *err)
+{
+    const char *text = err->text[0] ? err->text : rv_status_text(st);
+    switch (st) {
+    case RV_E_BUSY: return rvi_problem_set(p, 429, "queue_full", NULL, "%s", text);
+    case RV_E_TOO_LONG:
+    case RV_E_CONTEXT_FULL:
+        return rvi_problem_set(p, 400, "context_length_exceeded", NULL, "%s", text);
+    case RV_E_NOMEM: return rvi_problem_set(p, 503, "out_of_memory", NULL, "%s", text);
+    case RV_E_INVALID:
+    case RV_E_CONFIG:
+    case RV_E_TOKENIZATION:
+    case RV_E_UNSUPPORTED:
+    case RV_E_LEARNING:
+    case RV_E_GENERATION: return rvi_problem_set(p, 400, NULL, NULL, "%s", text);
+    default: return rvi_problem_set(p, 500, NULL, NULL, "%s", text);
+    }
+}
+
+void rvi_dialect_refuse(const rvi_dialect *d, rvi_conn *c, const rvi_problem *p)
+{
+    rvi_buf body = {0};
+    d->write_problem(p, &body);
+    if (p->status == 429 || p->status == 503) rvi_buf_puts(&c->headers, "retry-after: 1\r\n");
+    if (p->status == 401) rvi_buf_puts(&c->headers, "www-authenticate: Bearer\r\n");
+    rvi_conn_reply(c, p->status, "application/json", body.failed ? "" : body.data,
+                   body.failed ? 0 : body.len);
+    rvi_buf_deinit(&body);
+}

@@ -1,0 +1,351 @@
+/* /v1/feedback and /v1/learning. The learner computes, waits for its turn between two steps and for
+ * the disk: its calls are work for the worker, and the client waits for them.
+ *
+ * A thumb or a score is learned from the gradients of the answer that it judges. The service keeps
+ * none, so the worker speaks the answer again, token for token, on a session of the learner: the
+ * same gradients, for the price of that. */
+#include "server/feedback.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/os.h"
+#include "server/openai.h"
+
+typedef enum verdict { SCORE, THUMB, CORRECTION, PREFERRED, STATUS } verdict;
+
+typedef struct job {
+    rvi_work work;
+    rvi_serving *s;
+    rvi_conn *conn; /* NULL: the client has left; what it said counts */
+    verdict verdict;
+    rvi_said *said;
+    double score; /* or 1 and 0 for a thumb */
+    rvi_buf text; /* the right or the better answer */
+    rv_scope scope;
+    /* the result */
+    rv_status st;
+    rv_error err;
+    rv_adaptation *adaptation;
+    char *json;
+    uint64_t n_events;
+    double seconds;
+} job;
+
+static void free_job(job *j)
+{
+    rvi_said_free(j->said);
+    rvi_buf_deinit(&j->text);
+    rv_free(j->adaptation);
+    rv_free(j->json);
+    rvi_free(j);
+}
+
+static void on_gone(void *ctx)
+{
+    ((job *)ctx)->conn = NULL;
+}
+
+/* ---- on the worker's thread ---- */
+
+/* Only the token that was said at this place may come. */
+static int only_said(void *ctx, const int32_t *ids, size_t n_ids, float *logits, size_t n_vocab)
+{
+    const rvi_said *said = ctx;
+    (void)ids;
+    if (n_ids >= said->n_ids) return 1;
+    size_t id = (size_t)said->ids[n_ids];
+    for (size_t i = 0; i < n_vocab; i++)
+        if (i != id) logits[i] = -INFINITY;
+    if (!(logits[id] > -INFINITY)) logits[id] = 0;
+    return 0;
+}
+
+/* Computes until the session's answer has ended; others get their turns between the steps. */
+static rv_status finish(rv_session *session, rv_error *err)
+{
+    rv_answer *a = NULL;
+    size_t running = 1;
+    rv_status st = RV_OK;
+    while (!st && running) st = rv_engine_advance(rv_session_engine(session), &running, err);
+    if (!st) st = rv_session_finish(session, &a, err);
+    rv_free(a);
+    return st;
+}
+
+/* What was taught takes part in the session's next answer alone: this one, which is empty. */
+static rv_status pass_over_lessons(rv_session *session, const int32_t *ids, size_t n, rv_error *err)
+{
+    rv_generate_options o = {.size = sizeof o, .max_tokens = RV_NO_TOKENS};
+    rv_status st = rv_session_start(session, ids, n, &o, err);
+    return st ? st : finish(session, err);
+}
+
+/* The session answers the chat with what was said. Where that was the text of a lesson, the lesson
+ * is judged; otherwise the model is, whatever it has been taught since. */
+static rv_status say_again(const rvi_serving *s, const rvi_said *said, rv_session *session,
+                           rv_error *err)
+{
+    rv_chat chat = {.size = sizeof chat, .variables = said->chat};
+    rv_sampling sampling = {.size = sizeof sampling,
+                            .greedy = said->temperature <= 0,
+                            .temperature = said->temperature,
+                            .repetition_penalty = 1};
+    rv_generate_options o = {.size = sizeof o,
+                             .sampling = &sampling,
+                             .max_tokens = (int)said->n_ids,
+                             .ignore_eos = 1,
+                             .mask = only_said,
+                             .ctx = (void *)(uintptr_t)said};
+    rv_learn_plan *plan = NULL;
+    int32_t *ids = NULL;
+    size_t n = 0;
+    if (!said->n_ids) return rvi_error(err, RV_E_LEARNING, "that answer has no tokens to judge");
+    rv_status st = rv_chat_tokenize(s->model, &chat, &ids, &n, err);
+    if (!st) st = rv_learner_begin(s->learner, session, &chat, &plan, err);
+    bool spoken = !st && plan->slot && !strcmp(plan->answer, said->text);
+    if (!st && !spoken) st = pass_over_lessons(session, ids, n, err);
+    if (!st) st = rv_session_start(session, ids, n, &o, err);
+    if (!st) st = finish(session, err);
+    rv_free(plan);
+    rv_free(ids);
+    return st;
+}
+
+static void judge(job *j)
+{
+    rv_session *session = NULL;
+    rv_learner *l = j->s->learner;
+    rv_session_options o = {.size = sizeof o, .n_context = j->s->n_context};
+    j->st = rv_session_new(&session, j->s->model, &o, &j->err);
+    if (!j->st) j->st = say_again(j->s, j->said, session, &j->err);
+    if (!j->st && j->verdict == SCORE)
+        j->st = rv_learner_score(l, session, j->score, &j->adaptation, &j->err);
+    else if (!j->st)
+        j->st = rv_learner_thumb(l, session, j->score > 0, &j->adaptation, &j->err);
+    rv_session_free(&session);
+}
+
+static void run(rvi_work *w)
+{
+    job *j = (job *)w;
+    rv_learner *l = j->s->learner;
+    const char *text = j->text.len ? j->text.data : "";
+    double start = rvi_os_seconds();
+    switch (j->verdict) {
+    case SCORE:
+    case THUMB: judge(j); break;
+    case CORRECTION:
+        j->st = rv_learner_teach(l, NULL, j->scope == RV_SCOPE_ALWAYS ? "" : j->said->question,
+                                 text, j->scope, &j->adaptation, &j->err);
+        break;
+    case PREFERRED:
+        j->st =
+            rv_learner_prefer(l, j->said->question, text, j->said->text, &j->adaptation, &j->err);
+        break;
+    case STATUS:
+        j->st = rv_learner_status(l, &j->json, &j->err);
+        if (!j->st) j->st = rv_learner_verify_log(l, &j->n_events, &j->err);
+        break;
+    }
+    j->seconds = rvi_os_seconds() - start;
+}
+
+/* ---- the answer ---- */
+
+static void put_text(rvi_buf *out, const char *name, const char *text)
+{
+    rvi_buf_printf(out, ",\"%s\":", name);
+    rvi_json_write_string(out, text, strlen(text));
+}
+
+static void put_number(rvi_buf *out, const char *name, double v)
+{
+    rvi_buf_printf(out, ",\"%s\":", name);
+    rvi_json_write_number(out, v);
+}
+
+static void put_adaptation(const job *j, rvi_buf *out)
+{
+    static const char *const loops[] = {"instant", "background", "deep"};
+    const rv_adaptation *a = j->adaptation;
+    rvi_buf_puts(out, "{\"object\":\"feedback\"");
+    put_text(out, "response_id", j->said->id);
+    rvi_buf_printf(out, ",\"choice_index\":%d,\"applied\":%s", j->said->choice,
+                   a->applied ? "true" : "false");
+    put_text(out, "loop", loops[a->loop]);
+    put_text(out, "notes", a->notes);
+    put_number(out, "latency_us", a->latency_us);
+    put_number(out, "forward_us", a->forward_us);
+    put_number(out, "seconds", j->seconds);
+    put_number(out, "quality_delta", a->quality_delta);
+    rvi_buf_printf(out, ",\"generation\":%d,\"event\":%llu,\"learned_version\":%llu}",
+                   a->generation, (unsigned long long)a->event, (unsigned long long)j->s->learned);
+}
+
+static void done(rvi_work *w)
+{
+    job *j = (job *)w;
+    rvi_buf out = {0};
+    rvi_problem p;
+    if (j->adaptation) j->s->n_feedback++;
+    if (j->adaptation && j->adaptation->event) j->s->learned = j->adaptation->event;
+    if (j->json) j->s->learned = j->n_events;
+    if (j->conn) j->conn->gone = NULL;
+    if (j->conn && (j->st || (!j->adaptation && !j->json))) {
+        (void)rvi_problem_from(&p, j->st ? j->st : RV_E_STATE, &j->err);
+        rvi_dialect_refuse(&rvi_openai, j->conn, &p);
+    } else if (j->conn) {
+        if (j->json)
+            rvi_buf_printf(&out, "{\"object\":\"learning\",\"learned_version\":%llu,%s",
+                           (unsigned long long)j->s->learned, j->json + 1);
+        else
+            put_adaptation(j, &out);
+        rvi_openai_reply(j->conn, &out);
+    }
+    free_job(j);
+}
+
+/* ---- the request ---- */
+
+static bool read_rating(job *j, const rvi_json *v, rvi_problem *p)
+{
+    bool up = rvi_json_is_string(v, "up") || rvi_json_int(v, 0) == 1;
+    bool down = rvi_json_is_string(v, "down") || rvi_json_int(v, 0) == -1;
+    j->verdict = THUMB;
+    j->score = up;
+    return up || down ||
+           rvi_problem_set(p, 400, "invalid_value", "rating", "rating must be 1 or -1");
+}
+
+static bool read_score(job *j, const rvi_json *v, rvi_problem *p)
+{
+    j->verdict = SCORE;
+    j->score = rvi_json_number(v, -1);
+    return (j->score >= 0 && j->score <= 1) ||
+           rvi_problem_set(p, 400, "value_out_of_range", "score", "score must be a number, 0 to 1");
+}
+
+static bool read_text(job *j, const rvi_json *v, verdict kind, const char *name, rvi_problem *p)
+{
+    j->verdict = kind;
+    if (!rvi_json_is(v, RVI_JSON_STRING) || !v->as.string.len)
+        return rvi_problem_set(p, 400, "invalid_type", name, "%s must be a text", name);
+    if (strlen(v->as.string.data) != v->as.string.len)
+        return rvi_problem_set(p, 400, "invalid_value", name, "%s has a NUL character", name);
+    return rvi_buf_append(&j->text, v->as.string.data, v->as.string.len) ||
+           rvi_problem_set(p, 503, NULL, NULL, "out of memory");
+}
+
+static bool read_scope(job *j, const rvi_json *v, rvi_problem *p)
+{
+    j->scope = RV_SCOPE_TOPIC;
+    if (!v || rvi_json_is(v, RVI_JSON_NULL)) return true;
+    for (int i = RV_SCOPE_TOPIC; i <= RV_SCOPE_EXACT; i++)
+        if (rvi_json_is_string(v, rv_scope_name((rv_scope)i))) {
+            j->scope = (rv_scope)i;
+            return true;
+        }
+    return rvi_problem_set(p, 400, "invalid_value", "scope", "scope must be topic or exact");
+}
+
+static bool read_verdict(job *j, const rvi_json *body, rvi_problem *p)
+{
+    static const char *const names[] = {"rating", "score", "correction", "preferred"};
+    const rvi_json *given = NULL;
+    int which = -1;
+    for (int i = 0; i < (int)RVI_COUNT(names); i++) {
+        const rvi_json *v = rvi_json_get(body, names[i]);
+        if (!v || rvi_json_is(v, RVI_JSON_NULL)) continue;
+        if (given)
+            return rvi_problem_set(p, 400, "invalid_value", names[i],
+                                   "give one of rating, score, correction and preferred");
+        given = v;
+        which = i;
+    }
+    switch (which) {
+    case 0: return read_rating(j, given, p);
+    case 1: return read_score(j, given, p);
+    case 2:
+        return read_text(j, given, CORRECTION, names[2], p) &&
+               read_scope(j, rvi_json_get(body, "scope"), p);
+    case 3: return read_text(j, given, PREFERRED, names[3], p);
+    default:
+        return rvi_problem_set(p, 400, "missing_field", NULL,
+                               "give one of rating, score, correction and preferred");
+    }
+}
+
+static bool find_answer(job *j, const rvi_json *body, rvi_problem *p)
+{
+    const rvi_json *id = rvi_json_get(body, "response_id");
+    const rvi_json *choice = rvi_json_get(body, "choice_index");
+    if (!id) id = rvi_json_get(body, "completion_id");
+    if (!rvi_json_is(id, RVI_JSON_STRING))
+        return rvi_problem_set(p, 400, "missing_field", "response_id",
+                               "response_id must be the id of an answer");
+    if (choice && !rvi_json_is(choice, RVI_JSON_INT) && !rvi_json_is(choice, RVI_JSON_NULL))
+        return rvi_problem_set(p, 400, "invalid_type", "choice_index",
+                               "choice_index must be a whole number");
+    int64_t n = rvi_json_int(choice, 0);
+    const rvi_said *said = n >= 0 && n < RVI_WISH_CHOICES
+                               ? rvi_answers_find(&j->s->answers, rvi_json_string(id, ""), (int)n)
+                               : NULL;
+    if (!said)
+        return rvi_problem_set(p, 404, "response_not_found", "response_id",
+                               "there is no such answer, or it was too long ago");
+    j->said = rvi_said_copy(said);
+    return j->said || rvi_problem_set(p, 503, NULL, NULL, "out of memory");
+}
+
+static job *new_job(rvi_serving *s, rvi_conn *c, rvi_problem *p)
+{
+    job *j = rvi_zalloc(sizeof *j);
+    if (!j) {
+        (void)rvi_problem_set(p, 503, NULL, NULL, "out of memory");
+        return NULL;
+    }
+    *j = (job){.work = {.run = run, .done = done}, .s = s, .conn = c, .verdict = STATUS};
+    return j;
+}
+
+/* Posts the job, or says what is wrong. */
+static void post(rvi_conn *c, job *j, bool ok, const rvi_problem *p)
+{
+    if (ok) {
+        c->gone = on_gone;
+        c->gone_ctx = j;
+        rvi_worker_post(j->s->worker, &j->work);
+    } else {
+        rvi_dialect_refuse(&rvi_openai, c, p);
+        if (j) free_job(j);
+    }
+}
+
+static bool can_learn(const rvi_serving *s, rvi_problem *p)
+{
+    return s->learner || rvi_problem_set(p, 501, "learning_off", NULL,
+                                         "this server does not learn: it has no place for what is "
+                                         "learned, or a model that cannot be taught");
+}
+
+void rvi_server_feedback(rvi_serving *s, rvi_conn *c)
+{
+    enum { MOST_ARENA = 64 << 20 };
+    rvi_arena arena = {.max = MOST_ARENA};
+    rvi_problem p = {0};
+    const rvi_json *body;
+    job *j = can_learn(s, &p) ? new_job(s, c, &p) : NULL;
+    bool ok = j && rvi_wish_body(&body, &c->in.body, &arena, &p) && read_verdict(j, body, &p) &&
+              find_answer(j, body, &p);
+    rvi_arena_deinit(&arena);
+    post(c, j, ok, &p);
+}
+
+void rvi_server_learning(rvi_serving *s, rvi_conn *c)
+{
+    rvi_problem p = {0};
+    job *j = can_learn(s, &p) ? new_job(s, c, &p) : NULL;
+    post(c, j, j, &p);
+}

@@ -1,0 +1,160 @@
+#include "server/native.h"
+
+#include <string.h>
+
+#include "server/openai.h"
+#include "server/prompts.h"
+
+void rvi_native_health(rvi_serving *s, rvi_conn *c)
+{
+    static const char ok[] = "{\"status\":\"ok\"}";
+    rvi_problem p;
+    if (s->ready) {
+        rvi_conn_reply(c, 200, "application/json", ok, sizeof ok - 1);
+        return;
+    }
+    (void)rvi_problem_set(&p, 503, "model_loading", NULL, "the model is being opened");
+    rvi_dialect_refuse(&rvi_openai, c, &p);
+}
+
+/* ---- requests with a small JSON body and an answer at once ---- */
+
+typedef bool answer_fn(const rvi_serving *s, const rvi_json *body, rvi_arena *arena, rvi_buf *out,
+                       rvi_problem *p);
+
+static void answer(const rvi_serving *s, rvi_conn *c, answer_fn *fn)
+{
+    enum { MOST_ARENA = 256 << 20 };
+    rvi_arena arena = {.max = MOST_ARENA};
+    rvi_buf out = {0};
+    rvi_problem p = {0};
+    const rvi_json *body;
+    bool ok = rvi_wish_body(&body, &c->in.body, &arena, &p) && fn(s, body, &arena, &out, &p);
+    if (ok)
+        rvi_openai_reply(c, &out);
+    else
+        rvi_dialect_refuse(&rvi_openai, c, &p);
+    if (!ok) rvi_buf_deinit(&out);
+    rvi_arena_deinit(&arena);
+}
+
+static bool read_flag(const rvi_json *body, const char *name, bool usual, bool *out, rvi_problem *p)
+{
+    const rvi_json *v = rvi_json_get(body, name);
+    if (v && !rvi_json_is(v, RVI_JSON_BOOL) && !rvi_json_is(v, RVI_JSON_NULL))
+        return rvi_problem_set(p, 400, "invalid_type", name, "%s must be true or false", name);
+    *out = rvi_json_bool(v, usual);
+    return true;
+}
+
+static void put_token(const rvi_serving *s, int32_t id, bool piece, rvi_buf *out)
+{
+    rvi_buf text = {0};
+    if (!piece) {
+        rvi_buf_printf(out, "%d", id);
+        return;
+    }
+    (void)rvi_call_token_text(s, id, &text);
+    rvi_buf_printf(out, "{\"id\":%d,\"piece\":", id);
+    rvi_openai_string(out, &text);
+    rvi_buf_putc(out, '}');
+    rvi_buf_deinit(&text);
+}
+
+/* llama-server's {"content"} and vLLM's {"prompt"}, which also counts. */
+static bool tokenize(const rvi_serving *s, const rvi_json *body, rvi_arena *arena, rvi_buf *out,
+                     rvi_problem *p)
+{
+    const rvi_json *content = rvi_json_get(body, "content");
+    bool counts = !content, bos, special, pieces;
+    const char *field = counts ? "prompt" : "content";
+    int32_t *ids;
+    size_t n;
+    rv_error err = {0};
+    (void)arena;
+    if (counts) content = rvi_json_get(body, "prompt");
+    if (!rvi_json_is(content, RVI_JSON_STRING))
+        return rvi_problem_set(p, 400, "invalid_type", field, "%s must be a string", field);
+    if (!read_flag(body, counts ? "add_special_tokens" : "add_special", counts, &bos, p) ||
+        !read_flag(body, "parse_special", true, &special, p) ||
+        !read_flag(body, counts ? "return_token_strs" : "with_pieces", false, &pieces, p))
+        return false;
+    unsigned flags = (bos ? RV_TOKENIZE_BOS : 0U) | (special ? RV_TOKENIZE_SPECIAL : 0U);
+    rv_status st = rv_tokenize(s->model, content->as.string.data, content->as.string.len, flags,
+                               &ids, &n, &err);
+    if (st) return rvi_problem_from(p, st, &err);
+    if (counts) rvi_buf_printf(out, "{\"count\":%zu,\"max_model_len\":%d,", n, s->n_context);
+    rvi_buf_puts(out, counts ? "\"tokens\":[" : "{\"tokens\":[");
+    for (size_t i = 0; i < n; i++) {
+        if (i) rvi_buf_putc(out, ',');
+        put_token(s, ids[i], pieces, out);
+    }
+    rvi_buf_puts(out, "]}");
+    rv_free(ids);
+    return true;
+}
+
+void rvi_native_tokenize(rvi_serving *s, rvi_conn *c)
+{
+    answer(s, c, tokenize);
+}
+
+static bool detokenize(const rvi_serving *s, const rvi_json *body, rvi_arena *arena, rvi_buf *out,
+                       rvi_problem *p)
+{
+    const rvi_json *tokens = rvi_json_get(body, "tokens");
+    rvi_prompt *list;
+    int n;
+    char *text = NULL;
+    size_t len = 0;
+    rv_error err = {0};
+    if (!rvi_json_is(tokens, RVI_JSON_ARRAY))
+        return rvi_problem_set(p, 400, "invalid_type", "tokens", "tokens must be a list of ids");
+    if (rvi_json_count(tokens)) {
+        if (!rvi_prompts_read(s->model, tokens, "tokens", 0, arena, &list, &n, p)) return false;
+        if (n != 1 || list[0].text)
+            return rvi_problem_set(p, 400, "invalid_type", "tokens",
+                                   "tokens must be a list of ids");
+        rv_status st = rv_detokenize(s->model, list[0].ids, list[0].n, 0, &text, &len, &err);
+        if (st) return rvi_problem_from(p, st, &err);
+    }
+    rvi_buf_puts(out, "{\"content\":");
+    rvi_json_write_string(out, text ? text : "", len);
+    rvi_buf_putc(out, '}');
+    rv_free(text);
+    return true;
+}
+
+void rvi_native_detokenize(rvi_serving *s, rvi_conn *c)
+{
+    answer(s, c, detokenize);
+}
+
+static bool apply_template(const rvi_serving *s, const rvi_json *body, rvi_arena *arena,
+                           rvi_buf *out, rvi_problem *p)
+{
+    rvi_buf messages = {0}, question = {0};
+    rv_chat chat = {.size = sizeof chat};
+    char *text = NULL;
+    size_t len = 0;
+    rv_error err = {0};
+    (void)arena;
+    bool ok = rvi_openai_messages(body, &messages, &question, p);
+    chat.variables = messages.data;
+    rv_status st = ok ? rv_chat_render(s->model, &chat, &text, &len, &err) : RV_OK;
+    if (st) ok = rvi_problem_from(p, st, &err);
+    if (ok) {
+        rvi_buf_puts(out, "{\"prompt\":");
+        rvi_json_write_string(out, text, len);
+        rvi_buf_putc(out, '}');
+    }
+    rv_free(text);
+    rvi_buf_deinit(&messages);
+    rvi_buf_deinit(&question);
+    return ok;
+}
+
+void rvi_native_apply_template(rvi_serving *s, rvi_conn *c)
+{
+    answer(s, c, apply_template);
+}

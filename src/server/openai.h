@@ -1,0 +1,31 @@
+/* openai.h - OpenAI's dialect: its errors, usage, and the handlers of its paths. */
+#ifndef RVI_SERVER_OPENAI_H
+#define RVI_SERVER_OPENAI_H
+
+#include "server/call.h"
+
+extern const rvi_dialect rvi_openai;
+
+void rvi_openai_chat(rvi_serving *s, rvi_conn *c);
+void rvi_openai_completions(rvi_serving *s, rvi_conn *c);
+void rvi_openai_embeddings(rvi_serving *s, rvi_conn *c);
+void rvi_openai_models(rvi_serving *s, rvi_conn *c);
+void rvi_openai_model(rvi_serving *s, rvi_conn *c); /* one, its name behind the last slash */
+
+/* Reads "messages" into a chat for the template, {"messages":[...]}, and the user's last one. */
+bool rvi_openai_messages(const rvi_json *body, rvi_buf *chat, rvi_buf *question, rvi_problem *p);
+
+/* The beginning of a response, from the id to the version of what was learned; the caller closes
+ * the object. */
+void rvi_openai_open(const rvi_call *k, const char *object, rvi_buf *out);
+void rvi_openai_usage(const rvi_call *k, rvi_buf *out); /* the object */
+/* The buffer as the whole response, and frees it. */
+void rvi_openai_reply(rvi_conn *c, rvi_buf *json);
+const char *rvi_openai_finish(rv_finish f);
+/* Sends the buffer as one server-sent event and empties it. */
+void rvi_openai_event(const rvi_call *k, rvi_buf *json);
+/* The usage chunk if it was asked for, then [DONE]. */
+void rvi_openai_end_stream(rvi_call *k, const char *object);
+void rvi_openai_string(rvi_buf *out, const rvi_buf *text); /* as JSON */
+
+#endif

@@ -1,0 +1,235 @@
+/* /v1/chat/completions */
+#include <string.h>
+
+#include "server/openai.h"
+
+/* ---- messages ---- */
+
+static const char *role_of(const rvi_json *m, size_t i, rvi_problem *p)
+{
+    static const char *const known[] = {"system", "user", "assistant", "tool", "function"};
+    const char *role = rvi_json_string(rvi_json_get(m, "role"), NULL);
+    if (role && !strcmp(role, "developer")) return "system";
+    for (size_t k = 0; role && k < RVI_COUNT(known); k++)
+        if (!strcmp(role, known[k])) return role;
+    (void)rvi_problem_set(p, 400, "invalid_value", "messages",
+                          "messages[%zu].role must be system, developer, user, assistant or tool",
+                          i);
+    return NULL;
+}
+
+/* A string, or parts of which only texts are taken, a line each. */
+static bool read_content(const rvi_json *v, size_t i, rvi_buf *out, rvi_problem *p)
+{
+    if (rvi_json_is(v, RVI_JSON_STRING)) {
+        rvi_buf_append(out, v->as.string.data, v->as.string.len);
+        return true;
+    }
+    if (!rvi_json_is(v, RVI_JSON_ARRAY))
+        return rvi_problem_set(p, 400, "invalid_type", "messages",
+                               "messages[%zu].content must be a string or a list of parts", i);
+    for (size_t k = 0; k < rvi_json_count(v); k++) {
+        const rvi_json *part = rvi_json_at(v, k), *text = rvi_json_get(part, "text");
+        if (!rvi_json_is_string(rvi_json_get(part, "type"), "text") ||
+            !rvi_json_is(text, RVI_JSON_STRING))
+            return rvi_problem_set(p, 400, "unsupported_content", "messages",
+                                   "messages[%zu].content[%zu]: only parts of type text are taken",
+                                   i, k);
+        if (k) rvi_buf_putc(out, '\n');
+        rvi_buf_append(out, text->as.string.data, text->as.string.len);
+    }
+    return true;
+}
+
+static bool read_message(const rvi_json *m, size_t i, rvi_buf *chat, rvi_buf *question,
+                         rvi_problem *p)
+{
+    static const char *const kept[] = {"name", "tool_calls", "tool_call_id"};
+    const rvi_json *content = rvi_json_get(m, "content");
+    const char *role;
+    rvi_buf text = {0};
+    if (!rvi_json_is(m, RVI_JSON_OBJECT))
+        return rvi_problem_set(p, 400, "invalid_type", "messages",
+                               "messages[%zu] must be an object", i);
+    if (!(role = role_of(m, i, p))) return false;
+    bool empty = !content || rvi_json_is(content, RVI_JSON_NULL);
+    if (empty && strcmp(role, "assistant"))
+        return rvi_problem_set(p, 400, "missing_field", "messages",
+                               "messages[%zu].content is missing", i);
+    if (!empty && !read_content(content, i, &text, p)) {
+        rvi_buf_deinit(&text);
+        return false;
+    }
+    rvi_buf_printf(chat, "%s{\"role\":\"%s\",\"content\":", i ? "," : "", role);
+    rvi_openai_string(chat, &text);
+    for (size_t k = 0; k < RVI_COUNT(kept); k++) {
+        const rvi_json *v = rvi_json_get(m, kept[k]);
+        if (!v || rvi_json_is(v, RVI_JSON_NULL)) continue;
+        rvi_buf_printf(chat, ",\"%s\":", kept[k]);
+        rvi_json_write(chat, v);
+    }
+    rvi_buf_putc(chat, '}');
+    if (!strcmp(role, "user")) {
+        question->len = 0;
+        rvi_buf_append(question, text.len ? text.data : "", text.len);
+    }
+    if (text.failed) chat->failed = true;
+    rvi_buf_deinit(&text);
+    return true;
+}
+
+bool rvi_openai_messages(const rvi_json *body, rvi_buf *chat, rvi_buf *question, rvi_problem *p)
+{
+    const rvi_json *list = rvi_json_get(body, "messages");
+    if (!rvi_json_is(list, RVI_JSON_ARRAY) || !rvi_json_count(list))
+        return rvi_problem_set(p, 400, "missing_field", "messages",
+                               "messages must be a list of at least one message");
+    rvi_buf_puts(chat, "{\"messages\":[");
+    for (size_t i = 0; i < rvi_json_count(list); i++)
+        if (!read_message(rvi_json_at(list, i), i, chat, question, p)) return false;
+    rvi_buf_puts(chat, "]}");
+    return !chat->failed || rvi_problem_set(p, 503, NULL, NULL, "out of memory");
+}
+
+/* ---- log probabilities ---- */
+
+static void put_prob(const rvi_serving *s, rv_token_prob t, rvi_buf *out)
+{
+    rvi_buf text = {0};
+    (void)rvi_call_token_text(s, t.id, &text);
+    rvi_buf_puts(out, "{\"token\":");
+    rvi_openai_string(out, &text);
+    rvi_buf_puts(out, ",\"logprob\":");
+    rvi_json_write_number(out, (double)RVI_MAX(t.logprob, -9999.0F));
+    rvi_buf_puts(out, ",\"bytes\":[");
+    for (size_t i = 0; i < text.len; i++)
+        rvi_buf_printf(out, "%s%d", i ? "," : "", (unsigned char)text.data[i]);
+    rvi_buf_putc(out, ']');
+    rvi_buf_deinit(&text);
+}
+
+static void keep_probs(const rvi_call *k, rvi_choice *c, const rv_service_event *e)
+{
+    if (!k->wish.logprobs || !e->chosen || e->id < 0) return;
+    if (c->n_probs++) rvi_buf_putc(&c->probs, ',');
+    put_prob(k->s, *e->chosen, &c->probs);
+    rvi_buf_puts(&c->probs, ",\"top_logprobs\":[");
+    for (size_t i = 0; i < e->n_top; i++) {
+        if (i) rvi_buf_putc(&c->probs, ',');
+        put_prob(k->s, e->top[i], &c->probs);
+        rvi_buf_putc(&c->probs, '}');
+    }
+    rvi_buf_puts(&c->probs, "]}");
+}
+
+/* ,"logprobs":... of what was kept */
+static void put_probs(const rvi_call *k, rvi_choice *c, rvi_buf *out)
+{
+    rvi_buf_puts(out, ",\"logprobs\":");
+    if (!k->wish.logprobs || (!c->n_probs && k->wish.stream)) {
+        rvi_buf_puts(out, "null");
+        return;
+    }
+    rvi_buf_puts(out, "{\"content\":[");
+    rvi_buf_append(out, c->probs.data, c->probs.len);
+    rvi_buf_puts(out, "],\"refusal\":null}");
+    c->probs.len = 0;
+    c->n_probs = 0;
+}
+
+/* ---- streamed ---- */
+
+static const char chunk[] = "chat.completion.chunk";
+
+/* delta: the JSON object; finish NULL: not yet */
+static void send_chunk(rvi_call *k, int choice, const rvi_buf *delta, const char *finish)
+{
+    rvi_buf json = {0};
+    rvi_openai_open(k, chunk, &json);
+    rvi_buf_printf(&json, ",\"choices\":[{\"index\":%d,\"delta\":", choice);
+    rvi_buf_append(&json, delta->data, delta->len);
+    put_probs(k, &k->choices[choice], &json);
+    if (finish)
+        rvi_buf_printf(&json, ",\"finish_reason\":\"%s\"}]", finish);
+    else
+        rvi_buf_puts(&json, ",\"finish_reason\":null}]");
+    rvi_buf_puts(&json, k->wish.include_usage ? ",\"usage\":null}" : "}");
+    rvi_openai_event(k, &json);
+}
+
+static void begin(rvi_call *k)
+{
+    rvi_buf delta = {0};
+    if (!k->wish.stream) return;
+    rvi_conn_stream(k->conn, "text/event-stream; charset=utf-8", true);
+    rvi_buf_puts(&delta, "{\"role\":\"assistant\",\"content\":\"\"}");
+    for (int i = 0; i < k->n_choices; i++) send_chunk(k, i, &delta, NULL);
+    rvi_buf_deinit(&delta);
+}
+
+static void on_token(rvi_call *k, int choice, const rv_service_event *e)
+{
+    rvi_buf delta = {0};
+    keep_probs(k, &k->choices[choice], e);
+    if (!k->wish.stream || !e->text_len) return;
+    rvi_buf_puts(&delta, "{\"content\":");
+    rvi_json_write_string(&delta, e->text, e->text_len);
+    rvi_buf_putc(&delta, '}');
+    send_chunk(k, choice, &delta, NULL);
+    rvi_buf_deinit(&delta);
+}
+
+static void on_done(rvi_call *k, int choice)
+{
+    rvi_buf delta = {0};
+    if (!k->wish.stream) return;
+    rvi_buf_puts(&delta, "{}");
+    send_chunk(k, choice, &delta, rvi_openai_finish(k->choices[choice].finish));
+    rvi_buf_deinit(&delta);
+}
+
+/* ---- whole ---- */
+
+static void put_choice(rvi_call *k, int i, rvi_buf *out)
+{
+    rvi_choice *c = &k->choices[i];
+    rvi_buf_printf(
+        out, "%s{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":", i ? "," : "", i);
+    rvi_openai_string(out, &c->text);
+    rvi_buf_puts(out, ",\"refusal\":null}");
+    put_probs(k, c, out);
+    rvi_buf_printf(out, ",\"finish_reason\":\"%s\"}", rvi_openai_finish(c->finish));
+    if (c->text.failed || c->probs.failed) out->failed = true;
+}
+
+static void end(rvi_call *k)
+{
+    rvi_buf out = {0};
+    if (k->wish.stream) {
+        rvi_openai_end_stream(k, chunk);
+        return;
+    }
+    rvi_openai_open(k, "chat.completion", &out);
+    rvi_buf_puts(&out, ",\"choices\":[");
+    for (int i = 0; i < k->n_choices; i++) put_choice(k, i, &out);
+    rvi_buf_puts(&out, "],\"usage\":");
+    rvi_openai_usage(k, &out);
+    rvi_buf_putc(&out, '}');
+    rvi_openai_reply(k->conn, &out);
+}
+
+static const rvi_writer writer = {&rvi_openai, begin, on_token, on_done, end, NULL};
+
+void rvi_openai_chat(rvi_serving *s, rvi_conn *c)
+{
+    rvi_call *k = rvi_call_new(s, c, &writer, RVI_FOR_CHAT, "chatcmpl-");
+    if (!k) return;
+    rv_chat chat = {.size = sizeof chat};
+    rv_request r = {.kind = RV_REQUEST_ANSWER, .chat = &chat, .learner = s->learner};
+    if (rvi_openai_messages(k->body, &k->chat, &k->question, &k->problem) &&
+        rvi_call_parts(k, 1, 1)) {
+        chat.variables = k->chat.data;
+        (void)rvi_call_submit(k, 0, &r);
+    }
+    rvi_call_start(k);
+}

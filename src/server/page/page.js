@@ -1,0 +1,366 @@
+"use strict";
+
+// Text from people and models becomes text nodes only, never markup: see render().
+
+const at = (id) => document.getElementById(id);
+let turns = []; // {question, text, id, box...}: the conversation that is sent with each question
+let running = null; // the AbortController of the answer that is being made
+let key = sessionStorage.getItem("key") || "";
+
+// ---- small helpers ----
+
+function make(tag, className, ...children) {
+  const node = document.createElement(tag);
+  if (className) node.className = className;
+  node.append(...children);
+  return node;
+}
+
+function button(label, title, act) {
+  const b = make("button", "", label);
+  b.type = "button";
+  b.title = title;
+  b.setAttribute("aria-label", title);
+  b.addEventListener("click", act);
+  return b;
+}
+
+function say(text, wrong = false) {
+  at("status").textContent = text;
+  at("status").classList.toggle("wrong", wrong);
+}
+
+// ---- requests ----
+
+async function request(path, body, signal) {
+  const headers = key ? { authorization: `Bearer ${key}` } : {};
+  if (body) headers["content-type"] = "application/json";
+  const r = await fetch(path, {
+    method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), signal,
+  });
+  if (r.status === 401) at("unlock").hidden = false;
+  if (r.ok) return r;
+  const told = await r.json().catch(() => null);
+  const problem = new Error(told?.error?.message || `the server answered ${r.status}`);
+  problem.status = r.status;
+  throw problem;
+}
+
+// The JSON objects of a stream of server-sent events.
+async function* events(response) {
+  const decoder = new TextDecoder();
+  const reader = response.body.getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const parts = (rest + decoder.decode(value, { stream: true })).split("\n\n");
+    rest = parts.pop();
+    for (const part of parts) {
+      if (part === "data: [DONE]") return;
+      if (part.startsWith("data: ")) yield JSON.parse(part.slice(6));
+    }
+  }
+}
+
+// ---- Markdown: fences, headings, lists, quotes, paragraphs; code, bold, emphasis, links ----
+
+const INLINE = /`([^`]+)`|\*\*(.+?)\*\*|\*([^*\s][^*]*)\*|\[([^\]]+)\]\((https?:\/\/[^\s)]+)\)/;
+
+function inline(parent, text) {
+  for (let m; (m = INLINE.exec(text)); text = text.slice(m.index + m[0].length)) {
+    parent.append(text.slice(0, m.index));
+    const [, code, bold, emphasis, label, address] = m;
+    const node = make(code ? "code" : bold ? "strong" : emphasis ? "em" : "a");
+    if (code) node.append(code);
+    else inline(node, bold || emphasis || label);
+    if (address) Object.assign(node, { href: address, rel: "noreferrer", target: "_blank" });
+    parent.append(node);
+  }
+  parent.append(text);
+}
+
+const BLOCKS = [
+  { begin: /^#{1,6} +/, tag: "h2", alone: true },
+  { begin: /^ *[-*+] +/, tag: "ul", item: "li" },
+  { begin: /^ *\d+[.)] +/, tag: "ol", item: "li" },
+  { begin: /^> ?/, tag: "blockquote", item: "div" },
+];
+
+function block(box, last, line) {
+  const kind = BLOCKS.find((b) => b.begin.test(line));
+  const text = kind ? line.replace(kind.begin, "") : line;
+  const tag = kind?.tag || "p";
+  const goes_on = last && last.localName === tag && !kind?.alone;
+  const node = goes_on ? last : make(tag);
+  if (!goes_on) box.append(node);
+  if (tag === "ol" && !goes_on) node.start = parseInt(line, 10);
+  const to = kind?.item ? node.appendChild(make(kind.item)) : node;
+  if (goes_on && to === node) node.append("\n", make("br"));
+  inline(to, text);
+  return node;
+}
+
+function render(box, text) {
+  box.replaceChildren();
+  let code = null, last = null;
+  for (const line of text.split("\n")) {
+    if (/^ *```/.test(line)) {
+      code = code ? null : make("code");
+      if (code) box.append(make("pre", "", code));
+      last = null;
+    } else if (code) {
+      code.append(line + "\n");
+    } else {
+      last = line.trim() ? block(box, last, line) : null;
+    }
+  }
+}
+
+// ---- answers ----
+
+function figures(begun, first, end, usage) {
+  const wait = `first text after ${((first - begun) / 1000).toFixed(2)} s`;
+  if (!usage) return wait;
+  const n = usage.completion_tokens;
+  const rate = n > 1 && end > first ? (n - 1) * 1000 / (end - first) : 0;
+  return `${wait}, ${n} tokens${rate ? `, ${rate.toFixed(1)} a second` : ""}`;
+}
+
+function messages(before, question) {
+  const list = before.filter((t) => t.text).flatMap((t) => [
+    { role: "user", content: t.question }, { role: "assistant", content: t.text }]);
+  return [...list, { role: "user", content: question }];
+}
+
+// Streams an answer into a box. Returns {text, id, stopped, wrong}.
+async function answer(before, question, box) {
+  const text_box = box.appendChild(make("div", "text"));
+  const note = box.appendChild(make("p", "figures"));
+  const made = { text: "", id: "", stopped: false, wrong: "" };
+  const begun = performance.now();
+  let first = 0, end = 0, usage = null, drawn = 0;
+  const draw = () => {
+    const turns_box = at("turns");
+    const low = turns_box.scrollHeight - turns_box.scrollTop - turns_box.clientHeight < 80;
+    drawn = 0;
+    render(text_box, made.text);
+    if (low) turns_box.scrollTop = turns_box.scrollHeight;
+  };
+  running = new AbortController();
+  busy(true);
+  try {
+    const response = await request("v1/chat/completions", {
+      messages: messages(before, question), stream: true,
+      stream_options: { include_usage: true }, temperature: at("temperature").valueAsNumber || 0,
+      max_tokens: at("most").valueAsNumber || -1,
+    }, running.signal);
+    for await (const e of events(response)) {
+      if (e.error) throw new Error(e.error.message);
+      made.id = e.id;
+      usage = e.usage || usage;
+      const piece = e.choices[0]?.delta.content;
+      if (!piece) continue;
+      end = performance.now();
+      first = first || end;
+      made.text += piece;
+      drawn = drawn || requestAnimationFrame(draw);
+    }
+  } catch (e) {
+    made.stopped = e.name === "AbortError";
+    made.wrong = made.stopped ? "" : e.message;
+  }
+  cancelAnimationFrame(drawn);
+  draw();
+  running = null;
+  busy(false);
+  note.textContent = first ? figures(begun, first, end, usage) : "";
+  if (made.stopped) note.append(" – stopped");
+  if (made.wrong) note.append(make("span", "wrong", made.wrong));
+  at("spoken").textContent = made.text;
+  say(made.wrong || (made.stopped ? "Stopped." : ""), Boolean(made.wrong));
+  return made;
+}
+
+function busy(yes) {
+  at("stop").hidden = !yes;
+  at("send").hidden = yes;
+  for (const b of document.querySelectorAll(".tools button, #new")) b.disabled = yes;
+  if (yes) say("Answering…");
+}
+
+async function fill(turn) {
+  const box = make("div", "answer");
+  turn.answers.replaceChildren(box);
+  turn.below.replaceChildren();
+  const made = await answer(turns.slice(0, turns.indexOf(turn)), turn.question, box);
+  Object.assign(turn, made);
+  tools(turn);
+}
+
+async function ask(question) {
+  const turn = { question, text: "", id: "", answers: make("div", "answers"), below: make("div") };
+  turn.box = make("article", "", make("div", "question", question), turn.answers, turn.below);
+  for (const t of turns) t.again?.remove(); // the last answer alone can be made again
+  turns.push(turn);
+  at("turns").append(turn.box);
+  turn.box.scrollIntoView();
+  await fill(turn);
+}
+
+// Takes the question and what follows it back, to be asked otherwise.
+function edit(turn) {
+  for (const t of turns.splice(turns.indexOf(turn))) t.box.remove();
+  at("question").value = turn.question;
+  at("question").focus();
+}
+
+// ---- what the user says about an answer ----
+
+function tools(turn) {
+  const bar = make("div", "tools");
+  const told = make("p", "told");
+  told.setAttribute("role", "status");
+  turn.again = button("↻ Again", "Answer again", () => fill(turn));
+  bar.append(turn.again, button("Edit", "Edit this question", () => edit(turn)));
+  if (turn.id && !turn.stopped && !turn.wrong) {
+    bar.append(
+      button("👍", "Good answer", () => feedback(turn, { rating: 1 }, told)),
+      button("👎", "Bad answer", () => feedback(turn, { rating: -1 }, told)),
+      button("✎ Correct", "Correct this answer", () => correct(turn, told)));
+  }
+  turn.below.replaceChildren(bar, told);
+}
+
+async function feedback(turn, verdict, told) {
+  told.textContent = "Learning…";
+  told.classList.remove("wrong");
+  try {
+    const r = await (await request("v1/feedback", { response_id: turn.id, ...verdict })).json();
+    const seconds = `${(r.seconds * 1000).toFixed(0)} ms`;
+    told.textContent = r.applied ? `Learned in ${seconds}` : `Noted in ${seconds}`;
+    if (r.notes) told.append(`: ${r.notes}`);
+    learning();
+    return true;
+  } catch (e) {
+    told.textContent = e.message;
+    told.classList.add("wrong");
+    return false;
+  }
+}
+
+function correct(turn, told) {
+  if (turn.below.querySelector("form")) return;
+  const right = make("textarea");
+  right.rows = 2;
+  right.required = true;
+  right.value = turn.text.trim();
+  right.setAttribute("aria-label", "The right answer");
+  const scope = make("select", "", new Option("in other words too", "topic"),
+    new Option("for these words only", "exact"));
+  scope.setAttribute("aria-label", "When this answer is right");
+  const form = make("form", "", right, scope, make("button", "", "Teach"),
+    button("Cancel", "Cancel the correction", () => form.remove()));
+  form.addEventListener("submit", async (e) => {
+    e.preventDefault();
+    if (running) return;
+    if (!await feedback(turn, { correction: right.value, scope: scope.value }, told)) return;
+    form.remove();
+    await compare(turn);
+  });
+  turn.below.append(form);
+  right.focus();
+  right.select();
+}
+
+// The question is asked again, and the new answer stands beside the old one.
+async function compare(turn) {
+  const old = turn.answers.lastElementChild, box = make("div", "answer", make("h2", "when", "After"));
+  old.querySelector(".when")?.remove();
+  old.prepend(make("h2", "when", "Before"));
+  turn.answers.replaceChildren(old, box);
+  const made = await answer(turns.slice(0, turns.indexOf(turn)), turn.question, box);
+  if (!made.wrong) Object.assign(turn, made);
+}
+
+// ---- the panel ----
+
+// A question and its answer, or an instruction.
+function lesson(l) {
+  return l.text ? make("li", "", l.text)
+    : make("li", "", l.question, " → ", make("strong", "", l.answer));
+}
+
+let next_look = 0;
+
+// Asks again while something runs: what is learned changes only by what users say, or by that.
+async function learning() {
+  clearTimeout(next_look);
+  try {
+    const r = await (await request("v1/learning")).json();
+    const p = r.background_progress;
+    const rests = r.background === "off" || r.background === "resting";
+    const work = rests ? "Nothing is running."
+      : `Running: ${r.background}${p?.total ? `, ${p.stage} ${p.done} of ${p.total}` : ""}.`;
+    const waiting = r.waiting ? `, ${r.waiting} not yet in the weights` : "";
+    at("learning-state").textContent =
+      `Version ${r.learned_version}; lessons: ${r.lessons}${waiting}; ` +
+      `generations: ${r.generations.length}. ${work}`;
+    if (!rests) next_look = setTimeout(learning, 5000);
+    at("lessons").replaceChildren(...[...r.learned, ...r.instructions].map(lesson));
+  } catch (e) {
+    at("learning-state").textContent = e.message;
+  }
+}
+
+// ---- beginning ----
+
+async function begin() {
+  try {
+    const list = await (await request("v1/models")).json();
+    at("model").textContent = list.data[0].id;
+    await request("health");
+    at("unlock").hidden = true;
+    say("");
+    learning();
+  } catch (e) {
+    say(e.message, e.status !== 503);
+    if (e.status !== 401) setTimeout(begin, 1000);
+  }
+}
+
+function send() {
+  const question = at("question").value.trim();
+  if (!question || running) return;
+  at("question").value = "";
+  ask(question);
+}
+
+at("ask").addEventListener("submit", (e) => {
+  e.preventDefault();
+  send();
+});
+at("question").addEventListener("keydown", (e) => {
+  if (e.key !== "Enter" || e.shiftKey || e.isComposing) return;
+  e.preventDefault();
+  send();
+});
+document.addEventListener("keydown", (e) => {
+  if (e.key === "Escape") running?.abort();
+});
+at("stop").addEventListener("click", () => running?.abort());
+at("new").addEventListener("click", () => {
+  turns = [];
+  at("turns").replaceChildren();
+  say("");
+  at("question").focus();
+});
+at("unlock").addEventListener("submit", (e) => {
+  e.preventDefault();
+  key = at("key").value;
+  sessionStorage.setItem("key", key);
+  begin();
+});
+document.addEventListener("visibilitychange", () => document.hidden || learning());
+begin();
+at("question").focus();

@@ -1,0 +1,224 @@
+#include "server/server.h"
+
+#include <event2/thread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/interrupt.h"
+#include "base/os.h"
+#include "server/call.h"
+#include "server/listen.h"
+#include "server/routes.h"
+
+/* Bytes of a request; connections. */
+enum { MOST_HEAD = 65536, MOST_LINE = 8192, MOST_BODY = 32 << 20, MOST_CONNECTIONS = 10000 };
+enum { FORCED = 130 };
+
+typedef struct server {
+    const rvi_server_options *o;
+    rvi_serving s;
+    rvi_access access;
+    rvi_listener listener;
+    struct event_base *base;
+    struct event *wake, *tick, *term, *interrupt;
+    double deadline; /* when what is still under way is given up; 0: not ending */
+    /* of the opening */
+    rvi_work opening;
+    rvi_served served;
+    bool opened;
+    rv_status st;
+    rv_error err;
+} server;
+
+/* ---- messages from other threads ---- */
+
+static void wake_up(void *ctx)
+{
+    server *v = ctx;
+    event_active(v->wake, EV_READ, 0);
+}
+
+static void on_wake(evutil_socket_t fd, short what, void *ctx)
+{
+    server *v = ctx;
+    rv_batch *b = NULL;
+    rv_error err;
+    (void)fd;
+    (void)what;
+    rvi_worker_settle(v->s.worker);
+    while (v->s.ready && !rv_service_drain(v->s.service, 0, &b, &err) && b) {
+        for (size_t i = 0; i < b->n; i++) rvi_call_event(&b->events[i]);
+        rv_free(b);
+    }
+}
+
+/* ---- opening the model ---- */
+
+static void open_model(rvi_work *w)
+{
+    server *v = (server *)(void *)((char *)w - offsetof(server, opening));
+    rvi_serving *s = &v->s;
+    char digest[65];
+    v->st = v->o->open(v->o->ctx, &v->served, &v->err);
+    if (!v->st) v->st = rv_model_digest(v->served.model, digest, &v->err);
+    if (!v->st && v->served.learner)
+        v->st = rv_learner_verify_log(v->served.learner, &s->learned, &v->err);
+    if (v->st) return;
+    snprintf(s->fingerprint, sizeof s->fingerprint, "rv%d-%.12s", RV_VERSION_NUMBER, digest);
+    v->served.service.size = sizeof v->served.service;
+    v->served.service.wake = wake_up;
+    v->served.service.wake_ctx = v;
+    v->st = rv_service_new(&s->service, v->served.model, &v->served.service, &v->err);
+}
+
+static void model_opened(rvi_work *w)
+{
+    server *v = (server *)(void *)((char *)w - offsetof(server, opening));
+    rvi_serving *s = &v->s;
+    v->opened = true;
+    if (v->st) {
+        (void)event_base_loopbreak(v->base);
+        return;
+    }
+    s->model = v->served.model;
+    s->info = rv_model_get_info(s->model);
+    s->learner = s->info->is_encoder ? NULL : v->served.learner;
+    s->n_context = v->served.service.n_context;
+    s->ready = true;
+}
+
+/* ---- the end ---- */
+
+static void end_if_idle(server *v)
+{
+    bool idle = !v->s.calls && !v->s.conns.n;
+    if (v->deadline > 0 && (idle || rvi_os_seconds() > v->deadline))
+        (void)event_base_loopbreak(v->base);
+}
+
+static void on_signal(evutil_socket_t number, short what, void *ctx)
+{
+    server *v = ctx;
+    (void)number;
+    (void)what;
+    if (v->deadline > 0) rvi_interrupt_leave(FORCED, "");
+    v->deadline = rvi_os_seconds() + v->o->drain_seconds;
+    (void)evconnlistener_disable(v->listener.l);
+    rvi_conns_drain(&v->s.conns);
+    end_if_idle(v);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *ctx)
+{
+    server *v = ctx;
+    (void)fd;
+    (void)what;
+    rvi_conns_tick(&v->s.conns);
+    if (!(v->deadline > 0)) (void)evconnlistener_enable(v->listener.l);
+    end_if_idle(v);
+}
+
+/* ---- connections ---- */
+
+static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct sockaddr *a, int len,
+                      void *ctx)
+{
+    server *v = ctx;
+    (void)l;
+    (void)a;
+    (void)len;
+    rvi_listen_no_delay(fd);
+    rvi_conn_accept(&v->s.conns, fd);
+}
+
+/* No descriptors are left: the next tick tries again. */
+static void on_accept_error(struct evconnlistener *l, void *ctx)
+{
+    (void)ctx;
+    (void)evconnlistener_disable(l);
+}
+
+static void on_request(void *ctx, rvi_conn *c)
+{
+    server *v = ctx;
+    rvi_routes_handle(&v->s, &v->access, c);
+}
+
+/* ---- lifetimes ---- */
+
+static rv_status start_events(server *v, rv_error *err)
+{
+    const struct timeval second = {.tv_sec = 1};
+    if (evthread_use_pthreads() || !(v->base = event_base_new()))
+        return rvi_error(err, RV_E_IO, "the event loop cannot be made");
+    v->wake = event_new(v->base, -1, EV_PERSIST, on_wake, v);
+    v->tick = event_new(v->base, -1, EV_PERSIST, on_tick, v);
+    v->term = evsignal_new(v->base, SIGTERM, on_signal, v);
+    v->interrupt = evsignal_new(v->base, SIGINT, on_signal, v);
+    if (!v->wake || !v->tick || !v->term || !v->interrupt || event_add(v->tick, &second) ||
+        event_add(v->term, NULL) || event_add(v->interrupt, NULL))
+        return rvi_nomem(err, "event loop");
+    (void)signal(SIGPIPE, SIG_IGN);
+    return RV_OK;
+}
+
+static rv_status start_listening(server *v, rv_error *err)
+{
+    const rvi_server_options *o = v->o;
+    rv_status st = o->unix_path
+                       ? rvi_listen_unix(&v->listener, v->base, o->unix_path, on_accept, v, err)
+                       : rvi_listen_tcp(&v->listener, v->base, o->host, o->port, on_accept, v, err);
+    if (st) return st;
+    if (!v->listener.is_private && !o->key)
+        return rvi_error(err, RV_E_CONFIG,
+                         "--host %s can be reached by other machines: give --api-key", o->host);
+    evconnlistener_set_error_cb(v->listener.l, on_accept_error);
+    v->access = (rvi_access){.key = o->key, .host = o->host, .any_host = o->key || o->unix_path};
+    fprintf(stderr, "ruvllm: listening on %s\n", v->listener.where.data);
+    return RV_OK;
+}
+
+static void stop(server *v)
+{
+    rvi_conns_close(&v->s.conns);
+    rvi_worker_free(v->s.worker);
+    rv_service_free(&v->s.service);
+    rvi_calls_free(&v->s);
+    rvi_answers_deinit(&v->s.answers);
+    rvi_listen_close(&v->listener);
+    if (v->o->unix_path && v->opened) (void)remove(v->o->unix_path);
+    struct event *events[] = {v->wake, v->tick, v->term, v->interrupt};
+    for (size_t i = 0; i < RVI_COUNT(events); i++)
+        if (events[i]) event_free(events[i]);
+    if (v->base) event_base_free(v->base);
+    libevent_global_shutdown();
+}
+
+rv_status rvi_server_run(const rvi_server_options *o, rv_error *err)
+{
+    server *v = rvi_zalloc(sizeof *v);
+    if (!v) return rvi_nomem(err, "server");
+    v->o = o;
+    v->opening = (rvi_work){.run = open_model, .done = model_opened};
+    v->s.name = o->name;
+    v->s.created = (long)time(NULL);
+    rv_status st = start_events(v, err);
+    v->s.conns = (rvi_conns){.base = v->base,
+                             .limits = {.head = MOST_HEAD, .line = MOST_LINE, .body = MOST_BODY},
+                             .most = MOST_CONNECTIONS,
+                             .handle = on_request,
+                             .ctx = v};
+    if (!st) st = start_listening(v, err);
+    if (!st) st = rvi_worker_new(&v->s.worker, wake_up, v, err);
+    if (!st) rvi_worker_post(v->s.worker, &v->opening);
+    if (!st) (void)event_base_dispatch(v->base);
+    stop(v);
+    if (!st && v->st) {
+        *err = v->err;
+        st = v->st;
+    }
+    rvi_free(v);
+    return st;
+}

@@ -1,0 +1,30 @@
+/* server.h - a model behind HTTP: listens, opens the model, serves until a signal ends it. */
+#ifndef RVI_SERVER_SERVER_H
+#define RVI_SERVER_SERVER_H
+
+#include "ruvllm_service.h"
+
+typedef struct rvi_served {
+    const rv_model *model;
+    rv_learner *learner;        /* NULL: nothing is learned */
+    rv_service_options service; /* n_context is set; wake is the server's */
+} rvi_served;
+
+typedef struct rvi_server_options {
+    const char *host;      /* an address or a name */
+    int port;              /* 0: any that is free */
+    const char *unix_path; /* listen there instead; NULL: on host and port */
+    const char *key;       /* that requests must carry; NULL: none */
+    const char *name;      /* of the model, for clients */
+    double drain_seconds;  /* for requests under way when a signal comes */
+    /* Opens what is served, on a thread of its own, while requests are told to wait. What it gave
+     * must live until rvi_server_run returns. */
+    rv_status (*open)(void *ctx, rvi_served *out, rv_error *err);
+    void *ctx;
+} rvi_server_options;
+
+/* Serves until SIGTERM or SIGINT, and then until the last answer has ended; a second signal ends
+ * the process. Says on standard error where it listens. */
+rv_status rvi_server_run(const rvi_server_options *o, rv_error *err);
+
+#endif

@@ -1,0 +1,30 @@
+/* serving.h - what every handler of a request sees of the server. */
+#ifndef RVI_SERVER_SERVING_H
+#define RVI_SERVER_SERVING_H
+
+#include "ruvllm_service.h"
+#include "server/answers.h"
+#include "server/conn.h"
+#include "server/worker.h"
+
+typedef struct rvi_serving {
+    /* Set when the model has been opened, and not changed until the end. */
+    bool ready;
+    const rv_model *model;
+    const rv_model_info *info;
+    rv_service *service;
+    rv_learner *learner; /* NULL: nothing is learned; only the worker calls it */
+    int n_context;
+    const char *name;     /* of the model, for clients */
+    char fingerprint[32]; /* of the program and the weights */
+    long created;
+    /* ---- */
+    uint64_t learned; /* the number of the last event in the learner's log */
+    rvi_conns conns;
+    rvi_worker *worker;
+    rvi_answers answers;
+    uint64_t n_feedback;
+    struct rvi_call *calls; /* requests at the service */
+} rvi_serving;
+
+#endif

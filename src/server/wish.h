@@ -1,0 +1,43 @@
+/* wish.h - the options of a request for text or vectors: one table of names with their types and
+ * ranges.
+ *
+ * A known option of a wrong type or out of its range is refused, and so is one that cannot be
+ * honoured; null is the same as leaving it out. Unknown names are accepted and listed, for clients
+ * add fields monthly. */
+#ifndef RVI_SERVER_WISH_H
+#define RVI_SERVER_WISH_H
+
+#include "base/json.h"
+#include "ruvllm.h"
+#include "server/form.h"
+
+enum { RVI_FOR_CHAT = 1, RVI_FOR_COMPLETION = 2, RVI_FOR_EMBEDDING = 4 };
+
+enum { RVI_WISH_STOPS = 16, RVI_WISH_CHOICES = 128 };
+
+typedef struct rvi_wish {
+    rv_sampling sampling;
+    rv_generate_options generate; /* its sampling is not set */
+    int n;                        /* choices */
+    bool stream, include_usage, logprobs, echo;
+    bool has_logprobs; /* completions: "logprobs" is there, its number in top_logprobs */
+    int top_logprobs;
+    int dimensions; /* of vectors; 0: all */
+    bool base64;
+    /* raw values that mean something together */
+    float temperature, mirostat_tau, mirostat_eta;
+    bool has_temperature;
+    int mirostat, max_tokens, max_completion_tokens, n_best;
+    const char *stops[RVI_WISH_STOPS];
+    rvi_form form;
+} rvi_wish;
+
+/* Reads the members of body for one kind of request. Texts are those of body; lists are in the
+ * arena. ignored: the unknown names, separated by commas. False: p says why. */
+bool rvi_wish_read(rvi_wish *w, unsigned what, const rvi_json *body, rvi_arena *arena,
+                   rvi_buf *ignored, rvi_problem *p);
+
+/* The body as a JSON object. */
+bool rvi_wish_body(const rvi_json **out, const rvi_buf *text, rvi_arena *arena, rvi_problem *p);
+
+#endif
