@@ -210,9 +210,9 @@ SLOW_ORDER := $(filter $(BUILD)/tests/real/%,$(SLOW_BIN)) $(SLOW_SCRIPT) \
 RESULTS  := build/results
 ASAN     := BUILD=build/asan BIN=build/asan/ruvllm OPT="-O1 -g1" \
   SAN="-fsanitize=address,undefined -fno-sanitize-recover=all"
-# Under ASan and UBSan, which cost a factor of about three, run all programs but the law and those
-# with real models: they repeat many times what golden models do once.
-ASAN_LEFT_OUT := tests/model/slow_law tests/real/%
+# Under ASan and UBSan, which cost a factor of about three, run all programs but the law, the ten
+# thousand lives and those with real models: they repeat many times what other programs do once.
+ASAN_LEFT_OUT := tests/model/slow_law tests/scheduler/slow_lives tests/real/%
 ASAN_SRC := $(filter-out $(ASAN_LEFT_OUT:%=%.c),$(FAST_SRC) $(SLOW_SRC))
 ASAN_BIN := $(ASAN_SRC:%.c=build/asan/%)
 RUN := $(MAKE) --no-print-directory -j$(JOBS)
@@ -228,7 +228,7 @@ test: deps
 
 # What test-all has and test has not.
 test-slow: deps
-	@mkdir -p $(RESULTS) && rm -f $(RESULTS)/slow $(RESULTS)/asan
+	@mkdir -p $(RESULTS) && rm -f $(RESULTS)/slow* $(RESULTS)/asan*
 	@$(RUN) fast-programs slow-programs
 	@$(MAKE) --no-print-directory models
 	@RESULTS=$(RESULTS)/slow tools/run_tests -j $(JOBS) $(SLOW_ORDER) || true
@@ -267,7 +267,7 @@ cross:
 	@tools/install_deps cross
 	@$(RUN) all $(CROSS_BIN) CC=$(CROSS_CC) BUILD=build/aarch64 \
 	  BIN=build/aarch64/ruvllm
-	@rm -f build/results-aarch64
+	@rm -f build/results-aarch64*
 	@RESULTS=build/results-aarch64 RUNNER=qemu-aarch64 tools/run_tests -j $(JOBS) --label aarch64 \
 	  $(CROSS_BIN) || true
 	@tools/run_tests --total build/results-aarch64

@@ -40,6 +40,12 @@ def main():
                                check=False)
         results.append(("the sum is the last line",
                         total.stdout.splitlines()[-1] == "7 passed, 7 failed, 2 skipped"))
+        named = [line.split()[1] for line in total.stdout.splitlines()
+                 if line.startswith("failed: ")]
+        failing = {name for name, (_, want) in PROGRAMS.items() if want.split()[1] != "0"}
+        results.append(("what failed is named again",
+                        sorted(named) == sorted(paths[name] for name in failing)))
+        results.append(("and so is its case", "not ok 2 - b" in total.stdout))
         results.append(("ten are named", total.stdout.count(" s CPU ") == 10))
         fine = subprocess.run(["tools/run_tests", paths["pass"]], capture_output=True, check=False)
         results.append(("nothing failed is exit status 0", fine.returncode == 0))
