@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "api/api.h"
+#include "lora/file.h"
 #include "model/digest.h"
 
 rv_status rv_adapter_load(rv_adapter **out, const rv_model *m, const char *path, rv_error *err)

@@ -39,14 +39,6 @@ typedef struct rvi_adapter {
 #define RVI_LORA_CHECKSUM    "ruvllm.tensors_sha256" /* of all tensors, by rvi_lora_hash */
 #define RVI_LORA_PROVENANCE  "ruvllm.provenance"     /* a JSON object */
 
-/* path: a PEFT directory (adapter_config.json + adapter_model.safetensors) or a GGUF adapter file.
- * arch: the model's GGUF architecture names, NULL-terminated, which a GGUF adapter must match.
- * base_digest: the model's; an adapter made for another model is refused; one that names no model
- * is accepted if the shapes fit, with a warning in the backend's log. NULL: not checked, no
- * warning. If the file has a checksum, its tensors must match it. */
-rv_status rvi_adapter_load(rvi_adapter **out, rvi_backend *be, const char *path,
-                           const rvi_lora_target *targets, int n_targets, const char *const *arch,
-                           const char *base_digest, rv_error *err) RVI_MUST_CHECK;
 void rvi_adapter_free(rvi_adapter *a); /* accepts NULL */
 
 /* An adapter without matrices, to be filled before its first use. */
@@ -75,6 +67,7 @@ size_t rvi_adapter_n_params(const rvi_adapter *a);
  * head of n rows, pairwise row 2 j + s is half-split row s n / 2 + j. */
 void rvi_lora_reorder(const float *from, float *to, int n_out, int rank, int n_heads,
                       bool to_paired);
+bool rvi_lora_is_finite(const rvi_tensor_view *v); /* no NaN, no infinity */
 /* Adds a tensor's name and bytes to a checksum. */
 void rvi_lora_hash(rvi_sha256 *h, const rvi_tensor_view *view);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/os.h"
-#include "lora/adapter.h"
+#include "lora/file.h"
 
 enum { WIDTH = 32 };
 

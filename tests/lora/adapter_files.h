@@ -4,6 +4,7 @@
 #define TESTS_LORA_ADAPTER_FILES_H
 
 #include "base/os.h"
+#include "lora/file.h"
 #include "model/twin.h"
 
 static inline int folder_setup(void **state)

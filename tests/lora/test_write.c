@@ -8,6 +8,7 @@
 
 #include "adapter_files.h"
 #include "base/rng.h"
+#include "lora/file.h"
 #include "lora/write.h"
 #include "model/digest.h"
 

@@ -2,6 +2,7 @@
  * states, long inputs, greedy continuation, adapters. Limits stand beside the largest difference
  * observed (AVX2, 2 threads). */
 #include "golden.h"
+#include "lora/file.h"
 
 #include <math.h>
 
