@@ -72,7 +72,7 @@ EXAMPLE_BIN := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard examples/*.c)))
 THREAD_TESTS := $(addprefix tests/,base/test_pool base/test_thread model/test_golden api/test_api \
   api/test_engine api/test_lifetime api/test_open_beside decode/test_cancel \
   api/test_learner_threads api/test_learner_crowd api/test_wait scheduler/test_service \
-  scheduler/test_lives)
+  scheduler/test_lives api/test_registry)
 
 # --- one row of compiler flags per ISA; a file for another CPU family compiles to nothing ---
 # Kernels have line numbers and no variables in their debug information: a third of their compile
@@ -286,7 +286,7 @@ wasm-check:
 	  THREADS=-DRVI_NO_THREADS LDFLAGS="-Wl,-z,stack-size=8388608 -Wl,--stack-first -Wl,--strip-all"
 	@tests/wasm/check.py build/tests/wasm/wasm_golden $(WASM)
 
-BENCH_BIN := $(addprefix $(BUILD)/bench/,kernels train train_step adapters learn_latency \
+BENCH_BIN := $(addprefix $(BUILD)/bench/,kernels train train_step adapters registry learn_latency \
   learn_beside structured)
 $(BENCH_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libruvllm.a
 	@$(CC) $(LDFLAGS) $^ $(LIBS) -o $@

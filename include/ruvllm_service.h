@@ -198,6 +198,71 @@ typedef struct rv_service_metrics {
 RV_API rv_status rv_service_get_metrics(const rv_service *s, rv_service_metrics *out,
                                         rv_error *err);
 
+/* ---- adapters by name ----
+ *
+ * A registry knows any number of adapters of a model by name. Those that were used last are in
+ * memory, either ready to compute or as open files; the others are on disk alone. What a name
+ * stands for is replaced as a whole: a replacement is a new generation, which never changes, and
+ * requests keep the one they began with. */
+
+typedef struct rv_registry rv_registry;
+
+typedef struct rv_registry_options {
+    size_t size;
+    uint64_t ready_bytes; /* of adapters that are ready, the last one apart; 0: 256 MiB */
+    int max_open;         /* files; 0: 256 */
+} rv_registry_options;
+
+RV_API rv_status rv_registry_new(rv_registry **out, const rv_model *m, const rv_registry_options *o,
+                                 rv_error *err);
+/* No other thread may be in a call on it. Sets that came from it stay valid. */
+RV_API void rv_registry_free(rv_registry **r);
+
+#define RV_ANY_GENERATION UINT64_MAX
+
+/* Checks the adapter of rv_adapter_load's path and gives it the name; where that fails, nothing
+ * changes. expected: the generation to be replaced, 0: the name must be new; RV_E_STATE if it is
+ * not so. generation may be NULL. */
+RV_API rv_status rv_registry_put(rv_registry *r, const char *name, const char *path,
+                                 uint64_t expected, uint64_t *generation, rv_error *err);
+/* Gives every adapter in a folder (PEFT directories, and GGUF files without their ending) its name
+ * there, unless it is known already. Nothing is read before it is used. *n: how many are new. */
+RV_API rv_status rv_registry_add_folder(rv_registry *r, const char *folder, size_t *n,
+                                        rv_error *err);
+RV_API rv_status rv_registry_remove(rv_registry *r, const char *name, uint64_t expected,
+                                    rv_error *err);
+
+/* A set of this adapter alone, freed by rv_adapter_set_free. Loads it first, on the calling thread,
+ * if it is not ready. RV_E_NOT_FOUND: no such name; RV_E_STATE: its file is not the one that was
+ * given the name. generation may be NULL. */
+RV_API rv_status rv_registry_get(rv_registry *r, const char *name, float scale,
+                                 rv_adapter_set **out, uint64_t *generation, rv_error *err);
+
+typedef enum rv_residency {
+    RV_ON_DISK,
+    RV_OPEN, /* checked, and its file is mapped */
+    RV_READY
+} rv_residency;
+
+typedef struct rv_registered {
+    const char *name, *path;
+    uint64_t generation;
+    rv_residency residency;
+    uint64_t bytes; /* while it is ready; else 0 */
+    uint64_t n_uses;
+} rv_registered;
+
+/* All of them by name, as one block. */
+RV_API rv_status rv_registry_list(rv_registry *r, rv_registered **out, size_t *n, rv_error *err);
+
+typedef struct rv_registry_metrics {
+    size_t size;
+    uint64_t n, n_open, n_ready, ready_bytes; /* now */
+    rv_histogram ready, open, on_disk;        /* seconds of rv_registry_get, by where it was */
+} rv_registry_metrics;
+
+RV_API rv_status rv_registry_get_metrics(rv_registry *r, rv_registry_metrics *out, rv_error *err);
+
 #ifdef __cplusplus
 }
 #endif

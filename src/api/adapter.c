@@ -12,27 +12,39 @@ rv_status rv_adapter_load(rv_adapter **out, const rv_model *m, const char *path,
     rv_status st = rvi_api_need_weights(m, err);
     if (st) return st;
     const rv_allocator *heap = rvi_api_use_heap(m->rt);
-    rv_adapter *a = rvi_zalloc(sizeof *a);
-    if (a) {
-        atomic_init(&a->users, 1);
-        a->m = rvi_api_retain_model(m);
-        char digest[RVI_SHA256_HEX];
-        st = rvi_model_digest(m->model->source, m->rt->be, digest, err);
-        if (!st)
-            st = rvi_adapter_load(&a->a, m->rt->be, path, m->model->targets, m->model->n_targets,
-                                  m->model->arch->gguf_names, digest, err);
-    } else {
-        st = rvi_nomem(err, "adapter");
-    }
+    char digest[RVI_SHA256_HEX];
+    rvi_adapter *a = NULL;
+    st = rvi_model_digest(m->model->source, m->rt->be, digest, err);
+    if (!st)
+        st = rvi_adapter_load(&a, m->rt->be, path, m->model->targets, m->model->n_targets,
+                              m->model->arch->gguf_names, digest, err);
+    if (!st) st = rvi_api_wrap_adapter(out, m, a, err);
     rvi_api_leave_heap(heap);
-    if (st) {
-        rv_adapter_free(&a);
-    } else {
-        a->bytes = rvi_adapter_n_params(a->a) * sizeof(float);
-        atomic_fetch_add(&m->rt->adapter_bytes, a->bytes);
-        *out = a;
-    }
     return st;
+}
+
+rv_status rvi_api_wrap_adapter(rv_adapter **out, const rv_model *m, rvi_adapter *take,
+                               rv_error *err)
+{
+    rv_adapter *a = rvi_zalloc(sizeof *a);
+    *out = a;
+    if (!a) {
+        rvi_adapter_free(take);
+        return rvi_nomem(err, "adapter");
+    }
+    atomic_init(&a->users, 1);
+    a->m = rvi_api_retain_model(m);
+    a->a = take;
+    a->bytes = rvi_adapter_n_params(take) * sizeof(float);
+    atomic_fetch_add(&m->rt->adapter_bytes, a->bytes);
+    return RV_OK;
+}
+
+rv_adapter *rvi_api_retain_adapter(const rv_adapter *a)
+{
+    rv_adapter *own = (rv_adapter *)(uintptr_t)a;
+    atomic_fetch_add(&own->users, 1);
+    return own;
 }
 
 static void release_adapter(rv_adapter *a)
@@ -73,8 +85,7 @@ static rv_status fill_set(rv_adapter_set *set, const rv_adapter_use *uses, size_
     set->uses = rvi_alloc_array(n, sizeof *set->uses);
     if (!set->adapters || !set->uses) return rvi_nomem(err, "adapters");
     for (size_t i = 0; i < n; i++) {
-        set->adapters[i] = (rv_adapter *)(uintptr_t)uses[i].adapter;
-        atomic_fetch_add(&set->adapters[i]->users, 1);
+        set->adapters[i] = rvi_api_retain_adapter(uses[i].adapter);
         set->uses[i] = (rvi_adapter_use){uses[i].adapter->a, uses[i].scale};
     }
     set->set = (rvi_adapter_set){

@@ -118,6 +118,10 @@ struct rv_session {
 rv_runtime *rvi_api_retain_runtime(const rv_runtime *rt);
 rv_model *rvi_api_retain_model(const rv_model *m);
 rv_adapter_set *rvi_api_retain_set(const rv_adapter_set *set); /* accepts NULL */
+/* Takes the adapter over, and frees it on failure. */
+rv_status rvi_api_wrap_adapter(rv_adapter **out, const rv_model *m, rvi_adapter *take,
+                               rv_error *err) RVI_MUST_CHECK;
+rv_adapter *rvi_api_retain_adapter(const rv_adapter *a);
 rv_engine *rvi_api_retain_engine(rv_engine *e);
 void rvi_api_release_runtime(rv_runtime *rt);
 void rvi_api_release_model(rv_model *m);

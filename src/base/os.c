@@ -182,6 +182,17 @@ rvi_os_kind rvi_os_stat(const char *path, uint64_t *size)
     return S_ISREG(info.st_mode) ? RVI_OS_FILE : S_ISDIR(info.st_mode) ? RVI_OS_DIR : RVI_OS_OTHER;
 }
 
+rvi_os_version rvi_os_version_of(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info)) return (rvi_os_version){0};
+    return (rvi_os_version){.device = (uint64_t)info.st_dev,
+                            .inode = (uint64_t)info.st_ino,
+                            .size = (uint64_t)info.st_size,
+                            .seconds = (uint64_t)info.st_mtim.tv_sec,
+                            .nanoseconds = (uint64_t)info.st_mtim.tv_nsec};
+}
+
 static rv_status make_dirs(const char *path, mode_t mode, rv_error *err)
 {
     rvi_buf b = {0};

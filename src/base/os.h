@@ -36,6 +36,12 @@ typedef enum rvi_os_kind { RVI_OS_NONE, RVI_OS_FILE, RVI_OS_DIR, RVI_OS_OTHER } 
 bool rvi_os_same(const char *a, const char *b); /* two names of one file or directory */
 bool rvi_os_is_device(const char *path);        /* or a pipe or socket; a link to one is not */
 rvi_os_kind rvi_os_stat(const char *path, uint64_t *size); /* follows links; size may be NULL */
+/* Which file a path leads to and when it was written last: equal for the same unchanged file. All 0
+ * if there is none. */
+typedef struct rvi_os_version {
+    uint64_t device, inode, size, seconds, nanoseconds;
+} rvi_os_version;
+rvi_os_version rvi_os_version_of(const char *path);
 
 rv_status rvi_os_make_dirs(const char *path, rv_error *err) RVI_MUST_CHECK; /* like mkdir -p */
 /* The same; directories it makes are accessible to their owner only (0700). */

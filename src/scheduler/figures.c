@@ -41,7 +41,7 @@ static uint64_t read_counter(const atomic_uint_fast64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-static void read_tally(const rvi_tally *t, rv_histogram *out)
+void rvi_tally_read(const rvi_tally *t, rv_histogram *out)
 {
     *out = (rv_histogram){.sum = (double)read_counter(&t->sum_ns) * 1e-9,
                           .max = (double)read_counter(&t->max_ns) * 1e-9};
@@ -54,7 +54,7 @@ void rvi_figures_read(const rvi_figures *f, rv_service_metrics *out)
 #define X(name) out->name = read_counter(&f->name);
     RVI_FIGURES(X)
 #undef X
-#define X(name) read_tally(&f->name, &out->name);
+#define X(name) rvi_tally_read(&f->name, &out->name);
     RVI_TALLIES(X)
 #undef X
     out->busy_seconds = out->step.sum;

@@ -48,6 +48,7 @@ typedef struct rvi_figures {
 void rvi_figures_add(atomic_uint_fast64_t *counter, uint64_t n);
 void rvi_figures_set(atomic_uint_fast64_t *counter, uint64_t n);
 void rvi_tally_add(rvi_tally *t, double seconds);
+void rvi_tally_read(const rvi_tally *t, rv_histogram *out);
 void rvi_figures_read(const rvi_figures *f, rv_service_metrics *out); /* all but size */
 
 #endif
