@@ -61,9 +61,9 @@ static void refuse(rvi_call *k)
         return;
     }
     rvi_buf line = {0};
-    rvi_buf_puts(&line, "data: ");
+    rvi_buf_puts(&line, k->writer->dialect->before);
     k->writer->dialect->write_problem(&k->problem, &line);
-    rvi_buf_puts(&line, "\n\n");
+    rvi_buf_puts(&line, k->writer->dialect->after);
     if (!line.failed) rvi_conn_send(c, line.data, line.len);
     rvi_buf_deinit(&line);
     c->in.keep_alive = false;

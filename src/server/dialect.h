@@ -15,6 +15,7 @@ typedef struct rvi_problem {
 
 typedef struct rvi_dialect {
     void (*write_problem)(const rvi_problem *p, rvi_buf *out); /* the JSON object of an error */
+    const char *before, *after; /* it, where it ends a stream */
 } rvi_dialect;
 
 /* Fills p, with the usual type of the status, and returns false. param and code may be NULL. */

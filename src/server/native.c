@@ -31,7 +31,7 @@ static void answer(const rvi_serving *s, rvi_conn *c, answer_fn *fn)
     const rvi_json *body;
     bool ok = rvi_wish_body(&body, &c->in.body, &arena, &p) && fn(s, body, &arena, &out, &p);
     if (ok)
-        rvi_openai_reply(c, &out);
+        rvi_reply_json(&rvi_openai, c, &out);
     else
         rvi_dialect_refuse(&rvi_openai, c, &p);
     if (!ok) rvi_buf_deinit(&out);
@@ -56,7 +56,7 @@ static void put_token(const rvi_serving *s, int32_t id, bool piece, rvi_buf *out
     }
     (void)rvi_call_token_text(s, id, &text);
     rvi_buf_printf(out, "{\"id\":%d,\"piece\":", id);
-    rvi_openai_string(out, &text);
+    rvi_put_buf(out, &text);
     rvi_buf_putc(out, '}');
     rvi_buf_deinit(&text);
 }

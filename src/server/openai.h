@@ -3,6 +3,7 @@
 #define RVI_SERVER_OPENAI_H
 
 #include "server/call.h"
+#include "server/reply.h"
 
 extern const rvi_dialect rvi_openai;
 
@@ -19,13 +20,8 @@ bool rvi_openai_messages(const rvi_json *body, rvi_buf *chat, rvi_buf *question,
  * the object. */
 void rvi_openai_open(const rvi_call *k, const char *object, rvi_buf *out);
 void rvi_openai_usage(const rvi_call *k, rvi_buf *out); /* the object */
-/* The buffer as the whole response, and frees it. */
-void rvi_openai_reply(rvi_conn *c, rvi_buf *json);
 const char *rvi_openai_finish(rv_finish f);
-/* Sends the buffer as one server-sent event and empties it. */
-void rvi_openai_event(const rvi_call *k, rvi_buf *json);
 /* The usage chunk if it was asked for, then [DONE]. */
 void rvi_openai_end_stream(rvi_call *k, const char *object);
-void rvi_openai_string(rvi_buf *out, const rvi_buf *text); /* as JSON */
 
 #endif

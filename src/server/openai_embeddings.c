@@ -26,16 +26,6 @@ static void put_base64(rvi_buf *out, const float *v, size_t n)
     rvi_buf_putc(out, '"');
 }
 
-static void put_floats(rvi_buf *out, const float *v, size_t n)
-{
-    rvi_buf_putc(out, '[');
-    for (size_t i = 0; i < n; i++) {
-        if (i) rvi_buf_putc(out, ',');
-        rvi_json_write_number(out, (double)v[i]);
-    }
-    rvi_buf_putc(out, ']');
-}
-
 /* Fewer dimensions: the first ones, scaled to length 1 again. */
 static size_t shorten(float *v, size_t n, int dimensions)
 {
@@ -59,14 +49,14 @@ static void end(rvi_call *k)
         if (k->wish.base64)
             put_base64(&out, p->values, n);
         else
-            put_floats(&out, p->values, n);
+            rvi_put_floats(&out, p->values, n);
         rvi_buf_putc(&out, '}');
     }
     rvi_buf_puts(&out, "],\"model\":");
     rvi_json_write_string(&out, k->s->name, strlen(k->s->name));
     rvi_buf_printf(&out, ",\"usage\":{\"prompt_tokens\":%ld,\"total_tokens\":%ld}}", u.prompt,
                    u.prompt);
-    rvi_openai_reply(k->conn, &out);
+    rvi_reply_json(&rvi_openai, k->conn, &out);
 }
 
 static const rvi_writer writer = {.dialect = &rvi_openai, .end = end};
