@@ -4,6 +4,7 @@
 
 #include "server/openai.h"
 #include "server/prompts.h"
+#include "server/quick.h"
 
 void rvi_native_health(rvi_serving *s, rvi_conn *c)
 {
@@ -15,27 +16,6 @@ void rvi_native_health(rvi_serving *s, rvi_conn *c)
     }
     (void)rvi_problem_set(&p, 503, "model_loading", NULL, "the model is being opened");
     rvi_dialect_refuse(&rvi_openai, c, &p);
-}
-
-/* ---- requests with a small JSON body and an answer at once ---- */
-
-typedef bool answer_fn(const rvi_serving *s, const rvi_json *body, rvi_arena *arena, rvi_buf *out,
-                       rvi_problem *p);
-
-static void answer(const rvi_serving *s, rvi_conn *c, answer_fn *fn)
-{
-    enum { MOST_ARENA = 256 << 20 };
-    rvi_arena arena = {.max = MOST_ARENA};
-    rvi_buf out = {0};
-    rvi_problem p = {0};
-    const rvi_json *body;
-    bool ok = rvi_wish_body(&body, &c->in.body, &arena, &p) && fn(s, body, &arena, &out, &p);
-    if (ok)
-        rvi_reply_json(&rvi_openai, c, &out);
-    else
-        rvi_dialect_refuse(&rvi_openai, c, &p);
-    if (!ok) rvi_buf_deinit(&out);
-    rvi_arena_deinit(&arena);
 }
 
 static bool read_flag(const rvi_json *body, const char *name, bool usual, bool *out, rvi_problem *p)
@@ -96,7 +76,7 @@ static bool tokenize(const rvi_serving *s, const rvi_json *body, rvi_arena *aren
 
 void rvi_native_tokenize(rvi_serving *s, rvi_conn *c)
 {
-    answer(s, c, tokenize);
+    rvi_quick_answer(s, c, &rvi_openai, tokenize);
 }
 
 static bool detokenize(const rvi_serving *s, const rvi_json *body, rvi_arena *arena, rvi_buf *out,
@@ -127,7 +107,7 @@ static bool detokenize(const rvi_serving *s, const rvi_json *body, rvi_arena *ar
 
 void rvi_native_detokenize(rvi_serving *s, rvi_conn *c)
 {
-    answer(s, c, detokenize);
+    rvi_quick_answer(s, c, &rvi_openai, detokenize);
 }
 
 static bool apply_template(const rvi_serving *s, const rvi_json *body, rvi_arena *arena,
@@ -156,5 +136,5 @@ static bool apply_template(const rvi_serving *s, const rvi_json *body, rvi_arena
 
 void rvi_native_apply_template(rvi_serving *s, rvi_conn *c)
 {
-    answer(s, c, apply_template);
+    rvi_quick_answer(s, c, &rvi_openai, apply_template);
 }

@@ -14,7 +14,7 @@ static void write_problem(const rvi_problem *p, rvi_buf *out)
     rvi_buf_puts(out, "}}");
 }
 
-const rvi_dialect rvi_openai = {write_problem, "data: ", "\n\n"};
+const rvi_dialect rvi_openai = {write_problem, "data: ", "\n\n", NULL};
 
 void rvi_openai_open(const rvi_call *k, const char *object, rvi_buf *out)
 {

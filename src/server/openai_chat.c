@@ -4,6 +4,7 @@
 
 #include "server/messages.h"
 #include "server/openai.h"
+#include "server/probs.h"
 
 /* ---- messages ---- */
 
@@ -56,35 +57,6 @@ bool rvi_openai_messages(const rvi_json *body, rvi_buf *chat, rvi_buf *question,
 
 /* ---- log probabilities ---- */
 
-static void put_prob(const rvi_serving *s, rv_token_prob t, rvi_buf *out)
-{
-    rvi_buf text = {0};
-    (void)rvi_call_token_text(s, t.id, &text);
-    rvi_buf_puts(out, "{\"token\":");
-    rvi_put_buf(out, &text);
-    rvi_buf_puts(out, ",\"logprob\":");
-    rvi_json_write_number(out, (double)RVI_MAX(t.logprob, -9999.0F));
-    rvi_buf_puts(out, ",\"bytes\":[");
-    for (size_t i = 0; i < text.len; i++)
-        rvi_buf_printf(out, "%s%d", i ? "," : "", (unsigned char)text.data[i]);
-    rvi_buf_putc(out, ']');
-    rvi_buf_deinit(&text);
-}
-
-static void keep_probs(const rvi_call *k, rvi_choice *c, const rv_service_event *e)
-{
-    if (!k->wish.logprobs || !e->chosen || e->id < 0) return;
-    if (c->n_probs++) rvi_buf_putc(&c->probs, ',');
-    put_prob(k->s, *e->chosen, &c->probs);
-    rvi_buf_puts(&c->probs, ",\"top_logprobs\":[");
-    for (size_t i = 0; i < e->n_top; i++) {
-        if (i) rvi_buf_putc(&c->probs, ',');
-        put_prob(k->s, e->top[i], &c->probs);
-        rvi_buf_putc(&c->probs, '}');
-    }
-    rvi_buf_puts(&c->probs, "]}");
-}
-
 /* ,"logprobs":... of what was kept */
 static void put_probs(const rvi_call *k, rvi_choice *c, rvi_buf *out)
 {
@@ -93,11 +65,9 @@ static void put_probs(const rvi_call *k, rvi_choice *c, rvi_buf *out)
         rvi_buf_puts(out, "null");
         return;
     }
-    rvi_buf_puts(out, "{\"content\":[");
-    rvi_buf_append(out, c->probs.data, c->probs.len);
-    rvi_buf_puts(out, "],\"refusal\":null}");
-    c->probs.len = 0;
-    c->n_probs = 0;
+    rvi_buf_puts(out, "{\"content\":");
+    rvi_probs_take(c, out);
+    rvi_buf_puts(out, ",\"refusal\":null}");
 }
 
 /* ---- streamed ---- */
@@ -133,7 +103,7 @@ static void begin(rvi_call *k)
 static void on_token(rvi_call *k, int choice, const rv_service_event *e)
 {
     rvi_buf delta = {0};
-    keep_probs(k, &k->choices[choice], e);
+    rvi_probs_keep(k, choice, e);
     if (!k->wish.stream || !e->text_len) return;
     rvi_buf_puts(&delta, "{\"content\":");
     rvi_json_write_string(&delta, e->text, e->text_len);
@@ -187,12 +157,7 @@ void rvi_openai_chat(rvi_serving *s, rvi_conn *c)
 {
     rvi_call *k = rvi_call_new(s, c, &writer, RVI_FOR_CHAT, "chatcmpl-");
     if (!k) return;
-    rv_chat chat = {.size = sizeof chat};
-    rv_request r = {.kind = RV_REQUEST_ANSWER, .chat = &chat, .learner = s->learner};
-    if (rvi_openai_messages(k->body, &k->chat, &k->question, &k->problem) &&
-        rvi_call_parts(k, 1, 1)) {
-        chat.variables = k->chat.data;
-        (void)rvi_call_submit(k, 0, &r);
-    }
+    if (rvi_openai_messages(k->body, &k->chat, &k->question, &k->problem))
+        (void)rvi_call_submit_chat(k, NULL);
     rvi_call_start(k);
 }

@@ -1,0 +1,14 @@
+/* quick.h - requests with a JSON body that are answered at once, without the service. */
+#ifndef RVI_SERVER_QUICK_H
+#define RVI_SERVER_QUICK_H
+
+#include "base/json.h"
+#include "server/dialect.h"
+#include "server/serving.h"
+
+/* Writes the answer, a JSON value; false: p says why not. What it needs may be in the arena. */
+typedef bool rvi_quick_fn(const rvi_serving *s, const rvi_json *body, rvi_arena *arena,
+                          rvi_buf *out, rvi_problem *p);
+void rvi_quick_answer(const rvi_serving *s, rvi_conn *c, const rvi_dialect *d, rvi_quick_fn *fn);
+
+#endif
