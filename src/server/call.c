@@ -72,13 +72,19 @@ static void refuse(rvi_call *k)
 
 /* ---- making ---- */
 
+bool rvi_call_names(const rvi_serving *s, const char *name)
+{
+    size_t n = strlen(s->name);
+    return !strncmp(name, s->name, n) && (!name[n] || !strcmp(name + n, ":latest"));
+}
+
 static bool check_model(const rvi_call *k, rvi_problem *p)
 {
     const rvi_json *model = rvi_json_get(k->body, "model");
     if (!model || rvi_json_is(model, RVI_JSON_NULL)) return true;
     if (!rvi_json_is(model, RVI_JSON_STRING))
         return rvi_problem_set(p, 400, "invalid_type", "model", "model must be a string");
-    if (rvi_json_is_string(model, k->s->name)) return true;
+    if (rvi_call_names(k->s, rvi_json_string(model, ""))) return true;
     return rvi_problem_set(p, 404, "model_not_found", "model",
                            "The model '%.200s' does not exist; this server has '%s'",
                            rvi_json_string(model, ""), k->s->name);
@@ -168,6 +174,32 @@ bool rvi_call_submit(rvi_call *k, int i, rv_request *r)
     return true;
 }
 
+/* The ids of the chat up to the reply, and of what the reply begins with. */
+static bool submit_begun(rvi_call *k, const rv_chat *chat, const rvi_buf *begun)
+{
+    rv_error err = {0};
+    int32_t *ids = NULL, *more = NULL, *all = NULL;
+    size_t n = 0, n_more = 0;
+    rv_status st = rv_chat_tokenize(k->s->model, chat, &ids, &n, &err);
+    if (!st) st = rv_tokenize(k->s->model, begun->data, begun->len, 0, &more, &n_more, &err);
+    if (!st && !(all = rvi_arena_alloc(&k->arena, n + n_more, sizeof *all)))
+        st = rvi_nomem(&err, "prompt");
+    if (!st && n) memcpy(all, ids, n * sizeof *ids);
+    if (!st && n_more) memcpy(all + n, more, n_more * sizeof *more);
+    rv_free(ids);
+    rv_free(more);
+    rv_request r = {.kind = RV_REQUEST_ANSWER, .ids = all, .n_ids = n + n_more};
+    return st ? rvi_problem_from(&k->problem, st, &err) : rvi_call_submit(k, 0, &r);
+}
+
+bool rvi_call_submit_chat(rvi_call *k, const rvi_buf *begun)
+{
+    rv_chat chat = {.size = sizeof chat, .variables = k->chat.data};
+    rv_request r = {.kind = RV_REQUEST_ANSWER, .chat = &chat, .learner = k->s->learner};
+    if (!rvi_call_parts(k, 1, 1)) return false;
+    return begun && begun->len ? submit_begun(k, &chat, begun) : rvi_call_submit(k, 0, &r);
+}
+
 void rvi_call_start(rvi_call *k)
 {
     if (k->problem.status) {
@@ -234,8 +266,6 @@ static void remember(const rvi_call *k, int choice)
 
 static void on_done(rvi_call *k, rvi_part *p, int choice, const rv_service_event *e)
 {
-    p->n_prompt = e->n_prompt;
-    p->n_reused = e->n_reused;
     keep_values(p, e);
     if (e->finish == RV_FINISH_ERROR) {
         rv_error err = {.code = e->status};
@@ -247,7 +277,11 @@ static void on_done(rvi_call *k, rvi_part *p, int choice, const rv_service_event
     } else if (p->kind == RV_REQUEST_ANSWER) {
         rvi_choice *c = &k->choices[choice];
         c->finish = e->finish;
+        c->stop = e->stop;
         c->n_generated = e->n_generated;
+        c->queue_seconds = e->queue_seconds;
+        c->prompt_seconds = e->prompt_seconds;
+        c->seconds = e->seconds;
         remember(k, choice);
         if (k->conn && k->writer->done) k->writer->done(k, choice);
     }
@@ -258,6 +292,10 @@ void rvi_call_event(const rv_service_event *e)
     rvi_part *p = e->user;
     rvi_call *k = p->call;
     int choice = p->index * k->wish.n + e->choice;
+    if (e->kind != RV_SERVICE_END) {
+        p->n_prompt = e->n_prompt;
+        p->n_reused = e->n_reused;
+    }
     if (e->kind == RV_SERVICE_TOKEN && k->conn) on_token(k, choice, e);
     if (e->kind == RV_SERVICE_DONE) on_done(k, p, choice, e);
     if (e->kind != RV_SERVICE_END || --k->n_open) return;

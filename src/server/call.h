@@ -19,7 +19,10 @@ typedef struct rvi_choice {
     int32_t *ids;
     size_t n_ids, cap_ids;
     rv_finish finish;
+    size_t stop; /* RV_FINISH_STOP: the index of the stop string */
     int n_generated;
+    bool begun; /* the writer has sent the beginning of its stream */
+    double queue_seconds, prompt_seconds, seconds;
 } rvi_choice;
 
 typedef struct rvi_part {
@@ -29,7 +32,7 @@ typedef struct rvi_part {
     rv_request_kind kind;
     float *values; /* a vector, or scores */
     size_t n_values;
-    int n_prompt, n_reused;
+    int n_prompt, n_reused; /* known from the first token on */
 } rvi_part;
 
 typedef struct rvi_writer {
@@ -67,10 +70,15 @@ struct rvi_call {
  * answered. prefix: of its id. */
 rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigned what,
                        const char *prefix);
+/* Is it the model that is served? Ollama's clients may say NAME:latest. */
+bool rvi_call_names(const rvi_serving *s, const char *name);
 /* Room for parts, of which the first n_generating make wish.n choices each. */
 bool rvi_call_parts(rvi_call *k, int n_parts, int n_generating);
 /* Hands a part to the service; false: k->problem is set. */
 bool rvi_call_submit(rvi_call *k, int part, rv_request *r);
+/* The one part of a chat, k->chat. begun: with what the answer begins, which is not computed and not
+ * said again; then nothing that was taught takes part. */
+bool rvi_call_submit_chat(rvi_call *k, const rvi_buf *begun);
 /* After the last part was submitted, or something was wrong: k->problem. */
 void rvi_call_start(rvi_call *k);
 /* One event of the service. */

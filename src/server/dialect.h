@@ -15,7 +15,8 @@ typedef struct rvi_problem {
 
 typedef struct rvi_dialect {
     void (*write_problem)(const rvi_problem *p, rvi_buf *out); /* the JSON object of an error */
-    const char *before, *after; /* it, where it ends a stream */
+    const char *before, *after;                                /* it, where it ends a stream */
+    const char *id_name; /* of a second header with the request's id; NULL: none */
 } rvi_dialect;
 
 /* Fills p, with the usual type of the status, and returns false. param and code may be NULL. */

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "server/anthropic.h"
 #include "server/feedback.h"
 #include "server/native.h"
 #include "server/openai.h"
@@ -25,6 +26,8 @@ static const route routes[] = {
     {"POST", "/chat/completions", rvi_openai_chat, &rvi_openai, false, false},
     {"POST", "/completions", rvi_openai_completions, &rvi_openai, false, false},
     {"POST", "/embeddings", rvi_openai_embeddings, &rvi_openai, false, false},
+    {"POST", "/messages", rvi_anthropic_messages, &rvi_anthropic, false, false},
+    {"POST", "/messages/count_tokens", rvi_anthropic_count, &rvi_anthropic, false, false},
     {"POST", "/tokenize", rvi_native_tokenize, &rvi_openai, false, false},
     {"POST", "/detokenize", rvi_native_detokenize, &rvi_openai, false, false},
     {"POST", "/apply-template", rvi_native_apply_template, &rvi_openai, false, false},
@@ -166,8 +169,10 @@ void rvi_routes_handle(rvi_serving *s, const rvi_access *access, rvi_conn *c)
         return;
     }
     r = find(c, &other);
+    const rvi_dialect *d = other ? other->dialect : &rvi_openai;
+    if (d->id_name) rvi_buf_printf(&c->headers, "%s: %s\r\n", d->id_name, c->id);
     if (check_access(access, c, r, &p) && check_route(s, c, r, other, &p))
         r->handle(s, c);
     else
-        rvi_dialect_refuse(other ? other->dialect : &rvi_openai, c, &p);
+        rvi_dialect_refuse(d, c, &p);
 }
