@@ -9,7 +9,7 @@
 
 enum { MOST_ARENA = 256 << 20 };
 
-static void free_call(rvi_call *k)
+void rvi_call_drop(rvi_call *k)
 {
     if (k->writer->drop) k->writer->drop(k);
     for (int i = 0; i < k->n_choices; i++) {
@@ -32,7 +32,7 @@ static void free_call(rvi_call *k)
 
 void rvi_calls_free(rvi_serving *s)
 {
-    while (s->calls) free_call(s->calls);
+    while (s->calls) rvi_call_drop(s->calls);
 }
 
 static void cancel_parts(rvi_call *k)
@@ -103,6 +103,7 @@ rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigne
     }
     *k = (rvi_call){.s = s, .conn = c, .writer = w, .arena = {.max = MOST_ARENA}};
     k->created = (long)time(NULL);
+    k->since = rvi_os_seconds();
     k->learned = s->learned;
     k->next = s->calls;
     if (k->next) k->next->prev = k;
@@ -205,7 +206,7 @@ void rvi_call_start(rvi_call *k)
     if (k->problem.status) {
         refuse(k);
         cancel_parts(k);
-        if (!k->n_open) free_call(k);
+        if (!k->n_open) rvi_call_drop(k);
         return;
     }
     k->conn->gone = on_gone;
@@ -305,7 +306,7 @@ void rvi_call_event(const rv_service_event *e)
         k->conn->gone = NULL;
         k->writer->end(k);
     }
-    free_call(k);
+    rvi_call_drop(k);
 }
 
 /* ---- figures ---- */

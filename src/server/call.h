@@ -52,6 +52,7 @@ struct rvi_call {
     const rvi_writer *writer;
     char id[40];
     long created;
+    double since; /* when it came; monotonic */
     uint64_t learned;
     rvi_arena arena;
     const rvi_json *body;
@@ -81,6 +82,8 @@ bool rvi_call_submit(rvi_call *k, int part, rv_request *r);
 bool rvi_call_submit_chat(rvi_call *k, const rvi_buf *begun);
 /* After the last part was submitted, or something was wrong: k->problem. */
 void rvi_call_start(rvi_call *k);
+/* Instead of starting it: nothing was submitted, and the client has its answer. */
+void rvi_call_drop(rvi_call *k);
 /* One event of the service. */
 void rvi_call_event(const rv_service_event *e);
 /* At the end, when the service is gone and sends no more events. */

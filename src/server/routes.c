@@ -5,6 +5,7 @@
 #include "server/anthropic.h"
 #include "server/feedback.h"
 #include "server/native.h"
+#include "server/ollama.h"
 #include "server/openai.h"
 #include "server/page.h"
 
@@ -28,6 +29,20 @@ static const route routes[] = {
     {"POST", "/embeddings", rvi_openai_embeddings, &rvi_openai, false, false},
     {"POST", "/messages", rvi_anthropic_messages, &rvi_anthropic, false, false},
     {"POST", "/messages/count_tokens", rvi_anthropic_count, &rvi_anthropic, false, false},
+    {"POST", "/api/chat", rvi_ollama_chat, &rvi_ollama, false, false},
+    {"POST", "/api/generate", rvi_ollama_generate, &rvi_ollama, false, false},
+    {"POST", "/api/embed", rvi_ollama_embed, &rvi_ollama, false, false},
+    {"POST", "/api/embeddings", rvi_ollama_embeddings, &rvi_ollama, false, false},
+    {"GET", "/api/tags", rvi_ollama_tags, &rvi_ollama, false, false},
+    {"POST", "/api/show", rvi_ollama_show, &rvi_ollama, false, false},
+    {"GET", "/api/ps", rvi_ollama_ps, &rvi_ollama, false, false},
+    {"GET", "/api/version", rvi_ollama_version, &rvi_ollama, false, true},
+    {"GET", "/version", rvi_ollama_version, &rvi_ollama, false, true},
+    {"POST", "/api/pull", rvi_ollama_not_here, &rvi_ollama, false, true},
+    {"POST", "/api/push", rvi_ollama_not_here, &rvi_ollama, false, true},
+    {"POST", "/api/create", rvi_ollama_not_here, &rvi_ollama, false, true},
+    {"POST", "/api/copy", rvi_ollama_not_here, &rvi_ollama, false, true},
+    {"DELETE", "/api/delete", rvi_ollama_not_here, &rvi_ollama, false, true},
     {"POST", "/tokenize", rvi_native_tokenize, &rvi_openai, false, false},
     {"POST", "/detokenize", rvi_native_detokenize, &rvi_openai, false, false},
     {"POST", "/apply-template", rvi_native_apply_template, &rvi_openai, false, false},
@@ -152,24 +167,31 @@ static bool check_route(const rvi_serving *s, rvi_conn *c, const route *r, const
     return true;
 }
 
-static void refuse_bad(rvi_conn *c)
+/* Of a path that leads nowhere too. */
+static const rvi_dialect *dialect_of(const rvi_conn *c, const route *r)
+{
+    if (r) return r->dialect;
+    return strncmp(c->in.path, "/api/", 5) ? &rvi_openai : &rvi_ollama;
+}
+
+static void refuse_bad(rvi_conn *c, const rvi_dialect *d)
 {
     rvi_problem p;
     const char *code = c->in.status == 413 ? "request_too_large" : "bad_request";
     (void)rvi_problem_set(&p, c->in.status, code, NULL, "%s", c->in.why);
-    rvi_dialect_refuse(&rvi_openai, c, &p);
+    rvi_dialect_refuse(d, c, &p);
 }
 
 void rvi_routes_handle(rvi_serving *s, const rvi_access *access, rvi_conn *c)
 {
     rvi_problem p = {0};
     const route *other, *r;
+    r = find(c, &other);
+    const rvi_dialect *d = dialect_of(c, other);
     if (c->in.state == RVI_HTTP_BAD) {
-        refuse_bad(c);
+        refuse_bad(c, d);
         return;
     }
-    r = find(c, &other);
-    const rvi_dialect *d = other ? other->dialect : &rvi_openai;
     if (d->id_name) rvi_buf_printf(&c->headers, "%s: %s\r\n", d->id_name, c->id);
     if (check_access(access, c, r, &p) && check_route(s, c, r, other, &p))
         r->handle(s, c);

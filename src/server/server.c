@@ -60,13 +60,12 @@ static void open_model(rvi_work *w)
 {
     server *v = (server *)(void *)((char *)w - offsetof(server, opening));
     rvi_serving *s = &v->s;
-    char digest[65];
     v->st = v->o->open(v->o->ctx, &v->served, &v->err);
-    if (!v->st) v->st = rv_model_digest(v->served.model, digest, &v->err);
+    if (!v->st) v->st = rv_model_digest(v->served.model, s->digest, &v->err);
     if (!v->st && v->served.learner)
         v->st = rv_learner_verify_log(v->served.learner, &s->learned, &v->err);
     if (v->st) return;
-    snprintf(s->fingerprint, sizeof s->fingerprint, "rv%d-%.12s", RV_VERSION_NUMBER, digest);
+    snprintf(s->fingerprint, sizeof s->fingerprint, "rv%d-%.12s", RV_VERSION_NUMBER, s->digest);
     v->served.service.size = sizeof v->served.service;
     v->served.service.wake = wake_up;
     v->served.service.wake_ctx = v;
