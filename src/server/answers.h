@@ -17,6 +17,8 @@ typedef struct rvi_said {
     int32_t *ids; /* what was generated, without the token that ended it */
     size_t n_ids;
     float temperature; /* 0: greedy */
+    char *response;    /* JSON of OpenAI's Responses, where it was to be stored; else NULL */
+    bool instructed;   /* the chat's first message is not part of the conversation */
     size_t bytes;      /* of its blocks */
 } rvi_said;
 
@@ -30,7 +32,10 @@ void rvi_answers_deinit(rvi_answers *a);
 /* Keeps a copy of what said points to; without memory for it nothing is kept. */
 void rvi_answers_keep(rvi_answers *a, const rvi_said *said);
 const rvi_said *rvi_answers_find(const rvi_answers *a, const char *id, int choice);
-rvi_said *rvi_said_copy(const rvi_said *said); /* NULL: no memory */
-void rvi_said_free(rvi_said *said);            /* accepts NULL */
+/* The response that belongs to an answer that was kept. */
+void rvi_answers_set_response(rvi_answers *a, const char *id, const rvi_buf *json);
+bool rvi_answers_forget(rvi_answers *a, const char *id); /* false: there is none */
+rvi_said *rvi_said_copy(const rvi_said *said);           /* NULL: no memory */
+void rvi_said_free(rvi_said *said);                      /* accepts NULL */
 
 #endif

@@ -217,17 +217,10 @@ static bool count(const rvi_serving *s, const rvi_json *body, rvi_arena *arena, 
 {
     rvi_wish wish;
     rvi_buf chat = {0}, question = {0}, ignored = {0};
-    rv_chat rendered = {.size = sizeof rendered};
-    int32_t *ids = NULL;
     size_t n = 0;
-    rv_error err = {0};
     bool ok = rvi_wish_read(&wish, RVI_FOR_MESSAGES, body, arena, &ignored, p) &&
-              read_messages(body, &chat, &question, NULL, p);
-    rendered.variables = chat.data;
-    rv_status st = ok ? rv_chat_tokenize(s->model, &rendered, &ids, &n, &err) : RV_OK;
-    if (st) ok = rvi_problem_from(p, st, &err);
+              read_messages(body, &chat, &question, NULL, p) && rvi_quick_count(s, &chat, &n, p);
     rvi_buf_printf(out, "{\"input_tokens\":%zu}", n);
-    rv_free(ids);
     rvi_buf_deinit(&chat);
     rvi_buf_deinit(&question);
     rvi_buf_deinit(&ignored);

@@ -260,6 +260,7 @@ static void remember(const rvi_call *k, int choice)
                      .text = c->text.len ? c->text.data : "",
                      .ids = c->ids,
                      .n_ids = c->n_ids,
+                     .instructed = k->instructed,
                      .temperature = k->wish.sampling.greedy ? 0 : k->wish.sampling.temperature};
     snprintf(said.id, sizeof said.id, "%s", k->id);
     rvi_answers_keep(&k->s->answers, &said);

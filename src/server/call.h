@@ -64,6 +64,7 @@ struct rvi_call {
     int n_choices;
     rvi_problem problem;
     rvi_buf chat, question; /* of a chat */
+    bool instructed;        /* its first message is not part of the conversation */
     void *own;              /* the writer's, in the arena */
 };
 

@@ -13,6 +13,18 @@ void rvi_openai_embeddings(rvi_serving *s, rvi_conn *c);
 void rvi_openai_models(rvi_serving *s, rvi_conn *c);
 void rvi_openai_model(rvi_serving *s, rvi_conn *c); /* one, its name behind the last slash */
 
+void rvi_openai_respond(rvi_serving *s, rvi_conn *c);
+/* Of a response that was stored: it, or its input_items. */
+void rvi_openai_response_get(rvi_serving *s, rvi_conn *c);
+void rvi_openai_response_delete(rvi_serving *s, rvi_conn *c);
+void rvi_openai_response_cancel(rvi_serving *s, rvi_conn *c);
+void rvi_openai_response_tokens(rvi_serving *s, rvi_conn *c);
+
+/* Reads the conversation of a Responses request: what came before, instructions, input. *instructed:
+ * the instructions are its first message. */
+bool rvi_openai_input(const rvi_serving *s, const rvi_json *body, rvi_arena *arena, rvi_buf *chat,
+                      rvi_buf *question, bool *instructed, rvi_problem *p);
+
 /* Reads "messages" into a chat for the template, {"messages":[...]}, and the user's last one. */
 bool rvi_openai_messages(const rvi_json *body, rvi_buf *chat, rvi_buf *question, rvi_problem *p);
 

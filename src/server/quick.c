@@ -18,3 +18,13 @@ void rvi_quick_answer(const rvi_serving *s, rvi_conn *c, const rvi_dialect *d, r
     if (!ok) rvi_buf_deinit(&out);
     rvi_arena_deinit(&arena);
 }
+
+bool rvi_quick_count(const rvi_serving *s, const rvi_buf *chat, size_t *n, rvi_problem *p)
+{
+    rv_chat rendered = {.size = sizeof rendered, .variables = chat->data};
+    int32_t *ids = NULL;
+    rv_error err = {0};
+    rv_status st = rv_chat_tokenize(s->model, &rendered, &ids, n, &err);
+    rv_free(ids);
+    return !st || rvi_problem_from(p, st, &err);
+}

@@ -11,4 +11,7 @@ typedef bool rvi_quick_fn(const rvi_serving *s, const rvi_json *body, rvi_arena 
                           rvi_buf *out, rvi_problem *p);
 void rvi_quick_answer(const rvi_serving *s, rvi_conn *c, const rvi_dialect *d, rvi_quick_fn *fn);
 
+/* Tokens of a chat, {"messages":[...]}. */
+bool rvi_quick_count(const rvi_serving *s, const rvi_buf *chat, size_t *n, rvi_problem *p);
+
 #endif
