@@ -77,9 +77,11 @@ static rvi_said *find(const rvi_answers *a, const char *id, int choice)
     return NULL;
 }
 
-const rvi_said *rvi_answers_find(const rvi_answers *a, const char *id, int choice)
+const rvi_said *rvi_answers_find(const rvi_answers *a, const char *tenant, const char *id,
+                                 int choice)
 {
-    return find(a, id, choice);
+    const rvi_said *s = find(a, id, choice);
+    return s && !strcmp(s->tenant, tenant) ? s : NULL;
 }
 
 void rvi_answers_set_response(rvi_answers *a, const char *id, const rvi_buf *json)

@@ -212,14 +212,14 @@ void rvi_anthropic_messages(rvi_serving *s, rvi_conn *c)
 
 /* ---- counting ---- */
 
-static bool count(const rvi_serving *s, const rvi_json *body, rvi_arena *arena, rvi_buf *out,
-                  rvi_problem *p)
+static bool count(const rvi_quick *q, rvi_buf *out, rvi_problem *p)
 {
     rvi_wish wish;
     rvi_buf chat = {0}, question = {0}, ignored = {0};
     size_t n = 0;
-    bool ok = rvi_wish_read(&wish, RVI_FOR_MESSAGES, body, arena, &ignored, p) &&
-              read_messages(body, &chat, &question, NULL, p) && rvi_quick_count(s, &chat, &n, p);
+    bool ok = rvi_wish_read(&wish, RVI_FOR_MESSAGES, q->body, q->arena, &ignored, p) &&
+              read_messages(q->body, &chat, &question, NULL, p) &&
+              rvi_quick_count(q->s, &chat, &n, p);
     rvi_buf_printf(out, "{\"input_tokens\":%zu}", n);
     rvi_buf_deinit(&chat);
     rvi_buf_deinit(&question);

@@ -75,7 +75,8 @@ static void refuse(rvi_call *k)
 bool rvi_call_names(const rvi_serving *s, const char *name)
 {
     size_t n = strlen(s->name);
-    return !strncmp(name, s->name, n) && (!name[n] || !strcmp(name + n, ":latest"));
+    return s->any_model ||
+           (!strncmp(name, s->name, n) && (!name[n] || !strcmp(name + n, ":latest")));
 }
 
 static bool check_model(const rvi_call *k, rvi_problem *p)
@@ -105,6 +106,8 @@ rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigne
     k->created = (long)time(NULL);
     k->since = rvi_os_seconds();
     k->learned = s->learned;
+    snprintf(k->tenant, sizeof k->tenant, "%s", c->key->name);
+    k->learner = c->key->learned == RVI_LEARNED_OFF ? NULL : s->learner;
     k->next = s->calls;
     if (k->next) k->next->prev = k;
     s->calls = k;
@@ -160,6 +163,7 @@ bool rvi_call_submit(rvi_call *k, int i, rv_request *r)
     rvi_part *part = &k->parts[i];
     r->size = sizeof *r;
     r->user = part;
+    r->tenant = k->tenant;
     rv_generate_options go = k->wish.generate;
     go.sampling = &k->wish.sampling;
     go.grammar = k->grammar;
@@ -196,7 +200,7 @@ static bool submit_begun(rvi_call *k, const rv_chat *chat, const rvi_buf *begun)
 bool rvi_call_submit_chat(rvi_call *k, const rvi_buf *begun)
 {
     rv_chat chat = {.size = sizeof chat, .variables = k->chat.data};
-    rv_request r = {.kind = RV_REQUEST_ANSWER, .chat = &chat, .learner = k->s->learner};
+    rv_request r = {.kind = RV_REQUEST_ANSWER, .chat = &chat, .learner = k->learner};
     if (!rvi_call_parts(k, 1, 1)) return false;
     return begun && begun->len ? submit_begun(k, &chat, begun) : rvi_call_submit(k, 0, &r);
 }
@@ -263,6 +267,7 @@ static void remember(const rvi_call *k, int choice)
                      .instructed = k->instructed,
                      .temperature = k->wish.sampling.greedy ? 0 : k->wish.sampling.temperature};
     snprintf(said.id, sizeof said.id, "%s", k->id);
+    snprintf(said.tenant, sizeof said.tenant, "%s", k->tenant);
     rvi_answers_keep(&k->s->answers, &said);
 }
 

@@ -7,6 +7,7 @@
 #define RVI_SERVER_CALL_H
 
 #include "server/dialect.h"
+#include "server/keys.h"
 #include "server/serving.h"
 #include "server/wish.h"
 
@@ -51,6 +52,8 @@ struct rvi_call {
     rvi_conn *conn; /* NULL: the client has left, or has its answer */
     const rvi_writer *writer;
     char id[40];
+    char tenant[RVI_KEY_NAME + 1];
+    rv_learner *learner; /* what takes part in a chat; NULL: nothing */
     long created;
     double since; /* when it came; monotonic */
     uint64_t learned;

@@ -10,6 +10,7 @@ typedef struct rvi_problem {
     const char *type, *code; /* code NULL: none */
     char param[96];          /* the field at fault; "": none */
     char message[640];
+    int retry_after;          /* seconds; 0: what is usual */
     long n_prompt, n_context; /* of a prompt that is too long; 0: not known */
 } rvi_problem;
 

@@ -277,9 +277,10 @@ static bool find_answer(job *j, const rvi_json *body, rvi_problem *p)
         return rvi_problem_set(p, 400, "invalid_type", "choice_index",
                                "choice_index must be a whole number");
     int64_t n = rvi_json_int(choice, 0);
-    const rvi_said *said = n >= 0 && n < RVI_WISH_CHOICES
-                               ? rvi_answers_find(&j->s->answers, rvi_json_string(id, ""), (int)n)
-                               : NULL;
+    const rvi_said *said =
+        n >= 0 && n < RVI_WISH_CHOICES
+            ? rvi_answers_find(&j->s->answers, j->conn->key->name, rvi_json_string(id, ""), (int)n)
+            : NULL;
     if (!said)
         return rvi_problem_set(p, 404, "response_not_found", "response_id",
                                "there is no such answer, or it was too long ago");

@@ -105,29 +105,28 @@ static void put_info(const rvi_serving *s, rvi_buf *out)
     rvi_buf_putc(out, '}');
 }
 
-static bool show(const rvi_serving *s, const rvi_json *body, rvi_arena *arena, rvi_buf *out,
-                 rvi_problem *p)
+static bool show(const rvi_quick *q, rvi_buf *out, rvi_problem *p)
 {
-    const rvi_json *model = rvi_json_get(body, "model"), *described;
+    const rvi_json *model = rvi_json_get(q->body, "model"), *described;
     char *json = NULL;
     rv_error err = {0};
-    if (!model) model = rvi_json_get(body, "name");
-    if (!rvi_call_names(s, rvi_json_string(model, "")))
+    if (!model) model = rvi_json_get(q->body, "name");
+    if (!rvi_call_names(q->s, rvi_json_string(model, "")))
         return rvi_problem_set(p, 404, "model_not_found", "model", "model '%.200s' not found",
                                rvi_json_string(model, ""));
-    rv_status st = rv_model_describe(s->model, 0, &json, &err);
-    if (!st) st = rvi_json_parse(&described, json, strlen(json), arena, "model", &err);
+    rv_status st = rv_model_describe(q->s->model, 0, &json, &err);
+    if (!st) st = rvi_json_parse(&described, json, strlen(json), q->arena, "model", &err);
     if (st) {
         rv_free(json);
         return rvi_problem_from(p, st, &err);
     }
     rvi_buf_puts(out, "{\"modelfile\":\"\",\"parameters\":\"\"");
     rvi_put_member(out, "template", rvi_json_string(rvi_json_get(described, "template_text"), ""));
-    put_details(s, out);
-    put_info(s, out);
+    put_details(q->s, out);
+    put_info(q->s, out);
     rvi_buf_printf(out, ",\"capabilities\":[\"%s\"],\"modified_at\":",
-                   s->info->is_encoder ? "embedding" : "completion");
-    rvi_ollama_time(out, (double)s->created);
+                   q->s->info->is_encoder ? "embedding" : "completion");
+    rvi_ollama_time(out, (double)q->s->created);
     rvi_buf_putc(out, '}');
     rv_free(json);
     return true;

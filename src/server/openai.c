@@ -86,7 +86,7 @@ void rvi_openai_model(rvi_serving *s, rvi_conn *c)
     const char *name = strstr(c->in.path, "/models/") + strlen("/models/");
     rvi_problem p;
     rvi_buf out = {0};
-    if (strcmp(name, s->name)) {
+    if (!rvi_call_names(s, name)) {
         (void)rvi_problem_set(&p, 404, "model_not_found", "model",
                               "The model '%.200s' does not exist; this server has '%s'", name,
                               s->name);

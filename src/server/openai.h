@@ -22,8 +22,9 @@ void rvi_openai_response_tokens(rvi_serving *s, rvi_conn *c);
 
 /* Reads the conversation of a Responses request: what came before, instructions, input. *instructed:
  * the instructions are its first message. */
-bool rvi_openai_input(const rvi_serving *s, const rvi_json *body, rvi_arena *arena, rvi_buf *chat,
-                      rvi_buf *question, bool *instructed, rvi_problem *p);
+bool rvi_openai_input(const rvi_serving *s, const char *tenant, const rvi_json *body,
+                      rvi_arena *arena, rvi_buf *chat, rvi_buf *question, bool *instructed,
+                      rvi_problem *p);
 
 /* Reads "messages" into a chat for the template, {"messages":[...]}, and the user's last one. */
 bool rvi_openai_messages(const rvi_json *body, rvi_buf *chat, rvi_buf *question, rvi_problem *p);

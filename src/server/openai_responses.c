@@ -212,8 +212,8 @@ void rvi_openai_respond(rvi_serving *s, rvi_conn *c)
     if (!r) {
         (void)rvi_problem_set(&k->problem, 503, NULL, NULL, "out of memory");
     } else if (read_store(k->body, &r->store, &k->problem) &&
-               rvi_openai_input(s, k->body, &k->arena, &k->chat, &k->question, &k->instructed,
-                                &k->problem)) {
+               rvi_openai_input(s, k->tenant, k->body, &k->arena, &k->chat, &k->question,
+                                &k->instructed, &k->problem)) {
         snprintf(r->item, sizeof r->item, "msg_%s", k->id + strlen("resp_"));
         (void)rvi_call_submit_chat(k, NULL);
     }

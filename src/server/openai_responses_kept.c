@@ -46,9 +46,9 @@ static bool read_input(const rvi_json *input, rvi_messages *m, rvi_problem *p)
     return true;
 }
 
-static const rvi_said *find(const rvi_serving *s, const char *id)
+static const rvi_said *find(const rvi_serving *s, const char *tenant, const char *id)
 {
-    const rvi_said *said = rvi_answers_find(&s->answers, id, 0);
+    const rvi_said *said = rvi_answers_find(&s->answers, tenant, id, 0);
     return said && said->response ? said : NULL;
 }
 
@@ -78,12 +78,12 @@ static const rvi_json *messages_of(const rvi_said *said, rvi_arena *arena, size_
     return rvi_json_get(chat, "messages");
 }
 
-static bool read_previous(const rvi_serving *s, const rvi_json *id, rvi_arena *arena,
-                          rvi_messages *m, rvi_problem *p)
+static bool read_previous(const rvi_serving *s, const char *tenant, const rvi_json *id,
+                          rvi_arena *arena, rvi_messages *m, rvi_problem *p)
 {
     size_t first;
     if (!id || rvi_json_is(id, RVI_JSON_NULL)) return true;
-    const rvi_said *said = find(s, rvi_json_string(id, ""));
+    const rvi_said *said = find(s, tenant, rvi_json_string(id, ""));
     if (!said) return not_found("previous_response_id", rvi_json_string(id, ""), p);
     const rvi_json *list = messages_of(said, arena, &first);
     if (!list) return rvi_problem_set(p, 503, NULL, NULL, "out of memory");
@@ -96,8 +96,9 @@ static bool read_previous(const rvi_serving *s, const rvi_json *id, rvi_arena *a
            rvi_problem_set(p, 503, NULL, NULL, "out of memory");
 }
 
-bool rvi_openai_input(const rvi_serving *s, const rvi_json *body, rvi_arena *arena, rvi_buf *chat,
-                      rvi_buf *question, bool *instructed, rvi_problem *p)
+bool rvi_openai_input(const rvi_serving *s, const char *tenant, const rvi_json *body,
+                      rvi_arena *arena, rvi_buf *chat, rvi_buf *question, bool *instructed,
+                      rvi_problem *p)
 {
     const rvi_json *told = rvi_json_get(body, "instructions");
     rvi_messages m = rvi_messages_begin(chat, question);
@@ -106,7 +107,7 @@ bool rvi_openai_input(const rvi_serving *s, const rvi_json *body, rvi_arena *are
         return rvi_problem_set(p, 400, "invalid_type", "instructions",
                                "instructions must be a string");
     if (*instructed) (void)add_text(&m, "system", told->as.string.data, told->as.string.len);
-    return read_previous(s, rvi_json_get(body, "previous_response_id"), arena, &m, p) &&
+    return read_previous(s, tenant, rvi_json_get(body, "previous_response_id"), arena, &m, p) &&
            read_input(rvi_json_get(body, "input"), &m, p) && rvi_messages_end(&m, p);
 }
 
@@ -153,7 +154,7 @@ void rvi_openai_response_get(rvi_serving *s, rvi_conn *c)
     rvi_problem p;
     rvi_buf out = {0};
     read_path(c, id, &rest);
-    const rvi_said *said = find(s, id);
+    const rvi_said *said = find(s, c->key->name, id);
     if (said && !*rest) {
         rvi_buf_puts(&out, said->response);
         rvi_reply_json(&rvi_openai, c, &out);
@@ -173,7 +174,7 @@ void rvi_openai_response_delete(rvi_serving *s, rvi_conn *c)
     rvi_problem p;
     rvi_buf out = {0};
     read_path(c, id, &rest);
-    if (!*rest && find(s, id) && rvi_answers_forget(&s->answers, id)) {
+    if (!*rest && find(s, c->key->name, id) && rvi_answers_forget(&s->answers, id)) {
         rvi_buf_printf(&out, "{\"id\":\"%s\",\"object\":\"response\",\"deleted\":true}", id);
         rvi_reply_json(&rvi_openai, c, &out);
         return;
@@ -189,7 +190,7 @@ void rvi_openai_response_cancel(rvi_serving *s, rvi_conn *c)
     const char *rest;
     rvi_problem p;
     read_path(c, id, &rest);
-    if (find(s, id) && !strcmp(rest, "/cancel"))
+    if (find(s, c->key->name, id) && !strcmp(rest, "/cancel"))
         (void)rvi_problem_set(&p, 400, "not_cancellable", "response_id",
                               "only a response made with background can be cancelled");
     else
@@ -199,16 +200,16 @@ void rvi_openai_response_cancel(rvi_serving *s, rvi_conn *c)
 
 /* ---- counting ---- */
 
-static bool count(const rvi_serving *s, const rvi_json *body, rvi_arena *arena, rvi_buf *out,
-                  rvi_problem *p)
+static bool count(const rvi_quick *q, rvi_buf *out, rvi_problem *p)
 {
     rvi_buf chat = {0}, question = {0}, ignored = {0};
     bool instructed;
     rvi_wish wish;
     size_t n = 0;
-    bool ok = rvi_wish_read(&wish, RVI_FOR_RESPONSE, body, arena, &ignored, p) &&
-              rvi_openai_input(s, body, arena, &chat, &question, &instructed, p) &&
-              rvi_quick_count(s, &chat, &n, p);
+    bool ok =
+        rvi_wish_read(&wish, RVI_FOR_RESPONSE, q->body, q->arena, &ignored, p) &&
+        rvi_openai_input(q->s, q->tenant, q->body, q->arena, &chat, &question, &instructed, p) &&
+        rvi_quick_count(q->s, &chat, &n, p);
     rvi_buf_printf(out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", n);
     rvi_buf_deinit(&chat);
     rvi_buf_deinit(&question);

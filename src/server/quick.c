@@ -1,5 +1,6 @@
 #include "server/quick.h"
 
+#include "server/keys.h"
 #include "server/reply.h"
 #include "server/wish.h"
 
@@ -9,8 +10,8 @@ void rvi_quick_answer(const rvi_serving *s, rvi_conn *c, const rvi_dialect *d, r
     rvi_arena arena = {.max = MOST_ARENA};
     rvi_buf out = {0};
     rvi_problem p = {0};
-    const rvi_json *body;
-    bool ok = rvi_wish_body(&body, &c->in.body, &arena, &p) && fn(s, body, &arena, &out, &p);
+    rvi_quick q = {.s = s, .tenant = c->key->name, .arena = &arena};
+    bool ok = rvi_wish_body(&q.body, &c->in.body, &arena, &p) && fn(&q, &out, &p);
     if (ok)
         rvi_reply_json(d, c, &out);
     else

@@ -6,9 +6,15 @@
 #include "server/dialect.h"
 #include "server/serving.h"
 
-/* Writes the answer, a JSON value; false: p says why not. What it needs may be in the arena. */
-typedef bool rvi_quick_fn(const rvi_serving *s, const rvi_json *body, rvi_arena *arena,
-                          rvi_buf *out, rvi_problem *p);
+typedef struct rvi_quick {
+    const rvi_serving *s;
+    const char *tenant;
+    const rvi_json *body; /* an object */
+    rvi_arena *arena;     /* for what is needed until the answer is out */
+} rvi_quick;
+
+/* Writes the answer, a JSON value; false: p says why not. */
+typedef bool rvi_quick_fn(const rvi_quick *q, rvi_buf *out, rvi_problem *p);
 void rvi_quick_answer(const rvi_serving *s, rvi_conn *c, const rvi_dialect *d, rvi_quick_fn *fn);
 
 /* Tokens of a chat, {"messages":[...]}. */
