@@ -547,6 +547,7 @@ typedef struct rv_answer {
     double prompt_seconds, seconds; /* reading the prompt; generating, after it */
     uint32_t grammar_state; /* behind the last id, to go on from; 0: no grammar, or an end token */
     int n_guessed, n_right; /* tokens that were tried as guesses, and those that came true */
+    size_t stop;            /* RV_FINISH_STOP: the index of the stop string that ended it */
 } rv_answer;
 
 /* The model's reply to a chat. Pass the whole conversation each time: what agrees with the

@@ -150,6 +150,7 @@ typedef struct rv_service_event {
     int saved;                /* RV_SERVICE_DONE: its session is on disk */
     rv_status session_status; /* why not: the answer is whole, the session is as it was before */
     int n_guessed, n_right;   /* RV_SERVICE_DONE: as in rv_answer */
+    size_t stop;              /* RV_FINISH_STOP: as in rv_answer */
 } rv_service_event;
 
 /* What one step brought, in order; a request's events never overtake each other. One block. */

@@ -150,7 +150,8 @@ static rv_answer *pack(const rvi_generated *g)
                      .seconds = g->seconds,
                      .grammar_state = g->state,
                      .n_guessed = g->n_guessed,
-                     .n_right = g->n_right};
+                     .n_right = g->n_right,
+                     .stop = g->stop};
     a->ids = place(&at, g->ids.data, ids);
     if (g->chosen) a->chosen = place(&at, g->chosen, chosen);
     if (g->top) a->top = place(&at, g->top, top);

@@ -106,6 +106,15 @@ uint64_t rvi_os_random(void)
     return v;
 }
 
+long rvi_os_process(void)
+{
+#ifdef __wasi__
+    return 0;
+#else
+    return (long)getpid();
+#endif
+}
+
 size_t rvi_os_peak_rss(void)
 {
 #ifdef __wasi__

@@ -14,6 +14,7 @@ double rvi_os_thread_seconds(
     void);                  /* of CPU time of this thread; monotonic where there is no such clock */
 int rvi_os_cpu_count(void); /* CPUs this process may use, at least 1 */
 uint64_t rvi_os_random(void); /* a seed nobody can guess */
+long rvi_os_process(void);    /* the id of this process */
 size_t rvi_os_peak_rss(void); /* bytes, 0 if unknown */
 double rvi_os_load(void);     /* the system's average of the last minute; -1: unknown */
 bool rvi_os_is_terminal(FILE *f);

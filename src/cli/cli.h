@@ -167,5 +167,6 @@ int cli_teach(cli *c, int argc, char **argv);
 int cli_learn(cli *c, int argc, char **argv);
 int cli_doctor(cli *c, int argc, char **argv);
 int cli_serve(cli *c, int argc, char **argv);
+int cli_key(cli *c, int argc, char **argv);
 
 #endif

@@ -1,7 +1,10 @@
 /* serve: a model behind HTTP */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/os.h"
 #include "cli/generation.h"
 #include "cli/learning.h"
 #include "server/server.h"
@@ -10,7 +13,7 @@ typedef struct serve {
     cli *c;
     const char *model_name, *adapter;
     rvi_server_options o;
-    int parallel;
+    int parallel, max_waiting, max_tenant;
     bool no_learning;
     cli_model model;
     cli_learning learning;
@@ -51,6 +54,8 @@ static rv_status open_all(void *ctx, rvi_served *out, rv_error *err)
     o->n_context = s->c->context ? s->c->context : info->n_context;
     o->n_tokens = room_for(o->n_context);
     o->max_running = s->parallel;
+    o->max_waiting = s->max_waiting;
+    o->max_tenant = s->max_tenant;
     return RV_OK;
 }
 
@@ -63,15 +68,38 @@ static int run(serve *s)
     return st ? cli_fail(&err) : CLI_OK;
 }
 
+/* A service manager that listens itself passes the socket as descriptor 3. */
+static int inherited(void)
+{
+    enum { FIRST = 3 };
+    const char *pid = getenv("LISTEN_PID"), *n = getenv("LISTEN_FDS");
+    char own[24];
+    snprintf(own, sizeof own, "%ld", rvi_os_process());
+    return pid && n && !strcmp(pid, own) && !strcmp(n, "1") ? FIRST : -1;
+}
+
 int cli_serve(cli *c, int argc, char **argv)
 {
     serve s = {.c = c, .o = {.host = "127.0.0.1", .port = 8080, .drain_seconds = 30}};
+    int drain = 30;
+    s.o.max_body = 32;
+    s.o.inherited = inherited();
+    s.o.notify = getenv("NOTIFY_SOCKET");
     s.o.open = open_all;
     s.o.ctx = &s;
     const cli_option table[] = {{"host", 0, CLI_TEXT, &s.o.host, NULL},
                                 {"port", 0, CLI_INT, &s.o.port, NULL},
                                 {"unix", 0, CLI_TEXT, &s.o.unix_path, NULL},
                                 {"api-key", 0, CLI_TEXT, &s.o.key, NULL},
+                                {"keys", 0, CLI_TEXT, &s.o.keys, NULL},
+                                {"cors-origin", 0, CLI_TEXT, &s.o.origins, NULL},
+                                {"tls-cert", 0, CLI_TEXT, &s.o.tls_cert, NULL},
+                                {"tls-key", 0, CLI_TEXT, &s.o.tls_key, NULL},
+                                {"max-body", 0, CLI_INT, &s.o.max_body, NULL},
+                                {"max-waiting", 0, CLI_INT, &s.max_waiting, NULL},
+                                {"max-per-key", 0, CLI_INT, &s.max_tenant, NULL},
+                                {"drain", 0, CLI_INT, &drain, NULL},
+                                {"any-model", 0, CLI_FLAG, &s.o.any_model, NULL},
                                 {"parallel", 0, CLI_INT, &s.parallel, NULL},
                                 {"adapter", 0, CLI_TEXT, &s.adapter, NULL},
                                 {"no-learning", 0, CLI_FLAG, &s.no_learning, NULL}};
@@ -82,6 +110,8 @@ int cli_serve(cli *c, int argc, char **argv)
     if (!n_args) return cli_usage(c, CLI_MODEL_NEEDED);
     if (s.adapter && (code = cli_check_name(c, s.adapter))) return code;
     if (s.o.key && !*s.o.key) return cli_usage(c, "--api-key must not be empty");
+    if (!s.o.tls_cert != !s.o.tls_key) return cli_usage(c, "--tls-cert and --tls-key go together");
+    s.o.drain_seconds = drain;
     s.o.name = s.model_name;
     return run(&s);
 }

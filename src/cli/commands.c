@@ -31,18 +31,34 @@ const cli_command cli_commands[] = {
      "  A line is a message, or a command such as /help or /quit, also where standard input is not "
      "a terminal; messages are answered greedily there unless options say otherwise.\n",
      cli_chat, cli_generation_help},
-    {"serve", "MODEL", "answer HTTP requests, in OpenAI's dialect, and learn from feedback",
-     "  --host ADDRESS       where to listen (127.0.0.1); other machines need --api-key\n"
+    {"serve", "MODEL", "answer HTTP requests (OpenAI, Anthropic, Ollama), learn from feedback",
+     "  --host ADDRESS       where to listen (127.0.0.1); other machines need --api-key or --keys\n"
      "  --port N             (8080); 0 takes one that is free\n"
      "  --unix PATH          listen on a unix socket instead\n"
-     "  --api-key KEY        answer only requests that carry it\n"
+     "  --api-key KEY        answer only requests that carry it; it may do everything\n"
+     "  --keys FILE          keys with scopes, rates and learned state of their own ('ruvllm key' "
+     "makes them); read again at SIGHUP\n"
+     "  --tls-cert FILE, --tls-key FILE\n"
+     "                       encrypt connections; PEM, read again at SIGHUP\n"
+     "  --cors-origin URL    pages that may ask, with commas between them, or *; otherwise only "
+     "the server's own\n"
+     "  --max-body N         MiB of a request (32)\n"
+     "  --max-waiting N      requests that wait (4096); one more is 429\n"
+     "  --max-per-key N      the same for the keys of one name; no limit without it\n"
+     "  --drain N            seconds for what is under way when SIGTERM comes (30)\n"
+     "  --any-model          whatever a request calls the model, it means this one\n"
      "  --parallel N         answers that are computed at the same time (32)\n"
      "  --adapter NAME       use and store what is taught under this name (default)\n"
      "  --no-learning        do not learn, and do not use what was learned\n"
-     "  GET  /health /metrics /v1/models /v1/learning\n"
-     "  POST /v1/chat/completions /v1/completions /v1/embeddings /v1/feedback /tokenize "
-     "/detokenize /apply-template\n",
+     "  docs/SERVER.md lists the paths.\n",
      cli_serve, NULL},
+    {"key", "FILE NAME", "make a key for serve --keys, which keeps its hash alone; prints it once",
+     "  --scopes LIST        of infer, teach and admin (infer,teach)\n"
+     "  --per-minute N       requests a minute; no limit without it\n"
+     "  --learning shared|tenant|off\n"
+     "                       what its users teach is for all, for the keys of this name, or "
+     "nothing is taught and used (shared)\n",
+     cli_key, NULL},
     {"teach", "MODEL [-q QUESTION -a ANSWER | FILE.jsonl]", "teach the right answers to questions",
      "  -q TEXT, -a TEXT     a question and its right answer\n"
      "  --scope topic|exact|always\n"

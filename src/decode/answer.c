@@ -409,6 +409,7 @@ static void end_answer(rvi_answer *a, rv_finish finish, rv_status st)
         st = emit(a, -1, NULL);
     if (a->stops.hit) finish = RV_FINISH_STOP;
     out->finish = st ? RV_FINISH_ERROR : finish;
+    out->stop = a->stops.which;
     out->state = a->bound ? a->bound->state : 0;
     a->status = st;
     if (s->past.len > (size_t)s->seq.len)

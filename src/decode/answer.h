@@ -23,6 +23,7 @@ typedef struct rvi_generated {
     rv_token_prob *chosen, *top; /* one, and n_top, for each id; NULL: not asked for */
     size_t n_top;
     rv_finish finish;
+    size_t stop;                    /* RV_FINISH_STOP: the index of the stop string */
     int n_prompt, n_reused;         /* prompt tokens, and how many of them were in the cache */
     int n_guessed, n_right;         /* guesses that were tried, and those that came true */
     double prompt_seconds, seconds; /* prefill; the token loop after it */

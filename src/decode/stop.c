@@ -31,10 +31,12 @@ static bool scan(rvi_stop *s, bool end, rvi_buf *out)
         for (size_t i = 0; i < s->n_strings && !s->hit; i++) {
             bool whole;
             if (!agree(&s->held, sure, s->strings[i], &whole)) continue;
-            if (whole)
+            if (whole) {
                 s->hit = true;
-            else if (!end)
+                s->which = i;
+            } else if (!end) {
                 waiting = true;
+            }
         }
         if (!s->hit && !waiting) sure++;
     }

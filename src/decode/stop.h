@@ -13,6 +13,7 @@ typedef struct rvi_stop {
     size_t n_strings;
     rvi_buf held;
     bool hit;
+    size_t which; /* of strings was hit */
 } rvi_stop;
 
 void rvi_stop_init(rvi_stop *s, const char *const *strings, size_t n_strings);

@@ -235,6 +235,7 @@ static void take_answer(rvi_job *j, rv_service_event *ev, rv_error *why)
     ev->n_right = g.n_right;
     if (by_itself) {
         ev->finish = g.finish;
+        ev->stop = g.stop;
         ev->status = st;
     }
     rvi_generated_deinit(&g);

@@ -18,6 +18,7 @@ rvi_said *rvi_said_copy(const rvi_said *from)
     s->chat = copy_text(from->chat);
     s->question = copy_text(from->question);
     s->text = copy_text(from->text);
+    s->response = from->response ? copy_text(from->response) : NULL;
     s->ids = from->n_ids ? rvi_alloc_array(from->n_ids, sizeof *s->ids) : NULL;
     if (!s->chat || !s->question || !s->text || (from->n_ids && !s->ids)) {
         rvi_said_free(s);
@@ -35,6 +36,7 @@ void rvi_said_free(rvi_said *s)
     rvi_free(s->chat);
     rvi_free(s->question);
     rvi_free(s->text);
+    rvi_free(s->response);
     rvi_free(s->ids);
     rvi_free(s);
 }
@@ -66,11 +68,44 @@ void rvi_answers_keep(rvi_answers *a, const rvi_said *said)
     a->bytes += s->bytes;
 }
 
-const rvi_said *rvi_answers_find(const rvi_answers *a, const char *id, int choice)
+static rvi_said *find(const rvi_answers *a, const char *id, int choice)
 {
     for (size_t i = a->n; i-- > 0;) {
-        const rvi_said *s = a->ring[(a->first + i) % RVI_ANSWERS_MOST];
+        rvi_said *s = a->ring[(a->first + i) % RVI_ANSWERS_MOST];
         if (s->choice == choice && !strcmp(s->id, id)) return s;
     }
     return NULL;
+}
+
+const rvi_said *rvi_answers_find(const rvi_answers *a, const char *tenant, const char *id,
+                                 int choice)
+{
+    const rvi_said *s = find(a, id, choice);
+    return s && !strcmp(s->tenant, tenant) ? s : NULL;
+}
+
+void rvi_answers_set_response(rvi_answers *a, const char *id, const rvi_buf *json)
+{
+    rvi_said *s = find(a, id, 0);
+    if (!s || s->response || json->failed) return;
+    s->response = copy_text(json->data);
+    if (!s->response) return;
+    s->bytes += json->len;
+    a->bytes += json->len;
+}
+
+/* Its place in the ring stays, without a name and without texts. */
+bool rvi_answers_forget(rvi_answers *a, const char *id)
+{
+    rvi_said *s = find(a, id, 0);
+    if (!s) return false;
+    a->bytes -= s->bytes;
+    rvi_free(s->chat);
+    rvi_free(s->question);
+    rvi_free(s->text);
+    rvi_free(s->response);
+    rvi_free(s->ids);
+    *s = (rvi_said){.bytes = sizeof *s};
+    a->bytes += s->bytes;
+    return true;
 }

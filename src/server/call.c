@@ -9,7 +9,7 @@
 
 enum { MOST_ARENA = 256 << 20 };
 
-static void free_call(rvi_call *k)
+void rvi_call_drop(rvi_call *k)
 {
     if (k->writer->drop) k->writer->drop(k);
     for (int i = 0; i < k->n_choices; i++) {
@@ -32,7 +32,7 @@ static void free_call(rvi_call *k)
 
 void rvi_calls_free(rvi_serving *s)
 {
-    while (s->calls) free_call(s->calls);
+    while (s->calls) rvi_call_drop(s->calls);
 }
 
 static void cancel_parts(rvi_call *k)
@@ -61,9 +61,9 @@ static void refuse(rvi_call *k)
         return;
     }
     rvi_buf line = {0};
-    rvi_buf_puts(&line, "data: ");
+    rvi_buf_puts(&line, k->writer->dialect->before);
     k->writer->dialect->write_problem(&k->problem, &line);
-    rvi_buf_puts(&line, "\n\n");
+    rvi_buf_puts(&line, k->writer->dialect->after);
     if (!line.failed) rvi_conn_send(c, line.data, line.len);
     rvi_buf_deinit(&line);
     c->in.keep_alive = false;
@@ -72,13 +72,20 @@ static void refuse(rvi_call *k)
 
 /* ---- making ---- */
 
+bool rvi_call_names(const rvi_serving *s, const char *name)
+{
+    size_t n = strlen(s->name);
+    return s->any_model ||
+           (!strncmp(name, s->name, n) && (!name[n] || !strcmp(name + n, ":latest")));
+}
+
 static bool check_model(const rvi_call *k, rvi_problem *p)
 {
     const rvi_json *model = rvi_json_get(k->body, "model");
     if (!model || rvi_json_is(model, RVI_JSON_NULL)) return true;
     if (!rvi_json_is(model, RVI_JSON_STRING))
         return rvi_problem_set(p, 400, "invalid_type", "model", "model must be a string");
-    if (rvi_json_is_string(model, k->s->name)) return true;
+    if (rvi_call_names(k->s, rvi_json_string(model, ""))) return true;
     return rvi_problem_set(p, 404, "model_not_found", "model",
                            "The model '%.200s' does not exist; this server has '%s'",
                            rvi_json_string(model, ""), k->s->name);
@@ -97,7 +104,10 @@ rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigne
     }
     *k = (rvi_call){.s = s, .conn = c, .writer = w, .arena = {.max = MOST_ARENA}};
     k->created = (long)time(NULL);
+    k->since = rvi_os_seconds();
     k->learned = s->learned;
+    snprintf(k->tenant, sizeof k->tenant, "%s", c->key->name);
+    k->learner = c->key->learned == RVI_LEARNED_OFF ? NULL : s->learner;
     k->next = s->calls;
     if (k->next) k->next->prev = k;
     s->calls = k;
@@ -153,6 +163,7 @@ bool rvi_call_submit(rvi_call *k, int i, rv_request *r)
     rvi_part *part = &k->parts[i];
     r->size = sizeof *r;
     r->user = part;
+    r->tenant = k->tenant;
     rv_generate_options go = k->wish.generate;
     go.sampling = &k->wish.sampling;
     go.grammar = k->grammar;
@@ -168,12 +179,38 @@ bool rvi_call_submit(rvi_call *k, int i, rv_request *r)
     return true;
 }
 
+/* The ids of the chat up to the reply, and of what the reply begins with. */
+static bool submit_begun(rvi_call *k, const rv_chat *chat, const rvi_buf *begun)
+{
+    rv_error err = {0};
+    int32_t *ids = NULL, *more = NULL, *all = NULL;
+    size_t n = 0, n_more = 0;
+    rv_status st = rv_chat_tokenize(k->s->model, chat, &ids, &n, &err);
+    if (!st) st = rv_tokenize(k->s->model, begun->data, begun->len, 0, &more, &n_more, &err);
+    if (!st && !(all = rvi_arena_alloc(&k->arena, n + n_more, sizeof *all)))
+        st = rvi_nomem(&err, "prompt");
+    if (!st && n) memcpy(all, ids, n * sizeof *ids);
+    if (!st && n_more) memcpy(all + n, more, n_more * sizeof *more);
+    rv_free(ids);
+    rv_free(more);
+    rv_request r = {.kind = RV_REQUEST_ANSWER, .ids = all, .n_ids = n + n_more};
+    return st ? rvi_problem_from(&k->problem, st, &err) : rvi_call_submit(k, 0, &r);
+}
+
+bool rvi_call_submit_chat(rvi_call *k, const rvi_buf *begun)
+{
+    rv_chat chat = {.size = sizeof chat, .variables = k->chat.data};
+    rv_request r = {.kind = RV_REQUEST_ANSWER, .chat = &chat, .learner = k->learner};
+    if (!rvi_call_parts(k, 1, 1)) return false;
+    return begun && begun->len ? submit_begun(k, &chat, begun) : rvi_call_submit(k, 0, &r);
+}
+
 void rvi_call_start(rvi_call *k)
 {
     if (k->problem.status) {
         refuse(k);
         cancel_parts(k);
-        if (!k->n_open) free_call(k);
+        if (!k->n_open) rvi_call_drop(k);
         return;
     }
     k->conn->gone = on_gone;
@@ -227,15 +264,15 @@ static void remember(const rvi_call *k, int choice)
                      .text = c->text.len ? c->text.data : "",
                      .ids = c->ids,
                      .n_ids = c->n_ids,
+                     .instructed = k->instructed,
                      .temperature = k->wish.sampling.greedy ? 0 : k->wish.sampling.temperature};
     snprintf(said.id, sizeof said.id, "%s", k->id);
+    snprintf(said.tenant, sizeof said.tenant, "%s", k->tenant);
     rvi_answers_keep(&k->s->answers, &said);
 }
 
 static void on_done(rvi_call *k, rvi_part *p, int choice, const rv_service_event *e)
 {
-    p->n_prompt = e->n_prompt;
-    p->n_reused = e->n_reused;
     keep_values(p, e);
     if (e->finish == RV_FINISH_ERROR) {
         rv_error err = {.code = e->status};
@@ -247,7 +284,11 @@ static void on_done(rvi_call *k, rvi_part *p, int choice, const rv_service_event
     } else if (p->kind == RV_REQUEST_ANSWER) {
         rvi_choice *c = &k->choices[choice];
         c->finish = e->finish;
+        c->stop = e->stop;
         c->n_generated = e->n_generated;
+        c->queue_seconds = e->queue_seconds;
+        c->prompt_seconds = e->prompt_seconds;
+        c->seconds = e->seconds;
         remember(k, choice);
         if (k->conn && k->writer->done) k->writer->done(k, choice);
     }
@@ -258,6 +299,10 @@ void rvi_call_event(const rv_service_event *e)
     rvi_part *p = e->user;
     rvi_call *k = p->call;
     int choice = p->index * k->wish.n + e->choice;
+    if (e->kind != RV_SERVICE_END) {
+        p->n_prompt = e->n_prompt;
+        p->n_reused = e->n_reused;
+    }
     if (e->kind == RV_SERVICE_TOKEN && k->conn) on_token(k, choice, e);
     if (e->kind == RV_SERVICE_DONE) on_done(k, p, choice, e);
     if (e->kind != RV_SERVICE_END || --k->n_open) return;
@@ -267,7 +312,7 @@ void rvi_call_event(const rv_service_event *e)
         k->conn->gone = NULL;
         k->writer->end(k);
     }
-    free_call(k);
+    rvi_call_drop(k);
 }
 
 /* ---- figures ---- */

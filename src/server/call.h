@@ -7,6 +7,7 @@
 #define RVI_SERVER_CALL_H
 
 #include "server/dialect.h"
+#include "server/keys.h"
 #include "server/serving.h"
 #include "server/wish.h"
 
@@ -19,7 +20,10 @@ typedef struct rvi_choice {
     int32_t *ids;
     size_t n_ids, cap_ids;
     rv_finish finish;
+    size_t stop; /* RV_FINISH_STOP: the index of the stop string */
     int n_generated;
+    bool begun; /* the writer has sent the beginning of its stream */
+    double queue_seconds, prompt_seconds, seconds;
 } rvi_choice;
 
 typedef struct rvi_part {
@@ -29,7 +33,7 @@ typedef struct rvi_part {
     rv_request_kind kind;
     float *values; /* a vector, or scores */
     size_t n_values;
-    int n_prompt, n_reused;
+    int n_prompt, n_reused; /* known from the first token on */
 } rvi_part;
 
 typedef struct rvi_writer {
@@ -48,7 +52,10 @@ struct rvi_call {
     rvi_conn *conn; /* NULL: the client has left, or has its answer */
     const rvi_writer *writer;
     char id[40];
+    char tenant[RVI_KEY_NAME + 1];
+    rv_learner *learner; /* what takes part in a chat; NULL: nothing */
     long created;
+    double since; /* when it came; monotonic */
     uint64_t learned;
     rvi_arena arena;
     const rvi_json *body;
@@ -60,6 +67,7 @@ struct rvi_call {
     int n_choices;
     rvi_problem problem;
     rvi_buf chat, question; /* of a chat */
+    bool instructed;        /* its first message is not part of the conversation */
     void *own;              /* the writer's, in the arena */
 };
 
@@ -67,12 +75,19 @@ struct rvi_call {
  * answered. prefix: of its id. */
 rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigned what,
                        const char *prefix);
+/* Is it the model that is served? Ollama's clients may say NAME:latest. */
+bool rvi_call_names(const rvi_serving *s, const char *name);
 /* Room for parts, of which the first n_generating make wish.n choices each. */
 bool rvi_call_parts(rvi_call *k, int n_parts, int n_generating);
 /* Hands a part to the service; false: k->problem is set. */
 bool rvi_call_submit(rvi_call *k, int part, rv_request *r);
+/* The one part of a chat, k->chat. begun: with what the answer begins, which is not computed and not
+ * said again; then nothing that was taught takes part. */
+bool rvi_call_submit_chat(rvi_call *k, const rvi_buf *begun);
 /* After the last part was submitted, or something was wrong: k->problem. */
 void rvi_call_start(rvi_call *k);
+/* Instead of starting it: nothing was submitted, and the client has its answer. */
+void rvi_call_drop(rvi_call *k);
 /* One event of the service. */
 void rvi_call_event(const rv_service_event *e);
 /* At the end, when the service is gone and sends no more events. */

@@ -71,7 +71,7 @@ static void handle(rvi_conn *c)
 {
     new_id(c);
     set_phase(c, RVI_CONN_ANSWERING);
-    c->route = NULL;
+    c->key = NULL;
     c->all->n_requests++;
     c->all->handle(c->all->ctx, c);
 }
@@ -214,6 +214,7 @@ static void on_event(struct bufferevent *bev, short what, void *ctx)
 {
     rvi_conn *c = ctx;
     (void)bev;
+    if (what & BEV_EVENT_CONNECTED) return; /* TLS has been agreed on */
     bool over = what & (BEV_EVENT_ERROR | BEV_EVENT_TIMEOUT);
     bool idle = c->phase == RVI_CONN_READING || c->phase == RVI_CONN_CLOSING;
     if (!over && idle && unsent(c))
@@ -226,8 +227,11 @@ void rvi_conn_accept(rvi_conns *all, evutil_socket_t fd)
 {
     const struct timeval send_time = {.tv_sec = SEND_TIME};
     rvi_conn *c = all->n < all->most && !all->draining ? rvi_zalloc(sizeof *c) : NULL;
-    struct bufferevent *bev =
-        c ? bufferevent_socket_new(all->base, fd, BEV_OPT_CLOSE_ON_FREE) : NULL;
+    struct bufferevent *bev = NULL;
+    if (c && all->tls)
+        bev = rvi_tls_accept(all->tls, all->base, fd);
+    else if (c)
+        bev = bufferevent_socket_new(all->base, fd, BEV_OPT_CLOSE_ON_FREE);
     if (!bev) {
         rvi_free(c);
         (void)evutil_closesocket(fd);

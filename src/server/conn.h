@@ -11,6 +11,7 @@
 #include <event2/event.h>
 
 #include "server/http.h"
+#include "server/tls.h"
 
 typedef struct rvi_conn rvi_conn;
 
@@ -18,6 +19,7 @@ typedef struct rvi_conn rvi_conn;
 typedef struct rvi_conns {
     struct event_base *base;
     rvi_http_limits limits;
+    rvi_tls *tls;                           /* NULL: connections are plain */
     int most;                               /* connections; one more is turned away */
     void (*handle)(void *ctx, rvi_conn *c); /* a whole request, or a bad one: c->in.state */
     void *ctx;
@@ -42,10 +44,11 @@ struct rvi_conn {
     rvi_http in;
     rvi_conn_phase phase;
     bool in_advance, told_to_continue, is_events, lingers;
-    double since;      /* when the phase or the request began, or something was last sent */
-    char id[33];       /* of the request; x-request-id */
-    const void *route; /* the handler's */
-    rvi_buf headers;   /* of the response, beside the usual ones: "name: value\r\n"... */
+    double since; /* when the phase or the request began, or something was last sent */
+    char id[33];  /* of the request; x-request-id */
+    /* Whose request it is; valid until the handler returns. */
+    const struct rvi_key *key;
+    rvi_buf headers; /* of the response, beside the usual ones: "name: value\r\n"... */
     /* Called once when the client leaves before the response has ended. */
     void (*gone)(void *ctx);
     void *gone_ctx;

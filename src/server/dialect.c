@@ -52,7 +52,8 @@ void rvi_dialect_refuse(const rvi_dialect *d, rvi_conn *c, const rvi_problem *p)
 {
     rvi_buf body = {0};
     d->write_problem(p, &body);
-    if (p->status == 429 || p->status == 503) rvi_buf_puts(&c->headers, "retry-after: 1\r\n");
+    if (p->status == 429 || p->status == 503)
+        rvi_buf_printf(&c->headers, "retry-after: %d\r\n", p->retry_after ? p->retry_after : 1);
     if (p->status == 401) rvi_buf_puts(&c->headers, "www-authenticate: Bearer\r\n");
     rvi_conn_reply(c, p->status, "application/json", body.failed ? "" : body.data,
                    body.failed ? 0 : body.len);

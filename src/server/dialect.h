@@ -10,11 +10,14 @@ typedef struct rvi_problem {
     const char *type, *code; /* code NULL: none */
     char param[96];          /* the field at fault; "": none */
     char message[640];
+    int retry_after;          /* seconds; 0: what is usual */
     long n_prompt, n_context; /* of a prompt that is too long; 0: not known */
 } rvi_problem;
 
 typedef struct rvi_dialect {
     void (*write_problem)(const rvi_problem *p, rvi_buf *out); /* the JSON object of an error */
+    const char *before, *after;                                /* it, where it ends a stream */
+    const char *id_name; /* of a second header with the request's id; NULL: none */
 } rvi_dialect;
 
 /* Fills p, with the usual type of the status, and returns false. param and code may be NULL. */

@@ -154,32 +154,20 @@ static void run(rvi_work *w)
 
 /* ---- the answer ---- */
 
-static void put_text(rvi_buf *out, const char *name, const char *text)
-{
-    rvi_buf_printf(out, ",\"%s\":", name);
-    rvi_json_write_string(out, text, strlen(text));
-}
-
-static void put_number(rvi_buf *out, const char *name, double v)
-{
-    rvi_buf_printf(out, ",\"%s\":", name);
-    rvi_json_write_number(out, v);
-}
-
 static void put_adaptation(const job *j, rvi_buf *out)
 {
     static const char *const loops[] = {"instant", "background", "deep"};
     const rv_adaptation *a = j->adaptation;
     rvi_buf_puts(out, "{\"object\":\"feedback\"");
-    put_text(out, "response_id", j->said->id);
+    rvi_put_member(out, "response_id", j->said->id);
     rvi_buf_printf(out, ",\"choice_index\":%d,\"applied\":%s", j->said->choice,
                    a->applied ? "true" : "false");
-    put_text(out, "loop", loops[a->loop]);
-    put_text(out, "notes", a->notes);
-    put_number(out, "latency_us", a->latency_us);
-    put_number(out, "forward_us", a->forward_us);
-    put_number(out, "seconds", j->seconds);
-    put_number(out, "quality_delta", a->quality_delta);
+    rvi_put_member(out, "loop", loops[a->loop]);
+    rvi_put_member(out, "notes", a->notes);
+    rvi_put_number(out, "latency_us", a->latency_us);
+    rvi_put_number(out, "forward_us", a->forward_us);
+    rvi_put_number(out, "seconds", j->seconds);
+    rvi_put_number(out, "quality_delta", a->quality_delta);
     rvi_buf_printf(out, ",\"generation\":%d,\"event\":%llu,\"learned_version\":%llu}",
                    a->generation, (unsigned long long)a->event, (unsigned long long)j->s->learned);
 }
@@ -202,7 +190,7 @@ static void done(rvi_work *w)
                            (unsigned long long)j->s->learned, j->json + 1);
         else
             put_adaptation(j, &out);
-        rvi_openai_reply(j->conn, &out);
+        rvi_reply_json(&rvi_openai, j->conn, &out);
     }
     free_job(j);
 }
@@ -289,9 +277,10 @@ static bool find_answer(job *j, const rvi_json *body, rvi_problem *p)
         return rvi_problem_set(p, 400, "invalid_type", "choice_index",
                                "choice_index must be a whole number");
     int64_t n = rvi_json_int(choice, 0);
-    const rvi_said *said = n >= 0 && n < RVI_WISH_CHOICES
-                               ? rvi_answers_find(&j->s->answers, rvi_json_string(id, ""), (int)n)
-                               : NULL;
+    const rvi_said *said =
+        n >= 0 && n < RVI_WISH_CHOICES
+            ? rvi_answers_find(&j->s->answers, j->conn->key->name, rvi_json_string(id, ""), (int)n)
+            : NULL;
     if (!said)
         return rvi_problem_set(p, 404, "response_not_found", "response_id",
                                "there is no such answer, or it was too long ago");

@@ -18,21 +18,27 @@ static bool read_schema(rvi_form *f, const char *field, const char *place, const
                                            "%s must be a JSON schema, an object", place);
 }
 
-/* OpenAI's; "strict" may be false, and the schema holds all the same. llama-server takes a schema
- * beside json_object too. */
-static bool read_response_format(rvi_form *f, const char *field, const rvi_json *v, rvi_problem *p)
+/* "strict" may be false, and the schema holds all the same. */
+static bool check_strict(const char *place, const rvi_json *strict, rvi_problem *p)
+{
+    return !strict || rvi_json_is(strict, RVI_JSON_BOOL) || rvi_json_is(strict, RVI_JSON_NULL) ||
+           rvi_problem_set(p, 400, "invalid_type", place, "%s.strict must be true or false", place);
+}
+
+/* {"type": "text" | "json_object" | "json_schema"}; of the last the schema lies in `holder`, or
+ * beside the type where that is NULL. llama-server takes a schema beside json_object too. */
+static bool read_typed(rvi_form *f, const char *field, const char *holder, const rvi_json *v,
+                       rvi_problem *p)
 {
     const rvi_json *type = rvi_json_get(v, "type"), *schema = rvi_json_get(v, "schema");
-    const rvi_json *named = rvi_json_get(v, "json_schema"), *strict = rvi_json_get(named, "strict");
     *f = (rvi_form){0};
     if (!rvi_json_is(v, RVI_JSON_OBJECT))
         return rvi_problem_set(p, 400, "invalid_type", field, "%s must be an object", field);
     if (rvi_json_is_string(type, "text")) return true;
     if (rvi_json_is_string(type, "json_schema")) {
-        if (strict && !rvi_json_is(strict, RVI_JSON_BOOL) && !rvi_json_is(strict, RVI_JSON_NULL))
-            return rvi_problem_set(p, 400, "invalid_type", field,
-                                   "%s.json_schema.strict must be true or false", field);
-        return read_schema(f, field, "response_format.json_schema.schema",
+        const rvi_json *named = holder ? rvi_json_get(v, holder) : v;
+        return check_strict(field, rvi_json_get(named, "strict"), p) &&
+               read_schema(f, field, holder ? "response_format.json_schema.schema" : "schema",
                            rvi_json_get(named, "schema"), p);
     }
     if (!rvi_json_is_string(type, "json_object"))
@@ -40,6 +46,33 @@ static bool read_response_format(rvi_form *f, const char *field, const rvi_json 
                                "%s.type must be text, json_object or json_schema", field);
     if (schema && !rvi_json_is(schema, RVI_JSON_NULL))
         return read_schema(f, field, "response_format.schema", schema, p);
+    *f = (rvi_form){field, RV_GRAMMAR_JSON, NULL};
+    return true;
+}
+
+/* An object of settings with the form in its member "format": OpenAI's text, Anthropic's
+ * output_config. Others in it must ask for nothing: `other`, but for the word `usual`. */
+static bool read_settings(rvi_form *f, const char *field, const char *other, const char *usual,
+                          const rvi_json *v, rvi_problem *p)
+{
+    const rvi_json *format = rvi_json_get(v, "format"), *more = rvi_json_get(v, other);
+    *f = (rvi_form){0};
+    if (!rvi_json_is(v, RVI_JSON_OBJECT))
+        return rvi_problem_set(p, 400, "invalid_type", field, "%s must be an object", field);
+    if (more && !rvi_json_is(more, RVI_JSON_NULL) && !rvi_json_is_string(more, usual))
+        return rvi_problem_set(p, 400, "unsupported_parameter", field,
+                               "%s.%s is not supported by this server", field, other);
+    if (!format || rvi_json_is(format, RVI_JSON_NULL)) return true;
+    return read_typed(f, field, NULL, format, p);
+}
+
+/* Ollama's: "json", a schema, or an empty text. */
+static bool read_ollama(rvi_form *f, const char *field, const rvi_json *v, rvi_problem *p)
+{
+    *f = (rvi_form){0};
+    if (rvi_json_is_string(v, "")) return true;
+    if (!rvi_json_is_string(v, "json"))
+        return read_schema(f, field, "format, where it is not \"json\",", v, p);
     *f = (rvi_form){field, RV_GRAMMAR_JSON, NULL};
     return true;
 }
@@ -64,7 +97,11 @@ static bool read_choices(rvi_form *f, const char *field, const rvi_json *v, rvi_
 
 static bool read_one(rvi_form *f, const char *field, const rvi_json *v, rvi_problem *p)
 {
-    if (!strcmp(field, "response_format")) return read_response_format(f, field, v, p);
+    if (!strcmp(field, "response_format")) return read_typed(f, field, "json_schema", v, p);
+    if (!strcmp(field, "output_format")) return read_typed(f, field, NULL, v, p);
+    if (!strcmp(field, "output_config")) return read_settings(f, field, "effort", "", v, p);
+    if (!strcmp(field, "text")) return read_settings(f, field, "verbosity", "medium", v, p);
+    if (!strcmp(field, "format")) return read_ollama(f, field, v, p);
     if (!strcmp(field, "guided_regex")) return read_text(f, field, RV_GRAMMAR_REGEX, v, p);
     if (!strcmp(field, "guided_choice")) return read_choices(f, field, v, p);
     if (!strcmp(field, "grammar") || !strcmp(field, "guided_grammar"))

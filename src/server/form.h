@@ -12,8 +12,8 @@ typedef struct rvi_form {
     const rvi_json *source; /* NULL: the kind needs none */
 } rvi_form;
 
-/* Reads response_format, json_schema, grammar, or vLLM's guided_*. A request may have one that asks
- * for something. */
+/* Reads response_format, json_schema, grammar, vLLM's guided_*, or what other dialects have for
+ * them. A request may have one that asks for something. */
 bool rvi_form_read(rvi_form *f, const char *field, const rvi_json *v, rvi_problem *p);
 
 /* *out NULL: the text may be anything. What cannot be enforced is a problem that says so. */

@@ -265,6 +265,7 @@ static void place_texts(rvi_http *h)
 static bool read_head_end(rvi_http *h)
 {
     const char *expect = rvi_http_header_get(h, "expect");
+    place_texts(h); /* also for the answer to what is refused below */
     if (!read_host(h) || !read_framing(h)) return false;
     if (lists(h, "connection", "close"))
         h->keep_alive = false;

@@ -96,6 +96,26 @@ rv_status rvi_listen_unix(rvi_listener *out, struct event_base *base, const char
     return RV_OK;
 }
 
+rv_status rvi_listen_inherited(rvi_listener *out, struct event_base *base, evutil_socket_t fd,
+                               evconnlistener_cb accept, void *ctx, rv_error *err)
+{
+    struct sockaddr_storage a = {0};
+    socklen_t len = sizeof a;
+    *out = (rvi_listener){0};
+    if (getsockname(fd, (struct sockaddr *)&a, &len) || evutil_make_socket_nonblocking(fd) ||
+        evutil_make_socket_closeonexec(fd) ||
+        !(out->l = evconnlistener_new(base, accept, ctx, FLAGS, 0, fd)))
+        return rvi_error(err, RV_E_IO, "the socket that was passed cannot be used: %s",
+                         strerror(errno));
+    bool is_unix = a.ss_family == AF_UNIX;
+    out->is_private = is_unix || is_loopback((const struct sockaddr *)&a);
+    if (is_unix)
+        rvi_buf_puts(&out->where, "the socket that was passed");
+    else
+        put_where(out);
+    return RV_OK;
+}
+
 void rvi_listen_close(rvi_listener *l)
 {
     if (l->l) evconnlistener_free(l->l);

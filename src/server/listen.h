@@ -18,6 +18,9 @@ rv_status rvi_listen_tcp(rvi_listener *out, struct event_base *base, const char 
                          evconnlistener_cb accept, void *ctx, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_listen_unix(rvi_listener *out, struct event_base *base, const char *path,
                           evconnlistener_cb accept, void *ctx, rv_error *err) RVI_MUST_CHECK;
+/* A socket that listens already, from who started the process. */
+rv_status rvi_listen_inherited(rvi_listener *out, struct event_base *base, evutil_socket_t fd,
+                               evconnlistener_cb accept, void *ctx, rv_error *err) RVI_MUST_CHECK;
 void rvi_listen_close(rvi_listener *l);
 /* What is written is sent at once: tokens are small, and somebody waits for each. */
 void rvi_listen_no_delay(evutil_socket_t fd);

@@ -4,6 +4,7 @@
 
 #include "server/openai.h"
 #include "server/prompts.h"
+#include "server/quick.h"
 
 void rvi_native_health(rvi_serving *s, rvi_conn *c)
 {
@@ -15,27 +16,6 @@ void rvi_native_health(rvi_serving *s, rvi_conn *c)
     }
     (void)rvi_problem_set(&p, 503, "model_loading", NULL, "the model is being opened");
     rvi_dialect_refuse(&rvi_openai, c, &p);
-}
-
-/* ---- requests with a small JSON body and an answer at once ---- */
-
-typedef bool answer_fn(const rvi_serving *s, const rvi_json *body, rvi_arena *arena, rvi_buf *out,
-                       rvi_problem *p);
-
-static void answer(const rvi_serving *s, rvi_conn *c, answer_fn *fn)
-{
-    enum { MOST_ARENA = 256 << 20 };
-    rvi_arena arena = {.max = MOST_ARENA};
-    rvi_buf out = {0};
-    rvi_problem p = {0};
-    const rvi_json *body;
-    bool ok = rvi_wish_body(&body, &c->in.body, &arena, &p) && fn(s, body, &arena, &out, &p);
-    if (ok)
-        rvi_openai_reply(c, &out);
-    else
-        rvi_dialect_refuse(&rvi_openai, c, &p);
-    if (!ok) rvi_buf_deinit(&out);
-    rvi_arena_deinit(&arena);
 }
 
 static bool read_flag(const rvi_json *body, const char *name, bool usual, bool *out, rvi_problem *p)
@@ -56,38 +36,36 @@ static void put_token(const rvi_serving *s, int32_t id, bool piece, rvi_buf *out
     }
     (void)rvi_call_token_text(s, id, &text);
     rvi_buf_printf(out, "{\"id\":%d,\"piece\":", id);
-    rvi_openai_string(out, &text);
+    rvi_put_buf(out, &text);
     rvi_buf_putc(out, '}');
     rvi_buf_deinit(&text);
 }
 
 /* llama-server's {"content"} and vLLM's {"prompt"}, which also counts. */
-static bool tokenize(const rvi_serving *s, const rvi_json *body, rvi_arena *arena, rvi_buf *out,
-                     rvi_problem *p)
+static bool tokenize(const rvi_quick *q, rvi_buf *out, rvi_problem *p)
 {
-    const rvi_json *content = rvi_json_get(body, "content");
+    const rvi_json *content = rvi_json_get(q->body, "content");
     bool counts = !content, bos, special, pieces;
     const char *field = counts ? "prompt" : "content";
     int32_t *ids;
     size_t n;
     rv_error err = {0};
-    (void)arena;
-    if (counts) content = rvi_json_get(body, "prompt");
+    if (counts) content = rvi_json_get(q->body, "prompt");
     if (!rvi_json_is(content, RVI_JSON_STRING))
         return rvi_problem_set(p, 400, "invalid_type", field, "%s must be a string", field);
-    if (!read_flag(body, counts ? "add_special_tokens" : "add_special", counts, &bos, p) ||
-        !read_flag(body, "parse_special", true, &special, p) ||
-        !read_flag(body, counts ? "return_token_strs" : "with_pieces", false, &pieces, p))
+    if (!read_flag(q->body, counts ? "add_special_tokens" : "add_special", counts, &bos, p) ||
+        !read_flag(q->body, "parse_special", true, &special, p) ||
+        !read_flag(q->body, counts ? "return_token_strs" : "with_pieces", false, &pieces, p))
         return false;
     unsigned flags = (bos ? RV_TOKENIZE_BOS : 0U) | (special ? RV_TOKENIZE_SPECIAL : 0U);
-    rv_status st = rv_tokenize(s->model, content->as.string.data, content->as.string.len, flags,
+    rv_status st = rv_tokenize(q->s->model, content->as.string.data, content->as.string.len, flags,
                                &ids, &n, &err);
     if (st) return rvi_problem_from(p, st, &err);
-    if (counts) rvi_buf_printf(out, "{\"count\":%zu,\"max_model_len\":%d,", n, s->n_context);
+    if (counts) rvi_buf_printf(out, "{\"count\":%zu,\"max_model_len\":%d,", n, q->s->n_context);
     rvi_buf_puts(out, counts ? "\"tokens\":[" : "{\"tokens\":[");
     for (size_t i = 0; i < n; i++) {
         if (i) rvi_buf_putc(out, ',');
-        put_token(s, ids[i], pieces, out);
+        put_token(q->s, ids[i], pieces, out);
     }
     rvi_buf_puts(out, "]}");
     rv_free(ids);
@@ -96,13 +74,12 @@ static bool tokenize(const rvi_serving *s, const rvi_json *body, rvi_arena *aren
 
 void rvi_native_tokenize(rvi_serving *s, rvi_conn *c)
 {
-    answer(s, c, tokenize);
+    rvi_quick_answer(s, c, &rvi_openai, tokenize);
 }
 
-static bool detokenize(const rvi_serving *s, const rvi_json *body, rvi_arena *arena, rvi_buf *out,
-                       rvi_problem *p)
+static bool detokenize(const rvi_quick *q, rvi_buf *out, rvi_problem *p)
 {
-    const rvi_json *tokens = rvi_json_get(body, "tokens");
+    const rvi_json *tokens = rvi_json_get(q->body, "tokens");
     rvi_prompt *list;
     int n;
     char *text = NULL;
@@ -111,11 +88,12 @@ static bool detokenize(const rvi_serving *s, const rvi_json *body, rvi_arena *ar
     if (!rvi_json_is(tokens, RVI_JSON_ARRAY))
         return rvi_problem_set(p, 400, "invalid_type", "tokens", "tokens must be a list of ids");
     if (rvi_json_count(tokens)) {
-        if (!rvi_prompts_read(s->model, tokens, "tokens", 0, arena, &list, &n, p)) return false;
+        if (!rvi_prompts_read(q->s->model, tokens, "tokens", 0, q->arena, &list, &n, p))
+            return false;
         if (n != 1 || list[0].text)
             return rvi_problem_set(p, 400, "invalid_type", "tokens",
                                    "tokens must be a list of ids");
-        rv_status st = rv_detokenize(s->model, list[0].ids, list[0].n, 0, &text, &len, &err);
+        rv_status st = rv_detokenize(q->s->model, list[0].ids, list[0].n, 0, &text, &len, &err);
         if (st) return rvi_problem_from(p, st, &err);
     }
     rvi_buf_puts(out, "{\"content\":");
@@ -127,21 +105,19 @@ static bool detokenize(const rvi_serving *s, const rvi_json *body, rvi_arena *ar
 
 void rvi_native_detokenize(rvi_serving *s, rvi_conn *c)
 {
-    answer(s, c, detokenize);
+    rvi_quick_answer(s, c, &rvi_openai, detokenize);
 }
 
-static bool apply_template(const rvi_serving *s, const rvi_json *body, rvi_arena *arena,
-                           rvi_buf *out, rvi_problem *p)
+static bool apply_template(const rvi_quick *q, rvi_buf *out, rvi_problem *p)
 {
     rvi_buf messages = {0}, question = {0};
     rv_chat chat = {.size = sizeof chat};
     char *text = NULL;
     size_t len = 0;
     rv_error err = {0};
-    (void)arena;
-    bool ok = rvi_openai_messages(body, &messages, &question, p);
+    bool ok = rvi_openai_messages(q->body, &messages, &question, p);
     chat.variables = messages.data;
-    rv_status st = ok ? rv_chat_render(s->model, &chat, &text, &len, &err) : RV_OK;
+    rv_status st = ok ? rv_chat_render(q->s->model, &chat, &text, &len, &err) : RV_OK;
     if (st) ok = rvi_problem_from(p, st, &err);
     if (ok) {
         rvi_buf_puts(out, "{\"prompt\":");
@@ -156,5 +132,5 @@ static bool apply_template(const rvi_serving *s, const rvi_json *body, rvi_arena
 
 void rvi_native_apply_template(rvi_serving *s, rvi_conn *c)
 {
-    answer(s, c, apply_template);
+    rvi_quick_answer(s, c, &rvi_openai, apply_template);
 }

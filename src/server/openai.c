@@ -2,44 +2,25 @@
 
 #include <string.h>
 
-static void put_string(rvi_buf *out, const char *text)
-{
-    rvi_json_write_string(out, text, strlen(text));
-}
-
-static void put_word(rvi_buf *out, const char *name, const char *text)
-{
-    rvi_buf_printf(out, ",\"%s\":", name);
-    if (text && *text)
-        put_string(out, text);
-    else
-        rvi_buf_puts(out, "null");
-}
-
 static void write_problem(const rvi_problem *p, rvi_buf *out)
 {
     rvi_buf_puts(out, "{\"error\":{\"message\":");
-    put_string(out, p->message);
-    put_word(out, "type", p->type);
-    put_word(out, "param", p->param);
-    put_word(out, "code", p->code);
+    rvi_put_text(out, p->message);
+    rvi_put_member(out, "type", p->type);
+    rvi_put_member(out, "param", *p->param ? p->param : NULL);
+    rvi_put_member(out, "code", p->code);
     if (p->n_context)
         rvi_buf_printf(out, ",\"n_prompt_tokens\":%ld,\"n_ctx\":%ld", p->n_prompt, p->n_context);
     rvi_buf_puts(out, "}}");
 }
 
-const rvi_dialect rvi_openai = {.write_problem = write_problem};
-
-void rvi_openai_string(rvi_buf *out, const rvi_buf *text)
-{
-    rvi_json_write_string(out, text->len ? text->data : "", text->len);
-}
+const rvi_dialect rvi_openai = {write_problem, "data: ", "\n\n", NULL};
 
 void rvi_openai_open(const rvi_call *k, const char *object, rvi_buf *out)
 {
     rvi_buf_printf(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%ld,\"model\":", k->id,
                    object, k->created);
-    put_string(out, k->s->name);
+    rvi_put_text(out, k->s->name);
     rvi_buf_printf(out, ",\"system_fingerprint\":\"%s-%llu\",\"learned_version\":%llu",
                    k->s->fingerprint, (unsigned long long)k->learned,
                    (unsigned long long)k->learned);
@@ -59,18 +40,6 @@ const char *rvi_openai_finish(rv_finish f)
     return f == RV_FINISH_LENGTH ? "length" : "stop";
 }
 
-void rvi_openai_event(const rvi_call *k, rvi_buf *json)
-{
-    rvi_buf line = {0};
-    rvi_buf_puts(&line, "data: ");
-    rvi_buf_append(&line, json->data, json->len);
-    rvi_buf_puts(&line, "\n\n");
-    if (!json->failed && !line.failed) rvi_conn_send(k->conn, line.data, line.len);
-    rvi_buf_deinit(&line);
-    rvi_buf_deinit(json);
-    *json = (rvi_buf){0};
-}
-
 void rvi_openai_end_stream(rvi_call *k, const char *object)
 {
     rvi_buf json = {0};
@@ -79,7 +48,7 @@ void rvi_openai_end_stream(rvi_call *k, const char *object)
         rvi_buf_puts(&json, ",\"choices\":[],\"usage\":");
         rvi_openai_usage(k, &json);
         rvi_buf_putc(&json, '}');
-        rvi_openai_event(k, &json);
+        rvi_reply_event(k->conn, NULL, &json);
     }
     rvi_conn_send(k->conn, "data: [DONE]\n\n", 14);
     rvi_conn_end(k->conn);
@@ -90,7 +59,7 @@ void rvi_openai_end_stream(rvi_call *k, const char *object)
 static void put_model(const rvi_serving *s, rvi_buf *out)
 {
     rvi_buf_puts(out, "{\"id\":");
-    put_string(out, s->name);
+    rvi_put_text(out, s->name);
     rvi_buf_printf(out, ",\"object\":\"model\",\"created\":%ld,\"owned_by\":\"ruvllm\"",
                    s->created);
     if (s->ready)
@@ -103,25 +72,13 @@ static void put_model(const rvi_serving *s, rvi_buf *out)
     rvi_buf_putc(out, '}');
 }
 
-void rvi_openai_reply(rvi_conn *c, rvi_buf *out)
-{
-    rvi_problem p;
-    if (out->failed) {
-        (void)rvi_problem_set(&p, 503, NULL, NULL, "out of memory");
-        rvi_dialect_refuse(&rvi_openai, c, &p);
-    } else {
-        rvi_conn_reply(c, 200, "application/json", out->data, out->len);
-    }
-    rvi_buf_deinit(out);
-}
-
 void rvi_openai_models(rvi_serving *s, rvi_conn *c)
 {
     rvi_buf out = {0};
     rvi_buf_puts(&out, "{\"object\":\"list\",\"data\":[");
     put_model(s, &out);
     rvi_buf_puts(&out, "]}");
-    rvi_openai_reply(c, &out);
+    rvi_reply_json(&rvi_openai, c, &out);
 }
 
 void rvi_openai_model(rvi_serving *s, rvi_conn *c)
@@ -129,7 +86,7 @@ void rvi_openai_model(rvi_serving *s, rvi_conn *c)
     const char *name = strstr(c->in.path, "/models/") + strlen("/models/");
     rvi_problem p;
     rvi_buf out = {0};
-    if (strcmp(name, s->name)) {
+    if (!rvi_call_names(s, name)) {
         (void)rvi_problem_set(&p, 404, "model_not_found", "model",
                               "The model '%.200s' does not exist; this server has '%s'", name,
                               s->name);
@@ -137,5 +94,5 @@ void rvi_openai_model(rvi_serving *s, rvi_conn *c)
         return;
     }
     put_model(s, &out);
-    rvi_openai_reply(c, &out);
+    rvi_reply_json(&rvi_openai, c, &out);
 }

@@ -3,6 +3,7 @@
 #define RVI_SERVER_OPENAI_H
 
 #include "server/call.h"
+#include "server/reply.h"
 
 extern const rvi_dialect rvi_openai;
 
@@ -12,6 +13,19 @@ void rvi_openai_embeddings(rvi_serving *s, rvi_conn *c);
 void rvi_openai_models(rvi_serving *s, rvi_conn *c);
 void rvi_openai_model(rvi_serving *s, rvi_conn *c); /* one, its name behind the last slash */
 
+void rvi_openai_respond(rvi_serving *s, rvi_conn *c);
+/* Of a response that was stored: it, or its input_items. */
+void rvi_openai_response_get(rvi_serving *s, rvi_conn *c);
+void rvi_openai_response_delete(rvi_serving *s, rvi_conn *c);
+void rvi_openai_response_cancel(rvi_serving *s, rvi_conn *c);
+void rvi_openai_response_tokens(rvi_serving *s, rvi_conn *c);
+
+/* Reads the conversation of a Responses request: what came before, instructions, input. *instructed:
+ * the instructions are its first message. */
+bool rvi_openai_input(const rvi_serving *s, const char *tenant, const rvi_json *body,
+                      rvi_arena *arena, rvi_buf *chat, rvi_buf *question, bool *instructed,
+                      rvi_problem *p);
+
 /* Reads "messages" into a chat for the template, {"messages":[...]}, and the user's last one. */
 bool rvi_openai_messages(const rvi_json *body, rvi_buf *chat, rvi_buf *question, rvi_problem *p);
 
@@ -19,13 +33,8 @@ bool rvi_openai_messages(const rvi_json *body, rvi_buf *chat, rvi_buf *question,
  * the object. */
 void rvi_openai_open(const rvi_call *k, const char *object, rvi_buf *out);
 void rvi_openai_usage(const rvi_call *k, rvi_buf *out); /* the object */
-/* The buffer as the whole response, and frees it. */
-void rvi_openai_reply(rvi_conn *c, rvi_buf *json);
 const char *rvi_openai_finish(rv_finish f);
-/* Sends the buffer as one server-sent event and empties it. */
-void rvi_openai_event(const rvi_call *k, rvi_buf *json);
 /* The usage chunk if it was asked for, then [DONE]. */
 void rvi_openai_end_stream(rvi_call *k, const char *object);
-void rvi_openai_string(rvi_buf *out, const rvi_buf *text); /* as JSON */
 
 #endif

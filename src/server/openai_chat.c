@@ -1,7 +1,10 @@
 /* /v1/chat/completions */
+#include <stdio.h>
 #include <string.h>
 
+#include "server/messages.h"
 #include "server/openai.h"
+#include "server/probs.h"
 
 /* ---- messages ---- */
 
@@ -18,64 +21,26 @@ static const char *role_of(const rvi_json *m, size_t i, rvi_problem *p)
     return NULL;
 }
 
-/* A string, or parts of which only texts are taken, a line each. */
-static bool read_content(const rvi_json *v, size_t i, rvi_buf *out, rvi_problem *p)
+static bool read_message(const rvi_json *v, rvi_messages *m, rvi_problem *p)
 {
-    if (rvi_json_is(v, RVI_JSON_STRING)) {
-        rvi_buf_append(out, v->as.string.data, v->as.string.len);
-        return true;
-    }
-    if (!rvi_json_is(v, RVI_JSON_ARRAY))
-        return rvi_problem_set(p, 400, "invalid_type", "messages",
-                               "messages[%zu].content must be a string or a list of parts", i);
-    for (size_t k = 0; k < rvi_json_count(v); k++) {
-        const rvi_json *part = rvi_json_at(v, k), *text = rvi_json_get(part, "text");
-        if (!rvi_json_is_string(rvi_json_get(part, "type"), "text") ||
-            !rvi_json_is(text, RVI_JSON_STRING))
-            return rvi_problem_set(p, 400, "unsupported_content", "messages",
-                                   "messages[%zu].content[%zu]: only parts of type text are taken",
-                                   i, k);
-        if (k) rvi_buf_putc(out, '\n');
-        rvi_buf_append(out, text->as.string.data, text->as.string.len);
-    }
-    return true;
-}
-
-static bool read_message(const rvi_json *m, size_t i, rvi_buf *chat, rvi_buf *question,
-                         rvi_problem *p)
-{
-    static const char *const kept[] = {"name", "tool_calls", "tool_call_id"};
-    const rvi_json *content = rvi_json_get(m, "content");
+    static const rvi_parts_rule rule = {"messages", " text ", ""};
+    const rvi_json *content = rvi_json_get(v, "content");
     const char *role;
+    char place[64];
     rvi_buf text = {0};
-    if (!rvi_json_is(m, RVI_JSON_OBJECT))
+    if (!rvi_json_is(v, RVI_JSON_OBJECT))
         return rvi_problem_set(p, 400, "invalid_type", "messages",
-                               "messages[%zu] must be an object", i);
-    if (!(role = role_of(m, i, p))) return false;
+                               "messages[%zu] must be an object", m->n);
+    if (!(role = role_of(v, m->n, p))) return false;
     bool empty = !content || rvi_json_is(content, RVI_JSON_NULL);
     if (empty && strcmp(role, "assistant"))
         return rvi_problem_set(p, 400, "missing_field", "messages",
-                               "messages[%zu].content is missing", i);
-    if (!empty && !read_content(content, i, &text, p)) {
-        rvi_buf_deinit(&text);
-        return false;
-    }
-    rvi_buf_printf(chat, "%s{\"role\":\"%s\",\"content\":", i ? "," : "", role);
-    rvi_openai_string(chat, &text);
-    for (size_t k = 0; k < RVI_COUNT(kept); k++) {
-        const rvi_json *v = rvi_json_get(m, kept[k]);
-        if (!v || rvi_json_is(v, RVI_JSON_NULL)) continue;
-        rvi_buf_printf(chat, ",\"%s\":", kept[k]);
-        rvi_json_write(chat, v);
-    }
-    rvi_buf_putc(chat, '}');
-    if (!strcmp(role, "user")) {
-        question->len = 0;
-        rvi_buf_append(question, text.len ? text.data : "", text.len);
-    }
-    if (text.failed) chat->failed = true;
+                               "messages[%zu].content is missing", m->n);
+    snprintf(place, sizeof place, "messages[%zu].content", m->n);
+    bool ok = empty || rvi_messages_content(&rule, place, content, &text, p);
+    if (ok) rvi_messages_add(m, role, &text, v);
     rvi_buf_deinit(&text);
-    return true;
+    return ok;
 }
 
 bool rvi_openai_messages(const rvi_json *body, rvi_buf *chat, rvi_buf *question, rvi_problem *p)
@@ -84,43 +49,13 @@ bool rvi_openai_messages(const rvi_json *body, rvi_buf *chat, rvi_buf *question,
     if (!rvi_json_is(list, RVI_JSON_ARRAY) || !rvi_json_count(list))
         return rvi_problem_set(p, 400, "missing_field", "messages",
                                "messages must be a list of at least one message");
-    rvi_buf_puts(chat, "{\"messages\":[");
+    rvi_messages m = rvi_messages_begin(chat, question);
     for (size_t i = 0; i < rvi_json_count(list); i++)
-        if (!read_message(rvi_json_at(list, i), i, chat, question, p)) return false;
-    rvi_buf_puts(chat, "]}");
-    return !chat->failed || rvi_problem_set(p, 503, NULL, NULL, "out of memory");
+        if (!read_message(rvi_json_at(list, i), &m, p)) return false;
+    return rvi_messages_end(&m, p);
 }
 
 /* ---- log probabilities ---- */
-
-static void put_prob(const rvi_serving *s, rv_token_prob t, rvi_buf *out)
-{
-    rvi_buf text = {0};
-    (void)rvi_call_token_text(s, t.id, &text);
-    rvi_buf_puts(out, "{\"token\":");
-    rvi_openai_string(out, &text);
-    rvi_buf_puts(out, ",\"logprob\":");
-    rvi_json_write_number(out, (double)RVI_MAX(t.logprob, -9999.0F));
-    rvi_buf_puts(out, ",\"bytes\":[");
-    for (size_t i = 0; i < text.len; i++)
-        rvi_buf_printf(out, "%s%d", i ? "," : "", (unsigned char)text.data[i]);
-    rvi_buf_putc(out, ']');
-    rvi_buf_deinit(&text);
-}
-
-static void keep_probs(const rvi_call *k, rvi_choice *c, const rv_service_event *e)
-{
-    if (!k->wish.logprobs || !e->chosen || e->id < 0) return;
-    if (c->n_probs++) rvi_buf_putc(&c->probs, ',');
-    put_prob(k->s, *e->chosen, &c->probs);
-    rvi_buf_puts(&c->probs, ",\"top_logprobs\":[");
-    for (size_t i = 0; i < e->n_top; i++) {
-        if (i) rvi_buf_putc(&c->probs, ',');
-        put_prob(k->s, e->top[i], &c->probs);
-        rvi_buf_putc(&c->probs, '}');
-    }
-    rvi_buf_puts(&c->probs, "]}");
-}
 
 /* ,"logprobs":... of what was kept */
 static void put_probs(const rvi_call *k, rvi_choice *c, rvi_buf *out)
@@ -130,11 +65,9 @@ static void put_probs(const rvi_call *k, rvi_choice *c, rvi_buf *out)
         rvi_buf_puts(out, "null");
         return;
     }
-    rvi_buf_puts(out, "{\"content\":[");
-    rvi_buf_append(out, c->probs.data, c->probs.len);
-    rvi_buf_puts(out, "],\"refusal\":null}");
-    c->probs.len = 0;
-    c->n_probs = 0;
+    rvi_buf_puts(out, "{\"content\":");
+    rvi_probs_take(c, out);
+    rvi_buf_puts(out, ",\"refusal\":null}");
 }
 
 /* ---- streamed ---- */
@@ -154,7 +87,7 @@ static void send_chunk(rvi_call *k, int choice, const rvi_buf *delta, const char
     else
         rvi_buf_puts(&json, ",\"finish_reason\":null}]");
     rvi_buf_puts(&json, k->wish.include_usage ? ",\"usage\":null}" : "}");
-    rvi_openai_event(k, &json);
+    rvi_reply_event(k->conn, NULL, &json);
 }
 
 static void begin(rvi_call *k)
@@ -170,7 +103,7 @@ static void begin(rvi_call *k)
 static void on_token(rvi_call *k, int choice, const rv_service_event *e)
 {
     rvi_buf delta = {0};
-    keep_probs(k, &k->choices[choice], e);
+    rvi_probs_keep(k, choice, e);
     if (!k->wish.stream || !e->text_len) return;
     rvi_buf_puts(&delta, "{\"content\":");
     rvi_json_write_string(&delta, e->text, e->text_len);
@@ -195,7 +128,7 @@ static void put_choice(rvi_call *k, int i, rvi_buf *out)
     rvi_choice *c = &k->choices[i];
     rvi_buf_printf(
         out, "%s{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":", i ? "," : "", i);
-    rvi_openai_string(out, &c->text);
+    rvi_put_buf(out, &c->text);
     rvi_buf_puts(out, ",\"refusal\":null}");
     put_probs(k, c, out);
     rvi_buf_printf(out, ",\"finish_reason\":\"%s\"}", rvi_openai_finish(c->finish));
@@ -215,7 +148,7 @@ static void end(rvi_call *k)
     rvi_buf_puts(&out, "],\"usage\":");
     rvi_openai_usage(k, &out);
     rvi_buf_putc(&out, '}');
-    rvi_openai_reply(k->conn, &out);
+    rvi_reply_json(&rvi_openai, k->conn, &out);
 }
 
 static const rvi_writer writer = {&rvi_openai, begin, on_token, on_done, end, NULL};
@@ -224,12 +157,7 @@ void rvi_openai_chat(rvi_serving *s, rvi_conn *c)
 {
     rvi_call *k = rvi_call_new(s, c, &writer, RVI_FOR_CHAT, "chatcmpl-");
     if (!k) return;
-    rv_chat chat = {.size = sizeof chat};
-    rv_request r = {.kind = RV_REQUEST_ANSWER, .chat = &chat, .learner = s->learner};
-    if (rvi_openai_messages(k->body, &k->chat, &k->question, &k->problem) &&
-        rvi_call_parts(k, 1, 1)) {
-        chat.variables = k->chat.data;
-        (void)rvi_call_submit(k, 0, &r);
-    }
+    if (rvi_openai_messages(k->body, &k->chat, &k->question, &k->problem))
+        (void)rvi_call_submit_chat(k, NULL);
     rvi_call_start(k);
 }

@@ -44,7 +44,7 @@ static void put_name(rvi_buf *out, const rvi_buf *text)
     if (!valid) rvi_buf_puts(&name, "bytes:");
     for (size_t i = 0; !valid && i < text->len; i++)
         rvi_buf_printf(&name, "\\x%02x", (unsigned char)text->data[i]);
-    rvi_openai_string(out, valid ? text : &name);
+    rvi_put_buf(out, valid ? text : &name);
     rvi_buf_deinit(&name);
 }
 
@@ -150,7 +150,7 @@ static void put_choice(rvi_call *k, int choice, const rvi_buf *text, const lists
 {
     completion *o = k->own;
     rvi_buf_printf(out, "{\"index\":%d,\"text\":", choice);
-    rvi_openai_string(out, text);
+    rvi_put_buf(out, text);
     put_lists(k, before, &o->lists[choice], out);
     if (finish)
         rvi_buf_printf(out, ",\"finish_reason\":\"%s\"}", finish);
@@ -167,7 +167,7 @@ static void send_chunk(rvi_call *k, int choice, const rvi_buf *text, const char 
     rvi_buf_puts(&json, ",\"choices\":[");
     put_choice(k, choice, text, &none, finish, &json);
     rvi_buf_puts(&json, k->wish.include_usage ? "],\"usage\":null}" : "]}");
-    rvi_openai_event(k, &json);
+    rvi_reply_event(k->conn, NULL, &json);
     free_lists(&o->lists[choice]);
 }
 
@@ -235,7 +235,7 @@ static void end(rvi_call *k)
     rvi_buf_puts(&out, "],\"usage\":");
     rvi_openai_usage(k, &out);
     rvi_buf_putc(&out, '}');
-    rvi_openai_reply(k->conn, &out);
+    rvi_reply_json(&rvi_openai, k->conn, &out);
 }
 
 static void drop(rvi_call *k)

@@ -10,10 +10,11 @@
 #include "base/os.h"
 #include "server/call.h"
 #include "server/listen.h"
+#include "server/notify.h"
 #include "server/routes.h"
 
 /* Bytes of a request; connections. */
-enum { MOST_HEAD = 65536, MOST_LINE = 8192, MOST_BODY = 32 << 20, MOST_CONNECTIONS = 10000 };
+enum { MOST_HEAD = 65536, MOST_LINE = 8192, MOST_CONNECTIONS = 10000 };
 enum { FORCED = 130 };
 
 typedef struct server {
@@ -22,7 +23,7 @@ typedef struct server {
     rvi_access access;
     rvi_listener listener;
     struct event_base *base;
-    struct event *wake, *tick, *term, *interrupt;
+    struct event *wake, *tick, *term, *interrupt, *hangup;
     double deadline; /* when what is still under way is given up; 0: not ending */
     /* of the opening */
     rvi_work opening;
@@ -60,13 +61,12 @@ static void open_model(rvi_work *w)
 {
     server *v = (server *)(void *)((char *)w - offsetof(server, opening));
     rvi_serving *s = &v->s;
-    char digest[65];
     v->st = v->o->open(v->o->ctx, &v->served, &v->err);
-    if (!v->st) v->st = rv_model_digest(v->served.model, digest, &v->err);
+    if (!v->st) v->st = rv_model_digest(v->served.model, s->digest, &v->err);
     if (!v->st && v->served.learner)
         v->st = rv_learner_verify_log(v->served.learner, &s->learned, &v->err);
     if (v->st) return;
-    snprintf(s->fingerprint, sizeof s->fingerprint, "rv%d-%.12s", RV_VERSION_NUMBER, digest);
+    snprintf(s->fingerprint, sizeof s->fingerprint, "rv%d-%.12s", RV_VERSION_NUMBER, s->digest);
     v->served.service.size = sizeof v->served.service;
     v->served.service.wake = wake_up;
     v->served.service.wake_ctx = v;
@@ -87,6 +87,7 @@ static void model_opened(rvi_work *w)
     s->learner = s->info->is_encoder ? NULL : v->served.learner;
     s->n_context = v->served.service.n_context;
     s->ready = true;
+    rvi_notify(v->o->notify, "READY=1");
 }
 
 /* ---- the end ---- */
@@ -105,9 +106,51 @@ static void on_signal(evutil_socket_t number, short what, void *ctx)
     (void)what;
     if (v->deadline > 0) rvi_interrupt_leave(FORCED, "");
     v->deadline = rvi_os_seconds() + v->o->drain_seconds;
+    rvi_notify(v->o->notify, "STOPPING=1");
     (void)evconnlistener_disable(v->listener.l);
     rvi_conns_drain(&v->s.conns);
     end_if_idle(v);
+}
+
+/* ---- who is let in ---- */
+
+static rv_status read_keys(const rvi_server_options *o, rvi_keys *out, rv_error *err)
+{
+    rv_status st = RV_OK;
+    *out = (rvi_keys){0};
+    if (o->key) st = rvi_keys_add(out, o->key, err);
+    if (!st && o->keys) st = rvi_keys_load(out, o->keys, err);
+    if (!st && o->keys && !out->n)
+        st = rvi_error(err, RV_E_CONFIG, "--keys %s: there is no key in it", o->keys);
+    if (st) rvi_keys_deinit(out);
+    return st;
+}
+
+static rv_status read_tls(const rvi_server_options *o, rvi_tls **out, rv_error *err)
+{
+    *out = NULL;
+    return o->tls_cert ? rvi_tls_new(out, o->tls_cert, o->tls_key, err) : RV_OK;
+}
+
+/* Reads the files of keys and certificates again; what cannot be read leaves things as they are. */
+static void on_hangup(evutil_socket_t number, short what, void *ctx)
+{
+    server *v = ctx;
+    rvi_keys keys;
+    rvi_tls *tls;
+    rv_error err = {0};
+    (void)number;
+    (void)what;
+    if (!read_keys(v->o, &keys, &err)) {
+        rvi_keys_carry_over(&keys, &v->access.keys);
+        rvi_keys_deinit(&v->access.keys);
+        v->access.keys = keys;
+    }
+    if (!err.text[0] && !read_tls(v->o, &tls, &err)) {
+        rvi_tls_free(&v->s.conns.tls);
+        v->s.conns.tls = tls;
+    }
+    if (err.text[0]) fprintf(stderr, "ruvllm: warning: nothing was read again: %s\n", err.text);
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *ctx)
@@ -157,8 +200,10 @@ static rv_status start_events(server *v, rv_error *err)
     v->tick = event_new(v->base, -1, EV_PERSIST, on_tick, v);
     v->term = evsignal_new(v->base, SIGTERM, on_signal, v);
     v->interrupt = evsignal_new(v->base, SIGINT, on_signal, v);
-    if (!v->wake || !v->tick || !v->term || !v->interrupt || event_add(v->tick, &second) ||
-        event_add(v->term, NULL) || event_add(v->interrupt, NULL))
+    v->hangup = evsignal_new(v->base, SIGHUP, on_hangup, v);
+    if (!v->wake || !v->tick || !v->term || !v->interrupt || !v->hangup ||
+        event_add(v->tick, &second) || event_add(v->term, NULL) || event_add(v->interrupt, NULL) ||
+        event_add(v->hangup, NULL))
         return rvi_nomem(err, "event loop");
     (void)signal(SIGPIPE, SIG_IGN);
     return RV_OK;
@@ -167,15 +212,29 @@ static rv_status start_events(server *v, rv_error *err)
 static rv_status start_listening(server *v, rv_error *err)
 {
     const rvi_server_options *o = v->o;
-    rv_status st = o->unix_path
-                       ? rvi_listen_unix(&v->listener, v->base, o->unix_path, on_accept, v, err)
-                       : rvi_listen_tcp(&v->listener, v->base, o->host, o->port, on_accept, v, err);
+    rv_status st = read_keys(o, &v->access.keys, err);
+    if (!st) st = read_tls(o, &v->s.conns.tls, err);
     if (st) return st;
-    if (!v->listener.is_private && !o->key)
+    if (o->inherited >= 0)
+        st = rvi_listen_inherited(&v->listener, v->base, o->inherited, on_accept, v, err);
+    else if (o->unix_path)
+        st = rvi_listen_unix(&v->listener, v->base, o->unix_path, on_accept, v, err);
+    else
+        st = rvi_listen_tcp(&v->listener, v->base, o->host, o->port, on_accept, v, err);
+    if (st) return st;
+    bool keyed = v->access.keys.n;
+    if (!v->listener.is_private && !keyed)
         return rvi_error(err, RV_E_CONFIG,
-                         "--host %s can be reached by other machines: give --api-key", o->host);
+                         "--host %s can be reached by other machines: give --api-key or --keys",
+                         o->host);
     evconnlistener_set_error_cb(v->listener.l, on_accept_error);
-    v->access = (rvi_access){.key = o->key, .host = o->host, .any_host = o->key || o->unix_path};
+    v->access.host = o->host;
+    v->access.any_host = keyed || o->unix_path;
+    v->access.origins = o->origins;
+    if (o->tls_cert && !strncmp(v->listener.where.data, "http:", 5)) {
+        fprintf(stderr, "ruvllm: listening on https%s\n", v->listener.where.data + 4);
+        return RV_OK;
+    }
     fprintf(stderr, "ruvllm: listening on %s\n", v->listener.where.data);
     return RV_OK;
 }
@@ -189,7 +248,9 @@ static void stop(server *v)
     rvi_answers_deinit(&v->s.answers);
     rvi_listen_close(&v->listener);
     if (v->o->unix_path && v->opened) (void)remove(v->o->unix_path);
-    struct event *events[] = {v->wake, v->tick, v->term, v->interrupt};
+    rvi_keys_deinit(&v->access.keys);
+    rvi_tls_free(&v->s.conns.tls);
+    struct event *events[] = {v->wake, v->tick, v->term, v->interrupt, v->hangup};
     for (size_t i = 0; i < RVI_COUNT(events); i++)
         if (events[i]) event_free(events[i]);
     if (v->base) event_base_free(v->base);
@@ -203,13 +264,15 @@ rv_status rvi_server_run(const rvi_server_options *o, rv_error *err)
     v->o = o;
     v->opening = (rvi_work){.run = open_model, .done = model_opened};
     v->s.name = o->name;
+    v->s.any_model = o->any_model;
     v->s.created = (long)time(NULL);
     rv_status st = start_events(v, err);
-    v->s.conns = (rvi_conns){.base = v->base,
-                             .limits = {.head = MOST_HEAD, .line = MOST_LINE, .body = MOST_BODY},
-                             .most = MOST_CONNECTIONS,
-                             .handle = on_request,
-                             .ctx = v};
+    v->s.conns = (rvi_conns){
+        .base = v->base,
+        .limits = {.head = MOST_HEAD, .line = MOST_LINE, .body = (uint64_t)o->max_body << 20},
+        .most = MOST_CONNECTIONS,
+        .handle = on_request,
+        .ctx = v};
     if (!st) st = start_listening(v, err);
     if (!st) st = rvi_worker_new(&v->s.worker, wake_up, v, err);
     if (!st) rvi_worker_post(v->s.worker, &v->opening);

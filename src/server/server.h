@@ -2,6 +2,8 @@
 #ifndef RVI_SERVER_SERVER_H
 #define RVI_SERVER_SERVER_H
 
+#include <stdbool.h>
+
 #include "ruvllm_service.h"
 
 typedef struct rvi_served {
@@ -11,12 +13,19 @@ typedef struct rvi_served {
 } rvi_served;
 
 typedef struct rvi_server_options {
-    const char *host;      /* an address or a name */
-    int port;              /* 0: any that is free */
-    const char *unix_path; /* listen there instead; NULL: on host and port */
-    const char *key;       /* that requests must carry; NULL: none */
-    const char *name;      /* of the model, for clients */
-    double drain_seconds;  /* for requests under way when a signal comes */
+    const char *host;               /* an address or a name */
+    int port;                       /* 0: any that is free */
+    const char *unix_path;          /* listen there instead; NULL: on host and port */
+    int inherited;                  /* a socket that listens already; -1: none */
+    const char *key;                /* that may do everything; NULL: none */
+    const char *keys;               /* a file of keys (keys.h), read again at SIGHUP; NULL: none */
+    const char *origins;            /* of pages that may ask (access.h); NULL: the server's own */
+    const char *tls_cert, *tls_key; /* PEM files, read again at SIGHUP; NULL: plain connections */
+    int max_body;                   /* MiB of a request */
+    const char *notify;             /* NOTIFY_SOCKET of who started the process; NULL: none */
+    bool any_model;                 /* whatever name a request has for the model, it means it */
+    const char *name;               /* of the model, for clients */
+    double drain_seconds;           /* for requests under way when a signal comes */
     /* Opens what is served, on a thread of its own, while requests are told to wait. What it gave
      * must live until rvi_server_run returns. */
     rv_status (*open)(void *ctx, rvi_served *out, rv_error *err);

@@ -16,6 +16,8 @@ typedef struct rvi_serving {
     rv_learner *learner; /* NULL: nothing is learned; only the worker calls it */
     int n_context;
     const char *name;     /* of the model, for clients */
+    bool any_model;       /* any other name means it too */
+    char digest[65];      /* of the model */
     char fingerprint[32]; /* of the program and the weights */
     long created;
     /* ---- */

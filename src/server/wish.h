@@ -11,7 +11,19 @@
 #include "ruvllm.h"
 #include "server/form.h"
 
-enum { RVI_FOR_CHAT = 1, RVI_FOR_COMPLETION = 2, RVI_FOR_EMBEDDING = 4 };
+/* Requests of OpenAI, of Anthropic (MESSAGES) and of Ollama. */
+enum {
+    RVI_FOR_CHAT = 1,
+    RVI_FOR_COMPLETION = 2,
+    RVI_FOR_EMBEDDING = 4,
+    RVI_FOR_RESPONSE = 8,
+    RVI_FOR_MESSAGES = 16,
+    RVI_FOR_TALK = 32,     /* /api/chat */
+    RVI_FOR_GENERATE = 64, /* /api/generate */
+    RVI_FOR_VECTORS = 128, /* /api/embed */
+    RVI_FOR_OPTIONS = 256, /* the "options" of these three */
+    RVI_FOR_OLLAMA = RVI_FOR_TALK | RVI_FOR_GENERATE
+};
 
 enum { RVI_WISH_STOPS = 16, RVI_WISH_CHOICES = 128 };
 
@@ -19,7 +31,7 @@ typedef struct rvi_wish {
     rv_sampling sampling;
     rv_generate_options generate; /* its sampling is not set */
     int n;                        /* choices */
-    bool stream, include_usage, logprobs, echo;
+    bool stream, include_usage, logprobs, echo, raw, truncate;
     bool has_logprobs; /* completions: "logprobs" is there, its number in top_logprobs */
     int top_logprobs;
     int dimensions; /* of vectors; 0: all */
@@ -27,7 +39,8 @@ typedef struct rvi_wish {
     /* raw values that mean something together */
     float temperature, mirostat_tau, mirostat_eta;
     bool has_temperature;
-    int mirostat, max_tokens, max_completion_tokens, n_best;
+    int mirostat, max_tokens, max_completion_tokens, n_best, last_n;
+    int n_context; /* that the client needs; 0: any */
     const char *stops[RVI_WISH_STOPS];
     rvi_form form;
 } rvi_wish;

@@ -14,20 +14,21 @@ typedef struct example {
     size_t n;
     const char *text, *want;
     bool hit;
+    size_t which; /* of stops */
 } example;
 
 static const example examples[] = {
-    {{"END"}, 1, "hello END world", "hello ", true},
-    {{"END"}, 1, "hello EN", "hello EN", false},
-    {{"END"}, 1, "ENENDx", "EN", true},
-    {{"aab"}, 1, "aaaab", "aa", true},
-    {{"\n\n"}, 1, "one\ntwo\n\nthree", "one\ntwo", true},
-    {{"abcX", "bc"}, 2, "abcY", "a", true},
-    {{"abcX", "bc"}, 2, "abcX", "", true},
-    {{"abcX", "bc"}, 2, "abc", "a", true}, /* complete at the end, inside what was held back */
-    {{"x", "END", "ND"}, 3, "an END", "an ", true},
-    {{"\xF0\x9F\x98\x80"}, 1, "smile \xF0\x9F\x98\x80!", "smile ", true},
-    {{0}, 0, "no stops at all", "no stops at all", false},
+    {{"END"}, 1, "hello END world", "hello ", true, 0},
+    {{"END"}, 1, "hello EN", "hello EN", false, 0},
+    {{"END"}, 1, "ENENDx", "EN", true, 0},
+    {{"aab"}, 1, "aaaab", "aa", true, 0},
+    {{"\n\n"}, 1, "one\ntwo\n\nthree", "one\ntwo", true, 0},
+    {{"abcX", "bc"}, 2, "abcY", "a", true, 1},
+    {{"abcX", "bc"}, 2, "abcX", "", true, 0},
+    {{"abcX", "bc"}, 2, "abc", "a", true, 1}, /* complete at the end, inside what was held back */
+    {{"x", "END", "ND"}, 3, "an END", "an ", true, 1},
+    {{"\xF0\x9F\x98\x80"}, 1, "smile \xF0\x9F\x98\x80!", "smile ", true, 0},
+    {{0}, 0, "no stops at all", "no stops at all", false, 0},
 };
 
 static void any_borders(void **state)
@@ -44,6 +45,7 @@ static void any_borders(void **state)
                 assert_true(rvi_stop_push(&s, x->text + at, RVI_MIN(piece, len - at), &out));
             if (!s.hit) assert_true(rvi_stop_flush(&s, &out));
             assert_int_equal(s.hit, x->hit);
+            assert_int_equal(s.which, x->which);
             assert_string_equal(out.data ? out.data : "", x->want);
             rvi_stop_deinit(&s);
             rvi_buf_deinit(&out);

@@ -17,7 +17,7 @@ from terminal import MODEL, PROGRAM, SLOW, finish, skip, verdict  # noqa: E402,F
 class Server:
     """A server with a model of its own state, ended by leaving the block."""
 
-    def __init__(self, *options, model=MODEL, ready=True):
+    def __init__(self, *options, model=MODEL, ready=True, scheme="http"):
         self.state = tempfile.TemporaryDirectory()
         self.process = subprocess.Popen(
             [PROGRAM, "serve", model, "--port", "0", *options],
@@ -26,7 +26,7 @@ class Server:
             env={**os.environ, "RUVLLM_STATE_DIR": self.state.name},
         )
         self.said = self.process.stderr.readline().decode()
-        found = re.search(r"listening on http://\S+:(\d+)$", self.said.strip())
+        found = re.search(scheme + r"://\S+:(\d+)$", self.said.strip())
         self.port = int(found[1]) if found else 0
         self.seen = set()  # statuses of /health until it was ready
         if ready and self.port:

@@ -215,6 +215,9 @@ def embeddings(s):
     verdict("fewer dimensions are scaled to length 1",
             max(abs(a - b / length) for a, b in zip(short["embedding"], got)) < 1e-6 and
             len(short["embedding"]) == 3, short)
+    status, _, body = s.post("/api/embed", {"input": "the tea " * 3000})
+    verdict("by Ollama's path a long text is cut",
+            status == 200 and len(body["embeddings"][0]) == len(got), (status, body))
 
 
 def texts(s):

@@ -1,0 +1,32 @@
+/* messages.h - a conversation for the model's template, made of the messages of any dialect. */
+#ifndef RVI_SERVER_MESSAGES_H
+#define RVI_SERVER_MESSAGES_H
+
+#include "base/json.h"
+#include "server/dialect.h"
+
+typedef struct rvi_messages {
+    rvi_buf *chat;     /* {"messages":[...]} */
+    rvi_buf *question; /* the user's last message */
+    size_t n;
+} rvi_messages;
+
+rvi_messages rvi_messages_begin(rvi_buf *chat, rvi_buf *question);
+/* from: the message as it came, of which name, tool_calls and tool_call_id are kept; may be NULL.
+ * Frees the text. */
+void rvi_messages_add(rvi_messages *m, const char *role, rvi_buf *text, const rvi_json *from);
+bool rvi_messages_end(rvi_messages *m, rvi_problem *p); /* false: no memory */
+
+/* A string, or parts, a line each: those of which the type is among `types` (words between blanks)
+ * are taken, those among `passed` are passed over, any other is a problem. field: of the request;
+ * place: what the sentence names. */
+typedef struct rvi_parts_rule {
+    const char *field, *types, *passed;
+} rvi_parts_rule;
+bool rvi_messages_content(const rvi_parts_rule *rule, const char *place, const rvi_json *v,
+                          rvi_buf *out, rvi_problem *p);
+
+/* Is the word among those of the list, which stand between blanks? */
+bool rvi_messages_lists(const char *list, const char *word);
+
+#endif
