@@ -149,8 +149,9 @@ check "versus: no such program" 1 "missing" "cannot be started" bench/versus -t 
 check "versus: no such model" 1 "missing" "ours: exit status" bench/versus -t 1 --rounds 1 --ours \
     "$rv" --peer "$tmp/a" --test start -o "$tmp/bad" "$tmp/nosuch.gguf"
 stand_in "$tmp/a/llama-bench" hang
-check "versus: a program that hangs" 1 "missing" "a: stopped after 2 s" bench/versus -t 1 --rounds \
-    1 --timeout 2 --ours "$tmp/ours/ruvllm" --peer "$tmp/a" --test pp8 -o "$tmp/bad" \
+# so many seconds that no other program takes them on a busy machine
+check "versus: a program that hangs" 1 "missing" "a: stopped after 20 s" bench/versus -t 1 \
+    --rounds 1 --timeout 20 --ours "$tmp/ours/ruvllm" --peer "$tmp/a" --test pp8 -o "$tmp/bad" \
     "$tmp/tiny.gguf"
 rows "every row is there" "$tmp/bad" '[r["status"] for r in d] == ["ok"] + 4 * ["missing"]'
 
