@@ -228,6 +228,7 @@ test: deps
 
 # What test-all has and test has not.
 test-slow: deps
+	@tools/install_deps browser || echo "there is no Chromium: the page is not tested in a browser"
 	@mkdir -p $(RESULTS) && rm -f $(RESULTS)/slow* $(RESULTS)/asan*
 	@$(RUN) fast-programs slow-programs
 	@$(MAKE) --no-print-directory models
