@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/os.h"
+#include "server/adapters.h"
 
 enum { MOST_ARENA = 256 << 20 };
 
@@ -19,6 +20,7 @@ void rvi_call_drop(rvi_call *k)
     }
     for (int i = 0; i < k->n_parts; i++) rvi_free(k->parts[i].values);
     rv_grammar_free(&k->grammar);
+    rv_adapter_set_free(&k->adapters);
     rvi_buf_deinit(&k->chat);
     rvi_buf_deinit(&k->question);
     rvi_arena_deinit(&k->arena);
@@ -79,16 +81,14 @@ bool rvi_call_names(const rvi_serving *s, const char *name)
            (!strncmp(name, s->name, n) && (!name[n] || !strcmp(name + n, ":latest")));
 }
 
-static bool check_model(const rvi_call *k, rvi_problem *p)
+static bool check_model(rvi_call *k, rvi_problem *p)
 {
     const rvi_json *model = rvi_json_get(k->body, "model");
     if (!model || rvi_json_is(model, RVI_JSON_NULL)) return true;
     if (!rvi_json_is(model, RVI_JSON_STRING))
         return rvi_problem_set(p, 400, "invalid_type", "model", "model must be a string");
-    if (rvi_call_names(k->s, rvi_json_string(model, ""))) return true;
-    return rvi_problem_set(p, 404, "model_not_found", "model",
-                           "The model '%.200s' does not exist; this server has '%s'",
-                           rvi_json_string(model, ""), k->s->name);
+    const char *name = rvi_json_string(model, "");
+    return rvi_call_names(k->s, name) || rvi_adapters_choose(k->s, name, &k->adapters, p);
 }
 
 rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigned what,
@@ -164,6 +164,7 @@ bool rvi_call_submit(rvi_call *k, int i, rv_request *r)
     r->size = sizeof *r;
     r->user = part;
     r->tenant = k->tenant;
+    if (r->kind != RV_REQUEST_EMBED) r->adapters = k->adapters;
     rv_generate_options go = k->wish.generate;
     go.sampling = &k->wish.sampling;
     go.grammar = k->grammar;

@@ -53,7 +53,8 @@ struct rvi_call {
     const rvi_writer *writer;
     char id[40];
     char tenant[RVI_KEY_NAME + 1];
-    rv_learner *learner; /* what takes part in a chat; NULL: nothing */
+    rv_learner *learner;      /* what takes part in a chat; NULL: nothing */
+    rv_adapter_set *adapters; /* NULL: none */
     long created;
     double since; /* when it came; monotonic */
     uint64_t learned;

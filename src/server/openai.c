@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "server/adapters.h"
+
 static void write_problem(const rvi_problem *p, rvi_buf *out)
 {
     rvi_buf_puts(out, "{\"error\":{\"message\":");
@@ -77,6 +79,7 @@ void rvi_openai_models(rvi_serving *s, rvi_conn *c)
     rvi_buf out = {0};
     rvi_buf_puts(&out, "{\"object\":\"list\",\"data\":[");
     put_model(s, &out);
+    rvi_adapters_put_models(s, &out);
     rvi_buf_puts(&out, "]}");
     rvi_reply_json(&rvi_openai, c, &out);
 }

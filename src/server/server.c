@@ -8,6 +8,7 @@
 
 #include "base/interrupt.h"
 #include "base/os.h"
+#include "server/adapters.h"
 #include "server/call.h"
 #include "server/listen.h"
 #include "server/notify.h"
@@ -70,7 +71,8 @@ static void open_model(rvi_work *w)
     v->served.service.size = sizeof v->served.service;
     v->served.service.wake = wake_up;
     v->served.service.wake_ctx = v;
-    v->st = rv_service_new(&s->service, v->served.model, &v->served.service, &v->err);
+    if (v->o->adapters) v->st = rvi_adapters_open(s, v->served.model, v->o->adapters, &v->err);
+    if (!v->st) v->st = rv_service_new(&s->service, v->served.model, &v->served.service, &v->err);
 }
 
 static void model_opened(rvi_work *w)
@@ -245,6 +247,7 @@ static void stop(server *v)
     rvi_worker_free(v->s.worker);
     rv_service_free(&v->s.service);
     rvi_calls_free(&v->s);
+    rvi_adapters_close(&v->s);
     rvi_answers_deinit(&v->s.answers);
     rvi_listen_close(&v->listener);
     if (v->o->unix_path && v->opened) (void)remove(v->o->unix_path);

@@ -23,6 +23,7 @@ typedef struct rvi_server_options {
     const char *tls_cert, *tls_key; /* PEM files, read again at SIGHUP; NULL: plain connections */
     int max_body;                   /* MiB of a request */
     const char *notify;             /* NOTIFY_SOCKET of who started the process; NULL: none */
+    const char *adapters;           /* a folder of them; NULL: none */
     bool any_model;                 /* whatever name a request has for the model, it means it */
     const char *name;               /* of the model, for clients */
     double drain_seconds;           /* for requests under way when a signal comes */

@@ -13,7 +13,9 @@ typedef struct rvi_serving {
     const rv_model *model;
     const rv_model_info *info;
     rv_service *service;
-    rv_learner *learner; /* NULL: nothing is learned; only the worker calls it */
+    rv_learner *learner;   /* NULL: nothing is learned; only the worker calls it */
+    rv_registry *registry; /* of adapters; NULL: there are none */
+    char *adapters_folder;
     int n_context;
     const char *name;     /* of the model, for clients */
     bool any_model;       /* any other name means it too */

@@ -1,0 +1,25 @@
+/* adapters.h - adapters by name. A request for the model "MODEL:NAME", or "NAME" alone, is answered
+ * with the adapter of that name. */
+#ifndef RVI_SERVER_ADAPTERS_H
+#define RVI_SERVER_ADAPTERS_H
+
+#include "server/dialect.h"
+#include "server/serving.h"
+
+/* Knows the adapters in the folder from now on. */
+rv_status rvi_adapters_open(rvi_serving *s, const rv_model *m, const char *folder,
+                            rv_error *err) RVI_MUST_CHECK;
+void rvi_adapters_close(rvi_serving *s);
+
+/* The adapter that the name of a request's model means, loaded if need be; free the set. False: p
+ * says why, a 404 if there is none. */
+bool rvi_adapters_choose(const rvi_serving *s, const char *model, rv_adapter_set **out,
+                         rvi_problem *p);
+/* ,{...} for each of them, as /v1/models has them. */
+void rvi_adapters_put_models(const rvi_serving *s, rvi_buf *out);
+
+void rvi_adapters_load(rvi_serving *s, rvi_conn *c);   /* POST /v1/load_lora_adapter */
+void rvi_adapters_unload(rvi_serving *s, rvi_conn *c); /* POST /v1/unload_lora_adapter */
+void rvi_adapters_show(rvi_serving *s, rvi_conn *c);   /* GET /lora-adapters */
+
+#endif
