@@ -81,8 +81,8 @@ bool rvi_call_names(const rvi_serving *s, const char *name);
 bool rvi_call_parts(rvi_call *k, int n_parts, int n_generating);
 /* Hands a part to the service; false: k->problem is set. */
 bool rvi_call_submit(rvi_call *k, int part, rv_request *r);
-/* The one part of a chat, k->chat. begun: with what the answer begins, which is not computed and not
- * said again; then nothing that was taught takes part. */
+/* The one part of a chat, k->chat. begun: with what the answer begins, which is not computed and
+ * not said again; then nothing that was taught takes part. */
 bool rvi_call_submit_chat(rvi_call *k, const rvi_buf *begun);
 /* After the last part was submitted, or something was wrong: k->problem. */
 void rvi_call_start(rvi_call *k);
