@@ -98,9 +98,9 @@ $(BUILD)/src/kernels/peak_i8mm.o: CFLAGS += -march=armv8.2-a+i8mm
 $(BUILD)/src/kernels/peak_bf16.o: CFLAGS += -march=armv8.2-a+bf16
 endif
 
-.PHONY: all run test test-slow test-all clients fast-programs slow-programs tsan fuzz fuzz-programs cross \
-  wasm-check bench check format examples install uninstall conformance conformance-programs deps \
-  model models clean
+.PHONY: all run test test-slow test-all clients fast-programs slow-programs tsan fuzz \
+  fuzz-programs cross wasm-check bench check format examples install uninstall conformance \
+  conformance-programs deps model models clean
 all: $(BIN) $(LIBRARIES)
 
 $(BUILD)/%.o: %.c
