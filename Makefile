@@ -8,6 +8,7 @@
 #   make test            what you run all day: the rules of `make check`, the fast tests, a real
 #                        model; about a minute once built
 #   make test-all        that, the slow tests, and tests under ASan and UBSan
+#   make clients         client libraries of PyPI and npm against the server
 #   make check           layers, banned calls, format, exported symbols, unused functions
 #   make tsan            the threaded tests under TSan
 #   make fuzz            every parser under libFuzzer (FUZZ_SECONDS=300 each)
@@ -97,9 +98,9 @@ $(BUILD)/src/kernels/peak_i8mm.o: CFLAGS += -march=armv8.2-a+i8mm
 $(BUILD)/src/kernels/peak_bf16.o: CFLAGS += -march=armv8.2-a+bf16
 endif
 
-.PHONY: all run test test-slow test-all fast-programs slow-programs tsan fuzz fuzz-programs cross \
-  wasm-check bench check format examples install uninstall conformance conformance-programs deps \
-  model models clean
+.PHONY: all run test test-slow test-all clients fast-programs slow-programs tsan fuzz \
+  fuzz-programs cross wasm-check bench check format examples install uninstall conformance \
+  conformance-programs deps model models clean
 all: $(BIN) $(LIBRARIES)
 
 $(BUILD)/%.o: %.c
@@ -242,6 +243,14 @@ test-all:
 	@$(MAKE) --no-print-directory test || true
 	@$(MAKE) --no-print-directory test-slow || true
 	@tools/run_tests --total $(addprefix $(RESULTS)/,check fast slow asan)
+
+# Client libraries from PyPI and npm, unmodified; those that cannot be had are skipped and counted.
+CLIENTS := $(sort $(wildcard tests/server/client_*.py)) \
+  $(addprefix tests/server/test_,openai.py responses.py anthropic.py ollama.py)
+clients: deps
+	@$(RUN) all
+	@$(MAKE) --no-print-directory models
+	@tools/run_tests -j 1 $(CLIENTS)
 
 tsan: deps
 	@$(RUN) $(THREAD_TESTS:%=build/tsan/%) BUILD=build/tsan BIN=build/tsan/ruvllm \

@@ -40,6 +40,34 @@ static void open_learning(serve *s)
     cli_learning_close(&s->learning);
 }
 
+/* ---- tenants with learned state of their own ---- */
+
+static void close_tenant(void *ctx, void *handle)
+{
+    (void)ctx;
+    cli_learning_close(handle);
+    rvi_free(handle);
+}
+
+static rv_status open_tenant(void *ctx, const char *tenant, rv_learner **out, void **handle,
+                             rv_error *err)
+{
+    const serve *s = ctx;
+    cli_learning *l = rvi_zalloc(sizeof *l);
+    *out = NULL;
+    *handle = NULL;
+    if (!l) return rvi_nomem(err, "tenant");
+    rv_status st = cli_learning_open_tenant(l, s->c, &s->model, tenant, s->learning.embedder, err);
+    if (!st && !l->paused) st = rv_learner_start(l->l, err);
+    if (st) {
+        close_tenant(ctx, l);
+        return st;
+    }
+    *out = l->l;
+    *handle = l;
+    return RV_OK;
+}
+
 static rv_status open_all(void *ctx, rvi_served *out, rv_error *err)
 {
     serve *s = ctx;
@@ -51,6 +79,7 @@ static rv_status open_all(void *ctx, rvi_served *out, rv_error *err)
     if (!s->no_learning && !info->is_encoder) open_learning(s);
     out->model = s->model.m;
     out->learner = s->learning.l;
+    out->tenants = (rvi_taught_ways){open_tenant, close_tenant, s};
     o->n_context = s->c->context ? s->c->context : info->n_context;
     o->n_tokens = room_for(o->n_context);
     o->max_running = s->parallel;

@@ -86,8 +86,8 @@ const char *cli_learning_hint(const cli_learning *l)
                  "minilm' (91 MB) by their meaning";
 }
 
-static rv_status open_learner(cli_learning *l, const cli *c, const cli_model *m, const char *name,
-                              rv_error *err)
+static rv_status open_learner(cli_learning *l, const cli *c, const cli_model *m,
+                              const rv_model *embedder, rv_error *err)
 {
     rvi_buf path = {0};
     rv_learner_options o;
@@ -100,19 +100,17 @@ static rv_status open_learner(cli_learning *l, const cli *c, const cli_model *m,
     o = (rv_learner_options){.size = sizeof o};
     o.store = &l->store;
     o.dir = l->dir.data;
-    o.user = name;
+    o.user = l->name;
     if (is_claimed(l, CLI_CHATTING)) o.lock_wait = RV_WAIT_NEVER; /* chats last */
-    open_embedder(l, c, m);
-    o.embedder = l->embedder;
+    if (!l->tenant.len) open_embedder(l, c, m);
+    o.embedder = l->embedder ? l->embedder : embedder;
     return rv_learner_new(&l->l, m->m, &o, err);
 }
 
-rv_status cli_learning_open(cli_learning *out, const cli *c, const cli_model *m, const char *name,
-                            bool create, rv_error *err)
+static rv_status open_state(cli_learning *out, const cli *c, const cli_model *m, bool create,
+                            const rv_model *embedder, rv_error *err)
 {
     char digest[65];
-    if (!name) name = "default";
-    *out = (cli_learning){.name = name};
     if (!create && !c->state_dir) return RV_OK;
     const char *state;
     rv_status st = cli_state(c, &state, err);
@@ -121,14 +119,31 @@ rv_status cli_learning_open(cli_learning *out, const cli *c, const cli_model *m,
         st = rvi_error(err, RV_E_CONFIG, "%s: not a directory", state);
     if (!st && !create && kind == RVI_OS_NONE) return RV_OK;
     if (!st) st = rv_model_digest(m->m, digest, err);
-    if (!st && !rvi_buf_printf(&out->dir, "%s/%s/%s", state, digest, name))
+    if (!st && !rvi_buf_printf(&out->dir, "%s/%s/%s", state, digest, out->name))
         st = rvi_nomem(err, "path");
     if (!st && !create && rvi_os_stat(out->dir.data, NULL) != RVI_OS_DIR) return RV_OK;
     rvi_os_private_files(true);
     if (!st) st = rvi_os_make_private_dirs(out->dir.data, err);
     if (!st) rvi_os_make_private(out->dir.data); /* earlier versions left it open to all */
-    if (!st) st = open_learner(out, c, m, name, err);
+    if (!st) st = open_learner(out, c, m, embedder, err);
     return st;
+}
+
+rv_status cli_learning_open(cli_learning *out, const cli *c, const cli_model *m, const char *name,
+                            bool create, rv_error *err)
+{
+    *out = (cli_learning){.name = name ? name : "default"};
+    return open_state(out, c, m, create, NULL, err);
+}
+
+/* No name that a user gives begins like it. */
+rv_status cli_learning_open_tenant(cli_learning *out, const cli *c, const cli_model *m,
+                                   const char *tenant, const rv_model *embedder, rv_error *err)
+{
+    *out = (cli_learning){0};
+    if (!rvi_buf_printf(&out->tenant, ".tenant-%s", tenant)) return rvi_nomem(err, "tenant");
+    out->name = out->tenant.data;
+    return open_state(out, c, m, true, embedder, err);
 }
 
 void cli_learning_close(cli_learning *l)
@@ -137,6 +152,7 @@ void cli_learning_close(cli_learning *l)
     rv_model_close(&l->embedder);
     rv_store_close(&l->store);
     rvi_buf_deinit(&l->dir);
+    rvi_buf_deinit(&l->tenant);
     if (l->claimed) rvi_os_unlock(l->claim);
     *l = (cli_learning){0};
 }

@@ -16,6 +16,7 @@ typedef struct cli_learning {
     rv_store store;
     rvi_buf dir;
     const char *name; /* of the user */
+    rvi_buf tenant;   /* the text of name, of a tenant */
     bool paused;
     int claim; /* a lock, while `claimed` says of what */
     const char *claimed;
@@ -29,6 +30,11 @@ typedef struct cli_learning {
  * otherwise l stays NULL. Call cli_learning_close in any case. */
 rv_status cli_learning_open(cli_learning *out, const cli *c, const cli_model *m, const char *name,
                             bool create, rv_error *err) RVI_MUST_CHECK;
+/* The same for a tenant of a server, which creates it; embedder: the server's, which outlives it;
+ * NULL: none. */
+rv_status cli_learning_open_tenant(cli_learning *out, const cli *c, const cli_model *m,
+                                   const char *tenant, const rv_model *embedder,
+                                   rv_error *err) RVI_MUST_CHECK;
 /* What to say after something was taught; NULL: nothing. */
 const char *cli_learning_hint(const cli_learning *l);
 void cli_learning_close(cli_learning *l);

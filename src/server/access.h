@@ -13,8 +13,8 @@ typedef struct rvi_access {
                             the server's own */
 } rvi_access;
 
-/* False: p says why not. needs: RVI_MAY_..., 0: what everybody may see. Sets c->key, and the headers
- * that the page's browser wants. */
+/* False: p says why not. needs: RVI_MAY_..., 0: what everybody may see. Sets c->key, and the
+ * headers that the page's browser wants. */
 bool rvi_access_check(rvi_access *a, rvi_conn *c, unsigned needs, rvi_problem *p);
 /* A browser asks whether a page may ask: true, and it has its answer. */
 bool rvi_access_preflight(const rvi_access *a, rvi_conn *c);

@@ -21,6 +21,7 @@ void rvi_call_drop(rvi_call *k)
     for (int i = 0; i < k->n_parts; i++) rvi_free(k->parts[i].values);
     rv_grammar_free(&k->grammar);
     rv_adapter_set_free(&k->adapters);
+    rvi_taught_leave(k->taught);
     rvi_buf_deinit(&k->chat);
     rvi_buf_deinit(&k->question);
     rvi_arena_deinit(&k->arena);
@@ -105,15 +106,16 @@ rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigne
     *k = (rvi_call){.s = s, .conn = c, .writer = w, .arena = {.max = MOST_ARENA}};
     k->created = (long)time(NULL);
     k->since = rvi_os_seconds();
-    k->learned = s->learned;
     snprintf(k->tenant, sizeof k->tenant, "%s", c->key->name);
-    k->learner = c->key->learned == RVI_LEARNED_OFF ? NULL : s->learner;
+    bool taken = rvi_taught_take(&s->teaching, c->key, s->worker, &k->taught) ||
+                 rvi_problem_set(&k->problem, 503, NULL, NULL, "out of memory");
+    k->learned = k->taught ? k->taught->version : 0;
     k->next = s->calls;
     if (k->next) k->next->prev = k;
     s->calls = k;
     snprintf(k->id, sizeof k->id, "%s%016llx%08llx", prefix, (unsigned long long)rvi_os_random(),
              (unsigned long long)rvi_os_random() & 0xFFFFFFFF);
-    bool ok = rvi_wish_body(&k->body, &c->in.body, &k->arena, &k->problem) &&
+    bool ok = taken && rvi_wish_body(&k->body, &c->in.body, &k->arena, &k->problem) &&
               rvi_wish_read(&k->wish, what, k->body, &k->arena, &ignored, &k->problem) &&
               check_model(k, &k->problem) &&
               rvi_form_grammar(&k->wish.form, s->model, &k->grammar, &k->problem);
@@ -198,12 +200,60 @@ static bool submit_begun(rvi_call *k, const rv_chat *chat, const rvi_buf *begun)
     return st ? rvi_problem_from(&k->problem, st, &err) : rvi_call_submit(k, 0, &r);
 }
 
+static bool submit_taught(rvi_call *k)
+{
+    rv_chat chat = {.size = sizeof chat, .variables = k->chat.data};
+    rv_request r = {
+        .kind = RV_REQUEST_ANSWER, .chat = &chat, .learner = k->taught ? k->taught->learner : NULL};
+    if (k->taught) k->learned = k->taught->version;
+    return rvi_call_submit(k, 0, &r);
+}
+
+typedef struct opening {
+    rvi_work work;
+    rvi_call *call;
+    rv_status st;
+    rv_error err;
+} opening;
+
+static void open_taught(rvi_work *w)
+{
+    opening *o = (opening *)w;
+    o->st = rvi_taught_open(&o->call->s->teaching, o->call->taught, &o->err);
+}
+
+/* The client may have left meanwhile. */
+static void taught_opened(rvi_work *w)
+{
+    opening *o = (opening *)w;
+    rvi_call *k = o->call;
+    rvi_taught_opened(k->taught);
+    k->opens = false;
+    if (!k->conn) {
+        rvi_call_drop(k);
+    } else {
+        k->conn->gone = NULL;
+        if (!k->taught->ready)
+            (void)rvi_problem_from(&k->problem, o->st ? o->st : RV_E_STATE, &o->err);
+        else
+            (void)submit_taught(k);
+        rvi_call_start(k);
+    }
+    rvi_free(o);
+}
+
 bool rvi_call_submit_chat(rvi_call *k, const rvi_buf *begun)
 {
     rv_chat chat = {.size = sizeof chat, .variables = k->chat.data};
-    rv_request r = {.kind = RV_REQUEST_ANSWER, .chat = &chat, .learner = k->learner};
     if (!rvi_call_parts(k, 1, 1)) return false;
-    return begun && begun->len ? submit_begun(k, &chat, begun) : rvi_call_submit(k, 0, &r);
+    if (begun && begun->len) return submit_begun(k, &chat, begun);
+    if (!k->taught || k->taught->ready) return submit_taught(k);
+    opening *o = rvi_zalloc(sizeof *o);
+    if (!o) return rvi_problem_set(&k->problem, 503, NULL, NULL, "out of memory");
+    *o = (opening){.work = {.run = open_taught, .done = taught_opened}, .call = k};
+    k->opens = true;
+    rvi_worker_post(k->s->worker, &o->work);
+    return true;
 }
 
 void rvi_call_start(rvi_call *k)
@@ -216,6 +266,7 @@ void rvi_call_start(rvi_call *k)
     }
     k->conn->gone = on_gone;
     k->conn->gone_ctx = k;
+    if (k->opens) return;
     if (k->writer->begin) k->writer->begin(k);
 }
 

@@ -53,8 +53,9 @@ struct rvi_call {
     const rvi_writer *writer;
     char id[40];
     char tenant[RVI_KEY_NAME + 1];
-    rv_learner *learner;      /* what takes part in a chat; NULL: nothing */
     rv_adapter_set *adapters; /* NULL: none */
+    rvi_taught *taught;       /* what takes part in a chat; NULL: nothing */
+    bool opens;               /* that is being opened, and the chat waits for it */
     long created;
     double since; /* when it came; monotonic */
     uint64_t learned;
@@ -82,8 +83,9 @@ bool rvi_call_names(const rvi_serving *s, const char *name);
 bool rvi_call_parts(rvi_call *k, int n_parts, int n_generating);
 /* Hands a part to the service; false: k->problem is set. */
 bool rvi_call_submit(rvi_call *k, int part, rv_request *r);
-/* The one part of a chat, k->chat. begun: with what the answer begins, which is not computed and not
- * said again; then nothing that was taught takes part. */
+/* The one part of a chat, k->chat. begun: with what the answer begins, which is not computed and
+ * not said again; then nothing that was taught takes part. Where what was taught has to be opened
+ * first, it is submitted later. */
 bool rvi_call_submit_chat(rvi_call *k, const rvi_buf *begun);
 /* After the last part was submitted, or something was wrong: k->problem. */
 void rvi_call_start(rvi_call *k);

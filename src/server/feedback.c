@@ -9,26 +9,40 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/blob.h"
 #include "base/error.h"
 #include "base/os.h"
 #include "server/openai.h"
 
-typedef enum verdict { SCORE, THUMB, CORRECTION, PREFERRED, STATUS } verdict;
+typedef enum verdict {
+    SCORE,
+    THUMB,
+    CORRECTION,
+    PREFERRED,
+    STATUS,
+    UNDO,
+    ROLLBACK,
+    FORGET,
+    EXPORT
+} verdict;
 
 typedef struct job {
     rvi_work work;
     rvi_serving *s;
+    rvi_taught *taught;
     rvi_conn *conn; /* NULL: the client has left; what it said counts */
     verdict verdict;
     rvi_said *said;
     double score; /* or 1 and 0 for a thumb */
-    rvi_buf text; /* the right or the better answer */
+    rvi_buf text; /* the right or the better answer; what is to be forgotten */
+    int generation;
     rv_scope scope;
     /* the result */
     rv_status st;
     rv_error err;
     rv_adaptation *adaptation;
     char *json;
+    rvi_buf file; /* that was exported */
     uint64_t n_events;
     double seconds;
 } job;
@@ -39,6 +53,8 @@ static void free_job(job *j)
     rvi_buf_deinit(&j->text);
     rv_free(j->adaptation);
     rv_free(j->json);
+    rvi_buf_deinit(&j->file);
+    rvi_taught_leave(j->taught);
     rvi_free(j);
 }
 
@@ -84,8 +100,8 @@ static rv_status pass_over_lessons(rv_session *session, const int32_t *ids, size
 
 /* The session answers the chat with what was said. Where that was the text of a lesson, the lesson
  * is judged; otherwise the model is, whatever it has been taught since. */
-static rv_status say_again(const rvi_serving *s, const rvi_said *said, rv_session *session,
-                           rv_error *err)
+static rv_status say_again(const rvi_serving *s, rv_learner *l, const rvi_said *said,
+                           rv_session *session, rv_error *err)
 {
     rv_chat chat = {.size = sizeof chat, .variables = said->chat};
     rv_sampling sampling = {.size = sizeof sampling,
@@ -103,7 +119,7 @@ static rv_status say_again(const rvi_serving *s, const rvi_said *said, rv_sessio
     size_t n = 0;
     if (!said->n_ids) return rvi_error(err, RV_E_LEARNING, "that answer has no tokens to judge");
     rv_status st = rv_chat_tokenize(s->model, &chat, &ids, &n, err);
-    if (!st) st = rv_learner_begin(s->learner, session, &chat, &plan, err);
+    if (!st) st = rv_learner_begin(l, session, &chat, &plan, err);
     bool spoken = !st && plan->slot && !strcmp(plan->answer, said->text);
     if (!st && !spoken) st = pass_over_lessons(session, ids, n, err);
     if (!st) st = rv_session_start(session, ids, n, &o, err);
@@ -116,10 +132,10 @@ static rv_status say_again(const rvi_serving *s, const rvi_said *said, rv_sessio
 static void judge(job *j)
 {
     rv_session *session = NULL;
-    rv_learner *l = j->s->learner;
+    rv_learner *l = j->taught->learner;
     rv_session_options o = {.size = sizeof o, .n_context = j->s->n_context};
     j->st = rv_session_new(&session, j->s->model, &o, &j->err);
-    if (!j->st) j->st = say_again(j->s, j->said, session, &j->err);
+    if (!j->st) j->st = say_again(j->s, l, j->said, session, &j->err);
     if (!j->st && j->verdict == SCORE)
         j->st = rv_learner_score(l, session, j->score, &j->adaptation, &j->err);
     else if (!j->st)
@@ -127,12 +143,32 @@ static void judge(job *j)
     rv_session_free(&session);
 }
 
+/* The adapter of a generation as a file of GGUF, by way of the disk. */
+static rv_status export_file(rv_learner *l, int generation, rvi_buf *out, rv_error *err)
+{
+    rvi_buf dir = {0}, path = {0};
+    rvi_blob blob = {0};
+    rv_status st = rvi_os_temp_dir(&dir, "/tmp", err);
+    if (!st && !rvi_buf_printf(&path, "%s/adapter.gguf", dir.data)) st = rvi_nomem(err, "path");
+    if (!st) st = rv_learner_export(l, generation, path.data, 0, err);
+    if (!st) st = rvi_blob_open(&blob, path.data, err);
+    if (!st && !rvi_buf_append(out, (const char *)blob.data, blob.len))
+        st = rvi_nomem(err, "adapter");
+    rvi_blob_close(&blob);
+    if (dir.len) rvi_os_remove_tree(dir.data);
+    rvi_buf_deinit(&dir);
+    rvi_buf_deinit(&path);
+    return st;
+}
+
 static void run(rvi_work *w)
 {
     job *j = (job *)w;
-    rv_learner *l = j->s->learner;
     const char *text = j->text.len ? j->text.data : "";
     double start = rvi_os_seconds();
+    j->st = rvi_taught_open(&j->s->teaching, j->taught, &j->err);
+    rv_learner *l = j->taught->learner;
+    if (j->st) return;
     switch (j->verdict) {
     case SCORE:
     case THUMB: judge(j); break;
@@ -148,6 +184,10 @@ static void run(rvi_work *w)
         j->st = rv_learner_status(l, &j->json, &j->err);
         if (!j->st) j->st = rv_learner_verify_log(l, &j->n_events, &j->err);
         break;
+    case UNDO: j->st = rv_learner_undo(l, &j->adaptation, &j->err); break;
+    case ROLLBACK: j->st = rv_learner_rollback(l, j->generation, &j->adaptation, &j->err); break;
+    case FORGET: j->st = rv_learner_forget(l, text, &j->adaptation, &j->err); break;
+    case EXPORT: j->st = export_file(l, j->generation, &j->file, &j->err); break;
     }
     j->seconds = rvi_os_seconds() - start;
 }
@@ -158,10 +198,12 @@ static void put_adaptation(const job *j, rvi_buf *out)
 {
     static const char *const loops[] = {"instant", "background", "deep"};
     const rv_adaptation *a = j->adaptation;
-    rvi_buf_puts(out, "{\"object\":\"feedback\"");
-    rvi_put_member(out, "response_id", j->said->id);
-    rvi_buf_printf(out, ",\"choice_index\":%d,\"applied\":%s", j->said->choice,
-                   a->applied ? "true" : "false");
+    rvi_buf_printf(out, "{\"object\":\"%s\"", j->said ? "feedback" : "learning");
+    if (j->said) {
+        rvi_put_member(out, "response_id", j->said->id);
+        rvi_buf_printf(out, ",\"choice_index\":%d", j->said->choice);
+    }
+    rvi_buf_printf(out, ",\"applied\":%s", a->applied ? "true" : "false");
     rvi_put_member(out, "loop", loops[a->loop]);
     rvi_put_member(out, "notes", a->notes);
     rvi_put_number(out, "latency_us", a->latency_us);
@@ -169,7 +211,8 @@ static void put_adaptation(const job *j, rvi_buf *out)
     rvi_put_number(out, "seconds", j->seconds);
     rvi_put_number(out, "quality_delta", a->quality_delta);
     rvi_buf_printf(out, ",\"generation\":%d,\"event\":%llu,\"learned_version\":%llu}",
-                   a->generation, (unsigned long long)a->event, (unsigned long long)j->s->learned);
+                   a->generation, (unsigned long long)a->event,
+                   (unsigned long long)j->taught->version);
 }
 
 static void done(rvi_work *w)
@@ -177,17 +220,20 @@ static void done(rvi_work *w)
     job *j = (job *)w;
     rvi_buf out = {0};
     rvi_problem p;
+    rvi_taught_opened(j->taught);
     if (j->adaptation) j->s->n_feedback++;
-    if (j->adaptation && j->adaptation->event) j->s->learned = j->adaptation->event;
-    if (j->json) j->s->learned = j->n_events;
+    if (j->adaptation && j->adaptation->event) j->taught->version = j->adaptation->event;
+    if (j->json) j->taught->version = j->n_events;
     if (j->conn) j->conn->gone = NULL;
-    if (j->conn && (j->st || (!j->adaptation && !j->json))) {
+    if (j->conn && (j->st || (!j->adaptation && !j->json && !j->file.len))) {
         (void)rvi_problem_from(&p, j->st ? j->st : RV_E_STATE, &j->err);
         rvi_dialect_refuse(&rvi_openai, j->conn, &p);
+    } else if (j->conn && j->file.len) {
+        rvi_conn_reply(j->conn, 200, "application/octet-stream", j->file.data, j->file.len);
     } else if (j->conn) {
         if (j->json)
             rvi_buf_printf(&out, "{\"object\":\"learning\",\"learned_version\":%llu,%s",
-                           (unsigned long long)j->s->learned, j->json + 1);
+                           (unsigned long long)j->taught->version, j->json + 1);
         else
             put_adaptation(j, &out);
         rvi_reply_json(&rvi_openai, j->conn, &out);
@@ -288,14 +334,33 @@ static bool find_answer(job *j, const rvi_json *body, rvi_problem *p)
     return j->said || rvi_problem_set(p, 503, NULL, NULL, "out of memory");
 }
 
-static job *new_job(rvi_serving *s, rvi_conn *c, rvi_problem *p)
+/* What a key may do with what was taught for all is not what it may do with its own. */
+static bool may(const rvi_conn *c, const rvi_taught *taught, verdict v, rvi_problem *p)
 {
-    job *j = rvi_zalloc(sizeof *j);
-    if (!j) {
+    bool changes = v == UNDO || v == ROLLBACK || v == FORGET || v == EXPORT;
+    return !changes || *taught->tenant || (c->key->may & RVI_MAY_ADMIN) ||
+           rvi_problem_set(p, 403, "insufficient_scope", NULL,
+                           "what was taught is for all: this needs the scope admin");
+}
+
+static job *new_job(rvi_serving *s, rvi_conn *c, verdict v, rvi_problem *p)
+{
+    rvi_taught *taught = NULL;
+    job *j = NULL;
+    if (!rvi_taught_take(&s->teaching, c->key, s->worker, &taught))
         (void)rvi_problem_set(p, 503, NULL, NULL, "out of memory");
+    else if (!taught)
+        (void)rvi_problem_set(p, 501, "learning_off", NULL,
+                              "nothing is learned here: the server has no place for it, its model "
+                              "cannot be taught, or the key says so");
+    else if (may(c, taught, v, p) && !(j = rvi_zalloc(sizeof *j)))
+        (void)rvi_problem_set(p, 503, NULL, NULL, "out of memory");
+    if (!j) {
+        rvi_taught_leave(taught);
         return NULL;
     }
-    *j = (job){.work = {.run = run, .done = done}, .s = s, .conn = c, .verdict = STATUS};
+    *j = (job){.work = {.run = run, .done = done}, .s = s, .taught = taught, .conn = c};
+    j->verdict = v;
     return j;
 }
 
@@ -312,29 +377,68 @@ static void post(rvi_conn *c, job *j, bool ok, const rvi_problem *p)
     }
 }
 
-static bool can_learn(const rvi_serving *s, rvi_problem *p)
+static bool read_number(job *j, const rvi_json *body, bool needed, rvi_problem *p)
 {
-    return s->learner || rvi_problem_set(p, 501, "learning_off", NULL,
-                                         "this server does not learn: it has no place for what is "
-                                         "learned, or a model that cannot be taught");
+    const rvi_json *v = rvi_json_get(body, "generation");
+    int64_t n = rvi_json_int(v, v && !rvi_json_is(v, RVI_JSON_NULL) ? -1 : needed ? -1 : 0);
+    j->generation = (int)n;
+    return (n >= 0 && n <= INT32_MAX) ||
+           rvi_problem_set(p, 400, "invalid_type", "generation",
+                           "generation must be a whole number, 0 or more");
 }
 
-void rvi_server_feedback(rvi_serving *s, rvi_conn *c)
+static bool read_body(job *j, const rvi_json *body, rvi_problem *p)
+{
+    switch (j->verdict) {
+    case STATUS:
+    case UNDO: return true;
+    case ROLLBACK: return read_number(j, body, true, p);
+    case EXPORT: return read_number(j, body, false, p);
+    case FORGET: return read_text(j, rvi_json_get(body, "text"), FORGET, "text", p);
+    default: return read_verdict(j, body, p) && find_answer(j, body, p);
+    }
+}
+
+static void handle(rvi_serving *s, rvi_conn *c, verdict v)
 {
     enum { MOST_ARENA = 64 << 20 };
     rvi_arena arena = {.max = MOST_ARENA};
     rvi_problem p = {0};
-    const rvi_json *body;
-    job *j = can_learn(s, &p) ? new_job(s, c, &p) : NULL;
-    bool ok = j && rvi_wish_body(&body, &c->in.body, &arena, &p) && read_verdict(j, body, &p) &&
-              find_answer(j, body, &p);
+    const rvi_json *body = NULL;
+    bool bare = v == STATUS || (v == UNDO && !c->in.body.len);
+    job *j = new_job(s, c, v, &p);
+    bool ok =
+        j && (bare || rvi_wish_body(&body, &c->in.body, &arena, &p)) && read_body(j, body, &p);
     rvi_arena_deinit(&arena);
     post(c, j, ok, &p);
 }
 
+void rvi_server_feedback(rvi_serving *s, rvi_conn *c)
+{
+    handle(s, c, SCORE);
+}
+
 void rvi_server_learning(rvi_serving *s, rvi_conn *c)
 {
-    rvi_problem p = {0};
-    job *j = can_learn(s, &p) ? new_job(s, c, &p) : NULL;
-    post(c, j, j, &p);
+    handle(s, c, STATUS);
+}
+
+void rvi_server_undo(rvi_serving *s, rvi_conn *c)
+{
+    handle(s, c, UNDO);
+}
+
+void rvi_server_rollback(rvi_serving *s, rvi_conn *c)
+{
+    handle(s, c, ROLLBACK);
+}
+
+void rvi_server_forget(rvi_serving *s, rvi_conn *c)
+{
+    handle(s, c, FORGET);
+}
+
+void rvi_server_export(rvi_serving *s, rvi_conn *c)
+{
+    handle(s, c, EXPORT);
 }

@@ -76,7 +76,7 @@ void rvi_native_metrics(rvi_serving *s, rvi_conn *c)
         put_count(&out, "connections_total", s->conns.n_accepted);
         put_count(&out, "http_requests_total", s->conns.n_requests);
         put_count(&out, "feedback_total", s->n_feedback);
-        put_value(&out, "gauge", "learned_version", (double)s->learned);
+        put_value(&out, "gauge", "learned_version", (double)s->teaching.shared.version);
     }
     rvi_free(m);
     if (!st && !out.failed) {

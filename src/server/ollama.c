@@ -29,10 +29,11 @@ static const rvi_writer chat_writer, generate_writer;
 void rvi_ollama_time(rvi_buf *out, double seconds)
 {
     time_t whole = (time_t)seconds;
-    struct tm tm;
-    char text[40];
-    if (!gmtime_r(&whole, &tm) || !strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm)) return;
-    rvi_buf_printf(out, "\"%s.%06dZ\"", text, (int)((seconds - (double)whole) * 1e6));
+    struct tm t = {0};
+    (void)gmtime_r(&whole, &t);
+    rvi_buf_printf(out, "\"%04d-%02d-%02dT%02d:%02d:%02d.%06dZ\"", t.tm_year + 1900, t.tm_mon + 1,
+                   t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec,
+                   (int)((seconds - (double)whole) * 1e6));
 }
 
 static void put_ns(rvi_buf *out, const char *name, double seconds)

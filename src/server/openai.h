@@ -20,8 +20,8 @@ void rvi_openai_response_delete(rvi_serving *s, rvi_conn *c);
 void rvi_openai_response_cancel(rvi_serving *s, rvi_conn *c);
 void rvi_openai_response_tokens(rvi_serving *s, rvi_conn *c);
 
-/* Reads the conversation of a Responses request: what came before, instructions, input. *instructed:
- * the instructions are its first message. */
+/* Reads the conversation of a Responses request: instructions, what came before, input.
+ * *instructed: the instructions are its first message. */
 bool rvi_openai_input(const rvi_serving *s, const char *tenant, const rvi_json *body,
                       rvi_arena *arena, rvi_buf *chat, rvi_buf *question, bool *instructed,
                       rvi_problem *p);

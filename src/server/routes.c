@@ -60,6 +60,10 @@ static const route routes[] = {
     {"GET", "/metrics", rvi_native_metrics, &rvi_openai, ADMIN, false},
     {"POST", "/feedback", rvi_server_feedback, &rvi_openai, TEACH, false},
     {"GET", "/learning", rvi_server_learning, &rvi_openai, TEACH, false},
+    {"POST", "/learning/undo", rvi_server_undo, &rvi_openai, TEACH, false},
+    {"POST", "/learning/rollback", rvi_server_rollback, &rvi_openai, TEACH, false},
+    {"POST", "/learning/forget", rvi_server_forget, &rvi_openai, TEACH, false},
+    {"POST", "/learning/export", rvi_server_export, &rvi_openai, TEACH, false},
 };
 
 /* ---- which handler ---- */

@@ -65,7 +65,7 @@ static void open_model(rvi_work *w)
     v->st = v->o->open(v->o->ctx, &v->served, &v->err);
     if (!v->st) v->st = rv_model_digest(v->served.model, s->digest, &v->err);
     if (!v->st && v->served.learner)
-        v->st = rv_learner_verify_log(v->served.learner, &s->learned, &v->err);
+        v->st = rv_learner_verify_log(v->served.learner, &s->teaching.shared.version, &v->err);
     if (v->st) return;
     snprintf(s->fingerprint, sizeof s->fingerprint, "rv%d-%.12s", RV_VERSION_NUMBER, s->digest);
     v->served.service.size = sizeof v->served.service;
@@ -86,7 +86,9 @@ static void model_opened(rvi_work *w)
     }
     s->model = v->served.model;
     s->info = rv_model_get_info(s->model);
-    s->learner = s->info->is_encoder ? NULL : v->served.learner;
+    s->teaching.shared.learner = s->info->is_encoder ? NULL : v->served.learner;
+    s->teaching.shared.ready = s->teaching.shared.learner;
+    s->teaching.ways = v->served.tenants;
     s->n_context = v->served.service.n_context;
     s->ready = true;
     rvi_notify(v->o->notify, "READY=1");
@@ -248,6 +250,7 @@ static void stop(server *v)
     rv_service_free(&v->s.service);
     rvi_calls_free(&v->s);
     rvi_adapters_close(&v->s);
+    rvi_teaching_close(&v->s.teaching);
     rvi_answers_deinit(&v->s.answers);
     rvi_listen_close(&v->listener);
     if (v->o->unix_path && v->opened) (void)remove(v->o->unix_path);

@@ -5,10 +5,12 @@
 #include <stdbool.h>
 
 #include "ruvllm_service.h"
+#include "server/taught.h"
 
 typedef struct rvi_served {
     const rv_model *model;
-    rv_learner *learner;        /* NULL: nothing is learned */
+    rv_learner *learner;        /* for all; NULL: nothing is learned */
+    rvi_taught_ways tenants;    /* how the learned state of tenants is opened */
     rv_service_options service; /* n_context is set; wake is the server's */
 } rvi_served;
 

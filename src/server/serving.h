@@ -5,6 +5,7 @@
 #include "ruvllm_service.h"
 #include "server/answers.h"
 #include "server/conn.h"
+#include "server/taught.h"
 #include "server/worker.h"
 
 typedef struct rvi_serving {
@@ -13,7 +14,6 @@ typedef struct rvi_serving {
     const rv_model *model;
     const rv_model_info *info;
     rv_service *service;
-    rv_learner *learner;   /* NULL: nothing is learned; only the worker calls it */
     rv_registry *registry; /* of adapters; NULL: there are none */
     char *adapters_folder;
     int n_context;
@@ -23,7 +23,7 @@ typedef struct rvi_serving {
     char fingerprint[32]; /* of the program and the weights */
     long created;
     /* ---- */
-    uint64_t learned; /* the number of the last event in the learner's log */
+    rvi_teaching teaching; /* only the worker calls learners */
     rvi_conns conns;
     rvi_worker *worker;
     rvi_answers answers;

@@ -8,7 +8,6 @@
 
 #include "base/os.h"
 #include "server/messages.h"
-#include "server/wish_fields.h"
 
 /* ---- values ---- */
 

@@ -1,5 +1,3 @@
-#include "server/wish_fields.h"
-
 #include <string.h>
 
 #include "server/wish.h"

@@ -17,13 +17,13 @@ from terminal import MODEL, PROGRAM, SLOW, finish, skip, verdict  # noqa: E402,F
 class Server:
     """A server with a model of its own state, ended by leaving the block."""
 
-    def __init__(self, *options, model=MODEL, ready=True, scheme="http"):
+    def __init__(self, *options, model=MODEL, ready=True, scheme="http", state=None):
         self.state = tempfile.TemporaryDirectory()
         self.process = subprocess.Popen(
             [PROGRAM, "serve", model, "--port", "0", *options],
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, "RUVLLM_STATE_DIR": self.state.name},
+            env={**os.environ, "RUVLLM_STATE_DIR": state or self.state.name},
         )
         self.said = self.process.stderr.readline().decode()
         found = re.search(scheme + r"://\S+:(\d+)$", self.said.strip())

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Who may ask `ruvllm serve`, and how: keys with scopes and rates, each dialect's refusals, pages of
-other origins, TLS, limits, and what a service manager passes and is told. Prints TAP."""
+"""Who may ask `ruvllm serve`, and how: keys with scopes and rates, each dialect's refusals, pages
+of other origins, TLS, limits, and what a service manager passes and is told. Prints TAP."""
 import http.client
 import json
 import os
