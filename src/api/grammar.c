@@ -75,7 +75,7 @@ static rv_status make(rvi_grammar **out, const rvi_vocab *v, rv_grammar_kind kin
     case RV_GRAMMAR_SCHEMA: return rvi_grammar_schema(out, v, text, len, &how, err);
     case RV_GRAMMAR_JSON: return rvi_grammar_json(out, v, &how, err);
     case RV_GRAMMAR_REGEX: return rvi_grammar_regex(out, v, text, len, err);
-    case RV_GRAMMAR_GBNF: return rvi_grammar_gbnf(out, v, text, len, err);
+    case RV_GRAMMAR_GBNF: return rvi_grammar_gbnf(out, v, text, len, &how, err);
     case RV_GRAMMAR_CHOICES: return make_choices(out, v, text, len, err);
     }
     return rvi_error(err, RV_E_INVALID, "%d is no kind of grammar", (int)kind);

@@ -1,17 +1,21 @@
 /* gbnf.c - grammars in the notation of llama.cpp. Rules that lead back to themselves stay rules;
- * all others become terminals, so that most of a text is read by the lexer alone. */
+ * all others become terminals, so that most of a text is read by the lexer alone.
+ *
+ * Beyond llama.cpp's: `%json {...}` is a JSON value that satisfies the schema behind it, `%without
+ * "text"` any text in which that one does not occur, and what a rule named "thinking" reads is told
+ * apart (rvi_grammar_thinks). */
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "grammar/rules.h"
 
-typedef enum kind { TERMINAL, REFERENCE, SEQUENCE, CHOICE, REPEAT } kind;
+typedef enum kind { TERMINAL, REFERENCE, SEQUENCE, CHOICE, REPEAT, VALUE } kind;
 
 typedef struct expr expr;
 struct expr {
     kind kind;
-    uint32_t value; /* language or rule */
+    uint32_t value; /* language, rule or node */
     uint32_t min, max;
     expr *first, *next;
 };
@@ -28,8 +32,10 @@ typedef struct named {
 } named;
 
 typedef struct parser {
+    rvi_values *values;
     rvi_rxs *p;
     rvi_rules *r;
+    rvi_arena *kept; /* of the schemas: as long as the grammar */
     const char *start, *s, *end;
     rvi_arena arena;
     named *rules;
@@ -205,6 +211,67 @@ static expr *class_of(parser *g)
     return make(g, TERMINAL, rvi_rx_set(g->p, gaps, k));
 }
 
+/* Where the JSON object that begins at s ends: behind its last brace, or at the end of the text. */
+static const char *object_end(const char *s, const char *end)
+{
+    bool quoted = false;
+    int depth = 0;
+    for (; s < end; s++) {
+        if (quoted) {
+            quoted = *s != '"';
+            s += *s == '\\' && s + 1 < end;
+            continue;
+        }
+        quoted = *s == '"';
+        depth += (*s == '{') - (*s == '}');
+        if (*s == '}' && !depth) return s + 1;
+    }
+    return end;
+}
+
+/* Everything of the schema is looked at now: a later one has its own root. */
+static expr *json_value(parser *g)
+{
+    rvi_values *v = g->values;
+    const rvi_json *schema;
+    skip(g, false);
+    size_t len = (size_t)(object_end(g->s, g->end) - g->s);
+    const char *copy = rvi_arena_strndup(g->kept, g->s, len); /* numbers point into it */
+    if (!copy) return nomem(g);
+    g->st = rvi_json_parse(&schema, copy, len, g->kept, "grammar: %json", g->err);
+    if (g->st) return NULL;
+    v->err = g->err;
+    v->nested_ids = false;
+    rvi_schema_survey(v, schema);
+    rvi_node node = rvi_node_schema(v, schema);
+    g->st = rvi_values_close(v, node, g->err);
+    if (!g->st && !v->nodes[node].inhabited)
+        g->st = rvi_error(g->err, RV_E_UNSUPPORTED, "#: no value satisfies the schema");
+    g->s += len;
+    return make(g, VALUE, node);
+}
+
+static expr *without(parser *g)
+{
+    rvi_rx text = RVI_RX_EPS;
+    skip(g, false);
+    if (g->s == g->end || *g->s != '"') return fail(g, RV_E_CONFIG, "a text is expected");
+    for (g->s++; !g->st && g->s < g->end && *g->s != '"';)
+        text = rvi_rx_cat(g->p, text, rvi_rx_one(g->p, character(g)));
+    if (!g->st && g->s == g->end) return fail(g, RV_E_CONFIG, "a text without its closing quote");
+    g->s++;
+    text = rvi_rx_cat(g->p, RVI_RX_ALL, rvi_rx_cat(g->p, text, RVI_RX_ALL));
+    return make(g, TERMINAL, rvi_rx_not(g->p, text));
+}
+
+static bool keyword(parser *g, const char *word)
+{
+    size_t len = strlen(word);
+    if ((size_t)(g->end - g->s) < len || memcmp(g->s, word, len) != 0) return false;
+    g->s += len;
+    return true;
+}
+
 static expr *choice(parser *g, bool nested);
 
 static expr *atom(parser *g)
@@ -214,6 +281,8 @@ static expr *atom(parser *g)
     if (c == '"') return g->s++, literal(g);
     if (c == '[') return g->s++, class_of(g);
     if (c == '.') return g->s++, make(g, TERMINAL, RVI_RX_CHAR);
+    if (keyword(g, "%json")) return json_value(g);
+    if (keyword(g, "%without")) return without(g);
     if (word_char(c)) return make(g, REFERENCE, rule_named(g));
     if (c != '(') return NULL;
     g->s++;
@@ -319,13 +388,13 @@ static void read_rules(parser *g)
     }
 }
 
-/* ---- which rules lead back to themselves ---- */
+/* ---- which rules lead back to themselves, or to JSON: these are no terminals ---- */
 
 static bool leads_back(parser *g, uint32_t rule);
 
 static bool expr_leads_back(parser *g, const expr *e)
 {
-    bool back = e->kind == REFERENCE && leads_back(g, e->value);
+    bool back = e->kind == VALUE || (e->kind == REFERENCE && leads_back(g, e->value));
     for (const expr *c = e->first; c; c = c->next) back = expr_leads_back(g, c) || back;
     return back;
 }
@@ -371,12 +440,14 @@ static rvi_rx language(parser *g, const expr *e)
         rx = RVI_RX_NONE;
         for (const expr *c = e->first; c; c = c->next) rx = rvi_rx_or(g->p, rx, language(g, c));
         return rx;
+    case VALUE: break;
     }
     return RVI_RX_NONE;
 }
 
 static bool circular(const parser *g, const expr *e)
 {
+    if (e->kind == VALUE) return true;
     if (e->kind == REFERENCE) return g->rules[e->value].circle;
     for (const expr *c = e->first; c; c = c->next)
         if (circular(g, c)) return true;
@@ -404,13 +475,15 @@ typedef struct row {
     uint32_t n, cap;
 } row;
 
-static void put(parser *g, row *to, int what, uint32_t value)
+static void put(parser *g, row *to, rvi_item_kind what, uint32_t value)
 {
     if (!room(g, &to->items, &to->cap, to->n + 1, sizeof *to->items)) return;
-    to->items[to->n].kind = what == RVI_ITEM_RULE       ? RVI_ITEM_RULE
-                            : what == RVI_ITEM_TERMINAL ? RVI_ITEM_TERMINAL
-                                                        : RVI_ITEM_END;
-    to->items[to->n++].value = value;
+    to->items[to->n++] = (rvi_item){.kind = what, .value = value};
+}
+
+static bool is_named(const named *n, const char *name)
+{
+    return n->len == strlen(name) && !memcmp(n->name, name, n->len);
 }
 
 static uint32_t new_rule(parser *g)
@@ -433,7 +506,7 @@ static void set_rule(parser *g, uint32_t rule, row *rows, uint32_t n)
         r->starts[r->n_starts++] = r->n_items;
         if (rows[i].n) memcpy(r->items + r->n_items, rows[i].items, rows[i].n * sizeof *r->items);
         r->n_items += rows[i].n;
-        r->items[r->n_items++] = (rvi_item){RVI_ITEM_END, 0};
+        r->items[r->n_items++] = (rvi_item){.kind = RVI_ITEM_END};
     }
 }
 
@@ -481,10 +554,13 @@ static void emit(parser *g, const expr *e, row *to)
     if (g->st) return;
     if (!circular(g, e)) {
         put(g, to, RVI_ITEM_TERMINAL, language(g, e));
+        if (e->kind == REFERENCE && to->n)
+            to->items[to->n - 1].thinking = is_named(&g->rules[e->value], "thinking");
         return;
     }
     switch (e->kind) {
     case TERMINAL: break;
+    case VALUE: put(g, to, RVI_ITEM_VALUE, e->value); break;
     case REFERENCE: put(g, to, RVI_ITEM_RULE, emit_rule(g, e->value)); break;
     case REPEAT: emit_repeat(g, e, to); break;
     case CHOICE: put(g, to, RVI_ITEM_RULE, emit_choice(g, e, new_rule(g))); break;
@@ -508,12 +584,16 @@ static uint32_t emit_rule(parser *g, uint32_t rule)
 
 /* ---- rules that begin with themselves ---- */
 
+static bool item_empty(const rvi_item *i, const rvi_rxs *p, const bool *empty)
+{
+    if (i->kind == RVI_ITEM_RULE) return empty[i->value];
+    return i->kind == RVI_ITEM_TERMINAL && rvi_rx_nullable(p, i->value);
+}
+
 static bool row_empty(const rvi_rules *r, const rvi_rxs *p, uint32_t item, const bool *empty)
 {
     for (; r->items[item].kind != RVI_ITEM_END; item++)
-        if (r->items[item].kind == RVI_ITEM_RULE ? !empty[r->items[item].value]
-                                                 : !rvi_rx_nullable(p, r->items[item].value))
-            return false;
+        if (!item_empty(&r->items[item], p, empty)) return false;
     return true;
 }
 
@@ -530,7 +610,7 @@ static bool begins_with_itself(const rvi_rules *r, const rvi_rxs *p, uint32_t ru
             bool call = r->items[i].kind == RVI_ITEM_RULE;
             if (call && begins_with_itself(r, p, r->items[i].value, empty, marks, depth + 1))
                 return true;
-            if (call ? !empty[r->items[i].value] : !rvi_rx_nullable(p, r->items[i].value)) break;
+            if (!item_empty(&r->items[i], p, empty)) break;
         }
     marks[rule] = 2;
     return false;
@@ -557,14 +637,16 @@ static void check_left_recursion(parser *g)
     rvi_free(marks);
 }
 
-rv_status rvi_rules_gbnf(rvi_rules *r, rvi_rxs *p, const char *text, size_t len, rv_error *err)
+rv_status rvi_rules_gbnf(rvi_rules *r, rvi_values *v, rvi_arena *kept, const char *text, size_t len,
+                         rv_error *err)
 {
-    parser g = {.p = p, .r = r, .start = text, .s = text, .end = text + len, .err = err};
+    parser g = {.values = v, .p = &v->rxs, .r = r, .kept = kept, .start = text, .s = text};
+    g.end = text + len;
+    g.err = err;
     g.arena.max = MAX_BYTES;
     read_rules(&g);
     uint32_t root = 0;
-    while (root < g.n_rules && (g.rules[root].len != 4 || memcmp(g.rules[root].name, "root", 4)))
-        root++;
+    while (root < g.n_rules && !is_named(&g.rules[root], "root")) root++;
     if (!g.st && root == g.n_rules)
         g.st = rvi_error(err, RV_E_CONFIG, "grammar: there is no rule 'root'");
     g.depth = 0;
@@ -586,5 +668,5 @@ rv_status rvi_rules_gbnf(rvi_rules *r, rvi_rxs *p, const char *text, size_t len,
     rvi_free(start.items);
     rvi_free(g.rules);
     rvi_arena_deinit(&g.arena);
-    return g.st ? g.st : rvi_rxs_check(p, "grammar", err);
+    return g.st ? g.st : rvi_rxs_check(g.p, "grammar", err);
 }
