@@ -2,13 +2,17 @@
  * all others become terminals, so that most of a text is read by the lexer alone.
  *
  * Beyond llama.cpp's: `%json {...}` is a JSON value that satisfies the schema behind it, `%without
- * "text"` any text in which that one does not occur, and what a rule named "thinking" reads is told
- * apart (rvi_grammar_thinks). */
+ * "text", "text"...` any text in which none of these occurs, `%regex "..."` what the expression
+ * matches, `%other {...}` is `%json`, or nothing where no value satisfies the schema, `%text "end" {...}` a text that, as a JSON string, satisfies the schema and in which the
+ * end does not occur, `%bare` the same but nothing that looks like JSON of another type. What a
+ * rule named "ruvllm-thinking" reads is told apart (rvi_grammar_thinks). Where there is a rule
+ * "ruvllm-start", it is the whole text, and not "root". */
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "grammar/rules.h"
+#include "grammar/rx_parse.h"
 
 typedef enum kind { TERMINAL, REFERENCE, SEQUENCE, CHOICE, REPEAT, VALUE } kind;
 
@@ -230,38 +234,95 @@ static const char *object_end(const char *s, const char *end)
 }
 
 /* Everything of the schema is looked at now: a later one has its own root. */
-static expr *json_value(parser *g)
+static rvi_node json_node(parser *g, bool *none)
 {
     rvi_values *v = g->values;
     const rvi_json *schema;
     skip(g, false);
     size_t len = (size_t)(object_end(g->s, g->end) - g->s);
     const char *copy = rvi_arena_strndup(g->kept, g->s, len); /* numbers point into it */
-    if (!copy) return nomem(g);
+    if (!copy) return nomem(g), RVI_NEVER;
     g->st = rvi_json_parse(&schema, copy, len, g->kept, "grammar: %json", g->err);
-    if (g->st) return NULL;
+    if (g->st) return RVI_NEVER;
     v->err = g->err;
     v->nested_ids = false;
     rvi_schema_survey(v, schema);
     rvi_node node = rvi_node_schema(v, schema);
     g->st = rvi_values_close(v, node, g->err);
-    if (!g->st && !v->nodes[node].inhabited)
+    if (none) *none = !g->st && !v->nodes[node].inhabited;
+    if (!none && !g->st && !v->nodes[node].inhabited)
         g->st = rvi_error(g->err, RV_E_UNSUPPORTED, "#: no value satisfies the schema");
     g->s += len;
-    return make(g, VALUE, node);
+    return node;
+}
+
+/* A text in quotes as UTF-8. */
+static void quoted(parser *g, rvi_buf *out)
+{
+    skip(g, false);
+    if (g->s == g->end || *g->s != '"') {
+        fail(g, RV_E_CONFIG, "a text is expected");
+        return;
+    }
+    for (g->s++; !g->st && g->s < g->end && *g->s != '"';) {
+        char bytes[4];
+        size_t n = rvi_utf8_encode(character(g), bytes);
+        if (!rvi_buf_append(out, bytes, n)) nomem(g);
+    }
+    if (!g->st && g->s == g->end) fail(g, RV_E_CONFIG, "a text without its closing quote");
+    g->s++;
+}
+
+/* All texts in which this one occurs. */
+static rvi_rx around(parser *g, const rvi_buf *text)
+{
+    rvi_rx rx = rvi_rx_literal(g->p, text->data ? text->data : "", text->len);
+    return rvi_rx_cat(g->p, RVI_RX_ALL, rvi_rx_cat(g->p, rx, RVI_RX_ALL));
 }
 
 static expr *without(parser *g)
 {
-    rvi_rx text = RVI_RX_EPS;
-    skip(g, false);
-    if (g->s == g->end || *g->s != '"') return fail(g, RV_E_CONFIG, "a text is expected");
-    for (g->s++; !g->st && g->s < g->end && *g->s != '"';)
-        text = rvi_rx_cat(g->p, text, rvi_rx_one(g->p, character(g)));
-    if (!g->st && g->s == g->end) return fail(g, RV_E_CONFIG, "a text without its closing quote");
-    g->s++;
-    text = rvi_rx_cat(g->p, RVI_RX_ALL, rvi_rx_cat(g->p, text, RVI_RX_ALL));
-    return make(g, TERMINAL, rvi_rx_not(g->p, text));
+    rvi_rx any = RVI_RX_NONE;
+    for (bool more = true; more && !g->st; g->s += more) {
+        rvi_buf text = {0};
+        quoted(g, &text);
+        any = rvi_rx_or(g->p, any, around(g, &text));
+        rvi_buf_deinit(&text);
+        skip(g, false);
+        more = !g->st && g->s < g->end && *g->s == ',';
+    }
+    return make(g, TERMINAL, rvi_rx_not(g->p, any));
+}
+
+static expr *regex(parser *g)
+{
+    rvi_buf text = {0};
+    rvi_rx rx = RVI_RX_NONE;
+    quoted(g, &text);
+    if (!g->st)
+        g->st = rvi_rx_parse(g->p, text.data ? text.data : "", text.len, true, NULL, &rx, g->err);
+    rvi_buf_deinit(&text);
+    if (!g->st && !rvi_rx_live(g->p, rx))
+        g->st = rvi_error(g->err, RV_E_CONFIG, "regular expression: no text matches");
+    return make(g, TERMINAL, rx);
+}
+
+/* bare: what begins like a number, a list or an object, and the words, are left to JSON. */
+static expr *plain_text(parser *g, bool bare)
+{
+    static const char json_like[] = "(null|true|false|[-0-9\\[{][^]*)";
+    rvi_buf end = {0};
+    rvi_rx rx = RVI_RX_NONE, like = RVI_RX_NONE;
+    quoted(g, &end);
+    rvi_node node = g->st ? RVI_NEVER : json_node(g, NULL);
+    const rvi_form *f = g->st ? NULL : rvi_values_form(g->values, node);
+    if (f) rx = rvi_rx_and(g->p, f->string, rvi_rx_not(g->p, around(g, &end)));
+    rvi_buf_deinit(&end);
+    if (f && bare) {
+        g->st = rvi_rx_parse(g->p, json_like, strlen(json_like), true, NULL, &like, g->err);
+        rx = rvi_rx_and(g->p, rx, rvi_rx_not(g->p, like));
+    }
+    return make(g, TERMINAL, rx);
 }
 
 static bool keyword(parser *g, const char *word)
@@ -281,7 +342,18 @@ static expr *atom(parser *g)
     if (c == '"') return g->s++, literal(g);
     if (c == '[') return g->s++, class_of(g);
     if (c == '.') return g->s++, make(g, TERMINAL, RVI_RX_CHAR);
-    if (keyword(g, "%json")) return json_value(g);
+    if (keyword(g, "%json")) {
+        rvi_node node = json_node(g, NULL);
+        return make(g, VALUE, node);
+    }
+    if (keyword(g, "%other")) {
+        bool none;
+        rvi_node node = json_node(g, &none);
+        return none ? make(g, TERMINAL, RVI_RX_NONE) : make(g, VALUE, node);
+    }
+    if (keyword(g, "%text")) return plain_text(g, false);
+    if (keyword(g, "%bare")) return plain_text(g, true);
+    if (keyword(g, "%regex")) return regex(g);
     if (keyword(g, "%without")) return without(g);
     if (word_char(c)) return make(g, REFERENCE, rule_named(g));
     if (c != '(') return NULL;
@@ -555,7 +627,7 @@ static void emit(parser *g, const expr *e, row *to)
     if (!circular(g, e)) {
         put(g, to, RVI_ITEM_TERMINAL, language(g, e));
         if (e->kind == REFERENCE && to->n)
-            to->items[to->n - 1].thinking = is_named(&g->rules[e->value], "thinking");
+            to->items[to->n - 1].thinking = is_named(&g->rules[e->value], "ruvllm-thinking");
         return;
     }
     switch (e->kind) {
@@ -646,7 +718,9 @@ rv_status rvi_rules_gbnf(rvi_rules *r, rvi_values *v, rvi_arena *kept, const cha
     g.arena.max = MAX_BYTES;
     read_rules(&g);
     uint32_t root = 0;
-    while (root < g.n_rules && !is_named(&g.rules[root], "root")) root++;
+    while (root < g.n_rules && !is_named(&g.rules[root], "ruvllm-start")) root++;
+    for (uint32_t i = 0; root == g.n_rules && i < g.n_rules; i++)
+        if (is_named(&g.rules[i], "root")) root = i;
     if (!g.st && root == g.n_rules)
         g.st = rvi_error(err, RV_E_CONFIG, "grammar: there is no rule 'root'");
     g.depth = 0;

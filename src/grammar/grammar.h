@@ -43,7 +43,7 @@ rv_status rvi_grammar_token(rvi_grammar *g, uint32_t state, int32_t token, uint3
 /* The same for a text. */
 rv_status rvi_grammar_text(rvi_grammar *g, uint32_t state, const char *text, size_t len,
                            uint32_t *next, rv_error *err) RVI_MUST_CHECK;
-/* Whether the text is inside what a rule named "thinking" reads, before its end. */
+/* Whether the text is inside what a rule named "ruvllm-thinking" reads, before its end. */
 bool rvi_grammar_thinks(rvi_grammar *g, uint32_t state);
 const rvi_vocab *rvi_grammar_vocab(const rvi_grammar *g);
 size_t rvi_grammar_mask_words(const rvi_grammar *g);          /* of a mask */

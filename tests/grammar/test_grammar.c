@@ -195,7 +195,8 @@ static const example grammars[] = {
      "{\"a\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/a\"}}}}\n",
      {"", "a<c", "<c>f12</c>", "x <c>f1, g[[], []], f2</c>", "<c>g []</c>"},
      {"<c>", "<c>f1", "<c>f1.5</c>", "<c>g[1]</c>", "<c>f1</c>x", "a<c>b", "<c>f1 </c>"}},
-    {"root ::= thinking %json {\"type\":\"integer\"}\nthinking ::= %without \"/t\" \"/t\"\n",
+    {"root ::= ruvllm-thinking %json {\"type\":\"integer\"}\nruvllm-thinking ::= %without \"/t\" "
+     "\"/t\"\n",
      {"/t1", "a/ t/t 12 "},
      {"1", "/t", "/t/t1"}},
 };
@@ -228,9 +229,9 @@ static void test_gbnf(void **state)
 
 static void test_thinking(void **state)
 {
-    static const char source[] =
-        "root ::= \"<t>\" thinking %json {\"type\":\"integer\"}\nthinking ::= %without \"</t>\" "
-        "\"</t>\"\n";
+    static const char source[] = "root ::= \"<t>\" ruvllm-thinking %json "
+                                 "{\"type\":\"integer\"}\nruvllm-thinking ::= %without \"</t>\" "
+                                 "\"</t>\"\n";
     static const struct {
         const char *text;
         bool thinks;
