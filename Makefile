@@ -51,7 +51,7 @@ HEADERS := $(sort $(wildcard include/*.h))
 
 # --- sources: the rooms, lowest floor first ---
 CORE_ROOMS  := base text formats kernels backend/cpu backend/cuda kv lora model tokenizer template \
-  decode grammar learn/journal learn/instant learn learn/recognise learn/state learn/learner \
+  decode grammar calls learn/journal learn/instant learn learn/recognise learn/state learn/learner \
   scheduler api
 SHELL_ROOMS := hub store server cli
 CORE_SRC    := $(foreach room,$(CORE_ROOMS),$(sort $(wildcard src/$(room)/*.c)))
