@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "calls/prompt.h"
 #include "learn/journal/text.h"
 
 static rvi_json text_node(const char *key, const char *text)
@@ -130,6 +131,34 @@ static rv_status need_messages(const rvi_json *json, rv_error *err)
     return rvi_error(err, RV_E_INVALID, "n_messages must be at least 1 (got 0)");
 }
 
+/* With tools, in one of two ways: what the template takes. The first error is the one that
+ * counts. */
+static rv_status render_tools(const rv_model *m, const rvi_json *json, const rvi_template_now *now,
+                              rvi_buf *text, rvi_text_spans *user, rv_error *err)
+{
+    bool known = rvi_family_find(m->template_text, m->template_len) ||
+                 !rvi_json_count(rvi_json_get(json, "tools"));
+    const rvi_prompt_way first = known ? RVI_PROMPT_OBJECTS : RVI_PROMPT_IN_SYSTEM;
+    rvi_arena arena = {.max = RVI_API_CHAT_BYTES};
+    const rvi_json *adapted;
+    rv_error second = {0};
+    size_t n_before = text->len;
+    rv_status st = rvi_prompt_adapt(&adapted, json, first, &arena, err);
+    if (!st) st = rvi_chat_render_marked(m->chat, adapted, now, text, user, err);
+    bool lost = !st && !known && !(text->data && strstr(text->data + n_before, "<tools>"));
+    if (st == RV_E_TOKENIZATION || lost) {
+        if (user) rvi_text_spans_cut(user, 0);
+        text->len = n_before;
+        rv_status again = rvi_prompt_adapt(&adapted, json, first + 1, &arena, &second);
+        if (!again) again = rvi_chat_render_marked(m->chat, adapted, now, text, user, &second);
+        if (again && lost && err) *err = second;
+        if (!again || lost) st = again;
+        if (!again && err) *err = second;
+    }
+    rvi_arena_deinit(&arena);
+    return st;
+}
+
 /* user: the bytes of text that come from users. */
 static rv_status render(const rv_model *m, const rv_chat *chat, const rvi_json *json, rvi_buf *text,
                         rvi_text_spans *user, rv_error *err)
@@ -137,6 +166,7 @@ static rv_status render(const rv_model *m, const rv_chat *chat, const rvi_json *
     rvi_template_now now = time_of(chat->now);
     rv_status st = rvi_api_need_tokenizer(m, err);
     if (!st) st = need_messages(json, err);
+    if (!st && rvi_prompt_has_tools(json)) return render_tools(m, json, &now, text, user, err);
     return st ? st : rvi_chat_render_marked(m->chat, json, &now, text, user, err);
 }
 
@@ -310,11 +340,7 @@ rv_status rv_chat_render(const rv_model *m, const rv_chat *given, char **text, s
     const rvi_json *json;
     const rv_allocator *heap = rvi_api_use_heap(m->rt);
     st = rvi_api_read_chat(&chat, &json, given, &arena, err);
-    if (!st) st = need_messages(json, err);
-    if (!st) {
-        rvi_template_now now = time_of(chat.now);
-        st = rvi_chat_render(m->chat, json, &now, &out, err);
-    }
+    if (!st) st = render(m, &chat, json, &out, NULL, err);
     rvi_arena_deinit(&arena);
     st = rvi_api_give_text_after(st, &out, text, len, err);
     rvi_api_leave_heap(heap);

@@ -23,7 +23,13 @@ const cli_command cli_commands[] = {
      "  --regex R                the answer matches this regular expression as a whole\n"
      "  --grammar F.gbnf         the answer is a text of this grammar\n"
      "  --choices A,B            the answer is one of these (a JSON list where one holds a "
-     "comma)\n",
+     "comma)\n"
+     "  --tools F.json           functions the model may call, in OpenAI's form; calls are printed "
+     "as JSON, one a line, their arguments held to the schema\n"
+     "  --tool-choice C          auto, none, required, or the name of the one to call (auto)\n"
+     "  --think N|off            at most N tokens of thinking, or none; what is thought is not "
+     "printed\n"
+     "  --template F.jinja       a chat template to use instead of the model's\n",
      cli_run, cli_generation_help},
     {"chat", "MODEL", "talk with a model; /help there lists the commands",
      "  --no-history             do not save what is typed (otherwise in the file chat_history of "
