@@ -287,7 +287,7 @@ wasm-check:
 	@tests/wasm/check.py build/tests/wasm/wasm_golden $(WASM)
 
 BENCH_BIN := $(addprefix $(BUILD)/bench/,kernels train train_step adapters learn_latency \
-  learn_beside structured)
+  learn_beside structured tools)
 $(BENCH_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libruvllm.a
 	@$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
 $(BUILD)/bench/learn_latency: $(BUILD)/src/store/sqlite.o

@@ -1,12 +1,15 @@
 /* gbnf.c - grammars in the notation of llama.cpp. Rules that lead back to themselves stay rules;
  * all others become terminals, so that most of a text is read by the lexer alone.
  *
- * Beyond llama.cpp's: `%json {...}` is a JSON value that satisfies the schema behind it, `%without
- * "text", "text"...` any text in which none of these occurs, `%regex "..."` what the expression
- * matches, `%other {...}` is `%json`, or nothing where no value satisfies the schema, `%text "end" {...}` a text that, as a JSON string, satisfies the schema and in which the
- * end does not occur, `%bare` the same but nothing that looks like JSON of another type. What a
- * rule named "ruvllm-thinking" reads is told apart (rvi_grammar_thinks). Where there is a rule
- * "ruvllm-start", it is the whole text, and not "root". */
+ * Beyond llama.cpp's:
+ *   %json {...}         a JSON value that satisfies the schema
+ *   %other {...}        the same, or nothing where no value does
+ *   %without "a", "b"   any text in which none of these occurs
+ *   %regex "..."        what the expression matches
+ *   %text "end" {...}   a text that, as a JSON string, satisfies the schema, without the end in it
+ *   %bare "end" {...}   the same, but nothing that looks like JSON of another type
+ * What a rule named "ruvllm-thinking" reads is told apart (rvi_grammar_thinks). Where there is a
+ * rule "ruvllm-start", it is the whole text, and not "root". */
 #include <string.h>
 
 #include "base/mem.h"

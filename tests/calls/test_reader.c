@@ -220,7 +220,7 @@ static void test_prefixes(void **state)
 
 /* ---- texts made by the grammar ---- */
 
-/* Follows the grammar at random; bytes that would make it long are taken seldom. False: too long. */
+/* Follows the grammar at random; false: the text became too long. */
 static bool write_at_random(rvi_grammar *g, rvi_rng *rng, rvi_buf *out)
 {
     uint32_t at = rvi_grammar_start(g), next;
