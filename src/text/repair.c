@@ -29,12 +29,13 @@ struct rvi_mender {
     size_t at; /* bytes that came before the one being read */
     char stack[MAX_DEPTH];
     int depth;
-    rvi_buf gap;  /* blanks since the last token */
-    rvi_buf name; /* of a member whose value has not begun, in quotes */
-    rvi_buf word; /* also: everything before JSON is found */
-    bool comma;   /* came since the last value */
-    bool is_key;  /* the text or word being read is a name */
-    bool block;   /* the comment is */
+    rvi_buf gap;     /* blanks since the last token */
+    rvi_buf name;    /* of a member whose value has not begun, in quotes */
+    rvi_buf word;    /* also: everything before JSON is found */
+    bool comma;      /* came since the last value, */
+    size_t comma_at; /* behind so many blanks of the gap */
+    bool is_key;     /* the text or word being read is a name */
+    bool block;      /* the comment is */
     quote quote;
     size_t began; /* where the text or word did */
     int curl;     /* bytes read of what may be the closing curly quote */
@@ -80,17 +81,20 @@ static bool in_object(const rvi_mender *m)
 
 /* ---- tokens ---- */
 
+/* The blanks, and the comma among them if one came. */
 static void put_gap(rvi_mender *m, rvi_buf *out)
 {
-    rvi_buf_append(out, m->gap.data, m->gap.len);
+    size_t before = m->comma ? RVI_MIN(m->comma_at, m->gap.len) : 0;
+    rvi_buf_append(out, m->gap.data, before);
+    if (m->comma) rvi_buf_putc(out, ',');
+    if (m->gap.len) rvi_buf_append(out, m->gap.data + before, m->gap.len - before);
+    m->comma = false;
     m->gap.len = 0;
 }
 
 /* A value begins: what waited for it comes first. */
 static void begin_value(rvi_mender *m, rvi_buf *out)
 {
-    if (m->comma) rvi_buf_putc(out, ',');
-    m->comma = false;
     rvi_buf_append(out, m->name.data, m->name.len);
     m->name.len = 0;
     put_gap(m, out);
@@ -124,7 +128,6 @@ static void drop_name(rvi_mender *m)
     if (!m->name.len) return;
     tell(m, "name without a value removed", m->began);
     m->name.len = 0;
-    m->comma = false;
 }
 
 static void close_list(rvi_mender *m, char c, rvi_buf *out)
@@ -150,6 +153,7 @@ static void separate(rvi_mender *m)
     if (m->state == AFTER && !m->comma) {
         tell(m, "missing comma added", m->at);
         m->comma = true;
+        m->comma_at = 0;
     }
 }
 
@@ -170,8 +174,7 @@ static void begin_text(rvi_mender *m, quote q, rvi_buf *out)
     if (q != DOUBLE)
         tell(m, q == SINGLE ? "single quotes replaced" : "curly quotes replaced", m->at);
     if (m->is_key) {
-        rvi_buf_append(&m->name, m->gap.data, m->gap.len);
-        m->gap.len = 0;
+        put_gap(m, &m->name);
     } else {
         begin_value(m, out);
     }
@@ -310,7 +313,8 @@ static void end_word(rvi_mender *m, rvi_buf *out, bool cut)
     } words[] = {{"true", "true"},   {"false", "false"}, {"null", "null"}, {"True", "true"},
                  {"False", "false"}, {"None", "null"},   {"NaN", "null"},  {"undefined", "null"}};
     rvi_buf *w = &m->word;
-    while (w->len && blank(w->data[w->len - 1])) w->len--;
+    size_t blanks = 0; /* at its end: they stand behind it */
+    for (; w->len && blank(w->data[w->len - 1]); blanks++) w->len--;
     if (m->is_key) {
         tell(m, "name put in quotes", m->began);
         rvi_json_write_string(&m->name, w->data, w->len);
@@ -339,6 +343,7 @@ static void end_word(rvi_mender *m, rvi_buf *out, bool cut)
             rvi_json_write_string(out, w->data, w->len);
         }
     }
+    if (m->depth && blanks) rvi_buf_append(&m->gap, w->data + w->len, blanks);
     w->len = 0;
     end_value(m);
 }
@@ -348,10 +353,7 @@ static void begin_word(rvi_mender *m, char c)
     separate(m);
     m->is_key = in_object(m) && m->state != VALUE;
     m->began = m->at;
-    if (m->is_key) {
-        rvi_buf_append(&m->name, m->gap.data, m->gap.len);
-        m->gap.len = 0;
-    }
+    if (m->is_key) put_gap(m, &m->name);
     m->word.len = 0;
     rvi_buf_putc(&m->word, c);
     m->state = WORD;
@@ -390,16 +392,17 @@ static rv_status read_between(rvi_mender *m, char c, rvi_buf *out, rv_error *err
     } else if (c == '}' || c == ']') {
         close_list(m, c, out);
     } else if (c == ',') {
-        if (m->state != AFTER || m->comma)
+        if (m->state != AFTER || m->comma) {
             tell(m, "comma removed", m->at);
-        else
+        } else {
             m->comma = true;
+            m->comma_at = m->gap.len;
+        }
         if (m->state == COLON) drop_name(m);
         m->state = in_object(m) ? (m->state == AFTER ? AFTER : KEY) : m->state;
     } else if (m->state == COLON) {
         if (c != ':') tell(m, "missing colon added", m->at);
-        rvi_buf_append(&m->name, m->gap.data, m->gap.len);
-        m->gap.len = 0;
+        put_gap(m, &m->name);
         rvi_buf_putc(&m->name, ':');
         m->state = VALUE;
         if (c != ':') return read_between(m, c, out, err);
