@@ -131,32 +131,36 @@ static rv_status need_messages(const rvi_json *json, rv_error *err)
     return rvi_error(err, RV_E_INVALID, "n_messages must be at least 1 (got 0)");
 }
 
-/* With tools, in one of two ways: what the template takes. The first error is the one that
- * counts. */
+/* With tools, in the first way that the template takes. The first error is the one that counts. */
 static rv_status render_tools(const rv_model *m, const rvi_json *json, const rvi_template_now *now,
                               rvi_buf *text, rvi_text_spans *user, rv_error *err)
 {
     bool known = rvi_family_find(m->template_text, m->template_len) ||
                  !rvi_json_count(rvi_json_get(json, "tools"));
-    const rvi_prompt_way first = known ? RVI_PROMPT_OBJECTS : RVI_PROMPT_IN_SYSTEM;
+    int way = known ? RVI_PROMPT_OBJECTS : RVI_PROMPT_IN_SYSTEM;
+    const int last = known ? RVI_PROMPT_TEXTS_SAID : RVI_PROMPT_IN_USER;
+    const size_t n_before = text->len;
     rvi_arena arena = {.max = RVI_API_CHAT_BYTES};
-    const rvi_json *adapted;
-    rv_error second = {0};
-    size_t n_before = text->len;
-    rv_status st = rvi_prompt_adapt(&adapted, json, first, &arena, err);
-    if (!st) st = rvi_chat_render_marked(m->chat, adapted, now, text, user, err);
-    bool lost = !st && !known && !(text->data && strstr(text->data + n_before, "<tools>"));
-    if (st == RV_E_TOKENIZATION || lost) {
-        if (user) rvi_text_spans_cut(user, 0);
+    rv_error first = {0};
+    rv_status st = RV_OK, first_st = RV_OK;
+    for (bool fits = false; !fits && way <= last; way++) {
+        const rvi_json *adapted;
+        rv_error own = {0};
+        if (user) rvi_text_spans_cut(user, n_before);
         text->len = n_before;
-        rv_status again = rvi_prompt_adapt(&adapted, json, first + 1, &arena, &second);
-        if (!again) again = rvi_chat_render_marked(m->chat, adapted, now, text, user, &second);
-        if (again && lost && err) *err = second;
-        if (!again || lost) st = again;
-        if (!again && err) *err = second;
+        st = rvi_prompt_adapt(&adapted, json, (rvi_prompt_way)way, &arena, &own);
+        if (!st) st = rvi_chat_render_marked(m->chat, adapted, now, text, user, &own);
+        if (st && !first_st) {
+            first_st = st;
+            first = own;
+        }
+        /* a template may leave the system turn out */
+        fits = st ? st != RV_E_TOKENIZATION
+                  : known || way == last || strstr(text->data + n_before, "<tools>");
     }
+    if (st && err) *err = first;
     rvi_arena_deinit(&arena);
-    return st;
+    return st ? first_st : RV_OK;
 }
 
 /* user: the bytes of text that come from users. */

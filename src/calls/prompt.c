@@ -89,11 +89,12 @@ static rvi_json wanted_arguments(writer *w, const rvi_json *given)
 {
     const rvi_json *object;
     rvi_buf text = {0};
-    if (w->way == RVI_PROMPT_TEXTS && given->kind == RVI_JSON_OBJECT) {
+    bool texts = w->way == RVI_PROMPT_TEXTS || w->way == RVI_PROMPT_TEXTS_SAID;
+    if (texts && given->kind == RVI_JSON_OBJECT) {
         rvi_json_write(&text, given);
         return named(text_of(w, &text), "arguments");
     }
-    if (w->way != RVI_PROMPT_TEXTS && given->kind == RVI_JSON_STRING &&
+    if (!texts && given->kind == RVI_JSON_STRING &&
         !rvi_json_parse(&object, given->as.string.data, given->as.string.len, w->arena, "arguments",
                         NULL) &&
         object->kind == RVI_JSON_OBJECT)
@@ -118,8 +119,14 @@ static rvi_json wanted_message(writer *w, const rvi_json *message)
     if (!items) return out;
     for (size_t i = 0; i < n; i++) items[i] = wanted_call(w, rvi_json_at(calls, i));
     out = with_member(w, message, named(list_of(RVI_JSON_ARRAY, items, n), "tool_calls"));
-    if (!rvi_json_get(message, "content"))
-        out = with_member(w, &out, named((rvi_json){.kind = RVI_JSON_NULL}, "content"));
+    const rvi_json *content = rvi_json_get(message, "content");
+    rvi_json none = {.kind = RVI_JSON_NULL};
+    if (w->way == RVI_PROMPT_SAID || w->way == RVI_PROMPT_TEXTS_SAID) {
+        none.kind = RVI_JSON_STRING;
+        none.as.string.data = "";
+    }
+    if (!content || content->kind == RVI_JSON_NULL)
+        out = with_member(w, &out, named(none, "content"));
     return out;
 }
 
@@ -256,7 +263,7 @@ rv_status rvi_prompt_adapt(const rvi_json **out, const rvi_json *conversation, r
     rvi_json *items = take(&w, n + 1, sizeof *items), *root = take(&w, 1, sizeof *root);
     *out = NULL;
     if (w.failed) return rvi_nomem(err, "chat");
-    if (way == RVI_PROMPT_OBJECTS || way == RVI_PROMPT_TEXTS) {
+    if (way < RVI_PROMPT_IN_SYSTEM) {
         for (size_t i = 0; i < n; i++) items[i] = wanted_message(&w, rvi_json_at(messages, i));
     } else {
         n = told_messages(&w, messages, tools, items);
