@@ -9,12 +9,12 @@
 #include "base/json.h"
 
 typedef enum rvi_prompt_way {
-    RVI_PROMPT_OBJECTS,   /* the template's own, arguments as objects, */
-    RVI_PROMPT_SAID,      /* the same, and a turn that says nothing has an empty content; */
-    RVI_PROMPT_TEXTS,     /* arguments as texts, */
+    RVI_PROMPT_OBJECTS,    /* the template's own, arguments as objects, */
+    RVI_PROMPT_SAID,       /* the same, and a turn that says nothing has an empty content; */
+    RVI_PROMPT_TEXTS,      /* arguments as texts, */
     RVI_PROMPT_TEXTS_SAID, /* and an empty content */
-    RVI_PROMPT_IN_SYSTEM, /* described in the system turn */
-    RVI_PROMPT_IN_USER    /* described before the first user's turn */
+    RVI_PROMPT_IN_SYSTEM,  /* described in the system turn */
+    RVI_PROMPT_IN_USER     /* described before the first user's turn */
 } rvi_prompt_way;
 
 /* Whether there is anything to do: tools, calls or results. */

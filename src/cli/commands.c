@@ -160,7 +160,8 @@ const cli_command cli_commands[] = {
      "  repair               JSON from standard input, mended: fences, commas, quotes, comments, "
      "an end that was cut off; what was changed goes to standard error\n"
      "  --schema F.json      repair: then checks it; what is wrong is said, with exit status 1\n"
-     "  check, standard input: one {\"id\": ..., \"schema\": ..., \"texts\": [...]} a line. Answers one a "
+     "  check, standard input: one {\"id\": ..., \"schema\": ..., \"texts\": [...]} a line. "
+     "Answers one a "
      "line: {\"id\", \"refused\": null or the reason, \"accepted\": [...], \"compile_us\", "
      "\"mask_us\": [...]}. Before each token the mask of all tokens is computed.\n",
      cli_grammar, NULL},
