@@ -135,10 +135,11 @@ static rv_status need_messages(const rvi_json *json, rv_error *err)
 static rv_status render_tools(const rv_model *m, const rvi_json *json, const rvi_template_now *now,
                               rvi_buf *text, rvi_text_spans *user, rv_error *err)
 {
-    bool known = rvi_family_find(m->template_text, m->template_len) ||
-                 !rvi_json_count(rvi_json_get(json, "tools"));
+    const rvi_family *f = rvi_family_find(m->template_text, m->template_len);
+    bool known = f || !rvi_json_count(rvi_json_get(json, "tools"));
     int way = known ? RVI_PROMPT_OBJECTS : RVI_PROMPT_IN_SYSTEM;
-    const int last = known ? RVI_PROMPT_TEXTS_SAID : RVI_PROMPT_IN_USER;
+    /* a template may fail on a tool's schema; in words it is told how this family calls */
+    const int last = f && f != rvi_family_plain() ? RVI_PROMPT_TEXTS_SAID : RVI_PROMPT_IN_USER;
     const size_t n_before = text->len;
     rvi_arena arena = {.max = RVI_API_CHAT_BYTES};
     rv_error first = {0};
@@ -156,7 +157,8 @@ static rv_status render_tools(const rv_model *m, const rvi_json *json, const rvi
         }
         /* a template may leave the system turn out */
         fits = st ? st != RV_E_TOKENIZATION
-                  : known || way == last || strstr(text->data + n_before, "<tools>");
+                  : way < RVI_PROMPT_IN_SYSTEM || way == last ||
+                        strstr(text->data + n_before, "<tools>");
     }
     if (st && err) *err = first;
     rvi_arena_deinit(&arena);
