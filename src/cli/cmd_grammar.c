@@ -1,4 +1,5 @@
-/* grammar repair: JSON mended. grammar check: schemas and texts from standard input, each text walked token by token. */
+/* grammar repair: JSON mended.
+ * grammar check: schemas and texts from standard input, each text walked token by token. */
 #include <string.h>
 
 #include "base/error.h"

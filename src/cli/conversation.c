@@ -69,14 +69,6 @@ rv_status cli_conversation_add(cli_conversation *c, const char *role, const char
     return insert_text(c, c->n, role, text, len, err);
 }
 
-rv_status cli_conversation_add_json(cli_conversation *c, const char *role, const char *json,
-                                    rv_error *err)
-{
-    rvi_buf copy = {0};
-    rvi_buf_puts(&copy, json);
-    return insert(c, c->n, role, &copy, err);
-}
-
 rv_status cli_conversation_set(cli_conversation *c, const char *name, const char *json,
                                rv_error *err)
 {

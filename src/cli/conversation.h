@@ -34,9 +34,6 @@ size_t cli_conversation_drop_turns(cli_conversation *c, size_t n_turns);
 /* A member beside "messages", as JSON; of two with one name the later counts. */
 rv_status cli_conversation_set(cli_conversation *c, const char *name, const char *json,
                                rv_error *err) RVI_MUST_CHECK;
-/* A message as a JSON object. */
-rv_status cli_conversation_add_json(cli_conversation *c, const char *role, const char *json,
-                                    rv_error *err) RVI_MUST_CHECK;
 /* The system message; NULL removes it. */
 rv_status cli_conversation_set_system(cli_conversation *c, const char *text,
                                       rv_error *err) RVI_MUST_CHECK;

@@ -414,6 +414,7 @@ static rv_status read_between(rvi_mender *m, char c, rvi_buf *out, rv_error *err
         separate(m);
         if (in_object(m) && m->state != VALUE) { /* a member without a name cannot be kept */
             tell(m, "name added", m->at);
+            put_gap(m, &m->name);
             rvi_buf_puts(&m->name, "\"\":");
         }
         return open_list(m, c, out, err);

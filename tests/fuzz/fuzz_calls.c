@@ -1,6 +1,5 @@
-/* Any bytes as an answer of any family (the first byte says which): no crash, pieces of any size say
- * the same as the whole, a call that is whole has arguments that are JSON where they are read piece
- * by piece. */
+/* Any bytes as an answer of any family (the first byte says which): no crash, and pieces of any
+ * size say the same as the whole. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -166,7 +166,9 @@ v = json.load(open(sys.argv[1]))
 assert set(v) == {"name", "age", "mood"} and v["mood"] in ("happy", "sad", "unknown")
 assert 0 <= v["age"] <= 150' "$tmp/out"
 }
-tools() { run 0 tools "$real" && grep -q '^\[multiply {' "$tmp/out" && grep -q '^\[result: ' "$tmp/out"; }
+tools() {
+    run 0 tools "$real" && grep -q '^\[multiply {' "$tmp/out" && grep -q '^\[result: ' "$tmp/out"
+}
 paris() { run 0 basic "$real" "Name the capital city of France." && grep -q Paris "$tmp/out"; }
 if [ -f "$real" ]; then
     check "basic, smollm2: Paris" paris
