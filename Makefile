@@ -52,7 +52,7 @@ HEADERS := $(sort $(wildcard include/*.h))
 
 # --- sources: the rooms, lowest floor first ---
 CORE_ROOMS  := base text formats kernels backend/cpu backend/cuda kv lora model tokenizer template \
-  decode grammar learn/journal learn/instant learn learn/recognise learn/state learn/learner \
+  decode grammar calls learn/journal learn/instant learn learn/recognise learn/state learn/learner \
   scheduler api
 SHELL_ROOMS := hub store server cli
 CORE_SRC    := $(foreach room,$(CORE_ROOMS),$(sort $(wildcard src/$(room)/*.c)))
@@ -297,7 +297,7 @@ wasm-check:
 	@tests/wasm/check.py build/tests/wasm/wasm_golden $(WASM)
 
 BENCH_BIN := $(addprefix $(BUILD)/bench/,kernels train train_step adapters registry learn_latency \
-  learn_beside structured)
+  learn_beside structured tools)
 $(BENCH_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libruvllm.a
 	@$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
 $(BUILD)/bench/learn_latency: $(BUILD)/src/store/sqlite.o

@@ -195,6 +195,7 @@ typedef struct rv_open_options {
     uint64_t len; /* bytes of data, or behind read */
     int quantize; /* float weights of linear layers become Q8_0: less memory, faster, and slightly
                      different results */
+    const char *chat_template; /* used instead of the model's own; copied. NULL: its own */
 } rv_open_options;
 
 /* path: a .gguf file (the first of a split one), a model directory (config.json, *.safetensors,

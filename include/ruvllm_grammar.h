@@ -31,7 +31,9 @@ typedef enum rv_grammar_kind {
                           Members may come in any order. */
     RV_GRAMMAR_JSON,   /* any JSON object; no text is needed */
     RV_GRAMMAR_REGEX,  /* a regular expression of ECMA-262 that matches the whole text */
-    RV_GRAMMAR_GBNF,   /* llama.cpp's grammars; the rule "root" is the whole text */
+    RV_GRAMMAR_GBNF,   /* llama.cpp's grammars; the rule "root" is the whole text. Two items more:
+                          %json {...}, a value that satisfies the schema, and %without "text", any
+                          text in which that one does not occur */
     RV_GRAMMAR_CHOICES /* a JSON list of strings: one of them */
 } rv_grammar_kind;
 

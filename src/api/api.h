@@ -16,12 +16,15 @@
 
 #include "base/log.h"
 #include "base/thread.h"
+#include "calls/families.h"
+#include "calls/tools.h"
 #include "decode/answer.h"
 #include "decode/engine.h"
 #include "grammar/grammar.h"
 #include "learn/learner/learner.h"
 #include "model/model.h"
 #include "ruvllm_experimental.h"
+#include "ruvllm_grammar.h"
 #include "template/chat.h"
 #include "tokenizer/tokenizer.h"
 
@@ -51,11 +54,14 @@ struct rv_runtime {
 struct rv_model {
     atomic_int users;
     rv_runtime *rt;
-    rvi_model *model;           /* NULL: opened for its vocabulary */
-    rvi_source *vocab_source;   /* the GGUF file of a vocabulary-only model, or NULL */
-    rvi_tokenizer *tokenizer;   /* NULL: none */
-    _Atomic(rvi_vocab *) vocab; /* for grammars; NULL: not made yet */
-    rvi_chat *chat;             /* NULL: no tokenizer */
+    rvi_model *model;                  /* NULL: opened for its vocabulary */
+    rvi_source *vocab_source;          /* the GGUF file of a vocabulary-only model, or NULL */
+    rvi_tokenizer *tokenizer;          /* NULL: none */
+    _Atomic(rvi_vocab *) vocab;        /* for grammars; NULL: not made yet */
+    _Atomic(rvi_vocab *) marked_vocab; /* the same with the marks of calls and thoughts as text */
+    rvi_chat *chat;                    /* NULL: no tokenizer */
+    const char *template_text;         /* its source; NULL: none is stored */
+    size_t template_len;
     rvi_ids eos;
     char *name;
     rvi_arena texts; /* of info */
@@ -68,6 +74,20 @@ struct rv_grammar {
     rv_model *m;
     rvi_lock *lock; /* of the next, which masks and states grow */
     rvi_grammar *g;
+    rvi_ids markers;              /* control tokens that are text in it */
+    const rvi_thinking *thinking; /* whose length is limited; NULL: none is */
+    int think;                    /* tokens */
+};
+
+struct rv_tools {
+    rv_model *m;
+    rvi_tools *tools;         /* NULL: none */
+    const rvi_family *family; /* NULL: none */
+    const rvi_thinking *thinking;
+    bool opened;
+    bool off; /* no thinking */
+    uint64_t seed;
+    rv_grammar *g;
 };
 
 struct rv_adapter {
@@ -210,6 +230,16 @@ rv_status rvi_api_apply_lesson(rv_session *s, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- answers under a grammar (constrain.c) ---- */
 
+typedef struct rvi_api_language {
+    rv_grammar_kind kind;
+    const char *text;
+    size_t len;
+    rvi_grammar_options how;
+    bool marked; /* the marks of calls and thoughts are text */
+} rvi_api_language;
+/* The checked core of rv_grammar_new. */
+rv_status rvi_api_new_grammar(rv_grammar **out, const rv_model *m, const rvi_api_language *l,
+                              rv_error *err) RVI_MUST_CHECK;
 /* RV_OK if o's grammar and state, if any, are for this model. */
 rv_status rvi_api_check_grammar(const rv_model *m, const rv_generate_options *o,
                                 rv_error *err) RVI_MUST_CHECK;

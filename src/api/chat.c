@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "calls/prompt.h"
 #include "learn/journal/text.h"
 
 static rvi_json text_node(const char *key, const char *text)
@@ -130,6 +131,40 @@ static rv_status need_messages(const rvi_json *json, rv_error *err)
     return rvi_error(err, RV_E_INVALID, "n_messages must be at least 1 (got 0)");
 }
 
+/* With tools, in the first way that the template takes. The first error is the one that counts. */
+static rv_status render_tools(const rv_model *m, const rvi_json *json, const rvi_template_now *now,
+                              rvi_buf *text, rvi_text_spans *user, rv_error *err)
+{
+    const rvi_family *f = rvi_family_find(m->template_text, m->template_len);
+    bool known = f || !rvi_json_count(rvi_json_get(json, "tools"));
+    int way = known ? RVI_PROMPT_OBJECTS : RVI_PROMPT_IN_SYSTEM;
+    /* a template may fail on a tool's schema; in words it is told how this family calls */
+    const int last = f && f != rvi_family_plain() ? RVI_PROMPT_TEXTS_SAID : RVI_PROMPT_IN_USER;
+    const size_t n_before = text->len;
+    rvi_arena arena = {.max = RVI_API_CHAT_BYTES};
+    rv_error first = {0};
+    rv_status st = RV_OK, first_st = RV_OK;
+    for (bool fits = false; !fits && way <= last; way++) {
+        const rvi_json *adapted;
+        rv_error own = {0};
+        if (user) rvi_text_spans_cut(user, n_before);
+        text->len = n_before;
+        st = rvi_prompt_adapt(&adapted, json, (rvi_prompt_way)way, &arena, &own);
+        if (!st) st = rvi_chat_render_marked(m->chat, adapted, now, text, user, &own);
+        if (st && !first_st) {
+            first_st = st;
+            first = own;
+        }
+        /* a template may leave the system turn out */
+        fits = st ? st != RV_E_TOKENIZATION
+                  : way < RVI_PROMPT_IN_SYSTEM || way == last ||
+                        strstr(text->data + n_before, "<tools>");
+    }
+    if (st && err) *err = first;
+    rvi_arena_deinit(&arena);
+    return st ? first_st : RV_OK;
+}
+
 /* user: the bytes of text that come from users. */
 static rv_status render(const rv_model *m, const rv_chat *chat, const rvi_json *json, rvi_buf *text,
                         rvi_text_spans *user, rv_error *err)
@@ -137,6 +172,7 @@ static rv_status render(const rv_model *m, const rv_chat *chat, const rvi_json *
     rvi_template_now now = time_of(chat->now);
     rv_status st = rvi_api_need_tokenizer(m, err);
     if (!st) st = need_messages(json, err);
+    if (!st && rvi_prompt_has_tools(json)) return render_tools(m, json, &now, text, user, err);
     return st ? st : rvi_chat_render_marked(m->chat, json, &now, text, user, err);
 }
 
@@ -310,11 +346,7 @@ rv_status rv_chat_render(const rv_model *m, const rv_chat *given, char **text, s
     const rvi_json *json;
     const rv_allocator *heap = rvi_api_use_heap(m->rt);
     st = rvi_api_read_chat(&chat, &json, given, &arena, err);
-    if (!st) st = need_messages(json, err);
-    if (!st) {
-        rvi_template_now now = time_of(chat.now);
-        st = rvi_chat_render(m->chat, json, &now, &out, err);
-    }
+    if (!st) st = render(m, &chat, json, &out, NULL, err);
     rvi_arena_deinit(&arena);
     st = rvi_api_give_text_after(st, &out, text, len, err);
     rvi_api_leave_heap(heap);

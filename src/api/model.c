@@ -63,12 +63,19 @@ static bool has_token(void *ctx, const char *text)
     return rvi_tokenizer_find(ctx, text, strlen(text)) >= 0;
 }
 
-static rv_status make_chat(rv_model *m, const char *arch, rv_error *err)
+static rv_status make_chat(rv_model *m, const char *arch, const char *template_text, rv_error *err)
 {
     const rvi_tokenizer *t = m->tokenizer;
     size_t len;
     rvi_chat_source src = {.arch = arch, .has_token = has_token, .ctx = m->tokenizer};
-    src.template_text = rvi_tokenizer_chat_template(t, &src.template_len);
+    m->template_text = rvi_tokenizer_chat_template(t, &m->template_len);
+    if (template_text) {
+        m->template_len = strlen(template_text);
+        m->template_text = rvi_arena_strndup(&m->texts, template_text, m->template_len);
+        if (!m->template_text) return rvi_nomem(err, "chat template");
+    }
+    src.template_text = m->template_text;
+    src.template_len = m->template_len;
     src.bos_token = rvi_tokenizer_special_text(t, "bos_token", &len);
     src.eos_token = rvi_tokenizer_special_text(t, "eos_token", &len);
     src.unk_token = rvi_tokenizer_special_text(t, "unk_token", &len);
@@ -184,7 +191,7 @@ static rv_status finish_open(rv_model *m, rvi_source *take, const char *dir,
     }
     if (!take && dir) st = dir_arch_name(dir, arch, sizeof arch, err);
     if (!st && dir) st = tokenizer_from_dir(m, dir, err);
-    if (!st && m->tokenizer) st = make_chat(m, arch[0] ? arch : NULL, err);
+    if (!st && m->tokenizer) st = make_chat(m, arch[0] ? arch : NULL, o->chat_template, err);
     if (!st) st = collect_eos(m, err);
     if (!st && m->model && m->tokenizer && rvi_tokenizer_size(m->tokenizer) > m->model->hp.n_vocab)
         rvi_log_write(&m->rt->log, RVI_LOG_WARN,
@@ -288,6 +295,7 @@ void rvi_api_release_model(rv_model *m)
     rv_runtime *rt = m->rt;
     rvi_chat_free(m->chat);
     rvi_vocab_free(m->vocab);
+    rvi_vocab_free(m->marked_vocab);
     rvi_tokenizer_free(m->tokenizer);
     rvi_model_free(m->model);
     rvi_source_close(m->vocab_source);

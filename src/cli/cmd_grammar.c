@@ -1,11 +1,12 @@
-/* grammar check: schemas and texts from standard input, each text walked token by token. */
+/* grammar repair: JSON mended.
+ * grammar check: schemas and texts from standard input, each text walked token by token. */
 #include <string.h>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/os.h"
 #include "cli/cli.h"
-#include "ruvllm_grammar.h"
+#include "ruvllm_tools.h"
 
 typedef struct checker {
     const rv_model *m;
@@ -131,15 +132,50 @@ static rv_status check_lines(checker *c, rv_error *err)
     return st;
 }
 
+/* grammar repair: JSON from standard input, mended and checked; what was changed goes to standard
+ * error. */
+static int repair(const cli *c, const char *schema_file)
+{
+    rv_error err = {0};
+    rv_runtime *rt = NULL;
+    rvi_buf text = {0}, schema = {0}, out = {0};
+    rv_repaired *r = NULL;
+    int code = CLI_OK;
+    rv_status st = cli_read_file("-", &text, &err);
+    if (!st && schema_file) st = cli_read_file(schema_file, &schema, &err);
+    if (!st) st = cli_runtime(c, 1, &rt, &err);
+    if (!st)
+        st = rv_json_repair(rt, text.data ? text.data : "", text.len,
+                            schema_file ? (schema.data ? schema.data : "") : NULL, schema.len, &r,
+                            &err);
+    if (!st) {
+        rvi_buf_append(&out, r->text, r->text_len);
+        rvi_buf_puts(&out, "\n");
+        code = cli_print(&out);
+        for (size_t i = 0; i < r->n_changes; i++)
+            fprintf(stderr, "byte %zu: %s\n", r->changes[i].offset, r->changes[i].what);
+        if (!r->valid) st = rvi_error(&err, RV_E_CONFIG, "%s", r->problem);
+    }
+    rv_free(r);
+    rv_runtime_free(&rt);
+    rvi_buf_deinit(&text);
+    rvi_buf_deinit(&schema);
+    rvi_buf_deinit(&out);
+    return st ? cli_fail(&err) : code;
+}
+
 int cli_grammar(cli *c, int argc, char **argv)
 {
-    const char *args[2];
+    const char *args[2], *schema = NULL;
     int n_args;
     bool done;
-    int code = cli_parse(c, NULL, 0, argc, argv, args, 2, &n_args, &done);
+    const cli_option own[] = {{"schema", 0, CLI_TEXT, &schema, NULL}};
+    int code = cli_parse(c, own, RVI_COUNT(own), argc, argv, args, 2, &n_args, &done);
     if (code || done) return code;
+    if (n_args == 1 && !strcmp(args[0], "repair")) return repair(c, schema);
     if (!n_args || strcmp(args[0], "check"))
-        return cli_usage(c, "'grammar check MODEL' is the only action");
+        return cli_usage(c, "the actions are 'grammar check MODEL' and 'grammar repair'");
+    if (schema) return cli_usage(c, "--schema is for 'grammar repair'");
     if (n_args < 2) return cli_usage(c, CLI_MODEL_NEEDED);
     rv_error err = {0};
     cli_model model;

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/os.h"
+#include "cli/calls.h"
 #include "cli/chat.h"
 #include "cli/conversation.h"
 #include "cli/form.h"
@@ -17,6 +18,7 @@ typedef struct run {
     rvi_buf talk; /* the conversation as JSON, where there is one */
     cli_generation g;
     cli_form form;
+    cli_calls calls;
     rv_grammar *grammar; /* of the form; NULL: any text */
     bool raw, json;
     const char *messages, *ids;
@@ -32,12 +34,15 @@ static int parse(run *r, int argc, char **argv, const char **args, int *n_args, 
         {"ids", 0, CLI_TEXT, &r->ids, NULL},
         {"json", 0, CLI_FLAG, &r->json, NULL},
         {"logprobs", 0, CLI_INT, &r->g.logprobs, NULL},
+        {"template", 0, CLI_TEXT, &r->c->template_file, NULL},
     };
-    cli_option rows[CLI_GENERATION_OPTIONS + CLI_FORM_OPTIONS + RVI_COUNT(own)];
+    enum { BEFORE = CLI_GENERATION_OPTIONS + CLI_FORM_OPTIONS + CLI_CALLS_OPTIONS };
+    cli_option rows[BEFORE + RVI_COUNT(own)];
     cli_generation_init(&r->g);
     cli_generation_rows(&r->g, rows);
     cli_form_rows(&r->form, rows + CLI_GENERATION_OPTIONS);
-    memcpy(rows + CLI_GENERATION_OPTIONS + CLI_FORM_OPTIONS, own, sizeof own);
+    cli_calls_rows(&r->calls, rows + CLI_GENERATION_OPTIONS + CLI_FORM_OPTIONS);
+    memcpy(rows + BEFORE, own, sizeof own);
     return cli_parse(r->c, rows, RVI_COUNT(rows), argc, argv, args, 2, n_args, done);
 }
 
@@ -53,6 +58,7 @@ static rv_status chat_ids(run *r, const char *prompt, size_t len, int32_t **ids,
                                : cli_conversation_add(&talk, "user", prompt, len, err);
     if (!st && !talk.n) st = rvi_error(err, RV_E_CONFIG, "%s: holds no messages", r->messages);
     if (!st && r->g.system) st = cli_conversation_set_system(&talk, r->g.system, err);
+    if (!st) st = cli_calls_tell(&r->calls, &talk, err);
     if (!st)
         st =
             cli_conversation_ids(&talk, r->model.m, r->learning.l, r->g.special, &now, ids, n, err);
@@ -144,8 +150,13 @@ static rv_status write_json(const run *r, const rv_answer *g, const int32_t *ids
                             rvi_buf *out, rv_error *err)
 {
     rv_status st = RV_OK;
+    char *message = NULL;
+    if (r->calls.t) st = rv_tools_message(r->calls.t, g->text, g->text_len, &message, err);
+    if (st) return st;
     rvi_buf_puts(out, "{\"text\":");
     rvi_json_write_string(out, g->text, g->text_len);
+    if (message) rvi_buf_printf(out, ",\"message\":%s", message);
+    rv_free(message);
     rvi_buf_puts(out, ",\"ids\":");
     cli_write_ids(out, g->ids, g->n_ids);
     rvi_buf_puts(out, ",\"prompt_ids\":");
@@ -191,6 +202,7 @@ static int answer_once(run *r, const char *prompt, size_t len)
     rvi_buf out = {0};
     int code = CLI_OK;
     rv_status st = open_learned(r, &err);
+    if (!st) st = cli_calls_open(&r->calls, &r->form, r->model.m, r->g.sampling.seed, &err);
     if (!st && !ids) {
         st = prompt_ids(r, prompt, len, &of_text, &n, &err);
         ids = of_text;
@@ -201,9 +213,10 @@ static int answer_once(run *r, const char *prompt, size_t len)
     if (!st) st = cli_generation_session(r->c, &r->g, &r->model, &r->session, &err);
     if (!st && r->learning.l)
         st = cli_conversation_begin(r->learning.l, r->session, &r->talk, NULL, &err);
-    if (!st) st = cli_form_grammar(&r->form, r->model.m, &r->grammar, &err);
+    if (!st && !r->calls.t) st = cli_form_grammar(&r->form, r->model.m, &r->grammar, &err);
     if (!st) {
-        r->g.options.grammar = r->grammar;
+        r->g.tools = r->calls.t;
+        r->g.options.grammar = r->calls.t ? rv_tools_grammar(r->calls.t) : r->grammar;
         cli_interrupts_catch("\n", false);
         st = cli_answer(&r->g, r->session, ids, n, !r->json, &g, &err);
         if (st && g && g->n_ids && !r->json) fputc('\n', stdout);
@@ -257,8 +270,9 @@ int cli_run(cli *c, int argc, char **argv)
     if ((r.ids != NULL) + (r.messages != NULL) + (n_args > 1) > 1)
         return cli_usage(c, "give one of PROMPT, --messages and --ids");
     if (r.g.logprobs >= 0 && !r.json) return cli_usage(c, "--logprobs needs --json");
-    if ((code = cli_form_check(c, &r.form))) return code;
-    if (!r.ids && !r.messages && n_args < 2 && !r.raw && !r.json && !cli_form_given(&r.form))
+    if ((code = cli_form_check(c, &r.form)) || (code = cli_calls_check(c, &r.calls))) return code;
+    bool formed = cli_form_given(&r.form) || cli_calls_given(&r.calls);
+    if (!r.ids && !r.messages && n_args < 2 && !r.raw && !r.json && !formed)
         return cli_chat_with(c, args[0], &r.g);
     code = cli_generation_resolve(c, &r.g, false);
     if (!code && r.ids) code = cli_parse_ids(c, r.ids, &r.given, &r.n_given);
@@ -272,6 +286,7 @@ int cli_run(cli *c, int argc, char **argv)
     code = st ? cli_fail(&err) : answer_once(&r, text.data, text.len);
     rv_session_free(&r.session);
     rv_grammar_free(&r.grammar);
+    cli_calls_close(&r.calls);
     cli_generation_close(&r.g);
     cli_learning_close(&r.learning);
     cli_close(&r.model);

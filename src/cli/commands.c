@@ -23,7 +23,13 @@ const cli_command cli_commands[] = {
      "  --regex R                the answer matches this regular expression as a whole\n"
      "  --grammar F.gbnf         the answer is a text of this grammar\n"
      "  --choices A,B            the answer is one of these (a JSON list where one holds a "
-     "comma)\n",
+     "comma)\n"
+     "  --tools F.json           functions the model may call, in OpenAI's form; calls are printed "
+     "as JSON, one a line, their arguments held to the schema\n"
+     "  --tool-choice C          auto, none, required, or the name of the one to call (auto)\n"
+     "  --think N|off            at most N tokens of thinking, or none; what is thought is not "
+     "printed\n"
+     "  --template F.jinja       a chat template to use instead of the model's\n",
      cli_run, cli_generation_help},
     {"chat", "MODEL", "talk with a model; /help there lists the commands",
      "  --no-history             do not save what is typed (otherwise in the file chat_history of "
@@ -167,8 +173,12 @@ const cli_command cli_commands[] = {
      "  --tensors            list every tensor too\n"
      "  --json               as one JSON object\n",
      cli_info, NULL},
-    {"grammar", "check MODEL", "test texts against JSON schemas, token by token",
-     "  Standard input: one {\"id\": ..., \"schema\": ..., \"texts\": [...]} a line. Answers one a "
+    {"grammar", "check MODEL | repair", "test texts against JSON schemas, mend JSON",
+     "  repair               JSON from standard input, mended: fences, commas, quotes, comments, "
+     "an end that was cut off; what was changed goes to standard error\n"
+     "  --schema F.json      repair: then checks it; what is wrong is said, with exit status 1\n"
+     "  check, standard input: one {\"id\": ..., \"schema\": ..., \"texts\": [...]} a line. "
+     "Answers one a "
      "line: {\"id\", \"refused\": null or the reason, \"accepted\": [...], \"compile_us\", "
      "\"mask_us\": [...]}. Before each token the mask of all tokens is computed.\n",
      cli_grammar, NULL},

@@ -122,10 +122,17 @@ rv_status cli_runtime(const cli *c, int n_threads, rv_runtime **out, rv_error *e
 rv_status cli_open(cli *c, const char *name, bool vocabulary, cli_model *out, rv_error *err)
 {
     rv_open_options o = {.size = sizeof o, .vocabulary_only = vocabulary};
+    rvi_buf text = {0};
     *out = (cli_model){0};
-    rv_status st = resolve(c, name, &out->path, err);
+    rv_status st = c->template_file ? cli_read_file(c->template_file, &text, err) : RV_OK;
+    if (!st && c->template_file) {
+        if (!rvi_buf_puts(&text, "")) st = rvi_nomem(err, "chat template");
+        o.chat_template = text.data;
+    }
+    if (!st) st = resolve(c, name, &out->path, err);
     if (!st) st = cli_runtime(c, vocabulary ? 1 : c->threads, &out->rt, err);
     if (!st) st = rv_model_open(&out->m, out->rt, out->path.data, &o, err);
+    rvi_buf_deinit(&text);
     if (st) cli_close(out);
     return st;
 }

@@ -69,6 +69,22 @@ rv_status cli_conversation_add(cli_conversation *c, const char *role, const char
     return insert_text(c, c->n, role, text, len, err);
 }
 
+rv_status cli_conversation_set(cli_conversation *c, const char *name, const char *json,
+                               rv_error *err)
+{
+    rvi_buf all = {0};
+    if (c->others) rvi_buf_append(&all, c->others, c->others_len);
+    rvi_buf_printf(&all, "\"%s\":%s,", name, json);
+    if (all.failed) {
+        rvi_buf_deinit(&all);
+        return rvi_nomem(err, "conversation");
+    }
+    rvi_free(c->others);
+    c->others = all.data;
+    c->others_len = all.len;
+    return RV_OK;
+}
+
 void cli_conversation_cut(cli_conversation *c, size_t n)
 {
     if (n < c->n) erase(c, n, c->n - n);

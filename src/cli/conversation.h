@@ -31,6 +31,9 @@ void cli_conversation_cut(cli_conversation *c, size_t n); /* drops all but the f
  * message. Returns how many there were to drop. */
 size_t cli_conversation_drop_turns(cli_conversation *c, size_t n_turns);
 
+/* A member beside "messages", as JSON; of two with one name the later counts. */
+rv_status cli_conversation_set(cli_conversation *c, const char *name, const char *json,
+                               rv_error *err) RVI_MUST_CHECK;
 /* The system message; NULL removes it. */
 rv_status cli_conversation_set_system(cli_conversation *c, const char *text,
                                       rv_error *err) RVI_MUST_CHECK;

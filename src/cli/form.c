@@ -56,25 +56,28 @@ static rv_status list_choices(const char *choices, rvi_buf *out, rv_error *err)
     return rvi_buf_putc(out, ']') ? RV_OK : rvi_nomem(err, "choices");
 }
 
+rv_status cli_form_read(const cli_form *f, rv_grammar_kind *kind, rvi_buf *text, rv_error *err)
+{
+    const char *file = f->schema ? f->schema : f->gbnf;
+    *kind = f->schema    ? RV_GRAMMAR_SCHEMA
+            : f->regex   ? RV_GRAMMAR_REGEX
+            : f->gbnf    ? RV_GRAMMAR_GBNF
+            : f->choices ? RV_GRAMMAR_CHOICES
+                         : RV_GRAMMAR_JSON;
+    if (file) return cli_read_file(file, text, err);
+    if (f->choices) return list_choices(f->choices, text, err);
+    if (f->regex && !rvi_buf_puts(text, f->regex)) return rvi_nomem(err, "regular expression");
+    return RV_OK;
+}
+
 rv_status cli_form_grammar(const cli_form *f, const rv_model *m, rv_grammar **out, rv_error *err)
 {
     rv_grammar_options o = {.size = sizeof o, .max_blanks = MAX_BLANKS, .canonical = 1};
-    rv_grammar_kind kind = f->schema    ? RV_GRAMMAR_SCHEMA
-                           : f->regex   ? RV_GRAMMAR_REGEX
-                           : f->gbnf    ? RV_GRAMMAR_GBNF
-                           : f->choices ? RV_GRAMMAR_CHOICES
-                                        : RV_GRAMMAR_JSON;
-    const char *file = f->schema ? f->schema : f->gbnf;
+    rv_grammar_kind kind;
     rvi_buf text = {0};
-    rv_status st = RV_OK;
     *out = NULL;
     if (!cli_form_given(f)) return RV_OK;
-    if (file)
-        st = cli_read_file(file, &text, err);
-    else if (f->choices)
-        st = list_choices(f->choices, &text, err);
-    else if (f->regex && !rvi_buf_puts(&text, f->regex))
-        st = rvi_nomem(err, "regular expression");
+    rv_status st = cli_form_read(f, &kind, &text, err);
     if (!st) st = rv_grammar_new(out, m, kind, text.data ? text.data : "", text.len, &o, err);
     rvi_buf_deinit(&text);
     return st;

@@ -17,6 +17,9 @@ void cli_form_rows(cli_form *f, cli_option *rows);
 bool cli_form_given(const cli_form *f);
 /* CLI_OK, or CLI_USAGE after saying that there are too many. */
 int cli_form_check(const cli *c, const cli_form *f);
+/* Its kind and text; nothing where no form was asked for. */
+rv_status cli_form_read(const cli_form *f, rv_grammar_kind *kind, rvi_buf *text,
+                        rv_error *err) RVI_MUST_CHECK;
 /* *out is NULL where no form was asked for. */
 rv_status cli_form_grammar(const cli_form *f, const rv_model *m, rv_grammar **out,
                            rv_error *err) RVI_MUST_CHECK;

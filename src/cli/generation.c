@@ -334,16 +334,56 @@ void cli_interrupts_reading(bool on)
 typedef struct output {
     bool print;
     cli_screen screen;
+    rv_tools_reader *reader; /* NULL: the text is printed as it comes */
+    bool begun;              /* something was printed on this line */
+    bool failed;             /* a write, or reading */
 } output;
+
+static bool put(output *o, const char *text, size_t len)
+{
+    if (!o->print || !len) return true;
+    o->begun = text[len - 1] != '\n';
+    o->failed = o->failed || !cli_screen_put(&o->screen, text, len) || fflush(stdout);
+    return !o->failed;
+}
+
+/* Text as it comes; a call is an object of its own line. */
+static int on_said(void *ctx, const rv_said *said)
+{
+    output *o = ctx;
+    rvi_buf out = {0};
+    switch (said->kind) {
+    case RV_SAID_TEXT: rvi_buf_append(&out, said->text, said->text_len); break;
+    case RV_SAID_THOUGHT: break;
+    case RV_SAID_CALL:
+        rvi_buf_printf(&out,
+                       "%s{\"id\":\"%s\",\"name\":\"%s\",\"arguments\":", o->begun ? "\n" : "",
+                       said->id, said->name);
+        break;
+    case RV_SAID_ARGUMENTS: /* on one line: line breaks stand between tokens only */
+        for (size_t i = 0; i < said->text_len; i++)
+            rvi_buf_putc(&out, strchr("\n\r", said->text[i]) ? ' ' : said->text[i]);
+        break;
+    case RV_SAID_CALL_END: rvi_buf_puts(&out, "}\n"); break;
+    }
+    o->failed = o->failed || out.failed;
+    bool ok = put(o, out.data, out.len);
+    rvi_buf_deinit(&out);
+    return !ok;
+}
+
+static bool take_text(output *o, const rv_event *event)
+{
+    if (!o->reader) return put(o, event->text, event->text_len);
+    return !rv_tools_read(o->reader, event->text, event->text_len, NULL);
+}
 
 static int on_event(void *ctx, const rv_event *event)
 {
     output *o = ctx;
     if (event->kind == RV_EVENT_PROMPT)
         cli_screen_prompt(&o->screen, event->n_done, event->n_prompt);
-    if (event->kind == RV_EVENT_TOKEN && o->print && event->text_len &&
-        (!cli_screen_put(&o->screen, event->text, event->text_len) || fflush(stdout)))
-        return 1;
+    if (event->kind == RV_EVENT_TOKEN && !take_text(o, event)) return 1;
     return event->kind != RV_EVENT_DONE && cli_interrupted();
 }
 
@@ -353,13 +393,17 @@ rv_status cli_answer(cli_generation *g, rv_session *s, const int32_t *ids, size_
     output o = {.print = print};
     *out = NULL;
     if (cli_interrupted()) return rvi_error(err, RV_E_CANCELLED, "interrupted");
+    rv_status st = g->tools ? rv_tools_reader_new(&o.reader, g->tools, on_said, &o, err) : RV_OK;
+    if (st) return st;
     cli_screen_init(&o.screen, stdout);
     g->options.on_event = on_event;
     g->options.ctx = &o;
     if (o.screen.wraps) rvi_interrupt_hide_keys(1);
     atomic_store(&answering, s);
-    rv_status st = rv_session_generate(s, ids, n, &g->options, out, err);
+    st = rv_session_generate(s, ids, n, &g->options, out, err);
     atomic_store(&answering, NULL);
+    if (!st && o.reader) st = rv_tools_read_end(o.reader, err);
+    rv_tools_reader_free(&o.reader);
     (void)cli_screen_end(&o.screen); /* a write that failed is found when the stream is closed */
     if (o.screen.wraps) rvi_interrupt_hide_keys(0);
     g->options.ctx = NULL;

@@ -6,6 +6,7 @@
 #define RVI_CLI_GENERATION_H
 
 #include "cli/cli.h"
+#include "ruvllm_tools.h"
 
 enum { CLI_SAMPLING_OPTIONS = 20, CLI_GENERATION_OPTIONS = CLI_SAMPLING_OPTIONS + 14 };
 
@@ -25,6 +26,7 @@ typedef struct cli_generation {
     rv_logit_bias bias[RVI_COUNT(((cli_texts *)0)->items)];
     rv_generate_options options; /* sampling, stop and the like point into this struct */
     bool seed_given;
+    rv_tools *tools;       /* what its answers may call; NULL: their text is all */
     rv_model *draft_model; /* NULL: none; options.draft_session is of it */
 } cli_generation;
 
@@ -61,7 +63,8 @@ void cli_interrupts_forget(void);
 /* While on, interrupts are only counted, because the line editor handles them. */
 void cli_interrupts_reading(bool on);
 
-/* Generates an answer; print: writes the text to standard output as it is generated. An interrupt
+/* Generates an answer; print: writes the text to standard output as it is generated, with tools
+ * its calls as one JSON object a line, and not its thoughts. An interrupt
  * ends the answer with RV_FINISH_CANCELLED. */
 rv_status cli_answer(cli_generation *g, rv_session *s, const int32_t *ids, size_t n, bool print,
                      rv_answer **out, rv_error *err) RVI_MUST_CHECK;

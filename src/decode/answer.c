@@ -297,6 +297,8 @@ rv_status rvi_answer_constrain(rvi_session *s, const rvi_constraint *by, rv_erro
     if (!st && s->e->t) { /* a language knows tokens as they are in the middle of a text */
         a->detok.started = true;
         a->detok.to_strip = 0;
+        a->detok.spoken = by->spoken;
+        a->detok.n_spoken = by->n_spoken;
     }
     return st;
 }

@@ -28,7 +28,10 @@ typedef struct rvi_constraint {
     rv_status (*finish)(void *ctx, uint32_t state, int32_t *ids, size_t *n, rv_error *err);
     void (*release)(void *ctx); /* the answer is gone */
     void *ctx;
-    uint32_t state; /* where the answer begins */
+    uint32_t state;        /* where the answer begins */
+    const int32_t *spoken; /* control tokens that are part of the answer's text; valid until
+                                 released */
+    size_t n_spoken;
 } rvi_constraint;
 
 /* Where an answer is. */

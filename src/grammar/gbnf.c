@@ -1,17 +1,28 @@
 /* gbnf.c - grammars in the notation of llama.cpp. Rules that lead back to themselves stay rules;
- * all others become terminals, so that most of a text is read by the lexer alone. */
+ * all others become terminals, so that most of a text is read by the lexer alone.
+ *
+ * Beyond llama.cpp's:
+ *   %json {...}         a JSON value that satisfies the schema
+ *   %other {...}        the same, or nothing where no value does
+ *   %without "a", "b"   any text in which none of these occurs
+ *   %regex "..."        what the expression matches
+ *   %text "end" {...}   a text that, as a JSON string, satisfies the schema, without the end in it
+ *   %bare "end" {...}   the same, but nothing that looks like JSON of another type
+ * What a rule named "ruvllm-thinking" reads is told apart (rvi_grammar_thinks). Where there is a
+ * rule "ruvllm-start", it is the whole text, and not "root". */
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "grammar/rules.h"
+#include "grammar/rx_parse.h"
 
-typedef enum kind { TERMINAL, REFERENCE, SEQUENCE, CHOICE, REPEAT } kind;
+typedef enum kind { TERMINAL, REFERENCE, SEQUENCE, CHOICE, REPEAT, VALUE } kind;
 
 typedef struct expr expr;
 struct expr {
     kind kind;
-    uint32_t value; /* language or rule */
+    uint32_t value; /* language, rule or node */
     uint32_t min, max;
     expr *first, *next;
 };
@@ -28,8 +39,10 @@ typedef struct named {
 } named;
 
 typedef struct parser {
+    rvi_values *values;
     rvi_rxs *p;
     rvi_rules *r;
+    rvi_arena *kept; /* of the schemas: as long as the grammar */
     const char *start, *s, *end;
     rvi_arena arena;
     named *rules;
@@ -205,6 +218,124 @@ static expr *class_of(parser *g)
     return make(g, TERMINAL, rvi_rx_set(g->p, gaps, k));
 }
 
+/* Where the JSON object that begins at s ends: behind its last brace, or at the end of the text. */
+static const char *object_end(const char *s, const char *end)
+{
+    bool quoted = false;
+    int depth = 0;
+    for (; s < end; s++) {
+        if (quoted) {
+            quoted = *s != '"';
+            s += *s == '\\' && s + 1 < end;
+            continue;
+        }
+        quoted = *s == '"';
+        depth += (*s == '{') - (*s == '}');
+        if (*s == '}' && !depth) return s + 1;
+    }
+    return end;
+}
+
+/* Everything of the schema is looked at now: a later one has its own root. */
+static rvi_node json_node(parser *g, bool *none)
+{
+    rvi_values *v = g->values;
+    const rvi_json *schema;
+    skip(g, false);
+    size_t len = (size_t)(object_end(g->s, g->end) - g->s);
+    const char *copy = rvi_arena_strndup(g->kept, g->s, len); /* numbers point into it */
+    if (!copy) return nomem(g), RVI_NEVER;
+    g->st = rvi_json_parse(&schema, copy, len, g->kept, "grammar: %json", g->err);
+    if (g->st) return RVI_NEVER;
+    v->err = g->err;
+    v->nested_ids = false;
+    rvi_schema_survey(v, schema);
+    rvi_node node = rvi_node_schema(v, schema);
+    g->st = rvi_values_close(v, node, g->err);
+    if (none) *none = !g->st && !v->nodes[node].inhabited;
+    if (!none && !g->st && !v->nodes[node].inhabited)
+        g->st = rvi_error(g->err, RV_E_UNSUPPORTED, "#: no value satisfies the schema");
+    g->s += len;
+    return node;
+}
+
+/* A text in quotes as UTF-8. */
+static void quoted(parser *g, rvi_buf *out)
+{
+    skip(g, false);
+    if (g->s == g->end || *g->s != '"') {
+        fail(g, RV_E_CONFIG, "a text is expected");
+        return;
+    }
+    for (g->s++; !g->st && g->s < g->end && *g->s != '"';) {
+        char bytes[4];
+        size_t n = rvi_utf8_encode(character(g), bytes);
+        if (!rvi_buf_append(out, bytes, n)) nomem(g);
+    }
+    if (!g->st && g->s == g->end) fail(g, RV_E_CONFIG, "a text without its closing quote");
+    g->s++;
+}
+
+/* All texts in which this one occurs. */
+static rvi_rx around(parser *g, const rvi_buf *text)
+{
+    rvi_rx rx = rvi_rx_literal(g->p, text->data ? text->data : "", text->len);
+    return rvi_rx_cat(g->p, RVI_RX_ALL, rvi_rx_cat(g->p, rx, RVI_RX_ALL));
+}
+
+static expr *without(parser *g)
+{
+    rvi_rx any = RVI_RX_NONE;
+    for (bool more = true; more && !g->st; g->s += more) {
+        rvi_buf text = {0};
+        quoted(g, &text);
+        any = rvi_rx_or(g->p, any, around(g, &text));
+        rvi_buf_deinit(&text);
+        skip(g, false);
+        more = !g->st && g->s < g->end && *g->s == ',';
+    }
+    return make(g, TERMINAL, rvi_rx_not(g->p, any));
+}
+
+static expr *regex(parser *g)
+{
+    rvi_buf text = {0};
+    rvi_rx rx = RVI_RX_NONE;
+    quoted(g, &text);
+    if (!g->st)
+        g->st = rvi_rx_parse(g->p, text.data ? text.data : "", text.len, true, NULL, &rx, g->err);
+    rvi_buf_deinit(&text);
+    if (!g->st && !rvi_rx_live(g->p, rx))
+        g->st = rvi_error(g->err, RV_E_CONFIG, "regular expression: no text matches");
+    return make(g, TERMINAL, rx);
+}
+
+/* bare: what begins like a number, a list or an object, and the words, are left to JSON. */
+static expr *plain_text(parser *g, bool bare)
+{
+    static const char json_like[] = "(null|true|false|[-0-9\\[{][^]*)";
+    rvi_buf end = {0};
+    rvi_rx rx = RVI_RX_NONE, like = RVI_RX_NONE;
+    quoted(g, &end);
+    rvi_node node = g->st ? RVI_NEVER : json_node(g, NULL);
+    const rvi_form *f = g->st ? NULL : rvi_values_form(g->values, node);
+    if (f) rx = rvi_rx_and(g->p, f->string, rvi_rx_not(g->p, around(g, &end)));
+    rvi_buf_deinit(&end);
+    if (f && bare) {
+        g->st = rvi_rx_parse(g->p, json_like, strlen(json_like), true, NULL, &like, g->err);
+        rx = rvi_rx_and(g->p, rx, rvi_rx_not(g->p, like));
+    }
+    return make(g, TERMINAL, rx);
+}
+
+static bool keyword(parser *g, const char *word)
+{
+    size_t len = strlen(word);
+    if ((size_t)(g->end - g->s) < len || memcmp(g->s, word, len) != 0) return false;
+    g->s += len;
+    return true;
+}
+
 static expr *choice(parser *g, bool nested);
 
 static expr *atom(parser *g)
@@ -214,6 +345,19 @@ static expr *atom(parser *g)
     if (c == '"') return g->s++, literal(g);
     if (c == '[') return g->s++, class_of(g);
     if (c == '.') return g->s++, make(g, TERMINAL, RVI_RX_CHAR);
+    if (keyword(g, "%json")) {
+        rvi_node node = json_node(g, NULL);
+        return make(g, VALUE, node);
+    }
+    if (keyword(g, "%other")) {
+        bool none;
+        rvi_node node = json_node(g, &none);
+        return none ? make(g, TERMINAL, RVI_RX_NONE) : make(g, VALUE, node);
+    }
+    if (keyword(g, "%text")) return plain_text(g, false);
+    if (keyword(g, "%bare")) return plain_text(g, true);
+    if (keyword(g, "%regex")) return regex(g);
+    if (keyword(g, "%without")) return without(g);
     if (word_char(c)) return make(g, REFERENCE, rule_named(g));
     if (c != '(') return NULL;
     g->s++;
@@ -319,13 +463,13 @@ static void read_rules(parser *g)
     }
 }
 
-/* ---- which rules lead back to themselves ---- */
+/* ---- which rules lead back to themselves, or to JSON: these are no terminals ---- */
 
 static bool leads_back(parser *g, uint32_t rule);
 
 static bool expr_leads_back(parser *g, const expr *e)
 {
-    bool back = e->kind == REFERENCE && leads_back(g, e->value);
+    bool back = e->kind == VALUE || (e->kind == REFERENCE && leads_back(g, e->value));
     for (const expr *c = e->first; c; c = c->next) back = expr_leads_back(g, c) || back;
     return back;
 }
@@ -371,12 +515,14 @@ static rvi_rx language(parser *g, const expr *e)
         rx = RVI_RX_NONE;
         for (const expr *c = e->first; c; c = c->next) rx = rvi_rx_or(g->p, rx, language(g, c));
         return rx;
+    case VALUE: break;
     }
     return RVI_RX_NONE;
 }
 
 static bool circular(const parser *g, const expr *e)
 {
+    if (e->kind == VALUE) return true;
     if (e->kind == REFERENCE) return g->rules[e->value].circle;
     for (const expr *c = e->first; c; c = c->next)
         if (circular(g, c)) return true;
@@ -404,13 +550,15 @@ typedef struct row {
     uint32_t n, cap;
 } row;
 
-static void put(parser *g, row *to, int what, uint32_t value)
+static void put(parser *g, row *to, rvi_item_kind what, uint32_t value)
 {
     if (!room(g, &to->items, &to->cap, to->n + 1, sizeof *to->items)) return;
-    to->items[to->n].kind = what == RVI_ITEM_RULE       ? RVI_ITEM_RULE
-                            : what == RVI_ITEM_TERMINAL ? RVI_ITEM_TERMINAL
-                                                        : RVI_ITEM_END;
-    to->items[to->n++].value = value;
+    to->items[to->n++] = (rvi_item){.kind = what, .value = value};
+}
+
+static bool is_named(const named *n, const char *name)
+{
+    return n->len == strlen(name) && !memcmp(n->name, name, n->len);
 }
 
 static uint32_t new_rule(parser *g)
@@ -433,7 +581,7 @@ static void set_rule(parser *g, uint32_t rule, row *rows, uint32_t n)
         r->starts[r->n_starts++] = r->n_items;
         if (rows[i].n) memcpy(r->items + r->n_items, rows[i].items, rows[i].n * sizeof *r->items);
         r->n_items += rows[i].n;
-        r->items[r->n_items++] = (rvi_item){RVI_ITEM_END, 0};
+        r->items[r->n_items++] = (rvi_item){.kind = RVI_ITEM_END};
     }
 }
 
@@ -481,10 +629,13 @@ static void emit(parser *g, const expr *e, row *to)
     if (g->st) return;
     if (!circular(g, e)) {
         put(g, to, RVI_ITEM_TERMINAL, language(g, e));
+        if (e->kind == REFERENCE && to->n)
+            to->items[to->n - 1].thinking = is_named(&g->rules[e->value], "ruvllm-thinking");
         return;
     }
     switch (e->kind) {
     case TERMINAL: break;
+    case VALUE: put(g, to, RVI_ITEM_VALUE, e->value); break;
     case REFERENCE: put(g, to, RVI_ITEM_RULE, emit_rule(g, e->value)); break;
     case REPEAT: emit_repeat(g, e, to); break;
     case CHOICE: put(g, to, RVI_ITEM_RULE, emit_choice(g, e, new_rule(g))); break;
@@ -508,12 +659,16 @@ static uint32_t emit_rule(parser *g, uint32_t rule)
 
 /* ---- rules that begin with themselves ---- */
 
+static bool item_empty(const rvi_item *i, const rvi_rxs *p, const bool *empty)
+{
+    if (i->kind == RVI_ITEM_RULE) return empty[i->value];
+    return i->kind == RVI_ITEM_TERMINAL && rvi_rx_nullable(p, i->value);
+}
+
 static bool row_empty(const rvi_rules *r, const rvi_rxs *p, uint32_t item, const bool *empty)
 {
     for (; r->items[item].kind != RVI_ITEM_END; item++)
-        if (r->items[item].kind == RVI_ITEM_RULE ? !empty[r->items[item].value]
-                                                 : !rvi_rx_nullable(p, r->items[item].value))
-            return false;
+        if (!item_empty(&r->items[item], p, empty)) return false;
     return true;
 }
 
@@ -530,7 +685,7 @@ static bool begins_with_itself(const rvi_rules *r, const rvi_rxs *p, uint32_t ru
             bool call = r->items[i].kind == RVI_ITEM_RULE;
             if (call && begins_with_itself(r, p, r->items[i].value, empty, marks, depth + 1))
                 return true;
-            if (call ? !empty[r->items[i].value] : !rvi_rx_nullable(p, r->items[i].value)) break;
+            if (!item_empty(&r->items[i], p, empty)) break;
         }
     marks[rule] = 2;
     return false;
@@ -557,14 +712,18 @@ static void check_left_recursion(parser *g)
     rvi_free(marks);
 }
 
-rv_status rvi_rules_gbnf(rvi_rules *r, rvi_rxs *p, const char *text, size_t len, rv_error *err)
+rv_status rvi_rules_gbnf(rvi_rules *r, rvi_values *v, rvi_arena *kept, const char *text, size_t len,
+                         rv_error *err)
 {
-    parser g = {.p = p, .r = r, .start = text, .s = text, .end = text + len, .err = err};
+    parser g = {.values = v, .p = &v->rxs, .r = r, .kept = kept, .start = text, .s = text};
+    g.end = text + len;
+    g.err = err;
     g.arena.max = MAX_BYTES;
     read_rules(&g);
     uint32_t root = 0;
-    while (root < g.n_rules && (g.rules[root].len != 4 || memcmp(g.rules[root].name, "root", 4)))
-        root++;
+    while (root < g.n_rules && !is_named(&g.rules[root], "ruvllm-start")) root++;
+    for (uint32_t i = 0; root == g.n_rules && i < g.n_rules; i++)
+        if (is_named(&g.rules[i], "root")) root = i;
     if (!g.st && root == g.n_rules)
         g.st = rvi_error(err, RV_E_CONFIG, "grammar: there is no rule 'root'");
     g.depth = 0;
@@ -586,5 +745,5 @@ rv_status rvi_rules_gbnf(rvi_rules *r, rvi_rxs *p, const char *text, size_t len,
     rvi_free(start.items);
     rvi_free(g.rules);
     rvi_arena_deinit(&g.arena);
-    return g.st ? g.st : rvi_rxs_check(p, "grammar", err);
+    return g.st ? g.st : rvi_rxs_check(g.p, "grammar", err);
 }

@@ -8,6 +8,7 @@
 
 enum {
     MAX_STATES = 1 << 20,
+    MAX_SOURCE = 64 << 20, /* bytes, of schemas */
     MASK_BYTES = 64 << 20, /* kept, of masks */
     PLACE_WORDS = sizeof(rvi_place) / sizeof(uint32_t),
 };
@@ -124,6 +125,21 @@ bool rvi_grammar_ends(rvi_grammar *g, uint32_t state)
     for (size_t i = 0; i < g->places[0].n && !ends; i++)
         ends = rvi_machine_ends(&g->m, &g->places[0].items[i]);
     return ends;
+}
+
+bool rvi_grammar_thinks(rvi_grammar *g, uint32_t state)
+{
+    bool thinks = state != 0;
+    places_of(g, state, &g->places[0]);
+    for (size_t i = 0; i < g->places[0].n && thinks; i++)
+        thinks = rvi_machine_thinks(&g->m, &g->places[0].items[i]);
+    return thinks;
+}
+
+rv_status rvi_grammar_text(rvi_grammar *g, uint32_t state, const char *text, size_t len,
+                           uint32_t *next, rv_error *err)
+{
+    return advance(g, state, (const uint8_t *)text, len, next, err);
 }
 
 bool rvi_grammar_knows(const rvi_grammar *g, uint32_t state)
@@ -500,7 +516,6 @@ static rv_status finish(rvi_grammar **out, rv_status st, rv_error *err)
 rv_status rvi_grammar_schema(rvi_grammar **out, const rvi_vocab *v, const char *json, size_t len,
                              const rvi_grammar_options *o, rv_error *err)
 {
-    enum { MAX_SOURCE = 64 << 20 };
     const rvi_json *schema;
     rv_status st = begin(out, v, o, err);
     if (st) return st;
@@ -542,7 +557,7 @@ rv_status rvi_grammar_regex(rvi_grammar **out, const rvi_vocab *v, const char *p
     rvi_rx rx = RVI_RX_NONE;
     rv_status st = begin(out, v, NULL, err);
     if (st) return st;
-    st = rvi_rx_parse(&(*out)->m.values.rxs, pattern, len, true, "regular expression", &rx, err);
+    st = rvi_rx_parse(&(*out)->m.values.rxs, pattern, len, true, NULL, &rx, err);
     return finish_terminal(out, rx, st, err);
 }
 
@@ -568,12 +583,13 @@ rv_status rvi_grammar_choices(rvi_grammar **out, const rvi_vocab *v, const char 
 }
 
 rv_status rvi_grammar_gbnf(rvi_grammar **out, const rvi_vocab *v, const char *text, size_t len,
-                           rv_error *err)
+                           const rvi_grammar_options *o, rv_error *err)
 {
-    rv_status st = begin(out, v, NULL, err);
+    rv_status st = begin(out, v, o, err);
     if (st) return st;
     rvi_grammar *g = *out;
-    st = rvi_rules_gbnf(&g->m.rules, &g->m.values.rxs, text, len, err);
+    g->source.max = MAX_SOURCE;
+    st = rvi_rules_gbnf(&g->m.rules, &g->m.values, &g->source, text, len, err);
     if (!st) st = rvi_machine_begin_rules(&g->m, err);
     return finish(out, st, err);
 }

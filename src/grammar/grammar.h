@@ -27,7 +27,7 @@ rv_status rvi_grammar_json(rvi_grammar **out, const rvi_vocab *v, const rvi_gram
 rv_status rvi_grammar_regex(rvi_grammar **out, const rvi_vocab *v, const char *pattern, size_t len,
                             rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_grammar_gbnf(rvi_grammar **out, const rvi_vocab *v, const char *text, size_t len,
-                           rv_error *err) RVI_MUST_CHECK;
+                           const rvi_grammar_options *o, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_grammar_choices(rvi_grammar **out, const rvi_vocab *v, const char *const *texts,
                               size_t n, rv_error *err) RVI_MUST_CHECK;
 void rvi_grammar_free(rvi_grammar *g); /* accepts NULL */
@@ -40,6 +40,11 @@ rv_status rvi_grammar_mask(rvi_grammar *g, uint32_t state, const uint64_t **mask
 /* *next is 0 if the token is not allowed; one that is no text never is. */
 rv_status rvi_grammar_token(rvi_grammar *g, uint32_t state, int32_t token, uint32_t *next,
                             rv_error *err) RVI_MUST_CHECK;
+/* The same for a text. */
+rv_status rvi_grammar_text(rvi_grammar *g, uint32_t state, const char *text, size_t len,
+                           uint32_t *next, rv_error *err) RVI_MUST_CHECK;
+/* Whether the text is inside what a rule named "ruvllm-thinking" reads, before its end. */
+bool rvi_grammar_thinks(rvi_grammar *g, uint32_t state);
 const rvi_vocab *rvi_grammar_vocab(const rvi_grammar *g);
 size_t rvi_grammar_mask_words(const rvi_grammar *g);          /* of a mask */
 bool rvi_grammar_ends(rvi_grammar *g, uint32_t state);        /* the text may end here */

@@ -483,6 +483,18 @@ static void step_key(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_places 
 
 /* ---- rules ---- */
 
+enum { NO_FRAME = UINT32_MAX };
+
+/* A frame from which the text goes on at an item; behind the last one that is the frame around
+ * it. */
+static uint32_t return_to(rvi_machine *m, uint32_t frame, uint32_t item)
+{
+    rvi_frame f = {.parent = frame, .kind = RVI_FRAME_RULE, .count = item};
+    if (m->rules.items[item].kind == RVI_ITEM_END) return frame;
+    frame = frame_put(m, &f);
+    return frame ? frame : NO_FRAME;
+}
+
 static void enter(rvi_machine *m, uint32_t frame, uint32_t item, int depth, rvi_places *out)
 {
     const rvi_rules *r = &m->rules;
@@ -497,6 +509,11 @@ static void enter(rvi_machine *m, uint32_t frame, uint32_t item, int depth, rvi_
             if (lex) go(m, out, RVI_AT_TERMINAL, frame, lex, item + 1);
             return;
         }
+        if (i.kind == RVI_ITEM_VALUE) {
+            uint32_t inside = return_to(m, frame, item + 1);
+            if (inside != NO_FRAME) go(m, out, RVI_AT_VALUE, inside, i.value, 0);
+            return;
+        }
         if (i.kind == RVI_ITEM_END) {
             if (!frame) {
                 go(m, out, RVI_AT_END, 0, 0, 0);
@@ -507,9 +524,7 @@ static void enter(rvi_machine *m, uint32_t frame, uint32_t item, int depth, rvi_
             item = f.count;
             continue;
         }
-        rvi_frame f = {.parent = frame, .kind = RVI_FRAME_RULE, .count = item + 1};
-        if (r->items[item + 1].kind != RVI_ITEM_END) frame = frame_put(m, &f); /* else: the last */
-        if (!frame && r->items[item + 1].kind != RVI_ITEM_END) return;
+        if ((frame = return_to(m, frame, item + 1)) == NO_FRAME) return;
         for (uint32_t k = 0; k < r->rules[i.value].n && !m->values.rxs.status; k++)
             enter(m, frame, r->starts[r->rules[i.value].first + k], depth + 1, out);
         return;
@@ -520,6 +535,28 @@ void rvi_machine_behind(rvi_machine *m, const rvi_place *at, rvi_places *out)
 {
     enter(m, at->frame, at->extra, 0, out);
     rvi_places_tidy(out);
+}
+
+bool rvi_machine_thinks(rvi_machine *m, const rvi_place *at)
+{
+    if (at->kind != RVI_AT_TERMINAL) return false;
+    if (!rvi_lex_ends(&m->lexer, at->arg)) return m->rules.items[at->extra - 1].thinking;
+    rvi_places behind = {0};
+    rvi_machine_behind(m, at, &behind);
+    bool thinks = behind.n > 0;
+    for (size_t i = 0; i < behind.n && thinks; i++)
+        thinks = rvi_machine_thinks(m, &behind.items[i]);
+    rvi_places_deinit(&behind);
+    return thinks;
+}
+
+/* A JSON value has ended: does the text go on by the rules? */
+static bool behind_value(rvi_machine *m, uint32_t frame, rvi_places *out)
+{
+    rvi_frame f = frame_at(m, frame);
+    if (!frame || f.kind != RVI_FRAME_RULE) return false;
+    enter(m, f.parent, f.count, 0, out);
+    return true;
 }
 
 static void step_all(rvi_machine *m, rvi_places *from, uint8_t b, rvi_places *out)
@@ -609,6 +646,12 @@ void rvi_machine_step(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_places
     rvi_frame f;
     uint32_t next;
     if (m->values.rxs.status || m->values.st) return;
+    if (at->kind == RVI_AT_AFTER) {
+        rvi_places behind = {0};
+        bool goes_on = behind_value(m, at->frame, &behind);
+        step_all(m, &behind, b, out);
+        if (goes_on) return;
+    }
     if (blank(b) && takes_blanks((rvi_place_kind)at->kind)) {
         rvi_place same = *at;
         if (m->max_blanks != UINT16_MAX && same.blanks++ >= m->max_blanks) return;
@@ -666,13 +709,16 @@ void rvi_machine_step(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_places
 
 bool rvi_machine_ends(rvi_machine *m, const rvi_place *at)
 {
-    if (at->kind == RVI_AT_END) return true;
-    if (at->kind == RVI_AT_AFTER) return !at->frame;
-    if (at->kind == RVI_AT_NUMBER) return !at->frame && rvi_lex_ends(&m->lexer, at->arg);
-    if (at->kind != RVI_AT_TERMINAL || !rvi_lex_ends(&m->lexer, at->arg)) return false;
+    bool value =
+        at->kind == RVI_AT_AFTER || (at->kind == RVI_AT_NUMBER && rvi_lex_ends(&m->lexer, at->arg));
+    if (at->kind == RVI_AT_END || (value && !at->frame)) return true;
+    if (!value && (at->kind != RVI_AT_TERMINAL || !rvi_lex_ends(&m->lexer, at->arg))) return false;
     rvi_places behind = {0};
     bool ends = false;
-    rvi_machine_behind(m, at, &behind);
+    if (value)
+        (void)behind_value(m, at->frame, &behind);
+    else
+        rvi_machine_behind(m, at, &behind);
     for (size_t i = 0; i < behind.n && !ends; i++) ends = rvi_machine_ends(m, &behind.items[i]);
     rvi_places_deinit(&behind);
     return ends;

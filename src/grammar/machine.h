@@ -87,6 +87,8 @@ rv_status rvi_machine_check(const rvi_machine *m, rv_error *err) RVI_MUST_CHECK;
 
 /* The places from which a text goes on behind a terminal. */
 void rvi_machine_behind(rvi_machine *m, const rvi_place *at, rvi_places *out);
+/* Whether the text is inside what a rule named "ruvllm-thinking" reads. */
+bool rvi_machine_thinks(rvi_machine *m, const rvi_place *at);
 /* Whether no key without a name may come twice here. */
 bool rvi_machine_tells_apart(const rvi_machine *m, const rvi_place *at);
 /* Whether a key of this place may be any text with a name of its own: then the lexer alone tells

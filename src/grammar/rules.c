@@ -16,8 +16,8 @@ bool rvi_rules_terminal(rvi_rules *r, rvi_rx rx)
     r->starts = rvi_zalloc_array(1, sizeof *r->starts);
     r->rules = rvi_zalloc_array(1, sizeof *r->rules);
     if (!r->items || !r->starts || !r->rules) return false;
-    r->items[0] = (rvi_item){RVI_ITEM_TERMINAL, rx};
-    r->items[2] = (rvi_item){RVI_ITEM_RULE, 0}; /* how the machine begins */
+    r->items[0] = (rvi_item){.kind = RVI_ITEM_TERMINAL, .value = rx};
+    r->items[2] = (rvi_item){.kind = RVI_ITEM_RULE}; /* how the machine begins */
     r->n_items = 4;
     r->rules[0] = (rvi_rule){0, 1};
     r->n_starts = r->n_rules = 1;

@@ -3,11 +3,19 @@
 #ifndef RVI_GRAMMAR_RULES_H
 #define RVI_GRAMMAR_RULES_H
 
-#include "grammar/rx.h"
+#include "grammar/values.h"
+
+typedef enum rvi_item_kind {
+    RVI_ITEM_END,
+    RVI_ITEM_TERMINAL,
+    RVI_ITEM_RULE,
+    RVI_ITEM_VALUE
+} rvi_item_kind;
 
 typedef struct rvi_item {
-    enum { RVI_ITEM_END, RVI_ITEM_TERMINAL, RVI_ITEM_RULE } kind;
-    uint32_t value; /* language or rule */
+    rvi_item_kind kind;
+    uint32_t value; /* language, rule, or node of a JSON value */
+    bool thinking;  /* what this terminal reads is no part of the answer */
 } rvi_item;
 
 typedef struct rvi_rule {
@@ -27,8 +35,9 @@ typedef struct rvi_rules {
 void rvi_rules_deinit(rvi_rules *r);
 /* The only rule: one terminal. False: no memory. */
 bool rvi_rules_terminal(rvi_rules *r, rvi_rx rx);
-/* A GBNF grammar, as llama.cpp reads it; its rule "root" is the whole text. */
-rv_status rvi_rules_gbnf(rvi_rules *r, rvi_rxs *p, const char *text, size_t len,
+/* A GBNF grammar, as llama.cpp reads it, with JSON values; its rule "root" is the whole text. What
+ * must live as long as the rules goes to kept. */
+rv_status rvi_rules_gbnf(rvi_rules *r, rvi_values *v, rvi_arena *kept, const char *text, size_t len,
                          rv_error *err) RVI_MUST_CHECK;
 
 #endif

@@ -29,7 +29,8 @@ enum { MAX_NESTING = 100, MAX_LENGTH = 16384, MAX_ITEMS_BYTES = 8 << 20 };
 
 static void *fail(parser *r, rv_status st, const char *why)
 {
-    if (!r->st) r->st = rvi_error(r->err, st, "%s: regular expression: %s", r->where, why);
+    const char *where = r->where ? r->where : "", *colon = r->where ? ": " : "";
+    if (!r->st) r->st = rvi_error(r->err, st, "%s%sregular expression: %s", where, colon, why);
     return NULL;
 }
 
@@ -505,5 +506,5 @@ rv_status rvi_rx_parse(rvi_rxs *p, const char *pattern, size_t len, bool whole, 
     side edge = whole ? EDGE : OPEN;
     if (!r.st) *out = lower(&r, all, edge, edge);
     rvi_arena_deinit(&r.arena);
-    return r.st ? r.st : rvi_rxs_check(p, where, err);
+    return r.st ? r.st : rvi_rxs_check(p, where ? where : "regular expression", err);
 }

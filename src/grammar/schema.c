@@ -745,6 +745,6 @@ void rvi_schema_survey(rvi_values *v, const rvi_json *schema)
 {
     v->root = schema;
     v->draft = draft_of(rvi_json_string(rvi_json_get(schema, "$schema"), ""));
-    if (v->draft <= 4) v->integer = rvi_rx_digits(&v->rxs);
+    v->integer = v->draft <= 4 ? rvi_rx_digits(&v->rxs) : v->whole;
     survey(v, schema, false);
 }

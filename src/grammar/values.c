@@ -18,7 +18,7 @@ rv_status rvi_values_init(rvi_values *v, rv_error *err)
     if (v->st) return v->st;
     v->number = rvi_rx_number(&v->rxs);
     v->plain = rvi_rx_plain(&v->rxs);
-    v->integer = rvi_rx_integer(&v->rxs);
+    v->integer = v->whole = rvi_rx_integer(&v->rxs);
     v->n_nodes = 2;
     v->cap_nodes = 64;
     v->nodes = rvi_zalloc_array(v->cap_nodes, sizeof *v->nodes);

@@ -123,7 +123,7 @@ typedef struct rvi_values {
     bool exact;           /* "unevaluated..." is used: alternatives say which members they saw */
     bool nested_ids;      /* there are schemas with an $id of their own inside */
     int draft;            /* 3, 4, 6, 7, 2019, 2020: what $schema says, or the newest */
-    rvi_rx number, plain, integer;
+    rvi_rx number, plain, whole, integer; /* integer: whole, or what older drafts call so */
     rv_status st;
     rv_error *err; /* of the call in progress */
     int depth;

@@ -483,8 +483,9 @@ rv_status rvi_detok_push(rvi_detok *d, int32_t id, rvi_buf *out, rv_error *err)
 {
     size_t len;
     const char *text = rvi_tokenizer_spoken(d->t, id, &len);
-    if (!text || (d->flags & RVI_TOK_SKIP_SPECIAL && rvi_tokenizer_is_special(d->t, id)))
-        return RV_OK;
+    bool skips = d->flags & RVI_TOK_SKIP_SPECIAL && rvi_tokenizer_is_special(d->t, id);
+    for (size_t i = 0; i < d->n_spoken && skips; i++) skips = d->spoken[i] != id;
+    if (!text || skips) return RV_OK;
     return pass(d, 0, text, len, out, err);
 }
 

@@ -81,9 +81,11 @@ enum { RVI_DETOK_RUN = 1024 };
 typedef struct rvi_detok {
     const rvi_tokenizer *t;
     unsigned flags;
-    bool started;      /* a token came to the step that treats the first one differently */
-    uint32_t to_strip; /* leading characters that the decoder may still drop */
-    uint32_t held;     /* trailing characters that it drops if nothing follows */
+    bool started;          /* a token came to the step that treats the first one differently */
+    uint32_t to_strip;     /* leading characters that the decoder may still drop */
+    uint32_t held;         /* trailing characters that it drops if nothing follows */
+    const int32_t *spoken; /* special tokens that are not skipped */
+    size_t n_spoken;
     size_t n_bytes;
     char bytes[RVI_DETOK_RUN]; /* not decoded yet */
 } rvi_detok;

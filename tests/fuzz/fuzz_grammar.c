@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *text = (const char *)data + 1;
     rv_status st = data[0] % 3 == 0   ? rvi_grammar_schema(&g, vocab, text, size - 1, NULL, &err)
                    : data[0] % 3 == 1 ? rvi_grammar_regex(&g, vocab, text, size - 1, &err)
-                                      : rvi_grammar_gbnf(&g, vocab, text, size - 1, &err);
+                                      : rvi_grammar_gbnf(&g, vocab, text, size - 1, NULL, &err);
     expect(st ? !g && err.text[0] : g != NULL);
     if (g) follow(g, data, size);
     rvi_grammar_free(g);

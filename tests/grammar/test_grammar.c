@@ -190,6 +190,15 @@ static const example grammars[] = {
      {"xab", "xaba", "xabz"},
      {"xa", "xab\n", "x"}},
     {"root ::= \"{\" (root (\",\" root){0,1})? \"}\"\n", {"{}", "{{},{}}"}, {"{{},{},{}}", "{,}"}},
+    {"root ::= %without \"<c>\" (\"<c>\" call (\", \" call)* \"</c>\")?\n"
+     "call ::= \"f\" %json {\"type\":\"integer\"} | \"g\" %json {\"$ref\":\"#/$defs/a\",\"$defs\":"
+     "{\"a\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/a\"}}}}\n",
+     {"", "a<c", "<c>f12</c>", "x <c>f1, g[[], []], f2</c>", "<c>g []</c>"},
+     {"<c>", "<c>f1", "<c>f1.5</c>", "<c>g[1]</c>", "<c>f1</c>x", "a<c>b", "<c>f1 </c>"}},
+    {"root ::= ruvllm-thinking %json {\"type\":\"integer\"}\nruvllm-thinking ::= %without \"/t\" "
+     "\"/t\"\n",
+     {"/t1", "a/ t/t 12 "},
+     {"1", "/t", "/t/t1"}},
 };
 
 static void test_expressions(void **state)
@@ -211,10 +220,38 @@ static void test_gbnf(void **state)
         rvi_grammar *g;
         rv_error err = {0};
         const char *source = grammars[i].source;
-        if (rvi_grammar_gbnf(&g, vocab, source, strlen(source), &err)) fail_msg("%s", err.text);
+        if (rvi_grammar_gbnf(&g, vocab, source, strlen(source), NULL, &err))
+            fail_msg("%s", err.text);
         run_example(g, &grammars[i]);
         rvi_grammar_free(g);
     }
+}
+
+static void test_thinking(void **state)
+{
+    static const char source[] = "root ::= \"<t>\" ruvllm-thinking %json "
+                                 "{\"type\":\"integer\"}\nruvllm-thinking ::= %without \"</t>\" "
+                                 "\"</t>\"\n";
+    static const struct {
+        const char *text;
+        bool thinks;
+    } cases[] = {{"<t", false},
+                 {"<t>", true},
+                 {"<t>ab</", true},
+                 {"<t>ab</t>", false},
+                 {"<t>ab</t>1", false}};
+    rvi_grammar *g;
+    uint32_t at;
+    (void)state;
+    assert_int_equal(rvi_grammar_gbnf(&g, vocab, source, strlen(source), NULL, NULL), RV_OK);
+    for (size_t i = 0; i < RVI_COUNT(cases); i++) {
+        assert_int_equal(rvi_grammar_text(g, rvi_grammar_start(g), cases[i].text,
+                                          strlen(cases[i].text), &at, NULL),
+                         RV_OK);
+        assert_true(at);
+        if (rvi_grammar_thinks(g, at) != cases[i].thinks) fail_msg("%s", cases[i].text);
+    }
+    rvi_grammar_free(g);
 }
 
 static void test_bad_gbnf(void **state)
@@ -228,13 +265,19 @@ static void test_bad_gbnf(void **state)
         {"root ::= [a\n", "]"},
         {"root ::= (\"a\"\n", ")"},
         {"root ::= \"a\"{3,1}\n", "order"},
+        {"root ::= %json {\"type\":\"what\"}\n", "#/type"},
+        {"root ::= %json {\"type\":\n", "%json"},
+        {"root ::= %json {\"uniqueItems\":true}\n", "#/uniqueItems"},
+        {"root ::= %json {\"enum\":[]}\n", "no value"},
+        {"root ::= %without a\n", "a text is expected"},
+        {"root ::= %without \"a\n", "quote"},
     };
     (void)state;
     for (size_t i = 0; i < RVI_COUNT(cases); i++) {
         rvi_grammar *g;
         rv_error err = {0};
-        assert_int_not_equal(rvi_grammar_gbnf(&g, vocab, cases[i][0], strlen(cases[i][0]), &err),
-                             RV_OK);
+        assert_int_not_equal(
+            rvi_grammar_gbnf(&g, vocab, cases[i][0], strlen(cases[i][0]), NULL, &err), RV_OK);
         if (!strstr(err.text, cases[i][1])) fail_msg("%s: %s", cases[i][0], err.text);
     }
 }
@@ -272,9 +315,13 @@ static void test_choices_and_forced(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schemas),     cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_expressions), cmocka_unit_test(test_gbnf),
-        cmocka_unit_test(test_bad_gbnf),    cmocka_unit_test(test_choices_and_forced),
+        cmocka_unit_test(test_schemas),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_expressions),
+        cmocka_unit_test(test_gbnf),
+        cmocka_unit_test(test_thinking),
+        cmocka_unit_test(test_bad_gbnf),
+        cmocka_unit_test(test_choices_and_forced),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

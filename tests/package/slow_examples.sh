@@ -153,7 +153,7 @@ check "embeddings of equal texts are equal" embeddings 'c[1, 2] < 0.9999 && c[1,
     tests/gguf/llama-spm.gguf "one text" "another" "one text"
 check "adapter" adapter "$tmp/model" $golden/lora
 for program in basic streaming multi_turn embeddings two_runtimes batch online_correction \
-    micro_lora structured; do
+    micro_lora structured tools; do
     check "$program says what is wrong" refuses $program
 done
 check "adapter says what is wrong" refuses adapter $golden/lora
@@ -166,10 +166,14 @@ v = json.load(open(sys.argv[1]))
 assert set(v) == {"name", "age", "mood"} and v["mood"] in ("happy", "sad", "unknown")
 assert 0 <= v["age"] <= 150' "$tmp/out"
 }
+tools() {
+    run 0 tools "$real" && grep -q '^\[multiply {' "$tmp/out" && grep -q '^\[result: ' "$tmp/out"
+}
 paris() { run 0 basic "$real" "Name the capital city of France." && grep -q Paris "$tmp/out"; }
 if [ -f "$real" ]; then
     check "basic, smollm2: Paris" paris
     check "structured, smollm2" structured
+    check "tools, smollm2: a call and its result" tools
     check "streaming, smollm2" streaming "$real"
     check "multi_turn, smollm2" multi_turn "$real"
     check "embeddings, smollm2: what means the same is nearer" embeddings 'c[1, 2] > c[1, 3]' \

@@ -49,6 +49,7 @@ check "the files, and no others" sh -c '
 ./include/ruvllm_learn.h
 ./include/ruvllm_service.h
 ./include/ruvllm_store.h
+./include/ruvllm_tools.h
 ./lib64/$3
 ./lib64/libruvllm-store.a
 ./lib64/libruvllm-store.so
@@ -87,6 +88,7 @@ check "the program says its version" \
 # --- the header and what the library exports
 cat "$header" "$at/include/ruvllm_learn.h" "$at/include/ruvllm_service.h" \
   "$at/include/ruvllm_grammar.h" \
+  "$at/include/ruvllm_tools.h" \
     "$at/include/ruvllm_experimental.h" | tr '\n' ' ' |
     sed 's|/\*|\n/*|g; s|\*/|*/\n|g' \
     | grep -v '^/\*' | tr '\n' ' ' | grep -o 'RV_API [^;]*;' |
