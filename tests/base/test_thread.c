@@ -227,19 +227,22 @@ static void leaving_hurries(void **state)
     assert_int_equal(pipe(ends) || pipe(idle), 0);
     pid_t child = fork();
     assert_true(child >= 0);
-    if (!child) leave_with_idle_thread(ends[1], idle[1], begun);
+    if (!child) {
+        close(ends[0]); /* so that it ends with its parent */
+        leave_with_idle_thread(ends[1], idle[1], begun);
+    }
     close(idle[1]);
     assert_int_equal(read(idle[0], seen, 1), 0); /* until its thread is idle */
     close(idle[0]);
     snprintf(dir, sizeof dir, "/proc/%ld/task", (long)child);
-    tasks now = {.process = child};
-    for (int i = 0; i < 3000 && !now.n_others; i++) {
+    tasks now = {.n_idle = 1};
+    for (int i = 0; i < 3000 && now.n_idle; i++) {
         rvi_thread_sleep(1e-2);
         now = (tasks){.process = child};
         assert_ok(rvi_os_list(dir, count_task, &now, err));
     }
     assert_int_equal(now.n_idle, 0);
-    assert_int_equal(now.n_others, 1);
+    assert_true(now.n_others > 0); /* a sanitizer has threads of its own */
     close(ends[1]);
     while (read(ends[0], seen, sizeof seen) > 0) {
     }
