@@ -272,11 +272,15 @@ fuzz:
 
 # --- the other CPU family ---
 CROSS_CC ?= aarch64-linux-gnu-gcc
+CROSS_CXX ?= aarch64-linux-gnu-g++
+# By the names of the libraries themselves: the package with the short names cannot be installed for
+# two CPU families at once, and this machine's own needs it.
+CROSS_EVENT := -l:libevent_core-2.1.so.7 -l:libevent_pthreads-2.1.so.7
 CROSS_BIN := $(patsubst %.c,build/aarch64/%,$(filter-out tests/real/%,$(FAST_SRC)))
 cross:
 	@tools/install_deps cross
-	@$(RUN) all $(CROSS_BIN) CC=$(CROSS_CC) BUILD=build/aarch64 \
-	  BIN=build/aarch64/ruvllm
+	@$(RUN) all $(CROSS_BIN) CC=$(CROSS_CC) CXX=$(CROSS_CXX) BUILD=build/aarch64 \
+	  BIN=build/aarch64/ruvllm SERVER_LIBS="$(CROSS_EVENT)"
 	@rm -f build/results-aarch64*
 	@RESULTS=build/results-aarch64 RUNNER=qemu-aarch64 tools/run_tests -j $(JOBS) --label aarch64 \
 	  $(CROSS_BIN) || true

@@ -1,5 +1,7 @@
 #include "base/interrupt.h"
 
+#include "base/thread.h"
+
 #ifndef __wasi__ /* which has no signals; programs alone use this */
 
 #include <errno.h>
@@ -77,6 +79,7 @@ int rvi_interrupt_read(char *byte, bool (*caught)(void))
 
 void rvi_interrupt_leave(int status, const char *text)
 {
+    rvi_thread_hurry();
     if (atomic_load(&hidden)) (void)tcsetattr(STDIN_FILENO, TCSANOW, &found);
     ssize_t n = write(isatty(STDOUT_FILENO) ? STDOUT_FILENO : STDERR_FILENO, text, strlen(text));
     (void)n;

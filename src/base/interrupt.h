@@ -19,7 +19,8 @@ void rvi_interrupt_hide_keys(int hide);
 int rvi_interrupt_read(char *byte, bool (*caught)(void));
 
 /* Restores the terminal's modes, writes text to standard output if that is a terminal, otherwise to
- * standard error, and ends the process at once. May be called in a signal handler. */
+ * standard error, and ends the process at once: no thread is waited for, none is idle while it ends
+ * (base/thread.h), and the system frees the memory. May be called in a signal handler. */
 void rvi_interrupt_leave(int status, const char *text);
 
 /* Does that in `ms` milliseconds unless the process has ended by then, whatever it is doing. What

@@ -83,15 +83,20 @@ void rvi_wakeup_wait(rvi_wakeup *w, double seconds)
 #else
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdalign.h>
 #include <stdatomic.h>
-#include <stdlib.h>
+#include <stdint.h>
+#include <string.h>
 #include <time.h>
-
-#include "base/os.h"
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#endif
 
 struct rvi_thread {
     atomic_int users; /* the thread itself, and its handle */
@@ -115,23 +120,32 @@ static void release(rvi_thread *t)
     if (atomic_fetch_sub(&t->users, 1) == 1) rvi_free(t);
 }
 
-#ifdef SCHED_IDLE
-static int hurry(void *ctx, const char *name)
-{
-    struct sched_param none = {0};
-    (void)ctx;
-    (void)sched_setscheduler((pid_t)strtol(name, NULL, 10), SCHED_OTHER, &none);
-    return 0;
-}
-
-#endif
-
+#if defined(SCHED_IDLE) && defined(SYS_getdents64)
+/* The system's own call: a directory stream would allocate, which a signal handler must not. */
 void rvi_thread_hurry(void)
 {
-#ifdef SCHED_IDLE
-    (void)!rvi_os_list("/proc/self/task", hurry, NULL, NULL);
-#endif
+    enum { NAME_AT = 19 }; /* after inode, offset, length of the entry and type */
+    alignas(uint64_t) char entries[4096];
+    struct sched_param none = {0};
+    int before = errno, dir = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (long n; dir >= 0 && (n = syscall(SYS_getdents64, dir, entries, sizeof entries)) > 0;) {
+        uint16_t length;
+        for (const char *e = entries; e < entries + n; e += length) {
+            pid_t id = 0;
+            memcpy(&length, e + NAME_AT - 3, sizeof length);
+            for (const char *d = e + NAME_AT; *d >= '0' && *d <= '9'; d++) id = id * 10 + *d - '0';
+            if (id && sched_getscheduler(id) == SCHED_IDLE)
+                (void)sched_setscheduler(id, SCHED_OTHER, &none);
+        }
+    }
+    if (dir >= 0) (void)close(dir);
+    errno = before;
 }
+#else
+void rvi_thread_hurry(void)
+{
+}
+#endif
 
 static void *thread_main(void *arg)
 {

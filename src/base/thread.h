@@ -22,7 +22,7 @@ void rvi_thread_ignore_signals(void);
 
 /* For a program that leaves: no thread of it is idle any more, where the system allows that. A
  * process ends when the last of its threads has run once more, and on a busy machine an idle one
- * may wait for that for seconds. */
+ * may wait for that for seconds. May be called in a signal handler. */
 void rvi_thread_hurry(void);
 
 void rvi_thread_sleep(double seconds);

@@ -916,7 +916,7 @@ int cli_chat_with(cli *c, const char *model, cli_generation *g)
     if (!st) open_learning(&t, terminal);
     if (!st) code = terminal ? chat_on_terminal(&t) : chat_by_lines(&t);
     cli_editor_free(&t.editor);
-    if (!st && !fflush(stdout)) cli_leave_soon(code);
+    if (!st && !fflush(stdout)) cli_leave(code);
     rv_free(t.plan);
     cli_conversation_deinit(&t.talk);
     rv_session_free(&t.session);

@@ -12,7 +12,6 @@
 #include "base/interrupt.h"
 #include "base/number.h"
 #include "base/os.h"
-#include "base/thread.h"
 #include "cli/screen.h"
 
 /* ---- options ---- */
@@ -308,10 +307,9 @@ void cli_interrupts_leave(void)
     atomic_store(&leaving, true);
 }
 
-void cli_leave_soon(int status)
+void cli_leave(int status)
 {
-    rvi_thread_hurry();
-    rvi_interrupt_leave_within(MOMENT, status, "");
+    rvi_interrupt_leave(status, "");
 }
 
 bool cli_interrupted(void)

@@ -54,10 +54,10 @@ void cli_interrupts_catch(const char *last_words, bool also_end);
 /* From now on the first Ctrl-C leaves too, after the moment that a step of training may need to
  * save what it has. */
 void cli_interrupts_leave(void);
-/* For the end of a command, when its output is written: the program ends with this status after a
- * moment at the latest. All that was acknowledged is on the disk; what remains is to stop what
- * computes in the background and to free memory, and nobody is to wait for that. */
-void cli_leave_soon(int status);
+/* For the end of a command, when its output is written: ends the program at once. All that was
+ * acknowledged is on the disk; stopping what computes in the background and freeing memory piece by
+ * piece would only keep the user waiting. */
+void cli_leave(int status);
 bool cli_interrupted(void);
 void cli_interrupts_forget(void);
 /* While on, interrupts are only counted, because the line editor handles them. */

@@ -4,11 +4,16 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <fcntl.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/interrupt.h"
 #include "base/os.h"
 #include "base/pool.h"
 #include "base/thread.h"
@@ -173,6 +178,80 @@ static void threads_hurry(void **state)
     if (!geteuid()) assert_int_equal(policy, SCHED_OTHER);
 }
 
+static void stay_idle(void *ctx)
+{
+    rvi_wakeup_post(ctx);
+    for (;;) pause();
+}
+
+/* The child blocks in the last write of leaving, because the pipe is full. */
+static void leave_with_idle_thread(int full, int idle, rvi_wakeup *begun)
+{
+    rvi_thread *t;
+    rv_error err;
+    char filler[4096] = {0};
+    if (fcntl(full, F_SETFL, O_NONBLOCK)) _exit(1);
+    while (write(full, filler, sizeof filler) > 0) {
+    }
+    if (fcntl(full, F_SETFL, 0) || dup2(full, STDOUT_FILENO) < 0 || dup2(full, STDERR_FILENO) < 0)
+        _exit(1);
+    if (rvi_thread_start(&t, stay_idle, begun, true, &err)) _exit(1);
+    rvi_wakeup_wait(begun, 0);
+    close(idle);
+    rvi_interrupt_leave(7, "last words");
+}
+
+typedef struct tasks {
+    long process; /* threads other than this one are counted */
+    int n_idle, n_others;
+} tasks;
+
+static int count_task(void *ctx, const char *name)
+{
+    tasks *t = ctx;
+    long id = strtol(name, NULL, 10);
+    if (id == t->process) return 0;
+    *(sched_getscheduler((pid_t)id) == SCHED_IDLE ? &t->n_idle : &t->n_others) += 1;
+    return 0;
+}
+
+/* Who leaves makes idle threads ordinary ones before it says its last words. */
+static void leaving_hurries(void **state)
+{
+    (void)state;
+    if (geteuid()) skip(); /* the system may not allow it */
+    int ends[2], idle[2], status;
+    rvi_wakeup *begun;
+    char dir[64], seen[4096];
+    assert_ok(rvi_wakeup_new(&begun, err));
+    assert_int_equal(pipe(ends) || pipe(idle), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        close(ends[0]); /* so that it ends with its parent */
+        leave_with_idle_thread(ends[1], idle[1], begun);
+    }
+    close(idle[1]);
+    assert_int_equal(read(idle[0], seen, 1), 0); /* until its thread is idle */
+    close(idle[0]);
+    snprintf(dir, sizeof dir, "/proc/%ld/task", (long)child);
+    tasks now = {.n_idle = 1};
+    for (int i = 0; i < 3000 && now.n_idle; i++) {
+        rvi_thread_sleep(1e-2);
+        now = (tasks){.process = child};
+        assert_ok(rvi_os_list(dir, count_task, &now, err));
+    }
+    assert_int_equal(now.n_idle, 0);
+    assert_true(now.n_others > 0); /* a sanitizer has threads of its own */
+    close(ends[1]);
+    while (read(ends[0], seen, sizeof seen) > 0) {
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    close(ends[0]);
+    rvi_wakeup_free(begun);
+}
+
 typedef struct tally {
     rvi_lock *lock;
     int n; /* guarded by it */
@@ -206,6 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wakeups),       cmocka_unit_test(pools_pause),
         cmocka_unit_test(pools_stop),    cmocka_unit_test(threads_detach),
-        cmocka_unit_test(threads_hurry), cmocka_unit_test(locks_exclude)};
+        cmocka_unit_test(threads_hurry), cmocka_unit_test(leaving_hurries),
+        cmocka_unit_test(locks_exclude)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

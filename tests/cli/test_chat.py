@@ -710,6 +710,16 @@ def plain_output():
     )
 
 
+def catches_interrupts(pid):
+    """Waits until the program does."""
+    for _ in range(100 * SLOW):
+        with open(f"/proc/{pid}/status", encoding="ascii") as f:
+            caught = next(line.split()[1] for line in f if line.startswith("SigCgt"))
+        if int(caught, 16) >> (signal.SIGINT - 1) & 1:
+            return
+        time.sleep(0.01)
+
+
 def interrupted_run():
     for name, arguments in (("text", []), ("json", ["--json"])):
         p = subprocess.Popen(
@@ -729,9 +739,10 @@ def interrupted_run():
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        time.sleep(0.7)
+        catches_interrupts(p.pid)
+        came = b"" if arguments else p.stdout.read(11)
         p.send_signal(signal.SIGINT)
-        out, _ = p.communicate(timeout=SLOW)
+        out = came + p.communicate(timeout=SLOW)[0]
         good = p.returncode == 130 and len(out) > 10
         if arguments:
             good = good and json.loads(out)["finish_reason"] == "cancelled"
@@ -744,7 +755,8 @@ def interrupted_run():
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
-    time.sleep(0.5)
+    catches_interrupts(p.pid)
+    time.sleep(0.2)  # most often it waits by then
     p.send_signal(signal.SIGINT)
     p.communicate(timeout=SLOW)
     verdict("a pipe's chat interrupted while it waits", p.returncode == 130, p.returncode)

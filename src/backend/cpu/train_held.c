@@ -18,8 +18,9 @@ typedef rvi_train_segment segment;
 typedef rvi_train_panels panels;
 
 enum {
-    BLOCK_THREADS = 2, /* that share a block of rows: half of the weights goes by each */
-    LEAST_ROWS = 64,   /* of a block, */
+    SMALL = 4 << 20, /* bytes of weights that go by every thread; of larger ones, half by each of
+                         two threads that share a block of rows */
+    LEAST_ROWS = 32, /* of a block, */
     MOST_ROWS = RVI_TRAIN_BLOCK,
     IN_CACHE = 512 << 10, /* bytes of a part of the panels */
     TASKS = 4,            /* of a thread: who is late leaves some of them to the others */
@@ -355,7 +356,9 @@ static void cut(job *j, size_t k)
     int threads = rvi_pool_size(q->cpu->pool), n_out = j->back ? q->n_in : q->n_out;
     int most = (MOST_ROWS / q->g->row_group) - 1; /* groups: blocks differ by one */
     j->n_groups = rvi_blocks_of(j->n_rows, q->g->row_group);
-    j->n_blocks = RVI_MIN(threads / BLOCK_THREADS, RVI_MAX(j->n_rows / LEAST_ROWS, 1));
+    size_t weights = k * (size_t)n_out * (size_t)q->g->number_bytes;
+    int sharing = weights <= SMALL ? 1 : 2, least = LEAST_ROWS * sharing;
+    j->n_blocks = RVI_MIN(threads / sharing, RVI_MAX(j->n_rows / least, 1));
     j->n_blocks = RVI_MAX(j->n_blocks, rvi_blocks_of(j->n_groups, most));
     int unit = (int)RVI_MIN(IN_CACHE / (k * q->g->number_bytes), (size_t)RVI_TRAIN_UNIT);
     unit = RVI_MIN(unit, n_out / rvi_blocks_of(TASKS * threads, j->n_blocks));
