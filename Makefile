@@ -275,7 +275,8 @@ CROSS_CC ?= aarch64-linux-gnu-gcc
 CROSS_CXX ?= aarch64-linux-gnu-g++
 # By the names of the libraries themselves: the package with the short names cannot be installed for
 # two CPU families at once, and this machine's own needs it.
-CROSS_EVENT := -l:libevent_core-2.1.so.7 -l:libevent_pthreads-2.1.so.7
+CROSS_EVENT := -l:libevent_core-2.1.so.7 -l:libevent_pthreads-2.1.so.7 \
+  -l:libevent_openssl-2.1.so.7 -lssl -lcrypto
 CROSS_BIN := $(patsubst %.c,build/aarch64/%,$(filter-out tests/real/%,$(FAST_SRC)))
 cross:
 	@tools/install_deps cross

@@ -1,8 +1,7 @@
 /* amx_panels.c - products of many rows with quantized weights, by the matrix units.
  *
  * The bits are those of ref_quant.c: integer dot products are exact in tiles too, and the f32 steps are taken on
- * vector registers in the same order. While tiles are busy, one vector port is left to everything else (measured: 16
- * vector instructions cost 21 cycles), so the number of vector instructions for each tile of results is what counts.
+ * vector registers in the same order. What those steps ask of the vector ports is what counts (tiles.h).
  *
  * Types of 32 weights a block: one step a block, 16 rows x 32 inputs x 16 outputs:
  *
@@ -174,71 +173,139 @@ static ALWAYS_INLINE void unpack_narrow(narrow_weights *w, const uint8_t *q, con
 
 typedef int32_t results[16][16];
 
-/* The step of 16 chains with the results of one tile. */
-static ALWAYS_INLINE void narrow_step(__m512 acc[16], results c, const narrow_weights *w, int b, const narrow_acts *a,
-                                      traits t)
+/* Row r of results as floats. While tile instructions are in flight, the second vector port neither multiplies nor
+ * converts, but it adds (tiles.h): most rows become floats by two additions, which leave the first port to the
+ * multiplications of the step. An integer below 2^22 added to the bits of 1.5 * 2^23 is that float plus the integer,
+ * so the difference is exact. Some rows are converted, so that both ports have as much to do; none where minima give
+ * the first port more to do anyway. */
+static ALWAYS_INLINE __m512 narrow_float(results c, int r, traits t)
 {
-    __m512 d = _mm512_load_ps(w->d[b]), m = t.form == ONE_MIN ? _mm512_load_ps(w->m[b]) : d;
-    UNROLL for (int r = 0; r < 16; r++)
+    __m512i i = _mm512_load_si512(c[r]);
+    if (r % 4 == 0 && t.form != ONE_MIN) return _mm512_cvtepi32_ps(i);
+    __m512i shifted = _mm512_add_epi32(i, _mm512_set1_epi32(0x4b400000));
+    return _mm512_sub_ps(_mm512_castsi512_ps(shifted), _mm512_set1_ps(12582912.0f));
+}
+
+/* A block: its weights' place in the chunk, and its activations. */
+typedef struct narrow_block {
+    const narrow_weights *w;
+    int b;
+    const narrow_acts *a;
+} narrow_block;
+
+static ALWAYS_INLINE narrow_block narrow_at(const narrow_weights *w, int b, const narrow_acts *a)
+{
+    return (narrow_block){w, b, a + b};
+}
+
+/* The step of the chains of rows from .. end - 1 with the results of one tile. The compiler is kept from moving rows:
+ * it would put all additions first, and then one port has nothing to do while the other works. */
+static ALWAYS_INLINE void narrow_rows(__m512 acc[16], int from, int end, results c, narrow_block k, traits t)
+{
+    __m512 d = _mm512_load_ps(k.w->d[k.b]), m = t.form == ONE_MIN ? _mm512_load_ps(k.w->m[k.b]) : d;
+    UNROLL for (int r = from; r < end; r++)
     {
-        __m512 scale = _mm512_mul_ps(d, _mm512_set1_ps(a->d[r]));
-        acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(c[r])), scale, acc[r]);
-        if (t.form == ONE_MIN) acc[r] = _mm512_fmadd_ps(m, _mm512_set1_ps(a->d_sum[r]), acc[r]);
+        __m512 scale = _mm512_mul_ps(d, _mm512_set1_ps(k.a->d[r]));
+        acc[r] = _mm512_fmadd_ps(narrow_float(c, r, t), scale, acc[r]);
+        if (t.form == ONE_MIN) acc[r] = _mm512_fmadd_ps(m, _mm512_set1_ps(k.a->d_sum[r]), acc[r]);
+        __asm__ volatile("" : "+v"(acc[r]));
     }
 }
 
-/* One block; even and odd ones have tiles of their own. */
-static ALWAYS_INLINE void narrow_multiply(bool odd, const narrow_acts *a, const void *w)
+/* A turn of even blocks, which have the tiles 0, 4 and 6: `now` multiplies, the odd block before it is stored, the even
+ * one before that takes its steps. Rows lie between tile instructions, so that neither fill the core's queues. */
+static ALWAYS_INLINE void narrow_even(__m512 acc[16], results c[2], narrow_block now, narrow_block before, traits t)
 {
-    if (odd) {
-        _tile_zero(1);
-        _tile_loadd(5, a->q, 32);
-        _tile_loadd(7, w, 64);
-        _tile_dpbssd(1, 5, 7);
-    } else {
-        _tile_zero(0);
-        _tile_loadd(4, a->q, 32);
-        _tile_loadd(6, w, 64);
-        _tile_dpbssd(0, 4, 6);
-    }
-}
-
-static ALWAYS_INLINE void narrow_store(bool odd, results c)
-{
-    if (odd)
-        _tile_stored(1, c, 64);
-    else
-        _tile_stored(0, c, 64);
+    _tile_zero(0);
+    narrow_rows(acc, 0, 3, c[0], before, t);
+    _tile_loadd(4, now.a->q, 32);
+    narrow_rows(acc, 3, 6, c[0], before, t);
+    _tile_loadd(6, now.w->q[now.b], 64);
+    narrow_rows(acc, 6, 9, c[0], before, t);
+    _tile_dpbssd(0, 4, 6);
+    narrow_rows(acc, 9, 12, c[0], before, t);
+    _tile_stored(1, c[1], 64);
     TILES_DONE(c);
+    narrow_rows(acc, 12, 16, c[0], before, t);
 }
 
-/* One group of rows over a chunk of blocks. Results of a block are stored while the next one is computed. */
-static ALWAYS_INLINE void narrow_group(const narrow_weights *w, const narrow_acts *a, int n_blocks, bool first,
-                                       float *out, size_t out_stride, traits t)
+/* The same of odd blocks, which have the tiles 1, 5 and 7. */
+static ALWAYS_INLINE void narrow_odd(__m512 acc[16], results c[2], narrow_block now, narrow_block before, traits t)
 {
-    alignas(64) results c[2];
-    __m512 acc[16];
+    _tile_zero(1);
+    narrow_rows(acc, 0, 3, c[1], before, t);
+    _tile_loadd(5, now.a->q, 32);
+    narrow_rows(acc, 3, 6, c[1], before, t);
+    _tile_loadd(7, now.w->q[now.b], 64);
+    narrow_rows(acc, 6, 9, c[1], before, t);
+    _tile_dpbssd(1, 5, 7);
+    narrow_rows(acc, 9, 12, c[1], before, t);
+    _tile_stored(0, c[0], 64);
+    TILES_DONE(c);
+    narrow_rows(acc, 12, 16, c[1], before, t);
+}
+
+static ALWAYS_INLINE void narrow_begin(__m512 acc[16], bool first, const float *out, size_t out_stride)
+{
     UNROLL for (int r = 0; r < 16; r++) acc[r] =
         first ? _mm512_setzero_ps() : _mm512_loadu_ps(out + (size_t)r * out_stride);
-    int b = 0;
-    narrow_multiply(false, a, w->q[0]);
-    for (; b + 2 < n_blocks; b += 2) {
-        narrow_multiply(true, a + b + 1, w->q[b + 1]);
-        narrow_store(false, c[0]);
-        narrow_step(acc, c[0], w, b, a + b, t);
-        narrow_multiply(false, a + b + 2, w->q[b + 2]);
-        narrow_store(true, c[1]);
-        narrow_step(acc, c[1], w, b + 1, a + b + 1, t);
-    }
-    bool two = b + 1 < n_blocks;
-    if (two) narrow_multiply(true, a + b + 1, w->q[b + 1]);
-    narrow_store(false, c[0]);
-    narrow_step(acc, c[0], w, b, a + b, t);
-    if (two) {
-        narrow_store(true, c[1]);
-        narrow_step(acc, c[1], w, b + 1, a + b + 1, t);
-    }
+}
+
+static ALWAYS_INLINE void narrow_end(const __m512 acc[16], float *out, size_t out_stride)
+{
     UNROLL for (int r = 0; r < 16; r++) _mm512_storeu_ps(out + (size_t)r * out_stride, acc[r]);
+}
+
+/* All groups of rows (x_stride blocks apart) over an even number of blocks. The first two blocks of a group multiply
+ * while the last two of the group before take their steps; after the last group they are the last group's own, and
+ * nobody looks at them. */
+static ALWAYS_INLINE void narrow_pairs(const narrow_weights *w, const narrow_acts *x, size_t x_stride, int n_groups,
+                                       int n_blocks, bool first, float *out, size_t out_stride, traits t)
+{
+    alignas(64) results c[2];
+    _tile_zero(0);
+    _tile_loadd(4, x[0].q, 32);
+    _tile_loadd(6, w->q[0], 64);
+    _tile_dpbssd(0, 4, 6);
+    _tile_zero(1);
+    _tile_loadd(5, x[1].q, 32);
+    _tile_loadd(7, w->q[1], 64);
+    _tile_dpbssd(1, 5, 7);
+    _tile_stored(0, c[0], 64);
+    TILES_DONE(c);
+    for (int g = 0; g < n_groups; g++, out += 16 * out_stride) {
+        const narrow_acts *next = g + 1 < n_groups ? x + x_stride : x;
+        __m512 acc[16];
+        narrow_begin(acc, first, out, out_stride);
+        int b = 2;
+        for (; b < n_blocks; b += 2) {
+            narrow_even(acc, c, narrow_at(w, b, x), narrow_at(w, b - 2, x), t);
+            narrow_odd(acc, c, narrow_at(w, b + 1, x), narrow_at(w, b - 1, x), t);
+        }
+        narrow_even(acc, c, narrow_at(w, 0, next), narrow_at(w, b - 2, x), t);
+        narrow_odd(acc, c, narrow_at(w, 1, next), narrow_at(w, b - 1, x), t);
+        narrow_end(acc, out, out_stride);
+        x = next;
+    }
+}
+
+/* All groups over a single block. */
+static ALWAYS_INLINE void narrow_single(const narrow_weights *w, const narrow_acts *x, size_t x_stride, int n_groups,
+                                        bool first, float *out, size_t out_stride, traits t)
+{
+    alignas(64) results c;
+    for (int g = 0; g < n_groups; g++, x += x_stride, out += 16 * out_stride) {
+        __m512 acc[16];
+        _tile_zero(0);
+        _tile_loadd(4, x->q, 32);
+        _tile_loadd(6, w->q[0], 64);
+        _tile_dpbssd(0, 4, 6);
+        _tile_stored(0, c, 64);
+        TILES_DONE(c);
+        narrow_begin(acc, first, out, out_stride);
+        narrow_rows(acc, 0, 16, c, narrow_at(w, 0, x), t);
+        narrow_end(acc, out, out_stride);
+    }
 }
 
 static ALWAYS_INLINE void narrow_panel(const uint8_t *panel, const narrow_acts *x, int n_groups, float *out,
@@ -246,14 +313,16 @@ static ALWAYS_INLINE void narrow_panel(const uint8_t *panel, const narrow_acts *
 {
     alignas(64) narrow_weights w;
     const uint8_t *scales = panel + n / 32 * panel_quant_bytes(t);
-    int n_blocks = (int)(n / 32);
-    for (int b = slice.from; b < slice.end; b += NARROW_CHUNK) {
-        int now = slice.end - b < NARROW_CHUNK ? slice.end - b : NARROW_CHUNK;
+    size_t n_blocks = n / 32;
+    for (int b = slice.from, now; b < slice.end; b += now) {
+        now = slice.end - b < NARROW_CHUNK ? slice.end - b : NARROW_CHUNK;
+        if (now > 1) now -= now % 2;
         unpack_narrow(&w, panel + (size_t)b * panel_quant_bytes(t), scales + (size_t)b * panel_scale_bytes(t), now, t);
         TILES_DONE(&w);
-        for (int g = 0; g < n_groups; g++)
-            narrow_group(&w, x + (size_t)g * (size_t)n_blocks + b, now, b == 0, out + (size_t)(16 * g) * out_stride,
-                         out_stride, t);
+        if (now > 1)
+            narrow_pairs(&w, x + b, n_blocks, n_groups, now, b == 0, out, out_stride, t);
+        else
+            narrow_single(&w, x + b, n_blocks, n_groups, b == 0, out, out_stride, t);
     }
 }
 

@@ -79,6 +79,8 @@ check "versus: no round" 2 - "above 0" bench/versus --peer x/y --rounds 0 $spm -
 check "versus: bandwidth alone" 2 - "goes with" bench/versus --peer x/y --test start,bandwidth \
     $spm -o "$tmp/none"
 echo "other,columns" >"$tmp/other"
+check "versus: CPU time of a start" 2 - "goes with ppN" bench/versus --peer x/y --cpu-time --test \
+    start $spm -o "$tmp/none"
 check "versus: a file that is not its own" 2 - "other columns" bench/versus --peer x/y $spm -o \
     "$tmp/other"
 

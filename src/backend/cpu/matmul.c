@@ -16,7 +16,9 @@ enum {
     EDGE_ROWS = 32,        /* rows whose results for the last, partial panel go through a buffer */
     RESULT_ROWS = 256,     /* results that wait in cache to be added or gated: rows, */
     RESULT_PANELS = 4,     /* and panels */
-    PANELS_A_CALL = 24     /* of a large product, between two looks at whether to stop */
+    ROWS_AHEAD = 8,        /* from the row of results that is written to the one asked for */
+    CACHE_LINE_FLOATS = 16,
+    PANELS_A_CALL = 24 /* of a large product, between two looks at whether to stop */
 };
 
 /* ---- scratch ---- */
@@ -412,14 +414,18 @@ static void multiply_and_finish(const job *j, const span *s, int worker)
                 at.out = result[i];
                 multiply(j, &m->part[i], &at, worker);
             }
+            const rvi_cols to = m->gated.t ? m->gated : m->add_to;
             for (int i = 0; i < rows; i++) {
+                /* pieces of rows: no pattern that a processor foresees */
+                for (int c = 0; i + ROWS_AHEAD < rows && c < len; c += CACHE_LINE_FLOATS)
+                    __builtin_prefetch(rvi_cpu_row(to, r + i + ROWS_AHEAD) + col + c, 1);
                 const float *a = result[0] + (size_t)i * at.stride,
                             *b = result[1] + (size_t)i * at.stride;
                 if (!m->gated.t)
-                    k->add(rvi_cpu_row(m->add_to, r + i) + col, a, (size_t)len);
+                    k->add(rvi_cpu_row(to, r + i) + col, a, (size_t)len);
                 else
                     (m->glu == RVI_GLU_SILU ? k->silu_mul : k->gelu_mul)(
-                        rvi_cpu_row(m->gated, r + i) + col, a, b, (size_t)len);
+                        rvi_cpu_row(to, r + i) + col, a, b, (size_t)len);
             }
         }
 }
