@@ -25,8 +25,9 @@ _Static_assert((int)COMPARED <= RVI_EMBEDDER_PAIRS, "they go in one pass");
 #define CLEAR      2.7f
 #define NEARLY     0.02f /* probabilities that differ by less are alike */
 /* Of many lessons one is more often like a request by chance: what its odds must rise by, as a
- * logarithm, with the logarithm of their number. */
-#define CHANCE 0.07f
+ * logarithm, with the logarithm of their number beyond a FEW. */
+#define CHANCE 0.14f
+#define FEW    30.0f
 
 typedef struct lesson {
     uint64_t number;
@@ -334,7 +335,7 @@ static float judge(const lesson *x, const rvi_reading *asked)
 static float sure_of(const rvi_recogniser *r)
 {
     float p = rvi_judge_sure(r->embedder != NULL);
-    return 1 / (1 + (1 - p) / p * powf((float)RVI_MAX(r->n, (size_t)1), -CHANCE));
+    return 1 / (1 + (1 - p) / p * powf(fmaxf((float)r->n / FEW, 1), -CHANCE));
 }
 
 static bool is_worth_comparing(const rvi_recogniser *r, const candidate *c)
