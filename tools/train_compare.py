@@ -16,6 +16,7 @@ import argparse
 import json
 import math
 import random
+import re
 import time
 
 import numpy as np
@@ -224,7 +225,10 @@ class Pairs:
 
 def train(weights, texts, corrections, a, steps, seed=0):
     torch.manual_seed(seed)
-    m = Comparer(weights, a.rank, a.dropout).to(DEVICE)
+    m = Comparer(weights, a.rank, a.dropout)
+    if a.start:
+        read(a.start, m)
+    m = m.to(DEVICE)
     trained = [p for p in m.parameters() if p.requires_grad]
     mean = [p.detach().clone() for p in trained]
     optimizer = torch.optim.AdamW(trained, lr=a.rate, weight_decay=0.05, betas=(0.9, 0.98),
@@ -318,6 +322,25 @@ def write(path, m):
                 f"}};\n\nconst float rvi_compare_bias = {m.head.bias.item():.8e}f;\n")
 
 
+def read(path, m):
+    """An adapter that was written before."""
+    text = open(path).read()
+    number = lambda v: [float(x) for x in re.findall(r"[-+.\de]+(?=f)", v)]
+    vector = lambda v: torch.tensor([ord({"!": "?", " ": "\\"}.get(c, c)) - 80.0 for c in v])
+    products = iter(re.findall(r'\{([-+.\de]+)f,\s*"([^"]*)",\s*"([^"]*)"\}', text))
+    with torch.no_grad():
+        for layer in m.layers:
+            for linear in layer.linears:
+                for k in range(linear.inward.shape[0]):
+                    by, inward, outward = next(products)
+                    share = math.sqrt(float(by) / 2)
+                    linear.inward[k] = share * vector(inward)
+                    linear.outward[:, k] = share * vector(outward)
+        head, bias = text.split("rvi_compare_head")[1].split("rvi_compare_bias")
+        m.head.weight.copy_(torch.tensor(number(head.split("{")[1]))[None])
+        m.head.bias.copy_(torch.tensor(number(bias.split("=")[1])))
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("embedder")
@@ -329,6 +352,7 @@ def main():
     p.add_argument("--steps", type=int, default=4000)
     p.add_argument("--fold-steps", type=int, default=2500)
     p.add_argument("--batch", type=int, default=96, help="corrections a step")
+    p.add_argument("--start", help="an adapter to start with, a C file that this wrote")
     p.add_argument("--rank", type=int, default=4)
     p.add_argument("--rate", type=float, default=2e-3)
     p.add_argument("--dropout", type=float, default=0.1)

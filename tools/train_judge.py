@@ -10,6 +10,7 @@ What a text looks like to the judge, and the network itself, are in reading.c an
 are written a second time for training, and tests/real/test_judge.c compares the two.
 """
 import argparse
+import functools
 import json
 import math
 import random
@@ -141,6 +142,7 @@ def spelling(word, before, after):
     return v / length if length else v
 
 
+@functools.lru_cache(maxsize=None)
 def tokens(tokenizer, word):
     """Its ids; characters that the vocabulary lacks get ids that it has and does not use."""
     ids = tokenizer.encode(word, add_special_tokens=False).ids
@@ -347,6 +349,10 @@ def load(names):
     lines = [json.loads(line) for n in names for line in open(n) if line.strip()]
     of_relations = relations.corrections([x for x in lines if "asks" in x], 8)
     return [x for x in lines if "asks" not in x] + [dict(x, weight=0.4) for x in of_relations]
+
+
+def requests(x):
+    return x["wordings"] + x["neighbours"] + x["same_subject"]
 
 
 def start_of(answer):
@@ -560,8 +566,7 @@ def main():
     texts = Texts(Embedder(a.embedder))
     corrections, test = load(a.files), load(a.test)
     texts.read_all([t for x in corrections + test for t in
-                    [x["question"], start_of(x["answer"])] + x["wordings"] + x["neighbours"] +
-                    x["same_subject"]])
+                    [x["question"], start_of(x["answer"])] + requests(x)])
     print(len(corrections), "corrections", len(texts.at), "texts", flush=True)
     sure = a.sure or [cross_validate(texts, corrections, e, a.epochs) for e in (True, False)]
     texts.measure(corrections)

@@ -96,6 +96,37 @@ static void the_very_question_is_recognised(void **state)
 }
 
 /* Long texts that begin alike, and texts without a word, are not taken for each other. */
+/* What a mark sets apart around a question counts for nothing if it names nothing. */
+static void manners_around_a_question_do_not_hide_it(void **state)
+{
+    (void)state;
+    static const char *const same[] = {
+        "Hello, what is the population of Paris?",
+        "What is the population of Paris, please?",
+        "Sorry to bother you, quick question: what is the population of Paris, thanks",
+        "I read about cities. Hi there, what is the population of Paris, please?",
+    };
+    static const char *const other[] = {
+        "What is the population of Paris, Texas?",
+        "In 1900, what is the population of Paris?",
+        "What is the population of Paris,Texas?",
+    };
+    rvi_recogniser *r = recogniser();
+    assert_ok(rvi_recogniser_add(r, 1, "What is the population of Paris?", "2 million", err));
+    assert_ok(
+        rvi_recogniser_add(r, 2, "\xE5\xB7\xB4\xE9\xBB\x8E\xE5\x9C\xA8\xE5\x93\xAA", "Paris", err));
+    for (size_t i = 0; i < RVI_COUNT(same); i++)
+        if (ask(r, same[i]).lesson != 1 || !ask(r, same[i]).sure) fail_msg("%s", same[i]);
+    for (size_t i = 0; i < RVI_COUNT(other); i++)
+        if (ask(r, other[i]).probability >= 1) fail_msg("%s", other[i]);
+    /* a greeting and a wide comma before, a wide question mark behind */
+    rvi_recognised found = ask(r, "\xE4\xBD\xA0\xE5\xA5\xBD\xEF\xBC\x8C\xE5\xB7\xB4\xE9\xBB\x8E"
+                                  "\xE5\x9C\xA8\xE5\x93\xAA\xEF\xBC\x9F");
+    assert_int_equal(found.lesson, 2);
+    assert_true(found.probability >= 1);
+    rvi_recogniser_free(r);
+}
+
 static void what_was_not_read_is_not_recognised(void **state)
 {
     (void)state;
@@ -260,6 +291,7 @@ int main(void)
         cmocka_unit_test(accents_and_capitals_make_no_difference),
         cmocka_unit_test(long_texts_are_read_to_a_limit),
         cmocka_unit_test(the_very_question_is_recognised),
+        cmocka_unit_test(manners_around_a_question_do_not_hide_it),
         cmocka_unit_test(what_was_not_read_is_not_recognised),
         cmocka_unit_test(of_contradicting_lessons_the_newest_wins),
         cmocka_unit_test(many_lessons_are_told_apart),

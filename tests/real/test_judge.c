@@ -103,10 +103,14 @@ static void compares_as_it_was_trained(void **state)
     for (size_t i = 0; i < rvi_json_count(o.cases); i++) {
         const rvi_json *row = rvi_json_at(o.cases, i);
         rvi_reading *q = read_member(o.e, row, "question"), *r = read_member(o.e, row, "request");
-        float odds;
-        assert_ok(rvi_embedder_compare(o.e, q->ids, (size_t)q->n_ids, r->ids, (size_t)r->n_ids,
-                                       &odds, err));
-        worst = fmax(worst, fabs((double)odds - rvi_json_number(rvi_json_get(row, "odds"), NAN)));
+        rvi_embedder_pair pair = {q->ids, r->ids, (size_t)q->n_ids, (size_t)r->n_ids, 0};
+        rvi_embedder_pair pairs[] = {pair, {r->ids, r->ids, pair.n_b, pair.n_b, 0}, pair};
+        assert_ok(rvi_embedder_compare(o.e, &pair, 1, err));
+        assert_ok(rvi_embedder_compare(o.e, pairs, RVI_COUNT(pairs), err)); /* in few passes */
+        assert_float_equal(pairs[0].odds, pair.odds, 0);
+        assert_float_equal(pairs[2].odds, pair.odds, 0);
+        worst =
+            fmax(worst, fabs((double)pair.odds - rvi_json_number(rvi_json_get(row, "odds"), NAN)));
         rvi_reading_free(q);
         rvi_reading_free(r);
     }

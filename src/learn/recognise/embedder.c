@@ -8,7 +8,11 @@
 #include "kv/pages.h"
 #include "learn/recognise/compare_weights.h"
 
-enum { WIDTH = RVI_EMBEDDER_WIDTH, ROWS = RVI_EMBEDDER_TOKENS + 2 };
+enum {
+    WIDTH = RVI_EMBEDDER_WIDTH,
+    ROWS = RVI_EMBEDDER_TOKENS + 2,
+    PAGES = (ROWS + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS + RVI_EMBEDDER_PAIRS - 1
+};
 
 _Static_assert((int)RVI_COMPARE_WIDTH == WIDTH, "the tables are for another encoder");
 _Static_assert(2 * RVI_EMBEDDER_COMPARED + 3 <= ROWS, "two texts fit");
@@ -19,8 +23,8 @@ struct rvi_embedder {
     rvi_backend *be;
     rvi_workspace *ws;
     rvi_pages *pages;
-    rvi_seq seq;
-    int32_t first, last; /* the tokens around a text */
+    rvi_seq seqs[RVI_EMBEDDER_PAIRS]; /* of the texts of a pass; mostly one */
+    int32_t first, last;              /* the tokens around a text */
     rvi_row rows[ROWS];
     float *middle; /* ROWS x WIDTH, filled by the tap */
     /* makes the encoder compare two texts instead of telling what one means */
@@ -105,8 +109,7 @@ rv_status rvi_embedder_new(rvi_embedder **out, const rvi_model *m, const rvi_tok
     e->t = t;
     e->be = be;
     rvi_ids around = {0};
-    rvi_kv_spec spec =
-        rvi_model_kv_spec(m, RV_KV_F32, (ROWS + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS);
+    rvi_kv_spec spec = rvi_model_kv_spec(m, RV_KV_F32, PAGES);
     rv_status st = rvi_tokenizer_encode(t, "", 0, RVI_TOK_BOS_EOS, &around, err);
     if (!st && around.len != 2)
         st = rvi_error(err, RV_E_MODEL, "%s: its tokenizer puts %zu tokens around a text, not 2",
@@ -120,7 +123,8 @@ rv_status rvi_embedder_new(rvi_embedder **out, const rvi_model *m, const rvi_tok
     if (!st && !e->middle) st = rvi_nomem(err, "embedder");
     if (!st) st = rvi_workspace_new_on(&e->ws, m, be, ROWS, 1, err);
     if (!st) st = rvi_pages_new(&e->pages, be, &spec, err);
-    if (!st) st = rvi_seq_init(&e->seq, e->pages, ROWS, err);
+    for (int i = 0; !st && i < RVI_EMBEDDER_PAIRS; i++)
+        st = rvi_seq_init(&e->seqs[i], e->pages, ROWS, err);
     if (!st) st = new_adapter(e, err);
     if (st) {
         rvi_embedder_free(e);
@@ -134,7 +138,7 @@ rv_status rvi_embedder_new(rvi_embedder **out, const rvi_model *m, const rvi_tok
 void rvi_embedder_free(rvi_embedder *e)
 {
     if (!e) return;
-    rvi_seq_deinit(&e->seq);
+    for (int i = 0; i < RVI_EMBEDDER_PAIRS; i++) rvi_seq_deinit(&e->seqs[i]);
     rvi_pages_free(e->pages);
     rvi_workspace_free(e->ws);
     rvi_adapter_free(e->comparing);
@@ -153,10 +157,10 @@ rv_status rvi_embedder_read(rvi_embedder *e, const int32_t *ids, size_t n, float
     double sum[WIDTH] = {0}, squares = 0;
     float row[WIDTH];
     int n_rows = (int)n + 2;
-    rv_status st = rvi_seq_extend(&e->seq, n_rows, err);
+    rv_status st = rvi_seq_extend(&e->seqs[0], n_rows, err);
     if (st) return st;
     for (int i = 0; i < n_rows; i++)
-        e->rows[i] = (rvi_row){.seq = &e->seq,
+        e->rows[i] = (rvi_row){.seq = &e->seqs[0],
                                .pos = i,
                                .token = i == 0            ? e->first
                                         : i == n_rows - 1 ? e->last
@@ -171,36 +175,71 @@ rv_status rvi_embedder_read(rvi_embedder *e, const int32_t *ids, size_t n, float
     for (int k = 0; k < WIDTH; k++) squares += sum[k] * sum[k];
     double scale = squares > 0 ? 1 / sqrt(squares) : 0;
     for (int k = 0; k < WIDTH; k++) mean[k] = (float)(sum[k] * scale);
-    rvi_seq_truncate(&e->seq, 0);
+    rvi_seq_truncate(&e->seqs[0], 0);
     if ((st = rvi_model_check(e->m, e->ws, err))) return st;
     if (!isfinite(squares))
         return rvi_error(err, RV_E_GENERATION, "%s: its output is not finite", e->m->source->name);
     return RV_OK;
 }
 
-rv_status rvi_embedder_compare(rvi_embedder *e, const int32_t *a, size_t n_a, const int32_t *b,
-                               size_t n_b, float *odds, rv_error *err)
+static int rows_of(const rvi_embedder_pair *p)
 {
-    float first[WIDTH];
-    int n = 0;
-    rv_status st = rvi_seq_extend(&e->seq, (int)(n_a + n_b) + 3, err);
-    if (st) return st;
+    return (int)(p->n_a + p->n_b) + 3;
+}
+
+/* The rows of a pair, from row `at` on. */
+static rv_status put_pair(rvi_embedder *e, rvi_seq *seq, const rvi_embedder_pair *pair, int at,
+                          rv_error *err)
+{
     const struct {
         const int32_t *ids;
         size_t n;
-    } parts[] = {{&e->first, 1}, {a, n_a}, {&e->last, 1}, {b, n_b}, {&e->last, 1}};
+    } parts[] = {
+        {&e->first, 1}, {pair->a, pair->n_a}, {&e->last, 1}, {pair->b, pair->n_b}, {&e->last, 1}};
+    int n = 0;
     for (size_t p = 0; p < RVI_COUNT(parts); p++)
         for (size_t i = 0; i < parts[p].n; i++, n++)
-            e->rows[n] =
-                (rvi_row){.seq = &e->seq, .pos = n, .token = parts[p].ids[i], .adapters = &e->set};
-    rvi_model_forward(e->m, e->ws, e->rows, n);
-    rvi_workspace_hidden(e->ws, 0, first);
-    rvi_seq_truncate(&e->seq, 0);
-    double sum = (double)rvi_compare_bias;
-    for (int k = 0; k < WIDTH; k++) sum += (double)first[k] * (double)rvi_compare_head[k];
-    *odds = (float)sum;
-    if ((st = rvi_model_check(e->m, e->ws, err))) return st;
-    if (!isfinite(sum))
-        return rvi_error(err, RV_E_GENERATION, "%s: its output is not finite", e->m->source->name);
-    return RV_OK;
+            e->rows[at + n] =
+                (rvi_row){.seq = seq, .pos = n, .token = parts[p].ids[i], .adapters = &e->set};
+    return rvi_seq_extend(seq, n, err);
+}
+
+/* Compares the pairs that one pass has room for; *n says how many these are. */
+static rv_status compare_some(rvi_embedder *e, rvi_embedder_pair *pairs, size_t *n, rv_error *err)
+{
+    int n_rows = 0, firsts[RVI_EMBEDDER_PAIRS];
+    size_t n_taken = 0;
+    rv_status st = RV_OK;
+    for (; !st && n_taken < *n && n_rows + rows_of(&pairs[n_taken]) <= ROWS; n_taken++) {
+        firsts[n_taken] = n_rows;
+        st = put_pair(e, &e->seqs[n_taken], &pairs[n_taken], n_rows, err);
+        n_rows += rows_of(&pairs[n_taken]);
+    }
+    *n = n_taken;
+    if (!st) rvi_model_forward(e->m, e->ws, e->rows, n_rows);
+    for (size_t i = 0; i < n_taken; i++) {
+        float first[WIDTH];
+        double sum = (double)rvi_compare_bias;
+        rvi_seq_truncate(&e->seqs[i], 0);
+        if (st) continue;
+        rvi_workspace_hidden(e->ws, firsts[i], first);
+        for (int k = 0; k < WIDTH; k++) sum += (double)first[k] * (double)rvi_compare_head[k];
+        pairs[i].odds = (float)sum;
+    }
+    if (!st) st = rvi_model_check(e->m, e->ws, err);
+    for (size_t i = 0; !st && i < n_taken; i++)
+        if (!isfinite(pairs[i].odds))
+            st =
+                rvi_error(err, RV_E_GENERATION, "%s: its output is not finite", e->m->source->name);
+    return st;
+}
+
+rv_status rvi_embedder_compare(rvi_embedder *e, rvi_embedder_pair *pairs, size_t n, rv_error *err)
+{
+    rv_status st = RV_OK;
+    for (size_t done = 0, some; !st && done < n; done += some) {
+        some = n - done;
+        st = compare_some(e, pairs + done, &some, err);
+    }
+    return st;
 }

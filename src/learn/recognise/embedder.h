@@ -16,6 +16,7 @@ enum {
     RVI_EMBEDDER_MIDDLE = 4, /* layers before the states that are read beside the final ones */
     RVI_EMBEDDER_TOKENS = 126,
     RVI_EMBEDDER_COMPARED = 62, /* tokens of a text that is compared with another */
+    RVI_EMBEDDER_PAIRS = 4,
 };
 
 typedef struct rvi_embedder rvi_embedder;
@@ -33,9 +34,17 @@ const rvi_tokenizer *rvi_embedder_tokenizer(const rvi_embedder *e);
 rv_status rvi_embedder_read(rvi_embedder *e, const int32_t *ids, size_t n, float *middle,
                             float *last, float *mean, rv_error *err) RVI_MUST_CHECK;
 
-/* Reads two texts together, at most RVI_EMBEDDER_COMPARED tokens each, with an adapter that was
- * trained to tell whether the second asks for the same as the first: the logarithm of the odds. */
-rv_status rvi_embedder_compare(rvi_embedder *e, const int32_t *a, size_t n_a, const int32_t *b,
-                               size_t n_b, float *odds, rv_error *err) RVI_MUST_CHECK;
+/* Two texts, at most RVI_EMBEDDER_COMPARED tokens each. */
+typedef struct rvi_embedder_pair {
+    const int32_t *a, *b;
+    size_t n_a, n_b;
+    float odds; /* the logarithm of the odds that b asks for the same as a */
+} rvi_embedder_pair;
+
+/* Sets the odds of at most RVI_EMBEDDER_PAIRS pairs: reads the texts of each together, with an
+ * adapter that was trained to tell. Pairs that are compared in one call cost less than one by
+ * one, and their odds are the same. */
+rv_status rvi_embedder_compare(rvi_embedder *e, rvi_embedder_pair *pairs, size_t n,
+                               rv_error *err) RVI_MUST_CHECK;
 
 #endif

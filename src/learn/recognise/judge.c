@@ -23,10 +23,23 @@ typedef struct alignment {
     float middle[WORDS][WORDS], last[WORDS][WORDS], spelling[WORDS][WORDS], match[WORDS][WORDS];
 } alignment;
 
-static float dot_bytes(const int8_t *a, const int8_t *b, int n)
+/* Products of 16-bit numbers are what compilers turn into vectors without being asked. */
+static void widen(int16_t *to, const int8_t *from, int n)
+{
+    for (int i = 0; i < n; i++) to[i] = from[i];
+}
+
+static float dot_spelling(const int16_t *a, const int16_t *b)
 {
     int32_t sum = 0;
-    for (int i = 0; i < n; i++) sum += a[i] * b[i];
+    for (int i = 0; i < RVI_SPELLING; i++) sum += a[i] * b[i];
+    return (float)sum;
+}
+
+static float dot_states(const int16_t *a, const int16_t *b)
+{
+    int32_t sum = 0;
+    for (int i = 0; i < RVI_EMBEDDER_WIDTH; i++) sum += a[i] * b[i];
     return (float)sum;
 }
 
@@ -37,23 +50,44 @@ static float dot(const float *a, const float *b, int n)
     return sum;
 }
 
+static void align_spelling(alignment *a, const rvi_reading *x, const rvi_reading *y)
+{
+    int16_t u[RVI_SPELLING], v[WORDS][RVI_SPELLING];
+    for (int j = 0; j < y->n; j++) widen(v[j], y->spelling[j], RVI_SPELLING);
+    for (int i = 0; i < x->n; i++) {
+        widen(u, x->spelling[i], RVI_SPELLING);
+        for (int j = 0; j < y->n; j++)
+            a->spelling[i][j] =
+                dot_spelling(u, v[j]) * x->words[i].spelling_scale * y->words[j].spelling_scale;
+    }
+}
+
+static void align_states(float to[WORDS][WORDS], int8_t (*const x)[RVI_EMBEDDER_WIDTH], int n,
+                         int8_t (*const y)[RVI_EMBEDDER_WIDTH], int m)
+{
+    int16_t u[RVI_EMBEDDER_WIDTH], v[WORDS][RVI_EMBEDDER_WIDTH];
+    for (int j = 0; j < m; j++) widen(v[j], y[j], RVI_EMBEDDER_WIDTH);
+    for (int i = 0; i < n; i++) {
+        widen(u, x[i], RVI_EMBEDDER_WIDTH);
+        for (int j = 0; j < m; j++) to[i][j] = dot_states(u, v[j]);
+    }
+}
+
 static void align(alignment *a, const rvi_reading *x, const rvi_reading *y)
 {
     a->n = x->n;
     a->m = y->n;
+    align_spelling(a, x, y);
+    if (x->embedded) {
+        align_states(a->middle, x->middle, x->n, y->middle, y->n);
+        align_states(a->last, x->last, x->n, y->last, y->n);
+    }
     for (int i = 0; i < x->n; i++)
         for (int j = 0; j < y->n; j++) {
             const rvi_word *u = &x->words[i], *v = &y->words[j];
-            float spelling = dot_bytes(x->spelling[i], y->spelling[j], RVI_SPELLING) *
-                             u->spelling_scale * v->spelling_scale;
-            float middle = 0, last = 0;
-            if (x->embedded) {
-                middle = dot_bytes(x->middle[i], y->middle[j], RVI_EMBEDDER_WIDTH) *
-                         u->middle_scale * v->middle_scale;
-                last = dot_bytes(x->last[i], y->last[j], RVI_EMBEDDER_WIDTH) * u->last_scale *
-                       v->last_scale;
-            }
-            a->spelling[i][j] = spelling;
+            float spelling = a->spelling[i][j];
+            float middle = x->embedded ? a->middle[i][j] * u->middle_scale * v->middle_scale : 0;
+            float last = x->embedded ? a->last[i][j] * u->last_scale * v->last_scale : 0;
             a->middle[i][j] = middle;
             a->last[i][j] = last;
             a->match[i][j] =

@@ -1,22 +1,33 @@
 #include "learn/recognise/recogniser.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "learn/recognise/judge.h"
 
 enum {
-    HALF = 12,
+    HALF = 6,
     SHORT_LIST = 2 * HALF, /* lessons that the judge looks at */
     COMPARED = 3,          /* of them, those that the embedder compares with the request */
-    ANSWER_BYTES = 600     /* of an answer that are read */
+    ANSWER_BYTES = 600,    /* of an answer that are read */
+    MANNERS_BYTES = 12,    /* of words around a question that are hardly a part of it */
+    CLAUSE_BYTES = 24      /* and of those that may be one */
 };
 
-/* The embedder's odds are hardly ever higher; lessons that even they would not make sure are not
- * compared. */
-#define MOST_ODDS       4.5f
-#define WORTH_COMPARING 0.04f
-#define NEARLY          0.02f /* probabilities that differ by less are alike */
+_Static_assert((int)COMPARED <= RVI_EMBEDDER_PAIRS, "they go in one pass");
+
+/* To compare takes longer than all the rest. The embedder's odds are seldom higher than MOST_ODDS:
+ * lessons that even they would not make sure are not compared, nor are those whose odds are this
+ * many times worse than the best one's. A sure one that is CLEAR of the next ends the search. */
+#define MOST_ODDS  3.0f
+#define FAR_BEHIND 4.5f
+#define CLEAR      2.7f
+#define NEARLY     0.02f /* probabilities that differ by less are alike */
+/* Of many lessons one is more often like a request by chance: what its odds must rise by, as a
+ * logarithm, with the logarithm of their number beyond a FEW. */
+#define CHANCE 0.14f
+#define FEW    30.0f
 
 typedef struct lesson {
     uint64_t number;
@@ -320,28 +331,70 @@ static float judge(const lesson *x, const rvi_reading *asked)
     return x->asked->cut || asked->cut ? 0 : rvi_judge(x->asked, x->answered, asked);
 }
 
+/* From this probability on a lesson's answer is spoken. */
+static float sure_of(const rvi_recogniser *r)
+{
+    float p = rvi_judge_sure(r->embedder != NULL);
+    return 1 / (1 + (1 - p) / p * powf(fmaxf((float)r->n / FEW, 1), -CHANCE));
+}
+
+static bool is_worth_comparing(const rvi_recogniser *r, const candidate *c)
+{
+    return rvi_judge_compared(c->probability, MOST_ODDS) >= sure_of(r);
+}
+
+static float odds_of(const candidate *c)
+{
+    return c->probability / fmaxf(1 - c->probability, 1e-6f);
+}
+
+/* The likeliest of those worth comparing, the first one first. */
+static size_t likeliest(const rvi_recogniser *r, candidate *list, size_t n,
+                        candidate *out[COMPARED])
+{
+    size_t n_out = 0;
+    for (size_t i = 0; i < n; i++) {
+        candidate *c = &list[i];
+        if (!is_worth_comparing(r, c)) continue;
+        if (n_out == COMPARED && c->probability <= out[n_out - 1]->probability) continue;
+        size_t at = n_out < COMPARED ? n_out++ : n_out - 1;
+        for (; at > 0 && out[at - 1]->probability < c->probability; at--) out[at] = out[at - 1];
+        out[at] = c;
+    }
+    while (n_out && odds_of(out[0]) > FAR_BEHIND * odds_of(out[n_out - 1])) n_out--;
+    return n_out;
+}
+
+static rv_status compare_these(rvi_recogniser *r, candidate **these, size_t n,
+                               const rvi_reading *asked, rv_error *err)
+{
+    rvi_embedder_pair pairs[COMPARED];
+    for (size_t i = 0; i < n; i++) {
+        const rvi_reading *x = r->lessons[these[i]->at].asked;
+        pairs[i] =
+            (rvi_embedder_pair){x->ids, asked->ids, (size_t)x->n_ids, (size_t)asked->n_ids, 0};
+    }
+    rv_status st = rvi_embedder_compare(r->embedder, pairs, n, err);
+    for (size_t i = 0; !st && i < n; i++) {
+        these[i]->compared = true;
+        these[i]->probability = rvi_judge_compared(these[i]->probability, pairs[i].odds);
+    }
+    return st;
+}
+
 /* Lets the embedder compare the likeliest with the request: that takes as long as reading both. */
 static rv_status compare(rvi_recogniser *r, candidate *list, size_t n, const rvi_reading *asked,
                          rv_error *err)
 {
-    float found = 0;
-    for (size_t done = 0; done < COMPARED; done++) {
-        candidate *best = NULL;
-        for (size_t i = 0; i < n; i++)
-            if (!list[i].compared && (!best || list[i].probability > best->probability))
-                best = &list[i];
-        if (!best || best->probability < WORTH_COMPARING) return RV_OK;
-        if (rvi_judge_compared(best->probability, MOST_ODDS) < found) return RV_OK;
-        const rvi_reading *x = r->lessons[best->at].asked;
-        float odds;
-        rv_status st = rvi_embedder_compare(r->embedder, x->ids, (size_t)x->n_ids, asked->ids,
-                                            (size_t)asked->n_ids, &odds, err);
-        if (st) return st;
-        best->compared = true;
-        best->probability = rvi_judge_compared(best->probability, odds);
-        if (best->probability > found) found = best->probability;
-    }
-    return RV_OK;
+    candidate *best[COMPARED];
+    for (size_t i = 0; i < n; i++)
+        if (list[i].compared) return RV_OK; /* it is the very question */
+    size_t n_best = likeliest(r, list, n, best);
+    if (!n_best) return RV_OK;
+    bool clear = n_best == 1 || odds_of(best[0]) > CLEAR * odds_of(best[1]);
+    rv_status st = compare_these(r, best, 1, asked, err);
+    if (st || n_best == 1 || (clear && best[0]->probability >= sure_of(r))) return st;
+    return compare_these(r, best + 1, n_best - 1, asked, err);
 }
 
 static bool comes_first(const rvi_recognised *a, const rvi_recognised *b)
@@ -381,49 +434,138 @@ static rv_status ask_part(rvi_recogniser *r, const char *text, size_t len, rvi_r
     if (!st && r->embedder) st = compare(r, list, n_list, asked, err);
     for (size_t i = 0; !st && i < n_list; i++) {
         const candidate *c = &list[i];
-        if (r->embedder && !c->compared && c->probability >= WORTH_COMPARING)
+        if (r->embedder && !c->compared && is_worth_comparing(r, c))
             continue; /* others are likelier */
         rvi_recognised found = {.lesson = r->lessons[c->at].number,
                                 .probability = c->probability,
-                                .sure = c->probability >= rvi_judge_sure(r->embedder != NULL)};
+                                .sure = c->probability >= sure_of(r)};
         put_in(&found, out, max, n);
     }
     rvi_reading_free(asked);
     return st;
 }
 
-/* The sentence that asks: the last with a question mark, else the last. Its length; 0 where there
- * is but one. */
-static size_t asking_sentence(const char *text, const char **out)
+/* How many bytes of the text are a mark that ends a sentence, or with `clause` also one within it;
+ * 0: none. Those of scripts with spaces have one behind them. */
+static size_t mark_at(const char *text, size_t left, bool clause)
 {
-    size_t n_found = 0, len = 0, start = 0, end = strlen(text);
-    bool asks = false;
-    while (end && strchr(" \t\r\n", text[end - 1])) end--;
-    for (size_t i = 0; i < end; i++) {
-        bool last = i + 1 == end;
-        if (!last && text[i] != '\n' && !(strchr(".?!", text[i]) && strchr(" \t\r\n", text[i + 1])))
-            continue;
-        if (text[i] == '?' || !asks) {
-            *out = text + start;
-            len = i + 1 - start;
-        }
-        asks = asks || text[i] == '?';
-        n_found++;
-        start = i + 1;
-    }
-    return n_found > 1 ? len : 0;
+    static const char *const wide[] = {"\xe3\x80\x82", "\xef\xbc\x9f", "\xef\xbc\x81",
+                                       "\xef\xbc\x8c", "\xe3\x80\x81", "\xef\xbc\x9a"};
+    enum { ENDS = 3 }; /* the others stand within a sentence: comma, enumeration comma, colon */
+    if (*text == '\n') return 1;
+    if (*text && strchr(clause ? ".?!,:" : ".?!", *text))
+        return left > 1 && strchr(" \t\r\n", text[1]) ? 1 : 0;
+    for (size_t i = 0; i < (clause ? RVI_COUNT(wide) : (size_t)ENDS); i++)
+        if (left > 3 && !memcmp(text, wide[i], 3)) return 3;
+    return 0;
 }
 
+static bool asks(const char *text, size_t n_mark)
+{
+    return *text == '?' || (n_mark == 3 && !memcmp(text, "\xef\xbc\x9f", 3));
+}
+
+/* The sentence that asks: the last with a question mark, else the last. */
+static size_t asking_sentence(const char *text, size_t end, const char **out)
+{
+    size_t len = end, start = 0, mark;
+    bool found = false;
+    *out = text;
+    for (size_t i = 0; i < end; i += mark ? mark : 1) {
+        mark = mark_at(text + i, end - i, false);
+        bool last = i + RVI_MAX(mark, (size_t)1) >= end;
+        if (!mark && !last) continue;
+        bool ends_asking = asks(text + i, RVI_MAX(mark, (size_t)1));
+        if (ends_asking || !found) {
+            *out = text + start;
+            len = i + RVI_MAX(mark, (size_t)1) - start;
+        }
+        found = found || ends_asking;
+        start = i + RVI_MAX(mark, (size_t)1);
+    }
+    return len;
+}
+
+/* Words that name nothing: no digits, and no capitals but at the beginning of a sentence. */
+static bool names_nothing(const char *text, size_t len, bool begins)
+{
+    for (size_t i = 0; i < len; i++)
+        if ((text[i] >= '0' && text[i] <= '9') ||
+            (text[i] >= 'A' && text[i] <= 'Z' && !(begins && i == 0)))
+            return false;
+    return true;
+}
+
+/* Without a few words that a mark sets apart before the question or behind it: a greeting, thanks,
+ * "please". most: bytes of them. */
+static size_t trim(const char **text, size_t len, size_t most)
+{
+    const char *s = *text;
+    for (bool again = true; again;) {
+        again = false;
+        for (size_t i = 0; i < RVI_MIN(len, most + 1); i++) {
+            size_t mark = mark_at(s + i, len - i, true);
+            if (!mark) continue;
+            if (i && len > 2 * i + mark + 1 && names_nothing(s, i, true)) {
+                for (i += mark; s[i] == ' '; i++) {
+                }
+                s += i;
+                len -= i;
+                again = true;
+            }
+            break;
+        }
+    }
+    for (size_t i = len - RVI_MIN(len, most + 1); i < len; i++) {
+        size_t mark = mark_at(s + i, len - i, true);
+        if (mark && i + mark < len && i > len - i && names_nothing(s + i, len - i, false)) {
+            len = i;
+            break;
+        }
+    }
+    *text = s;
+    return len;
+}
+
+/* The lessons whose very question this is; nothing needs to be embedded for that. */
+static rv_status ask_same(rvi_recogniser *r, const char *text, size_t len, rvi_recognised *out,
+                          size_t max, size_t *n, rv_error *err)
+{
+    rvi_reading *asked = NULL;
+    candidate list[SHORT_LIST];
+    rv_status st = rvi_reading_new(&asked, NULL, text, len, true, err);
+    size_t n_list = !st ? shorten(r, &asked->gist, list) : 0;
+    for (size_t i = 0; !st && i < n_list; i++) {
+        lesson *x = &r->lessons[list[i].at];
+        if ((st = need_reading(r, x, err))) break;
+        if (is_same(x, asked, text, len))
+            put_in(&(rvi_recognised){.lesson = x->number, .probability = 1, .sure = true}, out, max,
+                   n);
+    }
+    rvi_reading_free(asked);
+    return st;
+}
+
+/* Manners around a request hide what it asks for, and what it does not: it counts without them.
+ * Other words beside the sentence that asks may tell what is asked, so that counts alone only where
+ * the whole opens nothing. */
 rv_status rvi_recogniser_ask(rvi_recogniser *r, const char *request, rvi_recognised *out,
                              size_t max, size_t *n, rv_error *err)
 {
     *n = 0;
     rv_status st = RV_OK;
-    const char *asking = NULL;
-    size_t n_asking = asking_sentence(request, &asking);
+    size_t end = strlen(request);
+    const char *bare = request, *asking = NULL;
+    while (end && strchr(" \t\r\n", request[end - 1])) end--;
+    size_t n_bare = trim(&bare, end, MANNERS_BYTES);
+    size_t n_asking = asking_sentence(bare, n_bare, &asking);
+    n_asking = trim(&asking, n_asking, CLAUSE_BYTES);
     for (size_t i = 0; !st && i < r->n; i++) st = need_gist(r, &r->lessons[i], err);
-    if (!st && r->n) st = ask_part(r, request, strlen(request), out, max, n, err);
+    if (st || !r->n) return st;
+    if (n_bare < end) st = ask_same(r, request, end, out, max, n, err);
+    if (!st && !*n) st = ask_part(r, bare, n_bare, out, max, n, err);
     bool sure = !st && *n && out[0].sure;
-    if (!st && r->n && n_asking && !sure) st = ask_part(r, asking, n_asking, out, max, n, err);
+    if (!st && n_asking && n_asking < n_bare && !sure)
+        st = ask_part(r, asking, n_asking, out, max, n, err);
     return st;
 }

@@ -1,9 +1,10 @@
 /* recogniser.h - which of the lessons does a request ask for?
  *
- * Holds how the lessons read (reading.h). A request is read as a whole, and the sentence that asks
- * once more alone, since what stands around a question is often no part of it; the lessons nearest
- * to either on the whole are looked at by the judge (judge.h), and the likeliest of them compared
- * with it by the embedder. One thread at a time. */
+ * Holds how the lessons read (reading.h). A request is read without a greeting or thanks around it,
+ * which hide what it asks for; where that opens nothing, the sentence that asks is read once more
+ * alone, since what stands beside a question is often no part of it. The lessons nearest to either
+ * on the whole are looked at by the judge (judge.h), and the likeliest of them compared with it by
+ * the embedder. One thread at a time. */
 #ifndef RVI_LEARN_RECOGNISE_RECOGNISER_H
 #define RVI_LEARN_RECOGNISE_RECOGNISER_H
 
