@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "base/os.h"
-#include "learn/drift.h"
+#include "learn/consolidate/drift.h"
 #include "learn/journal/text.h"
 #include "learn/learner/learner_internal.h"
 #include "model/digest.h"

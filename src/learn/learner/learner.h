@@ -13,8 +13,8 @@
 #include <stdatomic.h>
 
 #include "base/thread.h"
-#include "learn/options.h"
-#include "learn/pairs.h"
+#include "learn/consolidate/options.h"
+#include "learn/instant/pairs.h"
 #include "learn/recognise/recogniser.h"
 #include "learn/state/adapter_sets.h"
 #include "learn/state/generations.h"
