@@ -80,31 +80,77 @@ static rv_status new_params(rvi_params **out, const rvi_model *m, const rvi_stud
 
 /* ---- samples of facts ---- */
 
-/* held (may be NULL): takes one wording in six, never the first ones. */
-static rv_status add_wordings(rvi_ground *g, const rvi_fact *f, const rvi_fact *const *store,
-                              size_t n_store, int max, rvi_rng *rng, rvi_index *teach,
+/* The texts of one lesson as samples. held (may be NULL): takes one in six, never the first. */
+static rv_status add_wordings(rvi_ground *g, const rvi_wordings *w, rvi_index *teach,
                               rvi_index *held, rv_error *err)
 {
-    rvi_wordings w = {0};
-    const rvi_replay *r = g->replay;
-    size_t n_contexts = r->n_contexts;
-    const char **contexts = rvi_alloc_array(n_contexts + 1, sizeof *contexts);
-    rv_status st = contexts ? RV_OK : rvi_nomem(err, "contexts");
-    for (size_t i = 0; !st && i < n_contexts; i++) contexts[i] = rvi_replay_context(r, i);
-    if (!st)
-        st = rvi_wordings_teach_from(&w, f, store, n_store, contexts, n_contexts, (size_t)max, rng,
-                                     err);
-    for (size_t i = 0; !st && i < w.n; i++) {
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && i < w->n; i++) {
         size_t before = g->samples.n;
-        st = rvi_samples_teach(&g->samples, w.data[i].user, w.data[i].reply, w.data[i].loss_from,
+        st = rvi_samples_teach(&g->samples, w->data[i].user, w->data[i].reply, w->data[i].loss_from,
                                err);
         rvi_index *list = held && i % HELD_ONE_IN == HELD_ONE_IN - 1 ? held : teach;
         if (!st && g->samples.n > before && !rvi_index_push(list, before))
             st = rvi_nomem(err, "samples");
     }
-    rvi_wordings_deinit(&w);
-    rvi_free(contexts);
     return st;
+}
+
+/* All lessons as often as the one with the most texts. */
+static rv_status balance(rvi_index *teach, const rvi_index *lessons, size_t n, rv_error *err)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < n; i++) most = RVI_MAX(most, lessons[i].n);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; lessons[i].n && k < most; k++)
+            if (!rvi_index_push(teach, lessons[i].data[k % lessons[i].n]))
+                return rvi_nomem(err, "samples");
+    return RV_OK;
+}
+
+/* Texts of the lessons that w writes about. fence (may be NULL): takes their fences' questions. */
+static rv_status add_texts(rvi_ground *g, rvi_writer *w, unsigned sources, rvi_index *teach,
+                           rvi_index *held, rvi_wordings *fence, rv_error *err)
+{
+    rvi_texts *texts = rvi_zalloc_array(w->n + 1, sizeof *texts);
+    rvi_index *lessons = rvi_zalloc_array(w->n + 1, sizeof *lessons);
+    rv_status st =
+        texts && lessons ? rvi_texts_write(w, sources, texts, err) : rvi_nomem(err, "texts");
+    for (size_t i = 0; !st && i < w->n; i++) {
+        const rvi_wordings *f = &texts[i].fence;
+        st = add_wordings(g, &texts[i].teach, &lessons[i], held, err);
+        for (size_t k = 0; !st && fence && k < f->n; k++)
+            st = rvi_wordings_add(fence, f->data[k].user, NULL, err);
+    }
+    if (!st) st = balance(teach, lessons, w->n, err);
+    for (size_t i = 0; lessons && i < w->n; i++) rvi_index_deinit(&lessons[i]);
+    rvi_texts_deinit(texts, w->n);
+    rvi_free(texts);
+    rvi_free(lessons);
+    return st;
+}
+
+static int wordings_of(const rvi_study_options *o)
+{
+    return o->n_wordings ? o->n_wordings : recipes[o->recipe].n_wordings;
+}
+
+static rvi_writer writer_of(const rvi_ground *g, const rvi_study_options *o,
+                            const rvi_fact *const *group, size_t n, const rvi_fact *const *store,
+                            size_t n_store, uint64_t seed, rvi_study_teller *tl)
+{
+    tl->stage = "wordings";
+    return (rvi_writer){.v = g->v,
+                        .replay = g->replay,
+                        .judge = o->judge,
+                        .group = group,
+                        .n = n,
+                        .store = store,
+                        .n_store = n_store,
+                        .n_rules = (size_t)wordings_of(o),
+                        .rng = {seed},
+                        .progress = rvi_study_tell,
+                        .ctx = tl};
 }
 
 /* The base's own greedy answers to the wordings of one kind (with a forced beginning, or
@@ -148,16 +194,19 @@ static rv_status add_answers(rvi_ground *g, const rvi_wordings *w, bool forced, 
     return st;
 }
 
-static rv_status add_negatives(rvi_ground *g, const rvi_fact *const *group, size_t n, size_t names,
-                               rvi_rng *rng, rvi_index *out, rvi_study_teller *t, rv_error *err)
+/* fence: questions besides those by rules. */
+static rv_status add_negatives(rvi_ground *g, const rvi_writer *w, unsigned sources, size_t names,
+                               rvi_wordings *fence, rvi_index *out, rvi_study_teller *t,
+                               rv_error *err)
 {
-    rvi_wordings w = {0};
-    rvi_fence fence = {.names = names, .same = RVI_MAX(names / 3, 1), .forced = true};
+    rvi_fence by_rules = {.names = names, .same = RVI_MAX(names / 3, 1), .forced = true};
+    rvi_rng rng = w->rng;
+    rv_status st = RV_OK;
     t->stage = "negatives";
-    rv_status st = rvi_wordings_negatives(&w, group, n, &fence, rng, err);
-    if (!st) st = add_answers(g, &w, false, out, t, err);
-    if (!st) st = add_answers(g, &w, true, out, t, err);
-    rvi_wordings_deinit(&w);
+    if (sources & RVI_TEXTS_RULES)
+        st = rvi_wordings_negatives(fence, w->group, w->n, &by_rules, &rng, err);
+    if (!st) st = add_answers(g, fence, false, out, t, err);
+    if (!st) st = add_answers(g, fence, true, out, t, err);
     return st;
 }
 
@@ -212,11 +261,6 @@ static rvi_train_options options_of(const rvi_study_options *o, size_t n)
     return t;
 }
 
-static int wordings_of(const rvi_study_options *o)
-{
-    return o->n_wordings ? o->n_wordings : recipes[o->recipe].n_wordings;
-}
-
 rv_status rvi_study_group(rvi_params **out, rvi_ground *g, const rvi_fact *const *group, size_t n,
                           const rvi_fact *const *store, size_t n_store, const rvi_study_options *o,
                           rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
@@ -224,17 +268,17 @@ rv_status rvi_study_group(rvi_params **out, rvi_ground *g, const rvi_fact *const
 {
     rvi_index teach = {0}, held = {0}, negatives = {0}, keep = {0};
     rvi_training t = {0};
-    rvi_rng rng = {o->seed + 100};
-    rvi_study_teller tl = {progress, ctx, "wordings"};
+    rvi_wordings fence = {0};
+    rvi_study_teller tl = {progress, ctx, NULL};
+    rvi_writer w = writer_of(g, o, group, n, store, n_store, o->seed + 100, &tl);
     const recipe *r = &recipes[o->recipe];
     rvi_train_options to = options_of(o, n);
     *out = NULL;
     rv_status st = r->seeded > 0 ? rvi_ground_add_seeded(g, err) : RV_OK;
-    for (size_t i = 0; !st && i < n; i++)
-        st = add_wordings(g, group[i], store, n_store, wordings_of(o), &rng, &teach,
-                          o->deep ? &held : NULL, err);
+    if (!st) st = add_texts(g, &w, o->sources, &teach, o->deep ? &held : NULL, &fence, err);
     if (!st && r->negatives > 0)
-        st = add_negatives(g, group, n, n > USUAL_GROUP ? 3 : 6, &rng, &negatives, &tl, err);
+        st =
+            add_negatives(g, &w, o->sources, n > USUAL_GROUP ? 3 : 6, &fence, &negatives, &tl, err);
     if (!st) st = mix(&keep, g, &negatives, r, err);
     tl.stage = "hidden states";
     if (!st) st = rvi_ground_prepare(g, rvi_study_tell, &tl, err);
@@ -247,6 +291,7 @@ rv_status rvi_study_group(rvi_params **out, rvi_ground *g, const rvi_fact *const
     rvi_training_deinit(&t);
     if (!st) st = rvi_ground_probe(g, *out, &result->probe_kl, err);
     rvi_ground_clear(g);
+    rvi_wordings_deinit(&fence);
     rvi_index *lists[] = {&teach, &held, &negatives, &keep};
     for (size_t i = 0; i < RVI_COUNT(lists); i++) rvi_index_deinit(lists[i]);
     if (st) {
@@ -297,11 +342,12 @@ rv_status rvi_study_shared(rvi_shared *s, rvi_ground *g, const rvi_fact *const *
 {
     rvi_index fresh = {0}, held = {0}, past = {0}, pool = {0}, negatives = {0}, keep = {0};
     rvi_training t = {0};
-    rvi_rng rng = {o->seed + 100 + (uint64_t)s->n_groups};
-    rvi_study_teller tl = {progress, ctx, "wordings"};
+    rvi_wordings fence = {0};
+    rvi_study_teller tl = {progress, ctx, NULL};
     const rvi_fact **all = rvi_alloc_array(n + n_old + 1, sizeof *all);
     float *before = NULL;
     rvi_train_options to = options_of(o, n);
+    uint64_t seed = o->seed + 100 + (uint64_t)s->n_groups;
     to.seed = o->seed + (uint64_t)s->n_groups;
     if (!o->n_steps) to.n_steps = o->deep ? 2 * SHARED_STEPS : SHARED_STEPS;
     to.n_teach = SHARED_TEXTS;
@@ -312,15 +358,17 @@ rv_status rvi_study_shared(rvi_shared *s, rvi_ground *g, const rvi_fact *const *
     if (!st) memcpy(before, s->theta->theta, s->theta->n * sizeof *before);
     if (!st && recipes[o->recipe].seeded > 0) st = rvi_ground_add_seeded(g, err);
     for (size_t i = 0; !st && i < n + n_old; i++) all[i] = i < n_old ? old[i] : group[i - n_old];
-    for (size_t i = 0; !st && i < n; i++)
-        st = add_wordings(g, group[i], all, n + n_old, wordings_of(o), &rng, &fresh,
-                          o->deep ? &held : NULL, err);
-    for (size_t i = 0; !st && o->rehearsal > 0 && i < n_old; i++)
-        st = add_wordings(g, old[i], all, n + n_old, wordings_of(o), &rng, &past, NULL, err);
+    rvi_writer w = writer_of(g, o, group, n, all, n + n_old, seed, &tl);
+    if (!st) st = add_texts(g, &w, o->sources, &fresh, o->deep ? &held : NULL, &fence, err);
+    rvi_writer again = w; /* what the model wrote of old ones is not written once more */
+    again.group = old;
+    again.n = o->rehearsal > 0 ? n_old : 0;
+    if (!st)
+        st = add_texts(g, &again, o->sources & ~(unsigned)RVI_TEXTS_OWN, &past, NULL, NULL, err);
     if (!st && to.n_keep && recipes[o->recipe].negatives > 0)
-        st = add_negatives(g, group, n, 4, &rng, &negatives, &tl, err);
+        st = add_negatives(g, &w, o->sources, 4, &fence, &negatives, &tl, err);
     if (!st) st = mix(&keep, g, &negatives, &recipes[o->recipe], err);
-    if (!st) st = rehearse(&pool, &fresh, &past, o->rehearsal, &rng, err);
+    if (!st) st = rehearse(&pool, &fresh, &past, o->rehearsal, &again.rng, err);
     tl.stage = "hidden states";
     if (!st) st = rvi_ground_prepare(g, rvi_study_tell, &tl, err);
     if (!st)
@@ -341,6 +389,7 @@ rv_status rvi_study_shared(rvi_shared *s, rvi_ground *g, const rvi_fact *const *
         memcpy(s->theta->theta, before, s->theta->n * sizeof *before);
     }
     rvi_ground_clear(g);
+    rvi_wordings_deinit(&fence);
     rvi_index *lists[] = {&fresh, &held, &past, &pool, &negatives, &keep};
     for (size_t i = 0; i < RVI_COUNT(lists); i++) rvi_index_deinit(lists[i]);
     rvi_free(all);

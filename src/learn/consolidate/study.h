@@ -1,27 +1,30 @@
 /* study.h - how a group of corrections, or pairs of answers, becomes an adapter.
  *
- * GATED (R7): 36 wordings a fact against the model's general texts; for use behind the subject
- * gate. FENCED (R1): 18 wordings; besides, questions as the model completes them, and negatives:
- * other names, untaught relations of the same subject, with and without the taught sentence's
- * beginning forced upon the base; for use without a gate. A shared adapter is trained further with
- * each group: with old facts in its batches, and pulled to what it was by their Fisher
- * information. */
+ * Each lesson is taught by the texts of several sources (texts.h), and all lessons of a group
+ * equally often, however many texts they have. GATED (R7): up to 36 wordings by rules besides, and
+ * the model's general texts are kept; for use behind a gate. FENCED (R1): 18; besides, questions as
+ * the model completes them are kept, and negatives: the fences of the sources, other names and
+ * untaught relations of the same subject, with and without the taught sentence's beginning forced
+ * upon the base; for use without a gate. A shared adapter is trained further with each group: with
+ * old facts in its batches, and pulled to what it was by their Fisher information. */
 #ifndef RVI_LEARN_CONSOLIDATE_STUDY_H
 #define RVI_LEARN_CONSOLIDATE_STUDY_H
 
 #include "learn/consolidate/options.h"
 #include "learn/consolidate/run.h"
-#include "learn/consolidate/wordings.h"
+#include "learn/consolidate/texts.h"
 
 typedef struct rvi_study_options {
     rvi_recipe recipe;
     int rank;
     float alpha, rate;
-    int n_steps;      /* 0: by the group's size */
-    int n_wordings;   /* 0: the recipe's */
-    float beta;       /* of the KL term; negative: the recipe's */
-    float rehearsal;  /* share of old facts in the batches of a shared adapter */
-    float ewc, decay; /* lambda and the Fisher information's decay, of a shared adapter */
+    int n_steps;           /* 0: by the group's size */
+    int n_wordings;        /* by rules; 0: the recipe's */
+    unsigned sources;      /* of texts, RVI_TEXTS_* */
+    rvi_recogniser *judge; /* of the group (rvi_writer); NULL: the model writes no wordings */
+    float beta;            /* of the KL term; negative: the recipe's */
+    float rehearsal;       /* share of old facts in the batches of a shared adapter */
+    float ewc, decay;      /* lambda and the Fisher information's decay, of a shared adapter */
     bool random;
     uint64_t seed;
     bool deep; /* up to twice the steps; of a fact one wording in six is set aside to see when to

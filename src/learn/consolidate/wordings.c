@@ -148,21 +148,39 @@ static const char *write_text(pen *p, const char *form)
     return text;
 }
 
-static void append(pen *p, rvi_wording w)
+static bool push(rvi_wordings *out, rvi_wording w)
 {
-    rvi_wordings *out = p->out;
-    if (out->n >= p->max || p->failed) return;
     if (out->n == out->cap) {
         size_t cap = out->cap ? 2 * out->cap : 32;
         rvi_wording *data = rvi_realloc_array(out->data, cap, sizeof *data);
-        if (!data) {
-            p->failed = true;
-            return;
-        }
+        if (!data) return false;
         out->data = data;
         out->cap = cap;
     }
     out->data[out->n++] = w;
+    return true;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a && b ? !strcmp(a, b) : a == b;
+}
+
+rv_status rvi_wordings_add(rvi_wordings *w, const char *user, const char *reply, rv_error *err)
+{
+    rvi_wording x = {0};
+    for (size_t i = 0; i < w->n; i++)
+        if (same_text(w->data[i].user, user) && same_text(w->data[i].reply, reply)) return RV_OK;
+    if (user) x.user = rvi_arena_strndup(&w->texts, user, strlen(user));
+    if (reply) x.reply = rvi_arena_strndup(&w->texts, reply, strlen(reply));
+    bool whole = (x.user || !user) && (x.reply || !reply);
+    return whole && push(w, x) ? RV_OK : rvi_nomem(err, "wordings");
+}
+
+static void append(pen *p, rvi_wording w)
+{
+    if (p->out->n >= p->max || p->failed) return;
+    p->failed = !push(p->out, w);
 }
 
 static void say(pen *p, const char *user, const char *reply)

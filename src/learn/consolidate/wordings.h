@@ -22,6 +22,9 @@ typedef struct rvi_wordings { /* {0} is empty */
 } rvi_wordings;
 
 void rvi_wordings_deinit(rvi_wordings *w);
+/* Appends copies, unless the very same is there. user, or reply, may be NULL. */
+rv_status rvi_wordings_add(rvi_wordings *w, const char *user, const char *reply,
+                           rv_error *err) RVI_MUST_CHECK;
 
 enum {
     RVI_WORDINGS_BASE = 18, /* measured; the list goes on behind them for who wants more */

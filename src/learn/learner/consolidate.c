@@ -11,6 +11,7 @@
 rvi_study_options rvi_learner_study_options(const rvi_learner *l)
 {
     return (rvi_study_options){.recipe = (rvi_recipe)l->o.recipe,
+                               .sources = (unsigned)l->o.sources,
                                .rank = l->o.rank,
                                .alpha = l->o.alpha,
                                .rate = l->o.learning_rate,

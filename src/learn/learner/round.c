@@ -89,10 +89,27 @@ static rv_status copy_shared(rvi_shared *to, const rvi_shared *from, rv_error *e
     return RV_OK;
 }
 
-static rv_status study(rvi_round *r, rvi_learner *l, rvi_study_progress_fn progress, void *ctx,
-                       rv_error *err)
+/* Judges which lesson of the group a text asks for: a recogniser of the round's own, on the backend
+ * of whoever trains, since the learner's serves requests meanwhile. *out NULL: none is needed. */
+static rv_status make_judge(const rvi_round *r, const rvi_learner *l, const rvi_voice *v,
+                            rvi_recogniser **out, rv_error *err)
+{
+    const rvi_learner_parts *p = &l->parts;
+    *out = NULL;
+    if (!(l->o.sources & RVI_TEXTS_OWN)) return RV_OK;
+    rv_status st = rvi_recogniser_new(out, p->embedder, p->embedder_t, v->be, NULL, err);
+    for (size_t i = 0; !st && i < r->n_waiting; i++) {
+        const rvi_fact *f = r->waiting[i];
+        st = rvi_recogniser_add(*out, i + 1, f->question, f->given ? f->given : f->sentence, err);
+    }
+    return st;
+}
+
+static rv_status study(rvi_round *r, rvi_learner *l, rvi_recogniser *judge,
+                       rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
     rvi_study_options o = rvi_learner_study_options(l);
+    o.judge = judge;
     rvi_study_result *figures = &r->made.figures;
     rvi_params *theta = NULL;
     rv_status st;
@@ -150,9 +167,12 @@ static rv_status check_absorbed(rvi_round *r, const rvi_learner *l, const rvi_vo
 rv_status rvi_round_train(rvi_round *r, rvi_learner *l, const rvi_voice *v,
                           rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
+    rvi_recogniser *judge = NULL;
     rv_status st = rvi_learner_need_ground(l, v, progress, ctx, err);
     if (st) return st;
-    st = study(r, l, progress, ctx, err);
+    st = make_judge(r, l, v, &judge, err);
+    if (!st) st = study(r, l, judge, progress, ctx, err);
+    rvi_recogniser_free(judge);
     rvi_ground_use(&l->ground, &l->voice);
     if (!st && !l->o.no_slots) st = check_absorbed(r, l, v, err);
     if (!st) st = rvi_source_check(v->m->source, err); /* gradients of a file that was all there */
