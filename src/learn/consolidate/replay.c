@@ -9,9 +9,13 @@
 #include "learn/consolidate/wordings.h"
 
 enum {
-    N_CHATS = 192,
-    N_TEXTS = 128,
+    AT_ONCE = 64, /* texts that a portion begins with */
+    CHAT_PORTIONS = 3,
+    TEXT_PORTIONS = 2,
+    N_CHATS = CHAT_PORTIONS * AT_ONCE,
+    N_TEXTS = TEXT_PORTIONS * AT_ONCE,
     PER_OPENER = 16,
+    OPENERS = AT_ONCE / PER_OPENER, /* of a portion; the last one takes what is left */
     TURN_TOKENS = 24,
     ANSWER_TOKENS = 28,
     TEXT_TOKENS = 64,
@@ -27,7 +31,8 @@ typedef struct maker {
     uint64_t seed;
     rvi_progress_fn progress;
     void *ctx;
-    size_t done, total; /* requests, over all stages */
+    size_t done, total; /* requests, over all portions */
+    uint64_t drawn;     /* with which seeds, whatever was left out */
     rvi_request *requests;
     rvi_ids *prompts;
     size_t n, cap;
@@ -117,7 +122,7 @@ static rv_status run(maker *k, float temperature, int n_tokens)
     rv_sampling s;
     rvi_sampling_init(&s, sizeof s, true);
     s.temperature = temperature;
-    s.seed = k->seed + k->done;
+    s.seed = k->seed + k->drawn;
     for (size_t i = 0; i < k->n; i++) {
         k->requests[i].prompt = k->prompts[i].data;
         k->requests[i].n_prompt = k->prompts[i].len;
@@ -180,20 +185,24 @@ static rv_status keep_answers(maker *k, rvi_replay_kind kind)
     return st;
 }
 
-static rv_status make_chats(maker *k)
+static rv_status make_chats(maker *k, size_t portion)
 {
     rv_status st = RV_OK;
-    for (int i = 0; !st && i < N_CHATS; i++) {
+    size_t from = k->r->n_questions;
+    k->drawn = portion * AT_ONCE;
+    for (int i = 0; !st && i < AT_ONCE; i++) {
         rvi_ids *p = new_prompt(k);
         st = p ? push_all(p, &k->v->frame, k->err) : rvi_nomem(k->err, "prompts");
     }
     if (!st) st = run(k, 1, TURN_TOKENS);
     for (size_t i = 0; !st && i < k->n; i++) st = keep_question(k, "", &k->requests[i].answer, 8);
     clear(k);
-    if (!st) st = ask_questions(k, 0);
+    k->drawn = N_CHATS + from;
+    if (!st) st = ask_questions(k, from);
     if (!st) st = run(k, 1, ANSWER_TOKENS);
     if (!st) st = keep_answers(k, RVI_GENERAL);
     clear(k);
+    k->r->n_chats = k->r->n_questions;
     return st;
 }
 
@@ -226,11 +235,13 @@ static rv_status keep_context(maker *k, const rvi_ids *text, size_t number)
     return st;
 }
 
-static rv_status make_texts(maker *k)
+static rv_status make_texts(maker *k, size_t portion)
 {
     enum { FIRST_LOSS = 4, LEAST = 12 };
     rv_status st = RV_OK;
-    for (int i = 0; !st && i < N_TEXTS; i++) {
+    size_t from = portion * AT_ONCE;
+    k->drawn = N_CHATS + k->r->n_chats + from;
+    for (int i = 0; !st && i < AT_ONCE; i++) {
         rvi_ids *p = new_prompt(k);
         if (!p || !rvi_ids_push(p, k->v->start)) st = rvi_nomem(k->err, "prompts");
     }
@@ -240,17 +251,19 @@ static rv_status make_texts(maker *k)
         if (a->len < LEAST) continue;
         st = add_piece(k->r, k->prompts[i].data, 1, a->data, a->len, FIRST_LOSS, RVI_GENERAL,
                        k->err);
-        if (!st) st = keep_context(k, a, i);
+        if (!st) st = keep_context(k, a, from + i);
     }
     clear(k);
     return st;
 }
 
-static rv_status make_seeded(maker *k)
+static rv_status make_seeded(maker *k, size_t portion, bool last)
 {
     rv_status st = RV_OK;
-    size_t from = k->r->n_questions;
-    for (size_t o = 0; !st && o < rvi_n_openers; o++)
+    size_t from = k->r->n_questions, first = portion * OPENERS;
+    size_t end = last ? rvi_n_openers : RVI_MIN(first + OPENERS, rvi_n_openers);
+    k->drawn = N_CHATS + k->r->n_chats + N_TEXTS + first * PER_OPENER;
+    for (size_t o = first; !st && o < end; o++)
         for (int i = 0; !st && i < PER_OPENER; i++) {
             rvi_ids *p = new_prompt(k);
             st = p ? push_all(p, &k->v->frame, k->err) : rvi_nomem(k->err, "prompts");
@@ -258,7 +271,7 @@ static rv_status make_seeded(maker *k)
         }
     if (!st) st = run(k, 0.9f, COMPLETION_TOKENS);
     for (size_t i = 0; !st && i < k->n; i++)
-        st = keep_question(k, rvi_openers[i / PER_OPENER], &k->requests[i].answer, 12);
+        st = keep_question(k, rvi_openers[first + i / PER_OPENER], &k->requests[i].answer, 12);
     clear(k);
     if (!st) st = ask_questions(k, from);
     if (!st) st = run(k, 0, KEPT_TOKENS);
@@ -293,22 +306,56 @@ static rv_status make_probes(maker *k)
     return st;
 }
 
-rv_status rvi_replay_make(rvi_replay *out, const rvi_voice *v, uint64_t seed,
-                          rvi_progress_fn progress, void *ctx, rv_error *err)
+bool rvi_replay_is_whole(const rvi_replay *r)
 {
-    *out = (rvi_replay){0};
+    return r->n_portions == RVI_REPLAY_PORTIONS;
+}
+
+static rv_status copy(rvi_replay *out, const rvi_replay *r, rv_error *err)
+{
+    *out = *r;
+    out->contexts = out->questions = (rvi_buf){0};
+    out->ids = (rvi_ids){0};
+    out->pieces = rvi_alloc_array(r->n_pieces + 1, sizeof *out->pieces);
+    bool ok = out->pieces != NULL;
+    if (ok && r->n_pieces) memcpy(out->pieces, r->pieces, r->n_pieces * sizeof *r->pieces);
+    for (size_t i = 0; ok && i < r->ids.len; i++) ok = rvi_ids_push(&out->ids, r->ids.data[i]);
+    if (ok) ok = rvi_buf_append(&out->contexts, r->contexts.data, r->contexts.len);
+    if (ok) ok = rvi_buf_append(&out->questions, r->questions.data, r->questions.len);
+    return ok ? RV_OK : rvi_nomem(err, "replay");
+}
+
+/* Of the portions before this one, no less than there were: a question may be left out. */
+static size_t requests_before(size_t portion)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < portion; i++)
+        n += i < CHAT_PORTIONS || i >= CHAT_PORTIONS + TEXT_PORTIONS ? 2 * AT_ONCE : AT_ONCE;
+    return n;
+}
+
+rv_status rvi_replay_next(rvi_replay *out, const rvi_replay *before, const rvi_voice *v,
+                          uint64_t seed, rvi_progress_fn progress, void *ctx, rv_error *err)
+{
+    size_t i = before->n_portions;
+    bool last = i + 1 == RVI_REPLAY_PORTIONS;
     maker k = {.r = out, .v = v, .seed = seed, .progress = progress, .ctx = ctx, .err = err};
-    k.total =
-        2 * N_CHATS + N_TEXTS + 2 * rvi_n_openers * PER_OPENER; /* no less than there will be */
-    rv_status st = progress && progress(ctx, 0, k.total)
-                       ? rvi_error(err, RV_E_CANCELLED, "cancelled")
-                       : make_chats(&k);
-    if (!st) st = make_texts(&k);
-    if (!st) st = make_seeded(&k);
-    if (!st) st = make_probes(&k);
+    /* no less than there will be: most texts are followed by an answer */
+    k.total = 2 * N_CHATS + N_TEXTS + 2 * rvi_n_openers * PER_OPENER;
+    k.done = requests_before(i);
+    rv_status st = copy(out, before, err);
+    if (!st && progress && progress(ctx, k.done, k.total))
+        st = rvi_error(err, RV_E_CANCELLED, "cancelled");
+    if (!st)
+        st = i < CHAT_PORTIONS ? make_chats(&k, i)
+             : i < CHAT_PORTIONS + TEXT_PORTIONS
+                 ? make_texts(&k, i - CHAT_PORTIONS)
+                 : make_seeded(&k, i - CHAT_PORTIONS - TEXT_PORTIONS, last);
+    if (!st && last) st = make_probes(&k);
     clear(&k);
     rvi_free(k.prompts);
     rvi_free(k.requests);
+    out->n_portions++;
     if (st) rvi_replay_deinit(out);
     return st;
 }
@@ -318,9 +365,10 @@ rv_status rvi_replay_make(rvi_replay *out, const rvi_voice *v, uint64_t seed,
 typedef struct header {
     char magic[8];
     uint64_t n_ids, n_pieces, contexts_len, n_contexts, questions_len, n_questions;
+    uint64_t n_chats, n_portions;
 } header;
 
-static const char magic[8] = "RVREPL1";
+static const char magic[8] = "RVREPL2";
 
 bool rvi_replay_save(const rvi_replay *r, rvi_buf *out)
 {
@@ -329,7 +377,9 @@ bool rvi_replay_save(const rvi_replay *r, rvi_buf *out)
                 .contexts_len = r->contexts.len,
                 .n_contexts = r->n_contexts,
                 .questions_len = r->questions.len,
-                .n_questions = r->n_questions};
+                .n_questions = r->n_questions,
+                .n_chats = r->n_chats,
+                .n_portions = r->n_portions};
     memcpy(h.magic, magic, sizeof magic);
     (void)rvi_buf_append(out, &h, sizeof h);
     (void)rvi_buf_append(out, r->ids.data, r->ids.len * sizeof *r->ids.data);
@@ -358,7 +408,9 @@ static bool read_all(rvi_replay *r, const header *h, const char *p, const char *
 {
     enum { MOST = 1 << 24 };
     uint64_t len = (uint64_t)(end - p);
-    if (!h->n_pieces || h->contexts_len > MOST || h->questions_len > MOST ||
+    bool whole = h->n_portions == RVI_REPLAY_PORTIONS;
+    if (h->n_portions > RVI_REPLAY_PORTIONS || (whole && !h->n_pieces) ||
+        h->n_chats > h->n_questions || h->contexts_len > MOST || h->questions_len > MOST ||
         h->n_ids > len / sizeof *r->ids.data || h->n_pieces > len / sizeof *r->pieces)
         return false;
     size_t n = (size_t)h->n_ids;
@@ -374,6 +426,8 @@ static bool read_all(rvi_replay *r, const header *h, const char *p, const char *
     (void)rvi_buf_append(&r->questions, p + h->contexts_len, (size_t)h->questions_len);
     r->n_contexts = (size_t)h->n_contexts;
     r->n_questions = (size_t)h->n_questions;
+    r->n_chats = (size_t)h->n_chats;
+    r->n_portions = (size_t)h->n_portions;
     return !r->contexts.failed && !r->questions.failed &&
            count_strings(&r->contexts) == r->n_contexts &&
            count_strings(&r->questions) == r->n_questions;

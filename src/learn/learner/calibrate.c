@@ -1,10 +1,11 @@
 /* What is made once for a model, before anything is trained: its own texts (replay.h). They are
- * kept in the store, table "model", in pieces that fit into a record, so that opening a learner
- * again needs no forward pass for them. Hidden states are not part of it: they are made when
- * somebody trains (ground.h). */
+ * kept in the store, table "model", in pieces that fit into a record, after every portion: opening
+ * a learner again needs no forward pass for them, and one that was stopped goes on where it was.
+ * Hidden states are not part of it: they are made when somebody trains (ground.h). */
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "learn/learner/jobs.h"
 #include "learn/learner/learner_internal.h"
 
 enum { PIECE = RVI_STORE_MAX_RECORD / 2, KEY = RVI_SHA256_HEX + 32, REPLAY_SEED = 7 };
@@ -61,7 +62,7 @@ rv_status rvi_calibration_reopen(rvi_learner *l, rv_error *err)
     if (!st && data.len && rvi_replay_load(&l->replay, &l->voice, data.data, data.len, &why) &&
         why.code == RV_E_NOMEM)
         st = rvi_nomem(err, "replay texts");
-    l->calibrated = !st && l->replay.n_pieces > 0;
+    l->calibrated = !st && rvi_replay_is_whole(&l->replay);
     rvi_buf_deinit(&data);
     return st;
 }
@@ -73,18 +74,19 @@ rv_status rvi_calibrating_make(rvi_calibrating *c, const rvi_learner *l, const r
 {
     rvi_study_teller t = {progress, ctx, "the model's own texts"};
     *c = (rvi_calibrating){0};
-    if (l->replay.n_pieces) return RV_OK;
-    return rvi_replay_make(&c->replay, v, REPLAY_SEED, rvi_study_tell, &t, err);
+    if (l->calibrated) return RV_OK;
+    return rvi_replay_next(&c->replay, &l->replay, v, REPLAY_SEED, rvi_study_tell, &t, err);
 }
 
 rv_status rvi_calibrating_keep(rvi_calibrating *c, rvi_learner *l, rv_error *err)
 {
-    if (l->calibrated || !c->replay.n_pieces) return RV_OK; /* by another call meanwhile */
+    if (c->replay.n_portions <= l->replay.n_portions) return RV_OK; /* by another call meanwhile */
     rv_status st = save(l, &c->replay, err);
     if (st) return st;
+    rvi_replay before = l->replay;
     l->replay = c->replay;
-    c->replay = (rvi_replay){0};
-    l->calibrated = true;
+    c->replay = before;
+    l->calibrated = rvi_replay_is_whole(&l->replay);
     return RV_OK;
 }
 
@@ -97,11 +99,11 @@ void rvi_calibrating_deinit(rvi_calibrating *c)
 rv_status rvi_learner_calibrate(rvi_learner *l, rvi_study_progress_fn progress, void *ctx,
                                 rv_error *err)
 {
-    rvi_calibrating c = {0};
-    if (l->calibrated) return RV_OK;
-    rv_status st = rvi_calibrating_make(&c, l, &l->voice, progress, ctx, err);
-    if (!st) st = rvi_calibrating_keep(&c, l, err);
-    rvi_calibrating_deinit(&c);
+    rv_status st = RV_OK;
+    while (!st && !l->calibrated) {
+        rvi_job j = {.kind = &rvi_job_calibrates};
+        st = rvi_job_carry_out(&j, l, 0, progress, ctx, err);
+    }
     return st;
 }
 

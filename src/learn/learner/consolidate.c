@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/os.h"
+#include "learn/learner/jobs.h"
 #include "learn/learner/learner_internal.h"
 
 rvi_study_options rvi_learner_study_options(const rvi_learner *l)
@@ -27,23 +28,20 @@ rvi_study_options rvi_learner_study_options(const rvi_learner *l)
                                .model = l->digest};
 }
 
-static rv_status study_waiting(rvi_learner *l, rvi_study_progress_fn progress, void *ctx,
-                               rvi_adaptation *out, rv_error *err)
+/* Jobs of a kind, each about n_least or more; all: until there are none. */
+static rv_status study(rvi_learner *l, const rvi_job_kind *kind, rv_preference_loss loss,
+                       int n_least, bool all, rvi_study_progress_fn progress, void *ctx,
+                       rvi_adaptation *out, rv_error *err)
 {
     rv_status st = RV_OK;
     for (bool more = true; !st && more;) {
-        rvi_round r;
-        bool published = false;
-        st = rvi_round_take(&r, l, err);
-        more = !st && r.n_waiting;
-        if (more) st = rvi_round_train(&r, l, &l->voice, progress, ctx, err);
-        if (!st && more) st = rvi_round_publish(&r, l, &published, err);
-        if (published) {
-            out->applied = 1;
-            out->samples_used += (int)r.n_waiting;
-            out->generation = r.made.number;
-        }
-        rvi_round_deinit(&r, l);
+        rvi_job j = {.kind = kind, .loss = loss};
+        st = rvi_job_carry_out(&j, l, n_least, progress, ctx, err);
+        more = all && j.n >= n_least;
+        if (!j.published) continue;
+        out->applied = 1;
+        out->samples_used += j.n;
+        out->generation = j.generation;
     }
     return st;
 }
@@ -58,8 +56,9 @@ rv_status rvi_learner_consolidate(rvi_learner *l, rv_learn_loop loop, rv_prefere
     rv_status st = rvi_learner_attend(l, err);
     if (!st) st = rvi_learner_calibrate(l, progress, ctx, err);
     l->deep = loop != RV_LOOP_DEEP ? NULL : loss == RV_LOSS_KTO ? "kto" : "dpo";
-    if (!st) st = study_waiting(l, progress, ctx, out, err);
-    if (!st && loop == RV_LOOP_DEEP) st = rvi_learner_study_pairs(l, loss, progress, ctx, out, err);
+    if (!st) st = study(l, &rvi_job_trains, loss, 1, true, progress, ctx, out, err);
+    if (!st && loop == RV_LOOP_DEEP)
+        st = study(l, &rvi_job_trains_deep, loss, RVI_DEEP_LEAST, false, progress, ctx, out, err);
     l->deep = NULL;
     rvi_learner_report(l, before, out);
     out->latency_us = (rvi_os_seconds() - start) * 1e6;

@@ -147,26 +147,6 @@ void rvi_deep_deinit(rvi_deep *d)
     *d = (rvi_deep){0};
 }
 
-rv_status rvi_learner_study_pairs(rvi_learner *l, rv_preference_loss loss,
-                                  rvi_study_progress_fn progress, void *ctx, rvi_adaptation *out,
-                                  rv_error *err)
-{
-    rvi_deep d;
-    bool published = false;
-    rv_status st = rvi_deep_take(&d, l, loss, err);
-    if (!st && d.n >= RVI_DEEP_LEAST) {
-        st = rvi_deep_train(&d, l, &l->voice, progress, ctx, err);
-        if (!st) st = rvi_deep_publish(&d, l, &published, err);
-    }
-    if (published) {
-        out->applied = 1;
-        out->samples_used += (int)d.n;
-        out->generation = d.made.number;
-    }
-    rvi_deep_deinit(&d);
-    return st;
-}
-
 /* ---- what was measured ---- */
 
 typedef struct measured {

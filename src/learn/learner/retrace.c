@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "learn/learner/jobs.h"
 #include "learn/learner/learner_internal.h"
 #include "learn/journal/text.h"
 
@@ -49,14 +50,14 @@ static int list_one(void *ctx, const rvi_feedback *f)
 static rv_status make_again(tracer *t, const published *p)
 {
     rvi_learner *l = t->l;
-    rvi_adaptation ignored = {0};
     size_t before = l->generations.n;
     char digest[RVI_SHA256_HEX] = "";
     bool made = false;
     rv_status st = rvi_learner_calibrate(l, t->progress, t->ctx, t->err);
     l->deep = !p->deep ? NULL : p->loss == RV_LOSS_KTO ? "kto" : "dpo";
     if (!st && p->pairs) {
-        st = rvi_learner_study_pairs(l, p->loss, t->progress, t->ctx, &ignored, t->err);
+        rvi_job j = {.kind = &rvi_job_trains_deep, .loss = p->loss};
+        st = rvi_job_carry_out(&j, l, RVI_DEEP_LEAST, t->progress, t->ctx, t->err);
     } else if (!st) {
         rvi_round r;
         st = rvi_round_take(&r, l, t->err);
