@@ -30,7 +30,9 @@ static size_t count_words(const char *text)
     return n;
 }
 
-const char *rvi_texts_reply(const rvi_fact *f)
+/* What is taught as the answer: the user's own words, but for a bare answer of which a sentence
+ * could be made. */
+static const char *reply_of(const rvi_fact *f)
 {
     if (!f->given || f->kind == RVI_FACT_FREE) return f->sentence;
     return count_words(f->given) > count_words(f->answer) ? f->given : f->sentence;
@@ -44,7 +46,7 @@ static rv_status write_conversation(rvi_writer *w, rvi_texts *out, rv_error *err
     for (size_t i = 0; !st && i < w->n; i++) {
         const rvi_fact *f = w->group[i];
         const char *user = *f->question ? f->question : NULL;
-        st = rvi_wordings_add(&out[i].teach, user, rvi_texts_reply(f), err);
+        st = rvi_wordings_add(&out[i].teach, user, reply_of(f), err);
     }
     return st;
 }
@@ -61,7 +63,7 @@ static void put_behind_context(rvi_writer *w, const char *question, rvi_buf *out
 static rv_status add_frame(rvi_wordings *out, const rvi_buf *form, const rvi_fact *f, rv_error *err)
 {
     if (form->failed) return rvi_nomem(err, "frame");
-    return form->len ? rvi_wordings_add(out, form->data, rvi_texts_reply(f), err) : RV_OK;
+    return form->len ? rvi_wordings_add(out, form->data, reply_of(f), err) : RV_OK;
 }
 
 static rv_status frame_lesson(rvi_writer *w, const rvi_fact *f, rvi_texts *out, rv_error *err)
@@ -150,8 +152,7 @@ static rv_status sort_line(rvi_writer *w, size_t lesson, const char *line, size_
     st = rvi_recogniser_ask(w->judge, line, found, RVI_COUNT(found), &n, err);
     if (st || !n) return st;
     if (found[0].sure && found[0].lesson == lesson + 1)
-        return out->teach.n < most ? rvi_wordings_add(&out->teach, line, rvi_texts_reply(f), err)
-                                   : RV_OK;
+        return out->teach.n < most ? rvi_wordings_add(&out->teach, line, reply_of(f), err) : RV_OK;
     if (found[0].probability >= NOT_ASKED || out->fence.n >= FENCE) return RV_OK;
     return rvi_wordings_add(&out->fence, line, NULL, err);
 }
@@ -230,19 +231,18 @@ static rv_status write_rules(rvi_writer *w, rvi_texts *out, rv_error *err)
 /* ---- all of them ---- */
 
 /* Rules come before others so that the surroundings they draw do not depend on who else writes. */
-const rvi_text_source rvi_text_sources[] = {
+static const rvi_text_source sources[] = {
     {"rules", RVI_TEXTS_RULES, write_rules},
     {"conversation", 0, write_conversation},
     {"frames", RVI_TEXTS_FRAMES, write_frames},
     {"own", RVI_TEXTS_OWN, write_own},
 };
-const size_t rvi_n_text_sources = RVI_COUNT(rvi_text_sources);
 
 rv_status rvi_texts_write(rvi_writer *w, unsigned which, rvi_texts *out, rv_error *err)
 {
     rv_status st = RV_OK;
-    for (size_t i = 0; !st && i < rvi_n_text_sources; i++) {
-        const rvi_text_source *s = &rvi_text_sources[i];
+    for (size_t i = 0; !st && i < RVI_COUNT(sources); i++) {
+        const rvi_text_source *s = &sources[i];
         if (!s->which || (s->which & which)) st = s->write(w, out, err);
     }
     return st;

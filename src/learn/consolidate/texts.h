@@ -46,17 +46,10 @@ typedef struct rvi_text_source {
     rv_status (*write)(rvi_writer *w, rvi_texts *out, rv_error *err);
 } rvi_text_source;
 
-extern const rvi_text_source rvi_text_sources[];
-extern const size_t rvi_n_text_sources;
-
 /* All of the sources among `which`, in the table's order. out: n of them, empty; to be freed by
  * rvi_texts_deinit also after a failure. */
 rv_status rvi_texts_write(rvi_writer *w, unsigned which, rvi_texts *out,
                           rv_error *err) RVI_MUST_CHECK;
 void rvi_texts_deinit(rvi_texts *t, size_t n);
-
-/* What is taught as the answer: the user's own words, but for a bare answer of which a sentence
- * could be made. */
-const char *rvi_texts_reply(const rvi_fact *f);
 
 #endif

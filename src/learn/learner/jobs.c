@@ -167,8 +167,8 @@ static void drop_deep(rvi_job *j, rvi_learner *l)
 
 /* ---- the table, the most urgent first ---- */
 
-const rvi_job_kind rvi_job_whitens = {"preparing for thumbs", whitening_due,  take_nothing,  whiten,
-                                      always_stands,          keep_whitening, drop_whitening};
+static const rvi_job_kind whitens = {"preparing for thumbs", whitening_due,  take_nothing,  whiten,
+                                     always_stands,          keep_whitening, drop_whitening};
 const rvi_job_kind rvi_job_calibrates = {"calibrating",   calibrating_due, take_nothing,
                                          calibrate,       always_stands,   keep_calibrating,
                                          drop_calibrating};
@@ -179,8 +179,8 @@ const rvi_job_kind rvi_job_trains_deep = {"training deep", pairs_due,    take_de
 
 const rvi_job_kind *rvi_job_due(rvi_learner *l, double idle, double *wait)
 {
-    static const rvi_job_kind *const kinds[] = {&rvi_job_whitens, &rvi_job_calibrates,
-                                                &rvi_job_trains, &rvi_job_trains_deep};
+    static const rvi_job_kind *const kinds[] = {&whitens, &rvi_job_calibrates, &rvi_job_trains,
+                                                &rvi_job_trains_deep};
     for (size_t i = 0; i < RVI_COUNT(kinds); i++)
         if (kinds[i]->due(l, idle, wait)) return kinds[i];
     return NULL;

@@ -39,7 +39,7 @@ struct rvi_job_kind {
     void (*drop)(rvi_job *j, rvi_learner *l); /* in any case, once it was taken */
 };
 
-extern const rvi_job_kind rvi_job_whitens, rvi_job_calibrates, rvi_job_trains, rvi_job_trains_deep;
+extern const rvi_job_kind rvi_job_calibrates, rvi_job_trains, rvi_job_trains_deep;
 
 /* The first kind that is due; NULL: none is, and *wait is set if one will be. */
 const rvi_job_kind *rvi_job_due(rvi_learner *l, double idle, double *wait);
