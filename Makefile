@@ -52,8 +52,8 @@ HEADERS := $(sort $(wildcard include/*.h))
 
 # --- sources: the rooms, lowest floor first ---
 CORE_ROOMS  := base text formats kernels backend/cpu backend/cuda kv lora model tokenizer template \
-  decode grammar calls learn/journal learn/instant learn learn/recognise learn/state learn/learner \
-  scheduler api
+  decode grammar calls learn/journal learn/instant learn/recognise learn/consolidate learn/state \
+  learn/learner scheduler api
 SHELL_ROOMS := hub store server cli
 CORE_SRC    := $(foreach room,$(CORE_ROOMS),$(sort $(wildcard src/$(room)/*.c)))
 SHELL_SRC   := $(foreach room,$(SHELL_ROOMS),$(sort $(wildcard src/$(room)/*.c)))

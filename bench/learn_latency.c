@@ -26,7 +26,7 @@
 #include "decode/answer.h"
 #include "decode/capture.h"
 #include "decode/sampler.h"
-#include "learn/pairs.h"
+#include "learn/instant/pairs.h"
 #include "ruvllm_store.h"
 
 static void must(rv_status st, const rv_error *e)

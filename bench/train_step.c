@@ -11,7 +11,7 @@
 #include "backend/cpu/profile.h"
 #include "base/fingerprint.h"
 #include "base/os.h"
-#include "learn/train.h"
+#include "learn/consolidate/train.h"
 
 enum {
     FRAME = 28,

@@ -45,6 +45,9 @@ RV_API rv_status rv_learner_probe(rv_learner *l, double *kl, rv_error *err);
     X(gate, int, 0, "0: as the recipe wants; 1: always; 2: never")                                 \
     X(no_slots, int, 0, "corrections are not spoken from memory: only the weights answer")         \
     X(shared, int, 0, "all groups train one adapter, with rehearsal and EWC")                      \
+    X(sources, int, 7,                                                                             \
+      "of texts to train on, beside what was taught: 1 forms of the question + 2 wordings of the " \
+      "model's own + 4 English rules")                                                             \
     X(group_size, int, 20, "corrections of a group, 1..1000")                                      \
     X(rank, int, 8, "of an adapter, 1..256")                                                       \
     X(alpha, float, 16, "of an adapter")                                                           \

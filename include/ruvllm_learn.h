@@ -214,7 +214,8 @@ RV_API rv_status rv_learner_calibrate(rv_learner *l, rv_learn_progress_fn progre
 /* A JSON object: counts ("lessons", "waiting"), "learned" (what was taught and where it counts:
  * "scope", with what it took the place of: "instead_of"), "instructions", "generations",
  * "background" (what its thread does: "off", "calibrating", "training" ...) with
- * "background_progress" {"stage", "done", "total"}, "background_error", measured figures. */
+ * "background_progress" {"stage", "done", "total", "remaining_s"}, "background_error", measured
+ * figures. */
 RV_API rv_status rv_learner_status(rv_learner *l, char **json, rv_error *err);
 /* Makes an earlier generation the current one (0: none): later ones are out of use until that is
  * undone. What was taught is still spoken. */

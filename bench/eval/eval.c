@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
 #include "base/os.h"
@@ -34,6 +35,7 @@ int eval_parse(eval *e, cli *c, const cli_option *own, size_t n_own, int argc, c
         {"limit", 0, CLI_INT, &o->limit, NULL},
         {"steps", 0, CLI_INT, &o->steps, NULL},
         {"rank", 0, CLI_INT, &o->rank, NULL},
+        {"sources", 0, CLI_INT, &o->sources, NULL},
         {"seed", 0, CLI_UINT64, &o->seed, NULL},
         {"rate", 0, CLI_FLOAT, &o->rate, NULL},
         {"text", 0, CLI_TEXT, &o->text, NULL},
@@ -315,6 +317,7 @@ eval_settings eval_learner_settings(const eval *e)
         s.alpha = 2 * (float)o->rank;
     }
     if (o->rate > 0) s.learning_rate = o->rate;
+    if (o->sources) s.sources = o->sources;
     return s;
 }
 
@@ -398,8 +401,10 @@ rv_status eval_train(eval *e, rv_learn_loop loop, rv_preference_loss loss, rv_ad
                      double *seconds, rv_error *err)
 {
     double begun = rvi_os_seconds();
+    clock_t cpu = clock();
     rv_status st = rv_learner_consolidate(e->l, loop, loss, show_progress, e, out, err);
     *seconds = rvi_os_seconds() - begun;
+    e->train_cpu_s += (double)(clock() - cpu) / CLOCKS_PER_SEC;
     return st;
 }
 

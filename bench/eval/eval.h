@@ -20,6 +20,7 @@ typedef struct eval_options {
     bool json;
     int set; /* 0: all of the file */
     int windows, limit, steps, rank;
+    int sources; /* of texts to train on; 0: all */
     uint64_t seed;
     float rate;
     const char *text, *control, *dump;
@@ -41,6 +42,7 @@ typedef struct eval {
     int room; /* tokens of one of the engine's sessions */
     rv_learner *l;
     bool uncalibrated;  /* the learner is asked before it has looked at the model */
+    double train_cpu_s; /* CPU time of all training so far, of all threads */
     double calibrate_s; /* seconds */
     cli_progress bar;
     /* the text of the perplexity: n_windows of EVAL_WINDOW tokens; none without a text */

@@ -308,7 +308,7 @@ static void write_result(const facts_eval *v, const eval_results *r, rvi_buf *ou
                    mode_names[v->mode], v->fenced ? "R1" : "R7", v->gate ? "true" : "false",
                    v->slots ? "true" : "false", v->file.sets[0].n, v->one_by_one, v->group);
     eval_write_sets(out, r);
-    rvi_buf_puts(out, "}\n");
+    rvi_buf_printf(out, ",\"train_cpu_s\":%.6g}\n", v->e.train_cpu_s);
 }
 
 static void print_result(const facts_eval *v, const eval_results *r, rvi_buf *out)
@@ -324,6 +324,7 @@ static void print_result(const facts_eval *v, const eval_results *r, rvi_buf *ou
     eval_print_sets(out, r, 0, r->n_sets);
     if (!v->e.n_windows && v->mode != INSTANT)
         rvi_buf_puts(out, "(dppl needs a text: --text FILE)\n");
+    if (v->mode != INSTANT) rvi_buf_printf(out, "CPU time of training: %.0f s\n", v->e.train_cpu_s);
 }
 
 static rv_status make_learner(facts_eval *v, rv_error *err)

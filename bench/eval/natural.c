@@ -4,6 +4,7 @@
  *   edit          the corrected question gets the right answer       wordings   other wordings do
  *   neighbours    other questions, near to it, get other token ids than from the model alone
  *   same_subject  so do questions for something else about the same subject
+ *   leaked        of these two: the answer has in it what was taught, and the model's alone has not
  * An answer is right where one of the texts to accept stands in it. All are shares of questions, of
  * every correction, of every class and of every language.
  *
@@ -20,7 +21,8 @@
 typedef enum stage { TAUGHT, TRAINED, N_STAGES } stage;
 
 typedef struct tally {
-    size_t n, yes, spoken; /* yes: right, or changed; spoken: counted by --recognise alone */
+    size_t n, yes; /* yes: right, or changed */
+    size_t more;   /* spoken (counted by --recognise alone), or leaked */
 } tally;
 
 /* Of all corrections, those of a class, or those in a language. */
@@ -45,6 +47,7 @@ typedef struct natural_eval {
     const char *paths[64];
     size_t n_paths;
     bool together, recognise, trained;
+    bool slots, gate; /* corrections are spoken; adapters wait for one that is asked for */
     natural_file file;
     const char *beside;     /* a file of corrections that are taught too, and not asked */
     natural_file neglected; /* what it has */
@@ -80,13 +83,13 @@ static size_t group_of(natural_eval *v, const char *by, const char *name)
     return i;
 }
 
-static void count(natural_eval *v, size_t correction, stage at, int kind, bool yes, bool spoken)
+static void count(natural_eval *v, size_t correction, stage at, int kind, bool yes, bool more)
 {
     for (int i = 0; i < 3; i++) {
         tally *t = &v->groups[v->member[correction][i]].t[at][kind];
         t->n++;
         t->yes += yes;
-        t->spoken += spoken;
+        t->more += more;
     }
 }
 
@@ -166,11 +169,12 @@ static void judge_answers(natural_eval *v, size_t correction, stage at, rv_answe
     rv_answer *const *base = v->base + v->first[correction];
     size_t i = 0;
     for (int k = 0; k < NATURAL_N_KINDS; k++)
-        for (size_t j = 0; j < c->asked[k].n; j++, i++)
-            count(v, correction, at, k,
-                  must_not_change(k) ? !eval_same_ids(answers[i], base[i])
-                                     : eval_contains_any(answers[i]->text, &c->accept),
-                  false);
+        for (size_t j = 0; j < c->asked[k].n; j++, i++) {
+            bool has = eval_contains_any(answers[i]->text, &c->accept);
+            bool leaked = base[i] && has && !eval_contains_any(base[i]->text, &c->accept);
+            bool yes = must_not_change(k) ? !eval_same_ids(answers[i], base[i]) : has;
+            count(v, correction, at, k, yes, leaked);
+        }
 }
 
 static void dump_plan(const natural_eval *v, const natural_correction *c, int kind,
@@ -300,7 +304,7 @@ static rv_status evaluate_part(natural_eval *v, size_t correction, size_t n, boo
         if (!st && cli_interrupted()) st = rvi_error(err, RV_E_CANCELLED, "interrupted");
     }
     if (bar) cli_progress_end(&e->bar);
-    if (!st) st = ask_about(v, correction, n, TAUGHT, bar ? "asking" : NULL, err);
+    if (!st && v->slots) st = ask_about(v, correction, n, TAUGHT, bar ? "asking" : NULL, err);
     if (st || !v->trained) return st;
     st = eval_train(e, RV_LOOP_BACKGROUND, RV_LOSS_DPO, NULL, &seconds, err);
     v->training += seconds;
@@ -331,7 +335,9 @@ static void write_group(const natural_eval *v, const group *g, stage at, rvi_buf
         if (k) rvi_buf_putc(out, ',');
         put_number(out, name, percent(t->yes, t->n));
         rvi_buf_printf(out, ",\"%s_count\":%zu,\"%s_of\":%zu", name, t->yes, name, t->n);
-        if (v->recognise) rvi_buf_printf(out, ",\"%s_spoken\":%zu", name, t->spoken);
+        if (v->recognise) rvi_buf_printf(out, ",\"%s_spoken\":%zu", name, t->more);
+        if (!v->recognise && must_not_change(k))
+            rvi_buf_printf(out, ",\"%s_leaked\":%zu", name, t->more);
     }
 }
 
@@ -378,7 +384,10 @@ static void write_result(const natural_eval *v, rvi_buf *out)
     rvi_buf_putc(out, ',');
     write_stage(v, TAUGHT, out);
     if (v->trained) {
-        rvi_buf_printf(out, ",\"train_s\":%.6g,\"trained\":{", v->training);
+        rvi_buf_printf(out, ",\"slots\":%s,\"gate\":%s", v->slots ? "true" : "false",
+                       v->gate ? "true" : "false");
+        rvi_buf_printf(out, ",\"train_s\":%.6g,\"train_cpu_s\":%.6g,\"trained\":{", v->training,
+                       v->e.train_cpu_s);
         write_stage(v, TRAINED, out);
         rvi_buf_putc(out, '}');
     }
@@ -407,7 +416,8 @@ static void print_stage(const natural_eval *v, stage at, rvi_buf *out)
     const char *by = "all";
     rvi_buf_printf(out, "%-24s  %-18s %-18s %-18s %-18s", "", "edit", "wordings", "neighbours",
                    "same subject");
-    if (v->recognise) rvi_buf_puts(out, " nbr. spoken        same spoken");
+    rvi_buf_puts(out, v->recognise ? " nbr. spoken        same spoken"
+                                   : " nbr. leaked        same leaked");
     end_line(out);
     for (size_t i = 0; i < v->n_groups; i++) {
         const group *g = &v->groups[i];
@@ -417,8 +427,8 @@ static void print_stage(const natural_eval *v, stage at, rvi_buf *out)
         by = g->by;
         rvi_buf_printf(out, i ? "  %-16s %5zu" : "%-18s %5zu", g->name, g->n);
         for (int k = 0; k < NATURAL_N_KINDS; k++) print_cell(t[k].yes, t[k].n, out);
-        for (int k = NATURAL_NEIGHBOUR; v->recognise && k < NATURAL_N_KINDS; k++)
-            print_cell(t[k].spoken, t[k].n, out);
+        for (int k = NATURAL_NEIGHBOUR; k < NATURAL_N_KINDS; k++)
+            print_cell(t[k].more, t[k].n, out);
         end_line(out);
     }
 }
@@ -438,9 +448,11 @@ static void print_result(const natural_eval *v, rvi_buf *out)
                                      "something taught would take part\n\n"
                                    : "percent of questions: answered right; answered otherwise "
                                      "than by the model alone\n\n");
-    print_stage(v, TAUGHT, out);
+    if (v->slots) print_stage(v, TAUGHT, out);
     if (v->trained) {
-        rvi_buf_printf(out, "\ntrained (%.0f s)\n", v->training);
+        rvi_buf_printf(out, "%strained (%.0f s, CPU time %.0f s)%s%s\n", v->slots ? "\n" : "",
+                       v->training, v->e.train_cpu_s, v->slots ? "" : ", by weights alone",
+                       v->gate ? "" : ", in every answer");
         print_stage(v, TRAINED, out);
     }
     rvi_buf_putc(out, '\n');
@@ -466,7 +478,9 @@ static rv_status load(eval *e, rv_error *err)
 static rv_status evaluate(eval *e, rvi_buf *out, rv_error *err)
 {
     natural_eval *v = (natural_eval *)e;
-    const eval_settings settings = eval_learner_settings(e);
+    eval_settings settings = eval_learner_settings(e);
+    settings.no_slots = !v->slots;
+    if (!v->gate) settings.gate = EVAL_GATE_OFF;
     rv_status st = eval_learner_new(e, &settings, err);
     if (!st && !v->recognise) st = ask_base(v, err);
     if (!st && v->together) st = evaluate_part(v, 0, v->file.n, true, err);
@@ -479,7 +493,8 @@ static rv_status evaluate(eval *e, rvi_buf *out, rv_error *err)
     return st;
 }
 
-static int settle_options(cli *c, natural_eval *v, const char **args, int n_args, bool each)
+static int settle_options(cli *c, natural_eval *v, const char **args, int n_args, bool each,
+                          const char *slots, const char *gate)
 {
     const eval_options *o = &v->e.o;
     if (n_args < 2) return cli_usage(c, "a model and a file of corrections are needed");
@@ -489,6 +504,12 @@ static int settle_options(cli *c, natural_eval *v, const char **args, int n_args
     if (v->beside && !v->together) return cli_usage(c, "--beside needs --together");
     if (v->recognise && v->trained)
         return cli_usage(c, "--recognise or --trained, not both: training changes no recognition");
+    v->slots = v->gate = true;
+    int code = eval_switch(c, "slots", slots, &v->slots);
+    if (!code) code = eval_switch(c, "gate", gate, &v->gate);
+    if (code) return code;
+    if (!v->trained && !(v->slots && v->gate))
+        return cli_usage(c, "--slots off and --gate off go with --trained");
     v->e.uncalibrated = !v->trained;
     v->e.c = c;
     v->e.model_name = args[0];
@@ -502,7 +523,7 @@ int eval_natural(cli *c, int argc, char **argv)
     natural_eval v = {.e.o = {.windows = 64, .seed = 1}};
     eval_options *o = &v.e.o;
     bool each = false, done;
-    const char *args[1 + RVI_COUNT(v.paths)];
+    const char *slots = NULL, *gate = NULL, *args[1 + RVI_COUNT(v.paths)];
     int n_args;
     const cli_option options[] = {
         {"each", 0, CLI_FLAG, &each, NULL},
@@ -510,12 +531,15 @@ int eval_natural(cli *c, int argc, char **argv)
         {"beside", 0, CLI_TEXT, &v.beside, NULL},
         {"recognise", 0, CLI_FLAG, &v.recognise, NULL},
         {"trained", 0, CLI_FLAG, &v.trained, NULL},
+        {"slots", 0, CLI_TEXT, &slots, NULL},
+        {"gate", 0, CLI_TEXT, &gate, NULL},
         {"embedder", 0, CLI_TEXT, &o->embedder, NULL},
         {"no-embedder", 0, CLI_FLAG, &o->no_embedder, NULL},
         {"limit", 0, CLI_INT, &o->limit, NULL},
         {"seed", 0, CLI_UINT64, &o->seed, NULL},
         {"steps", 0, CLI_INT, &o->steps, NULL},
         {"rank", 0, CLI_INT, &o->rank, NULL},
+        {"sources", 0, CLI_INT, &o->sources, NULL},
         {"rate", 0, CLI_FLOAT, &o->rate, NULL},
         {"dump", 0, CLI_TEXT, &o->dump, NULL},
         {"work", 0, CLI_TEXT, &o->work, NULL},
@@ -524,7 +548,7 @@ int eval_natural(cli *c, int argc, char **argv)
     int code = cli_parse(c, options, RVI_COUNT(options), argc, argv, args, (int)RVI_COUNT(args),
                          &n_args, &done);
     if (code || done) return code;
-    code = settle_options(c, &v, args, n_args, each);
+    code = settle_options(c, &v, args, n_args, each, slots, gate);
     if (code) return code;
     code = eval_run(&v.e, load, evaluate);
     eval_free_answers(v.base, v.first ? v.first[v.file.n] : 0);

@@ -20,22 +20,17 @@
 
 #include "api/api.h"
 #include "base/mem.h"
+#include "learn/learner/jobs.h"
 
 enum {
     AGAIN = 60,    /* seconds after a failure */
     LEAVE_MS = 50, /* that freeing a learner waits for a job to notice that it was cancelled */
 };
 
-typedef enum job_kind { WHITENS, CALIBRATES, TRAINS, TRAINS_DEEP } job_kind;
-
 typedef struct job {
-    atomic_int users; /* both threads; the last one frees it */
-    rv_learner *l;    /* held */
-    job_kind kind;
-    rvi_whitening whitening;
-    rvi_calibrating calibrating;
-    rvi_round round;
-    rvi_deep deep;
+    atomic_int users;      /* both threads; the last one frees it */
+    rv_learner *l;         /* held */
+    rvi_job work;          /* kind NULL: there is nothing to do */
     atomic_bool cancelled; /* it is stopped, or what it is for is gone */
     atomic_bool done;
     rv_status st;
@@ -46,12 +41,7 @@ static void release_job(job *j)
 {
     if (atomic_fetch_sub(&j->users, 1) != 1) return;
     rv_learner *l = j->l;
-    switch (j->kind) {
-    case WHITENS: rvi_whitening_deinit(&j->whitening); break;
-    case CALIBRATES: rvi_calibrating_deinit(&j->calibrating); break;
-    case TRAINS: rvi_round_deinit(&j->round, l->l); break;
-    case TRAINS_DEEP: rvi_deep_deinit(&j->deep); break;
-    }
+    if (j->work.kind) j->work.kind->drop(&j->work, l->l);
     rvi_free(j);
     rvi_api_release_learner(l);
 }
@@ -69,11 +59,8 @@ static void pause_while_busy(void *ctx)
 static int report(void *ctx, const char *stage, int done, int total, double loss)
 {
     const job *j = ctx;
-    rvi_doing *d = &j->l->l->doing;
     (void)loss;
-    atomic_store(&d->stage, stage);
-    atomic_store(&d->done, done);
-    atomic_store(&d->total, total);
+    rvi_doing_report(&j->l->l->doing, stage, done, total);
     return atomic_load(&j->cancelled);
 }
 
@@ -92,16 +79,7 @@ static void compute(void *ctx)
     }
     if (!j->st) {
         voice.be->ops->set_stop(voice.be, &j->cancelled);
-        switch (j->kind) {
-        case WHITENS:
-            j->st = rvi_whitening_make(&j->whitening, l->l, &voice, report, j, &j->err);
-            break;
-        case CALIBRATES:
-            j->st = rvi_calibrating_make(&j->calibrating, l->l, &voice, report, j, &j->err);
-            break;
-        case TRAINS: j->st = rvi_round_train(&j->round, l->l, &voice, report, j, &j->err); break;
-        case TRAINS_DEEP: j->st = rvi_deep_train(&j->deep, l->l, &voice, report, j, &j->err); break;
-        }
+        j->st = j->work.kind->compute(&j->work, l->l, &voice, report, j, &j->err);
         voice.be->ops->free(voice.be);
     }
     rvi_api_leave_heap(heap);
@@ -112,62 +90,15 @@ static void compute(void *ctx)
 
 /* ---- the thread that waits ---- */
 
-/* Enough pairs wait for a deep run, and nobody has asked anything for a while; *wait: seconds until
- * that may be so. */
-static bool is_deep_due(const rv_learner *l, double *wait)
-{
-    const rvi_learner_options *o = &l->l->o;
-    size_t least = (size_t)RVI_MAX(o->deep_min_pairs, RVI_DEEP_LEAST);
-    if (o->deep_min_pairs < 1 || rvi_learner_pairs_waiting(l->l) < least) return false;
-    double rest_of_it = (double)o->deep_idle_seconds - rvi_api_idle_seconds(l->m->rt);
-    if (rest_of_it > 0) *wait = rest_of_it;
-    return rest_of_it <= 0;
-}
-
-/* *any false: there is nothing to do, at least for *wait seconds. The turn is held. */
-static rv_status take(job *j, bool *any, double *wait)
+/* work.kind NULL: there is nothing to do, at least for *wait seconds. The turn is held. */
+static rv_status take(job *j, double *wait)
 {
     rvi_learner *l = j->l->l;
-    bool group = rvi_learner_waiting(l) >= (size_t)RVI_MAX(l->o.background_min_samples, 1);
-    bool whitens = rvi_whitening_is_due(l);
-    *any = whitens || group || is_deep_due(j->l, wait);
-    j->kind = whitens ? WHITENS : !l->calibrated ? CALIBRATES : group ? TRAINS : TRAINS_DEEP;
-    if (!*any) return RV_OK;
-    rv_status st = RV_OK;
-    switch (j->kind) {
-    case WHITENS: rvi_doing_begin(&l->doing, "preparing for thumbs", 0); break;
-    case CALIBRATES:
-        j->calibrating = (rvi_calibrating){0};
-        rvi_doing_begin(&l->doing, "calibrating", 0);
-        break;
-    case TRAINS:
-        st = rvi_round_take(&j->round, l, &j->err);
-        rvi_doing_begin(&l->doing, "training", (int)j->round.n_waiting);
-        break;
-    default:
-        st = rvi_deep_take(&j->deep, l, RV_LOSS_DPO, &j->err);
-        rvi_doing_begin(&l->doing, "training deep", (int)j->deep.n);
-    }
+    rvi_job *w = &j->work;
+    w->kind = rvi_job_due(l, rvi_api_idle_seconds(j->l->m->rt), wait);
+    rv_status st = w->kind ? w->kind->take(w, l, &j->err) : RV_OK;
+    if (w->kind) rvi_doing_begin(&l->doing, w->kind->doing, w->n);
     return st;
-}
-
-/* The turn is held. */
-static rv_status give(job *j)
-{
-    bool published;
-    switch (j->kind) {
-    case WHITENS: return rvi_whitening_keep(&j->whitening, j->l->l, &j->err);
-    case CALIBRATES: return rvi_calibrating_keep(&j->calibrating, j->l->l, &j->err);
-    case TRAINS: return rvi_round_publish(&j->round, j->l->l, &published, &j->err);
-    default: return rvi_deep_publish(&j->deep, j->l->l, &published, &j->err);
-    }
-}
-
-/* Is what it was begun for still as it was? */
-static bool stands(const job *j)
-{
-    return j->kind < TRAINS || (j->kind == TRAINS ? rvi_round_stands(&j->round, j->l->l)
-                                                  : rvi_deep_stands(&j->deep, j->l->l));
 }
 
 /* What calls left to do; the turn is held. What cannot be done is tried again by whoever depends on
@@ -196,7 +127,7 @@ static bool oversee(job *j)
         rvi_wakeup_wait(bg->wakeup, 0);
         if (atomic_load(&j->done) || !rvi_api_enter_aside(&turn, j->l->m->rt, &bg->stop)) continue;
         attend(j->l);
-        if (!stands(j)) atomic_store(&j->cancelled, true);
+        if (!j->work.kind->stands(&j->work, j->l->l)) atomic_store(&j->cancelled, true);
         rvi_api_leave_aside(&turn);
     }
     if (atomic_load(&bg->stop)) atomic_store(&j->cancelled, true);
@@ -226,7 +157,7 @@ static rv_status carry_out(job *j)
     if (atomic_load(&j->cancelled)) return RV_OK; /* its result may be undefined */
     st = j->st;
     if (!st && rvi_api_enter_aside(&turn, j->l->m->rt, &j->l->bg.stop)) {
-        st = give(j);
+        st = j->work.kind->publish(&j->work, j->l->l, &j->err);
         rvi_api_leave_aside(&turn);
     }
     return st;
@@ -237,7 +168,6 @@ static rv_status carry_out(job *j)
 static void work(rv_learner *l, double *wait)
 {
     rvi_api_turn turn;
-    bool any = false;
     job *j = rvi_zalloc(sizeof *j);
     *wait = AGAIN;
     if (!j) return;
@@ -248,10 +178,10 @@ static void work(rv_learner *l, double *wait)
     *wait = 0;
     if (rvi_api_enter_aside(&turn, l->m->rt, &l->bg.stop)) {
         attend(l);
-        j->st = take(j, &any, wait);
+        j->st = take(j, wait);
         rvi_api_leave_aside(&turn);
     }
-    if (any) {
+    if (j->work.kind) {
         rv_status st = j->st ? j->st : carry_out(j);
         rvi_doing_begin(&l->l->doing, "resting", 0);
         *wait = st ? AGAIN : -1;

@@ -62,6 +62,7 @@ static rv_status check_settings(const rvi_learner_options *o, rv_error *err)
     rv_status st = check_range("rank", o->rank, 1, 256, err);
     if (!st) st = check_range("group_size", o->group_size, 1, 1000, err);
     if (!st) st = check_range("n_steps", o->n_steps, 0, 1000000, err);
+    if (!st) st = check_range("sources", o->sources, 0, RVI_TEXTS_ALL, err);
     if (!st) st = check_range("recipe", o->recipe, 0, RVI_RECIPE_FENCED, err);
     if (!st) st = check_range("gate", o->gate, 0, RVI_GATING_OFF, err);
     if (!st) st = check_range("deep_min_pairs", o->deep_min_pairs, 0, INT32_MAX, err);

@@ -38,6 +38,10 @@ check "a correction is known in other words, and nothing else changed" 0 \
 check "natural corrections without a file" 2 - "a file of corrections" "$eval_program" natural $spm
 check "each alone, or together" 2 - "not both" \
     "$eval_program" natural $spm x.jsonl --each --together
+check "by weights alone only where there are any" 2 - "go with --trained" \
+    "$eval_program" natural $spm x.jsonl --slots off
+check "a source of texts that there is not" 1 - "sources must be 0..7 (got 9)" \
+    "$eval_program" facts $spm "$tmp/fact.json" --sources 9
 check "corrections that are not there" 1 - "x.jsonl" "$eval_program" natural $spm "$tmp/x.jsonl"
 wrong() { # NAME MESSAGE LINE: it stands on line 3
     printf '{"id": "a", "question": "q", "answer": "r"}\n\n%b\n' "$3" >"$tmp/wrong.jsonl"

@@ -7,7 +7,7 @@
 
 #include "../learn/toy_tokenizer.h"
 #include "base/utf8.h"
-#include "learn/wordings.h"
+#include "learn/consolidate/wordings.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -439,6 +439,7 @@ static void put_replay(rvi_store *store, const char *digest)
     r.ids = (rvi_ids){(int32_t *)(uintptr_t)ids, RVI_COUNT(ids), RVI_COUNT(ids)};
     r.pieces = pieces;
     r.n_pieces = RVI_COUNT(pieces);
+    r.n_portions = RVI_REPLAY_PORTIONS;
     r.n_contexts = r.n_questions = RVI_COUNT(names);
     for (size_t i = 0; i < RVI_COUNT(names); i++) {
         put_bytes(&r.contexts, names[i], strlen(names[i]) + 1);

@@ -4,7 +4,7 @@
 
 #include "decode/answer.h"
 #include "harness/fail_alloc.h"
-#include "learn/pairs.h"
+#include "learn/instant/pairs.h"
 
 static bed b;
 

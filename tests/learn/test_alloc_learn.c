@@ -9,7 +9,7 @@
 #include "harness/assert_ok.h"
 #include "harness/fail_alloc.h"
 #include "learn/recognise/recogniser.h"
-#include "learn/wordings.h"
+#include "learn/consolidate/wordings.h"
 #include "toy_tokenizer.h"
 
 enum { N_FACTS = 5 };

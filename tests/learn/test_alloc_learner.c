@@ -122,6 +122,31 @@ static rv_status studying(rv_error *err)
     return rvi_learner_consolidate(l, RV_LOOP_DEEP, RV_LOSS_DPO, NULL, NULL, &a, err);
 }
 
+/* The texts of a lesson from all sources. */
+static rv_status writing(rv_error *err)
+{
+    rvi_fact *f = NULL;
+    rvi_texts texts = {{0}, {0}};
+    rvi_recogniser *judge = NULL;
+    rv_status st = rvi_fact_read(&f, t.m->tokenizer, dog, strlen(dog), "Rex", 3, err);
+    if (!st) st = rvi_recogniser_new(&judge, NULL, NULL, NULL, NULL, err);
+    if (!st) st = rvi_recogniser_add(judge, 1, dog, "Rex", err);
+    const rvi_fact *group[] = {f};
+    rvi_writer w = {.v = &l->voice,
+                    .replay = &l->replay,
+                    .judge = judge,
+                    .group = group,
+                    .n = 1,
+                    .store = group,
+                    .n_store = 1,
+                    .n_rules = 36};
+    if (!st) st = rvi_texts_write(&w, RVI_TEXTS_ALL, &texts, err);
+    rvi_texts_deinit(&texts, 1);
+    rvi_recogniser_free(judge);
+    rvi_fact_free(f);
+    return st;
+}
+
 static rv_status forgetting(rv_error *err)
 {
     rvi_adaptation a;
@@ -138,6 +163,7 @@ static void events(void **state)
     for (size_t i = 0; i < l->lessons.n; i++) standing += l->lessons.list[i].stands;
     assert_int_equal(standing, 1);
     assert_int_equal(l->lessons.n, n); /* whatever was logged is a lesson */
+    sweep("texts", writing, 40);
     sweep("prefer", preferring, 400);
     sweep("plan", planning, 400);
     sweep("status", telling, 400);

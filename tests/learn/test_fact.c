@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "harness/assert_ok.h"
-#include "learn/fact.h"
+#include "learn/consolidate/fact.h"
 #include "toy_tokenizer.h"
 
 typedef struct example {

@@ -12,7 +12,7 @@
 
 #include "base/mem.h"
 #include "harness/assert_ok.h"
-#include "learn/optimizer.h"
+#include "learn/consolidate/optimizer.h"
 
 static void curves(void **state)
 {

@@ -1,7 +1,7 @@
 /* Whitening against what it must be, the probe against the model itself, and thumbs down. */
 #include "learn/bed.h"
 
-#include "learn/pairs.h"
+#include "learn/instant/pairs.h"
 
 /* ---- whitening ---- */
 

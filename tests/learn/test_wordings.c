@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "harness/assert_ok.h"
-#include "learn/wordings.h"
+#include "learn/consolidate/wordings.h"
 #include "toy_tokenizer.h"
 
 enum { N_FACTS = 5 };

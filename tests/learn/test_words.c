@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "harness/assert_ok.h"
-#include "learn/words.h"
+#include "learn/consolidate/words.h"
 #include "toy_tokenizer.h"
 
 static void check_words(const char *text, const char *want)

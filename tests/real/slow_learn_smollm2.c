@@ -10,7 +10,7 @@
 #include "decode/answer.h"
 #include "decode/sampler.h"
 #include "learn/capture_text.h"
-#include "learn/pairs.h"
+#include "learn/instant/pairs.h"
 #include "real/cached_model.h"
 #include "tokenizer/tokenizer.h"
 

@@ -2,7 +2,7 @@
  * the cache folder. Every case is skipped where it is not there. */
 #include "model/training.h"
 
-#include "learn/optimizer.h"
+#include "learn/consolidate/optimizer.h"
 #include "real/cached_model.h"
 #include "tokenizer/tokenizer.h"
 

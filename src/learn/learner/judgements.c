@@ -14,7 +14,7 @@
 #include "base/number.h"
 #include "base/os.h"
 #include "learn/learner/learner_internal.h"
-#include "learn/prose.h"
+#include "learn/consolidate/prose.h"
 #include "learn/journal/text.h"
 
 enum { RING = 256, PROBE_HALF = 4, PROBE_EVERY = 4 };

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "base/os.h"
-#include "learn/drift.h"
+#include "learn/consolidate/drift.h"
 #include "learn/journal/text.h"
 #include "learn/learner/learner_internal.h"
 #include "model/digest.h"
@@ -178,23 +178,17 @@ static void put_instructions(rvi_buf *out, const rvi_instructions *all)
     }
 }
 
-void rvi_doing_begin(rvi_doing *d, const char *what, int n)
-{
-    atomic_store(&d->stage, NULL);
-    atomic_store(&d->done, 0);
-    atomic_store(&d->total, 0);
-    atomic_store(&d->n, n);
-    atomic_store(&d->what, what);
-}
-
 static void put_doing(rvi_buf *out, const rvi_doing *d)
 {
     const char *what = atomic_load(&d->what), *stage = atomic_load(&d->stage);
     put_text(out, ",", "background", what ? what : "off");
     if (!what || !stage) return;
     put_text(out, ",\"background_progress\":{", "stage", stage);
-    (void)rvi_buf_printf(out, ",\"about\":%d,\"done\":%d,\"total\":%d}", atomic_load(&d->n),
+    (void)rvi_buf_printf(out, ",\"about\":%d,\"done\":%d,\"total\":%d", atomic_load(&d->n),
                          atomic_load(&d->done), atomic_load(&d->total));
+    double remaining = rvi_doing_remaining(d);
+    if (remaining >= 0) (void)rvi_buf_printf(out, ",\"remaining_s\":%.1f", remaining);
+    (void)rvi_buf_putc(out, '}');
 }
 
 static void put_preference(rvi_buf *out, const rvi_preference *p)

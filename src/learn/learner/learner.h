@@ -13,9 +13,10 @@
 #include <stdatomic.h>
 
 #include "base/thread.h"
-#include "learn/options.h"
-#include "learn/pairs.h"
+#include "learn/consolidate/options.h"
+#include "learn/instant/pairs.h"
 #include "learn/recognise/recogniser.h"
+#include "learn/learner/doing.h"
 #include "learn/state/adapter_sets.h"
 #include "learn/state/generations.h"
 #include "learn/state/history.h"
@@ -82,16 +83,6 @@ typedef struct rvi_instant {
     bool whole;      /* probe and whitener know the model's own texts too */
 } rvi_instant;
 
-/* What a background thread does, for whoever asks. Texts are constants. */
-typedef struct rvi_doing {
-    _Atomic(const char *) what;  /* NULL: there is no such thread */
-    _Atomic(const char *) stage; /* of it; NULL: none yet */
-    atomic_int n;                /* lessons or pairs that it is about */
-    atomic_int done, total;      /* of the stage */
-} rvi_doing;
-
-void rvi_doing_begin(rvi_doing *d, const char *what, int n);
-
 typedef struct rvi_learner {
     rvi_learner_parts parts;
     rvi_learner_options o; /* whole; texts are copies */
@@ -102,8 +93,8 @@ typedef struct rvi_learner {
     bool owned;         /* no other process changes the state, */
     int lock;           /* while this file is held */
     rvi_voice voice;
-    rvi_replay replay; /* n_pieces 0: not made yet; never changes once made */
-    bool calibrated;   /* replay is there */
+    rvi_replay replay; /* as far as it is made; never changes once it is whole, */
+    bool calibrated;   /* which it is */
     rvi_ground ground; /* of replay, if grounded; whoever trains has it, and shared */
     bool grounded;
     rvi_history history;
@@ -137,16 +128,11 @@ rv_status rvi_learner_reset(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_calibrate(rvi_learner *l, rvi_study_progress_fn progress, void *ctx,
                                 rv_error *err) RVI_MUST_CHECK;
 
-/* ---- beside serving: what is slow needs no turn ----
- *
- * All kinds of work are cut in three: take what is needed, compute with a voice of one's own, and
- * put the result in its place. The first and the last are short and need the learner for
- * themselves; meanwhile others may use it for anything but calibrating, consolidating, resetting
- * and freeing. */
+/* ---- beside serving: the parts of jobs (jobs.h) ---- */
 
 /* What is made once for a model. */
 typedef struct rvi_calibrating {
-    rvi_replay replay; /* n_pieces 0: the learner has it */
+    rvi_replay replay; /* the learner's, with one more portion; empty: it has them all */
 } rvi_calibrating;
 
 rv_status rvi_calibrating_make(rvi_calibrating *c, const rvi_learner *l, const rvi_voice *v,

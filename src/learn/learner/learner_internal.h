@@ -6,6 +6,7 @@
  *   judgements.c    scores and thumbs; foresee.c prepares for them
  *   route.c         from a request to what takes part in its answer
  *   publish.c       adapters become generations, and go back; keep.c: their files
+ *   jobs.c          what is computed beside serving, one table (jobs.h)
  *   calibrate.c     what is made once for a model, before training
  *   round.c         a group of lessons becomes an adapter; deep.c: pairs do; consolidate.c: all
  *                   that waits
@@ -85,9 +86,6 @@ size_t rvi_learner_gather_pairs(const rvi_learner *l, rvi_pair *pairs, uint64_t 
                                 uint64_t *last);
 void rvi_learner_use_pairs(rvi_learner *l, uint64_t first, uint64_t last); /* they wait no more */
 rv_status rvi_learner_drop_pairs(rvi_learner *l, const char *text, rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_study_pairs(rvi_learner *l, rv_preference_loss loss,
-                                  rvi_study_progress_fn progress, void *ctx, rvi_adaptation *out,
-                                  rv_error *err) RVI_MUST_CHECK;
 /* What the generations from the first-th on have measured. */
 void rvi_learner_report(const rvi_learner *l, size_t first, rvi_adaptation *out);
 

@@ -4,7 +4,7 @@
 #define RVI_LEARN_STATE_GENERATIONS_H
 
 #include "learn/journal/log.h"
-#include "learn/study.h"
+#include "learn/consolidate/study.h"
 
 typedef enum rvi_origin {
     RVI_FROM_GROUP,

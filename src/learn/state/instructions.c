@@ -6,7 +6,7 @@
 #include "learn/journal/text.h"
 #include "learn/state/list.h"
 #include "learn/state/question.h"
-#include "learn/words.h"
+#include "learn/consolidate/words.h"
 
 rv_status rvi_instructions_check(const rvi_instructions *x, const char *text, rv_error *err)
 {

@@ -5,10 +5,10 @@
 #ifndef RVI_LEARN_STATE_LESSONS_H
 #define RVI_LEARN_STATE_LESSONS_H
 
-#include "learn/fact.h"
+#include "learn/consolidate/fact.h"
 #include "learn/journal/log.h"
 #include "learn/state/question.h"
-#include "learn/voice.h"
+#include "learn/consolidate/voice.h"
 
 typedef struct rvi_lesson {
     uint64_t event;

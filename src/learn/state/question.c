@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "learn/words.h"
+#include "learn/consolidate/words.h"
 
 uint64_t rvi_question_key(const char *text)
 {

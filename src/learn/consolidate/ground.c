@@ -1,0 +1,137 @@
+#include "learn/consolidate/ground.h"
+
+#include "base/mem.h"
+
+bool rvi_index_push(rvi_index *x, size_t number)
+{
+    if (x->n == x->cap) {
+        size_t cap = x->cap ? 2 * x->cap : 64;
+        size_t *data = rvi_realloc_array(x->data, cap, sizeof *data);
+        if (!data) return false;
+        x->data = data;
+        x->cap = cap;
+    }
+    x->data[x->n++] = number;
+    return true;
+}
+
+void rvi_index_deinit(rvi_index *x)
+{
+    rvi_free(x->data);
+    *x = (rvi_index){0};
+}
+
+int rvi_ground_lowest(const rvi_model *m)
+{
+    return (m->hp.n_layers * 4 + 5) / 10;
+}
+
+/* The seeded ones, or all others. They stay: samples of runs come behind them and go. */
+static rv_status add_pieces(rvi_ground *g, bool seeded, rv_error *err)
+{
+    const rvi_replay *r = g->replay;
+    size_t own = 0;
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && i < r->n_pieces; i++) {
+        const rvi_replay_text *p = &r->pieces[i];
+        rvi_index *lists[] = {&g->general, &g->seeded, &g->probe, &g->probe};
+        size_t before = g->samples.n;
+        if ((p->kind == RVI_SEEDED) != seeded) continue;
+        /* as many self-made probes as there are passages of prose */
+        if (p->kind == RVI_PROBE && ++own > rvi_replay_count(r, RVI_PROSE)) continue;
+        st = rvi_samples_add(&g->samples, r->ids.data + p->first, p->n, p->loss, true, false, err);
+        if (!st && g->samples.n > before && !rvi_index_push(lists[p->kind], before))
+            st = rvi_nomem(err, "samples");
+    }
+    if (!st) g->n_own = g->samples.n;
+    return st;
+}
+
+rv_status rvi_ground_add_seeded(rvi_ground *g, rv_error *err)
+{
+    if (g->seeded.n) return RV_OK;
+    rv_status st = add_pieces(g, true, err);
+    if (!st) return RV_OK;
+    rvi_ground_clear(g);
+    g->seeded.n = 0;
+    return st;
+}
+
+rv_status rvi_ground_init(rvi_ground *g, const rvi_voice *v, const rvi_replay *replay,
+                          rvi_progress_fn progress, void *ctx, rv_error *err)
+{
+    *g = (rvi_ground){.v = v, .replay = replay};
+    rvi_samples_init(&g->samples, v, rvi_ground_lowest(v->m));
+    rv_status st = add_pieces(g, false, err);
+    if (!st) st = rvi_ground_prepare(g, progress, ctx, err);
+    if (st) rvi_ground_deinit(g);
+    return st;
+}
+
+void rvi_ground_deinit(rvi_ground *g)
+{
+    rvi_samples_deinit(&g->samples);
+    rvi_index_deinit(&g->general);
+    rvi_index_deinit(&g->seeded);
+    rvi_index_deinit(&g->probe);
+    *g = (rvi_ground){0};
+}
+
+void rvi_ground_use(rvi_ground *g, const rvi_voice *v)
+{
+    g->v = g->samples.v = v;
+}
+
+/* Rows for samples from `first` on: no single text is too long. */
+static int portion_rows(const rvi_ground *g, size_t first)
+{
+    int rows = RVI_PORTION_ROWS;
+    for (size_t i = first; i < g->samples.n; i++) rows = RVI_MAX(rows, g->samples.items[i].n);
+    return rows;
+}
+
+rv_status rvi_ground_prepare(rvi_ground *g, rvi_progress_fn progress, void *ctx, rv_error *err)
+{
+    rvi_trainer *t = NULL;
+    int rows = portion_rows(g, g->samples.n_ready);
+    rvi_trainer_options o = {.max_rows = rows,
+                             .max_spans = RVI_SAMPLES_AT_ONCE + 1,
+                             .max_losses = 192,
+                             .lowest = g->samples.lowest};
+    rv_status st = rvi_trainer_new(&t, g->v->m, g->v->be, NULL, NULL, &o, err);
+    if (!st) st = rvi_samples_prepare(&g->samples, t, rows, progress, ctx, err);
+    rvi_trainer_free(t);
+    return st;
+}
+
+void rvi_ground_clear(rvi_ground *g)
+{
+    rvi_samples_cut(&g->samples, g->n_own);
+}
+
+rv_status rvi_ground_probe(rvi_ground *g, const rvi_params *params, double *kl, rv_error *err)
+{
+    rvi_trainer *t = NULL;
+    rvi_batch b = {0};
+    double sum = 0;
+    int tokens = 0, rows = portion_rows(g, 0);
+    rvi_trainer_options o = {.max_rows = rows,
+                             .max_spans = RVI_SAMPLES_AT_ONCE + 1,
+                             .max_losses = 192,
+                             .lowest = g->samples.lowest};
+    rv_status st = rvi_trainer_new(&t, g->v->m, g->v->be, params, NULL, &o, err);
+    if (!st) st = rvi_batch_init(&b, rows, RVI_SAMPLES_AT_ONCE, err);
+    for (size_t at = 0, took; !st && at < g->probe.n; at += took) {
+        const size_t *which = g->probe.data + at;
+        took = rvi_batch_fill(&b, &g->samples, which, g->probe.n - at, 1, 1);
+        rvi_batch_begin(&b, &g->samples, which, took, t);
+        rvi_trainer_forward(t, g->samples.lowest, g->v->m->hp.n_layers);
+        rvi_trainer_loss(t, b.loss_rows, b.targets, b.n_losses, false);
+        for (int i = 0; i < b.n_losses; i++) sum += (double)b.targets[i].loss;
+        tokens += b.n_losses;
+    }
+    *kl = tokens ? sum / tokens : 0;
+    rvi_batch_deinit(&b);
+    rvi_trainer_free(t);
+    return st;
+}

@@ -1,0 +1,240 @@
+#include "learn/consolidate/optimizer.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+
+static const double pi = 3.14159265358979323846;
+
+/* ---- rates ---- */
+
+/* Half a wave from `from` at 0 to `to` at 1. */
+static double wave(double from, double to, double at)
+{
+    return to + 0.5 * (from - to) * (1 + cos(pi * at));
+}
+
+static double constant(const rvi_schedule *s, double at)
+{
+    (void)at;
+    return s->rate;
+}
+
+static double linear(const rvi_schedule *s, double at)
+{
+    return s->rate + (s->least - s->rate) * at;
+}
+
+static double cosine(const rvi_schedule *s, double at)
+{
+    return wave(s->rate, s->least, at);
+}
+
+static double decay_of(const rvi_schedule *s)
+{
+    return s->decay > 0 ? s->decay : 0.1;
+}
+
+static double exponential(const rvi_schedule *s, double at)
+{
+    return fmax(s->least, s->rate * pow(decay_of(s), at));
+}
+
+static double stepwise(const rvi_schedule *s, double at)
+{
+    int n_drops = s->n_drops > 0 ? s->n_drops : 2;
+    return fmax(s->least, s->rate * pow(decay_of(s), floor(at * (n_drops + 1))));
+}
+
+static double one_cycle(const rvi_schedule *s, double at)
+{
+    const double top = 0.3;
+    return at < top ? wave(s->rate / 25, s->rate, at / top)
+                    : wave(s->rate, s->rate / 1e4, (at - top) / (1 - top));
+}
+
+/* at: the part of the steps that is done, 0 to below 1. */
+static const struct {
+    const char *name;
+    double (*curve)(const rvi_schedule *s, double at);
+    bool warms_up; /* by itself */
+} schedules[RVI_SCHEDULE_COUNT] = {
+    [RVI_SCHEDULE_CONSTANT] = {"constant", constant, false},
+    [RVI_SCHEDULE_LINEAR] = {"linear", linear, false},
+    [RVI_SCHEDULE_COSINE] = {"cosine", cosine, false},
+    [RVI_SCHEDULE_EXPONENTIAL] = {"exponential", exponential, false},
+    [RVI_SCHEDULE_STEP] = {"step", stepwise, false},
+    [RVI_SCHEDULE_ONE_CYCLE] = {"one-cycle", one_cycle, true},
+};
+
+double rvi_schedule_rate(const rvi_schedule *s, int step)
+{
+    int n = RVI_MAX(s->n_steps, 1), t = RVI_MIN(RVI_MAX(step, 0), n - 1);
+    double rate = schedules[s->kind].curve(s, (double)t / n);
+    if (schedules[s->kind].warms_up) return rate;
+    return rate * fmin(1, (t + 1) / fmax(1, s->warm_up * n));
+}
+
+const char *rvi_schedule_name(rvi_schedule_kind kind)
+{
+    return schedules[kind].name;
+}
+
+bool rvi_schedule_by_name(rvi_schedule_kind *out, const char *name)
+{
+    for (int i = 0; i < RVI_SCHEDULE_COUNT; i++)
+        if (!strcmp(schedules[i].name, name)) {
+            *out = (rvi_schedule_kind)i;
+            return true;
+        }
+    return false;
+}
+
+/* ---- AdamW ---- */
+
+enum { PIECE = 1 << 14 }; /* parameters of a task */
+
+static int pieces_of(size_t n)
+{
+    return (int)((n + PIECE - 1) / PIECE);
+}
+
+rv_status rvi_optimizer_new(rvi_optimizer **out, size_t n, const rvi_adamw *o, rv_error *err)
+{
+    *out = NULL;
+    rvi_optimizer *p = rvi_zalloc(sizeof *p);
+    if (!p) return rvi_nomem(err, "optimizer");
+    p->o = *o;
+    p->n = n;
+    p->m = rvi_zalloc_array(n, sizeof *p->m);
+    p->v = rvi_zalloc_array(n, sizeof *p->v);
+    p->squares = rvi_zalloc_array((size_t)pieces_of(n) + 1, sizeof *p->squares);
+    if (!p->m || !p->v || !p->squares) {
+        rvi_optimizer_free(p);
+        return rvi_nomem(err, "optimizer");
+    }
+    *out = p;
+    return RV_OK;
+}
+
+void rvi_optimizer_free(rvi_optimizer *p)
+{
+    if (!p) return;
+    rvi_free(p->m);
+    rvi_free(p->v);
+    rvi_free(p->squares);
+    rvi_free(p);
+}
+
+void rvi_optimizer_reset(rvi_optimizer *p)
+{
+    memset(p->m, 0, p->n * sizeof *p->m);
+    memset(p->v, 0, p->n * sizeof *p->v);
+    p->n_steps = 0;
+}
+
+/* The sum of the squares of a piece */
+static double squares_of(const float *grad, size_t n, int piece)
+{
+    enum { SUMS = 8 }; /* side by side: one alone would wait for itself */
+    double sums[SUMS] = {0}, total = 0;
+    size_t i = (size_t)piece * PIECE, end = RVI_MIN(i + PIECE, n);
+    for (; i + SUMS <= end; i += SUMS)
+        for (size_t j = 0; j < SUMS; j++) sums[j] += (double)grad[i + j] * (double)grad[i + j];
+    for (; i < end; i++) total += (double)grad[i] * (double)grad[i];
+    for (size_t j = 0; j < SUMS; j++) total += sums[j];
+    return total;
+}
+
+double rvi_gradient_norm(const float *grad, size_t n)
+{
+    double total = 0;
+    for (int i = 0; i < pieces_of(n); i++) total += squares_of(grad, n, i);
+    return sqrt(total);
+}
+
+/* One step of all parameters, by pieces. */
+typedef struct moving {
+    rvi_optimizer *p;
+    float *theta;
+    const float *grad;
+    float clip, step, unbiased, keep;
+} moving;
+
+static void share_out(const rvi_optimizer *p, void (*fn)(void *ctx, int task, int worker),
+                      void *ctx)
+{
+    int n_tasks = pieces_of(p->n);
+    if (p->be)
+        p->be->ops->run(p->be, fn, ctx, n_tasks);
+    else
+        for (int i = 0; i < n_tasks; i++) fn(ctx, i, 0);
+}
+
+typedef struct measuring {
+    const rvi_optimizer *p;
+    const float *grad;
+} measuring;
+
+static void measure_task(void *ctx, int task, int worker)
+{
+    const measuring *m = ctx;
+    (void)worker;
+    m->p->squares[task] = squares_of(m->grad, m->p->n, task);
+}
+
+static double length_of(const rvi_optimizer *p, const float *grad)
+{
+    double total = 0;
+    share_out(p, measure_task, &(measuring){p, grad});
+    for (int i = 0; i < pieces_of(p->n); i++) total += p->squares[i];
+    return sqrt(total);
+}
+
+static void move_task(void *ctx, int task, int worker)
+{
+    const moving *t = ctx;
+    const rvi_optimizer *p = t->p;
+    float b1 = p->o.beta1, b2 = p->o.beta2, eps = p->o.eps;
+    size_t first = (size_t)task * PIECE;
+    (void)worker;
+    for (size_t i = first; i < RVI_MIN(first + PIECE, p->n); i++) {
+        float g = t->grad[i] * t->clip;
+        float m = p->m[i] = b1 * p->m[i] + (1 - b1) * g;
+        float v = p->v[i] = b2 * p->v[i] + (1 - b2) * g * g;
+        t->theta[i] = t->keep * t->theta[i] - t->step * m / (sqrtf(v * t->unbiased) + eps);
+    }
+}
+
+bool rvi_optimizer_step(rvi_optimizer *p, float *theta, const float *grad, double rate,
+                        double *norm)
+{
+    double length = length_of(p, grad);
+    if (norm) *norm = length;
+    if (!isfinite(length)) return false;
+    p->n_steps++;
+    float b1 = p->o.beta1, b2 = p->o.beta2;
+    float clip = p->o.clip > 0 && length > (double)p->o.clip ? (float)(p->o.clip / length) : 1;
+    float step = (float)(rate / (1 - pow(b1, (double)p->n_steps)));
+    float unbiased = (float)(1 / (1 - pow(b2, (double)p->n_steps)));
+    float keep = (float)(1 - rate * (double)p->o.decay);
+    moving t = {p, theta, grad, clip, step, unbiased, keep};
+    share_out(p, move_task, &t);
+    return true;
+}
+
+void rvi_gradient_randomise(float *grad, size_t n, uint64_t seed)
+{
+    rvi_rng rng = {seed};
+    double norm = rvi_gradient_norm(grad, n);
+    for (size_t i = 0; i < n; i += 2) { /* normal numbers come in pairs */
+        double radius = sqrt(-2 * log(1 - rvi_rng_double(&rng))),
+               angle = 2 * pi * rvi_rng_double(&rng);
+        grad[i] = (float)(radius * cos(angle));
+        if (i + 1 < n) grad[i + 1] = (float)(radius * sin(angle));
+    }
+    double own = rvi_gradient_norm(grad, n);
+    for (size_t i = 0; i < n; i++) grad[i] = (float)(grad[i] * (own > 0 ? norm / own : 0));
+}

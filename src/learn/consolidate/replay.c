@@ -1,0 +1,461 @@
+#include "learn/consolidate/replay.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "decode/sampler.h"
+#include "learn/consolidate/prose.h"
+#include "learn/consolidate/wordings.h"
+
+enum {
+    AT_ONCE = 64, /* texts that a portion begins with */
+    CHAT_PORTIONS = 3,
+    TEXT_PORTIONS = 2,
+    N_CHATS = CHAT_PORTIONS * AT_ONCE,
+    N_TEXTS = TEXT_PORTIONS * AT_ONCE,
+    PER_OPENER = 16,
+    OPENERS = AT_ONCE / PER_OPENER, /* of a portion; the last one takes what is left */
+    TURN_TOKENS = 24,
+    ANSWER_TOKENS = 28,
+    TEXT_TOKENS = 64,
+    COMPLETION_TOKENS = 14,
+    KEPT_TOKENS = 16,
+    N_PROBES = 24,
+    MOST_TOKENS = 640, /* of a piece: it fits a portion of training */
+};
+
+typedef struct maker {
+    rvi_replay *r;
+    const rvi_voice *v;
+    uint64_t seed;
+    rvi_progress_fn progress;
+    void *ctx;
+    size_t done, total; /* requests, over all portions */
+    uint64_t drawn;     /* with which seeds, whatever was left out */
+    rvi_request *requests;
+    rvi_ids *prompts;
+    size_t n, cap;
+    rv_error *err;
+} maker;
+
+void rvi_replay_deinit(rvi_replay *r)
+{
+    rvi_ids_deinit(&r->ids);
+    rvi_free(r->pieces);
+    rvi_buf_deinit(&r->contexts);
+    rvi_buf_deinit(&r->questions);
+    *r = (rvi_replay){0};
+}
+
+static const char *nth(const rvi_buf *b, size_t i)
+{
+    const char *p = b->data;
+    while (i--) p += strlen(p) + 1;
+    return p;
+}
+
+const char *rvi_replay_context(const rvi_replay *r, size_t i)
+{
+    return nth(&r->contexts, i);
+}
+
+size_t rvi_replay_count(const rvi_replay *r, rvi_replay_kind kind)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < r->n_pieces; i++) n += r->pieces[i].kind == (uint32_t)kind;
+    return n;
+}
+
+static rv_status add_piece(rvi_replay *r, const int32_t *a, size_t n_a, const int32_t *b,
+                           size_t n_b, size_t loss, rvi_replay_kind kind, rv_error *err)
+{
+    size_t first = r->ids.len;
+    rvi_replay_text *pieces = rvi_realloc_array(r->pieces, r->n_pieces + 1, sizeof *pieces);
+    if (!pieces) return rvi_nomem(err, "replay");
+    r->pieces = pieces;
+    bool ok = true;
+    for (size_t i = 0; ok && i < n_a; i++) ok = rvi_ids_push(&r->ids, a[i]);
+    for (size_t i = 0; ok && i < n_b; i++) ok = rvi_ids_push(&r->ids, b[i]);
+    if (!ok) return rvi_nomem(err, "replay");
+    pieces[r->n_pieces++] =
+        (rvi_replay_text){(uint32_t)first, (uint32_t)(n_a + n_b), (uint32_t)loss, (uint32_t)kind};
+    return RV_OK;
+}
+
+/* ---- requests of a stage ---- */
+
+static void clear(maker *k)
+{
+    for (size_t i = 0; i < k->n; i++) {
+        rvi_ids_deinit(&k->prompts[i]);
+        rvi_ids_deinit(&k->requests[i].answer);
+    }
+    k->n = 0;
+}
+
+static rvi_ids *new_prompt(maker *k)
+{
+    if (k->n == k->cap) {
+        size_t cap = k->cap ? 2 * k->cap : 512;
+        rvi_ids *prompts = rvi_realloc_array(k->prompts, cap, sizeof *prompts);
+        if (prompts) k->prompts = prompts;
+        rvi_request *requests = rvi_realloc_array(k->requests, cap, sizeof *requests);
+        if (requests) k->requests = requests;
+        if (!prompts || !requests) return NULL;
+        k->cap = cap;
+    }
+    k->prompts[k->n] = (rvi_ids){0};
+    k->requests[k->n] = (rvi_request){0};
+    return &k->prompts[k->n++];
+}
+
+static int forward_progress(void *ctx, size_t done, size_t total)
+{
+    maker *k = ctx;
+    (void)total;
+    return k->progress ? k->progress(k->ctx, k->done + done, k->total) : 0;
+}
+
+static rv_status run(maker *k, float temperature, int n_tokens)
+{
+    rv_sampling s;
+    rvi_sampling_init(&s, sizeof s, true);
+    s.temperature = temperature;
+    s.seed = k->seed + k->drawn;
+    for (size_t i = 0; i < k->n; i++) {
+        k->requests[i].prompt = k->prompts[i].data;
+        k->requests[i].n_prompt = k->prompts[i].len;
+    }
+    rv_status st = rvi_voice_answer(k->v, k->requests, k->n, temperature > 0 ? &s : NULL, n_tokens,
+                                    forward_progress, k, k->err);
+    k->done += k->n;
+    return st;
+}
+
+static rv_status push_all(rvi_ids *to, const rvi_ids *from, rv_error *err)
+{
+    for (size_t i = 0; i < from->len; i++)
+        if (!rvi_ids_push(to, from->data[i])) return rvi_nomem(err, "prompt");
+    return RV_OK;
+}
+
+/* ---- stages ---- */
+
+/* The answer's first line behind `opening` becomes a question, if it is long enough. */
+static rv_status keep_question(maker *k, const char *opening, const rvi_ids *answer, size_t least)
+{
+    rvi_buf text = {0};
+    rv_status st = RV_OK;
+    (void)rvi_buf_puts(&text, opening);
+    st = rvi_voice_decode(k->v, answer->data, answer->len, &text, k->err);
+    char *p = text.data;
+    if (!st && p) {
+        p[strcspn(p, "\n")] = 0;
+        while (*p == ' ') p++;
+        size_t len = strlen(p);
+        while (len && p[len - 1] == ' ') p[--len] = 0;
+        if (len > least) {
+            if (!rvi_buf_append(&k->r->questions, p, len + 1)) st = rvi_nomem(k->err, "questions");
+            k->r->n_questions += !st;
+        }
+    }
+    rvi_buf_deinit(&text);
+    return st;
+}
+
+/* Questions from..n become prompts. */
+static rv_status ask_questions(maker *k, size_t from)
+{
+    rv_status st = RV_OK;
+    for (size_t i = from; !st && i < k->r->n_questions; i++) {
+        const char *q = nth(&k->r->questions, i);
+        rvi_ids *p = new_prompt(k);
+        st = p ? rvi_voice_prompt(k->v, q, strlen(q), p, k->err) : rvi_nomem(k->err, "prompts");
+    }
+    return st;
+}
+
+static rv_status keep_answers(maker *k, rvi_replay_kind kind)
+{
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && i < k->n; i++)
+        st = add_piece(k->r, k->prompts[i].data, k->prompts[i].len, k->requests[i].answer.data,
+                       k->requests[i].answer.len, k->prompts[i].len - 1, kind, k->err);
+    return st;
+}
+
+static rv_status make_chats(maker *k, size_t portion)
+{
+    rv_status st = RV_OK;
+    size_t from = k->r->n_questions;
+    k->drawn = portion * AT_ONCE;
+    for (int i = 0; !st && i < AT_ONCE; i++) {
+        rvi_ids *p = new_prompt(k);
+        st = p ? push_all(p, &k->v->frame, k->err) : rvi_nomem(k->err, "prompts");
+    }
+    if (!st) st = run(k, 1, TURN_TOKENS);
+    for (size_t i = 0; !st && i < k->n; i++) st = keep_question(k, "", &k->requests[i].answer, 8);
+    clear(k);
+    k->drawn = N_CHATS + from;
+    if (!st) st = ask_questions(k, from);
+    if (!st) st = run(k, 1, ANSWER_TOKENS);
+    if (!st) st = keep_answers(k, RVI_GENERAL);
+    clear(k);
+    k->r->n_chats = k->r->n_questions;
+    return st;
+}
+
+/* Some words from the inside of a text, as a sentence that has nothing to do with anything. */
+static rv_status keep_context(maker *k, const rvi_ids *text, size_t number)
+{
+    enum { SKIP = 3, LEAST = 4, SPREAD = 5, NEED = 12 };
+    rvi_buf words = {0}, out = {0};
+    rvi_rng rng = {k->seed + number};
+    size_t want = LEAST + (size_t)(rvi_rng_u64(&rng) % SPREAD), seen = 0, took = 0;
+    rv_status st = rvi_voice_decode(k->v, text->data, text->len, &words, k->err);
+    for (char *p = words.data; !st && p && *p;) {
+        p += strspn(p, " \t\r\n");
+        size_t len = strcspn(p, " \t\r\n");
+        if (len && seen++ >= SKIP && took < want) {
+            if (took++) (void)rvi_buf_putc(&out, ' ');
+            for (size_t i = 0; i < len; i++)
+                if (p[i] != '<') (void)rvi_buf_putc(&out, p[i]);
+        }
+        p += len;
+    }
+    if (!st && seen > NEED && out.len) {
+        (void)rvi_buf_putc(&out, '.');
+        if (out.failed || !rvi_buf_append(&k->r->contexts, out.data, out.len + 1))
+            st = rvi_nomem(k->err, "contexts");
+        k->r->n_contexts += !st;
+    }
+    rvi_buf_deinit(&words);
+    rvi_buf_deinit(&out);
+    return st;
+}
+
+static rv_status make_texts(maker *k, size_t portion)
+{
+    enum { FIRST_LOSS = 4, LEAST = 12 };
+    rv_status st = RV_OK;
+    size_t from = portion * AT_ONCE;
+    k->drawn = N_CHATS + k->r->n_chats + from;
+    for (int i = 0; !st && i < AT_ONCE; i++) {
+        rvi_ids *p = new_prompt(k);
+        if (!p || !rvi_ids_push(p, k->v->start)) st = rvi_nomem(k->err, "prompts");
+    }
+    if (!st) st = run(k, 1, TEXT_TOKENS);
+    for (size_t i = 0; !st && i < k->n; i++) {
+        rvi_ids *a = &k->requests[i].answer;
+        if (a->len < LEAST) continue;
+        st = add_piece(k->r, k->prompts[i].data, 1, a->data, a->len, FIRST_LOSS, RVI_GENERAL,
+                       k->err);
+        if (!st) st = keep_context(k, a, from + i);
+    }
+    clear(k);
+    return st;
+}
+
+static rv_status make_seeded(maker *k, size_t portion, bool last)
+{
+    rv_status st = RV_OK;
+    size_t from = k->r->n_questions, first = portion * OPENERS;
+    size_t end = last ? rvi_n_openers : RVI_MIN(first + OPENERS, rvi_n_openers);
+    k->drawn = N_CHATS + k->r->n_chats + N_TEXTS + first * PER_OPENER;
+    for (size_t o = first; !st && o < end; o++)
+        for (int i = 0; !st && i < PER_OPENER; i++) {
+            rvi_ids *p = new_prompt(k);
+            st = p ? push_all(p, &k->v->frame, k->err) : rvi_nomem(k->err, "prompts");
+            if (!st) st = rvi_voice_encode(k->v, rvi_openers[o], strlen(rvi_openers[o]), p, k->err);
+        }
+    if (!st) st = run(k, 0.9f, COMPLETION_TOKENS);
+    for (size_t i = 0; !st && i < k->n; i++)
+        st = keep_question(k, rvi_openers[first + i / PER_OPENER], &k->requests[i].answer, 12);
+    clear(k);
+    if (!st) st = ask_questions(k, from);
+    if (!st) st = run(k, 0, KEPT_TOKENS);
+    if (!st) st = keep_answers(k, RVI_SEEDED);
+    clear(k);
+    return st;
+}
+
+/* Some of the general texts are set aside, evenly; and prose that no model here wrote. */
+static rv_status make_probes(maker *k)
+{
+    enum { FIRST_LOSS = 8 };
+    rvi_replay *r = k->r;
+    size_t general = 0, seen = 0;
+    rv_status st = RV_OK;
+    for (size_t i = 0; i < r->n_pieces; i++) general += r->pieces[i].kind == RVI_GENERAL;
+    size_t every = RVI_MAX(general / N_PROBES, 1);
+    for (size_t i = 0, taken = 0; i < r->n_pieces && taken < N_PROBES; i++)
+        if (r->pieces[i].kind == RVI_GENERAL && seen++ % every == 0) {
+            r->pieces[i].kind = RVI_PROBE;
+            taken++;
+        }
+    for (size_t i = 0; !st && i < rvi_n_prose; i++) {
+        rvi_ids ids = {0};
+        if (!rvi_ids_push(&ids, k->v->start)) st = rvi_nomem(k->err, "prose");
+        if (!st) st = rvi_voice_encode(k->v, rvi_prose[i], strlen(rvi_prose[i]), &ids, k->err);
+        size_t n = RVI_MIN(ids.len, (size_t)TEXT_TOKENS);
+        if (!st && n > FIRST_LOSS + 1)
+            st = add_piece(r, ids.data, n, NULL, 0, FIRST_LOSS, RVI_PROSE, k->err);
+        rvi_ids_deinit(&ids);
+    }
+    return st;
+}
+
+bool rvi_replay_is_whole(const rvi_replay *r)
+{
+    return r->n_portions == RVI_REPLAY_PORTIONS;
+}
+
+static rv_status copy(rvi_replay *out, const rvi_replay *r, rv_error *err)
+{
+    *out = *r;
+    out->contexts = out->questions = (rvi_buf){0};
+    out->ids = (rvi_ids){0};
+    out->pieces = rvi_alloc_array(r->n_pieces + 1, sizeof *out->pieces);
+    bool ok = out->pieces != NULL;
+    if (ok && r->n_pieces) memcpy(out->pieces, r->pieces, r->n_pieces * sizeof *r->pieces);
+    for (size_t i = 0; ok && i < r->ids.len; i++) ok = rvi_ids_push(&out->ids, r->ids.data[i]);
+    if (ok) ok = rvi_buf_append(&out->contexts, r->contexts.data, r->contexts.len);
+    if (ok) ok = rvi_buf_append(&out->questions, r->questions.data, r->questions.len);
+    return ok ? RV_OK : rvi_nomem(err, "replay");
+}
+
+/* Of the portions before this one, no less than there were: a question may be left out. */
+static size_t requests_before(size_t portion)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < portion; i++)
+        n += i < CHAT_PORTIONS || i >= CHAT_PORTIONS + TEXT_PORTIONS ? 2 * AT_ONCE : AT_ONCE;
+    return n;
+}
+
+rv_status rvi_replay_next(rvi_replay *out, const rvi_replay *before, const rvi_voice *v,
+                          uint64_t seed, rvi_progress_fn progress, void *ctx, rv_error *err)
+{
+    size_t i = before->n_portions;
+    bool last = i + 1 == RVI_REPLAY_PORTIONS;
+    maker k = {.r = out, .v = v, .seed = seed, .progress = progress, .ctx = ctx, .err = err};
+    /* no less than there will be: most texts are followed by an answer */
+    k.total = 2 * N_CHATS + N_TEXTS + 2 * rvi_n_openers * PER_OPENER;
+    k.done = requests_before(i);
+    rv_status st = copy(out, before, err);
+    if (!st && progress && progress(ctx, k.done, k.total))
+        st = rvi_error(err, RV_E_CANCELLED, "cancelled");
+    if (!st)
+        st = i < CHAT_PORTIONS ? make_chats(&k, i)
+             : i < CHAT_PORTIONS + TEXT_PORTIONS
+                 ? make_texts(&k, i - CHAT_PORTIONS)
+                 : make_seeded(&k, i - CHAT_PORTIONS - TEXT_PORTIONS, last);
+    if (!st && last) st = make_probes(&k);
+    clear(&k);
+    rvi_free(k.prompts);
+    rvi_free(k.requests);
+    out->n_portions++;
+    if (st) rvi_replay_deinit(out);
+    return st;
+}
+
+/* ---- on disk: counts, then the arrays as they are in memory, little-endian ---- */
+
+typedef struct header {
+    char magic[8];
+    uint64_t n_ids, n_pieces, contexts_len, n_contexts, questions_len, n_questions;
+    uint64_t n_chats, n_portions;
+} header;
+
+static const char magic[8] = "RVREPL2";
+
+bool rvi_replay_save(const rvi_replay *r, rvi_buf *out)
+{
+    header h = {.n_ids = r->ids.len,
+                .n_pieces = r->n_pieces,
+                .contexts_len = r->contexts.len,
+                .n_contexts = r->n_contexts,
+                .questions_len = r->questions.len,
+                .n_questions = r->n_questions,
+                .n_chats = r->n_chats,
+                .n_portions = r->n_portions};
+    memcpy(h.magic, magic, sizeof magic);
+    (void)rvi_buf_append(out, &h, sizeof h);
+    (void)rvi_buf_append(out, r->ids.data, r->ids.len * sizeof *r->ids.data);
+    (void)rvi_buf_append(out, r->pieces, r->n_pieces * sizeof *r->pieces);
+    (void)rvi_buf_append(out, r->contexts.data, r->contexts.len);
+    (void)rvi_buf_append(out, r->questions.data, r->questions.len);
+    return !out->failed;
+}
+
+static bool take(const char **p, const char *end, void *to, size_t count, size_t size)
+{
+    if (count && (size_t)(end - *p) / size < count) return false;
+    if (count) memcpy(to, *p, count * size);
+    *p += count * size;
+    return true;
+}
+
+static size_t count_strings(const rvi_buf *b)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < b->len; i++) n += !b->data[i];
+    return b->len && b->data[b->len - 1] ? SIZE_MAX : n;
+}
+
+static bool read_all(rvi_replay *r, const header *h, const char *p, const char *end)
+{
+    enum { MOST = 1 << 24 };
+    uint64_t len = (uint64_t)(end - p);
+    bool whole = h->n_portions == RVI_REPLAY_PORTIONS;
+    if (h->n_portions > RVI_REPLAY_PORTIONS || (whole && !h->n_pieces) ||
+        h->n_chats > h->n_questions || h->contexts_len > MOST || h->questions_len > MOST ||
+        h->n_ids > len / sizeof *r->ids.data || h->n_pieces > len / sizeof *r->pieces)
+        return false;
+    size_t n = (size_t)h->n_ids;
+    r->ids = (rvi_ids){rvi_alloc_array(n + 1, sizeof *r->ids.data), n, n + 1};
+    r->n_pieces = (size_t)h->n_pieces;
+    r->pieces = rvi_alloc_array(r->n_pieces + 1, sizeof *r->pieces);
+    if (!r->ids.data || !r->pieces) return false;
+    if (!take(&p, end, r->ids.data, n, sizeof *r->ids.data) ||
+        !take(&p, end, r->pieces, r->n_pieces, sizeof *r->pieces))
+        return false;
+    if ((uint64_t)(end - p) != h->contexts_len + h->questions_len) return false;
+    (void)rvi_buf_append(&r->contexts, p, (size_t)h->contexts_len);
+    (void)rvi_buf_append(&r->questions, p + h->contexts_len, (size_t)h->questions_len);
+    r->n_contexts = (size_t)h->n_contexts;
+    r->n_questions = (size_t)h->n_questions;
+    r->n_chats = (size_t)h->n_chats;
+    r->n_portions = (size_t)h->n_portions;
+    return !r->contexts.failed && !r->questions.failed &&
+           count_strings(&r->contexts) == r->n_contexts &&
+           count_strings(&r->questions) == r->n_questions;
+}
+
+static bool is_sound(const rvi_replay *r, const rvi_voice *v)
+{
+    for (size_t i = 0; i < r->ids.len; i++)
+        if (r->ids.data[i] < 0 || r->ids.data[i] >= v->m->hp.n_vocab) return false;
+    for (size_t i = 0; i < r->n_pieces; i++) {
+        const rvi_replay_text *p = &r->pieces[i];
+        if (p->kind > RVI_PROSE || p->first > r->ids.len || p->n > r->ids.len - p->first ||
+            p->n < 2 || p->n > MOST_TOKENS || p->loss > p->n - 2)
+            return false;
+    }
+    return true;
+}
+
+rv_status rvi_replay_load(rvi_replay *out, const rvi_voice *v, const void *data, size_t len,
+                          rv_error *err)
+{
+    header h;
+    const char *p = data;
+    *out = (rvi_replay){0};
+    if (len >= sizeof h) memcpy(&h, p, sizeof h);
+    if (len >= sizeof h && !memcmp(h.magic, magic, sizeof magic) &&
+        read_all(out, &h, p + sizeof h, p + len) && is_sound(out, v))
+        return RV_OK;
+    rvi_replay_deinit(out);
+    return rvi_error(err, RV_E_STORAGE, "the stored replay texts are damaged");
+}

@@ -1,0 +1,45 @@
+/* run.h - a whole run of training.
+ *
+ * Without texts set aside it takes all its steps. With them their loss is measured before the first
+ * step and every few steps; when it has not fallen for some measurements in a row the run ends, and
+ * the parameters are those with which it was lowest.
+ *
+ * With a folder, where the run stands is kept there now and then, and when it is cancelled; the
+ * next run of the same model, texts and options goes on from there and ends with the same bits as
+ * one that was not interrupted. What is damaged or of another run is passed over. */
+#ifndef RVI_LEARN_CONSOLIDATE_RUN_H
+#define RVI_LEARN_CONSOLIDATE_RUN_H
+
+#include "learn/consolidate/ground.h"
+#include "learn/consolidate/train.h"
+
+/* loss: of the step just taken. Anything but 0 cancels. */
+typedef int (*rvi_study_progress_fn)(void *ctx, const char *stage, int done, int total,
+                                     double loss);
+
+typedef struct rvi_study_result {
+    int n_steps, n_skipped; /* n_steps: that were taken */
+    double ce, kl;          /* of the last steps, means over 10 */
+    double probe_kl;        /* measured on the probe texts afterwards */
+    double seconds;         /* of the steps */
+    uint64_t n_rows;        /* that went through the trainer */
+
+    size_t n_held; /* texts or pairs that were set aside; 0: none, and nothing below was measured */
+    double held_before, held_after; /* their loss without and with what was learned */
+    int best_step;                  /* after which it was lowest */
+    bool resumed;                   /* part of the steps had been taken earlier */
+} rvi_study_result;
+
+typedef struct rvi_run {
+    rvi_study_progress_fn progress; /* may be NULL */
+    void *ctx;
+    const rvi_index
+        *held; /* texts (of pairs: the chosen ones) that are never trained on; may be NULL */
+    const char *dir, *name; /* a folder, and the snapshots' name in it; dir NULL: none is kept */
+    const char *model;      /* its digest */
+} rvi_run;
+
+rv_status rvi_run_training(rvi_training *t, const rvi_run *r, rvi_study_result *result,
+                           rv_error *err) RVI_MUST_CHECK;
+
+#endif

@@ -1,0 +1,367 @@
+#include "learn/consolidate/samples.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+void rvi_samples_init(rvi_samples *t, const rvi_voice *v, int lowest)
+{
+    *t = (rvi_samples){.v = v, .lowest = lowest};
+}
+
+void rvi_samples_deinit(rvi_samples *t)
+{
+    rvi_ids_deinit(&t->ids);
+    rvi_ids_deinit(&t->at);
+    rvi_free(t->items);
+    rvi_free(t->frame_x);
+    rvi_free(t->x);
+    rvi_free(t->x_scale);
+    rvi_free(t->top_ids);
+    rvi_free(t->top_p);
+    *t = (rvi_samples){0};
+}
+
+void rvi_samples_cut(rvi_samples *t, size_t n)
+{
+    if (n >= t->n) return;
+    const rvi_sample *x = &t->items[n];
+    t->ids.len = x->first;
+    t->at.len = x->losses;
+    t->n_rows = x->rows;
+    t->n_keeps = x->keeps;
+    t->n = n;
+    t->n_ready = RVI_MIN(t->n_ready, n);
+}
+
+/* ---- adding ---- */
+
+static bool begins_with_frame(const rvi_samples *t, const int32_t *ids, size_t n)
+{
+    const rvi_ids *f = &t->v->frame;
+    return f->len && n > f->len + 1 && !memcmp(ids, f->data, f->len * sizeof *ids);
+}
+
+rv_status rvi_samples_add(rvi_samples *t, const int32_t *ids, size_t n, size_t first_loss,
+                          bool keep, bool all, rv_error *err)
+{
+    if (n < 2 || first_loss > n - 2) return RV_OK; /* nothing to predict */
+    if (n > RVI_SAMPLE_TOKENS &&
+        first_loss >= RVI_SAMPLE_TOKENS / 2) { /* the end of a long question */
+        size_t before = first_loss - RVI_SAMPLE_TOKENS / 2;
+        ids += before;
+        n -= before;
+        first_loss -= before;
+    }
+    n = RVI_MIN(n, (size_t)RVI_SAMPLE_TOKENS);
+    if (t->n == t->cap) {
+        size_t cap = t->cap ? 2 * t->cap : 256;
+        rvi_sample *items = rvi_realloc_array(t->items, cap, sizeof *items);
+        if (!items) return rvi_nomem(err, "texts");
+        t->items = items;
+        t->cap = cap;
+    }
+    rvi_sample x = {.first = t->ids.len, .n = (int)n, .losses = t->at.len, .keep = keep};
+    if (begins_with_frame(t, ids, n) && first_loss >= t->v->frame.len)
+        x.n_shared = (int)t->v->frame.len;
+    size_t have = n - 1 - first_loss, want = all ? have : RVI_MIN(have, (size_t)RVI_SAMPLE_LOSSES);
+    bool ok = true;
+    for (size_t i = 0; ok && i < n; i++) ok = rvi_ids_push(&t->ids, ids[i]);
+    for (size_t i = 0; ok && i < want; i++) {
+        size_t k = want < have ? (i * (have - 1) + (want - 1) / 2) / (want - 1) : i;
+        ok = rvi_ids_push(&t->at, (int32_t)(first_loss + k));
+    }
+    if (!ok) {
+        t->ids.len = x.first;
+        t->at.len = x.losses;
+        return rvi_nomem(err, "texts");
+    }
+    x.n_losses = (int)want;
+    x.rows = t->n_rows;
+    x.keeps = t->n_keeps;
+    t->n_rows += n - 1 - (size_t)x.n_shared;
+    if (keep) t->n_keeps += want;
+    t->items[t->n++] = x;
+    return RV_OK;
+}
+
+rv_status rvi_samples_teach(rvi_samples *t, const char *question, const char *answer,
+                            size_t loss_from, rv_error *err)
+{
+    const rvi_voice *v = t->v;
+    rvi_ids ids = {0};
+    size_t first = 0;
+    rv_status st = RV_OK;
+    if (question) {
+        st = rvi_voice_prompt(v, question, strlen(question), &ids, err);
+        first = ids.len;
+        if (!st) st = rvi_voice_encode(v, answer, strlen(answer), &ids, err);
+        if (!st && !rvi_ids_push(&ids, v->end)) st = rvi_nomem(err, "text");
+    } else {
+        if (!rvi_ids_push(&ids, v->start)) st = rvi_nomem(err, "text");
+        if (!st) st = rvi_voice_encode(v, answer, loss_from, &ids, err);
+        first = ids.len;
+        if (!st)
+            st = rvi_voice_encode(v, answer + loss_from, strlen(answer + loss_from), &ids, err);
+    }
+    if (!st) st = rvi_samples_add(t, ids.data, ids.len, first - 1, false, false, err);
+    rvi_ids_deinit(&ids);
+    return st;
+}
+
+/* ---- batches ---- */
+
+rv_status rvi_batch_init(rvi_batch *b, int max_rows, int max_texts, rv_error *err)
+{
+    size_t rows = (size_t)max_rows, texts = (size_t)max_texts;
+    *b = (rvi_batch){.max_rows = max_rows, .max_texts = max_texts, .cap_losses = max_rows};
+    b->tokens = rvi_alloc_array(rows, sizeof *b->tokens);
+    b->loss_rows = rvi_alloc_array(rows, sizeof *b->loss_rows);
+    b->kept = rvi_alloc_array(rows, sizeof *b->kept);
+    b->states = rvi_alloc_array(rows, sizeof *b->states);
+    b->targets = rvi_alloc_array(rows, sizeof *b->targets);
+    b->spans = rvi_alloc_array(texts + 1, sizeof *b->spans);
+    b->one = rvi_alloc_array(1, sizeof *b->one);
+    if (b->tokens && b->loss_rows && b->kept && b->states && b->targets && b->spans && b->one) {
+        *b->one = 1;
+        return RV_OK;
+    }
+    rvi_batch_deinit(b);
+    return rvi_nomem(err, "batch");
+}
+
+void rvi_batch_deinit(rvi_batch *b)
+{
+    rvi_free(b->tokens);
+    rvi_free(b->loss_rows);
+    rvi_free(b->kept);
+    rvi_free(b->states);
+    rvi_free(b->targets);
+    rvi_free(b->spans);
+    rvi_free(b->one);
+    *b = (rvi_batch){0};
+}
+
+static void add_losses(rvi_batch *b, const rvi_samples *t, const rvi_sample *x, int first_row,
+                       float weight)
+{
+    const int32_t *ids = t->ids.data + x->first;
+    for (int i = 0; i < x->n_losses; i++) {
+        int pos = t->at.data[x->losses + (size_t)i];
+        rvi_target target = {.ids = ids + pos + 1, .p = b->one, .n = 1, .temperature = 1};
+        if (x->keep) {
+            size_t at = (x->keeps + (size_t)i) * RVI_SAMPLE_TOP;
+            target.ids = t->top_ids + at;
+            target.p = t->top_p + at;
+            target.n = RVI_SAMPLE_TOP;
+            float sum = 0;
+            for (int k = 0; k < RVI_SAMPLE_TOP; k++) sum += target.p[k];
+            target.rest = RVI_MAX(1 - sum, 0);
+        }
+        target.weight = weight;
+        b->loss_rows[b->n_losses] = first_row + pos - x->n_shared;
+        b->targets[b->n_losses++] = target;
+    }
+}
+
+size_t rvi_batch_fill(rvi_batch *b, const rvi_samples *t, const size_t *which, size_t n,
+                      float teach, float keep)
+{
+    int frame = -1;
+    size_t taken = 0;
+    b->n_rows = b->n_spans = b->n_losses = 0;
+    for (; taken < n && taken < (size_t)b->max_texts; taken++) {
+        const rvi_sample *x = &t->items[which[taken]];
+        int own = x->n - 1 - x->n_shared;
+        int more = own + (x->n_shared && frame < 0 ? x->n_shared : 0);
+        if (b->n_rows + more > b->max_rows) break;
+        if (x->n_shared && frame < 0) {
+            frame = b->n_spans;
+            b->spans[b->n_spans++] = (rvi_span){b->n_rows, x->n_shared, 0, -1};
+            memcpy(b->tokens + b->n_rows, t->v->frame.data,
+                   (size_t)x->n_shared * sizeof *b->tokens);
+            b->n_rows += x->n_shared;
+        }
+        b->spans[b->n_spans++] = (rvi_span){b->n_rows, own, x->n_shared, x->n_shared ? frame : -1};
+        memcpy(b->tokens + b->n_rows, t->ids.data + x->first + x->n_shared,
+               (size_t)own * sizeof *b->tokens);
+        add_losses(b, t, x, b->n_rows, x->keep ? keep : teach);
+        b->n_rows += own;
+    }
+    return taken;
+}
+
+/* Hidden states of the frame are counted from here on. */
+static const size_t of_frame = SIZE_MAX / 2;
+
+typedef struct states {
+    const rvi_samples *t;
+    const size_t *at;
+} states;
+
+static void read_state(void *ctx, int row, int first, int n, float *out)
+{
+    const states *s = ctx;
+    size_t d = (size_t)s->t->v->m->hp.n_embd, at = s->at[row];
+    if (at >= of_frame) {
+        memcpy(out, s->t->frame_x + (at - of_frame) * d + (size_t)first, (size_t)n * sizeof *out);
+        return;
+    }
+    const rvi_f16 *x = s->t->x + at * d + (size_t)first;
+    for (int k = 0; k < n; k++) out[k] = rvi_f16_to_f32(x[k]) * s->t->x_scale[at];
+}
+
+/* Which hidden states the rows of the batch have. */
+static void list_states(rvi_batch *b, const rvi_samples *t, const size_t *which, size_t n)
+{
+    int row = 0;
+    bool framed = false;
+    for (size_t i = 0; i < n; i++) {
+        const rvi_sample *x = &t->items[which[i]];
+        for (int r = 0; !framed && r < x->n_shared; r++) b->states[row++] = of_frame + (size_t)r;
+        framed |= x->n_shared > 0;
+        for (int r = 0; r < x->n - 1 - x->n_shared; r++) b->states[row++] = x->rows + (size_t)r;
+    }
+}
+
+void rvi_batch_begin(rvi_batch *b, const rvi_samples *t, const size_t *which, size_t n,
+                     rvi_trainer *trainer)
+{
+    rvi_trainer_begin(trainer, b->tokens, b->spans, b->n_spans);
+    if (!t->lowest) return;
+    list_states(b, t, which, n);
+    rvi_trainer_fill_x(trainer, read_state, &(states){t, b->states});
+}
+
+/* ---- preparing ---- */
+
+static rv_status grow(rvi_samples *t, rv_error *err)
+{
+    size_t d = (size_t)t->v->m->hp.n_embd, rows = RVI_MAX(t->n_rows, 1), keeps = t->n_keeps + 1;
+    rvi_f16 *x = rvi_realloc_array(t->x, rows * d, sizeof *x);
+    if (x) t->x = x;
+    float *scale = rvi_realloc_array(t->x_scale, rows, sizeof *scale);
+    if (scale) t->x_scale = scale;
+    int32_t *ids = rvi_realloc_array(t->top_ids, keeps * RVI_SAMPLE_TOP, sizeof *ids);
+    if (ids) t->top_ids = ids;
+    float *p = rvi_realloc_array(t->top_p, keeps * RVI_SAMPLE_TOP, sizeof *p);
+    if (p) t->top_p = p;
+    if (!t->frame_x) t->frame_x = rvi_alloc_array(RVI_MAX(t->v->frame.len, 1) * d, sizeof(float));
+    return x && scale && ids && p && t->frame_x ? RV_OK : rvi_nomem(err, "texts");
+}
+
+/* A row as f16: its largest value becomes 1024, so that any magnitude keeps 11 bits. */
+static void store_row(rvi_samples *t, size_t at, const float *x, size_t d)
+{
+    float most = 0;
+    for (size_t k = 0; k < d; k++) most = RVI_MAX(most, fabsf(x[k]));
+    float scale = most > 0 ? most / 1024 : 1;
+    t->x_scale[at] = scale;
+    for (size_t k = 0; k < d; k++) t->x[at * d + k] = rvi_f32_to_f16(x[k] / scale);
+}
+
+/* Rows of a batch on their way to the samples */
+typedef struct storing {
+    rvi_samples *t;
+    const rvi_batch *b;
+    rvi_trainer *trainer;
+    float *x; /* rows x n_embd */
+} storing;
+
+static void store_task(void *ctx, int row, int worker)
+{
+    const storing *s = ctx;
+    size_t d = (size_t)s->t->v->m->hp.n_embd, at = s->b->states[row];
+    float *x = s->x + (size_t)row * d;
+    (void)worker;
+    rvi_trainer_get_x(s->trainer, row, x);
+    if (at >= of_frame)
+        memcpy(s->t->frame_x + (at - of_frame) * d, x, d * sizeof *x);
+    else
+        store_row(s->t, at, x, d);
+}
+
+static bool any_kept(const rvi_samples *t, const size_t *which, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (t->items[which[i]].keep) return true;
+    return false;
+}
+
+/* The base's own distribution at the positions of kept texts; log p of taught ones where it is
+ * wanted. The texts of a batch follow each other, so the targets of the kept ones do too. */
+static void store_targets(rvi_samples *t, rvi_batch *b, const size_t *which, size_t n,
+                          rvi_trainer *trainer)
+{
+    int at = 0, n_keep = 0;
+    size_t first = t->items[which[0]].keeps * RVI_SAMPLE_TOP;
+    for (size_t i = 0; i < n; i++) { /* rows of kept texts to the front of the list `kept` */
+        const rvi_sample *x = &t->items[which[i]];
+        for (int k = 0; x->keep && k < x->n_losses; k++) b->kept[n_keep++] = b->loss_rows[at + k];
+        at += x->n_losses;
+    }
+    rvi_trainer_top(trainer, b->kept, n_keep, RVI_SAMPLE_TOP, t->top_ids + first, t->top_p + first);
+    for (size_t k = 0; k < (size_t)n_keep * RVI_SAMPLE_TOP; k++)
+        t->top_p[first + k] = expf(t->top_p[first + k]);
+    if (!t->want_refs) return;
+    for (int k = 0; k < b->n_losses; k++) { /* kept texts have no targets yet: any will do */
+        b->targets[k].n = 1;
+        b->targets[k].p = b->one;
+        b->targets[k].rest = 0;
+        b->targets[k].ids = b->tokens;
+    }
+    at = 0;
+    for (size_t i = 0; i < n; i++) {
+        const rvi_sample *x = &t->items[which[i]];
+        for (int k = 0; k < x->n_losses; k++)
+            b->targets[at++].ids = t->ids.data + x->first + t->at.data[x->losses + (size_t)k] + 1;
+    }
+    rvi_trainer_loss(trainer, b->loss_rows, b->targets, b->n_losses, false);
+    at = 0;
+    for (size_t i = 0; i < n; i++) {
+        rvi_sample *x = &t->items[which[i]];
+        x->ref_log_p = 0;
+        for (int k = 0; k < x->n_losses; k++) x->ref_log_p -= (double)b->targets[at++].loss;
+    }
+}
+
+rv_status rvi_samples_prepare(rvi_samples *t, rvi_trainer *trainer, int max_rows,
+                              rvi_progress_fn progress, void *ctx, rv_error *err)
+{
+    enum { MOST = RVI_SAMPLES_AT_ONCE };
+    size_t which[MOST], fresh = t->n - t->n_ready, from = t->n_ready;
+    rvi_batch b = {0};
+    if (!fresh) return RV_OK;
+    rv_status st = grow(t, err);
+    if (!st) st = rvi_batch_init(&b, max_rows, MOST, err);
+    storing s = {t, &b, trainer, NULL};
+    if (!st && !(s.x = rvi_alloc_array((size_t)max_rows * (size_t)t->v->m->hp.n_embd, sizeof *s.x)))
+        st = rvi_nomem(err, "texts");
+    while (!st && t->n_ready < t->n) {
+        size_t n = RVI_MIN(t->n - t->n_ready, (size_t)MOST);
+        for (size_t i = 0; i < n; i++) which[i] = t->n_ready + i;
+        n = rvi_batch_fill(&b, t, which, n, 1, 1);
+        if (!n) {
+            st = rvi_error(err, RV_E_LEARNING, "a text of %d tokens is too long to learn from",
+                           t->items[t->n_ready].n);
+            break;
+        }
+        rvi_trainer_begin(trainer, b.tokens, b.spans, b.n_spans);
+        rvi_trainer_forward(trainer, 0, t->lowest);
+        list_states(&b, t, which, n);
+        t->v->be->ops->run(t->v->be, store_task, &s, b.n_rows);
+        if (t->want_refs || any_kept(t, which, n)) {
+            rvi_trainer_forward(trainer, t->lowest, t->v->m->hp.n_layers);
+            store_targets(t, &b, which, n, trainer);
+        }
+        if ((progress && progress(ctx, t->n_ready + n - from, fresh)) ||
+            rvi_backend_is_stopped(t->v->be))
+            st = rvi_error(err, RV_E_CANCELLED, "cancelled"); /* this batch may be undefined */
+        else
+            t->n_ready += n;
+    }
+    rvi_free(s.x);
+    rvi_batch_deinit(&b);
+    return st;
+}

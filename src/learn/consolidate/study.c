@@ -1,0 +1,485 @@
+#include "learn/consolidate/study.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+typedef struct recipe {
+    int n_wordings; /* a fact; behind a gate the longer list reached some 4 points more of the
+                       wordings it was not chosen on */
+    float beta;
+    int n_steps, n_teach, n_keep; /* for a group of 20: steps, samples of a step */
+    float kept_each;              /* for a taught sample, where a larger group has more of them */
+    float general, seeded, negatives; /* shares of the kept samples */
+} recipe;
+
+/* Kept samples are the long ones. Behind a gate 4 of them hold the model as 8 did; what that saves
+ * teaches more samples a step in fewer steps, to the same end in two thirds of the time. */
+static const recipe recipes[] = {
+    [RVI_RECIPE_GATED] = {2 * RVI_WORDINGS_BASE, 1, 240, 12, 4, 0.33f, 1, 0, 0},
+    [RVI_RECIPE_FENCED] = {RVI_WORDINGS_BASE, 2, 300, 8, 12, 1, 0.3f, 0.4f, 0.3f},
+};
+
+enum {
+    USUAL_GROUP = 20,
+    MOST_TEXTS = 32, /* of one kind in a step */
+    LEAST_STEPS = 100,
+    SHARED_STEPS = 150,
+    SHARED_TEXTS = 12,
+    FISHER_SAMPLES = 48,
+    FREE_TOKENS = 16,
+    FORCED_TOKENS = 8,
+    POOL = 2400,     /* entries of the pool that mixes kinds of kept samples */
+    HELD_ONE_IN = 6, /* wordings of a fact, */
+    HELD_PAIRS_ONE_IN = 10,
+    HELD_PAIRS = 2, /* but at least so many, */
+    LEAST_PAIRS = 8 /* of so many */
+};
+
+void rvi_shared_deinit(rvi_shared *s)
+{
+    rvi_params_free(s->theta);
+    rvi_free(s->fisher);
+    rvi_free(s->star);
+    *s = (rvi_shared){0};
+}
+
+/* ---- progress ---- */
+
+int rvi_study_tell(void *ctx, size_t done, size_t total)
+{
+    const rvi_study_teller *t = ctx;
+    return t->fn ? t->fn(t->ctx, t->stage, (int)done, (int)total, NAN) : 0;
+}
+
+/* ---- parameters ---- */
+
+typedef struct from_layer {
+    const rvi_model *m;
+    int lowest;
+} from_layer;
+
+static bool is_trained(const void *ctx, int target)
+{
+    const from_layer *f = ctx;
+    int il;
+    return sscanf(f->m->targets[target].gguf_name, "blk.%d.", &il) == 1 && il >= f->lowest;
+}
+
+static rv_status new_params(rvi_params **out, const rvi_model *m, const rvi_study_options *o,
+                            rv_error *err)
+{
+    from_layer f = {m, rvi_ground_lowest(m)};
+    rv_status st = rvi_params_new(out, m->be, m->targets, m->n_targets, is_trained, &f, o->rank,
+                                  o->alpha, err);
+    if (!st) rvi_params_init_random(*out, o->seed);
+    return st;
+}
+
+/* ---- samples of facts ---- */
+
+/* The texts of one lesson as samples. held (may be NULL): takes one in six, never the first. */
+static rv_status add_wordings(rvi_ground *g, const rvi_wordings *w, rvi_index *teach,
+                              rvi_index *held, rv_error *err)
+{
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && i < w->n; i++) {
+        size_t before = g->samples.n;
+        st = rvi_samples_teach(&g->samples, w->data[i].user, w->data[i].reply, w->data[i].loss_from,
+                               err);
+        rvi_index *list = held && i % HELD_ONE_IN == HELD_ONE_IN - 1 ? held : teach;
+        if (!st && g->samples.n > before && !rvi_index_push(list, before))
+            st = rvi_nomem(err, "samples");
+    }
+    return st;
+}
+
+/* All lessons as often as the one with the most texts. */
+static rv_status balance(rvi_index *teach, const rvi_index *lessons, size_t n, rv_error *err)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < n; i++) most = RVI_MAX(most, lessons[i].n);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; lessons[i].n && k < most; k++)
+            if (!rvi_index_push(teach, lessons[i].data[k % lessons[i].n]))
+                return rvi_nomem(err, "samples");
+    return RV_OK;
+}
+
+/* Texts of the lessons that w writes about. fence (may be NULL): takes their fences' questions. */
+static rv_status add_texts(rvi_ground *g, rvi_writer *w, unsigned sources, rvi_index *teach,
+                           rvi_index *held, rvi_wordings *fence, rv_error *err)
+{
+    rvi_texts *texts = rvi_zalloc_array(w->n + 1, sizeof *texts);
+    rvi_index *lessons = rvi_zalloc_array(w->n + 1, sizeof *lessons);
+    rv_status st =
+        texts && lessons ? rvi_texts_write(w, sources, texts, err) : rvi_nomem(err, "texts");
+    for (size_t i = 0; !st && i < w->n; i++) {
+        const rvi_wordings *f = &texts[i].fence;
+        st = add_wordings(g, &texts[i].teach, &lessons[i], held, err);
+        for (size_t k = 0; !st && fence && k < f->n; k++)
+            st = rvi_wordings_add(fence, f->data[k].user, NULL, err);
+    }
+    if (!st) st = balance(teach, lessons, w->n, err);
+    for (size_t i = 0; lessons && i < w->n; i++) rvi_index_deinit(&lessons[i]);
+    rvi_texts_deinit(texts, w->n);
+    rvi_free(texts);
+    rvi_free(lessons);
+    return st;
+}
+
+static int wordings_of(const rvi_study_options *o)
+{
+    return o->n_wordings ? o->n_wordings : recipes[o->recipe].n_wordings;
+}
+
+static rvi_writer writer_of(const rvi_ground *g, const rvi_study_options *o,
+                            const rvi_fact *const *group, size_t n, const rvi_fact *const *store,
+                            size_t n_store, uint64_t seed, rvi_study_teller *tl)
+{
+    tl->stage = "wordings";
+    return (rvi_writer){.v = g->v,
+                        .replay = g->replay,
+                        .judge = o->judge,
+                        .group = group,
+                        .n = n,
+                        .store = store,
+                        .n_store = n_store,
+                        .n_rules = (size_t)wordings_of(o),
+                        .rng = {seed},
+                        .progress = rvi_study_tell,
+                        .ctx = tl};
+}
+
+/* The base's own greedy answers to the wordings of one kind (with a forced beginning, or
+ * without). */
+static rv_status add_answers(rvi_ground *g, const rvi_wordings *w, bool forced, rvi_index *out,
+                             rvi_study_teller *t, rv_error *err)
+{
+    rvi_request *requests = rvi_zalloc_array(w->n + 1, sizeof *requests);
+    rvi_ids *prompts = rvi_zalloc_array(w->n + 1, sizeof *prompts);
+    size_t n = 0;
+    rv_status st = requests && prompts ? RV_OK : rvi_nomem(err, "negatives");
+    for (size_t i = 0; !st && i < w->n; i++) {
+        const rvi_wording *x = &w->data[i];
+        if ((x->reply != NULL) != forced) continue;
+        st = rvi_voice_prompt(g->v, x->user, strlen(x->user), &prompts[n], err);
+        if (!st && forced)
+            st = rvi_voice_encode(g->v, x->reply, strlen(x->reply), &prompts[n], err);
+        requests[n] = (rvi_request){.prompt = prompts[n].data, .n_prompt = prompts[n].len};
+        n++;
+    }
+    if (!st)
+        st = rvi_voice_answer(g->v, requests, n, NULL, forced ? FORCED_TOKENS : FREE_TOKENS,
+                              rvi_study_tell, t, err);
+    for (size_t i = 0; !st && i < n; i++) {
+        size_t before = g->samples.n, first = prompts[i].len - 1;
+        for (size_t k = 0; !st && k < requests[i].answer.len; k++)
+            if (!rvi_ids_push(&prompts[i], requests[i].answer.data[k]))
+                st = rvi_nomem(err, "negatives");
+        if (!st)
+            st = rvi_samples_add(&g->samples, prompts[i].data, prompts[i].len, first, true, false,
+                                 err);
+        if (!st && g->samples.n > before && !rvi_index_push(out, before))
+            st = rvi_nomem(err, "negatives");
+    }
+    for (size_t i = 0; requests && prompts && i < n; i++) {
+        rvi_ids_deinit(&prompts[i]);
+        rvi_ids_deinit(&requests[i].answer);
+    }
+    rvi_free(requests);
+    rvi_free(prompts);
+    return st;
+}
+
+/* fence: questions besides those by rules. */
+static rv_status add_negatives(rvi_ground *g, const rvi_writer *w, unsigned sources, size_t names,
+                               rvi_wordings *fence, rvi_index *out, rvi_study_teller *t,
+                               rv_error *err)
+{
+    rvi_fence by_rules = {.names = names, .same = RVI_MAX(names / 3, 1), .forced = true};
+    rvi_rng rng = w->rng;
+    rv_status st = RV_OK;
+    t->stage = "negatives";
+    if (sources & RVI_TEXTS_RULES)
+        st = rvi_wordings_negatives(fence, w->group, w->n, &by_rules, &rng, err);
+    if (!st) st = add_answers(g, fence, false, out, t, err);
+    if (!st) st = add_answers(g, fence, true, out, t, err);
+    return st;
+}
+
+/* Entries from a list, as often as its share of the pool asks for. */
+static bool add_share(rvi_index *pool, const rvi_index *list, float share)
+{
+    size_t want = (size_t)(share * POOL);
+    for (size_t i = 0; list->n && i < want; i++)
+        if (!rvi_index_push(pool, list->data[i % list->n])) return false;
+    return true;
+}
+
+static rv_status mix(rvi_index *pool, const rvi_ground *g, const rvi_index *negatives,
+                     const recipe *r, rv_error *err)
+{
+    return add_share(pool, &g->general, r->general) && add_share(pool, &g->seeded, r->seeded) &&
+                   add_share(pool, negatives, r->negatives)
+               ? RV_OK
+               : rvi_nomem(err, "pool");
+}
+
+/* ---- runs ---- */
+
+static rvi_run run_of(const rvi_study_options *o, const rvi_index *held, const rvi_study_teller *tl)
+{
+    return (rvi_run){.progress = tl->fn,
+                     .ctx = tl->ctx,
+                     .held = held,
+                     .dir = o->dir,
+                     .name = "run",
+                     .model = o->model};
+}
+
+static rvi_train_options options_of(const rvi_study_options *o, size_t n)
+{
+    const recipe *r = &recipes[o->recipe];
+    int texts = (int)RVI_MIN(n * (size_t)r->n_teach / USUAL_GROUP, (size_t)MOST_TEXTS);
+    int steps = n <= USUAL_GROUP ? RVI_MAX((int)n * r->n_steps / USUAL_GROUP, LEAST_STEPS)
+                                 : r->n_steps + ((int)n - USUAL_GROUP) * 200 / 80;
+    rvi_train_options t = {.objective = RVI_TEACH,
+                           .n_steps = o->n_steps ? o->n_steps
+                                      : o->deep  ? 2 * steps
+                                                 : steps,
+                           .n_teach = RVI_MAX(texts, r->n_teach),
+                           .beta = o->beta >= 0 ? o->beta : r->beta,
+                           .rate = o->rate,
+                           .warm_up = 0.03f,
+                           .random = o->random,
+                           .seed = o->seed,
+                           .max_rows = RVI_PORTION_ROWS};
+    t.n_keep = t.beta > 0 ? RVI_MAX(r->n_keep, (int)(r->kept_each * (float)t.n_teach)) : 0;
+    return t;
+}
+
+rv_status rvi_study_group(rvi_params **out, rvi_ground *g, const rvi_fact *const *group, size_t n,
+                          const rvi_fact *const *store, size_t n_store, const rvi_study_options *o,
+                          rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
+                          rv_error *err)
+{
+    rvi_index teach = {0}, held = {0}, negatives = {0}, keep = {0};
+    rvi_training t = {0};
+    rvi_wordings fence = {0};
+    rvi_study_teller tl = {progress, ctx, NULL};
+    rvi_writer w = writer_of(g, o, group, n, store, n_store, o->seed + 100, &tl);
+    const recipe *r = &recipes[o->recipe];
+    rvi_train_options to = options_of(o, n);
+    *out = NULL;
+    rv_status st = r->seeded > 0 ? rvi_ground_add_seeded(g, err) : RV_OK;
+    if (!st) st = add_texts(g, &w, o->sources, &teach, o->deep ? &held : NULL, &fence, err);
+    if (!st && r->negatives > 0)
+        st =
+            add_negatives(g, &w, o->sources, n > USUAL_GROUP ? 3 : 6, &fence, &negatives, &tl, err);
+    if (!st) st = mix(&keep, g, &negatives, r, err);
+    tl.stage = "hidden states";
+    if (!st) st = rvi_ground_prepare(g, rvi_study_tell, &tl, err);
+    if (!st) st = new_params(out, g->v->m, o, err);
+    if (!st)
+        st = rvi_training_init(&t, &g->samples, *out, &to, teach.data, teach.n, keep.data, keep.n,
+                               err);
+    rvi_run run = run_of(o, &held, &tl);
+    if (!st) st = rvi_run_training(&t, &run, result, err);
+    rvi_training_deinit(&t);
+    if (!st) st = rvi_ground_probe(g, *out, &result->probe_kl, err);
+    rvi_ground_clear(g);
+    rvi_wordings_deinit(&fence);
+    rvi_index *lists[] = {&teach, &held, &negatives, &keep};
+    for (size_t i = 0; i < RVI_COUNT(lists); i++) rvi_index_deinit(lists[i]);
+    if (st) {
+        rvi_params_free(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+/* ---- a shared adapter ---- */
+
+rv_status rvi_shared_begin(rvi_shared *s, const rvi_model *m, const rvi_study_options *o,
+                           rv_error *err)
+{
+    if (s->theta) return RV_OK;
+    rv_status st = new_params(&s->theta, m, o, err);
+    if (st) return st;
+    s->fisher = rvi_zalloc_array(s->theta->n, sizeof *s->fisher);
+    s->star = rvi_zalloc_array(s->theta->n, sizeof *s->star);
+    if (s->fisher && s->star) return RV_OK;
+    rvi_shared_deinit(s);
+    return rvi_nomem(err, "Fisher information");
+}
+
+/* New samples, and of old ones as many as make up the share. */
+static rv_status rehearse(rvi_index *pool, const rvi_index *fresh, const rvi_index *old,
+                          float share, rvi_rng *rng, rv_error *err)
+{
+    bool ok = true;
+    for (size_t i = 0; ok && i < fresh->n; i++) ok = rvi_index_push(pool, fresh->data[i]);
+    size_t want = share < 1 ? (size_t)((float)fresh->n * share / (1 - share)) : 0;
+    for (size_t i = 0; ok && old->n && i < want; i++) {
+        if (i % old->n == 0) /* shuffled anew each time round */
+            for (size_t k = old->n; k > 1; k--) {
+                size_t j = rvi_rng_below(rng, k), x = old->data[k - 1];
+                old->data[k - 1] = old->data[j];
+                old->data[j] = x;
+            }
+        ok = rvi_index_push(pool, old->data[i % old->n]);
+    }
+    return ok ? RV_OK : rvi_nomem(err, "pool");
+}
+
+rv_status rvi_study_shared(rvi_shared *s, rvi_ground *g, const rvi_fact *const *group, size_t n,
+                           const rvi_fact *const *old, size_t n_old, const rvi_study_options *o,
+                           rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
+                           rv_error *err)
+{
+    rvi_index fresh = {0}, held = {0}, past = {0}, pool = {0}, negatives = {0}, keep = {0};
+    rvi_training t = {0};
+    rvi_wordings fence = {0};
+    rvi_study_teller tl = {progress, ctx, NULL};
+    const rvi_fact **all = rvi_alloc_array(n + n_old + 1, sizeof *all);
+    float *before = NULL;
+    rvi_train_options to = options_of(o, n);
+    uint64_t seed = o->seed + 100 + (uint64_t)s->n_groups;
+    to.seed = o->seed + (uint64_t)s->n_groups;
+    if (!o->n_steps) to.n_steps = o->deep ? 2 * SHARED_STEPS : SHARED_STEPS;
+    to.n_teach = SHARED_TEXTS;
+    to.n_keep = to.beta > 0 ? SHARED_TEXTS : 0;
+    to.ewc = s->n_groups ? o->ewc : 0;
+    rv_status st = all ? rvi_shared_begin(s, g->v->m, o, err) : rvi_nomem(err, "facts");
+    if (!st && !(before = rvi_alloc_array(s->theta->n, sizeof *before))) st = rvi_nomem(err, "run");
+    if (!st) memcpy(before, s->theta->theta, s->theta->n * sizeof *before);
+    if (!st && recipes[o->recipe].seeded > 0) st = rvi_ground_add_seeded(g, err);
+    for (size_t i = 0; !st && i < n + n_old; i++) all[i] = i < n_old ? old[i] : group[i - n_old];
+    rvi_writer w = writer_of(g, o, group, n, all, n + n_old, seed, &tl);
+    if (!st) st = add_texts(g, &w, o->sources, &fresh, o->deep ? &held : NULL, &fence, err);
+    rvi_writer again = w; /* what the model wrote of old ones is not written once more */
+    again.group = old;
+    again.n = o->rehearsal > 0 ? n_old : 0;
+    if (!st)
+        st = add_texts(g, &again, o->sources & ~(unsigned)RVI_TEXTS_OWN, &past, NULL, NULL, err);
+    if (!st && to.n_keep && recipes[o->recipe].negatives > 0)
+        st = add_negatives(g, &w, o->sources, 4, &fence, &negatives, &tl, err);
+    if (!st) st = mix(&keep, g, &negatives, &recipes[o->recipe], err);
+    if (!st) st = rehearse(&pool, &fresh, &past, o->rehearsal, &again.rng, err);
+    tl.stage = "hidden states";
+    if (!st) st = rvi_ground_prepare(g, rvi_study_tell, &tl, err);
+    if (!st)
+        st = rvi_training_init(&t, &g->samples, s->theta, &to, pool.data, pool.n, keep.data, keep.n,
+                               err);
+    t.fisher = s->fisher;
+    t.star = s->star;
+    rvi_run run = run_of(o, &held, &tl);
+    if (!st) st = rvi_run_training(&t, &run, result, err);
+    if (!st && o->ewc > 0)
+        st = rvi_training_fisher(&t, fresh.data, fresh.n, FISHER_SAMPLES, o->decay, s->fisher, err);
+    rvi_training_deinit(&t);
+    if (!st) st = rvi_ground_probe(g, s->theta, &result->probe_kl, err);
+    if (!st) {
+        memcpy(s->star, s->theta->theta, s->theta->n * sizeof *s->star);
+        s->n_groups++;
+    } else if (before) {
+        memcpy(s->theta->theta, before, s->theta->n * sizeof *before);
+    }
+    rvi_ground_clear(g);
+    rvi_wordings_deinit(&fence);
+    rvi_index *lists[] = {&fresh, &held, &past, &pool, &negatives, &keep};
+    for (size_t i = 0; i < RVI_COUNT(lists); i++) rvi_index_deinit(lists[i]);
+    rvi_free(all);
+    rvi_free(before);
+    return st;
+}
+
+/* ---- preferences ---- */
+
+enum {
+    PAIR_TOKENS = 100,
+    PAIRS = 4,
+    PAIR_ROWS = 1024, /* a step's texts mostly fit; where they do not, pairs are computed twice */
+    EPOCHS = 4
+};
+
+static rv_status add_answer(rvi_ground *g, const char *question, const char *answer, rv_error *err)
+{
+    rvi_ids ids = {0};
+    rv_status st = rvi_voice_prompt(g->v, question, strlen(question), &ids, err);
+    size_t prompt = ids.len;
+    if (!st) st = rvi_voice_encode(g->v, answer, strlen(answer), &ids, err);
+    if (!st && ids.len - prompt >= PAIR_TOKENS)
+        ids.len = prompt + PAIR_TOKENS;
+    else if (!st && !rvi_ids_push(&ids, g->v->end))
+        st = rvi_nomem(err, "pairs");
+    if (!st) st = rvi_samples_add(&g->samples, ids.data, ids.len, prompt - 1, false, true, err);
+    rvi_ids_deinit(&ids);
+    return st;
+}
+
+/* Every so-and-so-many-th of them. */
+static bool is_held(size_t i, size_t n)
+{
+    if (n < LEAST_PAIRS) return false;
+    size_t want = RVI_MAX(n / HELD_PAIRS_ONE_IN, (size_t)HELD_PAIRS), every = n / want;
+    return i % every == every - 1 && i / every < want;
+}
+
+rv_status rvi_study_pairs(rvi_params **out, rvi_ground *g, const rvi_pair *pairs, size_t n,
+                          rv_preference_loss loss, const rvi_study_options *o,
+                          rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
+                          rv_error *err)
+{
+    rvi_index chosen = {0}, held = {0};
+    rvi_training t = {0};
+    rvi_study_teller tl = {progress, ctx, "hidden states"};
+    rvi_train_options to = {
+        .objective = loss == RV_LOSS_DPO ? RVI_DPO : RVI_KTO,
+        .n_steps = o->n_steps ? o->n_steps : (int)(n * EPOCHS + 3) / PAIRS,
+        .n_teach = PAIRS,
+        .n_keep = PAIRS,
+        .beta = o->beta >= 0 ? o->beta : 2, /* 1 obeys no better and drifts twice as far */
+        .rate = o->rate / 4,                /* 5e-4 where facts take 2e-3 */
+        .warm_up = 0.1f,
+        .beta_pref = 0.1f,
+        .chosen = 0.1f,
+        .random = o->random,
+        .seed = o->seed,
+        .max_rows = PAIR_ROWS};
+    *out = NULL;
+    rv_status st = RV_OK;
+    g->samples.want_refs = true;
+    for (size_t i = 0; !st && i < n; i++) {
+        size_t before = g->samples.n;
+        st = add_answer(g, pairs[i].question, pairs[i].chosen, err);
+        if (!st) st = add_answer(g, pairs[i].question, pairs[i].rejected, err);
+        if (!st && g->samples.n == before + 2) {
+            if (!rvi_index_push(is_held(i, n) ? &held : &chosen, before))
+                st = rvi_nomem(err, "pairs");
+        } else {
+            rvi_samples_cut(&g->samples, before);
+        }
+    }
+    if (!st) st = rvi_ground_prepare(g, rvi_study_tell, &tl, err);
+    if (!st) st = new_params(out, g->v->m, o, err);
+    if (!st)
+        st = rvi_training_init(&t, &g->samples, *out, &to, chosen.data, chosen.n, g->general.data,
+                               g->general.n, err);
+    rvi_run run = run_of(o, &held, &tl);
+    if (!st) st = rvi_run_training(&t, &run, result, err);
+    rvi_training_deinit(&t);
+    if (!st) st = rvi_ground_probe(g, *out, &result->probe_kl, err);
+    g->samples.want_refs = false;
+    rvi_ground_clear(g);
+    rvi_index_deinit(&chosen);
+    rvi_index_deinit(&held);
+    if (st) {
+        rvi_params_free(*out);
+        *out = NULL;
+    }
+    return st;
+}

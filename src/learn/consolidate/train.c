@@ -1,0 +1,465 @@
+#include "learn/consolidate/train.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "learn/instant/vector.h"
+
+/* ---- walks ---- */
+
+static void shuffle(rvi_walk *w)
+{
+    for (size_t i = w->n; i > 1; i--) {
+        size_t j = (size_t)(rvi_rng_u64(&w->rng) % i), x = w->order[i - 1];
+        w->order[i - 1] = w->order[j];
+        w->order[j] = x;
+    }
+    w->at = 0;
+}
+
+/* pool is copied. */
+static bool walk_init(rvi_walk *w, const size_t *pool, size_t n, uint64_t seed)
+{
+    *w = (rvi_walk){.n = n, .rng = {seed}};
+    if (!n) return true;
+    if (!(w->order = rvi_alloc_array(n, sizeof *w->order))) return false;
+    memcpy(w->order, pool, n * sizeof *pool);
+    shuffle(w);
+    return true;
+}
+
+static void walk_deinit(rvi_walk *w)
+{
+    rvi_free(w->order);
+    *w = (rvi_walk){0};
+}
+
+static size_t walk_next(rvi_walk *w)
+{
+    if (w->at == w->n) shuffle(w);
+    return w->order[w->at++];
+}
+
+/* ---- beginning and end ---- */
+
+static int longest_row_count(const rvi_samples *t)
+{
+    int most = 1;
+    for (size_t i = 0; i < t->n; i++) most = RVI_MAX(most, t->items[i].n - 1);
+    return most;
+}
+
+rv_status rvi_training_init(rvi_training *t, const rvi_samples *texts, rvi_params *theta,
+                            const rvi_train_options *o, const size_t *teach, size_t n_teach,
+                            const size_t *keep, size_t n_keep, rv_error *err)
+{
+    *t = (rvi_training){.o = *o, .texts = texts, .theta = theta};
+    if (!n_keep) t->o.n_keep = 0;
+    if (!n_teach) return rvi_error(err, RV_E_LEARNING, "there is nothing to learn from");
+    int texts_of_step = (o->objective == RVI_TEACH ? 1 : 2) * o->n_teach + t->o.n_keep;
+    t->o.max_rows = RVI_MAX(o->max_rows, longest_row_count(texts));
+    rvi_trainer_options to = {.max_rows = t->o.max_rows,
+                              .max_spans = texts_of_step + 1,
+                              .max_losses = 128,
+                              .lowest = texts->lowest};
+    rv_status st = rvi_params_like(&t->grads, theta, err);
+    if (!st)
+        st = rvi_trainer_new(&t->trainer, texts->v->m, texts->v->be, theta, t->grads, &to, err);
+    if (!st) st = rvi_optimizer_new(&t->opt, theta->n, &RVI_ADAMW_USUAL, err);
+    if (!st) t->opt->be = texts->v->be;
+    if (!st) st = rvi_batch_init(&t->batch, t->o.max_rows, texts_of_step, err);
+    size_t n = (size_t)texts_of_step;
+    t->picked = rvi_alloc_array(n, sizeof *t->picked);
+    t->weight = rvi_alloc_array(n, sizeof *t->weight);
+    t->log_p = rvi_alloc_array(n, sizeof *t->log_p);
+    bool walks = walk_init(&t->teach, teach, n_teach, o->seed + 1);
+    walks = walk_init(&t->keep, keep, n_keep, o->seed + 2) && walks;
+    if (!st && (!t->picked || !t->weight || !t->log_p || !walks)) st = rvi_nomem(err, "training");
+    if (st) rvi_training_deinit(t);
+    return st;
+}
+
+void rvi_training_deinit(rvi_training *t)
+{
+    rvi_trainer_free(t->trainer);
+    rvi_params_free(t->grads);
+    rvi_optimizer_free(t->opt);
+    rvi_batch_deinit(&t->batch);
+    walk_deinit(&t->teach);
+    walk_deinit(&t->keep);
+    rvi_free(t->picked);
+    rvi_free(t->weight);
+    rvi_free(t->log_p);
+    *t = (rvi_training){0};
+}
+
+/* ---- portions ---- */
+
+static bool is_kept(const rvi_training *t, size_t text)
+{
+    return t->texts->items[text].keep;
+}
+
+static int losses_of(const rvi_training *t, size_t text)
+{
+    return t->texts->items[text].n_losses;
+}
+
+/* One portion of picked texts, forward up to the head. Returns how many it took. */
+static size_t run_forward(rvi_training *t, const size_t *which, size_t n)
+{
+    size_t took = rvi_batch_fill(&t->batch, t->texts, which, n, 1, 1);
+    rvi_batch_begin(&t->batch, t->texts, which, took, t->trainer);
+    rvi_trainer_forward(t->trainer, t->texts->lowest, t->texts->v->m->hp.n_layers);
+    t->n_rows += (uint64_t)t->batch.n_rows;
+    return took;
+}
+
+/* Losses of a portion by texts: taught ones' log p into log_p, kept ones' KL into *kl. */
+static void add_up(rvi_training *t, const size_t *which, size_t n, double *log_p, double *kl)
+{
+    int at = 0;
+    for (size_t i = 0; i < n; i++) {
+        double sum = 0;
+        for (int k = 0; k < losses_of(t, which[i]); k++) sum += (double)t->batch.targets[at++].loss;
+        log_p[i] = -sum;
+        if (is_kept(t, which[i])) *kl += sum;
+    }
+}
+
+static void set_weights(rvi_training *t, const size_t *which, size_t n, const float *weight)
+{
+    int at = 0;
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < losses_of(t, which[i]); k++) t->batch.targets[at++].weight = weight[i];
+}
+
+/* ---- objectives: what each picked text's cross entropy (or KL) weighs ---- */
+
+static size_t pick(rvi_training *t)
+{
+    size_t n = 0;
+    for (int i = 0; i < t->o.n_teach; i++) {
+        size_t text = walk_next(&t->teach);
+        t->picked[n++] = text;
+        if (t->o.objective != RVI_TEACH) t->picked[n++] = text + 1;
+    }
+    for (int i = 0; i < t->o.n_keep; i++) t->picked[n++] = walk_next(&t->keep);
+    return n;
+}
+
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+/* Needs log_p of all picked texts. With c = d L / d log p of a text, its tokens weigh -c. */
+static void weigh_pairs(rvi_training *t)
+{
+    const rvi_train_options *o = &t->o;
+    double z0 = 0, b = (double)o->beta_pref;
+    int pairs = o->n_teach;
+    for (int i = 0; i < 2 * pairs; i++)
+        z0 += (t->log_p[i] - t->texts->items[t->picked[i]].ref_log_p) / (2 * pairs);
+    z0 = RVI_MAX(z0, 0);
+    for (int i = 0; i < pairs; i++) {
+        size_t w = t->picked[2 * i], l = t->picked[2 * i + 1];
+        double rw = t->log_p[2 * i] - t->texts->items[w].ref_log_p;
+        double rl = t->log_p[2 * i + 1] - t->texts->items[l].ref_log_p;
+        double up, down; /* -dL/dlog p of the chosen, dL/dlog p of the rejected */
+        if (o->objective == RVI_DPO) {
+            up = down = b * sigmoid(-b * (rw - rl));
+        } else {
+            double s = sigmoid(b * (rw - z0)), r = sigmoid(b * (z0 - rl));
+            up = b * s * (1 - s);
+            down = b * r * (1 - r);
+        }
+        up += (double)o->chosen / losses_of(t, w);
+        t->weight[2 * i] = (float)(up / pairs);
+        t->weight[2 * i + 1] = (float)(-down / pairs);
+    }
+}
+
+static void weigh_means(rvi_training *t, size_t n, int *n_ce, int *n_kl)
+{
+    *n_ce = *n_kl = 0;
+    for (size_t i = 0; i < n; i++)
+        *(is_kept(t, t->picked[i]) ? n_kl : n_ce) += losses_of(t, t->picked[i]);
+    for (size_t i = 0; i < n; i++) {
+        bool kept = is_kept(t, t->picked[i]);
+        if (kept)
+            t->weight[i] = t->o.beta / (float)*n_kl;
+        else if (t->o.objective == RVI_TEACH)
+            t->weight[i] = 1 / (float)*n_ce;
+    }
+}
+
+/* ---- a step ---- */
+
+static void pull_to_star(rvi_training *t)
+{
+    if (!t->fisher || t->o.ewc <= 0) return;
+    float *g = t->grads->theta;
+    const float *theta = t->theta->theta;
+    for (size_t i = 0; i < t->theta->n; i++)
+        g[i] += t->o.ewc * t->fisher[i] * (theta[i] - t->star[i]);
+}
+
+enum { CLEARED = 1 << 14 }; /* gradients of a task */
+
+static void clear_task(void *ctx, int task, int worker)
+{
+    rvi_params *g = ctx;
+    size_t first = (size_t)task * CLEARED;
+    (void)worker;
+    memset(g->theta + first, 0, RVI_MIN((size_t)CLEARED, g->n - first) * sizeof *g->theta);
+}
+
+static void clear_gradients(rvi_training *t)
+{
+    rvi_backend *be = t->texts->v->be;
+    be->ops->run(be, clear_task, t->grads, (int)((t->grads->n + CLEARED - 1) / CLEARED));
+}
+
+bool rvi_training_step(rvi_training *t)
+{
+    if (t->step >= t->o.n_steps) return false;
+    size_t n = pick(t);
+    int n_ce, n_kl;
+    double kl = 0;
+    bool whole = false; /* all of them went through in one portion, whose states are still there */
+    weigh_means(t, n, &n_ce, &n_kl);
+    clear_gradients(t);
+    if (t->o.objective != RVI_TEACH) {
+        size_t pairs = 2 * (size_t)t->o.n_teach, took;
+        for (size_t at = 0; at < pairs; at += took) {
+            took = run_forward(t, t->picked + at, (whole = !at) ? n - at : pairs - at);
+            if (took < n) whole = false;
+            rvi_trainer_loss(t->trainer, t->batch.loss_rows, t->batch.targets, t->batch.n_losses,
+                             false);
+            add_up(t, t->picked + at, took, t->log_p + at, &kl);
+        }
+        weigh_pairs(t);
+        kl = 0;
+    }
+    for (size_t at = 0, took; at < n; at += took) {
+        took = whole ? n : run_forward(t, t->picked + at, n - at);
+        set_weights(t, t->picked + at, took, t->weight + at);
+        rvi_trainer_loss(t->trainer, t->batch.loss_rows, t->batch.targets, t->batch.n_losses, true);
+        add_up(t, t->picked + at, took, t->log_p + at, &kl);
+        rvi_trainer_backward(t->trainer);
+    }
+    double ce = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!is_kept(t, t->picked[i])) ce -= t->log_p[i];
+    t->ce = n_ce ? ce / n_ce : 0;
+    t->kl = n_kl ? kl / n_kl : 0;
+    pull_to_star(t);
+    if (t->o.random)
+        rvi_gradient_randomise(t->grads->theta, t->grads->n, t->o.seed + (uint64_t)t->step);
+    rvi_schedule rate = {.kind = RVI_SCHEDULE_COSINE,
+                         .n_steps = t->o.n_steps,
+                         .rate = (double)t->o.rate,
+                         .warm_up = (double)t->o.warm_up};
+    if (!rvi_optimizer_step(t->opt, t->theta->theta, t->grads->theta,
+                            rvi_schedule_rate(&rate, t->step), NULL))
+        t->n_skipped++;
+    t->step++;
+    return true;
+}
+
+/* Of t->picked[0 .. 2 * pairs), whose log p are known: the sum over pairs. */
+static double pair_losses(const rvi_training *t, int pairs)
+{
+    double sum = 0, z0 = 0, b = (double)t->o.beta_pref;
+    const rvi_sample *items = t->texts->items;
+    for (int i = 0; i < 2 * pairs; i++)
+        z0 += (t->log_p[i] - items[t->picked[i]].ref_log_p) / (2 * pairs);
+    z0 = RVI_MAX(z0, 0);
+    for (int i = 0; i < pairs; i++) {
+        double rw = t->log_p[2 * i] - items[t->picked[2 * i]].ref_log_p;
+        double rl = t->log_p[2 * i + 1] - items[t->picked[2 * i + 1]].ref_log_p;
+        sum += t->o.objective == RVI_DPO
+                   ? -log(sigmoid(b * (rw - rl)))
+                   : 1 - (sigmoid(b * (rw - z0)) + sigmoid(b * (z0 - rl))) / 2;
+    }
+    return sum;
+}
+
+static double measure_pairs(rvi_training *t, const size_t *chosen, size_t n)
+{
+    double sum = 0, kl = 0;
+    for (size_t at = 0; at < n;) {
+        size_t pairs = RVI_MIN(n - at, (size_t)t->o.n_teach);
+        for (size_t i = 0; i < pairs; i++, at++) {
+            t->picked[2 * i] = chosen[at];
+            t->picked[2 * i + 1] = chosen[at] + 1;
+        }
+        for (size_t k = 0, took; k < 2 * pairs; k += took) {
+            took = run_forward(t, t->picked + k, 2 * pairs - k);
+            rvi_trainer_loss(t->trainer, t->batch.loss_rows, t->batch.targets, t->batch.n_losses,
+                             false);
+            add_up(t, t->picked + k, took, t->log_p + k, &kl);
+        }
+        sum += pair_losses(t, (int)pairs);
+    }
+    return n ? sum / (double)n : 0;
+}
+
+double rvi_training_measure(rvi_training *t, const size_t *which, size_t n)
+{
+    if (t->o.objective != RVI_TEACH) return measure_pairs(t, which, n);
+    double sum = 0;
+    int tokens = 0;
+    for (size_t at = 0, took; at < n; at += took) {
+        took = run_forward(t, which + at, n - at);
+        rvi_trainer_loss(t->trainer, t->batch.loss_rows, t->batch.targets, t->batch.n_losses,
+                         false);
+        for (int i = 0; i < t->batch.n_losses; i++) sum += (double)t->batch.targets[i].loss;
+        tokens += t->batch.n_losses;
+    }
+    return tokens ? sum / tokens : 0;
+}
+
+/* ---- Fisher information ---- */
+
+rv_status rvi_training_fisher(rvi_training *t, const size_t *teach, size_t n_teach, int n_samples,
+                              float decay, float *fisher, rv_error *err)
+{
+    enum { MOST = 100 };
+    rvi_walk walk;
+    size_t n = t->theta->n, used = 0;
+    float *sum = rvi_zalloc_array(n, sizeof *sum);
+    double mean = 0;
+    rv_status st = RV_OK;
+    if (!walk_init(&walk, teach, n_teach, t->o.seed + 3) || !sum) st = rvi_nomem(err, "Fisher");
+    for (int s = 0; !st && s < n_samples; s++) {
+        size_t text = walk_next(&walk);
+        clear_gradients(t);
+        (void)run_forward(t, &text, 1);
+        for (int i = 0; i < t->batch.n_losses; i++) t->batch.targets[i].temperature = 2;
+        rvi_trainer_loss(t->trainer, t->batch.loss_rows, t->batch.targets, t->batch.n_losses, true);
+        rvi_trainer_backward(t->trainer);
+        for (size_t i = 0; i < n; i++) sum[i] += t->grads->theta[i] * t->grads->theta[i];
+    }
+    for (size_t i = 0; !st && i < n; i++) {
+        mean += (double)sum[i];
+        used += sum[i] > 0;
+    }
+    if (!st && !(used && isfinite(mean)))
+        st = rvi_error(err, RV_E_LEARNING, "the gradients of this group say nothing");
+    mean /= (double)RVI_MAX(used, 1);
+    for (size_t i = 0; !st && i < n; i++) {
+        float fresh = RVI_MIN((float)((double)sum[i] / mean), (float)MOST);
+        fisher[i] = RVI_MIN(decay * fisher[i] + fresh, (float)MOST);
+    }
+    walk_deinit(&walk);
+    rvi_free(sum);
+    return st;
+}
+
+/* ---- stopping and going on ---- */
+
+typedef struct saved {
+    char magic[8];
+    uint64_t n, seed, teach_n, keep_n, teach_at, keep_at, teach_rng, keep_rng;
+    int64_t step, n_steps, opt_steps;
+} saved;
+
+static const char magic[8] = "RVTRAIN";
+static const char other_run[] = "the stored run is another one or damaged";
+
+static bool put_order(rvi_buf *out, const rvi_walk *w)
+{
+    for (size_t i = 0; i < w->n; i++) {
+        uint64_t x = w->order[i];
+        if (!rvi_buf_append(out, &x, sizeof x)) return false;
+    }
+    return true;
+}
+
+bool rvi_training_save(const rvi_training *t, rvi_buf *out)
+{
+    saved s = {.n = t->theta->n,
+               .seed = t->o.seed,
+               .teach_n = t->teach.n,
+               .keep_n = t->keep.n,
+               .teach_at = t->teach.at,
+               .keep_at = t->keep.at,
+               .teach_rng = t->teach.rng.state,
+               .keep_rng = t->keep.rng.state,
+               .step = t->step,
+               .n_steps = t->o.n_steps,
+               .opt_steps = t->opt->n_steps};
+    memcpy(s.magic, magic, sizeof magic);
+    size_t bytes = t->theta->n * sizeof(float);
+    return rvi_buf_append(out, &s, sizeof s) && rvi_buf_append(out, t->theta->theta, bytes) &&
+           rvi_buf_append(out, t->opt->m, bytes) && rvi_buf_append(out, t->opt->v, bytes) &&
+           put_order(out, &t->teach) && put_order(out, &t->keep);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The order must be a shuffle of the pool that the walk was made from. */
+static rv_status check_order(const rvi_walk *w, const char *p, uint64_t at, rv_error *err)
+{
+    if (!w->n) return at ? rvi_error(err, RV_E_STORAGE, "%s", other_run) : RV_OK;
+    uint64_t *stored = rvi_alloc_array(w->n, sizeof *stored);
+    uint64_t *own = rvi_alloc_array(w->n, sizeof *own);
+    rv_status st = stored && own ? RV_OK : rvi_nomem(err, "run");
+    if (!st) {
+        memcpy(stored, p, w->n * sizeof *stored);
+        for (size_t i = 0; i < w->n; i++) own[i] = w->order[i];
+        qsort(stored, w->n, sizeof *stored, by_number);
+        qsort(own, w->n, sizeof *own, by_number);
+        if (at > w->n || memcmp(stored, own, w->n * sizeof *own))
+            st = rvi_error(err, RV_E_STORAGE, "%s", other_run);
+    }
+    rvi_free(stored);
+    rvi_free(own);
+    return st;
+}
+
+static void take_order(rvi_walk *w, const char *p, uint64_t at, uint64_t state)
+{
+    for (size_t i = 0; i < w->n; i++) {
+        uint64_t x;
+        memcpy(&x, p + i * sizeof x, sizeof x);
+        w->order[i] = (size_t)x;
+    }
+    w->at = (size_t)at;
+    w->rng.state = state;
+}
+
+rv_status rvi_training_load(rvi_training *t, const void *data, size_t len, rv_error *err)
+{
+    saved s;
+    const char *p = data;
+    size_t bytes = t->theta->n * sizeof(float);
+    size_t whole = sizeof s + 3 * bytes + (t->teach.n + t->keep.n) * sizeof(uint64_t);
+    if (len == whole) memcpy(&s, p, sizeof s);
+    if (len != whole || memcmp(s.magic, magic, sizeof magic) || s.n != t->theta->n ||
+        s.seed != t->o.seed || s.teach_n != t->teach.n || s.keep_n != t->keep.n ||
+        s.n_steps != t->o.n_steps || s.step < 0 || s.step > s.n_steps || s.opt_steps < 0 ||
+        s.opt_steps > s.step || !rvi_floats_sound(p + sizeof s, 2 * t->theta->n, -INFINITY) ||
+        !rvi_floats_sound(p + sizeof s + 2 * bytes, t->theta->n, 0))
+        return rvi_error(err, RV_E_STORAGE, "%s", other_run);
+    const char *teach = p + sizeof s + 3 * bytes, *keep = teach + t->teach.n * sizeof(uint64_t);
+    rv_status st = check_order(&t->teach, teach, s.teach_at, err);
+    if (!st) st = check_order(&t->keep, keep, s.keep_at, err);
+    if (st) return st;
+    take_order(&t->teach, teach, s.teach_at, s.teach_rng);
+    take_order(&t->keep, keep, s.keep_at, s.keep_rng);
+    memcpy(t->theta->theta, p + sizeof s, bytes);
+    memcpy(t->opt->m, p + sizeof s + bytes, bytes);
+    memcpy(t->opt->v, p + sizeof s + 2 * bytes, bytes);
+    t->opt->n_steps = s.opt_steps;
+    t->step = (int)s.step;
+    return RV_OK;
+}

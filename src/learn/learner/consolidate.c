@@ -1,0 +1,67 @@
+/* Consolidating: what waits goes into the weights. Lessons go round by round (round.c), one group
+ * and one generation each; the deep loop also makes one generation of the preferences (deep.c).
+ *
+ * What was trained takes part once it is published; until then, and after a failure, all is as
+ * before. */
+#include <stdio.h>
+
+#include "base/os.h"
+#include "learn/learner/jobs.h"
+#include "learn/learner/learner_internal.h"
+
+rvi_study_options rvi_learner_study_options(const rvi_learner *l)
+{
+    return (rvi_study_options){.recipe = (rvi_recipe)l->o.recipe,
+                               .sources = (unsigned)l->o.sources,
+                               .rank = l->o.rank,
+                               .alpha = l->o.alpha,
+                               .rate = l->o.learning_rate,
+                               .n_steps = l->o.n_steps,
+                               .beta = l->o.kl_weight,
+                               .rehearsal = l->o.rehearsal,
+                               .ewc = l->o.ewc_lambda,
+                               .decay = l->o.fisher_decay,
+                               .random = l->o.random_gradient != 0,
+                               .seed = l->o.seed,
+                               .deep = l->deep != NULL,
+                               .dir = l->dir,
+                               .model = l->digest};
+}
+
+/* Jobs of a kind, each about n_least or more; all: until there are none. */
+static rv_status study(rvi_learner *l, const rvi_job_kind *kind, rv_preference_loss loss,
+                       int n_least, bool all, rvi_study_progress_fn progress, void *ctx,
+                       rvi_adaptation *out, rv_error *err)
+{
+    rv_status st = RV_OK;
+    for (bool more = true; !st && more;) {
+        rvi_job j = {.kind = kind, .loss = loss};
+        st = rvi_job_carry_out(&j, l, n_least, progress, ctx, err);
+        more = all && j.n >= n_least;
+        if (!j.published) continue;
+        out->applied = 1;
+        out->samples_used += j.n;
+        out->generation = j.generation;
+    }
+    return st;
+}
+
+rv_status rvi_learner_consolidate(rvi_learner *l, rv_learn_loop loop, rv_preference_loss loss,
+                                  rvi_study_progress_fn progress, void *ctx, rvi_adaptation *out,
+                                  rv_error *err)
+{
+    double start = rvi_os_seconds();
+    *out = rvi_adaptation_new(loop);
+    size_t before = l->generations.n;
+    rv_status st = rvi_learner_attend(l, err);
+    if (!st) st = rvi_learner_calibrate(l, progress, ctx, err);
+    l->deep = loop != RV_LOOP_DEEP ? NULL : loss == RV_LOSS_KTO ? "kto" : "dpo";
+    if (!st) st = study(l, &rvi_job_trains, loss, 1, true, progress, ctx, out, err);
+    if (!st && loop == RV_LOOP_DEEP)
+        st = study(l, &rvi_job_trains_deep, loss, RVI_DEEP_LEAST, false, progress, ctx, out, err);
+    l->deep = NULL;
+    rvi_learner_report(l, before, out);
+    out->latency_us = (rvi_os_seconds() - start) * 1e6;
+    if (!st && !out->applied) snprintf(out->notes, sizeof out->notes, "nothing waits");
+    return st;
+}

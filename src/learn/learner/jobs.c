@@ -1,0 +1,199 @@
+#include "learn/learner/jobs.h"
+
+#include "learn/learner/learner_internal.h"
+
+/* ---- when ---- */
+
+static bool group_waits(const rvi_learner *l)
+{
+    return rvi_learner_waiting(l) >= (size_t)RVI_MAX(l->o.background_min_samples, 1);
+}
+
+/* Enough pairs, and nobody has asked anything for a while. */
+static bool pairs_wait(const rvi_learner *l, double idle, double *wait)
+{
+    size_t least = (size_t)RVI_MAX(l->o.deep_min_pairs, RVI_DEEP_LEAST);
+    if (l->o.deep_min_pairs < 1 || rvi_learner_pairs_waiting(l) < least) return false;
+    double rest = (double)l->o.deep_idle_seconds - idle;
+    if (rest > 0) *wait = rest;
+    return rest <= 0;
+}
+
+static bool always_stands(const rvi_job *j, const rvi_learner *l)
+{
+    (void)j;
+    (void)l;
+    return true;
+}
+
+static rv_status take_nothing(rvi_job *j, rvi_learner *l, rv_error *err)
+{
+    (void)j;
+    (void)l;
+    (void)err;
+    return RV_OK;
+}
+
+/* ---- what thumbs down need ---- */
+
+static bool whitening_due(rvi_learner *l, double idle, double *wait)
+{
+    (void)idle;
+    (void)wait;
+    return rvi_whitening_is_due(l);
+}
+
+static rv_status whiten(rvi_job *j, rvi_learner *l, const rvi_voice *v,
+                        rvi_study_progress_fn progress, void *ctx, rv_error *err)
+{
+    return rvi_whitening_make(&j->whitening, l, v, progress, ctx, err);
+}
+
+static rv_status keep_whitening(rvi_job *j, rvi_learner *l, rv_error *err)
+{
+    rv_status st = rvi_whitening_keep(&j->whitening, l, err);
+    j->published = !st;
+    return st;
+}
+
+static void drop_whitening(rvi_job *j, rvi_learner *l)
+{
+    (void)l;
+    rvi_whitening_deinit(&j->whitening);
+}
+
+/* ---- the model's own texts, a portion at a time, before anything is trained ---- */
+
+static bool calibrating_due(rvi_learner *l, double idle, double *wait)
+{
+    return !l->calibrated && (group_waits(l) || pairs_wait(l, idle, wait));
+}
+
+static rv_status calibrate(rvi_job *j, rvi_learner *l, const rvi_voice *v,
+                           rvi_study_progress_fn progress, void *ctx, rv_error *err)
+{
+    return rvi_calibrating_make(&j->calibrating, l, v, progress, ctx, err);
+}
+
+static rv_status keep_calibrating(rvi_job *j, rvi_learner *l, rv_error *err)
+{
+    rv_status st = rvi_calibrating_keep(&j->calibrating, l, err);
+    j->published = !st;
+    return st;
+}
+
+static void drop_calibrating(rvi_job *j, rvi_learner *l)
+{
+    (void)l;
+    rvi_calibrating_deinit(&j->calibrating);
+}
+
+/* ---- lessons ---- */
+
+static bool group_due(rvi_learner *l, double idle, double *wait)
+{
+    (void)idle;
+    (void)wait;
+    return l->calibrated && group_waits(l);
+}
+
+static rv_status take_round(rvi_job *j, rvi_learner *l, rv_error *err)
+{
+    rv_status st = rvi_round_take(&j->round, l, err);
+    j->n = (int)j->round.n_waiting;
+    return st;
+}
+
+static rv_status train_round(rvi_job *j, rvi_learner *l, const rvi_voice *v,
+                             rvi_study_progress_fn progress, void *ctx, rv_error *err)
+{
+    return rvi_round_train(&j->round, l, v, progress, ctx, err);
+}
+
+static bool round_stands(const rvi_job *j, const rvi_learner *l)
+{
+    return rvi_round_stands(&j->round, l);
+}
+
+static rv_status publish_round(rvi_job *j, rvi_learner *l, rv_error *err)
+{
+    rv_status st = rvi_round_publish(&j->round, l, &j->published, err);
+    if (j->published) j->generation = j->round.made.number;
+    return st;
+}
+
+static void drop_round(rvi_job *j, rvi_learner *l)
+{
+    rvi_round_deinit(&j->round, l);
+}
+
+/* ---- pairs ---- */
+
+static bool pairs_due(rvi_learner *l, double idle, double *wait)
+{
+    return l->calibrated && pairs_wait(l, idle, wait);
+}
+
+static rv_status take_deep(rvi_job *j, rvi_learner *l, rv_error *err)
+{
+    rv_status st = rvi_deep_take(&j->deep, l, j->loss, err);
+    j->n = (int)j->deep.n;
+    return st;
+}
+
+static rv_status train_deep(rvi_job *j, rvi_learner *l, const rvi_voice *v,
+                            rvi_study_progress_fn progress, void *ctx, rv_error *err)
+{
+    return rvi_deep_train(&j->deep, l, v, progress, ctx, err);
+}
+
+static bool deep_stands(const rvi_job *j, const rvi_learner *l)
+{
+    return rvi_deep_stands(&j->deep, l);
+}
+
+static rv_status publish_deep(rvi_job *j, rvi_learner *l, rv_error *err)
+{
+    rv_status st = rvi_deep_publish(&j->deep, l, &j->published, err);
+    if (j->published) j->generation = j->deep.made.number;
+    return st;
+}
+
+static void drop_deep(rvi_job *j, rvi_learner *l)
+{
+    (void)l;
+    rvi_deep_deinit(&j->deep);
+}
+
+/* ---- the table, the most urgent first ---- */
+
+static const rvi_job_kind whitens = {"preparing for thumbs", whitening_due,  take_nothing,  whiten,
+                                     always_stands,          keep_whitening, drop_whitening};
+const rvi_job_kind rvi_job_calibrates = {"calibrating",   calibrating_due, take_nothing,
+                                         calibrate,       always_stands,   keep_calibrating,
+                                         drop_calibrating};
+const rvi_job_kind rvi_job_trains = {"training",   group_due,     take_round, train_round,
+                                     round_stands, publish_round, drop_round};
+const rvi_job_kind rvi_job_trains_deep = {"training deep", pairs_due,    take_deep, train_deep,
+                                          deep_stands,     publish_deep, drop_deep};
+
+const rvi_job_kind *rvi_job_due(rvi_learner *l, double idle, double *wait)
+{
+    static const rvi_job_kind *const kinds[] = {&whitens, &rvi_job_calibrates, &rvi_job_trains,
+                                                &rvi_job_trains_deep};
+    for (size_t i = 0; i < RVI_COUNT(kinds); i++)
+        if (kinds[i]->due(l, idle, wait)) return kinds[i];
+    return NULL;
+}
+
+rv_status rvi_job_carry_out(rvi_job *j, rvi_learner *l, int n_least, rvi_study_progress_fn progress,
+                            void *ctx, rv_error *err)
+{
+    rv_status st = j->kind->take(j, l, err);
+    if (!st && j->n >= n_least) {
+        st = j->kind->compute(j, l, &l->voice, progress, ctx, err);
+        if (!st) st = j->kind->publish(j, l, err);
+    }
+    j->kind->drop(j, l);
+    return st;
+}

@@ -1,0 +1,52 @@
+/* jobs.h - what a learner computes beside serving: one table, a row for each kind of job.
+ *
+ * A job is cut in three. Taking what it needs and publishing its result are short and need the
+ * learner for themselves; computing is long, goes on with a voice of its own, and meanwhile others
+ * may use the learner for anything but calibrating, consolidating, resetting and freeing. A job
+ * that is cancelled while it computes stops before the next task of its backend, in the middle of a
+ * layer; what it has not published is dropped, and the next job of its kind goes on from what is in
+ * the store: portions of the model's own texts, snapshots of a training run. */
+#ifndef RVI_LEARN_LEARNER_JOBS_H
+#define RVI_LEARN_LEARNER_JOBS_H
+
+#include "learn/learner/learner.h"
+
+typedef struct rvi_job_kind rvi_job_kind;
+
+typedef struct rvi_job { /* .kind alone, before it is taken */
+    const rvi_job_kind *kind;
+    rv_preference_loss loss; /* of a deep one */
+    int n;                   /* lessons or pairs that it is about */
+    bool published;          /* its result is in place; false also where that was not needed */
+    int generation;          /* that it became; 0: none */
+    rvi_whitening whitening; /* each kind has its own part */
+    rvi_calibrating calibrating;
+    rvi_round round;
+    rvi_deep deep;
+} rvi_job;
+
+struct rvi_job_kind {
+    const char *doing; /* a constant, for rvi_doing */
+    /* Is there such a thing to do? idle: seconds since an answer was asked for. *wait: becomes the
+     * seconds after which there may be, where only time is missing. */
+    bool (*due)(rvi_learner *l, double idle, double *wait);
+    rv_status (*take)(rvi_job *j, rvi_learner *l, rv_error *err);
+    rv_status (*compute)(rvi_job *j, rvi_learner *l, const rvi_voice *v,
+                         rvi_study_progress_fn progress, void *ctx, rv_error *err);
+    /* Is what it was taken for still as it was? Otherwise it need not go on. */
+    bool (*stands)(const rvi_job *j, const rvi_learner *l);
+    rv_status (*publish)(rvi_job *j, rvi_learner *l, rv_error *err);
+    void (*drop)(rvi_job *j, rvi_learner *l); /* in any case, once it was taken */
+};
+
+extern const rvi_job_kind rvi_job_calibrates, rvi_job_trains, rvi_job_trains_deep;
+
+/* The first kind that is due; NULL: none is, and *wait is set if one will be. */
+const rvi_job_kind *rvi_job_due(rvi_learner *l, double idle, double *wait);
+
+/* All of a job, by a caller that has the learner to himself. n_least: it is dropped where it is
+ * about less. */
+rv_status rvi_job_carry_out(rvi_job *j, rvi_learner *l, int n_least, rvi_study_progress_fn progress,
+                            void *ctx, rv_error *err) RVI_MUST_CHECK;
+
+#endif

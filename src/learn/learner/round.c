@@ -1,0 +1,257 @@
+/* A round: a group of corrections that wait becomes an adapter, which becomes a generation.
+ *
+ * Facts of lessons are borrowed: they stay until the learner is reset or freed, which does not
+ * happen during a round. While it trains, lessons come and go; so publishing looks again. A
+ * generation holds, by the log, what stood and waited in its range of events when it was published:
+ * that must be the very group that was trained, and what its texts tell of others must still stand,
+ * otherwise the result is thrown away. So nothing that was taken back meanwhile gets into the
+ * weights or onto the disk, and what is left of the group is trained anew. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/os.h"
+#include "learn/learner/learner_internal.h"
+
+static bool waits(const rvi_lesson *x)
+{
+    return x->stands && !x->generation;
+}
+
+size_t rvi_learner_waiting(const rvi_learner *l)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < l->lessons.n; i++) n += waits(&l->lessons.list[i]);
+    return n;
+}
+
+size_t rvi_learner_standing(const rvi_learner *l)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < l->lessons.n; i++) n += l->lessons.list[i].stands;
+    return n;
+}
+
+rv_status rvi_round_take(rvi_round *r, rvi_learner *l, rv_error *err)
+{
+    *r = (rvi_round){0};
+    rv_status st = rvi_learner_own(l, err);
+    if (st) return st;
+    size_t n = l->lessons.n + 1;
+    *r = (rvi_round){.waiting = rvi_alloc_array(n, sizeof *r->waiting),
+                     .standing = rvi_alloc_array(n, sizeof *r->standing),
+                     .old = rvi_alloc_array(n, sizeof *r->old),
+                     .events = rvi_alloc_array(n, sizeof *r->events),
+                     .said = rvi_alloc_array(n, sizeof *r->said),
+                     .absorbed = rvi_zalloc_array(n, sizeof *r->absorbed)};
+    if (!r->waiting || !r->standing || !r->old || !r->events || !r->said || !r->absorbed)
+        return rvi_nomem(err, "lessons");
+    for (size_t i = 0; i < l->lessons.n; i++) {
+        const rvi_lesson *x = &l->lessons.list[i];
+        if (!x->stands) continue;
+        r->said[r->n_standing] = x->event;
+        r->standing[r->n_standing++] = x->fact;
+        if (x->generation) {
+            r->old[r->n_old++] = x->fact;
+        } else if (r->n_waiting < (size_t)l->o.group_size) {
+            r->events[r->n_waiting] = x->event;
+            r->waiting[r->n_waiting++] = x->fact;
+        }
+    }
+    r->made = (rvi_generation){.number = rvi_learner_next_number(l),
+                               .origin = l->o.shared ? RVI_FROM_SHARED : RVI_FROM_GROUP,
+                               .recipe = (rvi_recipe)l->o.recipe,
+                               .gated = l->o.shared || l->o.recipe == RVI_RECIPE_GATED};
+    if (r->n_waiting) {
+        r->made.first = r->events[0];
+        r->made.last = r->events[r->n_waiting - 1];
+    }
+    return rvi_feedback_count(&l->store, &r->made.known, err);
+}
+
+/* ---- training ---- */
+
+static rv_status copy_shared(rvi_shared *to, const rvi_shared *from, rv_error *err)
+{
+    *to = (rvi_shared){.n_groups = from->n_groups};
+    if (!from->theta) return RV_OK;
+    size_t n = from->theta->n, bytes = n * sizeof(float);
+    rv_status st = rvi_params_like(&to->theta, from->theta, err);
+    to->fisher = rvi_alloc_array(n, sizeof(float));
+    to->star = rvi_alloc_array(n, sizeof(float));
+    if (!st && (!to->fisher || !to->star)) st = rvi_nomem(err, "shared adapter");
+    if (st) {
+        rvi_shared_deinit(to);
+        return st;
+    }
+    memcpy(to->theta->theta, from->theta->theta, bytes);
+    memcpy(to->fisher, from->fisher, bytes);
+    memcpy(to->star, from->star, bytes);
+    return RV_OK;
+}
+
+/* Judges which lesson of the group a text asks for: a recogniser of the round's own, on the backend
+ * of whoever trains, since the learner's serves requests meanwhile. *out NULL: none is needed. */
+static rv_status make_judge(const rvi_round *r, const rvi_learner *l, const rvi_voice *v,
+                            rvi_recogniser **out, rv_error *err)
+{
+    const rvi_learner_parts *p = &l->parts;
+    *out = NULL;
+    if (!(l->o.sources & RVI_TEXTS_OWN)) return RV_OK;
+    rv_status st = rvi_recogniser_new(out, p->embedder, p->embedder_t, v->be, NULL, err);
+    for (size_t i = 0; !st && i < r->n_waiting; i++) {
+        const rvi_fact *f = r->waiting[i];
+        st = rvi_recogniser_add(*out, i + 1, f->question, f->given ? f->given : f->sentence, err);
+    }
+    return st;
+}
+
+static rv_status study(rvi_round *r, rvi_learner *l, rvi_recogniser *judge,
+                       rvi_study_progress_fn progress, void *ctx, rv_error *err)
+{
+    rvi_study_options o = rvi_learner_study_options(l);
+    o.judge = judge;
+    rvi_study_result *figures = &r->made.figures;
+    rvi_params *theta = NULL;
+    rv_status st;
+    if (!l->o.shared) {
+        st = rvi_study_group(&theta, &l->ground, r->waiting, r->n_waiting, r->standing,
+                             r->n_standing, &o, figures, progress, ctx, err);
+        if (!st) st = rvi_adapter_copy(&r->made.adapter, theta->adapter, err);
+        rvi_params_free(theta);
+        return st;
+    }
+    st = copy_shared(&r->before, &l->shared, err);
+    if (st) return st;
+    r->was_shared = true;
+    st = rvi_study_shared(&l->shared, &l->ground, r->waiting, r->n_waiting, r->old, r->n_old, &o,
+                          figures, progress, ctx, err);
+    if (!st) st = rvi_shared_keep(&r->made, &l->shared, err);
+    return st ? st : rvi_adapter_copy(&r->made.adapter, l->shared.theta->adapter, err);
+}
+
+/* Does the adapter alone say what was taught, in the words it was taught in? */
+static rv_status check_absorbed(rvi_round *r, const rvi_learner *l, const rvi_voice *v,
+                                rv_error *err)
+{
+    enum { TOKENS = 16 };
+    rvi_adapter_use use = {r->made.adapter, 1};
+    rvi_adapter_set set = {&use, 1, l->parts.new_serial(l->parts.serial_ctx)};
+    rvi_request *asked = rvi_zalloc_array(r->n_waiting, sizeof *asked);
+    rvi_ids *prompts = rvi_zalloc_array(r->n_waiting, sizeof *prompts);
+    rv_status st = asked && prompts ? RV_OK : rvi_nomem(err, "check");
+    for (size_t i = 0; !st && i < r->n_waiting; i++) {
+        const char *q = r->waiting[i]->question;
+        st = rvi_voice_prompt(v, q, strlen(q), &prompts[i], err);
+        asked[i] =
+            (rvi_request){.prompt = prompts[i].data, .n_prompt = prompts[i].len, .adapters = &set};
+    }
+    if (!st) st = rvi_voice_answer(v, asked, r->n_waiting, NULL, TOKENS, NULL, NULL, err);
+    for (size_t i = 0; !st && i < r->n_waiting; i++) {
+        rvi_buf text = {0};
+        const char *a = r->waiting[i]->answer;
+        st = rvi_voice_decode(v, asked[i].answer.data, asked[i].answer.len, &text, err);
+        if (!st)
+            st = rvi_words_contain(&r->absorbed[i], text.data ? text.data : "", text.len, a,
+                                   strlen(a), err);
+        rvi_buf_deinit(&text);
+    }
+    for (size_t i = 0; asked && prompts && i < r->n_waiting; i++) {
+        rvi_ids_deinit(&prompts[i]);
+        rvi_ids_deinit(&asked[i].answer);
+    }
+    rvi_free(asked);
+    rvi_free(prompts);
+    return st;
+}
+
+rv_status rvi_round_train(rvi_round *r, rvi_learner *l, const rvi_voice *v,
+                          rvi_study_progress_fn progress, void *ctx, rv_error *err)
+{
+    rvi_recogniser *judge = NULL;
+    rv_status st = rvi_learner_need_ground(l, v, progress, ctx, err);
+    if (st) return st;
+    st = make_judge(r, l, v, &judge, err);
+    if (!st) st = study(r, l, judge, progress, ctx, err);
+    rvi_recogniser_free(judge);
+    rvi_ground_use(&l->ground, &l->voice);
+    if (!st && !l->o.no_slots) st = check_absorbed(r, l, v, err);
+    if (!st) st = rvi_source_check(v->m->source, err); /* gradients of a file that was all there */
+    if (!st) st = rvi_adapter_digest(r->made.adapter, r->digest, err);
+    if (!st) st = rvi_learner_save_early(l, v, &r->made, r->digest, &r->file, err);
+    return st;
+}
+
+/* ---- publishing ---- */
+
+bool rvi_round_stands(const rvi_round *r, const rvi_learner *l)
+{
+    size_t n = 0;
+    for (size_t i = 0, k = 0; i < l->lessons.n && k < r->n_standing; i++) {
+        if (l->lessons.list[i].event != r->said[k]) continue;
+        if (!l->lessons.list[i].stands) return false;
+        k++;
+    }
+    for (size_t i = 0; i < l->lessons.n; i++) {
+        const rvi_lesson *x = &l->lessons.list[i];
+        if (x->event < r->made.first || x->event > r->made.last || !waits(x)) continue;
+        if (n == r->n_waiting || r->events[n] != x->event) return false;
+        n++;
+    }
+    return n == r->n_waiting;
+}
+
+/* Which slots may rest: lost if it cannot be written, and that only means that they go on
+ * speaking. */
+static rv_status keep_absorbed(const rvi_round *r, rvi_learner *l, rv_error *err)
+{
+    rv_status st = rvi_store_begin(&l->store, false, err);
+    if (st) return st;
+    for (size_t i = 0, k = 0; !st && i < l->lessons.n && k < r->n_waiting; i++) {
+        rvi_lesson *x = &l->lessons.list[i];
+        if (x->event != r->events[k]) continue;
+        x->absorbed = r->absorbed[k++];
+        st = rvi_learner_keep_absorbed(l, x, err);
+    }
+    return rvi_store_end(&l->store, st, err);
+}
+
+rv_status rvi_round_publish(rvi_round *r, rvi_learner *l, bool *published, rv_error *err)
+{
+    *published = false;
+    if (!rvi_round_stands(r, l)) return RV_OK;
+    rv_status st = rvi_learner_publish_made(l, &r->made, r->digest,
+                                            r->file.len ? r->file.data : NULL, NULL, err);
+    if (st) return st;
+    *published = true;
+    rvi_shared_save(l, &r->made);
+    r->made.adapter = NULL; /* the generation's, as is what it keeps of a shared one */
+    r->made.theta = r->made.fisher = NULL;
+    r->was_shared = false;
+    for (size_t i = 0, k = 0; i < l->lessons.n && k < r->n_waiting; i++)
+        if (l->lessons.list[i].event == r->events[k]) {
+            l->lessons.list[i].generation = r->made.number;
+            k++;
+        }
+    return l->o.no_slots ? RV_OK : keep_absorbed(r, l, err);
+}
+
+void rvi_round_deinit(rvi_round *r, rvi_learner *l)
+{
+    if (r->was_shared) {
+        rvi_shared_deinit(&l->shared);
+        l->shared = r->before;
+    } else {
+        rvi_shared_deinit(&r->before);
+    }
+    if (r->file.len) rvi_os_remove_tree(r->file.data); /* moved into place by now, or of no use */
+    rvi_buf_deinit(&r->file);
+    rvi_adapter_free(r->made.adapter);
+    rvi_generation_deinit(&r->made);
+    rvi_free(r->waiting);
+    rvi_free(r->standing);
+    rvi_free(r->old);
+    rvi_free(r->events);
+    rvi_free(r->said);
+    rvi_free(r->absorbed);
+    *r = (rvi_round){0};
+}
