@@ -39,8 +39,9 @@ typedef struct rvi_cols {
 } rvi_cols;
 
 /* The forms of a page in a tiered store (RV_KV_WARM, RV_KV_TIERED). A row at position p reads the
- * key at position j as p / RVI_PAGE_TOKENS - j / RVI_PAGE_TOKENS says: 0 hot, up to warm_pages warm,
- * more cold; without a cold form all that is not hot is warm. docs/KV.md says who keeps what. */
+ * key at position j as p / RVI_PAGE_TOKENS - j / RVI_PAGE_TOKENS says: 0 hot, up to warm_pages
+ * warm, more cold; without a cold form all that is not hot is warm. docs/KV.md says
+ * who keeps what. */
 enum {
     RVI_KV_HOT = 1,  /* f16 */
     RVI_KV_WARM = 2, /* q8 of the same floats, written beside the hot form */
@@ -195,8 +196,9 @@ typedef struct rvi_backend_ops {
                         rv_error *err);
     void (*kv_free)(rvi_backend *be, rvi_kv_store *kv); /* accepts NULL */
     /* Tiered stores alone; NULL where a backend has none. Pages begin without any form. hold gives
-     * a page these forms and no others; what a new one holds is undefined. chill makes the cold form
-     * of the warm one. trim returns the memory that hold has left over, except that of n pages. None of them fails. */
+     * a page these forms and no others; what a new one holds is undefined. chill makes the cold
+     * form of the warm one. trim returns the memory that hold has left over, except that of n
+     * pages. None of them fails. */
     unsigned (*kv_forms)(const rvi_kv_store *kv, int32_t page);
     void (*kv_hold)(rvi_backend *be, rvi_kv_store *kv, int32_t page, unsigned forms);
     void (*kv_chill)(rvi_backend *be, rvi_kv_store *kv, int32_t page);

@@ -210,8 +210,8 @@ int rvi_seq_wants(const rvi_seq *s, int n)
     return n ? pages_for(s->len + n) - s->n_pages + is_last_shared(s) : 0;
 }
 
-/* Others that begin as this text does may want the warm forms of its first pages, without which they
- * would have to begin anew: those that are kept stay warm. */
+/* Others that begin as this text does may want the warm forms of its first pages, without which
+ * they would have to begin anew: those that are kept stay warm. */
 static void settle_full(rvi_pages *p, int32_t page, int i, int first, int last)
 {
     unsigned had = forms_of(p, page), want = had;

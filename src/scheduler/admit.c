@@ -37,8 +37,8 @@ void rvi_admit_stop(rvi_scheduler *s, rvi_job *j)
 
 /* ---- admission ---- */
 
-/* Looks for what is known of the job's tokens and can be used: how many of the n, and their pages in
- * s->pages. The last token is computed in any case, for its logits. n_dropped: how many more are
+/* Looks for what is known of the job's tokens and can be used: how many of the n, and their pages
+ * in s->pages. The last token is computed in any case, for its logits. n_dropped: how many more are
  * known, in pages that have lost a form. */
 static int look_up(rvi_scheduler *s, const rvi_prefix_space *space, const int32_t *ids, int n,
                    int *n_dropped)
