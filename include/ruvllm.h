@@ -328,7 +328,10 @@ typedef enum rv_kv_type {
     RV_KV_DEFAULT, /* F16; F32 in exact runtimes */
     RV_KV_F32,
     RV_KV_F16,
-    RV_KV_Q8 /* int8 with one scale for each position and head: half of F16, and faster */
+    RV_KV_Q8,   /* int8 with one scale for each position and head: half of F16, and faster */
+    RV_KV_WARM, /* F16 in the page of 32 tokens that is being written, Q8 before it */
+    /* the same, and 4 bits for what is more than kv_warm tokens back: a third of F16 */
+    RV_KV_TIERED
 } rv_kv_type;
 
 typedef struct rv_engine_options {
@@ -337,6 +340,8 @@ typedef struct rv_engine_options {
     int max_rows;   /* of one step; 0: 512 */
     int max_logits; /* rows of one step that get logits; 0: 16 */
     rv_kv_type kv_type;
+    int kv_warm; /* RV_KV_TIERED: tokens back that are still read in 8 bits, rounded up to whole
+                    pages; 0: 1024 */
 } rv_engine_options;
 
 RV_API rv_status rv_engine_new(rv_engine **out, const rv_model *m, const rv_engine_options *o,
@@ -353,6 +358,7 @@ typedef struct rv_session_options {
     rv_engine *engine;              /* NULL: one of its own */
     rv_learner *learner; /* rv_session_chat asks it what was taught; see ruvllm_learn.h */
     void *user;          /* yours: rv_session_user */
+    int kv_warm;         /* where engine is NULL */
 } rv_session_options;
 
 RV_API rv_status rv_session_new(rv_session **out, const rv_model *m, const rv_session_options *o,

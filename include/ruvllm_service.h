@@ -56,6 +56,7 @@ typedef struct rv_service_options {
                                          limit */
     int tenant_sessions; /* of one tenant; a request for one more is RV_E_STORAGE; 0: no
                                          limit */
+    int kv_warm;         /* as in rv_engine_options */
 } rv_service_options;
 
 /* An engine of its own for the model; an encoder's serves embeddings only. RV_E_UNSUPPORTED: the
@@ -194,6 +195,10 @@ typedef struct rv_service_metrics {
     /* seconds */
     rv_histogram queue, first_token, inter_token, step, lookup;
     uint64_t n_guessed, n_right; /* tokens tried as guesses, beside token_rows; that came true */
+    /* RV_KV_WARM, RV_KV_TIERED: pages that are there in f16, q8, q4 (some in two of them), and
+     * tokens computed again because the precision that was wanted had been dropped */
+    uint64_t pages_hot, pages_warm, pages_cold;
+    uint64_t dropped_rows;
 } rv_service_metrics;
 
 RV_API rv_status rv_service_get_metrics(const rv_service *s, rv_service_metrics *out,

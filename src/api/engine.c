@@ -27,9 +27,8 @@ rv_kv_type rvi_api_kv_type(const rv_runtime *rt, rv_kv_type asked)
 
 rv_status rvi_api_check_kv_type(rv_kv_type type, rv_error *err)
 {
-    if (type == RV_KV_F32 || type == RV_KV_F16 || type == RV_KV_Q8 || type == RV_KV_DEFAULT)
-        return RV_OK;
-    return rvi_error(err, RV_E_CONFIG, "kv_type must be 0..3 (got %d)", (int)type);
+    if ((int)type >= RV_KV_DEFAULT && type <= RV_KV_TIERED) return RV_OK;
+    return rvi_error(err, RV_E_CONFIG, "kv_type must be 0..%d (got %d)", RV_KV_TIERED, (int)type);
 }
 
 static rv_status check_options(const rv_engine_options *o, rv_error *err)
@@ -40,6 +39,9 @@ static rv_status check_options(const rv_engine_options *o, rv_error *err)
         return rvi_error(err, RV_E_CONFIG, "max_rows must be 0 or more (got %d)", o->max_rows);
     if (o->max_logits < 0)
         return rvi_error(err, RV_E_CONFIG, "max_logits must be 0 or more (got %d)", o->max_logits);
+    if (o->kv_warm < 0 || o->kv_warm > RVI_MAX_CONTEXT)
+        return rvi_error(err, RV_E_CONFIG, "kv_warm must be 0..%d (got %d)", RVI_MAX_CONTEXT,
+                         o->kv_warm);
     return rvi_api_check_kv_type(o->kv_type, err);
 }
 
@@ -59,7 +61,8 @@ rv_status rv_engine_new(rv_engine **out, const rv_model *m, const rv_engine_opti
         .n_tokens = o.n_tokens ? o.n_tokens : RVI_MIN(m->model->hp.n_context, RVI_API_CONTEXT),
         .max_rows = o.max_rows ? o.max_rows : DEFAULT_ROWS,
         .max_logits = o.max_logits ? o.max_logits : DEFAULT_LOGITS,
-        .kv_type = rvi_api_kv_type(m->rt, o.kv_type)};
+        .kv_type = rvi_api_kv_type(m->rt, o.kv_type),
+        .warm_pages = (o.kv_warm + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS};
     if (!o.max_rows && m->model->arch->is_encoder)
         inner.max_rows = inner.n_tokens; /* a text is computed whole */
     rv_engine *e = rvi_zalloc(sizeof *e);

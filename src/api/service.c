@@ -98,7 +98,8 @@ static rv_status make_engine(rv_service *s, const rv_model *m, const rv_service_
                             .n_tokens = o->n_tokens ? o->n_tokens : DEFAULT_TOKENS,
                             .max_rows = m->model->arch->is_encoder ? o->max_rows : rows,
                             .max_logits = max_running + 2 * RVI_DRAFT_MOST,
-                            .kv_type = o->kv_type};
+                            .kv_type = o->kv_type,
+                            .kv_warm = o->kv_warm};
     rv_status st = rv_engine_new(&s->e, m, &eo, err);
     if (st) return st;
     int room = s->e->e->o.n_tokens;

@@ -28,6 +28,7 @@ static rv_status own_engine(rv_engine **out, const rv_model *m, const rv_session
     rv_engine_options eo = {.size = sizeof eo,
                             .n_tokens = o->n_context,
                             .kv_type = o->kv_type,
+                            .kv_warm = o->kv_warm,
                             .max_logits = 1 + RVI_DRAFT_MOST};
     return rv_engine_new(out, m, &eo, err);
 }

@@ -38,9 +38,20 @@ typedef struct rvi_cols {
     int first, n;
 } rvi_cols;
 
+/* The forms of a page in a tiered store (RV_KV_WARM, RV_KV_TIERED). A row at position p reads the
+ * key at position j as p / RVI_PAGE_TOKENS - j / RVI_PAGE_TOKENS says: 0 hot, up to warm_pages
+ * warm, more cold; without a cold form all that is not hot is warm. docs/KV.md says
+ * who keeps what. */
+enum {
+    RVI_KV_HOT = 1,  /* f16 */
+    RVI_KV_WARM = 2, /* q8 of the same floats, written beside the hot form */
+    RVI_KV_COLD = 4, /* q4 of the warm form, made of a page that is full */
+};
+
 typedef struct rvi_kv_spec {
     int n_layers, n_kv_heads, head_size, n_pages;
     rv_kv_type type;
+    int warm_pages; /* RV_KV_TIERED */
 } rvi_kv_spec;
 
 /* Where a row finds its keys and values: position p is in page pages[p / RVI_PAGE_TOKENS]. */
@@ -184,6 +195,14 @@ typedef struct rvi_backend_ops {
     rv_status (*kv_new)(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec *spec,
                         rv_error *err);
     void (*kv_free)(rvi_backend *be, rvi_kv_store *kv); /* accepts NULL */
+    /* Tiered stores alone; NULL where a backend has none. Pages begin without any form. hold gives
+     * a page these forms and no others; what a new one holds is undefined. chill makes the cold
+     * form of the warm one. trim returns the memory that hold has left over, except that of n
+     * pages. None of them fails. */
+    unsigned (*kv_forms)(const rvi_kv_store *kv, int32_t page);
+    void (*kv_hold)(rvi_backend *be, rvi_kv_store *kv, int32_t page, unsigned forms);
+    void (*kv_chill)(rvi_backend *be, rvi_kv_store *kv, int32_t page);
+    void (*kv_trim)(rvi_backend *be, rvi_kv_store *kv, int n);
     void (*kv_copy_page)(rvi_backend *be, rvi_kv_store *kv, int32_t to, int32_t from);
     /* A page as bytes, the same on every instruction set. */
     size_t (*kv_page_bytes)(const rvi_kv_store *kv);

@@ -213,7 +213,8 @@ enum { N_FIELDS = 28 };
 
 static const char *kv_name(const bench *b)
 {
-    return b->kv == RV_KV_F32 ? "f32" : b->kv == RV_KV_Q8 ? "q8" : "f16";
+    static const char *const names[] = {"f16", "f32", "f16", "q8", "warm", "tiered"};
+    return names[b->kv];
 }
 
 /* "llama 134.52M q4_1" */

@@ -192,8 +192,13 @@ rv_status cli_kv_type(const cli *c, rv_kv_type *out, rv_error *err)
         *out = RV_KV_F16;
     else if (!strcmp(c->kv, "q8"))
         *out = RV_KV_Q8;
+    else if (!strcmp(c->kv, "warm"))
+        *out = RV_KV_WARM;
+    else if (!strcmp(c->kv, "tiered"))
+        *out = RV_KV_TIERED;
     else
-        return rvi_error(err, RV_E_CONFIG, "--kv must be f32, f16 or q8 (got '%s')", c->kv);
+        return rvi_error(err, RV_E_CONFIG, "--kv must be f32, f16, q8, warm or tiered (got '%s')",
+                         c->kv);
     return RV_OK;
 }
 

@@ -152,8 +152,9 @@ void cli_load_of_typical(cli_load *out, const cli_typical *t, const char *type)
 
 double cli_load_kv_bytes(const cli_load *l, rv_kv_type type)
 {
-    double head = type == RV_KV_Q8 ? l->head_size + 4.0 /* its scale */
-                                   : l->head_size * (type == RV_KV_F32 ? 4.0 : 2.0);
+    /* with a scale; the newest page of WARM and TIERED has more, the oldest of TIERED have less */
+    double head =
+        type >= RV_KV_Q8 ? l->head_size + 4.0 : l->head_size * (type == RV_KV_F32 ? 4.0 : 2.0);
     return 2.0 * l->n_layers * l->n_kv_heads * head;
 }
 

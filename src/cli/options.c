@@ -156,9 +156,9 @@ static const struct limit {
 };
 
 static const struct {
-    const char *name, *choices[5];
+    const char *name, *choices[6];
 } words[] = {
-    {"kv", {"f32", "f16", "q8"}},
+    {"kv", {"f32", "f16", "q8", "warm", "tiered"}},
     {"pooling", {"mean", "last", "first"}},
     {"how", {"average", "quality", "ewc"}},
     {"loss", {"dpo", "kto"}},

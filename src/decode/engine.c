@@ -47,6 +47,8 @@ rv_status rvi_engine_new(rvi_engine **out, const rvi_model *m, const rvi_tokeniz
     e->longest_piece = longest_piece(t);
     rvi_kv_spec spec =
         rvi_model_kv_spec(m, o->kv_type, (o->n_tokens + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS);
+    if (o->warm_pages) spec.warm_pages = o->warm_pages;
+    e->o.warm_pages = o->kv_type == RV_KV_TIERED ? spec.warm_pages : 0;
     rvi_backend *be = o->be ? o->be : m->be;
     st = rvi_pages_new(&e->pool, be, &spec, err);
     if (!st) st = rvi_workspace_new_on(&e->ws, m, be, e->o.max_rows, e->o.max_logits, err);
@@ -70,6 +72,11 @@ void rvi_engine_free(rvi_engine *e)
     rvi_free(e->which);
     rvi_free(e->owners);
     rvi_free(e);
+}
+
+uint32_t rvi_engine_kv_format(const rvi_engine *e)
+{
+    return (uint32_t)e->o.kv_type | (uint32_t)e->o.warm_pages << 8;
 }
 
 rv_status rvi_engine_check_ids(const rvi_engine *e, const int32_t *ids, size_t n, rv_error *err)
@@ -162,6 +169,9 @@ int rvi_session_reuse(rvi_session *s, const int32_t *ids, size_t n, int rope_set
         while (same < have && same < most && s->past.data[same] == ids[same] &&
                s->sets[same] == serial(s->adapters))
             same++;
+    size_t able = (size_t)rvi_pages_reusable(s->e->pool, s->seq.pages, (int)same);
+    s->e->n_dropped += same - able;
+    same = able;
     s->rope_set = rope_set;
     rvi_seq_truncate(&s->seq, (int)same);
     s->past.len = same;

@@ -28,6 +28,7 @@ typedef struct rvi_engine_options {
     int n_tokens; /* KV room of all sessions together */
     int max_rows, max_logits;
     rv_kv_type kv_type;
+    int warm_pages;  /* of RV_KV_TIERED; 0: rvi_model_kv_spec says */
     rvi_backend *be; /* NULL: the model's; another one must be like it */
 } rvi_engine_options;
 
@@ -51,6 +52,7 @@ typedef struct rvi_engine {
     rvi_answer *answers;  /* the unfinished ones, the next to be served first */
     rvi_budget budget;    /* of the steps of answers */
     bool tries_all;       /* for tests: every guess that fits is tried, whatever it costs */
+    uint64_t n_dropped;   /* tokens computed again because a form of their pages was dropped */
 } rvi_engine;
 
 /* model, tokenizer and eos are borrowed. */
@@ -58,6 +60,8 @@ rv_status rvi_engine_new(rvi_engine **out, const rvi_model *m, const rvi_tokeniz
                          const rvi_ids *eos, const rvi_engine_options *o,
                          rv_error *err) RVI_MUST_CHECK;
 void rvi_engine_free(rvi_engine *e); /* accepts NULL; its sessions must be gone */
+/* Pages of engines of which this differs do not fit each other. */
+uint32_t rvi_engine_kv_format(const rvi_engine *e);
 
 struct rvi_session {
     rvi_engine *e;

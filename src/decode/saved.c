@@ -34,7 +34,7 @@ static header describe(const rvi_session *s)
     const rvi_engine *e = s->e;
     size_t n = 0, len = (size_t)s->seq.len;
     while (n < len && !s->sets[n]) n++;
-    return (header){.kv_type = (uint32_t)e->o.kv_type,
+    return (header){.kv_type = rvi_engine_kv_format(e),
                     .exact = e->m->be->ops->is_exact(e->m->be),
                     .page_tokens = RVI_PAGE_TOKENS,
                     .rope_set = (uint32_t)s->rope_set,
@@ -222,6 +222,7 @@ rv_status rvi_session_restore(rvi_session *s, const char model[RVI_SHA256_HEX], 
     fclose(f);
     if (!st) {
         s->rope_set = (int)h.rope_set;
+        rvi_seq_truncate(&s->seq, rvi_pages_reusable(s->e->pool, s->seq.pages, s->seq.len));
         s->past.len = (size_t)h.n_ids;
         st = compute_rest(s, s->past.len, err);
     }

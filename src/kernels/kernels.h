@@ -73,17 +73,24 @@ typedef void (*rvi_gemm_tiles_fn)(const void *panels, int n_panels, const void *
  * position 0 of the sequence. A (position, head) has n elements; padded = n rounded up to 16.
  *     K plane   f32, f16: [n][32 keys]; q8: int8 [(n + 3) / 4][32 keys][4 elements, 0 past the last], f32 d[32]
  *     V plane   f32, f16: [32 keys][padded]; q8: int8 [32 keys][padded], f32 d[32]
- * In q8 a head is x ~ d * q with one d, by the rule of rvi_act_block over all its n elements (quantize_head).
+ *     q4        the values of a plane of q8 in 4 bits each, f16 d[32], f16 m[32]; bytes 32 b .. 32 b + 31 hold values
+ *               64 b .. 64 b + 31 in their low and the next 32 in their high halves
+ * In q8 a head is x ~ d * q with one d, by the rule of rvi_act_block over all its n elements (quantize_head). In q4 it
+ * is x ~ m + d * q, made of the head in q8 (rvi_attn_chill); of keys, which have a few large elements, x is the head
+ * after rvi_attn_rotate. That leaves dot products as they are, if the query is rotated too.
  *
  * The law, for one query (a row's head, already times the attention's scale) and the keys it sees:
  *  score   f32, f16: one chain from +0, acc = fma(q[e], k[e], acc), e in order; f16 is widened exactly.
  *          q8: (float)dot * (qd * kd), dot the exact int32 dot product with the query quantized likewise.
+ *          q4: fma(qs, km, (float)dot * (qd * kd)) with the query rotated, then quantized as in q8; qs = qd * (float)
+ *          (the sum of its int8).
  *          Then the soft cap, if there is one, by the formula of soft_cap.
  *  chunk   over the keys of one chunk that the query sees, i = their place in the chunk:
  *              m = the largest score      NaN is passed over (-infinity if there are no others); -0 becomes +0
  *              p[i] = exp(score[i] - m)
  *              l = the p in 16 lanes, lane i % 16, each from +0 in order of i, then the tree of sum16
  *              acc[e] from +0, in order of i: fma(p[i], v[i][e], acc[e]);  q8: fma(p[i] * vd[i], v[i][e], acc[e])
+ *              q4: as q8, and at the end + o, the sum of fma(p[i], vm[i], ...) in 16 lanes and a tree as l
  *  merge   the chunks with at least one key in order, onto m = -infinity, l = 0, acc = 0:
  *              m' = m_chunk > m ? m_chunk : m;  a = exp(m - m');  b = exp(m_chunk - m')
  *              l = fma(l, a, l_chunk * b);  acc[e] = fma(acc[e], a, acc_chunk[e] * b);  m = m'
@@ -92,7 +99,7 @@ typedef void (*rvi_gemm_tiles_fn)(const void *panels, int n_panels, const void *
  * may be computed anywhere. A key that a query does not see is never read into it, whatever lies in its place. */
 enum { RVI_ATTN_PAGE = 32, RVI_ATTN_PAGES = 8, RVI_ATTN_CHUNK = RVI_ATTN_PAGE * RVI_ATTN_PAGES };
 
-typedef enum rvi_attn_type { RVI_ATTN_F32, RVI_ATTN_F16, RVI_ATTN_Q8, RVI_ATTN_TYPES } rvi_attn_type;
+typedef enum rvi_attn_type { RVI_ATTN_F32, RVI_ATTN_F16, RVI_ATTN_Q8, RVI_ATTN_Q4, RVI_ATTN_TYPES } rvi_attn_type;
 
 static inline size_t rvi_attn_padded(size_t n)
 {
@@ -102,15 +109,26 @@ static inline size_t rvi_attn_padded(size_t n)
 /* Multiples of 64. */
 static inline size_t rvi_attn_k_bytes(rvi_attn_type type, size_t n)
 {
+    if (type == RVI_ATTN_Q4) return RVI_ATTN_PAGE * ((n + 3) / 4 * 2 + 2 * sizeof(rvi_f16));
     if (type == RVI_ATTN_Q8) return RVI_ATTN_PAGE * ((n + 3) / 4 * 4 + sizeof(float));
     return RVI_ATTN_PAGE * n * (type == RVI_ATTN_F32 ? sizeof(float) : sizeof(rvi_f16));
 }
 
 static inline size_t rvi_attn_v_bytes(rvi_attn_type type, size_t n)
 {
+    if (type == RVI_ATTN_Q4) return RVI_ATTN_PAGE * (rvi_attn_padded(n) / 2 + 2 * sizeof(rvi_f16));
     if (type == RVI_ATTN_Q8) return RVI_ATTN_PAGE * (rvi_attn_padded(n) + sizeof(float));
     return RVI_ATTN_PAGE * rvi_attn_padded(n) * (type == RVI_ATTN_F32 ? sizeof(float) : sizeof(rvi_f16));
 }
+
+enum { RVI_ATTN_COLD_HEAD = 256 }; /* the largest n in q4 */
+
+/* Hadamard's matrix, in blocks of the largest power of 2 that divides n; it is its own inverse. */
+void rvi_attn_rotate(float *x, size_t n);
+/* One head: values of 0..15, each in a byte. Where an element is not finite, d and m are NaN. */
+void rvi_attn_quantize4(const float *x, uint8_t *q, size_t n, rvi_f16 *d, rvi_f16 *m);
+/* The K plane of one head and the V plane behind it, from q8 to q4. */
+void rvi_attn_chill(const uint8_t *warm, uint8_t *cold, size_t n);
 
 /* The keys of a chunk. Pages that no query sees may be NULL; planes are aligned to 64. */
 typedef struct rvi_attn_keys {
@@ -123,8 +141,8 @@ typedef struct rvi_attn_keys {
 /* Query i sees the keys from[i] <= key < end[i] of the chunk, at least one. */
 typedef struct rvi_attn_queries {
     const float *q;   /* f32, f16: [n_queries][padded], times the attention's scale */
-    const int8_t *q8; /* q8: [n_queries][padded], 0 past n */
-    const float *d;   /* q8 */
+    const int8_t *q8; /* q8, q4: [n_queries][padded], 0 past n */
+    const float *d;   /* q8, q4 */
     const int32_t *from, *end;
     int n_queries;
 } rvi_attn_queries;

@@ -20,6 +20,12 @@ static float quantize_head(const float *x, int8_t *q, size_t n)
     return amax / 127.0f;
 }
 
+/* Value i of a plane of 4 bits. */
+static int nibble(const uint8_t *plane, size_t i)
+{
+    return plane[i / 64 * 32 + i % 32] >> (i % 64 / 32 * 4) & 15;
+}
+
 /* Key and query: index in the chunk, index among the queries. */
 static float score(const rvi_attn_keys *keys, int key, const rvi_attn_queries *queries, int query, rvi_attn_type type)
 {
@@ -32,6 +38,16 @@ static float score(const rvi_attn_keys *keys, int key, const rvi_attn_queries *q
         int32_t dot = 0;
         for (size_t e = 0; e < n; e++) dot += q[e] * k[(e / 4 * RVI_ATTN_PAGE + slot) * 4 + e % 4];
         sum = (float)dot * (queries->d[query] * kd[slot]);
+    } else if (type == RVI_ATTN_Q4) {
+        const int8_t *q = queries->q8 + q_at;
+        const rvi_f16 *kd = (const rvi_f16 *)(const void *)(page + (n + 3) / 4 * 2 * RVI_ATTN_PAGE);
+        int32_t dot = 0, all = 0;
+        for (size_t e = 0; e < n; e++) {
+            dot += q[e] * nibble(page, (e / 4 * RVI_ATTN_PAGE + slot) * 4 + e % 4);
+            all += q[e];
+        }
+        float d = rvi_f16_to_f32(kd[slot]), m = rvi_f16_to_f32(kd[RVI_ATTN_PAGE + slot]);
+        sum = fmaf(queries->d[query] * (float)all, m, (float)dot * (queries->d[query] * d));
     } else {
         const float *q = queries->q + q_at;
         for (size_t e = 0; e < n; e++) {
@@ -48,6 +64,12 @@ static float score(const rvi_attn_keys *keys, int key, const rvi_attn_queries *q
     return sum;
 }
 
+/* d[32] and m[32] of a V plane */
+static const rvi_f16 *cold_scales(const uint8_t *page, size_t n)
+{
+    return (const rvi_f16 *)(const void *)(page + RVI_ATTN_PAGE / 2 * rvi_attn_padded(n));
+}
+
 static void mix(const rvi_attn_keys *keys, int key, float p, float *acc, rvi_attn_type type)
 {
     const uint8_t *page = keys->v[key / RVI_ATTN_PAGE];
@@ -57,6 +79,9 @@ static void mix(const rvi_attn_keys *keys, int key, float p, float *acc, rvi_att
         const float *vd = (const float *)(const void *)(page + RVI_ATTN_PAGE * padded);
         float weight = p * vd[slot];
         for (size_t e = 0; e < n; e++) acc[e] = fmaf(weight, (float)v[e], acc[e]);
+    } else if (type == RVI_ATTN_Q4) {
+        float weight = p * rvi_f16_to_f32(cold_scales(page, n)[slot]);
+        for (size_t e = 0; e < n; e++) acc[e] = fmaf(weight, (float)nibble(page, at + e), acc[e]);
     } else if (type == RVI_ATTN_F16) {
         const rvi_f16 *v = (const rvi_f16 *)(const void *)page + at;
         for (size_t e = 0; e < n; e++) acc[e] = fmaf(p, rvi_f16_to_f32(v[e]), acc[e]);
@@ -71,7 +96,7 @@ static void chunk(const rvi_attn_keys *keys, const rvi_attn_queries *queries, fl
 {
     size_t padded = rvi_attn_padded(keys->n);
     for (int q = 0; q < queries->n_queries; q++, part += part_stride) {
-        float p[RVI_ATTN_CHUNK], m = -INFINITY, lane[16] = {0};
+        float p[RVI_ATTN_CHUNK], m = -INFINITY, lane[16] = {0}, low[16] = {0};
         int from = queries->from[q], end = queries->end[q];
         for (int i = from; i < end; i++) {
             p[i] = score(keys, i, queries, q, type);
@@ -83,9 +108,16 @@ static void chunk(const rvi_attn_keys *keys, const rvi_attn_queries *queries, fl
             p[i] = rvi_exp_f32(p[i] - m);
             lane[i % 16] += p[i];
             mix(keys, i, p[i], part, type);
+            if (type != RVI_ATTN_Q4) continue;
+            const rvi_f16 *vm = cold_scales(keys->v[i / RVI_ATTN_PAGE], keys->n) + RVI_ATTN_PAGE;
+            low[i % 16] = fmaf(p[i], rvi_f16_to_f32(vm[i % RVI_ATTN_PAGE]), low[i % 16]);
         }
         for (int width = 8; width >= 1; width /= 2)
-            for (int j = 0; j < width; j++) lane[j] += lane[j + width];
+            for (int j = 0; j < width; j++) {
+                lane[j] += lane[j + width];
+                low[j] += low[j + width];
+            }
+        for (size_t e = 0; type == RVI_ATTN_Q4 && e < keys->n; e++) part[e] += low[0];
         part[padded] = m;
         part[padded + 1] = lane[0];
     }
@@ -106,6 +138,11 @@ static void chunk_q8(const rvi_attn_keys *keys, const rvi_attn_queries *queries,
     chunk(keys, queries, part, part_stride, RVI_ATTN_Q8);
 }
 
+static void chunk_q4(const rvi_attn_keys *keys, const rvi_attn_queries *queries, float *part, size_t part_stride)
+{
+    chunk(keys, queries, part, part_stride, RVI_ATTN_Q4);
+}
+
 static void merge(float *acc, float *m, float *l, const float *part, size_t n)
 {
     float part_m = part[rvi_attn_padded(n)], part_l = part[rvi_attn_padded(n) + 1];
@@ -122,5 +159,6 @@ void rvi_kernels_fill_ref_attention(rvi_kernels *k)
     k->attn_chunk[RVI_ATTN_F32] = chunk_f32;
     k->attn_chunk[RVI_ATTN_F16] = chunk_f16;
     k->attn_chunk[RVI_ATTN_Q8] = chunk_q8;
+    k->attn_chunk[RVI_ATTN_Q4] = chunk_q4;
     k->attn_merge = merge;
 }

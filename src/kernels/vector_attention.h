@@ -323,6 +323,136 @@ static void attend(const rvi_attn_keys *keys, const rvi_attn_queries *q, float *
     }
 }
 
+/* ---- 4 bits ----
+ *
+ * A page of 4 bits is widened to one of q8, for which there is code, and what q4 has more is added. */
+
+/* 2 n values to one byte each; what lies at `ahead` is asked for. */
+static ALWAYS_INLINE void widen_nibbles(const uint8_t *src, size_t n, const uint8_t *ahead, uint8_t *to)
+{
+    for (size_t at = 0; at < n; at += 32, src += 32, to += 64) {
+        for (size_t i = 0; i < 32; i++) to[i] = src[i] & 15;
+        for (size_t i = 0; i < 32; i++) to[32 + i] = src[i] >> 4;
+        if (at % 64 == 0) __builtin_prefetch(ahead + at);
+    }
+}
+
+static ALWAYS_INLINE void widen_scales(const rvi_f16 *d, float *to)
+{
+    for (int i = 0; i < RVI_ATTN_PAGE; i += WIDTH) store(to + i, WIDTH, load_f16(d + i, WIDTH));
+}
+
+/* qs of the law */
+static float sum_query(const rvi_attn_queries *q, int i, size_t padded)
+{
+    int32_t all = 0;
+    for (size_t e = 0; e < padded; e++) all += q->q8[(size_t)i * padded + e];
+    return q->d[i] * (float)all;
+}
+
+/* Scores of a widened page get the share of its keys' m. */
+static void add_lows(const float *sums, int n_queries, const rvi_f16 *lows, float *score)
+{
+    float m[RVI_ATTN_PAGE];
+    widen_scales(lows, m);
+    for (int i = 0; i < n_queries; i++, score += SCORES)
+        for (int at = 0; at < RVI_ATTN_PAGE; at += WIDTH)
+            store(score + at, WIDTH, fused(splat(sums[i]), load(m + at, WIDTH), load(score + at, WIDTH)));
+}
+
+/* o of the law, from the weights p before they get their scales. */
+static float sum_lows(const rvi_attn_keys *keys, const float *p, int from, int end)
+{
+    _Alignas(64) float low[RVI_ATTN_CHUNK];
+    int begin = from / 16 * 16, stop = (end + 15) / 16 * 16;
+    size_t scales = RVI_ATTN_PAGE / 2 * rvi_attn_padded(keys->n) + RVI_ATTN_PAGE * sizeof(rvi_f16);
+    for (int i = begin; i < stop; i += WIDTH) {
+        const uint8_t *m = keys->v[i / RVI_ATTN_PAGE] + scales;
+        store(low + i, WIDTH, load_f16(m + (size_t)(i % RVI_ATTN_PAGE) * sizeof(rvi_f16), WIDTH));
+    }
+    for (int i = begin; i < from; i++) low[i] = 0.0f; /* not seen */
+    for (int i = end; i < stop; i++) low[i] = 0.0f;
+    vec sum[SUM_REGISTERS];
+    UNROLL for (int r = 0; r < SUM_REGISTERS; r++) sum[r] = splat(0.0f);
+    for (int i = begin; i < stop; i += 16)
+        UNROLL for (int r = 0; r < SUM_REGISTERS; r++) sum[r] =
+            fused(load(p + i + r * WIDTH, WIDTH), load(low + i + r * WIDTH, WIDTH), sum[r]);
+    return add_lanes(sum);
+}
+
+static void scale_weights(const rvi_attn_keys *keys, float *p, int from, int end)
+{
+    size_t scales = RVI_ATTN_PAGE / 2 * rvi_attn_padded(keys->n);
+    for (int i = from / 16 * 16; i < end; i += WIDTH) {
+        const uint8_t *d = keys->v[i / RVI_ATTN_PAGE] + scales;
+        vec s = load_f16(d + (size_t)(i % RVI_ATTN_PAGE) * sizeof(rvi_f16), WIDTH);
+        store(p + i, WIDTH, multiply(load(p + i, WIDTH), s));
+    }
+}
+
+/* The keys of one page, widened, onto all queries; neighbours that see the same ones go together. */
+static void mix_page(const span *s, const rvi_attn_queries *q, float *part, size_t part_stride)
+{
+    int base = s->first * RVI_ATTN_PAGE;
+    for (int i = 0, n; i < q->n_queries; i += n) {
+        for (n = 1; i + n < q->n_queries && q->from[i + n] == q->from[i] && q->end[i + n] == q->end[i];) n++;
+        n = piece(n);
+        int from = q->from[i] > base ? q->from[i] : base;
+        int end = q->end[i] < base + RVI_ATTN_PAGE ? q->end[i] : base + RVI_ATTN_PAGE;
+        if (from < end) mix_fns[RVI_ATTN_Q8][n](s, i, from, end, false, part, part_stride);
+    }
+}
+
+static void attend_cold(const rvi_attn_keys *keys, const rvi_attn_queries *q, float *part, size_t part_stride)
+{
+    _Alignas(64) float score[QUERIES * SCORES];
+    _Alignas(64) uint8_t wide[RVI_ATTN_PAGE * (RVI_ATTN_COLD_HEAD + sizeof(float))];
+    size_t n = keys->n, padded = rvi_attn_padded(n), k_half = (n + 3) / 4 * 2 * RVI_ATTN_PAGE,
+           v_half = RVI_ATTN_PAGE / 2 * padded;
+    int first = RVI_ATTN_CHUNK, last = 0;
+    float low[QUERIES], sums[QUERIES];
+    for (int i = 0; i < q->n_queries; i++) {
+        sums[i] = sum_query(q, i, padded);
+        first = q->from[i] < first ? q->from[i] : first;
+        last = q->end[i] > last ? q->end[i] : last;
+    }
+    first /= RVI_ATTN_PAGE;
+    last = (last - 1) / RVI_ATTN_PAGE;
+    rvi_attn_keys image = {.n = n};
+    span s = {.keys = &image, .score = score};
+    for (int page = first; page <= last; page++) {
+        widen_nibbles(keys->k[page], k_half, page < last ? keys->k[page + 1] : keys->v[first], wide);
+        const rvi_f16 *scales = (const rvi_f16 *)(const void *)(keys->k[page] + k_half);
+        widen_scales(scales, (float *)(void *)(wide + 2 * k_half));
+        image.k[page] = image.v[page] = wide;
+        s.first = s.last = page;
+        for (int i = 0, some; i < q->n_queries; i += some) {
+            some = piece(q->n_queries - i);
+            score_fns[RVI_ATTN_Q8][some](&s, q, i);
+        }
+        add_lows(sums, q->n_queries, scales + RVI_ATTN_PAGE, score + (size_t)page * RVI_ATTN_PAGE);
+    }
+    image.soft_cap = keys->soft_cap;
+    for (int i = 0; i < q->n_queries; i++) {
+        float *out = part + (size_t)i * part_stride;
+        weigh(&image, score + i * SCORES, q->from[i], q->end[i], out + padded, out + padded + 1, RVI_ATTN_F32);
+        low[i] = sum_lows(keys, score + i * SCORES, q->from[i], q->end[i]);
+        scale_weights(keys, score + i * SCORES, q->from[i], q->end[i]);
+        memset(out, 0, padded * sizeof *out);
+    }
+    for (int page = first; page <= last; page++) {
+        const uint8_t *ahead = page < last ? keys->v[page + 1] : keys->next[0] ? keys->next[0] : keys->v[page];
+        widen_nibbles(keys->v[page], v_half, ahead, wide);
+        s.first = s.last = page;
+        mix_page(&s, q, part, part_stride);
+    }
+    for (int i = 0; i < q->n_queries; i++)
+        for (size_t e = 0; e < padded; e += WIDTH) {
+            float *out = part + (size_t)i * part_stride + e;
+            store(out, WIDTH, add(load(out, WIDTH), splat(low[i])));
+        }
+}
+
 static void attend_all(const rvi_attn_keys *keys, const rvi_attn_queries *queries, float *part, size_t part_stride,
                        rvi_attn_type type)
 {
@@ -332,13 +462,16 @@ static void attend_all(const rvi_attn_keys *keys, const rvi_attn_queries *querie
         few.n_queries = queries->n_queries - at < QUERIES ? queries->n_queries - at : QUERIES;
         few.from += at;
         few.end += at;
-        if (type == RVI_ATTN_Q8) {
+        if (type == RVI_ATTN_Q8 || type == RVI_ATTN_Q4) {
             few.q8 += (size_t)at * padded;
             few.d += at;
         } else {
             few.q += (size_t)at * padded;
         }
-        attend(keys, &few, part + (size_t)at * part_stride, part_stride, type);
+        if (type == RVI_ATTN_Q4)
+            attend_cold(keys, &few, part + (size_t)at * part_stride, part_stride);
+        else
+            attend(keys, &few, part + (size_t)at * part_stride, part_stride, type);
     }
 }
 
@@ -355,6 +488,11 @@ static void attn_chunk_f16(const rvi_attn_keys *keys, const rvi_attn_queries *qu
 static void attn_chunk_q8(const rvi_attn_keys *keys, const rvi_attn_queries *queries, float *part, size_t part_stride)
 {
     attend_all(keys, queries, part, part_stride, RVI_ATTN_Q8);
+}
+
+static void attn_chunk_q4(const rvi_attn_keys *keys, const rvi_attn_queries *queries, float *part, size_t part_stride)
+{
+    attend_all(keys, queries, part, part_stride, RVI_ATTN_Q4);
 }
 
 static void attn_merge(float *acc, float *m, float *l, const float *part, size_t n)
@@ -403,6 +541,7 @@ static void fill_attention(rvi_kernels *k)
     k->attn_chunk[RVI_ATTN_F32] = attn_chunk_f32;
     k->attn_chunk[RVI_ATTN_F16] = attn_chunk_f16;
     k->attn_chunk[RVI_ATTN_Q8] = attn_chunk_q8;
+    k->attn_chunk[RVI_ATTN_Q4] = attn_chunk_q4;
     k->attn_merge = attn_merge;
 }
 

@@ -11,6 +11,9 @@ struct rvi_pages {
     int32_t *refs;
     bool *kept;         /* by somebody who is no sequence */
     int32_t *free_list; /* the first n_free are free pages */
+    bool tiered;
+    int warm_pages; /* INT32_MAX: there is no cold form */
+    int n_with[RVI_KV_COLD + 1];
 };
 
 rv_status rvi_pages_new(rvi_pages **out, rvi_backend *be, const rvi_kv_spec *spec, rv_error *err)
@@ -20,6 +23,8 @@ rv_status rvi_pages_new(rvi_pages **out, rvi_backend *be, const rvi_kv_spec *spe
     if (!p) return rvi_nomem(err, "page pool");
     size_t n = (size_t)RVI_MAX(spec->n_pages, 1);
     p->be = be;
+    p->tiered = spec->type == RV_KV_WARM || spec->type == RV_KV_TIERED;
+    p->warm_pages = spec->type == RV_KV_TIERED ? spec->warm_pages : INT32_MAX;
     p->total = p->n_free = (int)n;
     p->refs = rvi_zalloc_array(n, sizeof *p->refs);
     p->kept = rvi_zalloc_array(n, sizeof *p->kept);
@@ -73,10 +78,70 @@ size_t rvi_pages_bytes(const rvi_pages *p)
     return p->be->ops->kv_page_bytes(p->store);
 }
 
+/* ---- forms ---- */
+
+static unsigned forms_of(const rvi_pages *p, int32_t page)
+{
+    return p->be->ops->kv_forms(p->store, page);
+}
+
+bool rvi_pages_is_tiered(const rvi_pages *p)
+{
+    return p->tiered;
+}
+
+static void count_forms(rvi_pages *p, unsigned forms, int by)
+{
+    for (unsigned f = RVI_KV_HOT; f <= RVI_KV_COLD; f <<= 1) p->n_with[f] += forms & f ? by : 0;
+}
+
+static void hold(rvi_pages *p, int32_t page, unsigned forms)
+{
+    count_forms(p, forms_of(p, page), -1);
+    count_forms(p, forms, 1);
+    p->be->ops->kv_hold(p->be, p->store, page, forms);
+}
+
+int rvi_pages_with(const rvi_pages *p, unsigned form)
+{
+    return p->n_with[form];
+}
+
+bool rvi_pages_is_finer(const rvi_pages *p, int32_t a, int32_t b)
+{
+    if (!p->tiered) return false;
+    unsigned mine = forms_of(p, a), other = forms_of(p, b);
+    return mine != other && (mine & other) == other;
+}
+
+/* The first of the pages before `own` that a row in it would read warm and cannot; own: none. */
+static int first_too_cold(const rvi_pages *p, const int32_t *pages, int own)
+{
+    int i = own > p->warm_pages ? own - p->warm_pages : 0;
+    while (i < own && forms_of(p, pages[i]) & RVI_KV_WARM) i++;
+    return i;
+}
+
+int rvi_pages_reusable(const rvi_pages *p, const int32_t *pages, int len)
+{
+    if (!p->tiered) return len;
+    int own = len / RVI_PAGE_TOKENS, able;
+    if (len % RVI_PAGE_TOKENS && !(forms_of(p, pages[own]) & RVI_KV_HOT))
+        len = own * RVI_PAGE_TOKENS;
+    while ((able = first_too_cold(p, pages, own)) < own) {
+        own = able;
+        len = own * RVI_PAGE_TOKENS;
+    }
+    return len;
+}
+
+/* ---- */
+
 static int32_t take(rvi_pages *p)
 {
     int32_t page = p->free_list[--p->n_free];
     p->refs[page] = 1;
+    if (p->tiered) hold(p, page, RVI_KV_HOT | RVI_KV_WARM);
     return page;
 }
 
@@ -88,7 +153,10 @@ static void retain(rvi_pages *p, int32_t page)
 
 static void release(rvi_pages *p, int32_t page)
 {
-    if (--p->refs[page] == 0) p->free_list[p->n_free++] = page;
+    if (--p->refs[page] == 0) {
+        p->free_list[p->n_free++] = page;
+        if (p->tiered) hold(p, page, 0);
+    }
     p->n_idle += p->kept[page] && p->refs[page] == 1;
 }
 
@@ -142,6 +210,38 @@ int rvi_seq_wants(const rvi_seq *s, int n)
     return n ? pages_for(s->len + n) - s->n_pages + is_last_shared(s) : 0;
 }
 
+/* Others that begin as this text does may want the warm forms of its first pages, without which
+ * they would have to begin anew: those that are kept stay warm. */
+static void settle_full(rvi_pages *p, int32_t page, int i, int first, int last)
+{
+    unsigned had = forms_of(p, page), want = had;
+    if (last - i > p->warm_pages && !(had & RVI_KV_COLD)) {
+        hold(p, page, had = want |= RVI_KV_COLD);
+        p->be->ops->kv_chill(p->be, p->store, page);
+    }
+    if (p->refs[page] - p->kept[page] > 1) return;
+    want &= ~(unsigned)RVI_KV_HOT;
+    if (first - i > p->warm_pages && !(p->kept[page] && i < p->warm_pages))
+        want &= ~(unsigned)RVI_KV_WARM;
+    if (want != had) hold(p, page, want);
+}
+
+void rvi_seq_settle(const rvi_seq *s, int first, int last)
+{
+    rvi_pages *p = s->pool;
+    if (!p->tiered) return;
+    first /= RVI_PAGE_TOKENS;
+    last /= RVI_PAGE_TOKENS;
+    for (int i = 0; i < first; i++) settle_full(p, s->pages[i], i, first, last);
+    for (int i = first; last - i > p->warm_pages; i++) /* these rows fill it, and read it cold */
+        hold(p, s->pages[i], RVI_KV_HOT | RVI_KV_WARM | RVI_KV_COLD);
+}
+
+void rvi_pages_trim(rvi_pages *p, int n)
+{
+    if (p->tiered) p->be->ops->kv_trim(p->be, p->store, n);
+}
+
 rv_status rvi_seq_extend(rvi_seq *s, int n, rv_error *err)
 {
     rvi_pages *p = s->pool;
@@ -156,6 +256,7 @@ rv_status rvi_seq_extend(rvi_seq *s, int n, rv_error *err)
                          more + shared, p->n_free, p->total);
     if (shared) {
         int32_t old = s->pages[s->n_pages - 1], own = take(p);
+        if (p->tiered) hold(p, own, forms_of(p, old));
         p->be->ops->kv_copy_page(p->be, p->store, own, old);
         s->pages[s->n_pages - 1] = own;
         release(p, old);
@@ -196,5 +297,8 @@ void rvi_seq_read_page(const rvi_seq *s, int i, void *to)
 
 void rvi_seq_write_page(rvi_seq *s, int i, const void *from)
 {
-    s->pool->be->ops->kv_write_page(s->pool->be, s->pool->store, s->pages[i], from);
+    rvi_pages *p = s->pool;
+    if (p->tiered) count_forms(p, forms_of(p, s->pages[i]), -1);
+    p->be->ops->kv_write_page(p->be, p->store, s->pages[i], from);
+    if (p->tiered) count_forms(p, forms_of(p, s->pages[i]), 1);
 }

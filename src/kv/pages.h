@@ -7,6 +7,10 @@
  *     on write).
  *  3. A sequence of length n holds exactly ceil(n / RVI_PAGE_TOKENS) pages: waste is under one
  *     page a sequence.
+ *  4. In a tiered pool, the pages of a sequence have every form in which rows from its length on
+ *     read them (backend.h). A form that they do not read any more is dropped by rvi_seq_settle,
+ *     unless another sequence holds the page too. So a page that is not full is hot, and a length
+ *     that was reached before may be out of reach: rvi_pages_reusable.
  * One thread at a time uses a pool and its sequences. */
 #ifndef RVI_KV_PAGES_H
 #define RVI_KV_PAGES_H
@@ -27,6 +31,13 @@ size_t rvi_pages_bytes(const rvi_pages *p); /* of one page */
 void rvi_pages_keep(rvi_pages *p, int32_t page);
 void rvi_pages_unkeep(rvi_pages *p, int32_t page);
 int rvi_pages_idle(const rvi_pages *p); /* that are kept, and held by no sequence */
+/* The greatest length up to len from which on a sequence with these pages can be extended: less
+ * where forms were dropped that the next rows would read. What lies between is computed again. */
+int rvi_pages_reusable(const rvi_pages *p, const int32_t *pages, int len);
+/* Whether page a has the forms of page b, and more. */
+bool rvi_pages_is_finer(const rvi_pages *p, int32_t a, int32_t b);
+/* Pages that have a form (RVI_KV_HOT, ...); of a pool that is not tiered: 0. */
+int rvi_pages_with(const rvi_pages *p, unsigned form);
 
 /* The caller's storage. */
 typedef struct rvi_seq {
@@ -43,7 +54,14 @@ void rvi_seq_deinit(rvi_seq *s); /* returns its pages to the pool; accepts a zer
 rv_status rvi_seq_extend(rvi_seq *s, int n, rv_error *err) RVI_MUST_CHECK;
 int rvi_seq_wants(const rvi_seq *s, int n); /* pages that rvi_seq_extend by n would take */
 void rvi_seq_truncate(rvi_seq *s, int len); /* len <= s->len */
-/* An empty sequence gets the first len positions of these pages, sharing them. len <= max_len. */
+/* In a tiered pool, before rows of positions first .. last are computed: makes the cold forms that
+ * they read, and drops what none of them reads. */
+void rvi_seq_settle(const rvi_seq *s, int first, int last);
+/* After all sequences of a step: returns the memory of what was dropped, except for n pages. */
+void rvi_pages_trim(rvi_pages *p, int n);
+bool rvi_pages_is_tiered(const rvi_pages *p);
+/* An empty sequence gets the first len positions of these pages, sharing them. len <= max_len;
+ * rvi_pages_reusable allows it. */
 void rvi_seq_adopt(rvi_seq *s, const int32_t *pages, int len);
 /* The i-th page of a sequence as bytes. A page that is written has no other reference. */
 void rvi_seq_read_page(const rvi_seq *s, int i, void *to);

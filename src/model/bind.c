@@ -483,11 +483,13 @@ void rvi_model_free(rvi_model *m)
 
 rvi_kv_spec rvi_model_kv_spec(const rvi_model *m, rv_kv_type type, int n_pages)
 {
+    enum { WARM_TOKENS = 1024 };
     return (rvi_kv_spec){.n_layers = m->hp.n_layers,
                          .n_kv_heads = m->hp.n_kv_heads,
                          .head_size = m->hp.head_size,
                          .n_pages = n_pages,
-                         .type = type};
+                         .type = type,
+                         .warm_pages = type == RV_KV_TIERED ? WARM_TOKENS / RVI_PAGE_TOKENS : 0};
 }
 
 rv_pooling rvi_model_pooling(const rvi_model *m)

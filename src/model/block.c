@@ -455,9 +455,30 @@ static void find_angles(const rvi_model *m, rvi_workspace *ws, const rvi_row *ro
                                 ws->turns + (size_t)r * n);
 }
 
+/* Rows of a sequence may stand apart, in the order of their positions. */
+static void settle_forms(const rvi_row *rows, int n_rows)
+{
+    rvi_pages *pool = rows[0].seq->pool;
+    int n_pages = 0;
+    if (!rvi_pages_is_tiered(pool)) return;
+    for (int r = 0, n; r < n_rows; r += n) {
+        const rvi_seq *seq = rows[r].seq;
+        int earlier = 0, last = rows[r].pos;
+        for (n = 1; r + n < n_rows && rows[r + n].seq == seq;) n++;
+        while (rows[earlier].seq != seq) earlier++;
+        if (earlier < r) continue;
+        for (int i = r; i < n_rows; i++)
+            if (rows[i].seq == seq) last = rows[i].pos;
+        rvi_seq_settle(seq, rows[r].pos, last);
+        n_pages += last / RVI_PAGE_TOKENS - rows[r].pos / RVI_PAGE_TOKENS + 1;
+    }
+    rvi_pages_trim(pool, n_pages); /* the next step will want about as many */
+}
+
 void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows)
 {
     group_rows(ws, rows, NULL, n_rows);
+    settle_forms(rows, n_rows);
     if (m->arch->is_encoder) {
         rvi_encoder_forward(m, ws, rows, n_rows);
         return;

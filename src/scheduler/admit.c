@@ -37,12 +37,16 @@ void rvi_admit_stop(rvi_scheduler *s, rvi_job *j)
 
 /* ---- admission ---- */
 
-/* Looks for what is known of the job's tokens: how many of the n, and their pages in s->pages. The
- * last token is computed in any case, for its logits. */
-static int look_up(rvi_scheduler *s, const rvi_prefix_space *space, const int32_t *ids, int n)
+/* Looks for what is known of the job's tokens and can be used: how many of the n, and their pages
+ * in s->pages. The last token is computed in any case, for its logits. n_dropped: how many more are
+ * known, in pages that have lost a form. */
+static int look_up(rvi_scheduler *s, const rvi_prefix_space *space, const int32_t *ids, int n,
+                   int *n_dropped)
 {
     double start = rvi_os_seconds();
-    int len = rvi_prefix_find(s->prefix, space, ids, n - 1, s->pages);
+    int known = rvi_prefix_find(s->prefix, space, ids, n - 1, s->pages);
+    int len = rvi_pages_reusable(s->e->pool, s->pages, known);
+    *n_dropped = known - len;
     rvi_tally_add(&s->figures.lookup, rvi_os_seconds() - start);
     return len;
 }
@@ -78,9 +82,11 @@ static void adopt(rvi_scheduler *s, rvi_job *j)
 {
     rvi_session *own = j->s;
     rvi_prefix_space space = rvi_job_space(s, j);
-    int n = j->r->kind == RV_REQUEST_ANSWER ? look_up(s, &space, own->past.data, (int)own->past.len)
-                                            : 0;
+    int n_dropped = 0, n = 0;
+    if (j->r->kind == RV_REQUEST_ANSWER)
+        n = look_up(s, &space, own->past.data, (int)own->past.len, &n_dropped);
     rvi_session_adopt(own, s->pages, n);
+    rvi_figures_add(&s->figures.dropped_rows, (uint64_t)n_dropped);
     if (j->n_preempted) {
         rvi_figures_add(&s->figures.recomputed_rows, (uint64_t)RVI_MAX(j->n_computed - n, 0));
         return;
@@ -107,11 +113,11 @@ static void note_admission(rvi_scheduler *s, rvi_job *j)
 static bool admit(rvi_scheduler *s, rvi_job *j)
 {
     rvi_order *r = j->r;
-    int n_known = 0;
+    int n_known = 0, n_dropped;
     if (r->kind == RV_REQUEST_ANSWER) {
         rvi_prefix_space space = rvi_job_space(s, j);
-        n_known = j->s ? look_up(s, &space, j->s->past.data, (int)j->s->past.len)
-                       : look_up(s, &space, r->ids, r->n_ids);
+        n_known = j->s ? look_up(s, &space, j->s->past.data, (int)j->s->past.len, &n_dropped)
+                       : look_up(s, &space, r->ids, r->n_ids, &n_dropped);
     }
     if (!fits(s, j, n_known)) return false;
     rv_error why = {0};

@@ -33,7 +33,11 @@ typedef struct rvi_tally {
     X(n_preempted)                                                                                 \
     X(recomputed_rows)                                                                             \
     X(n_guessed)                                                                                   \
-    X(n_right)
+    X(n_right)                                                                                     \
+    X(pages_hot)                                                                                   \
+    X(pages_warm)                                                                                  \
+    X(pages_cold)                                                                                  \
+    X(dropped_rows)
 #define RVI_TALLIES(X) X(queue) X(first_token) X(inter_token) X(step) X(lookup)
 
 typedef struct rvi_figures {

@@ -176,17 +176,26 @@ int rvi_prefix_find(rvi_prefix *p, const rvi_prefix_space *space, const int32_t 
     return len;
 }
 
+/* The node has another page from now on. */
+static void replace_page(rvi_prefix *p, node *x, int32_t page)
+{
+    rvi_pages_keep(p->pool, page);
+    rvi_pages_unkeep(p->pool, x->page);
+    x->page = page;
+}
+
 /* The node of this page of a text below x. NULL: there is no memory, or what is kept already goes
- * further than a last page that is not full. */
+ * further than a last page that is not full. A page that has lost forms is replaced by one that has
+ * them. */
 static node *keep_page(rvi_prefix *p, node *x, const int32_t *tokens, int n, int32_t page)
 {
     int shared;
     node *near = nearest(x, tokens, n, &shared);
+    if (near && shared == n && near->n == n && rvi_pages_is_finer(p->pool, page, near->page))
+        replace_page(p, near, page);
     if (near && shared == n) return near->n == n ? near : NULL;
     if (!near || shared < near->n) return add_child(p, x, tokens, n, page);
-    rvi_pages_keep(p->pool, page); /* the same page with more tokens */
-    rvi_pages_unkeep(p->pool, near->page);
-    near->page = page;
+    replace_page(p, near, page); /* the same page with more tokens */
     near->n = n;
     memcpy(near->tokens, tokens, (size_t)n * sizeof *tokens);
     return near;

@@ -324,7 +324,7 @@ static rv_status load(rvi_kept_session *k, rv_error *err)
     memcpy(&k->sampler.surprise, &h.surprise, sizeof h.surprise);
     k->rope_set = (int)h.rope_set;
     k->entry->began = h.began;
-    bool fits = h.kv_type == (uint32_t)e->o.kv_type && h.page_tokens == RVI_PAGE_TOKENS &&
+    bool fits = h.kv_type == rvi_engine_kv_format(e) && h.page_tokens == RVI_PAGE_TOKENS &&
                 h.exact == (uint32_t)e->m->be->ops->is_exact(e->m->be) &&
                 h.page_bytes == rvi_pages_bytes(e->pool);
     if (fits) k->n_pages = (int)h.n_pages; /* else they are computed again */
@@ -377,7 +377,7 @@ static bool describe(const rvi_kept_session *k, const rvi_session *s,
     const rvi_engine *e = s->e;
     size_t n = 0, len = (size_t)s->seq.len, now = clock_now();
     while (n < len && !s->sets[n]) n++; /* what adapters computed is not kept */
-    *h = (header){.kv_type = (uint32_t)e->o.kv_type,
+    *h = (header){.kv_type = rvi_engine_kv_format(e),
                   .exact = e->m->be->ops->is_exact(e->m->be),
                   .page_tokens = RVI_PAGE_TOKENS,
                   .rope_set = (uint32_t)s->rope_set,

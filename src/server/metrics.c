@@ -43,6 +43,9 @@ static void put_service(rvi_buf *out, const rv_service_metrics *m)
     put_value(out, "gauge", "num_requests_waiting", (double)m->n_waiting);
     put_value(out, "gauge", "kv_cache_usage_perc",
               m->pages ? (double)m->pages_running / (double)m->pages : 0);
+    put_value(out, "gauge", "kv_pages_hot", (double)m->pages_hot);
+    put_value(out, "gauge", "kv_pages_warm", (double)m->pages_warm);
+    put_value(out, "gauge", "kv_pages_cold", (double)m->pages_cold);
     put_count(out, "requests_submitted_total", m->n_submitted);
     put_count(out, "requests_refused_total", m->n_refused);
     put_count(out, "request_success_total", m->n_done);
@@ -54,6 +57,7 @@ static void put_service(rvi_buf *out, const rv_service_metrics *m)
     put_count(out, "prefix_cache_queries", m->prompt_tokens);
     put_count(out, "prefix_cache_hits", m->reused_tokens);
     put_count(out, "num_preemptions", m->n_preempted);
+    put_count(out, "kv_dropped_tokens_total", m->dropped_rows);
     put_value(out, "counter", "busy_seconds_total", m->busy_seconds);
     put_histogram(out, "request_queue_time_seconds", &m->queue);
     put_histogram(out, "time_to_first_token_seconds", &m->first_token);

@@ -105,6 +105,8 @@ static void loaded_sessions_go_on(void **state)
         save_and_go_on(model_path, RV_KV_DEFAULT, 0, pasts[i], CONTEXT);
     save_and_go_on(model_path, RV_KV_Q8, 0, PAST, CONTEXT);
     save_and_go_on(model_path, RV_KV_F32, 0, PAST, CONTEXT);
+    save_and_go_on(model_path, RV_KV_WARM, 0, PAST, CONTEXT);
+    save_and_go_on(model_path, RV_KV_TIERED, 0, PAST, CONTEXT);
     save_and_go_on(model_path, RV_KV_DEFAULT, 1, PAST, CONTEXT);
     save_and_go_on("tests/gguf/gemma2.gguf", RV_KV_DEFAULT, 0, PAST, CONTEXT);
 }

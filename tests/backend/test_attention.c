@@ -39,9 +39,11 @@ static float value(int a, int b, int c)
 static void open_machine(machine *m, const shape *s, rv_kv_type type, int threads, const char *isa)
 {
     rvi_cpu_options o = {.n_threads = threads, .isa = isa};
-    rvi_kv_spec spec = {2, s->n_kv_heads, s->head_size, MAX_PAGES, type};
+    rvi_kv_spec spec = {2, s->n_kv_heads, s->head_size, MAX_PAGES, type, 5};
     assert_int_equal(rvi_backend_cpu_new(&m->be, &o, NULL, NULL), RV_OK);
     assert_int_equal(m->be->ops->kv_new(m->be, &m->kv, &spec, NULL), RV_OK);
+    bool tiered = type == RV_KV_WARM || type == RV_KV_TIERED;
+    for (int32_t p = 0; tiered && p < MAX_PAGES; p++) m->be->ops->kv_hold(m->be, m->kv, p, 7);
     assert_int_equal(m->be->ops->rows_new(m->be, &m->q, MAX_ROWS, s->n_heads * s->head_size, NULL),
                      RV_OK);
     assert_int_equal(
@@ -156,7 +158,7 @@ static void check_shape(const shape *s, rv_kv_type type)
     rvi_free(got);
 }
 
-static const rv_kv_type types[] = {RV_KV_F32, RV_KV_F16, RV_KV_Q8};
+static const rv_kv_type types[] = {RV_KV_F32, RV_KV_F16, RV_KV_Q8, RV_KV_WARM, RV_KV_TIERED};
 
 static void same_bits_however_split(void **state)
 {
@@ -217,12 +219,51 @@ static void copied_page(void **state)
     }
 }
 
+/* A row reads its own page hot, five before it warm and all others cold: with these forms alone it
+ * gets the bits that it gets with all of them, and the memory of the others is returned. */
+static void forms_that_are_read(void **state)
+{
+    (void)state;
+    enum { LAST = 419, OWN = LAST / RVI_PAGE_TOKENS };
+    static const shape s = {6, 2, 64, 0, 0};
+    int32_t pages[MAX_PAGES / 2];
+    float want[6 * 64], got[6 * 64];
+    machine m;
+    number_pages(pages, 0);
+    open_machine(&m, &s, RV_KV_TIERED, 2, NULL);
+    const rvi_backend_ops *op = m.be->ops;
+    for (int32_t p = 0; p < MAX_PAGES; p++) op->kv_hold(m.be, m.kv, p, 0);
+    op->kv_trim(m.be, m.kv, 0);
+    assert_int_equal(atomic_load(&m.be->memory->kv), 0);
+    for (int i = 0; i <= OWN; i++) op->kv_hold(m.be, m.kv, pages[i], 7);
+    write_keys(&m, pages, 1, 0, LAST + 1, 64);
+    rvi_kv_row row = {pages, LAST};
+    attend(&m, &s, &row, 0, 1, want);
+    size_t all = atomic_load(&m.be->memory->kv);
+    for (int i = 0; i <= OWN; i++) {
+        unsigned form = i == OWN ? RVI_KV_HOT : i + 5 >= OWN ? RVI_KV_WARM : RVI_KV_COLD;
+        op->kv_hold(m.be, m.kv, pages[i], form);
+        assert_int_equal(op->kv_forms(m.kv, pages[i]), form);
+    }
+    op->kv_trim(m.be, m.kv, 0);
+    assert_true(atomic_load(&m.be->memory->kv) < all / 2);
+    attend(&m, &s, &row, 0, 1, got);
+    assert_memory_equal(got, want, sizeof got);
+    /* the cold form again, of a page that is full */
+    op->kv_hold(m.be, m.kv, pages[8], RVI_KV_WARM | RVI_KV_COLD);
+    op->kv_chill(m.be, m.kv, pages[8]);
+    attend(&m, &s, &row, 0, 1, got);
+    assert_memory_equal(got, want, sizeof got);
+    close_machine(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_however_split),
         cmocka_unit_test(long_past_in_rounds),
         cmocka_unit_test(copied_page),
+        cmocka_unit_test(forms_that_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

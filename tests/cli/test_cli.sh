@@ -45,7 +45,8 @@ check "truncated file" 1 - "cut.gguf" "$rv" info "$tmp/cut.gguf"
 : >"$tmp/empty.gguf"
 check "empty file" 1 - "empty" "$rv" info "$tmp/empty.gguf"
 check "unknown instruction set" 2 - "--isa must be ref" "$rv" run $spm x --isa sse9
-check "unknown KV type" 2 - "--kv must be f32, f16 or q8 (got 'q3')" "$rv" run $spm x --kv q3
+check "unknown KV type" 2 - \
+    "--kv must be f32, f16, q8, warm or tiered (got 'q3')" "$rv" run $spm x --kv q3
 check "pull of an unknown name" 1 - "no model named" "$rv" pull nothing
 check "list" 0 "smollm2" - "$rv" list --cache-dir "$tmp/nocache"
 

@@ -11,7 +11,7 @@
 
 #include "kernels/exp.h"
 
-static const char *const type_names[RVI_ATTN_TYPES] = {"f32", "f16", "q8"};
+static const char *const type_names[RVI_ATTN_TYPES] = {"f32", "f16", "q8", "q4"};
 static const size_t head_sizes[] = {1, 7, 16, 32, 48, 64, 80, 100, 128, 256};
 
 /* One chunk: planes, and the keys and values as they were given. */
@@ -20,6 +20,32 @@ typedef struct chunk {
     uint8_t *planes;
     float *k, *v; /* [RVI_ATTN_CHUNK][n] */
 } chunk;
+
+static void put_nibble(uint8_t *plane, size_t i, int value)
+{
+    int shift = (int)(i % 64 / 32 * 4);
+    uint8_t *at = plane + i / 64 * 32 + i % 32;
+    *at = (uint8_t)((*at & ~(15 << shift)) | value << shift);
+}
+
+static void put_q4(const rvi_attn_keys *keys, int i, const float *k, const float *v)
+{
+    size_t n = keys->n, padded = rvi_attn_padded(n), slot = (size_t)(i % RVI_ATTN_PAGE),
+           groups = (n + 3) / 4;
+    uint8_t *kp = (uint8_t *)(uintptr_t)keys->k[i / RVI_ATTN_PAGE],
+            *vp = (uint8_t *)(uintptr_t)keys->v[i / RVI_ATTN_PAGE];
+    uint8_t q[256];
+    rvi_f16 d, m;
+    rvi_attn_quantize4(k, q, n, &d, &m);
+    for (size_t e = 0; e < groups * 4; e++)
+        put_nibble(kp, (e / 4 * RVI_ATTN_PAGE + slot) * 4 + e % 4, e < n ? q[e] : 0);
+    memcpy(kp + groups * 2 * RVI_ATTN_PAGE + slot * sizeof d, &d, sizeof d);
+    memcpy(kp + groups * 2 * RVI_ATTN_PAGE + (RVI_ATTN_PAGE + slot) * sizeof m, &m, sizeof m);
+    rvi_attn_quantize4(v, q, n, &d, &m);
+    for (size_t e = 0; e < n; e++) put_nibble(vp, slot * padded + e, q[e]);
+    memcpy(vp + padded / 2 * RVI_ATTN_PAGE + slot * sizeof d, &d, sizeof d);
+    memcpy(vp + padded / 2 * RVI_ATTN_PAGE + (RVI_ATTN_PAGE + slot) * sizeof m, &m, sizeof m);
+}
 
 /* Writes position i (values that no query sees are not written). */
 static void put(const rvi_attn_keys *keys, rvi_attn_type type, int i, const float *k,
@@ -30,6 +56,10 @@ static void put(const rvi_attn_keys *keys, rvi_attn_type type, int i, const floa
     uint8_t *kp = (uint8_t *)(uintptr_t)keys->k[i / RVI_ATTN_PAGE],
             *vp = (uint8_t *)(uintptr_t)keys->v[i / RVI_ATTN_PAGE];
     int8_t q[256];
+    if (type == RVI_ATTN_Q4) {
+        put_q4(keys, i, k, v);
+        return;
+    }
     if (type == RVI_ATTN_Q8) {
         float d = ref.quantize_head(k, q, n);
         for (size_t e = 0; e < groups * 4; e++)
@@ -297,12 +327,12 @@ static void meaning_queries_are_apart(void **state)
         }
 }
 
-/* Four chunks merged, against a softmax in double. Observed: 2.8e-6, 1.7e-3, 9.9e-2 (scores up to
- * about 15). */
+/* Four chunks merged, against a softmax in double. Observed: 2.8e-6, 1.7e-3, 9.9e-2, 1.1 (scores
+ * up to about 15; of 4 bits the largest weights err by a factor). */
 static void meaning_attention(void **state)
 {
     (void)state;
-    static const double bound[RVI_ATTN_TYPES] = {1e-5, 1e-2, 0.3};
+    static const double bound[RVI_ATTN_TYPES] = {1e-5, 1e-2, 0.3, 2.0};
     for (int type = 0; type < RVI_ATTN_TYPES; type++) {
         enum { N = 64, CHUNKS = 4, KEYS = CHUNKS * RVI_ATTN_CHUNK - 33 };
         queries s;
@@ -367,6 +397,75 @@ static void meaning_nan(void **state)
         }
 }
 
+/* Rotating twice is not rotating, and leaves dot products as they are. */
+static void meaning_rotate(void **state)
+{
+    (void)state;
+    for (size_t h = 0; h < sizeof head_sizes / sizeof head_sizes[0]; h++) {
+        size_t n = head_sizes[h];
+        float *x = floats_new(n, ORDINARY), *y = floats_new(n, ORDINARY),
+              *old = floats_new(n, TINY);
+        double before = 0, after = 0, size = 0;
+        memcpy(old, x, n * sizeof *x);
+        for (size_t e = 0; e < n; e++) before += (double)x[e] * (double)y[e];
+        for (size_t e = 0; e < n; e++) size += fabs((double)x[e] * (double)y[e]);
+        rvi_attn_rotate(x, n);
+        rvi_attn_rotate(y, n);
+        for (size_t e = 0; e < n; e++) after += (double)x[e] * (double)y[e];
+        assert_true(fabs(after - before) <= 1e-5 * size);
+        if (n % 2 == 0) assert_memory_not_equal(x, old, n * sizeof *x);
+        rvi_attn_rotate(x, n);
+        for (size_t e = 0; e < n; e++)
+            assert_true(fabs((double)x[e] - (double)old[e]) <= 1e-5 * (1 + size));
+        free(x);
+        free(y);
+        free(old);
+    }
+}
+
+/* A page in q4 is the page in q8, each head to half a step of its own range. */
+static void meaning_chill(void **state)
+{
+    (void)state;
+    for (size_t h = 0; h < sizeof head_sizes / sizeof head_sizes[0]; h++) {
+        size_t n = head_sizes[h], padded = rvi_attn_padded(n), groups = (n + 3) / 4;
+        chunk c;
+        chunk_init(&c, RVI_ATTN_Q8, n, 0, RVI_ATTN_PAGE, ORDINARY, ORDINARY);
+        uint8_t *cold = alloc(rvi_attn_k_bytes(RVI_ATTN_Q4, n) + rvi_attn_v_bytes(RVI_ATTN_Q4, n));
+        rvi_attn_chill(c.planes, cold, n);
+        for (int of_v = 0; of_v < 2; of_v++)
+            for (size_t slot = 0; slot < RVI_ATTN_PAGE; slot++) {
+                const uint8_t *plane = cold + (of_v ? rvi_attn_k_bytes(RVI_ATTN_Q4, n) : 0);
+                const float *given = (of_v ? c.v : c.k) + slot * n;
+                float want[256], low = INFINITY, high = -INFINITY, amax = 0;
+                rvi_f16 d, m;
+                const uint8_t *scales =
+                    plane + (of_v ? padded / 2 : groups * 2) * RVI_ATTN_PAGE + slot * sizeof d;
+                memcpy(&d, scales, sizeof d);
+                memcpy(&m, scales + RVI_ATTN_PAGE * sizeof d, sizeof m);
+                for (size_t e = 0; e < n; e++) amax = fmaxf(amax, fabsf(want[e] = given[e]));
+                if (!of_v) rvi_attn_rotate(want, n);
+                for (size_t e = 0; e < n; e++) {
+                    low = fminf(low, want[e]);
+                    high = fmaxf(high, want[e]);
+                }
+                /* q8 is off by half of amax / 127, which rotating may add up; f16 by 2^-11 */
+                double room = (double)(high - low) / 15 * 0.55 +
+                              (double)amax / 127 * 0.5 * sqrt((double)n) +
+                              (double)amax * sqrt((double)n) / 1024;
+                for (size_t e = 0; e < n; e++) {
+                    size_t i =
+                        of_v ? slot * padded + e : (e / 4 * RVI_ATTN_PAGE + slot) * 4 + e % 4;
+                    int q = plane[i / 64 * 32 + i % 32] >> (i % 64 / 32 * 4) & 15;
+                    double got = (double)rvi_f16_to_f32(m) + (double)rvi_f16_to_f32(d) * q;
+                    assert_true(fabs(got - (double)want[e]) <= room);
+                }
+            }
+        free(cold);
+        chunk_deinit(&c);
+    }
+}
+
 static int seed(void **state)
 {
     (void)state;
@@ -381,7 +480,8 @@ int main(void)
     const struct CMUnitTest same[] = {CASE(same_chunk), CASE(same_merge), CASE(same_quantize_head),
                                       CASE(same_exp)};
     const struct CMUnitTest meaning[] = {CASE(meaning_queries_are_apart), CASE(meaning_attention),
-                                         CASE(meaning_nan)};
+                                         CASE(meaning_nan), CASE(meaning_rotate),
+                                         CASE(meaning_chill)};
     int failed = 0;
     rvi_kernels_init(&ref, "ref");
     for (const char *const *isa = rvi_kernels_available(); *isa != NULL; isa++) {

@@ -11,7 +11,7 @@
 #include "base/thread.h"
 #include "scheduler/served.h"
 
-enum { N_RECIPES = 24, LONGEST = 70, MOST_NEW = 24, N_CHOICES = 3, N_SUBMITTERS = 3 };
+enum { N_RECIPES = 24, LONGEST = 130, MOST_NEW = 24, N_CHOICES = 3, N_SUBMITTERS = 3 };
 
 typedef struct recipe {
     rv_request_kind kind;
@@ -37,6 +37,9 @@ typedef struct lives {
     rv_runtime *rt;
     rv_model *m;
     rv_adapter_set *sets[3];
+    rv_kv_type kv;
+    int kv_warm;
+    size_t longest; /* prompt */
     recipe recipes[N_RECIPES];
     rv_service *svc;
     life *all;
@@ -50,7 +53,11 @@ typedef struct lives {
 static inline void lives_solo(lives *l, recipe *r)
 {
     rv_session *s;
-    rv_session_options so = {.size = sizeof so, .n_context = 256, .adapters = r->adapters};
+    rv_session_options so = {.size = sizeof so,
+                             .n_context = 256,
+                             .kv_type = l->kv,
+                             .kv_warm = l->kv_warm,
+                             .adapters = r->adapters};
     assert_ok(rv_session_new(&s, l->m, &so, err));
     rv_engine *e = rv_session_engine(s);
     if (r->kind == RV_REQUEST_EMBED) {
@@ -77,7 +84,7 @@ static inline void lives_make_recipes(lives *l)
     for (int k = 0; k < N_RECIPES; k++) {
         recipe *r = &l->recipes[k];
         r->kind = k % 8 == 6 ? RV_REQUEST_EMBED : k % 8 == 7 ? RV_REQUEST_SCORE : RV_REQUEST_ANSWER;
-        r->n_ids = 3 + (size_t)(rvi_rng_u64(&rng) % (LONGEST - 3));
+        r->n_ids = 3 + (size_t)(rvi_rng_u64(&rng) % (l->longest - 3));
         for (size_t i = 0; i < r->n_ids; i++)
             r->ids[i] = (int32_t)(rvi_rng_u64(&rng) % (uint64_t)n_vocab);
         const recipe *other = k ? &l->recipes[rvi_rng_u64(&rng) % (uint64_t)k] : r;
@@ -97,11 +104,12 @@ static inline void lives_make_recipes(lives *l)
     }
 }
 
-static inline void lives_open(lives *l, int n_threads)
+static inline void lives_open(lives *l, int n_threads, rv_kv_type kv)
 {
     rv_adapter *a;
     rv_runtime_options ro = {.size = sizeof ro, .n_threads = n_threads};
-    *l = (lives){0};
+    bool tiered = kv == RV_KV_TIERED; /* with texts that are long enough to become cold */
+    *l = (lives){.kv = kv, .kv_warm = tiered ? 32 : 0, .longest = tiered ? LONGEST : 70};
     assert_ok(rv_runtime_new(&l->rt, &ro, err));
     assert_ok(rv_model_open(&l->m, l->rt, "tests/golden/llama", NULL, err));
     assert_ok(rv_adapter_load(&a, l->m, "tests/golden/llama/lora", err));
@@ -218,6 +226,8 @@ static inline void lives_run(lives *l, int n_lives, rv_service_metrics *m)
     rv_service_options so = {.size = sizeof so,
                              .n_tokens = 32 * 14, /* a quarter of what may be needed */
                              .n_context = 256,
+                             .kv_type = l->kv,
+                             .kv_warm = l->kv_warm,
                              .max_running = 16,
                              .max_waiting = 40,
                              .max_tenant = 30,
@@ -256,11 +266,12 @@ static inline void lives_run(lives *l, int n_lives, rv_service_metrics *m)
     assert_int_equal(m->n_failed + m->n_running + m->n_waiting + m->pages_running, 0);
     assert_true(m->n_cancelled > 0 && m->n_timed_out > 0 && m->n_preempted > 0);
     assert_true(m->recomputed_rows > 0 && m->reused_tokens > 0);
+    assert_int_equal(m->dropped_rows > 0, l->kv >= RV_KV_WARM);
     print_message("# %d requests, %d choices: %d cancelled, %d late, %d preempted (%d rows again), "
-                  "%d of %d prompt tokens reused, %d steps\n",
+                  "%d of %d prompt tokens reused, %d lost with their form, %d steps\n",
                   n_lives, n_jobs, (int)m->n_cancelled, (int)m->n_timed_out, (int)m->n_preempted,
                   (int)m->recomputed_rows, (int)m->reused_tokens, (int)m->prompt_tokens,
-                  (int)m->n_steps);
+                  (int)m->dropped_rows, (int)m->n_steps);
 }
 
 #endif

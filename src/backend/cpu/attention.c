@@ -5,7 +5,12 @@
  * together. Where there are many units, a task is a whole unit: it takes the chunks of keys in
  * order and merges each at once. Where there are few (decoding), a task is one chunk of one unit;
  * the results wait in the store's parts, as many chunks at a time as there is room for, and are
- * then merged in order. The kernels' law makes both the same bits. */
+ * then merged in order. The kernels' law makes both the same bits.
+ *
+ * A row reads its own page in the store's first form, the warm_pages pages before it in the second
+ * and all others in the third (backend.h): each chunk has a piece for each form, coldest first,
+ * most of them empty. A piece is to the kernels what a chunk is elsewhere. */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -23,8 +28,9 @@ typedef struct job {
     int tile_rows, n_tiles;
     int group_heads, n_groups; /* of one KV head; the last group may be smaller */
     int n_units, stride;       /* from one task's unit to the next one's */
+    unsigned types;            /* of the store's forms, a bit for each */
     /* split: */
-    int first_chunk, n_chunks; /* whose results wait, of every unit */
+    int first_piece, n_pieces; /* whose results wait, of every unit */
 } job;
 
 /* Rows of one sequence, and heads that share a KV head. Query i is row i / n_heads, head i %
@@ -40,7 +46,8 @@ static int first_key(const rvi_attention *a, int pos)
 
 /* ---- one run and one chunk ---- */
 
-static void load_queries(const job *j, const run *r, rvi_kv_scratch *s)
+/* types: a bit for each type in which keys will be read */
+static void load_queries(const job *j, const run *r, unsigned types, rvi_kv_scratch *s)
 {
     size_t n = (size_t)j->a->head_size, padded = j->kv->padded;
     /* heads lie side by side: where none is padded, those of a row are one piece */
@@ -52,62 +59,94 @@ static void load_queries(const job *j, const run *r, rvi_kv_scratch *s)
         memcpy(q, rvi_cpu_row(j->q, r->row + query / r->n_heads) + head * n, len * sizeof *q);
         j->cpu->k.scale(q, j->a->scale, len);
     }
-    for (int i = 0; j->kv->type == RVI_ATTN_Q8 && i < r->n_rows * r->n_heads; i++) {
+    for (int i = 0; types >> RVI_ATTN_Q8 && i < r->n_rows * r->n_heads; i++) {
         size_t at = (size_t)i * padded;
-        s->d[i] = j->cpu->k.quantize_head(s->q + at, s->q8 + at, n);
+        if (types >> RVI_ATTN_Q8 & 1) s->d[i] = j->cpu->k.quantize_head(s->q + at, s->q8 + at, n);
+        if (!(types >> RVI_ATTN_Q4 & 1)) continue;
+        memcpy(s->turned, s->q + at, n * sizeof *s->turned);
+        rvi_attn_rotate(s->turned, n);
+        s->cold_d[i] = j->cpu->k.quantize_head(s->turned, s->cold + at, n);
     }
 }
 
-/* The planes of the pages that hold the chunk's keys first .. end - 1 (positions). next: the chunk
- * that this worker will probably take next. */
-static rvi_attn_keys find_keys(const job *j, const run *r, int chunk, int first, int end, int next)
+/* ---- pieces ---- */
+
+static int chunk_of(const job *j, int piece)
 {
-    const rvi_kv_store *kv = j->kv;
-    const rvi_kv_row *row = &j->rows[r->row];
-    rvi_attn_keys keys = {.n = (size_t)j->a->head_size, .soft_cap = j->a->soft_cap};
-    int base = chunk * RVI_ATTN_PAGES;
-    for (int p = first / RVI_PAGE_TOKENS; p <= (end - 1) / RVI_PAGE_TOKENS; p++) {
-        if (p < base || p >= base + RVI_ATTN_PAGES) continue;
-        keys.k[p - base] = rvi_kv_planes(kv, row->pages[p], j->il, r->kv_head);
-        keys.v[p - base] = keys.k[p - base] + kv->k_bytes;
-    }
-    for (int i = 0, p = next * RVI_ATTN_PAGES; i < 2; i++, p++)
-        if (p * RVI_PAGE_TOKENS < end && p * RVI_PAGE_TOKENS >= first)
-            keys.next[i] = rvi_kv_planes(kv, row->pages[p], j->il, r->kv_head);
-    return keys;
+    return piece / j->kv->n_forms;
 }
 
-/* The keys of a chunk that a row sees; false: none */
-static bool sees(const job *j, int row, int chunk, int32_t *from, int32_t *end)
+static int form_of(const job *j, int piece)
 {
-    int pos = j->rows[row].pos, base = chunk * RVI_ATTN_CHUNK;
-    *from = RVI_MAX(first_key(j->a, pos) - base, 0);
-    *end = RVI_MIN(pos + 1 - base, RVI_ATTN_CHUNK);
+    return j->kv->n_forms - 1 - piece % j->kv->n_forms;
+}
+
+/* The first position that a row at pos reads in this form. */
+static int form_start(const job *j, int form, int pos)
+{
+    if (form == j->kv->n_forms - 1) return 0;
+    int page = pos / RVI_PAGE_TOKENS - (form ? j->kv->spec.warm_pages : 0);
+    return RVI_MAX(page, 0) * RVI_PAGE_TOKENS;
+}
+
+/* The keys of a piece that a row sees, as places in the chunk; false: none */
+static bool sees(const job *j, int row, int piece, int32_t *from, int32_t *end)
+{
+    int pos = j->rows[row].pos, base = chunk_of(j, piece) * RVI_ATTN_CHUNK;
+    int form = form_of(j, piece), stop = form ? form_start(j, form - 1, pos) : pos + 1;
+    *from = RVI_MAX(RVI_MAX(first_key(j->a, pos), form_start(j, form, pos)) - base, 0);
+    *end = RVI_MIN(stop - base, RVI_ATTN_CHUNK);
     return *from < *end;
 }
 
-/* Results of the queries that see keys of this chunk, at part + query * stride. */
-static void compute_chunk(const job *j, const run *r, int chunk, int next, rvi_kv_scratch *s,
+/* The planes of the pages that hold the piece's keys first .. end - 1 (places in the chunk). next:
+ * the piece that this worker will probably take next. */
+static rvi_attn_keys find_keys(const job *j, const run *r, int piece, int first, int end, int next)
+{
+    const rvi_kv_store *kv = j->kv;
+    const rvi_kv_form *f = &kv->forms[form_of(j, piece)];
+    const rvi_kv_row *row = &j->rows[r->row];
+    const int32_t *pages = row->pages + chunk_of(j, piece) * RVI_ATTN_PAGES;
+    rvi_attn_keys keys = {.n = (size_t)j->a->head_size, .soft_cap = j->a->soft_cap};
+    for (int p = first / RVI_PAGE_TOKENS; p <= (end - 1) / RVI_PAGE_TOKENS; p++) {
+        assert(rvi_kv_has(f, pages[p]));
+        keys.k[p] = rvi_kv_planes(kv, f, pages[p], j->il, r->kv_head);
+        keys.v[p] = keys.k[p] + f->k_bytes;
+    }
+    for (int i = 0, p = chunk_of(j, next) * RVI_ATTN_PAGES; i < 2; i++, p++)
+        if (p <= row->pos / RVI_PAGE_TOKENS && rvi_kv_has(f, row->pages[p]))
+            keys.next[i] = rvi_kv_planes(kv, f, row->pages[p], j->il, r->kv_head);
+    return keys;
+}
+
+/* Results of the queries that see keys of this piece, at part + query * stride. */
+static void compute_piece(const job *j, const run *r, int piece, int next, rvi_kv_scratch *s,
                           float *part, size_t stride)
 {
     int n_queries = r->n_rows * r->n_heads, first = INT32_MAX, end = 0;
     for (int i = 0; i < r->n_rows; i++) {
         int32_t from_key, end_key;
-        bool some = sees(j, r->row + i, chunk, &from_key, &end_key);
+        bool some = sees(j, r->row + i, piece, &from_key, &end_key);
         for (int h = 0; h < r->n_heads; h++) {
             s->from[i * r->n_heads + h] = some ? from_key : 0;
             s->end[i * r->n_heads + h] = some ? end_key : 0;
         }
-        first = RVI_MIN(first, first_key(j->a, j->rows[r->row + i].pos));
-        end = RVI_MAX(end, j->rows[r->row + i].pos + 1);
+        if (some) first = RVI_MIN(first, from_key);
+        if (some) end = RVI_MAX(end, end_key);
     }
-    rvi_attn_keys keys = find_keys(j, r, chunk, first, end, next);
+    if (!end) return;
+    rvi_attn_keys keys = find_keys(j, r, piece, first, end, next);
+    rvi_attn_type type = j->kv->forms[form_of(j, piece)].type;
     for (int i = 0, n; i < n_queries; i += n) {
         for (n = 1; i + n < n_queries && (s->end[i + n] > 0) == (s->end[i] > 0);) n++;
         if (!s->end[i]) continue;
         size_t at = (size_t)i * j->kv->padded;
         rvi_attn_queries q = {s->q + at, s->q8 + at, s->d + i, s->from + i, s->end + i, n};
-        j->cpu->k.attn_chunk[j->kv->type](&keys, &q, part + (size_t)i * stride, stride);
+        if (type == RVI_ATTN_Q4) {
+            q.q8 = s->cold + at;
+            q.d = s->cold_d + i;
+        }
+        j->cpu->k.attn_chunk[type](&keys, &q, part + (size_t)i * stride, stride);
     }
 }
 
@@ -126,12 +165,12 @@ static void start(const run *r, float *m, float *l)
     }
 }
 
-static void merge_chunk(const job *j, const run *r, int chunk, const float *part, size_t stride,
+static void merge_piece(const job *j, const run *r, int piece, const float *part, size_t stride,
                         float *m, float *l)
 {
     int32_t from, end;
     for (int i = 0; i < r->n_rows * r->n_heads; i++)
-        if (sees(j, r->row + i / r->n_heads, chunk, &from, &end))
+        if (sees(j, r->row + i / r->n_heads, piece, &from, &end))
             j->cpu->k.attn_merge(output(j, r, i), m + i, l + i, part + (size_t)i * stride,
                                  (size_t)j->a->head_size);
 }
@@ -142,8 +181,8 @@ static void finish(const job *j, const run *r, const float *l)
         j->cpu->k.scale(output(j, r, i), 1.0f / l[i], (size_t)j->a->head_size);
 }
 
-/* The chunks that rows see: *first .. return value - 1 */
-static int chunks_of(const job *j, int row, int n_rows, int *first)
+/* The pieces that rows see: *first .. return value - 1 */
+static int pieces_of(const job *j, int row, int n_rows, int *first)
 {
     int end = 0;
     *first = INT32_MAX;
@@ -151,7 +190,8 @@ static int chunks_of(const job *j, int row, int n_rows, int *first)
         *first = RVI_MIN(*first, first_key(j->a, j->rows[i].pos) / RVI_ATTN_CHUNK);
         end = RVI_MAX(end, j->rows[i].pos / RVI_ATTN_CHUNK + 1);
     }
-    return end;
+    *first *= j->kv->n_forms;
+    return end * j->kv->n_forms;
 }
 
 /* ---- units ---- */
@@ -184,67 +224,74 @@ static void unit_task(void *ctx, int task, int worker)
     /* a thread's tasks are neighbours: from rows that see most to those that see least in each */
     int unit = j->n_units - 1 - (int)((int64_t)task * j->stride % j->n_units);
     for (int from = 0, query; next_run(j, unit, &r, from, &query); from += r.n_rows) {
-        int chunk, end = chunks_of(j, r.row, r.n_rows, &chunk);
-        load_queries(j, &r, s);
+        int piece, end = pieces_of(j, r.row, r.n_rows, &piece);
+        load_queries(j, &r, j->types, s);
         start(&r, s->m, s->l);
-        for (; chunk < end && !rvi_backend_is_stopped(&j->cpu->be); chunk++) {
-            compute_chunk(j, &r, chunk, chunk + 1, s, s->part, j->kv->part_floats);
-            merge_chunk(j, &r, chunk, s->part, j->kv->part_floats, s->m, s->l);
+        for (; piece < end && !rvi_backend_is_stopped(&j->cpu->be); piece++) {
+            compute_piece(j, &r, piece, piece + j->kv->n_forms, s, s->part, j->kv->part_floats);
+            merge_piece(j, &r, piece, s->part, j->kv->part_floats, s->m, s->l);
         }
         finish(j, &r, s->l);
     }
 }
 
-/* ---- units split by chunks ---- */
+/* ---- units split by pieces ---- */
 
 static int unit_queries(const job *j)
 {
     return j->tile_rows * j->group_heads;
 }
 
-static float *part_of(const job *j, int unit, int query, int chunk)
+static float *part_of(const job *j, int unit, int query, int piece)
 {
-    size_t index = (size_t)(unit * unit_queries(j) + query) * (size_t)j->n_chunks;
-    return j->kv->parts + (index + (size_t)(chunk - j->first_chunk)) * j->kv->part_floats;
+    size_t index = (size_t)(unit * unit_queries(j) + query) * (size_t)j->n_pieces;
+    return j->kv->parts + (index + (size_t)(piece - j->first_piece)) * j->kv->part_floats;
 }
 
-static void chunk_task(void *ctx, int task, int worker)
+static bool is_seen(const job *j, const run *r, int piece)
+{
+    int32_t from, end;
+    for (int i = 0; i < r->n_rows; i++)
+        if (sees(j, r->row + i, piece, &from, &end)) return true;
+    return false;
+}
+
+static void piece_task(void *ctx, int task, int worker)
 {
     const job *j = ctx;
     rvi_kv_scratch *s = &j->kv->scratch[worker];
-    int unit = task / j->n_chunks, chunk = j->first_chunk + task % j->n_chunks;
-    size_t stride = (size_t)j->n_chunks * j->kv->part_floats;
+    int unit = task / j->n_pieces, piece = j->first_piece + task % j->n_pieces;
+    int next = piece + rvi_pool_size(j->cpu->pool) * j->kv->n_forms;
+    size_t stride = (size_t)j->n_pieces * j->kv->part_floats;
     run r = {0};
     for (int from = 0, query; next_run(j, unit, &r, from, &query); from += r.n_rows) {
-        int first, end = chunks_of(j, r.row, r.n_rows, &first);
-        if (chunk < first || chunk >= end) continue;
-        load_queries(j, &r, s);
-        compute_chunk(j, &r, chunk, chunk + rvi_pool_size(j->cpu->pool), s,
-                      part_of(j, unit, query, chunk), stride);
+        if (!is_seen(j, &r, piece)) continue;
+        load_queries(j, &r, 1u << j->kv->forms[form_of(j, piece)].type, s);
+        compute_piece(j, &r, piece, next, s, part_of(j, unit, query, piece), stride);
     }
 }
 
 static void merge_unit(const job *j, int unit, bool is_first, bool is_last)
 {
-    size_t stride = (size_t)j->n_chunks * j->kv->part_floats;
+    size_t stride = (size_t)j->n_pieces * j->kv->part_floats;
     run r = {0};
     for (int from = 0, query; next_run(j, unit, &r, from, &query); from += r.n_rows) {
         float *m = j->kv->m + unit * unit_queries(j) + query;
         float *l = j->kv->l + unit * unit_queries(j) + query;
         if (is_first) start(&r, m, l);
-        for (int c = j->first_chunk; c < j->first_chunk + j->n_chunks; c++)
-            merge_chunk(j, &r, c, part_of(j, unit, query, c), stride, m, l);
+        for (int p = j->first_piece; p < j->first_piece + j->n_pieces; p++)
+            merge_piece(j, &r, p, part_of(j, unit, query, p), stride, m, l);
         if (is_last) finish(j, &r, l);
     }
 }
 
-/* Rounds of at most `room` chunks. */
+/* Rounds of at most `room` pieces. */
 static void run_split(job *j, int first, int end, int room)
 {
     for (int at = first; at < end; at += room) {
-        j->first_chunk = at;
-        j->n_chunks = RVI_MIN(room, end - at);
-        rvi_pool_run(j->cpu->pool, chunk_task, j, j->n_units * j->n_chunks);
+        j->first_piece = at;
+        j->n_pieces = RVI_MIN(room, end - at);
+        rvi_pool_run(j->cpu->pool, piece_task, j, j->n_units * j->n_pieces);
         for (int u = 0; u < j->n_units; u++) merge_unit(j, u, at == first, at + room >= end);
     }
 }
@@ -277,6 +324,7 @@ void rvi_cpu_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_s
              .rows = rows,
              .n_rows = n_rows};
     if (n_rows < 1) return;
+    for (int i = 0; i < kv->n_forms; i++) j.types |= 1u << kv->forms[i].type;
     int heads = a->n_heads / a->n_kv_heads, longest = 1;
     for (int r = 1, n = 1; r < n_rows; r++) {
         n = rows[r].pages == rows[r - 1].pages ? n + 1 : 1;
@@ -290,9 +338,10 @@ void rvi_cpu_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_s
 
     int n_threads = rvi_pool_size(j.cpu->pool);
     j.stride = coprime(n_threads, j.n_units);
-    int first, end = chunks_of(&j, 0, n_rows, &first);
-    int room = RVI_KV_PARTS / unit_queries(&j) / j.n_units; /* chunks that can wait */
-    if (n_threads > 1 && j.n_units < UNITS_PER_THREAD * n_threads && end - first > 1 && room > 1)
+    int first, end = pieces_of(&j, 0, n_rows, &first);
+    int room = RVI_KV_PARTS / unit_queries(&j) / j.n_units; /* pieces that can wait */
+    if (n_threads > 1 && j.n_units < UNITS_PER_THREAD * n_threads && end - first > kv->n_forms &&
+        room > 1)
         run_split(&j, first, end, room);
     else
         rvi_pool_run(j.cpu->pool, unit_task, &j, j.n_units);

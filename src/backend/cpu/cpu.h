@@ -91,6 +91,10 @@ size_t rvi_cpu_low_bytes(const rvi_tensor *b); /* of its low_panels */
 rv_status rvi_cpu_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec *spec,
                          rv_error *err);
 void rvi_cpu_kv_free(rvi_backend *be, rvi_kv_store *kv);
+unsigned rvi_cpu_kv_forms(const rvi_kv_store *kv, int32_t page);
+void rvi_cpu_kv_hold(rvi_backend *be, rvi_kv_store *kv, int32_t page, unsigned forms);
+void rvi_cpu_kv_chill(rvi_backend *be, rvi_kv_store *kv, int32_t page);
+void rvi_cpu_kv_trim(rvi_backend *be, rvi_kv_store *kv, int n);
 void rvi_cpu_kv_copy_page(rvi_backend *be, rvi_kv_store *kv, int32_t to, int32_t from);
 size_t rvi_cpu_kv_page_bytes(const rvi_kv_store *kv);
 void rvi_cpu_kv_read_page(rvi_backend *be, const rvi_kv_store *kv, int32_t page, void *to);

@@ -24,6 +24,8 @@ rv_status rvi_cuda_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec
         return rvi_error(err, RV_E_UNSUPPORTED,
                          "heads of %d elements are too large for the CUDA device (at most %d)",
                          spec->head_size, RVI_CUDA_MAX_HEAD);
+    if (spec->type == RV_KV_WARM || spec->type == RV_KV_TIERED)
+        return rvi_error(err, RV_E_UNSUPPORTED, "a CUDA device has no tiered KV cache");
     rvi_kv_store *kv = rvi_zalloc(sizeof *kv);
     if (!kv) return rvi_nomem(err, "KV store");
     size_t size = (size_t)spec->head_size, n_pages = (size_t)RVI_MAX(spec->n_pages, 1);
