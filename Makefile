@@ -113,7 +113,8 @@ $(BUILD)/%.o: %.c
 # from 8.0 on get what the driver makes of PTX.
 ifdef CUDA
 CUDA_IMAGE := $(BUILD)/src/backend/cuda/kernels.fatbin
-CUDA_SRC   := $(addprefix src/backend/cuda/,kernels.cu products.cuh args.h weights.h)
+CUDA_SRC   := $(addprefix src/backend/cuda/,kernels.cu products.cuh f16_products.cuh \
+  f16_attention.cuh args.h weights.h)
 CUDA_ARCH  ?= -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_80,code=compute_80
 $(CUDA_IMAGE): $(CUDA_SRC) tools/get_nvcc
 	@mkdir -p $(@D)
@@ -123,6 +124,10 @@ $(BUILD)/src/backend/cuda/image.o: $(CUDA_IMAGE)
 $(BUILD)/src/backend/cuda/image.o: CPPFLAGS += -DRVI_CUDA_IMAGE='"$(CUDA_IMAGE)"' \
   -DRVI_CUDA_VERSION=$(shell $$(tools/get_nvcc) --version | \
     sed -n 's/.*release \([0-9]*\)\.\([0-9]*\).*/\1000/p')
+# CUDA_F16=1: the program computes by the f16 kernels.
+ifdef CUDA_F16
+$(BUILD)/src/api/runtime.o: CPPFLAGS += -DRVI_CUDA_F16
+endif
 endif
 
 # The page that the server shows is taken in by the assembler, which names no dependencies.
@@ -190,7 +195,8 @@ $(TEST_BIN): $(BUILD)/%: $(BUILD)/%.o $$(ROOM_OBJ) $(BUILD)/libruvllm.a
 # A CUDA driver that computes the kernels on the host, for tests.
 FAKE_DRIVER := $(BUILD)/tests/cuda/fake_driver.so
 $(FAKE_DRIVER): $(wildcard tests/cuda/*.cpp tests/cuda/*.h) $(wildcard src/backend/cuda/*.cu) \
-  $(addprefix src/backend/cuda/,products.cuh args.h weights.h) src/formats/qtypes.c
+  $(wildcard src/backend/cuda/*.cuh) $(addprefix src/backend/cuda/,args.h weights.h) \
+  src/formats/qtypes.c
 	@mkdir -p $(@D)
 	@echo "  CXX $@"
 	@$(CC) -Isrc -O1 -fPIC -c src/formats/qtypes.c -o $(@D)/qtypes.o

@@ -11,6 +11,8 @@
 #define __device__
 #define __shared__ static
 #define __launch_bounds__(...)
+#define __forceinline__      inline
+#define DYNAMIC_SHARED(name) alignas(128) static uint8_t name[228 << 10]
 
 struct simt_index {
     unsigned x, y, z;
@@ -32,6 +34,9 @@ struct int2 {
 
 void simt_sync_block(void);
 uint32_t simt_from(uint32_t v, int lane); /* what that lane of the warp has */
+/* What all lanes of the warp have, until simt_seen. */
+const uint32_t (*simt_show(const uint32_t mine[6]))[6];
+void simt_seen(void);
 
 static inline void __syncthreads(void)
 {
@@ -67,10 +72,70 @@ static inline int __dp4a(int a, int b, int c)
     for (int i = 0; i < 32; i += 8) c += (int8_t)(a >> i) * (int8_t)(b >> i);
     return c;
 }
+static inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t which)
+{
+    uint64_t all = (uint64_t)b << 32 | a;
+    uint32_t out = 0;
+    for (int i = 0; i < 4; i++) out |= (uint32_t)(all >> (which >> 4 * i & 7) * 8 & 255) << 8 * i;
+    return out;
+}
+float from_half(uint16_t h);
+uint16_t to_half(float f);
+template <typename F> static inline uint32_t by_halves(F f)
+{
+    return to_half(f(0)) | (uint32_t)to_half(f(16)) << 16;
+}
+static inline float half_of(uint32_t a, int shift)
+{
+    return from_half((uint16_t)(a >> shift));
+}
+static inline uint32_t half_add(uint32_t a, uint32_t b)
+{
+    return by_halves([=](int s) { return half_of(a, s) + half_of(b, s); });
+}
+static inline uint32_t half_mul(uint32_t a, uint32_t b)
+{
+    return by_halves([=](int s) { return half_of(a, s) * half_of(b, s); });
+}
+static inline uint32_t half_fma(uint32_t a, uint32_t b, uint32_t c)
+{
+    return by_halves([=](int s) { return fmaf(half_of(a, s), half_of(b, s), half_of(c, s)); });
+}
+static inline void copy16(uint8_t *to, const uint8_t *from)
+{
+    if ((uintptr_t)to % 16 || (uintptr_t)from % 16) __builtin_trap();
+    memcpy(to, from, 16);
+}
+static inline void copy_commit(void)
+{
+}
+template <int> static inline void copy_wait(void)
+{
+}
+/* See kernels.cu. */
+static inline void load_matrices(uint32_t m[4], const uint8_t *line)
+{
+    uint64_t at = (uint64_t)line;
+    const uint32_t mine[6] = {(uint32_t)at, (uint32_t)(at >> 32)};
+    int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+    const uint32_t(*all)[6] = simt_show(mine);
+    for (int i = 0; i < 4; i++) {
+        const uint16_t *lines[2];
+        for (int j = 0; j < 2; j++) {
+            const uint32_t *a = all[8 * i + 2 * t + j];
+            lines[j] = (const uint16_t *)(a[0] | (uint64_t)a[1] << 32);
+        }
+        m[i] = lines[0][g] | (uint32_t)lines[1][g] << 16;
+    }
+    simt_seen();
+}
 static inline void begin(void)
 {
 }
 static inline void prefetch(const uint8_t *, size_t)
+{
+}
+static inline void prefetch_range(const uint8_t *, size_t)
 {
 }
 static inline float __uint_as_float(uint32_t u)
@@ -110,22 +175,32 @@ static inline void mma_s8_k16(int c[4], uint32_t a0, uint32_t a1, uint32_t b)
 {
     mma_s8_k32(c, a0, a1, 0, 0, b, 0);
 }
+/* value: of a half of a word. */
+template <typename F>
+static inline void mma(float c[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
+                       uint32_t b1, F value)
+{
+    const uint32_t mine[6] = {a0, a2, a1, a3, b0, b1};
+    int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+    const uint32_t(*all)[6] = simt_show(mine); /* of the lanes of the warp */
+    for (int k = 0; k < 4; k++)
+        for (int i = 0; i < 4; i++)
+            for (int h = 0; h < 4; h++) {
+                uint32_t x = all[4 * g + k][i / 2 * 2 + h / 2],
+                         y = all[8 * t + i % 2 * 4 + k][4 + h / 2];
+                c[i] += value(x >> h % 2 * 16 & 0xffff) * value(y >> h % 2 * 16 & 0xffff);
+            }
+    simt_seen();
+}
 static inline void mma_bf16(float c[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
                             uint32_t b0, uint32_t b1)
 {
-    int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
-    for (int k = 0; k < 4; k++) {
-        uint32_t a[4] = {simt_from(a0, 4 * g + k), simt_from(a2, 4 * g + k),
-                         simt_from(a1, 4 * g + k), simt_from(a3, 4 * g + k)};
-        uint32_t b[4] = {simt_from(b0, 8 * t + k), simt_from(b1, 8 * t + k),
-                         simt_from(b0, 8 * t + 4 + k), simt_from(b1, 8 * t + 4 + k)};
-        for (int i = 0; i < 4; i++)
-            for (int h = 0; h < 4; h++) {
-                uint32_t x = a[i / 2 * 2 + h / 2], y = b[i % 2 * 2 + h / 2];
-                c[i] += __uint_as_float(h % 2 ? x & 0xffff0000 : x << 16) *
-                        __uint_as_float(h % 2 ? y & 0xffff0000 : y << 16);
-            }
-    }
+    mma(c, a0, a1, a2, a3, b0, b1, [](uint32_t u) { return __uint_as_float(u << 16); });
+}
+static inline void mma_f16(float c[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
+                           uint32_t b0, uint32_t b1)
+{
+    mma(c, a0, a1, a2, a3, b0, b1, [](uint32_t u) { return from_half((uint16_t)u); });
 }
 
 /* Runs fn(args) by grid x threads threads. */

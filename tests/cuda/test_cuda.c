@@ -256,20 +256,21 @@ static void round_row(const float *x, double *out, int n, bool bf16)
     }
 }
 
-/* Default mode, every type that has panels: products of one row and of rows together give the same
- * bits, and the value of the formula. */
-static void panels(void **state)
+/* Default mode, every type that has panels: products of one row and of rows together, by every
+ * kernel, give the same bits, and the value of the formula. */
+static void panels(bool f16)
 {
-    (void)state;
-    enum { OUT = 21, ROWS = 11, IN = 1280 };
+    enum { OUT = 21, ROWS = 70, IN = 1280 };
     rvi_backend *be;
-    assert_ok(open_fake(&be, false, err));
+    rvi_cuda_options o = {
+        .n_threads = 1, .f16 = f16, .driver = FAKE_DRIVER, .image = "in the library"};
+    assert_ok(rvi_backend_cuda_new(&be, &o, NULL, err));
     for (int type = 0; type < RVI_QTYPE_COUNT; type++) {
         if (type == RVI_F32 || type == RVI_F16) continue;
         size_t row = rvi_qtype_row_bytes((rvi_qtype)type, IN);
         uint8_t *bytes = rvi_alloc_array(OUT, row);
-        float *weights = rvi_alloc_array(OUT * IN, sizeof *weights), x[ROWS][IN];
-        double exact[IN];
+        float *weights = rvi_alloc_array(OUT * IN, sizeof *weights);
+        static float x[ROWS][IN];
         unsigned seed = (unsigned)type + 1;
         for (size_t i = 0; i < OUT * row; i++)
             bytes[i] = (uint8_t)((seed = seed * 1664525 + 1013904223) >> 24 & 0x3B);
@@ -292,7 +293,9 @@ static void panels(void **state)
             for (int i = 0; i < IN; i++)
                 x[r][i] = (float)(int)((seed = seed * 1664525 + 1013904223) >> 16) / 32768 - 1;
         float y[ROWS][OUT], one[OUT];
-        for (int n = ROWS; n >= 1; n = n == ROWS ? 3 : n == 3 ? 1 : 0) {
+        static const int together[] = {ROWS, 11, 3, 1};
+        for (size_t i = 0; i < RVI_COUNT(together); i++) {
+            int n = together[i];
             rvi_matmul m = {.x = rvi_cols_of(in, 0, IN),
                             .part = {{w, NULL, rvi_cols_of(out, 0, OUT)}},
                             .n_parts = 1,
@@ -303,15 +306,18 @@ static void panels(void **state)
             be->ops->rows_read(be, m.part[0].out, n - 1, one);
             assert_memory_equal(one, y[n - 1], sizeof one);
         }
-        for (int r = 0; r < ROWS; r++) {
+        /* f16: activations and weights are rounded again */
+        double exact[IN], most = !f16 ? 1e-6 : type == RVI_BF16 ? 1e-5 : 1e-3;
+        for (int r = 0; r < ROWS; r += 23) {
             round_row(x[r], exact, IN, type == RVI_BF16);
+            for (int k = 0; f16 && k < IN; k++) exact[k] = (double)x[r][k];
             for (int o = 0; o < OUT; o++) {
                 double want = 0, size = 0;
                 for (int k = 0; k < IN; k++) {
                     want += (double)weights[o * IN + k] * exact[k];
                     size += fabs((double)weights[o * IN + k] * exact[k]);
                 }
-                if (!(fabs(want - (double)y[r][o]) <= 1e-6 * size))
+                if (!(fabs(want - (double)y[r][o]) <= most * size))
                     fail_msg("%s: row %d, output %d: %.9g, not %.9g", rvi_qtypes[type].name, r, o,
                              (double)y[r][o], want);
             }
@@ -326,6 +332,67 @@ static void panels(void **state)
     be->ops->free(be);
 }
 
+static void int8_panels(void **state)
+{
+    (void)state;
+    panels(false);
+}
+
+static void f16_panels(void **state)
+{
+    (void)state;
+    panels(true);
+}
+
+/* The f16 kernels on a whole model with pages of f16: close to the exact logits, and the same bits
+ * in chunks of any size. Past 64 keys, so that chunks of them are merged. */
+static void f16_model(void **state)
+{
+    (void)state;
+    enum { N = 70 };
+    golden g;
+    feed f;
+    int32_t ids[N];
+    rvi_source *source;
+    rvi_cuda_options o = {
+        .n_threads = 1, .f16 = true, .driver = FAKE_DRIVER, .image = "in the library"};
+    for (int i = 0; i < N; i++) ids[i] = (i * 37 + 11) % 300;
+    g = (golden){0};
+    assert_ok(rvi_backend_cuda_new(&g.be, &o, NULL, err));
+    assert_ok(rvi_source_open(&source, "tests/gguf/q-q4_k.gguf", err));
+    assert_ok(rvi_model_new(&g.m, g.be, source, NULL, err));
+    assert_int_equal(g.m->hp.head_size % 16, 0); /* or another attention takes it */
+    size_t total = N * (size_t)g.m->hp.n_vocab;
+    float *whole = rvi_alloc_array(total, sizeof *whole),
+          *got = rvi_alloc_array(total, sizeof *got);
+    feed_init(&f, g.m, N, N, RV_KV_F16);
+    feed_ids(&f, ids, N, N, NULL, whole, NULL);
+    feed_deinit(&f);
+    static const int chunks[] = {1, 9};
+    for (size_t c = 0; c < RVI_COUNT(chunks); c++) {
+        feed_init(&f, g.m, N, chunks[c], RV_KV_F16);
+        feed_ids(&f, ids, N, chunks[c], NULL, got, NULL);
+        assert_memory_equal(got, whole, total * sizeof *got);
+        feed_deinit(&f);
+    }
+    golden_close(&g);
+
+    open_model(&g, "tests/gguf/q-q4_k.gguf", NULL, true);
+    feed_init(&f, g.m, N, N, RV_KV_F32);
+    feed_ids(&f, ids, N, N, NULL, got, NULL);
+    double apart = 0, size = 0;
+    for (size_t i = 0; i < total; i++) {
+        apart += ((double)got[i] - (double)whole[i]) * ((double)got[i] - (double)whole[i]);
+        size += (double)got[i] * (double)got[i];
+    }
+    print_message("# f16: %.1e of the logits' size\n", sqrt(apart / size));
+    assert_true(apart < 1e-4 * size);
+    feed_deinit(&f);
+    rvi_free(whole);
+    rvi_free(got);
+    golden_close(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -334,7 +401,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(lost_device, reset, reset),
         cmocka_unit_test_setup_teardown(model_and_law, reset, reset),
         cmocka_unit_test_setup_teardown(weight_types, reset, reset),
-        cmocka_unit_test_setup_teardown(panels, reset, reset),
+        cmocka_unit_test_setup_teardown(int8_panels, reset, reset),
+        cmocka_unit_test_setup_teardown(f16_panels, reset, reset),
+        cmocka_unit_test_setup_teardown(f16_model, reset, reset),
     };
     return cmocka_run_group_tests_name("cuda", tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* device.h - the backend that tests of models compute on: the CPU's, or where RUVLLM_TEST_CUDA
- * names a driver ("system": the machine's own; otherwise a library's path), a CUDA device's. */
+ * names a driver ("system": the machine's own; otherwise a library's path), a CUDA device's.
+ * RUVLLM_TEST_CUDA_F16=1: with its f16 kernels. */
 #ifndef TESTS_HARNESS_DEVICE_H
 #define TESTS_HARNESS_DEVICE_H
 
@@ -17,7 +18,9 @@ static inline rv_status test_backend_new(rvi_backend **out, const rvi_cpu_option
 {
     const char *driver = test_driver();
     if (!driver) return rvi_backend_cpu_new(out, o, NULL, err);
-    rvi_cuda_options cuda = {.n_threads = o->n_threads, .exact = o->exact};
+    rvi_cuda_options cuda = {.n_threads = o->n_threads,
+                             .exact = o->exact,
+                             .f16 = getenv("RUVLLM_TEST_CUDA_F16") != NULL};
     if (strcmp(driver, "system")) {
         cuda.driver = driver;
         cuda.image = "the library has the kernels";

@@ -80,9 +80,9 @@ typedef struct rvi_cuda_attention_args {
     rvi_cuda_kv kv;
     rvi_cuda_cols out, q;
     rvi_cuda_at parts; /* [row][head][n_parts][padded + 2] */
-    int32_t n_heads, window, n_parts;
+    rvi_cuda_at runs;  /* f16_attention: {first row, rows} of neighbours in a sequence */
+    int32_t n_heads, window, n_parts, n_splits; /* tiles of a run */
     float scale, soft_cap;
-    int32_t zero;
 } rvi_cuda_attention_args;
 
 typedef struct rvi_cuda_pair_args { /* out = x (op) y */
@@ -114,6 +114,13 @@ enum {
     RVI_CUDA_PANEL = 8,      /* outputs */
     RVI_CUDA_SEGMENTS = 32,  /* of the units of a row, see products.cuh */
     RVI_CUDA_STAGED = 32768, /* activations of one row that fit a block's shared memory */
+    /* f16_products.cuh, f16_attention.cuh */
+    RVI_CUDA_F16_STAGED = 16384,          /* the same; BF16: half */
+    RVI_CUDA_TILE = 128,                  /* outputs and rows of a block of f16_tiles */
+    RVI_CUDA_TILE_SHARED = 32768 + 65536, /* bytes of shared memory for it; BF16: 65536 more */
+    RVI_CUDA_KEYS = 64,                   /* of a chunk */
+    RVI_CUDA_QUERIES = 64,                /* heads of rows that a block takes together */
+    RVI_CUDA_KEY_SHARED = 65536,
 };
 
 #endif

@@ -127,7 +127,7 @@ static int fitting(const rvi_kv_row *rows, int n_rows, size_t room, size_t *n_pa
             longest = 0;
         }
         size_t now = RVI_MAX(longest, (size_t)pages_of(&rows[n]));
-        if (n && ((size_t)n + 1) * 8 + (before + now) * 4 > room) break;
+        if (n && ((size_t)n + 1) * 16 + (before + now) * 4 > room) break;
         longest = now;
     }
     *n_pages = before + longest;
@@ -153,9 +153,28 @@ static void fill_places(int32_t *to, const rvi_kv_row *rows, int n)
     }
 }
 
+/* Runs of at most RVI_CUDA_QUERIES neighbours in a sequence: {first row, rows}. */
+static void fill_runs(int32_t *to, const rvi_kv_row *rows, rvi_cuda_placed *p)
+{
+    p->n_runs = p->longest = 0;
+    for (int r = 0; r < p->n_rows; r++) {
+        int32_t *run = to + 2 * RVI_MAX(p->n_runs - 1, 0);
+        bool follows =
+            r && rows[r].pages == rows[r - 1].pages && rows[r].pos == rows[r - 1].pos + 1;
+        if (!follows || run[1] == RVI_CUDA_QUERIES) {
+            run = to + 2 * p->n_runs++;
+            run[0] = r;
+            run[1] = 0;
+        }
+        run[1]++;
+        p->longest = RVI_MAX(p->longest, run[1]);
+    }
+}
+
 /* Positions and tables of the first rows, as many as fit; how many: the return value. They are
  * staged once for all layers of a list. */
-static int place(rvi_cuda *c, const rvi_kv_row *rows, int n_rows, rvi_cuda_kv *kv)
+static const rvi_cuda_placed *place(rvi_cuda *c, const rvi_kv_row *rows, int n_rows,
+                                    rvi_cuda_kv *kv)
 {
     if (rvi_cuda_is_nearly_full(c)) rvi_cuda_submit(&c->be);
     rvi_cuda_placed *p = NULL;
@@ -165,17 +184,20 @@ static int place(rvi_cuda *c, const rvi_kv_row *rows, int n_rows, rvi_cuda_kv *k
         size_t n_pages;
         int n = fitting(rows, n_rows, c->max_staged / 2, &n_pages);
         void *host;
-        rvi_cuda_at at =
-            rvi_cuda_stage(c, (size_t)n * 2 * sizeof(int32_t) + n_pages * sizeof(int32_t), &host);
-        if (!at) return 0;
+        size_t tables = (size_t)n * 2 * sizeof(int32_t),
+               runs = (tables + n_pages * sizeof(int32_t) + 7) / 8 * 8;
+        rvi_cuda_at at = rvi_cuda_stage(c, runs + tables, &host);
+        if (!at) return NULL;
         fill_places(host, rows, n);
         if (c->n_placed == RVI_CUDA_PLACED) c->n_placed = 0;
         p = &c->placed[c->n_placed++];
-        *p = (rvi_cuda_placed){rows, n, at, at + (rvi_cuda_at)n * 2 * sizeof(int32_t)};
+        *p = (rvi_cuda_placed){
+            .rows = rows, .n_rows = n, .at = at, .tables = at + tables, .runs = at + runs};
+        fill_runs((int32_t *)((uint8_t *)host + runs), rows, p);
     }
     kv->rows = p->at;
     kv->tables = p->tables;
-    return p->n_rows;
+    return p;
 }
 
 static rvi_cuda_kv kv_args(const rvi_kv_store *kv, int il)
@@ -229,31 +251,54 @@ void rvi_cuda_kv_write(rvi_backend *be, rvi_kv_store *kv, int il, rvi_cols k, rv
     if (rvi_cuda_is_idle(c)) return;
     for (int at = 0, n; at < n_rows; at += n) {
         rvi_cuda_kv_write_args a = {kv_args(kv, il), cols_from(k, at), cols_from(v, at)};
-        if (!(n = place(c, rows + at, n_rows - at, &a.kv))) return;
+        const rvi_cuda_placed *p = place(c, rows + at, n_rows - at, &a.kv);
+        if (!p) return;
+        n = p->n_rows;
         if (n == n_rows && join_rope(c, &a, n)) return;
         uint32_t grid[] = {(uint32_t)n, (uint32_t)kv->spec.n_kv_heads, 1};
         rvi_cuda_add(c, RVI_CUDA_kv_write, grid, RVI_CUDA_ATTENTION, &a, sizeof a);
     }
 }
 
-/* Chunks of keys that get a block of their own, for each row: a power of two, so that the list of
- * the next token is mostly the same; 0: a block takes a row. */
-static int parts_for(const rvi_attention *a, const rvi_kv_row *rows, int n_rows)
+/* Chunks of so many keys that get a block of their own, for each row: a power of two, so that the
+ * list of the next token is mostly the same; 0: a block takes a row. */
+static int parts_for(const rvi_attention *a, const rvi_kv_row *rows, int n_rows, int chunk)
 {
     int most = 1, parts = 1;
     for (int r = 0; r < n_rows; r++) {
         int first = a->window && rows[r].pos >= a->window ? rows[r].pos - a->window + 1 : 0;
-        most = RVI_MAX(most, rows[r].pos / RVI_CUDA_CHUNK - first / RVI_CUDA_CHUNK + 1);
+        most = RVI_MAX(most, rows[r].pos / chunk - first / chunk + 1);
     }
     if (most == 1) return 0;
     while (parts < most) parts *= 2;
     return (int64_t)n_rows * a->n_heads * parts <= RVI_CUDA_PARTS ? parts : 0;
 }
 
+static bool takes_tiles(const rvi_cuda *c, const rvi_kv_store *kv, const rvi_attention *a)
+{
+    int n = kv->spec.head_size;
+    return c->f16 && kv->type == RVI_ATTN_F16 && n % 16 == 0 && n <= 128 &&
+           a->n_heads / kv->spec.n_kv_heads <= RVI_CUDA_QUERIES;
+}
+
+static void by_tiles(rvi_cuda *c, rvi_cuda_attention_args *args, const rvi_cuda_placed *p)
+{
+    int most = RVI_CUDA_QUERIES / (args->n_heads / args->kv.n_kv_heads); /* rows of a tile */
+    args->runs = p->runs;
+    args->n_splits = (p->longest + most - 1) / most;
+    rvi_cuda_command *k = rvi_cuda_add(c, RVI_CUDA_f16_attention,
+                                       (uint32_t[]){(uint32_t)args->kv.n_kv_heads,
+                                                    (uint32_t)(p->n_runs * args->n_splits),
+                                                    (uint32_t)RVI_MAX(args->n_parts, 1)},
+                                       RVI_CUDA_ATTENTION, args, sizeof *args);
+    if (k) k->shared = RVI_CUDA_KEY_SHARED;
+}
+
 void rvi_cuda_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_store *kv, int il,
                         const rvi_attention *a, const rvi_kv_row *rows, int n_rows)
 {
     rvi_cuda *c = rvi_cuda_of(be);
+    bool tiles = takes_tiles(c, kv, a);
     if (rvi_cuda_is_idle(c)) return;
     for (int at = 0, n; at < n_rows; at += n) {
         rvi_cuda_attention_args args = {.kv = kv_args(kv, il),
@@ -264,12 +309,18 @@ void rvi_cuda_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_
                                         .window = a->window,
                                         .scale = a->scale,
                                         .soft_cap = a->soft_cap};
-        if (!(n = place(c, rows + at, n_rows - at, &args.kv))) return;
-        args.n_parts = parts_for(a, rows + at, n);
+        const rvi_cuda_placed *p = place(c, rows + at, n_rows - at, &args.kv);
+        if (!p) return;
+        n = p->n_rows;
+        args.n_parts = parts_for(a, rows + at, n, tiles ? RVI_CUDA_KEYS : RVI_CUDA_CHUNK);
         uint32_t grid[] = {(uint32_t)a->n_heads, (uint32_t)n, (uint32_t)RVI_MAX(args.n_parts, 1)};
-        rvi_cuda_add(c, RVI_CUDA_attention, grid, RVI_CUDA_ATTENTION, &args, sizeof args);
+        if (tiles)
+            by_tiles(c, &args, p);
+        else
+            rvi_cuda_add(c, RVI_CUDA_attention, grid, RVI_CUDA_ATTENTION, &args, sizeof args);
         grid[2] = 1;
         if (args.n_parts)
-            rvi_cuda_add(c, RVI_CUDA_attention_merge, grid, RVI_CUDA_ATTENTION, &args, sizeof args);
+            rvi_cuda_add(c, tiles ? RVI_CUDA_f16_join : RVI_CUDA_attention_merge, grid,
+                         RVI_CUDA_ATTENTION, &args, sizeof args);
     }
 }

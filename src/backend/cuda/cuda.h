@@ -42,7 +42,14 @@
     X(product_tiles_1)                                                                             \
     X(product_tiles_4)                                                                             \
     X(attention)                                                                                   \
-    X(attention_merge)
+    X(attention_merge)                                                                             \
+    X(f16_prepare)                                                                                 \
+    X(f16_row)                                                                                     \
+    X(f16_few_1)                                                                                   \
+    X(f16_few_4)                                                                                   \
+    X(f16_tiles)                                                                                   \
+    X(f16_attention)                                                                               \
+    X(f16_join)
 
 typedef enum rvi_cuda_kernel {
 #define X(name) RVI_CUDA_##name,
@@ -65,13 +72,15 @@ struct rvi_tensor {
     atomic_size_t *counted; /* where they are counted */
     const uint8_t *data;    /* a weight's bytes in its file, or NULL */
     bool mapped;
-    bool panels;             /* the packed weight is in panels of row_bytes */
+    bool panels;             /* the packed weight is in panels of row_bytes, */
+    bool f16;                /* or these in f16 panels */
     size_t row_bytes, heads; /* of a packed weight, see rvi_cuda_matmul_args */
 };
 
 typedef struct rvi_cuda_command {
     rvi_cuda_kernel kernel;
     uint32_t grid[3], threads;
+    uint32_t shared; /* bytes of dynamic shared memory */
     _Alignas(8) unsigned char args[256];
 } rvi_cuda_command;
 
@@ -86,8 +95,8 @@ typedef struct rvi_cuda_graph {
 /* Rows whose positions and page tables are in the staging area since the last submit. */
 typedef struct rvi_cuda_placed {
     const rvi_kv_row *rows;
-    int n_rows;
-    rvi_cuda_at at, tables;
+    int n_rows, n_runs, longest; /* rows of the longest run */
+    rvi_cuda_at at, tables, runs;
 } rvi_cuda_placed;
 
 enum {
@@ -108,8 +117,9 @@ typedef struct rvi_cuda {
     rvi_cu_function *functions[RVI_CUDA_KERNELS];
     rvi_cu_stream *stream, *copies; /* compute; uploads of other threads */
     bool exact;
-    bool early;            /* launches may overlap, see `begin` of kernels.cu */
+    bool f16;              /* f16_products.cuh and f16_attention.cuh, see rvi_cuda_options */
     int n_blocks;          /* of product_row that the device runs at a time */
+    bool early;            /* launches may overlap, see `begin` of kernels.cu */
     atomic_int failed;     /* the first rvi_cu_result that was not 0 */
     const char *failed_in; /* what was being done then */
 
@@ -154,8 +164,9 @@ rv_status rvi_cuda_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned typ
  * it are added before that too. 0: more than was reserved, which counts as a failure. */
 rvi_cuda_at rvi_cuda_stage(rvi_cuda *c, size_t bytes, void **host);
 bool rvi_cuda_is_nearly_full(const rvi_cuda *c);
-void rvi_cuda_add(rvi_cuda *c, rvi_cuda_kernel k, const uint32_t grid[3], uint32_t threads,
-                  const void *args, size_t size);
+/* Returns the command, NULL if none was added. */
+rvi_cuda_command *rvi_cuda_add(rvi_cuda *c, rvi_cuda_kernel k, const uint32_t grid[3],
+                               uint32_t threads, const void *args, size_t size);
 void rvi_cuda_submit(rvi_backend *be);
 rv_status rvi_cuda_check(rvi_backend *be, rv_error *err);
 /* Device memory, or a message that says how much is missing. */
@@ -187,6 +198,21 @@ void rvi_cuda_embed(rvi_backend *be, rvi_cols out, const rvi_tensor *table, cons
 bool rvi_cuda_has_panels(const rvi_cuda *c, const rvi_tensor *t);
 size_t rvi_cuda_panel_bytes(const rvi_tensor *t);
 void rvi_cuda_put_panel(const rvi_tensor *t, int panel, uint8_t *to);
+/* 32 weights of a row, as its file has them. */
+typedef struct rvi_cuda_unit {
+    uint8_t q[RVI_CUDA_UNIT]; /* as they are stored; 8 bits: two's complement */
+    uint8_t scales[4];
+    const uint8_t *d, *m;
+} rvi_cuda_unit;
+void rvi_cuda_unit_of(rvi_cuda_unit *u, rvi_qtype type, const uint8_t *row, size_t at);
+
+/* f16_panels.c */
+size_t rvi_cuda_f16_bytes(const rvi_tensor *t);
+void rvi_cuda_f16_put(const rvi_tensor *t, int panel, uint8_t *to);
+
+/* f16_products.c: parts in f16 panels. */
+bool rvi_cuda_f16_together(const rvi_matmul *m);
+void rvi_cuda_f16_product(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a);
 
 /* attention.c */
 rv_status rvi_cuda_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec *spec,

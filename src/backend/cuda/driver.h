@@ -27,6 +27,7 @@ enum { /* attributes of a device */
        RVI_CU_MAJOR = 75,
        RVI_CU_MINOR = 76,
 };
+enum { RVI_CU_SHARED_BYTES = 8 }; /* attribute of a function */
 enum { RVI_CU_STREAM_ALONE = 1, RVI_CU_EVENT_NO_TIME = 2, RVI_CU_CAPTURE_THREAD = 1 };
 
 typedef int rvi_cu_device;
@@ -69,6 +70,7 @@ typedef struct rvi_cu_launch {
     X(module_unload, "cuModuleUnload", (rvi_cu_module * m))                                        \
     X(module_function, "cuModuleGetFunction",                                                      \
       (rvi_cu_function * *out, rvi_cu_module * m, const char *name))                               \
+    X(function_set, "cuFuncSetAttribute", (rvi_cu_function * f, int attribute, int value))         \
     X(alloc, "cuMemAlloc_v2", (rvi_cu_address * out, size_t size))                                 \
     X(release, "cuMemFree_v2", (rvi_cu_address at))                                                \
     X(host_alloc, "cuMemAllocHost_v2", (void **out, size_t size))                                  \

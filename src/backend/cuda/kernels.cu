@@ -11,6 +11,9 @@
  *  keys    Chunks of 256 keys by absolute position; inside a chunk one maximum, a fixed tree for the sum of
  *          weights, values added key after key; chunks are merged in order.
  *
+ *
+ * f16_products.cuh and f16_attention.cuh have others, for backends that are told to use them.
+ *
  * Neither the number of rows of a call nor the shape of the grid takes part in any of them. */
 #include "args.h"
 #include "weights.h"
@@ -61,8 +64,65 @@ static __device__ void prefetch(const uint8_t *p, size_t bytes)
         asm volatile("prefetch.global.L2 [%0];" ::"l"(p + i));
 }
 
+/* The same by one thread; multiples of 16. */
+static __device__ void prefetch_range(const uint8_t *p, size_t bytes)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"((uint32_t)bytes));
+#endif
+}
+
+/* 16 bytes to shared memory, while the thread goes on. */
+static __device__ __forceinline__ void copy16(uint8_t *to, const uint8_t *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+}
+
+static __device__ __forceinline__ void copy_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* For all but the last LEFT that were committed. */
+template <int LEFT> static __device__ __forceinline__ void copy_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
+/* Four 8 x 8 matrices of f16 in shared memory, transposed: lane l names line l % 8 of matrix l / 8, and gets of each
+ * the column l / 4 of lines l % 4 * 2, + 1. */
+static __device__ __forceinline__ void load_matrices(uint32_t m[4], const uint8_t *line)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(line))
+                 : "memory");
+}
+
+/* Pairs of f16, each operation rounded. */
+static __device__ __forceinline__ uint32_t half_add(uint32_t a, uint32_t b)
+{
+    asm("add.rn.f16x2 %0, %1, %2;" : "=r"(a) : "r"(a), "r"(b));
+    return a;
+}
+
+static __device__ __forceinline__ uint32_t half_mul(uint32_t a, uint32_t b)
+{
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(a) : "r"(a), "r"(b));
+    return a;
+}
+
+static __device__ __forceinline__ uint32_t half_fma(uint32_t a, uint32_t b, uint32_t c)
+{
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(a) : "r"(a), "r"(b), "r"(c));
+    return a;
+}
+
+#define DYNAMIC_SHARED(name) extern __shared__ __align__(128) uint8_t name[]
+
 /* c += a b: a: 16 x k (lane l has of rows l / 4 and l / 4 + 8 the columns l % 4 * 4 .. + 3, and those 16 further on;
- * bf16: l % 4 * 2, + 1, and 8 further on); b: k x 8 (column l / 4, likewise). */
+ * f16, bf16: l % 4 * 2, + 1, and 8 further on); b: k x 8 (column l / 4, likewise); c: of rows l / 4 and l / 4 + 8 the
+ * columns l % 4 * 2, + 1. */
 static __device__ void mma_s8_k32(int c[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1)
 {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -77,7 +137,14 @@ static __device__ void mma_s8_k16(int c[4], uint32_t a0, uint32_t a1, uint32_t b
         : "r"(a0), "r"(a1), "r"(b));
 }
 
-static __device__ void mma_bf16(float c[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1)
+static __device__ __forceinline__ void mma_f16(float c[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+static __device__ __forceinline__ void mma_bf16(float c[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -763,3 +830,7 @@ KERNEL attention_merge(rvi_cuda_attention_args a)
     for (int c = 1; c < n; c++) merge(&all, part_mix(a, part_at(a, row, head, c)));
     put(a, row, head, all);
 }
+
+#include "f16_products.cuh"
+
+#include "f16_attention.cuh"

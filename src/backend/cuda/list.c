@@ -162,10 +162,10 @@ rvi_cuda_at rvi_cuda_stage(rvi_cuda *c, size_t bytes, void **host)
     return at;
 }
 
-void rvi_cuda_add(rvi_cuda *c, rvi_cuda_kernel k, const uint32_t grid[3], uint32_t threads,
-                  const void *args, size_t size)
+rvi_cuda_command *rvi_cuda_add(rvi_cuda *c, rvi_cuda_kernel k, const uint32_t grid[3],
+                               uint32_t threads, const void *args, size_t size)
 {
-    if (rvi_cuda_is_idle(c)) return;
+    if (rvi_cuda_is_idle(c)) return NULL;
     if (c->n_commands == RVI_CUDA_COMMANDS) rvi_cuda_submit(&c->be);
     rvi_cuda_command *to = &c->commands[c->n_commands++];
     memset(to, 0, sizeof *to); /* lists are compared byte by byte */
@@ -173,6 +173,7 @@ void rvi_cuda_add(rvi_cuda *c, rvi_cuda_kernel k, const uint32_t grid[3], uint32
     memcpy(to->grid, grid, sizeof to->grid);
     to->threads = threads;
     memcpy(to->args, args, size);
+    return to;
 }
 
 /* ---- starting ---- */
@@ -186,6 +187,7 @@ static rvi_cu_result launch_all(rvi_cuda *c)
         rvi_cu_attribute early = {.id = RVI_CU_EARLY, .value = 1};
         rvi_cu_launch l = {.grid = {k->grid[0], k->grid[1], k->grid[2]},
                            .threads = {k->threads, 1, 1},
+                           .shared = k->shared,
                            .stream = c->stream,
                            .attributes = &early,
                            .n_attributes = i > 0 && c->early};

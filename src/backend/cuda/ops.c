@@ -177,11 +177,8 @@ static rvi_cuda_panels panels_of(const rvi_part *p, rvi_cols out)
                              .type = (int32_t)p->w->type};
 }
 
-/* Parts in panels that take the same prepared activations. */
-static void panel_product(rvi_backend *be, const rvi_matmul *m)
+static rvi_cuda_product_args product_args(rvi_cuda *c, const rvi_matmul *m)
 {
-    enum { FEW = 8, MANY = 32 }; /* rows of a tile */
-    rvi_cuda *c = rvi_cuda_of(be);
     rvi_cuda_product_args a = {.x = rvi_cuda_cols_of(m->x),
                                .normed = rvi_cuda_cols_of(m->norm ? m->normed : m->x),
                                .norm = m->norm ? m->norm->at : 0,
@@ -193,11 +190,25 @@ static void panel_product(rvi_backend *be, const rvi_matmul *m)
                                          : !m->gated.t            ? RVI_CUDA_STORE
                                          : m->glu == RVI_GLU_SILU ? RVI_CUDA_SILU
                                                                   : RVI_CUDA_GELU};
-    int panels = 0, pairs = 0;
-    for (int i = 0; i < m->n_parts; i++) {
+    for (int i = 0; i < m->n_parts; i++)
         a.part[i] = panels_of(&m->part[i], m->add_to.t  ? m->add_to
                                            : m->gated.t ? m->gated
                                                         : m->part[i].out);
+    return a;
+}
+
+/* Parts in panels that take the same prepared activations. */
+static void panel_product(rvi_backend *be, const rvi_matmul *m)
+{
+    enum { FEW = 8, MANY = 32 }; /* rows of a tile */
+    rvi_cuda *c = rvi_cuda_of(be);
+    rvi_cuda_product_args a = product_args(c, m);
+    if (m->part[0].w->f16) {
+        rvi_cuda_f16_product(c, m, &a);
+        return;
+    }
+    int panels = 0, pairs = 0;
+    for (int i = 0; i < m->n_parts; i++) {
         int n = (a.part[i].n_out + RVI_CUDA_PANEL - 1) / RVI_CUDA_PANEL;
         if (i && m->gated.t) continue;
         panels += n;
@@ -224,7 +235,7 @@ static bool go_together(const rvi_matmul *m)
         if (!m->part[i].w->panels ||
             (m->part[i].w->type == RVI_BF16) != (m->part[0].w->type == RVI_BF16))
             return false;
-    return true;
+    return !m->part[0].w->f16 || rvi_cuda_f16_together(m);
 }
 
 static void plain_product(rvi_backend *be, const rvi_matmul *m)
@@ -393,6 +404,12 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
                          "the kernels of this program do not run on this CUDA device (%d)", r);
     for (int i = 0; !r && i < RVI_CUDA_KERNELS; i++)
         r = c->cu.module_function(&c->functions[i], c->module, kernel_names[i]);
+    if (!r && c->f16)
+        r = c->cu.function_set(c->functions[RVI_CUDA_f16_tiles], RVI_CU_SHARED_BYTES,
+                               RVI_CUDA_TILE_SHARED + 65536);
+    if (!r && c->f16)
+        r = c->cu.function_set(c->functions[RVI_CUDA_f16_attention], RVI_CU_SHARED_BYTES,
+                               RVI_CUDA_KEY_SHARED);
     return r ? rvi_cu_error(&c->cu, r, "loading kernels", err) : RV_OK;
 }
 
@@ -436,6 +453,7 @@ rv_status rvi_backend_cuda_new(rvi_backend **out, const rvi_cuda_options *o, con
     }
     c->be = (rvi_backend){.ops = &cuda_ops, .log = log, .memory = memory};
     c->exact = o->exact;
+    c->f16 = o->f16 && !o->exact;
     rv_status st = rvi_pool_new(&c->pool, o->n_threads, err);
     if (!st) st = rvi_cu_driver_open(&c->cu, o->driver, image.version, err);
     if (!st) st = open_device(c, o->device, image.data, err);

@@ -38,16 +38,10 @@ size_t rvi_cuda_panel_bytes(const rvi_tensor *t)
 
 /* ---- a unit of a block, as the file has it ---- */
 
-typedef struct unit {
-    uint8_t q[RVI_CUDA_UNIT]; /* as they are stored; 8 bits: two's complement */
-    uint8_t scales[4];
-    const uint8_t *d, *m;
-} unit;
-
 static const int8_t iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                1,    13,   25,  38,  53,  69,  89,  113};
 
-static void nibbles(unit *u, const uint8_t *qs)
+static void nibbles(rvi_cuda_unit *u, const uint8_t *qs)
 {
     for (int i = 0; i < 16; i++) {
         u->q[i] = qs[i] & 15;
@@ -55,24 +49,24 @@ static void nibbles(unit *u, const uint8_t *qs)
     }
 }
 
-static void fifths(unit *u, const uint8_t *bits)
+static void fifths(rvi_cuda_unit *u, const uint8_t *bits)
 {
     for (int i = 0; i < RVI_CUDA_UNIT; i++) u->q[i] |= (uint8_t)((bits[i / 8] >> (i % 8) & 1) << 4);
 }
 
-static void by_table(unit *u)
+static void by_table(rvi_cuda_unit *u)
 {
     for (int i = 0; i < RVI_CUDA_UNIT; i++) u->q[i] = (uint8_t)iq4[u->q[i]];
 }
 
 /* Q4_K, Q5_K: six bits each of a scale and a minimum */
-static void scale_and_min(unit *u, const uint8_t *s, int sub)
+static void scale_and_min(rvi_cuda_unit *u, const uint8_t *s, int sub)
 {
     u->scales[0] = sub < 4 ? s[sub] & 63 : (uint8_t)((s[sub + 4] & 15) | (s[sub - 4] >> 6) << 4);
     u->scales[1] = sub < 4 ? s[sub + 4] & 63 : (uint8_t)(s[sub + 4] >> 4 | (s[sub] >> 6) << 4);
 }
 
-static void unit_of_32(unit *u, rvi_qtype type, const uint8_t *b)
+static void unit_of_32(rvi_cuda_unit *u, rvi_qtype type, const uint8_t *b)
 {
     u->d = b;
     u->m = b + 2;
@@ -95,7 +89,7 @@ static void unit_of_32(unit *u, rvi_qtype type, const uint8_t *b)
     }
 }
 
-static void unit_of_k(unit *u, rvi_qtype type, const uint8_t *b, int sub)
+static void unit_of_k(rvi_cuda_unit *u, rvi_qtype type, const uint8_t *b, int sub)
 {
     const uint8_t *qs = b + 16 + (type == RVI_Q5_K ? 32 : 0) + sub / 2 * 32;
     u->d = b;
@@ -107,7 +101,7 @@ static void unit_of_k(unit *u, rvi_qtype type, const uint8_t *b, int sub)
     }
 }
 
-static void unit_of_q2(unit *u, const uint8_t *b, int sub)
+static void unit_of_q2(rvi_cuda_unit *u, const uint8_t *b, int sub)
 {
     u->d = b + 80;
     u->m = b + 82;
@@ -118,7 +112,7 @@ static void unit_of_q2(unit *u, const uint8_t *b, int sub)
     for (int i = 0; i < RVI_CUDA_UNIT; i++) u->q[i] = b[16 + sub / 4 * 32 + i] >> (sub % 4 * 2) & 3;
 }
 
-static void unit_of_q3(unit *u, const uint8_t *b, int sub)
+static void unit_of_q3(rvi_cuda_unit *u, const uint8_t *b, int sub)
 {
     const uint8_t *s = b + 96;
     u->d = b + 108;
@@ -132,7 +126,7 @@ static void unit_of_q3(unit *u, const uint8_t *b, int sub)
             (uint8_t)((b[32 + sub / 4 * 32 + i] >> (sub % 4 * 2) & 3) | (b[i] >> sub & 1) << 2);
 }
 
-static void unit_of_q6(unit *u, const uint8_t *b, int sub)
+static void unit_of_q6(rvi_cuda_unit *u, const uint8_t *b, int sub)
 {
     const uint8_t *low = b + sub / 4 * 64 + sub % 2 * 32, *high = b + 128 + sub / 4 * 32;
     u->d = b + 208;
@@ -143,7 +137,7 @@ static void unit_of_q6(unit *u, const uint8_t *b, int sub)
             (uint8_t)((low[i] >> (sub % 4 / 2 * 4) & 15) | (high[i] >> (sub % 4 * 2) & 3) << 4);
 }
 
-static void unit_of_iq4_xs(unit *u, const uint8_t *b, int sub)
+static void unit_of_iq4_xs(rvi_cuda_unit *u, const uint8_t *b, int sub)
 {
     int low = b[4 + sub / 2] >> (sub % 2 * 4) & 15, high = (b[2] | b[3] << 8) >> (2 * sub) & 3;
     u->d = b;
@@ -152,7 +146,7 @@ static void unit_of_iq4_xs(unit *u, const uint8_t *b, int sub)
     by_table(u);
 }
 
-static void unit_of(unit *u, rvi_qtype type, const uint8_t *row, size_t at)
+void rvi_cuda_unit_of(rvi_cuda_unit *u, rvi_qtype type, const uint8_t *row, size_t at)
 {
     size_t per_block = rvi_qtypes[type].block_weights / RVI_CUDA_UNIT;
     const uint8_t *b = row + at / per_block * rvi_qtypes[type].block_bytes;
@@ -170,7 +164,7 @@ static void unit_of(unit *u, rvi_qtype type, const uint8_t *row, size_t at)
 
 /* ---- a panel ---- */
 
-static void put_high(uint8_t *to, const unit *u, int bits)
+static void put_high(uint8_t *to, const rvi_cuda_unit *u, int bits)
 {
     uint32_t w[2] = {0};
     for (int i = 0; i < RVI_CUDA_UNIT; i++) {
@@ -184,7 +178,7 @@ static void put_high(uint8_t *to, const unit *u, int bits)
     memcpy(to, w, (size_t)RVI_CUDA_HIGH_BYTES(bits));
 }
 
-static void put_low(uint8_t *low, size_t at, int o, const unit *u, int bits)
+static void put_low(uint8_t *low, size_t at, int o, const rvi_cuda_unit *u, int bits)
 {
     if (bits == 8) {
         for (size_t h = 0; h < 2; h++)
@@ -203,8 +197,8 @@ static void put_row(const rvi_tensor *t, const uint8_t *row, int o, uint8_t *pan
     uint8_t *high = panel + units * OUTS * (size_t)RVI_CUDA_LOW_BYTES(q->bits);
     uint8_t *scales = high + units * OUTS * high_bytes, *d = scales + units * OUTS * n_scales;
     for (size_t i = 0; i < units; i++) {
-        unit u;
-        unit_of(&u, t->type, row, i);
+        rvi_cuda_unit u;
+        rvi_cuda_unit_of(&u, t->type, row, i);
         put_low(panel, i, o, &u, q->bits);
         if (high_bytes) put_high(high + (i * OUTS + slot) * high_bytes, &u, q->bits);
         memcpy(scales + (i * OUTS + slot) * n_scales, u.scales, n_scales);
