@@ -191,6 +191,20 @@ rvi_os_kind rvi_os_stat(const char *path, uint64_t *size)
     return S_ISREG(info.st_mode) ? RVI_OS_FILE : S_ISDIR(info.st_mode) ? RVI_OS_DIR : RVI_OS_OTHER;
 }
 
+bool rvi_os_resolve(const char *path, rvi_buf *out)
+{
+#ifdef __wasi__
+    (void)path;
+    (void)out;
+    return false;
+#else
+    char *whole = realpath(path, NULL);
+    bool done = whole && rvi_buf_puts(out, whole);
+    free(whole);
+    return done;
+#endif
+}
+
 rvi_os_version rvi_os_version_of(const char *path)
 {
     struct stat info;

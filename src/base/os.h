@@ -37,6 +37,8 @@ typedef enum rvi_os_kind { RVI_OS_NONE, RVI_OS_FILE, RVI_OS_DIR, RVI_OS_OTHER } 
 bool rvi_os_same(const char *a, const char *b); /* two names of one file or directory */
 bool rvi_os_is_device(const char *path);        /* or a pipe or socket; a link to one is not */
 rvi_os_kind rvi_os_stat(const char *path, uint64_t *size); /* follows links; size may be NULL */
+/* Appends the absolute path, without links and dots. False: there is nothing, or no memory. */
+bool rvi_os_resolve(const char *path, rvi_buf *out);
 /* Which file a path leads to and when it was written last: equal for the same unchanged file. All 0
  * if there is none. */
 typedef struct rvi_os_version {

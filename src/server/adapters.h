@@ -18,8 +18,7 @@ bool rvi_adapters_choose(const rvi_serving *s, const char *model, rv_adapter_set
 /* ,{...} for each of them, as /v1/models has them. */
 void rvi_adapters_put_models(const rvi_serving *s, rvi_buf *out);
 
-void rvi_adapters_load(rvi_serving *s, rvi_conn *c);   /* POST /v1/load_lora_adapter */
-void rvi_adapters_unload(rvi_serving *s, rvi_conn *c); /* POST /v1/unload_lora_adapter */
-void rvi_adapters_show(rvi_serving *s, rvi_conn *c);   /* GET /lora-adapters */
+/* All of them; false: none, or no memory. Free the list. */
+bool rvi_adapters_list(const rvi_serving *s, rv_registered **all, size_t *n);
 
 #endif

@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-#include "server/adapters.h"
 #include "server/anthropic.h"
 #include "server/feedback.h"
+#include "server/lora.h"
 #include "server/native.h"
 #include "server/ollama.h"
 #include "server/openai.h"
@@ -54,9 +54,9 @@ static const route routes[] = {
     {"POST", "/tokenize", rvi_native_tokenize, &rvi_openai, INFER, false},
     {"POST", "/detokenize", rvi_native_detokenize, &rvi_openai, INFER, false},
     {"POST", "/apply-template", rvi_native_apply_template, &rvi_openai, INFER, false},
-    {"GET", "/lora-adapters", rvi_adapters_show, &rvi_openai, INFER, false},
-    {"POST", "/load_lora_adapter", rvi_adapters_load, &rvi_openai, ADMIN, false},
-    {"POST", "/unload_lora_adapter", rvi_adapters_unload, &rvi_openai, ADMIN, false},
+    {"GET", "/lora-adapters", rvi_lora_show, &rvi_openai, INFER, false},
+    {"POST", "/load_lora_adapter", rvi_lora_load, &rvi_openai, ADMIN, false},
+    {"POST", "/unload_lora_adapter", rvi_lora_unload, &rvi_openai, ADMIN, false},
     {"GET", "/metrics", rvi_native_metrics, &rvi_openai, ADMIN, false},
     {"POST", "/feedback", rvi_server_feedback, &rvi_openai, TEACH, false},
     {"GET", "/learning", rvi_server_learning, &rvi_openai, TEACH, false},

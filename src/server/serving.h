@@ -14,8 +14,8 @@ typedef struct rvi_serving {
     const rv_model *model;
     const rv_model_info *info;
     rv_service *service;
-    rv_registry *registry; /* of adapters; NULL: there are none */
-    char *adapters_folder;
+    rv_registry *registry;   /* of adapters; NULL: there are none */
+    rvi_buf adapters_folder; /* its whole path */
     int n_context;
     const char *name;     /* of the model, for clients */
     bool any_model;       /* any other name means it too */

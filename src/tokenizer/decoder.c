@@ -467,16 +467,24 @@ static rv_status pass(rvi_detok *d, size_t step, const char *s, size_t len, rvi_
     return RV_OK;
 }
 
-void rvi_detok_init(rvi_detok *d, const rvi_tokenizer *t, unsigned flags)
+static void restart(rvi_detok *d)
 {
-    d->t = t;
-    d->flags = flags;
+    const rvi_tokenizer *t = d->t;
     d->started = false;
     d->to_strip = d->held = 0;
     d->n_bytes = 0;
     for (size_t i = 0; i < t->decoder.n; i++)
         if (t->decoder.steps[i].kind == RVI_DEC_STRIP && t->decoder.steps[i].fused)
             d->to_strip = t->decoder.steps[i].start;
+}
+
+void rvi_detok_init(rvi_detok *d, const rvi_tokenizer *t, unsigned flags)
+{
+    d->t = t;
+    d->flags = flags;
+    d->spoken = NULL;
+    d->n_spoken = 0;
+    restart(d);
 }
 
 rv_status rvi_detok_push(rvi_detok *d, int32_t id, rvi_buf *out, rv_error *err)
@@ -498,7 +506,7 @@ rv_status rvi_detok_flush(rvi_detok *d, rvi_buf *out, rv_error *err)
         if (d->t->decoder.steps[i].kind == RVI_DEC_BYTE_FALLBACK)
             st = flush_run(d, i, false, out, err);
     }
-    rvi_detok_init(d, d->t, d->flags);
+    restart(d);
     return st;
 }
 

@@ -83,6 +83,7 @@ WRONG = {
     "unix": [],
     "api-key": [""],
     "keys": [],
+    "adapters": [],
     "cors-origin": [],
     "tls-cert": [],
     "tls-key": [],

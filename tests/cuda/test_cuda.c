@@ -311,15 +311,15 @@ static void panels(bool f16)
         for (int r = 0; r < ROWS; r += 23) {
             round_row(x[r], exact, IN, type == RVI_BF16);
             for (int k = 0; f16 && k < IN; k++) exact[k] = (double)x[r][k];
-            for (int o = 0; o < OUT; o++) {
+            for (int j = 0; j < OUT; j++) {
                 double want = 0, size = 0;
                 for (int k = 0; k < IN; k++) {
-                    want += (double)weights[o * IN + k] * exact[k];
-                    size += fabs((double)weights[o * IN + k] * exact[k]);
+                    want += (double)weights[j * IN + k] * exact[k];
+                    size += fabs((double)weights[j * IN + k] * exact[k]);
                 }
-                if (!(fabs(want - (double)y[r][o]) <= most * size))
-                    fail_msg("%s: row %d, output %d: %.9g, not %.9g", rvi_qtypes[type].name, r, o,
-                             (double)y[r][o], want);
+                if (!(fabs(want - (double)y[r][j]) <= most * size))
+                    fail_msg("%s: row %d, output %d: %.9g, not %.9g", rvi_qtypes[type].name, r, j,
+                             (double)y[r][j], want);
             }
         }
         be->ops->tensor_free(be, w);

@@ -138,7 +138,9 @@ static rv_status is_refused(rvi_learner *l, const rvi_lesson *x, const char *req
     enum { LIKELY = 16 };
     rvi_recognised found[LIKELY];
     size_t n = 0;
-    *out = rvi_refusals_since(&l->refusals, request, x->event);
+    /* wrong for its own question, it is wrong in any wording */
+    *out = rvi_refusals_since(&l->refusals, request, x->event) ||
+           rvi_refusals_since(&l->refusals, x->question, x->event);
     if (*out || !was_wrong(l, x)) return RV_OK;
     rv_status st = need_refused(l, err);
     if (!st) st = rvi_recogniser_ask(l->refused, request, found, LIKELY, &n, err);
