@@ -269,8 +269,9 @@ rv_status rvi_prompt_adapt(const rvi_json **out, const rvi_json *conversation, r
         n = told_messages(&w, messages, tools, items);
     }
     *root = with_member(&w, conversation, named(list_of(RVI_JSON_ARRAY, items, n), "messages"));
+    /* an empty list, for some templates go through it without looking whether there is one */
     if (tools && way >= RVI_PROMPT_IN_SYSTEM)
-        *root = with_member(&w, root, named((rvi_json){.kind = RVI_JSON_NULL}, "tools"));
+        *root = with_member(&w, root, named(list_of(RVI_JSON_ARRAY, NULL, 0), "tools"));
     if (w.failed) return rvi_nomem(err, "chat");
     *out = root;
     return RV_OK;

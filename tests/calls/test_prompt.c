@@ -131,7 +131,7 @@ static void test_conversations(void **state)
           "<tool_call>\\n{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": "
           "{\\\"x\\\":1}}\\n</tool_call>",
           "<tool_response>\\nr\\n</tool_response>\\n<tool_response>\\ns\\n</tool_response>",
-          "\"tools\":null"}},
+          "\"tools\":[]"}},
         {RVI_PROMPT_IN_USER,
          {"{\"role\":\"user\",\"content\":\"You can call functions", "\\n\\nu\""}},
     };
