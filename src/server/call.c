@@ -20,6 +20,7 @@ void rvi_call_drop(rvi_call *k)
     }
     for (int i = 0; i < k->n_parts; i++) rvi_free(k->parts[i].values);
     rv_grammar_free(&k->grammar);
+    rv_tools_free(&k->tools);
     rv_adapter_set_free(&k->adapters);
     rvi_taught_leave(k->taught);
     rvi_buf_deinit(&k->chat);
@@ -169,7 +170,7 @@ bool rvi_call_submit(rvi_call *k, int i, rv_request *r)
     if (r->kind != RV_REQUEST_EMBED) r->adapters = k->adapters;
     rv_generate_options go = k->wish.generate;
     go.sampling = &k->wish.sampling;
-    go.grammar = k->grammar;
+    go.grammar = k->tools ? rv_tools_grammar(k->tools) : k->grammar;
     if (r->kind == RV_REQUEST_ANSWER) {
         r->generate = &go;
         r->n = k->wish.n;

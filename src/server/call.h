@@ -6,6 +6,7 @@
 #ifndef RVI_SERVER_CALL_H
 #define RVI_SERVER_CALL_H
 
+#include "ruvllm_tools.h"
 #include "server/dialect.h"
 #include "server/keys.h"
 #include "server/serving.h"
@@ -62,6 +63,7 @@ struct rvi_call {
     rvi_arena arena;
     const rvi_json *body;
     rvi_wish wish;
+    rv_tools *tools;     /* whose grammar holds the answers instead; NULL: none */
     rv_grammar *grammar; /* of the answers; NULL: their texts may be anything */
     rvi_part *parts;     /* n_parts in the arena */
     int n_parts, n_open;

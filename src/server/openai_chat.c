@@ -4,6 +4,7 @@
 
 #include "server/messages.h"
 #include "server/openai.h"
+#include "server/openai_tools.h"
 #include "server/probs.h"
 
 /* ---- messages ---- */
@@ -100,11 +101,17 @@ static void begin(rvi_call *k)
     rvi_buf_deinit(&delta);
 }
 
+static void send_piece(rvi_call *k, int choice, const rvi_buf *delta)
+{
+    if (k->wish.stream) send_chunk(k, choice, delta, NULL);
+}
+
 static void on_token(rvi_call *k, int choice, const rv_service_event *e)
 {
     rvi_buf delta = {0};
     rvi_probs_keep(k, choice, e);
-    if (!k->wish.stream || !e->text_len) return;
+    if (k->tools) rvi_openai_hear(k, choice, e->text, e->text_len, send_piece);
+    if (k->tools || !k->wish.stream || !e->text_len) return;
     rvi_buf_puts(&delta, "{\"content\":");
     rvi_json_write_string(&delta, e->text, e->text_len);
     rvi_buf_putc(&delta, '}');
@@ -112,12 +119,20 @@ static void on_token(rvi_call *k, int choice, const rv_service_event *e)
     rvi_buf_deinit(&delta);
 }
 
+/* An answer that was cut short calls nothing. */
+static const char *finish_of(const rvi_call *k, int choice, bool calls)
+{
+    rv_finish f = k->choices[choice].finish;
+    return calls && f != RV_FINISH_LENGTH ? "tool_calls" : rvi_openai_finish(f);
+}
+
 static void on_done(rvi_call *k, int choice)
 {
     rvi_buf delta = {0};
     if (!k->wish.stream) return;
+    bool calls = k->tools && rvi_openai_heard(k, choice, send_piece);
     rvi_buf_puts(&delta, "{}");
-    send_chunk(k, choice, &delta, rvi_openai_finish(k->choices[choice].finish));
+    send_chunk(k, choice, &delta, finish_of(k, choice, calls));
     rvi_buf_deinit(&delta);
 }
 
@@ -126,12 +141,17 @@ static void on_done(rvi_call *k, int choice)
 static void put_choice(rvi_call *k, int i, rvi_buf *out)
 {
     rvi_choice *c = &k->choices[i];
-    rvi_buf_printf(
-        out, "%s{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":", i ? "," : "", i);
-    rvi_put_buf(out, &c->text);
-    rvi_buf_puts(out, ",\"refusal\":null}");
+    bool calls = false;
+    rvi_buf_printf(out, "%s{\"index\":%d,\"message\":", i ? "," : "", i);
+    if (k->tools) {
+        calls = rvi_openai_put_message(k, i, out);
+    } else {
+        rvi_buf_puts(out, "{\"role\":\"assistant\",\"content\":");
+        rvi_put_buf(out, &c->text);
+        rvi_buf_puts(out, ",\"refusal\":null}");
+    }
     put_probs(k, c, out);
-    rvi_buf_printf(out, ",\"finish_reason\":\"%s\"}", rvi_openai_finish(c->finish));
+    rvi_buf_printf(out, ",\"finish_reason\":\"%s\"}", finish_of(k, i, calls));
     if (c->text.failed || c->probs.failed) out->failed = true;
 }
 
@@ -151,13 +171,14 @@ static void end(rvi_call *k)
     rvi_reply_json(&rvi_openai, k->conn, &out);
 }
 
-static const rvi_writer writer = {&rvi_openai, begin, on_token, on_done, end, NULL};
+static const rvi_writer writer = {&rvi_openai, begin, on_token,
+                                  on_done,     end,   rvi_openai_stop_hearing};
 
 void rvi_openai_chat(rvi_serving *s, rvi_conn *c)
 {
     rvi_call *k = rvi_call_new(s, c, &writer, RVI_FOR_CHAT, "chatcmpl-");
     if (!k) return;
-    if (rvi_openai_messages(k->body, &k->chat, &k->question, &k->problem))
+    if (rvi_openai_messages(k->body, &k->chat, &k->question, &k->problem) && rvi_openai_tools(k))
         (void)rvi_call_submit_chat(k, NULL);
     rvi_call_start(k);
 }

@@ -49,6 +49,33 @@ class City(pydantic.BaseModel):
     founded: datetime.date
 
 
+def tools(c):
+    weather = {"type": "function", "function": {
+        "name": "get_weather", "description": "The weather in a city.",
+        "parameters": {"type": "object", "additionalProperties": False, "properties": {
+            "city": {"enum": ["Paris", "Rome"]}, "days": {"type": "integer", "minimum": 1,
+                                                          "maximum": 9}},
+            "required": ["city", "days"]}}}
+    asked = [{"role": "user", "content": "What is the weather in Rome for the next 3 days?"}]
+    options = {"model": "smollm2", "messages": asked, "temperature": 0, "max_tokens": 200,
+               "tools": [weather], "tool_choice": "required"}
+    r = c.chat.completions.create(**options)
+    call = r.choices[0].message.tool_calls[0]
+    given = json.loads(call.function.arguments)
+    verdict("a tool is called",
+            r.choices[0].finish_reason == "tool_calls" and call.function.name == "get_weather" and
+            given["city"] in ("Paris", "Rome") and 1 <= given["days"] <= 9, r)
+    with c.chat.completions.stream(**options) as stream:
+        streamed = stream.get_final_completion().choices[0].message.tool_calls[0]
+    verdict("and the same in a stream", streamed.function.arguments == call.function.arguments and
+            streamed.function.name == call.function.name, streamed)
+    talk = asked + [r.choices[0].message, {"role": "tool", "tool_call_id": call.id,
+                                           "content": "Sunny."}]
+    r = c.chat.completions.create(**{**options, "messages": talk, "tool_choice": "none",
+                                     "max_tokens": 30})
+    verdict("its result goes back in", bool(r.choices[0].message.content), r)
+
+
 def structures(c):
     r = c.chat.completions.parse(model="smollm2", messages=FRANCE, temperature=0, max_tokens=200,
                                  response_format=City)
@@ -139,6 +166,7 @@ else:
         client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key=KEY)
         chats(client)
         structures(client)
+        tools(client)
         vectors(client)
         errors(client, server.port)
         leaving(client, server, KEY)

@@ -242,7 +242,7 @@ WRONG = [
      "messages"),
     ("/v1/chat/completions", {"messages": ASK, "model": "other"}, 404, "model_not_found", "model"),
     ("/v1/chat/completions", {"messages": ASK, "tools": [{"type": "function"}]}, 400,
-     "unsupported_parameter", "tools"),
+     "invalid_tools", "tools"),
     ("/v1/chat/completions", {"messages": ASK, "top_logprobs": 2}, 400, None, "top_logprobs"),
     ("/v1/chat/completions", {"messages": [{"role": "user", "content": "tea " * 20000}]}, 400,
      "context_length_exceeded", "messages"),
