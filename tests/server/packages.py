@@ -1,4 +1,5 @@
 """Packages from PyPI, each in an environment of its own in the build folder."""
+import fcntl
 import os
 import subprocess
 import sys
@@ -27,7 +28,11 @@ def run_with(*packages):
     folder = os.path.join("build", "venv", "+".join(packages))
     if os.path.abspath(sys.prefix) == os.path.abspath(folder):
         return
-    if not fetch(packages, folder):
+    os.makedirs(os.path.dirname(folder), exist_ok=True)
+    with open(folder + ".lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another script may want the same one now
+        there = fetch(packages, folder)
+    if not there:
         print(f"ok 1 - {' '.join(packages)} # SKIP cannot be had\n1..1")
         sys.exit(0)
     python = os.path.join(folder, "bin", "python3")
