@@ -58,8 +58,11 @@ int main(int argc, char **argv)
     size_t n = 1;
     char *kept[2] = {0};
     calls c[2] = {{.n = 0}};
-    rv_status st = argc == 2 ? RV_OK : RV_E_INVALID;
-    if (!st) st = rv_runtime_new(&rt, NULL, &err);
+    if (argc != 2) {
+        fprintf(stderr, "usage: tools MODEL\n");
+        return 2;
+    }
+    rv_status st = rv_runtime_new(&rt, NULL, &err);
     if (!st) st = rv_model_open(&m, rt, argv[1], NULL, &err);
     if (!st) st = rv_session_new(&s, m, NULL, &err);
     /* The first answer is a call, the second is not. */
@@ -93,8 +96,10 @@ int main(int argc, char **argv)
         rv_tools_reader_free(&r);
         rv_free(a);
     }
-    printf("\n");
-    if (st) fprintf(stderr, "tools: %s\n", argc == 2 ? err.text : "usage: tools MODEL");
+    if (st)
+        fprintf(stderr, "tools: %s\n", err.text);
+    else
+        printf("\n");
     rv_free(kept[0]);
     rv_free(kept[1]);
     rv_tools_free(&must);
