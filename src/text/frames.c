@@ -94,7 +94,7 @@ void rvi_frame_plain(const char *question, rvi_buf *out)
     const char *text = question;
     strip(&text, &len);
     put_lower(out, text, len, len);
-    if (!out->failed && out->len - at == strlen(question) &&
+    if (!out->failed && out->len > at && out->len - at == strlen(question) &&
         !memcmp(out->data + at, question, out->len - at))
         out->len = at; /* it is so already */
 }
