@@ -179,8 +179,8 @@ static void break_off(rvi_reader *r)
     bool told = r->told;
     if (told)
         say(r, RVI_SAID_CALL_END, NULL, 0, false);
-    else if (len && left(r) >= len && !memcmp(rest(r), r->trigger, len))
-        skip(r, len); /* or it would be found again */
+    else if (len && r->state == OPEN && r->first)
+        skip(r, len); /* the mark that was found, or it would be found again */
     if (!told) say(r, RVI_SAID_TEXT, r->raw.data, r->raw.len, false);
     r->raw.len = 0;
     r->dropped = false;

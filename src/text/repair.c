@@ -122,12 +122,17 @@ static void pop(rvi_mender *m, rvi_buf *out)
     end_value(m);
 }
 
-/* A name that no value follows goes. */
-static void drop_name(rvi_mender *m)
+/* A name that no value follows goes. True: a comma stood before it, which separates what follows
+ * from what came before. */
+static bool drop_name(rvi_mender *m)
 {
-    if (!m->name.len) return;
+    size_t at = 0;
+    if (!m->name.len) return false;
     tell(m, "name without a value removed", m->began);
+    while (at < m->name.len && blank(m->name.data[at])) at++;
+    bool separates = at < m->name.len && m->name.data[at] == ',';
     m->name.len = 0;
+    return separates;
 }
 
 static void close_list(rvi_mender *m, char c, rvi_buf *out)
@@ -139,7 +144,7 @@ static void close_list(rvi_mender *m, char c, rvi_buf *out)
         tell(m, "closing bracket removed", m->at);
         return;
     }
-    drop_name(m);
+    (void)drop_name(m);
     if (m->comma) tell(m, "trailing comma removed", m->at);
     m->comma = false;
     for (; m->depth > at; pop(m, out)) tell(m, "closing bracket added", m->at);
@@ -398,7 +403,11 @@ static rv_status read_between(rvi_mender *m, char c, rvi_buf *out, rv_error *err
             m->comma = true;
             m->comma_at = m->gap.len;
         }
-        if (m->state == COLON) drop_name(m);
+        if (m->state != AFTER && drop_name(m)) {
+            m->comma = true;
+            m->comma_at = 0;
+            m->state = AFTER;
+        }
         m->state = in_object(m) ? (m->state == AFTER ? AFTER : KEY) : m->state;
     } else if (m->state == COLON) {
         if (c != ':') tell(m, "missing colon added", m->at);
@@ -541,7 +550,7 @@ rv_status rvi_mender_end(rvi_mender *m, rvi_buf *out, rv_error *err)
     }
     if (m->state == WORD) end_word(m, out, true);
     if (m->depth) {
-        drop_name(m);
+        (void)drop_name(m);
         if (m->comma) tell(m, "trailing comma removed", m->at);
     }
     while (m->depth) {
