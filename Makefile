@@ -113,8 +113,8 @@ $(BUILD)/%.o: %.c
 # from 8.0 on get what the driver makes of PTX.
 ifdef CUDA
 CUDA_IMAGE := $(BUILD)/src/backend/cuda/kernels.fatbin
-CUDA_SRC   := $(addprefix src/backend/cuda/,kernels.cu products.cuh f16_products.cuh \
-  f16_attention.cuh args.h weights.h)
+CUDA_SRC   := $(addprefix src/backend/cuda/,kernels.cu products.cuh attention.cuh args.h \
+  weights.h)
 CUDA_ARCH  ?= -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_80,code=compute_80
 $(CUDA_IMAGE): $(CUDA_SRC) tools/get_nvcc
 	@mkdir -p $(@D)
@@ -124,10 +124,6 @@ $(BUILD)/src/backend/cuda/image.o: $(CUDA_IMAGE)
 $(BUILD)/src/backend/cuda/image.o: CPPFLAGS += -DRVI_CUDA_IMAGE='"$(CUDA_IMAGE)"' \
   -DRVI_CUDA_VERSION=$(shell $$(tools/get_nvcc) --version | \
     sed -n 's/.*release \([0-9]*\)\.\([0-9]*\).*/\1000/p')
-# CUDA_F16=1: the program computes by the f16 kernels.
-ifdef CUDA_F16
-$(BUILD)/src/api/runtime.o: CPPFLAGS += -DRVI_CUDA_F16
-endif
 endif
 
 # The page that the server shows is taken in by the assembler, which names no dependencies.

@@ -337,7 +337,7 @@ typedef enum rv_kv_type {
 typedef struct rv_engine_options {
     size_t size;
     int n_tokens;   /* KV room of all sessions together; 0: 4096 or the model's context */
-    int max_rows;   /* of one step; 0: 512 */
+    int max_rows;   /* of one step; 0: 512, on a GPU 1024 or, for small models, 4096 */
     int max_logits; /* rows of one step that get logits; 0: 16 */
     rv_kv_type kv_type;
     int kv_warm; /* RV_KV_TIERED: tokens back that are still read in 8 bits, rounded up to whole

@@ -122,9 +122,6 @@ static rv_status open_backend(rv_runtime *rt, const rv_runtime_options *o, rv_er
     bool automatic = !strcmp(device, "auto");
     rvi_cuda_options cuda = {.n_threads = o->n_threads ? o->n_threads : rvi_os_cpu_count(),
                              .exact = o->exact != 0};
-#ifdef RVI_CUDA_F16
-    cuda.f16 = true;
-#endif
     if (!strcmp(device, "cpu")) return open_cpu(rt, o, err);
     if (!automatic && !read_cuda(device, &cuda.device))
         return rvi_error(err, RV_E_CONFIG, "device must be auto, cpu, cuda or cuda:N (got '%.32s')",

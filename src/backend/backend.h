@@ -347,7 +347,6 @@ typedef struct rvi_cuda_options {
     int device;         /* its number */
     int n_threads;      /* of the host */
     bool exact;         /* f32 activations */
-    bool f16;           /* not exact: f16 products and attention on the tensor cores */
     const char *driver; /* the driver's library; NULL: the system's */
     const void *image;  /* compiled kernels; NULL: those in the program */
 } rvi_cuda_options;

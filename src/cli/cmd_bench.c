@@ -211,6 +211,12 @@ typedef struct field {
 
 enum { N_FIELDS = 28 };
 
+/* A GPU takes what suits it. */
+static int step_rows(const bench *b)
+{
+    return strcmp(rv_runtime_isa(b->model.rt), "cuda") ? STEP_ROWS : 0;
+}
+
 static const char *kv_name(const bench *b)
 {
     static const char *const names[] = {"f16", "f32", "f16", "q8", "warm", "tiered"};
@@ -241,8 +247,8 @@ static void fill_fields(const bench *b, const result *r, const char *type, field
         {"model_type", TEXT, type, 0, false},
         {"model_size", WHOLE, NULL, b->load.model_bytes, false},
         {"model_n_params", WHOLE, NULL, b->load.n_params, false},
-        {"n_batch", WHOLE, NULL, STEP_ROWS, false},
-        {"n_ubatch", WHOLE, NULL, STEP_ROWS, false},
+        {"n_batch", WHOLE, NULL, step_rows(b), false},
+        {"n_ubatch", WHOLE, NULL, step_rows(b), false},
         {"n_threads", WHOLE, NULL, b->threads, false},
         {"type_k", TEXT, kv_name(b), 0, false},
         {"type_v", TEXT, kv_name(b), 0, false},
@@ -474,7 +480,7 @@ static rv_status set_up(cli *c, bench *b, rv_error *err)
                          b->depth + longest);
     o = (rv_engine_options){.size = sizeof o};
     o.n_tokens = per_sequence * parallel;
-    o.max_rows = STEP_ROWS;
+    o.max_rows = step_rows(b);
     o.max_logits = parallel;
     o.kv_type = b->kv;
     if ((st = rv_engine_new(&b->engine, b->model.m, &o, err))) return st;

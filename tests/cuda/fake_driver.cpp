@@ -24,8 +24,6 @@ uint16_t to_half(float f)
     return rvi_f32_to_f16(f);
 }
 
-using f16::f16_attention, f16::f16_few_1, f16::f16_few_4, f16::f16_join, f16::f16_prepare,
-    f16::f16_row, f16::f16_tiles;
 
 struct function {
     const char *name;
@@ -41,11 +39,10 @@ static const function functions[] = {
         ROW(rope, rope) ROW(glu, pair) ROW(act, pair) ROW(add, pair) ROW(soft_cap, pair)
             ROW(lora_down, lora) ROW(lora_up, lora) ROW(kv_write, kv_write) ROW(rope_kv, rope_kv)
                 ROW(attention, attention) ROW(attention_merge, attention)
-                    ROW(f16_attention, attention) ROW(f16_join, attention)
-                    ROW(f16_prepare, product) ROW(f16_row, product) ROW(f16_few_1, product)
-                        ROW(f16_few_4, product) ROW(f16_tiles, product)
-                    ROW(prepare, product) ROW(product_row, product) ROW(product_tiles_1, product)
-                        ROW(product_tiles_4, product)
+                    ROW(attention_tiles, attention) ROW(attention_join, attention)
+                    ROW(prepare, product) ROW(product_row, product) ROW(product_few, product) ROW(add_segments, product)
+                        ROW(product_tiles_32, product) ROW(product_tiles, product)
+                            ROW(product_tiles_64, product) ROW(prepare_tiles, product)
 #define X(name, weights, before, main, after) ROW(matmul_##name##_1, matmul) ROW(matmul_##name##_4, matmul)
                     RVI_CUDA_TYPES(X)
 #undef X

@@ -67,11 +67,6 @@ static inline uint32_t __float_as_uint(float f)
     memcpy(&u, &f, sizeof u);
     return u;
 }
-static inline int __dp4a(int a, int b, int c)
-{
-    for (int i = 0; i < 32; i += 8) c += (int8_t)(a >> i) * (int8_t)(b >> i);
-    return c;
-}
 static inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t which)
 {
     uint64_t all = (uint64_t)b << 32 | a;
@@ -81,6 +76,10 @@ static inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t which)
 }
 float from_half(uint16_t h);
 uint16_t to_half(float f);
+static inline uint32_t to_halves(float first, float second)
+{
+    return to_half(first) | (uint32_t)to_half(second) << 16;
+}
 template <typename F> static inline uint32_t by_halves(F f)
 {
     return to_half(f(0)) | (uint32_t)to_half(f(16)) << 16;
@@ -101,10 +100,22 @@ static inline uint32_t half_fma(uint32_t a, uint32_t b, uint32_t c)
 {
     return by_halves([=](int s) { return fmaf(half_of(a, s), half_of(b, s), half_of(c, s)); });
 }
+static inline float power_of_two(float x)
+{
+    return exp2f(x);
+}
+static inline uint32_t masked(uint32_t x, uint32_t mask, uint32_t with)
+{
+    return (x & mask) | with;
+}
 static inline void copy16(uint8_t *to, const uint8_t *from)
 {
     if ((uintptr_t)to % 16 || (uintptr_t)from % 16) __builtin_trap();
     memcpy(to, from, 16);
+}
+static inline void __syncwarp(void)
+{
+    simt_from(0, 0);
 }
 static inline void copy_commit(void)
 {
@@ -132,12 +143,6 @@ static inline void load_matrices(uint32_t m[4], const uint8_t *line)
 static inline void begin(void)
 {
 }
-static inline void prefetch(const uint8_t *, size_t)
-{
-}
-static inline void prefetch_range(const uint8_t *, size_t)
-{
-}
 static inline float __uint_as_float(uint32_t u)
 {
     return __int_as_float((int32_t)u);
@@ -156,25 +161,6 @@ static inline int min(int a, int b)
 }
 using std::isfinite;
 
-/* See kernels.cu. */
-static inline void mma_s8_k32(int c[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
-                              uint32_t b0, uint32_t b1)
-{
-    int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
-    for (int k = 0; k < 4; k++) {
-        uint32_t a[4] = {simt_from(a0, 4 * g + k), simt_from(a2, 4 * g + k),
-                         simt_from(a1, 4 * g + k), simt_from(a3, 4 * g + k)};
-        uint32_t b[4] = {simt_from(b0, 8 * t + k), simt_from(b1, 8 * t + k),
-                         simt_from(b0, 8 * t + 4 + k), simt_from(b1, 8 * t + 4 + k)};
-        for (int i = 0; i < 4; i++)
-            for (int h = 0; h < 2; h++)
-                c[i] = __dp4a((int)a[i / 2 * 2 + h], (int)b[i % 2 * 2 + h], c[i]);
-    }
-}
-static inline void mma_s8_k16(int c[4], uint32_t a0, uint32_t a1, uint32_t b)
-{
-    mma_s8_k32(c, a0, a1, 0, 0, b, 0);
-}
 /* value: of a half of a word. */
 template <typename F>
 static inline void mma(float c[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
@@ -191,11 +177,6 @@ static inline void mma(float c[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32
                 c[i] += value(x >> h % 2 * 16 & 0xffff) * value(y >> h % 2 * 16 & 0xffff);
             }
     simt_seen();
-}
-static inline void mma_bf16(float c[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
-                            uint32_t b0, uint32_t b1)
-{
-    mma(c, a0, a1, a2, a3, b0, b1, [](uint32_t u) { return __uint_as_float(u << 16); });
 }
 static inline void mma_f16(float c[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
                            uint32_t b0, uint32_t b1)

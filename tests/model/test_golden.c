@@ -151,7 +151,8 @@ static void check_kv(rv_kv_type type, const char *name, double bound)
 static void half_kv(void **state)
 {
     (void)state;
-    check_kv(RV_KV_F16, "f16", 5e-3); /* observed: 3.6e-3 */
+    /* observed: 3.6e-3; on a CUDA device, whose activations are f16 too, 6.3e-3 */
+    check_kv(RV_KV_F16, "f16", test_driver() ? 2e-2 : 5e-3);
 }
 
 static void int8_kv(void **state)

@@ -42,12 +42,14 @@ typedef struct rvi_cuda_matmul_args {
 typedef struct rvi_cuda_panels {
     rvi_cuda_at w, bias, out; /* bias: 0: none; out: row 0 */
     uint64_t panel_bytes;
-    int32_t stride, n_out, type, zero; /* floats from row to row of out; rvi_qtype */
+    int32_t stride, n_out, type;            /* floats from row to row of out; rvi_qtype */
+    int32_t block_bytes, block_units, zero; /* of a panel */
 } rvi_cuda_panels;
 
 typedef struct rvi_cuda_product_args {
     rvi_cuda_cols x, normed;
     rvi_cuda_at norm, acts; /* norm: 0: none; acts: prepared rows, see `prepare` of products.cuh */
+    rvi_cuda_at parts;      /* sums of segments that wait to be added */
     float eps;
     int32_t n_rows, n_parts, finish;
     rvi_cuda_panels part[3]; /* SILU, GELU: of the first two one result, at the first's `out` */
@@ -80,7 +82,7 @@ typedef struct rvi_cuda_attention_args {
     rvi_cuda_kv kv;
     rvi_cuda_cols out, q;
     rvi_cuda_at parts; /* [row][head][n_parts][padded + 2] */
-    rvi_cuda_at runs;  /* f16_attention: {first row, rows} of neighbours in a sequence */
+    rvi_cuda_at runs;  /* attention_tiles: {first row, rows} of neighbours in a sequence */
     int32_t n_heads, window, n_parts, n_splits; /* tiles of a run */
     float scale, soft_cap;
 } rvi_cuda_attention_args;
@@ -109,17 +111,18 @@ enum {
     RVI_CUDA_PAGE = 32,     /* positions of a KV page */
     RVI_CUDA_THREADS = 256, /* of a block, but for attention: */
     RVI_CUDA_ATTENTION = 128,
-    RVI_CUDA_MAX_HEAD = 512, /* head size */
-    RVI_CUDA_UNIT = 32,      /* weights that a lane decodes at a time */
-    RVI_CUDA_PANEL = 8,      /* outputs */
-    RVI_CUDA_SEGMENTS = 32,  /* of the units of a row, see products.cuh */
-    RVI_CUDA_STAGED = 32768, /* activations of one row that fit a block's shared memory */
-    /* f16_products.cuh, f16_attention.cuh */
-    RVI_CUDA_F16_STAGED = 16384,          /* the same; BF16: half */
-    RVI_CUDA_TILE = 128,                  /* outputs and rows of a block of f16_tiles */
-    RVI_CUDA_TILE_SHARED = 32768 + 65536, /* bytes of shared memory for it; BF16: 65536 more */
-    RVI_CUDA_KEYS = 64,                   /* of a chunk */
-    RVI_CUDA_QUERIES = 64,                /* heads of rows that a block takes together */
+    RVI_CUDA_MAX_HEAD = 512,     /* head size */
+    RVI_CUDA_UNIT = 32,          /* weights that a lane decodes at a time */
+    RVI_CUDA_PANEL = 8,          /* outputs */
+    RVI_CUDA_SEGMENTS = 8,       /* of the units of a row at most, see products.cuh */
+    RVI_CUDA_RING = 4,           /* blocks of weights on their way, for a warp of few rows */
+    RVI_CUDA_SHARED = 208 << 10, /* dynamic shared memory of these kernels at most */
+    RVI_CUDA_TILE_STAGES = 5,    /* of activations, */
+    RVI_CUDA_TILE_SLOTS = 3,     /* and blocks of weights on their way */
+    RVI_CUDA_TILE = 128,         /* outputs of a block of product_tiles */
+    RVI_CUDA_TILE_ROWS = 160,    /* and its rows, where there are many */
+    RVI_CUDA_KEYS = 64,          /* of a chunk */
+    RVI_CUDA_QUERIES = 64,       /* heads of rows that a block takes together */
     RVI_CUDA_KEY_SHARED = 65536,
 };
 

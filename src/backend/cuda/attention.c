@@ -277,7 +277,7 @@ static int parts_for(const rvi_attention *a, const rvi_kv_row *rows, int n_rows,
 static bool takes_tiles(const rvi_cuda *c, const rvi_kv_store *kv, const rvi_attention *a)
 {
     int n = kv->spec.head_size;
-    return c->f16 && kv->type == RVI_ATTN_F16 && n % 16 == 0 && n <= 128 &&
+    return !c->exact && kv->type == RVI_ATTN_F16 && n % 16 == 0 && n <= 128 &&
            a->n_heads / kv->spec.n_kv_heads <= RVI_CUDA_QUERIES;
 }
 
@@ -286,7 +286,7 @@ static void by_tiles(rvi_cuda *c, rvi_cuda_attention_args *args, const rvi_cuda_
     int most = RVI_CUDA_QUERIES / (args->n_heads / args->kv.n_kv_heads); /* rows of a tile */
     args->runs = p->runs;
     args->n_splits = (p->longest + most - 1) / most;
-    rvi_cuda_command *k = rvi_cuda_add(c, RVI_CUDA_f16_attention,
+    rvi_cuda_command *k = rvi_cuda_add(c, RVI_CUDA_attention_tiles,
                                        (uint32_t[]){(uint32_t)args->kv.n_kv_heads,
                                                     (uint32_t)(p->n_runs * args->n_splits),
                                                     (uint32_t)RVI_MAX(args->n_parts, 1)},
@@ -320,7 +320,7 @@ void rvi_cuda_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_
             rvi_cuda_add(c, RVI_CUDA_attention, grid, RVI_CUDA_ATTENTION, &args, sizeof args);
         grid[2] = 1;
         if (args.n_parts)
-            rvi_cuda_add(c, tiles ? RVI_CUDA_f16_join : RVI_CUDA_attention_merge, grid,
+            rvi_cuda_add(c, tiles ? RVI_CUDA_attention_join : RVI_CUDA_attention_merge, grid,
                          RVI_CUDA_ATTENTION, &args, sizeof args);
     }
 }

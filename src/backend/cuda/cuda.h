@@ -37,19 +37,18 @@
     X(lora_up)                                                                                     \
     X(kv_write)                                                                                    \
     X(rope_kv)                                                                                     \
-    X(prepare)                                                                                     \
-    X(product_row)                                                                                 \
-    X(product_tiles_1)                                                                             \
-    X(product_tiles_4)                                                                             \
     X(attention)                                                                                   \
     X(attention_merge)                                                                             \
-    X(f16_prepare)                                                                                 \
-    X(f16_row)                                                                                     \
-    X(f16_few_1)                                                                                   \
-    X(f16_few_4)                                                                                   \
-    X(f16_tiles)                                                                                   \
-    X(f16_attention)                                                                               \
-    X(f16_join)
+    X(prepare)                                                                                     \
+    X(prepare_tiles)                                                                               \
+    X(product_row)                                                                                 \
+    X(product_few)                                                                                 \
+    X(add_segments)                                                                                \
+    X(product_tiles_32)                                                                            \
+    X(product_tiles_64)                                                                            \
+    X(product_tiles)                                                                               \
+    X(attention_tiles)                                                                             \
+    X(attention_join)
 
 typedef enum rvi_cuda_kernel {
 #define X(name) RVI_CUDA_##name,
@@ -72,8 +71,7 @@ struct rvi_tensor {
     atomic_size_t *counted; /* where they are counted */
     const uint8_t *data;    /* a weight's bytes in its file, or NULL */
     bool mapped;
-    bool panels;             /* the packed weight is in panels of row_bytes, */
-    bool f16;                /* or these in f16 panels */
+    bool panels;             /* the packed weight is in panels of row_bytes */
     size_t row_bytes, heads; /* of a packed weight, see rvi_cuda_matmul_args */
 };
 
@@ -104,6 +102,7 @@ enum {
     RVI_CUDA_GRAPHS = 24,
     RVI_CUDA_SEEN = 64,
     RVI_CUDA_PLACED = 4,
+    RVI_CUDA_SUMS = 1 << 23,  /* sums of (segment, row, output) that can wait to be added */
     RVI_CUDA_PARTS = 1 << 14, /* results of (row, head, chunk) that can wait to be merged */
 };
 
@@ -117,7 +116,6 @@ typedef struct rvi_cuda {
     rvi_cu_function *functions[RVI_CUDA_KERNELS];
     rvi_cu_stream *stream, *copies; /* compute; uploads of other threads */
     bool exact;
-    bool f16;              /* f16_products.cuh and f16_attention.cuh, see rvi_cuda_options */
     int n_blocks;          /* of product_row that the device runs at a time */
     bool early;            /* launches may overlap, see `begin` of kernels.cu */
     atomic_int failed;     /* the first rvi_cu_result that was not 0 */
@@ -138,6 +136,7 @@ typedef struct rvi_cuda {
 
     rvi_cuda_at low;  /* of adapters, see rvi_cuda_lora_args */
     rvi_cuda_at acts; /* prepared rows, see rvi_cuda_product_args */
+    rvi_cuda_at sums; /* of segments, RVI_CUDA_SUMS floats */
     int max_rows;
     size_t counted_scratch;
 } rvi_cuda;
@@ -196,23 +195,13 @@ void rvi_cuda_embed(rvi_backend *be, rvi_cols out, const rvi_tensor *table, cons
 
 /* panels.c */
 bool rvi_cuda_has_panels(const rvi_cuda *c, const rvi_tensor *t);
+size_t rvi_cuda_block_bytes(rvi_qtype type, int *units); /* of a block of a panel */
 size_t rvi_cuda_panel_bytes(const rvi_tensor *t);
 void rvi_cuda_put_panel(const rvi_tensor *t, int panel, uint8_t *to);
-/* 32 weights of a row, as its file has them. */
-typedef struct rvi_cuda_unit {
-    uint8_t q[RVI_CUDA_UNIT]; /* as they are stored; 8 bits: two's complement */
-    uint8_t scales[4];
-    const uint8_t *d, *m;
-} rvi_cuda_unit;
-void rvi_cuda_unit_of(rvi_cuda_unit *u, rvi_qtype type, const uint8_t *row, size_t at);
 
-/* f16_panels.c */
-size_t rvi_cuda_f16_bytes(const rvi_tensor *t);
-void rvi_cuda_f16_put(const rvi_tensor *t, int panel, uint8_t *to);
-
-/* f16_products.c: parts in f16 panels. */
-bool rvi_cuda_f16_together(const rvi_matmul *m);
-void rvi_cuda_f16_product(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a);
+/* products.c: parts in panels. */
+bool rvi_cuda_go_together(const rvi_matmul *m);
+void rvi_cuda_product(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a);
 
 /* attention.c */
 rv_status rvi_cuda_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec *spec,

@@ -10,9 +10,7 @@
  *          order, each weight by one fused multiply-add; then the tree over the lanes.
  *  keys    Chunks of 256 keys by absolute position; inside a chunk one maximum, a fixed tree for the sum of
  *          weights, values added key after key; chunks are merged in order.
- *
- *
- * f16_products.cuh and f16_attention.cuh have others, for backends that are told to use them.
+ * products.cuh and attention.cuh have orders of their own.
  *
  * Neither the number of rows of a call nor the shape of the grid takes part in any of them. */
 #include "args.h"
@@ -48,6 +46,13 @@ static __device__ uint16_t to_half(float f)
     return h;
 }
 
+static __device__ __forceinline__ uint32_t to_halves(float first, float second)
+{
+    uint32_t h;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(h) : "f"(second), "f"(first));
+    return h;
+}
+
 /* Every kernel calls this before it reads what others wrote or writes what others read: kernels of a list may be
  * started before the one in front of them has ended. */
 static __device__ void begin()
@@ -55,20 +60,6 @@ static __device__ void begin()
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
     asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-static __device__ void prefetch(const uint8_t *p, size_t bytes)
-{
-    for (size_t i = threadIdx.x * 128; i < bytes; i += blockDim.x * 128)
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(p + i));
-}
-
-/* The same by one thread; multiples of 16. */
-static __device__ void prefetch_range(const uint8_t *p, size_t bytes)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"((uint32_t)bytes));
 #endif
 }
 
@@ -118,25 +109,23 @@ static __device__ __forceinline__ uint32_t half_fma(uint32_t a, uint32_t b, uint
     return a;
 }
 
+static __device__ __forceinline__ float power_of_two(float x)
+{
+    asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+}
+
+/* (x & mask) | with, in one instruction. */
+static __device__ __forceinline__ uint32_t masked(uint32_t x, uint32_t mask, uint32_t with)
+{
+    asm("lop3.b32 %0, %0, %1, %2, 0xea;" : "+r"(x) : "r"(mask), "r"(with));
+    return x;
+}
+
 #define DYNAMIC_SHARED(name) extern __shared__ __align__(128) uint8_t name[]
 
-/* c += a b: a: 16 x k (lane l has of rows l / 4 and l / 4 + 8 the columns l % 4 * 4 .. + 3, and those 16 further on;
- * f16, bf16: l % 4 * 2, + 1, and 8 further on); b: k x 8 (column l / 4, likewise); c: of rows l / 4 and l / 4 + 8 the
- * columns l % 4 * 2, + 1. */
-static __device__ void mma_s8_k32(int c[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1)
-{
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
-static __device__ void mma_s8_k16(int c[4], uint32_t a0, uint32_t a1, uint32_t b)
-{
-    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-        : "r"(a0), "r"(a1), "r"(b));
-}
-
+/* c += a b: a: 16 x 16 (lane l has of rows l / 4 and l / 4 + 8 the columns l % 4 * 2, + 1, and those 8 further on); b: 16
+ * x 8 (column l / 4, likewise); c: of rows l / 4 and l / 4 + 8 the columns l % 4 * 2, + 1. */
 static __device__ __forceinline__ void mma_f16(float c[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -144,16 +133,165 @@ static __device__ __forceinline__ void mma_f16(float c[4], uint32_t a0, uint32_t
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-static __device__ __forceinline__ void mma_bf16(float c[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1)
+/* ---- bulk copies into shared memory: one thread starts them, any waits for them ----
+ *
+ * A place counts what has arrived, round after round: `expect_one` makes it, `expect` begins a round, and wait_for waits
+ * until that round is over, by its number's parity. */
+
+#if __CUDA_ARCH__ >= 900
+static __device__ __forceinline__ uint32_t shared_at(const void *p)
 {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+    return (uint32_t)__cvta_generic_to_shared(p);
 }
+
+static __device__ __forceinline__ void expect_one(uint64_t *place)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_at(place)) : "memory");
+}
+
+static __device__ __forceinline__ void expecting() /* after the last expect_one */
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+static __device__ __forceinline__ void expect(uint64_t *place, int bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(place)), "r"(bytes) : "memory");
+}
+
+/* Multiples of 16. */
+static __device__ __forceinline__ void copy_bulk(uint8_t *to, const uint8_t *from, int bytes, uint64_t *place)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     shared_at(to)),
+                 "l"(from), "r"(bytes), "r"(shared_at(place))
+                 : "memory");
+}
+
+static __device__ __forceinline__ void wait_for(uint64_t *place, uint32_t parity)
+{
+    asm volatile("{.reg .pred p; again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1; @!p bra again;}" ::"r"(
+                     shared_at(place)),
+                 "r"(parity)
+                 : "memory");
+}
+#else
+#define COPIES_AT_ONCE
+#endif
 #else /* tests/cuda computes the kernels on the host */
+#define COPIES_AT_ONCE
 float from_half(uint16_t h);
 uint16_t to_half(float f);
 #endif
+
+#ifdef COPIES_AT_ONCE
+static __device__ void expect_one(uint64_t *)
+{
+}
+static __device__ void expecting()
+{
+}
+static __device__ void expect(uint64_t *, int)
+{
+}
+static __device__ void copy_bulk(uint8_t *to, const uint8_t *from, int bytes, uint64_t *)
+{
+    for (int i = 0; i < bytes; i += 16) *(uint4 *)(to + i) = *(const uint4 *)(from + i);
+}
+static __device__ void wait_for(uint64_t *, uint32_t)
+{
+    __syncwarp();
+}
+#endif
+
+/* ---- steps of a group of 4 warps: c += a b, a: 64 x 16, those of a warp as in mma_f16; b: 16 x ROWS, in shared memory
+ * (products.cuh, prepared rows for tiles), step k of 4 of a line of 128 bytes. They go on while the group does
+ * other things, until group_wait. more: false: c is taken to be 0. ---- */
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define FOUR(i) "+f"(c[i][0]), "+f"(c[i][1]), "+f"(c[i][2]), "+f"(c[i][3])
+template <int ROWS>
+static __device__ __forceinline__ void group_step(float c[ROWS / 8][4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
+                                                  const uint8_t *b, int k, bool more)
+{
+    uint32_t from = (uint32_t)__cvta_generic_to_shared(b) + k * 32;
+    uint64_t at = (uint64_t)1 << 62 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 16 | (from >> 4 & 0x3fff);
+    if constexpr (ROWS == 32)
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %21, 0; wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 "
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+                 "{%16, %17, %18, %19}, %20, p, 1, 1, 0;}"
+                 : FOUR(0), FOUR(1), FOUR(2), FOUR(3)
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(at), "r"((int)more));
+    if constexpr (ROWS == 64)
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %37, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+                 "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+                 "{%32, %33, %34, %35}, %36, p, 1, 1, 0;}"
+                 : FOUR(0), FOUR(1), FOUR(2), FOUR(3), FOUR(4), FOUR(5),
+                   FOUR(6), FOUR(7)
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(at), "r"((int)more));
+    if constexpr (ROWS == 160)
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %85, 0; wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16 "
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+                 "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, "
+                 "%39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, "
+                 "%58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, "
+                 "%77, %78, %79}, "
+                 "{%80, %81, %82, %83}, %84, p, 1, 1, 0;}"
+                 : FOUR(0), FOUR(1), FOUR(2), FOUR(3), FOUR(4), FOUR(5),
+                   FOUR(6), FOUR(7), FOUR(8), FOUR(9), FOUR(10), FOUR(11),
+                   FOUR(12), FOUR(13), FOUR(14), FOUR(15), FOUR(16), FOUR(17),
+                   FOUR(18), FOUR(19)
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(at), "r"((int)more));
+}
+#undef FOUR
+
+static __device__ __forceinline__ void group_begin()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+static __device__ __forceinline__ void group_end()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* For all but the last LEFT that were ended. */
+template <int LEFT> static __device__ __forceinline__ void group_wait()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+}
+
+#else
+template <int ROWS>
+static __device__ __forceinline__ void group_step(float c[ROWS / 8][4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
+                                                  const uint8_t *b, int k, bool more)
+{
+    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+#pragma unroll
+    for (int i = 0; i < ROWS / 8; i++) {
+        const uint32_t *line = (const uint32_t *)(b + (8 * i + g) * 128) + t;
+        if (!more) c[i][0] = c[i][1] = c[i][2] = c[i][3] = 0;
+        mma_f16(c[i], a0, a1, a2, a3, line[(2 * k ^ g) * 4], line[((2 * k + 1) ^ g) * 4]);
+    }
+}
+static __device__ __forceinline__ void group_begin()
+{
+}
+static __device__ __forceinline__ void group_end()
+{
+}
+template <int LEFT> static __device__ __forceinline__ void group_wait()
+{
+}
+#endif
+
+/* Dynamic shared memory as the tensor cores want it; 1024 bytes more are asked for. */
+static __device__ uint8_t *aligned_shared(uint8_t *p)
+{
+    return p + (1024 - (uint64_t)p % 1024) % 1024;
+}
 
 /* ---- sums ---- */
 
@@ -831,6 +969,4 @@ KERNEL attention_merge(rvi_cuda_attention_args a)
     put(a, row, head, all);
 }
 
-#include "f16_products.cuh"
-
-#include "f16_attention.cuh"
+#include "attention.cuh"

@@ -77,7 +77,8 @@ static void free_staging(rvi_cuda *c)
     rvi_cuda_release(c, c->staging);
     rvi_cuda_release(c, c->low);
     rvi_cuda_release(c, c->acts);
-    c->staging = c->low = c->acts = 0;
+    rvi_cuda_release(c, c->sums);
+    c->staging = c->low = c->acts = c->sums = 0;
     c->max_staged = c->n_staged = 0;
     c->max_rows = 0;
     atomic_fetch_sub(&c->be.memory->scratch, c->counted_scratch);
@@ -129,13 +130,15 @@ rv_status rvi_cuda_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned typ
     if (!st) st = rvi_cuda_alloc(c, &c->staging, staged, "staging", err);
     if (!st) st = rvi_cuda_alloc(c, &c->low, low, "adapter scratch", err);
     if (!st) st = rvi_cuda_alloc(c, &c->acts, acts, "prepared activations", err);
+    size_t sums = c->exact ? 0 : RVI_CUDA_SUMS * sizeof(float);
+    if (!st && sums) st = rvi_cuda_alloc(c, &c->sums, sums, "sums of segments", err);
     if (st) {
         free_staging(c);
         return st;
     }
     c->max_staged = staged;
     c->max_rows = n_rows;
-    c->counted_scratch = staged + low + acts;
+    c->counted_scratch = staged + low + acts + sums;
     atomic_fetch_add(&be->memory->scratch, c->counted_scratch);
     return RV_OK;
 }

@@ -168,13 +168,15 @@ static rvi_cuda_matmul_args args_of(const rvi_matmul *m, const rvi_part *p)
 static rvi_cuda_panels panels_of(const rvi_part *p, rvi_cols out)
 {
     rvi_cuda_cols to = rvi_cuda_cols_of(out);
-    return (rvi_cuda_panels){.w = p->w->at,
-                             .bias = p->bias ? p->bias->at : 0,
-                             .out = to.at,
-                             .panel_bytes = p->w->row_bytes,
-                             .stride = to.stride,
-                             .n_out = p->w->n_rows,
-                             .type = (int32_t)p->w->type};
+    rvi_cuda_panels a = {.w = p->w->at,
+                         .bias = p->bias ? p->bias->at : 0,
+                         .out = to.at,
+                         .panel_bytes = p->w->row_bytes,
+                         .stride = to.stride,
+                         .n_out = p->w->n_rows,
+                         .type = (int32_t)p->w->type};
+    if (p->w->panels) a.block_bytes = (int32_t)rvi_cuda_block_bytes(p->w->type, &a.block_units);
+    return a;
 }
 
 static rvi_cuda_product_args product_args(rvi_cuda *c, const rvi_matmul *m)
@@ -183,6 +185,7 @@ static rvi_cuda_product_args product_args(rvi_cuda *c, const rvi_matmul *m)
                                .normed = rvi_cuda_cols_of(m->norm ? m->normed : m->x),
                                .norm = m->norm ? m->norm->at : 0,
                                .acts = c->acts,
+                               .parts = c->sums,
                                .eps = m->eps,
                                .n_rows = m->n_rows,
                                .n_parts = m->n_parts,
@@ -197,45 +200,12 @@ static rvi_cuda_product_args product_args(rvi_cuda *c, const rvi_matmul *m)
     return a;
 }
 
-/* Parts in panels that take the same prepared activations. */
-static void panel_product(rvi_backend *be, const rvi_matmul *m)
-{
-    enum { FEW = 8, MANY = 32 }; /* rows of a tile */
-    rvi_cuda *c = rvi_cuda_of(be);
-    rvi_cuda_product_args a = product_args(c, m);
-    if (m->part[0].w->f16) {
-        rvi_cuda_f16_product(c, m, &a);
-        return;
-    }
-    int panels = 0, pairs = 0;
-    for (int i = 0; i < m->n_parts; i++) {
-        int n = (a.part[i].n_out + RVI_CUDA_PANEL - 1) / RVI_CUDA_PANEL;
-        if (i && m->gated.t) continue;
-        panels += n;
-        pairs += (n + 1) / 2;
-    }
-    if (m->n_rows == 1 && m->part[0].w->type != RVI_BF16 && m->x.n <= RVI_CUDA_STAGED) {
-        rvi_cuda_add(c, RVI_CUDA_product_row,
-                     (uint32_t[]){(uint32_t)RVI_MIN(panels, c->n_blocks), 1, 1}, RVI_CUDA_THREADS,
-                     &a, sizeof a);
-        return;
-    }
-    rvi_cuda_add(c, RVI_CUDA_prepare, (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, RVI_CUDA_THREADS, &a,
-                 sizeof a);
-    int rows = m->n_rows <= FEW ? FEW : MANY;
-    rvi_cuda_add(c, rows == FEW ? RVI_CUDA_product_tiles_1 : RVI_CUDA_product_tiles_4,
-                 (uint32_t[]){(uint32_t)((m->n_rows + rows - 1) / rows), (uint32_t)pairs, 1},
-                 RVI_CUDA_THREADS, &a, sizeof a);
-}
-
 /* Do all parts take the same kernel? */
 static bool go_together(const rvi_matmul *m)
 {
     for (int i = 0; i < m->n_parts; i++)
-        if (!m->part[i].w->panels ||
-            (m->part[i].w->type == RVI_BF16) != (m->part[0].w->type == RVI_BF16))
-            return false;
-    return !m->part[0].w->f16 || rvi_cuda_f16_together(m);
+        if (!m->part[i].w->panels) return false;
+    return rvi_cuda_go_together(m);
 }
 
 static void plain_product(rvi_backend *be, const rvi_matmul *m)
@@ -256,7 +226,8 @@ static void matmul(rvi_backend *be, const rvi_matmul *m)
     if (m->n_rows < 1) return;
     const rvi_part *gate = &m->part[0], *up = &m->part[1];
     if (go_together(m)) {
-        panel_product(be, m);
+        rvi_cuda_product_args a = product_args(rvi_cuda_of(be), m);
+        rvi_cuda_product(rvi_cuda_of(be), m, &a);
     } else if (m->n_parts == 1 ||
                (m->gated.t && !gate->w->panels && gate->w->type == up->w->type)) {
         plain_product(be, m);
@@ -404,12 +375,11 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
                          "the kernels of this program do not run on this CUDA device (%d)", r);
     for (int i = 0; !r && i < RVI_CUDA_KERNELS; i++)
         r = c->cu.module_function(&c->functions[i], c->module, kernel_names[i]);
-    if (!r && c->f16)
-        r = c->cu.function_set(c->functions[RVI_CUDA_f16_tiles], RVI_CU_SHARED_BYTES,
-                               RVI_CUDA_TILE_SHARED + 65536);
-    if (!r && c->f16)
-        r = c->cu.function_set(c->functions[RVI_CUDA_f16_attention], RVI_CU_SHARED_BYTES,
-                               RVI_CUDA_KEY_SHARED);
+    static const rvi_cuda_kernel large[] = {RVI_CUDA_product_row,      RVI_CUDA_product_few,
+                                            RVI_CUDA_product_tiles_32, RVI_CUDA_product_tiles_64,
+                                            RVI_CUDA_product_tiles,    RVI_CUDA_attention_tiles};
+    for (size_t i = 0; !r && !c->exact && i < RVI_COUNT(large); i++)
+        r = c->cu.function_set(c->functions[large[i]], RVI_CU_SHARED_BYTES, RVI_CUDA_SHARED);
     return r ? rvi_cu_error(&c->cu, r, "loading kernels", err) : RV_OK;
 }
 
@@ -453,7 +423,6 @@ rv_status rvi_backend_cuda_new(rvi_backend **out, const rvi_cuda_options *o, con
     }
     c->be = (rvi_backend){.ops = &cuda_ops, .log = log, .memory = memory};
     c->exact = o->exact;
-    c->f16 = o->f16 && !o->exact;
     rv_status st = rvi_pool_new(&c->pool, o->n_threads, err);
     if (!st) st = rvi_cu_driver_open(&c->cu, o->driver, image.version, err);
     if (!st) st = open_device(c, o->device, image.data, err);

@@ -1,4 +1,5 @@
 /* Weights in panels: weights.h has the picture. */
+#include <math.h>
 #include <string.h>
 
 #include "backend/cuda/cuda.h"
@@ -7,41 +8,67 @@
 enum { OUTS = RVI_CUDA_PANEL };
 
 static const struct quants {
-    int bits, offset, scales, d_units, has_m;
+    int bits, scales, d_units, has_m;
 } quants[RVI_QTYPE_COUNT] = {
-#define X(name, bits, offset, scales, d_units, has_m)                                              \
-    [RVI_##name] = {bits, offset, scales, d_units, has_m},
+#define X(name, bits, offset, scales, d_units, has_m) [RVI_##name] = {bits, scales, d_units, has_m},
     RVI_CUDA_QUANTS(X)
 #undef X
 };
 
-static size_t n_units(const rvi_tensor *t)
+/* Of a block: units; where its planes begin; its bytes. */
+typedef struct layout {
+    size_t units, high, scales, d, bytes;
+} layout;
+
+static bool has_floats(rvi_qtype type)
 {
-    return ((size_t)t->n_cols + RVI_CUDA_UNIT - 1) / RVI_CUDA_UNIT;
+    return type == RVI_BF16 || type == RVI_F16;
 }
 
-bool rvi_cuda_has_panels(const rvi_cuda *c, const rvi_tensor *t)
+static layout layout_of(rvi_qtype type)
 {
-    return !c->exact && (quants[t->type].bits || t->type == RVI_BF16);
+    const struct quants *q = &quants[type];
+    if (has_floats(type)) return (layout){.units = 4, .bytes = OUTS * 4 * RVI_CUDA_UNIT * 2};
+    layout l = {.units = (size_t)RVI_CUDA_BLOCK_UNITS(q->d_units)};
+    l.high = OUTS * l.units * (size_t)RVI_CUDA_LOW_BYTES(q->bits);
+    l.scales = l.high + OUTS * l.units * (size_t)RVI_CUDA_HIGH_BYTES(q->bits);
+    l.d = l.scales + OUTS * l.units * (size_t)q->scales;
+    l.bytes = l.d + OUTS * l.units / (size_t)q->d_units * (size_t)RVI_CUDA_D_BYTES(q->has_m);
+    return l;
 }
 
 size_t rvi_cuda_panel_bytes(const rvi_tensor *t)
 {
-    const struct quants *q = &quants[t->type];
-    size_t units = n_units(t);
-    if (t->type == RVI_BF16) return units * RVI_CUDA_UNIT * OUTS * sizeof(uint16_t);
-    size_t unit = (size_t)(RVI_CUDA_LOW_BYTES(q->bits) + RVI_CUDA_HIGH_BYTES(q->bits) + q->scales);
-    size_t bytes =
-        OUTS * (units * unit + units / (size_t)q->d_units * (size_t)RVI_CUDA_D_BYTES(q->has_m));
-    return (bytes + 127) / 128 * 128;
+    layout l = layout_of(t->type);
+    size_t block = l.units * RVI_CUDA_UNIT;
+    return ((size_t)t->n_cols + block - 1) / block * l.bytes + (has_floats(t->type) ? 16 : 0);
 }
 
-/* ---- a unit of a block, as the file has it ---- */
+size_t rvi_cuda_block_bytes(rvi_qtype type, int *units)
+{
+    layout l = layout_of(type);
+    *units = (int)l.units;
+    return l.bytes;
+}
+
+bool rvi_cuda_has_panels(const rvi_cuda *c, const rvi_tensor *t)
+{
+    return !c->exact && (quants[t->type].bits || has_floats(t->type));
+}
+
+/* ---- a unit of a block ---- */
+
+/* 32 weights of a row, as its file has them. */
+typedef struct unit {
+    uint8_t q[RVI_CUDA_UNIT]; /* as they are stored; 8 bits: two's complement */
+    uint8_t scales[4];
+    const uint8_t *d, *m;
+} unit;
 
 static const int8_t iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                1,    13,   25,  38,  53,  69,  89,  113};
 
-static void nibbles(rvi_cuda_unit *u, const uint8_t *qs)
+static void nibbles(unit *u, const uint8_t *qs)
 {
     for (int i = 0; i < 16; i++) {
         u->q[i] = qs[i] & 15;
@@ -49,24 +76,24 @@ static void nibbles(rvi_cuda_unit *u, const uint8_t *qs)
     }
 }
 
-static void fifths(rvi_cuda_unit *u, const uint8_t *bits)
+static void fifths(unit *u, const uint8_t *bits)
 {
     for (int i = 0; i < RVI_CUDA_UNIT; i++) u->q[i] |= (uint8_t)((bits[i / 8] >> (i % 8) & 1) << 4);
 }
 
-static void by_table(rvi_cuda_unit *u)
+static void by_table(unit *u)
 {
     for (int i = 0; i < RVI_CUDA_UNIT; i++) u->q[i] = (uint8_t)iq4[u->q[i]];
 }
 
 /* Q4_K, Q5_K: six bits each of a scale and a minimum */
-static void scale_and_min(rvi_cuda_unit *u, const uint8_t *s, int sub)
+static void scale_and_min(unit *u, const uint8_t *s, int sub)
 {
     u->scales[0] = sub < 4 ? s[sub] & 63 : (uint8_t)((s[sub + 4] & 15) | (s[sub - 4] >> 6) << 4);
     u->scales[1] = sub < 4 ? s[sub + 4] & 63 : (uint8_t)(s[sub + 4] >> 4 | (s[sub] >> 6) << 4);
 }
 
-static void unit_of_32(rvi_cuda_unit *u, rvi_qtype type, const uint8_t *b)
+static void unit_of_32(unit *u, rvi_qtype type, const uint8_t *b)
 {
     u->d = b;
     u->m = b + 2;
@@ -89,7 +116,7 @@ static void unit_of_32(rvi_cuda_unit *u, rvi_qtype type, const uint8_t *b)
     }
 }
 
-static void unit_of_k(rvi_cuda_unit *u, rvi_qtype type, const uint8_t *b, int sub)
+static void unit_of_k(unit *u, rvi_qtype type, const uint8_t *b, int sub)
 {
     const uint8_t *qs = b + 16 + (type == RVI_Q5_K ? 32 : 0) + sub / 2 * 32;
     u->d = b;
@@ -101,7 +128,7 @@ static void unit_of_k(rvi_cuda_unit *u, rvi_qtype type, const uint8_t *b, int su
     }
 }
 
-static void unit_of_q2(rvi_cuda_unit *u, const uint8_t *b, int sub)
+static void unit_of_q2(unit *u, const uint8_t *b, int sub)
 {
     u->d = b + 80;
     u->m = b + 82;
@@ -112,7 +139,7 @@ static void unit_of_q2(rvi_cuda_unit *u, const uint8_t *b, int sub)
     for (int i = 0; i < RVI_CUDA_UNIT; i++) u->q[i] = b[16 + sub / 4 * 32 + i] >> (sub % 4 * 2) & 3;
 }
 
-static void unit_of_q3(rvi_cuda_unit *u, const uint8_t *b, int sub)
+static void unit_of_q3(unit *u, const uint8_t *b, int sub)
 {
     const uint8_t *s = b + 96;
     u->d = b + 108;
@@ -126,7 +153,7 @@ static void unit_of_q3(rvi_cuda_unit *u, const uint8_t *b, int sub)
             (uint8_t)((b[32 + sub / 4 * 32 + i] >> (sub % 4 * 2) & 3) | (b[i] >> sub & 1) << 2);
 }
 
-static void unit_of_q6(rvi_cuda_unit *u, const uint8_t *b, int sub)
+static void unit_of_q6(unit *u, const uint8_t *b, int sub)
 {
     const uint8_t *low = b + sub / 4 * 64 + sub % 2 * 32, *high = b + 128 + sub / 4 * 32;
     u->d = b + 208;
@@ -137,7 +164,7 @@ static void unit_of_q6(rvi_cuda_unit *u, const uint8_t *b, int sub)
             (uint8_t)((low[i] >> (sub % 4 / 2 * 4) & 15) | (high[i] >> (sub % 4 * 2) & 3) << 4);
 }
 
-static void unit_of_iq4_xs(rvi_cuda_unit *u, const uint8_t *b, int sub)
+static void unit_of_iq4_xs(unit *u, const uint8_t *b, int sub)
 {
     int low = b[4 + sub / 2] >> (sub % 2 * 4) & 15, high = (b[2] | b[3] << 8) >> (2 * sub) & 3;
     u->d = b;
@@ -146,7 +173,7 @@ static void unit_of_iq4_xs(rvi_cuda_unit *u, const uint8_t *b, int sub)
     by_table(u);
 }
 
-void rvi_cuda_unit_of(rvi_cuda_unit *u, rvi_qtype type, const uint8_t *row, size_t at)
+static void unit_of(unit *u, rvi_qtype type, const uint8_t *row, size_t at)
 {
     size_t per_block = rvi_qtypes[type].block_weights / RVI_CUDA_UNIT;
     const uint8_t *b = row + at / per_block * rvi_qtypes[type].block_bytes;
@@ -164,67 +191,120 @@ void rvi_cuda_unit_of(rvi_cuda_unit *u, rvi_qtype type, const uint8_t *row, size
 
 /* ---- a panel ---- */
 
-static void put_high(uint8_t *to, const rvi_cuda_unit *u, int bits)
+static void put_word(uint8_t *to, uint32_t w)
 {
-    uint32_t w[2] = {0};
-    for (int i = 0; i < RVI_CUDA_UNIT; i++) {
-        uint32_t up = u->q[i] >> 4;
-        int t = i % 16 / 4, j = i % 4, half = i / 16;
-        if (bits == 5)
-            w[0] |= up << (8 * j + 4 * half + t);
+    memcpy(to, &w, sizeof w);
+}
+
+/* Word i of the low plane of a lane. */
+static uint8_t *low_at(uint8_t *block, size_t lane, size_t i)
+{
+    return block + i / 4 * 512 + lane * 16 + i % 4 * 4;
+}
+
+/* 8 quants of a lane. */
+static void put_quants(uint8_t *block, const layout *l, size_t lane, size_t u, const uint8_t *q,
+                       int bits)
+{
+    uint32_t low[2] = {0}, high = 0;
+    for (int j = 0; j < 8; j++) {
+        int at = 16 * (j % 2), pair = j / 2;
+        if (bits == 8)
+            low[j / 4] |= (uint32_t)(q[j] ^ 128) << (j % 4 * 8);
         else
-            w[half] |= up << (8 * j + 2 * t);
+            low[0] |= (uint32_t)(q[j] & 15) << (at + 4 * pair);
+        if (bits == 5) high |= (uint32_t)(q[j] >> 4) << (at + 4 * (int)(u % 4) + pair);
+        if (bits == 6) high |= (uint32_t)(q[j] >> 4) << (at + 2 * (4 * (int)(u % 2) + pair));
     }
-    memcpy(to, w, (size_t)RVI_CUDA_HIGH_BYTES(bits));
+    size_t words = bits == 8 ? 2 : 1;
+    for (size_t i = 0; i < words; i++) put_word(low_at(block, lane, words * u + i), low[i]);
+    if (bits != 5 && bits != 6) return;
+    size_t per = bits == 5 ? 4 : 2; /* units of a word */
+    uint8_t *to = block + l->high + lane * (l->units / per) * 4 + u / per * 4;
+    uint32_t before;
+    memcpy(&before, to, sizeof before);
+    put_word(to, before | high);
 }
 
-static void put_low(uint8_t *low, size_t at, int o, const rvi_cuda_unit *u, int bits)
+static void put_scales(uint8_t *block, const layout *l, const struct quants *q, size_t o, size_t u,
+                       const unit *x)
 {
-    if (bits == 8) {
-        for (size_t h = 0; h < 2; h++)
-            memcpy(low + ((2 * at + h) * OUTS + (size_t)o) * 16, u->q + 16 * h, 16);
-        return;
+    bool two = RVI_CUDA_HAS_TWO(q->scales, q->has_m);
+    size_t n = (size_t)(two ? q->scales / 2 : q->scales);
+    for (size_t h = 0; h < (two ? 2 : 1); h++) {
+        uint8_t *to = block + l->scales + ((two ? 2 * o + h : o) * l->units + u) * n;
+        if (n == 1) to[0] = x->scales[h] ^ 128;
+        if (n == 2) to[0] = x->scales[h], to[1] = x->scales[two ? 2 + h : 1];
     }
-    uint8_t *to = low + (at * OUTS + (size_t)o) * 16;
-    for (int i = 0; i < 16; i++) to[i] = (uint8_t)((u->q[i] & 15) | u->q[i + 16] << 4);
+    size_t d_units = (size_t)q->d_units, bytes = (size_t)RVI_CUDA_D_BYTES(q->has_m);
+    if (u % d_units) return;
+    uint8_t *to = block + l->d + (o * (l->units / d_units) + u / d_units) * bytes;
+    memcpy(to, x->d, 2);
+    if (!q->has_m) return;
+    memcpy(to + 2, x->m, 2);
+    if (q->scales) to[3] ^= 128; /* minima are taken off */
 }
 
-static void put_row(const rvi_tensor *t, const uint8_t *row, int o, uint8_t *panel)
+/* n weights from i on, times a power of two. */
+static void put_floats(const rvi_tensor *t, const uint8_t *row, size_t i, size_t n, float scale,
+                       uint8_t *block, size_t o, size_t u)
+{
+    float x[RVI_CUDA_UNIT] = {0};
+    rvi_dequantize(t->type, row + 2 * i, x, n);
+    for (size_t k = 0; k < RVI_CUDA_UNIT; k += 2) {
+        uint32_t w = rvi_f32_to_f16(x[k] * scale) | (uint32_t)rvi_f32_to_f16(x[k + 1] * scale)
+                                                        << 16;
+        put_word(low_at(block, o * 4 + k / 8, u * 4 + k % 8 / 2), w);
+    }
+}
+
+static void put_row(const rvi_tensor *t, const uint8_t *row, size_t o, float scale, uint8_t *panel)
 {
     const struct quants *q = &quants[t->type];
-    size_t units = n_units(t), slot = (size_t)o, high_bytes = (size_t)RVI_CUDA_HIGH_BYTES(q->bits);
-    size_t n_scales = (size_t)q->scales, d_bytes = (size_t)RVI_CUDA_D_BYTES(q->has_m);
-    uint8_t *high = panel + units * OUTS * (size_t)RVI_CUDA_LOW_BYTES(q->bits);
-    uint8_t *scales = high + units * OUTS * high_bytes, *d = scales + units * OUTS * n_scales;
+    layout l = layout_of(t->type);
+    size_t n = (size_t)t->n_cols, units = (n + RVI_CUDA_UNIT - 1) / RVI_CUDA_UNIT;
     for (size_t i = 0; i < units; i++) {
-        rvi_cuda_unit u;
-        rvi_cuda_unit_of(&u, t->type, row, i);
-        put_low(panel, i, o, &u, q->bits);
-        if (high_bytes) put_high(high + (i * OUTS + slot) * high_bytes, &u, q->bits);
-        memcpy(scales + (i * OUTS + slot) * n_scales, u.scales, n_scales);
-        if (i % (size_t)q->d_units) continue;
-        uint8_t *to = d + (i / (size_t)q->d_units * OUTS + slot) * d_bytes;
-        memcpy(to, u.d, 2);
-        if (q->has_m) memcpy(to + 2, u.m, 2);
+        uint8_t *block = panel + i / l.units * l.bytes;
+        size_t u = i % l.units;
+        if (has_floats(t->type)) {
+            put_floats(t, row, i * RVI_CUDA_UNIT, RVI_MIN(n - i * RVI_CUDA_UNIT, RVI_CUDA_UNIT),
+                       scale, block, o, u);
+            continue;
+        }
+        unit x = {0};
+        unit_of(&x, t->type, row, i);
+        for (size_t lane = 0; lane < 4; lane++)
+            put_quants(block, &l, o * 4 + lane, u, x.q + 8 * lane, q->bits);
+        put_scales(block, &l, q, o, u, &x);
     }
 }
 
-static void put_floats(const rvi_tensor *t, const uint8_t *row, int o, uint8_t *panel)
+/* The power of two that brings the largest of these to 2^13 .. 2^14; 1 where there is none. */
+static float scale_of(rvi_qtype type, const uint8_t *from, size_t n)
 {
-    size_t bytes = (size_t)t->n_cols * sizeof(uint16_t);
-    for (size_t at = 0; at < bytes; at += 16)
-        memcpy(panel + at * OUTS + (size_t)o * 16, row + at, RVI_MIN(bytes - at, 16));
+    float top = 0, x[256];
+    for (size_t i = 0; i < n; i += RVI_COUNT(x)) {
+        size_t count = RVI_MIN(n - i, RVI_COUNT(x));
+        rvi_dequantize(type, from + 2 * i, x, count);
+        for (size_t k = 0; k < count; k++) top = fmaxf(top, fabsf(x[k]));
+    }
+    int e;
+    if (!(top > 0x1p-100f) || !isfinite(top)) return 1.0f;
+    (void)frexpf(top, &e);
+    return ldexpf(1.0f, 14 - e);
 }
 
 void rvi_cuda_put_panel(const rvi_tensor *t, int panel, uint8_t *to)
 {
     size_t bytes = rvi_qtype_row_bytes(t->type, (size_t)t->n_cols);
+    const uint8_t *from = t->data + (size_t)panel * OUTS * bytes;
+    int n = RVI_MIN(OUTS, t->n_rows - panel * OUTS);
+    float scale = 1;
     memset(to, 0, t->row_bytes);
-    for (int o = 0; o < OUTS && panel * OUTS + o < t->n_rows; o++) {
-        const uint8_t *row = t->data + (size_t)(panel * OUTS + o) * bytes;
-        if (t->type == RVI_BF16)
-            put_floats(t, row, o, to);
-        else
-            put_row(t, row, o, to);
+    if (has_floats(t->type)) {
+        scale = scale_of(t->type, from, (size_t)n * (size_t)t->n_cols);
+        float inverse = 1 / scale;
+        memcpy(to + t->row_bytes - 16, &inverse, sizeof inverse);
     }
+    for (int o = 0; o < n; o++) put_row(t, from + (size_t)o * bytes, (size_t)o, scale, to);
 }

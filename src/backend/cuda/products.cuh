@@ -1,110 +1,194 @@
-/* products.cuh - products with weights in panels (weights.h).
+/* products.cuh - products with weights in panels (weights.h), on the tensor cores.
  *
- * Activations: of each 32, int8 by the rule of rvi_act_block (kernels/kernels.h): xd, x. With BF16 weights two
- * bf16: h, the activation rounded, and l, what is left of it rounded.
+ *  activations  A row is multiplied by a power of two that brings its largest element to 2^13 .. 2^14 and rounded to
+ *               f16; the result is multiplied by the inverse. A row with a NaN or an infinity gives NaN.
+ *  weights      q, less its offset, is exact in f16; D = d * scale and M = m * minimum are rounded to f16; the weight
+ *               is q * D, or fma(q, D, M), rounded to f16. F16 and BF16 are multiplied by a power of two that brings
+ *               the largest of a panel to 2^13 .. 2^14 and rounded to f16; results by the inverse.
+ *  unit         Two steps of a k16 product onto an f32 accumulator: of weights 0 1 2 3 of each 8, then of 4 5 6 7.
+ *  row          The units of a row are cut into at most 8 segments, whose length is a multiple of 8 units. A segment is
+ *               one chain over its units from +0; segments are added in order.
  *
- *  unit    dot: the exact integer dot product of 32 quants, their offset taken off, with x; sum: of x. d, m: the
- *          f16 scales as f32, times the integer scale where there is one of the unit, rounded.
- *              acc = fma((float)dot, d * xd, acc)        two scales: dot = s0 * (first 16) + s1 * (last 16)
- *              acc = fma(+-m, xd * (float)sum, acc)      where there is an m; two: one step for each 16
- *          BF16: four steps of mma.m16n8k16, of weights 0 1 2 3 of each 8 with h and with l, then of 4 5 6 7.
- *  row     The units of a row are cut into 32 segments of (units + 31) / 32. A segment is one chain over its units
- *          from +0; the segments of each 4 are added in order, then these 8 runs in order.
- *
- * Two kernels have this order: product_row, a lane a segment, for one row; product_tiles on the tensor cores. */
+ * All kernels have this order. The columns and rows of a product of the tensor cores do not touch each other, so
+ * neither the rows that go together nor the kernel show in the result. */
 
-/* ---- activations ---- */
+/* ---- activations ----
+ *
+ * Prepared rows, for the kernels of few rows: by unit, then by row, 64 bytes. For tiles: by two units, then by row, 128
+ * bytes of 8 pieces: (unit, step, half of the step), each with words of the 4 lanes of a step; piece i of row r lies at
+ * i ^ r % 8, which is how the tensor cores read shared memory. Both to whole groups of 4 units; then the rows' factors. */
 
-/* Prepared rows lie by row, then by unit: 32 bytes of int8, in words 0 4 1 5 2 6 3 7, for all rows; then {xd, sums of
- * the first and last 16} by unit, then by row. BF16: 8 h, then 8 l. */
-struct about {
-    float d;
-    int16_t first, last;
+enum { GROUP_UNITS = 4, SEGMENTS = RVI_CUDA_SEGMENTS, OUTS = RVI_CUDA_PANEL };
+
+static __device__ __forceinline__ int units_of(int n)
+{
+    return (n + 32 * GROUP_UNITS - 1) / (32 * GROUP_UNITS) * GROUP_UNITS;
+}
+
+/* Units of a segment. */
+static __device__ __forceinline__ int length_of(int n)
+{
+    return (units_of(n) + 8 * SEGMENTS - 1) / (8 * SEGMENTS) * 8;
+}
+
+static __device__ __forceinline__ int segments_of(int n)
+{
+    return (units_of(n) + length_of(n) - 1) / length_of(n);
+}
+
+/* What the block learns of a row before it writes it. */
+struct about_row {
+    float norm, scale, factor; /* 1 / the root of the mean square; powers of two */
 };
 
-/* 8 lanes have a unit, 4 columns each. */
-static __device__ about quantize(const float v[4], uint32_t *q)
+/* Columns k .. k + 3; EVEN: all rows begin at multiples of 16 bytes and end so. Past the last: zeros. */
+template <bool EVEN> static __device__ __forceinline__ float4 four_at(const float *x, int k, int n)
 {
-    float amax = 0;
-    for (int i = 0; i < 4; i++) amax = isfinite(v[i]) ? fmaxf(amax, fabsf(v[i])) : INFINITE;
-    for (int d = 4; d; d >>= 1) amax = fmaxf(amax, __shfl_xor_sync(0xffffffff, amax, d));
-    bool bad = amax == INFINITE, zero = bad || amax < 1e-30f;
-    float inverse = zero ? 0.0f : 127.0f / amax;
-    int sum = 0;
-    *q = 0;
-    for (int i = 0; i < 4; i++) {
-        int x = zero ? 0 : (int)rintf(v[i] * inverse);
-        sum += x;
-        *q |= (uint32_t)(x & 255) << (8 * i);
-    }
-    for (int d = 2; d; d >>= 1) sum += __shfl_xor_sync(0xffffffff, sum, d);
-    int other = __shfl_xor_sync(0xffffffff, sum, 4);
-    bool low = threadIdx.x % 8 < 4;
-    return {bad ? NOT_A_NUMBER : zero ? 0.0f : amax / 127.0f, (int16_t)(low ? sum : other),
-            (int16_t)(low ? other : sum)};
+    if (EVEN && k < n) return *(const float4 *)(x + k);
+    return {k < n ? x[k] : 0.0f, k + 1 < n ? x[k + 1] : 0.0f, k + 2 < n ? x[k + 2] : 0.0f, k + 3 < n ? x[k + 3] : 0.0f};
 }
 
-/* 1 / the root of the mean square of a row. */
-static __device__ float norm_factor(const float *x, int n, float eps)
+static __device__ __forceinline__ uint32_t size_bits(float v)
 {
+    return __float_as_uint(v) & 0x7fffffff;
+}
+
+static __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The first FOURS times four columns of a row that a thread has, and the norm's. */
+enum { FOURS = 4 };
+struct held {
+    float4 v[FOURS], w[FOURS];
+};
+
+template <bool EVEN> static __device__ __forceinline__ void hold_norm(const rvi_cuda_product_args &a, held *h)
+{
+    const float *w = as<const float>(a.norm);
+#pragma unroll
+    for (int j = 0; j < FOURS; j++)
+        h->w[j] = w ? four_at<EVEN>(w, 4 * (threadIdx.x + j * RVI_CUDA_THREADS), a.x.n) : float4{1.0f, 1.0f, 1.0f, 1.0f};
+}
+
+static __device__ __forceinline__ void count_four(float4 v, float4 w, float *sum, uint32_t *top)
+{
+    *sum = fmaf(v.w, v.w, fmaf(v.z, v.z, fmaf(v.y, v.y, fmaf(v.x, v.x, *sum))));
+    *top = larger(larger(larger(*top, size_bits(v.x * w.x)), size_bits(v.y * w.y)),
+                  larger(size_bits(v.z * w.z), size_bits(v.w * w.w)));
+}
+
+template <bool EVEN> static __device__ __forceinline__ about_row learn_row(const rvi_cuda_product_args &a, int row, held *h)
+{
+    __shared__ float sums[32];
+    __shared__ uint32_t tops[32];
+    const float *x = row_of(a.x, row), *w = as<const float>(a.norm);
     float sum = 0;
-#pragma unroll 8
-    for (int i = threadIdx.x; i < n; i += blockDim.x) sum = fmaf(x[i], x[i], sum);
-    return 1.0f / sqrtf(block_sum(sum) / (float)n + eps);
+    uint32_t top = 0;
+#pragma unroll
+    for (int j = 0; j < FOURS; j++) h->v[j] = four_at<EVEN>(x, 4 * (threadIdx.x + j * RVI_CUDA_THREADS), a.x.n);
+#pragma unroll
+    for (int j = 0; j < FOURS; j++) count_four(h->v[j], h->w[j], &sum, &top);
+#pragma unroll 4
+    for (int k = 4 * (threadIdx.x + FOURS * RVI_CUDA_THREADS); k < a.x.n; k += 4 * RVI_CUDA_THREADS)
+        count_four(four_at<EVEN>(x, k, a.x.n), w ? four_at<EVEN>(w, k, a.x.n) : float4{1.0f, 1.0f, 1.0f, 1.0f}, &sum, &top);
+    sum = tree(sum);
+    for (int d = 16; d; d >>= 1) top = larger(top, __shfl_xor_sync(0xffffffff, top, d));
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum, tops[threadIdx.x / 32] = top;
+    __syncthreads();
+    sum = sums[0], top = tops[0];
+    for (int i = 1; i < RVI_CUDA_THREADS / 32; i++) sum += sums[i], top = larger(top, tops[i]);
+    about_row r = {1.0f, 1.0f, 1.0f};
+    if (w) r.norm = 1.0f / sqrtf(sum / (float)a.x.n + a.eps);
+    float most = __uint_as_float(top) * r.norm;
+    int e = min(max(267 - (int)(__float_as_uint(most) >> 23), 1), 253);
+    r.scale = isfinite(most) ? __uint_as_float((uint32_t)e << 23) : 0.0f;
+    r.factor = isfinite(most) ? __uint_as_float((uint32_t)(254 - e) << 23) : NOT_A_NUMBER;
+    return r;
 }
 
-/* Columns k .. k + 3 of a row, normed. */
-static __device__ void normed(const rvi_cuda_product_args &a, int row, int k, float r, bool keep, float v[4])
+/* Columns 4 i .. + 3 of a row in f16: v as they are, w: the norm's. */
+static __device__ __forceinline__ uint2 halves_of(const rvi_cuda_product_args &a, int row, int i, float4 v, float4 w,
+                                                  const about_row &r, bool keep)
+{
+    if (a.norm) {
+        v = {(v.x * r.norm) * w.x, (v.y * r.norm) * w.y, (v.z * r.norm) * w.z, (v.w * r.norm) * w.w};
+        if (keep) {
+            float *to = row_of(a.normed, row) + 4 * i, all[4] = {v.x, v.y, v.z, v.w};
+            for (int j = 0; j < 4 && 4 * i + j < a.x.n; j++) to[j] = all[j];
+        }
+    }
+    if (r.scale == 0.0f) return {0, 0};
+    return {to_halves(v.x * r.scale, v.y * r.scale), to_halves(v.z * r.scale, v.w * r.scale)};
+}
+
+static __device__ bool is_even(const rvi_cuda_product_args &a)
+{
+    return (a.x.at | a.norm | (uint64_t)a.x.stride * 4 | (uint64_t)a.x.n * 4) % 16 == 0;
+}
+
+static __device__ float *factors(const rvi_cuda_product_args &a)
+{
+    return as<float>(a.acts + (size_t)units_of(a.x.n) * a.n_rows * 64);
+}
+
+/* put(i, halves) of each four columns, to whole groups of units. */
+template <bool EVEN, typename PUT>
+static __device__ __forceinline__ void put_row(const rvi_cuda_product_args &a, int row, const held &h, const about_row &r, bool keep, PUT put)
 {
     const float *x = row_of(a.x, row), *w = as<const float>(a.norm);
-    for (int i = 0; i < 4; i++) {
-        v[i] = k + i < a.x.n ? x[k + i] : 0.0f;
-        if (!a.norm || k + i >= a.x.n) continue;
-        v[i] = (v[i] * r) * w[k + i];
-        if (keep) row_of(a.normed, row)[k + i] = v[i];
+    int end = units_of(a.x.n) * 8;
+#pragma unroll
+    for (int j = 0; j < FOURS; j++) {
+        int i = threadIdx.x + j * RVI_CUDA_THREADS;
+        if (i < end) put(i, halves_of(a, row, i, h.v[j], h.w[j], r, keep));
+    }
+#pragma unroll 2
+    for (int i = threadIdx.x + FOURS * RVI_CUDA_THREADS; i < end; i += RVI_CUDA_THREADS) {
+        float4 v = four_at<EVEN>(x, 4 * i, a.x.n), f = w ? four_at<EVEN>(w, 4 * i, a.x.n) : v;
+        put(i, halves_of(a, row, i, v, f, r, keep));
     }
 }
 
-static __device__ uint16_t to_bf16(float f)
+/* TILES: for tiles. Grid: rows. */
+template <bool EVEN, bool TILES> static __device__ __forceinline__ void prepare_row(const rvi_cuda_product_args &a)
 {
-    uint32_t u = __float_as_uint(f);
-    if (f != f) return 0x7fff;
-    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+    int row = blockIdx.x;
+    held h;
+    hold_norm<EVEN>(a, &h);
+    begin();
+    about_row r = learn_row<EVEN>(a, row, &h);
+    put_row<EVEN>(a, row, h, r, true, [&](int i, uint2 v) {
+        if (!TILES) {
+            as<uint2>(a.acts)[((size_t)(i / 8) * a.n_rows + row) * 8 + i % 8] = v;
+            return;
+        }
+        int t = i % 8 / 2, piece = i / 8 % 2 * 4 + i % 2 * 2;
+        uint32_t *to = as<uint32_t>(a.acts) + ((size_t)(i / 16) * a.n_rows + row) * 32 + t;
+        to[(piece ^ (row & 7)) * 4] = v.x;
+        to[((piece + 1) ^ (row & 7)) * 4] = v.y;
+    });
+    if (threadIdx.x == 0) factors(a)[row] = r.factor;
 }
 
-static __device__ void put_bf16(const float v[4], uint32_t *to)
-{
-    for (int i = 0; i < 4; i += 2) {
-        uint32_t h0 = to_bf16(v[i]), h1 = to_bf16(v[i + 1]);
-        to[i / 2] = h0 | h1 << 16;
-        to[4 + i / 2] = to_bf16(v[i] - __uint_as_float(h0 << 16)) |
-                        (uint32_t)to_bf16(v[i + 1] - __uint_as_float(h1 << 16)) << 16;
-    }
-}
-
-/* Grid: rows. */
 KERNEL prepare(rvi_cuda_product_args a)
 {
-    begin();
-    int row = blockIdx.x, n_units = (a.x.n + 31) / 32;
-    float r = a.norm ? norm_factor(row_of(a.x, row), a.x.n, a.eps) : 0.0f, v[4];
-    uint32_t *q = as<uint32_t>(a.acts) + (size_t)row * n_units * (a.part[0].type == BF16 ? 32 : 8);
-    about *abouts = as<about>(a.acts + (size_t)a.n_rows * n_units * 32);
-    for (int i = threadIdx.x; i < (n_units * 8 + 31) / 32 * 32; i += blockDim.x) { /* whole warps */
-        normed(a, row, 4 * i, r, true, v);
-        if (a.part[0].type == BF16) {
-            if (i < n_units * 8) put_bf16(v, q + i / 2 * 8 + i % 2 * 2);
-            continue;
-        }
-        uint32_t word;
-        about x = quantize(v, &word);
-        if (i >= n_units * 8) continue;
-        q[i / 8 * 8 + i % 4 * 2 + i % 8 / 4] = word;
-        if (i % 8 == 0) abouts[(size_t)(i / 8) * a.n_rows + row] = x;
-    }
+    if (is_even(a))
+        prepare_row<true, false>(a);
+    else
+        prepare_row<false, false>(a);
 }
 
-/* ---- a unit of weights ---- */
+KERNEL prepare_tiles(rvi_cuda_product_args a)
+{
+    if (is_even(a))
+        prepare_row<true, true>(a);
+    else
+        prepare_row<false, true>(a);
+}
+
+/* ---- weights ---- */
 
 template <int TYPE> struct quants_of;
 #define X(name, bits, offset, scales, d_units, has_m)                                                                  \
@@ -112,159 +196,114 @@ template <int TYPE> struct quants_of;
         enum {                                                                                                         \
             BITS = bits,                                                                                               \
             OFFSET = offset,                                                                                           \
-            SCALES = scales,                                                                                           \
-            D_UNITS = d_units,                                                                                         \
             HAS_M = has_m,                                                                                             \
-            LOW = RVI_CUDA_LOW_BYTES(bits),                                                                            \
-            HIGH = RVI_CUDA_HIGH_BYTES(bits),                                                                          \
-            D = RVI_CUDA_D_BYTES(has_m),                                                                               \
-            TWO = scales == 4 || (scales == 2 && !has_m), /* scales of 16 weights */                                   \
+            UNITS = RVI_CUDA_BLOCK_UNITS(d_units),                                                                       \
+            EACH = d_units == 1, /* unit has a d */                                                                    \
+            TWO = RVI_CUDA_HAS_TWO(scales, has_m),                                                                     \
+            SCALES = TWO ? scales / 2 : scales, /* bytes of a unit for a lane */                                       \
+            WORDS = RVI_CUDA_LOW_BYTES(bits) / 16, /* of a unit for a lane */                                          \
+            HIGHS = UNITS * RVI_CUDA_HIGH_BYTES(bits) / 16,                                                            \
+            AT_HIGH = UNITS * OUTS * RVI_CUDA_LOW_BYTES(bits),                                                         \
+            AT_SCALES = AT_HIGH + UNITS * OUTS * RVI_CUDA_HIGH_BYTES(bits),                                            \
+            AT_D = AT_SCALES + UNITS * OUTS * scales,                                                                  \
+            BYTES = AT_D + OUTS * (UNITS / d_units) * RVI_CUDA_D_BYTES(has_m),                                         \
         };                                                                                                             \
     };
 RVI_CUDA_QUANTS(X)
 #undef X
-
-enum { OUTS = RVI_CUDA_PANEL, RUNS = RVI_CUDA_SEGMENTS / 4 };
-
-struct scales {
-    float d, m[2]; /* m: with its sign; m[1]: of the last 16, where there are two */
-    int s[2];      /* where there are two */
+template <> struct quants_of<F16> { /* and BF16 */
+    enum { BITS = 16, OFFSET = 0, HAS_M = 0, UNITS = 4, EACH = 0, TWO = 0, SCALES = 0, WORDS = 4, HIGHS = 0 };
+    enum { AT_HIGH = UNITS * OUTS * 64, AT_SCALES = AT_HIGH, AT_D = AT_HIGH, BYTES = AT_HIGH };
 };
 
-template <int TYPE> static __device__ scales scales_at(const uint8_t *panel, int n_units, int unit, int o)
-{
-    typedef quants_of<TYPE> Q;
-    const uint8_t *s = panel + (size_t)n_units * OUTS * (Q::LOW + Q::HIGH), *d = s + (size_t)n_units * OUTS * Q::SCALES;
-    int at = unit * OUTS + o, d_at = unit / Q::D_UNITS * OUTS + o;
-    scales x = {};
-    if constexpr (Q::HAS_M) {
-        uint32_t both = __ldg((const uint32_t *)d + d_at);
-        x.d = from_half((uint16_t)both);
-        x.m[0] = from_half((uint16_t)(both >> 16));
-    } else {
-        x.d = from_half(__ldg((const uint16_t *)d + d_at));
-    }
-    if constexpr (Q::SCALES == 1) {
-        x.d *= (float)(int8_t)__ldg(s + at);
-    } else if constexpr (Q::SCALES == 2 && Q::HAS_M) {
-        uint16_t both = __ldg((const uint16_t *)s + at);
-        x.d *= (float)(both & 255);
-        x.m[0] *= -(float)(both >> 8);
-    } else if constexpr (Q::SCALES == 2) {
-        uint16_t both = __ldg((const uint16_t *)s + at);
-        x.s[0] = (int8_t)both, x.s[1] = (int8_t)(both >> 8);
-    } else if constexpr (Q::SCALES == 4) {
-        uint32_t all = __ldg((const uint32_t *)s + at);
-        float m = x.m[0];
-        x.s[0] = all & 255, x.s[1] = all >> 8 & 255;
-        x.m[0] = m * -(float)(all >> 16 & 255), x.m[1] = m * -(float)(all >> 24);
-    }
-    return x;
-}
-
-/* Word t of the low plane and what belongs to it: quants 4 t .. 4 t + 3, and those 16 further on. */
-template <int TYPE>
-static __device__ void quants_of_word(uint32_t low, uint32_t low2, const uint32_t high[2], int t, uint32_t q[2])
-{
-    typedef quants_of<TYPE> Q;
-    if constexpr (Q::BITS == 8) {
-        q[0] = low, q[1] = low2;
-        return;
-    }
-    q[0] = low & 0x0f0f0f0f, q[1] = low >> 4 & 0x0f0f0f0f;
-    if constexpr (Q::BITS == 5) {
-        q[0] |= (high[0] >> t & 0x01010101) << 4;
-        q[1] |= (high[0] >> (4 + t) & 0x01010101) << 4;
-    } else if constexpr (Q::BITS == 6) {
-        q[0] |= (high[0] >> (2 * t) & 0x03030303) << 4;
-        q[1] |= (high[1] >> (2 * t) & 0x03030303) << 4;
-    }
-}
-
-template <int TYPE> static __device__ void high_at(const uint8_t *panel, int n_units, int at, uint32_t high[2])
-{
-    typedef quants_of<TYPE> Q;
-    const uint8_t *p = panel + (size_t)n_units * OUTS * Q::LOW;
-    if constexpr (Q::HIGH == 4) high[0] = __ldg((const uint32_t *)p + at);
-    if constexpr (Q::HIGH == 8) {
-        uint2 v = __ldg((const uint2 *)p + at);
-        high[0] = v.x, high[1] = v.y;
-    }
-}
-
-template <int TYPE> static __device__ float step(const scales &w, int first, int last, const about &x, float acc)
-{
-    typedef quants_of<TYPE> Q;
-    int dot = Q::TWO ? w.s[0] * first + w.s[1] * last : first + last;
-    acc = fmaf((float)dot, w.d * x.d, acc);
-    if constexpr (Q::SCALES == 4) {
-        acc = fmaf(w.m[0], x.d * (float)x.first, acc);
-        acc = fmaf(w.m[1], x.d * (float)x.last, acc);
-    } else if constexpr (Q::HAS_M) {
-        acc = fmaf(w.m[0], x.d * (float)(x.first + x.last), acc);
-    }
-    return acc;
-}
-
-/* ---- one row ---- */
-
-struct staged {
-    uint4 q[RVI_CUDA_STAGED / 16]; /* words in order */
-    about x[RVI_CUDA_STAGED / 32];
+/* What a lane has of a block of a panel at a time: output lane / 4, weights 8 (lane % 4) .. + 7 of each unit. */
+struct piece {
+    uint32_t low[4], high, s, d;
 };
 
-template <int TYPE>
-static __device__ float segment(const uint8_t *panel, int n_units, int from, int end, int o, const staged &acts)
+/* What begins at this unit. block: in shared memory. */
+template <int TYPE> static __device__ __forceinline__ void load_piece(const uint8_t *block, int unit, piece *w)
 {
     typedef quants_of<TYPE> Q;
-    float acc = 0;
-#pragma unroll 4
-    for (int unit = from; unit < end; unit++) {
-        const uint4 *low = (const uint4 *)panel + (size_t)unit * OUTS * (Q::LOW / 16) + o;
-        uint32_t high[2] = {}, q[2];
-        bytes16 w = load16((const uint8_t *)low), w2 = Q::BITS == 8 ? load16((const uint8_t *)(low + OUTS)) : bytes16{};
-        high_at<TYPE>(panel, n_units, unit * OUTS + o, high);
-        scales s = scales_at<TYPE>(panel, n_units, unit, o);
-        uint4 a = acts.q[2 * unit], b = acts.q[2 * unit + 1];
-        about x = acts.x[unit];
-        uint32_t xs[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-        int first = 0, last = 0;
-#pragma unroll
-        for (int t = 0; t < 4; t++) {
-            quants_of_word<TYPE>(w.w[t], w2.w[t], high, t, q);
-            first = __dp4a((int)q[0], (int)xs[t], first);
-            last = __dp4a((int)q[1], (int)xs[4 + t], last);
+    int lane = threadIdx.x % 32, g = lane / 4, half = lane % 4 / 2;
+    if (unit % (4 / Q::WORDS) == 0) {
+        uint4 v = *(const uint4 *)(block + unit / (4 / Q::WORDS) * 512 + lane * 16);
+        w->low[0] = v.x, w->low[1] = v.y, w->low[2] = v.z, w->low[3] = v.w;
+    }
+    if constexpr (Q::BITS == 5)
+        if (unit % 4 == 0) w->high = *(const uint32_t *)(block + Q::AT_HIGH + (lane * Q::HIGHS + unit / 4) * 4);
+    if constexpr (Q::BITS == 6)
+        if (unit % 2 == 0) w->high = *(const uint32_t *)(block + Q::AT_HIGH + (lane * Q::HIGHS + unit / 2) * 4);
+    if constexpr (Q::SCALES > 0)
+        if (unit % (4 / Q::SCALES) == 0)
+            w->s = *(const uint32_t *)(block + Q::AT_SCALES + ((Q::TWO ? 2 * g + half : g) * Q::UNITS + unit) * Q::SCALES);
+    if constexpr (Q::BITS < 16)
+        if (Q::EACH || unit == 0) {
+            int at = Q::EACH ? g * Q::UNITS + unit : g;
+            w->d = Q::HAS_M ? ((const uint32_t *)(block + Q::AT_D))[at] : ((const uint16_t *)(block + Q::AT_D))[at];
         }
-        acc = step<TYPE>(s, first - Q::OFFSET * x.first, last - Q::OFFSET * x.last, x, acc);
-    }
-    return acc;
 }
 
-static __device__ float segment_of(const rvi_cuda_panels &p, int panel, int n, int s, int o, const staged &acts)
+enum : uint32_t { SIXTY_FOURS = 0x64646464, A_SIXTEENTH = 0x2c002c00 };
+
+static __device__ constexpr uint32_t both(int negative) /* two halves of a whole number 1024 .. 2047, or 64 .. 127 */
 {
-    int n_units = n / 32, length = (n_units + RVI_CUDA_SEGMENTS - 1) / RVI_CUDA_SEGMENTS;
-    int from = s * length, end = min(from + length, n_units);
-    const uint8_t *at = as<const uint8_t>(p.w) + (size_t)panel * p.panel_bytes;
-    switch (p.type) {
-#define X(name, bits, offset, scales, d_units, has_m)                                                                  \
-    case name: return segment<name>(at, n_units, from, end, o, acts);
-        RVI_CUDA_QUANTS(X)
-#undef X
-    }
-    return 0;
+    return negative >= 1024 ? (0xe400u + (negative - 1024)) * 0x10001u : (0xd400u + (negative - 64) * 16) * 0x10001u;
 }
+
+/* The unit's D in both halves, and M likewise where there is one. */
+template <int TYPE> static __device__ __forceinline__ void scales_of(const piece &w, int unit, uint32_t *d, uint32_t *m)
+{
+    typedef quants_of<TYPE> Q;
+    uint32_t dm = w.d;
+    if constexpr (Q::SCALES == 1) {
+        uint32_t s = __byte_perm(w.s, SIXTY_FOURS, 0x4040 + unit % 4 * 0x101);
+        dm = half_mul(half_add(s, both(1152)), __byte_perm(w.d, 0, 0x1010));
+    } else if constexpr (Q::SCALES == 2) {
+        uint32_t s = __byte_perm(w.s, SIXTY_FOURS, unit % 2 ? 0x4342 : 0x4140);
+        dm = half_mul(half_add(s, both(1024)), w.d);
+    }
+    *d = __byte_perm(dm, 0, 0x1010);
+    *m = Q::HAS_M ? __byte_perm(dm, 0, 0x3232) : 0;
+}
+
+static __device__ __forceinline__ uint32_t shifted(uint32_t x, int right)
+{
+    return right >= 0 ? x >> right : x << -right;
+}
+
+/* The lane's 8 weights of a unit, in pairs. */
+template <int TYPE> static __device__ __forceinline__ void weights_of(const piece &w, int unit, uint32_t f[4])
+{
+    typedef quants_of<TYPE> Q;
+    if constexpr (Q::BITS == 16) {
+        for (int i = 0; i < 4; i++) f[i] = w.low[i];
+    } else {
+        uint32_t d, m;
+        scales_of<TYPE>(w, unit, &d, &m);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            uint32_t q;
+            if constexpr (Q::BITS == 8) {
+                q = __byte_perm(w.low[unit % 2 * 2 + i / 2], SIXTY_FOURS, i % 2 ? 0x4342 : 0x4140);
+                q = half_add(q, both(1152));
+            } else { /* even: 1024 + q; odd: 1024 + 16 q */
+                const int to = i % 2 ? 8 : 4;
+                q = masked(w.low[unit % 4] >> (i / 2 * 8), i % 2 ? 0x00f000f0 : 0x000f000f, 0x64006400);
+                if constexpr (Q::BITS == 5) q |= shifted(w.high, unit % 4 * 4 + i - to) & (0x00010001u << to);
+                if constexpr (Q::BITS == 6) q |= shifted(w.high, (unit % 2 * 4 + i) * 2 - to) & (0x00030003u << to);
+                q = i % 2 ? half_fma(q, A_SIXTEENTH, both(64 + Q::OFFSET)) : half_add(q, both(1024 + Q::OFFSET));
+            }
+            f[i] = Q::HAS_M ? half_fma(q, d, m) : half_mul(q, d);
+        }
+    }
+}
+
+/* ---- parts ---- */
 
 static __device__ int panels_of(const rvi_cuda_panels &p)
 {
     return (p.n_out + OUTS - 1) / OUTS;
-}
-
-/* The part that panel i of all of them is in; i becomes the panel of that part. */
-static __device__ const rvi_cuda_panels &part_of(const rvi_cuda_product_args &a, int *i)
-{
-    int p = 0;
-    while (p + 1 < a.n_parts && *i >= panels_of(a.part[p])) *i -= panels_of(a.part[p++]);
-    return a.part[p];
 }
 
 static __device__ bool is_gated(const rvi_cuda_product_args &a)
@@ -281,203 +320,409 @@ static __device__ void finish(const rvi_cuda_product_args &a, const rvi_cuda_pan
     finish(m, row, o, v, v2);
 }
 
-/* The lanes of a warp have 4 segments of OUTS outputs. */
-static __device__ void put_run(float v, float *to)
+/* The part that tile i of all of them is in, by tiles of n panels; i becomes the tile of that part. */
+static __device__ int part_of(const rvi_cuda_product_args &a, int *i, int n)
 {
-    float second = __shfl_xor_sync(0xffffffff, v, OUTS), third = __shfl_xor_sync(0xffffffff, v, 2 * OUTS),
-          fourth = __shfl_xor_sync(0xffffffff, v, 3 * OUTS);
-    if (threadIdx.x % 32 < OUTS) *to = ((v + second) + third) + fourth;
+    int p = 0;
+    for (; p + 1 < a.n_parts && *i >= (panels_of(a.part[p]) + n - 1) / n; p++) *i -= (panels_of(a.part[p]) + n - 1) / n;
+    return p;
 }
 
-/* A segment of one output for each thread; blocks take panels in turns. */
-KERNEL __launch_bounds__(RVI_CUDA_THREADS, 4) product_row(rvi_cuda_product_args a)
+static __device__ const uint8_t *panel_at(const rvi_cuda_panels &p, int i)
 {
-    __shared__ staged acts;
-    __shared__ float sums[2][2][RUNS][OUTS];
-    int o = threadIdx.x % OUTS, s = threadIdx.x / OUTS, n = a.x.n, gated = is_gated(a), n_panels = panels_of(a.part[0]);
-    for (int i = 1; i < a.n_parts && !gated; i++) n_panels += panels_of(a.part[i]);
-    {
-        int i = blockIdx.x;
-        const rvi_cuda_panels &p = part_of(a, &i);
-        prefetch(as<const uint8_t>(p.w) + (size_t)i * p.panel_bytes, p.panel_bytes);
-        if (gated) prefetch(as<const uint8_t>(a.part[1].w) + (size_t)i * p.panel_bytes, p.panel_bytes);
-    }
-    begin();
-    float r = a.norm ? norm_factor(row_of(a.x, 0), n, a.eps) : 0.0f, v[4];
-    for (int i = threadIdx.x; i < (n / 4 + 31) / 32 * 32; i += blockDim.x) {
-        uint32_t word;
-        normed(a, 0, 4 * i, r, blockIdx.x == 0, v);
-        about x = quantize(v, &word);
-        if (i >= n / 4) continue;
-        ((uint32_t *)acts.q)[i] = word;
-        if (i % 8 == 0) acts.x[i / 8] = x;
-    }
-    __syncthreads();
-    for (int at = blockIdx.x, turn = 0; at < n_panels; at += gridDim.x, turn ^= 1) {
-        int i = at;
-        const rvi_cuda_panels &p = part_of(a, &i);
-        for (int g = 0; g <= gated; g++)
-            put_run(segment_of(gated ? a.part[g] : p, i, n, s, o, acts), &sums[turn][g][s / 4][o]);
-        __syncthreads();
-        if (threadIdx.x >= OUTS || i * OUTS + o >= p.n_out) continue;
-        float total[2] = {sums[turn][0][0][o], gated ? sums[turn][1][0][o] : 0.0f};
-        for (int g = 0; g <= gated; g++)
-            for (int k = 1; k < RUNS; k++) total[g] += sums[turn][g][k][o];
-        finish(a, p, 0, i * OUTS + o, total[0], total[1]);
-    }
+    return as<const uint8_t>(p.w) + (size_t)min(i, panels_of(p) - 1) * p.panel_bytes;
 }
 
-/* ---- many rows ----
+/* What the results of output o are multiplied by. */
+static __device__ float panel_factor(const rvi_cuda_panels &p, int o)
+{
+    if (p.type != F16 && p.type != BF16) return 1.0f;
+    return *(const float *)(panel_at(p, o / OUTS) + p.panel_bytes - 16);
+}
+
+/* ---- few rows: a warp has a segment of a tile of 16 outputs, for 8 rows ----
  *
- * A warp computes tiles of 16 outputs (two panels) x 8 rows: lane l has row l / 4 of each panel and, of the results,
- * rows 2 (l % 4) and the next. */
+ * A block takes tiles in turns, as many at a time as it has warps for their segments. Gated: of each tile first the
+ * first part, then the second. The blocks of weights that a warp is going to need are copied into shared memory some
+ * steps ahead, across tiles, so that the memory never waits. */
 
-template <int TYPE> struct tile_weights { /* of a unit: of the panel's output g, and of the next panel's */
-    uint32_t q[2][2];                     /* [panel][half] */
-    scales s[2];
+enum { RING = RVI_CUDA_RING, WARPS_OF_BLOCK = RVI_CUDA_THREADS / 32 };
+
+struct feed {
+    uint8_t *ring;
+    uint64_t *arrived;
+    int slot_bytes, into, out_of;
+    uint32_t turns; /* bit i: the parity of what slot i waits for */
+    int s, tile, part, step, tiles; /* tile, part: the next to open */
+    const uint8_t *from[2];
+    int bytes, left;
 };
 
-/* The offset is taken off each of the 4 bytes, which are below 128. */
-static __device__ uint32_t take_off(uint32_t q, int offset)
+/* Blocks from .. end of segment s. */
+static __device__ __forceinline__ int2 segment_blocks(const rvi_cuda_panels &p, int n, int s)
 {
-    return offset ? ((q | 0x80808080) - offset * 0x01010101u) ^ 0x80808080 : q;
+    int from = s * length_of(n), end = min(from + length_of(n), units_of(n));
+    return p.block_units == 8 ? int2{from / 8, end / 8} : int2{from / 4, end / 4};
 }
 
-template <int TYPE>
-static __device__ void load_tile(const uint8_t *const panel[2], int n_units, int unit, tile_weights<TYPE> *w)
+static __device__ __forceinline__ void open_tile(const rvi_cuda_product_args &a, feed *f)
+{
+    int tile = f->tile, gated = is_gated(a);
+    const rvi_cuda_panels &p = a.part[gated ? f->part : part_of(a, &tile, 2)];
+    int2 b = segment_blocks(p, a.x.n, f->s);
+    f->bytes = p.block_bytes;
+    f->left = b.y - b.x;
+    for (int i = 0; i < 2; i++) f->from[i] = panel_at(p, 2 * tile + i) + (size_t)b.x * p.block_bytes;
+    f->part ^= gated;
+    if (!f->part) f->tile += f->step;
+}
+
+static __device__ __forceinline__ void load_next(const rvi_cuda_product_args &a, feed *f)
+{
+    if (f->left == 0 && f->tile < f->tiles) open_tile(a, f);
+    if (f->left == 0) return;
+    if (threadIdx.x % 32 == 0) {
+        uint8_t *to = f->ring + f->into * f->slot_bytes;
+        expect(f->arrived + f->into, 2 * f->bytes);
+        copy_bulk(to, f->from[0], f->bytes, f->arrived + f->into);
+        copy_bulk(to + f->bytes, f->from[1], f->bytes, f->arrived + f->into);
+    }
+    f->from[0] += f->bytes, f->from[1] += f->bytes;
+    f->left--;
+    f->into = (f->into + 1) % RING;
+}
+
+template <int TYPE, bool ALONE>
+static __device__ __forceinline__ void segment(const rvi_cuda_product_args &a, const rvi_cuda_panels &part, feed *f,
+                                               const uint4 *acts, int row, float acc[4])
 {
     typedef quants_of<TYPE> Q;
-    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    for (int p = 0; p < 2; p++) {
-        const uint32_t *low = (const uint32_t *)panel[p] + ((size_t)unit * (Q::LOW / 16) * OUTS + g) * 4 + t;
-        uint32_t high[2] = {}, word = __ldg(low), word2 = Q::BITS == 8 ? __ldg(low + OUTS * 4) : 0;
-        high_at<TYPE>(panel[p], n_units, unit * OUTS + g, high);
-        quants_of_word<TYPE>(word, word2, high, t, w->q[p]);
-        for (int h = 0; h < 2; h++) w->q[p][h] = take_off(w->q[p][h], Q::OFFSET);
-        w->s[p] = scales_at<TYPE>(panel[p], n_units, unit, g);
-    }
-}
-
-/* acts: of row g of the tile; x: of the tile's rows 2 t and the next. */
-template <int TYPE> static __device__ void step_tile(const tile_weights<TYPE> &w, uint2 acts, const about x[2], float acc[4])
-{
-    typedef quants_of<TYPE> Q;
-    int first[4] = {}, last[4] = {};
-    if constexpr (Q::TWO) {
-        mma_s8_k16(first, w.q[0][0], w.q[1][0], acts.x);
-        mma_s8_k16(last, w.q[0][1], w.q[1][1], acts.y);
-    } else {
-        mma_s8_k32(first, w.q[0][0], w.q[1][0], w.q[0][1], w.q[1][1], acts.x, acts.y);
-    }
-#pragma unroll
-    for (int i = 0; i < 4; i++) acc[i] = step<TYPE>(w.s[i / 2], first[i], last[i], x[i % 2], acc[i]);
-}
-
-template <int TYPE, int N>
-static __device__ void add_units(const uint8_t *const panel[2], const rvi_cuda_product_args &a, int row, int unit, int end,
-                                 float acc[N][4])
-{
-    int n_units = a.x.n / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    const uint2 *acts = as<const uint2>(a.acts);
-    const about *abouts = as<const about>(a.acts + (size_t)a.n_rows * n_units * 32);
-#pragma unroll(N == 1 ? 4 : 1)
-    for (; unit < end; unit++) {
-        tile_weights<TYPE> w;
-        load_tile<TYPE>(panel, n_units, unit, &w);
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            int r = min(row + 8 * i + g, a.n_rows - 1), r0 = min(row + 8 * i + 2 * t, a.n_rows - 1);
-            const about *at = abouts + (size_t)unit * a.n_rows;
-            about x[2] = {at[r0], at[min(r0 + 1, a.n_rows - 1)]};
-            step_tile<TYPE>(w, __ldg(acts + ((size_t)r * n_units + unit) * 4 + t), x, acc[i]);
-        }
-    }
-}
-
-template <int N>
-static __device__ void add_bf16(const uint8_t *const panel[2], const rvi_cuda_product_args &a, int row, int unit, int end,
-                                float acc[N][4])
-{
-    int n_units = (a.x.n + 31) / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    const uint4 *acts = as<const uint4>(a.acts);
-#pragma unroll(N == 1 ? 4 : 1)
-    for (; unit < end; unit++) {
-        uint4 w = __ldg((const uint4 *)panel[0] + (unit * 4 + t) * OUTS + g);
-        uint4 v = __ldg((const uint4 *)panel[1] + (unit * 4 + t) * OUTS + g);
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            int r = min(row + 8 * i + g, a.n_rows - 1);
-            const uint4 *x = acts + (((size_t)r * n_units + unit) * 4 + t) * 2;
-            uint4 h = __ldg(x), l = __ldg(x + 1);
-            mma_bf16(acc[i], w.x, v.x, w.y, v.y, h.x, h.y);
-            mma_bf16(acc[i], w.x, v.x, w.y, v.y, l.x, l.y);
-            mma_bf16(acc[i], w.z, v.z, w.w, v.w, h.z, h.w);
-            mma_bf16(acc[i], w.z, v.z, w.w, v.w, l.z, l.w);
-        }
-    }
-}
-
-/* The warp's run of segments. */
-template <int TYPE, int N>
-static __device__ void run_of(const uint8_t *const panel[2], const rvi_cuda_product_args &a, int row, float run[N][4])
-{
-    int n_units = (a.x.n + 31) / 32, length = (n_units + RVI_CUDA_SEGMENTS - 1) / RVI_CUDA_SEGMENTS;
+    int2 b = segment_blocks(part, a.x.n, f->s);
+    int n_rows = ALONE ? 1 : a.n_rows;
+    const uint4 *x = acts + (ALONE ? 0 : min(row + (int)threadIdx.x % 32 / 4, n_rows - 1) * 4) + threadIdx.x % 4;
 #pragma unroll 1
-    for (int s = 0; s < 4; s++) {
-        float acc[N][4] = {};
-        int unit = (threadIdx.x / 32 * 4 + s) * length, end = min(unit + length, n_units);
-        if constexpr (TYPE == BF16)
-            add_bf16<N>(panel, a, row, unit, end, acc);
-        else
-            add_units<TYPE, N>(panel, a, row, unit, end, acc);
+    for (int block = b.x; block < b.y; block++) {
+        const uint8_t *w = f->ring + f->out_of * f->slot_bytes;
+        wait_for(f->arrived + f->out_of, f->turns >> f->out_of & 1);
+        f->turns ^= 1u << f->out_of;
+        f->out_of = (f->out_of + 1) % RING;
+        piece p[2];
 #pragma unroll
-        for (int i = 0; i < 4 * N; i++) run[i / 4][i % 4] = s ? run[i / 4][i % 4] + acc[i / 4][i % 4] : acc[i / 4][i % 4];
-    }
-}
-
-/* Grid: tiles of 8 N rows, pairs of panels. A warp has a run of the segments. */
-template <int N> static __device__ void product_tiles(const rvi_cuda_product_args &a)
-{
-    __shared__ float sums[2][RUNS][16][8 * N];
-    int at = blockIdx.y, gated = is_gated(a), row = blockIdx.x * 8 * N, part = 0;
-    for (; part + 1 < a.n_parts && !gated && at >= (panels_of(a.part[part]) + 1) / 2; part++)
-        at -= (panels_of(a.part[part]) + 1) / 2;
-    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    begin();
-    for (int k = 0; k <= gated; k++) {
-        const rvi_cuda_panels &p = a.part[part + k];
-        const uint8_t *w = as<const uint8_t>(p.w);
-        const uint8_t *panel[2] = {w + (size_t)(2 * at) * p.panel_bytes,
-                                   w + (size_t)min(2 * at + 1, panels_of(p) - 1) * p.panel_bytes};
-        float run[N][4];
-        switch (p.type) {
-#define X(name, bits, offset, scales, d_units, has_m)                                                                  \
-    case name: run_of<name, N>(panel, a, row, run); break;
-            RVI_CUDA_QUANTS(X)
-#undef X
-        default: run_of<BF16, N>(panel, a, row, run);
+        for (int unit = 0; unit < Q::UNITS; unit++) {
+            uint32_t h[2][4];
+            for (int i = 0; i < 2; i++) {
+                load_piece<TYPE>(w + i * Q::BYTES, unit, &p[i]);
+                weights_of<TYPE>(p[i], unit, h[i]);
+            }
+            uint4 v = x[(size_t)(block * Q::UNITS + unit) * n_rows * 4];
+            mma_f16(acc, h[0][0], h[1][0], h[0][1], h[1][1], v.x, v.y);
+            mma_f16(acc, h[0][2], h[1][2], h[0][3], h[1][3], v.z, v.w);
         }
+        __syncwarp();
+        load_next(a, f);
+    }
+}
+
+template <bool ALONE>
+static __device__ __forceinline__ void segment_of(const rvi_cuda_product_args &a, const rvi_cuda_panels &p, feed *f,
+                                                  const uint4 *acts, int row, float acc[4])
+{
+    switch (p.type) {
+#define X(name, bits, offset, scales, d_units, has_m)                                                                  \
+    case name: segment<name, ALONE>(a, p, f, acts, row, acc); break;
+        RVI_CUDA_QUANTS(X)
+#undef X
+    default: segment<F16, ALONE>(a, p, f, acts, row, acc);
+    }
+}
+
+static __device__ __forceinline__ int slot_bytes_of(const rvi_cuda_product_args &a)
+{
+    int most = a.part[0].block_bytes;
+    for (int i = 1; i < a.n_parts; i++) most = max(most, a.part[i].block_bytes);
+    return 2 * most;
+}
+
+/* The only row into shared memory; what its results are multiplied by. */
+template <bool EVEN> static __device__ __forceinline__ float stage_row(const rvi_cuda_product_args &a, uint2 *staged)
+{
+    held h;
+    hold_norm<EVEN>(a, &h);
+    begin();
+    about_row r = learn_row<EVEN>(a, 0, &h);
+    put_row<EVEN>(a, 0, h, r, blockIdx.y == 0, [=](int i, uint2 v) { staged[i] = v; });
+    return r.factor;
+}
+
+/* Grid: rows / 8, blocks. ALONE: the block prepares the only row, which is even. */
+template <bool ALONE> static __device__ __forceinline__ void few_product(const rvi_cuda_product_args &a)
+{
+    DYNAMIC_SHARED(shared_few);
+    enum { ROWS = ALONE ? 1 : 8 };
+    __shared__ float sums[2][2][WARPS_OF_BLOCK][16][ROWS];
+    __shared__ uint64_t arrived[WARPS_OF_BLOCK][RING];
+    int warp = threadIdx.x / 32, gated = is_gated(a), n = a.x.n, row = blockIdx.x * 8, tiles = 0;
+    int segments = segments_of(n), together = WARPS_OF_BLOCK / segments, which = warp / segments;
+    for (int i = 0; i < (gated ? 1 : a.n_parts); i++) tiles += (panels_of(a.part[i]) + 1) / 2;
+    feed f = {};
+    f.slot_bytes = slot_bytes_of(a);
+    f.ring = shared_few + warp * RING * f.slot_bytes;
+    f.arrived = arrived[warp];
+    f.s = warp - which * segments, f.tiles = which < together ? tiles : 0;
+    f.step = gridDim.y * together;
+    f.tile = blockIdx.y * together + which;
+    if (threadIdx.x % 32 == 0)
+        for (int i = 0; i < RING; i++) expect_one(f.arrived + i);
+    expecting();
+    __syncwarp();
+    int first = blockIdx.y * together, tile = f.tile;
+#pragma unroll 1
+    for (int i = 0; i < RING; i++) load_next(a, &f); /* the weights do not depend on the kernels before */
+    const uint4 *acts = as<const uint4>(a.acts);
+    float only = 0;
+    if constexpr (ALONE) {
+        uint2 *staged = (uint2 *)(shared_few + WARPS_OF_BLOCK * RING * f.slot_bytes);
+        only = stage_row<true>(a, staged);
+        acts = (const uint4 *)staged;
+        __syncthreads();
+    } else {
+        begin();
+    }
+    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    for (int turn = 0; first < tiles; first += f.step, tile += f.step, turn ^= 1) {
+        for (int k = 0; k <= gated && which < together && tile < tiles; k++) {
+            int at = tile;
+            float acc[4] = {};
+            segment_of<ALONE>(a, a.part[gated ? k : part_of(a, &at, 2)], &f, acts, row, acc);
+            if (!ALONE)
+                for (int i = 0; i < 4; i++) sums[turn][k][warp][i / 2 * 8 + g][2 * t + i % 2] = acc[i];
+            else if (t == 0)
+                sums[turn][k][warp][g][0] = acc[0], sums[turn][k][warp][8 + g][0] = acc[2];
+        }
+        __syncthreads();
+        for (int i = threadIdx.x; i < 16 * ROWS * together; i += RVI_CUDA_THREADS) {
+            int o = i % 16, r = i / 16 % ROWS, k = i / (16 * ROWS), at = first + k;
+            if (row + r >= a.n_rows || at >= tiles) continue;
+            const rvi_cuda_panels &q = a.part[gated ? 0 : part_of(a, &at, 2)];
+            if (at * 16 + o >= q.n_out) continue;
+            float v[2] = {sums[turn][0][k * segments][o][r], gated ? sums[turn][1][k * segments][o][r] : 0.0f};
+            float x = ALONE ? only : factors(a)[row + r];
+            for (int j = 1; j < segments; j++) {
+                v[0] += sums[turn][0][k * segments + j][o][r];
+                if (gated) v[1] += sums[turn][1][k * segments + j][o][r];
+            }
+            finish(a, q, row + r, at * 16 + o, v[0] * x * panel_factor(q, at * 16 + o),
+                   gated ? v[1] * x * panel_factor(a.part[1], at * 16 + o) : 0.0f);
+        }
+    }
+}
+
+KERNEL __launch_bounds__(RVI_CUDA_THREADS, 2) product_row(rvi_cuda_product_args a)
+{
+    few_product<true>(a);
+}
+
+KERNEL __launch_bounds__(RVI_CUDA_THREADS, 2) product_few(rvi_cuda_product_args a)
+{
+    few_product<false>(a);
+}
+
+/* ---- many rows: a block has 128 outputs and ROWS rows ----
+ *
+ * A warp turns the weights of its 16 outputs into f16 in registers, and the tensor cores take the activations from
+ * shared memory: a stage is two units of ROWS rows. Weights come into shared memory by block, for each warp its own.
+ * Gated: the first 4 warps have 64 outputs of the first part, the last 4 the same ones of the second.
+ * Where there are few blocks, each has a segment, and add_segments follows. */
+
+enum { STAGES = RVI_CUDA_TILE_STAGES, AHEAD = STAGES - 2, SLOTS = RVI_CUDA_TILE_SLOTS };
+
+template <int ROWS> struct tile_memory { /* where things are */
+    uint8_t *acts, *ring; /* the warp's */
+    uint64_t *stage, *slot;
+};
+
+template <int ROWS>
+static __device__ __forceinline__ void copy_acts(const rvi_cuda_product_args &a, int row, int stage, int end, const tile_memory<ROWS> &m)
+{
+    if (stage >= end || threadIdx.x) return;
+    int bytes = min(ROWS, a.n_rows - row) * 128, i = stage % STAGES;
+    expect(m.stage + i, bytes);
+    copy_bulk(m.acts + i * ROWS * 128, as<const uint8_t>(a.acts) + ((size_t)stage * a.n_rows + row) * 128, bytes, m.stage + i);
+}
+
+template <int TYPE, int ROWS>
+static __device__ __forceinline__ void copy_weights(const uint8_t *const panel[2], int block, int end, const tile_memory<ROWS> &m)
+{
+    enum { BYTES = quants_of<TYPE>::BYTES };
+    if (block >= end || threadIdx.x % 32) return;
+    int i = block % SLOTS;
+    expect(m.slot + i, 2 * BYTES);
+    for (int p = 0; p < 2; p++)
+        copy_bulk(m.ring + (2 * i + p) * BYTES, panel[p] + (size_t)block * BYTES, BYTES, m.slot + i);
+}
+
+template <int ROWS> struct tile {
+    float acc[ROWS / 8][4], total[ROWS / 8][4];
+};
+
+template <int ROWS> static __device__ __forceinline__ void end_segment(tile<ROWS> *x, bool first)
+{
 #pragma unroll
-        for (int i = 0; i < 4 * N; i++)
-            sums[k][threadIdx.x / 32][i % 4 / 2 * 8 + g][i / 4 * 8 + 2 * t + i % 2] = run[i / 4][i % 4];
+    for (int i = 0; i < ROWS / 2; i++) {
+        float *total = &x->total[i / 4][i % 4];
+        *total = first ? x->acc[i / 4][i % 4] : *total + x->acc[i / 4][i % 4];
     }
-    __syncthreads();
+}
+
+/* panel: the two whose outputs this warp has; segments from .. end. */
+template <int TYPE, int ROWS>
+static __device__ __forceinline__ void multiply_tile(const rvi_cuda_product_args &a, const uint8_t *const panel[2], int row, int from,
+                                                     int end, tile<ROWS> *x, tile_memory<ROWS> m)
+{
+    typedef quants_of<TYPE> Q;
+    enum { PER = Q::UNITS / 2 };
+    int last = min(end * length_of(a.x.n), units_of(a.x.n)) / Q::UNITS, length = length_of(a.x.n) / Q::UNITS, block = from * length;
+    m.ring += threadIdx.x / 32 * SLOTS * 2 * Q::BYTES;
+    /* slots and stages are counted from here */
+    const uint8_t *mine[2] = {panel[0] + (size_t)block * Q::BYTES, panel[1] + (size_t)block * Q::BYTES};
+    rvi_cuda_product_args b = a;
+    b.acts += (uint64_t)block * PER * a.n_rows * 128;
+    int n_blocks = last - block;
+    for (int i = 0; i < SLOTS; i++) copy_weights<TYPE, ROWS>(mine, i, n_blocks, m);
+    begin();
+    for (int i = 0; i < AHEAD; i++) copy_acts<ROWS>(b, row, i, n_blocks * PER, m);
+    int stage = 0;
+#pragma unroll 1
+    for (int done = 0; done < n_blocks; done += length) {
+#pragma unroll 1
+        for (int k = done; k < min(done + length, n_blocks); k++) {
+            const uint8_t *w = m.ring + k % SLOTS * 2 * Q::BYTES;
+            wait_for(m.slot + k % SLOTS, k / SLOTS & 1);
+            piece p[2];
+#pragma unroll
+            for (int i = 0; i < PER; i++, stage++) {
+                wait_for(m.stage + stage % STAGES, stage / STAGES & 1);
+                __syncthreads();
+                copy_acts<ROWS>(b, row, stage + AHEAD, n_blocks * PER, m);
+                const uint8_t *acts = m.acts + stage % STAGES * ROWS * 128;
+#pragma unroll
+                for (int u = 0; u < 2; u++) {
+                    int unit = i * 2 + u;
+                    uint32_t h[2][4];
+                    for (int j = 0; j < 2; j++) {
+                        load_piece<TYPE>(w + j * Q::BYTES, unit, &p[j]);
+                        weights_of<TYPE>(p[j], unit, h[j]);
+                    }
+                    group_begin();
+                    group_step<ROWS>(x->acc, h[0][0], h[1][0], h[0][1], h[1][1], acts, u * 2, k > done || unit > 0);
+                    group_step<ROWS>(x->acc, h[0][2], h[1][2], h[0][3], h[1][3], acts, u * 2 + 1, true);
+                    group_end();
+                    group_wait<1>();
+                }
+            }
+            __syncwarp();
+            copy_weights<TYPE, ROWS>(mine, k + SLOTS, n_blocks, m);
+        }
+        group_wait<0>();
+        end_segment<ROWS>(x, done == 0);
+    }
+}
+
+/* Results of segment s, where these wait to be added. */
+static __device__ float *segment_at(const rvi_cuda_product_args &a, int s, int row, int part, int n_outs)
+{
+    return as<float>(a.parts) + (((size_t)s * a.n_rows + row) * (is_gated(a) ? 2 : 1) + part) * n_outs;
+}
+
+static __device__ __forceinline__ int all_outs(const rvi_cuda_product_args &a)
+{
+    int n = a.part[0].n_out;
+    for (int i = 1; i < a.n_parts && !is_gated(a); i++) n += a.part[i].n_out;
+    return n;
+}
+
+/* Grid: rows / ROWS, tiles of outputs, segments or 1. */
+template <int ROWS> static __device__ __forceinline__ void tiles_product(const rvi_cuda_product_args &a)
+{
+    DYNAMIC_SHARED(shared_tiles);
+    __shared__ uint64_t stage_arrived[STAGES], slot_arrived[WARPS_OF_BLOCK][SLOTS];
+    uint8_t *shared = aligned_shared(shared_tiles);
+    int gated = is_gated(a), warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    int row = blockIdx.x * ROWS, at = blockIdx.y, part = gated ? warp / 4 : part_of(a, &at, 16);
     const rvi_cuda_panels &p = a.part[part];
-    for (int i = threadIdx.x; i < 16 * 8 * N; i += blockDim.x) {
-        int o = i % 16, r = i / 16;
-        float total[2] = {sums[0][0][o][r], gated ? sums[1][0][o][r] : 0.0f};
-        for (int k = 0; k <= gated; k++)
-            for (int w = 1; w < RUNS; w++) total[k] += sums[k][w][o][r];
-        if (row + r < a.n_rows && at * 16 + o < p.n_out) finish(a, p, row + r, at * 16 + o, total[0], total[1]);
+    const uint8_t *panel[2];
+    int first = gated ? at * 8 + warp % 4 * 2 : at * 16 + warp * 2;
+    for (int i = 0; i < 2; i++) panel[i] = panel_at(p, first + i);
+    tile_memory<ROWS> m = {shared, shared + STAGES * ROWS * 128, stage_arrived, slot_arrived[warp]};
+    for (int i = 0; i < STAGES && threadIdx.x == 0; i++) expect_one(m.stage + i);
+    for (int i = 0; i < SLOTS && threadIdx.x % 32 == 0; i++) expect_one(m.slot + i);
+    expecting();
+    __syncthreads();
+    bool apart = gridDim.z > 1;
+    int from = apart ? blockIdx.z : 0, end = apart ? from + 1 : segments_of(a.x.n);
+    tile<ROWS> x;
+    switch (p.type) {
+#define X(name, bits, offset, scales, d_units, has_m)                                                                  \
+    case name: multiply_tile<name, ROWS>(a, panel, row, from, end, &x, m); break;
+        RVI_CUDA_QUANTS(X)
+#undef X
+    default: multiply_tile<F16, ROWS>(a, panel, row, from, end, &x, m);
+    }
+    /* through shared memory, so that neighbouring threads have neighbouring outputs: [rows][128 outputs] */
+    enum { LINE = 8 * 16 + 4 };
+    float *results = (float *)shared;
+    float scale[2] = {panel_factor(p, first * OUTS), panel_factor(p, (first + 1) * OUTS)};
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < ROWS / 2; i++)
+        results[(i / 4 * 8 + 2 * t + i % 2) * LINE + warp * 16 + i % 4 / 2 * 8 + g] = x.total[i / 4][i % 4] * scale[i % 4 / 2];
+    __syncthreads();
+    int width = gated && !apart ? 64 : 128, n_rows = min(ROWS, a.n_rows - row);
+#pragma unroll 1
+    for (int i = threadIdx.x; i < n_rows * width; i += RVI_CUDA_THREADS) {
+        int r = i / width, k = i % width, o = (gated ? at * 64 + k % 64 : at * 128 + k);
+        if (o >= p.n_out) continue;
+        float v = results[r * LINE + k];
+        if (apart) {
+            int before = 0;
+            for (int j = 0; j < part && !gated; j++) before += a.part[j].n_out;
+            segment_at(a, from, row + r, gated ? k / 64 : 0, all_outs(a))[before + o] = v;
+            continue;
+        }
+        float f = factors(a)[row + r];
+        finish(a, a.part[gated ? 0 : part], row + r, o, v * f, gated ? results[r * LINE + 64 + k] * f : 0.0f);
     }
 }
 
-KERNEL __launch_bounds__(RVI_CUDA_THREADS) product_tiles_1(rvi_cuda_product_args a)
+KERNEL __launch_bounds__(RVI_CUDA_THREADS, 2) product_tiles_32(rvi_cuda_product_args a)
 {
-    product_tiles<1>(a);
+    tiles_product<32>(a);
 }
 
-KERNEL __launch_bounds__(RVI_CUDA_THREADS, 2) product_tiles_4(rvi_cuda_product_args a)
+KERNEL __launch_bounds__(RVI_CUDA_THREADS, 1) product_tiles_64(rvi_cuda_product_args a)
 {
-    product_tiles<4>(a);
+    tiles_product<64>(a);
+}
+
+KERNEL __launch_bounds__(RVI_CUDA_THREADS, 1) product_tiles(rvi_cuda_product_args a)
+{
+    tiles_product<RVI_CUDA_TILE_ROWS>(a);
+}
+
+/* Grid: rows, blocks of outputs. */
+KERNEL add_segments(rvi_cuda_product_args a)
+{
+    begin();
+    int row = blockIdx.x, n = all_outs(a), segments = segments_of(a.x.n), gated = is_gated(a);
+    for (int i = blockIdx.y * blockDim.x + threadIdx.x; i < n; i += gridDim.y * blockDim.x) {
+        int part = 0, o = i;
+        for (; !gated && part + 1 < a.n_parts && o >= a.part[part].n_out; part++) o -= a.part[part].n_out;
+        float v[2] = {}, f = factors(a)[row];
+        for (int k = 0; k <= gated; k++) {
+            v[k] = segment_at(a, 0, row, k, n)[i];
+            for (int s = 1; s < segments; s++) v[k] += segment_at(a, s, row, k, n)[i];
+            v[k] *= f;
+        }
+        finish(a, a.part[part], row, o, v[0], v[1]);
+    }
 }

@@ -66,7 +66,6 @@ rv_status rvi_cuda_weight_new(rvi_backend *be, rvi_tensor **out, const rvi_tenso
         (*out)->data = view->data;
         (*out)->mapped = view->mapped;
         (*out)->panels = rvi_cuda_has_panels(rvi_cuda_of(be), *out);
-        (*out)->f16 = (*out)->panels && rvi_cuda_of(be)->f16;
     }
     return st;
 }
@@ -148,7 +147,7 @@ static void row_layout(const rvi_tensor *t, size_t *heads, size_t *row_bytes)
     const struct layout *l = &layouts[t->type];
     if (t->panels) {
         *heads = 0;
-        *row_bytes = t->f16 ? rvi_cuda_f16_bytes(t) : rvi_cuda_panel_bytes(t);
+        *row_bytes = rvi_cuda_panel_bytes(t);
         return;
     }
     size_t blocks = round_up((size_t)t->n_cols, (size_t)l->weights) / (size_t)l->weights;
@@ -243,9 +242,7 @@ static void pack_task(void *ctx, int task, int worker)
     int end = RVI_MIN((task + 1) * p->rows_a_task, p->n);
     for (int r = task * p->rows_a_task; r < end; r++) {
         uint8_t *to = p->to + (size_t)r * p->t->row_bytes;
-        if (p->t->f16)
-            rvi_cuda_f16_put(p->t, p->first + r, to);
-        else if (p->t->panels)
+        if (p->t->panels)
             rvi_cuda_put_panel(p->t, p->first + r, to);
         else
             pack_row(p->t, p->first + r, to);

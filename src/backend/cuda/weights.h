@@ -1,26 +1,14 @@
 /* weights.h - how weights lie in device memory.
  *
- * ---- panels: quantized types and BF16, unless the backend is exact ----
- *
- * A unit is 32 weights of a row. 8 outputs are a panel; outputs past the last are zeros. A panel
- * has planes, one behind the other, each ordered by unit, then by output:
- *     low     4 bits: byte j has quant j, and quant j + 16 in its upper half; 8 bits: quants 0 ..
- *             15 of the 8 outputs, then 16 .. 31 of the 8 outputs
- *     high    5 bits: the fifth of quant 4 t + j is bit 8 j + t of a word, that of 16 + 4 t + j bit
- *             8 j + 4 + t; 6 bits: two words, for the first and last 16 quants, the upper two of
- *             quant 4 t + j at bit 8 j + 2 t
- *     scales  bytes, as RVI_CUDA_QUANTS says
- *     d       f16 for each unit, or for each 8 of them; where there is an m, d and m
- * BF16: one plane, ordered by 8 weights, then by output.
- *
- * ---- f16 panels: the same types, where the backend has the option f16 ----
+ * ---- panels: quantized types, F16 and BF16, unless the backend is exact ----
  *
  * 8 outputs are a panel; outputs past the last are zeros. A unit is 32 weights of a row; a panel
  * is a run of blocks of 8 units (types whose d is that of 8) or 4, the last one filled up with
  * zeros. Of a unit, lane l of a warp has the weights 8 (l % 4) .. + 7 of output l / 4, so that what
  * the lanes load is what the tensor cores want of them. Planes of a block:
  *     low     16 bytes a lane at a time, words unit after unit. 4 bits: weight j of the 8 at bit
- *             16 (j % 2) + 4 (j / 2) of a word; 8 bits: two words, + 128; BF16: four words
+ *             16 (j % 2) + 4 (j / 2) of a word; 8 bits: two words, + 128; F16, BF16: four
+ *             words
  *     high    lane after lane; 5 bits: a byte's worth for each unit, weight j of unit u at bit
  *             16 (j % 2) + 4 u + j / 2 of a word for 4 units; 6 bits: two bits each, at
  *             16 (j % 2) + 2 (4 u + j / 2) of a word for 2 units
@@ -28,7 +16,8 @@
  *             scale + 128; with m: scale and minimum
  *     d       output after output: f16 for each unit, or one for the block; where there is an m, d
  *             and m, or d and -m where minima scale it
- * BF16 has a low plane only.
+ * F16 and BF16 have a low plane only, of f16: they are multiplied by a power of two; its inverse
+ * stands 16 bytes before the end of the panel.
  *
  * ---- rows: the other types, and all types where the backend is exact ----
  *
@@ -80,8 +69,8 @@
 #define RVI_CUDA_HIGH_BYTES(bits) ((bits) == 5 ? 4 : (bits) == 6 ? 8 : 0)
 #define RVI_CUDA_D_BYTES(has_m)   ((has_m) ? 4 : 2)
 
-/* Of a block of f16 panels. */
-#define RVI_CUDA_F16_UNITS(d_units)     ((d_units) == 8 ? 8 : 4)
+/* Of a block. */
+#define RVI_CUDA_BLOCK_UNITS(d_units)   ((d_units) == 8 ? 8 : 4)
 #define RVI_CUDA_HAS_TWO(scales, has_m) ((scales) == 4 || ((scales) == 2 && !(has_m)))
 
 #endif

@@ -1,16 +1,14 @@
-/* f16_attention.cuh - attention over pages of f16 on the tensor cores, for heads of 16 to 128 elements (multiples of 16).
+/* attention.cuh - attention over pages of f16 on the tensor cores, for heads of 16 to 128 elements (multiples of 16).
  *
  *  query   Times the attention's scale and, where there is no soft cap, log2(e); then rounded to f16.
  *  chunk   64 keys by absolute position. Scores: mma.m16n8k16 over 16 elements at a time, in order. m: their maximum;
- *          p = exp2(score - m); l: a lane has keys 2 t, 2 t + 1 of each 8, in order, then the tree over the lanes; acc:
+ *          p = exp2(score - m), by the device's approximation; l: a lane has keys 2 t, 2 t + 1 of each 8, in order, then the tree over the lanes; acc:
  *          p rounded to f16, mma over 16 keys at a time, in order.
  *  merge   Chunks with a key that the query sees, in order, onto m = -infinity, l = 0, acc = 0.
  *
  * Values are taken to be finite: a key that a query does not see, but another one of its tile does, has p = 0.
  *
  * The heads that share keys are queries of one tile, and so are neighbouring rows of a sequence. */
-
-namespace f16 {
 
 enum { KEYS = RVI_CUDA_KEYS, TILE_QUERIES = RVI_CUDA_QUERIES, CHUNK_BYTES = 2 * KEYS * 128 * 2, NO_CHUNK = 1 << 24 };
 
@@ -77,7 +75,7 @@ struct mix_tile { /* of a lane's queries g and g + 8 */
 
 /* q: A operands by 16 elements; k: the number of these; see: first and last key of the two queries. */
 static __device__ __forceinline__ void chunk_tile(const rvi_cuda_attention_args &a, const uint32_t q[8][4], int k, int chunk,
-                                                  const int2 see[2], const uint8_t *shared, mix_tile *x)
+                                                  const int2 see[2], bool all_seen, const uint8_t *shared, mix_tile *x)
 {
     int lane = threadIdx.x % 32, t = lane % 4, line = lane % 8, matrix = lane / 8;
     float s[8][4];
@@ -94,23 +92,27 @@ static __device__ __forceinline__ void chunk_tile(const rvi_cuda_attention_args 
             mma_f16(s[2 * j + 1], q[e][0], q[e][1], q[e][2], q[e][3], b[2], b[3]);
         }
     }
+    if (a.soft_cap > 0)
+#pragma unroll
+        for (int i = 0; i < 32; i++) s[i / 4][i % 4] = capped(s[i / 4][i % 4], a.soft_cap) * LOG2_E;
+    if (!all_seen)
+#pragma unroll
+        for (int i = 0; i < 32; i++) {
+            int key = chunk * KEYS + i / 4 * 8 + 2 * t + i % 2, h = i % 4 / 2;
+            if (key < see[h].x || key > see[h].y) s[i / 4][i % 4] = -INFINITE;
+        }
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         float top = -INFINITE, sum = 0;
 #pragma unroll
-        for (int i = 0; i < 16; i++) {
-            float *v = &s[i / 2][2 * h + i % 2];
-            int key = chunk * KEYS + i / 2 * 8 + 2 * t + i % 2;
-            if (a.soft_cap > 0) *v = capped(*v, a.soft_cap) * LOG2_E;
-            if (key < see[h].x || key > see[h].y) *v = -INFINITE;
-            top = fmaxf(top, *v);
-        }
+        for (int i = 0; i < 16; i++) top = fmaxf(top, s[i / 2][2 * h + i % 2]);
         top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 1));
         top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 2));
+        float from = top == -INFINITE ? 0.0f : top; /* no key is seen: all p are 0 */
 #pragma unroll
         for (int i = 0; i < 16; i++) {
             float *v = &s[i / 2][2 * h + i % 2];
-            *v = *v == -INFINITE ? 0.0f : exp2f(*v - top);
+            *v = power_of_two(*v - from);
             sum += *v;
         }
         sum += __shfl_xor_sync(0xffffffff, sum, 1);
@@ -124,7 +126,7 @@ static __device__ __forceinline__ void chunk_tile(const rvi_cuda_attention_args 
     for (int j = 0; j < 4; j++) {
         uint32_t p[4];
         for (int i = 0; i < 4; i++)
-            p[i] = to_half(s[2 * j + i / 2][i % 2 * 2]) | (uint32_t)to_half(s[2 * j + i / 2][i % 2 * 2 + 1]) << 16;
+            p[i] = to_halves(s[2 * j + i / 2][i % 2 * 2], s[2 * j + i / 2][i % 2 * 2 + 1]);
 #pragma unroll
         for (int e = 0; e < 8; e++) {
             if (e >= k) break;
@@ -139,7 +141,7 @@ static __device__ __forceinline__ void chunk_tile(const rvi_cuda_attention_args 
 static __device__ __forceinline__ void merge_factors(float *m, float *l, float m2, float l2, float *c, float *d)
 {
     float top = fmaxf(*m, m2);
-    *c = exp2f(*m - top), *d = exp2f(m2 - top);
+    *c = power_of_two(*m - top), *d = power_of_two(m2 - top);
     *m = top;
     *l = *l * *c + l2 * *d;
 }
@@ -165,7 +167,7 @@ static __device__ void load_query(const rvi_cuda_attention_args &a, const query_
             q[e][i] = 0;
             if (e >= k || !query_at(a, t, g + i % 2 * 8, &row, &head)) continue;
             const float *x = row_of(a.q, row) + head * n + e * 16 + i / 2 * 8 + threadIdx.x % 4 * 2;
-            q[e][i] = to_half(x[0] * scale) | (uint32_t)to_half(x[1] * scale) << 16;
+            q[e][i] = to_halves(x[0] * scale, x[1] * scale);
         }
 }
 
@@ -180,8 +182,8 @@ static __device__ void put_tile(const mix_tile &x, int h, int k, float factor, f
     }
 }
 
-/* Grid: heads of keys, tiles, parts. With parts a block has one chunk of its tile, and f16_join follows. */
-KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) f16_attention(rvi_cuda_attention_args a)
+/* Grid: heads of keys, tiles, parts. With parts a block has one chunk of its tile, and attention_join follows. */
+KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_tiles(rvi_cuda_attention_args a)
 {
     DYNAMIC_SHARED(shared);
     begin();
@@ -189,7 +191,7 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) f16_attention(rvi_cuda_attention_ar
     int k = a.kv.head_size / 16, g = threadIdx.x % 32 / 4;
     int chunk = t.first_seen / KEYS + blockIdx.z, end = a.n_parts ? chunk : t.last_seen / KEYS;
     if (t.n < 1 || chunk * KEYS > t.last_seen) return;
-    int row[2], head[2], low = 0x7fffffff, high = -1;
+    int row[2], head[2], low = 0x7fffffff, high = -1, latest = 0, earliest = 0x7fffffff;
     bool is[2];
     int2 see[2];
     uint32_t q[8][4];
@@ -197,10 +199,13 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) f16_attention(rvi_cuda_attention_ar
         is[h] = query_at(a, t, g + 8 * h, &row[h], &head[h]);
         see[h] = is[h] ? keys_of(a, row[h]) : int2{0, -1};
         if (is[h]) low = min(low, see[h].x), high = max(high, see[h].y);
+        if (is[h]) latest = max(latest, see[h].x), earliest = min(earliest, see[h].y);
     }
     for (int d = 4; d < 32; d *= 2) { /* of the warp's queries */
         low = min(low, __shfl_xor_sync(0xffffffff, low, d));
         high = max(high, __shfl_xor_sync(0xffffffff, high, d));
+        latest = max(latest, __shfl_xor_sync(0xffffffff, latest, d));
+        earliest = min(earliest, __shfl_xor_sync(0xffffffff, earliest, d));
     }
     load_query(a, t, k, q);
     mix_tile all, x;
@@ -212,7 +217,8 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) f16_attention(rvi_cuda_attention_ar
         copy_wait<1>();
         __syncthreads();
         if (chunk * KEYS <= high && chunk * KEYS + KEYS > low) {
-            chunk_tile(a, q, k, chunk, see, shared + turn * CHUNK_BYTES, &x);
+            bool all_seen = chunk * KEYS >= latest && chunk * KEYS + KEYS - 1 <= earliest;
+            chunk_tile(a, q, k, chunk, see, all_seen, shared + turn * CHUNK_BYTES, &x);
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 if (!is[h] || chunk * KEYS > see[h].y || chunk * KEYS + KEYS <= see[h].x) continue;
@@ -238,7 +244,7 @@ KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) f16_attention(rvi_cuda_attention_ar
 }
 
 /* Grid: heads, rows. */
-KERNEL f16_join(rvi_cuda_attention_args a)
+KERNEL attention_join(rvi_cuda_attention_args a)
 {
     begin();
     int head = blockIdx.x, row = blockIdx.y, e = threadIdx.x;
@@ -253,5 +259,3 @@ KERNEL f16_join(rvi_cuda_attention_args a)
     }
     if (e < a.kv.head_size) row_of(a.out, row)[head * a.kv.head_size + e] = acc * (1.0f / l);
 }
-
-} // namespace f16
