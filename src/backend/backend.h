@@ -44,7 +44,7 @@ typedef struct rvi_cols {
  * who keeps what. */
 enum {
     RVI_KV_HOT = 1,  /* f16 */
-    RVI_KV_WARM = 2, /* q8 of the same floats, written beside the hot form */
+    RVI_KV_WARM = 2, /* q8 of the hot form, made when the page's last position is written */
     RVI_KV_COLD = 4, /* q4 of the warm form, made of a page that is full */
 };
 

@@ -69,8 +69,7 @@ static ALWAYS_INLINE vec load_elements(const uint8_t *p, int type)
 /* acc[q][c] = fma(a[q][i], b[i][c], acc[q][c]) for i in order. Rows of b are b_bytes apart; the same places at
  * `ahead` are asked for. */
 static ALWAYS_INLINE void multiply_panel(vec acc[QUERIES][VECS], int nq, int nv, const float *a, size_t a_stride,
-                                         const uint8_t *b, size_t b_bytes, const uint8_t *ahead, int n,
-                                         int type)
+                                         const uint8_t *b, size_t b_bytes, const uint8_t *ahead, int n, int type)
 {
     const float *a3[4]; /* one for three rows, so that addresses need few registers */
     UNROLL for (int q = 0; q < 4; q++) a3[q] = a + (size_t)(3 * q) * a_stride;
@@ -341,8 +340,7 @@ static ALWAYS_INLINE void mix_keys(int nq, const span *s, int query, int from, i
     bool even = type != RVI_ATTN_Q4 || padded % 64 == 0; /* else more than 16 values may be in both halves of bytes */
     for (; even && at + COLUMNS <= padded; at += COLUMNS)
         mix_columns(nq, VECS, s, query, from, end, fresh, at, part, part_stride, type);
-    for (; at < padded; at += 16)
-        mix_columns(nq, 16 / WIDTH, s, query, from, end, fresh, at, part, part_stride, type);
+    for (; at < padded; at += 16) mix_columns(nq, 16 / WIDTH, s, query, from, end, fresh, at, part, part_stride, type);
 }
 
 typedef void mix_fn(const span *s, int query, int from, int end, bool fresh, float *part, size_t part_stride);

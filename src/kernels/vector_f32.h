@@ -122,9 +122,8 @@ static ALWAYS_INLINE void low_tile(const void *w, bool f16, size_t from, size_t 
     int used = n_panels * SUM_REGISTERS;
     for (size_t k = 0; k < n; k++) {
         vec wv[LOW_REGISTERS];
-        UNROLL for (int r = 0; r < used; r++) wv[r] =
-            load_row(w, from + ((size_t)(r / SUM_REGISTERS) * n + k) * 16 + WIDTH * (size_t)(r % SUM_REGISTERS), WIDTH,
-                     f16);
+        UNROLL for (int r = 0; r < used; r++) wv[r] = load_row(
+            w, from + ((size_t)(r / SUM_REGISTERS) * n + k) * 16 + WIDTH * (size_t)(r % SUM_REGISTERS), WIDTH, f16);
         UNROLL for (int ix = 0; ix < nx; ix++)
         {
             vec xv = splat(x[(size_t)ix * x_stride + k]);
@@ -158,13 +157,13 @@ static ALWAYS_INLINE void low_all(const void *w, bool f16, int n_out, const floa
         low_rows(w, f16, (size_t)n_out, x + (size_t)ix * x_stride, x_stride, LOW_X, out + (size_t)ix * out_stride,
                  out_stride, n);
     if (ix + 2 <= n_x) {
-        low_rows(w, f16, (size_t)n_out, x + (size_t)ix * x_stride, x_stride, 2, out + (size_t)ix * out_stride, out_stride,
-                 n);
+        low_rows(w, f16, (size_t)n_out, x + (size_t)ix * x_stride, x_stride, 2, out + (size_t)ix * out_stride,
+                 out_stride, n);
         ix += 2;
     }
     if (ix < n_x)
-        low_rows(w, f16, (size_t)n_out, x + (size_t)ix * x_stride, x_stride, 1, out + (size_t)ix * out_stride, out_stride,
-                 n);
+        low_rows(w, f16, (size_t)n_out, x + (size_t)ix * x_stride, x_stride, 1, out + (size_t)ix * out_stride,
+                 out_stride, n);
 }
 
 static void gemm_low(const float *w, int n_out, const float *x, size_t x_stride, int n_x, float *out, size_t out_stride,

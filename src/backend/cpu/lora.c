@@ -176,8 +176,7 @@ void rvi_cpu_lora(rvi_backend *be, rvi_cols x, const rvi_lora_group *groups, int
             work +=
                 (int64_t)g->n_rows * g->products[p].a->n_rows * (x.n + g->products[p].b->n_rows);
     }
-    job j = {cpu, x, groups, n_groups,
-             RVI_MIN((n_rows + threads - 1) / threads, RVI_LORA_ROWS)};
+    job j = {cpu, x, groups, n_groups, RVI_MIN((n_rows + threads - 1) / threads, RVI_LORA_ROWS)};
     for (int i = 0; i < n_groups; i++) n_tasks += tasks_of(&j, &groups[i]);
     if (work >= WORTH_WAKING)
         rvi_pool_run(cpu->pool, lora_task, &j, n_tasks);
