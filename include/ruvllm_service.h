@@ -25,7 +25,7 @@ extern "C" {
 
 typedef struct rv_service rv_service;
 
-/* What happens when requests need more room than there is. Texts stay as they are in all of them. */
+/* What happens when requests need more room than there is. Texts stay the same in all of them. */
 typedef enum rv_pressure {
     RV_PRESSURE_RECOMPUTE, /* the youngest lose their room and are computed again later */
     RV_PRESSURE_SPILL,     /* the same, but what they had is written to disk and read again */

@@ -238,7 +238,7 @@ typedef struct rvi_backend_ops {
     /* out[r] += scale * B (A x[r]) for every product and row of the groups; the products of a group
      * in order. */
     void (*lora)(rvi_backend *be, rvi_cols x, const rvi_lora_group *groups, int n_groups);
-    /* Arranges an adapter's matrix, made by floats_new, for `lora`, which is slower without. It must
+    /* Arranges an adapter's matrix, made by floats_new, for `lora`, slower without it. It must
      * not change any more. Outside exact mode `lora` may compute with its values rounded to f16. */
     rv_status (*lora_pack)(rvi_backend *be, rvi_tensor *m, bool is_b, rv_error *err);
 

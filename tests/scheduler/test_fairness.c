@@ -249,7 +249,7 @@ static void full_disk(void **state)
     rvi_buf_deinit(&dir);
 }
 
-/* Who has begun is never stopped; for whom there is no room hears so at once, and may come again. */
+/* Who has begun is never stopped; who finds no room hears so at once, and may come again. */
 static void rejected(void **state)
 {
     enum { N = 8 };

@@ -1,6 +1,6 @@
 /* Adapters in a batch: out += scale * B (A x).
  *
- * A x is few long sums (gemm_f16), B of it many short ones (gemm_low_f16, B in panels of 16 outputs).
+ * A x is few long sums (gemm_f16), B of it many short ones (gemm_low_f16, panels of 16 outputs).
  * Both orders are fixed by the matrices' sizes: neither the rows that go together nor the threads
  * change a row's bits. Matrices are read in 16 bits: with an adapter for each row, reading them is
  * nearly all of the work. Those that are not packed (exact mode) are computed with in f32. */
