@@ -1,9 +1,11 @@
-/* adapters.c - what adapters cost in a batch: build/bench/adapters MODEL [rank [rows [threads]]].
+/* adapters.c - what adapters cost in a batch: build/bench/adapters MODEL [rank [rows [threads
+ * [qv]]]].
  *
- * Random adapters on every linear layer of the layers. Each round computes the same batch, one row
- * of each sequence (an encoder: one text), without an adapter, with one for all rows and with one
- * for each row, after each other, so that a busy machine slows all three; CPU time of the process,
- * medians over the rounds. */
+ * Random adapters on every linear layer of the layers, or on q and v alone, as PEFT makes them if
+ * it is not told otherwise. Each round computes the same batch, one row of each sequence and its
+ * logits (an encoder: one text), without an adapter, with one for all rows and with one for each
+ * row, after each other, so that a busy machine slows all three; CPU time of the process, medians
+ * over the rounds. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,14 +42,19 @@ static float *random_floats(rvi_rng *rng, size_t n)
     return x;
 }
 
-static rvi_adapter *random_adapter(const rvi_model *m, int rank, uint64_t seed)
+static bool is_q_or_v(const rvi_lora_target *t)
+{
+    return strstr(t->gguf_name, "attn_q") || strstr(t->gguf_name, "attn_v");
+}
+
+static rvi_adapter *random_adapter(const rvi_model *m, int rank, bool qv, uint64_t seed)
 {
     rvi_rng rng = {seed};
     rvi_adapter *a;
     must(rvi_adapter_new(&a, m->be, m->n_targets, &err));
     for (int i = 0; i < m->n_targets; i++) {
         const rvi_lora_target *t = &m->targets[i];
-        if (m->head.w && i == m->head.slot) continue;
+        if ((m->head.w && i == m->head.slot) || (qv && !is_q_or_v(t))) continue;
         float *ma = random_floats(&rng, (size_t)rank * (size_t)t->n_in);
         float *mb = random_floats(&rng, (size_t)rank * (size_t)t->n_out);
         must(rvi_adapter_put(a, i, t, rank, 1, ma, mb, &err));
@@ -95,8 +102,11 @@ static double measure(bench *b, int way)
 {
     for (int i = 0; i < b->n_rows; i++)
         b->rows[i].adapters = way ? &b->sets[way == 1 ? 0 : i] : NULL;
+    static int32_t which[MAX_ROWS];
+    for (int i = 0; i < b->n_rows; i++) which[i] = i;
     double begun = cpu_seconds();
     rvi_model_forward(b->m, b->ws, b->rows, b->n_rows);
+    if (!b->m->arch->is_encoder) (void)rvi_model_logits(b->m, b->ws, b->rows, which, b->n_rows);
     return cpu_seconds() - begun;
 }
 
@@ -106,10 +116,11 @@ int main(int argc, char **argv)
     static double times[WAYS][ROUNDS];
     static const char *const names[WAYS] = {"no adapter", "one adapter", "one for each row"};
     if (argc < 2) {
-        fprintf(stderr, "usage: adapters MODEL [rank [rows [threads]]]\n");
+        fprintf(stderr, "usage: adapters MODEL [rank [rows [threads [qv]]]]\n");
         return 2;
     }
     int rank = argc > 2 ? atoi(argv[2]) : 8, threads = argc > 4 ? atoi(argv[4]) : 1;
+    bool qv = argc > 5 && !strcmp(argv[5], "qv");
     b.n_rows = argc > 3 ? atoi(argv[3]) : 8;
     if (rank < 1 || rank > RVI_MAX_RANK || b.n_rows < 1 || b.n_rows > MAX_ROWS || threads < 1) {
         fprintf(stderr, "rank must be 1..%d, rows 1..%d\n", RVI_MAX_RANK, MAX_ROWS);
@@ -120,10 +131,10 @@ int main(int argc, char **argv)
     must(rvi_backend_cpu_new(&be, &(rvi_cpu_options){.n_threads = threads}, NULL, &err));
     must(rvi_source_open(&source, argv[1], &err));
     must(rvi_model_new(&b.m, be, source, NULL, &err));
-    must(rvi_workspace_new(&b.ws, b.m, MAX_ROWS, 1, &err));
+    must(rvi_workspace_new(&b.ws, b.m, MAX_ROWS, MAX_ROWS, &err));
     make_rows(&b);
     for (int i = 0; i < b.n_rows; i++) {
-        b.adapters[i] = random_adapter(b.m, rank, (uint64_t)i + 1);
+        b.adapters[i] = random_adapter(b.m, rank, qv, (uint64_t)i + 1);
         b.uses[i] = (rvi_adapter_use){b.adapters[i], 1};
         b.sets[i] = (rvi_adapter_set){.uses = &b.uses[i], .n = 1, .serial = (uint64_t)i + 1};
     }

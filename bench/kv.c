@@ -128,7 +128,11 @@ static void decode(bench *b, const int32_t *ids)
             cache *c = &b->caches[t];
             double start = cpu_seconds();
             compute(b, c, ids + i, 1);
-            if (!i) c->bytes_read = c->bytes;
+            /* of one precision the whole pool is there: what these pages take of it */
+            if (!i)
+                c->bytes_read = rvi_pages_is_tiered(c->pool)
+                                    ? c->bytes
+                                    : (size_t)c->seq.n_pages * rvi_pages_bytes(c->pool);
             (void)rvi_model_logits(b->m->model, b->ws, b->rows, (int32_t[]){0}, 1);
             c->seconds[i] = cpu_seconds() - start;
         }

@@ -25,6 +25,15 @@ extern "C" {
 
 typedef struct rv_service rv_service;
 
+/* What happens when requests need more room than there is. Texts stay the same in all of them. */
+typedef enum rv_pressure {
+    RV_PRESSURE_RECOMPUTE, /* the youngest lose their room and are computed again later */
+    RV_PRESSURE_SPILL,     /* the same, but what they had is written to disk and read again */
+    RV_PRESSURE_CHEAPER,   /* of these two the one that takes less time, as measured so far */
+    RV_PRESSURE_REJECT     /* a request for which there is no room now ends with RV_E_BUSY; none
+                              that has begun loses its room. Sets overcommit to 1 */
+} rv_pressure;
+
 typedef struct rv_service_options {
     size_t size;
     int n_tokens;    /* KV room of all requests and of what is kept of them; 0: 16384 */
@@ -57,6 +66,9 @@ typedef struct rv_service_options {
     int tenant_sessions; /* of one tenant; a request for one more is RV_E_STORAGE; 0: no
                                          limit */
     int kv_warm;         /* as in rv_engine_options */
+    rv_pressure pressure;
+    const char *spill; /* RV_PRESSURE_SPILL, _CHEAPER: a folder, made where there is none. Where it
+                          cannot be written to, requests are computed again: n_spill_failed */
 } rv_service_options;
 
 /* An engine of its own for the model; an encoder's serves embeddings only. RV_E_UNSUPPORTED: the
@@ -199,6 +211,9 @@ typedef struct rv_service_metrics {
      * tokens computed again because the precision that was wanted had been dropped */
     uint64_t pages_hot, pages_warm, pages_cold;
     uint64_t dropped_rows;
+    /* Requests that were written to disk when they lost their room; that could not be (a full disk:
+     * they were computed again); tokens that were read back. */
+    uint64_t n_spilled, n_spill_failed, spilled_rows;
 } rv_service_metrics;
 
 RV_API rv_status rv_service_get_metrics(const rv_service *s, rv_service_metrics *out,

@@ -72,6 +72,13 @@ static rv_status check_options(const rv_service_options *o, rv_error *err)
             !(numbers[i].value >= numbers[i].least && numbers[i].value <= numbers[i].most))
             return rvi_error(err, RV_E_CONFIG, "%s must be 0 or %g..%g (got %g)", numbers[i].name,
                              numbers[i].least, numbers[i].most, numbers[i].value);
+    bool spills = o->pressure == RV_PRESSURE_SPILL || o->pressure == RV_PRESSURE_CHEAPER;
+    if ((unsigned)o->pressure > RV_PRESSURE_REJECT)
+        return rvi_error(err, RV_E_CONFIG, "pressure %d is not known", (int)o->pressure);
+    if (spills != (o->spill != NULL))
+        return rvi_error(err, RV_E_CONFIG,
+                         spills ? "spill must name the folder that pressure asks for"
+                                : "spill names a folder, but pressure does not ask for it");
     return rvi_api_check_kv_type(o->kv_type, err);
 }
 
@@ -82,7 +89,11 @@ static rvi_scheduler_options inner_options(const rv_service_options *o)
                                    .max_tenant = o->max_tenant,
                                    .max_events = o->max_events ? (size_t)o->max_events : 65536,
                                    .token_seconds = o->token_ms > 0 ? o->token_ms * 1e-3 : 0.05,
-                                   .overcommit = o->overcommit > 0 ? o->overcommit : 2,
+                                   .overcommit = o->pressure == RV_PRESSURE_REJECT ? 1
+                                                 : o->overcommit > 0               ? o->overcommit
+                                                                                   : 2,
+                                   .pressure = o->pressure,
+                                   .spill = o->spill,
                                    .age_seconds = o->age_ms > 0 ? o->age_ms * 1e-3 : 5,
                                    .quantum = o->quantum ? o->quantum : 64,
                                    .no_cache = o->no_cache != 0};
@@ -145,6 +156,7 @@ rv_status rv_service_new(rv_service **out, const rv_model *m, const rv_service_o
         st = rvi_nomem(err, "service");
     }
     if (!st) st = open_sessions(s, m, &o, err);
+    if (!st && o.spill) st = rvi_os_make_dirs(o.spill, err);
     if (!st) st = rvi_scheduler_new(&s->s, s->e->e, &inner, err);
     if (!st && !o.no_thread) st = rvi_wakeup_new(&s->work, err);
     if (!st && !o.no_thread) st = rvi_wakeup_new(&s->news, err);

@@ -44,7 +44,7 @@ typedef struct rvi_cols {
  * who keeps what. */
 enum {
     RVI_KV_HOT = 1,  /* f16 */
-    RVI_KV_WARM = 2, /* q8 of the same floats, written beside the hot form */
+    RVI_KV_WARM = 2, /* q8 of the hot form, made when the page's last position is written */
     RVI_KV_COLD = 4, /* q4 of the warm form, made of a page that is full */
 };
 
@@ -238,9 +238,9 @@ typedef struct rvi_backend_ops {
     /* out[r] += scale * B (A x[r]) for every product and row of the groups; the products of a group
      * in order. */
     void (*lora)(rvi_backend *be, rvi_cols x, const rvi_lora_group *groups, int n_groups);
-    /* Arranges a matrix B, made by floats_new, for `lora`, which is slower without. It must not
-     * change any more. */
-    rv_status (*lora_pack)(rvi_backend *be, rvi_tensor *b, rv_error *err);
+    /* Arranges an adapter's matrix, made by floats_new, for `lora`, slower without it. It must
+     * not change any more. Outside exact mode `lora` may compute with its values rounded to f16. */
+    rv_status (*lora_pack)(rvi_backend *be, rvi_tensor *m, bool is_b, rv_error *err);
 
     /* Training; a backend may leave it out: then floats_view and train_reserve return
      * RV_E_UNSUPPORTED, and the ops behind them are NULL. Activations are never int8: products run

@@ -3,6 +3,8 @@
  * Built with the flags for these instructions; nothing here may run before table.c has found them. */
 #if defined(__x86_64__)
 
+#include <stdbool.h>
+
 #include "kernels/avx512.h"
 #include "kernels/rows.h"
 
@@ -46,6 +48,30 @@ static ALWAYS_INLINE dots dot4(dots acc, bytes k, bytes q)
 {
     return _mm512_dpbusd_epi32(acc, k, q);
 }
+
+static ALWAYS_INLINE vec widen_nibbles(const uint8_t *p, bool high)
+{
+    __m512i b = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+    return _mm512_cvtepi32_ps(high ? _mm512_srli_epi32(b, 4) : _mm512_and_si512(b, _mm512_set1_epi32(15)));
+}
+
+static ALWAYS_INLINE void split_nibbles(const uint8_t *p, bytes *to)
+{
+    const __m512i half = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(4), 1);
+    __m512i twice = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(const void *)p));
+    *to = _mm512_and_si512(_mm512_srlv_epi16(twice, half), _mm512_set1_epi8(15));
+}
+
+static ALWAYS_INLINE dots dot4_low(dots acc, bytes k, bytes q)
+{
+    return _mm512_dpbusd_epi32(acc, k, q);
+}
+
+static ALWAYS_INLINE dots dots_zero(void)
+{
+    return _mm512_setzero_si512();
+}
+
 static ALWAYS_INLINE vec dots_to_float(dots acc)
 {
     return _mm512_cvtepi32_ps(acc);

@@ -178,11 +178,16 @@ typedef struct rvi_kernels {
      * in floats */
     void (*gemm_f32)(const float *w, size_t w_stride, int n_w, const float *x, size_t x_stride, int n_x, float *out,
                      size_t out_stride, size_t n);
+    /* The same with weights in f16, widened exactly. */
+    void (*gemm_f16)(const rvi_f16 *w, size_t w_stride, int n_w, const float *x, size_t x_stride, int n_x, float *out,
+                     size_t out_stride, size_t n);
     /* Few inputs, many outputs: out[ix * out_stride + o] += sum over k of w[k][o] * x[ix * x_stride + k], o < n_out.
      * The sum is one chain from +0, fused multiply-adds in order of k. w: panels of 16 outputs, in each input after
      * input 16 floats; outputs past n_out are in the last panel, but not in out. */
     void (*gemm_low)(const float *w, int n_out, const float *x, size_t x_stride, int n_x, float *out, size_t out_stride,
                      size_t n);
+    void (*gemm_low_f16)(const rvi_f16 *w, int n_out, const float *x, size_t x_stride, int n_x, float *out,
+                         size_t out_stride, size_t n); /* the same with weights in f16 */
 
     /* out = (x * (1 / sqrt(sum16(x * x) / n + eps))) * w; out may be x. The mean is a division by (float)n. */
     void (*rms_norm)(float *out, const float *x, const float *w, size_t n, float eps);

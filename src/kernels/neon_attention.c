@@ -1,6 +1,8 @@
 /* neon_attention.c - attention of the Advanced SIMD row: vector_attention.h with registers of 4 lanes. */
 #if defined(__aarch64__)
 
+#include <stdbool.h>
+
 #include "kernels/neon.h"
 #include "kernels/rows.h"
 
@@ -46,6 +48,35 @@ static ALWAYS_INLINE dots dot4(dots acc, bytes k, bytes q)
     int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(k), vget_low_s8(q)));
     int32x4_t high = vpaddlq_s16(vmull_high_s8(k, q));
     return vaddq_s32(acc, vpaddq_s32(low, high));
+}
+
+static ALWAYS_INLINE vec widen_nibbles(const uint8_t *p, bool high)
+{
+    uint8_t part[8] = {0};
+    memcpy(part, p, WIDTH);
+    uint8x8_t b = vld1_u8(part);
+    b = high ? vshr_n_u8(b, 4) : vand_u8(b, vdup_n_u8(15));
+    return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(b))));
+}
+
+static ALWAYS_INLINE void split_nibbles(const uint8_t *p, bytes *to)
+{
+    UNROLL for (int i = 0; i < 2; i++)
+    {
+        uint8x16_t both = vld1q_u8(p + 16 * i);
+        to[i] = vreinterpretq_s8_u8(vandq_u8(both, vdupq_n_u8(15)));
+        to[2 + i] = vreinterpretq_s8_u8(vshrq_n_u8(both, 4));
+    }
+}
+
+static ALWAYS_INLINE dots dot4_low(dots acc, bytes k, bytes q)
+{
+    return dot4(acc, k, q);
+}
+
+static ALWAYS_INLINE dots dots_zero(void)
+{
+    return vdupq_n_s32(0);
 }
 
 static ALWAYS_INLINE vec dots_to_float(dots acc)

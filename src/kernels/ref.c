@@ -32,6 +32,18 @@ static void gemm_f32(const float *w, size_t w_stride, int n_w, const float *x, s
             out[(size_t)ix * out_stride + (size_t)iw] = sum16(w + (size_t)iw * w_stride, x + (size_t)ix * x_stride, n);
 }
 
+static void gemm_f16(const rvi_f16 *w, size_t w_stride, int n_w, const float *x, size_t x_stride, int n_x, float *out,
+                     size_t out_stride, size_t n)
+{
+    for (int ix = 0; ix < n_x; ix++)
+        for (int iw = 0; iw < n_w; iw++) {
+            float l[16] = {0};
+            for (size_t i = 0; i < n; i++)
+                l[i % 16] = fmaf(rvi_f16_to_f32(w[(size_t)iw * w_stride + i]), x[(size_t)ix * x_stride + i], l[i % 16]);
+            out[(size_t)ix * out_stride + (size_t)iw] = add_lanes(l);
+        }
+}
+
 static void gemm_low(const float *w, int n_out, const float *x, size_t x_stride, int n_x, float *out, size_t out_stride,
                      size_t n)
 {
@@ -40,6 +52,19 @@ static void gemm_low(const float *w, int n_out, const float *x, size_t x_stride,
             const float *column = w + (size_t)(o / 16) * 16 * n + o % 16;
             float sum = 0;
             for (size_t k = 0; k < n; k++) sum = fmaf(column[16 * k], x[(size_t)ix * x_stride + k], sum);
+            out[(size_t)ix * out_stride + (size_t)o] += sum;
+        }
+}
+
+static void gemm_low_f16(const rvi_f16 *w, int n_out, const float *x, size_t x_stride, int n_x, float *out,
+                         size_t out_stride, size_t n)
+{
+    for (int ix = 0; ix < n_x; ix++)
+        for (int o = 0; o < n_out; o++) {
+            const rvi_f16 *column = w + (size_t)(o / 16) * 16 * n + o % 16;
+            float sum = 0;
+            for (size_t k = 0; k < n; k++)
+                sum = fmaf(rvi_f16_to_f32(column[16 * k]), x[(size_t)ix * x_stride + k], sum);
             out[(size_t)ix * out_stride + (size_t)o] += sum;
         }
 }
@@ -165,7 +190,9 @@ void rvi_kernels_fill_ref(rvi_kernels *k)
     *k = (rvi_kernels){
         .isa = "ref",
         .gemm_f32 = gemm_f32,
+        .gemm_f16 = gemm_f16,
         .gemm_low = gemm_low,
+        .gemm_low_f16 = gemm_low_f16,
         .rms_norm = rms_norm,
         .layer_norm = layer_norm,
         .add = add,

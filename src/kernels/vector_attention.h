@@ -15,7 +15,10 @@
  *     dots_start(q, n)         what a sum of dot4 for the query q of n int8 (n: a multiple of 16) starts from
  *     load_bytes(p) splat_bytes(i)   keys; the four bytes i in every lane
  *     dot4(acc, k, q)          acc + the sum of the four products in every lane; |k|, |q| <= 127
- *     dots_to_float(acc)
+ *     dots_to_float(acc) dots_zero()
+ *     widen_nibbles(p, high)   the low or high halves of WIDTH bytes as floats
+ *     split_nibbles(p, to)     32 bytes to 16 / WIDTH registers: their low halves, then their high ones, a byte each
+ *     dot4_low(acc, k, q)      dot4 with such k
  * and afterwards calls fill_attention(table). */
 #ifndef RVI_KERNELS_VECTOR_ATTENTION_H
 #define RVI_KERNELS_VECTOR_ATTENTION_H
@@ -47,23 +50,26 @@ static ALWAYS_INLINE int piece(int n)
     return n >= 6 ? 6 : n >= 4 ? 4 : n;
 }
 
-static ALWAYS_INLINE size_t element_bytes(rvi_attn_type type)
+/* Which half of bytes values of 4 bits are; further types to the functions below. */
+enum { NIBBLES_LOW = RVI_ATTN_TYPES, NIBBLES_HIGH };
+
+static ALWAYS_INLINE size_t element_bytes(int type)
 {
     return type == RVI_ATTN_F32 ? sizeof(float) : type == RVI_ATTN_F16 ? sizeof(rvi_f16) : sizeof(int8_t);
 }
 
-static ALWAYS_INLINE vec load_elements(const uint8_t *p, rvi_attn_type type)
+static ALWAYS_INLINE vec load_elements(const uint8_t *p, int type)
 {
     if (type == RVI_ATTN_F32) return load((const float *)(const void *)p, WIDTH);
     if (type == RVI_ATTN_F16) return load_f16(p, WIDTH);
+    if (type >= NIBBLES_LOW) return widen_nibbles(p, type == NIBBLES_HIGH);
     return widen_int8((const int8_t *)p);
 }
 
 /* acc[q][c] = fma(a[q][i], b[i][c], acc[q][c]) for i in order. Rows of b are b_bytes apart; the same places at
  * `ahead` are asked for. */
 static ALWAYS_INLINE void multiply_panel(vec acc[QUERIES][VECS], int nq, int nv, const float *a, size_t a_stride,
-                                         const uint8_t *b, size_t b_bytes, const uint8_t *ahead, int n,
-                                         rvi_attn_type type)
+                                         const uint8_t *b, size_t b_bytes, const uint8_t *ahead, int n, int type)
 {
     const float *a3[4]; /* one for three rows, so that addresses need few registers */
     UNROLL for (int q = 0; q < 4; q++) a3[q] = a + (size_t)(3 * q) * a_stride;
@@ -160,6 +166,52 @@ static ALWAYS_INLINE void score_int8(int nq, const span *s, const rvi_attn_queri
         }
 }
 
+/* qs of the law */
+static float sum_query(const rvi_attn_queries *q, int i, size_t padded)
+{
+    int32_t all = 0;
+    for (size_t e = 0; e < padded; e++) all += q->q8[(size_t)i * padded + e];
+    return q->d[i] * (float)all;
+}
+
+static ALWAYS_INLINE void score_nibbles(int nq, const span *s, const rvi_attn_queries *queries, int query)
+{
+    enum { REGISTERS = 16 / WIDTH /* of 16 keys */ };
+    size_t groups = (s->keys->n + 3) / 4, padded = rvi_attn_padded(s->keys->n);
+    const int8_t *q = queries->q8 + (size_t)query * padded;
+    float sums[QUERIES];
+    UNROLL for (int i = 0; i < nq; i++) sums[i] = sum_query(queries, query + i, padded);
+    for (int page = s->first; page <= s->last; page++)
+        for (size_t at = 0; at < RVI_ATTN_PAGE; at += COLUMNS) {
+            const uint8_t *k = s->keys->k[page] + at * 2, *ahead = after_keys(s, page) + at * 2;
+            dots acc[QUERIES][VECS];
+            UNROLL for (int i = 0; i < nq; i++) UNROLL for (int c = 0; c < VECS; c++) acc[i][c] = dots_zero();
+            for (size_t g = 0; g < groups; g++, k += RVI_ATTN_PAGE * 2, ahead += RVI_ATTN_PAGE * 2) {
+                bytes kv[VECS];
+                UNROLL for (int c = 0; c < VECS; c += REGISTERS) split_nibbles(k + c * WIDTH * 2, kv + c);
+                __builtin_prefetch(ahead);
+                UNROLL for (int i = 0; i < nq; i++)
+                {
+                    int32_t four;
+                    memcpy(&four, q + (size_t)i * padded + 4 * g, sizeof four);
+                    UNROLL for (int c = 0; c < VECS; c++) acc[i][c] = dot4_low(acc[i][c], kv[c], splat_bytes(four));
+                }
+            }
+            const uint8_t *scales = s->keys->k[page] + groups * 2 * RVI_ATTN_PAGE;
+            const rvi_f16 *d = (const rvi_f16 *)(const void *)scales + at, *m = d + RVI_ATTN_PAGE;
+            float *out = s->score + (size_t)query * SCORES + (size_t)page * RVI_ATTN_PAGE + at;
+            UNROLL for (int c = 0; c < VECS; c++)
+            {
+                vec kd = load_f16(d + c * WIDTH, WIDTH), km = load_f16(m + c * WIDTH, WIDTH);
+                UNROLL for (int i = 0; i < nq; i++)
+                {
+                    vec scaled = multiply(dots_to_float(acc[i][c]), multiply(splat(queries->d[query + i]), kd));
+                    store(out + i * SCORES + c * WIDTH, WIDTH, fused(splat(sums[i]), km, scaled));
+                }
+            }
+        }
+}
+
 typedef void score_fn(const span *s, const rvi_attn_queries *queries, int query);
 
 #define SCORE_FLOATS(nq, type)                                                                                         \
@@ -172,13 +224,19 @@ typedef void score_fn(const span *s, const rvi_attn_queries *queries, int query)
     {                                                                                                                  \
         score_int8(nq, s, queries, query);                                                                             \
     }
+#define SCORE_NIBBLES(nq, type)                                                                                        \
+    static void score_##type##_##nq(const span *s, const rvi_attn_queries *queries, int query)                         \
+    {                                                                                                                  \
+        score_nibbles(nq, s, queries, query);                                                                          \
+    }
 COUNTS(SCORE_FLOATS, F32)
 COUNTS(SCORE_FLOATS, F16)
 COUNTS(SCORE_INT8, Q8)
+COUNTS(SCORE_NIBBLES, Q4)
 
 #define SCORE_ENTRY(nq, type) [nq] = score_##type##_##nq,
 static score_fn *const score_fns[RVI_ATTN_TYPES][QUERIES + 1] = {
-    {COUNTS(SCORE_ENTRY, F32)}, {COUNTS(SCORE_ENTRY, F16)}, {COUNTS(SCORE_ENTRY, Q8)}};
+    {COUNTS(SCORE_ENTRY, F32)}, {COUNTS(SCORE_ENTRY, F16)}, {COUNTS(SCORE_ENTRY, Q8)}, {COUNTS(SCORE_ENTRY, Q4)}};
 
 /* ---- weights ---- */
 
@@ -236,12 +294,30 @@ static void weigh(const rvi_attn_keys *keys, float *s, int from, int end, float 
 
 /* ---- the mix ---- */
 
+/* n keys of a page, from `slot` on, onto columns `at` and on. Values of 4 bits are in the same half of their bytes for
+ * all keys where a head has whole blocks of 64. */
+static ALWAYS_INLINE void mix_slots(vec acc[QUERIES][VECS], int nq, int nv, const float *weight, const uint8_t *v,
+                                    const uint8_t *ahead, size_t padded, size_t at, int slot, int n, rvi_attn_type type)
+{
+    if (type != RVI_ATTN_Q4) {
+        size_t row = padded * element_bytes(type), offset = (size_t)slot * row + at * element_bytes(type);
+        multiply_panel(acc, nq, nv, weight, SCORES, v + offset, row, ahead + offset, n, type);
+        return;
+    }
+    for (int some = padded % 64 ? 1 : n; n > 0; n -= some, slot += some, weight += some) {
+        size_t i = (size_t)slot * padded + at, offset = i / 64 * 32 + i % 32;
+        if (i % 64 < 32)
+            multiply_panel(acc, nq, nv, weight, SCORES, v + offset, padded / 2, ahead + offset, some, NIBBLES_LOW);
+        else
+            multiply_panel(acc, nq, nv, weight, SCORES, v + offset, padded / 2, ahead + offset, some, NIBBLES_HIGH);
+    }
+}
+
 /* Keys from .. end - 1 onto columns `at` and on of the sums of nq queries, or onto 0 where they are fresh. */
 static ALWAYS_INLINE void mix_columns(int nq, int nv, const span *s, int query, int from, int end, bool fresh,
                                       size_t at, float *part, size_t part_stride, rvi_attn_type type)
 {
     const rvi_attn_keys *keys = s->keys;
-    size_t row = rvi_attn_padded(keys->n) * element_bytes(type);
     float *out = part + (size_t)query * part_stride + at;
     vec acc[QUERIES][VECS];
     UNROLL for (int i = 0; i < nq; i++) UNROLL for (int c = 0; c < nv; c++) acc[i][c] =
@@ -249,9 +325,8 @@ static ALWAYS_INLINE void mix_columns(int nq, int nv, const span *s, int query, 
     for (int key = from; key < end;) {
         int page = key / RVI_ATTN_PAGE, slot = key % RVI_ATTN_PAGE;
         int n = end - key < RVI_ATTN_PAGE - slot ? end - key : RVI_ATTN_PAGE - slot;
-        size_t offset = (size_t)slot * row + at * element_bytes(type);
-        multiply_panel(acc, nq, nv, s->score + (size_t)query * SCORES + (size_t)key, SCORES, keys->v[page] + offset,
-                       row, after_values(s, page) + offset, n, type);
+        mix_slots(acc, nq, nv, s->score + (size_t)query * SCORES + (size_t)key, keys->v[page], after_values(s, page),
+                  rvi_attn_padded(keys->n), at, slot, n, type);
         key += n;
     }
     UNROLL for (int i = 0; i < nq; i++) UNROLL for (int c = 0; c < nv; c++)
@@ -262,9 +337,10 @@ static ALWAYS_INLINE void mix_keys(int nq, const span *s, int query, int from, i
                                    size_t part_stride, rvi_attn_type type)
 {
     size_t at = 0, padded = rvi_attn_padded(s->keys->n);
-    for (; at + COLUMNS <= padded; at += COLUMNS)
+    bool even = type != RVI_ATTN_Q4 || padded % 64 == 0; /* else more than 16 values may be in both halves of bytes */
+    for (; even && at + COLUMNS <= padded; at += COLUMNS)
         mix_columns(nq, VECS, s, query, from, end, fresh, at, part, part_stride, type);
-    if (at < padded) mix_columns(nq, 16 / WIDTH, s, query, from, end, fresh, at, part, part_stride, type);
+    for (; at < padded; at += 16) mix_columns(nq, 16 / WIDTH, s, query, from, end, fresh, at, part, part_stride, type);
 }
 
 typedef void mix_fn(const span *s, int query, int from, int end, bool fresh, float *part, size_t part_stride);
@@ -278,87 +354,13 @@ typedef void mix_fn(const span *s, int query, int from, int end, bool fresh, flo
 COUNTS(MIX, F32)
 COUNTS(MIX, F16)
 COUNTS(MIX, Q8)
+COUNTS(MIX, Q4)
 
 #define MIX_ENTRY(nq, type) [nq] = mix_##type##_##nq,
 static mix_fn *const mix_fns[RVI_ATTN_TYPES][QUERIES + 1] = {
-    {COUNTS(MIX_ENTRY, F32)}, {COUNTS(MIX_ENTRY, F16)}, {COUNTS(MIX_ENTRY, Q8)}};
+    {COUNTS(MIX_ENTRY, F32)}, {COUNTS(MIX_ENTRY, F16)}, {COUNTS(MIX_ENTRY, Q8)}, {COUNTS(MIX_ENTRY, Q4)}};
 
-/* ---- a chunk ---- */
-
-/* Up to QUERIES queries. Keys that all of them see are mixed together; those before and after, query by query. */
-static void attend(const rvi_attn_keys *keys, const rvi_attn_queries *q, float *part, size_t part_stride,
-                   rvi_attn_type type)
-{
-    _Alignas(64) float score[QUERIES * SCORES];
-    size_t padded = rvi_attn_padded(keys->n);
-    int first = RVI_ATTN_CHUNK, last = 0, from = 0, end = RVI_ATTN_CHUNK; /* of some query, of all of them */
-    for (int i = 0; i < q->n_queries; i++) {
-        first = q->from[i] < first ? q->from[i] : first;
-        from = q->from[i] > from ? q->from[i] : from;
-        last = q->end[i] > last ? q->end[i] : last;
-        end = q->end[i] < end ? q->end[i] : end;
-    }
-    span s = {.keys = keys, .first = first / RVI_ATTN_PAGE, .last = (last - 1) / RVI_ATTN_PAGE, .score = score};
-    for (int i = 0, n; i < q->n_queries; i += n) {
-        n = piece(q->n_queries - i);
-        score_fns[type][n](&s, q, i);
-    }
-    for (int i = 0; i < q->n_queries; i++) {
-        float *out = part + (size_t)i * part_stride;
-        weigh(keys, score + i * SCORES, q->from[i], q->end[i], out + padded, out + padded + 1, type);
-        int until = from < end ? from : q->end[i];
-        if (q->from[i] < until)
-            mix_fns[type][1](&s, i, q->from[i], until, true, part, part_stride);
-        else if (first < from)
-            memset(out, 0, padded * sizeof *out);
-    }
-    for (int i = 0, n; from < end && i < q->n_queries; i += n) {
-        n = piece(q->n_queries - i);
-        mix_fns[type][n](&s, i, from, end, first == from, part, part_stride);
-    }
-    for (int i = 0, n; from < end && i < q->n_queries; i += n) { /* the heads of a row end together */
-        for (n = 1; i + n < q->n_queries && q->end[i + n] == q->end[i];) n++;
-        n = piece(n);
-        if (end < q->end[i]) mix_fns[type][n](&s, i, end, q->end[i], false, part, part_stride);
-    }
-}
-
-/* ---- 4 bits ----
- *
- * A page of 4 bits is widened to one of q8, for which there is code, and what q4 has more is added. */
-
-/* 2 n values to one byte each; what lies at `ahead` is asked for. */
-static ALWAYS_INLINE void widen_nibbles(const uint8_t *src, size_t n, const uint8_t *ahead, uint8_t *to)
-{
-    for (size_t at = 0; at < n; at += 32, src += 32, to += 64) {
-        for (size_t i = 0; i < 32; i++) to[i] = src[i] & 15;
-        for (size_t i = 0; i < 32; i++) to[32 + i] = src[i] >> 4;
-        if (at % 64 == 0) __builtin_prefetch(ahead + at);
-    }
-}
-
-static ALWAYS_INLINE void widen_scales(const rvi_f16 *d, float *to)
-{
-    for (int i = 0; i < RVI_ATTN_PAGE; i += WIDTH) store(to + i, WIDTH, load_f16(d + i, WIDTH));
-}
-
-/* qs of the law */
-static float sum_query(const rvi_attn_queries *q, int i, size_t padded)
-{
-    int32_t all = 0;
-    for (size_t e = 0; e < padded; e++) all += q->q8[(size_t)i * padded + e];
-    return q->d[i] * (float)all;
-}
-
-/* Scores of a widened page get the share of its keys' m. */
-static void add_lows(const float *sums, int n_queries, const rvi_f16 *lows, float *score)
-{
-    float m[RVI_ATTN_PAGE];
-    widen_scales(lows, m);
-    for (int i = 0; i < n_queries; i++, score += SCORES)
-        for (int at = 0; at < RVI_ATTN_PAGE; at += WIDTH)
-            store(score + at, WIDTH, fused(splat(sums[i]), load(m + at, WIDTH), load(score + at, WIDTH)));
-}
+/* ---- 4 bits ---- */
 
 /* o of the law, from the weights p before they get their scales. */
 static float sum_lows(const rvi_attn_keys *keys, const float *p, int from, int end)
@@ -390,63 +392,50 @@ static void scale_weights(const rvi_attn_keys *keys, float *p, int from, int end
     }
 }
 
-/* The keys of one page, widened, onto all queries; neighbours that see the same ones go together. */
-static void mix_page(const span *s, const rvi_attn_queries *q, float *part, size_t part_stride)
-{
-    int base = s->first * RVI_ATTN_PAGE;
-    for (int i = 0, n; i < q->n_queries; i += n) {
-        for (n = 1; i + n < q->n_queries && q->from[i + n] == q->from[i] && q->end[i + n] == q->end[i];) n++;
-        n = piece(n);
-        int from = q->from[i] > base ? q->from[i] : base;
-        int end = q->end[i] < base + RVI_ATTN_PAGE ? q->end[i] : base + RVI_ATTN_PAGE;
-        if (from < end) mix_fns[RVI_ATTN_Q8][n](s, i, from, end, false, part, part_stride);
-    }
-}
+/* ---- a chunk ---- */
 
-static void attend_cold(const rvi_attn_keys *keys, const rvi_attn_queries *q, float *part, size_t part_stride)
+/* Up to QUERIES queries. Keys that all of them see are mixed together; those before and after, query by query. */
+static void attend(const rvi_attn_keys *keys, const rvi_attn_queries *q, float *part, size_t part_stride,
+                   rvi_attn_type type)
 {
     _Alignas(64) float score[QUERIES * SCORES];
-    _Alignas(64) uint8_t wide[RVI_ATTN_PAGE * (RVI_ATTN_COLD_HEAD + sizeof(float))];
-    size_t n = keys->n, padded = rvi_attn_padded(n), k_half = (n + 3) / 4 * 2 * RVI_ATTN_PAGE,
-           v_half = RVI_ATTN_PAGE / 2 * padded;
-    int first = RVI_ATTN_CHUNK, last = 0;
-    float low[QUERIES], sums[QUERIES];
+    float low[QUERIES]; /* q4 */
+    size_t padded = rvi_attn_padded(keys->n);
+    int first = RVI_ATTN_CHUNK, last = 0, from = 0, end = RVI_ATTN_CHUNK; /* of some query, of all of them */
     for (int i = 0; i < q->n_queries; i++) {
-        sums[i] = sum_query(q, i, padded);
         first = q->from[i] < first ? q->from[i] : first;
+        from = q->from[i] > from ? q->from[i] : from;
         last = q->end[i] > last ? q->end[i] : last;
+        end = q->end[i] < end ? q->end[i] : end;
     }
-    first /= RVI_ATTN_PAGE;
-    last = (last - 1) / RVI_ATTN_PAGE;
-    rvi_attn_keys image = {.n = n};
-    span s = {.keys = &image, .score = score};
-    for (int page = first; page <= last; page++) {
-        widen_nibbles(keys->k[page], k_half, page < last ? keys->k[page + 1] : keys->v[first], wide);
-        const rvi_f16 *scales = (const rvi_f16 *)(const void *)(keys->k[page] + k_half);
-        widen_scales(scales, (float *)(void *)(wide + 2 * k_half));
-        image.k[page] = image.v[page] = wide;
-        s.first = s.last = page;
-        for (int i = 0, some; i < q->n_queries; i += some) {
-            some = piece(q->n_queries - i);
-            score_fns[RVI_ATTN_Q8][some](&s, q, i);
-        }
-        add_lows(sums, q->n_queries, scales + RVI_ATTN_PAGE, score + (size_t)page * RVI_ATTN_PAGE);
+    span s = {.keys = keys, .first = first / RVI_ATTN_PAGE, .last = (last - 1) / RVI_ATTN_PAGE, .score = score};
+    for (int i = 0, n; i < q->n_queries; i += n) {
+        n = piece(q->n_queries - i);
+        score_fns[type][n](&s, q, i);
     }
-    image.soft_cap = keys->soft_cap;
     for (int i = 0; i < q->n_queries; i++) {
         float *out = part + (size_t)i * part_stride;
-        weigh(&image, score + i * SCORES, q->from[i], q->end[i], out + padded, out + padded + 1, RVI_ATTN_F32);
-        low[i] = sum_lows(keys, score + i * SCORES, q->from[i], q->end[i]);
-        scale_weights(keys, score + i * SCORES, q->from[i], q->end[i]);
-        memset(out, 0, padded * sizeof *out);
+        weigh(keys, score + i * SCORES, q->from[i], q->end[i], out + padded, out + padded + 1, type);
+        if (type == RVI_ATTN_Q4) {
+            low[i] = sum_lows(keys, score + i * SCORES, q->from[i], q->end[i]);
+            scale_weights(keys, score + i * SCORES, q->from[i], q->end[i]);
+        }
+        int until = from < end ? from : q->end[i];
+        if (q->from[i] < until)
+            mix_fns[type][1](&s, i, q->from[i], until, true, part, part_stride);
+        else if (first < from)
+            memset(out, 0, padded * sizeof *out);
     }
-    for (int page = first; page <= last; page++) {
-        const uint8_t *ahead = page < last ? keys->v[page + 1] : keys->next[0] ? keys->next[0] : keys->v[page];
-        widen_nibbles(keys->v[page], v_half, ahead, wide);
-        s.first = s.last = page;
-        mix_page(&s, q, part, part_stride);
+    for (int i = 0, n; from < end && i < q->n_queries; i += n) {
+        n = piece(q->n_queries - i);
+        mix_fns[type][n](&s, i, from, end, first == from, part, part_stride);
     }
-    for (int i = 0; i < q->n_queries; i++)
+    for (int i = 0, n; from < end && i < q->n_queries; i += n) { /* the heads of a row end together */
+        for (n = 1; i + n < q->n_queries && q->end[i + n] == q->end[i];) n++;
+        n = piece(n);
+        if (end < q->end[i]) mix_fns[type][n](&s, i, end, q->end[i], false, part, part_stride);
+    }
+    for (int i = 0; type == RVI_ATTN_Q4 && i < q->n_queries; i++)
         for (size_t e = 0; e < padded; e += WIDTH) {
             float *out = part + (size_t)i * part_stride + e;
             store(out, WIDTH, add(load(out, WIDTH), splat(low[i])));
@@ -468,10 +457,7 @@ static void attend_all(const rvi_attn_keys *keys, const rvi_attn_queries *querie
         } else {
             few.q += (size_t)at * padded;
         }
-        if (type == RVI_ATTN_Q4)
-            attend_cold(keys, &few, part + (size_t)at * part_stride, part_stride);
-        else
-            attend(keys, &few, part + (size_t)at * part_stride, part_stride, type);
+        attend(keys, &few, part + (size_t)at * part_stride, part_stride, type);
     }
 }
 

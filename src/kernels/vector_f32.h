@@ -14,7 +14,8 @@
 
 /* ---- sum16 ---- */
 
-enum { TILE_W = 3, TILE_X = 2 };
+/* A single row of x has more rows of w at once: enough sums that none waits for the one before it. */
+enum { TILE_W = 3, TILE_X = 2, TILE_ONE = WIDTH == 16 ? 8 : 4 };
 
 /* Element i and on of a row of f32 or f16 (f16 is a constant at every use). */
 static ALWAYS_INLINE vec load_row(const void *row, size_t i, size_t left, bool f16)
@@ -22,12 +23,12 @@ static ALWAYS_INLINE vec load_row(const void *row, size_t i, size_t left, bool f
     return f16 ? load_f16((const rvi_f16 *)row + i, left) : load((const float *)row + i, left);
 }
 
-/* nw x nx outputs at once, at most TILE_W x TILE_X. w rows are w_stride elements apart. */
+/* nw x nx outputs at once, at most TILE_W x TILE_X or TILE_ONE x 1. w rows are w_stride elements apart. */
 static ALWAYS_INLINE void tile(const void *w, size_t w_stride, int nw, bool w_f16, const float *x, size_t x_stride,
                                int nx, float *out, size_t out_stride, size_t n)
 {
-    vec acc[TILE_W][TILE_X][SUM_REGISTERS];
-    const char *rows[TILE_W];
+    vec acc[TILE_ONE][TILE_X][SUM_REGISTERS];
+    const char *rows[TILE_ONE];
     UNROLL for (int iw = 0; iw < nw; iw++)
     {
         rows[iw] = (const char *)w + (size_t)iw * w_stride * (w_f16 ? sizeof(rvi_f16) : sizeof(float));
@@ -69,30 +70,43 @@ static ALWAYS_INLINE void tile(const void *w, size_t w_stride, int nw, bool w_f1
         out[(size_t)ix * out_stride + (size_t)iw] = add_lanes(acc[iw][ix]);
 }
 
+/* nw (a constant) rows of w, all of x. */
+static ALWAYS_INLINE void gemm_tiles_of(const char *w, size_t w_stride, int nw, bool f16, const float *x,
+                                        size_t x_stride, int n_x, float *out, size_t out_stride, size_t n)
+{
+    int ix = 0;
+    for (; ix + 2 <= n_x; ix += 2)
+        tile(w, w_stride, nw, f16, x + (size_t)ix * x_stride, x_stride, 2, out + (size_t)ix * out_stride, out_stride,
+             n);
+    if (ix < n_x)
+        tile(w, w_stride, nw, f16, x + (size_t)ix * x_stride, x_stride, 1, out + (size_t)ix * out_stride, out_stride,
+             n);
+}
+
+static ALWAYS_INLINE void gemm_rows(const void *w, size_t w_stride, int n_w, bool f16, const float *x, size_t x_stride,
+                                    int n_x, float *out, size_t out_stride, size_t n)
+{
+    const char *at = w;
+    size_t row = w_stride * (f16 ? sizeof(rvi_f16) : sizeof(float));
+    int iw = 0;
+    for (; n_x == 1 && iw + TILE_ONE <= n_w; iw += TILE_ONE, at += TILE_ONE * row)
+        tile(at, w_stride, TILE_ONE, f16, x, x_stride, 1, out + iw, out_stride, n);
+    for (; iw + TILE_W <= n_w; iw += TILE_W, at += TILE_W * row)
+        gemm_tiles_of(at, w_stride, TILE_W, f16, x, x_stride, n_x, out + iw, out_stride, n);
+    if (n_w - iw == 2) gemm_tiles_of(at, w_stride, 2, f16, x, x_stride, n_x, out + iw, out_stride, n);
+    if (n_w - iw == 1) gemm_tiles_of(at, w_stride, 1, f16, x, x_stride, n_x, out + iw, out_stride, n);
+}
+
 static void gemm_f32(const float *w, size_t w_stride, int n_w, const float *x, size_t x_stride, int n_x, float *out,
                      size_t out_stride, size_t n)
 {
-    for (int iw = 0; iw < n_w; iw += TILE_W) {
-        const float *w_at = w + (size_t)iw * w_stride;
-        int nw = n_w - iw < TILE_W ? n_w - iw : TILE_W;
-        for (int ix = 0; ix < n_x; ix += TILE_X) {
-            const float *x_at = x + (size_t)ix * x_stride;
-            float *out_at = out + (size_t)ix * out_stride + iw;
-            bool two = n_x - ix >= 2;
-            if (nw == 3 && two)
-                tile(w_at, w_stride, 3, false, x_at, x_stride, 2, out_at, out_stride, n);
-            else if (nw == 3)
-                tile(w_at, w_stride, 3, false, x_at, x_stride, 1, out_at, out_stride, n);
-            else if (nw == 2 && two)
-                tile(w_at, w_stride, 2, false, x_at, x_stride, 2, out_at, out_stride, n);
-            else if (nw == 2)
-                tile(w_at, w_stride, 2, false, x_at, x_stride, 1, out_at, out_stride, n);
-            else if (two)
-                tile(w_at, w_stride, 1, false, x_at, x_stride, 2, out_at, out_stride, n);
-            else
-                tile(w_at, w_stride, 1, false, x_at, x_stride, 1, out_at, out_stride, n);
-        }
-    }
+    gemm_rows(w, w_stride, n_w, false, x, x_stride, n_x, out, out_stride, n);
+}
+
+static void gemm_f16(const rvi_f16 *w, size_t w_stride, int n_w, const float *x, size_t x_stride, int n_x, float *out,
+                     size_t out_stride, size_t n)
+{
+    gemm_rows(w, w_stride, n_w, true, x, x_stride, n_x, out, out_stride, n);
 }
 
 /* ---- few inputs ---- */
@@ -100,16 +114,16 @@ static void gemm_f32(const float *w, size_t w_stride, int n_w, const float *x, s
 /* Rows and panels at once: their sums and the panels' floats of one input stay in registers. */
 enum { LOW_X = 4, LOW_PANELS = WIDTH == 16 ? 2 : 1, LOW_REGISTERS = LOW_PANELS * SUM_REGISTERS };
 
-static ALWAYS_INLINE void low_tile(const float *w, size_t n_out, int n_panels, const float *x, size_t x_stride, int nx,
-                                   float *out, size_t out_stride, size_t n)
+static ALWAYS_INLINE void low_tile(const void *w, bool f16, size_t from, size_t n_out, int n_panels, const float *x,
+                                   size_t x_stride, int nx, float *out, size_t out_stride, size_t n)
 {
     vec acc[LOW_X][LOW_REGISTERS];
     UNROLL for (int ix = 0; ix < nx; ix++) UNROLL for (int r = 0; r < LOW_REGISTERS; r++) acc[ix][r] = splat(0.0f);
     int used = n_panels * SUM_REGISTERS;
     for (size_t k = 0; k < n; k++) {
         vec wv[LOW_REGISTERS];
-        UNROLL for (int r = 0; r < used; r++) wv[r] =
-            load(w + ((size_t)(r / SUM_REGISTERS) * n + k) * 16 + WIDTH * (size_t)(r % SUM_REGISTERS), WIDTH);
+        UNROLL for (int r = 0; r < used; r++) wv[r] = load_row(
+            w, from + ((size_t)(r / SUM_REGISTERS) * n + k) * 16 + WIDTH * (size_t)(r % SUM_REGISTERS), WIDTH, f16);
         UNROLL for (int ix = 0; ix < nx; ix++)
         {
             vec xv = splat(x[(size_t)ix * x_stride + k]);
@@ -126,30 +140,42 @@ static ALWAYS_INLINE void low_tile(const float *w, size_t n_out, int n_panels, c
 }
 
 /* All panels, nx (a constant) rows. */
-static ALWAYS_INLINE void low_rows(const float *w, size_t n_out, const float *x, size_t x_stride, int nx, float *out,
-                                   size_t out_stride, size_t n)
+static ALWAYS_INLINE void low_rows(const void *w, bool f16, size_t n_out, const float *x, size_t x_stride, int nx,
+                                   float *out, size_t out_stride, size_t n)
 {
     size_t o = 0;
     for (; LOW_PANELS > 1 && o + 16 < n_out; o += 16 * LOW_PANELS)
-        low_tile(w + o * n, n_out - o, LOW_PANELS, x, x_stride, nx, out + o, out_stride, n);
-    for (; o < n_out; o += 16) low_tile(w + o * n, n_out - o, 1, x, x_stride, nx, out + o, out_stride, n);
+        low_tile(w, f16, o * n, n_out - o, LOW_PANELS, x, x_stride, nx, out + o, out_stride, n);
+    for (; o < n_out; o += 16) low_tile(w, f16, o * n, n_out - o, 1, x, x_stride, nx, out + o, out_stride, n);
+}
+
+static ALWAYS_INLINE void low_all(const void *w, bool f16, int n_out, const float *x, size_t x_stride, int n_x,
+                                  float *out, size_t out_stride, size_t n)
+{
+    int ix = 0;
+    for (; ix + LOW_X <= n_x; ix += LOW_X)
+        low_rows(w, f16, (size_t)n_out, x + (size_t)ix * x_stride, x_stride, LOW_X, out + (size_t)ix * out_stride,
+                 out_stride, n);
+    if (ix + 2 <= n_x) {
+        low_rows(w, f16, (size_t)n_out, x + (size_t)ix * x_stride, x_stride, 2, out + (size_t)ix * out_stride,
+                 out_stride, n);
+        ix += 2;
+    }
+    if (ix < n_x)
+        low_rows(w, f16, (size_t)n_out, x + (size_t)ix * x_stride, x_stride, 1, out + (size_t)ix * out_stride,
+                 out_stride, n);
 }
 
 static void gemm_low(const float *w, int n_out, const float *x, size_t x_stride, int n_x, float *out, size_t out_stride,
                      size_t n)
 {
-    int ix = 0;
-    for (; ix + LOW_X <= n_x; ix += LOW_X)
-        low_rows(w, (size_t)n_out, x + (size_t)ix * x_stride, x_stride, LOW_X, out + (size_t)ix * out_stride,
-                 out_stride, n);
-    if (ix + 2 <= n_x) {
-        low_rows(w, (size_t)n_out, x + (size_t)ix * x_stride, x_stride, 2, out + (size_t)ix * out_stride, out_stride,
-                 n);
-        ix += 2;
-    }
-    if (ix < n_x)
-        low_rows(w, (size_t)n_out, x + (size_t)ix * x_stride, x_stride, 1, out + (size_t)ix * out_stride, out_stride,
-                 n);
+    low_all(w, false, n_out, x, x_stride, n_x, out, out_stride, n);
+}
+
+static void gemm_low_f16(const rvi_f16 *w, int n_out, const float *x, size_t x_stride, int n_x, float *out,
+                         size_t out_stride, size_t n)
+{
+    low_all(w, true, n_out, x, x_stride, n_x, out, out_stride, n);
 }
 
 /* ---- elementwise ---- */
@@ -373,7 +399,9 @@ static void exp_sums(const float *x, float top, float s, size_t n, float sums[2]
 static void fill_f32(rvi_kernels *k)
 {
     k->gemm_f32 = gemm_f32;
+    k->gemm_f16 = gemm_f16;
     k->gemm_low = gemm_low;
+    k->gemm_low_f16 = gemm_low_f16;
     k->rms_norm = rms_norm;
     k->layer_norm = layer_norm;
     k->add = add_row;

@@ -141,7 +141,7 @@ static int32_t take(rvi_pages *p)
 {
     int32_t page = p->free_list[--p->n_free];
     p->refs[page] = 1;
-    if (p->tiered) hold(p, page, RVI_KV_HOT | RVI_KV_WARM);
+    if (p->tiered) hold(p, page, RVI_KV_HOT);
     return page;
 }
 
@@ -230,11 +230,13 @@ void rvi_seq_settle(const rvi_seq *s, int first, int last)
 {
     rvi_pages *p = s->pool;
     if (!p->tiered) return;
+    int filled = (last + 1) / RVI_PAGE_TOKENS;
     first /= RVI_PAGE_TOKENS;
     last /= RVI_PAGE_TOKENS;
     for (int i = 0; i < first; i++) settle_full(p, s->pages[i], i, first, last);
-    for (int i = first; last - i > p->warm_pages; i++) /* these rows fill it, and read it cold */
-        hold(p, s->pages[i], RVI_KV_HOT | RVI_KV_WARM | RVI_KV_COLD);
+    for (int i = first; i < filled; i++) /* by these rows, which may read it cold */
+        hold(p, s->pages[i],
+             RVI_KV_HOT | RVI_KV_WARM | (last - i > p->warm_pages ? RVI_KV_COLD : 0));
 }
 
 void rvi_pages_trim(rvi_pages *p, int n)

@@ -38,7 +38,7 @@ rv_status rvi_lora_matrix_new(rvi_tensor **out, rvi_backend *be, const rvi_tenso
                               bool is_b, rv_error *err)
 {
     rv_status st = be->ops->floats_new(be, out, view, 0, err);
-    if (st || !is_b || !(st = be->ops->lora_pack(be, *out, err))) return st;
+    if (st || !(st = be->ops->lora_pack(be, *out, is_b, err))) return st;
     be->ops->tensor_free(be, *out);
     *out = NULL;
     return st;

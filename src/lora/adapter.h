@@ -48,7 +48,7 @@ rv_status rvi_adapter_new(rvi_adapter **out, rvi_backend *be, int n_slots,
  * values are an error. */
 rv_status rvi_adapter_put(rvi_adapter *a, int slot, const rvi_lora_target *t, int rank, float scale,
                           const float *ma, const float *mb, rv_error *err) RVI_MUST_CHECK;
-/* Makes one of a slot's matrices from the view; is_b: B, arranged for products too. */
+/* Makes one of a slot's matrices from the view; is_b: B, else A; arranged for products. */
 rv_status rvi_lora_matrix_new(rvi_tensor **out, rvi_backend *be, const rvi_tensor_view *view,
                               bool is_b, rv_error *err) RVI_MUST_CHECK;
 /* Makes a copy with the current values of a: publishes an adapter that is still being trained. */

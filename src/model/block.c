@@ -470,7 +470,8 @@ static void settle_forms(const rvi_row *rows, int n_rows)
         for (int i = r; i < n_rows; i++)
             if (rows[i].seq == seq) last = rows[i].pos;
         rvi_seq_settle(seq, rows[r].pos, last);
-        n_pages += last / RVI_PAGE_TOKENS - rows[r].pos / RVI_PAGE_TOKENS + 1;
+        int next = last + 1 + last - rows[r].pos; /* the last row of a step of as many rows */
+        n_pages += next / RVI_PAGE_TOKENS - last / RVI_PAGE_TOKENS;
     }
     rvi_pages_trim(pool, n_pages); /* the next step will want about as many */
 }

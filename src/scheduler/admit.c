@@ -83,6 +83,12 @@ static void adopt(rvi_scheduler *s, rvi_job *j)
     rvi_session *own = j->s;
     rvi_prefix_space space = rvi_job_space(s, j);
     int n_dropped = 0, n = 0;
+    if (j->spilled.n_pages) {
+        n = rvi_spill_in(&j->spilled, s->prefix, &space, s->e->pool, own->past.data, s->pages,
+                         &s->spill_costs);
+        rvi_figures_add(&s->figures.spilled_rows, (uint64_t)n);
+        rvi_spill_drop(&j->spilled);
+    }
     if (j->r->kind == RV_REQUEST_ANSWER)
         n = look_up(s, &space, own->past.data, (int)own->past.len, &n_dropped);
     rvi_session_adopt(own, s->pages, n);
@@ -140,11 +146,25 @@ static bool has_waiting(void *ctx, const rvi_tenant *x)
     return x->first != NULL;
 }
 
+static void reject(rvi_scheduler *s, rvi_job *j)
+{
+    rv_error why;
+    rvi_order *r = j->r;
+    rv_status st = rvi_error(&why, RV_E_BUSY, "there is no room for %d tokens now: try again later",
+                             rvi_job_total(j));
+    rvi_job_end(s, j, RV_FINISH_ERROR, st, &why);
+    rvi_scheduler_settle(s, r);
+}
+
 void rvi_admit_waiting(rvi_scheduler *s)
 {
     while (s->n_running < s->o.max_running) {
         rvi_tenant *x = rvi_tenants_next(&s->tenants, has_waiting, NULL);
-        if (!x || !admit(s, (rvi_job *)x->first)) return;
+        rvi_job *j = x ? (rvi_job *)x->first : NULL;
+        if (!j) return;
+        if (admit(s, j)) continue;
+        if (s->o.pressure != RV_PRESSURE_REJECT || j->s) return;
+        reject(s, j);
     }
 }
 
@@ -167,13 +187,35 @@ static rvi_job *youngest(const rvi_scheduler *s)
     return best;
 }
 
+/* Is writing n pages to disk and reading them again worth it? What is not known is tried. */
+static bool is_worth_spilling(const rvi_scheduler *s, int n_pages)
+{
+    if (s->o.pressure != RV_PRESSURE_CHEAPER) return s->o.pressure == RV_PRESSURE_SPILL;
+    const rvi_spill_costs *c = &s->spill_costs;
+    int n = n_pages * RVI_PAGE_TOKENS, rows = RVI_MIN(n, s->e->o.max_rows);
+    double again = rvi_budget_seconds(&s->e->budget, rows) * n / RVI_MAX(rows, 1);
+    return again > n_pages * (c->write + c->read);
+}
+
+static void spill(rvi_scheduler *s, rvi_job *j)
+{
+    rv_error why;
+    int n_pages = j->s->seq.len / RVI_PAGE_TOKENS;
+    if (!s->spill.len || !n_pages || !is_worth_spilling(s, n_pages)) return;
+    bool failed = rvi_spill_out(&j->spilled, s->spill.data, &j->s->seq, &s->spill_costs, &why);
+    rvi_figures_add(failed ? &s->figures.n_spill_failed : &s->figures.n_spilled, 1);
+}
+
 /* Its pages go to the tree, from whose end they are taken as they are needed. */
 static void preempt(rvi_scheduler *s, rvi_job *j)
 {
     j->n_computed = j->s->seq.len;
     j->n_preempted++;
     rvi_figures_add(&s->figures.n_preempted, 1);
-    if (j->r->kind == RV_REQUEST_ANSWER) rvi_job_keep(s, j, false);
+    if (j->r->kind == RV_REQUEST_ANSWER) {
+        rvi_job_keep(s, j, false);
+        spill(s, j);
+    }
     rvi_session_suspend(j->s);
     j->s->allowed = 0;
     rvi_admit_stop(s, j);

@@ -37,7 +37,10 @@ typedef struct rvi_tally {
     X(pages_hot)                                                                                   \
     X(pages_warm)                                                                                  \
     X(pages_cold)                                                                                  \
-    X(dropped_rows)
+    X(dropped_rows)                                                                                \
+    X(n_spilled)                                                                                   \
+    X(n_spill_failed)                                                                              \
+    X(spilled_rows)
 #define RVI_TALLIES(X) X(queue) X(first_token) X(inter_token) X(step) X(lookup)
 
 typedef struct rvi_figures {

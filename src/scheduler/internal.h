@@ -7,6 +7,7 @@
 #include "scheduler/figures.h"
 #include "scheduler/prefix.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/spill.h"
 #include "scheduler/tenants.h"
 
 struct rvi_job {
@@ -21,6 +22,7 @@ struct rvi_job {
     int n_reused;   /* tokens of its prompt that it found */
     int n_computed; /* tokens that were in its pages when it lost them */
     int n_generated, n_preempted;
+    rvi_spilled spilled;
     double admitted, first, last; /* when; 0: not yet. last: its latest token */
     rvi_pooler *pooler;           /* of an embedding */
     float *values;                /* of an embedding or of scores */
@@ -43,6 +45,8 @@ struct rvi_scheduler {
     rvi_job *running;
     int n_running;
     rvi_prefix *prefix;
+    rvi_buf spill; /* folder; empty: none */
+    rvi_spill_costs spill_costs;
     int32_t *pages; /* scratch: of the longest sequence */
     rvi_events events;
     rvi_figures figures;

@@ -30,6 +30,7 @@ void rvi_order_free(rvi_order *r)
 {
     if (!r) return;
     for (int i = 0; i < r->n_jobs; i++) {
+        rvi_spill_drop(&r->jobs[i].spilled);
         rvi_pooler_free(r->jobs[i].pooler);
         rvi_free(r->jobs[i].values);
     }
@@ -276,6 +277,7 @@ void rvi_job_end(rvi_scheduler *s, rvi_job *j, rv_finish finish, rv_status st, c
     if (j->s && r->kind == RV_REQUEST_ANSWER) rvi_job_keep(s, j, false);
     rvi_admit_stop(s, j);
     rvi_session_free(j->s);
+    rvi_spill_drop(&j->spilled);
     j->s = NULL;
     j->ended = true;
     r->n_left--;

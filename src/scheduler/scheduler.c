@@ -24,6 +24,8 @@ rv_status rvi_scheduler_new(rvi_scheduler **out, rvi_engine *e, const rvi_schedu
     e->event_gap = INFINITY; /* events in the middle of a step would not leave before its end */
     s->pages = rvi_alloc_array((size_t)rvi_pages_total(e->pool) + 1, sizeof *s->pages);
     rv_status st = s->pages ? RV_OK : rvi_nomem(err, "scheduler");
+    if (!st && o->spill && !rvi_buf_printf(&s->spill, "%s", o->spill))
+        st = rvi_nomem(err, "scheduler");
     if (!st) st = rvi_lock_new(&s->lock, err);
     if (!st) st = rvi_events_init(&s->events, err);
     if (!st) st = rvi_prefix_new(&s->prefix, e->pool, err);
@@ -62,6 +64,7 @@ void rvi_scheduler_free(rvi_scheduler *s)
     rvi_events_deinit(&s->events);
     rvi_lock_free(s->lock);
     rvi_free(s->pages);
+    rvi_buf_deinit(&s->spill);
     rvi_free(s);
 }
 

@@ -24,6 +24,8 @@ typedef struct rvi_scheduler_options {
     double token_seconds, overcommit, age_seconds;
     int quantum;
     bool no_cache;
+    rv_pressure pressure;
+    const char *spill; /* a folder that exists, copied; or NULL */
 } rvi_scheduler_options;
 
 /* The engine is borrowed; nobody else has answers in it. */

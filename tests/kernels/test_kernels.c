@@ -11,6 +11,13 @@
 
 /* ---- same bits: f32 ---- */
 
+static rvi_f16 *halves_new(size_t n)
+{
+    rvi_f16 *x = alloc((n + !n) * sizeof *x);
+    for (size_t i = 0; i < n; i++) x[i] = rvi_f32_to_f16((float)random_below(4001) * 1e-3f - 2.0f);
+    return x;
+}
+
 static void check_gemm_f32(size_t n, int n_w, int n_x, kind k)
 {
     size_t w_stride = n + 3, x_stride = n + 1, out_stride = (size_t)n_w + 2,
@@ -24,6 +31,11 @@ static void check_gemm_f32(size_t n, int n_w, int n_x, kind k)
     row.gemm_f32(w, w_stride, n_w, x, x_stride, n_x, got, out_stride, n);
     ref.gemm_f32(w, w_stride, n_w, x, x_stride, n_x, want, out_stride, n);
     assert_same_bits("gemm_f32", got, want, n_out, n, (size_t)(10 * n_w + n_x));
+    rvi_f16 *half = halves_new((size_t)(n_w - 1) * w_stride + n);
+    row.gemm_f16(half, w_stride, n_w, x, x_stride, n_x, got, out_stride, n);
+    ref.gemm_f16(half, w_stride, n_w, x, x_stride, n_x, want, out_stride, n);
+    assert_same_bits("gemm_f16", got, want, n_out, n, (size_t)(10 * n_w + n_x));
+    free(half);
     guard_free(&g, "gemm_f32");
     free(want);
     free(x);
@@ -35,7 +47,7 @@ static void same_gemm_f32(void **state)
     (void)state;
     size_t n = 0;
     do {
-        for (int n_w = 1; n_w <= 7; n_w++)
+        for (int n_w = 1; n_w <= 9; n_w++)
             for (int n_x = 1; n_x <= 7; n_x++)
                 check_gemm_f32(n, n_w, n_x, (kind)random_below(KINDS));
     } while ((n = next_size(n)) != 0);
@@ -55,6 +67,11 @@ static void check_gemm_low(size_t n, int n_out, int n_x, kind k)
     row.gemm_low(w, n_out, x, x_stride, n_x, got, out_stride, n);
     ref.gemm_low(w, n_out, x, x_stride, n_x, want, out_stride, n);
     assert_same_bits("gemm_low", got, want, len, n, (size_t)(10 * n_out + n_x));
+    rvi_f16 *half = halves_new((size_t)(n_out + 15) / 16 * 16 * n);
+    row.gemm_low_f16(half, n_out, x, x_stride, n_x, got, out_stride, n);
+    ref.gemm_low_f16(half, n_out, x, x_stride, n_x, want, out_stride, n);
+    assert_same_bits("gemm_low_f16", got, want, len, n, (size_t)(10 * n_out + n_x));
+    free(half);
     guard_free(&g, "gemm_low");
     free(want);
     free(before);

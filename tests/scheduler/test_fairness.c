@@ -2,6 +2,12 @@
  * when pages run out the youngest wait, not the oldest. */
 #include "scheduler/served.h"
 
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "base/mem.h"
+#include "base/os.h"
+
 static opened o;
 static int32_t ids[250];
 
@@ -162,10 +168,139 @@ static void the_youngest_wait(void **state)
     rv_service_free(&svc);
 }
 
+/* ---- pressure ---- */
+
+static void equal_to_alone(const served *list, int n)
+{
+    rv_answer *a;
+    rv_generate_options go = greedy(120);
+    assert_ok(rv_session_generate(o.s, ids, 60, &go, &a, err));
+    for (int i = 0; i < n; i++) {
+        if (list[i].last.status) continue;
+        assert_int_equal(list[i].n, 120);
+        assert_memory_equal(list[i].ids, a->ids, 120 * sizeof *list[i].ids);
+    }
+    rv_free(a);
+}
+
+static void crowd(rv_service_options so, rv_service_metrics *m)
+{
+    enum { N = 8 };
+    served list[N];
+    so.n_tokens = 32 * 13;
+    so.overcommit = 8;
+    rv_service *svc = service_of(so);
+    for (int i = 0; i < N; i++) list[i] = submit(svc, 60, 120, NULL, 0);
+    served_run(svc, list, N);
+    for (int i = 0; i < N; i++) assert_int_equal(list[i].last.status, RV_OK);
+    equal_to_alone(list, N);
+    served_metrics(svc, m);
+    assert_true(m->n_preempted >= 3);
+    assert_int_equal(m->pages_running, 0);
+    rv_service_free(&svc);
+}
+
+static int count_name(void *ctx, const char *name)
+{
+    (void)name;
+    ++*(int *)ctx;
+    return 0;
+}
+
+/* Those that lose their room find it on disk again; no file stays behind. */
+static void spilled_and_read_again(void **state)
+{
+    (void)state;
+    static rv_service_metrics m;
+    rvi_buf dir = {0};
+    int left = 0;
+    assert_ok(rvi_os_temp_dir(&dir, P_tmpdir, err));
+    crowd((rv_service_options){.pressure = RV_PRESSURE_SPILL, .spill = dir.data}, &m);
+    assert_true(m.n_spilled >= 3 && m.spilled_rows > 0);
+    assert_int_equal(m.n_spill_failed, 0);
+    crowd((rv_service_options){.pressure = RV_PRESSURE_CHEAPER, .spill = dir.data}, &m);
+    assert_true(m.n_spilled > 0); /* the first time at least, to learn what it costs */
+    assert_ok(rvi_os_list(dir.data, count_name, &left, err));
+    assert_int_equal(left, 0);
+    rvi_os_remove_tree(dir.data);
+    rvi_buf_deinit(&dir);
+}
+
+/* A folder that cannot be written to any more: all is computed again, and counted. */
+static void full_disk(void **state)
+{
+    (void)state;
+    static rv_service_metrics m;
+    struct rlimit before, none;
+    rvi_buf dir = {0};
+    assert_ok(rvi_os_temp_dir(&dir, P_tmpdir, err));
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    none = before;
+    none.rlim_cur = 1000;
+    void (*old)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    crowd((rv_service_options){.pressure = RV_PRESSURE_SPILL, .spill = dir.data}, &m);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, old);
+    assert_true(m.n_spill_failed >= 3 && m.recomputed_rows > 0);
+    assert_int_equal(m.n_spilled, 0);
+    assert_int_equal(m.spilled_rows, 0);
+    rvi_os_remove_tree(dir.data);
+    rvi_buf_deinit(&dir);
+}
+
+/* Who has begun is never stopped; who finds no room hears so at once, and may come again. */
+static void rejected(void **state)
+{
+    enum { N = 8 };
+    (void)state;
+    static rv_service_metrics m;
+    served list[N];
+    rv_service *svc = service_of(
+        (rv_service_options){.n_tokens = 32 * 13, .pressure = RV_PRESSURE_REJECT, .no_cache = 1});
+    int n_busy = 0;
+    for (int i = 0; i < N; i++) list[i] = submit(svc, 60, 120, NULL, 0);
+    served_run(svc, list, N);
+    equal_to_alone(list, N);
+    for (int i = 0; i < N; i++) {
+        n_busy += list[i].last.status == RV_E_BUSY;
+        if (list[i].last.status) assert_non_null(strstr(list[i].error, "no room"));
+    }
+    served_metrics(svc, &m);
+    assert_int_equal(n_busy, N - 2); /* two of six pages each */
+    assert_int_equal(m.n_preempted, 0);
+    assert_int_equal(m.n_waiting, 0);
+    list[0] = submit(svc, 60, 120, NULL, 0);
+    served_run(svc, list, 1);
+    assert_int_equal(list[0].last.status, RV_OK);
+    equal_to_alone(list, 1);
+    rv_service_free(&svc);
+}
+
+static void bad_pressure(void **state)
+{
+    (void)state;
+    rv_service *svc;
+    const rv_service_options bad[] = {{.pressure = RV_PRESSURE_SPILL},
+                                      {.spill = "x"},
+                                      {.pressure = (rv_pressure)9},
+                                      {.pressure = RV_PRESSURE_REJECT, .spill = "x"}};
+    for (size_t i = 0; i < RVI_COUNT(bad); i++) {
+        rv_service_options so = bad[i];
+        so.size = sizeof so;
+        assert_int_equal(rv_service_new(&svc, o.m, &so, NULL), RV_E_CONFIG);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ten_to_one), cmocka_unit_test(priorities_age),
-        cmocka_unit_test(long_prompts_keep_nobody_waiting), cmocka_unit_test(the_youngest_wait)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(ten_to_one),
+                                       cmocka_unit_test(priorities_age),
+                                       cmocka_unit_test(long_prompts_keep_nobody_waiting),
+                                       cmocka_unit_test(the_youngest_wait),
+                                       cmocka_unit_test(spilled_and_read_again),
+                                       cmocka_unit_test(full_disk),
+                                       cmocka_unit_test(rejected),
+                                       cmocka_unit_test(bad_pressure)};
     return cmocka_run_group_tests_name("fairness", tests, open_it, close_it);
 }

@@ -17,7 +17,11 @@ struct rvi_tensor {
     bool mapped;            /* data is a mapped file's */
     atomic_size_t *counted; /* where heap's bytes are counted, or NULL */
     const uint8_t *panels;  /* packed (kernels/panels.h), or NULL */
-    float *low_panels;      /* of an adapter's B: for gemm_low, owned; or NULL */
+    /* Of an adapter's matrix, or NULL: in f16, owned, times a power of 2 that brings the largest
+     * value near f16's largest; half_scale undoes it. A in rows, B in panels for gemm_low_f16. */
+    rvi_f16 *half;
+    size_t half_bytes;
+    float half_scale;
 };
 
 struct rvi_pack {
@@ -84,8 +88,7 @@ void rvi_cpu_pack_free(rvi_backend *be, rvi_pack *p);
 
 /* lora.c */
 void rvi_cpu_lora(rvi_backend *be, rvi_cols x, const rvi_lora_group *groups, int n_groups);
-rv_status rvi_cpu_lora_pack(rvi_backend *be, rvi_tensor *b, rv_error *err);
-size_t rvi_cpu_low_bytes(const rvi_tensor *b); /* of its low_panels */
+rv_status rvi_cpu_lora_pack(rvi_backend *be, rvi_tensor *m, bool is_b, rv_error *err);
 
 /* kv_store.c, attention.c */
 rv_status rvi_cpu_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec *spec,

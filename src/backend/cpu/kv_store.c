@@ -44,7 +44,6 @@ static size_t all_planes(const rvi_kv_store *kv, const rvi_kv_form *f)
 /* One piece of address space; the OS gives memory as pages are first written. */
 static rv_status form_new(rvi_kv_store *kv, rvi_attn_type type, bool tiered, rv_error *err)
 {
-    enum { OS_PAGE = 4096 }; /* slots of their own are given back to the OS */
     rvi_kv_form *f = &kv->forms[kv->n_forms++];
     size_t n = (size_t)kv->spec.n_pages, size = (size_t)kv->spec.head_size;
     f->type = type;
@@ -52,7 +51,6 @@ static rv_status form_new(rvi_kv_store *kv, rvi_attn_type type, bool tiered, rv_
     f->v_bytes = rvi_attn_v_bytes(type, size);
     f->page_bytes = all_planes(kv, f);
     if (tiered) {
-        f->page_bytes = (f->page_bytes + OS_PAGE - 1) / OS_PAGE * OS_PAGE;
         f->slots = rvi_alloc_array(n, sizeof *f->slots);
         f->free_slots = rvi_alloc_array(n, sizeof *f->free_slots);
         if (!f->slots || !f->free_slots) return rvi_nomem(err, "KV store");
@@ -265,7 +263,33 @@ static void write_value(const rvi_kernels *kern, const rvi_kv_store *kv, rvi_att
     }
 }
 
-/* ---- the cold form ---- */
+/* ---- the coarser forms ---- */
+
+/* Position `slot` of a head in f16, as floats. */
+static void read_hot(const rvi_kernels *kern, const rvi_kv_store *kv, const uint8_t *planes,
+                     int slot, rvi_kv_scratch *s)
+{
+    size_t n = (size_t)kv->spec.head_size;
+    const rvi_f16 *k = (const rvi_f16 *)(const void *)planes + slot;
+    const rvi_f16 *v =
+        (const rvi_f16 *)(const void *)(planes + kv->forms[0].k_bytes) + (size_t)slot * kv->padded;
+    rvi_f16 *half = (rvi_f16 *)(void *)s->part;
+    for (size_t e = 0; e < n; e++) half[e] = k[e * RVI_PAGE_TOKENS];
+    kern->f16_to_f32(half, s->turned, n);
+    kern->f16_to_f32(v, s->q, n);
+}
+
+static void warm_head(const rvi_kernels *kern, const rvi_kv_store *kv, int32_t page, int il,
+                      int head, rvi_kv_scratch *s)
+{
+    const uint8_t *hot = rvi_kv_planes(kv, &kv->forms[0], page, il, head);
+    uint8_t *warm = rvi_kv_planes(kv, &kv->forms[1], page, il, head);
+    for (int slot = 0; slot < RVI_PAGE_TOKENS; slot++) {
+        read_hot(kern, kv, hot, slot, s);
+        write_key(kern, kv, RVI_ATTN_Q8, warm, slot, s->turned, s->row);
+        write_value(kern, kv, RVI_ATTN_Q8, warm + kv->forms[1].k_bytes, slot, s->q);
+    }
+}
 
 typedef struct chilling {
     const rvi_kv_store *kv;
@@ -321,16 +345,26 @@ static void write_task(void *ctx, int task, int worker)
     for (int r = piece_start(j, task % j->n_pieces); r < end; r++) {
         int pos = j->rows[r].pos, slot = pos % RVI_PAGE_TOKENS;
         int32_t page = j->rows[r].pages[pos / RVI_PAGE_TOKENS];
-        for (int i = 0; i < RVI_MIN(kv->n_forms, 2); i++) {
-            const rvi_kv_form *f = &kv->forms[i];
-            uint8_t *planes = rvi_kv_planes(kv, f, page, j->il, head);
-            write_key(&j->cpu->k, kv, f->type, planes, slot, rvi_cpu_row(j->k, r) + at,
-                      kv->scratch[worker].row);
-            write_value(&j->cpu->k, kv, f->type, planes + f->k_bytes, slot,
-                        rvi_cpu_row(j->v, r) + at);
-        }
-        if (slot == RVI_PAGE_TOKENS - 1 && kv->n_forms > 2 && rvi_kv_has(&kv->forms[2], page))
-            chill_head(kv, page, j->il, head);
+        const rvi_kv_form *f = &kv->forms[0];
+        uint8_t *planes = rvi_kv_planes(kv, f, page, j->il, head);
+        write_key(&j->cpu->k, kv, f->type, planes, slot, rvi_cpu_row(j->k, r) + at,
+                  kv->scratch[worker].row);
+        write_value(&j->cpu->k, kv, f->type, planes + f->k_bytes, slot, rvi_cpu_row(j->v, r) + at);
+    }
+}
+
+/* The coarser forms, as far as they are held, of a page that row `task` has filled. */
+static void coarsen_task(void *ctx, int task, int worker)
+{
+    const job *j = ctx;
+    const rvi_kv_store *kv = j->kv;
+    int pos = j->rows[task].pos;
+    if (pos % RVI_PAGE_TOKENS != RVI_PAGE_TOKENS - 1) return;
+    int32_t page = j->rows[task].pages[pos / RVI_PAGE_TOKENS];
+    for (int h = 0; h < kv->spec.n_kv_heads; h++) {
+        if (rvi_kv_has(&kv->forms[1], page))
+            warm_head(&j->cpu->k, kv, page, j->il, h, &kv->scratch[worker]);
+        if (kv->n_forms > 2 && rvi_kv_has(&kv->forms[2], page)) chill_head(kv, page, j->il, h);
     }
 }
 
@@ -342,12 +376,14 @@ void rvi_cpu_kv_write(rvi_backend *be, rvi_kv_store *kv, int il, rvi_cols k, rvi
     int heads = kv->spec.n_kv_heads, threads = rvi_pool_size(j.cpu->pool);
     if (n_rows <= FEW_ROWS) {
         for (int h = 0; h < heads; h++) write_task(&j, h, 0);
+        for (int r = 0; is_tiered(kv) && r < n_rows; r++) coarsen_task(&j, r, 0);
         return;
     }
     /* pages, in a few tasks for each thread */
     j.n_pieces = RVI_MIN((n_rows + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS,
                          (TASKS_A_THREAD * threads + heads - 1) / heads);
     rvi_pool_run(j.cpu->pool, write_task, &j, heads * j.n_pieces);
+    if (is_tiered(kv)) rvi_pool_run(j.cpu->pool, coarsen_task, &j, n_rows);
 }
 
 double rvi_cpu_kv_row_bytes(const rvi_kv_store *kv)

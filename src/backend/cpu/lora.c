@@ -1,8 +1,10 @@
-/* Adapters in a batch: out += scale * B (A x), always in f32.
+/* Adapters in a batch: out += scale * B (A x).
  *
- * A x is few long sums (gemm_f32), B of it many short ones (gemm_low, B in panels of 16 outputs).
+ * A x is few long sums (gemm_f16), B of it many short ones (gemm_low_f16, panels of 16 outputs).
  * Both orders are fixed by the matrices' sizes: neither the rows that go together nor the threads
- * change a row's bits. */
+ * change a row's bits. Matrices are read in 16 bits: with an adapter for each row, reading them is
+ * nearly all of the work. Those that are not packed (exact mode) are computed with in f32. */
+#include <math.h>
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
@@ -11,11 +13,6 @@
 static int count_panels(const rvi_tensor *b)
 {
     return (b->n_rows + RVI_PANEL - 1) / RVI_PANEL;
-}
-
-size_t rvi_cpu_low_bytes(const rvi_tensor *b)
-{
-    return (size_t)count_panels(b) * RVI_PANEL * (size_t)b->n_cols * sizeof(float);
 }
 
 /* Outputs past the last are zeros. */
@@ -29,12 +26,55 @@ static void turn_panel(const rvi_tensor *b, int panel, float *out)
     }
 }
 
-rv_status rvi_cpu_lora_pack(rvi_backend *be, rvi_tensor *b, rv_error *err)
+/* The power of 2 by which the matrix goes into f16. Without their signs, floats are ordered as the
+ * integers of their bits. */
+static int exponent_for(const rvi_tensor *m)
 {
-    size_t bytes = rvi_cpu_low_bytes(b), panel = RVI_PANEL * (size_t)b->n_cols;
-    b->low_panels = rvi_alloc_aligned(bytes, 64);
-    if (!b->low_panels) return rvi_nomem(err, "adapter");
-    for (int p = 0; p < count_panels(b); p++) turn_panel(b, p, b->low_panels + (size_t)p * panel);
+    enum { LANES = 16, F16_TOP = 15 /* rounding cannot leave f16 */, MOST = 100 };
+    uint32_t lanes[LANES] = {0};
+    size_t n = (size_t)m->n_rows * (size_t)m->n_cols, i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        uint32_t bits[LANES];
+        memcpy(bits, m->heap + i, sizeof bits);
+        for (int l = 0; l < LANES; l++) bits[l] &= INT32_MAX;
+        for (int l = 0; l < LANES; l++) lanes[l] = lanes[l] > bits[l] ? lanes[l] : bits[l];
+    }
+    for (uint32_t bits; i < n; i++) {
+        memcpy(&bits, m->heap + i, sizeof bits);
+        lanes[0] = RVI_MAX(lanes[0], bits & INT32_MAX);
+    }
+    for (int l = 1; l < LANES; l++) lanes[0] = RVI_MAX(lanes[0], lanes[l]);
+    float most;
+    int exponent;
+    memcpy(&most, lanes, sizeof most);
+    (void)frexpf(most, &exponent);
+    return most > 0 ? RVI_MAX(-MOST, RVI_MIN(F16_TOP - exponent, MOST)) : 0;
+}
+
+rv_status rvi_cpu_lora_pack(rvi_backend *be, rvi_tensor *m, bool is_b, rv_error *err)
+{
+    const rvi_cpu *cpu = rvi_cpu_of(be);
+    if (cpu->exact) return RV_OK;
+    int exponent = exponent_for(m), n_pieces = is_b ? count_panels(m) : m->n_rows;
+    size_t len = is_b ? RVI_PANEL * (size_t)m->n_cols : (size_t)m->n_cols;
+    size_t bytes = (size_t)n_pieces * len * sizeof *m->half;
+    float *piece = rvi_alloc_array(len, sizeof *piece);
+    m->half = piece ? rvi_alloc_aligned(bytes, 64) : NULL;
+    if (!m->half) {
+        rvi_free(piece);
+        return rvi_nomem(err, "adapter");
+    }
+    for (int i = 0; i < n_pieces; i++) {
+        if (is_b)
+            turn_panel(m, i, piece);
+        else
+            memcpy(piece, m->heap + (size_t)i * (size_t)m->stride, len * sizeof *piece);
+        cpu->k.scale(piece, ldexpf(1, exponent), len);
+        cpu->k.f32_to_f16(piece, m->half + (size_t)i * len, len);
+    }
+    rvi_free(piece);
+    m->half_bytes = bytes;
+    m->half_scale = ldexpf(1, -exponent);
     atomic_fetch_add(&be->memory->weights, bytes);
     return RV_OK;
 }
@@ -43,7 +83,7 @@ typedef struct job {
     rvi_cpu *cpu;
     rvi_cols x;
     const rvi_lora_group *groups;
-    int rows_a_task;
+    int n_groups, rows_a_task;
 } job;
 
 static int tasks_of(const job *j, const rvi_lora_group *g)
@@ -59,8 +99,22 @@ static int even_rows(const int32_t *rows, int most)
     return n;
 }
 
-static void multiply(const job *j, const rvi_lora_product *p, const int32_t *rows, int n_rows,
-                     int worker)
+static float scale_of(const rvi_tensor *m)
+{
+    return m->half ? m->half_scale : 1;
+}
+
+/* Matrices are too short for the processor to foresee which comes next. */
+static void ask_for(const rvi_tensor *m)
+{
+    enum { LINE = 64 };
+    for (size_t i = 0; m->half && i < m->half_bytes; i += LINE)
+        __builtin_prefetch((const uint8_t *)m->half + i, 0, 2);
+}
+
+/* next: what this thread will probably compute after it */
+static void multiply(const job *j, const rvi_lora_product *p, const rvi_lora_product *next,
+                     const int32_t *rows, int n_rows, int worker)
 {
     const rvi_kernels *k = &j->cpu->k;
     float *low = j->cpu->low + (size_t)worker * RVI_LORA_ROWS * RVI_MAX_RANK;
@@ -68,12 +122,18 @@ static void multiply(const job *j, const rvi_lora_product *p, const int32_t *row
     size_t step = n_rows > 1 ? (size_t)(rows[1] - rows[0]) : 0;
     size_t x_stride = step * (size_t)j->x.t->stride, stride = step * (size_t)p->out.t->stride;
     float *out = rvi_cpu_row(p->out, rows[0]);
-    k->gemm_f32(p->a->heap, (size_t)p->a->n_cols, rank, rvi_cpu_row(j->x, rows[0]), x_stride,
-                n_rows, low, (size_t)rank, (size_t)p->a->n_cols);
-    k->scale(low, p->scale, (size_t)(n_rows * rank));
-    if (p->b->low_panels) {
-        k->gemm_low(p->b->low_panels, p->b->n_rows, low, (size_t)rank, n_rows, out, stride,
-                    (size_t)rank);
+    if (next) ask_for(next->a);
+    if (p->a->half)
+        k->gemm_f16(p->a->half, (size_t)p->a->n_cols, rank, rvi_cpu_row(j->x, rows[0]), x_stride,
+                    n_rows, low, (size_t)rank, (size_t)p->a->n_cols);
+    else
+        k->gemm_f32(p->a->heap, (size_t)p->a->n_cols, rank, rvi_cpu_row(j->x, rows[0]), x_stride,
+                    n_rows, low, (size_t)rank, (size_t)p->a->n_cols);
+    k->scale(low, p->scale * scale_of(p->a) * scale_of(p->b), (size_t)(n_rows * rank));
+    if (next) ask_for(next->b);
+    if (p->b->half) {
+        k->gemm_low_f16(p->b->half, p->b->n_rows, low, (size_t)rank, n_rows, out, stride,
+                        (size_t)rank);
         return;
     }
     float *panel = j->cpu->panel[worker];
@@ -94,8 +154,12 @@ static void lora_task(void *ctx, int task, int worker)
     int first = task * j->rows_a_task, end = RVI_MIN(first + j->rows_a_task, g->n_rows);
     for (int r = first, n; r < end; r += n) {
         n = even_rows(g->rows + r, RVI_MIN(end - r, RVI_LORA_ROWS));
-        for (int i = 0; i < g->n_products; i++)
-            multiply(j, &g->products[i], g->rows + r, n, worker);
+        for (int i = 0; i < g->n_products; i++) {
+            const rvi_lora_product *next = &g->products[i + 1];
+            if (i + 1 == g->n_products)
+                next = r + n == end && g + 1 < j->groups + j->n_groups ? g[1].products : NULL;
+            multiply(j, &g->products[i], next, g->rows + r, n, worker);
+        }
     }
 }
 
@@ -112,7 +176,7 @@ void rvi_cpu_lora(rvi_backend *be, rvi_cols x, const rvi_lora_group *groups, int
             work +=
                 (int64_t)g->n_rows * g->products[p].a->n_rows * (x.n + g->products[p].b->n_rows);
     }
-    job j = {cpu, x, groups, RVI_MIN((n_rows + threads - 1) / threads, RVI_LORA_ROWS)};
+    job j = {cpu, x, groups, n_groups, RVI_MIN((n_rows + threads - 1) / threads, RVI_LORA_ROWS)};
     for (int i = 0; i < n_groups; i++) n_tasks += tasks_of(&j, &groups[i]);
     if (work >= WORTH_WAKING)
         rvi_pool_run(cpu->pool, lora_task, &j, n_tasks);

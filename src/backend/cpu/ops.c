@@ -40,9 +40,9 @@ static void tensor_free(rvi_backend *be, rvi_tensor *t)
     (void)be;
     if (!t) return;
     if (t->counted) atomic_fetch_sub(t->counted, float_bytes(t));
-    if (t->low_panels) atomic_fetch_sub(t->counted, rvi_cpu_low_bytes(t));
+    if (t->half) atomic_fetch_sub(t->counted, t->half_bytes);
     if (!t->viewed) rvi_free(t->heap);
-    rvi_free(t->low_panels);
+    rvi_free(t->half);
     rvi_free(t);
 }
 

@@ -130,10 +130,11 @@ static void lora(rvi_backend *be, rvi_cols x, const rvi_lora_group *groups, int 
 }
 
 /* The kernels read B as it is. */
-static rv_status lora_pack(rvi_backend *be, rvi_tensor *b, rv_error *err)
+static rv_status lora_pack(rvi_backend *be, rvi_tensor *m, bool is_b, rv_error *err)
 {
     (void)be;
-    (void)b;
+    (void)m;
+    (void)is_b;
     (void)err;
     return RV_OK;
 }
