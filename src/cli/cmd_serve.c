@@ -79,6 +79,7 @@ static rv_status open_all(void *ctx, rvi_served *out, rv_error *err)
     if (!s->no_learning && !info->is_encoder) open_learning(s);
     out->model = s->model.m;
     out->learner = s->learning.l;
+    out->scratch = s->learning.dir.data;
     out->tenants = (rvi_taught_ways){open_tenant, close_tenant, s};
     o->n_context = s->c->context ? s->c->context : info->n_context;
     o->n_tokens = room_for(o->n_context);
@@ -132,6 +133,7 @@ int cli_serve(cli *c, int argc, char **argv)
                                 {"any-model", 0, CLI_FLAG, &s.o.any_model, NULL},
                                 {"parallel", 0, CLI_INT, &s.parallel, NULL},
                                 {"adapter", 0, CLI_TEXT, &s.adapter, NULL},
+                                {"template", 0, CLI_TEXT, &c->template_file, NULL},
                                 {"no-learning", 0, CLI_FLAG, &s.no_learning, NULL}};
     int n_args = 0;
     bool done;

@@ -57,6 +57,7 @@ const cli_command cli_commands[] = {
      "  --parallel N         answers that are computed at the same time (32)\n"
      "  --adapter NAME       use and store what is taught under this name (default)\n"
      "  --no-learning        do not learn, and do not use what was learned\n"
+     "  --template F.jinja   a chat template to use instead of the model's\n"
      "  docs/SERVER.md lists the paths.\n",
      cli_serve, NULL},
     {"key", "FILE NAME", "make a key for serve --keys, which keeps its hash alone; prints it once",

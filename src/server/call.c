@@ -16,6 +16,7 @@ void rvi_call_drop(rvi_call *k)
     for (int i = 0; i < k->n_choices; i++) {
         rvi_buf_deinit(&k->choices[i].text);
         rvi_buf_deinit(&k->choices[i].probs);
+        rvi_items_free(&k->choices[i].said);
         rvi_free(k->choices[i].ids);
     }
     for (int i = 0; i < k->n_parts; i++) rvi_free(k->parts[i].values);
@@ -83,6 +84,20 @@ bool rvi_call_names(const rvi_serving *s, const char *name)
            (!strncmp(name, s->name, n) && (!name[n] || !strcmp(name + n, ":latest")));
 }
 
+/* One that is ready is taken at once; any other is loaded by the worker before the request is
+ * submitted. */
+static bool choose_adapter(rvi_call *k, const char *name, rvi_problem *p)
+{
+    bool ready;
+    const char *adapter = rvi_adapters_find(k->s, name, &ready, p);
+    if (!adapter) return false;
+    k->model = name;
+    k->adapter = ready ? NULL : adapter;
+    rv_error err = {0};
+    rv_status st = ready ? rvi_adapters_load(k->s, adapter, &k->adapters, &err) : RV_OK;
+    return !st || rvi_problem_from(p, st, &err);
+}
+
 static bool check_model(rvi_call *k, rvi_problem *p)
 {
     const rvi_json *model = rvi_json_get(k->body, "model");
@@ -90,7 +105,9 @@ static bool check_model(rvi_call *k, rvi_problem *p)
     if (!rvi_json_is(model, RVI_JSON_STRING))
         return rvi_problem_set(p, 400, "invalid_type", "model", "model must be a string");
     const char *name = rvi_json_string(model, "");
-    return rvi_call_names(k->s, name) || rvi_adapters_choose(k->s, name, &k->adapters, p);
+    if (!rvi_call_names(k->s, name)) return choose_adapter(k, name, p);
+    if (!k->s->any_model) k->model = name;
+    return true;
 }
 
 rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigned what,
@@ -105,6 +122,7 @@ rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigne
         return NULL;
     }
     *k = (rvi_call){.s = s, .conn = c, .writer = w, .arena = {.max = MOST_ARENA}};
+    k->model = s->name;
     k->created = (long)time(NULL);
     k->since = rvi_os_seconds();
     snprintf(k->tenant, sizeof k->tenant, "%s", c->key->name);
@@ -128,6 +146,14 @@ rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigne
     return NULL;
 }
 
+static void on_item(void *ctx, const rvi_item *item, rvi_item_event event, const char *text,
+                    size_t len)
+{
+    const rvi_choice *c = ctx;
+    rvi_call *k = c->call;
+    if (k->conn) k->writer->said(k, (int)(c - k->choices), item, event, text, len);
+}
+
 bool rvi_call_parts(rvi_call *k, int n_parts, int n_generating)
 {
     size_t n_choices = (size_t)n_generating * (size_t)k->wish.n;
@@ -138,6 +164,10 @@ bool rvi_call_parts(rvi_call *k, int n_parts, int n_generating)
     k->n_parts = n_parts;
     k->n_choices = (int)n_choices;
     for (int i = 0; i < n_parts; i++) k->parts[i] = (rvi_part){.call = k, .index = i};
+    for (int i = 0; i < k->n_choices; i++) {
+        k->choices[i].call = k;
+        k->choices[i].said = (rvi_items){.tools = k->tools, .hear = on_item, .ctx = &k->choices[i]};
+    }
     return true;
 }
 
@@ -164,6 +194,11 @@ bool rvi_call_submit(rvi_call *k, int i, rv_request *r)
 {
     rv_error err = {0};
     rvi_part *part = &k->parts[i];
+    if (k->adapter && r->kind != RV_REQUEST_EMBED) {
+        part->waits = true;
+        part->later = *r;
+        return true;
+    }
     r->size = sizeof *r;
     r->user = part;
     r->tenant = k->tenant;
@@ -203,9 +238,9 @@ static bool submit_begun(rvi_call *k, const rv_chat *chat, const rvi_buf *begun)
 
 static bool submit_taught(rvi_call *k)
 {
-    rv_chat chat = {.size = sizeof chat, .variables = k->chat.data};
-    rv_request r = {
-        .kind = RV_REQUEST_ANSWER, .chat = &chat, .learner = k->taught ? k->taught->learner : NULL};
+    rv_request r = {.kind = RV_REQUEST_ANSWER,
+                    .chat = &k->talk,
+                    .learner = k->taught ? k->taught->learner : NULL};
     if (k->taught) k->learned = k->taught->version;
     return rvi_call_submit(k, 0, &r);
 }
@@ -245,9 +280,10 @@ static void taught_opened(rvi_work *w)
 
 bool rvi_call_submit_chat(rvi_call *k, const rvi_buf *begun)
 {
-    rv_chat chat = {.size = sizeof chat, .variables = k->chat.data};
+    k->talk = (rv_chat){.size = sizeof k->talk, .variables = k->chat.data};
+    if (k->chat.failed) return rvi_problem_set(&k->problem, 503, NULL, NULL, "out of memory");
     if (!rvi_call_parts(k, 1, 1)) return false;
-    if (begun && begun->len) return submit_begun(k, &chat, begun);
+    if (begun && begun->len) return submit_begun(k, &k->talk, begun);
     if (!k->taught || k->taught->ready) return submit_taught(k);
     opening *o = rvi_zalloc(sizeof *o);
     if (!o) return rvi_problem_set(&k->problem, 503, NULL, NULL, "out of memory");
@@ -257,8 +293,54 @@ bool rvi_call_submit_chat(rvi_call *k, const rvi_buf *begun)
     return true;
 }
 
+/* ---- an adapter that is not ready ---- */
+
+static bool waits(const rvi_call *k)
+{
+    for (int i = 0; i < k->n_parts; i++)
+        if (k->parts[i].waits) return true;
+    return false;
+}
+
+static void load_adapter(rvi_work *w)
+{
+    opening *o = (opening *)w;
+    o->st = rvi_adapters_load(o->call->s, o->call->adapter, &o->call->adapters, &o->err);
+}
+
+/* The client may have left meanwhile. */
+static void adapter_loaded(rvi_work *w)
+{
+    opening *o = (opening *)w;
+    rvi_call *k = o->call;
+    bool ok = !o->st && k->adapters;
+    k->adapter = NULL;
+    if (!k->conn) {
+        rvi_call_drop(k);
+    } else {
+        k->conn->gone = NULL;
+        if (!ok) (void)rvi_problem_from(&k->problem, o->st ? o->st : RV_E_STATE, &o->err);
+        for (int i = 0; ok && i < k->n_parts; i++) {
+            ok = !k->parts[i].waits || rvi_call_submit(k, i, &k->parts[i].later);
+            k->parts[i].waits = false;
+        }
+        rvi_call_start(k);
+    }
+    rvi_free(o);
+}
+
+static bool post_loading(rvi_call *k)
+{
+    opening *o = rvi_zalloc(sizeof *o);
+    if (!o) return rvi_problem_set(&k->problem, 503, NULL, NULL, "out of memory");
+    *o = (opening){.work = {.run = load_adapter, .done = adapter_loaded}, .call = k};
+    rvi_worker_post(k->s->worker, &o->work);
+    return true;
+}
+
 void rvi_call_start(rvi_call *k)
 {
+    bool loads = !k->problem.status && !k->opens && waits(k) && post_loading(k);
     if (k->problem.status) {
         refuse(k);
         cancel_parts(k);
@@ -267,7 +349,7 @@ void rvi_call_start(rvi_call *k)
     }
     k->conn->gone = on_gone;
     k->conn->gone_ctx = k;
-    if (k->opens) return;
+    if (k->opens || loads) return;
     if (k->writer->begin) k->writer->begin(k);
 }
 
@@ -292,6 +374,7 @@ static void on_token(rvi_call *k, int choice, const rv_service_event *e)
     keep_id(c, e->id);
     rvi_buf_append(&c->text, e->text, e->text_len);
     if (k->writer->token) k->writer->token(k, choice, e);
+    if (k->writer->said && k->conn) rvi_items_read(&c->said, e->text, e->text_len);
 }
 
 static void keep_values(rvi_part *p, const rv_service_event *e)
@@ -306,22 +389,32 @@ static void keep_values(rvi_part *p, const rv_service_event *e)
     p->n_values = e->n_values;
 }
 
+static void end_items(rvi_choice *c)
+{
+    rvi_items_end(&c->said);
+    if (c->said.failed) c->text.failed = true;
+}
+
 /* Where feedback can find it. */
 static void remember(const rvi_call *k, int choice)
 {
     const rvi_choice *c = &k->choices[choice];
+    rvi_buf calls = {0};
     if (!k->chat.len || k->chat.failed || k->question.failed || c->text.failed) return;
+    if (rvi_items_call(&c->said)) rvi_items_put_calls(&c->said, &calls);
     rvi_said said = {.choice = choice,
                      .chat = k->chat.data,
                      .question = k->question.len ? k->question.data : "",
                      .text = c->text.len ? c->text.data : "",
                      .ids = c->ids,
                      .n_ids = c->n_ids,
+                     .calls = calls.failed ? NULL : calls.data,
                      .instructed = k->instructed,
                      .temperature = k->wish.sampling.greedy ? 0 : k->wish.sampling.temperature};
     snprintf(said.id, sizeof said.id, "%s", k->id);
     snprintf(said.tenant, sizeof said.tenant, "%s", k->tenant);
     rvi_answers_keep(&k->s->answers, &said);
+    rvi_buf_deinit(&calls);
 }
 
 static void on_done(rvi_call *k, rvi_part *p, int choice, const rv_service_event *e)
@@ -342,6 +435,7 @@ static void on_done(rvi_call *k, rvi_part *p, int choice, const rv_service_event
         c->queue_seconds = e->queue_seconds;
         c->prompt_seconds = e->prompt_seconds;
         c->seconds = e->seconds;
+        if (k->writer->said && k->conn) end_items(c);
         remember(k, choice);
         if (k->conn && k->writer->done) k->writer->done(k, choice);
     }

@@ -8,6 +8,7 @@
 
 #include "ruvllm_tools.h"
 #include "server/dialect.h"
+#include "server/items.h"
 #include "server/keys.h"
 #include "server/serving.h"
 #include "server/wish.h"
@@ -23,7 +24,9 @@ typedef struct rvi_choice {
     rv_finish finish;
     size_t stop; /* RV_FINISH_STOP: the index of the stop string */
     int n_generated;
-    bool begun; /* the writer has sent the beginning of its stream */
+    bool begun;     /* the writer has sent the beginning of its stream */
+    rvi_items said; /* what the text says, where the writer hears it */
+    rvi_call *call;
     double queue_seconds, prompt_seconds, seconds;
 } rvi_choice;
 
@@ -35,6 +38,8 @@ typedef struct rvi_part {
     float *values; /* a vector, or scores */
     size_t n_values;
     int n_prompt, n_reused; /* known from the first token on */
+    bool waits;             /* for an adapter, and is submitted later */
+    rv_request later;
 } rvi_part;
 
 typedef struct rvi_writer {
@@ -45,6 +50,9 @@ typedef struct rvi_writer {
     void (*done)(rvi_call *k, int choice);                             /* may be NULL */
     void (*end)(rvi_call *k);                                          /* the whole response */
     void (*drop)(rvi_call *k); /* frees what is its own; may be NULL */
+    /* A step of an item (items.h), streamed or not; NULL: all is plain text. */
+    void (*said)(rvi_call *k, int choice, const rvi_item *item, rvi_item_event event,
+                 const char *text, size_t len);
 } rvi_writer;
 
 struct rvi_call {
@@ -54,6 +62,8 @@ struct rvi_call {
     const rvi_writer *writer;
     char id[40];
     char tenant[RVI_KEY_NAME + 1];
+    const char *model;        /* as the client calls it */
+    const char *adapter;      /* that has to be loaded first; NULL: none */
     rv_adapter_set *adapters; /* NULL: none */
     rvi_taught *taught;       /* what takes part in a chat; NULL: nothing */
     bool opens;               /* that is being opened, and the chat waits for it */
@@ -63,7 +73,8 @@ struct rvi_call {
     rvi_arena arena;
     const rvi_json *body;
     rvi_wish wish;
-    rv_tools *tools;     /* whose grammar holds the answers instead; NULL: none */
+    rv_tools *tools;     /* whose grammar holds the answers instead; NULL: neither tools nor
+                            thoughts */
     rv_grammar *grammar; /* of the answers; NULL: their texts may be anything */
     rvi_part *parts;     /* n_parts in the arena */
     int n_parts, n_open;
@@ -71,6 +82,7 @@ struct rvi_call {
     int n_choices;
     rvi_problem problem;
     rvi_buf chat, question; /* of a chat */
+    rv_chat talk;           /* chat, as it is submitted */
     bool instructed;        /* its first message is not part of the conversation */
     void *own;              /* the writer's, in the arena */
 };

@@ -4,8 +4,8 @@
 
 #include "server/messages.h"
 #include "server/openai.h"
-#include "server/openai_tools.h"
 #include "server/probs.h"
+#include "server/tools.h"
 
 /* ---- messages ---- */
 
@@ -101,57 +101,98 @@ static void begin(rvi_call *k)
     rvi_buf_deinit(&delta);
 }
 
-static void send_piece(rvi_call *k, int choice, const rvi_buf *delta)
-{
-    if (k->wish.stream) send_chunk(k, choice, delta, NULL);
-}
-
 static void on_token(rvi_call *k, int choice, const rv_service_event *e)
 {
-    rvi_buf delta = {0};
     rvi_probs_keep(k, choice, e);
-    if (k->tools) rvi_openai_hear(k, choice, e->text, e->text_len, send_piece);
-    if (k->tools || !k->wish.stream || !e->text_len) return;
-    rvi_buf_puts(&delta, "{\"content\":");
-    rvi_json_write_string(&delta, e->text, e->text_len);
-    rvi_buf_putc(&delta, '}');
-    send_chunk(k, choice, &delta, NULL);
+}
+
+/* As members of a delta; arguments are a text that holds JSON. */
+static void put_delta(const rvi_item *item, rvi_item_event event, const char *text, size_t len,
+                      rvi_buf *out)
+{
+    bool begins = event == RVI_ITEM_BEGINS, goes_on = event == RVI_ITEM_GOES_ON;
+    if (item->kind == RV_SAID_CALL && begins) {
+        rvi_buf_printf(out, "{\"tool_calls\":[{\"index\":%zu", item->call);
+        rvi_put_member(out, "id", item->id.data);
+        rvi_buf_puts(out, ",\"type\":\"function\",\"function\":{\"name\":");
+        rvi_put_buf(out, &item->name);
+        rvi_buf_puts(out, ",\"arguments\":\"\"}}]}");
+    } else if (item->kind == RV_SAID_CALL && goes_on) {
+        rvi_buf_printf(out,
+                       "{\"tool_calls\":[{\"index\":%zu,\"function\":{\"arguments\":", item->call);
+        rvi_json_write_string(out, text, len);
+        rvi_buf_puts(out, "}}]}");
+    } else if (goes_on) {
+        rvi_buf_puts(out, item->kind == RV_SAID_TEXT ? "{\"content\":" : "{\"reasoning_content\":");
+        rvi_json_write_string(out, text, len);
+        if (item->kind == RV_SAID_THOUGHT) {
+            rvi_buf_puts(out, ",\"reasoning\":");
+            rvi_json_write_string(out, text, len);
+        }
+        rvi_buf_putc(out, '}');
+    }
+}
+
+static void on_said(rvi_call *k, int choice, const rvi_item *item, rvi_item_event event,
+                    const char *text, size_t len)
+{
+    rvi_buf delta = {0};
+    if (k->wish.stream) put_delta(item, event, text, len, &delta);
+    if (delta.len) send_chunk(k, choice, &delta, NULL);
     rvi_buf_deinit(&delta);
 }
 
 /* An answer that was cut short calls nothing. */
-static const char *finish_of(const rvi_call *k, int choice, bool calls)
+static const char *finish_of(const rvi_call *k, int choice)
 {
-    rv_finish f = k->choices[choice].finish;
-    return calls && f != RV_FINISH_LENGTH ? "tool_calls" : rvi_openai_finish(f);
+    const rvi_choice *c = &k->choices[choice];
+    return rvi_items_call(&c->said) && c->finish != RV_FINISH_LENGTH ? "tool_calls"
+                                                                     : rvi_openai_finish(c->finish);
 }
 
 static void on_done(rvi_call *k, int choice)
 {
     rvi_buf delta = {0};
     if (!k->wish.stream) return;
-    bool calls = k->tools && rvi_openai_heard(k, choice, send_piece);
     rvi_buf_puts(&delta, "{}");
-    send_chunk(k, choice, &delta, finish_of(k, choice, calls));
+    send_chunk(k, choice, &delta, finish_of(k, choice));
     rvi_buf_deinit(&delta);
 }
 
 /* ---- whole ---- */
 
+static void put_message(const rvi_choice *c, rvi_buf *out)
+{
+    rvi_buf text = {0}, thought = {0};
+    bool calls = rvi_items_call(&c->said);
+    rvi_items_join(&c->said, RV_SAID_TEXT, &text);
+    rvi_items_join(&c->said, RV_SAID_THOUGHT, &thought);
+    rvi_buf_puts(out, "{\"role\":\"assistant\",\"content\":");
+    if (text.len || !calls)
+        rvi_put_buf(out, &text);
+    else
+        rvi_buf_puts(out, "null");
+    if (thought.len) {
+        rvi_put_member(out, "reasoning_content", thought.data);
+        rvi_put_member(out, "reasoning", thought.data);
+    }
+    if (calls) {
+        rvi_buf_puts(out, ",\"tool_calls\":");
+        rvi_items_put_calls(&c->said, out);
+    }
+    rvi_buf_puts(out, ",\"refusal\":null}");
+    if (text.failed || thought.failed) out->failed = true;
+    rvi_buf_deinit(&text);
+    rvi_buf_deinit(&thought);
+}
+
 static void put_choice(rvi_call *k, int i, rvi_buf *out)
 {
     rvi_choice *c = &k->choices[i];
-    bool calls = false;
     rvi_buf_printf(out, "%s{\"index\":%d,\"message\":", i ? "," : "", i);
-    if (k->tools) {
-        calls = rvi_openai_put_message(k, i, out);
-    } else {
-        rvi_buf_puts(out, "{\"role\":\"assistant\",\"content\":");
-        rvi_put_buf(out, &c->text);
-        rvi_buf_puts(out, ",\"refusal\":null}");
-    }
+    put_message(c, out);
     put_probs(k, c, out);
-    rvi_buf_printf(out, ",\"finish_reason\":\"%s\"}", finish_of(k, i, calls));
+    rvi_buf_printf(out, ",\"finish_reason\":\"%s\"}", finish_of(k, i));
     if (c->text.failed || c->probs.failed) out->failed = true;
 }
 
@@ -171,14 +212,17 @@ static void end(rvi_call *k)
     rvi_reply_json(&rvi_openai, k->conn, &out);
 }
 
-static const rvi_writer writer = {&rvi_openai, begin, on_token,
-                                  on_done,     end,   rvi_openai_stop_hearing};
+static const rvi_writer writer = {&rvi_openai, begin, on_token, on_done, end, NULL, on_said};
 
 void rvi_openai_chat(rvi_serving *s, rvi_conn *c)
 {
+    rvi_tools_wish w = {0};
     rvi_call *k = rvi_call_new(s, c, &writer, RVI_FOR_CHAT, "chatcmpl-");
     if (!k) return;
-    if (rvi_openai_messages(k->body, &k->chat, &k->question, &k->problem) && rvi_openai_tools(k))
+    if (rvi_openai_messages(k->body, &k->chat, &k->question, &k->problem) &&
+        rvi_tools_effort(k, "reasoning_effort", rvi_json_get(k->body, "reasoning_effort"),
+                         &w.think) &&
+        rvi_tools_open_openai(k, &w))
         (void)rvi_call_submit_chat(k, NULL);
     rvi_call_start(k);
 }

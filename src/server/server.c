@@ -58,6 +58,19 @@ static void on_wake(evutil_socket_t fd, short what, void *ctx)
 
 /* ---- opening the model ---- */
 
+/* Whether answers may have thoughts, by the model's chat template. */
+static bool thinks(const rv_model *m)
+{
+    rv_tools *t = NULL;
+    rv_error err;
+    const rv_model_info *info = rv_model_get_info(m);
+    rv_tools_options o = {.size = sizeof o};
+    if (info->is_encoder || !info->has_tokenizer || rv_tools_new(&t, m, &o, &err)) return false;
+    bool yes = rv_tools_variables(t);
+    rv_tools_free(&t);
+    return yes;
+}
+
 static void open_model(rvi_work *w)
 {
     server *v = (server *)(void *)((char *)w - offsetof(server, opening));
@@ -68,6 +81,7 @@ static void open_model(rvi_work *w)
         v->st = rv_learner_verify_log(v->served.learner, &s->teaching.shared.version, &v->err);
     if (v->st) return;
     snprintf(s->fingerprint, sizeof s->fingerprint, "rv%d-%.12s", RV_VERSION_NUMBER, s->digest);
+    s->thinks = thinks(v->served.model);
     v->served.service.size = sizeof v->served.service;
     v->served.service.wake = wake_up;
     v->served.service.wake_ctx = v;
@@ -89,6 +103,7 @@ static void model_opened(rvi_work *w)
     s->teaching.shared.learner = s->info->is_encoder ? NULL : v->served.learner;
     s->teaching.shared.ready = s->teaching.shared.learner;
     s->teaching.ways = v->served.tenants;
+    s->scratch = v->served.scratch;
     s->n_context = v->served.service.n_context;
     s->ready = true;
     rvi_notify(v->o->notify, "READY=1");

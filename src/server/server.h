@@ -10,6 +10,7 @@
 typedef struct rvi_served {
     const rv_model *model;
     rv_learner *learner;        /* for all; NULL: nothing is learned */
+    const char *scratch;        /* a folder where there is a learner */
     rvi_taught_ways tenants;    /* how the learned state of tenants is opened */
     rv_service_options service; /* n_context is set; wake is the server's */
 } rvi_served;

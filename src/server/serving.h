@@ -16,8 +16,10 @@ typedef struct rvi_serving {
     rv_service *service;
     rv_registry *registry;   /* of adapters; NULL: there are none */
     rvi_buf adapters_folder; /* its whole path */
+    const char *scratch; /* a folder for files that are soon removed; NULL: nothing is learned */
     int n_context;
     const char *name;     /* of the model, for clients */
+    bool thinks;          /* its chat template knows thoughts */
     bool any_model;       /* any other name means it too */
     char digest[65];      /* of the model */
     char fingerprint[32]; /* of the program and the weights */
