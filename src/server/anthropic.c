@@ -55,13 +55,15 @@ typedef struct reading {
     rvi_problem *p;
     char place[64]; /* of the message */
     bool own;
-    rvi_buf text; /* since the last other block */
+    rvi_buf text, thought; /* since the last other block */
     size_t n_texts;
 } reading;
 
 static void flush(reading *r)
 {
-    if (r->n_texts) rvi_messages_add(r->m, r->own ? "assistant" : "user", &r->text, NULL);
+    if (r->n_texts || r->thought.len)
+        rvi_messages_add(r->m, r->own ? "assistant" : "user", &r->text, NULL);
+    rvi_messages_thought(r->m, &r->thought);
     rvi_buf_deinit(&r->text);
     r->text = (rvi_buf){0};
     r->n_texts = 0;
@@ -106,10 +108,11 @@ static bool read_block(reading *r, const rvi_json *v, size_t i)
     const rvi_json *type = rvi_json_get(v, "type"), *text = rvi_json_get(v, "text");
     if (rvi_json_is_string(type, "tool_use")) return read_use(r, v, i);
     if (rvi_json_is_string(type, "tool_result")) return read_result(r, v, i);
-    /* Thoughts of earlier turns are no part of the conversation. */
-    if (r->own &&
-        (rvi_json_is_string(type, "thinking") || rvi_json_is_string(type, "redacted_thinking")))
+    if (r->own && rvi_json_is_string(type, "thinking")) {
+        rvi_buf_puts(&r->thought, rvi_json_string(rvi_json_get(v, "thinking"), ""));
         return true;
+    }
+    if (r->own && rvi_json_is_string(type, "redacted_thinking")) return true;
     if (!rvi_json_is_string(type, "text") || !rvi_json_is(text, RVI_JSON_STRING))
         return rvi_problem_set(r->p, 400, "unsupported_content", "messages",
                                "%s[%zu]: blocks are text, tool_use and tool_result (got '%.40s')",
@@ -153,6 +156,7 @@ static bool read_message(const rvi_json *v, size_t i, bool last, rvi_messages *m
     else if (ok)
         flush(&r);
     rvi_buf_deinit(&r.text);
+    rvi_buf_deinit(&r.thought);
     return ok;
 }
 
@@ -224,7 +228,7 @@ static bool read_thinking(rvi_call *k, int *think)
         return rvi_problem_set(&k->problem, 400, "value_out_of_range", "thinking",
                                "thinking.budget_tokens must be 1 or more");
     *think = (int)budget;
-    return k->s->thinks || rvi_tools_no_thoughts(k, "thinking");
+    return k->s->thinks || k->s->llama.on || rvi_tools_no_thoughts(k, "thinking");
 }
 
 /* ---- the answer ---- */
@@ -378,25 +382,23 @@ static void end(rvi_call *k)
     rvi_reply_json(&rvi_anthropic, k->conn, &out);
 }
 
-static const rvi_writer writer = {&rvi_anthropic, begin, NULL, NULL, end, NULL, on_said};
+static const rvi_writer writer = {&rvi_anthropic, begin, NULL, NULL, end, NULL, on_said, NULL};
 
 void rvi_anthropic_messages(rvi_serving *s, rvi_conn *c)
 {
-    rvi_buf begun = {0};
     rvi_tools_wish w = {0};
     rvi_call *k = rvi_call_new(s, c, &writer, RVI_FOR_MESSAGES, "msg_");
     if (!k) return;
     if (!rvi_json_get(k->body, "max_tokens"))
         (void)rvi_problem_set(&k->problem, 400, "missing_field", "max_tokens",
                               "max_tokens is missing");
-    else if (read_messages(k->body, &k->chat, &k->question, &begun, &k->problem) &&
+    else if (read_messages(k->body, &k->chat, &k->question, &k->begun, &k->problem) &&
              read_tools(k->body, &w, &k->problem) && read_choice(k->body, &w, &k->problem) &&
              read_thinking(k, &w.think)) {
-        w.bare = begun.len;
-        if (rvi_tools_open(k, &w)) (void)rvi_call_submit_chat(k, &begun);
+        w.bare = k->begun.len;
+        if (rvi_tools_open(k, &w)) (void)rvi_call_submit_chat(k);
     }
     rvi_tools_drop(&w);
-    rvi_buf_deinit(&begun);
     rvi_call_start(k);
 }
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/os.h"
 #include "server/adapters.h"
+#include "server/quick.h"
 
 enum { MOST_ARENA = 256 << 20 };
 
@@ -26,6 +27,7 @@ void rvi_call_drop(rvi_call *k)
     rvi_taught_leave(k->taught);
     rvi_buf_deinit(&k->chat);
     rvi_buf_deinit(&k->question);
+    rvi_buf_deinit(&k->begun);
     rvi_arena_deinit(&k->arena);
     if (k->prev)
         k->prev->next = k->next;
@@ -77,11 +79,23 @@ static void refuse(rvi_call *k)
 
 /* ---- making ---- */
 
+/* Is the name among those of the list, which have commas between them? */
+static bool lists(const char *list, const char *name, size_t len)
+{
+    for (const char *at = list; at && *at;) {
+        size_t n = strcspn(at, ",");
+        if (n == len && !memcmp(at, name, n)) return true;
+        at += n + (at[n] == ',');
+    }
+    return false;
+}
+
 bool rvi_call_names(const rvi_serving *s, const char *name)
 {
-    size_t n = strlen(s->name);
-    return s->any_model ||
-           (!strncmp(name, s->name, n) && (!name[n] || !strcmp(name + n, ":latest")));
+    size_t n = strlen(name);
+    if (n > 7 && !strcmp(name + n - 7, ":latest")) n -= 7;
+    return s->any_model || !strcmp(name, s->name) ||
+           (strlen(s->name) == n && !memcmp(name, s->name, n)) || lists(s->aliases, name, n);
 }
 
 /* One that is ready is taken at once; any other is loaded by the worker before the request is
@@ -96,6 +110,36 @@ static bool choose_adapter(rvi_call *k, const char *name, rvi_problem *p)
     rv_error err = {0};
     rv_status st = ready ? rvi_adapters_load(k->s, adapter, &k->adapters, &err) : RV_OK;
     return !st || rvi_problem_from(p, st, &err);
+}
+
+static bool is_given(const rvi_call *k, const char *name)
+{
+    const rvi_json *v = rvi_json_get(k->body, name);
+    return v && !rvi_json_is(v, RVI_JSON_NULL);
+}
+
+/* Where a request does not say: what llama-server samples with, and what it was told when it was
+ * started. */
+static void set_defaults(rvi_call *k)
+{
+    const rvi_llama *l = &k->s->llama;
+    rvi_wish *w = &k->wish;
+    if (!l->on) return;
+    if (!is_given(k, "top_k")) w->sampling.top_k = 40;
+    if (!is_given(k, "top_p")) w->sampling.top_p = 0.95F;
+    if (!is_given(k, "min_p")) w->sampling.min_p = 0.05F;
+    if (!is_given(k, "repeat_penalty") && !is_given(k, "repetition_penalty"))
+        w->sampling.repetition_penalty = 1;
+    w->sampling.order =
+        "penalties,dry,top_n_sigma,top_k,typical_p,top_p,min_p,xtc,temperature,mirostat";
+    if (l->has_seed && !is_given(k, "seed")) w->sampling.seed = l->seed;
+    if (l->has_temperature && !w->has_temperature) {
+        w->sampling.temperature = l->temperature;
+        w->sampling.greedy = l->temperature <= 0;
+    }
+    if (l->n_predict && !is_given(k, "max_tokens") && !is_given(k, "max_completion_tokens") &&
+        !is_given(k, "max_output_tokens") && !is_given(k, "n_predict"))
+        w->generate.max_tokens = l->n_predict;
 }
 
 static bool check_model(rvi_call *k, rvi_problem *p)
@@ -123,6 +167,7 @@ rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigne
     }
     *k = (rvi_call){.s = s, .conn = c, .writer = w, .arena = {.max = MOST_ARENA}};
     k->model = s->name;
+    k->beginning = -1;
     k->created = (long)time(NULL);
     k->since = rvi_os_seconds();
     snprintf(k->tenant, sizeof k->tenant, "%s", c->key->name);
@@ -136,7 +181,7 @@ rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigne
              (unsigned long long)rvi_os_random() & 0xFFFFFFFF);
     bool ok = taken && rvi_wish_body(&k->body, &c->in.body, &k->arena, &k->problem) &&
               rvi_wish_read(&k->wish, what, k->body, &k->arena, &ignored, &k->problem) &&
-              check_model(k, &k->problem) &&
+              check_model(k, &k->problem) && (set_defaults(k), true) &&
               rvi_form_grammar(&k->wish.form, s->model, &k->grammar, &k->problem);
     if (ignored.len && !ignored.failed)
         rvi_buf_printf(&c->headers, "x-ruvllm-ignored: %s\r\n", ignored.data);
@@ -181,10 +226,21 @@ static bool too_long(rvi_call *k, const rv_request *r)
     int32_t *ids = NULL;
     if (r->chat && rv_chat_tokenize(k->s->model, r->chat, &ids, &n, &err)) n = 0;
     rv_free(ids);
-    (void)rvi_problem_set(&k->problem, 400, "context_length_exceeded", r->chat ? "messages" : NULL,
-                          "This model's maximum context length is %d tokens. However, your prompt "
-                          "has %zu tokens. Please reduce its length.",
-                          k->s->n_context, n);
+    if (k->s->llama.on && r->kind == RV_REQUEST_EMBED)
+        (void)rvi_problem_set(&k->problem, 400, "context_length_exceeded", NULL,
+                              "input (%zu tokens) is too large to process: at most %d", n,
+                              k->s->n_context);
+    else if (k->s->llama.on)
+        (void)rvi_problem_set(&k->problem, 400, "context_length_exceeded", NULL,
+                              "request (%zu tokens) exceeds the available context size (%d tokens)",
+                              n, k->s->n_context);
+    else
+        (void)rvi_problem_set(&k->problem, 400, "context_length_exceeded",
+                              r->chat ? "messages" : NULL,
+                              "This model's maximum context length is %d tokens. However, your "
+                              "prompt has %zu tokens. Please reduce its length.",
+                              k->s->n_context, n);
+    if (k->s->llama.on) k->problem.type = "exceed_context_size_error";
     k->problem.n_prompt = (long)n;
     k->problem.n_context = k->s->n_context;
     return false;
@@ -218,21 +274,42 @@ bool rvi_call_submit(rvi_call *k, int i, rv_request *r)
     return true;
 }
 
-/* The ids of the chat up to the reply, and of what the reply begins with. */
-static bool submit_begun(rvi_call *k, const rv_chat *chat, const rvi_buf *begun)
+/* llama-server begins every prompt with the token that begins a text, whatever the template says.
+ * True: this one lacks it. */
+static bool lacks_beginning(rvi_call *k)
 {
+    int32_t *ids = NULL, *first = NULL;
+    size_t n = 0, n_first = 0;
+    rv_error err;
+    bool lacks = k->s->llama.on &&
+                 !rv_tokenize(k->s->model, "", 0, RV_TOKENIZE_BOS, &first, &n_first, &err) &&
+                 n_first && !rv_chat_tokenize(k->s->model, &k->talk, &ids, &n, &err) &&
+                 (!n || ids[0] != first[0]);
+    if (lacks) k->beginning = first[0];
+    rv_free(ids);
+    rv_free(first);
+    return lacks;
+}
+
+/* The ids of the chat up to the reply, and of what the reply begins with. */
+static bool submit_begun(rvi_call *k)
+{
+    const rvi_buf *begun = &k->begun;
     rv_error err = {0};
     int32_t *ids = NULL, *more = NULL, *all = NULL;
     size_t n = 0, n_more = 0;
-    rv_status st = rv_chat_tokenize(k->s->model, chat, &ids, &n, &err);
-    if (!st) st = rv_tokenize(k->s->model, begun->data, begun->len, 0, &more, &n_more, &err);
-    if (!st && !(all = rvi_arena_alloc(&k->arena, n + n_more, sizeof *all)))
+    rv_status st = rv_chat_tokenize(k->s->model, &k->talk, &ids, &n, &err);
+    if (!st && begun->len)
+        st = rv_tokenize(k->s->model, begun->data, begun->len, 0, &more, &n_more, &err);
+    size_t at = k->beginning >= 0;
+    if (!st && !(all = rvi_arena_alloc(&k->arena, n + n_more + 1, sizeof *all)))
         st = rvi_nomem(&err, "prompt");
-    if (!st && n) memcpy(all, ids, n * sizeof *ids);
-    if (!st && n_more) memcpy(all + n, more, n_more * sizeof *more);
+    if (!st && at) all[0] = k->beginning;
+    if (!st && n) memcpy(all + at, ids, n * sizeof *ids);
+    if (!st && n_more) memcpy(all + at + n, more, n_more * sizeof *more);
     rv_free(ids);
     rv_free(more);
-    rv_request r = {.kind = RV_REQUEST_ANSWER, .ids = all, .n_ids = n + n_more};
+    rv_request r = {.kind = RV_REQUEST_ANSWER, .ids = all, .n_ids = at + n + n_more};
     return st ? rvi_problem_from(&k->problem, st, &err) : rvi_call_submit(k, 0, &r);
 }
 
@@ -278,12 +355,19 @@ static void taught_opened(rvi_work *w)
     rvi_free(o);
 }
 
-bool rvi_call_submit_chat(rvi_call *k, const rvi_buf *begun)
+bool rvi_call_submit_chat(rvi_call *k)
 {
-    k->talk = (rv_chat){.size = sizeof k->talk, .variables = k->chat.data};
-    if (k->chat.failed) return rvi_problem_set(&k->problem, 503, NULL, NULL, "out of memory");
+    rvi_quick_today(&k->now);
+    if (k->s->llama.on && k->chat.len) {
+        k->chat.len--; /* the brace */
+        rvi_quick_put_variables(&k->chat, rvi_json_get(k->body, "tools"));
+        rvi_buf_putc(&k->chat, '}');
+    }
+    k->talk = (rv_chat){.size = sizeof k->talk, .variables = k->chat.data, .now = &k->now};
+    if (k->chat.failed || k->begun.failed)
+        return rvi_problem_set(&k->problem, 503, NULL, NULL, "out of memory");
     if (!rvi_call_parts(k, 1, 1)) return false;
-    if (begun && begun->len) return submit_begun(k, &k->talk, begun);
+    if (lacks_beginning(k) || k->begun.len) return submit_begun(k);
     if (!k->taught || k->taught->ready) return submit_taught(k);
     opening *o = rvi_zalloc(sizeof *o);
     if (!o) return rvi_problem_set(&k->problem, 503, NULL, NULL, "out of memory");
@@ -372,9 +456,17 @@ static void on_token(rvi_call *k, int choice, const rv_service_event *e)
 {
     rvi_choice *c = &k->choices[choice];
     keep_id(c, e->id);
+    if (!(c->first_token > 0)) c->first_token = rvi_os_seconds();
     rvi_buf_append(&c->text, e->text, e->text_len);
     if (k->writer->token) k->writer->token(k, choice, e);
     if (k->writer->said && k->conn) rvi_items_read(&c->said, e->text, e->text_len);
+}
+
+static void on_progress(rvi_call *k, rvi_part *p, const rv_service_event *e)
+{
+    if (!p->progressed) k->writer->progress(k, p->index, e->n_reused);
+    p->progressed = true;
+    if (e->n_done > e->n_reused) k->writer->progress(k, p->index, e->n_done);
 }
 
 static void keep_values(rvi_part *p, const rv_service_event *e)
@@ -417,9 +509,20 @@ static void remember(const rvi_call *k, int choice)
     rvi_buf_deinit(&calls);
 }
 
+static void count(rvi_llama *l, const rv_service_event *e)
+{
+    l->n_prompt += (uint64_t)(e->choice ? 0 : e->n_prompt - e->n_reused);
+    l->n_cached += (uint64_t)(e->choice ? 0 : e->n_reused);
+    l->n_predicted += (uint64_t)e->n_generated;
+    l->prompt_seconds += e->prompt_seconds;
+    l->predicted_seconds += e->seconds;
+    l->most = RVI_MAX(l->most, (uint64_t)(e->n_prompt + e->n_generated));
+}
+
 static void on_done(rvi_call *k, rvi_part *p, int choice, const rv_service_event *e)
 {
     keep_values(p, e);
+    count(&k->s->llama, e);
     if (e->finish == RV_FINISH_ERROR) {
         rv_error err = {.code = e->status};
         snprintf(err.text, sizeof err.text, "%s", e->error ? e->error : "");
@@ -450,6 +553,7 @@ void rvi_call_event(const rv_service_event *e)
         p->n_prompt = e->n_prompt;
         p->n_reused = e->n_reused;
     }
+    if (e->kind == RV_SERVICE_PROMPT && k->conn && k->writer->progress) on_progress(k, p, e);
     if (e->kind == RV_SERVICE_TOKEN && k->conn) on_token(k, choice, e);
     if (e->kind == RV_SERVICE_DONE) on_done(k, p, choice, e);
     if (e->kind != RV_SERVICE_END || --k->n_open) return;

@@ -28,6 +28,7 @@ typedef struct rvi_choice {
     rvi_items said; /* what the text says, where the writer hears it */
     rvi_call *call;
     double queue_seconds, prompt_seconds, seconds;
+    double first_token; /* when it came; 0: not yet */
 } rvi_choice;
 
 typedef struct rvi_part {
@@ -38,6 +39,7 @@ typedef struct rvi_part {
     float *values; /* a vector, or scores */
     size_t n_values;
     int n_prompt, n_reused; /* known from the first token on */
+    bool progressed;        /* the writer knows that it has begun */
     bool waits;             /* for an adapter, and is submitted later */
     rv_request later;
 } rvi_part;
@@ -53,6 +55,8 @@ typedef struct rvi_writer {
     /* A step of an item (items.h), streamed or not; NULL: all is plain text. */
     void (*said)(rvi_call *k, int choice, const rvi_item *item, rvi_item_event event,
                  const char *text, size_t len);
+    /* So many tokens of a prompt have been read: first those that were reused. May be NULL. */
+    void (*progress)(rvi_call *k, int part, int done);
 } rvi_writer;
 
 struct rvi_call {
@@ -83,6 +87,9 @@ struct rvi_call {
     rvi_problem problem;
     rvi_buf chat, question; /* of a chat */
     rv_chat talk;           /* chat, as it is submitted */
+    int32_t beginning;      /* token to put before the chat; -1: none */
+    rv_time now;            /* for templates that print the date */
+    rvi_buf begun;          /* what the answer begins with, and is not said again */
     bool instructed;        /* its first message is not part of the conversation */
     void *own;              /* the writer's, in the arena */
 };
@@ -97,10 +104,9 @@ bool rvi_call_names(const rvi_serving *s, const char *name);
 bool rvi_call_parts(rvi_call *k, int n_parts, int n_generating);
 /* Hands a part to the service; false: k->problem is set. */
 bool rvi_call_submit(rvi_call *k, int part, rv_request *r);
-/* The one part of a chat, k->chat. begun: with what the answer begins, which is not computed and
- * not said again; then nothing that was taught takes part. Where what was taught has to be opened
- * first, it is submitted later. */
-bool rvi_call_submit_chat(rvi_call *k, const rvi_buf *begun);
+/* The one part of a chat, k->chat. Where k->begun says what the answer begins with, nothing that
+ * was taught takes part. Where what was taught has to be opened first, it is submitted later. */
+bool rvi_call_submit_chat(rvi_call *k);
 /* After the last part was submitted, or something was wrong: k->problem. */
 void rvi_call_start(rvi_call *k);
 /* Instead of starting it: nothing was submitted, and the client has its answer. */

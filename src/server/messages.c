@@ -36,7 +36,7 @@ static void open_message(rvi_messages *m, const char *role, rvi_buf *text)
 
 void rvi_messages_add(rvi_messages *m, const char *role, rvi_buf *text, const rvi_json *from)
 {
-    static const char *const kept[] = {"name", "tool_calls", "tool_call_id"};
+    static const char *const kept[] = {"name", "tool_calls", "tool_call_id", "reasoning_content"};
     open_message(m, role, text);
     for (size_t k = 0; k < RVI_COUNT(kept); k++) {
         const rvi_json *v = rvi_json_get(from, kept[k]);
@@ -62,6 +62,14 @@ void rvi_messages_call(rvi_messages *m, const char *id, const char *name, const 
     else
         rvi_buf_puts(m->chat, "{}");
     rvi_buf_puts(m->chat, "}}");
+}
+
+void rvi_messages_thought(rvi_messages *m, rvi_buf *text)
+{
+    if (text->len && m->open) rvi_put_member(m->chat, "reasoning_content", text->data);
+    if (text->failed) m->chat->failed = true;
+    rvi_buf_deinit(text);
+    *text = (rvi_buf){0};
 }
 
 void rvi_messages_result(rvi_messages *m, const char *id, rvi_buf *text)

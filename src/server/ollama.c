@@ -169,8 +169,10 @@ static void end(rvi_call *k)
     rvi_conn_end(k->conn);
 }
 
-static const rvi_writer chat_writer = {&rvi_ollama, begin, on_token, NULL, end, NULL, on_said};
-static const rvi_writer generate_writer = {&rvi_ollama, begin, on_token, NULL, end, NULL, on_said};
+static const rvi_writer chat_writer = {&rvi_ollama, begin, on_token, NULL,
+                                       end,         NULL,  on_said,  NULL};
+static const rvi_writer generate_writer = {&rvi_ollama, begin, on_token, NULL,
+                                           end,         NULL,  on_said,  NULL};
 
 /* ---- what requests share ---- */
 
@@ -210,7 +212,7 @@ static bool read_think(rvi_call *k, int *think)
 static bool submit_chat(rvi_call *k)
 {
     rvi_tools_wish w = {0};
-    return read_think(k, &w.think) && rvi_tools_open_openai(k, &w) && rvi_call_submit_chat(k, NULL);
+    return read_think(k, &w.think) && rvi_tools_open_openai(k, &w) && rvi_call_submit_chat(k);
 }
 
 /* A request without a text asks for the model to be in memory. It is. */

@@ -8,6 +8,7 @@
 extern const rvi_dialect rvi_openai;
 
 void rvi_openai_chat(rvi_serving *s, rvi_conn *c);
+void rvi_openai_chat_tokens(rvi_serving *s, rvi_conn *c); /* counts those of a chat */
 void rvi_openai_completions(rvi_serving *s, rvi_conn *c);
 void rvi_openai_embeddings(rvi_serving *s, rvi_conn *c);
 void rvi_openai_models(rvi_serving *s, rvi_conn *c);

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "server/openai.h"
+#include "server/timings.h"
 #include "server/tools.h"
 
 typedef struct response {
@@ -148,6 +149,7 @@ static void send_response(rvi_call *k, const char *name, const char *status)
     open_event(k, name, &json);
     rvi_buf_puts(&json, ",\"response\":");
     put_response(k, status, &json);
+    if (k->s->llama.on && strcmp(status, "in_progress")) rvi_timings_put(k, 0, &json);
     send_event(k, name, &json);
 }
 
@@ -187,6 +189,15 @@ static void begin(rvi_call *k)
     send_response(k, "response.in_progress", "in_progress");
 }
 
+static void on_progress(rvi_call *k, int part, int done)
+{
+    rvi_buf json = {0};
+    if (!rvi_progress_wanted(k)) return;
+    open_event(k, "response.in_progress", &json);
+    rvi_timings_put_progress(k, part, done, &json);
+    send_event(k, "response.in_progress", &json);
+}
+
 static void send_delta(rvi_call *k, const rvi_item *item, const char *text, size_t len)
 {
     static const char *const names[] = {[RV_SAID_TEXT] = "response.output_text.delta",
@@ -197,6 +208,7 @@ static void send_delta(rvi_call *k, const rvi_item *item, const char *text, size
     if (item->kind == RV_SAID_TEXT) rvi_buf_puts(&json, ",\"logprobs\":[]");
     rvi_buf_puts(&json, ",\"delta\":");
     rvi_json_write_string(&json, text, len);
+    if (rvi_timings_wanted(k)) rvi_timings_put(k, 0, &json);
     send_event(k, names[item->kind], &json);
 }
 
@@ -240,8 +252,9 @@ static void end_stream(rvi_call *k)
     const rvi_choice *c = &k->choices[0];
     const char *status = status_of(k);
     if (c->said.n) send_item(k, &c->said.list[c->said.n - 1], "response.output_item.done", status);
-    send_response(k, strcmp(status, "completed") ? "response.incomplete" : "response.completed",
-                  status);
+    /* llama-server knows no other end */
+    bool whole = !strcmp(status, "completed") || k->s->llama.on;
+    send_response(k, whole ? "response.completed" : "response.incomplete", status);
     rvi_conn_end(k->conn);
 }
 
@@ -259,7 +272,7 @@ static void end(rvi_call *k)
     }
 }
 
-static const rvi_writer writer = {&rvi_openai, begin, NULL, NULL, end, NULL, on_said};
+static const rvi_writer writer = {&rvi_openai, begin, NULL, NULL, end, NULL, on_said, on_progress};
 
 /* ---- the request ---- */
 
@@ -294,7 +307,7 @@ void rvi_openai_respond(rvi_serving *s, rvi_conn *c)
         rvi_tools_wish w = {0};
         if (rvi_openai_response_tools(k->body, &w, &k->problem) && read_effort(k, &w.think) &&
             rvi_tools_open(k, &w))
-            (void)rvi_call_submit_chat(k, NULL);
+            (void)rvi_call_submit_chat(k);
         rvi_tools_drop(&w);
     }
     rvi_call_start(k);

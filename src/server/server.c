@@ -80,7 +80,8 @@ static void open_model(rvi_work *w)
     if (!v->st && v->served.learner)
         v->st = rv_learner_verify_log(v->served.learner, &s->teaching.shared.version, &v->err);
     if (v->st) return;
-    snprintf(s->fingerprint, sizeof s->fingerprint, "rv%d-%.12s", RV_VERSION_NUMBER, s->digest);
+    snprintf(s->fingerprint, sizeof s->fingerprint, s->llama.on ? "b%d-%.12s" : "rv%d-%.12s",
+             RV_VERSION_NUMBER, s->digest);
     s->thinks = thinks(v->served.model);
     v->served.service.size = sizeof v->served.service;
     v->served.service.wake = wake_up;
@@ -105,6 +106,8 @@ static void model_opened(rvi_work *w)
     s->teaching.ways = v->served.tenants;
     s->scratch = v->served.scratch;
     s->n_context = v->served.service.n_context;
+    s->n_parallel = v->served.service.max_running;
+    s->path = v->served.path;
     s->ready = true;
     rvi_notify(v->o->notify, "READY=1");
 }
@@ -285,7 +288,9 @@ rv_status rvi_server_run(const rvi_server_options *o, rv_error *err)
     v->o = o;
     v->opening = (rvi_work){.run = open_model, .done = model_opened};
     v->s.name = o->name;
-    v->s.any_model = o->any_model;
+    v->s.aliases = o->aliases;
+    v->s.llama = o->llama;
+    v->s.any_model = o->any_model || o->llama.on;
     v->s.created = (long)time(NULL);
     rv_status st = start_events(v, err);
     v->s.conns = (rvi_conns){

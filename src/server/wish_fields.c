@@ -13,6 +13,7 @@ enum {
     VECTORS = RVI_FOR_VECTORS,
     OPTIONS = RVI_FOR_OPTIONS,
     OLLAMA = RVI_FOR_OLLAMA,
+    NATIVE = RVI_FOR_NATIVE,
     OPENAI = CHAT | COMPLETION,
     TEXT = OPENAI | RESPONSE | MESSAGES, /* that is generated; Ollama has these in its options */
     ALL = TEXT | EMBEDDING | OLLAMA | VECTORS
@@ -29,7 +30,7 @@ enum {
     }
 #define SAMPLING(name, kind, min, max, member)                                                     \
     {                                                                                              \
-        name, TEXT | OPTIONS, RVI_FIELD_##kind, min, max, AT(sampling.member), NULL                \
+        name, TEXT | OPTIONS | NATIVE, RVI_FIELD_##kind, min, max, AT(sampling.member), NULL       \
     }
 #define REFUSE(name, what, harmless)                                                               \
     {                                                                                              \
@@ -37,7 +38,7 @@ enum {
     }
 
 static const rvi_field fields[] = {
-    VALUE("temperature", TEXT | OPTIONS, FLOAT, 0, 2, temperature),
+    VALUE("temperature", TEXT | OPTIONS | NATIVE, FLOAT, 0, 2, temperature),
     SAMPLING("top_p", FLOAT, 0, 1, top_p),
     SAMPLING("top_k", INT, -1, 1e9, top_k),
     SAMPLING("min_p", FLOAT, 0, 1, min_p),
@@ -47,7 +48,7 @@ static const rvi_field fields[] = {
     SAMPLING("xtc_threshold", FLOAT, 0, 1, xtc_threshold),
     SAMPLING("repetition_penalty", FLOAT, 0.01, 100, repetition_penalty),
     SAMPLING("repeat_penalty", FLOAT, 0.01, 100, repetition_penalty),
-    VALUE("repeat_last_n", TEXT, INT, 1, 1e9, last_n),
+    VALUE("repeat_last_n", TEXT | NATIVE, INT, 1, 1e9, last_n),
     VALUE("repeat_last_n", OPTIONS, INT, -1, 1e9, last_n),
     SAMPLING("frequency_penalty", FLOAT, -2, 2, frequency_penalty),
     SAMPLING("presence_penalty", FLOAT, -2, 2, presence_penalty),
@@ -55,22 +56,35 @@ static const rvi_field fields[] = {
     SAMPLING("dry_base", FLOAT, 1, 100, dry_base),
     SAMPLING("dry_allowed_length", INT, 1, 4096, dry_allowed_length),
     SAMPLING("seed", SEED, 0, 0, seed),
-    SAMPLING("logit_bias", BIAS, -100, 100, logit_bias),
-    VALUE("mirostat", TEXT | OPTIONS, INT, 0, 2, mirostat),
-    VALUE("mirostat_tau", TEXT | OPTIONS, FLOAT, 0, 100, mirostat_tau),
-    VALUE("mirostat_eta", TEXT | OPTIONS, FLOAT, 0, 1, mirostat_eta),
+    VALUE("logit_bias", TEXT | OPTIONS, BIAS, -100, 100, sampling.logit_bias),
+    PLAIN("logit_bias", NATIVE, OWN),
+    VALUE("mirostat", TEXT | OPTIONS | NATIVE, INT, 0, 2, mirostat),
+    VALUE("mirostat_tau", TEXT | OPTIONS | NATIVE, FLOAT, 0, 100, mirostat_tau),
+    VALUE("mirostat_eta", TEXT | OPTIONS | NATIVE, FLOAT, 0, 1, mirostat_eta),
     VALUE("max_tokens", OPENAI, INT, -1, 1e9, max_tokens),
     VALUE("max_tokens", MESSAGES, INT, 0, 1e9, max_tokens),
     VALUE("max_output_tokens", RESPONSE, INT, 1, 1e9, max_tokens),
+    VALUE("n_predict", NATIVE | COMPLETION, INT, -1, 1e9, max_tokens),
+    VALUE("n_probs", NATIVE, LOGPROBS, 0, 20, top_logprobs),
+    PLAIN("cache_prompt", NATIVE | OPENAI, OWN), /* what was computed is reused or not: same text */
+    PLAIN("id_slot", NATIVE | OPENAI, OWN),
+    PLAIN("return_tokens", NATIVE, OWN),
+    PLAIN("response_fields", NATIVE, OWN),
+    PLAIN("timings_per_token", NATIVE | OPENAI | RESPONSE, OWN),
+    PLAIN("return_progress", NATIVE | OPENAI | RESPONSE, OWN),
+    PLAIN("verbose", CHAT, OWN),
+    PLAIN("add_generation_prompt", CHAT, OWN),
+    PLAIN("continue_final_message", CHAT, OWN),
+    REFUSE("post_sampling_probs", NATIVE, ""),
     VALUE("num_predict", OPTIONS, INT, -2, 1e9, max_tokens),
     VALUE("max_completion_tokens", CHAT, INT, -1, 1e9, max_completion_tokens),
-    VALUE("min_tokens", TEXT | OPTIONS, INT, 0, 1e9, generate.min_tokens),
-    VALUE("ignore_eos", TEXT | OPTIONS, FLAG, 0, 0, generate.ignore_eos),
-    PLAIN("stop", OPENAI | RESPONSE | OPTIONS, STOPS),
+    VALUE("min_tokens", TEXT | OPTIONS | NATIVE, INT, 0, 1e9, generate.min_tokens),
+    VALUE("ignore_eos", TEXT | OPTIONS | NATIVE, FLAG, 0, 0, generate.ignore_eos),
+    PLAIN("stop", OPENAI | RESPONSE | OPTIONS | NATIVE, STOPS),
     PLAIN("stop_sequences", MESSAGES, STOPS),
     VALUE("n", OPENAI, INT, 1, RVI_WISH_CHOICES, n),
     VALUE("best_of", COMPLETION, INT, 1, RVI_WISH_CHOICES, n_best),
-    VALUE("stream", TEXT | OLLAMA, FLAG, 0, 0, stream),
+    VALUE("stream", TEXT | OLLAMA | NATIVE, FLAG, 0, 0, stream),
     VALUE("stream_options", OPENAI | RESPONSE, USAGE, 0, 0, include_usage),
     VALUE("logprobs", CHAT | OLLAMA, FLAG, 0, 0, logprobs),
     VALUE("top_logprobs", CHAT | OLLAMA, INT, 0, 20, top_logprobs),
@@ -81,8 +95,8 @@ static const rvi_field fields[] = {
     VALUE("num_ctx", OPTIONS, INT, 1, 1e9, n_context),
     PLAIN("options", OLLAMA | VECTORS, OPTIONS),
     PLAIN("response_format", OPENAI, FORM),
-    PLAIN("json_schema", OPENAI, FORM),
-    PLAIN("grammar", OPENAI, FORM),
+    PLAIN("json_schema", OPENAI | NATIVE, FORM),
+    PLAIN("grammar", OPENAI | NATIVE, FORM),
     PLAIN("guided_json", OPENAI, FORM),
     PLAIN("guided_regex", OPENAI, FORM),
     PLAIN("guided_choice", OPENAI, FORM),
@@ -95,11 +109,11 @@ static const rvi_field fields[] = {
     PLAIN("encoding_format", EMBEDDING, OWN),
     PLAIN("input", EMBEDDING | RESPONSE | VECTORS, OWN),
     PLAIN("messages", CHAT | MESSAGES | TALK, OWN),
-    PLAIN("prompt", COMPLETION | GENERATE | VECTORS, OWN),
+    PLAIN("prompt", COMPLETION | GENERATE | VECTORS | NATIVE, OWN),
     PLAIN("system", MESSAGES | GENERATE, OWN),
     PLAIN("instructions", RESPONSE, OWN),
     PLAIN("previous_response_id", RESPONSE, OWN),
-    PLAIN("model", ALL, OWN),
+    PLAIN("model", ALL | NATIVE, OWN),
     PLAIN("user", OPENAI | EMBEDDING | RESPONSE, OWN),
     PLAIN("metadata", TEXT, OWN),
     PLAIN("store", OPENAI | RESPONSE, OWN),
