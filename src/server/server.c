@@ -8,6 +8,7 @@
 
 #include "base/interrupt.h"
 #include "base/os.h"
+#include "base/thread.h"
 #include "server/adapters.h"
 #include "server/call.h"
 #include "server/listen.h"
@@ -263,6 +264,7 @@ static rv_status start_listening(server *v, rv_error *err)
 
 static void stop(server *v)
 {
+    rvi_thread_hurry(); /* a process ends with its last thread, and those that learn run idle */
     rvi_conns_close(&v->s.conns);
     rvi_worker_free(v->s.worker);
     rv_service_free(&v->s.service);
