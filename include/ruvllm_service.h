@@ -253,17 +253,21 @@ RV_API rv_status rv_registry_add_folder(rv_registry *r, const char *folder, size
 RV_API rv_status rv_registry_remove(rv_registry *r, const char *name, uint64_t expected,
                                     rv_error *err);
 
-/* A set of this adapter alone, freed by rv_adapter_set_free. Loads it first, on the calling thread,
- * if it is not ready. RV_E_NOT_FOUND: no such name; RV_E_STATE: its file is not the one that was
- * given the name. generation may be NULL. */
-RV_API rv_status rv_registry_get(rv_registry *r, const char *name, float scale,
-                                 rv_adapter_set **out, uint64_t *generation, rv_error *err);
-
 typedef enum rv_residency {
     RV_ON_DISK,
     RV_OPEN, /* checked, and its file is mapped */
     RV_READY
 } rv_residency;
+
+/* Whether rv_registry_get would have to load it; never waits for loading. RV_E_NOT_FOUND: no such
+ * name. */
+RV_API rv_status rv_registry_where(rv_registry *r, const char *name, rv_residency *out,
+                                   rv_error *err);
+/* A set of this adapter alone, freed by rv_adapter_set_free. Loads it first, on the calling thread,
+ * if it is not ready. RV_E_NOT_FOUND: no such name; RV_E_STATE: its file is not the one that was
+ * given the name. generation may be NULL. */
+RV_API rv_status rv_registry_get(rv_registry *r, const char *name, float scale,
+                                 rv_adapter_set **out, uint64_t *generation, rv_error *err);
 
 typedef struct rv_registered {
     const char *name, *path;

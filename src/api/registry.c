@@ -276,6 +276,19 @@ static rv_status load(rv_registry *r, entry *e, rv_residency *was, rv_error *err
     return st;
 }
 
+rv_status rv_registry_where(rv_registry *r, const char *name, rv_residency *out, rv_error *err)
+{
+    bool found;
+    if (!r || !name || !out)
+        return rvi_error(err, RV_E_INVALID, "rv_registry_where: NULL argument");
+    rvi_lock_take(r->lock);
+    size_t at = find(r, name, &found);
+    if (found)
+        *out = r->entries[at]->ready ? RV_READY : r->entries[at]->file ? RV_OPEN : RV_ON_DISK;
+    rvi_lock_give(r->lock);
+    return found ? RV_OK : rvi_error(err, RV_E_NOT_FOUND, "no adapter is called '%.64s'", name);
+}
+
 static uint64_t serial_of(rv_registry *r, entry *e, float scale)
 {
     for (int i = 0; i < N_SCALES; i++)

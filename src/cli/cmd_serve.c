@@ -7,17 +7,22 @@
 #include "base/os.h"
 #include "cli/generation.h"
 #include "cli/learning.h"
+#include "cli/settings.h"
 #include "server/server.h"
 
 typedef struct serve {
     cli *c;
     const char *model_name, *adapter;
     rvi_server_options o;
-    int parallel, max_waiting, max_tenant;
+    const char *alias, *llama, *config;
+    bool check;
+    int parallel, max_waiting, max_tenant, drain;
     bool no_learning;
     cli_model model;
     cli_learning learning;
 } serve;
+
+enum { USUAL_PARALLEL = 32 };
 
 /* Room for one request of the whole context, and for others beside it. */
 static int room_for(int context)
@@ -79,10 +84,13 @@ static rv_status open_all(void *ctx, rvi_served *out, rv_error *err)
     if (!s->no_learning && !info->is_encoder) open_learning(s);
     out->model = s->model.m;
     out->learner = s->learning.l;
+    out->scratch = s->learning.dir.data;
+    out->path = s->model.path.data;
     out->tenants = (rvi_taught_ways){open_tenant, close_tenant, s};
     o->n_context = s->c->context ? s->c->context : info->n_context;
     o->n_tokens = room_for(o->n_context);
-    o->max_running = s->parallel;
+    o->max_running = s->parallel ? s->parallel : USUAL_PARALLEL;
+    o->max_rows = s->o.llama.batch;
     o->max_waiting = s->max_waiting;
     o->max_tenant = s->max_tenant;
     return RV_OK;
@@ -107,10 +115,52 @@ static int inherited(void)
     return pid && n && !strcmp(pid, own) && !strcmp(n, "1") ? FIRST : -1;
 }
 
+/* Of names with commas between them. */
+static const char *first_name(const char *names, char *out, size_t size)
+{
+    snprintf(out, size, "%.*s", (int)RVI_MIN(strcspn(names, ","), size - 1), names);
+    return out;
+}
+
+/* What the options say together; 0: nothing is wrong. */
+static int settle(serve *s, char *name, size_t size)
+{
+    cli *c = s->c;
+    rv_error err = {0};
+    int code = CLI_OK;
+    if (!s->model_name) return cli_usage(c, CLI_MODEL_NEEDED);
+    if (s->adapter && (code = cli_check_name(c, s->adapter))) return code;
+    if (s->o.key && !*s->o.key) return cli_usage(c, "--api-key must not be empty");
+    if (!s->o.tls_cert != !s->o.tls_key)
+        return cli_usage(c, "--tls-cert and --tls-key go together");
+    s->o.drain_seconds = s->drain;
+    s->o.aliases = s->alias;
+    s->o.name = s->alias ? first_name(s->alias, name, size) : s->model_name;
+    if (s->alias && !*s->o.name) return cli_usage(c, "--alias must not be empty");
+    if (s->llama && rvi_llama_read(&s->o.llama, s->llama, &err))
+        return cli_usage(c, "%s", err.text);
+    return CLI_OK;
+}
+
+static int serve_with(serve *s, const cli_settings *settings, const cli_option *table, size_t n)
+{
+    char name[128];
+    int n_args = 0;
+    bool done;
+    int code = cli_parse(s->c, table, n, settings->argc, settings->argv, &s->model_name, 1, &n_args,
+                         &done);
+    if (code || done) return code;
+    if (!n_args) s->model_name = settings->model;
+    if ((code = settle(s, name, sizeof name))) return code;
+    if (!s->check) return run(s);
+    cli_settings_print(settings, s->c, s->model_name, table, n, "api-key");
+    return CLI_OK;
+}
+
 int cli_serve(cli *c, int argc, char **argv)
 {
-    serve s = {.c = c, .o = {.host = "127.0.0.1", .port = 8080, .drain_seconds = 30}};
-    int drain = 30;
+    serve s = {.c = c, .o = {.host = "127.0.0.1", .port = 8080}};
+    s.drain = 30;
     s.o.max_body = 32;
     s.o.inherited = inherited();
     s.o.notify = getenv("NOTIFY_SOCKET");
@@ -127,21 +177,20 @@ int cli_serve(cli *c, int argc, char **argv)
                                 {"max-body", 0, CLI_INT, &s.o.max_body, NULL},
                                 {"max-waiting", 0, CLI_INT, &s.max_waiting, NULL},
                                 {"max-per-key", 0, CLI_INT, &s.max_tenant, NULL},
-                                {"drain", 0, CLI_INT, &drain, NULL},
+                                {"drain", 0, CLI_INT, &s.drain, NULL},
                                 {"adapters", 0, CLI_TEXT, &s.o.adapters, NULL},
                                 {"any-model", 0, CLI_FLAG, &s.o.any_model, NULL},
                                 {"parallel", 0, CLI_INT, &s.parallel, NULL},
                                 {"adapter", 0, CLI_TEXT, &s.adapter, NULL},
+                                {"template", 0, CLI_TEXT, &c->template_file, NULL},
+                                {"alias", 0, CLI_TEXT, &s.alias, NULL},
+                                {"llama-compatible", 0, CLI_TEXT, &s.llama, NULL},
+                                {"config", 0, CLI_TEXT, &s.config, NULL},
+                                {"check", 0, CLI_FLAG, &s.check, NULL},
                                 {"no-learning", 0, CLI_FLAG, &s.no_learning, NULL}};
-    int n_args = 0;
-    bool done;
-    int code = cli_parse(c, table, RVI_COUNT(table), argc, argv, &s.model_name, 1, &n_args, &done);
-    if (code || done) return code;
-    if (!n_args) return cli_usage(c, CLI_MODEL_NEEDED);
-    if (s.adapter && (code = cli_check_name(c, s.adapter))) return code;
-    if (s.o.key && !*s.o.key) return cli_usage(c, "--api-key must not be empty");
-    if (!s.o.tls_cert != !s.o.tls_key) return cli_usage(c, "--tls-cert and --tls-key go together");
-    s.o.drain_seconds = drain;
-    s.o.name = s.model_name;
-    return run(&s);
+    cli_settings settings;
+    int code = cli_settings_read(&settings, c, table, RVI_COUNT(table), argc, argv);
+    if (!code) code = serve_with(&s, &settings, table, RVI_COUNT(table));
+    cli_settings_free(&settings);
+    return code;
 }

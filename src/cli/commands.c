@@ -37,7 +37,7 @@ const cli_command cli_commands[] = {
      "  A line is a message, or a command such as /help or /quit, also where standard input is not "
      "a terminal; messages are answered greedily there unless options say otherwise.\n",
      cli_chat, cli_generation_help},
-    {"serve", "MODEL", "answer HTTP requests (OpenAI, Anthropic, Ollama), learn from feedback",
+    {"serve", "[MODEL]", "answer HTTP requests (OpenAI, Anthropic, Ollama), learn from feedback",
      "  --host ADDRESS       where to listen (127.0.0.1); other machines need --api-key or --keys\n"
      "  --port N             (8080); 0 takes one that is free\n"
      "  --unix PATH          listen on a unix socket instead\n"
@@ -57,6 +57,15 @@ const cli_command cli_commands[] = {
      "  --parallel N         answers that are computed at the same time (32)\n"
      "  --adapter NAME       use and store what is taught under this name (default)\n"
      "  --no-learning        do not learn, and do not use what was learned\n"
+     "  --template F.jinja   a chat template to use instead of the model's\n"
+     "  --alias NAMES        what clients call the model, with commas between names; the first is "
+     "its id\n"
+     "  --llama-compatible WORDS\n"
+     "                       llama-server's own paths and habits, for clients written for it; its "
+     "flags as words: 'seed=42 n-predict=64 slots metrics'\n"
+     "  --config F.toml      options, as name = value, and model (RUVLLM_CONFIG, or ruvllm.toml "
+     "here); RUVLLM_SERVE_PORT and the like count more, the command line most\n"
+     "  --check              print what counts, and end\n"
      "  docs/SERVER.md lists the paths.\n",
      cli_serve, NULL},
     {"key", "FILE NAME", "make a key for serve --keys, which keeps its hash alone; prints it once",

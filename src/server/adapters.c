@@ -20,19 +20,29 @@ void rvi_adapters_close(rvi_serving *s)
     rvi_buf_deinit(&s->adapters_folder);
 }
 
-bool rvi_adapters_choose(const rvi_serving *s, const char *model, rv_adapter_set **out,
-                         rvi_problem *p)
+const char *rvi_adapters_find(const rvi_serving *s, const char *model, bool *ready, rvi_problem *p)
 {
     size_t n = strlen(s->name);
     const char *name = !strncmp(model, s->name, n) && model[n] == ':' ? model + n + 1 : model;
+    rv_residency where = RV_ON_DISK;
     rv_error err = {0};
     rv_status st =
-        s->registry ? rv_registry_get(s->registry, name, 1, out, NULL, &err) : RV_E_NOT_FOUND;
+        s->registry ? rv_registry_where(s->registry, name, &where, &err) : RV_E_NOT_FOUND;
+    *ready = where == RV_READY;
+    if (!st) return name;
     if (st == RV_E_NOT_FOUND)
-        return rvi_problem_set(p, 404, "model_not_found", "model",
-                               "The model '%.200s' does not exist; this server has '%s'%s", model,
-                               s->name, s->registry ? " and its adapters" : "");
-    return !st || rvi_problem_from(p, st, &err);
+        (void)rvi_problem_set(p, 404, "model_not_found", "model",
+                              "The model '%.200s' does not exist; this server has '%s'%s", model,
+                              s->name, s->registry ? " and its adapters" : "");
+    else
+        (void)rvi_problem_from(p, st, &err);
+    return NULL;
+}
+
+rv_status rvi_adapters_load(const rvi_serving *s, const char *name, rv_adapter_set **out,
+                            rv_error *err)
+{
+    return rv_registry_get(s->registry, name, 1, out, NULL, err);
 }
 
 bool rvi_adapters_list(const rvi_serving *s, rv_registered **all, size_t *n)

@@ -11,10 +11,12 @@ rv_status rvi_adapters_open(rvi_serving *s, const rv_model *m, const char *folde
                             rv_error *err) RVI_MUST_CHECK;
 void rvi_adapters_close(rvi_serving *s);
 
-/* The adapter that the name of a request's model means, loaded if need be; free the set. False: p
- * says why, a 404 if there is none. */
-bool rvi_adapters_choose(const rvi_serving *s, const char *model, rv_adapter_set **out,
-                         rvi_problem *p);
+/* The name of the adapter that a request's model means; *ready: it need not be loaded. NULL: p says
+ * why, a 404 if there is none. */
+const char *rvi_adapters_find(const rvi_serving *s, const char *model, bool *ready, rvi_problem *p);
+/* It, loaded on the calling thread if need be; free the set. */
+rv_status rvi_adapters_load(const rvi_serving *s, const char *name, rv_adapter_set **out,
+                            rv_error *err) RVI_MUST_CHECK;
 /* ,{...} for each of them, as /v1/models has them. */
 void rvi_adapters_put_models(const rvi_serving *s, rvi_buf *out);
 

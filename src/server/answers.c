@@ -18,15 +18,17 @@ rvi_said *rvi_said_copy(const rvi_said *from)
     s->chat = copy_text(from->chat);
     s->question = copy_text(from->question);
     s->text = copy_text(from->text);
+    s->calls = from->calls ? copy_text(from->calls) : NULL;
     s->response = from->response ? copy_text(from->response) : NULL;
     s->ids = from->n_ids ? rvi_alloc_array(from->n_ids, sizeof *s->ids) : NULL;
-    if (!s->chat || !s->question || !s->text || (from->n_ids && !s->ids)) {
+    if (!s->chat || !s->question || !s->text || (from->n_ids && !s->ids) ||
+        (from->calls && !s->calls)) {
         rvi_said_free(s);
         return NULL;
     }
     if (s->ids) memcpy(s->ids, from->ids, from->n_ids * sizeof *s->ids);
     s->bytes = sizeof *s + strlen(s->chat) + strlen(s->question) + strlen(s->text) +
-               s->n_ids * sizeof *s->ids;
+               (s->calls ? strlen(s->calls) : 0) + s->n_ids * sizeof *s->ids;
     return s;
 }
 
@@ -36,6 +38,7 @@ void rvi_said_free(rvi_said *s)
     rvi_free(s->chat);
     rvi_free(s->question);
     rvi_free(s->text);
+    rvi_free(s->calls);
     rvi_free(s->response);
     rvi_free(s->ids);
     rvi_free(s);
@@ -103,6 +106,7 @@ bool rvi_answers_forget(rvi_answers *a, const char *id)
     rvi_free(s->chat);
     rvi_free(s->question);
     rvi_free(s->text);
+    rvi_free(s->calls);
     rvi_free(s->response);
     rvi_free(s->ids);
     *s = (rvi_said){.bytes = sizeof *s};

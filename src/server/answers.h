@@ -16,6 +16,7 @@ typedef struct rvi_said {
     char *chat;     /* {"messages":[...]} as the template saw it */
     char *question; /* the user's last message */
     char *text;
+    char *calls;  /* of tools, in OpenAI's shape; NULL: none */
     int32_t *ids; /* what was generated, without the token that ended it */
     size_t n_ids;
     float temperature; /* 0: greedy */

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/os.h"
 #include "server/adapters.h"
+#include "server/quick.h"
 
 enum { MOST_ARENA = 256 << 20 };
 
@@ -16,6 +17,7 @@ void rvi_call_drop(rvi_call *k)
     for (int i = 0; i < k->n_choices; i++) {
         rvi_buf_deinit(&k->choices[i].text);
         rvi_buf_deinit(&k->choices[i].probs);
+        rvi_items_free(&k->choices[i].said);
         rvi_free(k->choices[i].ids);
     }
     for (int i = 0; i < k->n_parts; i++) rvi_free(k->parts[i].values);
@@ -25,6 +27,7 @@ void rvi_call_drop(rvi_call *k)
     rvi_taught_leave(k->taught);
     rvi_buf_deinit(&k->chat);
     rvi_buf_deinit(&k->question);
+    rvi_buf_deinit(&k->begun);
     rvi_arena_deinit(&k->arena);
     if (k->prev)
         k->prev->next = k->next;
@@ -76,11 +79,67 @@ static void refuse(rvi_call *k)
 
 /* ---- making ---- */
 
+/* Is the name among those of the list, which have commas between them? */
+static bool lists(const char *list, const char *name, size_t len)
+{
+    for (const char *at = list; at && *at;) {
+        size_t n = strcspn(at, ",");
+        if (n == len && !memcmp(at, name, n)) return true;
+        at += n + (at[n] == ',');
+    }
+    return false;
+}
+
 bool rvi_call_names(const rvi_serving *s, const char *name)
 {
-    size_t n = strlen(s->name);
-    return s->any_model ||
-           (!strncmp(name, s->name, n) && (!name[n] || !strcmp(name + n, ":latest")));
+    size_t n = strlen(name);
+    if (n > 7 && !strcmp(name + n - 7, ":latest")) n -= 7;
+    return s->any_model || !strcmp(name, s->name) ||
+           (strlen(s->name) == n && !memcmp(name, s->name, n)) || lists(s->aliases, name, n);
+}
+
+/* One that is ready is taken at once; any other is loaded by the worker before the request is
+ * submitted. */
+static bool choose_adapter(rvi_call *k, const char *name, rvi_problem *p)
+{
+    bool ready;
+    const char *adapter = rvi_adapters_find(k->s, name, &ready, p);
+    if (!adapter) return false;
+    k->model = name;
+    k->adapter = ready ? NULL : adapter;
+    rv_error err = {0};
+    rv_status st = ready ? rvi_adapters_load(k->s, adapter, &k->adapters, &err) : RV_OK;
+    return !st || rvi_problem_from(p, st, &err);
+}
+
+static bool is_given(const rvi_call *k, const char *name)
+{
+    const rvi_json *v = rvi_json_get(k->body, name);
+    return v && !rvi_json_is(v, RVI_JSON_NULL);
+}
+
+/* Where a request does not say: what llama-server samples with, and what it was told when it was
+ * started. */
+static void set_defaults(rvi_call *k)
+{
+    const rvi_llama *l = &k->s->llama;
+    rvi_wish *w = &k->wish;
+    if (!l->on) return;
+    if (!is_given(k, "top_k")) w->sampling.top_k = 40;
+    if (!is_given(k, "top_p")) w->sampling.top_p = 0.95F;
+    if (!is_given(k, "min_p")) w->sampling.min_p = 0.05F;
+    if (!is_given(k, "repeat_penalty") && !is_given(k, "repetition_penalty"))
+        w->sampling.repetition_penalty = 1;
+    w->sampling.order =
+        "penalties,dry,top_n_sigma,top_k,typical_p,top_p,min_p,xtc,temperature,mirostat";
+    if (l->has_seed && !is_given(k, "seed")) w->sampling.seed = l->seed;
+    if (l->has_temperature && !w->has_temperature) {
+        w->sampling.temperature = l->temperature;
+        w->sampling.greedy = l->temperature <= 0;
+    }
+    if (l->n_predict && !is_given(k, "max_tokens") && !is_given(k, "max_completion_tokens") &&
+        !is_given(k, "max_output_tokens") && !is_given(k, "n_predict"))
+        w->generate.max_tokens = l->n_predict;
 }
 
 static bool check_model(rvi_call *k, rvi_problem *p)
@@ -90,7 +149,9 @@ static bool check_model(rvi_call *k, rvi_problem *p)
     if (!rvi_json_is(model, RVI_JSON_STRING))
         return rvi_problem_set(p, 400, "invalid_type", "model", "model must be a string");
     const char *name = rvi_json_string(model, "");
-    return rvi_call_names(k->s, name) || rvi_adapters_choose(k->s, name, &k->adapters, p);
+    if (!rvi_call_names(k->s, name)) return choose_adapter(k, name, p);
+    if (!k->s->any_model) k->model = name;
+    return true;
 }
 
 rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigned what,
@@ -105,6 +166,8 @@ rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigne
         return NULL;
     }
     *k = (rvi_call){.s = s, .conn = c, .writer = w, .arena = {.max = MOST_ARENA}};
+    k->model = s->name;
+    k->beginning = -1;
     k->created = (long)time(NULL);
     k->since = rvi_os_seconds();
     snprintf(k->tenant, sizeof k->tenant, "%s", c->key->name);
@@ -118,7 +181,7 @@ rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigne
              (unsigned long long)rvi_os_random() & 0xFFFFFFFF);
     bool ok = taken && rvi_wish_body(&k->body, &c->in.body, &k->arena, &k->problem) &&
               rvi_wish_read(&k->wish, what, k->body, &k->arena, &ignored, &k->problem) &&
-              check_model(k, &k->problem) &&
+              check_model(k, &k->problem) && (set_defaults(k), true) &&
               rvi_form_grammar(&k->wish.form, s->model, &k->grammar, &k->problem);
     if (ignored.len && !ignored.failed)
         rvi_buf_printf(&c->headers, "x-ruvllm-ignored: %s\r\n", ignored.data);
@@ -126,6 +189,14 @@ rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigne
     if (ok) return k;
     rvi_call_start(k);
     return NULL;
+}
+
+static void on_item(void *ctx, const rvi_item *item, rvi_item_event event, const char *text,
+                    size_t len)
+{
+    const rvi_choice *c = ctx;
+    rvi_call *k = c->call;
+    if (k->conn) k->writer->said(k, (int)(c - k->choices), item, event, text, len);
 }
 
 bool rvi_call_parts(rvi_call *k, int n_parts, int n_generating)
@@ -138,6 +209,10 @@ bool rvi_call_parts(rvi_call *k, int n_parts, int n_generating)
     k->n_parts = n_parts;
     k->n_choices = (int)n_choices;
     for (int i = 0; i < n_parts; i++) k->parts[i] = (rvi_part){.call = k, .index = i};
+    for (int i = 0; i < k->n_choices; i++) {
+        k->choices[i].call = k;
+        k->choices[i].said = (rvi_items){.tools = k->tools, .hear = on_item, .ctx = &k->choices[i]};
+    }
     return true;
 }
 
@@ -151,10 +226,21 @@ static bool too_long(rvi_call *k, const rv_request *r)
     int32_t *ids = NULL;
     if (r->chat && rv_chat_tokenize(k->s->model, r->chat, &ids, &n, &err)) n = 0;
     rv_free(ids);
-    (void)rvi_problem_set(&k->problem, 400, "context_length_exceeded", r->chat ? "messages" : NULL,
-                          "This model's maximum context length is %d tokens. However, your prompt "
-                          "has %zu tokens. Please reduce its length.",
-                          k->s->n_context, n);
+    if (k->s->llama.on && r->kind == RV_REQUEST_EMBED)
+        (void)rvi_problem_set(&k->problem, 400, "context_length_exceeded", NULL,
+                              "input (%zu tokens) is too large to process: at most %d", n,
+                              k->s->n_context);
+    else if (k->s->llama.on)
+        (void)rvi_problem_set(&k->problem, 400, "context_length_exceeded", NULL,
+                              "request (%zu tokens) exceeds the available context size (%d tokens)",
+                              n, k->s->n_context);
+    else
+        (void)rvi_problem_set(&k->problem, 400, "context_length_exceeded",
+                              r->chat ? "messages" : NULL,
+                              "This model's maximum context length is %d tokens. However, your "
+                              "prompt has %zu tokens. Please reduce its length.",
+                              k->s->n_context, n);
+    if (k->s->llama.on) k->problem.type = "exceed_context_size_error";
     k->problem.n_prompt = (long)n;
     k->problem.n_context = k->s->n_context;
     return false;
@@ -164,6 +250,11 @@ bool rvi_call_submit(rvi_call *k, int i, rv_request *r)
 {
     rv_error err = {0};
     rvi_part *part = &k->parts[i];
+    if (k->adapter && r->kind != RV_REQUEST_EMBED) {
+        part->waits = true;
+        part->later = *r;
+        return true;
+    }
     r->size = sizeof *r;
     r->user = part;
     r->tenant = k->tenant;
@@ -183,29 +274,50 @@ bool rvi_call_submit(rvi_call *k, int i, rv_request *r)
     return true;
 }
 
-/* The ids of the chat up to the reply, and of what the reply begins with. */
-static bool submit_begun(rvi_call *k, const rv_chat *chat, const rvi_buf *begun)
+/* llama-server begins every prompt with the token that begins a text, whatever the template says.
+ * True: this one lacks it. */
+static bool lacks_beginning(rvi_call *k)
 {
+    int32_t *ids = NULL, *first = NULL;
+    size_t n = 0, n_first = 0;
+    rv_error err;
+    bool lacks = k->s->llama.on &&
+                 !rv_tokenize(k->s->model, "", 0, RV_TOKENIZE_BOS, &first, &n_first, &err) &&
+                 n_first && !rv_chat_tokenize(k->s->model, &k->talk, &ids, &n, &err) &&
+                 (!n || ids[0] != first[0]);
+    if (lacks) k->beginning = first[0];
+    rv_free(ids);
+    rv_free(first);
+    return lacks;
+}
+
+/* The ids of the chat up to the reply, and of what the reply begins with. */
+static bool submit_begun(rvi_call *k)
+{
+    const rvi_buf *begun = &k->begun;
     rv_error err = {0};
     int32_t *ids = NULL, *more = NULL, *all = NULL;
     size_t n = 0, n_more = 0;
-    rv_status st = rv_chat_tokenize(k->s->model, chat, &ids, &n, &err);
-    if (!st) st = rv_tokenize(k->s->model, begun->data, begun->len, 0, &more, &n_more, &err);
-    if (!st && !(all = rvi_arena_alloc(&k->arena, n + n_more, sizeof *all)))
+    rv_status st = rv_chat_tokenize(k->s->model, &k->talk, &ids, &n, &err);
+    if (!st && begun->len)
+        st = rv_tokenize(k->s->model, begun->data, begun->len, 0, &more, &n_more, &err);
+    size_t at = k->beginning >= 0;
+    if (!st && !(all = rvi_arena_alloc(&k->arena, n + n_more + 1, sizeof *all)))
         st = rvi_nomem(&err, "prompt");
-    if (!st && n) memcpy(all, ids, n * sizeof *ids);
-    if (!st && n_more) memcpy(all + n, more, n_more * sizeof *more);
+    if (!st && at) all[0] = k->beginning;
+    if (!st && n) memcpy(all + at, ids, n * sizeof *ids);
+    if (!st && n_more) memcpy(all + at + n, more, n_more * sizeof *more);
     rv_free(ids);
     rv_free(more);
-    rv_request r = {.kind = RV_REQUEST_ANSWER, .ids = all, .n_ids = n + n_more};
+    rv_request r = {.kind = RV_REQUEST_ANSWER, .ids = all, .n_ids = at + n + n_more};
     return st ? rvi_problem_from(&k->problem, st, &err) : rvi_call_submit(k, 0, &r);
 }
 
 static bool submit_taught(rvi_call *k)
 {
-    rv_chat chat = {.size = sizeof chat, .variables = k->chat.data};
-    rv_request r = {
-        .kind = RV_REQUEST_ANSWER, .chat = &chat, .learner = k->taught ? k->taught->learner : NULL};
+    rv_request r = {.kind = RV_REQUEST_ANSWER,
+                    .chat = &k->talk,
+                    .learner = k->taught ? k->taught->learner : NULL};
     if (k->taught) k->learned = k->taught->version;
     return rvi_call_submit(k, 0, &r);
 }
@@ -243,11 +355,19 @@ static void taught_opened(rvi_work *w)
     rvi_free(o);
 }
 
-bool rvi_call_submit_chat(rvi_call *k, const rvi_buf *begun)
+bool rvi_call_submit_chat(rvi_call *k)
 {
-    rv_chat chat = {.size = sizeof chat, .variables = k->chat.data};
+    rvi_quick_today(&k->now);
+    if (k->s->llama.on && k->chat.len) {
+        k->chat.len--; /* the brace */
+        rvi_quick_put_variables(&k->chat, rvi_json_get(k->body, "tools"));
+        rvi_buf_putc(&k->chat, '}');
+    }
+    k->talk = (rv_chat){.size = sizeof k->talk, .variables = k->chat.data, .now = &k->now};
+    if (k->chat.failed || k->begun.failed)
+        return rvi_problem_set(&k->problem, 503, NULL, NULL, "out of memory");
     if (!rvi_call_parts(k, 1, 1)) return false;
-    if (begun && begun->len) return submit_begun(k, &chat, begun);
+    if (lacks_beginning(k) || k->begun.len) return submit_begun(k);
     if (!k->taught || k->taught->ready) return submit_taught(k);
     opening *o = rvi_zalloc(sizeof *o);
     if (!o) return rvi_problem_set(&k->problem, 503, NULL, NULL, "out of memory");
@@ -257,8 +377,54 @@ bool rvi_call_submit_chat(rvi_call *k, const rvi_buf *begun)
     return true;
 }
 
+/* ---- an adapter that is not ready ---- */
+
+static bool waits(const rvi_call *k)
+{
+    for (int i = 0; i < k->n_parts; i++)
+        if (k->parts[i].waits) return true;
+    return false;
+}
+
+static void load_adapter(rvi_work *w)
+{
+    opening *o = (opening *)w;
+    o->st = rvi_adapters_load(o->call->s, o->call->adapter, &o->call->adapters, &o->err);
+}
+
+/* The client may have left meanwhile. */
+static void adapter_loaded(rvi_work *w)
+{
+    opening *o = (opening *)w;
+    rvi_call *k = o->call;
+    bool ok = !o->st && k->adapters;
+    k->adapter = NULL;
+    if (!k->conn) {
+        rvi_call_drop(k);
+    } else {
+        k->conn->gone = NULL;
+        if (!ok) (void)rvi_problem_from(&k->problem, o->st ? o->st : RV_E_STATE, &o->err);
+        for (int i = 0; ok && i < k->n_parts; i++) {
+            ok = !k->parts[i].waits || rvi_call_submit(k, i, &k->parts[i].later);
+            k->parts[i].waits = false;
+        }
+        rvi_call_start(k);
+    }
+    rvi_free(o);
+}
+
+static bool post_loading(rvi_call *k)
+{
+    opening *o = rvi_zalloc(sizeof *o);
+    if (!o) return rvi_problem_set(&k->problem, 503, NULL, NULL, "out of memory");
+    *o = (opening){.work = {.run = load_adapter, .done = adapter_loaded}, .call = k};
+    rvi_worker_post(k->s->worker, &o->work);
+    return true;
+}
+
 void rvi_call_start(rvi_call *k)
 {
+    bool loads = !k->problem.status && !k->opens && waits(k) && post_loading(k);
     if (k->problem.status) {
         refuse(k);
         cancel_parts(k);
@@ -267,7 +433,7 @@ void rvi_call_start(rvi_call *k)
     }
     k->conn->gone = on_gone;
     k->conn->gone_ctx = k;
-    if (k->opens) return;
+    if (k->opens || loads) return;
     if (k->writer->begin) k->writer->begin(k);
 }
 
@@ -290,8 +456,17 @@ static void on_token(rvi_call *k, int choice, const rv_service_event *e)
 {
     rvi_choice *c = &k->choices[choice];
     keep_id(c, e->id);
+    if (!(c->first_token > 0)) c->first_token = rvi_os_seconds();
     rvi_buf_append(&c->text, e->text, e->text_len);
     if (k->writer->token) k->writer->token(k, choice, e);
+    if (k->writer->said && k->conn) rvi_items_read(&c->said, e->text, e->text_len);
+}
+
+static void on_progress(rvi_call *k, rvi_part *p, const rv_service_event *e)
+{
+    if (!p->progressed) k->writer->progress(k, p->index, e->n_reused);
+    p->progressed = true;
+    if (e->n_done > e->n_reused) k->writer->progress(k, p->index, e->n_done);
 }
 
 static void keep_values(rvi_part *p, const rv_service_event *e)
@@ -306,27 +481,48 @@ static void keep_values(rvi_part *p, const rv_service_event *e)
     p->n_values = e->n_values;
 }
 
+static void end_items(rvi_choice *c)
+{
+    rvi_items_end(&c->said);
+    if (c->said.failed) c->text.failed = true;
+}
+
 /* Where feedback can find it. */
 static void remember(const rvi_call *k, int choice)
 {
     const rvi_choice *c = &k->choices[choice];
+    rvi_buf calls = {0};
     if (!k->chat.len || k->chat.failed || k->question.failed || c->text.failed) return;
+    if (rvi_items_call(&c->said)) rvi_items_put_calls(&c->said, &calls);
     rvi_said said = {.choice = choice,
                      .chat = k->chat.data,
                      .question = k->question.len ? k->question.data : "",
                      .text = c->text.len ? c->text.data : "",
                      .ids = c->ids,
                      .n_ids = c->n_ids,
+                     .calls = calls.failed ? NULL : calls.data,
                      .instructed = k->instructed,
                      .temperature = k->wish.sampling.greedy ? 0 : k->wish.sampling.temperature};
     snprintf(said.id, sizeof said.id, "%s", k->id);
     snprintf(said.tenant, sizeof said.tenant, "%s", k->tenant);
     rvi_answers_keep(&k->s->answers, &said);
+    rvi_buf_deinit(&calls);
+}
+
+static void count(rvi_llama *l, const rv_service_event *e)
+{
+    l->n_prompt += (uint64_t)(e->choice ? 0 : e->n_prompt - e->n_reused);
+    l->n_cached += (uint64_t)(e->choice ? 0 : e->n_reused);
+    l->n_predicted += (uint64_t)e->n_generated;
+    l->prompt_seconds += e->prompt_seconds;
+    l->predicted_seconds += e->seconds;
+    l->most = RVI_MAX(l->most, (uint64_t)(e->n_prompt + e->n_generated));
 }
 
 static void on_done(rvi_call *k, rvi_part *p, int choice, const rv_service_event *e)
 {
     keep_values(p, e);
+    count(&k->s->llama, e);
     if (e->finish == RV_FINISH_ERROR) {
         rv_error err = {.code = e->status};
         snprintf(err.text, sizeof err.text, "%s", e->error ? e->error : "");
@@ -342,6 +538,7 @@ static void on_done(rvi_call *k, rvi_part *p, int choice, const rv_service_event
         c->queue_seconds = e->queue_seconds;
         c->prompt_seconds = e->prompt_seconds;
         c->seconds = e->seconds;
+        if (k->writer->said && k->conn) end_items(c);
         remember(k, choice);
         if (k->conn && k->writer->done) k->writer->done(k, choice);
     }
@@ -356,6 +553,7 @@ void rvi_call_event(const rv_service_event *e)
         p->n_prompt = e->n_prompt;
         p->n_reused = e->n_reused;
     }
+    if (e->kind == RV_SERVICE_PROMPT && k->conn && k->writer->progress) on_progress(k, p, e);
     if (e->kind == RV_SERVICE_TOKEN && k->conn) on_token(k, choice, e);
     if (e->kind == RV_SERVICE_DONE) on_done(k, p, choice, e);
     if (e->kind != RV_SERVICE_END || --k->n_open) return;

@@ -8,6 +8,7 @@
 
 #include "ruvllm_tools.h"
 #include "server/dialect.h"
+#include "server/items.h"
 #include "server/keys.h"
 #include "server/serving.h"
 #include "server/wish.h"
@@ -23,8 +24,11 @@ typedef struct rvi_choice {
     rv_finish finish;
     size_t stop; /* RV_FINISH_STOP: the index of the stop string */
     int n_generated;
-    bool begun; /* the writer has sent the beginning of its stream */
+    bool begun;     /* the writer has sent the beginning of its stream */
+    rvi_items said; /* what the text says, where the writer hears it */
+    rvi_call *call;
     double queue_seconds, prompt_seconds, seconds;
+    double first_token; /* when it came; 0: not yet */
 } rvi_choice;
 
 typedef struct rvi_part {
@@ -35,6 +39,9 @@ typedef struct rvi_part {
     float *values; /* a vector, or scores */
     size_t n_values;
     int n_prompt, n_reused; /* known from the first token on */
+    bool progressed;        /* the writer knows that it has begun */
+    bool waits;             /* for an adapter, and is submitted later */
+    rv_request later;
 } rvi_part;
 
 typedef struct rvi_writer {
@@ -45,6 +52,11 @@ typedef struct rvi_writer {
     void (*done)(rvi_call *k, int choice);                             /* may be NULL */
     void (*end)(rvi_call *k);                                          /* the whole response */
     void (*drop)(rvi_call *k); /* frees what is its own; may be NULL */
+    /* A step of an item (items.h), streamed or not; NULL: all is plain text. */
+    void (*said)(rvi_call *k, int choice, const rvi_item *item, rvi_item_event event,
+                 const char *text, size_t len);
+    /* So many tokens of a prompt have been read: first those that were reused. May be NULL. */
+    void (*progress)(rvi_call *k, int part, int done);
 } rvi_writer;
 
 struct rvi_call {
@@ -54,6 +66,8 @@ struct rvi_call {
     const rvi_writer *writer;
     char id[40];
     char tenant[RVI_KEY_NAME + 1];
+    const char *model;        /* as the client calls it */
+    const char *adapter;      /* that has to be loaded first; NULL: none */
     rv_adapter_set *adapters; /* NULL: none */
     rvi_taught *taught;       /* what takes part in a chat; NULL: nothing */
     bool opens;               /* that is being opened, and the chat waits for it */
@@ -63,7 +77,8 @@ struct rvi_call {
     rvi_arena arena;
     const rvi_json *body;
     rvi_wish wish;
-    rv_tools *tools;     /* whose grammar holds the answers instead; NULL: none */
+    rv_tools *tools;     /* whose grammar holds the answers instead; NULL: neither tools nor
+                            thoughts */
     rv_grammar *grammar; /* of the answers; NULL: their texts may be anything */
     rvi_part *parts;     /* n_parts in the arena */
     int n_parts, n_open;
@@ -71,6 +86,10 @@ struct rvi_call {
     int n_choices;
     rvi_problem problem;
     rvi_buf chat, question; /* of a chat */
+    rv_chat talk;           /* chat, as it is submitted */
+    int32_t beginning;      /* token to put before the chat; -1: none */
+    rv_time now;            /* for templates that print the date */
+    rvi_buf begun;          /* what the answer begins with, and is not said again */
     bool instructed;        /* its first message is not part of the conversation */
     void *own;              /* the writer's, in the arena */
 };
@@ -85,10 +104,9 @@ bool rvi_call_names(const rvi_serving *s, const char *name);
 bool rvi_call_parts(rvi_call *k, int n_parts, int n_generating);
 /* Hands a part to the service; false: k->problem is set. */
 bool rvi_call_submit(rvi_call *k, int part, rv_request *r);
-/* The one part of a chat, k->chat. begun: with what the answer begins, which is not computed and
- * not said again; then nothing that was taught takes part. Where what was taught has to be opened
- * first, it is submitted later. */
-bool rvi_call_submit_chat(rvi_call *k, const rvi_buf *begun);
+/* The one part of a chat, k->chat. Where k->begun says what the answer begins with, nothing that
+ * was taught takes part. Where what was taught has to be opened first, it is submitted later. */
+bool rvi_call_submit_chat(rvi_call *k);
 /* After the last part was submitted, or something was wrong: k->problem. */
 void rvi_call_start(rvi_call *k);
 /* Instead of starting it: nothing was submitted, and the client has its answer. */

@@ -143,12 +143,13 @@ static void judge(job *j)
     rv_session_free(&session);
 }
 
-/* The adapter of a generation as a file of GGUF, by way of the disk. */
-static rv_status export_file(rv_learner *l, int generation, rvi_buf *out, rv_error *err)
+/* The adapter of a generation as a file of GGUF, by way of a folder in `beside`. */
+static rv_status export_file(rv_learner *l, const char *beside, int generation, rvi_buf *out,
+                             rv_error *err)
 {
     rvi_buf dir = {0}, path = {0};
     rvi_blob blob = {0};
-    rv_status st = rvi_os_temp_dir(&dir, "/tmp", err);
+    rv_status st = rvi_os_temp_dir(&dir, beside, err);
     if (!st && !rvi_buf_printf(&path, "%s/adapter.gguf", dir.data)) st = rvi_nomem(err, "path");
     if (!st) st = rv_learner_export(l, generation, path.data, 0, err);
     if (!st) st = rvi_blob_open(&blob, path.data, err);
@@ -187,7 +188,7 @@ static void run(rvi_work *w)
     case UNDO: j->st = rv_learner_undo(l, &j->adaptation, &j->err); break;
     case ROLLBACK: j->st = rv_learner_rollback(l, j->generation, &j->adaptation, &j->err); break;
     case FORGET: j->st = rv_learner_forget(l, text, &j->adaptation, &j->err); break;
-    case EXPORT: j->st = export_file(l, j->generation, &j->file, &j->err); break;
+    case EXPORT: j->st = export_file(l, j->s->scratch, j->generation, &j->file, &j->err); break;
     }
     j->seconds = rvi_os_seconds() - start;
 }

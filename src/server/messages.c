@@ -11,18 +11,21 @@ rvi_messages rvi_messages_begin(rvi_buf *chat, rvi_buf *question)
     return (rvi_messages){.chat = chat, .question = question};
 }
 
-void rvi_messages_add(rvi_messages *m, const char *role, rvi_buf *text, const rvi_json *from)
+static void close_message(rvi_messages *m)
 {
-    static const char *const kept[] = {"name", "tool_calls", "tool_call_id"};
+    if (m->open) rvi_buf_puts(m->chat, m->n_calls ? "]}" : "}");
+    m->open = false;
+    m->n_calls = 0;
+}
+
+/* The message up to its content. */
+static void open_message(rvi_messages *m, const char *role, rvi_buf *text)
+{
+    close_message(m);
     rvi_buf_printf(m->chat, "%s{\"role\":\"%s\",\"content\":", m->n++ ? "," : "", role);
     rvi_put_buf(m->chat, text);
-    for (size_t k = 0; k < RVI_COUNT(kept); k++) {
-        const rvi_json *v = rvi_json_get(from, kept[k]);
-        if (!v || rvi_json_is(v, RVI_JSON_NULL)) continue;
-        rvi_buf_printf(m->chat, ",\"%s\":", kept[k]);
-        rvi_json_write(m->chat, v);
-    }
-    rvi_buf_putc(m->chat, '}');
+    m->open = true;
+    m->own = !strcmp(role, "assistant");
     if (!strcmp(role, "user")) {
         m->question->len = 0;
         rvi_buf_append(m->question, text->len ? text->data : "", text->len);
@@ -31,8 +34,53 @@ void rvi_messages_add(rvi_messages *m, const char *role, rvi_buf *text, const rv
     *text = (rvi_buf){0};
 }
 
+void rvi_messages_add(rvi_messages *m, const char *role, rvi_buf *text, const rvi_json *from)
+{
+    static const char *const kept[] = {"name", "tool_calls", "tool_call_id", "reasoning_content"};
+    open_message(m, role, text);
+    for (size_t k = 0; k < RVI_COUNT(kept); k++) {
+        const rvi_json *v = rvi_json_get(from, kept[k]);
+        if (!v || rvi_json_is(v, RVI_JSON_NULL)) continue;
+        rvi_buf_printf(m->chat, ",\"%s\":", kept[k]);
+        rvi_json_write(m->chat, v);
+        if (k == 1) m->own = false; /* has its calls */
+    }
+}
+
+void rvi_messages_call(rvi_messages *m, const char *id, const char *name, const rvi_json *arguments)
+{
+    rvi_buf none = {0};
+    if (!m->open || !m->own) open_message(m, "assistant", &none);
+    rvi_buf_puts(m->chat, m->n_calls++ ? "," : ",\"tool_calls\":[");
+    rvi_buf_puts(m->chat, "{\"type\":\"function\"");
+    rvi_put_member(m->chat, "id", id);
+    rvi_buf_puts(m->chat, ",\"function\":{\"name\":");
+    rvi_put_text(m->chat, name);
+    rvi_buf_puts(m->chat, ",\"arguments\":");
+    if (arguments)
+        rvi_json_write(m->chat, arguments);
+    else
+        rvi_buf_puts(m->chat, "{}");
+    rvi_buf_puts(m->chat, "}}");
+}
+
+void rvi_messages_thought(rvi_messages *m, rvi_buf *text)
+{
+    if (text->len && m->open) rvi_put_member(m->chat, "reasoning_content", text->data);
+    if (text->failed) m->chat->failed = true;
+    rvi_buf_deinit(text);
+    *text = (rvi_buf){0};
+}
+
+void rvi_messages_result(rvi_messages *m, const char *id, rvi_buf *text)
+{
+    open_message(m, "tool", text);
+    rvi_put_member(m->chat, "tool_call_id", id);
+}
+
 bool rvi_messages_end(rvi_messages *m, rvi_problem *p)
 {
+    close_message(m);
     rvi_buf_puts(m->chat, "]}");
     return !m->chat->failed || rvi_problem_set(p, 503, NULL, NULL, "out of memory");
 }

@@ -108,21 +108,52 @@ void rvi_native_detokenize(rvi_serving *s, rvi_conn *c)
     rvi_quick_answer(s, c, &rvi_openai, detokenize);
 }
 
+/* Tools, and whether to think, behind the messages. */
+static void add_variables(const rvi_quick *q, rvi_buf *chat)
+{
+    const rvi_json *tools = rvi_json_get(q->body, "tools");
+    chat->len--; /* the brace */
+    if (rvi_json_is(tools, RVI_JSON_ARRAY) && rvi_json_count(tools)) {
+        rvi_buf_puts(chat, ",\"tools\":");
+        rvi_json_write(chat, tools);
+    }
+    if (q->s->llama.on || q->s->thinks)
+        rvi_buf_printf(chat, ",\"enable_thinking\":%s", q->s->llama.no_thoughts ? "false" : "true");
+    if (q->s->llama.on) rvi_quick_put_variables(chat, tools);
+    rvi_buf_putc(chat, '}');
+}
+
+/* The template left the beginning of the answer inside the thoughts. */
+static bool ends_thinking(const char *text, size_t len)
+{
+    static const char open[] = "<think>";
+    while (len && strchr(" \n", text[len - 1])) len--;
+    return len >= sizeof open - 1 && !memcmp(text + len - (sizeof open - 1), open, sizeof open - 1);
+}
+
 static bool apply_template(const rvi_quick *q, rvi_buf *out, rvi_problem *p)
 {
     rvi_buf messages = {0}, question = {0};
-    rv_chat chat = {.size = sizeof chat};
+    rv_time today;
+    rv_chat chat = {.size = sizeof chat, .now = &today};
     char *text = NULL;
     size_t len = 0;
     rv_error err = {0};
     bool ok = rvi_openai_messages(q->body, &messages, &question, p);
+    rvi_quick_today(&today);
+    if (ok) add_variables(q, &messages);
+    chat.no_reply = !rvi_json_bool(rvi_json_get(q->body, "add_generation_prompt"), true);
     chat.variables = messages.data;
     rv_status st = ok ? rv_chat_render(q->s->model, &chat, &text, &len, &err) : RV_OK;
     if (st) ok = rvi_problem_from(p, st, &err);
     if (ok) {
+        rvi_buf whole = {0};
+        rvi_buf_append(&whole, text, len);
+        if (q->s->llama.no_thoughts && ends_thinking(text, len)) rvi_buf_puts(&whole, "</think>");
         rvi_buf_puts(out, "{\"prompt\":");
-        rvi_json_write_string(out, text, len);
+        rvi_put_buf(out, &whole);
         rvi_buf_putc(out, '}');
+        rvi_buf_deinit(&whole);
     }
     rv_free(text);
     rvi_buf_deinit(&messages);

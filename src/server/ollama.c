@@ -10,6 +10,7 @@
 #include "server/probs.h"
 #include "server/prompts.h"
 #include "server/reply.h"
+#include "server/tools.h"
 #include "server/vectors.h"
 
 static void write_problem(const rvi_problem *p, rvi_buf *out)
@@ -41,18 +42,49 @@ static void put_ns(rvi_buf *out, const char *name, double seconds)
     rvi_buf_printf(out, ",\"%s\":%lld", name, (long long)(seconds * 1e9));
 }
 
-/* The beginning of a line, up to the piece of text. */
-static void open_line(const rvi_call *k, const char *text, size_t len, rvi_buf *out)
+/* The beginning of a line, up to what is said. */
+static void open_line(const rvi_call *k, rvi_buf *out)
 {
     double now = (double)k->created + rvi_os_seconds() - k->since;
     rvi_buf_printf(out, "{\"id\":\"%s\"", k->id);
-    rvi_put_member(out, "model", k->s->name);
+    rvi_put_member(out, "model", k->model);
     rvi_buf_puts(out, ",\"created_at\":");
     rvi_ollama_time(out, now);
+}
+
+/* [{"id", "function"}, ...]: from the first to the last of these items */
+static void put_calls(const rvi_item *first, const rvi_item *last, rvi_buf *out)
+{
+    bool comma = false;
+    rvi_buf_puts(out, ",\"tool_calls\":[");
+    for (const rvi_item *item = first; item <= last; item++) {
+        if (item->kind != RV_SAID_CALL) continue;
+        rvi_buf_puts(out, comma ? ",{\"id\":" : "{\"id\":");
+        rvi_put_buf(out, &item->id);
+        rvi_buf_printf(out, ",\"function\":{\"index\":%zu", item->call);
+        rvi_put_member(out, "name", item->name.data);
+        rvi_buf_puts(out, ",\"arguments\":");
+        rvi_items_put_arguments(item, out);
+        rvi_buf_puts(out, "}}");
+        comma = true;
+    }
+    rvi_buf_putc(out, ']');
+}
+
+/* Text and thoughts, NULL where there are none, and calls, as members of a line. */
+static void put_said(const rvi_call *k, const rvi_buf *text, const rvi_buf *thought,
+                     const rvi_item *first, const rvi_item *last, rvi_buf *out)
+{
+    const rvi_buf none = {0};
     bool chat = k->writer == &chat_writer;
     rvi_buf_puts(out,
                  chat ? ",\"message\":{\"role\":\"assistant\",\"content\":" : ",\"response\":");
-    rvi_json_write_string(out, text, len);
+    rvi_put_buf(out, text ? text : &none);
+    if (thought && thought->len) {
+        rvi_buf_puts(out, ",\"thinking\":");
+        rvi_put_buf(out, thought);
+    }
+    if (first) put_calls(first, last, out);
     if (chat) rvi_buf_putc(out, '}');
 }
 
@@ -85,24 +117,50 @@ static void begin(rvi_call *k)
 
 static void on_token(rvi_call *k, int choice, const rv_service_event *e)
 {
-    rvi_buf json = {0};
     rvi_probs_keep(k, choice, e);
-    if (!k->wish.stream || !e->text_len) return;
-    open_line(k, e->text, e->text_len, &json);
+}
+
+/* Text and thoughts as they come; a call when it is whole. */
+static void on_said(rvi_call *k, int choice, const rvi_item *item, rvi_item_event event,
+                    const char *text, size_t len)
+{
+    rvi_buf json = {0}, piece = {0};
+    bool call = item->kind == RV_SAID_CALL;
+    (void)choice;
+    if (!k->wish.stream || event != (call ? RVI_ITEM_ENDS : RVI_ITEM_GOES_ON)) return;
+    rvi_buf_append(&piece, text, len);
+    open_line(k, &json);
+    put_said(k, item->kind == RV_SAID_TEXT ? &piece : NULL,
+             item->kind == RV_SAID_THOUGHT ? &piece : NULL, call ? item : NULL, item, &json);
     put_probs(k, &json);
     rvi_buf_puts(&json, ",\"done\":false}");
     rvi_reply_line(k->conn, &json);
+    rvi_buf_deinit(&piece);
+}
+
+static void put_whole(const rvi_call *k, rvi_buf *out)
+{
+    const rvi_choice *c = &k->choices[0];
+    rvi_buf text = {0}, thought = {0};
+    rvi_items_join(&c->said, RV_SAID_TEXT, &text);
+    rvi_items_join(&c->said, RV_SAID_THOUGHT, &thought);
+    bool calls = rvi_items_call(&c->said);
+    put_said(k, &text, &thought, calls ? c->said.list : NULL, c->said.list + c->said.n - 1, out);
+    if (text.failed || thought.failed) out->failed = true;
+    rvi_buf_deinit(&text);
+    rvi_buf_deinit(&thought);
 }
 
 static void end(rvi_call *k)
 {
     rvi_buf json = {0};
-    const rvi_buf *text = &k->choices[0].text;
-    bool whole = !k->wish.stream && text->len;
-    open_line(k, whole ? text->data : "", whole ? text->len : 0, &json);
+    open_line(k, &json);
+    if (k->wish.stream)
+        put_said(k, NULL, NULL, NULL, NULL, &json);
+    else
+        put_whole(k, &json);
     put_probs(k, &json);
     put_figures(k, &json);
-    if (text->failed) json.failed = true;
     if (!k->wish.stream) {
         rvi_reply_json(&rvi_ollama, k->conn, &json);
         return;
@@ -111,8 +169,10 @@ static void end(rvi_call *k)
     rvi_conn_end(k->conn);
 }
 
-static const rvi_writer chat_writer = {&rvi_ollama, begin, on_token, NULL, end, NULL};
-static const rvi_writer generate_writer = {&rvi_ollama, begin, on_token, NULL, end, NULL};
+static const rvi_writer chat_writer = {&rvi_ollama, begin, on_token, NULL,
+                                       end,         NULL,  on_said,  NULL};
+static const rvi_writer generate_writer = {&rvi_ollama, begin, on_token, NULL,
+                                           end,         NULL,  on_said,  NULL};
 
 /* ---- what requests share ---- */
 
@@ -139,11 +199,28 @@ static bool check(rvi_call *k)
     return check_stay(rvi_json_get(k->body, "keep_alive"), &k->problem);
 }
 
+/* "think": true, false, or an effort. */
+static bool read_think(rvi_call *k, int *think)
+{
+    const rvi_json *v = rvi_json_get(k->body, "think");
+    if (!rvi_json_is(v, RVI_JSON_BOOL)) return rvi_tools_effort(k, "think", v, think);
+    *think = rvi_json_bool(v, true) ? 0 : RV_THINK_OFF;
+    return k->s->thinks || *think == RV_THINK_OFF || rvi_tools_no_thoughts(k, "think");
+}
+
+/* The chat has been read. */
+static bool submit_chat(rvi_call *k)
+{
+    rvi_tools_wish w = {0};
+    return read_think(k, &w.think) && rvi_tools_open_openai(k, &w) && rvi_call_submit_chat(k);
+}
+
 /* A request without a text asks for the model to be in memory. It is. */
 static void reply_loaded(rvi_call *k)
 {
     rvi_buf json = {0};
-    open_line(k, "", 0, &json);
+    open_line(k, &json);
+    put_said(k, NULL, NULL, NULL, NULL, &json);
     rvi_buf_puts(&json, ",\"done\":true,\"done_reason\":\"load\"}");
     rvi_reply_json(&rvi_ollama, k->conn, &json);
     rvi_call_drop(k);
@@ -188,7 +265,7 @@ void rvi_ollama_chat(rvi_serving *s, rvi_conn *c)
         rvi_messages m = rvi_messages_begin(&k->chat, &k->question);
         for (size_t i = 0; ok && i < rvi_json_count(list); i++)
             ok = read_message(rvi_json_at(list, i), &m, &k->problem);
-        if (ok && rvi_messages_end(&m, &k->problem)) (void)rvi_call_submit_chat(k, NULL);
+        if (ok && rvi_messages_end(&m, &k->problem)) (void)submit_chat(k);
     }
     rvi_call_start(k);
 }
@@ -223,7 +300,7 @@ static bool submit_prompt(rvi_call *k, const rvi_json *prompt)
         if (i || text.len) rvi_messages_add(&m, roles[i], &text, NULL);
         rvi_buf_deinit(&text);
     }
-    return rvi_messages_end(&m, &k->problem) && rvi_call_submit_chat(k, NULL);
+    return rvi_messages_end(&m, &k->problem) && submit_chat(k);
 }
 
 void rvi_ollama_generate(rvi_serving *s, rvi_conn *c)
@@ -246,7 +323,7 @@ static void end_embed(rvi_call *k)
 {
     rvi_buf out = {0};
     rvi_buf_puts(&out, "{\"model\":");
-    rvi_put_text(&out, k->s->name);
+    rvi_put_text(&out, k->model);
     rvi_buf_puts(&out, ",\"embeddings\":[");
     for (int i = 0; i < k->n_parts; i++) {
         if (i) rvi_buf_putc(&out, ',');

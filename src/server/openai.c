@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "server/adapters.h"
+#include "server/timings.h"
 
 static void write_problem(const rvi_problem *p, rvi_buf *out)
 {
@@ -22,7 +23,7 @@ void rvi_openai_open(const rvi_call *k, const char *object, rvi_buf *out)
 {
     rvi_buf_printf(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%ld,\"model\":", k->id,
                    object, k->created);
-    rvi_put_text(out, k->s->name);
+    rvi_put_text(out, k->model);
     rvi_buf_printf(out, ",\"system_fingerprint\":\"%s-%llu\",\"learned_version\":%llu",
                    k->s->fingerprint, (unsigned long long)k->learned,
                    (unsigned long long)k->learned);
@@ -49,6 +50,7 @@ void rvi_openai_end_stream(rvi_call *k, const char *object)
         rvi_openai_open(k, object, &json);
         rvi_buf_puts(&json, ",\"choices\":[],\"usage\":");
         rvi_openai_usage(k, &json);
+        if (k->s->llama.on) rvi_timings_put(k, 0, &json);
         rvi_buf_putc(&json, '}');
         rvi_reply_event(k->conn, NULL, &json);
     }
@@ -57,6 +59,20 @@ void rvi_openai_end_stream(rvi_call *k, const char *object)
 }
 
 /* ---- models ---- */
+
+/* ,"member":[...] of names that have commas between them */
+static void put_names(rvi_buf *out, const char *member, const char *names)
+{
+    if (!names) return;
+    rvi_buf_printf(out, ",\"%s\":[", member);
+    for (const char *at = names; *at;) {
+        size_t n = strcspn(at, ",");
+        if (at != names) rvi_buf_putc(out, ',');
+        rvi_json_write_string(out, at, n);
+        at += n + (at[n] == ',');
+    }
+    rvi_buf_putc(out, ']');
+}
 
 static void put_model(const rvi_serving *s, rvi_buf *out)
 {
@@ -71,6 +87,8 @@ static void put_model(const rvi_serving *s, rvi_buf *out)
                        s->n_context, s->info->n_vocab, s->info->n_context, s->info->n_embd,
                        (unsigned long long)s->info->n_params,
                        (unsigned long long)s->info->file_bytes);
+    put_names(out, "aliases", s->aliases);
+    if (s->llama.on) put_names(out, "tags", s->llama.tags);
     rvi_buf_putc(out, '}');
 }
 

@@ -8,6 +8,7 @@
 extern const rvi_dialect rvi_openai;
 
 void rvi_openai_chat(rvi_serving *s, rvi_conn *c);
+void rvi_openai_chat_tokens(rvi_serving *s, rvi_conn *c); /* counts those of a chat */
 void rvi_openai_completions(rvi_serving *s, rvi_conn *c);
 void rvi_openai_embeddings(rvi_serving *s, rvi_conn *c);
 void rvi_openai_models(rvi_serving *s, rvi_conn *c);
@@ -25,6 +26,10 @@ void rvi_openai_response_tokens(rvi_serving *s, rvi_conn *c);
 bool rvi_openai_input(const rvi_serving *s, const char *tenant, const rvi_json *body,
                       rvi_arena *arena, rvi_buf *chat, rvi_buf *question, bool *instructed,
                       rvi_problem *p);
+
+/* Its "tools", "tool_choice" and "parallel_tool_calls". */
+struct rvi_tools_wish;
+bool rvi_openai_response_tools(const rvi_json *body, struct rvi_tools_wish *w, rvi_problem *p);
 
 /* Reads "messages" into a chat for the template, {"messages":[...]}, and the user's last one. */
 bool rvi_openai_messages(const rvi_json *body, rvi_buf *chat, rvi_buf *question, rvi_problem *p);

@@ -244,7 +244,7 @@ static void drop(rvi_call *k)
     for (int i = 0; o && o->lists && i < k->n_choices; i++) free_lists(&o->lists[i]);
 }
 
-static const rvi_writer writer = {&rvi_openai, begin, on_token, on_done, end, drop};
+static const rvi_writer writer = {&rvi_openai, begin, on_token, on_done, end, drop, NULL, NULL};
 
 /* ---- the request ---- */
 

@@ -42,7 +42,7 @@ static void end(rvi_call *k)
         rvi_buf_putc(&out, '}');
     }
     rvi_buf_puts(&out, "],\"model\":");
-    rvi_json_write_string(&out, k->s->name, strlen(k->s->name));
+    rvi_put_text(&out, k->model);
     rvi_buf_printf(&out, ",\"usage\":{\"prompt_tokens\":%ld,\"total_tokens\":%ld}}", u.prompt,
                    u.prompt);
     rvi_reply_json(&rvi_openai, k->conn, &out);

@@ -4,10 +4,11 @@
 #include <time.h>
 
 #include "server/openai.h"
+#include "server/timings.h"
+#include "server/tools.h"
 
 typedef struct response {
     int n_events;
-    char item[40]; /* id of the message */
     bool store;
 } response;
 
@@ -24,20 +25,56 @@ static void put_own(const rvi_call *k, const char *name, const char *usual, rvi_
         rvi_buf_puts(out, usual);
 }
 
-static void put_part(const rvi_buf *text, rvi_buf *out)
+static const char *const prefixes[] = {
+    [RV_SAID_TEXT] = "msg", [RV_SAID_THOUGHT] = "rs", [RV_SAID_CALL] = "fc"};
+
+/* The item's id: the answer's, and its number. */
+static void put_id(const rvi_call *k, const rvi_item *item, rvi_buf *out)
 {
-    rvi_buf_puts(out, "{\"type\":\"output_text\",\"text\":");
-    rvi_put_buf(out, text);
-    rvi_buf_puts(out, ",\"annotations\":[],\"logprobs\":[]}");
+    rvi_buf_printf(out, "\"%s_%s_%d\"", prefixes[item->kind], k->id + strlen("resp_"), item->index);
 }
 
-static void put_item(const rvi_call *k, const char *status, rvi_buf *out)
+static void put_part(const rvi_item *item, const rvi_buf *text, rvi_buf *out)
 {
-    const response *r = k->own;
-    rvi_buf_printf(out, "{\"type\":\"message\",\"id\":\"%s\",\"status\":\"%s\",", r->item, status);
-    rvi_buf_puts(out, "\"role\":\"assistant\",\"content\":[");
-    if (strcmp(status, "in_progress")) put_part(&k->choices[0].text, out);
+    bool thought = item->kind == RV_SAID_THOUGHT;
+    rvi_buf_puts(out, thought ? "{\"type\":\"reasoning_text\",\"text\":"
+                              : "{\"type\":\"output_text\",\"text\":");
+    rvi_put_buf(out, text);
+    rvi_buf_puts(out, thought ? "}" : ",\"annotations\":[],\"logprobs\":[]}");
+}
+
+static void put_item(const rvi_call *k, const rvi_item *item, const char *status, rvi_buf *out)
+{
+    static const char *const types[] = {[RV_SAID_TEXT] = "message",
+                                        [RV_SAID_THOUGHT] = "reasoning",
+                                        [RV_SAID_CALL] = "function_call"};
+    bool over = strcmp(status, "in_progress");
+    rvi_buf_printf(out, "{\"type\":\"%s\",\"id\":", types[item->kind]);
+    put_id(k, item, out);
+    rvi_buf_printf(out, ",\"status\":\"%s\"", status);
+    if (item->kind == RV_SAID_CALL) {
+        const rvi_buf none = {0};
+        rvi_put_member(out, "call_id", item->id.data);
+        rvi_put_member(out, "name", item->name.data);
+        rvi_buf_puts(out, ",\"arguments\":");
+        rvi_put_buf(out, over ? &item->text : &none);
+        rvi_buf_putc(out, '}');
+        return;
+    }
+    rvi_buf_puts(out, item->kind == RV_SAID_TEXT ? ",\"role\":\"assistant\"" : ",\"summary\":[]");
+    rvi_buf_puts(out, ",\"content\":[");
+    if (over) put_part(item, &item->text, out);
     rvi_buf_puts(out, "]}");
+}
+
+static void put_output(const rvi_call *k, const char *status, rvi_buf *out)
+{
+    const rvi_choice *c = &k->choices[0];
+    for (int i = 0; i < c->said.n; i++) {
+        if (i) rvi_buf_putc(out, ',');
+        put_item(k, &c->said.list[i], i + 1 < c->said.n ? "completed" : status, out);
+    }
+    if (c->text.failed) out->failed = true;
 }
 
 static const char *status_of(const rvi_call *k)
@@ -63,15 +100,17 @@ static void put_response(const rvi_call *k, const char *status, rvi_buf *out)
                    "{\"id\":\"%s\",\"object\":\"response\",\"created_at\":%ld,"
                    "\"status\":\"%s\",\"background\":false,\"error\":null",
                    k->id, k->created, status);
-    rvi_put_member(out, "model", k->s->name);
+    rvi_put_member(out, "model", k->model);
     rvi_buf_printf(out, ",\"learned_version\":%llu", (unsigned long long)k->learned);
     rvi_buf_puts(out, ",\"incomplete_details\":");
     rvi_buf_puts(out, cut ? "{\"reason\":\"max_output_tokens\"}" : "null");
     if (over) rvi_buf_printf(out, ",\"completed_at\":%ld", (long)time(NULL));
     rvi_buf_puts(out, ",\"output\":[");
-    if (over) put_item(k, status, out);
-    rvi_buf_puts(out, "],\"reasoning\":{\"effort\":null,\"summary\":null},\"tools\":[],"
-                      "\"tool_choice\":\"auto\",\"truncation\":\"disabled\"");
+    if (over) put_output(k, status, out);
+    rvi_buf_puts(out, "],\"truncation\":\"disabled\"");
+    put_own(k, "reasoning", "{\"effort\":null,\"summary\":null}", out);
+    put_own(k, "tools", "[]", out);
+    put_own(k, "tool_choice", "\"auto\"", out);
     rvi_buf_printf(out, ",\"store\":%s", r->store ? "true" : "false");
     put_own(k, "instructions", "null", out);
     put_own(k, "max_output_tokens", "null", out);
@@ -110,71 +149,112 @@ static void send_response(rvi_call *k, const char *name, const char *status)
     open_event(k, name, &json);
     rvi_buf_puts(&json, ",\"response\":");
     put_response(k, status, &json);
+    if (k->s->llama.on && strcmp(status, "in_progress")) rvi_timings_put(k, 0, &json);
     send_event(k, name, &json);
 }
 
-static void send_item(rvi_call *k, const char *name, const char *status)
+static void send_item(rvi_call *k, const rvi_item *item, const char *name, const char *status)
 {
     rvi_buf json = {0};
     open_event(k, name, &json);
-    rvi_buf_puts(&json, ",\"output_index\":0,\"item\":");
-    put_item(k, status, &json);
+    rvi_buf_printf(&json, ",\"output_index\":%d,\"item\":", item->index);
+    put_item(k, item, status, &json);
     send_event(k, name, &json);
 }
 
-/* An event about the one part of the text. */
-static void open_part(rvi_call *k, const char *name, rvi_buf *json)
+/* An event about an item, or the one part of its text. */
+static void open_about(rvi_call *k, const rvi_item *item, const char *name, rvi_buf *json)
 {
-    const response *r = k->own;
     open_event(k, name, json);
-    rvi_buf_printf(json, ",\"item_id\":\"%s\",\"output_index\":0,\"content_index\":0", r->item);
+    rvi_buf_puts(json, ",\"item_id\":");
+    put_id(k, item, json);
+    rvi_buf_printf(json, ",\"output_index\":%d", item->index);
+    if (item->kind != RV_SAID_CALL) rvi_buf_puts(json, ",\"content_index\":0");
 }
 
-static void send_part(rvi_call *k, const char *name, const rvi_buf *text)
+static void send_part(rvi_call *k, const rvi_item *item, const char *name, const rvi_buf *text)
 {
     rvi_buf json = {0};
-    open_part(k, name, &json);
+    open_about(k, item, name, &json);
     rvi_buf_puts(&json, ",\"part\":");
-    put_part(text, &json);
+    put_part(item, text, &json);
     send_event(k, name, &json);
 }
 
 static void begin(rvi_call *k)
 {
-    const rvi_buf none = {0};
     if (!k->wish.stream) return;
     rvi_conn_stream(k->conn, "text/event-stream; charset=utf-8", true);
     send_response(k, "response.created", "in_progress");
     send_response(k, "response.in_progress", "in_progress");
-    send_item(k, "response.output_item.added", "in_progress");
-    send_part(k, "response.content_part.added", &none);
 }
 
-static void on_token(rvi_call *k, int choice, const rv_service_event *e)
+static void on_progress(rvi_call *k, int part, int done)
 {
-    static const char name[] = "response.output_text.delta";
     rvi_buf json = {0};
-    (void)choice;
-    if (!k->wish.stream || !e->text_len) return;
-    open_part(k, name, &json);
-    rvi_buf_puts(&json, ",\"logprobs\":[],\"delta\":");
-    rvi_json_write_string(&json, e->text, e->text_len);
-    send_event(k, name, &json);
+    if (!rvi_progress_wanted(k)) return;
+    open_event(k, "response.in_progress", &json);
+    rvi_timings_put_progress(k, part, done, &json);
+    send_event(k, "response.in_progress", &json);
+}
+
+static void send_delta(rvi_call *k, const rvi_item *item, const char *text, size_t len)
+{
+    static const char *const names[] = {[RV_SAID_TEXT] = "response.output_text.delta",
+                                        [RV_SAID_THOUGHT] = "response.reasoning_text.delta",
+                                        [RV_SAID_CALL] = "response.function_call_arguments.delta"};
+    rvi_buf json = {0};
+    open_about(k, item, names[item->kind], &json);
+    if (item->kind == RV_SAID_TEXT) rvi_buf_puts(&json, ",\"logprobs\":[]");
+    rvi_buf_puts(&json, ",\"delta\":");
+    rvi_json_write_string(&json, text, len);
+    if (rvi_timings_wanted(k)) rvi_timings_put(k, 0, &json);
+    send_event(k, names[item->kind], &json);
+}
+
+/* The item has ended: what it said as a whole. Whether it was cut short is known at the answer's
+ * end, when its last item is sent. */
+static void send_said(rvi_call *k, const rvi_item *item)
+{
+    static const char *const names[] = {[RV_SAID_TEXT] = "response.output_text.done",
+                                        [RV_SAID_THOUGHT] = "response.reasoning_text.done",
+                                        [RV_SAID_CALL] = "response.function_call_arguments.done"};
+    rvi_buf json = {0};
+    open_about(k, item, names[item->kind], &json);
+    if (item->kind == RV_SAID_TEXT) rvi_buf_puts(&json, ",\"logprobs\":[]");
+    if (item->kind == RV_SAID_CALL) rvi_put_member(&json, "name", item->name.data);
+    rvi_buf_puts(&json, item->kind == RV_SAID_CALL ? ",\"arguments\":" : ",\"text\":");
+    rvi_put_buf(&json, &item->text);
+    send_event(k, names[item->kind], &json);
+    if (item->kind != RV_SAID_CALL) send_part(k, item, "response.content_part.done", &item->text);
+}
+
+static void on_said(rvi_call *k, int choice, const rvi_item *item, rvi_item_event event,
+                    const char *text, size_t len)
+{
+    const rvi_buf none = {0};
+    const rvi_choice *c = &k->choices[choice];
+    if (!k->wish.stream) return;
+    if (event == RVI_ITEM_GOES_ON) {
+        send_delta(k, item, text, len);
+    } else if (event == RVI_ITEM_ENDS) {
+        send_said(k, item);
+    } else {
+        if (item->index)
+            send_item(k, &c->said.list[item->index - 1], "response.output_item.done", "completed");
+        send_item(k, item, "response.output_item.added", "in_progress");
+        if (item->kind != RV_SAID_CALL) send_part(k, item, "response.content_part.added", &none);
+    }
 }
 
 static void end_stream(rvi_call *k)
 {
-    static const char done[] = "response.output_text.done";
+    const rvi_choice *c = &k->choices[0];
     const char *status = status_of(k);
-    rvi_buf json = {0};
-    open_part(k, done, &json);
-    rvi_buf_puts(&json, ",\"logprobs\":[],\"text\":");
-    rvi_put_buf(&json, &k->choices[0].text);
-    send_event(k, done, &json);
-    send_part(k, "response.content_part.done", &k->choices[0].text);
-    send_item(k, "response.output_item.done", status);
-    send_response(k, strcmp(status, "completed") ? "response.incomplete" : "response.completed",
-                  status);
+    if (c->said.n) send_item(k, &c->said.list[c->said.n - 1], "response.output_item.done", status);
+    /* llama-server knows no other end */
+    bool whole = !strcmp(status, "completed") || k->s->llama.on;
+    send_response(k, whole ? "response.completed" : "response.incomplete", status);
     rvi_conn_end(k->conn);
 }
 
@@ -192,7 +272,7 @@ static void end(rvi_call *k)
     }
 }
 
-static const rvi_writer writer = {&rvi_openai, begin, on_token, NULL, end, NULL};
+static const rvi_writer writer = {&rvi_openai, begin, NULL, NULL, end, NULL, on_said, on_progress};
 
 /* ---- the request ---- */
 
@@ -202,6 +282,16 @@ static bool read_store(const rvi_json *body, bool *out, rvi_problem *p)
     *out = rvi_json_bool(v, true);
     return !v || rvi_json_is(v, RVI_JSON_BOOL) || rvi_json_is(v, RVI_JSON_NULL) ||
            rvi_problem_set(p, 400, "invalid_type", "store", "store must be true or false");
+}
+
+static bool read_effort(rvi_call *k, int *think)
+{
+    const rvi_json *v = rvi_json_get(k->body, "reasoning");
+    if (!v || rvi_json_is(v, RVI_JSON_NULL)) return true;
+    if (!rvi_json_is(v, RVI_JSON_OBJECT))
+        return rvi_problem_set(&k->problem, 400, "invalid_type", "reasoning",
+                               "reasoning must be an object");
+    return rvi_tools_effort(k, "reasoning.effort", rvi_json_get(v, "effort"), think);
 }
 
 void rvi_openai_respond(rvi_serving *s, rvi_conn *c)
@@ -214,8 +304,11 @@ void rvi_openai_respond(rvi_serving *s, rvi_conn *c)
     } else if (read_store(k->body, &r->store, &k->problem) &&
                rvi_openai_input(s, k->tenant, k->body, &k->arena, &k->chat, &k->question,
                                 &k->instructed, &k->problem)) {
-        snprintf(r->item, sizeof r->item, "msg_%s", k->id + strlen("resp_"));
-        (void)rvi_call_submit_chat(k, NULL);
+        rvi_tools_wish w = {0};
+        if (rvi_openai_response_tools(k->body, &w, &k->problem) && read_effort(k, &w.think) &&
+            rvi_tools_open(k, &w))
+            (void)rvi_call_submit_chat(k);
+        rvi_tools_drop(&w);
     }
     rvi_call_start(k);
 }

@@ -5,8 +5,37 @@
 #include "server/messages.h"
 #include "server/openai.h"
 #include "server/quick.h"
+#include "server/tools.h"
 
 /* ---- input ---- */
+
+static bool read_call(const rvi_json *v, size_t i, rvi_messages *m, rvi_problem *p)
+{
+    const rvi_json *arguments = rvi_json_get(v, "arguments");
+    const char *id = rvi_json_string(rvi_json_get(v, "call_id"), NULL),
+               *name = rvi_json_string(rvi_json_get(v, "name"), NULL);
+    if (!id || !name || !rvi_json_is(arguments, RVI_JSON_STRING))
+        return rvi_problem_set(p, 400, "invalid_value", "input",
+                               "input[%zu]: a function_call has call_id, name and arguments", i);
+    rvi_messages_call(m, id, name, arguments);
+    return true;
+}
+
+static bool read_output(const rvi_json *v, size_t i, rvi_messages *m, rvi_problem *p)
+{
+    static const rvi_parts_rule rule = {"input", " input_text output_text text ", ""};
+    const char *id = rvi_json_string(rvi_json_get(v, "call_id"), NULL);
+    char place[64];
+    rvi_buf text = {0};
+    if (!id)
+        return rvi_problem_set(p, 400, "invalid_value", "input",
+                               "input[%zu]: a function_call_output has a call_id", i);
+    snprintf(place, sizeof place, "input[%zu].output", i);
+    bool ok = rvi_messages_content(&rule, place, rvi_json_get(v, "output"), &text, p);
+    if (ok) rvi_messages_result(m, id, &text);
+    rvi_buf_deinit(&text);
+    return ok;
+}
 
 static bool read_item(const rvi_json *v, size_t i, rvi_messages *m, rvi_problem *p)
 {
@@ -16,6 +45,8 @@ static bool read_item(const rvi_json *v, size_t i, rvi_messages *m, rvi_problem 
     char place[64];
     rvi_buf text = {0};
     if (!strcmp(type, "reasoning")) return true; /* thoughts of earlier turns */
+    if (!strcmp(type, "function_call")) return read_call(v, i, m, p);
+    if (!strcmp(type, "function_call_output")) return read_output(v, i, m, p);
     if (strcmp(type, "message"))
         return rvi_problem_set(p, 400, "unsupported_content", "input",
                                "input[%zu]: items of type '%.40s' are not supported", i, type);
@@ -59,13 +90,31 @@ static bool not_found(const char *field, const char *id, rvi_problem *p)
                            id);
 }
 
-static bool add_text(rvi_messages *m, const char *role, const char *text, size_t len)
+static bool add_text(rvi_messages *m, const char *role, const char *text, size_t len,
+                     const rvi_json *from)
 {
     rvi_buf copy = {0};
     bool ok = rvi_buf_append(&copy, text, len);
     if (!ok) m->chat->failed = true;
-    rvi_messages_add(m, role, &copy, NULL);
+    rvi_messages_add(m, role, &copy, from);
     return ok;
+}
+
+/* What was answered: a text, or calls of tools. */
+static bool add_answer(rvi_messages *m, const rvi_said *said, rvi_arena *arena)
+{
+    const rvi_json *calls = NULL;
+    rv_error err;
+    if (!said->calls) return add_text(m, "assistant", said->text, strlen(said->text), NULL);
+    if (rvi_json_parse(&calls, said->calls, strlen(said->calls), arena, "calls", &err))
+        return false;
+    for (size_t i = 0; i < rvi_json_count(calls); i++) {
+        const rvi_json *f = rvi_json_get(rvi_json_at(calls, i), "function");
+        rvi_messages_call(m, rvi_json_string(rvi_json_get(rvi_json_at(calls, i), "id"), ""),
+                          rvi_json_string(rvi_json_get(f, "name"), ""),
+                          rvi_json_get(f, "arguments"));
+    }
+    return true;
 }
 
 /* The messages of an answer's chat, without its instructions. */
@@ -90,10 +139,9 @@ static bool read_previous(const rvi_serving *s, const char *tenant, const rvi_js
     for (size_t i = first; i < rvi_json_count(list); i++) {
         const rvi_json *v = rvi_json_at(list, i), *text = rvi_json_get(v, "content");
         (void)add_text(m, rvi_json_string(rvi_json_get(v, "role"), "user"),
-                       rvi_json_string(text, ""), text->as.string.len);
+                       rvi_json_string(text, ""), text->as.string.len, v);
     }
-    return add_text(m, "assistant", said->text, strlen(said->text)) ||
-           rvi_problem_set(p, 503, NULL, NULL, "out of memory");
+    return add_answer(m, said, arena) || rvi_problem_set(p, 503, NULL, NULL, "out of memory");
 }
 
 bool rvi_openai_input(const rvi_serving *s, const char *tenant, const rvi_json *body,
@@ -106,9 +154,38 @@ bool rvi_openai_input(const rvi_serving *s, const char *tenant, const rvi_json *
     if (told && !rvi_json_is(told, RVI_JSON_STRING) && !rvi_json_is(told, RVI_JSON_NULL))
         return rvi_problem_set(p, 400, "invalid_type", "instructions",
                                "instructions must be a string");
-    if (*instructed) (void)add_text(&m, "system", told->as.string.data, told->as.string.len);
+    if (*instructed) (void)add_text(&m, "system", told->as.string.data, told->as.string.len, NULL);
     return read_previous(s, tenant, rvi_json_get(body, "previous_response_id"), arena, &m, p) &&
            read_input(rvi_json_get(body, "input"), &m, p) && rvi_messages_end(&m, p);
+}
+
+/* ---- tools ---- */
+
+bool rvi_openai_response_tools(const rvi_json *body, rvi_tools_wish *w, rvi_problem *p)
+{
+    const rvi_json *tools = rvi_json_get(body, "tools"),
+                   *choice = rvi_json_get(body, "tool_choice");
+    bool named = rvi_json_is(choice, RVI_JSON_OBJECT);
+    if (tools && !rvi_json_is(tools, RVI_JSON_ARRAY) && !rvi_json_is(tools, RVI_JSON_NULL))
+        return rvi_problem_set(p, 400, "invalid_type", "tools", "tools must be a list");
+    for (size_t i = 0; i < rvi_json_count(tools); i++) {
+        const rvi_json *t = rvi_json_at(tools, i);
+        if (!rvi_json_is_string(rvi_json_get(t, "type"), "function"))
+            return rvi_problem_set(p, 400, "unsupported_parameter", "tools",
+                                   "tools[%zu].type must be \"function\" (got '%.60s')", i,
+                                   rvi_json_string(rvi_json_get(t, "type"), ""));
+        rvi_tools_add(w, rvi_json_get(t, "name"), rvi_json_get(t, "description"),
+                      rvi_json_get(t, "parameters"));
+    }
+    if (named && !rvi_json_is_string(rvi_json_get(choice, "type"), "function"))
+        return rvi_problem_set(p, 400, "unsupported_parameter", "tool_choice",
+                               "tool_choice must be auto, none, required or name a function");
+    if (named)
+        rvi_buf_puts(&w->choice, rvi_json_string(rvi_json_get(choice, "name"), "?"));
+    else
+        rvi_buf_puts(&w->choice, rvi_json_string(choice, "auto"));
+    w->one_call = !rvi_json_bool(rvi_json_get(body, "parallel_tool_calls"), true);
+    return true;
 }
 
 /* ---- stored responses ---- */
@@ -122,6 +199,30 @@ static void read_path(const rvi_conn *c, char id[64], const char **rest)
     *rest = at + n;
 }
 
+static void put_result(const rvi_said *said, const rvi_json *v, size_t i, rvi_buf *out)
+{
+    rvi_buf_printf(out, "{\"type\":\"function_call_output\",\"id\":\"%s-%zu\"", said->id, i);
+    rvi_put_member(out, "call_id", rvi_json_string(rvi_json_get(v, "tool_call_id"), ""));
+    rvi_put_member(out, "output", rvi_json_string(rvi_json_get(v, "content"), ""));
+    rvi_buf_puts(out, ",\"status\":\"completed\"}");
+}
+
+/* The newest first, as all of them. */
+static void put_uses(const rvi_said *said, const rvi_json *v, size_t i, rvi_buf *out)
+{
+    const rvi_json *calls = rvi_json_get(v, "tool_calls");
+    for (size_t n = rvi_json_count(calls), k = n; k-- > 0;) {
+        const rvi_json *f = rvi_json_get(rvi_json_at(calls, k), "function");
+        rvi_buf_printf(out, "%s{\"type\":\"function_call\",\"id\":\"%s-%zu-%zu\"",
+                       k + 1 < n ? "," : "", said->id, i, k);
+        rvi_put_member(out, "call_id",
+                       rvi_json_string(rvi_json_get(rvi_json_at(calls, k), "id"), ""));
+        rvi_put_member(out, "name", rvi_json_string(rvi_json_get(f, "name"), ""));
+        rvi_put_member(out, "arguments", rvi_json_string(rvi_json_get(f, "arguments"), "{}"));
+        rvi_buf_puts(out, ",\"status\":\"completed\"}");
+    }
+}
+
 static void put_items(const rvi_said *said, rvi_buf *out)
 {
     enum { MOST_ARENA = 64 << 20 };
@@ -133,8 +234,17 @@ static void put_items(const rvi_said *said, rvi_buf *out)
     for (size_t i = n; i-- > first;) { /* the newest first */
         const rvi_json *v = rvi_json_at(list, i);
         const char *role = rvi_json_string(rvi_json_get(v, "role"), "user");
-        rvi_buf_printf(out, "%s{\"type\":\"message\",\"id\":\"%s-%zu\",\"status\":\"completed\"",
-                       i + 1 < n ? "," : "", said->id, i);
+        if (i + 1 < n) rvi_buf_putc(out, ',');
+        if (!strcmp(role, "tool")) {
+            put_result(said, v, i, out);
+            continue;
+        }
+        if (rvi_json_count(rvi_json_get(v, "tool_calls"))) {
+            put_uses(said, v, i, out);
+            continue;
+        }
+        rvi_buf_printf(out, "{\"type\":\"message\",\"id\":\"%s-%zu\",\"status\":\"completed\"",
+                       said->id, i);
         rvi_put_member(out, "role", role);
         rvi_buf_printf(out, ",\"content\":[{\"type\":\"%s\"",
                        strcmp(role, "assistant") ? "input_text" : "output_text");
@@ -203,13 +313,17 @@ void rvi_openai_response_cancel(rvi_serving *s, rvi_conn *c)
 static bool count(const rvi_quick *q, rvi_buf *out, rvi_problem *p)
 {
     rvi_buf chat = {0}, question = {0}, ignored = {0};
+    rvi_tools_wish w = {0};
     bool instructed;
     rvi_wish wish;
     size_t n = 0;
     bool ok =
         rvi_wish_read(&wish, RVI_FOR_RESPONSE, q->body, q->arena, &ignored, p) &&
         rvi_openai_input(q->s, q->tenant, q->body, q->arena, &chat, &question, &instructed, p) &&
-        rvi_quick_count(q->s, &chat, &n, p);
+        rvi_openai_response_tools(q->body, &w, p);
+    if (ok) rvi_tools_tell(&w, &chat);
+    ok = ok && rvi_quick_count(q->s, &chat, &n, p);
+    rvi_tools_drop(&w);
     rvi_buf_printf(out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", n);
     rvi_buf_deinit(&chat);
     rvi_buf_deinit(&question);

@@ -6,7 +6,9 @@ static void put_prob(const rvi_serving *s, rv_token_prob t, rvi_buf *out)
 {
     rvi_buf text = {0};
     (void)rvi_call_token_text(s, t.id, &text);
-    rvi_buf_puts(out, "{\"token\":");
+    rvi_buf_putc(out, '{');
+    if (s->llama.on) rvi_buf_printf(out, "\"id\":%d,", t.id);
+    rvi_buf_puts(out, "\"token\":");
     rvi_put_buf(out, &text);
     rvi_buf_puts(out, ",\"logprob\":");
     rvi_json_write_number(out, (double)RVI_MAX(t.logprob, -9999.0F));
@@ -20,7 +22,7 @@ static void put_prob(const rvi_serving *s, rv_token_prob t, rvi_buf *out)
 void rvi_probs_keep(rvi_call *k, int choice, const rv_service_event *e)
 {
     rvi_choice *c = &k->choices[choice];
-    if (!k->wish.logprobs || !e->chosen || e->id < 0) return;
+    if (!k->wish.generate.logprobs || !e->chosen || e->id < 0) return;
     if (c->n_probs++) rvi_buf_putc(&c->probs, ',');
     put_prob(k->s, *e->chosen, &c->probs);
     rvi_buf_puts(&c->probs, ",\"top_logprobs\":[");

@@ -20,4 +20,7 @@ typedef struct rvi_prompt {
 bool rvi_prompts_read(const rv_model *m, const rvi_json *v, const char *field, unsigned flags,
                       rvi_arena *arena, rvi_prompt **out, int *n, rvi_problem *p);
 
+/* Is it a list of prompts, not a prompt? */
+bool rvi_prompts_many(const rvi_json *v);
+
 #endif

@@ -17,6 +17,13 @@ typedef struct rvi_quick {
 typedef bool rvi_quick_fn(const rvi_quick *q, rvi_buf *out, rvi_problem *p);
 void rvi_quick_answer(const rvi_serving *s, rvi_conn *c, const rvi_dialect *d, rvi_quick_fn *fn);
 
+/* For templates that print the date: today, so that a prompt is the same all day. */
+void rvi_quick_today(rv_time *out);
+
+/* ,"date_string":...,"datetime":...,"functions":...: variables that llama-server's templates see:
+ * that date, and the tools as a text. */
+void rvi_quick_put_variables(rvi_buf *out, const rvi_json *tools);
+
 /* Tokens of a chat, {"messages":[...]}. */
 bool rvi_quick_count(const rvi_serving *s, const rvi_buf *chat, size_t *n, rvi_problem *p);
 

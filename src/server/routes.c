@@ -4,6 +4,7 @@
 
 #include "server/anthropic.h"
 #include "server/feedback.h"
+#include "server/llama_paths.h"
 #include "server/lora.h"
 #include "server/native.h"
 #include "server/ollama.h"
@@ -18,6 +19,12 @@ typedef struct route {
     bool early;     /* needs no model */
 } route;
 
+/* Of llama-server, before the others and only where it is asked for. */
+typedef struct llama_route {
+    route r;
+    bool bare; /* only without /v1 */
+} llama_route;
+
 enum { INFER = RVI_MAY_INFER, TEACH = RVI_MAY_TEACH, ADMIN = RVI_MAY_ADMIN };
 
 static const route routes[] = {
@@ -28,6 +35,7 @@ static const route routes[] = {
     {"GET", "/models", rvi_openai_models, &rvi_openai, INFER, true},
     {"GET", "/models/*", rvi_openai_model, &rvi_openai, INFER, true},
     {"POST", "/chat/completions", rvi_openai_chat, &rvi_openai, INFER, false},
+    {"POST", "/chat/completions/input_tokens", rvi_openai_chat_tokens, &rvi_openai, INFER, false},
     {"POST", "/completions", rvi_openai_completions, &rvi_openai, INFER, false},
     {"POST", "/responses", rvi_openai_respond, &rvi_openai, INFER, false},
     {"POST", "/responses/input_tokens", rvi_openai_response_tokens, &rvi_openai, INFER, false},
@@ -66,6 +74,16 @@ static const route routes[] = {
     {"POST", "/learning/export", rvi_server_export, &rvi_openai, TEACH, false},
 };
 
+static const llama_route llama_routes[] = {
+    {{"POST", "/completion", rvi_llama_completion, &rvi_openai, INFER, false}, true},
+    {{"POST", "/completions", rvi_llama_completion, &rvi_openai, INFER, false}, true},
+    {{"POST", "/embedding", rvi_llama_embeddings, &rvi_openai, INFER, false}, true},
+    {{"POST", "/embeddings", rvi_llama_embeddings, &rvi_openai, INFER, false}, true},
+    {{"GET", "/props", rvi_llama_props, &rvi_openai, INFER, false}, false},
+    {{"GET", "/slots", rvi_llama_slots, &rvi_openai, INFER, false}, false},
+    {{"GET", "/metrics", rvi_llama_metrics, &rvi_openai, ADMIN, false}, false},
+};
+
 /* ---- which handler ---- */
 
 static bool matches(const route *r, const char *path)
@@ -75,12 +93,20 @@ static bool matches(const route *r, const char *path)
 }
 
 /* The route of a path and method; *other: one of the path alone. */
-static const route *find(const rvi_conn *c, const route **other)
+static const route *find(const rvi_serving *s, const rvi_conn *c, const route **other)
 {
     const char *path = c->in.path, *method = c->in.method;
-    if (!strncmp(path, "/v1/", 4) && path[4]) path += 3;
+    bool bare = strncmp(path, "/v1/", 4) || !path[4];
+    if (!bare) path += 3;
     if (!strcmp(method, "HEAD")) method = "GET";
     *other = NULL;
+    for (size_t i = 0; s->llama.on && i < RVI_COUNT(llama_routes); i++) {
+        const llama_route *l = &llama_routes[i];
+        if ((l->bare && !bare) || !matches(&l->r, path)) continue;
+        *other = &l->r;
+        if (!strcmp(l->r.method, method)) return &l->r;
+    }
+    if (s->llama.no_ui && !strcmp(path, "/")) return NULL;
     for (size_t i = 0; i < RVI_COUNT(routes); i++) {
         if (!matches(&routes[i], path)) continue;
         *other = &routes[i];
@@ -123,7 +149,7 @@ void rvi_routes_handle(rvi_serving *s, rvi_access *access, rvi_conn *c)
 {
     rvi_problem p = {0};
     const route *other, *r;
-    r = find(c, &other);
+    r = find(s, c, &other);
     const rvi_dialect *d = dialect_of(c, other);
     if (c->in.state == RVI_HTTP_BAD) {
         refuse_bad(c, d);

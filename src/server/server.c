@@ -8,6 +8,7 @@
 
 #include "base/interrupt.h"
 #include "base/os.h"
+#include "base/thread.h"
 #include "server/adapters.h"
 #include "server/call.h"
 #include "server/listen.h"
@@ -58,6 +59,19 @@ static void on_wake(evutil_socket_t fd, short what, void *ctx)
 
 /* ---- opening the model ---- */
 
+/* Whether answers may have thoughts, by the model's chat template. */
+static bool thinks(const rv_model *m)
+{
+    rv_tools *t = NULL;
+    rv_error err;
+    const rv_model_info *info = rv_model_get_info(m);
+    rv_tools_options o = {.size = sizeof o};
+    if (info->is_encoder || !info->has_tokenizer || rv_tools_new(&t, m, &o, &err)) return false;
+    bool yes = rv_tools_variables(t);
+    rv_tools_free(&t);
+    return yes;
+}
+
 static void open_model(rvi_work *w)
 {
     server *v = (server *)(void *)((char *)w - offsetof(server, opening));
@@ -67,7 +81,9 @@ static void open_model(rvi_work *w)
     if (!v->st && v->served.learner)
         v->st = rv_learner_verify_log(v->served.learner, &s->teaching.shared.version, &v->err);
     if (v->st) return;
-    snprintf(s->fingerprint, sizeof s->fingerprint, "rv%d-%.12s", RV_VERSION_NUMBER, s->digest);
+    snprintf(s->fingerprint, sizeof s->fingerprint, s->llama.on ? "b%d-%.12s" : "rv%d-%.12s",
+             RV_VERSION_NUMBER, s->digest);
+    s->thinks = thinks(v->served.model);
     v->served.service.size = sizeof v->served.service;
     v->served.service.wake = wake_up;
     v->served.service.wake_ctx = v;
@@ -89,7 +105,10 @@ static void model_opened(rvi_work *w)
     s->teaching.shared.learner = s->info->is_encoder ? NULL : v->served.learner;
     s->teaching.shared.ready = s->teaching.shared.learner;
     s->teaching.ways = v->served.tenants;
+    s->scratch = v->served.scratch;
     s->n_context = v->served.service.n_context;
+    s->n_parallel = v->served.service.max_running;
+    s->path = v->served.path;
     s->ready = true;
     rvi_notify(v->o->notify, "READY=1");
 }
@@ -245,6 +264,7 @@ static rv_status start_listening(server *v, rv_error *err)
 
 static void stop(server *v)
 {
+    rvi_thread_hurry(); /* a process ends with its last thread, and those that learn run idle */
     rvi_conns_close(&v->s.conns);
     rvi_worker_free(v->s.worker);
     rv_service_free(&v->s.service);
@@ -270,7 +290,9 @@ rv_status rvi_server_run(const rvi_server_options *o, rv_error *err)
     v->o = o;
     v->opening = (rvi_work){.run = open_model, .done = model_opened};
     v->s.name = o->name;
-    v->s.any_model = o->any_model;
+    v->s.aliases = o->aliases;
+    v->s.llama = o->llama;
+    v->s.any_model = o->any_model || o->llama.on;
     v->s.created = (long)time(NULL);
     rv_status st = start_events(v, err);
     v->s.conns = (rvi_conns){

@@ -5,11 +5,14 @@
 #include <stdbool.h>
 
 #include "ruvllm_service.h"
+#include "server/llama.h"
 #include "server/taught.h"
 
 typedef struct rvi_served {
     const rv_model *model;
     rv_learner *learner;        /* for all; NULL: nothing is learned */
+    const char *path;           /* of the model */
+    const char *scratch;        /* a folder where there is a learner */
     rvi_taught_ways tenants;    /* how the learned state of tenants is opened */
     rv_service_options service; /* n_context is set; wake is the server's */
 } rvi_served;
@@ -28,6 +31,8 @@ typedef struct rvi_server_options {
     const char *adapters;           /* a folder of them; NULL: none */
     bool any_model;                 /* whatever name a request has for the model, it means it */
     const char *name;               /* of the model, for clients */
+    const char *aliases;            /* more names for it, with commas between them; NULL: none */
+    rvi_llama llama;                /* on: as llama-server does it */
     double drain_seconds;           /* for requests under way when a signal comes */
     /* Opens what is served, on a thread of its own, while requests are told to wait. What it gave
      * must live until rvi_server_run returns. */

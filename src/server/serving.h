@@ -5,6 +5,7 @@
 #include "ruvllm_service.h"
 #include "server/answers.h"
 #include "server/conn.h"
+#include "server/llama.h"
 #include "server/taught.h"
 #include "server/worker.h"
 
@@ -16,8 +17,14 @@ typedef struct rvi_serving {
     rv_service *service;
     rv_registry *registry;   /* of adapters; NULL: there are none */
     rvi_buf adapters_folder; /* its whole path */
+    const char *scratch; /* a folder for files that are soon removed; NULL: nothing is learned */
     int n_context;
     const char *name;     /* of the model, for clients */
+    const char *aliases;  /* more names, with commas between them; NULL: none */
+    const char *path;     /* of its file or folder */
+    int n_parallel;       /* requests that compute at the same time */
+    rvi_llama llama;      /* on: as llama-server does it */
+    bool thinks;          /* its chat template knows thoughts */
     bool any_model;       /* any other name means it too */
     char digest[65];      /* of the model */
     char fingerprint[32]; /* of the program and the weights */

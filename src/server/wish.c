@@ -161,7 +161,7 @@ static bool settle(rvi_wish *w, unsigned what, rvi_problem *p)
     if (w->n_best && w->n_best != w->n)
         return rvi_problem_set(p, 400, "unsupported_parameter", "best_of",
                                "best_of must be n (got %d)", w->n_best);
-    if (what != RVI_FOR_COMPLETION && w->top_logprobs && !w->logprobs)
+    if (!(what & (RVI_FOR_COMPLETION | RVI_FOR_NATIVE)) && w->top_logprobs && !w->logprobs)
         return rvi_problem_set(p, 400, NULL, "top_logprobs", "top_logprobs needs logprobs: true");
     w->generate.logprobs = w->logprobs || w->has_logprobs;
     w->generate.top_logprobs = w->top_logprobs;

@@ -22,6 +22,7 @@ enum {
     RVI_FOR_GENERATE = 64, /* /api/generate */
     RVI_FOR_VECTORS = 128, /* /api/embed */
     RVI_FOR_OPTIONS = 256, /* the "options" of these three */
+    RVI_FOR_NATIVE = 512,  /* llama-server's /completion */
     RVI_FOR_OLLAMA = RVI_FOR_TALK | RVI_FOR_GENERATE
 };
 

@@ -214,8 +214,13 @@ static void limits(void **state)
         assert_int_equal(all[i].n_uses, 3);
         assert_true(!i || strcmp(all[i - 1].name, all[i].name) < 0);
         assert_int_equal(all[i].bytes, all[i].residency == RV_READY ? bytes : 0);
+        rv_residency where;
+        assert_ok(rv_registry_where(s->r, all[i].name, &where, err));
+        assert_int_equal(where, all[i].residency);
     }
     rv_free(all);
+    rv_residency nowhere;
+    assert_refused(RV_E_NOT_FOUND, rv_registry_where(s->r, "nobody", &nowhere, err));
     assert_int_equal(counts[RV_READY], 3);
     assert_int_equal(counts[RV_OPEN], 2);
     static rv_registry_metrics m;

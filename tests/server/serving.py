@@ -76,7 +76,7 @@ class Server:
     def stream(self, path, body):
         """The events of a stream, and whether [DONE] ended it."""
         data = self.post(path, {**body, "stream": True})[2].decode()
-        lines = [line[6:] for line in data.split("\n\n") if line.startswith("data: ")]
+        lines = [line[6:] for line in data.splitlines() if line.startswith("data: ")]
         return [json.loads(x) for x in lines if x != "[DONE]"], lines[-1:] == ["[DONE]"]
 
     def raw(self, data, end=False):

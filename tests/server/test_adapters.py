@@ -49,6 +49,9 @@ def names(s):
     verdict("an adapter changes the answer", len({text(plain), text(one), text(other)}) == 3)
     base = s.ask("GET", "/v1/models")[2]["data"][0]["id"]
     verdict("MODEL:NAME is the same", text(answer(s, base + ":one")) == text(one))
+    verdict("the answer names what was asked for",
+            [answer(s, x)["model"] for x in (base, "one", base + ":two")] ==
+            [base, "one", base + ":two"])
     verdict("MODEL alone is without it", text(answer(s, base)) == text(plain))
     models = {m["id"]: m for m in s.ask("GET", "/v1/models")[2]["data"]}
     verdict("the list has all of them", set(models) == {base, "one", "two"})

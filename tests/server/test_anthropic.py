@@ -92,6 +92,30 @@ def streams(c, text):
             > 0, events[:2])
 
 
+WEATHER = {"name": "get_weather", "description": "The weather in a city.", "input_schema": {
+    "type": "object", "properties": {"city": {"type": "string", "maxLength": 30}},
+    "required": ["city"]}}
+
+
+def tools(c):
+    asked = {**USUAL, "max_tokens": 200, "tools": [WEATHER], "tool_choice": {"type": "any"},
+             "messages": [{"role": "user", "content": "What is the weather in Paris?"}]}
+    r = c.messages.create(**asked)
+    use = next(b for b in r.content if b.type == "tool_use")
+    verdict("a tool is called", r.stop_reason == "tool_use" and use.name == "get_weather" and
+            isinstance(use.input["city"], str), r)
+    with c.messages.stream(**asked) as stream:
+        final = stream.get_final_message()
+    streamed = next(b for b in final.content if b.type == "tool_use")
+    verdict("streamed too", streamed.input == use.input and final.stop_reason == "tool_use", final)
+    talk = asked["messages"] + [
+        {"role": "assistant", "content": r.content},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": use.id,
+                                      "content": "It rains."}]}]
+    r = c.messages.create(**{**asked, "messages": talk, "tool_choice": {"type": "none"}})
+    verdict("and its result is read", r.content[0].type == "text" and r.content[0].text, r)
+
+
 class City(pydantic.BaseModel):
     name: str
     country: Literal["France", "Spain"]
@@ -105,7 +129,8 @@ def structures(c):
 def errors(c, port):
     for name, changes, kind, word in (
             ("an unknown model", {"model": "claude"}, anthropic.NotFoundError, "not_found_error"),
-            ("tools", {"tools": [{"name": "x", "input_schema": {"type": "object"}}]},
+            ("a tool that runs elsewhere", {"tools": [
+                {"type": "web_search_20250305", "name": "web_search"}]},
              anthropic.BadRequestError, "invalid_request_error"),
             ("thinking", {"thinking": {"type": "enabled", "budget_tokens": 1024}},
              anthropic.BadRequestError, "invalid_request_error"),
@@ -149,6 +174,7 @@ else:
         said = messages(client, server)
         systems(client)
         streams(client, said)
+        tools(client)
         structures(client)
         errors(client, server.port)
         leaving(client, server)

@@ -117,11 +117,36 @@ def models(c, s):
                 "ruvllm pull" in e.error, e)
 
 
+def set_lamp(room: str) -> str:
+    """Turn the lamp of a room on.
+
+    Args:
+        room: which room
+    """
+    return room
+
+
+def tools(c):
+    talk = [{"role": "system", "content": "Always call a function."},
+            {"role": "user", "content": "Turn on the lamp in the attic by calling set_lamp."}]
+    options = {"temperature": 0, "num_predict": 60}
+    r = c.chat("smollm2", talk, tools=[set_lamp], options=options)
+    calls = r.message.tool_calls or []  # nothing can demand one
+    verdict("a function of Python may be called", all(
+        x.function.name == "set_lamp" and set(x.function.arguments) == {"room"} for x in calls), r)
+    parts = list(c.chat("smollm2", talk, tools=[set_lamp], stream=True, options=options))
+    verdict("streamed too", [x.function for p in parts for x in p.message.tool_calls or []] ==
+            [x.function for x in calls] and
+            "".join(p.message.content or "" for p in parts) == (r.message.content or ""),
+            parts[-2:])
+    talk += [r.message, {"role": "tool", "content": "The lamp is on.", "tool_name": "set_lamp"}]
+    r = c.chat("smollm2", talk, tools=[set_lamp], options={"num_predict": 12})
+    verdict("and its result is read", r.done, r)
+
+
 def errors(c, s):
-    tool = {"type": "function", "function": {"name": "x", "parameters": {"type": "object"}}}
     for name, status, call in (
             ("an unknown model", 404, lambda: c.chat("llama9", FRANCE)),
-            ("tools", 400, lambda: c.chat("smollm2", FRANCE, tools=[tool])),
             ("thinking", 400, lambda: c.chat("smollm2", FRANCE, think=True)),
             ("an image", 400, lambda: c.chat("smollm2", [
                 {"role": "user", "content": "x", "images": [b"\x89PNG"]}])),
@@ -163,6 +188,7 @@ else:
         structures(client)
         vectors(client, server)
         models(client, server)
+        tools(client)
         errors(client, server)
         leaving(client, server)
 finish()

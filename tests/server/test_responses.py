@@ -2,6 +2,7 @@
 """/v1/responses of `ruvllm serve` with SmolLM2 by the `openai` package from PyPI, unmodified: whole
 and streamed, continued, stored and deleted, structured, counted, refused. Skipped where the package
 or the model cannot be had. Prints TAP."""
+import json
 from typing import Literal
 
 from packages import run_with
@@ -119,10 +120,32 @@ def structures(c):
     verdict("a class of pydantic is filled", isinstance(r.output_parsed, City), r)
 
 
+WEATHER = {"type": "function", "name": "get_weather", "description": "The weather in a city.",
+           "strict": True, "parameters": {
+               "type": "object", "properties": {"city": {"type": "string", "maxLength": 30}},
+               "required": ["city"], "additionalProperties": False}}
+
+
+def tools(c):
+    asked = {**USUAL, "max_output_tokens": 200, "tools": [WEATHER], "tool_choice": "required",
+             "input": "What is the weather in Paris?"}
+    r = c.responses.create(**asked)
+    call = next(i for i in r.output if i.type == "function_call")
+    verdict("a tool is called", call.name == "get_weather" and
+            isinstance(json.loads(call.arguments)["city"], str), r)
+    with c.responses.stream(**asked) as stream:
+        final = stream.get_final_response()
+    streamed = next(i for i in final.output if i.type == "function_call")
+    verdict("streamed too", streamed.arguments == call.arguments, final)
+    r = c.responses.create(**{**asked, "tool_choice": "none", "previous_response_id": r.id,
+                              "input": [{"type": "function_call_output", "call_id": call.call_id,
+                                         "output": "It rains."}]})
+    verdict("and its result is read", r.output_text, r)
+
+
 def errors(c):
     for name, changes, code in (
-            ("tools", {"tools": [{"type": "function", "name": "x", "parameters": {}}]},
-             "unsupported_parameter"),
+            ("a search of the web", {"tools": [{"type": "web_search"}]}, "unsupported_parameter"),
             ("the background", {"background": True}, "unsupported_parameter"),
             ("an image", {"input": [{"role": "user", "content": [
                 {"type": "input_image", "image_url": "data:"}]}]}, "unsupported_content"),
@@ -143,5 +166,6 @@ else:
         streams(client, whole.output_text)
         continues(client, whole)
         structures(client)
+        tools(client)
         errors(client)
 finish()
