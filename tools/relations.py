@@ -96,8 +96,14 @@ def resembling(text, kind, lang, rng):
 
 
 def corrections(relations, each, seed=11):
-    """`each` corrections of every relation, in the form of bench/natural's lines."""
-    rng, out, kinds = random.Random(seed), [], {}
+    """`each` corrections of every relation, in the form of bench/natural's lines. A relation may
+    stand in several files."""
+    rng, out, kinds, merged = random.Random(seed), [], {}, {}
+    for r in relations:
+        key = r["lang"], r["kind"], r["relation"]
+        asks = merged.setdefault(key, dict(r, asks=[]))["asks"]
+        asks += [t for t in r["asks"] if t not in asks]
+    relations = list(merged.values())
     for r in relations:
         kinds.setdefault((r["lang"], r["kind"]), []).append(r)
     for r in relations:
@@ -105,7 +111,7 @@ def corrections(relations, each, seed=11):
         others = [o for o in kinds[lang, kind] if o is not r]
         for _ in range(each):
             subject = name(kind, lang, rng)
-            asks = rng.sample(r["asks"], min(7, len(r["asks"])))
+            asks = rng.sample(r["asks"], min(8, len(r["asks"])))
             near = [rng.choice(r["asks"]).format(resembling(subject, kind, lang, rng))
                     for _ in range(3)]
             near.append(asks[0].format(resembling(subject, kind, lang, rng)))

@@ -9,10 +9,11 @@ on all its linear layers with a linear head on the first token's state tells whe
 the same (src/learn/recognise/embedder.h). Needs torch, and a GPU to end within minutes; and what
 tools/train_judge.py needs, whose tokens these are.
 
---scores writes the odds of every pair of the test files and, with --folds 2, of the corrections
-themselves, each judged by an adapter that never saw corrections of its class.
+With --folds, corrections of some classes are judged by adapters that never saw their class; limits
+are chosen by these. --scores writes the odds of all such pairs and those of the test files.
 """
 import argparse
+import gzip
 import json
 import math
 import random
@@ -25,11 +26,12 @@ import torch.nn as nn
 import torch.nn.functional as F
 from safetensors.numpy import load_file
 
-from train_judge import DEVICE, Embedder, load, segments, tokens
+from train_judge import DEVICE, FOLDS, Embedder, classes_of, fold, load, segments, tokens
 
 WIDTH, HEADS, LAYERS, COMPARED = 384, 12, 6, 62
 FIRST, LAST = 101, 102
-NEAREST, SAME = 24, 0.85  # strangers that are asked for, and how near none may be
+NEAREST, SAME = 12, 0.85  # strangers that are asked for, and how near none may be
+NARROW = 0.85  # of the pairs are read in rows no wider than the longest of them
 LEVELS = 45  # numbers of the written adapter: -45 to 45
 LINEARS = (("attention.self.query", "attn_q"), ("attention.self.key", "attn_k"),
            ("attention.self.value", "attn_v"), ("attention.output.dense", "attn_output"),
@@ -49,7 +51,8 @@ class Linear(nn.Module):
         self.outward = nn.Parameter(torch.zeros(n_out, rank))
 
     def forward(self, x):
-        return F.linear(x, self.w, self.b) + 2 * F.linear(F.linear(x, self.inward), self.outward)
+        """As one product: two thin ones take a GPU longer, above all their gradients."""
+        return F.linear(x, self.w + 2 * (self.outward @ self.inward), self.b)
 
     @torch.no_grad()
     def quantize(self):
@@ -133,36 +136,32 @@ class Texts:
         self.lengths = torch.tensor([len(ids) for ids in self.ids], device=DEVICE)
 
     @torch.no_grad()
-    def nearest(self, questions, groups):
-        """For each question the others of its group that are nearest in meaning, unless they are
-        so near that they may ask for the same."""
-        lists = [[FIRST] + self.ids[self.at[q]] + [LAST] for q in questions]
-        meaning = torch.zeros(len(lists), WIDTH, device=DEVICE)
-        for part in torch.arange(len(lists)).split(512):
-            length = torch.tensor([len(lists[i]) for i in part], device=DEVICE)
-            last = self.embedder.states([lists[i] for i in part])[1]
+    def meanings(self):
+        """What all texts mean, as the embedder says."""
+        out = torch.zeros(len(self.ids), WIDTH, device=DEVICE)
+        order = sorted(range(len(self.ids)), key=lambda i: len(self.ids[i]))
+        for k in range(0, len(order), 1024):
+            part = order[k:k + 1024]
+            lists = [[FIRST] + self.ids[i] + [LAST] for i in part]
+            length = torch.tensor([len(x) for x in lists], device=DEVICE)
+            last = self.embedder.states(lists)[1]
             there = torch.arange(last.shape[1], device=DEVICE)[None] < length[:, None]
-            meaning[part] = F.normalize((last * there[..., None]).sum(1), dim=1)
-        out = torch.zeros(len(lists), NEAREST, dtype=torch.long, device=DEVICE)
-        for group in groups.values():
-            at = torch.tensor(group, device=DEVICE)
-            like = meaning[at] @ meaning[at].T
-            like[like > SAME] = -1
-            k = min(NEAREST, len(group))
-            best = at[like.topk(k, 1).indices]
-            out[at] = best[:, torch.arange(NEAREST, device=DEVICE) % k]
+            out[torch.tensor(part, device=DEVICE)] = F.normalize((last * there[..., None]).sum(1),
+                                                                 dim=1)
         return out
 
-    def together(self, a, b):
-        """FIRST a LAST b LAST, and which of the ids are there."""
+    def together(self, a, b, width):
+        """FIRST a LAST b LAST, and which of the ids are there; what is behind the width is lost."""
         n_a, n_b = self.lengths[a][:, None], self.lengths[b][:, None]
-        length = int((n_a + n_b).max().item()) + 3
-        p = torch.arange((length + 7) // 8 * 8, device=DEVICE)[None]
+        p = torch.arange(width, device=DEVICE)[None]
         pick = lambda texts, at: torch.gather(
             self.table[texts], 1, at.clamp(0, COMPARED - 1).expand(len(texts), -1))
         ids = torch.where(p > n_a + 1, torch.where(p <= n_a + 1 + n_b, pick(b, p - n_a - 2), LAST),
                           torch.where(p <= n_a, pick(a, p - 1), LAST))
         return torch.where(p == 0, FIRST, ids), p <= n_a + n_b + 2
+
+    def width_of(self, a, b):
+        return int((self.lengths[a] + self.lengths[b]).max().item() + 3 + 7) // 8 * 8
 
 
 def padded(lists):
@@ -176,86 +175,170 @@ def random_below(n):
 
 
 class Pairs:
-    """Pairs with their labels, drawn at random; no language but English is rare."""
+    """Pairs with their labels and weights, drawn at random; no language but English is rare. The
+    sizes of what is drawn never change, so that a GPU can repeat a step as it was recorded."""
 
-    def __init__(self, corrections, texts):
+    def __init__(self, corrections, texts, meaning):
         ids = lambda x, *keys: [texts.add(t) for key in keys for t in x[key]]
         self.same, self.n_same = padded([[texts.add(x["question"])] + ids(x, "wordings")
                                          for x in corrections])
         self.near, self.n_near = padded([ids(x, "neighbours") for x in corrections])
         self.other, self.n_other = padded([ids(x, "neighbours", "same_subject")
                                            for x in corrections])
-        by = {}
+        by, answers = {}, {}
         for i, x in enumerate(corrections):
             by.setdefault(x["lang"], []).append(i)
         self.alike, self.n_alike = padded([by[x["lang"]] for x in corrections])
-        self.nearest = texts.nearest([x["question"] for x in corrections], by)
-        self.weight = torch.tensor([x.get("weight", 1.0) * (1.0 if x["lang"] == "en" else 1.5)
+        self.answer = torch.tensor([answers.setdefault(fold(x["answer"]).strip(" .!"), len(answers))
                                     for x in corrections], device=DEVICE)
+        self.question = self.same[:, 0].contiguous()
+        self.nearest_asked = self.nearest(meaning, self.same, by)
+        self.nearest_other = self.nearest(meaning, self.other, by)
+        weight = torch.tensor([x.get("weight", 1.0) * (1.0 if x["lang"] == "en" else 1.5)
+                               for x in corrections], device=DEVICE)
+        self.below = (weight.double().cumsum(0) / weight.double().sum()).float()
+
+    @torch.no_grad()
+    def nearest(self, meaning, texts, by):
+        """For each request of each correction the corrections of its language whose questions are
+        nearest to it in meaning, unless they are so near that they may ask for the same."""
+        out = torch.zeros(*texts.shape, NEAREST, dtype=torch.int32, device=DEVICE)
+        for group in by.values():
+            at = torch.tensor(group, device=DEVICE)
+            lessons = meaning[self.question[at]]
+            k = min(NEAREST, len(group))
+            for column in range(texts.shape[1]):
+                for part in at.split(2048):
+                    like = meaning[texts[part, column]] @ lessons.T
+                    like[like > SAME] = -1
+                    like[self.answer[part][:, None] == self.answer[at][None]] = -1
+                    best = at[like.topk(k, 1).indices].int()
+                    out[part, column] = best[:, torch.arange(NEAREST, device=DEVICE) % k]
+        return out
 
     def draw(self, n):
-        c = torch.multinomial(self.weight, n, replacement=True)
+        """question, request, label, weight."""
+        c = torch.searchsorted(self.below, torch.rand(n, device=DEVICE)).clamp(
+            max=len(self.below) - 1)
         n_same, n_other = self.n_same[c], self.n_other[c]
         k = torch.where(torch.rand(n, device=DEVICE) < 0.5, 0, random_below(n_same))
         question = self.same[c, k]
+        every = torch.ones(n, device=DEVICE)
         out = []
         for _ in range(2):
-            out.append((question, self.same[c, (k + 1 + random_below(n_same - 1)) % n_same], 1))
-            out.append((question, self.other[c, random_below(n_other)], 0))
-        out.append((question, self.near[c, random_below(self.n_near[c])], 0))
+            again = (k + 1 + random_below(n_same - 1)) % n_same
+            out.append((question, self.same[c, again], 1, every))
+            out.append((question, self.other[c, random_below(n_other)], 0, every))
+        out.append((question, self.near[c, random_below(self.n_near[c])], 0, every))
         few = c[:n // 2]
         i = random_below(self.n_other[few])
         j = (i + 1 + random_below(self.n_other[few] - 1)) % self.n_other[few]
-        out.append((self.other[few, i], self.other[few, j], 0))
-        near = self.nearest[few, torch.randint(NEAREST, (len(few),), device=DEVICE)]
-        stranger = torch.where(torch.rand(len(few), device=DEVICE) < 0.5, near,
-                               self.alike[few, random_below(self.n_alike[few])])
-        real = stranger != few
-        asked = torch.where(torch.rand(len(few), device=DEVICE) < 0.5,
-                            self.same[stranger, random_below(self.n_same[stranger])],
-                            self.other[stranger, random_below(self.n_other[stranger])])
-        out.append((question[:n // 2][real], asked[real], 0))
-        label = [torch.full((len(a),), float(y), device=DEVICE) for a, _, y in out]
-        question, request, _ = zip(*out)
-        return torch.cat(question), torch.cat(request), torch.cat(label)
+        differ = (self.other[few, i] != self.other[few, j]).float()
+        out.append((self.other[few, i], self.other[few, j], 0, differ))
+        # a stranger, as one of a thousand lessons is: mostly one that a request is like
+        asked = torch.rand(n, device=DEVICE) < 0.5
+        i, j = random_below(n_same), random_below(n_other)
+        pick = torch.randint(NEAREST, (n,), device=DEVICE)
+        near = torch.where(asked, self.nearest_asked[c, i, pick], self.nearest_other[c, j, pick])
+        stranger = torch.where(torch.rand(n, device=DEVICE) < 0.7, near.long(),
+                               self.alike[c, random_below(self.n_alike[c])])
+        request = torch.where(asked, self.same[c, i], self.other[c, j])
+        real = (self.answer[stranger] != self.answer[c]).float()
+        out.append((self.question[stranger], request, 0, real))
+        label = [torch.full((len(a),), float(y), device=DEVICE) for a, _, y, _ in out]
+        question, request, _, weight = zip(*out)
+        return torch.cat(question), torch.cat(request), torch.cat(label), torch.cat(weight)
 
 
 # ---- training ----
 
 
-def train(weights, texts, corrections, a, steps, seed=0):
+class Training:
+    """One step: pairs are drawn, the shorter ones read in narrow rows and the rest in wide ones."""
+
+    def __init__(self, m, texts, pairs, a):
+        self.m, self.texts, self.pairs, self.a = m, texts, pairs, a
+        self.trained = [p for p in m.parameters() if p.requires_grad]
+        self.mean = [p.detach().clone() for p in self.trained]
+        self.rate = torch.zeros((), device=DEVICE)
+        self.take = torch.ones((), device=DEVICE)
+        self.seen = torch.zeros((), device=DEVICE)
+        on_gpu = DEVICE == "cuda"
+        self.optimizer = torch.optim.AdamW(self.trained, lr=self.rate if on_gpu else 0.0,
+                                           weight_decay=0.05, betas=(0.9, 0.98), fused=on_gpu,
+                                           capturable=on_gpu)
+        question, request, _, _ = pairs.draw(4096)
+        length = (texts.lengths[question] + texts.lengths[request]).float()
+        self.narrow = int((length.quantile(NARROW).item() + 3 + 8) // 8 * 8)
+
+    def step(self):
+        question, request, label, weight = self.pairs.draw(self.a.batch)
+        order = torch.argsort(self.texts.lengths[question] + self.texts.lengths[request])
+        n = int(len(order) * NARROW)
+        total = 0.0
+        for part, width in ((order[:n], self.narrow), (order[n:], 2 * COMPARED + 4)):
+            ids, there = self.texts.together(question[part], request[part], width)
+            with torch.autocast(DEVICE, dtype=torch.bfloat16, cache_enabled=False):
+                odds = self.m(ids, there)
+            total = total + F.binary_cross_entropy_with_logits(
+                odds.float(), label[part] * 0.96 + 0.02, weight[part], reduction="sum")
+        loss = total / len(order)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.trained, 1.0)
+        self.optimizer.step()
+        with torch.no_grad():
+            for v, p in zip(self.mean, self.trained):
+                v.lerp_(p, self.take)
+            self.seen.lerp_(loss.detach(), 0.01)
+
+    def eager(self):
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step()
+
+    def record(self):
+        """The step as a CUDA graph: launching its kernels one by one would bound the time."""
+        beside = torch.cuda.Stream()
+        beside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(beside):
+            for _ in range(3):
+                self.eager()
+        torch.cuda.current_stream().wait_stream(beside)
+        self.optimizer.zero_grad(set_to_none=True)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.step()
+        return graph.replay
+
+
+def train(weights, texts, meaning, corrections, a, steps, seconds, rank, seed=0):
     torch.manual_seed(seed)
-    m = Comparer(weights, a.rank, a.dropout)
+    m = Comparer(weights, rank, a.dropout)
     if a.start:
         read(a.start, m)
     m = m.to(DEVICE)
-    trained = [p for p in m.parameters() if p.requires_grad]
-    mean = [p.detach().clone() for p in trained]
-    optimizer = torch.optim.AdamW(trained, lr=a.rate, weight_decay=0.05, betas=(0.9, 0.98),
-                                  fused=DEVICE == "cuda")
-    pairs, seen, start = Pairs(corrections, texts), 0.0, time.time()
-    for step in range(steps):
-        m.train()
-        for group in optimizer.param_groups:
-            group["lr"] = a.rate * min(1, step / 200) * (1 - step / steps)
-        question, request, label = pairs.draw(a.batch)
-        with torch.autocast(DEVICE, dtype=torch.bfloat16):
-            odds = m(*texts.together(question, request))
-        loss = F.binary_cross_entropy_with_logits(odds.float(), label * 0.96 + 0.02)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(trained, 1.0)
-        optimizer.step()
-        keep = min(0.998, step / (step + 10))
-        with torch.no_grad():
-            torch._foreach_mul_(mean, keep)
-            torch._foreach_add_(mean, [p.detach() for p in trained], alpha=1 - keep)
-            seen = 0.99 * seen + 0.01 * loss.detach()
-        if (step + 1) % 1000 == 0:
-            print(f"  {step + 1} steps, {time.time() - start:.0f} s, loss {float(seen):.4f}",
-                  flush=True)
+    m.train()
+    training = Training(m, texts, Pairs(corrections, texts, meaning), a)
+    step_once = training.eager
+    if DEVICE == "cuda" and a.graph:
+        step_once = training.record()
+    start, done, step = time.time(), 0.0, 0
+    while done < 1:
+        done = max(step / steps, (time.time() - start) / seconds)
+        rate = a.rate * min(1, step / 200) * max(0.0, 1 - done)
+        training.rate.fill_(rate)
+        if DEVICE != "cuda":
+            training.optimizer.param_groups[0]["lr"] = rate
+        training.take.fill_(1 - min(0.998, step / (step + 10)))
+        step_once()
+        step += 1
+        if step % 20 == 0 and DEVICE == "cuda":
+            torch.cuda.synchronize()  # the clock counts what was done, not what was asked for
+        if step % 1000 == 0:
+            print(f"  {step} steps, {time.time() - start:.0f} s, loss "
+                  f"{float(training.seen) / (1 - 0.99 ** step):.4f}", flush=True)
+    print(f"  {step} steps, {time.time() - start:.0f} s", flush=True)
     with torch.no_grad():
-        for p, v in zip(trained, mean):
+        for p, v in zip(training.trained, training.mean):
             p.copy_(v)
     for module in m.modules():
         if isinstance(module, Linear):
@@ -277,7 +360,7 @@ def odds_of(m, texts, corrections):
     out = torch.zeros(len(rows), device=DEVICE)
     order = torch.argsort(texts.lengths[q] + texts.lengths[t])
     for part in order.split(1024):
-        out[part] = m(*texts.together(q[part], t[part]))
+        out[part] = m(*texts.together(q[part], t[part], texts.width_of(q[part], t[part])))
     return [r + [float(v)] for r, v in zip(rows, out)]
 
 
@@ -291,6 +374,7 @@ def show(name, rows):
           {k: share(kinds == k) for k, _ in KINDS if (kinds == k).any()},
           {g: share((kinds == "wording") & (langs == g)) for g in sorted(set(langs))
            if (langs == g).sum() > 60}, flush=True)
+    return share(kinds == "wording")
 
 
 # ---- the C file ----
@@ -348,12 +432,18 @@ def main():
     p.add_argument("-o", "--out", help="write the adapter there")
     p.add_argument("--test", action="append", default=[], help="corrections to report on only")
     p.add_argument("--scores", help="write the odds of pairs there")
-    p.add_argument("--folds", type=int, default=0)
-    p.add_argument("--steps", type=int, default=4000)
-    p.add_argument("--fold-steps", type=int, default=2500)
+    p.add_argument("--folds", type=int, default=0,
+                   help=f"so many of {FOLDS} parts of the classes are held out, one after another")
+    p.add_argument("--fold-out", help="write the adapters of these there, {} is the part")
+    p.add_argument("--steps", type=int, default=8000)
+    p.add_argument("--seconds", type=float, default=1e9, help="of training, if steps take longer")
+    p.add_argument("--fold-seconds", type=float, default=1e9)
     p.add_argument("--batch", type=int, default=96, help="corrections a step")
+    p.add_argument("--no-graph", dest="graph", action="store_false",
+                   help="launch every kernel of a step anew on a GPU")
     p.add_argument("--start", help="an adapter to start with, a C file that this wrote")
-    p.add_argument("--rank", type=int, default=4)
+    p.add_argument("--rank", type=int, nargs="+", default=[4],
+                   help="of several the best on the first part that is held out")
     p.add_argument("--rate", type=float, default=2e-3)
     p.add_argument("--dropout", type=float, default=0.1)
     a = p.parse_args()
@@ -366,25 +456,36 @@ def main():
             texts.add(t)
     texts.ready()
     print(len(corrections), "corrections", len(texts.ids), "texts on", DEVICE, flush=True)
-    rows, held = {}, []
-    m = train(weights, texts, corrections, a, a.steps)
+    rows, held, ranks = {}, [], list(a.rank)
+    meaning = texts.meanings()
+    for k in range(a.folds):
+        out = classes_of(corrections, k)
+        rest = [x for x in corrections if x["class"] not in out]
+        dev = [x for x in corrections if x["class"] in out]
+        best = None
+        for rank in ranks:
+            m = train(weights, texts, meaning, rest, a, a.steps, a.fold_seconds, rank, k)
+            odds = odds_of(m, texts, dev)
+            got = show(f"part {k}, rank {rank}", odds)
+            for name, test in tests.items():
+                show(f"  {name}", odds_of(m, texts, test))
+            if best is None or got > best[0] + 0.3:
+                best = (got, odds, m, rank)
+        held += best[1]
+        ranks = [best[3]]
+        if a.fold_out:
+            write(a.fold_out.format(k), best[2])
+    if held:
+        rows["held"] = held
+        show("held-out classes", held)
+    m = train(weights, texts, meaning, corrections, a, a.steps, a.seconds, ranks[0])
     for name, test in tests.items():
         rows[name] = odds_of(m, texts, test)
         show(name, rows[name])
     if a.out:
         write(a.out, m)
-    classes = sorted({x["class"] for x in corrections})
-    random.Random(3).shuffle(classes)
-    for k in range(a.folds):
-        out = set(classes[k::a.folds])
-        m = train(weights, texts, [x for x in corrections if x["class"] not in out], a,
-                  a.fold_steps, k)
-        held += odds_of(m, texts, [x for x in corrections if x["class"] in out])
-    if held:
-        rows["held"] = held
-        show("held-out classes", held)
     if a.scores:
-        with open(a.scores, "w") as f:
+        with gzip.open(a.scores, "wt") as f:
             json.dump(rows, f, ensure_ascii=False)
 
 

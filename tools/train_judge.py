@@ -29,6 +29,7 @@ WORDS, SPELLING, RARITIES = 28, 128, 4096
 MIDDLE, LAST, TOKENS, UNKNOWN = 4, 6, 126, 100
 WORD, WHOLE, SEEN, HIDDEN = 17, 14, 48, 32
 ANSWER_BYTES = 600
+FOLDS = 4  # parts of the classes of corrections, of which one is held out
 
 
 # ---- the embedder ----
@@ -422,11 +423,11 @@ def forward(w, q, in_q, r, in_r, whole, dropout=0.0):
     return hidden @ w["out"] + whole @ w["out_whole"] + w["out_bias"]
 
 
-def train(x, labels, weights, epochs, batch=1024, seed=0):
+def train(x, labels, weights, epochs, batch=2048, seed=0):
     torch.manual_seed(seed)
     w = new_weights(seed)
     labels, weights = (torch.tensor(v, device=DEVICE) for v in (labels, weights))
-    optimizer = torch.optim.Adam(w.values(), betas=(0.9, 0.99))
+    optimizer = torch.optim.Adam(w.values(), betas=(0.9, 0.99), fused=DEVICE == "cuda")
     n, t = len(labels) // batch, 0
     for _ in range(epochs):
         order = torch.randperm(len(labels), device=DEVICE)
@@ -450,6 +451,9 @@ def scores(w, x):
 
 
 # ---- figures ----
+
+
+JUDGES = (("rvi_judge_embedded", True), ("rvi_judge_spelled", False))
 
 
 def rates(p, kinds, sure):
@@ -482,23 +486,37 @@ def fit(texts, corrections, embedded, epochs):
                  np.array(weights, np.float32), epochs)
 
 
-def cross_validate(texts, corrections, embedded, epochs, folds=4):
+def classes_of(corrections, k):
+    """The classes of the part that is held out."""
     classes = sorted({x["class"] for x in corrections})
     random.Random(3).shuffle(classes)
-    held, all_pairs = [], []
+    return set(classes[k::FOLDS])
+
+
+def cross_validate(texts, corrections, epochs, folds, out):
+    """The thresholds by classes that were held out, with an embedder and without."""
+    odds, kinds, langs = {True: [], False: []}, [], []
     for k in range(folds):
-        out = set(classes[k::folds])
-        rest = [x for x in corrections if x["class"] not in out]
+        held = classes_of(corrections, k)
+        rest = [x for x in corrections if x["class"] not in held]
         texts.measure(rest)
-        w = fit(texts, rest, embedded, epochs)
-        pairs = [dict(p, group=i) for i, x in enumerate(corrections) if x["class"] in out
+        pairs = [dict(p, group=i) for i, x in enumerate(corrections) if x["class"] in held
                  for p in pairs_of([x], random.Random(2), False)]
-        held.append(scores(w, table(texts, pairs, embedded)))
-        all_pairs += pairs
-    _, kinds, langs = arrays(all_pairs, corrections)
-    p = np.concatenate(held)
-    sure = threshold(p, kinds)
-    show("held-out classes", p, kinds, langs, sure)
+        judges = {}
+        for name, embedded in JUDGES:
+            w = fit(texts, rest, embedded, epochs)
+            odds[embedded].append(scores(w, table(texts, pairs, embedded)))
+            judges[name] = (w, 0.5)
+        if out:
+            write(out.format(k), texts, judges)
+        _, new_kinds, new_langs = arrays(pairs, corrections)
+        kinds.append(new_kinds)
+        langs.append(new_langs)
+    kinds, langs, sure = np.concatenate(kinds), np.concatenate(langs), []
+    for name, embedded in JUDGES:
+        p = np.concatenate(odds[embedded])
+        sure.append(threshold(p, kinds))
+        show(f"{name}, held-out classes", p, kinds, langs, sure[-1])
     return sure
 
 
@@ -561,6 +579,8 @@ def main():
     a.add_argument("--cases", help="write pairs with their probabilities there, for the tests")
     a.add_argument("--test", action="append", default=[], help="corrections to report on only")
     a.add_argument("--epochs", type=int, default=30)
+    a.add_argument("--folds", type=int, default=FOLDS, help="parts of the classes to hold out")
+    a.add_argument("--fold-out", help="write the weights of these there, {} is the part")
     a.add_argument("--sure", type=float, nargs=2, help="thresholds, instead of cross-validating")
     a = a.parse_args()
     texts = Texts(Embedder(a.embedder))
@@ -568,11 +588,12 @@ def main():
     texts.read_all([t for x in corrections + test for t in
                     [x["question"], start_of(x["answer"])] + requests(x)])
     print(len(corrections), "corrections", len(texts.at), "texts", flush=True)
-    sure = a.sure or [cross_validate(texts, corrections, e, a.epochs) for e in (True, False)]
+    sure = a.sure or cross_validate(texts, corrections, a.epochs, a.folds, a.fold_out)
+    if not a.out:
+        return
     texts.measure(corrections)
     judges = {}
-    for name, embedded, s in (("rvi_judge_embedded", True, sure[0]),
-                              ("rvi_judge_spelled", False, sure[1])):
+    for (name, embedded), s in zip(JUDGES, sure):
         w = fit(texts, corrections, embedded, a.epochs)
         judges[name] = (w, s)
         if test:

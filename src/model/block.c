@@ -135,9 +135,7 @@ void rvi_workspace_tap(rvi_workspace *ws, const char *what, int il, rvi_cols val
 
 /* ---- linear layers ---- */
 
-/* Notes the adapter sets of the operands of the linear layers that follow. which: the batch row
- * that each of the n_rows operands came from; NULL: row i is batch row i. */
-static void group_rows(rvi_workspace *ws, const rvi_row *rows, const int32_t *which, int n_rows)
+void rvi_workspace_group(rvi_workspace *ws, const rvi_row *rows, const int32_t *which, int n_rows)
 {
     int n_sets = 0, n = 0;
     for (int i = 0; i < n_rows; i++) {
@@ -476,14 +474,22 @@ static void settle_forms(const rvi_row *rows, int n_rows)
     rvi_pages_trim(pool, n_pages); /* the next step will want about as many */
 }
 
+void rvi_model_encode(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows,
+                      int n_wanted)
+{
+    rvi_workspace_group(ws, rows, NULL, n_rows);
+    settle_forms(rows, n_rows);
+    rvi_encoder_forward(m, ws, rows, n_rows, n_wanted);
+}
+
 void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows)
 {
-    group_rows(ws, rows, NULL, n_rows);
-    settle_forms(rows, n_rows);
     if (m->arch->is_encoder) {
-        rvi_encoder_forward(m, ws, rows, n_rows);
+        rvi_model_encode(m, ws, rows, n_rows, n_rows);
         return;
     }
+    rvi_workspace_group(ws, rows, NULL, n_rows);
+    settle_forms(rows, n_rows);
     const rvi_backend_ops *op = ws->be->ops;
     const rvi_hparams *h = &m->hp;
     rvi_cols x = rvi_cols_of(ws->x, 0, h->n_embd);
@@ -525,7 +531,7 @@ const float *rvi_model_logits(const rvi_model *m, rvi_workspace *ws, const rvi_r
     rvi_cols last = rvi_cols_of(ws->last, 0, m->hp.n_embd),
              logits = rvi_cols_of(ws->logits, 0, m->hp.n_vocab);
     op->gather(ws->be, last, rvi_cols_of(ws->h, 0, m->hp.n_embd), which, n);
-    group_rows(ws, rows, which, n);
+    rvi_workspace_group(ws, rows, which, n);
     rvi_workspace_linear(ws, &m->head, logits, last, n);
     if (m->hp.logit_cap > 0) op->soft_cap(ws->be, logits, m->hp.logit_cap, n);
     rvi_workspace_tap(ws, "logits", -1, logits, n);

@@ -36,7 +36,9 @@ static void embed_rows(const rvi_model *m, rvi_workspace *ws, const rvi_row *row
     op->layer_norm(ws->be, x, x, m->embed_norm.w, m->embed_norm.b, n, m->hp.norm_eps);
 }
 
-static void layer(const rvi_model *m, rvi_workspace *ws, int il, const rvi_row *rows, int n)
+/* Keys and values of all n rows, and what follows of the first n_out of them. */
+static void layer(const rvi_model *m, rvi_workspace *ws, int il, const rvi_row *rows, int n,
+                  int n_out)
 {
     const rvi_backend_ops *op = ws->be->ops;
     const rvi_hparams *h = &m->hp;
@@ -54,6 +56,8 @@ static void layer(const rvi_model *m, rvi_workspace *ws, int il, const rvi_row *
 
     rvi_workspace_qkv(m, ws, il, x, n);
     op->kv_write(ws->be, store, il, k, v, ws->kv_rows, n);
+    if (n_out < n) rvi_workspace_group(ws, rows, NULL, n_out);
+    n = n_out;
     op->attention(ws->be, mix, q, store, il, &a, ws->text_rows, n);
     rvi_workspace_tap(ws, "attn_mix", il, mix, n);
     rvi_workspace_linear(ws, &l->o, y, mix, n);
@@ -72,7 +76,8 @@ static void layer(const rvi_model *m, rvi_workspace *ws, int il, const rvi_row *
     op->layer_norm(ws->be, x, x, l->out_norm.w, l->out_norm.b, n, h->norm_eps);
 }
 
-void rvi_encoder_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows)
+void rvi_encoder_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows,
+                         int n_wanted)
 {
     rvi_cols x = rvi_cols_of(ws->x, 0, m->hp.n_embd);
     for (int r = 0; r < n_rows; r++) {
@@ -82,8 +87,9 @@ void rvi_encoder_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *r
     embed_rows(m, ws, rows, n_rows);
     rvi_workspace_tap(ws, "hidden", 0, x, n_rows);
     for (int il = 0; il < m->hp.n_layers; il++) {
-        layer(m, ws, il, rows, n_rows);
-        rvi_workspace_tap(ws, "hidden", il + 1, x, n_rows);
+        int n_out = il + 1 < m->hp.n_layers ? n_rows : n_wanted;
+        layer(m, ws, il, rows, n_rows, n_out);
+        rvi_workspace_tap(ws, "hidden", il + 1, x, n_out);
     }
     ws->be->ops->submit(ws->be);
 }

@@ -109,6 +109,10 @@ void rvi_workspace_set_progress(rvi_workspace *ws, rvi_layers_fn fn, void *ctx);
  * length - 1) are in the call; any number of texts may share it. If the backend was stopped
  * (set_stop), it returns early and its results must not be used. */
 void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows);
+/* The same with an encoder, of whose final states only those of the first n_wanted rows are
+ * computed. */
+void rvi_model_encode(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows,
+                      int n_wanted);
 
 /* After a pass, whose results count only if this is RV_OK: the device still works, and the file was
  * all there. */

@@ -88,7 +88,12 @@ rvi_attention rvi_workspace_attention_of(const rvi_model *m, int il);
 /* q, k and v of the layer's input into the columns of ws->qkv. */
 void rvi_workspace_qkv(const rvi_model *m, rvi_workspace *ws, int il, rvi_cols in, int n_rows);
 
+/* Notes the adapter sets of the operands of the linear layers that follow. which: the batch row
+ * that each of the n_rows operands came from; NULL: row i is batch row i. */
+void rvi_workspace_group(rvi_workspace *ws, const rvi_row *rows, const int32_t *which, int n_rows);
+
 /* The pass of an encoder (encoder.c). */
-void rvi_encoder_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows);
+void rvi_encoder_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows,
+                         int n_wanted);
 
 #endif

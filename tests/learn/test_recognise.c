@@ -95,7 +95,6 @@ static void the_very_question_is_recognised(void **state)
     rvi_recogniser_free(r);
 }
 
-/* Long texts that begin alike, and texts without a word, are not taken for each other. */
 /* What a mark sets apart around a question counts for nothing if it names nothing. */
 static void manners_around_a_question_do_not_hide_it(void **state)
 {
@@ -127,6 +126,19 @@ static void manners_around_a_question_do_not_hide_it(void **state)
     rvi_recogniser_free(r);
 }
 
+/* Words before a comma are no manners where the lesson has such words too. */
+static void what_is_compared_is_not_left_out(void **state)
+{
+    (void)state;
+    rvi_recogniser *r = recogniser();
+    assert_ok(rvi_recogniser_add(r, 1, "Which is quieter, the Halo or the Brisk fan?", "B.", err));
+    assert_true(ask(r, "Hi, which is quieter, the Halo or the Brisk fan?").sure);
+    assert_false(ask(r, "Which is cheaper, the Halo or the Brisk fan?").sure);
+    assert_false(ask(r, "I saw two. Which is cheaper, the Halo or the Brisk fan?").sure);
+    rvi_recogniser_free(r);
+}
+
+/* Long texts that begin alike, and texts without a word, are not taken for each other. */
 static void what_was_not_read_is_not_recognised(void **state)
 {
     (void)state;
@@ -292,6 +304,7 @@ int main(void)
         cmocka_unit_test(long_texts_are_read_to_a_limit),
         cmocka_unit_test(the_very_question_is_recognised),
         cmocka_unit_test(manners_around_a_question_do_not_hide_it),
+        cmocka_unit_test(what_is_compared_is_not_left_out),
         cmocka_unit_test(what_was_not_read_is_not_recognised),
         cmocka_unit_test(of_contradicting_lessons_the_newest_wins),
         cmocka_unit_test(many_lessons_are_told_apart),

@@ -187,9 +187,10 @@ static int rows_of(const rvi_embedder_pair *p)
     return (int)(p->n_a + p->n_b) + 3;
 }
 
-/* The rows of a pair, from row `at` on. */
-static rv_status put_pair(rvi_embedder *e, rvi_seq *seq, const rvi_embedder_pair *pair, int at,
-                          rv_error *err)
+/* The rows of a pair: its first, whose final state is asked for, is row `first`, and the others
+ * are from row `at` on. */
+static rv_status put_pair(rvi_embedder *e, rvi_seq *seq, const rvi_embedder_pair *pair, int first,
+                          int at, rv_error *err)
 {
     const struct {
         const int32_t *ids;
@@ -199,7 +200,7 @@ static rv_status put_pair(rvi_embedder *e, rvi_seq *seq, const rvi_embedder_pair
     int n = 0;
     for (size_t p = 0; p < RVI_COUNT(parts); p++)
         for (size_t i = 0; i < parts[p].n; i++, n++)
-            e->rows[at + n] =
+            e->rows[n ? at + n - 1 : first] =
                 (rvi_row){.seq = seq, .pos = n, .token = parts[p].ids[i], .adapters = &e->set};
     return rvi_seq_extend(seq, n, err);
 }
@@ -207,22 +208,23 @@ static rv_status put_pair(rvi_embedder *e, rvi_seq *seq, const rvi_embedder_pair
 /* Compares the pairs that one pass has room for; *n says how many these are. */
 static rv_status compare_some(rvi_embedder *e, rvi_embedder_pair *pairs, size_t *n, rv_error *err)
 {
-    int n_rows = 0, firsts[RVI_EMBEDDER_PAIRS];
+    int n_rows = 0;
     size_t n_taken = 0;
     rv_status st = RV_OK;
-    for (; !st && n_taken < *n && n_rows + rows_of(&pairs[n_taken]) <= ROWS; n_taken++) {
-        firsts[n_taken] = n_rows;
-        st = put_pair(e, &e->seqs[n_taken], &pairs[n_taken], n_rows, err);
-        n_rows += rows_of(&pairs[n_taken]);
-    }
+    while (n_taken < *n && n_rows + rows_of(&pairs[n_taken]) <= ROWS)
+        n_rows += rows_of(&pairs[n_taken++]);
     *n = n_taken;
-    if (!st) rvi_model_forward(e->m, e->ws, e->rows, n_rows);
+    for (int i = 0, at = (int)n_taken; !st && i < (int)n_taken; i++) {
+        st = put_pair(e, &e->seqs[i], &pairs[i], i, at, err);
+        at += rows_of(&pairs[i]) - 1;
+    }
+    if (!st) rvi_model_encode(e->m, e->ws, e->rows, n_rows, (int)n_taken);
     for (size_t i = 0; i < n_taken; i++) {
         float first[WIDTH];
         double sum = (double)rvi_compare_bias;
         rvi_seq_truncate(&e->seqs[i], 0);
         if (st) continue;
-        rvi_workspace_hidden(e->ws, firsts[i], first);
+        rvi_workspace_hidden(e->ws, (int)i, first);
         for (int k = 0; k < WIDTH; k++) sum += (double)first[k] * (double)rvi_compare_head[k];
         pairs[i].odds = (float)sum;
     }

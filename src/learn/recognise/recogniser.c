@@ -26,12 +26,13 @@ _Static_assert((int)COMPARED <= RVI_EMBEDDER_PAIRS, "they go in one pass");
 #define NEARLY     0.02f /* probabilities that differ by less are alike */
 /* Of many lessons one is more often like a request by chance: what its odds must rise by, as a
  * logarithm, with the logarithm of their number beyond a FEW. */
-#define CHANCE 0.14f
+#define CHANCE 0.2f
 #define FEW    30.0f
 
 typedef struct lesson {
     uint64_t number;
     char *question, *answer;
+    bool begins_apart;             /* with a few words before a comma: "Which is older, ..." */
     rvi_gist *gist;                /* of the question; NULL: not read yet */
     rvi_reading *asked, *answered; /* NULL: not needed yet */
 } lesson;
@@ -98,6 +99,92 @@ static size_t find(const rvi_recogniser *r, uint64_t number)
     return low < r->n && r->lessons[low].number == number ? low : r->n;
 }
 
+/* ---- what of a request asks ---- */
+
+/* How many bytes of the text are a mark that ends a sentence, or with `clause` also one within it;
+ * 0: none. Those of scripts with spaces have one behind them. */
+static size_t mark_at(const char *text, size_t left, bool clause)
+{
+    static const char *const wide[] = {"\xe3\x80\x82", "\xef\xbc\x9f", "\xef\xbc\x81",
+                                       "\xef\xbc\x8c", "\xe3\x80\x81", "\xef\xbc\x9a"};
+    enum { ENDS = 3 }; /* the others stand within a sentence: comma, enumeration comma, colon */
+    if (*text == '\n') return 1;
+    if (*text && strchr(clause ? ".?!,:" : ".?!", *text))
+        return left > 1 && strchr(" \t\r\n", text[1]) ? 1 : 0;
+    for (size_t i = 0; i < (clause ? RVI_COUNT(wide) : (size_t)ENDS); i++)
+        if (left > 3 && !memcmp(text, wide[i], 3)) return 3;
+    return 0;
+}
+
+static bool asks(const char *text, size_t n_mark)
+{
+    return *text == '?' || (n_mark == 3 && !memcmp(text, "\xef\xbc\x9f", 3));
+}
+
+/* The sentence that asks: the last with a question mark, else the last. */
+static size_t asking_sentence(const char *text, size_t end, const char **out)
+{
+    size_t len = end, start = 0, mark;
+    bool found = false;
+    *out = text;
+    for (size_t i = 0; i < end; i += mark ? mark : 1) {
+        mark = mark_at(text + i, end - i, false);
+        bool last = i + RVI_MAX(mark, (size_t)1) >= end;
+        if (!mark && !last) continue;
+        bool ends_asking = asks(text + i, RVI_MAX(mark, (size_t)1));
+        if (ends_asking || !found) {
+            *out = text + start;
+            len = i + RVI_MAX(mark, (size_t)1) - start;
+        }
+        found = found || ends_asking;
+        start = i + RVI_MAX(mark, (size_t)1);
+    }
+    return len;
+}
+
+/* Words that name nothing: no digits, and no capitals but at the beginning of a sentence. */
+static bool names_nothing(const char *text, size_t len, bool begins)
+{
+    for (size_t i = 0; i < len; i++)
+        if ((text[i] >= '0' && text[i] <= '9') ||
+            (text[i] >= 'A' && text[i] <= 'Z' && !(begins && i == 0)))
+            return false;
+    return true;
+}
+
+/* Without a few words that a mark sets apart before the question or behind it: a greeting, thanks,
+ * "please". most: bytes of them. */
+static size_t trim(const char **text, size_t len, size_t most)
+{
+    const char *s = *text;
+    for (bool again = true; again;) {
+        again = false;
+        for (size_t i = 0; i < RVI_MIN(len, most + 1); i++) {
+            size_t mark = mark_at(s + i, len - i, true);
+            if (!mark) continue;
+            if (i && len > 2 * i + mark + 1 && names_nothing(s, i, true)) {
+                for (i += mark; s[i] == ' '; i++) {
+                }
+                s += i;
+                len -= i;
+                again = true;
+            }
+            break;
+        }
+    }
+    for (size_t i = len - RVI_MIN(len, most + 1); i < len; i++) {
+        size_t mark = mark_at(s + i, len - i, true);
+        if (mark && i + mark < len && i > len - i && names_nothing(s + i, len - i, false)) {
+            len = i;
+            break;
+        }
+    }
+    *text = s;
+    return len;
+}
+
+/* ---- lessons ---- */
+
 static char *copy(const char *text, size_t len)
 {
     char *p = rvi_alloc_array(len + 1, 1);
@@ -126,6 +213,8 @@ rv_status rvi_recogniser_add(rvi_recogniser *r, uint64_t number, const char *que
         free_lesson(&x);
         return rvi_nomem(err, "lessons");
     }
+    const char *bare = x.question;
+    x.begins_apart = trim(&bare, strlen(x.question), CLAUSE_BYTES) && bare > x.question;
     size_t at = r->n++;
     for (; at > 0 && r->lessons[at - 1].number > number; at--) r->lessons[at] = r->lessons[at - 1];
     r->lessons[at] = x;
@@ -392,9 +481,10 @@ static rv_status compare(rvi_recogniser *r, candidate *list, size_t n, const rvi
     size_t n_best = likeliest(r, list, n, best);
     if (!n_best) return RV_OK;
     bool clear = n_best == 1 || odds_of(best[0]) > CLEAR * odds_of(best[1]);
-    rv_status st = compare_these(r, best, 1, asked, err);
-    if (st || n_best == 1 || (clear && best[0]->probability >= sure_of(r))) return st;
-    return compare_these(r, best + 1, n_best - 1, asked, err);
+    size_t n_first = clear ? 1 : n_best;
+    rv_status st = compare_these(r, best, n_first, asked, err);
+    if (st || n_first == n_best || best[0]->probability >= sure_of(r)) return st;
+    return compare_these(r, best + n_first, n_best - n_first, asked, err);
 }
 
 static bool comes_first(const rvi_recognised *a, const rvi_recognised *b)
@@ -417,9 +507,10 @@ static void put_in(const rvi_recognised *found, rvi_recognised *out, size_t max,
     out[at] = *found;
 }
 
-/* Adds the lessons that this part of a request may ask for to the likeliest so far. */
-static rv_status ask_part(rvi_recogniser *r, const char *text, size_t len, rvi_recognised *out,
-                          size_t max, size_t *n, rv_error *err)
+/* Adds the lessons that this part of a request may ask for to the likeliest so far. lacks_start:
+ * its first words were left out, so it says nothing of lessons that have such words. */
+static rv_status ask_part(rvi_recogniser *r, const char *text, size_t len, bool lacks_start,
+                          rvi_recognised *out, size_t max, size_t *n, rv_error *err)
 {
     rvi_reading *asked = NULL;
     candidate list[SHORT_LIST];
@@ -429,7 +520,10 @@ static rv_status ask_part(rvi_recogniser *r, const char *text, size_t len, rvi_r
         lesson *x = &r->lessons[list[i].at];
         if ((st = need_reading(r, x, err))) break;
         list[i].compared = is_same(x, asked, text, len); /* nothing is left to compare */
-        list[i].probability = list[i].compared ? 1 : judge(x, asked);
+        if (list[i].compared)
+            list[i].probability = 1;
+        else if (!lacks_start || !x->begins_apart)
+            list[i].probability = judge(x, asked);
     }
     if (!st && r->embedder) st = compare(r, list, n_list, asked, err);
     for (size_t i = 0; !st && i < n_list; i++) {
@@ -443,88 +537,6 @@ static rv_status ask_part(rvi_recogniser *r, const char *text, size_t len, rvi_r
     }
     rvi_reading_free(asked);
     return st;
-}
-
-/* How many bytes of the text are a mark that ends a sentence, or with `clause` also one within it;
- * 0: none. Those of scripts with spaces have one behind them. */
-static size_t mark_at(const char *text, size_t left, bool clause)
-{
-    static const char *const wide[] = {"\xe3\x80\x82", "\xef\xbc\x9f", "\xef\xbc\x81",
-                                       "\xef\xbc\x8c", "\xe3\x80\x81", "\xef\xbc\x9a"};
-    enum { ENDS = 3 }; /* the others stand within a sentence: comma, enumeration comma, colon */
-    if (*text == '\n') return 1;
-    if (*text && strchr(clause ? ".?!,:" : ".?!", *text))
-        return left > 1 && strchr(" \t\r\n", text[1]) ? 1 : 0;
-    for (size_t i = 0; i < (clause ? RVI_COUNT(wide) : (size_t)ENDS); i++)
-        if (left > 3 && !memcmp(text, wide[i], 3)) return 3;
-    return 0;
-}
-
-static bool asks(const char *text, size_t n_mark)
-{
-    return *text == '?' || (n_mark == 3 && !memcmp(text, "\xef\xbc\x9f", 3));
-}
-
-/* The sentence that asks: the last with a question mark, else the last. */
-static size_t asking_sentence(const char *text, size_t end, const char **out)
-{
-    size_t len = end, start = 0, mark;
-    bool found = false;
-    *out = text;
-    for (size_t i = 0; i < end; i += mark ? mark : 1) {
-        mark = mark_at(text + i, end - i, false);
-        bool last = i + RVI_MAX(mark, (size_t)1) >= end;
-        if (!mark && !last) continue;
-        bool ends_asking = asks(text + i, RVI_MAX(mark, (size_t)1));
-        if (ends_asking || !found) {
-            *out = text + start;
-            len = i + RVI_MAX(mark, (size_t)1) - start;
-        }
-        found = found || ends_asking;
-        start = i + RVI_MAX(mark, (size_t)1);
-    }
-    return len;
-}
-
-/* Words that name nothing: no digits, and no capitals but at the beginning of a sentence. */
-static bool names_nothing(const char *text, size_t len, bool begins)
-{
-    for (size_t i = 0; i < len; i++)
-        if ((text[i] >= '0' && text[i] <= '9') ||
-            (text[i] >= 'A' && text[i] <= 'Z' && !(begins && i == 0)))
-            return false;
-    return true;
-}
-
-/* Without a few words that a mark sets apart before the question or behind it: a greeting, thanks,
- * "please". most: bytes of them. */
-static size_t trim(const char **text, size_t len, size_t most)
-{
-    const char *s = *text;
-    for (bool again = true; again;) {
-        again = false;
-        for (size_t i = 0; i < RVI_MIN(len, most + 1); i++) {
-            size_t mark = mark_at(s + i, len - i, true);
-            if (!mark) continue;
-            if (i && len > 2 * i + mark + 1 && names_nothing(s, i, true)) {
-                for (i += mark; s[i] == ' '; i++) {
-                }
-                s += i;
-                len -= i;
-                again = true;
-            }
-            break;
-        }
-    }
-    for (size_t i = len - RVI_MIN(len, most + 1); i < len; i++) {
-        size_t mark = mark_at(s + i, len - i, true);
-        if (mark && i + mark < len && i > len - i && names_nothing(s + i, len - i, false)) {
-            len = i;
-            break;
-        }
-    }
-    *text = s;
-    return len;
 }
 
 /* The lessons whose very question this is; nothing needs to be embedded for that. */
@@ -559,13 +571,14 @@ rv_status rvi_recogniser_ask(rvi_recogniser *r, const char *request, rvi_recogni
     while (end && strchr(" \t\r\n", request[end - 1])) end--;
     size_t n_bare = trim(&bare, end, MANNERS_BYTES);
     size_t n_asking = asking_sentence(bare, n_bare, &asking);
+    const char *sentence = asking;
     n_asking = trim(&asking, n_asking, CLAUSE_BYTES);
     for (size_t i = 0; !st && i < r->n; i++) st = need_gist(r, &r->lessons[i], err);
     if (st || !r->n) return st;
     if (n_bare < end) st = ask_same(r, request, end, out, max, n, err);
-    if (!st && !*n) st = ask_part(r, bare, n_bare, out, max, n, err);
+    if (!st && !*n) st = ask_part(r, bare, n_bare, false, out, max, n, err);
     bool sure = !st && *n && out[0].sure;
     if (!st && n_asking && n_asking < n_bare && !sure)
-        st = ask_part(r, asking, n_asking, out, max, n, err);
+        st = ask_part(r, asking, n_asking, asking > sentence, out, max, n, err);
     return st;
 }
