@@ -10,6 +10,7 @@ enum {
     MAX_STATES = 1 << 20,
     MAX_SOURCE = 64 << 20, /* bytes, of schemas */
     MASK_BYTES = 64 << 20, /* kept, of masks */
+    LEX_BYTES = 128 << 20, /* kept, of masks of lexer states */
     PLACE_WORDS = sizeof(rvi_place) / sizeof(uint32_t),
 };
 
@@ -23,24 +24,33 @@ struct rvi_grammar {
     uint32_t cap_masks;
     uint32_t *kept; /* states whose mask is kept, a ring */
     uint32_t n_kept, oldest, cap_kept;
-    rvi_lex_mask **lex_masks; /* by lexer state */
-    uint32_t cap_lex;
+    rvi_lex_mask **lex_masks[RVI_N_TRIES]; /* of each trie, by lexer state */
+    uint32_t cap_lex[RVI_N_TRIES];
+    size_t lex_bytes;     /* of them all */
     rvi_places places[3]; /* scratch */
 };
+
+static void drop_lex_masks(rvi_grammar *g)
+{
+    for (int t = 0; t < RVI_N_TRIES; t++)
+        for (uint32_t i = 0; i < g->cap_lex[t]; i++)
+            if (g->lex_masks[t][i]) {
+                rvi_lex_mask_deinit(g->lex_masks[t][i]);
+                rvi_free(g->lex_masks[t][i]);
+                g->lex_masks[t][i] = NULL;
+            }
+    g->lex_bytes = 0;
+}
 
 void rvi_grammar_free(rvi_grammar *g)
 {
     if (!g) return;
     for (uint32_t i = 0; i < g->cap_masks; i++) rvi_free(g->masks[i]);
-    for (uint32_t i = 0; i < g->cap_lex; i++)
-        if (g->lex_masks[i]) {
-            rvi_lex_mask_deinit(g->lex_masks[i]);
-            rvi_free(g->lex_masks[i]);
-        }
+    drop_lex_masks(g);
     for (size_t i = 0; i < RVI_COUNT(g->places); i++) rvi_places_deinit(&g->places[i]);
     rvi_free(g->masks);
     rvi_free(g->kept);
-    rvi_free(g->lex_masks);
+    for (int t = 0; t < RVI_N_TRIES; t++) rvi_free(g->lex_masks[t]);
     rvi_bag_deinit(&g->states);
     rvi_machine_deinit(&g->m);
     rvi_arena_deinit(&g->source);
@@ -149,33 +159,35 @@ bool rvi_grammar_knows(const rvi_grammar *g, uint32_t state)
 
 /* ---- masks ---- */
 
-/* What the lexer does from a state, whatever stands around it; counters far from their limits make
- * no difference. NULL: failed. */
-static const rvi_lex_mask *lex_mask(rvi_grammar *g, uint32_t lex)
+/* What the lexer does from a state with the tokens of a trie, whatever stands around it; counters
+ * far from their limits make no difference. Valid until the next call. NULL: failed. */
+static const rvi_lex_mask *lex_mask(rvi_grammar *g, uint32_t lex, int which)
 {
+    const rvi_vocab *v = g->vocab;
     rvi_lexer *l = &g->m.lexer;
     rvi_lex_state s = l->states[lex];
+    uint32_t longest = which == RVI_PLAIN ? v->longest_plain : v->longest_mixed;
     if (!s.pending)
-        lex = rvi_lex_start(l, rvi_rx_near(l->rxs, s.rx, g->vocab->longest_plain),
-                            (rvi_lex_mode)s.mode);
+        lex = rvi_lex_start(l, rvi_rx_near(l->rxs, s.rx, longest), (rvi_lex_mode)s.mode);
     if (!lex) return NULL;
-    if (lex >= g->cap_lex) {
-        uint32_t cap = RVI_MAX(g->cap_lex * 2, lex + 32);
-        rvi_lex_mask **more = rvi_realloc_array(g->lex_masks, cap, sizeof *more);
+    if (lex >= g->cap_lex[which]) {
+        uint32_t cap = RVI_MAX(g->cap_lex[which] * 2, lex + 32);
+        rvi_lex_mask **more = rvi_realloc_array(g->lex_masks[which], cap, sizeof *more);
         if (!more) return NULL;
-        memset(more + g->cap_lex, 0, (cap - g->cap_lex) * sizeof *more);
-        g->lex_masks = more;
-        g->cap_lex = cap;
+        memset(more + g->cap_lex[which], 0, (cap - g->cap_lex[which]) * sizeof *more);
+        g->lex_masks[which] = more;
+        g->cap_lex[which] = cap;
     }
-    if (!g->lex_masks[lex]) {
-        rvi_lex_mask *made = rvi_zalloc(sizeof *made);
-        if (!made || !rvi_lex_mask_make(g->vocab, l, lex, made)) {
-            rvi_free(made);
-            return NULL;
-        }
-        g->lex_masks[lex] = made;
+    rvi_lex_mask **at = &g->lex_masks[which][lex];
+    if (*at) return *at;
+    if (g->lex_bytes > LEX_BYTES) drop_lex_masks(g);
+    rvi_lex_mask *made = rvi_zalloc(sizeof *made);
+    if (!made || !rvi_lex_mask_make(v, l, lex, which, made)) {
+        rvi_free(made);
+        return NULL;
     }
-    return g->lex_masks[lex];
+    g->lex_bytes += 2 * v->n_words * sizeof(uint64_t) + made->n_exits * sizeof *made->exits;
+    return *at = made;
 }
 
 typedef struct painter {
@@ -277,10 +289,13 @@ static bool paint_quoted(painter *w, const rvi_place *at)
     bool alike =
         !from->pending && !g->m.lexer.canonical && rvi_rx_universal(&g->m.values.rxs, from->rx);
     bool apart = at->kind == RVI_AT_KEY && rvi_machine_tells_apart(&g->m, at);
-    const rvi_lex_mask *m = alike ? &g->vocab->free_string : lex_mask(g, at->arg);
     const rvi_vocab_trie *t = &g->vocab->tries[RVI_MIXED];
     rvi_places behind = {0};
     uint32_t last = UINT32_MAX;
+    const rvi_lex_mask *m = alike ? NULL : lex_mask(g, at->arg, RVI_PLAIN);
+    if (!m && !alike) return false;
+    add_words(w, m ? m->inside : g->vocab->plain);
+    m = alike ? &g->vocab->free_string : lex_mask(g, at->arg, RVI_MIXED);
     if (!m) return false;
     add_words(w, m->inside);
     if (at->kind == RVI_AT_STRING) add_words(w, m->closing);
@@ -335,15 +350,14 @@ static void walk_terminal(painter *w, const rvi_vocab_trie *t, uint32_t from, ui
     rvi_places_deinit(&next);
 }
 
-/* Where every plain token stays inside the terminal, only the others are looked at. */
+/* Plain tokens that certainly stay inside the terminal are not looked at. */
 static void paint_terminal(painter *w, const rvi_place *at)
 {
     const rvi_vocab *v = w->g->vocab;
-    const rvi_lex_state *s = &w->g->m.lexer.states[at->arg];
-    bool all = !s->pending && rvi_rx_slack(&w->g->m.values.rxs, s->rx) >= v->longest_plain;
-    if (all) add_words(w, v->plain);
-    for (int i = all ? RVI_MIXED : RVI_PLAIN; i < RVI_N_TRIES; i++)
-        if (v->tries[i].n) walk_terminal(w, &v->tries[i], 0, v->tries[i].n, at);
+    const rvi_vocab_trie *t = rvi_vocab_fitting(v, &w->g->m.lexer, at->arg, w->mask);
+    if (t) walk_terminal(w, t, 0, t->n, at);
+    t = &v->tries[RVI_MIXED];
+    if (t->n) walk_terminal(w, t, 0, t->n, at);
 }
 
 static bool paint(painter *w, const rvi_place *at)
