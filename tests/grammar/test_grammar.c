@@ -130,6 +130,31 @@ static const example schemas[] = {
      "\"unevaluatedProperties\":false,\"type\":\"object\"}",
      {"{\"a\":1,\"b\":2}"},
      {"{\"c\":1}"}},
+    {"{\"type\":\"string\",\"minLength\":2,\"maxLength\":45}",
+     {"\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"", "\"\\n\xE2\x82\xAC\"", "\"a\\\"\""},
+     {"\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"", "\"a\"", "\"\xE2\x82\xAC\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^a{0,9}b.{4,17}$\"}",
+     {"\"baaaaaaaa\"", "\"aaaaaaaaabaaaaaaaaaaaaaaaaa\""},
+     {"\"baaa\"", "\"aaaaaaaaaab1234\"", "\"baaaaaaaaaaaaaaaaaa\""}},
+    {"{\"type\":\"object\",\"propertyNames\":{\"maxLength\":6},\"properties\":{\"name\":{\"type\":"
+     "\"null\"}}}",
+     {"{\"name\":null,\"aaaaaa\":1}"},
+     {"{\"name\":1}", "{\"aaaaaaa\":1}"}},
+    /* identifiers count where schemas are, and nowhere else */
+    {"{\"$defs\":{\"a\":{\"not\":{\"unknown\":[{\"$id\":\"http://x/"
+     "y\",\"type\":\"null\"}]}},\"b\":{"
+     "\"$id\":\"http://x/y\",\"type\":\"string\"}},\"anyOf\":[{\"$ref\":\"#/$defs/a\"},{\"$ref\":"
+     "\"http://x/y\"}]}",
+     {"\"a\""},
+     {"null", "1"}},
+    {"{\"$defs\":{\"a\":{\"enum\":[{\"$anchor\":\"x\",\"type\":\"null\"}]},\"b\":{\"$anchor\":"
+     "\"x\","
+     "\"type\":\"string\"}},\"$ref\":\"#x\"}",
+     {"\"a\""},
+     {"null"}},
+    {"{\"$dynamicAnchor\":\"n\",\"type\":\"array\",\"items\":{\"$dynamicRef\":\"#n\"}}",
+     {"[]", "[[],[[]]]"},
+     {"[1]", "[[null]]"}},
     {"{\"$schema\":\"http://json-schema.org/draft-04/schema#\",\"type\":\"integer\"}",
      {"12"},
      {"12.0"}},
@@ -157,6 +182,8 @@ static void test_refused(void **state)
         {"{\"$ref\":\"http://example.com/x\"}", "#/$ref"},
         {"{\"pattern\":\"(a)\\\\1\"}", "#/pattern"},
         {"{\"anyOf\":[{\"$dynamicRef\":\"#a\"}]}", "#/anyOf/0/$dynamicRef"},
+        {"{\"anyOf\":[{\"$id\":\"b\",\"$dynamicRef\":\"#a\",\"$dynamicAnchor\":\"a\"}]}",
+         "#/anyOf/0/$dynamicRef"},
         {"{\"type\":\"text\"}", "#/type"},
         {"{\"type\":\"string\",\"minLength\":3,\"maxLength\":2}", "no value"},
         {"{\"required\":[\"a\"],\"properties\":{\"a\":false},\"type\":\"object\"}", "no value"},
