@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "grammar/lark.h"
 #include "grammar/machine.h"
 #include "grammar/rx_parse.h"
 
@@ -606,4 +607,15 @@ rv_status rvi_grammar_gbnf(rvi_grammar **out, const rvi_vocab *v, const char *te
     st = rvi_rules_gbnf(&g->m.rules, &g->m.values, &g->source, text, len, err);
     if (!st) st = rvi_machine_begin_rules(&g->m, err);
     return finish(out, st, err);
+}
+
+rv_status rvi_grammar_lark(rvi_grammar **out, const rvi_vocab *v, const char *text, size_t len,
+                           const rvi_grammar_options *o, rv_error *err)
+{
+    rvi_buf gbnf = {0};
+    *out = NULL;
+    rv_status st = rvi_lark_to_gbnf(&gbnf, text, len, err);
+    if (!st) st = rvi_grammar_gbnf(out, v, gbnf.data, gbnf.len, o, err);
+    rvi_buf_deinit(&gbnf);
+    return st;
 }

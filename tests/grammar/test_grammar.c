@@ -254,6 +254,76 @@ static void test_gbnf(void **state)
     }
 }
 
+static const example larks[] = {
+    {"start: sum\n?sum: product | sum \"+\" product -> add\n"
+     "product: atom\n       | product \"*\" atom // and so on\n"
+     "atom: NUMBER | \"(\" sum \")\"\n%import common.NUMBER\n%import common.WS\n%ignore WS\n",
+     {"1", " 1 + 2*( 3+4e1 ) ", "1+2+3*4"},
+     {"", "1+", "1 2", "(1", "1e"}},
+    {"start: (\"a\".\"b\")~2\n", {NULL}, {NULL}},
+    {"start: KEY \"=\" [value] (\";\"i | \"x\"i)\nKEY.2: /[a-c]+\\/?/\nvalue: %json "
+     "{\"type\":\"integer\"}\n",
+     {"a=1;", "ab/=X", "c=x"},
+     {"=1;", "d=1;", "a=1.5;"}},
+    {"start: \"a\"..\"c\"~2..3 /x.y/s? _tail\n_tail: \"\\n\"*\n# the end",
+     {"ab", "abc\n\n", "aax\ny"},
+     {"a", "abcd", "aaxy"}},
+    {"start: \"{\" [pair (\",\" pair)*] \"}\"\npair: ESCAPED_STRING \":\" INT\n"
+     "%import common (ESCAPED_STRING, INT)\n",
+     {"{}", "{\"a\\\"\":1,\"b\":22}"},
+     {"{,}", "{\"a\":}", "{a:1}"}},
+};
+
+static void test_lark(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < RVI_COUNT(larks); i++) {
+        rvi_grammar *g;
+        rv_error err = {0};
+        const char *source = larks[i].source;
+        rv_status st = rvi_grammar_lark(&g, vocab, source, strlen(source), NULL, &err);
+        if (!larks[i].good[0]) {
+            assert_int_not_equal(st, RV_OK);
+            continue;
+        }
+        if (st) fail_msg("%s: %s", source, err.text);
+        run_example(g, &larks[i]);
+        rvi_grammar_free(g);
+    }
+}
+
+static void test_bad_lark(void **state)
+{
+    static const char *const cases[][2] = {
+        {"start: a\n", "not defined"},
+        {"rule: \"a\"\n", "lark-start"},
+        {"start: start\n", "begins with itself"},
+        {"start: \"a\n", "line 1: a text without"},
+        {"start: /a\n", "closing /"},
+        {"start: (\"a\"\n", "group"},
+        {"start: x{\"a\"}\n", "templates"},
+        {"start: \"a\"\n%declare B\n", "line 2"},
+        {"start: W\n%import common.NOTHING -> W\n", "no such terminal"},
+        {"start: W\n%import .other.W\n", "anything but common"},
+        {"start: A\nA: b\nb: \"c\"\n", "contains a rule"},
+        {"start: \"a\" ^\n", "an item is expected"},
+        {"start \"a\"\n", "a : is expected"},
+        {"start: /[a-z]/i\n", "both cases"},
+        {"start: a\na: b \"x\" | \"y\"\nb: a\n", "left recursion"},
+        {"start: <|eot|>\n", "special tokens"},
+        {"start: %json {\"type\":\"what\"}\n", "#/type"},
+    };
+    (void)state;
+    for (size_t i = 0; i < RVI_COUNT(cases); i++) {
+        rvi_grammar *g;
+        rv_error err = {0};
+        assert_int_not_equal(
+            rvi_grammar_lark(&g, vocab, cases[i][0], strlen(cases[i][0]), NULL, &err), RV_OK);
+        assert_null(g);
+        if (!strstr(err.text, cases[i][1])) fail_msg("%s: %s", cases[i][0], err.text);
+    }
+}
+
 static void test_thinking(void **state)
 {
     static const char source[] = "root ::= \"<t>\" ruvllm-thinking %json "
@@ -346,6 +416,8 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_expressions),
         cmocka_unit_test(test_gbnf),
+        cmocka_unit_test(test_lark),
+        cmocka_unit_test(test_bad_lark),
         cmocka_unit_test(test_thinking),
         cmocka_unit_test(test_bad_gbnf),
         cmocka_unit_test(test_choices_and_forced),
