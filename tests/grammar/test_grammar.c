@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -324,11 +325,15 @@ static void test_bad_lark(void **state)
     }
 }
 
+/* Thoughts are told apart, also where they may be left out and nothing but texts is around them. */
 static void test_thinking(void **state)
 {
-    static const char source[] = "root ::= \"<t>\" ruvllm-thinking %json "
-                                 "{\"type\":\"integer\"}\nruvllm-thinking ::= %without \"</t>\" "
-                                 "\"</t>\"\n";
+    static const char *const sources[] = {
+        "root ::= \"<t>\" ruvllm-thinking %json {\"type\":\"integer\"}\n",
+        "root ::= ( [ \\n]{0,2} \"<t>\" ruvllm-thinking [ \\n]{0,2} )? %json "
+        "{\"type\":\"integer\"}\n",
+        "root ::= before? [0-9]*\nbefore ::= \"<t>\" ruvllm-thinking\n",
+    };
     static const struct {
         const char *text;
         bool thinks;
@@ -337,18 +342,24 @@ static void test_thinking(void **state)
                  {"<t>ab</", true},
                  {"<t>ab</t>", false},
                  {"<t>ab</t>1", false}};
-    rvi_grammar *g;
     uint32_t at;
     (void)state;
-    assert_int_equal(rvi_grammar_gbnf(&g, vocab, source, strlen(source), NULL, NULL), RV_OK);
-    for (size_t i = 0; i < RVI_COUNT(cases); i++) {
-        assert_int_equal(rvi_grammar_text(g, rvi_grammar_start(g), cases[i].text,
-                                          strlen(cases[i].text), &at, NULL),
-                         RV_OK);
-        assert_true(at);
-        if (rvi_grammar_thinks(g, at) != cases[i].thinks) fail_msg("%s", cases[i].text);
+    for (size_t k = 0; k < RVI_COUNT(sources); k++) {
+        rvi_grammar *g;
+        char source[256];
+        snprintf(source, sizeof source, "%sruvllm-thinking ::= %%without \"</t>\" \"</t>\"\n",
+                 sources[k]);
+        assert_int_equal(rvi_grammar_gbnf(&g, vocab, source, strlen(source), NULL, NULL), RV_OK);
+        for (size_t i = 0; i < RVI_COUNT(cases); i++) {
+            assert_int_equal(rvi_grammar_text(g, rvi_grammar_start(g), cases[i].text,
+                                              strlen(cases[i].text), &at, NULL),
+                             RV_OK);
+            assert_true(at);
+            if (rvi_grammar_thinks(g, at) != cases[i].thinks)
+                fail_msg("%s: %s", source, cases[i].text);
+        }
+        rvi_grammar_free(g);
     }
-    rvi_grammar_free(g);
 }
 
 static void test_bad_gbnf(void **state)
