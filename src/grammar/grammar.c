@@ -191,9 +191,15 @@ static const rvi_lex_mask *lex_mask(rvi_grammar *g, uint32_t lex, int which)
     return *at = made;
 }
 
+/* Where a token can be read in several ways, each is followed by itself, which is fast; but where
+ * such places are inside each other, all ways are followed together, or there would be exponentially
+ * many. */
+enum { MAX_WAYS = 6 };
+
 typedef struct painter {
     rvi_grammar *g;
     uint64_t *mask;
+    size_t n_ways; /* that are followed by themselves here */
 } painter;
 
 static void walk(painter *w, const rvi_vocab_trie *t, uint32_t from, uint32_t to,
@@ -224,6 +230,36 @@ static void walk_string(painter *w, const rvi_vocab_trie *t, uint32_t from, uint
 static void walk_terminal(painter *w, const rvi_vocab_trie *t, uint32_t from, uint32_t to,
                           const rvi_place *at);
 
+/* The nodes from..to, which follow any of these places. */
+static void walk_together(painter *w, const rvi_vocab_trie *t, uint32_t from, uint32_t to,
+                          const rvi_places *at)
+{
+    rvi_place few[8];
+    rvi_places next = {few, 0, RVI_COUNT(few), true};
+    for (uint32_t i = from; i < to; i = t->end[i]) {
+        next.n = 0;
+        for (size_t k = 0; k < at->n; k++)
+            rvi_machine_step(&w->g->m, &at->items[k], t->byte[i], &next);
+        rvi_places_tidy(&next);
+        if (!next.n) continue;
+        if (t->token[i] >= 0) rvi_vocab_allow(w->g->vocab, w->mask, t->token[i]);
+        walk_together(w, t, i + 1, t->end[i], &next);
+    }
+    rvi_places_deinit(&next);
+}
+
+static void walk_each(painter *w, const rvi_vocab_trie *t, uint32_t from, uint32_t to,
+                      const rvi_places *at, size_t beside)
+{
+    size_t ways = w->n_ways;
+    w->n_ways *= at->n + beside;
+    if (at->n > 1 && w->n_ways > MAX_WAYS)
+        walk_together(w, t, from, to, at);
+    else
+        for (size_t k = 0; k < at->n; k++) walk(w, t, from, to, &at->items[k]);
+    w->n_ways = ways;
+}
+
 /* The nodes from..to, which follow a place. */
 static void walk(painter *w, const rvi_vocab_trie *t, uint32_t from, uint32_t to,
                  const rvi_place *at)
@@ -244,7 +280,7 @@ static void walk(painter *w, const rvi_vocab_trie *t, uint32_t from, uint32_t to
         rvi_machine_step(&w->g->m, at, t->byte[i], &next);
         if (!next.n) continue;
         if (t->token[i] >= 0) rvi_vocab_allow(w->g->vocab, w->mask, t->token[i]);
-        for (size_t k = 0; k < next.n; k++) walk(w, t, i + 1, t->end[i], &next.items[k]);
+        walk_each(w, t, i + 1, t->end[i], &next, 0);
     }
     rvi_places_deinit(&next);
 }
@@ -317,6 +353,18 @@ static bool paint_quoted(painter *w, const rvi_place *at)
     return true;
 }
 
+/* Whether some place goes on with a byte; remembered in known (-1: not yet). */
+static bool goes_on(rvi_grammar *g, const rvi_places *at, uint8_t b, int8_t known[256])
+{
+    rvi_place few[8];
+    rvi_places next = {few, 0, RVI_COUNT(few), true};
+    for (size_t k = 0; known[b] < 0 && k < at->n && !next.n; k++)
+        rvi_machine_step(&g->m, &at->items[k], b, &next);
+    if (known[b] < 0) known[b] = next.n > 0;
+    rvi_places_deinit(&next);
+    return known[b];
+}
+
 /* Inside a terminal, and behind it wherever it may end. */
 static void walk_terminal(painter *w, const rvi_vocab_trie *t, uint32_t from, uint32_t to,
                           const rvi_place *at)
@@ -324,26 +372,31 @@ static void walk_terminal(painter *w, const rvi_vocab_trie *t, uint32_t from, ui
     rvi_grammar *g = w->g;
     rvi_lexer *l = &g->m.lexer;
     uint32_t states[RVI_VOCAB_LONGEST + 2];
-    bool goes_on[256] = {false};
+    int8_t known[256];
     rvi_places behind = {0}, next = {0};
+    memset(known, -1, sizeof known);
     states[t->depth[from] - 1] = at->arg;
     rvi_machine_behind(&g->m, at, &behind);
-    for (int b = 0; b < 256; b++) {
-        next.n = 0;
-        for (size_t k = 0; k < behind.n && !next.n; k++)
-            rvi_machine_step(&g->m, &behind.items[k], (uint8_t)b, &next);
-        goes_on[b] = next.n > 0;
-    }
     for (uint32_t i = from; i < to;) {
         uint32_t before = states[t->depth[i] - 1], here = RVI_LEX_DEAD;
         if (before != RVI_LEX_DEAD) here = rvi_lex_fast(l, before, t->byte[i]);
         next.n = 0;
-        if (before != RVI_LEX_DEAD && goes_on[t->byte[i]] && rvi_lex_ends(l, before))
+        if (before != RVI_LEX_DEAD && behind.n && rvi_lex_ends(l, before) &&
+            goes_on(g, &behind, t->byte[i], known))
             for (size_t k = 0; k < behind.n; k++)
                 rvi_machine_step(&g->m, &behind.items[k], t->byte[i], &next);
         if ((next.n || here != RVI_LEX_DEAD) && t->token[i] >= 0)
             rvi_vocab_allow(g->vocab, w->mask, t->token[i]);
-        for (size_t k = 0; k < next.n; k++) walk(w, t, i + 1, t->end[i], &next.items[k]);
+        if (next.n && here != RVI_LEX_DEAD && w->n_ways * (next.n + 1) > MAX_WAYS) {
+            rvi_place stays = *at;
+            stays.arg = here;
+            rvi_places_add(&g->m, &next, stays);
+            here = RVI_LEX_DEAD; /* what is below is looked at together */
+        }
+        if (next.n) {
+            rvi_places_tidy(&next);
+            walk_each(w, t, i + 1, t->end[i], &next, here != RVI_LEX_DEAD);
+        }
         states[t->depth[i]] = here;
         i = here == RVI_LEX_DEAD ? t->end[i] : i + 1;
     }
@@ -372,6 +425,20 @@ static bool paint(painter *w, const rvi_place *at)
     }
     for (int i = 0; i < RVI_N_TRIES; i++) walk(w, &g->vocab->tries[i], 0, g->vocab->tries[i].n, at);
     return true;
+}
+
+/* Terminals, where there are so many of them that most are alike. */
+static bool paint_together(painter *w, const rvi_places *places)
+{
+    rvi_places terminals = {0};
+    for (size_t i = 0; i < places->n; i++)
+        if (places->items[i].kind == RVI_AT_TERMINAL)
+            rvi_places_add(&w->g->m, &terminals, places->items[i]);
+    bool many = terminals.n > MAX_WAYS;
+    for (int i = 0; many && i < RVI_N_TRIES; i++)
+        walk_together(w, &w->g->vocab->tries[i], 0, w->g->vocab->tries[i].n, &terminals);
+    rvi_places_deinit(&terminals);
+    return many;
 }
 
 /* Room for one more mask: the oldest goes when there are too many. */
@@ -407,14 +474,15 @@ rv_status rvi_grammar_mask(rvi_grammar *g, uint32_t state, const uint64_t **mask
         *mask = g->masks[state];
         return RV_OK;
     }
-    painter w = {g, NULL};
+    painter w = {.g = g, .n_ways = 1};
     if (!mask_room(g, state) || !(w.mask = rvi_zalloc_array(g->vocab->n_words + 1, sizeof *w.mask)))
         return rvi_nomem(err, "mask");
     rvi_places *places = &g->places[2];
     places_of(g, state, places);
-    bool ok = true, ends = false;
+    bool ok = true, ends = false, together = paint_together(&w, places);
     for (size_t i = 0; i < places->n && ok; i++) {
-        ok = paint(&w, &places->items[i]);
+        if (!together || places->items[i].kind != RVI_AT_TERMINAL)
+            ok = paint(&w, &places->items[i]);
         ends = ends || rvi_machine_ends(&g->m, &places->items[i]);
     }
     if (ends) add_words(&w, g->vocab->eos);

@@ -217,6 +217,9 @@ static const example grammars[] = {
     {"# a comment\nroot ::= \"x\" item{2,3} [^\\n]?\nitem ::= \"a\" | # why\n  \"b\"\n",
      {"xab", "xaba", "xabz"},
      {"xa", "xab\n", "x"}},
+    /* read in exponentially many ways */
+    {"root ::= \"a\" (root | [b-z])*\n", {"a", "aabaa"}, {"", "b"}},
+    {"root ::= x x x x\nx ::= \"a\"* (\"b\" x)*\n", {"", "aaaa", "abab"}, {"c"}},
     {"root ::= \"{\" (root (\",\" root){0,1})? \"}\"\n", {"{}", "{{},{}}"}, {"{{},{},{}}", "{,}"}},
     {"root ::= %without \"<c>\" (\"<c>\" call (\", \" call)* \"</c>\")?\n"
      "call ::= \"f\" %json {\"type\":\"integer\"} | \"g\" %json {\"$ref\":\"#/$defs/a\",\"$defs\":"
