@@ -48,8 +48,8 @@ typedef struct place {
     int len;
 } place;
 
-/* Where the longest agreements end, each followed by another token; the longest first, the latest of
- * equals. Returns how many there are. */
+/* Where the longest agreements end, each followed by another token; the longest first, the latest
+ * of equals. Returns how many there are. */
 static int find(const int32_t *past, size_t n, place found[1 + RVI_DRAFT_SIDES])
 {
     int n_found = 0;

@@ -350,7 +350,7 @@ static expr *atom(parser *g)
         return make(g, VALUE, node);
     }
     if (keyword(g, "%other")) {
-        bool none;
+        bool none = false;
         rvi_node node = json_node(g, &none);
         return none ? make(g, TERMINAL, RVI_RX_NONE) : make(g, VALUE, node);
     }

@@ -192,8 +192,8 @@ static const rvi_lex_mask *lex_mask(rvi_grammar *g, uint32_t lex, int which)
 }
 
 /* Where a token can be read in several ways, each is followed by itself, which is fast; but where
- * such places are inside each other, all ways are followed together, or there would be exponentially
- * many. */
+ * such places are inside each other, all ways are followed together, or there would be
+ * exponentially many. */
 enum { MAX_WAYS = 6 };
 
 typedef struct painter {

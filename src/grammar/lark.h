@@ -1,7 +1,7 @@
 /* lark.h - grammars in Lark's notation, written as GBNF.
  *
  * Texts are those that Lark's Earley parser reads with the lexer "dynamic_complete": a text may be
- * cut into terminals in any way; also what is ignored may end anywhere, where Lark takes the longest.
+ * cut into terminals in any way; what is ignored may end anywhere, too (Lark: the longest).
  * Taken are rules and terminals with alternatives, groups, ( ), [ ], ? * + ~n ~n..m, texts with the
  * flag i, expressions with the flags i and s, ranges "a".."z", aliases and priorities (which decide
  * nothing here), %ignore, %import of common, and %json {...} as an item. A rule that begins with

@@ -73,8 +73,8 @@ static inline void rvi_vocab_allow(const rvi_vocab *v, uint64_t *mask, int32_t t
 /* Whether some token begins with these bytes and is longer. */
 bool rvi_vocab_extends(const rvi_vocab *v, const uint8_t *bytes, size_t len);
 
-/* Where all plain tokens up to some length fit into the text of a lexer state: adds them to mask and
- * returns the trie of the others, NULL if there are none; else the trie of all. */
+/* Where all plain tokens up to some length fit into the text of a lexer state: adds them to mask
+ * and returns the trie of the others, NULL if there are none; else the trie of all. */
 const rvi_vocab_trie *rvi_vocab_fitting(const rvi_vocab *v, const rvi_lexer *l, uint32_t state,
                                         uint64_t *mask);
 /* The mask of a state for the plain or the mixed tokens; out's arrays are made on the heap. False:

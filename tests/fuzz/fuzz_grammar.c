@@ -1,5 +1,5 @@
-/* Any bytes as a schema, an expression or a grammar, of GBNF or Lark (the first byte says which): no
- * crash, and a token is in the mask exactly if it can be read. */
+/* Any bytes as a schema, an expression or a grammar, of GBNF or Lark (the first byte says which):
+ * no crash, and a token is in the mask exactly if it can be read. */
 #include <stdlib.h>
 
 #include "grammar/grammar.h"
