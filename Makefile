@@ -304,7 +304,7 @@ wasm-check:
 	@tests/wasm/check.py build/tests/wasm/wasm_golden $(WASM)
 
 BENCH_BIN := $(addprefix $(BUILD)/bench/,kernels train train_step adapters registry kv \
-  learn_latency learn_beside structured tools)
+  learn_latency learn_beside structured constrained tools)
 $(BENCH_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libruvllm.a
 	@$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
 $(BUILD)/bench/learn_latency: $(BUILD)/src/store/sqlite.o

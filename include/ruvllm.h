@@ -502,8 +502,9 @@ typedef struct rv_event {
 enum { RV_TO_CONTEXT_END = -1, RV_NO_TOKENS = -2 };
 
 /* Guessing the next tokens and checking several in one step: the same text, probabilities and
- * random numbers in fewer steps. How many are tried follows from how often guesses were right and
- * from the times that steps take; text that cannot be guessed is generated without. */
+ * random numbers in fewer steps. How many are tried, and whether on one way or on several, follows
+ * from how often guesses were right and from the times that steps take; text that cannot be guessed
+ * is generated without. */
 typedef enum rv_draft {
     RV_DRAFT_DEFAULT, /* RV_DRAFT_NGRAM */
     RV_DRAFT_OFF,

@@ -27,14 +27,17 @@ extern "C" {
 #endif
 
 typedef enum rv_grammar_kind {
-    RV_GRAMMAR_SCHEMA, /* JSON Schema 2020-12, and the words of older drafts; formats are enforced.
+    RV_GRAMMAR_SCHEMA,  /* JSON Schema 2020-12, and the words of older drafts; formats are enforced.
                           Members may come in any order. */
-    RV_GRAMMAR_JSON,   /* any JSON object; no text is needed */
-    RV_GRAMMAR_REGEX,  /* a regular expression of ECMA-262 that matches the whole text */
-    RV_GRAMMAR_GBNF,   /* llama.cpp's grammars; the rule "root" is the whole text. Two items more:
+    RV_GRAMMAR_JSON,    /* any JSON object; no text is needed */
+    RV_GRAMMAR_REGEX,   /* a regular expression of ECMA-262 that matches the whole text */
+    RV_GRAMMAR_GBNF,    /* llama.cpp's grammars; the rule "root" is the whole text. Two items more:
                           %json {...}, a value that satisfies the schema, and %without "text", any
                           text in which that one does not occur */
-    RV_GRAMMAR_CHOICES /* a JSON list of strings: one of them */
+    RV_GRAMMAR_CHOICES, /* a JSON list of strings: one of them */
+    RV_GRAMMAR_LARK     /* Lark's grammars, as its Earley parser reads them with the lexer
+                           dynamic_complete; the rule "start" is the whole text. Without templates,
+                           and with imports of `common` alone; %json {...} is an item too */
 } rv_grammar_kind;
 
 typedef struct rv_grammar_options {

@@ -31,6 +31,15 @@ static rv_status accept(void *ctx, uint32_t state, int32_t token, uint32_t *next
     return st;
 }
 
+static rv_status peek(void *ctx, uint32_t state, int32_t token, uint32_t *next, rv_error *err)
+{
+    rv_grammar *g = ((const held *)ctx)->g;
+    rvi_lock_take(g->lock);
+    rv_status st = rvi_grammar_token(g->g, state, token, next, err);
+    rvi_lock_give(g->lock);
+    return st;
+}
+
 /* ---- tokens that must come ---- */
 
 /* Where in ids the text begins: a token boundary behind which the tokens have exactly its bytes. */
@@ -228,6 +237,7 @@ rv_status rvi_api_constrain(rvi_session *s, rv_grammar *g, uint32_t state, rv_er
     h->g = rvi_api_retain_grammar(g);
     rvi_constraint by = {.mask = mask,
                          .accept = accept,
+                         .peek = peek,
                          .force = force,
                          .finish = finish,
                          .release = release,

@@ -108,6 +108,7 @@ static rv_status make(rvi_grammar **out, const rvi_vocab *v, const rvi_api_langu
     case RV_GRAMMAR_REGEX: return rvi_grammar_regex(out, v, l->text, l->len, err);
     case RV_GRAMMAR_GBNF: return rvi_grammar_gbnf(out, v, l->text, l->len, &l->how, err);
     case RV_GRAMMAR_CHOICES: return make_choices(out, v, l->text, l->len, err);
+    case RV_GRAMMAR_LARK: return rvi_grammar_lark(out, v, l->text, l->len, &l->how, err);
     }
     return rvi_error(err, RV_E_INVALID, "%d is no kind of grammar", (int)l->kind);
 }

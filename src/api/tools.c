@@ -8,6 +8,7 @@
 #include "api/api.h"
 #include "calls/notation.h"
 #include "calls/reader.h"
+#include "grammar/lark.h"
 #include "text/json_path.h"
 #include "text/repair.h"
 
@@ -44,18 +45,23 @@ static rv_status find_opened(rv_tools *t, rv_error *err)
 
 static rvi_form_kind form_of(const rv_tools_options *o)
 {
-    static const rvi_form_kind kinds[] = {[RV_GRAMMAR_SCHEMA] = RVI_FORM_SCHEMA,
-                                          [RV_GRAMMAR_JSON] = RVI_FORM_JSON,
-                                          [RV_GRAMMAR_REGEX] = RVI_FORM_REGEX,
-                                          [RV_GRAMMAR_GBNF] = RVI_FORM_GBNF,
-                                          [RV_GRAMMAR_CHOICES] = RVI_FORM_CHOICES};
+    static const rvi_form_kind kinds[] = {
+        [RV_GRAMMAR_SCHEMA] = RVI_FORM_SCHEMA,   [RV_GRAMMAR_JSON] = RVI_FORM_JSON,
+        [RV_GRAMMAR_REGEX] = RVI_FORM_REGEX,     [RV_GRAMMAR_GBNF] = RVI_FORM_GBNF,
+        [RV_GRAMMAR_CHOICES] = RVI_FORM_CHOICES, [RV_GRAMMAR_LARK] = RVI_FORM_GBNF};
     return o->form_text ? kinds[o->form] : RVI_FORM_TEXT;
 }
 
-static rv_status compile(rv_tools *t, const rvi_notation *n, rv_error *err)
+static rv_status compile(rv_tools *t, rvi_notation *n, bool lark, rv_error *err)
 {
-    rvi_buf text = {0};
-    rv_status st = rvi_notation_write(&text, n, err);
+    rvi_buf text = {0}, gbnf = {0};
+    rv_status st = lark ? rvi_lark_to_gbnf(&gbnf, n->form_text, n->form_len, err) : RV_OK;
+    if (!st && lark) {
+        n->form_text = gbnf.data;
+        n->form_len = gbnf.len;
+    }
+    if (!st) st = rvi_notation_write(&text, n, err);
+    rvi_buf_deinit(&gbnf);
     if (!st) {
         rvi_api_language l = {
             .kind = RV_GRAMMAR_GBNF, .text = text.data, .len = text.len, .marked = true};
@@ -91,7 +97,7 @@ static rv_status read_options(rv_tools_options *o, const rv_tools_options *given
     rv_status st = rvi_api_read_struct(o, sizeof *o, given, "rv_tools_options", err);
     if (!st && o->think < RV_THINK_OFF)
         st = rvi_error(err, RV_E_INVALID, "think must be at least -1 (got %d)", o->think);
-    if (!st && o->form_text && (unsigned)o->form > RV_GRAMMAR_CHOICES)
+    if (!st && o->form_text && (unsigned)o->form > RV_GRAMMAR_LARK)
         st = rvi_error(err, RV_E_INVALID, "%d is no kind of grammar", (int)o->form);
     return st;
 }
@@ -120,7 +126,7 @@ static rv_status begin(rv_tools *t, const rv_tools_options *o, rv_error *err)
     n.thinking = t->thinking;
     n.opened = t->opened;
     n.no_thoughts = t->off;
-    st = compile(t, &n, err);
+    st = compile(t, &n, o->form_text && o->form == RV_GRAMMAR_LARK, err);
     if (st == RV_E_UNSUPPORTED || st == RV_E_CONFIG) blame(t, err);
     if (!st && o->think > 0) {
         t->g->thinking = t->thinking;

@@ -1,5 +1,6 @@
 /* grammar repair: JSON mended.
  * grammar check: schemas and texts from standard input, each text walked token by token. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -8,8 +9,16 @@
 #include "cli/cli.h"
 #include "ruvllm_tools.h"
 
+typedef struct spelling {
+    char *bytes;
+    size_t len;
+    int32_t id;
+} spelling;
+
 typedef struct checker {
     const rv_model *m;
+    spelling *spellings; /* of the tokens that are text, sorted; NULL until they are needed */
+    size_t n_spellings, longest;
     uint64_t *mask;
     size_t n_words;
     rvi_buf times; /* microseconds of each mask, "1.2,3.4" */
@@ -20,14 +29,104 @@ static void add_time(rvi_buf *out, double seconds)
     rvi_buf_printf(out, out->len ? ",%.2f" : "%.2f", seconds * 1e6);
 }
 
+/* ---- the tokens of a text ---- */
+
+static int by_bytes(const void *a, const void *b)
+{
+    const spelling *x = a, *y = b;
+    int c = memcmp(x->bytes, y->bytes, RVI_MIN(x->len, y->len));
+    return c ? c : x->len < y->len ? -1 : x->len > y->len;
+}
+
+static rv_status find_spellings(checker *c, rv_error *err)
+{
+    int32_t n_vocab = rv_model_get_info(c->m)->n_vocab;
+    if (c->spellings) return RV_OK;
+    if (!(c->spellings = rvi_zalloc_array((size_t)n_vocab + 1, sizeof *c->spellings)))
+        return rvi_nomem(err, "tokens");
+    for (int32_t id = 0; id < n_vocab; id++) {
+        spelling *s = &c->spellings[c->n_spellings];
+        if (rv_token_get(c->m, id, NULL, NULL) != RV_TOKEN_NORMAL) continue;
+        rv_status st = rv_token_bytes(c->m, id, &s->bytes, &s->len, err);
+        if (st) return st;
+        if (!s->len) {
+            rv_free(s->bytes);
+            continue;
+        }
+        s->id = id;
+        c->longest = RVI_MAX(c->longest, s->len);
+        c->n_spellings++;
+    }
+    qsort(c->spellings, c->n_spellings, sizeof *c->spellings, by_bytes);
+    return RV_OK;
+}
+
+/* Whether the tokens have exactly the bytes of the text, but for a space in front. */
+static rv_status is_spelled(const checker *c, const rvi_json *text, const int32_t *ids, size_t n,
+                            bool *same, rv_error *err)
+{
+    rvi_buf all = {0};
+    size_t len = text->as.string.len;
+    rv_status st = RV_OK;
+    for (size_t i = 0; i < n && !st; i++) {
+        char *bytes = NULL;
+        size_t part = 0;
+        st = rv_token_bytes(c->m, ids[i], &bytes, &part, err);
+        if (!st) rvi_buf_append(&all, bytes, part);
+        rv_free(bytes);
+    }
+    if (!st && all.failed) st = rvi_nomem(err, "text");
+    size_t before = all.len == len + 1 && all.data[0] == ' ';
+    *same = !st && all.len == len + before &&
+            (!len || !memcmp(all.data + before, text->as.string.data, len));
+    rvi_buf_deinit(&all);
+    return st;
+}
+
+/* The longest token at each place. */
+static rv_status spell(const checker *c, const char *text, size_t len, rvi_buf *out, rv_error *err)
+{
+    while (len) {
+        const spelling *found = NULL;
+        for (size_t n = RVI_MIN(len, c->longest); n && !found; n--) {
+            spelling want = {(char *)(uintptr_t)text, n, 0};
+            found = bsearch(&want, c->spellings, c->n_spellings, sizeof want, by_bytes);
+        }
+        if (!found)
+            return rvi_error(err, RV_E_UNSUPPORTED, "the model has no token for byte %d",
+                             (unsigned char)*text);
+        rvi_buf_append(out, (const char *)&found->id, sizeof found->id);
+        text += found->len;
+        len -= found->len;
+    }
+    return out->failed ? rvi_nomem(err, "text") : RV_OK;
+}
+
+/* As the model's tokenizer has it, unless that changes the text (a normal form of Unicode). */
+static rv_status tokens_of(checker *c, const rvi_json *text, rvi_buf *out, rv_error *err)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    bool same = false;
+    rv_status st = rv_tokenize(c->m, text->as.string.data, text->as.string.len, 0, &ids, &n, err);
+    if (!st) st = is_spelled(c, text, ids, n, &same, err);
+    if (!st && same && n && !rvi_buf_append(out, (const char *)ids, n * sizeof *ids))
+        st = rvi_nomem(err, "text");
+    rv_free(ids);
+    if (st || same) return st;
+    st = find_spellings(c, err);
+    return st ? st : spell(c, text->as.string.data, text->as.string.len, out, err);
+}
+
 /* The text token by token: a token that the mask does not allow ends it. */
 static rv_status walk(checker *c, rv_grammar *g, const rvi_json *text, bool *accepted,
                       rv_error *err)
 {
-    int32_t *ids;
-    size_t n;
+    rvi_buf tokens = {0};
     uint32_t state = rv_grammar_start(g);
-    rv_status st = rv_tokenize(c->m, text->as.string.data, text->as.string.len, 0, &ids, &n, err);
+    rv_status st = tokens_of(c, text, &tokens, err);
+    const int32_t *ids = (const int32_t *)(const void *)tokens.data;
+    size_t n = tokens.len / sizeof *ids;
     *accepted = true;
     for (size_t i = 0; i < n && *accepted && !st; i++) {
         double begun = rvi_os_seconds();
@@ -38,7 +137,7 @@ static rv_status walk(checker *c, rv_grammar *g, const rvi_json *text, bool *acc
         if (*accepted) st = rv_grammar_advance(g, state, ids[i], &state, err);
         if (!st && !state) *accepted = false;
     }
-    rv_free(ids);
+    rvi_buf_deinit(&tokens);
     *accepted = *accepted && !st && rv_grammar_ends(g, state);
     return st;
 }
@@ -189,6 +288,8 @@ int cli_grammar(cli *c, int argc, char **argv)
     check.mask = rvi_zalloc_array(check.n_words + 1, sizeof *check.mask);
     if (!st && !check.mask) st = rvi_nomem(&err, "mask");
     if (!st) st = check_lines(&check, &err);
+    for (size_t i = 0; i < check.n_spellings; i++) rv_free(check.spellings[i].bytes);
+    rvi_free(check.spellings);
     rvi_free(check.mask);
     rvi_buf_deinit(&check.times);
     cli_close(&model);

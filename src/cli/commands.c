@@ -21,7 +21,7 @@ const cli_command cli_commands[] = {
      "enforced is refused\n"
      "  --json-mode              the answer is a JSON object\n"
      "  --regex R                the answer matches this regular expression as a whole\n"
-     "  --grammar F.gbnf         the answer is a text of this grammar\n"
+     "  --grammar F.gbnf|F.lark  the answer is a text of this grammar\n"
      "  --choices A,B            the answer is one of these (a JSON list where one holds a "
      "comma)\n"
      "  --tools F.json           functions the model may call, in OpenAI's form; calls are printed "

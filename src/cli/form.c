@@ -56,12 +56,18 @@ static rv_status list_choices(const char *choices, rvi_buf *out, rv_error *err)
     return rvi_buf_putc(out, ']') ? RV_OK : rvi_nomem(err, "choices");
 }
 
+static rv_grammar_kind grammar_kind(const char *file)
+{
+    size_t len = strlen(file);
+    return len > 5 && !strcmp(file + len - 5, ".lark") ? RV_GRAMMAR_LARK : RV_GRAMMAR_GBNF;
+}
+
 rv_status cli_form_read(const cli_form *f, rv_grammar_kind *kind, rvi_buf *text, rv_error *err)
 {
     const char *file = f->schema ? f->schema : f->gbnf;
     *kind = f->schema    ? RV_GRAMMAR_SCHEMA
             : f->regex   ? RV_GRAMMAR_REGEX
-            : f->gbnf    ? RV_GRAMMAR_GBNF
+            : f->gbnf    ? grammar_kind(f->gbnf)
             : f->choices ? RV_GRAMMAR_CHOICES
                          : RV_GRAMMAR_JSON;
     if (file) return cli_read_file(file, text, err);

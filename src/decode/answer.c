@@ -36,9 +36,12 @@ struct rvi_answer {
     int logits_at; /* place of its logits in that; -1: none */
     rvi_draft draft;
     rvi_drafter drafter;
-    int n_tried;      /* guesses that are rows of the step, */
-    int tried_logits; /* and the place of their logits */
-    int32_t picked;   /* from these logits; -1: not yet */
+    int n_tried;                      /* guesses that are rows of the step */
+    int tried_logits;                 /* the place of the logits of the first way, */
+    int side_logits[RVI_DRAFT_SIDES]; /* and of the others */
+    rvi_seq sides[RVI_DRAFT_SIDES];   /* their keys and values, during a step */
+    bool has_sides;                   /* these are there */
+    int32_t picked;                   /* from these logits; -1: not yet */
     rv_status pick_status;
     bool ended;
     rv_status status;
@@ -78,6 +81,7 @@ static void answer_free(rvi_answer *a)
     while (a->n_avoid) drop_avoid(a, a->n_avoid - 1);
     rvi_free(a->avoid);
     rvi_bound_free(a->bound);
+    for (int i = 0; i < RVI_DRAFT_SIDES; i++) rvi_seq_deinit(&a->sides[i]);
     rvi_generated_deinit(&a->out);
     rvi_free(a);
 }
@@ -180,6 +184,19 @@ static bool reserve(rvi_answer *a)
     return true;
 }
 
+/* Room for guesses on several ways at once; tiered pages would keep forms for them that nobody else
+ * reads. */
+static rv_status prepare_sides(rvi_answer *a, rv_error *err)
+{
+    rvi_pages *pool = a->s->e->pool;
+    rv_status st = RV_OK;
+    if (a->o.draft == RV_DRAFT_OFF || rvi_pages_is_tiered(pool)) return RV_OK;
+    for (int i = 0; i < RVI_DRAFT_SIDES && !st; i++)
+        st = rvi_seq_init(&a->sides[i], pool, a->s->n_context, err);
+    a->has_sides = !st;
+    return st;
+}
+
 /* Sampler, text, what is recorded: everything that continuing a prompt needs. */
 static rv_status prepare(rvi_answer *a, rv_error *err)
 {
@@ -188,6 +205,7 @@ static rv_status prepare(rvi_answer *a, rv_error *err)
     a->capture = a->s->capture;
     rv_status st = rvi_sampler_new(&a->sampler, a->o.sampling, e->m->hp.n_vocab, e->t, err);
     if (!st && !reserve(a)) st = rvi_nomem(err, "answer");
+    if (!st) st = prepare_sides(a, err);
     if (st) return st;
     rvi_sampling_read(&sampling, a->o.sampling);
     a->temperature = sampling.temperature;
@@ -400,12 +418,18 @@ static void forget_guesses(rvi_session *s)
     s->n_ahead = 0;
 }
 
+static void drop_sides(rvi_answer *a)
+{
+    for (int i = 0; a->has_sides && i < RVI_DRAFT_SIDES; i++) rvi_seq_truncate(&a->sides[i], 0);
+}
+
 static void end_answer(rvi_answer *a, rv_finish finish, rv_status st)
 {
     rvi_session *s = a->s;
     rvi_generated *out = &a->out;
     unlink_answer(a);
     forget_guesses(s);
+    drop_sides(a);
     a->ended = true;
     if (!st && a->sampler && finish != RV_FINISH_STOP && finish != RV_FINISH_CANCELLED)
         st = emit(a, -1, NULL);
@@ -638,27 +662,72 @@ static void take_token(rvi_answer *a, float *logits)
         keep_token(a, id);
 }
 
+/* Where the tokens of a step are in the tree of its guesses. */
+typedef struct walk {
+    const rvi_draft_way *way;
+    int next;   /* the guess that the token may be */
+    int logits; /* the place of those behind the way's first guess */
+} walk;
+
+/* The side that a token turns into, and which the step has tried; -1: none. */
+static int find_side(const rvi_answer *a, const walk *w, int32_t id)
+{
+    const rvi_draft *d = &a->draft;
+    for (int i = 0; i < d->n_sides && w->way == &d->first; i++)
+        if (d->sides[i].at == w->next && d->sides[i].n_taken && d->sides[i].ids[0] == id) return i;
+    return -1;
+}
+
+static void learn(rvi_answer *a, const walk *w, int32_t id)
+{
+    rvi_draft *d = &a->draft;
+    if (w->next < w->way->n) rvi_draft_learn(d, w->way, w->next, id == w->way->ids[w->next]);
+    for (int i = 0; i < d->n_sides && w->way == &d->first; i++)
+        if (d->sides[i].at == w->next)
+            rvi_draft_learn(d, &d->sides[i], 0, id == d->sides[i].ids[0]);
+}
+
+/* Goes on with the token that came; false: it was not tried. */
+static bool step_on(rvi_answer *a, walk *w, int32_t id)
+{
+    rvi_session *s = a->s;
+    if (w->next < w->way->n_taken && id == w->way->ids[w->next]) {
+        w->next++;
+        s->n_ahead--;
+        return true;
+    }
+    int side = find_side(a, w, id);
+    if (side < 0) return false;
+    /* what the session has in its pages: all before the guesses, and those that were right */
+    int to = s->seq.len - s->n_ahead;
+    rvi_session_turn(s, &a->sides[side], to);
+    *w = (walk){&a->draft.sides[side], 1, a->side_logits[side]};
+    s->n_ahead = w->way->n_taken - 1;
+    a->out.n_turned++;
+    return true;
+}
+
 /* The tokens of a step: the one that follows the answer's last, then those that follow guesses, as
  * long as they are right. */
 static void take_tokens(rvi_answer *a)
 {
     const rvi_engine *e = a->s->e;
-    int i = 0;
-    for (bool right = true; right; i += right) {
+    walk w = {&a->draft.first, 0, a->tried_logits};
+    int n_right = 0;
+    for (bool right = true; right; n_right += right) {
         size_t n = a->out.ids.len;
-        if (i) a->logits_at = a->tried_logits + i - 1;
-        if (i && a->bound) look_ahead(a, rvi_engine_logits(e, a->logits_at));
+        if (n_right) a->logits_at = w.logits + w.next - 1;
+        if (n_right && a->bound) look_ahead(a, rvi_engine_logits(e, a->logits_at));
         take_token(a, rvi_engine_logits(e, a->logits_at));
         if (a->ended) return;
-        right = i < a->draft.n && a->out.ids.data[n] == a->draft.ids[i];
-        if (i < a->draft.n) rvi_draft_learn(&a->draft, i, right);
-        right = right && i < a->n_tried;
-        a->s->n_ahead -= right;
+        learn(a, &w, a->out.ids.data[n]);
+        right = step_on(a, &w, a->out.ids.data[n]);
         a->out.n_right += right;
         a->picked = -1;
     }
-    rvi_draft_settle(&a->draft, a->n_tried, i);
+    rvi_draft_settle(&a->draft, a->n_tried, n_right);
     forget_guesses(a->s);
+    drop_sides(a);
     jump(a);
 }
 
@@ -763,6 +832,24 @@ static size_t end_cancelled(rvi_engine *e, const rvi_session *only)
     return n;
 }
 
+/* Leaves out what the constraint forbids. */
+static void allow_guesses(rvi_answer *a)
+{
+    rvi_draft *d = &a->draft;
+    uint32_t states[RVI_DRAFT_MOST + 1];
+    int n_sides = 0;
+    states[0] = a->bound->state;
+    d->first.n = rvi_bound_follow(a->bound, d->first.ids, d->first.n, states);
+    for (int i = 0; i < d->n_sides; i++) {
+        rvi_draft_way *side = &d->sides[i];
+        uint32_t own[RVI_DRAFT_MOST + 1] = {0};
+        if (side->at <= d->first.n) own[0] = states[side->at];
+        side->n = rvi_bound_follow(a->bound, side->ids, side->n, own);
+        if (side->n) d->sides[n_sides++] = *side;
+    }
+    d->n_sides = n_sides;
+}
+
 /* What may come after the token that waits. A repetition that is nearly certain costs less than a
  * model. */
 static void guess(rvi_answer *a, const rvi_draft_step *step)
@@ -770,37 +857,66 @@ static void guess(rvi_answer *a, const rvi_draft_step *step)
     const double certain = 0.8;
     const rvi_engine *e = a->s->e;
     const rvi_session *s = a->s;
+    rvi_draft *d = &a->draft;
     size_t at = a->out.ids.len;
     int most = a->max_tokens - (int)at - 1; /* the last token has no row */
-    a->draft.n = 0;
     if (a->logits_at < 0 || a->first <= 0 || a->o.draft == RV_DRAFT_OFF) return;
     if (follows_slot(a))
-        rvi_draft_known(&a->draft, a->slot_ids + at, a->n_slot - at, most);
+        rvi_draft_known(d, a->slot_ids + at, a->n_slot - at, most);
     else
-        rvi_draft_repeat(&a->draft, s->past.data, s->past.len, most);
-    bool is_certain = a->draft.n && rvi_draft_chance(&a->draft, 0) >= certain;
+        rvi_draft_repeat(d, s->past.data, s->past.len, most);
+    bool is_certain = d->first.n && rvi_draft_chance(d, &d->first, 0) >= certain;
     if (a->drafter.by && !is_certain)
-        rvi_drafter_guess(&a->drafter, &a->draft, s, most, &e->budget, step, e->tries_all);
+        rvi_drafter_guess(&a->drafter, d, s, most, &e->budget, step, e->tries_all);
+    if (!a->has_sides) d->n_sides = 0;
+    if (a->bound) allow_guesses(a);
 }
 
-/* Guesses for which there is room; nobody else is to give up pages for them. */
-static int most_guesses(const rvi_engine *e, const rvi_answer *a)
+static int free_pages(const rvi_engine *e)
 {
-    int n = RVI_MIN(RVI_MIN(a->draft.n, rvi_engine_room(e)), rvi_engine_logits_room(e));
-    int n_free = rvi_pages_total(e->pool) - rvi_pages_in_use(e->pool);
-    while (n > 0 && rvi_seq_wants(&a->s->seq, n) > n_free) n--;
-    return n;
+    return rvi_pages_total(e->pool) - rvi_pages_in_use(e->pool);
+}
+
+/* Adds a side of the guesses, if there are pages for it; nobody else is to give up some. */
+static void add_side(rvi_engine *e, rvi_answer *a, int i)
+{
+    rvi_draft_way *side = &a->draft.sides[i];
+    int from = a->s->seq.len - a->draft.first.n_taken - a->n_rows, to = from + a->n_rows + side->at;
+    int n = side->n_taken;
+    a->side_logits[i] = e->n_logits;
+    side->n_taken = 0;
+    if (!n || side->at > a->draft.first.n_taken ||
+        (to + n - from) / RVI_PAGE_TOKENS + 2 > free_pages(e))
+        return;
+    if (rvi_engine_add_side(e, a->s, &a->sides[i], from, to, side->ids, n, a->s->adapters, NULL))
+        return;
+    side->n_taken = n;
+    a->n_tried += n;
+}
+
+/* The guesses of the first way for which there are pages. */
+static void add_first(rvi_engine *e, rvi_answer *a)
+{
+    rvi_session *s = a->s;
+    rvi_draft_way *w = &a->draft.first;
+    int n = w->n_taken, n_free = free_pages(e);
+    while (n > 0 && rvi_seq_wants(&s->seq, n) > n_free) n--;
+    w->n_taken = 0;
+    if (n < 1) return;
+    memcpy(s->past.data + s->past.len, w->ids, (size_t)n * sizeof *w->ids);
+    a->tried_logits = e->n_logits;
+    if (!rvi_engine_add(e, s, n, s->adapters, n, NULL)) a->n_tried = w->n_taken = n;
 }
 
 static void add_guesses(rvi_engine *e, rvi_answer *a, rvi_draft_step *step)
 {
-    rvi_session *s = a->s;
-    int n = most_guesses(e, a);
-    if (!e->tries_all) n = rvi_draft_choose(&a->draft, &e->budget, n, step);
+    int most = RVI_MIN(rvi_engine_room(e), rvi_engine_logits_room(e));
+    if (!a->draft.first.n && !a->draft.n_sides) return;
+    int n = e->tries_all ? rvi_draft_take_all(&a->draft, most)
+                         : rvi_draft_choose(&a->draft, &e->budget, most, step);
     if (n < 1) return;
-    memcpy(s->past.data + s->past.len, a->draft.ids, (size_t)n * sizeof *a->draft.ids);
-    a->tried_logits = e->n_logits;
-    if (!rvi_engine_add(e, s, n, s->adapters, n, NULL)) a->n_tried = n;
+    add_first(e, a);
+    for (int i = 0; i < a->draft.n_sides; i++) add_side(e, a, i);
 }
 
 /* Last, with the room that is left. */
@@ -821,7 +937,9 @@ static void collect_rows(rvi_engine *e, const rvi_session *only)
     rvi_answer *a, *next;
     rvi_engine_begin(e);
     for (a = e->answers; a; a = a->next) {
-        a->n_rows = a->n_tried = a->draft.n = 0;
+        a->n_rows = a->n_tried = 0;
+        rvi_draft_clear(&a->draft);
+        drop_sides(a);
         a->logits_at = -1;
     }
     /* tokens of answers that decode come first, then prompts */
@@ -870,7 +988,7 @@ size_t rvi_answer_advance(rvi_engine *e, const rvi_session *only)
     rv_status st = compute_step(e, only, &error);
     if (!st) pick_together(e);
     for (a = e->answers; a && !st; a = a->next) {
-        a->s->n_ahead = a->n_tried;
+        a->s->n_ahead = a->draft.first.n_taken;
         a->out.n_guessed += a->n_tried;
     }
     for (a = e->answers; a; a = next) {

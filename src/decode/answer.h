@@ -25,7 +25,8 @@ typedef struct rvi_generated {
     rv_finish finish;
     size_t stop;                    /* RV_FINISH_STOP: the index of the stop string */
     int n_prompt, n_reused;         /* prompt tokens, and how many of them were in the cache */
-    int n_guessed, n_right;         /* guesses that were tried, and those that came true */
+    int n_guessed, n_right;         /* guesses that were tried, and those that came true, */
+    int n_turned;                   /* of these, the ones that left the likeliest way */
     double prompt_seconds, seconds; /* prefill; the token loop after it */
     uint32_t state;                 /* of its constraint, behind the last id; 0: none */
 } rvi_generated;

@@ -89,6 +89,15 @@ void rvi_bound_apply(const rvi_bound *b, float *logits, size_t n_vocab)
     }
 }
 
+int rvi_bound_follow(const rvi_bound *b, const int32_t *ids, int n, uint32_t *states)
+{
+    int i = 0;
+    while (i < n && states[i] && !b->by.peek(b->by.ctx, states[i], ids[i], &states[i + 1], NULL) &&
+           states[i + 1])
+        i++;
+    return i;
+}
+
 rv_status rvi_bound_accept(rvi_bound *b, int32_t token, rv_error *err)
 {
     if (b->n_taken < b->n_forced && b->forced[b->n_taken] == token)

@@ -22,6 +22,8 @@ typedef struct rvi_constraint {
      * anything can follow. */
     rv_status (*accept)(void *ctx, uint32_t state, int32_t token, uint32_t *next, bool *complete,
                         rv_error *err);
+    /* The same, for a token that may not come after all. */
+    rv_status (*peek)(void *ctx, uint32_t state, int32_t token, uint32_t *next, rv_error *err);
     /* The tokens that come in any case, *n of them, at most RVI_MAX_FORCED. */
     rv_status (*force)(void *ctx, uint32_t state, int32_t *ids, size_t *n, rv_error *err);
     /* Tokens with which the text may end, *n of them; 0: none were found. */
@@ -62,6 +64,9 @@ rv_status rvi_bound_look(rvi_bound *b, rv_error *err) RVI_MUST_CHECK;
 /* Whether the mask leaves nothing but these. */
 bool rvi_bound_leaves_only(const rvi_bound *b, const rvi_ids *ids);
 void rvi_bound_apply(const rvi_bound *b, float *logits, size_t n_vocab);
+/* How many of these may come, one behind the other, from states[0] on; writes the states behind
+ * them. */
+int rvi_bound_follow(const rvi_bound *b, const int32_t *ids, int n, uint32_t *states);
 /* A token came. */
 rv_status rvi_bound_accept(rvi_bound *b, int32_t token, rv_error *err) RVI_MUST_CHECK;
 

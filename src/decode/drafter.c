@@ -30,16 +30,26 @@ rv_status rvi_drafter_check(const rvi_engine *e, const rvi_engine *by, rv_error 
     return RV_OK;
 }
 
-/* The most likely token and its probability. */
-static int32_t best(const float *logits, int n, double *p)
+typedef struct likely {
+    int32_t id;
+    double p;
+} likely;
+
+/* The most likely token, and the one after it. */
+static likely best(const float *logits, int n, likely *second)
 {
-    int32_t at = 0;
+    int32_t at = 0, next = -1;
     double sum = 0;
     for (int i = 1; i < n; i++)
-        if (logits[i] > logits[at]) at = i;
+        if (logits[i] > logits[at]) {
+            next = at;
+            at = i;
+        } else if (next < 0 || logits[i] > logits[next]) {
+            next = i;
+        }
     for (int i = 0; i < n; i++) sum += (double)expf(logits[i] - logits[at]);
-    *p = 1 / sum;
-    return at;
+    *second = (likely){next, next < 0 ? 0 : (double)expf(logits[next] - logits[at]) / sum};
+    return (likely){at, 1 / sum};
 }
 
 /* Reads what the answer has got since, in pieces, so that a cancel does not wait for all of it. */
@@ -70,9 +80,9 @@ static float *read_guess(rvi_session *by, int32_t id)
 static bool pays(const rvi_drafter *w, const rvi_draft *d, double chance, const rvi_budget *b,
                  const rvi_draft_step *step)
 {
-    int n = step->n_rows + d->n;
+    int n = step->n_rows + d->first.n;
     double now = rvi_budget_seconds(b, n), more = rvi_budget_seconds(b, n + 1) - now;
-    double cost = w->seconds + RVI_MAX(more, 0), spent = now + w->seconds * d->n;
+    double cost = w->seconds + RVI_MAX(more, 0), spent = now + w->seconds * d->first.n;
     return chance * rvi_draft_usual(d) * spent > cost * step->tokens;
 }
 
@@ -80,10 +90,11 @@ void rvi_drafter_guess(rvi_drafter *w, rvi_draft *d, const rvi_session *s, int m
                        const rvi_budget *b, const rvi_draft_step *step, bool any_cost)
 {
     enum { FIRST_REST = 16, LONGEST_REST = 1024 };
+    const double side = 0.1; /* less likely ones are never worth a row */
     int n_vocab = RVI_MIN(w->by->e->m->hp.n_vocab, s->e->m->hp.n_vocab);
     rvi_draft_step now = *step;
     double chance = 1;
-    d->n = 0;
+    rvi_draft_clear(d);
     if (most < 1 || (w->n_rests > 0 && w->n_rests--)) return;
     if (!any_cost && w->seconds > 0 && !pays(w, d, 1, b, step)) {
         w->rest = RVI_MIN(w->rest ? 2 * w->rest : FIRST_REST, LONGEST_REST);
@@ -93,17 +104,17 @@ void rvi_drafter_guess(rvi_drafter *w, rvi_draft *d, const rvi_session *s, int m
     float *logits = catch_up(w, s);
     double start = rvi_os_seconds();
     while (logits) {
-        double p;
-        int32_t id = best(logits, n_vocab, &p);
-        rvi_draft_add(d, id, p);
-        chance *= rvi_draft_chance(d, d->n - 1);
+        likely second, guess = best(logits, n_vocab, &second);
+        if (chance * second.p > side) rvi_draft_add_side(d, second.id, second.p);
+        rvi_draft_add(d, guess.id, guess.p);
+        chance *= rvi_draft_chance(d, &d->first, d->first.n - 1);
         now.tokens += chance;
-        if (d->n == RVI_MIN(most, RVI_DRAFT_MOST)) break;
+        if (d->first.n == RVI_MIN(most, RVI_DRAFT_MOST)) break;
         if (!any_cost && w->seconds > 0 && !pays(w, d, chance, b, &now)) break;
-        logits = read_guess(w->by, id);
+        logits = read_guess(w->by, guess.id);
     }
-    if (d->n < 2) return;
-    double seconds = (rvi_os_seconds() - start) / (d->n - 1);
+    if (d->first.n < 2) return;
+    double seconds = (rvi_os_seconds() - start) / (d->first.n - 1);
     w->seconds = w->seconds > 0 ? w->seconds + 0.25 * (seconds - w->seconds) : seconds;
     w->rest = 0;
 }

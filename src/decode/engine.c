@@ -267,6 +267,53 @@ rv_status rvi_engine_add(rvi_engine *e, rvi_session *s, int n, const rvi_adapter
     return RV_OK;
 }
 
+/* One more sequence for the keys and values of a row; false: it has as many as it can. */
+static bool write_also(rvi_row *row, const rvi_seq *side)
+{
+    for (int i = 0; i < RVI_ROW_ALSO; i++)
+        if (!row->also[i]) {
+            row->also[i] = side;
+            return true;
+        }
+    return false;
+}
+
+rv_status rvi_engine_add_side(rvi_engine *e, rvi_session *s, rvi_seq *side, int from, int to,
+                              const int32_t *ids, int n, const rvi_adapter_set *set, rv_error *err)
+{
+    rvi_seq_adopt(side, s->seq.pages, from);
+    rv_status st = rvi_seq_extend(side, to - from + n, err);
+    for (int i = 0; i < e->n_rows && !st; i++) {
+        rvi_row *row = &e->rows[i];
+        bool shared = row->seq == &s->seq && row->pos >= from && row->pos < to;
+        if (shared && !write_also(row, side)) /* nothing reads what others were given to write */
+            st = rvi_error(err, RV_E_TOO_LONG, "more than %d branches", (int)RVI_ROW_ALSO);
+    }
+    if (st) {
+        rvi_seq_truncate(side, 0);
+        return st;
+    }
+    for (int i = 0; i < n; i++) {
+        e->owners[e->n_rows] = s;
+        e->which[e->n_logits++] = e->n_rows;
+        e->rows[e->n_rows++] = (rvi_row){.seq = side,
+                                         .pos = to + i,
+                                         .token = ids[i],
+                                         .rope_set = s->rope_set,
+                                         .adapters = set && set->n ? set : NULL};
+    }
+    e->n_owners = e->n_rows;
+    return RV_OK;
+}
+
+void rvi_session_turn(rvi_session *s, rvi_seq *side, int to)
+{
+    rvi_seq left = s->seq;
+    for (int i = to; i < side->len; i++) s->sets[i] = s->sets[to - 1];
+    s->seq = *side;
+    *side = left;
+}
+
 /* rvi_session_cancel sets `cancelled` and then looks at in_step; the step sets in_step (when a row
  * is added) and then looks at `cancelled`: one of the two sees the other. */
 void rvi_session_cancel(rvi_session *s)
@@ -284,7 +331,10 @@ static bool is_cancelled(const rvi_engine *e)
 
 static void take_back_rows(rvi_engine *e)
 {
-    for (int i = e->n_rows; i-- > 0;) rvi_seq_truncate(&e->owners[i]->seq, e->rows[i].pos);
+    for (int i = e->n_rows; i-- > 0;) {
+        rvi_seq *seq = &e->owners[i]->seq;
+        if (e->rows[i].seq == seq) rvi_seq_truncate(seq, e->rows[i].pos);
+    }
     e->n_rows = e->n_logits = 0;
 }
 

@@ -124,6 +124,15 @@ int rvi_engine_logits_room(const rvi_engine *e); /* logits that still fit */
  * last ones, which follow those requested before. On failure (no page left) nothing changes. */
 rv_status rvi_engine_add(rvi_engine *e, rvi_session *s, int n, const rvi_adapter_set *set,
                          int n_logits, rv_error *err) RVI_MUST_CHECK;
+/* A branch: n tokens that may follow position `to` - 1 of s instead of what was added there. Rows
+ * from .. to - 1 of s are of this step, and side (empty, of the same pool) gets their keys and
+ * values too. All of the branch's rows have logits, which follow those requested before. On failure
+ * nothing changes. */
+rv_status rvi_engine_add_side(rvi_engine *e, rvi_session *s, rvi_seq *side, int from, int to,
+                              const int32_t *ids, int n, const rvi_adapter_set *set,
+                              rv_error *err) RVI_MUST_CHECK;
+/* After the step: the session goes on in the branch, and side has what it left. to: as above. */
+void rvi_session_turn(rvi_session *s, rvi_seq *side, int to);
 /* On failure (a session of the step was cancelled: RV_E_CANCELLED; the model's file cannot be read)
  * the sessions are as before their rows were added, and the step is empty. */
 rv_status rvi_engine_compute(rvi_engine *e, rv_error *err) RVI_MUST_CHECK;

@@ -350,7 +350,7 @@ static expr *atom(parser *g)
         return make(g, VALUE, node);
     }
     if (keyword(g, "%other")) {
-        bool none;
+        bool none = false;
         rvi_node node = json_node(g, &none);
         return none ? make(g, TERMINAL, RVI_RX_NONE) : make(g, VALUE, node);
     }
@@ -467,9 +467,21 @@ static void read_rules(parser *g)
 
 static bool leads_back(parser *g, uint32_t rule);
 
+static bool is_named(const named *n, const char *name)
+{
+    return n->len == strlen(name) && !memcmp(n->name, name, n->len);
+}
+
+/* A terminal of its own, wherever it stands: what it reads is told apart. */
+static bool is_thinking(const parser *g, const expr *e)
+{
+    return e->kind == REFERENCE && is_named(&g->rules[e->value], "ruvllm-thinking");
+}
+
 static bool expr_leads_back(parser *g, const expr *e)
 {
-    bool back = e->kind == VALUE || (e->kind == REFERENCE && leads_back(g, e->value));
+    bool back =
+        e->kind == VALUE || (e->kind == REFERENCE && leads_back(g, e->value)) || is_thinking(g, e);
     for (const expr *c = e->first; c; c = c->next) back = expr_leads_back(g, c) || back;
     return back;
 }
@@ -525,7 +537,7 @@ static bool circular(const parser *g, const expr *e)
     if (e->kind == VALUE) return true;
     if (e->kind == REFERENCE) return g->rules[e->value].circle;
     for (const expr *c = e->first; c; c = c->next)
-        if (circular(g, c)) return true;
+        if (is_thinking(g, c) || circular(g, c)) return true;
     return false;
 }
 
@@ -554,11 +566,6 @@ static void put(parser *g, row *to, rvi_item_kind what, uint32_t value)
 {
     if (!room(g, &to->items, &to->cap, to->n + 1, sizeof *to->items)) return;
     to->items[to->n++] = (rvi_item){.kind = what, .value = value};
-}
-
-static bool is_named(const named *n, const char *name)
-{
-    return n->len == strlen(name) && !memcmp(n->name, name, n->len);
 }
 
 static uint32_t new_rule(parser *g)
@@ -629,8 +636,7 @@ static void emit(parser *g, const expr *e, row *to)
     if (g->st) return;
     if (!circular(g, e)) {
         put(g, to, RVI_ITEM_TERMINAL, language(g, e));
-        if (e->kind == REFERENCE && to->n)
-            to->items[to->n - 1].thinking = is_named(&g->rules[e->value], "ruvllm-thinking");
+        if (to->n) to->items[to->n - 1].thinking = is_thinking(g, e);
         return;
     }
     switch (e->kind) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "grammar/lark.h"
 #include "grammar/machine.h"
 #include "grammar/rx_parse.h"
 
@@ -10,6 +11,7 @@ enum {
     MAX_STATES = 1 << 20,
     MAX_SOURCE = 64 << 20, /* bytes, of schemas */
     MASK_BYTES = 64 << 20, /* kept, of masks */
+    LEX_BYTES = 128 << 20, /* kept, of masks of lexer states */
     PLACE_WORDS = sizeof(rvi_place) / sizeof(uint32_t),
 };
 
@@ -23,24 +25,33 @@ struct rvi_grammar {
     uint32_t cap_masks;
     uint32_t *kept; /* states whose mask is kept, a ring */
     uint32_t n_kept, oldest, cap_kept;
-    rvi_lex_mask **lex_masks; /* by lexer state */
-    uint32_t cap_lex;
+    rvi_lex_mask **lex_masks[RVI_N_TRIES]; /* of each trie, by lexer state */
+    uint32_t cap_lex[RVI_N_TRIES];
+    size_t lex_bytes;     /* of them all */
     rvi_places places[3]; /* scratch */
 };
+
+static void drop_lex_masks(rvi_grammar *g)
+{
+    for (int t = 0; t < RVI_N_TRIES; t++)
+        for (uint32_t i = 0; i < g->cap_lex[t]; i++)
+            if (g->lex_masks[t][i]) {
+                rvi_lex_mask_deinit(g->lex_masks[t][i]);
+                rvi_free(g->lex_masks[t][i]);
+                g->lex_masks[t][i] = NULL;
+            }
+    g->lex_bytes = 0;
+}
 
 void rvi_grammar_free(rvi_grammar *g)
 {
     if (!g) return;
     for (uint32_t i = 0; i < g->cap_masks; i++) rvi_free(g->masks[i]);
-    for (uint32_t i = 0; i < g->cap_lex; i++)
-        if (g->lex_masks[i]) {
-            rvi_lex_mask_deinit(g->lex_masks[i]);
-            rvi_free(g->lex_masks[i]);
-        }
+    drop_lex_masks(g);
     for (size_t i = 0; i < RVI_COUNT(g->places); i++) rvi_places_deinit(&g->places[i]);
     rvi_free(g->masks);
     rvi_free(g->kept);
-    rvi_free(g->lex_masks);
+    for (int t = 0; t < RVI_N_TRIES; t++) rvi_free(g->lex_masks[t]);
     rvi_bag_deinit(&g->states);
     rvi_machine_deinit(&g->m);
     rvi_arena_deinit(&g->source);
@@ -149,38 +160,46 @@ bool rvi_grammar_knows(const rvi_grammar *g, uint32_t state)
 
 /* ---- masks ---- */
 
-/* What the lexer does from a state, whatever stands around it; counters far from their limits make
- * no difference. NULL: failed. */
-static const rvi_lex_mask *lex_mask(rvi_grammar *g, uint32_t lex)
+/* What the lexer does from a state with the tokens of a trie, whatever stands around it; counters
+ * far from their limits make no difference. Valid until the next call. NULL: failed. */
+static const rvi_lex_mask *lex_mask(rvi_grammar *g, uint32_t lex, int which)
 {
+    const rvi_vocab *v = g->vocab;
     rvi_lexer *l = &g->m.lexer;
     rvi_lex_state s = l->states[lex];
+    uint32_t longest = which == RVI_PLAIN ? v->longest_plain : v->longest_mixed;
     if (!s.pending)
-        lex = rvi_lex_start(l, rvi_rx_near(l->rxs, s.rx, g->vocab->longest_plain),
-                            (rvi_lex_mode)s.mode);
+        lex = rvi_lex_start(l, rvi_rx_near(l->rxs, s.rx, longest), (rvi_lex_mode)s.mode);
     if (!lex) return NULL;
-    if (lex >= g->cap_lex) {
-        uint32_t cap = RVI_MAX(g->cap_lex * 2, lex + 32);
-        rvi_lex_mask **more = rvi_realloc_array(g->lex_masks, cap, sizeof *more);
+    if (lex >= g->cap_lex[which]) {
+        uint32_t cap = RVI_MAX(g->cap_lex[which] * 2, lex + 32);
+        rvi_lex_mask **more = rvi_realloc_array(g->lex_masks[which], cap, sizeof *more);
         if (!more) return NULL;
-        memset(more + g->cap_lex, 0, (cap - g->cap_lex) * sizeof *more);
-        g->lex_masks = more;
-        g->cap_lex = cap;
+        memset(more + g->cap_lex[which], 0, (cap - g->cap_lex[which]) * sizeof *more);
+        g->lex_masks[which] = more;
+        g->cap_lex[which] = cap;
     }
-    if (!g->lex_masks[lex]) {
-        rvi_lex_mask *made = rvi_zalloc(sizeof *made);
-        if (!made || !rvi_lex_mask_make(g->vocab, l, lex, made)) {
-            rvi_free(made);
-            return NULL;
-        }
-        g->lex_masks[lex] = made;
+    rvi_lex_mask **at = &g->lex_masks[which][lex];
+    if (*at) return *at;
+    if (g->lex_bytes > LEX_BYTES) drop_lex_masks(g);
+    rvi_lex_mask *made = rvi_zalloc(sizeof *made);
+    if (!made || !rvi_lex_mask_make(v, l, lex, which, made)) {
+        rvi_free(made);
+        return NULL;
     }
-    return g->lex_masks[lex];
+    g->lex_bytes += 2 * v->n_words * sizeof(uint64_t) + made->n_exits * sizeof *made->exits;
+    return *at = made;
 }
+
+/* Where a token can be read in several ways, each is followed by itself, which is fast; but where
+ * such places are inside each other, all ways are followed together, or there would be
+ * exponentially many. */
+enum { MAX_WAYS = 6 };
 
 typedef struct painter {
     rvi_grammar *g;
     uint64_t *mask;
+    size_t n_ways; /* that are followed by themselves here */
 } painter;
 
 static void walk(painter *w, const rvi_vocab_trie *t, uint32_t from, uint32_t to,
@@ -211,6 +230,36 @@ static void walk_string(painter *w, const rvi_vocab_trie *t, uint32_t from, uint
 static void walk_terminal(painter *w, const rvi_vocab_trie *t, uint32_t from, uint32_t to,
                           const rvi_place *at);
 
+/* The nodes from..to, which follow any of these places. */
+static void walk_together(painter *w, const rvi_vocab_trie *t, uint32_t from, uint32_t to,
+                          const rvi_places *at)
+{
+    rvi_place few[8];
+    rvi_places next = {few, 0, RVI_COUNT(few), true};
+    for (uint32_t i = from; i < to; i = t->end[i]) {
+        next.n = 0;
+        for (size_t k = 0; k < at->n; k++)
+            rvi_machine_step(&w->g->m, &at->items[k], t->byte[i], &next);
+        rvi_places_tidy(&next);
+        if (!next.n) continue;
+        if (t->token[i] >= 0) rvi_vocab_allow(w->g->vocab, w->mask, t->token[i]);
+        walk_together(w, t, i + 1, t->end[i], &next);
+    }
+    rvi_places_deinit(&next);
+}
+
+static void walk_each(painter *w, const rvi_vocab_trie *t, uint32_t from, uint32_t to,
+                      const rvi_places *at, size_t beside)
+{
+    size_t ways = w->n_ways;
+    w->n_ways *= at->n + beside;
+    if (at->n > 1 && w->n_ways > MAX_WAYS)
+        walk_together(w, t, from, to, at);
+    else
+        for (size_t k = 0; k < at->n; k++) walk(w, t, from, to, &at->items[k]);
+    w->n_ways = ways;
+}
+
 /* The nodes from..to, which follow a place. */
 static void walk(painter *w, const rvi_vocab_trie *t, uint32_t from, uint32_t to,
                  const rvi_place *at)
@@ -231,7 +280,7 @@ static void walk(painter *w, const rvi_vocab_trie *t, uint32_t from, uint32_t to
         rvi_machine_step(&w->g->m, at, t->byte[i], &next);
         if (!next.n) continue;
         if (t->token[i] >= 0) rvi_vocab_allow(w->g->vocab, w->mask, t->token[i]);
-        for (size_t k = 0; k < next.n; k++) walk(w, t, i + 1, t->end[i], &next.items[k]);
+        walk_each(w, t, i + 1, t->end[i], &next, 0);
     }
     rvi_places_deinit(&next);
 }
@@ -277,10 +326,13 @@ static bool paint_quoted(painter *w, const rvi_place *at)
     bool alike =
         !from->pending && !g->m.lexer.canonical && rvi_rx_universal(&g->m.values.rxs, from->rx);
     bool apart = at->kind == RVI_AT_KEY && rvi_machine_tells_apart(&g->m, at);
-    const rvi_lex_mask *m = alike ? &g->vocab->free_string : lex_mask(g, at->arg);
     const rvi_vocab_trie *t = &g->vocab->tries[RVI_MIXED];
     rvi_places behind = {0};
     uint32_t last = UINT32_MAX;
+    const rvi_lex_mask *m = alike ? NULL : lex_mask(g, at->arg, RVI_PLAIN);
+    if (!m && !alike) return false;
+    add_words(w, m ? m->inside : g->vocab->plain);
+    m = alike ? &g->vocab->free_string : lex_mask(g, at->arg, RVI_MIXED);
     if (!m) return false;
     add_words(w, m->inside);
     if (at->kind == RVI_AT_STRING) add_words(w, m->closing);
@@ -301,6 +353,18 @@ static bool paint_quoted(painter *w, const rvi_place *at)
     return true;
 }
 
+/* Whether some place goes on with a byte; remembered in known (-1: not yet). */
+static bool goes_on(rvi_grammar *g, const rvi_places *at, uint8_t b, int8_t known[256])
+{
+    rvi_place few[8];
+    rvi_places next = {few, 0, RVI_COUNT(few), true};
+    for (size_t k = 0; known[b] < 0 && k < at->n && !next.n; k++)
+        rvi_machine_step(&g->m, &at->items[k], b, &next);
+    if (known[b] < 0) known[b] = next.n > 0;
+    rvi_places_deinit(&next);
+    return known[b];
+}
+
 /* Inside a terminal, and behind it wherever it may end. */
 static void walk_terminal(painter *w, const rvi_vocab_trie *t, uint32_t from, uint32_t to,
                           const rvi_place *at)
@@ -308,26 +372,31 @@ static void walk_terminal(painter *w, const rvi_vocab_trie *t, uint32_t from, ui
     rvi_grammar *g = w->g;
     rvi_lexer *l = &g->m.lexer;
     uint32_t states[RVI_VOCAB_LONGEST + 2];
-    bool goes_on[256] = {false};
+    int8_t known[256];
     rvi_places behind = {0}, next = {0};
+    memset(known, -1, sizeof known);
     states[t->depth[from] - 1] = at->arg;
     rvi_machine_behind(&g->m, at, &behind);
-    for (int b = 0; b < 256; b++) {
-        next.n = 0;
-        for (size_t k = 0; k < behind.n && !next.n; k++)
-            rvi_machine_step(&g->m, &behind.items[k], (uint8_t)b, &next);
-        goes_on[b] = next.n > 0;
-    }
     for (uint32_t i = from; i < to;) {
         uint32_t before = states[t->depth[i] - 1], here = RVI_LEX_DEAD;
         if (before != RVI_LEX_DEAD) here = rvi_lex_fast(l, before, t->byte[i]);
         next.n = 0;
-        if (before != RVI_LEX_DEAD && goes_on[t->byte[i]] && rvi_lex_ends(l, before))
+        if (before != RVI_LEX_DEAD && behind.n && rvi_lex_ends(l, before) &&
+            goes_on(g, &behind, t->byte[i], known))
             for (size_t k = 0; k < behind.n; k++)
                 rvi_machine_step(&g->m, &behind.items[k], t->byte[i], &next);
         if ((next.n || here != RVI_LEX_DEAD) && t->token[i] >= 0)
             rvi_vocab_allow(g->vocab, w->mask, t->token[i]);
-        for (size_t k = 0; k < next.n; k++) walk(w, t, i + 1, t->end[i], &next.items[k]);
+        if (next.n && here != RVI_LEX_DEAD && w->n_ways * (next.n + 1) > MAX_WAYS) {
+            rvi_place stays = *at;
+            stays.arg = here;
+            rvi_places_add(&g->m, &next, stays);
+            here = RVI_LEX_DEAD; /* what is below is looked at together */
+        }
+        if (next.n) {
+            rvi_places_tidy(&next);
+            walk_each(w, t, i + 1, t->end[i], &next, here != RVI_LEX_DEAD);
+        }
         states[t->depth[i]] = here;
         i = here == RVI_LEX_DEAD ? t->end[i] : i + 1;
     }
@@ -335,15 +404,14 @@ static void walk_terminal(painter *w, const rvi_vocab_trie *t, uint32_t from, ui
     rvi_places_deinit(&next);
 }
 
-/* Where every plain token stays inside the terminal, only the others are looked at. */
+/* Plain tokens that certainly stay inside the terminal are not looked at. */
 static void paint_terminal(painter *w, const rvi_place *at)
 {
     const rvi_vocab *v = w->g->vocab;
-    const rvi_lex_state *s = &w->g->m.lexer.states[at->arg];
-    bool all = !s->pending && rvi_rx_slack(&w->g->m.values.rxs, s->rx) >= v->longest_plain;
-    if (all) add_words(w, v->plain);
-    for (int i = all ? RVI_MIXED : RVI_PLAIN; i < RVI_N_TRIES; i++)
-        if (v->tries[i].n) walk_terminal(w, &v->tries[i], 0, v->tries[i].n, at);
+    const rvi_vocab_trie *t = rvi_vocab_fitting(v, &w->g->m.lexer, at->arg, w->mask);
+    if (t) walk_terminal(w, t, 0, t->n, at);
+    t = &v->tries[RVI_MIXED];
+    if (t->n) walk_terminal(w, t, 0, t->n, at);
 }
 
 static bool paint(painter *w, const rvi_place *at)
@@ -357,6 +425,20 @@ static bool paint(painter *w, const rvi_place *at)
     }
     for (int i = 0; i < RVI_N_TRIES; i++) walk(w, &g->vocab->tries[i], 0, g->vocab->tries[i].n, at);
     return true;
+}
+
+/* Terminals, where there are so many of them that most are alike. */
+static bool paint_together(painter *w, const rvi_places *places)
+{
+    rvi_places terminals = {0};
+    for (size_t i = 0; i < places->n; i++)
+        if (places->items[i].kind == RVI_AT_TERMINAL)
+            rvi_places_add(&w->g->m, &terminals, places->items[i]);
+    bool many = terminals.n > MAX_WAYS;
+    for (int i = 0; many && i < RVI_N_TRIES; i++)
+        walk_together(w, &w->g->vocab->tries[i], 0, w->g->vocab->tries[i].n, &terminals);
+    rvi_places_deinit(&terminals);
+    return many;
 }
 
 /* Room for one more mask: the oldest goes when there are too many. */
@@ -392,14 +474,15 @@ rv_status rvi_grammar_mask(rvi_grammar *g, uint32_t state, const uint64_t **mask
         *mask = g->masks[state];
         return RV_OK;
     }
-    painter w = {g, NULL};
+    painter w = {.g = g, .n_ways = 1};
     if (!mask_room(g, state) || !(w.mask = rvi_zalloc_array(g->vocab->n_words + 1, sizeof *w.mask)))
         return rvi_nomem(err, "mask");
     rvi_places *places = &g->places[2];
     places_of(g, state, places);
-    bool ok = true, ends = false;
+    bool ok = true, ends = false, together = paint_together(&w, places);
     for (size_t i = 0; i < places->n && ok; i++) {
-        ok = paint(&w, &places->items[i]);
+        if (!together || places->items[i].kind != RVI_AT_TERMINAL)
+            ok = paint(&w, &places->items[i]);
         ends = ends || rvi_machine_ends(&g->m, &places->items[i]);
     }
     if (ends) add_words(&w, g->vocab->eos);
@@ -592,4 +675,15 @@ rv_status rvi_grammar_gbnf(rvi_grammar **out, const rvi_vocab *v, const char *te
     st = rvi_rules_gbnf(&g->m.rules, &g->m.values, &g->source, text, len, err);
     if (!st) st = rvi_machine_begin_rules(&g->m, err);
     return finish(out, st, err);
+}
+
+rv_status rvi_grammar_lark(rvi_grammar **out, const rvi_vocab *v, const char *text, size_t len,
+                           const rvi_grammar_options *o, rv_error *err)
+{
+    rvi_buf gbnf = {0};
+    *out = NULL;
+    rv_status st = rvi_lark_to_gbnf(&gbnf, text, len, err);
+    if (!st) st = rvi_grammar_gbnf(out, v, gbnf.data, gbnf.len, o, err);
+    rvi_buf_deinit(&gbnf);
+    return st;
 }

@@ -49,6 +49,51 @@ const char *rvi_json_path(const rvi_json *root, const rvi_json *at, char out[256
     return out;
 }
 
+/* ---- where schemas are ---- */
+
+/* What a value in a schema document is: an identifier counts only in a schema. */
+typedef enum role { SCHEMA, SCHEMAS, DATA } role;
+
+static role role_in(role around, const rvi_json *item)
+{
+    static const char *const one[] = {"items",
+                                      "additionalItems",
+                                      "unevaluatedItems",
+                                      "contains",
+                                      "additionalProperties",
+                                      "unevaluatedProperties",
+                                      "propertyNames",
+                                      "not",
+                                      "if",
+                                      "then",
+                                      "else",
+                                      "contentSchema",
+                                      "extends"},
+                             *const many[] = {"properties",
+                                              "patternProperties",
+                                              "$defs",
+                                              "definitions",
+                                              "dependentSchemas",
+                                              "dependencies",
+                                              "allOf",
+                                              "anyOf",
+                                              "oneOf",
+                                              "prefixItems"};
+    if (around != SCHEMA) return around == SCHEMAS ? SCHEMA : DATA;
+    for (size_t i = 0; item->key && i < RVI_COUNT(one); i++)
+        if (!strcmp(item->key, one[i])) return rvi_json_is(item, RVI_JSON_ARRAY) ? SCHEMAS : SCHEMA;
+    for (size_t i = 0; item->key && i < RVI_COUNT(many); i++)
+        if (!strcmp(item->key, many[i])) return SCHEMAS;
+    return DATA;
+}
+
+/* "$id": "#name" is an anchor, in draft 7 and before. */
+static bool has_id(const rvi_json *v, role r)
+{
+    const rvi_json *id = rvi_json_get(v, "$id");
+    return r == SCHEMA && rvi_json_is(id, RVI_JSON_STRING) && id->as.string.data[0] != '#';
+}
+
 /* ---- addresses ---- */
 
 static int hex(char c)
@@ -94,19 +139,24 @@ static const rvi_json *step_into(const rvi_json *v, const char *step, size_t len
     return NULL;
 }
 
-static const rvi_json *find_anchor(const rvi_json *v, const char *name, const rvi_json *resource)
+static bool is_anchor(const rvi_json *v, const char *name)
 {
-    if (v != resource && rvi_json_is(rvi_json_get(v, "$id"), RVI_JSON_STRING)) return NULL;
-    if (rvi_json_is_string(rvi_json_get(v, "$anchor"), name) ||
-        rvi_json_is_string(rvi_json_get(v, "$dynamicAnchor"), name))
-        return v;
-    const rvi_json *id = rvi_json_get(v, "$id"); /* draft 7 and before: "$id": "#name" */
+    const rvi_json *id = rvi_json_get(v, "$id");
     if (!id) id = rvi_json_get(v, "id");
-    if (rvi_json_is(id, RVI_JSON_STRING) && id->as.string.data[0] == '#' &&
-        !strcmp(id->as.string.data + 1, name))
-        return v;
+    return rvi_json_is_string(rvi_json_get(v, "$anchor"), name) ||
+           rvi_json_is_string(rvi_json_get(v, "$dynamicAnchor"), name) ||
+           (rvi_json_is(id, RVI_JSON_STRING) && id->as.string.data[0] == '#' &&
+            !strcmp(id->as.string.data + 1, name));
+}
+
+static const rvi_json *find_anchor(const rvi_json *v, role r, const char *name,
+                                   const rvi_json *resource)
+{
+    if (v != resource && has_id(v, r)) return NULL; /* another resource */
+    if (r == SCHEMA && is_anchor(v, name)) return v;
     for (size_t i = 0; i < rvi_json_count(v); i++) {
-        const rvi_json *found = find_anchor(rvi_json_at(v, i), name, resource);
+        const rvi_json *item = rvi_json_at(v, i),
+                       *found = find_anchor(item, role_in(r, item), name, resource);
         if (found) return found;
     }
     return NULL;
@@ -117,7 +167,7 @@ static const rvi_json *find_fragment(const rvi_json *resource, const char *fragm
 {
     char step[URI_MAX];
     if (!*fragment) return resource;
-    if (*fragment != '/') return find_anchor(resource, fragment, resource);
+    if (*fragment != '/') return find_anchor(resource, SCHEMA, fragment, resource);
     const rvi_json *v = resource;
     while (*fragment && v) {
         const char *end = strchr(++fragment, '/');
@@ -170,30 +220,33 @@ static const char *id_of(const rvi_json *v)
 }
 
 /* The address of the resource in which `at` stands. */
-static bool base_of(const rvi_json *v, const rvi_json *at, const char *base, bool root,
+static bool base_of(const rvi_json *v, role r, const rvi_json *at, const char *base, bool root,
                     char out[URI_MAX])
 {
     char own[URI_MAX];
-    const char *id = root || rvi_json_is(rvi_json_get(v, "$id"), RVI_JSON_STRING) ? id_of(v) : NULL;
+    const char *id = root || has_id(v, r) ? id_of(v) : NULL;
     if (id && resolve(base, id, own)) base = own;
     if (v == at) {
         memcpy(out, base, strlen(base) + 1);
         return true;
     }
-    for (size_t i = 0; i < rvi_json_count(v); i++)
-        if (base_of(rvi_json_at(v, i), at, base, false, out)) return true;
+    for (size_t i = 0; i < rvi_json_count(v); i++) {
+        const rvi_json *item = rvi_json_at(v, i);
+        if (base_of(item, role_in(r, item), at, base, false, out)) return true;
+    }
     return false;
 }
 
-static const rvi_json *find_resource(const rvi_json *v, const char *uri, const char *base,
+static const rvi_json *find_resource(const rvi_json *v, role r, const char *uri, const char *base,
                                      bool root)
 {
     char own[URI_MAX];
-    const char *id = root || rvi_json_is(rvi_json_get(v, "$id"), RVI_JSON_STRING) ? id_of(v) : NULL;
+    const char *id = root || has_id(v, r) ? id_of(v) : NULL;
     if (id && resolve(base, id, own)) base = own;
     if ((id || root) && !strcmp(base, uri)) return v;
     for (size_t i = 0; i < rvi_json_count(v); i++) {
-        const rvi_json *found = find_resource(rvi_json_at(v, i), uri, base, false);
+        const rvi_json *item = rvi_json_at(v, i),
+                       *found = find_resource(item, role_in(r, item), uri, base, false);
         if (found) return found;
     }
     return NULL;
@@ -205,7 +258,7 @@ const rvi_json *rvi_ref_find(const rvi_json *root, bool nested_ids, const rvi_js
     const char *text = ref->as.string.data, *hash = strchr(text, '#');
     if (strlen(text) != ref->as.string.len) return NULL;
     if (*text == '#' && !nested_ids) return find_fragment(root, text + 1);
-    if (!base_of(root, ref, "", true, base) || !resolve(base, text, uri)) return NULL;
-    const rvi_json *resource = find_resource(root, uri, "", true);
+    if (!base_of(root, SCHEMA, ref, "", true, base) || !resolve(base, text, uri)) return NULL;
+    const rvi_json *resource = find_resource(root, SCHEMA, uri, "", true);
     return resource ? find_fragment(resource, hash ? hash + 1 : "") : NULL;
 }

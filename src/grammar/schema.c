@@ -669,21 +669,35 @@ static bool check_list(rvi_values *v, const rvi_json *list)
     return !v->st;
 }
 
-static const rvi_form *reference(rvi_values *v, const rvi_json *s, const rvi_form *f)
+static const rvi_form *follow_reference(rvi_values *v, const rvi_json *s, const rvi_json *ref,
+                                        const rvi_form *f)
 {
-    const rvi_json *ref = rvi_json_get(s, "$ref");
-    const char *const dynamic[] = {"$dynamicRef", "$recursiveRef"};
-    for (size_t i = 0; i < RVI_COUNT(dynamic); i++)
-        if (rvi_json_get(s, dynamic[i]))
-            return refuse(v, rvi_json_get(s, dynamic[i]), RV_E_UNSUPPORTED,
-                          "dynamic references cannot be enforced");
-    if (!rvi_json_is(ref, RVI_JSON_STRING)) return f;
     /* what an $id beside a $ref means is not the same in all drafts */
     if (v->nested_ids && s != v->root && rvi_json_get(s, "$id"))
         return refuse(v, ref, RV_E_UNSUPPORTED, "a reference beside an $id cannot be enforced");
     const rvi_json *target = rvi_ref_find(v->root, v->nested_ids, ref);
     if (!target) return refuse(v, ref, RV_E_UNSUPPORTED, "the reference leads out of the schema");
     return rvi_form_and(v, f, schema_at(v, target));
+}
+
+static const rvi_form *reference(rvi_values *v, const rvi_json *s, const rvi_form *f)
+{
+    const rvi_json *ref = rvi_json_get(s, "$ref");
+    static const struct {
+        const char *name;
+        int draft;
+    } dynamic[] = {{"$dynamicRef", 2020}, {"$recursiveRef", 2019}};
+    for (size_t i = 0; i < RVI_COUNT(dynamic); i++) {
+        const rvi_json *other = rvi_json_get(s, dynamic[i].name);
+        if (!other) continue;
+        /* inside one resource it is a reference like any other */
+        if (v->nested_ids || v->draft != dynamic[i].draft || !rvi_json_is(other, RVI_JSON_STRING))
+            return refuse(v, other, RV_E_UNSUPPORTED, "dynamic references cannot be enforced");
+        if (rvi_json_is(ref, RVI_JSON_STRING)) f = follow_reference(v, s, ref, f);
+        if (!f) return NULL;
+        ref = other;
+    }
+    return rvi_json_is(ref, RVI_JSON_STRING) ? follow_reference(v, s, ref, f) : f;
 }
 
 const rvi_form *rvi_schema_form(rvi_values *v, const rvi_json *s)

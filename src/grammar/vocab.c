@@ -5,10 +5,13 @@
 
 #include "base/utf8.h"
 
-/* The number of characters if all are plain, else 0. */
+/* The number of characters if all are plain, else 0. The last one may be cut off: all characters
+ * that begin so, but one or two, are plain. */
 static uint32_t plain_length(const uint8_t *s, size_t len)
 {
-    uint32_t n = 0;
+    size_t cut = rvi_utf8_incomplete((const char *)s, len);
+    uint32_t n = cut > 0;
+    len -= cut;
     for (size_t i = 0; i < len; n++) {
         uint32_t cp;
         bool valid;
@@ -17,6 +20,14 @@ static uint32_t plain_length(const uint8_t *s, size_t len)
             return 0;
     }
     return n;
+}
+
+/* How many bytes of a mixed token can be inside a string: those before a quote that may end it. */
+static uint32_t inside_length(const uint8_t *s, uint32_t len)
+{
+    uint32_t n = 0;
+    while (n < len && s[n] != '"' && s[n] >= 0x20) n++;
+    return n < len && s[n] == '"' && n && s[n - 1] == '\\' ? len : n;
 }
 
 typedef struct piece {
@@ -70,6 +81,28 @@ static bool build_trie(rvi_vocab *v, rvi_vocab_trie *t, const piece *pieces, siz
     return true;
 }
 
+/* pieces: the plain ones, sorted; they are used up. */
+static bool fill_lengths(rvi_vocab *v, piece *pieces, size_t n)
+{
+    static const uint32_t limits[RVI_N_LENGTHS] = {4, 8, 16, 32};
+    for (int i = 0; i < RVI_N_LENGTHS; i++) {
+        rvi_vocab_length *l = &v->lengths[i];
+        size_t k = 0;
+        l->limit = limits[i];
+        l->within = rvi_arena_alloc(&v->arena, v->n_words + 1, sizeof *l->within);
+        if (!l->within) return false;
+        memcpy(l->within, v->plain, v->n_words * sizeof *l->within);
+        for (size_t p = 0; p < n; p++) {
+            if (plain_length(pieces[p].data, pieces[p].len) <= l->limit) continue;
+            l->within[pieces[p].token >> 6] &= ~(1ull << (pieces[p].token & 63));
+            pieces[k++] = pieces[p];
+        }
+        n = k;
+        if (!build_trie(v, &l->beyond, pieces, n)) return false;
+    }
+    return true;
+}
+
 static bool fill(rvi_vocab *v, rvi_vocab_piece get, void *ctx)
 {
     piece *pieces[RVI_N_TRIES];
@@ -91,6 +124,7 @@ static bool fill(rvi_vocab *v, rvi_vocab_piece get, void *ctx)
         uint32_t plain = plain_length(copy, len);
         int which = plain ? RVI_PLAIN : RVI_MIXED;
         v->longest_plain = RVI_MAX(v->longest_plain, plain);
+        if (!plain) v->longest_mixed = RVI_MAX(v->longest_mixed, inside_length(copy, len));
         if (plain) v->plain[id >> 6] |= 1ull << (id & 63);
         pieces[which][n[which]++] = (piece){copy, len, id};
     }
@@ -98,6 +132,7 @@ static bool fill(rvi_vocab *v, rvi_vocab_piece get, void *ctx)
         qsort(pieces[i], n[i], sizeof *pieces[i], by_bytes);
         ok = build_trie(v, &v->tries[i], pieces[i], n[i]);
     }
+    ok = ok && fill_lengths(v, pieces[RVI_PLAIN], n[RVI_PLAIN]);
     for (int i = 0; i < RVI_N_TRIES; i++) rvi_free(pieces[i]);
     return ok;
 }
@@ -108,7 +143,7 @@ static bool make_free_string(rvi_vocab *v)
     rvi_lexer l = {0};
     bool ok = !rvi_rxs_init(&rxs, UINT64_MAX, NULL) && rvi_lexer_init(&l, &rxs);
     if (ok)
-        ok = rvi_lex_mask_make(v, &l, rvi_lex_start(&l, RVI_RX_ALL, RVI_LEX_STRING),
+        ok = rvi_lex_mask_make(v, &l, rvi_lex_start(&l, RVI_RX_ALL, RVI_LEX_STRING), RVI_MIXED,
                                &v->free_string);
     rvi_lexer_deinit(&l);
     rvi_rxs_deinit(&rxs);
@@ -217,21 +252,38 @@ static bool walk_trie(const rvi_vocab *v, const rvi_vocab_trie *t, rvi_lexer *l,
     return true;
 }
 
-bool rvi_lex_mask_make(const rvi_vocab *v, rvi_lexer *l, uint32_t state, rvi_lex_mask *out)
+const rvi_vocab_trie *rvi_vocab_fitting(const rvi_vocab *v, const rvi_lexer *l, uint32_t state,
+                                        uint64_t *mask)
+{
+    const rvi_lex_state *s = &l->states[state];
+    const rvi_vocab_trie *rest = &v->tries[RVI_PLAIN];
+    const uint64_t *fit = NULL;
+    uint32_t slack = s->pending ? 0 : rvi_rx_slack(l->rxs, s->rx);
+    for (int i = 0; i < RVI_N_LENGTHS && v->lengths[i].limit <= slack; i++) {
+        fit = v->lengths[i].within;
+        rest = &v->lengths[i].beyond;
+    }
+    if (slack >= v->longest_plain) {
+        fit = v->plain;
+        rest = NULL;
+    }
+    for (size_t i = 0; fit && i < v->n_words; i++) mask[i] |= fit[i];
+    return rest && rest->n ? rest : NULL;
+}
+
+bool rvi_lex_mask_make(const rvi_vocab *v, rvi_lexer *l, uint32_t state, int which,
+                       rvi_lex_mask *out)
 {
     exits e = {0};
-    const rvi_lex_state *s = &l->states[state];
     *out = (rvi_lex_mask){0};
     if (state < RVI_LEX_FIRST) return false;
     out->inside = rvi_zalloc_array(v->n_words + 1, sizeof *out->inside);
-    out->closing = rvi_zalloc_array(v->n_words + 1, sizeof *out->closing);
-    bool ok = out->inside && out->closing;
-    bool all_plain = !s->pending && rvi_rx_slack(l->rxs, s->rx) >= v->longest_plain;
-    if (ok && all_plain)
-        memcpy(out->inside, v->plain, v->n_words * sizeof *out->inside);
-    else if (ok)
-        ok = walk_trie(v, &v->tries[RVI_PLAIN], l, state, out, &e);
-    ok = ok && walk_trie(v, &v->tries[RVI_MIXED], l, state, out, &e) && !l->rxs->status;
+    if (which == RVI_MIXED) out->closing = rvi_zalloc_array(v->n_words + 1, sizeof *out->closing);
+    bool ok = out->inside && (which == RVI_PLAIN || out->closing);
+    const rvi_vocab_trie *t = &v->tries[which];
+    if (ok && which == RVI_PLAIN) t = rvi_vocab_fitting(v, l, state, out->inside);
+    if (ok && t) ok = walk_trie(v, t, l, state, out, &e);
+    ok = ok && !l->rxs->status;
     out->exits = e.items;
     out->n_exits = e.n;
     if (!ok) rvi_lex_mask_deinit(out);

@@ -1,7 +1,8 @@
 /* vocab.h - the tokens of a vocabulary as tries over their bytes, ready for masks.
  *
- * Tokens that are whole characters which may stand in a JSON string as they are ("plain" ones) have
- * a trie of their own: most strings allow all of them. Immutable; any number of threads. */
+ * Tokens of characters that may stand in a JSON string as they are ("plain" ones; the last
+ * character may be cut off) have a trie of their own: most strings allow all of them, those of a
+ * limited length all up to that length. Immutable; any number of threads. */
 #ifndef RVI_GRAMMAR_VOCAB_H
 #define RVI_GRAMMAR_VOCAB_H
 
@@ -24,13 +25,22 @@ typedef struct rvi_exit { /* a quote that ends a string in the middle of a token
     uint32_t state;       /* of the lexer, before the quote */
 } rvi_exit;
 
-/* What a state of the lexer does with every token, whatever stands around the text. */
+/* What a state of the lexer does with the tokens of a trie, whatever stands around the text. */
 typedef struct rvi_lex_mask {
     uint64_t *inside;  /* tokens that stay in the text */
-    uint64_t *closing; /* tokens that end with its closing quote */
+    uint64_t *closing; /* mixed tokens that end with its closing quote */
     rvi_exit *exits;
     size_t n_exits;
 } rvi_lex_mask;
+
+/* Plain tokens by their length: those of more than `limit` characters have a trie, so that they
+ * alone are looked at where all shorter ones are known to fit. */
+enum { RVI_N_LENGTHS = 4 };
+typedef struct rvi_vocab_length {
+    uint32_t limit;
+    uint64_t *within;
+    rvi_vocab_trie beyond;
+} rvi_vocab_length;
 
 typedef struct rvi_vocab {
     int32_t n_tokens;
@@ -39,10 +49,12 @@ typedef struct rvi_vocab {
     uint32_t *lens;
     int32_t *twin; /* another token with the same bytes, -1: none */
     rvi_vocab_trie tries[RVI_N_TRIES];
-    uint64_t *plain;          /* the plain tokens */
-    uint32_t longest_plain;   /* in characters */
-    uint64_t *eos;            /* tokens that end the generation */
-    rvi_lex_mask free_string; /* of a string without conditions */
+    uint64_t *plain;                         /* the plain tokens */
+    uint32_t longest_plain;                  /* in characters */
+    uint32_t longest_mixed;                  /* at most, of the part that can be inside a string */
+    rvi_vocab_length lengths[RVI_N_LENGTHS]; /* by rising limit */
+    uint64_t *eos;                           /* tokens that end the generation */
+    rvi_lex_mask free_string;                /* mixed tokens in a string without conditions */
     rvi_arena arena;
 } rvi_vocab;
 
@@ -61,8 +73,14 @@ static inline void rvi_vocab_allow(const rvi_vocab *v, uint64_t *mask, int32_t t
 /* Whether some token begins with these bytes and is longer. */
 bool rvi_vocab_extends(const rvi_vocab *v, const uint8_t *bytes, size_t len);
 
-/* The mask of a state; out's arrays are made on the heap. False: no memory, or the lexer failed. */
-bool rvi_lex_mask_make(const rvi_vocab *v, rvi_lexer *l, uint32_t state, rvi_lex_mask *out);
+/* Where all plain tokens up to some length fit into the text of a lexer state: adds them to mask
+ * and returns the trie of the others, NULL if there are none; else the trie of all. */
+const rvi_vocab_trie *rvi_vocab_fitting(const rvi_vocab *v, const rvi_lexer *l, uint32_t state,
+                                        uint64_t *mask);
+/* The mask of a state for the plain or the mixed tokens; out's arrays are made on the heap. False:
+ * no memory, or the lexer failed. */
+bool rvi_lex_mask_make(const rvi_vocab *v, rvi_lexer *l, uint32_t state, int which,
+                       rvi_lex_mask *out);
 void rvi_lex_mask_deinit(rvi_lex_mask *m);
 
 #endif

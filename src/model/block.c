@@ -64,7 +64,8 @@ rv_status rvi_workspace_new_on(rvi_workspace **out, const rvi_model *m, rvi_back
     ws->lora_groups = rvi_alloc_array(rows, sizeof *ws->lora_groups);
     ws->lora_products = rvi_alloc_array(RVI_LORA_PRODUCTS, sizeof *ws->lora_products);
     ws->kv_rows = rvi_alloc_array(rows, sizeof *ws->kv_rows);
-    bool own = decoder ? ws->turns && ws->logits_host : ws->text_rows != NULL;
+    if (decoder) ws->also_rows = rvi_alloc_array(rows, RVI_ROW_ALSO * sizeof *ws->also_rows);
+    bool own = decoder ? ws->turns && ws->logits_host && ws->also_rows : ws->text_rows != NULL;
     bool grouped = ws->lora_rows && ws->set_of && ws->sets && ws->lora_groups && ws->lora_products;
     if (!st && (!own || !grouped || !ws->tokens || !ws->kv_rows)) st = rvi_nomem(err, "workspace");
     if (st)
@@ -89,6 +90,7 @@ void rvi_workspace_free(rvi_workspace *ws)
     rvi_free(ws->lora_groups);
     rvi_free(ws->lora_products);
     rvi_free(ws->kv_rows);
+    rvi_free(ws->also_rows);
     rvi_free(ws->text_rows);
     rvi_free(ws);
 }
@@ -366,6 +368,8 @@ void rvi_workspace_attention(const rvi_model *m, rvi_workspace *ws, int il, cons
     } else {
         rvi_kv_store *store = rvi_pages_store(rows[0].seq->pool);
         op->kv_write(ws->be, store, il, k, v, ws->kv_rows, n);
+        for (int i = 0; i < ws->n_also; i++)
+            op->kv_write(ws->be, store, il, k, v, ws->also_rows + (size_t)i * (size_t)n, n);
         op->attention(ws->be, mix, q, store, il, &a, ws->kv_rows, n);
     }
     rvi_workspace_tap(ws, "attn_mix", il, mix, n);
@@ -482,6 +486,20 @@ void rvi_model_encode(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows
     rvi_encoder_forward(m, ws, rows, n_rows, n_wanted);
 }
 
+/* Tables like kv_rows for the other sequences; a row that has none writes the same once more. */
+static void find_also(rvi_workspace *ws, const rvi_row *rows, int n_rows)
+{
+    ws->n_also = 0;
+    for (int r = 0; r < n_rows; r++)
+        while (ws->n_also < RVI_ROW_ALSO && rows[r].also[ws->n_also]) ws->n_also++;
+    for (int i = 0; i < ws->n_also; i++)
+        for (int r = 0; r < n_rows; r++) {
+            const rvi_seq *seq = rows[r].also[i] ? rows[r].also[i] : rows[r].seq;
+            ws->also_rows[(size_t)i * (size_t)n_rows + (size_t)r] =
+                (rvi_kv_row){seq->pages, rows[r].pos};
+        }
+}
+
 void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows)
 {
     if (m->arch->is_encoder) {
@@ -498,6 +516,7 @@ void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *row
         ws->tokens[r] = rows[r].token;
         ws->kv_rows[r] = (rvi_kv_row){rows[r].seq->pages, rows[r].pos};
     }
+    find_also(ws, rows, n_rows);
     find_angles(m, ws, rows, n_rows);
     op->embed(ws->be, x, m->embed, ws->tokens, n_rows, h->embed_scale);
     for (int il = 0; il < h->n_layers; il++) {

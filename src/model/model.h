@@ -78,11 +78,16 @@ int rvi_model_max_text(const rvi_model *m);
  * explain a failed forward pass. */
 const char *rvi_model_find_broken_tensor(const rvi_model *m);
 
+enum { RVI_ROW_ALSO = 3 };
+
 typedef struct rvi_row {
     const rvi_seq *seq; /* already extended over pos */
     int32_t pos, token;
     int rope_set;                    /* rvi_rope_set of the sequence's declared length */
     const rvi_adapter_set *adapters; /* NULL: none */
+    /* Other sequences with the same past, which get the row's keys and values too: how the branches
+     * of a tree share their stem. The first ones are set, all of them extended over pos. */
+    const rvi_seq *also[RVI_ROW_ALSO];
 } rvi_row;
 
 /* Called with each named intermediate result as it is computed: n_rows rows, in the order of the

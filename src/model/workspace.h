@@ -50,6 +50,8 @@ struct rvi_workspace {
     rvi_lora_group *lora_groups;     /* [rows] */
     rvi_lora_product *lora_products; /* [RVI_LORA_PRODUCTS] */
     rvi_kv_row *kv_rows;
+    rvi_kv_row *also_rows; /* [RVI_ROW_ALSO, rows]: where else to write; n_also of them count */
+    int n_also;
     rvi_kv_row *text_rows; /* encoders: what each row sees, the whole of its text */
     bool encodes;
     bool fused; /* this pass has no tap: products take their neighbours in, where no row has an

@@ -58,6 +58,9 @@ echo '{"enum":[[1,2],{"k":null}]}' >"$tmp/schema"
 check "a schema" 0 '"text":".*\(1\|k\)' - "$rv" run $spm x --schema "$tmp/schema" --json --seed 1
 echo 'root ::= "yes" | "no" "!"' >"$tmp/gbnf"
 check "a grammar" 0 '^\(yes\|no!\)$' - "$rv" run $spm x --grammar "$tmp/gbnf"
+echo 'start: "yes" | "no" MARK
+MARK: /[!?]/' >"$tmp/answer.lark"
+check "a grammar of Lark" 0 '^\(yes\|no[!?]\)$' - "$rv" run $spm x --grammar "$tmp/answer.lark"
 check "a JSON object" 0 '}$' - "$rv" run $spm x --json-mode -n 30 --seed 5
 check "two forms" 2 - "give one of --schema" "$rv" run $spm x --regex a --json-mode
 echo '{"properties":{"a":{"uniqueItems":true}}}' >"$tmp/schema"

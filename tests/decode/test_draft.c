@@ -355,6 +355,62 @@ static void a_lesson_is_spoken_in_few_steps(void **state)
     close_all(&o);
 }
 
+/* ---- several ways ---- */
+
+/* Random answers in an alphabet of four, so that the same tokens were followed by each of them:
+ * where the likeliest way is wrong, another is often right. With 8 bit pages, too. */
+static void ways_beside(void **state)
+{
+    static const rv_kv_type types[] = {RV_KV_F16, RV_KV_Q8};
+    rv_logit_bias bias[1024];
+    (void)state;
+    for (size_t t = 0; t < RVI_COUNT(types); t++) {
+        opened o;
+        int n_turned = 0;
+        size_t n_bias = 0;
+        open_all(&o, paths[2], 2, 64);
+        for (int32_t id = 0; id < o.m->model->hp.n_vocab; id++)
+            if ((id - 20) % 11 || id < 20 || id > 53)
+                bias[n_bias++] = (rv_logit_bias){id, -INFINITY};
+        for (int i = 0; i < N_PROMPT; i++) prompt[i] = 20 + 11 * ((i * i + i / 5) % 4);
+        for (uint64_t seed = 0; seed < 40; seed++) {
+            rvi_generated g[2];
+            for (int k = 0; k < 2; k++) {
+                rv_session *s;
+                rv_session_options so = {
+                    .size = sizeof so, .n_context = CONTEXT, .kv_type = types[t]};
+                rv_sampling sampling;
+                rvi_sampling_init(&sampling, sizeof sampling, false);
+                sampling.seed = seed;
+                sampling.temperature = 1.2f;
+                sampling.logit_bias = bias;
+                sampling.n_logit_bias = n_bias;
+                rv_generate_options go = {.size = sizeof go, .sampling = &sampling};
+                go.max_tokens = N_NEW + (int)seed;
+                go.top_logprobs = 2;
+                go.draft = k ? RV_DRAFT_NGRAM : RV_DRAFT_OFF;
+                assert_ok(rv_session_new(&s, o.m, &so, err));
+                s->e->e->tries_all = true;
+                assert_ok(rvi_answer_start(s->s, prompt, N_PROMPT - seed % 7, &go, err));
+                while (rvi_answer_advance(s->e->e, s->s)) continue;
+                assert_ok(rvi_answer_take(s->s, &g[k], err));
+                assert_int_equal(rvi_pages_in_use(s->e->e->pool),
+                                 (s->s->seq.len + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS);
+                rv_session_free(&s);
+            }
+            n_turned += g[1].n_turned;
+            assert_int_equal(g[0].ids.len, g[1].ids.len);
+            assert_memory_equal(g[0].ids.data, g[1].ids.data, g[0].ids.len * sizeof(int32_t));
+            assert_memory_equal(g[0].chosen, g[1].chosen, g[0].ids.len * sizeof *g[0].chosen);
+            rvi_generated_deinit(&g[0]);
+            rvi_generated_deinit(&g[1]);
+        }
+        print_message("%d turns\n", n_turned);
+        assert_true(n_turned > 40); /* 67 were seen */
+        close_all(&o);
+    }
+}
+
 /* ---- guesses by another model ---- */
 
 /* The same model guesses well, one with other weights badly: the answer is the same. */
@@ -513,19 +569,24 @@ static void what_followed_before(void **state)
     /* the longest end that was there before is 2 3; not the latest place of 3 alone */
     const int32_t past[] = {1, 2, 3, 7, 8, 9, 3, 5, 1, 2, 3};
     rvi_draft_repeat(&d, past, 11, 15);
-    assert_int_equal(d.n, 15);
+    assert_int_equal(d.first.n, 15);
     const int32_t want[] = {7, 8, 9, 3, 5, 1, 2, 3, 7, 8};
-    assert_memory_equal(d.ids, want, sizeof want); /* goes on beyond the end */
-    assert_int_equal(d.kinds[0], 3);
-    assert_int_equal(d.kinds[1], 4);
+    assert_memory_equal(d.first.ids, want, sizeof want); /* goes on beyond the end */
+    assert_int_equal(d.first.kinds[0], 3);
+    assert_int_equal(d.first.kinds[1], 4);
+    assert_int_equal(d.n_sides, 1); /* after 3 alone came 5 */
+    assert_int_equal(d.sides[0].at, 0);
+    assert_int_equal(d.sides[0].ids[0], 5);
+    assert_int_equal(d.sides[0].ids[3], 3);
+    assert_int_equal(d.sides[0].ids[4], 5);
     rvi_draft_repeat(&d, past, 11, 2);
-    assert_int_equal(d.n, 2);
+    assert_int_equal(d.first.n, 2);
     rvi_draft_repeat(&d, past, 8, 15); /* 5 is new */
-    assert_int_equal(d.n, 0);
+    assert_int_equal(d.first.n, 0);
     rvi_draft_repeat(&d, past, 1, 15);
-    assert_int_equal(d.n, 0);
+    assert_int_equal(d.first.n, 0);
     rvi_draft_repeat(&d, past, 11, -1);
-    assert_int_equal(d.n, 0);
+    assert_int_equal(d.first.n, 0);
 }
 
 static rvi_budget costs(double row)
@@ -535,7 +596,7 @@ static rvi_budget costs(double row)
     return b;
 }
 
-static int chosen(const rvi_draft *d, const rvi_budget *b, int n_rows)
+static int chosen(rvi_draft *d, const rvi_budget *b, int n_rows)
 {
     rvi_draft_step step = {n_rows, n_rows};
     return rvi_draft_choose(d, b, RVI_DRAFT_MOST, &step);
@@ -551,7 +612,7 @@ static void tried_where_it_pays(void **state)
     rvi_draft_repeat(&d, past, 64, RVI_DRAFT_MOST);
     rvi_budget none = {0}, cheap = costs(0.05), dear = costs(0.3), all = costs(1);
     assert_int_equal(chosen(&d, &none, 1), 0);
-    for (int i = 0; i < 50; i++) rvi_draft_learn(&d, 0, true);
+    for (int i = 0; i < 50; i++) rvi_draft_learn(&d, &d.first, 0, true);
     assert_in_range(chosen(&d, &cheap, 1), 1, 4); /* nothing was earned yet */
     d.credit = 8;
     assert_int_equal(chosen(&d, &cheap, 1), 15);
@@ -559,15 +620,45 @@ static void tried_where_it_pays(void **state)
     int alone = chosen(&d, &dear, 1), beside = chosen(&d, &dear, 24);
     assert_true(alone >= 3);
     assert_true(beside < alone); /* rows of others have made the step's weights cheap already */
-    for (int i = 0; i < 100; i++) rvi_draft_learn(&d, 0, false);
+    for (int i = 0; i < 100; i++) rvi_draft_learn(&d, &d.first, 0, false);
     assert_int_equal(chosen(&d, &dear, 1), 0);
-    assert_true(rvi_draft_chance(&d, 0) < 0.1);
-    for (int i = 0; i < 100; i++) rvi_draft_learn(&d, 0, true); /* looked up, and right */
+    assert_true(rvi_draft_chance(&d, &d.first, 0) < 0.1);
+    for (int i = 0; i < 100; i++) rvi_draft_learn(&d, &d.first, 0, true); /* looked up, and right */
     assert_true(chosen(&d, &dear, 1) >= 3);
     for (int i = 0; i < 33; i++) rvi_draft_settle(&d, 1, 0); /* the account is empty, */
     assert_int_equal(chosen(&d, &cheap, 1), 0);
     for (int i = 0; i < 101; i++) rvi_draft_settle(&d, 0, 0); /* and fills slowly */
     assert_in_range(chosen(&d, &cheap, 1), 1, 4);
+}
+
+/* Of two ways that are about as likely, both are tried before one is followed far. */
+static void several_ways_where_none_is_sure(void **state)
+{
+    (void)state;
+    rvi_draft d = {0};
+    const int32_t past[] = {9, 1, 2, 9, 1, 4, 9, 1, 2, 9, 1, 4, 9, 1};
+    rvi_budget cheap = costs(0.05);
+    rvi_draft_init(&d);
+    rvi_draft_repeat(&d, past, RVI_COUNT(past), RVI_DRAFT_MOST);
+    assert_int_equal(d.n_sides, 1);
+    d.credit = 8;
+    for (int i = 0; i < 100; i++) {
+        rvi_draft_learn(&d, &d.first, 0, i % 2);
+        rvi_draft_learn(&d, &d.sides[0], 0, !(i % 2));
+    }
+    assert_true(fabs(rvi_draft_chance(&d, &d.sides[0], 0) - 0.5) < 0.1);
+    int n = chosen(&d, &cheap, 1);
+    assert_true(n >= 3);
+    assert_true(d.first.n_taken >= 1 && d.sides[0].n_taken >= 1);
+    assert_int_equal(d.first.n_taken + d.sides[0].n_taken, n);
+    for (int i = 0; i < 100; i++) {
+        rvi_draft_learn(&d, &d.first, 0, true);
+        rvi_draft_learn(&d, &d.sides[0], 0, false);
+    }
+    assert_true(chosen(&d, &cheap, 1) > 0);
+    assert_int_equal(d.sides[0].n_taken, 0);
+    assert_int_equal(rvi_draft_take_all(&d, 100), 30);
+    assert_int_equal(rvi_draft_take_all(&d, 7), 7);
 }
 
 int main(void)
@@ -579,9 +670,11 @@ int main(void)
         cmocka_unit_test(stop_strings),
         cmocka_unit_test(many_together),
         cmocka_unit_test(a_lesson_is_spoken_in_few_steps),
+        cmocka_unit_test(ways_beside),
         cmocka_unit_test(exact_distribution),
         cmocka_unit_test(what_followed_before),
         cmocka_unit_test(tried_where_it_pays),
+        cmocka_unit_test(several_ways_where_none_is_sure),
         cmocka_unit_test(guessed_by_a_model),
         cmocka_unit_test(refuses_other_vocabularies),
     };

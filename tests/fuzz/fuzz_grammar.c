@@ -1,5 +1,5 @@
-/* Any bytes as a schema, an expression or a grammar (the first byte says which): no crash, and a
- * token is in the mask exactly if it can be read. */
+/* Any bytes as a schema, an expression or a grammar, of GBNF or Lark (the first byte says which):
+ * no crash, and a token is in the mask exactly if it can be read. */
 #include <stdlib.h>
 
 #include "grammar/grammar.h"
@@ -12,6 +12,21 @@ static void expect(bool ok)
     if (!ok) abort();
 }
 
+/* A few tokens, of which the mask says the same as reading them. */
+static bool check_some(rvi_grammar *g, uint32_t state, const uint64_t *given, uint32_t seed)
+{
+    uint64_t mask[FIXTURE_SIZE / 64 + 1];
+    memcpy(mask, given, sizeof mask);
+    for (int i = 0; i < 24; i++) {
+        int32_t id = (int32_t)((seed = seed * 1664525u + 1013904223u) >> 8) % FIXTURE_SIZE;
+        uint32_t next;
+        if (id == FIXTURE_EOS) continue;
+        if (rvi_grammar_token(g, state, id, &next, NULL)) return false; /* a limit */
+        expect((mask[id / 64] >> (id % 64) & 1) == (next != 0));
+    }
+    return true;
+}
+
 /* Follows allowed tokens for some steps, chosen by the input's own bytes. */
 static void follow(rvi_grammar *g, const uint8_t *data, size_t size)
 {
@@ -20,6 +35,8 @@ static void follow(rvi_grammar *g, const uint8_t *data, size_t size)
     rv_error err;
     for (size_t i = 0; i < 12 && state; i++) {
         if (rvi_grammar_mask(g, state, &mask, &err)) return; /* a limit */
+        if (!check_some(g, state, mask, data[i % size] + 256u * (uint32_t)i)) return;
+        if (rvi_grammar_mask(g, state, &mask, &err)) return;
         int32_t id = (int32_t)((data[i % size] * 7u + i) % FIXTURE_SIZE), tried = 0;
         while (tried++ < FIXTURE_SIZE && (id == FIXTURE_EOS || !(mask[id / 64] >> (id % 64) & 1)))
             id = (id + 1) % FIXTURE_SIZE;
@@ -38,9 +55,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!vocab) expect(rvi_vocab_new(&vocab, FIXTURE_SIZE, fixture_piece, NULL, NULL) == RV_OK);
     if (size < 2) return 0;
     const char *text = (const char *)data + 1;
-    rv_status st = data[0] % 3 == 0   ? rvi_grammar_schema(&g, vocab, text, size - 1, NULL, &err)
-                   : data[0] % 3 == 1 ? rvi_grammar_regex(&g, vocab, text, size - 1, &err)
-                                      : rvi_grammar_gbnf(&g, vocab, text, size - 1, NULL, &err);
+    rv_status st = data[0] % 4 == 0   ? rvi_grammar_schema(&g, vocab, text, size - 1, NULL, &err)
+                   : data[0] % 4 == 1 ? rvi_grammar_regex(&g, vocab, text, size - 1, &err)
+                   : data[0] % 4 == 2 ? rvi_grammar_gbnf(&g, vocab, text, size - 1, NULL, &err)
+                                      : rvi_grammar_lark(&g, vocab, text, size - 1, NULL, &err);
     expect(st ? !g && err.text[0] : g != NULL);
     if (g) follow(g, data, size);
     rvi_grammar_free(g);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -130,6 +131,31 @@ static const example schemas[] = {
      "\"unevaluatedProperties\":false,\"type\":\"object\"}",
      {"{\"a\":1,\"b\":2}"},
      {"{\"c\":1}"}},
+    {"{\"type\":\"string\",\"minLength\":2,\"maxLength\":45}",
+     {"\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"", "\"\\n\xE2\x82\xAC\"", "\"a\\\"\""},
+     {"\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"", "\"a\"", "\"\xE2\x82\xAC\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^a{0,9}b.{4,17}$\"}",
+     {"\"baaaaaaaa\"", "\"aaaaaaaaabaaaaaaaaaaaaaaaaa\""},
+     {"\"baaa\"", "\"aaaaaaaaaab1234\"", "\"baaaaaaaaaaaaaaaaaa\""}},
+    {"{\"type\":\"object\",\"propertyNames\":{\"maxLength\":6},\"properties\":{\"name\":{\"type\":"
+     "\"null\"}}}",
+     {"{\"name\":null,\"aaaaaa\":1}"},
+     {"{\"name\":1}", "{\"aaaaaaa\":1}"}},
+    /* identifiers count where schemas are, and nowhere else */
+    {"{\"$defs\":{\"a\":{\"not\":{\"unknown\":[{\"$id\":\"http://x/"
+     "y\",\"type\":\"null\"}]}},\"b\":{"
+     "\"$id\":\"http://x/y\",\"type\":\"string\"}},\"anyOf\":[{\"$ref\":\"#/$defs/a\"},{\"$ref\":"
+     "\"http://x/y\"}]}",
+     {"\"a\""},
+     {"null", "1"}},
+    {"{\"$defs\":{\"a\":{\"enum\":[{\"$anchor\":\"x\",\"type\":\"null\"}]},\"b\":{\"$anchor\":"
+     "\"x\","
+     "\"type\":\"string\"}},\"$ref\":\"#x\"}",
+     {"\"a\""},
+     {"null"}},
+    {"{\"$dynamicAnchor\":\"n\",\"type\":\"array\",\"items\":{\"$dynamicRef\":\"#n\"}}",
+     {"[]", "[[],[[]]]"},
+     {"[1]", "[[null]]"}},
     {"{\"$schema\":\"http://json-schema.org/draft-04/schema#\",\"type\":\"integer\"}",
      {"12"},
      {"12.0"}},
@@ -157,6 +183,8 @@ static void test_refused(void **state)
         {"{\"$ref\":\"http://example.com/x\"}", "#/$ref"},
         {"{\"pattern\":\"(a)\\\\1\"}", "#/pattern"},
         {"{\"anyOf\":[{\"$dynamicRef\":\"#a\"}]}", "#/anyOf/0/$dynamicRef"},
+        {"{\"anyOf\":[{\"$id\":\"b\",\"$dynamicRef\":\"#a\",\"$dynamicAnchor\":\"a\"}]}",
+         "#/anyOf/0/$dynamicRef"},
         {"{\"type\":\"text\"}", "#/type"},
         {"{\"type\":\"string\",\"minLength\":3,\"maxLength\":2}", "no value"},
         {"{\"required\":[\"a\"],\"properties\":{\"a\":false},\"type\":\"object\"}", "no value"},
@@ -189,6 +217,9 @@ static const example grammars[] = {
     {"# a comment\nroot ::= \"x\" item{2,3} [^\\n]?\nitem ::= \"a\" | # why\n  \"b\"\n",
      {"xab", "xaba", "xabz"},
      {"xa", "xab\n", "x"}},
+    /* read in exponentially many ways */
+    {"root ::= \"a\" (root | [b-z])*\n", {"a", "aabaa"}, {"", "b"}},
+    {"root ::= x x x x\nx ::= \"a\"* (\"b\" x)*\n", {"", "aaaa", "abab"}, {"c"}},
     {"root ::= \"{\" (root (\",\" root){0,1})? \"}\"\n", {"{}", "{{},{}}"}, {"{{},{},{}}", "{,}"}},
     {"root ::= %without \"<c>\" (\"<c>\" call (\", \" call)* \"</c>\")?\n"
      "call ::= \"f\" %json {\"type\":\"integer\"} | \"g\" %json {\"$ref\":\"#/$defs/a\",\"$defs\":"
@@ -227,11 +258,85 @@ static void test_gbnf(void **state)
     }
 }
 
+static const example larks[] = {
+    {"start: sum\n?sum: product | sum \"+\" product -> add\n"
+     "product: atom\n       | product \"*\" atom // and so on\n"
+     "atom: NUMBER | \"(\" sum \")\"\n%import common.NUMBER\n%import common.WS\n%ignore WS\n",
+     {"1", " 1 + 2*( 3+4e1 ) ", "1+2+3*4"},
+     {"", "1+", "1 2", "(1", "1e"}},
+    {"start: (\"a\".\"b\")~2\n", {NULL}, {NULL}},
+    {"start: KEY \"=\" [value] (\";\"i | \"x\"i)\nKEY.2: /[a-c]+\\/?/\nvalue: %json "
+     "{\"type\":\"integer\"}\n",
+     {"a=1;", "ab/=X", "c=x"},
+     {"=1;", "d=1;", "a=1.5;"}},
+    {"start: \"a\"..\"c\"~2..3 /x.y/s? _tail\n_tail: \"\\n\"*\n# the end",
+     {"ab", "abc\n\n", "aax\ny"},
+     {"a", "abcd", "aaxy"}},
+    {"start: \"{\" [pair (\",\" pair)*] \"}\"\npair: ESCAPED_STRING \":\" INT\n"
+     "%import common (ESCAPED_STRING, INT)\n",
+     {"{}", "{\"a\\\"\":1,\"b\":22}"},
+     {"{,}", "{\"a\":}", "{a:1}"}},
+};
+
+static void test_lark(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < RVI_COUNT(larks); i++) {
+        rvi_grammar *g;
+        rv_error err = {0};
+        const char *source = larks[i].source;
+        rv_status st = rvi_grammar_lark(&g, vocab, source, strlen(source), NULL, &err);
+        if (!larks[i].good[0]) {
+            assert_int_not_equal(st, RV_OK);
+            continue;
+        }
+        if (st) fail_msg("%s: %s", source, err.text);
+        run_example(g, &larks[i]);
+        rvi_grammar_free(g);
+    }
+}
+
+static void test_bad_lark(void **state)
+{
+    static const char *const cases[][2] = {
+        {"start: a\n", "not defined"},
+        {"rule: \"a\"\n", "lark-start"},
+        {"start: start\n", "begins with itself"},
+        {"start: \"a\n", "line 1: a text without"},
+        {"start: /a\n", "closing /"},
+        {"start: (\"a\"\n", "group"},
+        {"start: x{\"a\"}\n", "templates"},
+        {"start: \"a\"\n%declare B\n", "line 2"},
+        {"start: W\n%import common.NOTHING -> W\n", "no such terminal"},
+        {"start: W\n%import .other.W\n", "anything but common"},
+        {"start: A\nA: b\nb: \"c\"\n", "contains a rule"},
+        {"start: \"a\" ^\n", "an item is expected"},
+        {"start \"a\"\n", "a : is expected"},
+        {"start: /[a-z]/i\n", "both cases"},
+        {"start: a\na: b \"x\" | \"y\"\nb: a\n", "left recursion"},
+        {"start: <|eot|>\n", "special tokens"},
+        {"start: %json {\"type\":\"what\"}\n", "#/type"},
+    };
+    (void)state;
+    for (size_t i = 0; i < RVI_COUNT(cases); i++) {
+        rvi_grammar *g;
+        rv_error err = {0};
+        assert_int_not_equal(
+            rvi_grammar_lark(&g, vocab, cases[i][0], strlen(cases[i][0]), NULL, &err), RV_OK);
+        assert_null(g);
+        if (!strstr(err.text, cases[i][1])) fail_msg("%s: %s", cases[i][0], err.text);
+    }
+}
+
+/* Thoughts are told apart, also where they may be left out and nothing but texts is around them. */
 static void test_thinking(void **state)
 {
-    static const char source[] = "root ::= \"<t>\" ruvllm-thinking %json "
-                                 "{\"type\":\"integer\"}\nruvllm-thinking ::= %without \"</t>\" "
-                                 "\"</t>\"\n";
+    static const char *const sources[] = {
+        "root ::= \"<t>\" ruvllm-thinking %json {\"type\":\"integer\"}\n",
+        "root ::= ( [ \\n]{0,2} \"<t>\" ruvllm-thinking [ \\n]{0,2} )? %json "
+        "{\"type\":\"integer\"}\n",
+        "root ::= before? [0-9]*\nbefore ::= \"<t>\" ruvllm-thinking\n",
+    };
     static const struct {
         const char *text;
         bool thinks;
@@ -240,18 +345,24 @@ static void test_thinking(void **state)
                  {"<t>ab</", true},
                  {"<t>ab</t>", false},
                  {"<t>ab</t>1", false}};
-    rvi_grammar *g;
     uint32_t at;
     (void)state;
-    assert_int_equal(rvi_grammar_gbnf(&g, vocab, source, strlen(source), NULL, NULL), RV_OK);
-    for (size_t i = 0; i < RVI_COUNT(cases); i++) {
-        assert_int_equal(rvi_grammar_text(g, rvi_grammar_start(g), cases[i].text,
-                                          strlen(cases[i].text), &at, NULL),
-                         RV_OK);
-        assert_true(at);
-        if (rvi_grammar_thinks(g, at) != cases[i].thinks) fail_msg("%s", cases[i].text);
+    for (size_t k = 0; k < RVI_COUNT(sources); k++) {
+        rvi_grammar *g;
+        char source[256];
+        snprintf(source, sizeof source, "%sruvllm-thinking ::= %%without \"</t>\" \"</t>\"\n",
+                 sources[k]);
+        assert_int_equal(rvi_grammar_gbnf(&g, vocab, source, strlen(source), NULL, NULL), RV_OK);
+        for (size_t i = 0; i < RVI_COUNT(cases); i++) {
+            assert_int_equal(rvi_grammar_text(g, rvi_grammar_start(g), cases[i].text,
+                                              strlen(cases[i].text), &at, NULL),
+                             RV_OK);
+            assert_true(at);
+            if (rvi_grammar_thinks(g, at) != cases[i].thinks)
+                fail_msg("%s: %s", source, cases[i].text);
+        }
+        rvi_grammar_free(g);
     }
-    rvi_grammar_free(g);
 }
 
 static void test_bad_gbnf(void **state)
@@ -319,6 +430,8 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_expressions),
         cmocka_unit_test(test_gbnf),
+        cmocka_unit_test(test_lark),
+        cmocka_unit_test(test_bad_lark),
         cmocka_unit_test(test_thinking),
         cmocka_unit_test(test_bad_gbnf),
         cmocka_unit_test(test_choices_and_forced),

@@ -50,6 +50,10 @@ streaming() { # MODEL: cancelled after 5 tokens; the same seed gives the same te
     cp "$tmp/out" "$tmp/first"
     run 0 streaming "$1" 5 'Once upon' && cmp "$tmp/out" "$tmp/first" >>"$tmp/err"
 }
+speculative() { # MODEL [DRAFT]
+    run 0 speculative "$@" && grep -q '^the answers are equal$' "$tmp/err" \
+        && grep -q '^plain: .* 0 guessed' "$tmp/err"
+}
 not_cancelled() { # MODEL: left alone an answer comes to its own end
     run 0 streaming "$1" 1000 'Once upon' \
         && grep -qE '^finish: (eos|length), tokens: [0-9]+$' "$tmp/out"
@@ -148,12 +152,14 @@ for model in llama-spm llama qwen3 gemma2; do
     check "batch, $model" batch $file
     check "online_correction, $model" online_correction $file
     check "micro_lora, $model" micro_lora $file
+    check "speculative, $model" speculative $file
+    check "speculative, $model, guessed by itself" speculative $file $file
 done
 check "embeddings of equal texts are equal" embeddings 'c[1, 2] < 0.9999 && c[1, 3] > 0.9999' \
     tests/gguf/llama-spm.gguf "one text" "another" "one text"
 check "adapter" adapter "$tmp/model" $golden/lora
 for program in basic streaming multi_turn embeddings two_runtimes batch online_correction \
-    micro_lora structured tools; do
+    micro_lora structured tools speculative; do
     check "$program says what is wrong" refuses $program
 done
 check "adapter says what is wrong" refuses adapter $golden/lora
@@ -174,6 +180,7 @@ if [ -f "$real" ]; then
     check "basic, smollm2: Paris" paris
     check "structured, smollm2" structured
     check "tools, smollm2: a call and its result" tools
+    check "speculative, smollm2" speculative "$real"
     check "streaming, smollm2" streaming "$real"
     check "multi_turn, smollm2" multi_turn "$real"
     check "embeddings, smollm2: what means the same is nearer" embeddings 'c[1, 2] > c[1, 3]' \
