@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -42,6 +43,27 @@ static void one_process_learns(void **state)
     study(other, RV_LOOP_BACKGROUND);
     assert_int_equal(rvi_learner_generation(other, 0)->number, 2);
     close_both(other, &store);
+}
+
+/* What a user taught is nobody else's, whatever the umask says. */
+static void state_is_private(void **state)
+{
+    (void)state;
+    rvi_store store;
+    rvi_learner_options o = tiny_options();
+    struct stat info;
+    char path[256], lock[300];
+    o.dir = tiny_path(&t, path, "private");
+    mode_t before = umask(0);
+    rvi_learner *l = open_new(&store, &o);
+    teach(l, dog, "Rex");
+    (void)umask(before);
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0700);
+    snprintf(lock, sizeof lock, "%s/lock", path);
+    assert_int_equal(stat(lock, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+    close_both(l, &store);
 }
 
 typedef struct teacher {
@@ -260,6 +282,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_process_learns),
+        cmocka_unit_test(state_is_private),
         cmocka_unit_test(others_wait),
         cmocka_unit_test(damaged_tables_are_made_again),
         cmocka_unit_test(published_files_are_known),

@@ -152,7 +152,7 @@ rv_status rvi_learner_keep_absorbed(rvi_learner *l, const rvi_lesson *x, rv_erro
 rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err)
 {
     reader r = {.l = l, .err = err};
-    rv_status st = l->dir ? rvi_os_make_dirs(l->dir, err) : RV_OK;
+    rv_status st = l->dir ? rvi_os_make_private_dirs(l->dir, err) : RV_OK;
     if (!st) st = rvi_feedback_repair(&l->store, err);
     if (!st) st = rvi_feedback_count(&l->store, &l->opened_at, err);
     if (!st) st = rvi_feedback_read(&l->store, 1, fold, &r, err);
