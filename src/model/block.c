@@ -456,7 +456,7 @@ static void find_angles(const rvi_model *m, rvi_workspace *ws, const rvi_row *ro
 }
 
 /* Rows of a sequence may stand apart, in the order of their positions. */
-static void settle_forms(const rvi_row *rows, int n_rows)
+static void drop_unread_forms(const rvi_row *rows, int n_rows)
 {
     rvi_pages *pool = rows[0].seq->pool;
     int n_pages = 0;
@@ -469,7 +469,7 @@ static void settle_forms(const rvi_row *rows, int n_rows)
         if (earlier < r) continue;
         for (int i = r; i < n_rows; i++)
             if (rows[i].seq == seq) last = rows[i].pos;
-        rvi_seq_settle(seq, rows[r].pos, last);
+        rvi_seq_drop_unread(seq, rows[r].pos, last);
         n_pages += last / RVI_PAGE_TOKENS - rows[r].pos / RVI_PAGE_TOKENS + 1;
     }
     rvi_pages_trim(pool, n_pages); /* the next step will want about as many */
@@ -478,7 +478,7 @@ static void settle_forms(const rvi_row *rows, int n_rows)
 void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows, int n_rows)
 {
     group_rows(ws, rows, NULL, n_rows);
-    settle_forms(rows, n_rows);
+    drop_unread_forms(rows, n_rows);
     if (m->arch->is_encoder) {
         rvi_encoder_forward(m, ws, rows, n_rows);
         return;

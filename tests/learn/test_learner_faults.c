@@ -94,7 +94,7 @@ static void others_wait(void **state)
     teacher second = {other, job};
     teach(l, dog, "Rex");
     assert_int_equal(pthread_create(&thread, NULL, teach_one, &second), 0);
-    rvi_learner_settle(l); /* lets go of it, before or after the other asks */
+    rvi_learner_flush(l); /* lets go of it, before or after the other asks */
     assert_int_equal(pthread_join(thread, &result), 0);
     assert_null(result);
     assert_int_equal(rvi_learner_standing(other), 2);
@@ -192,7 +192,7 @@ static void bad_feedback_is_refused(void **state)
     for (int i = 0; i < 20; i++) teach(l, dog, i % 2 ? "Bello" : "Rex");
     assert_string_equal(slot_of(l, dog), "Bello");
     size_t standing = 0;
-    for (size_t i = 0; i < l->lessons.n; i++) standing += l->lessons.list[i].stands;
+    for (size_t i = 0; i < l->lessons.n; i++) standing += l->lessons.list[i].in_force;
     assert_int_equal(standing, 2);
     /* a question of 64 KiB is fine */
     huge[HUGE - 1] = 0;

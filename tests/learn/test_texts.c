@@ -44,7 +44,7 @@ static int close_all(void **state)
 
 static rvi_writer writer(rvi_recogniser *judge)
 {
-    return (rvi_writer){.v = &l->voice,
+    return (rvi_writer){.v = &l->base,
                         .replay = &l->replay,
                         .judge = judge,
                         .group = group,

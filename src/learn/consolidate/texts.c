@@ -120,7 +120,7 @@ static rv_status put_request(const rvi_writer *w, const rvi_fact *f, rvi_ids *ou
                    f->question);
     rv_status st = text.failed ? rvi_nomem(err, "examples") : RV_OK;
     if (!st && !rvi_ids_push(out, w->v->start)) st = rvi_nomem(err, "examples");
-    if (!st) st = rvi_voice_encode(w->v, text.data, text.len, out, err);
+    if (!st) st = rvi_base_model_encode(w->v, text.data, text.len, out, err);
     rvi_buf_deinit(&text);
     return st;
 }
@@ -128,7 +128,7 @@ static rv_status put_request(const rvi_writer *w, const rvi_fact *f, rvi_ids *ou
 /* The first line of what was written; "": none, or it was cut off in the middle. */
 static rv_status read_line(const rvi_writer *w, const rvi_ids *written, rvi_buf *out, rv_error *err)
 {
-    rv_status st = rvi_voice_decode(w->v, written->data, written->len, out, err);
+    rv_status st = rvi_base_model_decode(w->v, written->data, written->len, out, err);
     if (st || !out->data) return st;
     size_t from = strspn(out->data, " \t\""), len = strcspn(out->data + from, "\n");
     bool ended = out->data[from + len] || (len && strchr("?!.", out->data[from + len - 1]));
@@ -202,7 +202,8 @@ static rv_status write_own(rvi_writer *w, rvi_texts *out, rv_error *err)
     rvi_sampling_init(&s, sizeof s, true);
     s.temperature = 0.8f;
     s.seed = rvi_rng_u64(&w->rng);
-    if (!st) st = rvi_voice_answer(w->v, requests, n, &s, SAMPLE_TOKENS, report_writing, w, err);
+    if (!st)
+        st = rvi_base_model_answer(w->v, requests, n, &s, SAMPLE_TOKENS, report_writing, w, err);
     if (!st) st = sort_lines(w, requests, lessons, n, out, err);
     for (size_t i = 0; requests && i < n; i++) rvi_ids_deinit(&requests[i].answer);
     for (size_t i = 0; prompts && i < w->n; i++) rvi_ids_deinit(&prompts[i]);

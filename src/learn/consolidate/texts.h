@@ -21,7 +21,7 @@ enum { RVI_TEXTS_FRAMES = 1, RVI_TEXTS_OWN = 2, RVI_TEXTS_RULES = 4, RVI_TEXTS_A
 
 /* What sources write with and about; all borrowed. */
 typedef struct rvi_writer {
-    const rvi_voice *v;
+    const rvi_base_model *v;
     const rvi_replay *replay;
     rvi_recogniser *judge; /* knows lesson i of the group as i + 1; NULL: nothing of its own */
     const rvi_fact *const *group; /* the lessons, n of them */

@@ -43,7 +43,7 @@ static rv_status teach_answer(rvi_learner *l, const rvi_teaching *t, rvi_feedbac
     double start = rvi_os_seconds();
     rvi_lesson x;
     rv_status st = rvi_lessons_reserve(&l->lessons, err);
-    if (!st) st = rvi_lesson_init(&x, &l->voice, t->question, t->answer, t->rejected, err);
+    if (!st) st = rvi_lesson_init(&x, &l->base, t->question, t->answer, t->rejected, err);
     if (st) return st;
     x.scope = t->scope;
     f->target = t->spoken;
@@ -79,7 +79,7 @@ static rv_status teach_instruction(rvi_learner *l, const rvi_teaching *t, rvi_fe
     if (st) return st;
     st = rvi_learner_log(l, f, err);
     rvi_lock_take(l->instructing);
-    rvi_instructions_settle(&l->instructions, st ? 0 : f->seq);
+    rvi_instructions_logged(&l->instructions, st ? 0 : f->seq);
     rvi_lock_give(l->instructing);
     if (st) return st;
     rvi_history_note(&l->history, RVI_DID_CORRECT, f->seq);
