@@ -657,7 +657,7 @@ static void take_tokens(rvi_answer *a)
         a->out.n_right += right;
         a->picked = -1;
     }
-    rvi_draft_count(&a->draft, a->n_tried, i);
+    rvi_draft_settle(&a->draft, a->n_tried, i);
     forget_guesses(a->s);
     jump(a);
 }

@@ -117,7 +117,7 @@ void rvi_draft_learn(rvi_draft *d, int i, bool right)
     if (d->kinds[i] >= MODEL) count(d, ANY_MODEL, right);
 }
 
-void rvi_draft_count(rvi_draft *d, int n_tried, int n_right)
+void rvi_draft_settle(rvi_draft *d, int n_tried, int n_right)
 {
     d->credit += EARNED + (float)n_right - ROW_COST * (float)n_tried;
     d->credit = RVI_MIN(d->credit, MOST_CREDIT);

@@ -48,7 +48,7 @@ double rvi_draft_usual(const rvi_draft *d); /* how often a model's guesses are r
 double rvi_draft_chance(const rvi_draft *d, int i); /* of guess i, if all before it are right */
 void rvi_draft_learn(rvi_draft *d, int i, bool right);
 /* After a step in which n_tried guesses were tried. */
-void rvi_draft_count(rvi_draft *d, int n_tried, int n_right);
+void rvi_draft_settle(rvi_draft *d, int n_tried, int n_right);
 
 /* What a step is expected to bring: its rows without those of prompts, and the tokens of them. */
 typedef struct rvi_draft_step {

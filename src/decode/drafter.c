@@ -84,10 +84,10 @@ void rvi_drafter_guess(rvi_drafter *w, rvi_draft *d, const rvi_session *s, int m
     rvi_draft_step now = *step;
     double chance = 1;
     d->n = 0;
-    if (most < 1 || (w->n_pause > 0 && w->n_pause--)) return;
+    if (most < 1 || (w->n_rests > 0 && w->n_rests--)) return;
     if (!any_cost && w->seconds > 0 && !pays(w, d, 1, b, step)) {
         w->rest = RVI_MIN(w->rest ? 2 * w->rest : FIRST_REST, LONGEST_REST);
-        w->n_pause = w->rest;
+        w->n_rests = w->rest;
         most = 1; /* to see whether it would be right now */
     }
     float *logits = catch_up(w, s);

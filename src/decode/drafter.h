@@ -12,7 +12,7 @@
 typedef struct rvi_drafter {
     rvi_session *by; /* borrowed; NULL: none */
     double seconds;  /* of one pass, a moving average */
-    int n_pause;     /* tokens until it is tried again, */
+    int n_rests;     /* tokens until it is tried again, */
     int rest;        /* and how many that were the last time */
 } rvi_drafter;
 

@@ -564,9 +564,9 @@ static void tried_where_it_pays(void **state)
     assert_true(rvi_draft_chance(&d, 0) < 0.1);
     for (int i = 0; i < 100; i++) rvi_draft_learn(&d, 0, true); /* looked up, and right */
     assert_true(chosen(&d, &dear, 1) >= 3);
-    for (int i = 0; i < 33; i++) rvi_draft_count(&d, 1, 0); /* the account is empty, */
+    for (int i = 0; i < 33; i++) rvi_draft_settle(&d, 1, 0); /* the account is empty, */
     assert_int_equal(chosen(&d, &cheap, 1), 0);
-    for (int i = 0; i < 101; i++) rvi_draft_count(&d, 0, 0); /* and fills slowly */
+    for (int i = 0; i < 101; i++) rvi_draft_settle(&d, 0, 0); /* and fills slowly */
     assert_in_range(chosen(&d, &cheap, 1), 1, 4);
 }
 
