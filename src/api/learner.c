@@ -328,7 +328,7 @@ const char *rv_scope_name(rv_scope scope)
 }
 
 /* The lesson that follows the session's last answer. */
-static rv_status teach_last(rv_learner *l, const rv_session *s, rvi_teaching t, rvi_adaptation *r,
+static rv_status teach_last(rv_learner *l, const rv_session *s, rvi_correction t, rvi_adaptation *r,
                             rv_error *err)
 {
     rvi_buf given = {0}; /* what was answered */
@@ -350,7 +350,7 @@ rv_status rv_learner_teach(rv_learner *l, rv_session *s, const char *question, c
 {
     rvi_api_turn turn;
     rvi_adaptation r;
-    rvi_teaching t = {.question = question, .answer = text, .scope = scope};
+    rvi_correction t = {.question = question, .answer = text, .scope = scope};
     if (scope == RV_SCOPE_ALWAYS && !question) t.question = "";
     rv_status st =
         enter_reporting(&turn, l, "rv_learner_teach", text && (s || t.question), &r, out, err);

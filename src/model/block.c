@@ -239,7 +239,7 @@ static void multiply(rvi_workspace *ws, rvi_matmul mm, const rvi_linear *const *
     for (int at = out.first; mm.n_parts < n_layers; mm.n_parts++) {
         const rvi_linear *one = l[mm.n_parts];
         int n = ws->be->ops->n_rows(one->w);
-        mm.part[mm.n_parts] = (rvi_part){one->w, one->bias, rvi_cols_of(out.t, at, n)};
+        mm.part[mm.n_parts] = (rvi_product_part){one->w, one->bias, rvi_cols_of(out.t, at, n)};
         at += n;
     }
     ws->be->ops->matmul(ws->be, &mm);
@@ -287,9 +287,9 @@ void rvi_workspace_qkv(const rvi_model *m, rvi_workspace *ws, int il, rvi_cols i
 
 /* ---- one layer ---- */
 
-static rvi_part part_of(const rvi_linear *l, rvi_cols out)
+static rvi_product_part part_of(const rvi_linear *l, rvi_cols out)
 {
-    return (rvi_part){l->w, l->bias, out};
+    return (rvi_product_part){l->w, l->bias, out};
 }
 
 /* The end of a half: x += [norm] (W in). */

@@ -35,7 +35,7 @@ bool rvi_openai_tools(rvi_call *k)
 {
     const rvi_json *tools = rvi_json_get(k->body, "tools"),
                    *choice = rvi_json_get(k->body, "tool_choice");
-    const rvi_form *form = &k->wish.form;
+    const rvi_answer_form *form = &k->wish.form;
     rvi_buf list = {0}, chosen = {0}, text = {0};
     rv_error err = {0};
     if (!is_given(tools)) return true;

@@ -132,14 +132,14 @@ static rv_status writing(rv_error *err)
     if (!st) st = rvi_recogniser_new(&judge, NULL, NULL, NULL, NULL, err);
     if (!st) st = rvi_recogniser_add(judge, 1, dog, "Rex", err);
     const rvi_fact *group[] = {f};
-    rvi_writer w = {.v = &l->base,
-                    .replay = &l->replay,
-                    .judge = judge,
-                    .group = group,
-                    .n = 1,
-                    .store = group,
-                    .n_store = 1,
-                    .n_rules = 36};
+    rvi_text_writer w = {.v = &l->base,
+                         .replay = &l->replay,
+                         .judge = judge,
+                         .group = group,
+                         .n = 1,
+                         .store = group,
+                         .n_store = 1,
+                         .n_rules = 36};
     if (!st) st = rvi_texts_write(&w, RVI_TEXTS_ALL, &texts, err);
     rvi_texts_deinit(&texts, 1);
     rvi_recogniser_free(judge);

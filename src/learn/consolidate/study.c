@@ -109,7 +109,7 @@ static rv_status balance(rvi_index *teach, const rvi_index *lessons, size_t n, r
 }
 
 /* Texts of the lessons that w writes about. fence (may be NULL): takes their fences' questions. */
-static rv_status add_texts(rvi_baseline *g, rvi_writer *w, unsigned sources, rvi_index *teach,
+static rv_status add_texts(rvi_baseline *g, rvi_text_writer *w, unsigned sources, rvi_index *teach,
                            rvi_index *held, rvi_wordings *fence, rv_error *err)
 {
     rvi_texts *texts = rvi_zalloc_array(w->n + 1, sizeof *texts);
@@ -135,22 +135,23 @@ static int wordings_of(const rvi_study_options *o)
     return o->n_wordings ? o->n_wordings : recipes[o->recipe].n_wordings;
 }
 
-static rvi_writer writer_of(const rvi_baseline *g, const rvi_study_options *o,
-                            const rvi_fact *const *group, size_t n, const rvi_fact *const *store,
-                            size_t n_store, uint64_t seed, rvi_study_teller *tl)
+static rvi_text_writer writer_of(const rvi_baseline *g, const rvi_study_options *o,
+                                 const rvi_fact *const *group, size_t n,
+                                 const rvi_fact *const *store, size_t n_store, uint64_t seed,
+                                 rvi_study_teller *tl)
 {
     tl->stage = "wordings";
-    return (rvi_writer){.v = g->v,
-                        .replay = g->replay,
-                        .judge = o->judge,
-                        .group = group,
-                        .n = n,
-                        .store = store,
-                        .n_store = n_store,
-                        .n_rules = (size_t)wordings_of(o),
-                        .rng = {seed},
-                        .progress = rvi_study_tell,
-                        .ctx = tl};
+    return (rvi_text_writer){.v = g->v,
+                             .replay = g->replay,
+                             .judge = o->judge,
+                             .group = group,
+                             .n = n,
+                             .store = store,
+                             .n_store = n_store,
+                             .n_rules = (size_t)wordings_of(o),
+                             .rng = {seed},
+                             .progress = rvi_study_tell,
+                             .ctx = tl};
 }
 
 /* The base's own greedy answers to the wordings of one kind (with a forced beginning, or
@@ -195,9 +196,9 @@ static rv_status add_answers(rvi_baseline *g, const rvi_wordings *w, bool forced
 }
 
 /* fence: questions besides those by rules. */
-static rv_status add_negatives(rvi_baseline *g, const rvi_writer *w, unsigned sources, size_t names,
-                               rvi_wordings *fence, rvi_index *out, rvi_study_teller *t,
-                               rv_error *err)
+static rv_status add_negatives(rvi_baseline *g, const rvi_text_writer *w, unsigned sources,
+                               size_t names, rvi_wordings *fence, rvi_index *out,
+                               rvi_study_teller *t, rv_error *err)
 {
     rvi_fence by_rules = {.names = names, .same = RVI_MAX(names / 3, 1), .forced = true};
     rvi_rng rng = w->rng;
@@ -270,7 +271,7 @@ rv_status rvi_study_group(rvi_params **out, rvi_baseline *g, const rvi_fact *con
     rvi_training t = {0};
     rvi_wordings fence = {0};
     rvi_study_teller tl = {progress, ctx, NULL};
-    rvi_writer w = writer_of(g, o, group, n, store, n_store, o->seed + 100, &tl);
+    rvi_text_writer w = writer_of(g, o, group, n, store, n_store, o->seed + 100, &tl);
     const recipe *r = &recipes[o->recipe];
     rvi_train_options to = options_of(o, n);
     *out = NULL;
@@ -358,9 +359,9 @@ rv_status rvi_study_shared(rvi_shared *s, rvi_baseline *g, const rvi_fact *const
     if (!st) memcpy(before, s->theta->theta, s->theta->n * sizeof *before);
     if (!st && recipes[o->recipe].seeded > 0) st = rvi_baseline_add_seeded(g, err);
     for (size_t i = 0; !st && i < n + n_old; i++) all[i] = i < n_old ? old[i] : group[i - n_old];
-    rvi_writer w = writer_of(g, o, group, n, all, n + n_old, seed, &tl);
+    rvi_text_writer w = writer_of(g, o, group, n, all, n + n_old, seed, &tl);
     if (!st) st = add_texts(g, &w, o->sources, &fresh, o->deep ? &held : NULL, &fence, err);
-    rvi_writer again = w; /* what the model wrote of old ones is not written once more */
+    rvi_text_writer again = w; /* what the model wrote of old ones is not written once more */
     again.group = old;
     again.n = o->rehearsal > 0 ? n_old : 0;
     if (!st)

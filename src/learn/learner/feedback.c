@@ -37,7 +37,7 @@ static void note_answer(rvi_adaptation *out, const char *before, const char *ans
 /* ---- corrections ---- */
 
 /* The answer is spoken from now on where it is asked for. */
-static rv_status teach_answer(rvi_learner *l, const rvi_teaching *t, rvi_feedback *f,
+static rv_status teach_answer(rvi_learner *l, const rvi_correction *t, rvi_feedback *f,
                               rvi_adaptation *out, rv_error *err)
 {
     double start = rvi_os_seconds();
@@ -66,7 +66,7 @@ static rv_status teach_answer(rvi_learner *l, const rvi_teaching *t, rvi_feedbac
 }
 
 /* The text stands before every chat from now on. */
-static rv_status teach_instruction(rvi_learner *l, const rvi_teaching *t, rvi_feedback *f,
+static rv_status teach_instruction(rvi_learner *l, const rvi_correction *t, rvi_feedback *f,
                                    rvi_adaptation *out, rv_error *err)
 {
     if (!rvi_text_blank(f->question))
@@ -87,7 +87,7 @@ static rv_status teach_instruction(rvi_learner *l, const rvi_teaching *t, rvi_fe
     return RV_OK;
 }
 
-rv_status rvi_learner_teach(rvi_learner *l, const rvi_teaching *t, rvi_adaptation *out,
+rv_status rvi_learner_teach(rvi_learner *l, const rvi_correction *t, rvi_adaptation *out,
                             rv_error *err)
 {
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_CORRECTION);

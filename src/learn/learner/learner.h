@@ -246,14 +246,14 @@ rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const cha
                                  uint64_t lesson, rvi_adaptation *out,
                                  rv_error *err) RVI_MUST_CHECK;
 
-typedef struct rvi_teaching {
+typedef struct rvi_correction {
     const char *question, *answer; /* of scope always: "" and the instruction */
     const char *rejected;          /* what was answered; may be NULL */
     uint64_t spoken;               /* the lesson whose answer that was, its event; 0: none */
     rv_scope scope;
-} rvi_teaching;
+} rvi_correction;
 
-rv_status rvi_learner_teach(rvi_learner *l, const rvi_teaching *t, rvi_adaptation *out,
+rv_status rvi_learner_teach(rvi_learner *l, const rvi_correction *t, rvi_adaptation *out,
                             rv_error *err) RVI_MUST_CHECK;
 /* Appends what stands before every chat: lessons of scope always, a line each. */
 rv_status rvi_learner_instructions(const rvi_learner *l, rvi_buf *out,
