@@ -279,7 +279,16 @@ CROSS_CXX ?= aarch64-linux-gnu-g++
 # two CPU families at once, and this machine's own needs it.
 CROSS_EVENT := -l:libevent_core-2.1.so.7 -l:libevent_pthreads-2.1.so.7 \
   -l:libevent_openssl-2.1.so.7 -lssl -lcrypto
-CROSS_BIN := $(patsubst %.c,build/aarch64/%,$(filter-out tests/real/%,$(FAST_SRC)))
+# What another CPU family computes differently comes first: kernels, backend, models. Programs that
+# train or make every allocation fail take minutes each under qemu and come last, so that an
+# interrupted run has seen the rest.
+CROSS_SRC  := $(filter-out tests/real/%,$(FAST_SRC))
+CROSS_LAST := $(filter tests/api/test_learner% tests/learn/%,$(CROSS_SRC)) \
+  $(foreach f,$(CROSS_SRC),$(if $(findstring _alloc_,$(f)),$(f)))
+CROSS_FIRST := $(filter tests/kernels/% tests/backend/% tests/model/%,$(CROSS_SRC))
+CROSS_ORDER := $(filter-out $(CROSS_LAST),$(CROSS_FIRST)) \
+  $(filter-out $(CROSS_FIRST) $(CROSS_LAST),$(CROSS_SRC)) $(sort $(CROSS_LAST))
+CROSS_BIN := $(CROSS_ORDER:%.c=build/aarch64/%)
 cross:
 	@tools/install_deps cross
 	@$(RUN) all $(CROSS_BIN) CC=$(CROSS_CC) CXX=$(CROSS_CXX) BUILD=build/aarch64 \

@@ -95,7 +95,7 @@ int main(int argc, char **argv)
     if (steps < 1 || steps > MOST_STEPS) return 2;
     rvi_source *source;
     rvi_model *m;
-    rvi_voice v = {0};
+    rvi_base_model v = {0};
     rvi_rng rng = {1};
     must(rvi_backend_cpu_new(&v.be, &co, NULL, &error));
     must(rvi_source_open(&source, argv[1], &error));

@@ -44,8 +44,8 @@
  * Structs. Set `size` to sizeof the struct in every struct that has it, and leave what you do not
  * care about 0: zero always means the default. Fields are only ever added at the end, so a program
  * keeps working with a newer library. Structs without `size` never change, except those that only
- * the library makes (rv_event, rv_answer, rv_model_info), which may grow at the end. Texts are
- * UTF-8. */
+ * the library makes (rv_event, rv_answer, rv_model_info, rv_adaptation, rv_learn_plan ...), which
+ * may grow at the end. Texts are UTF-8. */
 #ifndef RUVLLM_H
 #define RUVLLM_H
 
@@ -379,8 +379,7 @@ RV_API rv_status rv_session_sync(rv_session *s, const int32_t *ids, size_t n, si
 /* Ends what the session computes, within a fraction of a second: an answer finishes as
  * RV_FINISH_CANCELLED (and its call returns RV_OK), rv_session_sync returns RV_E_CANCELLED. The
  * step that was being computed, up to max_rows tokens of a prompt, is lost. Without anything to end
- * it does nothing. From any thread or signal
- * handler. */
+ * it does nothing. From any thread or signal handler. */
 RV_API void rv_session_cancel(rv_session *s);
 /* Writes tokens, keys and values to a file, through a temporary file beside it; not the messages of
  * a chat, which you pass again and which then agree with the tokens. Tokens computed

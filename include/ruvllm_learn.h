@@ -62,8 +62,8 @@ typedef struct rv_learner_options {
     size_t size;
     /* NULL: in memory, gone with the learner. Copied; what ctx points to must outlive it. */
     const rv_store *store;
-    /* For adapters and snapshots, made if it is missing; NULL: in memory. Of several processes the
-     * first that learns has it until its learner is freed. */
+    /* For adapters and snapshots, made for its owner alone if it is missing; NULL: in memory. Of
+     * several processes the first that learns has it until its learner is freed. */
     const char *dir;
     const char *user; /* NULL: "default" */
     /* all-MiniLM-L6-v2, opened on the same runtime: requests are recognised by meaning, in any

@@ -200,7 +200,8 @@ struct rv_learner {
     atomic_int users;
     rv_model *m, *embedder; /* embedder: NULL, none */
     rvi_learner *l;
-    rv_session *answered[RVI_FORESEEN]; /* sessions whose last answer may get a thumb; NULL: none */
+    rv_session
+        *answered[RVI_PREPARED_THUMBS]; /* sessions whose last answer may get a thumb; NULL: none */
     size_t next_answered;
     rvi_background bg;
 };

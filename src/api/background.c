@@ -69,18 +69,18 @@ static void compute(void *ctx)
     job *j = ctx;
     rv_learner *l = j->l;
     const rv_allocator *heap = rvi_api_use_heap(l->m->rt);
-    rvi_voice voice = l->l->voice;
+    rvi_base_model base = l->l->base;
     rvi_backend *be = l->m->rt->be;
     if (rvi_backend_is_cpu(be)) {
         int n_threads = l->l->o.n_threads > 0 ? l->l->o.n_threads : rvi_backend_cpu_threads(be);
-        j->st = rvi_backend_cpu_like(&voice.be, be, n_threads, pause_while_busy, j, &j->err);
+        j->st = rvi_backend_cpu_like(&base.be, be, n_threads, pause_while_busy, j, &j->err);
     } else {
         j->st = rvi_error(&j->err, RV_E_UNSUPPORTED, "training needs the CPU as device");
     }
     if (!j->st) {
-        voice.be->ops->set_stop(voice.be, &j->cancelled);
-        j->st = j->work.kind->compute(&j->work, l->l, &voice, report, j, &j->err);
-        voice.be->ops->free(voice.be);
+        base.be->ops->set_stop(base.be, &j->cancelled);
+        j->st = j->work.kind->compute(&j->work, l->l, &base, report, j, &j->err);
+        base.be->ops->free(base.be);
     }
     rvi_api_leave_heap(heap);
     atomic_store(&j->done, true);
@@ -103,16 +103,16 @@ static rv_status take(job *j, double *wait)
 
 /* What calls left to do; the turn is held. What cannot be done is tried again by whoever depends on
  * it. */
-static void attend(rv_learner *l)
+static void finish_pending(rv_learner *l)
 {
     rv_error why = {0};
-    if (rvi_learner_attend(l->l, &why))
+    if (rvi_learner_finish_pending(l->l, &why))
         rvi_log_write(l->m->rt->be->log, RVI_LOG_WARN, "after a judgement: %s", why.text);
-    for (size_t i = 0; i < RVI_FORESEEN; i++) {
+    for (size_t i = 0; i < RVI_PREPARED_THUMBS; i++) {
         const rv_session *s = l->answered[i];
         l->answered[i] = NULL;
         if (!s || s->s->answer) continue;
-        rv_status st = rvi_learner_foresee(l->l, s->capture, s->question, NULL);
+        rv_status st = rvi_learner_prepare_thumb(l->l, s->capture, s->question, NULL);
         (void)st; /* a thumb makes its keys itself */
     }
 }
@@ -126,8 +126,8 @@ static bool oversee(job *j)
     while (!atomic_load(&j->done) && !atomic_load(&bg->stop)) {
         rvi_wakeup_wait(bg->wakeup, 0);
         if (atomic_load(&j->done) || !rvi_api_enter_aside(&turn, j->l->m->rt, &bg->stop)) continue;
-        attend(j->l);
-        if (!j->work.kind->stands(&j->work, j->l->l)) atomic_store(&j->cancelled, true);
+        finish_pending(j->l);
+        if (!j->work.kind->is_current(&j->work, j->l->l)) atomic_store(&j->cancelled, true);
         rvi_api_leave_aside(&turn);
     }
     if (atomic_load(&bg->stop)) atomic_store(&j->cancelled, true);
@@ -177,7 +177,7 @@ static void work(rv_learner *l, double *wait)
     atomic_init(&j->done, false);
     *wait = 0;
     if (rvi_api_enter_aside(&turn, l->m->rt, &l->bg.stop)) {
-        attend(l);
+        finish_pending(l);
         j->st = take(j, wait);
         rvi_api_leave_aside(&turn);
     }

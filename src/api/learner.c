@@ -78,24 +78,24 @@ void rvi_api_release_learner(rv_learner *l)
 void rvi_api_note_answer(rv_session *s)
 {
     rv_learner *l = s->learner;
-    if (!l || !s->capture || !s->question || !rvi_learner_is_attended(l->l) ||
-        !rvi_learner_foresees(l->l))
+    if (!l || !s->capture || !s->question || !rvi_learner_has_background(l->l) ||
+        !rvi_learner_prepares_thumbs(l->l))
         return;
     rvi_api_forget_answer(s);
-    l->answered[l->next_answered++ % RVI_FORESEEN] = s;
+    l->answered[l->next_answered++ % RVI_PREPARED_THUMBS] = s;
     rvi_background_wake(l);
 }
 
 void rvi_api_forget_answer(rv_session *s)
 {
-    for (size_t i = 0; s->learner && i < RVI_FORESEEN; i++)
+    for (size_t i = 0; s->learner && i < RVI_PREPARED_THUMBS; i++)
         if (s->learner->answered[i] == s) s->learner->answered[i] = NULL;
 }
 
 void rvi_api_leave_learner(rv_learner *l, rvi_made_set *held, rvi_capture *capture)
 {
     if (!l) return;
-    if (capture) rvi_instant_forsake(l->l, capture);
+    if (capture) rvi_instant_drop_prepared(l->l, capture);
     rvi_learner_release(l->l, held);
     rvi_capture_free(capture);
     rvi_api_release_learner(l);
@@ -109,7 +109,7 @@ void rv_learner_free(rv_learner **l)
     (void)rvi_background_stop(*l);
     /* Sessions may keep it for longer; whoever opens the same state again finds all of it. */
     if ((*l)->l && rvi_api_enter(&turn, (*l)->m->rt, NULL) == RV_OK) {
-        rvi_learner_settle((*l)->l);
+        rvi_learner_flush((*l)->l);
         rvi_api_leave(&turn);
     }
     rvi_api_release_learner(*l);
@@ -328,7 +328,7 @@ const char *rv_scope_name(rv_scope scope)
 }
 
 /* The lesson that follows the session's last answer. */
-static rv_status teach_last(rv_learner *l, const rv_session *s, rvi_teaching t, rvi_adaptation *r,
+static rv_status teach_last(rv_learner *l, const rv_session *s, rvi_correction t, rvi_adaptation *r,
                             rv_error *err)
 {
     rvi_buf given = {0}; /* what was answered */
@@ -350,7 +350,7 @@ rv_status rv_learner_teach(rv_learner *l, rv_session *s, const char *question, c
 {
     rvi_api_turn turn;
     rvi_adaptation r;
-    rvi_teaching t = {.question = question, .answer = text, .scope = scope};
+    rvi_correction t = {.question = question, .answer = text, .scope = scope};
     if (scope == RV_SCOPE_ALWAYS && !question) t.question = "";
     rv_status st =
         enter_reporting(&turn, l, "rv_learner_teach", text && (s || t.question), &r, out, err);

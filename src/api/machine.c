@@ -45,7 +45,7 @@ static void put_number(rvi_buf *b, bool *first, const char *name, double value)
 
 /* ---- what the system says ---- */
 
-static void describe_cpu(const rvi_machine *m, rvi_buf *b)
+static void describe_cpu(const rvi_machine_info *m, rvi_buf *b)
 {
     bool first = true;
     rvi_buf_puts(b, "\"cpu\":{");
@@ -66,7 +66,7 @@ static void describe_isa(const rv_runtime *rt, rvi_buf *b)
     rvi_buf_printf(b, "]},\"threads\":%d", rt->o.n_threads ? rt->o.n_threads : rvi_os_cpu_count());
 }
 
-static void describe_caches(const rvi_machine *m, rvi_buf *b)
+static void describe_caches(const rvi_machine_info *m, rvi_buf *b)
 {
     rvi_buf_puts(b, ",\"caches\":[");
     for (size_t i = 0; i < m->n_caches; i++) {
@@ -81,7 +81,7 @@ static void describe_caches(const rvi_machine *m, rvi_buf *b)
     rvi_buf_puts(b, "]");
 }
 
-static void describe_memory(const rvi_machine *m, rvi_buf *b)
+static void describe_memory(const rvi_machine_info *m, rvi_buf *b)
 {
     bool first = true;
     rvi_buf_puts(b, ",\"memory\":{");
@@ -184,7 +184,8 @@ static void describe_measured(const rvi_cpu_probe *p, rvi_buf *b)
     rvi_buf_puts(b, "}");
 }
 
-static rv_status measure(rv_runtime *rt, const rvi_machine *m, rvi_cpu_probe *out, rv_error *err)
+static rv_status measure(rv_runtime *rt, const rvi_machine_info *m, rvi_cpu_probe *out,
+                         rv_error *err)
 {
     uint64_t last = 0;
     if (!rvi_backend_is_cpu(rt->be))
@@ -206,7 +207,7 @@ rv_status rv_runtime_describe(rv_runtime *rt, int with_measuring, char **json, r
     rvi_api_turn turn;
     rv_status st = rvi_api_enter(&turn, rt, err);
     if (st) return st;
-    rvi_machine m;
+    rvi_machine_info m;
     rvi_cpu_probe p;
     rvi_buf b = {0};
     rvi_machine_read(&m, "");

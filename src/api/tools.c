@@ -197,7 +197,7 @@ struct rv_tools_reader {
     void *ctx;
 };
 
-static bool pass_on(void *ctx, const rvi_said *said)
+static bool pass_on(void *ctx, const rvi_reader_event *said)
 {
     rv_tools_reader *r = ctx;
     rv_said out = {.kind = (rv_said_kind)said->kind,

@@ -71,10 +71,10 @@ typedef enum rvi_glu { RVI_GLU_SILU, RVI_GLU_GELU } rvi_glu;
 typedef enum rvi_act { RVI_ACT_GELU, RVI_ACT_GELU_TANH, RVI_ACT_RELU } rvi_act;
 
 /* One matrix of a product and where its result goes. */
-typedef struct rvi_part {
+typedef struct rvi_product_part {
     const rvi_tensor *w, *bias; /* bias may be NULL */
     rvi_cols out;
-} rvi_part;
+} rvi_product_part;
 
 /* Products of the same rows with up to three matrices, fused with the operations before and after
  * them in a layer, so that each row of activations is read once and the threads synchronize
@@ -84,7 +84,7 @@ typedef struct rvi_matmul {
     const rvi_tensor *norm; /* not NULL: RMS norm of x by these weights first, into `normed` */
     float eps;
     rvi_cols normed;
-    rvi_part part[3];
+    rvi_product_part part[3];
     int n_parts, n_rows;
     rvi_cols add_to; /* .t not NULL: the result of part[0] is added to it; its `out` is not used */
     rvi_cols gated;  /* .t not NULL: gated = act(part[0]) * part[1]; their `out` may be written */

@@ -173,7 +173,7 @@ static const struct {
 enum { MAX_KINDS = 4 }; /* kinds of core that a name lists */
 
 typedef struct cpu_text {
-    rvi_machine *m;
+    rvi_machine_info *m;
     unsigned implementer;         /* of the CPU whose lines come by */
     unsigned kinds[MAX_KINDS][2]; /* implementer, part */
     size_t n_kinds;
@@ -191,7 +191,7 @@ static void add_kind(cpu_text *t, unsigned implementer, unsigned part)
 static void take_cpu_field(void *ctx, const char *key, const char *value)
 {
     cpu_text *t = ctx;
-    rvi_machine *m = t->m;
+    rvi_machine_info *m = t->m;
     if (!strcmp(key, "model name") && !m->cpu_name[0])
         copy_text(m->cpu_name, sizeof m->cpu_name, value);
     else if (!strcmp(key, "vendor_id") && !m->cpu_vendor[0])
@@ -202,7 +202,7 @@ static void take_cpu_field(void *ctx, const char *key, const char *value)
         add_kind(t, t->implementer, (unsigned)strtoul(value, NULL, 0));
 }
 
-static void append_kind(rvi_machine *m, unsigned implementer, unsigned part)
+static void append_kind(rvi_machine_info *m, unsigned implementer, unsigned part)
 {
     const char *name = NULL;
     for (size_t i = 0; i < RVI_COUNT(arm_cores); i++)
@@ -216,7 +216,7 @@ static void append_kind(rvi_machine *m, unsigned implementer, unsigned part)
                  implementer, part);
 }
 
-static void read_cpu_name(rvi_machine *m, const char *root)
+static void read_cpu_name(rvi_machine_info *m, const char *root)
 {
     cpu_text t = {.m = m};
     each_field(root, "/proc/cpuinfo", take_cpu_field, &t);
@@ -233,7 +233,7 @@ static void take_allowed(void *ctx, const char *key, const char *value)
 }
 
 /* A core is counted at the first of its usable CPUs. */
-static void read_cores(rvi_machine *m, const char *root, const cpu_set *usable)
+static void read_cores(rvi_machine_info *m, const char *root, const cpu_set *usable)
 {
     for (unsigned cpu = 0; cpu < MAX_CPUS; cpu++) {
         char path[128];
@@ -260,7 +260,7 @@ static void read_cores(rvi_machine *m, const char *root, const cpu_set *usable)
     }
 }
 
-static void read_caches(rvi_machine *m, const char *root, const cpu_set *usable)
+static void read_caches(rvi_machine_info *m, const char *root, const cpu_set *usable)
 {
     unsigned cpu = 0;
     while (cpu < MAX_CPUS && !has_cpu(usable, cpu)) cpu++;
@@ -286,7 +286,7 @@ static void read_caches(rvi_machine *m, const char *root, const cpu_set *usable)
     }
 }
 
-uint64_t rvi_machine_cache_bytes(const rvi_machine *m, int level)
+uint64_t rvi_machine_cache_bytes(const rvi_machine_info *m, int level)
 {
     uint64_t best = 0;
     for (size_t i = 0; i < m->n_caches; i++)
@@ -299,7 +299,7 @@ uint64_t rvi_machine_cache_bytes(const rvi_machine *m, int level)
 
 static void take_memory(void *ctx, const char *key, const char *value)
 {
-    rvi_machine *m = ctx;
+    rvi_machine_info *m = ctx;
     uint64_t kib;
     if (!parse_u64(value, &kib, NULL) || kib > UINT64_MAX >> 10) return;
     if (!strcmp(key, "MemTotal")) m->memory_total = kib << 10;
@@ -367,7 +367,7 @@ static void each_folder(const char *root, const char *mount, const char *path,
 }
 
 typedef struct memory_files {
-    rvi_machine *m;
+    rvi_machine_info *m;
     const char *limit, *usage, *reclaimable; /* the last: a key of memory.stat */
 } memory_files;
 
@@ -388,7 +388,7 @@ static bool stat_value(const char *root, const char *dir, const char *key, uint6
 static void take_limit(void *ctx, const char *root, const char *dir)
 {
     const memory_files *files = ctx;
-    rvi_machine *m = files->m;
+    rvi_machine_info *m = files->m;
     char path[MAX_PATH + 64];
     uint64_t limit, used, cached = 0;
     snprintf(path, sizeof path, "%s/%s", dir, files->limit);
@@ -404,7 +404,7 @@ static void take_limit(void *ctx, const char *root, const char *dir)
     if (!m->memory_available || left < m->memory_available) m->memory_available = left;
 }
 
-static void read_memory(rvi_machine *m, const char *root)
+static void read_memory(rvi_machine_info *m, const char *root)
 {
     each_field(root, "/proc/meminfo", take_memory, m);
     group g = {.controller = "memory"};
@@ -415,7 +415,7 @@ static void read_memory(rvi_machine *m, const char *root)
     if (g.has_v1) each_folder(root, "/sys/fs/cgroup/memory", g.v1, take_limit, &v1);
 }
 
-static void take_quota(rvi_machine *m, uint64_t quota, uint64_t period)
+static void take_quota(rvi_machine_info *m, uint64_t quota, uint64_t period)
 {
     if (!quota || !period) return;
     double cpus = (double)quota / (double)period;
@@ -446,7 +446,7 @@ static void take_quota_v1(void *ctx, const char *root, const char *dir)
 /* ---- the whole ---- */
 
 /* "always [madvise] never": the chosen word */
-static void read_huge_pages(rvi_machine *m, const char *root)
+static void read_huge_pages(rvi_machine_info *m, const char *root)
 {
     char line[MAX_FILE];
     if (!read_line(root, "/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof line)) return;
@@ -456,11 +456,11 @@ static void read_huge_pages(rvi_machine *m, const char *root)
     copy_text(m->huge_pages, sizeof m->huge_pages, from + 1);
 }
 
-void rvi_machine_read(rvi_machine *out, const char *root)
+void rvi_machine_read(rvi_machine_info *out, const char *root)
 {
     cpu_set usable = {0};
     long page = sysconf(_SC_PAGESIZE);
-    *out = (rvi_machine){.page_bytes = page > 0 ? (uint64_t)page : 0};
+    *out = (rvi_machine_info){.page_bytes = page > 0 ? (uint64_t)page : 0};
     read_cpu_name(out, root);
     each_field(root, "/proc/self/status", take_allowed, &usable);
     out->n_logical = count_cpus(&usable);

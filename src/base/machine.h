@@ -18,7 +18,7 @@ typedef struct rvi_machine_cache {
     int shared_by; /* CPUs that share one such cache; 0: unknown */
 } rvi_machine_cache;
 
-typedef struct rvi_machine {
+typedef struct rvi_machine_info {
     char cpu_name[128], cpu_vendor[64];
     int n_logical;    /* CPUs this process may use, at least 1 */
     int n_physical;   /* cores that these belong to */
@@ -30,13 +30,13 @@ typedef struct rvi_machine {
     uint64_t memory_limit;                   /* of the control group; 0: none, or unknown */
     uint64_t page_bytes, huge_page_bytes;
     char huge_pages[16]; /* transparent ones: "always", "madvise", "never" */
-} rvi_machine;
+} rvi_machine_info;
 
 /* root is put before every path, so that a test can provide its own tree; "" is this machine. */
-void rvi_machine_read(rvi_machine *out, const char *root);
+void rvi_machine_read(rvi_machine_info *out, const char *root);
 
 /* Bytes of the largest data or unified cache of a level; 0: unknown. */
-uint64_t rvi_machine_cache_bytes(const rvi_machine *m, int level);
+uint64_t rvi_machine_cache_bytes(const rvi_machine_info *m, int level);
 
 /* Asks the system for the right to use the x86 tile registers, for all threads of the process.
  * False if the system refuses; using the tiles would then be an illegal instruction. */

@@ -241,12 +241,12 @@ rv_status rvi_os_make_dirs(const char *path, rv_error *err)
     return make_dirs(path, 0777, err);
 }
 
-#ifndef __wasi__
 rv_status rvi_os_make_private_dirs(const char *path, rv_error *err)
 {
     return make_dirs(path, 0700, err);
 }
 
+#ifndef __wasi__
 void rvi_os_make_private(const char *path)
 {
     struct stat info;
@@ -280,7 +280,7 @@ rv_status rvi_os_lock(const char *path, int *lock, rv_error *err)
     (void)path;
     (void)err;
 #else
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) return fail(err, path, "cannot open", errno);
     while (flock(fd, LOCK_EX | LOCK_NB)) {
         if (errno == EINTR) continue;

@@ -62,8 +62,9 @@ rv_status rvi_os_replace(const char *from, const char *to,
  * is always either the old or the new directory (if the file system cannot exchange two names, it
  * is missing for a moment). */
 rv_status rvi_os_replace_dir(const char *from, const char *to, rv_error *err) RVI_MUST_CHECK;
-/* Locks the file (created if missing) until it is unlocked or the process ends. RV_E_STORAGE:
- * another process holds the lock. Does nothing on systems without other processes. */
+/* Locks the file (created if missing, for its owner alone) until it is unlocked or the process
+ * ends. RV_E_STORAGE: another process holds the lock. Does nothing on systems without other
+ * processes. */
 rv_status rvi_os_lock(const char *path, int *lock, rv_error *err) RVI_MUST_CHECK;
 void rvi_os_unlock(int lock);
 /* Creates an empty file in the directory of path, accessible to its owner only, and appends its

@@ -1,10 +1,15 @@
-/* utf8.h - one code point at a time, from bytes that may be anything. */
+/* utf8.h - texts, and one code point at a time from bytes that may be anything. */
 #ifndef RVI_BASE_UTF8_H
 #define RVI_BASE_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+typedef struct rvi_text { /* UTF-8, not terminated; {0}: none */
+    const char *data;
+    size_t len;
+} rvi_text;
 
 /* Decodes at s (len > 0 bytes). Returns the bytes used (1..4) and sets *cp. Bytes that are not
  * UTF-8 (overlong, surrogate, above U+10FFFF, cut off) give U+FFFD, *valid = false, and the length

@@ -5,7 +5,7 @@ typedef struct message {
     rvi_buf text, thought, calls, arguments;
 } message;
 
-static bool take(void *ctx, const rvi_said *said)
+static bool take(void *ctx, const rvi_reader_event *said)
 {
     message *m = ctx;
     switch (said->kind) {

@@ -18,7 +18,7 @@ typedef enum rvi_form_kind {
 typedef struct rvi_notation {
     const rvi_tools *tools;   /* NULL: none */
     const rvi_family *family; /* how they are called */
-    rvi_choice choice;
+    rvi_tool_choice choice;
     bool one_call;                /* at most */
     const rvi_thinking *thinking; /* NULL: none is known */
     bool opened;                  /* the prompt ends inside the thoughts */

@@ -74,9 +74,10 @@ size_t rvi_reader_calls(const rvi_reader *r)
 
 /* ---- saying ---- */
 
-static void say(rvi_reader *r, rvi_said_kind kind, const char *text, size_t len, bool complete)
+static void say(rvi_reader *r, rvi_reader_event_kind kind, const char *text, size_t len,
+                bool complete)
 {
-    rvi_said said = {.kind = kind, .text = text, .len = len, .complete = complete};
+    rvi_reader_event said = {.kind = kind, .text = text, .len = len, .complete = complete};
     if (kind >= RVI_SAID_CALL) {
         said.index = r->n_calls - 1;
         said.id = r->id;
@@ -204,7 +205,7 @@ static bool expect(rvi_reader *r, const char *text, bool *waits)
 
 /* Says the bytes before `upto`, and keeps blanks at their end back, which go where a call or the
  * end of the thoughts follows. */
-static void say_before(rvi_reader *r, rvi_said_kind kind, size_t upto, bool drop_blanks)
+static void say_before(rvi_reader *r, rvi_reader_event_kind kind, size_t upto, bool drop_blanks)
 {
     size_t n = upto;
     while (n && blank(rest(r)[n - 1])) n--;

@@ -9,27 +9,27 @@
 #include "calls/families.h"
 #include "calls/tools.h"
 
-typedef enum rvi_said_kind {
+typedef enum rvi_reader_event_kind {
     RVI_SAID_TEXT,
     RVI_SAID_THOUGHT,
     RVI_SAID_CALL,      /* a call begins: index, id, name */
     RVI_SAID_ARGUMENTS, /* more of its arguments */
     RVI_SAID_CALL_END
-} rvi_said_kind;
+} rvi_reader_event_kind;
 
 enum { RVI_CALL_ID_LEN = 9 };
 
-typedef struct rvi_said {
-    rvi_said_kind kind;
+typedef struct rvi_reader_event {
+    rvi_reader_event_kind kind;
     const char *text; /* TEXT, THOUGHT, ARGUMENTS; not terminated */
     size_t len;
     size_t index;          /* of the call */
     const char *id, *name; /* of the call */
     bool complete;         /* CALL_END: its arguments are whole */
-} rvi_said;
+} rvi_reader_event;
 
 /* false: it was not taken, and reading ends with RV_E_CANCELLED. */
-typedef bool (*rvi_said_take)(void *ctx, const rvi_said *said);
+typedef bool (*rvi_said_take)(void *ctx, const rvi_reader_event *said);
 
 typedef struct rvi_reader_setup {
     const rvi_family *family;     /* NULL: there are no calls */

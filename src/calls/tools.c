@@ -145,12 +145,12 @@ const rvi_tool *rvi_tools_find(const rvi_tools *t, const char *name, size_t len)
     return NULL;
 }
 
-static rv_status choose(rvi_choice *out, const rvi_tools *t, const char *name, rv_error *err)
+static rv_status choose(rvi_tool_choice *out, const rvi_tools *t, const char *name, rv_error *err)
 {
     static const char *const words[] = {"auto", "none", "required"};
     for (size_t i = 0; i < RVI_COUNT(words); i++)
         if (!strcmp(name, words[i])) {
-            *out = (rvi_choice){.kind = (rvi_choice_kind)i};
+            *out = (rvi_tool_choice){.kind = (rvi_choice_kind)i};
             if (out->kind == RVI_CHOICE_REQUIRED && (!t || !t->n))
                 return rvi_error(err, RV_E_CONFIG, "tool_choice is required, but there is no tool");
             return RV_OK;
@@ -161,13 +161,13 @@ static rv_status choose(rvi_choice *out, const rvi_tools *t, const char *name, r
                          "tool_choice must be auto, none, required or the name of a tool (got "
                          "'%.70s')",
                          name);
-    *out = (rvi_choice){RVI_CHOICE_NAMED, (size_t)(tool - t->items)};
+    *out = (rvi_tool_choice){RVI_CHOICE_NAMED, (size_t)(tool - t->items)};
     return RV_OK;
 }
 
-rv_status rvi_choice_read(rvi_choice *out, const rvi_tools *t, const char *text, rv_error *err)
+rv_status rvi_choice_read(rvi_tool_choice *out, const rvi_tools *t, const char *text, rv_error *err)
 {
-    *out = (rvi_choice){0};
+    *out = (rvi_tool_choice){0};
     if (!text) return RV_OK;
     if (*text != '{') return choose(out, t, text, err);
     rvi_arena arena = {.max = RVI_MAX_TOOLS_BYTES};

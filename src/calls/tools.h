@@ -19,10 +19,10 @@ typedef enum rvi_choice_kind {
     RVI_CHOICE_NAMED
 } rvi_choice_kind;
 
-typedef struct rvi_choice {
+typedef struct rvi_tool_choice {
     rvi_choice_kind kind;
     size_t tool; /* NAMED */
-} rvi_choice;
+} rvi_tool_choice;
 
 typedef struct rvi_tools {
     const rvi_json *list;
@@ -39,7 +39,7 @@ void rvi_tools_free(rvi_tools *t); /* accepts NULL */
 const rvi_tool *rvi_tools_find(const rvi_tools *t, const char *name, size_t len);
 
 /* "auto", "none", "required", a tool's name, or OpenAI's object that names one; NULL: auto. */
-rv_status rvi_choice_read(rvi_choice *out, const rvi_tools *t, const char *text,
+rv_status rvi_choice_read(rvi_tool_choice *out, const rvi_tools *t, const char *text,
                           rv_error *err) RVI_MUST_CHECK;
 
 /* Whether a parameter may be a text, and whether it may be anything else, by its schema's own words

@@ -329,6 +329,7 @@ int cli_learn(cli *c, int argc, char **argv)
     if (t.n_args < actions[i].min_args || t.n_args > actions[i].max_args)
         return cli_usage(c, "learn %s takes %s (got %d)", args[0],
                          actions[i].run == do_forget ? "one text, in quotes if it has several words"
+                         : actions[i].run == do_log  ? "one argument, verify"
                          : actions[i].max_args == 0  ? "no argument"
                          : actions[i].min_args == 0  ? "at most one argument"
                          : actions[i].max_args == 1  ? "one argument"

@@ -31,7 +31,7 @@ typedef struct part {
     uint32_t version;
     rvi_gguf_value *values;
     size_t n_values;
-    rvi_names keys;
+    rvi_name_table keys;
     rvi_tensor_view *tensors;
     size_t n_tensors;
 } part;
@@ -42,7 +42,7 @@ struct rvi_gguf {
     size_t n_parts;
     rvi_tensor_view *tensors; /* of all parts */
     size_t n_tensors;
-    rvi_names names;
+    rvi_name_table names;
 };
 
 typedef struct reader {
@@ -162,7 +162,7 @@ static rv_status read_value(reader *r, rvi_gguf_value *v)
     return r->c.failed ? past_end(r, v, at) : RV_OK;
 }
 
-static rv_status add_name(rvi_names *names, const char *name, size_t index, const part *p,
+static rv_status add_name(rvi_name_table *names, const char *name, size_t index, const part *p,
                           const char *what, rv_error *err)
 {
     rvi_names_result result = rvi_names_add(names, name, (uint32_t)index);

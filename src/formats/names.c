@@ -15,9 +15,9 @@ static uint32_t hash_of(const char *name)
     return (uint32_t)(h >> 32);
 }
 
-bool rvi_names_init(rvi_names *t, rvi_arena *arena, size_t n)
+bool rvi_names_init(rvi_name_table *t, rvi_arena *arena, size_t n)
 {
-    *t = (rvi_names){0};
+    *t = (rvi_name_table){0};
     if (!n) return true;
     size_t n_slots = 4;
     while (n_slots < 2 * n) n_slots *= 2;
@@ -28,7 +28,7 @@ bool rvi_names_init(rvi_names *t, rvi_arena *arena, size_t n)
 
 /* The slot that holds the name, or the free one where it belongs, or NULL after a run that is too
  * long. */
-static rvi_name_slot *probe(const rvi_names *t, const char *name, uint32_t hash)
+static rvi_name_slot *probe(const rvi_name_table *t, const char *name, uint32_t hash)
 {
     for (size_t i = 0; i < LONGEST_RUN && i < t->n_slots; i++) {
         rvi_name_slot *s = &t->slots[(hash + i) & (t->n_slots - 1)];
@@ -37,7 +37,7 @@ static rvi_name_slot *probe(const rvi_names *t, const char *name, uint32_t hash)
     return NULL;
 }
 
-rvi_names_result rvi_names_add(rvi_names *t, const char *name, uint32_t index)
+rvi_names_result rvi_names_add(rvi_name_table *t, const char *name, uint32_t index)
 {
     uint32_t hash = hash_of(name);
     rvi_name_slot *s = probe(t, name, hash);
@@ -47,7 +47,7 @@ rvi_names_result rvi_names_add(rvi_names *t, const char *name, uint32_t index)
     return RVI_NAMES_ADDED;
 }
 
-bool rvi_names_find(const rvi_names *t, const char *name, uint32_t *index)
+bool rvi_names_find(const rvi_name_table *t, const char *name, uint32_t *index)
 {
     const rvi_name_slot *s = probe(t, name, hash_of(name));
     if (!s || !s->name) return false;

@@ -34,7 +34,7 @@ struct rvi_safetensors {
     size_t n_tensors;
     rvi_raw_tensor *raws;
     size_t n_raws;
-    rvi_names names;
+    rvi_name_table names;
     rvi_st_meta *meta;
     size_t n_meta;
 };
@@ -46,8 +46,8 @@ typedef struct reader {
     const uint8_t *data; /* behind the header */
     uint64_t data_len;
     bool mapped;
-    const rvi_names *listed;  /* NULL: take all; otherwise the names of the index, */
-    const uint32_t *shard_of; /* and for each the shard it is in */
+    const rvi_name_table *listed; /* NULL: take all; otherwise the names of the index, */
+    const uint32_t *shard_of;     /* and for each the shard it is in */
     uint32_t shard;
     rv_error *err;
 } reader;
@@ -146,7 +146,7 @@ static rv_status read_place(const reader *r, const char *name, const rvi_json *o
     return RV_OK;
 }
 
-static rv_status add_name(const reader *r, rvi_names *names, const char *name, size_t index)
+static rv_status add_name(const reader *r, rvi_name_table *names, const char *name, size_t index)
 {
     rvi_names_result result = rvi_names_add(names, name, (uint32_t)index);
     if (result == RVI_NAMES_ADDED) return RV_OK;
@@ -287,10 +287,10 @@ static rv_status read_file(reader *r, const rvi_blob *blob)
 typedef struct shard_map {
     rvi_arena arena;
     const rvi_json *map;
-    rvi_names listed;   /* tensor -> its place in the map */
-    uint32_t *shard_of; /* place in the map -> shard */
-    rvi_names files;    /* file -> shard */
-    const char **names; /* shard -> file */
+    rvi_name_table listed; /* tensor -> its place in the map */
+    uint32_t *shard_of;    /* place in the map -> shard */
+    rvi_name_table files;  /* file -> shard */
+    const char **names;    /* shard -> file */
     size_t n_shards;
 } shard_map;
 
@@ -572,7 +572,7 @@ static rv_status make_header(rvi_buf *h, const rvi_tensor_view *tensors, size_t 
                              const rvi_st_meta *meta, size_t n_meta, rv_error *err)
 {
     rvi_arena arena = {0};
-    rvi_names names;
+    rvi_name_table names;
     uint64_t end = 0;
     rv_status st = RV_OK;
     if (n > RVI_NAMES_MAX / 2)

@@ -2,12 +2,8 @@
 #ifndef RVI_GRAMMAR_NAMES_H
 #define RVI_GRAMMAR_NAMES_H
 
+#include "base/utf8.h"
 #include "grammar/rx.h"
-
-typedef struct rvi_text {
-    const char *data; /* UTF-8 */
-    size_t len;
-} rvi_text;
 
 int rvi_text_compare(const void *a, const void *b); /* of two rvi_text, for qsort */
 

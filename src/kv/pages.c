@@ -212,7 +212,7 @@ int rvi_seq_wants(const rvi_seq *s, int n)
 
 /* Others that begin as this text does may want the warm forms of its first pages, without which
  * they would have to begin anew: those that are kept stay warm. */
-static void settle_full(rvi_pages *p, int32_t page, int i, int first, int last)
+static void drop_unread(rvi_pages *p, int32_t page, int i, int first, int last)
 {
     unsigned had = forms_of(p, page), want = had;
     if (last - i > p->warm_pages && !(had & RVI_KV_COLD)) {
@@ -226,14 +226,14 @@ static void settle_full(rvi_pages *p, int32_t page, int i, int first, int last)
     if (want != had) hold(p, page, want);
 }
 
-void rvi_seq_settle(const rvi_seq *s, int first, int last)
+void rvi_seq_drop_unread(const rvi_seq *s, int first, int last)
 {
     rvi_pages *p = s->pool;
     if (!p->tiered) return;
     int filled = (last + 1) / RVI_PAGE_TOKENS;
     first /= RVI_PAGE_TOKENS;
     last /= RVI_PAGE_TOKENS;
-    for (int i = 0; i < first; i++) settle_full(p, s->pages[i], i, first, last);
+    for (int i = 0; i < first; i++) drop_unread(p, s->pages[i], i, first, last);
     for (int i = first; i < filled; i++) /* by these rows, which may read it cold */
         hold(p, s->pages[i],
              RVI_KV_HOT | RVI_KV_WARM | (last - i > p->warm_pages ? RVI_KV_COLD : 0));

@@ -8,7 +8,7 @@
  *  3. A sequence of length n holds exactly ceil(n / RVI_PAGE_TOKENS) pages: waste is under one
  *     page a sequence.
  *  4. In a tiered pool, the pages of a sequence have every form in which rows from its length on
- *     read them (backend.h). A form that they do not read any more is dropped by rvi_seq_settle,
+ *     read them (backend.h). rvi_seq_drop_unread drops a form that they do not read any more,
  *     unless another sequence holds the page too. So a page that is not full is hot, and a length
  *     that was reached before may be out of reach: rvi_pages_reusable.
  * One thread at a time uses a pool and its sequences. */
@@ -56,7 +56,7 @@ int rvi_seq_wants(const rvi_seq *s, int n); /* pages that rvi_seq_extend by n wo
 void rvi_seq_truncate(rvi_seq *s, int len); /* len <= s->len */
 /* In a tiered pool, before rows of positions first .. last are computed: makes the cold forms that
  * they read, and drops what none of them reads. */
-void rvi_seq_settle(const rvi_seq *s, int first, int last);
+void rvi_seq_drop_unread(const rvi_seq *s, int first, int last);
 /* After all sequences of a step: returns the memory of what was dropped, except for n pages. */
 void rvi_pages_trim(rvi_pages *p, int n);
 bool rvi_pages_is_tiered(const rvi_pages *p);

@@ -239,7 +239,7 @@ static void multiply(rvi_workspace *ws, rvi_matmul mm, const rvi_linear *const *
     for (int at = out.first; mm.n_parts < n_layers; mm.n_parts++) {
         const rvi_linear *one = l[mm.n_parts];
         int n = ws->be->ops->n_rows(one->w);
-        mm.part[mm.n_parts] = (rvi_part){one->w, one->bias, rvi_cols_of(out.t, at, n)};
+        mm.part[mm.n_parts] = (rvi_product_part){one->w, one->bias, rvi_cols_of(out.t, at, n)};
         at += n;
     }
     ws->be->ops->matmul(ws->be, &mm);
@@ -287,9 +287,9 @@ void rvi_workspace_qkv(const rvi_model *m, rvi_workspace *ws, int il, rvi_cols i
 
 /* ---- one layer ---- */
 
-static rvi_part part_of(const rvi_linear *l, rvi_cols out)
+static rvi_product_part part_of(const rvi_linear *l, rvi_cols out)
 {
-    return (rvi_part){l->w, l->bias, out};
+    return (rvi_product_part){l->w, l->bias, out};
 }
 
 /* The end of a half: x += [norm] (W in). */
@@ -458,7 +458,7 @@ static void find_angles(const rvi_model *m, rvi_workspace *ws, const rvi_row *ro
 }
 
 /* Rows of a sequence may stand apart, in the order of their positions. */
-static void settle_forms(const rvi_row *rows, int n_rows)
+static void drop_unread_forms(const rvi_row *rows, int n_rows)
 {
     rvi_pages *pool = rows[0].seq->pool;
     int n_pages = 0;
@@ -471,7 +471,7 @@ static void settle_forms(const rvi_row *rows, int n_rows)
         if (earlier < r) continue;
         for (int i = r; i < n_rows; i++)
             if (rows[i].seq == seq) last = rows[i].pos;
-        rvi_seq_settle(seq, rows[r].pos, last);
+        rvi_seq_drop_unread(seq, rows[r].pos, last);
         int next = last + 1 + last - rows[r].pos; /* the last row of a step of as many rows */
         n_pages += next / RVI_PAGE_TOKENS - last / RVI_PAGE_TOKENS;
     }
@@ -482,7 +482,7 @@ void rvi_model_encode(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows
                       int n_wanted)
 {
     rvi_workspace_group(ws, rows, NULL, n_rows);
-    settle_forms(rows, n_rows);
+    drop_unread_forms(rows, n_rows);
     rvi_encoder_forward(m, ws, rows, n_rows, n_wanted);
 }
 
@@ -507,7 +507,7 @@ void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *row
         return;
     }
     rvi_workspace_group(ws, rows, NULL, n_rows);
-    settle_forms(rows, n_rows);
+    drop_unread_forms(rows, n_rows);
     const rvi_backend_ops *op = ws->be->ops;
     const rvi_hparams *h = &m->hp;
     rvi_cols x = rvi_cols_of(ws->x, 0, h->n_embd);

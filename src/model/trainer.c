@@ -192,7 +192,7 @@ static void spend_memory(rvi_trainer *t)
 {
     size_t held = held_bytes(t);
     if (!held) return;
-    rvi_machine machine;
+    rvi_machine_info machine;
     rvi_machine_read(&machine, "");
     size_t most = machine.memory_available / SMALL_PART;
     if (held > most) return;

@@ -37,7 +37,7 @@ rv_status rvi_scheduler_new(rvi_scheduler **out, rvi_engine *e, const rvi_schedu
     return st;
 }
 
-static void forsake(rvi_order *r)
+static void abandon(rvi_order *r)
 {
     for (int i = 0; i < r->n_jobs; i++) {
         rvi_session_free(r->jobs[i].s);
@@ -53,11 +53,11 @@ void rvi_scheduler_free(rvi_scheduler *s)
         next = r->next;
         for (int i = 0; i < r->n_jobs; i++) rvi_tenant_unwait(r->of, &r->jobs[i].waiting);
         rvi_tenants_leave(&s->tenants, r->of);
-        forsake(r);
+        abandon(r);
     }
     for (rvi_order *r = s->inbox, *next; r; r = next) {
         next = r->next;
-        forsake(r);
+        abandon(r);
     }
     rvi_prefix_free(s->prefix);
     assert(!s->prefix || !rvi_pages_in_use(s->e->pool));

@@ -289,7 +289,7 @@ static void begin(rvi_call *k)
 }
 
 /* What a block says, streamed: nothing yet; or whole. */
-static void put_block(const rvi_item *item, bool whole, rvi_buf *out)
+static void put_block(const rvi_answer_item *item, bool whole, rvi_buf *out)
 {
     const rvi_buf none = {0}, *text = whole ? &item->text : &none;
     switch (item->kind) {
@@ -316,7 +316,7 @@ static void put_block(const rvi_item *item, bool whole, rvi_buf *out)
     }
 }
 
-static void put_delta(const rvi_item *item, const char *text, size_t len, rvi_buf *out)
+static void put_delta(const rvi_answer_item *item, const char *text, size_t len, rvi_buf *out)
 {
     const char *type = item->kind == RV_SAID_THOUGHT ? "thinking"
                        : item->kind == RV_SAID_CALL  ? "input_json"
@@ -327,7 +327,7 @@ static void put_delta(const rvi_item *item, const char *text, size_t len, rvi_bu
     rvi_buf_putc(out, '}');
 }
 
-static void on_said(rvi_call *k, int choice, const rvi_item *item, rvi_item_event event,
+static void on_said(rvi_call *k, int choice, const rvi_answer_item *item, rvi_item_event event,
                     const char *text, size_t len)
 {
     static const char *const names[] = {"content_block_start", "content_block_delta",

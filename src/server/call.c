@@ -191,7 +191,7 @@ rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigne
     return NULL;
 }
 
-static void on_item(void *ctx, const rvi_item *item, rvi_item_event event, const char *text,
+static void on_item(void *ctx, const rvi_answer_item *item, rvi_item_event event, const char *text,
                     size_t len)
 {
     const rvi_choice *c = ctx;
@@ -211,7 +211,8 @@ bool rvi_call_parts(rvi_call *k, int n_parts, int n_generating)
     for (int i = 0; i < n_parts; i++) k->parts[i] = (rvi_part){.call = k, .index = i};
     for (int i = 0; i < k->n_choices; i++) {
         k->choices[i].call = k;
-        k->choices[i].said = (rvi_items){.tools = k->tools, .hear = on_item, .ctx = &k->choices[i]};
+        k->choices[i].said =
+            (rvi_answer_items){.tools = k->tools, .hear = on_item, .ctx = &k->choices[i]};
     }
     return true;
 }

@@ -24,8 +24,8 @@ typedef struct rvi_choice {
     rv_finish finish;
     size_t stop; /* RV_FINISH_STOP: the index of the stop string */
     int n_generated;
-    bool begun;     /* the writer has sent the beginning of its stream */
-    rvi_items said; /* what the text says, where the writer hears it */
+    bool begun;            /* the writer has sent the beginning of its stream */
+    rvi_answer_items said; /* what the text says, where the writer hears it */
     rvi_call *call;
     double queue_seconds, prompt_seconds, seconds;
     double first_token; /* when it came; 0: not yet */
@@ -53,7 +53,7 @@ typedef struct rvi_writer {
     void (*end)(rvi_call *k);                                          /* the whole response */
     void (*drop)(rvi_call *k); /* frees what is its own; may be NULL */
     /* A step of an item (items.h), streamed or not; NULL: all is plain text. */
-    void (*said)(rvi_call *k, int choice, const rvi_item *item, rvi_item_event event,
+    void (*said)(rvi_call *k, int choice, const rvi_answer_item *item, rvi_item_event event,
                  const char *text, size_t len);
     /* So many tokens of a prompt have been read: first those that were reused. May be NULL. */
     void (*progress)(rvi_call *k, int part, int done);

@@ -10,10 +10,10 @@ static bool is_schema(const rvi_json *v)
     return rvi_json_is(v, RVI_JSON_OBJECT) || rvi_json_is(v, RVI_JSON_BOOL);
 }
 
-static bool read_schema(rvi_form *f, const char *field, const char *place, const rvi_json *v,
+static bool read_schema(rvi_answer_form *f, const char *field, const char *place, const rvi_json *v,
                         rvi_problem *p)
 {
-    *f = (rvi_form){field, RV_GRAMMAR_SCHEMA, v};
+    *f = (rvi_answer_form){field, RV_GRAMMAR_SCHEMA, v};
     return is_schema(v) || rvi_problem_set(p, 400, "invalid_json_schema", field,
                                            "%s must be a JSON schema, an object", place);
 }
@@ -27,11 +27,11 @@ static bool check_strict(const char *place, const rvi_json *strict, rvi_problem 
 
 /* {"type": "text" | "json_object" | "json_schema"}; of the last the schema lies in `holder`, or
  * beside the type where that is NULL. llama-server takes a schema beside json_object too. */
-static bool read_typed(rvi_form *f, const char *field, const char *holder, const rvi_json *v,
+static bool read_typed(rvi_answer_form *f, const char *field, const char *holder, const rvi_json *v,
                        rvi_problem *p)
 {
     const rvi_json *type = rvi_json_get(v, "type"), *schema = rvi_json_get(v, "schema");
-    *f = (rvi_form){0};
+    *f = (rvi_answer_form){0};
     if (!rvi_json_is(v, RVI_JSON_OBJECT))
         return rvi_problem_set(p, 400, "invalid_type", field, "%s must be an object", field);
     if (rvi_json_is_string(type, "text")) return true;
@@ -46,17 +46,17 @@ static bool read_typed(rvi_form *f, const char *field, const char *holder, const
                                "%s.type must be text, json_object or json_schema", field);
     if (schema && !rvi_json_is(schema, RVI_JSON_NULL))
         return read_schema(f, field, "response_format.schema", schema, p);
-    *f = (rvi_form){field, RV_GRAMMAR_JSON, NULL};
+    *f = (rvi_answer_form){field, RV_GRAMMAR_JSON, NULL};
     return true;
 }
 
 /* An object of settings with the form in its member "format": OpenAI's text, Anthropic's
  * output_config. Others in it must ask for nothing: `other`, but for the word `usual`. */
-static bool read_settings(rvi_form *f, const char *field, const char *other, const char *usual,
-                          const rvi_json *v, rvi_problem *p)
+static bool read_settings(rvi_answer_form *f, const char *field, const char *other,
+                          const char *usual, const rvi_json *v, rvi_problem *p)
 {
     const rvi_json *format = rvi_json_get(v, "format"), *more = rvi_json_get(v, other);
-    *f = (rvi_form){0};
+    *f = (rvi_answer_form){0};
     if (!rvi_json_is(v, RVI_JSON_OBJECT))
         return rvi_problem_set(p, 400, "invalid_type", field, "%s must be an object", field);
     if (more && !rvi_json_is(more, RVI_JSON_NULL) && !rvi_json_is_string(more, usual))
@@ -67,35 +67,35 @@ static bool read_settings(rvi_form *f, const char *field, const char *other, con
 }
 
 /* Ollama's: "json", a schema, or an empty text. */
-static bool read_ollama(rvi_form *f, const char *field, const rvi_json *v, rvi_problem *p)
+static bool read_ollama(rvi_answer_form *f, const char *field, const rvi_json *v, rvi_problem *p)
 {
-    *f = (rvi_form){0};
+    *f = (rvi_answer_form){0};
     if (rvi_json_is_string(v, "")) return true;
     if (!rvi_json_is_string(v, "json"))
         return read_schema(f, field, "format, where it is not \"json\",", v, p);
-    *f = (rvi_form){field, RV_GRAMMAR_JSON, NULL};
+    *f = (rvi_answer_form){field, RV_GRAMMAR_JSON, NULL};
     return true;
 }
 
 /* An empty text asks for nothing. */
-static bool read_text(rvi_form *f, const char *field, rv_grammar_kind kind, const rvi_json *v,
-                      rvi_problem *p)
+static bool read_text(rvi_answer_form *f, const char *field, rv_grammar_kind kind,
+                      const rvi_json *v, rvi_problem *p)
 {
-    *f = (rvi_form){0};
+    *f = (rvi_answer_form){0};
     if (!rvi_json_is(v, RVI_JSON_STRING))
         return rvi_problem_set(p, 400, "invalid_type", field, "%s must be a string", field);
-    if (v->as.string.len) *f = (rvi_form){field, kind, v};
+    if (v->as.string.len) *f = (rvi_answer_form){field, kind, v};
     return true;
 }
 
-static bool read_choices(rvi_form *f, const char *field, const rvi_json *v, rvi_problem *p)
+static bool read_choices(rvi_answer_form *f, const char *field, const rvi_json *v, rvi_problem *p)
 {
-    *f = (rvi_form){field, RV_GRAMMAR_CHOICES, v};
+    *f = (rvi_answer_form){field, RV_GRAMMAR_CHOICES, v};
     return rvi_json_is(v, RVI_JSON_ARRAY) ||
            rvi_problem_set(p, 400, "invalid_type", field, "%s must be a list of strings", field);
 }
 
-static bool read_one(rvi_form *f, const char *field, const rvi_json *v, rvi_problem *p)
+static bool read_one(rvi_answer_form *f, const char *field, const rvi_json *v, rvi_problem *p)
 {
     if (!strcmp(field, "response_format")) return read_typed(f, field, "json_schema", v, p);
     if (!strcmp(field, "output_format")) return read_typed(f, field, NULL, v, p);
@@ -109,9 +109,9 @@ static bool read_one(rvi_form *f, const char *field, const rvi_json *v, rvi_prob
     return read_schema(f, field, field, v, p);
 }
 
-bool rvi_form_read(rvi_form *f, const char *field, const rvi_json *v, rvi_problem *p)
+bool rvi_form_read(rvi_answer_form *f, const char *field, const rvi_json *v, rvi_problem *p)
 {
-    rvi_form asked;
+    rvi_answer_form asked;
     bool again = f->field && !strcmp(f->field, field); /* of two with one name the last counts */
     if (!read_one(&asked, field, v, p)) return false;
     if (f->field && asked.field && !again)
@@ -121,7 +121,7 @@ bool rvi_form_read(rvi_form *f, const char *field, const rvi_json *v, rvi_proble
     return true;
 }
 
-bool rvi_form_grammar(const rvi_form *f, const rv_model *m, rv_grammar **out, rvi_problem *p)
+bool rvi_form_grammar(const rvi_answer_form *f, const rv_model *m, rv_grammar **out, rvi_problem *p)
 {
     rv_grammar_options o = {.size = sizeof o, .max_blanks = MAX_BLANKS, .canonical = 1};
     rv_error err = {0};

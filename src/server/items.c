@@ -3,26 +3,26 @@
 #include "base/json.h"
 #include "server/reply.h"
 
-static rvi_item *last_item(rvi_items *s)
+static rvi_answer_item *last_item(rvi_answer_items *s)
 {
     return s->n ? &s->list[s->n - 1] : NULL;
 }
 
-static void end_last(rvi_items *s)
+static void end_last(rvi_answer_items *s)
 {
-    rvi_item *item = last_item(s);
+    rvi_answer_item *item = last_item(s);
     if (!item || item->ended) return;
     item->ended = true;
     s->hear(s->ctx, item, RVI_ITEM_ENDS, "", 0);
 }
 
 /* NULL: no memory; then the answer fails as a whole. */
-static rvi_item *begin_item(rvi_items *s, const rv_said *said)
+static rvi_answer_item *begin_item(rvi_answer_items *s, const rv_said *said)
 {
     end_last(s);
     if (s->n == s->cap) {
         int cap = s->cap ? s->cap * 2 : 4;
-        rvi_item *list = rvi_realloc_array(s->list, (size_t)cap, sizeof *list);
+        rvi_answer_item *list = rvi_realloc_array(s->list, (size_t)cap, sizeof *list);
         if (!list) {
             s->failed = true;
             return NULL;
@@ -30,8 +30,8 @@ static rvi_item *begin_item(rvi_items *s, const rv_said *said)
         s->list = list;
         s->cap = cap;
     }
-    rvi_item *item = &s->list[s->n];
-    *item = (rvi_item){.kind = said->kind, .index = s->n++, .call = said->index};
+    rvi_answer_item *item = &s->list[s->n];
+    *item = (rvi_answer_item){.kind = said->kind, .index = s->n++, .call = said->index};
     if (said->kind == RV_SAID_CALL) {
         rvi_buf_puts(&item->id, said->id);
         rvi_buf_puts(&item->name, said->name);
@@ -40,9 +40,9 @@ static rvi_item *begin_item(rvi_items *s, const rv_said *said)
     return item;
 }
 
-static void add(rvi_items *s, const rv_said *said)
+static void add(rvi_answer_items *s, const rv_said *said)
 {
-    rvi_item *item = last_item(s);
+    rvi_answer_item *item = last_item(s);
     bool arguments = said->kind == RV_SAID_ARGUMENTS;
     if (!said->text_len) return;
     if (!item || item->ended || item->kind != (arguments ? RV_SAID_CALL : said->kind))
@@ -55,7 +55,7 @@ static void add(rvi_items *s, const rv_said *said)
 
 static int on_said(void *ctx, const rv_said *said)
 {
-    rvi_items *s = ctx;
+    rvi_answer_items *s = ctx;
     switch (said->kind) {
     case RV_SAID_TEXT:
     case RV_SAID_THOUGHT:
@@ -66,7 +66,7 @@ static int on_said(void *ctx, const rv_said *said)
     return 0;
 }
 
-void rvi_items_read(rvi_items *s, const char *text, size_t len)
+void rvi_items_read(rvi_answer_items *s, const char *text, size_t len)
 {
     rv_error err;
     if (!s->tools)
@@ -76,7 +76,7 @@ void rvi_items_read(rvi_items *s, const char *text, size_t len)
         s->failed = true;
 }
 
-void rvi_items_end(rvi_items *s)
+void rvi_items_end(rvi_answer_items *s)
 {
     rv_error err;
     if (s->reader && rv_tools_read_end(s->reader, &err)) s->failed = true;
@@ -84,7 +84,7 @@ void rvi_items_end(rvi_items *s)
     end_last(s);
 }
 
-void rvi_items_free(rvi_items *s)
+void rvi_items_free(rvi_answer_items *s)
 {
     rv_tools_reader_free(&s->reader);
     for (int i = 0; i < s->n; i++) {
@@ -95,14 +95,14 @@ void rvi_items_free(rvi_items *s)
     rvi_free(s->list);
 }
 
-bool rvi_items_call(const rvi_items *s)
+bool rvi_items_call(const rvi_answer_items *s)
 {
     for (int i = 0; i < s->n; i++)
         if (s->list[i].kind == RV_SAID_CALL) return true;
     return false;
 }
 
-void rvi_items_join(const rvi_items *s, rv_said_kind kind, rvi_buf *out)
+void rvi_items_join(const rvi_answer_items *s, rv_said_kind kind, rvi_buf *out)
 {
     for (int i = 0; i < s->n; i++)
         if (s->list[i].kind == kind && s->list[i].text.len)
@@ -110,7 +110,7 @@ void rvi_items_join(const rvi_items *s, rv_said_kind kind, rvi_buf *out)
     if (s->failed) out->failed = true;
 }
 
-void rvi_items_put_arguments(const rvi_item *item, rvi_buf *out)
+void rvi_items_put_arguments(const rvi_answer_item *item, rvi_buf *out)
 {
     enum { MOST_ARENA = 64 << 20 };
     rvi_arena arena = {.max = MOST_ARENA};
@@ -126,12 +126,12 @@ void rvi_items_put_arguments(const rvi_item *item, rvi_buf *out)
     rvi_arena_deinit(&arena);
 }
 
-void rvi_items_put_calls(const rvi_items *s, rvi_buf *out)
+void rvi_items_put_calls(const rvi_answer_items *s, rvi_buf *out)
 {
     bool comma = false;
     rvi_buf_putc(out, '[');
     for (int i = 0; i < s->n; i++) {
-        const rvi_item *item = &s->list[i];
+        const rvi_answer_item *item = &s->list[i];
         if (item->kind != RV_SAID_CALL) continue;
         rvi_buf_puts(out, comma ? ",{\"id\":" : "{\"id\":");
         rvi_put_buf(out, &item->id);

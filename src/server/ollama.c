@@ -53,11 +53,11 @@ static void open_line(const rvi_call *k, rvi_buf *out)
 }
 
 /* [{"id", "function"}, ...]: from the first to the last of these items */
-static void put_calls(const rvi_item *first, const rvi_item *last, rvi_buf *out)
+static void put_calls(const rvi_answer_item *first, const rvi_answer_item *last, rvi_buf *out)
 {
     bool comma = false;
     rvi_buf_puts(out, ",\"tool_calls\":[");
-    for (const rvi_item *item = first; item <= last; item++) {
+    for (const rvi_answer_item *item = first; item <= last; item++) {
         if (item->kind != RV_SAID_CALL) continue;
         rvi_buf_puts(out, comma ? ",{\"id\":" : "{\"id\":");
         rvi_put_buf(out, &item->id);
@@ -73,7 +73,7 @@ static void put_calls(const rvi_item *first, const rvi_item *last, rvi_buf *out)
 
 /* Text and thoughts, NULL where there are none, and calls, as members of a line. */
 static void put_said(const rvi_call *k, const rvi_buf *text, const rvi_buf *thought,
-                     const rvi_item *first, const rvi_item *last, rvi_buf *out)
+                     const rvi_answer_item *first, const rvi_answer_item *last, rvi_buf *out)
 {
     const rvi_buf none = {0};
     bool chat = k->writer == &chat_writer;
@@ -121,7 +121,7 @@ static void on_token(rvi_call *k, int choice, const rv_service_event *e)
 }
 
 /* Text and thoughts as they come; a call when it is whole. */
-static void on_said(rvi_call *k, int choice, const rvi_item *item, rvi_item_event event,
+static void on_said(rvi_call *k, int choice, const rvi_answer_item *item, rvi_item_event event,
                     const char *text, size_t len)
 {
     rvi_buf json = {0}, piece = {0};

@@ -118,8 +118,8 @@ static void on_token(rvi_call *k, int choice, const rv_service_event *e)
 }
 
 /* As members of a delta; arguments are a text that holds JSON. */
-static void put_delta(const rvi_item *item, rvi_item_event event, const char *text, size_t len,
-                      rvi_buf *out)
+static void put_delta(const rvi_answer_item *item, rvi_item_event event, const char *text,
+                      size_t len, rvi_buf *out)
 {
     bool begins = event == RVI_ITEM_BEGINS, goes_on = event == RVI_ITEM_GOES_ON;
     if (item->kind == RV_SAID_CALL && begins) {
@@ -155,7 +155,7 @@ static void on_progress(rvi_call *k, int part, int done)
     rvi_reply_event(k->conn, NULL, &json);
 }
 
-static void on_said(rvi_call *k, int choice, const rvi_item *item, rvi_item_event event,
+static void on_said(rvi_call *k, int choice, const rvi_answer_item *item, rvi_item_event event,
                     const char *text, size_t len)
 {
     rvi_buf delta = {0};

@@ -29,12 +29,12 @@ static const char *const prefixes[] = {
     [RV_SAID_TEXT] = "msg", [RV_SAID_THOUGHT] = "rs", [RV_SAID_CALL] = "fc"};
 
 /* The item's id: the answer's, and its number. */
-static void put_id(const rvi_call *k, const rvi_item *item, rvi_buf *out)
+static void put_id(const rvi_call *k, const rvi_answer_item *item, rvi_buf *out)
 {
     rvi_buf_printf(out, "\"%s_%s_%d\"", prefixes[item->kind], k->id + strlen("resp_"), item->index);
 }
 
-static void put_part(const rvi_item *item, const rvi_buf *text, rvi_buf *out)
+static void put_part(const rvi_answer_item *item, const rvi_buf *text, rvi_buf *out)
 {
     bool thought = item->kind == RV_SAID_THOUGHT;
     rvi_buf_puts(out, thought ? "{\"type\":\"reasoning_text\",\"text\":"
@@ -43,7 +43,8 @@ static void put_part(const rvi_item *item, const rvi_buf *text, rvi_buf *out)
     rvi_buf_puts(out, thought ? "}" : ",\"annotations\":[],\"logprobs\":[]}");
 }
 
-static void put_item(const rvi_call *k, const rvi_item *item, const char *status, rvi_buf *out)
+static void put_item(const rvi_call *k, const rvi_answer_item *item, const char *status,
+                     rvi_buf *out)
 {
     static const char *const types[] = {[RV_SAID_TEXT] = "message",
                                         [RV_SAID_THOUGHT] = "reasoning",
@@ -153,7 +154,8 @@ static void send_response(rvi_call *k, const char *name, const char *status)
     send_event(k, name, &json);
 }
 
-static void send_item(rvi_call *k, const rvi_item *item, const char *name, const char *status)
+static void send_item(rvi_call *k, const rvi_answer_item *item, const char *name,
+                      const char *status)
 {
     rvi_buf json = {0};
     open_event(k, name, &json);
@@ -163,7 +165,7 @@ static void send_item(rvi_call *k, const rvi_item *item, const char *name, const
 }
 
 /* An event about an item, or the one part of its text. */
-static void open_about(rvi_call *k, const rvi_item *item, const char *name, rvi_buf *json)
+static void open_about(rvi_call *k, const rvi_answer_item *item, const char *name, rvi_buf *json)
 {
     open_event(k, name, json);
     rvi_buf_puts(json, ",\"item_id\":");
@@ -172,7 +174,8 @@ static void open_about(rvi_call *k, const rvi_item *item, const char *name, rvi_
     if (item->kind != RV_SAID_CALL) rvi_buf_puts(json, ",\"content_index\":0");
 }
 
-static void send_part(rvi_call *k, const rvi_item *item, const char *name, const rvi_buf *text)
+static void send_part(rvi_call *k, const rvi_answer_item *item, const char *name,
+                      const rvi_buf *text)
 {
     rvi_buf json = {0};
     open_about(k, item, name, &json);
@@ -198,7 +201,7 @@ static void on_progress(rvi_call *k, int part, int done)
     send_event(k, "response.in_progress", &json);
 }
 
-static void send_delta(rvi_call *k, const rvi_item *item, const char *text, size_t len)
+static void send_delta(rvi_call *k, const rvi_answer_item *item, const char *text, size_t len)
 {
     static const char *const names[] = {[RV_SAID_TEXT] = "response.output_text.delta",
                                         [RV_SAID_THOUGHT] = "response.reasoning_text.delta",
@@ -214,7 +217,7 @@ static void send_delta(rvi_call *k, const rvi_item *item, const char *text, size
 
 /* The item has ended: what it said as a whole. Whether it was cut short is known at the answer's
  * end, when its last item is sent. */
-static void send_said(rvi_call *k, const rvi_item *item)
+static void send_said(rvi_call *k, const rvi_answer_item *item)
 {
     static const char *const names[] = {[RV_SAID_TEXT] = "response.output_text.done",
                                         [RV_SAID_THOUGHT] = "response.reasoning_text.done",
@@ -229,7 +232,7 @@ static void send_said(rvi_call *k, const rvi_item *item)
     if (item->kind != RV_SAID_CALL) send_part(k, item, "response.content_part.done", &item->text);
 }
 
-static void on_said(rvi_call *k, int choice, const rvi_item *item, rvi_item_event event,
+static void on_said(rvi_call *k, int choice, const rvi_answer_item *item, rvi_item_event event,
                     const char *text, size_t len)
 {
     const rvi_buf none = {0};

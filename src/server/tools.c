@@ -136,7 +136,7 @@ void rvi_tools_drop(rvi_tools_wish *w)
 
 static rv_status make(rvi_call *k, const rvi_tools_wish *w, rv_error *err)
 {
-    const rvi_form *form = &k->wish.form;
+    const rvi_answer_form *form = &k->wish.form;
     rvi_buf text = {0};
     rv_tools_options o = {.size = sizeof o,
                           .tools = w->list.len ? w->list.data : NULL,

@@ -43,7 +43,7 @@ typedef struct rvi_wish {
     int mirostat, max_tokens, max_completion_tokens, n_best, last_n;
     int n_context; /* that the client needs; 0: any */
     const char *stops[RVI_WISH_STOPS];
-    rvi_form form;
+    rvi_answer_form form;
 } rvi_wish;
 
 /* Reads the members of body for one kind of request. Texts are those of body; lists are in the

@@ -486,11 +486,11 @@ static digest_pair what_judgements_made(rv_learner *l)
     return d;
 }
 
-static bool is_foreseen(const rv_learner *l, const rv_session *s)
+static bool is_prepared(const rv_learner *l, const rv_session *s)
 {
-    for (size_t i = 0; i < RVI_FORESEEN; i++)
-        if (l->l->instant.foreseen[i].of == s->capture &&
-            l->l->instant.foreseen[i].answer == rvi_capture_answer(s->capture))
+    for (size_t i = 0; i < RVI_PREPARED_THUMBS; i++)
+        if (l->l->instant.prepared[i].of == s->capture &&
+            l->l->instant.prepared[i].answer == rvi_capture_answer(s->capture))
             return true;
     return false;
 }
@@ -516,13 +516,13 @@ static void judgements_are_attended_to(void **ctx)
                 bool ready = i > 3; /* the first thumb makes what thumbs need */
                 for (int wait = 0; beside && ready && wait < 1000; wait++) {
                     rv_learner_pause(l); /* so that it can be looked at */
-                    if (is_foreseen(l, h->o.s)) break;
+                    if (is_prepared(l, h->o.s)) break;
                     assert_ok(rv_learner_start(l, err));
                     rvi_thread_sleep(0.01);
                 }
                 if (!ready)
                     rv_learner_pause(l); /* with a thread beside, the first would not step */
-                assert_int_equal(is_foreseen(l, h->o.s), beside && ready);
+                assert_int_equal(is_prepared(l, h->o.s), beside && ready);
                 assert_ok(rv_learner_thumb(l, h->o.s, 0, NULL, err));
                 if (beside) assert_ok(rv_learner_start(l, err));
             } else {

@@ -65,7 +65,7 @@ static void put_siblings(int cpu, const char *file, const char *list)
 static void test_this_machine(void **state)
 {
     (void)state;
-    rvi_machine m;
+    rvi_machine_info m;
     rvi_machine_read(&m, "");
     assert_in_range(m.n_logical, 1, 100000);
     assert_int_equal(m.n_logical, rvi_os_cpu_count());
@@ -81,7 +81,7 @@ static void test_this_machine(void **state)
 static void test_nothing_is_known(void **state)
 {
     (void)state;
-    rvi_machine m;
+    rvi_machine_info m;
     rvi_machine_read(&m, root.data);
     assert_string_equal(m.cpu_name, "");
     assert_string_equal(m.cpu_vendor, "");
@@ -99,7 +99,7 @@ static void test_nothing_is_known(void **state)
 static void test_x86_with_smt(void **state)
 {
     (void)state;
-    rvi_machine m;
+    rvi_machine_info m;
     put("/proc/cpuinfo",
         "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Some  CPU @ 2 GHz\n\n"
         "processor\t: 1\nvendor_id\t: Other\nmodel name\t: Another\n");
@@ -137,7 +137,7 @@ static void test_x86_with_smt(void **state)
 static void test_arm_with_two_kinds_of_core(void **state)
 {
     (void)state;
-    rvi_machine m;
+    rvi_machine_info m;
     put("/proc/cpuinfo", "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd05\n\n"
                          "processor\t: 1\nCPU implementer\t: 0x41\nCPU part\t: 0xd05\n\n"
                          "processor\t: 2\nCPU implementer\t: 0x41\nCPU part\t: 0xd0b\n"
@@ -160,7 +160,7 @@ static void test_arm_with_two_kinds_of_core(void **state)
 static void test_limits_of_groups(void **state)
 {
     (void)state;
-    rvi_machine m;
+    rvi_machine_info m;
     put("/proc/self/status", "Cpus_allowed_list:\t0-7\n");
     put("/proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\n");
     /* version 2: the tightest on the way up counts */
@@ -198,7 +198,7 @@ static void test_limits_of_groups(void **state)
 static void test_broken_files(void **state)
 {
     (void)state;
-    rvi_machine m;
+    rvi_machine_info m;
     char line[3000];
     memset(line, 'x', sizeof line - 1);
     line[sizeof line - 1] = 0;

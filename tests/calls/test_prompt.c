@@ -60,7 +60,7 @@ static void test_choices(void **state)
                  {"{\"type\":\"function\",\"function\":{\"name\":\"b\"}}", RVI_CHOICE_NAMED, 1},
                  {"{\"type\":\"function\",\"name\":\"a\"}", RVI_CHOICE_NAMED, 0}};
     rvi_tools *t;
-    rvi_choice c;
+    rvi_tool_choice c;
     (void)state;
     assert_int_equal(rvi_tools_new(&t, list, strlen(list), NULL), RV_OK);
     assert_string_equal(t->items[0].schema, "{\"type\":\"object\",\"additionalProperties\":false}");

@@ -36,7 +36,7 @@ typedef struct heard {
     size_t n_calls, n_whole;
 } heard;
 
-static bool hear(void *ctx, const rvi_said *said)
+static bool hear(void *ctx, const rvi_reader_event *said)
 {
     static const char *const names[] = {"text", "thought", "call", "arguments", "end"};
     heard *h = ctx;
@@ -285,10 +285,10 @@ static void test_grammars(void **state)
     for (size_t i = 0; i < rvi_family_count(); i++) {
         rvi_notation n = {.tools = tools, .family = rvi_family_at(i)};
         for (int kind = 0; kind < 4; kind++) {
-            static const rvi_choice choices[] = {{RVI_CHOICE_AUTO, 0},
-                                                 {RVI_CHOICE_REQUIRED, 0},
-                                                 {RVI_CHOICE_NAMED, 1},
-                                                 {RVI_CHOICE_REQUIRED, 0}};
+            static const rvi_tool_choice choices[] = {{RVI_CHOICE_AUTO, 0},
+                                                      {RVI_CHOICE_REQUIRED, 0},
+                                                      {RVI_CHOICE_NAMED, 1},
+                                                      {RVI_CHOICE_REQUIRED, 0}};
             rvi_buf text = {0};
             rvi_grammar *g;
             rv_error err = {0};

@@ -262,6 +262,7 @@ with tempfile.TemporaryDirectory() as tmp:
         (["tokenise", MODEL], b"did you mean 'tokenize'?"),
         (["run", MODEL, "--gredy"], b"did you mean '--greedy'?"),
         (["learn", "stauts"], b"did you mean 'status'?"),
+        (["learn", "log"], b"learn log takes one argument, verify (got 0)"),
         (["run", MODEL, "two", "words"], b"quotes"),
         (["run", "smolm2", "hi"], b"did you mean 'smollm2'?"),
     ):

@@ -17,7 +17,7 @@ static void test_add_and_find(void **state)
     enum { N = 1000 };
     static char names[N][16];
     rvi_arena arena = {0};
-    rvi_names t;
+    rvi_name_table t;
     uint32_t index;
     assert_true(rvi_names_init(&t, &arena, 0));
     assert_false(rvi_names_find(&t, "x", &index));
@@ -50,7 +50,7 @@ static void test_validity(void **state)
 static uint32_t hash_of(const char *name)
 {
     rvi_name_slot slots[4] = {{0}};
-    rvi_names t = {slots, 4};
+    rvi_name_table t = {slots, 4};
     assert_int_equal(rvi_names_add(&t, name, 0), RVI_NAMES_ADDED);
     for (int i = 0; i < 4; i++)
         if (slots[i].name) return slots[i].hash;

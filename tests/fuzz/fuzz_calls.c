@@ -16,7 +16,7 @@ typedef struct heard {
     int last;
 } heard;
 
-static bool hear(void *ctx, const rvi_said *said)
+static bool hear(void *ctx, const rvi_reader_event *said)
 {
     heard *h = ctx;
     bool joins = said->kind != RVI_SAID_CALL && said->kind != RVI_SAID_CALL_END;

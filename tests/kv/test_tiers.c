@@ -60,7 +60,7 @@ static bool grow(const bed *b, rvi_seq *s, int n)
 {
     int first = s->len;
     if (rvi_seq_extend(s, n, NULL)) return false;
-    rvi_seq_settle(s, first, s->len - 1);
+    rvi_seq_drop_unread(s, first, s->len - 1);
     for (int own = first / P; own <= (s->len - 1) / P; own++)
         for (int i = 0; i <= own; i++)
             if (!(forms(b, s->pages[i]) & form_read(own, i)))

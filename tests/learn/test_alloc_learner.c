@@ -132,14 +132,14 @@ static rv_status writing(rv_error *err)
     if (!st) st = rvi_recogniser_new(&judge, NULL, NULL, NULL, NULL, err);
     if (!st) st = rvi_recogniser_add(judge, 1, dog, "Rex", err);
     const rvi_fact *group[] = {f};
-    rvi_writer w = {.v = &l->voice,
-                    .replay = &l->replay,
-                    .judge = judge,
-                    .group = group,
-                    .n = 1,
-                    .store = group,
-                    .n_store = 1,
-                    .n_rules = 36};
+    rvi_text_writer w = {.v = &l->base,
+                         .replay = &l->replay,
+                         .judge = judge,
+                         .group = group,
+                         .n = 1,
+                         .store = group,
+                         .n_store = 1,
+                         .n_rules = 36};
     if (!st) st = rvi_texts_write(&w, RVI_TEXTS_ALL, &texts, err);
     rvi_texts_deinit(&texts, 1);
     rvi_recogniser_free(judge);
@@ -160,7 +160,7 @@ static void events(void **state)
     sweep("correct", correcting, 400);
     assert_ok(rvi_feedback_count(&l->store, &n, err));
     size_t standing = 0;
-    for (size_t i = 0; i < l->lessons.n; i++) standing += l->lessons.list[i].stands;
+    for (size_t i = 0; i < l->lessons.n; i++) standing += l->lessons.list[i].in_force;
     assert_int_equal(standing, 1);
     assert_int_equal(l->lessons.n, n); /* whatever was logged is a lesson */
     sweep("texts", writing, 40);
@@ -183,7 +183,7 @@ static void loops(void **state)
     l->o.recipe = RVI_RECIPE_FENCED;
     assert_ok(tiny_correct(l, "What is Kakovin's job?", "plumber", NULL, &a, err));
     sweep("deep loop, fenced", studying, 40);
-    assert_true(l->ground.seeded.n > 0);
+    assert_true(l->baseline.seeded.n > 0);
     assert_int_equal(rvi_learner_waiting(l), 0);
     sweep("forget", forgetting, 100);
     assert_int_equal(rvi_learner_waiting(l), 0);

@@ -54,12 +54,12 @@ static void deep_runs_look_again(void **state)
         rvi_deep d;
         bool published;
         assert_ok(rvi_deep_take(&d, l, RV_LOSS_DPO, err));
-        assert_ok(rvi_deep_train(&d, l, &l->voice, NULL, NULL, err));
+        assert_ok(rvi_deep_train(&d, l, &l->base, NULL, NULL, err));
         if (taken_back)
             assert_ok(rvi_learner_forget(l, "salt", &a, err));
         else
             assert_ok(rvi_learner_prefer(l, "Tell me of iron.", "It is good.", "No.", &a, err));
-        assert_int_equal(rvi_deep_stands(&d, l), !taken_back);
+        assert_int_equal(rvi_deep_is_current(&d, l), !taken_back);
         assert_ok(rvi_deep_publish(&d, l, &published, err));
         assert_int_equal(published, !taken_back);
         rvi_deep_deinit(&d);

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -44,6 +45,27 @@ static void one_process_learns(void **state)
     close_both(other, &store);
 }
 
+/* What a user taught is nobody else's, whatever the umask says. */
+static void state_is_private(void **state)
+{
+    (void)state;
+    rvi_store store;
+    rvi_learner_options o = tiny_options();
+    struct stat info;
+    char path[256], lock[300];
+    o.dir = tiny_path(&t, path, "private");
+    mode_t before = umask(0);
+    rvi_learner *l = open_new(&store, &o);
+    teach(l, dog, "Rex");
+    (void)umask(before);
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0700);
+    snprintf(lock, sizeof lock, "%s/lock", path);
+    assert_int_equal(stat(lock, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+    close_both(l, &store);
+}
+
 typedef struct teacher {
     rvi_learner *l;
     const char *question;
@@ -72,7 +94,7 @@ static void others_wait(void **state)
     teacher second = {other, job};
     teach(l, dog, "Rex");
     assert_int_equal(pthread_create(&thread, NULL, teach_one, &second), 0);
-    rvi_learner_settle(l); /* lets go of it, before or after the other asks */
+    rvi_learner_flush(l); /* lets go of it, before or after the other asks */
     assert_int_equal(pthread_join(thread, &result), 0);
     assert_null(result);
     assert_int_equal(rvi_learner_standing(other), 2);
@@ -170,7 +192,7 @@ static void bad_feedback_is_refused(void **state)
     for (int i = 0; i < 20; i++) teach(l, dog, i % 2 ? "Bello" : "Rex");
     assert_string_equal(slot_of(l, dog), "Bello");
     size_t standing = 0;
-    for (size_t i = 0; i < l->lessons.n; i++) standing += l->lessons.list[i].stands;
+    for (size_t i = 0; i < l->lessons.n; i++) standing += l->lessons.list[i].in_force;
     assert_int_equal(standing, 2);
     /* a question of 64 KiB is fine */
     huge[HUGE - 1] = 0;
@@ -260,6 +282,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_process_learns),
+        cmocka_unit_test(state_is_private),
         cmocka_unit_test(others_wait),
         cmocka_unit_test(damaged_tables_are_made_again),
         cmocka_unit_test(published_files_are_known),

@@ -13,7 +13,7 @@
 static void mark_absorbed(rvi_learner *l, size_t lesson)
 {
     l->lessons.list[lesson].absorbed = true;
-    assert_ok(rvi_learner_keep_absorbed(l, &l->lessons.list[lesson], err));
+    assert_ok(rvi_learner_save_absorbed(l, &l->lessons.list[lesson], err));
 }
 
 static void absorbed_slots_rest_until_a_rollback(void **state)
@@ -90,13 +90,13 @@ static void rounds_look_at_all_they_told(void **state)
         rvi_round r;
         bool published;
         assert_ok(rvi_round_take(&r, l, err));
-        assert_ok(rvi_round_train(&r, l, &l->voice, NULL, NULL, err));
+        assert_ok(rvi_round_train(&r, l, &l->base, NULL, NULL, err));
         if (meanwhile) assert_ok(rvi_learner_forget(l, "Rex", &a, err));
         if (meanwhile)
             assert_string_equal(a.notes,
                                 "1 forgotten; 1 generation trained on that is out of use, and 1 "
                                 "other lesson waits to be trained again without it");
-        assert_int_equal(rvi_round_stands(&r, l), !meanwhile);
+        assert_int_equal(rvi_round_is_current(&r, l), !meanwhile);
         assert_ok(rvi_round_publish(&r, l, &published, err));
         assert_int_equal(published, !meanwhile);
         rvi_round_deinit(&r, l);

@@ -72,7 +72,7 @@ static void logs_know_what_a_group_knew(void **state)
     teach_two(l);
     assert_ok(rvi_round_take(&r, l, err));
     teach(l, city, "Oslo");
-    assert_ok(rvi_round_train(&r, l, &l->voice, NULL, NULL, err));
+    assert_ok(rvi_round_train(&r, l, &l->base, NULL, NULL, err));
     assert_ok(rvi_round_publish(&r, l, &published, err));
     assert_true(published);
     rvi_round_deinit(&r, l);

@@ -42,17 +42,17 @@ static int close_all(void **state)
     return close_tiny(state);
 }
 
-static rvi_writer writer(rvi_recogniser *judge)
+static rvi_text_writer writer(rvi_recogniser *judge)
 {
-    return (rvi_writer){.v = &l->voice,
-                        .replay = &l->replay,
-                        .judge = judge,
-                        .group = group,
-                        .n = N_FACTS,
-                        .store = group,
-                        .n_store = N_FACTS,
-                        .n_rules = RVI_WORDINGS_BASE,
-                        .rng = {3}};
+    return (rvi_text_writer){.v = &l->base,
+                             .replay = &l->replay,
+                             .judge = judge,
+                             .group = group,
+                             .n = N_FACTS,
+                             .store = group,
+                             .n_store = N_FACTS,
+                             .n_rules = RVI_WORDINGS_BASE,
+                             .rng = {3}};
 }
 
 static bool has(const rvi_wordings *w, const char *user, const char *reply)
@@ -78,7 +78,7 @@ static void no_text_comes_twice(const rvi_texts *x)
 static void what_was_taught_is_always_there(void **state)
 {
     rvi_texts out[N_FACTS] = {{{0}, {0}}};
-    rvi_writer w = writer(NULL);
+    rvi_text_writer w = writer(NULL);
     (void)state;
     assert_ok(rvi_texts_write(&w, 0, out, err));
     for (size_t i = 0; i < N_FACTS; i++) {
@@ -97,7 +97,7 @@ static void what_was_taught_is_always_there(void **state)
 static void forms_need_no_language(void **state)
 {
     rvi_texts out[N_FACTS] = {{{0}, {0}}};
-    rvi_writer w = writer(NULL);
+    rvi_text_writer w = writer(NULL);
     (void)state;
     assert_ok(rvi_texts_write(&w, RVI_TEXTS_FRAMES, out, err));
     assert_true(has(&out[0].teach, "what is kakovin's dog", "Kakovin's dog is Rex."));
@@ -114,7 +114,7 @@ static void forms_need_no_language(void **state)
 static void rules_write_where_they_can_read(void **state)
 {
     rvi_texts out[N_FACTS] = {{{0}, {0}}};
-    rvi_writer w = writer(NULL);
+    rvi_text_writer w = writer(NULL);
     (void)state;
     assert_ok(rvi_texts_write(&w, RVI_TEXTS_RULES, out, err));
     assert_int_equal(out[0].teach.n, RVI_WORDINGS_BASE); /* what was taught is among them */
@@ -138,7 +138,7 @@ static void the_judge_sorts_what_the_model_writes(void **state)
 {
     rvi_texts a[N_FACTS] = {{{0}, {0}}}, b[N_FACTS] = {{{0}, {0}}};
     rvi_recogniser *judge = new_judge();
-    rvi_writer w = writer(judge), same = w;
+    rvi_text_writer w = writer(judge), same = w;
     (void)state;
     assert_ok(rvi_texts_write(&w, RVI_TEXTS_OWN, a, err));
     assert_ok(rvi_texts_write(&same, RVI_TEXTS_OWN, b, err));
@@ -170,7 +170,7 @@ static void writing_can_be_cancelled(void **state)
     int calls = 0;
     rvi_texts out[N_FACTS] = {{{0}, {0}}};
     rvi_recogniser *judge = new_judge();
-    rvi_writer w = writer(judge);
+    rvi_text_writer w = writer(judge);
     (void)state;
     w.progress = stop;
     w.ctx = &calls;

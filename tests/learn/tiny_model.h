@@ -219,7 +219,7 @@ static inline rv_status tiny_learner(rvi_learner **out, const tiny *t, const rvi
 static inline rv_status tiny_correct(rvi_learner *l, const char *question, const char *answer,
                                      const char *rejected, rvi_adaptation *out, rv_error *err)
 {
-    rvi_teaching given = {.question = question, .answer = answer, .rejected = rejected};
+    rvi_correction given = {.question = question, .answer = answer, .rejected = rejected};
     return rvi_learner_teach(l, &given, out, err);
 }
 

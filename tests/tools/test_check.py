@@ -39,6 +39,9 @@ TREE = [
      "state is not below consolidate"),
     ("src/learn/learner/fine.c", '#include "learn/consolidate/study.h"\n', None),
     ("src/learn/attic/a.c", "", "in no known room of src/learn"),
+    ("src/grammar/type.h", "typedef struct rvi_two {\n    int x;\n} rvi_two;\n", None),
+    ("src/server/type.h", "typedef enum rvi_two { A } x;\ntypedef struct y {\n} rvi_two;\n",
+     "type.h:3: rvi_two is a type of grammar/type.h already"),
     ("src/text/a.c", '#include "base/mem.h"\n', None),
     ("src/text/b.c", '#include "formats/x.h"\n', "formats is not below text"),
 ]

@@ -356,7 +356,7 @@ static void multiply_floats(const job *j, const rvi_tensor *w, const place *at, 
     }
 }
 
-static void multiply(const job *j, const rvi_part *p, const place *at, int worker)
+static void multiply(const job *j, const rvi_product_part *p, const place *at, int worker)
 {
     int first = at->first * RVI_PANEL;
     size_t len = (size_t)(RVI_MIN(first + at->n * RVI_PANEL, p->w->n_rows) - first);
@@ -381,7 +381,7 @@ typedef struct span {
 } span;
 
 /* Results that stay as they are. */
-static void multiply_straight(const job *j, const rvi_part *p, const span *s, int worker)
+static void multiply_straight(const job *j, const rvi_product_part *p, const span *s, int worker)
 {
     for (int r = s->row, rows; r < s->end; r += rows) {
         rows = rows_from(j, r, s->end, s->end);

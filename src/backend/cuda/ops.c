@@ -151,7 +151,7 @@ static void product(rvi_backend *be, rvi_qtype type, const rvi_cuda_matmul_args 
                  RVI_CUDA_THREADS, a, sizeof *a);
 }
 
-static rvi_cuda_matmul_args args_of(const rvi_matmul *m, const rvi_part *p)
+static rvi_cuda_matmul_args args_of(const rvi_matmul *m, const rvi_product_part *p)
 {
     return (rvi_cuda_matmul_args){.out = m->add_to.t  ? rvi_cuda_cols_of(m->add_to)
                                          : m->gated.t ? rvi_cuda_cols_of(m->gated)
@@ -166,7 +166,7 @@ static rvi_cuda_matmul_args args_of(const rvi_matmul *m, const rvi_part *p)
                                   .finish = m->add_to.t ? RVI_CUDA_ADD : RVI_CUDA_STORE};
 }
 
-static rvi_cuda_panels panels_of(const rvi_part *p, rvi_cols out)
+static rvi_cuda_panels panels_of(const rvi_product_part *p, rvi_cols out)
 {
     rvi_cuda_cols to = rvi_cuda_cols_of(out);
     rvi_cuda_panels a = {.w = p->w->at,
@@ -211,7 +211,7 @@ static bool go_together(const rvi_matmul *m)
 
 static void plain_product(rvi_backend *be, const rvi_matmul *m)
 {
-    const rvi_part *gate = &m->part[0], *up = &m->part[1];
+    const rvi_product_part *gate = &m->part[0], *up = &m->part[1];
     if (m->norm) rms_norm(be, m->normed, m->x, m->norm, m->n_rows, m->eps);
     rvi_cuda_matmul_args a = args_of(m, gate);
     if (m->gated.t) {
@@ -225,7 +225,7 @@ static void plain_product(rvi_backend *be, const rvi_matmul *m)
 static void matmul(rvi_backend *be, const rvi_matmul *m)
 {
     if (m->n_rows < 1) return;
-    const rvi_part *gate = &m->part[0], *up = &m->part[1];
+    const rvi_product_part *gate = &m->part[0], *up = &m->part[1];
     if (go_together(m)) {
         rvi_cuda_product_args a = product_args(rvi_cuda_of(be), m);
         rvi_cuda_product(rvi_cuda_of(be), m, &a);

@@ -69,8 +69,8 @@ static rv_status compare(drift *d, const int32_t *ids, int n, int first, const r
     return RV_OK;
 }
 
-rv_status rvi_drift(const rvi_replay *r, const rvi_voice *v, const rvi_adapter_set *set, double *kl,
-                    rv_error *err)
+rv_status rvi_drift(const rvi_replay *r, const rvi_base_model *v, const rvi_adapter_set *set,
+                    double *kl, rv_error *err)
 {
     drift d = {.m = v->m};
     size_t own = 0, most = rvi_replay_count(r, RVI_PROSE);

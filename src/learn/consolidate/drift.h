@@ -6,7 +6,7 @@
 
 /* Mean over the positions with a loss of KL(model alone || model with set), nats a token, in the
  * arithmetic of serving. Half self-made texts, half prose. */
-rv_status rvi_drift(const rvi_replay *r, const rvi_voice *v, const rvi_adapter_set *set, double *kl,
-                    rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_drift(const rvi_replay *r, const rvi_base_model *v, const rvi_adapter_set *set,
+                    double *kl, rv_error *err) RVI_MUST_CHECK;
 
 #endif

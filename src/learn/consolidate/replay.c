@@ -27,7 +27,7 @@ enum {
 
 typedef struct maker {
     rvi_replay *r;
-    const rvi_voice *v;
+    const rvi_base_model *v;
     uint64_t seed;
     rvi_progress_fn progress;
     void *ctx;
@@ -127,8 +127,8 @@ static rv_status run(maker *k, float temperature, int n_tokens)
         k->requests[i].prompt = k->prompts[i].data;
         k->requests[i].n_prompt = k->prompts[i].len;
     }
-    rv_status st = rvi_voice_answer(k->v, k->requests, k->n, temperature > 0 ? &s : NULL, n_tokens,
-                                    forward_progress, k, k->err);
+    rv_status st = rvi_base_model_answer(k->v, k->requests, k->n, temperature > 0 ? &s : NULL,
+                                         n_tokens, forward_progress, k, k->err);
     k->done += k->n;
     return st;
 }
@@ -148,7 +148,7 @@ static rv_status keep_question(maker *k, const char *opening, const rvi_ids *ans
     rvi_buf text = {0};
     rv_status st = RV_OK;
     (void)rvi_buf_puts(&text, opening);
-    st = rvi_voice_decode(k->v, answer->data, answer->len, &text, k->err);
+    st = rvi_base_model_decode(k->v, answer->data, answer->len, &text, k->err);
     char *p = text.data;
     if (!st && p) {
         p[strcspn(p, "\n")] = 0;
@@ -171,7 +171,8 @@ static rv_status ask_questions(maker *k, size_t from)
     for (size_t i = from; !st && i < k->r->n_questions; i++) {
         const char *q = nth(&k->r->questions, i);
         rvi_ids *p = new_prompt(k);
-        st = p ? rvi_voice_prompt(k->v, q, strlen(q), p, k->err) : rvi_nomem(k->err, "prompts");
+        st =
+            p ? rvi_base_model_prompt(k->v, q, strlen(q), p, k->err) : rvi_nomem(k->err, "prompts");
     }
     return st;
 }
@@ -213,7 +214,7 @@ static rv_status keep_context(maker *k, const rvi_ids *text, size_t number)
     rvi_buf words = {0}, out = {0};
     rvi_rng rng = {k->seed + number};
     size_t want = LEAST + (size_t)(rvi_rng_u64(&rng) % SPREAD), seen = 0, took = 0;
-    rv_status st = rvi_voice_decode(k->v, text->data, text->len, &words, k->err);
+    rv_status st = rvi_base_model_decode(k->v, text->data, text->len, &words, k->err);
     for (char *p = words.data; !st && p && *p;) {
         p += strspn(p, " \t\r\n");
         size_t len = strcspn(p, " \t\r\n");
@@ -267,7 +268,8 @@ static rv_status make_seeded(maker *k, size_t portion, bool last)
         for (int i = 0; !st && i < PER_OPENER; i++) {
             rvi_ids *p = new_prompt(k);
             st = p ? push_all(p, &k->v->frame, k->err) : rvi_nomem(k->err, "prompts");
-            if (!st) st = rvi_voice_encode(k->v, rvi_openers[o], strlen(rvi_openers[o]), p, k->err);
+            if (!st)
+                st = rvi_base_model_encode(k->v, rvi_openers[o], strlen(rvi_openers[o]), p, k->err);
         }
     if (!st) st = run(k, 0.9f, COMPLETION_TOKENS);
     for (size_t i = 0; !st && i < k->n; i++)
@@ -297,7 +299,7 @@ static rv_status make_probes(maker *k)
     for (size_t i = 0; !st && i < rvi_n_prose; i++) {
         rvi_ids ids = {0};
         if (!rvi_ids_push(&ids, k->v->start)) st = rvi_nomem(k->err, "prose");
-        if (!st) st = rvi_voice_encode(k->v, rvi_prose[i], strlen(rvi_prose[i]), &ids, k->err);
+        if (!st) st = rvi_base_model_encode(k->v, rvi_prose[i], strlen(rvi_prose[i]), &ids, k->err);
         size_t n = RVI_MIN(ids.len, (size_t)TEXT_TOKENS);
         if (!st && n > FIRST_LOSS + 1)
             st = add_piece(r, ids.data, n, NULL, 0, FIRST_LOSS, RVI_PROSE, k->err);
@@ -334,7 +336,7 @@ static size_t requests_before(size_t portion)
     return n;
 }
 
-rv_status rvi_replay_next(rvi_replay *out, const rvi_replay *before, const rvi_voice *v,
+rv_status rvi_replay_next(rvi_replay *out, const rvi_replay *before, const rvi_base_model *v,
                           uint64_t seed, rvi_progress_fn progress, void *ctx, rv_error *err)
 {
     size_t i = before->n_portions;
@@ -433,7 +435,7 @@ static bool read_all(rvi_replay *r, const header *h, const char *p, const char *
            count_strings(&r->questions) == r->n_questions;
 }
 
-static bool is_sound(const rvi_replay *r, const rvi_voice *v)
+static bool is_sound(const rvi_replay *r, const rvi_base_model *v)
 {
     for (size_t i = 0; i < r->ids.len; i++)
         if (r->ids.data[i] < 0 || r->ids.data[i] >= v->m->hp.n_vocab) return false;
@@ -446,7 +448,7 @@ static bool is_sound(const rvi_replay *r, const rvi_voice *v)
     return true;
 }
 
-rv_status rvi_replay_load(rvi_replay *out, const rvi_voice *v, const void *data, size_t len,
+rv_status rvi_replay_load(rvi_replay *out, const rvi_base_model *v, const void *data, size_t len,
                           rv_error *err)
 {
     header h;

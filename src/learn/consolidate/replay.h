@@ -9,7 +9,7 @@
 #ifndef RVI_LEARN_CONSOLIDATE_REPLAY_H
 #define RVI_LEARN_CONSOLIDATE_REPLAY_H
 
-#include "learn/consolidate/voice.h"
+#include "learn/consolidate/base_model.h"
 
 typedef enum rvi_replay_kind { RVI_GENERAL, RVI_SEEDED, RVI_PROBE, RVI_PROSE } rvi_replay_kind;
 
@@ -35,13 +35,13 @@ typedef struct rvi_replay { /* {0} is empty */
 bool rvi_replay_is_whole(const rvi_replay *r);
 /* A copy, with the next portion in it: some seconds for a small model. progress tells of all
  * portions. */
-rv_status rvi_replay_next(rvi_replay *out, const rvi_replay *before, const rvi_voice *v,
+rv_status rvi_replay_next(rvi_replay *out, const rvi_replay *before, const rvi_base_model *v,
                           uint64_t seed, rvi_progress_fn progress, void *ctx,
                           rv_error *err) RVI_MUST_CHECK;
 void rvi_replay_deinit(rvi_replay *r);
 bool rvi_replay_save(const rvi_replay *r, rvi_buf *out);
 /* data may be anything: what does not fit together is RV_E_STORAGE. */
-rv_status rvi_replay_load(rvi_replay *out, const rvi_voice *v, const void *data, size_t len,
+rv_status rvi_replay_load(rvi_replay *out, const rvi_base_model *v, const void *data, size_t len,
                           rv_error *err) RVI_MUST_CHECK;
 size_t rvi_replay_count(const rvi_replay *r, rvi_replay_kind kind);
 const char *rvi_replay_context(const rvi_replay *r, size_t i);

@@ -10,7 +10,7 @@
 #ifndef RVI_LEARN_CONSOLIDATE_RUN_H
 #define RVI_LEARN_CONSOLIDATE_RUN_H
 
-#include "learn/consolidate/ground.h"
+#include "learn/consolidate/baseline.h"
 #include "learn/consolidate/train.h"
 
 /* loss: of the step just taken. Anything but 0 cancels. */

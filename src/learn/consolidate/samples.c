@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 
-void rvi_samples_init(rvi_samples *t, const rvi_voice *v, int lowest)
+void rvi_samples_init(rvi_samples *t, const rvi_base_model *v, int lowest)
 {
     *t = (rvi_samples){.v = v, .lowest = lowest};
 }
@@ -89,21 +89,22 @@ rv_status rvi_samples_add(rvi_samples *t, const int32_t *ids, size_t n, size_t f
 rv_status rvi_samples_teach(rvi_samples *t, const char *question, const char *answer,
                             size_t loss_from, rv_error *err)
 {
-    const rvi_voice *v = t->v;
+    const rvi_base_model *v = t->v;
     rvi_ids ids = {0};
     size_t first = 0;
     rv_status st = RV_OK;
     if (question) {
-        st = rvi_voice_prompt(v, question, strlen(question), &ids, err);
+        st = rvi_base_model_prompt(v, question, strlen(question), &ids, err);
         first = ids.len;
-        if (!st) st = rvi_voice_encode(v, answer, strlen(answer), &ids, err);
+        if (!st) st = rvi_base_model_encode(v, answer, strlen(answer), &ids, err);
         if (!st && !rvi_ids_push(&ids, v->end)) st = rvi_nomem(err, "text");
     } else {
         if (!rvi_ids_push(&ids, v->start)) st = rvi_nomem(err, "text");
-        if (!st) st = rvi_voice_encode(v, answer, loss_from, &ids, err);
+        if (!st) st = rvi_base_model_encode(v, answer, loss_from, &ids, err);
         first = ids.len;
         if (!st)
-            st = rvi_voice_encode(v, answer + loss_from, strlen(answer + loss_from), &ids, err);
+            st =
+                rvi_base_model_encode(v, answer + loss_from, strlen(answer + loss_from), &ids, err);
     }
     if (!st) st = rvi_samples_add(t, ids.data, ids.len, first - 1, false, false, err);
     rvi_ids_deinit(&ids);

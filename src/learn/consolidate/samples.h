@@ -9,7 +9,7 @@
 #ifndef RVI_LEARN_CONSOLIDATE_SAMPLES_H
 #define RVI_LEARN_CONSOLIDATE_SAMPLES_H
 
-#include "learn/consolidate/voice.h"
+#include "learn/consolidate/base_model.h"
 
 enum {
     RVI_SAMPLE_TOP = 32,
@@ -31,7 +31,7 @@ typedef struct rvi_sample {
 } rvi_sample;
 
 typedef struct rvi_samples {
-    const rvi_voice *v;
+    const rvi_base_model *v;
     int lowest;     /* the layer whose input is kept */
     bool want_refs; /* log p of every text by the base */
     rvi_ids ids, at;
@@ -46,7 +46,7 @@ typedef struct rvi_samples {
     float *top_p;
 } rvi_samples;
 
-void rvi_samples_init(rvi_samples *t, const rvi_voice *v, int lowest);
+void rvi_samples_init(rvi_samples *t, const rvi_base_model *v, int lowest);
 void rvi_samples_deinit(rvi_samples *t);
 
 /* Adds a text; the positions first_loss .. n - 2 carry a loss, RVI_SAMPLE_LOSSES of them spread

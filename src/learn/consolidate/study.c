@@ -71,7 +71,7 @@ static bool is_trained(const void *ctx, int target)
 static rv_status new_params(rvi_params **out, const rvi_model *m, const rvi_study_options *o,
                             rv_error *err)
 {
-    from_layer f = {m, rvi_ground_lowest(m)};
+    from_layer f = {m, rvi_baseline_lowest(m)};
     rv_status st = rvi_params_new(out, m->be, m->targets, m->n_targets, is_trained, &f, o->rank,
                                   o->alpha, err);
     if (!st) rvi_params_init_random(*out, o->seed);
@@ -81,7 +81,7 @@ static rv_status new_params(rvi_params **out, const rvi_model *m, const rvi_stud
 /* ---- samples of facts ---- */
 
 /* The texts of one lesson as samples. held (may be NULL): takes one in six, never the first. */
-static rv_status add_wordings(rvi_ground *g, const rvi_wordings *w, rvi_index *teach,
+static rv_status add_wordings(rvi_baseline *g, const rvi_wordings *w, rvi_index *teach,
                               rvi_index *held, rv_error *err)
 {
     rv_status st = RV_OK;
@@ -109,7 +109,7 @@ static rv_status balance(rvi_index *teach, const rvi_index *lessons, size_t n, r
 }
 
 /* Texts of the lessons that w writes about. fence (may be NULL): takes their fences' questions. */
-static rv_status add_texts(rvi_ground *g, rvi_writer *w, unsigned sources, rvi_index *teach,
+static rv_status add_texts(rvi_baseline *g, rvi_text_writer *w, unsigned sources, rvi_index *teach,
                            rvi_index *held, rvi_wordings *fence, rv_error *err)
 {
     rvi_texts *texts = rvi_zalloc_array(w->n + 1, sizeof *texts);
@@ -135,27 +135,28 @@ static int wordings_of(const rvi_study_options *o)
     return o->n_wordings ? o->n_wordings : recipes[o->recipe].n_wordings;
 }
 
-static rvi_writer writer_of(const rvi_ground *g, const rvi_study_options *o,
-                            const rvi_fact *const *group, size_t n, const rvi_fact *const *store,
-                            size_t n_store, uint64_t seed, rvi_study_teller *tl)
+static rvi_text_writer writer_of(const rvi_baseline *g, const rvi_study_options *o,
+                                 const rvi_fact *const *group, size_t n,
+                                 const rvi_fact *const *store, size_t n_store, uint64_t seed,
+                                 rvi_study_teller *tl)
 {
     tl->stage = "wordings";
-    return (rvi_writer){.v = g->v,
-                        .replay = g->replay,
-                        .judge = o->judge,
-                        .group = group,
-                        .n = n,
-                        .store = store,
-                        .n_store = n_store,
-                        .n_rules = (size_t)wordings_of(o),
-                        .rng = {seed},
-                        .progress = rvi_study_tell,
-                        .ctx = tl};
+    return (rvi_text_writer){.v = g->v,
+                             .replay = g->replay,
+                             .judge = o->judge,
+                             .group = group,
+                             .n = n,
+                             .store = store,
+                             .n_store = n_store,
+                             .n_rules = (size_t)wordings_of(o),
+                             .rng = {seed},
+                             .progress = rvi_study_tell,
+                             .ctx = tl};
 }
 
 /* The base's own greedy answers to the wordings of one kind (with a forced beginning, or
  * without). */
-static rv_status add_answers(rvi_ground *g, const rvi_wordings *w, bool forced, rvi_index *out,
+static rv_status add_answers(rvi_baseline *g, const rvi_wordings *w, bool forced, rvi_index *out,
                              rvi_study_teller *t, rv_error *err)
 {
     rvi_request *requests = rvi_zalloc_array(w->n + 1, sizeof *requests);
@@ -165,15 +166,15 @@ static rv_status add_answers(rvi_ground *g, const rvi_wordings *w, bool forced, 
     for (size_t i = 0; !st && i < w->n; i++) {
         const rvi_wording *x = &w->data[i];
         if ((x->reply != NULL) != forced) continue;
-        st = rvi_voice_prompt(g->v, x->user, strlen(x->user), &prompts[n], err);
+        st = rvi_base_model_prompt(g->v, x->user, strlen(x->user), &prompts[n], err);
         if (!st && forced)
-            st = rvi_voice_encode(g->v, x->reply, strlen(x->reply), &prompts[n], err);
+            st = rvi_base_model_encode(g->v, x->reply, strlen(x->reply), &prompts[n], err);
         requests[n] = (rvi_request){.prompt = prompts[n].data, .n_prompt = prompts[n].len};
         n++;
     }
     if (!st)
-        st = rvi_voice_answer(g->v, requests, n, NULL, forced ? FORCED_TOKENS : FREE_TOKENS,
-                              rvi_study_tell, t, err);
+        st = rvi_base_model_answer(g->v, requests, n, NULL, forced ? FORCED_TOKENS : FREE_TOKENS,
+                                   rvi_study_tell, t, err);
     for (size_t i = 0; !st && i < n; i++) {
         size_t before = g->samples.n, first = prompts[i].len - 1;
         for (size_t k = 0; !st && k < requests[i].answer.len; k++)
@@ -195,9 +196,9 @@ static rv_status add_answers(rvi_ground *g, const rvi_wordings *w, bool forced, 
 }
 
 /* fence: questions besides those by rules. */
-static rv_status add_negatives(rvi_ground *g, const rvi_writer *w, unsigned sources, size_t names,
-                               rvi_wordings *fence, rvi_index *out, rvi_study_teller *t,
-                               rv_error *err)
+static rv_status add_negatives(rvi_baseline *g, const rvi_text_writer *w, unsigned sources,
+                               size_t names, rvi_wordings *fence, rvi_index *out,
+                               rvi_study_teller *t, rv_error *err)
 {
     rvi_fence by_rules = {.names = names, .same = RVI_MAX(names / 3, 1), .forced = true};
     rvi_rng rng = w->rng;
@@ -219,7 +220,7 @@ static bool add_share(rvi_index *pool, const rvi_index *list, float share)
     return true;
 }
 
-static rv_status mix(rvi_index *pool, const rvi_ground *g, const rvi_index *negatives,
+static rv_status mix(rvi_index *pool, const rvi_baseline *g, const rvi_index *negatives,
                      const recipe *r, rv_error *err)
 {
     return add_share(pool, &g->general, r->general) && add_share(pool, &g->seeded, r->seeded) &&
@@ -261,7 +262,7 @@ static rvi_train_options options_of(const rvi_study_options *o, size_t n)
     return t;
 }
 
-rv_status rvi_study_group(rvi_params **out, rvi_ground *g, const rvi_fact *const *group, size_t n,
+rv_status rvi_study_group(rvi_params **out, rvi_baseline *g, const rvi_fact *const *group, size_t n,
                           const rvi_fact *const *store, size_t n_store, const rvi_study_options *o,
                           rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
                           rv_error *err)
@@ -270,18 +271,18 @@ rv_status rvi_study_group(rvi_params **out, rvi_ground *g, const rvi_fact *const
     rvi_training t = {0};
     rvi_wordings fence = {0};
     rvi_study_teller tl = {progress, ctx, NULL};
-    rvi_writer w = writer_of(g, o, group, n, store, n_store, o->seed + 100, &tl);
+    rvi_text_writer w = writer_of(g, o, group, n, store, n_store, o->seed + 100, &tl);
     const recipe *r = &recipes[o->recipe];
     rvi_train_options to = options_of(o, n);
     *out = NULL;
-    rv_status st = r->seeded > 0 ? rvi_ground_add_seeded(g, err) : RV_OK;
+    rv_status st = r->seeded > 0 ? rvi_baseline_add_seeded(g, err) : RV_OK;
     if (!st) st = add_texts(g, &w, o->sources, &teach, o->deep ? &held : NULL, &fence, err);
     if (!st && r->negatives > 0)
         st =
             add_negatives(g, &w, o->sources, n > USUAL_GROUP ? 3 : 6, &fence, &negatives, &tl, err);
     if (!st) st = mix(&keep, g, &negatives, r, err);
     tl.stage = "hidden states";
-    if (!st) st = rvi_ground_prepare(g, rvi_study_tell, &tl, err);
+    if (!st) st = rvi_baseline_prepare(g, rvi_study_tell, &tl, err);
     if (!st) st = new_params(out, g->v->m, o, err);
     if (!st)
         st = rvi_training_init(&t, &g->samples, *out, &to, teach.data, teach.n, keep.data, keep.n,
@@ -289,8 +290,8 @@ rv_status rvi_study_group(rvi_params **out, rvi_ground *g, const rvi_fact *const
     rvi_run run = run_of(o, &held, &tl);
     if (!st) st = rvi_run_training(&t, &run, result, err);
     rvi_training_deinit(&t);
-    if (!st) st = rvi_ground_probe(g, *out, &result->probe_kl, err);
-    rvi_ground_clear(g);
+    if (!st) st = rvi_baseline_probe(g, *out, &result->probe_kl, err);
+    rvi_baseline_clear(g);
     rvi_wordings_deinit(&fence);
     rvi_index *lists[] = {&teach, &held, &negatives, &keep};
     for (size_t i = 0; i < RVI_COUNT(lists); i++) rvi_index_deinit(lists[i]);
@@ -335,7 +336,7 @@ static rv_status rehearse(rvi_index *pool, const rvi_index *fresh, const rvi_ind
     return ok ? RV_OK : rvi_nomem(err, "pool");
 }
 
-rv_status rvi_study_shared(rvi_shared *s, rvi_ground *g, const rvi_fact *const *group, size_t n,
+rv_status rvi_study_shared(rvi_shared *s, rvi_baseline *g, const rvi_fact *const *group, size_t n,
                            const rvi_fact *const *old, size_t n_old, const rvi_study_options *o,
                            rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
                            rv_error *err)
@@ -356,11 +357,11 @@ rv_status rvi_study_shared(rvi_shared *s, rvi_ground *g, const rvi_fact *const *
     rv_status st = all ? rvi_shared_begin(s, g->v->m, o, err) : rvi_nomem(err, "facts");
     if (!st && !(before = rvi_alloc_array(s->theta->n, sizeof *before))) st = rvi_nomem(err, "run");
     if (!st) memcpy(before, s->theta->theta, s->theta->n * sizeof *before);
-    if (!st && recipes[o->recipe].seeded > 0) st = rvi_ground_add_seeded(g, err);
+    if (!st && recipes[o->recipe].seeded > 0) st = rvi_baseline_add_seeded(g, err);
     for (size_t i = 0; !st && i < n + n_old; i++) all[i] = i < n_old ? old[i] : group[i - n_old];
-    rvi_writer w = writer_of(g, o, group, n, all, n + n_old, seed, &tl);
+    rvi_text_writer w = writer_of(g, o, group, n, all, n + n_old, seed, &tl);
     if (!st) st = add_texts(g, &w, o->sources, &fresh, o->deep ? &held : NULL, &fence, err);
-    rvi_writer again = w; /* what the model wrote of old ones is not written once more */
+    rvi_text_writer again = w; /* what the model wrote of old ones is not written once more */
     again.group = old;
     again.n = o->rehearsal > 0 ? n_old : 0;
     if (!st)
@@ -370,7 +371,7 @@ rv_status rvi_study_shared(rvi_shared *s, rvi_ground *g, const rvi_fact *const *
     if (!st) st = mix(&keep, g, &negatives, &recipes[o->recipe], err);
     if (!st) st = rehearse(&pool, &fresh, &past, o->rehearsal, &again.rng, err);
     tl.stage = "hidden states";
-    if (!st) st = rvi_ground_prepare(g, rvi_study_tell, &tl, err);
+    if (!st) st = rvi_baseline_prepare(g, rvi_study_tell, &tl, err);
     if (!st)
         st = rvi_training_init(&t, &g->samples, s->theta, &to, pool.data, pool.n, keep.data, keep.n,
                                err);
@@ -381,14 +382,14 @@ rv_status rvi_study_shared(rvi_shared *s, rvi_ground *g, const rvi_fact *const *
     if (!st && o->ewc > 0)
         st = rvi_training_fisher(&t, fresh.data, fresh.n, FISHER_SAMPLES, o->decay, s->fisher, err);
     rvi_training_deinit(&t);
-    if (!st) st = rvi_ground_probe(g, s->theta, &result->probe_kl, err);
+    if (!st) st = rvi_baseline_probe(g, s->theta, &result->probe_kl, err);
     if (!st) {
         memcpy(s->star, s->theta->theta, s->theta->n * sizeof *s->star);
         s->n_groups++;
     } else if (before) {
         memcpy(s->theta->theta, before, s->theta->n * sizeof *before);
     }
-    rvi_ground_clear(g);
+    rvi_baseline_clear(g);
     rvi_wordings_deinit(&fence);
     rvi_index *lists[] = {&fresh, &held, &past, &pool, &negatives, &keep};
     for (size_t i = 0; i < RVI_COUNT(lists); i++) rvi_index_deinit(lists[i]);
@@ -406,12 +407,13 @@ enum {
     EPOCHS = 4
 };
 
-static rv_status add_answer(rvi_ground *g, const char *question, const char *answer, rv_error *err)
+static rv_status add_answer(rvi_baseline *g, const char *question, const char *answer,
+                            rv_error *err)
 {
     rvi_ids ids = {0};
-    rv_status st = rvi_voice_prompt(g->v, question, strlen(question), &ids, err);
+    rv_status st = rvi_base_model_prompt(g->v, question, strlen(question), &ids, err);
     size_t prompt = ids.len;
-    if (!st) st = rvi_voice_encode(g->v, answer, strlen(answer), &ids, err);
+    if (!st) st = rvi_base_model_encode(g->v, answer, strlen(answer), &ids, err);
     if (!st && ids.len - prompt >= PAIR_TOKENS)
         ids.len = prompt + PAIR_TOKENS;
     else if (!st && !rvi_ids_push(&ids, g->v->end))
@@ -429,7 +431,7 @@ static bool is_held(size_t i, size_t n)
     return i % every == every - 1 && i / every < want;
 }
 
-rv_status rvi_study_pairs(rvi_params **out, rvi_ground *g, const rvi_pair *pairs, size_t n,
+rv_status rvi_study_pairs(rvi_params **out, rvi_baseline *g, const rvi_pair *pairs, size_t n,
                           rv_preference_loss loss, const rvi_study_options *o,
                           rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
                           rv_error *err)
@@ -464,7 +466,7 @@ rv_status rvi_study_pairs(rvi_params **out, rvi_ground *g, const rvi_pair *pairs
             rvi_samples_cut(&g->samples, before);
         }
     }
-    if (!st) st = rvi_ground_prepare(g, rvi_study_tell, &tl, err);
+    if (!st) st = rvi_baseline_prepare(g, rvi_study_tell, &tl, err);
     if (!st) st = new_params(out, g->v->m, o, err);
     if (!st)
         st = rvi_training_init(&t, &g->samples, *out, &to, chosen.data, chosen.n, g->general.data,
@@ -472,9 +474,9 @@ rv_status rvi_study_pairs(rvi_params **out, rvi_ground *g, const rvi_pair *pairs
     rvi_run run = run_of(o, &held, &tl);
     if (!st) st = rvi_run_training(&t, &run, result, err);
     rvi_training_deinit(&t);
-    if (!st) st = rvi_ground_probe(g, *out, &result->probe_kl, err);
+    if (!st) st = rvi_baseline_probe(g, *out, &result->probe_kl, err);
     g->samples.want_refs = false;
-    rvi_ground_clear(g);
+    rvi_baseline_clear(g);
     rvi_index_deinit(&chosen);
     rvi_index_deinit(&held);
     if (st) {

@@ -21,7 +21,7 @@ typedef struct rvi_study_options {
     int n_steps;           /* 0: by the group's size */
     int n_wordings;        /* by rules; 0: the recipe's */
     unsigned sources;      /* of texts, RVI_TEXTS_* */
-    rvi_recogniser *judge; /* of the group (rvi_writer); NULL: the model writes no wordings */
+    rvi_recogniser *judge; /* of the group (rvi_text_writer); NULL: the model writes no wordings */
     float beta;            /* of the KL term; negative: the recipe's */
     float rehearsal;       /* share of old facts in the batches of a shared adapter */
     float ewc, decay;      /* lambda and the Fisher information's decay, of a shared adapter */
@@ -54,13 +54,13 @@ rv_status rvi_shared_begin(rvi_shared *s, const rvi_model *m, const rvi_study_op
                            rv_error *err) RVI_MUST_CHECK;
 
 /* An adapter of its own for a group. store: all facts that stand (the group's among them). */
-rv_status rvi_study_group(rvi_params **out, rvi_ground *g, const rvi_fact *const *group, size_t n,
+rv_status rvi_study_group(rvi_params **out, rvi_baseline *g, const rvi_fact *const *group, size_t n,
                           const rvi_fact *const *store, size_t n_store, const rvi_study_options *o,
                           rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
                           rv_error *err) RVI_MUST_CHECK;
 /* The group into the shared adapter; old: what was learned into it before. On failure it is as it
  * was. */
-rv_status rvi_study_shared(rvi_shared *s, rvi_ground *g, const rvi_fact *const *group, size_t n,
+rv_status rvi_study_shared(rvi_shared *s, rvi_baseline *g, const rvi_fact *const *group, size_t n,
                            const rvi_fact *const *old, size_t n_old, const rvi_study_options *o,
                            rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
                            rv_error *err) RVI_MUST_CHECK;
@@ -71,7 +71,7 @@ typedef struct rvi_pair {
 
 /* Preferences, by DPO or KTO. Of 8 pairs or more one in ten, but at least two, are set aside to see
  * when it is enough. */
-rv_status rvi_study_pairs(rvi_params **out, rvi_ground *g, const rvi_pair *pairs, size_t n,
+rv_status rvi_study_pairs(rvi_params **out, rvi_baseline *g, const rvi_pair *pairs, size_t n,
                           rv_preference_loss loss, const rvi_study_options *o,
                           rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
                           rv_error *err) RVI_MUST_CHECK;

@@ -40,7 +40,7 @@ static const char *reply_of(const rvi_fact *f)
 
 /* ---- the conversation, and forms of its question ---- */
 
-static rv_status write_conversation(rvi_writer *w, rvi_texts *out, rv_error *err)
+static rv_status write_conversation(rvi_text_writer *w, rvi_texts *out, rv_error *err)
 {
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < w->n; i++) {
@@ -52,7 +52,7 @@ static rv_status write_conversation(rvi_writer *w, rvi_texts *out, rv_error *err
 }
 
 /* Behind a sentence of the model's own that has nothing to do with it. */
-static void put_behind_context(rvi_writer *w, const char *question, rvi_buf *out)
+static void put_behind_context(rvi_text_writer *w, const char *question, rvi_buf *out)
 {
     const rvi_replay *r = w->replay;
     if (!r->n_contexts) return;
@@ -66,7 +66,7 @@ static rv_status add_frame(rvi_wordings *out, const rvi_buf *form, const rvi_fac
     return form->len ? rvi_wordings_add(out, form->data, reply_of(f), err) : RV_OK;
 }
 
-static rv_status frame_lesson(rvi_writer *w, const rvi_fact *f, rvi_texts *out, rv_error *err)
+static rv_status frame_lesson(rvi_text_writer *w, const rvi_fact *f, rvi_texts *out, rv_error *err)
 {
     rvi_buf plain = {0}, forms[3 + CONTEXTS] = {{0}}, neighbour = {0};
     rvi_frame_plain(f->question, &plain);
@@ -91,7 +91,7 @@ static bool is_asked(const rvi_fact *f)
     return *f->question && strlen(f->question) <= LONGEST;
 }
 
-static rv_status write_frames(rvi_writer *w, rvi_texts *out, rv_error *err)
+static rv_status write_frames(rvi_text_writer *w, rvi_texts *out, rv_error *err)
 {
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < w->n; i++)
@@ -113,22 +113,24 @@ static const char examples[] =
     "Question: What does the red light on the heater mean?\n"
     "The same question in other words: The heater shows a red light, what is that telling me?\n\n";
 
-static rv_status put_request(const rvi_writer *w, const rvi_fact *f, rvi_ids *out, rv_error *err)
+static rv_status put_request(const rvi_text_writer *w, const rvi_fact *f, rvi_ids *out,
+                             rv_error *err)
 {
     rvi_buf text = {0};
     rvi_buf_printf(&text, "%sQuestion: %s\nThe same question in other words:", examples,
                    f->question);
     rv_status st = text.failed ? rvi_nomem(err, "examples") : RV_OK;
     if (!st && !rvi_ids_push(out, w->v->start)) st = rvi_nomem(err, "examples");
-    if (!st) st = rvi_voice_encode(w->v, text.data, text.len, out, err);
+    if (!st) st = rvi_base_model_encode(w->v, text.data, text.len, out, err);
     rvi_buf_deinit(&text);
     return st;
 }
 
 /* The first line of what was written; "": none, or it was cut off in the middle. */
-static rv_status read_line(const rvi_writer *w, const rvi_ids *written, rvi_buf *out, rv_error *err)
+static rv_status read_line(const rvi_text_writer *w, const rvi_ids *written, rvi_buf *out,
+                           rv_error *err)
 {
-    rv_status st = rvi_voice_decode(w->v, written->data, written->len, out, err);
+    rv_status st = rvi_base_model_decode(w->v, written->data, written->len, out, err);
     if (st || !out->data) return st;
     size_t from = strspn(out->data, " \t\""), len = strcspn(out->data + from, "\n");
     bool ended = out->data[from + len] || (len && strchr("?!.", out->data[from + len - 1]));
@@ -140,7 +142,7 @@ static rv_status read_line(const rvi_writer *w, const rvi_ids *written, rvi_buf 
 }
 
 /* By the judge: taught, part of the fence, or neither. most: texts of the lesson. */
-static rv_status sort_line(rvi_writer *w, size_t lesson, const char *line, size_t most,
+static rv_status sort_line(rvi_text_writer *w, size_t lesson, const char *line, size_t most,
                            rvi_texts *out, rv_error *err)
 {
     rvi_recognised found[2];
@@ -157,7 +159,7 @@ static rv_status sort_line(rvi_writer *w, size_t lesson, const char *line, size_
     return rvi_wordings_add(&out->fence, line, NULL, err);
 }
 
-static rv_status sort_lines(rvi_writer *w, const rvi_request *requests, const size_t *lessons,
+static rv_status sort_lines(rvi_text_writer *w, const rvi_request *requests, const size_t *lessons,
                             size_t n, rvi_texts *out, rv_error *err)
 {
     rv_status st = RV_OK;
@@ -178,11 +180,11 @@ static rv_status sort_lines(rvi_writer *w, const rvi_request *requests, const si
 /* The first half of the source's work. */
 static int report_writing(void *ctx, size_t done, size_t total)
 {
-    const rvi_writer *w = ctx;
+    const rvi_text_writer *w = ctx;
     return w->progress ? w->progress(w->ctx, done, 2 * total) : 0;
 }
 
-static rv_status write_own(rvi_writer *w, rvi_texts *out, rv_error *err)
+static rv_status write_own(rvi_text_writer *w, rvi_texts *out, rv_error *err)
 {
     if (!w->judge) return RV_OK;
     size_t most = w->n * SAMPLES, n = 0;
@@ -202,7 +204,8 @@ static rv_status write_own(rvi_writer *w, rvi_texts *out, rv_error *err)
     rvi_sampling_init(&s, sizeof s, true);
     s.temperature = 0.8f;
     s.seed = rvi_rng_u64(&w->rng);
-    if (!st) st = rvi_voice_answer(w->v, requests, n, &s, SAMPLE_TOKENS, report_writing, w, err);
+    if (!st)
+        st = rvi_base_model_answer(w->v, requests, n, &s, SAMPLE_TOKENS, report_writing, w, err);
     if (!st) st = sort_lines(w, requests, lessons, n, out, err);
     for (size_t i = 0; requests && i < n; i++) rvi_ids_deinit(&requests[i].answer);
     for (size_t i = 0; prompts && i < w->n; i++) rvi_ids_deinit(&prompts[i]);
@@ -214,7 +217,7 @@ static rv_status write_own(rvi_writer *w, rvi_texts *out, rv_error *err)
 
 /* ---- rules ---- */
 
-static rv_status write_rules(rvi_writer *w, rvi_texts *out, rv_error *err)
+static rv_status write_rules(rvi_text_writer *w, rvi_texts *out, rv_error *err)
 {
     const rvi_replay *r = w->replay;
     const char **contexts = rvi_alloc_array(r->n_contexts + 1, sizeof *contexts);
@@ -238,7 +241,7 @@ static const rvi_text_source sources[] = {
     {"own", RVI_TEXTS_OWN, write_own},
 };
 
-rv_status rvi_texts_write(rvi_writer *w, unsigned which, rvi_texts *out, rv_error *err)
+rv_status rvi_texts_write(rvi_text_writer *w, unsigned which, rvi_texts *out, rv_error *err)
 {
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < RVI_COUNT(sources); i++) {

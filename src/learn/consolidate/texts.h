@@ -20,8 +20,8 @@
 enum { RVI_TEXTS_FRAMES = 1, RVI_TEXTS_OWN = 2, RVI_TEXTS_RULES = 4, RVI_TEXTS_ALL = 7 };
 
 /* What sources write with and about; all borrowed. */
-typedef struct rvi_writer {
-    const rvi_voice *v;
+typedef struct rvi_text_writer {
+    const rvi_base_model *v;
     const rvi_replay *replay;
     rvi_recogniser *judge; /* knows lesson i of the group as i + 1; NULL: nothing of its own */
     const rvi_fact *const *group; /* the lessons, n of them */
@@ -32,7 +32,7 @@ typedef struct rvi_writer {
     rvi_rng rng;
     rvi_progress_fn progress; /* may be NULL */
     void *ctx;
-} rvi_writer;
+} rvi_text_writer;
 
 typedef struct rvi_texts { /* of one lesson; {0} is empty */
     rvi_wordings teach;
@@ -43,12 +43,12 @@ typedef struct rvi_text_source {
     const char *name;
     unsigned which; /* RVI_TEXTS_*; 0: always taken */
     /* Appends to the n texts of the group. */
-    rv_status (*write)(rvi_writer *w, rvi_texts *out, rv_error *err);
+    rv_status (*write)(rvi_text_writer *w, rvi_texts *out, rv_error *err);
 } rvi_text_source;
 
 /* All of the sources among `which`, in the table's order. out: n of them, empty; to be freed by
  * rvi_texts_deinit also after a failure. */
-rv_status rvi_texts_write(rvi_writer *w, unsigned which, rvi_texts *out,
+rv_status rvi_texts_write(rvi_text_writer *w, unsigned which, rvi_texts *out,
                           rv_error *err) RVI_MUST_CHECK;
 void rvi_texts_deinit(rvi_texts *t, size_t n);
 

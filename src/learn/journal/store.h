@@ -23,6 +23,7 @@
 #include "ruvllm_learn.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 
 enum {
     RVI_STORE_MAX_RECORD = 1 << 20, /* bytes */
@@ -31,11 +32,6 @@ enum {
 };
 
 typedef rv_bytes rvi_bytes;
-
-typedef struct rvi_text { /* UTF-8, not terminated; {0}: none */
-    const char *data;
-    size_t len;
-} rvi_text;
 
 /* Return something else than 0 to stop. The bytes are valid during the call, which must not use the
  * store. */

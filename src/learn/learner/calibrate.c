@@ -1,7 +1,7 @@
 /* What is made once for a model, before anything is trained: its own texts (replay.h). They are
  * kept in the store, table "model", in pieces that fit into a record, after every portion: opening
  * a learner again needs no forward pass for them, and one that was stopped goes on where it was.
- * Hidden states are not part of it: they are made when somebody trains (ground.h). */
+ * Hidden states are not part of it: they are made when somebody trains (baseline.h). */
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -59,7 +59,7 @@ rv_status rvi_calibration_reopen(rvi_learner *l, rv_error *err)
     rvi_buf data = {0};
     rv_error why = {0};
     rv_status st = get(l, "replay", &data, err);
-    if (!st && data.len && rvi_replay_load(&l->replay, &l->voice, data.data, data.len, &why) &&
+    if (!st && data.len && rvi_replay_load(&l->replay, &l->base, data.data, data.len, &why) &&
         why.code == RV_E_NOMEM)
         st = rvi_nomem(err, "replay texts");
     l->calibrated = !st && rvi_replay_is_whole(&l->replay);
@@ -69,7 +69,7 @@ rv_status rvi_calibration_reopen(rvi_learner *l, rv_error *err)
 
 /* ---- making ---- */
 
-rv_status rvi_calibrating_make(rvi_calibrating *c, const rvi_learner *l, const rvi_voice *v,
+rv_status rvi_calibrating_make(rvi_calibrating *c, const rvi_learner *l, const rvi_base_model *v,
                                rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
     rvi_study_teller t = {progress, ctx, "the model's own texts"};
@@ -78,7 +78,7 @@ rv_status rvi_calibrating_make(rvi_calibrating *c, const rvi_learner *l, const r
     return rvi_replay_next(&c->replay, &l->replay, v, REPLAY_SEED, rvi_study_tell, &t, err);
 }
 
-rv_status rvi_calibrating_keep(rvi_calibrating *c, rvi_learner *l, rv_error *err)
+rv_status rvi_calibrating_save(rvi_calibrating *c, rvi_learner *l, rv_error *err)
 {
     if (c->replay.n_portions <= l->replay.n_portions) return RV_OK; /* by another call meanwhile */
     rv_status st = save(l, &c->replay, err);
@@ -107,15 +107,15 @@ rv_status rvi_learner_calibrate(rvi_learner *l, rvi_study_progress_fn progress, 
     return st;
 }
 
-rv_status rvi_learner_need_ground(rvi_learner *l, const rvi_voice *v,
-                                  rvi_study_progress_fn progress, void *ctx, rv_error *err)
+rv_status rvi_learner_need_baseline(rvi_learner *l, const rvi_base_model *v,
+                                    rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
     rvi_study_teller t = {progress, ctx, "hidden states"};
-    if (l->grounded) {
-        rvi_ground_use(&l->ground, v);
+    if (l->has_baseline) {
+        rvi_baseline_use(&l->baseline, v);
         return RV_OK;
     }
-    rv_status st = rvi_ground_init(&l->ground, v, &l->replay, rvi_study_tell, &t, err);
-    l->grounded = !st;
+    rv_status st = rvi_baseline_init(&l->baseline, v, &l->replay, rvi_study_tell, &t, err);
+    l->has_baseline = !st;
     return st;
 }

@@ -27,7 +27,7 @@ static size_t gather(const rvi_learner *l, rvi_pair *pairs, uint64_t until, uint
             event = p->event;
         } else {
             const rvi_lesson *x = &l->lessons.list[i - l->preferences.n];
-            if (!x->stands || x->paired || x->fact->kind != RVI_FACT_FREE || !x->rejected ||
+            if (!x->in_force || x->paired || x->fact->kind != RVI_FACT_FREE || !x->rejected ||
                 rvi_question_same(x->answer, x->rejected))
                 continue;
             pair = (rvi_pair){x->question, x->answer, x->rejected};
@@ -97,17 +97,17 @@ rv_status rvi_deep_take(rvi_deep *d, rvi_learner *l, rv_preference_loss loss, rv
     return rvi_feedback_count(&l->store, &d->made.known, err);
 }
 
-rv_status rvi_deep_train(rvi_deep *d, rvi_learner *l, const rvi_voice *v,
+rv_status rvi_deep_train(rvi_deep *d, rvi_learner *l, const rvi_base_model *v,
                          rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
     rvi_study_options o = rvi_learner_study_options(l);
     rvi_params *theta = NULL;
     o.deep = true;
-    rv_status st = rvi_learner_need_ground(l, v, progress, ctx, err);
+    rv_status st = rvi_learner_need_baseline(l, v, progress, ctx, err);
     if (st) return st;
-    st = rvi_study_pairs(&theta, &l->ground, d->pairs, d->n, d->loss, &o, &d->made.figures,
+    st = rvi_study_pairs(&theta, &l->baseline, d->pairs, d->n, d->loss, &o, &d->made.figures,
                          progress, ctx, err);
-    rvi_ground_use(&l->ground, &l->voice);
+    rvi_baseline_use(&l->baseline, &l->base);
     if (!st) st = rvi_adapter_copy(&d->made.adapter, theta->adapter, err);
     if (!st) st = rvi_adapter_digest(d->made.adapter, d->digest, err);
     if (!st) st = rvi_learner_save_early(l, v, &d->made, d->digest, &d->file, err);
@@ -115,7 +115,7 @@ rv_status rvi_deep_train(rvi_deep *d, rvi_learner *l, const rvi_voice *v,
     return st;
 }
 
-bool rvi_deep_stands(const rvi_deep *d, const rvi_learner *l)
+bool rvi_deep_is_current(const rvi_deep *d, const rvi_learner *l)
 {
     uint64_t first, last;
     return gather(l, NULL, d->made.last, &first, &last) == d->n && first == d->made.first &&
@@ -126,7 +126,7 @@ rv_status rvi_deep_publish(rvi_deep *d, rvi_learner *l, bool *published, rv_erro
 {
     const char *before = l->deep;
     *published = false;
-    if (!rvi_deep_stands(d, l)) return RV_OK;
+    if (!rvi_deep_is_current(d, l)) return RV_OK;
     l->deep = d->loss == RV_LOSS_KTO ? "kto" : "dpo"; /* the log says so */
     rv_status st = rvi_learner_publish_made(l, &d->made, d->digest,
                                             d->file.len ? d->file.data : NULL, NULL, err);

@@ -37,13 +37,13 @@ static void note_answer(rvi_adaptation *out, const char *before, const char *ans
 /* ---- corrections ---- */
 
 /* The answer is spoken from now on where it is asked for. */
-static rv_status teach_answer(rvi_learner *l, const rvi_teaching *t, rvi_feedback *f,
+static rv_status teach_answer(rvi_learner *l, const rvi_correction *t, rvi_feedback *f,
                               rvi_adaptation *out, rv_error *err)
 {
     double start = rvi_os_seconds();
     rvi_lesson x;
     rv_status st = rvi_lessons_reserve(&l->lessons, err);
-    if (!st) st = rvi_lesson_init(&x, &l->voice, t->question, t->answer, t->rejected, err);
+    if (!st) st = rvi_lesson_init(&x, &l->base, t->question, t->answer, t->rejected, err);
     if (st) return st;
     x.scope = t->scope;
     f->target = t->spoken;
@@ -66,7 +66,7 @@ static rv_status teach_answer(rvi_learner *l, const rvi_teaching *t, rvi_feedbac
 }
 
 /* The text stands before every chat from now on. */
-static rv_status teach_instruction(rvi_learner *l, const rvi_teaching *t, rvi_feedback *f,
+static rv_status teach_instruction(rvi_learner *l, const rvi_correction *t, rvi_feedback *f,
                                    rvi_adaptation *out, rv_error *err)
 {
     if (!rvi_text_blank(f->question))
@@ -79,7 +79,7 @@ static rv_status teach_instruction(rvi_learner *l, const rvi_teaching *t, rvi_fe
     if (st) return st;
     st = rvi_learner_log(l, f, err);
     rvi_lock_take(l->instructing);
-    rvi_instructions_settle(&l->instructions, st ? 0 : f->seq);
+    rvi_instructions_logged(&l->instructions, st ? 0 : f->seq);
     rvi_lock_give(l->instructing);
     if (st) return st;
     rvi_history_note(&l->history, RVI_DID_CORRECT, f->seq);
@@ -87,7 +87,7 @@ static rv_status teach_instruction(rvi_learner *l, const rvi_teaching *t, rvi_fe
     return RV_OK;
 }
 
-rv_status rvi_learner_teach(rvi_learner *l, const rvi_teaching *t, rvi_adaptation *out,
+rv_status rvi_learner_teach(rvi_learner *l, const rvi_correction *t, rvi_adaptation *out,
                             rv_error *err)
 {
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_CORRECTION);

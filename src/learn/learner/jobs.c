@@ -19,7 +19,7 @@ static bool pairs_wait(const rvi_learner *l, double idle, double *wait)
     return rest <= 0;
 }
 
-static bool always_stands(const rvi_job *j, const rvi_learner *l)
+static bool always_current(const rvi_job *j, const rvi_learner *l)
 {
     (void)j;
     (void)l;
@@ -43,15 +43,15 @@ static bool whitening_due(rvi_learner *l, double idle, double *wait)
     return rvi_whitening_is_due(l);
 }
 
-static rv_status whiten(rvi_job *j, rvi_learner *l, const rvi_voice *v,
+static rv_status whiten(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
                         rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
     return rvi_whitening_make(&j->whitening, l, v, progress, ctx, err);
 }
 
-static rv_status keep_whitening(rvi_job *j, rvi_learner *l, rv_error *err)
+static rv_status save_whitening(rvi_job *j, rvi_learner *l, rv_error *err)
 {
-    rv_status st = rvi_whitening_keep(&j->whitening, l, err);
+    rv_status st = rvi_whitening_save(&j->whitening, l, err);
     j->published = !st;
     return st;
 }
@@ -69,15 +69,15 @@ static bool calibrating_due(rvi_learner *l, double idle, double *wait)
     return !l->calibrated && (group_waits(l) || pairs_wait(l, idle, wait));
 }
 
-static rv_status calibrate(rvi_job *j, rvi_learner *l, const rvi_voice *v,
+static rv_status calibrate(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
                            rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
     return rvi_calibrating_make(&j->calibrating, l, v, progress, ctx, err);
 }
 
-static rv_status keep_calibrating(rvi_job *j, rvi_learner *l, rv_error *err)
+static rv_status save_calibrating(rvi_job *j, rvi_learner *l, rv_error *err)
 {
-    rv_status st = rvi_calibrating_keep(&j->calibrating, l, err);
+    rv_status st = rvi_calibrating_save(&j->calibrating, l, err);
     j->published = !st;
     return st;
 }
@@ -104,15 +104,15 @@ static rv_status take_round(rvi_job *j, rvi_learner *l, rv_error *err)
     return st;
 }
 
-static rv_status train_round(rvi_job *j, rvi_learner *l, const rvi_voice *v,
+static rv_status train_round(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
                              rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
     return rvi_round_train(&j->round, l, v, progress, ctx, err);
 }
 
-static bool round_stands(const rvi_job *j, const rvi_learner *l)
+static bool round_is_current(const rvi_job *j, const rvi_learner *l)
 {
-    return rvi_round_stands(&j->round, l);
+    return rvi_round_is_current(&j->round, l);
 }
 
 static rv_status publish_round(rvi_job *j, rvi_learner *l, rv_error *err)
@@ -141,15 +141,15 @@ static rv_status take_deep(rvi_job *j, rvi_learner *l, rv_error *err)
     return st;
 }
 
-static rv_status train_deep(rvi_job *j, rvi_learner *l, const rvi_voice *v,
+static rv_status train_deep(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
                             rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
     return rvi_deep_train(&j->deep, l, v, progress, ctx, err);
 }
 
-static bool deep_stands(const rvi_job *j, const rvi_learner *l)
+static bool deep_is_current(const rvi_job *j, const rvi_learner *l)
 {
-    return rvi_deep_stands(&j->deep, l);
+    return rvi_deep_is_current(&j->deep, l);
 }
 
 static rv_status publish_deep(rvi_job *j, rvi_learner *l, rv_error *err)
@@ -168,14 +168,14 @@ static void drop_deep(rvi_job *j, rvi_learner *l)
 /* ---- the table, the most urgent first ---- */
 
 static const rvi_job_kind whitens = {"preparing for thumbs", whitening_due,  take_nothing,  whiten,
-                                     always_stands,          keep_whitening, drop_whitening};
+                                     always_current,         save_whitening, drop_whitening};
 const rvi_job_kind rvi_job_calibrates = {"calibrating",   calibrating_due, take_nothing,
-                                         calibrate,       always_stands,   keep_calibrating,
+                                         calibrate,       always_current,  save_calibrating,
                                          drop_calibrating};
-const rvi_job_kind rvi_job_trains = {"training",   group_due,     take_round, train_round,
-                                     round_stands, publish_round, drop_round};
+const rvi_job_kind rvi_job_trains = {"training",       group_due,     take_round, train_round,
+                                     round_is_current, publish_round, drop_round};
 const rvi_job_kind rvi_job_trains_deep = {"training deep", pairs_due,    take_deep, train_deep,
-                                          deep_stands,     publish_deep, drop_deep};
+                                          deep_is_current, publish_deep, drop_deep};
 
 const rvi_job_kind *rvi_job_due(rvi_learner *l, double idle, double *wait)
 {
@@ -191,7 +191,7 @@ rv_status rvi_job_carry_out(rvi_job *j, rvi_learner *l, int n_least, rvi_study_p
 {
     rv_status st = j->kind->take(j, l, err);
     if (!st && j->n >= n_least) {
-        st = j->kind->compute(j, l, &l->voice, progress, ctx, err);
+        st = j->kind->compute(j, l, &l->base, progress, ctx, err);
         if (!st) st = j->kind->publish(j, l, err);
     }
     j->kind->drop(j, l);

@@ -1,7 +1,7 @@
 /* jobs.h - what a learner computes beside serving: one table, a row for each kind of job.
  *
  * A job is cut in three. Taking what it needs and publishing its result are short and need the
- * learner for themselves; computing is long, goes on with a voice of its own, and meanwhile others
+ * learner for themselves; computing is long, uses a backend of its own, and meanwhile others
  * may use the learner for anything but calibrating, consolidating, resetting and freeing. A job
  * that is cancelled while it computes stops before the next task of its backend, in the middle of a
  * layer; what it has not published is dropped, and the next job of its kind goes on from what is in
@@ -31,10 +31,10 @@ struct rvi_job_kind {
      * seconds after which there may be, where only time is missing. */
     bool (*due)(rvi_learner *l, double idle, double *wait);
     rv_status (*take)(rvi_job *j, rvi_learner *l, rv_error *err);
-    rv_status (*compute)(rvi_job *j, rvi_learner *l, const rvi_voice *v,
+    rv_status (*compute)(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
                          rvi_study_progress_fn progress, void *ctx, rv_error *err);
     /* Is what it was taken for still as it was? Otherwise it need not go on. */
-    bool (*stands)(const rvi_job *j, const rvi_learner *l);
+    bool (*is_current)(const rvi_job *j, const rvi_learner *l);
     rv_status (*publish)(rvi_job *j, rvi_learner *l, rv_error *err);
     void (*drop)(rvi_job *j, rvi_learner *l); /* in any case, once it was taken */
 };

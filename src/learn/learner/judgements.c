@@ -36,7 +36,7 @@ rv_status rvi_learner_capture(rvi_learner *l, rvi_capture **out, rv_error *err)
 /* Where texts go that probes and whitening are made of. */
 typedef struct text_taker {
     const rvi_learner *l;
-    const rvi_voice *v;
+    const rvi_base_model *v;
     rv_status (*add)(const struct text_taker *t, const int32_t *ids, size_t n, rv_error *err);
     rvi_whitener *whitener;         /* or NULL */
     rvi_probe *probe;               /* or NULL */
@@ -64,7 +64,7 @@ static rv_status each_text(const text_taker *t, int most, rvi_replay_kind own, r
     for (; !st && n < prose; n++) {
         rvi_ids ids = {0};
         if (!rvi_ids_push(&ids, t->v->start)) st = rvi_nomem(err, "prose");
-        if (!st) st = rvi_voice_encode(t->v, rvi_prose[n], strlen(rvi_prose[n]), &ids, err);
+        if (!st) st = rvi_base_model_encode(t->v, rvi_prose[n], strlen(rvi_prose[n]), &ids, err);
         if (!st) st = t->add(t, ids.data, RVI_MIN(ids.len, (size_t)RVI_PROBE_TOKENS), err);
         if (!st) st = tell(t, n + 1, total, err);
         rvi_ids_deinit(&ids);
@@ -97,7 +97,7 @@ static rv_status need_probe(rvi_learner *l, rv_error *err)
     rvi_instant *in = &l->instant;
     rv_status st = need_capturer(l, err);
     if (st || in->probe) return st;
-    text_taker t = {.l = l, .v = &l->voice, .add = add_probe};
+    text_taker t = {.l = l, .v = &l->base, .add = add_probe};
     st = rvi_probe_new(&in->probe, in->capturer, l->parts.m, 2 * PROBE_HALF, err);
     t.probe = in->probe;
     if (!st) st = each_text(&t, PROBE_HALF, RVI_PROBE, err);
@@ -156,7 +156,7 @@ bool rvi_whitening_is_due(rvi_learner *l)
            rvi_instant_load_whitener(l, NULL) != RV_OK;
 }
 
-rv_status rvi_whitening_make(rvi_whitening *w, const rvi_learner *l, const rvi_voice *v,
+rv_status rvi_whitening_make(rvi_whitening *w, const rvi_learner *l, const rvi_base_model *v,
                              rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
     enum { MOST_TEXTS = 160 };
@@ -168,14 +168,14 @@ rv_status rvi_whitening_make(rvi_whitening *w, const rvi_learner *l, const rvi_v
     return st ? st : rvi_whitener_finish(w->made, err);
 }
 
-rv_status rvi_whitening_keep(rvi_whitening *w, rvi_learner *l, rv_error *err)
+rv_status rvi_whitening_save(rvi_whitening *w, rvi_learner *l, rv_error *err)
 {
     rvi_instant *in = &l->instant;
     rvi_thumbs *thumbs = NULL;
     if (has_thumbs(l)) return RV_OK; /* by another call meanwhile */
     rv_status st = rvi_thumbs_new(&thumbs, l->parts.m, w->made, 0, err);
     if (st) return st;
-    rvi_instant_forsake_all(l);
+    rvi_instant_free_prepared(l);
     rvi_thumbs_free(in->thumbs);
     rvi_whitener_free(in->whitener);
     in->thumbs = thumbs;
@@ -196,8 +196,8 @@ static rv_status need_thumbs(rvi_learner *l, rv_error *err)
 {
     rvi_whitening w = {0};
     if (has_thumbs(l)) return RV_OK;
-    rv_status st = rvi_whitening_make(&w, l, &l->voice, NULL, NULL, err);
-    if (!st) st = rvi_whitening_keep(&w, l, err);
+    rv_status st = rvi_whitening_make(&w, l, &l->base, NULL, NULL, err);
+    if (!st) st = rvi_whitening_save(&w, l, err);
     rvi_whitening_deinit(&w);
     return st;
 }
@@ -247,7 +247,7 @@ void rvi_instant_deinit(rvi_learner *l)
         rvi_free(in->dislikes[i].question);
     }
     rvi_free(in->dislikes);
-    rvi_instant_forsake_all(l);
+    rvi_instant_free_prepared(l);
     rvi_micro_free(in->micro);
     rvi_probe_free(in->probe);
     rvi_thumbs_free(in->thumbs);
@@ -266,7 +266,7 @@ static rv_status probe(rvi_learner *l, rvi_adaptation *out, rv_error *err)
     if (made) return made;
     in->probe_due = false;
     bool back = in->micro && rvi_micro_probe(in->micro, &r);
-    rvi_instant_keep_checked(l, back);
+    rvi_instant_save_checked(l, back);
     if (!back) {
         if (out) out->forward_us += (rvi_os_thread_seconds() - start) * 1e6;
         return RV_OK;
@@ -292,19 +292,19 @@ rv_status rvi_instant_catch_up(rvi_learner *l, rv_error *err)
 }
 
 /* out (may be NULL): of the judgement that it comes after. */
-static rv_status attend(rvi_learner *l, rvi_adaptation *out, rv_error *err)
+static rv_status finish_pending(rvi_learner *l, rvi_adaptation *out, rv_error *err)
 {
     rv_status st = l->instant.probe_due ? probe(l, out, err) : RV_OK;
     rvi_instant_save_lists(l);
     return st;
 }
 
-rv_status rvi_learner_attend(rvi_learner *l, rv_error *err)
+rv_status rvi_learner_finish_pending(rvi_learner *l, rv_error *err)
 {
-    return attend(l, NULL, err);
+    return finish_pending(l, NULL, err);
 }
 
-bool rvi_learner_is_attended(const rvi_learner *l)
+bool rvi_learner_has_background(const rvi_learner *l)
 {
     return atomic_load(&l->doing.what) != NULL;
 }
@@ -353,7 +353,7 @@ rv_status rvi_learner_given(const rvi_learner *l, const rvi_capture *c, rvi_buf 
     int32_t *ids = rvi_alloc_array((size_t)n + 1, sizeof *ids);
     rv_status st = ids ? RV_OK : rvi_nomem(err, "answer");
     for (int i = 0; !st && i < n; i++) ids[i] = rvi_capture_get(c, answer, i).id;
-    if (!st) st = rvi_voice_decode(&l->voice, ids, (size_t)n, out, err);
+    if (!st) st = rvi_base_model_decode(&l->base, ids, (size_t)n, out, err);
     if (!st && out->data) { /* its last character may be cut */
         rvi_text text = {out->data + before, out->len - before};
         out->len = before + RVI_MIN(rvi_text_invalid(text), (size_t)RVI_FEEDBACK_MAX_TEXT);
@@ -388,7 +388,7 @@ static rv_status log_score(rvi_learner *l, rvi_feedback *f, const rvi_capture *c
     rv_status st = rvi_store_begin(&l->store, true, err);
     if (st) return st;
     st = append_judgement(l, f, c, err);
-    if (!st) st = rvi_instant_keep(l, f->seq, false, err);
+    if (!st) st = rvi_instant_save(l, f->seq, false, err);
     st = rvi_store_end(&l->store, st, err);
     if (!st || (in->n_states == n && (!n || in->states[0] == oldest))) return st;
     in->n_states = n; /* the list is as it was */
@@ -414,7 +414,7 @@ rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *qu
     if (!st) st = rvi_instant_catch_up(l, err);
     if (!st) st = rvi_instant_tokens(c, &tokens, &n, err);
     if (!st) st = need_micro(l, err);
-    if (!st && !in->n_states) st = rvi_instant_keep(l, 0, true, err); /* before all of them */
+    if (!st && !in->n_states) st = rvi_instant_save(l, 0, true, err); /* before all of them */
     if (!st) st = rvi_history_reserve(&l->history, err);
     if (!st) {
         double start = rvi_os_thread_seconds();
@@ -446,7 +446,7 @@ rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *qu
         st = rvi_instant_publish(l, &in->adapter, &d, err);
     }
     rvi_free(tokens);
-    return st || rvi_learner_is_attended(l) ? st : attend(l, out, err);
+    return st || rvi_learner_has_background(l) ? st : finish_pending(l, out, err);
 }
 
 bool rvi_instant_find_dislike(const rvi_instant *in, const char *question, size_t *at)
@@ -476,7 +476,7 @@ static rvi_dislike *place_for(rvi_learner *l)
 /* Its place is another request's from now on; its thumbs can no longer be taken back. */
 static void forget_dislike(rvi_learner *l, rvi_dislike *d)
 {
-    rvi_instant_forsake_all(l); /* some may be prepared for its list */
+    rvi_instant_free_prepared(l); /* some may be prepared for its list */
     replace(l, &d->adapter, NULL);
     rvi_instant_drop_list(l, d);
     rvi_pairs_free(d->pairs);
@@ -515,10 +515,10 @@ static rv_status find_branch(const rvi_learner *l, const rvi_capture *c, rvi_buf
     for (int i = 0; i < n; i++) ids[i] = head[i].id;
     for (int i = 0; i < n && head[at].log_p > doubt; i++)
         if (head[i].log_p < head[at].log_p) at = i;
-    rv_status st = rvi_voice_decode(&l->voice, ids, (size_t)n, text, err);
+    rv_status st = rvi_base_model_decode(&l->base, ids, (size_t)n, text, err);
     for (*branch = 0; !st && at > 0; at--) { /* back to where a character ends */
         rvi_buf shared = {0};
-        st = rvi_voice_decode(&l->voice, ids, (size_t)at, &shared, err);
+        st = rvi_base_model_decode(&l->base, ids, (size_t)at, &shared, err);
         bool fits = !st && shared.len <= text->len &&
                     (!shared.len || !memcmp(shared.data, text->data, shared.len));
         if (fits) *branch = shared.len;
@@ -541,7 +541,7 @@ static rv_status step_down(rvi_learner *l, const rvi_capture *c, const char *que
     if (st) return st;
     rvi_dislike *d = &in->dislikes[at];
     d->event = out->event;
-    rvi_thumbs *by = rvi_instant_foreseen(l, c, d);
+    rvi_thumbs *by = rvi_instant_prepared(l, c, d);
     if (!by) st = rvi_pairs_prepare(by = in->thumbs, d->pairs, tokens, n, err);
     if (st || rvi_pairs_down(by, d->pairs, &kl) != RVI_MICRO_STEPPED) return st;
     d->unsaved = true;
@@ -578,7 +578,7 @@ rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const cha
     rv_status st = rvi_instant_tokens(c, &tokens, &n, err);
     if (!st && !in->thumbs && rvi_instant_load_whitener(l, NULL)) in->whole = false;
     /* what is missing the background thread makes, for later thumbs */
-    bool steps = has_thumbs(l) || !rvi_learner_is_attended(l);
+    bool steps = has_thumbs(l) || !rvi_learner_has_background(l);
     if (!st && steps) st = need_thumbs(l, err);
     out->forward_us = (rvi_os_thread_seconds() - start) * 1e6;
     start = rvi_os_thread_seconds();
@@ -602,7 +602,7 @@ rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const cha
     }
     rvi_buf_deinit(&text);
     rvi_free(tokens);
-    return st || rvi_learner_is_attended(l) ? st : attend(l, out, err);
+    return st || rvi_learner_has_background(l) ? st : finish_pending(l, out, err);
 }
 
 /* ---- taking back ---- */
@@ -626,7 +626,7 @@ static rv_status undo_step(rvi_learner *l, const char *question, uint64_t event,
         if (!last) return RV_OK;
         rv_status st = rvi_pairs_new(&empty, err);
         if (st) return st;
-        rvi_instant_forsake_all(l);
+        rvi_instant_free_prepared(l);
         rvi_pairs_free(d->pairs);
         d->pairs = empty;
     }
@@ -662,7 +662,7 @@ static rv_status undo_score(rvi_learner *l, const rvi_done *d, uint64_t *event, 
     if (!st) st = rvi_store_begin(&l->store, true, err);
     if (st) return st;
     st = rvi_feedback_append(&l->store, &f, err);
-    if (!st) st = rvi_instant_keep(l, f.seq, true, err);
+    if (!st) st = rvi_instant_save(l, f.seq, true, err);
     st = rvi_store_end(&l->store, st, err);
     *event = f.seq;
     if (st) { /* as it was */

@@ -57,8 +57,9 @@ rv_status rvi_learner_new(rvi_learner **out, const rvi_learner_parts *parts,
     l->o.user = l->user;
     l->o.dir = l->dir;
     if (!st)
-        st = rvi_voice_init(&l->voice, parts->m, parts->t, parts->chat, parts->eos, parts->be, err);
-    const rvi_recogniser_memory memory = {l, rvi_learner_recall_reading, rvi_learner_keep_reading};
+        st = rvi_base_model_init(&l->base, parts->m, parts->t, parts->chat, parts->eos, parts->be,
+                                 err);
+    const rvi_recogniser_memory memory = {l, rvi_learner_recall_reading, rvi_learner_save_reading};
     if (!st)
         st = rvi_recogniser_new(&l->recogniser, parts->embedder, parts->embedder_t, parts->be,
                                 &memory, err);
@@ -74,16 +75,16 @@ rv_status rvi_learner_new(rvi_learner **out, const rvi_learner_parts *parts,
 void rvi_learner_free(rvi_learner *l)
 {
     if (!l) return;
-    rvi_learner_settle(l);
+    rvi_learner_flush(l);
     if (l->instructing) forget_all(l); /* otherwise there is nothing yet */
     rvi_lock_free(l->instructing);
     rvi_adapter_sets_deinit(&l->sets);
     rvi_capturer_free(l->instant.capturer);
-    if (l->grounded) rvi_ground_deinit(&l->ground);
+    if (l->has_baseline) rvi_baseline_deinit(&l->baseline);
     rvi_replay_deinit(&l->replay);
     rvi_recogniser_free(l->recogniser);
     rvi_recogniser_free(l->refused);
-    rvi_voice_deinit(&l->voice);
+    rvi_base_model_deinit(&l->base);
     rvi_store_close(&l->store);
     rvi_free(l->dir);
     rvi_free(l->user);
@@ -97,7 +98,7 @@ rv_status rvi_learner_reset(rvi_learner *l, rv_error *err)
     return RV_OK;
 }
 
-void rvi_learner_settle(rvi_learner *l)
+void rvi_learner_flush(rvi_learner *l)
 {
     if (l->store.by.append) rvi_instant_save_lists(l);
     rvi_os_unlock(l->lock); /* others may have it */
@@ -113,7 +114,7 @@ rv_status rvi_learner_probe(rvi_learner *l, double *kl, rv_error *err)
     *kl = 0;
     rv_status st = rvi_learner_all(l, &all, err);
     if (!st && all && !l->calibrated) st = rvi_learner_calibrate(l, NULL, NULL, err);
-    if (!st && all) st = rvi_drift(&l->replay, &l->voice, rvi_made_set_of(all), kl, err);
+    if (!st && all) st = rvi_drift(&l->replay, &l->base, rvi_made_set_of(all), kl, err);
     rvi_learner_release(l, all);
     return st;
 }
@@ -170,7 +171,7 @@ static void put_instructions(rvi_buf *out, const rvi_instructions *all)
     (void)rvi_buf_printf(out, "],\"instructions\":[");
     for (size_t i = 0; i < all->n; i++) {
         const rvi_instruction *x = &all->list[i];
-        if (!x->stands) continue;
+        if (!x->in_force) continue;
         (void)rvi_buf_printf(out, "%s{\"event\":%llu", n++ ? "," : "",
                              (unsigned long long)x->event);
         put_text(out, ",", "text", x->text);
@@ -203,7 +204,7 @@ static void put_preference(rvi_buf *out, const rvi_preference *p)
 rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
 {
     size_t n = rvi_learner_standing(l);
-    rv_status st = rvi_learner_attend(l, err);
+    rv_status st = rvi_learner_finish_pending(l, err);
     if (st) return st;
     put_text(out, "{", "user", l->user);
     put_text(out, ",", "model", l->digest);
@@ -219,7 +220,7 @@ rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
     (void)rvi_buf_printf(out, "],\"learned\":[");
     n = 0;
     for (size_t i = 0; i < l->lessons.n; i++) {
-        if (!l->lessons.list[i].stands) continue;
+        if (!l->lessons.list[i].in_force) continue;
         if (n++) (void)rvi_buf_putc(out, ',');
         put_lesson(out, &l->lessons, &l->lessons.list[i]);
     }

@@ -1,7 +1,7 @@
 /* learner.h - what one user taught one model: lessons, the adapters made of them, and what of it
  * takes part in a request.
  *
- * State follows from the feedback log: a lesson is a correction that stands (not superseded, undone
+ * State follows from the feedback log: a lesson is a correction in force (not superseded, undone
  * or forgotten), a generation is an adapter that a publish event names. Adapters never change once
  * published; rolling back means naming others as active. A correction is logged before it is a
  * lesson, a generation is on the disk before it is logged.
@@ -51,15 +51,15 @@ typedef struct rvi_dislike {
 
 enum { RVI_INSTANT_STATES = 33 }; /* of the adapter of scores that are kept: 32 can be taken back */
 
-enum { RVI_FORESEEN = 4 };
+enum { RVI_PREPARED_THUMBS = 4 };
 
 /* An answer that may get a thumb down: its list is prepared. */
-typedef struct rvi_foreseen {
+typedef struct rvi_prepared_thumb {
     const rvi_capture *of; /* NULL: none */
     uint64_t answer;       /* of the ring */
     rvi_thumbs *thumbs;    /* scratch that stays; NULL: not made yet */
     rvi_pairs *own;        /* the list, if its request had none; or NULL */
-} rvi_foreseen;
+} rvi_prepared_thumb;
 
 /* The instant loop: what scores and thumbs change. Made when it is first needed. */
 typedef struct rvi_instant {
@@ -76,8 +76,8 @@ typedef struct rvi_instant {
     rvi_thumbs *thumbs;
     rvi_dislike *dislikes;
     size_t n_dislikes, cap_dislikes;
-    rvi_foreseen foreseen[RVI_FORESEEN];
-    size_t next_foreseen;
+    rvi_prepared_thumb prepared[RVI_PREPARED_THUMBS];
+    size_t next_prepared;
     int since_probe; /* events */
     bool probe_due;  /* and not done yet */
     bool whole;      /* probe and whitener know the model's own texts too */
@@ -92,11 +92,11 @@ typedef struct rvi_learner {
     uint64_t opened_at; /* events in the log when it was opened */
     bool owned;         /* no other process changes the state, */
     int lock;           /* while this file is held */
-    rvi_voice voice;
-    rvi_replay replay; /* as far as it is made; never changes once it is whole, */
-    bool calibrated;   /* which it is */
-    rvi_ground ground; /* of replay, if grounded; whoever trains has it, and shared */
-    bool grounded;
+    rvi_base_model base;
+    rvi_replay replay;     /* as far as it is made; never changes once it is whole, */
+    bool calibrated;       /* which it is */
+    rvi_baseline baseline; /* of replay, if has_baseline; whoever trains has it, and shared */
+    bool has_baseline;
     rvi_history history;
     rvi_lessons lessons;
     rvi_instructions instructions;
@@ -106,7 +106,7 @@ typedef struct rvi_learner {
     rvi_generations generations;
     rvi_adapter_sets sets; /* handed out */
     rvi_shared shared;
-    rvi_recogniser *recogniser; /* of the lessons that stand, */
+    rvi_recogniser *recogniser; /* of the lessons in force, */
     rvi_recogniser *refused;    /* and of requests for which one was wrong; NULL: not needed yet */
     uint64_t refused_at;        /* refusals.n_changes when it was made */
     int n_keeping;              /* readings in a transaction that has not ended */
@@ -122,7 +122,7 @@ rv_status rvi_learner_new(rvi_learner **out, const rvi_learner_parts *parts,
                           rv_error *err) RVI_MUST_CHECK;
 void rvi_learner_free(rvi_learner *l); /* accepts NULL */
 /* To the disk with what is not there yet; as far as that is possible. */
-void rvi_learner_settle(rvi_learner *l);
+void rvi_learner_flush(rvi_learner *l);
 rv_status rvi_learner_reset(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 
 rv_status rvi_learner_calibrate(rvi_learner *l, rvi_study_progress_fn progress, void *ctx,
@@ -135,10 +135,10 @@ typedef struct rvi_calibrating {
     rvi_replay replay; /* the learner's, with one more portion; empty: it has them all */
 } rvi_calibrating;
 
-rv_status rvi_calibrating_make(rvi_calibrating *c, const rvi_learner *l, const rvi_voice *v,
+rv_status rvi_calibrating_make(rvi_calibrating *c, const rvi_learner *l, const rvi_base_model *v,
                                rvi_study_progress_fn progress, void *ctx,
                                rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_calibrating_keep(rvi_calibrating *c, rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_calibrating_save(rvi_calibrating *c, rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 void rvi_calibrating_deinit(rvi_calibrating *c);
 
 /* A group of lessons on its way into the weights. */
@@ -158,10 +158,10 @@ typedef struct rvi_round {
 
 /* n_waiting 0: nothing waits. */
 rv_status rvi_round_take(rvi_round *r, rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_round_train(rvi_round *r, rvi_learner *l, const rvi_voice *v,
+rv_status rvi_round_train(rvi_round *r, rvi_learner *l, const rvi_base_model *v,
                           rvi_study_progress_fn progress, void *ctx, rv_error *err) RVI_MUST_CHECK;
 /* Does the group still stand as it was taken? */
-bool rvi_round_stands(const rvi_round *r, const rvi_learner *l);
+bool rvi_round_is_current(const rvi_round *r, const rvi_learner *l);
 /* *published false: the group does not stand any more as it was taken; nothing changed, and what
  * stands of it waits for another round. */
 rv_status rvi_round_publish(rvi_round *r, rvi_learner *l, bool *published,
@@ -179,10 +179,10 @@ typedef struct rvi_whitening {
 
 /* Thumbs came, and it is not there yet, nor on the disk. */
 bool rvi_whitening_is_due(rvi_learner *l);
-rv_status rvi_whitening_make(rvi_whitening *w, const rvi_learner *l, const rvi_voice *v,
+rv_status rvi_whitening_make(rvi_whitening *w, const rvi_learner *l, const rvi_base_model *v,
                              rvi_study_progress_fn progress, void *ctx,
                              rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_whitening_keep(rvi_whitening *w, rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_whitening_save(rvi_whitening *w, rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 void rvi_whitening_deinit(rvi_whitening *w);
 
 /* Pairs of answers on their way into the weights. */
@@ -199,10 +199,10 @@ enum { RVI_DEEP_LEAST = 4 }; /* pairs that are worth a run */
 size_t rvi_learner_pairs_waiting(const rvi_learner *l);
 rv_status rvi_deep_take(rvi_deep *d, rvi_learner *l, rv_preference_loss loss,
                         rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_deep_train(rvi_deep *d, rvi_learner *l, const rvi_voice *v,
+rv_status rvi_deep_train(rvi_deep *d, rvi_learner *l, const rvi_base_model *v,
                          rvi_study_progress_fn progress, void *ctx, rv_error *err) RVI_MUST_CHECK;
 /* As for a round: are the pairs as they were taken? */
-bool rvi_deep_stands(const rvi_deep *d, const rvi_learner *l);
+bool rvi_deep_is_current(const rvi_deep *d, const rvi_learner *l);
 rv_status rvi_deep_publish(rvi_deep *d, rvi_learner *l, bool *published,
                            rv_error *err) RVI_MUST_CHECK;
 void rvi_deep_deinit(rvi_deep *d);
@@ -232,28 +232,28 @@ rv_status rvi_learner_given(const rvi_learner *l, const rvi_capture *c, rvi_buf 
 /* How good the last captured answer was, 0 to 1. */
 rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *question,
                             double score, rvi_adaptation *out, rv_error *err) RVI_MUST_CHECK;
-bool rvi_learner_is_attended(const rvi_learner *l); /* is there a background thread? */
+bool rvi_learner_has_background(const rvi_learner *l); /* is there a background thread? */
 /* What judgements left to do: the background thread's call, between others. */
-rv_status rvi_learner_attend(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_finish_pending(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 /* Prepares for a thumb down on the ring's last answer, which has ended; a ring that is freed later
- * must be forsaken first. Only where that was made which thumbs need. */
-bool rvi_learner_foresees(const rvi_learner *l);
-rv_status rvi_learner_foresee(rvi_learner *l, const rvi_capture *c, const char *question,
-                              rv_error *err) RVI_MUST_CHECK;
-void rvi_instant_forsake(rvi_learner *l, const rvi_capture *c);
+ * must be dropped first (rvi_instant_drop_prepared). Only where that was made which thumbs need. */
+bool rvi_learner_prepares_thumbs(const rvi_learner *l);
+rv_status rvi_learner_prepare_thumb(rvi_learner *l, const rvi_capture *c, const char *question,
+                                    rv_error *err) RVI_MUST_CHECK;
+void rvi_instant_drop_prepared(rvi_learner *l, const rvi_capture *c);
 /* lesson: whose answer it was, its event; 0: the model's own. */
 rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const char *question,
                                  uint64_t lesson, rvi_adaptation *out,
                                  rv_error *err) RVI_MUST_CHECK;
 
-typedef struct rvi_teaching {
+typedef struct rvi_correction {
     const char *question, *answer; /* of scope always: "" and the instruction */
     const char *rejected;          /* what was answered; may be NULL */
     uint64_t spoken;               /* the lesson whose answer that was, its event; 0: none */
     rv_scope scope;
-} rvi_teaching;
+} rvi_correction;
 
-rv_status rvi_learner_teach(rvi_learner *l, const rvi_teaching *t, rvi_adaptation *out,
+rv_status rvi_learner_teach(rvi_learner *l, const rvi_correction *t, rvi_adaptation *out,
                             rv_error *err) RVI_MUST_CHECK;
 /* Appends what stands before every chat: lessons of scope always, a line each. */
 rv_status rvi_learner_instructions(const rvi_learner *l, rvi_buf *out,

@@ -1,16 +1,16 @@
 /* learner_internal.h - what the files of the learner share among themselves.
  *
  *   learner.c       its life, and what it says about itself
- *   fold.c          the log, and the owners of what follows from it (learn/state)
+ *   apply.c          the log, and the owners of what follows from it (learn/state)
  *   feedback.c      corrections and preferences, undoing, forgetting
- *   judgements.c    scores and thumbs; foresee.c prepares for them
+ *   judgements.c    scores and thumbs; prepare_thumb.c prepares for them
  *   route.c         from a request to what takes part in its answer
- *   publish.c       adapters become generations, and go back; keep.c: their files
+ *   publish.c       adapters become generations, and go back; save.c: their files
  *   jobs.c          what is computed beside serving, one table (jobs.h)
  *   calibrate.c     what is made once for a model, before training
  *   round.c         a group of lessons becomes an adapter; deep.c: pairs do; consolidate.c: all
  *                   that waits
- *   keep_shared.c, keep_instant.c, retrace.c   to the disk and back */
+ *   save_shared.c, save_instant.c, retrace.c   to the disk and back */
 #ifndef RVI_LEARN_LEARNER_INTERNAL_H
 #define RVI_LEARN_LEARNER_INTERNAL_H
 
@@ -19,21 +19,21 @@
 #include "learn/state/question.h"
 
 /* ---- calibrate.c ---- */
-rv_status rvi_learner_need_ground(rvi_learner *l, const rvi_voice *v,
-                                  rvi_study_progress_fn progress, void *ctx,
-                                  rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_need_baseline(rvi_learner *l, const rvi_base_model *v,
+                                    rvi_study_progress_fn progress, void *ctx,
+                                    rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_calibration_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK; /* from the store */
 
-/* ---- fold.c: whose the state is ---- Processes may read the same state; one of them changes it.
+/* ---- apply.c: whose the state is ---- Processes may read the same state; one of them changes it.
  * The first that wants to has it from then on; one that has to wait takes over what the other has
  * learned. Comes before anything else that a change looks at: lists may grow. */
 rv_status rvi_learner_own(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 /* Owns it, and appends to the log. */
 rv_status rvi_learner_log(rvi_learner *l, rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
 
-rv_status rvi_learner_fold(rvi_learner *l, const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_apply(rvi_learner *l, const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_learner_keep_absorbed(rvi_learner *l, const rvi_lesson *x,
+rv_status rvi_learner_save_absorbed(rvi_learner *l, const rvi_lesson *x,
                                     rv_error *err) RVI_MUST_CHECK;
 
 /* ---- feedback.c ---- */
@@ -43,7 +43,7 @@ rvi_adaptation rvi_adaptation_new(rv_learn_loop loop); /* nothing done, nothing 
 /* ---- route.c ---- */
 /* How lessons read, in the store; ctx is the learner (rvi_recogniser_memory). */
 bool rvi_learner_recall_reading(void *ctx, rvi_kept what, uint64_t lesson, rvi_buf *out);
-void rvi_learner_keep_reading(void *ctx, rvi_kept what, uint64_t lesson, const void *data,
+void rvi_learner_save_reading(void *ctx, rvi_kept what, uint64_t lesson, const void *data,
                               size_t len);
 /* After every change of what stands: the recogniser knows exactly those lessons. */
 rv_status rvi_learner_recognise_anew(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
@@ -73,11 +73,11 @@ rv_status rvi_instant_undo(rvi_learner *l, const rvi_done *d, uint64_t *event,
 int rvi_instant_adapters(const rvi_learner *l, const char *question, const rvi_adapter **out,
                          int max);
 
-/* ---- foresee.c ---- */
+/* ---- prepare_thumb.c ---- */
 /* The scratch with which d's list is ready for a thumb on the ring's last answer; NULL: it is
  * not. */
-rvi_thumbs *rvi_instant_foreseen(rvi_learner *l, const rvi_capture *c, rvi_dislike *d);
-void rvi_instant_forsake_all(rvi_learner *l);
+rvi_thumbs *rvi_instant_prepared(rvi_learner *l, const rvi_capture *c, rvi_dislike *d);
+void rvi_instant_free_prepared(rvi_learner *l);
 
 /* ---- deep.c ---- */
 /* Pairs that wait: preferences, and free corrections of what the model had said. pairs [n_pairs +
@@ -111,22 +111,22 @@ bool rvi_learner_holds(const rvi_learner *l, const rvi_generation *g, const rvi_
 rv_status rvi_learner_withdraw(rvi_learner *l, uint64_t by, int *n_gone, int *n_again,
                                rv_error *err) RVI_MUST_CHECK;
 /* Does an active adapter say it by itself, so that its slot is silent? */
-bool rvi_learner_rests(const rvi_learner *l, const rvi_lesson *x);
+bool rvi_learner_is_trained(const rvi_learner *l, const rvi_lesson *x);
 
-/* ---- keep.c ---- */
-rv_status rvi_learner_fold_generation(rvi_learner *l, const rvi_feedback *f,
-                                      rv_error *err) RVI_MUST_CHECK;
+/* ---- save.c ---- */
+rv_status rvi_learner_apply_generation(rvi_learner *l, const rvi_feedback *f,
+                                       rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_save_generation(rvi_learner *l, const rvi_generation *g,
                                       rv_error *err) RVI_MUST_CHECK;
 /* Before it has its number for good: in a file named by its digest, which is moved into place
  * later. v: whose backend made it; where that was cancelled nothing is written. */
-rv_status rvi_learner_save_early(rvi_learner *l, const rvi_voice *v, const rvi_generation *g,
+rv_status rvi_learner_save_early(rvi_learner *l, const rvi_base_model *v, const rvi_generation *g,
                                  const char *digest, rvi_buf *file, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_move_generation(rvi_learner *l, const char *file, const rvi_generation *g,
                                       rv_error *err) RVI_MUST_CHECK;
 
-/* ---- keep_shared.c: how a shared adapter was when a generation was made of it ---- */
-rv_status rvi_shared_keep(rvi_generation *g, const rvi_shared *s, rv_error *err) RVI_MUST_CHECK;
+/* ---- save_shared.c: how a shared adapter was when a generation was made of it ---- */
+rv_status rvi_shared_record(rvi_generation *g, const rvi_shared *s, rv_error *err) RVI_MUST_CHECK;
 void rvi_shared_save(const rvi_learner *l,
                      const rvi_generation *g); /* as far as that is possible */
 rv_status rvi_shared_load(const rvi_learner *l, rvi_generation *g, rv_error *err) RVI_MUST_CHECK;
@@ -135,14 +135,14 @@ rv_status rvi_shared_load(const rvi_learner *l, rvi_generation *g, rv_error *err
 rv_status rvi_shared_restore(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 void rvi_generation_deinit(rvi_generation *g); /* all but its adapter */
 
-/* ---- keep_instant.c: what scores and thumbs taught, in the store ---- */
+/* ---- save_instant.c: what scores and thumbs taught, in the store ---- */
 /* The adapter of scores as it is after this event; whole: with its snapshots. Belongs into the
  * transaction that logs the event. */
-rv_status rvi_instant_keep(rvi_learner *l, uint64_t event, bool whole,
+rv_status rvi_instant_save(rvi_learner *l, uint64_t event, bool whole,
                            rv_error *err) RVI_MUST_CHECK;
 /* After a check by the probe, as far as that is possible. Where it went back, scores from before
  * can no longer be taken back: they might have been what it drifted by. */
-void rvi_instant_keep_checked(rvi_learner *l, bool rolled_back);
+void rvi_instant_save_checked(rvi_learner *l, bool rolled_back);
 /* The adapter of scores as it was before the event: is that known? Goes on from there. */
 bool rvi_instant_has_before(const rvi_learner *l, uint64_t event);
 rv_status rvi_instant_go_before(rvi_learner *l, uint64_t event, rv_error *err) RVI_MUST_CHECK;

@@ -21,7 +21,7 @@ bool rvi_learner_holds(const rvi_learner *l, const rvi_generation *g, const rvi_
     return rvi_generations_continue(&l->generations, g, x->generation);
 }
 
-bool rvi_learner_rests(const rvi_learner *l, const rvi_lesson *x)
+bool rvi_learner_is_trained(const rvi_learner *l, const rvi_lesson *x)
 {
     const rvi_generation *g = x->absorbed ? rvi_learner_generation(l, x->generation) : NULL;
     return g && x->generation &&
@@ -85,7 +85,7 @@ rv_status rvi_learner_rollback(rvi_learner *l, int generation, rvi_adaptation *o
                          generation);
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_ROLLBACK);
     f.generation = (uint64_t)generation;
-    rv_status st = rvi_learner_attend(l, err);
+    rv_status st = rvi_learner_finish_pending(l, err);
     if (!st) st = rvi_history_reserve(&l->history, err);
     if (!st) st = rvi_learner_log(l, &f, err);
     if (st) return st;
@@ -136,7 +136,7 @@ rv_status rvi_learner_withdraw(rvi_learner *l, uint64_t by, int *n_gone, int *n_
         const rvi_generation *g = x->generation ? rvi_learner_generation(l, x->generation) : NULL;
         if (!g || g->gone_by != by || x->ended_by == by) continue;
         x->generation = 0;
-        *n_again += x->stands;
+        *n_again += x->in_force;
     }
     return rvi_shared_restore(l, err);
 }

@@ -1,4 +1,4 @@
-/* Making the generations of a log again: every event is folded as on opening, and where a
+/* Making the generations of a log again: every event is applied as on opening, and where a
  * generation was published it is trained from what was known when its making began. */
 #include <string.h>
 
@@ -62,7 +62,7 @@ static rv_status make_again(tracer *t, const published *p)
         rvi_round r;
         st = rvi_round_take(&r, l, t->err);
         if (!st && r.n_waiting && r.made.first == p->first && r.made.last == p->last) {
-            st = rvi_round_train(&r, l, &l->voice, t->progress, t->ctx, t->err);
+            st = rvi_round_train(&r, l, &l->base, t->progress, t->ctx, t->err);
             if (!st) st = rvi_round_publish(&r, l, &made, t->err);
         }
         rvi_round_deinit(&r, l);
@@ -91,7 +91,7 @@ static int trace_one(void *ctx, const rvi_feedback *f)
 {
     tracer *t = ctx;
     t->st = make_until(t, f->seq);
-    if (!t->st) t->st = rvi_learner_fold(t->l, f, t->err);
+    if (!t->st) t->st = rvi_learner_apply(t->l, f, t->err);
     t->out->n_events++;
     return t->st || t->out->different;
 }

@@ -14,7 +14,7 @@
 
 static bool waits(const rvi_lesson *x)
 {
-    return x->stands && !x->generation;
+    return x->in_force && !x->generation;
 }
 
 size_t rvi_learner_waiting(const rvi_learner *l)
@@ -27,7 +27,7 @@ size_t rvi_learner_waiting(const rvi_learner *l)
 size_t rvi_learner_standing(const rvi_learner *l)
 {
     size_t n = 0;
-    for (size_t i = 0; i < l->lessons.n; i++) n += l->lessons.list[i].stands;
+    for (size_t i = 0; i < l->lessons.n; i++) n += l->lessons.list[i].in_force;
     return n;
 }
 
@@ -47,7 +47,7 @@ rv_status rvi_round_take(rvi_round *r, rvi_learner *l, rv_error *err)
         return rvi_nomem(err, "lessons");
     for (size_t i = 0; i < l->lessons.n; i++) {
         const rvi_lesson *x = &l->lessons.list[i];
-        if (!x->stands) continue;
+        if (!x->in_force) continue;
         r->said[r->n_standing] = x->event;
         r->standing[r->n_standing++] = x->fact;
         if (x->generation) {
@@ -91,7 +91,7 @@ static rv_status copy_shared(rvi_shared *to, const rvi_shared *from, rv_error *e
 
 /* Judges which lesson of the group a text asks for: a recogniser of the round's own, on the backend
  * of whoever trains, since the learner's serves requests meanwhile. *out NULL: none is needed. */
-static rv_status make_judge(const rvi_round *r, const rvi_learner *l, const rvi_voice *v,
+static rv_status make_judge(const rvi_round *r, const rvi_learner *l, const rvi_base_model *v,
                             rvi_recogniser **out, rv_error *err)
 {
     const rvi_learner_parts *p = &l->parts;
@@ -114,7 +114,7 @@ static rv_status study(rvi_round *r, rvi_learner *l, rvi_recogniser *judge,
     rvi_params *theta = NULL;
     rv_status st;
     if (!l->o.shared) {
-        st = rvi_study_group(&theta, &l->ground, r->waiting, r->n_waiting, r->standing,
+        st = rvi_study_group(&theta, &l->baseline, r->waiting, r->n_waiting, r->standing,
                              r->n_standing, &o, figures, progress, ctx, err);
         if (!st) st = rvi_adapter_copy(&r->made.adapter, theta->adapter, err);
         rvi_params_free(theta);
@@ -123,14 +123,14 @@ static rv_status study(rvi_round *r, rvi_learner *l, rvi_recogniser *judge,
     st = copy_shared(&r->before, &l->shared, err);
     if (st) return st;
     r->was_shared = true;
-    st = rvi_study_shared(&l->shared, &l->ground, r->waiting, r->n_waiting, r->old, r->n_old, &o,
+    st = rvi_study_shared(&l->shared, &l->baseline, r->waiting, r->n_waiting, r->old, r->n_old, &o,
                           figures, progress, ctx, err);
-    if (!st) st = rvi_shared_keep(&r->made, &l->shared, err);
+    if (!st) st = rvi_shared_record(&r->made, &l->shared, err);
     return st ? st : rvi_adapter_copy(&r->made.adapter, l->shared.theta->adapter, err);
 }
 
 /* Does the adapter alone say what was taught, in the words it was taught in? */
-static rv_status check_absorbed(rvi_round *r, const rvi_learner *l, const rvi_voice *v,
+static rv_status check_absorbed(rvi_round *r, const rvi_learner *l, const rvi_base_model *v,
                                 rv_error *err)
 {
     enum { TOKENS = 16 };
@@ -141,15 +141,15 @@ static rv_status check_absorbed(rvi_round *r, const rvi_learner *l, const rvi_vo
     rv_status st = asked && prompts ? RV_OK : rvi_nomem(err, "check");
     for (size_t i = 0; !st && i < r->n_waiting; i++) {
         const char *q = r->waiting[i]->question;
-        st = rvi_voice_prompt(v, q, strlen(q), &prompts[i], err);
+        st = rvi_base_model_prompt(v, q, strlen(q), &prompts[i], err);
         asked[i] =
             (rvi_request){.prompt = prompts[i].data, .n_prompt = prompts[i].len, .adapters = &set};
     }
-    if (!st) st = rvi_voice_answer(v, asked, r->n_waiting, NULL, TOKENS, NULL, NULL, err);
+    if (!st) st = rvi_base_model_answer(v, asked, r->n_waiting, NULL, TOKENS, NULL, NULL, err);
     for (size_t i = 0; !st && i < r->n_waiting; i++) {
         rvi_buf text = {0};
         const char *a = r->waiting[i]->answer;
-        st = rvi_voice_decode(v, asked[i].answer.data, asked[i].answer.len, &text, err);
+        st = rvi_base_model_decode(v, asked[i].answer.data, asked[i].answer.len, &text, err);
         if (!st)
             st = rvi_words_contain(&r->absorbed[i], text.data ? text.data : "", text.len, a,
                                    strlen(a), err);
@@ -164,16 +164,16 @@ static rv_status check_absorbed(rvi_round *r, const rvi_learner *l, const rvi_vo
     return st;
 }
 
-rv_status rvi_round_train(rvi_round *r, rvi_learner *l, const rvi_voice *v,
+rv_status rvi_round_train(rvi_round *r, rvi_learner *l, const rvi_base_model *v,
                           rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
     rvi_recogniser *judge = NULL;
-    rv_status st = rvi_learner_need_ground(l, v, progress, ctx, err);
+    rv_status st = rvi_learner_need_baseline(l, v, progress, ctx, err);
     if (st) return st;
     st = make_judge(r, l, v, &judge, err);
     if (!st) st = study(r, l, judge, progress, ctx, err);
     rvi_recogniser_free(judge);
-    rvi_ground_use(&l->ground, &l->voice);
+    rvi_baseline_use(&l->baseline, &l->base);
     if (!st && !l->o.no_slots) st = check_absorbed(r, l, v, err);
     if (!st) st = rvi_source_check(v->m->source, err); /* gradients of a file that was all there */
     if (!st) st = rvi_adapter_digest(r->made.adapter, r->digest, err);
@@ -183,12 +183,12 @@ rv_status rvi_round_train(rvi_round *r, rvi_learner *l, const rvi_voice *v,
 
 /* ---- publishing ---- */
 
-bool rvi_round_stands(const rvi_round *r, const rvi_learner *l)
+bool rvi_round_is_current(const rvi_round *r, const rvi_learner *l)
 {
     size_t n = 0;
     for (size_t i = 0, k = 0; i < l->lessons.n && k < r->n_standing; i++) {
         if (l->lessons.list[i].event != r->said[k]) continue;
-        if (!l->lessons.list[i].stands) return false;
+        if (!l->lessons.list[i].in_force) return false;
         k++;
     }
     for (size_t i = 0; i < l->lessons.n; i++) {
@@ -210,7 +210,7 @@ static rv_status keep_absorbed(const rvi_round *r, rvi_learner *l, rv_error *err
         rvi_lesson *x = &l->lessons.list[i];
         if (x->event != r->events[k]) continue;
         x->absorbed = r->absorbed[k++];
-        st = rvi_learner_keep_absorbed(l, x, err);
+        st = rvi_learner_save_absorbed(l, x, err);
     }
     return rvi_store_end(&l->store, st, err);
 }
@@ -218,7 +218,7 @@ static rv_status keep_absorbed(const rvi_round *r, rvi_learner *l, rv_error *err
 rv_status rvi_round_publish(rvi_round *r, rvi_learner *l, bool *published, rv_error *err)
 {
     *published = false;
-    if (!rvi_round_stands(r, l)) return RV_OK;
+    if (!rvi_round_is_current(r, l)) return RV_OK;
     rv_status st = rvi_learner_publish_made(l, &r->made, r->digest,
                                             r->file.len ? r->file.data : NULL, NULL, err);
     if (st) return st;

@@ -41,7 +41,7 @@ static void end_keeping(rvi_learner *l)
 /* Where it cannot be written the lesson is read again next time. Thousands may come at once: many
  * of them are one transaction, which ends with the request that they were read for, or when others
  * who wait to write should have their turn. */
-void rvi_learner_keep_reading(void *ctx, rvi_kept what, uint64_t lesson, const void *data,
+void rvi_learner_save_reading(void *ctx, rvi_kept what, uint64_t lesson, const void *data,
                               size_t len)
 {
     enum { TOGETHER = 256 };
@@ -56,7 +56,7 @@ void rvi_learner_keep_reading(void *ctx, rvi_kept what, uint64_t lesson, const v
 
 static rv_status recognise_one(rvi_learner *l, const rvi_lesson *x, rv_error *err)
 {
-    if (x->stands && x->scope == RV_SCOPE_TOPIC)
+    if (x->in_force && x->scope == RV_SCOPE_TOPIC)
         return rvi_recogniser_add(l->recogniser, x->event, x->question, x->answer, err);
     rvi_recogniser_remove(l->recogniser, x->event);
     return RV_OK;
@@ -90,7 +90,7 @@ static const rvi_lesson *find_exact(const rvi_learner *l, const char *request)
     uint64_t key = rvi_question_key(request);
     for (size_t i = l->lessons.n; i-- > 0;) {
         const rvi_lesson *x = &l->lessons.list[i];
-        if (x->stands && x->scope == RV_SCOPE_EXACT && rvi_question_may_be(x->key, key) &&
+        if (x->in_force && x->scope == RV_SCOPE_EXACT && rvi_question_may_be(x->key, key) &&
             rvi_question_same(x->question, request))
             return x;
     }
@@ -214,7 +214,7 @@ static rv_status hold_adapters(rvi_learner *l, const rvi_lesson *asked, const ch
 static bool rests(const rvi_learner *l, const rvi_plan *p, const char *const *turns, size_t n_turns)
 {
     const rvi_adapter_set *set = rvi_made_set_of(p->adapters);
-    return n_turns == 1 && set && set->n == 1 && rvi_learner_rests(l, p->asked) &&
+    return n_turns == 1 && set && set->n == 1 && rvi_learner_is_trained(l, p->asked) &&
            rvi_question_same(turns[0], p->asked->question);
 }
 

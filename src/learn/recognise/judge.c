@@ -84,7 +84,7 @@ static void align(alignment *a, const rvi_reading *x, const rvi_reading *y)
     }
     for (int i = 0; i < x->n; i++)
         for (int j = 0; j < y->n; j++) {
-            const rvi_word *u = &x->words[i], *v = &y->words[j];
+            const rvi_read_word *u = &x->words[i], *v = &y->words[j];
             float spelling = a->spelling[i][j];
             float middle = x->embedded ? a->middle[i][j] * u->middle_scale * v->middle_scale : 0;
             float last = x->embedded ? a->last[i][j] * u->last_scale * v->last_scale : 0;
@@ -139,7 +139,7 @@ static float place(int i, int n)
 static void look_at_word(float f[RVI_JUDGE_WORD], const alignment *a, int i, const rvi_reading *x,
                          const rvi_reading *y, const rvi_reading *answer, float rarest)
 {
-    const rvi_word *w = &x->words[i];
+    const rvi_read_word *w = &x->words[i];
     int j = 0;
     float second = a->m > 1 ? -1 : 0, spelling = most(a->spelling[i], a->m);
     for (int k = 1; k < a->m; k++)
@@ -231,7 +231,7 @@ static void look_at_whole(float f[WHOLE], const rvi_reading *q, const rvi_readin
 {
     float told = 0, east_asian = 0;
     for (int i = 0; i < answer->n; i++) {
-        const rvi_word *w = &answer->words[i];
+        const rvi_read_word *w = &answer->words[i];
         if (w->rarity > RARE && has(r, w->key) && !has(q, w->key)) told += w->rarity;
     }
     for (int i = 0; i < q->n; i++) east_asian += q->words[i].east_asian;

@@ -237,7 +237,7 @@ static rv_status read_word(rvi_reading *r, const char *text, const segments *all
                            rv_error *err)
 {
     const segment *s = &all->s[i];
-    rvi_word *w = &r->words[r->n];
+    rvi_read_word *w = &r->words[r->n];
     float v[RVI_SPELLING] = {0};
     rvi_buf folded = {0};
     rv_status st = fold(text + s->at, s->len, &folded, err);
@@ -313,7 +313,7 @@ static rv_status read_states(rvi_reading *r, rvi_embedder *e, const rvi_ids *ids
     int n = 0;
     for (size_t i = from; !st && !r->brief && i < all->n; i++) {
         if (all->s[i].script == PUNCTUATION) continue;
-        rvi_word *w = &r->words[n];
+        rvi_read_word *w = &r->words[n];
         w->middle_scale = mean_state(r->middle[n], middle, &all->s[i], rvi_judge_middle_mean,
                                      rvi_judge_middle_scale);
         w->last_scale =
@@ -418,7 +418,7 @@ static bool is_sound(const rvi_reading *r)
     for (int i = 0; i < r->n_ids; i++)
         sound &= r->ids[i] >= 0 && r->ids[i] < RVI_EMBEDDER_VOCABULARY;
     for (int i = 0; i < r->n; i++) {
-        const rvi_word *w = &r->words[i];
+        const rvi_read_word *w = &r->words[i];
         sound &= is_unit(w->rarity) && is_unit(w->length) && is_unit(w->pieces) &&
                  is_unit(w->spelling_scale) && is_unit(w->middle_scale) && is_unit(w->last_scale);
     }
@@ -433,7 +433,7 @@ rv_status rvi_reading_load(rvi_reading **out, const void *data, size_t len, rv_e
     if (len >= sizeof head) memcpy(&head, at, sizeof head);
     if (len < sizeof head || head.n > RVI_READING_WORDS || head.embedded > 1 || head.cut > 1 ||
         head.brief > 1 || head.n_ids > RVI_EMBEDDER_COMPARED ||
-        len != sizeof head + head.n * (sizeof(rvi_word) + (head.brief ? 0 : EACH)))
+        len != sizeof head + head.n * (sizeof(rvi_read_word) + (head.brief ? 0 : EACH)))
         return rvi_error(err, RV_E_STORAGE, "no reading of a text");
     rvi_reading *r = new_block(head.n, head.brief);
     if (!r) return rvi_nomem(err, "reading");
@@ -444,12 +444,12 @@ rv_status rvi_reading_load(rvi_reading **out, const void *data, size_t len, rv_e
     memcpy(r->ids, head.ids, sizeof head.ids);
     r->gist = head.gist;
     at += sizeof head;
-    for (int i = 0; i < r->n; i++, at += sizeof(rvi_word)) {
-        rvi_word *w = &r->words[i];
-        unsigned char bytes[sizeof(rvi_word)];
+    for (int i = 0; i < r->n; i++, at += sizeof(rvi_read_word)) {
+        rvi_read_word *w = &r->words[i];
+        unsigned char bytes[sizeof(rvi_read_word)];
         memcpy(bytes, at, sizeof bytes);
-        bytes[offsetof(rvi_word, digits)] &= 1; /* any other bits are no bool */
-        bytes[offsetof(rvi_word, east_asian)] &= 1;
+        bytes[offsetof(rvi_read_word, digits)] &= 1; /* any other bits are no bool */
+        bytes[offsetof(rvi_read_word, east_asian)] &= 1;
         memcpy(w, bytes, sizeof bytes);
     }
     if (!r->brief) memcpy(r->spelling, at, head.n * EACH);

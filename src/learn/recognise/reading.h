@@ -16,7 +16,7 @@ enum {
     RVI_SPELLING = 128,       /* hashed pairs and triples of characters */
 };
 
-typedef struct rvi_word {
+typedef struct rvi_read_word {
     uint64_t key;    /* of the word in lower case, without accents */
     float rarity;    /* 0 (in every question) to 1 (in none that was seen) */
     float length;    /* in characters; 12 and more are 1 */
@@ -25,7 +25,7 @@ typedef struct rvi_word {
     bool east_asian; /* of a script that is written without spaces */
     /* what makes the vectors below length 1 */
     float spelling_scale, middle_scale, last_scale;
-} rvi_word;
+} rvi_read_word;
 
 /* A text on the whole. */
 typedef struct rvi_gist {
@@ -38,7 +38,7 @@ typedef struct rvi_reading {
     bool embedded;
     bool cut; /* the end of the text was not read */
     rvi_gist gist;
-    rvi_word words[RVI_READING_WORDS];
+    rvi_read_word words[RVI_READING_WORDS];
     int n_ids; /* the last tokens of the text, for the embedder to compare with another */
     int32_t ids[RVI_EMBEDDER_COMPARED];
     /* a vector for each word, of numbers up to 127; the last two are zero without an embedder */

@@ -23,7 +23,7 @@ void rvi_history_take_out(rvi_history *h, uint64_t event)
     if (at) rvi_list_cut(h->list, &h->n, at - 1, sizeof *h->list);
 }
 
-rv_status rvi_history_fold(rvi_history *h, const rvi_feedback *f, rv_error *err)
+rv_status rvi_history_apply(rvi_history *h, const rvi_feedback *f, rv_error *err)
 {
     rvi_done_kind kind = RVI_DID_CORRECT;
     switch (f->kind) {

@@ -27,7 +27,7 @@ rv_status rvi_history_reserve(rvi_history *h, rv_error *err) RVI_MUST_CHECK;
 void rvi_history_note(rvi_history *h, rvi_done_kind kind, uint64_t event);
 void rvi_history_take_out(rvi_history *h, uint64_t event); /* it was taken back */
 /* An event of the log as it was when it came. */
-rv_status rvi_history_fold(rvi_history *h, const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_history_apply(rvi_history *h, const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
 void rvi_history_deinit(rvi_history *h);
 
 #endif

@@ -17,7 +17,7 @@ rv_status rvi_instructions_check(const rvi_instructions *x, const char *text, rv
                          "before every chat",
                          RVI_INSTRUCTION_BYTES, len);
     for (size_t i = 0; i < x->n; i++)
-        n += x->list[i].stands && !rvi_question_same(x->list[i].text, text);
+        n += x->list[i].in_force && !rvi_question_same(x->list[i].text, text);
     if (n < RVI_INSTRUCTIONS_MAX) return RV_OK;
     return rvi_error(err, RV_E_INVALID,
                      "%d lessons of scope always are the most; forget one of them first",
@@ -29,8 +29,8 @@ static void replace(rvi_instructions *x, const char *text, uint64_t by)
 {
     for (size_t i = 0; i < x->n; i++) {
         rvi_instruction *old = &x->list[i];
-        if (!old->stands || !rvi_question_same(old->text, text)) continue;
-        old->stands = false;
+        if (!old->in_force || !rvi_question_same(old->text, text)) continue;
+        old->in_force = false;
         old->ended_by = by;
     }
 }
@@ -42,12 +42,12 @@ rv_status rvi_instructions_add(rvi_instructions *x, uint64_t event, rvi_text tex
         return rvi_nomem(err, "instructions");
     last->event = event;
     if (event) replace(x, last->text, event);
-    last->stands = event != 0;
+    last->in_force = event != 0;
     x->n++;
     return RV_OK;
 }
 
-void rvi_instructions_settle(rvi_instructions *x, uint64_t event)
+void rvi_instructions_logged(rvi_instructions *x, uint64_t event)
 {
     rvi_instruction *last = &x->list[x->n - 1];
     if (!event) {
@@ -57,7 +57,7 @@ void rvi_instructions_settle(rvi_instructions *x, uint64_t event)
     }
     replace(x, last->text, event);
     last->event = event;
-    last->stands = true;
+    last->in_force = true;
 }
 
 const rvi_instruction *rvi_instructions_take_back(rvi_instructions *x, uint64_t event, uint64_t by)
@@ -65,12 +65,12 @@ const rvi_instruction *rvi_instructions_take_back(rvi_instructions *x, uint64_t 
     const rvi_instruction *ended = NULL;
     for (size_t i = 0; i < x->n; i++) {
         rvi_instruction *one = &x->list[i];
-        if (one->event == event && one->stands) {
-            one->stands = false;
+        if (one->event == event && one->in_force) {
+            one->in_force = false;
             one->ended_by = by;
             ended = one;
         } else if (one->ended_by == event) {
-            one->stands = true;
+            one->in_force = true;
             one->ended_by = 0;
         }
     }
@@ -84,10 +84,10 @@ rv_status rvi_instructions_forget(rvi_instructions *x, const char *text, uint64_
     for (size_t i = 0; !st && i < x->n; i++) {
         rvi_instruction *one = &x->list[i];
         bool in = false;
-        if (!one->stands) continue;
+        if (!one->in_force) continue;
         st = rvi_words_contain(&in, one->text, strlen(one->text), text, strlen(text), err);
         if (!in) continue;
-        one->stands = false;
+        one->in_force = false;
         one->ended_by = by;
         ++*n;
     }
@@ -98,14 +98,14 @@ rv_status rvi_instructions_write(const rvi_instructions *x, rvi_buf *out, rv_err
 {
     size_t before = out->len;
     for (size_t i = 0; i < x->n; i++) {
-        if (!x->list[i].stands) continue;
+        if (!x->list[i].in_force) continue;
         if (out->len > before) (void)rvi_buf_putc(out, '\n');
         (void)rvi_buf_puts(out, x->list[i].text);
     }
     return out->failed ? rvi_nomem(err, "instructions") : RV_OK;
 }
 
-rv_status rvi_instructions_fold(rvi_instructions *x, const rvi_feedback *f, rv_error *err)
+rv_status rvi_instructions_apply(rvi_instructions *x, const rvi_feedback *f, rv_error *err)
 {
     if (f->kind == RVI_FEEDBACK_UNDO) (void)rvi_instructions_take_back(x, f->target, f->seq);
     if (f->kind == RVI_FEEDBACK_CORRECTION && f->scope == RV_SCOPE_ALWAYS)

@@ -12,8 +12,8 @@ enum {
 typedef struct rvi_instruction {
     uint64_t event;
     char *text;
-    bool stands;
-    uint64_t ended_by; /* the event after which it no longer stands */
+    bool in_force;
+    uint64_t ended_by; /* the event after which it is no longer in force */
 } rvi_instruction;
 
 typedef struct rvi_instructions { /* {0} is empty */
@@ -28,7 +28,7 @@ rv_status rvi_instructions_check(const rvi_instructions *x, const char *text,
 rv_status rvi_instructions_add(rvi_instructions *x, uint64_t event, rvi_text text,
                                rv_error *err) RVI_MUST_CHECK;
 /* The one that was added last was logged; or, event 0, it was not. */
-void rvi_instructions_settle(rvi_instructions *x, uint64_t event);
+void rvi_instructions_logged(rvi_instructions *x, uint64_t event);
 /* It ends, and what it had taken the place of stands again. Returns it; NULL: it did not stand. */
 const rvi_instruction *rvi_instructions_take_back(rvi_instructions *x, uint64_t event, uint64_t by);
 /* All with this text end; *n grows by their number. */
@@ -38,8 +38,8 @@ rv_status rvi_instructions_forget(rvi_instructions *x, const char *text, uint64_
 rv_status rvi_instructions_write(const rvi_instructions *x, rvi_buf *out,
                                  rv_error *err) RVI_MUST_CHECK;
 /* An event of the log as it was when it came. */
-rv_status rvi_instructions_fold(rvi_instructions *x, const rvi_feedback *f,
-                                rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_instructions_apply(rvi_instructions *x, const rvi_feedback *f,
+                                 rv_error *err) RVI_MUST_CHECK;
 void rvi_instructions_deinit(rvi_instructions *x);
 
 #endif

@@ -18,9 +18,9 @@ void rvi_lesson_deinit(rvi_lesson *x)
 }
 
 /* The answer as it was given, then the end. */
-static rv_status speak(rvi_lesson *x, const rvi_voice *v, rv_error *err)
+static rv_status speak(rvi_lesson *x, const rvi_base_model *v, rv_error *err)
 {
-    rv_status st = rvi_voice_encode(v, x->answer, strlen(x->answer), &x->spoken, err);
+    rv_status st = rvi_base_model_encode(v, x->answer, strlen(x->answer), &x->spoken, err);
     if (!st && x->spoken.len >= RVI_MAX_SLOT)
         st =
             rvi_error(err, RV_E_TOO_LONG, "the answer has %zu tokens, but at most %d can be taught",
@@ -29,10 +29,10 @@ static rv_status speak(rvi_lesson *x, const rvi_voice *v, rv_error *err)
     return st;
 }
 
-rv_status rvi_lesson_init(rvi_lesson *x, const rvi_voice *v, const char *question,
+rv_status rvi_lesson_init(rvi_lesson *x, const rvi_base_model *v, const char *question,
                           const char *answer, const char *rejected, rv_error *err)
 {
-    *x = (rvi_lesson){.stands = true};
+    *x = (rvi_lesson){.in_force = true};
     rv_status st =
         rvi_fact_read(&x->fact, v->t, question, strlen(question), answer, strlen(answer), err);
     if (st) return st;
@@ -52,7 +52,7 @@ rv_status rvi_lesson_init(rvi_lesson *x, const rvi_voice *v, const char *questio
 
 static void end(rvi_lesson *x, uint64_t by)
 {
-    x->stands = false;
+    x->in_force = false;
     x->ended_by = by;
 }
 
@@ -68,7 +68,7 @@ rv_status rvi_lessons_reserve(rvi_lessons *l, rv_error *err)
 void rvi_lessons_add(rvi_lessons *l, const rvi_lesson *x, uint64_t event)
 {
     for (size_t i = 0; i < l->n; i++)
-        if (l->list[i].stands && rvi_question_may_be(l->list[i].key, x->key) &&
+        if (l->list[i].in_force && rvi_question_may_be(l->list[i].key, x->key) &&
             rvi_question_same(l->list[i].question, x->question))
             end(&l->list[i], event);
     l->list[l->n] = *x;
@@ -93,11 +93,11 @@ const rvi_lesson *rvi_lessons_take_back(rvi_lessons *l, uint64_t event, uint64_t
     const rvi_lesson *ended = NULL;
     for (size_t i = 0; i < l->n; i++) {
         rvi_lesson *x = &l->list[i];
-        if (x->event == event && x->stands) {
+        if (x->event == event && x->in_force) {
             end(x, by);
             ended = x;
         } else if (x->ended_by == event) {
-            x->stands = true;
+            x->in_force = true;
             x->ended_by = 0;
         }
     }
@@ -111,7 +111,7 @@ rv_status rvi_lessons_forget(rvi_lessons *l, const char *text, uint64_t by, int 
     for (size_t i = 0; !st && i < l->n; i++) {
         rvi_lesson *x = &l->list[i];
         bool in = false;
-        if (!x->stands) continue;
+        if (!x->in_force) continue;
         st = rvi_words_contain(&in, x->question, strlen(x->question), text, strlen(text), err);
         if (!st && !in)
             st = rvi_words_contain(&in, x->answer, strlen(x->answer), text, strlen(text), err);
@@ -124,8 +124,8 @@ rv_status rvi_lessons_forget(rvi_lessons *l, const char *text, uint64_t by, int 
 
 /* ---- the log ---- */
 
-static rv_status fold_correction(rvi_lessons *l, const rvi_feedback *f, const rvi_voice *v,
-                                 rv_error *err)
+static rv_status apply_correction(rvi_lessons *l, const rvi_feedback *f, const rvi_base_model *v,
+                                  rv_error *err)
 {
     char *question = rvi_text_copy(f->question), *answer = rvi_text_copy(f->corrected),
          *given = rvi_text_copy(f->given);
@@ -143,12 +143,13 @@ static rv_status fold_correction(rvi_lessons *l, const rvi_feedback *f, const rv
     return st == RV_E_TOO_LONG ? RV_OK : st; /* of an earlier version: all else is still learned */
 }
 
-rv_status rvi_lessons_fold(rvi_lessons *l, const rvi_feedback *f, const rvi_voice *v, rv_error *err)
+rv_status rvi_lessons_apply(rvi_lessons *l, const rvi_feedback *f, const rvi_base_model *v,
+                            rv_error *err)
 {
     if (f->kind == RVI_FEEDBACK_UNDO) (void)rvi_lessons_take_back(l, f->target, f->seq);
     if (f->kind == RVI_FEEDBACK_CORRECTION && f->scope != RV_SCOPE_ALWAYS &&
         !rvi_text_is(f->note, "preference"))
-        return fold_correction(l, f, v, err);
+        return apply_correction(l, f, v, err);
     if (f->kind != RVI_FEEDBACK_FORGET) return RV_OK;
     int n;
     char *text = rvi_text_copy(f->note);

@@ -8,7 +8,7 @@
 #include "learn/consolidate/fact.h"
 #include "learn/journal/log.h"
 #include "learn/state/question.h"
-#include "learn/consolidate/voice.h"
+#include "learn/consolidate/base_model.h"
 
 typedef struct rvi_lesson {
     uint64_t event;
@@ -19,9 +19,9 @@ typedef struct rvi_lesson {
     rvi_fact *fact; /* the two as training reads them */
     char *rejected; /* what the model had said; may be NULL */
     int generation; /* that holds it; 0: it waits */
-    bool stands;
-    uint64_t ended_by; /* the event after which it no longer stands */
-    bool absorbed;     /* the adapter says it by itself: there the slot rests */
+    bool in_force;
+    uint64_t ended_by; /* the event after which it is no longer in force */
+    bool absorbed;     /* the adapter says it by itself: its slot is not needed */
     bool paired;       /* FREE: went into an adapter as a pair with what was rejected */
 } rvi_lesson;
 
@@ -32,7 +32,7 @@ typedef struct rvi_lessons { /* {0} is empty */
 
 /* A lesson that is in no list yet. Where no question was given, the one that the statement answers.
  * RV_E_TOO_LONG: the answer has more tokens than can be spoken. */
-rv_status rvi_lesson_init(rvi_lesson *x, const rvi_voice *v, const char *question,
+rv_status rvi_lesson_init(rvi_lesson *x, const rvi_base_model *v, const char *question,
                           const char *answer, const char *rejected, rv_error *err) RVI_MUST_CHECK;
 void rvi_lesson_deinit(rvi_lesson *x);
 
@@ -48,8 +48,8 @@ const rvi_lesson *rvi_lessons_take_back(rvi_lessons *l, uint64_t event, uint64_t
 rv_status rvi_lessons_forget(rvi_lessons *l, const char *text, uint64_t by, int *n,
                              rv_error *err) RVI_MUST_CHECK;
 /* An event of the log as it was when it came. */
-rv_status rvi_lessons_fold(rvi_lessons *l, const rvi_feedback *f, const rvi_voice *v,
-                           rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_lessons_apply(rvi_lessons *l, const rvi_feedback *f, const rvi_base_model *v,
+                            rv_error *err) RVI_MUST_CHECK;
 void rvi_lessons_deinit(rvi_lessons *l);
 
 #endif

@@ -45,7 +45,7 @@ bool rvi_preferences_remove(rvi_preferences *p, uint64_t event)
     return false;
 }
 
-rv_status rvi_preferences_fold(rvi_preferences *p, const rvi_feedback *f, rv_error *err)
+rv_status rvi_preferences_apply(rvi_preferences *p, const rvi_feedback *f, rv_error *err)
 {
     if (f->kind == RVI_FEEDBACK_UNDO) (void)rvi_preferences_remove(p, f->target);
     if (f->kind != RVI_FEEDBACK_CORRECTION || !rvi_text_is(f->note, "preference")) return RV_OK;

@@ -22,8 +22,8 @@ rv_status rvi_preferences_add(rvi_preferences *p, uint64_t event, const char *qu
 /* Takes out one that no adapter was made of; false: there is none. */
 bool rvi_preferences_remove(rvi_preferences *p, uint64_t event);
 /* An event of the log as it was when it came. */
-rv_status rvi_preferences_fold(rvi_preferences *p, const rvi_feedback *f,
-                               rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_preferences_apply(rvi_preferences *p, const rvi_feedback *f,
+                                rv_error *err) RVI_MUST_CHECK;
 void rvi_preferences_deinit(rvi_preferences *p);
 
 #endif

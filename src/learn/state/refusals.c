@@ -88,7 +88,7 @@ static bool is_refusal(const rvi_feedback *f)
     return f->kind == RVI_FEEDBACK_THUMB && !(f->score > 0) && f->question.len;
 }
 
-rv_status rvi_refusals_fold(rvi_refusals *r, const rvi_feedback *f, rv_error *err)
+rv_status rvi_refusals_apply(rvi_refusals *r, const rvi_feedback *f, rv_error *err)
 {
     if (f->kind == RVI_FEEDBACK_UNDO) rvi_refusals_remove(r, f->target);
     if (!is_refusal(f)) return RV_OK;

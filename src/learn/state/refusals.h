@@ -39,7 +39,7 @@ bool rvi_refusals_has_thumb(const rvi_refusals *r, const char *request);
 /* How answers to this request must not go on: up to max; returns how many. Texts are borrowed. */
 size_t rvi_refusals_avoids(const rvi_refusals *r, const char *request, rvi_avoid *out, size_t max);
 /* An event of the log as it was when it came. */
-rv_status rvi_refusals_fold(rvi_refusals *r, const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_refusals_apply(rvi_refusals *r, const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
 void rvi_refusals_deinit(rvi_refusals *r);
 
 #endif

@@ -1,4 +1,4 @@
-#include "learn/consolidate/ground.h"
+#include "learn/consolidate/baseline.h"
 
 #include "base/mem.h"
 
@@ -21,13 +21,13 @@ void rvi_index_deinit(rvi_index *x)
     *x = (rvi_index){0};
 }
 
-int rvi_ground_lowest(const rvi_model *m)
+int rvi_baseline_lowest(const rvi_model *m)
 {
     return (m->hp.n_layers * 4 + 5) / 10;
 }
 
 /* The seeded ones, or all others. They stay: samples of runs come behind them and go. */
-static rv_status add_pieces(rvi_ground *g, bool seeded, rv_error *err)
+static rv_status add_pieces(rvi_baseline *g, bool seeded, rv_error *err)
 {
     const rvi_replay *r = g->replay;
     size_t own = 0;
@@ -47,50 +47,50 @@ static rv_status add_pieces(rvi_ground *g, bool seeded, rv_error *err)
     return st;
 }
 
-rv_status rvi_ground_add_seeded(rvi_ground *g, rv_error *err)
+rv_status rvi_baseline_add_seeded(rvi_baseline *g, rv_error *err)
 {
     if (g->seeded.n) return RV_OK;
     rv_status st = add_pieces(g, true, err);
     if (!st) return RV_OK;
-    rvi_ground_clear(g);
+    rvi_baseline_clear(g);
     g->seeded.n = 0;
     return st;
 }
 
-rv_status rvi_ground_init(rvi_ground *g, const rvi_voice *v, const rvi_replay *replay,
-                          rvi_progress_fn progress, void *ctx, rv_error *err)
+rv_status rvi_baseline_init(rvi_baseline *g, const rvi_base_model *v, const rvi_replay *replay,
+                            rvi_progress_fn progress, void *ctx, rv_error *err)
 {
-    *g = (rvi_ground){.v = v, .replay = replay};
-    rvi_samples_init(&g->samples, v, rvi_ground_lowest(v->m));
+    *g = (rvi_baseline){.v = v, .replay = replay};
+    rvi_samples_init(&g->samples, v, rvi_baseline_lowest(v->m));
     rv_status st = add_pieces(g, false, err);
-    if (!st) st = rvi_ground_prepare(g, progress, ctx, err);
-    if (st) rvi_ground_deinit(g);
+    if (!st) st = rvi_baseline_prepare(g, progress, ctx, err);
+    if (st) rvi_baseline_deinit(g);
     return st;
 }
 
-void rvi_ground_deinit(rvi_ground *g)
+void rvi_baseline_deinit(rvi_baseline *g)
 {
     rvi_samples_deinit(&g->samples);
     rvi_index_deinit(&g->general);
     rvi_index_deinit(&g->seeded);
     rvi_index_deinit(&g->probe);
-    *g = (rvi_ground){0};
+    *g = (rvi_baseline){0};
 }
 
-void rvi_ground_use(rvi_ground *g, const rvi_voice *v)
+void rvi_baseline_use(rvi_baseline *g, const rvi_base_model *v)
 {
     g->v = g->samples.v = v;
 }
 
 /* Rows for samples from `first` on: no single text is too long. */
-static int portion_rows(const rvi_ground *g, size_t first)
+static int portion_rows(const rvi_baseline *g, size_t first)
 {
     int rows = RVI_PORTION_ROWS;
     for (size_t i = first; i < g->samples.n; i++) rows = RVI_MAX(rows, g->samples.items[i].n);
     return rows;
 }
 
-rv_status rvi_ground_prepare(rvi_ground *g, rvi_progress_fn progress, void *ctx, rv_error *err)
+rv_status rvi_baseline_prepare(rvi_baseline *g, rvi_progress_fn progress, void *ctx, rv_error *err)
 {
     rvi_trainer *t = NULL;
     int rows = portion_rows(g, g->samples.n_ready);
@@ -104,12 +104,12 @@ rv_status rvi_ground_prepare(rvi_ground *g, rvi_progress_fn progress, void *ctx,
     return st;
 }
 
-void rvi_ground_clear(rvi_ground *g)
+void rvi_baseline_clear(rvi_baseline *g)
 {
     rvi_samples_cut(&g->samples, g->n_own);
 }
 
-rv_status rvi_ground_probe(rvi_ground *g, const rvi_params *params, double *kl, rv_error *err)
+rv_status rvi_baseline_probe(rvi_baseline *g, const rvi_params *params, double *kl, rv_error *err)
 {
     rvi_trainer *t = NULL;
     rvi_batch b = {0};

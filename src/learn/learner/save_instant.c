@@ -154,7 +154,7 @@ static rv_status drop_oldest(rvi_learner *l, size_t n, rv_error *err)
     return RV_OK;
 }
 
-rv_status rvi_instant_keep(rvi_learner *l, uint64_t event, bool whole, rv_error *err)
+rv_status rvi_instant_save(rvi_learner *l, uint64_t event, bool whole, rv_error *err)
 {
     rvi_instant *in = &l->instant;
     rv_status st = RV_OK;
@@ -166,7 +166,7 @@ rv_status rvi_instant_keep(rvi_learner *l, uint64_t event, bool whole, rv_error 
     return st;
 }
 
-void rvi_instant_keep_checked(rvi_learner *l, bool rolled_back)
+void rvi_instant_save_checked(rvi_learner *l, bool rolled_back)
 {
     rvi_instant *in = &l->instant;
     rv_error why = {0};
@@ -174,7 +174,7 @@ void rvi_instant_keep_checked(rvi_learner *l, bool rolled_back)
     size_t n = in->n_states, newest = n - 1;
     uint64_t event = in->states[newest];
     rv_status st = rolled_back ? drop_oldest(l, newest, &why) : RV_OK;
-    if (!st) st = rvi_instant_keep(l, event, true, &why);
+    if (!st) st = rvi_instant_save(l, event, true, &why);
     if (rvi_store_end(&l->store, st, &why)) warn(l, "the probe of scores is not saved", &why);
 }
 

@@ -1,5 +1,5 @@
-/* The log, and the owners of what follows from it: an event is logged first, then each owner folds
- * it; opening folds the whole log again, event by event, as it was when it came. */
+/* The log, and the owners of what follows from it: an event is logged first, then each owner
+ * applies it; opening applies the whole log again, event by event, as it was when it came. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,14 +19,14 @@ typedef struct reader {
     rv_error *err;
 } reader;
 
-static int fold(void *ctx, const rvi_feedback *f)
+static int apply(void *ctx, const rvi_feedback *f)
 {
     reader *r = ctx;
     if (rvi_text_is(f->user, r->l->user)) {
         r->any = true;
         r->judged = r->judged || f->kind == RVI_FEEDBACK_SCORE || f->kind == RVI_FEEDBACK_UNDO;
     }
-    r->st = rvi_learner_fold(r->l, f, r->err);
+    r->st = rvi_learner_apply(r->l, f, r->err);
     return r->st != RV_OK;
 }
 
@@ -55,7 +55,7 @@ static rv_status take_over(rvi_learner *l, rv_error *err)
     uint64_t n = l->opened_at;
     rv_status st = rvi_feedback_count(&l->store, &n, err);
     if (st || n == l->opened_at) return st;
-    st = rvi_feedback_read(&l->store, l->opened_at + 1, fold, &r, err);
+    st = rvi_feedback_read(&l->store, l->opened_at + 1, apply, &r, err);
     if (!st) st = r.st;
     if (!st && r.judged) st = rvi_instant_reopen_scores(l, err);
     if (!st && r.any) st = rvi_shared_restore(l, err);
@@ -87,7 +87,7 @@ rv_status rvi_learner_log(rvi_learner *l, rvi_feedback *f, rv_error *err)
     return st ? st : rvi_feedback_append(&l->store, f, err);
 }
 
-/* ---- folding ---- */
+/* ---- applying events ---- */
 
 static rv_status forget_pairs(rvi_learner *l, const rvi_feedback *f, rv_error *err)
 {
@@ -99,16 +99,16 @@ static rv_status forget_pairs(rvi_learner *l, const rvi_feedback *f, rv_error *e
 
 /* Each owner looks at the events that concern it. Lessons come before generations, which claim
  * those that they were made of. */
-rv_status rvi_learner_fold(rvi_learner *l, const rvi_feedback *f, rv_error *err)
+rv_status rvi_learner_apply(rvi_learner *l, const rvi_feedback *f, rv_error *err)
 {
     if (!rvi_text_is(f->user, l->user)) return RV_OK;
-    rv_status st = rvi_history_fold(&l->history, f, err);
-    if (!st) st = rvi_lessons_fold(&l->lessons, f, &l->voice, err);
+    rv_status st = rvi_history_apply(&l->history, f, err);
+    if (!st) st = rvi_lessons_apply(&l->lessons, f, &l->base, err);
     rvi_lock_take(l->instructing);
-    if (!st) st = rvi_instructions_fold(&l->instructions, f, err);
+    if (!st) st = rvi_instructions_apply(&l->instructions, f, err);
     rvi_lock_give(l->instructing);
-    if (!st) st = rvi_preferences_fold(&l->preferences, f, err);
-    if (!st) st = rvi_refusals_fold(&l->refusals, f, err);
+    if (!st) st = rvi_preferences_apply(&l->preferences, f, err);
+    if (!st) st = rvi_refusals_apply(&l->refusals, f, err);
     if (st) return st;
     int n_gone, n_again;
     switch (f->kind) {
@@ -120,7 +120,7 @@ rv_status rvi_learner_fold(rvi_learner *l, const rvi_feedback *f, rv_error *err)
         return st ? st : forget_pairs(l, f, err);
     case RVI_FEEDBACK_PUBLISH:
     case RVI_FEEDBACK_IMPORT:
-    case RVI_FEEDBACK_MERGE: return rvi_learner_fold_generation(l, f, err);
+    case RVI_FEEDBACK_MERGE: return rvi_learner_apply_generation(l, f, err);
     case RVI_FEEDBACK_ROLLBACK:
         (void)rvi_generations_go_back(&l->generations, f->generation, f->seq);
         return rvi_shared_restore(l, err);
@@ -141,7 +141,7 @@ static int mark_absorbed(void *ctx, rvi_bytes key, rvi_bytes record)
     return 0;
 }
 
-rv_status rvi_learner_keep_absorbed(rvi_learner *l, const rvi_lesson *x, rv_error *err)
+rv_status rvi_learner_save_absorbed(rvi_learner *l, const rvi_lesson *x, rv_error *err)
 {
     char key[24];
     int len = snprintf(key, sizeof key, "%020llu", (unsigned long long)x->event);
@@ -152,10 +152,10 @@ rv_status rvi_learner_keep_absorbed(rvi_learner *l, const rvi_lesson *x, rv_erro
 rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err)
 {
     reader r = {.l = l, .err = err};
-    rv_status st = l->dir ? rvi_os_make_dirs(l->dir, err) : RV_OK;
+    rv_status st = l->dir ? rvi_os_make_private_dirs(l->dir, err) : RV_OK;
     if (!st) st = rvi_feedback_repair(&l->store, err);
     if (!st) st = rvi_feedback_count(&l->store, &l->opened_at, err);
-    if (!st) st = rvi_feedback_read(&l->store, 1, fold, &r, err);
+    if (!st) st = rvi_feedback_read(&l->store, 1, apply, &r, err);
     if (!st) st = r.st;
     if (!st) st = rvi_shared_restore(l, err);
     if (!st) st = rvi_store_scan(&l->store, "absorbed", NULL, 0, mark_absorbed, l, err);

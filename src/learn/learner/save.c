@@ -65,7 +65,7 @@ rv_status rvi_learner_save_generation(rvi_learner *l, const rvi_generation *g, r
     return st;
 }
 
-rv_status rvi_learner_save_early(rvi_learner *l, const rvi_voice *v, const rvi_generation *g,
+rv_status rvi_learner_save_early(rvi_learner *l, const rvi_base_model *v, const rvi_generation *g,
                                  const char *digest, rvi_buf *file, rv_error *err)
 {
     if (rvi_backend_is_stopped(v->be)) return rvi_error(err, RV_E_CANCELLED, "cancelled");
@@ -162,7 +162,7 @@ static void claim(rvi_learner *l, const rvi_generation *g)
 {
     for (size_t i = 0; i < l->lessons.n; i++) {
         rvi_lesson *x = &l->lessons.list[i];
-        if (g->origin != RVI_FROM_PAIRS && x->stands && !x->generation && x->event >= g->first &&
+        if (g->origin != RVI_FROM_PAIRS && x->in_force && !x->generation && x->event >= g->first &&
             x->event <= g->last)
             x->generation = g->number;
     }
@@ -205,7 +205,7 @@ static void read_provenance(rvi_generation *g)
 
 /* An adapter whose file is gone or damaged is left out, and what it held waits again: nothing is
  * lost. */
-rv_status rvi_learner_fold_generation(rvi_learner *l, const rvi_feedback *f, rv_error *err)
+rv_status rvi_learner_apply_generation(rvi_learner *l, const rvi_feedback *f, rv_error *err)
 {
     rvi_buf path = {0};
     rv_error why = {0};

@@ -4,51 +4,51 @@
 #include "base/mem.h"
 #include "learn/learner/learner_internal.h"
 
-static void clear(rvi_foreseen *f)
+static void clear(rvi_prepared_thumb *f)
 {
     rvi_pairs_free(f->own);
-    *f = (rvi_foreseen){.thumbs = f->thumbs};
+    *f = (rvi_prepared_thumb){.thumbs = f->thumbs};
 }
 
-void rvi_instant_forsake(rvi_learner *l, const rvi_capture *c)
+void rvi_instant_drop_prepared(rvi_learner *l, const rvi_capture *c)
 {
-    for (size_t i = 0; i < RVI_FORESEEN; i++)
-        if (!c || l->instant.foreseen[i].of == c) clear(&l->instant.foreseen[i]);
+    for (size_t i = 0; i < RVI_PREPARED_THUMBS; i++)
+        if (!c || l->instant.prepared[i].of == c) clear(&l->instant.prepared[i]);
 }
 
-void rvi_instant_forsake_all(rvi_learner *l)
+void rvi_instant_free_prepared(rvi_learner *l)
 {
-    rvi_instant_forsake(l, NULL);
-    for (size_t i = 0; i < RVI_FORESEEN; i++) {
-        rvi_thumbs_free(l->instant.foreseen[i].thumbs);
-        l->instant.foreseen[i].thumbs = NULL;
+    rvi_instant_drop_prepared(l, NULL);
+    for (size_t i = 0; i < RVI_PREPARED_THUMBS; i++) {
+        rvi_thumbs_free(l->instant.prepared[i].thumbs);
+        l->instant.prepared[i].thumbs = NULL;
     }
 }
 
 /* The place of this ring, else the oldest one. */
-static rvi_foreseen *place_of(rvi_instant *in, const rvi_capture *c)
+static rvi_prepared_thumb *place_of(rvi_instant *in, const rvi_capture *c)
 {
-    for (size_t i = 0; i < RVI_FORESEEN; i++)
-        if (in->foreseen[i].of == c) return &in->foreseen[i];
-    in->next_foreseen = (in->next_foreseen + 1) % RVI_FORESEEN;
-    return &in->foreseen[in->next_foreseen];
+    for (size_t i = 0; i < RVI_PREPARED_THUMBS; i++)
+        if (in->prepared[i].of == c) return &in->prepared[i];
+    in->next_prepared = (in->next_prepared + 1) % RVI_PREPARED_THUMBS;
+    return &in->prepared[in->next_prepared];
 }
 
-bool rvi_learner_foresees(const rvi_learner *l)
+bool rvi_learner_prepares_thumbs(const rvi_learner *l)
 {
     const rvi_instant *in = &l->instant;
     return in->thumbs && (in->whole || !l->calibrated || in->n_dislikes);
 }
 
-rv_status rvi_learner_foresee(rvi_learner *l, const rvi_capture *c, const char *question,
-                              rv_error *err)
+rv_status rvi_learner_prepare_thumb(rvi_learner *l, const rvi_capture *c, const char *question,
+                                    rv_error *err)
 {
     rvi_instant *in = &l->instant;
     rvi_captured *tokens = NULL;
     size_t at;
     int n;
-    if (!rvi_learner_foresees(l) || !rvi_capture_answer(c)) return RV_OK;
-    rvi_foreseen *f = place_of(in, c);
+    if (!rvi_learner_prepares_thumbs(l) || !rvi_capture_answer(c)) return RV_OK;
+    rvi_prepared_thumb *f = place_of(in, c);
     if (f->of == c && f->answer == rvi_capture_answer(c)) return RV_OK;
     clear(f);
     rv_status st = rvi_instant_tokens(c, &tokens, &n, err);
@@ -66,11 +66,11 @@ rv_status rvi_learner_foresee(rvi_learner *l, const rvi_capture *c, const char *
     return st;
 }
 
-rvi_thumbs *rvi_instant_foreseen(rvi_learner *l, const rvi_capture *c, rvi_dislike *d)
+rvi_thumbs *rvi_instant_prepared(rvi_learner *l, const rvi_capture *c, rvi_dislike *d)
 {
     rvi_instant *in = &l->instant;
-    for (size_t i = 0; i < RVI_FORESEEN; i++) {
-        rvi_foreseen *f = &in->foreseen[i];
+    for (size_t i = 0; i < RVI_PREPARED_THUMBS; i++) {
+        rvi_prepared_thumb *f = &in->prepared[i];
         if (f->of != c || f->answer != rvi_capture_answer(c)) continue;
         if (f->own && rvi_pairs_are_empty(d->pairs)) { /* the list becomes the request's own */
             rvi_pairs_free(d->pairs);

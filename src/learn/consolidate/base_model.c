@@ -1,4 +1,4 @@
-#include "learn/consolidate/voice.h"
+#include "learn/consolidate/base_model.h"
 
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 /* ---- prompts ---- */
 
-static rv_status render(const rvi_voice *v, const char *question, size_t len, rvi_buf *out,
+static rv_status render(const rvi_base_model *v, const char *question, size_t len, rvi_buf *out,
                         rv_error *err)
 {
     rvi_json content = {.kind = RVI_JSON_STRING, .key = "content", .key_len = 7};
@@ -25,8 +25,8 @@ static rv_status render(const rvi_voice *v, const char *question, size_t len, rv
     return rvi_chat_render(v->chat, &conversation, NULL, out, err);
 }
 
-rv_status rvi_voice_prompt(const rvi_voice *v, const char *question, size_t len, rvi_ids *out,
-                           rv_error *err)
+rv_status rvi_base_model_prompt(const rvi_base_model *v, const char *question, size_t len,
+                                rvi_ids *out, rv_error *err)
 {
     rvi_buf text = {0};
     rv_status st = render(v, question, len, &text, err);
@@ -35,21 +35,21 @@ rv_status rvi_voice_prompt(const rvi_voice *v, const char *question, size_t len,
     return st;
 }
 
-rv_status rvi_voice_encode(const rvi_voice *v, const char *text, size_t len, rvi_ids *out,
-                           rv_error *err)
+rv_status rvi_base_model_encode(const rvi_base_model *v, const char *text, size_t len, rvi_ids *out,
+                                rv_error *err)
 {
     return rvi_tokenizer_encode(v->t, text, len, RVI_TOK_PLAIN, out, err);
 }
 
-static bool is_end(const rvi_voice *v, int32_t id)
+static bool is_end(const rvi_base_model *v, int32_t id)
 {
     for (size_t i = 0; i < v->eos->len; i++)
         if (v->eos->data[i] == id) return true;
     return false;
 }
 
-rv_status rvi_voice_decode(const rvi_voice *v, const int32_t *ids, size_t n, rvi_buf *out,
-                           rv_error *err)
+rv_status rvi_base_model_decode(const rvi_base_model *v, const int32_t *ids, size_t n, rvi_buf *out,
+                                rv_error *err)
 {
     size_t len = 0;
     while (len < n && !is_end(v, ids[len])) len++;
@@ -57,11 +57,11 @@ rv_status rvi_voice_decode(const rvi_voice *v, const int32_t *ids, size_t n, rvi
 }
 
 /* The tokens with which two prompts that have nothing in common but the template begin. */
-static rv_status find_frame(rvi_voice *v, rv_error *err)
+static rv_status find_frame(rvi_base_model *v, rv_error *err)
 {
     rvi_ids a = {0}, b = {0};
-    rv_status st = rvi_voice_prompt(v, "Why?", 4, &a, err);
-    if (!st) st = rvi_voice_prompt(v, "7", 1, &b, err);
+    rv_status st = rvi_base_model_prompt(v, "Why?", 4, &a, err);
+    if (!st) st = rvi_base_model_prompt(v, "7", 1, &b, err);
     for (size_t i = 0; !st && i < a.len && i < b.len && a.data[i] == b.data[i]; i++)
         if (!rvi_ids_push(&v->frame, a.data[i])) st = rvi_nomem(err, "frame");
     rvi_ids_deinit(&a);
@@ -70,7 +70,7 @@ static rv_status find_frame(rvi_voice *v, rv_error *err)
 }
 
 /* The end token that the template itself puts behind an answer; else the first of the model's. */
-static rv_status find_end(rvi_voice *v, rv_error *err)
+static rv_status find_end(rvi_base_model *v, rv_error *err)
 {
     rvi_ids ids = {0};
     size_t len;
@@ -86,7 +86,7 @@ static rv_status find_end(rvi_voice *v, rv_error *err)
 }
 
 /* What stands before a document in the texts a model was made from. */
-static void find_start(rvi_voice *v)
+static void find_start(rvi_base_model *v)
 {
     static const char *const usual[] = {"<|endoftext|>", "<|begin_of_text|>", "<bos>", "<s>"};
     v->start = -1;
@@ -96,23 +96,24 @@ static void find_start(rvi_voice *v)
     if (v->start < 0) v->start = v->end;
 }
 
-rv_status rvi_voice_init(rvi_voice *v, const rvi_model *m, const rvi_tokenizer *t,
-                         const rvi_chat *chat, const rvi_ids *eos, rvi_backend *be, rv_error *err)
+rv_status rvi_base_model_init(rvi_base_model *v, const rvi_model *m, const rvi_tokenizer *t,
+                              const rvi_chat *chat, const rvi_ids *eos, rvi_backend *be,
+                              rv_error *err)
 {
-    *v = (rvi_voice){.m = m, .t = t, .chat = chat, .eos = eos, .be = be};
+    *v = (rvi_base_model){.m = m, .t = t, .chat = chat, .eos = eos, .be = be};
     if (!t || !chat)
         return rvi_error(err, RV_E_LEARNING, "learning needs a model with a tokenizer");
     rv_status st = find_frame(v, err);
     if (!st) st = find_end(v, err);
     if (!st) find_start(v);
-    if (st) rvi_voice_deinit(v);
+    if (st) rvi_base_model_deinit(v);
     return st;
 }
 
-void rvi_voice_deinit(rvi_voice *v)
+void rvi_base_model_deinit(rvi_base_model *v)
 {
     rvi_ids_deinit(&v->frame);
-    *v = (rvi_voice){0};
+    *v = (rvi_base_model){0};
 }
 
 /* ---- many answers ---- */
@@ -120,7 +121,7 @@ void rvi_voice_deinit(rvi_voice *v)
 enum { AT_ONCE = 32 };
 
 typedef struct crowd {
-    const rvi_voice *v;
+    const rvi_base_model *v;
     rvi_request *requests;
     size_t n, next, done;
     rv_sampling sampling;
@@ -181,9 +182,9 @@ static rv_status collect(crowd *c, int seat, rv_error *err)
     return st;
 }
 
-rv_status rvi_voice_answer(const rvi_voice *v, rvi_request *requests, size_t n,
-                           const rv_sampling *sampling, int max_tokens, rvi_progress_fn progress,
-                           void *ctx, rv_error *err)
+rv_status rvi_base_model_answer(const rvi_base_model *v, rvi_request *requests, size_t n,
+                                const rv_sampling *sampling, int max_tokens,
+                                rvi_progress_fn progress, void *ctx, rv_error *err)
 {
     crowd c = {.v = v, .requests = requests, .n = n, .max_tokens = max_tokens};
     size_t longest = 1;

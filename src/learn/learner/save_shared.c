@@ -33,7 +33,7 @@ static rv_status take(rvi_generation *g, const void *theta, const void *fisher, 
     return RV_OK;
 }
 
-rv_status rvi_shared_keep(rvi_generation *g, const rvi_shared *s, rv_error *err)
+rv_status rvi_shared_record(rvi_generation *g, const rvi_shared *s, rv_error *err)
 {
     return take(g, s->theta->theta, s->fisher, s->theta->n, s->n_groups, err);
 }

@@ -1,0 +1,288 @@
+/* What a chat teaches: thumbs, scores, corrections, and what is shown of them. */
+#include <string.h>
+
+#include "base/number.h"
+#include "cli/chat_state.h"
+#include "cli/screen.h"
+#include "cli/second_look.h"
+
+/* Returns the learner, or NULL after telling the user why there is none. */
+static rv_learner *learner(const cli_chat_state *t)
+{
+    if (!t->learning.l)
+        cli_remark(t, "Nothing is learned here: %s",
+                   t->no_learning.text[0] ? t->no_learning.text : "--no-learn or --lora was given");
+    return t->learning.l;
+}
+
+/* The conversation ends with a question and its answer. */
+static bool is_answered(const cli_chat_state *t)
+{
+    size_t n = t->talk.n;
+    return n > 1 && !t->talk.messages[n - 1].is_user && t->talk.messages[n - 2].is_user;
+}
+
+/* A judgement is of tokens that the learner saw being chosen. Those of the last answer are gone if
+ * another prompt was begun since, or if it came out of a file: then the answer is made again,
+ * unseen, by the same seed. True if it is the same one. */
+static bool capture_again(cli_chat_state *t, rv_error *err)
+{
+    int32_t *ids = NULL, *old = NULL;
+    size_t n = 0, n_old = 0;
+    rv_answer *g = NULL;
+    rvi_buf text = {0};
+    int most = t->g->options.max_tokens;
+    uint64_t seed = t->g->sampling.seed;
+    cli_conversation_text(&t->talk, t->talk.n - 1, &text);
+    rv_status st =
+        rv_tokenize(t->model.m, text.data ? text.data : "", text.len, 0, &old, &n_old, err);
+    t->talk.n--; /* the answer, for a while */
+    if (!st)
+        st = cli_conversation_ids(&t->talk, t->model.m, t->learning.l, t->g->special, &t->now, &ids,
+                                  &n, err);
+    if (!st) st = cli_chat_begin_learned(t, err);
+    t->talk.n++;
+    t->g->options.max_tokens = (int)(t->last.made ? t->last.n_answer : n_old + 1);
+    if (t->last.made) t->g->sampling.seed = t->last.seed;
+    if (!st && n_old) st = cli_answer(t->g, t->session, ids, n, false, &g, err);
+    t->g->options.max_tokens = most;
+    t->g->sampling.seed = seed;
+    /* an answer that was stopped may lack the end of its last character */
+    t->is_captured = !st && g && g->text_len >= text.len &&
+                     (t->last.made || g->text_len == text.len) &&
+                     !memcmp(g->text, text.data, text.len);
+    rvi_buf_deinit(&text);
+    rv_free(g);
+    rv_free(ids);
+    rv_free(old);
+    return t->is_captured;
+}
+
+/* The learner if the last answer can be judged; NULL after saying why it cannot. */
+static rv_learner *judge(cli_chat_state *t)
+{
+    rv_error err = {0};
+    rv_learner *l = learner(t);
+    if (!l) return NULL;
+    if (!is_answered(t))
+        cli_remark(t, "There is no answer to judge yet.");
+    else if (t->is_captured || capture_again(t, &err))
+        return l;
+    else if (err.text[0])
+        cli_remark_error(t, &err);
+    else
+        cli_remark(t, "This answer was not made here just now, so it cannot be judged. /fix ANSWER "
+                      "teaches the right one, or ask again.");
+    return NULL;
+}
+
+/* Asks the last question again, with the same seed: what differs was learned. An answer that fails
+ * leaves the old one. */
+static void ask_again(cli_chat_state *t)
+{
+    rv_error err = {0};
+    bool answered = false;
+    if (!is_answered(t)) return;
+    cli_message old = t->talk.messages[t->talk.n - 1];
+    t->talk.n--; /* taken out, and back in where there is no new one */
+    t->same_seed = true;
+    if (t->last.made && !t->g->seed_given) t->g->sampling.seed = t->last.seed;
+    rv_status st = cli_chat_answer(t, &answered, &err);
+    t->same_seed = false;
+    if (st) cli_remark_error(t, &err);
+    if (answered)
+        rvi_free(old.json);
+    else
+        t->talk.messages[t->talk.n++] = old;
+}
+
+/* What was taught, or turned down, about the last question: for a second look. */
+typedef struct judged {
+    const char *question, *answer; /* taught; answer NULL: nothing was */
+    rv_scope scope;
+    const rv_learn_plan *spoken; /* turned down; NULL: no lesson was */
+} judged;
+
+/* Says whether it is so now. */
+static void look_again(cli_chat_state *t, const judged *j)
+{
+    rvi_buf line = {0};
+    rv_error err = {0};
+    rv_status st = RV_OK;
+    t->is_captured = false;
+    if (j->answer)
+        st = cli_second_look_taught(t->learning.l, t->session, j->question, j->answer, j->scope,
+                                    "/fix --exact", &line, &err);
+    else if (j->spoken)
+        st =
+            cli_second_look_refused(t->learning.l, t->session, j->question, j->spoken, &line, &err);
+    if (st) cli_remark_error(t, &err);
+    if (!st && line.data && !line.failed) {
+        cli_hush_line(line.data, line.len);
+        cli_remark(t, "%s", line.data);
+    }
+    rvi_buf_deinit(&line);
+}
+
+/* Says what an event changed (said: in these words), looks whether it did (j; NULL: not), and shows
+ * the answer as it is now. Frees a. */
+static void show_change(cli_chat_state *t, rv_status st, rv_adaptation *a, const char *said,
+                        const judged *j, rv_error *err)
+{
+    rvi_buf line = {0};
+    if (st) {
+        (void)cli_learning_explain(&t->learning, st, err);
+        cli_remark_error(t, err);
+        return;
+    }
+    cli_learning_describe(a, said, t->c->verbose, &line);
+    if (line.data) {
+        cli_hush(line.data, line.len);
+        cli_remark(t, "%s", line.data);
+    }
+    rvi_buf_deinit(&line);
+    bool applied = a->applied;
+    rv_free(a);
+    if (applied && j) look_again(t, j);
+    if (applied) ask_again(t);
+}
+
+void cli_chat_good(cli_chat_state *t, const char *argument)
+{
+    rv_error err = {0};
+    rv_adaptation *a = NULL;
+    rv_learner *l = judge(t);
+    (void)argument;
+    if (!l) return;
+    rv_status st = rv_learner_thumb(l, t->session, 1, &a, &err);
+    show_change(t, st, a, cli_learning_step, NULL, &err);
+}
+
+void cli_chat_bad(cli_chat_state *t, const char *argument)
+{
+    rv_error err = {0};
+    rv_adaptation *a = NULL;
+    rv_learner *l = judge(t);
+    (void)argument;
+    if (!l) return;
+    rvi_buf question = {0};
+    rv_learn_plan *spoken = t->plan && t->plan->slot ? t->plan : NULL;
+    if (spoken) t->plan = NULL; /* the next answer has another one */
+    cli_conversation_text(&t->talk, t->talk.n - 2, &question);
+    rv_status st = rv_learner_thumb(l, t->session, 0, &a, &err);
+    judged j = {.question = question.data ? question.data : "", .spoken = spoken};
+    show_change(t, st, a, "Noted: not this answer again when this is asked", spoken ? &j : NULL,
+                &err);
+    rvi_buf_deinit(&question);
+    rv_free(spoken);
+}
+
+/* "--exact TEXT": the scope, and what follows it. */
+static rv_scope read_scope(const char **argument)
+{
+    for (int i = RV_SCOPE_TOPIC; i <= RV_SCOPE_ALWAYS; i++) {
+        const char *name = rv_scope_name((rv_scope)i), *at = *argument;
+        size_t len = strlen(name);
+        if (strncmp(at, "--", 2) || strncmp(at + 2, name, len)) continue;
+        at += 2 + len;
+        if (*at && *at != ' ') continue;
+        while (*at == ' ') at++;
+        *argument = at;
+        return (rv_scope)i;
+    }
+    return RV_SCOPE_TOPIC;
+}
+
+/* A correction needs no more than the question, which a conversation out of a file has too; an
+ * instruction for every chat needs none. */
+void cli_chat_fix(cli_chat_state *t, const char *argument)
+{
+    rv_error err = {0};
+    rv_adaptation *a = NULL;
+    rvi_buf question = {0}, said = {0};
+    rv_learner *l = learner(t);
+    if (!l) return;
+    rv_scope scope = read_scope(&argument);
+    if (scope != RV_SCOPE_ALWAYS && !is_answered(t)) {
+        cli_remark(t, "There is no answer to correct yet.");
+        return;
+    }
+    if (!*argument) {
+        cli_remark(
+            t, "/fix takes the right answer: /fix ANSWER; with --exact before it, it counts for "
+               "this very question alone; /fix --always TEXT is read before every chat.");
+        return;
+    }
+    if (is_answered(t)) cli_conversation_text(&t->talk, t->talk.n - 2, &question);
+    rvi_buf_printf(
+        &said, scope == RV_SCOPE_ALWAYS ? "Read before every chat from now on: %s" : "Learned: %s",
+        argument);
+    rv_status st = cli_learning_check("the correct answer", argument, strlen(argument), &err);
+    const char *asked = t->is_captured || scope == RV_SCOPE_ALWAYS ? NULL
+                        : question.data                            ? question.data
+                                                                   : "";
+    if (!st) st = rv_learner_teach(l, asked ? NULL : t->session, asked, argument, scope, &a, &err);
+    judged j = {question.data ? question.data : "", argument, scope, NULL};
+    show_change(t, st, a, said.data, scope == RV_SCOPE_ALWAYS ? NULL : &j, &err);
+    if (!st && !t->hinted && cli_learning_hint(&t->learning)) {
+        cli_remark(t, "(%s)", cli_learning_hint(&t->learning));
+        t->hinted = true;
+    }
+    rvi_buf_deinit(&question);
+    rvi_buf_deinit(&said);
+}
+
+void cli_chat_score(cli_chat_state *t, const char *argument)
+{
+    rv_error err = {0};
+    rv_adaptation *a = NULL;
+    const char *end;
+    double v = rvi_number_parse(argument, &end);
+    bool is_number = *argument && !*end && v >= 0 && v <= 1;
+    rv_learner *l = is_number ? judge(t) : learner(t);
+    if (l && !is_number) cli_remark(t, "/score takes a number from 0 (bad) to 1 (good).");
+    if (!l || !is_number) return;
+    rv_status st = rv_learner_score(l, t->session, v, &a, &err);
+    show_change(t, st, a, cli_learning_step, NULL, &err);
+}
+
+void cli_chat_undo(cli_chat_state *t, const char *argument)
+{
+    rv_error err = {0};
+    rv_adaptation *a = NULL;
+    rv_learner *l = learner(t);
+    (void)argument;
+    if (!l) return;
+    rv_status st = rv_learner_undo(l, &a, &err);
+    show_change(t, st, a, NULL, NULL, &err);
+}
+
+void cli_chat_learned(cli_chat_state *t, const char *argument)
+{
+    rv_error err = {0};
+    rvi_buf out = {0};
+    (void)argument;
+    if (!learner(t)) return;
+    if (cli_learning_print(&t->learning, &out, &err))
+        cli_remark_error(t, &err);
+    else if (out.data)
+        cli_put_text(t->screen, out.data, out.len, true);
+    fflush(t->screen);
+    rvi_buf_deinit(&out);
+}
+
+void cli_chat_open_learning(cli_chat_state *t, bool terminal)
+{
+    rv_error err = {0};
+    if (t->g->no_learn || t->g->lora.n) return;
+    rv_status st =
+        cli_learning_open(&t->learning, t->c, &t->model, t->g->learned, true, &t->no_learning);
+    if (!st) (void)cli_learning_claim(&t->learning, CLI_CHATTING);
+    if (!st && terminal && !t->learning.paused) st = rv_learner_start(t->learning.l, &err);
+    if (st && t->no_learning.text[0]) {
+        cli_learning_close(&t->learning);
+        if (t->c->verbose || t->g->learned) cli_warn("nothing is learned: %s", t->no_learning.text);
+    } else if (st) {
+        cli_warn("no training in the background: %s", err.text);
+    }
+}
