@@ -3,7 +3,8 @@
  *
  *   build/bench/constrained MODEL [TOKENS [ROUNDS]]
  *
- * The answer is a list of objects with strings, numbers and choices, as long as TOKENS allow.
+ * The answer is a list of three or more objects with strings, numbers and choices, brought to its
+ * end before TOKENS run out.
  * "held": every token is sampled, none is forced, and no end is looked for; "forced": as answers
  * are made. Guesses are off. */
 #include <stdbool.h>
@@ -17,7 +18,7 @@
 enum { FREE, HELD, FORCED, N_WAYS };
 
 static const char schema[] =
-    "{\"type\":\"array\",\"minItems\":200,\"items\":{\"type\":\"object\",\"properties\":{"
+    "{\"type\":\"array\",\"minItems\":3,\"items\":{\"type\":\"object\",\"properties\":{"
     "\"name\":{\"type\":\"string\",\"maxLength\":60},\"description\":{\"type\":\"string\"},"
     "\"quantity\":{\"type\":\"integer\",\"minimum\":0},\"price\":{\"type\":\"number\"},"
     "\"category\":{\"enum\":[\"food\",\"clothing\",\"electronics\",\"other\"]}},"
