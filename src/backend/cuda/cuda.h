@@ -116,7 +116,7 @@ typedef struct rvi_cuda {
     rvi_cu_function *functions[RVI_CUDA_KERNELS];
     rvi_cu_stream *stream, *copies; /* compute; uploads of other threads */
     bool exact;
-    int n_blocks;          /* of product_row that the device runs at a time */
+    int n_blocks;          /* four for each processor */
     bool early;            /* launches may overlap, see `begin` of kernels.cu */
     atomic_int failed;     /* the first rvi_cu_result that was not 0 */
     const char *failed_in; /* what was being done then */
