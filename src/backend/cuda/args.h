@@ -121,6 +121,7 @@ enum {
     RVI_CUDA_TILE_SLOTS = 3,     /* and blocks of weights on their way */
     RVI_CUDA_TILE = 128,         /* outputs of a block of product_tiles */
     RVI_CUDA_TILE_ROWS = 160,    /* and its rows, where there are many */
+    RVI_CUDA_TILE_LINE = 132,    /* floats from row to row of its results in shared memory */
     RVI_CUDA_KEYS = 64,          /* of a chunk */
     RVI_CUDA_QUERIES = 64,       /* heads of rows that a block takes together */
     RVI_CUDA_KEY_SHARED = 65536,

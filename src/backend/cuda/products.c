@@ -69,7 +69,7 @@ static void many(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *
                        tiles_of(m, m->gated.t ? RVI_CUDA_TILE / 2 : RVI_CUDA_TILE), 1};
     uint32_t shared = RVI_CUDA_TILE_STAGES * (uint32_t)rows * 128 +
                       WARPS * RVI_CUDA_TILE_SLOTS * 2 * block_bytes(m) + BESIDES,
-             results = (uint32_t)rows * 132 * 4 + BESIDES;
+             results = (uint32_t)rows * RVI_CUDA_TILE_LINE * 4 + BESIDES;
     shared = RVI_MAX(shared, results);
     uint32_t segments = segments_of(m->x.n), outs = 0;
     for (int i = 0; i < m->n_parts; i++) outs += (uint32_t)m->part[i].w->n_rows;

@@ -669,7 +669,7 @@ template <int ROWS> static __device__ __forceinline__ void tiles_product(const r
     default: multiply_tile<F16, ROWS>(a, panel, row, from, end, &x, m);
     }
     /* through shared memory, so that neighbouring threads have neighbouring outputs: [rows][128 outputs] */
-    enum { LINE = 8 * 16 + 4 };
+    enum { LINE = RVI_CUDA_TILE_LINE };
     float *results = (float *)shared;
     float scale[2] = {panel_factor(p, first * OUTS), panel_factor(p, (first + 1) * OUTS)};
     __syncthreads();
