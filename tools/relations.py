@@ -2,8 +2,9 @@
 
 A line of a relations file (bench/natural/relations_*.jsonl) has a relation and the ways to ask for
 it, with {} where the subject's name goes. A correction made of it asks for the relation of a
-subject with a made-up name; its wordings are the other ways, its neighbours ask the same about
-others, and the questions about the same subject come from the other relations of its kind.
+subject with a made-up name, or one of the "names" that a line of its kind lists; its wordings are
+the other ways, its neighbours ask the same about others, and the questions about the same subject
+come from the other relations of its kind.
 """
 import random
 
@@ -81,8 +82,10 @@ def name(kind, lang, rng):
     return invented(rng)
 
 
-def resembling(text, kind, lang, rng):
+def resembling(text, kind, lang, listed, rng):
     """Another name, sometimes with a part of this one."""
+    if listed:
+        return rng.choice([other for other in listed if other != text])
     while True:
         other = name(kind, lang, rng)
         if " " in text and rng.random() < 0.3:
@@ -98,8 +101,9 @@ def resembling(text, kind, lang, rng):
 def corrections(relations, each, seed=11):
     """`each` corrections of every relation, in the form of bench/natural's lines. A relation may
     stand in several files."""
-    rng, out, kinds, merged = random.Random(seed), [], {}, {}
+    rng, out, kinds, merged, names = random.Random(seed), [], {}, {}, {}
     for r in relations:
+        names.setdefault((r["lang"], r["kind"]), []).extend(r.get("names", []))
         key = r["lang"], r["kind"], r["relation"]
         asks = merged.setdefault(key, dict(r, asks=[]))["asks"]
         asks += [t for t in r["asks"] if t not in asks]
@@ -109,12 +113,13 @@ def corrections(relations, each, seed=11):
     for r in relations:
         kind, lang = r["kind"], r["lang"]
         others = [o for o in kinds[lang, kind] if o is not r]
+        listed = names[lang, kind]
+        another = lambda text: resembling(text, kind, lang, listed, rng)
         for _ in range(each):
-            subject = name(kind, lang, rng)
+            subject = rng.choice(listed) if listed else name(kind, lang, rng)
             asks = rng.sample(r["asks"], min(8, len(r["asks"])))
-            near = [rng.choice(r["asks"]).format(resembling(subject, kind, lang, rng))
-                    for _ in range(3)]
-            near.append(asks[0].format(resembling(subject, kind, lang, rng)))
+            near = [rng.choice(r["asks"]).format(another(subject)) for _ in range(3)]
+            near.append(asks[0].format(another(subject)))
             about = [rng.choice(o["asks"]).format(subject)
                      for o in rng.sample(others, min(4, len(others)))]
             out.append({"class": f"relation {kind}", "lang": lang,

@@ -31,6 +31,7 @@ from train_judge import DEVICE, FOLDS, Embedder, classes_of, fold, load, segment
 WIDTH, HEADS, LAYERS, COMPARED = 384, 12, 6, 62
 FIRST, LAST = 101, 102
 NEAREST, SAME = 12, 0.85  # strangers that are asked for, and how near none may be
+MISTYPED = 0.12  # of the texts are read as somebody in a hurry types them
 NARROW = 0.85  # of the pairs are read in rows no wider than the longest of them
 LEVELS = 45  # numbers of the written adapter: -45 to 45
 LINEARS = (("attention.self.query", "attn_q"), ("attention.self.key", "attn_k"),
@@ -117,6 +118,21 @@ class Comparer(nn.Module):
 # ---- texts and pairs, as rows of numbers on the device ----
 
 
+def mistyped(text, rng):
+    """With a letter or two of longer words lost, doubled, swapped or hit beside."""
+    keys = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+    words = text.split(" ")
+    long = [i for i, w in enumerate(words) if len(w) > 3 and w.isascii() and w.isalpha()]
+    for i in rng.sample(long, min(len(long), rng.choice((1, 1, 2)))):
+        w = words[i]
+        k = rng.randrange(1, len(w) - 1)
+        row = next((r for r in keys if w[k].lower() in r), keys[1])
+        beside = row[(row.find(w[k].lower()) + rng.choice((-1, 1))) % len(row)]
+        words[i] = rng.choice((w[:k] + w[k + 1:], w[:k] + w[k] + w[k:], w[:k] + beside + w[k + 1:],
+                               w[:k] + w[k + 1] + w[k] + w[k + 2:]))
+    return " ".join(words)
+
+
 class Texts:
     def __init__(self, embedder):
         self.embedder, self.at, self.ids = embedder, {}, []
@@ -194,9 +210,13 @@ class Pairs:
         self.question = self.same[:, 0].contiguous()
         self.nearest_asked = self.nearest(meaning, self.same, by)
         self.nearest_other = self.nearest(meaning, self.other, by)
-        weight = torch.tensor([x.get("weight", 1.0) * (1.0 if x["lang"] == "en" else 1.5)
+        weight = torch.tensor([x.get("weight", 1.0) * (1.0 if x["lang"] == "en" else 2.0)
                                for x in corrections], device=DEVICE)
         self.below = (weight.double().cumsum(0) / weight.double().sum()).float()
+        rng = random.Random(5)
+        self.hurried = torch.tensor([texts.add(mistyped(t, rng)) for t in list(texts.at)],
+                                    device=DEVICE)
+        texts.ready()
 
     @torch.no_grad()
     def nearest(self, meaning, texts, by):
@@ -247,7 +267,12 @@ class Pairs:
         out.append((self.question[stranger], request, 0, real))
         label = [torch.full((len(a),), float(y), device=DEVICE) for a, _, y, _ in out]
         question, request, _, weight = zip(*out)
-        return torch.cat(question), torch.cat(request), torch.cat(label), torch.cat(weight)
+        return (self.hurry(torch.cat(question)), self.hurry(torch.cat(request)), torch.cat(label),
+                torch.cat(weight))
+
+    def hurry(self, texts):
+        chosen = torch.rand(len(texts), device=DEVICE) < MISTYPED
+        return torch.where(chosen, self.hurried[texts], texts)
 
 
 # ---- training ----
@@ -398,7 +423,7 @@ def write(path, m):
                                    (linear.inward, linear.outward.T))
                 for a, b in zip(inward, outward):
                     (a, by_a), (b, by_b) = characters(a), characters(b)
-                    products.append(f'{{{2 * by_a * by_b:.8g}f,\n       "{a}",\n       "{b}"}}')
+                    products.append(f'{{{2 * by_a * by_b:.8g}f, "{a}",\n       "{b}"}}')
                 f.write(f'    {{"blk.{i}.{name}",\n     {{' + ",\n      ".join(products) + "}},\n")
         head = [f"{v:.8e}f" for v in m.head.weight.detach().cpu().numpy().ravel()]
         rows = ",\n    ".join(", ".join(head[i:i + 6]) for i in range(0, WIDTH, 6))

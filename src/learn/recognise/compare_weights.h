@@ -3,7 +3,7 @@
 #ifndef RVI_LEARN_RECOGNISE_COMPARE_WEIGHTS_H
 #define RVI_LEARN_RECOGNISE_COMPARE_WEIGHTS_H
 
-enum { RVI_COMPARE_RANK = 4, RVI_COMPARE_LAYERS = 36, RVI_COMPARE_WIDTH = 384 };
+enum { RVI_COMPARE_RANK = 16, RVI_COMPARE_LAYERS = 36, RVI_COMPARE_WIDTH = 384 };
 
 /* W += scale out in^T. A character is a number from -45 to 45: its code less 80, where '!' stands
  * for '?' and a space for '\\', which C strings do not take as they are. */

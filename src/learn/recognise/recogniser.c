@@ -26,7 +26,7 @@ _Static_assert((int)COMPARED <= RVI_EMBEDDER_PAIRS, "they go in one pass");
 #define NEARLY     0.02f /* probabilities that differ by less are alike */
 /* Of many lessons one is more often like a request by chance: what its odds must rise by, as a
  * logarithm, with the logarithm of their number beyond a FEW. */
-#define CHANCE 0.2f
+#define CHANCE 0.25f
 #define FEW    30.0f
 
 typedef struct lesson {
