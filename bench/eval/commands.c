@@ -11,8 +11,8 @@ static const char common_help[] =
     "  --seed N             of training and sampling (1)\n"
     "  --steps N            of training (the recipe's own)\n"
     "  --rank N             of adapters (8)\n"
-    "  --sources N          of texts to train on: 1 forms of the question + 2 the model's own\n"
-    "                       wordings + 4 rules (7)\n"
+    "  --sources N          of texts to train on: 1 forms of the question + 2 the model's own "
+    "wordings + 4 rules (7)\n"
     "  --rate R             learning rate (0.002)\n"
     "  --text F             a text for the rise of perplexity (not measured without)\n"
     "  --windows N          of 512 tokens of it (64)\n"
@@ -27,13 +27,13 @@ static const char common_help[] =
 const cli_command cli_commands[] = {
     {"facts", "MODEL FILE.json",
      "corrections, then the same asked in other words, and what must not have changed",
-     "  --mode M             instant: nothing trained; background (the default), deep: adapters;\n"
-     "                       product: both\n"
+     "  --mode M             instant: nothing trained; background (the default), deep: adapters; "
+     "product: both\n"
      "  --recipe R7|R1       trained for a gate (R7), or fenced, for use without one (R1)\n"
-     "  --gate on|off        adapters take part only where a lesson is asked for (R7 on, R1\n"
-     "                       off)\n"
-     "  --slots on|off       corrections are spoken at once, from memory (instant and product:\n"
-     "                       on)\n"
+     "  --gate on|off        adapters take part only where a lesson is asked for (R7 on, R1 "
+     "off)\n"
+     "  --slots on|off       corrections are spoken at once, from memory (instant and product: "
+     "on)\n"
      "  --group N            facts that make an adapter (R7: 20; R1: all)\n"
      "  --one-by-one N       the first N facts each alone, and five relations at a time\n",
      eval_facts, common_help},
@@ -45,8 +45,8 @@ const cli_command cli_commands[] = {
      eval_seq, common_help},
     {"pref", "MODEL FILE.json", "rules of style, from pairs or scores",
      "  --style NAME         one rule of the file (all)\n"
-     "  --from pairs|scores  the model's answer and its correction (pairs), or the best and worst\n"
-     "                       of four answers (scores)\n"
+     "  --from pairs|scores  the model's answer and its correction (pairs), or the best and worst "
+     "of four answers (scores)\n"
      "  --loss dpo|kto       of training (dpo)\n"
      "  --loop background|instant   instant: every score changes the model at once (background)\n"
      "  --runs N             with other samples each (instant: 4, else 1)\n"
@@ -75,11 +75,11 @@ const cli_command cli_commands[] = {
      "  --seed N             of training (1)\n"
      "  --steps N            of training (the recipe's own)\n"
      "  --rank N             of adapters (8)\n"
-     "  --sources N          of texts to train on: 1 forms of the question + 2 the model's own\n"
-     "                       wordings + 4 rules (7)\n"
+     "  --sources N          of texts to train on: 1 forms of the question + 2 the model's own "
+     "wordings + 4 rules (7)\n"
      "  --rate R             learning rate (0.002)\n"
-     "  --dump F             every question, with its answer or what was recognised, as lines of\n"
-     "                       JSON\n"
+     "  --dump F             every question, with its answer or what was recognised, as lines of "
+     "JSON\n"
      "  --work DIR           keep there what is made once for a model, for the next evaluation\n"
      "  --json               one JSON object\n"
      "  Nothing that was learned before takes part, and nothing is kept.\n",
