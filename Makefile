@@ -19,6 +19,9 @@
 #   make format          clang-format of every C file, Markdown at 100 columns
 #   make install         program, library, header, manual page, completions, licences under PREFIX
 #                        (/usr/local; DESTDIR, LIBDIR); make uninstall
+#   make deb             build/deb/ruvllm_VERSION_ARCH.deb, with a systemd service
+#   make release         build/release/ruvllm-VERSION-linux-ARCH.tar.gz: a program that needs
+#                        nothing but the C library
 #   make conformance DATA=folder   third-party vocabularies, templates and models
 #                        (see tests/conformance/README.md)
 
@@ -100,7 +103,7 @@ endif
 
 .PHONY: all run test test-slow test-all clients fast-programs slow-programs tsan fuzz \
   fuzz-programs cross wasm-check bench check format examples install uninstall conformance \
-  conformance-programs deps model models clean
+  conformance-programs deps model models clean deb release
 all: $(BIN) $(LIBRARIES)
 
 $(BUILD)/%.o: %.c
@@ -407,6 +410,21 @@ install: all $(FROM_HELP)
 
 uninstall:
 	rm -f $(patsubst %,"$(DESTDIR)%",$(INSTALLED))
+
+# --- packages ---
+deb: all $(FROM_HELP)
+	@packaging/make_deb $(VERSION) $(BUILD)/deb
+
+# Everything but the C library is linked into the program of an archive.
+STATIC = $(patsubst -l%,-l:lib%.a,$(1))
+RELEASE_BIN := $(BUILD)/release/ruvllm
+$(RELEASE_BIN): $(SHELL_OBJ) $(BUILD)/libruvllm.a
+	@mkdir -p $(@D)
+	@echo "  LD  $@"
+	@$(CC) $(LDFLAGS) $^ $(call STATIC,$(STORE_LIBS) $(SERVER_LIBS) $(HUB_LIBS) $(CLI_LIBS) -ltinfo \
+	  -lbsd -lmd) -lm -o $@
+release: $(RELEASE_BIN) $(FROM_HELP)
+	@packaging/make_release $(VERSION) $(RELEASE_BIN) $(BUILD)/release
 
 # --- the rest of the world ---
 deps:

@@ -111,7 +111,7 @@ void rvi_free(void *p)
 
 /* ---- arena ---- */
 
-enum { ARENA_FIRST = 4096, ARENA_MOST = 1 << 20, ARENA_ALIGN = 16 };
+enum { ARENA_FIRST = 2048, ARENA_MOST = 1 << 20, ARENA_ALIGN = 16 };
 
 struct rvi_arena_block {
     rvi_arena_block *next;

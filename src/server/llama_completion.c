@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/infill.h"
 #include "server/llama_paths.h"
 #include "server/openai.h"
 #include "server/probs.h"
@@ -301,14 +302,25 @@ static const rvi_writer writer = {.dialect = &rvi_openai,
 
 /* ---- the request ---- */
 
+static bool read_prompts(rvi_call *k, completion *o)
+{
+    const rvi_json *prompt = rvi_json_get(k->body, "prompt");
+    o->listed = rvi_prompts_many(prompt);
+    return rvi_prompts_read(k->s->model, prompt, "prompt", RV_TOKENIZE_BOS | RV_TOKENIZE_SPECIAL,
+                            &k->arena, &o->prompts, &o->n, &k->problem);
+}
+
+static bool read_gap(rvi_call *k, completion *o)
+{
+    o->n = 1;
+    o->prompts = rvi_arena_alloc(&k->arena, 1, sizeof *o->prompts);
+    return o->prompts ? rvi_infill_read(k, o->prompts)
+                      : rvi_problem_set(&k->problem, 503, NULL, NULL, "out of memory");
+}
+
 static bool submit(rvi_call *k, completion *o)
 {
-    if (!rvi_prompts_read(k->s->model, rvi_json_get(k->body, "prompt"), "prompt",
-                          RV_TOKENIZE_BOS | RV_TOKENIZE_SPECIAL, &k->arena, &o->prompts, &o->n,
-                          &k->problem) ||
-        !read_biases(k) || !rvi_call_parts(k, o->n, o->n))
-        return false;
-    o->listed = rvi_prompts_many(rvi_json_get(k->body, "prompt"));
+    if (!read_biases(k) || !rvi_call_parts(k, o->n, o->n)) return false;
     for (int i = 0; i < o->n; i++) {
         rv_request r = {
             .kind = RV_REQUEST_ANSWER, .ids = o->prompts[i].ids, .n_ids = o->prompts[i].n};
@@ -317,14 +329,25 @@ static bool submit(rvi_call *k, completion *o)
     return true;
 }
 
-void rvi_llama_completion(rvi_serving *s, rvi_conn *c)
+static void complete(rvi_serving *s, rvi_conn *c, unsigned what,
+                     bool (*read)(rvi_call *k, completion *o))
 {
-    rvi_call *k = rvi_call_new(s, c, &writer, RVI_FOR_NATIVE, "cmpl-");
+    rvi_call *k = rvi_call_new(s, c, &writer, what, "cmpl-");
     if (!k) return;
     completion *o = k->own = rvi_arena_alloc(&k->arena, 1, sizeof *o);
     if (!o)
         (void)rvi_problem_set(&k->problem, 503, NULL, NULL, "out of memory");
     else
-        (void)submit(k, o);
+        (void)(read(k, o) && submit(k, o));
     rvi_call_start(k);
+}
+
+void rvi_llama_completion(rvi_serving *s, rvi_conn *c)
+{
+    complete(s, c, RVI_FOR_NATIVE, read_prompts);
+}
+
+void rvi_llama_infill(rvi_serving *s, rvi_conn *c)
+{
+    complete(s, c, RVI_FOR_NATIVE | RVI_FOR_INFILL, read_gap);
 }

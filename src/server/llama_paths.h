@@ -5,6 +5,8 @@
 #include "server/serving.h"
 
 void rvi_llama_completion(rvi_serving *s, rvi_conn *c);
+void rvi_llama_infill(rvi_serving *s, rvi_conn *c);
+void rvi_llama_rerank(rvi_serving *s, rvi_conn *c);
 void rvi_llama_embeddings(rvi_serving *s, rvi_conn *c);
 void rvi_llama_props(rvi_serving *s, rvi_conn *c);
 void rvi_llama_slots(rvi_serving *s, rvi_conn *c);

@@ -23,6 +23,8 @@ enum {
     RVI_FOR_VECTORS = 128, /* /api/embed */
     RVI_FOR_OPTIONS = 256, /* the "options" of these three */
     RVI_FOR_NATIVE = 512,  /* llama-server's /completion */
+    RVI_FOR_INFILL = 1024, /* beside it, of /infill */
+    RVI_FOR_RANKING = 2048,
     RVI_FOR_OLLAMA = RVI_FOR_TALK | RVI_FOR_GENERATE
 };
 
@@ -36,6 +38,8 @@ typedef struct rvi_wish {
     bool has_logprobs; /* completions: "logprobs" is there, its number in top_logprobs */
     int top_logprobs;
     int dimensions; /* of vectors; 0: all */
+    int top_n;      /* of a ranking; 0: all */
+    bool with_texts;
     bool base64;
     /* raw values that mean something together */
     float temperature, mirostat_tau, mirostat_eta;

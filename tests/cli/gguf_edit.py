@@ -30,7 +30,20 @@ def pack(text):
     return struct.pack("<Q", len(text)) + text
 
 
-def edit(source, target, changes):
+def renamed(data, at, specials):
+    """The array at this place with some tokens' texts, {index: text}, or with their types."""
+    kind, n = struct.unpack_from("<IQ", data, at)
+    out, at = [data[at:at + 12]], at + 12
+    for i in range(n):
+        end = after_value(data, at, kind)
+        new = struct.pack("<i", 3) if kind != STRING else pack(specials.get(i, b""))
+        out.append(new if i in specials else data[at:end])
+        at = end
+    return b"".join(out)
+
+
+def edit(source, target, changes, specials=None):
+    """specials: {index: bytes}, tokens that get another text and become special."""
     with open(source, "rb") as f:
         data = f.read()
     n_tensors, n_values = struct.unpack_from("<QQ", data, 8)
@@ -42,7 +55,10 @@ def edit(source, target, changes):
         at = after_value(data, at + 4, kind)
         if key == b"general.alignment":
             alignment = struct.unpack_from("<I", data, at - 4)[0]
-        if key.decode() not in changes:
+        if specials and key in (b"tokenizer.ggml.tokens", b"tokenizer.ggml.token_type"):
+            begin = start + 8 + len(key) + 4
+            values.append(data[start:begin] + renamed(data, begin, specials))
+        elif key.decode() not in changes:
             values.append(data[start:at])
     values += [pack(k.encode()) + struct.pack("<I", STRING) + pack(v) for k, v in changes.items()]
     tensors = at

@@ -298,6 +298,17 @@ def thoughts(s):
     r = s.post("/v1/messages", budget)[2]
     verdict("Anthropic: a block", r["content"][0]["type"] == "thinking" and
             r["content"][0]["thinking"], r)
+    kept = {}
+    for n in (8, 20):
+        said = s.post("/v1/messages", {**budget, "thinking": {"type": "enabled",
+                                                              "budget_tokens": n}})[2]["content"]
+        kept[n] = said[0]["thinking"]
+        n_tokens = len(s.post("/tokenize", {"content": kept[n]})[2]["tokens"])
+        verdict(f"a budget of {n} tokens ends the thoughts, and the answer follows",
+                [b["type"] for b in said] == ["thinking", "text"] and said[1]["text"] and
+                n_tokens <= n, (n_tokens, said))
+    verdict("a larger one lets them go on", kept[20].startswith(kept[8]) and
+            len(kept[20]) > len(kept[8]), kept)
     streamed_too = blocks_of(s, budget)[0]
     verdict("in blocks", streamed_too == r["content"], (streamed_too, r))
     plain = s.post("/v1/messages", {**budget, "thinking": {"type": "disabled"}})[2]
