@@ -47,6 +47,10 @@ static ALWAYS_INLINE mask above(vec a, vec b)
 {
     return _mm256_cmp_ps(a, b, _CMP_GT_OQ);
 }
+static ALWAYS_INLINE vec higher(vec a, vec b)
+{
+    return _mm256_max_ps(a, b);
+}
 static ALWAYS_INLINE mask unordered(vec a)
 {
     return _mm256_cmp_ps(a, a, _CMP_UNORD_Q);

@@ -47,6 +47,10 @@ static ALWAYS_INLINE mask above(vec a, vec b)
 {
     return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
 }
+static ALWAYS_INLINE vec higher(vec a, vec b)
+{
+    return _mm512_max_ps(a, b);
+}
 static ALWAYS_INLINE mask unordered(vec a)
 {
     return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
@@ -109,8 +113,7 @@ static ALWAYS_INLINE void store_f16(rvi_f16 *p, size_t left, vec v)
 
 static ALWAYS_INLINE vec add_exponent(vec p, vec k)
 {
-    __m512i shift = _mm512_slli_epi32(_mm512_cvtps_epi32(k), 23);
-    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), shift));
+    return _mm512_scalef_ps(p, k); /* the result is normal, so this is the same */
 }
 
 static ALWAYS_INLINE void split_pairs(vec lo, vec hi, vec *a, vec *b)

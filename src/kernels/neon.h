@@ -64,6 +64,10 @@ static ALWAYS_INLINE vec choose(mask m, vec a, vec b)
 {
     return vbslq_f32(m, a, b);
 }
+static ALWAYS_INLINE vec higher(vec a, vec b)
+{
+    return choose(above(a, b), a, b); /* vmaxq gives NaN where one is NaN */
+}
 
 static ALWAYS_INLINE mask first_lanes(size_t left)
 {

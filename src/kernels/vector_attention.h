@@ -252,31 +252,29 @@ static ALWAYS_INLINE void hide_scores(float *s, int from, int end)
     }
 }
 
-/* Scores from .. end - 1 of one query become weights; in q8 the scales of the values go into them. What lies around
- * them in their blocks of 16 counts as -infinity, so its weight is 0: it enters neither the maximum nor the sum. */
-static void weigh(const rvi_attn_keys *keys, float *s, int from, int end, float *m, float *l, rvi_attn_type type)
+/* Scores from .. end - 1 of one query get their cap; returns the largest of them. What lies around them in their blocks
+ * of 16 becomes -infinity: its weight will be 0, so it enters neither the maximum nor the sum. */
+static float top_score(const rvi_attn_keys *keys, float *s, int from, int end)
 {
     int begin = from / 16 * 16, stop = (end + 15) / 16 * 16;
     if (keys->soft_cap > 0)
         for (int i = begin; i < stop; i += WIDTH) store(s + i, WIDTH, cap_lanes(load(s + i, WIDTH), keys->soft_cap));
     if (begin < from) hide_scores(s + begin, from - begin, 16);
     if (end < stop) hide_scores(s + stop - 16, 0, end - (stop - 16));
+    vec high[SUM_REGISTERS];
+    UNROLL for (int r = 0; r < SUM_REGISTERS; r++) high[r] = splat(-INFINITY);
+    for (int i = begin; i < stop; i += 16)
+        UNROLL for (int r = 0; r < SUM_REGISTERS; r++) high[r] = higher(load(s + i + r * WIDTH, WIDTH), high[r]);
+    UNROLL for (int r = 1; r < SUM_REGISTERS; r++) high[0] = higher(high[r], high[0]);
+    return max_across(high[0]) + 0.0f; /* -0 becomes +0 */
+}
 
-    vec high[SUM_REGISTERS], sum[SUM_REGISTERS];
-    UNROLL for (int r = 0; r < SUM_REGISTERS; r++)
-    {
-        high[r] = splat(-INFINITY);
-        sum[r] = splat(0.0f);
-    }
-    for (int i = begin; i < stop; i += 16) UNROLL for (int r = 0; r < SUM_REGISTERS; r++)
-        {
-            vec v = load(s + i + r * WIDTH, WIDTH);
-            high[r] = choose(above(v, high[r]), v, high[r]);
-        }
-    UNROLL for (int r = 1; r < SUM_REGISTERS; r++) high[0] = choose(above(high[r], high[0]), high[r], high[0]);
-    float top = max_across(high[0]) + 0.0f; /* -0 becomes +0 */
-
-    for (int i = begin; i < stop; i += 16) UNROLL for (int r = 0; r < SUM_REGISTERS; r++)
+/* Then they become weights; in q8 the scales of the values go into them. Returns l of the law. */
+static float weigh(const rvi_attn_keys *keys, float *s, int from, int end, float top, rvi_attn_type type)
+{
+    vec sum[SUM_REGISTERS];
+    UNROLL for (int r = 0; r < SUM_REGISTERS; r++) sum[r] = splat(0.0f);
+    for (int i = from / 16 * 16; i < end; i += 16) UNROLL for (int r = 0; r < SUM_REGISTERS; r++)
         {
             int at = i + r * WIDTH;
             vec p = exp_down_lanes(subtract(load(s + at, WIDTH), splat(top)));
@@ -288,8 +286,7 @@ static void weigh(const rvi_attn_keys *keys, float *s, int from, int end, float 
             }
             store(s + at, WIDTH, p);
         }
-    *m = top;
-    *l = add_lanes(sum);
+    return add_lanes(sum);
 }
 
 /* ---- the mix ---- */
@@ -413,9 +410,11 @@ static void attend(const rvi_attn_keys *keys, const rvi_attn_queries *q, float *
         n = piece(q->n_queries - i);
         score_fns[type][n](&s, q, i);
     }
+    for (int i = 0; i < q->n_queries; i++)
+        part[(size_t)i * part_stride + padded] = top_score(keys, score + i * SCORES, q->from[i], q->end[i]);
     for (int i = 0; i < q->n_queries; i++) {
         float *out = part + (size_t)i * part_stride;
-        weigh(keys, score + i * SCORES, q->from[i], q->end[i], out + padded, out + padded + 1, type);
+        out[padded + 1] = weigh(keys, score + i * SCORES, q->from[i], q->end[i], out[padded], type);
         if (type == RVI_ATTN_Q4) {
             low[i] = sum_lows(keys, score + i * SCORES, q->from[i], q->end[i]);
             scale_weights(keys, score + i * SCORES, q->from[i], q->end[i]);

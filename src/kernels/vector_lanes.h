@@ -12,6 +12,7 @@
  *     first_lanes(left)                  mask of the lanes below left
  *     above(a, b) unordered(a) either(m, n) any(m)   a > b; a is NaN; m or n; is any lane set
  *     choose(m, a, b)                    a where m is set, else b
+ *     higher(a, b)                       a where a > b, else b (also where one is NaN)
  *     add_exponent(p, k)                 p * 2^k by adding the integer k (a float) to the exponent field of p
  *     split_pairs(lo, hi, &a, &b)        a: the even elements of lo then hi, b: the odd ones
  *     join_pairs(a, b, &lo, &hi)         the reverse

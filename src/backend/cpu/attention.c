@@ -46,6 +46,8 @@ static int first_key(const rvi_attention *a, int pos)
 
 /* ---- one run and one chunk ---- */
 
+enum { MANY_QUERIES = 64 }; /* from here on it pays to widen keys and values first */
+
 /* types: a bit for each type in which keys will be read */
 static void load_queries(const job *j, const run *r, unsigned types, rvi_kv_scratch *s)
 {
@@ -119,7 +121,23 @@ static rvi_attn_keys find_keys(const job *j, const run *r, int piece, int first,
     return keys;
 }
 
-/* Results of the queries that see keys of this piece, at part + query * stride. */
+/* The keys of pages first .. last become f32. This does not show in the bits: f16 is widened
+ * exactly wherever it is read. */
+static void widen_keys(const job *j, const rvi_kv_form *f, rvi_attn_keys *keys, int first, int last,
+                       float *to)
+{
+    size_t n_k = f->k_bytes / sizeof(rvi_f16), n_v = f->v_bytes / sizeof(rvi_f16);
+    for (int p = first; p <= last; p++, to += n_k + n_v) {
+        j->cpu->k.f16_to_f32((const rvi_f16 *)(const void *)keys->k[p], to, n_k + n_v);
+        keys->k[p] = (const uint8_t *)to;
+        keys->v[p] = (const uint8_t *)(to + n_k);
+    }
+    keys->next[0] = keys->next[1] = NULL;
+}
+
+/* Results of the queries that see keys of this piece, at part + query * stride. Where they are
+ * many, f16 is widened once for all of them: the kernel does it anew for every few, by the units
+ * that multiply. */
 static void compute_piece(const job *j, const run *r, int piece, int next, rvi_kv_scratch *s,
                           float *part, size_t stride)
 {
@@ -136,7 +154,12 @@ static void compute_piece(const job *j, const run *r, int piece, int next, rvi_k
     }
     if (!end) return;
     rvi_attn_keys keys = find_keys(j, r, piece, first, end, next);
-    rvi_attn_type type = j->kv->forms[form_of(j, piece)].type;
+    const rvi_kv_form *form = &j->kv->forms[form_of(j, piece)];
+    rvi_attn_type type = form->type;
+    if (type == RVI_ATTN_F16 && n_queries >= MANY_QUERIES && s->wide) {
+        widen_keys(j, form, &keys, first / RVI_PAGE_TOKENS, (end - 1) / RVI_PAGE_TOKENS, s->wide);
+        type = RVI_ATTN_F32;
+    }
     for (int i = 0, n; i < n_queries; i += n) {
         for (n = 1; i + n < n_queries && (s->end[i + n] > 0) == (s->end[i] > 0);) n++;
         if (!s->end[i]) continue;
@@ -169,10 +192,12 @@ static void merge_piece(const job *j, const run *r, int piece, const float *part
                         float *m, float *l)
 {
     int32_t from, end;
-    for (int i = 0; i < r->n_rows * r->n_heads; i++)
-        if (sees(j, r->row + i / r->n_heads, piece, &from, &end))
+    for (int row = 0; row < r->n_rows; row++) {
+        if (!sees(j, r->row + row, piece, &from, &end)) continue;
+        for (int i = row * r->n_heads; i < (row + 1) * r->n_heads; i++)
             j->cpu->k.attn_merge(output(j, r, i), m + i, l + i, part + (size_t)i * stride,
                                  (size_t)j->a->head_size);
+    }
 }
 
 static void finish(const job *j, const run *r, const float *l)
@@ -314,7 +339,10 @@ static int coprime(int from, int n)
 void rvi_cpu_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_store *kv, int il,
                        const rvi_attention *a, const rvi_kv_row *rows, int n_rows)
 {
-    enum { UNITS_PER_THREAD = 4 }; /* from here on whole units keep the threads busy */
+    enum {
+        UNITS_PER_THREAD = 4, /* from here on whole units keep the threads busy */
+        FEW_QUERIES = 48,     /* the least that a full unit has */
+    };
     job j = {.cpu = rvi_cpu_of(be),
              .out = out,
              .q = q,
@@ -330,13 +358,17 @@ void rvi_cpu_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_s
         n = rows[r].pages == rows[r - 1].pages ? n + 1 : 1;
         longest = RVI_MAX(longest, n);
     }
-    j.group_heads = RVI_MIN(heads, RVI_KV_QUERIES);
-    j.n_groups = (heads + j.group_heads - 1) / j.group_heads;
-    j.tile_rows = RVI_MIN(longest, RVI_KV_QUERIES / j.group_heads);
-    j.n_tiles = (n_rows + j.tile_rows - 1) / j.tile_rows;
-    j.n_units = j.n_tiles * a->n_kv_heads * j.n_groups;
-
     int n_threads = rvi_pool_size(j.cpu->pool);
+    j.group_heads = RVI_MIN(heads, FEW_QUERIES);
+    j.n_groups = (heads + j.group_heads - 1) / j.group_heads;
+    /* the more queries share what is widened the better, if there is enough to do for all */
+    for (int queries = RVI_KV_QUERIES; queries >= FEW_QUERIES; queries /= 2) {
+        j.tile_rows = RVI_MIN(longest, queries / j.group_heads);
+        j.n_tiles = (n_rows + j.tile_rows - 1) / j.tile_rows;
+        j.n_units = j.n_tiles * a->n_kv_heads * j.n_groups;
+        if (n_threads == 1 || j.n_units >= 2 * UNITS_PER_THREAD * n_threads) break;
+    }
+
     j.stride = coprime(n_threads, j.n_units);
     int first, end = pieces_of(&j, 0, n_rows, &first);
     int room = RVI_KV_PARTS / unit_queries(&j) / j.n_units; /* pieces that can wait */

@@ -11,7 +11,9 @@ _Static_assert((int)RVI_PAGE_TOKENS == (int)RVI_ATTN_PAGE, "a page is a page");
 static bool scratch_new(rvi_kv_store *kv, size_t n_workers)
 {
     size_t q = RVI_KV_QUERIES * kv->padded, part = RVI_KV_QUERIES * kv->part_floats;
-    size_t q8 = q / sizeof(float), mine = q + 2 * q8 + part + 2 * kv->padded;
+    size_t q8 = q / sizeof(float), head = (size_t)kv->spec.head_size;
+    size_t wide = head <= RVI_KV_WIDE_HEAD ? RVI_ATTN_CHUNK * (head + kv->padded) : 0;
+    size_t mine = q + 2 * q8 + part + 2 * kv->padded + wide;
     kv->scratch = rvi_zalloc_array(n_workers, sizeof *kv->scratch);
     kv->floats = rvi_alloc_aligned(
         (n_workers * mine + RVI_KV_PARTS * (kv->part_floats + 2)) * sizeof *kv->floats, 64);
@@ -24,6 +26,7 @@ static bool scratch_new(rvi_kv_store *kv, size_t n_workers)
         kv->scratch[i].turned = at + q + part + kv->padded;
         kv->scratch[i].q8 = (int8_t *)(at + q + part + 2 * kv->padded);
         kv->scratch[i].cold = (int8_t *)(at + q + part + 2 * kv->padded + q8);
+        kv->scratch[i].wide = wide ? at + mine - wide : NULL;
     }
     kv->parts = at;
     kv->m = at + RVI_KV_PARTS * kv->part_floats;

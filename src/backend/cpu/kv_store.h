@@ -16,8 +16,9 @@
 #include "backend/cpu/cpu.h"
 
 enum {
-    RVI_KV_QUERIES = 48, /* queries (row, head) that a worker takes through the keys together */
-    RVI_KV_PARTS = 2048, /* results of (query, chunk) that can wait to be merged */
+    RVI_KV_QUERIES = 192,   /* most queries (row, head) that a worker takes through keys together */
+    RVI_KV_PARTS = 2048,    /* results of (query, chunk) that can wait to be merged */
+    RVI_KV_WIDE_HEAD = 128, /* the largest head of which a chunk in f32 stays in the second cache */
 };
 
 /* One worker's own */
@@ -26,6 +27,7 @@ typedef struct rvi_kv_scratch {
     int8_t *q8;          /* [RVI_KV_QUERIES][padded] */
     int8_t *cold;        /* the same of rotated queries */
     float *part;         /* [RVI_KV_QUERIES][part_floats] */
+    float *wide;         /* a chunk's planes in f32; NULL where heads are too large */
     float *row, *turned; /* [padded] */
     float d[RVI_KV_QUERIES], cold_d[RVI_KV_QUERIES], m[RVI_KV_QUERIES], l[RVI_KV_QUERIES];
     int32_t from[RVI_KV_QUERIES], end[RVI_KV_QUERIES];
