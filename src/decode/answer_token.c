@@ -1,5 +1,5 @@
-/* answer_token.c - the next token of an answer: which may come, which is picked, and what it does to
- * the answer. */
+/* answer_token.c - the next token of an answer: which may come, which is picked, and what it does
+ * to the answer. */
 #include <math.h>
 #include <string.h>
 
