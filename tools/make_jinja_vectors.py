@@ -156,13 +156,13 @@ range(99999999999)|length
 d.nope.x
 n.x.y
 d.get('a'), d.get('zz'), d.get('zz', 5), d.get(1)
-d.keys(), d.values(), d.items(), d.keys()|list, d.items()|list, d.copy()
+d.keys(), d.values(), d.items(), d.keys()|list, d.items()|list
 d.keys()[0], d.keys() is sequence, d.keys() is iterable, d.items()|length
 d.update({'x': 1})
 d.pop('a')
 l.append(1)
 l.sort()
-l.append is defined, l.append, l.index(1), l.count(2), (1, 2, 1).count(1), (1, 2).index(2), l.copy()
+l.append is defined, l.append
 l.index(9)
 s.__class__, s.__class__ is defined
 s.__class__.x
@@ -331,7 +331,7 @@ SNIPPETS = [
     "{% for x in l %}{{ loop.index }}/{{ loop.length }}:{{ x }}{{ ',' if not loop.last }}{% endfor %}",
     "{% for x in l %}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.first }}{{ loop.depth }}{{ loop.depth0 }} {% endfor %}",
     "{% for x in l %}{{ loop.previtem|default('-') }}{{ x }}{{ loop.nextitem|default('-') }} {% endfor %}",
-    "{% for x in [1,1,2,2,1] %}{{ x if loop.changed(x) else '.' }}{% endfor %}", "{% for x in range(5) %}{{ loop.cycle('a', 'b', 'c') }}{% endfor %}", "{% for x in l %}{{ loop.cycle() }}{% endfor %}",
+    "{% for x in range(5) %}{{ loop.cycle('a', 'b', 'c') }}{% endfor %}", "{% for x in l %}{{ loop.cycle() }}{% endfor %}",
     "{% for x in le %}x{% else %}empty{% endfor %}", "{% for x in l %}x{% else %}empty{% endfor %}", "{% for x in nope %}x{% else %}none{% endfor %}", "{% for x in n %}{% endfor %}", "{% for x in 5 %}{% endfor %}",
     "{% for x in l if x > 1 %}{{ loop.index }}{{ x }}{{ loop.last }} {% else %}none{% endfor %}", "{% for x in l if x > 9 %}x{% else %}none{% endfor %}", "{% for x in l if x > 1 %}{{ loop.length }}{% endfor %}",
     "{% set ns = namespace(stop=false) %}{% for x in l if not ns.stop %}{{ x }}{% set ns.stop = x == 1 %}{% endfor %}",

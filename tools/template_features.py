@@ -6,8 +6,8 @@ templates that use each.
         strings under "template" and "chat_template" keys, and its string members
 
 Prints statements, filters, tests, functions, methods, loop attributes and operators, the most used
-first. This is how the list in docs/TEMPLATES.md was made; tests/template/data names no templates of
-others.
+first. This is how the list in src/template/jinja.h was made; tests/template/data names no
+templates of others.
 """
 import collections
 import json

@@ -55,55 +55,11 @@ static rvi_jv dict_values(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_j
 }
 
 /* Containers do not change, so a copy is the thing itself. */
-static rvi_jv copy(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jargs *all)
-{
-    (void)r, (void)a, (void)all;
-    return self;
-}
-
 static const rvi_jfn dict_methods[] = {
-    {"get", dict_get, "- -", 1},    {"items", dict_items, "", 0}, {"keys", dict_keys, "", 0},
-    {"values", dict_values, "", 0}, {"copy", copy, "", 0},
-};
-
-/* ---- methods of lists and tuples ---- */
-
-static rvi_jv seq_index(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jargs *all)
-{
-    size_t len = 0;
-    int64_t from, to;
-    (void)all;
-    rvi_jv_length(r, self, &len);
-    int64_t n = (int64_t)len;
-    if (!rvi_jarg_int(r, a[1], 0, &from) || !rvi_jarg_int(r, a[2], n, &to)) return RVI_JV(FAIL);
-    if (from < 0) from = RVI_MAX(from + n, 0);
-    if (to < 0) to = to + n;
-    for (int64_t i = from; i < to && i < n; i++) {
-        int same = rvi_jv_equal(r, rvi_jv_at(r, self, (size_t)i), a[0]);
-        if (same < 0 || !rvi_jinja_charge(r, 1)) return RVI_JV(FAIL);
-        if (same) return rvi_jv_int(i);
-    }
-    return rvi_jinja_fail(r, "value is not in %s", rvi_jv_type_name(self));
-}
-
-static rvi_jv seq_count(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jargs *all)
-{
-    size_t len = 0;
-    int64_t count = 0;
-    (void)all;
-    rvi_jv_length(r, self, &len);
-    for (size_t i = 0; i < len; i++) {
-        int same = rvi_jv_equal(r, rvi_jv_at(r, self, i), a[0]);
-        if (same < 0 || !rvi_jinja_charge(r, 1)) return RVI_JV(FAIL);
-        count += same;
-    }
-    return rvi_jv_int(count);
-}
-
-static const rvi_jfn list_methods[] = {
-    {"index", seq_index, "- - -", 1},
-    {"count", seq_count, "-", 1},
-    {"copy", copy, "", 0},
+    {"get", dict_get, "- -", 1},
+    {"items", dict_items, "", 0},
+    {"keys", dict_keys, "", 0},
+    {"values", dict_values, "", 0},
 };
 
 /* ---- methods of loops ---- */
@@ -116,20 +72,7 @@ static rvi_jv loop_cycle(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_ja
     return all->pos[(size_t)self.as.loop->index0 % all->n_pos];
 }
 
-static rvi_jv loop_changed(rvi_jrun *r, rvi_jv self, const rvi_jv *a, const rvi_jargs *all)
-{
-    rvi_jv *items, now = rvi_jv_seq(r, RVI_J_TUPLE, all->n_pos, &items);
-    (void)a;
-    if (rvi_jv_failed(now)) return now;
-    if (all->n_pos) memcpy(items, all->pos, all->n_pos * sizeof *items);
-    int same = rvi_jv_equal(r, self.as.loop->changed, now);
-    if (same < 0) return RVI_JV(FAIL);
-    self.as.loop->changed = now;
-    return rvi_jv_bool(!same);
-}
-
-static const rvi_jfn loop_methods[] = {{"cycle", loop_cycle, "*", 0},
-                                       {"changed", loop_changed, "*", 0}};
+static const rvi_jfn loop_methods[] = {{"cycle", loop_cycle, "*", 0}};
 
 const rvi_jfn *rvi_jinja_method(rvi_jkind kind, const char *name, size_t len)
 {
@@ -137,9 +80,6 @@ const rvi_jfn *rvi_jinja_method(rvi_jkind kind, const char *name, size_t len)
     case RVI_J_STR:
         return rvi_jinja_find(rvi_jinja_str_methods, rvi_jinja_n_str_methods, name, len);
     case RVI_J_DICT: return rvi_jinja_find(dict_methods, RVI_COUNT(dict_methods), name, len);
-    case RVI_J_LIST: return rvi_jinja_find(list_methods, RVI_COUNT(list_methods), name, len);
-    case RVI_J_TUPLE:
-    case RVI_J_RANGE: return rvi_jinja_find(list_methods, 2, name, len);
     case RVI_J_LOOP: return rvi_jinja_find(loop_methods, RVI_COUNT(loop_methods), name, len);
     default: return NULL;
     }

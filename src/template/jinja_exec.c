@@ -277,7 +277,7 @@ static flow run_loop(rvi_jrun *r, const rvi_jnode *n, rvi_jact *act, rvi_jact *o
                         .node = n,
                         .outer = outer,
                         .depth0 = depth0};
-    loop->before = loop->current = loop->after = loop->changed = RVI_JV(MISSING);
+    loop->before = loop->current = loop->after = RVI_JV(MISSING);
 
     bool completed = false; /* some pass reached the end of the body: continue and break do not */
     for (;;) {

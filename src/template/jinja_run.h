@@ -174,8 +174,8 @@ struct rvi_jloop {
     rvi_jiter *iter;
     rvi_jv iterable; /* for its length */
     int64_t index0;
-    int64_t length;                         /* -1: not asked yet */
-    rvi_jv before, current, after, changed; /* RVI_J_MISSING where there is none */
+    int64_t length;                /* -1: not asked yet */
+    rvi_jv before, current, after; /* RVI_J_MISSING where there is none */
     const rvi_jnode *node;
     rvi_jact *outer; /* recursive: the record around the loop; NULL: not recursive */
     int64_t depth0;

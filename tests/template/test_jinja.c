@@ -181,10 +181,15 @@ static void bounds(void **state)
     expect_error("{% set a = 'a' * 200000000 %}{% set b = 'a' * 200000000 %}", "memory", NULL);
     expect_error("{{ 'a' * 9000000000000000000 }}", "memory", NULL);
     expect_error("{{ [1, 2] * 9000000000000000000 }}", "too long", NULL);
-    expect_error("{{ 'a'.center(9) }}", "has no attribute 'center'", NULL); /* not used anywhere */
+    /* what no chat template uses */
+    expect_error("{{ 'a'.center(9) }}", "has no attribute 'center'", NULL);
     expect_error("{{ 'a'|truncate(9) }}", "No filter named 'truncate'", NULL);
     expect_error("{{ 'a' is callable }}", "No test named 'callable'", NULL);
     expect_error("{% with a = 1 %}{% endwith %}", "unknown tag 'with'", NULL);
+    expect_error("{{ [1].count(1) }}", "has no attribute 'count'", NULL);
+    expect_error("{{ {}.copy() }}", "has no attribute 'copy'", NULL);
+    expect_error("{% for x in [1] %}{{ loop.changed(x) }}{% endfor %}", "no attribute 'changed'",
+                 NULL);
     expect_error("{{ '%9000000000d' % 1 }}", "too large", NULL);
     expect_error("{{ range(9223372036854775807, -9223372036854775807, -9223372036854775807) }}",
                  "too large", NULL);
