@@ -303,7 +303,8 @@ typedef struct rvi_backend_ops {
 /* Bytes in use. */
 typedef struct rvi_backend_memory {
     atomic_size_t weights; /* packed, and tensors of floats */
-    atomic_size_t kv;      /* pages */
+    atomic_size_t kv;      /* pages, */
+    atomic_size_t kv_room; /* address space for them, all forms */
     atomic_size_t scratch; /* activations, and what products and attention compute with */
 } rvi_backend_memory;
 
