@@ -6,7 +6,7 @@
 #include "base/os.h"
 #include "decode/draft.h"
 
-enum { DEFAULT_TOKENS = 16384, DEFAULT_RUNNING = 32, DEFAULT_WAITING = 4096, DEFAULT_ROWS = 512 };
+enum { DEFAULT_RUNNING = 32, DEFAULT_WAITING = 4096, DEFAULT_ROWS = 512 };
 
 /* ---- the thread that computes ---- */
 
@@ -54,6 +54,7 @@ static rv_status check_options(const rv_service_options *o, rv_error *err)
                   {"max_rows", o->max_rows, 1 << 20},
                   {"quantum", o->quantum, 1 << 20},
                   {"max_events", o->max_events, INT32_MAX},
+                  {"cache_tokens", o->cache_tokens, RVI_MAX_CONTEXT},
                   {"tenant_sessions", o->tenant_sessions, INT32_MAX}};
     const struct {
         const char *name;
@@ -73,7 +74,9 @@ static rv_status check_options(const rv_service_options *o, rv_error *err)
             return rvi_error(err, RV_E_CONFIG, "%s must be 0 or %g..%g (got %g)", numbers[i].name,
                              numbers[i].least, numbers[i].most, numbers[i].value);
     bool spills = o->pressure == RV_PRESSURE_SPILL || o->pressure == RV_PRESSURE_CHEAPER;
-    if ((unsigned)o->pressure > RV_PRESSURE_REJECT)
+    if (o->pressure == RV_PRESSURE_QUANTIZE && o->kv_type != RV_KV_TIERED)
+        return rvi_error(err, RV_E_CONFIG, "pressure by quantizing needs the KV type tiered");
+    if ((unsigned)o->pressure > RV_PRESSURE_QUANTIZE)
         return rvi_error(err, RV_E_CONFIG, "pressure %d is not known", (int)o->pressure);
     if (spills != (o->spill != NULL))
         return rvi_error(err, RV_E_CONFIG,
@@ -94,6 +97,9 @@ static rvi_scheduler_options inner_options(const rv_service_options *o)
                                                                                    : 2,
                                    .pressure = o->pressure,
                                    .spill = o->spill,
+                                   .spill_bytes = o->spill_bytes,
+                                   .cache_pages =
+                                       (o->cache_tokens + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS,
                                    .age_seconds = o->age_ms > 0 ? o->age_ms * 1e-3 : 5,
                                    .quantum = o->quantum ? o->quantum : 64,
                                    .no_cache = o->no_cache != 0};
@@ -105,15 +111,22 @@ static rv_status make_engine(rv_service *s, const rv_model *m, const rv_service_
                              int max_running, rv_error *err)
 {
     int rows = RVI_MAX(o->max_rows ? o->max_rows : DEFAULT_ROWS, max_running + 64);
+    /* where room counts in bytes, those of 4 bits need more pages */
+    enum { PAGES_A_HOT_ONE = 3 };
+    bool by_bytes = o->pressure == RV_PRESSURE_QUANTIZE;
+    int n_tokens = o->n_tokens ? o->n_tokens : RVI_SERVICE_TOKENS;
+    if (by_bytes) n_tokens = RVI_MIN(n_tokens, RVI_MAX_CONTEXT / PAGES_A_HOT_ONE);
     rv_engine_options eo = {.size = sizeof eo,
-                            .n_tokens = o->n_tokens ? o->n_tokens : DEFAULT_TOKENS,
+                            .n_tokens = n_tokens * (by_bytes ? PAGES_A_HOT_ONE : 1),
                             .max_rows = m->model->arch->is_encoder ? o->max_rows : rows,
                             .max_logits = max_running + 2 * RVI_DRAFT_MOST,
                             .kv_type = o->kv_type,
                             .kv_warm = o->kv_warm};
     rv_status st = rv_engine_new(&s->e, m, &eo, err);
     if (st) return st;
-    int room = s->e->e->o.n_tokens;
+    int room = by_bytes ? n_tokens : s->e->e->o.n_tokens;
+    if (by_bytes)
+        rvi_pages_limit(s->e->e->pool, (n_tokens + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS);
     s->n_context = RVI_MIN(o->n_context ? o->n_context : m->model->hp.n_context, room);
     return RV_OK;
 }

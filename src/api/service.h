@@ -5,6 +5,8 @@
 #include "api/api.h"
 #include "scheduler/scheduler.h"
 
+enum { RVI_SERVICE_TOKENS = 16384 }; /* where the caller names no number */
+
 struct rv_service {
     rv_engine *e;
     rvi_scheduler *s;

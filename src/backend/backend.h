@@ -58,6 +58,7 @@ typedef struct rvi_kv_spec {
 typedef struct rvi_kv_row {
     const int32_t *pages;
     int32_t pos;
+    bool coarse; /* in a tiered store: reads all but its own page cold */
 } rvi_kv_row;
 
 typedef struct rvi_attention {

@@ -31,6 +31,7 @@ struct rvi_answer {
     rvi_bound *bound; /* what the text may be; NULL: anything */
     rvi_generated out;
     int max_tokens;
+    int n_cut;     /* tokens of the prompt that are no part of the past any more */
     int n_rows;    /* in the step being computed, */
     int first_row; /* from this one on */
     int logits_at; /* place of its logits in that; -1: none */
@@ -557,7 +558,7 @@ static rv_status pick_from(rvi_answer *a, float *logits, int32_t *id, bool *canc
     if (a->n_avoid) avoid(a, logits, n_vocab);
     raise_slot(a, logits, (int)n_vocab);
     rv_status st = rvi_sampler_pick(a->sampler, logits, s->past.data, s->past.len,
-                                    (size_t)a->out.n_prompt, id, &a->error);
+                                    (size_t)(a->out.n_prompt - a->n_cut), id, &a->error);
     for (size_t i = 0; st && i < n_vocab; i++)
         if (isnan(logits[i])) return rvi_engine_explain(e, st, &a->error);
     return st;
@@ -765,6 +766,14 @@ static void pick_together(rvi_engine *e)
     }
     rvi_backend *be = e->o.be ? e->o.be : e->m->be;
     if (n > 1) be->ops->run(be, pick_task, &p, n);
+}
+
+void rvi_answer_cut(rvi_session *s, int from, int n)
+{
+    rvi_answer *a = s->answer;
+    int of_prompt = RVI_MIN(a->out.n_prompt - a->n_cut - from, n);
+    if (of_prompt > 0) a->n_cut += of_prompt;
+    rvi_session_cut(s, from, n);
 }
 
 int rvi_answer_waiting(const rvi_session *s)
