@@ -89,6 +89,9 @@ RV_API rv_status rv_service_new(rv_service **out, const rv_model *m, const rv_se
 /* Ends all requests, without further events. No other thread may be in a call on it. */
 RV_API void rv_service_free(rv_service **s);
 
+/* The model it was made for, which it keeps open. */
+RV_API const rv_model *rv_service_model(const rv_service *s);
+
 /* ---- requests ---- */
 
 typedef enum rv_request_kind {
@@ -238,6 +241,69 @@ typedef struct rv_service_metrics {
 
 RV_API rv_status rv_service_get_metrics(const rv_service *s, rv_service_metrics *out,
                                         rv_error *err);
+
+/* ---- several models ----
+ *
+ * A list of models by name, each of which gets a service when it is first asked for. Loading and
+ * unloading happen on a thread of the list, beside those that compute. When there is no room for
+ * one more, the least recently used goes; one that somebody holds goes when nobody does any more,
+ * and whoever asks for it meanwhile waits until it is loaded again. Services of one runtime
+ * compute in turn, a step each, and share token_ms. */
+
+typedef struct rv_models rv_models;
+
+typedef struct rv_models_options {
+    size_t size;
+    uint64_t bytes; /* that loaded models may take, weights and KV room; 0: no limit. A model that
+                       alone takes more is refused with RV_E_NOMEM */
+    int max_loaded; /* 0: no limit */
+    double idle;    /* seconds after which a model that nobody holds is unloaded; 0: never */
+    /* Called on the list's thread, with no lock held, when a model was loaded, could not be, or was
+     * unloaded: ask again for those that were RV_E_BUSY. May be NULL. */
+    void (*changed)(void *ctx);
+    void *changed_ctx;
+} rv_models_options;
+
+/* RV_E_UNSUPPORTED: the build has no threads. */
+RV_API rv_status rv_models_new(rv_models **out, rv_runtime *rt, const rv_models_options *o,
+                               rv_error *err);
+/* Nobody holds one of its services, and no other thread is in a call on it. */
+RV_API void rv_models_free(rv_models **ms);
+
+/* Gives a model a name; nothing is read yet. Texts of the options are copied, the folders for
+ * sessions and spilling must be its own. RV_E_STATE: the name is taken. */
+RV_API rv_status rv_models_add(rv_models *ms, const char *name, const char *path,
+                               const rv_open_options *open, const rv_service_options *service,
+                               rv_error *err);
+/* The model's service, which stays until it is given back: hold it until the requests have ended
+ * and their last events are drained. Waits for loading, up to `wait` seconds; with 0 it never
+ * waits, but loading begins. RV_E_BUSY: it is not there yet; RV_E_NOT_FOUND: no such name; else why
+ * it could not be loaded (the next call tries again). */
+RV_API rv_status rv_models_hold(rv_models *ms, const char *name, double wait, rv_service **out,
+                                rv_error *err);
+RV_API void rv_models_give_back(rv_models *ms, rv_service **s);
+/* Unloads it, as soon as nobody holds it. RV_E_NOT_FOUND: no such name. */
+RV_API rv_status rv_models_unload(rv_models *ms, const char *name, rv_error *err);
+
+typedef enum rv_model_state {
+    RV_MODEL_OUT,     /* not in memory */
+    RV_MODEL_LOADING, /* or waiting for that */
+    RV_MODEL_LOADED,
+    RV_MODEL_LEAVING /* unloaded as soon as nobody holds it */
+} rv_model_state;
+
+typedef struct rv_listed_model {
+    const char *name, *path;
+    rv_model_state state;
+    uint64_t bytes; /* weights and KV room, as far as they are known; 0: never loaded */
+    int n_held;
+    uint64_t n_loads;
+    double load_seconds; /* of the last time */
+    double idle_seconds; /* since it was held, while nobody holds it; else 0 */
+} rv_listed_model;
+
+/* All of them in the order they were added, as one block. */
+RV_API rv_status rv_models_list(rv_models *ms, rv_listed_model **out, size_t *n, rv_error *err);
 
 /* ---- adapters by name ----
  *

@@ -16,12 +16,44 @@ static void enter(rvi_api_turn *turn, const rv_runtime *rt)
     while (rvi_api_enter(turn, rt, NULL)) rvi_thread_sleep(2e-4);
 }
 
+/* Services that compute share the time between two tokens, and have a step each in a round. The
+ * turn is held. */
+static void note_work(rv_service *s, bool works)
+{
+    rv_runtime *rt = s->e->m->rt;
+    if (works != s->works) atomic_fetch_add(&rt->n_serving, works ? 1 : -1);
+    s->works = works;
+    s->round = atomic_load(&rt->round);
+    if (works) rt->n_stepped++;
+    if (rt->n_stepped < atomic_load(&rt->n_serving)) return;
+    rt->n_stepped = 0;
+    atomic_fetch_add(&rt->round, 1);
+}
+
+/* Until the others have had their steps of the round; not for long, one of them may have to wait
+ * for something else. */
+static void await_round(const rv_service *s)
+{
+    const double patience = 0.05, nap = 5e-5;
+    const rv_runtime *rt = s->e->m->rt;
+    double end = 0;
+    while (s->works && atomic_load(&rt->n_serving) > 1 && s->round == atomic_load(&rt->round) &&
+           !atomic_load(&s->stop)) {
+        double now = rvi_os_seconds();
+        if (end <= 0) end = now + patience;
+        if (now >= end) return;
+        rvi_thread_sleep(nap);
+    }
+}
+
 static rvi_step step(rv_service *s)
 {
     rvi_api_turn turn;
     enter(&turn, s->e->m->rt);
+    rvi_scheduler_share(s->s, atomic_load(&s->e->m->rt->n_serving));
     rvi_step done = rvi_scheduler_step(s->s);
     if (done.computed) rvi_api_note_use(s->e->m->rt);
+    note_work(s, done.computed);
     rvi_api_leave(&turn);
     if (done.told && s->wake) s->wake(s->wake_ctx);
     if (done.told && s->news) rvi_wakeup_post(s->news);
@@ -33,6 +65,7 @@ static void serve(void *ctx)
     rv_service *s = ctx;
     const rv_allocator *heap = rvi_api_use_heap(s->e->m->rt);
     while (!atomic_load(&s->stop)) {
+        await_round(s);
         rvi_step done = step(s);
         if (!done.computed && !atomic_load(&s->stop)) rvi_wakeup_wait(s->work, done.wait);
     }
@@ -195,6 +228,7 @@ void rv_service_free(rv_service **handle)
     if (s->s) { /* sessions and learners' adapters go back in a turn */
         rvi_api_turn turn;
         enter(&turn, s->e->m->rt);
+        note_work(s, false);
         rvi_scheduler_free(s->s);
         rvi_api_leave(&turn);
     }
@@ -203,6 +237,11 @@ void rv_service_free(rv_service **handle)
     rvi_wakeup_free(s->news);
     rvi_api_release_engine(s->e);
     rvi_free(s);
+}
+
+const rv_model *rv_service_model(const rv_service *s)
+{
+    return s ? s->e->m : NULL;
 }
 
 /* ---- calls from any thread ---- */

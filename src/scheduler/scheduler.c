@@ -17,6 +17,7 @@ rv_status rvi_scheduler_new(rvi_scheduler **out, rvi_engine *e, const rvi_schedu
     if (!s) return rvi_nomem(err, "scheduler");
     s->e = e;
     s->o = *o;
+    s->n_sharing = 1;
     s->tenants.quantum = o->quantum;
     s->key[0] = rvi_os_random();
     s->key[1] = rvi_os_random();
@@ -310,6 +311,11 @@ static int rows_allowed(const rvi_scheduler *s)
     int n = 0;
     for (const rvi_job *j = s->running; j; j = j->next) n += j->s->allowed;
     return n;
+}
+
+void rvi_scheduler_share(rvi_scheduler *s, int n)
+{
+    s->n_sharing = RVI_MAX(n, 1);
 }
 
 rvi_step rvi_scheduler_step(rvi_scheduler *s)

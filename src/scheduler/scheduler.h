@@ -95,6 +95,8 @@ typedef struct rvi_step {
     double wait;   /* not computed: seconds after which to look again; 0: when something changes */
 } rvi_step;
 
+/* So many schedulers take turns from now on: steps are that much shorter. */
+void rvi_scheduler_share(rvi_scheduler *s, int n);
 rvi_step rvi_scheduler_step(rvi_scheduler *s);
 rv_batch *rvi_scheduler_take(rvi_scheduler *s); /* NULL: none */
 void rvi_scheduler_read(const rvi_scheduler *s, rv_service_metrics *out);
