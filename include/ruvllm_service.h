@@ -25,13 +25,20 @@ extern "C" {
 
 typedef struct rv_service rv_service;
 
-/* What happens when requests need more room than there is. Texts stay the same in all of them. */
+/* What happens when requests need more room than there is. The first four leave every text as it
+ * is. The last two change texts, say so in the last event (n_evicted, coarse), and leave a request
+ * alone that is `exact`, continues a session or generates nothing: that waits as with _RECOMPUTE,
+ * and so do all when nothing more can be given up. */
 typedef enum rv_pressure {
     RV_PRESSURE_RECOMPUTE, /* the youngest lose their room and are computed again later */
     RV_PRESSURE_SPILL,     /* the same, but what they had is written to disk and read again */
     RV_PRESSURE_CHEAPER,   /* of these two the one that takes less time, as measured so far */
-    RV_PRESSURE_REJECT     /* a request for which there is no room now ends with RV_E_BUSY; none
+    RV_PRESSURE_REJECT,    /* a request for which there is no room now ends with RV_E_BUSY; none
                               that has begun loses its room. Sets overcommit to 1 */
+    RV_PRESSURE_EVICT,     /* the longest answer forgets half of what lies between the first 32
+                              tokens and the newest */
+    RV_PRESSURE_QUANTIZE   /* the longest answer reads all but its newest keys and values in 4 bits.
+                              Needs RV_KV_TIERED; n_tokens is then room for so many in 16 bits */
 } rv_pressure;
 
 typedef struct rv_service_options {
@@ -69,6 +76,10 @@ typedef struct rv_service_options {
     rv_pressure pressure;
     const char *spill; /* RV_PRESSURE_SPILL, _CHEAPER: a folder, made where there is none. Where it
                           cannot be written to, requests are computed again: n_spill_failed */
+    uint64_t spill_bytes; /* of all spilled requests; one that exceeds it is computed again; 0: no
+                             limit */
+    int cache_tokens;     /* kept of requests that have ended or wait: beyond so many, the least
+                             recently used go until three quarters are left; 0: as there is room */
 } rv_service_options;
 
 /* An engine of its own for the model; an encoder's serves embeddings only. RV_E_UNSUPPORTED: the
@@ -77,6 +88,9 @@ RV_API rv_status rv_service_new(rv_service **out, const rv_model *m, const rv_se
                                 rv_error *err);
 /* Ends all requests, without further events. No other thread may be in a call on it. */
 RV_API void rv_service_free(rv_service **s);
+
+/* The model it was made for, which it keeps open. */
+RV_API const rv_model *rv_service_model(const rv_service *s);
 
 /* ---- requests ---- */
 
@@ -111,6 +125,7 @@ typedef struct rv_request {
      * answer has ended by itself, tokens, keys, values and the sampler's state are saved: an event
      * with `saved` is the promise that a request after a crash goes on from there. */
     const char *session;
+    int exact; /* its text must not depend on how much room there is */
 } rv_request;
 
 /* RV_E_BUSY: too many wait, or its session has a request that has not ended; RV_E_TOO_LONG: it
@@ -164,6 +179,9 @@ typedef struct rv_service_event {
     rv_status session_status; /* why not: the answer is whole, the session is as it was before */
     int n_guessed, n_right;   /* RV_SERVICE_DONE: as in rv_answer */
     size_t stop;              /* RV_FINISH_STOP: as in rv_answer */
+    /* RV_SERVICE_DONE: how RV_PRESSURE_EVICT and _QUANTIZE changed its text; 0: not */
+    int n_evicted; /* tokens that it forgot */
+    int coarse;    /* it read keys and values in 4 bits that it would have read in 8 */
 } rv_service_event;
 
 /* What one step brought, in order; a request's events never overtake each other. One block. */
@@ -214,10 +232,78 @@ typedef struct rv_service_metrics {
     /* Requests that were written to disk when they lost their room; that could not be (a full disk:
      * they were computed again); tokens that were read back. */
     uint64_t n_spilled, n_spill_failed, spilled_rows;
+    uint64_t n_evicted, n_coarsened; /* tokens that answers forgot; answers that went to 4 bits */
+    uint64_t n_dropped_kept;         /* pages of the cache that were given up */
+    /* now, in bytes: of pages by precision (f16, or the one that there is; q8; q4); of these only
+     * kept; on disk */
+    uint64_t bytes_hot, bytes_warm, bytes_cold, bytes_kept, bytes_spilled;
 } rv_service_metrics;
 
 RV_API rv_status rv_service_get_metrics(const rv_service *s, rv_service_metrics *out,
                                         rv_error *err);
+
+/* ---- several models ----
+ *
+ * A list of models by name, each of which gets a service when it is first asked for. Loading and
+ * unloading happen on a thread of the list, beside those that compute. When there is no room for
+ * one more, the least recently used goes; one that somebody holds goes when nobody does any more,
+ * and whoever asks for it meanwhile waits until it is loaded again. Services of one runtime
+ * compute in turn, a step each, and share token_ms. */
+
+typedef struct rv_models rv_models;
+
+typedef struct rv_models_options {
+    size_t size;
+    uint64_t bytes; /* that loaded models may take, weights and KV room; 0: no limit. A model that
+                       alone takes more is refused with RV_E_NOMEM */
+    int max_loaded; /* 0: no limit */
+    double idle;    /* seconds after which a model that nobody holds is unloaded; 0: never */
+    /* Called on the list's thread, with no lock held, when a model was loaded, could not be, or was
+     * unloaded: ask again for those that were RV_E_BUSY. May be NULL. */
+    void (*changed)(void *ctx);
+    void *changed_ctx;
+} rv_models_options;
+
+/* RV_E_UNSUPPORTED: the build has no threads. */
+RV_API rv_status rv_models_new(rv_models **out, rv_runtime *rt, const rv_models_options *o,
+                               rv_error *err);
+/* Nobody holds one of its services, and no other thread is in a call on it. */
+RV_API void rv_models_free(rv_models **ms);
+
+/* Gives a model a name; nothing is read yet. Texts of the options are copied, the folders for
+ * sessions and spilling must be its own. RV_E_STATE: the name is taken. */
+RV_API rv_status rv_models_add(rv_models *ms, const char *name, const char *path,
+                               const rv_open_options *open, const rv_service_options *service,
+                               rv_error *err);
+/* The model's service, which stays until it is given back: hold it until the requests have ended
+ * and their last events are drained. Waits for loading, up to `wait` seconds; with 0 it never
+ * waits, but loading begins. RV_E_BUSY: it is not there yet; RV_E_NOT_FOUND: no such name; else why
+ * it could not be loaded (the next call tries again). */
+RV_API rv_status rv_models_hold(rv_models *ms, const char *name, double wait, rv_service **out,
+                                rv_error *err);
+RV_API void rv_models_give_back(rv_models *ms, rv_service **s);
+/* Unloads it, as soon as nobody holds it. RV_E_NOT_FOUND: no such name. */
+RV_API rv_status rv_models_unload(rv_models *ms, const char *name, rv_error *err);
+
+typedef enum rv_model_state {
+    RV_MODEL_OUT,     /* not in memory */
+    RV_MODEL_LOADING, /* or waiting for that */
+    RV_MODEL_LOADED,
+    RV_MODEL_LEAVING /* unloaded as soon as nobody holds it */
+} rv_model_state;
+
+typedef struct rv_listed_model {
+    const char *name, *path;
+    rv_model_state state;
+    uint64_t bytes; /* weights and KV room, as far as they are known; 0: never loaded */
+    int n_held;
+    uint64_t n_loads;
+    double load_seconds; /* of the last time */
+    double idle_seconds; /* since it was held, while nobody holds it; else 0 */
+} rv_listed_model;
+
+/* All of them in the order they were added, as one block. */
+RV_API rv_status rv_models_list(rv_models *ms, rv_listed_model **out, size_t *n, rv_error *err);
 
 /* ---- adapters by name ----
  *

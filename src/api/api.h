@@ -47,6 +47,9 @@ struct rv_runtime {
     _Atomic(rv_session *) freed;          /* sessions whose handle is gone, not destroyed yet, */
     _Atomic(rv_adapter_set *) freed_sets; /* and sets of a learner's adapters */
     atomic_uint_fast64_t n_sets;          /* serials handed out */
+    atomic_int n_serving;                 /* services whose last step computed something, */
+    int n_stepped;                        /* steps of them in this round; busy is held */
+    atomic_uint_fast64_t round;           /* in which each of them has one step */
     atomic_size_t mapped_bytes;           /* of the files of open models, */
     atomic_size_t adapter_bytes;          /* and of loaded adapters */
 };

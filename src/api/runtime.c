@@ -3,6 +3,7 @@
 
 #include "api/api.h"
 #include "base/os.h"
+#include "base/resident.h"
 #include "base/thread.h"
 #include "kernels/kernels.h"
 
@@ -203,6 +204,23 @@ const char *const *rv_isa_list(void)
     return rvi_kernels_available();
 }
 
+/* What of the process is in memory, and what of its blocks has no class of its own. */
+static void count_resident(const rv_runtime *rt, rv_memory *out)
+{
+    const rvi_backend_memory *m = rt->be->memory;
+    size_t room = atomic_load(&m->kv_room), heap = rvi_mem_in_use();
+    size_t known = atomic_load(&m->weights) + room + atomic_load(&m->scratch);
+    rvi_resident now;
+    if (!rvi_backend_is_cpu(rt->be) || rt->allocator.alloc || heap < known) return;
+    out->heap = heap - known;
+    if (!rvi_resident_read(&now)) return;
+    size_t outside = room > out->kv ? room - (size_t)out->kv : 0; /* of tiers: counted nowhere */
+    out->reserved = now.large_unused > outside ? now.large_unused - outside : 0;
+    out->mapped_resident = now.models;
+    out->program = now.files > now.models ? now.files - now.models : 0;
+    out->resident = now.all;
+}
+
 rv_status rv_runtime_memory(const rv_runtime *rt, rv_memory *out, rv_error *err)
 {
     if (!rt || !out) return rvi_error(err, RV_E_INVALID, "rv_runtime_memory: NULL argument");
@@ -214,6 +232,7 @@ rv_status rv_runtime_memory(const rv_runtime *rt, rv_memory *out, rv_error *err)
                       .kv = atomic_load(&m->kv),
                       .scratch = atomic_load(&m->scratch),
                       .adapters = adapters};
+    count_resident(rt, &full);
     if (out->size < sizeof out->size || out->size > 65536)
         return rvi_error(err, RV_E_CONFIG, "rv_memory.size must be sizeof(rv_memory) (got %zu)",
                          out->size);

@@ -6,7 +6,7 @@
 #include "base/os.h"
 #include "decode/draft.h"
 
-enum { DEFAULT_TOKENS = 16384, DEFAULT_RUNNING = 32, DEFAULT_WAITING = 4096, DEFAULT_ROWS = 512 };
+enum { DEFAULT_RUNNING = 32, DEFAULT_WAITING = 4096, DEFAULT_ROWS = 512 };
 
 /* ---- the thread that computes ---- */
 
@@ -16,12 +16,44 @@ static void enter(rvi_api_turn *turn, const rv_runtime *rt)
     while (rvi_api_enter(turn, rt, NULL)) rvi_thread_sleep(2e-4);
 }
 
+/* Services that compute share the time between two tokens, and have a step each in a round. The
+ * turn is held. */
+static void note_work(rv_service *s, bool works)
+{
+    rv_runtime *rt = s->e->m->rt;
+    if (works != s->works) atomic_fetch_add(&rt->n_serving, works ? 1 : -1);
+    s->works = works;
+    s->round = atomic_load(&rt->round);
+    if (works) rt->n_stepped++;
+    if (rt->n_stepped < atomic_load(&rt->n_serving)) return;
+    rt->n_stepped = 0;
+    atomic_fetch_add(&rt->round, 1);
+}
+
+/* Until the others have had their steps of the round; not for long, one of them may have to wait
+ * for something else. */
+static void await_round(const rv_service *s)
+{
+    const double patience = 0.05, nap = 5e-5;
+    const rv_runtime *rt = s->e->m->rt;
+    double end = 0;
+    while (s->works && atomic_load(&rt->n_serving) > 1 && s->round == atomic_load(&rt->round) &&
+           !atomic_load(&s->stop)) {
+        double now = rvi_os_seconds();
+        if (end <= 0) end = now + patience;
+        if (now >= end) return;
+        rvi_thread_sleep(nap);
+    }
+}
+
 static rvi_step step(rv_service *s)
 {
     rvi_api_turn turn;
     enter(&turn, s->e->m->rt);
+    rvi_scheduler_share(s->s, atomic_load(&s->e->m->rt->n_serving));
     rvi_step done = rvi_scheduler_step(s->s);
     if (done.computed) rvi_api_note_use(s->e->m->rt);
+    note_work(s, done.computed);
     rvi_api_leave(&turn);
     if (done.told && s->wake) s->wake(s->wake_ctx);
     if (done.told && s->news) rvi_wakeup_post(s->news);
@@ -33,6 +65,7 @@ static void serve(void *ctx)
     rv_service *s = ctx;
     const rv_allocator *heap = rvi_api_use_heap(s->e->m->rt);
     while (!atomic_load(&s->stop)) {
+        await_round(s);
         rvi_step done = step(s);
         if (!done.computed && !atomic_load(&s->stop)) rvi_wakeup_wait(s->work, done.wait);
     }
@@ -54,6 +87,7 @@ static rv_status check_options(const rv_service_options *o, rv_error *err)
                   {"max_rows", o->max_rows, 1 << 20},
                   {"quantum", o->quantum, 1 << 20},
                   {"max_events", o->max_events, INT32_MAX},
+                  {"cache_tokens", o->cache_tokens, RVI_MAX_CONTEXT},
                   {"tenant_sessions", o->tenant_sessions, INT32_MAX}};
     const struct {
         const char *name;
@@ -73,7 +107,9 @@ static rv_status check_options(const rv_service_options *o, rv_error *err)
             return rvi_error(err, RV_E_CONFIG, "%s must be 0 or %g..%g (got %g)", numbers[i].name,
                              numbers[i].least, numbers[i].most, numbers[i].value);
     bool spills = o->pressure == RV_PRESSURE_SPILL || o->pressure == RV_PRESSURE_CHEAPER;
-    if ((unsigned)o->pressure > RV_PRESSURE_REJECT)
+    if (o->pressure == RV_PRESSURE_QUANTIZE && o->kv_type != RV_KV_TIERED)
+        return rvi_error(err, RV_E_CONFIG, "pressure by quantizing needs the KV type tiered");
+    if ((unsigned)o->pressure > RV_PRESSURE_QUANTIZE)
         return rvi_error(err, RV_E_CONFIG, "pressure %d is not known", (int)o->pressure);
     if (spills != (o->spill != NULL))
         return rvi_error(err, RV_E_CONFIG,
@@ -94,6 +130,9 @@ static rvi_scheduler_options inner_options(const rv_service_options *o)
                                                                                    : 2,
                                    .pressure = o->pressure,
                                    .spill = o->spill,
+                                   .spill_bytes = o->spill_bytes,
+                                   .cache_pages =
+                                       (o->cache_tokens + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS,
                                    .age_seconds = o->age_ms > 0 ? o->age_ms * 1e-3 : 5,
                                    .quantum = o->quantum ? o->quantum : 64,
                                    .no_cache = o->no_cache != 0};
@@ -105,15 +144,22 @@ static rv_status make_engine(rv_service *s, const rv_model *m, const rv_service_
                              int max_running, rv_error *err)
 {
     int rows = RVI_MAX(o->max_rows ? o->max_rows : DEFAULT_ROWS, max_running + 64);
+    /* where room counts in bytes, those of 4 bits need more pages */
+    enum { PAGES_A_HOT_ONE = 3 };
+    bool by_bytes = o->pressure == RV_PRESSURE_QUANTIZE;
+    int n_tokens = o->n_tokens ? o->n_tokens : RVI_SERVICE_TOKENS;
+    if (by_bytes) n_tokens = RVI_MIN(n_tokens, RVI_MAX_CONTEXT / PAGES_A_HOT_ONE);
     rv_engine_options eo = {.size = sizeof eo,
-                            .n_tokens = o->n_tokens ? o->n_tokens : DEFAULT_TOKENS,
+                            .n_tokens = n_tokens * (by_bytes ? PAGES_A_HOT_ONE : 1),
                             .max_rows = m->model->arch->is_encoder ? o->max_rows : rows,
                             .max_logits = max_running + 2 * RVI_DRAFT_MOST,
                             .kv_type = o->kv_type,
                             .kv_warm = o->kv_warm};
     rv_status st = rv_engine_new(&s->e, m, &eo, err);
     if (st) return st;
-    int room = s->e->e->o.n_tokens;
+    int room = by_bytes ? n_tokens : s->e->e->o.n_tokens;
+    if (by_bytes)
+        rvi_pages_limit(s->e->e->pool, (n_tokens + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS);
     s->n_context = RVI_MIN(o->n_context ? o->n_context : m->model->hp.n_context, room);
     return RV_OK;
 }
@@ -182,6 +228,7 @@ void rv_service_free(rv_service **handle)
     if (s->s) { /* sessions and learners' adapters go back in a turn */
         rvi_api_turn turn;
         enter(&turn, s->e->m->rt);
+        note_work(s, false);
         rvi_scheduler_free(s->s);
         rvi_api_leave(&turn);
     }
@@ -190,6 +237,11 @@ void rv_service_free(rv_service **handle)
     rvi_wakeup_free(s->news);
     rvi_api_release_engine(s->e);
     rvi_free(s);
+}
+
+const rv_model *rv_service_model(const rv_service *s)
+{
+    return s ? s->e->m : NULL;
 }
 
 /* ---- calls from any thread ---- */

@@ -5,11 +5,15 @@
 #include "api/api.h"
 #include "scheduler/scheduler.h"
 
+enum { RVI_SERVICE_TOKENS = 16384 }; /* where the caller names no number */
+
 struct rv_service {
     rv_engine *e;
     rvi_scheduler *s;
     rvi_sessions *sessions; /* NULL: none */
     int n_context;
+    bool works;     /* its last step computed something; counted by the runtime */
+    uint64_t round; /* of its last step; these two are for the thread that steps */
     void (*wake)(void *ctx);
     void *wake_ctx;
     rvi_thread *thread; /* NULL: rv_service_step */

@@ -256,6 +256,7 @@ static rv_status fill(const rv_service *s, const rv_request *q, rvi_order *r, rv
     const char *tenant = q->tenant ? q->tenant : "";
     r->kind = q->kind;
     r->priority = q->priority;
+    r->exact = q->exact != 0;
     r->user = q->user;
     r->deadline = q->timeout > 0 ? rvi_os_seconds() + q->timeout : 0;
     r->tenant = copy_text(&r->arena, tenant);

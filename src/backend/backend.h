@@ -58,6 +58,7 @@ typedef struct rvi_kv_spec {
 typedef struct rvi_kv_row {
     const int32_t *pages;
     int32_t pos;
+    bool coarse; /* in a tiered store: reads all but its own page cold */
 } rvi_kv_row;
 
 typedef struct rvi_attention {
@@ -303,7 +304,8 @@ typedef struct rvi_backend_ops {
 /* Bytes in use. */
 typedef struct rvi_backend_memory {
     atomic_size_t weights; /* packed, and tensors of floats */
-    atomic_size_t kv;      /* pages */
+    atomic_size_t kv;      /* pages, */
+    atomic_size_t kv_room; /* address space for them, all forms */
     atomic_size_t scratch; /* activations, and what products and attention compute with */
 } rvi_backend_memory;
 

@@ -92,6 +92,14 @@ static void install(void)
     pthread_mutex_unlock(&installing);
 }
 
+void rvi_guard_each(void (*each)(void *ctx, const void *from, size_t len), void *ctx)
+{
+    for (int i = 0, n = atomic_load(&n_used); i < n; i++) {
+        uintptr_t from = atomic_load(&slots[i].from);
+        if (from) each(ctx, (const void *)from, atomic_load(&slots[i].len));
+    }
+}
+
 int rvi_guard_add(const void *mapping, size_t len)
 {
     install();
@@ -133,6 +141,12 @@ int rvi_guard_add(const void *mapping, size_t len)
 void rvi_guard_remove(int guard)
 {
     (void)guard;
+}
+
+void rvi_guard_each(void (*each)(void *ctx, const void *from, size_t len), void *ctx)
+{
+    (void)each;
+    (void)ctx;
 }
 
 bool rvi_guard_is_lost(int guard)

@@ -18,5 +18,7 @@
 int rvi_guard_add(const void *mapping, size_t len);
 void rvi_guard_remove(int guard); /* before the range is unmapped; accepts 0 */
 bool rvi_guard_is_lost(int guard);
+/* Calls each(ctx, from, len) for every range that is guarded now. */
+void rvi_guard_each(void (*each)(void *ctx, const void *from, size_t len), void *ctx);
 
 #endif

@@ -1,9 +1,14 @@
 #include "base/mem.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "base/number.h"
 
@@ -18,7 +23,7 @@ static bool product(size_t count, size_t size, size_t *out)
 
 /* In front of every block: where it came from, and where its allocation begins. */
 typedef struct head {
-    const rv_allocator *from; /* NULL: malloc */
+    const rv_allocator *from; /* NULL: malloc; &large_blocks: malloc, and it is in the table */
     void *base;
 } head;
 
@@ -45,21 +50,97 @@ static void *place(void *base, char *at, const rv_allocator *from)
     return at;
 }
 
+static atomic_size_t in_use;
+
+/* Large blocks, of which the system may not have given all yet. Their own size counts, not the room
+ * for their alignment. */
+enum { MOST_LARGE = 1024, LARGE = 128 << 10 };
+static const rv_allocator large_blocks;
+static struct {
+    atomic_uintptr_t from; /* 0: nothing here */
+    atomic_size_t len;
+} large[MOST_LARGE];
+
+static bool add_large(void *p, size_t len)
+{
+    for (int i = 0; i < MOST_LARGE; i++) {
+        uintptr_t none = 0;
+        if (!atomic_compare_exchange_strong(&large[i].from, &none, (uintptr_t)p)) continue;
+        atomic_store(&large[i].len, len);
+        return true;
+    }
+    return false;
+}
+
+static size_t remove_large(const void *p)
+{
+    size_t len = 0;
+    for (int i = 0; i < MOST_LARGE && !len; i++) {
+        if (atomic_load(&large[i].from) != (uintptr_t)p) continue;
+        len = atomic_exchange(&large[i].len, 0);
+        atomic_store(&large[i].from, 0);
+    }
+    return len;
+}
+
+void rvi_mem_each_large(void (*each)(void *ctx, const void *from, size_t len), void *ctx)
+{
+    for (int i = 0; i < MOST_LARGE; i++) {
+        uintptr_t from = atomic_load(&large[i].from);
+        if (from) each(ctx, (const void *)from, atomic_load(&large[i].len));
+    }
+}
+
+static size_t usable(void *base)
+{
+#ifdef __GLIBC__
+    return malloc_usable_size(base);
+#else
+    (void)base;
+    return 0;
+#endif
+}
+
+static void *counted(void *base)
+{
+    if (base) atomic_fetch_add_explicit(&in_use, usable(base), memory_order_relaxed);
+    return base;
+}
+
+static void uncount(size_t bytes)
+{
+    atomic_fetch_sub_explicit(&in_use, bytes, memory_order_relaxed);
+}
+
+size_t rvi_mem_in_use(void)
+{
+    return atomic_load_explicit(&in_use, memory_order_relaxed);
+}
+
 /* Room for a block of size bytes and up to `slack` bytes of shifting. */
 static void *take(size_t size, size_t slack, bool zeroed)
 {
     if (size > (size_t)PTRDIFF_MAX - HEAD - slack) return NULL;
     size_t total = HEAD + size + slack;
-    if (!current) return zeroed ? calloc(1, total) : malloc(total);
+    if (!current) return counted(zeroed ? calloc(1, total) : malloc(total));
     void *base = current->alloc(current->ctx, total);
     if (base && zeroed) memset(base, 0, total);
     return base;
 }
 
+/* A block of `size` bytes at p of a fresh allocation. */
+static void *finish(char *base, char *p, size_t size)
+{
+    if (current || size < LARGE || !add_large(p, size)) return place(base, p, current);
+    uncount(usable(base));
+    atomic_fetch_add_explicit(&in_use, size, memory_order_relaxed);
+    return place(base, p, &large_blocks);
+}
+
 static void *block(size_t size, bool zeroed)
 {
     char *base = take(size, 0, zeroed);
-    return base ? place(base, base + HEAD, current) : NULL;
+    return base ? finish(base, base + HEAD, size) : NULL;
 }
 
 void *rvi_zalloc(size_t size)
@@ -85,9 +166,24 @@ void *rvi_realloc_array(void *old, size_t count, size_t size)
     if (!product(count, size, &total) || total > PTRDIFF_MAX - HEAD) return NULL;
     if (!old) return block(total, false);
     head h = *head_of(old);
-    char *base =
-        h.from ? h.from->resize(h.from->ctx, h.base, HEAD + total) : realloc(h.base, HEAD + total);
-    return base ? place(base, base + HEAD, h.from) : NULL;
+    if (h.from && h.from != &large_blocks) {
+        char *base = h.from->resize(h.from->ctx, h.base, HEAD + total);
+        return base ? place(base, base + HEAD, h.from) : NULL;
+    }
+    /* a block that begins where its allocation does, so it may be moved */
+    size_t before = h.from ? remove_large(old) : usable(h.base);
+    char *base = realloc(h.base, HEAD + total);
+    if (!base) {
+        if (h.from) (void)place(h.base, old, add_large(old, before) ? &large_blocks : NULL);
+        return NULL;
+    }
+    uncount(before);
+    (void)counted(base);
+    const rv_allocator *own = current;
+    current = NULL; /* it stays malloc's, whatever the thread uses now */
+    void *p = finish(base, base + HEAD, total);
+    current = own;
+    return p;
 }
 
 void *rvi_alloc_aligned(size_t size, size_t align)
@@ -96,17 +192,19 @@ void *rvi_alloc_aligned(size_t size, size_t align)
     char *base = take(size, align, false);
     if (!base) return NULL;
     size_t at = (size_t)((uintptr_t)(base + HEAD) & (align - 1));
-    return place(base, base + HEAD + (at ? align - at : 0), current);
+    return finish(base, base + HEAD + (at ? align - at : 0), size);
 }
 
 void rvi_free(void *p)
 {
     if (!p) return;
     head h = *head_of(p);
-    if (h.from)
+    if (h.from && h.from != &large_blocks) {
         h.from->release(h.from->ctx, h.base);
-    else
-        free(h.base);
+        return;
+    }
+    uncount(h.from ? remove_large(p) : usable(h.base));
+    free(h.base);
 }
 
 /* ---- arena ---- */

@@ -26,6 +26,10 @@ void *rvi_zalloc_array(size_t count, size_t size);             /* zeroed; NULL o
 void *rvi_realloc_array(void *old, size_t count, size_t size); /* old stays valid on failure */
 void *rvi_alloc_aligned(size_t size, size_t align);            /* align: power of two; rvi_free */
 void rvi_free(void *p);                                        /* accepts NULL */
+/* Bytes of all blocks that malloc gave and that are not freed; 0 where it does not say. */
+size_t rvi_mem_in_use(void);
+/* Calls each(ctx, from, len) for the large ones of them, which may never have been written to. */
+void rvi_mem_each_large(void (*each)(void *ctx, const void *from, size_t len), void *ctx);
 
 /* Arena: many small objects with one lifetime. The caller provides the struct: {0} is an empty
  * arena. */

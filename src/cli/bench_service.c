@@ -42,6 +42,8 @@ typedef struct bench {
     samples first, gaps;
     int n_ended;
     size_t n_tokens;
+    rv_memory memory; /* when the clients of the closed loop had all been there */
+    uint64_t kept;    /* bytes of KV pages that were merely kept then */
 } bench;
 
 /* What one kind of load showed. */
@@ -234,6 +236,19 @@ static rv_status run_round(bench *b, taken *round, rv_error *err)
     return st;
 }
 
+static rv_status look_at_memory(bench *b, rv_error *err)
+{
+    rv_service_metrics *m = rvi_zalloc(sizeof *m);
+    if (!m) return rvi_nomem(err, "metrics");
+    m->size = sizeof *m;
+    b->memory.size = sizeof b->memory;
+    rv_status st = rv_service_get_metrics(b->svc, m, err);
+    if (!st) st = rv_runtime_memory(b->model.rt, &b->memory, err);
+    b->kept = m->bytes_kept;
+    rvi_free(m);
+    return st;
+}
+
 static rv_status closed_loop(bench *b, figures out[2], rv_error *err)
 {
     const bench_load *l = b->load;
@@ -261,6 +276,7 @@ static rv_status closed_loop(bench *b, figures out[2], rv_error *err)
     }
     if (out[0].rate > 0) out[1].share = out[1].rate / out[0].rate;
     sum_up(b, &out[1]);
+    if (!st) st = look_at_memory(b, err);
     rv_service_free(&b->svc);
     return st;
 }
@@ -373,7 +389,29 @@ static rv_status shared_prefix(bench *b, figures out[2], double *lookup, rv_erro
 
 /* ---- output ---- */
 
-static void write_table(const figures *f, int n, double lookup, rvi_buf *out)
+/* Who holds what, in MB. */
+static void write_memory(const bench *b, rvi_buf *out)
+{
+    const rv_memory *m = &b->memory;
+    const struct {
+        const char *name;
+        uint64_t bytes;
+    } parts[] = {{"weights", m->weights},   {"KV", m->kv},     {"scratch", m->scratch},
+                 {"adapters", m->adapters}, {"rest", m->heap}, {"mapped", m->mapped_resident},
+                 {"program", m->program}};
+    uint64_t sum = 0;
+    rvi_buf_puts(out, "MB:");
+    for (size_t i = 0; i < RVI_COUNT(parts); i++) {
+        sum += parts[i].bytes;
+        rvi_buf_printf(out, " %s %.1f%s", parts[i].name, (double)parts[i].bytes / 1e6,
+                       i + 1 < RVI_COUNT(parts) ? "," : "");
+    }
+    rvi_buf_printf(out, ", less %.1f not used yet: %.1f, resident %.1f; of the KV %.1f kept\n",
+                   (double)m->reserved / 1e6, (double)(sum - RVI_MIN(sum, m->reserved)) / 1e6,
+                   (double)m->resident / 1e6, (double)b->kept / 1e6);
+}
+
+static void write_table(const bench *b, const figures *f, int n, double lookup, rvi_buf *out)
 {
     rvi_buf_printf(out, "%-24s %8s %10s %7s %8s %21s %21s\n", "load", "requests", "tok/s", "ratio",
                    "CPU ms", "first token, 95 %", "between tokens, 95 %");
@@ -390,10 +428,12 @@ static void write_table(const figures *f, int n, double lookup, rvi_buf *out)
                        share, cpu, first, gap);
     }
     if (lookup > 0) rvi_buf_printf(out, "95 %% of look-ups took at most %.1f us\n", lookup * 1e6);
+    write_memory(b, out);
 }
 
-static void write_json(const figures *f, int n, double lookup, rvi_buf *out)
+static void write_json(const bench *b, const figures *f, int n, double lookup, rvi_buf *out)
 {
+    const rv_memory *m = &b->memory;
     rvi_buf_puts(out, "{\"loads\": [");
     for (int i = 0; i < n; i++)
         rvi_buf_printf(
@@ -403,7 +443,15 @@ static void write_json(const figures *f, int n, double lookup, rvi_buf *out)
             "\"between_tokens_ms\": [%.3f, %.3f]}",
             i ? "," : "", f[i].name, f[i].requests, f[i].rate, f[i].share, f[i].cpu * 1e3,
             f[i].first[0] * 1e3, f[i].first[1] * 1e3, f[i].gap[0] * 1e3, f[i].gap[1] * 1e3);
-    rvi_buf_printf(out, "\n], \"lookup_us\": %.3f}\n", lookup * 1e6);
+    rvi_buf_printf(out,
+                   "\n], \"lookup_us\": %.3f, \"bytes\": {\"weights\": %llu, \"kv\": %llu, "
+                   "\"kv_kept\": %llu, \"scratch\": %llu, \"adapters\": %llu, \"mapped\": %llu, "
+                   "\"program\": %llu, \"rest\": %llu, \"reserved\": %llu, \"resident\": %llu}}\n",
+                   lookup * 1e6, (unsigned long long)m->weights, (unsigned long long)m->kv,
+                   (unsigned long long)b->kept, (unsigned long long)m->scratch,
+                   (unsigned long long)m->adapters, (unsigned long long)m->mapped_resident,
+                   (unsigned long long)m->program, (unsigned long long)m->heap,
+                   (unsigned long long)m->reserved, (unsigned long long)m->resident);
 }
 
 /* ---- the command ---- */
@@ -446,7 +494,7 @@ int cli_bench_service(cli *c, const bench_load *load)
         n += 2;
     }
     if (!st) {
-        (load->json ? write_json : write_table)(f, n, lookup, &out);
+        (load->json ? write_json : write_table)(&b, f, n, lookup, &out);
         code = cli_print(&out);
     }
     rvi_free(b.first.v);

@@ -53,6 +53,8 @@ rv_status rvi_answer_start_reading(rvi_session *s, const int32_t *prompt, size_t
 /* Would these options of an answer be taken? The prompt has n_prompt tokens. */
 rv_status rvi_answer_check(const rvi_engine *e, int n_context, size_t n_prompt,
                            const rv_generate_options *o, rv_error *err) RVI_MUST_CHECK;
+/* rvi_session_cut for a session whose answer has begun to decode. */
+void rvi_answer_cut(rvi_session *s, int from, int n);
 /* Tokens of the session's past that are not in its pages; an answer that decodes has 1. */
 int rvi_answer_waiting(const rvi_session *s);
 

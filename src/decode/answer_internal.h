@@ -34,6 +34,7 @@ struct rvi_answer {
     rvi_bound *bound; /* what the text may be; NULL: anything */
     rvi_generated out;
     int max_tokens;
+    int n_cut;     /* tokens of the prompt that are no part of the past any more */
     int n_rows;    /* in the step being computed, */
     int first_row; /* from this one on */
     int logits_at; /* place of its logits in that; -1: none */

@@ -102,7 +102,7 @@ static rv_status pick_from(rvi_answer *a, float *logits, int32_t *id, bool *canc
     if (a->n_avoid) avoid(a, logits, n_vocab);
     raise_slot(a, logits, (int)n_vocab);
     rv_status st = rvi_sampler_pick(a->sampler, logits, s->past.data, s->past.len,
-                                    (size_t)a->out.n_prompt, id, &a->error);
+                                    (size_t)(a->out.n_prompt - a->n_cut), id, &a->error);
     for (size_t i = 0; st && i < n_vocab; i++)
         if (isnan(logits[i])) return rvi_engine_explain(e, st, &a->error);
     return st;

@@ -183,6 +183,15 @@ void rvi_session_suspend(rvi_session *s)
     rvi_seq_truncate(&s->seq, 0);
 }
 
+void rvi_session_cut(rvi_session *s, int from, int n)
+{
+    size_t at = (size_t)from, end = at + (size_t)n, behind = s->past.len - end;
+    if (s->seq.len > from) rvi_seq_truncate(&s->seq, from);
+    memmove(s->past.data + at, s->past.data + end, behind * sizeof *s->past.data);
+    memmove(s->sets + at, s->sets + end, behind * sizeof *s->sets);
+    s->past.len -= (size_t)n;
+}
+
 void rvi_session_adopt(rvi_session *s, const int32_t *pages, int len)
 {
     rvi_seq_adopt(&s->seq, pages, len);

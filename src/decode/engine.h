@@ -99,6 +99,10 @@ int rvi_session_reuse(rvi_session *s, const int32_t *ids, size_t n, int rope_set
 /* Gives the session's pages back. What they held waits to be computed again: an answer that is
  * under way goes on as if nothing had happened, with the same bits. */
 void rvi_session_suspend(rvi_session *s);
+/* Removes n tokens of the past from position `from` on, as if they had never been; what lies behind
+ * them waits to be computed again, at other positions. An answer that is under way goes on without
+ * them: another text than it would have been. */
+void rvi_session_cut(rvi_session *s, int from, int n);
 /* Shares the first len positions of these pages, which hold the keys and values of the session's
  * first len tokens, computed with its adapters and rotary factors. The session has no pages. */
 void rvi_session_adopt(rvi_session *s, const int32_t *pages, int len);

@@ -11,6 +11,7 @@ struct rvi_pages {
     int32_t *refs;
     bool *kept;         /* by somebody who is no sequence */
     int32_t *free_list; /* the first n_free are free pages */
+    int budget;         /* in hot pages; 0: none */
     bool tiered;
     int warm_pages; /* INT32_MAX: there is no cold form */
     int n_with[RVI_KV_COLD + 1];
@@ -53,14 +54,33 @@ void rvi_pages_free(rvi_pages *p)
     rvi_free(p);
 }
 
+/* What a page in each form takes, in 32nds of a hot one (docs/KV.md). */
+enum { HOT_PARTS = 32, WARM_PARTS = 17, COLD_PARTS = 9 };
+
+/* Pages that can be taken. */
+static int room(const rvi_pages *p)
+{
+    if (!p->budget) return p->n_free;
+    int64_t parts = (int64_t)p->n_with[RVI_KV_HOT] * HOT_PARTS +
+                    (int64_t)p->n_with[RVI_KV_WARM] * WARM_PARTS +
+                    (int64_t)p->n_with[RVI_KV_COLD] * COLD_PARTS;
+    int64_t left = (int64_t)p->budget * HOT_PARTS - parts;
+    return left > 0 ? (int)RVI_MIN(left / HOT_PARTS, p->n_free) : 0;
+}
+
 int rvi_pages_in_use(const rvi_pages *p)
 {
-    return p->total - p->n_free;
+    return rvi_pages_total(p) - room(p);
 }
 
 int rvi_pages_total(const rvi_pages *p)
 {
-    return p->total;
+    return p->budget ? p->budget : p->total;
+}
+
+void rvi_pages_limit(rvi_pages *p, int n)
+{
+    p->budget = p->tiered ? RVI_MIN(n, p->total) : 0;
 }
 
 int rvi_pages_refs(const rvi_pages *p, int32_t page)
@@ -105,6 +125,14 @@ static void hold(rvi_pages *p, int32_t page, unsigned forms)
 int rvi_pages_with(const rvi_pages *p, unsigned form)
 {
     return p->n_with[form];
+}
+
+size_t rvi_pages_form_bytes(const rvi_pages *p, unsigned form)
+{
+    size_t bytes = rvi_pages_bytes(p);
+    if (!p->tiered) return form == RVI_KV_HOT ? bytes : 0;
+    int parts = form == RVI_KV_HOT ? HOT_PARTS : form == RVI_KV_WARM ? WARM_PARTS : COLD_PARTS;
+    return bytes * (size_t)parts / WARM_PARTS; /* as bytes it is warm */
 }
 
 bool rvi_pages_is_finer(const rvi_pages *p, int32_t a, int32_t b)
@@ -211,19 +239,32 @@ int rvi_seq_wants(const rvi_seq *s, int n)
 }
 
 /* Others that begin as this text does may want the warm forms of its first pages, without which
- * they would have to begin anew: those that are kept stay warm. */
-static void drop_unread(rvi_pages *p, int32_t page, int i, int first, int last)
+ * they would have to begin anew: those that are kept stay warm, unless this is about room. */
+static void drop_unread(rvi_pages *p, int32_t page, int i, int first, int last, int n_warm)
 {
     unsigned had = forms_of(p, page), want = had;
-    if (last - i > p->warm_pages && !(had & RVI_KV_COLD)) {
+    if (last - i > n_warm && !(had & RVI_KV_COLD)) {
         hold(p, page, had = want |= RVI_KV_COLD);
         p->be->ops->kv_chill(p->be, p->store, page);
     }
     if (p->refs[page] - p->kept[page] > 1) return;
     want &= ~(unsigned)RVI_KV_HOT;
-    if (first - i > p->warm_pages && !(p->kept[page] && i < p->warm_pages))
+    if (first - i > n_warm && !(p->kept[page] && i < p->warm_pages && n_warm))
         want &= ~(unsigned)RVI_KV_WARM;
     if (want != had) hold(p, page, want);
+}
+
+/* Pages that the sequence's rows read warm. */
+static int warm_of(const rvi_seq *s)
+{
+    return s->coarse ? 0 : s->pool->warm_pages;
+}
+
+void rvi_seq_coarsen(rvi_seq *s)
+{
+    s->coarse = true;
+    for (int i = 0, n = s->len / RVI_PAGE_TOKENS; i < n; i++)
+        drop_unread(s->pool, s->pages[i], i, n, n, 0);
 }
 
 void rvi_seq_drop_unread(const rvi_seq *s, int first, int last)
@@ -233,10 +274,9 @@ void rvi_seq_drop_unread(const rvi_seq *s, int first, int last)
     int filled = (last + 1) / RVI_PAGE_TOKENS;
     first /= RVI_PAGE_TOKENS;
     last /= RVI_PAGE_TOKENS;
-    for (int i = 0; i < first; i++) drop_unread(p, s->pages[i], i, first, last);
+    for (int i = 0; i < first; i++) drop_unread(p, s->pages[i], i, first, last, warm_of(s));
     for (int i = first; i < filled; i++) /* by these rows, which may read it cold */
-        hold(p, s->pages[i],
-             RVI_KV_HOT | RVI_KV_WARM | (last - i > p->warm_pages ? RVI_KV_COLD : 0));
+        hold(p, s->pages[i], RVI_KV_HOT | RVI_KV_WARM | (last - i > warm_of(s) ? RVI_KV_COLD : 0));
 }
 
 void rvi_pages_trim(rvi_pages *p, int n)
@@ -253,9 +293,9 @@ rv_status rvi_seq_extend(rvi_seq *s, int n, rv_error *err)
     if (n == 0) return RV_OK;
     bool shared = is_last_shared(s);
     int more = pages_for(s->len + n) - s->n_pages;
-    if (more + shared > p->n_free)
+    if (more + shared > room(p))
         return rvi_error(err, RV_E_NO_PAGES, "the KV cache is full: %d pages wanted, %d of %d free",
-                         more + shared, p->n_free, p->total);
+                         more + shared, room(p), rvi_pages_total(p));
     if (shared) {
         int32_t old = s->pages[s->n_pages - 1], own = take(p);
         if (p->tiered) hold(p, own, forms_of(p, old));
@@ -288,6 +328,7 @@ void rvi_seq_adopt(rvi_seq *s, const int32_t *pages, int len)
 rv_status rvi_seq_fork(rvi_seq *out, const rvi_seq *from, rv_error *err)
 {
     rv_status st = rvi_seq_init(out, from->pool, from->max_len, err);
+    out->coarse = from->coarse;
     if (!st) rvi_seq_adopt(out, from->pages, from->len);
     return st;
 }

@@ -22,8 +22,13 @@ typedef struct rvi_pages rvi_pages;
 rv_status rvi_pages_new(rvi_pages **out, rvi_backend *be, const rvi_kv_spec *spec,
                         rv_error *err) RVI_MUST_CHECK;
 void rvi_pages_free(rvi_pages *p); /* accepts NULL; every sequence of it must be gone */
+/* Of a pool with a budget (rvi_pages_limit) these count in pages of f16: a page that is held in
+ * fewer bits counts for less. */
 int rvi_pages_in_use(const rvi_pages *p);
 int rvi_pages_total(const rvi_pages *p);
+/* From now on a tiered pool has room for as many bytes as n hot pages have, in more pages. No page
+ * is in use. */
+void rvi_pages_limit(rvi_pages *p, int n);
 int rvi_pages_refs(const rvi_pages *p, int32_t page);
 rvi_kv_store *rvi_pages_store(const rvi_pages *p);
 size_t rvi_pages_bytes(const rvi_pages *p); /* of one page */
@@ -38,12 +43,15 @@ int rvi_pages_reusable(const rvi_pages *p, const int32_t *pages, int len);
 bool rvi_pages_is_finer(const rvi_pages *p, int32_t a, int32_t b);
 /* Pages that have a form (RVI_KV_HOT, ...); of a pool that is not tiered: 0. */
 int rvi_pages_with(const rvi_pages *p, unsigned form);
+/* What a page takes in a form; of a pool that is not tiered the only one counts as hot. */
+size_t rvi_pages_form_bytes(const rvi_pages *p, unsigned form);
 
 /* The caller's storage. */
 typedef struct rvi_seq {
     rvi_pages *pool;
     int32_t *pages; /* max_len / RVI_PAGE_TOKENS of them, rounded up; the first n_pages are valid */
     int n_pages, len, max_len;
+    bool coarse; /* its rows read every page but their own cold: rvi_seq_coarsen */
 } rvi_seq;
 
 rv_status rvi_seq_init(rvi_seq *s, rvi_pages *pool, int max_len, rv_error *err) RVI_MUST_CHECK;
@@ -57,6 +65,9 @@ void rvi_seq_truncate(rvi_seq *s, int len); /* len <= s->len */
 /* In a tiered pool, before rows of positions first .. last are computed: makes the cold forms that
  * they read, and drops what none of them reads. */
 void rvi_seq_drop_unread(const rvi_seq *s, int first, int last);
+/* In a pool with cold forms: from here on the sequence reads all pages but the last cold, and those
+ * that nobody else holds are so at once. This changes what is computed from now on. */
+void rvi_seq_coarsen(rvi_seq *s);
 /* After all sequences of a step: returns the memory of what was dropped, except for n pages. */
 void rvi_pages_trim(rvi_pages *p, int n);
 bool rvi_pages_is_tiered(const rvi_pages *p);

@@ -396,6 +396,7 @@ static rv_status pack_weights(rvi_model *m, const rvi_model_options *options, rv
     packing p = {.options = options};
     each_product(m, add_bytes, &p.total);
     if (!p.total) return RV_OK;
+    m->pack_bytes = p.total;
     rv_status st = m->be->ops->pack_new(m->be, &m->pack, p.total, err);
     if (!st) each_product(m, pack_weight, &p);
     return p.cancelled ? rvi_error(err, RV_E_CANCELLED, "cancelled") : st;

@@ -496,7 +496,7 @@ static void find_also(rvi_workspace *ws, const rvi_row *rows, int n_rows)
         for (int r = 0; r < n_rows; r++) {
             const rvi_seq *seq = rows[r].also[i] ? rows[r].also[i] : rows[r].seq;
             ws->also_rows[(size_t)i * (size_t)n_rows + (size_t)r] =
-                (rvi_kv_row){seq->pages, rows[r].pos};
+                (rvi_kv_row){.pages = seq->pages, .pos = rows[r].pos};
         }
 }
 
@@ -514,7 +514,7 @@ void rvi_model_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *row
     ws->fused = !ws->tap;
     for (int r = 0; r < n_rows; r++) {
         ws->tokens[r] = rows[r].token;
-        ws->kv_rows[r] = (rvi_kv_row){rows[r].seq->pages, rows[r].pos};
+        ws->kv_rows[r] = (rvi_kv_row){rows[r].seq->pages, rows[r].pos, rows[r].seq->coarse};
     }
     find_also(ws, rows, n_rows);
     find_angles(m, ws, rows, n_rows);

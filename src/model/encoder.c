@@ -81,8 +81,8 @@ void rvi_encoder_forward(const rvi_model *m, rvi_workspace *ws, const rvi_row *r
 {
     rvi_cols x = rvi_cols_of(ws->x, 0, m->hp.n_embd);
     for (int r = 0; r < n_rows; r++) {
-        ws->kv_rows[r] = (rvi_kv_row){rows[r].seq->pages, rows[r].pos};
-        ws->text_rows[r] = (rvi_kv_row){rows[r].seq->pages, rows[r].seq->len - 1};
+        ws->kv_rows[r] = (rvi_kv_row){.pages = rows[r].seq->pages, .pos = rows[r].pos};
+        ws->text_rows[r] = (rvi_kv_row){.pages = rows[r].seq->pages, .pos = rows[r].seq->len - 1};
     }
     embed_rows(m, ws, rows, n_rows);
     rvi_workspace_tap(ws, "hidden", 0, x, n_rows);

@@ -37,6 +37,7 @@ typedef struct rvi_model {
     rvi_hparams hp;
     rvi_rope rope;
     rvi_pack *pack; /* the weights of products; NULL: as the files have them */
+    size_t pack_bytes;
     rvi_tensor *embed, *out_norm;
     rvi_linear head;           /* tied: head.w == embed; encoders: none */
     rvi_tensor *pos_embed;     /* encoders: n_context x n_embd */

@@ -87,7 +87,7 @@ static void adopt(rvi_scheduler *s, rvi_job *j)
         n = rvi_spill_in(&j->spilled, s->prefix, &space, s->e->pool, own->past.data, s->pages,
                          &s->spill_costs);
         rvi_figures_add(&s->figures.spilled_rows, (uint64_t)n);
-        rvi_spill_drop(&j->spilled);
+        rvi_job_unspill(s, j);
     }
     if (j->r->kind == RV_REQUEST_ANSWER)
         n = look_up(s, &space, own->past.data, (int)own->past.len, &n_dropped);
@@ -202,7 +202,11 @@ static void spill(rvi_scheduler *s, rvi_job *j)
     rv_error why;
     int n_pages = j->s->seq.len / RVI_PAGE_TOKENS;
     if (!s->spill.len || !n_pages || !is_worth_spilling(s, n_pages)) return;
-    bool failed = rvi_spill_out(&j->spilled, s->spill.data, &j->s->seq, &s->spill_costs, &why);
+    uint64_t bytes = (uint64_t)n_pages * rvi_pages_bytes(s->e->pool);
+    rvi_job_unspill(s, j);
+    bool failed = (s->o.spill_bytes && s->spilled_bytes + bytes > s->o.spill_bytes) ||
+                  rvi_spill_out(&j->spilled, s->spill.data, &j->s->seq, &s->spill_costs, &why);
+    if (!failed) s->spilled_bytes += bytes;
     rvi_figures_add(failed ? &s->figures.n_spill_failed : &s->figures.n_spilled, 1);
 }
 
@@ -222,14 +226,100 @@ static void preempt(rvi_scheduler *s, rvi_job *j)
     rvi_admit_wait(s, j);
 }
 
+/* ---- what changes texts ---- */
+
+enum { SINK = RVI_PAGE_TOKENS, LEAST_KEPT = 64 }; /* of an answer that forgets */
+
+static bool may_change(const rvi_job *j)
+{
+    return j->r->kind == RV_REQUEST_ANSWER && !j->r->exact && !j->r->kept;
+}
+
+/* How many tokens the job could forget now: half of those behind the first page, but the newest
+ * stay. Before the first token of the answer it reads on. */
+static int forgettable(const rvi_job *j)
+{
+    int n = (int)j->s->past.len - SINK;
+    if (!may_change(j) || !(j->first > 0)) return 0;
+    return RVI_MIN(n / 2, n - LEAST_KEPT) / RVI_PAGE_TOKENS * RVI_PAGE_TOKENS;
+}
+
+/* False: nobody has anything to forget. */
+static bool evict(rvi_scheduler *s)
+{
+    rvi_job *longest = NULL;
+    int most = 0;
+    for (rvi_job *j = s->running; j; j = j->next) {
+        int n = forgettable(j);
+        if (n <= most) continue;
+        most = n;
+        longest = j;
+    }
+    if (!longest) return false;
+    rvi_session *own = longest->s;
+    rvi_job_keep(s, longest, false); /* another request may be about the whole text */
+    rvi_figures_add(&s->figures.recomputed_rows, (uint64_t)(own->seq.len - SINK - most));
+    rvi_answer_cut(own, SINK, most);
+    longest->n_evicted += most;
+    own->allowed = RVI_MIN(own->allowed, 1);
+    rvi_figures_add(&s->figures.n_evicted, (uint64_t)most);
+    return true;
+}
+
+/* False: all that may be are in 4 bits. */
+static bool coarsen(rvi_scheduler *s)
+{
+    rvi_job *longest = NULL;
+    for (rvi_job *j = s->running; j; j = j->next)
+        if (may_change(j) && !j->s->seq.coarse && j->s->seq.n_pages > 1 &&
+            (!longest || j->s->seq.len > longest->s->seq.len))
+            longest = j;
+    if (!longest) return false;
+    rvi_seq_coarsen(&longest->s->seq);
+    rvi_figures_add(&s->figures.n_coarsened, 1);
+    return true;
+}
+
+/* ---- */
+
+static bool change_a_text(rvi_scheduler *s)
+{
+    if (s->o.pressure == RV_PRESSURE_EVICT) return evict(s);
+    return s->o.pressure == RV_PRESSURE_QUANTIZE && coarsen(s);
+}
+
+static int drop_kept(rvi_scheduler *s, int n)
+{
+    int given = rvi_prefix_evict(s->prefix, n);
+    rvi_figures_add(&s->figures.n_dropped_kept, (uint64_t)given);
+    return given;
+}
+
+/* Where pages count by their forms: what the last step has filled is read in fewer bits now. */
+static void drop_unread(const rvi_scheduler *s)
+{
+    if (s->o.pressure != RV_PRESSURE_QUANTIZE) return;
+    for (const rvi_job *j = s->running; j; j = j->next)
+        rvi_seq_drop_unread(&j->s->seq, j->s->seq.len, j->s->seq.len);
+}
+
 void rvi_admit_make_room(rvi_scheduler *s)
 {
+    drop_unread(s);
     for (int n; (n = lacking(s)) > 0;) {
-        if (rvi_prefix_evict(s->prefix, n) == n) continue;
+        if (drop_kept(s, n) == n) continue;
+        if (change_a_text(s)) continue;
         if (s->n_running < 2) return; /* what a request may need at most fits: never */
         preempt(s, youngest(s));
     }
     /* guesses may begin a page: what is merely kept makes room for that, nobody who runs does */
     int spare = -lacking(s);
-    if (spare < s->n_running) (void)rvi_prefix_evict(s->prefix, s->n_running - spare);
+    if (spare < s->n_running) (void)drop_kept(s, s->n_running - spare);
+}
+
+void rvi_admit_limit_kept(rvi_scheduler *s)
+{
+    int n = rvi_pages_idle(s->e->pool), most = s->o.cache_pages;
+    if (!most || n <= most) return;
+    (void)drop_kept(s, n - most + most / 4);
 }

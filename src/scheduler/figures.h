@@ -40,7 +40,15 @@ typedef struct rvi_tally {
     X(dropped_rows)                                                                                \
     X(n_spilled)                                                                                   \
     X(n_spill_failed)                                                                              \
-    X(spilled_rows)
+    X(spilled_rows)                                                                                \
+    X(n_evicted)                                                                                   \
+    X(n_coarsened)                                                                                 \
+    X(n_dropped_kept)                                                                              \
+    X(bytes_hot)                                                                                   \
+    X(bytes_warm)                                                                                  \
+    X(bytes_cold)                                                                                  \
+    X(bytes_kept)                                                                                  \
+    X(bytes_spilled)
 #define RVI_TALLIES(X) X(queue) X(first_token) X(inter_token) X(step) X(lookup)
 
 typedef struct rvi_figures {

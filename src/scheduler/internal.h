@@ -22,6 +22,7 @@ struct rvi_job {
     int n_reused;   /* tokens of its prompt that it found */
     int n_computed; /* tokens that were in its pages when it lost them */
     int n_generated, n_preempted;
+    int n_evicted; /* tokens that it forgot */
     rvi_spilled spilled;
     double admitted, first, last; /* when; 0: not yet. last: its latest token */
     rvi_pooler *pooler;           /* of an embedding */
@@ -44,9 +45,11 @@ struct rvi_scheduler {
     rvi_tenants tenants;
     rvi_job *running;
     int n_running;
+    int n_sharing; /* schedulers that take turns, this one among them */
     rvi_prefix *prefix;
     rvi_buf spill; /* folder; empty: none */
     rvi_spill_costs spill_costs;
+    uint64_t spilled_bytes;
     int32_t *pages; /* scratch: of the longest sequence */
     rvi_events events;
     rvi_figures figures;
@@ -61,7 +64,8 @@ static inline int rvi_pages_for(int n_tokens)
 
 static inline int rvi_job_total(const rvi_job *j) /* tokens it may have at most */
 {
-    return j->r->n_ids + (j->r->kind == RV_REQUEST_ANSWER ? j->r->o.max_tokens : 0);
+    int n = j->r->n_ids + (j->r->kind == RV_REQUEST_ANSWER ? j->r->o.max_tokens : 0);
+    return n - j->n_evicted;
 }
 
 /* job.c: beginning and end of a job */
@@ -69,6 +73,8 @@ rv_status rvi_job_begin(rvi_scheduler *s, rvi_job *j, rv_error *err) RVI_MUST_CH
 rvi_prefix_space rvi_job_space(const rvi_scheduler *s, const rvi_job *j);
 /* What it has computed goes into the tree; all, or only whole pages. */
 void rvi_job_keep(rvi_scheduler *s, const rvi_job *j, bool whole);
+/* What it has on disk is not needed any more. */
+void rvi_job_unspill(rvi_scheduler *s, rvi_job *j);
 /* Ends it, with its last event. st: what failed; otherwise finish says why, or its answer does. */
 void rvi_job_end(rvi_scheduler *s, rvi_job *j, rv_finish finish, rv_status st, const rv_error *why);
 
@@ -78,6 +84,8 @@ void rvi_admit_wait(rvi_scheduler *s, rvi_job *j); /* into its tenant's queue */
 void rvi_admit_stop(rvi_scheduler *s, rvi_job *j); /* out of it, or of those that run */
 /* Makes room for the rows that the running jobs are allowed; takes pages from the youngest. */
 void rvi_admit_make_room(rvi_scheduler *s);
+/* Gives up kept pages beyond the limit, and some more, so that this is seldom. */
+void rvi_admit_limit_kept(rvi_scheduler *s);
 
 /* scheduler.c: after a job has ended; frees a request that has no job left. */
 void rvi_scheduler_settle(rvi_scheduler *s, rvi_order *r);

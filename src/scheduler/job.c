@@ -208,9 +208,16 @@ rvi_prefix_space rvi_job_space(const rvi_scheduler *s, const rvi_job *j)
 void rvi_job_keep(rvi_scheduler *s, const rvi_job *j, bool whole)
 {
     const rvi_seq *seq = &j->s->seq;
+    if (seq->coarse) return; /* what it computed is not what others would */
     rvi_prefix_space space = rvi_job_space(s, j);
     int n = whole ? seq->len / RVI_PAGE_TOKENS * RVI_PAGE_TOKENS : seq->len;
     rvi_prefix_keep(s->prefix, &space, j->s->past.data, n, seq->pages);
+}
+
+void rvi_job_unspill(rvi_scheduler *s, rvi_job *j)
+{
+    s->spilled_bytes -= (uint64_t)j->spilled.n_pages * rvi_pages_bytes(s->e->pool);
+    rvi_spill_drop(&j->spilled);
 }
 
 /* ---- end ---- */
@@ -250,6 +257,8 @@ void rvi_job_end(rvi_scheduler *s, rvi_job *j, rv_finish finish, rv_status st, c
     ev.finish = finish;
     ev.status = st;
     ev.timed_out = r->timed_out;
+    ev.n_evicted = j->n_evicted;
+    ev.coarse = j->s && j->s->seq.coarse;
     if (why) own = *why;
     rvi_sampler_state sampler = {0};
     if (r->kept && j->s && j->s->answer) sampler = rvi_sampler_get(rvi_answer_sampler(j->s));
@@ -277,7 +286,7 @@ void rvi_job_end(rvi_scheduler *s, rvi_job *j, rv_finish finish, rv_status st, c
     if (j->s && r->kind == RV_REQUEST_ANSWER) rvi_job_keep(s, j, false);
     rvi_admit_stop(s, j);
     rvi_session_free(j->s);
-    rvi_spill_drop(&j->spilled);
+    rvi_job_unspill(s, j);
     j->s = NULL;
     j->ended = true;
     r->n_left--;

@@ -74,7 +74,7 @@ int rvi_rows_choose(rvi_scheduler *s)
         if (decodes) rvi_tenants_pay(&s->tenants, j->r->of, 1);
     }
     if (!waiting) return n_tokens;
-    double seconds = s->o.token_seconds * (n_tokens ? 1 : NOBODY_WAITS);
+    double seconds = s->o.token_seconds * (n_tokens ? 1 : NOBODY_WAITS) / s->n_sharing;
     int most = RVI_MIN(s->e->o.max_rows, n_tokens + waiting),
         least = RVI_MIN(n_tokens + LEAST_ROWS, most);
     int rows = rvi_budget_rows(&s->e->budget, least, most, seconds);

@@ -17,6 +17,7 @@ rv_status rvi_scheduler_new(rvi_scheduler **out, rvi_engine *e, const rvi_schedu
     if (!s) return rvi_nomem(err, "scheduler");
     s->e = e;
     s->o = *o;
+    s->n_sharing = 1;
     s->tenants.quantum = o->quantum;
     s->key[0] = rvi_os_random();
     s->key[1] = rvi_os_random();
@@ -226,7 +227,8 @@ static void end_unwanted(rvi_scheduler *s)
 static void note_read(rvi_scheduler *s, rvi_job *j)
 {
     rvi_order *r = j->r;
-    if (r->is_read || r->kind != RV_REQUEST_ANSWER || j->s->seq.len < r->n_ids) return;
+    if (r->is_read || r->kind != RV_REQUEST_ANSWER || j->s->seq.len < r->n_ids - j->n_evicted)
+        return;
     r->is_read = true;
     rvi_job_keep(s, j, r->n_jobs == 1);
     for (int i = 0; i < r->n_jobs; i++)
@@ -257,13 +259,31 @@ static void look_after(rvi_scheduler *s)
     }
 }
 
+/* Who holds how much. */
+static void note_bytes(rvi_scheduler *s)
+{
+    rvi_figures *f = &s->figures;
+    const rvi_pages *pool = s->e->pool;
+    bool tiered = rvi_pages_is_tiered(pool);
+    size_t kept = rvi_pages_form_bytes(pool, tiered ? RVI_KV_WARM : RVI_KV_HOT);
+    int hot = tiered ? rvi_pages_with(pool, RVI_KV_HOT) : rvi_pages_in_use(pool);
+    rvi_figures_set(&f->bytes_hot, (uint64_t)hot * rvi_pages_form_bytes(pool, RVI_KV_HOT));
+    rvi_figures_set(&f->bytes_warm, (uint64_t)rvi_pages_with(pool, RVI_KV_WARM) *
+                                        rvi_pages_form_bytes(pool, RVI_KV_WARM));
+    rvi_figures_set(&f->bytes_cold, (uint64_t)rvi_pages_with(pool, RVI_KV_COLD) *
+                                        rvi_pages_form_bytes(pool, RVI_KV_COLD));
+    rvi_figures_set(&f->bytes_kept, (uint64_t)rvi_pages_idle(pool) * kept);
+    rvi_figures_set(&f->bytes_spilled, s->spilled_bytes);
+}
+
 static void note_now(rvi_scheduler *s)
 {
     rvi_figures *f = &s->figures;
+    note_bytes(s);
     int idle = rvi_pages_idle(s->e->pool);
     rvi_figures_set(&f->n_running, (uint64_t)s->n_running);
     rvi_figures_set(&f->pages_kept, (uint64_t)idle);
-    rvi_figures_set(&f->pages_running, (uint64_t)(rvi_pages_in_use(s->e->pool) - idle));
+    rvi_figures_set(&f->pages_running, (uint64_t)RVI_MAX(rvi_pages_in_use(s->e->pool) - idle, 0));
     rvi_figures_set(&f->pages_hot, (uint64_t)rvi_pages_with(s->e->pool, RVI_KV_HOT));
     rvi_figures_set(&f->pages_warm, (uint64_t)rvi_pages_with(s->e->pool, RVI_KV_WARM));
     rvi_figures_set(&f->pages_cold, (uint64_t)rvi_pages_with(s->e->pool, RVI_KV_COLD));
@@ -276,7 +296,7 @@ static void compute(rvi_scheduler *s, int n_rows)
 {
     int n_tokens = 0;
     for (const rvi_job *j = s->running; j; j = j->next)
-        n_tokens += j->s->allowed && j->s->seq.len >= j->r->n_ids;
+        n_tokens += j->s->allowed && j->s->seq.len >= j->r->n_ids - j->n_evicted;
     double start = rvi_os_seconds();
     (void)rvi_answer_advance(s->e, NULL);
     double seconds = rvi_os_seconds() - start;
@@ -291,6 +311,11 @@ static int rows_allowed(const rvi_scheduler *s)
     int n = 0;
     for (const rvi_job *j = s->running; j; j = j->next) n += j->s->allowed;
     return n;
+}
+
+void rvi_scheduler_share(rvi_scheduler *s, int n)
+{
+    s->n_sharing = RVI_MAX(n, 1);
 }
 
 rvi_step rvi_scheduler_step(rvi_scheduler *s)
@@ -310,6 +335,7 @@ rvi_step rvi_scheduler_step(rvi_scheduler *s)
         step.computed = n_rows > 0;
         if (n_rows) compute(s, n_rows);
         look_after(s);
+        rvi_admit_limit_kept(s);
     }
     note_now(s);
     step.told = rvi_events_hand_over(&s->events);

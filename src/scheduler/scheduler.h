@@ -26,6 +26,8 @@ typedef struct rvi_scheduler_options {
     bool no_cache;
     rv_pressure pressure;
     const char *spill; /* a folder that exists, copied; or NULL */
+    uint64_t spill_bytes;
+    int cache_pages; /* 0: no limit */
 } rvi_scheduler_options;
 
 /* The engine is borrowed; nobody else has answers in it. */
@@ -56,7 +58,8 @@ typedef struct rvi_order {
     const rvi_adapter_set *adapters;
     rvi_embed_options embed;
     rvi_kept_session
-        *kept; /* the session that it continues and is saved to; NULL: none. One choice */
+        *kept;  /* the session that it continues and is saved to; NULL: none. One choice */
+    bool exact; /* pressure may not change its text */
     double priority;
     const char *tenant, *salt;
     double deadline; /* by rvi_os_seconds; 0: none */
@@ -92,6 +95,8 @@ typedef struct rvi_step {
     double wait;   /* not computed: seconds after which to look again; 0: when something changes */
 } rvi_step;
 
+/* So many schedulers take turns from now on: steps are that much shorter. */
+void rvi_scheduler_share(rvi_scheduler *s, int n);
 rvi_step rvi_scheduler_step(rvi_scheduler *s);
 rv_batch *rvi_scheduler_take(rvi_scheduler *s); /* NULL: none */
 void rvi_scheduler_read(const rvi_scheduler *s, rv_service_metrics *out);

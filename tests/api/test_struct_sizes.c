@@ -134,6 +134,14 @@ static rv_status take_service(const void *given, rv_error *err)
     return st;
 }
 
+static rv_status take_models(const void *given, rv_error *err)
+{
+    rv_models *ms;
+    rv_status st = rv_models_new(&ms, o.rt, given, err);
+    rv_models_free(&ms);
+    return st;
+}
+
 typedef struct sized {
     const char *name;
     rv_status (*take)(const void *given, rv_error *err);
@@ -158,6 +166,8 @@ static const sized structs[] = {
      offsetof(rv_learner_options, seed)},
     {"rv_service_options", take_service, sizeof(rv_service_options),
      offsetof(rv_service_options, token_ms)},
+    {"rv_models_options", take_models, sizeof(rv_models_options),
+     offsetof(rv_models_options, idle)},
     {"rv_store_options", take_store, sizeof(rv_store_options), 0},
 };
 

@@ -85,7 +85,7 @@ static void write_keys(const machine *m, const int32_t *pages, int name, int fir
     for (int at = first; at < end; at += n) {
         int count = RVI_MIN(n, end - at);
         for (int r = 0; r < count; r++) {
-            rows[r] = (rvi_kv_row){pages, at + r};
+            rows[r] = (rvi_kv_row){.pages = pages, .pos = at + r};
             fill_row(m, m->k, r, name, at + r);
             fill_row(m, m->v, r, name + 100, at + r);
         }
@@ -120,10 +120,11 @@ static void check_shape(const shape *s, rv_kv_type type)
     for (int q = 0; q < 2; q++) number_pages(pages[q], q);
     /* a prompt at a chunk's border, single rows of two sequences in turn, rows that see the same
      * (an encoder) */
-    for (int i = 0; i < 40; i++) rows[n++] = (rvi_kv_row){pages[0], 240 + i};
-    for (int i = 0; i < 12; i++) rows[n++] = (rvi_kv_row){pages[i % 2], i < 6 ? i : 800 - 60 * i};
-    for (int i = 0; i < 18; i++) rows[n++] = (rvi_kv_row){pages[1], 511};
-    rows[n++] = (rvi_kv_row){pages[0], 1023};
+    for (int i = 0; i < 40; i++) rows[n++] = (rvi_kv_row){.pages = pages[0], .pos = 240 + i};
+    for (int i = 0; i < 12; i++)
+        rows[n++] = (rvi_kv_row){.pages = pages[i % 2], .pos = i < 6 ? i : 800 - 60 * i};
+    for (int i = 0; i < 18; i++) rows[n++] = (rvi_kv_row){.pages = pages[1], .pos = 511};
+    rows[n++] = (rvi_kv_row){.pages = pages[0], .pos = 1023};
     assert_true(n <= MAX_ROWS);
 
     float *want = rvi_alloc_array((size_t)n * width, sizeof *want),
@@ -212,7 +213,7 @@ static void copied_page(void **state)
         write_keys(&m, &b, 4, 10, 31, 31); /* goes another way: the first is as it was */
         attend(&m, &s, rows, 0, 1, out[1]);
         assert_memory_not_equal(out[0], out[1], sizeof out[0]);
-        rows[0] = (rvi_kv_row){&a, 30};
+        rows[0] = (rvi_kv_row){.pages = &a, .pos = 30};
         attend(&m, &s, rows, 0, 1, out[1]);
         assert_memory_equal(out[0], out[1], sizeof out[0]);
         close_machine(&m);

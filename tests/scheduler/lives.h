@@ -1,12 +1,14 @@
 /* lives.h - random lives of requests: many threads submit and cancel, pages are scarce, beginnings,
- * adapters and choices are shared. Every token and its probability is compared, as it comes, with
- * what the request gets alone. */
+ * adapters and choices are shared, other models are loaded and unloaded meanwhile. Every token and
+ * its probability is compared, as it comes, with what the request gets alone; under a pressure that
+ * changes texts, those whose last event says so are not. */
 #ifndef TESTS_SCHEDULER_LIVES_H
 #define TESTS_SCHEDULER_LIVES_H
 
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/os.h"
 #include "base/rng.h"
 #include "base/thread.h"
 #include "scheduler/served.h"
@@ -31,6 +33,8 @@ typedef struct life {
     int n[N_CHOICES]; /* tokens so far */
     int n_left;
     bool ended;
+    bool exact;
+    bool differs[N_CHOICES]; /* from what it gets alone */
 } life;
 
 typedef struct lives {
@@ -40,6 +44,8 @@ typedef struct lives {
     rv_kv_type kv;
     int kv_warm;
     size_t longest; /* prompt */
+    rv_pressure pressure;
+    rv_models *others; /* models that come and go meanwhile; NULL: none */
     recipe recipes[N_RECIPES];
     rv_service *svc;
     life *all;
@@ -104,12 +110,15 @@ static inline void lives_make_recipes(lives *l)
     }
 }
 
-static inline void lives_open(lives *l, int n_threads, rv_kv_type kv)
+static inline void lives_open(lives *l, int n_threads, rv_kv_type kv, rv_pressure pressure)
 {
     rv_adapter *a;
     rv_runtime_options ro = {.size = sizeof ro, .n_threads = n_threads};
-    bool tiered = kv == RV_KV_TIERED; /* with texts that are long enough to become cold */
-    *l = (lives){.kv = kv, .kv_warm = tiered ? 32 : 0, .longest = tiered ? LONGEST : 70};
+    bool tiered = kv == RV_KV_TIERED;  /* with texts that are long enough to become cold, */
+    bool is_long = tiered || pressure; /* or to forget something */
+    int kv_warm = tiered ? pressure ? 128 : 32 : 0;
+    *l = (lives){
+        .kv = kv, .kv_warm = kv_warm, .longest = is_long ? LONGEST : 70, .pressure = pressure};
     assert_ok(rv_runtime_new(&l->rt, &ro, err));
     assert_ok(rv_model_open(&l->m, l->rt, "tests/golden/llama", NULL, err));
     assert_ok(rv_adapter_load(&a, l->m, "tests/golden/llama/lora", err));
@@ -125,9 +134,20 @@ static inline void lives_close(lives *l)
 {
     for (int k = 0; k < N_RECIPES; k++)
         for (int i = 0; i < N_CHOICES; i++) rv_free(l->recipes[k].alone[i]);
+    rv_models_free(&l->others);
     for (int i = 0; i < 3; i++) rv_adapter_set_free(&l->sets[i]);
     rv_model_close(&l->m);
     rv_runtime_free(&l->rt);
+}
+
+/* From here on other models come and go beside it. */
+static inline void lives_add_others(lives *l)
+{
+    rv_models_options mo = {.size = sizeof mo, .max_loaded = 1};
+    rv_service_options so = {.size = sizeof so, .n_tokens = 256};
+    assert_ok(rv_models_new(&l->others, l->rt, &mo, err));
+    assert_ok(rv_models_add(l->others, "one", "tests/golden/qwen2", NULL, &so, err));
+    assert_ok(rv_models_add(l->others, "two", "tests/gguf/llama-spm.gguf", NULL, &so, err));
 }
 
 /* ---- threads that submit ---- */
@@ -151,11 +171,22 @@ static inline rv_request lives_request(lives *l, life *x, rvi_rng *rng)
                     .adapters = r->adapters,
                     .tenant = tenants[rvi_rng_u64(rng) % 4],
                     .priority = (int)(rvi_rng_u64(rng) % 5) - 2,
+                    .exact = x->exact,
                     .user = x};
     (void)l;
     if (rvi_rng_u64(rng) % 3 == 0) q.salt = "common";
     if (rvi_rng_u64(rng) % 16 == 0) q.timeout = 0.02 * rvi_rng_double(rng);
     return q;
+}
+
+/* One of the others is asked for, and given back at once. */
+static inline void lives_visit(lives *l, rvi_rng *rng)
+{
+    rv_service *other;
+    rv_status st =
+        rv_models_hold(l->others, rvi_rng_u64(rng) % 2 ? "one" : "two", 600, &other, NULL);
+    if (st) atomic_store(&l->failed, true);
+    rv_models_give_back(l->others, &other);
 }
 
 static inline void lives_submit(void *ctx)
@@ -171,6 +202,8 @@ static inline void lives_submit(void *ctx)
         x->n_choices =
             x->of->kind == RV_REQUEST_ANSWER && rvi_rng_u64(&rng) % 5 == 0 ? N_CHOICES : 1;
         x->n_left = x->n_choices;
+        x->exact = rvi_rng_u64(&rng) % 3 == 0;
+        if (l->others && rvi_rng_u64(&rng) % 24 == 0) lives_visit(l, &rng);
         rv_request q = lives_request(l, x, &rng);
         rv_status st;
         while ((st = rv_service_submit(l->svc, &q, &id, NULL)) == RV_E_BUSY) {
@@ -188,6 +221,13 @@ static inline void lives_submit(void *ctx)
 
 /* ---- the thread that drains, and looks ---- */
 
+static inline bool lives_same(const recipe *r, const rv_service_event *ev, int n)
+{
+    const rv_answer *a = r->alone[ev->choice];
+    return (size_t)n < a->n_ids && ev->id == a->ids[n] &&
+           !memcmp(&ev->chosen->logprob, &a->chosen[n].logprob, sizeof(float));
+}
+
 static inline void lives_check(const rv_service_event *ev)
 {
     life *x = ev->user;
@@ -201,13 +241,15 @@ static inline void lives_check(const rv_service_event *ev)
     int *n = &x->n[ev->choice];
     const rv_answer *a = r->alone[ev->choice];
     if (ev->kind == RV_SERVICE_TOKEN && ev->id >= 0) {
-        assert_true((size_t)*n < a->n_ids);
-        assert_int_equal(ev->id, a->ids[*n]);
-        assert_memory_equal(&ev->chosen->logprob, &a->chosen[*n].logprob, sizeof(float));
+        if (!lives_same(r, ev, *n)) x->differs[ev->choice] = true;
         ++*n;
     } else if (ev->kind == RV_SERVICE_DONE) {
+        bool changed = ev->n_evicted || ev->coarse;
         x->n_left--;
         if (ev->finish == RV_FINISH_ERROR) fail_msg("%s", ev->error);
+        if (x->exact) assert_false(changed);
+        if (changed) return;
+        assert_false(x->differs[ev->choice]);
         if (ev->finish == RV_FINISH_CANCELLED) return;
         if (r->kind == RV_REQUEST_ANSWER) {
             assert_int_equal(ev->finish, a->finish);
@@ -233,7 +275,13 @@ static inline void lives_run(lives *l, int n_lives, rv_service_metrics *m)
                              .max_tenant = 30,
                              .overcommit = 4,
                              .age_ms = 10,
-                             .token_ms = 2};
+                             .token_ms = 2,
+                             .pressure = l->pressure};
+    rvi_buf dir = {0};
+    if (l->pressure == RV_PRESSURE_SPILL) {
+        assert_ok(rvi_os_temp_dir(&dir, P_tmpdir, err));
+        so.spill = dir.data;
+    }
     l->n_lives = n_lives;
     l->all = calloc((size_t)n_lives, sizeof *l->all);
     assert_non_null(l->all);
@@ -259,19 +307,28 @@ static inline void lives_run(lives *l, int n_lives, rv_service_metrics *m)
     assert_false(atomic_load(&l->failed));
     served_metrics(l->svc, m);
     rv_service_free(&l->svc);
+    if (dir.len) rvi_os_remove_tree(dir.data);
+    rvi_buf_deinit(&dir);
     for (int i = 0; i < n_lives; i++) assert_true(l->all[i].ended);
     free(l->all);
     assert_int_equal(m->n_submitted, n_lives);
     assert_int_equal(m->n_done + m->n_cancelled + m->n_timed_out + m->n_failed, n_jobs);
     assert_int_equal(m->n_failed + m->n_running + m->n_waiting + m->pages_running, 0);
-    assert_true(m->n_cancelled > 0 && m->n_timed_out > 0 && m->n_preempted > 0);
-    assert_true(m->recomputed_rows > 0 && m->reused_tokens > 0);
+    assert_true(m->n_cancelled > 0 && m->n_timed_out > 0 && m->reused_tokens > 0);
+    assert_true(m->n_preempted > 0 || l->pressure >= RV_PRESSURE_EVICT);
+    assert_true(m->recomputed_rows > 0 || l->pressure != RV_PRESSURE_RECOMPUTE);
     assert_int_equal(m->dropped_rows > 0, l->kv >= RV_KV_WARM);
+    assert_int_equal(m->n_spilled > 0, l->pressure == RV_PRESSURE_SPILL);
+    assert_int_equal(m->n_evicted > 0, l->pressure == RV_PRESSURE_EVICT);
+    assert_int_equal(m->n_coarsened > 0, l->pressure == RV_PRESSURE_QUANTIZE);
+    assert_int_equal(m->bytes_spilled, 0);
     print_message("# %d requests, %d choices: %d cancelled, %d late, %d preempted (%d rows again), "
-                  "%d of %d prompt tokens reused, %d lost with their form, %d steps\n",
+                  "%d of %d prompt tokens reused, %d lost with their form, %d spilled, %d tokens "
+                  "forgotten, %d in 4 bits, %d steps\n",
                   n_lives, n_jobs, (int)m->n_cancelled, (int)m->n_timed_out, (int)m->n_preempted,
                   (int)m->recomputed_rows, (int)m->reused_tokens, (int)m->prompt_tokens,
-                  (int)m->dropped_rows, (int)m->n_steps);
+                  (int)m->dropped_rows, (int)m->n_spilled, (int)m->n_evicted, (int)m->n_coarsened,
+                  (int)m->n_steps);
 }
 
 #endif

@@ -7,7 +7,7 @@ static void ten_thousand(void **state)
     static lives l;
     static rv_service_metrics m;
     (void)state;
-    lives_open(&l, 1, RV_KV_DEFAULT);
+    lives_open(&l, 1, RV_KV_DEFAULT, RV_PRESSURE_RECOMPUTE);
     lives_run(&l, 10000, &m);
     lives_close(&l);
 }

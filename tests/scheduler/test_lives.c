@@ -1,13 +1,34 @@
 /* Some random lives of requests (slow_lives.c: ten thousand). */
 #include "scheduler/lives.h"
 
-static void run(int n, rv_kv_type kv)
+/* RUVLLM_LIVES: how many times as many, for a run under a sanitizer, say. */
+static int times(void)
+{
+    const char *text = getenv("RUVLLM_LIVES");
+    return text && atoi(text) > 0 ? atoi(text) : 1;
+}
+
+static void run_under(int n, rv_kv_type kv, rv_pressure pressure)
 {
     static lives l;
     static rv_service_metrics m;
-    lives_open(&l, 2, kv);
-    lives_run(&l, n, &m);
+    lives_open(&l, 2, kv, pressure);
+    if (pressure) lives_add_others(&l);
+    lives_run(&l, n * times(), &m);
     lives_close(&l);
+}
+
+static void run(int n, rv_kv_type kv)
+{
+    run_under(n, kv, RV_PRESSURE_RECOMPUTE);
+}
+
+static void under_pressure(void **state)
+{
+    (void)state;
+    run_under(100, RV_KV_DEFAULT, RV_PRESSURE_SPILL);
+    run_under(100, RV_KV_DEFAULT, RV_PRESSURE_EVICT);
+    run_under(100, RV_KV_TIERED, RV_PRESSURE_QUANTIZE);
 }
 
 static void a_hundred(void **state)
@@ -25,6 +46,7 @@ static void with_tiers(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_hundred), cmocka_unit_test(with_tiers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_hundred), cmocka_unit_test(with_tiers),
+                                       cmocka_unit_test(under_pressure)};
     return cmocka_run_group_tests_name("lives", tests, NULL, NULL);
 }

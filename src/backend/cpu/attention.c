@@ -83,20 +83,22 @@ static int form_of(const job *j, int piece)
     return j->kv->n_forms - 1 - piece % j->kv->n_forms;
 }
 
-/* The first position that a row at pos reads in this form. */
-static int form_start(const job *j, int form, int pos)
+/* The first position that a row reads in this form. */
+static int form_start(const job *j, int form, const rvi_kv_row *row)
 {
     if (form == j->kv->n_forms - 1) return 0;
-    int page = pos / RVI_PAGE_TOKENS - (form ? j->kv->spec.warm_pages : 0);
+    int page = row->pos / RVI_PAGE_TOKENS;
+    if (form && !row->coarse) page -= j->kv->spec.warm_pages;
     return RVI_MAX(page, 0) * RVI_PAGE_TOKENS;
 }
 
 /* The keys of a piece that a row sees, as places in the chunk; false: none */
 static bool sees(const job *j, int row, int piece, int32_t *from, int32_t *end)
 {
-    int pos = j->rows[row].pos, base = chunk_of(j, piece) * RVI_ATTN_CHUNK;
-    int form = form_of(j, piece), stop = form ? form_start(j, form - 1, pos) : pos + 1;
-    *from = RVI_MAX(RVI_MAX(first_key(j->a, pos), form_start(j, form, pos)) - base, 0);
+    const rvi_kv_row *r = &j->rows[row];
+    int base = chunk_of(j, piece) * RVI_ATTN_CHUNK;
+    int form = form_of(j, piece), stop = form ? form_start(j, form - 1, r) : r->pos + 1;
+    *from = RVI_MAX(RVI_MAX(first_key(j->a, r->pos), form_start(j, form, r)) - base, 0);
     *end = RVI_MIN(stop - base, RVI_ATTN_CHUNK);
     return *from < *end;
 }

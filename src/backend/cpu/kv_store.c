@@ -45,7 +45,8 @@ static size_t all_planes(const rvi_kv_store *kv, const rvi_kv_form *f)
 }
 
 /* One piece of address space; the OS gives memory as pages are first written. */
-static rv_status form_new(rvi_kv_store *kv, rvi_attn_type type, bool tiered, rv_error *err)
+static rv_status form_new(rvi_kv_store *kv, rvi_attn_type type, bool tiered, atomic_size_t *room,
+                          rv_error *err)
 {
     rvi_kv_form *f = &kv->forms[kv->n_forms++];
     size_t n = (size_t)kv->spec.n_pages, size = (size_t)kv->spec.head_size;
@@ -65,7 +66,10 @@ static rv_status form_new(rvi_kv_store *kv, rvi_attn_type type, bool tiered, rv_
     f->data = kv->spec.n_pages > 0 && f->page_bytes <= PTRDIFF_MAX / n
                   ? rvi_os_alloc_large(f->page_bytes * n)
                   : NULL;
-    if (f->data) return RV_OK;
+    if (f->data) {
+        atomic_fetch_add(room, f->page_bytes * n);
+        return RV_OK;
+    }
     return rvi_error(err, RV_E_NOMEM,
                      "no memory for a KV cache of %d pages of %d tokens; ask for a smaller context",
                      kv->spec.n_pages, RVI_PAGE_TOKENS);
@@ -98,9 +102,9 @@ rv_status rvi_cpu_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec 
     rv_status st = scratch_new(kv, (size_t)rvi_pool_size(rvi_cpu_of(be)->pool))
                        ? RV_OK
                        : rvi_nomem(err, "attention scratch");
-    if (!st) st = form_new(kv, first, tiered, err);
-    if (!st && tiered) st = form_new(kv, RVI_ATTN_Q8, tiered, err);
-    if (!st && cold) st = form_new(kv, RVI_ATTN_Q4, tiered, err);
+    if (!st) st = form_new(kv, first, tiered, &be->memory->kv_room, err);
+    if (!st && tiered) st = form_new(kv, RVI_ATTN_Q8, tiered, &be->memory->kv_room, err);
+    if (!st && cold) st = form_new(kv, RVI_ATTN_Q4, tiered, &be->memory->kv_room, err);
     if (st) {
         rvi_cpu_kv_free(be, kv);
         return st;
@@ -115,7 +119,10 @@ void rvi_cpu_kv_free(rvi_backend *be, rvi_kv_store *kv)
     if (!kv) return;
     for (int i = 0; i < kv->n_forms; i++) {
         rvi_kv_form *f = &kv->forms[i];
-        if (f->data) atomic_fetch_sub(&be->memory->kv, form_bytes(kv, f));
+        if (f->data) {
+            atomic_fetch_sub(&be->memory->kv, form_bytes(kv, f));
+            atomic_fetch_sub(&be->memory->kv_room, f->page_bytes * (size_t)kv->spec.n_pages);
+        }
         rvi_free(f->data);
         rvi_free(f->slots);
         rvi_free(f->free_slots);

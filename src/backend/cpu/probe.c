@@ -431,7 +431,8 @@ static rv_status row_bench_init(row_bench *b, rvi_backend *be, const float *valu
     int n = HEAD_SIZE * KV_HEADS;
     for (int il = 0; il < b->n_layers; il++)
         for (int at = 0; at < KEYS; at += BATCH) {
-            for (int r = 0; r < BATCH; r++) b->rows[r] = (rvi_kv_row){b->pages, at + r};
+            for (int r = 0; r < BATCH; r++)
+                b->rows[r] = (rvi_kv_row){.pages = b->pages, .pos = at + r};
             op->kv_write(be, b->kv, il, rvi_cols_of(b->x, 0, n), rvi_cols_of(b->y, 0, n), b->rows,
                          BATCH);
         }
@@ -471,7 +472,7 @@ static void visit_op(probe *p, row_bench *b, row_op which, int n, double part, t
 {
     /* one row sees all keys, those of a batch one key more each */
     int end = n == 1 ? KEYS : BATCH_KEYS;
-    for (int r = 0; r < n; r++) b->rows[r] = (rvi_kv_row){b->pages, end - n + r};
+    for (int r = 0; r < n; r++) b->rows[r] = (rvi_kv_row){.pages = b->pages, .pos = end - n + r};
     double begun = rvi_os_seconds();
     for (int i = 0; i < 2 || rvi_os_seconds() - begun < p->slice * part; i++) {
         double start = rvi_os_seconds();

@@ -1,0 +1,533 @@
+/* Several models by name: a thread of the list loads and unloads them, one at a time, in the order
+ * in which they were asked for. The lock guards everything but what a model's state leaves to that
+ * thread alone: m and service while it is loading or being unloaded. */
+#include <string.h>
+
+#include "api/service.h"
+#include "base/os.h"
+
+typedef enum place { OUT, LOADING, LOADED, LEAVING, UNLOADING } place;
+
+static const double PROMISE = 1; /* seconds */
+
+typedef struct listed {
+    struct listed *next;
+    char *name, *path;
+    rvi_arena texts;
+    rv_open_options open;
+    rv_service_options service;
+    place place;
+    rv_model *m;
+    rv_service *svc;
+    uint64_t bytes;         /* as far as they are known */
+    int n_held, n_awaiting; /* awaiting: threads that will hold it once it is loaded */
+    double used;            /* when it was last held or given back */
+    double promised;        /* until then it stays, for whoever asked for it to come; 0: not */
+    uint64_t ticket;        /* whoever asked first goes first; 0: nobody waits for it */
+    uint64_t n_tries, n_loads;
+    double load_seconds;
+    rv_status failed; /* the last try */
+    rv_error why;
+} listed;
+
+/* A thread that waits for a model; on its stack. */
+typedef struct waiter {
+    struct waiter *next;
+    rvi_wakeup *wakeup;
+} waiter;
+
+struct rv_models {
+    rv_runtime *rt;
+    rv_models_options o;
+    rvi_lock *lock;
+    rvi_thread *thread;
+    rvi_wakeup *work; /* for the thread: something may have to be done */
+    listed *all;
+    waiter *waiters;
+    uint64_t n_tickets;
+    atomic_bool stop;
+};
+
+/* ---- the thread of the list ---- */
+
+/* Everybody looks again. Called without the lock. */
+static void announce(rv_models *ms)
+{
+    rvi_lock_take(ms->lock);
+    for (waiter *w = ms->waiters; w; w = w->next) rvi_wakeup_post(w->wakeup);
+    rvi_lock_give(ms->lock);
+    if (ms->o.changed) ms->o.changed(ms->o.changed_ctx);
+}
+
+/* The lock is held, and is not meanwhile. */
+static void unload(rv_models *ms, listed *x)
+{
+    x->place = UNLOADING;
+    rvi_lock_give(ms->lock);
+    rv_service_free(&x->svc);
+    rv_model_close(&x->m);
+    rvi_lock_take(ms->lock);
+    x->place = OUT;
+    rvi_lock_give(ms->lock);
+    announce(ms);
+    rvi_lock_take(ms->lock);
+}
+
+static bool is_in(const listed *x)
+{
+    return x->place != OUT;
+}
+
+static bool has_room(const rv_models *ms, const listed *for_one, uint64_t need)
+{
+    uint64_t bytes = need;
+    int n = 1;
+    for (const listed *x = ms->all; x; x = x->next) {
+        if (x == for_one || !is_in(x)) continue;
+        bytes += x->bytes;
+        n++;
+    }
+    return (!ms->o.bytes || bytes <= ms->o.bytes) && (!ms->o.max_loaded || n <= ms->o.max_loaded);
+}
+
+/* Nobody who asked for it has come yet. */
+static bool is_new(const listed *x)
+{
+    return x->place == LOADED && (x->n_awaiting || x->promised > rvi_os_seconds());
+}
+
+/* The least recently used of those in this place; held or not. */
+static listed *oldest(const rv_models *ms, place at, bool held)
+{
+    listed *best = NULL;
+    for (listed *x = ms->all; x; x = x->next) {
+        if (x->place != at || (x->n_held > 0) != held || is_new(x)) continue;
+        if (!best || x->used < best->used) best = x;
+    }
+    return best;
+}
+
+static void wait_for_work(rv_models *ms, double seconds)
+{
+    rvi_lock_give(ms->lock);
+    rvi_wakeup_wait(ms->work, seconds);
+    rvi_lock_take(ms->lock);
+}
+
+static rv_status too_large(const listed *x, uint64_t need, uint64_t most, rv_error *err)
+{
+    return rvi_error(err, RV_E_NOMEM, "%s takes %llu bytes, and all models may take %llu", x->name,
+                     (unsigned long long)need, (unsigned long long)most);
+}
+
+/* Unloads others until the model's bytes fit; of those that are held, the least recently used is
+ * asked to leave, and waited for. The lock is held. */
+static rv_status make_room(rv_models *ms, listed *x, uint64_t need, rv_error *err)
+{
+    if (ms->o.bytes && need > ms->o.bytes) return too_large(x, need, ms->o.bytes, err);
+    while (!has_room(ms, x, need)) {
+        listed *victim = oldest(ms, LEAVING, false);
+        if (!victim) victim = oldest(ms, LOADED, false);
+        if (victim) {
+            unload(ms, victim);
+            continue;
+        }
+        if (!oldest(ms, LEAVING, true) && (victim = oldest(ms, LOADED, true)))
+            victim->place = LEAVING;
+        wait_for_work(ms, PROMISE);
+        if (atomic_load(&ms->stop)) return rvi_error(err, RV_E_CANCELLED, "cancelled");
+    }
+    return RV_OK;
+}
+
+static int add_size(void *ctx, const char *name)
+{
+    void **c = ctx;
+    const char *dir = c[0];
+    size_t n = strlen(name);
+    static const char ending[] = ".safetensors";
+    if (n < sizeof ending || strcmp(name + n - (sizeof ending - 1), ending)) return 0;
+    uint64_t size = 0;
+    rvi_buf path = {0};
+    if (rvi_buf_printf(&path, "%s/%s", dir, name) && rvi_os_stat(path.data, &size) == RVI_OS_FILE)
+        *(uint64_t *)c[1] += size;
+    rvi_buf_deinit(&path);
+    return 0;
+}
+
+/* What the weights will take, before anything is read: the size of their files. */
+static uint64_t guess_bytes(const listed *x)
+{
+    uint64_t size = 0;
+    if (x->open.data || x->open.read) return x->open.len;
+    rvi_os_kind kind = rvi_os_stat(x->path, &size);
+    if (kind == RVI_OS_FILE) return size;
+    size = 0;
+    void *ctx[] = {x->path, &size};
+    if (kind == RVI_OS_DIR && rvi_os_list(x->path, add_size, ctx, NULL)) size = 0;
+    return size;
+}
+
+/* Weights as they are arranged, or the file's where they are not, and the KV room at its largest
+ * (tiers: all of it hot). */
+static uint64_t count_bytes(const listed *x)
+{
+    const rvi_model *m = x->m->model;
+    rv_kv_type type = rvi_api_kv_type(x->m->rt, x->service.kv_type);
+    uint64_t element = type == RV_KV_F32 ? 4 : 2;
+    uint64_t n = (uint64_t)(x->service.n_tokens ? x->service.n_tokens : RVI_SERVICE_TOKENS);
+    uint64_t position = 2 * (uint64_t)m->hp.n_layers * (uint64_t)m->hp.n_kv_heads *
+                        (uint64_t)m->hp.head_size * element;
+    if (type == RV_KV_Q8) position = position * 17 / 32;
+    return (m->pack_bytes ? m->pack_bytes : x->m->info.file_bytes) + n * position;
+}
+
+/* The runtime may be told not to wait; this thread has time. */
+static rv_status make_service(listed *x, const atomic_bool *stop, rv_error *err)
+{
+    rv_status st;
+    while ((st = rv_service_new(&x->svc, x->m, &x->service, err)) == RV_E_BUSY &&
+           !atomic_load(stop))
+        rvi_thread_sleep(1e-3);
+    return st;
+}
+
+static rv_status load(rv_models *ms, listed *x, rv_error *err)
+{
+    rv_status st = make_room(ms, x, x->n_loads ? x->bytes : guess_bytes(x), err);
+    if (st) return st;
+    x->place = LOADING;
+    rvi_lock_give(ms->lock);
+    double begun = rvi_os_seconds();
+    st = rv_model_open(&x->m, ms->rt, x->path, &x->open, err);
+    if (!st) st = rvi_api_need_weights(x->m, err);
+    uint64_t bytes = st ? 0 : count_bytes(x);
+    rvi_lock_take(ms->lock);
+    if (!st) x->bytes = bytes;
+    if (!st) st = make_room(ms, x, bytes, err);
+    rvi_lock_give(ms->lock);
+    if (!st) st = make_service(x, &ms->stop, err);
+    if (st) rv_model_close(&x->m);
+    rvi_lock_take(ms->lock);
+    x->load_seconds = rvi_os_seconds() - begun;
+    x->place = st ? OUT : LOADED;
+    x->n_loads += !st;
+    return st;
+}
+
+/* The model that was asked for first and can be loaded; NULL: none. */
+static listed *next_wanted(const rv_models *ms)
+{
+    listed *best = NULL;
+    for (listed *x = ms->all; x; x = x->next)
+        if (x->ticket && !is_in(x) && (!best || x->ticket < best->ticket)) best = x;
+    return best;
+}
+
+/* Unloads one that is to go; *wait: seconds until one may have been idle for too long, 0: none
+ * will. */
+static bool unload_one(rv_models *ms, double *wait)
+{
+    listed *x = oldest(ms, LEAVING, false);
+    *wait = 0;
+    if (!x && ms->o.idle > 0 && (x = oldest(ms, LOADED, false))) {
+        double left = x->used + ms->o.idle - rvi_os_seconds();
+        if (left > 0) *wait = left;
+        if (left > 0) x = NULL;
+    } else if (!x && ms->o.idle > 0) {
+        *wait = PROMISE;
+    }
+    if (x) unload(ms, x);
+    return x;
+}
+
+static void look_after(void *ctx)
+{
+    rv_models *ms = ctx;
+    const rv_allocator *heap = rvi_api_use_heap(ms->rt);
+    rvi_lock_take(ms->lock);
+    while (!atomic_load(&ms->stop)) {
+        double wait;
+        if (unload_one(ms, &wait)) continue;
+        listed *x = next_wanted(ms);
+        if (!x) {
+            wait_for_work(ms, wait);
+            continue;
+        }
+        rv_error why = {0};
+        x->failed = load(ms, x, &why);
+        x->why = why;
+        x->n_tries++;
+        x->ticket = 0;
+        x->used = rvi_os_seconds();
+        x->promised = x->used + PROMISE;
+        rvi_lock_give(ms->lock);
+        announce(ms);
+        rvi_lock_take(ms->lock);
+    }
+    rvi_lock_give(ms->lock);
+    rvi_api_leave_heap(heap);
+}
+
+/* ---- lifetimes ---- */
+
+rv_status rv_models_new(rv_models **out, rv_runtime *rt, const rv_models_options *given,
+                        rv_error *err)
+{
+    if (out) *out = NULL;
+    if (!out || !rt) return rvi_error(err, RV_E_INVALID, "rv_models_new: NULL argument");
+    rv_models_options o;
+    rv_status st = rvi_api_read_struct(&o, sizeof o, given, "rv_models_options", err);
+    if (st) return st;
+    if (o.max_loaded < 0)
+        return rvi_error(err, RV_E_CONFIG, "max_loaded must be 0 or more (got %d)", o.max_loaded);
+    if (!(o.idle >= 0) || o.idle > 1e9)
+        return rvi_error(err, RV_E_CONFIG, "idle must be 0..1e9 seconds (got %g)", o.idle);
+    const rv_allocator *heap = rvi_api_use_heap(rt);
+    rv_models *ms = rvi_zalloc(sizeof *ms);
+    if (ms) {
+        ms->rt = rvi_api_retain_runtime(rt);
+        ms->o = o;
+        atomic_init(&ms->stop, false);
+        st = rvi_lock_new(&ms->lock, err);
+        if (!st) st = rvi_wakeup_new(&ms->work, err);
+        if (!st) st = rvi_thread_start(&ms->thread, look_after, ms, false, err);
+    } else {
+        st = rvi_nomem(err, "list of models");
+    }
+    rvi_api_leave_heap(heap);
+    if (st)
+        rv_models_free(&ms);
+    else
+        *out = ms;
+    return st;
+}
+
+static void listed_free(listed *x)
+{
+    rv_service_free(&x->svc);
+    rv_model_close(&x->m);
+    rvi_arena_deinit(&x->texts);
+    rvi_free(x);
+}
+
+void rv_models_free(rv_models **handle)
+{
+    if (!handle || !*handle) return;
+    rv_models *ms = *handle;
+    *handle = NULL;
+    atomic_store(&ms->stop, true);
+    if (ms->thread) {
+        rvi_wakeup_post(ms->work);
+        rvi_thread_join(ms->thread);
+    }
+    for (listed *x = ms->all, *next; x; x = next) {
+        next = x->next;
+        listed_free(x);
+    }
+    rvi_wakeup_free(ms->work);
+    rvi_lock_free(ms->lock);
+    rvi_api_release_runtime(ms->rt);
+    rvi_free(ms);
+}
+
+/* ---- calls from any thread ---- */
+
+static listed *find(const rv_models *ms, const char *name)
+{
+    listed *x = ms->all;
+    while (x && strcmp(x->name, name)) x = x->next;
+    return x;
+}
+
+static rv_status unknown(const char *name, rv_error *err)
+{
+    return rvi_error(err, RV_E_NOT_FOUND, "no model is called '%s'", name);
+}
+
+static bool copy_text(rvi_arena *a, const char **text)
+{
+    return !*text || (*text = rvi_arena_strndup(a, *text, strlen(*text)));
+}
+
+/* A copy that needs nothing of the caller's. */
+static rv_status listed_new(listed **out, const char *name, const char *path,
+                            const rv_open_options *open, const rv_service_options *service,
+                            rv_error *err)
+{
+    listed *x = rvi_zalloc(sizeof *x);
+    *out = x;
+    if (!x) return rvi_nomem(err, "model");
+    rv_status st = rvi_api_read_struct(&x->open, sizeof x->open, open, "rv_open_options", err);
+    if (!st)
+        st =
+            rvi_api_read_struct(&x->service, sizeof x->service, service, "rv_service_options", err);
+    if (st) return st;
+    x->name = rvi_arena_strndup(&x->texts, name, strlen(name));
+    x->path = rvi_arena_strndup(&x->texts, path, strlen(path));
+    bool copied = x->name && x->path && copy_text(&x->texts, &x->open.chat_template) &&
+                  copy_text(&x->texts, &x->service.sessions) &&
+                  copy_text(&x->texts, &x->service.spill);
+    return copied ? RV_OK : rvi_nomem(err, "model");
+}
+
+rv_status rv_models_add(rv_models *ms, const char *name, const char *path,
+                        const rv_open_options *open, const rv_service_options *service,
+                        rv_error *err)
+{
+    if (!ms || !name || !path || !*name)
+        return rvi_error(err, RV_E_INVALID, "rv_models_add: NULL argument, or an empty name");
+    listed *x;
+    const rv_allocator *heap = rvi_api_use_heap(ms->rt);
+    rv_status st = listed_new(&x, name, path, open, service, err);
+    rvi_api_leave_heap(heap);
+    if (!st) {
+        rvi_lock_take(ms->lock);
+        listed **end = &ms->all;
+        while (*end && strcmp((*end)->name, name)) end = &(*end)->next;
+        if (*end)
+            st = rvi_error(err, RV_E_STATE, "there is a model called '%s' already", name);
+        else
+            *end = x;
+        rvi_lock_give(ms->lock);
+    }
+    if (st && x) listed_free(x);
+    return st;
+}
+
+static void ask(rv_models *ms, listed *x)
+{
+    if (!x->ticket) x->ticket = ++ms->n_tickets;
+    rvi_wakeup_post(ms->work);
+}
+
+/* Waits until the model is there or loading it has failed. The lock is held. */
+static rv_status await(rv_models *ms, listed *x, double wait, rv_error *err)
+{
+    waiter me = {.next = NULL};
+    uint64_t n_tries = x->n_tries;
+    double end = rvi_os_seconds() + wait;
+    rv_status st = rvi_wakeup_new(&me.wakeup, err);
+    if (st) return st;
+    me.next = ms->waiters;
+    ms->waiters = &me;
+    x->n_awaiting++;
+    while (x->place != LOADED && x->n_tries == n_tries && wait > 0) {
+        rvi_lock_give(ms->lock);
+        rvi_wakeup_wait(me.wakeup, wait);
+        wait = end - rvi_os_seconds();
+        rvi_lock_take(ms->lock);
+        /* it was loaded, and told to go before this thread looked */
+        if (x->place != LOADED && x->n_tries != n_tries && !x->failed) {
+            n_tries = x->n_tries;
+            ask(ms, x);
+        }
+    }
+    x->n_awaiting--;
+    waiter **at = &ms->waiters;
+    while (*at != &me) at = &(*at)->next;
+    *at = me.next;
+    rvi_wakeup_free(me.wakeup);
+    if (x->place == LOADED) return RV_OK;
+    if (x->n_tries == n_tries)
+        return rvi_error(err, RV_E_BUSY, "'%s' is being loaded: try again later", x->name);
+    if (err) *err = x->why;
+    return x->failed;
+}
+
+rv_status rv_models_hold(rv_models *ms, const char *name, double wait, rv_service **out,
+                         rv_error *err)
+{
+    if (out) *out = NULL;
+    if (!ms || !name || !out) return rvi_error(err, RV_E_INVALID, "rv_models_hold: NULL argument");
+    if (!(wait >= 0) || wait > 1e9)
+        return rvi_error(err, RV_E_CONFIG, "wait must be 0..1e9 seconds (got %g)", wait);
+    const rv_allocator *heap = rvi_api_use_heap(ms->rt);
+    rvi_lock_take(ms->lock);
+    listed *x = find(ms, name);
+    rv_status st = x ? RV_OK : unknown(name, err);
+    if (!st && x->place != LOADED) {
+        ask(ms, x);
+        st = await(ms, x, wait, err);
+    }
+    if (!st) {
+        x->n_held++;
+        x->promised = 0;
+        x->used = rvi_os_seconds();
+        *out = x->svc;
+    }
+    rvi_lock_give(ms->lock);
+    rvi_api_leave_heap(heap);
+    return st;
+}
+
+void rv_models_give_back(rv_models *ms, rv_service **s)
+{
+    if (!ms || !s || !*s) return;
+    rvi_lock_take(ms->lock);
+    for (listed *x = ms->all; x; x = x->next)
+        if ((x->place == LOADED || x->place == LEAVING) && x->svc == *s && x->n_held > 0) {
+            x->n_held--;
+            x->used = rvi_os_seconds();
+        }
+    rvi_lock_give(ms->lock);
+    *s = NULL;
+    rvi_wakeup_post(ms->work);
+}
+
+rv_status rv_models_unload(rv_models *ms, const char *name, rv_error *err)
+{
+    if (!ms || !name) return rvi_error(err, RV_E_INVALID, "rv_models_unload: NULL argument");
+    rvi_lock_take(ms->lock);
+    listed *x = find(ms, name);
+    if (x && x->place == LOADED) x->place = LEAVING;
+    rvi_lock_give(ms->lock);
+    if (!x) return unknown(name, err);
+    rvi_wakeup_post(ms->work);
+    return RV_OK;
+}
+
+static rv_model_state state_of(const listed *x)
+{
+    if (x->place == LOADED) return RV_MODEL_LOADED;
+    if (x->place == LEAVING || x->place == UNLOADING) return RV_MODEL_LEAVING;
+    return x->place == LOADING || x->ticket ? RV_MODEL_LOADING : RV_MODEL_OUT;
+}
+
+rv_status rv_models_list(rv_models *ms, rv_listed_model **out, size_t *n, rv_error *err)
+{
+    if (!ms || !out || !n) return rvi_error(err, RV_E_INVALID, "rv_models_list: NULL argument");
+    *out = NULL;
+    *n = 0;
+    size_t count = 0, texts = 0;
+    const rv_allocator *heap = rvi_api_use_heap(ms->rt);
+    rvi_lock_take(ms->lock);
+    double now = rvi_os_seconds();
+    for (const listed *x = ms->all; x; x = x->next) {
+        texts += strlen(x->name) + strlen(x->path) + 2;
+        count++;
+    }
+    rv_listed_model *list = rvi_zalloc(count * sizeof *list + texts + 1);
+    char *text = list ? (char *)(list + count) : NULL;
+    for (const listed *x = ms->all; list && x; x = x->next) {
+        size_t name = strlen(x->name) + 1, path = strlen(x->path) + 1;
+        rv_listed_model *to = &list[(*n)++];
+        *to =
+            (rv_listed_model){.name = text,
+                              .path = text + name,
+                              .state = state_of(x),
+                              .bytes = x->bytes,
+                              .n_held = x->n_held,
+                              .n_loads = x->n_loads,
+                              .load_seconds = x->load_seconds,
+                              .idle_seconds = x->place == LOADED && !x->n_held ? now - x->used : 0};
+        memcpy(text, x->name, name);
+        memcpy(text + name, x->path, path);
+        text += name + path;
+    }
+    rvi_lock_give(ms->lock);
+    rvi_api_leave_heap(heap);
+    if (!list) return rvi_nomem(err, "list of models");
+    *out = list;
+    return RV_OK;
+}

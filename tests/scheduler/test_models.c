@@ -1,0 +1,285 @@
+/* Several models in one process: each is loaded when somebody asks for it, the least recently used
+ * goes when there is no room, whoever holds one keeps it, and all answers equal those alone. */
+#include <stdatomic.h>
+
+#include "base/rng.h"
+#include "base/thread.h"
+#include "scheduler/served.h"
+
+enum { N_MODELS = 3, N_NEW = 12, N_PROMPT = 40, N_ROUNDS = 12 };
+
+static const char *const names[N_MODELS] = {"ann", "bob", "cid"};
+static const char *const paths[N_MODELS] = {"tests/gguf/llama-spm.gguf", "tests/golden/llama",
+                                            "tests/golden/qwen2"};
+static rv_runtime *rt;
+static rv_answer *alone[N_MODELS];
+static int32_t prompt[N_PROMPT];
+
+static rv_service_options service_options(void)
+{
+    return (rv_service_options){
+        .size = sizeof(rv_service_options), .n_tokens = 512, .n_context = 128, .max_running = 8};
+}
+
+static int open_it(void **state)
+{
+    (void)state;
+    rv_runtime_options ro = {.size = sizeof ro, .n_threads = 2};
+    rv_generate_options go = greedy(N_NEW);
+    for (int i = 0; i < N_PROMPT; i++) prompt[i] = 3 + i * 7 % 90;
+    assert_ok(rv_runtime_new(&rt, &ro, err));
+    for (int k = 0; k < N_MODELS; k++) {
+        rv_model *m;
+        rv_session *s;
+        rv_session_options so = {.size = sizeof so, .n_context = 128};
+        assert_ok(rv_model_open(&m, rt, paths[k], NULL, err));
+        assert_ok(rv_session_new(&s, m, &so, err));
+        assert_ok(rv_session_generate(s, prompt, N_PROMPT, &go, &alone[k], err));
+        rv_session_free(&s);
+        rv_model_close(&m);
+    }
+    return 0;
+}
+
+static int close_it(void **state)
+{
+    (void)state;
+    for (int k = 0; k < N_MODELS; k++) rv_free(alone[k]);
+    rv_runtime_free(&rt);
+    return 0;
+}
+
+static rv_models *models_of(rv_models_options o)
+{
+    rv_models *ms;
+    rv_service_options so = service_options();
+    o.size = sizeof o;
+    assert_ok(rv_models_new(&ms, rt, &o, err));
+    for (int k = 0; k < N_MODELS; k++)
+        assert_ok(rv_models_add(ms, names[k], paths[k], NULL, &so, err));
+    return ms;
+}
+
+static rv_listed_model look(rv_models *ms, int k)
+{
+    rv_listed_model *list, one;
+    size_t n;
+    assert_ok(rv_models_list(ms, &list, &n, err));
+    assert_int_equal(n, N_MODELS);
+    assert_string_equal(list[k].name, names[k]);
+    assert_string_equal(list[k].path, paths[k]);
+    one = list[k];
+    rv_free(list);
+    return one;
+}
+
+/* Unloading is done by another thread. */
+static void wait_until(rv_models *ms, int k, rv_model_state state)
+{
+    while (look(ms, k).state != state) rvi_thread_sleep(1e-3);
+}
+
+/* One answer of the service, by whoever holds it alone. false: it is not the one expected */
+static bool answer_equals(rv_service *svc, int k)
+{
+    rv_generate_options go = greedy(N_NEW);
+    rv_request r = {.size = sizeof r, .ids = prompt, .n_ids = N_PROMPT, .generate = &go};
+    uint64_t id;
+    bool same = true;
+    size_t n = 0;
+    if (rv_service_submit(svc, &r, &id, NULL)) return false;
+    for (bool ended = false; !ended && same;) {
+        rv_batch *b;
+        if (rv_service_drain(svc, 600, &b, NULL) || !b) return false;
+        for (size_t i = 0; i < b->n; i++) {
+            const rv_service_event *ev = &b->events[i];
+            if (ev->kind == RV_SERVICE_TOKEN && ev->id >= 0)
+                same = same && n < alone[k]->n_ids && ev->id == alone[k]->ids[n++];
+            if (ev->kind == RV_SERVICE_DONE) same = same && ev->finish == alone[k]->finish;
+            ended = ended || ev->kind == RV_SERVICE_END;
+        }
+        rv_free(b);
+    }
+    return same && n + (alone[k]->finish == RV_FINISH_EOS) == alone[k]->n_ids;
+}
+
+static void the_least_recently_used_goes(void **state)
+{
+    (void)state;
+    rv_models *ms = models_of((rv_models_options){.max_loaded = 2});
+    rv_service *svc;
+    static const int order[] = {0, 1, 0, 2, 0, 1};
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        assert_ok(rv_models_hold(ms, names[order[i]], 600, &svc, err));
+        assert_string_equal(rv_model_get_info(rv_service_model(svc))->architecture,
+                            order[i] == 2 ? "qwen2" : "llama");
+        assert_true(answer_equals(svc, order[i]));
+        assert_int_equal(look(ms, order[i]).n_held, 1);
+        rv_models_give_back(ms, &svc);
+        assert_null(svc);
+    }
+    assert_int_equal(look(ms, 0).n_loads, 1);
+    assert_int_equal(look(ms, 1).n_loads, 2);
+    assert_int_equal(look(ms, 2).n_loads, 1);
+    assert_int_equal(look(ms, 2).state, RV_MODEL_OUT);
+    assert_true(look(ms, 0).bytes > 0 && look(ms, 1).load_seconds > 0);
+    assert_ok(rv_models_unload(ms, names[0], err));
+    wait_until(ms, 0, RV_MODEL_OUT);
+    rv_models_free(&ms);
+}
+
+/* Two that are held, room for one: the second waits until the first is given back. */
+static void whoever_holds_one_keeps_it(void **state)
+{
+    (void)state;
+    rv_models *ms = models_of((rv_models_options){.max_loaded = 1});
+    rv_service *first, *second;
+    assert_ok(rv_models_hold(ms, names[0], 600, &first, err));
+    assert_refused(RV_E_BUSY, rv_models_hold(ms, names[1], 0, &second, err));
+    wait_until(ms, 0, RV_MODEL_LEAVING);
+    assert_refused(RV_E_BUSY, rv_models_hold(ms, names[0], 0.01, &second, err));
+    assert_true(answer_equals(first, 0));
+    rv_models_give_back(ms, &first);
+    assert_ok(rv_models_hold(ms, names[1], 600, &second, err));
+    assert_true(answer_equals(second, 1));
+    rv_models_give_back(ms, &second);
+    assert_ok(rv_models_hold(ms, names[0], 600, &first, err)); /* it was asked for */
+    assert_int_equal(look(ms, 0).n_loads, 2);
+    rv_models_give_back(ms, &first);
+    rv_models_free(&ms);
+}
+
+static void idle_ones_go(void **state)
+{
+    (void)state;
+    rv_models *ms = models_of((rv_models_options){.idle = 0.01});
+    rv_service *svc;
+    assert_ok(rv_models_hold(ms, names[2], 600, &svc, err));
+    rvi_thread_sleep(0.05);
+    assert_int_equal(look(ms, 2).state, RV_MODEL_LOADED);
+    rv_models_give_back(ms, &svc);
+    wait_until(ms, 2, RV_MODEL_OUT);
+    rv_models_free(&ms);
+}
+
+static atomic_int n_changes;
+
+static void count_change(void *ctx)
+{
+    (void)ctx;
+    atomic_fetch_add(&n_changes, 1);
+}
+
+static void what_cannot_be_loaded_is_said(void **state)
+{
+    (void)state;
+    rv_models *ms = models_of((rv_models_options){.changed = count_change, .bytes = 1 << 20});
+    rv_service *svc;
+    rv_service_options large = service_options();
+    large.n_tokens = 1 << 20; /* KV room beyond the budget: known once the model is open */
+    assert_ok(rv_models_add(ms, "gone", "tests/gguf/no such file.gguf", NULL, NULL, err));
+    assert_ok(rv_models_add(ms, "large", paths[0], NULL, &large, err));
+    assert_refused(RV_E_STATE, rv_models_add(ms, "ann", paths[0], NULL, NULL, err));
+    assert_refused(RV_E_NOT_FOUND, rv_models_hold(ms, "dan", 600, &svc, err));
+    assert_refused(RV_E_NOT_FOUND, rv_models_unload(ms, "dan", err));
+    for (int i = 0; i < 2; i++) {
+        rv_error why;
+        assert_int_equal(rv_models_hold(ms, "gone", 600, &svc, &why), RV_E_NOT_FOUND);
+        assert_non_null(strstr(why.text, "no such file"));
+        assert_null(svc);
+    }
+    assert_refused(RV_E_NOMEM, rv_models_hold(ms, "large", 600, &svc, err));
+    assert_ok(rv_models_hold(ms, names[0], 600, &svc, err));
+    rv_models_give_back(ms, &svc);
+    while (atomic_load(&n_changes) < 4) rvi_thread_sleep(1e-3);
+    assert_refused(RV_E_CONFIG, rv_models_hold(ms, names[0], -1, &svc, err));
+    rv_models_free(&ms);
+    rv_models_options bad = {.size = sizeof bad, .max_loaded = -1};
+    assert_refused(RV_E_CONFIG, rv_models_new(&ms, rt, &bad, err));
+    assert_null(ms);
+}
+
+/* ---- many at once ---- */
+
+typedef struct user {
+    rv_models *ms;
+    uint64_t seed;
+    rvi_thread *thread;
+    bool failed;
+} user;
+
+/* Several threads drain the service of a model at once, so each keeps to one model of its own, and
+ * all ask for room that the others have. */
+static void use(void *ctx)
+{
+    user *me = ctx;
+    rvi_rng rng = {me->seed};
+    int k = (int)(me->seed % N_MODELS);
+    for (int i = 0; i < N_ROUNDS && !me->failed; i++) {
+        rv_service *svc;
+        double wait = rvi_rng_u64(&rng) % 3 ? 600 : 0;
+        rv_status st = rv_models_hold(me->ms, names[k], wait, &svc, NULL);
+        if (st == RV_E_BUSY && !wait) continue;
+        me->failed = st || !answer_equals(svc, k);
+        rv_models_give_back(me->ms, &svc);
+        if (rvi_rng_u64(&rng) % 4 == 0 && rv_models_unload(me->ms, names[k], NULL))
+            me->failed = true;
+    }
+}
+
+static void many_at_once(void **state)
+{
+    (void)state;
+    for (int room = 1; room <= N_MODELS; room++) {
+        rv_models *ms = models_of((rv_models_options){.max_loaded = room});
+        user users[N_MODELS];
+        for (int i = 0; i < N_MODELS; i++) {
+            users[i] = (user){ms, (uint64_t)i, NULL, false};
+            assert_ok(rvi_thread_start(&users[i].thread, use, &users[i], false, err));
+        }
+        for (int i = 0; i < N_MODELS; i++) rvi_thread_join(users[i].thread);
+        for (int i = 0; i < N_MODELS; i++) assert_false(users[i].failed);
+        for (int i = 0; i < N_MODELS; i++) assert_int_equal(look(ms, i).n_held, 0);
+        rv_models_free(&ms);
+    }
+}
+
+/* Two services under load take turns: while both have work, neither gets much more than half of
+ * the steps. */
+static void services_take_turns(void **state)
+{
+    (void)state;
+    rv_models *ms = models_of((rv_models_options){0});
+    rv_service *svc[2];
+    static rv_service_metrics m[2];
+    rv_generate_options go = greedy(80);
+    rv_request r = {.size = sizeof r, .ids = prompt, .n_ids = N_PROMPT, .generate = &go};
+    uint64_t id;
+    go.ignore_eos = 1;
+    for (int k = 0; k < 2; k++) assert_ok(rv_models_hold(ms, names[k], 600, &svc[k], err));
+    for (int i = 0; i < 8; i++)
+        for (int k = 0; k < 2; k++) assert_ok(rv_service_submit(svc[k], &r, &id, err));
+    for (bool ended = false; !ended;) /* until the first of them has nothing left */
+        for (int k = 0; k < 2; k++) {
+            served_metrics(svc[k], &m[k]);
+            ended = ended || m[k].n_done == 8;
+        }
+    for (int k = 0; k < 2; k++) served_metrics(svc[k], &m[k]);
+    print_message("# steps %d and %d\n", (int)m[0].n_steps, (int)m[1].n_steps);
+    assert_true(m[0].n_steps > 40 && m[1].n_steps > 40);
+    for (int k = 0; k < 2; k++) rv_models_give_back(ms, &svc[k]);
+    rv_models_free(&ms);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_least_recently_used_goes),
+        cmocka_unit_test(whoever_holds_one_keeps_it),
+        cmocka_unit_test(idle_ones_go),
+        cmocka_unit_test(what_cannot_be_loaded_is_said),
+        cmocka_unit_test(many_at_once),
+        cmocka_unit_test(services_take_turns),
+    };
+    return cmocka_run_group_tests_name("models", tests, open_it, close_it);
+}
