@@ -13,6 +13,7 @@
 #include "base/os.h"
 #include "cli/chat_state.h"
 #include "cli/screen.h"
+#include "cli/settings.h"
 
 /* ---- saying things ---- */
 
@@ -610,12 +611,17 @@ int cli_chat(cli *c, int argc, char **argv)
     cli_generation g;
     cli_option rows[CLI_GENERATION_OPTIONS];
     const char *args[1];
-    int n_args;
-    bool done;
+    int n_args = 0;
+    bool done = false;
+    cli_settings preset;
     cli_generation_init(&g);
     cli_generation_rows(&g, rows);
-    int code = cli_parse(c, rows, RVI_COUNT(rows), argc, argv, args, 1, &n_args, &done);
-    if (code || done) return code;
-    if (!n_args) return cli_usage(c, CLI_MODEL_NEEDED);
-    return cli_chat_with(c, args[0], &g);
+    int code = cli_preset_read(&preset, c, rows, RVI_COUNT(rows), argc, argv);
+    if (!code)
+        code = cli_parse(c, rows, RVI_COUNT(rows), preset.argc, preset.argv, args,
+                         preset.model ? 0 : 1, &n_args, &done);
+    if (!code && !done && !n_args && !preset.model) code = cli_usage(c, CLI_MODEL_NEEDED);
+    if (!code && !done) code = cli_chat_with(c, n_args ? args[0] : preset.model, &g);
+    cli_settings_free(&preset);
+    return code;
 }

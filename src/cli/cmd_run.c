@@ -9,6 +9,7 @@
 #include "cli/conversation.h"
 #include "cli/form.h"
 #include "cli/learning.h"
+#include "cli/settings.h"
 
 typedef struct run {
     cli *c;
@@ -24,6 +25,7 @@ typedef struct run {
     const char *messages, *ids;
     int32_t *given; /* of --ids */
     size_t n_given;
+    cli_settings preset;
 } run;
 
 static int parse(run *r, int argc, char **argv, const char **args, int *n_args, bool *done)
@@ -43,7 +45,14 @@ static int parse(run *r, int argc, char **argv, const char **args, int *n_args, 
     cli_form_rows(&r->form, rows + CLI_GENERATION_OPTIONS);
     cli_calls_rows(&r->calls, rows + CLI_GENERATION_OPTIONS + CLI_FORM_OPTIONS);
     memcpy(rows + BEFORE, own, sizeof own);
-    return cli_parse(r->c, rows, RVI_COUNT(rows), argc, argv, args, 2, n_args, done);
+    int code = cli_preset_read(&r->preset, r->c, rows, RVI_COUNT(rows), argc, argv);
+    if (code) return code;
+    int of_preset = r->preset.model != NULL;
+    args[0] = r->preset.model;
+    code = cli_parse(r->c, rows, RVI_COUNT(rows), r->preset.argc, r->preset.argv, args + of_preset,
+                     2 - of_preset, n_args, done);
+    *n_args += of_preset;
+    return code;
 }
 
 /* ---- prompts ---- */
@@ -258,40 +267,48 @@ static rv_status read_prompt(const run *r, const char *prompt, rvi_buf *text, rv
     return st;
 }
 
-int cli_run(cli *c, int argc, char **argv)
+static int run_with(run *r, int argc, char **argv)
 {
-    run r = {.c = c};
+    cli *c = r->c;
     const char *args[2];
     int n_args;
     bool done;
-    int code = parse(&r, argc, argv, args, &n_args, &done);
+    int code = parse(r, argc, argv, args, &n_args, &done);
     if (code || done) return code;
     if (!n_args) return cli_usage(c, CLI_MODEL_NEEDED);
-    if ((r.ids != NULL) + (r.messages != NULL) + (n_args > 1) > 1)
+    if ((r->ids != NULL) + (r->messages != NULL) + (n_args > 1) > 1)
         return cli_usage(c, "give one of PROMPT, --messages and --ids");
-    if (r.g.logprobs >= 0 && !r.json) return cli_usage(c, "--logprobs needs --json");
-    if ((code = cli_form_check(c, &r.form)) || (code = cli_calls_check(c, &r.calls))) return code;
-    bool formed = cli_form_given(&r.form) || cli_calls_given(&r.calls);
-    if (!r.ids && !r.messages && n_args < 2 && !r.raw && !r.json && !formed)
-        return cli_chat_with(c, args[0], &r.g);
-    code = cli_generation_resolve(c, &r.g, false);
-    if (!code && r.ids) code = cli_parse_ids(c, r.ids, &r.given, &r.n_given);
+    if (r->g.logprobs >= 0 && !r->json) return cli_usage(c, "--logprobs needs --json");
+    if ((code = cli_form_check(c, &r->form)) || (code = cli_calls_check(c, &r->calls))) return code;
+    bool formed = cli_form_given(&r->form) || cli_calls_given(&r->calls);
+    if (!r->ids && !r->messages && n_args < 2 && !r->raw && !r->json && !formed)
+        return cli_chat_with(c, args[0], &r->g);
+    code = cli_generation_resolve(c, &r->g, false);
+    if (!code && r->ids) code = cli_parse_ids(c, r->ids, &r->given, &r->n_given);
     if (code) return code;
 
     rv_error err = {0};
     rvi_buf text = {0};
     const char *prompt = n_args > 1 && strcmp(args[1], "-") ? args[1] : NULL;
-    rv_status st = cli_open(c, args[0], false, &r.model, &err);
-    if (!st && !r.ids && !r.messages) st = read_prompt(&r, prompt, &text, &err);
-    code = st ? cli_fail(&err) : answer_once(&r, text.data, text.len);
-    rv_session_free(&r.session);
-    rv_grammar_free(&r.grammar);
-    cli_calls_close(&r.calls);
-    cli_generation_close(&r.g);
-    cli_learning_close(&r.learning);
-    cli_close(&r.model);
-    rvi_buf_deinit(&r.talk);
-    rvi_free(r.given);
+    rv_status st = cli_open(c, args[0], false, &r->model, &err);
+    if (!st && !r->ids && !r->messages) st = read_prompt(r, prompt, &text, &err);
+    code = st ? cli_fail(&err) : answer_once(r, text.data, text.len);
+    rv_session_free(&r->session);
+    rv_grammar_free(&r->grammar);
+    cli_calls_close(&r->calls);
+    cli_generation_close(&r->g);
+    cli_learning_close(&r->learning);
+    cli_close(&r->model);
+    rvi_buf_deinit(&r->talk);
+    rvi_free(r->given);
     rvi_buf_deinit(&text);
+    return code;
+}
+
+int cli_run(cli *c, int argc, char **argv)
+{
+    run r = {.c = c};
+    int code = run_with(&r, argc, argv);
+    cli_settings_free(&r.preset);
     return code;
 }

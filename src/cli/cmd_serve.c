@@ -179,6 +179,7 @@ int cli_serve(cli *c, int argc, char **argv)
                                 {"max-per-key", 0, CLI_INT, &s.max_tenant, NULL},
                                 {"drain", 0, CLI_INT, &s.drain, NULL},
                                 {"adapters", 0, CLI_TEXT, &s.o.adapters, NULL},
+                                {"presets", 0, CLI_TEXT, &s.o.presets, NULL},
                                 {"any-model", 0, CLI_FLAG, &s.o.any_model, NULL},
                                 {"parallel", 0, CLI_INT, &s.parallel, NULL},
                                 {"adapter", 0, CLI_TEXT, &s.adapter, NULL},

@@ -53,6 +53,8 @@ const cli_command cli_commands[] = {
      "  --max-per-key N      the same for the keys of one name; no limit without it\n"
      "  --drain N            seconds for what is under way when SIGTERM comes (30)\n"
      "  --adapters DIR       LoRA adapters that requests may name as their model, by file name\n"
+     "  --presets DIR        files NAME.toml with a system prompt, sampling and an adapter, which "
+     "requests may name as their model\n"
      "  --any-model          whatever a request calls the model, it means this one\n"
      "  --parallel N         answers that are computed at the same time (32)\n"
      "  --adapter NAME       use and store what is taught under this name (default)\n"

@@ -19,6 +19,8 @@
 const char cli_generation_help[] =
     "the answer:\n"
     "  -s, --system TEXT        system message\n"
+    "  --preset F.toml          options of an answer and the model, as name = value; what is given "
+    "here counts more\n"
     "  -n, --max-tokens N       most new tokens (256; in a chat 512)\n"
     "  --min-tokens N           no end before so many (0)\n"
     "  --stop TEXT              ends the answer (may be repeated)\n"
@@ -103,6 +105,7 @@ void cli_generation_rows(cli_generation *g, cli_option *rows)
 {
     const cli_option others[] = {
         {"system", 's', CLI_TEXT, &g->system, NULL},
+        {"preset", 0, CLI_TEXT, &g->preset, NULL},
         {"max-tokens", 'n', CLI_INT, &g->max_tokens, &g->max_given},
         {"min-tokens", 0, CLI_INT, &g->min_tokens, NULL},
         {"greedy", 0, CLI_FLAG, &g->greedy, NULL},

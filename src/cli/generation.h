@@ -8,7 +8,7 @@
 #include "cli/cli.h"
 #include "ruvllm_tools.h"
 
-enum { CLI_SAMPLING_OPTIONS = 20, CLI_GENERATION_OPTIONS = CLI_SAMPLING_OPTIONS + 14 };
+enum { CLI_SAMPLING_OPTIONS = 20, CLI_GENERATION_OPTIONS = CLI_SAMPLING_OPTIONS + 15 };
 
 typedef struct cli_generation {
     /* options */
@@ -18,6 +18,7 @@ typedef struct cli_generation {
     int max_tokens, min_tokens;
     int logprobs; /* as rv_generate_options has it */
     const char *system;
+    const char *preset;  /* a file with options that the command line does not have; read before */
     const char *learned; /* the name of the learned state, NULL: the default */
     const char *draft;   /* "ngram", "off" or a model; NULL: the default */
     cli_texts stop, lora, breakers, biases;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/os.h"
+#include "base/toml.h"
 
 enum { MOST_BYTES = 1 << 20, MOST_SETTINGS = 256, MOST_ARENA = 8 << 20 };
 
@@ -53,68 +54,6 @@ static bool put_option(cli_settings *s, const cli_option *o, const char *value, 
 
 /* ---- the file ---- */
 
-typedef struct line {
-    char *name, *value;
-    bool table; /* [name] */
-} line;
-
-static char *trim(char *text)
-{
-    text += strspn(text, " \t\r");
-    for (size_t n = strlen(text); n && strchr(" \t\r", text[n - 1]);) text[--n] = 0;
-    return text;
-}
-
-/* "text" with \" \\ \n \t, 'text' as it is, a number, true or false; a comment may follow. */
-static char *read_value(char *at)
-{
-    char quote = *at, *out = at + 1, *to = at + 1;
-    if (quote != '"' && quote != '\'') {
-        at[strcspn(at, "#")] = 0;
-        at = trim(at);
-        return *at && at[strspn(at, "abcdefghijklmnopqrstuvwxyz0123456789.+-_")] == 0 ? at : NULL;
-    }
-    for (at++; *at && *at != quote; at++) {
-        if (quote == '"' && *at == '\\') {
-            static const char from[] = "\"\\nt", into[] = "\"\\\n\t";
-            const char *known = at[1] ? strchr(from, at[1]) : NULL;
-            if (!known) return NULL;
-            *to++ = into[known - from];
-            at++;
-        } else {
-            *to++ = *at;
-        }
-    }
-    if (*at != quote) return NULL;
-    at = trim(at + 1);
-    if (*at && *at != '#') return NULL;
-    *to = 0;
-    return out;
-}
-
-/* False: it is neither a setting, nor a table, nor empty. */
-static bool read_line(char *text, line *out)
-{
-    *out = (line){0};
-    text = trim(text);
-    if (!*text || *text == '#') return true;
-    if (*text == '[') {
-        size_t n = strcspn(text, "]");
-        out->table = true;
-        out->name = text + 1;
-        if (!text[n]) return false;
-        char *rest = trim(text + n + 1);
-        text[n] = 0;
-        return !*rest || *rest == '#';
-    }
-    size_t n = strcspn(text, "=");
-    if (!text[n]) return false;
-    text[n] = 0;
-    out->name = trim(text);
-    out->value = read_value(trim(text + n + 1));
-    return *out->name && out->value;
-}
-
 static int say(const cli *c, const cli_settings *s, int number, const char *what, const char *name)
 {
     return cli_usage(c, "%s:%d: %s%s%s", s->file, number, what, name ? " " : "", name ? name : "");
@@ -125,12 +64,12 @@ static int read_file(cli_settings *s, const cli *c, const cli_option *options, s
     bool own = true; /* before the first table, and in the command's */
     int number = 0;
     for (char *at = s->text.data, *next; at; at = next) {
-        line l;
+        rvi_toml_line l;
         bool right = true;
         next = strchr(at, '\n');
         if (next) *next++ = 0;
         number++;
-        if (!read_line(at, &l))
+        if (!rvi_toml_read_line(at, &l))
             return say(c, s, number, "a line must be name = value, with texts in quotes", NULL);
         if (l.table) own = !strcmp(l.name, c->command);
         if (l.table || !l.name || !own) continue;
@@ -139,7 +78,8 @@ static int read_file(cli_settings *s, const cli *c, const cli_option *options, s
             continue;
         }
         const cli_option *o = find(options, n, l.name);
-        if (!o || !strcmp(l.name, "config") || !strcmp(l.name, "check"))
+        if (!o || !strcmp(l.name, "config") || !strcmp(l.name, "preset") ||
+            !strcmp(l.name, "check"))
             return say(c, s, number, "there is no setting called", l.name);
         if (!put_option(s, o, l.value, &right)) return say(c, s, number, "too many settings", NULL);
         if (!right) return say(c, s, number, "true or false is wanted for", l.name);
@@ -147,15 +87,22 @@ static int read_file(cli_settings *s, const cli *c, const cli_option *options, s
     return CLI_OK;
 }
 
-static const char *chosen_file(int argc, char **argv)
+/* The value of a text option on the command line; NULL: it is not there. */
+static const char *given(const char *name, int argc, char **argv)
 {
-    static const char name[] = "--config";
-    const char *file = getenv("RUVLLM_CONFIG");
+    const char *file = NULL;
     for (int i = 0; i < argc && strcmp(argv[i], "--"); i++) {
         if (!strcmp(argv[i], name) && i + 1 < argc) file = argv[i + 1];
         if (!strncmp(argv[i], name, strlen(name)) && argv[i][strlen(name)] == '=')
             file = argv[i] + strlen(name) + 1;
     }
+    return file;
+}
+
+static const char *chosen_file(int argc, char **argv)
+{
+    const char *file = given("--config", argc, argv);
+    if (!file) file = getenv("RUVLLM_CONFIG");
     if (file && *file) return file;
     return rvi_os_stat("ruvllm.toml", NULL) == RVI_OS_FILE ? "ruvllm.toml" : NULL;
 }
@@ -178,11 +125,11 @@ static int read_environment(cli_settings *s, const cli *c, const cli_option *opt
     return CLI_OK;
 }
 
-int cli_settings_read(cli_settings *s, const cli *c, const cli_option *options, size_t n, int argc,
-                      char **argv)
+/* The file's options, those of the environment unless they do not count, and the command line. */
+static int read_all(cli_settings *s, const cli *c, const cli_option *options, size_t n, int argc,
+                    char **argv, bool environment)
 {
     rv_error err = {0};
-    *s = (cli_settings){.file = chosen_file(argc, argv), .arena = {.max = MOST_ARENA}};
     s->argv = rvi_alloc_array((size_t)argc + MOST_SETTINGS + 1, sizeof *s->argv);
     if (!s->argv) return cli_usage(c, "out of memory");
     rv_status st = s->file ? cli_read_file(s->file, &s->text, &err) : RV_OK;
@@ -191,10 +138,24 @@ int cli_settings_read(cli_settings *s, const cli *c, const cli_option *options, 
     if (!st && s->file && !rvi_buf_puts(&s->text, "")) st = rvi_nomem(&err, "settings");
     if (st) return cli_fail(&err);
     int code = s->file ? read_file(s, c, options, n) : CLI_OK;
-    if (!code) code = read_environment(s, c, options, n);
+    if (!code && environment) code = read_environment(s, c, options, n);
     if (!code) memcpy(s->argv + s->argc, argv, (size_t)argc * sizeof *argv);
     s->argc += argc;
     return code;
+}
+
+int cli_settings_read(cli_settings *s, const cli *c, const cli_option *options, size_t n, int argc,
+                      char **argv)
+{
+    *s = (cli_settings){.file = chosen_file(argc, argv), .arena = {.max = MOST_ARENA}};
+    return read_all(s, c, options, n, argc, argv, true);
+}
+
+int cli_preset_read(cli_settings *s, const cli *c, const cli_option *options, size_t n, int argc,
+                    char **argv)
+{
+    *s = (cli_settings){.file = given("--preset", argc, argv), .arena = {.max = MOST_ARENA}};
+    return read_all(s, c, options, n, argc, argv, false);
 }
 
 void cli_settings_free(cli_settings *s)

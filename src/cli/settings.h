@@ -21,6 +21,9 @@ typedef struct cli_settings {
  * status of the program; what is wrong was said. */
 int cli_settings_read(cli_settings *s, const cli *c, const cli_option *options, size_t n, int argc,
                       char **argv);
+/* The same for an answer's options: the file is that of --preset, or none. */
+int cli_preset_read(cli_settings *s, const cli *c, const cli_option *options, size_t n, int argc,
+                    char **argv);
 void cli_settings_free(cli_settings *s);
 /* Prints the values of options as such a file has them; secret: the one that is not shown. */
 void cli_settings_print(const cli_settings *s, const cli *c, const char *model,

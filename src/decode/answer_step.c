@@ -2,6 +2,14 @@
 #include "base/os.h"
 #include "decode/answer_internal.h"
 
+void rvi_answer_cut(rvi_session *s, int from, int n)
+{
+    rvi_answer *a = s->answer;
+    int of_prompt = RVI_MIN(a->out.n_prompt - a->n_cut - from, n);
+    if (of_prompt > 0) a->n_cut += of_prompt;
+    rvi_session_cut(s, from, n);
+}
+
 int rvi_answer_waiting(const rvi_session *s)
 {
     return (int)(s->past.len - (size_t)s->seq.len);

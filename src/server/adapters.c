@@ -6,6 +6,25 @@
 #include "base/os.h"
 #include "server/reply.h"
 
+/* Is the name among those of the list, which have commas between them? */
+static bool lists(const char *list, const char *name, size_t len)
+{
+    for (const char *at = list; at && *at;) {
+        size_t n = strcspn(at, ",");
+        if (n == len && !memcmp(at, name, n)) return true;
+        at += n + (at[n] == ',');
+    }
+    return false;
+}
+
+bool rvi_model_names(const rvi_serving *s, const char *name)
+{
+    size_t n = strlen(name);
+    if (n > 7 && !strcmp(name + n - 7, ":latest")) n -= 7;
+    return s->any_model || !strcmp(name, s->name) ||
+           (strlen(s->name) == n && !memcmp(name, s->name, n)) || lists(s->aliases, name, n);
+}
+
 rv_status rvi_adapters_open(rvi_serving *s, const rv_model *m, const char *folder, rv_error *err)
 {
     if (!rvi_os_resolve(folder, &s->adapters_folder))

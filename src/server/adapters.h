@@ -6,6 +6,9 @@
 #include "server/dialect.h"
 #include "server/serving.h"
 
+/* Is it the model that is served? Ollama's clients may say NAME:latest. */
+bool rvi_model_names(const rvi_serving *s, const char *name);
+
 /* Knows the adapters in the folder from now on. */
 rv_status rvi_adapters_open(rvi_serving *s, const rv_model *m, const char *folder,
                             rv_error *err) RVI_MUST_CHECK;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/os.h"
 #include "server/adapters.h"
+#include "server/presets.h"
 #include "server/quick.h"
 
 enum { MOST_ARENA = 256 << 20 };
@@ -79,25 +80,6 @@ static void refuse(rvi_call *k)
 
 /* ---- making ---- */
 
-/* Is the name among those of the list, which have commas between them? */
-static bool lists(const char *list, const char *name, size_t len)
-{
-    for (const char *at = list; at && *at;) {
-        size_t n = strcspn(at, ",");
-        if (n == len && !memcmp(at, name, n)) return true;
-        at += n + (at[n] == ',');
-    }
-    return false;
-}
-
-bool rvi_call_names(const rvi_serving *s, const char *name)
-{
-    size_t n = strlen(name);
-    if (n > 7 && !strcmp(name + n - 7, ":latest")) n -= 7;
-    return s->any_model || !strcmp(name, s->name) ||
-           (strlen(s->name) == n && !memcmp(name, s->name, n)) || lists(s->aliases, name, n);
-}
-
 /* One that is ready is taken at once; any other is loaded by the worker before the request is
  * submitted. */
 static bool choose_adapter(rvi_call *k, const char *name, rvi_problem *p)
@@ -142,14 +124,24 @@ static void set_defaults(rvi_call *k)
         w->generate.max_tokens = l->n_predict;
 }
 
-static bool check_model(rvi_call *k, rvi_problem *p)
+/* The model that a request names: it, one of its adapters, or a preset, whose options stand before
+ * those of the request. */
+static bool check_model(rvi_call *k, unsigned what, rvi_problem *p)
 {
+    const char *adapter = NULL;
     const rvi_json *model = rvi_json_get(k->body, "model");
     if (!model || rvi_json_is(model, RVI_JSON_NULL)) return true;
     if (!rvi_json_is(model, RVI_JSON_STRING))
         return rvi_problem_set(p, 400, "invalid_type", "model", "model must be a string");
     const char *name = rvi_json_string(model, "");
-    if (!rvi_call_names(k->s, name)) return choose_adapter(k, name, p);
+    if (rvi_presets_find(k->s, name)) {
+        if (!rvi_presets_apply(k->s, name, what, &k->body, &k->arena, &adapter, p) ||
+            (adapter && !choose_adapter(k, adapter, p)))
+            return false;
+        k->model = name;
+        return true;
+    }
+    if (!rvi_model_names(k->s, name)) return choose_adapter(k, name, p);
     if (!k->s->any_model) k->model = name;
     return true;
 }
@@ -180,8 +172,9 @@ rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigne
     snprintf(k->id, sizeof k->id, "%s%016llx%08llx", prefix, (unsigned long long)rvi_os_random(),
              (unsigned long long)rvi_os_random() & 0xFFFFFFFF);
     bool ok = taken && rvi_wish_body(&k->body, &c->in.body, &k->arena, &k->problem) &&
+              check_model(k, what, &k->problem) &&
               rvi_wish_read(&k->wish, what, k->body, &k->arena, &ignored, &k->problem) &&
-              check_model(k, &k->problem) && (set_defaults(k), true) &&
+              (set_defaults(k), true) &&
               rvi_form_grammar(&k->wish.form, s->model, &k->grammar, &k->problem);
     if (ignored.len && !ignored.failed)
         rvi_buf_printf(&c->headers, "x-ruvllm-ignored: %s\r\n", ignored.data);

@@ -98,8 +98,6 @@ struct rvi_call {
  * answered. prefix: of its id. */
 rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigned what,
                        const char *prefix);
-/* Is it the model that is served? Ollama's clients may say NAME:latest. */
-bool rvi_call_names(const rvi_serving *s, const char *name);
 /* Room for parts, of which the first n_generating make wish.n choices each. */
 bool rvi_call_parts(rvi_call *k, int n_parts, int n_generating);
 /* Hands a part to the service; false: k->problem is set. */

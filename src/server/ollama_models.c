@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "server/adapters.h"
 #include "server/ollama.h"
 #include "server/quick.h"
 #include "server/reply.h"
@@ -111,7 +112,7 @@ static bool show(const rvi_quick *q, rvi_buf *out, rvi_problem *p)
     char *json = NULL;
     rv_error err = {0};
     if (!model) model = rvi_json_get(q->body, "name");
-    if (!rvi_call_names(q->s, rvi_json_string(model, "")))
+    if (!rvi_model_names(q->s, rvi_json_string(model, "")))
         return rvi_problem_set(p, 404, "model_not_found", "model", "model '%.200s' not found",
                                rvi_json_string(model, ""));
     rv_status st = rv_model_describe(q->s->model, 0, &json, &err);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "server/adapters.h"
+#include "server/presets.h"
 #include "server/timings.h"
 
 static void write_problem(const rvi_problem *p, rvi_buf *out)
@@ -98,6 +99,7 @@ void rvi_openai_models(rvi_serving *s, rvi_conn *c)
     rvi_buf_puts(&out, "{\"object\":\"list\",\"data\":[");
     put_model(s, &out);
     rvi_adapters_put_models(s, &out);
+    rvi_presets_put_models(s, &out);
     rvi_buf_puts(&out, "]}");
     rvi_reply_json(&rvi_openai, c, &out);
 }
@@ -107,7 +109,7 @@ void rvi_openai_model(rvi_serving *s, rvi_conn *c)
     const char *name = strstr(c->in.path, "/models/") + strlen("/models/");
     rvi_problem p;
     rvi_buf out = {0};
-    if (!rvi_call_names(s, name)) {
+    if (!rvi_model_names(s, name)) {
         (void)rvi_problem_set(&p, 404, "model_not_found", "model",
                               "The model '%.200s' does not exist; this server has '%s'", name,
                               s->name);

@@ -13,6 +13,7 @@
 #include "server/call.h"
 #include "server/listen.h"
 #include "server/notify.h"
+#include "server/presets.h"
 #include "server/routes.h"
 
 /* Bytes of a request; connections. */
@@ -88,6 +89,7 @@ static void open_model(rvi_work *w)
     v->served.service.wake = wake_up;
     v->served.service.wake_ctx = v;
     if (v->o->adapters) v->st = rvi_adapters_open(s, v->served.model, v->o->adapters, &v->err);
+    if (!v->st && v->o->presets) v->st = rvi_presets_open(s, v->o->presets, &v->err);
     if (!v->st) v->st = rv_service_new(&s->service, v->served.model, &v->served.service, &v->err);
 }
 
@@ -269,6 +271,7 @@ static void stop(server *v)
     rvi_worker_free(v->s.worker);
     rv_service_free(&v->s.service);
     rvi_calls_free(&v->s);
+    rvi_presets_close(&v->s);
     rvi_adapters_close(&v->s);
     rvi_teaching_close(&v->s.teaching);
     rvi_answers_deinit(&v->s.answers);

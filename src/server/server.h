@@ -29,6 +29,7 @@ typedef struct rvi_server_options {
     int max_body;                   /* MiB of a request */
     const char *notify;             /* NOTIFY_SOCKET of who started the process; NULL: none */
     const char *adapters;           /* a folder of them; NULL: none */
+    const char *presets;            /* a folder of them; NULL: none */
     bool any_model;                 /* whatever name a request has for the model, it means it */
     const char *name;               /* of the model, for clients */
     const char *aliases;            /* more names for it, with commas between them; NULL: none */

@@ -15,8 +15,9 @@ typedef struct rvi_serving {
     const rv_model *model;
     const rv_model_info *info;
     rv_service *service;
-    rv_registry *registry;   /* of adapters; NULL: there are none */
-    rvi_buf adapters_folder; /* its whole path */
+    rv_registry *registry;       /* of adapters; NULL: there are none */
+    rvi_buf adapters_folder;     /* its whole path */
+    struct rvi_presets *presets; /* NULL: there are none */
     const char *scratch; /* a folder for files that are soon removed; NULL: nothing is learned */
     int n_context;
     const char *name;     /* of the model, for clients */

@@ -84,6 +84,8 @@ WRONG = {
     "api-key": [""],
     "keys": [],
     "adapters": [],
+    "presets": [],
+    "preset": [],
     "cors-origin": [],
     "tls-cert": [],
     "tls-key": [],

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """The page of `ruvllm serve` with SmolLM2 in headless Chromium, driven by Playwright: send, stream,
-stop, answer again, correct, ask in other words; keys, text that looks like markup, a phone; and
+stop, answer again, branches, presets, correct, ask in other words; keys, text that looks like markup, a phone; and
 axe-core finds nothing wrong. Skipped where the packages, Chromium (Playwright's own, or the program
 that CHROMIUM or the path names) or the model cannot be had. Prints TAP."""
 import os
 import shutil
 import sys
+import tempfile
 
 from packages import run_with
 
@@ -55,7 +56,7 @@ def new_chat(page):
 
 def chats(page):
     holds("the page knows the model",
-          lambda: expect(page.locator("#model")).to_have_text("smollm2"))
+          lambda: expect(page.get_by_label("Model")).to_have_value("smollm2"))
     page.get_by_label("Temperature").fill("0")
     page.get_by_label("Most tokens").fill("200")
     turn = ask(page, PARIS)
@@ -101,6 +102,50 @@ def edits(page):
     turn = ask(page, "Say hello.")
     verdict("and asks the new one", page.locator("article").count() == 1 and
             turn.locator(".text").inner_text() != "")
+
+
+def goes(page, name):
+    page.get_by_role("button", name=name).last.click()
+
+
+def branches(page):
+    new_chat(page)
+    first = ask(page, PARIS).locator(".text").inner_text()
+    ask(page, "And of Spain?")
+    verdict("one branch has no arrows", page.locator(".branches button").count() == 0)
+    page.get_by_role("button", name="Edit this question").first.click()
+    page.keyboard.press("Escape")
+    verdict("Esc keeps the old question", page.locator("article").count() == 2)
+    page.get_by_role("button", name="Edit this question").first.click()
+    turn = ask(page, "Say hello.")
+    holds("an edited question begins a second branch",
+          lambda: expect(turn.locator(".branches")).to_contain_text("2/2"))
+    second = turn.locator(".text").inner_text()
+    goes(page, "Earlier branch")
+    verdict("the old one has all that was said", page.locator("article").count() == 2 and
+            page.locator("article .text").first.inner_text() == first and
+            page.locator(".question").all_inner_texts() == [PARIS, "And of Spain?"])
+    is_accessible(page, "with branches")
+    goes(page, "Later branch")
+    verdict("and the new one is still there", page.locator("article .text").all_inner_texts() ==
+            [second])
+    page.get_by_role("button", name="Answer again").click()
+    expect(page.locator("article").last.locator(".tools")).to_be_visible(timeout=MINUTE)
+    holds("an answer made again is a third",
+          lambda: expect(page.locator(".branches")).to_contain_text("3/3"))
+    verdict("whose arrow leads back only", page.get_by_role(
+        "button", name="Later branch").is_disabled())
+
+
+def picks(page):
+    holds("presets can be picked", lambda: expect(page.get_by_label("Model").locator(
+        "option")).to_have_text(["smollm2", "brief"]))
+    page.get_by_label("Model").select_option("brief")
+    verdict("which have their own temperature", page.get_by_label("Temperature").is_disabled())
+    turn = ask(page, "Write a long story.")
+    holds("and answer by it", lambda: expect(turn.locator(".figures")).to_contain_text(
+        " 4 tokens"))
+    is_accessible(page, "with a preset")
 
 
 def teaches(page, paris):
@@ -199,9 +244,15 @@ def run(browser):
         paris = chats(page)
         stops(page, server)
         edits(page)
+        branches(page)
         teaches(page, paris)
         escapes(page)
         fits(page)
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "brief.toml"), "w", encoding="utf-8") as f:
+            f.write("max-tokens = 4\n")
+        with Server("--presets", folder, model="smollm2") as server:
+            picks(open_page(browser, server, troubles))
     with Server("--api-key", "sesame") as server:
         asks_for_key(open_page(browser, server, troubles))
     verdict("no error in the script, no request to elsewhere", not troubles, troubles)

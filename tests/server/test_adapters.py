@@ -1,38 +1,12 @@
 #!/usr/bin/env python3
 """`ruvllm serve --adapters`: requests name an adapter as their model; adapters are loaded, replaced
 and removed while it runs. Prints TAP."""
-import json
 import os
-import random
-import struct
 import tempfile
 import threading
 
+from peft import write_adapter
 from serving import Server, finish, verdict
-
-WIDTH, LAYERS, RANK = 48, 2, 2  # of the test model
-
-
-def write_adapter(folder, seed):
-    """A PEFT directory with random matrices on q_proj."""
-    rng = random.Random(seed)
-    os.makedirs(folder)
-    with open(folder + "/adapter_config.json", "w", encoding="utf-8") as f:
-        json.dump({"peft_type": "LORA", "r": RANK, "lora_alpha": 64,
-                   "target_modules": ["q_proj"]}, f)
-    head, body = {}, b""
-    for layer in range(LAYERS):
-        for side, shape in (("A", [RANK, WIDTH]), ("B", [WIDTH, RANK])):
-            values = struct.pack(f"<{RANK * WIDTH}f",
-                                 *(rng.uniform(-1, 1) for _ in range(RANK * WIDTH)))
-            name = f"base_model.model.model.layers.{layer}.self_attn.q_proj.lora_{side}.weight"
-            head[name] = {"dtype": "F32", "shape": shape,
-                          "data_offsets": [len(body), len(body) + len(values)]}
-            body += values
-    text = json.dumps(head).encode()
-    with open(folder + "/adapter_model.safetensors", "wb") as f:
-        f.write(struct.pack("<Q", len(text)) + text + body)
-
 
 def answer(s, model=None):
     options = {"model": model} if model else {}

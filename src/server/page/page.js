@@ -4,6 +4,9 @@
 
 const at = (id) => document.getElementById(id);
 let turns = []; // {question, text, id, box...}: the conversation that is sent with each question
+// A fork is where a question was asked, or answered, more than once: {tails, now}. Each tail is the
+// turns from there on; the one at `now` is the one that is shown, and its place in the list is stale.
+let fork = null; // where the next question begins a new tail
 let running = null; // the AbortController of the answer that is being made
 let key = sessionStorage.getItem("key") || "";
 
@@ -133,6 +136,16 @@ function messages(before, question) {
   return [...list, { role: "user", content: question }];
 }
 
+// The model of the next answer, and how it is made; a preset says that itself.
+function chosen() {
+  const model = at("model").value;
+  if (at("model").selectedOptions[0]?.dataset.preset) return { model };
+  return {
+    model, temperature: at("temperature").valueAsNumber || 0,
+    max_tokens: at("most").valueAsNumber || -1,
+  };
+}
+
 // Streams an answer into a box. Returns {text, id, stopped, wrong}.
 async function answer(before, question, box) {
   const text_box = box.appendChild(make("div", "text"));
@@ -152,8 +165,7 @@ async function answer(before, question, box) {
   try {
     const response = await request("v1/chat/completions", {
       messages: messages(before, question), stream: true,
-      stream_options: { include_usage: true }, temperature: at("temperature").valueAsNumber || 0,
-      max_tokens: at("most").valueAsNumber || -1,
+      stream_options: { include_usage: true }, ...chosen(),
     }, running.signal);
     for await (const e of events(response)) {
       if (e.error) throw new Error(e.error.message);
@@ -185,34 +197,93 @@ async function answer(before, question, box) {
 function busy(yes) {
   at("stop").hidden = !yes;
   at("send").hidden = yes;
-  for (const b of document.querySelectorAll(".tools button, #new")) b.disabled = yes;
+  for (const b of document.querySelectorAll(".tools button, .branches button, #new, #back"))
+    b.disabled = yes;
+  if (!yes) show();
   if (yes) say("Answering…");
 }
 
 async function fill(turn) {
   const box = make("div", "answer");
-  turn.answers.replaceChildren(box);
-  turn.below.replaceChildren();
+  turn.answers.append(box);
   const made = await answer(turns.slice(0, turns.indexOf(turn)), turn.question, box);
   Object.assign(turn, made);
   tools(turn);
 }
 
 async function ask(question) {
-  const turn = { question, text: "", id: "", answers: make("div", "answers"), below: make("div") };
-  turn.box = make("article", "", make("div", "question", question), turn.answers, turn.below);
-  for (const t of turns) t.again?.remove(); // the last answer alone can be made again
+  const turn = {
+    question, text: "", id: "", answers: make("div", "answers"), below: make("div"),
+    places: make("div", "branches"), fork: fork || { tails: [], now: 0 },
+  };
+  turn.box = make("article", "", make("div", "question", question), turn.places, turn.answers,
+    turn.below);
+  turn.fork.now = turn.fork.tails.length;
+  turn.fork.tails.push([turn]);
+  fork = null;
   turns.push(turn);
-  at("turns").append(turn.box);
+  show();
   turn.box.scrollIntoView();
   await fill(turn);
 }
 
-// Takes the question and what follows it back, to be asked otherwise.
+// ---- branches: what was said before a question was edited, or answered again, is kept ----
+
+// Draws the conversation as it now is.
+function show() {
+  at("turns").replaceChildren(...turns.map((t) => t.box));
+  at("back").hidden = !fork;
+  for (const t of turns) {
+    const { tails, now } = t.fork;
+    const move = (label, title, by) => {
+      const b = button(label, title, () => go(t, by));
+      b.disabled = Boolean(running) || !tails[now + by];
+      return b;
+    };
+    t.places.replaceChildren(...(tails.length < 2 ? [] : [
+      move("‹", "Earlier branch", -1), make("span", "", `${now + 1}/${tails.length}`),
+      move("›", "Later branch", 1)]));
+  }
+}
+
+// Takes a question and what follows it out of the conversation, and keeps it.
+function part(turn) {
+  turn.fork.tails[turn.fork.now] = turns.splice(turns.indexOf(turn));
+  return turn.fork;
+}
+
+function go(turn, by) {
+  if (running || fork) return;
+  const f = part(turn);
+  f.now += by;
+  turns.push(...f.tails[f.now]);
+  show();
+  turns[turns.length - 1].box.scrollIntoView();
+  say(`Branch ${f.now + 1} of ${f.tails.length}.`);
+}
+
+// The question is to be asked otherwise.
 function edit(turn) {
-  for (const t of turns.splice(turns.indexOf(turn))) t.box.remove();
+  back();
+  fork = part(turn);
+  show();
   at("question").value = turn.question;
   at("question").focus();
+}
+
+// Not after all.
+function back() {
+  if (!fork) return;
+  turns.push(...fork.tails[fork.now]);
+  fork = null;
+  at("question").value = "";
+  show();
+}
+
+function again(turn) {
+  back();
+  fork = part(turn);
+  return ask(turn.question);
 }
 
 // ---- what the user says about an answer ----
@@ -221,8 +292,7 @@ function tools(turn) {
   const bar = make("div", "tools");
   const told = make("p", "told");
   told.setAttribute("role", "status");
-  turn.again = button("↻ Again", "Answer again", () => fill(turn));
-  bar.append(turn.again, button("Edit", "Edit this question", () => edit(turn)));
+  bar.append(button("↻ Again", "Answer again", () => again(turn)), button("Edit", "Edit this question", () => edit(turn)));
   if (turn.id && !turn.stopped && !turn.wrong) {
     bar.append(
       button("👍", "Good answer", () => feedback(turn, { rating: 1 }, told)),
@@ -315,10 +385,34 @@ async function learning() {
 
 // ---- beginning ----
 
+// The model, its adapters and presets to choose from.
+function models(list) {
+  const was = at("model").value;
+  const kinds = [["Model", list.slice(0, 1)], ["Adapters", list.slice(1).filter((m) => !m.preset)],
+    ["Presets", list.filter((m) => m.preset)]];
+  at("model").replaceChildren(...kinds.filter(([, of]) => of.length).map(([label, of]) => {
+    const group = make("optgroup", "", ...of.map((m) => {
+      const o = new Option(m.id, m.id);
+      if (m.preset) o.dataset.preset = "yes";
+      return o;
+    }));
+    group.label = label;
+    return group;
+  }));
+  if (list.some((m) => m.id === was)) at("model").value = was;
+  own();
+}
+
+// A preset has its own temperature and length.
+function own() {
+  const preset = Boolean(at("model").selectedOptions[0]?.dataset.preset);
+  at("temperature").disabled = at("most").disabled = preset;
+}
+
 async function begin() {
   try {
     const list = await (await request("v1/models")).json();
-    at("model").textContent = list.data[0].id;
+    models(list.data);
     await request("health");
     at("unlock").hidden = true;
     say("");
@@ -346,12 +440,17 @@ at("question").addEventListener("keydown", (e) => {
   send();
 });
 document.addEventListener("keydown", (e) => {
-  if (e.key === "Escape") running?.abort();
+  if (e.key !== "Escape") return;
+  if (running) running.abort();
+  else back();
 });
+at("model").addEventListener("change", own);
+at("back").addEventListener("click", back);
 at("stop").addEventListener("click", () => running?.abort());
 at("new").addEventListener("click", () => {
   turns = [];
-  at("turns").replaceChildren();
+  fork = null;
+  show();
   say("");
   at("question").focus();
 });
