@@ -85,11 +85,15 @@ typedef struct rvi_matmul {
     const rvi_tensor *norm; /* not NULL: RMS norm of x by these weights first, into `normed` */
     float eps;
     rvi_cols normed;
+    bool normed_unread; /* after this call: `normed` may be left unwritten */
     rvi_product_part part[3];
     int n_parts, n_rows;
     rvi_cols add_to; /* .t not NULL: the result of part[0] is added to it; its `out` is not used */
     rvi_cols gated;  /* .t not NULL: gated = act(part[0]) * part[1]; their `out` may be written */
     rvi_glu glu;
+    /* Not NULL: only the next call reads `gated`, to multiply it by this matrix. It may then be
+     * left unwritten, if the backend has what that call needs. */
+    const rvi_tensor *reader;
 } rvi_matmul;
 
 /* Adapters on layers of one input, for some of a batch's rows. */

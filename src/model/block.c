@@ -236,8 +236,10 @@ rvi_float_linear rvi_workspace_float_linear(const rvi_workspace *ws, const rvi_l
 static void multiply(rvi_workspace *ws, rvi_matmul mm, const rvi_linear *const *l, int n_layers,
                      rvi_cols out)
 {
+    mm.normed_unread = true;
     for (int at = out.first; mm.n_parts < n_layers; mm.n_parts++) {
         const rvi_linear *one = l[mm.n_parts];
+        if (is_adapted(ws, one)) mm.normed_unread = false;
         int n = ws->be->ops->n_rows(one->w);
         mm.part[mm.n_parts] = (rvi_product_part){one->w, one->bias, rvi_cols_of(out.t, at, n)};
         at += n;
@@ -393,6 +395,9 @@ void rvi_workspace_act(const rvi_model *m, rvi_workspace *ws, int il, int n)
         mm.part[mm.n_parts++] = part_of(&l->up, up);
         mm.gated = act;
         mm.glu = m->arch->glu;
+        mm.normed_unread = true;
+        /* the last layer's stay: rvi_workspace_last_layer */
+        if (il + 1 < h->n_layers && !is_adapted(ws, &l->down)) mm.reader = l->down.w;
         op->matmul(ws->be, &mm);
         return;
     }

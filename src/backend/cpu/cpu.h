@@ -51,6 +51,8 @@ typedef struct rvi_cpu {
     bool wanted[RVI_FORM_COUNT];    /* by a weight that scratch was reserved for */
     uint8_t *acts[RVI_FORM_COUNT];  /* a matmul's input rows, prepared */
     uint8_t *tiles[RVI_FORM_COUNT]; /* the same in groups of 16 rows for tiles */
+    uint8_t *ahead;                 /* such groups in blocks of 32, made for the next matmul, */
+    const rvi_tensor *ahead_of;     /* if that is with this matrix; NULL: none are */
     float **panel;                  /* per worker: weight rows as f32, or one packed panel */
     float **result; /* per worker: results of products before they are added or gated */
     float *low;     /* per worker: A x of an adapter, RVI_LORA_ROWS x RVI_MAX_RANK */

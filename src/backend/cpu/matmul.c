@@ -46,12 +46,18 @@ static bool reserve_form(rvi_cpu *cpu, rvi_cpu_form form, size_t rows, size_t co
     rvi_qtype type = types[form];
     size_t n = whole_steps(cols);
     cpu->acts[form] = cpu->tiles[form] = NULL;
+    if (form == RVI_FORM_NARROW) cpu->ahead = NULL;
     if (!cpu->wanted[form]) return true;
     cpu->acts[form] = rvi_alloc_aligned(rows * rvi_act_bytes(type, n), 64);
     *bytes += rows * rvi_act_bytes(type, n);
     if (!cpu->k.gemm_tiles[type] || rows < TILE_ROWS) return cpu->acts[form] != NULL;
     cpu->tiles[form] = rvi_alloc_aligned(rows / 16 * rvi_tile_act_bytes(type, n), 64);
     *bytes += rows / 16 * rvi_tile_act_bytes(type, n);
+    if (form == RVI_FORM_NARROW) {
+        cpu->ahead = rvi_alloc_aligned(rows / 16 * rvi_tile_act_bytes(type, n), 64);
+        *bytes += rows / 16 * rvi_tile_act_bytes(type, n);
+        if (!cpu->ahead) return false;
+    }
     return cpu->acts[form] && cpu->tiles[form];
 }
 
@@ -109,6 +115,8 @@ void rvi_cpu_scratch_free(rvi_cpu *cpu)
         rvi_free(cpu->tiles[f]);
         cpu->acts[f] = cpu->tiles[f] = NULL;
     }
+    rvi_free(cpu->ahead);
+    cpu->ahead = NULL;
     for (int i = 0; cpu->panel && cpu->result && i < rvi_pool_size(cpu->pool); i++) {
         rvi_free(cpu->panel[i]);
         rvi_free(cpu->result[i]);
@@ -219,6 +227,9 @@ typedef struct job {
     const rvi_matmul *m;
     rvi_cols x;                        /* what the products take: m->x or m->normed */
     int n_tiled;                       /* first rows, that tiles take */
+    bool own_norm;                     /* their norm goes no further than the worker's memory */
+    bool ready;                        /* the call before prepared them */
+    bool ahead;                        /* this one prepares them for the next */
     rvi_qtype prepare[RVI_FORM_COUNT]; /* a type of each form wanted, or RVI_QTYPE_COUNT */
     int n_units, units_a_task;         /* unit: a panel; of gated products a panel of both parts */
     int rows_a_task;
@@ -242,25 +253,38 @@ static void prepare_row(const rvi_kernels *k, rvi_qtype type, const float *x, vo
     }
 }
 
+/* A group of rows for tiles. */
+static void prepare_group(const job *j, int first, int worker)
+{
+    const rvi_matmul *m = j->m;
+    const rvi_kernels *k = &j->cpu->k;
+    size_t n = (size_t)j->x.n,
+           stride = j->own_norm ? n + CACHE_LINE_FLOATS : (size_t)j->x.t->stride;
+    float *x = j->own_norm ? j->cpu->panel[worker] : rvi_cpu_row(j->x, first);
+    for (int r = 0; m->norm && r < TILE_ROWS; r++)
+        k->rms_norm(x + (size_t)r * stride, rvi_cpu_row(m->x, first + r), m->norm->heap, n, m->eps);
+    for (int f = 0; f < RVI_FORM_COUNT; f++) {
+        rvi_qtype type = j->prepare[f];
+        if (type != RVI_QTYPE_COUNT) k->prepare_tiles[type](x, stride, acts_at(j, type, first), n);
+    }
+}
+
 static void prepare_task(void *ctx, int task, int worker)
 {
     const job *j = ctx;
     const rvi_matmul *m = j->m;
     const rvi_kernels *k = &j->cpu->k;
-    (void)worker;
     int first = task * ROWS_A_TASK, end = RVI_MIN(first + ROWS_A_TASK, m->n_rows);
+    if (first < j->n_tiled) {
+        if (!j->ready) prepare_group(j, first, worker);
+        return;
+    }
     size_t n = (size_t)j->x.n;
     for (int r = first; m->norm && r < end; r++)
         k->rms_norm(rvi_cpu_row(m->normed, r), rvi_cpu_row(m->x, r), m->norm->heap, n, m->eps);
     for (int f = 0; f < RVI_FORM_COUNT; f++) {
         rvi_qtype type = j->prepare[f];
-        if (type == RVI_QTYPE_COUNT) continue;
-        if (first < j->n_tiled) {
-            k->prepare_tiles[type](rvi_cpu_row(j->x, first), (size_t)j->x.t->stride,
-                                   acts_at(j, type, first), n);
-            continue;
-        }
-        for (int r = first; r < end; r++)
+        for (int r = first; type != RVI_QTYPE_COUNT && r < end; r++)
             prepare_row(k, type, rvi_cpu_row(j->x, r), acts_at(j, type, r), n);
     }
 }
@@ -395,11 +419,46 @@ static void multiply_straight(const job *j, const rvi_product_part *p, const spa
     }
 }
 
+/* Columns from `col` on of gated results, whole groups of rows, become what the next product takes. */
+static void prepare_ahead(const job *j, const place *at, int col, int len)
+{
+    const rvi_tensor *reader = j->m->reader;
+    for (int g = 0; g < at->rows / TILE_ROWS; g++) {
+        uint8_t *group =
+            j->cpu->ahead + (size_t)(at->row / TILE_ROWS + g) *
+                                rvi_tile_act_bytes(reader->type, (size_t)reader->n_cols);
+        j->cpu->k.prepare_tiles[reader->type](
+            at->out + (size_t)(g * TILE_ROWS) * at->stride, at->stride,
+            group + rvi_tile_act_bytes(reader->type, (size_t)col), (size_t)len);
+    }
+}
+
+/* Results from column `col` on are added to something, or gated. `at` has the first part's. */
+static void finish(const job *j, const place *at, const float *second, int col, int len)
+{
+    const rvi_matmul *m = j->m;
+    const rvi_kernels *k = &j->cpu->k;
+    const rvi_cols to = m->gated.t ? m->gated : m->add_to;
+    bool ahead = j->ahead && at->row < j->n_tiled;
+    for (int i = 0; i < at->rows; i++) {
+        /* pieces of rows: no pattern that a processor foresees */
+        for (int c = 0; !ahead && i + ROWS_AHEAD < at->rows && c < len; c += CACHE_LINE_FLOATS)
+            __builtin_prefetch(rvi_cpu_row(to, at->row + i + ROWS_AHEAD) + col + c, 1);
+        float *a = at->out + (size_t)i * at->stride;
+        float *result = ahead ? a : rvi_cpu_row(to, at->row + i) + col;
+        if (!m->gated.t)
+            k->add(result, a, (size_t)len);
+        else
+            (m->glu == RVI_GLU_SILU ? k->silu_mul : k->gelu_mul)(
+                result, a, second + (size_t)i * at->stride, (size_t)len);
+    }
+    if (ahead) prepare_ahead(j, at, col, len);
+}
+
 /* Results that are added to something, or gated: they do not leave the cache before that. */
 static void multiply_and_finish(const job *j, const span *s, int worker)
 {
     const rvi_matmul *m = j->m;
-    const rvi_kernels *k = &j->cpu->k;
     float *result[2] = {j->cpu->result[worker],
                         j->cpu->result[worker] + RESULT_ROWS * RESULT_PANELS * RVI_PANEL};
     for (int u = s->first; u < s->first + s->n; u += RESULT_PANELS)
@@ -410,23 +469,11 @@ static void multiply_and_finish(const job *j, const span *s, int worker)
                         r,    rows,
                         NULL, RESULT_PANELS * RVI_PANEL};
             int col = u * RVI_PANEL, len = RVI_MIN(at.n * RVI_PANEL, m->part[0].w->n_rows - col);
-            for (int i = 0; i < (m->gated.t ? 2 : 1); i++) {
+            for (int i = m->gated.t ? 1 : 0; i >= 0; i--) {
                 at.out = result[i];
                 multiply(j, &m->part[i], &at, worker);
             }
-            const rvi_cols to = m->gated.t ? m->gated : m->add_to;
-            for (int i = 0; i < rows; i++) {
-                /* pieces of rows: no pattern that a processor foresees */
-                for (int c = 0; i + ROWS_AHEAD < rows && c < len; c += CACHE_LINE_FLOATS)
-                    __builtin_prefetch(rvi_cpu_row(to, r + i + ROWS_AHEAD) + col + c, 1);
-                const float *a = result[0] + (size_t)i * at.stride,
-                            *b = result[1] + (size_t)i * at.stride;
-                if (!m->gated.t)
-                    k->add(rvi_cpu_row(to, r + i) + col, a, (size_t)len);
-                else
-                    (m->glu == RVI_GLU_SILU ? k->silu_mul : k->gelu_mul)(
-                        rvi_cpu_row(to, r + i) + col, a, b, (size_t)len);
-            }
+            finish(j, &at, result[1], col, len);
         }
 }
 
@@ -515,25 +562,55 @@ static void cut(job *j)
     j->units_a_task = RVI_MAX((j->n_units + n - 1) / n, 1);
 }
 
+/* Can the call prepare the rows of the one that reads its gated results? */
+static bool can_prepare_ahead(const job *j)
+{
+    const rvi_tensor *reader = j->m->reader;
+    return j->n_tiled && j->m->gated.t && reader && wants_prepared(j->cpu, reader) &&
+           form_of(reader->type) == RVI_FORM_NARROW && j->cpu->k.gemm_tiles[reader->type];
+}
+
+/* Takes what the call before has prepared for this one, if it has. */
+static bool take_prepared(rvi_cpu *cpu, const rvi_matmul *m)
+{
+    bool ready = m->n_parts == 1 && cpu->ahead_of == m->part[0].w;
+    cpu->ahead_of = NULL;
+    if (!ready) return false;
+    uint8_t *tiles = cpu->tiles[RVI_FORM_NARROW];
+    cpu->tiles[RVI_FORM_NARROW] = cpu->ahead;
+    cpu->ahead = tiles;
+    return true;
+}
+
 void rvi_cpu_matmul(rvi_backend *be, const rvi_matmul *m)
 {
     rvi_cpu *cpu = rvi_cpu_of(be);
     job j = {.cpu = cpu, .m = m, .x = m->norm ? m->normed : m->x};
+    j.ready = take_prepared(cpu, m);
     bool any = m->norm != NULL;
-    bool tiles = true;
+    bool tiles = true, floats = false;
     for (int f = 0; f < RVI_FORM_COUNT; f++) j.prepare[f] = RVI_QTYPE_COUNT;
     for (int i = 0; i < m->n_parts; i++) {
         rvi_qtype type = m->part[i].w->type;
         j.n_units += count_panels(m->part[i].w);
-        if (!wants_prepared(cpu, m->part[i].w)) continue;
+        if (!wants_prepared(cpu, m->part[i].w)) {
+            floats = true;
+            continue;
+        }
         j.prepare[form_of(type)] = type;
         tiles = tiles && cpu->k.gemm_tiles[type];
         any = true;
     }
     if (tiles) j.n_tiled = m->n_rows / TILE_ROWS * TILE_ROWS;
     if (m->gated.t) j.n_units = count_panels(m->part[0].w);
+    j.own_norm = m->norm && m->normed_unread && !floats;
+    j.ahead = can_prepare_ahead(&j);
     cut(&j);
+    if (j.ahead)
+        j.units_a_task += j.units_a_task % 2; /* a block of the next product is two panels */
+    any = any && !(j.ready && j.n_tiled == m->n_rows);
     if (any) rvi_pool_run(cpu->pool, prepare_task, &j, (m->n_rows + ROWS_A_TASK - 1) / ROWS_A_TASK);
     int n_parts = (m->n_rows + j.rows_a_task - 1) / j.rows_a_task;
     rvi_pool_run(cpu->pool, multiply_task, &j, n_parts * tasks_of_rows(&j));
+    if (j.ahead) cpu->ahead_of = m->reader;
 }
