@@ -524,7 +524,8 @@ def cross_validate(texts, corrections, epochs, folds, out):
 
 
 def numbers(values, per=HIDDEN):
-    flat = [f"{v:.6g}" for v in np.asarray(values).ravel()]
+    """Without those that decayed to next to nothing: processors are slow at denormal numbers."""
+    flat = [f"{v if abs(v) > 1e-20 else 0:.6g}" for v in np.asarray(values).ravel()]
     flat = [v + "f" if "." in v or "e" in v else v + ".0f" for v in flat]
     return ",\n    ".join(", ".join(flat[i:i + per]) for i in range(0, len(flat), per))
 

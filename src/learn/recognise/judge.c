@@ -43,6 +43,12 @@ static float dot_states(const int16_t *a, const int16_t *b)
     return (float)sum;
 }
 
+/* Unlike fmaxf, which must ask for NaN, this is one instruction, also of vectors. */
+static float larger(float a, float b)
+{
+    return a > b ? a : b;
+}
+
 static float dot(const float *a, const float *b, int n)
 {
     float sum = 0;
@@ -91,7 +97,7 @@ static void align(alignment *a, const rvi_reading *x, const rvi_reading *y)
             a->middle[i][j] = middle;
             a->last[i][j] = last;
             a->match[i][j] =
-                fmaxf(0.5f * middle + 0.5f * last, spelling > SPELLED_ALIKE ? spelling : 0);
+                larger(0.5f * middle + 0.5f * last, spelling > SPELLED_ALIKE ? spelling : 0);
         }
 }
 
@@ -111,7 +117,7 @@ static void turn(alignment *to, const alignment *from)
 static float most(const float *v, int n)
 {
     float best = v[0];
-    for (int i = 1; i < n; i++) best = fmaxf(best, v[i]);
+    for (int i = 1; i < n; i++) best = larger(best, v[i]);
     return best;
 }
 
@@ -145,7 +151,7 @@ static void look_at_word(float f[RVI_JUDGE_WORD], const alignment *a, int i, con
     for (int k = 1; k < a->m; k++)
         if (a->match[i][k] > a->match[i][j]) j = k;
     for (int k = 0; k < a->m; k++)
-        if (k != j) second = fmaxf(second, a->match[i][k]);
+        if (k != j) second = larger(second, a->match[i][k]);
     const float values[RVI_JUDGE_WORD] = {most(a->middle[i], a->m),
                                           most(a->last[i], a->m),
                                           spelling,
@@ -161,7 +167,7 @@ static void look_at_word(float f[RVI_JUDGE_WORD], const alignment *a, int i, con
                                           w->digits && spelling < SAME_WORD,
                                           fabsf(place(i, a->n) - place(j, a->m)),
                                           has(answer, w->key) && !has(y, w->key),
-                                          w->rarity / fmaxf(rarest, 1e-3f),
+                                          w->rarity / larger(rarest, 1e-3f),
                                           w->pieces};
     memcpy(f, values, sizeof values);
 }
@@ -181,7 +187,7 @@ static void look(float pooled[POOLED], match *m, const rvi_judge_weights *w, con
     double weights = 0, covered = 0;
     memset(pooled, 0, POOLED * sizeof *pooled);
     *m = (match){0};
-    for (int i = 0; i < x->n; i++) rarest = fmaxf(rarest, x->words[i].rarity);
+    for (int i = 0; i < x->n; i++) rarest = larger(rarest, x->words[i].rarity);
     for (int i = 0; i < x->n; i++) {
         float f[RVI_JUDGE_WORD], seen[SEEN];
         look_at_word(f, a, i, x, y, answer, rarest);
@@ -191,14 +197,14 @@ static void look(float pooled[POOLED], match *m, const rvi_judge_weights *w, con
             for (int k = 0; k < SEEN; k++) seen[k] += f[c] * w->word[c][k];
         float weight = x->words[i].rarity * x->words[i].rarity;
         for (int k = 0; k < SEEN; k++) {
-            float v = fmaxf(seen[k], 0);
+            float v = larger(seen[k], 0);
             mean[k] += v;
-            largest[k] = fmaxf(largest[k], v);
+            largest[k] = larger(largest[k], v);
             weighted[k] += v * weight;
         }
         weights += (double)weight;
         covered += (double)(weight * f[4]);
-        m->missing = fmaxf(m->missing, weight * (1 - f[4]));
+        m->missing = larger(m->missing, weight * (1 - f[4]));
         if (x->words[i].digits && !has(y, x->words[i].key)) m->digits = 1;
     }
     for (int k = 0; k < SEEN; k++) {
@@ -237,7 +243,7 @@ static void look_at_whole(float f[WHOLE], const rvi_reading *q, const rvi_readin
     for (int i = 0; i < q->n; i++) east_asian += q->words[i].east_asian;
     const float values[WHOLE] = {dot(q->gist.meaning, r->gist.meaning, RVI_EMBEDDER_WIDTH),
                                  dot(q->gist.spelled, r->gist.spelled, RVI_SPELLING),
-                                 told / fmaxf(1, sqrtf((float)answer->n)),
+                                 told / larger(1, sqrtf((float)answer->n)),
                                  logf((float)distinct(r) / (float)distinct(q)),
                                  in_q->covered,
                                  in_r->covered,
@@ -268,14 +274,14 @@ float rvi_judge(const rvi_reading *q, const rvi_reading *answer, const rvi_readi
     for (int c = 0; c < 2 * POOLED + WHOLE; c++)
         for (int k = 0; k < HIDDEN; k++) hidden[k] += in[c] * w->hidden[c][k];
     float out = w->out_bias;
-    for (int k = 0; k < HIDDEN; k++) out += fmaxf(hidden[k], 0) * w->out[k];
+    for (int k = 0; k < HIDDEN; k++) out += larger(hidden[k], 0) * w->out[k];
     for (int c = 0; c < WHOLE; c++) out += whole[c] * w->out_whole[c];
     return 1 / (1 + expf(-out));
 }
 
 float rvi_judge_compared(float aligned, float odds)
 {
-    float p = fminf(fmaxf(aligned, 1e-6f), 1 - 1e-6f);
+    float p = fminf(larger(aligned, 1e-6f), 1 - 1e-6f);
     return 1 / (1 + expf(-0.5f * (logf(p / (1 - p)) + odds)));
 }
 

@@ -24,24 +24,34 @@ _Static_assert((int)COMPARED <= RVI_EMBEDDER_PAIRS, "they go in one pass");
 #define FAR_BEHIND 4.5f
 #define CLEAR      2.7f
 #define NEARLY     0.02f /* probabilities that differ by less are alike */
+/* From here on all that the judge aligns asks for the same: nothing is left to compare. */
+#define CERTAIN 0.95f
 /* Of many lessons one is more often like a request by chance: what its odds must rise by, as a
  * logarithm, with the logarithm of their number beyond a FEW. */
 #define CHANCE 0.25f
 #define FEW    30.0f
 
+/* A gist that is looked at often: in steps of 1 / STEPS, whose products compilers make vectors of
+ * and whose sums, since the vectors have length 1, are no larger than their square. */
+enum { STEPS = 2047 };
+typedef struct outline {
+    int16_t spelled[RVI_SPELLING], meaning[RVI_EMBEDDER_WIDTH];
+} outline;
+
 typedef struct lesson {
     uint64_t number;
     char *question, *answer;
     bool begins_apart;             /* with a few words before a comma: "Which is older, ..." */
-    rvi_gist *gist;                /* of the question; NULL: not read yet */
+    bool outlined;                 /* its outline was made */
     rvi_reading *asked, *answered; /* NULL: not needed yet */
 } lesson;
 
 struct rvi_recogniser {
     rvi_embedder *embedder; /* NULL: none */
     rvi_recogniser_memory memory;
-    uint64_t version; /* of its readings; 0: not known yet */
-    lesson *lessons;  /* in the order of their numbers */
+    uint64_t version;  /* of its readings; 0: not known yet */
+    lesson *lessons;   /* in the order of their numbers */
+    outline *outlines; /* of their questions, one behind the other: all are looked at every time */
     size_t n, cap;
 };
 
@@ -65,7 +75,6 @@ static void free_lesson(lesson *x)
 {
     rvi_free(x->question);
     rvi_free(x->answer);
-    rvi_free(x->gist);
     rvi_reading_free(x->asked);
     rvi_reading_free(x->answered);
 }
@@ -82,6 +91,7 @@ void rvi_recogniser_free(rvi_recogniser *r)
     rvi_recogniser_clear(r);
     rvi_embedder_free(r->embedder);
     rvi_free(r->lessons);
+    rvi_free(r->outlines);
     rvi_free(r);
 }
 
@@ -202,8 +212,10 @@ rv_status rvi_recogniser_add(rvi_recogniser *r, uint64_t number, const char *que
     if (r->n == r->cap) {
         size_t cap = r->cap ? 2 * r->cap : 16;
         lesson *more = rvi_realloc_array(r->lessons, cap, sizeof *more);
-        if (!more) return rvi_nomem(err, "lessons");
-        r->lessons = more;
+        if (more) r->lessons = more;
+        outline *outlines = more ? rvi_realloc_array(r->outlines, cap, sizeof *outlines) : NULL;
+        if (!outlines) return rvi_nomem(err, "lessons");
+        r->outlines = outlines;
         r->cap = cap;
     }
     lesson x = {.number = number,
@@ -216,7 +228,10 @@ rv_status rvi_recogniser_add(rvi_recogniser *r, uint64_t number, const char *que
     const char *bare = x.question;
     x.begins_apart = trim(&bare, strlen(x.question), CLAUSE_BYTES) && bare > x.question;
     size_t at = r->n++;
-    for (; at > 0 && r->lessons[at - 1].number > number; at--) r->lessons[at] = r->lessons[at - 1];
+    for (; at > 0 && r->lessons[at - 1].number > number; at--) {
+        r->lessons[at] = r->lessons[at - 1];
+        r->outlines[at] = r->outlines[at - 1];
+    }
     r->lessons[at] = x;
     return RV_OK;
 }
@@ -228,9 +243,27 @@ void rvi_recogniser_remove(rvi_recogniser *r, uint64_t number)
     free_lesson(&r->lessons[at]);
     r->n--;
     memmove(r->lessons + at, r->lessons + at + 1, (r->n - at) * sizeof *r->lessons);
+    memmove(r->outlines + at, r->outlines + at + 1, (r->n - at) * sizeof *r->outlines);
 }
 
 /* ---- how lessons read ---- */
+
+static void round_off(int16_t *to, const float *from, int n)
+{
+    for (int i = 0; i < n; i++) to[i] = (int16_t)lrintf(from[i] * STEPS);
+}
+
+static void outline_of(outline *to, const rvi_gist *g)
+{
+    round_off(to->spelled, g->spelled, RVI_SPELLING);
+    round_off(to->meaning, g->meaning, RVI_EMBEDDER_WIDTH);
+}
+
+static void set_outline(rvi_recogniser *r, lesson *x, const rvi_gist *g)
+{
+    outline_of(&r->outlines[x - r->lessons], g);
+    x->outlined = true;
+}
 
 /* What is kept: this and the gist; or this, the reading of the question and that of the answer. */
 typedef struct kept {
@@ -254,23 +287,16 @@ static bool recall(const rvi_recogniser *r, rvi_kept what, const lesson *x, rvi_
     return head->version == r->version && head->n_asked <= data->len - sizeof *head;
 }
 
-static rv_status recall_gist(const rvi_recogniser *r, lesson *x, rv_error *err)
+static void recall_gist(rvi_recogniser *r, lesson *x)
 {
     rvi_buf data = {0};
     kept head;
-    rv_status st = RV_OK;
-    if (recall(r, RVI_KEPT_GIST, x, &data, &head) && data.len == sizeof head + sizeof(rvi_gist)) {
-        rvi_gist *g = rvi_alloc_array(1, sizeof *g);
-        if (g) memcpy(g, data.data + sizeof head, sizeof *g);
-        if (!g)
-            st = rvi_nomem(err, "reading");
-        else if (rvi_gist_is_sound(g))
-            x->gist = g;
-        else
-            rvi_free(g);
+    rvi_gist g;
+    if (recall(r, RVI_KEPT_GIST, x, &data, &head) && data.len == sizeof head + sizeof g) {
+        memcpy(&g, data.data + sizeof head, sizeof g);
+        if (rvi_gist_is_sound(&g)) set_outline(r, x, &g);
     }
     rvi_buf_deinit(&data);
-    return st;
 }
 
 static rv_status recall_reading(const rvi_recogniser *r, lesson *x, rv_error *err)
@@ -297,10 +323,10 @@ static rv_status recall_reading(const rvi_recogniser *r, lesson *x, rv_error *er
 static void keep(const rvi_recogniser *r, const lesson *x)
 {
     rvi_buf data = {0};
-    kept head = {.version = r->version, .n_asked = sizeof *x->gist};
+    const rvi_gist *gist = &x->asked->gist;
+    kept head = {.version = r->version, .n_asked = sizeof *gist};
     if (!r->memory.keep) return;
-    if (rvi_buf_append(&data, &head, sizeof head) &&
-        rvi_buf_append(&data, x->gist, sizeof *x->gist))
+    if (rvi_buf_append(&data, &head, sizeof head) && rvi_buf_append(&data, gist, sizeof *gist))
         r->memory.keep(r->memory.ctx, RVI_KEPT_GIST, x->number, data.data, data.len);
     data.len = sizeof head;
     bool whole = rvi_reading_save(x->asked, &data);
@@ -315,19 +341,14 @@ static void keep(const rvi_recogniser *r, const lesson *x)
 static rv_status read_lesson(rvi_recogniser *r, lesson *x, rv_error *err)
 {
     rvi_reading *asked = NULL, *answered = NULL;
-    rvi_gist *gist = rvi_alloc_array(1, sizeof *gist);
-    rv_status st = gist ? RV_OK : rvi_nomem(err, "reading");
-    if (!st)
-        st = rvi_reading_new(&asked, r->embedder, x->question, strlen(x->question), false, err);
+    rv_status st =
+        rvi_reading_new(&asked, r->embedder, x->question, strlen(x->question), false, err);
     if (!st) st = rvi_reading_new(&answered, r->embedder, x->answer, strlen(x->answer), true, err);
     if (st) {
         rvi_reading_free(asked);
-        rvi_free(gist);
         return st;
     }
-    rvi_free(x->gist);
-    *gist = asked->gist;
-    x->gist = gist;
+    set_outline(r, x, &asked->gist);
     x->asked = asked;
     x->answered = answered;
     keep(r, x);
@@ -336,10 +357,10 @@ static rv_status read_lesson(rvi_recogniser *r, lesson *x, rv_error *err)
 
 static rv_status need_gist(rvi_recogniser *r, lesson *x, rv_error *err)
 {
-    if (x->gist) return RV_OK;
+    if (x->outlined) return RV_OK;
     rv_status st = need_version(r, err);
-    if (!st) st = recall_gist(r, x, err);
-    return st || x->gist ? st : read_lesson(r, x, err);
+    if (!st) recall_gist(r, x);
+    return st || x->outlined ? st : read_lesson(r, x, err);
 }
 
 static rv_status need_reading(rvi_recogniser *r, lesson *x, rv_error *err)
@@ -362,15 +383,18 @@ typedef struct candidate {
     bool compared;
 } candidate;
 
-/* n is a multiple of SUMS; in sums that need not wait for each other. */
-static float dot(const float *a, const float *b, int n)
+static float likeness_of_spelling(const outline *a, const outline *b)
 {
-    enum { SUMS = 16 };
-    float sums[SUMS] = {0}, sum = 0;
-    for (int i = 0; i < n; i += SUMS)
-        for (int k = 0; k < SUMS; k++) sums[k] += a[i + k] * b[i + k];
-    for (int k = 0; k < SUMS; k++) sum += sums[k];
-    return sum;
+    int32_t sum = 0;
+    for (int i = 0; i < RVI_SPELLING; i++) sum += a->spelled[i] * b->spelled[i];
+    return (float)sum / (STEPS * STEPS);
+}
+
+static float likeness_of_meaning(const outline *a, const outline *b)
+{
+    int32_t sum = 0;
+    for (int i = 0; i < RVI_EMBEDDER_WIDTH; i++) sum += a->meaning[i] * b->meaning[i];
+    return (float)sum / (STEPS * STEPS);
 }
 
 /* Keeps the likest, at most HALF of them. */
@@ -388,10 +412,12 @@ static size_t shorten(const rvi_recogniser *r, const rvi_gist *request, candidat
 {
     candidate spelled[HALF];
     size_t n = 0, n_spelled = 0;
+    outline asked;
+    outline_of(&asked, request);
     for (size_t i = 0; i < r->n; i++) {
-        const rvi_gist *x = r->lessons[i].gist;
-        float letters = dot(x->spelled, request->spelled, RVI_SPELLING);
-        float meaning = dot(x->meaning, request->meaning, RVI_EMBEDDER_WIDTH);
+        const outline *x = &r->outlines[i];
+        float letters = likeness_of_spelling(x, &asked);
+        float meaning = likeness_of_meaning(x, &asked);
         put_candidate(list, &n, i, meaning + 0.5f * letters);
         put_candidate(spelled, &n_spelled, i, letters);
     }
@@ -481,6 +507,10 @@ static rv_status compare(rvi_recogniser *r, candidate *list, size_t n, const rvi
     size_t n_best = likeliest(r, list, n, best);
     if (!n_best) return RV_OK;
     bool clear = n_best == 1 || odds_of(best[0]) > CLEAR * odds_of(best[1]);
+    if (clear && best[0]->probability >= CERTAIN) {
+        best[0]->compared = true;
+        return RV_OK;
+    }
     size_t n_first = clear ? 1 : n_best;
     rv_status st = compare_these(r, best, n_first, asked, err);
     if (st || n_first == n_best || best[0]->probability >= sure_of(r)) return st;
