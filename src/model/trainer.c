@@ -130,8 +130,8 @@ static rv_status new_tensors(rvi_trainer *t, rv_error *err)
 /* ---- memory for speed ----
  *
  * A trainer with many threads holds the weights of its layers packed, and keeps what layers
- * computed instead of computing it again, where that takes a small part of the memory that is
- * free. */
+ * computed instead of computing it again, where that takes a small part of the memory that is free.
+ * With few threads it keeps layers where it is asked to. */
 
 enum { SMALL_PART = 8 }; /* one in so many bytes */
 
@@ -191,12 +191,12 @@ static bool hold(rvi_trainer *t, size_t bytes)
 static void spend_memory(rvi_trainer *t)
 {
     size_t held = held_bytes(t);
-    if (!held) return;
+    if (!held && !t->o.keep_layers) return;
     rvi_machine_info machine;
     rvi_machine_read(&machine, "");
     size_t most = machine.memory_available / SMALL_PART;
     if (held > most) return;
-    if (!hold(t, held)) {
+    if (held && !hold(t, held)) {
         free_held(t); /* it goes without */
         return;
     }
@@ -240,7 +240,7 @@ rv_status rvi_trainer_new(rvi_trainer **out, const rvi_model *m, rvi_backend *be
     t->o = *o;
     t->held = -1;
     t->n_inputs = grads ? m->hp.n_layers - o->lowest : 0;
-    t->n_kept = o->keep_layers && t->n_inputs ? t->n_inputs : 1;
+    t->n_kept = 1;
     spend_memory(t);
     t->ws.be = be;
     t->ws.floats = &t->pass;
