@@ -725,7 +725,7 @@ static void take_tokens(rvi_answer *a)
         a->out.n_right += right;
         a->picked = -1;
     }
-    rvi_draft_settle(&a->draft, a->n_tried, n_right);
+    rvi_draft_settle(&a->draft, &a->s->e->budget, a->n_tried, n_right);
     forget_guesses(a->s);
     drop_sides(a);
     jump(a);
