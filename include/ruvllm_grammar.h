@@ -46,7 +46,8 @@ typedef struct rv_grammar_options {
     int canonical;  /* strings of JSON have escapes only where they need them */
 } rv_grammar_options;
 
-/* Errors: RV_E_UNSUPPORTED names what cannot be enforced, RV_E_CONFIG what is wrong in the text. */
+/* Errors: RV_E_UNSUPPORTED names what cannot be enforced, RV_E_CONFIG what is wrong in the text;
+ * RV_E_GENERATION: no text satisfies the schema. */
 RV_API rv_status rv_grammar_new(rv_grammar **out, const rv_model *m, rv_grammar_kind kind,
                                 const char *text, size_t len, const rv_grammar_options *o,
                                 rv_error *err);

@@ -43,6 +43,9 @@ typedef struct rv_tools_options {
     const char *form_text;
     size_t form_len;
     uint64_t seed; /* of the ids of calls */
+    /* Answers are held to nothing: rv_tools_check says what is wrong with one. For models that
+     * write better without a grammar. */
+    int unheld;
 } rv_tools_options;
 
 /* Errors: as rv_grammar_new, with the tool whose parameters are meant. RV_E_UNSUPPORTED also: think
@@ -90,6 +93,30 @@ RV_API rv_status rv_tools_read_end(rv_tools_reader *r, rv_error *err);
  * is none), "reasoning_content" and "tool_calls" if there are any; *message: rv_free. */
 RV_API rv_status rv_tools_message(rv_tools *t, const char *text, size_t len, char **message,
                                   rv_error *err);
+
+/* ---- answers that were not held to anything ---- */
+
+/* One block, freed by rv_free. */
+typedef struct rv_checked {
+    /* As rv_tools_message has it; arguments, and a form that is JSON, mended. */
+    const char *message;
+    const char *problem; /* what is wrong, as the model can be told; "": nothing */
+    /* With a problem: the answer and what is wrong with it as a JSON list of turns to append to the
+     * conversation; else "[]". */
+    const char *turns;
+} rv_checked;
+
+/* Whether an answer is what its options ask for: its calls are whole, their arguments satisfy their
+ * schemas, there is one if choice asks for one, and a text that is no call has the form. */
+RV_API rv_status rv_tools_check(rv_tools *t, const char *text, size_t len, rv_checked **out,
+                                rv_error *err);
+/* rv_session_chat, again with the problem told until there is none, at most `retries` times
+ * (0..100) after the first. o->grammar NULL: that of t. *a and *checked are those of the last
+ * answer, *n_tries (may be NULL) how many there were. An answer that ended for another reason than
+ * its own end or its length (cancelled, a stop string) is the last. */
+RV_API rv_status rv_tools_chat(rv_tools *t, rv_session *s, const rv_chat *chat,
+                               const rv_generate_options *o, int retries, rv_answer **a,
+                               rv_checked **checked, int *n_tries, rv_error *err);
 
 /* ---- JSON that was not held to anything ---- */
 

@@ -16,8 +16,7 @@
 
 #include "base/log.h"
 #include "base/thread.h"
-#include "calls/families.h"
-#include "calls/tools.h"
+#include "calls/validate.h"
 #include "decode/answer.h"
 #include "decode/engine.h"
 #include "grammar/grammar.h"
@@ -91,6 +90,10 @@ struct rv_tools {
     bool off; /* no thinking */
     uint64_t seed;
     rv_grammar *g;
+    rvi_tool_choice choice;
+    bool one_call;
+    rvi_form_kind form;
+    rvi_buf form_text; /* GBNF where Lark was given */
 };
 
 struct rv_adapter {
@@ -284,6 +287,9 @@ rv_status rvi_api_need_tokenizer(const rv_model *m, rv_error *err) RVI_MUST_CHEC
 rv_status rvi_api_need_decoder(const rv_model *m, rv_error *err) RVI_MUST_CHECK;
 rv_kv_type rvi_api_kv_type(const rv_runtime *rt, rv_kv_type asked);
 rv_status rvi_api_check_kv_type(rv_kv_type type, rv_error *err) RVI_MUST_CHECK;
+
+/* What answers are checked for; it borrows from t. */
+rvi_check rvi_api_tools_check(const struct rv_tools *t);
 
 /* Moves a list to the caller. */
 rv_status rvi_api_give_ids(rvi_ids *take, int32_t **ids, size_t *n, rv_error *err) RVI_MUST_CHECK;

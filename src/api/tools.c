@@ -6,10 +6,8 @@
 #include <string.h>
 
 #include "api/api.h"
-#include "calls/notation.h"
-#include "calls/reader.h"
+#include "calls/validate.h"
 #include "grammar/lark.h"
-#include "text/json_path.h"
 #include "text/repair.h"
 
 enum { MAX_BLANKS = 24 /* in a row, in JSON: enough to indent */ };
@@ -52,16 +50,21 @@ static rvi_form_kind form_of(const rv_tools_options *o)
     return o->form_text ? kinds[o->form] : RVI_FORM_TEXT;
 }
 
-static rv_status compile(rv_tools *t, rvi_notation *n, bool lark, rv_error *err)
+/* The text of the form, kept with the tools; Lark becomes GBNF. */
+static rv_status keep_form(rv_tools *t, const rv_tools_options *o, rv_error *err)
 {
-    rvi_buf text = {0}, gbnf = {0};
-    rv_status st = lark ? rvi_lark_to_gbnf(&gbnf, n->form_text, n->form_len, err) : RV_OK;
-    if (!st && lark) {
-        n->form_text = gbnf.data;
-        n->form_len = gbnf.len;
-    }
-    if (!st) st = rvi_notation_write(&text, n, err);
-    rvi_buf_deinit(&gbnf);
+    t->form = form_of(o);
+    if (!o->form_text) return RV_OK;
+    if (o->form == RV_GRAMMAR_LARK)
+        return rvi_lark_to_gbnf(&t->form_text, o->form_text, o->form_len, err);
+    rvi_buf_append(&t->form_text, o->form_text, o->form_len);
+    return rvi_buf_puts(&t->form_text, "") ? RV_OK : rvi_nomem(err, "form");
+}
+
+static rv_status compile(rv_tools *t, const rvi_notation *n, rv_error *err)
+{
+    rvi_buf text = {0};
+    rv_status st = rvi_notation_write(&text, n, err);
     if (!st) {
         rvi_api_language l = {
             .kind = RV_GRAMMAR_GBNF, .text = text.data, .len = text.len, .marked = true};
@@ -102,15 +105,11 @@ static rv_status read_options(rv_tools_options *o, const rv_tools_options *given
     return st;
 }
 
-static rv_status begin(rv_tools *t, const rv_tools_options *o, rv_error *err)
+/* How the model writes calls and thoughts. */
+static rv_status find_ways(rv_tools *t, const rv_tools_options *o, rv_error *err)
 {
     const char *source = t->m->template_text;
     size_t len = t->m->template_len;
-    rvi_notation n = {.one_call = o->one_call != 0, .form = form_of(o), .form_text = o->form_text};
-    rv_status st = o->tools ? rvi_tools_new(&t->tools, o->tools, strlen(o->tools), err) : RV_OK;
-    if (!st) st = rvi_choice_read(&n.choice, t->tools, o->choice, err);
-    if (st) return st;
-    t->seed = o->seed;
     t->off = o->think == RV_THINK_OFF;
     t->family = rvi_family_find(source, len);
     if (!t->family) t->family = rvi_family_plain();
@@ -118,21 +117,47 @@ static rv_status begin(rv_tools *t, const rv_tools_options *o, rv_error *err)
     if (o->think > 0 && !t->thinking)
         return rvi_error(err, RV_E_UNSUPPORTED,
                          "think: the model's chat template knows no thinking");
-    if (t->thinking) st = find_opened(t, err);
-    if (st) return st;
-    n.form_len = o->form_len;
-    n.tools = t->tools;
-    n.family = t->family;
-    n.thinking = t->thinking;
-    n.opened = t->opened;
-    n.no_thoughts = t->off;
-    st = compile(t, &n, o->form_text && o->form == RV_GRAMMAR_LARK, err);
-    if (st == RV_E_UNSUPPORTED || st == RV_E_CONFIG) blame(t, err);
+    return t->thinking ? find_opened(t, err) : RV_OK;
+}
+
+/* Unheld answers have a grammar of any text: their thoughts may be limited, and marks of calls are
+ * text. */
+static rv_status make_grammar(rv_tools *t, const rv_tools_options *o, rv_error *err)
+{
+    rvi_notation n = {
+        .family = t->family, .thinking = t->thinking, .opened = t->opened, .no_thoughts = t->off};
+    if (!o->unheld) {
+        n.tools = t->tools;
+        n.choice = t->choice;
+        n.one_call = t->one_call;
+        n.form = t->form;
+        n.form_text = t->form_text.data;
+        n.form_len = t->form_text.len;
+    }
+    rv_status st = compile(t, &n, err);
+    if (st && st != RV_E_NOMEM) blame(t, err);
     if (!st && o->think > 0) {
         t->g->thinking = t->thinking;
         t->g->think = o->think;
     }
-    if (n.choice.kind == RVI_CHOICE_NONE || !t->tools || !t->tools->n) t->family = NULL;
+    return st;
+}
+
+static rv_status begin(rv_tools *t, const rv_tools_options *o, rv_error *err)
+{
+    rv_status st = o->tools ? rvi_tools_new(&t->tools, o->tools, strlen(o->tools), err) : RV_OK;
+    if (!st) st = rvi_choice_read(&t->choice, t->tools, o->choice, err);
+    if (!st) st = keep_form(t, o, err);
+    if (st) return st;
+    t->seed = o->seed;
+    t->one_call = o->one_call != 0;
+    st = find_ways(t, o, err);
+    if (!st) st = make_grammar(t, o, err);
+    if (t->choice.kind == RVI_CHOICE_NONE || !t->tools || !t->tools->n) t->family = NULL;
+    if (!st && o->unheld) {
+        rvi_check check = rvi_api_tools_check(t);
+        st = rvi_check_ready(&check, err);
+    }
     return st;
 }
 
@@ -168,6 +193,7 @@ void rv_tools_free(rv_tools **handle)
     *handle = NULL;
     rvi_api_release_grammar(t->g);
     rvi_tools_free(t->tools);
+    rvi_buf_deinit(&t->form_text);
     rvi_free(t);
     rvi_api_release_model(m);
 }
@@ -219,6 +245,14 @@ static rvi_reader_setup setup_of(const rv_tools *t, rvi_said_take take, void *ct
                               .seed = t->seed,
                               .take = take,
                               .ctx = ctx};
+}
+
+rvi_check rvi_api_tools_check(const rv_tools *t)
+{
+    return (rvi_check){.reader = setup_of(t, NULL, NULL),
+                       .choice = t->choice,
+                       .one_call = t->one_call,
+                       .form = {t->form, t->form_text.data, t->form_text.len}};
 }
 
 rv_status rv_tools_reader_new(rv_tools_reader **out, rv_tools *t,
@@ -298,64 +332,6 @@ static void note(void *ctx, const char *what, size_t offset)
     if (c->n < MAX_CHANGES) c->items[c->n++] = (rv_repair){what, offset};
 }
 
-static const uint8_t *one_byte(void *ctx, int32_t id, uint32_t *len, bool *eos)
-{
-    uint8_t *byte = ctx;
-    *eos = id == 256;
-    *byte = (uint8_t)id;
-    *len = 1;
-    return *eos ? NULL : byte;
-}
-
-/* What a model can be told: the place, what stands there, what is declared. */
-static void explain(const rvi_json *schema, const rvi_buf *json, size_t at, rvi_buf *out)
-{
-    rvi_buf path = {0}, declared = {0};
-    rvi_json_path_at(json->data, json->len, at, &path);
-    const rvi_json *here = rvi_json_path_schema(schema, path.data ? path.data : "");
-    bool closes = json->data[at] == '}' || json->data[at] == ']';
-    rvi_buf_printf(out, "The JSON does not satisfy the schema. At %s (byte %zu): ",
-                   path.len ? path.data : "its top", at);
-    if (closes)
-        rvi_buf_printf(out, "the %s may not end here, something is missing.",
-                       json->data[at] == '}' ? "object" : "list");
-    else
-        rvi_buf_printf(out, "%.*s is not allowed.", (int)RVI_MIN(json->len - at, (size_t)40),
-                       json->data + at);
-    if (here) rvi_json_write(&declared, here);
-    if (declared.len && declared.len <= 400)
-        rvi_buf_printf(out, " Declared there: %.*s", (int)declared.len, declared.data);
-    rvi_buf_deinit(&path);
-    rvi_buf_deinit(&declared);
-}
-
-/* problem stays empty if the text satisfies the schema. */
-static rv_status check(const rvi_buf *json, const char *schema, size_t len, rvi_buf *problem,
-                       rv_error *err)
-{
-    uint8_t byte;
-    rvi_vocab *v = NULL;
-    rvi_grammar *g = NULL;
-    rvi_arena arena = {.max = RVI_API_CHAT_BYTES};
-    const rvi_json *tree = NULL;
-    rv_status st = rvi_vocab_new(&v, 257, one_byte, &byte, err);
-    if (!st) st = rvi_grammar_schema(&g, v, schema, len, NULL, err);
-    if (!st) st = rvi_json_parse(&tree, schema, len, &arena, "schema", err);
-    uint32_t state = st ? 0 : rvi_grammar_start(g), next = 0;
-    size_t at = 0;
-    for (; at < json->len && state && !st; at++) {
-        st = rvi_grammar_text(g, state, json->data + at, 1, &next, err);
-        if (!next) break;
-        state = next;
-    }
-    if (!st && (at < json->len || !rvi_grammar_ends(g, state)))
-        explain(tree, json, RVI_MIN(at, json->len - 1), problem);
-    rvi_grammar_free(g);
-    rvi_vocab_free(v);
-    rvi_arena_deinit(&arena);
-    return !st && problem->failed ? rvi_nomem(err, "repair") : st;
-}
-
 static rv_status give_repaired(const rvi_buf *json, const changes *c, const rvi_buf *problem,
                                rv_repaired **out, rv_error *err)
 {
@@ -386,7 +362,8 @@ rv_status rv_json_repair(const rv_runtime *rt, const char *text, size_t len, con
     rv_status st = c.items ? RV_OK : rvi_nomem(err, "repair");
     if (!st) st = rvi_json_repair(text ? text : "", len, &json, note, &c, err);
     if (!st) st = rvi_json_parse(&tree, json.data, json.len, &arena, "the mended text", err);
-    if (!st && schema) st = check(&json, schema, schema_len, &problem, err);
+    if (!st && schema)
+        st = rvi_validate_json(schema, schema_len, json.data, json.len, &problem, err);
     if (!st) st = give_repaired(&json, &c, &problem, out, err);
     rvi_arena_deinit(&arena);
     rvi_buf_deinit(&json);

@@ -167,7 +167,37 @@ static void write_value(rvi_buf *out, const rvi_json *v)
         rvi_buf_puts(out, "null");
 }
 
-/* A schema is compiled from its text; the line's tree gives where that begins and ends. */
+typedef struct language {
+    const char *member; /* of a line */
+    rv_grammar_kind kind;
+} language;
+
+/* What the texts of a line are to be; NULL: it does not say. */
+static const language *language_of(const rvi_json *line)
+{
+    static const language all[] = {{"schema", RV_GRAMMAR_SCHEMA},
+                                   {"regex", RV_GRAMMAR_REGEX},
+                                   {"grammar", RV_GRAMMAR_GBNF},
+                                   {"lark", RV_GRAMMAR_LARK},
+                                   {"choices", RV_GRAMMAR_CHOICES}};
+    for (size_t i = 0; i < RVI_COUNT(all); i++) {
+        const rvi_json *text = rvi_json_get(line, all[i].member);
+        bool json = all[i].kind == RV_GRAMMAR_SCHEMA || all[i].kind == RV_GRAMMAR_CHOICES;
+        if (text && (json || rvi_json_is(text, RVI_JSON_STRING))) return &all[i];
+    }
+    return NULL;
+}
+
+/* A schema is compiled from its text, as it stands in the line's tree. */
+static void write_source(rvi_buf *out, const rvi_json *line, const language *l)
+{
+    const rvi_json *text = rvi_json_get(line, l->member);
+    if (l->kind == RV_GRAMMAR_SCHEMA || l->kind == RV_GRAMMAR_CHOICES)
+        rvi_json_write(out, text);
+    else
+        rvi_buf_append(out, text->as.string.data, text->as.string.len);
+}
+
 static rv_status check_line(checker *c, const rvi_buf *line, const char *what, rvi_buf *out,
                             rv_error *err)
 {
@@ -177,19 +207,21 @@ static rv_status check_line(checker *c, const rvi_buf *line, const char *what, r
     rv_grammar *g = NULL;
     rv_error refused = {0};
     rv_status st = rvi_json_parse(&json, line->data, line->len, &arena, what, err);
-    const rvi_json *schema = st ? NULL : rvi_json_get(json, "schema"),
-                   *texts = st ? NULL : rvi_json_get(json, "texts");
-    if (!st && (!schema || !rvi_json_is(texts, RVI_JSON_ARRAY)))
-        st = rvi_error(err, RV_E_CONFIG, "%s: an object with \"schema\" and \"texts\" is expected",
+    const rvi_json *texts = st ? NULL : rvi_json_get(json, "texts");
+    const language *l = st ? NULL : language_of(json);
+    if (!st && (!l || !rvi_json_is(texts, RVI_JSON_ARRAY)))
+        st = rvi_error(err, RV_E_CONFIG,
+                       "%s: an object with \"schema\" (or \"regex\", \"grammar\", \"lark\", "
+                       "\"choices\") and \"texts\" is expected",
                        what);
     if (!st) {
         rvi_buf source = {0};
         write_value(&id, rvi_json_get(json, "id"));
-        rvi_json_write(&source, schema);
+        write_source(&source, json, l);
         c->times.len = 0;
         double begun = rvi_os_seconds();
-        rv_status made =
-            rv_grammar_new(&g, c->m, RV_GRAMMAR_SCHEMA, source.data, source.len, NULL, &refused);
+        rv_status made = rv_grammar_new(&g, c->m, l->kind, source.data ? source.data : "",
+                                        source.len, NULL, &refused);
         double seconds = rvi_os_seconds() - begun;
         for (size_t i = 0; i < rvi_json_count(texts) && !made && !st; i++) {
             bool ok = false;
@@ -201,6 +233,11 @@ static rv_status check_line(checker *c, const rvi_buf *line, const char *what, r
             rvi_buf_puts(&accepted, i ? (ok ? ",true" : ",false") : (ok ? "true" : "false"));
         }
         if (made) accepted.len = 0;
+        if (made == RV_E_GENERATION) { /* no text satisfies it: that is an answer */
+            for (size_t i = 0; i < rvi_json_count(texts); i++)
+                rvi_buf_puts(&accepted, i ? ",false" : "false");
+            made = RV_OK;
+        }
         write_answer(out, id.data, id.len, made ? &refused : NULL, &accepted, seconds, &c->times);
         if (made == RV_E_NOMEM || source.failed || accepted.failed || c->times.failed)
             st = rvi_nomem(err, what);

@@ -16,7 +16,8 @@ typedef struct run {
     cli_model model;
     rv_session *session;
     cli_learning learning;
-    rvi_buf talk; /* the conversation as JSON, where there is one */
+    cli_conversation turns; /* the conversation, where there is one */
+    rvi_buf talk;           /* the same as JSON */
     cli_generation g;
     cli_form form;
     cli_calls calls;
@@ -58,22 +59,23 @@ static int parse(run *r, int argc, char **argv, const char **args, int *n_args, 
 /* ---- prompts ---- */
 
 /* The conversation of --messages with -s before it, or of the prompt alone. */
-static rv_status chat_ids(run *r, const char *prompt, size_t len, int32_t **ids, size_t *n,
-                          rv_error *err)
+static rv_status begin_turns(run *r, const char *prompt, size_t len, rv_error *err)
 {
-    cli_conversation talk = {0};
+    cli_conversation *turns = &r->turns;
+    rv_status st = r->messages ? cli_conversation_load(turns, r->messages, err)
+                               : cli_conversation_add(turns, "user", prompt, len, err);
+    if (!st && !turns->n) st = rvi_error(err, RV_E_CONFIG, "%s: holds no messages", r->messages);
+    if (!st && r->g.system) st = cli_conversation_set_system(turns, r->g.system, err);
+    return st ? st : cli_calls_tell(&r->calls, turns, err);
+}
+
+static rv_status chat_ids(run *r, int32_t **ids, size_t *n, rv_error *err)
+{
     rv_time now = cli_now();
-    rv_status st = r->messages ? cli_conversation_load(&talk, r->messages, err)
-                               : cli_conversation_add(&talk, "user", prompt, len, err);
-    if (!st && !talk.n) st = rvi_error(err, RV_E_CONFIG, "%s: holds no messages", r->messages);
-    if (!st && r->g.system) st = cli_conversation_set_system(&talk, r->g.system, err);
-    if (!st) st = cli_calls_tell(&r->calls, &talk, err);
-    if (!st)
-        st =
-            cli_conversation_ids(&talk, r->model.m, r->learning.l, r->g.special, &now, ids, n, err);
-    if (!st) st = cli_conversation_json(&talk, &r->talk, err);
-    cli_conversation_deinit(&talk);
-    return st;
+    rv_status st =
+        cli_conversation_ids(&r->turns, r->model.m, r->learning.l, r->g.special, &now, ids, n, err);
+    r->talk.len = 0;
+    return st ? st : cli_conversation_json(&r->turns, &r->talk, err);
 }
 
 /* What was taught takes part in the answer of a conversation. State that cannot be read costs a
@@ -98,7 +100,8 @@ static rv_status prompt_ids(run *r, const char *prompt, size_t len, int32_t **id
     if (r->raw && !r->messages)
         return rv_tokenize(r->model.m, prompt, len,
                            RV_TOKENIZE_BOS | (r->g.special ? RV_TOKENIZE_SPECIAL : 0), ids, n, err);
-    return chat_ids(r, prompt, len, ids, n, err);
+    rv_status st = begin_turns(r, prompt, len, err);
+    return st ? st : chat_ids(r, ids, n, err);
 }
 
 /* ---- results ---- */
@@ -155,16 +158,18 @@ static rv_status write_logprobs(const rv_model *m, const rv_answer *g, rvi_buf *
     return st;
 }
 
-static rv_status write_json(const run *r, const rv_answer *g, const int32_t *ids, size_t n,
-                            rvi_buf *out, rv_error *err)
+static rv_status write_json(const run *r, const rv_answer *g, const rv_checked *checked,
+                            const int32_t *ids, size_t n, rvi_buf *out, rv_error *err)
 {
     rv_status st = RV_OK;
     char *message = NULL;
-    if (r->calls.t) st = rv_tools_message(r->calls.t, g->text, g->text_len, &message, err);
+    if (r->calls.t && !checked)
+        st = rv_tools_message(r->calls.t, g->text, g->text_len, &message, err);
     if (st) return st;
     rvi_buf_puts(out, "{\"text\":");
     rvi_json_write_string(out, g->text, g->text_len);
-    if (message) rvi_buf_printf(out, ",\"message\":%s", message);
+    if (message || checked)
+        rvi_buf_printf(out, ",\"message\":%s", checked ? checked->message : message);
     rv_free(message);
     rvi_buf_puts(out, ",\"ids\":");
     cli_write_ids(out, g->ids, g->n_ids);
@@ -201,41 +206,71 @@ static int end_plain(const run *r, const rv_answer *g)
     return code;
 }
 
+/* One answer to the ids, or with --retries to the conversation until it is right. *ids change with
+ * it: they are what was answered last. */
+static rv_status answer(run *r, int32_t **ids, size_t *n, rv_answer **g, rv_checked **checked,
+                        rv_error *err)
+{
+    bool checks = r->calls.retries >= 0;
+    rv_status st = RV_OK;
+    for (int try = 0;; try++) {
+        const int32_t *given = r->ids ? r->given : *ids;
+        if (!st && r->learning.l)
+            st = cli_conversation_begin(r->learning.l, r->session, &r->talk, NULL, err);
+        if (!st) st = cli_answer(&r->g, r->session, given, *n, !r->json && !checks, g, err);
+        if (!st && checks)
+            st = rv_tools_check(r->calls.t, (*g)->text, (*g)->text_len, checked, err);
+        if (st || !checks || !*(*checked)->problem || cli_interrupted()) return st;
+        if (try == r->calls.retries)
+            return rvi_error(err, RV_E_CONFIG, "no answer of %d was right: %s", try + 1,
+                             (*checked)->problem);
+        if (r->c->verbose) fprintf(stderr, "answer %d: %s\n", try + 1, (*checked)->problem);
+        st = cli_conversation_append(&r->turns, (*checked)->turns, err);
+        rv_free(*g);
+        rv_free(*checked);
+        rv_free(*ids);
+        *g = NULL;
+        *checked = NULL;
+        *ids = NULL;
+        if (!st) st = chat_ids(r, ids, n, err);
+        if (st) return st;
+    }
+}
+
 static int answer_once(run *r, const char *prompt, size_t len)
 {
     rv_error err = {0};
-    int32_t *of_text = NULL;
-    const int32_t *ids = r->given;
+    int32_t *ids = NULL;
     size_t n = r->n_given;
     rv_answer *g = NULL;
+    rv_checked *checked = NULL;
     rvi_buf out = {0};
     int code = CLI_OK;
     rv_status st = open_learned(r, &err);
     if (!st) st = cli_calls_open(&r->calls, &r->form, r->model.m, r->g.sampling.seed, &err);
-    if (!st && !ids) {
-        st = prompt_ids(r, prompt, len, &of_text, &n, &err);
-        ids = of_text;
-    }
+    if (!st && !r->ids) st = prompt_ids(r, prompt, len, &ids, &n, &err);
     if (!st && !n)
         st = rvi_error(&err, RV_E_INVALID,
                        "the prompt is empty, and this model has no token to begin a text with");
     if (!st) st = cli_generation_session(r->c, &r->g, &r->model, &r->session, &err);
-    if (!st && r->learning.l)
-        st = cli_conversation_begin(r->learning.l, r->session, &r->talk, NULL, &err);
     if (!st && !r->calls.t) st = cli_form_grammar(&r->form, r->model.m, &r->grammar, &err);
     if (!st) {
         r->g.tools = r->calls.t;
         r->g.options.grammar = r->calls.t ? rv_tools_grammar(r->calls.t) : r->grammar;
         cli_interrupts_catch("\n", false);
-        st = cli_answer(&r->g, r->session, ids, n, !r->json, &g, &err);
-        if (st && g && g->n_ids && !r->json) fputc('\n', stdout);
+        st = answer(r, &ids, &n, &g, &checked, &err);
+        if (st && g && g->n_ids && !r->json && !checked) fputc('\n', stdout);
     }
-    if (!st && r->json) st = write_json(r, g, ids, n, &out, &err);
-    if (!st) code = r->json ? cli_print(&out) : end_plain(r, g);
+    if (!st && r->json)
+        st = write_json(r, g, checked, r->ids ? r->given : ids, n, &out, &err);
+    else if (!st && checked)
+        st = cli_calls_print(checked, &out, &err);
+    if (!st) code = r->json || checked ? cli_print(&out) : end_plain(r, g);
     if (!code && cli_interrupted()) code = CLI_INTERRUPTED;
     rv_free(g);
+    rv_free(checked);
     rvi_buf_deinit(&out);
-    rv_free(of_text);
+    rv_free(ids);
     return st ? cli_fail(&err) : code;
 }
 
@@ -279,7 +314,10 @@ static int run_with(run *r, int argc, char **argv)
     if ((r->ids != NULL) + (r->messages != NULL) + (n_args > 1) > 1)
         return cli_usage(c, "give one of PROMPT, --messages and --ids");
     if (r->g.logprobs >= 0 && !r->json) return cli_usage(c, "--logprobs needs --json");
-    if ((code = cli_form_check(c, &r->form)) || (code = cli_calls_check(c, &r->calls))) return code;
+    if ((code = cli_form_check(c, &r->form)) || (code = cli_calls_check(c, &r->calls, &r->form)))
+        return code;
+    if (r->calls.retries >= 0 && (r->raw || r->ids))
+        return cli_usage(c, "--retries needs a conversation: neither --raw nor --ids");
     bool formed = cli_form_given(&r->form) || cli_calls_given(&r->calls);
     if (!r->ids && !r->messages && n_args < 2 && !r->raw && !r->json && !formed)
         return cli_chat_with(c, args[0], &r->g);
@@ -299,6 +337,7 @@ static int run_with(run *r, int argc, char **argv)
     cli_generation_close(&r->g);
     cli_learning_close(&r->learning);
     cli_close(&r->model);
+    cli_conversation_deinit(&r->turns);
     rvi_buf_deinit(&r->talk);
     rvi_free(r->given);
     rvi_buf_deinit(&text);

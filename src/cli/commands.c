@@ -29,6 +29,8 @@ const cli_command cli_commands[] = {
      "  --tool-choice C          auto, none, required, or the name of the one to call (auto)\n"
      "  --think N|off            at most N tokens of thinking, or none; what is thought is not "
      "printed\n"
+     "  --retries N              do not hold the answer to --schema, --tools and the like: check "
+     "it, and let the model try again up to N times, told what was wrong\n"
      "  --template F.jinja       a chat template to use instead of the model's\n",
      cli_run, cli_generation_help},
     {"chat", "MODEL", "talk with a model; /help there lists the commands",
@@ -188,8 +190,8 @@ const cli_command cli_commands[] = {
      "  repair               JSON from standard input, mended: fences, commas, quotes, comments, "
      "an end that was cut off; what was changed goes to standard error\n"
      "  --schema F.json      repair: then checks it; what is wrong is said, with exit status 1\n"
-     "  check, standard input: one {\"id\": ..., \"schema\": ..., \"texts\": [...]} a line. "
-     "Answers one a "
+     "  check, standard input: one {\"id\": ..., \"schema\": ..., \"texts\": [...]} a line "
+     "(or \"regex\", \"grammar\", \"lark\", \"choices\" instead of the schema). Answers one a "
      "line: {\"id\", \"refused\": null or the reason, \"accepted\": [...], \"compile_us\", "
      "\"mask_us\": [...]}. Before each token the mask of all tokens is computed.\n",
      cli_grammar, NULL},

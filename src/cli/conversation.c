@@ -182,6 +182,16 @@ static rv_status load_messages(cli_conversation *c, const rvi_json *list, const 
     return st;
 }
 
+rv_status cli_conversation_append(cli_conversation *c, const char *list, rv_error *err)
+{
+    rvi_arena arena = {.max = MAX_TREE};
+    const rvi_json *tree;
+    rv_status st = rvi_json_parse(&tree, list, strlen(list), &arena, "turns", err);
+    if (!st) st = load_messages(c, tree, "turns", err);
+    rvi_arena_deinit(&arena);
+    return st;
+}
+
 static rv_status load_tree(cli_conversation *c, const rvi_json *tree, const char *path,
                            rv_error *err)
 {

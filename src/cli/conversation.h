@@ -26,6 +26,9 @@ void cli_conversation_deinit(cli_conversation *c); /* leaves an empty one */
 
 rv_status cli_conversation_add(cli_conversation *c, const char *role, const char *text, size_t len,
                                rv_error *err) RVI_MUST_CHECK;
+/* Messages of a JSON list, as they are. */
+rv_status cli_conversation_append(cli_conversation *c, const char *list,
+                                  rv_error *err) RVI_MUST_CHECK;
 void cli_conversation_cut(cli_conversation *c, size_t n); /* drops all but the first n messages */
 /* Drops the oldest turns, a user's message and what follows up to the next one, behind the system
  * message. Returns how many there were to drop. */

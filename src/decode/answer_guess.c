@@ -179,7 +179,7 @@ void rvi_answer_take_tokens(rvi_answer *a)
         a->out.n_right += right;
         a->picked = -1;
     }
-    rvi_draft_settle(&a->draft, a->n_tried, n_right);
+    rvi_draft_settle(&a->draft, &a->s->e->budget, a->n_tried, n_right);
     rvi_answer_forget_guesses(a->s);
     rvi_answer_drop_sides(a);
     rvi_answer_jump(a);

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "tokenizer/tokenizer.h"
 
-enum { RVI_MAX_FORCED = 512 /* tokens that are asked for at once */ };
+enum { RVI_MAX_FORCED = 2048 /* tokens that are asked for at once */ };
 
 /* States are the language's; 0 is none. Called by the thread that advances answers. */
 typedef struct rvi_constraint {

@@ -11,10 +11,11 @@ enum { CLASSES = RVI_DRAFT_KINDS - MODEL };
 #define MEMORY 24.0f
 #define FIRST  2.0f
 
-/* In steps. A row costs 0.2 to 0.3 of a step where a model runs on two cores, less on more. */
-#define ROW_COST     0.25f
+/* In steps. A row costs 0.2 to 0.3 of a step where a model runs on two cores, less on more; no
+ * measurement makes it free. */
+#define LEAST_COST   0.05f
 #define EARNED       0.01f
-#define FIRST_CREDIT 1.0f
+#define FIRST_CREDIT 0.5f
 #define MOST_CREDIT  8.0f
 
 void rvi_draft_init(rvi_draft *d)
@@ -162,10 +163,18 @@ void rvi_draft_learn(rvi_draft *d, const rvi_draft_way *w, int i, bool right)
     if (w == &d->first && w->kinds[i] >= MODEL) count(d, ANY_MODEL, right);
 }
 
-void rvi_draft_settle(rvi_draft *d, int n_tried, int n_right)
+/* What n rows more add to a step of n_plain, in such steps. */
+static double cost_of(const rvi_budget *b, int n_plain, int n)
 {
-    d->credit += EARNED + (float)n_right - ROW_COST * (float)n_tried;
-    d->credit = RVI_MIN(d->credit, MOST_CREDIT);
+    double plain = rvi_budget_seconds(b, n_plain), least = (double)LEAST_COST * n;
+    if (plain <= 0) return least;
+    return RVI_MAX(rvi_budget_seconds(b, n_plain + n) / plain - 1, least);
+}
+
+void rvi_draft_settle(rvi_draft *d, const rvi_budget *b, int n_tried, int n_right)
+{
+    float cost = n_tried ? (float)cost_of(b, d->n_plain, n_tried) : 0;
+    d->credit = RVI_MIN(d->credit + EARNED + (float)n_right - cost, MOST_CREDIT);
 }
 
 /* ---- whether they pay ---- */
@@ -242,7 +251,8 @@ int rvi_draft_choose(rvi_draft *d, const rvi_budget *b, int most, rvi_draft_step
     taking t = take_none(d);
     if (plain <= 0) return 0;
     double rate = step->tokens / plain * worth;
-    int n = RVI_MIN(most, (int)(d->credit / ROW_COST)), chosen = 0, n_all = d->first.n;
+    int n = most, chosen = 0, n_all = d->first.n;
+    d->n_plain = step->n_rows;
     for (int i = 0; i < d->n_sides; i++) n_all += d->sides[i].n;
     n = RVI_MIN(n, n_all);
     for (int i = 0; i < n; i++) {
@@ -252,6 +262,7 @@ int rvi_draft_choose(rvi_draft *d, const rvi_budget *b, int most, rvi_draft_step
         int n_rows = step->n_rows + i + 1;
         if (!is_full(n_rows) && i + 1 < n) continue;
         double seconds = RVI_MAX(rvi_budget_seconds(b, n_rows), plain);
+        if (cost_of(b, step->n_rows, i + 1) > (double)d->credit) break;
         if (tokens <= rate * seconds) continue;
         rate = tokens / seconds;
         best = (rvi_draft_step){n_rows, tokens};

@@ -9,10 +9,10 @@
  * What is not guessed well costs rows for nothing. So every guess is of a kind, by how much speaks
  * for it, and the answer counts how often those of a kind were right: also of guesses that were
  * looked up and not tried. A step takes as many as make its tokens a second the most, by the times
- * that steps of so many rows took. Times are rough on a busy machine, so there is an account, too:
- * a guess that is tried costs a part of a step, one that is right earns a step, and every step
- * earns a hundredth. What is not in the account is not spent, which bounds the loss whatever the
- * times say.
+ * that steps of so many rows took. Chances are rough, so there is an account, too: guesses that were
+ * tried cost what their rows added to the time of a step, as it was measured, one that is right
+ * earns a step, and every step earns a hundredth. What is not in the account is not spent, which
+ * bounds the loss whatever the chances were.
  *
  * Guesses form a tree: beside the way that is most likely there are others, which leave it behind
  * some of its guesses (sides). A step takes those of its guesses that are most likely, be they on
@@ -41,6 +41,7 @@ typedef struct rvi_draft {
     int n_sides;
     float right[RVI_DRAFT_KINDS], tried[RVI_DRAFT_KINDS];
     float credit; /* steps */
+    int n_plain;  /* rows of the step without its own guesses */
 } rvi_draft;
 
 void rvi_draft_init(rvi_draft *d);
@@ -62,8 +63,8 @@ double rvi_draft_usual(const rvi_draft *d); /* how often a model's guesses are r
 /* Of guess i of a way, if all before it are right. */
 double rvi_draft_chance(const rvi_draft *d, const rvi_draft_way *w, int i);
 void rvi_draft_learn(rvi_draft *d, const rvi_draft_way *w, int i, bool right);
-/* After a step in which n_tried guesses were tried. */
-void rvi_draft_settle(rvi_draft *d, int n_tried, int n_right);
+/* After a step in which n_tried guesses were tried; b knows its time already. */
+void rvi_draft_settle(rvi_draft *d, const rvi_budget *b, int n_tried, int n_right);
 
 /* What a step is expected to bring: its rows without those of prompts, and the tokens of them. */
 typedef struct rvi_draft_step {

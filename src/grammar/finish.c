@@ -5,7 +5,7 @@
 
 #include "grammar/machine.h"
 
-enum { MAX_STEPS = 4096, PLACE_WORDS = sizeof(rvi_place) / sizeof(uint32_t) };
+enum { MAX_STEPS = 4096, MAX_LENGTH = 8192, PLACE_WORDS = sizeof(rvi_place) / sizeof(uint32_t) };
 
 typedef struct point { /* what was read up to here, and what is still owed at least */
     rvi_place at;
@@ -22,6 +22,7 @@ typedef struct search {
     uint32_t *heap; /* points that wait, the cheapest first */
     uint32_t n_heap;
     rvi_places next;
+    bool commits; /* a value that is complete is kept: nothing before it is tried another way */
     bool failed;
 } search;
 
@@ -86,11 +87,12 @@ static void add(search *s, const rvi_place *at, uint32_t before, uint8_t byte)
 static bool try(search *s, uint32_t from, uint8_t byte)
 {
     const rvi_place at = s->points[from].at;
-    bool late = !rvi_machine_helps(s->m, &at); /* the text began with such a key */
+    bool late = !rvi_machine_helps(s->m, &at, false); /* the text began with such a key */
     s->next.n = 0;
+    if (byte == '"' && !late && !rvi_machine_helps(s->m, &at, true)) return false;
     rvi_machine_step(s->m, &at, byte, &s->next);
     for (size_t i = 0; i < s->next.n; i++)
-        if (late || rvi_machine_helps(s->m, &s->next.items[i]))
+        if (late || rvi_machine_helps(s->m, &s->next.items[i], false))
             add(s, &s->next.items[i], from + 1, byte);
     return s->next.n > 0;
 }
@@ -99,7 +101,8 @@ static void expand(search *s, uint32_t from)
 {
     const rvi_place_kind kind = (rvi_place_kind)s->points[from].at.kind;
     bool found = false;
-    if (kind == RVI_AT_STRING && try(s, from, '"')) return;
+    bool useless = kind == RVI_AT_KEY && !rvi_machine_helps(s->m, &s->points[from].at, false);
+    if ((kind == RVI_AT_STRING || useless) && try(s, from, '"')) return;
     if (kind != RVI_AT_STRING && kind != RVI_AT_KEY && kind != RVI_AT_TERMINAL)
         for (const char *close = "}],"; *close; close++)
             if (try(s, from, (uint8_t)*close)) return;
@@ -118,22 +121,39 @@ static bool write_text(const search *s, uint32_t last, rvi_buf *out)
     return true;
 }
 
+static bool look(search *s, const rvi_place *places, size_t n, rvi_buf *out)
+{
+    bool found = false;
+    s->n = s->n_heap = 0;
+    for (size_t i = 0; i < n; i++) add(s, &places[i], 0, 0);
+    for (int step = 0; step < MAX_STEPS && s->n_heap && !found && !s->failed; step++) {
+        uint32_t at = take_cheapest(s);
+        const rvi_place place = s->points[at].at;
+        if (s->commits && s->points[at].len < MAX_LENGTH &&
+            (place.kind == RVI_AT_AFTER || place.kind == RVI_AT_KEY_QUOTE)) {
+            s->n_heap = 0;
+            step = 0;
+        }
+        if (rvi_machine_ends(s->m, &place))
+            found = write_text(s, at, out);
+        else
+            expand(s, at);
+    }
+    return found;
+}
+
+/* First member by member, which is quick however many are required; where that leads nowhere, among
+ * all ways. */
 bool rvi_machine_finish(rvi_machine *m, const rvi_place *places, size_t n, rvi_buf *out)
 {
-    search s = {.m = m};
     bool found = false;
-    for (size_t i = 0; i < n; i++) add(&s, &places[i], 0, 0);
-    for (int step = 0; step < MAX_STEPS && s.n_heap && !found && !s.failed; step++) {
-        uint32_t at = take_cheapest(&s);
-        const rvi_place place = s.points[at].at;
-        if (rvi_machine_ends(m, &place))
-            found = write_text(&s, at, out);
-        else
-            expand(&s, at);
+    for (int commits = 1; commits >= 0 && !found; commits--) {
+        search s = {.m = m, .commits = commits};
+        found = look(&s, places, n, out);
+        rvi_bag_deinit(&s.known);
+        rvi_places_deinit(&s.next);
+        rvi_free(s.points);
+        rvi_free(s.heap);
     }
-    rvi_bag_deinit(&s.known);
-    rvi_places_deinit(&s.next);
-    rvi_free(s.points);
-    rvi_free(s.heap);
     return found;
 }

@@ -254,7 +254,7 @@ static rvi_node json_node(parser *g, bool *none)
     g->st = rvi_values_close(v, node, g->err);
     if (none) *none = !g->st && !v->nodes[node].inhabited;
     if (!none && !g->st && !v->nodes[node].inhabited)
-        g->st = rvi_error(g->err, RV_E_UNSUPPORTED, "#: no value satisfies the schema");
+        g->st = rvi_error(g->err, RV_E_GENERATION, "#: no value satisfies the schema");
     g->s += len;
     return node;
 }

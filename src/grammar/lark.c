@@ -250,10 +250,11 @@ static void read_literal(lark *l)
     size_t n = text.len / sizeof(uint32_t);
     if (eat(l, "..")) {
         read_text(l, &last);
-        if (!l->st && (n != 1 || last.len != sizeof(uint32_t) ||
-                       character_at(&text, 0) > character_at(&last, 0)))
+        if (!l->st && !text.failed && !last.failed &&
+            (n != 1 || last.len != sizeof(uint32_t) ||
+             character_at(&text, 0) > character_at(&last, 0)))
             fail(l, RV_E_CONFIG, "a range needs one character on each side, in order");
-        if (!l->st) {
+        if (!l->st && n == 1 && last.len) {
             put(l, "[");
             put_character(l, character_at(&text, 0));
             put(l, "-");
@@ -456,7 +457,7 @@ static void read_body(lark *l, name self)
         read_sequence(l);
     } while (eat(l, "|"));
     l->out = out;
-    if (!first.len) fail(l, RV_E_CONFIG, "a rule that always begins with itself");
+    if (!first.len && !first.failed) fail(l, RV_E_CONFIG, "a rule that always begins with itself");
     put_group(out, &first, ")");
     if (again.len) put_group(out, &again, ")*");
     if (!l->st && (first.failed || again.failed)) l->st = rvi_nomem(l->err, "grammar");

@@ -604,18 +604,31 @@ uint32_t rvi_machine_owes(const rvi_machine *m, const rvi_place *at)
     return RVI_MIN(owed, 1u << 24);
 }
 
-bool rvi_machine_helps(const rvi_machine *m, const rvi_place *at)
+/* The part of a key's languages that knows the names of its object, and the first name that is
+ * needed: in which order they come makes no text shorter. */
+static bool find_needed(const rvi_machine *m, const rvi_place *at, const rvi_object_plan **plan,
+                        rvi_rx *names, uint32_t *first)
 {
     opened o;
-    if (at->kind != RVI_AT_KEY) return true;
     look(m, at->frame, &o);
-    if (!o.missing) return true;
-    rvi_rx names = rvi_rx_part(&m->values.rxs, m->lexer.states[at->arg].rx, 1);
+    if (!o.missing) return false;
+    *plan = o.p;
+    *names = rvi_rx_part(&m->values.rxs, m->lexer.states[at->arg].rx, 1);
+    *first = 0;
+    while (*first < o.p->n_named && !has(o.need, *first)) ++*first;
+    return true;
+}
+
+bool rvi_machine_helps(const rvi_machine *m, const rvi_place *at, bool ends)
+{
+    const rvi_object_plan *p;
+    rvi_rx names;
+    uint32_t first;
+    if (at->kind != RVI_AT_KEY || !find_needed(m, at, &p, &names, &first)) return true;
     uint32_t state = rvi_rx_auto_state(&m->values.rxs, names);
     if (state == UINT32_MAX) return false;
-    for (uint32_t i = o.p->names->nodes[state].low; i < o.p->names->nodes[state].high; i++)
-        if (has(o.need, i)) return true;
-    return false;
+    if (ends) return p->names->nodes[state].low == first && rvi_rx_nullable(&m->values.rxs, names);
+    return first >= p->names->nodes[state].low && first < p->names->nodes[state].high;
 }
 
 /* ---- one byte ---- */
@@ -731,7 +744,7 @@ rv_status rvi_machine_begin_json(rvi_machine *m, rvi_node root, rv_error *err)
     rv_status st = rvi_values_close(&m->values, root, err);
     if (st) return st;
     if (!m->values.nodes[root].inhabited)
-        return rvi_error(err, RV_E_UNSUPPORTED, "#: no value satisfies the schema");
+        return rvi_error(err, RV_E_GENERATION, "#: no value satisfies the schema");
     m->values.err = &m->err;
     m->start = (rvi_place){.kind = RVI_AT_VALUE, .arg = root};
     return RV_OK;

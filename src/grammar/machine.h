@@ -97,8 +97,9 @@ bool rvi_machine_key_open(const rvi_machine *m, const rvi_place *at);
 
 /* About how many bytes a text needs from here to its end. */
 uint32_t rvi_machine_owes(const rvi_machine *m, const rvi_place *at);
-/* Whether a place is on a short way to the end: a key is only begun if it is needed. */
-bool rvi_machine_helps(const rvi_machine *m, const rvi_place *at);
+/* Whether a place is on a short way to the end: a key is only begun if it is the one that is needed
+ * next, and with `ends` that key is whole. */
+bool rvi_machine_helps(const rvi_machine *m, const rvi_place *at, bool ends);
 /* finish.c: appends a short text that leads from one of the places to an end. False: none was found
  * within some thousand steps, or there is no memory. */
 bool rvi_machine_finish(rvi_machine *m, const rvi_place *places, size_t n, rvi_buf *out);

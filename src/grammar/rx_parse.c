@@ -34,10 +34,19 @@ static void *fail(parser *r, rv_status st, const char *why)
     return NULL;
 }
 
+/* The arena gave nothing: it is full, or there is no memory. */
+static void *no_room(parser *r, size_t bytes)
+{
+    if (bytes + sizeof(max_align_t) > r->arena.max - r->arena.used)
+        return fail(r, RV_E_UNSUPPORTED, "it is too long");
+    if (!r->st) r->st = rvi_nomem(r->err, "regular expression");
+    return NULL;
+}
+
 static item *make(parser *r, kind k)
 {
     item *i = rvi_arena_alloc(&r->arena, 1, sizeof *i);
-    if (!i) return fail(r, RV_E_UNSUPPORTED, "it is too long");
+    if (!i) return no_room(r, sizeof *i);
     i->kind = k;
     return i;
 }
@@ -200,7 +209,7 @@ static rvi_rx close_set(parser *r, rvi_cpset *set, bool invert)
     if (!r->st && invert && !rvi_cpset_invert(set)) r->st = rvi_nomem(r->err, "regular expression");
     if (!r->st) {
         rvi_rx_range *ranges = rvi_arena_alloc(&r->arena, set->n + 1, sizeof *ranges);
-        if (!ranges) fail(r, RV_E_UNSUPPORTED, "it is too long");
+        if (!ranges) no_room(r, (set->n + 1) * sizeof *ranges);
         for (size_t i = 0; ranges && i < set->n; i++)
             ranges[i] = (rvi_rx_range){set->ranges[i].first, set->ranges[i].last};
         if (ranges) out = rvi_rx_set(r->p, ranges, set->n);
@@ -463,7 +472,7 @@ static rvi_rx lower_alternatives(parser *r, const item *i, side left, side right
     for (const item *c = i->first; c; c = c->next) n++;
     rvi_rx *list = rvi_arena_alloc(&r->arena, n, sizeof *list);
     if (!list) {
-        fail(r, RV_E_UNSUPPORTED, "it is too long");
+        no_room(r, n * sizeof *list);
         return RVI_RX_NONE;
     }
     for (const item *c = i->first; c && !r->st; c = c->next)

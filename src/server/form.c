@@ -136,7 +136,7 @@ bool rvi_form_grammar(const rvi_answer_form *f, const rv_model *m, rv_grammar **
                                : rv_grammar_new(out, m, f->kind, text.len ? text.data : "",
                                                 text.len, &o, &err);
     rvi_buf_deinit(&text);
-    if (st == RV_E_CONFIG || st == RV_E_UNSUPPORTED)
+    if (st == RV_E_CONFIG || st == RV_E_UNSUPPORTED || st == RV_E_GENERATION)
         return rvi_problem_set(
             p, 400, f->kind == RV_GRAMMAR_SCHEMA ? "invalid_json_schema" : "invalid_grammar",
             f->field, "%s: %s", f->field, err.text);

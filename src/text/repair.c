@@ -303,8 +303,9 @@ static bool mend_number(const rvi_buf *w, rvi_buf *out)
     if (!len || (!(*s >= '0' && *s <= '9') && *s != '.')) return false;
     while (len > 1 && *s == '0' && s[1] >= '0' && s[1] <= '9') s++, len--;
     while (len && strchr(".eE+-", s[len - 1])) len--;
+    if (!len) return false;
     if (minus) rvi_buf_putc(out, '-');
-    if (!len || *s == '.') rvi_buf_putc(out, '0');
+    if (*s == '.') rvi_buf_putc(out, '0');
     rvi_buf_append(out, s, len);
     if (!out->failed && is_number(out->data + before, out->len - before)) return true;
     out->len = before;

@@ -62,6 +62,16 @@ echo 'start: "yes" | "no" MARK
 MARK: /[!?]/' >"$tmp/answer.lark"
 check "a grammar of Lark" 0 '^\(yes\|no[!?]\)$' - "$rv" run $spm x --grammar "$tmp/answer.lark"
 check "a JSON object" 0 '}$' - "$rv" run $spm x --json-mode -n 30 --seed 5
+check "retries: any text is right" 0 . - \
+    "$rv" run $spm x --regex '(.|\s)*' --retries 2 -n 4 --seed 1
+check "retries: none is right" 1 - "no answer of 3 was right: .*form that is asked for" \
+    "$rv" run $spm x --choices nothing,else --retries 2 -n 4 --seed 1
+check "retries: what was wrong is told" 1 - "^answer 1: The answer does not have the form" \
+    "$rv" run $spm x --choices nothing --retries 1 -n 4 --seed 1 -v
+check "retries without anything to check" 2 - "--retries needs something to check" \
+    "$rv" run $spm x --retries 1
+check "retries without a conversation" 2 - "--retries needs a conversation" \
+    "$rv" run $spm x --raw --choices a --retries 1
 check "two forms" 2 - "give one of --schema" "$rv" run $spm x --regex a --json-mode
 echo '{"properties":{"a":{"uniqueItems":true}}}' >"$tmp/schema"
 check "what cannot be enforced is named" 1 - "#/properties/a/uniqueItems" \

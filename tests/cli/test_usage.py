@@ -119,6 +119,7 @@ WRONG = {
     "tools": [],
     "tool-choice": ["auto"],
     "think": ["0", "-1", "x", ""],
+    "retries": ["-1", "101", "x", "1"],
     "template": [],
     "system": [],
     "messages": [],

@@ -613,7 +613,8 @@ static void tried_where_it_pays(void **state)
     rvi_budget none = {0}, cheap = costs(0.05), dear = costs(0.3), all = costs(1);
     assert_int_equal(chosen(&d, &none, 1), 0);
     for (int i = 0; i < 50; i++) rvi_draft_learn(&d, &d.first, 0, true);
-    assert_in_range(chosen(&d, &cheap, 1), 1, 4); /* nothing was earned yet */
+    assert_in_range(chosen(&d, &cheap, 1), 1, 10); /* nothing was earned yet */
+    assert_in_range(chosen(&d, &dear, 1), 0, 1);
     d.credit = 8;
     assert_int_equal(chosen(&d, &cheap, 1), 15);
     assert_int_equal(chosen(&d, &all, 1), 0); /* a row costs as much as a step */
@@ -625,10 +626,15 @@ static void tried_where_it_pays(void **state)
     assert_true(rvi_draft_chance(&d, &d.first, 0) < 0.1);
     for (int i = 0; i < 100; i++) rvi_draft_learn(&d, &d.first, 0, true); /* looked up, and right */
     assert_true(chosen(&d, &dear, 1) >= 3);
-    for (int i = 0; i < 33; i++) rvi_draft_settle(&d, 1, 0); /* the account is empty, */
+    for (int i = 0; i < 28; i++) rvi_draft_settle(&d, &dear, 1, 0); /* the account is empty, */
     assert_int_equal(chosen(&d, &cheap, 1), 0);
-    for (int i = 0; i < 101; i++) rvi_draft_settle(&d, 0, 0); /* and fills slowly */
-    assert_in_range(chosen(&d, &cheap, 1), 1, 4);
+    for (int i = 0; i < 101; i++) rvi_draft_settle(&d, &dear, 0, 0); /* and fills slowly */
+    assert_in_range(chosen(&d, &cheap, 1), 1, 17);
+    assert_in_range(chosen(&d, &dear, 1), 1, 3);
+    rvi_draft_settle(&d, &cheap, 4, 0); /* rows cost what they were measured to */
+    float before = d.credit;
+    rvi_draft_settle(&d, &all, 4, 0);
+    assert_true(fabsf(d.credit - (before + 0.01f - 4)) < 0.01f);
 }
 
 /* Of two ways that are about as likely, both are tried before one is followed far. */
