@@ -80,6 +80,12 @@ void rvi_native_metrics(rvi_serving *s, rvi_conn *c)
         put_count(&out, "connections_total", s->conns.n_accepted);
         put_count(&out, "http_requests_total", s->conns.n_requests);
         put_count(&out, "feedback_total", s->n_feedback);
+        if (s->conns.witness) {
+            uint64_t records, dropped;
+            rvi_witness_counts(s->conns.witness, &records, &dropped);
+            put_count(&out, "witness_records_total", records);
+            put_count(&out, "witness_dropped_total", dropped);
+        }
         put_value(&out, "gauge", "learned_version", (double)s->teaching.shared.version);
     }
     rvi_free(m);
