@@ -26,8 +26,8 @@ int cli_witness(cli *c, int argc, char **argv)
     if (head && !is_hash(head))
         return cli_usage(c, "--head must be 64 hexadecimal digits (got '%s')", head);
     if (rvi_witness_verify(args[1], head, &r, &err)) return cli_fail(&err);
-    printf("%llu requests, none changed; %llu were dropped, and the log says so\n",
-           (unsigned long long)r.records, (unsigned long long)r.dropped);
+    printf("%llu requests, none changed; %llu were dropped\n", (unsigned long long)r.records,
+           (unsigned long long)r.dropped);
     printf("started %llu times", (unsigned long long)r.starts);
     if (r.torn) printf(", %llu lines cut short by a crash", (unsigned long long)r.torn);
     if (r.kept + r.deleted)
