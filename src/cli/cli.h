@@ -169,5 +169,6 @@ int cli_learn(cli *c, int argc, char **argv);
 int cli_doctor(cli *c, int argc, char **argv);
 int cli_serve(cli *c, int argc, char **argv);
 int cli_key(cli *c, int argc, char **argv);
+int cli_witness(cli *c, int argc, char **argv);
 
 #endif

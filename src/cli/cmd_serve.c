@@ -133,6 +133,8 @@ static int settle(serve *s, char *name, size_t size)
     if (s->o.key && !*s->o.key) return cli_usage(c, "--api-key must not be empty");
     if (!s->o.tls_cert != !s->o.tls_key)
         return cli_usage(c, "--tls-cert and --tls-key go together");
+    if (s->o.witness_contents && !s->o.witness)
+        return cli_usage(c, "--witness-contents needs --witness DIR");
     s->o.drain_seconds = s->drain;
     s->o.aliases = s->alias;
     s->o.name = s->alias ? first_name(s->alias, name, size) : s->model_name;
@@ -180,6 +182,8 @@ int cli_serve(cli *c, int argc, char **argv)
                                 {"drain", 0, CLI_INT, &s.drain, NULL},
                                 {"adapters", 0, CLI_TEXT, &s.o.adapters, NULL},
                                 {"presets", 0, CLI_TEXT, &s.o.presets, NULL},
+                                {"witness", 0, CLI_TEXT, &s.o.witness, NULL},
+                                {"witness-contents", 0, CLI_FLAG, &s.o.witness_contents, NULL},
                                 {"any-model", 0, CLI_FLAG, &s.o.any_model, NULL},
                                 {"parallel", 0, CLI_INT, &s.parallel, NULL},
                                 {"adapter", 0, CLI_TEXT, &s.adapter, NULL},

@@ -57,6 +57,9 @@ const cli_command cli_commands[] = {
      "  --adapters DIR       LoRA adapters that requests may name as their model, by file name\n"
      "  --presets DIR        files NAME.toml with a system prompt, sampling and an adapter, which "
      "requests may name as their model\n"
+     "  --witness DIR        a log of requests and feedback there, chained by hashes ('ruvllm "
+     "witness verify' checks it); of contents it has hashes alone\n"
+     "  --witness-contents   keep contents beside it, in files that may be deleted\n"
      "  --any-model          whatever a request calls the model, it means this one\n"
      "  --parallel N         answers that are computed at the same time (32)\n"
      "  --adapter NAME       use and store what is taught under this name (default)\n"
@@ -79,6 +82,10 @@ const cli_command cli_commands[] = {
      "                       what its users teach is for all, for the keys of this name, or "
      "nothing is taught and used (shared)\n",
      cli_key, NULL},
+    {"witness", "verify DIR", "check that no line of the log of serve --witness was changed",
+     "  --head HASH          the log must end with, or have had, this line: catches lines that "
+     "were cut off its end\n",
+     cli_witness, NULL},
     {"teach", "MODEL [-q QUESTION -a ANSWER | FILE.jsonl]", "teach the right answers to questions",
      "  -q TEXT, -a TEXT     a question and its right answer\n"
      "  --scope topic|exact|always\n"

@@ -132,6 +132,7 @@ static bool check_key(const rvi_access *a, rvi_conn *c, unsigned needs, rvi_prob
         return rvi_problem_set(p, 401, "invalid_api_key", NULL,
                                "a valid API key is needed: 'Authorization: Bearer KEY'");
     c->key = key;
+    if (c->seen) snprintf(c->seen->who, sizeof c->seen->who, "%s", key->name);
     if ((key->may & needs) != needs)
         return rvi_problem_set(p, 403, "insufficient_scope", NULL, "this key may not do that: %s",
                                needs & RVI_MAY_ADMIN   ? "it lacks the scope admin"

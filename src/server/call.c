@@ -9,6 +9,7 @@
 #include "server/adapters.h"
 #include "server/presets.h"
 #include "server/quick.h"
+#include "server/times.h"
 
 enum { MOST_ARENA = 256 << 20 };
 
@@ -161,7 +162,7 @@ rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigne
     k->model = s->name;
     k->beginning = -1;
     k->created = (long)time(NULL);
-    k->since = rvi_os_seconds();
+    k->since = c->since;
     snprintf(k->tenant, sizeof k->tenant, "%s", c->key->name);
     bool taken = rvi_taught_take(&s->teaching, c->key, s->worker, &k->taught) ||
                  rvi_problem_set(&k->problem, 503, NULL, NULL, "out of memory");
@@ -451,6 +452,8 @@ static void on_token(rvi_call *k, int choice, const rv_service_event *e)
     rvi_choice *c = &k->choices[choice];
     keep_id(c, e->id);
     if (!(c->first_token > 0)) c->first_token = rvi_os_seconds();
+    if (!k->spoke) rvi_times_add(&k->s->first_token, c->first_token - k->since);
+    k->spoke = true;
     rvi_buf_append(&c->text, e->text, e->text_len);
     if (k->writer->token) k->writer->token(k, choice, e);
     if (k->writer->said && k->conn) rvi_items_read(&c->said, e->text, e->text_len);
@@ -556,6 +559,7 @@ void rvi_call_event(const rv_service_event *e)
     } else if (k->conn) {
         k->conn->gone = NULL;
         k->writer->end(k);
+        rvi_times_add(&k->s->whole, rvi_os_seconds() - k->since);
     }
     rvi_call_drop(k);
 }

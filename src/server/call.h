@@ -73,6 +73,7 @@ struct rvi_call {
     bool opens;               /* that is being opened, and the chat waits for it */
     long created;
     double since; /* when it came; monotonic */
+    bool spoke;   /* a token came */
     uint64_t learned;
     rvi_arena arena;
     const rvi_json *body;

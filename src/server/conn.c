@@ -28,9 +28,16 @@ static void tell_gone(rvi_conn *c)
     if (gone) gone(c->gone_ctx);
 }
 
+static void end_seen(rvi_conn *c, bool left)
+{
+    rvi_witness_end(c->all->witness, c->seen, c->in.method, c->in.path, c->id, left, &c->in.body);
+    c->seen = NULL;
+}
+
 static void drop(rvi_conn *c)
 {
     tell_gone(c);
+    end_seen(c, true);
     if (c->prev)
         c->prev->next = c->next;
     else
@@ -73,6 +80,7 @@ static void handle(rvi_conn *c)
     set_phase(c, RVI_CONN_ANSWERING);
     c->key = NULL;
     c->all->n_requests++;
+    c->seen = rvi_witness_begin(c->all->witness, c->in.method);
     c->all->handle(c->all->ctx, c);
 }
 
@@ -109,6 +117,7 @@ static void put_head(rvi_conn *c, int status, const char *type, rvi_buf *out)
     char date[64];
     time_t now = time(NULL);
     struct tm tm;
+    if (c->seen) c->seen->status = status;
     rvi_buf_printf(out, "HTTP/1.1 %d %s\r\n", status, rvi_http_reason(status));
     if (gmtime_r(&now, &tm) && evutil_date_rfc1123(date, sizeof date, &tm) > 0)
         rvi_buf_printf(out, "date: %s\r\n", date);
@@ -125,6 +134,7 @@ static void finish(rvi_conn *c)
 {
     bool keep = c->in.state == RVI_HTTP_WHOLE && c->in.keep_alive;
     c->gone = NULL;
+    end_seen(c, false);
     c->told_to_continue = false;
     rvi_buf_deinit(&c->headers);
     c->headers = (rvi_buf){0};
@@ -153,6 +163,7 @@ void rvi_conn_reply(rvi_conn *c, int status, const char *type, const char *body,
     put_head(c, status, len ? type : NULL, &head);
     if (status != 204) rvi_buf_printf(&head, "content-length: %zu\r\n", len);
     bool ok = send_head(c, &head);
+    rvi_seen_add(c->seen, body, len);
     if (ok && strcmp(c->in.method, "HEAD") && bufferevent_write(c->bev, body, len))
         c->in.keep_alive = false;
     finish(c);
@@ -174,6 +185,7 @@ void rvi_conn_send(rvi_conn *c, const char *bytes, size_t len)
 {
     struct evbuffer *out = bufferevent_get_output(c->bev);
     if (!len) return;
+    rvi_seen_add(c->seen, bytes, len);
     if (!c->in.is_1_0) (void)evbuffer_add_printf(out, "%zx\r\n", len);
     (void)evbuffer_add(out, bytes, len);
     if (!c->in.is_1_0) (void)evbuffer_add(out, "\r\n", 2);

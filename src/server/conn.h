@@ -12,6 +12,7 @@
 
 #include "server/http.h"
 #include "server/tls.h"
+#include "server/witness.h"
 
 typedef struct rvi_conn rvi_conn;
 
@@ -20,6 +21,7 @@ typedef struct rvi_conns {
     struct event_base *base;
     rvi_http_limits limits;
     rvi_tls *tls;                           /* NULL: connections are plain */
+    rvi_witness *witness;                   /* that sees all requests; NULL: none */
     int most;                               /* connections; one more is turned away */
     void (*handle)(void *ctx, rvi_conn *c); /* a whole request, or a bad one: c->in.state */
     void *ctx;
@@ -44,8 +46,9 @@ struct rvi_conn {
     rvi_http in;
     rvi_conn_phase phase;
     bool in_advance, told_to_continue, is_events, lingers;
-    double since; /* when the phase or the request began, or something was last sent */
-    char id[33];  /* of the request; x-request-id */
+    double since;   /* when the phase or the request began, or something was last sent */
+    char id[33];    /* of the request; x-request-id */
+    rvi_seen *seen; /* of the response, for the witness; NULL: it does not look */
     /* Whose request it is; valid until the handler returns. */
     const struct rvi_key *key;
     rvi_buf headers; /* of the response, beside the usual ones: "name: value\r\n"... */

@@ -60,7 +60,6 @@ static void put_service(rvi_buf *out, const rv_service_metrics *m)
     put_count(out, "kv_dropped_tokens_total", m->dropped_rows);
     put_value(out, "counter", "busy_seconds_total", m->busy_seconds);
     put_histogram(out, "request_queue_time_seconds", &m->queue);
-    put_histogram(out, "time_to_first_token_seconds", &m->first_token);
     put_histogram(out, "inter_token_latency_seconds", &m->inter_token);
     put_histogram(out, "step_seconds", &m->step);
 }
@@ -76,10 +75,18 @@ void rvi_native_metrics(rvi_serving *s, rvi_conn *c)
     if (!st) st = rv_service_get_metrics(s->service, m, &err);
     if (!st) {
         put_service(&out, m);
+        put_histogram(&out, "time_to_first_token_seconds", &s->first_token);
+        put_histogram(&out, "e2e_request_latency_seconds", &s->whole);
         put_value(&out, "gauge", "connections", s->conns.n);
         put_count(&out, "connections_total", s->conns.n_accepted);
         put_count(&out, "http_requests_total", s->conns.n_requests);
         put_count(&out, "feedback_total", s->n_feedback);
+        if (s->conns.witness) {
+            uint64_t records, dropped;
+            rvi_witness_counts(s->conns.witness, &records, &dropped);
+            put_count(&out, "witness_records_total", records);
+            put_count(&out, "witness_dropped_total", dropped);
+        }
         put_value(&out, "gauge", "learned_version", (double)s->teaching.shared.version);
     }
     rvi_free(m);

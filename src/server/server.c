@@ -268,6 +268,7 @@ static void stop(server *v)
 {
     rvi_thread_hurry(); /* a process ends with its last thread, and those that learn run idle */
     rvi_conns_close(&v->s.conns);
+    rvi_witness_close(v->s.conns.witness);
     rvi_worker_free(v->s.worker);
     rv_service_free(&v->s.service);
     rvi_calls_free(&v->s);
@@ -305,6 +306,8 @@ rv_status rvi_server_run(const rvi_server_options *o, rv_error *err)
         .handle = on_request,
         .ctx = v};
     if (!st) st = start_listening(v, err);
+    if (!st && o->witness)
+        st = rvi_witness_open(&v->s.conns.witness, o->witness, o->witness_contents, err);
     if (!st) st = rvi_worker_new(&v->s.worker, wake_up, v, err);
     if (!st) rvi_worker_post(v->s.worker, &v->opening);
     if (!st) (void)event_base_dispatch(v->base);

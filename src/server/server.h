@@ -30,6 +30,8 @@ typedef struct rvi_server_options {
     const char *notify;             /* NOTIFY_SOCKET of who started the process; NULL: none */
     const char *adapters;           /* a folder of them; NULL: none */
     const char *presets;            /* a folder of them; NULL: none */
+    const char *witness;            /* the folder of its log (witness.h); NULL: none */
+    bool witness_contents;          /* which keeps bodies too */
     bool any_model;                 /* whatever name a request has for the model, it means it */
     const char *name;               /* of the model, for clients */
     const char *aliases;            /* more names for it, with commas between them; NULL: none */

@@ -36,6 +36,9 @@ typedef struct rvi_serving {
     rvi_worker *worker;
     rvi_answers answers;
     uint64_t n_feedback;
+    /* Seconds from a request that is whole to its first token, and to its end, as clients see them:
+     * with reading and sending, which the service does not know. */
+    rv_histogram first_token, whole;
     struct rvi_call *calls; /* requests at the service */
 } rvi_serving;
 

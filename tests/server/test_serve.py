@@ -469,7 +469,7 @@ def ending():
         verdict("and the status is 0", status == 0, status)
     with Server() as s:
         c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=SLOW)
-        body["max_tokens"] = 100000
+        body.update(max_tokens=100000, n=128, ignore_eos=True)  # not over before the second one
         c.request("POST", "/v1/chat/completions", json.dumps(body))
         c.getresponse().read(100)
         s.process.send_signal(signal.SIGTERM)
