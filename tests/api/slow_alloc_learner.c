@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "harness/amount.h"
 #include "harness/fail_alloc.h"
 
 #include "api/api.h"
@@ -107,7 +108,7 @@ static void training(void **ctx)
 {
     house *h = *ctx;
     bool done = false;
-    for (long n = 0; !done; n += 1 + n / 8) {
+    for (long n = 0; !done; n += 1 + n / AMOUNT(8, 5)) {
         rv_learner *l;
         rv_error e = {0};
         assert_ok(rv_learner_new(&l, h->o.m, &h->lo, err));
@@ -133,7 +134,7 @@ static void training(void **ctx)
 static void beside(void **ctx)
 {
     house *h = *ctx;
-    for (long n = 0; n < 4000; n += 1 + n / 4) {
+    for (long n = 0; n < 4000; n += 1 + n / AMOUNT(4, 2)) {
         rv_learner *l;
         char question[64];
         rv_error e = {0};

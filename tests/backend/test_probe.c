@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "backend/cpu/probe.h"
+#include "harness/amount.h"
 #include "harness/assert_ok.h"
 #include "kernels/kernels.h"
 #include "kernels/peak.h"
@@ -87,7 +88,7 @@ static const rvi_cpu_probe_options quick = {
 static void test_threads(void **state)
 {
     (void)state;
-    for (int n = 1; n <= 3; n++) run(n, false, NULL, &quick);
+    for (int n = 1; n <= 3; n += AMOUNT(1, 2)) run(n, false, NULL, &quick);
 }
 
 static void test_exact_and_reference(void **state)

@@ -15,6 +15,7 @@
 #include "decode/answer.h"
 #include "decode/draft.h"
 #include "decode/sampler.h"
+#include "harness/amount.h"
 
 enum { N_PROMPT = 48, N_NEW = 64, CONTEXT = 160, MOST_EVENTS = 256 };
 
@@ -182,11 +183,12 @@ static void same_answers(void **state)
     (void)state;
     for (size_t p = 0; p < RVI_COUNT(paths); p++) {
         opened o;
+        enum { TURNS = AMOUNT(30, 6) };
         int n_right = 0;
         open_all(&o, paths[p], 2, 64);
-        for (uint64_t seed = 0; seed < 30; seed++) n_right += compare_two_turns(&o, seed);
+        for (uint64_t seed = 0; seed < TURNS; seed++) n_right += compare_two_turns(&o, seed);
         print_message("%s: %d guesses right\n", paths[p], n_right);
-        assert_true(n_right > 20); /* of 30 x 88 tokens */
+        assert_true(n_right > TURNS * 2 / 3); /* of TURNS x 88 tokens */
         close_all(&o);
     }
 }
@@ -200,7 +202,7 @@ static void cancelled_anywhere(void **state)
     open_all(&o, paths[0], 1, 64);
     rv_generate_options go = greedy(N_NEW);
     set_prompt(&o, 1);
-    for (int at = 1; at <= N_NEW; at++) {
+    for (int at = 1; at <= N_NEW; at += AMOUNT(1, 3)) {
         rv_session *plain = new_session(&o, CONTEXT, false), *s = new_session(&o, CONTEXT, true);
         seen how = {.cancel_at = at, .by_return = at % 2};
         outcome want = answer(plain, prompt, N_PROMPT, &go, &how),
@@ -210,7 +212,7 @@ static void cancelled_anywhere(void **state)
         rv_session_free(&plain);
         rv_session_free(&s);
     }
-    assert_true(n_right > 100);
+    assert_true(n_right > AMOUNT(100, 30));
     close_all(&o);
 }
 
@@ -221,7 +223,7 @@ static void end_of_the_context(void **state)
     open_all(&o, paths[0], 1, 64);
     rv_generate_options go = greedy(RV_TO_CONTEXT_END);
     set_prompt(&o, 2);
-    for (int room = 1; room < 48; room++) {
+    for (int room = 1; room < 48; room += AMOUNT(1, 5)) {
         rv_session *plain = new_session(&o, N_PROMPT + room, false),
                    *s = new_session(&o, N_PROMPT + room, true);
         outcome want = answer(plain, prompt, N_PROMPT, &go, &(seen){0}),
@@ -245,7 +247,7 @@ static void stop_strings(void **state)
     set_prompt(&o, 1);
     rv_session *plain = new_session(&o, CONTEXT, false), *s = new_session(&o, CONTEXT, true);
     outcome whole = answer(plain, prompt, N_PROMPT, &go, &(seen){0});
-    for (size_t at = 0; at + 8 < whole.a->text_len; at += 3) {
+    for (size_t at = 0; at + 8 < whole.a->text_len; at += AMOUNT(3, 10)) {
         char stop[8] = {0};
         const char *const stops[] = {"never", stop};
         memcpy(stop, whole.a->text + at, 1 + at % 7);
@@ -256,7 +258,7 @@ static void stop_strings(void **state)
         n_stopped += got.a->finish == RV_FINISH_STOP;
         assert_same(&got, &want);
     }
-    assert_true(n_stopped > 10);
+    assert_true(n_stopped > AMOUNT(10, 3));
     rv_free(whole.a);
     rv_session_free(&plain);
     rv_session_free(&s);
@@ -373,7 +375,7 @@ static void ways_beside(void **state)
             if ((id - 20) % 11 || id < 20 || id > 53)
                 bias[n_bias++] = (rv_logit_bias){id, -INFINITY};
         for (int i = 0; i < N_PROMPT; i++) prompt[i] = 20 + 11 * ((i * i + i / 5) % 4);
-        for (uint64_t seed = 0; seed < 40; seed++) {
+        for (uint64_t seed = 0; seed < AMOUNT(40, 10); seed++) {
             rvi_generated g[2];
             for (int k = 0; k < 2; k++) {
                 rv_session *s;
@@ -406,7 +408,7 @@ static void ways_beside(void **state)
             rvi_generated_deinit(&g[1]);
         }
         print_message("%d turns\n", n_turned);
-        assert_true(n_turned > 40); /* 67 were seen */
+        assert_true(n_turned > AMOUNT(40, 5)); /* 67 were seen */
         close_all(&o);
     }
 }
@@ -493,7 +495,7 @@ static void refuses_other_vocabularies(void **state)
  * guessed, and a quarter of the guesses is right. */
 static void exact_distribution(void **state)
 {
-    enum { LETTERS = 4, LENGTH = 4, WORDS = 256, ANSWERS = 25000 };
+    enum { LETTERS = 4, LENGTH = 4, WORDS = 256, ANSWERS = AMOUNT(25000, 1000) };
     static const int32_t letters[LETTERS] = {20, 31, 42, 53};
     (void)state;
     opened o;
@@ -527,24 +529,20 @@ static void exact_distribution(void **state)
         n_right += a->n_right;
         rv_free(a);
     }
-    double chance[WORDS];
+    double chance[WORDS] = {1}; /* of the words of i letters, for i from 0 on */
     float log_p[N_PROMPT + LENGTH];
-    for (int word = 0; word < WORDS; word++) {
-        double p = 1;
-        for (int i = 0, rest = WORDS / LETTERS; i < LENGTH; i++, rest /= LETTERS) {
-            double own = 0, all = 0;
+    for (int i = 0, n = 1; i < LENGTH; i++, n *= LETTERS)
+        for (int word = n - 1; word >= 0; word--) {
+            double x[LETTERS], all = 0, p = chance[word];
+            for (int at = i - 1, rest = word; at >= 0; at--, rest /= LETTERS)
+                ids[N_PROMPT + at] = letters[rest % LETTERS];
             for (int k = 0; k < LETTERS; k++) {
                 ids[N_PROMPT + i] = letters[k];
                 assert_ok(rv_engine_score(s->e, ids, (size_t)(N_PROMPT + i + 1), NULL, log_p, err));
-                double x = exp((double)log_p[N_PROMPT + i - 1]);
-                all += x;
-                if (k == word / rest % LETTERS) own = x;
+                all += x[k] = exp((double)log_p[N_PROMPT + i - 1]);
             }
-            ids[N_PROMPT + i] = letters[word / rest % LETTERS];
-            p *= own / all;
+            for (int k = 0; k < LETTERS; k++) chance[word * LETTERS + k] = p * x[k] / all;
         }
-        chance[word] = p;
-    }
     double chi = 0, sum = 0;
     for (int word = 0; word < WORDS; word++) {
         double want = chance[word] * ANSWERS;
@@ -554,7 +552,8 @@ static void exact_distribution(void **state)
     print_message("chi-square %.1f of 255, %d guesses, %d right\n", chi, n_guessed, n_right);
     assert_true(fabs(sum - 1) < 1e-5);
     assert_true(n_guessed > ANSWERS && n_right > ANSWERS / 4);
-    assert_true(chi < 255 + 4 * sqrt(2 * 255.0)); /* four standard deviations */
+    if (AMOUNT(true, false)) /* with fewer answers most words are too rare for chi-square */
+        assert_true(chi < 255 + 4 * sqrt(2 * 255.0)); /* four standard deviations */
     rv_session_free(&s);
     close_all(&o);
 }

@@ -5,6 +5,7 @@
  * also around the floor of the law and with subnormals switched off; the reference itself is held
  * against double precision. */
 #include "float_data.h"
+#include "harness/amount.h"
 #include "kernels/panels.h"
 
 #if defined(__x86_64__)
@@ -182,7 +183,8 @@ static void same_products(void **state)
         check(t, 600, 106, 29, ORDINARY, ORDINARY);
         check(t, 600, 106, 1, ORDINARY, ORDINARY);
         for (int a = 0; a < ALL_KINDS; a++)
-            for (int b = 0; b < ALL_KINDS; b++) check(t, 64, 33, 18, a, b);
+            for (int b = 0; b < AMOUNT(ALL_KINDS, 1); b++)
+                check(t, 64, 33, 18, a, (a + b) % ALL_KINDS);
         check(t, 1000, 40, 34, WIDE, WIDE);
         check(t, 1000, 40, 34, FLOOR, FLOOR);
         check(t, 1000, 40, 34, SMALLEST_F16, FLOOR_F16);
@@ -196,7 +198,7 @@ static void same_prepared(void **state)
     (void)state;
     for (int i = 0; i < N_TYPES; i++)
         for (int k = 0; k < ALL_KINDS; k++)
-            for (size_t n = 0; n <= 100; n++) {
+            for (size_t n = 0; n <= 100; n += AMOUNT(1, 1 + n / 16)) {
                 size_t bytes = rvi_float_act_bytes(types[i], n);
                 float *x = alloc(n * sizeof *x), *want = alloc(bytes);
                 for (size_t j = 0; j < n; j++) x[j] = number(k);
@@ -249,7 +251,7 @@ static void every_weight_is_exact(void **state)
         void *panel = aligned_new(rvi_float_panel_bytes(t, 1)),
              *acts = aligned_new(rvi_float_act_bytes(t, 1));
         row.prepare[t](one, acts, 1);
-        for (uint32_t bits = 0; bits < 0x10000; bits += 16) {
+        for (uint32_t bits = 0; bits < 0x10000; bits += AMOUNT(16, 16 * 17)) {
             for (uint32_t j = 0; j < 16; j++) w[j] = (uint16_t)(bits + j);
             row.pack[t](w, sizeof w[0], 16, panel, 1);
             row.gemm_panels[t](panel, 1, acts, rvi_float_act_bytes(t, 1), 1, out, 16, 1);
@@ -341,6 +343,19 @@ static int seed(void **state)
 
 #define CASE(function) cmocka_unit_test_setup(function, seed)
 
+/* A row that adds no product of floats was tested as the row before it. */
+static bool has_same_products(const rvi_kernels *a, const rvi_kernels *b)
+{
+    bool same = true;
+    for (int i = 0; i < N_TYPES; i++) {
+        rvi_qtype t = types[i];
+        same = same && a->gemm_panels[t] == b->gemm_panels[t] && a->prepare[t] == b->prepare[t] &&
+               a->pack[t] == b->pack[t] && a->gemm_tiles[t] == b->gemm_tiles[t] &&
+               a->prepare_tiles[t] == b->prepare_tiles[t];
+    }
+    return same;
+}
+
 int main(void)
 {
     const struct CMUnitTest same_bits[] = {
@@ -355,9 +370,11 @@ int main(void)
     };
     rvi_kernels_init(&ref, "ref");
     int failed = 0;
-    for (const char *const *isa = rvi_kernels_available(); *isa != NULL; isa++) {
+    rvi_kernels before = {0};
+    for (const char *const *isa = rvi_kernels_available(); *isa != NULL; isa++, before = row) {
         char group[64];
         if (!rvi_kernels_init(&row, *isa)) return 1;
+        if (has_same_products(&row, &before)) continue;
         snprintf(group, sizeof group, "float panels, meaning, %s", *isa);
         failed += cmocka_run_group_tests_name(group, meaning, NULL, NULL);
         if (strcmp(*isa, "ref") == 0) continue;

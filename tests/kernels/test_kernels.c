@@ -7,6 +7,7 @@
  * law of kernels.h; each tolerance stands beside the worst value observed. */
 #include "kernel_data.h"
 
+#include "harness/amount.h"
 #include "kernels/gelu.h"
 
 /* ---- same bits: f32 ---- */
@@ -83,7 +84,7 @@ static void same_gemm_low(void **state)
 {
     (void)state;
     for (size_t n = 1; n <= 33; n += 1 + n / 8)
-        for (int n_out = 1; n_out <= 70; n_out += 1 + n_out / 5)
+        for (int n_out = 1; n_out <= 70; n_out += 1 + n_out / AMOUNT(5, 2))
             for (int n_x = 1; n_x <= 9; n_x++)
                 check_gemm_low(n, n_out, n_x, (kind)random_below(KINDS));
     for (kind k = ORDINARY; k < KINDS; k++) check_gemm_low(8, 576, 7, k);
@@ -194,7 +195,7 @@ static void run_exp_weighted(const rvi_kernels *k, float *a, const float *b, con
 static void same_row_op(const char *name, row_op run, int repeats)
 {
     for (size_t n = 1; n != 0; n = next_size(n))
-        for (int i = 0; i < repeats * KINDS; i++) {
+        for (int i = 0; i < AMOUNT(repeats, (repeats + 9) / 10) * KINDS; i++) {
             kind k = (kind)(i % KINDS);
             float *b = floats_new(n, k), *c = floats_new(n < 2 ? 2 : n, i % 2 ? k : ORDINARY);
             float *want = floats_new(n, k);
@@ -243,7 +244,7 @@ ROW_OPS(X)
 static void same_exp(void **state)
 {
     (void)state;
-    enum { N = 1 << 18 };
+    enum { N = AMOUNT(1 << 18, 1 << 12) };
     float *x = alloc(N * sizeof *x), *one = alloc(N * sizeof *one);
     float *got = alloc(N * sizeof *got), *want = alloc(N * sizeof *want);
     uint32_t bounds[] = {bits_of_float(-RVI_EXP_MAX),
@@ -347,7 +348,7 @@ static bool same_act(const rvi_act_block *a, const rvi_act_block *b)
 static void same_quantize_act(void **state)
 {
     (void)state;
-    for (int i = 0; i < 3000; i++) {
+    for (int i = 0; i < AMOUNT(3000, 200); i++) {
         size_t blocks = (size_t)(1 + i % 9), n = 32 * blocks;
         float *x = floats_new(n, (kind)(i % KINDS));
         if (i % 7 == 0) /* around the smallest range, and exact halves between two integers */
@@ -371,7 +372,7 @@ static void same_quantize_act(void **state)
 static void same_quantize_wide(void **state)
 {
     (void)state;
-    for (int i = 0; i < 600; i++) {
+    for (int i = 0; i < AMOUNT(600, 60); i++) {
         size_t blocks = (size_t)(1 + i % 3), n = 256 * blocks;
         float *x = floats_new(n, (kind)(i % KINDS));
         if (i % 14 == 0) x[n - 1] = 127.0f;

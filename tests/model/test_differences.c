@@ -3,6 +3,8 @@
  * stand beside the largest value observed. */
 #include "training.h"
 
+#include "harness/amount.h"
+
 /* What a step changes the loss by: less is lost in f32's noise, more sees the curve. */
 static const double move = 0.003;
 
@@ -65,7 +67,7 @@ static double check_differences(training *r, const char *name, int n_ids)
     int32_t ids[64];
     double worst = 0;
     other_text(ids, n_ids, vocab);
-    for (int kind = 0; kind < 3; kind++) {
+    for (int kind = 0; kind < AMOUNT(3, 1); kind++) {
         double worst_here = 0;
         rvi_span span = {.n = n_ids, .parent = -1};
         k.n = 0;

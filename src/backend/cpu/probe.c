@@ -32,7 +32,7 @@ enum {
     BATCH_KEYS = 512, /* that the last row of a batch sees */
     CALLS = 4,        /* of an op that are timed together */
     FF = 4096,        /* elements of a row in the row ops */
-    BATCH = 64,       /* rows of "many" in the row ops */
+    BATCH = 64,       /* rows of what the row ops work on */
 };
 static const size_t smallest_set = 2u << 20;
 
@@ -41,9 +41,10 @@ static const size_t smallest_set = 2u << 20;
 typedef struct sizes {
     size_t small, matrix, large, cached, prompt_rows;
     int n_layers; /* of the KV cache */
+    int batch;    /* rows of "many" in the row ops, at most BATCH */
 } sizes;
-static const sizes usual = {160u << 10, 2u << 20, 8u << 20, 1u << 20, 1024, 32},
-                   little = {32u << 10, 128u << 10, 256u << 10, 64u << 10, 8, 4};
+static const sizes usual = {160u << 10, 2u << 20, 8u << 20, 1u << 20, 1024, 32, BATCH},
+                   little = {32u << 10, 128u << 10, 256u << 10, 64u << 10, 8, 4, 8};
 
 /* Work of one kind, gathered over the rounds. */
 typedef struct tally {
@@ -491,14 +492,14 @@ static void visit_ops(probe *p, row_bench *b, double part)
 {
     for (int op = 0; op < N_OPS; op++)
         for (int many = 0; many < 2; many++)
-            visit_op(p, b, (row_op)op, many ? BATCH : 1, part, &p->ops[many][op]);
+            visit_op(p, b, (row_op)op, many ? p->sizes.batch : 1, part, &p->ops[many][op]);
 }
 
 static void conclude_ops(probe *p, bool is_many)
 {
     rvi_cpu_probe_ops *out = is_many ? &p->out->many : &p->out->one;
     const tally *t = p->ops[is_many];
-    double n = is_many ? BATCH : 1;
+    double n = is_many ? p->sizes.batch : 1;
     double keys = is_many ? BATCH_KEYS - (n - 1) / 2 : KEYS; /* on average */
     /* the caller counts waking the threads for attention as a call */
     double attention = mean(&t[OP_ATTENTION]);
