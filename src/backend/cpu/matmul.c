@@ -419,7 +419,8 @@ static void multiply_straight(const job *j, const rvi_product_part *p, const spa
     }
 }
 
-/* Columns from `col` on of gated results, whole groups of rows, become what the next product takes. */
+/* Columns from `col` on of gated results, whole groups of rows, become what the next product
+ * takes. */
 static void prepare_ahead(const job *j, const place *at, int col, int len)
 {
     const rvi_tensor *reader = j->m->reader;
