@@ -1,7 +1,6 @@
 #include "learn/consolidate/optimizer.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
