@@ -152,10 +152,11 @@ int main(int argc, char **argv)
     all = rvi_os_seconds() - all;
     cpu = ((double)clock() - cpu) / CLOCKS_PER_SEC;
     qsort(seconds, (size_t)steps, sizeof *seconds, by_value);
-    printf("a step of %.0f rows: median %.2f ms, best %.2f ms, mean of CPU time %.2f ms; loss %.6f, "
-           "KL %.6g\n",
-           (double)(t.n_rows - rows) / steps, seconds[steps / 2] * 1e3, seconds[0] * 1e3,
-           cpu * 1e3 / steps, t.ce, t.kl);
+    printf(
+        "a step of %.0f rows: median %.2f ms, best %.2f ms, mean of CPU time %.2f ms; loss %.6f, "
+        "KL %.6g\n",
+        (double)(t.n_rows - rows) / steps, seconds[steps / 2] * 1e3, seconds[0] * 1e3,
+        cpu * 1e3 / steps, t.ce, t.kl);
     rvi_fingerprint(theta->theta, theta->n * sizeof *theta->theta, bits);
     for (int i = 1; i < RVI_FINGERPRINT_WORDS; i++) bits[0] = bits[0] * 31 + bits[i];
     printf("the parameters' bits: %016llx\n", (unsigned long long)bits[0]);

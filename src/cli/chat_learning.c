@@ -77,8 +77,8 @@ static rv_learner *judge(cli_chat_state *t)
 }
 
 /* Asks the last question again, with the same seed: what differs was learned. An answer that fails
- * leaves the old one. */
-static void ask_again(cli_chat_state *t)
+ * leaves the old one. same (may be NULL): what to say where nothing differs. */
+static void ask_again(cli_chat_state *t, const char *same)
 {
     rv_error err = {0};
     bool answered = false;
@@ -90,10 +90,14 @@ static void ask_again(cli_chat_state *t)
     rv_status st = cli_chat_answer(t, &answered, &err);
     t->same_seed = false;
     if (st) cli_remark_error(t, &err);
-    if (answered)
-        rvi_free(old.json);
-    else
+    if (!answered) {
         t->talk.messages[t->talk.n++] = old;
+        return;
+    }
+    const cli_message *now = &t->talk.messages[t->talk.n - 1];
+    if (same && now->len == old.len && !memcmp(now->json, old.json, old.len))
+        cli_remark(t, "%s", same);
+    rvi_free(old.json);
 }
 
 /* What was taught, or turned down, about the last question: for a second look. */
@@ -101,6 +105,8 @@ typedef struct judged {
     const char *question, *answer; /* taught; answer NULL: nothing was */
     rv_scope scope;
     const rv_learn_plan *spoken; /* turned down; NULL: no lesson was */
+    cli_glance *before;          /* what was answered; NULL: nobody looked */
+    const char *same;            /* what to say where the question gets the same answer again */
 } judged;
 
 /* Says whether it is so now. */
@@ -109,7 +115,11 @@ static void look_again(cli_chat_state *t, const judged *j)
     rvi_buf line = {0};
     rv_error err = {0};
     rv_status st = RV_OK;
-    t->is_captured = false;
+    if (j->before) {
+        st = cli_glance_compare(j->before, &line, &err);
+    } else {
+        t->is_captured = false;
+    }
     if (j->answer)
         st = cli_second_look_taught(t->learning.l, t->session, j->question, j->answer, j->scope,
                                     "/fix --exact", &line, &err);
@@ -144,18 +154,42 @@ static void show_change(cli_chat_state *t, rv_status st, rv_adaptation *a, const
     bool applied = a->applied;
     rv_free(a);
     if (applied && j) look_again(t, j);
-    if (applied) ask_again(t);
+    if (applied) ask_again(t, j ? j->same : NULL);
 }
 
-void cli_chat_good(cli_chat_state *t, const char *argument)
+/* What other wordings of the last question get before its answer is judged. NULL: nobody looks. */
+static cli_glance *glance(cli_chat_state *t, const rvi_buf *question)
+{
+    cli_glance *g = NULL;
+    rv_error err = {0};
+    if (!question->data || question->failed) return NULL;
+    rv_status st = cli_glance_new(&g, t->model.m, t->learning.l, rv_session_context(t->session),
+                                  question->data, &err);
+    if (st) cli_remark_error(t, &err);
+    return g;
+}
+
+/* A thumb up or a score. */
+static void take_score(cli_chat_state *t, double score, bool thumb)
 {
     rv_error err = {0};
     rv_adaptation *a = NULL;
     rv_learner *l = judge(t);
-    (void)argument;
+    rvi_buf question = {0};
     if (!l) return;
-    rv_status st = rv_learner_thumb(l, t->session, 1, &a, &err);
-    show_change(t, st, a, cli_learning_step, NULL, &err);
+    cli_conversation_text(&t->talk, t->talk.n - 2, &question);
+    judged j = {.before = glance(t, &question), .same = "The answer is the same as before."};
+    rv_status st = thumb ? rv_learner_thumb(l, t->session, 1, &a, &err)
+                         : rv_learner_score(l, t->session, score, &a, &err);
+    show_change(t, st, a, cli_learning_step, &j, &err);
+    cli_glance_free(j.before);
+    rvi_buf_deinit(&question);
+}
+
+void cli_chat_good(cli_chat_state *t, const char *argument)
+{
+    (void)argument;
+    take_score(t, 1, true);
 }
 
 void cli_chat_bad(cli_chat_state *t, const char *argument)
@@ -169,10 +203,13 @@ void cli_chat_bad(cli_chat_state *t, const char *argument)
     rv_learn_plan *spoken = t->plan && t->plan->slot ? t->plan : NULL;
     if (spoken) t->plan = NULL; /* the next answer has another one */
     cli_conversation_text(&t->talk, t->talk.n - 2, &question);
+    judged j = {.question = question.data ? question.data : "",
+                .spoken = spoken,
+                .before = spoken ? NULL : glance(t, &question),
+                .same = "This did not take: it is the same answer again."};
     rv_status st = rv_learner_thumb(l, t->session, 0, &a, &err);
-    judged j = {.question = question.data ? question.data : "", .spoken = spoken};
-    show_change(t, st, a, "Noted: not this answer again when this is asked", spoken ? &j : NULL,
-                &err);
+    show_change(t, st, a, "Noted: not this answer again when this is asked", &j, &err);
+    cli_glance_free(j.before);
     rvi_buf_deinit(&question);
     rv_free(spoken);
 }
@@ -222,7 +259,7 @@ void cli_chat_fix(cli_chat_state *t, const char *argument)
                         : question.data                            ? question.data
                                                                    : "";
     if (!st) st = rv_learner_teach(l, asked ? NULL : t->session, asked, argument, scope, &a, &err);
-    judged j = {question.data ? question.data : "", argument, scope, NULL};
+    judged j = {.question = question.data ? question.data : "", .answer = argument, .scope = scope};
     show_change(t, st, a, said.data, scope == RV_SCOPE_ALWAYS ? NULL : &j, &err);
     if (!st && !t->hinted && cli_learning_hint(&t->learning)) {
         cli_remark(t, "(%s)", cli_learning_hint(&t->learning));
@@ -234,16 +271,12 @@ void cli_chat_fix(cli_chat_state *t, const char *argument)
 
 void cli_chat_score(cli_chat_state *t, const char *argument)
 {
-    rv_error err = {0};
-    rv_adaptation *a = NULL;
     const char *end;
     double v = rvi_number_parse(argument, &end);
-    bool is_number = *argument && !*end && v >= 0 && v <= 1;
-    rv_learner *l = is_number ? judge(t) : learner(t);
-    if (l && !is_number) cli_remark(t, "/score takes a number from 0 (bad) to 1 (good).");
-    if (!l || !is_number) return;
-    rv_status st = rv_learner_score(l, t->session, v, &a, &err);
-    show_change(t, st, a, cli_learning_step, NULL, &err);
+    if (*argument && !*end && v >= 0 && v <= 1)
+        take_score(t, v, false);
+    else if (learner(t))
+        cli_remark(t, "/score takes a number from 0 (bad) to 1 (good).");
 }
 
 void cli_chat_undo(cli_chat_state *t, const char *argument)

@@ -328,6 +328,38 @@ static rv_status look_again(teach *t, rv_session *s, rv_error *err)
     return st;
 }
 
+/* Does a later lesson of the file count instead? */
+static bool is_replaced(const teach *t, const lesson *l)
+{
+    for (const lesson *x = l + 1; x < t->lessons + t->n; x++)
+        if (x->key == l->key) return true;
+    return false;
+}
+
+/* How many lessons of a file are so now; of a long one, only the first are looked at. */
+static rv_status look_at_all(teach *t, rv_error *err)
+{
+    enum { MOST = 200, CONTEXT = 512 };
+    cli_looks k = {0};
+    rv_session *s = NULL;
+    rv_session_options o = {.size = sizeof o};
+    o.n_context = RVI_MIN(rv_model_get_info(t->model.m)->n_context, CONTEXT);
+    rv_status st = rv_session_new(&s, t->model.m, &o, err);
+    for (size_t i = 0; !st && i < t->n && k.n < MOST && !cli_interrupted(); i++) {
+        const lesson *l = &t->lessons[i];
+        if (l->answer && l->question && !is_replaced(t, l))
+            st = cli_second_look_count(t->learning.l, s, l->question, l->answer, l->scope, &k, err);
+    }
+    rv_session_free(&s);
+    if (st || !k.n) return st;
+    rvi_buf_printf(
+        &t->out,
+        "asked again: %zu of %zu get their answer, %zu of %zu other wordings too; %zu of "
+        "%zu neighbours changed\n",
+        k.taken, k.n, k.recognised, k.n_wordings, k.changed, k.n_others);
+    return RV_OK;
+}
+
 /* What the question gets now. */
 static rv_status show_answer(teach *t, rv_error *err)
 {
@@ -415,6 +447,7 @@ int cli_teach(cli *c, int argc, char **argv)
     cli_interrupts_leave();
     if (!st && !code && (t.background || t.deep)) st = train(&t, &err);
     if (!st && !code && t.question) st = show_answer(&t, &err);
+    if (!st && !code && path && !t.json && t.n_taught) st = look_at_all(&t, &err);
     if (!code) code = print(&t);
     cli_learning_close(&t.learning);
     cli_close(&t.model);

@@ -151,3 +151,111 @@ rv_status cli_second_look_refused(rv_learner *l, rv_session *s, const char *requ
     end(&k);
     return st;
 }
+
+rv_status cli_second_look_count(rv_learner *l, rv_session *s, const char *question,
+                                const char *answer, rv_scope scope, cli_looks *counts,
+                                rv_error *err)
+{
+    look k = {.l = l, .s = s, .answer = answer};
+    rvi_buf other = {0};
+    bool changed = false;
+    rv_status st = ask_wordings(&k, question, scope == RV_SCOPE_EXACT ? 1 : WORDINGS, err);
+    if (!st) {
+        counts->n++;
+        counts->taken += k.spoken[0];
+        counts->n_wordings += (size_t)k.n - 1;
+        counts->recognised += (size_t)(k.n_spoken - k.spoken[0]);
+        rvi_frame_neighbour(question, &other);
+        if (other.failed) st = rvi_nomem(err, "question");
+    }
+    if (!st && other.len) {
+        st = ask(&k, other.data, &changed, err);
+        counts->n_others++;
+        counts->changed += changed;
+    }
+    rvi_buf_deinit(&other);
+    end(&k);
+    return st;
+}
+
+/* ---- before and after a judgement ---- */
+
+enum { GLANCES = 3, GLANCE_TOKENS = 16, GLANCE_CONTEXT = 512, GLANCE_BYTES = 600 };
+
+struct cli_glance {
+    rv_session *s;
+    rvi_buf texts[GLANCES]; /* other wordings, then the neighbour, which may be missing */
+    rv_answer *before[GLANCES];
+    int n_wordings, n;
+};
+
+static rv_status answer(const cli_glance *g, int i, rv_answer **out, rv_error *err)
+{
+    rv_sampling greedy = {.size = sizeof greedy, .greedy = 1, .repetition_penalty = 1};
+    rv_generate_options o = {.size = sizeof o, .sampling = &greedy, .max_tokens = GLANCE_TOKENS};
+    rv_message user = {.role = "user", .content = g->texts[i].data};
+    rv_chat chat = {.size = sizeof chat, .messages = &user, .n_messages = 1};
+    return rv_session_chat(g->s, &chat, &o, out, err);
+}
+
+rv_status cli_glance_new(cli_glance **out, const rv_model *m, rv_learner *l, int n_context,
+                         const char *question, rv_error *err)
+{
+    *out = NULL;
+    if (strlen(question) > GLANCE_BYTES) return RV_OK;
+    cli_glance *g = rvi_zalloc(sizeof *g);
+    if (!g) return rvi_nomem(err, "answers");
+    void (*const frames[])(const char *, rvi_buf *) = {rvi_frame_plain, rvi_frame_addressed};
+    for (size_t i = 0; i < RVI_COUNT(frames); i++) {
+        frames[i](question, &g->texts[g->n]);
+        g->n += g->texts[g->n].len > 0;
+    }
+    g->n_wordings = g->n;
+    rvi_frame_neighbour(question, &g->texts[g->n]);
+    g->n += g->texts[g->n].len > 0;
+    rv_session_options so = {.size = sizeof so, .learner = l};
+    so.n_context = RVI_MIN(n_context, GLANCE_CONTEXT);
+    rv_status st = g->n ? rv_session_new(&g->s, m, &so, err) : RV_OK;
+    for (int i = 0; !st && i < g->n; i++)
+        st = rvi_buf_puts(&g->texts[i], "") ? answer(g, i, &g->before[i], err)
+                                            : rvi_nomem(err, "question");
+    if (st || !g->n)
+        cli_glance_free(g);
+    else
+        *out = g;
+    return st;
+}
+
+rv_status cli_glance_compare(cli_glance *g, rvi_buf *out, rv_error *err)
+{
+    int changed[GLANCES] = {0}, n_changed = 0;
+    rv_status st = RV_OK;
+    for (int i = 0; !st && i < g->n; i++) {
+        rv_answer *now = NULL;
+        st = answer(g, i, &now, err);
+        changed[i] = !st && strcmp(now->text, g->before[i]->text) != 0;
+        n_changed += i < g->n_wordings && changed[i];
+        rv_free(now);
+    }
+    if (st) return st;
+    if (g->n_wordings)
+        rvi_buf_printf(out, "answered otherwise in %d of %d other wordings", n_changed,
+                       g->n_wordings);
+    if (g->n > g->n_wordings) {
+        if (g->n_wordings) rvi_buf_puts(out, "; ");
+        quote(out, g->texts[g->n - 1].data);
+        rvi_buf_puts(out, changed[g->n - 1] ? " changed too" : " unchanged");
+    }
+    return RV_OK;
+}
+
+void cli_glance_free(cli_glance *g)
+{
+    if (!g) return;
+    for (int i = 0; i < GLANCES; i++) {
+        rv_free(g->before[i]);
+        rvi_buf_deinit(&g->texts[i]);
+    }
+    rv_session_free(&g->s);
+    rvi_free(g);
+}

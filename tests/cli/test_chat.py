@@ -422,13 +422,22 @@ def judgements():
         turned_down.append(saved(t)[-1]["content"])
         text = t.ask("/bad")
         good = b"not this answer again when this is asked" in text
-        if not verdict("a thumb down says what it does", good, text):
+        good = good and b"other wordings" in text
+        if not verdict("a thumb down says what it does, and what it saw", good, text):
             break
     verdict("no answer came twice", len(set(turned_down)) == len(turned_down), turned_down)
+    t.ask("/temp 1")
+    tries = []
+    for _ in range(20):
+        t.ask("/clear")
+        t.ask("Hello")
+        tries.append(saved(t)[-1]["content"])
+    verdict("nor in 20 tries", not set(tries) & set(turned_down), set(tries) & set(turned_down))
     text = t.ask("/good")
     verdict("a first thumb up says that it is noted", b"Noted" in text, text)
     text = t.ask("/score 0.1")
     verdict("a score steps", b"a small step" in text and b"nats" not in text, text)
+    verdict("and says what it saw", b"other wordings" in text, text)
     text = t.ask("/learned")
     verdict(
         "/learned lists judgements",

@@ -97,9 +97,9 @@ static void own_texts_go_on_where_they_were(void **state)
     assert_int_equal(l->replay.n_portions, 2); /* from the store */
     assert_false(l->calibrated);
     assert_ok(rvi_learner_calibrate(l, NULL, NULL, err));
-    assert_true(l->calibrated && rvi_replay_is_whole(&l->replay));
+    assert_true(l->calibrated && rvi_replay_is_whole(&l->replay, false));
     read_own_texts(l, &a);
-    close_both(l, &store);
+    rvi_learner_free(l);
 
     l = open_new(&whole_store, &o);
     assert_true(l->calibrated);
@@ -107,6 +107,19 @@ static void own_texts_go_on_where_they_were(void **state)
     assert_int_equal(a.len, b.len);
     assert_memory_equal(a.data, b.data, a.len);
     close_both(l, &whole_store);
+
+    /* what only adapters without a gate need is made for them */
+    assert_int_equal(o.recipe, RVI_RECIPE_GATED);
+    o.recipe = RVI_RECIPE_FENCED;
+    l = open_on(&store, &o);
+    assert_false(l->calibrated);
+    size_t before = l->replay.n_pieces;
+    assert_int_equal(rvi_replay_count(&l->replay, RVI_SEEDED), 0);
+    assert_true(rvi_replay_count(&l->replay, RVI_PROBE) > 0);
+    assert_ok(rvi_learner_calibrate(l, NULL, NULL, err));
+    assert_true(l->calibrated && rvi_replay_is_whole(&l->replay, true));
+    assert_int_equal(rvi_replay_count(&l->replay, RVI_SEEDED), l->replay.n_pieces - before);
+    close_both(l, &store);
     rvi_buf_deinit(&a);
     rvi_buf_deinit(&b);
 }

@@ -67,8 +67,7 @@ static void loss_falls(void **state)
         rvi_optimizer *p;
         int32_t ids[MOST];
         int n;
-        rvi_schedule s = {
-            .kind = RVI_SCHEDULE_COSINE, .n_steps = STEPS, .rate = 2e-3, .warm_up = 0.03};
+        rvi_schedule s = {.n_steps = STEPS, .rate = 2e-3, .warm_up = 0.03};
         open_training(&r, false, ids, &n);
         rvi_params_init_random(r.params, 1);
         assert_ok(rvi_optimizer_new(&p, r.params->n, &RVI_ADAMW_USUAL, err));

@@ -1,95 +1,17 @@
 #include "learn/consolidate/optimizer.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
 
 static const double pi = 3.14159265358979323846;
 
-/* ---- rates ---- */
-
-/* Half a wave from `from` at 0 to `to` at 1. */
-static double wave(double from, double to, double at)
-{
-    return to + 0.5 * (from - to) * (1 + cos(pi * at));
-}
-
-static double constant(const rvi_schedule *s, double at)
-{
-    (void)at;
-    return s->rate;
-}
-
-static double linear(const rvi_schedule *s, double at)
-{
-    return s->rate + (s->least - s->rate) * at;
-}
-
-static double cosine(const rvi_schedule *s, double at)
-{
-    return wave(s->rate, s->least, at);
-}
-
-static double decay_of(const rvi_schedule *s)
-{
-    return s->decay > 0 ? s->decay : 0.1;
-}
-
-static double exponential(const rvi_schedule *s, double at)
-{
-    return fmax(s->least, s->rate * pow(decay_of(s), at));
-}
-
-static double stepwise(const rvi_schedule *s, double at)
-{
-    int n_drops = s->n_drops > 0 ? s->n_drops : 2;
-    return fmax(s->least, s->rate * pow(decay_of(s), floor(at * (n_drops + 1))));
-}
-
-static double one_cycle(const rvi_schedule *s, double at)
-{
-    const double top = 0.3;
-    return at < top ? wave(s->rate / 25, s->rate, at / top)
-                    : wave(s->rate, s->rate / 1e4, (at - top) / (1 - top));
-}
-
-/* at: the part of the steps that is done, 0 to below 1. */
-static const struct {
-    const char *name;
-    double (*curve)(const rvi_schedule *s, double at);
-    bool warms_up; /* by itself */
-} schedules[RVI_SCHEDULE_COUNT] = {
-    [RVI_SCHEDULE_CONSTANT] = {"constant", constant, false},
-    [RVI_SCHEDULE_LINEAR] = {"linear", linear, false},
-    [RVI_SCHEDULE_COSINE] = {"cosine", cosine, false},
-    [RVI_SCHEDULE_EXPONENTIAL] = {"exponential", exponential, false},
-    [RVI_SCHEDULE_STEP] = {"step", stepwise, false},
-    [RVI_SCHEDULE_ONE_CYCLE] = {"one-cycle", one_cycle, true},
-};
-
 double rvi_schedule_rate(const rvi_schedule *s, int step)
 {
     int n = RVI_MAX(s->n_steps, 1), t = RVI_MIN(RVI_MAX(step, 0), n - 1);
-    double rate = schedules[s->kind].curve(s, (double)t / n);
-    if (schedules[s->kind].warms_up) return rate;
+    double rate = s->least + 0.5 * (s->rate - s->least) * (1 + cos(pi * t / n));
     return rate * fmin(1, (t + 1) / fmax(1, s->warm_up * n));
-}
-
-const char *rvi_schedule_name(rvi_schedule_kind kind)
-{
-    return schedules[kind].name;
-}
-
-bool rvi_schedule_by_name(rvi_schedule_kind *out, const char *name)
-{
-    for (int i = 0; i < RVI_SCHEDULE_COUNT; i++)
-        if (!strcmp(schedules[i].name, name)) {
-            *out = (rvi_schedule_kind)i;
-            return true;
-        }
-    return false;
 }
 
 /* ---- AdamW ---- */
@@ -126,13 +48,6 @@ void rvi_optimizer_free(rvi_optimizer *p)
     rvi_free(p->v);
     rvi_free(p->squares);
     rvi_free(p);
-}
-
-void rvi_optimizer_reset(rvi_optimizer *p)
-{
-    memset(p->m, 0, p->n * sizeof *p->m);
-    memset(p->v, 0, p->n * sizeof *p->v);
-    p->n_steps = 0;
 }
 
 /* The sum of the squares of a piece */

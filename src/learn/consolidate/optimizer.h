@@ -12,32 +12,14 @@
 #include "backend/backend.h"
 #include "base/error.h"
 
-/* ---- rates ---- */
-
-typedef enum rvi_schedule_kind {
-    RVI_SCHEDULE_CONSTANT,
-    RVI_SCHEDULE_LINEAR,      /* rate to least */
-    RVI_SCHEDULE_COSINE,      /* rate to least along half a wave */
-    RVI_SCHEDULE_EXPONENTIAL, /* rate to rate * decay */
-    RVI_SCHEDULE_STEP, /* rate times decay after each of n_drops + 1 equal parts but the last */
-    RVI_SCHEDULE_ONE_CYCLE, /* rate / 25 up to rate over 30 %, down to rate / 10,000 at the end */
-    RVI_SCHEDULE_COUNT
-} rvi_schedule_kind;
-
-/* n_steps is the number of steps that will be taken: every curve ends with them. The first warm_up
- * * n_steps steps come in linearly from 0, as a factor on the curve (one-cycle has a warm-up of its
- * own). */
+/* The rate falls from rate to least along half a wave over the n_steps that will be taken; the
+ * first warm_up * n_steps of them come in linearly from 0, as a factor on that. */
 typedef struct rvi_schedule {
-    rvi_schedule_kind kind;
     int n_steps;
     double rate, least, warm_up;
-    double decay; /* exponential and step; 0: 0.1 */
-    int n_drops;  /* step; 0: 2 */
 } rvi_schedule;
 
 double rvi_schedule_rate(const rvi_schedule *s, int step); /* step: from 0 */
-const char *rvi_schedule_name(rvi_schedule_kind kind);     /* "one-cycle" */
-bool rvi_schedule_by_name(rvi_schedule_kind *out, const char *name);
 
 /* ---- AdamW ---- */
 
@@ -62,8 +44,7 @@ typedef struct rvi_optimizer {
 
 rv_status rvi_optimizer_new(rvi_optimizer **out, size_t n, const rvi_adamw *o,
                             rv_error *err) RVI_MUST_CHECK;
-void rvi_optimizer_free(rvi_optimizer *p);  /* accepts NULL */
-void rvi_optimizer_reset(rvi_optimizer *p); /* as after new */
+void rvi_optimizer_free(rvi_optimizer *p); /* accepts NULL */
 
 /* One step down the gradient. False: the gradient is not finite and nothing was changed. norm (may
  * be NULL): the gradient's, before clipping. */

@@ -12,6 +12,7 @@ enum {
     AT_ONCE = 64, /* texts that a portion begins with */
     CHAT_PORTIONS = 3,
     TEXT_PORTIONS = 2,
+    UNSEEDED = CHAT_PORTIONS + TEXT_PORTIONS,
     N_CHATS = CHAT_PORTIONS * AT_ONCE,
     N_TEXTS = TEXT_PORTIONS * AT_ONCE,
     PER_OPENER = 16,
@@ -308,9 +309,9 @@ static rv_status make_probes(maker *k)
     return st;
 }
 
-bool rvi_replay_is_whole(const rvi_replay *r)
+bool rvi_replay_is_whole(const rvi_replay *r, bool seeded)
 {
-    return r->n_portions == RVI_REPLAY_PORTIONS;
+    return r->n_portions >= (size_t)(seeded ? RVI_REPLAY_PORTIONS : UNSEEDED);
 }
 
 static rv_status copy(rvi_replay *out, const rvi_replay *r, rv_error *err)
@@ -332,28 +333,28 @@ static size_t requests_before(size_t portion)
 {
     size_t n = 0;
     for (size_t i = 0; i < portion; i++)
-        n += i < CHAT_PORTIONS || i >= CHAT_PORTIONS + TEXT_PORTIONS ? 2 * AT_ONCE : AT_ONCE;
+        n += i < CHAT_PORTIONS || i >= UNSEEDED ? 2 * AT_ONCE : AT_ONCE;
     return n;
 }
 
 rv_status rvi_replay_next(rvi_replay *out, const rvi_replay *before, const rvi_base_model *v,
-                          uint64_t seed, rvi_progress_fn progress, void *ctx, rv_error *err)
+                          bool seeded, uint64_t seed, rvi_progress_fn progress, void *ctx,
+                          rv_error *err)
 {
     size_t i = before->n_portions;
     bool last = i + 1 == RVI_REPLAY_PORTIONS;
     maker k = {.r = out, .v = v, .seed = seed, .progress = progress, .ctx = ctx, .err = err};
     /* no less than there will be: most texts are followed by an answer */
-    k.total = 2 * N_CHATS + N_TEXTS + 2 * rvi_n_openers * PER_OPENER;
+    k.total = 2 * N_CHATS + N_TEXTS + (seeded ? 2 * rvi_n_openers * PER_OPENER : 0);
     k.done = requests_before(i);
     rv_status st = copy(out, before, err);
     if (!st && progress && progress(ctx, k.done, k.total))
         st = rvi_error(err, RV_E_CANCELLED, "cancelled");
     if (!st)
         st = i < CHAT_PORTIONS ? make_chats(&k, i)
-             : i < CHAT_PORTIONS + TEXT_PORTIONS
-                 ? make_texts(&k, i - CHAT_PORTIONS)
-                 : make_seeded(&k, i - CHAT_PORTIONS - TEXT_PORTIONS, last);
-    if (!st && last) st = make_probes(&k);
+             : i < UNSEEDED    ? make_texts(&k, i - CHAT_PORTIONS)
+                               : make_seeded(&k, i - UNSEEDED, last);
+    if (!st && i + 1 == UNSEEDED) st = make_probes(&k);
     clear(&k);
     rvi_free(k.prompts);
     rvi_free(k.requests);
@@ -370,7 +371,7 @@ typedef struct header {
     uint64_t n_chats, n_portions;
 } header;
 
-static const char magic[8] = "RVREPL2";
+static const char magic[8] = "RVREPL3";
 
 bool rvi_replay_save(const rvi_replay *r, rvi_buf *out)
 {
@@ -410,7 +411,7 @@ static bool read_all(rvi_replay *r, const header *h, const char *p, const char *
 {
     enum { MOST = 1 << 24 };
     uint64_t len = (uint64_t)(end - p);
-    bool whole = h->n_portions == RVI_REPLAY_PORTIONS;
+    bool whole = h->n_portions >= UNSEEDED;
     if (h->n_portions > RVI_REPLAY_PORTIONS || (whole && !h->n_pieces) ||
         h->n_chats > h->n_questions || h->contexts_len > MOST || h->questions_len > MOST ||
         h->n_ids > len / sizeof *r->ids.data || h->n_pieces > len / sizeof *r->pieces)

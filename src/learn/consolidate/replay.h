@@ -2,7 +2,8 @@
  * must not change it, and questions as people ask them.
  *
  *  general   the model writes a user's turn and answers it; and free texts
- *  seeded    the model completes questions that open like taught ones; its answers to them
+ *  seeded    the model completes questions that open like taught ones; its answers to them. Only
+ *            adapters that are to work without a gate need them, so they are made last
  *  probe     some of the general texts and passages of prose, never trained on: how far it drifted
  * Made in portions, so that whoever is stopped goes on with the next one; the result is the same.
  * Immutable once made. */
@@ -29,14 +30,15 @@ typedef struct rvi_replay { /* {0} is empty */
     rvi_buf questions; /* users' turns that the model wrote, likewise */
     size_t n_contexts, n_questions;
     size_t n_chats;    /* of the questions: users' turns that nobody had begun */
-    size_t n_portions; /* that are in it; all of them: it is whole */
+    size_t n_portions; /* that are in it */
 } rvi_replay;
 
-bool rvi_replay_is_whole(const rvi_replay *r);
+/* seeded: those are wanted too. */
+bool rvi_replay_is_whole(const rvi_replay *r, bool seeded);
 /* A copy, with the next portion in it: some seconds for a small model. progress tells of all
- * portions. */
+ * portions that are wanted. */
 rv_status rvi_replay_next(rvi_replay *out, const rvi_replay *before, const rvi_base_model *v,
-                          uint64_t seed, rvi_progress_fn progress, void *ctx,
+                          bool seeded, uint64_t seed, rvi_progress_fn progress, void *ctx,
                           rv_error *err) RVI_MUST_CHECK;
 void rvi_replay_deinit(rvi_replay *r);
 bool rvi_replay_save(const rvi_replay *r, rvi_buf *out);

@@ -63,7 +63,8 @@ rv_status rvi_training_init(rvi_training *t, const rvi_samples *texts, rvi_param
     rvi_trainer_options to = {.max_rows = t->o.max_rows,
                               .max_spans = texts_of_step + 1,
                               .max_losses = 128,
-                              .lowest = texts->lowest};
+                              .lowest = texts->lowest,
+                              .keep_layers = true};
     rv_status st = rvi_params_like(&t->grads, theta, err);
     if (!st)
         st = rvi_trainer_new(&t->trainer, texts->v->m, texts->v->be, theta, t->grads, &to, err);
@@ -259,8 +260,7 @@ bool rvi_training_step(rvi_training *t)
     pull_to_star(t);
     if (t->o.random)
         rvi_gradient_randomise(t->grads->theta, t->grads->n, t->o.seed + (uint64_t)t->step);
-    rvi_schedule rate = {.kind = RVI_SCHEDULE_COSINE,
-                         .n_steps = t->o.n_steps,
+    rvi_schedule rate = {.n_steps = t->o.n_steps,
                          .rate = (double)t->o.rate,
                          .warm_up = (double)t->o.warm_up};
     if (!rvi_optimizer_step(t->opt, t->theta->theta, t->grads->theta,

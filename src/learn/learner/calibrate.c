@@ -10,6 +10,11 @@
 
 enum { PIECE = RVI_STORE_MAX_RECORD / 2, KEY = RVI_SHA256_HEX + 32, REPLAY_SEED = 7 };
 
+static bool needs_seeded(const rvi_learner *l)
+{
+    return l->o.recipe == RVI_RECIPE_FENCED;
+}
+
 /* ---- in the store ---- */
 
 static size_t key_of(const rvi_learner *l, const char *what, size_t piece, char key[KEY])
@@ -62,7 +67,7 @@ rv_status rvi_calibration_reopen(rvi_learner *l, rv_error *err)
     if (!st && data.len && rvi_replay_load(&l->replay, &l->base, data.data, data.len, &why) &&
         why.code == RV_E_NOMEM)
         st = rvi_nomem(err, "replay texts");
-    l->calibrated = !st && rvi_replay_is_whole(&l->replay);
+    l->calibrated = !st && rvi_replay_is_whole(&l->replay, needs_seeded(l));
     rvi_buf_deinit(&data);
     return st;
 }
@@ -75,7 +80,8 @@ rv_status rvi_calibrating_make(rvi_calibrating *c, const rvi_learner *l, const r
     rvi_study_teller t = {progress, ctx, "the model's own texts"};
     *c = (rvi_calibrating){0};
     if (l->calibrated) return RV_OK;
-    return rvi_replay_next(&c->replay, &l->replay, v, REPLAY_SEED, rvi_study_tell, &t, err);
+    return rvi_replay_next(&c->replay, &l->replay, v, needs_seeded(l), REPLAY_SEED, rvi_study_tell,
+                           &t, err);
 }
 
 rv_status rvi_calibrating_save(rvi_calibrating *c, rvi_learner *l, rv_error *err)
@@ -86,7 +92,7 @@ rv_status rvi_calibrating_save(rvi_calibrating *c, rvi_learner *l, rv_error *err
     rvi_replay before = l->replay;
     l->replay = c->replay;
     c->replay = before;
-    l->calibrated = rvi_replay_is_whole(&l->replay);
+    l->calibrated = rvi_replay_is_whole(&l->replay, needs_seeded(l));
     return RV_OK;
 }
 
