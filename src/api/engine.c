@@ -1,5 +1,6 @@
 /* Engines: what computes a step for many sessions. */
 #include "api/api.h"
+#include "base/resident.h"
 #include "decode/score.h"
 
 enum { DEFAULT_ROWS = 512, DEFAULT_LOGITS = 16 };
@@ -101,10 +102,13 @@ rv_engine *rvi_api_retain_engine(rv_engine *e)
 void rvi_api_release_engine(rv_engine *e)
 {
     if (!e || atomic_fetch_sub(&e->users, 1) != 1) return;
+    enum { LARGE = 8192 }; /* tokens */
     rv_model *m = e->m;
+    bool large = e->e && e->e->o.n_tokens >= LARGE;
     rvi_engine_free(e->e);
     rvi_free(e->rows);
     rvi_free(e);
+    if (large) rvi_resident_trim();
     rvi_api_release_model(m);
 }
 

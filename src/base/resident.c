@@ -1,5 +1,18 @@
 #include "base/resident.h"
 
+#include <stdlib.h>
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+void rvi_resident_trim(void)
+{
+#ifdef __GLIBC__
+    (void)malloc_trim(0);
+#endif
+}
+
 #ifdef __linux__
 
 #include <fcntl.h>

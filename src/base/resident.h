@@ -13,6 +13,8 @@ typedef struct rvi_resident {
     size_t large_unused; /* and the rest of these, which the system has not given */
 } rvi_resident;
 
+/* After something large was freed: gives back to the system what malloc would keep for the next. */
+void rvi_resident_trim(void);
 /* False: this system does not say. Takes about a millisecond a gigabyte of mapped files. */
 bool rvi_resident_read(rvi_resident *out);
 

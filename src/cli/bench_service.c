@@ -27,6 +27,7 @@ typedef struct samples {
 
 typedef struct client {
     double sent, last; /* seconds; last: of its latest token, 0: none yet */
+    double last_cpu;   /* the process's CPU time then */
     bool quiet;        /* not part of the figures */
 } client;
 
@@ -40,6 +41,8 @@ typedef struct bench {
     rv_service *svc;
     client clients[MAX_CLIENTS];
     samples first, gaps;
+    samples
+        cpu_gaps; /* CPU time between two tokens of a stream: other programs have no part in it */
     int n_ended;
     size_t n_tokens;
     rv_memory memory; /* when the clients of the closed loop had all been there */
@@ -54,6 +57,7 @@ typedef struct figures {
     double share;            /* of the engine's; 0: not compared */
     double cpu;              /* seconds of a token; 0: not measured */
     double first[2], gap[2]; /* seconds: median, 95 % */
+    double cpu_gap[2];
 } figures;
 
 /* ---- figures ---- */
@@ -90,7 +94,14 @@ static void sum_up(bench *b, figures *f)
     f->first[1] = quantile(&b->first, 0.95);
     f->gap[0] = quantile(&b->gaps, 0.5);
     f->gap[1] = quantile(&b->gaps, 0.95);
-    b->first.n = b->gaps.n = 0;
+    f->cpu_gap[0] = quantile(&b->cpu_gaps, 0.5);
+    f->cpu_gap[1] = quantile(&b->cpu_gaps, 0.95);
+    b->first.n = b->gaps.n = b->cpu_gaps.n = 0;
+}
+
+static double cpu_seconds(void)
+{
+    return (double)clock() / CLOCKS_PER_SEC;
 }
 
 /* ---- requests ---- */
@@ -98,8 +109,11 @@ static void sum_up(bench *b, figures *f)
 static rv_generate_options answer_of(int n)
 {
     static const rv_sampling greedy = {.size = sizeof greedy, .greedy = 1, .repetition_penalty = 1};
-    return (rv_generate_options){
-        .size = sizeof(rv_generate_options), .sampling = &greedy, .max_tokens = n, .ignore_eos = 1};
+    return (rv_generate_options){.size = sizeof(rv_generate_options),
+                                 .sampling = &greedy,
+                                 .max_tokens = n,
+                                 .ignore_eos = 1,
+                                 .draft = RV_DRAFT_OFF}; /* a token of each stream in a step */
 }
 
 static void fill_ids(bench *b, int n)
@@ -126,7 +140,10 @@ static rv_status note(bench *b, const rv_service_event *ev, double now, rv_error
         return rvi_error(err, ev->status, "%s", ev->error);
     b->n_ended += ev->kind == RV_SERVICE_END;
     if (ev->kind != RV_SERVICE_TOKEN || ev->id < 0) return RV_OK;
-    if (!who->quiet) {
+    double cpu = cpu_seconds();
+    if (!who->quiet && who->last > 0) ok = add_sample(&b->cpu_gaps, cpu - who->last_cpu);
+    who->last_cpu = cpu;
+    if (ok && !who->quiet) {
         ok = add_sample(who->last > 0 ? &b->gaps : &b->first,
                         now - (who->last > 0 ? who->last : who->sent));
         b->n_tokens++;
@@ -176,11 +193,6 @@ static int per_request(const bench_load *l)
 typedef struct taken {
     double seconds, cpu;
 } taken;
-
-static double cpu_seconds(void)
-{
-    return (double)clock() / CLOCKS_PER_SEC;
-}
 
 static taken begin(void)
 {
@@ -264,7 +276,7 @@ static rv_status closed_loop(bench *b, figures out[2], rv_error *err)
                  !add_sample(&cpu[k], round.cpu / tokens)))
                 st = rvi_nomem(err, "samples");
         }
-        if (i < 0) b->first.n = b->gaps.n = 0;
+        if (i < 0) b->first.n = b->gaps.n = b->cpu_gaps.n = 0;
     }
     for (int k = 0; k < 2; k++) {
         snprintf(out[k].name, sizeof out[k].name, k ? "service x%d" : "engine x%d", l->clients);
@@ -331,7 +343,7 @@ static rv_status beside_a_prompt(bench *b, figures out[2], rv_error *err)
             st = send(b, &reader, l->long_one, 1, err);
         }
         while (!st && !part && b->first.n < (size_t)l->clients) st = listen(b, 10, err);
-        b->gaps.n = b->n_tokens = 0;
+        b->gaps.n = b->cpu_gaps.n = b->n_tokens = 0;
         start = part ? start : rvi_os_seconds();
         while (!st && (part ? reader.last <= 0 : b->gaps.n < most)) st = listen(b, 10, err);
         snprintf(out[part].name, sizeof out[part].name,
@@ -381,7 +393,7 @@ static rv_status shared_prefix(bench *b, figures out[2], double *lookup, rv_erro
         rvi_free(times[k].v);
     }
     if (out[0].first[0] > 0) out[1].share = out[1].first[0] / out[0].first[0];
-    b->first.n = b->gaps.n = 0;
+    b->first.n = b->gaps.n = b->cpu_gaps.n = 0;
     rv_service_free(&b->svc);
     rvi_free(m);
     return st;
@@ -413,19 +425,24 @@ static void write_memory(const bench *b, rvi_buf *out)
 
 static void write_table(const bench *b, const figures *f, int n, double lookup, rvi_buf *out)
 {
-    rvi_buf_printf(out, "%-24s %8s %10s %7s %8s %21s %21s\n", "load", "requests", "tok/s", "ratio",
-                   "CPU ms", "first token, 95 %", "between tokens, 95 %");
+    rvi_buf_printf(out, "%-24s %8s %10s %7s %8s %21s %21s %19s\n", "load", "requests", "tok/s",
+                   "ratio", "CPU ms", "first token, 95 %", "between tokens, 95 %",
+                   "of CPU time, 95 %");
     for (int i = 0; i < n; i++) {
         char share[24] = "", first[48] = "", gap[48] = "", rate[24] = "", cpu[24] = "";
+        char cpu_gap[48] = "";
+        if (f[i].cpu_gap[1] > 0)
+            snprintf(cpu_gap, sizeof cpu_gap, "%.1f %.1f ms", f[i].cpu_gap[0] * 1e3,
+                     f[i].cpu_gap[1] * 1e3);
         if (f[i].cpu > 0) snprintf(cpu, sizeof cpu, "%.2f", f[i].cpu * 1e3);
         if (f[i].rate > 0) snprintf(rate, sizeof rate, "%.1f", f[i].rate);
         if (f[i].share > 0) snprintf(share, sizeof share, "%.3f", f[i].share);
         if (f[i].first[0] > 0)
             snprintf(first, sizeof first, "%.1f %.1f ms", f[i].first[0] * 1e3, f[i].first[1] * 1e3);
-        if (f[i].gap[0] > 0)
+        if (f[i].gap[1] > 0)
             snprintf(gap, sizeof gap, "%.1f %.1f ms", f[i].gap[0] * 1e3, f[i].gap[1] * 1e3);
-        rvi_buf_printf(out, "%-24s %8d %10s %7s %8s %21s %21s\n", f[i].name, f[i].requests, rate,
-                       share, cpu, first, gap);
+        rvi_buf_printf(out, "%-24s %8d %10s %7s %8s %21s %21s %19s\n", f[i].name, f[i].requests,
+                       rate, share, cpu, first, gap, cpu_gap);
     }
     if (lookup > 0) rvi_buf_printf(out, "95 %% of look-ups took at most %.1f us\n", lookup * 1e6);
     write_memory(b, out);
@@ -440,9 +457,10 @@ static void write_json(const bench *b, const figures *f, int n, double lookup, r
             out,
             "%s\n  {\"name\": \"%s\", \"requests\": %d, \"tokens_per_second\": %.3f, "
             "\"ratio\": %.4f, \"cpu_ms_per_token\": %.4f, \"first_token_ms\": [%.3f, %.3f], "
-            "\"between_tokens_ms\": [%.3f, %.3f]}",
+            "\"between_tokens_ms\": [%.3f, %.3f], \"between_tokens_cpu_ms\": [%.3f, %.3f]}",
             i ? "," : "", f[i].name, f[i].requests, f[i].rate, f[i].share, f[i].cpu * 1e3,
-            f[i].first[0] * 1e3, f[i].first[1] * 1e3, f[i].gap[0] * 1e3, f[i].gap[1] * 1e3);
+            f[i].first[0] * 1e3, f[i].first[1] * 1e3, f[i].gap[0] * 1e3, f[i].gap[1] * 1e3,
+            f[i].cpu_gap[0] * 1e3, f[i].cpu_gap[1] * 1e3);
     rvi_buf_printf(out,
                    "\n], \"lookup_us\": %.3f, \"bytes\": {\"weights\": %llu, \"kv\": %llu, "
                    "\"kv_kept\": %llu, \"scratch\": %llu, \"adapters\": %llu, \"mapped\": %llu, "
@@ -499,6 +517,7 @@ int cli_bench_service(cli *c, const bench_load *load)
     }
     rvi_free(b.first.v);
     rvi_free(b.gaps.v);
+    rvi_free(b.cpu_gaps.v);
     rvi_free(b.ids);
     cli_close(&b.model);
     return st ? cli_fail(&err) : code;
