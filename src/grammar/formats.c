@@ -67,6 +67,25 @@
     "\\u{B0000}-\\u{BFFFD}\\u{C0000}-\\u{CFFFD}\\u{D0000}-\\u{DFFFD}\\u{E1000}-\\u{EFFFD}"
 #define PRIVATE "\\uE000-\\uF8FF\\u{F0000}-\\u{FFFFD}\\u{100000}-\\u{10FFFD}"
 
+/* RFC 3987: the same with more characters, put in where these stand. A host that is a name is
+ * checked no further than there. */
+#define MANY      "\001"
+#define OWN       "\002"
+#define IPCHARS   "([A-Za-z0-9._~!$&'()*+,;=:@" MANY "-]|" PCT ")"
+#define INO_COLON "([A-Za-z0-9._~!$&'()*+,;=@" MANY "-]|" PCT ")"
+#define IUSER     "([A-Za-z0-9._~!$&'()*+,;=:" MANY "-]|" PCT ")*"
+#define IHOST                                                                                      \
+    "(\\[(" IPV6 "|[vV][0-9A-Fa-f]+\\.[A-Za-z0-9._~!$&'()*+,;=:-]+)\\]"                            \
+    "|([A-Za-z0-9._~!$&'()*+,;=" MANY "-]|" PCT ")*)"
+#define IAUTHORITY "(" IUSER "@)?" IHOST "(:[0-9]*)?"
+#define ISEGMENTS  "(/" IPCHARS "*)*"
+#define ITAIL                                                                                      \
+    "(\\?([A-Za-z0-9._~!$&'()*+,;=:@/?" MANY OWN "-]|" PCT ")*)?"                                  \
+    "(#([A-Za-z0-9._~!$&'()*+,;=:@/?" MANY "-]|" PCT ")*)?"
+#define IROOTED   "//" IAUTHORITY ISEGMENTS "|/(" IPCHARS "+" ISEGMENTS ")?"
+#define IRI       "[A-Za-z][A-Za-z0-9+.-]*:(" IROOTED "|" IPCHARS "+" ISEGMENTS ")?" ITAIL
+#define IRELATIVE "(" IROOTED "|" INO_COLON "+" ISEGMENTS ")?" ITAIL
+
 /* RFC 6570 */
 #define VARNAME "([A-Za-z0-9_]|" PCT ")(\\.?([A-Za-z0-9_]|" PCT "))*"
 #define VARSPEC VARNAME "(:[1-9][0-9]{0,3}|\\*)?"
@@ -92,8 +111,8 @@ static const struct {
     {"uuid", "[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", 0},
     {"uri", URI, 0},
     {"uri-reference", URI "|" RELATIVE, 0},
-    {"iri", NULL, 0},
-    {"iri-reference", NULL, 0},
+    {"iri", IRI, 0},
+    {"iri-reference", IRI "|" IRELATIVE, 0},
     {"uri-template", TEMPLATE, 0},
     {"json-pointer", POINTER, 0},
     {"relative-json-pointer", "(0|[1-9][0-9]*)(#|" POINTER ")", 0},
@@ -113,8 +132,16 @@ rv_status rvi_rx_format(rvi_rxs *p, const char *name, const char *where, bool *k
     if (!table[i].pattern)
         return rvi_error(err, RV_E_UNSUPPORTED, "%s: the format \"%s\" cannot be enforced", where,
                          name);
-    rv_status st =
-        rvi_rx_parse(p, table[i].pattern, strlen(table[i].pattern), true, where, out, err);
+    rvi_buf pattern = {0};
+    for (const char *c = table[i].pattern; *c; c++)
+        if (*c == *MANY || *c == *OWN)
+            rvi_buf_puts(&pattern, *c == *MANY ? WIDE : PRIVATE);
+        else
+            rvi_buf_putc(&pattern, *c);
+    rv_status st = pattern.failed
+                       ? rvi_nomem(err, "format")
+                       : rvi_rx_parse(p, pattern.data, pattern.len, true, where, out, err);
+    rvi_buf_deinit(&pattern);
     if (!st && table[i].max)
         *out = rvi_rx_and(p, *out, rvi_rx_repeat(p, RVI_RX_CHAR, 0, table[i].max));
     return st;
