@@ -101,7 +101,7 @@ cat >"$tmp/all.jsonl" <<'END'
 END
 check "a file of lessons ends with a summary" 0 "^5 lessons: 3 taught, 2 already known$" - \
     "$rv" teach $spm "$tmp/all.jsonl"
-check "and with what it saw when it asked them again" 0 "^asked again: 3 of 3 get their answer, " - \
+check "and with what it saw when it asked again" 0 "^asked again: 3 of 3 get their answer, " - \
     "$rv" teach $spm "$tmp/all.jsonl" --adapter looked
 before=$(records)
 check "the same again is already known" 0 "^5 lessons: 0 taught, 5 already known$" - \
