@@ -121,7 +121,8 @@ static void long_prompts_keep_nobody_waiting(void **state)
     served list[ALL] = {{0}};
     size_t left;
     int before[STREAMS];
-    rv_service *svc = service_of((rv_service_options){.token_ms = 1e-3}); /* 16 rows, 13 of prompts */
+    rv_service *svc =
+        service_of((rv_service_options){.token_ms = 1e-3}); /* 16 rows, 13 of prompts */
     for (int i = 0; i < STREAMS; i++) list[i] = submit(svc, 5, 100, NULL, 0);
     while (!list[0].n || !list[1].n || !list[2].n) {
         assert_ok(rv_service_step(svc, &left, err));
