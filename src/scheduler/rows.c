@@ -3,7 +3,8 @@
 #include "scheduler/internal.h"
 
 enum {
-    LEAST_ROWS = 16,  /* of prompts in a step, however long it takes */
+    LEAST_ROWS = 8,   /* of prompts in a step, however long it takes */
+    TOGETHER = 16,    /* rows that matrix units take at once: others cost more */
     NOBODY_WAITS = 4, /* times the target, where no token waits for the step */
 };
 
@@ -76,7 +77,9 @@ int rvi_rows_choose(rvi_scheduler *s)
     if (!waiting) return n_tokens;
     double seconds = s->o.token_seconds * (n_tokens ? 1 : NOBODY_WAITS) / s->n_sharing;
     int most = RVI_MIN(s->e->o.max_rows, n_tokens + waiting),
-        least = RVI_MIN(n_tokens + LEAST_ROWS, most);
+        whole = (n_tokens + LEAST_ROWS + TOGETHER - 1) / TOGETHER * TOGETHER,
+        least = RVI_MIN(whole, most);
     int rows = rvi_budget_rows(&s->e->budget, least, most, seconds);
+    if (rows > least && rows < most) rows -= rows % TOGETHER;
     return n_tokens + give_prompts(s, rows - n_tokens);
 }

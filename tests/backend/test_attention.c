@@ -183,7 +183,7 @@ static void long_past_in_rounds(void **state)
     static const shape s = {64, 2, 4, 0, 0};
     int32_t pages[LONG / RVI_PAGE_TOKENS + 1]; /* the same pages again and again */
     for (int i = 0; i < (int)RVI_COUNT(pages); i++) pages[i] = i % MAX_PAGES;
-    rvi_kv_row row = {pages, LONG};
+    rvi_kv_row row = {.pages = pages, .pos = LONG};
     float want[64 * 4], got[64 * 4];
     for (size_t t = 0; t < RVI_COUNT(types); t++)
         for (int threads = 1; threads <= 2; threads++) {
@@ -203,7 +203,7 @@ static void copied_page(void **state)
     for (size_t t = 0; t < RVI_COUNT(types); t++) {
         machine m;
         int32_t a = 5, b = 9;
-        rvi_kv_row rows[2] = {{&a, 30}, {&b, 30}};
+        rvi_kv_row rows[2] = {{.pages = &a, .pos = 30}, {.pages = &b, .pos = 30}};
         float out[2][6 * 40];
         open_machine(&m, &s, types[t], 2, NULL);
         write_keys(&m, &a, 3, 0, 31, 31);
@@ -240,7 +240,7 @@ static void forms_that_are_read(void **state)
     assert_int_equal(atomic_load(&m.be->memory->kv), 0);
     for (int i = 0; i <= OWN; i++) op->kv_hold(m.be, m.kv, pages[i], 7);
     write_keys(&m, pages, 1, 0, LAST + 1, 64);
-    rvi_kv_row row = {pages, LAST};
+    rvi_kv_row row = {.pages = pages, .pos = LAST};
     attend(&m, &s, &row, 0, 1, want);
     size_t all = atomic_load(&m.be->memory->kv);
     for (int i = 0; i <= OWN; i++) {
