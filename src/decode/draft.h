@@ -9,10 +9,10 @@
  * What is not guessed well costs rows for nothing. So every guess is of a kind, by how much speaks
  * for it, and the answer counts how often those of a kind were right: also of guesses that were
  * looked up and not tried. A step takes as many as make its tokens a second the most, by the times
- * that steps of so many rows took. Chances are rough, so there is an account, too: guesses that were
- * tried cost what their rows added to the time of a step, as it was measured, one that is right
- * earns a step, and every step earns a hundredth. What is not in the account is not spent, which
- * bounds the loss whatever the chances were.
+ * that steps of so many rows took. Chances are rough, so there is an account, too: guesses that
+ * were tried cost what their rows added to the time of a step, as it was measured, a quarter of a
+ * step each at least; one that is right earns a step, and every step earns a hundredth. What is not
+ * in the account is not spent, which bounds the loss whatever the chances were.
  *
  * Guesses form a tree: beside the way that is most likely there are others, which leave it behind
  * some of its guesses (sides). A step takes those of its guesses that are most likely, be they on

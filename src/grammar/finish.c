@@ -106,7 +106,11 @@ static void expand(search *s, uint32_t from)
     if (kind != RVI_AT_STRING && kind != RVI_AT_KEY && kind != RVI_AT_TERMINAL)
         for (const char *close = "}],"; *close; close++)
             if (try(s, from, (uint8_t)*close)) return;
-    for (int b = 0x21; b < 0x7F; b++) found = try(s, from, (uint8_t)b) || found;
+    const uint32_t n = s->n;
+    bool quoted = kind == RVI_AT_STRING || kind == RVI_AT_KEY;
+    for (int b = 0x21; b < 0x7F; b++)
+        if (b != '\\' || !quoted) found = try(s, from, (uint8_t)b) || found;
+    if (quoted && s->n == n) found = try(s, from, '\\') || found; /* only where it must be */
     if (!found) found = try(s, from, ' ');
     for (int b = 0; b < 256 && !found; b++) found = try(s, from, (uint8_t)b);
 }

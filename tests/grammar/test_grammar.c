@@ -159,6 +159,12 @@ static const example schemas[] = {
     {"{\"$schema\":\"http://json-schema.org/draft-04/schema#\",\"type\":\"integer\"}",
      {"12"},
      {"12.0"}},
+    {"{\"type\":\"string\",\"format\":\"iri\"}",
+     {"\"http://\xC3\xA9.x/\xE2\x82\xAC?a#b\"", "\"a:b\""},
+     {"\"//x/y\"", "\"a:<\"", "\"a b:c\"", "\"\""}},
+    {"{\"type\":\"string\",\"format\":\"iri-reference\"}",
+     {"\"//x/\xC3\xA9\"", "\"\"", "\"a:b\""},
+     {"\"a b\"", "\"a\\\\b\""}},
 };
 
 static void test_schemas(void **state)
@@ -423,6 +429,41 @@ static void test_choices_and_forced(void **state)
     rvi_buf_deinit(&forced);
 }
 
+/* However many members are required, one inside the other, an end is found from anywhere. */
+static void test_ends_of_large_objects(void **state)
+{
+    enum { MEMBERS = 60 };
+    static const char *const begun[] = {"", "{\"", "{\"other\": [1, {\"x", "{\"inner\": {\"name"};
+    (void)state;
+    rvi_buf schema = {0}, text = {0};
+    rvi_buf_puts(&schema, "{\"type\":\"object\",\"required\":[\"inner\",\"last\"],\"properties\":{"
+                          "\"last\":{\"type\":\"string\",\"minLength\":5},\"inner\":{\"type\":"
+                          "\"object\",\"required\":[");
+    for (int i = 0; i < MEMBERS; i++)
+        rvi_buf_printf(&schema, "%s\"a-name-that-is-long-%d\"", i ? "," : "", i * 7 % MEMBERS);
+    rvi_buf_puts(&schema, "]}}}");
+    for (size_t i = 0; i < RVI_COUNT(begun); i++) {
+        rvi_grammar *g;
+        uint32_t behind;
+        bool found;
+        assert_int_equal(rvi_grammar_schema(&g, vocab, schema.data, schema.len, NULL, NULL), RV_OK);
+        assert_int_equal(
+            rvi_grammar_text(g, rvi_grammar_start(g), begun[i], strlen(begun[i]), &behind, NULL),
+            RV_OK);
+        text.len = 0;
+        rvi_buf_puts(&text, begun[i]);
+        assert_int_equal(rvi_grammar_finish(g, behind, &text, &found, NULL), RV_OK);
+        assert_true(found);
+        assert_true(text.len < MEMBERS * 34);
+        assert_int_equal(
+            rvi_grammar_text(g, rvi_grammar_start(g), text.data, text.len, &behind, NULL), RV_OK);
+        assert_true(behind && rvi_grammar_ends(g, behind));
+        rvi_grammar_free(g);
+    }
+    rvi_buf_deinit(&schema);
+    rvi_buf_deinit(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -435,6 +476,7 @@ int main(void)
         cmocka_unit_test(test_thinking),
         cmocka_unit_test(test_bad_gbnf),
         cmocka_unit_test(test_choices_and_forced),
+        cmocka_unit_test(test_ends_of_large_objects),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
