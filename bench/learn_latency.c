@@ -26,7 +26,7 @@
 #include "decode/answer.h"
 #include "decode/capture.h"
 #include "decode/sampler.h"
-#include "learn/instant/pairs.h"
+#include "learn/instant/edits.h"
 #include "ruvllm_store.h"
 
 static void must(rv_status st, const rv_error *e)
@@ -244,17 +244,17 @@ static int update(const rvi_model *m, int n_events)
         int n_thumbs = main ? n_events : RVI_MIN(n_events, 1000); /* the whole inverse is slow */
         must(rvi_thumbs_new(&thumbs, m, main ? few : w, 0, &e), &e);
         for (int i = 0; i < n_thumbs; i++) {
-            rvi_pairs *p;
+            rvi_edits *p;
             const rvi_captured *tokens = a.tokens[rvi_rng_u64(&rng) % N_ANSWERS];
             int n = 1 + (int)(rvi_rng_u64(&rng) % N_ANSWER);
-            must(rvi_pairs_new(&p, &e), &e);
+            must(rvi_edits_new(&p, &e), &e);
             start = thread_seconds();
-            must(rvi_pairs_prepare(thumbs, p, tokens, n, &e), &e);
+            must(rvi_edits_prepare(thumbs, p, tokens, n, &e), &e);
             prepare[i] = thread_seconds() - start;
             start = thread_seconds();
-            rvi_pairs_down(thumbs, p, NULL);
-            times[i] = export_too(m, rvi_pairs_delta(p), &adapter, start);
-            rvi_pairs_free(p);
+            rvi_edits_down(thumbs, p, NULL);
+            times[i] = export_too(m, rvi_edits_delta(p), &adapter, start);
+            rvi_edits_free(p);
         }
         rvi_thumbs_free(thumbs);
         report(main ? "thumb (64 directions)" : "thumb (whole inverse)", times, n_thumbs);

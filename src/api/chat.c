@@ -13,21 +13,6 @@ static rvi_json text_node(const char *key, const char *text)
     return v;
 }
 
-static rvi_json named(rvi_json v, const char *key)
-{
-    v.key = key;
-    v.key_len = (uint32_t)strlen(key);
-    return v;
-}
-
-static rvi_json list_node(rvi_json_kind kind, const rvi_json *items, size_t n)
-{
-    rvi_json v = {.kind = kind};
-    v.as.list.items = items;
-    v.as.list.count = n;
-    return v;
-}
-
 static rv_status parse(const rvi_json **out, const char *text, rvi_json_kind kind, const char *what,
                        rvi_arena *arena, rv_error *err)
 {
@@ -66,7 +51,7 @@ static rv_status message_node(rvi_json *out, const rv_message *m, size_t at, rvi
     items[n++] = text_node("role", m->role);
     if (m->content && !rvi_json_get(more, "content")) items[n++] = text_node("content", m->content);
     for (size_t i = 0; i < n_more; i++) items[n++] = *rvi_json_at(more, i);
-    *out = list_node(RVI_JSON_OBJECT, items, n);
+    *out = rvi_json_list(RVI_JSON_OBJECT, items, n);
     return RV_OK;
 }
 
@@ -77,7 +62,7 @@ static rv_status messages_node(rvi_json *out, const rv_chat *chat, rvi_arena *ar
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < chat->n_messages; i++)
         st = message_node(&items[i], &chat->messages[i], i, arena, err);
-    *out = named(list_node(RVI_JSON_ARRAY, items, chat->n_messages), "messages");
+    *out = rvi_json_named(rvi_json_list(RVI_JSON_ARRAY, items, chat->n_messages), "messages");
     return st;
 }
 
@@ -106,14 +91,14 @@ rv_status rvi_api_read_chat(rv_chat *chat, const rvi_json **json, const rv_chat 
         if ((st = messages_node(&items[n], chat, arena, err))) return st;
         n++;
     }
-    if (tools) items[n++] = named(*tools, "tools");
+    if (tools) items[n++] = rvi_json_named(*tools, "tools");
     if (!rvi_json_get(variables, "add_generation_prompt")) {
         items[n] = (rvi_json){.kind = RVI_JSON_BOOL};
         items[n].as.boolean = !chat->no_reply;
-        items[n] = named(items[n], "add_generation_prompt");
+        items[n] = rvi_json_named(items[n], "add_generation_prompt");
         n++;
     }
-    *root = list_node(RVI_JSON_OBJECT, items, n);
+    *root = rvi_json_list(RVI_JSON_OBJECT, items, n);
     *json = root;
     return RV_OK;
 }
@@ -244,14 +229,15 @@ static rv_status with_text(const rvi_json **out, const rvi_json *json, const cha
     if (!items || !fields) return rvi_nomem(err, "chat");
     fields[0] = text_node("role", "system");
     fields[1] = text_node("content", text);
-    items[0] = list_node(RVI_JSON_OBJECT, fields, 2);
+    items[0] = rvi_json_list(RVI_JSON_OBJECT, fields, 2);
     for (size_t i = 0; i < n; i++) items[i + fresh] = *rvi_json_at(messages, i);
     if (!fresh) {
         if (!rvi_json_is(rvi_json_get(&items[at], "content"), RVI_JSON_STRING)) return RV_OK;
         if (!(longer = prefixed(&items[at], text, arena))) return rvi_nomem(err, "chat");
         items[at] = *longer;
     }
-    *out = with_member(json, named(list_node(RVI_JSON_ARRAY, items, n + fresh), "messages"), arena);
+    *out = with_member(
+        json, rvi_json_named(rvi_json_list(RVI_JSON_ARRAY, items, n + fresh), "messages"), arena);
     return *out ? RV_OK : rvi_nomem(err, "chat");
 }
 
@@ -363,9 +349,9 @@ static rv_status with_none(const rvi_json **out, const rvi_json *given, rvi_aren
     if (!root || !items) return rvi_nomem(err, "chat");
     size_t n = 0;
     for (size_t i = 0; i < RVI_COUNT(none); i++)
-        if (!rvi_json_get(given, none[i])) items[n++] = named((rvi_json){0}, none[i]);
+        if (!rvi_json_get(given, none[i])) items[n++] = rvi_json_named((rvi_json){0}, none[i]);
     for (size_t i = 0; i < given->as.list.count; i++) items[n++] = given->as.list.items[i];
-    *root = list_node(RVI_JSON_OBJECT, items, n);
+    *root = rvi_json_list(RVI_JSON_OBJECT, items, n);
     *out = root;
     return RV_OK;
 }

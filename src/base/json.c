@@ -334,6 +334,21 @@ int64_t rvi_json_int(const rvi_json *v, int64_t fallback)
     return fallback;
 }
 
+rvi_json rvi_json_list(rvi_json_kind kind, const rvi_json *items, size_t n)
+{
+    rvi_json v = {.kind = kind};
+    v.as.list.items = items;
+    v.as.list.count = n;
+    return v;
+}
+
+rvi_json rvi_json_named(rvi_json v, const char *key)
+{
+    v.key = key;
+    v.key_len = (uint32_t)strlen(key);
+    return v;
+}
+
 bool rvi_json_bool(const rvi_json *v, bool fallback)
 {
     return rvi_json_is(v, RVI_JSON_BOOL) ? v->as.boolean : fallback;

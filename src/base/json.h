@@ -66,6 +66,11 @@ double rvi_json_number(const rvi_json *v, double fallback); /* INT or NUMBER */
 int64_t rvi_json_int(const rvi_json *v, int64_t fallback);  /* INT, or NUMBER with a whole value */
 bool rvi_json_bool(const rvi_json *v, bool fallback);
 
+/* Values without a text of their own: a list or an object over items that outlive it, and a value
+ * as the member of an object. */
+rvi_json rvi_json_list(rvi_json_kind kind, const rvi_json *items, size_t n);
+rvi_json rvi_json_named(rvi_json v, const char *key);
+
 /* Writes a value without white space, its numbers as they stood in the text it was read from. */
 bool rvi_json_write(rvi_buf *out, const rvi_json *v);
 /* Writes a quoted JSON string. Invalid UTF-8 becomes U+FFFD; only ", \ and control characters are

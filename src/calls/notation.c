@@ -282,7 +282,7 @@ static rv_status put_form(rvi_buf *out, const rvi_notation *n, bool may_call, rv
     return st;
 }
 
-/* What stands before the answer. */
+/* The text before the answer. */
 static void put_thinking(rvi_buf *out, const rvi_notation *n)
 {
     if (!n->thinking) return;

@@ -15,21 +15,6 @@ static void *take(writer *w, size_t n, size_t size)
     return p;
 }
 
-static rvi_json named(rvi_json v, const char *key)
-{
-    v.key = key;
-    v.key_len = (uint32_t)strlen(key);
-    return v;
-}
-
-static rvi_json list_of(rvi_json_kind kind, const rvi_json *items, size_t n)
-{
-    rvi_json v = {.kind = kind};
-    v.as.list.items = items;
-    v.as.list.count = n;
-    return v;
-}
-
 /* Moves what was written to the arena, as a text. */
 static rvi_json text_of(writer *w, rvi_buf *b)
 {
@@ -92,13 +77,13 @@ static rvi_json wanted_arguments(writer *w, const rvi_json *given)
     bool texts = w->way == RVI_PROMPT_TEXTS || w->way == RVI_PROMPT_TEXTS_SAID;
     if (texts && given->kind == RVI_JSON_OBJECT) {
         rvi_json_write(&text, given);
-        return named(text_of(w, &text), "arguments");
+        return rvi_json_named(text_of(w, &text), "arguments");
     }
     if (!texts && given->kind == RVI_JSON_STRING &&
         !rvi_json_parse(&object, given->as.string.data, given->as.string.len, w->arena, "arguments",
                         NULL) &&
         object->kind == RVI_JSON_OBJECT)
-        return named(*object, "arguments");
+        return rvi_json_named(*object, "arguments");
     return *given;
 }
 
@@ -108,7 +93,7 @@ static rvi_json wanted_call(writer *w, const rvi_json *call)
     const rvi_json *arguments = rvi_json_get(f ? f : call, "arguments");
     if (!arguments) return *call;
     rvi_json inner = with_member(w, f ? f : call, wanted_arguments(w, arguments));
-    return f ? with_member(w, call, named(inner, "function")) : inner;
+    return f ? with_member(w, call, rvi_json_named(inner, "function")) : inner;
 }
 
 static rvi_json wanted_message(writer *w, const rvi_json *message)
@@ -118,7 +103,8 @@ static rvi_json wanted_message(writer *w, const rvi_json *message)
     rvi_json *items = calls ? take(w, n, sizeof *items) : NULL, out = *message;
     if (!items) return out;
     for (size_t i = 0; i < n; i++) items[i] = wanted_call(w, rvi_json_at(calls, i));
-    out = with_member(w, message, named(list_of(RVI_JSON_ARRAY, items, n), "tool_calls"));
+    out = with_member(w, message,
+                      rvi_json_named(rvi_json_list(RVI_JSON_ARRAY, items, n), "tool_calls"));
     const rvi_json *content = rvi_json_get(message, "content");
     rvi_json none = {.kind = RVI_JSON_NULL};
     if (w->way == RVI_PROMPT_SAID || w->way == RVI_PROMPT_TEXTS_SAID) {
@@ -126,7 +112,7 @@ static rvi_json wanted_message(writer *w, const rvi_json *message)
         none.as.string.data = "";
     }
     if (!content || content->kind == RVI_JSON_NULL)
-        out = with_member(w, &out, named(none, "content"));
+        out = with_member(w, &out, rvi_json_named(none, "content"));
     return out;
 }
 
@@ -185,11 +171,11 @@ static rvi_json message_of(writer *w, const char *role, rvi_buf *content)
 {
     rvi_json *items = take(w, 2, sizeof *items);
     if (!items) return (rvi_json){0};
-    items[0] = named((rvi_json){.kind = RVI_JSON_STRING}, "role");
+    items[0] = rvi_json_named((rvi_json){.kind = RVI_JSON_STRING}, "role");
     items[0].as.string.data = role;
     items[0].as.string.len = strlen(role);
-    items[1] = named(text_of(w, content), "content");
-    return list_of(RVI_JSON_OBJECT, items, 2);
+    items[1] = rvi_json_named(text_of(w, content), "content");
+    return rvi_json_list(RVI_JSON_OBJECT, items, 2);
 }
 
 /* Results one after the other become one turn. */
@@ -229,7 +215,7 @@ static rvi_json told_tools(writer *w, const rvi_json *tools, const rvi_json *mes
     if (!system) rvi_buf_puts(&text, "\n\n");
     if (!system) put_content(&text, rvi_json_get(message, "content"));
     if (!message) return message_of(w, "system", &text);
-    return with_member(w, message, named(text_of(w, &text), "content"));
+    return with_member(w, message, rvi_json_named(text_of(w, &text), "content"));
 }
 
 static size_t told_messages(writer *w, const rvi_json *messages, const rvi_json *tools,
@@ -268,10 +254,12 @@ rv_status rvi_prompt_adapt(const rvi_json **out, const rvi_json *conversation, r
     } else {
         n = told_messages(&w, messages, tools, items);
     }
-    *root = with_member(&w, conversation, named(list_of(RVI_JSON_ARRAY, items, n), "messages"));
+    *root = with_member(&w, conversation,
+                        rvi_json_named(rvi_json_list(RVI_JSON_ARRAY, items, n), "messages"));
     /* an empty list, for some templates go through it without looking whether there is one */
     if (tools && way >= RVI_PROMPT_IN_SYSTEM)
-        *root = with_member(&w, root, named(list_of(RVI_JSON_ARRAY, NULL, 0), "tools"));
+        *root =
+            with_member(&w, root, rvi_json_named(rvi_json_list(RVI_JSON_ARRAY, NULL, 0), "tools"));
     if (w.failed) return rvi_nomem(err, "chat");
     *out = root;
     return RV_OK;

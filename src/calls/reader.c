@@ -356,7 +356,7 @@ static void tell_call(rvi_reader *r)
     r->n_members = 0;
 }
 
-/* What stands between the name and the arguments; ids and numbers in it are what they are. */
+/* The text between the name and the arguments; ids and numbers in it are what they are. */
 static bool read_middle(rvi_reader *r)
 {
     const rvi_family *f = r->setup.family;

@@ -25,15 +25,9 @@ typedef struct learn {
     rvi_buf out;
 } learn;
 
-/* said: see cli_learning_describe. Frees a. */
 static rv_status report(learn *t, rv_adaptation *a, const char *said)
 {
-    if (t->json)
-        cli_learning_write(a, &t->out);
-    else
-        cli_learning_describe(a, said, t->c->verbose, &t->out);
-    rvi_buf_putc(&t->out, '\n');
-    rv_free(a);
+    cli_learning_report(t->c, a, said, t->json, &t->out);
     return RV_OK;
 }
 

@@ -123,7 +123,7 @@ static const char *first_name(const char *names, char *out, size_t size)
 }
 
 /* What the options say together; 0: nothing is wrong. */
-static int settle(serve *s, char *name, size_t size)
+static int apply_options(serve *s, char *name, size_t size)
 {
     cli *c = s->c;
     rv_error err = {0};
@@ -153,7 +153,7 @@ static int serve_with(serve *s, const cli_settings *settings, const cli_option *
                          &done);
     if (code || done) return code;
     if (!n_args) s->model_name = settings->model;
-    if ((code = settle(s, name, sizeof name))) return code;
+    if ((code = apply_options(s, name, sizeof name))) return code;
     if (!s->check) return run(s);
     cli_settings_print(settings, s->c, s->model_name, table, n, "api-key");
     return CLI_OK;

@@ -37,17 +37,6 @@ typedef struct teach {
     rvi_buf out;
 } teach;
 
-/* said: see cli_learning_describe. Frees a. */
-static void report(teach *t, rv_adaptation *a, const char *said)
-{
-    if (t->json)
-        cli_learning_write(a, &t->out);
-    else
-        cli_learning_describe(a, said, t->c->verbose, &t->out);
-    rvi_buf_putc(&t->out, '\n');
-    rv_free(a);
-}
-
 /* ---- reading: nothing is taught before all of it was found to be right ---- */
 
 static rv_status check_text(const char *what, const char *text, rv_error *err)
@@ -278,7 +267,7 @@ static rv_status teach_one(teach *t, const lesson *l, rv_error *err)
     rvi_buf said = {0};
     if (l->answer) rvi_buf_printf(&said, "Learned: %s", l->answer);
     if (!said.failed) cli_hush_line(said.data, said.len);
-    report(t, a, l->answer ? said.data : NOTED);
+    cli_learning_report(t->c, a, l->answer ? said.data : NOTED, t->json, &t->out);
     rvi_buf_deinit(&said);
     return RV_OK;
 }
@@ -314,7 +303,7 @@ static rv_status train(teach *t, rv_error *err)
     char said[64];
     snprintf(said, sizeof said, "Trained on %d lesson%s", a->samples_used,
              a->samples_used == 1 ? "" : "s");
-    report(t, a, said);
+    cli_learning_report(t->c, a, said, t->json, &t->out);
     return RV_OK;
 }
 

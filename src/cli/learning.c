@@ -224,6 +224,16 @@ void cli_learning_write(const rv_adaptation *a, rvi_buf *out)
     rvi_buf_putc(out, '}');
 }
 
+void cli_learning_report(const cli *c, rv_adaptation *a, const char *said, bool json, rvi_buf *out)
+{
+    if (json)
+        cli_learning_write(a, out);
+    else
+        cli_learning_describe(a, said, c->verbose, out);
+    rvi_buf_putc(out, '\n');
+    rv_free(a);
+}
+
 static void print_lessons(const rvi_json *lessons, rvi_arena *a, rvi_buf *out)
 {
     for (size_t i = 0; i < rvi_json_count(lessons); i++) {

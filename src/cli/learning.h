@@ -50,6 +50,8 @@ rv_status cli_learning_set_paused(cli_learning *l, bool paused, rv_error *err) R
 void cli_learning_describe(const rv_adaptation *a, const char *said, bool verbose, rvi_buf *out);
 extern const char cli_learning_step[];                         /* said of a score */
 void cli_learning_write(const rv_adaptation *a, rvi_buf *out); /* as a JSON object */
+/* One of both, as a line, and frees a. */
+void cli_learning_report(const cli *c, rv_adaptation *a, const char *said, bool json, rvi_buf *out);
 /* The status of a learner, in the arena. */
 rv_status cli_learning_status(const cli_learning *l, rvi_arena *arena, const rvi_json **out,
                               rv_error *err) RVI_MUST_CHECK;

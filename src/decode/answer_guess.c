@@ -23,12 +23,12 @@ static void allow_guesses(rvi_answer *a)
     uint32_t states[RVI_DRAFT_MOST + 1];
     int n_sides = 0;
     states[0] = a->bound->state;
-    d->first.n = rvi_bound_follow(a->bound, d->first.ids, d->first.n, states);
+    d->first.n = rvi_bound_count_allowed(a->bound, d->first.ids, d->first.n, states);
     for (int i = 0; i < d->n_sides; i++) {
         rvi_draft_way *side = &d->sides[i];
         uint32_t own[RVI_DRAFT_MOST + 1] = {0};
         if (side->at <= d->first.n) own[0] = states[side->at];
-        side->n = rvi_bound_follow(a->bound, side->ids, side->n, own);
+        side->n = rvi_bound_count_allowed(a->bound, side->ids, side->n, own);
         if (side->n) d->sides[n_sides++] = *side;
     }
     d->n_sides = n_sides;

@@ -147,7 +147,7 @@ static void note_logprobs(rvi_answer *a, int32_t id)
 }
 
 /* False: the answer has ended. */
-static bool keep_token(rvi_answer *a, int32_t id)
+static bool append_token(rvi_answer *a, int32_t id)
 {
     rvi_session *s = a->s;
     rvi_generated *out = &a->out;
@@ -184,7 +184,7 @@ void rvi_answer_jump(rvi_answer *a)
     do {
         rv_status st = force(a, &id);
         if (st) rvi_answer_end(a, RV_FINISH_ERROR, st);
-    } while (!a->ended && id >= 0 && keep_token(a, id));
+    } while (!a->ended && id >= 0 && append_token(a, id));
 }
 
 void rvi_answer_take_token(rvi_answer *a, float *logits)
@@ -200,7 +200,7 @@ void rvi_answer_take_token(rvi_answer *a, float *logits)
     if (st || cancel)
         rvi_answer_end(a, RV_FINISH_CANCELLED, st);
     else
-        keep_token(a, id);
+        append_token(a, id);
 }
 
 /* ---- all answers of a step ---- */

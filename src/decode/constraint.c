@@ -90,7 +90,7 @@ void rvi_bound_apply(const rvi_bound *b, float *logits, size_t n_vocab)
     }
 }
 
-int rvi_bound_follow(const rvi_bound *b, const int32_t *ids, int n, uint32_t *states)
+int rvi_bound_count_allowed(const rvi_bound *b, const int32_t *ids, int n, uint32_t *states)
 {
     int i = 0;
     while (i < n && states[i] && !b->by.peek(b->by.ctx, states[i], ids[i], &states[i + 1], NULL) &&

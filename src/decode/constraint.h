@@ -66,7 +66,7 @@ bool rvi_bound_leaves_only(const rvi_bound *b, const rvi_ids *ids);
 void rvi_bound_apply(const rvi_bound *b, float *logits, size_t n_vocab);
 /* How many of these may come, one behind the other, from states[0] on; writes the states behind
  * them. */
-int rvi_bound_follow(const rvi_bound *b, const int32_t *ids, int n, uint32_t *states);
+int rvi_bound_count_allowed(const rvi_bound *b, const int32_t *ids, int n, uint32_t *states);
 /* A token came. */
 rv_status rvi_bound_accept(rvi_bound *b, int32_t token, rv_error *err) RVI_MUST_CHECK;
 

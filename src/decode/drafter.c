@@ -95,10 +95,10 @@ void rvi_drafter_guess(rvi_drafter *w, rvi_draft *d, const rvi_session *s, int m
     rvi_draft_step now = *step;
     double chance = 1;
     rvi_draft_clear(d);
-    if (most < 1 || (w->n_rests > 0 && w->n_rests--)) return;
+    if (most < 1 || (w->n_paused > 0 && w->n_paused--)) return;
     if (!any_cost && w->seconds > 0 && !pays(w, d, 1, b, step)) {
-        w->rest = RVI_MIN(w->rest ? 2 * w->rest : FIRST_REST, LONGEST_REST);
-        w->n_rests = w->rest;
+        w->pause = RVI_MIN(w->pause ? 2 * w->pause : FIRST_REST, LONGEST_REST);
+        w->n_paused = w->pause;
         most = 1; /* to see whether it would be right now */
     }
     float *logits = catch_up(w, s);
@@ -116,5 +116,5 @@ void rvi_drafter_guess(rvi_drafter *w, rvi_draft *d, const rvi_session *s, int m
     if (d->first.n < 2) return;
     double seconds = (rvi_os_seconds() - start) / (d->first.n - 1);
     w->seconds = w->seconds > 0 ? w->seconds + 0.25 * (seconds - w->seconds) : seconds;
-    w->rest = 0;
+    w->pause = 0;
 }

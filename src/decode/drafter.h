@@ -12,8 +12,8 @@
 typedef struct rvi_drafter {
     rvi_session *by; /* borrowed; NULL: none */
     double seconds;  /* of one pass, a moving average */
-    int n_rests;     /* tokens until it is tried again, */
-    int rest;        /* and how many that were the last time */
+    int n_paused;    /* tokens until it is tried again, */
+    int pause;       /* and how many that were the last time */
 } rvi_drafter;
 
 /* RV_OK if both have the same tokens: ids of one mean the same to the other. */

@@ -4,7 +4,7 @@
  *   - there is at least one candidate; all logits are finite: a masked token is no candidate;
  *   - ids ascend, so "the first of equals" is the lowest id;
  *   - while dense, all of the vocabulary are candidates, id i at place i, and ids is not filled
- *     (when greedy the set is always dense, and -INFINITY stands at what is masked);
+ *     (when greedy the set is always dense, and masked tokens have -INFINITY);
  *   - weights and total are meaningful only while weighed is true: code that changes a logit clears
  *     it, code that drops candidates keeps it true. */
 #ifndef RVI_DECODE_SAMPLER_INTERNAL_H

@@ -472,7 +472,7 @@ static bool is_named(const named *n, const char *name)
     return n->len == strlen(name) && !memcmp(n->name, name, n->len);
 }
 
-/* A terminal of its own, wherever it stands: what it reads is told apart. */
+/* A terminal of its own, wherever it is used: what it reads is told apart. */
 static bool is_thinking(const parser *g, const expr *e)
 {
     return e->kind == REFERENCE && is_named(&g->rules[e->value], "ruvllm-thinking");

@@ -399,17 +399,17 @@ static bool key_hopeful(const rvi_machine *m, uint32_t frame, uint32_t lex)
     return some_name_allowed(&o, p->names->nodes[state].low, p->names->nodes[state].high);
 }
 
-/* A member begins; its key satisfies the `some` in bits, each of which its value may settle. */
+/* A member begins; its key satisfies the `some` in bits, each of which its value may meet. */
 static void begin_member(rvi_machine *m, rvi_frame f, rvi_node node, uint32_t bits,
                          const rvi_object *shape, rvi_places *out)
 {
     bits &= ~f.some;
     if (bits) {
         uint32_t which = 0;
-        rvi_frame settled = f;
+        rvi_frame met = f;
         while (!(bits >> which & 1)) which++;
-        settled.some |= 1u << which;
-        begin_member(m, settled, rvi_node_and(&m->values, node, shape->some[which].node),
+        met.some |= 1u << which;
+        begin_member(m, met, rvi_node_and(&m->values, node, shape->some[which].node),
                      bits & ~(1u << which), shape, out);
         begin_member(m, f, node, bits & ~(1u << which), shape, out);
         return;

@@ -162,7 +162,7 @@ static const rvi_json *find_anchor(const rvi_json *v, role r, const char *name,
     return NULL;
 }
 
-/* What stands behind the # of a reference to a resource. */
+/* What follows the # of a reference to a resource. */
 static const rvi_json *find_fragment(const rvi_json *resource, const char *fragment)
 {
     char step[URI_MAX];
@@ -219,7 +219,7 @@ static const char *id_of(const rvi_json *v)
                                                                             : NULL;
 }
 
-/* The address of the resource in which `at` stands. */
+/* The address of the resource that contains `at`. */
 static bool base_of(const rvi_json *v, role r, const rvi_json *at, const char *base, bool root,
                     char out[URI_MAX])
 {

@@ -706,7 +706,7 @@ const rvi_form *rvi_schema_form(rvi_values *v, const rvi_json *s)
     if (!rvi_json_is(s, RVI_JSON_OBJECT))
         return refuse(v, s, RV_E_CONFIG, "a schema is an object or a boolean");
     if (v->draft <= 7 && rvi_json_is(rvi_json_get(s, "$ref"), RVI_JSON_STRING))
-        return reference(v, s, rvi_form_any(v)); /* what stands beside it counts for nothing */
+        return reference(v, s, rvi_form_any(v)); /* its siblings do not count */
     const rvi_json *type = rvi_json_get(s, "type"), *choices = rvi_json_get(s, "enum"),
                    *constant = since(v, s, 6, "const"), *all = rvi_json_get(s, "allOf"),
                    *any = rvi_json_get(s, "anyOf"), *one = rvi_json_get(s, "oneOf"),

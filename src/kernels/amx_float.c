@@ -20,7 +20,7 @@
 #include "kernels/tiles.h"
 
 enum {
-    STEP = RVI_PAIRS_STEP,
+    STEP = RVI_FLOAT_STEP,
     TILE_BYTES = 1024,
     SLICE = 32,              /* steps of a slice: the longer, the fewer times sums go to memory */
     ACTS_BYTES = 1024 * 1024 /* what activations may take of the second level cache */
@@ -42,7 +42,7 @@ static ALWAYS_INLINE __m512 prepared_bf16(__m512 x)
     __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
     bits = _mm512_mask_mov_epi32(bits, nan, _mm512_set1_epi32(0x7fc00000));
     __m512 v = _mm512_castsi512_ps(bits);
-    __mmask16 small = _mm512_cmp_ps_mask(_mm512_abs_ps(v), _mm512_set1_ps(RVI_PAIRS_FLOOR), _CMP_LT_OQ);
+    __mmask16 small = _mm512_cmp_ps_mask(_mm512_abs_ps(v), _mm512_set1_ps(RVI_BF16_FLOOR), _CMP_LT_OQ);
     return _mm512_mask_mov_ps(v, small, _mm512_setzero_ps());
 }
 
@@ -139,7 +139,7 @@ static void gemm_tiles(const void *weights, int n_panels, const void *x, int n_g
                        size_t n)
 {
     const uint8_t *panels = weights, *acts = x;
-    size_t n_steps = rvi_pairs_steps(n), panel_bytes = n_steps * TILE_BYTES, a_step = 2 * TILE_BYTES;
+    size_t n_steps = rvi_float_steps(n), panel_bytes = n_steps * TILE_BYTES, a_step = 2 * TILE_BYTES;
     /* Steps whose activations stay in the cache while all panels are read */
     size_t group_bytes = n_steps * a_step, kept = ACTS_BYTES / ((size_t)n_groups * a_step) / SLICE * SLICE;
     if (kept < SLICE) kept = SLICE;

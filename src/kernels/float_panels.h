@@ -22,7 +22,7 @@
  * to bf16: together 16 bits or more of x.
  *
  * Numbers below a floor are taken as +0: RVI_F16_FLOOR (2^-79) in activations for F16 weights,
- * RVI_PAIRS_FLOOR (2^-56) in h and l and in BF16 weights. Every product and so every sum is then a
+ * RVI_BF16_FLOOR (2^-56) in h and l and in BF16 weights. Every product and so every sum is then a
  * multiple of 2^-126: none is subnormal, and the flushing of subnormals that the tiles do, and that
  * other code may have switched on, cannot show. F32 has no floor.
  *
@@ -42,26 +42,26 @@
 
 #include "formats/qtypes.h"
 
-enum { RVI_PAIRS_STEP = 32, RVI_RUN = 256 };
+enum { RVI_FLOAT_STEP = 32, RVI_RUN = 256 };
 
-#define RVI_PAIRS_FLOOR 0x1p-56f
-#define RVI_F16_FLOOR   0x1p-79f
+#define RVI_BF16_FLOOR 0x1p-56f
+#define RVI_F16_FLOOR  0x1p-79f
 
-static inline size_t rvi_pairs_steps(size_t n)
+static inline size_t rvi_float_steps(size_t n)
 {
-    return (n + RVI_PAIRS_STEP - 1) / RVI_PAIRS_STEP;
+    return (n + RVI_FLOAT_STEP - 1) / RVI_FLOAT_STEP;
 }
 
 /* Bytes of a panel of 16 outputs; type: F32, F16 or BF16. */
 static inline size_t rvi_float_panel_bytes(rvi_qtype type, size_t n)
 {
-    return rvi_pairs_steps(n) * (type == RVI_F32 ? 2048 : 1024);
+    return rvi_float_steps(n) * (type == RVI_F32 ? 2048 : 1024);
 }
 
 /* Bytes of a prepared row; for BF16 a row of a group in tile order takes half of it. */
 static inline size_t rvi_float_act_bytes(rvi_qtype type, size_t n)
 {
-    return type == RVI_BF16 ? rvi_pairs_steps(n) * 256 : rvi_pairs_steps(n) * 128 + 64;
+    return type == RVI_BF16 ? rvi_float_steps(n) * 256 : rvi_float_steps(n) * 128 + 64;
 }
 
 #endif

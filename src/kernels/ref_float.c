@@ -7,7 +7,7 @@
 #include "kernels/kernels.h"
 #include "kernels/rows.h"
 
-enum { STEP = RVI_PAIRS_STEP };
+enum { STEP = RVI_FLOAT_STEP };
 
 /* ---- packing ---- */
 
@@ -75,7 +75,7 @@ static float prepared_bf16(float x)
     bits += 0x7fff + (bits >> 16 & 1);
     bits &= 0xffff0000u;
     memcpy(&f, &bits, sizeof f);
-    return fabsf(f) < RVI_PAIRS_FLOOR ? 0.0f : f;
+    return fabsf(f) < RVI_BF16_FLOOR ? 0.0f : f;
 }
 
 static void prepare_f32(const float *x, void *out, size_t n)
@@ -147,7 +147,7 @@ static float sum_pairs(const uint8_t *panel, int i, const float *x, size_t n)
 static void products(rvi_qtype type, const void *panels, int n_panels, const void *acts, size_t act_stride, int n_rows,
                      float *out, size_t out_stride, size_t n)
 {
-    size_t padded = rvi_pairs_steps(n) * STEP;
+    size_t padded = rvi_float_steps(n) * STEP;
     for (int r = 0; r < n_rows; r++) {
         const float *x = (const float *)(const void *)((const char *)acts + (size_t)r * act_stride);
         for (int o = 0; o < n_panels * 16; o++) {

@@ -25,7 +25,7 @@
 #include "kernels/simd.h"
 
 enum {
-    STEP = RVI_PAIRS_STEP,
+    STEP = RVI_FLOAT_STEP,
     RUN = RVI_RUN,
     PANEL_COLUMNS = 16 / WIDTH, /* registers of outputs of a panel */
     ROWS = 6,                   /* that go together in F32 and F16 */
@@ -57,12 +57,12 @@ static void prepare_f16(const float *x, void *out, size_t n)
 
 static ALWAYS_INLINE vec prepared_bf16(vec x)
 {
-    return without_small(choose(unordered(x), splat(NAN), round_to_bf16(x)), RVI_PAIRS_FLOOR);
+    return without_small(choose(unordered(x), splat(NAN), round_to_bf16(x)), RVI_BF16_FLOOR);
 }
 
 static void prepare_halves(const float *x, void *out, size_t n)
 {
-    size_t padded = rvi_pairs_steps(n) * STEP;
+    size_t padded = rvi_float_steps(n) * STEP;
     for (size_t k = 0; k < padded; k += WIDTH) {
         float *to = (float *)out + k / STEP * 2 * STEP + k % STEP;
         vec v = k < n ? load(x + k, n - k) : splat(0.0f), h = prepared_bf16(v);
@@ -377,7 +377,7 @@ static ALWAYS_INLINE void gemm_panels(rvi_qtype type, const void *panels, int n_
                   .x_stride = act_stride / sizeof(float),
                   .out = out,
                   .out_stride = out_stride};
-    size_t n_steps = rvi_pairs_steps(n), n_pairs = n_steps * (STEP / 2);
+    size_t n_steps = rvi_float_steps(n), n_pairs = n_steps * (STEP / 2);
     if (type == RVI_BF16)
         (n_rows > ROWS_HALVES ? gemm_many_bf16 : gemm_few_bf16)(o, n_panels, n_rows, n_steps);
     else if (n_rows > FEW_ROWS)

@@ -133,7 +133,7 @@ static bool admit(rvi_scheduler *s, rvi_job *j)
     note_admission(s, j);
     if (st) {
         rvi_job_end(s, j, RV_FINISH_ERROR, st, &why);
-        rvi_scheduler_settle(s, r);
+        rvi_scheduler_job_ended(s, r);
     } else {
         adopt(s, j);
     }
@@ -153,7 +153,7 @@ static void reject(rvi_scheduler *s, rvi_job *j)
     rv_status st = rvi_error(&why, RV_E_BUSY, "there is no room for %d tokens now: try again later",
                              rvi_job_total(j));
     rvi_job_end(s, j, RV_FINISH_ERROR, st, &why);
-    rvi_scheduler_settle(s, r);
+    rvi_scheduler_job_ended(s, r);
 }
 
 void rvi_admit_waiting(rvi_scheduler *s)

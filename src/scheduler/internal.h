@@ -88,7 +88,7 @@ void rvi_admit_make_room(rvi_scheduler *s);
 void rvi_admit_limit_kept(rvi_scheduler *s);
 
 /* scheduler.c: after a job has ended; frees a request that has no job left. */
-void rvi_scheduler_settle(rvi_scheduler *s, rvi_order *r);
+void rvi_scheduler_job_ended(rvi_scheduler *s, rvi_order *r);
 
 /* rows.c: what a step computes; returns how many rows. */
 int rvi_rows_choose(rvi_scheduler *s);

@@ -157,7 +157,7 @@ static void restore(rvi_scheduler *s, const rvi_job *j)
     if (!rvi_seq_extend(&seq, len, NULL)) {
         for (int i = 0; i < n; i++)
             rvi_seq_write_page(&seq, i, k->pages + (size_t)i * rvi_pages_bytes(pool));
-        rvi_prefix_keep(s->prefix, &space, j->r->ids, len, seq.pages);
+        rvi_prefix_insert(s->prefix, &space, j->r->ids, len, seq.pages);
     }
     rvi_seq_deinit(&seq);
 }
@@ -211,7 +211,7 @@ void rvi_job_keep(rvi_scheduler *s, const rvi_job *j, bool whole)
     if (seq->coarse) return; /* what it computed is not what others would */
     rvi_prefix_space space = rvi_job_space(s, j);
     int n = whole ? seq->len / RVI_PAGE_TOKENS * RVI_PAGE_TOKENS : seq->len;
-    rvi_prefix_keep(s->prefix, &space, j->s->past.data, n, seq->pages);
+    rvi_prefix_insert(s->prefix, &space, j->s->past.data, n, seq->pages);
 }
 
 void rvi_job_unspill(rvi_scheduler *s, rvi_job *j)

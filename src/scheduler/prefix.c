@@ -201,8 +201,8 @@ static node *keep_page(rvi_prefix *p, node *x, const int32_t *tokens, int n, int
     return near;
 }
 
-void rvi_prefix_keep(rvi_prefix *p, const rvi_prefix_space *space, const int32_t *ids, int n,
-                     const int32_t *pages)
+void rvi_prefix_insert(rvi_prefix *p, const rvi_prefix_space *space, const int32_t *ids, int n,
+                       const int32_t *pages)
 {
     int32_t words[SPACE_WORDS];
     if (!n) return;

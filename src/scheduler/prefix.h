@@ -30,8 +30,8 @@ void rvi_prefix_free(rvi_prefix *p); /* accepts NULL; gives all pages back */
 int rvi_prefix_find(rvi_prefix *p, const rvi_prefix_space *space, const int32_t *ids, int n,
                     int32_t *pages);
 /* Keeps the pages of ids that are not there yet. Without memory it keeps fewer. */
-void rvi_prefix_keep(rvi_prefix *p, const rvi_prefix_space *space, const int32_t *ids, int n,
-                     const int32_t *pages);
+void rvi_prefix_insert(rvi_prefix *p, const rvi_prefix_space *space, const int32_t *ids, int n,
+                       const int32_t *pages);
 /* Gives up pages that nobody else holds, least recently used first, until n are free or there are
  * no more; returns how many. */
 int rvi_prefix_evict(rvi_prefix *p, int n);

@@ -236,7 +236,7 @@ static void note_read(rvi_scheduler *s, rvi_job *j)
 }
 
 /* Where a choice has ended before it had read the prompt, the next one does that. */
-void rvi_scheduler_settle(rvi_scheduler *s, rvi_order *r)
+void rvi_scheduler_job_ended(rvi_scheduler *s, rvi_order *r)
 {
     int i = 0;
     if (!r->n_left) {
@@ -255,7 +255,7 @@ static void look_after(rvi_scheduler *s)
         note_read(s, j);
         if (!rvi_answer_ended(j->s)) continue;
         rvi_job_end(s, j, RV_FINISH_ERROR, RV_OK, NULL);
-        rvi_scheduler_settle(s, r);
+        rvi_scheduler_job_ended(s, r);
     }
 }
 

@@ -442,7 +442,7 @@ static rv_status reserve(rvi_kept_session *k, uint64_t bytes, rv_error *err)
 }
 
 /* written: the new file is in its place; otherwise the one before. */
-static void settle(rvi_kept_session *k, const header *h, uint64_t bytes, bool written)
+static void record_size(rvi_kept_session *k, const header *h, uint64_t bytes, bool written)
 {
     rvi_lock_take(k->of->lock);
     k->of->bytes -= written ? k->entry->bytes : bytes;
@@ -477,7 +477,7 @@ rv_status rvi_kept_save(rvi_kept_session *k, const rvi_session *s, const rvi_sam
         if (!st) moved = !(st = rvi_os_replace(temp.data, path, err));
         if (moved) st = rvi_os_sync_parent(path, err);
         if (!moved && f) rvi_os_remove_tree(temp.data);
-        settle(k, &h, bytes, moved);
+        record_size(k, &h, bytes, moved);
     }
     rvi_buf_deinit(&head);
     rvi_buf_deinit(&temp);

@@ -91,7 +91,7 @@ int rvi_spill_in(rvi_spilled *x, rvi_prefix *tree, const rvi_prefix_space *space
         !rvi_seq_extend(&seq, len - known, NULL))
         ok = read_pages(x, &seq, known / RVI_PAGE_TOKENS);
     if (ok) {
-        rvi_prefix_keep(tree, space, ids, len, seq.pages);
+        rvi_prefix_insert(tree, space, ids, len, seq.pages);
         note(&costs->read, rvi_os_seconds() - begun, n);
     }
     rvi_seq_deinit(&seq);

@@ -60,7 +60,7 @@ void rvi_answers_deinit(rvi_answers *a)
     *a = (rvi_answers){0};
 }
 
-void rvi_answers_keep(rvi_answers *a, const rvi_said *said)
+void rvi_answers_add(rvi_answers *a, const rvi_said *said)
 {
     if (!a->ring && !(a->ring = rvi_alloc_array(RVI_ANSWERS_MOST, sizeof(rvi_said *)))) return;
     rvi_said *s = rvi_said_copy(said);

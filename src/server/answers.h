@@ -33,7 +33,7 @@ typedef struct rvi_answers {
 
 void rvi_answers_deinit(rvi_answers *a);
 /* Keeps a copy of what said points to; without memory for it nothing is kept. */
-void rvi_answers_keep(rvi_answers *a, const rvi_said *said);
+void rvi_answers_add(rvi_answers *a, const rvi_said *said);
 /* NULL: the tenant has none of that id. */
 const rvi_said *rvi_answers_find(const rvi_answers *a, const char *tenant, const char *id,
                                  int choice);

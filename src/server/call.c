@@ -502,7 +502,7 @@ static void remember(const rvi_call *k, int choice)
                      .temperature = k->wish.sampling.greedy ? 0 : k->wish.sampling.temperature};
     snprintf(said.id, sizeof said.id, "%s", k->id);
     snprintf(said.tenant, sizeof said.tenant, "%s", k->tenant);
-    rvi_answers_keep(&k->s->answers, &said);
+    rvi_answers_add(&k->s->answers, &said);
     rvi_buf_deinit(&calls);
 }
 

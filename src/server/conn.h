@@ -59,7 +59,7 @@ struct rvi_conn {
 
 /* Takes an accepted socket. */
 void rvi_conn_accept(rvi_conns *all, evutil_socket_t fd);
-/* From time to time: ends what hangs or rests too long, keeps streams of events alive. */
+/* From time to time: ends what hangs or is idle too long, keeps streams of events alive. */
 void rvi_conns_tick(rvi_conns *all);
 /* No further requests; connections without one are closed. */
 void rvi_conns_drain(rvi_conns *all);

@@ -62,7 +62,7 @@ void rvi_http_deinit(rvi_http *h);
 
 /* Reads until a request is whole, is bad, or the bytes are used up; returns how many were used. */
 size_t rvi_http_feed(rvi_http *h, const char *bytes, size_t n);
-/* A request has begun to come: silence now is a client that hangs, not one that rests. */
+/* A request has begun to come: silence now is a client that hangs, not one that is idle. */
 bool rvi_http_begun(const rvi_http *h);
 /* Forgets the request that was read; the next byte begins another. Memory of a large one is given
  * back. */

@@ -223,7 +223,7 @@ static void on_token(rvi_call *k, int choice, const rv_service_event *e)
 {
     rvi_buf json = {0};
     const rvi_part *p = &k->parts[choice];
-    rvi_probs_keep(k, choice, e);
+    rvi_probs_add(k, choice, e);
     if (!k->wish.stream) return;
     rvi_buf_printf(&json, "{\"index\":%d,\"content\":", choice);
     rvi_json_write_string(&json, e->text, e->text_len);

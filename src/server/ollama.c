@@ -117,7 +117,7 @@ static void begin(rvi_call *k)
 
 static void on_token(rvi_call *k, int choice, const rv_service_event *e)
 {
-    rvi_probs_keep(k, choice, e);
+    rvi_probs_add(k, choice, e);
 }
 
 /* Text and thoughts as they come; a call when it is whole. */

@@ -19,7 +19,7 @@ static void put_prob(const rvi_serving *s, rv_token_prob t, rvi_buf *out)
     rvi_buf_deinit(&text);
 }
 
-void rvi_probs_keep(rvi_call *k, int choice, const rv_service_event *e)
+void rvi_probs_add(rvi_call *k, int choice, const rv_service_event *e)
 {
     rvi_choice *c = &k->choices[choice];
     if (!k->wish.generate.logprobs || !e->chosen || e->id < 0) return;

@@ -5,7 +5,7 @@
 #include "server/call.h"
 
 /* Where they were asked for: keeps those of a token. */
-void rvi_probs_keep(rvi_call *k, int choice, const rv_service_event *e);
+void rvi_probs_add(rvi_call *k, int choice, const rv_service_event *e);
 /* The list of what was kept, which is kept no longer. */
 void rvi_probs_take(rvi_choice *c, rvi_buf *out);
 

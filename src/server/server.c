@@ -51,7 +51,7 @@ static void on_wake(evutil_socket_t fd, short what, void *ctx)
     rv_error err;
     (void)fd;
     (void)what;
-    rvi_worker_settle(v->s.worker);
+    rvi_worker_call_done(v->s.worker);
     while (v->s.ready && !rv_service_drain(v->s.service, 0, &b, &err) && b) {
         for (size_t i = 0; i < b->n; i++) rvi_call_event(&b->events[i]);
         rv_free(b);

@@ -144,7 +144,7 @@ static bool read_field(rvi_wish *w, const rvi_field *f, const rvi_json *v, rvi_a
 
 enum { NOT_GIVEN = -1000 };
 
-static bool settle(rvi_wish *w, unsigned what, rvi_problem *p)
+static bool combine(rvi_wish *w, unsigned what, rvi_problem *p)
 {
     rv_sampling *s = &w->sampling;
     int most = w->max_completion_tokens != NOT_GIVEN ? w->max_completion_tokens : w->max_tokens;
@@ -202,7 +202,7 @@ static bool read_members(const reading *r, unsigned what, const rvi_json *object
 }
 
 /* Ollama's: the end of the context is -1, no window at all is 0. */
-static void settle_window(rvi_wish *w)
+static void set_window(rvi_wish *w)
 {
     if (w->last_n == NOT_GIVEN) return;
     w->sampling.repetition_window = w->last_n < 0 ? INT_MAX : w->last_n;
@@ -227,12 +227,12 @@ bool rvi_wish_read(rvi_wish *w, unsigned what, const rvi_json *body, rvi_arena *
     if ((what & (RVI_FOR_OLLAMA | RVI_FOR_VECTORS)) &&
         !read_members(&r, RVI_FOR_OPTIONS, rvi_json_get(body, "options")))
         return false;
-    settle_window(w);
+    set_window(w);
     /* 0 asks for the most likely token alone; in rv_sampling it would be the default */
     w->sampling.top_p = w->sampling.top_p < 0    ? 0
                         : w->sampling.top_p <= 0 ? FLT_MIN
                                                  : w->sampling.top_p;
-    return settle(w, what, p);
+    return combine(w, what, p);
 }
 
 bool rvi_wish_body(const rvi_json **out, const rvi_buf *text, rvi_arena *arena, rvi_problem *p)

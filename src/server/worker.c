@@ -80,7 +80,7 @@ void rvi_worker_free(rvi_worker *w)
         rvi_lock_give(w->lock);
         rvi_wakeup_post(w->posted);
         rvi_thread_join(w->thread);
-        rvi_worker_settle(w);
+        rvi_worker_call_done(w);
         for (rvi_work *one; (one = take(&w->todo));) one->done(one);
     }
     rvi_wakeup_free(w->posted);
@@ -96,7 +96,7 @@ void rvi_worker_post(rvi_worker *w, rvi_work *one)
     rvi_wakeup_post(w->posted);
 }
 
-void rvi_worker_settle(rvi_worker *w)
+void rvi_worker_call_done(rvi_worker *w)
 {
     for (;;) {
         rvi_lock_take(w->lock);

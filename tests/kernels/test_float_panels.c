@@ -257,7 +257,7 @@ static void every_weight_is_exact(void **state)
             row.gemm_panels[t](panel, 1, acts, rvi_float_act_bytes(t, 1), 1, out, 16, 1);
             for (int j = 0; j < 16; j++) {
                 float value = weight_at(t, (const uint8_t *)&w[j]);
-                if (t == RVI_BF16 && fabsf(value) < RVI_PAIRS_FLOOR) value = 0.0f;
+                if (t == RVI_BF16 && fabsf(value) < RVI_BF16_FLOOR) value = 0.0f;
                 if (isfinite(value))
                     assert_true(out[j] == value);
                 else

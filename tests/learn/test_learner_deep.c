@@ -111,7 +111,7 @@ static void preferences_are_studied_deep(void **state)
         assert_int_equal(l->lessons.list[i].fact->kind, RVI_FACT_FREE);
     }
     uint64_t first, last;
-    rvi_pair pairs[16];
+    rvi_preference_pair pairs[16];
     assert_int_equal(rvi_learner_gather_pairs(l, pairs, &first, &last), 10);
     assert_ok(rvi_learner_undo(l, &a, err)); /* one of them is taken back */
     assert_int_equal(rvi_learner_gather_pairs(l, pairs, &first, &last), 9);

@@ -10,7 +10,7 @@
 #include "decode/answer.h"
 #include "decode/sampler.h"
 #include "learn/capture_text.h"
-#include "learn/instant/pairs.h"
+#include "learn/instant/edits.h"
 #include "real/cached_model.h"
 #include "tokenizer/tokenizer.h"
 
@@ -213,15 +213,15 @@ static void thumbs_down(void **state)
         double worst = INFINITY, sum = 0, drift = 0;
         int changed = 0;
         for (int i = 0; i < N_PROMPTS; i++) {
-            rvi_pairs *p;
+            rvi_edits *p;
             int n = b.n_prompt[i];
             use(NULL);
-            assert_ok(rvi_pairs_new(&p, err));
+            assert_ok(rvi_edits_new(&p, err));
             double first = capture(ids[i], n, n + N_NEW, tokens), now = first;
             for (int k = 0; k < 20; k++) {
-                assert_ok(rvi_pairs_prepare(t, p, tokens, N_NEW, err));
-                assert_int_equal(rvi_pairs_down(t, p, NULL), RVI_MICRO_STEPPED);
-                rvi_delta d = rvi_pairs_delta(p);
+                assert_ok(rvi_edits_prepare(t, p, tokens, N_NEW, err));
+                assert_int_equal(rvi_edits_down(t, p, NULL), RVI_MICRO_STEPPED);
+                rvi_delta d = rvi_edits_delta(p);
                 assert_int_equal(d.rank, N_NEW);
                 use(&d);
                 now = capture(ids[i], n, n + N_NEW, tokens);
@@ -233,7 +233,7 @@ static void thumbs_down(void **state)
                 changed += memcmp(before[c], after, sizeof after) != 0;
             }
             drift += exp(prose_nll() - nll) - 1;
-            rvi_pairs_free(p);
+            rvi_edits_free(p);
         }
         print_message("# 20 thumbs, %s: p(answer) fell by 10^%.1f in the mean, 10^%.1f at least; "
                       "%.1f of %d canaries changed without a gate; perplexity %+.2f %%\n",

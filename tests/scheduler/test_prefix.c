@@ -47,7 +47,7 @@ static rvi_seq seq_of(int len)
 static void keep(const rvi_prefix_space *space, const int32_t *ids, int n)
 {
     rvi_seq s = seq_of(n);
-    rvi_prefix_keep(tree, space, ids, n, s.pages);
+    rvi_prefix_insert(tree, space, ids, n, s.pages);
     rvi_seq_deinit(&s);
 }
 
@@ -196,7 +196,7 @@ static void random_lives(void **state)
         text *t = &texts[i];
         int32_t pages[LONGEST / PAGE + 1];
         if (s->pages) {
-            rvi_prefix_keep(tree, &t->space, t->ids, s->len, s->pages);
+            rvi_prefix_insert(tree, &t->space, t->ids, s->len, s->pages);
             rvi_seq_deinit(s);
             continue;
         }

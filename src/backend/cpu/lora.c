@@ -104,7 +104,7 @@ static float scale_of(const rvi_tensor *m)
     return m->half ? m->half_scale : 1;
 }
 
-/* Matrices are too short for the processor to foresee which comes next. */
+/* Matrices are too short for the processor to predict which comes next. */
 static void ask_for(const rvi_tensor *m)
 {
     enum { LINE = 64 };

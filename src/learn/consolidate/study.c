@@ -431,8 +431,8 @@ static bool is_held(size_t i, size_t n)
     return i % every == every - 1 && i / every < want;
 }
 
-rv_status rvi_study_pairs(rvi_params **out, rvi_baseline *g, const rvi_pair *pairs, size_t n,
-                          rv_preference_loss loss, const rvi_study_options *o,
+rv_status rvi_study_pairs(rvi_params **out, rvi_baseline *g, const rvi_preference_pair *pairs,
+                          size_t n, rv_preference_loss loss, const rvi_study_options *o,
                           rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
                           rv_error *err)
 {

@@ -65,14 +65,14 @@ rv_status rvi_study_shared(rvi_shared *s, rvi_baseline *g, const rvi_fact *const
                            rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
                            rv_error *err) RVI_MUST_CHECK;
 
-typedef struct rvi_pair {
+typedef struct rvi_preference_pair {
     const char *question, *chosen, *rejected;
-} rvi_pair;
+} rvi_preference_pair;
 
 /* Preferences, by DPO or KTO. Of 8 pairs or more one in ten, but at least two, are set aside to see
  * when it is enough. */
-rv_status rvi_study_pairs(rvi_params **out, rvi_baseline *g, const rvi_pair *pairs, size_t n,
-                          rv_preference_loss loss, const rvi_study_options *o,
+rv_status rvi_study_pairs(rvi_params **out, rvi_baseline *g, const rvi_preference_pair *pairs,
+                          size_t n, rv_preference_loss loss, const rvi_study_options *o,
                           rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
                           rv_error *err) RVI_MUST_CHECK;
 

@@ -11,26 +11,26 @@
 #include "learn/learner/learner_internal.h"
 
 /* pairs NULL: they are only counted. Those of events up to `until`. */
-static size_t gather(const rvi_learner *l, rvi_pair *pairs, uint64_t until, uint64_t *first,
-                     uint64_t *last)
+static size_t gather(const rvi_learner *l, rvi_preference_pair *pairs, uint64_t until,
+                     uint64_t *first, uint64_t *last)
 {
     size_t n = 0;
     *first = UINT64_MAX;
     *last = 0;
     for (size_t i = 0; i < l->preferences.n + l->lessons.n; i++) {
         uint64_t event;
-        rvi_pair pair;
+        rvi_preference_pair pair;
         if (i < l->preferences.n) {
             const rvi_preference *p = &l->preferences.list[i];
             if (p->used) continue;
-            pair = (rvi_pair){p->question, p->chosen, p->rejected};
+            pair = (rvi_preference_pair){p->question, p->chosen, p->rejected};
             event = p->event;
         } else {
             const rvi_lesson *x = &l->lessons.list[i - l->preferences.n];
             if (!x->in_force || x->paired || x->fact->kind != RVI_FACT_FREE || !x->rejected ||
                 rvi_question_same(x->answer, x->rejected))
                 continue;
-            pair = (rvi_pair){x->question, x->answer, x->rejected};
+            pair = (rvi_preference_pair){x->question, x->answer, x->rejected};
             event = x->event;
         }
         if (event > until) continue;
@@ -42,7 +42,7 @@ static size_t gather(const rvi_learner *l, rvi_pair *pairs, uint64_t until, uint
     return n;
 }
 
-size_t rvi_learner_gather_pairs(const rvi_learner *l, rvi_pair *pairs, uint64_t *first,
+size_t rvi_learner_gather_pairs(const rvi_learner *l, rvi_preference_pair *pairs, uint64_t *first,
                                 uint64_t *last)
 {
     return gather(l, pairs, UINT64_MAX, first, last);

@@ -243,7 +243,7 @@ void rvi_instant_deinit(rvi_learner *l)
     replace(l, &in->adapter, NULL);
     for (size_t i = 0; i < in->n_dislikes; i++) {
         replace(l, &in->dislikes[i].adapter, NULL);
-        rvi_pairs_free(in->dislikes[i].pairs);
+        rvi_edits_free(in->dislikes[i].edits);
         rvi_free(in->dislikes[i].question);
     }
     rvi_free(in->dislikes);
@@ -479,7 +479,7 @@ static void forget_dislike(rvi_learner *l, rvi_dislike *d)
     rvi_instant_free_prepared(l); /* some may be prepared for its list */
     replace(l, &d->adapter, NULL);
     rvi_instant_drop_list(l, d);
-    rvi_pairs_free(d->pairs);
+    rvi_edits_free(d->edits);
     rvi_free(d->question);
 }
 
@@ -489,7 +489,7 @@ static rv_status dislike_of(rvi_learner *l, const char *question, size_t *out, r
     if (rvi_instant_find_dislike(in, question, out)) return RV_OK;
     rvi_dislike *d = place_for(l), fresh = {.question = rvi_text_copy(rvi_text_of(question))};
     rv_status st = d && fresh.question ? rvi_learner_reserve(l, err) : rvi_nomem(err, "thumbs");
-    if (!st) st = rvi_pairs_new(&fresh.pairs, err);
+    if (!st) st = rvi_edits_new(&fresh.edits, err);
     if (st) {
         rvi_free(fresh.question);
         return st;
@@ -542,10 +542,10 @@ static rv_status step_down(rvi_learner *l, const rvi_capture *c, const char *que
     rvi_dislike *d = &in->dislikes[at];
     d->event = out->event;
     rvi_thumbs *by = rvi_instant_prepared(l, c, d);
-    if (!by) st = rvi_pairs_prepare(by = in->thumbs, d->pairs, tokens, n, err);
-    if (st || rvi_pairs_down(by, d->pairs, &kl) != RVI_MICRO_STEPPED) return st;
+    if (!by) st = rvi_edits_prepare(by = in->thumbs, d->edits, tokens, n, err);
+    if (st || rvi_edits_down(by, d->edits, &kl) != RVI_MICRO_STEPPED) return st;
     d->unsaved = true;
-    rvi_delta delta = rvi_pairs_delta(d->pairs);
+    rvi_delta delta = rvi_edits_delta(d->edits);
     return rvi_instant_publish(l, &d->adapter, &delta, err);
 }
 
@@ -621,17 +621,17 @@ static rv_status undo_step(rvi_learner *l, const char *question, uint64_t event,
     size_t at;
     if (!rvi_instant_find_dislike(in, question, &at)) return RV_OK;
     rvi_dislike *d = &in->dislikes[at];
-    rvi_pairs *empty = NULL;
-    if (!(d->event == event && rvi_pairs_undo(d->pairs))) {
+    rvi_edits *empty = NULL;
+    if (!(d->event == event && rvi_edits_undo(d->edits))) {
         if (!last) return RV_OK;
-        rv_status st = rvi_pairs_new(&empty, err);
+        rv_status st = rvi_edits_new(&empty, err);
         if (st) return st;
         rvi_instant_free_prepared(l);
-        rvi_pairs_free(d->pairs);
-        d->pairs = empty;
+        rvi_edits_free(d->edits);
+        d->edits = empty;
     }
     d->unsaved = true;
-    rvi_delta delta = rvi_pairs_delta(d->pairs);
+    rvi_delta delta = rvi_edits_delta(d->edits);
     return rvi_instant_publish(l, &d->adapter, &delta, err);
 }
 

@@ -14,7 +14,7 @@
 
 #include "base/thread.h"
 #include "learn/consolidate/options.h"
-#include "learn/instant/pairs.h"
+#include "learn/instant/edits.h"
 #include "learn/recognise/recogniser.h"
 #include "learn/learner/doing.h"
 #include "learn/state/adapter_sets.h"
@@ -44,8 +44,8 @@ enum { RVI_DISLIKES = 64 }; /* requests that thumbs down are kept of: those that
 typedef struct rvi_dislike {
     char *question;
     uint64_t event; /* the last thumb; 0: before it was loaded */
-    rvi_pairs *pairs;
-    rvi_adapter *adapter; /* of the pairs as they are; NULL: they say nothing */
+    rvi_edits *edits;
+    rvi_adapter *adapter; /* of the edits as they are; NULL: they say nothing */
     bool unsaved;         /* it has changed since it was written */
 } rvi_dislike;
 
@@ -58,7 +58,7 @@ typedef struct rvi_prepared_thumb {
     const rvi_capture *of; /* NULL: none */
     uint64_t answer;       /* of the ring */
     rvi_thumbs *thumbs;    /* scratch that stays; NULL: not made yet */
-    rvi_pairs *own;        /* the list, if its request had none; or NULL */
+    rvi_edits *own;        /* the list, if its request had none; or NULL */
 } rvi_prepared_thumb;
 
 /* The instant loop: what scores and thumbs change. Made when it is first needed. */
@@ -188,7 +188,7 @@ void rvi_whitening_deinit(rvi_whitening *w);
 /* Pairs of answers on their way into the weights. */
 typedef struct rvi_deep {
     rv_preference_loss loss;
-    rvi_pair *pairs;
+    rvi_preference_pair *pairs;
     size_t n;
     rvi_generation made; /* adapter NULL: not yet */
     char digest[RVI_SHA256_HEX];

@@ -82,7 +82,7 @@ void rvi_instant_free_prepared(rvi_learner *l);
 /* ---- deep.c ---- */
 /* Pairs that wait: preferences, and free corrections of what the model had said. pairs [n_pairs +
  * n_lessons]; first, last: their events. */
-size_t rvi_learner_gather_pairs(const rvi_learner *l, rvi_pair *pairs, uint64_t *first,
+size_t rvi_learner_gather_pairs(const rvi_learner *l, rvi_preference_pair *pairs, uint64_t *first,
                                 uint64_t *last);
 void rvi_learner_use_pairs(rvi_learner *l, uint64_t first, uint64_t last); /* they wait no more */
 rv_status rvi_learner_drop_pairs(rvi_learner *l, const char *text, rv_error *err) RVI_MUST_CHECK;

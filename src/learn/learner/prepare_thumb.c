@@ -1,12 +1,12 @@
 /* Thumbs that may come: the keys of an answer are the larger part of a thumb's work and known as
- * soon as the answer has ended (pairs.h), so that they are made then, between calls. Of the last
+ * soon as the answer has ended (edits.h), so that they are made then, between calls. Of the last
  * answers only; a thumb on any other makes them itself, with the same result. */
 #include "base/mem.h"
 #include "learn/learner/learner_internal.h"
 
 static void clear(rvi_prepared_thumb *f)
 {
-    rvi_pairs_free(f->own);
+    rvi_edits_free(f->own);
     *f = (rvi_prepared_thumb){.thumbs = f->thumbs};
 }
 
@@ -54,9 +54,9 @@ rv_status rvi_learner_prepare_thumb(rvi_learner *l, const rvi_capture *c, const 
     rv_status st = rvi_instant_tokens(c, &tokens, &n, err);
     if (!st && !f->thumbs) st = rvi_thumbs_like(&f->thumbs, in->thumbs, err);
     bool known = rvi_instant_find_dislike(in, question, &at);
-    if (!st && !known) st = rvi_pairs_new(&f->own, err);
+    if (!st && !known) st = rvi_edits_new(&f->own, err);
     if (!st)
-        st = rvi_pairs_prepare(f->thumbs, known ? in->dislikes[at].pairs : f->own, tokens, n, err);
+        st = rvi_edits_prepare(f->thumbs, known ? in->dislikes[at].edits : f->own, tokens, n, err);
     if (!st) {
         f->of = c;
         f->answer = rvi_capture_answer(c);
@@ -72,12 +72,12 @@ rvi_thumbs *rvi_instant_prepared(rvi_learner *l, const rvi_capture *c, rvi_disli
     for (size_t i = 0; i < RVI_PREPARED_THUMBS; i++) {
         rvi_prepared_thumb *f = &in->prepared[i];
         if (f->of != c || f->answer != rvi_capture_answer(c)) continue;
-        if (f->own && rvi_pairs_are_empty(d->pairs)) { /* the list becomes the request's own */
-            rvi_pairs_free(d->pairs);
-            d->pairs = f->own;
+        if (f->own && rvi_edits_are_empty(d->edits)) { /* the list becomes the request's own */
+            rvi_edits_free(d->edits);
+            d->edits = f->own;
             f->own = NULL;
         }
-        if (rvi_pairs_are_ready(f->thumbs, d->pairs)) return f->thumbs;
+        if (rvi_edits_are_ready(f->thumbs, d->edits)) return f->thumbs;
     }
     return NULL;
 }

@@ -237,7 +237,7 @@ rv_status rvi_instant_go_before(rvi_learner *l, uint64_t event, rv_error *err)
 /* ---- lists of thumbs ---- */
 
 typedef struct dislike_header {
-    uint64_t question_len, pairs_len;
+    uint64_t question_len, edits_len;
 } dislike_header;
 
 static void list_name(const rvi_learner *l, const char *question, char name[KEY])
@@ -251,12 +251,12 @@ static void list_name(const rvi_learner *l, const char *question, char name[KEY]
 static rv_status write_list(rvi_learner *l, rvi_dislike *d, rv_error *err)
 {
     char name[KEY];
-    rvi_buf pairs = {0}, out = {0};
-    rv_status st = rvi_pairs_save(d->pairs, &pairs, err);
-    dislike_header h = {strlen(d->question), pairs.len};
+    rvi_buf edits = {0}, out = {0};
+    rv_status st = rvi_edits_save(d->edits, &edits, err);
+    dislike_header h = {strlen(d->question), edits.len};
     if (!st && !(rvi_buf_append(&out, &h, sizeof h) &&
                  rvi_buf_append(&out, d->question, (size_t)h.question_len) &&
-                 rvi_buf_append(&out, pairs.data, pairs.len)))
+                 rvi_buf_append(&out, edits.data, edits.len)))
         st = rvi_nomem(err, "thumbs");
     list_name(l, d->question, name);
     if (!st) st = rvi_store_begin(&l->store, false, err);
@@ -265,7 +265,7 @@ static rv_status write_list(rvi_learner *l, rvi_dislike *d, rv_error *err)
         st = rvi_store_end(&l->store, st, err);
     }
     if (!st) d->unsaved = false;
-    rvi_buf_deinit(&pairs);
+    rvi_buf_deinit(&edits);
     rvi_buf_deinit(&out);
     return st;
 }
@@ -303,11 +303,11 @@ static rv_status load_list(rvi_learner *l, const rvi_buf *data, rv_error *err)
     rvi_instant *in = &l->instant;
     dislike_header h;
     const char *p = data->data, *end = p + data->len;
-    const char *at = take(&p, end, sizeof h), *question = NULL, *pairs = NULL;
+    const char *at = take(&p, end, sizeof h), *question = NULL, *edits = NULL;
     if (at) memcpy(&h, at, sizeof h);
     if (at) question = take(&p, end, h.question_len);
-    if (question) pairs = take(&p, end, h.pairs_len);
-    if (!pairs || memchr(question, 0, (size_t)h.question_len))
+    if (question) edits = take(&p, end, h.edits_len);
+    if (!edits || memchr(question, 0, (size_t)h.question_len))
         return rvi_error(err, RV_E_STORAGE, "a list of thumbs is cut off");
     rvi_dislike *d =
         rvi_list_room((void **)&in->dislikes, in->n_dislikes, &in->cap_dislikes, sizeof *d);
@@ -315,13 +315,13 @@ static rv_status load_list(rvi_learner *l, const rvi_buf *data, rv_error *err)
         return rvi_nomem(err, "thumbs");
     memcpy(d->question, question, (size_t)h.question_len);
     d->question[h.question_len] = 0;
-    rv_status st = rvi_pairs_load(&d->pairs, in->thumbs, pairs, (size_t)h.pairs_len, err);
+    rv_status st = rvi_edits_load(&d->edits, in->thumbs, edits, (size_t)h.edits_len, err);
     if (st) {
         rvi_free(d->question);
         return st;
     }
     in->n_dislikes++;
-    rvi_delta delta = rvi_pairs_delta(d->pairs);
+    rvi_delta delta = rvi_edits_delta(d->edits);
     return rvi_instant_publish(l, &d->adapter, &delta, err);
 }
 

@@ -1,7 +1,7 @@
 /* Whitening against what it must be, the probe against the model itself, and thumbs down. */
 #include "learn/bed.h"
 
-#include "learn/instant/pairs.h"
+#include "learn/instant/edits.h"
 
 /* ---- whitening ---- */
 
@@ -292,25 +292,25 @@ static void down(void **state)
     static const char *const names[] = {"llama", "gemma2"};
     for (size_t k = 0; k < RVI_COUNT(names); k++) {
         thumbs t;
-        rvi_pairs *p, *copy, *alone;
+        rvi_edits *p, *copy, *alone;
         rv_error e;
         double kl;
         thumbs_open(&t, names[k]);
         bed *b = &t.b;
-        assert_ok(rvi_pairs_new(&p, err));
+        assert_ok(rvi_edits_new(&p, err));
         double answer = bed_capture(b, 0, 12);
         bed_use(b, NULL);
         double other = bed_capture(b, 50, 30);
         bed_capture(b, 0, 12);
-        assert_int_equal(rvi_pairs_down(t.t, p, &kl), RVI_MICRO_NOTHING); /* not prepared */
-        assert_false(rvi_pairs_undo(p));
+        assert_int_equal(rvi_edits_down(t.t, p, &kl), RVI_MICRO_NOTHING); /* not prepared */
+        assert_false(rvi_edits_undo(p));
         for (int i = 0; i < 10; i++) {
-            assert_ok(rvi_pairs_prepare(t.t, p, b->tokens, b->n, err));
-            assert_int_equal(rvi_pairs_down(t.t, p, &kl), RVI_MICRO_STEPPED);
+            assert_ok(rvi_edits_prepare(t.t, p, b->tokens, b->n, err));
+            assert_int_equal(rvi_edits_down(t.t, p, &kl), RVI_MICRO_STEPPED);
             double a = fmax(0.5 * pow(0.9, i), 0.2);
             assert_true(fabs(kl - 0.02 * a) < 1e-6);
-            rvi_delta d = rvi_pairs_delta(p);
-            assert_int_equal(d.rank, 12); /* the same inputs, the same pairs */
+            rvi_delta d = rvi_edits_delta(p);
+            assert_int_equal(d.rank, 12); /* the same inputs, the same edits */
             bed_use(b, &d);
             bed_capture(b, 0, 12);
         }
@@ -320,45 +320,45 @@ static void down(void **state)
         assert_true(fell > 0.1 && fabs(spared) < 0.1 * fell);
         /* undo is bit-exact, once */
         rvi_buf before = {0}, after = {0};
-        assert_ok(rvi_pairs_save(p, &before, err));
+        assert_ok(rvi_edits_save(p, &before, err));
         bed_capture(b, 2, 30);
-        assert_ok(rvi_pairs_prepare(t.t, p, b->tokens, b->n, err));
-        assert_int_equal(rvi_pairs_down(t.t, p, NULL), RVI_MICRO_STEPPED);
-        assert_true(rvi_pairs_delta(p).rank > 12);
-        assert_true(rvi_pairs_undo(p));
-        assert_false(rvi_pairs_undo(p));
-        assert_ok(rvi_pairs_save(p, &after, err));
+        assert_ok(rvi_edits_prepare(t.t, p, b->tokens, b->n, err));
+        assert_int_equal(rvi_edits_down(t.t, p, NULL), RVI_MICRO_STEPPED);
+        assert_true(rvi_edits_delta(p).rank > 12);
+        assert_true(rvi_edits_undo(p));
+        assert_false(rvi_edits_undo(p));
+        assert_ok(rvi_edits_save(p, &after, err));
         assert_int_equal(before.len, after.len);
         assert_memory_equal(before.data, after.data, before.len);
         /* bytes, and the same event on both */
-        assert_ok(rvi_pairs_load(&copy, t.t, before.data, before.len, err));
-        assert_int_equal(rvi_pairs_n_events(copy), 10);
+        assert_ok(rvi_edits_load(&copy, t.t, before.data, before.len, err));
+        assert_int_equal(rvi_edits_n_events(copy), 10);
         for (int i = 0; i < 2; i++) {
-            assert_ok(rvi_pairs_prepare(t.t, i ? copy : p, b->tokens, b->n, err));
-            assert_int_equal(rvi_pairs_down(t.t, i ? copy : p, NULL), RVI_MICRO_STEPPED);
+            assert_ok(rvi_edits_prepare(t.t, i ? copy : p, b->tokens, b->n, err));
+            assert_int_equal(rvi_edits_down(t.t, i ? copy : p, NULL), RVI_MICRO_STEPPED);
         }
-        rvi_delta x = rvi_pairs_delta(p), y = rvi_pairs_delta(copy);
+        rvi_delta x = rvi_edits_delta(p), y = rvi_edits_delta(copy);
         assert_int_equal(x.rank, y.rank);
         assert_memory_equal(x.b, y.b, (size_t)x.rank * (size_t)b->g.m->hp.n_embd * sizeof(float));
-        assert_int_equal(rvi_pairs_load(&alone, t.t, before.data, before.len - 2, &e),
+        assert_int_equal(rvi_edits_load(&alone, t.t, before.data, before.len - 2, &e),
                          RV_E_LEARNING);
-        assert_int_equal(rvi_pairs_load(&alone, t.t, "", 0, &e), RV_E_LEARNING);
+        assert_int_equal(rvi_edits_load(&alone, t.t, "", 0, &e), RV_E_LEARNING);
         memset(before.data + 40, 0xFF, 4);
-        assert_int_equal(rvi_pairs_load(&alone, t.t, before.data, before.len, &e), RV_E_LEARNING);
+        assert_int_equal(rvi_edits_load(&alone, t.t, before.data, before.len, &e), RV_E_LEARNING);
         /* bad numbers change nothing */
         b->tokens[2].g_scale = NAN;
-        assert_int_equal(rvi_pairs_prepare(t.t, p, b->tokens, b->n, &e), RV_E_LEARNING);
-        assert_int_equal(rvi_pairs_down(t.t, p, NULL), RVI_MICRO_NOTHING);
-        assert_int_equal(rvi_pairs_prepare(t.t, p, b->tokens, 0, &e), RV_E_LEARNING);
+        assert_int_equal(rvi_edits_prepare(t.t, p, b->tokens, b->n, &e), RV_E_LEARNING);
+        assert_int_equal(rvi_edits_down(t.t, p, NULL), RVI_MICRO_NOTHING);
+        assert_int_equal(rvi_edits_prepare(t.t, p, b->tokens, 0, &e), RV_E_LEARNING);
         rvi_buf_deinit(&before);
         rvi_buf_deinit(&after);
-        rvi_pairs_free(p);
-        rvi_pairs_free(copy);
+        rvi_edits_free(p);
+        rvi_edits_free(copy);
         thumbs_close(&t);
     }
 }
 
-/* Long answers and many of them: the heaviest tokens, and no more pairs than there may be; steps
+/* Long answers and many of them: the heaviest tokens, and no more edits than there may be; steps
  * that are far too long stay within the caps. */
 /* What was prepared long before, in the meantime with others: the same bits. What others have
  * prepared or taken back since is not ready any more. */
@@ -367,39 +367,39 @@ static void early(void **state)
     (void)state;
     thumbs t;
     rvi_thumbs *ahead;
-    rvi_pairs *late, *soon, *other;
+    rvi_edits *late, *soon, *other;
     thumbs_open(&t, "llama");
     bed *b = &t.b;
     assert_ok(rvi_thumbs_like(&ahead, t.t, err));
-    assert_ok(rvi_pairs_new(&late, err));
-    assert_ok(rvi_pairs_new(&soon, err));
-    assert_ok(rvi_pairs_new(&other, err));
+    assert_ok(rvi_edits_new(&late, err));
+    assert_ok(rvi_edits_new(&soon, err));
+    assert_ok(rvi_edits_new(&other, err));
     size_t bytes = (size_t)b->g.m->hp.n_ff * sizeof(float);
     for (int i = 0; i < 3; i++) { /* a new answer, more of it, the same */
         bed_capture(b, i == 0 ? 2 : 0, i ? 20 : 12);
-        assert_ok(rvi_pairs_prepare(ahead, soon, b->tokens, b->n, err));
-        assert_ok(rvi_pairs_prepare(t.t, late, b->tokens, b->n, err));
-        assert_int_equal(rvi_pairs_down(t.t, late, NULL), RVI_MICRO_STEPPED);
+        assert_ok(rvi_edits_prepare(ahead, soon, b->tokens, b->n, err));
+        assert_ok(rvi_edits_prepare(t.t, late, b->tokens, b->n, err));
+        assert_int_equal(rvi_edits_down(t.t, late, NULL), RVI_MICRO_STEPPED);
         bed_capture(b, 40, 30);
-        assert_ok(rvi_pairs_prepare(t.t, other, b->tokens, b->n, err));
-        assert_int_equal(rvi_pairs_down(t.t, other, NULL), RVI_MICRO_STEPPED);
-        assert_true(rvi_pairs_are_ready(ahead, soon));
-        assert_int_equal(rvi_pairs_down(ahead, soon, NULL), RVI_MICRO_STEPPED);
-        rvi_delta x = rvi_pairs_delta(late), y = rvi_pairs_delta(soon);
+        assert_ok(rvi_edits_prepare(t.t, other, b->tokens, b->n, err));
+        assert_int_equal(rvi_edits_down(t.t, other, NULL), RVI_MICRO_STEPPED);
+        assert_true(rvi_edits_are_ready(ahead, soon));
+        assert_int_equal(rvi_edits_down(ahead, soon, NULL), RVI_MICRO_STEPPED);
+        rvi_delta x = rvi_edits_delta(late), y = rvi_edits_delta(soon);
         assert_int_equal(x.rank, y.rank);
         assert_memory_equal(x.a, y.a, (size_t)x.rank * bytes);
         assert_memory_equal(x.b, y.b, (size_t)x.rank * (size_t)b->g.m->hp.n_embd * sizeof(float));
     }
-    assert_ok(rvi_pairs_prepare(ahead, soon, b->tokens, b->n, err));
-    assert_ok(rvi_pairs_prepare(t.t, soon, b->tokens, 3, err));
-    assert_false(rvi_pairs_are_ready(ahead, soon));
-    assert_int_equal(rvi_pairs_down(ahead, soon, NULL), RVI_MICRO_NOTHING);
-    assert_ok(rvi_pairs_prepare(ahead, soon, b->tokens, b->n, err));
-    assert_true(rvi_pairs_undo(soon));
-    assert_int_equal(rvi_pairs_down(ahead, soon, NULL), RVI_MICRO_NOTHING);
-    rvi_pairs_free(late);
-    rvi_pairs_free(soon);
-    rvi_pairs_free(other);
+    assert_ok(rvi_edits_prepare(ahead, soon, b->tokens, b->n, err));
+    assert_ok(rvi_edits_prepare(t.t, soon, b->tokens, 3, err));
+    assert_false(rvi_edits_are_ready(ahead, soon));
+    assert_int_equal(rvi_edits_down(ahead, soon, NULL), RVI_MICRO_NOTHING);
+    assert_ok(rvi_edits_prepare(ahead, soon, b->tokens, b->n, err));
+    assert_true(rvi_edits_undo(soon));
+    assert_int_equal(rvi_edits_down(ahead, soon, NULL), RVI_MICRO_NOTHING);
+    rvi_edits_free(late);
+    rvi_edits_free(soon);
+    rvi_edits_free(other);
     rvi_thumbs_free(ahead);
     thumbs_close(&t);
 }
@@ -408,19 +408,19 @@ static void limits(void **state)
 {
     (void)state;
     thumbs t;
-    rvi_pairs *p;
+    rvi_edits *p;
     rvi_thumbs *wild;
     thumbs_open(&t, "llama");
     bed *b = &t.b;
     assert_ok(rvi_thumbs_new(&wild, b->g.m, t.w, 100, err));
-    assert_ok(rvi_pairs_new(&p, err));
+    assert_ok(rvi_edits_new(&p, err));
     for (int i = 0; i < 12; i++) {
         bed_capture(b, 2 * i, 34);
         for (int j = 34; j < 170; j++) b->tokens[j] = b->tokens[j % 34]; /* the same again */
-        assert_ok(rvi_pairs_prepare(wild, p, b->tokens, i % 2 ? 34 : 170, err));
-        rvi_pairs_down(wild, p, NULL);
-        rvi_delta d = rvi_pairs_delta(p);
-        assert_true(d.rank <= RVI_PAIRS_MAX);
+        assert_ok(rvi_edits_prepare(wild, p, b->tokens, i % 2 ? 34 : 170, err));
+        rvi_edits_down(wild, p, NULL);
+        rvi_delta d = rvi_edits_delta(p);
+        assert_true(d.rank <= RVI_EDITS_MAX);
         size_t n = (size_t)b->g.m->hp.n_embd, n_ff = (size_t)b->g.m->hp.n_ff;
         for (int s = 0; s < 34; s++) { /* what it adds to a token of the event */
             double dx[4096] = {0}, squares = 0;
@@ -433,12 +433,12 @@ static void limits(void **state)
             }
             for (size_t c = 0; c < n; c++) squares += dx[c] * dx[c];
             assert_true(isfinite(squares));
-            /* pairs of earlier answers are not looked at, so a little more is possible */
+            /* edits of earlier answers are not looked at, so a little more is possible */
             if (!i) assert_true(sqrt(squares) <= 0.1501 * (double)b->tokens[s].reach);
         }
     }
-    assert_true(rvi_pairs_delta(p).rank > 100);
-    rvi_pairs_free(p);
+    assert_true(rvi_edits_delta(p).rank > 100);
+    rvi_edits_free(p);
     rvi_thumbs_free(wild);
     thumbs_close(&t);
 }
@@ -450,5 +450,5 @@ int main(void)
         cmocka_unit_test(pull),      cmocka_unit_test(down),       cmocka_unit_test(limits),
         cmocka_unit_test(early),
     };
-    return cmocka_run_group_tests_name("pairs, probe, whitening", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("edits, probe, whitening", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-#include "learn/instant/pairs.h"
+#include "learn/instant/edits.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,10 +20,10 @@ struct rvi_thumbs {
     float (*answers)[RVI_MICRO_TOKENS], (*alike)[RVI_MICRO_TOKENS];
     int pair[RVI_MICRO_TOKENS];   /* of the list; -1: it had no room */
     bool first[RVI_MICRO_TOKENS]; /* no earlier token has the same pair */
-    const rvi_pairs *of;          /* which list was prepared last; NULL: none */
+    const rvi_edits *of;          /* which list was prepared last; NULL: none */
 };
 
-struct rvi_pairs {
+struct rvi_edits {
     size_t n_ff, n_embd; /* 0 until the first pair */
     int n, room;
     float *k, *v, *before; /* [room][n_ff], [room][n_embd] twice: v before the last event */
@@ -31,7 +31,7 @@ struct rvi_pairs {
     float *u_scale;        /* [room] */
     const rvi_thumbs *by;  /* has prepared it as it is; NULL: nobody */
     int n_events;
-    int n_used, n_before; /* pairs of the events so far, and before the last one; -1: cannot undo */
+    int n_used, n_before; /* edits of the events so far, and before the last one; -1: cannot undo */
 };
 
 /* ---- making ---- */
@@ -90,15 +90,15 @@ void rvi_thumbs_free(rvi_thumbs *t)
     rvi_free(t);
 }
 
-rv_status rvi_pairs_new(rvi_pairs **out, rv_error *err)
+rv_status rvi_edits_new(rvi_edits **out, rv_error *err)
 {
     *out = rvi_zalloc(sizeof **out);
-    if (!*out) return rvi_nomem(err, "pairs");
+    if (!*out) return rvi_nomem(err, "edits");
     (*out)->n_before = -1;
     return RV_OK;
 }
 
-void rvi_pairs_free(rvi_pairs *p)
+void rvi_edits_free(rvi_edits *p)
 {
     if (!p) return;
     rvi_free(p->k);
@@ -116,8 +116,8 @@ static bool grow(void **data, size_t count, size_t size)
     return more != NULL;
 }
 
-/* Room for n pairs in all. On failure everything stays as it is. */
-static bool make_room(rvi_pairs *p, int n)
+/* Room for n edits in all. On failure everything stays as it is. */
+static bool make_room(rvi_edits *p, int n)
 {
     size_t room = (size_t)n;
     void *k = p->k, *v = p->v, *before = p->before, *u = p->u, *u_scale = p->u_scale;
@@ -135,24 +135,24 @@ static bool make_room(rvi_pairs *p, int n)
     return ok;
 }
 
-rvi_delta rvi_pairs_delta(const rvi_pairs *p)
+rvi_delta rvi_edits_delta(const rvi_edits *p)
 {
     return (rvi_delta){p->n_used, p->k, p->v};
 }
 
-int rvi_pairs_n_events(const rvi_pairs *p)
+int rvi_edits_n_events(const rvi_edits *p)
 {
     return p->n_events;
 }
 
-bool rvi_pairs_are_empty(const rvi_pairs *p)
+bool rvi_edits_are_empty(const rvi_edits *p)
 {
     return !p->n_events && !p->n_used && p->n_before < 0;
 }
 
 /* ---- before the event ---- */
 
-static int find(const rvi_pairs *p, const rvi_captured *c)
+static int find(const rvi_edits *p, const rvi_captured *c)
 {
     for (int i = 0; i < p->n; i++)
         if (p->u_scale[i] == c->u_scale &&
@@ -162,7 +162,7 @@ static int find(const rvi_pairs *p, const rvi_captured *c)
 }
 
 /* The pair of each token: one that is there, or a new one with value 0. */
-static void take_pairs(rvi_thumbs *t, rvi_pairs *p, const rvi_captured *tokens)
+static void take_edits(rvi_thumbs *t, rvi_edits *p, const rvi_captured *tokens)
 {
     const rvi_event_tokens *e = &t->tokens;
     int known = p->n;
@@ -193,7 +193,7 @@ static void take_pairs(rvi_thumbs *t, rvi_pairs *p, const rvi_captured *tokens)
     }
 }
 
-rv_status rvi_pairs_prepare(rvi_thumbs *t, rvi_pairs *p, const rvi_captured *tokens, int n,
+rv_status rvi_edits_prepare(rvi_thumbs *t, rvi_edits *p, const rvi_captured *tokens, int n,
                             rv_error *err)
 {
     rvi_event_tokens *e = &t->tokens;
@@ -213,8 +213,8 @@ rv_status rvi_pairs_prepare(rvi_thumbs *t, rvi_pairs *p, const rvi_captured *tok
     p->n_ff = t->n_ff;
     p->n_embd = t->n_embd;
     p->n = p->n_used; /* what was prepared and never used */
-    if (!make_room(p, RVI_MIN(p->n + e->n, RVI_PAIRS_MAX))) return rvi_nomem(err, "pairs");
-    take_pairs(t, p, tokens);
+    if (!make_room(p, RVI_MIN(p->n + e->n, RVI_EDITS_MAX))) return rvi_nomem(err, "edits");
+    take_edits(t, p, tokens);
     for (int i = 0; i < e->n; i++) {
         if (t->pair[i] < 0) e->w[i] = 0;
         const float *key = t->pair[i] < 0 ? e->u : p->k + (size_t)t->pair[i] * t->n_ff;
@@ -229,7 +229,7 @@ rv_status rvi_pairs_prepare(rvi_thumbs *t, rvi_pairs *p, const rvi_captured *tok
     return RV_OK;
 }
 
-bool rvi_pairs_are_ready(const rvi_thumbs *t, const rvi_pairs *p)
+bool rvi_edits_are_ready(const rvi_thumbs *t, const rvi_edits *p)
 {
     return t->of == p && p->by == t;
 }
@@ -257,7 +257,7 @@ static double length_of(const rvi_thumbs *t, const float *x, size_t n)
 }
 
 /* |sum v k^T|, exactly: the sum of products of all pairs of keys and of values. */
-static double size_of(const rvi_thumbs *t, const rvi_pairs *p)
+static double size_of(const rvi_thumbs *t, const rvi_edits *p)
 {
     double sum = 0;
     for (int i = 0; i < p->n; i++)
@@ -274,9 +274,9 @@ static double size_of(const rvi_thumbs *t, const rvi_pairs *p)
 
 /* The factor of all values that keeps the caps. Sums of lengths are looked at first, which are more
  * than the truth and almost always little enough. */
-static double capped(rvi_thumbs *t, const rvi_pairs *p)
+static double capped(rvi_thumbs *t, const rvi_edits *p)
 {
-    double factor = 1, most = 0, length[RVI_PAIRS_MAX];
+    double factor = 1, most = 0, length[RVI_EDITS_MAX];
     for (int i = 0; i < p->n; i++) {
         length[i] = length_of(t, p->v + (size_t)i * p->n_embd, p->n_embd);
         most += length[i] * length_of(t, p->k + (size_t)i * p->n_ff, p->n_ff);
@@ -298,11 +298,11 @@ static double capped(rvi_thumbs *t, const rvi_pairs *p)
     return factor;
 }
 
-rvi_micro_outcome rvi_pairs_down(rvi_thumbs *t, rvi_pairs *p, double *kl)
+rvi_micro_outcome rvi_edits_down(rvi_thumbs *t, rvi_edits *p, double *kl)
 {
     const rvi_event_tokens *e = &t->tokens;
     double a = fmax(0.5 * pow(0.9, p->n_events), 0.2),
-           unit = rvi_pairs_are_ready(t, p) ? predict(t) : 0;
+           unit = rvi_edits_are_ready(t, p) ? predict(t) : 0;
     if (kl) *kl = 0;
     if (!isfinite(unit)) return RVI_MICRO_DROPPED;
     if (!(unit > 0)) return RVI_MICRO_NOTHING;
@@ -327,7 +327,7 @@ rvi_micro_outcome rvi_pairs_down(rvi_thumbs *t, rvi_pairs *p, double *kl)
     return RVI_MICRO_STEPPED;
 }
 
-bool rvi_pairs_undo(rvi_pairs *p)
+bool rvi_edits_undo(rvi_edits *p)
 {
     if (p->n_before < 0) return false;
     p->by = NULL;
@@ -345,7 +345,7 @@ typedef struct header {
     int32_t n_ff, n_embd, n, n_events;
 } header;
 
-rv_status rvi_pairs_save(const rvi_pairs *p, rvi_buf *out, rv_error *err)
+rv_status rvi_edits_save(const rvi_edits *p, rvi_buf *out, rv_error *err)
 {
     header h = {.n_ff = (int32_t)p->n_ff,
                 .n_embd = (int32_t)p->n_embd,
@@ -359,7 +359,7 @@ rv_status rvi_pairs_save(const rvi_pairs *p, rvi_buf *out, rv_error *err)
              rvi_buf_append(out, p->v, n * p->n_embd * sizeof(float)) &&
              rvi_buf_append(out, p->u_scale, n * sizeof(float)) &&
              rvi_buf_append(out, p->u, n * p->n_ff * sizeof(rvi_f16));
-    return ok ? RV_OK : rvi_nomem(err, "pairs");
+    return ok ? RV_OK : rvi_nomem(err, "edits");
 }
 
 static const char *get(void *to, const char *from, size_t size)
@@ -368,7 +368,7 @@ static const char *get(void *to, const char *from, size_t size)
     return from + size;
 }
 
-rv_status rvi_pairs_load(rvi_pairs **out, const rvi_thumbs *t, const void *bytes, size_t len,
+rv_status rvi_edits_load(rvi_edits **out, const rvi_thumbs *t, const void *bytes, size_t len,
                          rv_error *err)
 {
     header h = {0};
@@ -376,25 +376,25 @@ rv_status rvi_pairs_load(rvi_pairs **out, const rvi_thumbs *t, const void *bytes
     if (len >= sizeof h) memcpy(&h, bytes, sizeof h);
     size_t n = h.n > 0 ? (size_t)h.n : 0;
     size_t floats = n * (t->n_ff + t->n_embd + 1) * sizeof(float);
-    if (memcmp(h.magic, magic, sizeof magic) || h.n < 0 || h.n > RVI_PAIRS_MAX || h.n_events < 0 ||
+    if (memcmp(h.magic, magic, sizeof magic) || h.n < 0 || h.n > RVI_EDITS_MAX || h.n_events < 0 ||
         h.n_events == INT32_MAX || (n && (h.n_ff != (int)t->n_ff || h.n_embd != (int)t->n_embd)) ||
         len != sizeof h + floats + n * t->n_ff * sizeof(rvi_f16))
-        return rvi_error(err, RV_E_LEARNING, "pairs: not of layers of %zu and %zu", t->n_ff,
+        return rvi_error(err, RV_E_LEARNING, "edits: not of layers of %zu and %zu", t->n_ff,
                          t->n_embd);
     const char *at = (const char *)bytes + sizeof h;
     for (size_t i = 0; i < floats; i += sizeof(float)) {
         float v;
         memcpy(&v, at + i, sizeof v);
-        if (!isfinite(v)) return rvi_error(err, RV_E_LEARNING, "pairs: a value is not a number");
+        if (!isfinite(v)) return rvi_error(err, RV_E_LEARNING, "edits: a value is not a number");
     }
-    rvi_pairs *p;
-    rv_status st = rvi_pairs_new(&p, err);
+    rvi_edits *p;
+    rv_status st = rvi_edits_new(&p, err);
     if (st) return st;
     p->n_ff = t->n_ff;
     p->n_embd = t->n_embd;
     if (!make_room(p, (int)n)) {
-        rvi_pairs_free(p);
-        return rvi_nomem(err, "pairs");
+        rvi_edits_free(p);
+        return rvi_nomem(err, "edits");
     }
     if (n) {
         at = get(p->k, at, n * p->n_ff * sizeof(float));
