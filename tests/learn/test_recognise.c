@@ -193,6 +193,36 @@ static void many_lessons_are_told_apart(void **state)
     rvi_recogniser_free(r);
 }
 
+/* Further back than a turn that names something, or lends a word, nothing explains a request. */
+static void an_earlier_turn_explains_a_request(void **state)
+{
+    (void)state;
+    rvi_recogniser *r = recogniser();
+    rvi_recognised found = {0};
+    size_t n;
+    bool last = true;
+    assert_ok(rvi_recogniser_follow(r, "Who is Belmara?", "Where?", &found, 1, &n, &last, err));
+    assert_int_equal(n, 0);
+    assert_ok(rvi_recogniser_add(r, 7, "Where did Belmara hide the key?", "Under the mat.", err));
+    assert_ok(rvi_recogniser_follow(r, "And what then?", "Where?", &found, 1, &n, &last, err));
+    assert_false(last);
+    assert_false(n && found.sure);
+    assert_ok(rvi_recogniser_follow(r, "who was belmara", "Where did she hide the key?", &found, 1,
+                                    &n, &last, err));
+    assert_true(last);
+    assert_int_equal(n, 1);
+    assert_int_equal(found.lesson, 7);
+    assert_ok(rvi_recogniser_follow(r, "Who was Zorvath?", "Where did she hide the key?", &found, 1,
+                                    &n, &last, err));
+    assert_true(last);
+    assert_int_equal(n, 0);
+    /* asked already, and now something else */
+    assert_ok(rvi_recogniser_follow(r, "Where did Belmara hide the key?", "And the map?", &found, 1,
+                                    &n, &last, err));
+    assert_int_equal(n, 0);
+    rvi_recogniser_free(r);
+}
+
 /* ---- what is kept ---- */
 
 typedef struct notebook {
@@ -308,6 +338,7 @@ int main(void)
         cmocka_unit_test(what_was_not_read_is_not_recognised),
         cmocka_unit_test(of_contradicting_lessons_the_newest_wins),
         cmocka_unit_test(many_lessons_are_told_apart),
+        cmocka_unit_test(an_earlier_turn_explains_a_request),
         cmocka_unit_test(readings_are_kept),
         cmocka_unit_test(lessons_are_read_before_anybody_asks),
         cmocka_unit_test(any_bytes_can_be_taught_and_asked),

@@ -151,10 +151,27 @@ static rv_status is_refused(rvi_learner *l, const rvi_lesson *x, const char *req
     return st;
 }
 
+enum { LIKELY = 4 };
+
+/* Takes the first of them that is sure and was not wrong for the request. */
+static rv_status take_one(rvi_learner *l, const char *request, const rvi_recognised *found,
+                          size_t n, rvi_plan *out, rv_error *err)
+{
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && i < n && found[i].sure && !out->asked; i++) {
+        const rvi_lesson *x = rvi_lessons_find(&l->lessons, found[i].lesson);
+        bool refused = true;
+        if (x) st = is_refused(l, x, request, found[i].probability, &refused, err);
+        if (st || refused) continue;
+        out->asked = x;
+        out->probability = found[i].probability;
+    }
+    return st;
+}
+
 /* The lesson that the request asks for, if one surely does, and if it was not wrong there. */
 static rv_status recognise(rvi_learner *l, const char *request, rvi_plan *out, rv_error *err)
 {
-    enum { LIKELY = 4 };
     rvi_recognised found[LIKELY];
     size_t n;
     const rvi_lesson *exact = find_exact(l, request);
@@ -165,13 +182,24 @@ static rv_status recognise(rvi_learner *l, const char *request, rvi_plan *out, r
     }
     rv_status st = rvi_recogniser_ask(l->recogniser, request, found, LIKELY, &n, err);
     end_keeping(l);
-    for (size_t i = 0; !st && i < n && found[i].sure && !out->asked; i++) {
-        const rvi_lesson *x = rvi_lessons_find(&l->lessons, found[i].lesson);
-        bool refused = true;
-        if (x) st = is_refused(l, x, request, found[i].probability, &refused, err);
-        if (st || refused) continue;
-        out->asked = x;
-        out->probability = found[i].probability;
+    return st ? st : take_one(l, request, found, n, out, err);
+}
+
+/* The same for a request that an earlier turn explains. */
+static rv_status recognise_in_context(rvi_learner *l, const char *const *turns, size_t n_turns,
+                                      rvi_plan *out, rv_error *err)
+{
+    enum { BACK = 3 };
+    const char *request = turns[n_turns - 1];
+    rvi_recognised found[LIKELY];
+    size_t n;
+    bool last = false;
+    rv_status st = RV_OK;
+    for (size_t back = 1; !st && !last && back < n_turns && back <= BACK; back++) {
+        st = rvi_recogniser_follow(l->recogniser, turns[n_turns - 1 - back], request, found, LIKELY,
+                                   &n, &last, err);
+        end_keeping(l);
+        if (!st) st = take_one(l, request, found, n, out, err);
     }
     return st;
 }
@@ -225,6 +253,7 @@ rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_tu
     const char *last = n_turns ? turns[n_turns - 1] : "";
     rv_status st = rvi_instant_catch_up(l, err);
     if (!st && n_turns) st = recognise(l, last, out, err);
+    if (!st && n_turns > 1 && !out->asked) st = recognise_in_context(l, turns, n_turns, out, err);
     if (!st) st = hold_adapters(l, out->asked, last, &out->adapters, err);
     if (!st && out->asked && !l->o.no_slots && !rests(l, out, turns, n_turns))
         out->lesson = out->asked;

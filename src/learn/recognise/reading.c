@@ -16,6 +16,8 @@ enum {
     UNKNOWN = 100,                   /* [UNK] in the encoder's vocabulary */
 };
 
+#define LENT_RARITY 0.35f /* below, words stand in questions of any kind */
+
 /* ---- segments ---- */
 
 typedef enum script { SPACE, PUNCTUATION, SYMBOL, LETTERS, HAN, HIRAGANA, KATAKANA } script;
@@ -374,6 +376,40 @@ rv_status rvi_reading_new(rvi_reading **out, rvi_embedder *e, const char *text, 
 void rvi_reading_free(rvi_reading *r)
 {
     rvi_free(r);
+}
+
+/* ---- what an earlier text lends ---- */
+
+static bool has_word(const rvi_reading *r, uint64_t key)
+{
+    for (int i = 0; i < r->n; i++)
+        if (r->words[i].key == key) return true;
+    return false;
+}
+
+rv_status rvi_reading_lend(const char *earlier, size_t len, const rvi_reading *question,
+                           const rvi_reading *request, rvi_buf *out, rv_error *err)
+{
+    rv_status st = RV_OK;
+    segments *all = rvi_alloc_array(1, sizeof *all);
+    if (!all) return rvi_nomem(err, "reading");
+    find_segments(all, earlier, len);
+    for (size_t i = 0, end = 0; !st && i < all->n; i++) {
+        const segment *s = &all->s[i];
+        rvi_buf folded = {0};
+        if (s->script == PUNCTUATION) continue;
+        st = fold(earlier + s->at, s->len, &folded, err);
+        uint64_t key = !st ? key_of(folded.data, folded.len) : 0;
+        rvi_buf_deinit(&folded);
+        if (st || rarity_of(key) < LENT_RARITY || !has_word(question, key) ||
+            has_word(request, key))
+            continue;
+        if (out->len && s->at > end) rvi_buf_putc(out, ' '); /* as they stood */
+        (void)rvi_buf_append(out, earlier + s->at, s->len);
+        end = s->at + s->len;
+    }
+    rvi_free(all);
+    return !st && out->failed ? rvi_nomem(err, "reading") : st;
 }
 
 /* ---- as bytes ---- */

@@ -10,6 +10,7 @@ enum {
     HALF = 6,
     SHORT_LIST = 2 * HALF, /* lessons that the judge looks at */
     COMPARED = 3,          /* of them, those that the embedder compares with the request */
+    RESOLVED = 2,          /* ways in which a request is taken that an earlier text explains */
     ANSWER_BYTES = 600,    /* of an answer that are read */
     MANNERS_BYTES = 12,    /* of words around a question that are hardly a part of it */
     CLAUSE_BYTES = 24      /* and of those that may be one */
@@ -610,5 +611,79 @@ rv_status rvi_recogniser_ask(rvi_recogniser *r, const char *request, rvi_recogni
     bool sure = !st && *n && out[0].sure;
     if (!st && n_asking && n_asking < n_bare && !sure)
         st = ask_part(r, asking, n_asking, asking > sentence, out, max, n, err);
+    return st;
+}
+
+/* The request as it may be meant: behind the words that the earlier text lends it. */
+typedef struct resolved {
+    rvi_buf texts[RESOLVED];
+    size_t n;
+} resolved;
+
+static rv_status resolve(rvi_recogniser *r, const char *earlier, const char *request, size_t len,
+                         resolved *out, rv_error *err)
+{
+    rvi_buf joined = {0};
+    rvi_reading *both = NULL, *asked = NULL, *before = NULL;
+    candidate list[SHORT_LIST];
+    if (!rvi_buf_printf(&joined, "%s ", earlier) || !rvi_buf_append(&joined, request, len)) {
+        rvi_buf_deinit(&joined);
+        return rvi_nomem(err, "reading");
+    }
+    rv_status st = rvi_reading_new(&both, r->embedder, joined.data, joined.len, true, err);
+    if (!st) st = rvi_reading_new(&asked, NULL, request, len, true, err);
+    if (!st) st = rvi_reading_new(&before, NULL, earlier, strlen(earlier), true, err);
+    size_t n_list = !st ? shorten(r, &both->gist, list) : 0;
+    for (size_t i = 0; !st && i < n_list && out->n < RESOLVED; i++) {
+        lesson *x = &r->lessons[list[i].at];
+        rvi_buf *text = &out->texts[out->n];
+        text->len = 0;
+        st = need_reading(r, x, err);
+        if (!st && is_same(x, before, earlier, strlen(earlier))) continue; /* it was asked then */
+        if (!st) st = rvi_reading_lend(earlier, strlen(earlier), x->asked, asked, text, err);
+        if (st || !text->len) continue;
+        if (!rvi_buf_puts(text, ". ") || !rvi_buf_append(text, request, len))
+            st = rvi_nomem(err, "reading");
+        bool new = true;
+        for (size_t k = 0; !st && k < out->n; k++)
+            new &= out->texts[k].len != text->len ||
+                   memcmp(out->texts[k].data, text->data, text->len) != 0;
+        out->n += new;
+    }
+    rvi_reading_free(both);
+    rvi_reading_free(asked);
+    rvi_reading_free(before);
+    rvi_buf_deinit(&joined);
+    return st;
+}
+
+/* May texts before this one tell what a request behind it is about? Not where it has a name, nor in
+ * scripts whose names look like other words. */
+static bool tells_nothing(const char *text)
+{
+    for (const char *c = text; *c; c++)
+        if ((unsigned char)*c >= 0x80) return false;
+    return names_nothing(text, strlen(text), true);
+}
+
+/* Whole earlier texts would hide what is asked: a question about the capital is none about the
+ * population. Only the words that some lesson's question has in common with them count. */
+rv_status rvi_recogniser_follow(rvi_recogniser *r, const char *earlier, const char *request,
+                                rvi_recognised *out, size_t max, size_t *n, bool *last,
+                                rv_error *err)
+{
+    resolved meant = {0};
+    const char *bare = request;
+    size_t end = strlen(request);
+    rv_status st = RV_OK;
+    *n = 0;
+    while (end && strchr(" \t\r\n", request[end - 1])) end--;
+    end = trim(&bare, end, MANNERS_BYTES);
+    for (size_t i = 0; !st && i < r->n; i++) st = need_gist(r, &r->lessons[i], err);
+    if (!st && r->n) st = resolve(r, earlier, bare, end, &meant, err);
+    for (size_t i = 0; !st && i < meant.n; i++)
+        st = ask_part(r, meant.texts[i].data, meant.texts[i].len, false, out, max, n, err);
+    *last = meant.n > 0 || !tells_nothing(earlier);
+    for (size_t i = 0; i < RESOLVED; i++) rvi_buf_deinit(&meant.texts[i]);
     return st;
 }

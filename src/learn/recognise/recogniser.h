@@ -48,4 +48,11 @@ typedef struct rvi_recognised {
 rv_status rvi_recogniser_ask(rvi_recogniser *r, const char *request, rvi_recognised *out,
                              size_t max, size_t *n, rv_error *err) RVI_MUST_CHECK;
 
+/* The same of a request that asks for nothing by itself, since an earlier text of its asker names
+ * what it is about ("What is the capital of France?" "And its population?"). *last: texts before
+ * the earlier one say nothing about the request. */
+rv_status rvi_recogniser_follow(rvi_recogniser *r, const char *earlier, const char *request,
+                                rvi_recognised *out, size_t max, size_t *n, bool *last,
+                                rv_error *err) RVI_MUST_CHECK;
+
 #endif
