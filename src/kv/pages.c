@@ -293,9 +293,9 @@ rv_status rvi_seq_extend(rvi_seq *s, int n, rv_error *err)
     if (n == 0) return RV_OK;
     bool shared = is_last_shared(s);
     int more = pages_for(s->len + n) - s->n_pages;
-    if (more + shared > room(p))
+    if (more + shared > p->n_free)
         return rvi_error(err, RV_E_NO_PAGES, "the KV cache is full: %d pages wanted, %d of %d free",
-                         more + shared, room(p), rvi_pages_total(p));
+                         more + shared, p->n_free, p->total);
     if (shared) {
         int32_t old = s->pages[s->n_pages - 1], own = take(p);
         if (p->tiered) hold(p, own, forms_of(p, old));

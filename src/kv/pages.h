@@ -27,7 +27,8 @@ void rvi_pages_free(rvi_pages *p); /* accepts NULL; every sequence of it must be
 int rvi_pages_in_use(const rvi_pages *p);
 int rvi_pages_total(const rvi_pages *p);
 /* From now on a tiered pool has room for as many bytes as n hot pages have, in more pages. No page
- * is in use. */
+ * is in use. Who plans a step keeps to that; rvi_seq_extend does not refuse a page because of it: a
+ * step that is repeated finds pages in more forms than when it was planned. */
 void rvi_pages_limit(rvi_pages *p, int n);
 int rvi_pages_refs(const rvi_pages *p, int32_t page);
 rvi_kv_store *rvi_pages_store(const rvi_pages *p);
