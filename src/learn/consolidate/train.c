@@ -260,9 +260,8 @@ bool rvi_training_step(rvi_training *t)
     pull_to_star(t);
     if (t->o.random)
         rvi_gradient_randomise(t->grads->theta, t->grads->n, t->o.seed + (uint64_t)t->step);
-    rvi_schedule rate = {.n_steps = t->o.n_steps,
-                         .rate = (double)t->o.rate,
-                         .warm_up = (double)t->o.warm_up};
+    rvi_schedule rate = {
+        .n_steps = t->o.n_steps, .rate = (double)t->o.rate, .warm_up = (double)t->o.warm_up};
     if (!rvi_optimizer_step(t->opt, t->theta->theta, t->grads->theta,
                             rvi_schedule_rate(&rate, t->step), NULL))
         t->n_skipped++;
