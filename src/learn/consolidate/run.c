@@ -67,7 +67,8 @@ static void make_digest(runner *u)
     const int numbers[] = {(int)o->objective, o->n_steps,  o->n_teach, o->n_keep,
                            o->random,         o->max_rows, s->lowest};
     for (size_t i = 0; i < RVI_COUNT(numbers); i++) rvi_sha256_add_u64(&h, (uint64_t)numbers[i]);
-    const float floats[] = {o->beta, o->rate, o->warm_up, o->beta_pref, o->chosen, o->ewc};
+    const float floats[] = {o->beta,      o->rate,   o->warm_up, o->enough,
+                            o->beta_pref, o->chosen, o->ewc};
     for (size_t i = 0; i < RVI_COUNT(floats); i++) add_float(&h, floats[i]);
     rvi_sha256_add_u64(&h, o->seed);
     rvi_sha256_add_u64(&h, s->n);
@@ -188,9 +189,9 @@ static rv_status take_steps(runner *u, rv_error *err)
             u->at.last_ce[t->step % LAST] = t->ce;
             u->at.last_kl[t->step % LAST] = t->kl;
         }
-        if (u->best && (t->step % measure_every(t) == 0 || t->step == t->o.n_steps)) measure(u);
+        if (u->best && (t->step % measure_every(t) == 0 || t->step == t->ends)) measure(u);
         cancelled =
-            u->r->progress && u->r->progress(u->r->ctx, "training", t->step, t->o.n_steps, t->ce);
+            u->r->progress && u->r->progress(u->r->ctx, "training", t->step, t->ends, t->ce);
         if (cancelled || t->step % SAVE_EVERY == 0) save(u);
     }
     if (cancelled) return rvi_error(err, RV_E_CANCELLED, "cancelled");

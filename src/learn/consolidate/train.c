@@ -55,7 +55,7 @@ rv_status rvi_training_init(rvi_training *t, const rvi_samples *texts, rvi_param
                             const rvi_train_options *o, const size_t *teach, size_t n_teach,
                             const size_t *keep, size_t n_keep, rv_error *err)
 {
-    *t = (rvi_training){.o = *o, .texts = texts, .theta = theta};
+    *t = (rvi_training){.o = *o, .texts = texts, .theta = theta, .ends = o->n_steps};
     if (!n_keep) t->o.n_keep = 0;
     if (!n_teach) return rvi_error(err, RV_E_LEARNING, "there is nothing to learn from");
     int texts_of_step = (o->objective == RVI_TEACH ? 1 : 2) * o->n_teach + t->o.n_keep;
@@ -224,9 +224,32 @@ static void clear_gradients(rvi_training *t)
     be->ops->run(be, clear_task, t->grads, (int)((t->grads->n + CLEARED - 1) / CLEARED));
 }
 
+static double rate_of(const rvi_training *t)
+{
+    rvi_schedule s = {
+        .n_steps = t->o.n_steps, .rate = (double)t->o.rate, .warm_up = (double)t->o.warm_up};
+    if (!t->easing) return rvi_schedule_rate(&s, t->step);
+    double left = (double)(t->ends - t->step) / (t->ends - t->easing);
+    return rvi_schedule_rate(&s, t->easing) * left;
+}
+
+/* Brings the end forward when all texts had their turn and hardly any loss is left. */
+static void look_for_end(rvi_training *t)
+{
+    enum { LAST_PART = 6 }; /* of the steps: in so many the rate falls to 0 */
+    const double memory = 0.9;
+    if (!isfinite(t->ce)) return;
+    t->usual_ce = t->step > 1 ? memory * t->usual_ce + (1 - memory) * t->ce : t->ce;
+    bool all_met = (size_t)t->step * (size_t)t->o.n_teach >= t->teach.n;
+    if (t->easing || !all_met || t->step >= t->o.n_steps || t->usual_ce >= (double)t->o.enough)
+        return;
+    t->easing = t->step;
+    t->ends = RVI_MIN(t->step + t->o.n_steps / LAST_PART + 1, t->o.n_steps);
+}
+
 bool rvi_training_step(rvi_training *t)
 {
-    if (t->step >= t->o.n_steps) return false;
+    if (t->step >= t->ends) return false;
     size_t n = pick(t);
     int n_ce, n_kl;
     double kl = 0;
@@ -260,12 +283,10 @@ bool rvi_training_step(rvi_training *t)
     pull_to_star(t);
     if (t->o.random)
         rvi_gradient_randomise(t->grads->theta, t->grads->n, t->o.seed + (uint64_t)t->step);
-    rvi_schedule rate = {
-        .n_steps = t->o.n_steps, .rate = (double)t->o.rate, .warm_up = (double)t->o.warm_up};
-    if (!rvi_optimizer_step(t->opt, t->theta->theta, t->grads->theta,
-                            rvi_schedule_rate(&rate, t->step), NULL))
+    if (!rvi_optimizer_step(t->opt, t->theta->theta, t->grads->theta, rate_of(t), NULL))
         t->n_skipped++;
     t->step++;
+    look_for_end(t);
     return true;
 }
 
@@ -364,10 +385,11 @@ rv_status rvi_training_fisher(rvi_training *t, const size_t *teach, size_t n_tea
 typedef struct saved {
     char magic[8];
     uint64_t n, seed, teach_n, keep_n, teach_at, keep_at, teach_rng, keep_rng;
-    int64_t step, n_steps, opt_steps;
+    int64_t step, n_steps, opt_steps, easing, ends;
+    double usual_ce;
 } saved;
 
-static const char magic[8] = "RVTRAIN";
+static const char magic[8] = "RVTRN02";
 static const char other_run[] = "the stored run is another one or damaged";
 
 static bool put_order(rvi_buf *out, const rvi_walk *w)
@@ -391,7 +413,10 @@ bool rvi_training_save(const rvi_training *t, rvi_buf *out)
                .keep_rng = t->keep.rng.state,
                .step = t->step,
                .n_steps = t->o.n_steps,
-               .opt_steps = t->opt->n_steps};
+               .opt_steps = t->opt->n_steps,
+               .easing = t->easing,
+               .ends = t->ends,
+               .usual_ce = t->usual_ce};
     memcpy(s.magic, magic, sizeof magic);
     size_t bytes = t->theta->n * sizeof(float);
     return rvi_buf_append(out, &s, sizeof s) && rvi_buf_append(out, t->theta->theta, bytes) &&
@@ -446,7 +471,9 @@ rv_status rvi_training_load(rvi_training *t, const void *data, size_t len, rv_er
     if (len != whole || memcmp(s.magic, magic, sizeof magic) || s.n != t->theta->n ||
         s.seed != t->o.seed || s.teach_n != t->teach.n || s.keep_n != t->keep.n ||
         s.n_steps != t->o.n_steps || s.step < 0 || s.step > s.n_steps || s.opt_steps < 0 ||
-        s.opt_steps > s.step || !rvi_floats_sound(p + sizeof s, 2 * t->theta->n, -INFINITY) ||
+        s.opt_steps > s.step || s.easing < 0 || s.easing > s.step || s.ends < s.step ||
+        s.ends > s.n_steps || (s.easing && s.ends <= s.easing) || !isfinite(s.usual_ce) ||
+        !rvi_floats_sound(p + sizeof s, 2 * t->theta->n, -INFINITY) ||
         !rvi_floats_sound(p + sizeof s + 2 * bytes, t->theta->n, 0))
         return rvi_error(err, RV_E_STORAGE, "%s", other_run);
     const char *teach = p + sizeof s + 3 * bytes, *keep = teach + t->teach.n * sizeof(uint64_t);
@@ -460,5 +487,8 @@ rv_status rvi_training_load(rvi_training *t, const void *data, size_t len, rv_er
     memcpy(t->opt->v, p + sizeof s + 2 * bytes, bytes);
     t->opt->n_steps = s.opt_steps;
     t->step = (int)s.step;
+    t->easing = (int)s.easing;
+    t->ends = (int)s.ends;
+    t->usual_ce = s.usual_ce;
     return RV_OK;
 }

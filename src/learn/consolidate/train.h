@@ -22,6 +22,8 @@ typedef struct rvi_train_options {
     int n_teach, n_keep; /* texts of a step; DPO and KTO: n_teach pairs */
     float beta;          /* weight of the KL term */
     float rate, warm_up; /* peak learning rate; share of the steps */
+    float enough;        /* TEACH: the taught texts' loss at which a run need not go on once all of
+                            them had their turn; 0: it never ends early */
     float beta_pref;     /* DPO, KTO */
     float chosen;        /* DPO, KTO: weight of the cross entropy of the chosen answers */
     float ewc;           /* lambda; 0: none */
@@ -51,9 +53,11 @@ typedef struct rvi_training {
     double *log_p;              /* of each */
     const float *fisher, *star; /* EWC, n each; borrowed; NULL: none */
     int step;
-    int n_skipped;   /* steps whose gradient was not a number */
-    double ce, kl;   /* of the last step: means over tokens */
-    uint64_t n_rows; /* that went through the trainer so far */
+    int easing, ends; /* the step from which the rate falls to 0 (0: not yet), and the last one */
+    double usual_ce;  /* mean of ce, the last steps counting most */
+    int n_skipped;    /* steps whose gradient was not a number */
+    double ce, kl;    /* of the last step: means over tokens */
+    uint64_t n_rows;  /* that went through the trainer so far */
 } rvi_training;
 
 /* teach: numbers of texts (DPO, KTO: of the chosen one of a pair, whose rejected one follows it);
@@ -62,7 +66,8 @@ rv_status rvi_training_init(rvi_training *t, const rvi_samples *texts, rvi_param
                             const rvi_train_options *o, const size_t *teach, size_t n_teach,
                             const size_t *keep, size_t n_keep, rv_error *err) RVI_MUST_CHECK;
 void rvi_training_deinit(rvi_training *t);
-/* One step; false after the last. */
+/* One step; false after the last. Where little is left to learn, the last one comes early: `ends`
+ * is then brought forward, and the learning rate falls to 0 until there. */
 bool rvi_training_step(rvi_training *t);
 
 /* Mean loss by the adapter as it is. TEACH: over the tokens of texts, cross entropy of taught ones,
