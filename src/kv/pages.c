@@ -206,6 +206,11 @@ int rvi_pages_idle(const rvi_pages *p)
     return p->n_idle;
 }
 
+int rvi_pages_held(const rvi_pages *p)
+{
+    return p->total - p->n_free - p->n_idle;
+}
+
 static int pages_for(int len)
 {
     return (len + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS;

@@ -37,6 +37,7 @@ size_t rvi_pages_bytes(const rvi_pages *p); /* of one page */
 void rvi_pages_keep(rvi_pages *p, int32_t page);
 void rvi_pages_unkeep(rvi_pages *p, int32_t page);
 int rvi_pages_idle(const rvi_pages *p); /* that are kept, and held by no sequence */
+int rvi_pages_held(const rvi_pages *p); /* by sequences; whole pages, whatever their forms */
 /* The greatest length up to len from which on a sequence with these pages can be extended: less
  * where forms were dropped that the next rows would read. What lies between is computed again. */
 int rvi_pages_reusable(const rvi_pages *p, const int32_t *pages, int len);

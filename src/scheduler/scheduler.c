@@ -283,7 +283,7 @@ static void note_now(rvi_scheduler *s)
     int idle = rvi_pages_idle(s->e->pool);
     rvi_figures_set(&f->n_running, (uint64_t)s->n_running);
     rvi_figures_set(&f->pages_kept, (uint64_t)idle);
-    rvi_figures_set(&f->pages_running, (uint64_t)RVI_MAX(rvi_pages_in_use(s->e->pool) - idle, 0));
+    rvi_figures_set(&f->pages_running, (uint64_t)rvi_pages_held(s->e->pool));
     rvi_figures_set(&f->pages_hot, (uint64_t)rvi_pages_with(s->e->pool, RVI_KV_HOT));
     rvi_figures_set(&f->pages_warm, (uint64_t)rvi_pages_with(s->e->pool, RVI_KV_WARM));
     rvi_figures_set(&f->pages_cold, (uint64_t)rvi_pages_with(s->e->pool, RVI_KV_COLD));
