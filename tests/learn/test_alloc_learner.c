@@ -181,6 +181,7 @@ static void loops(void **state)
     sweep("open", opening, 20);
     rvi_adaptation a; /* the other recipe asks for texts that this one has no use for */
     l->o.recipe = RVI_RECIPE_FENCED;
+    l->calibrated = false; /* those are not made yet */
     assert_ok(tiny_correct(l, "What is Kakovin's job?", "plumber", NULL, &a, err));
     sweep("deep loop, fenced", studying, 40);
     assert_true(l->baseline.seeded.n > 0);
