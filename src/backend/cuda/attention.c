@@ -263,7 +263,8 @@ void rvi_cuda_kv_write(rvi_backend *be, rvi_kv_store *kv, int il, rvi_cols k, rv
 }
 
 /* Chunks of so many keys that get a block of their own, for each row: a power of two, so that the
- * list of the next token is mostly the same; 0: a block takes a row. *all: every chunk has its own. */
+ * list of the next token is mostly the same; 0: a block takes a row. *all: every chunk of every row
+ * has its own, or there is only one of each. */
 static int parts_for(const rvi_attention *a, const rvi_kv_row *rows, int n_rows, int chunk,
                      bool *all)
 {
