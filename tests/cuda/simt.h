@@ -12,7 +12,7 @@
 #define __shared__ static
 #define __launch_bounds__(...)
 #define __forceinline__      inline
-#define DYNAMIC_SHARED(name) alignas(128) static uint8_t name[228 << 10]
+#define DYNAMIC_SHARED(name) alignas(1024) static uint8_t name[228 << 10]
 
 struct simt_index {
     unsigned x, y, z;
@@ -141,6 +141,9 @@ static inline void load_matrices(uint32_t m[4], const uint8_t *line)
     simt_seen();
 }
 static inline void begin(void)
+{
+}
+static inline void fetch(const void *)
 {
 }
 static inline float __uint_as_float(uint32_t u)

@@ -52,6 +52,10 @@ typedef struct rvi_cuda_product_args {
     rvi_cuda_at parts;      /* sums of segments that wait to be added */
     float eps;
     int32_t n_rows, n_parts, finish;
+    int32_t segments, tiles; /* of the units of a row, see products.cuh; of 16 outputs */
+    int32_t ring, slot_bytes,
+        together; /* few rows: blocks on their way for a warp; tiles at once */
+    int32_t zero;
     rvi_cuda_panels part[3]; /* SILU, GELU: of the first two one result, at the first's `out` */
 } rvi_cuda_product_args;
 
@@ -111,20 +115,23 @@ enum {
     RVI_CUDA_PAGE = 32,     /* positions of a KV page */
     RVI_CUDA_THREADS = 256, /* of a block, but for attention: */
     RVI_CUDA_ATTENTION = 128,
+    RVI_CUDA_ROW_CHUNKS = 2,     /* of keys, a warp each, of a block of attention_row */
     RVI_CUDA_MAX_HEAD = 512,     /* head size */
+    RVI_CUDA_QUERY_HEADS = 4,    /* that a block of rope_kv turns */
     RVI_CUDA_UNIT = 32,          /* weights that a lane decodes at a time */
     RVI_CUDA_PANEL = 8,          /* outputs */
     RVI_CUDA_SEGMENTS = 8,       /* of the units of a row at most, see products.cuh */
-    RVI_CUDA_RING = 4,           /* blocks of weights on their way, for a warp of few rows */
+    RVI_CUDA_RING = 8,           /* blocks of weights on their way at most, for few rows */
     RVI_CUDA_SHARED = 208 << 10, /* dynamic shared memory of these kernels at most */
     RVI_CUDA_TILE_STAGES = 5,    /* of activations, */
     RVI_CUDA_TILE_SLOTS = 3,     /* and blocks of weights on their way */
     RVI_CUDA_TILE = 128,         /* outputs of a block of product_tiles */
-    RVI_CUDA_TILE_ROWS = 160,    /* and its rows, where there are many */
     RVI_CUDA_TILE_LINE = 132,    /* floats from row to row of its results in shared memory */
     RVI_CUDA_KEYS = 64,          /* of a chunk */
     RVI_CUDA_QUERIES = 64,       /* heads of rows that a block takes together */
     RVI_CUDA_KEY_SHARED = 65536,
+    RVI_CUDA_ROW_QUERIES = 16, /* heads that share keys, of attention_row at most */
+    RVI_CUDA_ROW_SHARED = RVI_CUDA_ROW_CHUNKS * 32768 + RVI_CUDA_ROW_QUERIES * 256,
 };
 
 #endif

@@ -238,8 +238,10 @@ static bool join_rope(rvi_cuda *c, const rvi_cuda_kv_write_args *w, int n_rows)
                                .v = w->v,
                                .interleaved = rope.interleaved};
     c->n_commands--;
+    int queries = a.x.n / a.kv.head_size - a.kv.n_kv_heads,
+        blocks = (queries + RVI_CUDA_QUERY_HEADS - 1) / RVI_CUDA_QUERY_HEADS;
     rvi_cuda_add(c, RVI_CUDA_rope_kv,
-                 (uint32_t[]){(uint32_t)n_rows, (uint32_t)(a.x.n / a.kv.head_size), 1},
+                 (uint32_t[]){(uint32_t)n_rows, (uint32_t)(a.kv.n_kv_heads + blocks), 1},
                  RVI_CUDA_ATTENTION, &a, sizeof a);
     return true;
 }
@@ -261,17 +263,22 @@ void rvi_cuda_kv_write(rvi_backend *be, rvi_kv_store *kv, int il, rvi_cols k, rv
 }
 
 /* Chunks of so many keys that get a block of their own, for each row: a power of two, so that the
- * list of the next token is mostly the same; 0: a block takes a row. */
-static int parts_for(const rvi_attention *a, const rvi_kv_row *rows, int n_rows, int chunk)
+ * list of the next token is mostly the same; 0: a block takes a row. *all: every chunk of every row
+ * has its own, or there is only one of each. */
+static int parts_for(const rvi_attention *a, const rvi_kv_row *rows, int n_rows, int chunk,
+                     bool *all)
 {
     int most = 1, parts = 1;
     for (int r = 0; r < n_rows; r++) {
         int first = a->window && rows[r].pos >= a->window ? rows[r].pos - a->window + 1 : 0;
         most = RVI_MAX(most, rows[r].pos / chunk - first / chunk + 1);
     }
+    *all = most == 1;
     if (most == 1) return 0;
+    most += a->window > 0; /* rows of a tile may begin in another chunk */
     while (parts < most) parts *= 2;
-    return (int64_t)n_rows * a->n_heads * parts <= RVI_CUDA_PARTS ? parts : 0;
+    *all = (int64_t)n_rows * a->n_heads * parts <= RVI_CUDA_PARTS;
+    return *all ? parts : 0;
 }
 
 static bool takes_tiles(const rvi_cuda *c, const rvi_kv_store *kv, const rvi_attention *a)
@@ -279,6 +286,18 @@ static bool takes_tiles(const rvi_cuda *c, const rvi_kv_store *kv, const rvi_att
     int n = kv->spec.head_size;
     return !c->exact && kv->type == RVI_ATTN_F16 && n % 16 == 0 && n <= 128 &&
            a->n_heads / kv->spec.n_kv_heads <= RVI_CUDA_QUERIES;
+}
+
+/* No row has a neighbour, and all their chunks have a block. */
+static void by_rows(rvi_cuda *c, rvi_cuda_attention_args *args, int n_rows)
+{
+    enum { CHUNKS = RVI_CUDA_ROW_CHUNKS };
+    rvi_cuda_command *k =
+        rvi_cuda_add(c, RVI_CUDA_attention_row,
+                     (uint32_t[]){(uint32_t)args->kv.n_kv_heads, (uint32_t)n_rows,
+                                  (uint32_t)(RVI_MAX(args->n_parts, 1) + CHUNKS - 1) / CHUNKS},
+                     CHUNKS * 32, args, sizeof *args);
+    if (k) k->shared = RVI_CUDA_ROW_SHARED;
 }
 
 static void by_tiles(rvi_cuda *c, rvi_cuda_attention_args *args, const rvi_cuda_placed *p)
@@ -312,9 +331,13 @@ void rvi_cuda_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_
         const rvi_cuda_placed *p = place(c, rows + at, n_rows - at, &args.kv);
         if (!p) return;
         n = p->n_rows;
-        args.n_parts = parts_for(a, rows + at, n, tiles ? RVI_CUDA_KEYS : RVI_CUDA_CHUNK);
+        bool all;
+        args.n_parts = parts_for(a, rows + at, n, tiles ? RVI_CUDA_KEYS : RVI_CUDA_CHUNK, &all);
         uint32_t grid[] = {(uint32_t)a->n_heads, (uint32_t)n, (uint32_t)RVI_MAX(args.n_parts, 1)};
-        if (tiles)
+        if (tiles && all && p->longest == 1 &&
+            a->n_heads / args.kv.n_kv_heads <= RVI_CUDA_ROW_QUERIES)
+            by_rows(c, &args, n);
+        else if (tiles)
             by_tiles(c, &args, p);
         else
             rvi_cuda_add(c, RVI_CUDA_attention, grid, RVI_CUDA_ATTENTION, &args, sizeof args);

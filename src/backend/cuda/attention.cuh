@@ -47,7 +47,8 @@ static __device__ __forceinline__ int value_piece(int key, int piece)
 }
 
 /* Keys: a line of 64 for each element; values: a line of elements for each key, zeros where no query sees any. */
-static __device__ void copy_chunk(const rvi_cuda_attention_args &a, const query_tile &t, int kv_head, int chunk, uint8_t *to)
+static __device__ void copy_chunk(const rvi_cuda_attention_args &a, const query_tile &t, int kv_head, int chunk, uint8_t *to,
+                                  int thread, int threads)
 {
     int n = a.kv.head_size, first = t.first_seen, last = t.last_seen;
     if (chunk * KEYS <= last)
@@ -55,13 +56,13 @@ static __device__ void copy_chunk(const rvi_cuda_attention_args &a, const query_
             int base = chunk * KEYS + page * RVI_CUDA_PAGE;
             bool any = base <= last && base + RVI_CUDA_PAGE > first;
             const uint8_t *k = any ? planes(a.kv, t.row, base / RVI_CUDA_PAGE, kv_head) : 0, *v = k + a.kv.k_bytes;
-            for (int i = threadIdx.x; any && i < n * 4; i += RVI_CUDA_ATTENTION)
-                copy16(to + key_piece(i / 4, page * 4 + i % 4) * 16, k + i * 16);
-            for (int i = threadIdx.x; i < RVI_CUDA_PAGE * n / 8; i += RVI_CUDA_ATTENTION) {
-                int key = i / (n / 8), piece = i % (n / 8);
+#pragma unroll 2
+            for (uint32_t i = thread; i < n * 4u; i += threads) { /* of values: two pieces of each key at a time */
+                int key = i % 64 / 2, piece = i / 64 * 2 + i % 2;
                 uint8_t *at = to + value_piece(page * RVI_CUDA_PAGE + key, piece) * 16;
+                if (any) copy16(to + key_piece(i / 4, page * 4 + i % 4) * 16, k + i * 16);
                 if (any && base + key >= first && base + key <= last)
-                    copy16(at, v + i * 16);
+                    copy16(at, v + (key * (n / 8) + piece) * 16);
                 else
                     *(uint4 *)at = {};
             }
@@ -69,29 +70,11 @@ static __device__ void copy_chunk(const rvi_cuda_attention_args &a, const query_
     copy_commit();
 }
 
-struct mix_tile { /* of a lane's queries g and g + 8 */
-    float m[2], l[2], acc[16][4];
-};
-
-/* q: A operands by 16 elements; k: the number of these; see: first and last key of the two queries. */
-static __device__ __forceinline__ void chunk_tile(const rvi_cuda_attention_args &a, const uint32_t q[8][4], int k, int chunk,
-                                                  const int2 see[2], bool all_seen, const uint8_t *shared, mix_tile *x)
+/* Scores become weights. see: first and last key of the lane's two queries. */
+static __device__ __forceinline__ void weigh(const rvi_cuda_attention_args &a, int chunk, const int2 see[2], bool all_seen,
+                                             float s[8][4], float m[2], float l[2])
 {
-    int lane = threadIdx.x % 32, t = lane % 4, line = lane % 8, matrix = lane / 8;
-    float s[8][4];
-#pragma unroll
-    for (int i = 0; i < 32; i++) s[i / 4][i % 4] = 0;
-#pragma unroll
-    for (int e = 0; e < 8; e++) {
-        if (e >= k) break;
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            uint32_t b[4]; /* elements 0 .. 7, 8 .. 15 of keys 0 .. 7, then of 8 .. 15 */
-            load_matrices(b, shared + key_piece(e * 16 + matrix % 2 * 8 + line, j * 2 + matrix / 2) * 16);
-            mma_f16(s[2 * j], q[e][0], q[e][1], q[e][2], q[e][3], b[0], b[1]);
-            mma_f16(s[2 * j + 1], q[e][0], q[e][1], q[e][2], q[e][3], b[2], b[3]);
-        }
-    }
+    int t = threadIdx.x % 4;
     if (a.soft_cap > 0)
 #pragma unroll
         for (int i = 0; i < 32; i++) s[i / 4][i % 4] = capped(s[i / 4][i % 4], a.soft_cap) * LOG2_E;
@@ -117,24 +100,43 @@ static __device__ __forceinline__ void chunk_tile(const rvi_cuda_attention_args 
         }
         sum += __shfl_xor_sync(0xffffffff, sum, 1);
         sum += __shfl_xor_sync(0xffffffff, sum, 2);
-        x->m[h] = top;
-        x->l[h] = sum;
+        m[h] = top;
+        l[h] = sum;
     }
+}
+
+/* The weights of keys 16 j .. + 15, as an A operand. */
+static __device__ __forceinline__ void weights_at(const float s[8][4], int j, uint32_t p[4])
+{
 #pragma unroll
-    for (int i = 0; i < 64; i++) x->acc[i / 4][i % 4] = 0;
+    for (int i = 0; i < 4; i++) p[i] = to_halves(s[2 * j + i / 2][i % 2 * 2], s[2 * j + i / 2][i % 2 * 2 + 1]);
+}
+
+/* Scores of the warp's queries and 64 keys by 16 elements; f: their A operand. */
+static __device__ __forceinline__ void add_scores(const uint32_t f[4], int e, const uint8_t *shared, float s[8][4])
+{
+    int lane = threadIdx.x % 32, line = lane % 8, matrix = lane / 8;
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-        uint32_t p[4];
-        for (int i = 0; i < 4; i++)
-            p[i] = to_halves(s[2 * j + i / 2][i % 2 * 2], s[2 * j + i / 2][i % 2 * 2 + 1]);
+        uint32_t b[4]; /* elements 0 .. 7, 8 .. 15 of keys 0 .. 7, then of 8 .. 15 */
+        load_matrices(b, shared + key_piece(e * 16 + matrix % 2 * 8 + line, j * 2 + matrix / 2) * 16);
+        mma_f16(s[2 * j], f[0], f[1], f[2], f[3], b[0], b[1]);
+        mma_f16(s[2 * j + 1], f[0], f[1], f[2], f[3], b[2], b[3]);
+    }
+}
+
+/* Elements 16 e .. + 15 of the values that p mixes, for the lane's two queries. */
+static __device__ __forceinline__ void mix_values(const uint32_t p[4][4], int e, const uint8_t *shared, float acc[2][4])
+{
+    int lane = threadIdx.x % 32, line = lane % 8, matrix = lane / 8;
 #pragma unroll
-        for (int e = 0; e < 8; e++) {
-            if (e >= k) break;
-            uint32_t b[4];
-            load_matrices(b, shared + value_piece(j * 16 + matrix % 2 * 8 + line, e * 2 + matrix / 2) * 16);
-            mma_f16(x->acc[2 * e], p[0], p[1], p[2], p[3], b[0], b[1]);
-            mma_f16(x->acc[2 * e + 1], p[0], p[1], p[2], p[3], b[2], b[3]);
-        }
+    for (int i = 0; i < 8; i++) acc[i / 4][i % 4] = 0;
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        uint32_t b[4];
+        load_matrices(b, shared + value_piece(j * 16 + matrix % 2 * 8 + line, e * 2 + matrix / 2) * 16);
+        mma_f16(acc[0], p[j][0], p[j][1], p[j][2], p[j][3], b[0], b[1]);
+        mma_f16(acc[1], p[j][0], p[j][1], p[j][2], p[j][3], b[2], b[3]);
     }
 }
 
@@ -155,107 +157,235 @@ static __device__ bool query_at(const rvi_cuda_attention_args &a, const query_ti
     return at < t.n * group;
 }
 
-static __device__ void load_query(const rvi_cuda_attention_args &a, const query_tile &t, int k, uint32_t q[8][4])
+/* The two queries of a lane: lines g and g + 8 of the warp's 16. */
+struct query_pair {
+    int row[2], head[2];
+    bool is[2];
+    int2 see[2]; /* first and last key */
+};
+
+static __device__ __forceinline__ void load_query(const rvi_cuda_attention_args &a, const query_pair &two, int k, uint32_t q[8][4])
 {
-    int g = threadIdx.x % 32 / 4, n = a.kv.head_size;
     float scale = a.soft_cap > 0 ? a.scale : a.scale * LOG2_E;
 #pragma unroll
-    for (int e = 0; e < 8; e++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            int row, head;
-            q[e][i] = 0;
-            if (e >= k || !query_at(a, t, g + i % 2 * 8, &row, &head)) continue;
-            const float *x = row_of(a.q, row) + head * n + e * 16 + i / 2 * 8 + threadIdx.x % 4 * 2;
-            q[e][i] = to_halves(x[0] * scale, x[1] * scale);
-        }
-}
-
-/* Elements 2 t, 2 t + 1 of each 8. */
-static __device__ void put_tile(const mix_tile &x, int h, int k, float factor, float *to)
-{
-#pragma unroll
-    for (int e = 0; e < 16; e++) {
-        if (e >= 2 * k) break;
-        float *at = to + e * 8 + threadIdx.x % 4 * 2;
-        at[0] = x.acc[e][2 * h] * factor, at[1] = x.acc[e][2 * h + 1] * factor;
-    }
-}
-
-/* Grid: heads of keys, tiles, parts. With parts a block has one chunk of its tile, and attention_join follows. */
-KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_tiles(rvi_cuda_attention_args a)
-{
-    DYNAMIC_SHARED(shared);
-    begin();
-    query_tile t = tile_at(a, blockIdx.y);
-    int k = a.kv.head_size / 16, g = threadIdx.x % 32 / 4;
-    int chunk = t.first_seen / KEYS + blockIdx.z, end = a.n_parts ? chunk : t.last_seen / KEYS;
-    if (t.n < 1 || chunk * KEYS > t.last_seen) return;
-    int row[2], head[2], low = 0x7fffffff, high = -1, latest = 0, earliest = 0x7fffffff;
-    bool is[2];
-    int2 see[2];
-    uint32_t q[8][4];
     for (int h = 0; h < 2; h++) {
-        is[h] = query_at(a, t, g + 8 * h, &row[h], &head[h]);
-        see[h] = is[h] ? keys_of(a, row[h]) : int2{0, -1};
-        if (is[h]) low = min(low, see[h].x), high = max(high, see[h].y);
-        if (is[h]) latest = max(latest, see[h].x), earliest = min(earliest, see[h].y);
+        const float *x = row_of(a.q, two.row[h]) + two.head[h] * a.kv.head_size + threadIdx.x % 4 * 2;
+#pragma unroll
+        for (int e = 0; e < 16; e++) {
+            bool has = e < 2 * k && two.is[h];
+            q[e / 2][e % 2 * 2 + h] = has ? to_halves(x[e * 8] * scale, x[e * 8 + 1] * scale) : 0;
+        }
     }
+}
+
+/* A chunk for the lane's queries: onto m, l and all; PARTS: to its part. */
+template <bool PARTS>
+static __device__ __forceinline__ void tile_chunk(const rvi_cuda_attention_args &a, const uint32_t q[8][4], int k, int chunk,
+                                                  const query_pair &two, bool all_seen, const uint8_t *shared, float m[2],
+                                                  float l[2], float all[16][4])
+{
+    float s[8][4], top[2], sum[2], c[2] = {}, d[2] = {}, *part[2];
+    bool takes[2];
+    uint32_t p[4][4];
+#pragma unroll
+    for (int i = 0; i < 32; i++) s[i / 4][i % 4] = 0;
+#pragma unroll
+    for (int e = 0; e < 8; e++)
+        if (e < k) add_scores(q[e], e, shared, s);
+    weigh(a, chunk, two.see, all_seen, s, top, sum);
+#pragma unroll
+    for (int j = 0; j < 4; j++) weights_at(s, j, p[j]);
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        takes[h] = two.is[h] && chunk * KEYS <= two.see[h].y && chunk * KEYS + KEYS > two.see[h].x;
+        if (PARTS) part[h] = part_at(a, two.row[h], two.head[h], chunk - two.see[h].x / KEYS);
+        if (!PARTS && takes[h]) merge_factors(&m[h], &l[h], top[h], sum[h], &c[h], &d[h]);
+        if (PARTS && takes[h] && threadIdx.x % 4 == 0) part[h][a.kv.padded] = top[h], part[h][a.kv.padded + 1] = sum[h];
+    }
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+        float acc[2][4];
+        if (e >= k) break;
+        mix_values(p, e, shared, acc);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            int h = i % 4 / 2;
+            float *v = &all[2 * e + i / 4][i % 4], merged = *v * c[h] + acc[i / 4][i % 4] * d[h];
+            if (!PARTS)
+                *v = takes[h] ? merged : *v;
+            else if (takes[h])
+                part[h][e * 16 + i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2] = acc[i / 4][i % 4];
+        }
+    }
+}
+
+template <bool PARTS> static __device__ __forceinline__ void tiles_attention(const rvi_cuda_attention_args &a, uint8_t *shared)
+{
+    query_tile t = tile_at(a, gridDim.y - 1 - blockIdx.y); /* those with most keys first */
+    int k = a.kv.head_size / 16, g = threadIdx.x % 32 / 4;
+    int chunk = t.first_seen / KEYS + blockIdx.z, end = PARTS ? chunk : t.last_seen / KEYS;
+    if (t.n < 1 || chunk * KEYS > t.last_seen) return;
+    int low = 0x7fffffff, high = -1, latest = 0, earliest = 0x7fffffff;
+    query_pair two;
+    uint32_t q[8][4];
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        two.is[h] = query_at(a, t, g + 8 * h, &two.row[h], &two.head[h]);
+        two.see[h] = two.is[h] ? keys_of(a, two.row[h]) : int2{0, -1};
+        if (!two.is[h]) continue;
+        low = min(low, two.see[h].x), high = max(high, two.see[h].y);
+        latest = max(latest, two.see[h].x), earliest = min(earliest, two.see[h].y);
+    }
+#pragma unroll 1
     for (int d = 4; d < 32; d *= 2) { /* of the warp's queries */
         low = min(low, __shfl_xor_sync(0xffffffff, low, d));
         high = max(high, __shfl_xor_sync(0xffffffff, high, d));
         latest = max(latest, __shfl_xor_sync(0xffffffff, latest, d));
         earliest = min(earliest, __shfl_xor_sync(0xffffffff, earliest, d));
     }
-    load_query(a, t, k, q);
-    mix_tile all, x;
-    for (int i = 0; i < 64; i++) all.acc[i / 4][i % 4] = 0;
-    for (int h = 0; h < 2; h++) all.m[h] = -INFINITE, all.l[h] = 0;
-    copy_chunk(a, t, blockIdx.x, chunk, shared);
+    load_query(a, two, k, q);
+    float m[2] = {-INFINITE, -INFINITE}, l[2] = {}, all[16][4];
+#pragma unroll
+    for (int i = 0; i < 64; i++) all[i / 4][i % 4] = 0;
+    copy_chunk(a, t, blockIdx.x, chunk, shared, threadIdx.x, RVI_CUDA_ATTENTION);
+#pragma unroll 1
     for (int turn = 0; chunk <= end; chunk++, turn ^= 1) {
-        copy_chunk(a, t, blockIdx.x, chunk < end ? chunk + 1 : NO_CHUNK, shared + (turn ^ 1) * CHUNK_BYTES);
+        copy_chunk(a, t, blockIdx.x, chunk < end ? chunk + 1 : NO_CHUNK, shared + (turn ^ 1) * CHUNK_BYTES, threadIdx.x,
+                   RVI_CUDA_ATTENTION);
         copy_wait<1>();
         __syncthreads();
-        if (chunk * KEYS <= high && chunk * KEYS + KEYS > low) {
-            bool all_seen = chunk * KEYS >= latest && chunk * KEYS + KEYS - 1 <= earliest;
-            chunk_tile(a, q, k, chunk, see, all_seen, shared + turn * CHUNK_BYTES, &x);
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                if (!is[h] || chunk * KEYS > see[h].y || chunk * KEYS + KEYS <= see[h].x) continue;
-                if (a.n_parts) {
-                    float *part = part_at(a, row[h], head[h], chunk - see[h].x / KEYS);
-                    put_tile(x, h, k, 1.0f, part);
-                    if (threadIdx.x % 4 == 0) part[a.kv.padded] = x.m[h], part[a.kv.padded + 1] = x.l[h];
-                    continue;
-                }
-                float c, d;
-                merge_factors(&all.m[h], &all.l[h], x.m[h], x.l[h], &c, &d);
-#pragma unroll
-                for (int i = 0; i < 32; i++) {
-                    float *v = &all.acc[i / 2][2 * h + i % 2];
-                    *v = *v * c + x.acc[i / 2][2 * h + i % 2] * d;
-                }
-            }
-        }
+        bool all_seen = chunk * KEYS >= latest && chunk * KEYS + KEYS - 1 <= earliest;
+        if (chunk * KEYS <= high && chunk * KEYS + KEYS > low)
+            tile_chunk<PARTS>(a, q, k, chunk, two, all_seen, shared + turn * CHUNK_BYTES, m, l, all);
         __syncthreads();
     }
-    for (int h = 0; h < 2 && !a.n_parts; h++)
-        if (is[h]) put_tile(all, h, k, 1.0f / all.l[h], row_of(a.out, row[h]) + head[h] * a.kv.head_size);
+    if (PARTS) return;
+    float over[2] = {1.0f / l[0], 1.0f / l[1]};
+#pragma unroll
+    for (int i = 0; i < 64; i++) {
+        int h = i % 4 / 2, e = i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
+        if (two.is[h] && e < a.kv.head_size)
+            row_of(a.out, two.row[h])[two.head[h] * a.kv.head_size + e] = all[i / 4][i % 4] * over[h];
+    }
 }
 
-/* Grid: heads, rows. */
+/* Grid: heads of keys, tiles, parts. With parts a block has one chunk of its tile, and attention_join follows. */
+KERNEL __launch_bounds__(RVI_CUDA_ATTENTION, 2) attention_tiles(rvi_cuda_attention_args a)
+{
+    DYNAMIC_SHARED(shared_keys);
+    begin();
+    if (a.n_parts)
+        tiles_attention<true>(a, shared_keys);
+    else
+        tiles_attention<false>(a, shared_keys);
+}
+
+/* ---- rows that have no neighbours: a warp has one chunk of a row. Loops are short, because a pass of one row meets
+ * every instruction for the first time. ---- */
+
+/* The A operands of a row's queries: word i of lane l of step e at (4 e + i) * 32 + l. */
+static __device__ void stage_queries(const rvi_cuda_attention_args &a, int row, uint32_t *to)
+{
+    int n = a.kv.head_size, group = a.n_heads / a.kv.n_kv_heads;
+    float scale = a.soft_cap > 0 ? a.scale : a.scale * LOG2_E;
+    const float *q = row_of(a.q, row) + blockIdx.x * group * n;
+#pragma unroll 2
+    for (uint32_t w = threadIdx.x; w < n * 8u; w += RVI_CUDA_ROW_CHUNKS * 32) {
+        int head = w % 32 / 4 + w / 32 % 2 * 8, e = w / 128 * 16 + w / 64 % 2 * 8 + w % 4 * 2;
+        const float *x = q + min(head, group - 1) * n + e;
+        to[w] = head < group ? to_halves(x[0] * scale, x[1] * scale) : 0;
+    }
+}
+
+/* Grid: heads of keys, rows, chunks / ROW_CHUNKS. With parts attention_join follows; without, a row has one chunk. */
+KERNEL __launch_bounds__(RVI_CUDA_ROW_CHUNKS * 32) attention_row(rvi_cuda_attention_args a)
+{
+    DYNAMIC_SHARED(shared_row);
+    begin();
+    int row = blockIdx.y, lane = threadIdx.x % 32, warp = threadIdx.x / 32, k = a.kv.head_size / 16;
+    int group = a.n_heads / a.kv.n_kv_heads;
+    int2 see[2] = {keys_of(a, row)};
+    see[1] = see[0];
+    int first = see[0].x / KEYS, last = see[0].y / KEYS, part = blockIdx.z * RVI_CUDA_ROW_CHUNKS + warp, chunk = first + part;
+    if (first + (int)blockIdx.z * RVI_CUDA_ROW_CHUNKS > last) return;
+    uint32_t *q = (uint32_t *)(shared_row + RVI_CUDA_ROW_CHUNKS * CHUNK_BYTES);
+    uint8_t *shared = shared_row + warp * CHUNK_BYTES;
+    query_tile t = {row, 1, see[0].x, see[0].y};
+    copy_chunk(a, t, blockIdx.x, chunk, shared, lane, 32);
+    stage_queries(a, row, q);
+    copy_wait<0>();
+    __syncthreads();
+    if (chunk > last) return;
+    float s[8][4], m[2], l[2];
+    uint32_t p[4][4];
+#pragma unroll
+    for (int i = 0; i < 32; i++) s[i / 4][i % 4] = 0;
+#pragma unroll 1
+    for (int e = 0; e < k; e++) {
+        uint32_t f[4] = {q[e * 128 + lane], q[e * 128 + 32 + lane], q[e * 128 + 64 + lane], q[e * 128 + 96 + lane]};
+        add_scores(f, e, shared, s);
+    }
+    weigh(a, chunk, see, chunk * KEYS >= see[0].x && chunk * KEYS + KEYS - 1 <= see[0].y, s, m, l);
+#pragma unroll
+    for (int j = 0; j < 4; j++) weights_at(s, j, p[j]);
+    float *to[2], zero[2] = {}, one[2] = {1.0f, 1.0f}, over[2] = {1.0f, 1.0f};
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        int head = blockIdx.x * group + min(lane / 4 + 8 * h, group - 1);
+        to[h] = (a.n_parts ? part_at(a, row, head, part) : row_of(a.out, row) + head * a.kv.head_size) + lane % 4 * 2;
+        if (lane / 4 + 8 * h >= group) continue;
+        if (a.n_parts) {
+            if (lane % 4 == 0) to[h][a.kv.padded] = m[h], to[h][a.kv.padded + 1] = l[h];
+        } else { /* merged onto nothing */
+            float top = -INFINITE, sum = 0;
+            merge_factors(&top, &sum, m[h], l[h], &zero[h], &one[h]);
+            over[h] = 1.0f / sum;
+        }
+    }
+#pragma unroll 1
+    for (int e = 0; e < k; e++) {
+        float acc[2][4];
+        mix_values(p, e, shared, acc);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            int h = i % 4 / 2;
+            float v = acc[i / 4][i % 4];
+            if (lane / 4 + 8 * h < group)
+                to[h][e * 16 + i / 4 * 8 + i % 2] = a.n_parts ? v : (0.0f * zero[h] + v * one[h]) * over[h];
+        }
+    }
+}
+
+/* Grid: heads, rows. What the chunks are multiplied by is found for 128 of them at a time. */
 KERNEL attention_join(rvi_cuda_attention_args a)
 {
     begin();
-    int head = blockIdx.x, row = blockIdx.y, e = threadIdx.x;
+    __shared__ float tops[RVI_CUDA_ATTENTION], sums[RVI_CUDA_ATTENTION], old[RVI_CUDA_ATTENTION], added[RVI_CUDA_ATTENTION];
+    int head = blockIdx.x, row = blockIdx.y, t = threadIdx.x, size = a.kv.padded + 2;
     int2 see = keys_of(a, row);
+    const float *parts = part_at(a, row, head, 0), *mine = parts + min(t, a.kv.head_size - 1);
     float m = -INFINITE, l = 0, acc = 0;
-#pragma unroll 4
-    for (int i = 0; i <= see.y / KEYS - see.x / KEYS; i++) {
-        const float *part = part_at(a, row, head, i);
-        float c, d, v = e < a.kv.head_size ? part[e] : 0.0f;
-        merge_factors(&m, &l, part[a.kv.padded], part[a.kv.padded + 1], &c, &d);
-        acc = acc * c + v * d;
+    for (int from = 0, left = see.y / KEYS - see.x / KEYS + 1; left > 0; from += RVI_CUDA_ATTENTION, left -= RVI_CUDA_ATTENTION) {
+        int n = min(left, RVI_CUDA_ATTENTION);
+        const float *part = parts + (size_t)(from + t) * size + a.kv.padded;
+        __syncthreads();
+        if (t < n) tops[t] = part[0], sums[t] = part[1];
+        __syncthreads();
+        float before = m;
+        for (int i = 0; i < n; i++) {
+            if (i < t) before = fmaxf(before, tops[i]);
+            m = fmaxf(m, tops[i]);
+        }
+        if (t < n) {
+            float top = fmaxf(before, tops[t]);
+            old[t] = power_of_two(before - top), added[t] = power_of_two(tops[t] - top);
+        }
+        __syncthreads();
+#pragma unroll 8
+        for (int i = 0; i < n; i++) {
+            l = l * old[i] + sums[i] * added[i];
+            acc = acc * old[i] + mine[(size_t)(from + i) * size] * added[i];
+        }
     }
-    if (e < a.kv.head_size) row_of(a.out, row)[head * a.kv.head_size + e] = acc * (1.0f / l);
+    if (t < a.kv.head_size) row_of(a.out, row)[head * a.kv.head_size + t] = acc * (1.0f / l);
 }

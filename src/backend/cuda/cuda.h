@@ -46,8 +46,9 @@
     X(add_segments)                                                                                \
     X(product_tiles_32)                                                                            \
     X(product_tiles_64)                                                                            \
-    X(product_tiles)                                                                               \
+    X(product_tiles_128)                                                                           \
     X(attention_tiles)                                                                             \
+    X(attention_row)                                                                               \
     X(attention_join)
 
 typedef enum rvi_cuda_kernel {
@@ -79,7 +80,7 @@ typedef struct rvi_cuda_command {
     rvi_cuda_kernel kernel;
     uint32_t grid[3], threads;
     uint32_t shared; /* bytes of dynamic shared memory */
-    _Alignas(8) unsigned char args[256];
+    _Alignas(8) unsigned char args[272];
 } rvi_cuda_command;
 
 typedef struct rvi_cuda_graph {
@@ -103,7 +104,7 @@ enum {
     RVI_CUDA_SEEN = 64,
     RVI_CUDA_PLACED = 4,
     RVI_CUDA_SUMS = 1 << 23,  /* sums of (segment, row, output) that can wait to be added */
-    RVI_CUDA_PARTS = 1 << 14, /* results of (row, head, chunk) that can wait to be merged */
+    RVI_CUDA_PARTS = 1 << 16, /* results of (row, head, chunk) that can wait to be merged */
 };
 
 typedef struct rvi_cuda {
@@ -200,6 +201,7 @@ size_t rvi_cuda_panel_bytes(const rvi_tensor *t);
 void rvi_cuda_put_panel(const rvi_tensor *t, int panel, uint8_t *to);
 
 /* products.c: parts in panels. */
+int rvi_cuda_segments(int n); /* of a row of n columns */
 bool rvi_cuda_go_together(const rvi_matmul *m);
 void rvi_cuda_product(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a);
 

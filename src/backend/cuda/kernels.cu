@@ -63,6 +63,12 @@ static __device__ void begin()
 #endif
 }
 
+/* A line of memory is going to be needed. */
+static __device__ __forceinline__ void fetch(const void *p)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
+
 /* 16 bytes to shared memory, while the thread goes on. */
 static __device__ __forceinline__ void copy16(uint8_t *to, const uint8_t *from)
 {
@@ -122,7 +128,7 @@ static __device__ __forceinline__ uint32_t masked(uint32_t x, uint32_t mask, uin
     return x;
 }
 
-#define DYNAMIC_SHARED(name) extern __shared__ __align__(128) uint8_t name[]
+#define DYNAMIC_SHARED(name) extern __shared__ __align__(1024) uint8_t name[] /* as the tensor cores want it */
 
 /* c += a b: a: 16 x 16 (lane l has of rows l / 4 and l / 4 + 8 the columns l % 4 * 2, + 1, and those 8 further on); b: 16
  * x 8 (column l / 4, likewise); c: of rows l / 4 and l / 4 + 8 the columns l % 4 * 2, + 1. */
@@ -136,7 +142,8 @@ static __device__ __forceinline__ void mma_f16(float c[4], uint32_t a0, uint32_t
 /* ---- bulk copies into shared memory: one thread starts them, any waits for them ----
  *
  * A place counts what has arrived, round after round: `expect_one` makes it, `expect` begins a round, and wait_for waits
- * until that round is over, by its number's parity. */
+ * until that round is over, by its number's parity. A place of expect_warps counts the warps that say done_with.
+ * Where copies are done at once, between_stages keeps the warps of a block together instead. */
 
 #if __CUDA_ARCH__ >= 900
 static __device__ __forceinline__ uint32_t shared_at(const void *p)
@@ -147,6 +154,20 @@ static __device__ __forceinline__ uint32_t shared_at(const void *p)
 static __device__ __forceinline__ void expect_one(uint64_t *place)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_at(place)) : "memory");
+}
+
+static __device__ __forceinline__ void expect_warps(uint64_t *place, int n)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_at(place)), "r"(n) : "memory");
+}
+
+static __device__ __forceinline__ void done_with(uint64_t *place) /* by one lane */
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(place)) : "memory");
+}
+
+static __device__ __forceinline__ void between_stages()
+{
 }
 
 static __device__ __forceinline__ void expecting() /* after the last expect_one */
@@ -176,6 +197,11 @@ static __device__ __forceinline__ void wait_for(uint64_t *place, uint32_t parity
                  "r"(parity)
                  : "memory");
 }
+
+static __device__ __forceinline__ void wait_alone(uint64_t *place, uint32_t parity) /* by one lane */
+{
+    wait_for(place, parity);
+}
 #else
 #define COPIES_AT_ONCE
 #endif
@@ -188,6 +214,16 @@ uint16_t to_half(float f);
 #ifdef COPIES_AT_ONCE
 static __device__ void expect_one(uint64_t *)
 {
+}
+static __device__ void expect_warps(uint64_t *, int)
+{
+}
+static __device__ void done_with(uint64_t *)
+{
+}
+static __device__ void between_stages()
+{
+    __syncthreads();
 }
 static __device__ void expecting()
 {
@@ -202,6 +238,9 @@ static __device__ void copy_bulk(uint8_t *to, const uint8_t *from, int bytes, ui
 static __device__ void wait_for(uint64_t *, uint32_t)
 {
     __syncwarp();
+}
+static __device__ void wait_alone(uint64_t *, uint32_t)
+{
 }
 #endif
 
@@ -231,18 +270,15 @@ static __device__ __forceinline__ void group_step(float c[ROWS / 8][4], uint32_t
                  : FOUR(0), FOUR(1), FOUR(2), FOUR(3), FOUR(4), FOUR(5),
                    FOUR(6), FOUR(7)
                  : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(at), "r"((int)more));
-    if constexpr (ROWS == 160)
-        asm volatile("{.reg .pred p; setp.ne.b32 p, %85, 0; wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16 "
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
-                 "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, "
-                 "%39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, "
-                 "%58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, "
-                 "%77, %78, %79}, "
-                 "{%80, %81, %82, %83}, %84, p, 1, 1, 0;}"
-                 : FOUR(0), FOUR(1), FOUR(2), FOUR(3), FOUR(4), FOUR(5),
-                   FOUR(6), FOUR(7), FOUR(8), FOUR(9), FOUR(10), FOUR(11),
-                   FOUR(12), FOUR(13), FOUR(14), FOUR(15), FOUR(16), FOUR(17),
-                   FOUR(18), FOUR(19)
+    if constexpr (ROWS == 128)
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %69, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, "
+                 "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, "
+                 "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, "
+                 "%59, %60, %61, %62, %63}, "
+                 "{%64, %65, %66, %67}, %68, p, 1, 1, 0;}"
+                 : FOUR(0), FOUR(1), FOUR(2), FOUR(3), FOUR(4), FOUR(5), FOUR(6), FOUR(7),
+                   FOUR(8), FOUR(9), FOUR(10), FOUR(11), FOUR(12), FOUR(13), FOUR(14), FOUR(15)
                  : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(at), "r"((int)more));
 }
 #undef FOUR
@@ -286,12 +322,6 @@ template <int LEFT> static __device__ __forceinline__ void group_wait()
 {
 }
 #endif
-
-/* Dynamic shared memory as the tensor cores want it; 1024 bytes more are asked for. */
-static __device__ uint8_t *aligned_shared(uint8_t *p)
-{
-    return p + (1024 - (uint64_t)p % 1024) % 1024;
-}
 
 /* ---- sums ---- */
 
@@ -641,17 +671,23 @@ static __device__ void add_unit(const uint8_t *row, uint64_t heads, int unit, co
         }
 }
 
+/* v, v2: with their biases; old: what is there. */
+static __device__ __forceinline__ float finished(int finish, float v, float v2, float old)
+{
+    switch (finish) {
+    case RVI_CUDA_ADD: return old + v;
+    case RVI_CUDA_SILU: return silu(v) * v2;
+    case RVI_CUDA_GELU: return gelu_tanh(v) * v2;
+    default: return v;
+    }
+}
+
 static __device__ void finish(const rvi_cuda_matmul_args &a, int row, int o, float v, float v2)
 {
     float *out = row_of(a.out, row) + o;
     if (a.bias) v += as<const float>(a.bias)[o];
     if (a.bias2) v2 += as<const float>(a.bias2)[o];
-    switch (a.finish) {
-    case RVI_CUDA_STORE: *out = v; break;
-    case RVI_CUDA_ADD: *out += v; break;
-    case RVI_CUDA_SILU: *out = silu(v) * v2; break;
-    case RVI_CUDA_GELU: *out = gelu_tanh(v) * v2; break;
-    }
+    *out = finished(a.finish, v, v2, a.finish == RVI_CUDA_ADD ? *out : 0.0f);
 }
 
 /* A warp computes one output of ROWS rows. Grid: outputs / WARPS, rows / ROWS. */
@@ -690,6 +726,7 @@ RVI_CUDA_TYPES(X)
 #undef X
 
 #include "products.cuh"
+#include "tiles.cuh"
 
 /* ---- adapters: a warp an output; lane l takes columns l, l + 32, ... ---- */
 
@@ -791,18 +828,25 @@ KERNEL kv_write(rvi_cuda_kv_write_args a)
                row_of(a.v, blockIdx.x) + blockIdx.y * n);
 }
 
-/* rope of queries and keys, then kv_write. Grid: rows, heads of queries and of keys. */
+/* rope of queries and keys, then kv_write. Grid: rows, heads of keys, then of queries by QUERY_HEADS. */
 KERNEL rope_kv(rvi_cuda_rope_kv_args a)
 {
     begin();
     __shared__ float turned[RVI_CUDA_MAX_HEAD];
-    int row = blockIdx.x, n = a.kv.head_size, n_pairs = a.angles.n / 2;
-    int head = (int)blockIdx.y - (a.x.n / n - a.kv.n_kv_heads);
+    int row = blockIdx.x, n = a.kv.head_size, n_pairs = a.angles.n / 2, queries = a.x.n / n - a.kv.n_kv_heads;
+    int head = blockIdx.y, first = (head - a.kv.n_kv_heads) * RVI_CUDA_QUERY_HEADS;
     const float *cosines = row_of(a.angles, row), *sines = cosines + n_pairs;
-    float *x = row_of(a.x, row) + blockIdx.y * n, *to = head < 0 ? x : turned;
-    for (int e = threadIdx.x + 2 * n_pairs; e < n; e += blockDim.x) to[e] = x[e];
-    for (int p = threadIdx.x; p < n_pairs; p += blockDim.x) turn(x, to, cosines[p], sines[p], p, n_pairs, a.interleaved);
-    if (head < 0) return;
+    float *x = row_of(a.x, row) + (first >= 0 ? first : queries + head) * n;
+    if (first >= 0) {
+#pragma unroll 4
+        for (uint32_t i = threadIdx.x; i < min(RVI_CUDA_QUERY_HEADS, queries - first) * (uint32_t)n_pairs; i += blockDim.x) {
+            uint32_t p = i % n_pairs;
+            turn(x + i / n_pairs * n, x + i / n_pairs * n, cosines[p], sines[p], p, n_pairs, a.interleaved);
+        }
+        return;
+    }
+    for (int e = threadIdx.x + 2 * n_pairs; e < n; e += blockDim.x) turned[e] = x[e];
+    for (int p = threadIdx.x; p < n_pairs; p += blockDim.x) turn(x, turned, cosines[p], sines[p], p, n_pairs, a.interleaved);
     __syncthreads();
     write_head(a.kv, row, head, turned, row_of(a.v, row) + head * n);
 }

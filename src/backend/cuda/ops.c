@@ -190,6 +190,7 @@ static rvi_cuda_product_args product_args(rvi_cuda *c, const rvi_matmul *m)
                                .eps = m->eps,
                                .n_rows = m->n_rows,
                                .n_parts = m->n_parts,
+                               .segments = rvi_cuda_segments(m->x.n),
                                .finish = m->add_to.t              ? RVI_CUDA_ADD
                                          : !m->gated.t            ? RVI_CUDA_STORE
                                          : m->glu == RVI_GLU_SILU ? RVI_CUDA_SILU
@@ -376,9 +377,10 @@ static rv_status load_kernels(rvi_cuda *c, const void *image, rv_error *err)
                          "the kernels of this program do not run on this CUDA device (%d)", r);
     for (int i = 0; !r && i < RVI_CUDA_KERNELS; i++)
         r = c->cu.module_function(&c->functions[i], c->module, kernel_names[i]);
-    static const rvi_cuda_kernel large[] = {RVI_CUDA_product_row,      RVI_CUDA_product_few,
-                                            RVI_CUDA_product_tiles_32, RVI_CUDA_product_tiles_64,
-                                            RVI_CUDA_product_tiles,    RVI_CUDA_attention_tiles};
+    static const rvi_cuda_kernel large[] = {RVI_CUDA_product_row,       RVI_CUDA_product_few,
+                                            RVI_CUDA_product_tiles_32,  RVI_CUDA_product_tiles_64,
+                                            RVI_CUDA_product_tiles_128, RVI_CUDA_attention_tiles,
+                                            RVI_CUDA_attention_row};
     for (size_t i = 0; !r && !c->exact && i < RVI_COUNT(large); i++)
         r = c->cu.function_set(c->functions[large[i]], RVI_CU_SHARED_BYTES, RVI_CUDA_SHARED);
     return r ? rvi_cu_error(&c->cu, r, "loading kernels", err) : RV_OK;

@@ -17,11 +17,11 @@ static uint32_t tiles_of(const rvi_matmul *m, int outputs)
     return n;
 }
 
-/* As in products.cuh. */
-static uint32_t segments_of(int n)
+/* See products.cuh. */
+int rvi_cuda_segments(int n)
 {
     int units = (n + 127) / 128 * 4, length = (units + 8 * SEGMENTS - 1) / (8 * SEGMENTS) * 8;
-    return ceil_div(units, length);
+    return (int)ceil_div(units, length);
 }
 
 /* Of the part with the largest. */
@@ -41,46 +41,79 @@ static void add(rvi_cuda *c, rvi_cuda_kernel k, const uint32_t grid[3], uint32_t
     if (command) command->shared = shared;
 }
 
-/* Blocks take tiles in turns; two of them fit a processor, mostly. */
-static void few(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a)
+/* Blocks take tiles in turns; two of them fit a processor, with room for the next kernel's to come
+ * early: a ring holds no more than the memory needs to be busy. */
+static void few(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *args)
 {
-    enum { OUTPUTS = 16, ROWS = 8 };
-    uint32_t blocks = ceil_div((int)tiles_of(m, OUTPUTS), (int)(WARPS / segments_of(m->x.n))),
-             ring = WARPS * RVI_CUDA_RING * 2 * block_bytes(m), row = ceil_div(m->x.n, 128) * 256,
-             most = (uint32_t)c->n_blocks / 2;
-    bool even = (a->x.at | a->norm | (uint64_t)a->x.n * 4) % 16 == 0;
-    if (m->n_rows == 1 && even && ring + row <= RVI_CUDA_SHARED) {
-        add(c, RVI_CUDA_product_row, (uint32_t[]){1, RVI_MIN(blocks, most), 1}, ring + row, a);
+    enum { OUTPUTS = 16, ROWS = 8, RING_BYTES = 40 << 10 };
+    rvi_cuda_product_args a = *args;
+    uint32_t slots = WARPS * 2 * block_bytes(m), row = ceil_div(m->x.n, 128) * 256,
+             depth = RVI_MIN(RVI_MAX(RING_BYTES / slots, 2), RVI_CUDA_RING);
+    a.tiles = (int32_t)tiles_of(m, OUTPUTS);
+    a.ring = (int32_t)depth;
+    a.slot_bytes = (int32_t)slots / WARPS;
+    a.together = WARPS / a.segments;
+    uint32_t blocks = RVI_MIN(ceil_div(a.tiles, a.together), (uint32_t)c->n_blocks / 2);
+    bool even = (a.x.at | a.norm | a.normed.at | (uint64_t)a.x.n * 4) % 16 == 0;
+    if (m->n_rows == 1 && even && depth * slots + row <= RVI_CUDA_SHARED) {
+        add(c, RVI_CUDA_product_row, (uint32_t[]){1, blocks, 1}, depth * slots + row, &a);
         return;
     }
-    add(c, RVI_CUDA_prepare, (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, a);
-    add(c, RVI_CUDA_product_few, (uint32_t[]){ceil_div(m->n_rows, ROWS), RVI_MIN(blocks, most), 1},
-        ring, a);
+    add(c, RVI_CUDA_prepare, (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, &a);
+    add(c, RVI_CUDA_product_few, (uint32_t[]){ceil_div(m->n_rows, ROWS), blocks, 1}, depth * slots,
+        &a);
+}
+
+/* Tiles of so many rows; processors take them in turns. */
+typedef struct tiling {
+    rvi_cuda_kernel kernel;
+    int rows;
+    uint32_t grid[3];
+} tiling;
+
+static tiling tiling_of(const rvi_cuda *c, const rvi_matmul *m, rvi_cuda_kernel k, int rows)
+{
+    tiling t = {.kernel = k, .rows = rows};
+    uint32_t segments = (uint32_t)rvi_cuda_segments(m->x.n), outs = 0;
+    for (int i = 0; i < m->n_parts; i++) outs += (uint32_t)m->part[i].w->n_rows;
+    t.grid[0] = ceil_div(m->n_rows, rows);
+    t.grid[1] = tiles_of(m, m->gated.t ? RVI_CUDA_TILE / 2 : RVI_CUDA_TILE);
+    t.grid[2] = t.grid[0] * t.grid[1] < (uint32_t)c->n_blocks / 4 &&
+                        (uint64_t)segments * (uint32_t)m->n_rows * outs <= RVI_CUDA_SUMS
+                    ? segments
+                    : 1;
+    return t;
+}
+
+/* In rows of a tile: the weights take as long as 66 rows, beginning and ending as 24. */
+static uint32_t time_of(const rvi_cuda *c, const tiling *t)
+{
+    enum { WEIGHTS = 66, BESIDES = 24 };
+    uint32_t turns = ceil_div((int)(t->grid[0] * t->grid[1] * t->grid[2]), c->n_blocks / 4);
+    return turns * ((uint32_t)RVI_MAX(t->rows, WEIGHTS) + BESIDES) / t->grid[2];
+}
+
+static tiling best_tiling(const rvi_cuda *c, const rvi_matmul *m)
+{
+    if (m->n_rows <= 32) return tiling_of(c, m, RVI_CUDA_product_tiles_32, 32);
+    tiling small = tiling_of(c, m, RVI_CUDA_product_tiles_64, 64),
+           large = tiling_of(c, m, RVI_CUDA_product_tiles_128, 128);
+    return m->n_rows > 64 && time_of(c, &large) < time_of(c, &small) ? large : small;
 }
 
 static void many(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a)
 {
-    enum { BESIDES = 1024 };
-    int n_rows = m->n_rows, rows = n_rows <= 32 ? 32 : n_rows <= 128 ? 64 : RVI_CUDA_TILE_ROWS;
-    rvi_cuda_kernel k = rows == 32   ? RVI_CUDA_product_tiles_32
-                        : rows == 64 ? RVI_CUDA_product_tiles_64
-                                     : RVI_CUDA_product_tiles;
-    uint32_t grid[] = {ceil_div(n_rows, rows),
-                       tiles_of(m, m->gated.t ? RVI_CUDA_TILE / 2 : RVI_CUDA_TILE), 1};
-    uint32_t shared = RVI_CUDA_TILE_STAGES * (uint32_t)rows * 128 +
-                      WARPS * RVI_CUDA_TILE_SLOTS * 2 * block_bytes(m) + BESIDES,
-             results = (uint32_t)rows * RVI_CUDA_TILE_LINE * 4 + BESIDES;
-    shared = RVI_MAX(shared, results);
-    uint32_t segments = segments_of(m->x.n), outs = 0;
+    tiling t = best_tiling(c, m);
+    uint32_t rows = (uint32_t)t.rows, outs = 0,
+             shared = RVI_CUDA_TILE_STAGES * rows * 128 +
+                      WARPS * RVI_CUDA_TILE_SLOTS * 2 * block_bytes(m),
+             results = rows * RVI_CUDA_TILE_LINE * 4;
     for (int i = 0; i < m->n_parts; i++) outs += (uint32_t)m->part[i].w->n_rows;
-    bool apart = segments > 1 && grid[0] * grid[1] < (uint32_t)c->n_blocks / 4 &&
-                 (uint64_t)segments * (uint32_t)n_rows * outs <= RVI_CUDA_SUMS;
-    if (apart) grid[2] = segments;
-    add(c, RVI_CUDA_prepare_tiles, (uint32_t[]){(uint32_t)n_rows, 1, 1}, 0, a);
-    add(c, k, grid, shared, a);
-    if (apart)
+    add(c, RVI_CUDA_prepare_tiles, (uint32_t[]){(uint32_t)m->n_rows, 1, 1}, 0, a);
+    add(c, t.kernel, t.grid, RVI_MAX(shared, results), a);
+    if (t.grid[2] > 1)
         add(c, RVI_CUDA_add_segments,
-            (uint32_t[]){(uint32_t)n_rows, ceil_div((int)outs, 4 * RVI_CUDA_THREADS), 1}, 0, a);
+            (uint32_t[]){(uint32_t)m->n_rows, ceil_div((int)outs, 4 * RVI_CUDA_THREADS), 1}, 0, a);
 }
 
 enum { FEW = 8 }; /* rows up to which a warp takes a segment */

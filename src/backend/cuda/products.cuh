@@ -20,20 +20,15 @@
 
 enum { GROUP_UNITS = 4, SEGMENTS = RVI_CUDA_SEGMENTS, OUTS = RVI_CUDA_PANEL };
 
-static __device__ __forceinline__ int units_of(int n)
+static __device__ __forceinline__ int units_of(uint32_t n) /* without a sign divisions are shifts */
 {
     return (n + 32 * GROUP_UNITS - 1) / (32 * GROUP_UNITS) * GROUP_UNITS;
 }
 
 /* Units of a segment. */
-static __device__ __forceinline__ int length_of(int n)
+static __device__ __forceinline__ int length_of(uint32_t n)
 {
-    return (units_of(n) + 8 * SEGMENTS - 1) / (8 * SEGMENTS) * 8;
-}
-
-static __device__ __forceinline__ int segments_of(int n)
-{
-    return (units_of(n) + length_of(n) - 1) / length_of(n);
+    return ((uint32_t)units_of(n) + 8 * SEGMENTS - 1) / (8 * SEGMENTS) * 8;
 }
 
 /* What the block learns of a row before it writes it. */
@@ -44,8 +39,19 @@ struct about_row {
 /* Columns k .. k + 3; EVEN: all rows begin at multiples of 16 bytes and end so. Past the last: zeros. */
 template <bool EVEN> static __device__ __forceinline__ float4 four_at(const float *x, int k, int n)
 {
-    if (EVEN && k < n) return *(const float4 *)(x + k);
-    return {k < n ? x[k] : 0.0f, k + 1 < n ? x[k + 1] : 0.0f, k + 2 < n ? x[k + 2] : 0.0f, k + 3 < n ? x[k + 3] : 0.0f};
+    float4 v = {};
+    if constexpr (EVEN) {
+        if (k < n) v = *(const float4 *)(x + k);
+    } else {
+        v = {k < n ? x[k] : 0.0f, k + 1 < n ? x[k + 1] : 0.0f, k + 2 < n ? x[k + 2] : 0.0f, k + 3 < n ? x[k + 3] : 0.0f};
+    }
+    return v;
+}
+
+/* Of the norm. */
+template <bool EVEN> static __device__ __forceinline__ float4 norm_at(const rvi_cuda_product_args &a, int k)
+{
+    return a.norm ? four_at<EVEN>(as<const float>(a.norm), k, a.x.n) : float4{1.0f, 1.0f, 1.0f, 1.0f};
 }
 
 static __device__ __forceinline__ uint32_t size_bits(float v)
@@ -58,20 +64,6 @@ static __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* The first FOURS times four columns of a row that a thread has, and the norm's. */
-enum { FOURS = 4 };
-struct held {
-    float4 v[FOURS], w[FOURS];
-};
-
-template <bool EVEN> static __device__ __forceinline__ void hold_norm(const rvi_cuda_product_args &a, held *h)
-{
-    const float *w = as<const float>(a.norm);
-#pragma unroll
-    for (int j = 0; j < FOURS; j++)
-        h->w[j] = w ? four_at<EVEN>(w, 4 * (threadIdx.x + j * RVI_CUDA_THREADS), a.x.n) : float4{1.0f, 1.0f, 1.0f, 1.0f};
-}
-
 static __device__ __forceinline__ void count_four(float4 v, float4 w, float *sum, uint32_t *top)
 {
     *sum = fmaf(v.w, v.w, fmaf(v.z, v.z, fmaf(v.y, v.y, fmaf(v.x, v.x, *sum))));
@@ -79,20 +71,16 @@ static __device__ __forceinline__ void count_four(float4 v, float4 w, float *sum
                   larger(size_bits(v.z * w.z), size_bits(v.w * w.w)));
 }
 
-template <bool EVEN> static __device__ __forceinline__ about_row learn_row(const rvi_cuda_product_args &a, int row, held *h)
+template <bool EVEN> static __device__ __forceinline__ about_row learn_row(const rvi_cuda_product_args &a, int row)
 {
     __shared__ float sums[32];
     __shared__ uint32_t tops[32];
-    const float *x = row_of(a.x, row), *w = as<const float>(a.norm);
+    const float *x = row_of(a.x, row);
     float sum = 0;
     uint32_t top = 0;
-#pragma unroll
-    for (int j = 0; j < FOURS; j++) h->v[j] = four_at<EVEN>(x, 4 * (threadIdx.x + j * RVI_CUDA_THREADS), a.x.n);
-#pragma unroll
-    for (int j = 0; j < FOURS; j++) count_four(h->v[j], h->w[j], &sum, &top);
 #pragma unroll 4
-    for (int k = 4 * (threadIdx.x + FOURS * RVI_CUDA_THREADS); k < a.x.n; k += 4 * RVI_CUDA_THREADS)
-        count_four(four_at<EVEN>(x, k, a.x.n), w ? four_at<EVEN>(w, k, a.x.n) : float4{1.0f, 1.0f, 1.0f, 1.0f}, &sum, &top);
+    for (int k = 4 * threadIdx.x; k < a.x.n; k += 4 * RVI_CUDA_THREADS)
+        count_four(four_at<EVEN>(x, k, a.x.n), norm_at<EVEN>(a, k), &sum, &top);
     sum = tree(sum);
     for (int d = 16; d; d >>= 1) top = larger(top, __shfl_xor_sync(0xffffffff, top, d));
     if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum, tops[threadIdx.x / 32] = top;
@@ -100,7 +88,7 @@ template <bool EVEN> static __device__ __forceinline__ about_row learn_row(const
     sum = sums[0], top = tops[0];
     for (int i = 1; i < RVI_CUDA_THREADS / 32; i++) sum += sums[i], top = larger(top, tops[i]);
     about_row r = {1.0f, 1.0f, 1.0f};
-    if (w) r.norm = 1.0f / sqrtf(sum / (float)a.x.n + a.eps);
+    if (a.norm) r.norm = 1.0f / sqrtf(sum / (float)a.x.n + a.eps);
     float most = __uint_as_float(top) * r.norm;
     int e = min(max(267 - (int)(__float_as_uint(most) >> 23), 1), 253);
     r.scale = isfinite(most) ? __uint_as_float((uint32_t)e << 23) : 0.0f;
@@ -109,6 +97,7 @@ template <bool EVEN> static __device__ __forceinline__ about_row learn_row(const
 }
 
 /* Columns 4 i .. + 3 of a row in f16: v as they are, w: the norm's. */
+template <bool EVEN>
 static __device__ __forceinline__ uint2 halves_of(const rvi_cuda_product_args &a, int row, int i, float4 v, float4 w,
                                                   const about_row &r, bool keep)
 {
@@ -116,7 +105,8 @@ static __device__ __forceinline__ uint2 halves_of(const rvi_cuda_product_args &a
         v = {(v.x * r.norm) * w.x, (v.y * r.norm) * w.y, (v.z * r.norm) * w.z, (v.w * r.norm) * w.w};
         if (keep) {
             float *to = row_of(a.normed, row) + 4 * i, all[4] = {v.x, v.y, v.z, v.w};
-            for (int j = 0; j < 4 && 4 * i + j < a.x.n; j++) to[j] = all[j];
+            if (EVEN && 4 * i < a.x.n) *(float4 *)to = v;
+            for (int j = 0; !EVEN && j < 4 && 4 * i + j < a.x.n; j++) to[j] = all[j];
         }
     }
     if (r.scale == 0.0f) return {0, 0};
@@ -125,7 +115,7 @@ static __device__ __forceinline__ uint2 halves_of(const rvi_cuda_product_args &a
 
 static __device__ bool is_even(const rvi_cuda_product_args &a)
 {
-    return (a.x.at | a.norm | (uint64_t)a.x.stride * 4 | (uint64_t)a.x.n * 4) % 16 == 0;
+    return (a.x.at | a.norm | a.normed.at | (uint64_t)(a.x.stride | a.normed.stride | a.x.n) * 4) % 16 == 0;
 }
 
 static __device__ float *factors(const rvi_cuda_product_args &a)
@@ -135,31 +125,28 @@ static __device__ float *factors(const rvi_cuda_product_args &a)
 
 /* put(i, halves) of each four columns, to whole groups of units. */
 template <bool EVEN, typename PUT>
-static __device__ __forceinline__ void put_row(const rvi_cuda_product_args &a, int row, const held &h, const about_row &r, bool keep, PUT put)
+static __device__ __forceinline__ void put_row(const rvi_cuda_product_args &a, int row, const about_row &r, bool keep, PUT put)
 {
-    const float *x = row_of(a.x, row), *w = as<const float>(a.norm);
-    int end = units_of(a.x.n) * 8;
-#pragma unroll
-    for (int j = 0; j < FOURS; j++) {
-        int i = threadIdx.x + j * RVI_CUDA_THREADS;
-        if (i < end) put(i, halves_of(a, row, i, h.v[j], h.w[j], r, keep));
-    }
+    const float *x = row_of(a.x, row);
 #pragma unroll 2
-    for (int i = threadIdx.x + FOURS * RVI_CUDA_THREADS; i < end; i += RVI_CUDA_THREADS) {
-        float4 v = four_at<EVEN>(x, 4 * i, a.x.n), f = w ? four_at<EVEN>(w, 4 * i, a.x.n) : v;
-        put(i, halves_of(a, row, i, v, f, r, keep));
-    }
+    for (int i = threadIdx.x; i < units_of(a.x.n) * 8; i += RVI_CUDA_THREADS)
+        put(i, halves_of<EVEN>(a, row, i, four_at<EVEN>(x, 4 * i, a.x.n), norm_at<EVEN>(a, 4 * i), r, keep));
+}
+
+/* The norm, which no kernel writes, on its way before `begin`. */
+static __device__ __forceinline__ void fetch_norm(const rvi_cuda_product_args &a)
+{
+    for (int k = 32 * threadIdx.x; a.norm && k < a.x.n; k += 32 * RVI_CUDA_THREADS) fetch(as<const float>(a.norm) + k);
 }
 
 /* TILES: for tiles. Grid: rows. */
 template <bool EVEN, bool TILES> static __device__ __forceinline__ void prepare_row(const rvi_cuda_product_args &a)
 {
     int row = blockIdx.x;
-    held h;
-    hold_norm<EVEN>(a, &h);
+    fetch_norm(a);
     begin();
-    about_row r = learn_row<EVEN>(a, row, &h);
-    put_row<EVEN>(a, row, h, r, true, [&](int i, uint2 v) {
+    about_row r = learn_row<EVEN>(a, row);
+    put_row<EVEN>(a, row, r, true, [&](int i, uint2 v) {
         if (!TILES) {
             as<uint2>(a.acts)[((size_t)(i / 8) * a.n_rows + row) * 8 + i % 8] = v;
             return;
@@ -301,9 +288,9 @@ template <int TYPE> static __device__ __forceinline__ void weights_of(const piec
 
 /* ---- parts ---- */
 
-static __device__ int panels_of(const rvi_cuda_panels &p)
+static __device__ __forceinline__ int panels_of(const rvi_cuda_panels &p)
 {
-    return (p.n_out + OUTS - 1) / OUTS;
+    return ((uint32_t)p.n_out + OUTS - 1) / OUTS;
 }
 
 static __device__ bool is_gated(const rvi_cuda_product_args &a)
@@ -321,10 +308,15 @@ static __device__ void finish(const rvi_cuda_product_args &a, const rvi_cuda_pan
 }
 
 /* The part that tile i of all of them is in, by tiles of n panels; i becomes the tile of that part. */
-static __device__ int part_of(const rvi_cuda_product_args &a, int *i, int n)
+static __device__ __forceinline__ int part_of(const rvi_cuda_product_args &a, int *i, uint32_t n)
 {
     int p = 0;
-    for (; p + 1 < a.n_parts && *i >= (panels_of(a.part[p]) + n - 1) / n; p++) *i -= (panels_of(a.part[p]) + n - 1) / n;
+#pragma unroll 1
+    for (; p + 1 < a.n_parts; p++) {
+        int tiles = (panels_of(a.part[p]) + n - 1) / n;
+        if (*i < tiles) break;
+        *i -= tiles;
+    }
     return p;
 }
 
@@ -361,8 +353,8 @@ struct feed {
 /* Blocks from .. end of segment s. */
 static __device__ __forceinline__ int2 segment_blocks(const rvi_cuda_panels &p, int n, int s)
 {
-    int from = s * length_of(n), end = min(from + length_of(n), units_of(n));
-    return p.block_units == 8 ? int2{from / 8, end / 8} : int2{from / 4, end / 4};
+    int from = s * length_of(n), end = min(from + length_of(n), units_of(n)), by = p.block_units == 8 ? 3 : 2;
+    return {from >> by, end >> by};
 }
 
 static __device__ __forceinline__ void open_tile(const rvi_cuda_product_args &a, feed *f)
@@ -389,7 +381,7 @@ static __device__ __forceinline__ void load_next(const rvi_cuda_product_args &a,
     }
     f->from[0] += f->bytes, f->from[1] += f->bytes;
     f->left--;
-    f->into = (f->into + 1) % RING;
+    if (++f->into == a.ring) f->into = 0;
 }
 
 template <int TYPE, bool ALONE>
@@ -405,7 +397,7 @@ static __device__ __forceinline__ void segment(const rvi_cuda_product_args &a, c
         const uint8_t *w = f->ring + f->out_of * f->slot_bytes;
         wait_for(f->arrived + f->out_of, f->turns >> f->out_of & 1);
         f->turns ^= 1u << f->out_of;
-        f->out_of = (f->out_of + 1) % RING;
+        if (++f->out_of == a.ring) f->out_of = 0;
         piece p[2];
 #pragma unroll
         for (int unit = 0; unit < Q::UNITS; unit++) {
@@ -436,52 +428,76 @@ static __device__ __forceinline__ void segment_of(const rvi_cuda_product_args &a
     }
 }
 
-static __device__ __forceinline__ int slot_bytes_of(const rvi_cuda_product_args &a)
-{
-    int most = a.part[0].block_bytes;
-    for (int i = 1; i < a.n_parts; i++) most = max(most, a.part[i].block_bytes);
-    return 2 * most;
-}
-
 /* The only row into shared memory; what its results are multiplied by. */
 template <bool EVEN> static __device__ __forceinline__ float stage_row(const rvi_cuda_product_args &a, uint2 *staged)
 {
-    held h;
-    hold_norm<EVEN>(a, &h);
+    fetch_norm(a);
     begin();
-    about_row r = learn_row<EVEN>(a, 0, &h);
-    put_row<EVEN>(a, 0, h, r, blockIdx.y == 0, [=](int i, uint2 v) { staged[i] = v; });
+    about_row r = learn_row<EVEN>(a, 0);
+    put_row<EVEN>(a, 0, r, blockIdx.y == 0, [=](int i, uint2 v) { staged[i] = v; });
     return r.factor;
+}
+
+static __device__ const float NO_BIAS = -0.0f; /* v + NO_BIAS is v */
+
+/* What a result is finished with; to: where it goes, 0: there is none. */
+struct ending {
+    float *to, old, bias[2], factor[2];
+};
+
+/* Output o of tile i of all of them, for a row; read before the sums are there. */
+static __device__ __forceinline__ ending ending_of(const rvi_cuda_product_args &a, int i, int o, int row, bool is)
+{
+    ending e = {0, 0.0f, {NO_BIAS, NO_BIAS}, {1.0f, 1.0f}};
+    int gated = is_gated(a), part = gated ? 0 : part_of(a, &i, 2);
+    o += i * 16;
+    if (!is || row >= a.n_rows || o >= a.part[part].n_out) return e;
+    e.to = as<float>(a.part[part].out) + (size_t)row * a.part[part].stride + o;
+    if (a.finish == RVI_CUDA_ADD) e.old = *e.to;
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+        const rvi_cuda_panels &p = a.part[gated ? k : part];
+        if (k > gated) break;
+        if (p.bias) e.bias[k] = as<const float>(p.bias)[o];
+        e.factor[k] = panel_factor(p, o);
+    }
+    return e;
+}
+
+static __device__ __forceinline__ void put_ending(const rvi_cuda_product_args &a, const ending &e, float v, float v2)
+{
+    v *= e.factor[0], v2 *= e.factor[1];
+    *e.to = finished(a.finish, v + e.bias[0], v2 + e.bias[1], e.old);
 }
 
 /* Grid: rows / 8, blocks. ALONE: the block prepares the only row, which is even. */
 template <bool ALONE> static __device__ __forceinline__ void few_product(const rvi_cuda_product_args &a)
 {
     DYNAMIC_SHARED(shared_few);
-    enum { ROWS = ALONE ? 1 : 8 };
+    enum { ROWS = ALONE ? 1 : 8, PER_THREAD = ALONE ? 1 : 16 * 8 * WARPS_OF_BLOCK / RVI_CUDA_THREADS };
     __shared__ float sums[2][2][WARPS_OF_BLOCK][16][ROWS];
     __shared__ uint64_t arrived[WARPS_OF_BLOCK][RING];
-    int warp = threadIdx.x / 32, gated = is_gated(a), n = a.x.n, row = blockIdx.x * 8, tiles = 0;
-    int segments = segments_of(n), together = WARPS_OF_BLOCK / segments, which = warp / segments;
-    for (int i = 0; i < (gated ? 1 : a.n_parts); i++) tiles += (panels_of(a.part[i]) + 1) / 2;
+    int warp = threadIdx.x / 32, gated = is_gated(a), row = blockIdx.x * 8, tiles = a.tiles;
+    int segments = a.segments, together = a.together, which = 0, s = warp;
+#pragma unroll 1
+    for (; s >= segments; s -= segments) which++;
     feed f = {};
-    f.slot_bytes = slot_bytes_of(a);
-    f.ring = shared_few + warp * RING * f.slot_bytes;
+    f.slot_bytes = a.slot_bytes;
+    f.ring = shared_few + warp * a.ring * f.slot_bytes;
     f.arrived = arrived[warp];
-    f.s = warp - which * segments, f.tiles = which < together ? tiles : 0;
+    f.s = s, f.tiles = which < together ? tiles : 0;
     f.step = gridDim.y * together;
     f.tile = blockIdx.y * together + which;
-    if (threadIdx.x % 32 == 0)
-        for (int i = 0; i < RING; i++) expect_one(f.arrived + i);
+    if ((int)threadIdx.x % 32 < a.ring) expect_one(f.arrived + threadIdx.x % 32);
     expecting();
     __syncwarp();
     int first = blockIdx.y * together, tile = f.tile;
 #pragma unroll 1
-    for (int i = 0; i < RING; i++) load_next(a, &f); /* the weights do not depend on the kernels before */
+    for (int i = 0; i < a.ring; i++) load_next(a, &f); /* the weights do not depend on the kernels before */
     const uint4 *acts = as<const uint4>(a.acts);
     float only = 0;
     if constexpr (ALONE) {
-        uint2 *staged = (uint2 *)(shared_few + WARPS_OF_BLOCK * RING * f.slot_bytes);
+        uint2 *staged = (uint2 *)(shared_few + WARPS_OF_BLOCK * a.ring * f.slot_bytes);
         only = stage_row<true>(a, staged);
         acts = (const uint4 *)staged;
         __syncthreads();
@@ -489,7 +505,15 @@ template <bool ALONE> static __device__ __forceinline__ void few_product(const r
         begin();
     }
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+#pragma unroll 1
     for (int turn = 0; first < tiles; first += f.step, tile += f.step, turn ^= 1) {
+        ending e[PER_THREAD];
+#pragma unroll
+        for (int i = 0; i < PER_THREAD; i++) {
+            int at = threadIdx.x + i * RVI_CUDA_THREADS;
+            e[i] = ending_of(a, first + at / (16 * ROWS), at % 16, row + at / 16 % ROWS, at < 16 * ROWS * together);
+        }
+#pragma unroll 1
         for (int k = 0; k <= gated && which < together && tile < tiles; k++) {
             int at = tile;
             float acc[4] = {};
@@ -500,19 +524,18 @@ template <bool ALONE> static __device__ __forceinline__ void few_product(const r
                 sums[turn][k][warp][g][0] = acc[0], sums[turn][k][warp][8 + g][0] = acc[2];
         }
         __syncthreads();
-        for (int i = threadIdx.x; i < 16 * ROWS * together; i += RVI_CUDA_THREADS) {
-            int o = i % 16, r = i / 16 % ROWS, k = i / (16 * ROWS), at = first + k;
-            if (row + r >= a.n_rows || at >= tiles) continue;
-            const rvi_cuda_panels &q = a.part[gated ? 0 : part_of(a, &at, 2)];
-            if (at * 16 + o >= q.n_out) continue;
-            float v[2] = {sums[turn][0][k * segments][o][r], gated ? sums[turn][1][k * segments][o][r] : 0.0f};
+#pragma unroll
+        for (int i = 0; i < PER_THREAD; i++) {
+            int at = threadIdx.x + i * RVI_CUDA_THREADS, o = at % 16, r = at / 16 % ROWS, k = at / (16 * ROWS) * segments;
+            if (!e[i].to) continue;
+            float v[2] = {sums[turn][0][k][o][r], gated ? sums[turn][1][k][o][r] : 0.0f};
             float x = ALONE ? only : factors(a)[row + r];
+#pragma unroll 1
             for (int j = 1; j < segments; j++) {
-                v[0] += sums[turn][0][k * segments + j][o][r];
-                if (gated) v[1] += sums[turn][1][k * segments + j][o][r];
+                v[0] += sums[turn][0][k + j][o][r];
+                if (gated) v[1] += sums[turn][1][k + j][o][r];
             }
-            finish(a, q, row + r, at * 16 + o, v[0] * x * panel_factor(q, at * 16 + o),
-                   gated ? v[1] * x * panel_factor(a.part[1], at * 16 + o) : 0.0f);
+            put_ending(a, e[i], v[0] * x, v[1] * x);
         }
     }
 }
@@ -525,204 +548,4 @@ KERNEL __launch_bounds__(RVI_CUDA_THREADS, 2) product_row(rvi_cuda_product_args 
 KERNEL __launch_bounds__(RVI_CUDA_THREADS, 2) product_few(rvi_cuda_product_args a)
 {
     few_product<false>(a);
-}
-
-/* ---- many rows: a block has 128 outputs and ROWS rows ----
- *
- * A warp turns the weights of its 16 outputs into f16 in registers, and the tensor cores take the activations from
- * shared memory: a stage is two units of ROWS rows. Weights come into shared memory by block, for each warp its own.
- * Gated: the first 4 warps have 64 outputs of the first part, the last 4 the same ones of the second.
- * Where there are few blocks, each has a segment, and add_segments follows. */
-
-enum { STAGES = RVI_CUDA_TILE_STAGES, AHEAD = STAGES - 2, SLOTS = RVI_CUDA_TILE_SLOTS };
-
-template <int ROWS> struct tile_memory { /* where things are */
-    uint8_t *acts, *ring; /* the warp's */
-    uint64_t *stage, *slot;
-};
-
-template <int ROWS>
-static __device__ __forceinline__ void copy_acts(const rvi_cuda_product_args &a, int row, int stage, int end, const tile_memory<ROWS> &m)
-{
-    if (stage >= end || threadIdx.x) return;
-    int bytes = min(ROWS, a.n_rows - row) * 128, i = stage % STAGES;
-    expect(m.stage + i, bytes);
-    copy_bulk(m.acts + i * ROWS * 128, as<const uint8_t>(a.acts) + ((size_t)stage * a.n_rows + row) * 128, bytes, m.stage + i);
-}
-
-template <int TYPE, int ROWS>
-static __device__ __forceinline__ void copy_weights(const uint8_t *const panel[2], int block, int end, const tile_memory<ROWS> &m)
-{
-    enum { BYTES = quants_of<TYPE>::BYTES };
-    if (block >= end || threadIdx.x % 32) return;
-    int i = block % SLOTS;
-    expect(m.slot + i, 2 * BYTES);
-    for (int p = 0; p < 2; p++)
-        copy_bulk(m.ring + (2 * i + p) * BYTES, panel[p] + (size_t)block * BYTES, BYTES, m.slot + i);
-}
-
-template <int ROWS> struct tile {
-    float acc[ROWS / 8][4], total[ROWS / 8][4];
-};
-
-template <int ROWS> static __device__ __forceinline__ void end_segment(tile<ROWS> *x, bool first)
-{
-#pragma unroll
-    for (int i = 0; i < ROWS / 2; i++) {
-        float *total = &x->total[i / 4][i % 4];
-        *total = first ? x->acc[i / 4][i % 4] : *total + x->acc[i / 4][i % 4];
-    }
-}
-
-/* panel: the two whose outputs this warp has; segments from .. end. */
-template <int TYPE, int ROWS>
-static __device__ __forceinline__ void multiply_tile(const rvi_cuda_product_args &a, const uint8_t *const panel[2], int row, int from,
-                                                     int end, tile<ROWS> *x, tile_memory<ROWS> m)
-{
-    typedef quants_of<TYPE> Q;
-    enum { PER = Q::UNITS / 2 };
-    int last = min(end * length_of(a.x.n), units_of(a.x.n)) / Q::UNITS, length = length_of(a.x.n) / Q::UNITS, block = from * length;
-    m.ring += threadIdx.x / 32 * SLOTS * 2 * Q::BYTES;
-    /* slots and stages are counted from here */
-    const uint8_t *mine[2] = {panel[0] + (size_t)block * Q::BYTES, panel[1] + (size_t)block * Q::BYTES};
-    rvi_cuda_product_args b = a;
-    b.acts += (uint64_t)block * PER * a.n_rows * 128;
-    int n_blocks = last - block;
-    for (int i = 0; i < SLOTS; i++) copy_weights<TYPE, ROWS>(mine, i, n_blocks, m);
-    begin();
-    for (int i = 0; i < AHEAD; i++) copy_acts<ROWS>(b, row, i, n_blocks * PER, m);
-    int stage = 0;
-#pragma unroll 1
-    for (int done = 0; done < n_blocks; done += length) {
-#pragma unroll 1
-        for (int k = done; k < min(done + length, n_blocks); k++) {
-            const uint8_t *w = m.ring + k % SLOTS * 2 * Q::BYTES;
-            wait_for(m.slot + k % SLOTS, k / SLOTS & 1);
-            piece p[2];
-#pragma unroll
-            for (int i = 0; i < PER; i++, stage++) {
-                wait_for(m.stage + stage % STAGES, stage / STAGES & 1);
-                __syncthreads();
-                copy_acts<ROWS>(b, row, stage + AHEAD, n_blocks * PER, m);
-                const uint8_t *acts = m.acts + stage % STAGES * ROWS * 128;
-#pragma unroll
-                for (int u = 0; u < 2; u++) {
-                    int unit = i * 2 + u;
-                    uint32_t h[2][4];
-                    for (int j = 0; j < 2; j++) {
-                        load_piece<TYPE>(w + j * Q::BYTES, unit, &p[j]);
-                        weights_of<TYPE>(p[j], unit, h[j]);
-                    }
-                    group_begin();
-                    group_step<ROWS>(x->acc, h[0][0], h[1][0], h[0][1], h[1][1], acts, u * 2, k > done || unit > 0);
-                    group_step<ROWS>(x->acc, h[0][2], h[1][2], h[0][3], h[1][3], acts, u * 2 + 1, true);
-                    group_end();
-                    group_wait<1>();
-                }
-            }
-            __syncwarp();
-            copy_weights<TYPE, ROWS>(mine, k + SLOTS, n_blocks, m);
-        }
-        group_wait<0>();
-        end_segment<ROWS>(x, done == 0);
-    }
-}
-
-/* Results of segment s, where these wait to be added. */
-static __device__ float *segment_at(const rvi_cuda_product_args &a, int s, int row, int part, int n_outs)
-{
-    return as<float>(a.parts) + (((size_t)s * a.n_rows + row) * (is_gated(a) ? 2 : 1) + part) * n_outs;
-}
-
-static __device__ __forceinline__ int all_outs(const rvi_cuda_product_args &a)
-{
-    int n = a.part[0].n_out;
-    for (int i = 1; i < a.n_parts && !is_gated(a); i++) n += a.part[i].n_out;
-    return n;
-}
-
-/* Grid: rows / ROWS, tiles of outputs, segments or 1. */
-template <int ROWS> static __device__ __forceinline__ void tiles_product(const rvi_cuda_product_args &a)
-{
-    DYNAMIC_SHARED(shared_tiles);
-    __shared__ uint64_t stage_arrived[STAGES], slot_arrived[WARPS_OF_BLOCK][SLOTS];
-    uint8_t *shared = aligned_shared(shared_tiles);
-    int gated = is_gated(a), warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    int row = blockIdx.x * ROWS, at = blockIdx.y, part = gated ? warp / 4 : part_of(a, &at, 16);
-    const rvi_cuda_panels &p = a.part[part];
-    const uint8_t *panel[2];
-    int first = gated ? at * 8 + warp % 4 * 2 : at * 16 + warp * 2;
-    for (int i = 0; i < 2; i++) panel[i] = panel_at(p, first + i);
-    tile_memory<ROWS> m = {shared, shared + STAGES * ROWS * 128, stage_arrived, slot_arrived[warp]};
-    for (int i = 0; i < STAGES && threadIdx.x == 0; i++) expect_one(m.stage + i);
-    for (int i = 0; i < SLOTS && threadIdx.x % 32 == 0; i++) expect_one(m.slot + i);
-    expecting();
-    __syncthreads();
-    bool apart = gridDim.z > 1;
-    int from = apart ? blockIdx.z : 0, end = apart ? from + 1 : segments_of(a.x.n);
-    tile<ROWS> x;
-    switch (p.type) {
-#define X(name, bits, offset, scales, d_units, has_m)                                                                  \
-    case name: multiply_tile<name, ROWS>(a, panel, row, from, end, &x, m); break;
-        RVI_CUDA_QUANTS(X)
-#undef X
-    default: multiply_tile<F16, ROWS>(a, panel, row, from, end, &x, m);
-    }
-    /* through shared memory, so that neighbouring threads have neighbouring outputs: [rows][128 outputs] */
-    enum { LINE = RVI_CUDA_TILE_LINE };
-    float *results = (float *)shared;
-    float scale[2] = {panel_factor(p, first * OUTS), panel_factor(p, (first + 1) * OUTS)};
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < ROWS / 2; i++)
-        results[(i / 4 * 8 + 2 * t + i % 2) * LINE + warp * 16 + i % 4 / 2 * 8 + g] = x.total[i / 4][i % 4] * scale[i % 4 / 2];
-    __syncthreads();
-    int width = gated && !apart ? 64 : 128, n_rows = min(ROWS, a.n_rows - row);
-#pragma unroll 1
-    for (int i = threadIdx.x; i < n_rows * width; i += RVI_CUDA_THREADS) {
-        int r = i / width, k = i % width, o = (gated ? at * 64 + k % 64 : at * 128 + k);
-        if (o >= p.n_out) continue;
-        float v = results[r * LINE + k];
-        if (apart) {
-            int before = 0;
-            for (int j = 0; j < part && !gated; j++) before += a.part[j].n_out;
-            segment_at(a, from, row + r, gated ? k / 64 : 0, all_outs(a))[before + o] = v;
-            continue;
-        }
-        float f = factors(a)[row + r];
-        finish(a, a.part[gated ? 0 : part], row + r, o, v * f, gated ? results[r * LINE + 64 + k] * f : 0.0f);
-    }
-}
-
-KERNEL __launch_bounds__(RVI_CUDA_THREADS, 2) product_tiles_32(rvi_cuda_product_args a)
-{
-    tiles_product<32>(a);
-}
-
-KERNEL __launch_bounds__(RVI_CUDA_THREADS, 1) product_tiles_64(rvi_cuda_product_args a)
-{
-    tiles_product<64>(a);
-}
-
-KERNEL __launch_bounds__(RVI_CUDA_THREADS, 1) product_tiles(rvi_cuda_product_args a)
-{
-    tiles_product<RVI_CUDA_TILE_ROWS>(a);
-}
-
-/* Grid: rows, blocks of outputs. */
-KERNEL add_segments(rvi_cuda_product_args a)
-{
-    begin();
-    int row = blockIdx.x, n = all_outs(a), segments = segments_of(a.x.n), gated = is_gated(a);
-    for (int i = blockIdx.y * blockDim.x + threadIdx.x; i < n; i += gridDim.y * blockDim.x) {
-        int part = 0, o = i;
-        for (; !gated && part + 1 < a.n_parts && o >= a.part[part].n_out; part++) o -= a.part[part].n_out;
-        float v[2] = {}, f = factors(a)[row];
-        for (int k = 0; k <= gated; k++) {
-            v[k] = segment_at(a, 0, row, k, n)[i];
-            for (int s = 1; s < segments; s++) v[k] += segment_at(a, s, row, k, n)[i];
-            v[k] *= f;
-        }
-        finish(a, a.part[part], row, o, v[0], v[1]);
-    }
 }
