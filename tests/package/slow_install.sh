@@ -27,8 +27,9 @@ skip() {
     echo "ok $n # SKIP $1"
 }
 has() { command -v "$1" >/dev/null; }
-make_() { MAKEFLAGS='' make --no-print-directory "$@" DESTDIR="$root" PREFIX=/opt/rv \
-    LIBDIR=/opt/rv/lib64; }
+# slow_package.sh makes the same files at the same time.
+make_() { MAKEFLAGS='' flock build/install.lock make --no-print-directory "$@" \
+    DESTDIR="$root" PREFIX=/opt/rv LIBDIR=/opt/rv/lib64; }
 
 root="$tmp/a root"
 at=$root/opt/rv

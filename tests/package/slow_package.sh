@@ -19,7 +19,8 @@ skip() {
     n=$((n + 1))
     echo "ok $n # SKIP $1"
 }
-make_() { MAKEFLAGS='' make --no-print-directory "$@"; }
+# slow_install.sh makes the same files at the same time.
+make_() { MAKEFLAGS='' flock build/install.lock make --no-print-directory "$@"; }
 version=$(awk '/define RV_VERSION_(MAJOR|MINOR|PATCH) / { v = v s $3; s = "." } END { print v }' \
     include/ruvllm.h)
 
