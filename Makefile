@@ -417,6 +417,7 @@ uninstall:
 
 # --- packages ---
 deb: all $(FROM_HELP)
+	@tools/install_deps deb
 	@packaging/make_deb $(VERSION) $(BUILD)/deb
 
 # Everything but the C library is linked into the program of an archive.

@@ -78,27 +78,6 @@ static rv_status vocab_of(const rv_model *m, const rvi_ids *markers, const rvi_v
     return RV_OK;
 }
 
-static rv_status make_choices(rvi_grammar **out, const rvi_vocab *v, const char *text, size_t len,
-                              rv_error *err)
-{
-    rvi_arena arena = {.max = RVI_API_CHAT_BYTES};
-    const rvi_json *list;
-    const char **choices = NULL;
-    size_t n = 0;
-    rv_status st = rvi_json_parse(&list, text, len, &arena, "choices", err);
-    if (!st) n = rvi_json_count(list);
-    if (!st && (!rvi_json_is(list, RVI_JSON_ARRAY) || !n))
-        st = rvi_error(err, RV_E_CONFIG, "choices: a list of strings is expected");
-    if (!st && !(choices = rvi_arena_alloc(&arena, n, sizeof *choices)))
-        st = rvi_nomem(err, "choices");
-    for (size_t i = 0; i < n && !st; i++)
-        if (!(choices[i] = rvi_json_string(rvi_json_at(list, i), NULL)))
-            st = rvi_error(err, RV_E_CONFIG, "choices: item %zu is no string", i);
-    if (!st) st = rvi_grammar_choices(out, v, choices, n, err);
-    rvi_arena_deinit(&arena);
-    return st;
-}
-
 static rv_status make(rvi_grammar **out, const rvi_vocab *v, const rvi_api_language *l,
                       rv_error *err)
 {
@@ -107,7 +86,7 @@ static rv_status make(rvi_grammar **out, const rvi_vocab *v, const rvi_api_langu
     case RV_GRAMMAR_JSON: return rvi_grammar_json(out, v, &l->how, err);
     case RV_GRAMMAR_REGEX: return rvi_grammar_regex(out, v, l->text, l->len, err);
     case RV_GRAMMAR_GBNF: return rvi_grammar_gbnf(out, v, l->text, l->len, &l->how, err);
-    case RV_GRAMMAR_CHOICES: return make_choices(out, v, l->text, l->len, err);
+    case RV_GRAMMAR_CHOICES: return rvi_grammar_choices(out, v, l->text, l->len, err);
     case RV_GRAMMAR_LARK: return rvi_grammar_lark(out, v, l->text, l->len, &l->how, err);
     }
     return rvi_error(err, RV_E_INVALID, "%d is no kind of grammar", (int)l->kind);

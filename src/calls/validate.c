@@ -26,25 +26,6 @@ static const uint8_t *one_byte(void *ctx, int32_t id, uint32_t *len, bool *eos)
     return *eos ? NULL : byte;
 }
 
-static rv_status make_choices(const rvi_checked_form *f, checker *c, rv_error *err)
-{
-    rvi_arena arena = {.max = MAX_SCHEMA_BYTES};
-    const rvi_json *list;
-    const char **choices = NULL;
-    rv_status st = rvi_json_parse(&list, f->text, f->len, &arena, "choices", err);
-    size_t n = st ? 0 : rvi_json_count(list);
-    if (!st && (!rvi_json_is(list, RVI_JSON_ARRAY) || !n))
-        st = rvi_error(err, RV_E_CONFIG, "choices: a list of strings is expected");
-    if (!st && !(choices = rvi_arena_alloc(&arena, n, sizeof *choices)))
-        st = rvi_nomem(err, "choices");
-    for (size_t i = 0; i < n && !st; i++)
-        if (!(choices[i] = rvi_json_string(rvi_json_at(list, i), NULL)))
-            st = rvi_error(err, RV_E_CONFIG, "choices: item %zu is no string", i);
-    if (!st) st = rvi_grammar_choices(&c->g, c->v, choices, n, err);
-    rvi_arena_deinit(&arena);
-    return st;
-}
-
 static rv_status make(const rvi_checked_form *f, checker *c, rv_error *err)
 {
     uint8_t byte;
@@ -57,7 +38,7 @@ static rv_status make(const rvi_checked_form *f, checker *c, rv_error *err)
     case RVI_FORM_SCHEMA: return rvi_grammar_schema(&c->g, c->v, f->text, f->len, NULL, err);
     case RVI_FORM_REGEX: return rvi_grammar_regex(&c->g, c->v, f->text, f->len, err);
     case RVI_FORM_GBNF: return rvi_grammar_gbnf(&c->g, c->v, f->text, f->len, NULL, err);
-    case RVI_FORM_CHOICES: return make_choices(f, c, err);
+    case RVI_FORM_CHOICES: return rvi_grammar_choices(&c->g, c->v, f->text, f->len, err);
     }
     return RV_OK;
 }

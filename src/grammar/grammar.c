@@ -7,6 +7,8 @@
 #include "grammar/machine.h"
 #include "grammar/rx_parse.h"
 
+enum { MOST_LISTED = 256 << 20 }; /* bytes of a JSON list of choices, as it is read */
+
 enum {
     MAX_STATES = 1 << 20,
     MAX_SOURCE = 64 << 20, /* bytes, of schemas */
@@ -644,8 +646,8 @@ rv_status rvi_grammar_regex(rvi_grammar **out, const rvi_vocab *v, const char *p
     return finish_terminal(out, rx, st, err);
 }
 
-rv_status rvi_grammar_choices(rvi_grammar **out, const rvi_vocab *v, const char *const *texts,
-                              size_t n, rv_error *err)
+static rv_status one_of(rvi_grammar **out, const rvi_vocab *v, const char *const *texts, size_t n,
+                        rv_error *err)
 {
     size_t k = 0;
     rv_status st = begin(out, v, NULL, err);
@@ -663,6 +665,27 @@ rv_status rvi_grammar_choices(rvi_grammar **out, const rvi_vocab *v, const char 
         if (!k || rvi_text_compare(&list[i], &list[k - 1])) list[k++] = list[i];
     rvi_rx rx = rvi_rx_names(&g->m.values.rxs, &g->source, list, k, NULL);
     return finish_terminal(out, rx, RV_OK, err);
+}
+
+rv_status rvi_grammar_choices(rvi_grammar **out, const rvi_vocab *v, const char *json, size_t len,
+                              rv_error *err)
+{
+    rvi_arena arena = {.max = MOST_LISTED};
+    const rvi_json *list;
+    const char **choices = NULL;
+    size_t n = 0;
+    rv_status st = rvi_json_parse(&list, json, len, &arena, "choices", err);
+    if (!st) n = rvi_json_count(list);
+    if (!st && (!rvi_json_is(list, RVI_JSON_ARRAY) || !n))
+        st = rvi_error(err, RV_E_CONFIG, "choices: a list of strings is expected");
+    if (!st && !(choices = rvi_arena_alloc(&arena, n, sizeof *choices)))
+        st = rvi_nomem(err, "choices");
+    for (size_t i = 0; i < n && !st; i++)
+        if (!(choices[i] = rvi_json_string(rvi_json_at(list, i), NULL)))
+            st = rvi_error(err, RV_E_CONFIG, "choices: item %zu is no string", i);
+    if (!st) st = one_of(out, v, choices, n, err);
+    rvi_arena_deinit(&arena);
+    return st;
 }
 
 rv_status rvi_grammar_gbnf(rvi_grammar **out, const rvi_vocab *v, const char *text, size_t len,

@@ -31,8 +31,9 @@ rv_status rvi_grammar_gbnf(rvi_grammar **out, const rvi_vocab *v, const char *te
 /* Lark's grammars: lark.h says which. Its rule "start" is the whole text. */
 rv_status rvi_grammar_lark(rvi_grammar **out, const rvi_vocab *v, const char *text, size_t len,
                            const rvi_grammar_options *o, rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_grammar_choices(rvi_grammar **out, const rvi_vocab *v, const char *const *texts,
-                              size_t n, rv_error *err) RVI_MUST_CHECK;
+/* One of the texts in a JSON list of strings. */
+rv_status rvi_grammar_choices(rvi_grammar **out, const rvi_vocab *v, const char *json, size_t len,
+                              rv_error *err) RVI_MUST_CHECK;
 void rvi_grammar_free(rvi_grammar *g); /* accepts NULL */
 
 uint32_t rvi_grammar_start(const rvi_grammar *g);

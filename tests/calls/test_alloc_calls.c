@@ -11,7 +11,7 @@
 
 #include "calls/prompt.h"
 #include "calls/validate.h"
-#include "harness/fail_alloc.h"
+#include "harness/alloc_sweep.h"
 
 static const char tools_text[] =
     "[{\"type\":\"function\",\"function\":{\"name\":\"weather\",\"description\":\"d\","
@@ -93,38 +93,20 @@ static rv_status adapting(size_t way, rv_error *err)
     return st;
 }
 
-static long sweep(rv_status (*life)(size_t which, rv_error *err), size_t which, bool once)
-{
-    for (long n = 0;; n++) {
-        rv_error err = {0};
-        if (once)
-            fail_alloc_once(n);
-        else
-            fail_alloc_after(n);
-        rv_status st = life(which, &err);
-        if (!fail_alloc_off()) {
-            if (st) fail_msg("%zu: %s", which, err.text);
-            return n;
-        }
-        if (once && !st) continue; /* it was for something that only makes things faster */
-        if (st != RV_E_NOMEM || err.code != st)
-            fail_msg("%zu: call %ld refused, but status %d: %s", which, n, st, err.text);
-    }
-}
-
 static void calls(void **state)
 {
     (void)state;
     for (size_t i = 0; i < RVI_COUNT(answers); i++) {
-        assert_true(sweep(whole_life, i, false) > 30);
-        assert_true(sweep(whole_life, i, true) > 30);
+        assert_true(alloc_sweep(whole_life, i, false) > 30);
+        assert_true(alloc_sweep(whole_life, i, true) > 30);
     }
 }
 
 static void prompts(void **state)
 {
     (void)state;
-    for (size_t way = 0; way <= RVI_PROMPT_IN_USER; way++) assert_true(sweep(adapting, way, true));
+    for (size_t way = 0; way <= RVI_PROMPT_IN_USER; way++)
+        assert_true(alloc_sweep(adapting, way, true));
 }
 
 int main(void)

@@ -12,7 +12,7 @@
 
 #include "grammar/grammar.h"
 #include "grammar/vocab_fixture.h"
-#include "harness/fail_alloc.h"
+#include "harness/alloc_sweep.h"
 
 typedef enum kind { SCHEMA, REGEX, GBNF, LARK, CHOICES } kind;
 
@@ -40,14 +40,14 @@ static const struct {
 
 static rv_status make(rvi_grammar **g, const rvi_vocab *v, size_t i, rv_error *err)
 {
-    static const char *const choices[] = {"ab", "abcd", "null"};
+    static const char choices[] = "[\"ab\",\"abcd\",\"null\"]";
     const char *s = cases[i].source;
     switch (cases[i].kind) {
     case SCHEMA: return rvi_grammar_schema(g, v, s, strlen(s), NULL, err);
     case REGEX: return rvi_grammar_regex(g, v, s, strlen(s), err);
     case GBNF: return rvi_grammar_gbnf(g, v, s, strlen(s), NULL, err);
     case LARK: return rvi_grammar_lark(g, v, s, strlen(s), NULL, err);
-    case CHOICES: return rvi_grammar_choices(g, v, choices, RVI_COUNT(choices), err);
+    case CHOICES: return rvi_grammar_choices(g, v, choices, sizeof choices - 1, err);
     }
     return RV_E_INVALID;
 }
@@ -77,31 +77,12 @@ static rv_status whole_life(size_t i, rv_error *err)
     return st;
 }
 
-static long sweep(size_t i, bool once)
-{
-    for (long n = 0;; n++) {
-        rv_error err = {0};
-        if (once)
-            fail_alloc_once(n);
-        else
-            fail_alloc_after(n);
-        rv_status st = whole_life(i, &err);
-        if (!fail_alloc_off()) {
-            if (st) fail_msg("%zu: %s", i, err.text);
-            return n;
-        }
-        if (once && !st) continue; /* it was for something that only makes things faster */
-        if (st != RV_E_NOMEM || err.code != st)
-            fail_msg("%zu: call %ld refused, but status %d: %s", i, n, st, err.text);
-    }
-}
-
 static void grammars(void **state)
 {
     (void)state;
     for (size_t i = 0; i < RVI_COUNT(cases); i++) {
-        assert_true(sweep(i, false) > 20);
-        assert_true(sweep(i, true) > 20);
+        assert_true(alloc_sweep(whole_life, i, false) > 20);
+        assert_true(alloc_sweep(whole_life, i, true) > 20);
     }
 }
 
