@@ -6,7 +6,7 @@ set -u
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 programs="base/test_json base/test_error base/test_mem template/test_jinja template/test_chat
-          learn/test_log learn/test_micro learn/test_learner_deep api/test_learner api/test_api"
+          learn/test_log learn/test_micro learn/slow_learner_deep api/test_learner api/test_api"
 set -- $programs
 echo "1..$(($# + 1))"
 

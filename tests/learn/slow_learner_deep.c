@@ -238,5 +238,5 @@ int main(void)
         cmocka_unit_test(preferences_are_studied_deep),
         cmocka_unit_test(runs_are_taken_up_again),
     };
-    return cmocka_run_group_tests_name("test_learner_deep", tests, open_tiny, close_tiny);
+    return cmocka_run_group_tests_name("learner_deep", tests, open_tiny, close_tiny);
 }
