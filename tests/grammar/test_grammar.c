@@ -124,6 +124,24 @@ static const example schemas[] = {
      "[\"v\"]},\"else\":{\"maxProperties\":1},\"type\":\"object\"}",
      {"{\"k\":\"a\",\"v\":1}", "{\"v\":1,\"k\":\"a\"}", "{\"k\":\"b\"}", "{}"},
      {"{\"k\":\"a\"}", "{\"k\":\"b\",\"v\":1}"}},
+    {"{\"$id\":\"https://a/r\",\"$ref\":\"list\",\"$defs\":{\"own\":{\"$dynamicAnchor\":\"i\","
+     "\"type\":\"boolean\"},\"list\":{\"$id\":\"list\",\"items\":{\"$dynamicRef\":\"#i\"},"
+     "\"type\":\"array\",\"$defs\":{\"d\":{\"$dynamicAnchor\":\"i\"}}}}}",
+     {"[]", "[true,false]"},
+     {"[1]", "{}"}},
+    {"{\"$id\":\"https://a/r\",\"properties\":{\"p\":{\"$id\":\"inner\",\"$ref\":\"#/$defs/x\","
+     "\"$defs\":{\"x\":{\"type\":\"null\"}}}},\"$defs\":{\"x\":{\"type\":\"string\"}},\"required\":"
+     "[\"p\"],\"type\":\"object\"}",
+     {"{\"p\":null}"},
+     {"{\"p\":\"\"}", "{}"}},
+    {"{\"type\":\"array\",\"prefixItems\":[true],\"contains\":{\"type\":\"string\"},"
+     "\"unevaluatedItems\":false}",
+     {"[1,\"a\"]", "[\"a\"]", "[null,\"a\",\"b\"]"},
+     {"[1,2]", "[1,2,\"a\"]", "[]", "[1]"}},
+    {"{\"type\":\"array\",\"not\":{\"contains\":{\"type\":\"string\"},\"minContains\":2},"
+     "\"unevaluatedItems\":{\"type\":\"null\"}}", /* a negation evaluates nothing */
+     {"[]", "[null]"},
+     {"[\"a\"]", "[null,\"a\"]"}},
     {"{\"dependentRequired\":{\"a\":[\"b\"]},\"type\":\"object\"}",
      {"{}", "{\"b\":1}", "{\"a\":1,\"b\":2}", "{\"b\":1,\"a\":2}"},
      {"{\"a\":1}"}},
@@ -189,8 +207,9 @@ static void test_refused(void **state)
         {"{\"$ref\":\"http://example.com/x\"}", "#/$ref"},
         {"{\"pattern\":\"(a)\\\\1\"}", "#/pattern"},
         {"{\"anyOf\":[{\"$dynamicRef\":\"#a\"}]}", "#/anyOf/0/$dynamicRef"},
-        {"{\"anyOf\":[{\"$id\":\"b\",\"$dynamicRef\":\"#a\",\"$dynamicAnchor\":\"a\"}]}",
-         "#/anyOf/0/$dynamicRef"},
+        {"{\"anyOf\":[{\"$id\":\"b\",\"items\":{\"$dynamicRef\":\"#a\"},\"$dynamicAnchor\":\"a\"},"
+         "{\"$id\":\"c\",\"$dynamicAnchor\":\"a\",\"type\":\"null\"}]}",
+         "#/anyOf/0/items/$dynamicRef"},
         {"{\"type\":\"text\"}", "#/type"},
         {"{\"type\":\"string\",\"minLength\":3,\"maxLength\":2}", "no value"},
         {"{\"required\":[\"a\"],\"properties\":{\"a\":false},\"type\":\"object\"}", "no value"},
