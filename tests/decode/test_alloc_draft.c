@@ -44,7 +44,7 @@ static int close_it(void **state)
     return 0;
 }
 
-/* which: 1, the most likely tokens, guessed by the same model; 0, the few, guessed from the past. */
+/* which: 1, the most likely tokens, guessed by the same model; 0, the few, from the past. */
 static rv_status generate(size_t which, bool guess, rv_answer **a, rv_error *err)
 {
     rv_sampling few = {.size = sizeof few,
