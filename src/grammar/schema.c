@@ -676,8 +676,10 @@ static const rvi_form *follow_reference(rvi_values *v, const rvi_json *s, const 
                                         bool dynamic, const rvi_form *f)
 {
     bool depends = false;
-    /* before 2019-09 it is not said whether an $id beside a $ref counts */
-    if (v->draft < 2019 && v->nested_ids && s != v->root && rvi_json_get(s, "$id"))
+    /* an $id beside a $ref counts from 2019-09 on, and schemas that do not say their draft may be
+     * older */
+    bool counts = v->draft >= 2019 && rvi_json_get(v->root, "$schema");
+    if (!counts && v->nested_ids && s != v->root && rvi_json_get(s, "$id"))
         return refuse(v, ref, RV_E_UNSUPPORTED, "a reference beside an $id cannot be enforced");
     const rvi_json *target = dynamic ? rvi_ref_find_dynamic(v->root, v->nested_ids, ref, &depends)
                                      : rvi_ref_find(v->root, v->nested_ids, ref);

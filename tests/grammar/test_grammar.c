@@ -129,7 +129,8 @@ static const example schemas[] = {
      "\"type\":\"array\",\"$defs\":{\"d\":{\"$dynamicAnchor\":\"i\"}}}}}",
      {"[]", "[true,false]"},
      {"[1]", "{}"}},
-    {"{\"$id\":\"https://a/r\",\"properties\":{\"p\":{\"$id\":\"inner\",\"$ref\":\"#/$defs/x\","
+    {"{\"$schema\":\"https://json-schema.org/draft/2020-12/schema\",\"$id\":\"https://a/r\","
+     "\"properties\":{\"p\":{\"$id\":\"inner\",\"$ref\":\"#/$defs/x\","
      "\"$defs\":{\"x\":{\"type\":\"null\"}}}},\"$defs\":{\"x\":{\"type\":\"string\"}},\"required\":"
      "[\"p\"],\"type\":\"object\"}",
      {"{\"p\":null}"},
@@ -210,6 +211,7 @@ static void test_refused(void **state)
         {"{\"anyOf\":[{\"$id\":\"b\",\"items\":{\"$dynamicRef\":\"#a\"},\"$dynamicAnchor\":\"a\"},"
          "{\"$id\":\"c\",\"$dynamicAnchor\":\"a\",\"type\":\"null\"}]}",
          "#/anyOf/0/items/$dynamicRef"},
+        {"{\"properties\":{\"p\":{\"$id\":\"b\",\"$ref\":\"#\"}}}", "#/properties/p/$ref"},
         {"{\"type\":\"text\"}", "#/type"},
         {"{\"type\":\"string\",\"minLength\":3,\"maxLength\":2}", "no value"},
         {"{\"required\":[\"a\"],\"properties\":{\"a\":false},\"type\":\"object\"}", "no value"},
@@ -226,6 +228,26 @@ static void test_refused(void **state)
         assert_null(g);
         if (!strstr(err.text, cases[i][1])) fail_msg("%s: %s", cases[i][0], err.text);
     }
+}
+
+/* An expression with more states than there is time for: an error after a bounded amount of work. */
+static void test_exponential(void **state)
+{
+    static const char source[] = "((a{1,100}){1,100}){1,100}";
+    rvi_grammar *g;
+    rv_error err = {0};
+    uint32_t at, next = 1;
+    (void)state;
+    assert_int_equal(rvi_grammar_regex(&g, vocab, source, strlen(source), &err), RV_OK);
+    at = rvi_grammar_start(g);
+    rv_status st = RV_OK;
+    for (int i = 0; i < 10000 && !st; i++) {
+        st = rvi_grammar_text(g, at, "a", 1, &next, &err);
+        at = next;
+    }
+    assert_int_equal(st, RV_E_TOO_LONG);
+    assert_non_null(strstr(err.text, "too much work"));
+    rvi_grammar_free(g);
 }
 
 static const example expressions[] = {
@@ -488,6 +510,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schemas),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_exponential),
         cmocka_unit_test(test_expressions),
         cmocka_unit_test(test_gbnf),
         cmocka_unit_test(test_lark),
