@@ -1,5 +1,8 @@
-/* Any bytes as a schema, an expression or a grammar, of GBNF or Lark (the first byte says which):
- * no crash, and a token is in the mask exactly if it can be read. */
+/* What the fuzzers of grammars share: any bytes as a grammar of one kind. No crash, and a token is
+ * in the mask exactly if it can be read. */
+#ifndef RVT_GRAMMAR_FUZZ_H
+#define RVT_GRAMMAR_FUZZ_H
+
 #include <stdlib.h>
 
 #include "grammar/grammar.h"
@@ -47,20 +50,21 @@ static void follow(rvi_grammar *g, const uint8_t *data, size_t size)
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+typedef rv_status (*grammar_source)(rvi_grammar **out, const rvi_vocab *vocab, const char *text,
+                                    size_t len, rv_error *err);
+
+static int fuzz_grammar(grammar_source make, const uint8_t *data, size_t size)
 {
     static rvi_vocab *vocab;
     rvi_grammar *g = NULL;
     rv_error err = {0};
     if (!vocab) expect(rvi_vocab_new(&vocab, FIXTURE_SIZE, fixture_piece, NULL, NULL) == RV_OK);
-    if (size < 2) return 0;
-    const char *text = (const char *)data + 1;
-    rv_status st = data[0] % 4 == 0   ? rvi_grammar_schema(&g, vocab, text, size - 1, NULL, &err)
-                   : data[0] % 4 == 1 ? rvi_grammar_regex(&g, vocab, text, size - 1, &err)
-                   : data[0] % 4 == 2 ? rvi_grammar_gbnf(&g, vocab, text, size - 1, NULL, &err)
-                                      : rvi_grammar_lark(&g, vocab, text, size - 1, NULL, &err);
+    if (!size) return 0;
+    rv_status st = make(&g, vocab, (const char *)data, size, &err);
     expect(st ? !g && err.text[0] : g != NULL);
     if (g) follow(g, data, size);
     rvi_grammar_free(g);
     return 0;
 }
+
+#endif
