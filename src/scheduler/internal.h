@@ -5,6 +5,7 @@
 #include "base/thread.h"
 #include "scheduler/events.h"
 #include "scheduler/figures.h"
+#include "scheduler/pace.h"
 #include "scheduler/prefix.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/spill.h"
@@ -46,6 +47,7 @@ struct rvi_scheduler {
     rvi_job *running;
     int n_running;
     int n_sharing; /* schedulers that take turns, this one among them */
+    rvi_pace pace;
     rvi_prefix *prefix;
     rvi_buf spill; /* folder; empty: none */
     rvi_spill_costs spill_costs;
