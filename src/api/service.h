@@ -12,8 +12,9 @@ struct rv_service {
     rvi_scheduler *s;
     rvi_sessions *sessions; /* NULL: none */
     int n_context;
-    bool works;     /* its last step computed something; counted by the runtime */
-    uint64_t round; /* of its last step; these two are for the thread that steps */
+    rvi_quota_member member; /* of the runtime's budget */
+    bool works;              /* its last step computed something; counted by the runtime */
+    uint64_t round;          /* of its last step; these two are for the thread that steps */
     void (*wake)(void *ctx);
     void *wake_ctx;
     rvi_thread *thread; /* NULL: rv_service_step */

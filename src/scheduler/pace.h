@@ -1,6 +1,7 @@
 /* pace.h - how fast long prompts are read beside streams. Steps without rows of prompts tell how
- * long a stream waits for its next token anyway, steps with some what a row of a prompt costs, which
- * grows with what lies before it; rows of long prompts make steps longer by no more than a part. */
+ * long a stream waits for its next token anyway, steps with some what a row of a prompt costs,
+ * which grows with what lies before it; rows of long prompts make steps longer by no more than a
+ * part. */
 #ifndef RVI_SCHEDULER_PACE_H
 #define RVI_SCHEDULER_PACE_H
 
