@@ -80,6 +80,7 @@ typedef struct rv_service_options {
                              limit */
     int cache_tokens;     /* kept of requests that have ended or wait: beyond so many, the least
                              recently used go until three quarters are left; 0: as there is room */
+    const rv_model *embedder; /* makes embeddings (all-MiniLM, say): rv_service_find; NULL: none */
 } rv_service_options;
 
 /* An engine of its own for the model; an encoder's serves embeddings only. RV_E_UNSUPPORTED: the
@@ -140,6 +141,19 @@ RV_API void rv_service_cancel(rv_service *s, uint64_t id);
  * ended. */
 RV_API rv_status rv_service_forget(rv_service *s, const char *tenant, const char *session,
                                    rv_error *err);
+
+typedef struct rv_found_session {
+    const char *name;
+    float similarity; /* 1: the same text; unrelated ones are around 0 */
+    uint64_t saved;   /* seconds of the clock */
+} rv_found_session;
+
+/* Which of the tenant's saved sessions are about a text? The `most` nearest of them, nearest first,
+ * as one block, by the embedder's vectors of their newest 768 tokens. Computes on the calling
+ * thread: a session that was saved since the last time is read first, and not found where it is
+ * damaged. */
+RV_API rv_status rv_service_find(rv_service *s, const char *tenant, const char *text, size_t most,
+                                 rv_found_session **out, size_t *n, rv_error *err);
 
 /* ---- events ---- */
 

@@ -17,6 +17,7 @@ typedef struct listed {
     rvi_arena texts;
     rv_open_options open;
     rv_service_options service;
+    rv_model *embedder; /* the one of service, kept open; may be NULL */
     place place;
     rv_model *m;
     rv_service *svc;
@@ -363,6 +364,7 @@ static void listed_free(listed *x)
 {
     rv_service_free(&x->svc);
     rv_model_close(&x->m);
+    rvi_api_release_model(x->embedder);
     rvi_arena_deinit(&x->texts);
     rvi_free(x);
 }
@@ -419,6 +421,7 @@ static rv_status listed_new(listed **out, const char *name, const char *path,
         st =
             rvi_api_read_struct(&x->service, sizeof x->service, service, "rv_service_options", err);
     if (st) return st;
+    if (x->service.embedder) x->embedder = rvi_api_retain_model(x->service.embedder);
     x->name = rvi_arena_strndup(&x->texts, name, strlen(name));
     x->path = rvi_arena_strndup(&x->texts, path, strlen(path));
     bool copied = x->name && x->path && copy_text(&x->texts, &x->open.chat_template) &&

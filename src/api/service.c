@@ -228,6 +228,7 @@ rv_status rv_service_new(rv_service **out, const rv_model *m, const rv_service_o
         st = rvi_nomem(err, "service");
     }
     if (!st) st = open_sessions(s, m, &o, err);
+    if (!st && o.embedder) st = rvi_service_open_finder(s, o.embedder, err);
     if (!st && o.spill) st = rvi_os_make_dirs(o.spill, err);
     if (!st && !o.no_thread) st = rvi_wakeup_new(&s->work, err);
     if (!st && !o.no_thread) st = rvi_wakeup_new(&s->news, err);
@@ -260,6 +261,7 @@ void rv_service_free(rv_service **handle)
         rvi_api_leave(&turn);
     }
     rvi_sessions_free(s->sessions);
+    rvi_api_release_engine(s->finder);
     rvi_wakeup_free(s->work);
     rvi_wakeup_free(s->news);
     rvi_api_release_engine(s->e);
