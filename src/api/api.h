@@ -20,6 +20,7 @@
 #include "decode/answer.h"
 #include "decode/engine.h"
 #include "grammar/grammar.h"
+#include "kv/quota.h"
 #include "learn/learner/learner.h"
 #include "model/model.h"
 #include "ruvllm_experimental.h"
@@ -51,6 +52,7 @@ struct rv_runtime {
     atomic_uint_fast64_t round;           /* in which each of them has one step */
     atomic_size_t mapped_bytes;           /* of the files of open models, */
     atomic_size_t adapter_bytes;          /* and of loaded adapters */
+    rvi_quota quota;                      /* what all of it may take (budget.c) */
 };
 
 struct rv_model {
@@ -190,6 +192,9 @@ bool rvi_api_is_busy(rv_runtime *rt);
 /* A model is asked something, or has answered. */
 void rvi_api_note_use(rv_runtime *rt);
 double rvi_api_idle_seconds(const rv_runtime *rt); /* since then */
+
+/* RV_E_NOMEM: what was just made takes more than the budget has. */
+rv_status rvi_api_check_budget(rv_runtime *rt, const char *what, rv_error *err) RVI_MUST_CHECK;
 
 /* ---- learners (learner.c), and their background threads (background.c) ---- */
 

@@ -203,7 +203,8 @@ typedef struct rvi_backend_ops {
     /* Tiered stores alone; NULL where a backend has none. Pages begin without any form. hold gives
      * a page these forms and no others; what a new one holds is undefined. chill makes the cold
      * form of the warm one. trim returns the memory that hold has left over, except that of n
-     * pages. None of them fails. */
+     * pages. None of them fails. Of other stores, hold with no form returns the page's memory to
+     * the system until it is written to again. */
     unsigned (*kv_forms)(const rvi_kv_store *kv, int32_t page);
     void (*kv_hold)(rvi_backend *be, rvi_kv_store *kv, int32_t page, unsigned forms);
     void (*kv_chill)(rvi_backend *be, rvi_kv_store *kv, int32_t page);
