@@ -4,6 +4,7 @@
 
 #include "api/api.h"
 #include "base/json.h"
+#include "learn/journal/text.h"
 
 /* ---- lifetimes ---- */
 
@@ -75,27 +76,9 @@ void rvi_api_release_learner(rv_learner *l)
     rvi_api_release_model(m);
 }
 
-void rvi_api_note_answer(rv_session *s)
-{
-    rv_learner *l = s->learner;
-    if (!l || !s->capture || !s->question || !rvi_learner_has_background(l->l) ||
-        !rvi_learner_prepares_thumbs(l->l))
-        return;
-    rvi_api_forget_answer(s);
-    l->answered[l->next_answered++ % RVI_PREPARED_THUMBS] = s;
-    rvi_background_wake(l);
-}
-
-void rvi_api_forget_answer(rv_session *s)
-{
-    for (size_t i = 0; s->learner && i < RVI_PREPARED_THUMBS; i++)
-        if (s->learner->answered[i] == s) s->learner->answered[i] = NULL;
-}
-
 void rvi_api_leave_learner(rv_learner *l, rvi_made_set *held, rvi_capture *capture)
 {
     if (!l) return;
-    if (capture) rvi_instant_drop_prepared(l->l, capture);
     rvi_learner_release(l->l, held);
     rvi_capture_free(capture);
     rvi_api_release_learner(l);
@@ -259,14 +242,8 @@ rv_status rvi_api_begin_learning(rv_learner *l, rv_session *s, const rvi_json *c
     bool other = s->learner != l;
     if (!st && !s->unjudged && (other || !s->capture))
         st = rvi_learner_capture(l->l, &capture, err);
-    if (!st) {
-        const char *last = n ? turns[n - 1] : "";
-        question = rvi_alloc_array(strlen(last) + 1, 1);
-        if (question)
-            memcpy(question, last, strlen(last) + 1);
-        else
-            st = rvi_nomem(err, "question");
-    }
+    if (!st && !(question = rvi_text_copy(rvi_text_of(n ? turns[n - 1] : ""))))
+        st = rvi_nomem(err, "question");
     for (size_t i = 0; !st && plan.lesson && i < plan.lesson->spoken.len; i++)
         if (!rvi_ids_push(&slot, plan.lesson->spoken.data[i])) st = rvi_nomem(err, "slot");
     if (!st && out) st = give_plan(l, &plan, out, err);
@@ -280,7 +257,6 @@ rv_status rvi_api_begin_learning(rv_learner *l, rv_session *s, const rvi_json *c
         rvi_capture_free(capture);
         rvi_learner_release(l->l, plan.adapters);
     } else {
-        rvi_api_forget_answer(s);
         if (other) {
             rvi_api_leave_learner(s->learner, s->held, s->capture);
             s->learner = rvi_api_retain_learner(l);
