@@ -133,6 +133,7 @@ struct rv_session {
     bool begun;               /* the next answer is to `question` */
     bool unjudged;            /* nobody will judge its answers: none is captured */
     char *question;           /* the last that the learner saw; NULL: none */
+    char *meant;              /* that, behind what turns before it tell; NULL: it needs none */
     rvi_made_set *held;       /* the learner's adapters that take part; may be NULL */
     rvi_adapter_set composed; /* the session's adapters, then the learner's; n 0: not both */
     rvi_capture *capture;     /* the learner's; may be NULL */

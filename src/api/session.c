@@ -119,6 +119,7 @@ void rvi_api_destroy_session(rv_session *s)
     rvi_api_release_learner(s->teacher);
     rvi_api_deinit_composed(s);
     rvi_free(s->question);
+    rvi_free(s->meant);
     rvi_ids_deinit(&s->slot);
     rvi_free(s);
     rvi_api_release_engine(e);
