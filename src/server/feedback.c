@@ -143,6 +143,19 @@ static void judge(job *j)
     rv_session_free(&session);
 }
 
+/* On a session that has seen the chat: its last turn may need those before it. */
+static void correct(job *j, const char *text)
+{
+    rv_session *session = NULL;
+    rv_session_options o = {.size = sizeof o, .n_context = j->s->n_context};
+    rv_chat chat = {.size = sizeof chat, .variables = j->said->chat};
+    rv_learner *l = j->taught->learner;
+    j->st = rv_session_new(&session, j->s->model, &o, &j->err);
+    if (!j->st) j->st = rv_learner_begin(l, session, &chat, NULL, &j->err);
+    if (!j->st) j->st = rv_learner_teach(l, session, NULL, text, j->scope, &j->adaptation, &j->err);
+    rv_session_free(&session);
+}
+
 /* The adapter of a generation as a file of GGUF, by way of a folder in `beside`. */
 static rv_status export_file(rv_learner *l, const char *beside, int generation, rvi_buf *out,
                              rv_error *err)
@@ -173,10 +186,7 @@ static void run(rvi_work *w)
     switch (j->verdict) {
     case SCORE:
     case THUMB: judge(j); break;
-    case CORRECTION:
-        j->st = rv_learner_teach(l, NULL, j->scope == RV_SCOPE_ALWAYS ? "" : j->said->question,
-                                 text, j->scope, &j->adaptation, &j->err);
-        break;
+    case CORRECTION: correct(j, text); break;
     case PREFERRED:
         j->st =
             rv_learner_prefer(l, j->said->question, text, j->said->text, &j->adaptation, &j->err);

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/os.h"
+#include "learn/recognise/follow.h"
 #include "learn/recognise/judge.h"
 #include "learn/recognise/recogniser.h"
 #include "real/cached_model.h"
@@ -177,10 +178,69 @@ static void requests_are_taken_with_the_turn_before(void **state)
     close_all(&o);
 }
 
+/* Does it open the lesson, alone or behind an earlier text (NULL: none)? */
+static bool opens(rvi_recogniser *r, const char *earlier, const char *request)
+{
+    rvi_recognised found;
+    size_t n;
+    bool last;
+    assert_ok(rvi_recogniser_ask(r, request, &found, 1, &n, err));
+    if (earlier && !(n && found.sure))
+        assert_ok(rvi_recogniser_follow(r, earlier, request, &found, 1, &n, &last, err));
+    return n && found.sure;
+}
+
+/* The same requests as lessons of their own: corrections of "And its population?". */
+static void follow_ups_are_taught_with_their_context(void **state)
+{
+    (void)state;
+    if (!path[0]) skip();
+    opened o;
+    int n = 0, resolved = 0, alone = 0, other = 0, n_same = 0, same = 0;
+    open_with(&o, "tests/real/data/follow.json");
+    size_t n_cases = rvi_json_count(o.cases);
+    rvi_recogniser *r = NULL;
+    assert_ok(rvi_recogniser_new(&r, o.g.m, o.t, o.g.m->be, NULL, err));
+    for (size_t i = 0; i < n_cases; i++) {
+        const rvi_json *x = rvi_json_at(o.cases, i), *own = rvi_json_get(x, "follow");
+        for (size_t k = 0; k < rvi_json_count(own); k++, n++) {
+            rvi_buf taught = {0};
+            const char *pair[2] = {rvi_json_string(rvi_json_at(rvi_json_at(own, k), 0), NULL),
+                                   rvi_json_string(rvi_json_at(rvi_json_at(own, k), 1), NULL)};
+            assert_ok(rvi_follow_resolve(pair, 1, pair[1], &taught, err));
+            rvi_recogniser_clear(r);
+            assert_ok(rvi_recogniser_add(r, 1, taught.len ? taught.data : pair[1],
+                                         rvi_json_string(rvi_json_get(x, "answer"), NULL), err));
+            resolved += taught.len > 0;
+            int before = alone + other;
+            for (size_t m = 0; m < rvi_json_count(own); m++, n_same++)
+                same +=
+                    opens(r, rvi_json_string(rvi_json_at(rvi_json_at(own, m), 0), NULL), pair[1]);
+            const rvi_json *them = rvi_json_get(rvi_json_at(o.cases, (i + 1) % n_cases), "follow");
+            other += taught.len &&
+                     opens(r, rvi_json_string(rvi_json_at(rvi_json_at(them, 0), 0), NULL), pair[1]);
+            alone += taught.len && opens(r, NULL, pair[1]);
+            if (!taught.len || alone + other > before)
+                print_message("%s | %s: %s\n", pair[0], pair[1], taught.len ? taught.data : "-");
+            rvi_buf_deinit(&taught);
+        }
+    }
+    print_message("%d of %d follow-ups are taught with their context; behind it, or another turn "
+                  "about the same, %d of %d open; of those alone %d, behind something else %d\n",
+                  resolved, n, same, n_same, alone, other);
+    assert_true(resolved >= 19); /* observed: 20 */
+    assert_int_equal(same, n_same);
+    assert_int_equal(alone, 0);
+    assert_int_equal(other, 0);
+    rvi_recogniser_free(r);
+    close_all(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(judges_as_it_was_trained),
                                        cmocka_unit_test(compares_as_it_was_trained),
-                                       cmocka_unit_test(requests_are_taken_with_the_turn_before)};
+                                       cmocka_unit_test(requests_are_taken_with_the_turn_before),
+                                       cmocka_unit_test(follow_ups_are_taught_with_their_context)};
     return cmocka_run_group_tests_name("judge", tests, find_model, NULL);
 }
