@@ -121,8 +121,8 @@ static void look_again(cli_chat_state *t, const judged *j)
         t->is_captured = false;
     }
     if (j->answer)
-        st = cli_second_look_taught(t->learning.l, t->session, j->question, j->answer, j->scope,
-                                    "/fix --exact", &line, &err);
+        st = cli_second_look_taught(t->model.m, t->learning.l, t->session, j->question, j->answer,
+                                    j->scope, "/fix --exact", &line, &err);
     else if (j->spoken)
         st =
             cli_second_look_refused(t->learning.l, t->session, j->question, j->spoken, &line, &err);
