@@ -23,6 +23,9 @@ struct rv_service {
     atomic_flag stepping; /* one thread at a time is in rv_service_step */
 };
 
+/* The KV room that the options mean. */
+int rvi_service_tokens(const rv_model *m, const rv_service_options *o);
+
 /* The request in the scheduler's form, checked; not submitted. */
 rv_status rvi_service_read(const rv_service *s, const rv_request *given, rvi_order **out,
                            rv_error *err) RVI_MUST_CHECK;
