@@ -7,6 +7,7 @@ import os
 import re
 import select
 import signal
+import subprocess
 import sys
 import termios
 import time
