@@ -321,7 +321,7 @@ wasm-check:
 	  THREADS=-DRVI_NO_THREADS LDFLAGS="-Wl,-z,stack-size=8388608 -Wl,--stack-first -Wl,--strip-all"
 	@tests/wasm/check.py build/tests/wasm/wasm_golden $(WASM)
 
-BENCH_BIN := $(addprefix $(BUILD)/bench/,kernels train train_step adapters registry kv \
+BENCH_BIN := $(addprefix $(BUILD)/bench/,kernels train train_step adapters sealed registry kv \
   learn_latency learn_beside structured constrained tools)
 $(BENCH_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libruvllm.a
 	@$(CC) $(LDFLAGS) $^ $(LIBS) -o $@

@@ -1,11 +1,11 @@
 /* adapters.c - what adapters cost in a batch: build/bench/adapters MODEL [rank [rows [threads
  * [qv|all [f16]]]]].
  *
- * f16: adapters as they are before they are sealed. Random adapters on every linear layer of the layers, or on q and v alone, as PEFT makes them if
- * it is not told otherwise. Each round computes the same batch, one row of each sequence and its
- * logits (an encoder: one text), without an adapter, with one for all rows and with one for each
- * row, after each other, so that a busy machine slows all three; CPU time of the process, medians
- * over the rounds. */
+ * Random adapters on every linear layer of the layers, or on q and v alone, as PEFT makes them if
+ * it is not told otherwise; f16: as they are before they are sealed. Each round computes the same
+ * batch, one row of each sequence and its logits (an encoder: one text), without an adapter, with
+ * one for all rows and with one for each row, after each other, so that a busy machine slows all
+ * three; CPU time of the process, medians over the rounds. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

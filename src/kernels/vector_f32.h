@@ -15,7 +15,7 @@
 /* ---- sum16 ---- */
 
 /* A single row of x has more rows of w at once: enough sums that none waits for the one before it. */
-enum { TILE_W = 3, TILE_X = 2, TILE_ONE = WIDTH == 16 ? 8 : 4 };
+enum { TILE_W = 3, TILE_X = 4, TILE_ONE = WIDTH == 16 ? 8 : 4 };
 
 /* How a matrix is stored; a constant at every use. */
 typedef enum storage { IN_F32, IN_F16, IN_BYTES } storage;
@@ -39,7 +39,7 @@ static ALWAYS_INLINE void ask_ahead(const void *w, size_t bytes)
     for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)w + STREAM_AHEAD + i);
 }
 
-/* nw x nx outputs at once, at most TILE_W x TILE_X or TILE_ONE x TILE_X. Rows of w are w_stride elements apart, 16
+/* nw x nx outputs at once, at most TILE_ONE x TILE_X. Rows of w are w_stride elements apart, 16
  * elements of a row 16 w_step from the next 16. */
 static ALWAYS_INLINE void tile(const void *w, size_t w_stride, size_t w_step, int nw, storage s, const float *x,
                                size_t x_stride, int nx, float *out, size_t out_stride, size_t n)
@@ -94,6 +94,9 @@ static ALWAYS_INLINE void gemm_tiles_of(const char *w, size_t w_stride, size_t w
                                         size_t n)
 {
     int ix = 0;
+    for (; s == IN_BYTES && WIDTH == 16 && nw <= 4 && ix + 4 <= n_x; ix += 4)
+        tile(w, w_stride, w_step, nw, s, x + (size_t)ix * x_stride, x_stride, 4, out + (size_t)ix * out_stride,
+             out_stride, n);
     for (; ix + 2 <= n_x; ix += 2)
         tile(w, w_stride, w_step, nw, s, x + (size_t)ix * x_stride, x_stride, 2, out + (size_t)ix * out_stride,
              out_stride, n);
@@ -138,16 +141,19 @@ static ALWAYS_INLINE int gemm_group(const int8_t *w, int done, int group, int nw
     return done;
 }
 
+/* A single row has as many rows of w at once as in gemm_rows. For four, where there are registers, 4 x 4: each byte
+ * becomes a float once for all of them. */
 static void gemm_bytes(const int8_t *w, int n_w, const float *x, size_t x_stride, int n_x, float *out,
                        size_t out_stride, size_t n)
 {
-    enum { MANY = WIDTH == 16 ? 8 : 4 };
+    enum { FOUR = WIDTH == 16 ? 4 : 2 };
     for (int iw = 0; iw < n_w; iw += RVI_BYTES_GROUP, w += 16 * RVI_BYTES_GROUP * ((n + 15) / 16)) {
         int group = n_w - iw < RVI_BYTES_GROUP ? n_w - iw : RVI_BYTES_GROUP, done = 0;
-        if (WIDTH == 16 || n_x == 1) done = gemm_group(w, 0, group, MANY, x, x_stride, n_x, out + iw, out_stride, n);
-        if (WIDTH == 16) done = gemm_group(w, done, group, 4, x, x_stride, n_x, out + iw, out_stride, n);
-        done = gemm_group(w, done, group, 2, x, x_stride, n_x, out + iw, out_stride, n);
-        gemm_group(w, done, group, 1, x, x_stride, n_x, out + iw, out_stride, n);
+        float *to = out + iw;
+        if (n_x == 1) done = gemm_group(w, 0, group, TILE_ONE, x, x_stride, 1, to, out_stride, n);
+        done = gemm_group(w, done, group, FOUR, x, x_stride, n_x, to, out_stride, n);
+        if (FOUR > 2) done = gemm_group(w, done, group, 2, x, x_stride, n_x, to, out_stride, n);
+        gemm_group(w, done, group, 1, x, x_stride, n_x, to, out_stride, n);
     }
 }
 
