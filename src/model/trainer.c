@@ -387,11 +387,6 @@ void rvi_trainer_get_x(rvi_trainer *t, int row, float *x)
     t->be->ops->rows_read(t->be, width(t, t->ws.x), row, x);
 }
 
-void rvi_trainer_get_act(rvi_trainer *t, int row, float *u)
-{
-    t->be->ops->rows_read(t->be, rvi_cols_of(t->ws.act, 0, t->m->hp.n_ff), row, u);
-}
-
 void rvi_trainer_get_dx(rvi_trainer *t, int row, float *dx)
 {
     t->be->ops->rows_read(t->be, width(t, t->dx), row, dx);

@@ -163,7 +163,8 @@ rv_status rvi_instant_catch_up(rvi_learner *l, rv_error *err)
     return l->instant.probe_due ? probe(l, NULL, err) : RV_OK;
 }
 
-bool rvi_learner_has_background(const rvi_learner *l)
+/* Is there a background thread? */
+static bool has_background(const rvi_learner *l)
 {
     return atomic_load(&l->doing.what) != NULL;
 }
@@ -312,7 +313,7 @@ rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *qu
     }
     if (!st && out->applied) st = rvi_instant_publish(l, err);
     rvi_free(tokens);
-    if (!st && in->probe_due && !rvi_learner_has_background(l)) st = probe(l, out, err);
+    if (!st && in->probe_due && !has_background(l)) st = probe(l, out, err);
     return st;
 }
 

@@ -190,7 +190,6 @@ rv_status rvi_learner_given(const rvi_learner *l, const rvi_capture *c, rvi_buf 
 /* How good the last captured answer was, 0 to 1. */
 rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *question,
                             double score, rvi_adaptation *out, rv_error *err) RVI_MUST_CHECK;
-bool rvi_learner_has_background(const rvi_learner *l); /* is there a background thread? */
 /* What scores left to do: the probe, if it is due. By the background thread, between calls, and
  * before anything looks at what scores taught. */
 rv_status rvi_instant_catch_up(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;

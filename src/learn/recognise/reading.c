@@ -16,8 +16,6 @@ enum {
     UNKNOWN = 100,                   /* [UNK] in the encoder's vocabulary */
 };
 
-#define LENT_RARITY 0.35f /* below, words stand in questions of any kind */
-
 /* ---- segments ---- */
 
 typedef enum script { SPACE, PUNCTUATION, SYMBOL, LETTERS, HAN, HIRAGANA, KATAKANA } script;
@@ -418,7 +416,7 @@ static rv_status choose_lent(segments *all, const char *text, const rvi_reading 
         uint64_t key = !st ? key_of(folded.data, folded.len) : 0;
         rvi_buf_deinit(&folded);
         if (st) return st;
-        lent[i] = rarity_of(key) >= LENT_RARITY && (!question || has_word(question, key)) &&
+        lent[i] = rarity_of(key) >= RVI_LENT_RARITY && (!question || has_word(question, key)) &&
                   !has_word(request, key);
         name[i] = lent[i] && !question && is_name(text, all, i);
         any_name |= name[i];

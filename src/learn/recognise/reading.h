@@ -16,6 +16,8 @@ enum {
     RVI_SPELLING = 128,       /* hashed pairs and triples of characters */
 };
 
+#define RVI_LENT_RARITY 0.35f /* below, words stand in questions of any kind */
+
 typedef struct rvi_read_word {
     uint64_t key;    /* of the word in lower case, without accents */
     float rarity;    /* 0 (in every question) to 1 (in none that was seen) */

@@ -129,15 +129,29 @@ static char *copy(const char *text, size_t len)
     return p;
 }
 
+/* Only rare words: otherwise it is a sentence that somebody wrote. */
+static bool was_lent(const rvi_reading *about)
+{
+    bool lent = true;
+    for (int i = 0; i < about->n; i++) lent &= about->words[i].rarity >= RVI_LENT_RARITY;
+    return lent;
+}
+
+/* What a correction was taught with where only the turn before told what it is about (follow.h). */
 static rv_status find_about(lesson *x, rv_error *err)
 {
     const char *sentence;
     bool follows = false;
     (void)rvi_sentence_asking(x->question, strlen(x->question), &sentence);
     rv_status st = sentence > x->question ? rvi_follow_is_one(sentence, &follows, err) : RV_OK;
-    if (st || !follows) return st;
-    return rvi_reading_new(&x->about, NULL, x->question, (size_t)(sentence - x->question), true,
-                           err);
+    if (!st && follows)
+        st = rvi_reading_new(&x->about, NULL, x->question, (size_t)(sentence - x->question), true,
+                             err);
+    if (x->about && !was_lent(x->about)) {
+        rvi_reading_free(x->about);
+        x->about = NULL;
+    }
+    return st;
 }
 
 rv_status rvi_recogniser_add(rvi_recogniser *r, uint64_t number, const char *question,
