@@ -48,6 +48,9 @@ RV_API rv_status rv_learner_probe(rv_learner *l, double *kl, rv_error *err);
     X(sources, int, 7,                                                                             \
       "of texts to train on, beside what was taught: 1 forms of the question + 2 wordings of the " \
       "model's own + 4 English rules")                                                             \
+    X(no_same_fence, int, 0,                                                                       \
+      "an ablation: questions about a lesson's own subject are not among the texts that must not " \
+      "change")                                                                                    \
     X(group_size, int, 20, "corrections of a group, 1..1000")                                      \
     X(rank, int, 8, "of an adapter, 1..256")                                                       \
     X(alpha, float, 16, "of an adapter")                                                           \

@@ -35,6 +35,7 @@ const cli_command cli_commands[] = {
      "  --slots on|off       corrections are spoken at once, from memory (instant and product: "
      "on)\n"
      "  --group N            facts that make an adapter (R7: 20; R1: all)\n"
+     "  --same-fence on|off  R1 is held to the model's answers about the same subjects too (on)\n"
      "  --one-by-one N       the first N facts each alone, and five relations at a time\n",
      eval_facts, common_help},
     {"seq", "MODEL FILE.json", "groups of facts one after the other into one adapter: what is kept",
@@ -66,6 +67,8 @@ const cli_command cli_commands[] = {
      "  --together           all are taught to one learner first, then all are asked\n"
      "  --beside FILE        corrections that are taught to it too, and not asked\n"
      "  --recognise          nothing is generated: counts what would be spoken, and times it\n"
+     "  --read               corrections are not spoken but read: their turn stands before a "
+     "request\n"
      "  --trained            all is asked again after training (together: in groups of 20)\n"
      "  --slots on|off       corrections are spoken from memory too (on), or by weights alone\n"
      "  --gate on|off        adapters wait until a correction of theirs is asked for (on)\n"

@@ -89,23 +89,31 @@ static rv_status make_engine(eval *e, int room, rv_error *err)
     return st;
 }
 
-/* A conversation of this one question; it points to *turn. Control tokens in a question are taken
- * as such, as when chats could not yet treat them as text: the figures stay comparable. */
-static rv_chat chat_of(const char *question, rv_message *turn)
+enum { TURNS = 3 };
+
+/* A conversation of the i-th question, and of what stands before it; it points to turns. Control
+ * tokens in a question are taken as such, as when chats could not yet treat them as text: the
+ * figures stay comparable. */
+static rv_chat chat_of(const char *question, const eval_ask *ask, size_t i, rv_message turns[TURNS])
 {
-    *turn = (rv_message){.role = "user", .content = question};
-    return (rv_chat){.size = sizeof(rv_chat), .messages = turn, .n_messages = 1, .special = 1};
+    size_t n = 0;
+    if (ask->before && ask->before[i][0]) {
+        turns[n++] = (rv_message){.role = "user", .content = ask->before[i][0]};
+        turns[n++] = (rv_message){.role = "assistant", .content = ask->before[i][1]};
+    }
+    turns[n++] = (rv_message){.role = "user", .content = question};
+    return (rv_chat){.size = sizeof(rv_chat), .messages = turns, .n_messages = n, .special = 1};
 }
 
 /* Tokens of the longest of these questions and an answer behind it. */
-static rv_status room_for(const eval *e, const char *const *questions, size_t n, int max_tokens,
-                          int *out, rv_error *err)
+static rv_status room_for(const eval *e, const char *const *questions, size_t n,
+                          const eval_ask *ask, int *out, rv_error *err)
 {
     size_t longest = 0;
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < n; i++) {
-        rv_message turn;
-        rv_chat chat = chat_of(questions[i], &turn);
+        rv_message turns[TURNS];
+        rv_chat chat = chat_of(questions[i], ask, i, turns);
         int32_t *ids;
         size_t n_ids;
         st = rv_chat_tokenize(e->model.m, &chat, &ids, &n_ids, err);
@@ -113,24 +121,24 @@ static rv_status room_for(const eval *e, const char *const *questions, size_t n,
         rv_free(ids);
     }
     if (!st && longest > 1 << 20) st = rvi_error(err, RV_E_CONFIG, "too long a question");
-    *out = (int)longest + max_tokens;
+    *out = (int)longest + ask->max_tokens;
     return st;
 }
 
-static rv_status start(rv_session *s, const char *question, const eval_ask *ask, uint64_t seed,
+static rv_status start(rv_session *s, const char *question, const eval_ask *ask, size_t i,
                        rv_error *err)
 {
     /* where not greedy, drawn from the model's whole distribution */
     const rv_sampling sampling = {.size = sizeof sampling,
-                                  .seed = seed,
+                                  .seed = ask->seed + i,
                                   .greedy = !(ask->temperature > 0),
                                   .temperature = ask->temperature,
                                   .top_p = 1,
                                   .repetition_penalty = 1};
     rv_generate_options o = {
         .size = sizeof o, .sampling = &sampling, .max_tokens = ask->max_tokens};
-    rv_message turn;
-    rv_chat chat = chat_of(question, &turn);
+    rv_message turns[TURNS];
+    rv_chat chat = chat_of(question, ask, i, turns);
     if (ask->mask) {
         o.mask = ask->mask->forbid;
         o.ctx = ask->mask->ctx;
@@ -147,13 +155,13 @@ rv_status eval_answers_on(eval *e, rv_learner *l, const char *const *questions, 
     size_t n_started = 0, n_running = 1;
     int room = 0;
     rv_session_options o = {.size = sizeof o, .learner = l};
-    rv_status st = room_for(e, questions, n, ask->max_tokens, &room, err);
+    rv_status st = room_for(e, questions, n, ask, &room, err);
     if (!st) st = make_engine(e, room, err);
     o.engine = e->engine;
     o.n_context = e->room;
     for (size_t i = 0; !st && i < n; i++) st = rv_session_new(&sessions[i], e->model.m, &o, err);
     while (!st && n_started < n) {
-        st = start(sessions[n_started], questions[n_started], ask, ask->seed + n_started, err);
+        st = start(sessions[n_started], questions[n_started], ask, n_started, err);
         if (!st) n_started++;
     }
     while (!st && n_running) {
@@ -198,6 +206,7 @@ rv_status eval_answers(eval *e, rv_learner *l, const char *const *questions, siz
         size_t part = RVI_MIN((size_t)EVAL_PARALLEL, n - at);
         eval_ask here = *ask;
         here.seed += at;
+        if (ask->before) here.before += at;
         if (ask->what) cli_progress_show(&e->bar, ask->what, at, n, "");
         st = eval_answers_on(e, l, questions + at, part, &here, sessions, *out + at, err);
         for (size_t i = 0; i < part; i++) rv_session_free(&sessions[i]);

@@ -111,6 +111,8 @@ typedef struct eval_ask {
     uint64_t seed;         /* question i is drawn with seed + i */
     const char *what;      /* beside the progress bar; NULL: the caller has one of its own */
     const eval_mask *mask; /* NULL: free answers */
+    /* a question and its answer that stand before each question; NULL, NULL: nothing does there */
+    const char *const (*before)[2]; /* NULL: before none */
 } eval_ask;
 
 /* Answers n questions, each in a session of its own, EVAL_PARALLEL at a time. l NULL: the model

@@ -22,7 +22,7 @@ typedef struct facts_eval {
     eval e;
     eval_file file;
     mode mode;
-    bool fenced, gate, slots;
+    bool fenced, gate, slots, same_fence;
     int group, one_by_one;
 } facts_eval;
 
@@ -304,9 +304,10 @@ static void write_result(const facts_eval *v, const eval_results *r, rvi_buf *ou
     eval_write_head(out, "facts", &v->e);
     rvi_buf_printf(out,
                    ",\"mode\":\"%s\",\"recipe\":\"%s\",\"gate\":%s,\"slots\":%s,"
-                   "\"facts\":%zu,\"one_by_one\":%d,\"group\":%d,",
+                   "\"same_fence\":%s,\"facts\":%zu,\"one_by_one\":%d,\"group\":%d,",
                    mode_names[v->mode], v->fenced ? "R1" : "R7", v->gate ? "true" : "false",
-                   v->slots ? "true" : "false", v->file.sets[0].n, v->one_by_one, v->group);
+                   v->slots ? "true" : "false", v->same_fence ? "true" : "false", v->file.sets[0].n,
+                   v->one_by_one, v->group);
     eval_write_sets(out, r);
     rvi_buf_printf(out, ",\"train_cpu_s\":%.6g}\n", v->e.train_cpu_s);
 }
@@ -318,6 +319,7 @@ static void print_result(const facts_eval *v, const eval_results *r, rvi_buf *ou
     if (v->mode != INSTANT)
         rvi_buf_printf(out, ", recipe %s, gate %s, slots %s", v->fenced ? "R1" : "R7",
                        v->gate ? "on" : "off", v->slots ? "on" : "off");
+    if (!v->same_fence) rvi_buf_puts(out, ", no fence of questions about the same subject");
     if (v->one_by_one) rvi_buf_printf(out, ", the first %d one by one", v->one_by_one);
     if (v->e.o.control) rvi_buf_printf(out, ", control: %s", v->e.o.control);
     rvi_buf_puts(out, "\nrates in percent, with their 95 % intervals\n\n");
@@ -334,6 +336,7 @@ static rv_status make_learner(facts_eval *v, rv_error *err)
     s.gate = v->gate ? EVAL_GATE_ON : EVAL_GATE_OFF;
     s.no_slots = !v->slots;
     s.group_size = v->group;
+    s.no_same_fence = !v->same_fence;
     return eval_learner_new(&v->e, &s, err);
 }
 
@@ -400,6 +403,7 @@ int eval_facts(cli *c, int argc, char **argv)
 {
     facts_eval v = {.mode = BACKGROUND};
     const char *mode_name = NULL, *recipe = NULL, *gate = NULL, *slots = NULL;
+    const char *same = NULL;
     const cli_option own[] = {
         {"mode", 0, CLI_TEXT, &mode_name, NULL},
         {"recipe", 0, CLI_TEXT, &recipe, NULL},
@@ -407,10 +411,15 @@ int eval_facts(cli *c, int argc, char **argv)
         {"slots", 0, CLI_TEXT, &slots, NULL},
         {"one-by-one", 0, CLI_INT, &v.one_by_one, NULL},
         {"group", 0, CLI_INT, &v.group, NULL},
+        {"same-fence", 0, CLI_TEXT, &same, NULL},
     };
     bool done;
     int code = eval_parse(&v.e, c, own, RVI_COUNT(own), argc, argv, true,
                           "a model and a file of facts are needed", &done);
     if (!code && !done) code = settle_options(c, &v, mode_name, recipe, gate, slots);
+    v.same_fence = true;
+    if (!code && !done) code = eval_switch(c, "same-fence", same, &v.same_fence);
+    if (!code && !done && !v.same_fence && !v.fenced)
+        code = cli_usage(c, "--same-fence goes with --recipe R1");
     return code || done ? code : eval_run(&v.e, load, evaluate);
 }

@@ -48,6 +48,7 @@ typedef struct natural_eval {
     size_t n_paths;
     bool together, recognise, trained;
     bool slots, gate; /* corrections are spoken; adapters wait for one that is asked for */
+    bool read;        /* not spoken: the lesson's turn stands before the request */
     natural_file file;
     const char *beside;     /* a file of corrections that are taught too, and not asked */
     natural_file neglected; /* what it has */
@@ -238,6 +239,33 @@ static rv_status read_lessons(natural_eval *v, rv_session *s, rv_error *err)
     return st;
 }
 
+/* Answers by the model alone, with the turn of the lesson that each request asks for before it.
+ * Frees *s, whose engine may go. */
+static rv_status read_and_answer(natural_eval *v, rv_session **s, size_t first, size_t n,
+                                 const eval_ask *how, rv_answer ***answers, rv_error *err)
+{
+    const char *(*before)[2] = rvi_zalloc_array(n + 1, sizeof *before);
+    eval_ask here = *how;
+    rv_status st = before ? RV_OK : rvi_nomem(err, "turns");
+    for (size_t i = 0; !st && i < n; i++) {
+        rv_message turn = {.role = "user", .content = v->texts[first + i]};
+        rv_chat chat = {.size = sizeof chat, .messages = &turn, .n_messages = 1};
+        rv_learn_plan *plan = NULL;
+        st = rv_learner_begin(v->e.l, *s, &chat, &plan, err);
+        for (int k = 0; !st && plan->gate_open && k < 2; k++) {
+            const char *text = k ? plan->answer : plan->question;
+            before[i][k] = rvi_arena_strndup(&v->e.arena, text, strlen(text));
+            if (!before[i][k]) st = rvi_nomem(err, "turns");
+        }
+        rv_free(plan);
+    }
+    rv_session_free(s);
+    here.before = (const char *const(*)[2])before;
+    if (!st) st = eval_answers(&v->e, NULL, v->texts + first, n, &here, answers, err);
+    rvi_free(before);
+    return st;
+}
+
 /* Asks everything about n corrections; what: beside the progress bar, or NULL. */
 static rv_status ask_about(natural_eval *v, size_t correction, size_t n, stage at, const char *what,
                            rv_error *err)
@@ -249,10 +277,11 @@ static rv_status ask_about(natural_eval *v, size_t correction, size_t n, stage a
     eval_ask here = ask;
     rv_status st;
     here.what = what;
-    if (v->recognise) {
+    if (v->recognise || v->read) {
         rv_session_options o = {.size = sizeof o, .engine = e->engine, .learner = e->l};
         st = rv_session_new(&s, e->model.m, &o, err);
         if (!st) st = read_lessons(v, s, err);
+        if (!st && v->read) st = read_and_answer(v, &s, first, n_texts, &here, &answers, err);
     } else {
         st = eval_answers(e, e->l, v->texts + first, n_texts, &here, &answers, err);
     }
@@ -374,11 +403,12 @@ static void write_result(const natural_eval *v, rvi_buf *out)
         if (i) rvi_buf_putc(out, ',');
         rvi_json_write_string(out, v->paths[i], strlen(v->paths[i]));
     }
-    rvi_buf_printf(out,
-                   "],\"corrections\":%zu,\"together\":%s,\"recognise\":%s,\"embedder\":%s,"
-                   "\"refused\":%zu",
-                   v->file.n, v->together ? "true" : "false", v->recognise ? "true" : "false",
-                   v->e.embedder ? "true" : "false", v->n_refused);
+    rvi_buf_printf(
+        out,
+        "],\"corrections\":%zu,\"together\":%s,\"recognise\":%s,\"read\":%s,\"embedder\":%s,"
+        "\"refused\":%zu",
+        v->file.n, v->together ? "true" : "false", v->recognise ? "true" : "false",
+        v->read ? "true" : "false", v->e.embedder ? "true" : "false", v->n_refused);
     write_timing("teach", &v->teaching, out);
     if (v->recognise) write_timing("begin", &v->beginning, out);
     rvi_buf_putc(out, ',');
@@ -443,7 +473,10 @@ static void print_result(const natural_eval *v, rvi_buf *out)
 {
     rvi_buf_printf(out, "%zu corrections, %s, %s an embedder%s\n", v->file.n,
                    v->together ? "all taught to one learner" : "each taught alone",
-                   v->e.embedder ? "with" : "without", v->recognise ? ", recognised only" : "");
+                   v->e.embedder ? "with" : "without",
+                   v->recognise ? ", recognised only"
+                   : v->read    ? ", read and not spoken"
+                                : "");
     rvi_buf_puts(out, v->recognise ? "percent of questions: the taught answer would be spoken; "
                                      "something taught would take part\n\n"
                                    : "percent of questions: answered right; answered otherwise "
@@ -502,6 +535,8 @@ static int settle_options(cli *c, natural_eval *v, const char **args, int n_args
         return cli_usage(c, "--limit, --steps, --rank and --rate: below 0 is not possible");
     if (each && v->together) return cli_usage(c, "--each or --together, not both");
     if (v->beside && !v->together) return cli_usage(c, "--beside needs --together");
+    if (v->read && (v->recognise || v->trained))
+        return cli_usage(c, "--read goes without --recognise and --trained");
     if (v->recognise && v->trained)
         return cli_usage(c, "--recognise or --trained, not both: training changes no recognition");
     v->slots = v->gate = true;
@@ -531,6 +566,7 @@ int eval_natural(cli *c, int argc, char **argv)
         {"beside", 0, CLI_TEXT, &v.beside, NULL},
         {"recognise", 0, CLI_FLAG, &v.recognise, NULL},
         {"trained", 0, CLI_FLAG, &v.trained, NULL},
+        {"read", 0, CLI_FLAG, &v.read, NULL},
         {"slots", 0, CLI_TEXT, &slots, NULL},
         {"gate", 0, CLI_TEXT, &gate, NULL},
         {"embedder", 0, CLI_TEXT, &o->embedder, NULL},

@@ -105,7 +105,7 @@ static rv_status pairs_of_corrections(pref_eval *v, const eval_style *s, size_t 
 
 static rv_status pairs_of_scores(pref_eval *v, const eval_style *s, size_t *n_pairs, rv_error *err)
 {
-    const eval_ask ask = {ANSWER, 0.8f, v->e.o.seed * 1000 + 4, "samples", NULL};
+    const eval_ask ask = {ANSWER, 0.8f, v->e.o.seed * 1000 + 4, "samples", NULL, NULL};
     coin c = {.rng = {v->e.o.seed + 9}};
     rv_answer **out = NULL;
     rv_status st = answer_requests(v, NULL, s->teach, s->n_teach, SAMPLES, &ask, &out, err);
@@ -132,7 +132,7 @@ static rv_status pairs_of_scores(pref_eval *v, const eval_style *s, size_t *n_pa
 static rv_status score_group(pref_eval *v, const eval_style *s, rvi_rng *rng, size_t n,
                              rv_error *err)
 {
-    const eval_ask ask = {SHORT_ANSWER, 0.8f, rvi_rng_u64(rng), "scores", NULL};
+    const eval_ask ask = {SHORT_ANSWER, 0.8f, rvi_rng_u64(rng), "scores", NULL, NULL};
     rv_session *sessions[GROUP] = {NULL};
     rv_answer *out[GROUP] = {NULL};
     const eval_request *r[GROUP];
@@ -173,8 +173,8 @@ static rv_status learn_at_once(pref_eval *v, const eval_style *s, int run, rv_er
 static rv_status judge_answers(pref_eval *v, rv_learner *l, const eval_style *s, double *quality,
                                rv_error *err)
 {
-    const eval_ask greedy = {ANSWER, 0, 0, "asking", NULL},
-                   sampled = {SHORT_ANSWER, 0.8f, 77, "asking", NULL};
+    const eval_ask greedy = {ANSWER, 0, 0, "asking", NULL, NULL},
+                   sampled = {SHORT_ANSWER, 0.8f, 77, "asking", NULL, NULL};
     size_t each = times_asked(v), n = s->n_heldout * each;
     rv_answer **out = NULL;
     rv_status st = answer_requests(v, l, s->heldout, s->n_heldout, each,

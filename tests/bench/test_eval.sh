@@ -40,6 +40,10 @@ check "each alone, or together" 2 - "not both" \
     "$eval_program" natural $spm x.jsonl --each --together
 check "by weights alone only where there are any" 2 - "go with --trained" \
     "$eval_program" natural $spm x.jsonl --slots off
+check "read, or trained" 2 - "goes without --recognise and --trained" \
+    "$eval_program" natural $spm x.jsonl --read --trained
+check "a fence where there is none" 2 - "goes with --recipe R1" \
+    "$eval_program" facts $spm x.json --same-fence off
 check "a source of texts that there is not" 1 - "sources must be 0..7 (got 9)" \
     "$eval_program" facts $spm "$tmp/fact.json" --sources 9
 check "corrections that are not there" 1 - "x.jsonl" "$eval_program" natural $spm "$tmp/x.jsonl"
@@ -74,6 +78,8 @@ check "natural corrections are recognised" 0 "\"begin_max_us\":.*$figures" "" \
     "$eval_program" natural $spm "$tmp/natural.jsonl" --recognise --no-embedder --json
 check "natural corrections are spoken" 0 "$figures" "" \
     "$eval_program" natural $spm "$tmp/natural.jsonl" --no-embedder --json
+check "natural corrections are read" 0 '"read":true,.*"edit_of":3.*"neighbours_of":3' "" \
+    "$eval_program" natural $spm "$tmp/natural.jsonl" --no-embedder --together --read --json
 check "natural corrections in one learner, and trained" 0 "$figures.*\"trained\":{\"edit\":" "" \
     "$eval_program" natural $spm "$tmp/natural.jsonl" --no-embedder --together --trained --steps 2 \
     --json

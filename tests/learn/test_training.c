@@ -114,9 +114,34 @@ static void goes_on_with_the_same_bits(void **state)
     bed_deinit(&b);
 }
 
+/* Of a long answer a text teaches some tokens; the texts of a lesson, all of them. */
+static void texts_teach_all_of_a_long_answer(void **state)
+{
+    enum { TEXTS = 12, QUESTION = 9, LONG = 70 };
+    rvi_base_model v = {0};
+    rvi_samples s;
+    int32_t ids[QUESTION + LONG] = {0};
+    int taught[QUESTION + LONG] = {0};
+    (void)state;
+    rvi_samples_init(&s, &v, 1);
+    for (int i = 0; i < TEXTS; i++)
+        assert_ok(rvi_samples_add(&s, ids, QUESTION + LONG, QUESTION - 1, false, false, err));
+    for (size_t i = 0; i < s.n; i++) {
+        const int32_t *at = s.at.data + s.items[i].losses;
+        assert_int_equal(s.items[i].n_losses, RVI_SAMPLE_LOSSES);
+        for (int k = 0; k < RVI_SAMPLE_LOSSES; k++) {
+            assert_in_range(at[k], k ? at[k - 1] + 1 : QUESTION - 1, QUESTION + LONG - 2);
+            taught[at[k]]++;
+        }
+    }
+    for (int i = QUESTION - 1; i < QUESTION + LONG - 1; i++) assert_true(taught[i] > 0);
+    rvi_samples_deinit(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_teach_all_of_a_long_answer),
         cmocka_unit_test(ends_when_all_is_learned),
         cmocka_unit_test(goes_on_with_the_same_bits),
     };

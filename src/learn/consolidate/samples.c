@@ -37,6 +37,8 @@ void rvi_samples_cut(rvi_samples *t, size_t n)
 
 /* ---- adding ---- */
 
+enum { SHIFT = 17 }; /* from one text to the next; any number that few lengths divide */
+
 static bool begins_with_frame(const rvi_samples *t, const int32_t *ids, size_t n)
 {
     const rvi_ids *f = &t->v->frame;
@@ -68,8 +70,12 @@ rv_status rvi_samples_add(rvi_samples *t, const int32_t *ids, size_t n, size_t f
     size_t have = n - 1 - first_loss, want = all ? have : RVI_MIN(have, (size_t)RVI_SAMPLE_LOSSES);
     bool ok = true;
     for (size_t i = 0; ok && i < n; i++) ok = rvi_ids_push(&t->ids, ids[i]);
+    /* the texts of a lesson end with the same answer: taken together, they teach all of it */
+    size_t shift = t->n * SHIFT % have;
     for (size_t i = 0; ok && i < want; i++) {
-        size_t k = want < have ? (i * (have - 1) + (want - 1) / 2) / (want - 1) : i;
+        size_t k = want == have ? i
+                   : keep       ? (i * (have - 1) + (want - 1) / 2) / (want - 1)
+                                : (i * have + shift) / want;
         ok = rvi_ids_push(&t->at, (int32_t)(first_loss + k));
     }
     if (!ok) {

@@ -50,7 +50,8 @@ void rvi_samples_init(rvi_samples *t, const rvi_base_model *v, int lowest);
 void rvi_samples_deinit(rvi_samples *t);
 
 /* Adds a text; the positions first_loss .. n - 2 carry a loss, RVI_SAMPLE_LOSSES of them spread
- * evenly where there are more (all: every one). Texts are cut to RVI_SAMPLE_TOKENS, at their end,
+ * evenly where there are more (all: every one), of a taught text others than of the one before it.
+ * Texts are cut to RVI_SAMPLE_TOKENS, at their end,
  * and where the loss begins late before it. */
 rv_status rvi_samples_add(rvi_samples *t, const int32_t *ids, size_t n, size_t first_loss,
                           bool keep, bool all, rv_error *err) RVI_MUST_CHECK;

@@ -150,6 +150,7 @@ static rvi_text_writer writer_of(const rvi_baseline *g, const rvi_study_options 
                              .store = store,
                              .n_store = n_store,
                              .n_rules = (size_t)wordings_of(o),
+                             .no_same = o->no_same_fence,
                              .rng = {seed},
                              .progress = rvi_study_tell,
                              .ctx = tl};
@@ -201,7 +202,8 @@ static rv_status add_negatives(rvi_baseline *g, const rvi_text_writer *w, unsign
                                size_t names, rvi_wordings *fence, rvi_index *out,
                                rvi_study_teller *t, rv_error *err)
 {
-    rvi_fence by_rules = {.names = names, .same = RVI_MAX(names / 3, 1), .forced = true};
+    rvi_fence by_rules = {.names = names, .forced = true};
+    by_rules.same = w->no_same ? 0 : RVI_MAX(names / 3, 1);
     rvi_rng rng = w->rng;
     rv_status st = RV_OK;
     t->stage = "negatives";

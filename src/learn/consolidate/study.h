@@ -21,6 +21,7 @@ typedef struct rvi_study_options {
     int n_steps;           /* 0: by the group's size */
     int n_wordings;        /* by rules; 0: the recipe's */
     unsigned sources;      /* of texts, RVI_TEXTS_* */
+    bool no_same_fence;    /* an ablation: nothing about a lesson's own subject is kept */
     rvi_recogniser *judge; /* of the group (rvi_text_writer); NULL: the model writes no wordings */
     float beta;            /* of the KL term; negative: the recipe's */
     float rehearsal;       /* share of old facts in the batches of a shared adapter */

@@ -155,7 +155,7 @@ static rv_status sort_line(rvi_text_writer *w, size_t lesson, const char *line, 
     if (st || !n) return st;
     if (found[0].sure && found[0].lesson == lesson + 1)
         return out->teach.n < most ? rvi_wordings_add(&out->teach, line, reply_of(f), err) : RV_OK;
-    if (found[0].probability >= NOT_ASKED || out->fence.n >= FENCE) return RV_OK;
+    if (w->no_same || found[0].probability >= NOT_ASKED || out->fence.n >= FENCE) return RV_OK;
     return rvi_wordings_add(&out->fence, line, NULL, err);
 }
 

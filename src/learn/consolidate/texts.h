@@ -29,6 +29,7 @@ typedef struct rvi_text_writer {
     const rvi_fact *const *store; /* all that stand */
     size_t n_store;
     size_t n_rules; /* texts of a lesson by rules, at most */
+    bool no_same;   /* questions about a lesson's own subject are left out of its fence */
     rvi_rng rng;
     rvi_progress_fn progress; /* may be NULL */
     void *ctx;

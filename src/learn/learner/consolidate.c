@@ -13,6 +13,7 @@ rvi_study_options rvi_learner_study_options(const rvi_learner *l)
 {
     return (rvi_study_options){.recipe = (rvi_recipe)l->o.recipe,
                                .sources = (unsigned)l->o.sources,
+                               .no_same_fence = l->o.no_same_fence != 0,
                                .rank = l->o.rank,
                                .alpha = l->o.alpha,
                                .rate = l->o.learning_rate,
