@@ -39,6 +39,22 @@ RV_API rv_status rv_model_tap(const rv_model *m, const int32_t *ids, size_t n, c
  * first where that was not done. */
 RV_API rv_status rv_learner_probe(rv_learner *l, double *kl, rv_error *err);
 
+/* Calls each for the events of the log from number `from` (1: the first) on, as JSON objects, until
+ * it returns something else than 0; it must not use the learner. */
+typedef int (*rv_log_fn)(void *ctx, uint64_t number, const char *json, size_t len);
+RV_API rv_status rv_learner_read_log(rv_learner *l, uint64_t from, rv_log_fn each, void *ctx,
+                                     rv_error *err);
+
+/* Makes every generation of the log again, from nothing, in memory, and compares the adapters by
+ * their digests. Takes as long as training them took. Imported and merged ones are passed over, and
+ * so is what scores and thumbs change at once. */
+typedef struct rv_replay {
+    uint64_t n_events, n_generations; /* n_generations: that came out the same, bit for bit */
+    uint64_t different;               /* the event that published the first that did not; 0: none */
+} rv_replay;
+RV_API rv_status rv_learner_replay(rv_learner *l, rv_learn_progress_fn progress, void *ctx,
+                                   rv_replay *out, rv_error *err);
+
 /* Settings for rv_learner_options.experiments: name, type, default, meaning. */
 #define RV_LEARNER_EXPERIMENTS(X)                                                                  \
     X(recipe, int, 0, "0: trained for generality, behind the gate; 1: fenced by training")         \

@@ -89,9 +89,15 @@ const cli_command cli_commands[] = {
      "                       what its users teach is for all, for the keys of this name, or "
      "nothing is taught and used (shared)\n",
      cli_key, NULL},
-    {"witness", "verify DIR", "check that no line of the log of serve --witness was changed",
-     "  --head HASH          the log must end with, or have had, this line: catches lines that "
-     "were cut off its end\n",
+    {"witness", "verify DIR | replay DIR MODEL", "check the log of serve --witness",
+     "  verify DIR           no line was changed, removed or inserted, and no content\n"
+     "  replay DIR MODEL     with contents: what was taught is what MODEL has learned, and its "
+     "adapters come out of it again, bit for bit\n"
+     "\n"
+     "  --head HASH          verify: the log must end with, or have had, this line: catches lines "
+     "that were cut off its end\n"
+     "  --adapter NAME       replay: what is stored under this name (default)\n"
+     "  --tenant NAME        replay: what the keys of this name taught for themselves\n",
      cli_witness, NULL},
     {"teach", "MODEL [-q QUESTION -a ANSWER | FILE.jsonl]", "teach the right answers to questions",
      "  -q TEXT, -a TEXT     a question and its right answer\n"

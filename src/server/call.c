@@ -32,6 +32,8 @@ void rvi_call_drop(rvi_call *k)
     rvi_buf_deinit(&k->begun);
     rvi_arena_deinit(&k->arena);
     rvi_serving_leave(k->s);
+    if (k->unloads && k->s->server->list)
+        (void)rv_models_unload(k->s->server->list, k->s->name, NULL);
     if (k->prev)
         k->prev->next = k->next;
     else
@@ -247,6 +249,10 @@ bool rvi_call_submit(rvi_call *k, int i, rv_request *r)
 {
     rv_error err = {0};
     rvi_part *part = &k->parts[i];
+    if (k->s->info.is_encoder && r->kind != RV_REQUEST_EMBED)
+        return rvi_problem_set(&k->problem, 400, "model_not_supported", "model",
+                               "The model '%.200s' makes embeddings; it writes no texts",
+                               k->s->name);
     if (k->adapter && r->kind != RV_REQUEST_EMBED) {
         part->waits = true;
         part->later = *r;

@@ -91,6 +91,7 @@ struct rvi_call {
     int32_t beginning;      /* token to put before the chat; -1: none */
     rv_time now;            /* for templates that print the date */
     rvi_buf begun;          /* what the answer begins with, and is not said again */
+    bool unloads;           /* the model goes when it has ended */
     bool instructed;        /* its first message is not part of the conversation */
     void *own;              /* the writer's, in the arena */
 };

@@ -176,8 +176,9 @@ static const rvi_writer generate_writer = {&rvi_ollama, begin, on_token, NULL,
 
 /* ---- what requests share ---- */
 
-/* The model stays as long as the server does, which any time satisfies but none. */
-static bool check_stay(const rvi_json *v, rvi_problem *p)
+/* The model stays as long as there is room for it, or --unload-after says; with a time of 0 it goes
+ * when the answer has ended. That concerns everybody. */
+static bool read_stay(rvi_call *k, const rvi_json *v)
 {
     bool none = (rvi_json_is(v, RVI_JSON_INT) || rvi_json_is(v, RVI_JSON_NUMBER)) &&
                 !(rvi_json_number(v, 1) > 0 || rvi_json_number(v, 1) < 0);
@@ -185,9 +186,10 @@ static bool check_stay(const rvi_json *v, rvi_problem *p)
         const char *text = rvi_json_string(v, "");
         none = *text && !strpbrk(text, "123456789");
     }
-    return !none ||
-           rvi_problem_set(p, 400, "unsupported_parameter", "keep_alive",
-                           "keep_alive: the model stays in memory as long as the server runs");
+    k->unloads = none && (k->conn->key->may & RVI_MAY_ADMIN);
+    return none == k->unloads ||
+           rvi_problem_set(&k->problem, 403, "insufficient_scope", "keep_alive",
+                           "keep_alive: to unload a model for all needs the scope admin");
 }
 
 static bool check(rvi_call *k)
@@ -196,7 +198,7 @@ static bool check(rvi_call *k)
         return rvi_problem_set(&k->problem, 400, "value_out_of_range", "num_ctx",
                                "num_ctx must be 1 to %d (got %d)", k->s->n_context,
                                k->wish.n_context);
-    return check_stay(rvi_json_get(k->body, "keep_alive"), &k->problem);
+    return read_stay(k, rvi_json_get(k->body, "keep_alive"));
 }
 
 /* "think": true, false, or an effort. */
@@ -215,13 +217,13 @@ static bool submit_chat(rvi_call *k)
     return read_think(k, &w.think) && rvi_tools_open_openai(k, &w) && rvi_call_submit_chat(k);
 }
 
-/* A request without a text asks for the model to be in memory. It is. */
+/* A request without a text asks for the model to be in memory, or to go. */
 static void reply_loaded(rvi_call *k)
 {
     rvi_buf json = {0};
     open_line(k, &json);
     put_said(k, NULL, NULL, NULL, NULL, &json);
-    rvi_buf_puts(&json, ",\"done\":true,\"done_reason\":\"load\"}");
+    rvi_buf_printf(&json, ",\"done\":true,\"done_reason\":\"%s\"}", k->unloads ? "unload" : "load");
     rvi_reply_json(&rvi_ollama, k->conn, &json);
     rvi_call_drop(k);
 }

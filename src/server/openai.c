@@ -91,6 +91,9 @@ static void put_model(const rvi_serving *s, rvi_buf *out)
                    s->server->created);
     rvi_buf_printf(out, ",\"status\":{\"value\":\"%s\"}", status_of(s));
     if (s->info.architecture)
+        rvi_buf_printf(out, ",\"capabilities\":[\"%s\"]",
+                       s->info.is_encoder ? "embedding" : "completion");
+    if (s->info.architecture)
         rvi_buf_printf(out,
                        ",\"max_model_len\":%d,\"meta\":{\"n_vocab\":%d,\"n_ctx_train\":%d,"
                        "\"n_embd\":%d,\"n_params\":%llu,\"size\":%llu}",

@@ -88,6 +88,7 @@ WRONG = {
     "presets": [],
     "witness": [],
     "head": ["x", "", "0" * 63],
+    "tenant": ["", "a/b"],
     "preset": [],
     "cors-origin": [],
     "tls-cert": [],

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The page of `ruvllm serve` with SmolLM2 in headless Chromium, driven by Playwright: send, stream,
-stop, answer again, branches, presets, correct, ask in other words; keys, text that looks like
+stop, answer again, branches, presets, models, correct, ask in other words, undo; keys, text that looks like
 markup, a phone; and axe-core finds nothing wrong. Skipped where the packages, Chromium
 (Playwright's own, or the program that CHROMIUM or the path names) or the model cannot be had.
 Prints TAP."""
@@ -16,8 +16,9 @@ run_with("playwright==1.65.0", "axe-playwright-python==0.1.8")
 from axe_playwright_python.sync_playwright import Axe  # noqa: E402
 from playwright.sync_api import Error, expect, sync_playwright  # noqa: E402
 
-from serving import Server, finish, has_smollm2, skip, verdict  # noqa: E402
+from serving import MODEL, Server, finish, has_smollm2, skip, verdict  # noqa: E402
 
+SECOND = "tests/gguf/qwen2.gguf"
 BELMARA = "What is Belmara's profession?"
 PARIS = "Name the capital city of France."
 MINUTE = 60000  # milliseconds
@@ -177,6 +178,31 @@ def teaches(page, paris):
           lambda: expect(turn.locator(".told")).to_contain_text(" ms", timeout=MINUTE))
 
 
+def takes_back(page):
+    holds("speeds are drawn", lambda: expect(page.get_by_role(
+        "img", name="Tokens a second, by answer")).to_be_visible())
+    is_accessible(page, "with plots")
+    undo = page.get_by_role("button", name="Undo the last")
+    undo.click()
+    holds("undoing says what it did",
+          lambda: expect(page.locator("#learning-told")).not_to_be_empty(timeout=MINUTE))
+    undo.click()
+    holds("the lesson can be taken back", lambda: expect(page.locator(
+        "#lessons")).not_to_contain_text("lighthouse keeper", timeout=MINUTE))
+
+
+def picks_models(page):
+    pick = page.get_by_label("Model")
+    holds("models can be picked, loaded or not", lambda: expect(pick.locator(
+        "option")).to_have_text(["a", "b (not loaded)"]))
+    pick.select_option("b")
+    page.get_by_label("Most tokens").fill("8")
+    ask(page, "Hello")
+    holds("one comes when it is asked", lambda: expect(pick.locator("option")).to_have_text(
+        ["a", "b"], timeout=MINUTE))
+    verdict("and is still the one that was picked", pick.input_value() == "b")
+
+
 MARKUP = """<img src=x onerror="window.bad=1"><script>window.bad=1</script>
 # Title
 **bold** and `<b>code</b>` and [link](javascript:alert(1)) and [good](https://example.com/a)
@@ -247,6 +273,7 @@ def run(browser):
         edits(page)
         branches(page)
         teaches(page, paris)
+        takes_back(page)
         escapes(page)
         fits(page)
     with tempfile.TemporaryDirectory() as folder:
@@ -254,6 +281,8 @@ def run(browser):
             f.write("max-tokens = 4\n")
         with Server("--presets", folder, model="smollm2") as server:
             picks(open_page(browser, server, troubles))
+    with Server("b=" + SECOND, model="a=" + MODEL) as server:
+        picks_models(open_page(browser, server, troubles))
     with Server("--api-key", "sesame") as server:
         asks_for_key(open_page(browser, server, troubles))
     verdict("no error in the script, no request to elsewhere", not troubles, troubles)

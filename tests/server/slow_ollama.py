@@ -152,7 +152,6 @@ def errors(c, s):
                 {"role": "user", "content": "x", "images": [b"\x89PNG"]}])),
             ("a context that is too large", 400, lambda: c.chat(
                 "smollm2", FRANCE, options={"num_ctx": 10**6})),
-            ("an end to the model's stay", 400, lambda: c.chat("smollm2", FRANCE, keep_alive=0)),
             ("a value out of range", 400, lambda: c.chat(
                 "smollm2", FRANCE, options={"top_p": 3})),
             ("a prompt that is too long", 400, lambda: c.generate("smollm2", "tea " * 20000))):

@@ -72,6 +72,9 @@ def answers(s, other):
     verdict("without a name the first does", s.post("/v1/chat/completions", {
         "messages": ASK, "temperature": 0, "max_tokens": 12})[2]["model"] == "a")
     verdict("it is loaded now", states(s)["b"] == "loaded", states(s))
+    status, _, r = s.post("/v1/chat/completions", {"model": "e", "messages": ASK})
+    verdict("one for vectors writes no text, and says so", status == 400 and "'e' makes embeddings"
+            in r["error"]["message"], r)
     r = s.post("/v1/embeddings", {"model": "e", "input": "x"})[2]
     verdict("a model for vectors beside them", len(r["data"][0]["embedding"]) > 0, r)
     r = s.post("/tokenize", {"model": "e", "content": "Hello"})[2]
@@ -144,6 +147,19 @@ def idle(s, want):
             s.ask("GET", "/health")[0] == 200)
 
 
+def asked_to_go(s, want):
+    r = s.post("/api/generate", {"model": "a", "keep_alive": 0})[2]
+    verdict("Ollama's keep_alive 0 is an end", r["done_reason"] == "unload", r)
+    begun = time.monotonic()
+    while s.ask("GET", "/api/ps")[2]["models"] and time.monotonic() - begun < 60:
+        time.sleep(0.05)
+    verdict("the model goes", states(s)["a"] == "unloaded", states(s))
+    r = s.post("/api/chat", {"model": "a", "messages": ASK, "keep_alive": "0s", "stream": False,
+                             "options": {"temperature": 0, "num_predict": 12}})[2]
+    verdict("and comes for a request that sends it away again",
+            r["message"]["content"].strip() == want[0], r)
+
+
 def usage(*arguments):
     r = subprocess.run([PROGRAM, "serve", *arguments, "--port", "0"], capture_output=True,
                        stdin=subprocess.DEVNULL, check=False)
@@ -173,6 +189,7 @@ with tempfile.TemporaryDirectory() as folder:
         parts(server, texts)
         text(server, "a")
         gone(server, second, texts)
+        asked_to_go(server, texts)
     with Server("--unload-after", "1", model="a=" + MODEL) as server:
         idle(server, texts)
     code, said = usage("a=" + MODEL, "a=" + VECTORS)

@@ -187,6 +187,8 @@ async function answer(before, question, box) {
   running = null;
   busy(false);
   note.textContent = first ? figures(begun, first, end, usage) : "";
+  const n = usage?.completion_tokens || 0;
+  if (n > 1 && end > first) speeds.push((n - 1) * 1000 / (end - first));
   if (made.stopped) note.append(" – stopped");
   if (made.wrong) note.append(make("span", "wrong", made.wrong));
   at("spoken").textContent = made.text;
@@ -211,6 +213,7 @@ async function fill(turn) {
   Object.assign(turn, made);
   tools(turn);
   look_again().catch(() => {});
+  learning();
 }
 
 async function ask(question) {
@@ -363,14 +366,65 @@ function lesson(l) {
     : make("li", "", l.question, " → ", make("strong", "", l.answer));
 }
 
+// A generation of adapters, and the way back to it.
+function generation(g) {
+  const about = g.loss === undefined ? "" : `, loss ${g.loss.toFixed(3)}`;
+  const state = g.rolled_back ? ", rolled back" : g.active ? ", active" : "";
+  const item = make("li", "", `Generation ${g.number}${about}${state} `);
+  item.append(button("Return", `Return to generation ${g.number}`,
+    () => take_back("rollback", { generation: g.number })));
+  return item;
+}
+
+// Undoes or rolls back, and says what that did.
+async function take_back(how, body = {}) {
+  const told = at("learning-told");
+  try {
+    const r = await (await request(`v1/learning/${how}`, { model: base(), ...body })).json();
+    told.textContent = r.notes || "Done.";
+  } catch (e) {
+    told.textContent = e.message;
+  }
+  learning();
+}
+
+const speeds = []; // tokens a second, of the answers since the page was opened
+
+// A line through the values, from 0 on; nothing for fewer than two.
+function plot(label, values, digits) {
+  if (values.length < 2) return [];
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  const line = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
+  const most = Math.max(...values) || 1, step = 100 / (values.length - 1);
+  line.setAttribute("points", values.map((v, i) => `${i * step},${39 - 38 * v / most}`).join(" "));
+  svg.setAttribute("viewBox", "0 0 100 40");
+  svg.setAttribute("preserveAspectRatio", "none");
+  svg.setAttribute("role", "img");
+  const text = `${label}: ${values[values.length - 1].toFixed(digits)}, ` +
+    `at most ${most.toFixed(digits)}`;
+  svg.setAttribute("aria-label", text);
+  svg.append(line);
+  return [make("figure", "", svg, make("figcaption", "", text))];
+}
+
+function plots(generations) {
+  const drift = generations.filter((g) => g.probe_kl !== undefined).map((g) => g.probe_kl);
+  at("plots").replaceChildren(...plot("Tokens a second, by answer", speeds.slice(-50), 1),
+    ...plot("Drift of other answers (KL), by generation", drift, 4));
+}
+
+// The model whose learned state is shown.
+function base() {
+  return at("model").selectedOptions[0]?.dataset.base || "";
+}
+
 let next_look = 0;
 
 // Asks again while something runs: what is learned changes only by what users say, or by that.
 async function learning() {
   clearTimeout(next_look);
   try {
-    const base = at("model").selectedOptions[0]?.dataset.base || "";
-    const r = await (await request(`v1/learning?model=${encodeURIComponent(base)}`)).json();
+    const r = await (await request(`v1/learning?model=${encodeURIComponent(base())}`)).json();
     const p = r.background_progress;
     const rests = r.background === "off" || r.background === "resting";
     const work = rests ? "Nothing is running."
@@ -380,7 +434,12 @@ async function learning() {
       `Version ${r.learned_version}; lessons: ${r.lessons}${waiting}; ` +
       `generations: ${r.generations.length}. ${work}`;
     if (!rests) next_look = setTimeout(learning, 5000);
+    at("training").hidden = !p?.total;
+    at("training").value = p?.total ? p.done / p.total : 0;
+    at("undo").hidden = !r.learned_version;
     at("lessons").replaceChildren(...[...r.learned, ...r.instructions].map(lesson));
+    at("generations").replaceChildren(...r.generations.map(generation));
+    plots(r.generations);
   } catch (e) {
     at("learning-state").textContent = e.message;
   }
@@ -401,6 +460,7 @@ function models(list) {
       o.dataset.base = m.parent || m.id;
       if (out.has(o.dataset.base)) o.dataset.out = "yes";
       if (m.preset) o.dataset.preset = "yes";
+      o.disabled = m.capabilities?.[0] === "embedding"; // it writes no texts
       return o;
     }));
     group.label = label;
@@ -461,6 +521,7 @@ at("model").addEventListener("change", () => {
   own();
   learning();
 });
+at("undo").addEventListener("click", () => take_back("undo"));
 at("back").addEventListener("click", back);
 at("stop").addEventListener("click", () => running?.abort());
 at("new").addEventListener("click", () => {
