@@ -236,4 +236,13 @@ rv_status rvi_learner_status(rvi_learner *l, rvi_buf *json, rv_error *err) RVI_M
 const rvi_generation *rvi_learner_generation(const rvi_learner *l,
                                              int number); /* 0: the newest active */
 
+/* retrace.c: makes every generation of a log again, in a fresh learner of the same model, user and
+ * options that stays in memory, and compares. Imported and merged ones are passed over. */
+typedef struct rvi_retrace {
+    uint64_t n_events, n_generations; /* n_generations: that came out the same */
+    uint64_t different;               /* the publish event of the first that did not; 0: none */
+} rvi_retrace;
+rv_status rvi_learner_retrace(rvi_learner *fresh, rvi_store *log, rvi_study_progress_fn progress,
+                              void *ctx, rvi_retrace *out, rv_error *err) RVI_MUST_CHECK;
+
 #endif

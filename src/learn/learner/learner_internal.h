@@ -10,7 +10,7 @@
  *   calibrate.c     what is made once for a model, before training
  *   round.c         a group of lessons becomes an adapter; deep.c: pairs do; consolidate.c: all
  *                   that waits
- *   save_shared.c, save_instant.c   to the disk and back */
+ *   save_shared.c, save_instant.c, retrace.c   to the disk and back */
 #ifndef RVI_LEARN_LEARNER_INTERNAL_H
 #define RVI_LEARN_LEARNER_INTERNAL_H
 
