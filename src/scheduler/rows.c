@@ -70,8 +70,9 @@ static int hold_back(rvi_scheduler *s, int n_tokens, int n_reading, double secon
     limit = RVI_MAX(limit, max_rows);
     for (const rvi_job *j = s->running; j; j = j->next) n_long += j->wants > limit;
     if (!n_long) return 0;
+    s->pace.alone = n_long == n_reading;
     int rows = rvi_pace_rows(&s->pace, n_tokens, n_long, max_rows, seconds);
-    if (!rows && n_reading > n_long) rows = LEAST_ROWS; /* others read: nothing can be measured */
+    if (!rows && !s->pace.alone) rows = LEAST_ROWS; /* nothing can be measured */
     for (rvi_job *j = s->running; j; j = j->next) {
         if (j->wants <= limit) continue;
         int share = (rows + n_long - 1) / n_long;
@@ -86,6 +87,7 @@ int rvi_rows_choose(rvi_scheduler *s)
 {
     int n_tokens = 0, waiting = 0, n_reading = 0;
     if (s->e->m->arch->is_encoder) return choose_texts(s);
+    s->pace.alone = false;
     for (rvi_job *j = s->running; j; j = j->next) j->r->of->n_reading = 0;
     for (rvi_job *j = s->running; j; j = j->next) {
         int rows = rvi_answer_waiting(j->s);
