@@ -41,9 +41,12 @@ typedef enum rv_pressure {
                               Needs RV_KV_TIERED; n_tokens is then room for so many in 16 bits */
 } rv_pressure;
 
+#define RV_WHOLE_CONTEXT (-1)
+
 typedef struct rv_service_options {
     size_t size;
-    int n_tokens;    /* KV room of all requests and of what is kept of them; 0: 16384 */
+    int n_tokens;    /* KV room of all requests and of what is kept of them; 0: 16384;
+                        RV_WHOLE_CONTEXT: n_context, or 16384 where that is more */
     int n_context;   /* most tokens of prompt and answer together; 0: what the model was trained for
                         or n_tokens, whichever is less */
     int max_running; /* requests that compute at the same time, each choice counts; 0: 32 */
@@ -298,6 +301,10 @@ RV_API rv_status rv_models_hold(rv_models *ms, const char *name, double wait, rv
 RV_API void rv_models_give_back(rv_models *ms, rv_service **s);
 /* Unloads it, as soon as nobody holds it. RV_E_NOT_FOUND: no such name. */
 RV_API rv_status rv_models_unload(rv_models *ms, const char *name, rv_error *err);
+
+/* Figures of a model that is loaded; does not count as use of it. RV_E_BUSY: it is not. */
+RV_API rv_status rv_models_get_metrics(rv_models *ms, const char *name, rv_service_metrics *out,
+                                       rv_error *err);
 
 typedef enum rv_model_state {
     RV_MODEL_OUT,     /* not in memory */

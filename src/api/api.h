@@ -135,6 +135,7 @@ struct rv_session {
     bool begun;               /* the next answer is to `question` */
     bool unjudged;            /* nobody will judge its answers: none is captured */
     char *question;           /* the last that the learner saw; NULL: none */
+    char *meant;              /* that, behind what turns before it tell; NULL: it needs none */
     rvi_made_set *held;       /* the learner's adapters that take part; may be NULL */
     rvi_adapter_set composed; /* the session's adapters, then the learner's; n 0: not both */
     rvi_capture *capture;     /* the learner's; may be NULL */
@@ -159,10 +160,6 @@ rv_learner *rvi_api_retain_learner(rv_learner *l); /* accepts NULL */
 void rvi_api_release_learner(rv_learner *l);
 rv_grammar *rvi_api_retain_grammar(rv_grammar *g); /* accepts NULL */
 void rvi_api_release_grammar(rv_grammar *g);
-/* Its answer has ended; busy is held. */
-void rvi_api_note_answer(rv_session *s);
-/* It goes elsewhere, or away. */
-void rvi_api_forget_answer(rv_session *s);
 /* What a session or set holds of its learner goes back; then the learner's count. */
 void rvi_api_leave_learner(rv_learner *l, rvi_made_set *held, rvi_capture *capture);
 void rvi_api_destroy_session(rv_session *s); /* busy is held */
@@ -211,9 +208,6 @@ struct rv_learner {
     atomic_int users;
     rv_model *m, *embedder; /* embedder: NULL, none */
     rvi_learner *l;
-    rv_session
-        *answered[RVI_PREPARED_THUMBS]; /* sessions whose last answer may get a thumb; NULL: none */
-    size_t next_answered;
     rvi_background bg;
 };
 

@@ -209,7 +209,7 @@ static uint64_t count_bytes(const listed *x, uint64_t *weights, uint64_t *all)
     const rvi_model *m = x->m->model;
     rv_kv_type type = rvi_api_kv_type(x->m->rt, x->service.kv_type);
     uint64_t element = type == RV_KV_F32 ? 4 : 2;
-    uint64_t n = (uint64_t)(x->service.n_tokens ? x->service.n_tokens : RVI_SERVICE_TOKENS);
+    uint64_t n = (uint64_t)rvi_service_tokens(x->m, &x->service);
     uint64_t most = (uint64_t)(x->service.n_context ? x->service.n_context : m->hp.n_context);
     uint64_t position = 2 * (uint64_t)m->hp.n_layers * (uint64_t)m->hp.n_kv_heads *
                         (uint64_t)m->hp.head_size * element;
@@ -532,6 +532,25 @@ void rv_models_give_back(rv_models *ms, rv_service **s)
     rvi_lock_give(ms->lock);
     *s = NULL;
     rvi_wakeup_post(ms->work);
+}
+
+rv_status rv_models_get_metrics(rv_models *ms, const char *name, rv_service_metrics *out,
+                                rv_error *err)
+{
+    if (!ms || !name) return rvi_error(err, RV_E_INVALID, "rv_models_get_metrics: NULL argument");
+    rvi_lock_take(ms->lock);
+    listed *x = find(ms, name);
+    bool is_there = x && x->place == LOADED;
+    if (is_there) x->n_held++;
+    rvi_lock_give(ms->lock);
+    if (!x) return unknown(name, err);
+    if (!is_there) return rvi_error(err, RV_E_BUSY, "'%s' is not loaded", name);
+    rv_status st = rv_service_get_metrics(x->svc, out, err);
+    rvi_lock_take(ms->lock);
+    x->n_held--;
+    rvi_lock_give(ms->lock);
+    rvi_wakeup_post(ms->work);
+    return st;
 }
 
 rv_status rv_models_unload(rv_models *ms, const char *name, rv_error *err)

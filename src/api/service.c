@@ -79,7 +79,7 @@ static rv_status check_options(const rv_service_options *o, rv_error *err)
     const struct {
         const char *name;
         int value, most;
-    } counts[] = {{"n_tokens", o->n_tokens, RVI_MAX_CONTEXT},
+    } counts[] = {{"n_tokens", o->n_tokens == RV_WHOLE_CONTEXT ? 0 : o->n_tokens, RVI_MAX_CONTEXT},
                   {"n_context", o->n_context, RVI_MAX_CONTEXT},
                   {"max_running", o->max_running, 4096},
                   {"max_waiting", o->max_waiting, 1 << 20},
@@ -138,6 +138,14 @@ static rvi_scheduler_options inner_options(const rv_service_options *o)
                                    .no_cache = o->no_cache != 0};
 }
 
+int rvi_service_tokens(const rv_model *m, const rv_service_options *o)
+{
+    if (o->n_tokens > 0) return o->n_tokens;
+    int whole = o->n_context ? o->n_context : m->model->hp.n_context;
+    bool is_whole = o->n_tokens == RV_WHOLE_CONTEXT && whole > RVI_SERVICE_TOKENS;
+    return is_whole ? RVI_MIN(whole, RVI_MAX_CONTEXT) : RVI_SERVICE_TOKENS;
+}
+
 /* Every running request has a row and logits in each step, and prompts and guesses have rows beside
  * them. */
 static rv_status make_engine(rv_service *s, const rv_model *m, const rv_service_options *o,
@@ -147,7 +155,7 @@ static rv_status make_engine(rv_service *s, const rv_model *m, const rv_service_
     /* where room counts in bytes, those of 4 bits need more pages */
     enum { PAGES_A_HOT_ONE = 3 };
     bool by_bytes = o->pressure == RV_PRESSURE_QUANTIZE;
-    int n_tokens = o->n_tokens ? o->n_tokens : RVI_SERVICE_TOKENS;
+    int n_tokens = rvi_service_tokens(m, o);
     if (by_bytes) n_tokens = RVI_MIN(n_tokens, RVI_MAX_CONTEXT / PAGES_A_HOT_ONE);
     rv_engine_options eo = {.size = sizeof eo,
                             .n_tokens = n_tokens * (by_bytes ? PAGES_A_HOT_ONE : 1),

@@ -28,6 +28,10 @@ struct rv_service {
 
 rv_status rvi_service_open_finder(rv_service *s, const rv_model *embedder,
                                   rv_error *err) RVI_MUST_CHECK;
+
+/* The KV room that the options mean. */
+int rvi_service_tokens(const rv_model *m, const rv_service_options *o);
+
 /* The request in the scheduler's form, checked; not submitted. */
 rv_status rvi_service_read(const rv_service *s, const rv_request *given, rvi_order **out,
                            rv_error *err) RVI_MUST_CHECK;

@@ -55,6 +55,7 @@ static void free_job(job *j)
     rv_free(j->json);
     rvi_buf_deinit(&j->file);
     rvi_taught_leave(j->taught);
+    rvi_serving_leave(j->s);
     rvi_free(j);
 }
 
@@ -143,6 +144,19 @@ static void judge(job *j)
     rv_session_free(&session);
 }
 
+/* On a session that has seen the chat: its last turn may need those before it. */
+static void correct(job *j, const char *text)
+{
+    rv_session *session = NULL;
+    rv_session_options o = {.size = sizeof o, .n_context = j->s->n_context};
+    rv_chat chat = {.size = sizeof chat, .variables = j->said->chat};
+    rv_learner *l = j->taught->learner;
+    j->st = rv_session_new(&session, j->s->model, &o, &j->err);
+    if (!j->st) j->st = rv_learner_begin(l, session, &chat, NULL, &j->err);
+    if (!j->st) j->st = rv_learner_teach(l, session, NULL, text, j->scope, &j->adaptation, &j->err);
+    rv_session_free(&session);
+}
+
 /* The adapter of a generation as a file of GGUF, by way of a folder in `beside`. */
 static rv_status export_file(rv_learner *l, const char *beside, int generation, rvi_buf *out,
                              rv_error *err)
@@ -173,10 +187,7 @@ static void run(rvi_work *w)
     switch (j->verdict) {
     case SCORE:
     case THUMB: judge(j); break;
-    case CORRECTION:
-        j->st = rv_learner_teach(l, NULL, j->scope == RV_SCOPE_ALWAYS ? "" : j->said->question,
-                                 text, j->scope, &j->adaptation, &j->err);
-        break;
+    case CORRECTION: correct(j, text); break;
     case PREFERRED:
         j->st =
             rv_learner_prefer(l, j->said->question, text, j->said->text, &j->adaptation, &j->err);
@@ -204,6 +215,9 @@ static void put_adaptation(const job *j, rvi_buf *out)
         rvi_put_member(out, "response_id", j->said->id);
         rvi_buf_printf(out, ",\"choice_index\":%d", j->said->choice);
     }
+    rvi_put_member(out, "model", j->s->name);
+    rvi_put_member(out, "system_fingerprint", j->s->fingerprint);
+    rvi_put_member(out, "tenant", *j->taught->tenant ? j->taught->tenant : NULL);
     rvi_buf_printf(out, ",\"applied\":%s", a->applied ? "true" : "false");
     rvi_put_member(out, "loop", loops[a->loop]);
     rvi_put_member(out, "notes", a->notes);
@@ -222,7 +236,7 @@ static void done(rvi_work *w)
     rvi_buf out = {0};
     rvi_problem p;
     rvi_taught_opened(j->taught);
-    if (j->adaptation) j->s->n_feedback++;
+    if (j->adaptation) j->s->server->n_feedback++;
     if (j->adaptation && j->adaptation->event) j->taught->version = j->adaptation->event;
     if (j->json) j->taught->version = j->n_events;
     if (j->conn) j->conn->gone = NULL;
@@ -324,10 +338,10 @@ static bool find_answer(job *j, const rvi_json *body, rvi_problem *p)
         return rvi_problem_set(p, 400, "invalid_type", "choice_index",
                                "choice_index must be a whole number");
     int64_t n = rvi_json_int(choice, 0);
-    const rvi_said *said =
-        n >= 0 && n < RVI_WISH_CHOICES
-            ? rvi_answers_find(&j->s->answers, j->conn->key->name, rvi_json_string(id, ""), (int)n)
-            : NULL;
+    const rvi_said *said = n >= 0 && n < RVI_WISH_CHOICES
+                               ? rvi_answers_find(&j->s->server->answers, j->conn->key->name,
+                                                  rvi_json_string(id, ""), (int)n)
+                               : NULL;
     if (!said)
         return rvi_problem_set(p, 404, "response_not_found", "response_id",
                                "there is no such answer, or it was too long ago");
@@ -348,7 +362,7 @@ static job *new_job(rvi_serving *s, rvi_conn *c, verdict v, rvi_problem *p)
 {
     rvi_taught *taught = NULL;
     job *j = NULL;
-    if (!rvi_taught_take(&s->teaching, c->key, s->worker, &taught))
+    if (!rvi_taught_take(&s->teaching, c->key, s->server->worker, &taught))
         (void)rvi_problem_set(p, 503, NULL, NULL, "out of memory");
     else if (!taught)
         (void)rvi_problem_set(p, 501, "learning_off", NULL,
@@ -360,6 +374,7 @@ static job *new_job(rvi_serving *s, rvi_conn *c, verdict v, rvi_problem *p)
         rvi_taught_leave(taught);
         return NULL;
     }
+    (void)rvi_serving_enter(s);
     *j = (job){.work = {.run = run, .done = done}, .s = s, .taught = taught, .conn = c};
     j->verdict = v;
     return j;
@@ -371,7 +386,7 @@ static void post(rvi_conn *c, job *j, bool ok, const rvi_problem *p)
     if (ok) {
         c->gone = on_gone;
         c->gone_ctx = j;
-        rvi_worker_post(j->s->worker, &j->work);
+        rvi_worker_post(j->s->server->worker, &j->work);
     } else {
         rvi_dialect_refuse(&rvi_openai, c, p);
         if (j) free_job(j);

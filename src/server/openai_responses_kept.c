@@ -79,7 +79,7 @@ static bool read_input(const rvi_json *input, rvi_messages *m, rvi_problem *p)
 
 static const rvi_said *find(const rvi_serving *s, const char *tenant, const char *id)
 {
-    const rvi_said *said = rvi_answers_find(&s->answers, tenant, id, 0);
+    const rvi_said *said = rvi_answers_find(&s->server->answers, tenant, id, 0);
     return said && said->response ? said : NULL;
 }
 
@@ -284,7 +284,7 @@ void rvi_openai_response_delete(rvi_serving *s, rvi_conn *c)
     rvi_problem p;
     rvi_buf out = {0};
     read_path(c, id, &rest);
-    if (!*rest && find(s, c->key->name, id) && rvi_answers_forget(&s->answers, id)) {
+    if (!*rest && find(s, c->key->name, id) && rvi_answers_forget(&s->server->answers, id)) {
         rvi_buf_printf(&out, "{\"id\":\"%s\",\"object\":\"response\",\"deleted\":true}", id);
         rvi_reply_json(&rvi_openai, c, &out);
         return;

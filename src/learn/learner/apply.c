@@ -160,6 +160,6 @@ rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err)
     if (!st) st = rvi_shared_restore(l, err);
     if (!st) st = rvi_store_scan(&l->store, "absorbed", NULL, 0, mark_absorbed, l, err);
     if (!st) st = rvi_calibration_reopen(l, err);
-    if (!st) st = rvi_instant_reopen(l, err);
+    if (!st) st = rvi_instant_reopen_scores(l, err);
     return st;
 }
