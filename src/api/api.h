@@ -191,7 +191,8 @@ void rvi_api_note_use(rv_runtime *rt);
 double rvi_api_idle_seconds(const rv_runtime *rt); /* since then */
 
 /* RV_E_NOMEM: what was just made takes more than the budget has. */
-rv_status rvi_api_check_budget(rv_runtime *rt, const char *what, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_api_check_budget(rv_runtime *rt, rvi_quota_class class, const char *what,
+                               rv_error *err) RVI_MUST_CHECK;
 
 /* ---- learners (learner.c), and their background threads (background.c) ---- */
 

@@ -4,12 +4,10 @@
 #include "api/api.h"
 #include "ruvllm_service.h"
 
-rv_status rvi_api_check_budget(rv_runtime *rt, const char *what, rv_error *err)
+rv_status rvi_api_check_budget(rv_runtime *rt, rvi_quota_class class, const char *what,
+                               rv_error *err)
 {
-    if (rvi_quota_room(&rt->quota, RVI_QUOTA_SCRATCH) > 0) return RV_OK;
-    rv_status st = rvi_quota_await(&rt->quota, RVI_QUOTA_SCRATCH, 1, what, err);
-    if (!st) rvi_quota_return(&rt->quota, RVI_QUOTA_SCRATCH, 1);
-    return st;
+    return rvi_quota_await(&rt->quota, class, 0, what, err);
 }
 
 rv_status rv_runtime_set_budget(rv_runtime *rt, const rv_budget *given, rv_error *err)

@@ -270,18 +270,21 @@ static bool is_current(const rv_registry *r, const entry *e)
     return found && r->entries[at] == e;
 }
 
-/* Its file says about what it will take; others make room for that first. */
+/* Its file says about what it will take, with a copy in fewer bits; others make room for that
+ * first. */
 static rv_status make_ready(const rv_registry *r, const entry *e, const rvi_adapter_file *file,
                             rv_adapter **out, rv_error *err)
 {
     rvi_quota *q = &r->m->rt->quota;
-    uint64_t bytes = RVI_MAX(e->versions[0].size, e->versions[1].size);
+    uint64_t size = RVI_MAX(e->versions[0].size, e->versions[1].size), bytes = size + size / 2;
     rvi_adapter *a = NULL;
     rv_status st = rvi_quota_await(q, RVI_QUOTA_ADAPTERS, bytes, e->name, err);
     if (st) return st;
     st = rvi_adapter_file_load(file, &a, r->m->rt->be, err);
     if (!st) st = rvi_api_wrap_adapter(out, r->m, a, err);
     rvi_quota_return(q, RVI_QUOTA_ADAPTERS, bytes);
+    if (!st) st = rvi_api_check_budget(r->m->rt, RVI_QUOTA_ADAPTERS, e->name, err);
+    if (st) rv_adapter_free(out);
     return st;
 }
 

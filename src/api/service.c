@@ -231,7 +231,7 @@ rv_status rv_service_new(rv_service **out, const rv_model *m, const rv_service_o
         s->wake = o.wake;
         s->wake_ctx = o.wake_ctx;
         st = make_engine(s, m, &o, inner.max_running, err);
-        if (!st) st = rvi_api_check_budget(m->rt, "the scratch memory of a service", err);
+        if (!st) st = rvi_api_check_budget(m->rt, RVI_QUOTA_SCRATCH, "a service", err);
     } else {
         st = rvi_nomem(err, "service");
     }

@@ -73,6 +73,13 @@ static uint64_t room(const rvi_quota *q, rvi_quota_class class)
     return RVI_MIN(all, own);
 }
 
+static bool fits(const rvi_quota *q, rvi_quota_class class, uint64_t bytes)
+{
+    const rvi_quota_limits *l = &q->limits;
+    return (!l->most || used_in_all(q) + bytes <= l->most) &&
+           (!l->most_of[class] || used(q, class) + bytes <= l->most_of[class]);
+}
+
 uint64_t rvi_quota_room(rvi_quota *q, rvi_quota_class class)
 {
     rvi_lock_take(q->lock);
@@ -84,10 +91,10 @@ uint64_t rvi_quota_room(rvi_quota *q, rvi_quota_class class)
 bool rvi_quota_take(rvi_quota *q, rvi_quota_class class, uint64_t bytes)
 {
     rvi_lock_take(q->lock);
-    bool fits = room(q, class) >= bytes;
-    if (fits) q->taken[class] += bytes;
+    bool done = fits(q, class, bytes);
+    if (done) q->taken[class] += bytes;
     rvi_lock_give(q->lock);
-    return fits;
+    return done;
 }
 
 void rvi_quota_return(rvi_quota *q, rvi_quota_class class, uint64_t bytes)
@@ -151,6 +158,9 @@ rv_status rvi_quota_await(rvi_quota *q, rvi_quota_class class, uint64_t bytes, c
         q->n_refused++;
         uint64_t left = room(q, class);
         rvi_lock_give(q->lock);
+        if (!bytes)
+            return rvi_error(err, RV_E_NOMEM, "there is no room for %.64s: the budget is used up",
+                             what);
         return rvi_error(err, RV_E_NOMEM, "%.64s takes %llu bytes, and the budget has %llu left",
                          what, (unsigned long long)bytes, (unsigned long long)left);
     }

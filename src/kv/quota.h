@@ -67,7 +67,7 @@ void rvi_quota_return(rvi_quota *q, rvi_quota_class class, uint64_t bytes);
 uint64_t rvi_quota_ask(rvi_quota *q, rvi_quota_class class, uint64_t bytes,
                        const rvi_quota_member *but);
 /* Takes bytes for a while, so that something can be loaded: asks, and waits for what others give up
- * soon. RV_E_NOMEM: there is not enough. */
+ * soon. RV_E_NOMEM: there is not enough. 0 bytes: no more than the limit may be used already. */
 rv_status rvi_quota_await(rvi_quota *q, rvi_quota_class class, uint64_t bytes, const char *what,
                           rv_error *err) RVI_MUST_CHECK;
 

@@ -6,7 +6,8 @@ enum {
     LEAST_ROWS = 8,   /* of prompts in a step, however long it takes */
     TOGETHER = 16,    /* rows that matrix units take at once: others cost more */
     NOBODY_WAITS = 4, /* times the target, where no token waits for the step */
-    LONG = 10,        /* steps at the target, or one of all rows: what takes more is long */
+    LONG = 10,        /* steps at the target that a prompt takes which is long, */
+    SHORT = 256,      /* and rows of one that is not, whatever a step holds */
 };
 
 /* Gives up to n rows to the tenant's jobs, the first by rank first. One behind which others wait
@@ -67,11 +68,12 @@ static int hold_back(rvi_scheduler *s, int n_tokens, int n_reading, double secon
     int max_rows = s->e->o.max_rows, n_long = 0, n_fewer = 0;
     int least = RVI_MIN(n_tokens + LEAST_ROWS, max_rows);
     int limit = LONG * (rvi_budget_rows(&s->e->budget, least, max_rows, seconds) - n_tokens);
-    limit = RVI_MAX(limit, max_rows);
+    limit = RVI_MAX(limit, SHORT);
     for (const rvi_job *j = s->running; j; j = j->next) n_long += j->wants > limit;
     if (!n_long) return 0;
+    s->pace.alone = n_long == n_reading;
     int rows = rvi_pace_rows(&s->pace, n_tokens, n_long, max_rows, seconds);
-    if (!rows && n_reading > n_long) rows = LEAST_ROWS; /* others read: nothing can be measured */
+    if (!rows && !s->pace.alone) rows = LEAST_ROWS; /* nothing can be measured */
     for (rvi_job *j = s->running; j; j = j->next) {
         if (j->wants <= limit) continue;
         int share = (rows + n_long - 1) / n_long;
@@ -86,6 +88,7 @@ int rvi_rows_choose(rvi_scheduler *s)
 {
     int n_tokens = 0, waiting = 0, n_reading = 0;
     if (s->e->m->arch->is_encoder) return choose_texts(s);
+    s->pace.alone = false;
     for (rvi_job *j = s->running; j; j = j->next) j->r->of->n_reading = 0;
     for (rvi_job *j = s->running; j; j = j->next) {
         int rows = rvi_answer_waiting(j->s);

@@ -28,7 +28,7 @@ typedef struct served {
     size_t text_len;
     float values[SERVED_VALUES];
     size_t n_values;
-    int last_done;
+    int last_done, n_preempted;
     bool done, ended; /* ended: the whole request */
     rv_service_event last;
     char error[256];
@@ -52,6 +52,8 @@ static inline void served_note(served *s, const rv_service_event *ev)
     }
     assert_false(s->done);
     if (ev->kind == RV_SERVICE_PROMPT) {
+        if (ev->n_preempted > s->n_preempted) s->last_done = 0; /* it begins again */
+        s->n_preempted = ev->n_preempted;
         assert_true(ev->n_done >= s->last_done && ev->n_done <= ev->n_prompt);
         assert_int_equal(s->n, 0);
         s->last_done = ev->n_done;

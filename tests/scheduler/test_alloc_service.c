@@ -2,6 +2,8 @@
  * others get what they get alone. Nothing is lost. */
 #include "scheduler/served.h"
 
+#include "base/mem.h"
+#include "base/os.h"
 #include "harness/fail_alloc.h"
 
 enum { N_PROMPT = 70, N_NEW = 6, N_LIST = 4 };
@@ -135,8 +137,53 @@ static void serving(void **state)
     assert_true(n_refused > 10 && n_failed > 10);
 }
 
+/* A saved session by what it is about, read for that or not. */
+static void finding(void **state)
+{
+    (void)state;
+    rv_model *embedder;
+    rv_service *svc;
+    rvi_buf dir = {0};
+    served s = {0};
+    int n_failed = 0;
+    assert_ok(rvi_os_temp_dir(&dir, P_tmpdir, err));
+    assert_ok(rv_model_open(&embedder, o.rt, "tests/gguf/bert.gguf", NULL, err));
+    rv_service_options so = {.size = sizeof so,
+                             .n_tokens = 32 * 12,
+                             .n_context = 128,
+                             .no_thread = 1,
+                             .sessions = dir.data,
+                             .embedder = embedder};
+    assert_ok(rv_service_new(&svc, o.m, &so, err));
+    rv_generate_options go = greedy(N_NEW);
+    rv_request r = {
+        .size = sizeof r, .ids = ids, .n_ids = N_PROMPT, .generate = &go, .session = "one"};
+    assert_ok(rv_service_submit(svc, &r, &s.request, err));
+    served_run(svc, &s, 1);
+    for (int round = 0; round < 2; round++)
+        for (long n = 0;; n++) {
+            rv_found_session *found;
+            size_t count;
+            fail_alloc_after(n);
+            rv_status st = rv_service_find(svc, NULL, "a text", 1, &found, &count, NULL);
+            bool done = !fail_alloc_off();
+            if (done) assert_int_equal(count, 1);
+            if (done) assert_int_equal(st, RV_OK);
+            if (st) assert_int_equal(st, RV_E_NOMEM);
+            n_failed += st != RV_OK;
+            rv_free(found);
+            if (done) break;
+        }
+    assert_true(n_failed > 10);
+    rv_service_free(&svc);
+    rv_model_close(&embedder);
+    rvi_os_remove_tree(dir.data);
+    rvi_buf_deinit(&dir);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(making_one), cmocka_unit_test(serving)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(making_one), cmocka_unit_test(serving),
+                                       cmocka_unit_test(finding)};
     return cmocka_run_group_tests_name("allocations of a service", tests, open_it, close_it);
 }

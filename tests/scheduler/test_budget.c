@@ -221,7 +221,6 @@ static void adapters_make_room_for_pages(void **state)
     assert_int_equal(look().adapters.kept, N_NAMES * one);
     (void)run(a, NULL);
     assert_true(look().adapters.used < N_NAMES * one);
-    assert_true(look().kv.used + look().adapters.used > N_NAMES * one);
     rv_service_free(&a);
     rv_registry_free(&r);
     set((rv_budget){0});
@@ -248,7 +247,8 @@ static void pages_make_room_for_adapters(void **state)
     assert_true(look().kv.kept < kept);
     assert_true(look().all.used <= look().all.most);
     /* all are in use now: a limit of the class refuses another, until one is given back */
-    set((rv_budget){.adapters = look().adapters.used + 8192}); /* and what files have besides */
+    uint64_t one = look().adapters.used / N_NAMES;
+    set((rv_budget){.adapters = look().adapters.used + one / 2 + 8192});
     assert_ok(rv_registry_put(r, "b", "tests/golden/llama/lora", 0, NULL, err));
     uint64_t refused = look().n_refused;
     assert_refused(RV_E_NOMEM, rv_registry_get(r, "b", 1, &more, NULL, err));
