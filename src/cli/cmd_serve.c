@@ -8,6 +8,7 @@
 #include "cli/generation.h"
 #include "cli/learning.h"
 #include "cli/settings.h"
+#include "hub/hub.h"
 #include "server/server.h"
 
 enum { USUAL_PARALLEL = 32, MOST_MODELS = 64 };
@@ -33,7 +34,7 @@ typedef struct serve {
     const char *alias, *llama, *config;
     bool check;
     int parallel, max_waiting, max_tenant, drain, max_memory, unload_after;
-    bool no_learning;
+    bool no_learning, pull;
 } serve;
 
 /* Without a place for what is learned, or while another process has it, the model is served as it
@@ -101,6 +102,18 @@ static void close_learning(void *ctx, int i)
     h->at.m = NULL;
 }
 
+/* A model of the catalogue that is not on this machine yet. */
+static rv_status fetch(const serve *s, const char *name, rv_error *err)
+{
+    const rvi_hub_model *m = rvi_hub_find(name);
+    const char *cache;
+    if (!s->pull || !m) return RV_OK;
+    rv_status st = cli_cache(s->c, &cache, err);
+    if (st || rvi_hub_present(cache, m)) return st;
+    fprintf(stderr, "ruvllm: fetching %s, %.1f MB\n", m->name, (double)m->size / 1e6);
+    return rvi_hub_pull(cache, m, NULL, NULL, NULL, err);
+}
+
 /* Nothing is loaded yet, but what is not there is told at the start. */
 static rv_status find_models(void *ctx, rv_runtime **rt, rvi_served *out, rv_error *err)
 {
@@ -112,7 +125,8 @@ static rv_status find_models(void *ctx, rv_runtime **rt, rvi_served *out, rv_err
         st = rvi_nomem(err, "chat template");
     for (int i = 0; !st && i < s->o.n_models; i++) {
         hosted *h = &s->models[i];
-        st = cli_locate(s->c, h->model, &h->at.path, err);
+        st = fetch(s, h->model, err);
+        if (!st) st = cli_locate(s->c, h->model, &h->at.path, err);
         out[i].path = h->at.path.data;
         out[i].open.chat_template = s->template_text.data;
         out[i].service = (rv_service_options){.n_context = s->c->context,
@@ -273,6 +287,7 @@ int cli_serve(cli *c, int argc, char **argv)
                                 {"witness", 0, CLI_TEXT, &s.o.witness, NULL},
                                 {"witness-contents", 0, CLI_FLAG, &s.o.witness_contents, NULL},
                                 {"any-model", 0, CLI_FLAG, &s.o.any_model, NULL},
+                                {"pull", 0, CLI_FLAG, &s.pull, NULL},
                                 {"parallel", 0, CLI_INT, &s.parallel, NULL},
                                 {"adapter", 0, CLI_TEXT, &s.adapter, NULL},
                                 {"template", 0, CLI_TEXT, &c->template_file, NULL},

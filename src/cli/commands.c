@@ -67,6 +67,7 @@ const cli_command cli_commands[] = {
      "witness verify' checks it); of contents it has hashes alone\n"
      "  --witness-contents   keep contents beside it, in files that may be deleted\n"
      "  --any-model          a name that no model has means the first\n"
+     "  --pull               download models of 'ruvllm list' that are not on this machine yet\n"
      "  --parallel N         answers that are computed at the same time (32)\n"
      "  --adapter NAME       use and store what is taught under this name (default)\n"
      "  --no-learning        do not learn, and do not use what was learned\n"

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "server/adapters.h"
+#include "server/models.h"
 #include "server/presets.h"
 #include "server/timings.h"
 

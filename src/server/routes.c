@@ -7,6 +7,7 @@
 #include "server/feedback.h"
 #include "server/llama_paths.h"
 #include "server/lora.h"
+#include "server/models.h"
 #include "server/native.h"
 #include "server/ollama.h"
 #include "server/openai.h"

@@ -11,6 +11,7 @@
 #include "base/thread.h"
 #include "server/call.h"
 #include "server/listen.h"
+#include "server/models.h"
 #include "server/notify.h"
 #include "server/routes.h"
 

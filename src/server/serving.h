@@ -13,7 +13,7 @@
 #include "server/conn.h"
 #include "server/dialect.h"
 #include "server/llama.h"
-#include "server/server.h"
+#include "server/options.h"
 #include "server/taught.h"
 #include "server/worker.h"
 
@@ -75,29 +75,15 @@ struct rvi_serving {
     rvi_teaching teaching;
 };
 
-/* The model of that name, alias, preset or adapter ("MODEL:ADAPTER"); NULL: there is none. */
-rvi_serving *rvi_serving_find(const rvi_server *v, const char *name);
 /* Is it a name of this model? Ollama's clients may say NAME:latest. */
-bool rvi_serving_is(const rvi_serving *s, const char *name);
+bool rvi_serving_is_called(const rvi_serving *s, const char *name);
+bool rvi_serving_is(const rvi_serving *s, const char *name); /* or may it be called anything? */
 /* A 404 that says which models there are. */
 bool rvi_serving_unknown(const rvi_server *v, const char *name, rvi_problem *p);
 
 /* Holds it, if that takes no waiting. True: until it is left. */
 bool rvi_serving_enter(rvi_serving *s);
 void rvi_serving_leave(rvi_serving *s);
-/* Calls handle as soon as the model is loaded, unless the client leaves before; where it cannot be
- * loaded, the client is told. */
-void rvi_serving_await(rvi_serving *s, rvi_conn *c, rvi_handler *handle, const rvi_dialect *d);
 rv_model_state rvi_serving_state(const rvi_serving *s);
-
-/* ---- the server's own ---- */
-
-/* The list of models: what the server was told of them is in s->served. */
-rv_status rvi_servings_open(rvi_server *v, rv_runtime *rt, rv_error *err) RVI_MUST_CHECK;
-/* Begins to load the first; told is called when that has succeeded or failed. */
-bool rvi_servings_begin(rvi_server *v, void (*told)(void *ctx, rv_status st, const rv_error *err),
-                        void *ctx);
-/* At the end, when no thread but this one works for the server any more. */
-void rvi_servings_close(rvi_server *v);
 
 #endif

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The page of `ruvllm serve` with SmolLM2 in headless Chromium, driven by Playwright: send, stream,
-stop, answer again, branches, presets, models, correct, ask in other words, undo; keys, text that looks like
-markup, a phone; and axe-core finds nothing wrong. Skipped where the packages, Chromium
+stop, answer again, branches, presets, models, correct, ask in other words, undo; keys, text that
+looks like markup, a phone; and axe-core finds nothing wrong. Skipped where the packages, Chromium
 (Playwright's own, or the program that CHROMIUM or the path names) or the model cannot be had.
 Prints TAP."""
 import os
