@@ -1,6 +1,6 @@
 /* structured.c - answers under many schemas, for bench/structured_judge to judge.
  *
- *   structured MODEL [TOKENS] < lines
+ *   structured MODEL [TOKENS [THREADS]] < lines
  *
  * A line is {"id", "schema", "seed"}; one comes back for each, in the order in which they end:
  * {"id", "refused": null or why, "text", "finish", "tokens"}. Temperature 1, several at once. */
@@ -163,11 +163,12 @@ int main(int argc, char **argv)
     rv_error err = {0};
     rv_runtime *rt = NULL;
     if (argc < 2) {
-        fprintf(stderr, "usage: structured MODEL [TOKENS] < lines\n");
+        fprintf(stderr, "usage: structured MODEL [TOKENS [THREADS]] < lines\n");
         return 2;
     }
+    rv_runtime_options ro = {.size = sizeof ro, .n_threads = argc > 3 ? atoi(argv[3]) : 0};
     rv_engine_options eo = {.size = sizeof eo, .n_tokens = AT_ONCE * CONTEXT};
-    if (rv_runtime_new(&rt, NULL, &err) || rv_model_open(&b.m, rt, argv[1], NULL, &err) ||
+    if (rv_runtime_new(&rt, &ro, &err) || rv_model_open(&b.m, rt, argv[1], NULL, &err) ||
         rv_engine_new(&b.e, b.m, &eo, &err))
         die(&err);
     for (int i = 0; i < AT_ONCE; i++) {
