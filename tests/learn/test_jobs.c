@@ -113,12 +113,15 @@ static void own_texts_go_on_where_they_were(void **state)
     o.recipe = RVI_RECIPE_FENCED;
     l = open_on(&store, &o);
     assert_false(l->calibrated);
-    size_t before = l->replay.n_pieces;
+    size_t before = l->replay.n_pieces, general = rvi_replay_count(&l->replay, RVI_GENERAL);
     assert_int_equal(rvi_replay_count(&l->replay, RVI_SEEDED), 0);
     assert_true(rvi_replay_count(&l->replay, RVI_PROBE) > 0);
     assert_ok(rvi_learner_calibrate(l, NULL, NULL, err));
     assert_true(l->calibrated && rvi_replay_is_whole(&l->replay, true));
-    assert_int_equal(rvi_replay_count(&l->replay, RVI_SEEDED), l->replay.n_pieces - before);
+    size_t seeded = rvi_replay_count(&l->replay, RVI_SEEDED);
+    size_t more = rvi_replay_count(&l->replay, RVI_GENERAL) - general;
+    assert_true(seeded > 0 && more > 0);
+    assert_int_equal(seeded + more, l->replay.n_pieces - before);
     close_both(l, &store);
     rvi_buf_deinit(&a);
     rvi_buf_deinit(&b);

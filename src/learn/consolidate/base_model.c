@@ -118,7 +118,7 @@ void rvi_base_model_deinit(rvi_base_model *v)
 
 /* ---- many answers ---- */
 
-enum { AT_ONCE = 32 };
+enum { AT_ONCE = 64 };
 
 typedef struct crowd {
     const rvi_base_model *v;
@@ -132,6 +132,20 @@ typedef struct crowd {
     rvi_request *served[AT_ONCE]; /* whose answer is under way on each seat */
 } crowd;
 
+/* Tokens that all prompts begin with, and that are computed without adapters. */
+static size_t count_shared(const crowd *c)
+{
+    const rvi_request *first = &c->requests[0];
+    size_t n = first->adapters ? 0 : first->n_prompt;
+    for (size_t i = 1; n && i < c->n; i++) {
+        const rvi_request *r = &c->requests[i];
+        size_t same = 0;
+        while (same < n && same < r->n_prompt && r->prompt[same] == first->prompt[same]) same++;
+        n = r->adapters ? 0 : same;
+    }
+    return n;
+}
+
 static rv_status open_crowd(crowd *c, size_t longest, rv_error *err)
 {
     int context = (int)RVI_MIN(longest + (size_t)c->max_tokens + 1, (size_t)RVI_MAX_CONTEXT);
@@ -143,8 +157,12 @@ static rv_status open_crowd(crowd *c, size_t longest, rv_error *err)
                             .kv_type = RV_KV_F16,
                             .be = c->v->be};
     rv_status st = rvi_engine_new(&c->e, c->v->m, c->v->t, c->v->eos, &o, err);
-    for (int i = 0; !st && i < seats; i++)
-        st = rvi_session_new(&c->seats[i], c->e, context, NULL, NULL, err);
+    size_t shared = count_shared(c);
+    if (!st) st = rvi_session_new(&c->seats[0], c->e, context, NULL, NULL, err);
+    if (!st && shared)
+        st = rvi_session_sync(c->seats[0], c->requests[0].prompt, shared, NULL, NULL, err);
+    for (int i = 1; !st && i < seats; i++)
+        st = rvi_session_fork(&c->seats[i], c->seats[0], NULL, err);
     return st;
 }
 

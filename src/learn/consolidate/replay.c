@@ -10,11 +10,8 @@
 
 enum {
     AT_ONCE = 64, /* texts that a portion begins with */
-    CHAT_PORTIONS = 3,
-    TEXT_PORTIONS = 2,
-    UNSEEDED = CHAT_PORTIONS + TEXT_PORTIONS,
-    N_CHATS = CHAT_PORTIONS * AT_ONCE,
-    N_TEXTS = TEXT_PORTIONS * AT_ONCE,
+    N_CHATS = 3 * AT_ONCE,
+    N_TEXTS = 2 * AT_ONCE,
     PER_OPENER = 16,
     OPENERS = AT_ONCE / PER_OPENER, /* of a portion; the last one takes what is left */
     TURN_TOKENS = 24,
@@ -25,6 +22,15 @@ enum {
     N_PROBES = 24,
     MOST_TOKENS = 640, /* of a piece: it fits a portion of training */
 };
+
+/* What each portion holds. Behind a gate the first ones do: fewer of the model's own texts, in less
+ * time. */
+enum { CHATS, TEXTS, SEEDED };
+static const struct {
+    int what, number; /* of its kind */
+} portions[RVI_REPLAY_PORTIONS] = {{CHATS, 0},  {CHATS, 1},  {TEXTS, 0},  {CHATS, 2},  {TEXTS, 1},
+                                   {SEEDED, 0}, {SEEDED, 1}, {SEEDED, 2}, {SEEDED, 3}, {SEEDED, 4}};
+enum { UNSEEDED = 3 };
 
 typedef struct maker {
     rvi_replay *r;
@@ -242,7 +248,7 @@ static rv_status make_texts(maker *k, size_t portion)
     enum { FIRST_LOSS = 4, LEAST = 12 };
     rv_status st = RV_OK;
     size_t from = portion * AT_ONCE;
-    k->drawn = N_CHATS + k->r->n_chats + from;
+    k->drawn = 2 * N_CHATS + from;
     for (int i = 0; !st && i < AT_ONCE; i++) {
         rvi_ids *p = new_prompt(k);
         if (!p || !rvi_ids_push(p, k->v->start)) st = rvi_nomem(k->err, "prompts");
@@ -264,7 +270,7 @@ static rv_status make_seeded(maker *k, size_t portion, bool last)
     rv_status st = RV_OK;
     size_t from = k->r->n_questions, first = portion * OPENERS;
     size_t end = last ? rvi_n_openers : RVI_MIN(first + OPENERS, rvi_n_openers);
-    k->drawn = N_CHATS + k->r->n_chats + N_TEXTS + first * PER_OPENER;
+    k->drawn = 2 * N_CHATS + N_TEXTS + first * PER_OPENER;
     for (size_t o = first; !st && o < end; o++)
         for (int i = 0; !st && i < PER_OPENER; i++) {
             rvi_ids *p = new_prompt(k);
@@ -332,8 +338,7 @@ static rv_status copy(rvi_replay *out, const rvi_replay *r, rv_error *err)
 static size_t requests_before(size_t portion)
 {
     size_t n = 0;
-    for (size_t i = 0; i < portion; i++)
-        n += i < CHAT_PORTIONS || i >= UNSEEDED ? 2 * AT_ONCE : AT_ONCE;
+    for (size_t i = 0; i < portion; i++) n += portions[i].what == TEXTS ? AT_ONCE : 2 * AT_ONCE;
     return n;
 }
 
@@ -345,15 +350,16 @@ rv_status rvi_replay_next(rvi_replay *out, const rvi_replay *before, const rvi_b
     bool last = i + 1 == RVI_REPLAY_PORTIONS;
     maker k = {.r = out, .v = v, .seed = seed, .progress = progress, .ctx = ctx, .err = err};
     /* no less than there will be: most texts are followed by an answer */
-    k.total = 2 * N_CHATS + N_TEXTS + (seeded ? 2 * rvi_n_openers * PER_OPENER : 0);
+    k.total = requests_before(UNSEEDED);
+    if (seeded) k.total = 2 * N_CHATS + N_TEXTS + 2 * rvi_n_openers * PER_OPENER;
     k.done = requests_before(i);
     rv_status st = copy(out, before, err);
     if (!st && progress && progress(ctx, k.done, k.total))
         st = rvi_error(err, RV_E_CANCELLED, "cancelled");
     if (!st)
-        st = i < CHAT_PORTIONS ? make_chats(&k, i)
-             : i < UNSEEDED    ? make_texts(&k, i - CHAT_PORTIONS)
-                               : make_seeded(&k, i - UNSEEDED, last);
+        st = portions[i].what == CHATS   ? make_chats(&k, (size_t)portions[i].number)
+             : portions[i].what == TEXTS ? make_texts(&k, (size_t)portions[i].number)
+                                         : make_seeded(&k, (size_t)portions[i].number, last);
     if (!st && i + 1 == UNSEEDED) st = make_probes(&k);
     clear(&k);
     rvi_free(k.prompts);
@@ -371,7 +377,7 @@ typedef struct header {
     uint64_t n_chats, n_portions;
 } header;
 
-static const char magic[8] = "RVREPL3";
+static const char magic[8] = "RVREPL4";
 
 bool rvi_replay_save(const rvi_replay *r, rvi_buf *out)
 {

@@ -3,7 +3,8 @@
  *
  *  general   the model writes a user's turn and answers it; and free texts
  *  seeded    the model completes questions that open like taught ones; its answers to them. Only
- *            adapters that are to work without a gate need them, so they are made last
+ *            adapters that are to work without a gate need them, and more general texts: these
+ *            are made last
  *  probe     some of the general texts and passages of prose, never trained on: how far it drifted
  * Made in portions, so that whoever is stopped goes on with the next one; the result is the same.
  * Immutable once made. */

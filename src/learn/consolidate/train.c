@@ -236,8 +236,8 @@ static double rate_of(const rvi_training *t)
 /* Brings the end forward when all texts had their turn and hardly any loss is left. */
 static void look_for_end(rvi_training *t)
 {
-    enum { LAST_PART = 6 }; /* of the steps: in so many the rate falls to 0 */
-    const double memory = 0.9;
+    enum { LAST_PART = 6 };     /* of the steps: in so many the rate falls to 0 */
+    const double memory = 0.75; /* the first losses are large, and a small group is soon known */
     if (!isfinite(t->ce)) return;
     t->usual_ce = t->step > 1 ? memory * t->usual_ce + (1 - memory) * t->ce : t->ce;
     bool all_met = (size_t)t->step * (size_t)t->o.n_teach >= t->teach.n;
