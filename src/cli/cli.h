@@ -35,6 +35,7 @@ typedef struct cli {
     int threads;
     int context;
     const char *kv, *isa, *device, *cache_dir, *state_dir, *log_level;
+    const char *store;         /* where learned state is kept instead of state_dir; NULL: there */
     const char *template_file; /* used instead of the model's chat template; NULL: its own */
     bool no_color, verbose, exact, no_pack, help;
     const char *command;

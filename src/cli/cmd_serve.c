@@ -32,17 +32,24 @@ static int room_for(int context)
 }
 
 /* Without a place for what is learned, or while another process has it, the model is served as it
- * is. */
-static void open_learning(serve *s)
+ * is, unless the place was named. */
+static rv_status open_learning(serve *s, rv_error *err)
 {
     rv_error why = {0};
     rv_status st = cli_learning_open(&s->learning, s->c, &s->model, s->adapter, true, &why);
     if (!st && !cli_learning_claim(&s->learning, CLI_CHATTING))
         st = rvi_error(&why, RV_E_STORAGE, "a chat with this model is open and is learning");
+    if (st && s->learning.l && s->c->store)
+        st = rvi_error(&why, st,
+                       "another process uses %s: each instance needs a state directory of its own "
+                       "(RUVLLM_STATE_DIR)",
+                       s->learning.dir.data);
     if (!st && !s->learning.paused) st = rv_learner_start(s->learning.l, &why);
-    if (!st) return;
-    cli_warn("nothing is learned: %s", why.text);
+    if (!st) return RV_OK;
     cli_learning_close(&s->learning);
+    if (s->c->store) return rvi_error(err, st, "--store: %s", why.text);
+    cli_warn("nothing is learned: %s", why.text);
+    return RV_OK;
 }
 
 /* ---- tenants with learned state of their own ---- */
@@ -62,7 +69,7 @@ static rv_status open_tenant(void *ctx, const char *tenant, rv_learner **out, vo
     *out = NULL;
     *handle = NULL;
     if (!l) return rvi_nomem(err, "tenant");
-    rv_status st = cli_learning_open_tenant(l, s->c, &s->model, tenant, s->learning.embedder, err);
+    rv_status st = cli_learning_open_tenant(l, s->c, &s->model, tenant, &s->learning, err);
     if (!st && !l->paused) st = rv_learner_start(l->l, err);
     if (st) {
         close_tenant(ctx, l);
@@ -81,7 +88,8 @@ static rv_status open_all(void *ctx, rvi_served *out, rv_error *err)
     if (!st) st = cli_kv_type(s->c, &o->kv_type, err);
     if (st) return st;
     const rv_model_info *info = rv_model_get_info(s->model.m);
-    if (!s->no_learning && !info->is_encoder) open_learning(s);
+    if (!s->no_learning && !info->is_encoder) st = open_learning(s, err);
+    if (st) return st;
     out->model = s->model.m;
     out->learner = s->learning.l;
     out->scratch = s->learning.dir.data;
@@ -133,6 +141,10 @@ static int apply_options(serve *s, char *name, size_t size)
     if (s->o.key && !*s->o.key) return cli_usage(c, "--api-key must not be empty");
     if (!s->o.tls_cert != !s->o.tls_key)
         return cli_usage(c, "--tls-cert and --tls-key go together");
+    if (c->store && strncmp(c->store, "postgres://", 11) && strncmp(c->store, "postgresql://", 13))
+        return cli_usage(c, "--store must be the address of a database, postgres://...");
+    if (c->store && s->no_learning)
+        return cli_usage(c, "--store and --no-learning exclude each other");
     if (s->o.witness_contents && !s->o.witness)
         return cli_usage(c, "--witness-contents needs --witness DIR");
     s->o.drain_seconds = s->drain;
@@ -155,7 +167,7 @@ static int serve_with(serve *s, const cli_settings *settings, const cli_option *
     if (!n_args) s->model_name = settings->model;
     if ((code = apply_options(s, name, sizeof name))) return code;
     if (!s->check) return run(s);
-    cli_settings_print(settings, s->c, s->model_name, table, n, "api-key");
+    cli_settings_print(settings, s->c, s->model_name, table, n, " api-key store ");
     return CLI_OK;
 }
 
@@ -182,6 +194,7 @@ int cli_serve(cli *c, int argc, char **argv)
                                 {"drain", 0, CLI_INT, &s.drain, NULL},
                                 {"adapters", 0, CLI_TEXT, &s.o.adapters, NULL},
                                 {"presets", 0, CLI_TEXT, &s.o.presets, NULL},
+                                {"store", 0, CLI_TEXT, &c->store, NULL},
                                 {"witness", 0, CLI_TEXT, &s.o.witness, NULL},
                                 {"witness-contents", 0, CLI_FLAG, &s.o.witness_contents, NULL},
                                 {"any-model", 0, CLI_FLAG, &s.o.any_model, NULL},

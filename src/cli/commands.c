@@ -60,6 +60,8 @@ const cli_command cli_commands[] = {
      "  --witness DIR        a log of requests and feedback there, chained by hashes ('ruvllm "
      "witness verify' checks it); of contents it has hashes alone\n"
      "  --witness-contents   keep contents beside it, in files that may be deleted\n"
+     "  --store URL          keep what is learned in a PostgreSQL database, postgres://..., which "
+     "several instances may share; each needs a state directory of its own\n"
      "  --any-model          whatever a request calls the model, it means this one\n"
      "  --parallel N         answers that are computed at the same time (32)\n"
      "  --adapter NAME       use and store what is taught under this name (default)\n"

@@ -213,7 +213,7 @@ static void put_adaptation(const job *j, rvi_buf *out)
     rvi_put_number(out, "quality_delta", a->quality_delta);
     rvi_buf_printf(out, ",\"generation\":%d,\"event\":%llu,\"learned_version\":%llu}",
                    a->generation, (unsigned long long)a->event,
-                   (unsigned long long)j->taught->version);
+                   (unsigned long long)rvi_taught_version(j->taught));
 }
 
 static void done(rvi_work *w)
@@ -223,8 +223,6 @@ static void done(rvi_work *w)
     rvi_problem p;
     rvi_taught_opened(j->taught);
     if (j->adaptation) j->s->n_feedback++;
-    if (j->adaptation && j->adaptation->event) j->taught->version = j->adaptation->event;
-    if (j->json) j->taught->version = j->n_events;
     if (j->conn) j->conn->gone = NULL;
     if (j->conn && (j->st || (!j->adaptation && !j->json && !j->file.len))) {
         (void)rvi_problem_from(&p, j->st ? j->st : RV_E_STATE, &j->err);
@@ -234,7 +232,7 @@ static void done(rvi_work *w)
     } else if (j->conn) {
         if (j->json)
             rvi_buf_printf(&out, "{\"object\":\"learning\",\"learned_version\":%llu,%s",
-                           (unsigned long long)j->taught->version, j->json + 1);
+                           (unsigned long long)rvi_taught_version(j->taught), j->json + 1);
         else
             put_adaptation(j, &out);
         rvi_reply_json(&rvi_openai, j->conn, &out);

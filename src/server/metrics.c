@@ -87,7 +87,8 @@ void rvi_native_metrics(rvi_serving *s, rvi_conn *c)
             put_count(&out, "witness_records_total", records);
             put_count(&out, "witness_dropped_total", dropped);
         }
-        put_value(&out, "gauge", "learned_version", (double)s->teaching.shared.version);
+        put_value(&out, "gauge", "learned_version",
+                  (double)rvi_taught_version(&s->teaching.shared));
     }
     rvi_free(m);
     if (!st && !out.failed) {

@@ -79,8 +79,9 @@ static void open_model(rvi_work *w)
     rvi_serving *s = &v->s;
     v->st = v->o->open(v->o->ctx, &v->served, &v->err);
     if (!v->st) v->st = rv_model_digest(v->served.model, s->digest, &v->err);
+    uint64_t n_events;
     if (!v->st && v->served.learner)
-        v->st = rv_learner_verify_log(v->served.learner, &s->teaching.shared.version, &v->err);
+        v->st = rv_learner_verify_log(v->served.learner, &n_events, &v->err);
     if (v->st) return;
     snprintf(s->fingerprint, sizeof s->fingerprint, s->llama.on ? "b%d-%.12s" : "rv%d-%.12s",
              RV_VERSION_NUMBER, s->digest);

@@ -62,6 +62,12 @@ static void drop_whitening(rvi_job *j, rvi_learner *l)
     rvi_whitening_deinit(&j->whitening);
 }
 
+static rv_status take_portions(rvi_job *j, rvi_learner *l, rv_error *err)
+{
+    (void)j;
+    return rvi_learner_shares(l) ? rvi_calibration_reopen(l, err) : RV_OK; /* others' */
+}
+
 /* ---- the model's own texts, a portion at a time, before anything is trained ---- */
 
 static bool calibrating_due(rvi_learner *l, double idle, double *wait)
@@ -169,7 +175,7 @@ static void drop_deep(rvi_job *j, rvi_learner *l)
 
 static const rvi_job_kind whitens = {"preparing for thumbs", whitening_due,  take_nothing,  whiten,
                                      always_current,         save_whitening, drop_whitening};
-const rvi_job_kind rvi_job_calibrates = {"calibrating",   calibrating_due, take_nothing,
+const rvi_job_kind rvi_job_calibrates = {"calibrating",   calibrating_due, take_portions,
                                          calibrate,       always_current,  save_calibrating,
                                          drop_calibrating};
 const rvi_job_kind rvi_job_trains = {"training",       group_due,     take_round, train_round,
@@ -190,6 +196,7 @@ rv_status rvi_job_carry_out(rvi_job *j, rvi_learner *l, int n_least, rvi_study_p
                             void *ctx, rv_error *err)
 {
     rv_status st = j->kind->take(j, l, err);
+    rvi_learner_yield(l);
     if (!st && j->n >= n_least) {
         st = j->kind->compute(j, l, &l->base, progress, ctx, err);
         if (!st) st = j->kind->publish(j, l, err);

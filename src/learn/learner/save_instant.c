@@ -8,7 +8,9 @@
  *
  * The lists of thumbs are larger: each is written when the call that changed it has returned, or by
  * the background thread. What a thumb acknowledges does not depend on them (lessons.c). The
- * whitener, larger still and made once, is a snapshot file in the learner's directory. */
+ * whitener, larger still and made once, is a snapshot file in the learner's directory. Where the
+ * store is shared neither is: each process has its own lists, of the thumbs that it was given,
+ * until it ends; what a thumb acknowledges counts for all. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -273,6 +275,7 @@ static rv_status write_list(rvi_learner *l, rvi_dislike *d, rv_error *err)
 void rvi_instant_save_lists(rvi_learner *l)
 {
     rv_error why = {0};
+    if (rvi_learner_shares(l)) return;
     for (size_t i = 0; i < l->instant.n_dislikes; i++)
         if (l->instant.dislikes[i].unsaved && write_list(l, &l->instant.dislikes[i], &why))
             warn(l, "what a thumb taught is not saved", &why);
@@ -283,6 +286,7 @@ void rvi_instant_drop_list(rvi_learner *l, const rvi_dislike *d)
     char name[KEY];
     rv_error why = {0};
     rvi_buf data = {0};
+    if (rvi_learner_shares(l)) return;
     list_name(l, d->question, name);
     rv_status st = get(l, lists, name, &data, &why);
     if (!st && data.len) st = drop(l, lists, name, data.len, &why);
@@ -379,7 +383,7 @@ static int note_name(void *ctx, rvi_bytes key, rvi_bytes record)
     (void)record;
     if (key.len <= OWNER + 4 || key.len >= KEY || memcmp(name, n->owner, OWNER) ||
         memcmp(name + key.len - 4, ".000", 4))
-        return 0;
+        return key.len > OWNER && memcmp(name, n->owner, OWNER) > 0; /* those of others come then */
     return !rvi_buf_append(&n->list, name, key.len - 4) || !rvi_buf_putc(&n->list, 0);
 }
 
@@ -470,5 +474,5 @@ static rv_status reopen_lists(rvi_learner *l, rv_error *err)
 rv_status rvi_instant_reopen(rvi_learner *l, rv_error *err)
 {
     rv_status st = rvi_instant_reopen_scores(l, err);
-    return st ? st : reopen_lists(l, err);
+    return st || rvi_learner_shares(l) ? st : reopen_lists(l, err);
 }
