@@ -78,6 +78,8 @@ const char *cli_nearest(const char *typed, const char *const *words);
 const char *cli_commit(void);
 int cli_build_number(void);
 
+/* Is it the address of a PostgreSQL database? */
+bool cli_is_database(const char *text);
 /* Fills cache_dir and state_dir from the environment; NULL if no directory can be determined. */
 void cli_paths_init(cli *c);
 void cli_paths_deinit(cli *c);

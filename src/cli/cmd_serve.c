@@ -20,6 +20,8 @@ typedef struct serve {
     bool no_learning;
     cli_model model;
     cli_learning learning;
+    rv_store kept[2]; /* answers, by a connection of their own */
+    rv_store witness; /* the same for the witness log; zeroed: it is in a folder */
 } serve;
 
 enum { USUAL_PARALLEL = 32 };
@@ -80,6 +82,17 @@ static rv_status open_tenant(void *ctx, const char *tenant, rv_learner **out, vo
     return RV_OK;
 }
 
+static rv_status open_kept(serve *s, rv_error *err)
+{
+    char space[96], digest[65];
+    rv_store_options o = {.size = sizeof o, .busy_ms = 2000, .space = space};
+    rv_status st = rv_model_digest(s->model.m, digest, err);
+    snprintf(space, sizeof space, "%s/.answers", digest);
+    if (!st) st = rv_store_open(&s->kept[0], s->c->store, &o, err);
+    o.beside = &s->kept[0];
+    return st ? st : rv_store_open(&s->kept[1], s->c->store, &o, err);
+}
+
 static rv_status open_all(void *ctx, rvi_served *out, rv_error *err)
 {
     serve *s = ctx;
@@ -89,7 +102,9 @@ static rv_status open_all(void *ctx, rvi_served *out, rv_error *err)
     if (st) return st;
     const rv_model_info *info = rv_model_get_info(s->model.m);
     if (!s->no_learning && !info->is_encoder) st = open_learning(s, err);
+    if (!st && s->learning.l && s->c->store) st = open_kept(s, err);
     if (st) return st;
+    memcpy(out->kept, s->kept, sizeof out->kept);
     out->model = s->model.m;
     out->learner = s->learning.l;
     out->scratch = s->learning.dir.data;
@@ -107,7 +122,16 @@ static rv_status open_all(void *ctx, rvi_served *out, rv_error *err)
 static int run(serve *s)
 {
     rv_error err = {0};
-    rv_status st = rvi_server_run(&s->o, &err);
+    rv_status st = RV_OK;
+    if (s->o.witness && cli_is_database(s->o.witness)) {
+        rv_store_options o = {.size = sizeof o, .space = CLI_WITNESS_SPACE};
+        st = rv_store_open(&s->witness, s->o.witness, &o, &err);
+        s->o.witness_store = &s->witness;
+    }
+    if (!st) st = rvi_server_run(&s->o, &err);
+    rv_store_close(&s->witness);
+    rv_store_close(&s->kept[1]);
+    rv_store_close(&s->kept[0]);
     cli_learning_close(&s->learning);
     cli_close(&s->model);
     return st ? cli_fail(&err) : CLI_OK;
@@ -141,11 +165,11 @@ static int apply_options(serve *s, char *name, size_t size)
     if (s->o.key && !*s->o.key) return cli_usage(c, "--api-key must not be empty");
     if (!s->o.tls_cert != !s->o.tls_key)
         return cli_usage(c, "--tls-cert and --tls-key go together");
-    if (c->store && strncmp(c->store, "postgres://", 11) && strncmp(c->store, "postgresql://", 13))
+    if (c->store && !cli_is_database(c->store))
         return cli_usage(c, "--store must be the address of a database, postgres://...");
     if (c->store && s->no_learning)
         return cli_usage(c, "--store and --no-learning exclude each other");
-    if (s->o.witness_contents && !s->o.witness)
+    if (s->o.witness_contents && (!s->o.witness || cli_is_database(s->o.witness)))
         return cli_usage(c, "--witness-contents needs --witness DIR");
     s->o.drain_seconds = s->drain;
     s->o.aliases = s->alias;
@@ -167,7 +191,9 @@ static int serve_with(serve *s, const cli_settings *settings, const cli_option *
     if (!n_args) s->model_name = settings->model;
     if ((code = apply_options(s, name, sizeof name))) return code;
     if (!s->check) return run(s);
-    cli_settings_print(settings, s->c, s->model_name, table, n, " api-key store ");
+    bool secret = s->o.witness && cli_is_database(s->o.witness); /* it may have a password */
+    cli_settings_print(settings, s->c, s->model_name, table, n,
+                       secret ? " api-key store witness " : " api-key store ");
     return CLI_OK;
 }
 

@@ -57,8 +57,10 @@ const cli_command cli_commands[] = {
      "  --adapters DIR       LoRA adapters that requests may name as their model, by file name\n"
      "  --presets DIR        files NAME.toml with a system prompt, sampling and an adapter, which "
      "requests may name as their model\n"
-     "  --witness DIR        a log of requests and feedback there, chained by hashes ('ruvllm "
-     "witness verify' checks it); of contents it has hashes alone\n"
+     "  --witness DIR|URL    a log of requests and feedback there, chained by hashes ('ruvllm "
+     "witness verify' checks it); of contents it has hashes alone; URL: in a PostgreSQL database, "
+     "one log of all "
+     "instances\n"
      "  --witness-contents   keep contents beside it, in files that may be deleted\n"
      "  --store URL          keep what is learned in a PostgreSQL database, postgres://..., which "
      "several instances may share; each needs a state directory of its own\n"
@@ -84,7 +86,7 @@ const cli_command cli_commands[] = {
      "                       what its users teach is for all, for the keys of this name, or "
      "nothing is taught and used (shared)\n",
      cli_key, NULL},
-    {"witness", "verify DIR", "check that no line of the log of serve --witness was changed",
+    {"witness", "verify DIR|URL", "check that no line of the log of serve --witness was changed",
      "  --head HASH          the log must end with, or have had, this line: catches lines that "
      "were cut off its end\n",
      cli_witness, NULL},

@@ -24,6 +24,9 @@ typedef struct cli_learning {
     const char *claimed;
 } cli_learning;
 
+/* Where in a database the witness log is. */
+#define CLI_WITNESS_SPACE ".witness"
+
 /* What a process may be at for so long that others had better know. */
 #define CLI_CHATTING "chat.lock"
 #define CLI_TRAINING "run.lock"

@@ -503,6 +503,7 @@ static void remember(const rvi_call *k, int choice)
     snprintf(said.id, sizeof said.id, "%s", k->id);
     snprintf(said.tenant, sizeof said.tenant, "%s", k->tenant);
     rvi_answers_add(&k->s->answers, &said);
+    rvi_kept_put(&k->s->kept, k->s->worker, &said);
     rvi_buf_deinit(&calls);
 }
 

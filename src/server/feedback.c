@@ -7,6 +7,7 @@
 #include "server/feedback.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/blob.h"
@@ -33,6 +34,9 @@ typedef struct job {
     rvi_conn *conn; /* NULL: the client has left; what it said counts */
     verdict verdict;
     rvi_said *said;
+    rvi_buf id; /* of an answer that another instance gave; said NULL: it is not found yet */
+    int choice;
+    char tenant[RVI_KEY_NAME + 1];
     double score; /* or 1 and 0 for a thumb */
     rvi_buf text; /* the right or the better answer; what is to be forgotten */
     int generation;
@@ -51,6 +55,7 @@ static void free_job(job *j)
 {
     rvi_said_free(j->said);
     rvi_buf_deinit(&j->text);
+    rvi_buf_deinit(&j->id);
     rv_free(j->adaptation);
     rv_free(j->json);
     rvi_buf_deinit(&j->file);
@@ -162,11 +167,18 @@ static rv_status export_file(rv_learner *l, const char *beside, int generation, 
     return st;
 }
 
+static const char unknown_answer[] = "there is no such answer, or it was too long ago";
+
 static void run(rvi_work *w)
 {
     job *j = (job *)w;
     const char *text = j->text.len ? j->text.data : "";
     double start = rvi_os_seconds();
+    if (j->id.len) {
+        j->said = rvi_kept_await(&j->s->kept, j->tenant, j->id.data, j->choice);
+        if (!j->said) j->st = rvi_error(&j->err, RV_E_NOT_FOUND, "%s", unknown_answer);
+        if (!j->said) return;
+    }
     j->st = rvi_taught_open(&j->s->teaching, j->taught, &j->err);
     rv_learner *l = j->taught->learner;
     if (j->st) return;
@@ -225,7 +237,11 @@ static void done(rvi_work *w)
     if (j->adaptation) j->s->n_feedback++;
     if (j->conn) j->conn->gone = NULL;
     if (j->conn && (j->st || (!j->adaptation && !j->json && !j->file.len))) {
-        (void)rvi_problem_from(&p, j->st ? j->st : RV_E_STATE, &j->err);
+        if (j->id.len && !j->said)
+            (void)rvi_problem_set(&p, 404, "response_not_found", "response_id", "%s",
+                                  unknown_answer);
+        else
+            (void)rvi_problem_from(&p, j->st ? j->st : RV_E_STATE, &j->err);
         rvi_dialect_refuse(&rvi_openai, j->conn, &p);
     } else if (j->conn && j->file.len) {
         rvi_conn_reply(j->conn, 200, "application/octet-stream", j->file.data, j->file.len);
@@ -326,9 +342,14 @@ static bool find_answer(job *j, const rvi_json *body, rvi_problem *p)
         n >= 0 && n < RVI_WISH_CHOICES
             ? rvi_answers_find(&j->s->answers, j->conn->key->name, rvi_json_string(id, ""), (int)n)
             : NULL;
+    if (!said && j->s->kept.worker.append && n >= 0 && n < RVI_WISH_CHOICES) {
+        j->choice = (int)n;
+        snprintf(j->tenant, sizeof j->tenant, "%s", j->conn->key->name);
+        return rvi_buf_puts(&j->id, rvi_json_string(id, "")) ||
+               rvi_problem_set(p, 503, NULL, NULL, "out of memory");
+    }
     if (!said)
-        return rvi_problem_set(p, 404, "response_not_found", "response_id",
-                               "there is no such answer, or it was too long ago");
+        return rvi_problem_set(p, 404, "response_not_found", "response_id", "%s", unknown_answer);
     j->said = rvi_said_copy(said);
     return j->said || rvi_problem_set(p, 503, NULL, NULL, "out of memory");
 }

@@ -108,6 +108,9 @@ static void model_opened(rvi_work *w)
     s->teaching.shared.learner = s->info->is_encoder ? NULL : v->served.learner;
     s->teaching.shared.ready = s->teaching.shared.learner;
     s->teaching.ways = v->served.tenants;
+    s->kept.worker = v->served.kept[0];
+    s->kept.loop = v->served.kept[1];
+    s->kept.answers = &s->answers;
     s->scratch = v->served.scratch;
     s->n_context = v->served.service.n_context;
     s->n_parallel = v->served.service.max_running;
@@ -308,7 +311,8 @@ rv_status rvi_server_run(const rvi_server_options *o, rv_error *err)
         .ctx = v};
     if (!st) st = start_listening(v, err);
     if (!st && o->witness)
-        st = rvi_witness_open(&v->s.conns.witness, o->witness, o->witness_contents, err);
+        st = rvi_witness_open(&v->s.conns.witness, o->witness, o->witness_store,
+                              o->witness_contents, err);
     if (!st) st = rvi_worker_new(&v->s.worker, wake_up, v, err);
     if (!st) rvi_worker_post(v->s.worker, &v->opening);
     if (!st) (void)event_base_dispatch(v->base);

@@ -13,6 +13,7 @@ typedef struct rvi_served {
     rv_learner *learner;        /* for all; NULL: nothing is learned */
     const char *path;           /* of the model */
     const char *scratch;        /* a folder where there is a learner */
+    rv_store kept[2];           /* for answers that instances share (kept.h); zeroed: none are */
     rvi_taught_ways tenants;    /* how the learned state of tenants is opened */
     rv_service_options service; /* n_context is set; wake is the server's */
 } rvi_served;
@@ -31,6 +32,7 @@ typedef struct rvi_server_options {
     const char *adapters;           /* a folder of them; NULL: none */
     const char *presets;            /* a folder of them; NULL: none */
     const char *witness;            /* the folder of its log (witness.h); NULL: none */
+    const rv_store *witness_store;  /* where that log is instead; NULL: in the folder */
     bool witness_contents;          /* which keeps bodies too */
     bool any_model;                 /* whatever name a request has for the model, it means it */
     const char *name;               /* of the model, for clients */

@@ -5,6 +5,7 @@
 #include "ruvllm_service.h"
 #include "server/answers.h"
 #include "server/conn.h"
+#include "server/kept.h"
 #include "server/llama.h"
 #include "server/taught.h"
 #include "server/worker.h"
@@ -35,6 +36,7 @@ typedef struct rvi_serving {
     rvi_conns conns;
     rvi_worker *worker;
     rvi_answers answers;
+    rvi_kept kept; /* answers of all instances */
     uint64_t n_feedback;
     /* Seconds from a request that is whole to its first token, and to its end, as clients see them:
      * with reading and sending, which the service does not know. */

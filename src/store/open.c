@@ -5,7 +5,8 @@
 #include "base/mem.h"
 #include "store/store.h"
 
-bool rvi_postgres_is(const char *path)
+/* Does the path name a database of PostgreSQL? */
+static bool is_postgres(const char *path)
 {
     return !strncmp(path, "postgres://", 11) || !strncmp(path, "postgresql://", 13);
 }
@@ -29,7 +30,7 @@ rv_status rv_store_open(rv_store *out, const char *path, const rv_store_options 
                          given->size);
     if (given) memcpy(&o, given, RVI_MIN(given->size, sizeof o));
     if (o.busy_ms <= 0) o.busy_ms = RVI_STORE_BUSY_MS;
-    if (rvi_postgres_is(path)) return rvi_postgres_open(out, path, &o, err);
+    if (is_postgres(path)) return rvi_postgres_open(out, path, &o, err);
     if (o.space || o.beside)
         return rvi_error(err, RV_E_CONFIG, "%s: a file has one space and no connection to share",
                          path);

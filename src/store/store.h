@@ -24,8 +24,6 @@ typedef struct rvi_opened {
 /* A store in one file; the options are whole. */
 rv_status rvi_sqlite_open(rv_store *out, const char *path, const rv_store_options *o,
                           rv_error *err) RVI_MUST_CHECK;
-/* Does the path name a database of PostgreSQL? */
-bool rvi_postgres_is(const char *path);
 /* postgres.c, or no_postgres.c where libpq was not there when the program was built. The options
  * are whole. */
 rv_status rvi_postgres_open(rv_store *out, const char *url, const rv_store_options *o,
