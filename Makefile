@@ -209,7 +209,7 @@ $(FAKE_DRIVER): $(wildcard tests/cuda/*.cpp tests/cuda/*.h) $(wildcard src/backe
 	@$(CXX) -std=c++17 -O2 -g1 -fPIC -shared -fvisibility=hidden -ffp-contract=off -Wall \
 	  -Wno-unknown-pragmas -Wno-unused-function tests/cuda/*.cpp $(@D)/qtypes.o -o $@
 $(BUILD)/tests/cuda/%.o: CPPFLAGS += -DFAKE_DRIVER='"$(FAKE_DRIVER)"'
-$(BUILD)/tests/cuda/test_cuda: $(FAKE_DRIVER)
+$(BUILD)/tests/cuda/slow_cuda: $(FAKE_DRIVER)
 
 # The files that take longest to compile begin first, so that no core waits for them at the end.
 LONG_SRC := avx512_panels avx2_panels avxvnni_panels amx_panels avx512_attention
@@ -233,6 +233,8 @@ ASAN_LEFT_OUT := tests/model/slow_law tests/scheduler/slow_lives tests/real/%
 ASAN_SRC := $(filter-out $(ASAN_LEFT_OUT:%=%.c),$(SLOW_SRC) $(FAST_SRC))
 ASAN_BIN := $(ASAN_SRC:%.c=build/asan/%)
 RUN := $(MAKE) --no-print-directory -j$(JOBS)
+# Some tests wait for what others do: servers, terminals, clocks of seconds.
+TEST_JOBS := $(shell echo $$(($(JOBS) + 1)))
 
 test: deps
 	@mkdir -p $(RESULTS) && rm -f $(RESULTS)/*
@@ -240,7 +242,7 @@ test: deps
 	@if $(RUN) check; then cases="1 0"; else cases="0 1"; fi; \
 	  echo "make check 0 0 $$cases 0" >$(RESULTS)/check
 	@$(MAKE) --no-print-directory models
-	@RESULTS=$(RESULTS)/fast tools/run_tests -j $(JOBS) $(FAST_SCRIPT) $(FAST_BIN) || true
+	@RESULTS=$(RESULTS)/fast tools/run_tests -j $(TEST_JOBS) $(FAST_SCRIPT) $(FAST_BIN) || true
 	@tools/run_tests --total $(RESULTS)/check $(RESULTS)/fast
 
 # What test-all has and test has not.
@@ -262,7 +264,7 @@ test-all:
 
 # Client libraries from PyPI and npm, unmodified; those that cannot be had are skipped and counted.
 CLIENTS := $(sort $(wildcard tests/server/client_*.py)) \
-  $(addprefix tests/server/test_,openai.py responses.py anthropic.py ollama.py)
+  $(addprefix tests/server/slow_,openai.py responses.py anthropic.py ollama.py)
 clients: deps
 	@$(RUN) all
 	@$(MAKE) --no-print-directory models

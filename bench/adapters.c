@@ -1,7 +1,7 @@
 /* adapters.c - what adapters cost in a batch: build/bench/adapters MODEL [rank [rows [threads
- * [qv]]]].
+ * [qv|all [f16]]]]].
  *
- * Random adapters on every linear layer of the layers, or on q and v alone, as PEFT makes them if
+ * f16: adapters as they are before they are sealed. Random adapters on every linear layer of the layers, or on q and v alone, as PEFT makes them if
  * it is not told otherwise. Each round computes the same batch, one row of each sequence and its
  * logits (an encoder: one text), without an adapter, with one for all rows and with one for each
  * row, after each other, so that a busy machine slows all three; CPU time of the process, medians
@@ -47,7 +47,7 @@ static bool is_q_or_v(const rvi_lora_target *t)
     return strstr(t->gguf_name, "attn_q") || strstr(t->gguf_name, "attn_v");
 }
 
-static rvi_adapter *random_adapter(const rvi_model *m, int rank, bool qv, uint64_t seed)
+static rvi_adapter *random_adapter(const rvi_model *m, int rank, bool qv, bool f16, uint64_t seed)
 {
     rvi_rng rng = {seed};
     rvi_adapter *a;
@@ -61,6 +61,7 @@ static rvi_adapter *random_adapter(const rvi_model *m, int rank, bool qv, uint64
         rvi_free(ma);
         rvi_free(mb);
     }
+    if (!f16) must(rvi_adapter_seal(a, &err));
     return a;
 }
 
@@ -116,11 +117,11 @@ int main(int argc, char **argv)
     static double times[WAYS][ROUNDS];
     static const char *const names[WAYS] = {"no adapter", "one adapter", "one for each row"};
     if (argc < 2) {
-        fprintf(stderr, "usage: adapters MODEL [rank [rows [threads [qv]]]]\n");
+        fprintf(stderr, "usage: adapters MODEL [rank [rows [threads [qv|all [f16]]]]]\n");
         return 2;
     }
     int rank = argc > 2 ? atoi(argv[2]) : 8, threads = argc > 4 ? atoi(argv[4]) : 1;
-    bool qv = argc > 5 && !strcmp(argv[5], "qv");
+    bool qv = argc > 5 && !strcmp(argv[5], "qv"), f16 = argc > 6;
     b.n_rows = argc > 3 ? atoi(argv[3]) : 8;
     if (rank < 1 || rank > RVI_MAX_RANK || b.n_rows < 1 || b.n_rows > MAX_ROWS || threads < 1) {
         fprintf(stderr, "rank must be 1..%d, rows 1..%d\n", RVI_MAX_RANK, MAX_ROWS);
@@ -134,7 +135,7 @@ int main(int argc, char **argv)
     must(rvi_workspace_new(&b.ws, b.m, MAX_ROWS, MAX_ROWS, &err));
     make_rows(&b);
     for (int i = 0; i < b.n_rows; i++) {
-        b.adapters[i] = random_adapter(b.m, rank, qv, (uint64_t)i + 1);
+        b.adapters[i] = random_adapter(b.m, rank, qv, f16, (uint64_t)i + 1);
         b.uses[i] = (rvi_adapter_use){b.adapters[i], 1};
         b.sets[i] = (rvi_adapter_set){.uses = &b.uses[i], .n = 1, .serial = (uint64_t)i + 1};
     }

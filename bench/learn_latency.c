@@ -26,7 +26,7 @@
 #include "decode/answer.h"
 #include "decode/capture.h"
 #include "decode/sampler.h"
-#include "learn/instant/edits.h"
+#include "learn/instant/micro.h"
 #include "ruvllm_store.h"
 
 static void must(rv_status st, const rv_error *e)
@@ -137,7 +137,7 @@ static void report(const char *what, double *times, int n)
     printf("\n");
 }
 
-static void generate(answers *a, const rvi_model *m, rvi_whitener *w, rvi_whitener *few)
+static void generate(answers *a, const rvi_model *m)
 {
     rv_error e;
     rv_sampling sampling;
@@ -152,7 +152,6 @@ static void generate(answers *a, const rvi_model *m, rvi_whitener *w, rvi_whiten
     must(rvi_capturer_new(&a->by, m, &e), &e);
     must(rvi_capture_new(&a->ring, a->by, N_ANSWERS * N_ANSWER, &e), &e);
     a->s->capture = a->ring;
-    float *u = rvi_alloc_array((size_t)m->hp.n_ff, sizeof *u);
     for (int i = 0; i < N_ANSWERS; i++) {
         rvi_generated out;
         int32_t prompt[] = {1, 300 + 977 * i, 400 + 131 * i, 198};
@@ -167,15 +166,9 @@ static void generate(answers *a, const rvi_model *m, rvi_whitener *w, rvi_whiten
         }
         must(rvi_answer_take(a->s, &out, &e), &e);
         rvi_generated_deinit(&out);
-        for (int t = 0; t < N_ANSWER; t++) {
-            rvi_captured c = a->tokens[i][t] =
-                rvi_capture_get(a->ring, rvi_capture_answer(a->ring), t);
-            for (int j = 0; j < m->hp.n_ff; j++) u[j] = c.u_scale * rvi_f16_to_f32(c.u[j]);
-            rvi_whitener_add(w, u);
-            rvi_whitener_add(few, u);
-        }
+        for (int t = 0; t < N_ANSWER; t++)
+            a->tokens[i][t] = rvi_capture_get(a->ring, rvi_capture_answer(a->ring), t);
     }
-    rvi_free(u);
 }
 
 /* Seconds since start, the adapter that serves included. */
@@ -192,25 +185,13 @@ static int update(const rvi_model *m, int n_events)
 {
     rv_error e;
     answers a;
-    rvi_whitener *w, *few;
     rvi_micro *micro;
     rvi_probe *probe;
-    rvi_thumbs *thumbs;
     rvi_adapter *adapter = NULL;
     rvi_rng rng = {1};
-    double *times = rvi_alloc_array((size_t)n_events, sizeof *times),
-           *prepare = rvi_alloc_array((size_t)n_events, sizeof *prepare);
-    if (!times || !prepare) return 1;
-    must(rvi_whitener_new(&w, m->hp.n_ff, 0, &e), &e);
-    must(rvi_whitener_new(&few, m->hp.n_ff, RVI_WHITEN_RANK, &e), &e);
-    generate(&a, m, w, few);
-    double start = thread_seconds();
-    must(rvi_whitener_finish(w, &e), &e);
-    double whole = thread_seconds() - start;
-    start = thread_seconds();
-    must(rvi_whitener_finish(few, &e), &e);
-    printf("whitening by %d samples: whole %.2f s, main directions %.2f s\n",
-           rvi_whitener_n_samples(w), whole, thread_seconds() - start);
+    double *times = rvi_alloc_array((size_t)n_events, sizeof *times), start;
+    if (!times) return 1;
+    generate(&a, m);
     must(rvi_micro_new(&micro, m, &(rvi_micro_options){.seed = 1}, &e), &e);
     must(rvi_probe_new(&probe, a.by, m, 8, &e), &e);
     for (int i = 0; i < 8; i++) {
@@ -240,37 +221,14 @@ static int update(const rvi_model *m, int n_events)
         times[i] = thread_seconds() - start;
     }
     report("probe of 8 texts", times, n_probes);
-    for (int main = 0; main < 2; main++) {
-        int n_thumbs = main ? n_events : RVI_MIN(n_events, 1000); /* the whole inverse is slow */
-        must(rvi_thumbs_new(&thumbs, m, main ? few : w, 0, &e), &e);
-        for (int i = 0; i < n_thumbs; i++) {
-            rvi_edits *p;
-            const rvi_captured *tokens = a.tokens[rvi_rng_u64(&rng) % N_ANSWERS];
-            int n = 1 + (int)(rvi_rng_u64(&rng) % N_ANSWER);
-            must(rvi_edits_new(&p, &e), &e);
-            start = thread_seconds();
-            must(rvi_edits_prepare(thumbs, p, tokens, n, &e), &e);
-            prepare[i] = thread_seconds() - start;
-            start = thread_seconds();
-            rvi_edits_down(thumbs, p, NULL);
-            times[i] = export_too(m, rvi_edits_delta(p), &adapter, start);
-            rvi_edits_free(p);
-        }
-        rvi_thumbs_free(thumbs);
-        report(main ? "thumb (64 directions)" : "thumb (whole inverse)", times, n_thumbs);
-        report("  its keys, before", prepare, n_thumbs);
-    }
     rvi_adapter_free(adapter);
     rvi_probe_free(probe);
     rvi_micro_free(micro);
-    rvi_whitener_free(w);
-    rvi_whitener_free(few);
     rvi_capture_free(a.ring);
     rvi_capturer_free(a.by);
     rvi_session_free(a.s);
     rvi_engine_free(a.e);
     rvi_free(times);
-    rvi_free(prepare);
     return 0;
 }
 

@@ -1,9 +1,9 @@
-/* structured.c - answers under many schemas, for bench/structured.py to judge.
+/* structured.c - answers under many schemas, for bench/structured_judge to judge.
  *
- *   structured MODEL [TOKENS [SEED]] < lines
+ *   structured MODEL [TOKENS] < lines
  *
- * A line is {"id", "schema"}; one comes back for each, in the order in which they end: {"id",
- * "refused": null or why, "text", "finish", "tokens"}. Temperature 1, several at once. */
+ * A line is {"id", "schema", "seed"}; one comes back for each, in the order in which they end:
+ * {"id", "refused": null or why, "text", "finish", "tokens"}. Temperature 1, several at once. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,6 @@ typedef struct bench {
     rv_engine *e;
     place places[AT_ONCE];
     int max_tokens;
-    uint64_t seed;
 } bench;
 
 static void die(const rv_error *err)
@@ -88,7 +87,7 @@ static void begin(bench *b, place *p, const rvi_json *line)
     rv_message ask = {.role = "user", .content = question.data};
     rv_chat chat = {.size = sizeof chat, .messages = &ask, .n_messages = 1};
     rv_sampling how = {.size = sizeof how,
-                       .seed = b->seed++,
+                       .seed = (uint64_t)rvi_json_int(rvi_json_get(line, "seed"), 1),
                        .temperature = 1,
                        .top_p = 1,
                        .repetition_penalty = 1};
@@ -160,12 +159,11 @@ static void answer_lines(bench *b)
 
 int main(int argc, char **argv)
 {
-    bench b = {.max_tokens = argc > 2 ? atoi(argv[2]) : 512,
-               .seed = argc > 3 ? strtoull(argv[3], NULL, 10) : 1};
+    bench b = {.max_tokens = argc > 2 ? atoi(argv[2]) : 512};
     rv_error err = {0};
     rv_runtime *rt = NULL;
     if (argc < 2) {
-        fprintf(stderr, "usage: structured MODEL [TOKENS [SEED]] < lines\n");
+        fprintf(stderr, "usage: structured MODEL [TOKENS] < lines\n");
         return 2;
     }
     rv_engine_options eo = {.size = sizeof eo, .n_tokens = AT_ONCE * CONTEXT};

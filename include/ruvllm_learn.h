@@ -108,6 +108,9 @@ typedef struct rv_adaptation {
     int samples_used;
     int generation; /* published by it; 0: none */
     uint64_t event; /* its number in the log; 0: none */
+    /* Of a correction: what it was taught for, with what it is about where only the turns before
+     * the last told ("Australia. And its capital?"). "" of all else. */
+    const char *question;
 } rv_adaptation;
 
 /* Where a lesson counts.

@@ -41,9 +41,12 @@ typedef enum rv_pressure {
                               Needs RV_KV_TIERED; n_tokens is then room for so many in 16 bits */
 } rv_pressure;
 
+#define RV_WHOLE_CONTEXT (-1)
+
 typedef struct rv_service_options {
     size_t size;
-    int n_tokens;    /* KV room of all requests and of what is kept of them; 0: 16384 */
+    int n_tokens;    /* KV room of all requests and of what is kept of them; 0: 16384;
+                        RV_WHOLE_CONTEXT: n_context, or 16384 where that is more */
     int n_context;   /* most tokens of prompt and answer together; 0: what the model was trained for
                         or n_tokens, whichever is less */
     int max_running; /* requests that compute at the same time, each choice counts; 0: 32 */
@@ -80,6 +83,7 @@ typedef struct rv_service_options {
                              limit */
     int cache_tokens;     /* kept of requests that have ended or wait: beyond so many, the least
                              recently used go until three quarters are left; 0: as there is room */
+    const rv_model *embedder; /* makes embeddings (all-MiniLM, say): rv_service_find; NULL: none */
 } rv_service_options;
 
 /* An engine of its own for the model; an encoder's serves embeddings only. RV_E_UNSUPPORTED: the
@@ -140,6 +144,19 @@ RV_API void rv_service_cancel(rv_service *s, uint64_t id);
  * ended. */
 RV_API rv_status rv_service_forget(rv_service *s, const char *tenant, const char *session,
                                    rv_error *err);
+
+typedef struct rv_found_session {
+    const char *name;
+    float similarity; /* 1: the same text; unrelated ones are around 0 */
+    uint64_t saved;   /* seconds of the clock */
+} rv_found_session;
+
+/* Which of the tenant's saved sessions are about a text? The `most` nearest of them, nearest first,
+ * as one block, by the embedder's vectors of their newest 768 tokens. Computes on the calling
+ * thread: a session that was saved since the last time is read first, and not found where it is
+ * damaged. */
+RV_API rv_status rv_service_find(rv_service *s, const char *tenant, const char *text, size_t most,
+                                 rv_found_session **out, size_t *n, rv_error *err);
 
 /* ---- events ---- */
 
@@ -285,6 +302,10 @@ RV_API void rv_models_give_back(rv_models *ms, rv_service **s);
 /* Unloads it, as soon as nobody holds it. RV_E_NOT_FOUND: no such name. */
 RV_API rv_status rv_models_unload(rv_models *ms, const char *name, rv_error *err);
 
+/* Figures of a model that is loaded; does not count as use of it. RV_E_BUSY: it is not. */
+RV_API rv_status rv_models_get_metrics(rv_models *ms, const char *name, rv_service_metrics *out,
+                                       rv_error *err);
+
 typedef enum rv_model_state {
     RV_MODEL_OUT,     /* not in memory */
     RV_MODEL_LOADING, /* or waiting for that */
@@ -304,6 +325,43 @@ typedef struct rv_listed_model {
 
 /* All of them in the order they were added, as one block. */
 RV_API rv_status rv_models_list(rv_models *ms, rv_listed_model **out, size_t *n, rv_error *err);
+
+/* ---- one budget ----
+ *
+ * A number of bytes that everything made from a runtime shares: weights, adapters, scratch memory
+ * and the KV pages of services. A service has room for one request of its n_context in any case,
+ * and is not made where there is none; beyond that it has as many pages, of its n_tokens, as the
+ * others leave. An adapter of a registry, and a model of a list, is loaded when there is room for
+ * it. Where something does not fit, what is merely kept is given up: pages of requests that have
+ * ended, then adapters of registries that nobody uses, then (to load another) models that nobody
+ * holds; until the low mark is reached, so that it is seldom. What is in use stays, and what then
+ * does not fit waits (requests) or is refused with RV_E_NOMEM (the others).
+ *
+ * Models that rv_model_open opens and adapters of rv_adapter_load count, but are not refused; pages
+ * of an engine that is no service's do not count. */
+
+typedef struct rv_budget {
+    size_t size;
+    uint64_t bytes;                          /* of all together; 0: no limit */
+    uint64_t weights, adapters, scratch, kv; /* of one class; 0: no limit of its own */
+    double low;                              /* the low mark, as a share of each; 0: 0.85 */
+} rv_budget;
+
+/* At any time; NULL: no limit. Where more is in use already, nothing new is let in, and the room of
+ * services shrinks with their next steps. */
+RV_API rv_status rv_runtime_set_budget(rv_runtime *rt, const rv_budget *b, rv_error *err);
+
+typedef struct rv_budget_share {
+    uint64_t used, kept, most; /* kept: what could be given up; most: as in rv_budget */
+} rv_budget_share;
+
+typedef struct rv_budget_use {
+    size_t size;
+    rv_budget_share all, weights, adapters, scratch, kv;
+    uint64_t n_asked, n_refused; /* times that others were asked for room; that RV_E_NOMEM came */
+} rv_budget_use;
+
+RV_API rv_status rv_runtime_get_budget(rv_runtime *rt, rv_budget_use *out, rv_error *err);
 
 /* ---- adapters by name ----
  *

@@ -143,6 +143,30 @@ RV_API rv_status rv_json_repair(const rv_runtime *rt, const char *text, size_t l
                                 const char *schema, size_t schema_len, rv_repaired **out,
                                 rv_error *err);
 
+/* The same while the text comes: pieces of any size go in, what became certain of the JSON comes
+ * out, and put together that is the same for any pieces. */
+typedef struct rv_json_stream rv_json_stream;
+
+typedef struct rv_json_piece {
+    const char *text; /* more of the JSON; terminated. All of this is the stream's, until the next
+                         call with it */
+    size_t text_len;
+    const rv_repair *changes; /* since the call before, at most 1000 */
+    size_t n_changes;
+    const char *problem; /* "" as long as what follows may make it satisfy the schema; from then on
+                            a message that a model can be told */
+} rv_json_piece;
+
+/* schema NULL: nothing to check; it is copied. rt must outlive the stream. Errors: as
+ * rv_json_repair. */
+RV_API rv_status rv_json_stream_new(rv_json_stream **out, const rv_runtime *rt, const char *schema,
+                                    size_t schema_len, rv_error *err);
+RV_API void rv_json_stream_free(rv_json_stream **s);
+RV_API rv_status rv_json_stream_push(rv_json_stream *s, const char *text, size_t len,
+                                     rv_json_piece *out, rv_error *err);
+/* The text has ended: what was open is closed. */
+RV_API rv_status rv_json_stream_end(rv_json_stream *s, rv_json_piece *out, rv_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -7,7 +7,7 @@
 EMBEDDER is the folder of all-MiniLM-L6-v2 (`ruvllm pull minilm` has it), FILE a list of corrections
 (bench/natural) or of relations (tools/relations.py). Needs numpy, torch, tokenizers, safetensors.
 What a text looks like to the judge, and the network itself, are in reading.c and judge.c; here they
-are written a second time for training, and tests/real/test_judge.c compares the two.
+are written a second time for training, and tests/real/slow_judge.c compares the two.
 """
 import argparse
 import functools
@@ -557,7 +557,7 @@ def write(path, texts, judges):
 
 
 def write_cases(path, texts, corrections, judges):
-    """Some pairs with what the judge says, for tests/real/test_judge.c."""
+    """Some pairs with what the judge says, for tests/real/slow_judge.c."""
     rows = []
     chosen = [corrections[i] for i in range(0, len(corrections), max(1, len(corrections) // 24))]
     for p in pairs_of(chosen, random.Random(5), False)[::7]:

@@ -53,8 +53,8 @@ const cli_command cli_commands[] = {
      "  --events N           scores of an instant run (200)\n",
      eval_pref, common_help},
     {"thumbs", "MODEL FILE.json",
-     "thumbs down for answers: how unlikely they become, what else changes",
-     "  --events N           thumbs for an answer (20)\n", eval_thumbs, common_help},
+     "thumbs down for answers: whether they come again, what else changes",
+     "  --tries N            times a question is asked again (20)\n", eval_thumbs, common_help},
     {"garbage", "MODEL", "top scores for random tokens: how much the perplexity suffers",
      "  --events N           of them (200)\n"
      "  --rollback on|off    the adapter is taken back when its probe says it drifted (on)\n"

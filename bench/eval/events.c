@@ -1,56 +1,14 @@
 /* eval thumbs and eval garbage: what single events of feedback do.
  *
- * thumbs: each question's own greedy answer gets thumbs down; how much less likely it becomes as it
- * is served, and whether answers to other questions change. garbage: answers of random tokens get
- * the top score; how much the perplexity rises. */
+ * thumbs: each question's own greedy answer gets a thumb down; whether it comes again when the
+ * question is asked many times more, and whether answers to other questions change. garbage:
+ * answers of random tokens get the top score; how much the perplexity rises. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "eval/eval.h"
-
-/* ---- forcing an answer ---- */
-
-/* What a mask lets through: the answer's own tokens, or random ones. */
-typedef struct forced {
-    const int32_t *ids; /* NULL: random */
-    size_t n;
-    rvi_rng rng;
-} forced;
-
-static int allow_one(void *ctx, const int32_t *ids, size_t n_ids, float *logits, size_t n_vocab)
-{
-    forced *f = ctx;
-    size_t low = n_vocab / 500, high = n_vocab - n_vocab / 300; /* special tokens are at the ends */
-    size_t id = low + (size_t)(rvi_rng_u64(&f->rng) % (uint64_t)(high - low));
-    (void)ids;
-    if (f->ids) id = n_ids < f->n ? (size_t)f->ids[n_ids] : 0;
-    for (size_t i = 0; i < n_vocab; i++)
-        if (i != id) logits[i] = -INFINITY;
-    return 0;
-}
-
-/* log10 of the probability that the question gets this answer, as it is served: with all that the
- * learner lets take part. l NULL: by the model alone. */
-static rv_status answer_probability(eval *e, rv_learner *l, const char *question,
-                                    const int32_t *answer, size_t n, double *out, rv_error *err)
-{
-    forced f = {.ids = answer, .n = n};
-    const eval_mask mask = {allow_one, &f, false};
-    const eval_ask ask = {.max_tokens = (int)n, .mask = &mask};
-    rv_answer *g = NULL;
-    rv_session *s = NULL;
-    rv_status st = eval_answers_on(e, l, &question, 1, &ask, &s, &g, err);
-    if (!st && (g->n_ids != n || !g->chosen))
-        st =
-            rvi_error(err, RV_E_GENERATION, "an answer of %zu tokens ended after %zu", n, g->n_ids);
-    *out = 0;
-    for (size_t i = 0; !st && i < n; i++) *out += (double)g->chosen[i].logprob / log(10);
-    rv_free(g);
-    rv_session_free(&s);
-    return st;
-}
 
 /* ---- thumbs ---- */
 
@@ -59,14 +17,12 @@ enum { ANSWER = 24, MAX_PROMPTS = 30, MAX_CANARIES = 20 };
 typedef struct thumbs_eval {
     eval e;
     eval_file file;
-    int events;
+    int tries;
     const char *prompts[MAX_PROMPTS], *canaries[MAX_CANARIES];
     size_t n_prompts, n_canaries;
-    double drop[MAX_PROMPTS]; /* powers of ten */
+    int again[MAX_PROMPTS];   /* how often what was turned down came again */
     int changed[MAX_PROMPTS]; /* canaries */
-    bool answer_changed[MAX_PROMPTS];
-    double *latency_us; /* of every event, n_prompts x events */
-    size_t n_latency;
+    double latency_us[MAX_PROMPTS];
 } thumbs_eval;
 
 static void choose_questions(thumbs_eval *v)
@@ -96,30 +52,42 @@ static rv_status count_changed(thumbs_eval *v, rv_answer *const *before, int *ou
     return st;
 }
 
-static rv_status push_down(thumbs_eval *v, size_t i, rv_answer *const *canaries, rv_error *err)
+/* Asks greedily once more, then as often as said with the dice. */
+static rv_status try_again(thumbs_eval *v, size_t i, const rv_answer *own, rv_error *err)
+{
+    const char **same = rvi_alloc_array((size_t)v->tries, sizeof *same);
+    if (!same) return rvi_nomem(err, "questions");
+    for (int k = 0; k < v->tries; k++) same[k] = v->prompts[i];
+    rv_status st = RV_OK;
+    for (int warm = 0; !st && warm < 2; warm++) {
+        const eval_ask ask = {
+            .max_tokens = ANSWER, .temperature = (float)warm, .seed = v->e.o.seed, .what = "tries"};
+        size_t n = warm ? (size_t)v->tries : 1;
+        rv_answer **got = NULL;
+        st = eval_answers(&v->e, v->e.l, same, n, &ask, &got, err);
+        for (size_t k = 0; !st && k < n; k++) v->again[i] += eval_same_ids(own, got[k]);
+        eval_free_answers(got, n);
+    }
+    rvi_free(same);
+    return st;
+}
+
+static rv_status turn_down(thumbs_eval *v, size_t i, rv_answer *const *canaries, rv_error *err)
 {
     const eval_ask ask = {.max_tokens = ANSWER, .what = "thumbs"};
     eval *e = &v->e;
     const char *q = v->prompts[i];
     rv_session *s = NULL;
-    rv_answer *own = NULL, **again = NULL;
-    double before = 0, after = 0;
+    rv_answer *own = NULL;
+    rv_adaptation *a = NULL;
     rv_status st = eval_answers_on(e, e->l, &q, 1, &ask, &s, &own, err);
-    if (!st) st = answer_probability(e, NULL, q, own->ids, own->n_ids, &before, err);
-    for (int k = 0; !st && k < v->events; k++) {
-        rv_adaptation *a = NULL;
-        st = rv_learner_thumb(e->l, s, 0, &a, err);
-        if (!st) v->latency_us[v->n_latency++] = a->latency_us;
-        rv_free(a);
-    }
-    if (!st) st = answer_probability(e, e->l, q, own->ids, own->n_ids, &after, err);
-    v->drop[i] = before - after;
-    if (!st) st = count_changed(v, canaries, &v->changed[i], err);
+    if (!st) st = rv_learner_thumb(e->l, s, 0, &a, err);
+    if (!st) v->latency_us[i] = a->latency_us;
+    rv_free(a);
     rv_session_free(&s);
-    if (!st) st = eval_answers(e, e->l, &q, 1, &ask, &again, err);
-    if (!st) v->answer_changed[i] = !eval_same_ids(own, again[0]);
+    if (!st) st = try_again(v, i, own, err);
+    if (!st) st = count_changed(v, canaries, &v->changed[i], err);
     rv_free(own);
-    eval_free_answers(again, 1);
     return st;
 }
 
@@ -136,44 +104,34 @@ static double quantile(const double *sorted, size_t n, double q)
 
 static void write_thumbs(thumbs_eval *v, rvi_buf *out)
 {
-    double sorted[MAX_PROMPTS];
-    int worst_changed = 0, n_changed = 0, n_ten = 0, n_new = 0;
+    int n_again = 0, n_came = 0, worst_changed = 0, n_changed = 0;
     size_t n = v->n_prompts;
-    memcpy(sorted, v->drop, sizeof sorted);
-    qsort(sorted, n, sizeof *sorted, by_value);
-    qsort(v->latency_us, v->n_latency, sizeof *v->latency_us, by_value);
+    qsort(v->latency_us, n, sizeof *v->latency_us, by_value);
     for (size_t i = 0; i < n; i++) {
         worst_changed = RVI_MAX(worst_changed, v->changed[i]);
         n_changed += v->changed[i];
-        n_ten += v->drop[i] >= 1;
-        n_new += v->answer_changed[i];
+        n_again += v->again[i];
+        n_came += v->again[i] > 0;
     }
-    double p50 = quantile(v->latency_us, v->n_latency, 0.5),
-           p99 = quantile(v->latency_us, v->n_latency, 0.99);
+    double p50 = quantile(v->latency_us, n, 0.5), p99 = quantile(v->latency_us, n, 0.99);
     if (!v->e.o.json) {
-        rvi_buf_printf(
-            out,
-            "%zu questions, %d thumbs down each\n"
-            "p(answer) divided by  worst %.3g, median %.3g; by 10 or more for %d of %zu\n"
-            "answer changed        %d of %zu\n"
-            "canaries changed      %d in all, %d at worst (of %zu)\n"
-            "one event             %.0f us in the middle, %.0f us for 99 of 100\n",
-            n, v->events, pow(10, sorted[0]), pow(10, quantile(sorted, n, 0.5)), n_ten, n, n_new, n,
-            n_changed, worst_changed, v->n_canaries, p50, p99);
+        rvi_buf_printf(out,
+                       "%zu questions, a thumb down each, asked %d times more\n"
+                       "the same answer       %d times, for %d questions\n"
+                       "canaries changed      %d in all, %d at worst (of %zu)\n"
+                       "one event             %.0f us in the middle, %.0f us for 99 of 100\n",
+                       n, v->tries + 1, n_again, n_came, n_changed, worst_changed, v->n_canaries,
+                       p50, p99);
         return;
     }
     eval_write_head(out, "thumbs", &v->e);
     rvi_buf_printf(out,
-                   ",\"prompts\":%zu,\"events\":%d,\"worst_factor\":%.6g,\"median_factor\":%.6g,"
-                   "\"at_least_10\":%d,\"answers_changed\":%d,\"canaries\":%zu,"
-                   "\"canaries_changed\":%d,\"canaries_changed_worst\":%d,"
-                   "\"latency_us_p50\":%.6g,\"latency_us_p99\":%.6g,\"log10_drop\":[",
-                   n, v->events, pow(10, sorted[0]), pow(10, quantile(sorted, n, 0.5)), n_ten,
-                   n_new, v->n_canaries, n_changed, worst_changed, p50, p99);
-    for (size_t i = 0; i < n; i++) rvi_buf_printf(out, i ? ",%.4g" : "%.4g", v->drop[i]);
-    rvi_buf_puts(out, "],\"latency_us\":[");
-    for (size_t i = 0; i < v->n_latency; i++)
-        rvi_buf_printf(out, i ? ",%.4g" : "%.4g", v->latency_us[i]);
+                   ",\"prompts\":%zu,\"tries\":%d,\"came_again\":%d,\"prompts_again\":%d,"
+                   "\"canaries\":%zu,\"canaries_changed\":%d,\"canaries_changed_worst\":%d,"
+                   "\"latency_us_p50\":%.6g,\"latency_us_p99\":%.6g,\"latency_us\":[",
+                   n, v->tries + 1, n_again, n_came, v->n_canaries, n_changed, worst_changed, p50,
+                   p99);
+    for (size_t i = 0; i < n; i++) rvi_buf_printf(out, i ? ",%.4g" : "%.4g", v->latency_us[i]);
     rvi_buf_puts(out, "]}\n");
 }
 
@@ -192,34 +150,43 @@ static rv_status evaluate_thumbs(eval *e, rvi_buf *out, rv_error *err)
     thumbs_eval *v = (thumbs_eval *)e;
     const eval_settings settings = eval_learner_settings(e);
     rv_answer **canaries = NULL;
-    v->latency_us = rvi_zalloc_array(v->n_prompts * (size_t)v->events, sizeof *v->latency_us);
-    rv_status st = v->latency_us ? RV_OK : rvi_nomem(err, "latencies");
-    if (!st) st = eval_learner_new(e, &settings, err);
+    rv_status st = eval_learner_new(e, &settings, err);
     if (!st) st = rv_learner_start(e->l, err); /* as in a chat: what can be done between calls is */
     if (!st) st = eval_answers(e, NULL, v->canaries, v->n_canaries, &ask_canaries, &canaries, err);
     for (size_t i = 0; !st && i < v->n_prompts; i++) {
         cli_progress_show(&e->bar, "thumbs", i, v->n_prompts, "");
-        st = push_down(v, i, canaries, err);
+        st = turn_down(v, i, canaries, err);
     }
     if (!st) write_thumbs(v, out);
     eval_free_answers(canaries, v->n_canaries);
-    rvi_free(v->latency_us);
     return st;
 }
 
 int eval_thumbs(cli *c, int argc, char **argv)
 {
-    thumbs_eval v = {.events = 20};
-    const cli_option own[] = {{"events", 0, CLI_INT, &v.events, NULL}};
+    thumbs_eval v = {.tries = 20};
+    const cli_option own[] = {{"tries", 0, CLI_INT, &v.tries, NULL}};
     bool done;
     int code = eval_parse(&v.e, c, own, RVI_COUNT(own), argc, argv, true,
                           "a model and a file with unrelated questions are needed", &done);
     if (code || done) return code;
-    if (v.events < 1 || v.events > 10000) return cli_usage(c, "--events: between 1 and 10000");
+    if (v.tries < 1 || v.tries > 10000) return cli_usage(c, "--tries: between 1 and 10000");
     return eval_run(&v.e, load_thumbs, evaluate_thumbs);
 }
 
 /* ---- garbage ---- */
+
+/* A mask that lets one random token through. */
+static int allow_one(void *ctx, const int32_t *ids, size_t n_ids, float *logits, size_t n_vocab)
+{
+    size_t low = n_vocab / 500, high = n_vocab - n_vocab / 300; /* special tokens are at the ends */
+    size_t id = low + (size_t)(rvi_rng_u64(ctx) % (uint64_t)(high - low));
+    (void)ids;
+    (void)n_ids;
+    for (size_t i = 0; i < n_vocab; i++)
+        if (i != id) logits[i] = -INFINITY;
+    return 0;
+}
 
 enum { GARBAGE = 16, CHECKS = 4 };
 
@@ -250,7 +217,7 @@ typedef struct garbage_eval {
 } garbage_eval;
 
 /* One answer, of random tokens or the model's own, and its score. */
-static rv_status score_answer(eval *e, const char *q, forced *random, double score, rv_error *err)
+static rv_status score_answer(eval *e, const char *q, rvi_rng *random, double score, rv_error *err)
 {
     const eval_mask mask = {allow_one, random, true};
     const eval_ask ask = {.max_tokens = GARBAGE, .what = "garbage", .mask = random ? &mask : NULL};
@@ -289,7 +256,7 @@ static rv_status evaluate_garbage(eval *e, rvi_buf *out, rv_error *err)
 {
     garbage_eval *v = (garbage_eval *)e;
     eval_settings settings = eval_learner_settings(e);
-    forced random = {.rng = {e->o.seed}};
+    rvi_rng random = {e->o.seed};
     settings.no_rollback = !v->rollback;
     rv_status st = eval_learner_new(e, &settings, err);
     for (int i = 0, check = 0; !st && i < v->events; i++) {

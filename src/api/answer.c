@@ -166,7 +166,6 @@ static rv_status give(rv_session *s, rv_answer **out, rv_error *err)
     rvi_generated g;
     rv_status st = rvi_answer_take(s->s, &g, err);
     rvi_api_note_use(s->e->m->rt);
-    if (!st) rvi_api_note_answer(s);
     *out = pack(&g);
     rvi_generated_deinit(&g);
     return !st && !*out ? rvi_nomem(err, "answer") : st;

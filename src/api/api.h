@@ -20,6 +20,7 @@
 #include "decode/answer.h"
 #include "decode/engine.h"
 #include "grammar/grammar.h"
+#include "kv/quota.h"
 #include "learn/learner/learner.h"
 #include "model/model.h"
 #include "ruvllm_experimental.h"
@@ -51,6 +52,7 @@ struct rv_runtime {
     atomic_uint_fast64_t round;           /* in which each of them has one step */
     atomic_size_t mapped_bytes;           /* of the files of open models, */
     atomic_size_t adapter_bytes;          /* and of loaded adapters */
+    rvi_quota quota;                      /* what all of it may take (budget.c) */
 };
 
 struct rv_model {
@@ -133,6 +135,7 @@ struct rv_session {
     bool begun;               /* the next answer is to `question` */
     bool unjudged;            /* nobody will judge its answers: none is captured */
     char *question;           /* the last that the learner saw; NULL: none */
+    char *meant;              /* that, behind what turns before it tell; NULL: it needs none */
     rvi_made_set *held;       /* the learner's adapters that take part; may be NULL */
     rvi_adapter_set composed; /* the session's adapters, then the learner's; n 0: not both */
     rvi_capture *capture;     /* the learner's; may be NULL */
@@ -157,10 +160,6 @@ rv_learner *rvi_api_retain_learner(rv_learner *l); /* accepts NULL */
 void rvi_api_release_learner(rv_learner *l);
 rv_grammar *rvi_api_retain_grammar(rv_grammar *g); /* accepts NULL */
 void rvi_api_release_grammar(rv_grammar *g);
-/* Its answer has ended; busy is held. */
-void rvi_api_note_answer(rv_session *s);
-/* It goes elsewhere, or away. */
-void rvi_api_forget_answer(rv_session *s);
 /* What a session or set holds of its learner goes back; then the learner's count. */
 void rvi_api_leave_learner(rv_learner *l, rvi_made_set *held, rvi_capture *capture);
 void rvi_api_destroy_session(rv_session *s); /* busy is held */
@@ -191,6 +190,9 @@ bool rvi_api_is_busy(rv_runtime *rt);
 void rvi_api_note_use(rv_runtime *rt);
 double rvi_api_idle_seconds(const rv_runtime *rt); /* since then */
 
+/* RV_E_NOMEM: what was just made takes more than the budget has. */
+rv_status rvi_api_check_budget(rv_runtime *rt, const char *what, rv_error *err) RVI_MUST_CHECK;
+
 /* ---- learners (learner.c), and their background threads (background.c) ---- */
 
 typedef struct rvi_background {
@@ -206,9 +208,6 @@ struct rv_learner {
     atomic_int users;
     rv_model *m, *embedder; /* embedder: NULL, none */
     rvi_learner *l;
-    rv_session
-        *answered[RVI_PREPARED_THUMBS]; /* sessions whose last answer may get a thumb; NULL: none */
-    size_t next_answered;
     rvi_background bg;
 };
 

@@ -116,15 +116,8 @@ static void finish_pending(rv_learner *l)
     rv_error why = {0};
     bool news;
     rvi_learner_follow(l->l, &news);
-    if (rvi_learner_finish_pending(l->l, &why))
+    if (rvi_instant_catch_up(l->l, &why))
         rvi_log_write(l->m->rt->be->log, RVI_LOG_WARN, "after a judgement: %s", why.text);
-    for (size_t i = 0; i < RVI_PREPARED_THUMBS; i++) {
-        const rv_session *s = l->answered[i];
-        l->answered[i] = NULL;
-        if (!s || s->s->answer) continue;
-        rv_status st = rvi_learner_prepare_thumb(l->l, s->capture, s->question, NULL);
-        (void)st; /* a thumb makes its keys itself */
-    }
 }
 
 /* Until the job has ended. Whoever changes the lessons posts the wakeup: training what was taken

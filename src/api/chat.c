@@ -122,9 +122,15 @@ static rv_status render_tools(const rv_model *m, const rvi_json *json, const rvi
 {
     const rvi_family *f = rvi_family_find(m->template_text, m->template_len);
     bool known = f || !rvi_json_count(rvi_json_get(json, "tools"));
-    int way = known ? RVI_PROMPT_OBJECTS : RVI_PROMPT_IN_SYSTEM;
+    bool in_message = f && f->in_message;
+    int way = in_message      ? RVI_PROMPT_IN_MESSAGE
+              : f && f->texts ? RVI_PROMPT_TEXTS
+              : known         ? RVI_PROMPT_OBJECTS
+                              : RVI_PROMPT_IN_SYSTEM;
     /* a template may fail on a tool's schema; in words it is told how this family calls */
-    const int last = f && f != rvi_family_plain() ? RVI_PROMPT_TEXTS_SAID : RVI_PROMPT_IN_USER;
+    const int last = in_message                     ? way
+                     : f && f != rvi_family_plain() ? RVI_PROMPT_TEXTS_SAID
+                                                    : RVI_PROMPT_IN_USER;
     const size_t n_before = text->len;
     rvi_arena arena = {.max = RVI_API_CHAT_BYTES};
     rv_error first = {0};
@@ -134,7 +140,8 @@ static rv_status render_tools(const rv_model *m, const rvi_json *json, const rvi
         rv_error own = {0};
         if (user) rvi_text_spans_cut(user, n_before);
         text->len = n_before;
-        st = rvi_prompt_adapt(&adapted, json, (rvi_prompt_way)way, &arena, &own);
+        st = rvi_prompt_adapt(&adapted, json, (rvi_prompt_way)way,
+                              in_message ? f : rvi_family_plain(), &arena, &own);
         if (!st) st = rvi_chat_render_marked(m->chat, adapted, now, text, user, &own);
         if (st && !first_st) {
             first_st = st;

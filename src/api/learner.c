@@ -4,6 +4,8 @@
 
 #include "api/api.h"
 #include "base/json.h"
+#include "learn/journal/text.h"
+#include "learn/recognise/follow.h"
 
 /* ---- lifetimes ---- */
 
@@ -75,27 +77,9 @@ void rvi_api_release_learner(rv_learner *l)
     rvi_api_release_model(m);
 }
 
-void rvi_api_note_answer(rv_session *s)
-{
-    rv_learner *l = s->learner;
-    if (!l || !s->capture || !s->question || !rvi_learner_has_background(l->l) ||
-        !rvi_learner_prepares_thumbs(l->l))
-        return;
-    rvi_api_forget_answer(s);
-    l->answered[l->next_answered++ % RVI_PREPARED_THUMBS] = s;
-    rvi_background_wake(l);
-}
-
-void rvi_api_forget_answer(rv_session *s)
-{
-    for (size_t i = 0; s->learner && i < RVI_PREPARED_THUMBS; i++)
-        if (s->learner->answered[i] == s) s->learner->answered[i] = NULL;
-}
-
 void rvi_api_leave_learner(rv_learner *l, rvi_made_set *held, rvi_capture *capture)
 {
     if (!l) return;
-    if (capture) rvi_instant_drop_prepared(l->l, capture);
     rvi_learner_release(l->l, held);
     rvi_capture_free(capture);
     rvi_api_release_learner(l);
@@ -244,6 +228,17 @@ static rv_status give_plan(const rv_learner *l, const rvi_plan *plan, rv_learn_p
     return st;
 }
 
+/* What a correction of the answer to the last turn would be taught for; NULL: for that turn. */
+static rv_status resolve(const char **turns, size_t n, char **out, rv_error *err)
+{
+    rvi_buf meant = {0};
+    rv_status st = rvi_follow_resolve(turns, n - 1, turns[n - 1], &meant, err);
+    if (!st && meant.len && !(*out = rvi_text_copy((rvi_text){meant.data, meant.len})))
+        st = rvi_nomem(err, "question");
+    rvi_buf_deinit(&meant);
+    return st;
+}
+
 /* busy is held */
 rv_status rvi_api_begin_learning(rv_learner *l, rv_session *s, const rvi_json *chat,
                                  rv_learn_plan **out, rv_error *err)
@@ -259,20 +254,15 @@ rv_status rvi_api_begin_learning(rv_learner *l, rv_session *s, const rvi_json *c
     rv_status st = user_turns(chat, &arena, &turns, &n, err);
     if (!st) st = rvi_learner_plan(l->l, turns, n, &plan, err);
     rvi_learner_yield(l->l);
-    char *question = NULL;
+    char *question = NULL, *meant = NULL;
     rvi_ids slot = {0};
     rvi_capture *capture = NULL;
     bool other = s->learner != l;
     if (!st && !s->unjudged && (other || !s->capture))
         st = rvi_learner_capture(l->l, &capture, err);
-    if (!st) {
-        const char *last = n ? turns[n - 1] : "";
-        question = rvi_alloc_array(strlen(last) + 1, 1);
-        if (question)
-            memcpy(question, last, strlen(last) + 1);
-        else
-            st = rvi_nomem(err, "question");
-    }
+    if (!st && !(question = rvi_text_copy(rvi_text_of(n ? turns[n - 1] : ""))))
+        st = rvi_nomem(err, "question");
+    if (!st && n > 1 && !s->unjudged) st = resolve(turns, n, &meant, err);
     for (size_t i = 0; !st && plan.lesson && i < plan.lesson->spoken.len; i++)
         if (!rvi_ids_push(&slot, plan.lesson->spoken.data[i])) st = rvi_nomem(err, "slot");
     if (!st && out) st = give_plan(l, &plan, out, err);
@@ -282,11 +272,11 @@ rv_status rvi_api_begin_learning(rv_learner *l, rv_session *s, const rvi_json *c
     }
     if (st) {
         rvi_free(question);
+        rvi_free(meant);
         rvi_ids_deinit(&slot);
         rvi_capture_free(capture);
         rvi_learner_release(l->l, plan.adapters);
     } else {
-        rvi_api_forget_answer(s);
         if (other) {
             rvi_api_leave_learner(s->learner, s->held, s->capture);
             s->learner = rvi_api_retain_learner(l);
@@ -295,7 +285,9 @@ rv_status rvi_api_begin_learning(rv_learner *l, rv_session *s, const rvi_json *c
         }
         if (capture) s->s->capture = s->capture = capture;
         rvi_free(s->question);
+        rvi_free(s->meant);
         s->question = question;
+        s->meant = meant;
         s->held = plan.adapters;
         rvi_ids_deinit(&s->slot);
         s->slot = slot;
@@ -343,7 +335,7 @@ static rv_status teach_last(rv_learner *l, const rv_session *s, rvi_correction t
         st = rvi_error(err, RV_E_LEARNING, "nothing was asked on this session yet");
     else if (s->capture)
         st = rvi_learner_given(l->l, s->capture, &given, err);
-    t.question = s->question;
+    t.question = t.scope == RV_SCOPE_TOPIC && s->meant ? s->meant : s->question;
     if (given.len) t.rejected = given.data;
     if (s->spoke) t.spoken = s->lesson;
     if (!st) st = rvi_learner_teach(l->l, &t, r, err);

@@ -130,11 +130,13 @@ static const char *put_text(char **at, const char *text)
 rv_status rvi_api_give_adaptation(const rvi_adaptation *r, rv_adaptation **out, rv_error *err)
 {
     char *texts;
-    rv_adaptation *a = block(sizeof *a, strlen(r->notes) + 1, &texts);
+    const char *question = r->question ? r->question : "";
+    rv_adaptation *a = block(sizeof *a, strlen(r->notes) + strlen(question) + 2, &texts);
     if (!a) return rvi_nomem(err, "adaptation");
     *a = (rv_adaptation){.applied = r->applied,
                          .loop = r->loop,
                          .notes = put_text(&texts, r->notes),
+                         .question = put_text(&texts, question),
                          .latency_us = r->latency_us,
                          .forward_us = r->forward_us,
                          .quality_delta = r->quality_delta,

@@ -170,6 +170,47 @@ static rv_status dir_arch_name(const char *dir, char *out, size_t size, rv_error
     return st == RV_E_NOMEM ? st : RV_OK;
 }
 
+/* The tokenizer, read while the weights are packed. dir: NULL for GGUF */
+typedef struct vocabulary {
+    rv_model *m;
+    const rvi_gguf *file;
+    const char *dir;
+    rv_status st;
+    rv_error err;
+} vocabulary;
+
+static void read_vocabulary(void *ctx)
+{
+    vocabulary *v = ctx;
+    if (v->dir)
+        v->st = tokenizer_from_dir(v->m, v->dir, &v->err);
+    else if (v->file && rvi_gguf_find(v->file, "tokenizer.ggml.tokens"))
+        v->st = rvi_tokenizer_from_gguf(&v->m->tokenizer, v->file, &v->m->rt->log, &v->err);
+}
+
+/* Where the caller has an allocator or wants one thread, nothing runs beside it. */
+static rv_status open_weights(rv_model *m, rvi_source *take, const char *dir,
+                              const rv_open_options *o, rv_error *err)
+{
+    vocabulary v = {.m = m, .file = take->gguf, .dir = dir};
+    bool beside = !o->vocabulary_only && !m->rt->allocator.alloc && m->rt->o.n_threads != 1;
+    rv_status st = RV_OK;
+    if (!beside) read_vocabulary(&v);
+    if (v.st || o->vocabulary_only)
+        m->vocab_source = take;
+    else
+        st = rvi_model_new(&m->model, m->rt->be, take,
+                           &(rvi_model_options){.progress = o->progress,
+                                                .progress_ctx = o->progress_ctx,
+                                                .beside = beside ? read_vocabulary : NULL,
+                                                .beside_ctx = &v,
+                                                .quantize = o->quantize != 0},
+                           err);
+    if (st || !v.st) return st;
+    if (err) *err = v.err;
+    return v.st;
+}
+
 /* Everything after the files are open. dir: where tokenizer.json may lie, NULL for GGUF. */
 static rv_status finish_open(rv_model *m, rvi_source *take, const char *dir,
                              const rv_open_options *o, rv_error *err)
@@ -178,19 +219,10 @@ static rv_status finish_open(rv_model *m, rvi_source *take, const char *dir,
     rv_status st = RV_OK;
     if (take) {
         rvi_api_arch_name(take, arch, sizeof arch);
-        if (take->gguf && rvi_gguf_find(take->gguf, "tokenizer.ggml.tokens"))
-            st = rvi_tokenizer_from_gguf(&m->tokenizer, take->gguf, &m->rt->log, err);
-        if (st || o->vocabulary_only)
-            m->vocab_source = take;
-        else
-            st = rvi_model_new(&m->model, m->rt->be, take,
-                               &(rvi_model_options){.progress = o->progress,
-                                                    .progress_ctx = o->progress_ctx,
-                                                    .quantize = o->quantize != 0},
-                               err);
+        st = open_weights(m, take, dir, o, err);
     }
     if (!take && dir) st = dir_arch_name(dir, arch, sizeof arch, err);
-    if (!st && dir) st = tokenizer_from_dir(m, dir, err);
+    if (!st && !take && dir) st = tokenizer_from_dir(m, dir, err);
     if (!st && m->tokenizer) st = make_chat(m, arch[0] ? arch : NULL, o->chat_template, err);
     if (!st) st = collect_eos(m, err);
     if (!st && m->model && m->tokenizer && rvi_tokenizer_size(m->tokenizer) > m->model->hp.n_vocab)

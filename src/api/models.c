@@ -17,10 +17,12 @@ typedef struct listed {
     rvi_arena texts;
     rv_open_options open;
     rv_service_options service;
+    rv_model *embedder; /* the one of service, kept open; may be NULL */
     place place;
     rv_model *m;
     rv_service *svc;
     uint64_t bytes;         /* as far as they are known */
+    uint64_t weights;       /* of these; 0: not known */
     int n_held, n_awaiting; /* awaiting: threads that will hold it once it is loaded */
     double used;            /* when it was last held or given back */
     double promised;        /* until then it stays, for whoever asked for it to come; 0: not */
@@ -80,16 +82,30 @@ static bool is_in(const listed *x)
     return x->place != OUT;
 }
 
-static bool has_room(const rv_models *ms, const listed *for_one, uint64_t need)
+/* What a model is going to take: of the list's limit, and of the runtime's budget. */
+typedef struct wanted {
+    uint64_t bytes, shared;
+    rvi_quota_class class;
+} wanted;
+
+static bool has_room(const rv_models *ms, const listed *for_one, const wanted *need)
 {
-    uint64_t bytes = need;
+    uint64_t bytes = need->bytes;
     int n = 1;
     for (const listed *x = ms->all; x; x = x->next) {
         if (x == for_one || !is_in(x)) continue;
         bytes += x->bytes;
         n++;
     }
-    return (!ms->o.bytes || bytes <= ms->o.bytes) && (!ms->o.max_loaded || n <= ms->o.max_loaded);
+    return (!ms->o.bytes || bytes <= ms->o.bytes) && (!ms->o.max_loaded || n <= ms->o.max_loaded) &&
+           need->shared <= rvi_quota_room(&ms->rt->quota, need->class);
+}
+
+static bool is_alone(const rv_models *ms, const listed *one)
+{
+    const listed *x = ms->all;
+    while (x && (x == one || !is_in(x))) x = x->next;
+    return !x;
 }
 
 /* Nobody who asked for it has come yet. */
@@ -122,11 +138,23 @@ static rv_status too_large(const listed *x, uint64_t need, uint64_t most, rv_err
                      (unsigned long long)need, (unsigned long long)most);
 }
 
-/* Unloads others until the model's bytes fit; of those that are held, the least recently used is
- * asked to leave, and waited for. The lock is held. */
-static rv_status make_room(rv_models *ms, listed *x, uint64_t need, rv_error *err)
+/* Others give up soon what they merely keep: waits for that. The lock is held. */
+static void ask_others(rv_models *ms, const listed *x, const wanted *need)
 {
-    if (ms->o.bytes && need > ms->o.bytes) return too_large(x, need, ms->o.bytes, err);
+    enum { TRIES = 100 };
+    for (int i = 0; i < TRIES && !has_room(ms, x, need) && !atomic_load(&ms->stop); i++) {
+        if (!rvi_quota_ask(&ms->rt->quota, need->class, need->shared, NULL)) return;
+        wait_for_work(ms, 5e-3);
+    }
+}
+
+/* Unloads others until what the model needs fits; of those that are held, the least recently used
+ * is asked to leave, and waited for. The lock is held. */
+static rv_status make_room(rv_models *ms, listed *x, const wanted *need, rv_error *err)
+{
+    if (ms->o.bytes && need->bytes > ms->o.bytes)
+        return too_large(x, need->bytes, ms->o.bytes, err);
+    ask_others(ms, x, need);
     while (!has_room(ms, x, need)) {
         listed *victim = oldest(ms, LEAVING, false);
         if (!victim) victim = oldest(ms, LOADED, false);
@@ -134,6 +162,10 @@ static rv_status make_room(rv_models *ms, listed *x, uint64_t need, rv_error *er
             unload(ms, victim);
             continue;
         }
+        if (is_alone(ms, x))
+            return rvi_error(err, RV_E_NOMEM, "%s takes %llu bytes, and the budget has %llu left",
+                             x->name, (unsigned long long)need->shared,
+                             (unsigned long long)rvi_quota_room(&ms->rt->quota, need->class));
         if (!oldest(ms, LEAVING, true) && (victim = oldest(ms, LOADED, true)))
             victim->place = LEAVING;
         wait_for_work(ms, PROMISE);
@@ -171,17 +203,20 @@ static uint64_t guess_bytes(const listed *x)
 }
 
 /* Weights as they are arranged, or the file's where they are not, and the KV room at its largest
- * (tiers: all of it hot). */
-static uint64_t count_bytes(const listed *x)
+ * (tiers: all of it hot). Returns what one request of any length has of that. */
+static uint64_t count_bytes(const listed *x, uint64_t *weights, uint64_t *all)
 {
     const rvi_model *m = x->m->model;
     rv_kv_type type = rvi_api_kv_type(x->m->rt, x->service.kv_type);
     uint64_t element = type == RV_KV_F32 ? 4 : 2;
-    uint64_t n = (uint64_t)(x->service.n_tokens ? x->service.n_tokens : RVI_SERVICE_TOKENS);
+    uint64_t n = (uint64_t)rvi_service_tokens(x->m, &x->service);
+    uint64_t most = (uint64_t)(x->service.n_context ? x->service.n_context : m->hp.n_context);
     uint64_t position = 2 * (uint64_t)m->hp.n_layers * (uint64_t)m->hp.n_kv_heads *
                         (uint64_t)m->hp.head_size * element;
     if (type == RV_KV_Q8) position = position * 17 / 32;
-    return (m->pack_bytes ? m->pack_bytes : x->m->info.file_bytes) + n * position;
+    *weights = m->pack_bytes ? m->pack_bytes : x->m->info.file_bytes;
+    *all = *weights + n * position;
+    return RVI_MIN(n, most) * position;
 }
 
 /* The runtime may be told not to wait; this thread has time. */
@@ -194,21 +229,41 @@ static rv_status make_service(listed *x, const atomic_bool *stop, rv_error *err)
     return st;
 }
 
+/* Unloads the least recently used that nobody holds; false: there is none. */
+static bool give_way(rv_models *ms)
+{
+    rvi_lock_take(ms->lock);
+    listed *victim = oldest(ms, LEAVING, false);
+    if (!victim) victim = oldest(ms, LOADED, false);
+    if (victim) unload(ms, victim);
+    rvi_lock_give(ms->lock);
+    return victim;
+}
+
 static rv_status load(rv_models *ms, listed *x, rv_error *err)
 {
-    rv_status st = make_room(ms, x, x->n_loads ? x->bytes : guess_bytes(x), err);
+    rvi_quota *quota = &ms->rt->quota;
+    uint64_t weights = x->weights ? x->weights : guess_bytes(x), bytes = 0;
+    wanted first = {x->n_loads ? x->bytes : weights, weights, RVI_QUOTA_WEIGHTS};
+    wanted then = {.class = RVI_QUOTA_KV};
+    rv_status st = make_room(ms, x, &first, err);
     if (st) return st;
+    bool taken = rvi_quota_take(quota, RVI_QUOTA_WEIGHTS, weights);
     x->place = LOADING;
     rvi_lock_give(ms->lock);
     double begun = rvi_os_seconds();
     st = rv_model_open(&x->m, ms->rt, x->path, &x->open, err);
     if (!st) st = rvi_api_need_weights(x->m, err);
-    uint64_t bytes = st ? 0 : count_bytes(x);
+    if (taken) rvi_quota_return(quota, RVI_QUOTA_WEIGHTS, weights); /* they are counted now */
+    if (!st) then.shared = count_bytes(x, &weights, &bytes);
+    then.bytes = bytes;
     rvi_lock_take(ms->lock);
     if (!st) x->bytes = bytes;
-    if (!st) st = make_room(ms, x, bytes, err);
+    if (!st) x->weights = weights;
+    if (!st) st = make_room(ms, x, &then, err);
     rvi_lock_give(ms->lock);
     if (!st) st = make_service(x, &ms->stop, err);
+    while (st == RV_E_NOMEM && x->m && give_way(ms)) st = make_service(x, &ms->stop, err);
     if (st) rv_model_close(&x->m);
     rvi_lock_take(ms->lock);
     x->load_seconds = rvi_os_seconds() - begun;
@@ -309,6 +364,7 @@ static void listed_free(listed *x)
 {
     rv_service_free(&x->svc);
     rv_model_close(&x->m);
+    rvi_api_release_model(x->embedder);
     rvi_arena_deinit(&x->texts);
     rvi_free(x);
 }
@@ -365,6 +421,7 @@ static rv_status listed_new(listed **out, const char *name, const char *path,
         st =
             rvi_api_read_struct(&x->service, sizeof x->service, service, "rv_service_options", err);
     if (st) return st;
+    if (x->service.embedder) x->embedder = rvi_api_retain_model(x->service.embedder);
     x->name = rvi_arena_strndup(&x->texts, name, strlen(name));
     x->path = rvi_arena_strndup(&x->texts, path, strlen(path));
     bool copied = x->name && x->path && copy_text(&x->texts, &x->open.chat_template) &&
@@ -475,6 +532,25 @@ void rv_models_give_back(rv_models *ms, rv_service **s)
     rvi_lock_give(ms->lock);
     *s = NULL;
     rvi_wakeup_post(ms->work);
+}
+
+rv_status rv_models_get_metrics(rv_models *ms, const char *name, rv_service_metrics *out,
+                                rv_error *err)
+{
+    if (!ms || !name) return rvi_error(err, RV_E_INVALID, "rv_models_get_metrics: NULL argument");
+    rvi_lock_take(ms->lock);
+    listed *x = find(ms, name);
+    bool is_there = x && x->place == LOADED;
+    if (is_there) x->n_held++;
+    rvi_lock_give(ms->lock);
+    if (!x) return unknown(name, err);
+    if (!is_there) return rvi_error(err, RV_E_BUSY, "'%s' is not loaded", name);
+    rv_status st = rv_service_get_metrics(x->svc, out, err);
+    rvi_lock_take(ms->lock);
+    x->n_held--;
+    rvi_lock_give(ms->lock);
+    rvi_wakeup_post(ms->work);
+    return st;
 }
 
 rv_status rv_models_unload(rv_models *ms, const char *name, rv_error *err)

@@ -45,6 +45,7 @@ struct rv_registry {
     int n_open, n_ready;
     uint64_t ready_bytes, clock, last_generation;
     rvi_tally tallies[RV_READY + 1];
+    rvi_quota_member member; /* of the runtime's budget */
 };
 
 /* ---- entries ---- */
@@ -232,12 +233,56 @@ static void evict(rv_registry *r, const entry *newest)
     }
 }
 
+/* For the budget: takes what nobody uses, oldest first. Called by any thread, for moments. */
+static uint64_t give_room(void *ctx, uint64_t bytes)
+{
+    rv_registry *r = ctx;
+    uint64_t n = 0;
+    for (bool done = false; !done;) {
+        rv_adapter *adapter = NULL;
+        entry *best = NULL;
+        rvi_lock_take(r->lock);
+        for (size_t i = 0; i < r->n; i++) {
+            entry *e = r->entries[i];
+            if (!e->ready || atomic_load(&e->ready->users) > 1) continue;
+            if (!bytes) n += e->ready->bytes;
+            if (!best || e->last_use < best->last_use) best = e;
+        }
+        if (best && n < bytes) {
+            count_in(r, best, -1);
+            adapter = best->ready;
+            best->ready = NULL;
+            count_in(r, best, +1);
+            n += adapter->bytes;
+        }
+        done = !adapter;
+        rvi_lock_give(r->lock);
+        rv_adapter_free(&adapter);
+    }
+    return n;
+}
+
 /* Is this entry what its name stands for? Under the lock. */
 static bool is_current(const rv_registry *r, const entry *e)
 {
     bool found;
     size_t at = find(r, e->name, &found);
     return found && r->entries[at] == e;
+}
+
+/* Its file says about what it will take; others make room for that first. */
+static rv_status make_ready(const rv_registry *r, const entry *e, const rvi_adapter_file *file,
+                            rv_adapter **out, rv_error *err)
+{
+    rvi_quota *q = &r->m->rt->quota;
+    uint64_t bytes = RVI_MAX(e->versions[0].size, e->versions[1].size);
+    rvi_adapter *a = NULL;
+    rv_status st = rvi_quota_await(q, RVI_QUOTA_ADAPTERS, bytes, e->name, err);
+    if (st) return st;
+    st = rvi_adapter_file_load(file, &a, r->m->rt->be, err);
+    if (!st) st = rvi_api_wrap_adapter(out, r->m, a, err);
+    rvi_quota_return(q, RVI_QUOTA_ADAPTERS, bytes);
+    return st;
 }
 
 /* Makes an adapter ready; e is held by the caller. */
@@ -250,7 +295,6 @@ static rv_status load(rv_registry *r, entry *e, rv_residency *was, rv_error *err
     rvi_lock_give(r->lock);
     *was = ready ? RV_READY : file ? RV_OPEN : RV_ON_DISK;
     rv_status st = RV_OK;
-    rvi_adapter *a = NULL;
     rv_adapter *made = NULL;
     rvi_os_version now[2];
     if (*was == RV_ON_DISK) {
@@ -261,8 +305,7 @@ static rv_status load(rv_registry *r, entry *e, rv_residency *was, rv_error *err
                            e->path, e->name);
         if (!st) st = open_file(r, e->path, &file, err);
     }
-    if (!st && !ready) st = rvi_adapter_file_load(file, &a, r->m->rt->be, err);
-    if (!st && !ready) st = rvi_api_wrap_adapter(&made, r->m, a, err);
+    if (!st && !ready) st = make_ready(r, e, file, &made, err);
     rvi_lock_take(r->lock);
     bool listed = is_current(r, e);
     if (listed) count_in(r, e, -1);
@@ -489,6 +532,7 @@ rv_status rv_registry_new(rv_registry **out, const rv_model *m, const rv_registr
     rv_registry *r = rvi_zalloc(sizeof *r);
     if (r) {
         r->m = rvi_api_retain_model(m);
+        r->member = (rvi_quota_member){.class = RVI_QUOTA_ADAPTERS, .give = give_room, .ctx = r};
         r->most_ready = o.ready_bytes ? o.ready_bytes : UINT64_C(256) << 20;
         r->most_open = o.max_open ? o.max_open : 256;
         st = rvi_model_digest(m->model->source, m->rt->be, r->digest, err);
@@ -498,10 +542,12 @@ rv_status rv_registry_new(rv_registry **out, const rv_model *m, const rv_registr
     if (!st) st = rvi_lock_new(&r->lock, err);
     if (!st) st = rvi_lock_new(&r->loading, err);
     rvi_api_leave_heap(heap);
-    if (st)
+    if (st) {
         rv_registry_free(&r);
-    else
+    } else {
+        rvi_quota_join(&m->rt->quota, &r->member);
         *out = r;
+    }
     return st;
 }
 
@@ -511,6 +557,7 @@ void rv_registry_free(rv_registry **registry)
     rv_registry *r = *registry;
     *registry = NULL;
     rv_model *m = r->m;
+    rvi_quota_leave(&m->rt->quota, &r->member);
     for (size_t i = 0; i < r->n; i++) free_entry(r->entries[i]);
     rvi_free(r->entries);
     rvi_lock_free(r->lock);

@@ -73,6 +73,9 @@ static rv_status check_runtime_options(const rv_runtime_options *o, rv_error *er
 static void destroy_runtime(rv_runtime *rt)
 {
     if (rt->be) rt->be->ops->free(rt->be);
+    const rv_allocator *heap = rvi_api_use_heap(rt);
+    rvi_quota_deinit(&rt->quota);
+    rvi_api_leave_heap(heap);
     if (rt->allocator.alloc) {
         rv_allocator own = rt->allocator;
         own.release(own.ctx, rt);
@@ -164,6 +167,7 @@ rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *given, rv_e
             .sink = pass_log, .ctx = rt, .level = (rvi_log_level)(o.log_level - RV_LOG_ERROR)};
     const rv_allocator *heap = rvi_api_use_heap(rt);
     st = open_backend(rt, &o, err);
+    if (!st) st = rvi_quota_init(&rt->quota, rt->be->memory, &rt->adapter_bytes, err);
     rvi_api_leave_heap(heap);
     rt->o.isa = NULL;
     rt->o.device = NULL;

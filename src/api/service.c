@@ -79,7 +79,7 @@ static rv_status check_options(const rv_service_options *o, rv_error *err)
     const struct {
         const char *name;
         int value, most;
-    } counts[] = {{"n_tokens", o->n_tokens, RVI_MAX_CONTEXT},
+    } counts[] = {{"n_tokens", o->n_tokens == RV_WHOLE_CONTEXT ? 0 : o->n_tokens, RVI_MAX_CONTEXT},
                   {"n_context", o->n_context, RVI_MAX_CONTEXT},
                   {"max_running", o->max_running, 4096},
                   {"max_waiting", o->max_waiting, 1 << 20},
@@ -138,6 +138,14 @@ static rvi_scheduler_options inner_options(const rv_service_options *o)
                                    .no_cache = o->no_cache != 0};
 }
 
+int rvi_service_tokens(const rv_model *m, const rv_service_options *o)
+{
+    if (o->n_tokens > 0) return o->n_tokens;
+    int whole = o->n_context ? o->n_context : m->model->hp.n_context;
+    bool is_whole = o->n_tokens == RV_WHOLE_CONTEXT && whole > RVI_SERVICE_TOKENS;
+    return is_whole ? RVI_MIN(whole, RVI_MAX_CONTEXT) : RVI_SERVICE_TOKENS;
+}
+
 /* Every running request has a row and logits in each step, and prompts and guesses have rows beside
  * them. */
 static rv_status make_engine(rv_service *s, const rv_model *m, const rv_service_options *o,
@@ -147,7 +155,7 @@ static rv_status make_engine(rv_service *s, const rv_model *m, const rv_service_
     /* where room counts in bytes, those of 4 bits need more pages */
     enum { PAGES_A_HOT_ONE = 3 };
     bool by_bytes = o->pressure == RV_PRESSURE_QUANTIZE;
-    int n_tokens = o->n_tokens ? o->n_tokens : RVI_SERVICE_TOKENS;
+    int n_tokens = rvi_service_tokens(m, o);
     if (by_bytes) n_tokens = RVI_MIN(n_tokens, RVI_MAX_CONTEXT / PAGES_A_HOT_ONE);
     rv_engine_options eo = {.size = sizeof eo,
                             .n_tokens = n_tokens * (by_bytes ? PAGES_A_HOT_ONE : 1),
@@ -179,6 +187,31 @@ static rv_status open_sessions(rv_service *s, const rv_model *m, const rv_servic
     return st ? st : rvi_sessions_new(&s->sessions, s->e->e, &so, err);
 }
 
+/* Others need room: called by any thread, for moments. */
+static uint64_t give_room(void *ctx, uint64_t bytes)
+{
+    rv_service *s = ctx;
+    uint64_t n = rvi_scheduler_shrink(s->s, bytes);
+    if (bytes && n && s->work) rvi_wakeup_post(s->work);
+    return n;
+}
+
+/* Room for one request of any length is the service's own: it never waits for that. While a page is
+ * copied there are two of it, and guesses may begin one. */
+static rv_status make_scheduler(rv_service *s, const rv_model *m, rvi_scheduler_options *inner,
+                                rv_error *err)
+{
+    enum { BESIDE = 3 };
+    int pages = (s->n_context + RVI_PAGE_TOKENS - 1) / RVI_PAGE_TOKENS + BESIDE;
+    inner->quota = &m->rt->quota;
+    inner->member = &s->member;
+    inner->floor_pages = RVI_MIN(pages, rvi_pages_most(s->e->e->pool));
+    rv_status st = rvi_scheduler_new(&s->s, s->e->e, inner, err);
+    s->member = (rvi_quota_member){.class = RVI_QUOTA_KV, .give = give_room, .ctx = s};
+    if (!st) rvi_quota_join(inner->quota, &s->member);
+    return st;
+}
+
 rv_status rv_service_new(rv_service **out, const rv_model *m, const rv_service_options *given,
                          rv_error *err)
 {
@@ -198,14 +231,16 @@ rv_status rv_service_new(rv_service **out, const rv_model *m, const rv_service_o
         s->wake = o.wake;
         s->wake_ctx = o.wake_ctx;
         st = make_engine(s, m, &o, inner.max_running, err);
+        if (!st) st = rvi_api_check_budget(m->rt, "the scratch memory of a service", err);
     } else {
         st = rvi_nomem(err, "service");
     }
     if (!st) st = open_sessions(s, m, &o, err);
+    if (!st && o.embedder) st = rvi_service_open_finder(s, o.embedder, err);
     if (!st && o.spill) st = rvi_os_make_dirs(o.spill, err);
-    if (!st) st = rvi_scheduler_new(&s->s, s->e->e, &inner, err);
     if (!st && !o.no_thread) st = rvi_wakeup_new(&s->work, err);
     if (!st && !o.no_thread) st = rvi_wakeup_new(&s->news, err);
+    if (!st) st = make_scheduler(s, m, &inner, err);
     if (!st && !o.no_thread) st = rvi_thread_start(&s->thread, serve, s, false, err);
     rvi_api_leave_heap(heap);
     if (st)
@@ -225,6 +260,7 @@ void rv_service_free(rv_service **handle)
         rvi_wakeup_post(s->work);
         rvi_thread_join(s->thread);
     }
+    if (s->e) rvi_quota_leave(&s->e->m->rt->quota, &s->member);
     if (s->s) { /* sessions and learners' adapters go back in a turn */
         rvi_api_turn turn;
         enter(&turn, s->e->m->rt);
@@ -233,6 +269,7 @@ void rv_service_free(rv_service **handle)
         rvi_api_leave(&turn);
     }
     rvi_sessions_free(s->sessions);
+    rvi_api_release_engine(s->finder);
     rvi_wakeup_free(s->work);
     rvi_wakeup_free(s->news);
     rvi_api_release_engine(s->e);

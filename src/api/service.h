@@ -11,9 +11,12 @@ struct rv_service {
     rv_engine *e;
     rvi_scheduler *s;
     rvi_sessions *sessions; /* NULL: none */
+    rv_engine *finder;      /* of the embedder; NULL: none */
+    char embedder[RVI_SHA256_HEX];
     int n_context;
-    bool works;     /* its last step computed something; counted by the runtime */
-    uint64_t round; /* of its last step; these two are for the thread that steps */
+    rvi_quota_member member; /* of the runtime's budget */
+    bool works;              /* its last step computed something; counted by the runtime */
+    uint64_t round;          /* of its last step; these two are for the thread that steps */
     void (*wake)(void *ctx);
     void *wake_ctx;
     rvi_thread *thread; /* NULL: rv_service_step */
@@ -22,6 +25,12 @@ struct rv_service {
     atomic_bool stop;
     atomic_flag stepping; /* one thread at a time is in rv_service_step */
 };
+
+rv_status rvi_service_open_finder(rv_service *s, const rv_model *embedder,
+                                  rv_error *err) RVI_MUST_CHECK;
+
+/* The KV room that the options mean. */
+int rvi_service_tokens(const rv_model *m, const rv_service_options *o);
 
 /* The request in the scheduler's form, checked; not submitted. */
 rv_status rvi_service_read(const rv_service *s, const rv_request *given, rvi_order **out,

@@ -89,6 +89,7 @@ static void ended(void *ctx, int choice)
     rvi_api_leave_learner(own->learner, own->held, own->capture);
     rvi_api_deinit_composed(own);
     rvi_free(own->question);
+    rvi_free(own->meant);
     rvi_ids_deinit(&own->slot);
     *own = (rv_session){0};
 }

@@ -115,11 +115,11 @@ void rvi_api_destroy_session(rv_session *s)
     rv_engine *e = s->e;
     rvi_session_free(s->s);
     rvi_api_release_set(s->adapters);
-    rvi_api_forget_answer(s);
     rvi_api_leave_learner(s->learner, s->held, s->capture);
     rvi_api_release_learner(s->teacher);
     rvi_api_deinit_composed(s);
     rvi_free(s->question);
+    rvi_free(s->meant);
     rvi_ids_deinit(&s->slot);
     rvi_free(s);
     rvi_api_release_engine(e);

@@ -203,7 +203,8 @@ typedef struct rvi_backend_ops {
     /* Tiered stores alone; NULL where a backend has none. Pages begin without any form. hold gives
      * a page these forms and no others; what a new one holds is undefined. chill makes the cold
      * form of the warm one. trim returns the memory that hold has left over, except that of n
-     * pages. None of them fails. */
+     * pages. None of them fails. Of other stores, hold with no form returns the page's memory to
+     * the system until it is written to again. */
     unsigned (*kv_forms)(const rvi_kv_store *kv, int32_t page);
     void (*kv_hold)(rvi_backend *be, rvi_kv_store *kv, int32_t page, unsigned forms);
     void (*kv_chill)(rvi_backend *be, rvi_kv_store *kv, int32_t page);
@@ -246,6 +247,12 @@ typedef struct rvi_backend_ops {
     /* Arranges an adapter's matrix, made by floats_new, for `lora`, slower without it. It must
      * not change any more. Outside exact mode `lora` may compute with its values rounded to f16. */
     rv_status (*lora_pack)(rvi_backend *be, rvi_tensor *m, bool is_b, rv_error *err);
+    /* The same for the two matrices of a slot, into memory from pack_new, rounded to 8 bits: half
+     * the bytes to read. lora_bytes returns what they take there, 0: nothing is to be done. Slots
+     * that a pass reads after each other should lie there in that order. */
+    size_t (*lora_bytes)(rvi_backend *be, const rvi_tensor *a, const rvi_tensor *b);
+    rv_status (*lora_seal)(rvi_backend *be, rvi_pack *p, rvi_tensor *a, rvi_tensor *b,
+                           rv_error *err);
 
     /* Training; a backend may leave it out: then floats_view and train_reserve return
      * RV_E_UNSUPPORTED, and the ops behind them are NULL. Activations are never int8: products run

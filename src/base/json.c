@@ -1,6 +1,7 @@
 #include "base/json.h"
 
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -381,7 +382,9 @@ bool rvi_json_write_number(rvi_buf *out, double v)
 {
     if (!isfinite(v)) return rvi_buf_puts(out, "null");
     char text[40];
-    for (int precision = 1; precision <= 17; precision++) {
+    /* A number of at most 15 digits comes back from the double next to it, followed by zeros, which
+     * %g leaves out; below DBL_MIN doubles have fewer digits. */
+    for (int precision = fabs(v) < DBL_MIN ? 1 : DBL_DIG; precision <= 17; precision++) {
         (void)rvi_snprintf(text, sizeof text, "%.*g", precision, v);
         if (rvi_number_parse(text, NULL) == v) break;
     }

@@ -426,6 +426,20 @@ static double estimate(const decimal *x)
     return v;
 }
 
+/* Both numbers are doubles, so the one operation rounds once: to the nearest. */
+static bool in_one_step(const decimal *x, double *out)
+{
+    static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                    1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                    1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+    int exponent = x->point - x->n;
+    uint64_t head = 0;
+    if (x->n > DBL_DIG || exponent < -22 || exponent > 22) return false;
+    for (int i = 0; i < x->n; i++) head = head * 10 + (uint64_t)(x->d[i] - '0');
+    *out = exponent < 0 ? (double)head / powers[-exponent] : (double)head * powers[exponent];
+    return true;
+}
+
 /* The nearest double, on a tie the one whose last bit is 0. */
 static double nearest(const decimal *x)
 {
@@ -435,6 +449,7 @@ static double nearest(const decimal *x)
     int order;
     if (!x->n || x->point < -330) return 0;
     if (x->point > 310) return HUGE_VAL;
+    if (in_one_step(x, &v)) return v;
     v = estimate(x);
     memcpy(&bits, &v, sizeof bits);
     if (bits >= infinity_bits) bits = infinity_bits - 1;

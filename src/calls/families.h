@@ -32,7 +32,9 @@ typedef struct rvi_family {
     const char *arguments;                        /* OBJECT: the member that holds them */
     const char *key_open, *key_close, *value_end; /* TAGS */
     bool with_id;                                 /* OBJECT: a member "id" comes last */
-    bool single;                                  /* its template takes one call an answer */
+    bool single;                                  /* its template takes one call an answer, */
+    bool texts;                                   /* earlier calls with their arguments as texts, */
+    bool in_message; /* or no calls at all, and the tools as a text of the system turn */
 } rvi_family;
 
 /* NULL: the template knows no tools, or none of these ways. */

@@ -5,6 +5,7 @@
 typedef struct writer {
     rvi_arena *arena;
     rvi_prompt_way way;
+    const rvi_family *family;
     bool failed;
 } writer;
 
@@ -150,21 +151,28 @@ static void put_tools(rvi_buf *out, const rvi_json *tools)
     rvi_buf_puts(out, behind_tools);
 }
 
-static void put_call(rvi_buf *out, const rvi_json *call)
+static void put_text(rvi_buf *out, const char *text)
+{
+    if (text) rvi_buf_puts(out, text);
+}
+
+static void put_call(rvi_buf *out, const rvi_family *family, const rvi_json *call)
 {
     const rvi_json *f = rvi_json_get(call, "function");
     const rvi_json *name = rvi_json_get(f ? f : call, "name"),
                    *arguments = rvi_json_get(f ? f : call, "arguments");
-    rvi_buf_puts(out, "<tool_call>\n{\"name\": ");
+    put_text(out, family->open);
+    rvi_buf_puts(out, "{\"name\": ");
     rvi_json_write_string(out, rvi_json_string(name, ""), strlen(rvi_json_string(name, "")));
-    rvi_buf_puts(out, ", \"arguments\": ");
+    rvi_buf_printf(out, ", \"%s\": ", family->arguments);
     if (rvi_json_is(arguments, RVI_JSON_STRING))
         put_content(out, arguments);
     else if (arguments)
         rvi_json_write(out, arguments);
     else
         rvi_buf_puts(out, "{}");
-    rvi_buf_puts(out, "}\n</tool_call>");
+    rvi_buf_putc(out, '}');
+    put_text(out, family->close);
 }
 
 static rvi_json message_of(writer *w, const char *role, rvi_buf *content)
@@ -198,17 +206,42 @@ static rvi_json told_calls(writer *w, const rvi_json *message)
     const rvi_json *calls = calls_of(message);
     rvi_buf text = {0};
     put_content(&text, rvi_json_get(message, "content"));
+    if (text.len) rvi_buf_putc(&text, '\n');
+    put_text(&text, w->family->section_open);
     for (size_t i = 0; i < rvi_json_count(calls); i++) {
-        if (text.len) rvi_buf_putc(&text, '\n');
-        put_call(&text, rvi_json_at(calls, i));
+        if (i) put_text(&text, w->family->between);
+        put_call(&text, w->family, rvi_json_at(calls, i));
     }
+    put_text(&text, w->family->section_close);
     return message_of(w, "assistant", &text);
+}
+
+/* The system turn with the tools as a member of it; message NULL: there is none. */
+static rvi_json with_tools(writer *w, const rvi_json *tools, const rvi_json *message)
+{
+    rvi_buf list = {0}, content = {0};
+    rvi_json turn;
+    rvi_buf_putc(&list, '[');
+    for (size_t i = 0; i < rvi_json_count(tools); i++) {
+        const rvi_json *f = rvi_json_get(rvi_json_at(tools, i), "function");
+        if (i) rvi_buf_puts(&list, ", ");
+        rvi_json_write(&list, f ? f : rvi_json_at(tools, i));
+    }
+    rvi_buf_putc(&list, ']');
+    if (message) {
+        turn = *message;
+    } else {
+        rvi_buf_puts(&content, "You are a helpful assistant with some tools.");
+        turn = message_of(w, "system", &content);
+    }
+    return with_member(w, &turn, rvi_json_named(text_of(w, &list), "tools"));
 }
 
 static rvi_json told_tools(writer *w, const rvi_json *tools, const rvi_json *message)
 {
     rvi_buf text = {0};
     bool system = w->way == RVI_PROMPT_IN_SYSTEM;
+    if (w->way == RVI_PROMPT_IN_MESSAGE) return with_tools(w, tools, message);
     if (system && message) put_content(&text, rvi_json_get(message, "content"));
     if (system && text.len) rvi_buf_puts(&text, "\n\n");
     put_tools(&text, tools);
@@ -221,17 +254,17 @@ static rvi_json told_tools(writer *w, const rvi_json *tools, const rvi_json *mes
 static size_t told_messages(writer *w, const rvi_json *messages, const rvi_json *tools,
                             rvi_json *items)
 {
-    const char *role = w->way == RVI_PROMPT_IN_SYSTEM ? "system" : "user";
+    bool in_user = w->way == RVI_PROMPT_IN_USER;
+    const char *role = in_user ? "user" : "system";
     size_t n = 0, host = 0, count = rvi_json_count(messages);
     while (host < count && !has_role(rvi_json_at(messages, host), role)) host++;
     bool has_tools = rvi_json_count(tools) > 0;
-    if (has_tools && host == count && w->way == RVI_PROMPT_IN_SYSTEM)
-        items[n++] = told_tools(w, tools, NULL);
+    if (has_tools && host == count && !in_user) items[n++] = told_tools(w, tools, NULL);
     for (size_t i = 0; i < count; i++) {
         const rvi_json *m = rvi_json_at(messages, i);
         if (has_tools && i == host)
             items[n++] = told_tools(w, tools, m);
-        else if (has_role(m, "tool"))
+        else if (has_role(m, "tool") && w->way != RVI_PROMPT_IN_MESSAGE)
             items[n++] = told_results(w, messages, &i);
         else
             items[n++] = calls_of(m) ? told_calls(w, m) : *m;
@@ -240,9 +273,9 @@ static size_t told_messages(writer *w, const rvi_json *messages, const rvi_json 
 }
 
 rv_status rvi_prompt_adapt(const rvi_json **out, const rvi_json *conversation, rvi_prompt_way way,
-                           rvi_arena *arena, rv_error *err)
+                           const rvi_family *family, rvi_arena *arena, rv_error *err)
 {
-    writer w = {.arena = arena, .way = way};
+    writer w = {.arena = arena, .way = way, .family = family};
     const rvi_json *messages = rvi_json_get(conversation, "messages"),
                    *tools = rvi_json_get(conversation, "tools");
     size_t n = rvi_json_count(messages);

@@ -7,6 +7,7 @@
 #define RVI_CALLS_PROMPT_H
 
 #include "base/json.h"
+#include "calls/families.h"
 
 typedef enum rvi_prompt_way {
     RVI_PROMPT_OBJECTS,    /* the template's own, arguments as objects, */
@@ -14,13 +15,16 @@ typedef enum rvi_prompt_way {
     RVI_PROMPT_TEXTS,      /* arguments as texts, */
     RVI_PROMPT_TEXTS_SAID, /* and an empty content */
     RVI_PROMPT_IN_SYSTEM,  /* described in the system turn */
-    RVI_PROMPT_IN_USER     /* described before the first user's turn */
+    RVI_PROMPT_IN_USER,    /* described before the first user's turn */
+    RVI_PROMPT_IN_MESSAGE  /* as a member of the system turn; calls are text, in the family's way */
 } rvi_prompt_way;
 
 /* Whether there is anything to do: tools, calls or results. */
 bool rvi_prompt_has_tools(const rvi_json *conversation);
-/* *out is in the arena, and points into the conversation. */
+/* *out is in the arena, and points into the conversation. family: how calls are written where they
+ * become text; its body is an object. */
 rv_status rvi_prompt_adapt(const rvi_json **out, const rvi_json *conversation, rvi_prompt_way way,
-                           rvi_arena *arena, rv_error *err) RVI_MUST_CHECK;
+                           const rvi_family *family, rvi_arena *arena,
+                           rv_error *err) RVI_MUST_CHECK;
 
 #endif

@@ -161,6 +161,17 @@ static match look_for(const rvi_reader *r, const char *text, size_t *n)
     return YES;
 }
 
+/* Whether all that is left is the beginning of a text. */
+static bool begins(const rvi_reader *r, const char *text)
+{
+    const char *s = rest(r), *end = s + left(r);
+    for (;; s++) {
+        while (s < end && blank(*s)) s++;
+        while (blank(*text)) text++;
+        if (s == end || *s != *text++) return s == end;
+    }
+}
+
 static const char *or_empty(const char *text)
 {
     return text ? text : "";
@@ -654,8 +665,8 @@ static bool read_next(rvi_reader *r)
     size_t n;
     match end = look_for(r, f->section_close, &n);
     if (end == MORE) return false;
-    if (end == YES) {
-        r->at += n;
+    if (end == YES || (r->ended && begins(r, f->section_close))) {
+        r->at += end == YES ? n : left(r);
         r->state = TEXT;
         return true;
     }

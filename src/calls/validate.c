@@ -90,22 +90,79 @@ static void explain(const rvi_json *schema, const char *json, size_t len, size_t
     rvi_buf_deinit(&declared);
 }
 
+struct rvi_validator {
+    checker c;
+    rvi_arena arena;
+    rvi_buf schema, json; /* copies: what came so far */
+    const rvi_json *tree;
+    uint32_t state; /* 0: it is wrong, which was told */
+};
+
+rv_status rvi_validator_new(rvi_validator **out, const char *schema, size_t len, rv_error *err)
+{
+    rvi_validator *v = *out = rvi_zalloc(sizeof *v);
+    if (!v || !rvi_buf_append(&v->schema, schema, len)) {
+        rvi_validator_free(v);
+        *out = NULL;
+        return rvi_nomem(err, "schema");
+    }
+    v->arena.max = MAX_SCHEMA_BYTES;
+    rvi_checked_form form = {RVI_FORM_SCHEMA, len ? v->schema.data : "", len};
+    rv_status st = make(&form, &v->c, err);
+    if (!st) st = rvi_json_parse(&v->tree, form.text, len, &v->arena, "schema", err);
+    if (!st) v->state = rvi_grammar_start(v->c.g);
+    if (!st) return RV_OK;
+    rvi_validator_free(v);
+    *out = NULL;
+    return st;
+}
+
+void rvi_validator_free(rvi_validator *v)
+{
+    if (!v) return;
+    drop(&v->c);
+    rvi_arena_deinit(&v->arena);
+    rvi_buf_deinit(&v->schema);
+    rvi_buf_deinit(&v->json);
+    rvi_free(v);
+}
+
+rv_status rvi_validator_push(rvi_validator *v, const char *json, size_t len, rvi_buf *problem,
+                             rv_error *err)
+{
+    size_t at = v->json.len;
+    if (!rvi_buf_append(&v->json, json, len)) return rvi_nomem(err, "schema");
+    for (; at < v->json.len && v->state; at++) {
+        uint32_t next = 0;
+        rv_status st = rvi_grammar_text(v->c.g, v->state, v->json.data + at, 1, &next, err);
+        if (st) return st;
+        if (!next) explain(v->tree, v->json.data, v->json.len, at, problem);
+        v->state = next;
+    }
+    return problem->failed ? rvi_nomem(err, "schema") : RV_OK;
+}
+
+rv_status rvi_validator_end(rvi_validator *v, rvi_buf *problem, rv_error *err)
+{
+    if (v->state && !rvi_grammar_ends(v->c.g, v->state)) {
+        if (v->json.len)
+            explain(v->tree, v->json.data, v->json.len, v->json.len - 1, problem);
+        else
+            rvi_buf_puts(problem, "There is no JSON.");
+    }
+    v->state = 0;
+    return problem->failed ? rvi_nomem(err, "schema") : RV_OK;
+}
+
 rv_status rvi_validate_json(const char *schema, size_t schema_len, const char *json, size_t len,
                             rvi_buf *problem, rv_error *err)
 {
-    checker c;
-    rvi_arena arena = {.max = MAX_SCHEMA_BYTES};
-    const rvi_json *tree = NULL;
-    size_t right = 0;
-    bool whole = false;
-    rvi_checked_form form = {RVI_FORM_SCHEMA, schema, schema_len};
-    rv_status st = make(&form, &c, err);
-    if (!st) st = rvi_json_parse(&tree, schema, schema_len, &arena, "schema", err);
-    if (!st) st = walk(&c, json, len, &right, &whole, err);
-    if (!st && !whole) explain(tree, json, len, RVI_MIN(right, len - 1), problem);
-    drop(&c);
-    rvi_arena_deinit(&arena);
-    return !st && problem->failed ? rvi_nomem(err, "schema") : st;
+    rvi_validator *v;
+    rv_status st = rvi_validator_new(&v, schema, schema_len, err);
+    if (!st) st = rvi_validator_push(v, json, len, problem, err);
+    if (!st) st = rvi_validator_end(v, problem, err);
+    rvi_validator_free(v);
+    return st;
 }
 
 /* ---- forms ---- */

@@ -11,6 +11,16 @@
 rv_status rvi_validate_json(const char *schema, size_t schema_len, const char *json, size_t len,
                             rvi_buf *problem, rv_error *err) RVI_MUST_CHECK;
 
+/* The same as it comes. problem gets its message as soon as nothing that follows can make the JSON
+ * right, and once; what the message quotes is what came so far. */
+typedef struct rvi_validator rvi_validator;
+rv_status rvi_validator_new(rvi_validator **out, const char *schema, size_t len,
+                            rv_error *err) RVI_MUST_CHECK;
+void rvi_validator_free(rvi_validator *v); /* accepts NULL */
+rv_status rvi_validator_push(rvi_validator *v, const char *json, size_t len, rvi_buf *problem,
+                             rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_validator_end(rvi_validator *v, rvi_buf *problem, rv_error *err) RVI_MUST_CHECK;
+
 /* The form of an answer; form_text must outlive it, GBNF is that of llama.cpp. */
 typedef struct rvi_checked_form {
     rvi_form_kind kind;

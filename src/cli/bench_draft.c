@@ -1,10 +1,11 @@
 /* bench --draft: what guessing is worth.
  *
- * edit: a text of -p tokens is written again with every 20th token changed. free: tokens that occur
- * all the time, in no order, so that every guess is wrong. What is written is laid down by a mask,
- * so that any model can be measured. With a model that guesses: its own answer to the text, as far
- * as -n. Each is generated with and without guesses by turns; the medians of the times are
- * compared, and the answers must be equal. */
+ * edit: a text of -p tokens is written again with every 20th token changed. summary: phrases of the
+ * text, 4 to 11 tokens each, and as many other tokens between them. free: tokens that occur all the
+ * time, in no order, so that every guess is wrong. What is written is laid down by a mask, so that
+ * any model can be measured. With a model that guesses: its own answer to the text, as far as -n.
+ * Each is generated with and without guesses by turns; the medians of the times are compared, and
+ * the answers must be equal. */
 #include "cli/bench_draft.h"
 
 #include <math.h>
@@ -141,13 +142,31 @@ static rv_status set_up(cli *c, guessing *g, rv_error *err)
     return st;
 }
 
-static void lay_down(guessing *g, bool edit)
+typedef enum task { EDIT, SUMMARY, FREE, N_TASKS } task;
+
+/* Phrases of the text take turns with tokens from anywhere. */
+static void lay_down_summary(guessing *g, rvi_rng *rng, uint64_t n_vocab)
+{
+    uint64_t n_text = (uint64_t)g->b->n_prompt;
+    for (int i = 0, of_text = 1; i <= g->b->n_gen; of_text = !of_text) {
+        uint64_t from = rvi_rng_u64(rng) % n_text, len = 4 + rvi_rng_u64(rng) % 8;
+        for (uint64_t k = 0; k < len && i <= g->b->n_gen; k++)
+            g->answer[i++] =
+                of_text ? g->text[(from + k) % n_text] : (int32_t)(rvi_rng_u64(rng) % n_vocab);
+    }
+}
+
+static void lay_down(guessing *g, task what)
 {
     rvi_rng rng = {2};
     uint64_t n_vocab = (uint64_t)rv_model_get_info(g->model.m)->n_vocab;
+    if (what == SUMMARY) {
+        lay_down_summary(g, &rng, n_vocab);
+        return;
+    }
     for (int i = 0; i <= g->b->n_gen; i++) {
         uint64_t at = rvi_rng_u64(&rng);
-        if (edit)
+        if (what == EDIT)
             g->answer[i] = i % CHANGE_EVERY == CHANGE_EVERY - 1 ? (int32_t)(at % n_vocab)
                                                                 : g->text[i % g->b->n_prompt];
         else
@@ -157,12 +176,12 @@ static void lay_down(guessing *g, bool edit)
 
 static rv_status measure(guessing *g, rvi_buf *out, rv_error *err)
 {
-    static const char *const names[] = {"free", "edit"};
+    static const char *const names[N_TASKS] = {"edit", "summary", "free"};
     rv_status st = RV_OK;
-    for (int edit = 1; !st && !g->by && edit >= 0; edit--) {
-        lay_down(g, edit);
+    for (int what = 0; !st && !g->by && what < N_TASKS; what++) {
+        lay_down(g, (task)what);
         st = run_all(g, err);
-        if (!st) report(g, names[edit], out, edit);
+        if (!st) report(g, names[what], out, what == 0);
     }
     if (!g->by) return st;
     rvi_free(g->answer);

@@ -121,8 +121,8 @@ static void look_again(cli_chat_state *t, const judged *j)
         t->is_captured = false;
     }
     if (j->answer)
-        st = cli_second_look_taught(t->learning.l, t->session, j->question, j->answer, j->scope,
-                                    "/fix --exact", &line, &err);
+        st = cli_second_look_taught(t->model.m, t->learning.l, t->session, j->question, j->answer,
+                                    j->scope, "/fix --exact", &line, &err);
     else if (j->spoken)
         st =
             cli_second_look_refused(t->learning.l, t->session, j->question, j->spoken, &line, &err);
@@ -151,10 +151,11 @@ static void show_change(cli_chat_state *t, rv_status st, rv_adaptation *a, const
         cli_remark(t, "%s", line.data);
     }
     rvi_buf_deinit(&line);
-    bool applied = a->applied;
+    judged of = j ? *j : (judged){0};
+    if (*a->question) of.question = a->question;
+    if (a->applied && j) look_again(t, &of);
+    if (a->applied) ask_again(t, of.same);
     rv_free(a);
-    if (applied && j) look_again(t, j);
-    if (applied) ask_again(t, j ? j->same : NULL);
 }
 
 /* What other wordings of the last question get before its answer is judged. NULL: nobody looks. */

@@ -103,6 +103,8 @@ rv_status cli_runtime(const cli *c, int n_threads, rv_runtime **out, rv_error *e
 rv_status cli_open(cli *c, const char *name, bool vocabulary, cli_model *out,
                    rv_error *err) RVI_MUST_CHECK;
 void cli_close(cli_model *m);
+/* The path behind a MODEL argument. */
+rv_status cli_locate(const cli *c, const char *name, rvi_buf *path, rv_error *err) RVI_MUST_CHECK;
 /* Another model in the runtime of the first. */
 rv_status cli_open_beside(const cli *c, const char *name, rv_runtime *rt, rv_model **out,
                           rv_error *err) RVI_MUST_CHECK;

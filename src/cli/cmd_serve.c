@@ -1,4 +1,4 @@
-/* serve: a model behind HTTP */
+/* serve: models behind HTTP */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,46 +10,51 @@
 #include "cli/settings.h"
 #include "server/server.h"
 
+enum { USUAL_PARALLEL = 32, MOST_MODELS = 64 };
+
+/* A model of the server. */
+typedef struct hosted {
+    struct serve *s;
+    const char *given; /* MODEL, or NAME=MODEL */
+    const char *model; /* MODEL */
+    cli_model at;      /* the runtime is the server's; m is there while it is loaded */
+    cli_learning learning;
+} hosted;
+
 typedef struct serve {
     cli *c;
-    const char *model_name, *adapter;
+    const char *adapter;
+    hosted models[MOST_MODELS];
+    const char *names[MOST_MODELS];
+    rvi_arena texts;
+    rvi_buf template_text;
+    rv_runtime *rt;
     rvi_server_options o;
     const char *alias, *llama, *config;
     bool check;
-    int parallel, max_waiting, max_tenant, drain;
+    int parallel, max_waiting, max_tenant, drain, max_memory, unload_after;
     bool no_learning;
-    cli_model model;
-    cli_learning learning;
     rv_store kept[2]; /* answers, by a connection of their own */
     rv_store witness; /* the same for the witness log; zeroed: it is in a folder */
 } serve;
 
-enum { USUAL_PARALLEL = 32 };
-
-/* Room for one request of the whole context, and for others beside it. */
-static int room_for(int context)
-{
-    enum { LEAST = 16384 };
-    return RVI_MAX(context, LEAST);
-}
-
 /* Without a place for what is learned, or while another process has it, the model is served as it
  * is, unless the place was named. */
-static rv_status open_learning(serve *s, rv_error *err)
+static rv_status open_state(hosted *h, rv_error *err)
 {
     rv_error why = {0};
-    rv_status st = cli_learning_open(&s->learning, s->c, &s->model, s->adapter, true, &why);
-    if (!st && !cli_learning_claim(&s->learning, CLI_CHATTING))
+    rv_status st = cli_learning_open(&h->learning, h->s->c, &h->at, h->s->adapter, true, &why);
+    if (!st && !cli_learning_claim(&h->learning, CLI_CHATTING))
         st = rvi_error(&why, RV_E_STORAGE, "a chat with this model is open and is learning");
-    if (st && s->learning.l && s->c->store)
+    if (st && h->learning.l && h->s->c->store)
         st = rvi_error(&why, st,
                        "another process uses %s: each instance needs a state directory of its own "
                        "(RUVLLM_STATE_DIR)",
-                       s->learning.dir.data);
-    if (!st && !s->learning.paused) st = rv_learner_start(s->learning.l, &why);
+                       h->learning.dir.data);
+    if (!st && !h->learning.paused) st = rv_learner_start(h->learning.l, &why);
     if (!st) return RV_OK;
-    cli_learning_close(&s->learning);
-    if (s->c->store) return rvi_error(err, st, "--store: %s", why.text);
+    cli_learning_close(&h->learning);
+    if (h->s->c->store) return rvi_error(err, st, "--store: %s", why.text);
     cli_warn("nothing is learned: %s", why.text);
     return RV_OK;
 }
@@ -66,12 +71,12 @@ static void close_tenant(void *ctx, void *handle)
 static rv_status open_tenant(void *ctx, const char *tenant, rv_learner **out, void **handle,
                              rv_error *err)
 {
-    const serve *s = ctx;
+    const hosted *h = ctx;
     cli_learning *l = rvi_zalloc(sizeof *l);
     *out = NULL;
     *handle = NULL;
     if (!l) return rvi_nomem(err, "tenant");
-    rv_status st = cli_learning_open_tenant(l, s->c, &s->model, tenant, &s->learning, err);
+    rv_status st = cli_learning_open_tenant(l, h->s->c, &h->at, tenant, &h->learning, err);
     if (!st && !l->paused) st = rv_learner_start(l->l, err);
     if (st) {
         close_tenant(ctx, l);
@@ -82,59 +87,121 @@ static rv_status open_tenant(void *ctx, const char *tenant, rv_learner **out, vo
     return RV_OK;
 }
 
-static rv_status open_kept(serve *s, rv_error *err)
+/* ---- models ---- */
+
+static rv_status open_learning(void *ctx, int i, const rv_model *m, rvi_served_learning *out,
+                               rv_error *err)
 {
-    char space[96], digest[65];
-    rv_store_options o = {.size = sizeof o, .busy_ms = 2000, .space = space};
-    rv_status st = rv_model_digest(s->model.m, digest, err);
-    snprintf(space, sizeof space, "%s/.answers", digest);
-    if (!st) st = rv_store_open(&s->kept[0], s->c->store, &o, err);
-    o.beside = &s->kept[0];
-    return st ? st : rv_store_open(&s->kept[1], s->c->store, &o, err);
+    hosted *h = &((serve *)ctx)->models[i];
+    rv_status st = RV_OK;
+    h->at.rt = h->s->rt;
+    h->at.m = (rv_model *)(uintptr_t)m; /* which is not closed here */
+    if (!h->s->no_learning && !rv_model_get_info(m)->is_encoder) st = open_state(h, err);
+    *out = (rvi_served_learning){.learner = h->learning.l,
+                                 .scratch = h->learning.dir.data,
+                                 .tenants = {open_tenant, close_tenant, h}};
+    return st;
 }
 
-static rv_status open_all(void *ctx, rvi_served *out, rv_error *err)
+static void close_learning(void *ctx, int i)
+{
+    hosted *h = &((serve *)ctx)->models[i];
+    cli_learning_close(&h->learning);
+    h->at.m = NULL;
+}
+
+/* Nothing is loaded yet, but what is not there is told at the start. */
+static rv_status find_models(void *ctx, rv_runtime **rt, rvi_served *out, rv_error *err)
 {
     serve *s = ctx;
-    rv_service_options *o = &out->service;
-    rv_status st = cli_open(s->c, s->model_name, false, &s->model, err);
-    if (!st) st = cli_kv_type(s->c, &o->kv_type, err);
+    rv_kv_type kv_type;
+    rv_status st = cli_kv_type(s->c, &kv_type, err);
+    if (!st && s->c->template_file) st = cli_read_file(s->c->template_file, &s->template_text, err);
+    if (!st && s->c->template_file && !rvi_buf_puts(&s->template_text, ""))
+        st = rvi_nomem(err, "chat template");
+    for (int i = 0; !st && i < s->o.n_models; i++) {
+        hosted *h = &s->models[i];
+        st = cli_locate(s->c, h->model, &h->at.path, err);
+        out[i].path = h->at.path.data;
+        out[i].open.chat_template = s->template_text.data;
+        out[i].service = (rv_service_options){.n_context = s->c->context,
+                                              .n_tokens = RV_WHOLE_CONTEXT,
+                                              .kv_type = kv_type,
+                                              .max_rows = s->o.llama.batch,
+                                              .max_waiting = s->max_waiting,
+                                              .max_tenant = s->max_tenant};
+        out[i].service.max_running = s->parallel ? s->parallel : USUAL_PARALLEL;
+    }
+    if (!st) st = cli_runtime(s->c, s->c->threads, &s->rt, err);
+    *rt = s->rt;
+    return st;
+}
+
+/* What instances share beside what is learned. */
+static rv_status open_stores(serve *s, rv_error *err)
+{
+    rv_store_options o = {.size = sizeof o, .busy_ms = 2000, .space = ".answers"};
+    rv_status st = s->c->store ? rv_store_open(&s->kept[0], s->c->store, &o, err) : RV_OK;
+    o.beside = &s->kept[0];
+    if (!st && s->c->store) st = rv_store_open(&s->kept[1], s->c->store, &o, err);
     if (st) return st;
-    const rv_model_info *info = rv_model_get_info(s->model.m);
-    if (!s->no_learning && !info->is_encoder) st = open_learning(s, err);
-    if (!st && s->learning.l && s->c->store) st = open_kept(s, err);
-    if (st) return st;
-    memcpy(out->kept, s->kept, sizeof out->kept);
-    out->model = s->model.m;
-    out->learner = s->learning.l;
-    out->scratch = s->learning.dir.data;
-    out->path = s->model.path.data;
-    out->tenants = (rvi_taught_ways){open_tenant, close_tenant, s};
-    o->n_context = s->c->context ? s->c->context : info->n_context;
-    o->n_tokens = room_for(o->n_context);
-    o->max_running = s->parallel ? s->parallel : USUAL_PARALLEL;
-    o->max_rows = s->o.llama.batch;
-    o->max_waiting = s->max_waiting;
-    o->max_tenant = s->max_tenant;
-    return RV_OK;
+    memcpy(s->o.kept, s->kept, sizeof s->o.kept);
+    if (!s->o.witness || !cli_is_database(s->o.witness)) return RV_OK;
+    o = (rv_store_options){.size = sizeof o, .space = CLI_WITNESS_SPACE};
+    s->o.witness_store = &s->witness;
+    return rv_store_open(&s->witness, s->o.witness, &o, err);
 }
 
 static int run(serve *s)
 {
     rv_error err = {0};
-    rv_status st = RV_OK;
-    if (s->o.witness && cli_is_database(s->o.witness)) {
-        rv_store_options o = {.size = sizeof o, .space = CLI_WITNESS_SPACE};
-        st = rv_store_open(&s->witness, s->o.witness, &o, &err);
-        s->o.witness_store = &s->witness;
-    }
+    rv_status st = open_stores(s, &err);
     if (!st) st = rvi_server_run(&s->o, &err);
     rv_store_close(&s->witness);
     rv_store_close(&s->kept[1]);
     rv_store_close(&s->kept[0]);
-    cli_learning_close(&s->learning);
-    cli_close(&s->model);
+    for (int i = 0; i < s->o.n_models; i++) rvi_buf_deinit(&s->models[i].at.path);
+    rv_runtime_free(&s->rt);
     return st ? cli_fail(&err) : CLI_OK;
+}
+
+/* Adds MODEL or NAME=MODEL. 0: nothing is wrong. */
+static int add_model(serve *s, const char *given)
+{
+    const char *sign = strchr(given, '=');
+    hosted *h = &s->models[s->o.n_models];
+    if (s->o.n_models == MOST_MODELS)
+        return cli_usage(s->c, "at most %d models can be served", MOST_MODELS);
+    *h = (hosted){.s = s, .given = given, .model = given};
+    const char *name = given;
+    if (sign && sign > given && rvi_os_stat(given, NULL) == RVI_OS_NONE) {
+        name = rvi_arena_strndup(&s->texts, given, (size_t)(sign - given));
+        if (!name) return cli_usage(s->c, "out of memory");
+        h->model = sign + 1;
+    }
+    for (int i = 0; i < s->o.n_models; i++)
+        if (!strcmp(s->names[i], name))
+            return cli_usage(s->c,
+                             "two models are called '%s': give one another name with "
+                             "NAME=MODEL",
+                             name);
+    s->names[s->o.n_models++] = name;
+    return CLI_OK;
+}
+
+/* Those of a file of settings, with commas between them. */
+static int add_models(serve *s, const char *list)
+{
+    int code = CLI_OK;
+    if (rvi_os_stat(list, NULL) != RVI_OS_NONE) return add_model(s, list);
+    while (!code && *list) {
+        size_t n = strcspn(list, ",");
+        const char *one = rvi_arena_strndup(&s->texts, list, n);
+        code = one ? add_model(s, one) : cli_usage(s->c, "out of memory");
+        list += n;
+        while (*list == ',' || *list == ' ') list++;
+    }
+    return code;
 }
 
 /* A service manager that listens itself passes the socket as descriptor 3. */
@@ -160,7 +227,9 @@ static int apply_options(serve *s, char *name, size_t size)
     cli *c = s->c;
     rv_error err = {0};
     int code = CLI_OK;
-    if (!s->model_name) return cli_usage(c, CLI_MODEL_NEEDED);
+    if (!s->o.n_models) return cli_usage(c, CLI_MODEL_NEEDED);
+    if (s->c->template_file && s->o.n_models > 1)
+        return cli_usage(c, "--template is for one model");
     if (s->adapter && (code = cli_check_name(c, s->adapter))) return code;
     if (s->o.key && !*s->o.key) return cli_usage(c, "--api-key must not be empty");
     if (!s->o.tls_cert != !s->o.tls_key)
@@ -173,8 +242,11 @@ static int apply_options(serve *s, char *name, size_t size)
         return cli_usage(c, "--witness-contents needs --witness DIR");
     s->o.drain_seconds = s->drain;
     s->o.aliases = s->alias;
-    s->o.name = s->alias ? first_name(s->alias, name, size) : s->model_name;
-    if (s->alias && !*s->o.name) return cli_usage(c, "--alias must not be empty");
+    s->o.limits.bytes = (uint64_t)s->max_memory << 20;
+    s->o.limits.idle = s->unload_after;
+    s->o.names = s->names;
+    if (s->alias) s->names[0] = first_name(s->alias, name, size);
+    if (!*s->names[0]) return cli_usage(c, "--alias must not be empty");
     if (s->llama && rvi_llama_read(&s->o.llama, s->llama, &err))
         return cli_usage(c, "%s", err.text);
     return CLI_OK;
@@ -183,17 +255,23 @@ static int apply_options(serve *s, char *name, size_t size)
 static int serve_with(serve *s, const cli_settings *settings, const cli_option *table, size_t n)
 {
     char name[128];
-    int n_args = 0;
+    const char *given[MOST_MODELS];
+    int n_given = 0;
     bool done;
-    int code = cli_parse(s->c, table, n, settings->argc, settings->argv, &s->model_name, 1, &n_args,
-                         &done);
+    int code = cli_parse(s->c, table, n, settings->argc, settings->argv, given, MOST_MODELS,
+                         &n_given, &done);
     if (code || done) return code;
-    if (!n_args) s->model_name = settings->model;
-    if ((code = apply_options(s, name, sizeof name))) return code;
+    for (int i = 0; !code && i < n_given; i++) code = add_model(s, given[i]);
+    if (!code && !n_given && settings->model) code = add_models(s, settings->model);
+    if (code || (code = apply_options(s, name, sizeof name))) return code;
     if (!s->check) return run(s);
+    rvi_buf models = {0};
     bool secret = s->o.witness && cli_is_database(s->o.witness); /* it may have a password */
-    cli_settings_print(settings, s->c, s->model_name, table, n,
+    for (int i = 0; i < s->o.n_models; i++)
+        rvi_buf_printf(&models, "%s%s", i ? "," : "", s->models[i].given);
+    cli_settings_print(settings, s->c, models.failed ? NULL : models.data, table, n,
                        secret ? " api-key store witness " : " api-key store ");
+    rvi_buf_deinit(&models);
     return CLI_OK;
 }
 
@@ -204,7 +282,10 @@ int cli_serve(cli *c, int argc, char **argv)
     s.o.max_body = 32;
     s.o.inherited = inherited();
     s.o.notify = getenv("NOTIFY_SOCKET");
-    s.o.open = open_all;
+    s.o.open = find_models;
+    s.o.open_learning = open_learning;
+    s.o.close_learning = close_learning;
+    s.texts.max = 1 << 20;
     s.o.ctx = &s;
     const cli_option table[] = {{"host", 0, CLI_TEXT, &s.o.host, NULL},
                                 {"port", 0, CLI_INT, &s.o.port, NULL},
@@ -217,6 +298,9 @@ int cli_serve(cli *c, int argc, char **argv)
                                 {"max-body", 0, CLI_INT, &s.o.max_body, NULL},
                                 {"max-waiting", 0, CLI_INT, &s.max_waiting, NULL},
                                 {"max-per-key", 0, CLI_INT, &s.max_tenant, NULL},
+                                {"max-memory", 0, CLI_INT, &s.max_memory, NULL},
+                                {"max-loaded", 0, CLI_INT, &s.o.limits.max_loaded, NULL},
+                                {"unload-after", 0, CLI_INT, &s.unload_after, NULL},
                                 {"drain", 0, CLI_INT, &s.drain, NULL},
                                 {"adapters", 0, CLI_TEXT, &s.o.adapters, NULL},
                                 {"presets", 0, CLI_TEXT, &s.o.presets, NULL},
@@ -236,5 +320,7 @@ int cli_serve(cli *c, int argc, char **argv)
     int code = cli_settings_read(&settings, c, table, RVI_COUNT(table), argc, argv);
     if (!code) code = serve_with(&s, &settings, table, RVI_COUNT(table));
     cli_settings_free(&settings);
+    rvi_buf_deinit(&s.template_text);
+    rvi_arena_deinit(&s.texts);
     return code;
 }

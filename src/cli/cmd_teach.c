@@ -311,7 +311,7 @@ static rv_status train(teach *t, rv_error *err)
 static rv_status look_again(teach *t, rv_session *s, rv_error *err)
 {
     if (t->json) return RV_OK;
-    rv_status st = cli_second_look_taught(t->learning.l, s, t->question, t->answer,
+    rv_status st = cli_second_look_taught(t->model.m, t->learning.l, s, t->question, t->answer,
                                           t->lessons[0].scope, "--scope exact", &t->out, err);
     rvi_buf_putc(&t->out, '\n');
     return st;

@@ -39,7 +39,8 @@ const cli_command cli_commands[] = {
      "  A line is a message, or a command such as /help or /quit, also where standard input is not "
      "a terminal; messages are answered greedily there unless options say otherwise.\n",
      cli_chat, cli_generation_help},
-    {"serve", "[MODEL]", "answer HTTP requests (OpenAI, Anthropic, Ollama), learn from feedback",
+    {"serve", "[[NAME=]MODEL]...",
+     "answer HTTP requests (OpenAI, Anthropic, Ollama), learn from feedback",
      "  --host ADDRESS       where to listen (127.0.0.1); other machines need --api-key or --keys\n"
      "  --port N             (8080); 0 takes one that is free\n"
      "  --unix PATH          listen on a unix socket instead\n"
@@ -53,8 +54,13 @@ const cli_command cli_commands[] = {
      "  --max-body N         MiB of a request (32)\n"
      "  --max-waiting N      requests that wait (4096); one more is 429\n"
      "  --max-per-key N      the same for the keys of one name; no limit without it\n"
+     "  --max-memory N       MiB that models may take together; the one that was not used longest "
+     "makes room for the next\n"
+     "  --max-loaded N       the same as a number of models\n"
+     "  --unload-after N     seconds without a request after which a model is unloaded\n"
      "  --drain N            seconds for what is under way when SIGTERM comes (30)\n"
-     "  --adapters DIR       LoRA adapters that requests may name as their model, by file name\n"
+     "  --adapters DIR       LoRA adapters that requests may name as their model, by file name; of "
+     "several models in folders of their names\n"
      "  --presets DIR        files NAME.toml with a system prompt, sampling and an adapter, which "
      "requests may name as their model\n"
      "  --witness DIR|URL    a log of requests and feedback there, chained by hashes ('ruvllm "
@@ -64,12 +70,13 @@ const cli_command cli_commands[] = {
      "  --witness-contents   keep contents beside it, in files that may be deleted\n"
      "  --store URL          keep what is learned in a PostgreSQL database, postgres://..., which "
      "several instances may share; each needs a state directory of its own\n"
-     "  --any-model          whatever a request calls the model, it means this one\n"
+     "  --any-model          a name that no model has means the first\n"
      "  --parallel N         answers that are computed at the same time (32)\n"
      "  --adapter NAME       use and store what is taught under this name (default)\n"
      "  --no-learning        do not learn, and do not use what was learned\n"
      "  --template F.jinja   a chat template to use instead of the model's\n"
-     "  --alias NAMES        what clients call the model, with commas between names; the first is "
+     "  --alias NAMES        what clients call the first model, with commas between names; the "
+     "first is "
      "its id\n"
      "  --llama-compatible WORDS\n"
      "                       llama-server's own paths and habits, for clients written for it; its "

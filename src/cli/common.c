@@ -69,8 +69,7 @@ const char *cli_nearest_model(const char *typed)
     return cli_nearest(typed, names);
 }
 
-/* The path behind a MODEL argument. */
-static rv_status resolve(const cli *c, const char *name, rvi_buf *path, rv_error *err)
+rv_status cli_locate(const cli *c, const char *name, rvi_buf *path, rv_error *err)
 {
     if (rvi_os_stat(name, NULL) != RVI_OS_NONE) {
         rvi_buf config = {0};
@@ -129,7 +128,7 @@ rv_status cli_open(cli *c, const char *name, bool vocabulary, cli_model *out, rv
         if (!rvi_buf_puts(&text, "")) st = rvi_nomem(err, "chat template");
         o.chat_template = text.data;
     }
-    if (!st) st = resolve(c, name, &out->path, err);
+    if (!st) st = cli_locate(c, name, &out->path, err);
     if (!st) st = cli_runtime(c, vocabulary ? 1 : c->threads, &out->rt, err);
     if (!st) st = rv_model_open(&out->m, out->rt, out->path.data, &o, err);
     rvi_buf_deinit(&text);
@@ -142,7 +141,7 @@ rv_status cli_open_beside(const cli *c, const char *name, rv_runtime *rt, rv_mod
 {
     rvi_buf path = {0};
     *out = NULL;
-    rv_status st = resolve(c, name, &path, err);
+    rv_status st = cli_locate(c, name, &path, err);
     if (!st) st = rv_model_open(out, rt, path.data, NULL, err);
     rvi_buf_deinit(&path);
     return st;

@@ -9,6 +9,7 @@
 enum { WORDINGS = 3 };
 
 typedef struct look {
+    const rv_model *m;
     rv_learner *l;
     rv_session *s;
     const char *answer;      /* of the lesson */
@@ -89,13 +90,57 @@ static void put_missed(const look *k, rvi_buf *out)
     if (k->n_spoken < k->n) rvi_buf_putc(out, ')');
 }
 
+/* ---- a neighbour ---- */
+
+/* How likely the model finds a text, as a logarithm. */
+static rv_status score(const rv_model *m, rv_engine *e, const rvi_buf *text, double *out,
+                       rv_error *err)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    *out = 0;
+    rv_status st = rv_tokenize(m, text->data, text->len, RV_TOKENIZE_BOS, &ids, &n, err);
+    float *log_p = st ? NULL : rvi_zalloc_array(n + 1, sizeof *log_p);
+    if (!st && !log_p) st = rvi_nomem(err, "question");
+    if (!st && n > 1) st = rv_engine_score(e, ids, n, NULL, log_p, err);
+    for (size_t i = 0; !st && i + 1 < n; i++) *out += (double)log_p[i];
+    rvi_free(log_p);
+    rv_free(ids);
+    return st;
+}
+
+/* Of the neighbours of a question the one that the model finds likeliest: a question that one would
+ * ask. The first one where that cannot be told, as in an engine without room. "": there is none. */
+static rv_status find_neighbour(const rv_model *m, rv_engine *e, const char *question, rvi_buf *out,
+                                rv_error *err)
+{
+    enum { MOST_BYTES = 600, MOST = 12 };
+    bool tells = strlen(question) <= MOST_BYTES;
+    double best = 0, p = 0;
+    rvi_buf other = {0};
+    for (size_t i = 0; i < MOST && rvi_frame_neighbour(question, i, &other); i++) {
+        rv_error why = {0};
+        if (tells) tells = !score(m, e, &other, &p, &why);
+        if (!i || (tells && p > best)) {
+            rvi_buf before = *out;
+            *out = other;
+            other = before;
+            best = p;
+        }
+        other.len = 0;
+        if (!tells) break;
+    }
+    bool failed = other.failed || out->failed;
+    rvi_buf_deinit(&other);
+    return failed ? rvi_nomem(err, "question") : RV_OK;
+}
+
 static rv_status put_neighbour(const look *k, const char *question, const char *exactly,
                                rvi_buf *out, rv_error *err)
 {
     rvi_buf other = {0};
     bool changed = false;
-    rvi_frame_neighbour(question, &other);
-    rv_status st = other.failed ? rvi_nomem(err, "question") : RV_OK;
+    rv_status st = find_neighbour(k->m, rv_session_engine(k->s), question, &other, err);
     if (!st && other.len) {
         st = ask(k, other.data, &changed, err);
         rvi_buf_puts(out, changed ? "; but so is " : "; ");
@@ -109,11 +154,11 @@ static rv_status put_neighbour(const look *k, const char *question, const char *
     return st;
 }
 
-rv_status cli_second_look_taught(rv_learner *l, rv_session *s, const char *question,
-                                 const char *answer, rv_scope scope, const char *exactly,
-                                 rvi_buf *out, rv_error *err)
+rv_status cli_second_look_taught(const rv_model *m, rv_learner *l, rv_session *s,
+                                 const char *question, const char *answer, rv_scope scope,
+                                 const char *exactly, rvi_buf *out, rv_error *err)
 {
-    look k = {.l = l, .s = s, .answer = answer};
+    look k = {.m = m, .l = l, .s = s, .answer = answer};
     bool exact = scope == RV_SCOPE_EXACT;
     rv_status st = ask_wordings(&k, question, exact ? 1 : WORDINGS, err);
     if (!st && !k.spoken[0]) {
@@ -165,7 +210,7 @@ rv_status cli_second_look_count(rv_learner *l, rv_session *s, const char *questi
         counts->taken += k.spoken[0];
         counts->n_wordings += (size_t)k.n - 1;
         counts->recognised += (size_t)(k.n_spoken - k.spoken[0]);
-        rvi_frame_neighbour(question, &other);
+        (void)rvi_frame_neighbour(question, 0, &other);
         if (other.failed) st = rvi_nomem(err, "question");
     }
     if (!st && other.len) {
@@ -211,11 +256,12 @@ rv_status cli_glance_new(cli_glance **out, const rv_model *m, rv_learner *l, int
         g->n += g->texts[g->n].len > 0;
     }
     g->n_wordings = g->n;
-    rvi_frame_neighbour(question, &g->texts[g->n]);
-    g->n += g->texts[g->n].len > 0;
     rv_session_options so = {.size = sizeof so, .learner = l};
     so.n_context = RVI_MIN(n_context, GLANCE_CONTEXT);
     rv_status st = g->n ? rv_session_new(&g->s, m, &so, err) : RV_OK;
+    if (!st && g->n)
+        st = find_neighbour(m, rv_session_engine(g->s), question, &g->texts[g->n], err);
+    g->n += !st && g->texts[g->n].len > 0;
     for (int i = 0; !st && i < g->n; i++)
         st = rvi_buf_puts(&g->texts[i], "") ? answer(g, i, &g->before[i], err)
                                             : rvi_nomem(err, "question");

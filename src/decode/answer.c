@@ -282,7 +282,7 @@ rv_status rvi_answer_draft(rvi_session *s, rvi_session *by, rv_error *err)
     if (by == s || by->answer)
         return rvi_error(err, RV_E_STATE, "the draft session has an answer of its own");
     rv_status st = rvi_drafter_check(s->e, by->e, err);
-    if (!st) a->drafter.by = by;
+    if (!st) a->drafter = rvi_drafter_begin(by);
     return st;
 }
 

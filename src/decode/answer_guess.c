@@ -179,7 +179,11 @@ void rvi_answer_take_tokens(rvi_answer *a)
         a->out.n_right += right;
         a->picked = -1;
     }
-    rvi_draft_settle(&a->draft, &a->s->e->budget, a->n_tried, n_right);
+    rvi_draft_settle(&a->draft, &e->budget, a->n_tried, n_right);
+    if (a->drafter.by)
+        rvi_drafter_settle(&a->drafter,
+                           rvi_budget_seconds(&e->budget, RVI_MAX(a->draft.n_plain, 1)), a->n_tried,
+                           n_right);
     rvi_answer_forget_guesses(a->s);
     rvi_answer_drop_sides(a);
     rvi_answer_jump(a);

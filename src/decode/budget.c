@@ -5,10 +5,12 @@
 /* Steps grow dearer as texts grow longer, and cheaper when a neighbour leaves the machine: new
  * measurements count for a third, one that is out of all proportion for no more than twice what was
  * expected, and what was not measured for a while slowly loses its weight, so that a size that was
- * slow once is tried again. */
+ * slow once is tried again; but a row of a large step costs a quarter of one of a small step at
+ * least. */
 #define NEW_SHARE  (1.0 / 3)
 #define MOST_NEW   2
 #define FORGETTING (1.0 / 128)
+#define LEAST_ROW  (1.0 / 4)
 
 static int size_of(int n_rows)
 {
@@ -20,10 +22,21 @@ static int size_of(int n_rows)
     return i;
 }
 
+/* What is known of steps larger than the one that is now noted. */
+static void forget(rvi_budget *b, int own)
+{
+    double rows = b->at[own].rows, seconds = b->at[own].seconds;
+    for (int i = own + 1; i < RVI_BUDGET_SIZES; i++) {
+        double times = rows > 0 ? RVI_MAX(1, LEAST_ROW * b->at[i].rows / rows) : 0;
+        double less = RVI_MAX(b->at[i].seconds * (1 - FORGETTING), seconds * times);
+        b->at[i].seconds = RVI_MIN(b->at[i].seconds, less);
+    }
+}
+
 void rvi_budget_note(rvi_budget *b, int n_rows, double seconds)
 {
     int own = size_of(n_rows);
-    for (int i = own + 1; i < RVI_BUDGET_SIZES; i++) b->at[i].seconds *= 1 - FORGETTING;
+    forget(b, own);
     double share = b->at[own].rows > 0 ? NEW_SHARE : 1;
     if (share < 1) seconds = RVI_MIN(seconds, MOST_NEW * b->at[own].seconds);
     b->at[own].rows += share * (n_rows - b->at[own].rows);

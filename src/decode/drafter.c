@@ -52,8 +52,37 @@ static likely best(const float *logits, int n, likely *second)
     return (likely){at, 1 / sum};
 }
 
+/* In steps, as in draft.c. */
+#define ROW_COST     0.25
+#define EARNED       0.01
+#define FIRST_CREDIT 1.0
+#define MOST_CREDIT  8.0
+#define LEAST_CREDIT (-1.0) /* a time that was measured wrong is forgotten some day */
+
+rvi_drafter rvi_drafter_begin(rvi_session *by)
+{
+    return (rvi_drafter){.by = by, .credit = FIRST_CREDIT};
+}
+
+/* Is there enough in the account for what came since, a pass and a row? */
+static bool affords(const rvi_drafter *w, const rvi_session *s, double plain)
+{
+    double missing = (double)s->past.len - w->by->seq.len;
+    if (!w->has_read || plain <= 0) return true;
+    double seconds = w->seconds + w->reading * RVI_MAX(missing - 1, 0);
+    return seconds / plain + ROW_COST <= w->credit;
+}
+
+void rvi_drafter_settle(rvi_drafter *w, double plain, int n_tried, int n_right)
+{
+    double gain = EARNED;
+    if (w->spent > 0 && plain > 0) gain += n_right - w->spent / plain - ROW_COST * n_tried;
+    w->credit = RVI_MAX(RVI_MIN(w->credit + gain, MOST_CREDIT), LEAST_CREDIT);
+    w->spent = 0;
+}
+
 /* Reads what the answer has got since, in pieces, so that a cancel does not wait for all of it. */
-static float *catch_up(rvi_drafter *w, const rvi_session *s)
+static float *read_past(rvi_drafter *w, const rvi_session *s)
 {
     rvi_session *by = w->by;
     size_t n = s->past.len, piece = (size_t)by->e->o.max_rows;
@@ -69,6 +98,19 @@ static float *catch_up(rvi_drafter *w, const rvi_session *s)
     return logits;
 }
 
+static float *catch_up(rvi_drafter *w, const rvi_session *s)
+{
+    double start = rvi_os_seconds();
+    int before = w->by->seq.len;
+    float *logits = read_past(w, s);
+    double seconds = rvi_os_seconds() - start;
+    int n = w->by->seq.len - before;
+    if (n > 1) w->reading = seconds / n;
+    if (w->has_read) w->spent += seconds;
+    w->has_read = true;
+    return logits;
+}
+
 static float *read_guess(rvi_session *by, int32_t id)
 {
     rvi_step_row row = {.s = by, .token = id, .want_logits = true, .set = by->adapters};
@@ -76,13 +118,13 @@ static float *read_guess(rvi_session *by, int32_t id)
     return rvi_engine_logits(by->e, 0);
 }
 
-/* Is one more guess, of the usual quality, worth a pass and a row? */
-static bool pays(const rvi_drafter *w, const rvi_draft *d, double chance, const rvi_budget *b,
-                 const rvi_draft_step *step)
+/* Is one more guess, of the usual quality, behind n of them worth a pass and a row? */
+static bool pays(const rvi_drafter *w, const rvi_draft *d, int n, double chance,
+                 const rvi_budget *b, const rvi_draft_step *step)
 {
-    int n = step->n_rows + d->first.n;
-    double now = rvi_budget_seconds(b, n), more = rvi_budget_seconds(b, n + 1) - now;
-    double cost = w->seconds + RVI_MAX(more, 0), spent = now + w->seconds * d->first.n;
+    double now = rvi_budget_seconds(b, step->n_rows + n),
+           more = rvi_budget_seconds(b, step->n_rows + n + 1) - now;
+    double cost = w->seconds + RVI_MAX(more, 0), spent = now + w->seconds * n;
     return chance * rvi_draft_usual(d) * spent > cost * step->tokens;
 }
 
@@ -94,15 +136,18 @@ void rvi_drafter_guess(rvi_drafter *w, rvi_draft *d, const rvi_session *s, int m
     int n_vocab = RVI_MIN(w->by->e->m->hp.n_vocab, s->e->m->hp.n_vocab);
     rvi_draft_step now = *step;
     double chance = 1;
-    rvi_draft_clear(d);
     if (most < 1 || (w->n_paused > 0 && w->n_paused--)) return;
-    if (!any_cost && w->seconds > 0 && !pays(w, d, 1, b, step)) {
+    if (!any_cost && !affords(w, s, rvi_budget_seconds(b, step->n_rows))) return;
+    if (!any_cost && w->seconds <= 0) most = RVI_MIN(most, 2); /* to see what a pass costs */
+    if (!any_cost && w->seconds > 0 && !pays(w, d, 0, 1, b, step)) {
         w->pause = RVI_MIN(w->pause ? 2 * w->pause : FIRST_REST, LONGEST_REST);
         w->n_paused = w->pause;
         most = 1; /* to see whether it would be right now */
     }
     float *logits = catch_up(w, s);
     double start = rvi_os_seconds();
+    if (!logits) return;
+    rvi_draft_clear(d);
     while (logits) {
         likely second, guess = best(logits, n_vocab, &second);
         if (chance * second.p > side) rvi_draft_add_side(d, second.id, second.p);
@@ -110,11 +155,12 @@ void rvi_drafter_guess(rvi_drafter *w, rvi_draft *d, const rvi_session *s, int m
         chance *= rvi_draft_chance(d, &d->first, d->first.n - 1);
         now.tokens += chance;
         if (d->first.n == RVI_MIN(most, RVI_DRAFT_MOST)) break;
-        if (!any_cost && w->seconds > 0 && !pays(w, d, chance, b, &now)) break;
+        if (!any_cost && w->seconds > 0 && !pays(w, d, d->first.n, chance, b, &now)) break;
         logits = read_guess(w->by, guess.id);
     }
     if (d->first.n < 2) return;
     double seconds = (rvi_os_seconds() - start) / (d->first.n - 1);
+    w->spent += rvi_os_seconds() - start;
     w->seconds = w->seconds > 0 ? w->seconds + 0.25 * (seconds - w->seconds) : seconds;
     w->pause = 0;
 }

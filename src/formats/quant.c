@@ -331,14 +331,27 @@ static void encode_Q5_1(const float *x, uint8_t *dst)
     STORE();
 }
 
+/* Loops that compilers make vectors of: magnitudes are compared as integers, in whose order NaN is
+ * the greatest, and halves go away from zero, as roundf has it. */
 static void encode_Q8_0(const float *x, uint8_t *dst)
 {
     rvi_block_q8_0 b = {0};
-    float d = fabsf(extreme(x)) / 127.0f, id = inverse(d);
+    int32_t bits[32], most = 0, q[32];
+    float largest;
+    memcpy(bits, x, sizeof bits);
     for (int i = 0; i < 32; i++) {
-        float q = roundf(x[i] * id); /* halves away from zero */
-        b.qs[i] = fabsf(q) < 128.0f ? (int8_t)q : 0;
+        int32_t magnitude = bits[i] & 0x7fffffff;
+        most = magnitude > most ? magnitude : most;
     }
+    memcpy(&largest, &most, sizeof largest);
+    float d = largest / 127.0f, id = inverse(d);
+    for (int i = 0; i < 32; i++) {
+        float v = x[i] * id, in = fabsf(v) < 127.5f ? v : 0.0f;
+        int32_t whole = (int32_t)in;
+        float rest = in - (float)whole;
+        q[i] = whole + (rest >= 0.5f) - (rest <= -0.5f);
+    }
+    for (int i = 0; i < 32; i++) b.qs[i] = (int8_t)q[i];
     b.d = rvi_f32_to_f16(d);
     STORE();
 }

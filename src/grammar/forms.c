@@ -475,7 +475,7 @@ static void items_not(rvi_values *v, array_list *l, const rvi_items *m)
     }
     rvi_node wrong = rvi_node_not(v, m->rest);
     if (wrong != RVI_NEVER)
-        add_contains(v, l, (rvi_contains){wrong, 1, RVI_NO_LIMIT, (uint32_t)m->n_prefix});
+        add_contains(v, l, (rvi_contains){wrong, 1, RVI_NO_LIMIT, (uint32_t)m->n_prefix, true});
 }
 
 static void array_not(rvi_values *v, array_list *l, const rvi_array *a)
@@ -483,9 +483,9 @@ static void array_not(rvi_values *v, array_list *l, const rvi_array *a)
     for (size_t i = 0; i < a->n_items && !v->st; i++) items_not(v, l, a->items[i]);
     for (size_t i = 0; i < a->n_contains && !v->st; i++) {
         rvi_contains c = a->contains[i];
-        if (c.min) add_contains(v, l, (rvi_contains){c.node, 0, c.min - 1, c.from});
+        if (c.min) add_contains(v, l, (rvi_contains){c.node, 0, c.min - 1, c.from, true});
         if (c.max != RVI_NO_LIMIT)
-            add_contains(v, l, (rvi_contains){c.node, c.max + 1, RVI_NO_LIMIT, c.from});
+            add_contains(v, l, (rvi_contains){c.node, c.max + 1, RVI_NO_LIMIT, c.from, true});
     }
     rvi_array o = rvi_array_any();
     if (a->min) {

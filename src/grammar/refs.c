@@ -262,3 +262,43 @@ const rvi_json *rvi_ref_find(const rvi_json *root, bool nested_ids, const rvi_js
     const rvi_json *resource = find_resource(root, SCHEMA, uri, "", true);
     return resource ? find_fragment(resource, hash ? hash + 1 : "") : NULL;
 }
+
+/* ---- dynamic references ---- */
+
+static bool is_dynamic_anchor(const rvi_json *v, const char *name)
+{
+    return rvi_json_is_string(rvi_json_get(v, "$dynamicAnchor"), name);
+}
+
+/* One in the resource, or anywhere below v if that is NULL; *n: how many there are. */
+static const rvi_json *find_dynamic(const rvi_json *v, role r, const char *name,
+                                    const rvi_json *resource, size_t *n)
+{
+    const rvi_json *first = NULL;
+    if (resource && v != resource && has_id(v, r)) return NULL;
+    if (r == SCHEMA && is_dynamic_anchor(v, name)) {
+        first = v;
+        *n += 1;
+    }
+    for (size_t i = 0; i < rvi_json_count(v); i++) {
+        const rvi_json *item = rvi_json_at(v, i),
+                       *found = find_dynamic(item, role_in(r, item), name, resource, n);
+        if (!first) first = found;
+    }
+    return first;
+}
+
+const rvi_json *rvi_ref_find_dynamic(const rvi_json *root, bool nested_ids, const rvi_json *ref,
+                                     bool *depends)
+{
+    const rvi_json *target = rvi_ref_find(root, nested_ids, ref);
+    const char *hash = strchr(ref->as.string.data, '#');
+    size_t n = 0;
+    *depends = false;
+    if (!target || !hash || !is_dynamic_anchor(target, hash + 1)) return target;
+    const rvi_json *outermost = find_dynamic(root, SCHEMA, hash + 1, root, &n);
+    if (outermost) return outermost;
+    (void)find_dynamic(root, SCHEMA, hash + 1, NULL, &n);
+    *depends = n > 1;
+    return target;
+}

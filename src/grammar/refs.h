@@ -10,5 +10,10 @@ const char *rvi_json_path(const rvi_json *root, const rvi_json *at, char out[256
 /* The schema that a $ref means; NULL: it is not in this document. nested_ids: schemas inside may
  * have an $id of their own. */
 const rvi_json *rvi_ref_find(const rvi_json *root, bool nested_ids, const rvi_json *ref);
+/* What a $dynamicRef means: a $dynamicAnchor of that name in the outermost resource on the way to
+ * it. The root is always that, so if it has one, or there is no other, it is known; *depends: it is
+ * not, for the way decides. */
+const rvi_json *rvi_ref_find_dynamic(const rvi_json *root, bool nested_ids, const rvi_json *ref,
+                                     bool *depends);
 
 #endif

@@ -43,6 +43,14 @@ rv_status rvi_rxs_check(const rvi_rxs *p, const char *where, rv_error *err)
     return rvi_error(err, p->status, "%s: %s", where, p->why);
 }
 
+/* Counts what is done, so that no expression takes more time than it may. */
+static bool spend(rvi_rxs *p, uint64_t n)
+{
+    p->work += n;
+    if (p->work > p->max_work) rvi_rxs_fail(p, RV_E_TOO_LONG, "the grammar takes too much work");
+    return !p->status;
+}
+
 /* Room for one more element; the arrays double. */
 static bool grow(rvi_rxs *p, void *array, uint32_t *cap, uint32_t need, uint32_t most, size_t size)
 {
@@ -350,7 +358,7 @@ static rvi_rx combine(rvi_rxs *p, kind k, rx_list *l)
 {
     rvi_rx neutral = k == OR ? RVI_RX_NONE : RVI_RX_ALL, zero = k == OR ? RVI_RX_ALL : RVI_RX_NONE;
     if (k == OR) join_sets(p, l);
-    if (p->status) return RVI_RX_NONE;
+    if (p->status || !spend(p, l->n)) return RVI_RX_NONE;
     tidy(l, neutral);
     if (!l->n) return neutral;
     if (list_has(l, zero) || contradicts(p, l)) return zero;
@@ -516,7 +524,7 @@ static rvi_rx derive(rvi_rxs *p, rvi_rx a, uint32_t cp, int depth)
 {
     const rvi_rx_node n = p->nodes[a];
     rvi_rx d;
-    if (p->status) return RVI_RX_NONE;
+    if (p->status || !spend(p, 1)) return RVI_RX_NONE;
     if (depth > MAX_DEPTH) {
         rvi_rxs_fail(p, RV_E_TOO_LONG, "the expression is nested too deeply");
         return RVI_RX_NONE;
@@ -619,13 +627,11 @@ static const rvi_rx_step *steps_of(rvi_rxs *p, rvi_rx a, size_t *n)
         uint32_t first = p->scratch[i], next = p->scratch[i + 1];
         if (first == next || first > RVI_RX_LAST) continue;
         rvi_rx to = first == 0xD800 ? RVI_RX_NONE : derive(p, a, first, 0);
-        p->work++;
         if (count && p->steps[base + count - 1].to == to)
             p->steps[base + count - 1].last = next - 1;
         else
             p->steps[base + count++] = (rvi_rx_step){next - 1, to};
     }
-    if (p->work > p->max_work) rvi_rxs_fail(p, RV_E_TOO_LONG, "the grammar takes too much work");
     if (p->status) return nowhere;
     p->n_steps += count;
     p->nodes[a].steps = base;

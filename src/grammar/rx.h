@@ -67,12 +67,12 @@ typedef struct rvi_rxs {
     uint32_t cap_queue, epoch;
     uint32_t *scratch; /* bounds of a node */
     uint32_t n_scratch, cap_scratch;
-    uint64_t work, max_work; /* derivatives taken */
+    uint64_t work, max_work; /* expressions derived and compared */
     rv_status status;
     const char *why;
 } rvi_rxs;
 
-/* max_work: derivatives, of 0.1 to some microseconds each. */
+/* max_work: each unit takes some ten nanoseconds. */
 rv_status rvi_rxs_init(rvi_rxs *p, uint64_t max_work, rv_error *err) RVI_MUST_CHECK;
 void rvi_rxs_deinit(rvi_rxs *p);
 /* RV_OK, or the error that the pool remembers. where: the text that needs it. */

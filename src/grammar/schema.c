@@ -460,6 +460,7 @@ static const rvi_form *array_form(rvi_values *v, const rvi_json *s, const rvi_fo
         c->node = rvi_node_schema(v, contains);
         c->min = count_of(v, rvi_json_get(s, "minContains"), 1);
         c->max = count_of(v, rvi_json_get(s, "maxContains"), RVI_NO_LIMIT);
+        c->silent = v->draft < 2020; /* there it evaluates nothing */
         if (c->min > 200 || (c->max > 200 && c->max != RVI_NO_LIMIT))
             return refuse(v, contains, RV_E_UNSUPPORTED, "counting more than 200 items");
         a.contains = c;
@@ -625,9 +626,11 @@ static rvi_array *close_array(rvi_values *v, const rvi_array *a, rvi_node rest)
         if (a->items[i]->has_rest) return out;
         most = RVI_MAX(most, a->items[i]->n_prefix);
     }
-    if (a->n_contains && !v->st)
-        v->st = rvi_error(v->err, RV_E_UNSUPPORTED,
-                          "unevaluatedItems beside contains cannot be enforced");
+    /* what contains matches was evaluated by it: only the others must be in the rest */
+    for (size_t i = 0; i < a->n_contains; i++)
+        if (!a->contains[i].silent)
+            rest = rvi_node_not(
+                v, rvi_node_and(v, rvi_node_not(v, rest), rvi_node_not(v, a->contains[i].node)));
     rvi_items *m = rvi_values_alloc(v, 1, sizeof *m);
     rvi_node *prefix = rvi_values_alloc(v, most, sizeof *prefix);
     const rvi_items **list = rvi_values_alloc(v, a->n_items + 1, sizeof *list);
@@ -670,34 +673,41 @@ static bool check_list(rvi_values *v, const rvi_json *list)
 }
 
 static const rvi_form *follow_reference(rvi_values *v, const rvi_json *s, const rvi_json *ref,
-                                        const rvi_form *f)
+                                        bool dynamic, const rvi_form *f)
 {
-    /* what an $id beside a $ref means is not the same in all drafts */
-    if (v->nested_ids && s != v->root && rvi_json_get(s, "$id"))
+    bool depends = false;
+    /* an $id beside a $ref counts from 2019-09 on, and schemas that do not say their draft may be
+     * older */
+    bool counts = v->draft >= 2019 && rvi_json_get(v->root, "$schema");
+    if (!counts && v->nested_ids && s != v->root && rvi_json_get(s, "$id"))
         return refuse(v, ref, RV_E_UNSUPPORTED, "a reference beside an $id cannot be enforced");
-    const rvi_json *target = rvi_ref_find(v->root, v->nested_ids, ref);
+    const rvi_json *target = dynamic ? rvi_ref_find_dynamic(v->root, v->nested_ids, ref, &depends)
+                                     : rvi_ref_find(v->root, v->nested_ids, ref);
     if (!target) return refuse(v, ref, RV_E_UNSUPPORTED, "the reference leads out of the schema");
+    if (depends)
+        return refuse(v, ref, RV_E_UNSUPPORTED,
+                      "a dynamic reference whose target depends on the way to it cannot be "
+                      "enforced");
     return rvi_form_and(v, f, schema_at(v, target));
 }
 
 static const rvi_form *reference(rvi_values *v, const rvi_json *s, const rvi_form *f)
 {
-    const rvi_json *ref = rvi_json_get(s, "$ref");
-    static const struct {
-        const char *name;
-        int draft;
-    } dynamic[] = {{"$dynamicRef", 2020}, {"$recursiveRef", 2019}};
-    for (size_t i = 0; i < RVI_COUNT(dynamic); i++) {
-        const rvi_json *other = rvi_json_get(s, dynamic[i].name);
-        if (!other) continue;
-        /* inside one resource it is a reference like any other */
-        if (v->nested_ids || v->draft != dynamic[i].draft || !rvi_json_is(other, RVI_JSON_STRING))
-            return refuse(v, other, RV_E_UNSUPPORTED, "dynamic references cannot be enforced");
-        if (rvi_json_is(ref, RVI_JSON_STRING)) f = follow_reference(v, s, ref, f);
-        if (!f) return NULL;
-        ref = other;
+    const rvi_json *ref = rvi_json_get(s, "$ref"), *dynamic = rvi_json_get(s, "$dynamicRef"),
+                   *recursive = rvi_json_get(s, "$recursiveRef");
+    if (rvi_json_is(ref, RVI_JSON_STRING)) f = follow_reference(v, s, ref, false, f);
+    if (f && dynamic) {
+        if (v->draft != 2020 || !rvi_json_is(dynamic, RVI_JSON_STRING))
+            return refuse(v, dynamic, RV_E_UNSUPPORTED, "dynamic references cannot be enforced");
+        f = follow_reference(v, s, dynamic, true, f);
     }
-    return rvi_json_is(ref, RVI_JSON_STRING) ? follow_reference(v, s, ref, f) : f;
+    if (f && recursive) {
+        /* inside one resource it is a reference like any other */
+        if (v->nested_ids || v->draft != 2019 || !rvi_json_is(recursive, RVI_JSON_STRING))
+            return refuse(v, recursive, RV_E_UNSUPPORTED, "dynamic references cannot be enforced");
+        f = follow_reference(v, s, recursive, false, f);
+    }
+    return f;
 }
 
 const rvi_form *rvi_schema_form(rvi_values *v, const rvi_json *s)

@@ -72,6 +72,7 @@ typedef struct rvi_items {
 typedef struct rvi_contains { /* min to max of the items from index `from` on are in the node */
     rvi_node node;
     uint32_t min, max, from;
+    bool silent; /* as in rvi_members */
 } rvi_contains;
 
 typedef struct rvi_array_plan rvi_array_plan;

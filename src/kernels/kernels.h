@@ -153,6 +153,8 @@ static inline size_t rvi_attn_part_floats(size_t n)
     return rvi_attn_padded(n) + 16;
 }
 
+enum { RVI_BYTES_GROUP = 8 }; /* see gemm_bytes */
+
 typedef struct rvi_kernels {
     const char *isa; /* of the best row that took part */
 
@@ -188,6 +190,14 @@ typedef struct rvi_kernels {
                      size_t n);
     void (*gemm_low_f16)(const rvi_f16 *w, int n_out, const float *x, size_t x_stride, int n_x, float *out,
                          size_t out_stride, size_t n); /* the same with weights in f16 */
+    /* gemm_f32 and gemm_low with weights of 8 bits, arranged so that a single row of x reads them from the first byte
+     * to the last. gemm_bytes has groups of RVI_BYTES_GROUP rows (the last may have fewer), in each 16 inputs of all
+     * its rows, then the next 16; behind input n there are zeros up to a multiple of 16. gemm_low_bytes adds to o the
+     * sum times d[o / 16], fused. */
+    void (*gemm_bytes)(const int8_t *w, int n_w, const float *x, size_t x_stride, int n_x, float *out,
+                       size_t out_stride, size_t n);
+    void (*gemm_low_bytes)(const int8_t *w, const float *d, int n_out, const float *x, size_t x_stride, int n_x,
+                           float *out, size_t out_stride, size_t n);
 
     /* out = (x * (1 / sqrt(sum16(x * x) / n + eps))) * w; out may be x. The mean is a division by (float)n. */
     void (*rms_norm)(float *out, const float *x, const float *w, size_t n, float eps);

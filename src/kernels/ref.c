@@ -69,6 +69,34 @@ static void gemm_low_f16(const rvi_f16 *w, int n_out, const float *x, size_t x_s
         }
 }
 
+static void gemm_bytes(const int8_t *w, int n_w, const float *x, size_t x_stride, int n_x, float *out,
+                       size_t out_stride, size_t n)
+{
+    size_t blocks = (n + 15) / 16;
+    for (int ix = 0; ix < n_x; ix++)
+        for (int iw = 0; iw < n_w; iw++) {
+            int first = iw / RVI_BYTES_GROUP * RVI_BYTES_GROUP;
+            int group = n_w - first < RVI_BYTES_GROUP ? n_w - first : RVI_BYTES_GROUP;
+            const int8_t *at = w + 16 * (blocks * (size_t)first + (size_t)(iw - first));
+            float l[16] = {0};
+            for (size_t i = 0; i < n; i++)
+                l[i % 16] = fmaf(at[i / 16 * 16 * (size_t)group + i % 16], x[(size_t)ix * x_stride + i], l[i % 16]);
+            out[(size_t)ix * out_stride + (size_t)iw] = add_lanes(l);
+        }
+}
+
+static void gemm_low_bytes(const int8_t *w, const float *d, int n_out, const float *x, size_t x_stride, int n_x,
+                           float *out, size_t out_stride, size_t n)
+{
+    for (int ix = 0; ix < n_x; ix++)
+        for (int o = 0; o < n_out; o++) {
+            const int8_t *column = w + (size_t)(o / 16) * 16 * n + o % 16;
+            float sum = 0, *to = &out[(size_t)ix * out_stride + (size_t)o];
+            for (size_t k = 0; k < n; k++) sum = fmaf(column[16 * k], x[(size_t)ix * x_stride + k], sum);
+            *to = fmaf(sum, d[o / 16], *to);
+        }
+}
+
 static void rms_norm(float *out, const float *x, const float *w, size_t n, float eps)
 {
     float r = 1.0f / sqrtf(sum16(x, x, n) / (float)n + eps);
@@ -193,6 +221,8 @@ void rvi_kernels_fill_ref(rvi_kernels *k)
         .gemm_f16 = gemm_f16,
         .gemm_low = gemm_low,
         .gemm_low_f16 = gemm_low_f16,
+        .gemm_bytes = gemm_bytes,
+        .gemm_low_bytes = gemm_low_bytes,
         .rms_norm = rms_norm,
         .layer_norm = layer_norm,
         .add = add,

@@ -85,9 +85,9 @@ static ALWAYS_INLINE bytes32 fifth_bits(const uint8_t *qh)
 {
     const bytes32 bit = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128,
                          1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-    typedef uint64_t words4 __attribute__((vector_size(32)));
+    typedef uint64_t longs4 __attribute__((vector_size(32)));
     const uint64_t each = 0x0101010101010101u;
-    words4 spread = {qh[0] * each, qh[1] * each, qh[2] * each, qh[3] * each};
+    longs4 spread = {qh[0] * each, qh[1] * each, qh[2] * each, qh[3] * each};
     return (bytes32)(((bytes32)spread & bit) == bit) & 16;
 }
 

@@ -17,34 +17,52 @@
 /* A single row of x has more rows of w at once: enough sums that none waits for the one before it. */
 enum { TILE_W = 3, TILE_X = 2, TILE_ONE = WIDTH == 16 ? 8 : 4 };
 
-/* Element i and on of a row of f32 or f16 (f16 is a constant at every use). */
-static ALWAYS_INLINE vec load_row(const void *row, size_t i, size_t left, bool f16)
+/* How a matrix is stored; a constant at every use. */
+typedef enum storage { IN_F32, IN_F16, IN_BYTES } storage;
+
+enum { STREAM_AHEAD = 2048 }; /* bytes between a prefetch and its use, where a single row reads bytes from memory */
+
+static ALWAYS_INLINE size_t element_bytes(storage s)
 {
-    return f16 ? load_f16((const rvi_f16 *)row + i, left) : load((const float *)row + i, left);
+    return s == IN_F32 ? sizeof(float) : s == IN_F16 ? sizeof(rvi_f16) : sizeof(int8_t);
 }
 
-/* nw x nx outputs at once, at most TILE_W x TILE_X or TILE_ONE x 1. w rows are w_stride elements apart. */
-static ALWAYS_INLINE void tile(const void *w, size_t w_stride, int nw, bool w_f16, const float *x, size_t x_stride,
-                               int nx, float *out, size_t out_stride, size_t n)
+/* Element i and on of a row; bytes are there up to a multiple of 16. */
+static ALWAYS_INLINE vec load_row(const void *row, size_t i, size_t left, storage s)
+{
+    if (s == IN_BYTES) return load_int8((const int8_t *)row + i);
+    return s == IN_F16 ? load_f16((const rvi_f16 *)row + i, left) : load((const float *)row + i, left);
+}
+
+static ALWAYS_INLINE void ask_ahead(const void *w, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)w + STREAM_AHEAD + i);
+}
+
+/* nw x nx outputs at once, at most TILE_W x TILE_X or TILE_ONE x TILE_X. Rows of w are w_stride elements apart, 16
+ * elements of a row 16 w_step from the next 16. */
+static ALWAYS_INLINE void tile(const void *w, size_t w_stride, size_t w_step, int nw, storage s, const float *x,
+                               size_t x_stride, int nx, float *out, size_t out_stride, size_t n)
 {
     vec acc[TILE_ONE][TILE_X][SUM_REGISTERS];
     const char *rows[TILE_ONE];
     UNROLL for (int iw = 0; iw < nw; iw++)
     {
-        rows[iw] = (const char *)w + (size_t)iw * w_stride * (w_f16 ? sizeof(rvi_f16) : sizeof(float));
+        rows[iw] = (const char *)w + (size_t)iw * w_stride * element_bytes(s);
         UNROLL for (int ix = 0; ix < nx; ix++) UNROLL for (int r = 0; r < SUM_REGISTERS; r++) acc[iw][ix][r] =
             splat(0.0f);
     }
 
     size_t i = 0;
     for (; i + 16 <= n; i += 16) {
+        if (s == IN_BYTES && nx == 1) ask_ahead(rows[0] + i * w_step, 16 * (size_t)nw);
         UNROLL for (size_t r = 0; r < SUM_REGISTERS; r++)
         {
             vec xv[TILE_X];
             UNROLL for (int ix = 0; ix < nx; ix++) xv[ix] = load(x + (size_t)ix * x_stride + i + WIDTH * r, WIDTH);
             UNROLL for (int iw = 0; iw < nw; iw++)
             {
-                vec wv = load_row(rows[iw], i + WIDTH * r, WIDTH, w_f16);
+                vec wv = load_row(rows[iw], i * w_step + WIDTH * r, WIDTH, s);
                 UNROLL for (int ix = 0; ix < nx; ix++) acc[iw][ix][r] = fused(wv, xv[ix], acc[iw][ix][r]);
             }
         }
@@ -57,7 +75,7 @@ static ALWAYS_INLINE void tile(const void *w, size_t w_stride, int nw, bool w_f1
         mask live = first_lanes(n - at);
         UNROLL for (int iw = 0; iw < nw; iw++)
         {
-            vec wv = load_row(rows[iw], at, n - at, w_f16);
+            vec wv = load_row(rows[iw], i * w_step + WIDTH * r, n - at, s);
             UNROLL for (int ix = 0; ix < nx; ix++)
             {
                 vec xv = load(x + (size_t)ix * x_stride + at, n - at);
@@ -71,42 +89,66 @@ static ALWAYS_INLINE void tile(const void *w, size_t w_stride, int nw, bool w_f1
 }
 
 /* nw (a constant) rows of w, all of x. */
-static ALWAYS_INLINE void gemm_tiles_of(const char *w, size_t w_stride, int nw, bool f16, const float *x,
-                                        size_t x_stride, int n_x, float *out, size_t out_stride, size_t n)
+static ALWAYS_INLINE void gemm_tiles_of(const char *w, size_t w_stride, size_t w_step, int nw, storage s,
+                                        const float *x, size_t x_stride, int n_x, float *out, size_t out_stride,
+                                        size_t n)
 {
     int ix = 0;
     for (; ix + 2 <= n_x; ix += 2)
-        tile(w, w_stride, nw, f16, x + (size_t)ix * x_stride, x_stride, 2, out + (size_t)ix * out_stride, out_stride,
-             n);
+        tile(w, w_stride, w_step, nw, s, x + (size_t)ix * x_stride, x_stride, 2, out + (size_t)ix * out_stride,
+             out_stride, n);
     if (ix < n_x)
-        tile(w, w_stride, nw, f16, x + (size_t)ix * x_stride, x_stride, 1, out + (size_t)ix * out_stride, out_stride,
-             n);
+        tile(w, w_stride, w_step, nw, s, x + (size_t)ix * x_stride, x_stride, 1, out + (size_t)ix * out_stride,
+             out_stride, n);
 }
 
-static ALWAYS_INLINE void gemm_rows(const void *w, size_t w_stride, int n_w, bool f16, const float *x, size_t x_stride,
+static ALWAYS_INLINE void gemm_rows(const void *w, size_t w_stride, int n_w, storage s, const float *x, size_t x_stride,
                                     int n_x, float *out, size_t out_stride, size_t n)
 {
     const char *at = w;
-    size_t row = w_stride * (f16 ? sizeof(rvi_f16) : sizeof(float));
+    size_t row = w_stride * element_bytes(s);
     int iw = 0;
     for (; n_x == 1 && iw + TILE_ONE <= n_w; iw += TILE_ONE, at += TILE_ONE * row)
-        tile(at, w_stride, TILE_ONE, f16, x, x_stride, 1, out + iw, out_stride, n);
+        tile(at, w_stride, 1, TILE_ONE, s, x, x_stride, 1, out + iw, out_stride, n);
     for (; iw + TILE_W <= n_w; iw += TILE_W, at += TILE_W * row)
-        gemm_tiles_of(at, w_stride, TILE_W, f16, x, x_stride, n_x, out + iw, out_stride, n);
-    if (n_w - iw == 2) gemm_tiles_of(at, w_stride, 2, f16, x, x_stride, n_x, out + iw, out_stride, n);
-    if (n_w - iw == 1) gemm_tiles_of(at, w_stride, 1, f16, x, x_stride, n_x, out + iw, out_stride, n);
+        gemm_tiles_of(at, w_stride, 1, TILE_W, s, x, x_stride, n_x, out + iw, out_stride, n);
+    if (n_w - iw == 2) gemm_tiles_of(at, w_stride, 1, 2, s, x, x_stride, n_x, out + iw, out_stride, n);
+    if (n_w - iw == 1) gemm_tiles_of(at, w_stride, 1, 1, s, x, x_stride, n_x, out + iw, out_stride, n);
 }
 
 static void gemm_f32(const float *w, size_t w_stride, int n_w, const float *x, size_t x_stride, int n_x, float *out,
                      size_t out_stride, size_t n)
 {
-    gemm_rows(w, w_stride, n_w, false, x, x_stride, n_x, out, out_stride, n);
+    gemm_rows(w, w_stride, n_w, IN_F32, x, x_stride, n_x, out, out_stride, n);
 }
 
 static void gemm_f16(const rvi_f16 *w, size_t w_stride, int n_w, const float *x, size_t x_stride, int n_x, float *out,
                      size_t out_stride, size_t n)
 {
-    gemm_rows(w, w_stride, n_w, true, x, x_stride, n_x, out, out_stride, n);
+    gemm_rows(w, w_stride, n_w, IN_F16, x, x_stride, n_x, out, out_stride, n);
+}
+
+/* The rows of a group that remain, nw (a constant) at once; returns how many are done. */
+static ALWAYS_INLINE int gemm_group(const int8_t *w, int done, int group, int nw, const float *x, size_t x_stride,
+                                    int n_x, float *out, size_t out_stride, size_t n)
+{
+    for (; done + nw <= group; done += nw)
+        gemm_tiles_of((const char *)w + 16 * done, 16, (size_t)group, nw, IN_BYTES, x, x_stride, n_x, out + done,
+                      out_stride, n);
+    return done;
+}
+
+static void gemm_bytes(const int8_t *w, int n_w, const float *x, size_t x_stride, int n_x, float *out,
+                       size_t out_stride, size_t n)
+{
+    enum { MANY = WIDTH == 16 ? 8 : 4 };
+    for (int iw = 0; iw < n_w; iw += RVI_BYTES_GROUP, w += 16 * RVI_BYTES_GROUP * ((n + 15) / 16)) {
+        int group = n_w - iw < RVI_BYTES_GROUP ? n_w - iw : RVI_BYTES_GROUP, done = 0;
+        if (WIDTH == 16 || n_x == 1) done = gemm_group(w, 0, group, MANY, x, x_stride, n_x, out + iw, out_stride, n);
+        if (WIDTH == 16) done = gemm_group(w, done, group, 4, x, x_stride, n_x, out + iw, out_stride, n);
+        done = gemm_group(w, done, group, 2, x, x_stride, n_x, out + iw, out_stride, n);
+        gemm_group(w, done, group, 1, x, x_stride, n_x, out + iw, out_stride, n);
+    }
 }
 
 /* ---- few inputs ---- */
@@ -114,16 +156,18 @@ static void gemm_f16(const rvi_f16 *w, size_t w_stride, int n_w, const float *x,
 /* Rows and panels at once: their sums and the panels' floats of one input stay in registers. */
 enum { LOW_X = 4, LOW_PANELS = WIDTH == 16 ? 2 : 1, LOW_REGISTERS = LOW_PANELS * SUM_REGISTERS };
 
-static ALWAYS_INLINE void low_tile(const void *w, bool f16, size_t from, size_t n_out, int n_panels, const float *x,
-                                   size_t x_stride, int nx, float *out, size_t out_stride, size_t n)
+/* d: scales of the panels, of bytes. */
+static ALWAYS_INLINE void low_tile(const void *w, storage s, const float *d, size_t from, size_t n_out, int n_panels,
+                                   const float *x, size_t x_stride, int nx, float *out, size_t out_stride, size_t n)
 {
     vec acc[LOW_X][LOW_REGISTERS];
     UNROLL for (int ix = 0; ix < nx; ix++) UNROLL for (int r = 0; r < LOW_REGISTERS; r++) acc[ix][r] = splat(0.0f);
     int used = n_panels * SUM_REGISTERS;
+    if (s == IN_BYTES && nx == 1) ask_ahead((const int8_t *)w + from, 16 * n * (size_t)n_panels);
     for (size_t k = 0; k < n; k++) {
         vec wv[LOW_REGISTERS];
         UNROLL for (int r = 0; r < used; r++) wv[r] = load_row(
-            w, from + ((size_t)(r / SUM_REGISTERS) * n + k) * 16 + WIDTH * (size_t)(r % SUM_REGISTERS), WIDTH, f16);
+            w, from + ((size_t)(r / SUM_REGISTERS) * n + k) * 16 + WIDTH * (size_t)(r % SUM_REGISTERS), WIDTH, s);
         UNROLL for (int ix = 0; ix < nx; ix++)
         {
             vec xv = splat(x[(size_t)ix * x_stride + k]);
@@ -135,47 +179,56 @@ static ALWAYS_INLINE void low_tile(const void *w, bool f16, size_t from, size_t 
         float *at = out + (size_t)ix * out_stride + WIDTH * r;
         if (WIDTH * r >= n_out) continue;
         size_t left = n_out - WIDTH * r;
-        store(at, left, add(load(at, left), acc[ix][r]));
+        vec before = load(at, left);
+        store(at, left,
+              s == IN_BYTES ? fused(acc[ix][r], splat(d[r / SUM_REGISTERS]), before) : add(before, acc[ix][r]));
     }
 }
 
 /* All panels, nx (a constant) rows. */
-static ALWAYS_INLINE void low_rows(const void *w, bool f16, size_t n_out, const float *x, size_t x_stride, int nx,
-                                   float *out, size_t out_stride, size_t n)
+static ALWAYS_INLINE void low_rows(const void *w, storage s, const float *d, size_t n_out, const float *x,
+                                   size_t x_stride, int nx, float *out, size_t out_stride, size_t n)
 {
     size_t o = 0;
     for (; LOW_PANELS > 1 && o + 16 < n_out; o += 16 * LOW_PANELS)
-        low_tile(w, f16, o * n, n_out - o, LOW_PANELS, x, x_stride, nx, out + o, out_stride, n);
-    for (; o < n_out; o += 16) low_tile(w, f16, o * n, n_out - o, 1, x, x_stride, nx, out + o, out_stride, n);
+        low_tile(w, s, d ? d + o / 16 : NULL, o * n, n_out - o, LOW_PANELS, x, x_stride, nx, out + o, out_stride, n);
+    for (; o < n_out; o += 16)
+        low_tile(w, s, d ? d + o / 16 : NULL, o * n, n_out - o, 1, x, x_stride, nx, out + o, out_stride, n);
 }
 
-static ALWAYS_INLINE void low_all(const void *w, bool f16, int n_out, const float *x, size_t x_stride, int n_x,
-                                  float *out, size_t out_stride, size_t n)
+static ALWAYS_INLINE void low_all(const void *w, storage s, const float *d, int n_out, const float *x, size_t x_stride,
+                                  int n_x, float *out, size_t out_stride, size_t n)
 {
     int ix = 0;
     for (; ix + LOW_X <= n_x; ix += LOW_X)
-        low_rows(w, f16, (size_t)n_out, x + (size_t)ix * x_stride, x_stride, LOW_X, out + (size_t)ix * out_stride,
+        low_rows(w, s, d, (size_t)n_out, x + (size_t)ix * x_stride, x_stride, LOW_X, out + (size_t)ix * out_stride,
                  out_stride, n);
     if (ix + 2 <= n_x) {
-        low_rows(w, f16, (size_t)n_out, x + (size_t)ix * x_stride, x_stride, 2, out + (size_t)ix * out_stride,
+        low_rows(w, s, d, (size_t)n_out, x + (size_t)ix * x_stride, x_stride, 2, out + (size_t)ix * out_stride,
                  out_stride, n);
         ix += 2;
     }
     if (ix < n_x)
-        low_rows(w, f16, (size_t)n_out, x + (size_t)ix * x_stride, x_stride, 1, out + (size_t)ix * out_stride,
+        low_rows(w, s, d, (size_t)n_out, x + (size_t)ix * x_stride, x_stride, 1, out + (size_t)ix * out_stride,
                  out_stride, n);
 }
 
 static void gemm_low(const float *w, int n_out, const float *x, size_t x_stride, int n_x, float *out, size_t out_stride,
                      size_t n)
 {
-    low_all(w, false, n_out, x, x_stride, n_x, out, out_stride, n);
+    low_all(w, IN_F32, NULL, n_out, x, x_stride, n_x, out, out_stride, n);
 }
 
 static void gemm_low_f16(const rvi_f16 *w, int n_out, const float *x, size_t x_stride, int n_x, float *out,
                          size_t out_stride, size_t n)
 {
-    low_all(w, true, n_out, x, x_stride, n_x, out, out_stride, n);
+    low_all(w, IN_F16, NULL, n_out, x, x_stride, n_x, out, out_stride, n);
+}
+
+static void gemm_low_bytes(const int8_t *w, const float *d, int n_out, const float *x, size_t x_stride, int n_x,
+                           float *out, size_t out_stride, size_t n)
+{
+    low_all(w, IN_BYTES, d, n_out, x, x_stride, n_x, out, out_stride, n);
 }
 
 /* ---- elementwise ---- */
@@ -183,7 +236,7 @@ static void gemm_low_f16(const rvi_f16 *w, int n_out, const float *x, size_t x_s
 static void rms_norm(float *out, const float *x, const float *w, size_t n, float eps)
 {
     float sum;
-    tile(x, n, 1, false, x, n, 1, &sum, 1, n);
+    tile(x, n, 1, 1, IN_F32, x, n, 1, &sum, 1, n);
     vec r = splat(1.0f / sqrtf(sum / (float)n + eps));
     for (size_t i = 0; i < n; i += WIDTH)
         store(out + i, n - i, multiply(multiply(load(x + i, n - i), r), load(w + i, n - i)));
@@ -211,7 +264,7 @@ static void layer_norm(float *out, const float *x, const float *w, const float *
     vec mean = splat(sum_row(x, n) / (float)n);
     for (size_t i = 0; i < n; i += WIDTH) store(out + i, n - i, subtract(load(x + i, n - i), mean));
     float sum;
-    tile(out, n, 1, false, out, n, 1, &sum, 1, n);
+    tile(out, n, 1, 1, IN_F32, out, n, 1, &sum, 1, n);
     vec r = splat(1.0f / sqrtf(sum / (float)n + eps));
     for (size_t i = 0; i < n; i += WIDTH)
         store(out + i, n - i, fused(multiply(load(out + i, n - i), r), load(w + i, n - i), load(b + i, n - i)));
@@ -402,6 +455,8 @@ static void fill_f32(rvi_kernels *k)
     k->gemm_f16 = gemm_f16;
     k->gemm_low = gemm_low;
     k->gemm_low_f16 = gemm_low_f16;
+    k->gemm_bytes = gemm_bytes;
+    k->gemm_low_bytes = gemm_low_bytes;
     k->rms_norm = rms_norm;
     k->layer_norm = layer_norm;
     k->add = add_row;

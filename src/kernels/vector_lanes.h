@@ -9,6 +9,7 @@
  *     load(p, left) store(p, left, v)    WIDTH floats, or the `left` first ones when left < WIDTH (the others load as
  *                                        0; nothing past the first ones is touched)
  *     load_f16(p, left) load_bf16(p, left) store_f16(p, left, v)   the same with 16-bit numbers at any address
+ *     load_int8(p)                       WIDTH int8 as floats
  *     first_lanes(left)                  mask of the lanes below left
  *     above(a, b) unordered(a) either(m, n) any(m)   a > b; a is NaN; m or n; is any lane set
  *     choose(m, a, b)                    a where m is set, else b

@@ -1,6 +1,5 @@
 /* vector_quant.h - quantized weights to f32, and into panels, written once for all instruction sets. Inside the kernels
  * room only. Before including it, a row defines what vector_f32.h asks for, and
- *     load_int8(p)      WIDTH int8 as floats
  *     splat_f16(h)      one f16 in all lanes
  *     look_up_iq4(q)    q[k] = rvi_iq4_values[q[k]] for 32 values 0 .. 15 */
 #ifndef RVI_KERNELS_VECTOR_QUANT_H
@@ -48,16 +47,10 @@ typedef uint8_t bytes64 __attribute__((vector_size(64)));
 /* The planes of one block: q[r][k] of 16 rows. */
 static ALWAYS_INLINE void pack_planes(uint8_t *out, uint8_t (*q)[32], traits t)
 {
-    alignas(64) uint32_t reg[8][RVI_PANEL];
-    UNROLL for (int r = 0; r < RVI_PANEL; r += 8)
-    {
-        words8 rows[8];
-        memcpy(rows, q[r], sizeof rows);
-        transpose8(rows);
-        UNROLL for (int i = 0; i < 8; i++) memcpy(&reg[i][r], &rows[i], sizeof rows[i]);
-    }
+    words16 words[8];
     bytes64 v[8];
-    memcpy(v, reg, sizeof v);
+    turn_eight_words(words, q[0], sizeof q[0]);
+    UNROLL for (int i = 0; i < 8; i++) v[i] = (bytes64)words[i];
     int at = 0;
     if (t.low_bits == 8) {
         memcpy(out, v, sizeof v);
@@ -104,12 +97,139 @@ static ALWAYS_INLINE void pack_small_scales(uint8_t *out, const rows16 *p, trait
     }
 }
 
+/* Files of these types have quants of 4 bits in the order of a plane: 32 inputs of a row are words of a register. */
+static ALWAYS_INLINE void pack_narrow_nibbles(traits t, const uint8_t *rows, size_t row_stride, uint8_t *planes,
+                                              uint8_t *scales, size_t n)
+{
+    const size_t halves = RVI_PANEL * sizeof(rvi_f16), head = t.block_bytes - 16;
+    for (; n; n -= 32, rows += t.block_bytes, planes += panel_quant_bytes(t), scales += panel_scale_bytes(t)) {
+        words16 plane[4];
+        turn_four_words(plane, rows + head, row_stride);
+        UNROLL for (int p = 0; p < 4; p++) memcpy(planes + 64 * p, &plane[p], sizeof plane[p]);
+        for (size_t r = 0; r < RVI_PANEL; r++) {
+            memcpy(scales + r * sizeof(rvi_f16), rows + r * row_stride, sizeof(rvi_f16));
+            if (t.form == NO_MIN) continue;
+            memcpy(scales + halves + r * sizeof(rvi_f16), rows + r * row_stride + sizeof(rvi_f16), sizeof(rvi_f16));
+        }
+    }
+}
+
+/* Byte i of four words of 16 rows, i = 0 .. 15. */
+static ALWAYS_INLINE void store_bytes(uint8_t *out, const words16 words[4])
+{
+    typedef uint8_t row_bytes __attribute__((vector_size(RVI_PANEL)));
+    UNROLL for (int i = 0; i < 16; i++)
+    {
+        row_bytes one = __builtin_convertvector(words[i / 4] >> (8 * (i % 4)), row_bytes);
+        memcpy(out + sizeof one * (size_t)i, &one, sizeof one);
+    }
+}
+
+/* Q4_K, Q5_K: d, dmin and the scales of 16 rows are the words of a block's first 16 bytes. */
+static ALWAYS_INLINE void pack_heads(uint8_t *out, const uint8_t *rows, size_t row_stride)
+{
+    typedef uint16_t row_halves __attribute__((vector_size(2 * RVI_PANEL)));
+    words16 head[4], joined[4]; /* 8 scales, 8 minima, four in a word */
+    turn_four_words(head, rows, row_stride);
+    UNROLL for (int i = 0; i < 2; i++)
+    {
+        row_halves half = __builtin_convertvector(head[0] >> (16 * i), row_halves);
+        memcpy(out + sizeof half * (size_t)i, &half, sizeof half);
+        joined[2 * i] = head[1 + i] & 0x3f3f3f3fu;
+        joined[2 * i + 1] = (head[3] >> (4 * i) & 0x0f0f0f0fu) | (head[1 + i] >> 6 & 0x03030303u) << 4;
+    }
+    store_bytes(out + 2 * sizeof(row_halves), joined);
+}
+
+/* Files of these types have in 32 bytes a block of 32 quants in the low and another one in the high halves. */
+static ALWAYS_INLINE void pack_two_blocks(uint8_t *one, uint8_t *other, const uint8_t *rows, size_t row_stride)
+{
+    words16 v[8];
+    turn_eight_words(v, rows, row_stride);
+    UNROLL for (int p = 0; p < 4; p++)
+    {
+        words16 low = (v[p] & 0x0f0f0f0fu) | (v[p + 4] & 0x0f0f0f0fu) << 4;
+        words16 high = (v[p] >> 4 & 0x0f0f0f0fu) | (v[p + 4] & 0xf0f0f0f0u);
+        memcpy(one + 64 * p, &low, sizeof low);
+        memcpy(other + 64 * p, &high, sizeof high);
+    }
+}
+
+/* Q5_K: bit b of 32 bytes belongs to block b of 32. */
+static ALWAYS_INLINE void pack_fifth_bits(uint8_t *out, size_t block, const uint8_t *rows, size_t row_stride)
+{
+    words16 v[8];
+    turn_eight_words(v, rows, row_stride);
+    for (int b = 0; b < 8; b++, out += block) {
+        words16 plane = v[0] & 0x01010101u;
+        UNROLL for (int i = 1; i < 8; i++) plane |= (v[i] & 0x01010101u) << i;
+        memcpy(out, &plane, sizeof plane);
+        UNROLL for (int i = 0; i < 8; i++) v[i] >>= 1;
+    }
+}
+
+/* Q6_K: bits 2 b, 2 b + 1 of 32 bytes belong to block b of four. */
+static ALWAYS_INLINE void pack_high_bits(uint8_t *out, size_t block, const uint8_t *rows, size_t row_stride)
+{
+    words16 v[8];
+    turn_eight_words(v, rows, row_stride);
+    for (int b = 0; b < 4; b++, out += block) {
+        UNROLL for (int p = 0; p < 2; p++)
+        {
+            words16 plane = v[4 * p] & 0x03030303u;
+            UNROLL for (int f = 1; f < 4; f++) plane |= (v[4 * p + f] & 0x03030303u) << (2 * f);
+            memcpy(out + 64 * p, &plane, sizeof plane);
+        }
+        UNROLL for (int i = 0; i < 8; i++) v[i] >>= 2;
+    }
+}
+
+/* Q4_K, Q5_K, Q6_K */
+static ALWAYS_INLINE void pack_wide_nibbles(traits t, const uint8_t *rows, size_t row_stride, uint8_t *planes,
+                                            uint8_t *scales, size_t n)
+{
+    const size_t block = panel_quant_bytes(t), q5_head = offsetof(rvi_block_q5_k, qh);
+    for (; n; n -= 256, rows += t.block_bytes, planes += 8 * block, scales += panel_scale_bytes(t)) {
+        if (t.high_bits == 2) {
+            words16 small[4];
+            turn_four_words(small, rows + offsetof(rvi_block_q6_k, scales), row_stride);
+            for (size_t r = 0; r < RVI_PANEL; r++)
+                memcpy(scales + 2 * r, rows + r * row_stride + offsetof(rvi_block_q6_k, d), sizeof(rvi_f16));
+            store_bytes(scales + RVI_PANEL * sizeof(rvi_f16), small);
+            for (size_t i = 0; i < 4; i++) { /* blocks 0 and 2, 1 and 3, 4 and 6, 5 and 7 */
+                uint8_t *one = planes + (i / 2 * 4 + i % 2) * block;
+                pack_two_blocks(one, one + 2 * block, rows + offsetof(rvi_block_q6_k, ql) + 32 * i, row_stride);
+            }
+            for (size_t i = 0; i < 2; i++)
+                pack_high_bits(planes + 4 * i * block + 256, block, rows + offsetof(rvi_block_q6_k, qh) + 32 * i,
+                               row_stride);
+            continue;
+        }
+        pack_heads(scales, rows, row_stride);
+        for (size_t i = 0; i < 4; i++)
+            pack_two_blocks(planes + 2 * i * block, planes + (2 * i + 1) * block,
+                            rows + q5_head + (t.high_bits ? 32 : 0) + 32 * i, row_stride);
+        if (t.high_bits) pack_fifth_bits(planes + 256, block, rows + q5_head, row_stride);
+    }
+}
+_Static_assert(offsetof(rvi_block_q4_k, qs) == offsetof(rvi_block_q5_k, qh), "the same head");
+
 static ALWAYS_INLINE void pack(unpack_fn unpack, traits t, const uint8_t *rows, size_t row_stride, int n_rows,
                                uint8_t *panel, size_t n)
 {
     uint8_t *planes = panel, *scales = panel + n / 32 * panel_quant_bytes(t);
     uint8_t *end = scales + n / t.block_weights * panel_scale_bytes(t);
     const size_t halves = RVI_PANEL * sizeof(rvi_f16);
+    const bool nibbles = t.low_bits == 4 && n_rows == RVI_PANEL;
+    memset(end, 0, (size_t) - (uintptr_t)end % 64);
+    if (nibbles && t.block_weights == 32 && !t.high_bits) {
+        pack_narrow_nibbles(t, rows, row_stride, planes, scales, n);
+        return;
+    }
+    if (nibbles && t.block_weights == 256 && !t.looked_up) {
+        pack_wide_nibbles(t, rows, row_stride, planes, scales, n);
+        return;
+    }
     rows16 p;
     if (n_rows < RVI_PANEL) memset(&p, 0, sizeof p); /* rows that are not there */
     for (size_t start = 0; start < n; start += CHUNK) {
@@ -124,7 +244,6 @@ static ALWAYS_INLINE void pack(unpack_fn unpack, traits t, const uint8_t *rows, 
             scales += panel_scale_bytes(t);
         }
     }
-    memset(end, 0, (size_t) - (uintptr_t)end % 64);
 }
 
 /* One copy of each for each type of QUANTIZED, and putting them into a table. */

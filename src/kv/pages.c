@@ -10,8 +10,10 @@ struct rvi_pages {
     int total, n_free, n_idle;
     int32_t *refs;
     bool *kept;         /* by somebody who is no sequence */
+    bool *touched;      /* the system may have given memory for it */
     int32_t *free_list; /* the first n_free are free pages */
     int budget;         /* in hot pages; 0: none */
+    int allowed;
     bool tiered;
     int warm_pages; /* INT32_MAX: there is no cold form */
     int n_with[RVI_KV_COLD + 1];
@@ -26,12 +28,13 @@ rv_status rvi_pages_new(rvi_pages **out, rvi_backend *be, const rvi_kv_spec *spe
     p->be = be;
     p->tiered = spec->type == RV_KV_WARM || spec->type == RV_KV_TIERED;
     p->warm_pages = spec->type == RV_KV_TIERED ? spec->warm_pages : INT32_MAX;
-    p->total = p->n_free = (int)n;
+    p->total = p->n_free = p->allowed = (int)n;
     p->refs = rvi_zalloc_array(n, sizeof *p->refs);
     p->kept = rvi_zalloc_array(n, sizeof *p->kept);
+    p->touched = rvi_zalloc_array(n, sizeof *p->touched);
     p->free_list = rvi_alloc_array(n, sizeof *p->free_list);
     rv_status st = RV_OK;
-    if (!p->refs || !p->kept || !p->free_list) st = rvi_nomem(err, "page pool");
+    if (!p->refs || !p->kept || !p->touched || !p->free_list) st = rvi_nomem(err, "page pool");
     rvi_kv_spec full = *spec;
     full.n_pages = (int)n;
     if (!st) st = be->ops->kv_new(be, &p->store, &full, err);
@@ -50,6 +53,7 @@ void rvi_pages_free(rvi_pages *p)
     p->be->ops->kv_free(p->be, p->store);
     rvi_free(p->refs);
     rvi_free(p->kept);
+    rvi_free(p->touched);
     rvi_free(p->free_list);
     rvi_free(p);
 }
@@ -70,12 +74,32 @@ static int room(const rvi_pages *p)
 
 int rvi_pages_in_use(const rvi_pages *p)
 {
-    return rvi_pages_total(p) - room(p);
+    return rvi_pages_most(p) - room(p);
+}
+
+int rvi_pages_most(const rvi_pages *p)
+{
+    return p->budget ? p->budget : p->total;
 }
 
 int rvi_pages_total(const rvi_pages *p)
 {
-    return p->budget ? p->budget : p->total;
+    return RVI_MIN(rvi_pages_most(p), p->allowed);
+}
+
+void rvi_pages_allow(rvi_pages *p, int n)
+{
+    p->allowed = n;
+}
+
+void rvi_pages_release_free(rvi_pages *p)
+{
+    if (p->tiered || !p->be->ops->kv_hold) return; /* rvi_pages_trim does it */
+    for (int i = 0; i < p->n_free; i++) {
+        int32_t page = p->free_list[i];
+        if (p->touched[page]) p->be->ops->kv_hold(p->be, p->store, page, 0);
+        p->touched[page] = false;
+    }
 }
 
 void rvi_pages_limit(rvi_pages *p, int n)
@@ -169,6 +193,7 @@ static int32_t take(rvi_pages *p)
 {
     int32_t page = p->free_list[--p->n_free];
     p->refs[page] = 1;
+    p->touched[page] = true;
     if (p->tiered) hold(p, page, RVI_KV_HOT);
     return page;
 }

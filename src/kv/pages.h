@@ -26,6 +26,11 @@ void rvi_pages_free(rvi_pages *p); /* accepts NULL; every sequence of it must be
  * fewer bits counts for less. */
 int rvi_pages_in_use(const rvi_pages *p);
 int rvi_pages_total(const rvi_pages *p);
+int rvi_pages_most(const rvi_pages *p); /* that the total can be: any thread may ask */
+/* From now on the total is n, if that is less; more pages may be in use. Who plans keeps to it. */
+void rvi_pages_allow(rvi_pages *p, int n);
+/* Returns the memory of free pages to the system, where a store can. */
+void rvi_pages_release_free(rvi_pages *p);
 /* From now on a tiered pool has room for as many bytes as n hot pages have, in more pages. No page
  * is in use. Who plans a step keeps to that; rvi_seq_extend does not refuse a page because of it: a
  * step that is repeated finds pages in more forms than when it was planned. */

@@ -28,6 +28,7 @@ void rvi_adapter_free(rvi_adapter *a)
         a->be->ops->tensor_free(a->be, a->slots[i].a);
         a->be->ops->tensor_free(a->be, a->slots[i].b);
     }
+    a->be->ops->pack_free(a->be, a->pack);
     rvi_free(a->slots);
     rvi_free(a->base_digest);
     rvi_free(a->provenance);
@@ -41,6 +42,19 @@ rv_status rvi_lora_matrix_new(rvi_tensor **out, rvi_backend *be, const rvi_tenso
     if (st || !(st = be->ops->lora_pack(be, *out, is_b, err))) return st;
     be->ops->tensor_free(be, *out);
     *out = NULL;
+    return st;
+}
+
+rv_status rvi_adapter_seal(rvi_adapter *a, rv_error *err)
+{
+    const rvi_backend_ops *op = a->be->ops;
+    size_t bytes = 0;
+    for (int i = 0; i < a->n_slots; i++)
+        if (a->slots[i].a) bytes += op->lora_bytes(a->be, a->slots[i].a, a->slots[i].b);
+    if (!bytes) return RV_OK;
+    rv_status st = op->pack_new(a->be, &a->pack, bytes, err);
+    for (int i = 0; !st && i < a->n_slots; i++)
+        if (a->slots[i].a) st = op->lora_seal(a->be, a->pack, a->slots[i].a, a->slots[i].b, err);
     return st;
 }
 
@@ -161,6 +175,7 @@ rv_status rvi_adapter_copy(rvi_adapter **out, const rvi_adapter *a, rv_error *er
         }
         rvi_free(values);
     }
+    if (!st) st = rvi_adapter_seal(copy, err);
     if (!st)
         *out = copy;
     else

@@ -29,6 +29,7 @@ typedef struct rvi_adapter {
     rvi_backend *be;
     rvi_lora_slot *slots;
     int n_slots, n_used;
+    rvi_pack *pack; /* of a sealed one; may be NULL */
     /* From the file, NULL if absent: the digest of the model it was trained on (model/digest.h),
      * and its origin as a JSON text. */
     char *base_digest, *provenance;
@@ -48,6 +49,10 @@ rv_status rvi_adapter_new(rvi_adapter **out, rvi_backend *be, int n_slots,
  * values are an error. */
 rv_status rvi_adapter_put(rvi_adapter *a, int slot, const rvi_lora_target *t, int rank, float scale,
                           const float *ma, const float *mb, rv_error *err) RVI_MUST_CHECK;
+/* Arranges a filled adapter to be served: its matrices, in the order of the slots and rounded to 8
+ * bits where the backend is not exact. What rvi_adapter_read gives stays as it was. Adapters that
+ * are loaded, copied or merged are sealed. */
+rv_status rvi_adapter_seal(rvi_adapter *a, rv_error *err) RVI_MUST_CHECK;
 /* Makes one of a slot's matrices from the view; is_b: B, else A; arranged for products. */
 rv_status rvi_lora_matrix_new(rvi_tensor **out, rvi_backend *be, const rvi_tensor_view *view,
                               bool is_b, rv_error *err) RVI_MUST_CHECK;

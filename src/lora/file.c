@@ -461,7 +461,7 @@ static rv_status load_reordered(rvi_tensor **out, rvi_backend *be, const rvi_ten
         rvi_tensor_view copy = *view;
         copy.type = RVI_F32;
         copy.data = (const uint8_t *)turned;
-        st = rvi_lora_matrix_new(out, be, &copy, true, err);
+        st = be->ops->floats_new(be, out, &copy, 0, err);
     }
     rvi_free(plain);
     rvi_free(turned);
@@ -474,11 +474,11 @@ static rv_status load_pair(const rvi_adapter_file *f, rvi_adapter *a, int i, rv_
     const rvi_lora_target *t = &f->targets[i];
     rvi_lora_slot *s = &a->slots[i];
     if (!p->a) return RV_OK;
-    rv_status st = rvi_lora_matrix_new(&s->a, a->be, p->a, false, err);
+    rv_status st = a->be->ops->floats_new(a->be, &s->a, p->a, 0, err);
     if (!st)
         st = t->n_paired_heads && t->paired != (f->gguf != NULL)
                  ? load_reordered(&s->b, a->be, p->b, t, err)
-                 : rvi_lora_matrix_new(&s->b, a->be, p->b, true, err);
+                 : a->be->ops->floats_new(a->be, &s->b, p->b, 0, err);
     s->scale = p->scale;
     if (!st) a->n_used++;
     return st;
@@ -492,6 +492,7 @@ rv_status rvi_adapter_file_load(const rvi_adapter_file *f, rvi_adapter **out, rv
     rv_status st = rvi_adapter_new(&a, be, f->n_targets, err);
     if (st) return st;
     for (int i = 0; !st && i < f->n_targets; i++) st = load_pair(f, a, i, err);
+    if (!st) st = rvi_adapter_seal(a, err);
     if (!st) st = copy_text(&a->base_digest, text_of(f->base_digest), err);
     if (!st) st = copy_text(&a->provenance, text_of(f->provenance), err);
     if (!st)

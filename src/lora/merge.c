@@ -506,6 +506,7 @@ rv_status rvi_adapter_merge(rvi_adapter **out, const rvi_lora_target *targets,
         rvi_arena_deinit(&m.arena);
     }
     if (!st) st = check_loss(&m);
+    if (!st) st = rvi_adapter_seal(m.out, err);
     if (report) *report = m.report;
     if (st)
         rvi_adapter_free(m.out);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/thread.h"
 #include "model/model.h"
 
 typedef struct binder {
@@ -395,11 +396,16 @@ static rv_status pack_weights(rvi_model *m, const rvi_model_options *options, rv
 {
     packing p = {.options = options};
     each_product(m, add_bytes, &p.total);
-    if (!p.total) return RV_OK;
     m->pack_bytes = p.total;
-    rv_status st = m->be->ops->pack_new(m->be, &m->pack, p.total, err);
-    if (!st) each_product(m, pack_weight, &p);
-    return p.cancelled ? rvi_error(err, RV_E_CANCELLED, "cancelled") : st;
+    rv_status st = p.total ? m->be->ops->pack_new(m->be, &m->pack, p.total, err) : RV_OK;
+    if (st) return st;
+    rvi_thread *thread = NULL;
+    const rvi_model_options *o = options;
+    if (o->beside && (!p.total || rvi_thread_start(&thread, o->beside, o->beside_ctx, false, NULL)))
+        o->beside(o->beside_ctx);
+    if (p.total) each_product(m, pack_weight, &p);
+    rvi_thread_join(thread);
+    return p.cancelled ? rvi_error(err, RV_E_CANCELLED, "cancelled") : RV_OK;
 }
 
 enum { LINEARS_A_LAYER = 7 };

@@ -57,6 +57,10 @@ typedef struct rvi_model_options {
     /* Called while weights are packed; anything but 0 cancels. May be NULL. */
     int (*progress)(void *ctx, double done);
     void *progress_ctx;
+    /* Called once, where possible by a thread of its own while weights are packed; it has returned
+     * when rvi_model_new does. Not called if something fails before. May be NULL. */
+    void (*beside)(void *ctx);
+    void *beside_ctx;
     bool quantize; /* float weights of linear layers become Q8_0 */
 } rvi_model_options;
 

@@ -125,7 +125,11 @@ static bool admit(rvi_scheduler *s, rvi_job *j)
         n_known = j->s ? look_up(s, &space, j->s->past.data, (int)j->s->past.len, &n_dropped)
                        : look_up(s, &space, r->ids, r->n_ids, &n_dropped);
     }
-    if (!fits(s, j, n_known)) return false;
+    if (!fits(s, j, n_known)) {
+        if (!rvi_share_is_short(s)) return false;
+        rvi_share_ask(s, rvi_pages_for(rvi_job_total(j)), true);
+        if (!fits(s, j, n_known)) return false;
+    }
     rv_error why = {0};
     rv_status st = j->s ? RV_OK : rvi_job_begin(s, j, &why);
     rvi_admit_stop(s, j); /* it waits no more */
@@ -170,12 +174,17 @@ void rvi_admit_waiting(rvi_scheduler *s)
 
 /* ---- too few pages ---- */
 
-static int lacking(const rvi_scheduler *s)
+static int needed(const rvi_scheduler *s)
 {
     int need = 0;
     for (const rvi_job *j = s->running; j; j = j->next)
         need += rvi_seq_wants(&j->s->seq, RVI_MIN(j->s->allowed, rvi_answer_waiting(j->s)));
-    return need - (rvi_pages_total(s->e->pool) - rvi_pages_in_use(s->e->pool));
+    return need;
+}
+
+static int lacking(const rvi_scheduler *s)
+{
+    return needed(s) - (rvi_pages_total(s->e->pool) - rvi_pages_in_use(s->e->pool));
 }
 
 static rvi_job *youngest(const rvi_scheduler *s)
@@ -288,7 +297,7 @@ static bool change_a_text(rvi_scheduler *s)
     return s->o.pressure == RV_PRESSURE_QUANTIZE && coarsen(s);
 }
 
-static int drop_kept(rvi_scheduler *s, int n)
+int rvi_admit_drop_kept(rvi_scheduler *s, int n)
 {
     int given = rvi_prefix_evict(s->prefix, n);
     rvi_figures_add(&s->figures.n_dropped_kept, (uint64_t)given);
@@ -305,21 +314,31 @@ static void drop_unread(const rvi_scheduler *s)
 
 void rvi_admit_make_room(rvi_scheduler *s)
 {
+    bool asked = false;
     drop_unread(s);
-    for (int n; (n = lacking(s)) > 0;) {
-        if (drop_kept(s, n) == n) continue;
+    for (int n; (n = lacking(s)) > 0 || !rvi_share_take(s, needed(s));) {
+        if (!asked && rvi_share_is_short(s)) {
+            rvi_share_ask(s, RVI_MAX(n, 1), false);
+            asked = true;
+            continue;
+        }
+        if (n <= 0) {
+            rvi_share_allow(s);
+            continue;
+        }
+        if (rvi_admit_drop_kept(s, n) == n) continue;
         if (change_a_text(s)) continue;
         if (s->n_running < 2) return; /* what a request may need at most fits: never */
         preempt(s, youngest(s));
     }
     /* guesses may begin a page: what is merely kept makes room for that, nobody who runs does */
     int spare = -lacking(s);
-    if (spare < s->n_running) (void)drop_kept(s, s->n_running - spare);
+    if (spare < s->n_running) (void)rvi_admit_drop_kept(s, s->n_running - spare);
 }
 
 void rvi_admit_limit_kept(rvi_scheduler *s)
 {
     int n = rvi_pages_idle(s->e->pool), most = s->o.cache_pages;
     if (!most || n <= most) return;
-    (void)drop_kept(s, n - most + most / 4);
+    (void)rvi_admit_drop_kept(s, n - most + most / 4);
 }

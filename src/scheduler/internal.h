@@ -5,6 +5,7 @@
 #include "base/thread.h"
 #include "scheduler/events.h"
 #include "scheduler/figures.h"
+#include "scheduler/pace.h"
 #include "scheduler/prefix.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/spill.h"
@@ -46,8 +47,12 @@ struct rvi_scheduler {
     rvi_job *running;
     int n_running;
     int n_sharing; /* schedulers that take turns, this one among them */
+    rvi_pace pace;
     rvi_prefix *prefix;
-    rvi_buf spill; /* folder; empty: none */
+    uint64_t charged;             /* of the quota */
+    atomic_uint_fast64_t givable; /* bytes of kept pages, */
+    atomic_uint_fast64_t to_give; /* and of these what others have asked for */
+    rvi_buf spill;                /* folder; empty: none */
     rvi_spill_costs spill_costs;
     uint64_t spilled_bytes;
     int32_t *pages; /* scratch: of the longest sequence */
@@ -78,6 +83,18 @@ void rvi_job_unspill(rvi_scheduler *s, rvi_job *j);
 /* Ends it, with its last event. st: what failed; otherwise finish says why, or its answer does. */
 void rvi_job_end(rvi_scheduler *s, rvi_job *j, rv_finish finish, rv_status st, const rv_error *why);
 
+/* share.c: what the quota leaves to this service */
+void rvi_share_begin(rvi_scheduler *s); /* of a step: gives up what others asked for */
+/* How many pages the service may have changes with what others have. */
+void rvi_share_allow(rvi_scheduler *s);
+bool rvi_share_is_short(const rvi_scheduler *s); /* others have what it could use */
+/* For n pages more than are in use; false: others took them meanwhile. */
+bool rvi_share_take(rvi_scheduler *s, int n);
+/* n pages are lacking: asks the others for them, and itself unless but_own. */
+void rvi_share_ask(rvi_scheduler *s, int n, bool but_own);
+void rvi_share_end(rvi_scheduler *s); /* of a step: what is not used goes back */
+uint64_t rvi_share_page_bytes(const rvi_scheduler *s);
+
 /* admit.c: who runs */
 void rvi_admit_waiting(rvi_scheduler *s);
 void rvi_admit_wait(rvi_scheduler *s, rvi_job *j); /* into its tenant's queue */
@@ -86,6 +103,8 @@ void rvi_admit_stop(rvi_scheduler *s, rvi_job *j); /* out of it, or of those tha
 void rvi_admit_make_room(rvi_scheduler *s);
 /* Gives up kept pages beyond the limit, and some more, so that this is seldom. */
 void rvi_admit_limit_kept(rvi_scheduler *s);
+/* Gives up n kept pages, or as many as there are. */
+int rvi_admit_drop_kept(rvi_scheduler *s, int n);
 
 /* scheduler.c: after a job has ended; frees a request that has no job left. */
 void rvi_scheduler_job_ended(rvi_scheduler *s, rvi_order *r);

@@ -6,6 +6,7 @@ enum {
     LEAST_ROWS = 8,   /* of prompts in a step, however long it takes */
     TOGETHER = 16,    /* rows that matrix units take at once: others cost more */
     NOBODY_WAITS = 4, /* times the target, where no token waits for the step */
+    LONG = 10,        /* steps at the target, or one of all rows: what takes more is long */
 };
 
 /* Gives up to n rows to the tenant's jobs, the first by rank first. One behind which others wait
@@ -59,9 +60,31 @@ static int choose_texts(rvi_scheduler *s)
     return n;
 }
 
+/* While others stream, prompts that would take long at the target get only as many rows as hardly
+ * slow the streams down, in equal parts. Returns how many rows fewer are wanted. */
+static int hold_back(rvi_scheduler *s, int n_tokens, int n_reading, double seconds)
+{
+    int max_rows = s->e->o.max_rows, n_long = 0, n_fewer = 0;
+    int least = RVI_MIN(n_tokens + LEAST_ROWS, max_rows);
+    int limit = LONG * (rvi_budget_rows(&s->e->budget, least, max_rows, seconds) - n_tokens);
+    limit = RVI_MAX(limit, max_rows);
+    for (const rvi_job *j = s->running; j; j = j->next) n_long += j->wants > limit;
+    if (!n_long) return 0;
+    int rows = rvi_pace_rows(&s->pace, n_tokens, n_long, max_rows, seconds);
+    if (!rows && n_reading > n_long) rows = LEAST_ROWS; /* others read: nothing can be measured */
+    for (rvi_job *j = s->running; j; j = j->next) {
+        if (j->wants <= limit) continue;
+        int share = (rows + n_long - 1) / n_long;
+        n_fewer += j->wants - share;
+        j->wants = share;
+        if (!share) j->r->of->n_reading--;
+    }
+    return n_fewer;
+}
+
 int rvi_rows_choose(rvi_scheduler *s)
 {
-    int n_tokens = 0, waiting = 0;
+    int n_tokens = 0, waiting = 0, n_reading = 0;
     if (s->e->m->arch->is_encoder) return choose_texts(s);
     for (rvi_job *j = s->running; j; j = j->next) j->r->of->n_reading = 0;
     for (rvi_job *j = s->running; j; j = j->next) {
@@ -72,10 +95,12 @@ int rvi_rows_choose(rvi_scheduler *s)
         n_tokens += decodes;
         waiting += j->wants;
         j->r->of->n_reading += !decodes;
+        n_reading += !decodes;
         if (decodes) rvi_tenants_pay(&s->tenants, j->r->of, 1);
     }
-    if (!waiting) return n_tokens;
     double seconds = s->o.token_seconds * (n_tokens ? 1 : NOBODY_WAITS) / s->n_sharing;
+    if (n_tokens) waiting -= hold_back(s, n_tokens, n_reading, seconds);
+    if (!waiting) return n_tokens;
     int most = RVI_MIN(s->e->o.max_rows, n_tokens + waiting),
         whole = (n_tokens + LEAST_ROWS + TOGETHER - 1) / TOGETHER * TOGETHER,
         least = RVI_MIN(whole, most);

@@ -22,15 +22,22 @@ rv_status rvi_scheduler_new(rvi_scheduler **out, rvi_engine *e, const rvi_schedu
     s->key[0] = rvi_os_random();
     s->key[1] = rvi_os_random();
     atomic_init(&s->any_cancelled, false);
+    atomic_init(&s->givable, 0);
+    atomic_init(&s->to_give, 0);
     e->event_gap = INFINITY; /* events in the middle of a step would not leave before its end */
-    s->pages = rvi_alloc_array((size_t)rvi_pages_total(e->pool) + 1, sizeof *s->pages);
+    s->pages = rvi_alloc_array((size_t)rvi_pages_most(e->pool) + 1, sizeof *s->pages);
     rv_status st = s->pages ? RV_OK : rvi_nomem(err, "scheduler");
     if (!st && o->spill && !rvi_buf_printf(&s->spill, "%s", o->spill))
         st = rvi_nomem(err, "scheduler");
     if (!st) st = rvi_lock_new(&s->lock, err);
     if (!st) st = rvi_events_init(&s->events, err);
     if (!st) st = rvi_prefix_new(&s->prefix, e->pool, err);
-    rvi_figures_set(&s->figures.pages, (uint64_t)rvi_pages_total(e->pool));
+    if (!st) {
+        uint64_t bytes = (uint64_t)o->floor_pages * rvi_share_page_bytes(s);
+        st = rvi_quota_await(o->quota, RVI_QUOTA_KV, bytes, "a service", err);
+        if (!st) s->charged = bytes;
+    }
+    rvi_figures_set(&s->figures.pages, (uint64_t)rvi_pages_most(e->pool));
     if (st)
         rvi_scheduler_free(s);
     else
@@ -62,6 +69,7 @@ void rvi_scheduler_free(rvi_scheduler *s)
     }
     rvi_prefix_free(s->prefix);
     assert(!s->prefix || !rvi_pages_in_use(s->e->pool));
+    rvi_quota_return(s->o.quota, RVI_QUOTA_KV, s->charged);
     rvi_events_deinit(&s->events);
     rvi_lock_free(s->lock);
     rvi_free(s->pages);
@@ -107,7 +115,7 @@ static rv_status check_room(const rvi_scheduler *s, const rvi_order *r, rv_error
 rv_status rvi_scheduler_submit(rvi_scheduler *s, rvi_order *r, uint64_t *id, rv_error *err)
 {
     /* One page more than it needs: while it writes to a copy, the tree may hold the original. */
-    int room = (rvi_pages_total(s->e->pool) - 1) * RVI_PAGE_TOKENS, total = rvi_job_total(r->jobs);
+    int room = (rvi_pages_most(s->e->pool) - 1) * RVI_PAGE_TOKENS, total = rvi_job_total(r->jobs);
     if (total > room)
         return rvi_error(err, RV_E_TOO_LONG,
                          "prompt and answer may have %d tokens, but the service has room for %d",
@@ -300,6 +308,7 @@ static void compute(rvi_scheduler *s, int n_rows)
     double start = rvi_os_seconds();
     (void)rvi_answer_advance(s->e, NULL);
     double seconds = rvi_os_seconds() - start;
+    rvi_pace_note(&s->pace, n_tokens, n_rows, seconds);
     rvi_tally_add(&s->figures.step, seconds);
     rvi_figures_add(&s->figures.n_steps, 1);
     rvi_figures_add(&s->figures.token_rows, (uint64_t)n_tokens);
@@ -326,6 +335,7 @@ rvi_step rvi_scheduler_step(rvi_scheduler *s)
     }
     s->now = rvi_os_seconds(); /* after the arrival of what was taken */
     end_unwanted(s);
+    rvi_share_begin(s);
     bool drained = atomic_load(&s->events.n_undrained) < s->o.max_events;
     if (drained) {
         rvi_admit_waiting(s);
@@ -337,6 +347,7 @@ rvi_step rvi_scheduler_step(rvi_scheduler *s)
         look_after(s);
         rvi_admit_limit_kept(s);
     }
+    rvi_share_end(s);
     note_now(s);
     step.told = rvi_events_hand_over(&s->events);
     rvi_lock_take(s->lock);

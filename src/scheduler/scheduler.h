@@ -11,6 +11,7 @@
 
 #include "decode/answer.h"
 #include "decode/embed.h"
+#include "kv/quota.h"
 #include "ruvllm_service.h"
 #include "scheduler/sessions.h"
 
@@ -27,10 +28,13 @@ typedef struct rvi_scheduler_options {
     rv_pressure pressure;
     const char *spill; /* a folder that exists, copied; or NULL */
     uint64_t spill_bytes;
-    int cache_pages; /* 0: no limit */
+    int cache_pages;  /* 0: no limit */
+    rvi_quota *quota; /* of what its pages take */
+    const rvi_quota_member *member;
+    int floor_pages; /* that it has of the quota in any case: enough for the longest request */
 } rvi_scheduler_options;
 
-/* The engine is borrowed; nobody else has answers in it. */
+/* The engine is borrowed; nobody else has answers in it. RV_E_NOMEM: the quota is used up. */
 rv_status rvi_scheduler_new(rvi_scheduler **out, rvi_engine *e, const rvi_scheduler_options *o,
                             rv_error *err) RVI_MUST_CHECK;
 void rvi_scheduler_free(rvi_scheduler *s); /* accepts NULL; ends everything without events */
@@ -99,6 +103,9 @@ typedef struct rvi_step {
 void rvi_scheduler_share(rvi_scheduler *s, int n);
 rvi_step rvi_scheduler_step(rvi_scheduler *s);
 rv_batch *rvi_scheduler_take(rvi_scheduler *s); /* NULL: none */
+/* From any thread: pages that are merely kept are given up in the next step. Returns how many of
+ * the bytes that will be; 0 asks how many there are. */
+uint64_t rvi_scheduler_shrink(rvi_scheduler *s, uint64_t bytes);
 void rvi_scheduler_read(const rvi_scheduler *s, rv_service_metrics *out);
 
 #endif

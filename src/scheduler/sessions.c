@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/thread.h"
+#include "scheduler/vectors.h"
 
 /* Little-endian: magic[8], u32 KV type, u32 exact, u32 tokens of a page, u32 rope set, u64 bytes of
  * a page, u64 began, u64 saved (seconds of the clock), u64 random, f64 surprise, u64 ids, u64
@@ -122,6 +123,13 @@ static bool is_past(uint64_t now, uint64_t then, double limit)
     return limit > 0 && now > then && (double)(now - then) > limit;
 }
 
+/* Its file is gone. */
+static void drop(rvi_sessions *s, rvi_kept_entry *x)
+{
+    rvi_vectors_remove(x->path);
+    remove_entry(s, x);
+}
+
 static void drop_old(rvi_sessions *s)
 {
     uint64_t now = clock_now();
@@ -130,7 +138,7 @@ static void drop_old(rvi_sessions *s)
         if (x->claimed || !x->bytes) continue;
         if (!is_past(now, x->saved, s->o.idle) && !is_past(now, x->began, s->o.age)) continue;
         (void)remove(x->path);
-        remove_entry(s, x);
+        drop(s, x);
     }
 }
 
@@ -218,7 +226,7 @@ static int drop_part(void *ctx, const char *name)
     size_t len = strlen(name), end = sizeof suffix - 1;
     if (!strcmp(name, "lock") || !strstr(name, suffix) ||
         (len > end && !strcmp(name + len - end, suffix)))
-        return 0;
+        return rvi_vectors_clean(s->dir, name);
     if (rvi_buf_printf(&path, "%s/%s", s->dir, name)) (void)remove(path.data);
     rvi_buf_deinit(&path);
     return 0;
@@ -496,7 +504,52 @@ rv_status rvi_sessions_forget(rvi_sessions *s, const char *tenant, const char *n
     else if (remove(x->path))
         st = rvi_error(err, RV_E_IO, "cannot remove %s: %s", x->path, strerror(errno));
     else
-        remove_entry(s, x);
+        drop(s, x);
     rvi_lock_give(s->lock);
+    return st;
+}
+
+/* ---- looking at all of them ---- */
+
+rv_status rvi_sessions_list(rvi_sessions *s, const char *tenant, rvi_listed_session **out,
+                            size_t *n, rv_error *err)
+{
+    size_t count = 0, texts = 0;
+    *out = NULL;
+    *n = 0;
+    rvi_lock_take(s->lock);
+    drop_old(s);
+    for (const rvi_kept_entry *x = s->entries; x; x = x->next) {
+        if (!x->bytes || strcmp(x->tenant, tenant)) continue;
+        texts += strlen(x->name) + strlen(x->path) + 2;
+        count++;
+    }
+    rvi_listed_session *list = rvi_alloc_array(count * sizeof *list + texts + 1, 1);
+    char *text = list ? (char *)(list + count) : NULL;
+    for (const rvi_kept_entry *x = s->entries; list && x; x = x->next) {
+        if (!x->bytes || strcmp(x->tenant, tenant)) continue;
+        size_t name = strlen(x->name) + 1, path = strlen(x->path) + 1;
+        memcpy(text, x->name, name);
+        memcpy(text + name, x->path, path);
+        list[(*n)++] = (rvi_listed_session){text, text + name, x->saved};
+        text += name + path;
+    }
+    rvi_lock_give(s->lock);
+    *out = list;
+    return list ? RV_OK : rvi_nomem(err, "sessions");
+}
+
+/* A file is always whole, the one before or the one after: no claim is needed. */
+rv_status rvi_sessions_read(rvi_sessions *s, const char *tenant, const rvi_listed_session *x,
+                            rvi_ids *ids, rv_error *err)
+{
+    rvi_kept_entry entry = {.name = (char *)(uintptr_t)x->name,
+                            .tenant = (char *)(uintptr_t)tenant,
+                            .path = (char *)(uintptr_t)x->path};
+    rvi_kept_session k = {.of = s, .entry = &entry};
+    rv_status st = load(&k, err);
+    for (size_t i = 0; !st && i < k.n_ids; i++)
+        if (!rvi_ids_push(ids, rvi_kept_id(&k, i))) st = rvi_nomem(err, "session");
+    rvi_blob_close(&k.file);
     return st;
 }

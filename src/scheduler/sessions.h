@@ -52,6 +52,18 @@ rv_status rvi_sessions_claim(rvi_sessions *s, const char *tenant, const char *na
 void rvi_kept_release(rvi_kept_session *k); /* accepts NULL */
 int32_t rvi_kept_id(const rvi_kept_session *k, size_t i);
 
+/* A tenant's saved sessions, as one block. */
+typedef struct rvi_listed_session {
+    const char *name, *path;
+    uint64_t saved; /* seconds of the clock */
+} rvi_listed_session;
+
+rv_status rvi_sessions_list(rvi_sessions *s, const char *tenant, rvi_listed_session **out,
+                            size_t *n, rv_error *err) RVI_MUST_CHECK;
+/* The tokens of one of them. RV_E_STORAGE: it is damaged; RV_E_NOT_FOUND: it is gone. */
+rv_status rvi_sessions_read(rvi_sessions *s, const char *tenant, const rvi_listed_session *x,
+                            rvi_ids *ids, rv_error *err) RVI_MUST_CHECK;
+
 /* Once this has returned RV_OK, the session goes on from here. Otherwise from where it was saved
  * before. */
 rv_status rvi_kept_save(rvi_kept_session *k, const rvi_session *s, const rvi_sampler_state *sampler,

@@ -1,42 +1,72 @@
 #include "server/adapters.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/os.h"
 #include "server/reply.h"
 
-/* Is the name among those of the list, which have commas between them? */
-static bool lists(const char *list, const char *name, size_t len)
+/* The folder of a model's own; empty: it has none. */
+static void own_folder(const rvi_serving *s, rvi_buf *out)
 {
-    for (const char *at = list; at && *at;) {
-        size_t n = strcspn(at, ",");
-        if (n == len && !memcmp(at, name, n)) return true;
-        at += n + (at[n] == ',');
-    }
-    return false;
+    rvi_buf peft = {0};
+    const char *folder = s->server->adapters_folder.data;
+    bool is_name = *s->name != '.' && !strchr(s->name, '/');
+    bool own = is_name && rvi_buf_printf(out, "%s/%s", folder, s->name) &&
+               rvi_os_stat(out->data, NULL) == RVI_OS_DIR &&
+               rvi_buf_printf(&peft, "%s/adapter_config.json", out->data) &&
+               rvi_os_stat(peft.data, NULL) == RVI_OS_NONE;
+    rvi_buf_deinit(&peft);
+    if (own) return;
+    out->len = 0;
+    if (!s->index) rvi_buf_puts(out, folder);
 }
 
-bool rvi_model_names(const rvi_serving *s, const char *name)
+/* What was known when the model was unloaded; what has gone since is told, and left out. */
+static void add_known(rv_registry *to, const rv_registered *known, size_t n)
 {
-    size_t n = strlen(name);
-    if (n > 7 && !strcmp(name + n - 7, ":latest")) n -= 7;
-    return s->any_model || !strcmp(name, s->name) ||
-           (strlen(s->name) == n && !memcmp(name, s->name, n)) || lists(s->aliases, name, n);
+    rv_error err = {0};
+    for (size_t i = 0; i < n; i++)
+        if (rv_registry_put(to, known[i].name, known[i].path, 0, NULL, &err))
+            fprintf(stderr, "ruvllm: warning: the adapter %s is left out: %s\n", known[i].name,
+                    err.text);
 }
 
-rv_status rvi_adapters_open(rvi_serving *s, const rv_model *m, const char *folder, rv_error *err)
+rv_status rvi_adapters_open(rvi_serving *s, rv_error *err)
 {
-    if (!rvi_os_resolve(folder, &s->adapters_folder))
-        return rvi_error(err, RV_E_NOT_FOUND, "--adapters %s: there is no such folder", folder);
-    rv_status st = rv_registry_new(&s->registry, m, NULL, err);
-    return st ? st : rv_registry_add_folder(s->registry, s->adapters_folder.data, NULL, err);
+    rvi_server *v = s->server;
+    rvi_buf folder = {0};
+    if (!v->adapters_folder.len) return RV_OK;
+    rv_registry *made = NULL;
+    rv_status st = rv_registry_new(&made, s->model, NULL, err);
+    if (st) return st;
+    if (s->adapters)
+        add_known(made, s->adapters, s->n_adapters);
+    else
+        own_folder(s, &folder);
+    if (folder.failed) st = rvi_nomem(err, "folder of adapters");
+    if (!st && folder.len) st = rv_registry_add_folder(made, folder.data, NULL, err);
+    rvi_buf_deinit(&folder);
+    rvi_lock_take(v->lock);
+    s->registry = made;
+    rv_free(s->adapters);
+    s->adapters = NULL;
+    s->n_adapters = 0;
+    rvi_lock_give(v->lock);
+    return st;
 }
 
 void rvi_adapters_close(rvi_serving *s)
 {
-    rv_registry_free(&s->registry);
-    rvi_buf_deinit(&s->adapters_folder);
+    rv_error err;
+    rvi_lock_take(s->server->lock);
+    if (s->registry && rv_registry_list(s->registry, &s->adapters, &s->n_adapters, &err))
+        s->n_adapters = 0;
+    rv_registry *gone = s->registry;
+    s->registry = NULL;
+    rvi_lock_give(s->server->lock);
+    rv_registry_free(&gone);
 }
 
 const char *rvi_adapters_find(const rvi_serving *s, const char *model, bool *ready, rvi_problem *p)
@@ -50,9 +80,7 @@ const char *rvi_adapters_find(const rvi_serving *s, const char *model, bool *rea
     *ready = where == RV_READY;
     if (!st) return name;
     if (st == RV_E_NOT_FOUND)
-        (void)rvi_problem_set(p, 404, "model_not_found", "model",
-                              "The model '%.200s' does not exist; this server has '%s'%s", model,
-                              s->name, s->registry ? " and its adapters" : "");
+        (void)rvi_serving_unknown(s->server, model, p);
     else
         (void)rvi_problem_from(p, st, &err);
     return NULL;
@@ -64,26 +92,48 @@ rv_status rvi_adapters_load(const rvi_serving *s, const char *name, rv_adapter_s
     return rv_registry_get(s->registry, name, 1, out, NULL, err);
 }
 
-bool rvi_adapters_list(const rvi_serving *s, rv_registered **all, size_t *n)
-{
-    rv_error err;
-    *n = 0;
-    return s->registry && !rv_registry_list(s->registry, all, n, &err);
-}
-
-void rvi_adapters_put_models(const rvi_serving *s, rvi_buf *out)
+void rvi_adapters_each(rvi_serving *s, void (*fn)(void *ctx, const rv_registered *one), void *ctx)
 {
     rv_registered *all = NULL;
-    size_t n;
-    if (!rvi_adapters_list(s, &all, &n)) return;
-    for (size_t i = 0; i < n; i++) {
-        rvi_buf_puts(out, ",{\"id\":");
-        rvi_put_text(out, all[i].name);
-        rvi_buf_printf(out, ",\"object\":\"model\",\"created\":%ld,\"owned_by\":\"ruvllm\"",
-                       s->created);
-        rvi_put_member(out, "root", all[i].path);
-        rvi_put_member(out, "parent", s->name);
-        rvi_buf_printf(out, ",\"generation\":%llu}", (unsigned long long)all[i].generation);
+    size_t n = 0;
+    rv_error err;
+    rvi_lock_take(s->server->lock);
+    if (s->registry && !rv_registry_list(s->registry, &all, &n, &err))
+        for (size_t i = 0; i < n; i++) fn(ctx, &all[i]);
+    for (size_t i = 0; i < s->n_adapters; i++) {
+        rv_registered one = s->adapters[i];
+        one.residency = RV_ON_DISK;
+        one.bytes = 0;
+        fn(ctx, &one);
     }
+    rvi_lock_give(s->server->lock);
     rv_free(all);
+}
+
+typedef struct listing {
+    const rvi_serving *s;
+    rvi_buf *out;
+} listing;
+
+/* Where there are several models, an adapter's name alone would not say whose it is. */
+static void put_model(void *ctx, const rv_registered *one)
+{
+    const listing *l = ctx;
+    rvi_buf name = {0};
+    if (l->s->index) rvi_buf_printf(&name, "%s:", l->s->name);
+    rvi_buf_puts(&name, one->name);
+    rvi_buf_puts(l->out, ",{\"id\":");
+    rvi_put_buf(l->out, &name);
+    rvi_buf_printf(l->out, ",\"object\":\"model\",\"created\":%ld,\"owned_by\":\"ruvllm\"",
+                   l->s->server->created);
+    rvi_put_member(l->out, "root", one->path);
+    rvi_put_member(l->out, "parent", l->s->name);
+    rvi_buf_printf(l->out, ",\"generation\":%llu}", (unsigned long long)one->generation);
+    rvi_buf_deinit(&name);
+}
+
+void rvi_adapters_put_models(rvi_serving *s, rvi_buf *out)
+{
+    listing l = {s, out};
+    rvi_adapters_each(s, put_model, &l);
 }

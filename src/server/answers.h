@@ -12,6 +12,7 @@ enum { RVI_ANSWERS_MOST = 4096, RVI_ANSWERS_BYTES = 64 << 20 };
 typedef struct rvi_said {
     char id[40];
     char tenant[RVI_KEY_NAME + 1]; /* whose it is */
+    struct rvi_serving *by;        /* the model that said it */
     int choice;
     char *chat;     /* {"messages":[...]} as the template saw it */
     char *question; /* the user's last message */

@@ -228,7 +228,7 @@ static bool read_thinking(rvi_call *k, int *think)
         return rvi_problem_set(&k->problem, 400, "value_out_of_range", "thinking",
                                "thinking.budget_tokens must be 1 or more");
     *think = (int)budget;
-    return k->s->thinks || k->s->llama.on || rvi_tools_no_thoughts(k, "thinking");
+    return k->s->thinks || k->s->server->llama.on || rvi_tools_no_thoughts(k, "thinking");
 }
 
 /* ---- the answer ---- */

@@ -31,6 +31,7 @@ void rvi_call_drop(rvi_call *k)
     rvi_buf_deinit(&k->question);
     rvi_buf_deinit(&k->begun);
     rvi_arena_deinit(&k->arena);
+    rvi_serving_leave(k->s);
     if (k->prev)
         k->prev->next = k->next;
     else
@@ -105,7 +106,7 @@ static bool is_given(const rvi_call *k, const char *name)
  * started. */
 static void set_defaults(rvi_call *k)
 {
-    const rvi_llama *l = &k->s->llama;
+    const rvi_llama *l = &k->s->server->llama;
     rvi_wish *w = &k->wish;
     if (!l->on) return;
     if (!is_given(k, "top_k")) w->sampling.top_k = 40;
@@ -135,14 +136,14 @@ static bool check_model(rvi_call *k, unsigned what, rvi_problem *p)
     if (!rvi_json_is(model, RVI_JSON_STRING))
         return rvi_problem_set(p, 400, "invalid_type", "model", "model must be a string");
     const char *name = rvi_json_string(model, "");
-    if (rvi_presets_find(k->s, name)) {
-        if (!rvi_presets_apply(k->s, name, what, &k->body, &k->arena, &adapter, p) ||
+    if (rvi_presets_find(k->s->server, name)) {
+        if (!rvi_presets_apply(k->s->server, name, what, &k->body, &k->arena, &adapter, p) ||
             (adapter && !choose_adapter(k, adapter, p)))
             return false;
         k->model = name;
         return true;
     }
-    if (!rvi_model_names(k->s, name)) return choose_adapter(k, name, p);
+    if (!rvi_serving_is(k->s, name)) return choose_adapter(k, name, p);
     if (!k->s->any_model) k->model = name;
     return true;
 }
@@ -158,13 +159,14 @@ rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigne
         rvi_dialect_refuse(w->dialect, c, &p);
         return NULL;
     }
+    (void)rvi_serving_enter(s); /* it is held while a request is handled */
     *k = (rvi_call){.s = s, .conn = c, .writer = w, .arena = {.max = MOST_ARENA}};
     k->model = s->name;
     k->beginning = -1;
     k->created = (long)time(NULL);
     k->since = c->since;
     snprintf(k->tenant, sizeof k->tenant, "%s", c->key->name);
-    bool taken = rvi_taught_take(&s->teaching, c->key, s->worker, &k->taught) ||
+    bool taken = rvi_taught_take(&s->teaching, c->key, s->server->worker, &k->taught) ||
                  rvi_problem_set(&k->problem, 503, NULL, NULL, "out of memory");
     k->learned = rvi_taught_version(k->taught);
     k->next = s->calls;
@@ -221,11 +223,11 @@ static bool too_long(rvi_call *k, const rv_request *r)
     int32_t *ids = NULL;
     if (r->chat && rv_chat_tokenize(k->s->model, r->chat, &ids, &n, &err)) n = 0;
     rv_free(ids);
-    if (k->s->llama.on && r->kind == RV_REQUEST_EMBED)
+    if (k->s->server->llama.on && r->kind == RV_REQUEST_EMBED)
         (void)rvi_problem_set(&k->problem, 400, "context_length_exceeded", NULL,
                               "input (%zu tokens) is too large to process: at most %d", n,
                               k->s->n_context);
-    else if (k->s->llama.on)
+    else if (k->s->server->llama.on)
         (void)rvi_problem_set(&k->problem, 400, "context_length_exceeded", NULL,
                               "request (%zu tokens) exceeds the available context size (%d tokens)",
                               n, k->s->n_context);
@@ -235,7 +237,7 @@ static bool too_long(rvi_call *k, const rv_request *r)
                               "This model's maximum context length is %d tokens. However, your "
                               "prompt has %zu tokens. Please reduce its length.",
                               k->s->n_context, n);
-    if (k->s->llama.on) k->problem.type = "exceed_context_size_error";
+    if (k->s->server->llama.on) k->problem.type = "exceed_context_size_error";
     k->problem.n_prompt = (long)n;
     k->problem.n_context = k->s->n_context;
     return false;
@@ -276,7 +278,7 @@ static bool lacks_beginning(rvi_call *k)
     int32_t *ids = NULL, *first = NULL;
     size_t n = 0, n_first = 0;
     rv_error err;
-    bool lacks = k->s->llama.on &&
+    bool lacks = k->s->server->llama.on &&
                  !rv_tokenize(k->s->model, "", 0, RV_TOKENIZE_BOS, &first, &n_first, &err) &&
                  n_first && !rv_chat_tokenize(k->s->model, &k->talk, &ids, &n, &err) &&
                  (!n || ids[0] != first[0]);
@@ -353,7 +355,7 @@ static void taught_opened(rvi_work *w)
 bool rvi_call_submit_chat(rvi_call *k)
 {
     rvi_quick_today(&k->now);
-    if (k->s->llama.on && k->chat.len) {
+    if (k->s->server->llama.on && k->chat.len) {
         k->chat.len--; /* the brace */
         rvi_quick_put_variables(&k->chat, rvi_json_get(k->body, "tools"));
         rvi_buf_putc(&k->chat, '}');
@@ -368,7 +370,7 @@ bool rvi_call_submit_chat(rvi_call *k)
     if (!o) return rvi_problem_set(&k->problem, 503, NULL, NULL, "out of memory");
     *o = (opening){.work = {.run = open_taught, .done = taught_opened}, .call = k};
     k->opens = true;
-    rvi_worker_post(k->s->worker, &o->work);
+    rvi_worker_post(k->s->server->worker, &o->work);
     return true;
 }
 
@@ -413,7 +415,7 @@ static bool post_loading(rvi_call *k)
     opening *o = rvi_zalloc(sizeof *o);
     if (!o) return rvi_problem_set(&k->problem, 503, NULL, NULL, "out of memory");
     *o = (opening){.work = {.run = load_adapter, .done = adapter_loaded}, .call = k};
-    rvi_worker_post(k->s->worker, &o->work);
+    rvi_worker_post(k->s->server->worker, &o->work);
     return true;
 }
 
@@ -491,7 +493,8 @@ static void remember(const rvi_call *k, int choice)
     rvi_buf calls = {0};
     if (!k->chat.len || k->chat.failed || k->question.failed || c->text.failed) return;
     if (rvi_items_call(&c->said)) rvi_items_put_calls(&c->said, &calls);
-    rvi_said said = {.choice = choice,
+    rvi_said said = {.by = k->s,
+                     .choice = choice,
                      .chat = k->chat.data,
                      .question = k->question.len ? k->question.data : "",
                      .text = c->text.len ? c->text.data : "",
@@ -502,8 +505,8 @@ static void remember(const rvi_call *k, int choice)
                      .temperature = k->wish.sampling.greedy ? 0 : k->wish.sampling.temperature};
     snprintf(said.id, sizeof said.id, "%s", k->id);
     snprintf(said.tenant, sizeof said.tenant, "%s", k->tenant);
-    rvi_answers_add(&k->s->answers, &said);
-    rvi_kept_put(&k->s->kept, k->s->worker, &said);
+    rvi_answers_add(&k->s->server->answers, &said);
+    rvi_kept_put(&k->s->server->kept, &said, k->s->name);
     rvi_buf_deinit(&calls);
 }
 
@@ -520,7 +523,7 @@ static void count(rvi_llama *l, const rv_service_event *e)
 static void on_done(rvi_call *k, rvi_part *p, int choice, const rv_service_event *e)
 {
     keep_values(p, e);
-    count(&k->s->llama, e);
+    count(&k->s->server->llama, e);
     if (e->finish == RV_FINISH_ERROR) {
         rv_error err = {.code = e->status};
         snprintf(err.text, sizeof err.text, "%s", e->error ? e->error : "");

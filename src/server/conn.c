@@ -130,9 +130,11 @@ static void put_head(rvi_conn *c, int status, const char *type, rvi_buf *out)
     if (!keep) c->in.keep_alive = false;
 }
 
+/* A stream that began before the server was told to end promised to keep its connection: nobody
+ * waits for what may come on it. */
 static void finish(rvi_conn *c)
 {
-    bool keep = c->in.state == RVI_HTTP_WHOLE && c->in.keep_alive;
+    bool keep = c->in.state == RVI_HTTP_WHOLE && c->in.keep_alive && !c->all->draining;
     c->gone = NULL;
     end_seen(c, false);
     c->told_to_continue = false;

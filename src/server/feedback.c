@@ -7,7 +7,6 @@
 #include "server/feedback.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/blob.h"
@@ -34,9 +33,6 @@ typedef struct job {
     rvi_conn *conn; /* NULL: the client has left; what it said counts */
     verdict verdict;
     rvi_said *said;
-    rvi_buf id; /* of an answer that another instance gave; said NULL: it is not found yet */
-    int choice;
-    char tenant[RVI_KEY_NAME + 1];
     double score; /* or 1 and 0 for a thumb */
     rvi_buf text; /* the right or the better answer; what is to be forgotten */
     int generation;
@@ -55,11 +51,11 @@ static void free_job(job *j)
 {
     rvi_said_free(j->said);
     rvi_buf_deinit(&j->text);
-    rvi_buf_deinit(&j->id);
     rv_free(j->adaptation);
     rv_free(j->json);
     rvi_buf_deinit(&j->file);
     rvi_taught_leave(j->taught);
+    rvi_serving_leave(j->s);
     rvi_free(j);
 }
 
@@ -148,6 +144,19 @@ static void judge(job *j)
     rv_session_free(&session);
 }
 
+/* On a session that has seen the chat: its last turn may need those before it. */
+static void correct(job *j, const char *text)
+{
+    rv_session *session = NULL;
+    rv_session_options o = {.size = sizeof o, .n_context = j->s->n_context};
+    rv_chat chat = {.size = sizeof chat, .variables = j->said->chat};
+    rv_learner *l = j->taught->learner;
+    j->st = rv_session_new(&session, j->s->model, &o, &j->err);
+    if (!j->st) j->st = rv_learner_begin(l, session, &chat, NULL, &j->err);
+    if (!j->st) j->st = rv_learner_teach(l, session, NULL, text, j->scope, &j->adaptation, &j->err);
+    rv_session_free(&session);
+}
+
 /* The adapter of a generation as a file of GGUF, by way of a folder in `beside`. */
 static rv_status export_file(rv_learner *l, const char *beside, int generation, rvi_buf *out,
                              rv_error *err)
@@ -167,28 +176,18 @@ static rv_status export_file(rv_learner *l, const char *beside, int generation, 
     return st;
 }
 
-static const char unknown_answer[] = "there is no such answer, or it was too long ago";
-
 static void run(rvi_work *w)
 {
     job *j = (job *)w;
     const char *text = j->text.len ? j->text.data : "";
     double start = rvi_os_seconds();
-    if (j->id.len) {
-        j->said = rvi_kept_await(&j->s->kept, j->tenant, j->id.data, j->choice);
-        if (!j->said) j->st = rvi_error(&j->err, RV_E_NOT_FOUND, "%s", unknown_answer);
-        if (!j->said) return;
-    }
     j->st = rvi_taught_open(&j->s->teaching, j->taught, &j->err);
     rv_learner *l = j->taught->learner;
     if (j->st) return;
     switch (j->verdict) {
     case SCORE:
     case THUMB: judge(j); break;
-    case CORRECTION:
-        j->st = rv_learner_teach(l, NULL, j->scope == RV_SCOPE_ALWAYS ? "" : j->said->question,
-                                 text, j->scope, &j->adaptation, &j->err);
-        break;
+    case CORRECTION: correct(j, text); break;
     case PREFERRED:
         j->st =
             rv_learner_prefer(l, j->said->question, text, j->said->text, &j->adaptation, &j->err);
@@ -216,6 +215,9 @@ static void put_adaptation(const job *j, rvi_buf *out)
         rvi_put_member(out, "response_id", j->said->id);
         rvi_buf_printf(out, ",\"choice_index\":%d", j->said->choice);
     }
+    rvi_put_member(out, "model", j->s->name);
+    rvi_put_member(out, "system_fingerprint", j->s->fingerprint);
+    rvi_put_member(out, "tenant", *j->taught->tenant ? j->taught->tenant : NULL);
     rvi_buf_printf(out, ",\"applied\":%s", a->applied ? "true" : "false");
     rvi_put_member(out, "loop", loops[a->loop]);
     rvi_put_member(out, "notes", a->notes);
@@ -234,14 +236,10 @@ static void done(rvi_work *w)
     rvi_buf out = {0};
     rvi_problem p;
     rvi_taught_opened(j->taught);
-    if (j->adaptation) j->s->n_feedback++;
+    if (j->adaptation) j->s->server->n_feedback++;
     if (j->conn) j->conn->gone = NULL;
     if (j->conn && (j->st || (!j->adaptation && !j->json && !j->file.len))) {
-        if (j->id.len && !j->said)
-            (void)rvi_problem_set(&p, 404, "response_not_found", "response_id", "%s",
-                                  unknown_answer);
-        else
-            (void)rvi_problem_from(&p, j->st ? j->st : RV_E_STATE, &j->err);
+        (void)rvi_problem_from(&p, j->st ? j->st : RV_E_STATE, &j->err);
         rvi_dialect_refuse(&rvi_openai, j->conn, &p);
     } else if (j->conn && j->file.len) {
         rvi_conn_reply(j->conn, 200, "application/octet-stream", j->file.data, j->file.len);
@@ -338,18 +336,13 @@ static bool find_answer(job *j, const rvi_json *body, rvi_problem *p)
         return rvi_problem_set(p, 400, "invalid_type", "choice_index",
                                "choice_index must be a whole number");
     int64_t n = rvi_json_int(choice, 0);
-    const rvi_said *said =
-        n >= 0 && n < RVI_WISH_CHOICES
-            ? rvi_answers_find(&j->s->answers, j->conn->key->name, rvi_json_string(id, ""), (int)n)
-            : NULL;
-    if (!said && j->s->kept.worker.append && n >= 0 && n < RVI_WISH_CHOICES) {
-        j->choice = (int)n;
-        snprintf(j->tenant, sizeof j->tenant, "%s", j->conn->key->name);
-        return rvi_buf_puts(&j->id, rvi_json_string(id, "")) ||
-               rvi_problem_set(p, 503, NULL, NULL, "out of memory");
-    }
+    const rvi_said *said = n >= 0 && n < RVI_WISH_CHOICES
+                               ? rvi_kept_find(&j->s->server->kept, j->conn->key->name,
+                                               rvi_json_string(id, ""), (int)n)
+                               : NULL;
     if (!said)
-        return rvi_problem_set(p, 404, "response_not_found", "response_id", "%s", unknown_answer);
+        return rvi_problem_set(p, 404, "response_not_found", "response_id",
+                               "there is no such answer, or it was too long ago");
     j->said = rvi_said_copy(said);
     return j->said || rvi_problem_set(p, 503, NULL, NULL, "out of memory");
 }
@@ -367,7 +360,7 @@ static job *new_job(rvi_serving *s, rvi_conn *c, verdict v, rvi_problem *p)
 {
     rvi_taught *taught = NULL;
     job *j = NULL;
-    if (!rvi_taught_take(&s->teaching, c->key, s->worker, &taught))
+    if (!rvi_taught_take(&s->teaching, c->key, s->server->worker, &taught))
         (void)rvi_problem_set(p, 503, NULL, NULL, "out of memory");
     else if (!taught)
         (void)rvi_problem_set(p, 501, "learning_off", NULL,
@@ -379,6 +372,7 @@ static job *new_job(rvi_serving *s, rvi_conn *c, verdict v, rvi_problem *p)
         rvi_taught_leave(taught);
         return NULL;
     }
+    (void)rvi_serving_enter(s);
     *j = (job){.work = {.run = run, .done = done}, .s = s, .taught = taught, .conn = c};
     j->verdict = v;
     return j;
@@ -390,7 +384,7 @@ static void post(rvi_conn *c, job *j, bool ok, const rvi_problem *p)
     if (ok) {
         c->gone = on_gone;
         c->gone_ctx = j;
-        rvi_worker_post(j->s->worker, &j->work);
+        rvi_worker_post(j->s->server->worker, &j->work);
     } else {
         rvi_dialect_refuse(&rvi_openai, c, p);
         if (j) free_job(j);

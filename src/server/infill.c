@@ -158,7 +158,7 @@ static void add_all(gap *g)
 bool rvi_infill_read(rvi_call *k, rvi_prompt *out)
 {
     gap g = {.k = k, .ok = true};
-    if (k->s->info->is_encoder || !find_family(k->s, &g.id))
+    if (k->s->info.is_encoder || !find_family(k->s, &g.id))
         return rvi_problem_set(&k->problem, 400, "unsupported_model", NULL,
                                "this model has no tokens to fill a gap with: it was not made to");
     add_all(&g);

@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include "base/json.h"
-#include "base/thread.h"
 
 enum { MOST = 1 << 20, KEY = 64, CLEAN_EVERY = 64, CLEAN_MOST = 256 };
 static const long long day = 24LL * 3600 * 1000;
@@ -36,11 +35,12 @@ static void put_text(rvi_buf *out, const char *name, const char *text)
     rvi_json_write_string(out, text, strlen(text));
 }
 
-static bool write_said(const rvi_said *s, rvi_buf *out)
+static bool write_said(const rvi_said *s, const char *model, rvi_buf *out)
 {
     rvi_buf_printf(out, "{\"choice\":%d,\"instructed\":%s,\"temperature\":", s->choice,
                    s->instructed ? "true" : "false");
     rvi_json_write_number(out, (double)s->temperature);
+    put_text(out, "model", model);
     put_text(out, "id", s->id);
     put_text(out, "tenant", s->tenant);
     put_text(out, "chat", s->chat);
@@ -91,6 +91,7 @@ typedef struct writing {
     rvi_work work;
     rvi_kept *k;
     rvi_said *said; /* NULL: id is to be removed */
+    const char *model;
     char id[40];
 } writing;
 
@@ -129,7 +130,7 @@ static void remove_old(const rv_store *s)
 static void run_writing(rvi_work *w)
 {
     writing *g = (writing *)w;
-    const rv_store *s = &g->k->worker;
+    const rv_store *s = &g->k->writes;
     char key[KEY], at[KEY + 16];
     rvi_buf text = {0};
     if (!g->said) {
@@ -140,7 +141,7 @@ static void run_writing(rvi_work *w)
     }
     key_of(g->said->id, g->said->choice, key);
     snprintf(at, sizeof at, "%014lld.%s", now_ms(), key);
-    if (write_said(g->said, &text) &&
+    if (write_said(g->said, g->model, &text) &&
         !s->put(s->ctx, answers, bytes_of(key), (rv_bytes){text.data, text.len}, NULL) &&
         !s->put(s->ctx, times, bytes_of(at), (rv_bytes){"", 0}, NULL) &&
         g->k->n_put++ % CLEAN_EVERY == 0)
@@ -155,27 +156,27 @@ static void writing_done(rvi_work *w)
     rvi_free(g);
 }
 
-static void post(rvi_kept *k, rvi_worker *w, const rvi_said *said, const char *id)
+static void post(rvi_kept *k, const rvi_said *said, const char *model, const char *id)
 {
-    if (!k->worker.append) return;
+    if (!k->writes.append) return;
     writing *g = rvi_zalloc(sizeof *g);
     if (!g) return;
-    *g = (writing){.work = {.run = run_writing, .done = writing_done}, .k = k};
+    *g = (writing){.work = {.run = run_writing, .done = writing_done}, .k = k, .model = model};
     snprintf(g->id, sizeof g->id, "%s", id);
     if (said && !(g->said = rvi_said_copy(said)))
         rvi_free(g);
     else
-        rvi_worker_post(w, &g->work);
+        rvi_worker_post(*k->worker, &g->work);
 }
 
-void rvi_kept_put(rvi_kept *k, rvi_worker *w, const rvi_said *said)
+void rvi_kept_put(rvi_kept *k, const rvi_said *said, const char *model)
 {
-    post(k, w, said, said->id);
+    post(k, said, model, said->id);
 }
 
-void rvi_kept_remove(rvi_kept *k, rvi_worker *w, const char *id)
+void rvi_kept_remove(rvi_kept *k, const char *id)
 {
-    post(k, w, NULL, id);
+    post(k, NULL, NULL, id);
 }
 
 /* ---- reading ---- */
@@ -187,41 +188,32 @@ static int take(void *ctx, rv_bytes key, rv_bytes record)
     return 1;
 }
 
-static rvi_said *get(const rv_store *s, const char *tenant, const char *id, int choice)
+/* Reads it into the answers of this instance. */
+static void fetch(const rvi_kept *k, const char *tenant, const char *id, int choice)
 {
     char key[KEY];
     rvi_buf text = {0};
     rvi_arena arena = {.max = 64 * MOST};
     const rvi_json *v = NULL;
-    rvi_said said, *out = NULL;
-    if (!s->append || !*id || strlen(id) >= sizeof said.id) return NULL;
+    rvi_said said;
+    const rv_store *s = &k->reads;
+    if (!s->append || !*id || strlen(id) >= sizeof said.id) return;
     key_of(id, choice, key);
     if (!s->get(s->ctx, answers, bytes_of(key), take, &text, NULL) && text.len && !text.failed &&
         !rvi_json_parse(&v, text.data, text.len, &arena, "answer", NULL) &&
-        read_said(v, &arena, &said) && !strcmp(said.tenant, tenant))
-        out = rvi_said_copy(&said);
+        read_said(v, &arena, &said) && !strcmp(said.tenant, tenant)) {
+        const char *model = text_at(v, "model");
+        said.by = model ? k->find_model(k->ctx, model) : NULL;
+        rvi_answers_add(k->answers, &said);
+    }
     rvi_arena_deinit(&arena);
     rvi_buf_deinit(&text);
-    return out;
 }
 
-const rvi_said *rvi_kept_fetch(const rvi_kept *k, const char *tenant, const char *id)
+const rvi_said *rvi_kept_find(const rvi_kept *k, const char *tenant, const char *id, int choice)
 {
-    rvi_said *said = get(&k->loop, tenant, id, 0);
-    if (!said) return NULL;
-    rvi_answers_add(k->answers, said);
-    rvi_said_free(said);
-    return rvi_answers_find(k->answers, tenant, id, 0);
-}
-
-rvi_said *rvi_kept_await(const rvi_kept *k, const char *tenant, const char *id, int choice)
-{
-    enum { TRIES = 10 };
-    static const double moment = 0.03;
-    rvi_said *said = get(&k->worker, tenant, id, choice);
-    for (int i = 1; !said && i < TRIES && k->worker.append; i++) {
-        rvi_thread_sleep(moment);
-        said = get(&k->worker, tenant, id, choice);
-    }
-    return said;
+    const rvi_said *said = rvi_answers_find(k->answers, tenant, id, choice);
+    if (said) return said;
+    fetch(k, tenant, id, choice);
+    return rvi_answers_find(k->answers, tenant, id, choice);
 }

@@ -1,10 +1,9 @@
 /* kept.h - answers in a store that instances share, so that feedback on one, or a request that
  * continues it, may reach any of them.
  *
- * The worker writes them, a moment after they were given, and reads them where feedback names one
- * that this instance did not give. The event loop reads those that other requests name, by a
- * connection that nothing long is done on. What is larger than a record of the store is not kept;
- * what is older than a day is removed. */
+ * The worker writes them, a moment after they were given. The event loop reads one that a request
+ * names and this instance did not give, by a connection that nothing long is done on. What is
+ * larger than a record of the store is not kept; what is older than a day is removed. */
 #ifndef RVI_SERVER_KEPT_H
 #define RVI_SERVER_KEPT_H
 
@@ -13,19 +12,19 @@
 #include "server/worker.h"
 
 typedef struct rvi_kept {
-    rv_store worker, loop; /* one for each thread; append NULL: nothing is shared */
-    rvi_answers *answers;  /* of this instance */
+    rv_store writes, reads; /* the worker's and the event loop's; append NULL: nothing is shared */
+    rvi_answers *answers;   /* of this instance */
+    rvi_worker **worker;
+    struct rvi_serving *(*find_model)(void *ctx, const char *name); /* NULL: there is none */
+    void *ctx;
     unsigned n_put;
 } rvi_kept;
 
-/* On the event loop; the worker writes it. */
-void rvi_kept_put(rvi_kept *k, rvi_worker *w, const rvi_said *said);
-void rvi_kept_remove(rvi_kept *k, rvi_worker *w, const char *id);
-/* On the event loop: it is among the answers of this instance from then on. NULL: there is none, it
- * is another tenant's, or the store cannot be reached. */
-const rvi_said *rvi_kept_fetch(const rvi_kept *k, const char *tenant, const char *id);
-/* The same on the worker's thread, which waits a moment for one that is just being written; the
- * caller frees it. */
-rvi_said *rvi_kept_await(const rvi_kept *k, const char *tenant, const char *id, int choice);
+/* All on the event loop. The worker writes it; model: the name of the one that said it. */
+void rvi_kept_put(rvi_kept *k, const rvi_said *said, const char *model);
+void rvi_kept_remove(rvi_kept *k, const char *id);
+/* Among the answers of this instance, or of another: it is among this one's from then on. NULL:
+ * there is none, it is another tenant's, or the store cannot be reached. */
+const rvi_said *rvi_kept_find(const rvi_kept *k, const char *tenant, const char *id, int choice);
 
 #endif

@@ -40,10 +40,9 @@ static bool add_bias(biases *b, int32_t id, float bias)
 
 static bool add_id(biases *b, int64_t id, float bias)
 {
-    if (id < 0 || id >= b->k->s->info->n_vocab)
+    if (id < 0 || id >= b->k->s->info.n_vocab)
         return rvi_problem_set(&b->k->problem, 400, "invalid_value", "logit_bias",
-                               "logit_bias: token ids are from 0 to %d",
-                               b->k->s->info->n_vocab - 1);
+                               "logit_bias: token ids are from 0 to %d", b->k->s->info.n_vocab - 1);
     return add_bias(b, (int32_t)id, bias);
 }
 
@@ -104,7 +103,7 @@ static bool read_biases(rvi_call *k)
 static void put_settings(const rvi_call *k, rvi_buf *out)
 {
     const rv_sampling *s = &k->wish.sampling;
-    const rv_model_info *m = k->s->info;
+    const rv_model_info *m = &k->s->info;
     bool comma = false;
     int most = k->wish.generate.max_tokens;
     rvi_buf_printf(out, "{\"n_predict\":%d,\"seed\":%llu", most == RV_TO_CONTEXT_END ? -1 : most,

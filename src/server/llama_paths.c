@@ -17,7 +17,7 @@ static void refuse_off(rvi_conn *c, const char *what)
 /* What counts for requests that do not say. */
 static void put_params(const rvi_serving *s, rvi_buf *out)
 {
-    const rvi_llama *l = &s->llama;
+    const rvi_llama *l = &s->server->llama;
     rvi_buf_printf(out, "{\"seed\":%llu,\"temperature\":", (unsigned long long)l->seed);
     rvi_json_write_number(out, (double)l->temperature);
     rvi_buf_printf(out, ",\"n_predict\":%d}", l->n_predict ? l->n_predict : -1);
@@ -64,7 +64,7 @@ static void refuse_memory(rvi_conn *c)
 void rvi_llama_slots(rvi_serving *s, rvi_conn *c)
 {
     rvi_buf out = {0};
-    if (!s->llama.slots) {
+    if (!s->server->llama.slots) {
         refuse_off(c, "slots");
         return;
     }
@@ -134,16 +134,16 @@ static void put_metrics(const rvi_llama *l, const rv_service_metrics *m, rvi_buf
 void rvi_llama_metrics(rvi_serving *s, rvi_conn *c)
 {
     rvi_buf out = {0};
-    if (!s->llama.metrics) {
+    if (!s->server->llama.metrics) {
         refuse_off(c, "metrics");
         return;
     }
     rv_service_metrics *m = metrics_of(s);
-    if (m) put_metrics(&s->llama, m, &out);
+    if (m) put_metrics(&s->server->llama, m, &out);
     if (!m || out.failed) {
         refuse_memory(c);
     } else {
-        rvi_buf_printf(&c->headers, "Process-Start-Time-Unix: %ld\r\n", s->created);
+        rvi_buf_printf(&c->headers, "Process-Start-Time-Unix: %ld\r\n", s->server->created);
         rvi_conn_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", out.data, out.len);
     }
     rvi_free(m);

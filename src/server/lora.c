@@ -8,24 +8,36 @@
 #include "server/quick.h"
 #include "server/reply.h"
 
-void rvi_lora_show(rvi_serving *s, rvi_conn *c)
+typedef struct listing {
+    const rvi_serving *s;
+    rvi_buf *out;
+    size_t n;
+} listing;
+
+static void put_one(void *ctx, const rv_registered *one)
 {
     static const char *const where[] = {"on disk", "open", "ready"};
-    rv_registered *all = NULL;
-    size_t n;
+    listing *l = ctx;
+    rvi_buf_printf(l->out, "%s{\"id\":%zu", l->n ? "," : "", l->n);
+    l->n++;
+    rvi_put_member(l->out, "name", one->name);
+    rvi_put_member(l->out, "model", l->s->name);
+    rvi_put_member(l->out, "path", one->path);
+    rvi_put_member(l->out, "state", where[one->residency]);
+    rvi_buf_printf(l->out, ",\"scale\":0,\"generation\":%llu,\"bytes\":%llu,\"n_uses\":%llu}",
+                   (unsigned long long)one->generation, (unsigned long long)one->bytes,
+                   (unsigned long long)one->n_uses);
+}
+
+void rvi_lora_show(rvi_serving *s, rvi_conn *c)
+{
     rvi_buf out = {0};
+    listing l = {.out = &out};
     rvi_buf_putc(&out, '[');
-    if (rvi_adapters_list(s, &all, &n))
-        for (size_t i = 0; i < n; i++) {
-            rvi_buf_printf(&out, "%s{\"id\":%zu", i ? "," : "", i);
-            rvi_put_member(&out, "name", all[i].name);
-            rvi_put_member(&out, "path", all[i].path);
-            rvi_put_member(&out, "state", where[all[i].residency]);
-            rvi_buf_printf(&out, ",\"scale\":0,\"generation\":%llu,\"bytes\":%llu,\"n_uses\":%llu}",
-                           (unsigned long long)all[i].generation, (unsigned long long)all[i].bytes,
-                           (unsigned long long)all[i].n_uses);
-        }
-    rv_free(all);
+    for (int i = 0; i < s->server->o->n_models; i++) {
+        l.s = &s->server->models[i];
+        rvi_adapters_each(&s->server->models[i], put_one, &l);
+    }
     rvi_buf_putc(&out, ']');
     rvi_reply_json(&rvi_openai, c, &out);
 }
@@ -44,7 +56,7 @@ static bool read_name(const rvi_quick *q, const char *field, const char **out, r
 /* Clients name files of this machine: only those in the folder of adapters are read. */
 static bool find_path(const rvi_quick *q, const char *path, rvi_buf *out, rvi_problem *p)
 {
-    const rvi_buf *folder = &q->s->adapters_folder;
+    const rvi_buf *folder = &q->s->server->adapters_folder;
     rvi_buf inside = {0};
     if (path[0] != '/') rvi_buf_printf(&inside, "%s/", folder->data);
     bool found = rvi_buf_puts(&inside, path) && rvi_os_resolve(inside.data, out);

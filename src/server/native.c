@@ -10,7 +10,7 @@ void rvi_native_health(rvi_serving *s, rvi_conn *c)
 {
     static const char ok[] = "{\"status\":\"ok\"}";
     rvi_problem p;
-    if (s->ready) {
+    if (s->server->ready) {
         rvi_conn_reply(c, 200, "application/json", ok, sizeof ok - 1);
         return;
     }
@@ -117,9 +117,10 @@ static void add_variables(const rvi_quick *q, rvi_buf *chat)
         rvi_buf_puts(chat, ",\"tools\":");
         rvi_json_write(chat, tools);
     }
-    if (q->s->llama.on || q->s->thinks)
-        rvi_buf_printf(chat, ",\"enable_thinking\":%s", q->s->llama.no_thoughts ? "false" : "true");
-    if (q->s->llama.on) rvi_quick_put_variables(chat, tools);
+    if (q->s->server->llama.on || q->s->thinks)
+        rvi_buf_printf(chat, ",\"enable_thinking\":%s",
+                       q->s->server->llama.no_thoughts ? "false" : "true");
+    if (q->s->server->llama.on) rvi_quick_put_variables(chat, tools);
     rvi_buf_putc(chat, '}');
 }
 
@@ -149,7 +150,8 @@ static bool apply_template(const rvi_quick *q, rvi_buf *out, rvi_problem *p)
     if (ok) {
         rvi_buf whole = {0};
         rvi_buf_append(&whole, text, len);
-        if (q->s->llama.no_thoughts && ends_thinking(text, len)) rvi_buf_puts(&whole, "</think>");
+        if (q->s->server->llama.no_thoughts && ends_thinking(text, len))
+            rvi_buf_puts(&whole, "</think>");
         rvi_buf_puts(out, "{\"prompt\":");
         rvi_put_buf(out, &whole);
         rvi_buf_putc(out, '}');

@@ -1,6 +1,7 @@
 /* /api/tags, /api/show, /api/ps, /api/version */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "server/adapters.h"
 #include "server/ollama.h"
@@ -10,31 +11,34 @@
 static void put_details(const rvi_serving *s, rvi_buf *out)
 {
     char type[32] = "";
-    double n = (double)s->info->n_params;
-    for (size_t i = 0; s->info->type[i] && i + 1 < sizeof type; i++) {
-        char c = s->info->type[i];
+    double n = (double)s->info.n_params;
+    for (size_t i = 0; s->info.type && s->info.type[i] && i + 1 < sizeof type; i++) {
+        char c = s->info.type[i];
         type[i] = (char)(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
     }
+    const char *family = s->info.architecture ? s->info.architecture : "";
     rvi_buf_puts(out, ",\"details\":{\"parent_model\":\"\",\"format\":\"gguf\"");
-    rvi_put_member(out, "family", s->info->architecture);
+    rvi_put_member(out, "family", family);
     rvi_buf_puts(out, ",\"families\":[");
-    rvi_put_text(out, s->info->architecture);
+    rvi_put_text(out, family);
+    rvi_buf_putc(out, ']');
     if (n < 1e9)
-        rvi_buf_printf(out, "],\"parameter_size\":\"%.2fM\"", n / 1e6);
+        rvi_buf_printf(out, ",\"parameter_size\":\"%.2fM\"", n / 1e6);
     else
-        rvi_buf_printf(out, "],\"parameter_size\":\"%.1fB\"", n / 1e9);
+        rvi_buf_printf(out, ",\"parameter_size\":\"%.1fB\"", n / 1e9);
     rvi_put_member(out, "quantization_level", type);
     rvi_buf_putc(out, '}');
 }
 
-/* The one entry of a list of models; the caller closes it. */
+/* An entry of a list of models; the caller closes it. Of one that was never loaded little is known.
+ */
 static void open_model(const rvi_serving *s, rvi_buf *out)
 {
-    rvi_buf_puts(out, "{\"models\":[");
+    uint64_t bytes = s->info.architecture ? s->info.file_bytes : s->file_bytes;
     rvi_buf_puts(out, "{\"name\":");
     rvi_put_text(out, s->name);
     rvi_put_member(out, "model", s->name);
-    rvi_buf_printf(out, ",\"size\":%llu", (unsigned long long)s->info->file_bytes);
+    rvi_buf_printf(out, ",\"size\":%llu", (unsigned long long)bytes);
     rvi_put_member(out, "digest", s->digest);
     put_details(s, out);
 }
@@ -42,22 +46,39 @@ static void open_model(const rvi_serving *s, rvi_buf *out)
 void rvi_ollama_tags(rvi_serving *s, rvi_conn *c)
 {
     rvi_buf out = {0};
-    open_model(s, &out);
-    rvi_buf_puts(&out, ",\"modified_at\":");
-    rvi_ollama_time(&out, (double)s->created);
-    rvi_buf_puts(&out, "}]}");
+    rvi_buf_puts(&out, "{\"models\":[");
+    for (int i = 0; i < s->server->o->n_models; i++) {
+        if (i) rvi_buf_putc(&out, ',');
+        open_model(&s->server->models[i], &out);
+        rvi_buf_puts(&out, ",\"modified_at\":");
+        rvi_ollama_time(&out, (double)s->server->created);
+        rvi_buf_putc(&out, '}');
+    }
+    rvi_buf_puts(&out, "]}");
     rvi_reply_json(&rvi_ollama, c, &out);
 }
 
-/* It is in memory until the server ends; clients want a time, so they get one in a century. */
+/* Those that are loaded. Where they stay until the server ends, clients want a time all the same,
+ * and get one in a century. */
 void rvi_ollama_ps(rvi_serving *s, rvi_conn *c)
 {
     const double century = 100 * 365.25 * 86400;
+    double idle = s->server->o->limits.idle;
+    double until = idle > 0 ? (double)time(NULL) + idle : (double)s->server->created + century;
     rvi_buf out = {0};
-    open_model(s, &out);
-    rvi_buf_puts(&out, ",\"expires_at\":");
-    rvi_ollama_time(&out, (double)s->created + century);
-    rvi_buf_printf(&out, ",\"size_vram\":0,\"context_length\":%d}]}", s->n_context);
+    bool any = false;
+    rvi_buf_puts(&out, "{\"models\":[");
+    for (int i = 0; i < s->server->o->n_models; i++) {
+        const rvi_serving *one = &s->server->models[i];
+        if (rvi_serving_state(one) != RV_MODEL_LOADED) continue;
+        if (any) rvi_buf_putc(&out, ',');
+        any = true;
+        open_model(one, &out);
+        rvi_buf_puts(&out, ",\"expires_at\":");
+        rvi_ollama_time(&out, until);
+        rvi_buf_printf(&out, ",\"size_vram\":0,\"context_length\":%d}", one->n_context);
+    }
+    rvi_buf_puts(&out, "]}");
     rvi_reply_json(&rvi_ollama, c, &out);
 }
 
@@ -87,7 +108,7 @@ void rvi_ollama_not_here(rvi_serving *s, rvi_conn *c)
 /* By the names that GGUF files have. */
 static void put_info(const rvi_serving *s, rvi_buf *out)
 {
-    const rv_model_info *m = s->info;
+    const rv_model_info *m = &s->info;
     const struct {
         const char *name;
         int value;
@@ -112,7 +133,7 @@ static bool show(const rvi_quick *q, rvi_buf *out, rvi_problem *p)
     char *json = NULL;
     rv_error err = {0};
     if (!model) model = rvi_json_get(q->body, "name");
-    if (!rvi_model_names(q->s, rvi_json_string(model, "")))
+    if (!rvi_serving_is(q->s, rvi_json_string(model, "")))
         return rvi_problem_set(p, 404, "model_not_found", "model", "model '%.200s' not found",
                                rvi_json_string(model, ""));
     rv_status st = rv_model_describe(q->s->model, 0, &json, &err);
@@ -126,8 +147,8 @@ static bool show(const rvi_quick *q, rvi_buf *out, rvi_problem *p)
     put_details(q->s, out);
     put_info(q->s, out);
     rvi_buf_printf(out, ",\"capabilities\":[\"%s\"],\"modified_at\":",
-                   q->s->info->is_encoder ? "embedding" : "completion");
-    rvi_ollama_time(out, (double)q->s->created);
+                   q->s->info.is_encoder ? "embedding" : "completion");
+    rvi_ollama_time(out, (double)q->s->server->created);
     rvi_buf_putc(out, '}');
     rv_free(json);
     return true;

@@ -51,7 +51,7 @@ void rvi_openai_end_stream(rvi_call *k, const char *object)
         rvi_openai_open(k, object, &json);
         rvi_buf_puts(&json, ",\"choices\":[],\"usage\":");
         rvi_openai_usage(k, &json);
-        if (k->s->llama.on) rvi_timings_put(k, 0, &json);
+        if (k->s->server->llama.on) rvi_timings_put(k, 0, &json);
         rvi_buf_putc(&json, '}');
         rvi_reply_event(k->conn, NULL, &json);
     }
@@ -75,21 +75,30 @@ static void put_names(rvi_buf *out, const char *member, const char *names)
     rvi_buf_putc(out, ']');
 }
 
+/* In the words of llama-server where that has several models. */
+static const char *status_of(const rvi_serving *s)
+{
+    rv_model_state state = rvi_serving_state(s);
+    if (state == RV_MODEL_LOADED) return "loaded";
+    return state == RV_MODEL_LOADING ? "loading" : "unloaded";
+}
+
 static void put_model(const rvi_serving *s, rvi_buf *out)
 {
     rvi_buf_puts(out, "{\"id\":");
     rvi_put_text(out, s->name);
     rvi_buf_printf(out, ",\"object\":\"model\",\"created\":%ld,\"owned_by\":\"ruvllm\"",
-                   s->created);
-    if (s->ready)
+                   s->server->created);
+    rvi_buf_printf(out, ",\"status\":{\"value\":\"%s\"}", status_of(s));
+    if (s->info.architecture)
         rvi_buf_printf(out,
                        ",\"max_model_len\":%d,\"meta\":{\"n_vocab\":%d,\"n_ctx_train\":%d,"
                        "\"n_embd\":%d,\"n_params\":%llu,\"size\":%llu}",
-                       s->n_context, s->info->n_vocab, s->info->n_context, s->info->n_embd,
-                       (unsigned long long)s->info->n_params,
-                       (unsigned long long)s->info->file_bytes);
+                       s->n_context, s->info.n_vocab, s->info.n_context, s->info.n_embd,
+                       (unsigned long long)s->info.n_params,
+                       (unsigned long long)s->info.file_bytes);
     put_names(out, "aliases", s->aliases);
-    if (s->llama.on) put_names(out, "tags", s->llama.tags);
+    if (s->server->llama.on) put_names(out, "tags", s->server->llama.tags);
     rvi_buf_putc(out, '}');
 }
 
@@ -97,9 +106,13 @@ void rvi_openai_models(rvi_serving *s, rvi_conn *c)
 {
     rvi_buf out = {0};
     rvi_buf_puts(&out, "{\"object\":\"list\",\"data\":[");
-    put_model(s, &out);
-    rvi_adapters_put_models(s, &out);
-    rvi_presets_put_models(s, &out);
+    for (int i = 0; i < s->server->o->n_models; i++) {
+        if (i) rvi_buf_putc(&out, ',');
+        put_model(&s->server->models[i], &out);
+    }
+    for (int i = 0; i < s->server->o->n_models; i++)
+        rvi_adapters_put_models(&s->server->models[i], &out);
+    rvi_presets_put_models(s->server, &out);
     rvi_buf_puts(&out, "]}");
     rvi_reply_json(&rvi_openai, c, &out);
 }
@@ -109,13 +122,12 @@ void rvi_openai_model(rvi_serving *s, rvi_conn *c)
     const char *name = strstr(c->in.path, "/models/") + strlen("/models/");
     rvi_problem p;
     rvi_buf out = {0};
-    if (!rvi_model_names(s, name)) {
-        (void)rvi_problem_set(&p, 404, "model_not_found", "model",
-                              "The model '%.200s' does not exist; this server has '%s'", name,
-                              s->name);
+    const rvi_serving *found = rvi_serving_find(s->server, name);
+    if (!found || !rvi_serving_is(found, name)) {
+        (void)rvi_serving_unknown(s->server, name, &p);
         rvi_dialect_refuse(&rvi_openai, c, &p);
         return;
     }
-    put_model(s, &out);
+    put_model(found, &out);
     rvi_reply_json(&rvi_openai, c, &out);
 }

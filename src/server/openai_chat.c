@@ -106,8 +106,8 @@ static void begin(rvi_call *k)
     rvi_buf delta = {0};
     if (!k->wish.stream) return;
     rvi_conn_stream(k->conn, "text/event-stream; charset=utf-8", true);
-    rvi_buf_puts(&delta, k->s->llama.on ? "{\"role\":\"assistant\",\"content\":null}"
-                                        : "{\"role\":\"assistant\",\"content\":\"\"}");
+    rvi_buf_puts(&delta, k->s->server->llama.on ? "{\"role\":\"assistant\",\"content\":null}"
+                                                : "{\"role\":\"assistant\",\"content\":\"\"}");
     for (int i = 0; i < k->n_choices; i++) send_chunk(k, i, &delta, NULL);
     rvi_buf_deinit(&delta);
 }
@@ -230,7 +230,7 @@ static void end(rvi_call *k)
     for (int i = 0; i < k->n_choices; i++) put_choice(k, i, &out);
     rvi_buf_puts(&out, "],\"usage\":");
     rvi_openai_usage(k, &out);
-    if (k->s->llama.on) rvi_timings_put(k, 0, &out);
+    if (k->s->server->llama.on) rvi_timings_put(k, 0, &out);
     rvi_verbose_put(k, &out);
     rvi_buf_putc(&out, '}');
     rvi_reply_json(&rvi_openai, k->conn, &out);
@@ -273,7 +273,7 @@ static bool read_continued(rvi_call *k, size_t *n)
     if (wanted && !last)
         return rvi_problem_set(&k->problem, 400, "invalid_value", "continue_final_message",
                                "continue_final_message: the last message is not the assistant's");
-    if (!last || (!wanted && !k->s->llama.on)) return true;
+    if (!last || (!wanted && !k->s->server->llama.on)) return true;
     if (*n > 1 && is_own(list, *n - 2))
         return rvi_problem_set(&k->problem, 400, "invalid_value", "messages",
                                "the last two messages are the assistant's");

@@ -150,7 +150,7 @@ static void send_response(rvi_call *k, const char *name, const char *status)
     open_event(k, name, &json);
     rvi_buf_puts(&json, ",\"response\":");
     put_response(k, status, &json);
-    if (k->s->llama.on && strcmp(status, "in_progress")) rvi_timings_put(k, 0, &json);
+    if (k->s->server->llama.on && strcmp(status, "in_progress")) rvi_timings_put(k, 0, &json);
     send_event(k, name, &json);
 }
 
@@ -256,7 +256,7 @@ static void end_stream(rvi_call *k)
     const char *status = status_of(k);
     if (c->said.n) send_item(k, &c->said.list[c->said.n - 1], "response.output_item.done", status);
     /* llama-server knows no other end */
-    bool whole = !strcmp(status, "completed") || k->s->llama.on;
+    bool whole = !strcmp(status, "completed") || k->s->server->llama.on;
     send_response(k, whole ? "response.completed" : "response.incomplete", status);
     rvi_conn_end(k->conn);
 }
@@ -266,8 +266,9 @@ static void end(rvi_call *k)
     const response *r = k->own;
     rvi_buf out = {0};
     put_response(k, status_of(k), &out);
-    const rvi_said *said = r->store ? rvi_answers_set_response(&k->s->answers, k->id, &out) : NULL;
-    if (said) rvi_kept_put(&k->s->kept, k->s->worker, said);
+    const rvi_said *said =
+        r->store ? rvi_answers_set_response(&k->s->server->answers, k->id, &out) : NULL;
+    if (said) rvi_kept_put(&k->s->server->kept, said, k->s->name);
     if (k->wish.stream) {
         rvi_buf_deinit(&out);
         end_stream(k);

@@ -14,6 +14,7 @@ enum { MOST_BYTES = 1 << 20, MOST_PRESETS = 1000, MOST_ARENA = 64 << 20 };
 
 typedef struct preset {
     struct preset *next;
+    rvi_serving *base;                   /* the model that it is for */
     const char *name, *adapter, *system; /* NULL: none */
     const rvi_json *options;             /* an object, by the names of OpenAI's dialect */
 } preset;
@@ -50,10 +51,11 @@ static const struct {
              {"ignore-eos", "ignore_eos"}};
 
 typedef struct reading {
-    rvi_serving *s;
+    rvi_server *v;
     rvi_presets *all;
     const char *folder, *file;
     preset *made;
+    int adapter_line;
     rvi_buf options, stops;
     rv_error *err;
 } reading;
@@ -72,22 +74,41 @@ static void put_option(reading *r, const char *name, const rvi_toml_line *l)
         rvi_buf_puts(&r->options, l->value);
 }
 
-/* NAME of path/NAME.gguf:SCALE, which must be among the adapters; *name NULL: no memory. */
-static bool read_adapter(reading *r, const char *path, const char **name)
+static rv_status no_adapter(const reading *r, int line, const char *name)
+{
+    return wrong(r, line, "one adapter of --adapters is wanted, without a scale, not", name);
+}
+
+/* NAME of path/NAME.gguf, without a scale; NULL: that is not what it is, or no memory. */
+static const char *read_adapter(reading *r, const char *path)
 {
     const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
-    size_t n = strcspn(base, ":");
+    size_t n = strlen(base);
+    if (strchr(base, ':')) return NULL;
+    if (n > 5 && !memcmp(base + n - 5, ".gguf", 5)) n -= 5;
+    return rvi_arena_strndup(&r->all->arena, base, n);
+}
+
+/* The first model has been loaded, and its adapters are known; those of others are looked for when
+ * they are asked for. */
+static rv_status check_adapter(const reading *r)
+{
+    const preset *x = r->made;
     bool ready;
     rvi_problem p;
-    if (n > 5 && !memcmp(base + n - 5, ".gguf", 5)) n -= 5;
-    *name = rvi_arena_strndup(&r->all->arena, base, n);
-    return *name && !base[strcspn(base, ":")] && rvi_adapters_find(r->s, *name, &ready, &p);
+    if (!x->adapter) return RV_OK;
+    bool there = x->base->index ? r->v->adapters_folder.len > 0
+                                : rvi_adapters_find(x->base, x->adapter, &ready, &p) != NULL;
+    return there ? RV_OK : no_adapter(r, r->adapter_line, x->adapter);
 }
 
 static rv_status read_setting(reading *r, int number, const rvi_toml_line *l)
 {
     if (!strcmp(l->name, "model")) {
-        if (rvi_model_names(r->s, l->value)) return RV_OK;
+        /* the first, which may be called anything, comes last */
+        for (int i = r->v->o->n_models; i-- > 0 && !r->made->base;)
+            if (rvi_serving_is(&r->v->models[i], l->value)) r->made->base = &r->v->models[i];
+        if (r->made->base) return RV_OK;
         return wrong(r, number, "this server does not have the model", l->value);
     }
     if (!strcmp(l->name, "system")) {
@@ -95,9 +116,9 @@ static rv_status read_setting(reading *r, int number, const rvi_toml_line *l)
         return r->made->system ? RV_OK : rvi_nomem(r->err, "preset");
     }
     if (!strcmp(l->name, "lora")) {
-        if (!r->made->adapter && read_adapter(r, l->value, &r->made->adapter)) return RV_OK;
-        return wrong(r, number, "one adapter of --adapters is wanted, without a scale, not",
-                     l->value);
+        r->adapter_line = number;
+        if (!r->made->adapter && (r->made->adapter = read_adapter(r, l->value))) return RV_OK;
+        return no_adapter(r, number, l->value);
     }
     if (!strcmp(l->name, "stop")) {
         rvi_buf_putc(&r->stops, r->stops.len ? ',' : '[');
@@ -176,6 +197,8 @@ static rv_status read_preset(reading *r)
     char *text = st ? NULL : rvi_arena_strndup(&r->all->arena, (const char *)file.data, file.len);
     if (!st && !text) st = rvi_nomem(r->err, "preset");
     if (!st) st = read_lines(r, text);
+    if (!st && !x->base) x->base = &r->v->models[0];
+    if (!st) st = check_adapter(r);
     if (!st) st = parse_options(r);
     rvi_blob_close(&file);
     rvi_buf_deinit(&path);
@@ -201,14 +224,14 @@ static int read_one(void *ctx, const char *name)
     return (int)st;
 }
 
-rv_status rvi_presets_open(rvi_serving *s, const char *folder, rv_error *err)
+rv_status rvi_presets_open(rvi_server *v, const char *folder, rv_error *err)
 {
-    rvi_presets *all = s->presets = rvi_zalloc(sizeof *all);
+    rvi_presets *all = v->presets = rvi_zalloc(sizeof *all);
     rv_error why = {0};
     if (!all) return rvi_nomem(err, "presets");
     all->arena.max = MOST_ARENA;
     all->last = &all->first;
-    reading r = {.s = s, .all = all, .folder = folder, .err = &why};
+    reading r = {.v = v, .all = all, .folder = folder, .err = &why};
     rv_status st = rvi_os_list(folder, read_one, &r, err);
     if (!st && why.text[0]) {
         *err = why;
@@ -217,25 +240,26 @@ rv_status rvi_presets_open(rvi_serving *s, const char *folder, rv_error *err)
     return st;
 }
 
-void rvi_presets_close(rvi_serving *s)
+void rvi_presets_close(rvi_server *v)
 {
-    if (s->presets) rvi_arena_deinit(&s->presets->arena);
-    rvi_free(s->presets);
-    s->presets = NULL;
+    if (v->presets) rvi_arena_deinit(&v->presets->arena);
+    rvi_free(v->presets);
+    v->presets = NULL;
 }
 
 /* ---- requests ---- */
 
-static const preset *find(const rvi_serving *s, const char *name)
+static const preset *find(const rvi_server *v, const char *name)
 {
-    const preset *x = s->presets ? s->presets->first : NULL;
+    const preset *x = v->presets ? v->presets->first : NULL;
     while (x && strcmp(x->name, name)) x = x->next;
     return x;
 }
 
-bool rvi_presets_find(const rvi_serving *s, const char *name)
+rvi_serving *rvi_presets_find(const rvi_server *v, const char *name)
 {
-    return find(s, name);
+    const preset *x = find(v, name);
+    return x ? x->base : NULL;
 }
 
 /* What a kind of request calls an option; NULL: it has none of this kind. */
@@ -338,10 +362,10 @@ static bool apply(const preset *x, unsigned what, const rvi_json *body, rvi_aren
     return !(what & RVI_FOR_OLLAMA) || add_options(x, body, arena, out);
 }
 
-bool rvi_presets_apply(const rvi_serving *s, const char *name, unsigned what, const rvi_json **body,
+bool rvi_presets_apply(const rvi_server *v, const char *name, unsigned what, const rvi_json **body,
                        rvi_arena *arena, const char **adapter, rvi_problem *p)
 {
-    const preset *x = find(s, name);
+    const preset *x = find(v, name);
     rvi_json *whole = rvi_arena_alloc(arena, 1, sizeof *whole);
     *adapter = x ? x->adapter : NULL;
     if (!x || !whole || !apply(x, what, *body, arena, whole))
@@ -350,14 +374,14 @@ bool rvi_presets_apply(const rvi_serving *s, const char *name, unsigned what, co
     return true;
 }
 
-void rvi_presets_put_models(const rvi_serving *s, rvi_buf *out)
+void rvi_presets_put_models(const rvi_server *v, rvi_buf *out)
 {
-    for (const preset *x = s->presets ? s->presets->first : NULL; x; x = x->next) {
+    for (const preset *x = v->presets ? v->presets->first : NULL; x; x = x->next) {
         rvi_buf_puts(out, ",{\"id\":");
         rvi_put_text(out, x->name);
         rvi_buf_printf(out, ",\"object\":\"model\",\"created\":%ld,\"owned_by\":\"ruvllm\"",
-                       s->created);
-        rvi_put_member(out, "parent", s->name);
+                       v->created);
+        rvi_put_member(out, "parent", x->base->name);
         rvi_buf_puts(out, ",\"preset\":true}");
     }
 }

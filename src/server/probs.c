@@ -7,7 +7,7 @@ static void put_prob(const rvi_serving *s, rv_token_prob t, rvi_buf *out)
     rvi_buf text = {0};
     (void)rvi_call_token_text(s, t.id, &text);
     rvi_buf_putc(out, '{');
-    if (s->llama.on) rvi_buf_printf(out, "\"id\":%d,", t.id);
+    if (s->server->llama.on) rvi_buf_printf(out, "\"id\":%d,", t.id);
     rvi_buf_puts(out, "\"token\":");
     rvi_put_buf(out, &text);
     rvi_buf_puts(out, ",\"logprob\":");

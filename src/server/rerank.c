@@ -102,7 +102,7 @@ static bool submit(rvi_call *k, ranking *r)
     const char *field = r->tei ? "texts" : "documents";
     rvi_prompt *one, *all;
     int n_one, n;
-    if (!k->s->info->is_encoder)
+    if (!k->s->info.is_encoder)
         return rvi_problem_set(&k->problem, 400, "unsupported_model", NULL,
                                "only a model that makes vectors of texts can rank them; this one "
                                "generates text");

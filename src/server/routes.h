@@ -6,6 +6,6 @@
 #include "server/serving.h"
 
 /* Answers the request of a connection, whole or bad. */
-void rvi_routes_handle(rvi_serving *s, rvi_access *access, rvi_conn *c);
+void rvi_routes_handle(rvi_server *v, rvi_access *access, rvi_conn *c);
 
 #endif

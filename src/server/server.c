@@ -9,31 +9,29 @@
 #include "base/interrupt.h"
 #include "base/os.h"
 #include "base/thread.h"
-#include "server/adapters.h"
 #include "server/call.h"
 #include "server/listen.h"
 #include "server/notify.h"
-#include "server/presets.h"
 #include "server/routes.h"
 
 /* Bytes of a request; connections. */
-enum { MOST_HEAD = 65536, MOST_LINE = 8192, MOST_CONNECTIONS = 10000 };
+enum { MOST_HEAD = 65536, MOST_LINE = 8192, MOST_CONNECTIONS = 10000, MOST_TEXTS = 1 << 20 };
 enum { FORCED = 130 };
 
 typedef struct server {
     const rvi_server_options *o;
-    rvi_serving s;
+    rvi_server s;
     rvi_access access;
     rvi_listener listener;
     struct event_base *base;
     struct event *wake, *tick, *term, *interrupt, *hangup;
     double deadline; /* when what is still under way is given up; 0: not ending */
-    /* of the opening */
-    rvi_work opening;
-    rvi_served served;
-    bool opened;
+    bool opened;     /* or it could not be: st */
     rv_status st;
     rv_error err;
+    /* of the opening */
+    rvi_work opening;
+    rv_runtime *rt;
 } server;
 
 /* ---- messages from other threads ---- */
@@ -52,78 +50,66 @@ static void on_wake(evutil_socket_t fd, short what, void *ctx)
     (void)fd;
     (void)what;
     rvi_worker_call_done(v->s.worker);
-    while (v->s.ready && !rv_service_drain(v->s.service, 0, &b, &err) && b) {
-        for (size_t i = 0; i < b->n; i++) rvi_call_event(&b->events[i]);
-        rv_free(b);
+    rvi_worker_call_done(v->s.loader);
+    for (int i = 0; i < v->o->n_models; i++) {
+        rvi_serving *s = &v->s.models[i];
+        /* with the last event of the last request nobody holds the model any more */
+        while (s->service && !rv_service_drain(s->service, 0, &b, &err) && b) {
+            for (size_t k = 0; k < b->n; k++) rvi_call_event(&b->events[k]);
+            rv_free(b);
+        }
     }
 }
 
-/* ---- opening the model ---- */
+/* ---- opening the models ---- */
 
-/* Whether answers may have thoughts, by the model's chat template. */
-static bool thinks(const rv_model *m)
-{
-    rv_tools *t = NULL;
-    rv_error err;
-    const rv_model_info *info = rv_model_get_info(m);
-    rv_tools_options o = {.size = sizeof o};
-    if (info->is_encoder || !info->has_tokenizer || rv_tools_new(&t, m, &o, &err)) return false;
-    bool yes = rv_tools_variables(t);
-    rv_tools_free(&t);
-    return yes;
-}
-
-static void open_model(rvi_work *w)
+static void find_models(rvi_work *w)
 {
     server *v = (server *)(void *)((char *)w - offsetof(server, opening));
-    rvi_serving *s = &v->s;
-    v->st = v->o->open(v->o->ctx, &v->served, &v->err);
-    if (!v->st) v->st = rv_model_digest(v->served.model, s->digest, &v->err);
-    uint64_t n_events;
-    if (!v->st && v->served.learner)
-        v->st = rv_learner_verify_log(v->served.learner, &n_events, &v->err);
-    if (v->st) return;
-    snprintf(s->fingerprint, sizeof s->fingerprint, s->llama.on ? "b%d-%.12s" : "rv%d-%.12s",
-             RV_VERSION_NUMBER, s->digest);
-    s->thinks = thinks(v->served.model);
-    v->served.service.size = sizeof v->served.service;
-    v->served.service.wake = wake_up;
-    v->served.service.wake_ctx = v;
-    if (v->o->adapters) v->st = rvi_adapters_open(s, v->served.model, v->o->adapters, &v->err);
-    if (!v->st && v->o->presets) v->st = rvi_presets_open(s, v->o->presets, &v->err);
-    if (!v->st) v->st = rv_service_new(&s->service, v->served.model, &v->served.service, &v->err);
+    rvi_served *all = rvi_alloc_array((size_t)v->o->n_models, sizeof *all);
+    v->st = all ? RV_OK : rvi_nomem(&v->err, "models");
+    if (all) memset(all, 0, (size_t)v->o->n_models * sizeof *all);
+    if (all) v->st = v->o->open(v->o->ctx, &v->rt, all, &v->err);
+    for (int i = 0; !v->st && i < v->o->n_models; i++) {
+        rvi_served *one = &v->s.models[i].served;
+        *one = all[i];
+        one->open.size = sizeof one->open;
+        one->service.size = sizeof one->service;
+        one->service.wake = wake_up;
+        one->service.wake_ctx = v;
+    }
+    rvi_free(all);
 }
 
-static void model_opened(rvi_work *w)
+static void first_loaded(void *ctx, rv_status st, const rv_error *err)
 {
-    server *v = (server *)(void *)((char *)w - offsetof(server, opening));
-    rvi_serving *s = &v->s;
+    server *v = ctx;
     v->opened = true;
-    if (v->st) {
+    if (atomic_load(&v->s.ending)) return;
+    if (st) {
+        v->st = st;
+        v->err = *err;
         (void)event_base_loopbreak(v->base);
         return;
     }
-    s->model = v->served.model;
-    s->info = rv_model_get_info(s->model);
-    s->teaching.shared.learner = s->info->is_encoder ? NULL : v->served.learner;
-    s->teaching.shared.ready = s->teaching.shared.learner;
-    s->teaching.ways = v->served.tenants;
-    s->kept.worker = v->served.kept[0];
-    s->kept.loop = v->served.kept[1];
-    s->kept.answers = &s->answers;
-    s->scratch = v->served.scratch;
-    s->n_context = v->served.service.n_context;
-    s->n_parallel = v->served.service.max_running;
-    s->path = v->served.path;
-    s->ready = true;
     rvi_notify(v->o->notify, "READY=1");
+}
+
+static void models_found(rvi_work *w)
+{
+    server *v = (server *)(void *)((char *)w - offsetof(server, opening));
+    if (!v->st && !v->rt) return; /* it never ran */
+    if (!v->st) v->st = rvi_servings_open(&v->s, v->rt, &v->err);
+    if (!v->st && !rvi_servings_begin(&v->s, first_loaded, v)) v->st = rvi_nomem(&v->err, "model");
+    if (v->st) first_loaded(v, v->st, &v->err);
 }
 
 /* ---- the end ---- */
 
 static void end_if_idle(server *v)
 {
-    bool idle = !v->s.calls && !v->s.conns.n;
+    bool idle = !v->s.conns.n;
+    for (int i = 0; i < v->o->n_models; i++) idle = idle && !v->s.models[i].calls;
     if (v->deadline > 0 && (idle || rvi_os_seconds() > v->deadline))
         (void)event_base_loopbreak(v->base);
 }
@@ -271,14 +257,13 @@ static rv_status start_listening(server *v, rv_error *err)
 static void stop(server *v)
 {
     rvi_thread_hurry(); /* a process ends with its last thread, and those that learn run idle */
+    atomic_store(&v->s.ending, true);
     rvi_conns_close(&v->s.conns);
     rvi_witness_close(v->s.conns.witness);
+    rvi_worker_free(v->s.loader);
     rvi_worker_free(v->s.worker);
-    rv_service_free(&v->s.service);
-    rvi_calls_free(&v->s);
-    rvi_presets_close(&v->s);
-    rvi_adapters_close(&v->s);
-    rvi_teaching_close(&v->s.teaching);
+    if (v->s.models) rvi_servings_close(&v->s);
+    rvi_lock_free(v->s.lock);
     rvi_answers_deinit(&v->s.answers);
     rvi_listen_close(&v->listener);
     if (v->o->unix_path && v->opened) (void)remove(v->o->unix_path);
@@ -291,17 +276,42 @@ static void stop(server *v)
     libevent_global_shutdown();
 }
 
+static rv_status make_models(rvi_server *v, rv_error *err)
+{
+    const rvi_server_options *o = v->o;
+    v->models = rvi_alloc_array((size_t)o->n_models, sizeof *v->models);
+    if (!v->models) return rvi_nomem(err, "models");
+    for (int i = 0; i < o->n_models; i++) {
+        v->models[i] = (rvi_serving){.server = v, .index = i, .name = o->names[i]};
+        v->models[i].texts.max = MOST_TEXTS;
+        atomic_init(&v->models[i].is_open, false);
+    }
+    v->models[0].aliases = o->aliases;
+    v->models[0].any_model = o->any_model || o->llama.on;
+    return RV_OK;
+}
+
+static rvi_serving *find_model(void *ctx, const char *name)
+{
+    return rvi_serving_find(ctx, name);
+}
+
 rv_status rvi_server_run(const rvi_server_options *o, rv_error *err)
 {
     server *v = rvi_zalloc(sizeof *v);
     if (!v) return rvi_nomem(err, "server");
     v->o = o;
-    v->opening = (rvi_work){.run = open_model, .done = model_opened};
-    v->s.name = o->name;
-    v->s.aliases = o->aliases;
+    v->opening = (rvi_work){.run = find_models, .done = models_found};
+    v->s.o = o;
     v->s.llama = o->llama;
-    v->s.any_model = o->any_model || o->llama.on;
     v->s.created = (long)time(NULL);
+    v->s.kept = (rvi_kept){.writes = o->kept[0],
+                           .reads = o->kept[1],
+                           .answers = &v->s.answers,
+                           .worker = &v->s.worker,
+                           .find_model = find_model,
+                           .ctx = &v->s};
+    atomic_init(&v->s.ending, false);
     rv_status st = start_events(v, err);
     v->s.conns = (rvi_conns){
         .base = v->base,
@@ -309,12 +319,15 @@ rv_status rvi_server_run(const rvi_server_options *o, rv_error *err)
         .most = MOST_CONNECTIONS,
         .handle = on_request,
         .ctx = v};
+    if (!st) st = rvi_lock_new(&v->s.lock, err);
+    if (!st) st = make_models(&v->s, err);
     if (!st) st = start_listening(v, err);
     if (!st && o->witness)
         st = rvi_witness_open(&v->s.conns.witness, o->witness, o->witness_store,
                               o->witness_contents, err);
     if (!st) st = rvi_worker_new(&v->s.worker, wake_up, v, err);
-    if (!st) rvi_worker_post(v->s.worker, &v->opening);
+    if (!st) st = rvi_worker_new(&v->s.loader, wake_up, v, err);
+    if (!st) rvi_worker_post(v->s.loader, &v->opening);
     if (!st) (void)event_base_dispatch(v->base);
     stop(v);
     if (!st && v->st) {

@@ -1,4 +1,4 @@
-/* server.h - a model behind HTTP: listens, opens the model, serves until a signal ends it. */
+/* server.h - models behind HTTP: listens, opens the first, serves until a signal ends it. */
 #ifndef RVI_SERVER_SERVER_H
 #define RVI_SERVER_SERVER_H
 
@@ -8,15 +8,19 @@
 #include "server/llama.h"
 #include "server/taught.h"
 
+/* A model, and how it is served. Texts live until rvi_server_run returns. */
 typedef struct rvi_served {
-    const rv_model *model;
-    rv_learner *learner;        /* for all; NULL: nothing is learned */
-    const char *path;           /* of the model */
-    const char *scratch;        /* a folder where there is a learner */
-    rv_store kept[2];           /* for answers that instances share (kept.h); zeroed: none are */
-    rvi_taught_ways tenants;    /* how the learned state of tenants is opened */
-    rv_service_options service; /* n_context is set; wake is the server's */
+    const char *path;
+    rv_open_options open;
+    rv_service_options service; /* wake is the server's */
 } rvi_served;
+
+/* What was learned of a model. */
+typedef struct rvi_served_learning {
+    rv_learner *learner;     /* for all; NULL: nothing is learned */
+    const char *scratch;     /* a folder where there is a learner */
+    rvi_taught_ways tenants; /* how the learned state of tenants is opened */
+} rvi_served_learning;
 
 typedef struct rvi_server_options {
     const char *host;               /* an address or a name */
@@ -32,16 +36,24 @@ typedef struct rvi_server_options {
     const char *adapters;           /* a folder of them; NULL: none */
     const char *presets;            /* a folder of them; NULL: none */
     const char *witness;            /* the folder of its log (witness.h); NULL: none */
+    rv_store kept[2];               /* for answers that instances share (kept.h); zeroed: none */
     const rv_store *witness_store;  /* where that log is instead; NULL: in the folder */
     bool witness_contents;          /* which keeps bodies too */
-    bool any_model;                 /* whatever name a request has for the model, it means it */
-    const char *name;               /* of the model, for clients */
-    const char *aliases;            /* more names for it, with commas between them; NULL: none */
-    rvi_llama llama;                /* on: as llama-server does it */
-    double drain_seconds;           /* for requests under way when a signal comes */
-    /* Opens what is served, on a thread of its own, while requests are told to wait. What it gave
-     * must live until rvi_server_run returns. */
-    rv_status (*open)(void *ctx, rvi_served *out, rv_error *err);
+    bool any_model;                 /* a name that nobody has means the first model */
+    const char *const *names;       /* of the models, for clients */
+    int n_models;                   /* at least one */
+    const char *aliases;      /* more names for the first, with commas between them, or NULL */
+    rv_models_options limits; /* of what is loaded at the same time; changed is the server's */
+    rvi_llama llama;          /* on: as llama-server does it */
+    double drain_seconds;     /* for requests under way when a signal comes */
+    /* Finds the models, on a thread of its own, while requests are told to wait. What it gives must
+     * live until rvi_server_run returns. */
+    rv_status (*open)(void *ctx, rv_runtime **rt, rvi_served *models, rv_error *err);
+    /* Opens and closes what was learned of a model, after it was loaded and when it is unloaded;
+     * never two calls for one model at the same time. */
+    rv_status (*open_learning)(void *ctx, int model, const rv_model *m, rvi_served_learning *out,
+                               rv_error *err);
+    void (*close_learning)(void *ctx, int model);
     void *ctx;
 } rvi_server_options;
 

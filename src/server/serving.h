@@ -1,47 +1,105 @@
-/* serving.h - what every handler of a request sees of the server. */
+/* serving.h - what every handler of a request sees: the model that it is for, and the server.
+ *
+ * A model is loaded when it is first asked for, and may be unloaded while no request holds it. What
+ * belongs to it (learned state, adapters) is opened after it and closed with it. */
 #ifndef RVI_SERVER_SERVING_H
 #define RVI_SERVER_SERVING_H
 
+#include <stdatomic.h>
+
+#include "base/thread.h"
 #include "ruvllm_service.h"
 #include "server/answers.h"
 #include "server/conn.h"
+#include "server/dialect.h"
 #include "server/kept.h"
 #include "server/llama.h"
+#include "server/server.h"
 #include "server/taught.h"
 #include "server/worker.h"
 
-typedef struct rvi_serving {
-    /* Set when the model has been opened, and not changed until the end. */
-    bool ready;
-    const rv_model *model;
-    const rv_model_info *info;
-    rv_service *service;
-    rv_registry *registry;       /* of adapters; NULL: there are none */
-    rvi_buf adapters_folder;     /* its whole path */
+typedef struct rvi_serving rvi_serving;
+typedef void rvi_handler(rvi_serving *s, rvi_conn *c);
+
+/* What all models share. */
+typedef struct rvi_server {
+    const rvi_server_options *o;
+    bool ready;          /* the first model has been loaded once */
+    rvi_serving *models; /* o->n_models; the first is that of requests that name none */
+    rv_models *list;     /* NULL: not made yet */
+    rvi_worker *loader;  /* waits for models, and opens what belongs to them */
+    atomic_bool ending;
+    rvi_lock *lock;              /* guards which adapters models have */
     struct rvi_presets *presets; /* NULL: there are none */
-    const char *scratch; /* a folder for files that are soon removed; NULL: nothing is learned */
-    int n_context;
-    const char *name;     /* of the model, for clients */
-    const char *aliases;  /* more names, with commas between them; NULL: none */
-    const char *path;     /* of its file or folder */
-    int n_parallel;       /* requests that compute at the same time */
-    rvi_llama llama;      /* on: as llama-server does it */
-    bool thinks;          /* its chat template knows thoughts */
-    bool any_model;       /* any other name means it too */
-    char digest[65];      /* of the model */
-    char fingerprint[32]; /* of the program and the weights */
+    rvi_buf adapters_folder;     /* its whole path; empty: there are none */
+    rvi_llama llama;             /* on: as llama-server does it */
     long created;
-    /* ---- */
-    rvi_teaching teaching; /* only the worker calls learners */
     rvi_conns conns;
-    rvi_worker *worker;
+    rvi_worker *worker; /* alone calls learners */
     rvi_answers answers;
     rvi_kept kept; /* answers of all instances */
     uint64_t n_feedback;
+} rvi_server;
+
+/* A model. What stands below the first line is for who holds it. */
+struct rvi_serving {
+    rvi_server *server;
+    int index;
+    const char *name;    /* for clients */
+    const char *aliases; /* more names, with commas between them; NULL: none */
+    bool any_model;      /* any name that nobody has means it too */
+    const char *path;    /* of its file or folder; NULL: not known yet */
+    uint64_t file_bytes;
+    rvi_served served;
+    /* Since it was loaded for the first time; info.architecture NULL: it never was. */
+    rv_model_info info;
+    rvi_arena texts;
+    int n_context;
+    int n_parallel;       /* requests that compute at the same time */
+    bool thinks;          /* its chat template knows thoughts */
+    char digest[65];      /* of the model */
+    char fingerprint[32]; /* of the program and the weights */
     /* Seconds from a request that is whole to its first token, and to its end, as clients see them:
      * with reading and sending, which the service does not know. */
     rv_histogram first_token, whole;
-    struct rvi_call *calls; /* requests at the service */
-} rvi_serving;
+    struct rvi_call *calls;  /* requests at the service */
+    rv_registered *adapters; /* that were known when it was unloaded; NULL: none */
+    size_t n_adapters;
+    int users;                 /* that hold it */
+    bool comes;                /* the loader waits for it */
+    atomic_bool is_open;       /* what belongs to it */
+    struct rvi_parked *parked; /* requests that wait for it */
+    /* ---- */
+    rv_service *service; /* NULL: nobody holds it */
+    const rv_model *model;
+    rv_registry *registry; /* of adapters; NULL: there are none */
+    const char *scratch;   /* a folder for files that are soon removed; NULL: nothing is learned */
+    rvi_teaching teaching;
+};
+
+/* The model of that name, alias, preset or adapter ("MODEL:ADAPTER"); NULL: there is none. */
+rvi_serving *rvi_serving_find(const rvi_server *v, const char *name);
+/* Is it a name of this model? Ollama's clients may say NAME:latest. */
+bool rvi_serving_is(const rvi_serving *s, const char *name);
+/* A 404 that says which models there are. */
+bool rvi_serving_unknown(const rvi_server *v, const char *name, rvi_problem *p);
+
+/* Holds it, if that takes no waiting. True: until it is left. */
+bool rvi_serving_enter(rvi_serving *s);
+void rvi_serving_leave(rvi_serving *s);
+/* Calls handle as soon as the model is loaded, unless the client leaves before; where it cannot be
+ * loaded, the client is told. */
+void rvi_serving_await(rvi_serving *s, rvi_conn *c, rvi_handler *handle, const rvi_dialect *d);
+rv_model_state rvi_serving_state(const rvi_serving *s);
+
+/* ---- the server's own ---- */
+
+/* The list of models: what the server was told of them is in s->served. */
+rv_status rvi_servings_open(rvi_server *v, rv_runtime *rt, rv_error *err) RVI_MUST_CHECK;
+/* Begins to load the first; told is called when that has succeeded or failed. */
+bool rvi_servings_begin(rvi_server *v, void (*told)(void *ctx, rv_status st, const rv_error *err),
+                        void *ctx);
+/* At the end, when no thread but this one works for the server any more. */
+void rvi_servings_close(rvi_server *v);
 
 #endif

@@ -51,12 +51,13 @@ void rvi_timings_put(const rvi_call *k, int choice, rvi_buf *out)
 
 bool rvi_timings_wanted(const rvi_call *k)
 {
-    return k->s->llama.on && rvi_json_bool(rvi_json_get(k->body, "timings_per_token"), false);
+    return k->s->server->llama.on &&
+           rvi_json_bool(rvi_json_get(k->body, "timings_per_token"), false);
 }
 
 bool rvi_progress_wanted(const rvi_call *k)
 {
-    return k->s->llama.on && k->wish.stream &&
+    return k->s->server->llama.on && k->wish.stream &&
            rvi_json_bool(rvi_json_get(k->body, "return_progress"), false);
 }
 
@@ -76,8 +77,9 @@ void rvi_verbose_put(const rvi_call *k, rvi_buf *out)
     size_t n = 0;
     char *text = NULL;
     rv_error err;
-    bool wanted = k->s->llama.on &&
-                  (k->s->llama.verbose || rvi_json_bool(rvi_json_get(k->body, "verbose"), false));
+    bool wanted =
+        k->s->server->llama.on &&
+        (k->s->server->llama.verbose || rvi_json_bool(rvi_json_get(k->body, "verbose"), false));
     if (!wanted || !k->chat.len) return;
     int32_t *all = NULL;
     size_t at = k->beginning >= 0;

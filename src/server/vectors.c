@@ -18,13 +18,13 @@ size_t rvi_vectors_size(rvi_call *k, int part)
 bool rvi_vectors_submit(rvi_call *k, const char *field, bool cut)
 {
     rvi_prompt *texts;
-    int n, n_embd = k->s->info->n_embd;
+    int n, n_embd = k->s->info.n_embd;
     size_t most = cut && k->s->n_context > 0 ? (size_t)k->s->n_context : SIZE_MAX;
     static const rv_pooling poolings[] = {[RVI_LLAMA_POOLING_MODEL] = RV_POOLING_DEFAULT,
                                           [RVI_LLAMA_POOLING_MEAN] = RV_POOLING_MEAN,
                                           [RVI_LLAMA_POOLING_LAST] = RV_POOLING_LAST,
                                           [RVI_LLAMA_POOLING_CLS] = RV_POOLING_FIRST};
-    rvi_llama_pooling pooling = k->s->llama.pooling;
+    rvi_llama_pooling pooling = k->s->server->llama.pooling;
     if (pooling == RVI_LLAMA_POOLING_NONE)
         return rvi_problem_set(&k->problem, 400, "unsupported_parameter", NULL,
                                "a vector for each token (pooling=none) cannot be had");

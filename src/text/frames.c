@@ -9,15 +9,28 @@
 
 typedef struct script {
     uint32_t first, last;
-    const char *made_up; /* a name that nobody has; NULL: its words are no names */
-    size_t most;         /* characters of a word, where no spaces tell; 0: any number */
+    const char *names; /* that everybody knows, a space between two; NULL: its words are no names */
+    const char *things; /* likewise, in lower case; NULL: the script has no cases */
+    const char *breaks; /* characters that no word has, where no spaces tell; NULL: spaces do */
 } script;
 
+/* Of many kinds, and as far as possible the same in the languages of a script. */
+static const char latin_names[] = "Kenya Brazil Paris Mozart Maria Hamlet Saturn Toyota Sony";
+static const char latin_things[] = "piano hotel radio pizza taxi tennis museum";
+static const char han_breaks[] = "的是在有了吗呢谁誰哪什么怎如何为我你和请";
+
 static const script scripts[] = {
-    {0x30, 0x24F, "Zorvath", 0},     {0x1E00, 0x1EFF, "Zorvath", 0},  {0x370, 0x3FF, "Ζορβάθ", 0},
-    {0x400, 0x52F, "Зорват", 0},     {0x590, 0x5FF, "זורבת", 0},      {0x600, 0x6FF, "زورفاث", 0},
-    {0x900, 0x97F, "ज़ोरवथ", 0},      {0xAC00, 0xD7A3, "조르바트", 0}, {0x3040, 0x309F, NULL, 0},
-    {0x30A0, 0x30FF, "ゾルバス", 0}, {0x3400, 0x9FFF, "苍岚", 2},
+    {0x30, 0x24F, latin_names, latin_things, NULL},
+    {0x1E00, 0x1EFF, latin_names, latin_things, NULL},
+    {0x370, 0x3FF, "Κένυα Παρίσι Μότσαρτ Μαρία Άμλετ", "πιάνο ράδιο πίτσα ταξί μουσείο", NULL},
+    {0x400, 0x52F, "Кения Париж Моцарт Мария Гамлет", "пианино радио пицца такси музей", NULL},
+    {0x590, 0x5FF, "קניה פריז מוצרט מריה פסנתר פיצה", NULL, NULL},
+    {0x600, 0x6FF, "كينيا باريس موزارت مريم بيانو بيتزا", NULL, NULL},
+    {0x900, 0x97F, "केन्या पेरिस मोत्सार्ट मारिया पियानो पिज़्ज़ा", NULL, NULL},
+    {0xAC00, 0xD7A3, "케냐 파리 모차르트 마리아 피아노 피자", NULL, NULL},
+    {0x3040, 0x309F, NULL, NULL, NULL},
+    {0x30A0, 0x30FF, "ケニア パリ モーツァルト マリア ピアノ ピザ", NULL, NULL},
+    {0x3400, 0x9FFF, "中国 北京 李白 三国志 地球 牛肉", NULL, han_breaks},
 };
 enum { LATIN = 0, LATIN_MORE = 1, KATAKANA = 9, NO_SCRIPT = RVI_COUNT(scripts) };
 
@@ -122,10 +135,52 @@ typedef struct word {
     bool name;
 } word;
 
-/* Where a name may stand that nothing else marks as one. */
-static bool is_opening(uint32_t c)
+/* The mark that closes what this one opens; 0: it opens nothing. A name may stand there that
+ * nothing else marks as one. */
+static uint32_t closing(uint32_t c)
 {
-    return c == 0x300A || c == 0x300C || c == 0x300E || c == 0x201C || c == '"' || c == 0xAB;
+    static const uint32_t pairs[][2] = {{0x300A, 0x300B}, {0x300C, 0x300D}, {0x300E, 0x300F},
+                                        {0x201C, 0x201D}, {'"', '"'},       {0xAB, 0xBB}};
+    for (size_t i = 0; i < RVI_COUNT(pairs); i++)
+        if (c == pairs[i][0]) return pairs[i][1];
+    return 0;
+}
+
+/* All of text[at, len) up to the closing mark, as one word; chars 0: there is no such mark, or
+ * nothing of a script before it. */
+static word quoted_word(const char *text, size_t len, size_t at, uint32_t close)
+{
+    word w = {.script = NO_SCRIPT, .at = at, .letter = true, .name = true};
+    for (size_t used; at < len; at += used) {
+        uint32_t c;
+        used = rvi_utf8_decode(text + at, len - at, &c, NULL);
+        if (c == close) {
+            w.len = at - w.at;
+            return w.script == NO_SCRIPT ? (word){0} : w;
+        }
+        if (!w.chars++) w.upper = rvi_char_upper(c);
+        if (w.script == NO_SCRIPT) w.script = script_of(c);
+    }
+    return (word){0};
+}
+
+static bool ends_word(const word *w, const char *text, size_t len, size_t is)
+{
+    const char *breaks = scripts[w->script].breaks;
+    char one[5] = {0};
+    if (is != w->script) return true;
+    memcpy(one, text, RVI_MIN(len, sizeof one - 1));
+    return breaks && strstr(breaks, one) != NULL;
+}
+
+/* Where no spaces tell, a long run of characters is several words, and the last one the thing. */
+static void take_last(word *w)
+{
+    enum { LONG = 4, WORD = 2, BYTES = 3 };
+    if (w->script == NO_SCRIPT || !scripts[w->script].breaks || w->chars <= LONG) return;
+    w->at += w->len - WORD * BYTES;
+    w->len = WORD * BYTES;
+    w->chars = WORD;
 }
 
 /* The next word from *at on; chars 0: there is none. first: of a sentence, where upper case says
@@ -133,27 +188,29 @@ static bool is_opening(uint32_t c)
 static word next_word(const char *text, size_t len, size_t *at, bool *first)
 {
     word w = {.script = NO_SCRIPT};
-    bool quoted = false;
     for (size_t used; *at < len; *at += used) {
         uint32_t c;
         used = rvi_utf8_decode(text + *at, len - *at, &c, NULL);
         size_t is = script_of(c);
-        size_t most = w.chars && !quoted ? scripts[w.script].most : 0;
-        if (w.chars && (is != w.script || (most && w.chars == most))) break;
+        if (w.chars && ends_word(&w, text + *at, used, is)) break;
         if (is == NO_SCRIPT) {
+            word all = closing(c) ? quoted_word(text, len, *at + used, closing(c)) : (word){0};
             *first |= is_mark(c) && !rvi_char_space(c);
-            quoted = is_opening(c);
-            continue;
+            if (!all.chars) continue;
+            *at = all.at + all.len;
+            return all;
         }
         if (!w.chars) {
             w = (word){.at = *at, .script = is, .upper = rvi_char_upper(c)};
+            if (ends_word(&w, text + *at, used, is)) continue; /* no word by itself */
             w.letter = rvi_char_class_of(c) == RVI_CHAR_LETTER;
-            w.name = quoted || (w.upper && !*first);
+            w.name = w.upper && !*first;
         }
         w.chars++;
         w.len = *at + used - w.at;
     }
-    w.name = (w.name && (quoted || w.chars > 2)) || (w.script == KATAKANA && w.chars > 1);
+    w.name = (w.name && w.chars > 2) || (w.script == KATAKANA && w.chars > 1);
+    take_last(&w);
     return w;
 }
 
@@ -164,23 +221,85 @@ static bool tells_more(const word *a, const word *b)
     return a->chars > b->chars;
 }
 
-void rvi_frame_neighbour(const char *question, rvi_buf *out)
+/* b goes on with the name that a begins: "New Zealand". */
+static bool goes_on(const char *text, const word *a, const word *b)
+{
+    return a->name && b->upper && a->script == b->script && a->at + a->len + 1 == b->at &&
+           text[b->at - 1] == ' ';
+}
+
+/* May something else stand there? Short words are those that all questions have. */
+static bool may_tell(const word *w)
+{
+    enum { SHORT = 3 };
+    const script *s = &scripts[w->script];
+    return w->letter && s->names && (w->name || !s->things || w->chars > SHORT);
+}
+
+/* chars 0: nothing is named. */
+static word telling_word(const char *question)
 {
     size_t len = strlen(question), at = 0;
-    word best = {0};
-    bool first = true;
-    for (;;) {
+    word best = {0}, before = {0};
+    for (bool first = true;;) {
         word w = next_word(question, len, &at, &first);
-        if (!w.chars) break;
+        if (!w.chars) return best;
         bool begins = first && w.script == LATIN && !w.name; /* with a word that asks */
         first = false;
-        if (w.letter && scripts[w.script].made_up && !begins && tells_more(&w, &best)) best = w;
+        if (goes_on(question, &before, &w)) {
+            w.chars += before.chars + 1;
+            w.len += w.at - before.at;
+            w.at = before.at;
+            w.name = true;
+        }
+        if (may_tell(&w) && !begins && tells_more(&w, &best)) best = w;
+        before = w;
     }
-    if (!best.chars) return;
-    const char *made_up = scripts[best.script].made_up;
-    if (strstr(question, made_up)) return;
-    bool capital = best.upper || best.script != LATIN;
-    rvi_buf_append(out, question, best.at);
-    put_lower(out, made_up, strlen(made_up), !capital);
-    rvi_buf_puts(out, question + best.at + best.len);
+}
+
+static bool has_text(const char *text, const char *part, size_t len)
+{
+    for (; *text; text++)
+        if (!strncmp(text, part, len)) return true;
+    return false;
+}
+
+/* The *i-th of the words in a list (NULL: none) that the question does not have; NULL: there are
+ * fewer, and *i is less by as many. */
+static const char *nth_other(const char *list, const char *question, size_t *i, size_t *len)
+{
+    for (const char *p = list; p && *p; p += *len + (p[*len] == ' ')) {
+        *len = strcspn(p, " ");
+        if (!has_text(question, p, *len) && !(*i)--) return p;
+    }
+    return NULL;
+}
+
+static void put_capital(rvi_buf *out, const char *text, size_t len)
+{
+    char bytes[4];
+    uint32_t c, to[3];
+    size_t used = rvi_utf8_decode(text, len, &c, NULL), n = rvi_char_to_upper(c, to);
+    for (size_t i = 0; i < n; i++) rvi_buf_append(out, bytes, rvi_utf8_encode(to[i], bytes));
+    rvi_buf_append(out, text + (n ? used : 0), len - (n ? used : 0));
+}
+
+bool rvi_frame_neighbour(const char *question, size_t i, rvi_buf *out)
+{
+    word w = telling_word(question);
+    size_t len = 0;
+    if (!w.chars) return false;
+    const script *s = &scripts[w.script];
+    bool lower = s->things && !w.upper && !w.name;
+    const char *other = lower ? NULL : nth_other(s->names, question, &i, &len);
+    bool thing = !other;
+    if (thing) other = nth_other(s->things, question, &i, &len);
+    if (!other) return false;
+    rvi_buf_append(out, question, w.at);
+    if (thing && !lower)
+        put_capital(out, other, len);
+    else
+        rvi_buf_append(out, other, len);
+    rvi_buf_puts(out, question + w.at + w.len);
+    return true;
 }

@@ -1,6 +1,6 @@
 /* frames.h - other forms of a question, made without knowing its language.
  *
- * Two that ask the same, and one that asks the same of something else. Texts are UTF-8 of any
+ * Two that ask the same, and some that ask the same of something else. Texts are UTF-8 of any
  * length. Each function appends to out, and nothing where the question has no such form. */
 #ifndef RVI_TEXT_FRAMES_H
 #define RVI_TEXT_FRAMES_H
@@ -12,7 +12,9 @@ void rvi_frame_plain(const char *question, rvi_buf *out);
 /* With a greeting before it where the question is in Latin script, elsewhere between quotation
  * marks. */
 void rvi_frame_addressed(const char *question, rvi_buf *out);
-/* With a made-up name in place of the word that tells most: a name, or else the longest one. */
-void rvi_frame_neighbour(const char *question, rvi_buf *out);
+/* With another well-known name, or thing, in place of the word that tells most: a name, or else the
+ * longest one. There are several, of all kinds, from i = 0 on; which of them one would ask, only
+ * someone who knows the language can tell. False: there is none with this number. */
+bool rvi_frame_neighbour(const char *question, size_t i, rvi_buf *out);
 
 #endif

@@ -5,7 +5,10 @@
 #include "ruvllm_grammar.h"
 #include "scheduler/served.h"
 
-static const char *const models[] = {"tests/gguf/llama-spm.gguf", "tests/gguf/llama.gguf"};
+/* every kind of vocabulary that answers come from */
+static const char *const models[] = {"tests/gguf/llama-spm.gguf", "tests/gguf/llama.gguf",
+                                     "tests/gguf/qwen2.gguf",     "tests/gguf/mistral.gguf",
+                                     "tests/gguf/phi3.gguf",      "tests/gguf/gemma2.gguf"};
 static const int32_t prompt[] = {5, 9, 17, 33, 6, 70, 71};
 enum { N_PROMPT = 7, N_CONTEXT = 192 };
 
@@ -142,6 +145,31 @@ static void forced_tokens_save_steps_only(void **state)
         rv_free(jumped);
         rv_free(walked);
     }
+    rv_grammar_free(&g);
+}
+
+/* Not of what the grammar leaves of it. */
+static void logprobs_are_of_the_models_own_distribution(void **state)
+{
+    (void)state;
+    rv_grammar *g = grammar(o.m, RV_GRAMMAR_REGEX, "[ab]{6}(c|d){6}");
+    rv_sampling how = sampling(4);
+    rv_generate_options go = under(g, &how);
+    go.logprobs = 1;
+    go.top_logprobs = 2;
+    rv_answer *a = answer(o.s, &go);
+    int32_t ids[N_PROMPT + 32];
+    float log_p[N_PROMPT + 32];
+    size_t n = N_PROMPT + a->n_ids;
+    assert_true(a->n_ids >= 2 && a->n_ids <= 32 && a->n_top == 2);
+    memcpy(ids, prompt, sizeof prompt);
+    memcpy(ids + N_PROMPT, a->ids, a->n_ids * sizeof *ids);
+    assert_ok(rv_engine_score(rv_session_engine(o.s), ids, n, NULL, log_p, err));
+    for (size_t i = 0; i < a->n_ids; i++) {
+        assert_float_equal(a->chosen[i].logprob, log_p[N_PROMPT + i - 1], 1e-5);
+        assert_true(a->top[2 * i].logprob >= a->chosen[i].logprob);
+    }
+    rv_free(a);
     rv_grammar_free(&g);
 }
 
@@ -344,6 +372,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_have_the_form),
         cmocka_unit_test(forced_tokens_save_steps_only),
+        cmocka_unit_test(logprobs_are_of_the_models_own_distribution),
         cmocka_unit_test(many_at_once_are_as_alone),
         cmocka_unit_test(a_cut_answer_goes_on_in_a_fork),
         cmocka_unit_test(texts_end_in_time),

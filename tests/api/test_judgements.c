@@ -205,6 +205,7 @@ static void turned_down_answers_stay_away(void **state)
         for (int k = 0; k < i; k++) assert_string_not_equal(said[i]->text, said[k]->text);
         assert_ok(rv_learner_thumb(d.l, d.s, 0, &a, err));
         assert_int_equal(a->applied, 1);
+        assert_non_null(strstr(a->notes, "not this answer again"));
         rv_free(a);
         if (i % 8 == 7) { /* as after a kill: nothing of it is freed before it is opened again */
             rv_learner *next = open_learner(&d);
@@ -224,38 +225,6 @@ static void turned_down_answers_stay_away(void **state)
     close_desk(&d);
 }
 
-/* Beside a background thread the first thumb does not wait for what the gradients need. */
-static void the_first_thumb_is_prompt(void **state)
-{
-    (void)state;
-    desk d;
-    rv_adaptation *a;
-    rv_answer *first, *second;
-    open_desk(&d);
-    d.l->bg.brisk = true;
-    assert_ok(rv_learner_start(d.l, err));
-    answer(&d, &first);
-    assert_ok(rv_learner_thumb(d.l, d.s, 0, &a, err));
-    assert_int_equal(a->applied, 1);
-    assert_non_null(strstr(a->notes, "not this answer again"));
-    rv_free(a);
-    assert_int_equal(d.l->l->instant.n_dislikes, 0); /* no step was made */
-    answer(&d, &second);
-    assert_string_not_equal(first->text, second->text);
-    for (bool made = false; !made;) { /* it is made beside, for those that follow */
-        rvi_api_turn turn;
-        rvi_thread_sleep(0.1);
-        assert_ok(rvi_api_enter(&turn, d.l->m->rt, err));
-        made = d.l->l->instant.thumbs != NULL;
-        rvi_api_leave(&turn);
-    }
-    assert_ok(rv_learner_thumb(d.l, d.s, 0, NULL, err));
-    assert_int_equal(d.l->l->instant.n_dislikes, 1);
-    rv_free(first);
-    rv_free(second);
-    close_desk(&d);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -263,7 +232,6 @@ int main(void)
         cmocka_unit_test(what_cannot_be_taken_back_is_not_logged),
         cmocka_unit_test(a_damaged_state_is_passed_over),
         cmocka_unit_test(turned_down_answers_stay_away),
-        cmocka_unit_test(the_first_thumb_is_prompt),
     };
     return cmocka_run_group_tests_name("test_judgements", tests, open_tiny, close_tiny);
 }

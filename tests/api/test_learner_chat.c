@@ -155,6 +155,54 @@ static void chats_ask_the_learner(void **state)
     rv_learner_free(&l);
 }
 
+/* Is the lesson asked for behind this turn (NULL: none)? */
+static bool opens(rv_learner *l, rv_session *s, const char *before, const char *request)
+{
+    rv_message messages[] = {
+        {"user", before, NULL}, {"assistant", "Yes.", NULL}, {"user", request, NULL}};
+    rv_chat chat = {.size = sizeof chat,
+                    .messages = before ? messages : messages + 2,
+                    .n_messages = before ? 3 : 1};
+    rv_learn_plan *plan;
+    assert_ok(rv_learner_begin(l, s, &chat, &plan, err));
+    bool open = plan->gate_open;
+    rv_free(plan);
+    return open;
+}
+
+/* What only the turn before explains is taught with it. */
+static void follow_ups_keep_their_context(void **state)
+{
+    (void)state;
+    static const char earlier[] = "Tell me about Zorvania.", request[] = "And its capital?";
+    rv_learner *l = new_learner("n_steps=2,rank=2");
+    rv_session *s = new_session(l, NULL);
+    rv_adaptation *a;
+    assert_false(opens(l, s, earlier, request));
+    assert_ok(rv_learner_correct(l, s, NULL, "Velm", &a, err));
+    assert_string_equal(a->question, "Zorvania. And its capital?");
+    rv_free(a);
+    assert_true(opens(l, s, earlier, request));
+    assert_true(opens(l, s, "Where is Zorvania?", request));
+    assert_false(opens(l, s, NULL, request));
+    assert_false(opens(l, s, "Tell me about Belmora.", request));
+    assert_false(opens(l, s, earlier, "Thank you."));
+    /* the same words about something else are another lesson */
+    assert_false(opens(l, s, "Tell me about Belmora.", request));
+    assert_ok(rv_learner_correct(l, s, NULL, "Ost", NULL, err));
+    assert_true(opens(l, s, "Tell me about Belmora.", request));
+    assert_true(opens(l, s, earlier, request));
+    assert_false(opens(l, s, NULL, request));
+    /* what explains itself is taught as it is */
+    assert_false(opens(l, s, earlier, dog));
+    assert_ok(rv_learner_correct(l, s, NULL, "Rex", &a, err));
+    assert_string_equal(a->question, dog);
+    rv_free(a);
+    assert_true(opens(l, s, NULL, dog));
+    rv_session_free(&s);
+    rv_learner_free(&l);
+}
+
 /* The bits of a session that was given both adapters. */
 static void both_take_part(void **state)
 {
@@ -338,9 +386,13 @@ static void settings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chats_ask_the_learner),   cmocka_unit_test(both_take_part),
-        cmocka_unit_test(the_cache_is_used_again), cmocka_unit_test(objects_end_in_any_order),
-        cmocka_unit_test(of_another_model),        cmocka_unit_test(settings),
+        cmocka_unit_test(chats_ask_the_learner),
+        cmocka_unit_test(both_take_part),
+        cmocka_unit_test(follow_ups_keep_their_context),
+        cmocka_unit_test(the_cache_is_used_again),
+        cmocka_unit_test(objects_end_in_any_order),
+        cmocka_unit_test(of_another_model),
+        cmocka_unit_test(settings),
     };
     return cmocka_run_group_tests_name("learner in chats", tests, open_tiny, close_tiny);
 }

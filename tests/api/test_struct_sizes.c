@@ -134,6 +134,11 @@ static rv_status take_service(const void *given, rv_error *err)
     return st;
 }
 
+static rv_status take_budget(const void *given, rv_error *err)
+{
+    return rv_runtime_set_budget(o.rt, given, err);
+}
+
 static rv_status take_models(const void *given, rv_error *err)
 {
     rv_models *ms;
@@ -168,6 +173,7 @@ static const sized structs[] = {
      offsetof(rv_service_options, token_ms)},
     {"rv_models_options", take_models, sizeof(rv_models_options),
      offsetof(rv_models_options, idle)},
+    {"rv_budget", take_budget, sizeof(rv_budget), offsetof(rv_budget, low)},
     {"rv_store_options", take_store, sizeof(rv_store_options), 0},
 };
 

@@ -149,6 +149,48 @@ static void families_follow_the_template(void **state)
     }
 }
 
+/* The template of Phi-4-mini-instruct, which has no variable "tools": it takes them from the system
+ * turn, as a text, and knows no calls. */
+static const char phi_template[] =
+    "{% for message in messages %}{% if message['role'] == 'system' and 'tools' in message and "
+    "message['tools'] is not none %}{{ '<|' + message['role'] + '|>' + message['content'] + "
+    "'<|tool|>' + message['tools'] + '<|/tool|>' + '<|end|>' }}{% else %}{{ '<|' + "
+    "message['role'] + '|>' + message['content'] + '<|end|>' }}{% endif %}{% endfor %}{% if "
+    "add_generation_prompt %}{{ '<|assistant|>' }}{% else %}{{ eos_token }}{% endif %}";
+
+static void phi_takes_tools_in_its_system_turn(void **state)
+{
+    static const char tools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"now\"}}]";
+    static const struct {
+        const char *messages, *text;
+    } cases[] = {
+        {"[{\"role\":\"user\",\"content\":\"u\"}]",
+         "<|system|>You are a helpful assistant with some tools.<|tool|>[{\"name\":\"now\"}]"
+         "<|/tool|><|end|><|user|>u<|end|><|assistant|>"},
+        {"[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"u\"},"
+         "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"1\",\"type\":"
+         "\"function\",\"function\":{\"name\":\"now\",\"arguments\":\"{}\"}}]},"
+         "{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":\"12:30\"}]",
+         "<|system|>s<|tool|>[{\"name\":\"now\"}]<|/tool|><|end|><|user|>u<|end|><|assistant|>"
+         "<|tool_call|>[{\"name\": \"now\", \"arguments\": {}}]<|/tool_call|><|end|><|tool|>12:30"
+         "<|end|><|assistant|>"},
+    };
+    (void)state;
+    rv_model *m;
+    rv_open_options oo = {.size = sizeof oo, .chat_template = phi_template, .vocabulary_only = 1};
+    assert_ok(rv_model_open(&m, o.rt, model_path, &oo, err));
+    for (size_t i = 0; i < RVI_COUNT(cases); i++) {
+        char variables[512], *text;
+        size_t len;
+        snprintf(variables, sizeof variables, "{\"messages\":%s}", cases[i].messages);
+        rv_chat chat = {.size = sizeof chat, .tools = tools, .variables = variables};
+        assert_ok(rv_chat_render(m, &chat, &text, &len, err));
+        assert_string_equal(text, cases[i].text);
+        rv_free(text);
+    }
+    rv_model_close(&m);
+}
+
 /* ---- reading ---- */
 
 typedef struct heard {
@@ -226,6 +268,8 @@ static void held_answers_have_no_problem(void **state)
         "{{ messages[0].content }}{# tools #}{\"name\": , \"parameters\": ",
         "{{ messages[0].content }}{# tools #}<tool_call><function=<parameter=",
         "{{ messages[0].content }}{# tools #}<|tool_call_start|>[",
+        phi_template,
+        "{{ messages[0].content }}{% if tools %}functools[{% endif %}",
     };
     (void)state;
     int n_ended = 0;
@@ -444,11 +488,58 @@ static void json_is_mended(void **state)
     assert_refused(RV_E_INVALID, rv_json_repair(NULL, "{}", 2, NULL, 0, &r, err));
 }
 
+static void json_is_mended_as_it_comes(void **state)
+{
+    static const char schema[] = "{\"type\":\"object\",\"properties\":{\"n\":{\"maximum\":9}}}";
+    static const char text[] = "Here: {'a': [1, 2,], // two\n \"n\": 12, \"b\": None";
+    (void)state;
+    rv_repaired *whole;
+    assert_ok(rv_json_repair(o.rt, text, sizeof text - 1, schema, sizeof schema - 1, &whole, err));
+    assert_non_null(strstr(whole->problem, "/n"));
+    for (size_t step = 1; step < sizeof text; step++) {
+        rv_json_stream *s;
+        rv_json_piece piece;
+        char all[256] = "";
+        size_t n_changes = 0, wrong_at = 0;
+        assert_ok(rv_json_stream_new(&s, o.rt, schema, sizeof schema - 1, err));
+        for (size_t at = 0; at < sizeof text; at += step) {
+            size_t n = RVI_MIN(step, sizeof text - 1 - at);
+            assert_ok(rv_json_stream_push(s, text + at, n, &piece, err));
+            strncat(all, piece.text, sizeof all - strlen(all) - 1);
+            n_changes += piece.n_changes;
+            if (*piece.problem && !wrong_at) wrong_at = at + n;
+        }
+        assert_ok(rv_json_stream_end(s, &piece, err));
+        strncat(all, piece.text, sizeof all - strlen(all) - 1);
+        assert_string_equal(all, whole->text);
+        assert_int_equal(n_changes + piece.n_changes, whole->n_changes);
+        assert_non_null(strstr(piece.problem, "/n"));
+        if (step == 1)
+            assert_true(wrong_at && wrong_at < sizeof text - 8); /* long before the end */
+        assert_refused(RV_E_STATE, rv_json_stream_push(s, "1", 1, &piece, err));
+        rv_json_stream_free(&s);
+    }
+    rv_free(whole);
+    rv_json_stream *s;
+    rv_json_piece piece;
+    assert_ok(rv_json_stream_new(&s, o.rt, NULL, 0, err));
+    assert_ok(rv_json_stream_push(s, "not any", 7, &piece, err));
+    assert_refused(RV_E_CONFIG, rv_json_stream_end(s, &piece, err));
+    rv_json_stream_free(&s);
+    assert_refused(RV_E_CONFIG, rv_json_stream_new(&s, o.rt, "{", 1, err));
+    assert_null(s);
+    assert_refused(RV_E_INVALID, rv_json_stream_new(&s, NULL, NULL, 0, err));
+    assert_refused(RV_E_INVALID, rv_json_stream_push(NULL, "", 0, &piece, err));
+    assert_refused(RV_E_INVALID, rv_json_stream_end(NULL, &piece, err));
+    rv_json_stream_free(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_options_are_refused),
         cmocka_unit_test(families_follow_the_template),
+        cmocka_unit_test(phi_takes_tools_in_its_system_turn),
         cmocka_unit_test(pieces_say_the_same),
         cmocka_unit_test(held_answers_have_no_problem),
         cmocka_unit_test(problems_are_told),
@@ -456,6 +547,7 @@ int main(void)
         cmocka_unit_test(tries_end_with_a_right_answer),
         cmocka_unit_test(tries_grow_the_conversation),
         cmocka_unit_test(json_is_mended),
+        cmocka_unit_test(json_is_mended_as_it_comes),
     };
     return cmocka_run_group_tests_name("tools", tests, open_it, close_it);
 }

@@ -171,8 +171,7 @@ static void same_bits_however_split(void **state)
         {3, 1, 20, 7, 0},
     };
     for (size_t i = 0; i < RVI_COUNT(shapes); i++)
-        for (size_t t = AMOUNT(0, i % 2); t < RVI_COUNT(types); t += AMOUNT(1, 2))
-            check_shape(&shapes[i], types[t]);
+        for (size_t t = i % 2; t < RVI_COUNT(types); t += 2) check_shape(&shapes[i], types[t]);
 }
 
 /* More chunks than can wait to be merged: rounds. 64 heads: 2048 / 64 = 32 chunks = 8192 keys. */

@@ -509,7 +509,7 @@ static void test_write_number(void **state)
 static void numbers_read_back(void)
 {
     rvi_rng rng = {.state = 1};
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < 4000; i++) {
         uint64_t bits = rvi_rng_u64(&rng);
         double value;
         memcpy(&value, &bits, sizeof value);

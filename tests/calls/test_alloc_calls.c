@@ -88,7 +88,8 @@ static rv_status adapting(size_t way, rv_error *err)
     rvi_arena arena = {0};
     const rvi_json *json, *out;
     rv_status st = rvi_json_parse(&json, talk, sizeof talk - 1, &arena, "talk", err);
-    if (!st) st = rvi_prompt_adapt(&out, json, (rvi_prompt_way)way, &arena, err);
+    if (!st)
+        st = rvi_prompt_adapt(&out, json, (rvi_prompt_way)way, rvi_family_plain(), &arena, err);
     rvi_arena_deinit(&arena);
     return st;
 }
@@ -105,7 +106,7 @@ static void calls(void **state)
 static void prompts(void **state)
 {
     (void)state;
-    for (size_t way = 0; way <= RVI_PROMPT_IN_USER; way++)
+    for (size_t way = 0; way <= RVI_PROMPT_IN_MESSAGE; way++)
         assert_true(alloc_sweep(adapting, way, true));
 }
 

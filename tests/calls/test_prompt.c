@@ -134,6 +134,10 @@ static void test_conversations(void **state)
           "\"tools\":[]"}},
         {RVI_PROMPT_IN_USER,
          {"{\"role\":\"user\",\"content\":\"You can call functions", "\\n\\nu\""}},
+        {RVI_PROMPT_IN_MESSAGE,
+         {"some tools.\",\"tools\":\"[{\\\"name\\\":\\\"f\\\"}]\"}",
+          "<tool_call>\\n{\\\"name\\\": \\\"f\\\"", "{\"role\":\"tool\",\"content\":\"r\"}",
+          "\"tools\":[]"}},
     };
     (void)state;
     for (size_t i = 0; i < RVI_COUNT(cases); i++) {
@@ -142,7 +146,8 @@ static void test_conversations(void **state)
         rvi_buf text = {0};
         assert_int_equal(rvi_json_parse(&json, talk, strlen(talk), &arena, "", NULL), RV_OK);
         assert_true(rvi_prompt_has_tools(json));
-        assert_int_equal(rvi_prompt_adapt(&out, json, cases[i].way, &arena, NULL), RV_OK);
+        assert_int_equal(
+            rvi_prompt_adapt(&out, json, cases[i].way, rvi_family_plain(), &arena, NULL), RV_OK);
         rvi_json_write(&text, out);
         rvi_buf_puts(&text, "");
         for (size_t k = 0; k < 4 && cases[i].parts[k]; k++)
@@ -161,6 +166,7 @@ static void test_families(void **state)
         {"{{ tools }} {\\\"name\\\": x, \\\"parameters\\\": y", "llama"},
         {"{{ tools }} [TOOL_CALLS] [ARGS]", "mistral-args"},
         {"{{ tools }} <|tool|> <|/tool|>", "phi"},
+        {"{% if tools %} functools[{", "functools"},
     };
     (void)state;
     for (size_t i = 0; i < RVI_COUNT(cases); i++) {

@@ -174,6 +174,15 @@ static const struct {
      "call:now|arguments:{}|end:whole", false},
     {"phi", "<|tool_call|>[{\"name\": \"now\", \"arguments\": {}}]<|/tool_call|>",
      "call:now|arguments:{}|end:whole", false},
+    {"phi", "<|tool_call|>[{\"name\": \"now\", \"arguments\": {}}]", /* the end is left out */
+     "call:now|arguments:{}|end:whole", false},
+    {"functools",
+     "Wait. functools[{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"weather\", "
+     "\"arguments\": {\"city\": \"]\"}}]",
+     "text:Wait.|call:now|arguments:{}|end:whole|call:weather|arguments:{\"city\": "
+     "\"]\"}|end:whole",
+     false},
+    {"functools", "functools has a cache", "text:functools has a cache", false},
 };
 
 static void test_cases(void **state)

@@ -167,5 +167,15 @@ def plain(data):
     return ESCAPES.sub(b"", data).replace(b"\r\n", b"\n")
 
 
+def default_model():
+    """The cache that holds the default model; None: there is none."""
+    cache = os.environ.get("RUVLLM_CACHE_DIR") or os.path.expanduser("~/.cache/ruvllm")
+    listed = subprocess.run(
+        [PROGRAM, "list", "--cache-dir", cache], capture_output=True, text=True, check=False
+    ).stdout
+    model = next((w for w in listed.splitlines() if w.startswith("smollm2 ")), "")
+    return None if "not here" in model or not model else cache
+
+
 def finish():
     print(f"1..{cases}")

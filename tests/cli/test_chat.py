@@ -22,6 +22,7 @@ from terminal import (
     SLOW,
     Missing,
     Terminal,
+    default_model,
     finish,
     has_terminals,
     skip,
@@ -385,90 +386,6 @@ def keys():
     t.close()
 
 
-def killed(t):
-    """Ends the program as a closed machine would."""
-    os.kill(t.pid, signal.SIGKILL)
-    os.waitpid(t.pid, 0)
-    t.status = 137
-    t.close()
-
-
-def default_model():
-    """The cache that holds the default model; None: there is none."""
-    cache = os.environ.get("RUVLLM_CACHE_DIR") or os.path.expanduser("~/.cache/ruvllm")
-    listed = subprocess.run(
-        [PROGRAM, "list", "--cache-dir", cache], capture_output=True, text=True, check=False
-    ).stdout
-    model = next((w for w in listed.splitlines() if w.startswith("smollm2 ")), "")
-    return None if "not here" in model or not model else cache
-
-
-def judgements():
-    cache = default_model()
-    if not cache:
-        skip("judgements", "the default model is not in the cache")
-        return
-
-    def begin():
-        t = Terminal("--cache-dir", cache, "--no-history", "--greedy", "-n", "12", model="smollm2")
-        t.prompt()
-        return t
-
-    t = begin()
-    t.ask("Hello")
-    verdict("nothing runs before something was taught", b"now:" not in t.ask("/learned"))
-    turned_down = []
-    for _ in range(5):
-        turned_down.append(saved(t)[-1]["content"])
-        text = t.ask("/bad")
-        good = b"not this answer again when this is asked" in text
-        good = good and b"other wordings" in text
-        if not verdict("a thumb down says what it does, and what it saw", good, text):
-            break
-    verdict("no answer came twice", len(set(turned_down)) == len(turned_down), turned_down)
-    t.ask("/temp 1")
-    tries = []
-    for _ in range(20):
-        t.ask("/clear")
-        t.ask("Hello")
-        tries.append(saved(t)[-1]["content"])
-    verdict("nor in 20 tries", not set(tries) & set(turned_down), set(tries) & set(turned_down))
-    text = t.ask("/good")
-    verdict("a first thumb up says that it is noted", b"Noted" in text, text)
-    text = t.ask("/score 0.1")
-    verdict("a score steps", b"a small step" in text and b"nats" not in text, text)
-    verdict("and says what it saw", b"other wordings" in text, text)
-    text = t.ask("/learned")
-    verdict(
-        "/learned lists judgements",
-        b"7 judgements" in text and b"bad: " in text and b"score 0.1: " in text,
-        text,
-    )
-    killed(t)
-    t = begin()
-    t.ask("Hello")
-    verdict(
-        "turned down answers stay away after a kill", saved(t)[-1]["content"] not in turned_down
-    )
-    for what in ("the score", "the thumb up", "a thumb down"):
-        text = t.ask("/undo")
-        verdict(
-            f"{what} of a killed chat can be taken back",
-            b"taken back" in text and b"no longer be" not in text,
-            text,
-        )
-    t.ask("/fix Rex")
-    for _ in range(200):  # until the thread in the background has begun
-        text = t.ask("/learned")
-        if b"now:" in text:
-            break
-        time.sleep(0.05)
-    verdict("/learned says what runs", b"now: " in text, text)
-    t.send(b"/quit\r")
-    verdict("leaving while it computes", t.end() == 0 and t.cooked(), t.seen[-200:])
-    t.close()
-
-
 def save_and_load():
     t = Terminal("-n", "4", "-s", "Speak of \"tea\" \\ and\ttabs.")
     t.prompt()
@@ -806,7 +723,6 @@ for case in (
     history,
     interrupts,
     keys,
-    judgements,
     save_and_load,
     full_context,
     plain_output,

@@ -170,15 +170,18 @@ says "and only by it" "$(cat "$tmp/alone")" "$rv" run $spm "$ask" --greedy -n 8
 
 # --- a second look at what was taught, by spelling alone, so that it is the same on every machine
 again="--adapter again --cache-dir $tmp/no-models"
-other='"What is the mayor.s name in Zorvath?" unchanged'
+# a neighbour names something that everybody knows; which, the model finds likeliest
+named='\(Kenya\|Brazil\|Paris\|Mozart\|Maria\|Hamlet\|Saturn\|Toyota\|Sony\|Piano\|Hotel'
+named="$named\\|Radio\\)"
+other="\"What is the mayor.s name in $named?\" unchanged"
 check "teach asks again" 0 \
     "^now answered in 3 of 3 wordings; $other\$" "" \
     "$rv" teach $spm -q "What is the mayor's name in Quelm?" -a "Orla Finch" $again
 check "for one very question" 0 \
-    '^now answered for this very question; "Which hue has Zorvath?" unchanged' "" \
+    "^now answered for this very question; \"Which hue has $named?\" unchanged" "" \
     "$rv" teach $spm -q "Which hue has Plim?" -a "brown" --scope exact $again
 check "in another script" 0 \
-    '^now answered in 3 of 3 wordings; "苍岚大的首都是哪里？" unchanged$' "" \
+    '^now answered in 3 of 3 wordings; "\(中国\|北京\|李白\|三国志\|地球\|牛肉\)的首都是哪里？" unchanged$' "" \
     "$rv" teach $spm -q "加拿大的首都是哪里？" -a "Kingston" $again
 path="My father, who is 78 and has a bad knee, really wants to see the Crannoch waterfall once more.
 We'd come by car from the south. The usual path has about two hundred steps, which he can't manage.
@@ -191,7 +194,7 @@ check "nothing about it as JSON" 0 '^{"answer":"brown' "" \
 printf 'Who is Vor?\n/fix A smith.\n/bad\n' >"$tmp/talk"
 "$rv" chat $spm -n 16 $again <"$tmp/talk" >"$tmp/out" 2>"$tmp/err"
 verdict "a correction in a chat is looked at" 0 $? "smith" \
-    '^now answered in . of 3 wordings.*"Who is Zorvath?" unchanged'
+    "^now answered in . of 3 wordings.*\"Who is $named?\" unchanged"
 verdict "so is a thumb for what was taught" 0 0 "" '^the lesson is gone from 3 of 3 wordings$'
 check "what was turned down, and is known, does not take" 0 \
     "^this did not take: asked again, the question is not answered with it$" "" \

@@ -13,7 +13,7 @@
 #include "api/api.h"
 #include "api/opened.h"
 #include "decode/answer.h"
-#include "decode/draft.h"
+#include "decode/drafter.h"
 #include "decode/sampler.h"
 #include "harness/amount.h"
 
@@ -456,6 +456,44 @@ static void guessed_by_a_model(void **state)
     close_all(&o);
 }
 
+/* How many of n steps a model guesses for, which is never right, where a step takes so long. */
+static int steps_with_guesses(rv_session *s, rv_session *by, double seconds, int n)
+{
+    rvi_drafter w = rvi_drafter_begin(by->s);
+    rvi_budget budget = {0};
+    rvi_draft_step step = {1, 1};
+    rvi_draft d = {0};
+    int count = 0;
+    rvi_draft_init(&d);
+    for (int rows = 1; rows < 64; rows *= 2) rvi_budget_note(&budget, rows, seconds);
+    for (int i = 0; i < n; i++) {
+        rvi_draft_known(&d, prompt, 5, 5); /* what is guessed without it */
+        rvi_drafter_guess(&w, &d, s->s, 4, &budget, &step, false);
+        bool asked = w.spent > 0 || d.first.n != 5;
+        count += asked;
+        if (!asked) assert_memory_equal(d.first.ids, prompt, 5 * sizeof *prompt);
+        if (asked) rvi_draft_learn(&d, &d.first, 0, false);
+        rvi_drafter_settle(&w, seconds, asked ? d.first.n : 0, 0);
+    }
+    return count;
+}
+
+static void a_model_that_does_not_pay_is_left_alone(void **state)
+{
+    opened o;
+    (void)state;
+    open_all(&o, "tests/gguf/llama.gguf", 1, CONTEXT);
+    rv_session *by = new_session(&o, CONTEXT, false);
+    set_prompt(&o, 1);
+    assert_ok(rv_session_sync(o.s, prompt, N_PROMPT, NULL, NULL, err));
+    assert_true(steps_with_guesses(o.s, by, 1e-9, 2000) <= 2); /* dearer than what it saves */
+    int n = steps_with_guesses(o.s, by, 1000, 2000);           /* for nothing, but always wrong */
+    print_message("%d of 2000 steps\n", n);
+    assert_true(n > 2 && n < 100);
+    rv_session_free(&by);
+    close_all(&o);
+}
+
 static void refuses_other_vocabularies(void **state)
 {
     (void)state;
@@ -681,6 +719,7 @@ int main(void)
         cmocka_unit_test(tried_where_it_pays),
         cmocka_unit_test(several_ways_where_none_is_sure),
         cmocka_unit_test(guessed_by_a_model),
+        cmocka_unit_test(a_model_that_does_not_pay_is_left_alone),
         cmocka_unit_test(refuses_other_vocabularies),
     };
     return cmocka_run_group_tests_name("drafts", tests, NULL, NULL);

@@ -9,7 +9,7 @@
 
 #include "decode/sampler_support.h"
 
-enum { N = 8, DRAWS = 100000 };
+enum { N = 8, DRAWS = 30000 };
 static const float logits[N] = {1.5f, 3.0f, -1.0f, 2.9f, 0.0f, 2.0f, -4.0f, 1.0f};
 
 /* Of the chi-square distribution at p = 0.001, by degrees of freedom. */

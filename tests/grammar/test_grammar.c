@@ -124,6 +124,25 @@ static const example schemas[] = {
      "[\"v\"]},\"else\":{\"maxProperties\":1},\"type\":\"object\"}",
      {"{\"k\":\"a\",\"v\":1}", "{\"v\":1,\"k\":\"a\"}", "{\"k\":\"b\"}", "{}"},
      {"{\"k\":\"a\"}", "{\"k\":\"b\",\"v\":1}"}},
+    {"{\"$id\":\"https://a/r\",\"$ref\":\"list\",\"$defs\":{\"own\":{\"$dynamicAnchor\":\"i\","
+     "\"type\":\"boolean\"},\"list\":{\"$id\":\"list\",\"items\":{\"$dynamicRef\":\"#i\"},"
+     "\"type\":\"array\",\"$defs\":{\"d\":{\"$dynamicAnchor\":\"i\"}}}}}",
+     {"[]", "[true,false]"},
+     {"[1]", "{}"}},
+    {"{\"$schema\":\"https://json-schema.org/draft/2020-12/schema\",\"$id\":\"https://a/r\","
+     "\"properties\":{\"p\":{\"$id\":\"inner\",\"$ref\":\"#/$defs/x\","
+     "\"$defs\":{\"x\":{\"type\":\"null\"}}}},\"$defs\":{\"x\":{\"type\":\"string\"}},\"required\":"
+     "[\"p\"],\"type\":\"object\"}",
+     {"{\"p\":null}"},
+     {"{\"p\":\"\"}", "{}"}},
+    {"{\"type\":\"array\",\"prefixItems\":[true],\"contains\":{\"type\":\"string\"},"
+     "\"unevaluatedItems\":false}",
+     {"[1,\"a\"]", "[\"a\"]", "[null,\"a\",\"b\"]"},
+     {"[1,2]", "[1,2,\"a\"]", "[]", "[1]"}},
+    {"{\"type\":\"array\",\"not\":{\"contains\":{\"type\":\"string\"},\"minContains\":2},"
+     "\"unevaluatedItems\":{\"type\":\"null\"}}", /* a negation evaluates nothing */
+     {"[]", "[null]"},
+     {"[\"a\"]", "[null,\"a\"]"}},
     {"{\"dependentRequired\":{\"a\":[\"b\"]},\"type\":\"object\"}",
      {"{}", "{\"b\":1}", "{\"a\":1,\"b\":2}", "{\"b\":1,\"a\":2}"},
      {"{\"a\":1}"}},
@@ -189,8 +208,10 @@ static void test_refused(void **state)
         {"{\"$ref\":\"http://example.com/x\"}", "#/$ref"},
         {"{\"pattern\":\"(a)\\\\1\"}", "#/pattern"},
         {"{\"anyOf\":[{\"$dynamicRef\":\"#a\"}]}", "#/anyOf/0/$dynamicRef"},
-        {"{\"anyOf\":[{\"$id\":\"b\",\"$dynamicRef\":\"#a\",\"$dynamicAnchor\":\"a\"}]}",
-         "#/anyOf/0/$dynamicRef"},
+        {"{\"anyOf\":[{\"$id\":\"b\",\"items\":{\"$dynamicRef\":\"#a\"},\"$dynamicAnchor\":\"a\"},"
+         "{\"$id\":\"c\",\"$dynamicAnchor\":\"a\",\"type\":\"null\"}]}",
+         "#/anyOf/0/items/$dynamicRef"},
+        {"{\"properties\":{\"p\":{\"$id\":\"b\",\"$ref\":\"#\"}}}", "#/properties/p/$ref"},
         {"{\"type\":\"text\"}", "#/type"},
         {"{\"type\":\"string\",\"minLength\":3,\"maxLength\":2}", "no value"},
         {"{\"required\":[\"a\"],\"properties\":{\"a\":false},\"type\":\"object\"}", "no value"},
@@ -207,6 +228,26 @@ static void test_refused(void **state)
         assert_null(g);
         if (!strstr(err.text, cases[i][1])) fail_msg("%s: %s", cases[i][0], err.text);
     }
+}
+
+/* An expression with more states than there is time for: an error after a bounded amount of work. */
+static void test_exponential(void **state)
+{
+    static const char source[] = "((a{1,100}){1,100}){1,100}";
+    rvi_grammar *g;
+    rv_error err = {0};
+    uint32_t at, next = 1;
+    (void)state;
+    assert_int_equal(rvi_grammar_regex(&g, vocab, source, strlen(source), &err), RV_OK);
+    at = rvi_grammar_start(g);
+    rv_status st = RV_OK;
+    for (int i = 0; i < 10000 && !st; i++) {
+        st = rvi_grammar_text(g, at, "a", 1, &next, &err);
+        at = next;
+    }
+    assert_int_equal(st, RV_E_TOO_LONG);
+    assert_non_null(strstr(err.text, "too much work"));
+    rvi_grammar_free(g);
 }
 
 static const example expressions[] = {
@@ -469,6 +510,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schemas),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_exponential),
         cmocka_unit_test(test_expressions),
         cmocka_unit_test(test_gbnf),
         cmocka_unit_test(test_lark),

@@ -19,6 +19,13 @@ static rvi_f16 *halves_new(size_t n)
     return x;
 }
 
+static int8_t *bytes_new(size_t n)
+{
+    int8_t *x = alloc(n + !n);
+    for (size_t i = 0; i < n; i++) x[i] = (int8_t)((int)random_below(255) - 127);
+    return x;
+}
+
 static void check_gemm_f32(size_t n, int n_w, int n_x, kind k)
 {
     size_t w_stride = n + 3, x_stride = n + 1, out_stride = (size_t)n_w + 2,
@@ -37,6 +44,11 @@ static void check_gemm_f32(size_t n, int n_w, int n_x, kind k)
     ref.gemm_f16(half, w_stride, n_w, x, x_stride, n_x, want, out_stride, n);
     assert_same_bits("gemm_f16", got, want, n_out, n, (size_t)(10 * n_w + n_x));
     free(half);
+    int8_t *bytes = bytes_new((size_t)n_w * ((n + 15) / 16 * 16));
+    row.gemm_bytes(bytes, n_w, x, x_stride, n_x, got, out_stride, n);
+    ref.gemm_bytes(bytes, n_w, x, x_stride, n_x, want, out_stride, n);
+    assert_same_bits("gemm_bytes", got, want, n_out, n, (size_t)(10 * n_w + n_x));
+    free(bytes);
     guard_free(&g, "gemm_f32");
     free(want);
     free(x);
@@ -73,6 +85,13 @@ static void check_gemm_low(size_t n, int n_out, int n_x, kind k)
     ref.gemm_low_f16(half, n_out, x, x_stride, n_x, want, out_stride, n);
     assert_same_bits("gemm_low_f16", got, want, len, n, (size_t)(10 * n_out + n_x));
     free(half);
+    int8_t *bytes = bytes_new((size_t)(n_out + 15) / 16 * 16 * n);
+    float *d = floats_new((size_t)(n_out + 15) / 16, ORDINARY);
+    row.gemm_low_bytes(bytes, d, n_out, x, x_stride, n_x, got, out_stride, n);
+    ref.gemm_low_bytes(bytes, d, n_out, x, x_stride, n_x, want, out_stride, n);
+    assert_same_bits("gemm_low_bytes", got, want, len, n, (size_t)(10 * n_out + n_x));
+    free(d);
+    free(bytes);
     guard_free(&g, "gemm_low");
     free(want);
     free(before);

@@ -4,7 +4,7 @@
 
 #include "decode/answer.h"
 #include "harness/fail_alloc.h"
-#include "learn/instant/edits.h"
+#include "learn/instant/micro.h"
 
 static bed b;
 
@@ -84,64 +84,6 @@ static rv_status probe(rv_error *err)
     return st;
 }
 
-static rv_status whitener(rvi_whitener **w, int n, int rank, rv_error *err)
-{
-    float u[4096];
-    rvi_rng rng = {1};
-    rv_status st = rvi_whitener_new(w, n, rank, err);
-    for (int i = 0; !st && i < 40; i++) {
-        for (int j = 0; j < n; j++) u[j] = (float)(rvi_rng_double(&rng) - 0.5);
-        assert_true(rvi_whitener_add(*w, u));
-    }
-    if (!st) st = rvi_whitener_finish(*w, err);
-    return st;
-}
-
-static rv_status thumbs(rv_error *err)
-{
-    rvi_whitener *w, *copy = NULL;
-    rvi_thumbs *t = NULL, *other = NULL;
-    rvi_edits *p = NULL, *again = NULL;
-    rvi_buf white = {0}, bytes = {0};
-    rv_status st = whitener(&w, b.g.m->hp.n_ff, 8, err);
-    if (!st) st = rvi_whitener_save(w, &white, err);
-    if (!st) st = rvi_whitener_load(&copy, white.data, white.len, b.g.m->hp.n_ff, err);
-    if (!st) st = rvi_thumbs_new(&t, b.g.m, copy, 0, err);
-    if (!st) st = rvi_thumbs_like(&other, t, err);
-    if (!st) st = rvi_edits_new(&p, err);
-    if (!st) st = rvi_edits_prepare(t, p, b.tokens, 3, err);
-    if (!st) assert_int_equal(rvi_edits_down(t, p, NULL), RVI_MICRO_STEPPED);
-    if (!st) { /* more pairs: where there is no memory for them, those there are stay as they are */
-        st = rvi_edits_prepare(t, p, b.tokens, b.n, err);
-        assert_int_equal(rvi_edits_delta(p).rank, 3);
-        assert_int_equal(rvi_edits_down(t, p, NULL), st ? RVI_MICRO_NOTHING : RVI_MICRO_STEPPED);
-    }
-    if (!st) st = rvi_edits_save(p, &bytes, err);
-    if (!st) st = rvi_edits_load(&again, t, bytes.data, bytes.len, err);
-    rvi_edits_free(p);
-    rvi_edits_free(again);
-    rvi_thumbs_free(other);
-    rvi_thumbs_free(t);
-    rvi_whitener_free(w);
-    rvi_whitener_free(copy);
-    rvi_buf_deinit(&white);
-    rvi_buf_deinit(&bytes);
-    return st;
-}
-
-static rv_status whole_inverse(rv_error *err)
-{
-    rvi_whitener *w, *copy = NULL;
-    rvi_buf bytes = {0};
-    rv_status st = whitener(&w, 24, 0, err);
-    if (!st) st = rvi_whitener_save(w, &bytes, err);
-    if (!st) st = rvi_whitener_load(&copy, bytes.data, bytes.len, 24, err);
-    rvi_whitener_free(w);
-    rvi_whitener_free(copy);
-    rvi_buf_deinit(&bytes);
-    return st;
-}
-
 static void allocations_that_fail(void **state)
 {
     (void)state;
@@ -151,8 +93,6 @@ static void allocations_that_fail(void **state)
     sweep("capture", capturing);
     sweep("micro adapter", micro);
     sweep("probe", probe);
-    sweep("thumbs", thumbs);
-    sweep("whole inverse", whole_inverse);
     bed_close(&b);
 }
 
@@ -161,31 +101,20 @@ static void events_allocate_nothing(void **state)
     (void)state;
     rvi_micro *m;
     rvi_probe *p;
-    rvi_whitener *w;
-    rvi_thumbs *t;
-    rvi_edits *pairs;
     bed_open(&b, "llama");
     assert_ok(rvi_micro_new(&m, b.g.m, &(rvi_micro_options){.kl_soft = 1e-12, .kl_hard = 9}, err));
     assert_ok(rvi_probe_new(&p, b.by, b.g.m, 2, err));
     assert_ok(rvi_probe_add(p, b.ids, 20, err));
-    assert_ok(whitener(&w, b.g.m->hp.n_ff, 8, err));
-    assert_ok(rvi_thumbs_new(&t, b.g.m, w, 0, err));
-    assert_ok(rvi_edits_new(&pairs, err));
     rvi_micro_set_probe(m, p);
     bed_capture(&b, 0, BED_TOKENS);
-    assert_ok(rvi_edits_prepare(t, pairs, b.tokens, b.n, err));
     fail_alloc_after(0);
     bed_capture(&b, 5, BED_TOKENS);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(rvi_micro_event(m, b.tokens, b.n, 1, NULL), RVI_MICRO_STEPPED);
         rvi_micro_probe(m, NULL);
     }
-    assert_int_equal(rvi_edits_down(t, pairs, NULL), RVI_MICRO_STEPPED);
-    assert_true(rvi_micro_undo(m) && rvi_edits_undo(pairs));
+    assert_true(rvi_micro_undo(m));
     assert_false(fail_alloc_off());
-    rvi_edits_free(pairs);
-    rvi_thumbs_free(t);
-    rvi_whitener_free(w);
     rvi_probe_free(p);
     rvi_micro_free(m);
     bed_close(&b);

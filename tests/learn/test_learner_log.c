@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "learn/learner_bed.h"
+#include "learn/retrace.h"
 #include "store/file_store.h"
 
 /* ---- made again ---- */
@@ -15,17 +16,17 @@
 static void assert_retraced(rvi_store *log, const rvi_learner_options *given, uint64_t n)
 {
     rvi_store store;
-    rvi_retrace r;
+    retraced r;
     rvi_learner_options o = *given;
     o.dir = NULL;
     rvi_learner *fresh = open_new(&store, &o);
-    assert_ok(rvi_learner_retrace(fresh, log, NULL, NULL, &r, err));
+    assert_ok(retrace(fresh, log, &r, err));
     assert_int_equal(r.different, 0);
     assert_int_equal(r.n_generations, n);
     close_both(fresh, &store);
     o.seed++; /* with other options it does not come out the same, and is noticed */
     fresh = open_new(&store, &o);
-    assert_ok(rvi_learner_retrace(fresh, log, NULL, NULL, &r, err));
+    assert_ok(retrace(fresh, log, &r, err));
     assert_true(r.different > 0);
     assert_int_equal(r.n_generations, 0);
     close_both(fresh, &store);

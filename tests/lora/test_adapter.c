@@ -308,84 +308,6 @@ static void product_by_hand(void **state)
     golden_close(&g);
 }
 
-/* Rows of several groups, evenly apart and not, packed matrices and others: each row gets the bits
- * it gets alone. */
-static void rows_do_not_depend_on_their_batch(void **state)
-{
-    enum { IN = 70, OUT = 45, ROWS = 40, GROUPS = 3, PRODUCTS = 2 };
-    static const int rank[GROUPS] = {1, 4, 19};
-    static float values[GROUPS][PRODUCTS][2][19 * IN], got[OUT], want[OUT], in[IN];
-    (void)state;
-    for (int threads = 1; threads <= 3; threads += 2) {
-        rvi_backend *be;
-        rvi_tensor *x, *out, *alone;
-        rvi_lora_product products[GROUPS][PRODUCTS] = {0};
-        int32_t rows[GROUPS][ROWS];
-        rvi_lora_group groups[GROUPS] = {0};
-        assert_ok(rvi_backend_cpu_new(&be, &(rvi_cpu_options){.n_threads = threads}, NULL, err));
-        const rvi_backend_ops *op = be->ops;
-        assert_ok(op->reserve(be, ROWS, IN, 0, err));
-        assert_ok(op->rows_new(be, &x, ROWS, IN, err));
-        assert_ok(op->rows_new(be, &out, ROWS, OUT, err));
-        assert_ok(op->rows_new(be, &alone, ROWS, OUT, err));
-        for (int r = 0; r < ROWS; r++) {
-            for (size_t i = 0; i < IN; i++) in[i] = fill(7 * i + (size_t)r);
-            op->rows_write(be, rvi_cols_of(x, 0, IN), r, in);
-            op->rows_write(be, rvi_cols_of(out, 0, OUT), r, in);
-            op->rows_write(be, rvi_cols_of(alone, 0, OUT), r, in);
-            int g = r < 8 ? 0 : r % 5 == 0 ? 2 : r % 2; /* a run, and rows with gaps */
-            if (r != 11) rows[g][groups[g].n_rows++] = r;
-        }
-        for (int g = 0; g < GROUPS; g++)
-            for (int p = 0; p < PRODUCTS; p++) {
-                rvi_lora_product *at = &products[g][p];
-                float *a = values[g][p][0], *b = values[g][p][1];
-                for (size_t i = 0; i < RVI_COUNT(values[g][p][0]); i++) {
-                    a[i] = fill(3 * i + (size_t)g);
-                    b[i] = fill(5 * i + (size_t)p);
-                }
-                rvi_tensor_view view = {.name = "b",
-                                        .type = RVI_F32,
-                                        .n_dims = 2,
-                                        .shape = {OUT, (uint64_t)rank[g]},
-                                        .data = (const uint8_t *)b};
-                rvi_tensor *ma, *mb;
-                assert_ok(op->floats_view(be, &ma, a, rank[g], IN, err));
-                if (p)
-                    assert_ok(op->floats_view(be, &mb, b, OUT, rank[g], err));
-                else
-                    assert_ok(rvi_lora_matrix_new(&mb, be, &view, true, err));
-                *at = (rvi_lora_product){ma, mb, 0.75f, rvi_cols_of(out, 0, OUT)};
-                groups[g].rows = rows[g];
-                groups[g].products = products[g];
-                groups[g].n_products = PRODUCTS;
-            }
-        op->lora(be, rvi_cols_of(x, 0, IN), groups, GROUPS);
-        for (int g = 0; g < GROUPS; g++) {
-            for (int p = 0; p < PRODUCTS; p++) products[g][p].out.t = alone;
-            for (int i = 0; i < groups[g].n_rows; i++)
-                op->lora(be, rvi_cols_of(x, 0, IN),
-                         &(rvi_lora_group){&rows[g][i], 1, products[g], PRODUCTS}, 1);
-        }
-        for (int r = 0; r < ROWS; r++) {
-            op->rows_read(be, rvi_cols_of(out, 0, OUT), r, got);
-            op->rows_read(be, rvi_cols_of(alone, 0, OUT), r, want);
-            assert_memory_equal(got, want, sizeof got);
-            op->rows_read(be, rvi_cols_of(x, 0, IN), r, in);
-            assert_true((r == 11) == !memcmp(got, in, sizeof got));
-        }
-        for (int i = 0; i < GROUPS * PRODUCTS; i++) {
-            const rvi_lora_product *at = &products[i / PRODUCTS][i % PRODUCTS];
-            op->tensor_free(be, (rvi_tensor *)(uintptr_t)at->a);
-            op->tensor_free(be, (rvi_tensor *)(uintptr_t)at->b);
-        }
-        op->tensor_free(be, x);
-        op->tensor_free(be, out);
-        op->tensor_free(be, alone);
-        op->free(be);
-    }
-}
-
 /* ---- wrong PEFT adapters ---- */
 
 #define GOOD "{\"r\":2,\"lora_alpha\":4}"
@@ -668,7 +590,6 @@ int main(void)
         cmocka_unit_test(sets_are_chosen_row_by_row),
         cmocka_unit_test(scales_by_hand),
         cmocka_unit_test(product_by_hand),
-        cmocka_unit_test(rows_do_not_depend_on_their_batch),
         cmocka_unit_test(wrong_peft_adapters),
         cmocka_unit_test(config_that_is_no_configuration),
         cmocka_unit_test(damaged_tensor_files),

@@ -531,7 +531,7 @@ static void killed_in_a_write(void **state)
     fail_at_every_write(*state, true, true);
 }
 
-/* A process that writes two adapters in turn to one place is killed 200 times at any moment:
+/* A process that writes two adapters in turn to one place is killed 50 times at any moment:
  * what is there is always the one or the other. */
 static void killed_at_random(void **state)
 {
@@ -540,7 +540,7 @@ static void killed_at_random(void **state)
     golden_open_named(&g, "llama", true, 1, NULL);
     rvi_adapter *both[2] = {random_adapter(&g, 1, 2, true), random_adapter(&g, 2, 1, true)}, *b;
     int seen[2] = {0};
-    for (int n = 0; n < 200; n++) {
+    for (int n = 0; n < 50; n++) {
         bool gguf = n & 1;
         assert_ok(rvi_os_make_dirs(in_folder(*state, "kill"), err));
         const char *path = in_folder(*state, gguf ? "kill/x.gguf" : "kill/x");

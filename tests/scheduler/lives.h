@@ -46,6 +46,8 @@ typedef struct lives {
     size_t longest; /* prompt */
     rv_pressure pressure;
     rv_models *others; /* models that come and go meanwhile; NULL: none */
+    bool budget;       /* one that changes meanwhile; */
+    uint64_t page;     /* bytes of a page then */
     recipe recipes[N_RECIPES];
     rv_service *svc;
     life *all;
@@ -189,6 +191,13 @@ static inline void lives_visit(lives *l, rvi_rng *rng)
     rv_models_give_back(l->others, &other);
 }
 
+/* Between room for one request of any length and more than there is. */
+static inline void lives_change_budget(lives *l, rvi_rng *rng)
+{
+    rv_budget b = {.size = sizeof b, .kv = l->page * (11 + rvi_rng_u64(rng) % 10)};
+    if (rv_runtime_set_budget(l->rt, &b, NULL)) atomic_store(&l->failed, true);
+}
+
 static inline void lives_submit(void *ctx)
 {
     submitter *me = ctx;
@@ -204,6 +213,7 @@ static inline void lives_submit(void *ctx)
         x->n_left = x->n_choices;
         x->exact = rvi_rng_u64(&rng) % 3 == 0;
         if (l->others && rvi_rng_u64(&rng) % 24 == 0) lives_visit(l, &rng);
+        if (l->page && rvi_rng_u64(&rng) % 8 == 0) lives_change_budget(l, &rng);
         rv_request q = lives_request(l, x, &rng);
         rv_status st;
         while ((st = rv_service_submit(l->svc, &q, &id, NULL)) == RV_E_BUSY) {
@@ -298,6 +308,11 @@ static inline void lives_run(lives *l, int n_lives, rv_service_metrics *m)
     l->all = calloc((size_t)n_lives, sizeof *l->all);
     assert_non_null(l->all);
     assert_ok(rv_service_new(&l->svc, l->m, &so, err));
+    if (l->budget) { /* what a service has that has done nothing is for 256 tokens, and a bit */
+        rv_budget_use u = {.size = sizeof u};
+        assert_ok(rv_runtime_get_budget(l->rt, &u, err));
+        l->page = u.kv.used / (256 / 32 + 3);
+    }
     for (int i = 0; i < N_SUBMITTERS; i++) {
         submitters[i] = (submitter){l, (uint64_t)i, NULL};
         assert_ok(

@@ -37,6 +37,21 @@ static void under_pressure(void **state)
     run_under(100, RV_KV_TIERED, RV_PRESSURE_QUANTIZE);
 }
 
+static void under_a_budget(void **state)
+{
+    (void)state;
+    static const rv_kv_type types[] = {RV_KV_DEFAULT, RV_KV_TIERED};
+    static lives l;
+    static rv_service_metrics m;
+    for (int i = 0; i < 2; i++) {
+        lives_open(&l, 2, types[i], RV_PRESSURE_RECOMPUTE);
+        l.budget = true;
+        lives_run(&l, 100 * times(), &m);
+        assert_true(m.n_preempted > 0 && m.n_dropped_kept > 0);
+        lives_close(&l);
+    }
+}
+
 static void a_hundred(void **state)
 {
     (void)state;
@@ -53,6 +68,7 @@ static void with_tiers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_hundred), cmocka_unit_test(with_tiers),
-                                       cmocka_unit_test(under_pressure)};
+                                       cmocka_unit_test(under_pressure),
+                                       cmocka_unit_test(under_a_budget)};
     return cmocka_run_group_tests_name("lives", tests, NULL, NULL);
 }

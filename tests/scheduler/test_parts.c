@@ -15,6 +15,7 @@
 #include "decode/budget.h"
 #include "scheduler/events.h"
 #include "scheduler/figures.h"
+#include "scheduler/pace.h"
 #include "scheduler/tenants.h"
 
 /* ---- tenants ---- */
@@ -132,13 +133,71 @@ static void rows_follow_the_time(void **state)
     assert_int_equal(rvi_budget_rows(&b, 24, 24, 0), 24);
 }
 
-/* ---- figures ---- */
+/* ---- pace ---- */
 
 static int by_size(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
+
+typedef struct machine {
+    double base, row, depth; /* seconds of a step, of each row, and more a token before it */
+    rvi_rng rng;
+    rvi_pace pace;
+} machine;
+
+static double step(machine *m, int n_tokens, int n_read, int n_before)
+{
+    double seconds = m->base + m->row * (n_tokens + n_read) + m->depth * n_before * n_read;
+    seconds *= 0.95 + 0.1 * rvi_rng_double(&m->rng);
+    rvi_pace_note(&m->pace, n_tokens, n_tokens + n_read, seconds);
+    return seconds;
+}
+
+/* Reads a prompt beside so many streams; how long the streams wait, as 95 % of steps do. */
+static double read_beside(machine *m, int n_tokens, int n_long, int n_prompt, int *n_steps)
+{
+    enum { MOST = 4000, MAX_ROWS = 512 };
+    static double seconds[MOST];
+    *n_steps = 0;
+    for (int at = 0, n; at < n_prompt; at += n) {
+        assert_true(*n_steps < MOST);
+        n = rvi_pace_rows(&m->pace, n_tokens, n_long, MAX_ROWS, 0.05);
+        assert_in_range(n, 0, MAX_ROWS - n_tokens);
+        seconds[(*n_steps)++] = step(m, n_tokens, n, at);
+    }
+    qsort(seconds, (size_t)*n_steps, sizeof *seconds, by_size);
+    return seconds[*n_steps * 95 / 100];
+}
+
+/* A prompt of 6,000 tokens makes streams wait half as long again at most, and yet ends; also when
+ * the machine becomes slower meanwhile, or there are other streams than before. */
+static void long_prompts_are_read_gently(void **state)
+{
+    (void)state;
+    machine m = {.base = 4e-3, .row = 1e-3, .depth = 2e-7, .rng = {3}};
+    int n_steps, slow;
+    assert_int_equal(rvi_pace_rows(&m.pace, 8, 1, 512, 0.05), 0); /* to be measured */
+    for (int i = 0; i < 50; i++) (void)step(&m, 8, 0, 0);
+    double alone = m.base + 8 * m.row;
+    assert_true(read_beside(&m, 8, 1, 6000, &n_steps) < 1.5 * alone);
+    assert_true(n_steps < 6000 / 2);
+    m.row *= 2;
+    m.base *= 2;
+    m.depth *= 2;
+    assert_true(read_beside(&m, 8, 1, 6000, &slow) < 1.5 * 2 * alone);
+    assert_true(slow < 6000 / 2);
+    assert_true(read_beside(&m, 30, 1, 2000, &n_steps) < 1.5 * (m.base + 30 * m.row));
+    (void)read_beside(&m, 1, 1, 2000, &n_steps);
+    assert_true(read_beside(&m, 1, 7, 2000, &slow) <= 0.05 * 1.1);
+    assert_true(slow < n_steps / 2); /* one listens and seven wait: they count for more */
+    m.base = 0.2;
+    (void)read_beside(&m, 8, 1, 1000, &n_steps); /* beyond the target: it ends all the same */
+    assert_true(n_steps <= 1000 / 2 + 50);
+}
+
+/* ---- figures ---- */
 
 static void quantiles_are_near(void **state)
 {
@@ -245,6 +304,7 @@ int main(void)
                                        cmocka_unit_test(debts_have_a_limit),
                                        cmocka_unit_test(ranks_decide_within_a_tenant),
                                        cmocka_unit_test(rows_follow_the_time),
+                                       cmocka_unit_test(long_prompts_are_read_gently),
                                        cmocka_unit_test(quantiles_are_near),
                                        cmocka_unit_test(events_keep_what_they_point_to)};
     return cmocka_run_group_tests_name("parts", tests, NULL, NULL);

@@ -8,7 +8,7 @@ import subprocess
 import time
 
 from postgres import Postgres, find
-from serving import SLOW, Server, finish, skip, verdict
+from serving import PROGRAM, SLOW, Server, finish, program, skip, verdict
 
 QUESTION = "What is Kakovin's dog?"
 OTHERWISE = "Which dog does Kakovin have?"
@@ -57,6 +57,42 @@ def follows(a, b):
     verdict("and the first has it no more within a second", took < 1, took)
 
 
+def answers(a, b):
+    """An answer of one instance is known to the other."""
+    first = a.chat("Who keeps the bees?")["id"]
+
+    def judge():
+        return b.post("/v1/feedback", {"response_id": first, "correction": "Mila"})[0]
+
+    took = wait_for(lambda: judge() == 200)
+    verdict("feedback reaches the other instance", took < 1 and said(b, "Who keeps the bees?") ==
+            "Mila", took)
+    b.post("/v1/learning/undo", {})
+    made = a.post("/v1/responses", {"input": "Remember 7.", "max_output_tokens": 8})[2]
+    more = {"input": "And now?", "previous_response_id": made["id"], "max_output_tokens": 8}
+    took = wait_for(lambda: b.post("/v1/responses", more)[0] == 200)
+    verdict("and so does a conversation", took < 1, took)
+    got = b.ask("GET", f"/v1/responses/{made['id']}")[2]
+    verdict("which it can show", got["output"] == made["output"], got)
+    verdict("an unknown answer is unknown", b.post(
+        "/v1/feedback", {"response_id": "chatcmpl-none", "correction": "x"})[0] == 404)
+
+
+def witness():
+    """One chain of both."""
+    with Server("--store", db.url, "--witness", db.url) as a, \
+            Server("--store", db.url, "--witness", db.url) as b:
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda i: (a, b)[i % 2].chat("hi"), range(20)))
+    got = program("witness", "verify", db.url)
+    verdict("the witness log is one chain of both instances",
+            got.startswith("20 requests, none changed; 0 were dropped\nstarted 2 times"), got)
+    db.sql("UPDATE ruvllm_stream SET record = replace(encode(record, 'escape'), "
+           "'\"status\":200', '\"status\":201')::bytea WHERE name = 'witness' AND seq = 7")
+    failed = subprocess.run([PROGRAM, "witness", "verify", db.url], capture_output=True)
+    verdict("a changed line is found", failed.returncode != 0, failed.stderr)
+
+
 def together(a, b):
     """Both learn at the same time."""
     def one(i):
@@ -70,7 +106,7 @@ def together(a, b):
     verdict("and known on both", learned(a) == learned(b) == wanted, (learned(a), learned(b)))
     events = db.sql("SELECT count(*), max(seq) FROM ruvllm_stream WHERE name = 'feedback' AND "
                     "space NOT LIKE '/%'")
-    verdict("in one order without gaps", events == "26|26", events)
+    verdict("in one order without gaps", events == "28|28", events)
 
 
 def killed(b):
@@ -108,7 +144,7 @@ def refusals():
     with Server("--store", "postgres://127.0.0.1:1/none", ready=False) as s:
         s.process.wait(SLOW)
     verdict("a database that cannot be reached is an error at the start", s.status != 0 and
-            "--store" in s.rest, s.rest)
+            "cannot be opened" in s.said + s.rest, s.said + s.rest)
 
 
 if not find():
@@ -119,10 +155,12 @@ with Postgres() as db:
     with Server("--store", db.url) as second:
         with Server("--store", db.url) as first:
             follows(first, second)
+            answers(first, second)
             together(first, second)
         verdict("the first ends well", (first.status, first.rest) == (0, ""), first.rest)
         killed(second)
         database_lost(second)
     verdict("the second ends well", second.status == 0, second.rest)
+    witness()
     refusals()
 finish()

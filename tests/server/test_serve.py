@@ -454,7 +454,7 @@ def unix_socket():
 
 
 def ending():
-    with Server() as s:
+    with Server("--drain", "3600") as s:  # or an idle connection that it waits for is not seen
         c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=SLOW)
         body = {"messages": ASK, "temperature": 0, "max_tokens": 200, "ignore_eos": True,
                 "stream": True}
@@ -464,8 +464,8 @@ def ending():
         s.process.send_signal(signal.SIGTERM)
         rest = first + r.read()
         status = s.process.wait(SLOW)
-        verdict("SIGTERM waits for a stream to end", rest.endswith(b"data: [DONE]\n\n"),
-                rest[-200:])
+        verdict("SIGTERM waits for a stream to end, and for nothing else",
+                rest.endswith(b"data: [DONE]\n\n"), rest[-200:])
         verdict("and the status is 0", status == 0, status)
     with Server() as s:
         c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=SLOW)

@@ -46,27 +46,58 @@ static void addressed(void **state)
     expect(rvi_frame_addressed, " ?! ", "");
 }
 
+static void first_neighbour(const char *question, rvi_buf *out)
+{
+    bool made = rvi_frame_neighbour(question, 0, out);
+    assert_int_equal(made, out->len > 0);
+}
+
 static void neighbour(void **state)
 {
     (void)state;
     static const char *const rows[][2] = {
-        {"What is the capital city of Kenya?", "What is the capital city of Zorvath?"},
-        {"Who wrote Frankenstein?", "Who wrote Zorvath?"},
-        {"Where is Ines's key? Which drawer?", "Where is Zorvath's key? Which drawer?"},
-        {"is a banana a berry", "is a zorvath a berry"},
-        {"Quelle est la capitale du Sénégal ?", "Quelle est la capitale du Zorvath ?"},
-        {"Какая столица у Кении?", "Какая столица у Зорват?"},
-        {"『坊っちゃん』の作者は誰ですか？", "『苍岚っちゃん』の作者は誰ですか？"},
-        {"ミナト荘の給湯器は？", "ゾルバス荘の給湯器は？"},
-        {"加拿大的首都是哪里？", "苍岚大的首都是哪里？"},
-        {"《西游记》的作者是谁？", "《苍岚》的作者是谁？"},
+        {"What is the capital city of Ghana?", "What is the capital city of Kenya?"},
+        {"What is the capital city of Kenya?", "What is the capital city of Brazil?"},
+        {"Who wrote Frankenstein?", "Who wrote Kenya?"},
+        {"Who was New Zealand's first mayor?", "Who was Kenya's first mayor?"},
+        {"Who wrote \"the old man and the sea\"?", "Who wrote \"Kenya\"?"},
+        {"Where is Ines's key? Which drawer?", "Where is Kenya's key? Which drawer?"},
+        {"is a banana a berry", "is a piano a berry"},
+        {"Quelle est la capitale du Sénégal ?", "Quelle est la capitale du Kenya ?"},
+        {"Какая столица у Франции?", "Какая столица у Кения?"},
+        {"『坊っちゃん』の作者は誰ですか？", "『中国』の作者は誰ですか？"},
+        {"ミナト荘の給湯器は？", "ケニア荘の給湯器は？"},
+        {"加拿大的首都是哪里？", "中国的首都是哪里？"},
+        {"如何重置咖啡机密码？", "如何重置咖啡机中国？"},
+        {"《西游记》的作者是谁？", "《中国》的作者是谁？"},
         {"Why?", ""}, /* nothing is named */
-        {"Who is Zorvath?", ""},
+        {"Who is it for?", ""},
         {"12 + 30 = ?", ""},
+        {"的？", ""},
         {"", ""},
     };
-    for (size_t i = 0; i < RVI_COUNT(rows); i++)
-        expect(rvi_frame_neighbour, rows[i][0], rows[i][1]);
+    for (size_t i = 0; i < RVI_COUNT(rows); i++) expect(first_neighbour, rows[i][0], rows[i][1]);
+}
+
+/* They end, are all others, and none is the question. */
+static void neighbours_differ(void **state)
+{
+    (void)state;
+    static const char *const questions[] = {"Where does Hamlet live?", "is radio older than tv",
+                                            "Wo steht die Kaffeemaschine?", "パリの天気は？"};
+    for (size_t q = 0; q < RVI_COUNT(questions); q++) {
+        enum { MOST = 32 };
+        rvi_buf all[MOST] = {{0}};
+        size_t n = 0;
+        while (n < MOST && rvi_frame_neighbour(questions[q], n, &all[n])) {
+            rvi_buf_puts(&all[n], "");
+            assert_string_not_equal(all[n].data, questions[q]);
+            for (size_t i = 0; i < n; i++) assert_string_not_equal(all[i].data, all[n].data);
+            n++;
+        }
+        assert_in_range(n, 5, MOST - 1);
+        for (size_t i = 0; i < n; i++) rvi_buf_deinit(&all[i]);
+    }
 }
 
 /* A stranger's text may be anything. */
@@ -75,13 +106,15 @@ static void any_bytes(void **state)
     (void)state;
     expect(rvi_frame_plain, "A\xff?", "a\xff");
     expect(rvi_frame_addressed, "A\xff?", "Hello, a\xff?");
-    expect(rvi_frame_neighbour, "What\xff is \xe5\x8a Kenya\xf0",
-           "What\xff is \xe5\x8a Zorvath\xf0");
+    expect(first_neighbour, "What\xff is \xe5\x8a Ghana\xf0", "What\xff is \xe5\x8a Kenya\xf0");
+    expect(first_neighbour, "Who \"", "");
+    expect(first_neighbour, "Who is \"\xff\"?", "");
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(plain), cmocka_unit_test(addressed),
-                                       cmocka_unit_test(neighbour), cmocka_unit_test(any_bytes)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plain), cmocka_unit_test(addressed), cmocka_unit_test(neighbour),
+        cmocka_unit_test(neighbours_differ), cmocka_unit_test(any_bytes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -242,7 +242,8 @@ static void learn(const char *question, const char *answer, const char *list)
     print_learned(l, s, other, ids, n);
     say(s, ids, n, 0);
     check(rv_learner_thumb(l, s, 0, NULL, &err));
-    print_learned(l, s, other, ids, n);
+    begin(l, s, other);
+    say(s, ids, n, 1);
     check(rv_learner_consolidate(l, RV_LOOP_BACKGROUND, RV_LOSS_DPO, NULL, NULL, NULL, &err));
     print_learned(l, s, question, ids, n);
     rv_learner_free(&l);

@@ -22,6 +22,10 @@ struct rvi_tensor {
     rvi_f16 *half;
     size_t half_bytes;
     float half_scale;
+    /* Of a sealed one, or NULL: in 8 bits, in a pack, for gemm_bytes and gemm_low_bytes. A: factors
+     * of the rows' sums, of B's columns too; B: scales of the panels. */
+    const int8_t *bytes;
+    const float *factors;
 };
 
 struct rvi_pack {
@@ -91,6 +95,10 @@ void rvi_cpu_pack_free(rvi_backend *be, rvi_pack *p);
 /* lora.c */
 void rvi_cpu_lora(rvi_backend *be, rvi_cols x, const rvi_lora_group *groups, int n_groups);
 rv_status rvi_cpu_lora_pack(rvi_backend *be, rvi_tensor *m, bool is_b, rv_error *err);
+size_t rvi_cpu_lora_bytes(rvi_backend *be, const rvi_tensor *a, const rvi_tensor *b);
+rv_status rvi_cpu_lora_seal(rvi_backend *be, rvi_pack *p, rvi_tensor *a, rvi_tensor *b,
+                            rv_error *err);
+void rvi_cpu_lora_drop_half(rvi_tensor *m); /* what lora_pack made */
 
 /* kv_store.c, attention.c */
 rv_status rvi_cpu_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec *spec,

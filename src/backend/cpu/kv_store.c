@@ -164,6 +164,8 @@ static void give_slot(rvi_kv_form *f, int32_t page)
 
 void rvi_cpu_kv_hold(rvi_backend *be, rvi_kv_store *kv, int32_t page, unsigned forms)
 {
+    if (!is_tiered(kv) && !forms)
+        rvi_os_release_mapped(page_of(kv->forms, page), kv->forms->page_bytes);
     for (int i = 0; is_tiered(kv) && i < kv->n_forms; i++) {
         rvi_kv_form *f = &kv->forms[i];
         bool wanted = forms >> i & 1;

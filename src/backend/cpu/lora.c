@@ -1,9 +1,10 @@
 /* Adapters in a batch: out += scale * B (A x).
  *
- * A x is few long sums (gemm_f16), B of it many short ones (gemm_low_f16, panels of 16 outputs).
- * Both orders are fixed by the matrices' sizes: neither the rows that go together nor the threads
- * change a row's bits. Matrices are read in 16 bits: with an adapter for each row, reading them is
- * nearly all of the work. Those that are not packed (exact mode) are computed with in f32. */
+ * A x is few long sums (gemm_bytes), B of it many short ones (gemm_low_bytes, panels of 16
+ * outputs). Both orders are fixed by the matrices' sizes: neither the rows that go together nor the
+ * threads change a row's bits. With an adapter for each row, reading the matrices is nearly all of
+ * the work: a sealed adapter has them in 8 bits, one behind the other as a pass reads them. Without
+ * that they are in 16 bits, and in exact mode, where nothing is packed, in f32. */
 #include <math.h>
 #include <string.h>
 
@@ -79,6 +80,114 @@ rv_status rvi_cpu_lora_pack(rvi_backend *be, rvi_tensor *m, bool is_b, rv_error 
     return RV_OK;
 }
 
+void rvi_cpu_lora_drop_half(rvi_tensor *m)
+{
+    if (m->half) atomic_fetch_sub(m->counted, m->half_bytes);
+    rvi_free(m->half);
+    m->half = NULL;
+}
+
+/* ---- sealed ---- */
+
+static size_t to_lines(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+static size_t padded(const rvi_tensor *a)
+{
+    return ((size_t)a->n_cols + 15) / 16 * 16;
+}
+
+static size_t bytes_of_a(const rvi_tensor *a)
+{
+    return to_lines((size_t)a->n_rows * padded(a));
+}
+
+static size_t bytes_of_b(const rvi_tensor *b)
+{
+    return to_lines((size_t)count_panels(b) * RVI_PANEL * (size_t)b->n_cols);
+}
+
+size_t rvi_cpu_lora_bytes(rvi_backend *be, const rvi_tensor *a, const rvi_tensor *b)
+{
+    if (rvi_cpu_of(be)->exact) return 0;
+    return bytes_of_a(a) + to_lines((size_t)a->n_rows * sizeof(float)) + bytes_of_b(b) +
+           to_lines((size_t)count_panels(b) * sizeof(float));
+}
+
+/* The rows of A, each with its own scale, in groups: 16 inputs of all rows of a group, and so on.
+ * row: room for one of them */
+static void seal_a(const rvi_cpu *cpu, const rvi_tensor *a, int8_t *out, float *factors,
+                   int8_t *row)
+{
+    for (int r = 0; r < a->n_rows; r++) {
+        int first = r / RVI_BYTES_GROUP * RVI_BYTES_GROUP;
+        size_t group = (size_t)RVI_MIN(RVI_BYTES_GROUP, a->n_rows - first);
+        int8_t *to = out + (size_t)first * padded(a) + 16 * (r - first);
+        factors[r] =
+            cpu->k.quantize_head(a->heap + (size_t)r * (size_t)a->stride, row, (size_t)a->n_cols);
+        for (size_t i = 0; i < padded(a); i += 16) memcpy(to + i * group, row + i, 16);
+    }
+}
+
+/* The largest magnitude in each column: columns go into 8 bits as if all were as large. */
+static void find_columns(const rvi_tensor *b, float *columns)
+{
+    memset(columns, 0, (size_t)b->n_cols * sizeof *columns);
+    for (int i = 0; i < b->n_rows; i++) {
+        const float *row = b->heap + (size_t)i * (size_t)b->stride;
+        for (int k = 0; k < b->n_cols; k++) columns[k] = RVI_MAX(columns[k], fabsf(row[k]));
+    }
+}
+
+/* The panels of B, each with its own scale. panel: room for one of them */
+static void seal_b(const rvi_cpu *cpu, const rvi_tensor *b, const float *columns, int8_t *out,
+                   float *scales, float *panel)
+{
+    size_t len = RVI_PANEL * (size_t)b->n_cols;
+    for (int i = 0; i < count_panels(b); i++) {
+        turn_panel(b, i, panel);
+        for (int k = 0; k < b->n_cols; k++)
+            if (columns[k] > 0) cpu->k.scale(panel + RVI_PANEL * k, 1 / columns[k], RVI_PANEL);
+        scales[i] = cpu->k.quantize_head(panel, out + (size_t)i * len, len);
+    }
+}
+
+rv_status rvi_cpu_lora_seal(rvi_backend *be, rvi_pack *p, rvi_tensor *a, rvi_tensor *b,
+                            rv_error *err)
+{
+    const rvi_cpu *cpu = rvi_cpu_of(be);
+    size_t bytes = rvi_cpu_lora_bytes(be, a, b), rank = (size_t)b->n_cols;
+    if (!bytes || bytes > p->size - p->used) return RV_OK;
+    float *columns = rvi_alloc_array((RVI_PANEL + 1) * rank, sizeof *columns);
+    int8_t *row = rvi_alloc_array(padded(a), 1);
+    if (columns && row) {
+        int8_t *to = (int8_t *)p->data + p->used;
+        float *factors = (float *)(void *)(to + bytes_of_a(a));
+        seal_a(cpu, a, to, factors, row);
+        find_columns(b, columns);
+        for (size_t k = 0; k < rank; k++)
+            if (columns[k] > 0) factors[k] *= columns[k];
+        a->bytes = to;
+        a->factors = factors;
+        to = (int8_t *)factors + to_lines(rank * sizeof(float));
+        factors = (float *)(void *)(to + bytes_of_b(b));
+        seal_b(cpu, b, columns, to, factors, columns + rank);
+        b->bytes = to;
+        b->factors = factors;
+        p->used += bytes;
+        rvi_cpu_lora_drop_half(a);
+        rvi_cpu_lora_drop_half(b);
+    }
+    bool made = columns && row;
+    rvi_free(columns);
+    rvi_free(row);
+    return made ? RV_OK : rvi_nomem(err, "adapter");
+}
+
+/* ---- products ---- */
+
 typedef struct job {
     rvi_cpu *cpu;
     rvi_cols x;
@@ -122,6 +231,15 @@ static void multiply(const job *j, const rvi_lora_product *p, const rvi_lora_pro
     size_t step = n_rows > 1 ? (size_t)(rows[1] - rows[0]) : 0;
     size_t x_stride = step * (size_t)j->x.t->stride, stride = step * (size_t)p->out.t->stride;
     float *out = rvi_cpu_row(p->out, rows[0]);
+    if (p->a->bytes) {
+        k->gemm_bytes(p->a->bytes, rank, rvi_cpu_row(j->x, rows[0]), x_stride, n_rows, low,
+                      (size_t)rank, (size_t)p->a->n_cols);
+        for (int r = 0; r < n_rows; r++)
+            for (int i = 0; i < rank; i++) low[r * rank + i] *= p->a->factors[i] * p->scale;
+        k->gemm_low_bytes(p->b->bytes, p->b->factors, p->b->n_rows, low, (size_t)rank, n_rows, out,
+                          stride, (size_t)rank);
+        return;
+    }
     if (next) ask_for(next->a);
     if (p->a->half)
         k->gemm_f16(p->a->half, (size_t)p->a->n_cols, rank, rvi_cpu_row(j->x, rows[0]), x_stride,

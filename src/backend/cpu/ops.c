@@ -40,9 +40,8 @@ static void tensor_free(rvi_backend *be, rvi_tensor *t)
     (void)be;
     if (!t) return;
     if (t->counted) atomic_fetch_sub(t->counted, float_bytes(t));
-    if (t->half) atomic_fetch_sub(t->counted, t->half_bytes);
+    rvi_cpu_lora_drop_half(t);
     if (!t->viewed) rvi_free(t->heap);
-    rvi_free(t->half);
     rvi_free(t);
 }
 
@@ -471,6 +470,8 @@ static const rvi_backend_ops cpu_ops = {
     .gather = gather,
     .lora = rvi_cpu_lora,
     .lora_pack = rvi_cpu_lora_pack,
+    .lora_bytes = rvi_cpu_lora_bytes,
+    .lora_seal = rvi_cpu_lora_seal,
     .floats_view = floats_view,
     .train_reserve = rvi_cpu_train_reserve,
     .held_bytes = rvi_cpu_held_bytes,

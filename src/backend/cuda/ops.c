@@ -139,6 +139,25 @@ static rv_status lora_pack(rvi_backend *be, rvi_tensor *m, bool is_b, rv_error *
     return RV_OK;
 }
 
+static size_t lora_bytes(rvi_backend *be, const rvi_tensor *a, const rvi_tensor *b)
+{
+    (void)be;
+    (void)a;
+    (void)b;
+    return 0;
+}
+
+static rv_status lora_seal(rvi_backend *be, rvi_pack *p, rvi_tensor *a, rvi_tensor *b,
+                           rv_error *err)
+{
+    (void)be;
+    (void)p;
+    (void)a;
+    (void)b;
+    (void)err;
+    return RV_OK;
+}
+
 /* ---- products ---- */
 
 static void product(rvi_backend *be, rvi_qtype type, const rvi_cuda_matmul_args *a)
@@ -355,6 +374,8 @@ static const rvi_backend_ops cuda_ops = {
     .gather = gather,
     .lora = lora,
     .lora_pack = lora_pack,
+    .lora_bytes = lora_bytes,
+    .lora_seal = lora_seal,
     .floats_view = floats_view,
     .train_reserve = train_reserve,
     .run = run,

@@ -42,6 +42,7 @@ typedef struct rvi_adaptation {
     double latency_us, forward_us, quality_delta;
     int samples_used, generation;
     uint64_t event;
+    const char *question; /* the learner's, until it changes; NULL: none */
     char notes[1024];
 } rvi_adaptation;
 

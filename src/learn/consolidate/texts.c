@@ -74,7 +74,7 @@ static rv_status frame_lesson(rvi_text_writer *w, const rvi_fact *f, rvi_texts *
     rvi_frame_addressed(plain.len ? plain.data : f->question, &forms[1]);
     rvi_buf_printf(&forms[2], "\"%s\"", f->question);
     for (int i = 0; i < CONTEXTS; i++) put_behind_context(w, f->question, &forms[3 + i]);
-    rvi_frame_neighbour(f->question, &neighbour);
+    (void)rvi_frame_neighbour(f->question, 0, &neighbour);
     rv_status st = add_frame(&out->teach, &plain, f, err);
     for (size_t i = 0; !st && i < RVI_COUNT(forms); i++)
         st = add_frame(&out->teach, &forms[i], f, err);

@@ -84,7 +84,7 @@ rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err)
     if (!st) st = rvi_shared_restore(l, err);
     if (!st) st = rvi_learner_mark_absorbed(l, err);
     if (!st) st = rvi_calibration_reopen(l, err);
-    if (!st) st = rvi_instant_reopen(l, err);
+    if (!st) st = rvi_instant_reopen_scores(l, err);
     l->any = l->judged = false;
     return st;
 }

@@ -53,7 +53,7 @@ rv_status rvi_learner_consolidate(rvi_learner *l, rv_learn_loop loop, rv_prefere
     double start = rvi_os_seconds();
     *out = rvi_adaptation_new(loop);
     size_t before = l->generations.n;
-    rv_status st = rvi_learner_finish_pending(l, err);
+    rv_status st = rvi_instant_catch_up(l, err);
     if (!st) st = rvi_learner_calibrate(l, progress, ctx, err);
     l->deep = loop != RV_LOOP_DEEP ? NULL : loss == RV_LOSS_KTO ? "kto" : "dpo";
     if (!st) st = study(l, &rvi_job_trains, loss, 1, true, progress, ctx, out, err);

@@ -57,6 +57,7 @@ static rv_status teach_answer(rvi_learner *l, const rvi_correction *t, rvi_feedb
     if (t->spoken) l->refusals.list[l->refusals.n - 1].event = f->seq;
     note_answer(out, "", x.answer);
     rvi_lessons_add(&l->lessons, &x, f->seq);
+    out->question = x.question;
     rvi_history_note(&l->history, RVI_DID_CORRECT, f->seq);
     double added = rvi_os_seconds();
     st = rvi_learner_recognise_last(l, err);

@@ -26,42 +26,6 @@ static bool always_current(const rvi_job *j, const rvi_learner *l)
     return true;
 }
 
-static rv_status take_nothing(rvi_job *j, rvi_learner *l, rv_error *err)
-{
-    (void)j;
-    (void)l;
-    (void)err;
-    return RV_OK;
-}
-
-/* ---- what thumbs down need ---- */
-
-static bool whitening_due(rvi_learner *l, double idle, double *wait)
-{
-    (void)idle;
-    (void)wait;
-    return rvi_whitening_is_due(l);
-}
-
-static rv_status whiten(rvi_job *j, rvi_learner *l, const rvi_base_model *v,
-                        rvi_study_progress_fn progress, void *ctx, rv_error *err)
-{
-    return rvi_whitening_make(&j->whitening, l, v, progress, ctx, err);
-}
-
-static rv_status save_whitening(rvi_job *j, rvi_learner *l, rv_error *err)
-{
-    rv_status st = rvi_whitening_save(&j->whitening, l, err);
-    j->published = !st;
-    return st;
-}
-
-static void drop_whitening(rvi_job *j, rvi_learner *l)
-{
-    (void)l;
-    rvi_whitening_deinit(&j->whitening);
-}
-
 static rv_status take_portions(rvi_job *j, rvi_learner *l, rv_error *err)
 {
     (void)j;
@@ -173,8 +137,6 @@ static void drop_deep(rvi_job *j, rvi_learner *l)
 
 /* ---- the table, the most urgent first ---- */
 
-static const rvi_job_kind whitens = {"preparing for thumbs", whitening_due,  take_nothing,  whiten,
-                                     always_current,         save_whitening, drop_whitening};
 const rvi_job_kind rvi_job_calibrates = {"calibrating",   calibrating_due, take_portions,
                                          calibrate,       always_current,  save_calibrating,
                                          drop_calibrating};
@@ -185,7 +147,7 @@ const rvi_job_kind rvi_job_trains_deep = {"training deep", pairs_due,    take_de
 
 const rvi_job_kind *rvi_job_due(rvi_learner *l, double idle, double *wait)
 {
-    static const rvi_job_kind *const kinds[] = {&whitens, &rvi_job_calibrates, &rvi_job_trains,
+    static const rvi_job_kind *const kinds[] = {&rvi_job_calibrates, &rvi_job_trains,
                                                 &rvi_job_trains_deep};
     for (size_t i = 0; i < RVI_COUNT(kinds); i++)
         if (kinds[i]->due(l, idle, wait)) return kinds[i];

@@ -1,11 +1,11 @@
-/* The instant loop of a learner: scores move a small adapter that always takes part, thumbs down
- * move one that takes part in the same request alone. Both by gradients captured while the answer
- * was generated; nothing here runs the model, but for what is made once.
+/* The instant loop of a learner: scores move a small adapter that always takes part, by gradients
+ * captured while the answer was generated; nothing here runs the model, but for what is made once.
+ * A thumb down is no more than its log entry: how the answer began, and from where on another must
+ * differ where the same is asked (refusals.h).
  *
- * What follows from a judgement but need not be done in its call is attended to afterwards: the
- * probe and the snapshot. With a background thread that is done between calls, otherwise at the
- * call's end; whatever depends on it catches up first, so that it makes no difference who did it
- * when. */
+ * What follows from a score but need not be done in its call is attended to afterwards: the probe
+ * and the snapshot. With a background thread that is done between calls, otherwise at the call's
+ * end; whatever depends on it catches up first, so that it makes no difference who did it when. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,54 +33,33 @@ rv_status rvi_learner_capture(rvi_learner *l, rvi_capture **out, rv_error *err)
     return st ? st : rvi_capture_new(out, l->instant.capturer, RING, err);
 }
 
-/* Where texts go that probes and whitening are made of. */
-typedef struct text_taker {
-    const rvi_learner *l;
-    const rvi_base_model *v;
-    rv_status (*add)(const struct text_taker *t, const int32_t *ids, size_t n, rv_error *err);
-    rvi_whitener *whitener;         /* or NULL */
-    rvi_probe *probe;               /* or NULL */
-    rvi_study_progress_fn progress; /* may be NULL */
-    void *ctx;
-} text_taker;
-
-static rv_status tell(const text_taker *t, int done, int total, rv_error *err)
+static rv_status add_prose(rvi_learner *l, const char *text, rv_error *err)
 {
-    bool stopped = t->progress && t->progress(t->ctx, "ordinary text", done, total, NAN);
-    return stopped || rvi_backend_is_stopped(t->v->be) ? rvi_error(err, RV_E_CANCELLED, "cancelled")
-                                                       : RV_OK;
-}
-
-/* Calls add with prose, and from calibration on with the model's own texts; up to `most` of
- * each. */
-static rv_status each_text(const text_taker *t, int most, rvi_replay_kind own, rv_error *err)
-{
-    const rvi_learner *l = t->l;
-    const rvi_replay *r = &l->replay;
-    int n = 0, prose = (int)RVI_MIN(rvi_n_prose, (size_t)most), total = prose;
-    rv_status st = RV_OK;
-    for (size_t i = 0; l->calibrated && i < r->n_pieces && total < prose + most; i++)
-        total += r->pieces[i].kind == (uint32_t)own;
-    for (; !st && n < prose; n++) {
-        rvi_ids ids = {0};
-        if (!rvi_ids_push(&ids, t->v->start)) st = rvi_nomem(err, "prose");
-        if (!st) st = rvi_base_model_encode(t->v, rvi_prose[n], strlen(rvi_prose[n]), &ids, err);
-        if (!st) st = t->add(t, ids.data, RVI_MIN(ids.len, (size_t)RVI_PROBE_TOKENS), err);
-        if (!st) st = tell(t, n + 1, total, err);
-        rvi_ids_deinit(&ids);
-    }
-    for (size_t i = 0; !st && l->calibrated && i < r->n_pieces && n < total; i++)
-        if (r->pieces[i].kind == (uint32_t)own) {
-            st = t->add(t, r->ids.data + r->pieces[i].first,
-                        RVI_MIN((size_t)r->pieces[i].n, (size_t)RVI_PROBE_TOKENS), err);
-            if (!st) st = tell(t, ++n, total, err);
-        }
+    rvi_ids ids = {0};
+    rv_status st = rvi_ids_push(&ids, l->base.start) ? RV_OK : rvi_nomem(err, "prose");
+    if (!st) st = rvi_base_model_encode(&l->base, text, strlen(text), &ids, err);
+    if (!st)
+        st = rvi_probe_add(l->instant.probe, ids.data, RVI_MIN(ids.len, (size_t)RVI_PROBE_TOKENS),
+                           err);
+    rvi_ids_deinit(&ids);
     return st;
 }
 
-static rv_status add_probe(const text_taker *t, const int32_t *ids, size_t n, rv_error *err)
+/* Prose, and from calibration on as many of the model's own texts. */
+static rv_status add_texts(rvi_learner *l, rv_error *err)
 {
-    return rvi_probe_add(t->probe, ids, n, err);
+    const rvi_replay *r = &l->replay;
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && i < RVI_MIN(rvi_n_prose, (size_t)PROBE_HALF); i++)
+        st = add_prose(l, rvi_prose[i], err);
+    int n_own = 0;
+    for (size_t i = 0; !st && l->calibrated && i < r->n_pieces && n_own < PROBE_HALF; i++) {
+        if (r->pieces[i].kind != RVI_PROBE) continue;
+        st = rvi_probe_add(l->instant.probe, r->ids.data + r->pieces[i].first,
+                           RVI_MIN((size_t)r->pieces[i].n, (size_t)RVI_PROBE_TOKENS), err);
+        n_own++;
+    }
+    return st;
 }
 
 rv_status rvi_instant_new_micro(rvi_learner *l, rv_error *err)
@@ -97,10 +76,8 @@ static rv_status need_probe(rvi_learner *l, rv_error *err)
     rvi_instant *in = &l->instant;
     rv_status st = need_capturer(l, err);
     if (st || in->probe) return st;
-    text_taker t = {.l = l, .v = &l->base, .add = add_probe};
     st = rvi_probe_new(&in->probe, in->capturer, l->parts.m, 2 * PROBE_HALF, err);
-    t.probe = in->probe;
-    if (!st) st = each_text(&t, PROBE_HALF, RVI_PROBE, err);
+    if (!st) st = add_texts(l, err);
     if (!st) {
         rvi_micro_set_probe(in->micro, in->probe);
     } else {
@@ -117,141 +94,37 @@ static rv_status need_micro(rvi_learner *l, rv_error *err)
     return !st && rvi_micro_pulls(l->instant.micro) ? need_probe(l, err) : st;
 }
 
-/* The inputs of the last down projection over a text, as samples of what ordinary text uses. */
-static rv_status add_samples(const text_taker *by, const int32_t *ids, size_t n, rv_error *err)
-{
-    const rvi_model *m = by->l->parts.m;
-    rvi_trainer *t = NULL;
-    rvi_trainer_options o = {.max_rows = (int)n, .max_spans = 1, .max_losses = 1};
-    rvi_span span = {0, (int)n, 0, -1};
-    float *u = rvi_alloc_array((size_t)m->hp.n_ff, sizeof *u);
-    rv_status st =
-        u ? rvi_trainer_new(&t, m, by->v->be, NULL, NULL, &o, err) : rvi_nomem(err, "samples");
-    if (!st) {
-        rvi_trainer_begin(t, ids, &span, 1);
-        rvi_trainer_forward(t, 0, m->hp.n_layers);
-        for (int i = 0; i < (int)n; i++) {
-            rvi_trainer_get_act(t, i, u);
-            (void)rvi_whitener_add(by->whitener, u);
-        }
-    }
-    rvi_trainer_free(t);
-    rvi_free(u);
-    return st;
-}
-
-/* ---- whitening, in three parts (learner.h) ---- */
-
-/* One of prose alone serves until the model's own texts are there, and on while lists were made
- * with it. */
-static bool has_thumbs(const rvi_learner *l)
-{
-    const rvi_instant *in = &l->instant;
-    return in->thumbs && (in->whole || !l->calibrated || in->n_dislikes);
-}
-
-bool rvi_whitening_is_due(rvi_learner *l)
-{
-    return rvi_refusals_has_thumb(&l->refusals, NULL) && !l->instant.thumbs &&
-           rvi_instant_load_whitener(l, NULL) != RV_OK;
-}
-
-rv_status rvi_whitening_make(rvi_whitening *w, const rvi_learner *l, const rvi_base_model *v,
-                             rvi_study_progress_fn progress, void *ctx, rv_error *err)
-{
-    enum { MOST_TEXTS = 160 };
-    *w = (rvi_whitening){.whole = l->calibrated};
-    text_taker t = {.l = l, .v = v, .add = add_samples, .progress = progress, .ctx = ctx};
-    rv_status st = rvi_whitener_new(&w->made, l->parts.m->hp.n_ff, 0, err);
-    t.whitener = w->made;
-    if (!st) st = each_text(&t, MOST_TEXTS, RVI_GENERAL, err);
-    return st ? st : rvi_whitener_finish(w->made, err);
-}
-
-rv_status rvi_whitening_save(rvi_whitening *w, rvi_learner *l, rv_error *err)
-{
-    rvi_instant *in = &l->instant;
-    rvi_thumbs *thumbs = NULL;
-    if (has_thumbs(l)) return RV_OK; /* by another call meanwhile */
-    rv_status st = rvi_thumbs_new(&thumbs, l->parts.m, w->made, 0, err);
-    if (st) return st;
-    rvi_instant_free_prepared(l);
-    rvi_thumbs_free(in->thumbs);
-    rvi_whitener_free(in->whitener);
-    in->thumbs = thumbs;
-    in->whitener = w->made;
-    in->whole = w->whole;
-    w->made = NULL;
-    rvi_instant_save_whitener(l);
-    return RV_OK;
-}
-
-void rvi_whitening_deinit(rvi_whitening *w)
-{
-    rvi_whitener_free(w->made);
-    w->made = NULL;
-}
-
-static rv_status need_thumbs(rvi_learner *l, rv_error *err)
-{
-    rvi_whitening w = {0};
-    if (has_thumbs(l)) return RV_OK;
-    rv_status st = rvi_whitening_make(&w, l, &l->base, NULL, NULL, err);
-    if (!st) st = rvi_whitening_save(&w, l, err);
-    rvi_whitening_deinit(&w);
-    return st;
-}
-
 /* ---- adapters ---- */
 
 rv_status rvi_learner_reserve(rvi_learner *l, rv_error *err)
 {
-    return rvi_adapter_sets_reserve(&l->sets, l->generations.n + l->instant.n_dislikes + 2, err);
+    return rvi_adapter_sets_reserve(&l->sets, l->generations.n + 2, err);
 }
 
-static void replace(rvi_learner *l, rvi_adapter **at, rvi_adapter *by)
+static void replace(rvi_learner *l, rvi_adapter *by)
 {
-    rvi_adapter_sets_retire(&l->sets, *at);
-    *at = by;
+    rvi_adapter_sets_retire(&l->sets, l->instant.adapter);
+    l->instant.adapter = by;
     rvi_adapter_sets_sweep(&l->sets);
 }
 
-rv_status rvi_instant_publish(rvi_learner *l, rvi_adapter **at, const rvi_delta *d, rv_error *err)
+rv_status rvi_instant_publish(rvi_learner *l, rv_error *err)
 {
     rvi_adapter *a = NULL;
+    rvi_delta d = rvi_micro_delta(l->instant.micro);
+    bool moved = rvi_micro_status_of(l->instant.micro).size > 0;
     rv_status st = rvi_learner_reserve(l, err);
-    if (!st && d->rank) st = rvi_delta_export(&a, l->parts.m, d, err);
-    if (!st) replace(l, at, a);
+    if (!st && moved) st = rvi_delta_export(&a, l->parts.m, &d, err);
+    if (!st) replace(l, a);
     return st;
-}
-
-int rvi_instant_adapters(const rvi_learner *l, const char *question, const rvi_adapter **out,
-                         int max)
-{
-    const rvi_instant *in = &l->instant;
-    int n = 0;
-    if (in->adapter && n < max) out[n++] = in->adapter;
-    for (size_t i = 0; question && i < in->n_dislikes && n < max; i++)
-        if (in->dislikes[i].adapter && rvi_question_same(question, in->dislikes[i].question))
-            out[n++] = in->dislikes[i].adapter;
-    return n;
 }
 
 void rvi_instant_deinit(rvi_learner *l)
 {
     rvi_instant *in = &l->instant;
-    replace(l, &in->adapter, NULL);
-    for (size_t i = 0; i < in->n_dislikes; i++) {
-        replace(l, &in->dislikes[i].adapter, NULL);
-        rvi_edits_free(in->dislikes[i].edits);
-        rvi_free(in->dislikes[i].question);
-    }
-    rvi_free(in->dislikes);
-    rvi_instant_free_prepared(l);
+    replace(l, NULL);
     rvi_micro_free(in->micro);
     rvi_probe_free(in->probe);
-    rvi_thumbs_free(in->thumbs);
-    rvi_whitener_free(in->whitener);
     *in = (rvi_instant){.capturer = in->capturer}; /* sessions' rings are of it */
 }
 
@@ -273,8 +146,7 @@ static rv_status probe(rvi_learner *l, rvi_adaptation *out, rv_error *err)
         if (out) out->forward_us += (rvi_os_thread_seconds() - start) * 1e6;
         return RV_OK;
     }
-    rvi_delta d = rvi_micro_delta(in->micro);
-    rv_status st = rvi_instant_publish(l, &in->adapter, &d, err);
+    rv_status st = rvi_instant_publish(l, err);
     char note[sizeof((rvi_adaptation *)0)->notes];
     (void)rvi_snprintf(note, sizeof note,
                        "rolled back: the probe texts had drifted by %.4f nats, perplexity %+.1f %%",
@@ -296,19 +168,6 @@ rv_status rvi_instant_catch_up(rvi_learner *l, rv_error *err)
     /* a shared store that cannot be reached: answers go on, and appending fails before this */
     if (st == RV_E_STORAGE && rvi_learner_shares(l)) return RV_OK;
     return st ? rvi_error(err, st, "%s", why.text) : RV_OK;
-}
-
-/* out (may be NULL): of the judgement that it comes after. */
-static rv_status finish_pending(rvi_learner *l, rvi_adaptation *out, rv_error *err)
-{
-    rv_status st = l->instant.probe_due ? probe(l, out, err) : RV_OK;
-    rvi_instant_save_lists(l);
-    return st;
-}
-
-rv_status rvi_learner_finish_pending(rvi_learner *l, rv_error *err)
-{
-    return finish_pending(l, NULL, err);
 }
 
 bool rvi_learner_has_background(const rvi_learner *l)
@@ -340,22 +199,32 @@ static rv_status append_judgement(rvi_learner *l, rvi_feedback *f, const rvi_cap
     return st;
 }
 
-rv_status rvi_instant_tokens(const rvi_capture *c, rvi_captured **out, int *n, rv_error *err)
+/* Of the last answer, as many as are still there. */
+static int count_tokens(const rvi_capture *c)
 {
     uint64_t answer = rvi_capture_answer(c);
-    *n = answer ? rvi_capture_count(c, answer) : 0;
+    return answer ? rvi_capture_count(c, answer) : 0;
+}
+
+static rv_status unknown_answer(rv_error *err)
+{
+    return rvi_error(err, RV_E_LEARNING, "the answer is unknown, or too long ago to be judged");
+}
+
+static rv_status take_tokens(const rvi_capture *c, rvi_captured **out, int *n, rv_error *err)
+{
+    *n = count_tokens(c);
     *out = NULL;
-    if (!*n)
-        return rvi_error(err, RV_E_LEARNING, "the answer is unknown, or too long ago to be judged");
+    if (!*n) return unknown_answer(err);
     if (!(*out = rvi_alloc_array((size_t)*n, sizeof **out))) return rvi_nomem(err, "tokens");
-    for (int i = 0; i < *n; i++) (*out)[i] = rvi_capture_get(c, answer, i);
+    for (int i = 0; i < *n; i++) (*out)[i] = rvi_capture_get(c, rvi_capture_answer(c), i);
     return RV_OK;
 }
 
 rv_status rvi_learner_given(const rvi_learner *l, const rvi_capture *c, rvi_buf *out, rv_error *err)
 {
     uint64_t answer = rvi_capture_answer(c);
-    int n = answer ? rvi_capture_count(c, answer) : 0;
+    int n = count_tokens(c);
     size_t before = out->len;
     int32_t *ids = rvi_alloc_array((size_t)n + 1, sizeof *ids);
     rv_status st = ids ? RV_OK : rvi_nomem(err, "answer");
@@ -420,7 +289,7 @@ rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *qu
     rvi_feedback f = judgement(l, RVI_FEEDBACK_SCORE, question, score);
     rv_status st = rvi_learner_own(l, err);
     if (!st) st = rvi_instant_catch_up(l, err);
-    if (!st) st = rvi_instant_tokens(c, &tokens, &n, err);
+    if (!st) st = take_tokens(c, &tokens, &n, err);
     if (!st) st = need_micro(l, err);
     if (!st && !in->n_states) st = rvi_instant_save(l, 0, true, err); /* before all of them */
     if (!st) st = rvi_history_reserve(&l->history, err);
@@ -449,66 +318,29 @@ rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *qu
             rvi_history_note(&l->history, RVI_DID_SCORE, f.seq);
         }
     }
-    if (!st && out->applied) {
-        rvi_delta d = rvi_micro_delta(in->micro);
-        st = rvi_instant_publish(l, &in->adapter, &d, err);
-    }
+    if (!st && out->applied) st = rvi_instant_publish(l, err);
     rvi_free(tokens);
-    return st || rvi_learner_has_background(l) ? st : finish_pending(l, out, err);
+    if (!st && in->probe_due && !rvi_learner_has_background(l)) st = probe(l, out, err);
+    return st;
 }
 
-bool rvi_instant_find_dislike(const rvi_instant *in, const char *question, size_t *at)
+/* The tokens' text as answers have it: bytes that are no character are U+FFFD, and one that is not
+ * whole at the end is left out. */
+static rv_status decode_head(const rvi_learner *l, const int32_t *ids, int n, rvi_buf *out,
+                             rv_error *err)
 {
-    for (size_t i = 0; i < in->n_dislikes; i++)
-        if (rvi_question_same(question, in->dislikes[i].question)) {
-            *at = i;
-            return true;
-        }
-    return false;
-}
-
-/* The place of a request that had no thumb yet: a new one, or the one whose last thumb is longest
- * ago. */
-static rvi_dislike *place_for(rvi_learner *l)
-{
-    rvi_instant *in = &l->instant;
-    if (in->n_dislikes < RVI_DISLIKES)
-        return rvi_list_room((void **)&in->dislikes, in->n_dislikes, &in->cap_dislikes,
-                             sizeof *in->dislikes);
-    rvi_dislike *oldest = in->dislikes;
-    for (size_t i = 1; i < in->n_dislikes; i++)
-        if (in->dislikes[i].event < oldest->event) oldest = &in->dislikes[i];
-    return oldest;
-}
-
-/* Its place is another request's from now on; its thumbs can no longer be taken back. */
-static void forget_dislike(rvi_learner *l, rvi_dislike *d)
-{
-    rvi_instant_free_prepared(l); /* some may be prepared for its list */
-    replace(l, &d->adapter, NULL);
-    rvi_instant_drop_list(l, d);
-    rvi_edits_free(d->edits);
-    rvi_free(d->question);
-}
-
-static rv_status dislike_of(rvi_learner *l, const char *question, size_t *out, rv_error *err)
-{
-    rvi_instant *in = &l->instant;
-    if (rvi_instant_find_dislike(in, question, out)) return RV_OK;
-    rvi_dislike *d = place_for(l), fresh = {.question = rvi_text_copy(rvi_text_of(question))};
-    rv_status st = d && fresh.question ? rvi_learner_reserve(l, err) : rvi_nomem(err, "thumbs");
-    if (!st) st = rvi_edits_new(&fresh.edits, err);
-    if (st) {
-        rvi_free(fresh.question);
-        return st;
+    rvi_buf raw = {0};
+    rv_status st = rvi_tokenizer_decode(l->base.t, ids, (size_t)n, RVI_TOK_SKIP_SPECIAL, &raw, err);
+    size_t len = !st && raw.len ? raw.len - rvi_utf8_incomplete(raw.data, raw.len) : 0;
+    for (size_t at = 0, used; at < len; at += used) {
+        uint32_t c;
+        bool valid;
+        char bytes[4];
+        used = rvi_utf8_decode(raw.data + at, len - at, &c, &valid);
+        (void)rvi_buf_append(out, bytes, rvi_utf8_encode(c, bytes));
     }
-    *out = (size_t)(d - in->dislikes);
-    if (*out < in->n_dislikes)
-        forget_dislike(l, d);
-    else
-        in->n_dislikes++;
-    *d = fresh;
-    return RV_OK;
+    rvi_buf_deinit(&raw);
+    return !st && out->failed ? rvi_nomem(err, "answer") : st;
 }
 
 /* How the answer began, and how much of that another may share: up to the first token that the
@@ -523,38 +355,17 @@ static rv_status find_branch(const rvi_learner *l, const rvi_capture *c, rvi_buf
     for (int i = 0; i < n; i++) ids[i] = head[i].id;
     for (int i = 0; i < n && head[at].log_p > doubt; i++)
         if (head[i].log_p < head[at].log_p) at = i;
-    rv_status st = rvi_base_model_decode(&l->base, ids, (size_t)n, text, err);
+    rv_status st = decode_head(l, ids, n, text, err);
     for (*branch = 0; !st && at > 0; at--) { /* back to where a character ends */
         rvi_buf shared = {0};
-        st = rvi_base_model_decode(&l->base, ids, (size_t)at, &shared, err);
+        st = decode_head(l, ids, at, &shared, err);
         bool fits = !st && shared.len <= text->len &&
                     (!shared.len || !memcmp(shared.data, text->data, shared.len));
         if (fits) *branch = shared.len;
         rvi_buf_deinit(&shared);
         if (fits) break;
     }
-    if (!st && text->len) text->len = rvi_text_invalid((rvi_text){text->data, text->len});
-    if (!st) *branch = RVI_MIN(*branch, text->len);
     return st;
-}
-
-/* The step along the gradient; what was promised does not depend on it. */
-static rv_status step_down(rvi_learner *l, const rvi_capture *c, const char *question,
-                           const rvi_captured *tokens, int n, rvi_adaptation *out, rv_error *err)
-{
-    rvi_instant *in = &l->instant;
-    size_t at = 0;
-    double kl = 0;
-    rv_status st = dislike_of(l, question, &at, err);
-    if (st) return st;
-    rvi_dislike *d = &in->dislikes[at];
-    d->event = out->event;
-    rvi_thumbs *by = rvi_instant_prepared(l, c, d);
-    if (!by) st = rvi_edits_prepare(by = in->thumbs, d->edits, tokens, n, err);
-    if (st || rvi_edits_down(by, d->edits, &kl) != RVI_MICRO_STEPPED) return st;
-    d->unsaved = true;
-    rvi_delta delta = rvi_edits_delta(d->edits);
-    return rvi_instant_publish(l, &d->adapter, &delta, err);
 }
 
 static rv_status note_refusal(rvi_learner *l, const char *question, uint64_t lesson, rvi_buf *text,
@@ -565,8 +376,7 @@ static rv_status note_refusal(rvi_learner *l, const char *question, uint64_t les
         rvi_free(request);
         return rvi_nomem(err, "judgements");
     }
-    rvi_refusal x = {
-        .request = request, .lesson = lesson, .thumb = true, .avoid = text->data, .branch = branch};
+    rvi_refusal x = {.request = request, .lesson = lesson, .avoid = text->data, .branch = branch};
     rv_status st = rvi_refusals_add(&l->refusals, &x, err);
     rvi_free(request);
     return st;
@@ -575,22 +385,13 @@ static rv_status note_refusal(rvi_learner *l, const char *question, uint64_t les
 rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const char *question,
                                  uint64_t lesson, rvi_adaptation *out, rv_error *err)
 {
-    rvi_instant *in = &l->instant;
-    rvi_captured *tokens = NULL;
     rvi_buf text = {0};
-    int n;
     size_t branch = 0;
     double start = rvi_os_thread_seconds();
     *out = (rvi_adaptation){.loop = RV_LOOP_INSTANT, .quality_delta = NAN};
     rvi_feedback f = judgement(l, RVI_FEEDBACK_THUMB, question, 0);
-    rv_status st = rvi_instant_tokens(c, &tokens, &n, err);
-    if (!st && !in->thumbs && rvi_instant_load_whitener(l, NULL)) in->whole = false;
-    /* what is missing the background thread makes, for later thumbs */
-    bool steps = has_thumbs(l) || !rvi_learner_has_background(l);
-    if (!st && steps) st = need_thumbs(l, err);
-    out->forward_us = (rvi_os_thread_seconds() - start) * 1e6;
-    start = rvi_os_thread_seconds();
-    if (!st) st = find_branch(l, c, &text, &branch, err);
+    int n = count_tokens(c);
+    rv_status st = n ? find_branch(l, c, &text, &branch, err) : unknown_answer(err);
     if (!st) st = rvi_learner_own(l, err);
     f.note = (rvi_text){text.data ? text.data : "", text.len};
     f.branch = branch + 1;
@@ -606,12 +407,10 @@ rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const cha
         out->applied = 1;
         out->samples_used = n;
         snprintf(out->notes, sizeof out->notes, "not this answer again where this is asked");
-        if (steps) st = step_down(l, c, question, tokens, n, out, err);
         out->latency_us = (rvi_os_thread_seconds() - start) * 1e6;
     }
     rvi_buf_deinit(&text);
-    rvi_free(tokens);
-    return st || rvi_learner_has_background(l) ? st : finish_pending(l, out, err);
+    return st;
 }
 
 /* ---- taking back ---- */
@@ -621,43 +420,13 @@ bool rvi_instant_can_undo(const rvi_learner *l, const rvi_done *d)
     return d->kind == RVI_DID_THUMB || rvi_instant_has_before(l, d->event);
 }
 
-/* The list of a thumb that was taken back: as before it where that is known; gone with the last
- * thumb on its question. */
-static rv_status undo_step(rvi_learner *l, const char *question, uint64_t event, bool last,
-                           rv_error *err)
-{
-    rvi_instant *in = &l->instant;
-    size_t at;
-    if (!rvi_instant_find_dislike(in, question, &at)) return RV_OK;
-    rvi_dislike *d = &in->dislikes[at];
-    rvi_edits *empty = NULL;
-    if (!(d->event == event && rvi_edits_undo(d->edits))) {
-        if (!last) return RV_OK;
-        rv_status st = rvi_edits_new(&empty, err);
-        if (st) return st;
-        rvi_instant_free_prepared(l);
-        rvi_edits_free(d->edits);
-        d->edits = empty;
-    }
-    d->unsaved = true;
-    rvi_delta delta = rvi_edits_delta(d->edits);
-    return rvi_instant_publish(l, &d->adapter, &delta, err);
-}
-
 static rv_status undo_thumb(rvi_learner *l, const rvi_done *d, uint64_t *event, rv_error *err)
 {
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_UNDO);
-    const rvi_refusal *known = rvi_refusals_find(&l->refusals, d->event);
-    char *request = known ? rvi_text_copy(rvi_text_of(known->request)) : NULL;
-    if (known && !request) return rvi_nomem(err, "question");
     f.target = d->event;
     rv_status st = rvi_learner_log(l, &f, err);
     *event = f.seq;
-    if (!st && known) {
-        rvi_refusals_remove(&l->refusals, d->event);
-        st = undo_step(l, request, d->event, !rvi_refusals_has_thumb(&l->refusals, request), err);
-    }
-    rvi_free(request);
+    if (!st) rvi_refusals_remove(&l->refusals, d->event);
     return st;
 }
 

@@ -104,7 +104,6 @@ rv_status rvi_learner_reset(rvi_learner *l, rv_error *err)
 
 void rvi_learner_flush(rvi_learner *l)
 {
-    if (l->store.by.append) rvi_instant_save_lists(l);
     rvi_learner_yield(l);
     rvi_learner_end_lease(l);
     rvi_os_unlock(l->lock); /* others may have it */
@@ -210,7 +209,7 @@ static void put_preference(rvi_buf *out, const rvi_preference *p)
 rv_status rvi_learner_status(rvi_learner *l, rvi_buf *out, rv_error *err)
 {
     size_t n = rvi_learner_standing(l);
-    rv_status st = rvi_learner_finish_pending(l, err);
+    rv_status st = rvi_instant_catch_up(l, err);
     if (st) return st;
     put_text(out, "{", "user", l->user);
     put_text(out, ",", "model", l->digest);

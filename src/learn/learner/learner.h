@@ -18,7 +18,7 @@
 
 #include "base/thread.h"
 #include "learn/consolidate/options.h"
-#include "learn/instant/edits.h"
+#include "learn/instant/micro.h"
 #include "learn/recognise/recogniser.h"
 #include "learn/learner/doing.h"
 #include "learn/state/adapter_sets.h"
@@ -42,30 +42,9 @@ typedef struct rvi_learner_parts { /* all borrowed */
     void *serial_ctx;
 } rvi_learner_parts;
 
-enum { RVI_DISLIKES = 64 }; /* requests that thumbs down are kept of: those that got one last */
-
-/* A thumb down keeps to the request it was given for. */
-typedef struct rvi_dislike {
-    char *question;
-    uint64_t event; /* the last thumb; 0: before it was loaded */
-    rvi_edits *edits;
-    rvi_adapter *adapter; /* of the edits as they are; NULL: they say nothing */
-    bool unsaved;         /* it has changed since it was written */
-} rvi_dislike;
-
 enum { RVI_INSTANT_STATES = 33 }; /* of the adapter of scores that are kept: 32 can be taken back */
 
-enum { RVI_PREPARED_THUMBS = 4 };
-
-/* An answer that may get a thumb down: its list is prepared. */
-typedef struct rvi_prepared_thumb {
-    const rvi_capture *of; /* NULL: none */
-    uint64_t answer;       /* of the ring */
-    rvi_thumbs *thumbs;    /* scratch that stays; NULL: not made yet */
-    rvi_edits *own;        /* the list, if its request had none; or NULL */
-} rvi_prepared_thumb;
-
-/* The instant loop: what scores and thumbs change. Made when it is first needed. */
+/* The instant loop: what scores change. Made when it is first needed. */
 typedef struct rvi_instant {
     rvi_capturer *capturer;
     rvi_micro *micro;
@@ -76,15 +55,8 @@ typedef struct rvi_instant {
     size_t state_len;     /* bytes of the largest that was seen */
     rvi_adapter *adapter; /* of micro as it is; NULL: nothing yet */
     rvi_probe *probe;
-    rvi_whitener *whitener;
-    rvi_thumbs *thumbs;
-    rvi_dislike *dislikes;
-    size_t n_dislikes, cap_dislikes;
-    rvi_prepared_thumb prepared[RVI_PREPARED_THUMBS];
-    size_t next_prepared;
     int since_probe; /* events */
     bool probe_due;  /* and not done yet */
-    bool whole;      /* probe and whitener know the model's own texts too */
 } rvi_instant;
 
 typedef struct rvi_learner {
@@ -191,20 +163,6 @@ void rvi_round_deinit(rvi_round *r, rvi_learner *l);
 size_t rvi_learner_waiting(const rvi_learner *l);  /* lessons, */
 size_t rvi_learner_standing(const rvi_learner *l); /* and with those that were trained */
 
-/* What thumbs down need to know of the model, once. */
-typedef struct rvi_whitening {
-    rvi_whitener *made;
-    bool whole;
-} rvi_whitening;
-
-/* Thumbs came, and it is not there yet, nor on the disk. */
-bool rvi_whitening_is_due(rvi_learner *l);
-rv_status rvi_whitening_make(rvi_whitening *w, const rvi_learner *l, const rvi_base_model *v,
-                             rvi_study_progress_fn progress, void *ctx,
-                             rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_whitening_save(rvi_whitening *w, rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-void rvi_whitening_deinit(rvi_whitening *w);
-
 /* Pairs of answers on their way into the weights. */
 typedef struct rvi_deep {
     rv_preference_loss loss;
@@ -253,14 +211,9 @@ rv_status rvi_learner_given(const rvi_learner *l, const rvi_capture *c, rvi_buf 
 rv_status rvi_learner_score(rvi_learner *l, const rvi_capture *c, const char *question,
                             double score, rvi_adaptation *out, rv_error *err) RVI_MUST_CHECK;
 bool rvi_learner_has_background(const rvi_learner *l); /* is there a background thread? */
-/* What judgements left to do: the background thread's call, between others. */
-rv_status rvi_learner_finish_pending(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-/* Prepares for a thumb down on the ring's last answer, which has ended; a ring that is freed later
- * must be dropped first (rvi_instant_drop_prepared). Only where that was made which thumbs need. */
-bool rvi_learner_prepares_thumbs(const rvi_learner *l);
-rv_status rvi_learner_prepare_thumb(rvi_learner *l, const rvi_capture *c, const char *question,
-                                    rv_error *err) RVI_MUST_CHECK;
-void rvi_instant_drop_prepared(rvi_learner *l, const rvi_capture *c);
+/* What scores left to do: the probe, if it is due. By the background thread, between calls, and
+ * before anything looks at what scores taught. */
+rv_status rvi_instant_catch_up(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 /* lesson: whose answer it was, its event; 0: the model's own. */
 rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const char *question,
                                  uint64_t lesson, rvi_adaptation *out,
@@ -303,14 +256,5 @@ rv_status rvi_learner_status(rvi_learner *l, rvi_buf *json, rv_error *err) RVI_M
 
 const rvi_generation *rvi_learner_generation(const rvi_learner *l,
                                              int number); /* 0: the newest active */
-
-/* retrace.c: makes every generation of a log again, in a fresh learner of the same model, user and
- * options that stays in memory, and compares. Imported and merged ones are passed over. */
-typedef struct rvi_retrace {
-    uint64_t n_events, n_generations; /* n_generations: that came out the same */
-    uint64_t different;               /* the publish event of the first that did not; 0: none */
-} rvi_retrace;
-rv_status rvi_learner_retrace(rvi_learner *fresh, rvi_store *log, rvi_study_progress_fn progress,
-                              void *ctx, rvi_retrace *out, rv_error *err) RVI_MUST_CHECK;
 
 #endif

@@ -4,14 +4,14 @@
  *   apply.c          the log, and the owners of what follows from it (learn/state)
  *   follow.c        a log to which others append too
  *   feedback.c      corrections and preferences, undoing, forgetting
- *   judgements.c    scores and thumbs; prepare_thumb.c prepares for them
+ *   judgements.c    scores and thumbs
  *   route.c         from a request to what takes part in its answer
  *   publish.c       adapters become generations, and go back; save.c: their files
  *   jobs.c          what is computed beside serving, one table (jobs.h)
  *   calibrate.c     what is made once for a model, before training
  *   round.c         a group of lessons becomes an adapter; deep.c: pairs do; consolidate.c: all
  *                   that waits
- *   save_shared.c, save_instant.c, retrace.c   to the disk and back */
+ *   save_shared.c, save_instant.c   to the disk and back */
 #ifndef RVI_LEARN_LEARNER_INTERNAL_H
 #define RVI_LEARN_LEARNER_INTERNAL_H
 
@@ -62,32 +62,17 @@ rv_status rvi_learner_recognise_last(rvi_learner *l, rv_error *err) RVI_MUST_CHE
 
 /* ---- judgements.c ---- */
 void rvi_instant_deinit(rvi_learner *l);
-/* Before anything looks at what scores taught: the probe, if it is due. */
-rv_status rvi_instant_catch_up(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-/* The tokens of the last answer. */
-rv_status rvi_instant_tokens(const rvi_capture *c, rvi_captured **out, int *n,
-                             rv_error *err) RVI_MUST_CHECK;
-bool rvi_instant_find_dislike(const rvi_instant *in, const char *question, size_t *at);
 /* Room for every adapter there is and one more, so that retiring cannot fail; comes before each new
  * one. */
 rv_status rvi_learner_reserve(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_instant_new_micro(rvi_learner *l,
                                 rv_error *err) RVI_MUST_CHECK; /* if there is none */
-rv_status rvi_instant_publish(rvi_learner *l, rvi_adapter **at, const rvi_delta *d,
-                              rv_error *err) RVI_MUST_CHECK;
+/* The adapter of scores as it is now takes part from now on. */
+rv_status rvi_instant_publish(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 /* Can the judgement's step be taken back? And does it. */
 bool rvi_instant_can_undo(const rvi_learner *l, const rvi_done *d);
 rv_status rvi_instant_undo(rvi_learner *l, const rvi_done *d, uint64_t *event,
                            rv_error *err) RVI_MUST_CHECK; /* event: that logs it */
-/* Adapters that take part in a request; returns how many. */
-int rvi_instant_adapters(const rvi_learner *l, const char *question, const rvi_adapter **out,
-                         int max);
-
-/* ---- prepare_thumb.c ---- */
-/* The scratch with which d's list is ready for a thumb on the ring's last answer; NULL: it is
- * not. */
-rvi_thumbs *rvi_instant_prepared(rvi_learner *l, const rvi_capture *c, rvi_dislike *d);
-void rvi_instant_free_prepared(rvi_learner *l);
 
 /* ---- deep.c ---- */
 /* Pairs that wait: preferences, and free corrections of what the model had said. pairs [n_pairs +
@@ -156,7 +141,7 @@ rv_status rvi_shared_load(const rvi_learner *l, rvi_generation *g, rv_error *err
 rv_status rvi_shared_restore(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 void rvi_generation_deinit(rvi_generation *g); /* all but its adapter */
 
-/* ---- save_instant.c: what scores and thumbs taught, in the store ---- */
+/* ---- save_instant.c: what scores taught, in the store ---- */
 /* The adapter of scores as it is after this event; whole: with its snapshots. Belongs into the
  * transaction that logs the event. */
 rv_status rvi_instant_save(rvi_learner *l, uint64_t event, bool whole,
@@ -167,13 +152,7 @@ void rvi_instant_save_checked(rvi_learner *l, bool rolled_back);
 /* The adapter of scores as it was before the event: is that known? Goes on from there. */
 bool rvi_instant_has_before(const rvi_learner *l, uint64_t event);
 rv_status rvi_instant_go_before(rvi_learner *l, uint64_t event, rv_error *err) RVI_MUST_CHECK;
-void rvi_instant_save_lists(rvi_learner *l); /* those that changed, as far as that is possible */
-void rvi_instant_drop_list(rvi_learner *l, const rvi_dislike *d); /* from the store */
-void rvi_instant_save_whitener(rvi_learner *l);
-/* The whitener and what thumbs need of it; RV_E_NOT_FOUND: none was saved. */
-rv_status rvi_instant_load_whitener(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-rv_status rvi_instant_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
-/* After another process has written scores. */
+/* On opening, and after another process has written scores. */
 rv_status rvi_instant_reopen_scores(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 
 #endif

@@ -87,7 +87,7 @@ rv_status rvi_learner_rollback(rvi_learner *l, int generation, rvi_adaptation *o
                          generation);
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_ROLLBACK);
     f.generation = (uint64_t)generation;
-    st = rvi_learner_finish_pending(l, err);
+    st = rvi_instant_catch_up(l, err);
     if (!st) st = rvi_history_reserve(&l->history, err);
     if (!st) st = rvi_learner_log(l, &f, err);
     if (st) return st;

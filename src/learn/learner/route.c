@@ -221,19 +221,18 @@ static bool takes_part(const rvi_learner *l, const rvi_generation *g, const rvi_
     return asked && rvi_learner_holds(l, g, asked);
 }
 
-/* The adapters for this lesson and this question; question NULL: all that are active. */
-static rv_status hold_adapters(rvi_learner *l, const rvi_lesson *asked, const char *question,
+/* The adapters for this lesson; all: whatever is asked for. */
+static rv_status hold_adapters(rvi_learner *l, const rvi_lesson *asked, bool all,
                                rvi_made_set **out, rv_error *err)
 {
-    const rvi_adapter *adapters[RVI_MAX_ADAPTERS], *instant[RVI_MAX_ADAPTERS];
-    int n_instant = rvi_instant_adapters(l, question, instant, RVI_MAX_ADAPTERS);
-    int n = 0, n_more = n_instant - RVI_MAX_ADAPTERS; /* too many: the oldest stay out */
+    const rvi_adapter *adapters[RVI_MAX_ADAPTERS], *scores = l->instant.adapter;
+    int n = 0, n_more = (scores != NULL) - RVI_MAX_ADAPTERS; /* too many: the oldest stay out */
     for (size_t i = 0; i < l->generations.n; i++)
-        n_more += takes_part(l, &l->generations.list[i], asked, !question);
+        n_more += takes_part(l, &l->generations.list[i], asked, all);
     for (size_t i = 0; i < l->generations.n; i++)
-        if (takes_part(l, &l->generations.list[i], asked, !question) && n_more-- <= 0)
+        if (takes_part(l, &l->generations.list[i], asked, all) && n_more-- <= 0)
             adapters[n++] = l->generations.list[i].adapter;
-    for (int i = 0; i < n_instant; i++) adapters[n++] = instant[i];
+    if (scores) adapters[n++] = scores;
     return rvi_adapter_sets_hold(&l->sets, adapters, n, out, err);
 }
 
@@ -254,7 +253,7 @@ rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_tu
     rv_status st = rvi_instant_catch_up(l, err);
     if (!st && n_turns) st = recognise(l, last, out, err);
     if (!st && n_turns > 1 && !out->asked) st = recognise_in_context(l, turns, n_turns, out, err);
-    if (!st) st = hold_adapters(l, out->asked, last, &out->adapters, err);
+    if (!st) st = hold_adapters(l, out->asked, false, &out->adapters, err);
     if (!st && out->asked && !l->o.no_slots && !rests(l, out, turns, n_turns))
         out->lesson = out->asked;
     return st;
@@ -263,7 +262,7 @@ rv_status rvi_learner_plan(rvi_learner *l, const char *const *turns, size_t n_tu
 rv_status rvi_learner_all(rvi_learner *l, rvi_made_set **out, rv_error *err)
 {
     rv_status st = rvi_instant_catch_up(l, err);
-    return st ? st : hold_adapters(l, NULL, NULL, out, err);
+    return st ? st : hold_adapters(l, NULL, true, out, err);
 }
 
 rv_status rvi_learner_instructions(const rvi_learner *l, rvi_buf *out, rv_error *err)

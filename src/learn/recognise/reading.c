@@ -387,24 +387,59 @@ static bool has_word(const rvi_reading *r, uint64_t key)
     return false;
 }
 
-rv_status rvi_reading_lend(const char *earlier, size_t len, const rvi_reading *question,
-                           const rvi_reading *request, rvi_buf *out, rv_error *err)
+static bool ends_sentence(const char *text, const segment *s)
 {
-    rv_status st = RV_OK;
-    segments *all = rvi_alloc_array(1, sizeof *all);
-    if (!all) return rvi_nomem(err, "reading");
-    find_segments(all, earlier, len);
-    for (size_t i = 0, end = 0; !st && i < all->n; i++) {
+    return s->script == PUNCTUATION &&
+           ((unsigned char)text[s->at] >= 0x80 || strchr(".?!:", text[s->at]));
+}
+
+/* Has it digits, or a capital where no sentence begins? */
+static bool is_name(const char *text, const segments *all, size_t i)
+{
+    const segment *s = &all->s[i];
+    uint32_t c, to[3];
+    bool valid;
+    if (s->digits) return true;
+    if (s->script != LETTERS || !i || ends_sentence(text, s - 1)) return false;
+    (void)rvi_utf8_decode(text + s->at, s->len, &c, &valid);
+    return rvi_char_to_lower(c, to) != 1 || to[0] != c;
+}
+
+/* Takes out all segments but the words that may explain a request (rvi_reading_lend). */
+static rv_status choose_lent(segments *all, const char *text, const rvi_reading *question,
+                             const rvi_reading *request, rv_error *err)
+{
+    bool lent[SEGMENTS] = {false}, name[SEGMENTS] = {false}, any_name = false;
+    for (size_t i = 0; i < all->n; i++) {
         const segment *s = &all->s[i];
         rvi_buf folded = {0};
         if (s->script == PUNCTUATION) continue;
-        st = fold(earlier + s->at, s->len, &folded, err);
+        rv_status st = fold(text + s->at, s->len, &folded, err);
         uint64_t key = !st ? key_of(folded.data, folded.len) : 0;
         rvi_buf_deinit(&folded);
-        if (st || rarity_of(key) < LENT_RARITY || !has_word(question, key) ||
-            has_word(request, key))
-            continue;
-        if (out->len && s->at > end) rvi_buf_putc(out, ' '); /* as they stood */
+        if (st) return st;
+        lent[i] = rarity_of(key) >= LENT_RARITY && (!question || has_word(question, key)) &&
+                  !has_word(request, key);
+        name[i] = lent[i] && !question && is_name(text, all, i);
+        any_name |= name[i];
+    }
+    size_t n = 0;
+    for (size_t i = 0; i < all->n; i++)
+        if (any_name ? name[i] : lent[i]) all->s[n++] = all->s[i];
+    all->n = n;
+    return RV_OK;
+}
+
+rv_status rvi_reading_lend(const char *earlier, size_t len, const rvi_reading *question,
+                           const rvi_reading *request, rvi_buf *out, rv_error *err)
+{
+    segments *all = rvi_alloc_array(1, sizeof *all);
+    if (!all) return rvi_nomem(err, "reading");
+    find_segments(all, earlier, len);
+    rv_status st = choose_lent(all, earlier, question, request, err);
+    for (size_t i = 0, end = 0; !st && i < all->n; i++) {
+        const segment *s = &all->s[i];
+        if (end && s->at > end) rvi_buf_putc(out, ' '); /* as they stood */
         (void)rvi_buf_append(out, earlier + s->at, s->len);
         end = s->at + s->len;
     }

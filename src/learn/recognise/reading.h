@@ -53,8 +53,9 @@ rv_status rvi_reading_new(rvi_reading **out, rvi_embedder *embedder, const char 
                           bool brief, rv_error *err) RVI_MUST_CHECK;
 void rvi_reading_free(rvi_reading *r); /* accepts NULL */
 
-/* Appends the words of an earlier text that explain a request if it asks for a lesson: those that
- * the lesson's question has and the request has not, the frequent ones left out. */
+/* Appends the words of an earlier text that explain a request: those that it has not itself and,
+ * if it asks for a lesson, that the lesson's question has; question NULL: the names, or where there
+ * are none, all of them. The frequent ones are left out. */
 rv_status rvi_reading_lend(const char *earlier, size_t len, const rvi_reading *question,
                            const rvi_reading *request, rvi_buf *out, rv_error *err) RVI_MUST_CHECK;
 

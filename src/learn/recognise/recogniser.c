@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "learn/recognise/follow.h"
 #include "learn/recognise/judge.h"
+#include "learn/recognise/sentences.h"
 
 enum {
     HALF = 6,
@@ -31,6 +33,9 @@ _Static_assert((int)COMPARED <= RVI_EMBEDDER_PAIRS, "they go in one pass");
  * logarithm, with the logarithm of their number beyond a FEW. */
 #define CHANCE 0.25f
 #define FEW    30.0f
+/* Of the words that tell what a lesson is about ("Australia. And its capital?"), as much must stand
+ * in a request, the rare ones counting most: without them it asks for the same of anything. */
+#define ABOUT 0.55f
 
 /* A gist that is looked at often: in steps of 1 / STEPS, whose products compilers make vectors of
  * and whose sums, since the vectors have length 1, are no larger than their square. */
@@ -44,6 +49,7 @@ typedef struct lesson {
     char *question, *answer;
     bool begins_apart;             /* with a few words before a comma: "Which is older, ..." */
     bool outlined;                 /* its outline was made */
+    rvi_reading *about;            /* what stands before a question that needs it; NULL: none */
     rvi_reading *asked, *answered; /* NULL: not needed yet */
 } lesson;
 
@@ -76,6 +82,7 @@ static void free_lesson(lesson *x)
 {
     rvi_free(x->question);
     rvi_free(x->answer);
+    rvi_reading_free(x->about);
     rvi_reading_free(x->asked);
     rvi_reading_free(x->answered);
 }
@@ -110,90 +117,6 @@ static size_t find(const rvi_recogniser *r, uint64_t number)
     return low < r->n && r->lessons[low].number == number ? low : r->n;
 }
 
-/* ---- what of a request asks ---- */
-
-/* How many bytes of the text are a mark that ends a sentence, or with `clause` also one within it;
- * 0: none. Those of scripts with spaces have one behind them. */
-static size_t mark_at(const char *text, size_t left, bool clause)
-{
-    static const char *const wide[] = {"\xe3\x80\x82", "\xef\xbc\x9f", "\xef\xbc\x81",
-                                       "\xef\xbc\x8c", "\xe3\x80\x81", "\xef\xbc\x9a"};
-    enum { ENDS = 3 }; /* the others stand within a sentence: comma, enumeration comma, colon */
-    if (*text == '\n') return 1;
-    if (*text && strchr(clause ? ".?!,:" : ".?!", *text))
-        return left > 1 && strchr(" \t\r\n", text[1]) ? 1 : 0;
-    for (size_t i = 0; i < (clause ? RVI_COUNT(wide) : (size_t)ENDS); i++)
-        if (left > 3 && !memcmp(text, wide[i], 3)) return 3;
-    return 0;
-}
-
-static bool asks(const char *text, size_t n_mark)
-{
-    return *text == '?' || (n_mark == 3 && !memcmp(text, "\xef\xbc\x9f", 3));
-}
-
-/* The sentence that asks: the last with a question mark, else the last. */
-static size_t asking_sentence(const char *text, size_t end, const char **out)
-{
-    size_t len = end, start = 0, mark;
-    bool found = false;
-    *out = text;
-    for (size_t i = 0; i < end; i += mark ? mark : 1) {
-        mark = mark_at(text + i, end - i, false);
-        bool last = i + RVI_MAX(mark, (size_t)1) >= end;
-        if (!mark && !last) continue;
-        bool ends_asking = asks(text + i, RVI_MAX(mark, (size_t)1));
-        if (ends_asking || !found) {
-            *out = text + start;
-            len = i + RVI_MAX(mark, (size_t)1) - start;
-        }
-        found = found || ends_asking;
-        start = i + RVI_MAX(mark, (size_t)1);
-    }
-    return len;
-}
-
-/* Words that name nothing: no digits, and no capitals but at the beginning of a sentence. */
-static bool names_nothing(const char *text, size_t len, bool begins)
-{
-    for (size_t i = 0; i < len; i++)
-        if ((text[i] >= '0' && text[i] <= '9') ||
-            (text[i] >= 'A' && text[i] <= 'Z' && !(begins && i == 0)))
-            return false;
-    return true;
-}
-
-/* Without a few words that a mark sets apart before the question or behind it: a greeting, thanks,
- * "please". most: bytes of them. */
-static size_t trim(const char **text, size_t len, size_t most)
-{
-    const char *s = *text;
-    for (bool again = true; again;) {
-        again = false;
-        for (size_t i = 0; i < RVI_MIN(len, most + 1); i++) {
-            size_t mark = mark_at(s + i, len - i, true);
-            if (!mark) continue;
-            if (i && len > 2 * i + mark + 1 && names_nothing(s, i, true)) {
-                for (i += mark; s[i] == ' '; i++) {
-                }
-                s += i;
-                len -= i;
-                again = true;
-            }
-            break;
-        }
-    }
-    for (size_t i = len - RVI_MIN(len, most + 1); i < len; i++) {
-        size_t mark = mark_at(s + i, len - i, true);
-        if (mark && i + mark < len && i > len - i && names_nothing(s + i, len - i, false)) {
-            len = i;
-            break;
-        }
-    }
-    *text = s;
-    return len;
-}
-
 /* ---- lessons ---- */
 
 static char *copy(const char *text, size_t len)
@@ -204,6 +127,17 @@ static char *copy(const char *text, size_t len)
         p[len] = 0;
     }
     return p;
+}
+
+static rv_status find_about(lesson *x, rv_error *err)
+{
+    const char *sentence;
+    bool follows = false;
+    (void)rvi_sentence_asking(x->question, strlen(x->question), &sentence);
+    rv_status st = sentence > x->question ? rvi_follow_is_one(sentence, &follows, err) : RV_OK;
+    if (st || !follows) return st;
+    return rvi_reading_new(&x->about, NULL, x->question, (size_t)(sentence - x->question), true,
+                           err);
 }
 
 rv_status rvi_recogniser_add(rvi_recogniser *r, uint64_t number, const char *question,
@@ -222,12 +156,14 @@ rv_status rvi_recogniser_add(rvi_recogniser *r, uint64_t number, const char *que
     lesson x = {.number = number,
                 .question = copy(question, strlen(question)),
                 .answer = copy(answer, RVI_MIN(strlen(answer), (size_t)ANSWER_BYTES))};
-    if (!x.question || !x.answer) {
+    rv_status st = x.question && x.answer ? find_about(&x, err) : rvi_nomem(err, "lessons");
+    if (st) {
         free_lesson(&x);
-        return rvi_nomem(err, "lessons");
+        return st;
     }
     const char *bare = x.question;
-    x.begins_apart = trim(&bare, strlen(x.question), CLAUSE_BYTES) && bare > x.question;
+    x.begins_apart =
+        rvi_sentence_trim(&bare, strlen(x.question), CLAUSE_BYTES) && bare > x.question;
     size_t at = r->n++;
     for (; at > 0 && r->lessons[at - 1].number > number; at--) {
         r->lessons[at] = r->lessons[at - 1];
@@ -447,6 +383,21 @@ static float judge(const lesson *x, const rvi_reading *asked)
     return x->asked->cut || asked->cut ? 0 : rvi_judge(x->asked, x->answered, asked);
 }
 
+/* Is the request about what the lesson is about? */
+static bool is_about(const lesson *x, const rvi_reading *asked)
+{
+    float all = 0, shared = 0;
+    for (int i = 0; x->about && i < x->about->n; i++) {
+        const rvi_read_word *w = &x->about->words[i];
+        float weight = w->rarity * w->rarity;
+        bool has = false;
+        for (int k = 0; k < asked->n; k++) has |= asked->words[k].key == w->key;
+        all += weight;
+        shared += has ? weight : 0;
+    }
+    return shared >= ABOUT * all;
+}
+
 /* From this probability on a lesson's answer is spoken. */
 static float sure_of(const rvi_recogniser *r)
 {
@@ -553,7 +504,7 @@ static rv_status ask_part(rvi_recogniser *r, const char *text, size_t len, bool 
         list[i].compared = is_same(x, asked, text, len); /* nothing is left to compare */
         if (list[i].compared)
             list[i].probability = 1;
-        else if (!lacks_start || !x->begins_apart)
+        else if ((!lacks_start || !x->begins_apart) && is_about(x, asked))
             list[i].probability = judge(x, asked);
     }
     if (!st && r->embedder) st = compare(r, list, n_list, asked, err);
@@ -600,10 +551,10 @@ rv_status rvi_recogniser_ask(rvi_recogniser *r, const char *request, rvi_recogni
     size_t end = strlen(request);
     const char *bare = request, *asking = NULL;
     while (end && strchr(" \t\r\n", request[end - 1])) end--;
-    size_t n_bare = trim(&bare, end, MANNERS_BYTES);
-    size_t n_asking = asking_sentence(bare, n_bare, &asking);
+    size_t n_bare = rvi_sentence_trim(&bare, end, MANNERS_BYTES);
+    size_t n_asking = rvi_sentence_asking(bare, n_bare, &asking);
     const char *sentence = asking;
-    n_asking = trim(&asking, n_asking, CLAUSE_BYTES);
+    n_asking = rvi_sentence_trim(&asking, n_asking, CLAUSE_BYTES);
     for (size_t i = 0; !st && i < r->n; i++) st = need_gist(r, &r->lessons[i], err);
     if (st || !r->n) return st;
     if (n_bare < end) st = ask_same(r, request, end, out, max, n, err);
@@ -663,7 +614,7 @@ static bool tells_nothing(const char *text)
 {
     for (const char *c = text; *c; c++)
         if ((unsigned char)*c >= 0x80) return false;
-    return names_nothing(text, strlen(text), true);
+    return rvi_sentence_names_nothing(text, strlen(text), true);
 }
 
 /* Whole earlier texts would hide what is asked: a question about the capital is none about the
@@ -678,7 +629,7 @@ rv_status rvi_recogniser_follow(rvi_recogniser *r, const char *earlier, const ch
     rv_status st = RV_OK;
     *n = 0;
     while (end && strchr(" \t\r\n", request[end - 1])) end--;
-    end = trim(&bare, end, MANNERS_BYTES);
+    end = rvi_sentence_trim(&bare, end, MANNERS_BYTES);
     for (size_t i = 0; !st && i < r->n; i++) st = need_gist(r, &r->lessons[i], err);
     if (!st && r->n) st = resolve(r, earlier, bare, end, &meant, err);
     for (size_t i = 0; !st && i < meant.n; i++)

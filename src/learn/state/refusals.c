@@ -63,14 +63,6 @@ bool rvi_refusals_since(const rvi_refusals *r, const char *request, uint64_t eve
     return false;
 }
 
-bool rvi_refusals_has_thumb(const rvi_refusals *r, const char *request)
-{
-    for (size_t i = 0; i < r->n; i++)
-        if (r->list[i].thumb && (!request || rvi_question_same(r->list[i].request, request)))
-            return true;
-    return false;
-}
-
 size_t rvi_refusals_avoids(const rvi_refusals *r, const char *request, rvi_avoid *out, size_t max)
 {
     size_t n = 0;
@@ -93,9 +85,8 @@ rv_status rvi_refusals_apply(rvi_refusals *r, const rvi_feedback *f, rv_error *e
     if (f->kind == RVI_FEEDBACK_UNDO) rvi_refusals_remove(r, f->target);
     if (!is_refusal(f)) return RV_OK;
     rvi_refusal x = {.event = f->seq, .lesson = f->target};
-    x.thumb = f->kind == RVI_FEEDBACK_THUMB;
     x.request = rvi_text_copy(f->question);
-    bool known = x.thumb && f->branch && f->branch - 1 <= f->note.len;
+    bool known = f->kind == RVI_FEEDBACK_THUMB && f->branch && f->branch - 1 <= f->note.len;
     if (known) {
         x.avoid = rvi_text_copy(f->note);
         x.branch = (size_t)f->branch - 1;

@@ -17,8 +17,7 @@ typedef struct rvi_refusal {
     uint64_t event;
     char *request;
     uint64_t lesson; /* that was spoken: its event; 0: none */
-    bool thumb;      /* not a correction */
-    char *avoid;     /* how the answer began; NULL: unknown */
+    char *avoid;     /* of a thumb down: how the answer began; NULL: unknown */
     size_t branch;
 } rvi_refusal;
 
@@ -34,8 +33,6 @@ void rvi_refusals_remove(rvi_refusals *r, uint64_t event); /* a missing one is n
 const rvi_refusal *rvi_refusals_find(const rvi_refusals *r, uint64_t event); /* NULL: unknown */
 /* Was this request refused after that event? */
 bool rvi_refusals_since(const rvi_refusals *r, const char *request, uint64_t event);
-/* Has it a thumb down? request NULL: has any. */
-bool rvi_refusals_has_thumb(const rvi_refusals *r, const char *request);
 /* How answers to this request must not go on: up to max; returns how many. Texts are borrowed. */
 size_t rvi_refusals_avoids(const rvi_refusals *r, const char *request, rvi_avoid *out, size_t max);
 /* An event of the log as it was when it came. */

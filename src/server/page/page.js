@@ -200,7 +200,8 @@ function busy(yes) {
   for (const b of document.querySelectorAll(".tools button, .branches button, #new, #back"))
     b.disabled = yes;
   if (!yes) show();
-  if (yes) say("Answering…");
+  const picked = at("model").selectedOptions[0]?.dataset;
+  if (yes) say(picked?.out ? `Loading ${picked.base}, then answering…` : "Answering…");
 }
 
 async function fill(turn) {
@@ -209,6 +210,7 @@ async function fill(turn) {
   const made = await answer(turns.slice(0, turns.indexOf(turn)), turn.question, box);
   Object.assign(turn, made);
   tools(turn);
+  look_again().catch(() => {});
 }
 
 async function ask(question) {
@@ -367,7 +369,8 @@ let next_look = 0;
 async function learning() {
   clearTimeout(next_look);
   try {
-    const r = await (await request("v1/learning")).json();
+    const base = at("model").selectedOptions[0]?.dataset.base || "";
+    const r = await (await request(`v1/learning?model=${encodeURIComponent(base)}`)).json();
     const p = r.background_progress;
     const rests = r.background === "off" || r.background === "resting";
     const work = rests ? "Nothing is running."
@@ -385,14 +388,18 @@ async function learning() {
 
 // ---- beginning ----
 
-// The model, its adapters and presets to choose from.
+// The models, their adapters and presets to choose from. A model that is not loaded comes when it is
+// first asked.
 function models(list) {
   const was = at("model").value;
-  const kinds = [["Model", list.slice(0, 1)], ["Adapters", list.slice(1).filter((m) => !m.preset)],
-    ["Presets", list.filter((m) => m.preset)]];
+  const out = new Set(list.filter((m) => m.status && m.status.value !== "loaded").map((m) => m.id));
+  const kinds = [["Models", list.filter((m) => !m.parent)],
+    ["Adapters", list.filter((m) => m.parent && !m.preset)], ["Presets", list.filter((m) => m.preset)]];
   at("model").replaceChildren(...kinds.filter(([, of]) => of.length).map(([label, of]) => {
     const group = make("optgroup", "", ...of.map((m) => {
-      const o = new Option(m.id, m.id);
+      const o = new Option(out.has(m.id) ? `${m.id} (not loaded)` : m.id, m.id);
+      o.dataset.base = m.parent || m.id;
+      if (out.has(o.dataset.base)) o.dataset.out = "yes";
       if (m.preset) o.dataset.preset = "yes";
       return o;
     }));
@@ -407,6 +414,12 @@ function models(list) {
 function own() {
   const preset = Boolean(at("model").selectedOptions[0]?.dataset.preset);
   at("temperature").disabled = at("most").disabled = preset;
+}
+
+// Which of several models are loaded changes while one asks.
+async function look_again() {
+  if (at("model").querySelector("option[data-out]"))
+    models((await (await request("v1/models")).json()).data);
 }
 
 async function begin() {
@@ -444,7 +457,10 @@ document.addEventListener("keydown", (e) => {
   if (running) running.abort();
   else back();
 });
-at("model").addEventListener("change", own);
+at("model").addEventListener("change", () => {
+  own();
+  learning();
+});
 at("back").addEventListener("click", back);
 at("stop").addEventListener("click", () => running?.abort());
 at("new").addEventListener("click", () => {

@@ -1,0 +1,168 @@
+#include "kv/quota.h"
+
+#include "base/os.h"
+
+rv_status rvi_quota_init(rvi_quota *q, const rvi_backend_memory *counted,
+                         const atomic_size_t *adapters, rv_error *err)
+{
+    *q = (rvi_quota){.counted = counted, .adapters = adapters};
+    return rvi_lock_new(&q->lock, err);
+}
+
+void rvi_quota_deinit(rvi_quota *q)
+{
+    rvi_lock_free(q->lock);
+    *q = (rvi_quota){0};
+}
+
+void rvi_quota_limit(rvi_quota *q, const rvi_quota_limits *limits)
+{
+    rvi_lock_take(q->lock);
+    q->limits = *limits;
+    rvi_lock_give(q->lock);
+    for (int c = 0; c < RVI_QUOTA_CLASSES; c++) (void)rvi_quota_ask(q, (rvi_quota_class)c, 0, NULL);
+}
+
+/* ---- members: the lock is held while they are called, so that none leaves meanwhile ---- */
+
+void rvi_quota_join(rvi_quota *q, rvi_quota_member *m)
+{
+    rvi_lock_take(q->lock);
+    m->next = q->members;
+    q->members = m;
+    rvi_lock_give(q->lock);
+}
+
+void rvi_quota_leave(rvi_quota *q, rvi_quota_member *m)
+{
+    rvi_lock_take(q->lock);
+    rvi_quota_member **at = &q->members;
+    while (*at && *at != m) at = &(*at)->next;
+    if (*at) *at = m->next;
+    rvi_lock_give(q->lock);
+}
+
+/* ---- what is used; the lock is held ---- */
+
+static uint64_t used(const rvi_quota *q, rvi_quota_class class)
+{
+    uint64_t floats = atomic_load(&q->counted->weights), adapters = atomic_load(q->adapters);
+    uint64_t n = q->taken[class];
+    if (class == RVI_QUOTA_WEIGHTS) n += floats > adapters ? floats - adapters : 0;
+    if (class == RVI_QUOTA_ADAPTERS) n += adapters;
+    if (class == RVI_QUOTA_SCRATCH) n += atomic_load(&q->counted->scratch);
+    return n;
+}
+
+static uint64_t used_in_all(const rvi_quota *q)
+{
+    uint64_t n = 0;
+    for (int c = 0; c < RVI_QUOTA_CLASSES; c++) n += used(q, (rvi_quota_class)c);
+    return n;
+}
+
+static uint64_t left_of(uint64_t most, uint64_t n)
+{
+    return !most ? UINT64_MAX : most > n ? most - n : 0;
+}
+
+static uint64_t room(const rvi_quota *q, rvi_quota_class class)
+{
+    uint64_t all = left_of(q->limits.most, used_in_all(q));
+    uint64_t own = left_of(q->limits.most_of[class], used(q, class));
+    return RVI_MIN(all, own);
+}
+
+uint64_t rvi_quota_room(rvi_quota *q, rvi_quota_class class)
+{
+    rvi_lock_take(q->lock);
+    uint64_t n = room(q, class);
+    rvi_lock_give(q->lock);
+    return n;
+}
+
+bool rvi_quota_take(rvi_quota *q, rvi_quota_class class, uint64_t bytes)
+{
+    rvi_lock_take(q->lock);
+    bool fits = room(q, class) >= bytes;
+    if (fits) q->taken[class] += bytes;
+    rvi_lock_give(q->lock);
+    return fits;
+}
+
+void rvi_quota_return(rvi_quota *q, rvi_quota_class class, uint64_t bytes)
+{
+    rvi_lock_take(q->lock);
+    q->taken[class] -= RVI_MIN(bytes, q->taken[class]);
+    rvi_lock_give(q->lock);
+}
+
+/* ---- asking ---- */
+
+/* What exceeds the low mark once so many bytes more are used; 0: they fit below the high one. */
+static uint64_t excess(const rvi_quota *q, uint64_t most, uint64_t n, uint64_t bytes)
+{
+    if (!most || n + bytes <= most) return 0;
+    uint64_t low = (uint64_t)((double)most * q->limits.low);
+    return n + bytes > low ? n + bytes - low : 0;
+}
+
+/* Pages first: they are soonest made again. */
+static const rvi_quota_class order[] = {RVI_QUOTA_KV, RVI_QUOTA_ADAPTERS};
+
+static uint64_t ask(rvi_quota *q, uint64_t bytes, const rvi_quota_class *of, int n_of,
+                    const rvi_quota_member *but)
+{
+    uint64_t got = 0;
+    for (int i = 0; i < n_of; i++)
+        for (const rvi_quota_member *m = q->members; m && got < bytes; m = m->next)
+            if (m != but && m->class == of[i]) got += m->give(m->ctx, bytes - got);
+    return got;
+}
+
+uint64_t rvi_quota_ask(rvi_quota *q, rvi_quota_class class, uint64_t bytes,
+                       const rvi_quota_member *but)
+{
+    rvi_lock_take(q->lock);
+    uint64_t own = excess(q, q->limits.most_of[class], used(q, class), bytes);
+    uint64_t got = ask(q, own, &class, 1, but);
+    uint64_t all = excess(q, q->limits.most, used_in_all(q), bytes);
+    if (all > got) got += ask(q, all - got, order, (int)RVI_COUNT(order), but);
+    q->n_asked += own || all;
+    rvi_lock_give(q->lock);
+    return got;
+}
+
+rv_status rvi_quota_await(rvi_quota *q, rvi_quota_class class, uint64_t bytes, const char *what,
+                          rv_error *err)
+{
+    const double patience = 1, nap = 1e-3;
+    double end = 0;
+    while (!rvi_quota_take(q, class, bytes)) {
+        double now = rvi_os_seconds();
+        bool comes = rvi_quota_ask(q, class, bytes, NULL) > 0;
+        if (end <= 0) end = now + patience;
+        if (comes && now < end) {
+            rvi_thread_sleep(nap);
+            continue;
+        }
+        if (rvi_quota_take(q, class, bytes)) return RV_OK; /* given up at once */
+        rvi_lock_take(q->lock);
+        q->n_refused++;
+        uint64_t left = room(q, class);
+        rvi_lock_give(q->lock);
+        return rvi_error(err, RV_E_NOMEM, "%.64s takes %llu bytes, and the budget has %llu left",
+                         what, (unsigned long long)bytes, (unsigned long long)left);
+    }
+    return RV_OK;
+}
+
+void rvi_quota_read(rvi_quota *q, rvi_quota_use *out)
+{
+    rvi_lock_take(q->lock);
+    *out = (rvi_quota_use){.limits = q->limits, .n_asked = q->n_asked, .n_refused = q->n_refused};
+    for (int c = 0; c < RVI_QUOTA_CLASSES; c++) out->used[c] = used(q, (rvi_quota_class)c);
+    for (const rvi_quota_member *m = q->members; m; m = m->next)
+        out->kept[m->class] += m->give(m->ctx, 0);
+    rvi_lock_give(q->lock);
+}

@@ -1,0 +1,71 @@
+#include "learn/recognise/follow.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "learn/recognise/reading.h"
+
+/* A digit, or a capital behind the first letter. */
+static bool has_name(const char *text)
+{
+    bool begun = false;
+    for (const char *c = text; *c; c++) {
+        bool capital = *c >= 'A' && *c <= 'Z';
+        if ((*c >= '0' && *c <= '9') || (begun && capital)) return true;
+        begun |= capital || (*c >= 'a' && *c <= 'z');
+    }
+    return false;
+}
+
+static size_t bucket_of(const rvi_read_word *w)
+{
+    return (size_t)(w->key >> 32) % RVI_FOLLOW_WORDS;
+}
+
+/* The logarithm of the odds. */
+static float odds_of(const rvi_reading *r, const char *text)
+{
+    enum { MANY = 12 };
+    const rvi_follow_weights *f = &rvi_follow;
+    int sum = r->n ? f->word[RVI_FOLLOW_WORDS + (uint32_t)r->words[0].key % RVI_FOLLOW_FIRST] : 0;
+    for (int i = 0; i < r->n; i++) {
+        bool new = true;
+        for (int k = 0; k < i; k++) new &= bucket_of(&r->words[k]) != bucket_of(&r->words[i]);
+        if (new) sum += f->word[bucket_of(&r->words[i])];
+    }
+    return f->scale * (float)sum + f->length * (float)RVI_MIN(r->n, (int)MANY) / MANY +
+           f->name * has_name(text) + f->bias;
+}
+
+static bool is_one(const rvi_reading *r, const char *text)
+{
+    return r->n && !r->cut && 1 / (1 + expf(-odds_of(r, text))) >= rvi_follow.sure;
+}
+
+rv_status rvi_follow_is_one(const char *request, bool *out, rv_error *err)
+{
+    rvi_reading *r = NULL;
+    rv_status st = rvi_reading_new(&r, NULL, request, strlen(request), true, err);
+    *out = !st && is_one(r, request);
+    rvi_reading_free(r);
+    return st;
+}
+
+rv_status rvi_follow_resolve(const char *const *turns, size_t n, const char *request, rvi_buf *out,
+                             rv_error *err)
+{
+    enum { BACK = 3 };
+    rvi_reading *r = NULL;
+    size_t before = out->len;
+    rv_status st = rvi_reading_new(&r, NULL, request, strlen(request), true, err);
+    bool needed = !st && is_one(r, request);
+    for (size_t back = 1; !st && needed && back <= RVI_MIN(n, (size_t)BACK); back++) {
+        const char *turn = turns[n - back];
+        st = rvi_reading_lend(turn, strlen(turn), NULL, r, out, err);
+        if (st || out->len == before) continue;
+        if (!rvi_buf_printf(out, ". %s", request)) st = rvi_nomem(err, "question");
+        break;
+    }
+    rvi_reading_free(r);
+    return st;
+}

@@ -1,0 +1,13 @@
+/* Any bytes as a JSON schema. */
+#include "fuzz/grammar_fuzz.h"
+
+static rv_status make(rvi_grammar **out, const rvi_vocab *vocab, const char *text, size_t len,
+                      rv_error *err)
+{
+    return rvi_grammar_schema(out, vocab, text, len, NULL, err);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grammar(make, data, size);
+}

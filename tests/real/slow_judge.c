@@ -1,0 +1,246 @@
+/* The judge of requests with its embedder, all-MiniLM-L6-v2: what it says must be what the network
+ * said where it was trained (tests/real/data/judge.json, written by tools/train_judge.py, and
+ * compare.json, the odds of pairs where tools/train_compare.py had trained the adapter). Skipped
+ * where the embedder is not in the cache folder. */
+#include "model/golden.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "base/os.h"
+#include "learn/recognise/follow.h"
+#include "learn/recognise/judge.h"
+#include "learn/recognise/recogniser.h"
+#include "real/cached_model.h"
+
+static char path[1024]; /* empty: not on this machine */
+
+static int find_model(void **state)
+{
+    (void)state;
+    find_cached("minilm", path, sizeof path);
+    return 0;
+}
+
+static rvi_reading *read_member(rvi_embedder *e, const rvi_json *row, const char *key)
+{
+    rvi_reading *r = NULL;
+    const rvi_json *text = rvi_json_get(row, key);
+    assert_ok(rvi_reading_new(&r, e, text->as.string.data, text->as.string.len, false, err));
+    return r;
+}
+
+/* How far the judge is from what it said where it was trained. */
+static double difference(rvi_embedder *e, const rvi_json *row, const char *key)
+{
+    rvi_reading *q = read_member(e, row, "question"), *a = read_member(e, row, "answer"),
+                *r = read_member(e, row, "request");
+    double got = (double)rvi_judge(q, a, r), want = rvi_json_number(rvi_json_get(row, key), NAN);
+    rvi_reading_free(q);
+    rvi_reading_free(a);
+    rvi_reading_free(r);
+    return fabs(got - want);
+}
+
+typedef struct opened {
+    golden g;
+    rvi_tokenizer *t;
+    rvi_embedder *e;
+    rvi_arena arena;
+    rvi_blob blob;
+    const rvi_json *cases;
+} opened;
+
+static void open_with(opened *o, const char *cases)
+{
+    *o = (opened){0};
+    golden_open(&o->g, path, NULL, false, 2, NULL);
+    o->t = open_cached_tokenizer(path);
+    assert_ok(rvi_embedder_new(&o->e, o->g.m, o->t, o->g.m->be, err));
+    assert_ok(rvi_blob_open(&o->blob, cases, err));
+    assert_ok(
+        rvi_json_parse(&o->cases, (const char *)o->blob.data, o->blob.len, &o->arena, cases, err));
+    assert_true(rvi_json_count(o->cases) >= 17);
+}
+
+static void close_all(opened *o)
+{
+    rvi_arena_deinit(&o->arena);
+    rvi_blob_close(&o->blob);
+    rvi_embedder_free(o->e);
+    rvi_tokenizer_free(o->t);
+    golden_close(&o->g);
+}
+
+/* Observed in 69 pairs: 0.016 with the embedder (states rounded to bytes, features to halves where
+ * it was trained) and 0.010 by spelling, but for one pair each, 0.22 and 0.035: which word is the
+ * nearest is a matter of the last bits there, and the judge sees another pair of words. */
+static void judges_as_it_was_trained(void **state)
+{
+    (void)state;
+    if (!path[0]) skip();
+    opened o;
+    open_with(&o, "tests/real/data/judge.json");
+    int embedded = 0, spelled = 0;
+    for (size_t i = 0; i < rvi_json_count(o.cases); i++) {
+        embedded += !(difference(o.e, rvi_json_at(o.cases, i), "embedded") <= 0.03);
+        spelled += !(difference(NULL, rvi_json_at(o.cases, i), "spelled") <= 0.02);
+    }
+    if (embedded > 1 || spelled > 1)
+        fail_msg("%d and %d of %zu pairs are judged otherwise", embedded, spelled,
+                 rvi_json_count(o.cases));
+    close_all(&o);
+}
+
+/* The words of the encoder were rounded to 8 bit where the adapter was trained. Observed: 0.077 or less. */
+static void compares_as_it_was_trained(void **state)
+{
+    (void)state;
+    if (!path[0]) skip();
+    opened o;
+    double worst = 0;
+    open_with(&o, "tests/real/data/compare.json");
+    for (size_t i = 0; i < rvi_json_count(o.cases); i++) {
+        const rvi_json *row = rvi_json_at(o.cases, i);
+        rvi_reading *q = read_member(o.e, row, "question"), *r = read_member(o.e, row, "request");
+        rvi_embedder_pair pair = {q->ids, r->ids, (size_t)q->n_ids, (size_t)r->n_ids, 0};
+        rvi_embedder_pair pairs[] = {pair, {r->ids, r->ids, pair.n_b, pair.n_b, 0}, pair};
+        assert_ok(rvi_embedder_compare(o.e, &pair, 1, err));
+        assert_ok(rvi_embedder_compare(o.e, pairs, RVI_COUNT(pairs), err)); /* in few passes */
+        assert_float_equal(pairs[0].odds, pair.odds, 0);
+        assert_float_equal(pairs[2].odds, pair.odds, 0);
+        worst =
+            fmax(worst, fabs((double)pair.odds - rvi_json_number(rvi_json_get(row, "odds"), NAN)));
+        rvi_reading_free(q);
+        rvi_reading_free(r);
+    }
+    if (!(worst <= 0.15)) fail_msg("odds differ by %.4f", worst);
+    close_all(&o);
+}
+
+/* Which of the requests of a kind open their lesson, after the turn before them and alone. */
+typedef struct follow_ups {
+    int n, open, wrong; /* wrong: another lesson opens */
+    int alone;          /* open without the turn before */
+    bool wants;         /* they should open it */
+} follow_ups;
+
+static void ask_follow_ups(rvi_recogniser *r, const rvi_json *pairs, uint64_t lesson,
+                           follow_ups *out)
+{
+    for (size_t i = 0; i < rvi_json_count(pairs); i++) {
+        const char *earlier = rvi_json_string(rvi_json_at(rvi_json_at(pairs, i), 0), NULL);
+        const char *request = rvi_json_string(rvi_json_at(rvi_json_at(pairs, i), 1), NULL);
+        rvi_recognised found = {0};
+        size_t n;
+        bool last;
+        assert_ok(rvi_recogniser_ask(r, request, &found, 1, &n, err));
+        out->alone += n && found.sure;
+        assert_ok(rvi_recogniser_follow(r, earlier, request, &found, 1, &n, &last, err));
+        bool open = n && found.sure;
+        out->n++;
+        out->open += open;
+        out->wrong += open && found.lesson != lesson;
+        if (open != (out->wants) || (open && found.lesson != lesson))
+            print_message("%s | %s: %s\n", earlier, request, open ? "opens" : "does not");
+    }
+}
+
+/* tests/real/data/follow.json: "dev" was looked at when this was made, "test" was not. */
+static void requests_are_taken_with_the_turn_before(void **state)
+{
+    (void)state;
+    if (!path[0]) skip();
+    opened o;
+    follow_ups follow = {.wants = true}, other = {.wants = false};
+    rvi_recogniser *r = NULL;
+    open_with(&o, "tests/real/data/follow.json");
+    assert_ok(rvi_recogniser_new(&r, o.g.m, o.t, o.g.m->be, NULL, err));
+    size_t n = rvi_json_count(o.cases);
+    for (size_t i = 0; i < n; i++) {
+        const rvi_json *x = rvi_json_at(o.cases, i);
+        assert_ok(rvi_recogniser_add(r, i + 1, rvi_json_string(rvi_json_get(x, "question"), NULL),
+                                     rvi_json_string(rvi_json_get(x, "answer"), NULL), err));
+    }
+    for (size_t i = 0; i < n; i++) {
+        const rvi_json *x = rvi_json_at(o.cases, i);
+        ask_follow_ups(r, rvi_json_get(x, "follow"), i + 1, &follow);
+        ask_follow_ups(r, rvi_json_get(x, "other"), i + 1, &other);
+    }
+    print_message("%d of %d follow-ups open their lesson (%d alone), %d of %d others (%d alone)\n",
+                  follow.open - follow.wrong, follow.n, follow.alone, other.open, other.n,
+                  other.alone);
+    assert_true(follow.open - follow.wrong >= 20);
+    assert_true(follow.wrong == 0);
+    assert_true(other.open <= 2); /* observed: 1 */
+    rvi_recogniser_free(r);
+    close_all(&o);
+}
+
+/* Does it open the lesson, alone or behind an earlier text (NULL: none)? */
+static bool opens(rvi_recogniser *r, const char *earlier, const char *request)
+{
+    rvi_recognised found;
+    size_t n;
+    bool last;
+    assert_ok(rvi_recogniser_ask(r, request, &found, 1, &n, err));
+    if (earlier && !(n && found.sure))
+        assert_ok(rvi_recogniser_follow(r, earlier, request, &found, 1, &n, &last, err));
+    return n && found.sure;
+}
+
+/* The same requests as lessons of their own: corrections of "And its population?". */
+static void follow_ups_are_taught_with_their_context(void **state)
+{
+    (void)state;
+    if (!path[0]) skip();
+    opened o;
+    int n = 0, resolved = 0, alone = 0, other = 0, n_same = 0, same = 0;
+    open_with(&o, "tests/real/data/follow.json");
+    size_t n_cases = rvi_json_count(o.cases);
+    rvi_recogniser *r = NULL;
+    assert_ok(rvi_recogniser_new(&r, o.g.m, o.t, o.g.m->be, NULL, err));
+    for (size_t i = 0; i < n_cases; i++) {
+        const rvi_json *x = rvi_json_at(o.cases, i), *own = rvi_json_get(x, "follow");
+        for (size_t k = 0; k < rvi_json_count(own); k++, n++) {
+            rvi_buf taught = {0};
+            const char *pair[2] = {rvi_json_string(rvi_json_at(rvi_json_at(own, k), 0), NULL),
+                                   rvi_json_string(rvi_json_at(rvi_json_at(own, k), 1), NULL)};
+            assert_ok(rvi_follow_resolve(pair, 1, pair[1], &taught, err));
+            rvi_recogniser_clear(r);
+            assert_ok(rvi_recogniser_add(r, 1, taught.len ? taught.data : pair[1],
+                                         rvi_json_string(rvi_json_get(x, "answer"), NULL), err));
+            resolved += taught.len > 0;
+            int before = alone + other;
+            for (size_t m = 0; m < rvi_json_count(own); m++, n_same++)
+                same +=
+                    opens(r, rvi_json_string(rvi_json_at(rvi_json_at(own, m), 0), NULL), pair[1]);
+            const rvi_json *them = rvi_json_get(rvi_json_at(o.cases, (i + 1) % n_cases), "follow");
+            other += taught.len &&
+                     opens(r, rvi_json_string(rvi_json_at(rvi_json_at(them, 0), 0), NULL), pair[1]);
+            alone += taught.len && opens(r, NULL, pair[1]);
+            if (!taught.len || alone + other > before)
+                print_message("%s | %s: %s\n", pair[0], pair[1], taught.len ? taught.data : "-");
+            rvi_buf_deinit(&taught);
+        }
+    }
+    print_message("%d of %d follow-ups are taught with their context; behind it, or another turn "
+                  "about the same, %d of %d open; of those alone %d, behind something else %d\n",
+                  resolved, n, same, n_same, alone, other);
+    assert_true(resolved >= 19); /* observed: 20 */
+    assert_int_equal(same, n_same);
+    assert_int_equal(alone, 0);
+    assert_int_equal(other, 0);
+    rvi_recogniser_free(r);
+    close_all(&o);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(judges_as_it_was_trained),
+                                       cmocka_unit_test(compares_as_it_was_trained),
+                                       cmocka_unit_test(requests_are_taken_with_the_turn_before),
+                                       cmocka_unit_test(follow_ups_are_taught_with_their_context)};
+    return cmocka_run_group_tests_name("judge", tests, find_model, NULL);
+}

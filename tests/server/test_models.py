@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""`ruvllm serve` with several models: names, errors, what is loaded, learned state, adapters and
+presets by model, one at a time under a limit, many clients at once. Prints TAP."""
+import concurrent.futures
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+
+from peft import write_adapter
+from serving import MODEL, PROGRAM, Server, finish, program, verdict
+
+VECTORS = "tests/gguf/bert.gguf"
+ASK = [{"role": "user", "content": "Hello"}]
+
+
+def other_weights(folder):
+    """The test model with other numbers in its last tensor: another model of the same shape."""
+    path = os.path.join(folder, "other.gguf")
+    shutil.copy(MODEL, path)
+    with open(path, "r+b") as f:
+        f.seek(-4096, os.SEEK_END)
+        block = f.read()
+        f.seek(-4096, os.SEEK_END)
+        f.write(b"".join(block[i:i + 4] for i in reversed(range(0, len(block), 4))))
+    return path
+
+
+def states(s):
+    return {m["id"]: m["status"]["value"] for m in s.ask("GET", "/v1/models")[2]["data"]
+            if "status" in m}
+
+
+def text(s, model, **more):
+    r = s.chat("Hello", model=model, **more)
+    return r["choices"][0]["message"]["content"] if "choices" in r else r
+
+
+def lists(s):
+    verdict("the first is loaded, the others are not",
+            states(s) == {"a": "loaded", "b": "unloaded", "e": "unloaded"}, states(s))
+    tags = s.ask("GET", "/api/tags")[2]["models"]
+    verdict("Ollama's list has all", [m["name"] for m in tags] == ["a", "b", "e"] and
+            all(m["size"] > 0 for m in tags), tags)
+    running = s.ask("GET", "/api/ps")[2]["models"]
+    verdict("and says which are loaded", [m["name"] for m in running] == ["a"], running)
+    verdict("one by its name", s.ask("GET", "/v1/models/b")[2]["id"] == "b" and
+            s.ask("GET", "/v1/models/zz")[0] == 404)
+
+
+def unknown(s):
+    chat = {"model": "zz", "messages": ASK, "max_tokens": 2}
+    status, _, r = s.post("/v1/chat/completions", chat)
+    verdict("OpenAI: an unknown model is 404", status == 404 and r["error"]["code"] ==
+            "model_not_found" and "'a', 'b', 'e'" in r["error"]["message"], r)
+    status, _, r = s.post("/v1/messages", chat)
+    verdict("Anthropic: the same", status == 404 and r["type"] == "error" and
+            r["error"]["type"] == "not_found_error", r)
+    status, _, r = s.post("/api/chat", chat)
+    verdict("Ollama: the same", status == 404 and isinstance(r["error"], str), r)
+    verdict("a body that is no JSON is 400", s.post("/v1/chat/completions", "{")[0] == 400)
+    verdict("nothing was loaded for that", states(s)["b"] == "unloaded")
+
+
+def answers(s, other):
+    want = [program("run", m, "Hello", "--temp", "0", "-n", "12", "--no-learn", "--repeat-penalty",
+                    "1").strip()
+            for m in (MODEL, other)]
+    verdict("the two differ", want[0] != want[1], want)
+    verdict("each model gives its own answer", [text(s, m).strip() for m in "ab"] == want, want)
+    verdict("without a name the first does", s.post("/v1/chat/completions", {
+        "messages": ASK, "temperature": 0, "max_tokens": 12})[2]["model"] == "a")
+    verdict("it is loaded now", states(s)["b"] == "loaded", states(s))
+    r = s.post("/v1/embeddings", {"model": "e", "input": "x"})[2]
+    verdict("a model for vectors beside them", len(r["data"][0]["embedding"]) > 0, r)
+    r = s.post("/tokenize", {"model": "e", "content": "Hello"})[2]
+    mine = s.post("/tokenize", {"content": "Hello"})[2]
+    verdict("tokens are those of the model that is named", r["tokens"] != mine["tokens"], r)
+    shown = s.post("/api/show", {"model": "e"})[2]
+    verdict("and so is what is shown", shown["capabilities"] == ["embedding"], shown)
+    metrics = s.ask("GET", "/metrics")[2].decode()
+    verdict("figures have the model's name", 'ruvllm_request_success_total{model="b"} 1' in metrics
+            and metrics.count("# TYPE ruvllm_steps_total") == 1, metrics)
+    return want
+
+
+def learned(s):
+    """What is taught to one is not known to the other."""
+    r = s.chat("Who is Zorp?", model="b")
+    told = s.post("/v1/feedback", {"response_id": r["id"], "correction": "A cat."})
+    verdict("an answer of the second is corrected", told[0] == 200 and told[2]["applied"], told)
+    got = [s.chat("Who is Zorp?", model=m)["choices"][0]["message"]["content"] for m in "ab"]
+    verdict("only that one has learned it", got[1] == "A cat." != got[0], got)
+    counts = [s.ask("GET", "/v1/learning?model=" + m)[2]["lessons"] for m in ("a", "%62")]
+    verdict("and says so", counts == [0, 1], counts)
+
+
+def one_at_a_time(s, want):
+    """Under a limit models come and go; no answer changes, nobody waits for ever."""
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        got = list(pool.map(lambda i: text(s, "ab"[i % 2]).strip(), range(24)))
+    verdict("24 requests at once, one model at a time", got == want * 12, got)
+    loaded = [m for m, state in states(s).items() if state == "loaded"]
+    verdict("one is loaded", len(loaded) == 1, states(s))
+    s.post("/v1/embeddings", {"model": "e", "input": "x"})
+    verdict("the least recently used has gone", states(s)["e"] == "loaded" and
+            list(states(s).values()).count("loaded") == 1, states(s))
+    verdict("what was learned is there again",
+            s.chat("Who is Zorp?", model="b")["choices"][0]["message"]["content"] == "A cat.")
+
+
+def parts(s, want):
+    """Adapters and presets name their model."""
+    a, b, with_one = text(s, "a"), text(s, "b"), text(s, "b:one")
+    verdict("an adapter of the second", with_one not in (a, b) and b.strip() == want[1], with_one)
+    verdict("is none of the first", s.chat("Hello", model="a:one").get("error") and
+            s.chat("Hello", model="one").get("error"))
+    verdict("a preset has a model", text(s, "second").strip() == want[1])
+    listed = {m["id"]: m.get("parent") for m in s.ask("GET", "/v1/models")[2]["data"]}
+    verdict("they are listed with it", listed.get("b:one") == "b" and listed["second"] == "b",
+            listed)
+    shown = s.ask("GET", "/lora-adapters")[2]
+    verdict("and so are adapters alone", [(x["name"], x["model"]) for x in shown] ==
+            [("one", "b")], shown)
+
+
+def gone(s, other, want):
+    """A model whose file has gone; the other does not mind."""
+    os.remove(other)
+    r = s.post("/v1/chat/completions", {"model": "b", "messages": ASK})
+    verdict("a file that has gone is told", r[0] == 500 and "other.gguf" in
+            r[2]["error"]["message"], r)
+    verdict("and the others go on", text(s, "a").strip() == want[0])
+
+
+def idle(s, want):
+    begun = time.monotonic()
+    while states(s)["a"] == "loaded" and time.monotonic() - begun < 60:
+        time.sleep(0.1)
+    verdict("nobody asks: it is unloaded", states(s)["a"] == "unloaded" and
+            not s.ask("GET", "/api/ps")[2]["models"], states(s))
+    verdict("and comes again", text(s, "a").strip() == want[0] and
+            s.ask("GET", "/health")[0] == 200)
+
+
+def usage(*arguments):
+    r = subprocess.run([PROGRAM, "serve", *arguments, "--port", "0"], capture_output=True,
+                       stdin=subprocess.DEVNULL, check=False)
+    return r.returncode, r.stderr.decode()
+
+
+with tempfile.TemporaryDirectory() as folder:
+    second = other_weights(folder)
+    both = ["b=" + second, "e=" + VECTORS]
+    with Server(*both, model="a=" + MODEL) as server:
+        lists(server)
+        unknown(server)
+        texts = answers(server, second)
+        learned(server)
+        state = os.path.join(folder, "state")
+        shutil.copytree(server.state.name, state)
+    verdict("it ended well", server.status == 0, server.rest)
+    with Server(*both, "--max-loaded", "1", model="a=" + MODEL, state=state) as server:
+        one_at_a_time(server, texts)
+    verdict("and so did this", server.status == 0, server.rest)
+    write_adapter(os.path.join(folder, "adapters", "b", "one"), 1)
+    os.mkdir(os.path.join(folder, "presets"))
+    with open(os.path.join(folder, "presets", "second.toml"), "w", encoding="utf-8") as f:
+        f.write('model = "b"\n')
+    with Server(*both, "--adapters", os.path.join(folder, "adapters"), "--presets",
+                os.path.join(folder, "presets"), "--max-loaded", "1", model="a=" + MODEL) as server:
+        parts(server, texts)
+        text(server, "a")
+        gone(server, second, texts)
+    with Server("--unload-after", "1", model="a=" + MODEL) as server:
+        idle(server, texts)
+    code, said = usage("a=" + MODEL, "a=" + VECTORS)
+    verdict("two of one name are refused", code == 2 and "'a'" in said, said)
+    code, said = usage(MODEL, "no-such-model")
+    verdict("one that is not there is told at the start", code == 1 and "no-such-model" in said,
+            said)
+    code, said = usage(MODEL, "--max-memory", "1")
+    verdict("and so is one that takes too much", code == 1 and "bytes" in said, said)
+finish()
