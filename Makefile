@@ -42,12 +42,17 @@ JOBS    := $(shell nproc 2>/dev/null || echo 1)
 # _GNU_SOURCE: base/ asks the system for affinity masks and the like; other rooms make no POSIX
 # calls (tools/check_source).
 CPPFLAGS += -Iinclude -Isrc -D_GNU_SOURCE
+$(BUILD)/src/store/postgres.o $(BUILD)/src/store/postgres_link.o: CPPFLAGS += -I$(dir $(PG_HEADER))
 CFLAGS   += -std=c11 $(OPT) $(PIC) -fvisibility=hidden -ffp-contract=off $(THREADS) \
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion $(SAN)
 LDFLAGS  += $(THREADS) $(SAN)
 LIBS     := -lm
 HUB_LIBS := -lz -lcrypto
-STORE_LIBS := -lsqlite3
+# PostgreSQL as a store where libpq is there for this machine, unless POSTGRES=no.
+PG_HEADER := $(firstword $(wildcard /usr/include/postgresql/libpq-fe.h /usr/include/libpq-fe.h))
+PG_LIBRARY := $(firstword $(wildcard /usr/lib/$(MACHINE)-linux-gnu/libpq.so /usr/lib64/libpq.so))
+POSTGRES ?= $(if $(and $(PG_HEADER),$(PG_LIBRARY)),yes,no)
+STORE_LIBS := -lsqlite3 $(if $(filter yes,$(POSTGRES)),-lpq)
 SERVER_LIBS := -levent_core -levent_pthreads -levent_openssl -lssl -lcrypto
 CLI_LIBS := -ledit
 LIBRARIES := $(addprefix $(BUILD)/libruvllm,.a .so -store.a -store.so)
@@ -59,7 +64,9 @@ CORE_ROOMS  := base text formats kernels backend/cpu backend/cuda kv lora model 
   learn/learner scheduler api
 SHELL_ROOMS := hub store server cli
 CORE_SRC    := $(foreach room,$(CORE_ROOMS),$(sort $(wildcard src/$(room)/*.c)))
-SHELL_SRC   := $(foreach room,$(SHELL_ROOMS),$(sort $(wildcard src/$(room)/*.c)))
+SHELL_SRC   := $(filter-out $(if $(filter yes,$(POSTGRES)),src/store/no_postgres.c,\
+  src/store/postgres.c src/store/postgres_link.c), \
+  $(foreach room,$(SHELL_ROOMS),$(sort $(wildcard src/$(room)/*.c))))
 # Tests by their names: test_* are fast, slow_* take more than some ten seconds of CPU time.
 FAST_SRC    := $(sort $(wildcard tests/*/test_*.c))
 SLOW_SRC    := $(sort $(wildcard tests/*/slow_*.c))
@@ -325,7 +332,7 @@ BENCH_BIN := $(addprefix $(BUILD)/bench/,kernels train train_step adapters seale
   learn_latency learn_beside structured constrained tools)
 $(BENCH_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libruvllm.a
 	@$(CC) $(LDFLAGS) $^ $(LIBS) -o $@
-$(BUILD)/bench/learn_latency: $(BUILD)/src/store/sqlite.o
+$(BUILD)/bench/learn_latency: $(STORE_OBJ)
 $(BUILD)/bench/learn_latency: LIBS += $(STORE_LIBS)
 
 # bench/eval has the frame of the program (options, help, models by name) and commands of its own.
@@ -404,6 +411,7 @@ install: all $(FROM_HELP)
 	for name in ruvllm ruvllm-store; do \
 	  sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|' \
 	    -e 's|@VERSION@|$(VERSION)|' packaging/$$name.pc.in \
+	    -e 's|@STORE_NEEDS@|$(if $(filter yes,$(POSTGRES)), libpq)|' \
 	    > "$(DESTDIR)$(LIBDIR)/pkgconfig/$$name.pc"; \
 	  chmod 644 "$(DESTDIR)$(LIBDIR)/pkgconfig/$$name.pc"; \
 	done
@@ -425,10 +433,13 @@ deb: all $(FROM_HELP)
 # Everything but the C library is linked into the program of an archive.
 STATIC = $(patsubst -l%,-l:lib%.a,$(1))
 RELEASE_BIN := $(BUILD)/release/ruvllm
-$(RELEASE_BIN): $(SHELL_OBJ) $(BUILD)/libruvllm.a
+# PostgreSQL's library needs a dozen others, so that an archive is without it.
+RELEASE_OBJ := $(filter-out $(BUILD)/src/store/%postgres.o $(BUILD)/src/store/postgres_link.o, \
+  $(SHELL_OBJ)) $(BUILD)/src/store/no_postgres.o
+$(RELEASE_BIN): $(RELEASE_OBJ) $(BUILD)/libruvllm.a
 	@mkdir -p $(@D)
 	@echo "  LD  $@"
-	@$(CC) $(LDFLAGS) $^ $(call STATIC,$(STORE_LIBS) $(SERVER_LIBS) $(HUB_LIBS) $(CLI_LIBS) -ltinfo \
+	@$(CC) $(LDFLAGS) $^ $(call STATIC,-lsqlite3 $(SERVER_LIBS) $(HUB_LIBS) $(CLI_LIBS) -ltinfo \
 	  -lbsd -lmd) -lm -o $@
 release: $(RELEASE_BIN) $(FROM_HELP)
 	@packaging/make_release $(VERSION) $(RELEASE_BIN) $(BUILD)/release

@@ -12,6 +12,10 @@
  * alone. Every event is written to the store, in a chain of hashes, before anything is learned from
  * it; after a crash the learner is rebuilt from that log.
  *
+ * Learners of several processes may share a store that is made for it (rv_store.lock): each applies
+ * what the others log before its next answer, in the order of the log; one of them trains, and the
+ * others fetch what it made. Each has a dir of its own.
+ *
  * Threads: as for a session of the model's runtime. The background thread belongs to the learner;
  * it computes on threads of the lowest priority, and pauses while the runtime computes. A call that
  * meets it waits for it, for milliseconds. Only one thread at a time uses the store. */
@@ -56,6 +60,13 @@ typedef struct rv_store {
     rv_status (*begin)(void *ctx, int durable, rv_error *err);
     rv_status (*commit)(void *ctx, rv_error *err);
     void (*rollback)(void *ctx);
+    /* Of a store that learners of several processes share while they all learn; NULL otherwise, all
+     * three. One store at a time holds a lock; the end of its process, or of its connection, gives
+     * it back. RV_E_STORAGE: another has held it for wait_ms. */
+    rv_status (*lock)(void *ctx, const char *what, int wait_ms, rv_error *err);
+    void (*unlock)(void *ctx, const char *what);
+    /* Not 0: others may have appended since it was last called. Does not wait; any thread. */
+    int (*changed)(void *ctx);
 } rv_store;
 
 typedef struct rv_learner_options {
@@ -220,6 +231,8 @@ RV_API rv_status rv_learner_calibrate(rv_learner *l, rv_learn_progress_fn progre
  * "background_progress" {"stage", "done", "total", "remaining_s"}, "background_error", measured
  * figures. */
 RV_API rv_status rv_learner_status(rv_learner *l, char **json, rv_error *err);
+/* The number of the last event of the log that what it knows follows from. From any thread. */
+RV_API uint64_t rv_learner_version(const rv_learner *l);
 /* Makes an earlier generation the current one (0: none): later ones are out of use until that is
  * undone. What was taught is still spoken. */
 RV_API rv_status rv_learner_rollback(rv_learner *l, int generation, rv_adaptation **out,

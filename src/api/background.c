@@ -20,10 +20,12 @@
 
 #include "api/api.h"
 #include "base/mem.h"
+#include "base/os.h"
 #include "learn/learner/jobs.h"
 
 enum {
     AGAIN = 60,    /* seconds after a failure */
+    LEASE = 3,     /* seconds until the next attempt where another process trains */
     LEAVE_MS = 50, /* that freeing a learner waits for a job to notice that it was cancelled */
 };
 
@@ -45,6 +47,8 @@ static void release_job(job *j)
     rvi_free(j);
     rvi_api_release_learner(l);
 }
+
+#define LOOK 0.1 /* seconds between two looks at whether others have taught something */
 
 /* ---- the thread that computes ---- */
 
@@ -96,6 +100,10 @@ static rv_status take(job *j, double *wait)
     rvi_learner *l = j->l->l;
     rvi_job *w = &j->work;
     w->kind = rvi_job_due(l, rvi_api_idle_seconds(j->l->m->rt), wait);
+    if (w->kind && !rvi_learner_lease(l)) {
+        w->kind = NULL;
+        *wait = LEASE;
+    }
     rv_status st = w->kind ? w->kind->take(w, l, &j->err) : RV_OK;
     if (w->kind) rvi_doing_begin(&l->doing, w->kind->doing, w->n);
     return st;
@@ -106,6 +114,8 @@ static rv_status take(job *j, double *wait)
 static void finish_pending(rv_learner *l)
 {
     rv_error why = {0};
+    bool news;
+    rvi_learner_follow(l->l, &news);
     if (rvi_instant_catch_up(l->l, &why))
         rvi_log_write(l->m->rt->be->log, RVI_LOG_WARN, "after a judgement: %s", why.text);
 }
@@ -121,6 +131,7 @@ static bool oversee(job *j)
         if (atomic_load(&j->done) || !rvi_api_enter_aside(&turn, j->l->m->rt, &bg->stop)) continue;
         finish_pending(j->l);
         if (!j->work.kind->is_current(&j->work, j->l->l)) atomic_store(&j->cancelled, true);
+        rvi_learner_yield(j->l->l);
         rvi_api_leave_aside(&turn);
     }
     if (atomic_load(&bg->stop)) atomic_store(&j->cancelled, true);
@@ -151,6 +162,7 @@ static rv_status carry_out(job *j)
     st = j->st;
     if (!st && rvi_api_enter_aside(&turn, j->l->m->rt, &j->l->bg.stop)) {
         st = j->work.kind->publish(&j->work, j->l->l, &j->err);
+        rvi_learner_yield(j->l->l);
         rvi_api_leave_aside(&turn);
     }
     return st;
@@ -172,6 +184,7 @@ static void work(rv_learner *l, double *wait)
     if (rvi_api_enter_aside(&turn, l->m->rt, &l->bg.stop)) {
         finish_pending(l);
         j->st = take(j, wait);
+        rvi_learner_yield(l->l);
         rvi_api_leave_aside(&turn);
     }
     if (j->work.kind) {
@@ -180,10 +193,23 @@ static void work(rv_learner *l, double *wait)
         *wait = st ? AGAIN : -1;
         if (rvi_api_enter_aside(&turn, l->m->rt, &l->bg.stop)) {
             snprintf(l->l->trouble, sizeof l->l->trouble, "%s", st ? j->err.text : "");
+            rvi_learner_end_lease(l->l);
             rvi_api_leave_aside(&turn);
         }
     }
     release_job(j);
+}
+
+/* Until there may be work: something was posted, the time has come (0: it never does), or others
+ * who share the store have taught something. */
+static void rest(rv_learner *l, double wait)
+{
+    bool shares = rvi_learner_shares(l->l), woken;
+    double end = rvi_os_seconds() + wait;
+    do /* at least once: the store may be out of reach */
+        woken = rvi_wakeup_wait(l->bg.wakeup, shares ? LOOK : wait);
+    while (shares && !woken && !rvi_learner_is_behind(l->l) &&
+           (wait <= 0 || rvi_os_seconds() < end));
 }
 
 static void background(void *ctx)
@@ -193,7 +219,7 @@ static void background(void *ctx)
     while (!atomic_load(&l->bg.stop)) {
         double wait;
         work(l, &wait);
-        if (wait >= 0 && !atomic_load(&l->bg.stop)) rvi_wakeup_wait(l->bg.wakeup, wait);
+        if (wait >= 0 && !atomic_load(&l->bg.stop)) rest(l, wait);
     }
     rvi_api_leave_heap(heap);
 }

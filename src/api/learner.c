@@ -122,6 +122,7 @@ static rv_status leave_reporting(rvi_api_turn *turn, rv_learner *l, rv_status st
                                  const rvi_adaptation *r, rv_adaptation **out, rv_error *err)
 {
     if (!st && out) st = rvi_api_give_adaptation(r, out, err);
+    rvi_learner_yield(l->l);
     rvi_api_leave(turn);
     if (!st) rvi_background_wake(l);
     return st;
@@ -150,6 +151,7 @@ static rv_status enter_alone(alone *a, rv_learner *l, const char *what, rv_error
 /* st, unless that was good and the background thread cannot go on. */
 static rv_status leave_alone(alone *a, rv_status st, rv_error *err)
 {
+    rvi_learner_yield(a->l->l);
     rvi_api_leave(&a->turn);
     rv_status again = a->background ? rvi_background_start(a->l, st ? NULL : err) : RV_OK;
     rvi_api_release_learner(a->l);
@@ -246,8 +248,12 @@ rv_status rvi_api_begin_learning(rv_learner *l, rv_session *s, const rvi_json *c
     const char **turns;
     size_t n;
     rvi_plan plan = {0};
+    bool news;
+    rvi_learner_follow(l->l, &news);
+    if (news) rvi_background_wake(l);
     rv_status st = user_turns(chat, &arena, &turns, &n, err);
     if (!st) st = rvi_learner_plan(l->l, turns, n, &plan, err);
+    rvi_learner_yield(l->l);
     char *question = NULL, *meant = NULL;
     rvi_ids slot = {0};
     rvi_capture *capture = NULL;
@@ -487,10 +493,19 @@ rv_status rv_learner_status(rv_learner *l, char **json, rv_error *err)
     *json = NULL;
     rv_status st = enter(&turn, l, "rv_learner_status", err);
     if (st) return st;
+    bool news;
+    rvi_learner_follow(l->l, &news);
     st = rvi_learner_status(l->l, &out, err);
+    rvi_learner_yield(l->l);
     st = rvi_api_give_text_after(st, &out, json, NULL, err);
     rvi_api_leave(&turn);
+    if (news) rvi_background_wake(l);
     return st;
+}
+
+uint64_t rv_learner_version(const rv_learner *l)
+{
+    return l ? atomic_load(&l->l->applied) : 0;
 }
 
 rv_status rv_learner_probe(rv_learner *l, double *kl, rv_error *err)

@@ -74,10 +74,11 @@ void rvi_wakeup_post(rvi_wakeup *w)
     (void)w;
 }
 
-void rvi_wakeup_wait(rvi_wakeup *w, double seconds)
+bool rvi_wakeup_wait(rvi_wakeup *w, double seconds)
 {
     (void)w;
     (void)seconds;
+    return false;
 }
 
 #else
@@ -273,7 +274,7 @@ void rvi_wakeup_post(rvi_wakeup *w)
     pthread_mutex_unlock(&w->lock);
 }
 
-void rvi_wakeup_wait(rvi_wakeup *w, double seconds)
+bool rvi_wakeup_wait(rvi_wakeup *w, double seconds)
 {
     struct timespec now, until = {0};
     int gone = 0;
@@ -285,8 +286,10 @@ void rvi_wakeup_wait(rvi_wakeup *w, double seconds)
     while (!w->is_posted && !gone)
         gone = seconds > 0 ? pthread_cond_timedwait(&w->posted, &w->lock, &until)
                            : pthread_cond_wait(&w->posted, &w->lock);
+    bool posted = w->is_posted;
     w->is_posted = false;
     pthread_mutex_unlock(&w->lock);
+    return posted;
 }
 
 #endif

@@ -43,8 +43,8 @@ typedef struct rvi_wakeup rvi_wakeup;
 rv_status rvi_wakeup_new(rvi_wakeup **out, rv_error *err) RVI_MUST_CHECK;
 void rvi_wakeup_free(rvi_wakeup *w); /* accepts NULL; no thread may be waiting */
 void rvi_wakeup_post(rvi_wakeup *w);
-/* Returns once it has been posted since the last wait, or after the timeout in seconds; 0 waits
- * forever. */
-void rvi_wakeup_wait(rvi_wakeup *w, double seconds);
+/* Returns once it has been posted since the last wait, or after the timeout in seconds: false then;
+ * 0 waits forever. */
+bool rvi_wakeup_wait(rvi_wakeup *w, double seconds);
 
 #endif

@@ -35,6 +35,7 @@ typedef struct cli {
     int threads;
     int context;
     const char *kv, *isa, *device, *cache_dir, *state_dir, *log_level;
+    const char *store;         /* where learned state is kept instead of state_dir; NULL: there */
     const char *template_file; /* used instead of the model's chat template; NULL: its own */
     bool no_color, verbose, exact, no_pack, help;
     const char *command;
@@ -77,6 +78,8 @@ const char *cli_nearest(const char *typed, const char *const *words);
 const char *cli_commit(void);
 int cli_build_number(void);
 
+/* Is it the address of a PostgreSQL database? */
+bool cli_is_database(const char *text);
 /* Fills cache_dir and state_dir from the environment; NULL if no directory can be determined. */
 void cli_paths_init(cli *c);
 void cli_paths_deinit(cli *c);

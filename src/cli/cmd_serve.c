@@ -35,20 +35,29 @@ typedef struct serve {
     bool check;
     int parallel, max_waiting, max_tenant, drain, max_memory, unload_after;
     bool no_learning, pull;
+    rv_store kept[2]; /* answers, by a connection of their own */
+    rv_store witness; /* the same for the witness log; zeroed: it is in a folder */
 } serve;
 
 /* Without a place for what is learned, or while another process has it, the model is served as it
- * is. */
-static void open_state(hosted *h)
+ * is, unless the place was named. */
+static rv_status open_state(hosted *h, rv_error *err)
 {
     rv_error why = {0};
     rv_status st = cli_learning_open(&h->learning, h->s->c, &h->at, h->s->adapter, true, &why);
     if (!st && !cli_learning_claim(&h->learning, CLI_CHATTING))
         st = rvi_error(&why, RV_E_STORAGE, "a chat with this model is open and is learning");
+    if (st && h->learning.l && h->s->c->store)
+        st = rvi_error(&why, st,
+                       "another process uses %s: each instance needs a state directory of its own "
+                       "(RUVLLM_STATE_DIR)",
+                       h->learning.dir.data);
     if (!st && !h->learning.paused) st = rv_learner_start(h->learning.l, &why);
-    if (!st) return;
-    cli_warn("nothing is learned: %s", why.text);
+    if (!st) return RV_OK;
     cli_learning_close(&h->learning);
+    if (h->s->c->store) return rvi_error(err, st, "--store: %s", why.text);
+    cli_warn("nothing is learned: %s", why.text);
+    return RV_OK;
 }
 
 /* ---- tenants with learned state of their own ---- */
@@ -68,7 +77,7 @@ static rv_status open_tenant(void *ctx, const char *tenant, rv_learner **out, vo
     *out = NULL;
     *handle = NULL;
     if (!l) return rvi_nomem(err, "tenant");
-    rv_status st = cli_learning_open_tenant(l, h->s->c, &h->at, tenant, h->learning.embedder, err);
+    rv_status st = cli_learning_open_tenant(l, h->s->c, &h->at, tenant, &h->learning, err);
     if (!st && !l->paused) st = rv_learner_start(l->l, err);
     if (st) {
         close_tenant(ctx, l);
@@ -85,14 +94,14 @@ static rv_status open_learning(void *ctx, int i, const rv_model *m, rvi_served_l
                                rv_error *err)
 {
     hosted *h = &((serve *)ctx)->models[i];
-    (void)err;
+    rv_status st = RV_OK;
     h->at.rt = h->s->rt;
     h->at.m = (rv_model *)(uintptr_t)m; /* which is not closed here */
-    if (!h->s->no_learning && !rv_model_get_info(m)->is_encoder) open_state(h);
+    if (!h->s->no_learning && !rv_model_get_info(m)->is_encoder) st = open_state(h, err);
     *out = (rvi_served_learning){.learner = h->learning.l,
                                  .scratch = h->learning.dir.data,
                                  .tenants = {open_tenant, close_tenant, h}};
-    return RV_OK;
+    return st;
 }
 
 static void close_learning(void *ctx, int i)
@@ -142,10 +151,29 @@ static rv_status find_models(void *ctx, rv_runtime **rt, rvi_served *out, rv_err
     return st;
 }
 
+/* What instances share beside what is learned. */
+static rv_status open_stores(serve *s, rv_error *err)
+{
+    rv_store_options o = {.size = sizeof o, .busy_ms = 2000, .space = ".answers"};
+    rv_status st = s->c->store ? rv_store_open(&s->kept[0], s->c->store, &o, err) : RV_OK;
+    o.beside = &s->kept[0];
+    if (!st && s->c->store) st = rv_store_open(&s->kept[1], s->c->store, &o, err);
+    if (st) return st;
+    memcpy(s->o.kept, s->kept, sizeof s->o.kept);
+    if (!s->o.witness || !cli_is_database(s->o.witness)) return RV_OK;
+    o = (rv_store_options){.size = sizeof o, .space = CLI_WITNESS_SPACE};
+    s->o.witness_store = &s->witness;
+    return rv_store_open(&s->witness, s->o.witness, &o, err);
+}
+
 static int run(serve *s)
 {
     rv_error err = {0};
-    rv_status st = rvi_server_run(&s->o, &err);
+    rv_status st = open_stores(s, &err);
+    if (!st) st = rvi_server_run(&s->o, &err);
+    rv_store_close(&s->witness);
+    rv_store_close(&s->kept[1]);
+    rv_store_close(&s->kept[0]);
     for (int i = 0; i < s->o.n_models; i++) rvi_buf_deinit(&s->models[i].at.path);
     rv_runtime_free(&s->rt);
     return st ? cli_fail(&err) : CLI_OK;
@@ -220,7 +248,11 @@ static int apply_options(serve *s, char *name, size_t size)
     if (s->o.key && !*s->o.key) return cli_usage(c, "--api-key must not be empty");
     if (!s->o.tls_cert != !s->o.tls_key)
         return cli_usage(c, "--tls-cert and --tls-key go together");
-    if (s->o.witness_contents && !s->o.witness)
+    if (c->store && !cli_is_database(c->store))
+        return cli_usage(c, "--store must be the address of a database, postgres://...");
+    if (c->store && s->no_learning)
+        return cli_usage(c, "--store and --no-learning exclude each other");
+    if (s->o.witness_contents && (!s->o.witness || cli_is_database(s->o.witness)))
         return cli_usage(c, "--witness-contents needs --witness DIR");
     s->o.drain_seconds = s->drain;
     s->o.aliases = s->alias;
@@ -248,9 +280,11 @@ static int serve_with(serve *s, const cli_settings *settings, const cli_option *
     if (code || (code = apply_options(s, name, sizeof name))) return code;
     if (!s->check) return run(s);
     rvi_buf models = {0};
+    bool secret = s->o.witness && cli_is_database(s->o.witness); /* it may have a password */
     for (int i = 0; i < s->o.n_models; i++)
         rvi_buf_printf(&models, "%s%s", i ? "," : "", s->models[i].given);
-    cli_settings_print(settings, s->c, models.failed ? NULL : models.data, table, n, "api-key");
+    cli_settings_print(settings, s->c, models.failed ? NULL : models.data, table, n,
+                       secret ? " api-key store witness " : " api-key store ");
     rvi_buf_deinit(&models);
     return CLI_OK;
 }
@@ -284,6 +318,7 @@ int cli_serve(cli *c, int argc, char **argv)
                                 {"drain", 0, CLI_INT, &s.drain, NULL},
                                 {"adapters", 0, CLI_TEXT, &s.o.adapters, NULL},
                                 {"presets", 0, CLI_TEXT, &s.o.presets, NULL},
+                                {"store", 0, CLI_TEXT, &c->store, NULL},
                                 {"witness", 0, CLI_TEXT, &s.o.witness, NULL},
                                 {"witness-contents", 0, CLI_FLAG, &s.o.witness_contents, NULL},
                                 {"any-model", 0, CLI_FLAG, &s.o.any_model, NULL},

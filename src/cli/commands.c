@@ -63,9 +63,13 @@ const cli_command cli_commands[] = {
      "several models in folders of their names\n"
      "  --presets DIR        files NAME.toml with a system prompt, sampling and an adapter, which "
      "requests may name as their model\n"
-     "  --witness DIR        a log of requests and feedback there, chained by hashes ('ruvllm "
-     "witness verify' checks it); of contents it has hashes alone\n"
+     "  --witness DIR|URL    a log of requests and feedback there, chained by hashes ('ruvllm "
+     "witness verify' checks it); of contents it has hashes alone; URL: in a PostgreSQL database, "
+     "one log of all "
+     "instances\n"
      "  --witness-contents   keep contents beside it, in files that may be deleted\n"
+     "  --store URL          keep what is learned in a PostgreSQL database, postgres://..., which "
+     "several instances may share; each needs a state directory of its own\n"
      "  --any-model          a name that no model has means the first\n"
      "  --pull               download models of 'ruvllm list' that are not on this machine yet\n"
      "  --parallel N         answers that are computed at the same time (32)\n"
@@ -90,8 +94,8 @@ const cli_command cli_commands[] = {
      "                       what its users teach is for all, for the keys of this name, or "
      "nothing is taught and used (shared)\n",
      cli_key, NULL},
-    {"witness", "verify DIR | replay DIR MODEL", "check the log of serve --witness",
-     "  verify DIR           no line was changed, removed or inserted, and no content\n"
+    {"witness", "verify DIR|URL | replay DIR MODEL", "check the log of serve --witness",
+     "  verify DIR|URL       no line was changed, removed or inserted, and no content\n"
      "  replay DIR MODEL     with contents: what was taught is what MODEL has learned, and its "
      "adapters come out of it again, bit for bit\n"
      "\n"

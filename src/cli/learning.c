@@ -86,13 +86,27 @@ const char *cli_learning_hint(const cli_learning *l)
                  "minilm' (91 MB) by their meaning";
 }
 
+static rv_status open_store(cli_learning *l, const cli *c, const cli_model *m, rv_error *err)
+{
+    rvi_buf name = {0};
+    char digest[65];
+    rv_store_options o = {.size = sizeof o, .beside = l->beside};
+    rv_status st = c->store ? rv_model_digest(m->m, digest, err) : RV_OK;
+    if (!st && !(c->store ? rvi_buf_printf(&name, "%s/%s", digest, l->name)
+                          : file_of(l, "feedback.db", &name)))
+        st = rvi_nomem(err, "path");
+    if (c->store) o.space = name.data;
+    if (!st) st = rv_store_open(&l->store, c->store ? c->store : name.data, &o, err);
+    rvi_buf_deinit(&name);
+    return st;
+}
+
 static rv_status open_learner(cli_learning *l, const cli *c, const cli_model *m,
                               const rv_model *embedder, rv_error *err)
 {
     rvi_buf path = {0};
     rv_learner_options o;
-    rv_status st = file_of(l, "feedback.db", &path) ? RV_OK : rvi_nomem(err, "path");
-    if (!st) st = rv_store_open(&l->store, path.data, NULL, err);
+    rv_status st = open_store(l, c, m, err);
     path.len = 0;
     if (!st && file_of(l, "paused", &path)) l->paused = rvi_os_stat(path.data, NULL) != RVI_OS_NONE;
     rvi_buf_deinit(&path);
@@ -138,12 +152,12 @@ rv_status cli_learning_open(cli_learning *out, const cli *c, const cli_model *m,
 
 /* No name that a user gives begins like it. */
 rv_status cli_learning_open_tenant(cli_learning *out, const cli *c, const cli_model *m,
-                                   const char *tenant, const rv_model *embedder, rv_error *err)
+                                   const char *tenant, const cli_learning *all, rv_error *err)
 {
-    *out = (cli_learning){0};
+    *out = (cli_learning){.beside = c->store ? &all->store : NULL};
     if (!rvi_buf_printf(&out->tenant, ".tenant-%s", tenant)) return rvi_nomem(err, "tenant");
     out->name = out->tenant.data;
-    return open_state(out, c, m, true, embedder, err);
+    return open_state(out, c, m, true, all->embedder, err);
 }
 
 void cli_learning_close(cli_learning *l)

@@ -2,7 +2,8 @@
  *
  * The state is in STATE/DIGEST/NAME (the model's digest and the name given by --adapter):
  * feedback.db (the store), the learner's own files, `paused`, which exists while training is
- * paused, and the files that a chat and a training run lock while they are under way. */
+ * paused, and the files that a chat and a training run lock while they are under way. Where
+ * cli.store names a database, the store is there, in a space called DIGEST/NAME. */
 #ifndef RVI_CLI_LEARNING_H
 #define RVI_CLI_LEARNING_H
 
@@ -14,6 +15,7 @@ typedef struct cli_learning {
     rv_learner *l;      /* NULL: closed */
     rv_model *embedder; /* that requests are recognised with; NULL: by spelling alone */
     rv_store store;
+    const rv_store *beside; /* whose connection it uses; NULL: one of its own */
     rvi_buf dir;
     const char *name; /* of the user */
     rvi_buf tenant;   /* the text of name, of a tenant */
@@ -21,6 +23,9 @@ typedef struct cli_learning {
     int claim; /* a lock, while `claimed` says of what */
     const char *claimed;
 } cli_learning;
+
+/* Where in a database the witness log is. */
+#define CLI_WITNESS_SPACE ".witness"
 
 /* What a process may be at for so long that others had better know. */
 #define CLI_CHATTING "chat.lock"
@@ -30,10 +35,9 @@ typedef struct cli_learning {
  * otherwise l stays NULL. Call cli_learning_close in any case. */
 rv_status cli_learning_open(cli_learning *out, const cli *c, const cli_model *m, const char *name,
                             bool create, rv_error *err) RVI_MUST_CHECK;
-/* The same for a tenant of a server, which creates it; embedder: the server's, which outlives it;
- * NULL: none. */
+/* The same for a tenant of a server, which creates it. all: the server's own, which outlives it. */
 rv_status cli_learning_open_tenant(cli_learning *out, const cli *c, const cli_model *m,
-                                   const char *tenant, const rv_model *embedder,
+                                   const char *tenant, const cli_learning *all,
                                    rv_error *err) RVI_MUST_CHECK;
 /* What to say after something was taught; NULL: nothing. */
 const char *cli_learning_hint(const cli_learning *l);

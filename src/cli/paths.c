@@ -81,3 +81,8 @@ const char *cli_history_dir(cli *c)
     if (c->state_dir != c->default_state) return c->state_dir; /* the user named it */
     return place(&c->paths[2], "XDG_STATE_HOME", "/.local/state");
 }
+
+bool cli_is_database(const char *text)
+{
+    return !strncmp(text, "postgres://", 11) || !strncmp(text, "postgresql://", 13);
+}

@@ -181,6 +181,13 @@ static void print_text(const char *name, const char *text)
     puts("\"");
 }
 
+static bool is_listed(const char *names, const char *name)
+{
+    char one[96];
+    snprintf(one, sizeof one, " %s ", name);
+    return strstr(names, one) != NULL;
+}
+
 void cli_settings_print(const cli_settings *s, const cli *c, const char *model,
                         const cli_option *options, size_t n, const char *secret)
 {
@@ -194,7 +201,7 @@ void cli_settings_print(const cli_settings *s, const cli *c, const char *model,
             printf("%s = %s\n", o->name, *(const bool *)o->value ? "true" : "false");
         else if (o->kind == CLI_INT && *(const int *)o->value)
             printf("%s = %d\n", o->name, *(const int *)o->value);
-        else if (text && !strcmp(o->name, secret))
+        else if (text && is_listed(secret, o->name))
             printf("# %s is set, and not shown\n", o->name);
         else if (text)
             print_text(o->name, text);

@@ -25,7 +25,8 @@ int cli_settings_read(cli_settings *s, const cli *c, const cli_option *options, 
 int cli_preset_read(cli_settings *s, const cli *c, const cli_option *options, size_t n, int argc,
                     char **argv);
 void cli_settings_free(cli_settings *s);
-/* Prints the values of options as such a file has them; secret: the one that is not shown. */
+/* Prints the values of options as such a file has them; secret: names of those that are not
+ * shown, each between spaces. */
 void cli_settings_print(const cli_settings *s, const cli *c, const char *model,
                         const cli_option *options, size_t n, const char *secret);
 

@@ -87,14 +87,15 @@ const rvi_said *rvi_answers_find(const rvi_answers *a, const char *tenant, const
     return s && !strcmp(s->tenant, tenant) ? s : NULL;
 }
 
-void rvi_answers_set_response(rvi_answers *a, const char *id, const rvi_buf *json)
+const rvi_said *rvi_answers_set_response(rvi_answers *a, const char *id, const rvi_buf *json)
 {
     rvi_said *s = find(a, id, 0);
-    if (!s || s->response || json->failed) return;
+    if (!s || s->response || json->failed) return NULL;
     s->response = copy_text(json->data);
-    if (!s->response) return;
+    if (!s->response) return NULL;
     s->bytes += json->len;
     a->bytes += json->len;
+    return s;
 }
 
 /* Its place in the ring stays, without a name and without texts. */

@@ -170,7 +170,7 @@ rvi_call *rvi_call_new(rvi_serving *s, rvi_conn *c, const rvi_writer *w, unsigne
     snprintf(k->tenant, sizeof k->tenant, "%s", c->key->name);
     bool taken = rvi_taught_take(&s->teaching, c->key, s->server->worker, &k->taught) ||
                  rvi_problem_set(&k->problem, 503, NULL, NULL, "out of memory");
-    k->learned = k->taught ? k->taught->version : 0;
+    k->learned = rvi_taught_version(k->taught);
     k->next = s->calls;
     if (k->next) k->next->prev = k;
     s->calls = k;
@@ -321,7 +321,7 @@ static bool submit_taught(rvi_call *k)
     rv_request r = {.kind = RV_REQUEST_ANSWER,
                     .chat = &k->talk,
                     .learner = k->taught ? k->taught->learner : NULL};
-    if (k->taught) k->learned = k->taught->version;
+    k->learned = rvi_taught_version(k->taught);
     return rvi_call_submit(k, 0, &r);
 }
 
@@ -512,6 +512,7 @@ static void remember(const rvi_call *k, int choice)
     snprintf(said.id, sizeof said.id, "%s", k->id);
     snprintf(said.tenant, sizeof said.tenant, "%s", k->tenant);
     rvi_answers_add(&k->s->server->answers, &said);
+    rvi_kept_put(&k->s->server->kept, &said, k->s->name);
     rvi_buf_deinit(&calls);
 }
 

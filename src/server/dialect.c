@@ -38,6 +38,7 @@ bool rvi_problem_from(rvi_problem *p, rv_status st, const rv_error *err)
     case RV_E_CONTEXT_FULL:
         return rvi_problem_set(p, 400, "context_length_exceeded", NULL, "%s", text);
     case RV_E_NOT_FOUND: return rvi_problem_set(p, 404, "not_found", NULL, "%s", text);
+    case RV_E_STORAGE: return rvi_problem_set(p, 503, "store_unavailable", NULL, "%s", text);
     case RV_E_NOMEM: return rvi_problem_set(p, 503, "out_of_memory", NULL, "%s", text);
     case RV_E_INVALID:
     case RV_E_CONFIG:

@@ -227,7 +227,7 @@ static void put_adaptation(const job *j, rvi_buf *out)
     rvi_put_number(out, "quality_delta", a->quality_delta);
     rvi_buf_printf(out, ",\"generation\":%d,\"event\":%llu,\"learned_version\":%llu}",
                    a->generation, (unsigned long long)a->event,
-                   (unsigned long long)j->taught->version);
+                   (unsigned long long)rvi_taught_version(j->taught));
 }
 
 static void done(rvi_work *w)
@@ -237,8 +237,6 @@ static void done(rvi_work *w)
     rvi_problem p;
     rvi_taught_opened(j->taught);
     if (j->adaptation) j->s->server->n_feedback++;
-    if (j->adaptation && j->adaptation->event) j->taught->version = j->adaptation->event;
-    if (j->json) j->taught->version = j->n_events;
     if (j->conn) j->conn->gone = NULL;
     if (j->conn && (j->st || (!j->adaptation && !j->json && !j->file.len))) {
         (void)rvi_problem_from(&p, j->st ? j->st : RV_E_STATE, &j->err);
@@ -248,7 +246,7 @@ static void done(rvi_work *w)
     } else if (j->conn) {
         if (j->json)
             rvi_buf_printf(&out, "{\"object\":\"learning\",\"learned_version\":%llu,%s",
-                           (unsigned long long)j->taught->version, j->json + 1);
+                           (unsigned long long)rvi_taught_version(j->taught), j->json + 1);
         else
             put_adaptation(j, &out);
         rvi_reply_json(&rvi_openai, j->conn, &out);
@@ -339,8 +337,8 @@ static bool find_answer(job *j, const rvi_json *body, rvi_problem *p)
                                "choice_index must be a whole number");
     int64_t n = rvi_json_int(choice, 0);
     const rvi_said *said = n >= 0 && n < RVI_WISH_CHOICES
-                               ? rvi_answers_find(&j->s->server->answers, j->conn->key->name,
-                                                  rvi_json_string(id, ""), (int)n)
+                               ? rvi_kept_find(&j->s->server->kept, j->conn->key->name,
+                                               rvi_json_string(id, ""), (int)n)
                                : NULL;
     if (!said)
         return rvi_problem_set(p, 404, "response_not_found", "response_id",

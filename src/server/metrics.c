@@ -135,7 +135,7 @@ static double busy_seconds(const rvi_serving *s, const rv_service_metrics *m)
 static double learned_version(const rvi_serving *s, const rv_service_metrics *m)
 {
     (void)m;
-    return (double)s->teaching.shared.version;
+    return (double)rvi_taught_version(&s->teaching.shared);
 }
 
 static void put_times(const figures *f)

@@ -34,7 +34,6 @@ typedef struct loading {
     rv_error err;
     bool opened, thinks;
     char digest[65];
-    uint64_t version;
     rvi_served_learning learning;
     void (*told)(void *ctx, rv_status st, const rv_error *err); /* NULL: nobody */
     void *ctx;
@@ -104,10 +103,11 @@ static rv_status open_all(loading *l)
     s->model = rv_service_model(l->service);
     l->opened = true;
     l->thinks = thinks(s->model);
+    uint64_t n_events;
     rv_status st = rv_model_digest(s->model, l->digest, &l->err);
     if (!st) st = v->o->open_learning(v->o->ctx, s->index, s->model, &l->learning, &l->err);
     if (!st && l->learning.learner)
-        st = rv_learner_verify_log(l->learning.learner, &l->version, &l->err);
+        st = rv_learner_verify_log(l->learning.learner, &n_events, &l->err);
     if (!st) st = rvi_adapters_open(s, &l->err);
     if (!st && !s->index && v->o->presets && !v->presets)
         st = rvi_presets_open(v, v->o->presets, &l->err);
@@ -163,7 +163,6 @@ static void take_over(loading *l)
     rvi_taught *shared = &s->teaching.shared;
     shared->learner = rv_model_get_info(s->model)->is_encoder ? NULL : l->learning.learner;
     shared->ready = shared->learner;
-    shared->version = l->version;
     s->teaching.ways = l->learning.tenants;
     s->scratch = l->learning.scratch;
     atomic_store(&s->is_open, true);

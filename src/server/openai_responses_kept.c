@@ -79,7 +79,7 @@ static bool read_input(const rvi_json *input, rvi_messages *m, rvi_problem *p)
 
 static const rvi_said *find(const rvi_serving *s, const char *tenant, const char *id)
 {
-    const rvi_said *said = rvi_answers_find(&s->server->answers, tenant, id, 0);
+    const rvi_said *said = rvi_kept_find(&s->server->kept, tenant, id, 0);
     return said && said->response ? said : NULL;
 }
 
@@ -285,6 +285,7 @@ void rvi_openai_response_delete(rvi_serving *s, rvi_conn *c)
     rvi_buf out = {0};
     read_path(c, id, &rest);
     if (!*rest && find(s, c->key->name, id) && rvi_answers_forget(&s->server->answers, id)) {
+        rvi_kept_remove(&s->server->kept, id);
         rvi_buf_printf(&out, "{\"id\":\"%s\",\"object\":\"response\",\"deleted\":true}", id);
         rvi_reply_json(&rvi_openai, c, &out);
         return;

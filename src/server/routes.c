@@ -189,7 +189,7 @@ static const rvi_said *answer_of(const rvi_server *v, const rvi_conn *c, const r
 {
     const rvi_json *id = rvi_json_get(body, "response_id");
     if (!id) id = rvi_json_get(body, "completion_id");
-    return rvi_answers_find(&v->answers, c->key->name, rvi_json_string(id, ""), 0);
+    return rvi_kept_find(&v->kept, c->key->name, rvi_json_string(id, ""), 0);
 }
 
 /* Of several models the one that a request is about; NULL: p says why not. What is wrong with the

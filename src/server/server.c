@@ -292,6 +292,11 @@ static rv_status make_models(rvi_server *v, rv_error *err)
     return RV_OK;
 }
 
+static rvi_serving *find_model(void *ctx, const char *name)
+{
+    return rvi_serving_find(ctx, name);
+}
+
 rv_status rvi_server_run(const rvi_server_options *o, rv_error *err)
 {
     server *v = rvi_zalloc(sizeof *v);
@@ -301,6 +306,12 @@ rv_status rvi_server_run(const rvi_server_options *o, rv_error *err)
     v->s.o = o;
     v->s.llama = o->llama;
     v->s.created = (long)time(NULL);
+    v->s.kept = (rvi_kept){.writes = o->kept[0],
+                           .reads = o->kept[1],
+                           .answers = &v->s.answers,
+                           .worker = &v->s.worker,
+                           .find_model = find_model,
+                           .ctx = &v->s};
     atomic_init(&v->s.ending, false);
     rv_status st = start_events(v, err);
     v->s.conns = (rvi_conns){
@@ -313,7 +324,8 @@ rv_status rvi_server_run(const rvi_server_options *o, rv_error *err)
     if (!st) st = make_models(&v->s, err);
     if (!st) st = start_listening(v, err);
     if (!st && o->witness)
-        st = rvi_witness_open(&v->s.conns.witness, o->witness, o->witness_contents, err);
+        st = rvi_witness_open(&v->s.conns.witness, o->witness, o->witness_store,
+                              o->witness_contents, err);
     if (!st) st = rvi_worker_new(&v->s.worker, wake_up, v, err);
     if (!st) st = rvi_worker_new(&v->s.loader, wake_up, v, err);
     if (!st) rvi_worker_post(v->s.loader, &v->opening);

@@ -12,6 +12,7 @@
 #include "server/answers.h"
 #include "server/conn.h"
 #include "server/dialect.h"
+#include "server/kept.h"
 #include "server/llama.h"
 #include "server/options.h"
 #include "server/taught.h"
@@ -36,6 +37,7 @@ typedef struct rvi_server {
     rvi_conns conns;
     rvi_worker *worker; /* alone calls learners */
     rvi_answers answers;
+    rvi_kept kept; /* answers of all instances */
     uint64_t n_feedback;
 } rvi_server;
 

@@ -85,12 +85,18 @@ rv_status rvi_taught_open(const rvi_teaching *t, rvi_taught *one, rv_error *err)
 {
     if (one->learner) return RV_OK;
     rv_status st = t->ways.open(t->ways.ctx, one->tenant, &one->learner, &one->handle, err);
-    if (!st) st = rv_learner_verify_log(one->learner, &one->version, err);
+    uint64_t n;
+    if (!st) st = rv_learner_verify_log(one->learner, &n, err);
     if (!st) return RV_OK;
     if (one->handle) t->ways.close(t->ways.ctx, one->handle);
     one->learner = NULL;
     one->handle = NULL;
     return st;
+}
+
+uint64_t rvi_taught_version(const rvi_taught *one)
+{
+    return one && one->ready ? rv_learner_version(one->learner) : 0;
 }
 
 void rvi_taught_opened(rvi_taught *one)

@@ -23,7 +23,6 @@ typedef struct rvi_taught {
     struct rvi_taught *next;
     char tenant[RVI_KEY_NAME + 1]; /* "": for all */
     bool ready;                    /* the learner can be used; the event loop's */
-    uint64_t version;              /* the number of the last event in its log */
     int users;                     /* requests that refer to it */
     uint64_t used;                 /* when it was last asked for */
     /* the worker's until it is ready */
@@ -43,6 +42,8 @@ typedef struct rvi_teaching {
  * more; may not be ready. False: no memory. */
 bool rvi_taught_take(rvi_teaching *t, const rvi_key *key, rvi_worker *worker, rvi_taught **out);
 void rvi_taught_leave(rvi_taught *one); /* accepts NULL */
+/* The number of the last event that it knows; 0: nothing, or it is not open. */
+uint64_t rvi_taught_version(const rvi_taught *one);
 /* On the worker's thread: opens it if it is not open. */
 rv_status rvi_taught_open(const rvi_teaching *t, rvi_taught *one, rv_error *err) RVI_MUST_CHECK;
 /* Back on the event loop. */

@@ -28,6 +28,7 @@ typedef struct record {
 struct rvi_witness {
     rvi_buf folder, path;
     FILE *f;
+    rv_store store; /* append NULL: in the folder */
     int lock_file;
     bool contents, locked;
     rvi_thread *thread;
@@ -288,14 +289,72 @@ static rv_status open_file(rvi_witness *w, rv_error *err)
     return whole ? RV_OK : rvi_os_write(w->f, "\n", 1, path, err);
 }
 
+/* ---- the store: table "witness" has the number and hash of the last line ---- */
+
+static int take_head(void *ctx, rv_bytes key, rv_bytes found)
+{
+    rvi_witness *w = ctx;
+    const char *p = found.data;
+    (void)key;
+    if (found.len <= RVI_SHA256_HEX) return 1;
+    memcpy(w->head, p, RVI_SHA256_HEX - 1);
+    for (size_t i = RVI_SHA256_HEX; i < found.len; i++) w->n = 10 * w->n + (uint64_t)(p[i] - '0');
+    return 1;
+}
+
+/* Others wait until the transaction ends. */
+static rv_status begin_stored(rvi_witness *w, rv_error *err)
+{
+    const rv_store *s = &w->store;
+    w->n = 0;
+    memset(w->head, '0', sizeof w->head - 1);
+    rv_status st = s->begin(s->ctx, 1, err);
+    if (st) return st;
+    st = s->get(s->ctx, "witness", (rv_bytes){"head", 4}, take_head, w, err);
+    if (st) s->rollback(s->ctx);
+    return st;
+}
+
+static rv_status write_stored(rvi_witness *w, const rvi_buf *batch, rv_error *err)
+{
+    const rv_store *s = &w->store;
+    char head[RVI_SHA256_HEX + 24];
+    uint64_t seq;
+    rv_status st = RV_OK;
+    for (const char *at = batch->data, *end = at + batch->len; !st && at < end;) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        st = s->append(s->ctx, "witness", (rv_bytes){at, (size_t)(stop - at)}, &seq, err);
+        at = stop + 1;
+    }
+    int len = snprintf(head, sizeof head, "%s %llu", w->head, (unsigned long long)w->n);
+    if (!st)
+        st = s->put(s->ctx, "witness", (rv_bytes){"head", 4}, (rv_bytes){head, (size_t)len}, err);
+    if (!st) return s->commit(s->ctx, err);
+    s->rollback(s->ctx);
+    return st;
+}
+
 /* ---- writing ---- */
+
+static rv_status write_file(rvi_witness *w, const rvi_buf *batch, rv_error *err)
+{
+    rv_status st = rvi_os_write(w->f, batch->data, batch->len, w->path.data, err);
+    return st ? st : rvi_os_sync(w->f, w->path.data, err);
+}
+
+/* A batch begins where the log ends. */
+static bool begin_batch(rvi_witness *w)
+{
+    rv_error err = {0};
+    if (w->store.append) return !begin_stored(w, &err);
+    return w->f || !open_file(w, &err);
+}
 
 /* Some lines, whole on the disk; false: none of them counts. */
 static bool write_batch(rvi_witness *w, const rvi_buf *batch)
 {
     rv_error err = {0};
-    rv_status st = rvi_os_write(w->f, batch->data, batch->len, w->path.data, &err);
-    if (!st) st = rvi_os_sync(w->f, w->path.data, &err);
+    rv_status st = w->store.append ? write_stored(w, batch, &err) : write_file(w, batch, &err);
     if (st && !w->warned) fprintf(stderr, "ruvllm: warning: the witness log: %s\n", err.text);
     w->warned = st;
     return !st;
@@ -307,8 +366,7 @@ static void write_records(rvi_witness *w, record *list, uint64_t untold)
 {
     rvi_buf batch = {0};
     uint64_t written = 0, lost = 0;
-    rv_error err;
-    bool ok = w->f || !open_file(w, &err);
+    bool begun = begin_batch(w), ok = begun;
     ok = ok && (!untold || put_note(w, "dropped", untold, &batch));
     for (record *r = list, *next; r; r = next) {
         next = r->next;
@@ -316,7 +374,8 @@ static void write_records(rvi_witness *w, record *list, uint64_t untold)
         written++;
         free_record(r);
     }
-    ok = ok && (!batch.len || write_batch(w, &batch));
+    if (begun && !ok && w->store.append) w->store.rollback(w->store.ctx);
+    ok = ok && write_batch(w, &batch);
     if (!ok) {
         if (w->f) (void)fclose(w->f);
         w->f = NULL;
@@ -372,16 +431,19 @@ static rv_status make_folder(rvi_witness *w, const char *folder, rv_error *err)
     return st;
 }
 
-rv_status rvi_witness_open(rvi_witness **out, const char *folder, bool contents, rv_error *err)
+rv_status rvi_witness_open(rvi_witness **out, const char *folder, const rv_store *store,
+                           bool contents, rv_error *err)
 {
     rvi_buf first = {0};
     rvi_witness *w = *out = rvi_zalloc(sizeof *w);
     if (!w) return rvi_nomem(err, "witness log");
     w->contents = contents;
-    rv_status st = make_folder(w, folder, err);
-    if (!st) st = open_file(w, err);
+    if (store) w->store = *store;
+    rv_status st = store ? begin_stored(w, err) : make_folder(w, folder, err);
+    if (!st && !store) st = open_file(w, err);
     if (!st && !(put_note(w, "start", 0, &first) && write_batch(w, &first)))
-        st = rvi_error(err, RV_E_IO, "%s cannot be written", w->path.data);
+        st = rvi_error(err, RV_E_IO, "%s cannot be written",
+                       store ? "the witness log" : w->path.data);
     rvi_buf_deinit(&first);
     if (!st) st = rvi_lock_new(&w->lock, err);
     if (!st) st = rvi_wakeup_new(&w->posted, err);

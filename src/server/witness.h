@@ -5,6 +5,9 @@
  * removes or inserts a line breaks the chain. Contents are kept only where that is wished, as files
  * of their own in DIR/contents that may be deleted: the chain has their hashes alone.
  *
+ * In a store that instances share (its stream "witness") the lines of all of them are one chain;
+ * contents are not kept there.
+ *
  * Lines are written by a thread of the log's own, many at a time, and reach the disk within a
  * fraction of a second. What could not be kept in time is dropped, and a line in the chain says how
  * many. */
@@ -14,6 +17,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/sha256.h"
+#include "ruvllm_learn.h"
 
 typedef struct rvi_witness rvi_witness;
 
@@ -27,9 +31,10 @@ typedef struct rvi_seen {
     rvi_buf text;
 } rvi_seen;
 
-/* One process at a time has the folder; it is made if it is not there. */
-rv_status rvi_witness_open(rvi_witness **out, const char *folder, bool contents,
-                           rv_error *err) RVI_MUST_CHECK;
+/* One process at a time has the folder; it is made if it is not there. store: where it is instead,
+ * without contents; NULL: in the folder. */
+rv_status rvi_witness_open(rvi_witness **out, const char *folder, const rv_store *store,
+                           bool contents, rv_error *err) RVI_MUST_CHECK;
 void rvi_witness_close(rvi_witness *w); /* writes the rest; accepts NULL */
 
 /* NULL: there is no log, the method asks for nothing, or the request is dropped. */

@@ -1,6 +1,6 @@
 /* sqlite.c - rv_store on one SQLite file: ruvllm_store.h says what it promises. An open transaction
  * is rolled back when the store is closed. */
-#include "ruvllm_store.h"
+#include "store/store.h"
 
 #include <sqlite3.h>
 #include <stdio.h>
@@ -10,18 +10,11 @@
 #include "base/mem.h"
 #include "base/os.h"
 
-enum { BUSY_MS = 10000 };
-
 enum {
     SCHEMA_VERSION = 1,
     APPLICATION_ID = 0x7276534C, /* "rvSL" in the file's header: this program's store */
     WAL_KEEP = 4 << 20,          /* bytes the -wal file is cut back to after a checkpoint */
-    MAX_RECORD = 1 << 20,        /* bytes; more than that was not written by this program */
-    MAX_KEY = 256,
 };
-
-typedef int (*item_fn)(void *ctx, rv_bytes key, rv_bytes record);
-typedef int (*record_fn)(void *ctx, uint64_t seq, rv_bytes record);
 
 /* Each statement is compiled once. */
 #define STATEMENTS                                                                                 \
@@ -54,6 +47,7 @@ static const char schema[] =
     "PRIMARY KEY (name, key)) STRICT;";
 
 typedef struct file {
+    rvi_opened opened;
     sqlite3 *db;
     sqlite3_stmt *statements[N_STATEMENTS];
     int busy_ms;
@@ -174,8 +168,8 @@ static rv_status file_put(void *ctx, const char *table, rv_bytes key, rv_bytes r
     return st;
 }
 
-static rv_status file_get(void *ctx, const char *table, rv_bytes key, item_fn each, void *each_ctx,
-                          rv_error *err)
+static rv_status file_get(void *ctx, const char *table, rv_bytes key, rvi_item_fn each,
+                          void *each_ctx, rv_error *err)
 {
     file *f = ctx;
     bool ok;
@@ -184,7 +178,7 @@ static rv_status file_get(void *ctx, const char *table, rv_bytes key, item_fn ea
     sqlite3_stmt *s = start(f, GET, table, &ok);
     int code = ok && bind_bytes(s, 2, key) ? sqlite3_step(s) : SQLITE_ERROR;
     if (code == SQLITE_ROW) {
-        if (!column_bytes(s, 0, MAX_RECORD, &record))
+        if (!column_bytes(s, 0, RVI_STORE_RECORD_BYTES, &record))
             st = sqlite3_errcode(f->db) == SQLITE_NOMEM ? rvi_nomem(err, "record")
                                                         : fail_record(f, table, err);
         else
@@ -207,7 +201,7 @@ static rv_status file_remove(void *ctx, const char *table, rv_bytes key, rv_erro
     return st;
 }
 
-static rv_status file_scan(void *ctx, const char *table, rv_bytes from, item_fn each,
+static rv_status file_scan(void *ctx, const char *table, rv_bytes from, rvi_item_fn each,
                            void *each_ctx, rv_error *err)
 {
     file *f = ctx;
@@ -217,7 +211,8 @@ static rv_status file_scan(void *ctx, const char *table, rv_bytes from, item_fn 
     sqlite3_stmt *s = start(f, SCAN, table, &ok);
     int code = ok && bind_bytes(s, 2, from) ? sqlite3_step(s) : SQLITE_ERROR;
     for (; !st && code == SQLITE_ROW; code = sqlite3_step(s)) {
-        if (!column_bytes(s, 0, MAX_KEY, &key) || !column_bytes(s, 1, MAX_RECORD, &record))
+        if (!column_bytes(s, 0, RVI_STORE_KEY_BYTES, &key) ||
+            !column_bytes(s, 1, RVI_STORE_RECORD_BYTES, &record))
             st = sqlite3_errcode(f->db) == SQLITE_NOMEM ? rvi_nomem(err, "record")
                                                         : fail_record(f, table, err);
         if (st || each(each_ctx, key, record)) break;
@@ -227,7 +222,7 @@ static rv_status file_scan(void *ctx, const char *table, rv_bytes from, item_fn 
     return st;
 }
 
-static rv_status file_read(void *ctx, const char *stream, uint64_t from, record_fn each,
+static rv_status file_read(void *ctx, const char *stream, uint64_t from, rvi_record_fn each,
                            void *each_ctx, rv_error *err)
 {
     file *f = ctx;
@@ -238,7 +233,7 @@ static rv_status file_read(void *ctx, const char *stream, uint64_t from, record_
     sqlite3_int64 first = from > INT64_MAX ? INT64_MAX : (sqlite3_int64)from;
     int code = ok && !sqlite3_bind_int64(s, 2, first) ? sqlite3_step(s) : SQLITE_ERROR;
     for (; !st && code == SQLITE_ROW; code = sqlite3_step(s)) {
-        if (!column_bytes(s, 1, MAX_RECORD, &record))
+        if (!column_bytes(s, 1, RVI_STORE_RECORD_BYTES, &record))
             st = sqlite3_errcode(f->db) == SQLITE_NOMEM ? rvi_nomem(err, "record")
                                                         : fail_record(f, stream, err);
         if (st || each(each_ctx, (uint64_t)sqlite3_column_int64(s, 0), record)) break;
@@ -453,7 +448,7 @@ static int64_t copy_streams(file *from, file *to)
         rv_bytes record;
         uint64_t seq = 0;
         const char *name = (const char *)sqlite3_column_text(s, 0);
-        if (!name || !column_bytes(s, 2, MAX_RECORD, &record) ||
+        if (!name || !column_bytes(s, 2, RVI_STORE_RECORD_BYTES, &record) ||
             file_append(to, name, record, &seq, NULL) ||
             seq != (uint64_t)sqlite3_column_int64(s, 1)) {
             file_rollback(to); /* one is missing: what comes after it is of no use */
@@ -495,22 +490,8 @@ static rv_status put_recovered(const char *path, rv_error *err)
     return st;
 }
 
-void rv_store_close(rv_store *s)
+rv_status rvi_sqlite_open(rv_store *out, const char *path, const rv_store_options *o, rv_error *err)
 {
-    if (s->ctx) file_close(s->ctx);
-    *s = (rv_store){0};
-}
-
-rv_status rv_store_open(rv_store *out, const char *path, const rv_store_options *o, rv_error *err)
-{
-    if (!out) return rvi_error(err, RV_E_INVALID, "rv_store_open: NULL argument");
-    *out = (rv_store){0};
-    if (!path || !path[0]) return rvi_error(err, RV_E_INVALID, "rv_store_open: the path is empty");
-    if (o && (o->size < sizeof *o || o->size > 65536))
-        return rvi_error(err, RV_E_CONFIG,
-                         "rv_store_options.size must be sizeof(rv_store_options) (got %zu)",
-                         o->size);
-    int busy_ms = o ? o->busy_ms : 0;
     file *f = rvi_zalloc(sizeof *f);
     rvi_buf name = {0};
     /* "./" keeps SQLite from seeing a special name in a plain one */
@@ -519,8 +500,9 @@ rv_status rv_store_open(rv_store *out, const char *path, const rv_store_options 
         rvi_buf_deinit(&name);
         return rvi_nomem(err, "store");
     }
+    f->opened.close = file_close;
     f->path = name.data;
-    f->busy_ms = busy_ms > 0 ? busy_ms : BUSY_MS;
+    f->busy_ms = o->busy_ms;
     bool damaged = false;
     rv_error why = {0};
     rv_status st = open_database(f, &damaged, &why);

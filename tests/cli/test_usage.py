@@ -87,6 +87,7 @@ WRONG = {
     "adapters": [],
     "presets": [],
     "witness": [],
+    "store": ["file.db", "mysql://x"],
     "head": ["x", "", "0" * 63],
     "tenant": ["", "a/b"],
     "preset": [],

@@ -2,6 +2,8 @@
 #ifndef TESTS_STORE_STORES_H
 #define TESTS_STORE_STORES_H
 
+#include <stdlib.h>
+
 #include "base/os.h"
 #include "learn/journal/store.h"
 #include "store/file_store.h"
@@ -37,7 +39,29 @@ static inline const char *in_folder(char path[256], const char *name)
     return path;
 }
 
-enum { STORE_MEMORY, STORE_FILE, N_STORES };
+/* The last one only where RUVLLM_TEST_POSTGRES names a database. */
+enum { STORE_MEMORY, STORE_FILE, STORE_DATABASE };
+#define N_STORES (getenv("RUVLLM_TEST_POSTGRES") ? STORE_DATABASE + 1 : STORE_DATABASE)
+
+static inline rv_status database_store(rvi_store *out, const char *space, int busy_ms,
+                                       rv_error *err)
+{
+    *out = (rvi_store){0};
+    rv_store_options o = {.size = sizeof o, .busy_ms = busy_ms, .space = space};
+    rv_status st = rv_store_open(&out->by, getenv("RUVLLM_TEST_POSTGRES"), &o, err);
+    if (!st) out->close = file_store_close;
+    return st;
+}
+
+/* One that others may open under the same name; not in memory. */
+static inline rv_status store_named(rvi_store *s, int which, const char *name, int busy_ms,
+                                    rv_error *err)
+{
+    char text[256];
+    if (which == STORE_FILE) return file_store(s, in_folder(text, name), busy_ms, err);
+    snprintf(text, sizeof text, "%s/%s", folder.data, name); /* another in every run */
+    return database_store(s, text, busy_ms, err);
+}
 
 /* A new, empty one. */
 static inline rv_status store_new(rvi_store *s, int which, rv_error *err)
@@ -45,6 +69,10 @@ static inline rv_status store_new(rvi_store *s, int which, rv_error *err)
     static int n_files;
     char path[256], name[32];
     if (which == STORE_MEMORY) return rvi_store_memory(s, err);
+    if (which == STORE_DATABASE) {
+        snprintf(name, sizeof name, "%ld-%d", rvi_os_process(), n_files++);
+        return database_store(s, name, 0, err);
+    }
     snprintf(name, sizeof name, "new-%d.db", n_files++);
     return file_store(s, in_folder(path, name), 0, err);
 }

@@ -1,5 +1,5 @@
-/* The store interface, the same for memory and file; then what only a file does: lasting, being
- * shared, being damaged, being foreign. */
+/* The store interface, the same for memory, file and, where RUVLLM_TEST_POSTGRES names one,
+ * database; then what only some do: lasting, being shared, being damaged, being foreign. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -235,19 +235,20 @@ static void test_limits(void **state)
 static void test_lasts(void **state)
 {
     (void)state;
-    char path[256];
     rvi_store s;
-    in_folder(path, "lasts.db");
-    assert_ok(file_store(&s, path, 0, err));
-    append(&s, "a", "one", 1);
-    put(&s, "t", "k", "v");
-    rvi_store_close(&s);
-    assert_int_equal(access(path, F_OK), 0);
-    assert_ok(file_store(&s, path, 0, err));
-    expect_records(&s, "a", 1, "1=one ");
-    expect_get(&s, "t", "k", "v");
-    append(&s, "a", "two", 2);
-    rvi_store_close(&s);
+    for (int which = STORE_FILE; which < N_STORES; which++) {
+        assert_ok(store_named(&s, which, "lasts.db", 0, err));
+        append(&s, "a", "one", 1);
+        put(&s, "t", "k", "v");
+        rvi_store_close(&s);
+        assert_ok(store_named(&s, which, "lasts.db", 0, err));
+        expect_records(&s, "a", 1, "1=one ");
+        expect_get(&s, "t", "k", "v");
+        append(&s, "a", "two", 2);
+        rvi_store_close(&s);
+    }
+    char path[256];
+    assert_int_equal(access(in_folder(path, "lasts.db"), F_OK), 0);
 }
 
 /* Whatever the umask: what is kept is its owner's alone. */
@@ -276,37 +277,34 @@ static void test_private(void **state)
 static void test_two_at_once(void **state)
 {
     (void)state;
-    char path[256];
     rvi_store a, b;
     rv_error why = {0};
-    in_folder(path, "shared.db");
-    assert_ok(file_store(&a, path, 50, err));
-    assert_ok(file_store(&b, path, 50, err));
-    append(&a, "s", "a", 1);
-    append(&b, "s", "b", 2);
-    append(&a, "s", "a", 3);
-    expect_records(&b, "s", 1, "1=a 2=b 3=a ");
-    assert_ok(rvi_store_begin(&a, true, err));
-    append(&a, "s", "held", 4);
-    assert_int_equal(rvi_store_append(&b, "s", "b", 1, NULL, &why), RV_E_STORAGE);
-    assert_non_null(strstr(why.text, "another process was writing for more than 50 ms"));
-    assert_int_equal(rvi_store_begin(&b, true, &why), RV_E_STORAGE);
-    expect_records(&b, "s", 1, "1=a 2=b 3=a "); /* readers do not wait */
-    assert_ok(rvi_store_end(&a, RV_OK, err));
-    append(&b, "s", "b", 5);
-    rvi_store_close(&a);
-    rvi_store_close(&b);
+    for (int which = STORE_FILE; which < N_STORES; which++) {
+        assert_ok(store_named(&a, which, "shared.db", 50, err));
+        assert_ok(store_named(&b, which, "shared.db", 50, err));
+        append(&a, "s", "a", 1);
+        append(&b, "s", "b", 2);
+        append(&a, "s", "a", 3);
+        expect_records(&b, "s", 1, "1=a 2=b 3=a ");
+        assert_ok(rvi_store_begin(&a, true, err));
+        append(&a, "s", "held", 4);
+        assert_int_equal(rvi_store_append(&b, "s", "b", 1, NULL, &why), RV_E_STORAGE);
+        assert_non_null(strstr(why.text, "another process was writing for more than 50 ms"));
+        assert_int_equal(rvi_store_begin(&b, true, &why), RV_E_STORAGE);
+        expect_records(&b, "s", 1, "1=a 2=b 3=a "); /* readers do not wait */
+        assert_ok(rvi_store_end(&a, RV_OK, err));
+        append(&b, "s", "b", 5);
+        rvi_store_close(&a);
+        rvi_store_close(&b);
+    }
 }
 
-/* Four processes open a new file at the same moment and write to it in turns. */
-static void test_processes(void **state)
+/* Four processes open something new at the same moment and write to it in turns. */
+static void write_in_turns(int which)
 {
-    (void)state;
     enum { N = 4, EACH = 25 };
-    char path[256];
     pid_t pids[N];
     int gate[2];
-    in_folder(path, "processes.db");
     assert_int_equal(pipe(gate), 0);
     for (int i = 0; i < N; i++) {
         pids[i] = fork();
@@ -316,7 +314,7 @@ static void test_processes(void **state)
             char byte;
             close(gate[1]);
             rv_status st = read(gate[0], &byte, 1) ? RV_E_IO : RV_OK; /* until the parent closes */
-            if (!st) st = file_store(&s, path, 20000, NULL);
+            if (!st) st = store_named(&s, which, "processes.db", 20000, NULL);
             for (int k = 0; !st && k < EACH; k++)
                 st = rvi_store_append(&s, "s", "x", 1, NULL, NULL);
             if (!st) rvi_store_close(&s);
@@ -332,11 +330,72 @@ static void test_processes(void **state)
     }
     rvi_store s;
     seen all = {0};
-    assert_ok(file_store(&s, path, 0, err));
+    assert_ok(store_named(&s, which, "processes.db", 0, err));
     assert_ok(rvi_store_read(&s, "s", 1, see_record, &all, err));
     assert_int_equal(all.n, N * EACH);
     append(&s, "s", "x", N * EACH + 1); /* numbered without gaps */
     rvi_store_close(&s);
+}
+
+static void test_processes(void **state)
+{
+    (void)state;
+    for (int which = STORE_FILE; which < N_STORES; which++) write_in_turns(which);
+}
+
+/* ---- what only a database does ---- */
+
+static bool changes(const rv_store *s)
+{
+    for (int i = 0; i < 500; i++) {
+        if (s->changed(s->ctx)) return true;
+        usleep(10000);
+    }
+    return false;
+}
+
+static void test_database(void **state)
+{
+    (void)state;
+    rvi_store a, b;
+    rv_error why = {0};
+    const char *url = getenv("RUVLLM_TEST_POSTGRES");
+    if (!url) skip();
+    assert_ok(store_named(&a, STORE_DATABASE, "locks", 0, err));
+    assert_ok(store_named(&b, STORE_DATABASE, "locks", 0, err));
+    rv_store_options o = {.size = sizeof o, .space = "beside", .beside = &a.by};
+    rv_store beside, again;
+    assert_ok(rv_store_open(&beside, url, &o, err));
+    assert_ok(rv_store_open(&again, url, &o, err));
+
+    /* a lock has one holder, on other connections and on the same */
+    assert_ok(a.by.lock(a.by.ctx, "x", 0, err));
+    assert_int_equal(b.by.lock(b.by.ctx, "x", 20, &why), RV_E_STORAGE);
+    assert_ok(b.by.lock(b.by.ctx, "y", 0, err));
+    assert_ok(beside.lock(beside.ctx, "x", 0, err)); /* another space */
+    assert_int_equal(again.lock(again.ctx, "x", 20, &why), RV_E_STORAGE);
+    a.by.unlock(a.by.ctx, "x");
+    assert_ok(b.by.lock(b.by.ctx, "x", 0, err));
+    rv_store_close(&beside);
+    assert_ok(again.lock(again.ctx, "x", 0, err));
+
+    /* others are told of appends in their space, and nobody of his own */
+    (void)a.by.changed(a.by.ctx);
+    (void)b.by.changed(b.by.ctx);
+    append(&a, "s", "one", 1);
+    assert_true(changes(&b.by));
+    assert_false(a.by.changed(a.by.ctx));
+    expect_records(&b, "s", 1, "1=one ");
+    rv_store_close(&again);
+    rvi_store_close(&b);
+    assert_ok(a.by.lock(a.by.ctx, "x", 0, err)); /* closing gives locks back */
+    rvi_store_close(&a);
+
+    assert_int_equal(rv_store_open(&beside, "postgres://", &(rv_store_options){.size = 1}, &why),
+                     RV_E_CONFIG);
+    assert_int_equal(rv_store_open(&beside, "postgres://127.0.0.1:1/x", NULL, &why), RV_E_STORAGE);
+    o = (rv_store_options){.size = sizeof o, .space = "x"};
+    assert_int_equal(rv_store_open(&beside, "file.db", &o, &why), RV_E_CONFIG);
 }
 
 /* Writes len bytes over a file at offset; returns its size. */
@@ -502,7 +561,7 @@ int main(void)
         cmocka_unit_test(test_private),   cmocka_unit_test(test_two_at_once),
         cmocka_unit_test(test_processes), cmocka_unit_test(test_damaged),
         cmocka_unit_test(test_recovered), cmocka_unit_test(test_foreign),
-        cmocka_unit_test(test_bad_paths),
+        cmocka_unit_test(test_bad_paths), cmocka_unit_test(test_database),
     };
     return cmocka_run_group_tests_name("store", tests, folder_make, folder_remove);
 }

@@ -6,86 +6,8 @@
 
 #include "base/mem.h"
 #include "base/os.h"
-#include "base/thread.h"
 #include "learn/journal/text.h"
 #include "learn/learner/learner_internal.h"
-
-/* ---- whose the state is ---- */
-
-typedef struct reader {
-    rvi_learner *l;
-    bool any, judged; /* events of its user came; scores among them */
-    rv_status st;
-    rv_error *err;
-} reader;
-
-static int apply(void *ctx, const rvi_feedback *f)
-{
-    reader *r = ctx;
-    if (rvi_text_is(f->user, r->l->user)) {
-        r->any = true;
-        r->judged = r->judged || f->kind == RVI_FEEDBACK_SCORE || f->kind == RVI_FEEDBACK_UNDO;
-    }
-    r->st = rvi_learner_apply(r->l, f, r->err);
-    return r->st != RV_OK;
-}
-
-/* Waits while another process has it, for as long as the options say. */
-static rv_status lock_file(const rvi_learner *l, const char *path, int *lock, rv_error *err)
-{
-    static const double moment = 0.02;
-    double end = rvi_os_seconds() + l->o.lock_wait_ms / 1000.0;
-    rv_error why = {0};
-    rv_status st;
-    while ((st = rvi_os_lock(path, lock, &why)) == RV_E_STORAGE && rvi_os_seconds() < end)
-        rvi_thread_sleep(moment);
-    if (st == RV_E_STORAGE)
-        return rvi_error(err, st,
-                         "another process is learning in %s: until it ends, this one can only "
-                         "answer (waited %d ms)",
-                         l->dir, l->o.lock_wait_ms);
-    if (st && err) *err = why;
-    return st;
-}
-
-/* What other processes have learned since this one looked. */
-static rv_status take_over(rvi_learner *l, rv_error *err)
-{
-    reader r = {.l = l, .err = err};
-    uint64_t n = l->opened_at;
-    rv_status st = rvi_feedback_count(&l->store, &n, err);
-    if (st || n == l->opened_at) return st;
-    st = rvi_feedback_read(&l->store, l->opened_at + 1, apply, &r, err);
-    if (!st) st = r.st;
-    if (!st && r.judged) st = rvi_instant_reopen_scores(l, err);
-    if (!st && r.any) st = rvi_shared_restore(l, err);
-    if (!st && r.any) st = rvi_learner_recognise_anew(l, err);
-    if (!st) l->opened_at = n;
-    return st;
-}
-
-rv_status rvi_learner_own(rvi_learner *l, rv_error *err)
-{
-    rvi_buf path = {0};
-    int lock = -1;
-    if (!l->dir || l->owned) return RV_OK;
-    rv_status st = rvi_buf_printf(&path, "%s/lock", l->dir) ? RV_OK : rvi_nomem(err, "path");
-    if (!st) st = lock_file(l, path.data, &lock, err);
-    if (!st) st = take_over(l, err);
-    rvi_buf_deinit(&path);
-    l->owned = !st;
-    if (st)
-        rvi_os_unlock(lock);
-    else
-        l->lock = lock;
-    return st;
-}
-
-rv_status rvi_learner_log(rvi_learner *l, rvi_feedback *f, rv_error *err)
-{
-    rv_status st = rvi_learner_own(l, err);
-    return st ? st : rvi_feedback_append(&l->store, f, err);
-}
 
 /* ---- applying events ---- */
 
@@ -141,6 +63,11 @@ static int mark_absorbed(void *ctx, rvi_bytes key, rvi_bytes record)
     return 0;
 }
 
+rv_status rvi_learner_mark_absorbed(rvi_learner *l, rv_error *err)
+{
+    return rvi_store_scan(&l->store, "absorbed", NULL, 0, mark_absorbed, l, err);
+}
+
 rv_status rvi_learner_save_absorbed(rvi_learner *l, const rvi_lesson *x, rv_error *err)
 {
     char key[24];
@@ -151,15 +78,13 @@ rv_status rvi_learner_save_absorbed(rvi_learner *l, const rvi_lesson *x, rv_erro
 
 rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err)
 {
-    reader r = {.l = l, .err = err};
     rv_status st = l->dir ? rvi_os_make_private_dirs(l->dir, err) : RV_OK;
     if (!st) st = rvi_feedback_repair(&l->store, err);
-    if (!st) st = rvi_feedback_count(&l->store, &l->opened_at, err);
-    if (!st) st = rvi_feedback_read(&l->store, 1, apply, &r, err);
-    if (!st) st = r.st;
+    if (!st) st = rvi_learner_read_log(l, err);
     if (!st) st = rvi_shared_restore(l, err);
-    if (!st) st = rvi_store_scan(&l->store, "absorbed", NULL, 0, mark_absorbed, l, err);
+    if (!st) st = rvi_learner_mark_absorbed(l, err);
     if (!st) st = rvi_calibration_reopen(l, err);
     if (!st) st = rvi_instant_reopen_scores(l, err);
+    l->any = l->judged = false;
     return st;
 }

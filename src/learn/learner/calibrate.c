@@ -63,10 +63,17 @@ rv_status rvi_calibration_reopen(rvi_learner *l, rv_error *err)
 {
     rvi_buf data = {0};
     rv_error why = {0};
+    rvi_replay stored = {0};
     rv_status st = get(l, "replay", &data, err);
-    if (!st && data.len && rvi_replay_load(&l->replay, &l->base, data.data, data.len, &why) &&
+    if (!st && data.len && rvi_replay_load(&stored, &l->base, data.data, data.len, &why) &&
         why.code == RV_E_NOMEM)
         st = rvi_nomem(err, "replay texts");
+    if (stored.n_portions > l->replay.n_portions) {
+        rvi_replay before = l->replay;
+        l->replay = stored;
+        stored = before;
+    }
+    rvi_replay_deinit(&stored);
     l->calibrated = !st && rvi_replay_is_whole(&l->replay, needs_seeded(l));
     rvi_buf_deinit(&data);
     return st;

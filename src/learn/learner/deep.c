@@ -126,10 +126,11 @@ rv_status rvi_deep_publish(rvi_deep *d, rvi_learner *l, bool *published, rv_erro
 {
     const char *before = l->deep;
     *published = false;
-    if (!rvi_deep_is_current(d, l)) return RV_OK;
+    rv_status st = rvi_learner_own(l, err);
+    if (st || !rvi_deep_is_current(d, l)) return st;
     l->deep = d->loss == RV_LOSS_KTO ? "kto" : "dpo"; /* the log says so */
-    rv_status st = rvi_learner_publish_made(l, &d->made, d->digest,
-                                            d->file.len ? d->file.data : NULL, NULL, err);
+    st = rvi_learner_publish_made(l, &d->made, d->digest, d->file.len ? d->file.data : NULL, NULL,
+                                  err);
     l->deep = before;
     if (st) return st;
     d->made.adapter = NULL; /* the generation's */

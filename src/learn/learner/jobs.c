@@ -26,12 +26,10 @@ static bool always_current(const rvi_job *j, const rvi_learner *l)
     return true;
 }
 
-static rv_status take_nothing(rvi_job *j, rvi_learner *l, rv_error *err)
+static rv_status take_portions(rvi_job *j, rvi_learner *l, rv_error *err)
 {
     (void)j;
-    (void)l;
-    (void)err;
-    return RV_OK;
+    return rvi_learner_shares(l) ? rvi_calibration_reopen(l, err) : RV_OK; /* others' */
 }
 
 /* ---- the model's own texts, a portion at a time, before anything is trained ---- */
@@ -139,7 +137,7 @@ static void drop_deep(rvi_job *j, rvi_learner *l)
 
 /* ---- the table, the most urgent first ---- */
 
-const rvi_job_kind rvi_job_calibrates = {"calibrating",   calibrating_due, take_nothing,
+const rvi_job_kind rvi_job_calibrates = {"calibrating",   calibrating_due, take_portions,
                                          calibrate,       always_current,  save_calibrating,
                                          drop_calibrating};
 const rvi_job_kind rvi_job_trains = {"training",       group_due,     take_round, train_round,
@@ -160,6 +158,7 @@ rv_status rvi_job_carry_out(rvi_job *j, rvi_learner *l, int n_least, rvi_study_p
                             void *ctx, rv_error *err)
 {
     rv_status st = j->kind->take(j, l, err);
+    rvi_learner_yield(l);
     if (!st && j->n >= n_least) {
         st = j->kind->compute(j, l, &l->base, progress, ctx, err);
         if (!st) st = j->kind->publish(j, l, err);

@@ -135,7 +135,9 @@ static rv_status probe(rvi_learner *l, rvi_adaptation *out, rv_error *err)
     rvi_instant *in = &l->instant;
     double start = rvi_os_thread_seconds();
     rvi_probe_result r = {0, 0};
-    rv_status made = in->micro ? need_probe(l, err) : RV_OK;
+    rv_status made = rvi_learner_shares(l) ? rvi_learner_own(l, err) : RV_OK;
+    if (!made && !in->probe_due) return RV_OK; /* another process has done it */
+    if (!made && in->micro) made = need_probe(l, err);
     if (made) return made;
     in->probe_due = false;
     bool back = in->micro && rvi_micro_probe(in->micro, &r);
@@ -160,7 +162,12 @@ static rv_status probe(rvi_learner *l, rvi_adaptation *out, rv_error *err)
 
 rv_status rvi_instant_catch_up(rvi_learner *l, rv_error *err)
 {
-    return l->instant.probe_due ? probe(l, NULL, err) : RV_OK;
+    rv_error why = {0};
+    if (!l->instant.probe_due) return RV_OK;
+    rv_status st = probe(l, NULL, &why);
+    /* a shared store that cannot be reached: answers go on, and appending fails before this */
+    if (st == RV_E_STORAGE && rvi_learner_shares(l)) return RV_OK;
+    return st ? rvi_error(err, st, "%s", why.text) : RV_OK;
 }
 
 /* Is there a background thread? */
@@ -260,6 +267,7 @@ static rv_status log_score(rvi_learner *l, rvi_feedback *f, const rvi_capture *c
     st = append_judgement(l, f, c, err);
     if (!st) st = rvi_instant_save(l, f->seq, false, err);
     st = rvi_store_end(&l->store, st, err);
+    if (!st) rvi_learner_logged(l, f);
     if (!st || (in->n_states == n && (!n || in->states[0] == oldest))) return st;
     in->n_states = n; /* the list is as it was */
     if (in->states[0] != oldest) {
@@ -394,6 +402,7 @@ rv_status rvi_learner_thumb_down(rvi_learner *l, const rvi_capture *c, const cha
     if (!st) st = note_refusal(l, question, lesson, &text, branch, err);
     if (!st && (st = append_judgement(l, &f, c, err))) rvi_refusals_remove(&l->refusals, 0);
     if (!st) {
+        rvi_learner_logged(l, &f);
         l->refusals.list[l->refusals.n - 1].event = out->event = f.seq;
         rvi_history_note(&l->history, RVI_DID_THUMB, f.seq);
         out->applied = 1;
@@ -434,6 +443,7 @@ static rv_status undo_score(rvi_learner *l, const rvi_done *d, uint64_t *event, 
     st = rvi_feedback_append(&l->store, &f, err);
     if (!st) st = rvi_instant_save(l, f.seq, true, err);
     st = rvi_store_end(&l->store, st, err);
+    if (!st) rvi_learner_logged(l, &f);
     *event = f.seq;
     if (st) { /* as it was */
         rv_status again = rvi_instant_go_before(l, UINT64_MAX, NULL);

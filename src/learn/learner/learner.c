@@ -49,6 +49,10 @@ rv_status rvi_learner_new(rvi_learner **out, const rvi_learner_parts *parts,
         .m = parts->m, .new_serial = parts->new_serial, .serial_ctx = parts->serial_ctx};
     *take = (rvi_store){0};
     rv_status st = l->store.by.append ? RV_OK : rvi_store_memory(&l->store, err);
+    if (!st && rvi_learner_shares(l) && (!o->dir || o->shared))
+        st = rvi_error(err, RV_E_CONFIG,
+                       "a store that is shared needs dir, and experiments without "
+                       "shared");
     if (!st) st = rvi_lock_new(&l->instructing, err);
     if (!st) st = rvi_model_digest(parts->m->source, parts->m->be, l->digest, err);
     l->user = rvi_text_copy(rvi_text_of(o->user ? o->user : "default"));
@@ -100,6 +104,8 @@ rv_status rvi_learner_reset(rvi_learner *l, rv_error *err)
 
 void rvi_learner_flush(rvi_learner *l)
 {
+    rvi_learner_yield(l);
+    rvi_learner_end_lease(l);
     rvi_os_unlock(l->lock); /* others may have it */
     l->lock = -1;
     l->owned = false;

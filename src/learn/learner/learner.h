@@ -6,6 +6,10 @@
  * published; rolling back means naming others as active. A correction is logged before it is a
  * lesson, a generation is on the disk before it is logged.
  *
+ * Where the store is shared (rv_store.lock), learners of several processes learn at the same time.
+ * Each follows the log: what others have appended it applies in the log's order, before an answer
+ * and before anything of its own is appended. follow.c says how.
+ *
  * One thread at a time, and it computes on the model's backend. */
 #ifndef RVI_LEARN_LEARNER_H
 #define RVI_LEARN_LEARNER_H
@@ -61,9 +65,13 @@ typedef struct rvi_learner {
     char *dir, *user;      /* dir: the learner's own; NULL: in memory */
     char digest[RVI_SHA256_HEX];
     rvi_store store;
-    uint64_t opened_at; /* events in the log when it was opened */
-    bool owned;         /* no other process changes the state, */
-    int lock;           /* while this file is held */
+    atomic_ullong applied; /* events of the log that its state follows from; any thread reads it */
+    bool owned;            /* no other process changes the state, */
+    int lock;              /* while this file is held, or the store's lock */
+    bool leased;           /* of those that share the store, this one trains */
+    atomic_bool behind;    /* others may have appended to the log */
+    bool failed;           /* to find out what */
+    bool any, judged;      /* events were applied of which not everything follows yet; scores too */
     rvi_base_model base;
     rvi_replay replay;     /* as far as it is made; never changes once it is whole, */
     bool calibrated;       /* which it is */
@@ -93,6 +101,18 @@ rv_status rvi_learner_new(rvi_learner **out, const rvi_learner_parts *parts,
                           const rvi_learner_options *o, rvi_store *take,
                           rv_error *err) RVI_MUST_CHECK;
 void rvi_learner_free(rvi_learner *l); /* accepts NULL */
+/* ---- a store that is shared (follow.c) ---- */
+bool rvi_learner_shares(const rvi_learner *l);
+/* Others have appended since it last looked; any thread. */
+bool rvi_learner_is_behind(rvi_learner *l);
+/* Applies what others have appended, as far as the store can be read; *any: something was. */
+void rvi_learner_follow(rvi_learner *l, bool *any);
+/* Others may append again: comes at the end of every call that may have changed something. */
+void rvi_learner_yield(rvi_learner *l);
+/* Of those that share the store one trains; true: this one does, until it ends the lease. */
+bool rvi_learner_lease(rvi_learner *l);
+void rvi_learner_end_lease(rvi_learner *l);
+
 /* To the disk with what is not there yet; as far as that is possible. */
 void rvi_learner_flush(rvi_learner *l);
 rv_status rvi_learner_reset(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;

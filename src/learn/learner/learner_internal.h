@@ -2,6 +2,7 @@
  *
  *   learner.c       its life, and what it says about itself
  *   apply.c          the log, and the owners of what follows from it (learn/state)
+ *   follow.c        a log to which others append too
  *   feedback.c      corrections and preferences, undoing, forgetting
  *   judgements.c    scores and thumbs
  *   route.c         from a request to what takes part in its answer
@@ -24,12 +25,21 @@ rv_status rvi_learner_need_baseline(rvi_learner *l, const rvi_base_model *v,
                                     rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_calibration_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK; /* from the store */
 
-/* ---- apply.c: whose the state is ---- Processes may read the same state; one of them changes it.
- * The first that wants to has it from then on; one that has to wait takes over what the other has
- * learned. Comes before anything else that a change looks at: lists may grow. */
+/* ---- follow.c: whose the state is ---- Processes may read the same state; one of them changes it.
+ * The first that wants to has it from then on, or, in a store that is shared, until the end of the
+ * call (rvi_learner_yield); it takes over first what others have learned. Comes before anything
+ * else that a change looks at: lists may grow. */
 rv_status rvi_learner_own(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 /* Owns it, and appends to the log. */
 rv_status rvi_learner_log(rvi_learner *l, rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
+/* The event was appended, and is on the disk. */
+void rvi_learner_logged(rvi_learner *l, const rvi_feedback *f);
+/* Applies the log from the event after the last that was applied on. */
+rv_status rvi_learner_read_log(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
+
+/* ---- apply.c ---- */
+/* What the store says of lessons that their adapters were seen to say. */
+rv_status rvi_learner_mark_absorbed(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
 
 rv_status rvi_learner_apply(rvi_learner *l, const rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_reopen(rvi_learner *l, rv_error *err) RVI_MUST_CHECK;
@@ -109,6 +119,17 @@ rv_status rvi_learner_save_early(rvi_learner *l, const rvi_base_model *v, const 
                                  const char *digest, rvi_buf *file, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_move_generation(rvi_learner *l, const char *file, const rvi_generation *g,
                                       rv_error *err) RVI_MUST_CHECK;
+
+bool rvi_learner_generation_file(const rvi_learner *l, int number, rvi_buf *out); /* its path */
+
+/* ---- shared_files.c: adapters in a store that is shared ---- */
+/* Logs the publishing of a generation whose file is on the disk; where the store is shared, with
+ * the file. */
+rv_status rvi_learner_log_generation(rvi_learner *l, rvi_feedback *f, rv_error *err) RVI_MUST_CHECK;
+/* Files of generations that the log names from this event on, as far as they are not here; *last:
+ * the last event of the log as far as that is known. */
+rv_status rvi_learner_fetch_generations(rvi_learner *l, uint64_t from, uint64_t *last,
+                                        rv_error *err) RVI_MUST_CHECK;
 
 /* ---- save_shared.c: how a shared adapter was when a generation was made of it ---- */
 rv_status rvi_shared_record(rvi_generation *g, const rvi_shared *s, rv_error *err) RVI_MUST_CHECK;

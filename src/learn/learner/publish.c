@@ -68,7 +68,7 @@ rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char
                       : rvi_learner_save_generation(l, g, err);
     if (!st) st = rvi_generations_reserve(&l->generations, err);
     if (!st) st = rvi_learner_reserve(l, err);
-    if (!st) st = rvi_learner_log(l, &f, err);
+    if (!st) st = rvi_learner_log_generation(l, &f, err);
     if (st) return st;
     rvi_generations_add(&l->generations, g);
     if (event) *event = f.seq;
@@ -78,6 +78,8 @@ rv_status rvi_learner_publish_made(rvi_learner *l, rvi_generation *g, const char
 rv_status rvi_learner_rollback(rvi_learner *l, int generation, rvi_adaptation *out, rv_error *err)
 {
     *out = rvi_adaptation_new(RV_LOOP_BACKGROUND);
+    rv_status st = rvi_learner_own(l, err);
+    if (st) return st;
     const rvi_generation *to = generation ? rvi_learner_generation(l, generation) : NULL;
     if (generation && (!to || to->gone_by))
         return rvi_error(err, RV_E_NOT_FOUND,
@@ -85,7 +87,7 @@ rv_status rvi_learner_rollback(rvi_learner *l, int generation, rvi_adaptation *o
                          generation);
     rvi_feedback f = rvi_learner_event(l, RVI_FEEDBACK_ROLLBACK);
     f.generation = (uint64_t)generation;
-    rv_status st = rvi_instant_catch_up(l, err);
+    st = rvi_instant_catch_up(l, err);
     if (!st) st = rvi_history_reserve(&l->history, err);
     if (!st) st = rvi_learner_log(l, &f, err);
     if (st) return st;

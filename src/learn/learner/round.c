@@ -218,9 +218,10 @@ static rv_status keep_absorbed(const rvi_round *r, rvi_learner *l, rv_error *err
 rv_status rvi_round_publish(rvi_round *r, rvi_learner *l, bool *published, rv_error *err)
 {
     *published = false;
-    if (!rvi_round_is_current(r, l)) return RV_OK;
-    rv_status st = rvi_learner_publish_made(l, &r->made, r->digest,
-                                            r->file.len ? r->file.data : NULL, NULL, err);
+    rv_status st = rvi_learner_own(l, err); /* others may have taken something back */
+    if (st || !rvi_round_is_current(r, l)) return st;
+    st = rvi_learner_publish_made(l, &r->made, r->digest, r->file.len ? r->file.data : NULL, NULL,
+                                  err);
     if (st) return st;
     *published = true;
     rvi_shared_save(l, &r->made);

@@ -16,7 +16,7 @@
 
 /* ---- generation files ---- */
 
-static bool file_name(const rvi_learner *l, int number, rvi_buf *out)
+bool rvi_learner_generation_file(const rvi_learner *l, int number, rvi_buf *out)
 {
     return rvi_buf_printf(out, "%s/generation-%06d.gguf", l->dir, number);
 }
@@ -59,7 +59,8 @@ rv_status rvi_learner_save_generation(rvi_learner *l, const rvi_generation *g, r
 {
     rvi_buf path = {0};
     if (!l->dir) return RV_OK;
-    rv_status st = file_name(l, g->number, &path) ? RV_OK : rvi_nomem(err, "path");
+    rv_status st =
+        rvi_learner_generation_file(l, g->number, &path) ? RV_OK : rvi_nomem(err, "path");
     if (!st) st = rvi_learner_write(l, g, path.data, false, err);
     rvi_buf_deinit(&path);
     return st;
@@ -79,7 +80,8 @@ rv_status rvi_learner_move_generation(rvi_learner *l, const char *file, const rv
                                       rv_error *err)
 {
     rvi_buf path = {0};
-    rv_status st = file_name(l, g->number, &path) ? RV_OK : rvi_nomem(err, "path");
+    rv_status st =
+        rvi_learner_generation_file(l, g->number, &path) ? RV_OK : rvi_nomem(err, "path");
     if (!st) st = rvi_os_replace(file, path.data, err);
     if (!st) st = rvi_os_sync_parent(path.data, err);
     rvi_buf_deinit(&path);
@@ -128,6 +130,8 @@ rv_status rvi_learner_merge(rvi_learner *l, int a, int b, rv_consolidation how, 
                                         [RV_MERGE_QUALITY_WEIGHTED] = "quality_weighted",
                                         [RV_MERGE_EWC] = "ewc"};
     *out = rvi_adaptation_new(RV_LOOP_BACKGROUND);
+    rv_status st = rvi_learner_own(l, err);
+    if (st) return st;
     const rvi_generation *ga = rvi_learner_generation(l, a), *gb = rvi_learner_generation(l, b);
     if (!a || !b || !ga || !gb || ga == gb)
         return rvi_error(err, RV_E_NOT_FOUND, "two generations are needed, and %d and %d are not",
@@ -141,8 +145,8 @@ rv_status rvi_learner_merge(rvi_learner *l, int a, int b, rv_consolidation how, 
     rvi_generation g = {.origin = RVI_FROM_MERGE, .parents = {a, b}, .n_parents = 2};
     g.gated = rvi_generations_gate_merged(&l->generations, &g);
     rvi_merge_report report = {0};
-    rv_status st = rvi_adapter_merge(&g.adapter, l->parts.m->targets, rvi_merge_find(rules[how]),
-                                     parts, 2, l->o.rank, &report, err);
+    st = rvi_adapter_merge(&g.adapter, l->parts.m->targets, rvi_merge_find(rules[how]), parts, 2,
+                           l->o.rank, &report, err);
     if (!st) st = rvi_learner_publish(l, &g, &out->event, err);
     if (st) {
         rvi_adapter_free(g.adapter);
@@ -220,7 +224,7 @@ rv_status rvi_learner_apply_generation(rvi_learner *l, const rvi_feedback *f, rv
         g.parents[i] = (int)RVI_MIN(f->parents[i], (uint64_t)INT32_MAX);
     rvi_recipe_read(&g, f->recipe);
     if (g.origin == RVI_FROM_MERGE) g.gated = rvi_generations_gate_merged(&l->generations, &g);
-    rv_status st = file_name(l, g.number, &path) ? RV_OK : rvi_nomem(err, "path");
+    rv_status st = rvi_learner_generation_file(l, g.number, &path) ? RV_OK : rvi_nomem(err, "path");
     if (!st && load_published(l, f, path.data, &g.adapter, &why)) {
         rvi_log_write(l->parts.be->log, RVI_LOG_WARN, "generation %d is left out: %s", g.number,
                       why.text);

@@ -216,7 +216,7 @@ static int note_name(void *ctx, rvi_bytes key, rvi_bytes record)
     (void)record;
     if (key.len <= OWNER + 4 || key.len >= KEY || memcmp(name, n->owner, OWNER) ||
         memcmp(name + key.len - 4, ".000", 4))
-        return 0;
+        return key.len > OWNER && memcmp(name, n->owner, OWNER) > 0; /* those of others come then */
     return !rvi_buf_append(&n->list, name, key.len - 4) || !rvi_buf_putc(&n->list, 0);
 }
 

@@ -1,0 +1,219 @@
+#include "server/kept.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/json.h"
+
+enum { MOST = 1 << 20, KEY = 64, CLEAN_EVERY = 64, CLEAN_MOST = 256 };
+static const long long day = 24LL * 3600 * 1000;
+static const char answers[] = "answers", times[] = "answers.time";
+
+static rv_bytes bytes_of(const char *text)
+{
+    return (rv_bytes){text, strlen(text)};
+}
+
+static void key_of(const char *id, int choice, char key[KEY])
+{
+    snprintf(key, KEY, "%.40s.%d", id, choice);
+}
+
+static long long now_ms(void)
+{
+    struct timespec t;
+    return timespec_get(&t, TIME_UTC) ? (long long)t.tv_sec * 1000 + t.tv_nsec / 1000000 : 0;
+}
+
+/* ---- as a text ---- */
+
+static void put_text(rvi_buf *out, const char *name, const char *text)
+{
+    if (!text) return;
+    rvi_buf_printf(out, ",\"%s\":", name);
+    rvi_json_write_string(out, text, strlen(text));
+}
+
+static bool write_said(const rvi_said *s, const char *model, rvi_buf *out)
+{
+    rvi_buf_printf(out, "{\"choice\":%d,\"instructed\":%s,\"temperature\":", s->choice,
+                   s->instructed ? "true" : "false");
+    rvi_json_write_number(out, (double)s->temperature);
+    put_text(out, "model", model);
+    put_text(out, "id", s->id);
+    put_text(out, "tenant", s->tenant);
+    put_text(out, "chat", s->chat);
+    put_text(out, "question", s->question);
+    put_text(out, "text", s->text);
+    put_text(out, "calls", s->calls);
+    put_text(out, "response", s->response);
+    rvi_buf_puts(out, ",\"ids\":[");
+    for (size_t i = 0; i < s->n_ids; i++) rvi_buf_printf(out, i ? ",%d" : "%d", s->ids[i]);
+    rvi_buf_puts(out, "]}");
+    return !out->failed && out->len <= MOST;
+}
+
+static char *text_at(const rvi_json *v, const char *name)
+{
+    return (char *)(uintptr_t)rvi_json_string(rvi_json_get(v, name), NULL);
+}
+
+/* Texts are the arena's. */
+static bool read_said(const rvi_json *v, rvi_arena *arena, rvi_said *s)
+{
+    const rvi_json *ids = rvi_json_get(v, "ids");
+    *s = (rvi_said){.choice = (int)rvi_json_int(rvi_json_get(v, "choice"), 0),
+                    .chat = text_at(v, "chat"),
+                    .question = text_at(v, "question"),
+                    .text = text_at(v, "text"),
+                    .calls = text_at(v, "calls"),
+                    .response = text_at(v, "response"),
+                    .n_ids = rvi_json_count(ids),
+                    .instructed = rvi_json_bool(rvi_json_get(v, "instructed"), false)};
+    s->temperature = (float)rvi_json_number(rvi_json_get(v, "temperature"), 0);
+    const char *id = text_at(v, "id"), *tenant = text_at(v, "tenant");
+    s->ids = rvi_arena_alloc(arena, s->n_ids + 1, sizeof *s->ids);
+    if (!id || !tenant || !s->chat || !s->question || !s->text || !s->ids) return false;
+    snprintf(s->id, sizeof s->id, "%s", id);
+    snprintf(s->tenant, sizeof s->tenant, "%s", tenant);
+    for (size_t i = 0; i < s->n_ids; i++) {
+        int64_t one = rvi_json_int(rvi_json_at(ids, i), -1);
+        if (one < 0 || one > INT32_MAX) return false;
+        s->ids[i] = (int32_t)one;
+    }
+    return true;
+}
+
+/* ---- writing, on the worker's thread ---- */
+
+typedef struct writing {
+    rvi_work work;
+    rvi_kept *k;
+    rvi_said *said; /* NULL: id is to be removed */
+    const char *model;
+    char id[40];
+} writing;
+
+typedef struct old_ones {
+    rvi_buf keys; /* each ended */
+    int n;
+    long long before;
+} old_ones;
+
+static int note_old(void *ctx, rv_bytes key, rv_bytes record)
+{
+    old_ones *o = ctx;
+    char text[KEY + 16] = "";
+    long long ms = 0;
+    (void)record;
+    if (key.len < sizeof text) memcpy(text, key.data, key.len);
+    for (const char *p = text; *p >= '0' && *p <= '9'; p++) ms = 10 * ms + (*p - '0');
+    if (ms >= o->before || ++o->n > CLEAN_MOST) return 1;
+    return !rvi_buf_append(&o->keys, text, strlen(text) + 1);
+}
+
+static void remove_old(const rv_store *s)
+{
+    old_ones o = {.before = now_ms() - day};
+    rv_status st = s->scan(s->ctx, times, (rv_bytes){NULL, 0}, note_old, &o, NULL);
+    for (size_t at = 0; !st && !o.keys.failed && at < o.keys.len;
+         at += strlen(o.keys.data + at) + 1) {
+        const char *key = o.keys.data + at, *id = strchr(key, '.');
+        if (id) st = s->remove(s->ctx, answers, bytes_of(id + 1), NULL);
+        if (!st) st = s->remove(s->ctx, times, bytes_of(key), NULL);
+    }
+    rvi_buf_deinit(&o.keys);
+}
+
+/* Where the store cannot be reached, only this instance knows the answer. */
+static void run_writing(rvi_work *w)
+{
+    writing *g = (writing *)w;
+    const rv_store *s = &g->k->writes;
+    char key[KEY], at[KEY + 16];
+    rvi_buf text = {0};
+    if (!g->said) {
+        key_of(g->id, 0, key);
+        rv_status st = s->remove(s->ctx, answers, bytes_of(key), NULL);
+        (void)st;
+        return;
+    }
+    key_of(g->said->id, g->said->choice, key);
+    snprintf(at, sizeof at, "%014lld.%s", now_ms(), key);
+    if (write_said(g->said, g->model, &text) &&
+        !s->put(s->ctx, answers, bytes_of(key), (rv_bytes){text.data, text.len}, NULL) &&
+        !s->put(s->ctx, times, bytes_of(at), (rv_bytes){"", 0}, NULL) &&
+        g->k->n_put++ % CLEAN_EVERY == 0)
+        remove_old(s);
+    rvi_buf_deinit(&text);
+}
+
+static void writing_done(rvi_work *w)
+{
+    writing *g = (writing *)w;
+    rvi_said_free(g->said);
+    rvi_free(g);
+}
+
+static void post(rvi_kept *k, const rvi_said *said, const char *model, const char *id)
+{
+    if (!k->writes.append) return;
+    writing *g = rvi_zalloc(sizeof *g);
+    if (!g) return;
+    *g = (writing){.work = {.run = run_writing, .done = writing_done}, .k = k, .model = model};
+    snprintf(g->id, sizeof g->id, "%s", id);
+    if (said && !(g->said = rvi_said_copy(said)))
+        rvi_free(g);
+    else
+        rvi_worker_post(*k->worker, &g->work);
+}
+
+void rvi_kept_put(rvi_kept *k, const rvi_said *said, const char *model)
+{
+    post(k, said, model, said->id);
+}
+
+void rvi_kept_remove(rvi_kept *k, const char *id)
+{
+    post(k, NULL, NULL, id);
+}
+
+/* ---- reading ---- */
+
+static int take(void *ctx, rv_bytes key, rv_bytes record)
+{
+    (void)key;
+    (void)rvi_buf_append(ctx, record.data, record.len);
+    return 1;
+}
+
+/* Reads it into the answers of this instance. */
+static void fetch(const rvi_kept *k, const char *tenant, const char *id, int choice)
+{
+    char key[KEY];
+    rvi_buf text = {0};
+    rvi_arena arena = {.max = 64 * MOST};
+    const rvi_json *v = NULL;
+    rvi_said said;
+    const rv_store *s = &k->reads;
+    if (!s->append || !*id || strlen(id) >= sizeof said.id) return;
+    key_of(id, choice, key);
+    if (!s->get(s->ctx, answers, bytes_of(key), take, &text, NULL) && text.len && !text.failed &&
+        !rvi_json_parse(&v, text.data, text.len, &arena, "answer", NULL) &&
+        read_said(v, &arena, &said) && !strcmp(said.tenant, tenant)) {
+        const char *model = text_at(v, "model");
+        said.by = model ? k->find_model(k->ctx, model) : NULL;
+        rvi_answers_add(k->answers, &said);
+    }
+    rvi_arena_deinit(&arena);
+    rvi_buf_deinit(&text);
+}
+
+const rvi_said *rvi_kept_find(const rvi_kept *k, const char *tenant, const char *id, int choice)
+{
+    const rvi_said *said = rvi_answers_find(k->answers, tenant, id, choice);
+    if (said) return said;
+    fetch(k, tenant, id, choice);
+    return rvi_answers_find(k->answers, tenant, id, choice);
+}

@@ -1,0 +1,317 @@
+/* Two learners that share a store, as those of two processes do: each follows what the other logs,
+ * one trains and the other fetches, and without the store both go on answering. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "base/os.h"
+#include "learn/learner/jobs.h"
+#include "learn/learner_bed.h"
+
+/* ---- a store in memory that two share ---- */
+
+enum { MEMBERS = 2, LOCKS = 2 };
+
+typedef struct member {
+    struct shared *all;
+    bool changed, down;
+} member;
+
+typedef struct shared {
+    rvi_store store;
+    member members[MEMBERS];
+    struct {
+        char what[16];
+        const member *by; /* NULL: nobody */
+    } locks[LOCKS];
+} shared;
+
+static rv_status reach(const member *m, rv_error *err)
+{
+    return m->down ? rvi_error(err, RV_E_STORAGE, "out of reach") : RV_OK;
+}
+
+#define BY (m->all->store.by)
+static rv_status s_append(void *ctx, const char *stream, rv_bytes r, uint64_t *seq, rv_error *err)
+{
+    member *m = ctx;
+    rv_status st = reach(m, err);
+    if (!st) st = BY.append(BY.ctx, stream, r, seq, err);
+    for (int i = 0; !st && i < MEMBERS; i++)
+        if (&m->all->members[i] != m) m->all->members[i].changed = true;
+    return st;
+}
+
+static rv_status s_put(void *ctx, const char *table, rv_bytes key, rv_bytes r, rv_error *err)
+{
+    const member *m = ctx;
+    rv_status st = reach(m, err);
+    return st ? st : BY.put(BY.ctx, table, key, r, err);
+}
+
+static rv_status s_get(void *ctx, const char *table, rv_bytes key, rvi_store_item_fn each, void *c,
+                       rv_error *err)
+{
+    const member *m = ctx;
+    rv_status st = reach(m, err);
+    return st ? st : BY.get(BY.ctx, table, key, each, c, err);
+}
+
+static rv_status s_remove(void *ctx, const char *table, rv_bytes key, rv_error *err)
+{
+    const member *m = ctx;
+    rv_status st = reach(m, err);
+    return st ? st : BY.remove(BY.ctx, table, key, err);
+}
+
+static rv_status s_scan(void *ctx, const char *table, rv_bytes from, rvi_store_item_fn each,
+                        void *c, rv_error *err)
+{
+    const member *m = ctx;
+    rv_status st = reach(m, err);
+    return st ? st : BY.scan(BY.ctx, table, from, each, c, err);
+}
+
+static rv_status s_read(void *ctx, const char *stream, uint64_t from, rvi_store_record_fn each,
+                        void *c, rv_error *err)
+{
+    const member *m = ctx;
+    rv_status st = reach(m, err);
+    return st ? st : BY.read(BY.ctx, stream, from, each, c, err);
+}
+
+static rv_status s_begin(void *ctx, int durable, rv_error *err)
+{
+    const member *m = ctx;
+    rv_status st = reach(m, err);
+    return st ? st : BY.begin(BY.ctx, durable, err);
+}
+
+static rv_status s_commit(void *ctx, rv_error *err)
+{
+    const member *m = ctx;
+    return BY.commit(BY.ctx, err);
+}
+
+static void s_rollback(void *ctx)
+{
+    const member *m = ctx;
+    BY.rollback(BY.ctx);
+}
+
+static rv_status s_lock(void *ctx, const char *what, int wait_ms, rv_error *err)
+{
+    member *m = ctx;
+    int free_at = -1;
+    (void)wait_ms;
+    rv_status st = reach(m, err);
+    for (int i = 0; !st && i < LOCKS; i++) {
+        if (!m->all->locks[i].by)
+            free_at = i;
+        else if (!strcmp(m->all->locks[i].what, what))
+            st = rvi_error(err, RV_E_STORAGE, "held");
+    }
+    if (st) return st;
+    assert_true(free_at >= 0);
+    snprintf(m->all->locks[free_at].what, sizeof m->all->locks[free_at].what, "%s", what);
+    m->all->locks[free_at].by = m;
+    return RV_OK;
+}
+
+static void s_unlock(void *ctx, const char *what)
+{
+    member *m = ctx;
+    for (int i = 0; i < LOCKS; i++)
+        if (m->all->locks[i].by == m && !strcmp(m->all->locks[i].what, what))
+            m->all->locks[i].by = NULL;
+}
+
+static int s_changed(void *ctx)
+{
+    member *m = ctx;
+    bool was = m->changed;
+    m->changed = false;
+    return was;
+}
+
+static bool nobody_holds(const shared *s)
+{
+    return !s->locks[0].by && !s->locks[1].by;
+}
+
+static void open_shared(shared *s)
+{
+    *s = (shared){0};
+    assert_ok(rvi_store_memory(&s->store, err));
+    tiny_copy_model(&s->store, &calibrated);
+    for (int i = 0; i < MEMBERS; i++) s->members[i].all = s;
+}
+
+static rvi_learner *join(shared *s, int i, const char *dir)
+{
+    rvi_learner *l;
+    char path[256];
+    rvi_learner_options o = tiny_options();
+    o.dir = tiny_path(&t, path, dir);
+    rvi_store store = {.by = {&s->members[i], s_append, s_put, s_get, s_remove, s_scan, s_read,
+                              s_begin, s_commit, s_rollback, s_lock, s_unlock, s_changed}};
+    assert_ok(tiny_learner(&l, &t, &o, &store, err));
+    return l;
+}
+
+/* As the api does after every call. */
+static void tell(rvi_learner *l, const char *question, const char *answer)
+{
+    teach(l, question, answer);
+    rvi_learner_yield(l);
+}
+
+static bool follow(rvi_learner *l)
+{
+    bool any;
+    rvi_learner_follow(l, &any);
+    return any;
+}
+
+/* ---- cases ---- */
+
+static void each_follows_the_other(void **state)
+{
+    (void)state;
+    shared s;
+    rvi_adaptation done;
+    open_shared(&s);
+    rvi_learner *a = join(&s, 0, "follow-a"), *b = join(&s, 1, "follow-b");
+    tell(a, dog, "Rex");
+    assert_true(nobody_holds(&s));
+    assert_string_equal(slot_of(b, dog), "");
+    assert_true(follow(b));
+    assert_false(follow(b));
+    assert_string_equal(slot_of(b, dog), "Rex");
+    tell(a, job, "plumber"); /* b has not seen it when it appends */
+    tell(b, city, "Oslo");
+    assert_true(follow(a));
+    const char *const asked[] = {dog, job, city}, *const wanted[] = {"Rex", "plumber", "Oslo"};
+    for (int i = 0; i < 3; i++) {
+        assert_string_equal(slot_of(a, asked[i]), wanted[i]);
+        assert_string_equal(slot_of(b, asked[i]), wanted[i]);
+    }
+    assert_int_equal(a->applied, 3);
+    assert_int_equal(b->applied, 3);
+    assert_ok(rvi_learner_undo(a, &done, err)); /* the last of all, which b taught */
+    rvi_learner_yield(a);
+    assert_true(follow(b));
+    assert_string_equal(slot_of(b, city), "");
+    assert_string_equal(slot_of(b, job), "plumber");
+    rvi_feedback_report report;
+    assert_ok(rvi_feedback_verify(&s.store, &report, err));
+    assert_int_equal(report.n_events, 4);
+    assert_int_equal(report.broken, 0);
+    rvi_learner_free(a);
+    rvi_learner_free(b);
+    rvi_store_close(&s.store);
+}
+
+/* One trains; the other has the same adapter, from the store, though its folder is empty or has
+ * another file of that name; and what it had trained itself meanwhile is thrown away. */
+static void one_trains_the_other_fetches(void **state)
+{
+    (void)state;
+    shared s;
+    rvi_round late;
+    bool published;
+    char path[256];
+    open_shared(&s);
+    rvi_learner *a = join(&s, 0, "train-a"), *b = join(&s, 1, "train-b");
+    teach_two(a);
+    rvi_learner_yield(a);
+    assert_true(rvi_learner_lease(a));
+    assert_false(rvi_learner_lease(b));
+    assert_true(follow(b));
+    assert_ok(rvi_round_take(&late, b, err));
+    rvi_learner_yield(b);
+    assert_int_equal(late.n_waiting, 2);
+    assert_ok(rvi_round_train(&late, b, &b->base, NULL, NULL, err));
+    study(a, RV_LOOP_BACKGROUND);
+    rvi_learner_yield(a);
+    rvi_learner_end_lease(a);
+    assert_true(rvi_learner_lease(b));
+    FILE *f = fopen(tiny_path(&t, path, "train-b/generation-000001.gguf"), "wb");
+    assert_non_null(f);
+    assert_int_equal(fputs("not it", f) < 0, 0);
+    assert_int_equal(fclose(f), 0);
+    assert_ok(rvi_round_publish(&late, b, &published, err));
+    rvi_learner_yield(b);
+    rvi_round_deinit(&late, b);
+    assert_false(published);
+    assert_int_equal(b->generations.n, 1);
+    assert_int_equal(rvi_learner_waiting(b), 0);
+    assert_same(of_generation(b, 1), of_generation(a, 1));
+    rvi_learner_free(b);
+    assert_true(nobody_holds(&s));
+    b = join(&s, 1, "train-c"); /* a third, from nothing */
+    assert_same(of_generation(b, 1), of_generation(a, 1));
+    rvi_learner_free(a);
+    rvi_learner_free(b);
+    rvi_store_close(&s.store);
+}
+
+static void without_the_store_answers_go_on(void **state)
+{
+    (void)state;
+    shared s;
+    rvi_adaptation done;
+    rv_error why = {0};
+    open_shared(&s);
+    rvi_learner *a = join(&s, 0, "down-a"), *b = join(&s, 1, "down-b");
+    tell(a, dog, "Rex");
+    assert_true(follow(b));
+    tell(a, job, "plumber");
+    s.members[1].down = true;
+    assert_false(follow(b));
+    assert_string_equal(slot_of(b, dog), "Rex");
+    assert_int_equal(tiny_correct(b, city, "Oslo", NULL, &done, &why), RV_E_STORAGE);
+    rvi_learner_yield(b);
+    assert_string_equal(slot_of(b, city), "");
+    s.members[1].down = false;
+    assert_true(rvi_learner_is_behind(b));
+    assert_true(follow(b));
+    assert_string_equal(slot_of(b, job), "plumber");
+    assert_ok(s_lock(&s.members[0], "feedback", 0, err)); /* another is at it */
+    assert_int_equal(tiny_correct(b, city, "Oslo", NULL, &done, &why), RV_E_STORAGE);
+    s_unlock(&s.members[0], "feedback");
+    tell(b, city, "Oslo");
+    assert_string_equal(slot_of(b, city), "Oslo");
+    rvi_learner_free(a);
+    rvi_learner_free(b);
+    rvi_store_close(&s.store);
+}
+
+static void needs_a_folder(void **state)
+{
+    (void)state;
+    shared s;
+    rvi_learner *l;
+    rv_error why = {0};
+    rvi_learner_options o = tiny_options();
+    open_shared(&s);
+    rvi_store store = {.by = {&s.members[0], s_append, s_put, s_get, s_remove, s_scan, s_read,
+                              s_begin, s_commit, s_rollback, s_lock, s_unlock, s_changed}};
+    assert_int_equal(tiny_learner(&l, &t, &o, &store, &why), RV_E_CONFIG);
+    rvi_store_close(&s.store);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_follows_the_other),
+        cmocka_unit_test(one_trains_the_other_fetches),
+        cmocka_unit_test(without_the_store_answers_go_on),
+        cmocka_unit_test(needs_a_folder),
+    };
+    return cmocka_run_group_tests_name("follow", tests, open_tiny, close_tiny);
+}
