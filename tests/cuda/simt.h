@@ -12,6 +12,7 @@
 #define __shared__ static
 #define __launch_bounds__(...)
 #define __forceinline__      inline
+#define __align__(n)         __attribute__((aligned(n)))
 #define DYNAMIC_SHARED(name) alignas(1024) static uint8_t name[228 << 10]
 
 struct simt_index {
@@ -24,6 +25,9 @@ struct float4 {
 };
 struct uint4 {
     uint32_t x, y, z, w;
+};
+struct float2 {
+    float x, y;
 };
 struct uint2 {
     uint32_t x, y;

@@ -85,7 +85,7 @@ typedef struct rvi_cuda_rope_kv_args {
 typedef struct rvi_cuda_attention_args {
     rvi_cuda_kv kv;
     rvi_cuda_cols out, q;
-    rvi_cuda_at parts; /* [row][head][n_parts][padded + 2] */
+    rvi_cuda_at parts; /* [row][head][n_parts][padded + PART_MORE]: values, maximum, sum */
     rvi_cuda_at runs;  /* attention_tiles: {first row, rows} of neighbours in a sequence */
     int32_t n_heads, window, n_parts, n_splits; /* tiles of a run */
     float scale, soft_cap;
@@ -130,7 +130,10 @@ enum {
     RVI_CUDA_KEYS = 64,          /* of a chunk */
     RVI_CUDA_QUERIES = 64,       /* heads of rows that a block takes together */
     RVI_CUDA_KEY_SHARED = 65536,
-    RVI_CUDA_ROW_QUERIES = 16, /* heads that share keys, of attention_row at most */
+    RVI_CUDA_ROW_QUERIES = 16,   /* heads that share keys, of attention_row at most */
+    RVI_CUDA_PART_MORE = 4,      /* floats behind a part's values: parts begin at multiples of 16 */
+    RVI_CUDA_JOINED = 256,       /* parts that are merged at a time, */
+    RVI_CUDA_JOIN_ELEMENTS = 32, /* and elements of each */
     RVI_CUDA_ROW_SHARED = RVI_CUDA_ROW_CHUNKS * 32768 + RVI_CUDA_ROW_QUERIES * 256,
 };
 

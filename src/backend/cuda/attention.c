@@ -43,7 +43,8 @@ rv_status rvi_cuda_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec
             ? rvi_error(err, RV_E_NOMEM, "a KV cache of %d pages is too large", spec->n_pages)
             : rvi_cuda_alloc(c, &kv->data, kv->page_bytes * n_pages, "the KV cache", err);
     if (!st)
-        st = rvi_cuda_alloc(c, &kv->parts, RVI_CUDA_PARTS * (kv->padded + 2) * sizeof(float),
+        st = rvi_cuda_alloc(c, &kv->parts,
+                            RVI_CUDA_PARTS * (kv->padded + RVI_CUDA_PART_MORE) * sizeof(float),
                             "attention scratch", err);
     if (st) {
         rvi_cuda_release(c, kv->data);
@@ -341,7 +342,9 @@ void rvi_cuda_attention(rvi_backend *be, rvi_cols out, rvi_cols q, const rvi_kv_
             by_tiles(c, &args, p);
         else
             rvi_cuda_add(c, RVI_CUDA_attention, grid, RVI_CUDA_ATTENTION, &args, sizeof args);
-        grid[2] = 1;
+        grid[2] = tiles ? (uint32_t)(kv->spec.head_size + RVI_CUDA_JOIN_ELEMENTS - 1) /
+                              RVI_CUDA_JOIN_ELEMENTS
+                        : 1;
         if (args.n_parts)
             rvi_cuda_add(c, tiles ? RVI_CUDA_attention_join : RVI_CUDA_attention_merge, grid,
                          RVI_CUDA_ATTENTION, &args, sizeof args);

@@ -290,7 +290,7 @@ static __device__ void stage_queries(const rvi_cuda_attention_args &a, int row, 
     float scale = a.soft_cap > 0 ? a.scale : a.scale * LOG2_E;
     const float *q = row_of(a.q, row) + blockIdx.x * group * n;
 #pragma unroll 2
-    for (uint32_t w = threadIdx.x; w < n * 8u; w += RVI_CUDA_ROW_CHUNKS * 32) {
+    for (uint32_t w = threadIdx.x; w < n * 8u; w += blockDim.x) {
         int head = w % 32 / 4 + w / 32 % 2 * 8, e = w / 128 * 16 + w / 64 % 2 * 8 + w % 4 * 2;
         const float *x = q + min(head, group - 1) * n + e;
         to[w] = head < group ? to_halves(x[0] * scale, x[1] * scale) : 0;
@@ -311,7 +311,9 @@ KERNEL __launch_bounds__(RVI_CUDA_ROW_CHUNKS * 32) attention_row(rvi_cuda_attent
     uint32_t *q = (uint32_t *)(shared_row + RVI_CUDA_ROW_CHUNKS * CHUNK_BYTES);
     uint8_t *shared = shared_row + warp * CHUNK_BYTES;
     query_tile t = {row, 1, see[0].x, see[0].y};
-    copy_chunk(a, t, blockIdx.x, chunk, shared, lane, 32);
+#pragma unroll 1
+    for (int i = 0; i < RVI_CUDA_ROW_CHUNKS; i++)
+        copy_chunk(a, t, blockIdx.x, chunk - warp + i, shared_row + i * CHUNK_BYTES, threadIdx.x, blockDim.x);
     stage_queries(a, row, q);
     copy_wait<0>();
     __syncthreads();
@@ -356,36 +358,57 @@ KERNEL __launch_bounds__(RVI_CUDA_ROW_CHUNKS * 32) attention_row(rvi_cuda_attent
     }
 }
 
-/* Grid: heads, rows. What the chunks are multiplied by is found for 128 of them at a time. */
-KERNEL attention_join(rvi_cuda_attention_args a)
+/* Merges the parts of a head of a row; a block has JOIN_ELEMENTS of its elements. Parts come into shared memory JOINED at
+ * a time, by all threads; then every element is added up by one. Grid: heads, rows, elements / JOIN_ELEMENTS. */
+KERNEL __launch_bounds__(RVI_CUDA_ATTENTION) attention_join(rvi_cuda_attention_args a)
 {
+    enum { JOINED = RVI_CUDA_JOINED, ELEMENTS = RVI_CUDA_JOIN_ELEMENTS, THREADS = RVI_CUDA_ATTENTION, PIECES = ELEMENTS / 4 };
+    __shared__ __align__(16) float values[JOINED][ELEMENTS];
+    __shared__ float tops[JOINED], sums[JOINED], old[JOINED], added[JOINED], highest[THREADS];
     begin();
-    __shared__ float tops[RVI_CUDA_ATTENTION], sums[RVI_CUDA_ATTENTION], old[RVI_CUDA_ATTENTION], added[RVI_CUDA_ATTENTION];
-    int head = blockIdx.x, row = blockIdx.y, t = threadIdx.x, size = a.kv.padded + 2;
+    int head = blockIdx.x, row = blockIdx.y, e0 = blockIdx.z * ELEMENTS, t = threadIdx.x, size = a.kv.padded + RVI_CUDA_PART_MORE;
     int2 see = keys_of(a, row);
-    const float *parts = part_at(a, row, head, 0), *mine = parts + min(t, a.kv.head_size - 1);
+    const float *part = part_at(a, row, head, 0);
     float m = -INFINITE, l = 0, acc = 0;
-    for (int from = 0, left = see.y / KEYS - see.x / KEYS + 1; left > 0; from += RVI_CUDA_ATTENTION, left -= RVI_CUDA_ATTENTION) {
-        int n = min(left, RVI_CUDA_ATTENTION);
-        const float *part = parts + (size_t)(from + t) * size + a.kv.padded;
+#pragma unroll 1
+    for (int left = see.y / KEYS - see.x / KEYS + 1; left > 0; left -= JOINED, part += (size_t)JOINED * size) {
+        int n = min(left, (int)JOINED);
         __syncthreads();
-        if (t < n) tops[t] = part[0], sums[t] = part[1];
+        for (int i = t; i < n * PIECES; i += THREADS) {
+            int e = min(e0 + i % PIECES * 4, a.kv.padded - 4);
+            copy16((uint8_t *)&values[i / PIECES][i % PIECES * 4], (const uint8_t *)(part + (size_t)(i / PIECES) * size + e));
+        }
+        copy_commit();
+        for (int i = t; i < n; i += THREADS) {
+            float2 x = *(const float2 *)(part + (size_t)i * size + a.kv.padded);
+            tops[i] = x.x, sums[i] = x.y;
+        }
+        __syncthreads();
+        /* before part i the maximum is that of all parts before it: a thread has neighbours */
+        int from = t * (JOINED / THREADS), end = min(from + JOINED / THREADS, n);
+        float high = -INFINITE;
+        for (int i = from; i < end; i++) high = fmaxf(high, tops[i]);
+        highest[t] = high;
         __syncthreads();
         float before = m;
-        for (int i = 0; i < n; i++) {
-            if (i < t) before = fmaxf(before, tops[i]);
-            m = fmaxf(m, tops[i]);
-        }
-        if (t < n) {
-            float top = fmaxf(before, tops[t]);
-            old[t] = power_of_two(before - top), added[t] = power_of_two(tops[t] - top);
-        }
-        __syncthreads();
 #pragma unroll 8
-        for (int i = 0; i < n; i++) {
-            l = l * old[i] + sums[i] * added[i];
-            acc = acc * old[i] + mine[(size_t)(from + i) * size] * added[i];
+        for (int i = 0; i < THREADS; i++) {
+            if (i < t) before = fmaxf(before, highest[i]);
+            m = fmaxf(m, highest[i]);
         }
+        for (int i = from; i < end; i++) {
+            float top = fmaxf(before, tops[i]);
+            old[i] = power_of_two(before - top), added[i] = power_of_two(tops[i] - top);
+            before = top;
+        }
+        copy_wait<0>();
+        __syncthreads();
+        if (t < ELEMENTS)
+#pragma unroll 8
+            for (int i = 0; i < n; i++) {
+                l = l * old[i] + sums[i] * added[i];
+                acc = acc * old[i] + values[i][t] * added[i];
+            }
     }
-    if (t < a.kv.head_size) row_of(a.out, row)[head * a.kv.head_size + t] = acc * (1.0f / l);
+    if (t < ELEMENTS && e0 + t < a.kv.head_size) row_of(a.out, row)[head * a.kv.head_size + e0 + t] = acc * (1.0f / l);
 }

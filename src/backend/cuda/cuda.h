@@ -80,7 +80,7 @@ typedef struct rvi_cuda_command {
     rvi_cuda_kernel kernel;
     uint32_t grid[3], threads;
     uint32_t shared; /* bytes of dynamic shared memory */
-    _Alignas(8) unsigned char args[272];
+    _Alignas(8) unsigned char args[296];
 } rvi_cuda_command;
 
 typedef struct rvi_cuda_graph {

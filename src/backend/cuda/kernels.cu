@@ -383,8 +383,10 @@ KERNEL rms_norm(rvi_cuda_norm_args a)
     const float *x = row_of(a.x, blockIdx.x) + blockIdx.y * a.size, *w = as<const float>(a.w);
     float *out = row_of(a.out, blockIdx.x) + blockIdx.y * a.size;
     float sum = 0;
+#pragma unroll 4
     for (int i = threadIdx.x; i < a.size; i += blockDim.x) sum = fmaf(x[i], x[i], sum);
     float r = 1.0f / sqrtf(block_sum(sum) / (float)a.size + a.eps);
+#pragma unroll 4
     for (int i = threadIdx.x; i < a.size; i += blockDim.x) out[i] = (x[i] * r) * w[i];
 }
 
@@ -961,7 +963,7 @@ static __device__ void put(const rvi_cuda_attention_args &a, int row, int head, 
 
 static __device__ float *part_at(const rvi_cuda_attention_args &a, int row, int head, int part)
 {
-    return as<float>(a.parts) + (((size_t)row * a.n_heads + head) * a.n_parts + part) * (a.kv.padded + 2);
+    return as<float>(a.parts) + (((size_t)row * a.n_heads + head) * a.n_parts + part) * (a.kv.padded + RVI_CUDA_PART_MORE);
 }
 
 /* Grid: heads, rows, parts. With parts, part i is the chunk that lies i behind the row's first one, and

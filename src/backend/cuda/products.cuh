@@ -71,16 +71,11 @@ static __device__ __forceinline__ void count_four(float4 v, float4 w, float *sum
                   larger(size_bits(v.z * w.z), size_bits(v.w * w.w)));
 }
 
-template <bool EVEN> static __device__ __forceinline__ about_row learn_row(const rvi_cuda_product_args &a, int row)
+/* sum, top: of the thread's columns. */
+static __device__ __forceinline__ about_row about(const rvi_cuda_product_args &a, float sum, uint32_t top)
 {
     __shared__ float sums[32];
     __shared__ uint32_t tops[32];
-    const float *x = row_of(a.x, row);
-    float sum = 0;
-    uint32_t top = 0;
-#pragma unroll 4
-    for (int k = 4 * threadIdx.x; k < a.x.n; k += 4 * RVI_CUDA_THREADS)
-        count_four(four_at<EVEN>(x, k, a.x.n), norm_at<EVEN>(a, k), &sum, &top);
     sum = tree(sum);
     for (int d = 16; d; d >>= 1) top = larger(top, __shfl_xor_sync(0xffffffff, top, d));
     if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum, tops[threadIdx.x / 32] = top;
@@ -94,6 +89,17 @@ template <bool EVEN> static __device__ __forceinline__ about_row learn_row(const
     r.scale = isfinite(most) ? __uint_as_float((uint32_t)e << 23) : 0.0f;
     r.factor = isfinite(most) ? __uint_as_float((uint32_t)(254 - e) << 23) : NOT_A_NUMBER;
     return r;
+}
+
+template <bool EVEN> static __device__ __forceinline__ about_row learn_row(const rvi_cuda_product_args &a, int row)
+{
+    const float *x = row_of(a.x, row);
+    float sum = 0;
+    uint32_t top = 0;
+#pragma unroll 4
+    for (int k = 4 * threadIdx.x; k < a.x.n; k += 4 * RVI_CUDA_THREADS)
+        count_four(four_at<EVEN>(x, k, a.x.n), norm_at<EVEN>(a, k), &sum, &top);
+    return about(a, sum, top);
 }
 
 /* Columns 4 i .. + 3 of a row in f16: v as they are, w: the norm's. */
@@ -428,13 +434,40 @@ static __device__ __forceinline__ void segment_of(const rvi_cuda_product_args &a
     }
 }
 
-/* The only row into shared memory; what its results are multiplied by. */
-template <bool EVEN> static __device__ __forceinline__ float stage_row(const rvi_cuda_product_args &a, uint2 *staged)
+/* The only row, which is even, into shared memory. It is read once: a thread holds its FOURS fours in between. Zeros
+ * behind the last column change neither sum nor maximum. */
+template <int FOURS, bool NORM>
+static __device__ __forceinline__ float stage_held(const rvi_cuda_product_args &a, bool keep, uint2 *staged)
 {
-    fetch_norm(a);
-    begin();
-    about_row r = learn_row<EVEN>(a, 0);
-    put_row<EVEN>(a, 0, r, blockIdx.y == 0, [=](int i, uint2 v) { staged[i] = v; });
+    const float *x = row_of(a.x, 0);
+    float4 v[FOURS], w[FOURS];
+    float sum = 0;
+    uint32_t top = 0;
+#pragma unroll
+    for (int i = 0; i < FOURS; i++) {
+        int k = 4 * (threadIdx.x + i * RVI_CUDA_THREADS);
+        v[i] = four_at<true>(x, k, a.x.n);
+        w[i] = NORM ? norm_at<true>(a, k) : float4{1.0f, 1.0f, 1.0f, 1.0f};
+    }
+#pragma unroll
+    for (int i = 0; i < FOURS; i++) count_four(v[i], w[i], &sum, &top);
+    about_row r = about(a, sum, top);
+#pragma unroll
+    for (int i = 0; i < FOURS; i++) {
+        int at = threadIdx.x + i * RVI_CUDA_THREADS;
+        if (at < units_of(a.x.n) * 8) staged[at] = halves_of<true>(a, 0, at, v[i], w[i], r, keep);
+    }
+    return r.factor;
+}
+
+/* What its results are multiplied by. */
+static __device__ __forceinline__ float stage_row(const rvi_cuda_product_args &a, bool keep, uint2 *staged)
+{
+    enum { COLUMNS = 4 * RVI_CUDA_THREADS };
+    if (a.x.n <= 4 * COLUMNS) return stage_held<4, true>(a, keep, staged);
+    if (!a.norm && a.x.n <= 14 * COLUMNS) return stage_held<14, false>(a, keep, staged);
+    about_row r = learn_row<true>(a, 0);
+    put_row<true>(a, 0, r, keep, [=](int i, uint2 v) { staged[i] = v; });
     return r.factor;
 }
 
@@ -498,7 +531,9 @@ template <bool ALONE> static __device__ __forceinline__ void few_product(const r
     float only = 0;
     if constexpr (ALONE) {
         uint2 *staged = (uint2 *)(shared_few + WARPS_OF_BLOCK * a.ring * f.slot_bytes);
-        only = stage_row<true>(a, staged);
+        fetch_norm(a);
+        begin();
+        only = stage_row(a, blockIdx.y == 0, staged);
         acts = (const uint4 *)staged;
         __syncthreads();
     } else {
