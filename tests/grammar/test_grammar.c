@@ -230,7 +230,7 @@ static void test_refused(void **state)
     }
 }
 
-/* An expression with more states than there is time for: an error after a bounded amount of work. */
+/* More states than there is time for: an error after a bounded amount of work. */
 static void test_exponential(void **state)
 {
     static const char source[] = "((a{1,100}){1,100}){1,100}";
