@@ -6,7 +6,7 @@ import os
 from packages import run_with
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # nothing is fetched
-run_with("litellm==1.109.1")
+run_with("litellm==1.99.4")
 
 import litellm  # noqa: E402
 
