@@ -29,7 +29,7 @@ def policy(s):
         text = body.decode()
         verdict(f"{path} names no other server",
                 not re.search(r"(?:https?:)?//[a-z0-9]|@import|url\(", re.sub(
-                    r"(?m)(^|\s)// .*", "", text)), path)
+                    r"(?m)(^|\s)// .*|http://www\.w3\.org/2000/svg", "", text)), path)
         verdict(f"{path} has no code in its text, and makes none of text",
                 not re.search(r"<script(?! src)|<style|\son\w+=|\sstyle=|innerHTML|outerHTML|"
                               r"insertAdjacentHTML|document\.write|\beval\(|Function\(", text),
