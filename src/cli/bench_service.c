@@ -323,9 +323,10 @@ static rv_status open_loop(bench *b, figures *out, rv_error *err)
     return st;
 }
 
-/* Clients listen to long answers; then a long prompt comes, and they go on listening. Of streams
- * that end before it has been read, others take the place. */
-static rv_status beside_a_prompt(bench *b, figures out[2], rv_error *err)
+/* Clients listen to long answers; then a long prompt comes, and they go on listening, also after it
+ * has been read. Their own texts grow meanwhile, so the time between tokens beside the prompt is
+ * compared with the mean of those before and after it. Of streams that end others take the place. */
+static rv_status beside_a_prompt(bench *b, figures out[3], rv_error *err)
 {
     const bench_load *l = b->load;
     client reader = {.quiet = true};
@@ -335,25 +336,29 @@ static rv_status beside_a_prompt(bench *b, figures out[2], rv_error *err)
         fill_ids(b, l->n_prompt);
         st = send(b, &b->clients[i], l->n_prompt, RV_TO_CONTEXT_END, err);
     }
-    for (int part = 0; !st && part < 2; part++) {
+    for (int part = 0; !st && part < 3; part++) {
         size_t most = (size_t)(l->n_gen * l->clients);
         double start = rvi_os_seconds();
-        if (part) {
+        if (part == 1) {
             fill_ids(b, l->long_one);
             st = send(b, &reader, l->long_one, 1, err);
         }
         while (!st && !part && b->first.n < (size_t)l->clients) st = listen(b, 10, err);
         b->gaps.n = b->cpu_gaps.n = b->n_tokens = 0;
-        start = part ? start : rvi_os_seconds();
-        while (!st && (part ? reader.last <= 0 : b->gaps.n < most)) st = listen(b, 10, err);
+        start = part == 1 ? start : rvi_os_seconds();
+        while (!st && (part == 1 ? reader.last <= 0 : b->gaps.n < most)) st = listen(b, 10, err);
         snprintf(out[part].name, sizeof out[part].name,
-                 part ? "beside a prompt of %d" : "streams x%d", part ? l->long_one : l->clients);
+                 part == 1   ? "beside a prompt of %d"
+                 : part == 0 ? "streams x%d"
+                             : "streams x%d after it",
+                 part == 1 ? l->long_one : l->clients);
         out[part].requests = l->clients;
         out[part].rate = (double)b->n_tokens / (rvi_os_seconds() - start);
         sum_up(b, &out[part]);
-        out[part].first[0] = out[part].first[1] = part ? reader.last - reader.sent : 0;
+        out[part].first[0] = out[part].first[1] = part == 1 ? reader.last - reader.sent : 0;
     }
-    if (out[0].gap[1] > 0) out[1].share = out[1].gap[1] / out[0].gap[1];
+    double alone = (out[0].gap[1] + out[2].gap[1]) / 2;
+    if (alone > 0) out[1].share = out[1].gap[1] / alone;
     rv_service_free(&b->svc);
     return st;
 }
@@ -493,7 +498,7 @@ static rv_status set_up(cli *c, bench *b, rv_error *err)
 int cli_bench_service(cli *c, const bench_load *load)
 {
     bench b = {.load = load, .rng = {1}};
-    figures f[7];
+    figures f[8];
     int n = 0, code = CLI_OK;
     double lookup = 0;
     rv_error err = {0};
@@ -505,7 +510,7 @@ int cli_bench_service(cli *c, const bench_load *load)
     if (!st && load->rate > 0) st = open_loop(&b, &f[n++], &err);
     if (!st && load->long_one) {
         st = beside_a_prompt(&b, &f[n], &err);
-        n += 2;
+        n += 3;
     }
     if (!st && load->shared) {
         st = shared_prefix(&b, &f[n], &lookup, &err);

@@ -69,14 +69,17 @@ static int hold_back(rvi_scheduler *s, int n_tokens, int n_reading, double secon
     int least = RVI_MIN(n_tokens + LEAST_ROWS, max_rows);
     int limit = LONG * (rvi_budget_rows(&s->e->budget, least, max_rows, seconds) - n_tokens);
     limit = RVI_MAX(limit, SHORT);
-    for (const rvi_job *j = s->running; j; j = j->next) n_long += j->wants > limit;
+    for (rvi_job *j = s->running; j; j = j->next) {
+        j->is_long = j->wants && (j->is_long || j->wants > limit);
+        n_long += j->is_long;
+    }
     if (!n_long) return 0;
     s->pace.alone = n_long == n_reading;
     int rows = rvi_pace_rows(&s->pace, n_tokens, n_long, max_rows, seconds);
     if (!rows && !s->pace.alone) rows = LEAST_ROWS; /* nothing can be measured */
     for (rvi_job *j = s->running; j; j = j->next) {
-        if (j->wants <= limit) continue;
-        int share = (rows + n_long - 1) / n_long;
+        if (!j->is_long) continue;
+        int share = RVI_MIN((rows + n_long - 1) / n_long, j->wants);
         n_fewer += j->wants - share;
         j->wants = share;
         if (!share) j->r->of->n_reading--;
