@@ -325,7 +325,8 @@ static rv_status open_loop(bench *b, figures *out, rv_error *err)
 
 /* Clients listen to long answers; then a long prompt comes, and they go on listening, also after it
  * has been read. Their own texts grow meanwhile, so the time between tokens beside the prompt is
- * compared with the mean of those before and after it. Of streams that end others take the place. */
+ * compared with the mean of those before and after it.
+ * Of streams that end others take the place. */
 static rv_status beside_a_prompt(bench *b, figures out[3], rv_error *err)
 {
     const bench_load *l = b->load;

@@ -197,6 +197,7 @@ static void long_prompts_are_read_gently(void **state)
     assert_true(slow < n_steps / 2); /* one listens and seven wait: they count for more */
     m = (machine){.base = 4e-3, .row = 1e-3, .depth = 2e-7, .before = 2e-6, .rng = {3}};
     for (int i = 0; i < 50; i++) (void)step(&m, 8, 0, 0);
+    alone = m.base + 8 * m.row;
     assert_true(read_beside(&m, 8, 1, 6000, &n_steps) < 1.5 * alone);
     m.base = 0.2;
     (void)read_beside(&m, 8, 1, 1000, &n_steps); /* beyond the target: it ends all the same */
