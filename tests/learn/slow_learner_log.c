@@ -162,5 +162,5 @@ int main(void)
         cmocka_unit_test(learners_open_as_they_were),
         cmocka_unit_test(numbers_are_given_once),
     };
-    return cmocka_run_group_tests_name("test_learner_log", tests, open_tiny, close_tiny);
+    return cmocka_run_group_tests_name("learner_log", tests, open_tiny, close_tiny);
 }
