@@ -42,17 +42,18 @@ JOBS    := $(shell nproc 2>/dev/null || echo 1)
 # _GNU_SOURCE: base/ asks the system for affinity masks and the like; other rooms make no POSIX
 # calls (tools/check_source).
 CPPFLAGS += -Iinclude -Isrc -D_GNU_SOURCE
-$(BUILD)/src/store/postgres.o $(BUILD)/src/store/postgres_link.o: CPPFLAGS += -I$(dir $(PG_HEADER))
+PG_SRC := $(addprefix src/store/,postgres.c postgres_link.c pq.c)
+$(PG_SRC:%.c=$(BUILD)/%.o): CPPFLAGS += -I$(dir $(PG_HEADER))
 CFLAGS   += -std=c11 $(OPT) $(PIC) -fvisibility=hidden -ffp-contract=off $(THREADS) \
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion $(SAN)
 LDFLAGS  += $(THREADS) $(SAN)
 LIBS     := -lm
 HUB_LIBS := -lz -lcrypto
-# PostgreSQL as a store where libpq is there for this machine, unless POSTGRES=no.
+# PostgreSQL as a store where libpq's header is there, unless POSTGRES=no; its library is loaded
+# when a database is opened.
 PG_HEADER := $(firstword $(wildcard /usr/include/postgresql/libpq-fe.h /usr/include/libpq-fe.h))
-PG_LIBRARY := $(firstword $(wildcard /usr/lib/$(MACHINE)-linux-gnu/libpq.so /usr/lib64/libpq.so))
-POSTGRES ?= $(if $(and $(PG_HEADER),$(PG_LIBRARY)),yes,no)
-STORE_LIBS := -lsqlite3 $(if $(filter yes,$(POSTGRES)),-lpq)
+POSTGRES ?= $(if $(PG_HEADER),yes,no)
+STORE_LIBS := -lsqlite3
 SERVER_LIBS := -levent_core -levent_pthreads -levent_openssl -lssl -lcrypto
 CLI_LIBS := -ledit
 LIBRARIES := $(addprefix $(BUILD)/libruvllm,.a .so -store.a -store.so)
@@ -64,8 +65,7 @@ CORE_ROOMS  := base text formats kernels backend/cpu backend/cuda kv lora model 
   learn/learner scheduler api
 SHELL_ROOMS := hub store server cli
 CORE_SRC    := $(foreach room,$(CORE_ROOMS),$(sort $(wildcard src/$(room)/*.c)))
-SHELL_SRC   := $(filter-out $(if $(filter yes,$(POSTGRES)),src/store/no_postgres.c,\
-  src/store/postgres.c src/store/postgres_link.c), \
+SHELL_SRC   := $(filter-out $(if $(filter yes,$(POSTGRES)),src/store/no_postgres.c,$(PG_SRC)), \
   $(foreach room,$(SHELL_ROOMS),$(sort $(wildcard src/$(room)/*.c))))
 # Tests by their names: test_* are fast, slow_* take more than some ten seconds of CPU time.
 FAST_SRC    := $(sort $(wildcard tests/*/test_*.c))
@@ -411,7 +411,6 @@ install: all $(FROM_HELP)
 	for name in ruvllm ruvllm-store; do \
 	  sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|' \
 	    -e 's|@VERSION@|$(VERSION)|' packaging/$$name.pc.in \
-	    -e 's|@STORE_NEEDS@|$(if $(filter yes,$(POSTGRES)), libpq)|' \
 	    > "$(DESTDIR)$(LIBDIR)/pkgconfig/$$name.pc"; \
 	  chmod 644 "$(DESTDIR)$(LIBDIR)/pkgconfig/$$name.pc"; \
 	done
@@ -433,10 +432,7 @@ deb: all $(FROM_HELP)
 # Everything but the C library is linked into the program of an archive.
 STATIC = $(patsubst -l%,-l:lib%.a,$(1))
 RELEASE_BIN := $(BUILD)/release/ruvllm
-# PostgreSQL's library needs a dozen others, so that an archive is without it.
-RELEASE_OBJ := $(filter-out $(BUILD)/src/store/%postgres.o $(BUILD)/src/store/postgres_link.o, \
-  $(SHELL_OBJ)) $(BUILD)/src/store/no_postgres.o
-$(RELEASE_BIN): $(RELEASE_OBJ) $(BUILD)/libruvllm.a
+$(RELEASE_BIN): $(SHELL_OBJ) $(BUILD)/libruvllm.a
 	@mkdir -p $(@D)
 	@echo "  LD  $@"
 	@$(CC) $(LDFLAGS) $^ $(call STATIC,-lsqlite3 $(SERVER_LIBS) $(HUB_LIBS) $(CLI_LIBS) -ltinfo \

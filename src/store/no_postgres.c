@@ -1,4 +1,4 @@
-/* In the place of postgres.c where libpq was not there when the program was built. */
+/* In the place of postgres.c where libpq's header was not there when the program was built. */
 #include "store/store.h"
 
 rv_status rvi_postgres_open(rv_store *out, const char *url, const rv_store_options *o,

@@ -46,8 +46,8 @@ static PGresult *execute(rvi_pg_store *s, int which, const parameter *p, int n, 
         formats[i] = p[i].format;
     }
     snprintf(name, sizeof name, "rv%d", which);
-    PGresult *r = PQexecPrepared(s->link->conn, name, n, values, lengths, formats, BINARY);
-    ExecStatusType got = PQresultStatus(r);
+    PGresult *r = rvi_pq.execPrepared(s->link->conn, name, n, values, lengths, formats, BINARY);
+    ExecStatusType got = rvi_pq.resultStatus(r);
     *st = RV_OK;
     if (got == PGRES_COMMAND_OK || got == PGRES_TUPLES_OK) return r;
     *st = rvi_pg_link_fail(s->link, r, doing, err);
@@ -78,7 +78,7 @@ static PGresult *call(rvi_pg_store *s, int which, const parameter *p, int n, con
 
 static rv_bytes column(const PGresult *r, int row, int i)
 {
-    return (rv_bytes){PQgetvalue(r, row, i), (size_t)PQgetlength(r, row, i)};
+    return (rv_bytes){rvi_pq.getvalue(r, row, i), (size_t)rvi_pq.getlength(r, row, i)};
 }
 
 static uint64_t number(rv_bytes b) /* a bigint: eight bytes, the highest first */
@@ -129,12 +129,12 @@ static rv_status try_lock(rvi_pg_store *s, int64_t key, bool *got, rv_error *err
             return RV_OK;
         }
     snprintf(sql, sizeof sql, "SELECT pg_try_advisory_lock(%lld)", (long long)key);
-    PGresult *r = PQexec(s->link->conn, sql);
-    if (PQresultStatus(r) != PGRES_TUPLES_OK) {
+    PGresult *r = rvi_pq.exec(s->link->conn, sql);
+    if (rvi_pq.resultStatus(r) != PGRES_TUPLES_OK) {
         st = rvi_pg_link_fail(s->link, r, "lock", err);
     } else {
-        *got = *PQgetvalue(r, 0, 0) == 't';
-        PQclear(r);
+        *got = *rvi_pq.getvalue(r, 0, 0) == 't';
+        rvi_pq.clear(r);
     }
     rvi_pg_held *place = held(s, 0);
     if (*got) *place = (rvi_pg_held){key, s->link->epoch};
@@ -167,7 +167,7 @@ static void give_lock(rvi_pg_store *s, rvi_pg_held *h)
 {
     char sql[80];
     if (!s->in_transaction) rvi_lock_take(s->link->lock);
-    if (h->epoch == s->link->epoch && PQstatus(s->link->conn) == CONNECTION_OK) {
+    if (h->epoch == s->link->epoch && rvi_pq.status(s->link->conn) == CONNECTION_OK) {
         snprintf(sql, sizeof sql, "SELECT pg_advisory_unlock(%lld)", (long long)h->key);
         rv_status st = rvi_pg_link_do(s->link, sql, "unlock", NULL);
         (void)st; /* a lost connection gives it back too */
@@ -196,7 +196,7 @@ static rv_status pg_begin(void *ctx, int durable, rv_error *err)
              (long long)key_of(s->space, ""));
     st = rvi_pg_link_do(s->link, sql, "begin to write", err);
     if (st) {
-        PQclear(PQexec(s->link->conn, "ROLLBACK"));
+        rvi_pq.clear(rvi_pq.exec(s->link->conn, "ROLLBACK"));
         rvi_pg_link_exit(s->link);
     }
     s->in_transaction = !st;
@@ -218,13 +218,13 @@ static rv_status pg_commit(void *ctx, rv_error *err)
 {
     rvi_pg_store *s = ctx;
     rv_status st = RV_OK;
-    PGresult *r = PQexec(s->link->conn, "COMMIT");
-    if (PQresultStatus(r) != PGRES_COMMAND_OK) {
+    PGresult *r = rvi_pq.exec(s->link->conn, "COMMIT");
+    if (rvi_pq.resultStatus(r) != PGRES_COMMAND_OK) {
         st = rvi_pg_link_fail(s->link, r, "commit", err);
     } else {
-        if (strcmp(PQcmdStatus(r), "COMMIT"))
+        if (strcmp(rvi_pq.cmdStatus(r), "COMMIT"))
             st = rvi_error(err, RV_E_STORAGE, "%s: the transaction was rolled back", s->link->name);
-        PQclear(r);
+        rvi_pq.clear(r);
     }
     s->in_transaction = false;
     rvi_pg_link_exit(s->link);
@@ -244,7 +244,7 @@ static rv_status append_one(rvi_pg_store *s, const char *stream, rv_bytes record
     const parameter p[] = {of_text(s->space), of_text(stream), of_bytes(record), of_text(s->tag)};
     PGresult *r = execute(s, RVI_PG_APPEND, p, 4, "append", &st, err);
     if (r) *seq = number(column(r, 0, 0));
-    PQclear(r);
+    rvi_pq.clear(r);
     return st;
 }
 
@@ -272,7 +272,7 @@ static rv_status write_item(rvi_pg_store *s, int which, const parameter *p, int 
     bool own = !s->in_transaction;
     rv_status st = own ? pg_begin(s, 0, err) : RV_OK;
     if (st) return st;
-    PQclear(execute(s, which, p, n, "write", &st, err));
+    rvi_pq.clear(execute(s, which, p, n, "write", &st, err));
     return own ? end_own(s, st, err) : st;
 }
 
@@ -297,14 +297,14 @@ static rv_status pg_get(void *ctx, const char *table, rv_bytes key, rvi_item_fn 
     rv_status st;
     const parameter p[] = {of_text(s->space), of_text(table), of_bytes(key)};
     PGresult *r = call(s, RVI_PG_GET, p, 3, "read", &st, err);
-    if (r && PQntuples(r)) {
+    if (r && rvi_pq.ntuples(r)) {
         rv_bytes record = column(r, 0, 0);
         if (record.len > RVI_STORE_RECORD_BYTES)
             st = fail_record(s, table, err);
         else
             (void)each(each_ctx, key, record);
     }
-    PQclear(r);
+    rvi_pq.clear(r);
     return st;
 }
 
@@ -320,7 +320,7 @@ static rv_status pg_scan(void *ctx, const char *table, rv_bytes from, rvi_item_f
         const parameter p[] = {of_text(s->space), of_text(table), of_bytes(from),
                                of_text(first ? "" : "behind it")};
         PGresult *r = call(s, RVI_PG_SCAN, p, 4, "read", &st, err);
-        int n = r ? PQntuples(r) : 0;
+        int n = r ? rvi_pq.ntuples(r) : 0;
         more = n == RVI_PG_PAGE;
         for (int i = 0; i < n && !st; i++) {
             rv_bytes key = column(r, i, 0), record = column(r, i, 1);
@@ -334,7 +334,7 @@ static rv_status pg_scan(void *ctx, const char *table, rv_bytes from, rvi_item_f
                 from = (rv_bytes){last, key.len};
             }
         }
-        PQclear(r);
+        rvi_pq.clear(r);
     }
     return st;
 }
@@ -350,7 +350,7 @@ static rv_status pg_read(void *ctx, const char *stream, uint64_t from, rvi_recor
         snprintf(text, sizeof text, "%lld", (long long)from);
         const parameter p[] = {of_text(s->space), of_text(stream), of_text(text)};
         PGresult *r = call(s, RVI_PG_READ, p, 3, "read", &st, err);
-        int n = r ? PQntuples(r) : 0;
+        int n = r ? rvi_pq.ntuples(r) : 0;
         more = n == RVI_PG_PAGE;
         for (int i = 0; i < n && !st; i++) {
             uint64_t seq = number(column(r, i, 0));
@@ -363,7 +363,7 @@ static rv_status pg_read(void *ctx, const char *stream, uint64_t from, rvi_recor
                 break;
             }
         }
-        PQclear(r);
+        rvi_pq.clear(r);
     }
     return st;
 }

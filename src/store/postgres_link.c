@@ -49,18 +49,18 @@ static int line_length(const char *text)
 
 rv_status rvi_pg_link_fail(rvi_pg_link *l, PGresult *r, const char *doing, rv_error *err)
 {
-    const char *text = r ? PQresultErrorMessage(r) : "";
-    const char *state = r ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL;
+    const char *text = r ? rvi_pq.resultErrorMessage(r) : "";
+    const char *state = r ? rvi_pq.resultErrorField(r, PG_DIAG_SQLSTATE) : NULL;
     bool busy = state && !strcmp(state, "55P03");
-    if (!*text) text = PQerrorMessage(l->conn);
+    if (!*text) text = rvi_pq.errorMessage(l->conn);
     rv_status st = busy
                        ? rvi_error(err, RV_E_STORAGE,
                                    "%s: cannot %s: another process was writing for more than %d ms",
                                    l->name, doing, l->busy_ms)
                        : rvi_error(err, RV_E_STORAGE, "%s: cannot %s: %.*s", l->name, doing,
                                    line_length(text), text);
-    PQclear(r);
-    if (PQstatus(l->conn) != CONNECTION_OK) {
+    rvi_pq.clear(r);
+    if (rvi_pq.status(l->conn) != CONNECTION_OK) {
         atomic_store(&l->lost, true);
         rvi_wakeup_post(l->wakeup);
     }
@@ -69,11 +69,11 @@ rv_status rvi_pg_link_fail(rvi_pg_link *l, PGresult *r, const char *doing, rv_er
 
 rv_status rvi_pg_link_do(rvi_pg_link *l, const char *sql, const char *doing, rv_error *err)
 {
-    PGresult *r = PQexec(l->conn, sql);
-    ExecStatusType got = PQresultStatus(r);
+    PGresult *r = rvi_pq.exec(l->conn, sql);
+    ExecStatusType got = rvi_pq.resultStatus(r);
     if (got != PGRES_COMMAND_OK && got != PGRES_TUPLES_OK)
         return rvi_pg_link_fail(l, r, doing, err);
-    PQclear(r);
+    rvi_pq.clear(r);
     return RV_OK;
 }
 
@@ -87,10 +87,10 @@ static void be_silent(void *ctx, const char *message)
 
 static rv_status failed_to_open(PGconn *c, PGresult *r, rv_error *err)
 {
-    const char *text = r ? PQresultErrorMessage(r) : PQerrorMessage(c);
+    const char *text = r ? rvi_pq.resultErrorMessage(r) : rvi_pq.errorMessage(c);
     rv_status st = rvi_error(err, RV_E_STORAGE, "the PostgreSQL database cannot be opened: %.*s",
                              line_length(text), text);
-    PQclear(r);
+    rvi_pq.clear(r);
     return st;
 }
 
@@ -99,9 +99,9 @@ static rv_status prepare_all(PGconn *c, rv_error *err)
     for (int i = 0; i < RVI_PG_N_STATEMENTS; i++) {
         char name[16];
         snprintf(name, sizeof name, "rv%d", i);
-        PGresult *r = PQprepare(c, name, statements[i].sql, statements[i].n, NULL);
-        if (PQresultStatus(r) != PGRES_COMMAND_OK) return failed_to_open(c, r, err);
-        PQclear(r);
+        PGresult *r = rvi_pq.prepare(c, name, statements[i].sql, statements[i].n, NULL);
+        if (rvi_pq.resultStatus(r) != PGRES_COMMAND_OK) return failed_to_open(c, r, err);
+        rvi_pq.clear(r);
     }
     return RV_OK;
 }
@@ -109,10 +109,10 @@ static rv_status prepare_all(PGconn *c, rv_error *err)
 /* A number that a query gives; -1: none. */
 static rv_status ask(PGconn *c, const char *sql, int *out, rv_error *err)
 {
-    PGresult *r = PQexec(c, sql);
-    if (PQresultStatus(r) != PGRES_TUPLES_OK) return failed_to_open(c, r, err);
-    *out = PQntuples(r) ? (int)strtol(PQgetvalue(r, 0, 0), NULL, 10) : -1;
-    PQclear(r);
+    PGresult *r = rvi_pq.exec(c, sql);
+    if (rvi_pq.resultStatus(r) != PGRES_TUPLES_OK) return failed_to_open(c, r, err);
+    *out = rvi_pq.ntuples(r) ? (int)strtol(rvi_pq.getvalue(r, 0, 0), NULL, 10) : -1;
+    rvi_pq.clear(r);
     return RV_OK;
 }
 
@@ -122,9 +122,9 @@ static rv_status make_tables(PGconn *c, rv_error *err)
     int there, version;
     rv_status st = ask(c, "SELECT (to_regclass('ruvllm_layout') IS NOT NULL)::int", &there, err);
     if (!st && there != 1) {
-        PGresult *r = PQexec(c, schema);
-        if (PQresultStatus(r) != PGRES_COMMAND_OK) return failed_to_open(c, r, err);
-        PQclear(r);
+        PGresult *r = rvi_pq.exec(c, schema);
+        if (rvi_pq.resultStatus(r) != PGRES_COMMAND_OK) return failed_to_open(c, r, err);
+        rvi_pq.clear(r);
     }
     if (!st) st = ask(c, "SELECT max(version) FROM ruvllm_layout", &version, err);
     if (!st && version != LAYOUT)
@@ -143,24 +143,26 @@ static rv_status connect_to(PGconn **out, const char *url, int busy_ms, rv_error
         "connect_timeout",     "application_name", "tcp_user_timeout", "keepalives_idle",
         "keepalives_interval", "keepalives_count", "dbname",           NULL};
     const char *const values[] = {"5", "ruvllm", "10000", "10", "5", "3", url, NULL};
-    PGconn *c = PQconnectdbParams(keys, values, 1);
+    rv_status loaded = rvi_pq_load(err);
+    if (loaded) return loaded;
+    PGconn *c = rvi_pq.connectdbParams(keys, values, 1);
     *out = NULL;
     if (!c) return rvi_nomem(err, "connection");
-    PQsetNoticeProcessor(c, be_silent, NULL);
-    rv_status st = PQstatus(c) == CONNECTION_OK ? RV_OK : failed_to_open(c, NULL, err);
+    rvi_pq.setNoticeProcessor(c, be_silent, NULL);
+    rv_status st = rvi_pq.status(c) == CONNECTION_OK ? RV_OK : failed_to_open(c, NULL, err);
     snprintf(sql, sizeof sql, "SET lock_timeout = %d; SET statement_timeout = %d; %s", busy_ms,
              busy_ms + 20000, settings);
     if (!st) {
-        PGresult *r = PQexec(c, sql);
-        if (PQresultStatus(r) != PGRES_COMMAND_OK)
+        PGresult *r = rvi_pq.exec(c, sql);
+        if (rvi_pq.resultStatus(r) != PGRES_COMMAND_OK)
             st = failed_to_open(c, r, err);
         else
-            PQclear(r);
+            rvi_pq.clear(r);
     }
     if (!st) st = make_tables(c, err);
     if (!st) st = prepare_all(c, err);
     if (st)
-        PQfinish(c);
+        rvi_pq.finish(c);
     else
         *out = c;
     return st;
@@ -178,11 +180,11 @@ static void look(rvi_pg_link *l)
 {
     PGnotify *n;
     rvi_lock_take(l->lock);
-    if (!PQconsumeInput(l->conn) || PQstatus(l->conn) != CONNECTION_OK)
+    if (!rvi_pq.consumeInput(l->conn) || rvi_pq.status(l->conn) != CONNECTION_OK)
         atomic_store(&l->lost, true);
-    while ((n = PQnotifies(l->conn))) {
-        if (n->be_pid != PQbackendPID(l->conn)) note_changes(l, n->extra);
-        PQfreemem(n);
+    while ((n = rvi_pq.notifies(l->conn))) {
+        if (n->be_pid != rvi_pq.backendPID(l->conn)) note_changes(l, n->extra);
+        rvi_pq.freemem(n);
     }
     rvi_lock_give(l->lock);
 }
@@ -197,7 +199,7 @@ static bool connect_again(rvi_pg_link *l)
     l->epoch++;
     note_changes(l, NULL);
     rvi_lock_give(l->lock);
-    PQfinish(old);
+    rvi_pq.finish(old);
     atomic_store(&l->lost, false);
     return true;
 }
@@ -227,7 +229,7 @@ static void free_link(rvi_pg_link *l)
     atomic_store(&l->stop, true);
     if (l->thread) rvi_wakeup_post(l->wakeup);
     rvi_thread_join(l->thread);
-    PQfinish(l->conn);
+    rvi_pq.finish(l->conn);
     rvi_wakeup_free(l->wakeup);
     rvi_lock_free(l->lock);
     rvi_free(l->url);
@@ -239,8 +241,8 @@ static void free_link(rvi_pg_link *l)
 static char *name_of(PGconn *c)
 {
     rvi_buf out = {0};
-    const char *host = PQhost(c);
-    rvi_buf_printf(&out, "PostgreSQL database %s%s%s", PQdb(c), host && *host ? " at " : "",
+    const char *host = rvi_pq.host(c);
+    rvi_buf_printf(&out, "PostgreSQL database %s%s%s", rvi_pq.db(c), host && *host ? " at " : "",
                    host ? host : "");
     if (out.failed) rvi_buf_deinit(&out);
     return out.data;
@@ -299,7 +301,7 @@ rv_status rvi_pg_link_enter(rvi_pg_link *l, rv_error *err)
 {
     if (!atomic_load(&l->lost)) {
         rvi_lock_take(l->lock);
-        if (PQstatus(l->conn) == CONNECTION_OK) return RV_OK;
+        if (rvi_pq.status(l->conn) == CONNECTION_OK) return RV_OK;
         atomic_store(&l->lost, true);
         rvi_lock_give(l->lock);
         rvi_wakeup_post(l->wakeup);

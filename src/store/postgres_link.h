@@ -8,12 +8,12 @@
 #ifndef RVI_STORE_POSTGRES_LINK_H
 #define RVI_STORE_POSTGRES_LINK_H
 
-#include <libpq-fe.h>
 #include <stdatomic.h>
 
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "store/pq.h"
 #include "store/store.h"
 
 /* Each statement is prepared once for a connection: name, number of parameters, text. */

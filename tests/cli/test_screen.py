@@ -157,7 +157,7 @@ def wrapping():
 
 
 def long_prompt():
-    many = "tea " * 380
+    many = "tea " * 600
     slow = ("--ctx", "20000", "-n", "2", "--greedy", "-t", "1", "--isa", "ref")
     shown, raw = on_terminal("run", MODEL, many, *slow)
     seen = [
@@ -169,7 +169,7 @@ def long_prompt():
         len(seen) > 3
         and seen == sorted(seen)
         and len({b for _, b in seen}) == 1
-        and seen[-1][1] > 1000
+        and seen[-1][1] > 1500
         and re.search(rb"reading \d+,\d\d\d of", shown) is not None,
         seen,
     )
