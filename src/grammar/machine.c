@@ -374,7 +374,7 @@ bool rvi_machine_key_open(const rvi_machine *m, const rvi_place *at)
     opened o;
     if (rvi_rx_part(&m->values.rxs, m->lexer.states[at->arg].rx, 0) == RVI_RX_NONE) return false;
     look(m, at->frame, &o);
-    return spare_room(&o);
+    return !o.p->names_stray && spare_room(&o);
 }
 
 bool rvi_machine_tells_apart(const rvi_machine *m, const rvi_place *at)

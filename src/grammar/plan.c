@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "grammar/values.h"
 
 static void gather(rvi_text *out, uint32_t *n, rvi_text name)
@@ -191,6 +192,17 @@ static void drop_hopeless(rvi_object_plan *p)
     }
 }
 
+/* Whether a name leaves the ways of keys without one. */
+static bool strays(rvi_rxs *x, rvi_rx others, rvi_text name)
+{
+    for (size_t i = 0; i < name.len && others != RVI_RX_NONE;) {
+        uint32_t cp;
+        i += rvi_utf8_decode(name.data + i, name.len - i, &cp, NULL);
+        others = rvi_rx_next(x, others, cp);
+    }
+    return !rvi_rx_live(x, others);
+}
+
 bool rvi_object_plan_ready(rvi_values *v, rvi_object_plan *p)
 {
     if (p->ready || v->st) return !v->st;
@@ -208,8 +220,11 @@ bool rvi_object_plan_ready(rvi_values *v, rvi_object_plan *p)
     parts[1] = rvi_rx_names(x, &v->arena, texts, p->n_named, &p->names);
     rvi_free(texts);
     p->others = other_keys(v, p);
+    bool all = p->others == RVI_RX_ALL; /* of which every name leaves some that go on */
     if (p->n_named) p->others = rvi_rx_and(x, p->others, rvi_rx_not(x, parts[1]));
     if (!rvi_rx_live(x, p->others)) p->others = RVI_RX_NONE;
+    for (uint32_t i = 0; !all && i < p->n_named && !p->names_stray; i++)
+        p->names_stray = strays(x, p->others, p->named[i].name);
     parts[0] = p->others;
     for (uint32_t i = 0; i < p->n_patterns; i++)
         parts[2 + i] = p->others == RVI_RX_NONE ? RVI_RX_NONE : p->patterns[i];

@@ -185,6 +185,7 @@ struct rvi_object_plan {
     rvi_rx *patterns;   /* of members and then of `some`, each once */
     uint32_t n_patterns;
     const rvi_names *names;
+    bool names_stray;  /* one goes, or ends, where no key without a name goes on */
     rvi_rx others;     /* keys that have no name here and may come */
     rvi_rx key_start;  /* tuple: others, names, [text], patterns... */
     bool tell_apart;   /* other keys are counted, so none may come twice */

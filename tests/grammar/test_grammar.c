@@ -99,6 +99,14 @@ static const example schemas[] = {
      {"{\"a\":1}", "{\"b\":1}", "{\"c\":0,\"a\":1}"},
      {"{}", "{\"a\":1,\"b\":2}"}},
     {"{\"not\":{\"type\":[\"string\",\"object\"]}}", {"1", "null", "[\"a\"]"}, {"\"a\"", "{}"}},
+    /* names that go where no other key goes on: not possible at all, or there already */
+    {"{\"not\":{\"required\":[\"a\"]},\"propertyNames\":{\"maxLength\":0}}",
+     {"{}", "{\"\":1}"},
+     {"{\"a\":1}", "{\"b\":1}", "3"}},
+    {"{\"type\":\"object\",\"properties\":{\"ab\":{}},\"patternProperties\":{\"^$\":{}},"
+     "\"additionalProperties\":false}",
+     {"{\"ab\":1,\"\":2}", "{\"\":2}"},
+     {"{\"ab\":1,\"ab\":2}", "{\"a\":1}"}},
     {"{\"$ref\":\"#/$defs/"
      "t\",\"$defs\":{\"t\":{\"type\":\"object\",\"properties\":{\"n\":{\"$ref\":"
      "\"#/$defs/t\"}},\"additionalProperties\":false}}}",
