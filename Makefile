@@ -67,7 +67,7 @@ SHELL_ROOMS := hub store server cli
 CORE_SRC    := $(foreach room,$(CORE_ROOMS),$(sort $(wildcard src/$(room)/*.c)))
 SHELL_SRC   := $(filter-out $(if $(filter yes,$(POSTGRES)),src/store/no_postgres.c,$(PG_SRC)), \
   $(foreach room,$(SHELL_ROOMS),$(sort $(wildcard src/$(room)/*.c))))
-# Tests by their names: test_* are fast, slow_* take more than some ten seconds of CPU time.
+# Tests by their names: test_* are fast, slow_* take more than some three seconds of CPU time.
 FAST_SRC    := $(sort $(wildcard tests/*/test_*.c))
 SLOW_SRC    := $(sort $(wildcard tests/*/slow_*.c))
 FAST_SCRIPT := $(sort $(wildcard tests/*/test_*.sh tests/*/test_*.py))
