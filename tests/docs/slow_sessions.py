@@ -1,4 +1,4 @@
-"""The sessions and programs of the documents beside the README, run as test_docs.py says."""
+"""The sessions and programs of the documents beside the README, run as slow_docs.py says."""
 import test_docs
 
 test_docs.main(others=True)

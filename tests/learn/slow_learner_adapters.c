@@ -175,5 +175,5 @@ int main(void)
         cmocka_unit_test(gates_are_as_the_caller_wants),
         cmocka_unit_test(adapters_go_out_and_come_back),
     };
-    return cmocka_run_group_tests_name("test_learner_adapters", tests, open_tiny, close_tiny);
+    return cmocka_run_group_tests_name("learner_adapters", tests, open_tiny, close_tiny);
 }

@@ -323,5 +323,5 @@ int main(void)
         cmocka_unit_test(a_lesson_is_read_when_it_is_taught),
         cmocka_unit_test(long_questions_are_learned_too),
     };
-    return cmocka_run_group_tests_name("test_learner_lessons", tests, open_tiny, close_tiny);
+    return cmocka_run_group_tests_name("learner_lessons", tests, open_tiny, close_tiny);
 }
