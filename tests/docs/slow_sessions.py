@@ -1,4 +1,4 @@
 """The sessions and programs of the documents beside the README, run as slow_docs.py says."""
-import test_docs
+import slow_docs
 
-test_docs.main(others=True)
+slow_docs.main(others=True)
