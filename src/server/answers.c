@@ -87,15 +87,14 @@ const rvi_said *rvi_answers_find(const rvi_answers *a, const char *tenant, const
     return s && !strcmp(s->tenant, tenant) ? s : NULL;
 }
 
-const rvi_said *rvi_answers_set_response(rvi_answers *a, const char *id, const rvi_buf *json)
+void rvi_answers_set_response(rvi_answers *a, const char *id, const rvi_buf *json)
 {
     rvi_said *s = find(a, id, 0);
-    if (!s || s->response || json->failed) return NULL;
+    if (!s || s->response || json->failed) return;
     s->response = copy_text(json->data);
-    if (!s->response) return NULL;
+    if (!s->response) return;
     s->bytes += json->len;
     a->bytes += json->len;
-    return s;
 }
 
 /* Its place in the ring stays, without a name and without texts. */

@@ -38,9 +38,8 @@ void rvi_answers_add(rvi_answers *a, const rvi_said *said);
 /* NULL: the tenant has none of that id. */
 const rvi_said *rvi_answers_find(const rvi_answers *a, const char *tenant, const char *id,
                                  int choice);
-/* The response that belongs to an answer that was kept, which is given back; NULL: there is none.
- * */
-const rvi_said *rvi_answers_set_response(rvi_answers *a, const char *id, const rvi_buf *json);
+/* The response that belongs to an answer that was kept. */
+void rvi_answers_set_response(rvi_answers *a, const char *id, const rvi_buf *json);
 bool rvi_answers_forget(rvi_answers *a, const char *id); /* false: there is none */
 rvi_said *rvi_said_copy(const rvi_said *said);           /* NULL: no memory */
 void rvi_said_free(rvi_said *said);                      /* accepts NULL */

@@ -512,8 +512,16 @@ static void remember(const rvi_call *k, int choice)
     snprintf(said.id, sizeof said.id, "%s", k->id);
     snprintf(said.tenant, sizeof said.tenant, "%s", k->tenant);
     rvi_answers_add(&k->s->server->answers, &said);
-    rvi_kept_put(&k->s->server->kept, &said, k->s->name);
     rvi_buf_deinit(&calls);
+}
+
+/* Where other instances can find it: once it is whole, because they read it once. */
+static void share(const rvi_call *k)
+{
+    for (int i = 0; i < k->n_choices; i++) {
+        const rvi_said *said = rvi_answers_find(&k->s->server->answers, k->tenant, k->id, i);
+        if (said) rvi_kept_put(&k->s->server->kept, said, k->s->name);
+    }
 }
 
 static void count(rvi_llama *l, const rv_service_event *e)
@@ -571,6 +579,7 @@ void rvi_call_event(const rv_service_event *e)
         k->writer->end(k);
         rvi_times_add(&k->s->whole, rvi_os_seconds() - k->since);
     }
+    share(k);
     rvi_call_drop(k);
 }
 

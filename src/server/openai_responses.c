@@ -266,9 +266,7 @@ static void end(rvi_call *k)
     const response *r = k->own;
     rvi_buf out = {0};
     put_response(k, status_of(k), &out);
-    const rvi_said *said =
-        r->store ? rvi_answers_set_response(&k->s->server->answers, k->id, &out) : NULL;
-    if (said) rvi_kept_put(&k->s->server->kept, said, k->s->name);
+    if (r->store) rvi_answers_set_response(&k->s->server->answers, k->id, &out);
     if (k->wish.stream) {
         rvi_buf_deinit(&out);
         end_stream(k);

@@ -3,7 +3,10 @@
 nothing acknowledged is lost when one is killed or the database goes away. First the store's own
 tests over the same database. Prints TAP."""
 import concurrent.futures
+import http.client
+import json
 import os
+import re
 import subprocess
 import time
 
@@ -76,6 +79,24 @@ def answers(a, b):
     verdict("which it can show", got["output"] == made["output"], got)
     verdict("an unknown answer is unknown", b.post(
         "/v1/feedback", {"response_id": "chatcmpl-none", "correction": "x"})[0] == 404)
+
+
+def asked_early(a, b):
+    """Other instances ask for a response all the time while it is made and written."""
+    def made():
+        body = json.dumps({"input": "Count.", "max_output_tokens": 8, "stream": True})
+        c = http.client.HTTPConnection("127.0.0.1", a.port, timeout=SLOW)
+        c.request("POST", "/v1/responses", body, {"Content-Type": "application/json"})
+        stream = c.getresponse()
+        id = re.search(rb'"id":"(resp_[^"]+)"', next(x for x in stream if x[:5] == b"data:"))[1]
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            asking = [pool.submit(wait_for, lambda: b.ask(
+                "GET", f"/v1/responses/{id.decode()}")[0] == 200) for _ in range(4)]
+            stream.read()
+            return max(x.result() for x in asking)
+
+    took = [made() for _ in range(8)]
+    verdict("a response that is asked for early is found when it is there", max(took) < 1, took)
 
 
 def witness():
@@ -156,6 +177,7 @@ with Postgres() as db:
         with Server("--store", db.url) as first:
             follows(first, second)
             answers(first, second)
+            asked_early(first, second)
             together(first, second)
         verdict("the first ends well", (first.status, first.rest) == (0, ""), first.rest)
         killed(second)
