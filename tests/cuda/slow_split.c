@@ -436,6 +436,10 @@ static void api(void **state)
     rv_runtime_free(&rt);
 
     rt = fake_runtime();
+    char *json;
+    assert_ok(rv_runtime_describe(rt, 0, &json, err));
+    says(json, "\"gpu\":{\"name\":\"fake device\",\"cuda\":\"13.0\"");
+    rv_free(json);
     for (int layers = 0; layers <= 2; layers++) {
         o.gpu_layers = layers;
         assert_ok(rv_model_open(&m, rt, "tests/golden/llama", &o, err));
