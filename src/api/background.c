@@ -15,7 +15,7 @@
  * the learner waits for a moment only: on a busy machine a thread of the lowest priority may not
  * run for seconds, so it is left to end by itself, with a reference to the learner. Calls that
  * train themselves (or reset) pause first, so that one of the two has the hidden states, the shared
- * adapter and the facts of the lessons. */
+ * adapter and the texts of the lessons. */
 #include <stdio.h>
 
 #include "api/api.h"

@@ -43,7 +43,7 @@ static rv_status teach_answer(rvi_learner *l, const rvi_correction *t, rvi_feedb
     double start = rvi_os_seconds();
     rvi_lesson x;
     rv_status st = rvi_lessons_reserve(&l->lessons, err);
-    if (!st) st = rvi_lesson_init(&x, &l->base, t->question, t->answer, t->rejected, err);
+    if (!st) st = rvi_lesson_init(&x, &l->base, t->question, t->answer, err);
     if (st) return st;
     x.scope = t->scope;
     f->target = t->spoken;

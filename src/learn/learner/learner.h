@@ -135,12 +135,11 @@ void rvi_calibrating_deinit(rvi_calibrating *c);
 
 /* A group of lessons on its way into the weights. */
 typedef struct rvi_round {
-    const rvi_fact **waiting, **standing,
-        **old;        /* the group; all that stand; those learned before */
-    uint64_t *events; /* of the group's lessons, */
-    uint64_t *said;   /* and of all that stand: texts tell of them too */
+    rvi_lesson_text *waiting, *old; /* the group; what the shared adapter learned before */
+    uint64_t *events;               /* of the group's lessons, */
+    uint64_t *said;                 /* and of the old ones */
     bool *absorbed;
-    size_t n_waiting, n_standing, n_old;
+    size_t n_waiting, n_old;
     rvi_generation made; /* adapter NULL: not yet */
     char digest[RVI_SHA256_HEX];
     rvi_buf file;      /* it lies there; empty: there is no file */
