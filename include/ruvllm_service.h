@@ -115,8 +115,7 @@ typedef struct rv_request {
     const rv_generate_options *generate;
     int n;                          /* choices, each with its seed + its number; 0: 1 */
     const rv_adapter_set *adapters; /* kept as long as needed; NULL: none */
-    rv_learner *learner;            /* asked what takes part, where there is a chat; NULL: none.
-                                       Instructions of scope "always" are not read here yet */
+    rv_learner *learner;            /* asked what takes part, where there is a chat; NULL: none */
     const rv_embed_options *embed;  /* RV_REQUEST_EMBED */
     int priority;                   /* -100 to 100, higher goes first within its tenant */
     const char *tenant;             /* whom it counts for; NULL: "" */

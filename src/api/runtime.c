@@ -152,6 +152,9 @@ rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *given, rv_e
     atomic_init(&rt->freed, NULL);
     atomic_init(&rt->freed_sets, NULL);
     atomic_init(&rt->n_sets, 0);
+    atomic_init(&rt->n_starving, 0);
+    atomic_init(&rt->rest_ns, 0);
+    atomic_init(&rt->n_rests, 0);
     atomic_init(&rt->mapped_bytes, 0);
     atomic_init(&rt->adapter_bytes, 0);
     atomic_init(&rt->busy, FREE);

@@ -465,7 +465,7 @@ static int steps_with_guesses(rv_session *s, rv_session *by, double seconds, int
     rvi_draft d = {0};
     int count = 0;
     rvi_draft_init(&d);
-    for (int rows = 1; rows < 64; rows *= 2) rvi_budget_note(&budget, rows, seconds);
+    for (int rows = 1; rows < 64; rows *= 2) rvi_budget_note(&budget, rows, 0, seconds);
     for (int i = 0; i < n; i++) {
         rvi_draft_known(&d, prompt, 5, 5); /* what is guessed without it */
         rvi_drafter_guess(&w, &d, s->s, 4, &budget, &step, false);
@@ -559,7 +559,7 @@ static void what_followed_before(void **state)
 static rvi_budget costs(double row)
 {
     rvi_budget b = {0};
-    for (int n = 1; n < 64; n *= 2) rvi_budget_note(&b, n, 1 + row * (n - 1));
+    for (int n = 1; n < 64; n *= 2) rvi_budget_note(&b, n, 0, 1 + row * (n - 1));
     return b;
 }
 
