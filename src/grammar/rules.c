@@ -41,13 +41,19 @@ static bool row_empty(const rvi_rules *r, const rvi_rxs *p, uint32_t item, const
     return true;
 }
 
-/* marks: 0 not begun, 1 in progress, 2 done */
+enum { NOT_BEGUN, IN_PROGRESS, DONE, TOO_DEEP };
+
+/* A rule that follows another that may be empty begins it, too. */
 static bool begins_with_itself(const rvi_rules *r, const rvi_rxs *p, uint32_t rule,
                                const bool *empty, uint8_t *marks, int depth)
 {
-    if (marks[rule] == 1 || depth > MAX_DEPTH) return true;
-    if (marks[rule] == 2) return false;
-    marks[rule] = 1;
+    if (depth > MAX_DEPTH) {
+        marks[r->n_rules] = TOO_DEEP;
+        return true;
+    }
+    if (marks[rule] == IN_PROGRESS) return true;
+    if (marks[rule] == DONE) return false;
+    marks[rule] = IN_PROGRESS;
     for (uint32_t k = 0; k < r->rules[rule].n; k++)
         for (uint32_t i = r->starts[r->rules[rule].first + k]; r->items[i].kind != RVI_ITEM_END;
              i++) {
@@ -56,7 +62,7 @@ static bool begins_with_itself(const rvi_rules *r, const rvi_rxs *p, uint32_t ru
                 return true;
             if (!item_empty(&r->items[i], p, empty)) break;
         }
-    marks[rule] = 2;
+    marks[rule] = DONE;
     return false;
 }
 
@@ -75,7 +81,10 @@ rv_status rvi_rules_check(const rvi_rules *r, const rvi_rxs *p, rv_error *err)
     for (uint32_t i = 0; i < r->n_rules && !st; i++)
         if (begins_with_itself(r, p, i, empty, marks, 0))
             st = rvi_error(err, RV_E_UNSUPPORTED,
-                           "grammar: a rule begins with itself (left recursion)");
+                           marks[r->n_rules] == TOO_DEEP
+                               ? "grammar: rules begin with each other too deeply (a repetition of "
+                                 "what may be empty?)"
+                               : "grammar: a rule begins with itself (left recursion)");
     rvi_free(empty);
     rvi_free(marks);
     return st;

@@ -434,6 +434,14 @@ rvi_rx rvi_rx_repeat(rvi_rxs *p, rvi_rx a, uint32_t min, uint32_t max)
     return intern(p, n, NULL);
 }
 
+rvi_rx rvi_rx_auto_at(rvi_rxs *p, uint32_t which, uint32_t state)
+{
+    const rvi_rx_auto *a = &p->autos[which];
+    rvi_rx_node n = {.kind = AUTO, .a = which, .b = state, .nullable = a->ends(a->self, state)};
+    n.search = !a->lives;
+    return intern(p, n, NULL);
+}
+
 rvi_rx rvi_rx_automaton(rvi_rxs *p, const rvi_rx_auto *a, uint32_t state)
 {
     uint32_t which = 0;
@@ -445,9 +453,7 @@ rvi_rx rvi_rx_automaton(rvi_rxs *p, const rvi_rx_auto *a, uint32_t state)
             return RVI_RX_NONE;
         p->autos[p->n_autos++] = *a;
     }
-    rvi_rx_node n = {.kind = AUTO, .a = which, .b = state, .nullable = a->ends(a->self, state)};
-    n.search = !a->lives;
-    return intern(p, n, NULL);
+    return rvi_rx_auto_at(p, which, state);
 }
 
 rvi_rx rvi_rx_tuple(rvi_rxs *p, const rvi_rx *list, size_t n)

@@ -68,9 +68,8 @@ static rvi_rx derive(rvi_rxs *p, rvi_rx a, uint32_t cp, int depth)
                           rvi_rx_repeat(p, n.a, n.min ? n.min - 1 : 0,
                                         n.max == RVI_RX_FOREVER ? n.max : n.max - 1));
     case AUTO: {
-        const rvi_rx_auto automaton = p->autos[n.a];
-        uint32_t state = automaton.step(automaton.self, n.b, cp);
-        return state == UINT32_MAX ? RVI_RX_NONE : rvi_rx_automaton(p, &automaton, state);
+        uint32_t state = p->autos[n.a].step(p->autos[n.a].self, n.b, cp);
+        return state == UINT32_MAX ? RVI_RX_NONE : rvi_rx_auto_at(p, n.a, state);
     }
     }
     return RVI_RX_NONE;
@@ -139,7 +138,7 @@ static const rvi_rx_step *steps_of(rvi_rxs *p, rvi_rx a, size_t *n)
     bounds(p, a, 0);
     add_bound(p, 0);
     add_bound(p, RVI_RX_LAST + 1);
-    if (p->status) return nowhere;
+    if (!rvi_rxs_spend(p, p->n_scratch / 4)) return nowhere;
     qsort(p->scratch, p->n_scratch, sizeof *p->scratch, rvi_rx_by_number);
     if (!rvi_rx_grow(p, &p->steps, &p->cap_steps, p->n_steps + p->n_scratch, MAX_STEPS,
                      sizeof *p->steps))

@@ -35,6 +35,8 @@ typedef struct rx_list {
 
 /* Room for one more element; the arrays double. */
 bool rvi_rx_grow(rvi_rxs *p, void *array, uint32_t *cap, uint32_t need, uint32_t most, size_t size);
+/* A state of an automaton that the pool knows. */
+rvi_rx rvi_rx_auto_at(rvi_rxs *p, uint32_t which, uint32_t state);
 int rvi_rx_by_number(const void *a, const void *b);
 
 /* Adds v, or its children where it is of the same kind. */

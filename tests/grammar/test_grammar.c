@@ -70,6 +70,10 @@ static void run_example(rvi_grammar *g, const example *e)
 }
 
 static const example schemas[] = {
+    {"{\"oneOf\":[{\"const\":\"a\",\"title\":\"x\"},{\"const\":\"b\"},{\"const\":\"b\"},"
+     "{\"enum\":[\"c\"],\"type\":\"string\"},{\"const\":\"ab\"}]}",
+     {"\"a\"", "\"c\"", "\"ab\""},
+     {"\"b\"", "\"d\"", "1"}},
     {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"type\":\"string\"}"
      "},"
      "\"required\":[\"a\"],\"additionalProperties\":false}",
