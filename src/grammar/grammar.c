@@ -15,6 +15,7 @@ enum {
     MASK_BYTES = 64 << 20, /* kept, of masks */
     LEX_BYTES = 128 << 20, /* kept, of masks of lexer states */
     PLACE_WORDS = sizeof(rvi_place) / sizeof(uint32_t),
+    WORK_A_TOKEN = 8, /* of the vocabulary, that a mask may always take: some milliseconds */
 };
 
 struct rvi_grammar {
@@ -477,6 +478,7 @@ rv_status rvi_grammar_mask(rvi_grammar *g, uint32_t state, const uint64_t **mask
         return RV_OK;
     }
     painter w = {.g = g, .n_ways = 1};
+    rvi_rxs_forgive(&g->m.values.rxs, WORK_A_TOKEN * (uint64_t)g->vocab->n_tokens);
     if (!mask_room(g, state) || !(w.mask = rvi_zalloc_array(g->vocab->n_words + 1, sizeof *w.mask)))
         return rvi_nomem(err, "mask");
     rvi_places *places = &g->places[2];
