@@ -60,9 +60,9 @@ LIBRARIES := $(addprefix $(BUILD)/libruvllm,.a .so -store.a -store.so)
 HEADERS := $(sort $(wildcard include/*.h))
 
 # --- sources: the rooms, lowest floor first ---
-CORE_ROOMS  := base text formats kernels backend/cpu backend/cuda kv lora model tokenizer template \
-  decode grammar calls learn/journal learn/instant learn/recognise learn/consolidate learn/state \
-  learn/learner scheduler api
+CORE_ROOMS  := base text formats kernels backend/cpu backend/cuda backend/split kv lora model \
+  tokenizer template decode grammar calls learn/journal learn/instant learn/recognise \
+  learn/consolidate learn/state learn/learner scheduler api
 SHELL_ROOMS := hub store server cli
 CORE_SRC    := $(foreach room,$(CORE_ROOMS),$(sort $(wildcard src/$(room)/*.c)))
 SHELL_SRC   := $(filter-out $(if $(filter yes,$(POSTGRES)),src/store/no_postgres.c,$(PG_SRC)), \
@@ -209,7 +209,7 @@ $(FAKE_DRIVER): $(wildcard tests/cuda/*.cpp tests/cuda/*.h) $(wildcard src/backe
 	@$(CXX) -std=c++17 -O2 -g1 -fPIC -shared -fvisibility=hidden -ffp-contract=off -Wall \
 	  -Wno-unknown-pragmas -Wno-unused-function tests/cuda/*.cpp $(@D)/qtypes.o -o $@
 $(BUILD)/tests/cuda/%.o: CPPFLAGS += -DFAKE_DRIVER='"$(FAKE_DRIVER)"'
-$(BUILD)/tests/cuda/slow_cuda: $(FAKE_DRIVER)
+$(BUILD)/tests/cuda/slow_cuda $(BUILD)/tests/cuda/slow_split: $(FAKE_DRIVER)
 
 # The files that take longest to compile begin first, so that no core waits for them at the end.
 LONG_SRC := avx512_panels avx2_panels avxvnni_panels amx_panels avx512_attention

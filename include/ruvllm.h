@@ -190,6 +190,8 @@ typedef struct rv_model rv_model;
 /* Copies n bytes from offset to dst and returns 0. */
 typedef int (*rv_read_fn)(void *ctx, uint64_t offset, void *dst, size_t n);
 
+#define RV_GPU_WHOLE_CONTEXT (-1)
+
 typedef struct rv_open_options {
     size_t size;
     int vocabulary_only; /* tokenizer and chat template, no weights */
@@ -205,6 +207,12 @@ typedef struct rv_open_options {
     int quantize; /* float weights of linear layers become Q8_0: less memory, faster, and slightly
                      different results */
     const char *chat_template; /* used instead of the model's own; copied. NULL: its own */
+    /* On a GPU: how many of the model's layers, the last ones, it computes; the others are the
+     * CPU's. 0: all, or as many as there is memory for, which is logged as a warning. RV_E_NOMEM
+     * says how many would fit. gpu_tokens: of the KV cache to leave room for; 0: as many as an
+     * engine has by default, RV_GPU_WHOLE_CONTEXT: as many as a service has for one request of any
+     * length. */
+    int gpu_layers, gpu_tokens;
 } rv_open_options;
 
 /* path: a .gguf file (the first of a split one), a model directory (config.json, *.safetensors,
@@ -226,7 +234,8 @@ typedef struct rv_model_info {
     int is_encoder; /* makes embeddings only: it has no sessions */
     int32_t bos;    /* -1: none */
     const int32_t *eos;
-    size_t n_eos; /* ids that end an answer */
+    size_t n_eos;   /* ids that end an answer */
+    int gpu_layers; /* that a GPU computes; 0: none */
 } rv_model_info;
 
 /* Valid as long as the model; NULL for NULL. */

@@ -16,7 +16,7 @@ rv_status rv_adapter_load(rv_adapter **out, const rv_model *m, const char *path,
     rvi_adapter *a = NULL;
     st = rvi_model_digest(m->model->source, m->rt->be, digest, err);
     if (!st)
-        st = rvi_adapter_load(&a, m->rt->be, path, m->model->targets, m->model->n_targets,
+        st = rvi_adapter_load(&a, m->model->be, path, m->model->targets, m->model->n_targets,
                               m->model->arch->gguf_names, digest, err);
     if (!st) st = rvi_api_wrap_adapter(out, m, a, err);
     rvi_api_leave_heap(heap);

@@ -23,6 +23,7 @@
 #include "kv/quota.h"
 #include "learn/learner/learner.h"
 #include "model/model.h"
+#include "model/placement.h"
 #include "ruvllm_experimental.h"
 #include "ruvllm_grammar.h"
 #include "template/chat.h"
@@ -61,7 +62,10 @@ struct rv_runtime {
 struct rv_model {
     atomic_int users;
     rv_runtime *rt;
-    rvi_model *model;                  /* NULL: opened for its vocabulary */
+    rvi_model *model;   /* NULL: opened for its vocabulary */
+    rvi_backend *split; /* its backend, where the CPU computes a part; or NULL */
+    rvi_sizes *sizes;   /* on a GPU; otherwise NULL */
+    int gpu_layers;
     rvi_source *vocab_source;          /* the GGUF file of a vocabulary-only model, or NULL */
     rvi_tokenizer *tokenizer;          /* NULL: none */
     _Atomic(rvi_vocab *) vocab;        /* for grammars; NULL: not made yet */
@@ -289,6 +293,8 @@ rv_status rvi_api_need_weights(const rv_model *m, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_api_need_tokenizer(const rv_model *m, rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_api_need_decoder(const rv_model *m, rv_error *err) RVI_MUST_CHECK;
 rv_kv_type rvi_api_kv_type(const rv_runtime *rt, rv_kv_type asked);
+/* What an engine takes on a GPU beside the weights; n_tokens 0: its default. */
+rvi_room rvi_api_room(const rv_runtime *rt, const rvi_sizes *s, int n_tokens);
 rv_status rvi_api_check_kv_type(rv_kv_type type, rv_error *err) RVI_MUST_CHECK;
 
 /* What answers are checked for; it borrows from t. */

@@ -77,6 +77,7 @@ rv_status rvi_api_fill_info(rv_model *m, rv_error *err)
         out->head_size = h->head_size;
         out->n_context = h->n_context;
         out->n_vocab = h->n_vocab;
+        out->gpu_layers = m->gpu_layers;
         out->is_encoder = m->model->arch->is_encoder;
     } else if (m->tokenizer) {
         out->n_vocab = rvi_tokenizer_size(m->tokenizer);

@@ -1,5 +1,7 @@
 /* Engines: what computes a step for many sessions. */
-#include "api/api.h"
+#include <stdio.h>
+
+#include "api/service.h"
 #include "base/resident.h"
 #include "decode/score.h"
 
@@ -7,11 +9,42 @@ enum { DEFAULT_ROWS = 512, DEFAULT_LOGITS = 16 };
 
 /* A GPU is faster with more rows together; a step still has to end soon, so that it can be
  * cancelled: these take less than 100 ms on an H200. */
-static int default_rows(const rv_model *m)
+static int gpu_rows(int n_embd)
 {
     enum { LARGE = 1024, SMALL = 4096 };
-    if (rvi_backend_is_cpu(m->rt->be)) return DEFAULT_ROWS;
-    return m->model->hp.n_embd > 2048 ? LARGE : SMALL;
+    return n_embd > 2048 ? LARGE : SMALL;
+}
+
+static int default_rows(const rv_model *m)
+{
+    if (m->split) return RVI_SPLIT_ROWS;
+    return rvi_backend_is_cpu(m->rt->be) ? DEFAULT_ROWS : gpu_rows(m->model->hp.n_embd);
+}
+
+rvi_room rvi_api_room(const rv_runtime *rt, const rvi_sizes *s, int n_tokens)
+{
+    if (n_tokens == RV_GPU_WHOLE_CONTEXT) n_tokens = RVI_MAX(s->n_context, RVI_SERVICE_TOKENS);
+    return (rvi_room){.n_tokens = n_tokens ? n_tokens : RVI_MIN(s->n_context, RVI_API_CONTEXT),
+                      .kv = rvi_api_kv_type(rt, RV_KV_DEFAULT),
+                      .max_rows = gpu_rows(s->n_embd),
+                      .max_logits = DEFAULT_LOGITS};
+}
+
+/* An engine that a GPU has no memory for: what would make room. */
+static rv_status explain_memory(const rv_model *m, const rvi_engine_options *o, rv_error *err)
+{
+    size_t mine = m->sizes->ends;
+    for (int il = m->sizes->n_layers - m->gpu_layers; il < m->sizes->n_layers; il++)
+        mine += m->sizes->layers[il];
+    rvi_room room = {o->n_tokens, o->kv_type, o->max_rows, o->max_logits};
+    int n = rvi_sizes_fit(m->sizes, m->rt->be, &room, rvi_device_room(m->rt->be) + mine);
+    if (!err || n >= m->gpu_layers) return RV_E_NOMEM;
+    char why[sizeof err->text];
+    snprintf(why, sizeof why, "%s", err->text);
+    return n ? rvi_error(err, RV_E_NOMEM, "%s; gpu-layers %d would leave room for %d tokens", why,
+                         n, o->n_tokens)
+             : rvi_error(err, RV_E_NOMEM, "%s; %d tokens fit with no number of gpu-layers", why,
+                         o->n_tokens);
 }
 
 rv_status rvi_api_need_weights(const rv_model *m, rv_error *err)
@@ -80,6 +113,7 @@ rv_status rv_engine_new(rv_engine **out, const rv_model *m, const rv_engine_opti
         atomic_init(&e->users, 1);
         e->m = rvi_api_retain_model(m);
         st = rvi_engine_new(&e->e, m->model, m->tokenizer, &m->eos, &inner, err);
+        if (st == RV_E_NOMEM && m->sizes) st = explain_memory(m, &inner, err);
         if (!st && !(e->rows = rvi_alloc_array((size_t)e->e->o.max_rows, sizeof *e->rows)))
             st = rvi_nomem(err, "engine");
     } else {

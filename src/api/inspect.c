@@ -90,7 +90,7 @@ static void collect(void *ctx, const char *name, rvi_cols values, int n_rows)
         c->st = rvi_nomem(c->err, name);
         return;
     }
-    rvi_backend *be = c->m->rt->be;
+    rvi_backend *be = c->m->model->be;
     for (int r = 0; r < n_rows; r++)
         be->ops->rows_read(be, values, r, t->data + (size_t)(t->n_rows + r) * (size_t)t->n_cols);
     t->n_rows += n_rows;

@@ -45,7 +45,7 @@ rv_status rv_learner_new(rv_learner **out, const rv_model *m, const rv_learner_o
                                    .eos = &m->eos,
                                    .embedder = embedder ? embedder->model : NULL,
                                    .embedder_t = embedder ? embedder->tokenizer : NULL,
-                                   .be = m->rt->be,
+                                   .be = m->model->be,
                                    .new_serial = new_serial,
                                    .serial_ctx = m->rt};
         st = rvi_learner_new(&l->l, &parts, &o, &store, err);

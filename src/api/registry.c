@@ -280,7 +280,7 @@ static rv_status make_ready(const rv_registry *r, const entry *e, const rvi_adap
     rvi_adapter *a = NULL;
     rv_status st = rvi_quota_await(q, RVI_QUOTA_ADAPTERS, bytes, e->name, err);
     if (st) return st;
-    st = rvi_adapter_file_load(file, &a, r->m->rt->be, err);
+    st = rvi_adapter_file_load(file, &a, r->m->model->be, err);
     if (!st) st = rvi_api_wrap_adapter(out, r->m, a, err);
     rvi_quota_return(q, RVI_QUOTA_ADAPTERS, bytes);
     if (!st) st = rvi_api_check_budget(r->m->rt, RVI_QUOTA_ADAPTERS, e->name, err);

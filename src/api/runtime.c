@@ -137,6 +137,14 @@ static rv_status open_backend(rv_runtime *rt, const rv_runtime_options *o, rv_er
     return open_cpu(rt, o, err);
 }
 
+/* Our own copy of the name; NULL: none was given. */
+static const char *known_isa(const char *name)
+{
+    const char *const *list = rvi_kernels_available();
+    while (name && *list && strcmp(*list, name)) list++;
+    return name ? *list : NULL;
+}
+
 rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *given, rv_error *err)
 {
     if (!out) return rvi_error(err, RV_E_INVALID, "rv_runtime_new: NULL argument");
@@ -172,7 +180,7 @@ rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *given, rv_e
     st = open_backend(rt, &o, err);
     if (!st) st = rvi_quota_init(&rt->quota, rt->be->memory, &rt->adapter_bytes, err);
     rvi_api_leave_heap(heap);
-    rt->o.isa = NULL;
+    rt->o.isa = known_isa(o.isa);
     rt->o.device = NULL;
     if (st)
         destroy_runtime(rt);

@@ -368,5 +368,15 @@ typedef struct rvi_cuda_options {
  * run on. */
 rv_status rvi_backend_cuda_new(rvi_backend **out, const rvi_cuda_options *options,
                                const rvi_log *log, rv_error *err) RVI_MUST_CHECK;
+/* Bytes of a CUDA device that nobody uses, and all of them; both 0: it does not say. */
+void rvi_backend_cuda_memory(rvi_backend *be, size_t *left, size_t *total);
+/* What `reserve` for these rows and columns, and attention with heads of this size, take of it. */
+size_t rvi_backend_cuda_scratch(const rvi_backend *be, int n_rows, int n_cols, int head_size);
+
+/* The first n_host layers of a model on take_host, which it takes (also on failure), the others and
+ * the head on the device, which is borrowed. Counts what both use as the device's. For one model:
+ * a tensor belongs to the side of its view's layer. */
+rv_status rvi_backend_split_new(rvi_backend **out, rvi_backend *device, rvi_backend *take_host,
+                                int n_host, rv_error *err) RVI_MUST_CHECK;
 
 #endif

@@ -34,6 +34,8 @@ typedef struct cli_option {
 typedef struct cli {
     int threads;
     int context;
+    int gpu_layers; /* 0: all, or as many as fit */
+    int gpu_tokens; /* of KV cache that a command will ask for; 0: the context */
     const char *kv, *isa, *device, *cache_dir, *state_dir, *log_level;
     const char *store;         /* where learned state is kept instead of state_dir; NULL: there */
     const char *template_file; /* used instead of the model's chat template; NULL: its own */

@@ -120,7 +120,10 @@ rv_status cli_runtime(const cli *c, int n_threads, rv_runtime **out, rv_error *e
 
 rv_status cli_open(cli *c, const char *name, bool vocabulary, cli_model *out, rv_error *err)
 {
-    rv_open_options o = {.size = sizeof o, .vocabulary_only = vocabulary};
+    rv_open_options o = {.size = sizeof o,
+                         .vocabulary_only = vocabulary,
+                         .gpu_layers = c->gpu_layers,
+                         .gpu_tokens = c->gpu_tokens ? c->gpu_tokens : c->context};
     rvi_buf text = {0};
     *out = (cli_model){0};
     rv_status st = c->template_file ? cli_read_file(c->template_file, &text, err) : RV_OK;

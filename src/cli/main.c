@@ -22,6 +22,8 @@ static const char global_help[] =
     "                       highest instruction set to use\n"
     "  --device auto|cpu|cuda[:N]\n"
     "                       what computes (cpu); auto is a GPU that can be used, or else the CPU\n"
+    "  --gpu-layers N       layers that the GPU computes, the last ones; the CPU computes the "
+    "others (all, or as many as fit)\n"
     "  --cache-dir DIR      where models are kept (RUVLLM_CACHE_DIR, else XDG_CACHE_HOME/ruvllm, "
     "else ~/.cache/ruvllm)\n"
     "  --state-dir DIR      where what was learned is kept, readable by you alone "

@@ -116,6 +116,7 @@ static const struct limit {
 } limits[] = {
     {"threads", 0, 4096, false},
     {"ctx", 0, 1 << 27, false},
+    {"gpu-layers", 1, 1024, false},
     {"max-tokens", 0, 1e9, false},
     {"min-tokens", 0, 1e9, false},
     {"logprobs", 0, 20, false},
@@ -280,7 +281,7 @@ static const cli_option *find(const cli_option *options, size_t n, const char *n
 }
 
 /* The options every command knows. */
-enum { N_GLOBAL = 12 };
+enum { N_GLOBAL = 13 };
 
 static void global_options(cli *c, cli_option out[N_GLOBAL])
 {
@@ -290,6 +291,7 @@ static void global_options(cli *c, cli_option out[N_GLOBAL])
         {"kv", 0, CLI_TEXT, &c->kv, NULL},
         {"isa", 0, CLI_TEXT, &c->isa, NULL},
         {"device", 0, CLI_TEXT, &c->device, NULL},
+        {"gpu-layers", 0, CLI_INT, &c->gpu_layers, NULL},
         {"cache-dir", 0, CLI_TEXT, &c->cache_dir, NULL},
         {"state-dir", 0, CLI_TEXT, &c->state_dir, NULL},
         {"no-color", 0, CLI_FLAG, &c->no_color, NULL},

@@ -11,11 +11,10 @@
 enum { MOST_BYTES = 1 << 20, MOST_SETTINGS = 256, MOST_ARENA = 8 << 20 };
 
 /* Options of every command that may be settings too. */
-static const cli_option general[] = {{"threads", 0, CLI_INT, NULL, NULL},
-                                     {"ctx", 0, CLI_INT, NULL, NULL},
-                                     {"kv", 0, CLI_TEXT, NULL, NULL},
-                                     {"isa", 0, CLI_TEXT, NULL, NULL},
-                                     {"device", 0, CLI_TEXT, NULL, NULL}};
+static const cli_option general[] = {
+    {"threads", 0, CLI_INT, NULL, NULL}, {"ctx", 0, CLI_INT, NULL, NULL},
+    {"kv", 0, CLI_TEXT, NULL, NULL},     {"isa", 0, CLI_TEXT, NULL, NULL},
+    {"device", 0, CLI_TEXT, NULL, NULL}, {"gpu-layers", 0, CLI_INT, NULL, NULL}};
 
 static const cli_option *find(const cli_option *options, size_t n, const char *name)
 {

@@ -18,6 +18,7 @@ typedef struct rvi_tensor_view {
     uint64_t n_bytes;
     int mapped; /* data is in a mapped file, so its pages can be released */
     int used;   /* set by the code that binds it; tensors left at 0 are reported as unused */
+    int layer;  /* of the model whose products use it, from 1 on; 0: none, or not known */
 } rvi_tensor_view;
 
 #endif

@@ -74,14 +74,15 @@ bool rvi_lora_is_finite(const rvi_tensor_view *v)
 
 /* pack: for products before the adapter is sealed. */
 static rv_status put_matrix(rvi_adapter *a, rvi_tensor **out, bool is_b, bool pack,
-                            const char *name, int n_rows, int n_cols, const float *values,
-                            rv_error *err)
+                            const char *name, int layer, int n_rows, int n_cols,
+                            const float *values, rv_error *err)
 {
     rvi_tensor_view view = {.name = name,
                             .type = RVI_F32,
                             .n_dims = 2,
                             .shape = {(uint64_t)n_rows, (uint64_t)n_cols},
-                            .data = (const uint8_t *)values};
+                            .data = (const uint8_t *)values,
+                            .layer = layer};
     if (!rvi_lora_is_finite(&view))
         return rvi_error(err, RV_E_ADAPTER, "adapter of '%s': a value is not a number", name);
     return pack ? rvi_lora_matrix_new(out, a->be, &view, is_b, err)
@@ -98,9 +99,10 @@ static rv_status put(rvi_adapter *a, int slot, const rvi_lora_target *t, int ran
                          RVI_MAX_RANK, rank);
     if (!isfinite(scale))
         return rvi_error(err, RV_E_ADAPTER, "adapter of '%s': its scale is not a number", name);
-    rv_status st = put_matrix(a, &s->a, false, pack, name, rank, t->n_in, ma, err);
-    if (!st) st = put_matrix(a, &s->b, true, pack, name, t->n_out, rank, mb, err);
+    rv_status st = put_matrix(a, &s->a, false, pack, name, t->layer, rank, t->n_in, ma, err);
+    if (!st) st = put_matrix(a, &s->b, true, pack, name, t->layer, t->n_out, rank, mb, err);
     s->scale = scale;
+    s->layer = t->layer;
     if (!st) a->n_used++;
     return st;
 }
@@ -173,8 +175,10 @@ rv_status rvi_adapter_copy(rvi_adapter **out, const rvi_adapter *a, rv_error *er
         if (!s->a) continue;
         size_t n_a = n_values(a, s->a), n_b = n_values(a, s->b);
         float *values = rvi_alloc_array(n_a + n_b, sizeof *values);
-        rvi_lora_target t = {
-            .hf_name = "copy", .n_in = a->be->ops->n_cols(s->a), .n_out = a->be->ops->n_rows(s->b)};
+        rvi_lora_target t = {.hf_name = "copy",
+                             .n_in = a->be->ops->n_cols(s->a),
+                             .n_out = a->be->ops->n_rows(s->b),
+                             .layer = s->layer};
         if (!values) {
             st = rvi_nomem(err, "adapter");
         } else {

@@ -18,11 +18,13 @@ typedef struct rvi_lora_target {
      * 0: none. paired: whether this model's weights are stored so. */
     int n_paired_heads;
     bool paired;
+    int layer; /* from 1 on; 0: the head, or not known */
 } rvi_lora_target;
 
 typedef struct rvi_lora_slot {
     rvi_tensor *a, *b; /* NULL: nothing here. a: rank x n_in, b: n_out x rank */
     float scale;       /* alpha / rank, or alpha / sqrt(rank) */
+    int layer;         /* the target's */
 } rvi_lora_slot;
 
 typedef struct rvi_adapter {

@@ -474,11 +474,13 @@ static rv_status load_pair(const rvi_adapter_file *f, rvi_adapter *a, int i, rv_
     const rvi_lora_target *t = &f->targets[i];
     rvi_lora_slot *s = &a->slots[i];
     if (!p->a) return RV_OK;
-    rv_status st = a->be->ops->floats_new(a->be, &s->a, p->a, 0, err);
+    rvi_tensor_view va = *p->a, vb = *p->b;
+    va.layer = vb.layer = s->layer = t->layer;
+    rv_status st = a->be->ops->floats_new(a->be, &s->a, &va, 0, err);
     if (!st)
         st = t->n_paired_heads && t->paired != (f->gguf != NULL)
-                 ? load_reordered(&s->b, a->be, p->b, t, err)
-                 : a->be->ops->floats_new(a->be, &s->b, p->b, 0, err);
+                 ? load_reordered(&s->b, a->be, &vb, t, err)
+                 : a->be->ops->floats_new(a->be, &s->b, &vb, 0, err);
     s->scale = p->scale;
     if (!st) a->n_used++;
     return st;

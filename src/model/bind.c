@@ -8,11 +8,14 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "model/model.h"
+#include "model/placement.h"
 
 typedef struct binder {
     rvi_model *m;
     rv_error *err;
     bool quantize;
+    bool sizes_only; /* no weight is read, vectors are only counted */
+    size_t vectors;  /* their bytes */
     char name[128];
 } binder;
 
@@ -28,7 +31,9 @@ static rvi_tensor_view *find(binder *b, rvi_role role, int il, const char *suffi
                  suffix);
     else
         snprintf(b->name, sizeof b->name, "%s.%s", fmt, suffix);
-    return rvi_source_tensor(b->m->source, b->name);
+    rvi_tensor_view *v = rvi_source_tensor(b->m->source, b->name);
+    if (v) v->layer = layer ? il + 1 : 0;
+    return v;
 }
 
 static rv_status missing(binder *b)
@@ -66,6 +71,11 @@ static rv_status bind_quantized(binder *b, rvi_tensor **out, rvi_tensor_view *v)
     if (!b->quantize || !is_float || n_in % rvi_qtypes[RVI_Q8_0].block_weights)
         return bind_weight(b, out, v);
     size_t to = rvi_qtype_row_bytes(RVI_Q8_0, n_in), from = rvi_qtype_row_bytes(v->type, n_in);
+    if (b->sizes_only) {
+        rvi_tensor_view as = *v;
+        as.type = RVI_Q8_0;
+        return m->be->ops->weight_new(m->be, out, &as, b->err);
+    }
     uint8_t *blocks = rvi_alloc_array((size_t)v->shape[0], to);
     float *row = rvi_alloc_array(n_in, sizeof *row);
     if (!blocks || !row) {
@@ -93,6 +103,8 @@ static rv_status bind_vector(binder *b, rvi_tensor **out, rvi_tensor_view *v, in
 {
     if (v->n_dims != 1 || v->shape[0] != (uint64_t)n) return misshapen(b, v, n, 0);
     v->used = 1;
+    b->vectors += (size_t)n * sizeof(float);
+    if (b->sizes_only) return RV_OK;
     return b->m->be->ops->floats_new(b->m->be, out, v, offset, b->err);
 }
 
@@ -131,6 +143,7 @@ static rv_status add_target(binder *b, rvi_linear *l, rvi_role role, int il, int
         char *copy = rvi_arena_strndup(&m->arena, name, strlen(name));
         if (!copy) return rvi_nomem(b->err, "adapter targets");
         *(gguf ? &t->gguf_name : &t->hf_name) = copy;
+        if (layer) t->layer = il + 1;
     }
     t->n_in = n_in;
     t->n_out = n_out;
@@ -355,18 +368,22 @@ static void report_tensors(rvi_model *m)
 
 /* ---- packing ---- */
 
-/* Calls fn with the weight of every product. Encoders embed from their tables alone; a tied head is
- * a product too. */
+/* Calls fn with the weight of every product of a layer. */
+static void each_of_layer(rvi_model *m, int il, void (*fn)(rvi_model *m, rvi_tensor *w, void *ctx),
+                          void *ctx)
+{
+    rvi_layer *l = &m->layers[il];
+    rvi_linear *linears[] = {&l->q,    &l->k,  &l->v,       &l->qkv, &l->o,
+                             &l->gate, &l->up, &l->gate_up, &l->down};
+    for (size_t i = 0; i < RVI_COUNT(linears); i++)
+        if (linears[i]->w) fn(m, linears[i]->w, ctx);
+}
+
+/* Of every product. Encoders embed from their tables alone; a tied head is a product too. */
 static void each_product(rvi_model *m, void (*fn)(rvi_model *m, rvi_tensor *w, void *ctx),
                          void *ctx)
 {
-    for (int il = 0; il < m->hp.n_layers; il++) {
-        rvi_layer *l = &m->layers[il];
-        rvi_linear *linears[] = {&l->q,    &l->k,  &l->v,       &l->qkv, &l->o,
-                                 &l->gate, &l->up, &l->gate_up, &l->down};
-        for (size_t i = 0; i < RVI_COUNT(linears); i++)
-            if (linears[i]->w) fn(m, linears[i]->w, ctx);
-    }
+    for (int il = 0; il < m->hp.n_layers; il++) each_of_layer(m, il, fn, ctx);
     if (m->head.w) fn(m, m->head.w, ctx);
 }
 
@@ -410,22 +427,16 @@ static rv_status pack_weights(rvi_model *m, const rvi_model_options *options, rv
 
 enum { LINEARS_A_LAYER = 7 };
 
-rv_status rvi_model_new(rvi_model **out, rvi_backend *be, rvi_source *take,
-                        const rvi_model_options *options, rv_error *err)
+/* Hyperparameters and tensors, nothing packed. */
+static rv_status bind_all(binder *b, rvi_backend *be, rvi_source *source)
 {
-    *out = NULL;
-    const rvi_model_options none = {0}, *o = options ? options : &none;
-    rvi_model *m = rvi_zalloc(sizeof *m);
-    if (!m) {
-        rvi_source_close(take);
-        return rvi_nomem(err, "model");
-    }
+    rvi_model *m = b->m;
+    rv_error *err = b->err;
     m->be = be;
-    m->source = take;
-    m->arch = take->arch;
+    m->source = source;
+    m->arch = source->arch;
     m->arena.max = 256 << 20;
-    rvi_meta meta = rvi_source_meta(take);
-    binder b = {.m = m, .err = err, .quantize = o->quantize};
+    rvi_meta meta = rvi_source_meta(source);
     rv_status st = rvi_hparams_read(&m->hp, m->arch, &meta, &m->arena, err);
     if (!st) {
         m->layers = rvi_arena_alloc(&m->arena, (size_t)m->hp.n_layers, sizeof *m->layers);
@@ -436,10 +447,24 @@ rv_status rvi_model_new(rvi_model **out, rvi_backend *be, rvi_source *take,
         if (!m->layers || !m->targets || !m->quantized) st = rvi_nomem(err, "model");
     }
     bool encoder = m->arch->is_encoder;
-    if (!st) st = encoder ? bind_encoder_ends(&b) : bind_ends(&b);
+    if (!st) st = encoder ? bind_encoder_ends(b) : bind_ends(b);
     for (int il = 0; !st && il < m->hp.n_layers; il++)
-        st = encoder ? bind_encoder_layer(&b, il) : bind_layer(&b, il);
-    if (!st && !encoder) st = bind_rope(&b);
+        st = encoder ? bind_encoder_layer(b, il) : bind_layer(b, il);
+    return !st && !encoder ? bind_rope(b) : st;
+}
+
+rv_status rvi_model_new(rvi_model **out, rvi_backend *be, rvi_source *take,
+                        const rvi_model_options *options, rv_error *err)
+{
+    *out = NULL;
+    const rvi_model_options none = {0}, *o = options ? options : &none;
+    rvi_model *m = rvi_zalloc(sizeof *m);
+    if (!m) {
+        rvi_source_close(take);
+        return rvi_nomem(err, "model");
+    }
+    binder b = {.m = m, .err = err, .quantize = o->quantize};
+    rv_status st = bind_all(&b, be, take);
     if (!st) st = pack_weights(m, o, err);
     if (!st) st = be->ops->check(be, err);
     if (!st) st = rvi_source_check(take, err);
@@ -486,6 +511,45 @@ void rvi_model_free(rvi_model *m)
     rvi_source_close(m->source);
     rvi_arena_deinit(&m->arena);
     rvi_free(m);
+}
+
+static void fill_sizes(rvi_sizes *s, rvi_model *m, size_t vectors)
+{
+    const rvi_hparams *h = &m->hp;
+    *s = (rvi_sizes){.n_embd = h->n_embd,
+                     .n_ff = h->n_ff,
+                     .n_heads = h->n_heads,
+                     .n_kv_heads = h->n_kv_heads,
+                     .head_size = h->head_size,
+                     .n_vocab = h->n_vocab,
+                     .n_context = h->n_context,
+                     .ends = vectors,
+                     .n_layers = h->n_layers};
+    for (int il = 0; il < h->n_layers; il++) {
+        s->layers[il] = 0;
+        each_of_layer(m, il, add_bytes, &s->layers[il]);
+    }
+    if (m->head.w) add_bytes(m, m->head.w, &s->ends);
+}
+
+rv_status rvi_sizes_new(rvi_sizes **out, rvi_backend *device, rvi_source *source, bool quantize,
+                        rv_error *err)
+{
+    *out = NULL;
+    rvi_model *m = rvi_zalloc(sizeof *m);
+    if (!m) return rvi_nomem(err, "model");
+    binder b = {.m = m, .err = err, .quantize = quantize, .sizes_only = true};
+    rv_status st = bind_all(&b, device, source);
+    if (!st) {
+        size_t room = sizeof **out + (size_t)m->hp.n_layers * sizeof(size_t);
+        if ((*out = rvi_zalloc(room)))
+            fill_sizes(*out, m, b.vectors);
+        else
+            st = rvi_nomem(err, "model");
+    }
+    m->source = NULL; /* the caller's */
+    rvi_model_free(m);
+    return st;
 }
 
 rvi_kv_spec rvi_model_kv_spec(const rvi_model *m, rv_kv_type type, int n_pages)

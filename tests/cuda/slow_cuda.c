@@ -1,59 +1,13 @@
 /* The CUDA backend on a driver of our own (fake_driver.cpp), which computes the kernels on the
  * host: what is missing, too old, too small or breaks; goldens, the law and the reuse of lists as
  * far as they are quick. RUVLLM_TEST_CUDA=system runs the tests of models on a real device. */
-#include "model/golden.h"
-
-#include <math.h>
-
-#include "backend/cuda/cuda.h"
-#include "base/library.h"
-
-typedef struct fake_state {
-    int version, n_devices;
-    size_t memory, used;
-    long launches, fail_after;
-    int sticky;
-    long graphs;
-} fake_state;
-
-/* The library stays loaded, so that what is set here is there when the backend opens it. */
-static fake_state *fake(void)
-{
-    static fake_state *state;
-    if (!state) {
-        rvi_library *l = rvi_library_open(FAKE_DRIVER);
-        assert_non_null(l);
-        fake_state *(*get)(void) = (fake_state * (*)(void)) rvi_library_function(l, "fake_driver");
-        assert_non_null(get);
-        state = get();
-    }
-    return state;
-}
-
-static int reset(void **state)
-{
-    (void)state;
-    size_t used = fake()->used;
-    *fake() = (fake_state){.version = 13000,
-                           .n_devices = 1,
-                           .memory = (size_t)1 << 40,
-                           .used = used,
-                           .fail_after = -1};
-    return used != 0; /* a test that left device memory behind fails */
-}
+#include "cuda/fake.h"
 
 /* RUVLLM_TEST_CUDA=system: products are tried on a real device. */
 static const char *driver(void)
 {
     const char *name = getenv("RUVLLM_TEST_CUDA");
     return name && !strcmp(name, "system") ? NULL : FAKE_DRIVER;
-}
-
-static rv_status open_fake(rvi_backend **out, bool exact, rv_error *err)
-{
-    rvi_cuda_options o = {
-        .n_threads = 1, .exact = exact, .driver = FAKE_DRIVER, .image = "in the library"};
-    return rvi_backend_cuda_new(out, &o, NULL, err);
 }
 
 static void refuses(const rvi_cuda_options *o, rv_status want, const char *says)
@@ -94,7 +48,7 @@ static void open_model(golden *g, const char *path, const char *expected, bool e
 {
     rvi_source *source;
     *g = (golden){0};
-    assert_ok(open_fake(&g->be, exact, err));
+    assert_ok(open_fake(&g->be, exact, NULL, err));
     assert_ok(rvi_source_open(&source, path, err));
     assert_ok(rvi_model_new(&g->m, g->be, source, NULL, err));
     if (expected) assert_ok(rvi_safetensors_open(&g->expected, expected, err));
@@ -108,7 +62,7 @@ static void no_memory(void **state)
     rvi_model *m;
     rv_error why = {0};
     fake()->memory = 16 << 20;
-    assert_ok(open_fake(&be, true, err));
+    assert_ok(open_fake(&be, true, NULL, err));
     fake()->memory = fake()->used + (64 << 10);
     assert_ok(rvi_source_open(&source, "tests/golden/llama", err));
     assert_int_equal(rvi_model_new(&m, be, source, NULL, &why), RV_E_NOMEM);
@@ -193,7 +147,7 @@ static void weight_types(void **state)
     (void)state;
     enum { OUT = 3 };
     rvi_backend *be;
-    assert_ok(open_fake(&be, true, err));
+    assert_ok(open_fake(&be, true, NULL, err));
     for (int type = 0; type < RVI_QTYPE_COUNT; type++) {
         int n_in = rvi_qtypes[type].block_weights == 1 ? 77 : 512;
         size_t row = rvi_qtype_row_bytes((rvi_qtype)type, (size_t)n_in);

@@ -1,5 +1,6 @@
 /* device.h - the backend that tests of models compute on: the CPU's, or where RUVLLM_TEST_CUDA
- * names a driver ("system": the machine's own; otherwise a library's path), a CUDA device's. */
+ * names a driver ("system": the machine's own; otherwise a library's path), a CUDA device's. With
+ * RUVLLM_TEST_HOST_LAYERS=N the first N layers stay on the CPU (the device is then not closed). */
 #ifndef TESTS_HARNESS_DEVICE_H
 #define TESTS_HARNESS_DEVICE_H
 
@@ -22,7 +23,13 @@ static inline rv_status test_backend_new(rvi_backend **out, const rvi_cpu_option
         cuda.driver = driver;
         cuda.image = "the library has the kernels";
     }
-    return rvi_backend_cuda_new(out, &cuda, NULL, err);
+    const char *n_host = getenv("RUVLLM_TEST_HOST_LAYERS");
+    rvi_backend *device, *host;
+    rv_status st = rvi_backend_cuda_new(&device, &cuda, NULL, err);
+    *out = device;
+    if (st || !n_host) return st;
+    st = rvi_backend_cpu_new(&host, o, NULL, err);
+    return st ? st : rvi_backend_split_new(out, device, host, atoi(n_host), err);
 }
 
 #endif

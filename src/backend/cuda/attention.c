@@ -15,6 +15,12 @@ struct rvi_kv_store {
     size_t page_bytes, k_bytes, v_bytes, padded;
 };
 
+size_t rvi_cuda_parts_bytes(int head_size)
+{
+    return RVI_CUDA_PARTS * (rvi_attn_padded((size_t)head_size) + RVI_CUDA_PART_MORE) *
+           sizeof(float);
+}
+
 rv_status rvi_cuda_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec *spec,
                           rv_error *err)
 {
@@ -43,8 +49,7 @@ rv_status rvi_cuda_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec
             ? rvi_error(err, RV_E_NOMEM, "a KV cache of %d pages is too large", spec->n_pages)
             : rvi_cuda_alloc(c, &kv->data, kv->page_bytes * n_pages, "the KV cache", err);
     if (!st)
-        st = rvi_cuda_alloc(c, &kv->parts,
-                            RVI_CUDA_PARTS * (kv->padded + RVI_CUDA_PART_MORE) * sizeof(float),
+        st = rvi_cuda_alloc(c, &kv->parts, rvi_cuda_parts_bytes(spec->head_size),
                             "attention scratch", err);
     if (st) {
         rvi_cuda_release(c, kv->data);

@@ -206,6 +206,7 @@ bool rvi_cuda_go_together(const rvi_matmul *m);
 void rvi_cuda_product(rvi_cuda *c, const rvi_matmul *m, const rvi_cuda_product_args *a);
 
 /* attention.c */
+size_t rvi_cuda_parts_bytes(int head_size); /* scratch of a KV store */
 rv_status rvi_cuda_kv_new(rvi_backend *be, rvi_kv_store **out, const rvi_kv_spec *spec,
                           rv_error *err);
 void rvi_cuda_kv_free(rvi_backend *be, rvi_kv_store *kv);

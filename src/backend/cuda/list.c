@@ -108,17 +108,43 @@ void rvi_cuda_list_free(rvi_cuda *c)
     rvi_free(c->commands);
 }
 
-rv_status rvi_cuda_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned types, rv_error *err)
+static size_t staged_bytes(int n_rows, int n_cols)
 {
     enum { BESIDES = 1 << 20 }; /* page tables of a step: rows are split where they do not fit */
+    return (size_t)n_rows * ((size_t)n_cols + 1024) * sizeof(float) + BESIDES;
+}
+
+static size_t low_bytes(int n_rows)
+{
+    return (size_t)n_rows * RVI_CUDA_LOW * sizeof(float);
+}
+
+static size_t sums_bytes(const rvi_cuda *c)
+{
+    return c->exact ? 0 : RVI_CUDA_SUMS * sizeof(float);
+}
+
+size_t rvi_backend_cuda_scratch(const rvi_backend *be, int n_rows, int n_cols, int head_size)
+{
+    return 2 * staged_bytes(n_rows, n_cols) + low_bytes(n_rows) + sums_bytes((const rvi_cuda *)be) +
+           rvi_cuda_parts_bytes(head_size);
+}
+
+void rvi_backend_cuda_memory(rvi_backend *be, size_t *left, size_t *total)
+{
     rvi_cuda *c = rvi_cuda_of(be);
-    size_t staged = (size_t)n_rows * ((size_t)n_cols + 1024) * sizeof(float) + BESIDES;
+    if (c->cu.context_use(c->context) || c->cu.memory(left, total)) *left = *total = 0;
+}
+
+rv_status rvi_cuda_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned types, rv_error *err)
+{
+    rvi_cuda *c = rvi_cuda_of(be);
+    size_t staged = staged_bytes(n_rows, n_cols);
     (void)types;
     if (staged <= c->max_staged && n_rows <= c->max_rows) return RV_OK;
     staged = RVI_MAX(staged, c->max_staged);
     n_rows = RVI_MAX(n_rows, c->max_rows);
-    size_t low = (size_t)n_rows * RVI_CUDA_LOW * sizeof(float),
-           acts = staged; /* 4 bytes a column at most */
+    size_t low = low_bytes(n_rows), acts = staged; /* 4 bytes a column at most */
     rvi_cuda_submit(be);
     rvi_cu_result r = c->cu.context_use(c->context);
     if (!r) r = c->cu.stream_wait(c->stream);
@@ -130,7 +156,7 @@ rv_status rvi_cuda_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned typ
     if (!st) st = rvi_cuda_alloc(c, &c->staging, staged, "staging", err);
     if (!st) st = rvi_cuda_alloc(c, &c->low, low, "adapter scratch", err);
     if (!st) st = rvi_cuda_alloc(c, &c->acts, acts, "prepared activations", err);
-    size_t sums = c->exact ? 0 : RVI_CUDA_SUMS * sizeof(float);
+    size_t sums = sums_bytes(c);
     if (!st && sums) st = rvi_cuda_alloc(c, &c->sums, sums, "sums of segments", err);
     if (st) {
         free_staging(c);

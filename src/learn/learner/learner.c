@@ -65,8 +65,8 @@ rv_status rvi_learner_new(rvi_learner **out, const rvi_learner_parts *parts,
                                  err);
     const rvi_recogniser_memory memory = {l, rvi_learner_recall_reading, rvi_learner_save_reading};
     if (!st)
-        st = rvi_recogniser_new(&l->recogniser, parts->embedder, parts->embedder_t, parts->be,
-                                &memory, err);
+        st = rvi_recogniser_new(&l->recogniser, parts->embedder, parts->embedder_t,
+                                parts->embedder ? parts->embedder->be : NULL, &memory, err);
     if (!st) st = rvi_learner_reopen(l, err);
     if (!st) st = rvi_learner_recognise_anew(l, err);
     if (st)

@@ -117,8 +117,8 @@ static rv_status need_refused(rvi_learner *l, rv_error *err)
 {
     rv_status st = RV_OK;
     if (!l->refused)
-        st = rvi_recogniser_new(&l->refused, l->parts.embedder, l->parts.embedder_t, l->parts.be,
-                                NULL, err);
+        st = rvi_recogniser_new(&l->refused, l->parts.embedder, l->parts.embedder_t,
+                                l->parts.embedder ? l->parts.embedder->be : NULL, NULL, err);
     if (st || l->refused_at == l->refusals.n_changes) return st;
     rvi_recogniser_clear(l->refused);
     for (size_t i = 0; !st && i < l->refusals.n; i++) {

@@ -1,0 +1,46 @@
+/* placement.h - how many layers of a model a device has memory for.
+ *
+ * The last layers and the head go to the device, the first ones stay on the host: the embedding
+ * table is read there anyway, so activations cross the bus once. */
+#ifndef RVI_MODEL_PLACEMENT_H
+#define RVI_MODEL_PLACEMENT_H
+
+#include "model/hparams.h"
+#include "model/source.h"
+
+enum { RVI_SPLIT_ROWS = 512 }; /* of a step, where the host computes a part of it */
+
+/* What a model takes on a device, packed. */
+typedef struct rvi_sizes {
+    int n_embd, n_ff, n_heads, n_kv_heads, head_size, n_vocab, n_context;
+    size_t ends; /* the head, and the vectors of all layers */
+    int n_layers;
+    size_t layers[];
+} rvi_sizes;
+
+/* What is to fit beside the weights. */
+typedef struct rvi_room {
+    int n_tokens; /* of KV cache */
+    rv_kv_type kv;
+    int max_rows, max_logits;
+} rvi_room;
+
+/* Binds the tensors without reading a weight; the source stays the caller's. quantize: as in
+ * rvi_model_options. */
+rv_status rvi_sizes_new(rvi_sizes **out, rvi_backend *device, rvi_source *source, bool quantize,
+                        rv_error *err) RVI_MUST_CHECK; /* bind.c */
+
+/* Bytes of a CUDA device that can be used: allocations are rounded up, and graphs of launches take
+ * memory too, so a part of those that are free stays so. */
+size_t rvi_device_room(rvi_backend *device);
+/* Bytes that the last n layers, the head and `room` take on a CUDA device. */
+size_t rvi_sizes_need(const rvi_sizes *s, const rvi_backend *device, const rvi_room *room, int n);
+/* The most layers that fit into so many bytes; 0: not one. */
+int rvi_sizes_fit(const rvi_sizes *s, const rvi_backend *device, const rvi_room *room,
+                  size_t bytes);
+/* How many layers the device gets. asked: 0: all, or as many as fit, with a warning; otherwise so
+ * many, or RV_E_NOMEM that says what is missing. */
+rv_status rvi_place(int *n, const rvi_sizes *s, rvi_backend *device, const rvi_room *room,
+                    int asked, const char *name, rv_error *err) RVI_MUST_CHECK;
+
+#endif

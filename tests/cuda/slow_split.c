@@ -1,0 +1,492 @@
+/* A model on both sides of the bus, on the driver of fake_driver.cpp: goldens and the law across
+ * the boundary, adapters, pages as bytes, a device that is lost; how many layers are placed, what
+ * is said where memory is missing, and the options of the API. */
+#include "cuda/fake.h"
+
+#include "api/api.h"
+#include "model/law.h"
+#include "model/placement.h"
+
+/* golden_close frees the backend of the model, not what it borrows. */
+static rvi_backend *device;
+
+static void open_split(golden *g, const char *path, const char *expected, bool exact, int n_host)
+{
+    rvi_source *source;
+    rvi_backend *host;
+    *g = (golden){0};
+    assert_ok(open_fake(&device, exact, NULL, err));
+    assert_ok(
+        rvi_backend_cpu_new(&host, &(rvi_cpu_options){.n_threads = 2, .exact = exact}, NULL, err));
+    assert_ok(rvi_backend_split_new(&g->be, device, host, n_host, err));
+    assert_ok(rvi_source_open(&source, path, err));
+    assert_ok(rvi_model_new(&g->m, g->be, source, NULL, err));
+    if (expected) assert_ok(rvi_safetensors_open(&g->expected, expected, err));
+}
+
+static void close_split(golden *g)
+{
+    golden_close(g);
+    device->ops->free(device);
+}
+
+/* In chunks, beside strangers and forked: the bits of the whole. */
+static void check_law(const golden *g, const subject *s, const float *whole, float *got)
+{
+    feed f;
+    size_t total = (size_t)s->n * (size_t)g->m->hp.n_vocab;
+    feed_init(&f, g->m, s->n, 1, s->kv);
+    feed_ids(&f, s->ids, s->n, 1, NULL, got, NULL);
+    same_bits(got, whole, total, s->path, "one by one");
+    feed_deinit(&f);
+    run_with_strangers(g, s, got);
+    same_bits(got, whole, total, s->path, "beside strangers");
+    run_forked(g, s, got);
+    same_bits(got, whole, total, s->path, "forked");
+}
+
+/* The law with the model whose heads have norms: all that a layer can have but norms behind it. */
+static void goldens_and_law(void **state)
+{
+    (void)state;
+    enum { N = 6 };
+    for (size_t i = 0; i < RVI_COUNT(golden_names); i++) {
+        golden g;
+        feed f;
+        int n;
+        char dir[96], expected[128];
+        snprintf(dir, sizeof dir, "tests/golden/%s", golden_names[i]);
+        snprintf(expected, sizeof expected, "%s/expected.safetensors", dir);
+        open_split(&g, dir, expected, true, 1);
+        assert_int_equal(g.m->hp.n_layers, 2);
+        subject s = {.path = dir,
+                     .ids = golden_ids(g.expected, "tokens", &n),
+                     .n = N,
+                     .kv = RV_KV_F32,
+                     .exact = true};
+        const float *want = golden_floats(g.expected, "logits");
+        size_t total = N * (size_t)g.m->hp.n_vocab;
+        float *whole = rvi_alloc_array(total, sizeof *whole),
+              *got = rvi_alloc_array(total, sizeof *got);
+        feed_init(&f, g.m, N, N, RV_KV_F32);
+        long launches = fake()->launches;
+        feed_ids(&f, s.ids, N, N, NULL, whole, NULL);
+        assert_true(fake()->launches > launches);
+        feed_deinit(&f);
+        for (size_t k = 0; k < total; k++)
+            if (!(fabsf(whole[k] - want[k]) < 2e-4f))
+                fail_msg("%s: value %zu is %.7g, not %.7g", dir, k, (double)whole[k],
+                         (double)want[k]);
+        if (g.m->layers[0].q_norm) check_law(&g, &s, whole, got);
+        rvi_free(whole);
+        rvi_free(got);
+        close_split(&g);
+    }
+}
+
+/* Default mode: quantized weights and pages of f16 on both sides. */
+static void default_mode(void **state)
+{
+    (void)state;
+    enum { N = 6 };
+    golden g;
+    feed f;
+    int32_t ids[N];
+    for (int i = 0; i < N; i++) ids[i] = (i * 37 + 11) % 300;
+    open_split(&g, "tests/gguf/q-q4_k.gguf", NULL, false, 1);
+    subject s = {.path = "tests/gguf/q-q4_k.gguf", .ids = ids, .n = N, .kv = RV_KV_F16};
+    size_t total = N * (size_t)g.m->hp.n_vocab;
+    float *whole = rvi_alloc_array(total, sizeof *whole),
+          *got = rvi_alloc_array(total, sizeof *got);
+    feed_init(&f, g.m, N, N, RV_KV_F16);
+    feed_ids(&f, ids, N, N, NULL, whole, NULL);
+    feed_deinit(&f);
+    check_law(&g, &s, whole, got);
+    close_split(&g);
+
+    golden_open(&g, s.path, NULL, true, 2, NULL);
+    feed_init(&f, g.m, N, N, RV_KV_F32);
+    feed_ids(&f, ids, N, N, NULL, got, NULL);
+    double apart = 0, size = 0;
+    for (size_t i = 0; i < total; i++) {
+        apart += ((double)got[i] - (double)whole[i]) * ((double)got[i] - (double)whole[i]);
+        size += (double)got[i] * (double)got[i];
+    }
+    assert_true(apart < 1e-3 * size);
+    feed_deinit(&f);
+    golden_close(&g);
+    rvi_free(whole);
+    rvi_free(got);
+}
+
+/* On every linear layer; the values of a slot depend on its number. */
+static rvi_adapter *some_adapter(const rvi_model *m, int rank)
+{
+    rvi_adapter *a;
+    assert_ok(rvi_adapter_new(&a, m->be, m->n_targets, err));
+    for (int i = 0; i < m->n_targets; i++) {
+        const rvi_lora_target *t = &m->targets[i];
+        size_t n_a = (size_t)(rank * t->n_in), n_b = (size_t)(t->n_out * rank);
+        float *ma = rvi_alloc_array(n_a, sizeof *ma), *mb = rvi_alloc_array(n_b, sizeof *mb);
+        for (size_t k = 0; k < n_a; k++) ma[k] = (float)((int)((k * 7 + (size_t)i) % 19) - 9) / 90;
+        for (size_t k = 0; k < n_b; k++) mb[k] = (float)((int)((k * 5 + (size_t)i) % 17) - 8) / 80;
+        assert_ok(rvi_adapter_put(a, i, t, rank, 0.5f, ma, mb, err));
+        rvi_free(ma);
+        rvi_free(mb);
+    }
+    assert_ok(rvi_adapter_seal(a, err));
+    return a;
+}
+
+static void fed_with(const rvi_model *m, const rvi_adapter *a, const int32_t *ids, int n,
+                     float *out)
+{
+    feed f;
+    rvi_adapter_use use = {a, 1};
+    rvi_adapter_set set = {&use, 1, 1};
+    feed_init(&f, m, n, n, RV_KV_F32);
+    feed_ids(&f, ids, n, n, &set, out, NULL);
+    feed_deinit(&f);
+}
+
+/* An adapter on both sides says what it says on the CPU; its copy too, and it can be read back. */
+static void adapters(void **state)
+{
+    (void)state;
+    enum { N = 3, RANK = 3 };
+    golden cpu, g;
+    int n;
+    golden_open(&cpu, "tests/golden/llama", "tests/golden/llama/expected.safetensors", true, 1,
+                NULL);
+    const int32_t *ids = golden_ids(cpu.expected, "tokens", &n);
+    size_t total = N * (size_t)cpu.m->hp.n_vocab;
+    float *want = rvi_alloc_array(total, sizeof *want), *got = rvi_alloc_array(total, sizeof *got),
+          *plain = rvi_alloc_array(total, sizeof *plain);
+    rvi_adapter *a = some_adapter(cpu.m, RANK), *copy;
+    char digest[2][RVI_SHA256_HEX];
+    feed f;
+    feed_init(&f, cpu.m, N, N, RV_KV_F32);
+    feed_ids(&f, ids, N, N, NULL, plain, NULL);
+    feed_deinit(&f);
+    fed_with(cpu.m, a, ids, N, want);
+    assert_ok(rvi_adapter_digest(a, digest[0], err));
+    rvi_adapter_free(a);
+
+    open_split(&g, "tests/golden/llama", NULL, true, 1);
+    a = some_adapter(g.m, RANK);
+    assert_ok(rvi_adapter_digest(a, digest[1], err));
+    assert_string_equal(digest[0], digest[1]);
+    assert_ok(rvi_adapter_copy(&copy, a, err));
+    double changed = 0;
+    for (int which = 0; which < 2; which++) {
+        fed_with(g.m, which ? copy : a, ids, N, got);
+        for (size_t k = 0; k < total; k++) {
+            assert_true(fabsf(got[k] - want[k]) < 2e-4f * (1 + fabsf(want[k])));
+            changed = fmax(changed, (double)fabsf(want[k] - plain[k]));
+        }
+    }
+    assert_true(changed > 0.01);
+    rvi_adapter_free(a);
+    rvi_adapter_free(copy);
+    close_split(&g);
+    golden_close(&cpu);
+    rvi_free(want);
+    rvi_free(got);
+    rvi_free(plain);
+}
+
+/* Pages leave as bytes and come back; they are as long as those of one side. */
+static void pages(void **state)
+{
+    (void)state;
+    enum { N = 35, LEFT = 2 };
+    golden g;
+    feed f;
+    int32_t ids[N];
+    for (int i = 0; i < N; i++) ids[i] = (i * 31 + 7) % 300;
+    open_split(&g, "tests/golden/qwen2", NULL, true, 1);
+    size_t vocab = (size_t)g.m->hp.n_vocab;
+    float *want = rvi_alloc_array(vocab, sizeof *want), *got = rvi_alloc_array(vocab, sizeof *got);
+    feed_init(&f, g.m, N, N, RV_KV_F32);
+    feed_ids(&f, ids, N - LEFT, N, NULL, NULL, want);
+    rvi_seq again;
+    assert_ok(rvi_seq_init(&again, f.pool, N + 64, err));
+    assert_ok(rvi_seq_extend(&again, N - LEFT, err));
+    size_t bytes = rvi_pages_bytes(f.pool);
+    assert_int_equal(bytes, (size_t)g.m->hp.n_layers * 2 * RVI_PAGE_TOKENS * sizeof(float) *
+                                (size_t)(g.m->hp.n_kv_heads * g.m->hp.head_size));
+    void *page = rvi_alloc_array(bytes, 1);
+    for (int i = 0; i < again.n_pages; i++) {
+        rvi_seq_read_page(&f.seq, i, page);
+        rvi_seq_write_page(&again, i, page);
+    }
+    feed_ids(&f, ids + N - LEFT, LEFT, LEFT, NULL, NULL, want);
+    rvi_seq first = f.seq;
+    f.seq = again;
+    feed_ids(&f, ids + N - LEFT, LEFT, 1, NULL, NULL, got);
+    assert_memory_equal(got, want, vocab * sizeof *got);
+    rvi_seq_deinit(&first);
+    feed_deinit(&f);
+    rvi_free(page);
+    rvi_free(want);
+    rvi_free(got);
+    close_split(&g);
+}
+
+/* A value that the device computed last is read on the host, and the other way round; a part of the
+ * columns that is written leaves the others as they were. */
+static void rows_cross(void **state)
+{
+    (void)state;
+    rvi_backend *host, *be;
+    rvi_tensor *x, *y, *w, *v;
+    static const float ones[] = {1, 1, 1, 1}, twos[] = {2, 2, 2, 2};
+    static const float weights[2][4] = {{1, 2, 3, 4}, {5, 6, 7, 8}};
+    float out[4];
+    assert_ok(open_fake(&device, true, NULL, err));
+    assert_ok(
+        rvi_backend_cpu_new(&host, &(rvi_cpu_options){.n_threads = 1, .exact = true}, NULL, err));
+    assert_ok(rvi_backend_split_new(&be, device, host, 1, err));
+    rvi_tensor_view view = {.name = "w",
+                            .type = RVI_F32,
+                            .n_dims = 2,
+                            .shape = {2, 4},
+                            .data = (const uint8_t *)weights,
+                            .n_bytes = sizeof weights,
+                            .layer = 1};
+    rvi_pack *pack;
+    assert_ok(be->ops->weight_new(be, &w, &view, err));
+    view.layer = 2;
+    assert_ok(be->ops->weight_new(be, &v, &view, err));
+    assert_ok(be->ops->pack_new(be, &pack, be->ops->pack_bytes(be, v), err));
+    be->ops->pack(be, pack, w);
+    be->ops->pack(be, pack, v);
+    assert_ok(be->ops->rows_new(be, &x, 2, 4, err));
+    assert_ok(be->ops->rows_new(be, &y, 2, 4, err));
+    assert_ok(be->ops->reserve(be, 2, 4, 1u << RVI_F32, err));
+    for (int r = 0; r < 2; r++) be->ops->rows_write(be, rvi_cols_of(x, 0, 4), r, r ? twos : ones);
+    rvi_matmul first = {.x = rvi_cols_of(x, 0, 4),
+                        .part = {{w, NULL, rvi_cols_of(y, 0, 2)}},
+                        .n_parts = 1,
+                        .n_rows = 2},
+               second = first;
+    second.part[0] = (rvi_product_part){v, NULL, rvi_cols_of(y, 2, 2)};
+    for (int turn = 0; turn < 3; turn++) { /* either side finds the other's half */
+        be->ops->matmul(be, &first);
+        be->ops->add(be, first.x, first.x, 2);
+        be->ops->matmul(be, &second);
+        for (int r = 0; r < 2; r++) {
+            float by = (float)((r + 1) << turn);
+            be->ops->rows_read(be, rvi_cols_of(y, 0, 4), r, out);
+            assert_true(out[0] == 10 * by && out[1] == 26 * by);
+            assert_true(out[2] == 20 * by && out[3] == 52 * by);
+        }
+    }
+    rvi_tensor *all[] = {x, y, w, v};
+    for (size_t i = 0; i < RVI_COUNT(all); i++) be->ops->tensor_free(be, all[i]);
+    be->ops->pack_free(be, pack);
+    be->ops->free(be);
+    device->ops->free(device);
+}
+
+static void lost_device(void **state)
+{
+    (void)state;
+    golden g;
+    feed f;
+    int n;
+    rv_error why = {0};
+    open_split(&g, "tests/golden/llama", "tests/golden/llama/expected.safetensors", true, 1);
+    const int32_t *ids = golden_ids(g.expected, "tokens", &n);
+    float *last = rvi_alloc_array((size_t)g.m->hp.n_vocab, sizeof *last);
+    feed_init(&f, g.m, n, 4, RV_KV_F32);
+    fake()->fail_after = 5;
+    feed_ids(&f, ids, 3, 3, NULL, NULL, last);
+    assert_true(isnan(last[0]));
+    assert_int_equal(rvi_model_check(g.m, f.ws, &why), RV_E_STATE);
+    assert_non_null(strstr(why.text, "CUDA_ERROR_ILLEGAL_ADDRESS"));
+    feed_deinit(&f);
+    rvi_free(last);
+    close_split(&g);
+}
+
+/* ---- placement ---- */
+
+static char logged[1024];
+
+static void keep_log(void *ctx, rvi_log_level level, const char *line)
+{
+    (void)ctx;
+    if (level == RVI_LOG_WARN) snprintf(logged, sizeof logged, "%s", line);
+}
+
+static void says(const char *text, const char *what)
+{
+    if (!strstr(text, what)) fail_msg("'%s' does not say '%s'", text, what);
+}
+
+static void placement(void **state)
+{
+    (void)state;
+    const rvi_log log = {.sink = keep_log, .level = RVI_LOG_WARN};
+    rvi_source *source;
+    rvi_sizes *s;
+    rv_error why = {0};
+    int n = -1;
+    assert_ok(open_fake(&device, true, &log, err));
+    assert_ok(rvi_source_open(&source, "tests/golden/llama", err));
+    assert_ok(rvi_sizes_new(&s, device, source, false, err));
+    const rvi_room room = {.n_tokens = 100, .kv = RV_KV_F32, .max_rows = 64, .max_logits = 4};
+    size_t need[3];
+    for (int i = 1; i <= 2; i++) need[i] = rvi_sizes_need(s, device, &room, i);
+    /* a layer more is its weights and its planes of 4 pages */
+    assert_int_equal(need[2] - need[1],
+                     s->layers[s->n_layers - 2] +
+                         4 * 2 * RVI_PAGE_TOKENS * (size_t)(s->n_kv_heads * s->head_size) * 4);
+    for (int fits = 0; fits <= 2; fits++) {
+        logged[0] = 0;
+        size_t bytes = fits ? need[fits] : need[1] - 256;
+        fake()->memory = (fake()->used + bytes) * 64 / 63 + 64;
+        assert_int_equal(rvi_sizes_fit(s, device, &room, rvi_device_room(device)), fits);
+        rv_status st = rvi_place(&n, s, device, &room, 0, "it", &why);
+        assert_int_equal(st, fits ? RV_OK : RV_E_NOMEM);
+        if (fits) assert_int_equal(n, fits);
+        if (!fits) says(why.text, "not one layer fits; device cpu");
+        if (fits == 2) assert_string_equal(logged, "");
+        if (fits == 1) {
+            says(logged, "it: the last 1 of 2 layers are computed on the GPU, the others on the");
+            assert_int_equal(rvi_place(&n, s, device, &room, 2, "it", &why), RV_E_NOMEM);
+            says(why.text, "it: 2 of ");
+            says(why.text, "MiB are missing; gpu-layers 1 would fit");
+        }
+    }
+    logged[0] = 0;
+    fake()->memory = (size_t)1 << 40;
+    assert_ok(rvi_place(&n, s, device, &room, 0, "it", err));
+    assert_int_equal(n, s->n_layers);
+    assert_ok(rvi_place(&n, s, device, &room, 1000, "it", err)); /* no more than there are */
+    assert_int_equal(n, s->n_layers);
+    assert_ok(rvi_place(&n, s, device, &room, 1, "it", err));
+    assert_int_equal(n, 1);
+    assert_string_equal(logged, ""); /* that was asked for */
+    rvi_free(s);
+    rvi_source_close(source);
+    device->ops->free(device);
+}
+
+/* ---- the API ---- */
+
+static void keep_line(void *ctx, rv_log_level level, const char *line)
+{
+    (void)ctx;
+    (void)level;
+    snprintf(logged, sizeof logged, "%s", line);
+}
+
+/* A runtime on the driver of our own: its backend is put in by hand. */
+static rv_runtime *fake_runtime(void)
+{
+    rv_runtime *rt;
+    rv_runtime_options o = {.size = sizeof o, .n_threads = 1, .exact = 1, .log = keep_line};
+    assert_ok(rv_runtime_new(&rt, &o, err));
+    rvi_quota_deinit(&rt->quota);
+    rt->be->ops->free(rt->be);
+    assert_ok(open_fake(&rt->be, true, &rt->log, err));
+    assert_ok(rvi_quota_init(&rt->quota, rt->be->memory, &rt->adapter_bytes, err));
+    return rt;
+}
+
+static void greedy(rv_model *m, int32_t *out, int n)
+{
+    rv_engine *e;
+    rv_session *s;
+    rv_engine_options o = {.size = sizeof o, .n_tokens = 64, .max_rows = 8};
+    assert_ok(rv_engine_new(&e, m, &o, err));
+    rv_session_options so = {.size = sizeof so, .engine = e};
+    assert_ok(rv_session_new(&s, m, &so, err));
+    rv_row row = {.session = s, .token = 5, .want_logits = 1};
+    for (int i = 0; i < n; i++) {
+        assert_ok(rv_engine_step(e, &row, 1, err));
+        const float *logits = rv_engine_logits(e, 0);
+        for (int k = row.token = 0; k < rv_model_get_info(m)->n_vocab; k++)
+            if (logits[k] > logits[row.token]) row.token = k;
+        out[i] = row.token;
+    }
+    rv_session_free(&s);
+    rv_engine_free(&e);
+}
+
+static void api(void **state)
+{
+    (void)state;
+    enum { N = 6 };
+    rv_model *m;
+    rv_error why = {0};
+    int32_t want[N], got[N];
+    rv_open_options o = {.size = sizeof o, .gpu_layers = 1};
+    rv_runtime_options ro = {.size = sizeof ro, .n_threads = 1, .exact = 1};
+    rv_runtime *rt;
+    assert_ok(rv_runtime_new(&rt, &ro, err));
+    assert_int_equal(rv_model_open(&m, rt, "tests/golden/llama", &o, &why), RV_E_CONFIG);
+    says(why.text, "gpu-layers 1: the device is the CPU");
+    assert_ok(rv_model_open(&m, rt, "tests/golden/llama", NULL, err));
+    assert_int_equal(rv_model_get_info(m)->gpu_layers, 0);
+    greedy(m, want, N);
+    rv_model_close(&m);
+    rv_runtime_free(&rt);
+
+    rt = fake_runtime();
+    for (int layers = 0; layers <= 2; layers++) {
+        o.gpu_layers = layers;
+        assert_ok(rv_model_open(&m, rt, "tests/golden/llama", &o, err));
+        assert_int_equal(rv_model_get_info(m)->gpu_layers, layers ? layers : 2);
+        greedy(m, got, N);
+        assert_memory_equal(got, want, sizeof got);
+        rv_model_close(&m);
+    }
+    o.gpu_layers = -1;
+    assert_int_equal(rv_model_open(&m, rt, "tests/golden/llama", &o, &why), RV_E_CONFIG);
+    o = (rv_open_options){.size = sizeof o, .gpu_tokens = -2};
+    assert_int_equal(rv_model_open(&m, rt, "tests/golden/llama", &o, &why), RV_E_CONFIG);
+
+    /* not all of it fits: as many as do, and a warning */
+    o = (rv_open_options){.size = sizeof o, .gpu_tokens = 64};
+    rvi_source *source;
+    rvi_sizes *s;
+    assert_ok(rvi_source_open(&source, "tests/golden/llama", err));
+    assert_ok(rvi_sizes_new(&s, rt->be, source, false, err));
+    rvi_room room = rvi_api_room(rt, s, 64);
+    logged[0] = 0;
+    fake()->memory = (fake()->used + rvi_sizes_need(s, rt->be, &room, 1)) * 64 / 63 + 64;
+    assert_ok(rv_model_open(&m, rt, "tests/golden/llama", &o, err));
+    assert_int_equal(rv_model_get_info(m)->gpu_layers, 1);
+    says(logged, "the last 1 of 2 layers are computed on the GPU");
+    greedy(m, got, N);
+    assert_memory_equal(got, want, sizeof got);
+
+    /* an engine that is too large for what is left */
+    rv_engine *e;
+    rv_engine_options eo = {.size = sizeof eo, .n_tokens = 1 << 20, .max_rows = 8};
+    assert_int_equal(rv_engine_new(&e, m, &eo, &why), RV_E_NOMEM);
+    says(why.text, "the KV cache: ");
+    says(why.text, "1048576 tokens fit with no number of gpu-layers");
+    rv_model_close(&m);
+    rvi_free(s);
+    rvi_source_close(source);
+    rv_runtime_free(&rt);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(rows_cross, reset, reset),
+        cmocka_unit_test_setup_teardown(goldens_and_law, reset, reset),
+        cmocka_unit_test_setup_teardown(default_mode, reset, reset),
+        cmocka_unit_test_setup_teardown(adapters, reset, reset),
+        cmocka_unit_test_setup_teardown(pages, reset, reset),
+        cmocka_unit_test_setup_teardown(lost_device, reset, reset),
+        cmocka_unit_test_setup_teardown(placement, reset, reset),
+        cmocka_unit_test_setup_teardown(api, reset, reset),
+    };
+    return cmocka_run_group_tests_name("split", tests, NULL, NULL);
+}
