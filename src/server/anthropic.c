@@ -33,6 +33,11 @@ static void write_problem(const rvi_problem *p, rvi_buf *out)
 
 const rvi_dialect rvi_anthropic = {write_problem, "event: error\ndata: ", "\n\n", "request-id"};
 
+bool rvi_anthropic_asks(const rvi_conn *c)
+{
+    return c->in.state != RVI_HTTP_BAD && rvi_http_header_get(&c->in, "anthropic-version");
+}
+
 /* ---- the request ---- */
 
 static const rvi_parts_rule system_rule = {"system", " text ", ""};

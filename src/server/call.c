@@ -265,6 +265,8 @@ bool rvi_call_submit(rvi_call *k, int i, rv_request *r)
     rv_generate_options go = k->wish.generate;
     go.sampling = &k->wish.sampling;
     go.grammar = k->tools ? rv_tools_grammar(k->tools) : k->grammar;
+    /* a text that is continued may go on with a blank */
+    go.continues = r->ids && (!k->talk.size || k->begun.len);
     if (r->kind == RV_REQUEST_ANSWER) {
         r->generate = &go;
         r->n = k->wish.n;

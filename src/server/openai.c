@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "server/adapters.h"
+#include "server/anthropic.h"
 #include "server/models.h"
 #include "server/presets.h"
 #include "server/timings.h"
@@ -86,10 +87,7 @@ static const char *status_of(const rvi_serving *s)
 
 static void put_model(const rvi_serving *s, rvi_buf *out)
 {
-    rvi_buf_puts(out, "{\"id\":");
-    rvi_put_text(out, s->name);
-    rvi_buf_printf(out, ",\"object\":\"model\",\"created\":%ld,\"owned_by\":\"ruvllm\"",
-                   s->server->created);
+    rvi_put_model(out, s->name, s->server->created);
     rvi_buf_printf(out, ",\"status\":{\"value\":\"%s\"}", status_of(s));
     if (s->info.architecture)
         rvi_buf_printf(out, ",\"capabilities\":[\"%s\"]",
@@ -117,7 +115,7 @@ void rvi_openai_models(rvi_serving *s, rvi_conn *c)
     for (int i = 0; i < s->server->o->n_models; i++)
         rvi_adapters_put_models(&s->server->models[i], &out);
     rvi_presets_put_models(s->server, &out);
-    rvi_buf_puts(&out, "]}");
+    rvi_buf_puts(&out, "],\"has_more\":false}"); /* which Anthropic's clients look for */
     rvi_reply_json(&rvi_openai, c, &out);
 }
 
@@ -129,7 +127,7 @@ void rvi_openai_model(rvi_serving *s, rvi_conn *c)
     const rvi_serving *found = rvi_serving_find(s->server, name);
     if (!found || !rvi_serving_is(found, name)) {
         (void)rvi_serving_unknown(s->server, name, &p);
-        rvi_dialect_refuse(&rvi_openai, c, &p);
+        rvi_dialect_refuse(rvi_anthropic_asks(c) ? &rvi_anthropic : &rvi_openai, c, &p);
         return;
     }
     put_model(found, &out);
