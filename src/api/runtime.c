@@ -352,7 +352,7 @@ void rvi_api_leave(rvi_api_turn *turn)
         }
         atomic_store(&rt->left_ns, now_ns());
         atomic_store(&rt->owner, NULL);
-        atomic_store(&rt->busy, FREE);
+        (void)atomic_exchange(&rt->busy, FREE); /* not a store: see base/pool.c */
         holder = FREE;
     } while ((atomic_load(&rt->freed) || atomic_load(&rt->freed_sets)) &&
              atomic_compare_exchange_strong(&rt->busy, &holder, CALL));
