@@ -4,8 +4,8 @@
 
 #include "base/compat.h"
 
-/* The time between two tokens may grow to half as much again; measurements scatter, so a
- * little less is planned. Where more wait than that, their part of the time is their part of all. */
+/* The time between two tokens may grow to half as much again; measurements scatter, so a little
+ * less is planned. Where more wait than that, their part of the time is their part of all. */
 #define STRETCH   0.45
 #define NEW_SHARE (1.0 / 4)
 #define MOST_NEW  2 /* times the average that one measurement counts for at most */

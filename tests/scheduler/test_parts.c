@@ -164,8 +164,8 @@ static double step_of(const machine *m, int n_tokens, int own, int n_read, int n
     return seconds;
 }
 
-/* SmolLM2 Q4_1 on a Xeon with AMX, half of what one thread takes: 1, 8 and 32 rows behind 100 tokens
- * 6.5, 12.5 and 31 ms, behind 6,000 tokens 22, 52 and 184 ms. */
+/* SmolLM2 Q4_1 on a Xeon with AMX, half of what one thread takes: 1, 8 and 32 rows behind 100
+ * tokens 6.5, 12.5 and 31 ms, behind 6,000 tokens 22, 52 and 184 ms. */
 static const machine smollm2 = {
     .base = 3e-3, .row = 4e-4, .read = 4.1e-7, .first = 9e-7, .noise = 0.1, .rng = {3}};
 
