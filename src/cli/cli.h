@@ -56,6 +56,9 @@ typedef struct cli_command {
 extern const char cli_program[], cli_purpose[]; /* its name, and what it does */
 extern const cli_command cli_commands[];        /* ends with a NULL name */
 
+/* "1.5G": a number of bytes, with K, M, G or T (powers of 1024) or without; at least 1. */
+bool cli_read_size(const char *text, uint64_t *bytes);
+
 /* Parses argv (the command's own arguments): options go to their places, the rest to args (at most
  * max). Returns CLI_OK, or CLI_USAGE after saying what is wrong. Global options are known
  * everywhere. cli_parse also answers --help; *done is set then. */

@@ -31,7 +31,7 @@ typedef struct serve {
     rvi_buf template_text;
     rv_runtime *rt;
     rvi_server_options o;
-    const char *alias, *llama, *config;
+    const char *alias, *llama, *config, *memory;
     bool check;
     int parallel, max_waiting, max_tenant, drain, max_memory, unload_after;
     bool no_learning, pull;
@@ -123,6 +123,15 @@ static rv_status fetch(const serve *s, const char *name, rv_error *err)
     return rvi_hub_pull(cache, m, NULL, NULL, NULL, err);
 }
 
+/* --memory */
+static rv_status limit_memory(const serve *s, rv_error *err)
+{
+    rv_budget b = {.size = sizeof b};
+    if (!s->memory) return RV_OK;
+    (void)cli_read_size(s->memory, &b.bytes); /* which was checked */
+    return rv_runtime_set_budget(s->rt, &b, err);
+}
+
 /* Nothing is loaded yet, but what is not there is told at the start. */
 static rv_status find_models(void *ctx, rv_runtime **rt, rvi_served *out, rv_error *err)
 {
@@ -151,6 +160,7 @@ static rv_status find_models(void *ctx, rv_runtime **rt, rvi_served *out, rv_err
         out[i].service.max_running = s->parallel ? s->parallel : USUAL_PARALLEL;
     }
     if (!st) st = cli_runtime(s->c, s->c->threads, &s->rt, err);
+    if (!st) st = limit_memory(s, err);
     *rt = s->rt;
     return st;
 }
@@ -317,6 +327,7 @@ int cli_serve(cli *c, int argc, char **argv)
                                 {"max-waiting", 0, CLI_INT, &s.max_waiting, NULL},
                                 {"max-per-key", 0, CLI_INT, &s.max_tenant, NULL},
                                 {"max-memory", 0, CLI_INT, &s.max_memory, NULL},
+                                {"memory", 0, CLI_TEXT, &s.memory, NULL},
                                 {"max-loaded", 0, CLI_INT, &s.o.limits.max_loaded, NULL},
                                 {"unload-after", 0, CLI_INT, &s.unload_after, NULL},
                                 {"drain", 0, CLI_INT, &s.drain, NULL},

@@ -205,8 +205,32 @@ static int check_device(const cli *c, const cli_option *o, const char *text)
                                   : cli_usage(c, "--device cuda:N: N is a number");
 }
 
+bool cli_read_size(const char *text, uint64_t *bytes)
+{
+    static const char units[] = "KMGT";
+    const double most = 1e18;
+    const char *after, *unit;
+    double v = rvi_number_parse(text, &after);
+    if (after == text || !isfinite(v)) return false;
+    if (*after && (unit = strchr(units, *after))) {
+        for (; unit >= units; unit--) v *= 1024;
+        after++;
+    }
+    if (*after || !(v >= 1 && v <= most)) return false;
+    *bytes = (uint64_t)v;
+    return true;
+}
+
+static int check_size(const cli *c, const cli_option *o, const char *text)
+{
+    uint64_t bytes;
+    if (cli_read_size(text, &bytes)) return CLI_OK;
+    return cli_usage(c, "--%s must be a size such as 512M or 1.5G (got '%s')", o->name, text);
+}
+
 static int check_word(const cli *c, const cli_option *o, const char *text)
 {
+    if (!strcmp(o->name, "memory")) return check_size(c, o, text);
     if (!strcmp(o->name, "isa")) return check_choice(c, o, text, rv_isa_list());
     if (!strcmp(o->name, "device")) return check_device(c, o, text);
     for (size_t i = 0; i < RVI_COUNT(words); i++)

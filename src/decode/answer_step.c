@@ -95,7 +95,7 @@ static void collect_rows(rvi_engine *e, const rvi_session *only)
     rvi_answer_guess_all(e);
 }
 
-/* Tokens that the rows of a step read, those that rows of one text read together counted in part. */
+/* Tokens that the rows of a step read; what rows of one text read together counts in part. */
 static double count_reads(const rvi_engine *e)
 {
     double n = 0;

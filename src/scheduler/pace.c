@@ -4,8 +4,8 @@
 
 #include "base/compat.h"
 
-/* The time between two tokens may grow to half as much again; measurements scatter, so a
- * little less is planned. Where more wait than that, their part of the time is their part of all. */
+/* The time between two tokens may grow to half as much again; measurements scatter, so a little
+ * less is planned. Where more wait than that, their part of the time is their part of all. */
 #define STRETCH   0.45
 #define NEW_SHARE (1.0 / 4)
 #define MOST_NEW  2 /* times the average that one measurement counts for at most */
@@ -63,13 +63,16 @@ void rvi_pace_note(rvi_pace *p, int n_tokens, int n_rows, double seconds)
     p->n_since = 0;
 }
 
-double rvi_pace_target(const rvi_pace *p, int n_tokens, int n_reading, double usual, double target)
+double rvi_pace_target(const rvi_pace *p, int n_tokens, double usual, double target)
 {
-    const double least = 0.5, most = 3;
-    if (p->plain <= 0) return RVI_MAX(target, RVI_MIN((1 + least) * usual, (1 + most) * target));
-    double plain = usual > 0 ? RVI_MIN(p->plain, usual) : p->plain, more = least;
-    if (plain > target) more = RVI_MIN(RVI_MAX((double)n_reading / n_tokens, least), most);
-    return RVI_MAX(target, (1 + more) * plain);
+    const double least = 1.5, most = 4, near = 1 / least;
+    if (!n_tokens) return most * RVI_MAX(target, p->plain);
+    if (p->plain <= 0) return RVI_MAX(target, RVI_MIN(least * usual, most * target));
+    bool were_more = n_tokens <= p->n_tokens;
+    double plain = were_more && usual > 0 ? RVI_MIN(p->plain, usual) : RVI_MAX(p->plain, usual);
+    double part = (plain / target - near) / (1 - near); /* of the way from near the target to it */
+    double times = least + (most - least) * RVI_MIN(RVI_MAX(part, 0), 1);
+    return RVI_MAX(target, times * plain);
 }
 
 int rvi_pace_rows(const rvi_pace *p, int n_tokens, int max_rows, double target)

@@ -23,12 +23,12 @@ typedef struct rvi_pace {
 
 /* A step of n_rows, n_tokens of them tokens of streams, took so long. */
 void rvi_pace_note(rvi_pace *p, int n_tokens, int n_rows, double seconds);
-/* Seconds that a step may take with n_tokens > 0 tokens of streams beside n_reading prompts: the
- * target. Where the tokens alone take nearly as long, or longer, that would leave prompts next to
- * nothing, and reading few rows at a time takes the streams' time as well: then half as long again
- * as the tokens alone, and beyond the target more, the more prompts wait. usual: what a step of the
- * tokens is thought to take where none was measured. */
-double rvi_pace_target(const rvi_pace *p, int n_tokens, int n_reading, double usual, double target);
+/* Seconds that a step with n_tokens tokens of streams and rows of prompts may take: the target.
+ * Where the tokens alone take more than two thirds of it, that would leave prompts next to nothing,
+ * and streams would share few steps; so it grows, up to four times as long as the tokens take where
+ * these take as long as the target or longer. 0 tokens: nobody waits for the step, which may take
+ * four times the target. usual: what a step of the tokens is thought to take; 0: not known. */
+double rvi_pace_target(const rvi_pace *p, int n_tokens, double usual, double target);
 /* How many rows of p->n_long prompts may go with n_tokens > 0 in the next step, which is to take
  * `target` seconds at most. 0: none do this time, for the step is to be measured, which is so where
  * too little is known and now and then, or because the streams would wait too often. */

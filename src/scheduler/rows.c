@@ -3,11 +3,10 @@
 #include "scheduler/internal.h"
 
 enum {
-    LEAST_ROWS = 8,   /* of prompts in a step, however long it takes */
-    TOGETHER = 16,    /* rows that matrix units take at once: others cost more */
-    NOBODY_WAITS = 4, /* times the target, where no token waits for the step */
-    LONG = 10,        /* steps at the target that a prompt takes which is long, */
-    SHORT = 256,      /* and rows of one that is not, whatever a step holds */
+    LEAST_ROWS = 8, /* of prompts in a step, however long it takes */
+    TOGETHER = 16,  /* rows that matrix units take at once: others cost more */
+    LONG = 10,      /* steps at the target that a prompt takes which is long, */
+    SHORT = 256,    /* and rows of one that is not, whatever a step holds */
 };
 
 /* Gives up to n rows to the tenant's jobs, the first by rank first. One behind which others wait
@@ -129,10 +128,9 @@ int rvi_rows_choose(rvi_scheduler *s)
         n_reading += !decodes;
         if (decodes) rvi_tenants_pay(&s->tenants, j->r->of, 1);
     }
-    double seconds = s->o.token_seconds * (n_tokens ? 1 : NOBODY_WAITS) / s->n_sharing;
-    if (n_tokens && n_reading)
-        seconds = rvi_pace_target(&s->pace, n_tokens, n_reading,
-                                  rvi_budget_seconds(&s->e->budget, n_tokens), seconds);
+    double seconds =
+        rvi_pace_target(&s->pace, n_tokens, rvi_budget_seconds(&s->e->budget, RVI_MAX(n_tokens, 1)),
+                        s->o.token_seconds / s->n_sharing);
     if (n_tokens) waiting -= hold_back(s, n_tokens, n_reading, seconds);
     if (!waiting) return n_tokens;
     int most = RVI_MIN(s->e->o.max_rows, n_tokens + waiting),
