@@ -208,6 +208,8 @@ static int check_word(const cli *c, const cli_option *o, const char *text)
 {
     if (!strcmp(o->name, "isa")) return check_choice(c, o, text, rv_isa_list());
     if (!strcmp(o->name, "device")) return check_device(c, o, text);
+    if (!strcmp(o->name, "store") && !cli_is_database(text))
+        return cli_usage(c, "--store " CLI_DATABASE_NEEDED); /* which may have a password */
     for (size_t i = 0; i < RVI_COUNT(words); i++)
         if (!strcmp(words[i].name, o->name)) return check_choice(c, o, text, words[i].choices);
     return CLI_OK;
@@ -280,7 +282,7 @@ static const cli_option *find(const cli_option *options, size_t n, const char *n
 }
 
 /* The options every command knows. */
-enum { N_GLOBAL = 12 };
+enum { N_GLOBAL = 13 };
 
 static void global_options(cli *c, cli_option out[N_GLOBAL])
 {
@@ -292,6 +294,7 @@ static void global_options(cli *c, cli_option out[N_GLOBAL])
         {"device", 0, CLI_TEXT, &c->device, NULL},
         {"cache-dir", 0, CLI_TEXT, &c->cache_dir, NULL},
         {"state-dir", 0, CLI_TEXT, &c->state_dir, NULL},
+        {"store", 0, CLI_TEXT, &c->store, NULL},
         {"no-color", 0, CLI_FLAG, &c->no_color, NULL},
         {"verbose", 'v', CLI_FLAG, &c->verbose, NULL},
         {"exact", 0, CLI_FLAG, &c->exact, NULL},
