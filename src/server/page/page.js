@@ -420,7 +420,8 @@ function base() {
 
 let next_look = 0;
 
-// Asks again while something runs: what is learned changes only by what users say, or by that.
+// Asks again while something runs or is about to: what is learned changes only by what users say, or
+// by that.
 async function learning() {
   clearTimeout(next_look);
   try {
@@ -433,7 +434,7 @@ async function learning() {
     at("learning-state").textContent =
       `Version ${r.learned_version}; lessons: ${r.lessons}${waiting}; ` +
       `generations: ${r.generations.length}. ${work}`;
-    if (!rests) next_look = setTimeout(learning, 5000);
+    if (!rests || (r.waiting && r.background !== "off")) next_look = setTimeout(learning, 5000);
     at("training").hidden = !p?.total;
     at("training").value = p?.total ? p.done / p.total : 0;
     at("undo").hidden = !r.learned_version;
