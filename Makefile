@@ -1,10 +1,11 @@
-# ruvllm - `make run` chats with the default model, `make test` tests; both install what is missing
-# (Debian packages by name, as root or with sudo), so they work on a bare Debian 12.
+# ruvllm - `make run` serves the default model and chats with it, `make test` tests; both install
+# what is missing (Debian packages by name, as root or with sudo), so they work on a bare Debian 12.
 #
 #   make                 build ./ruvllm, build/libruvllm.a and build/libruvllm.so
 #   make CUDA=1          the same with kernels for NVIDIA GPUs (needs nvcc; fetched if missing)
-#   make run [MODEL=x]   chat with a model: a .gguf file, a model directory, or a name from
-#                        `ruvllm list`
+#   make run [MODEL=x] [PORT=n]   a server with a model, a chat beside it; x is a .gguf file, a
+#                        model directory, or a name from `ruvllm list`
+#   make chat [MODEL=x]  the chat alone
 #   make test            what you run all day: the rules of `make check`, the fast tests, a real
 #                        model; about a minute once built
 #   make test-all        that, the slow tests, and tests under ASan and UBSan
@@ -108,9 +109,9 @@ $(BUILD)/src/kernels/peak_i8mm.o: CFLAGS += -march=armv8.2-a+i8mm
 $(BUILD)/src/kernels/peak_bf16.o: CFLAGS += -march=armv8.2-a+bf16
 endif
 
-.PHONY: all run test test-slow test-all clients fast-programs slow-programs tsan fuzz \
-  fuzz-programs cross wasm-check bench check format examples install uninstall conformance \
-  conformance-programs deps model models clean deb release
+.PHONY: all run chat ready-to-run test test-slow test-all clients fast-programs slow-programs \
+  tsan fuzz fuzz-programs cross wasm-check bench check format examples install uninstall \
+  conformance conformance-programs deps model models clean deb release
 all: $(BIN) $(LIBRARIES)
 
 $(BUILD)/%.o: %.c
@@ -455,10 +456,13 @@ models:
 	  $(MAKE) --no-print-directory model MODEL=$$name || \
 	  echo "$$name cannot be fetched: the tests that need it are skipped"; done
 
-run:
+ready-to-run:
 	@tools/install_deps run
 	@$(RUN) $(BIN) >&2
 	@$(MAKE) --no-print-directory model
+run: ready-to-run
+	@tools/serve_and_chat ./$(BIN) "$(MODEL)" $(PORT)
+chat: ready-to-run
 	@./$(BIN) chat "$(MODEL)"
 
 CONFORMANCE := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/conformance/*.c))

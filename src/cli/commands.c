@@ -73,8 +73,6 @@ const cli_command cli_commands[] = {
      "one log of all "
      "instances\n"
      "  --witness-contents   keep contents beside it, in files that may be deleted\n"
-     "  --store URL          keep what is learned in a PostgreSQL database, postgres://..., which "
-     "several instances may share; each needs a state directory of its own\n"
      "  --any-model          a name that no model has means the first\n"
      "  --pull               download models of 'ruvllm list' that are not on this machine yet\n"
      "  --parallel N         answers that are computed at the same time (32)\n"
@@ -152,7 +150,8 @@ const cli_command cli_commands[] = {
      "  -y, --yes            forget: do not ask before several lessons go\n"
      "  --json               as one JSON object\n"
      "\n"
-     "  State is stored below --state-dir, in a directory for each model and name.\n",
+     "  State is stored below --state-dir, in a directory for each model and name, or in the "
+     "database of --store.\n",
      cli_learn, NULL},
     {"embed", "MODEL [TEXT|-]...", "compute the vectors of texts",
      "  --pooling mean|last|first\n"

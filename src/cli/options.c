@@ -233,6 +233,8 @@ static int check_word(const cli *c, const cli_option *o, const char *text)
     if (!strcmp(o->name, "memory")) return check_size(c, o, text);
     if (!strcmp(o->name, "isa")) return check_choice(c, o, text, rv_isa_list());
     if (!strcmp(o->name, "device")) return check_device(c, o, text);
+    if (!strcmp(o->name, "store") && !cli_is_database(text))
+        return cli_usage(c, "--store " CLI_DATABASE_NEEDED); /* which may have a password */
     for (size_t i = 0; i < RVI_COUNT(words); i++)
         if (!strcmp(words[i].name, o->name)) return check_choice(c, o, text, words[i].choices);
     return CLI_OK;
@@ -318,6 +320,7 @@ static void global_options(cli *c, cli_option out[N_GLOBAL])
         {"gpu-layers", 0, CLI_INT, &c->gpu_layers, NULL},
         {"cache-dir", 0, CLI_TEXT, &c->cache_dir, NULL},
         {"state-dir", 0, CLI_TEXT, &c->state_dir, NULL},
+        {"store", 0, CLI_TEXT, &c->store, NULL},
         {"no-color", 0, CLI_FLAG, &c->no_color, NULL},
         {"verbose", 'v', CLI_FLAG, &c->verbose, NULL},
         {"exact", 0, CLI_FLAG, &c->exact, NULL},

@@ -266,7 +266,8 @@ static void open_message(const rvi_call *k, rvi_buf *out)
 {
     rvi_buf_printf(out, "{\"id\":\"%s\",\"type\":\"message\",\"role\":\"assistant\"", k->id);
     rvi_put_member(out, "model", k->model);
-    rvi_buf_printf(out, ",\"learned_version\":%llu,\"content\":[", (unsigned long long)k->learned);
+    rvi_call_put_state(k, out);
+    rvi_buf_puts(out, ",\"content\":[");
 }
 
 static void tell(const rvi_call *k, const char *name, rvi_buf *json)

@@ -599,6 +599,13 @@ rvi_usage rvi_call_usage(const rvi_call *k)
     return u;
 }
 
+void rvi_call_put_state(const rvi_call *k, rvi_buf *out)
+{
+    unsigned long long version = k->learned;
+    rvi_buf_printf(out, ",\"system_fingerprint\":\"%s-%llu\",\"learned_version\":%llu",
+                   k->s->fingerprint, version, version);
+}
+
 bool rvi_call_token_text(const rvi_serving *s, int32_t id, rvi_buf *out)
 {
     const char *name;

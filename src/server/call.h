@@ -121,6 +121,8 @@ typedef struct rvi_usage {
     long prompt, cached, generated;
 } rvi_usage;
 rvi_usage rvi_call_usage(const rvi_call *k);
+/* What the answer follows from, as two members: program and weights, and what was learned. */
+void rvi_call_put_state(const rvi_call *k, rvi_buf *out);
 
 /* The bytes of one token, which may be part of a character; of a special one its name. True: it is
  * special, and adds nothing to a text. */

@@ -96,7 +96,8 @@ static void put_figures(const rvi_call *k, rvi_buf *out)
     put_ns(out, "prompt_eval_duration", c->prompt_seconds);
     rvi_buf_printf(out, ",\"eval_count\":%ld", u.generated);
     put_ns(out, "eval_duration", c->seconds);
-    rvi_buf_printf(out, ",\"learned_version\":%llu}", (unsigned long long)k->learned);
+    rvi_call_put_state(k, out);
+    rvi_buf_putc(out, '}');
 }
 
 static void begin(rvi_call *k)

@@ -27,9 +27,7 @@ void rvi_openai_open(const rvi_call *k, const char *object, rvi_buf *out)
     rvi_buf_printf(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%ld,\"model\":", k->id,
                    object, k->created);
     rvi_put_text(out, k->model);
-    rvi_buf_printf(out, ",\"system_fingerprint\":\"%s-%llu\",\"learned_version\":%llu",
-                   k->s->fingerprint, (unsigned long long)k->learned,
-                   (unsigned long long)k->learned);
+    rvi_call_put_state(k, out);
 }
 
 void rvi_openai_usage(const rvi_call *k, rvi_buf *out)

@@ -233,6 +233,8 @@ rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *c
                              const char *rejected, rvi_adaptation *out,
                              rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_undo(rvi_learner *l, rvi_adaptation *out, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_undo_to(rvi_learner *l, uint64_t version, rvi_adaptation *out,
+                              rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *out,
                              rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_consolidate(rvi_learner *l, rv_learn_loop loop, rv_preference_loss loss,
