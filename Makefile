@@ -211,11 +211,20 @@ $(FAKE_DRIVER): $(wildcard tests/cuda/*.cpp tests/cuda/*.h) $(wildcard src/backe
 	  -Wno-unknown-pragmas -Wno-unused-function tests/cuda/*.cpp $(@D)/qtypes.o -o $@
 $(BUILD)/tests/cuda/%.o: CPPFLAGS += -DFAKE_DRIVER='"$(FAKE_DRIVER)"'
 $(BUILD)/tests/cuda/slow_cuda $(BUILD)/tests/cuda/slow_split: $(FAKE_DRIVER)
+# The program itself, with an image that only this driver takes.
+CUDA_BIN := $(BUILD)/tests/cuda/ruvllm
+$(CUDA_BIN): $(SHELL_OBJ) $(BUILD)/libruvllm.a $(FAKE_DRIVER)
+	@echo "  LD  $@"
+	@$(CC) $(CPPFLAGS) $(CFLAGS) -DRVI_CUDA_IMAGE='"tests/cuda/fake.h"' -DRVI_CUDA_VERSION=12000 \
+	  -c src/backend/cuda/image.c -o $(@D)/image.o
+	@$(CC) $(LDFLAGS) $(SHELL_OBJ) $(@D)/image.o $(BUILD)/libruvllm.a $(HUB_LIBS) $(STORE_LIBS) \
+	  $(SERVER_LIBS) $(CLI_LIBS) $(LIBS) -o $@
+	@ln -sf fake_driver.so $(@D)/libcuda.so.1
 
 # The files that take longest to compile begin first, so that no core waits for them at the end.
 LONG_SRC := avx512_panels avx2_panels avxvnni_panels amx_panels avx512_attention
 fast-programs: $(LONG_SRC:%=$(BUILD)/src/kernels/%.o) all examples $(BUILD)/bench/eval $(FAST_BIN)
-slow-programs: $(SLOW_BIN)
+slow-programs: $(SLOW_BIN) $(CUDA_BIN)
 # Real models take longest and begin first.
 SLOW_ORDER := $(filter $(BUILD)/tests/real/%,$(SLOW_BIN)) $(SLOW_SCRIPT) \
   $(filter-out $(BUILD)/tests/real/%,$(SLOW_BIN))

@@ -41,10 +41,11 @@ static rv_status explain_memory(const rv_model *m, const rvi_engine_options *o, 
     if (!err || n >= m->gpu_layers) return RV_E_NOMEM;
     char why[sizeof err->text];
     snprintf(why, sizeof why, "%s", err->text);
-    return n ? rvi_error(err, RV_E_NOMEM, "%s; gpu-layers %d would leave room for %d tokens", why,
-                         n, o->n_tokens)
-             : rvi_error(err, RV_E_NOMEM, "%s; %d tokens fit with no number of gpu-layers", why,
-                         o->n_tokens);
+    if (n)
+        return rvi_error(err, RV_E_NOMEM, "%s; gpu-layers %d would leave room for %d tokens", why,
+                         n, o->n_tokens);
+    return rvi_error(err, RV_E_NOMEM, "%s; even with gpu-layers 1, %d tokens need %.1f MiB", why,
+                     o->n_tokens, (double)rvi_sizes_need(m->sizes, m->rt->be, &room, 1) / 0x1p20);
 }
 
 rv_status rvi_api_need_weights(const rv_model *m, rv_error *err)

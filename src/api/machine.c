@@ -1,11 +1,13 @@
 /* The machine as JSON: what the operating system says about it, and what was measured. A value that
  * is not known has no key. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/api.h"
 #include "backend/cpu/probe.h"
 #include "backend/cpu/profile.h"
+#include "backend/cuda/probe.h"
 #include "base/json.h"
 #include "base/machine.h"
 #include "base/number.h"
@@ -184,12 +186,55 @@ static void describe_measured(const rvi_cpu_probe *p, rvi_buf *b)
     rvi_buf_puts(b, "}");
 }
 
+/* ---- a GPU ---- */
+
+static void describe_rates(const rvi_cuda_probe *p, rvi_buf *b)
+{
+    bool first = true;
+    rvi_buf_puts(b, ",\"measured\":{");
+    put_number(b, &first, "copy_gbps", p->copy / 1e9);
+    put_number(b, &first, "to_device_gbps", p->to_device / 1e9);
+    put_number(b, &first, "to_host_gbps", p->to_host / 1e9);
+    put_number(b, &first, "launch_us", p->launch * 1e6);
+    put_number(b, &first, "call_us", p->call * 1e6);
+    key(b, &first, "weights");
+    rvi_buf_puts(b, "{");
+    for (size_t t = 0; t < RVI_QTYPE_COUNT; t++) {
+        bool none = true;
+        rvi_buf_printf(b, "%s\"%s\":{", t ? "," : "", rvi_qtypes[t].name);
+        put_number(b, &none, "gbps", p->weight[t].row / 1e9);
+        put_number(b, &none, "gops_prompt", p->weight[t].many / 1e9);
+        rvi_buf_puts(b, "}");
+    }
+    rvi_buf_puts(b, "}}");
+}
+
+static void describe_gpu(const rv_runtime *rt, const rvi_cuda_probe *p, rvi_buf *b)
+{
+    rvi_cuda_card card;
+    bool first = true;
+    char text[32];
+    if (rvi_backend_is_cpu(rt->be)) return;
+    rvi_cuda_card_read(&card, rt->be);
+    rvi_buf_puts(b, ",\"gpu\":{");
+    put_text(b, &first, "name", card.name);
+    snprintf(text, sizeof text, "%d.%d", card.cuda / 1000, card.cuda % 1000 / 10);
+    put_text(b, &first, "cuda", text);
+    snprintf(text, sizeof text, "%d.%d", card.major, card.minor);
+    put_text(b, &first, "compute", text);
+    put_count(b, &first, "processors", (uint64_t)card.processors);
+    put_count(b, &first, "clock_mhz", (uint64_t)card.clock_khz / 1000);
+    put_count(b, &first, "cache", card.l2);
+    put_count(b, &first, "total", card.total);
+    put_count(b, &first, "available", card.left);
+    if (p) describe_rates(p, b);
+    rvi_buf_puts(b, "}");
+}
+
 static rv_status measure(rv_runtime *rt, const rvi_machine_info *m, rvi_cpu_probe *out,
                          rv_error *err)
 {
     uint64_t last = 0;
-    if (!rvi_backend_is_cpu(rt->be))
-        return rvi_error(err, RV_E_UNSUPPORTED, "only a runtime on the CPU can be measured");
     for (int level = 1; level <= 9; level++)
         last = RVI_MAX(last, rvi_machine_cache_bytes(m, level));
     rvi_cpu_probe_options o = {.n_physical = m->n_physical,
@@ -209,16 +254,21 @@ rv_status rv_runtime_describe(rv_runtime *rt, int with_measuring, char **json, r
     if (st) return st;
     rvi_machine_info m;
     rvi_cpu_probe p;
+    rvi_cuda_probe gpu;
     rvi_buf b = {0};
+    bool on_cpu = rvi_backend_is_cpu(rt->be);
     rvi_machine_read(&m, "");
-    if (with_measuring) st = measure(rt, &m, &p, err);
+    if (with_measuring)
+        st = on_cpu ? measure(rt, &m, &p, err)
+                    : rvi_cuda_probe_run(&gpu, rt->be, &(rvi_cuda_probe_options){0}, err);
     if (!st) {
         rvi_buf_puts(&b, "{");
         describe_cpu(&m, &b);
         describe_isa(rt, &b);
         describe_caches(&m, &b);
         describe_memory(&m, &b);
-        if (with_measuring) describe_measured(&p, &b);
+        if (with_measuring && on_cpu) describe_measured(&p, &b);
+        describe_gpu(rt, with_measuring ? &gpu : NULL, &b);
         rvi_buf_puts(&b, "}");
         st = rvi_api_give_text(&b, json, NULL, err);
     }

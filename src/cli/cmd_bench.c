@@ -30,7 +30,8 @@ typedef struct bench {
     cli_model model;
     rv_model_info info;
     cli_load load;
-    char cpu[128];
+    char cpu[128], gpu[128]; /* gpu: "": none */
+    bool split;              /* the CPU computes a part of the layers */
     int threads;
     rv_engine *engine;
     rv_session *sessions[MAX_PARALLEL];
@@ -209,7 +210,7 @@ typedef struct field {
     bool absent;
 } field;
 
-enum { N_FIELDS = 28 };
+enum { N_FIELDS = 29 };
 
 /* A GPU takes what suits it. */
 static int step_rows(const bench *b)
@@ -241,8 +242,12 @@ static void fill_fields(const bench *b, const result *r, const char *type, field
         {"build_commit", TEXT, cli_commit(), 0, false},
         {"build_number", WHOLE, NULL, cli_build_number(), false},
         {"cpu_info", TEXT, b->cpu, 0, false},
-        {"gpu_info", TEXT, "", 0, false},
-        {"backends", TEXT, "CPU", 0, false},
+        {"gpu_info", TEXT, b->gpu, 0, false},
+        {"backends", TEXT,
+         !b->gpu[0] ? "CPU"
+         : b->split ? "CUDA,CPU"
+                    : "CUDA",
+         0, false},
         {"model_filename", TEXT, b->name, 0, false},
         {"model_type", TEXT, type, 0, false},
         {"model_size", WHOLE, NULL, b->load.model_bytes, false},
@@ -266,6 +271,7 @@ static void fill_fields(const bench *b, const result *r, const char *type, field
         {"gbps", REAL, NULL, f.gbps, f.gbps <= 0},
         {"peak_rss", WHOLE, NULL, (double)r->peak_rss, r->peak_rss == 0},
         {"isa", TEXT, rv_runtime_isa(b->model.rt), 0, false},
+        {"n_gpu_layers", WHOLE, NULL, b->info.gpu_layers, false},
     };
     _Static_assert(sizeof all / sizeof all[0] == N_FIELDS, "one row each");
     memcpy(out, all, sizeof all);
@@ -346,6 +352,9 @@ static void write_table(const bench *b, const result *results, int n, rvi_buf *o
     rvi_buf_printf(out, "model    %s, %.1f MiB of weights\n", type, b->load.model_bytes / 1048576);
     rvi_buf_printf(out, "machine  %s, %d thread%s, %s, KV %s\n", b->cpu[0] ? b->cpu : "unknown CPU",
                    b->threads, b->threads == 1 ? "" : "s", rv_runtime_isa(b->model.rt), kv_name(b));
+    if (b->gpu[0])
+        rvi_buf_printf(out, "gpu      %s, %d of %d layers\n", b->gpu, b->info.gpu_layers,
+                       b->info.n_layers);
     rvi_buf_printf(out, "program  ruvllm %s, commit %s\n\n", rv_version(), cli_commit());
     rvi_buf_printf(out, "%-20s %22s %16s %14s %8s %10s\n", "test", "tok/s", "each sequence",
                    "first token", "GB/s", "peak RSS");
@@ -456,6 +465,9 @@ static rv_status look(bench *b, rv_error *err)
         const char *cpu = rvi_json_string(rvi_json_get(rvi_json_get(d, "cpu"), "name"), "");
         snprintf(b->cpu, sizeof b->cpu, "%s", cpu);
         b->threads = (int)rvi_json_int(rvi_json_get(d, "threads"), 0);
+        snprintf(b->gpu, sizeof b->gpu, "%s",
+                 rvi_json_string(rvi_json_get(rvi_json_get(d, "gpu"), "name"), ""));
+        b->split = b->gpu[0] && b->info.gpu_layers < b->info.n_layers;
     }
     rv_free(model);
     rv_free(machine);
@@ -468,16 +480,17 @@ static rv_status set_up(cli *c, bench *b, rv_error *err)
     rv_kv_type kv;
     rv_engine_options o;
     rvi_rng rng = {1};
-    rv_status st = cli_open(c, b->name, false, &b->model, err);
-    if (!st) st = cli_kv_type(c, &kv, err);
-    if (!st) st = look(b, err);
-    if (st) return st;
-    b->kv = kv != RV_KV_DEFAULT ? kv : c->exact ? RV_KV_F32 : RV_KV_F16;
     int longest = RVI_MAX(b->n_prompt, b->n_gen), parallel = b->n_gen ? b->parallel : 1;
     int per_sequence = (b->depth + longest + 31) / 32 * 32 + 32; /* whole pages, one to spare */
     if (per_sequence > MAX_TOKENS / parallel)
         return rvi_error(err, RV_E_CONFIG, "%d sequences of %d tokens are too many", parallel,
                          b->depth + longest);
+    c->gpu_tokens = per_sequence * parallel;
+    rv_status st = cli_open(c, b->name, false, &b->model, err);
+    if (!st) st = cli_kv_type(c, &kv, err);
+    if (!st) st = look(b, err);
+    if (st) return st;
+    b->kv = kv != RV_KV_DEFAULT ? kv : c->exact ? RV_KV_F32 : RV_KV_F16;
     o = (rv_engine_options){.size = sizeof o};
     o.n_tokens = per_sequence * parallel;
     o.max_rows = step_rows(b);

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/os.h"
 #include "cli/cli.h"
+#include "cli/doctor_gpu.h"
 #include "cli/expect.h"
 
 enum {
@@ -33,6 +34,7 @@ typedef struct doctor {
     double load;      /* of the system before measuring began; -1: unknown */
     int threads, best_threads;
     rv_kv_type kv; /* F32, F16 or Q8 */
+    cli_gpu gpu;
 } doctor;
 
 static double number(const rvi_json *object, const char *name)
@@ -335,6 +337,7 @@ static void write_json(const doctor *d, const char *described, const cli_load *l
         json_outlook(&o, out);
         rvi_buf_puts(out, "}");
     }
+    cli_gpu_write_json(&d->gpu, l, d->kv, PROMPT, out);
     rvi_buf_puts(out, "}\n");
 }
 
@@ -348,7 +351,6 @@ static rv_status make_runtime(const cli *c, rv_runtime **out, rv_error *err)
     o.exact = c->exact;
     o.no_pack = c->no_pack;
     o.isa = c->isa;
-    o.device = c->device;
     return rv_runtime_new(out, &o, err);
 }
 
@@ -386,9 +388,13 @@ int cli_doctor(cli *c, int argc, char **argv)
     rvi_buf out = {0};
     char *text = NULL;
     doctor d = {.kv = c->exact ? RV_KV_F32 : RV_KV_F16, .load = rvi_os_load()};
+    const char *device = c->device; /* the model is opened on the CPU */
+    c->device = NULL;
+    c->gpu_layers = 0;
     rv_status st = n_args ? read_model(c, args[0], &model, &arena, &load, &d.kv, &err)
                           : make_runtime(c, &model.rt, &err);
     if (!st) st = rv_runtime_describe(model.rt, 1, &text, &err);
+    if (!st) st = cli_gpu_look(c, device, &d.gpu, &arena, &err);
     if (!st) st = rvi_json_parse(&d.machine, text, strlen(text), &arena, "description", &err);
     if (!st) {
         d.measured = rvi_json_get(d.machine, "measured");
@@ -402,13 +408,16 @@ int cli_doctor(cli *c, int argc, char **argv)
             write_measured(&d, &out);
             write_threads(&d, &out);
             write_typical(&d, &out);
+            cli_gpu_write(&d.gpu, &out);
             if (n_args) write_model(&d, &load, args[0], &out);
+            if (n_args) cli_gpu_write_model(&d.gpu, &load, d.kv, PROMPT, &out);
             write_advice(&d, &out);
             if (out.data) cli_hush(out.data, out.len);
         }
         code = cli_print(&out);
     }
     rv_free(text);
+    cli_gpu_deinit(&d.gpu);
     rvi_arena_deinit(&arena);
     cli_close(&model);
     return st ? cli_fail(&err) : code;

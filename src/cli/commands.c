@@ -182,7 +182,8 @@ const cli_command cli_commands[] = {
      cli_bench, NULL},
     {"doctor", "[MODEL]", "measure this machine and suggest what to run on it (some seconds)",
      "  --json               as one JSON object\n"
-     "  With a model: also its expected speed, and the context that fits into memory.\n",
+     "  With a model: also its expected speed, and the context that fits into memory. A GPU is\n"
+     "  measured too, where there is one (--device cpu: it is not looked for).\n",
      cli_doctor, NULL},
     {"tokenize", "MODEL [TEXT|-]", "convert text to token ids",
      "  --bos                begin with the beginning-of-text token if the model uses one\n"

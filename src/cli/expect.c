@@ -255,3 +255,39 @@ double cli_expect_prompt(const cli_load *l, const rvi_json *measured, int n_prom
                layer_seconds(l, rvi_json_get(measured, "many_rows"), n_prompt / 2.0);
     return seconds > 0 ? n_prompt / seconds : 0;
 }
+
+/* Seconds of the weights of a part, read once; below 0: no rate. */
+static double gpu_row_seconds(const cli_load_part *p, const rvi_json *measured)
+{
+    double gbps = number(rvi_json_get(rvi_json_get(measured, "weights"), p->type), "gbps");
+    return gbps > 0 ? p->bytes / (gbps * 1e9) : -1;
+}
+
+double cli_expect_gpu_decode(const cli_load *l, const rvi_json *measured, rv_kv_type kv,
+                             double depth)
+{
+    enum { KERNELS = 6, BESIDES = 3 }; /* of a layer; the last norm, the head, the way back */
+    double seconds = gpu_row_seconds(&l->head, measured), copy = number(measured, "copy_gbps");
+    if (seconds < 0 || copy <= 0) return 0;
+    for (size_t i = 0; i < l->n_parts; i++) {
+        double s = gpu_row_seconds(&l->parts[i], measured);
+        if (s < 0) return 0;
+        seconds += s;
+    }
+    seconds += (KERNELS * l->n_layers + BESIDES) * number(measured, "call_us") * 1e-6;
+    seconds += depth * cli_load_kv_bytes(l, kv) / (copy * 1e9);
+    return 1 / seconds;
+}
+
+double cli_expect_gpu_prompt(const cli_load *l, const rvi_json *measured, int n_prompt)
+{
+    const rvi_json *weights = rvi_json_get(measured, "weights");
+    double seconds = gpu_row_seconds(&l->head, measured);
+    if (seconds < 0) return 0;
+    for (size_t i = 0; i < l->n_parts; i++) {
+        double gops = number(rvi_json_get(weights, l->parts[i].type), "gops_prompt");
+        if (gops <= 0) return 0;
+        seconds += 2 * l->parts[i].weights * n_prompt / (gops * 1e9);
+    }
+    return n_prompt / seconds;
+}

@@ -50,5 +50,10 @@ double cli_load_scratch_bytes(const cli_load *l);
 /* Tokens a second; 0 if a rate is missing. measured: that member of rv_runtime_describe. */
 double cli_expect_decode(const cli_load *l, const rvi_json *measured, double depth);
 double cli_expect_prompt(const cli_load *l, const rvi_json *measured, int n_prompt);
+/* The same of a GPU that has the whole model. measured: that member of `gpu`. A token is also a
+ * call for each of six kernels a layer, and its keys and values. */
+double cli_expect_gpu_decode(const cli_load *l, const rvi_json *measured, rv_kv_type kv,
+                             double depth);
+double cli_expect_gpu_prompt(const cli_load *l, const rvi_json *measured, int n_prompt);
 
 #endif

@@ -19,9 +19,9 @@ static size_t kv_bytes(const rvi_sizes *s, const rvi_room *r)
 static size_t workspace_bytes(const rvi_sizes *s, const rvi_backend *device, const rvi_room *r,
                               bool split)
 {
-    int rows = split ? RVI_MIN(r->max_rows, RVI_SPLIT_ROWS) : r->max_rows,
-        nq = s->n_heads * s->head_size, nk = s->n_kv_heads * s->head_size,
-        widest = RVI_MAX(RVI_MAX(s->n_embd, nq), s->n_ff);
+    int most = split ? RVI_MIN(r->max_rows, RVI_SPLIT_ROWS) : r->max_rows,
+        rows = RVI_MIN(most, r->n_tokens), nq = s->n_heads * s->head_size,
+        nk = s->n_kv_heads * s->head_size, widest = RVI_MAX(RVI_MAX(s->n_embd, nq), s->n_ff);
     size_t columns = 3 * (size_t)s->n_embd + 2 * (size_t)nq + 2 * (size_t)nk + 3 * (size_t)s->n_ff +
                      (size_t)s->head_size;
     return (size_t)rows * columns * sizeof(float) +

@@ -49,6 +49,8 @@ if "-npl" in args:
 else:
     print(json.dumps([{"build_commit": "abc123", "build_number": 42,
                        "cpu_info": "some \"CPU\" & more", "isa": "ref",
+                       "backends": "CUDA" if "--device" in args else "CPU",
+                       "gpu_info": "some card" if "--device" in args else "",
                        "model_type": "tiny <model>", "n_prompt": value("-p"), "n_gen": n_gen,
                        "n_depth": value("-d"),
                        "avg_ts": ts, "gbps": ts / 1000}]))
@@ -124,6 +126,32 @@ matches "ruvllm bench .* -p 0 -n 64 -d 128 --parallel 3 -t 1 --isa avx2 --kv q8 
 verdict "options of ours" 0 $? "" ""
 rows "appended" "$tmp/csv" \
     '[r["test"] for r in d] == ["tg8", "pp8@d16", "batch3"] and all(close(r["ratio"], 0.5) for r in d[1:]) and d[1]["gbps_ours"] == ""'
+
+# --- on a GPU: options, and what the row says of the card
+stand_in "$tmp/ours/ruvllm" 60
+stand_in "$tmp/a/llama-bench" 20
+mkdir -p "$tmp/smi"
+cat >"$tmp/smi/nvidia-smi" <<'SH'
+#!/bin/sh
+case "$*" in
+*driver_version*-i\ 1) echo "580.1.2" ;;
+*clocks.sm,clocks.mem,utilization.gpu*-i\ 1) echo "1980, 3201, 90" ;;
+*) exit 1 ;;
+esac
+SH
+chmod +x "$tmp/smi/nvidia-smi"
+check "versus: on a GPU" 0 \
+    "llama-bench -m .* -p 0 -n 8 -d 0 -t 1 -ngl 99 -sm none -mg 1 -fa 1 -r 1" - \
+    env PATH="$tmp/smi:$PATH" bench/versus -t 1 --rounds 1 --device cuda:1 --ours \
+    "$tmp/ours/ruvllm" --peer "$tmp/a" --test tg8 -o "$tmp/gpu" "$tmp/tiny.gguf"
+matches "ruvllm bench .* -p 0 -n 8 -d 0 -t 1 --device cuda:1 --kv f16 " "$tmp/out"
+verdict "on a GPU: options of ours" 0 $? "" ""
+rows "on a GPU: the row" "$tmp/gpu" \
+    'd[0]["gpu"] == "some card" and d[0]["driver"] == "580.1.2" and d[0]["clocks"] == "1980/3201" and d[0]["isa"] == "cuda:1" and close(d[0]["ratio"], 3)'
+check "versus: no such device" 2 - "cuda or cuda:N" bench/versus --peer x/y --device gpu $spm -o \
+    "$tmp/none"
+check "versus: CPU time on a GPU" 2 - "takes no --cpu-time" bench/versus --peer x/y --device cuda \
+    --cpu-time --test pp8 $spm -o "$tmp/none"
 
 # --- seconds: less is faster
 stand_in "$tmp/ours/ruvllm"

@@ -62,7 +62,8 @@ holds "its loads" "$tmp/json" \
 # --- bench: JSON
 fields="build_commit build_number cpu_info gpu_info backends model_filename model_type \
 model_size model_n_params n_batch n_ubatch n_threads type_k type_v n_prompt n_gen n_depth \
-test_time avg_ns stddev_ns avg_ts stddev_ts n_parallel ts_per_sequence ttft_ms gbps peak_rss isa"
+test_time avg_ns stddev_ns avg_ts stddev_ts n_parallel ts_per_sequence ttft_ms gbps peak_rss isa \
+n_gpu_layers"
 "$rv" bench $spm -p 16 -n 4 -d 33 -r 3 --parallel 2 -t 2 --kv f32 --json >"$tmp/json" 2>"$tmp/e"
 verdict "bench: json" 0 $? "" ""
 holds "two tests" "$tmp/json" \
@@ -120,6 +121,8 @@ check "doctor: for people" 0 "^expected      .* tok/s decoding" - "$rv" doctor $
 matches "^advice" "$tmp/out" \
     && matches "^memory  " "$tmp/out" && matches "^q4_k  .* GB/s .* GOP/s" "$tmp/out"
 verdict "doctor: machine, rates, advice" 0 $? "" ""
+matches "^gpu  " "$tmp/out"
+verdict "doctor: the GPU, or that there is none" 0 $? "" ""
 "$rv" doctor $spm --json >"$tmp/json" 2>"$tmp/e"
 verdict "doctor: json" 0 $? "" ""
 holds "doctor: the machine" "$tmp/json" \
@@ -130,5 +133,9 @@ holds "doctor: common models" "$tmp/json" \
     'len(d["expected"]) == 12 and all(e["decode_tps"] > 0 and e["prompt_tps"] > 0 and e["bytes"] > 1e8 for e in d["expected"])'
 holds "doctor: this model" "$tmp/json" \
     'd["model"]["decode_tps"] > d["expected"][0]["decode_tps"] and d["model"]["fits"] is True and d["model"]["context"] > 0'
+holds "doctor: the GPU" "$tmp/json" \
+    'd["gpu_why"].startswith("none is used: ") if d["gpu"] is None else d["gpu"]["measured"]["copy_gbps"] > 0 and d["on_gpu"]["decode_tps"] > 0'
+"$rv" doctor --device cpu --json >"$tmp/json" 2>"$tmp/e"
+holds "doctor: no GPU is wanted" "$tmp/json" 'd["gpu"] is None and "--device cpu" in d["gpu_why"]'
 
 echo "1..$n"

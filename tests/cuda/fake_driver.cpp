@@ -57,7 +57,13 @@ struct fake_state {
     int sticky;                /* what every call returns since then */
     long graphs;               /* launched */
 };
-static fake_state state = {13000, 1, (size_t)1 << 40, 0, 0, -1, 0, 0};
+/* FAKE_DEVICE_MEMORY: its bytes, for programs that cannot reach fake_driver. */
+static size_t memory_of_device()
+{
+    const char *bytes = getenv("FAKE_DEVICE_MEMORY");
+    return bytes ? (size_t)strtoull(bytes, nullptr, 10) : (size_t)1 << 40;
+}
+static fake_state state = {13000, 1, memory_of_device(), 0, 0, -1, 0, 0};
 
 extern "C" __attribute__((visibility("default"))) fake_state *fake_driver(void)
 {

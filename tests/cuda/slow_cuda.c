@@ -3,6 +3,8 @@
  * far as they are quick. RUVLLM_TEST_CUDA=system runs the tests of models on a real device. */
 #include "cuda/fake.h"
 
+#include "backend/cuda/probe.h"
+
 /* RUVLLM_TEST_CUDA=system: products are tried on a real device. */
 static const char *driver(void)
 {
@@ -317,12 +319,42 @@ static void default_mode(void **state)
     golden_close(&g);
 }
 
+/* What doctor measures: a figure of each kind, and nothing left behind; a device that is lost is
+ * said. */
+static void probe(void **state)
+{
+    (void)state;
+    rvi_backend *be;
+    rvi_cuda_card card;
+    rvi_cuda_probe p;
+    rv_error why = {0};
+    const rvi_cuda_probe_options quick = {.quick = true};
+    assert_ok(open_fake(&be, true, NULL, err));
+    rvi_cuda_card_read(&card, be);
+    assert_string_equal(card.name, "fake device");
+    assert_int_equal(card.cuda, 13000);
+    assert_int_equal(card.total, fake()->memory);
+    assert_int_equal(card.left, fake()->memory - fake()->used);
+    assert_ok(rvi_cuda_probe_run(&p, be, &quick, err));
+    assert_true(p.copy > 0 && p.to_device > 0 && p.to_host > 0 && p.launch > 0 && p.call > 0);
+    assert_true(p.call > p.launch);
+    for (int t = 0; t < RVI_QTYPE_COUNT; t++)
+        assert_true(p.weight[t].row > 0 && p.weight[t].many > 0);
+    size_t used = fake()->used;
+    fake()->fail_after = 9;
+    assert_int_equal(rvi_cuda_probe_run(&p, be, &quick, &why), RV_E_STATE);
+    assert_non_null(strstr(why.text, "CUDA_ERROR_ILLEGAL_ADDRESS"));
+    assert_int_equal(fake()->used, used);
+    be->ops->free(be);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_missing, reset, reset),
         cmocka_unit_test_setup_teardown(no_memory, reset, reset),
         cmocka_unit_test_setup_teardown(lost_device, reset, reset),
+        cmocka_unit_test_setup_teardown(probe, reset, reset),
         cmocka_unit_test_setup_teardown(model_and_law, reset, reset),
         cmocka_unit_test_setup_teardown(weight_types, reset, reset),
         cmocka_unit_test_setup_teardown(panels, reset, reset),

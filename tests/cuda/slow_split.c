@@ -436,6 +436,10 @@ static void api(void **state)
     rv_runtime_free(&rt);
 
     rt = fake_runtime();
+    char *json;
+    assert_ok(rv_runtime_describe(rt, 0, &json, err));
+    says(json, "\"gpu\":{\"name\":\"fake device\",\"cuda\":\"13.0\"");
+    rv_free(json);
     for (int layers = 0; layers <= 2; layers++) {
         o.gpu_layers = layers;
         assert_ok(rv_model_open(&m, rt, "tests/golden/llama", &o, err));
@@ -469,7 +473,7 @@ static void api(void **state)
     rv_engine_options eo = {.size = sizeof eo, .n_tokens = 1 << 20, .max_rows = 8};
     assert_int_equal(rv_engine_new(&e, m, &eo, &why), RV_E_NOMEM);
     says(why.text, "the KV cache: ");
-    says(why.text, "1048576 tokens fit with no number of gpu-layers");
+    says(why.text, "even with gpu-layers 1, 1048576 tokens need");
     rv_model_close(&m);
     rvi_free(s);
     rvi_source_close(source);

@@ -1,0 +1,47 @@
+#!/bin/sh
+# The program on a GPU, as its users meet it: a program with the driver of fake_driver.cpp, which
+# computes on the host. Prints TAP.
+set -u
+. tests/cli/tap.sh
+dir=${BUILD:-build}/tests/cuda
+if [ ! -x "$dir/ruvllm" ]; then
+    echo "1..0 # SKIP $dir/ruvllm is not built"
+    exit 0
+fi
+rv=$dir/ruvllm
+LD_LIBRARY_PATH=$dir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
+options="--device cuda --exact -t 1 --ctx 64"
+
+# --- the same answer whatever computes it
+"$rv" run $spm hi -n 4 --greedy --exact -t 1 >"$tmp/cpu" 2>"$tmp/err"
+verdict "run: on the CPU" 0 $? "" -
+"$rv" run $spm hi -n 4 --greedy $options >"$tmp/gpu" 2>"$tmp/err"
+verdict "run: on the GPU" 0 $? "" -
+"$rv" run $spm hi -n 4 --greedy $options --gpu-layers 1 >"$tmp/both" 2>"$tmp/err"
+verdict "run: on both, as asked for" 0 $? "" -
+[ -s "$tmp/cpu" ] && cmp -s "$tmp/cpu" "$tmp/gpu" && cmp -s "$tmp/cpu" "$tmp/both"
+verdict "run: the same text" 0 $? "" ""
+
+# --- what is measured says what it ran on
+check "bench: one of two layers" 0 "^gpu      fake device, 1 of 2 layers" - "$rv" bench $spm -p 4 \
+    -n 2 -r 1 $options --gpu-layers 1
+"$rv" bench $spm -p 4 -n 0 -r 1 $options --json >"$tmp/out" 2>"$tmp/err"
+matches '"n_gpu_layers": 2' "$tmp/out" && matches '"gpu_info": "fake device"' "$tmp/out"
+verdict "bench: all layers" 0 $? '"backends": "CUDA"' -
+
+# --- memory is short, and other mistakes
+FAKE_DEVICE_MEMORY=4000000
+export FAKE_DEVICE_MEMORY
+check "run: nothing fits" 1 - \
+    "1 of 2 layers with 64 tokens need .* MiB are missing; not one layer fits; device cpu does" \
+    "$rv" run $spm hi -n 2 $options
+check "bench: two layers do not fit" 1 - "2 of 2 layers with .* tokens need .* MiB are missing" \
+    "$rv" bench $spm -p 4 -n 2 -r 1 $options --gpu-layers 2
+unset FAKE_DEVICE_MEMORY
+check "run: no such device" 1 - "there is no CUDA device 1" "$rv" run $spm hi --device cuda:1
+check "run: layers on a GPU without one" 1 - "gpu-layers 1: the device is the CPU" "$rv" run $spm \
+    hi --gpu-layers 1
+check "serve: wrong layers" 2 - "gpu-layers must be" "$rv" serve $spm --gpu-layers 0
+
+echo "1..$n"
