@@ -307,7 +307,7 @@ static const cli_option *find(const cli_option *options, size_t n, const char *n
 }
 
 /* The options every command knows. */
-enum { N_GLOBAL = 13 };
+enum { N_GLOBAL = 14 };
 
 static void global_options(cli *c, cli_option out[N_GLOBAL])
 {
