@@ -71,6 +71,10 @@ check "a grammar" 0 '^\(yes\|no!\)$' - "$rv" run $spm x --grammar "$tmp/gbnf"
 echo 'start: "yes" | "no" MARK
 MARK: /[!?]/' >"$tmp/answer.lark"
 check "a grammar of Lark" 0 '^\(yes\|no[!?]\)$' - "$rv" run $spm x --grammar "$tmp/answer.lark"
+check "a schema in the command line" 0 7 - "$rv" run $spm x --schema '{"const":7}'
+check "a grammar in the command line" 0 '^yes$' - "$rv" run $spm x --grammar 'root ::= "yes"'
+check "what takes too much work" 1 - "#/pattern: too much work" \
+    "$rv" run $spm x --schema '{"type":"string","pattern":"^(.{0,100}a.{0,100}b){10}$"}'
 check "a JSON object" 0 '}$' - "$rv" run $spm x --json-mode -n 30 --seed 5
 check "retries: any text is right" 0 . - \
     "$rv" run $spm x --regex '(.|\s)*' --retries 2 -n 4 --seed 1
