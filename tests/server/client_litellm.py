@@ -94,7 +94,7 @@ def lite(server):
                                      api_key="any", api_base=url + "/v1")
     verdict("litellm: models", names == ["openai/smollm2"] or names == ["smollm2"], names)
     for name, changes, kind in (
-            ("an unknown model", {"model": "openai/gpt-5"}, litellm.NotFoundError),
+            ("an unknown model", {"model": "openai/other"}, litellm.NotFoundError),
             ("a prompt that is too long", {"model": "openai/smollm2", "messages": [
                 {"role": "user", "content": "tea " * 20000}]},
              litellm.ContextWindowExceededError)):
