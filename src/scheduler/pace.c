@@ -8,12 +8,13 @@
  * less is planned. Where more wait than that, their part of the time is their part of all. */
 #define STRETCH   0.45
 #define NEW_SHARE (1.0 / 4)
-#define MOST_NEW  2 /* times the average that one measurement counts for at most */
+#define EACH      2.2 /* and where there are many rows, each as dearly as so many of a few */
+#define MOST_NEW  2   /* times the average that one measurement counts for at most */
 
 enum {
     BETWEEN = 3,    /* steps of tokens alone for each stream, before rows come many at a time */
-    ROW = 1000,     /* a row costs what reading so many tokens does, besides those it reads; */
-    FIRST = 2,      /* the first row of a prompt reads its tokens as dearly as so many more do */
+    ROW = 2000,     /* a row costs what reading so many tokens does, besides those it reads; */
+    FIRST = 6,      /* the first row of a prompt reads its tokens as dearly as so many more do, */
     FIRST_ROWS = 4, /* while nothing is known of their cost */
     MANY = 8,       /* rows that come at a time at least, so that the prompt ends */
     OFTEN = 32      /* one step in so many is measured: texts grow, and so do other programs */
@@ -36,13 +37,14 @@ static void follow(double *average, double seconds)
 /* What n rows of the prompts cost, in tokens that are read. */
 static double cost(const rvi_pace *p, double n)
 {
-    return n * ROW + (n + FIRST * RVI_MIN(n, p->n_long)) * p->depth;
+    return n * ROW + RVI_MAX(n + FIRST * RVI_MIN(n, p->n_long), EACH * n) * p->depth;
 }
 
 static double rows_in(const rvi_pace *p, double seconds)
 {
     double units = seconds / p->unit;
-    double rows = (units - FIRST * p->n_long * p->depth) / (ROW + p->depth);
+    double rows = RVI_MIN((units - FIRST * p->n_long * p->depth) / (ROW + p->depth),
+                          units / (ROW + EACH * p->depth));
     /* too few for all of them: of as many prompts as there are rows */
     return rows >= p->n_long ? rows : units / cost(p, 1);
 }
