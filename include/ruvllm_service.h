@@ -129,6 +129,7 @@ typedef struct rv_request {
      * with `saved` is the promise that a request after a crash goes on from there. */
     const char *session;
     int exact; /* its text must not depend on how much room there is */
+    int n_top; /* RV_REQUEST_SCORE: and the likeliest tokens of each place, 0 to 20 */
 } rv_request;
 
 /* RV_E_BUSY: too many wait, or its session has a request that has not ended; RV_E_TOO_LONG: it
@@ -178,7 +179,7 @@ typedef struct rv_service_event {
     const char *text; /* terminated */
     size_t text_len;
     const rv_token_prob *chosen, *top; /* NULL unless logprobs were asked for */
-    size_t n_top;
+    size_t n_top; /* RV_SERVICE_DONE of scores: n_values times those of the request */
     /* RV_SERVICE_DONE */
     rv_finish finish;
     int timed_out; /* finish is RV_FINISH_CANCELLED, for its time was over */

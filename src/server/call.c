@@ -22,7 +22,10 @@ void rvi_call_drop(rvi_call *k)
         rvi_items_free(&k->choices[i].said);
         rvi_free(k->choices[i].ids);
     }
-    for (int i = 0; i < k->n_parts; i++) rvi_free(k->parts[i].values);
+    for (int i = 0; i < k->n_parts; i++) {
+        rvi_free(k->parts[i].values);
+        rvi_free(k->parts[i].top);
+    }
     rv_grammar_free(&k->grammar);
     rv_tools_free(&k->tools);
     rv_adapter_set_free(&k->adapters);
@@ -480,12 +483,15 @@ static void keep_values(rvi_part *p, const rv_service_event *e)
 {
     if (!e->n_values || p->values) return;
     p->values = rvi_alloc_array(e->n_values, sizeof *p->values);
-    if (!p->values) {
+    if (e->n_top) p->top = rvi_alloc_array(e->n_top, sizeof *p->top);
+    if (!p->values || (e->n_top && !p->top)) {
         (void)rvi_problem_set(&p->call->problem, 503, NULL, NULL, "out of memory");
         return;
     }
     memcpy(p->values, e->values, e->n_values * sizeof *p->values);
     p->n_values = e->n_values;
+    p->n_top = e->n_top / e->n_values;
+    if (p->top) memcpy(p->top, e->top, e->n_top * sizeof *p->top);
 }
 
 static void end_items(rvi_choice *c)

@@ -38,6 +38,8 @@ typedef struct rvi_part {
     rv_request_kind kind;
     float *values; /* a vector, or scores */
     size_t n_values;
+    rv_token_prob *top; /* of scores, n_top each; NULL: none */
+    size_t n_top;
     int n_prompt, n_reused; /* known from the first token on */
     bool progressed;        /* the writer knows that it has begun */
     bool waits;             /* for an adapter, and is submitted later */

@@ -194,6 +194,15 @@ def completions(s):
             scored["logprobs"]["token_logprobs"][0] is None and
             len(tokens) == len(scored["logprobs"]["token_logprobs"]) and
             all(v < 0 for v in scored["logprobs"]["token_logprobs"][1:]), (scored, known))
+    ids = s.post("/tokenize", {"content": "the tea and a cake"})[2]["tokens"]
+    whole = s.post("/v1/completions", {"prompt": ids, "max_tokens": 1, "temperature": 0,
+                                       "echo": True, "logprobs": 2})[2]["choices"][0]["logprobs"]
+    after = s.post("/v1/completions", {"prompt": ids[:-1], "max_tokens": 1, "temperature": 0,
+                                       "logprobs": 2})[2]["choices"][0]["logprobs"]
+    verdict("and shows what else the prompt's tokens could have been",
+            whole["top_logprobs"][0] is None and
+            all(len(t) == 2 for t in whole["top_logprobs"][1:]) and
+            whole["top_logprobs"][-2] == after["top_logprobs"][0], (whole, after))
     events, ended = s.stream("/v1/completions", {"prompt": "the tea", **GREEDY, "echo": True})
     verdict("a stream of it says the same",
             "".join(e["choices"][0]["text"] for e in events) == "the tea" + one["text"] and ended)
