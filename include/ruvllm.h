@@ -556,6 +556,9 @@ typedef struct rv_generate_options {
      * answer and which nobody else uses until this one is finished. Its past becomes this
      * answer's. Both models must have the same vocabulary: another is RV_E_INVALID. */
     rv_session *draft_session;
+    /* The text goes on where the prompt ends: a blank that it begins with is kept, which otherwise
+     * many vocabularies leave out at the start of a text. */
+    int continues;
 } rv_generate_options;
 
 /* One block, freed by rv_free. */

@@ -63,7 +63,7 @@ RV_API rv_status rv_learner_replay(rv_learner *l, rv_learn_progress_fn progress,
     X(shared, int, 0, "all groups train one adapter, with rehearsal and EWC")                      \
     X(sources, int, 7,                                                                             \
       "of texts to train on, beside what was taught: 1 forms of the question + 2 wordings of the " \
-      "model's own + 4 English rules")                                                             \
+      "model's own + 4 the question with words left out")                                          \
     X(no_same_fence, int, 0,                                                                       \
       "an ablation: questions about a lesson's own subject are not among the texts that must not " \
       "change")                                                                                    \

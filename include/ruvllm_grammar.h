@@ -9,14 +9,17 @@
  *
  * Any number of answers may have the same grammar, in sessions and in services. Where only one text
  * can follow, its tokens are taken at once and computed together. Before an answer runs out of
- * max_tokens, it is brought to its end in a short way, where one is found quickly. To go on with an
+ * max_tokens, it is brought to its end in a short way, where one is found quickly; only where the
+ * shortest text has more tokens than that is it cut (RV_FINISH_LENGTH). To go on with an
  * answer that was cut short, also in a fork of its session, begin the next one in its
  * grammar_state.
  *
  * A grammar says which tokens may come next, byte for byte: a token is allowed if a valid text
  * continues with it. What a schema asks and cannot be enforced is refused when the grammar is made,
- * with the place that asks for it. Any thread may use a grammar at any time; a state is a number
- * that may be copied, kept and used again. */
+ * with the place that asks for it. So are expressions that would take too much work: nested
+ * repetitions are tried on a text that makes them large. What only a certain text shows ends the
+ * answer with RV_E_TOO_LONG: a mask takes milliseconds at most, in the long run. Any thread may use
+ * a grammar at any time; a state is a number that may be copied, kept and used again. */
 #ifndef RUVLLM_GRAMMAR_H
 #define RUVLLM_GRAMMAR_H
 
@@ -46,8 +49,8 @@ typedef struct rv_grammar_options {
     int canonical;  /* strings of JSON have escapes only where they need them */
 } rv_grammar_options;
 
-/* Errors: RV_E_UNSUPPORTED names what cannot be enforced, RV_E_CONFIG what is wrong in the text;
- * RV_E_GENERATION: no text satisfies the schema. */
+/* Errors: RV_E_UNSUPPORTED names what cannot be enforced, RV_E_CONFIG what is wrong in the text,
+ * RV_E_TOO_LONG what takes too much work; RV_E_GENERATION: no text satisfies the schema. */
 RV_API rv_status rv_grammar_new(rv_grammar **out, const rv_model *m, rv_grammar_kind kind,
                                 const char *text, size_t len, const rv_grammar_options *o,
                                 rv_error *err);

@@ -160,6 +160,10 @@ RV_API rv_status rv_learner_prefer(rv_learner *l, const char *question, const ch
  * not possible, applied is 0 and nothing is logged. Of a correction that was trained: as
  * forgetting it. */
 RV_API rv_status rv_learner_undo(rv_learner *l, rv_adaptation **out, rv_error *err);
+/* The same for all events after this version (rv_learner_version), the last one first, as far as
+ * they can be taken back; notes tell how many. What was forgotten since stays forgotten. */
+RV_API rv_status rv_learner_undo_to(rv_learner *l, uint64_t version, rv_adaptation **out,
+                                    rv_error *err);
 /* Removes what was taught with this text in its question or answer, for good. Generations that were
  * trained on it are out of use from now on, and what else they held waits to be trained again
  * without it; notes tell how many. */

@@ -115,8 +115,7 @@ typedef struct rv_request {
     const rv_generate_options *generate;
     int n;                          /* choices, each with its seed + its number; 0: 1 */
     const rv_adapter_set *adapters; /* kept as long as needed; NULL: none */
-    rv_learner *learner;            /* asked what takes part, where there is a chat; NULL: none.
-                                       Instructions of scope "always" are not read here yet */
+    rv_learner *learner;            /* asked what takes part, where there is a chat; NULL: none */
     const rv_embed_options *embed;  /* RV_REQUEST_EMBED */
     int priority;                   /* -100 to 100, higher goes first within its tenant */
     const char *tenant;             /* whom it counts for; NULL: "" */
@@ -130,6 +129,7 @@ typedef struct rv_request {
      * with `saved` is the promise that a request after a crash goes on from there. */
     const char *session;
     int exact; /* its text must not depend on how much room there is */
+    int n_top; /* RV_REQUEST_SCORE: and the likeliest tokens of each place, 0 to 20 */
 } rv_request;
 
 /* RV_E_BUSY: too many wait, or its session has a request that has not ended; RV_E_TOO_LONG: it
@@ -179,7 +179,7 @@ typedef struct rv_service_event {
     const char *text; /* terminated */
     size_t text_len;
     const rv_token_prob *chosen, *top; /* NULL unless logprobs were asked for */
-    size_t n_top;
+    size_t n_top; /* RV_SERVICE_DONE of scores: n_values times those of the request */
     /* RV_SERVICE_DONE */
     rv_finish finish;
     int timed_out; /* finish is RV_FINISH_CANCELLED, for its time was over */

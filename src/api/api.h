@@ -51,9 +51,12 @@ struct rv_runtime {
     atomic_int n_serving;                 /* services whose last step computed something, */
     int n_stepped;                        /* steps of them in this round; busy is held */
     atomic_uint_fast64_t round;           /* in which each of them has one step */
-    atomic_size_t mapped_bytes;           /* of the files of open models, */
-    atomic_size_t adapter_bytes;          /* and of loaded adapters */
-    rvi_quota quota;                      /* what all of it may take (budget.c) */
+    atomic_int n_starving;        /* jobs of learners that calls have kept waiting for long */
+    atomic_uint_fast64_t rest_ns; /* until when services rest for these, or have rested */
+    atomic_uint_fast64_t n_rests;
+    atomic_size_t mapped_bytes;  /* of the files of open models, */
+    atomic_size_t adapter_bytes; /* and of loaded adapters */
+    rvi_quota quota;             /* what all of it may take (budget.c) */
 };
 
 struct rv_model {

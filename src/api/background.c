@@ -15,7 +15,7 @@
  * the learner waits for a moment only: on a busy machine a thread of the lowest priority may not
  * run for seconds, so it is left to end by itself, with a reference to the learner. Calls that
  * train themselves (or reset) pause first, so that one of the two has the hidden states, the shared
- * adapter and the facts of the lessons. */
+ * adapter and the texts of the lessons. */
 #include <stdio.h>
 
 #include "api/api.h"
@@ -26,6 +26,7 @@
 enum {
     AGAIN = 60,    /* seconds after a failure */
     LEASE = 3,     /* seconds until the next attempt where another process trains */
+    STARVED = 30,  /* seconds of waiting for calls, after which services rest now and then */
     LEAVE_MS = 50, /* that freeing a learner waits for a job to notice that it was cancelled */
 };
 
@@ -35,6 +36,7 @@ typedef struct job {
     rvi_job work;          /* kind NULL: there is nothing to do */
     atomic_bool cancelled; /* it is stopped, or what it is for is gone */
     atomic_bool done;
+    atomic_bool starves; /* it is one of the runtime's n_starving, until it ends */
     rv_status st;
     rv_error err;
 } job;
@@ -54,10 +56,16 @@ static void release_job(job *j)
 
 static void pause_while_busy(void *ctx)
 {
-    const job *j = ctx;
-    while (!atomic_load(&j->cancelled) && !atomic_load(&j->l->bg.stop) &&
-           rvi_api_is_busy(j->l->m->rt))
+    job *j = ctx;
+    rv_runtime *rt = j->l->m->rt;
+    double since = 0;
+    while (!atomic_load(&j->cancelled) && !atomic_load(&j->l->bg.stop) && rvi_api_is_busy(rt)) {
+        double now = rvi_os_seconds();
+        if (since <= 0) since = now;
+        if (now - since > STARVED && !atomic_exchange(&j->starves, true))
+            atomic_fetch_add(&rt->n_starving, 1);
         rvi_thread_sleep(1e-2);
+    }
 }
 
 static int report(void *ctx, const char *stage, int done, int total, double loss)
@@ -86,6 +94,7 @@ static void compute(void *ctx)
         j->st = j->work.kind->compute(&j->work, l->l, &base, report, j, &j->err);
         base.be->ops->free(base.be);
     }
+    if (atomic_load(&j->starves)) atomic_fetch_sub(&l->m->rt->n_starving, 1);
     rvi_api_leave_heap(heap);
     atomic_store(&j->done, true);
     rvi_wakeup_post(l->bg.wakeup);
@@ -180,6 +189,7 @@ static void work(rv_learner *l, double *wait)
     j->l = rvi_api_retain_learner(l);
     atomic_init(&j->cancelled, false);
     atomic_init(&j->done, false);
+    atomic_init(&j->starves, false);
     *wait = 0;
     if (rvi_api_enter_aside(&turn, l->m->rt, &l->bg.stop)) {
         finish_pending(l);

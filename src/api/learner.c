@@ -447,6 +447,16 @@ rv_status rv_learner_undo(rv_learner *l, rv_adaptation **out, rv_error *err)
     return leave_reporting(&turn, l, st, &r, out, err);
 }
 
+rv_status rv_learner_undo_to(rv_learner *l, uint64_t version, rv_adaptation **out, rv_error *err)
+{
+    rvi_api_turn turn;
+    rvi_adaptation r;
+    rv_status st = enter_reporting(&turn, l, "rv_learner_undo_to", true, &r, out, err);
+    if (st) return st;
+    st = rvi_learner_undo_to(l->l, version, &r, err);
+    return leave_reporting(&turn, l, st, &r, out, err);
+}
+
 rv_status rv_learner_forget(rv_learner *l, const char *text, rv_adaptation **out, rv_error *err)
 {
     rvi_api_turn turn;
@@ -473,16 +483,29 @@ rv_status rv_learner_consolidate(rv_learner *l, rv_learn_loop loop, rv_preferenc
     return leave_alone(&a, st, err);
 }
 
-rv_status rv_learner_rollback(rv_learner *l, int generation, rv_adaptation **out, rv_error *err)
+/* What is being trained goes on from what is rolled back. */
+static rv_status rollback_alone(rv_learner *l, int generation, rv_adaptation **out, rv_error *err)
 {
     rvi_adaptation r = {.quality_delta = NAN};
-    alone a; /* what is being trained may go on from what is rolled back */
+    alone a;
     if (out) *out = NULL;
     rv_status st = enter_alone(&a, l, "rv_learner_rollback", err);
     if (st) return st;
     st = rvi_learner_rollback(l->l, generation, &r, err);
     if (!st && out) st = rvi_api_give_adaptation(&r, out, err);
     return leave_alone(&a, st, err);
+}
+
+/* Training pauses where it has to: on a busy machine it may take minutes to notice. */
+rv_status rv_learner_rollback(rv_learner *l, int generation, rv_adaptation **out, rv_error *err)
+{
+    rvi_api_turn turn;
+    rvi_adaptation r;
+    if (l && l->l->o.shared) return rollback_alone(l, generation, out, err);
+    rv_status st = enter_reporting(&turn, l, "rv_learner_rollback", true, &r, out, err);
+    if (st) return st;
+    st = rvi_learner_rollback(l->l, generation, &r, err);
+    return leave_reporting(&turn, l, st, &r, out, err);
 }
 
 rv_status rv_learner_status(rv_learner *l, char **json, rv_error *err)

@@ -160,6 +160,9 @@ rv_status rv_runtime_new(rv_runtime **out, const rv_runtime_options *given, rv_e
     atomic_init(&rt->freed, NULL);
     atomic_init(&rt->freed_sets, NULL);
     atomic_init(&rt->n_sets, 0);
+    atomic_init(&rt->n_starving, 0);
+    atomic_init(&rt->rest_ns, 0);
+    atomic_init(&rt->n_rests, 0);
     atomic_init(&rt->mapped_bytes, 0);
     atomic_init(&rt->adapter_bytes, 0);
     atomic_init(&rt->busy, FREE);
@@ -349,7 +352,7 @@ void rvi_api_leave(rvi_api_turn *turn)
         }
         atomic_store(&rt->left_ns, now_ns());
         atomic_store(&rt->owner, NULL);
-        atomic_store(&rt->busy, FREE);
+        (void)atomic_exchange(&rt->busy, FREE); /* not a store: see base/pool.c */
         holder = FREE;
     } while ((atomic_load(&rt->freed) || atomic_load(&rt->freed_sets)) &&
              atomic_compare_exchange_strong(&rt->busy, &holder, CALL));

@@ -29,6 +29,9 @@ struct rv_service {
 rv_status rvi_service_open_finder(rv_service *s, const rv_model *embedder,
                                   rv_error *err) RVI_MUST_CHECK;
 
+/* Reports a chat template that writes the time: prompts cannot share what follows it for long. */
+void rvi_service_check_template(const rv_model *m);
+
 /* The KV room that the options mean. */
 int rvi_service_tokens(const rv_model *m, const rv_service_options *o);
 

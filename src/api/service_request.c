@@ -201,8 +201,12 @@ static rv_status read_embed(const rv_service *s, const rv_request *q, rvi_order 
     return st ? st : rvi_embed_check(e->m, e->o.max_rows, r->ids, n, &r->embed, err);
 }
 
-static rv_status read_score(const rvi_order *r, rv_error *err)
+static rv_status read_score(const rv_request *q, rvi_order *r, rv_error *err)
 {
+    enum { MOST_TOP = 20 };
+    if (q->n_top < 0 || q->n_top > MOST_TOP)
+        return rvi_error(err, RV_E_CONFIG, "n_top must be 0..%d (got %d)", MOST_TOP, q->n_top);
+    r->n_top = q->n_top;
     return r->n_ids < 2 ? rvi_error(err, RV_E_INVALID, "scores need at least 2 ids") : RV_OK;
 }
 
@@ -269,7 +273,7 @@ static rv_status fill(const rv_service *s, const rv_request *q, rvi_order *r, rv
     if (st) return st;
     switch (q->kind) {
     case RV_REQUEST_EMBED: return read_embed(s, q, r, err);
-    case RV_REQUEST_SCORE: return read_score(r, err);
+    case RV_REQUEST_SCORE: return read_score(q, r, err);
     default: return read_generate(s, q, r, err);
     }
 }

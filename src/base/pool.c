@@ -14,7 +14,8 @@
  * Invariants:
  *  1. A worker marks itself as inside and then reads the gate; the owner closes the gate and then
  *     reads the marks. All four accesses are sequentially consistent, so at least one side sees the
- *     other: the owner waits for every worker that found the gate open.
+ *     other: the owner waits for every worker that found the gate open. The writes are exchanges:
+ *     x86 has the same instruction for both, and qemu lets a load pass a plain store of aarch64.
  *  2. The owner writes the job while the gate is closed and no worker is inside; workers read it
  *     only while inside.
  *  3. A share hands out each of its tasks exactly once. Its count belongs to the job it names; for
@@ -178,7 +179,7 @@ static bool is_for(const worker *w, uint64_t gate, uint64_t seen)
 /* Goes inside if there is a job for this worker other than *seen, and sets that. */
 static bool enter(worker *w, uint64_t *seen)
 {
-    atomic_store(&w->inside, true);
+    (void)atomic_exchange(&w->inside, true);
     uint64_t gate = atomic_load(&w->pool->gate);
     if (is_for(w, gate, *seen)) {
         *seen = gate;
@@ -275,7 +276,7 @@ void rvi_pool_free(rvi_pool *p)
 {
     if (!p) return;
     if (p->n_started) {
-        atomic_store(&p->quit, true);
+        (void)atomic_exchange(&p->quit, true);
         wake_sleepers(p);
         for (int i = 1; i <= p->n_started; i++) pthread_join(p->workers[i].thread, NULL);
     }
@@ -321,7 +322,7 @@ static unsigned take_turn(rvi_pool *p)
 
 static void give_turn(rvi_pool *p, unsigned ticket)
 {
-    atomic_store(&p->serving, ticket + 1);
+    (void)atomic_exchange(&p->serving, ticket + 1);
     if (!atomic_load(&p->n_waiting)) return;
     pthread_mutex_lock(&p->lock);
     pthread_cond_broadcast(&p->served);
@@ -336,10 +337,10 @@ static void run_shared(rvi_pool *p, rvi_task_fn fn, void *ctx, int n_tasks, cons
     p->n_tasks = n_tasks;
     int n_shares = n_tasks < p->n_threads ? n_tasks : p->n_threads;
     uint64_t gate = next_gate(p, n_shares);
-    atomic_store(&p->gate, gate);
+    (void)atomic_exchange(&p->gate, gate);
     wake_sleepers(p);
     work(p, 0, gate);
-    atomic_store(&p->gate, gate - (uint64_t)n_shares);
+    (void)atomic_exchange(&p->gate, gate - (uint64_t)n_shares);
     for (int i = 1; i < n_shares; i++)
         for (unsigned spin = 0; atomic_load(&p->workers[i].inside); spin++) {
             if (p->pause) p->pause(p->pause_ctx); /* the workers pause too, so none spins */

@@ -18,7 +18,12 @@
 #include "base/rng.h"
 #include "ruvllm_service.h"
 
-enum { MAX_CLIENTS = 256 };
+enum {
+    MAX_CLIENTS = 256,
+    STREAM = 256,      /* tokens of a stream beside a long prompt */
+    OPEN_AT_ONCE = 32, /* answers under way in the open loop; others wait */
+    OPEN_LEAST = 12    /* requests there */
+};
 
 typedef struct samples {
     double *v;
@@ -29,6 +34,7 @@ typedef struct client {
     double sent, last; /* seconds; last: of its latest token, 0: none yet */
     double last_cpu;   /* the process's CPU time then */
     bool quiet;        /* not part of the figures */
+    bool ended;
 } client;
 
 typedef struct bench {
@@ -129,6 +135,7 @@ static rv_status send(bench *b, client *who, int n_prompt, int n_gen, rv_error *
     uint64_t id;
     who->sent = rvi_os_seconds();
     who->last = 0;
+    who->ended = false;
     return rv_service_submit(b->svc, &r, &id, err);
 }
 
@@ -139,6 +146,7 @@ static rv_status note(bench *b, const rv_service_event *ev, double now, rv_error
     if (ev->kind == RV_SERVICE_DONE && ev->status)
         return rvi_error(err, ev->status, "%s", ev->error);
     b->n_ended += ev->kind == RV_SERVICE_END;
+    who->ended = who->ended || ev->kind == RV_SERVICE_END;
     if (ev->kind != RV_SERVICE_TOKEN || ev->id < 0) return RV_OK;
     double cpu = cpu_seconds();
     if (!who->quiet && who->last > 0) ok = add_sample(&b->cpu_gaps, cpu - who->last_cpu);
@@ -170,13 +178,14 @@ static rv_status listen_until(bench *b, int n_ended, rv_error *err)
     return st;
 }
 
-static rv_status open_service(bench *b, int n_tokens, rv_error *err)
+static rv_status open_service(bench *b, int n_tokens, int at_once, rv_error *err)
 {
-    int longest = RVI_MAX(b->load->long_one, b->load->shared) + b->load->n_prompt + b->load->n_gen;
+    int longest = RVI_MAX(b->load->long_one, b->load->shared) + b->load->n_prompt +
+                  RVI_MAX(b->load->n_gen, STREAM);
     rv_service_options o = {.size = sizeof o,
                             .n_tokens = n_tokens + longest + 64,
                             .n_context = longest + 64,
-                            .max_running = b->load->clients + 1,
+                            .max_running = at_once + 1,
                             .kv_type = b->kv,
                             .token_ms = (double)b->load->token_ms};
     return rv_service_new(&b->svc, b->model.m, &o, err);
@@ -266,8 +275,11 @@ static rv_status closed_loop(bench *b, figures out[2], rv_error *err)
     const bench_load *l = b->load;
     samples rate[2] = {{0}}, cpu[2] = {{0}};
     double tokens = (double)l->n_gen * l->clients;
-    rv_status st = open_service(b, per_request(l) * l->clients, err);
-    for (int i = -1; !st && i < l->repeat; i++) { /* one round to warm up */
+    rv_status st = open_service(b, per_request(l) * l->clients, l->clients, err);
+    bench_load one = *l;
+    one.clients = 1;
+    for (int i = -1; !st && i < l->repeat; i++) {
+        b->load = i < 0 ? &one : l; /* one client to warm up */
         for (int k = 0; !st && k < 2; k++) {
             taken round;
             st = (k ? run_round : run_engine)(b, &round, err);
@@ -286,6 +298,7 @@ static rv_status closed_loop(bench *b, figures out[2], rv_error *err)
         rvi_free(rate[k].v);
         rvi_free(cpu[k].v);
     }
+    b->load = l;
     if (out[0].rate > 0) out[1].share = out[1].rate / out[0].rate;
     sum_up(b, &out[1]);
     if (!st) st = look_at_memory(b, err);
@@ -293,14 +306,14 @@ static rv_status closed_loop(bench *b, figures out[2], rv_error *err)
     return st;
 }
 
-/* As many requests as in the closed loop, at random times. */
+/* As many requests as in the closed loop, or a few more, at random times. */
 static rv_status open_loop(bench *b, figures *out, rv_error *err)
 {
     const bench_load *l = b->load;
-    int n = l->repeat * l->clients, n_sent = 0;
+    int n = RVI_MAX(l->repeat * l->clients, OPEN_LEAST), n_sent = 0;
     client *all = rvi_zalloc_array((size_t)n, sizeof *all);
     if (!all) return rvi_nomem(err, "clients");
-    rv_status st = open_service(b, per_request(l) * l->clients, err);
+    rv_status st = open_service(b, per_request(l) * OPEN_AT_ONCE, OPEN_AT_ONCE, err);
     double start = rvi_os_seconds(), next = start;
     b->n_ended = 0;
     b->n_tokens = 0;
@@ -323,31 +336,52 @@ static rv_status open_loop(bench *b, figures *out, rv_error *err)
     return st;
 }
 
-/* Clients listen to long answers; then a long prompt comes, and they go on listening, also after it
- * has been read. Their own texts grow meanwhile, so the time between tokens beside the prompt is
- * compared with the mean of those before and after it.
- * Of streams that end others take the place. */
+/* A stream of a client: its prompt is the same every time, so that it need not be read again, and
+ * an answer has STREAM tokens. The first ones of n clients are at different places of theirs, as
+ * they are ever after. */
+static rv_status send_stream(bench *b, int i, bool is_first, rv_error *err)
+{
+    const bench_load *l = b->load;
+    int n_done = is_first ? STREAM * i / l->clients : 0;
+    rvi_rng rest = b->rng;
+    b->rng = (rvi_rng){1000 + (uint64_t)i};
+    fill_ids(b, l->n_prompt + n_done);
+    b->rng = rest;
+    return send(b, &b->clients[i], l->n_prompt + n_done, STREAM - n_done, err);
+}
+
+/* Listens to streams, each of which is followed by another, until n times between tokens were
+ * measured or the reader has its first token. */
+static rv_status listen_to_streams(bench *b, size_t n, const client *reader, rv_error *err)
+{
+    rv_status st = RV_OK;
+    while (!st && (reader ? reader->last <= 0 : b->gaps.n < n)) {
+        st = listen(b, 10, err);
+        for (int i = 0; !st && i < b->load->clients; i++)
+            if (b->clients[i].ended) st = send_stream(b, i, false, err);
+    }
+    return st;
+}
+
+/* Clients listen to streams; then a long prompt comes, and they go on listening, also after it has
+ * been read. The time between tokens beside the prompt is compared with the mean of those before
+ * and after it. */
 static rv_status beside_a_prompt(bench *b, figures out[3], rv_error *err)
 {
     const bench_load *l = b->load;
     client reader = {.quiet = true};
-    rv_status st = open_service(b, (per_request(l) + 4096) * l->clients, err);
-    b->n_ended = 0;
-    for (int i = 0; !st && i < l->clients; i++) {
-        fill_ids(b, l->n_prompt);
-        st = send(b, &b->clients[i], l->n_prompt, RV_TO_CONTEXT_END, err);
-    }
+    rv_status st = open_service(b, (per_request(l) + 2 * STREAM) * l->clients, l->clients, err);
+    for (int i = 0; !st && i < l->clients; i++) st = send_stream(b, i, true, err);
+    while (!st && b->first.n < (size_t)l->clients) st = listen(b, 10, err);
     for (int part = 0; !st && part < 3; part++) {
         size_t most = (size_t)(l->n_gen * l->clients);
         double start = rvi_os_seconds();
+        b->gaps.n = b->cpu_gaps.n = b->n_tokens = 0;
         if (part == 1) {
             fill_ids(b, l->long_one);
             st = send(b, &reader, l->long_one, 1, err);
         }
-        while (!st && !part && b->first.n < (size_t)l->clients) st = listen(b, 10, err);
-        b->gaps.n = b->cpu_gaps.n = b->n_tokens = 0;
-        start = part == 1 ? start : rvi_os_seconds();
-        while (!st && (part == 1 ? reader.last <= 0 : b->gaps.n < most)) st = listen(b, 10, err);
+        if (!st) st = listen_to_streams(b, most, part == 1 ? &reader : NULL, err);
         snprintf(out[part].name, sizeof out[part].name,
                  part == 1   ? "beside a prompt of %d"
                  : part == 0 ? "streams x%d"
@@ -371,7 +405,7 @@ static rv_status shared_prefix(bench *b, figures out[2], double *lookup, rv_erro
     samples times[2] = {{0}};
     int n = l->shared + 16;
     client who = {0};
-    rv_status st = open_service(b, n * 2 * (l->repeat + 1), err);
+    rv_status st = open_service(b, n * 2 * (l->repeat + 1), l->clients, err);
     for (int i = 0; !st && i < l->repeat; i++) {
         fill_ids(b, n);
         for (int k = 0; !st && k < 2; k++) {
@@ -491,8 +525,9 @@ static rv_status set_up(cli *c, bench *b, rv_error *err)
         return rvi_error(err, RV_E_INVALID, "%s generates no text, so there is nothing to measure",
                          l->name);
     b->n_vocab = info->n_vocab;
-    b->ids = rvi_alloc_array((size_t)RVI_MAX(RVI_MAX(l->n_prompt, l->long_one), l->shared + 16),
-                             sizeof *b->ids);
+    b->ids =
+        rvi_alloc_array((size_t)RVI_MAX(RVI_MAX(l->n_prompt + STREAM, l->long_one), l->shared + 16),
+                        sizeof *b->ids);
     return b->ids ? RV_OK : rvi_nomem(err, "token ids");
 }
 

@@ -57,7 +57,7 @@ rv_status cli_calls_open(cli_calls *c, const cli_form *form, const rv_model *m, 
     rv_tools_options o = {.size = sizeof o, .choice = c->choice, .seed = seed};
     rvi_buf text = {0};
     if (!cli_calls_given(c)) return RV_OK;
-    rv_status st = c->file ? cli_read_file(c->file, &c->tools, err) : RV_OK;
+    rv_status st = c->file ? cli_read_source(c->file, &c->tools, err) : RV_OK;
     if (!st && c->file && !rvi_buf_puts(&c->tools, "")) st = rvi_nomem(err, "tools");
     if (!st) st = cli_form_read(form, &o.form, &text, err);
     o.tools = c->file ? c->tools.data : NULL;

@@ -315,7 +315,8 @@ void cli_chat_open_learning(cli_chat_state *t, bool terminal)
     if (!st && terminal && !t->learning.paused) st = rv_learner_start(t->learning.l, &err);
     if (st && t->no_learning.text[0]) {
         cli_learning_close(&t->learning);
-        if (t->c->verbose || t->g->learned) cli_warn("nothing is learned: %s", t->no_learning.text);
+        if (t->c->verbose || t->g->learned || t->c->store)
+            cli_warn("nothing is learned: %s", t->no_learning.text);
     } else if (st) {
         cli_warn("no training in the background: %s", err.text);
     }

@@ -37,7 +37,7 @@ typedef struct cli {
     int gpu_layers; /* 0: all, or as many as fit */
     int gpu_tokens; /* of KV cache that a command will ask for; 0: the context */
     const char *kv, *isa, *device, *cache_dir, *state_dir, *log_level;
-    const char *store;         /* where learned state is kept instead of state_dir; NULL: there */
+    const char *store;         /* the database that learned state is in; NULL: in state_dir */
     const char *template_file; /* used instead of the model's chat template; NULL: its own */
     bool no_color, verbose, exact, no_pack, help;
     const char *command;
@@ -55,6 +55,9 @@ typedef struct cli_command {
 /* Each program defines these. */
 extern const char cli_program[], cli_purpose[]; /* its name, and what it does */
 extern const cli_command cli_commands[];        /* ends with a NULL name */
+
+/* "1.5G": a number of bytes, with K, M, G or T (powers of 1024) or without; at least 1. */
+bool cli_read_size(const char *text, uint64_t *bytes);
 
 /* Parses argv (the command's own arguments): options go to their places, the rest to args (at most
  * max). Returns CLI_OK, or CLI_USAGE after saying what is wrong. Global options are known
@@ -82,7 +85,8 @@ int cli_build_number(void);
 
 /* Is it the address of a PostgreSQL database? */
 bool cli_is_database(const char *text);
-/* Fills cache_dir and state_dir from the environment; NULL if no directory can be determined. */
+#define CLI_DATABASE_NEEDED "must be the address of a database, postgres://..."
+/* Fills cache_dir, state_dir and store from the environment; NULL if none can be determined. */
 void cli_paths_init(cli *c);
 void cli_paths_deinit(cli *c);
 /* The directories of models and of learned state; an error if they could not be determined. */

@@ -31,10 +31,10 @@ typedef struct serve {
     rvi_buf template_text;
     rv_runtime *rt;
     rvi_server_options o;
-    const char *alias, *llama, *config;
+    const char *alias, *llama, *config, *memory;
     bool check;
     int parallel, max_waiting, max_tenant, drain, max_memory, unload_after;
-    bool no_learning, pull;
+    bool no_learning, pull, store_given;
     rv_store kept[2]; /* answers, by a connection of their own */
     rv_store witness; /* the same for the witness log; zeroed: it is in a folder */
 } serve;
@@ -45,13 +45,9 @@ static rv_status open_state(hosted *h, rv_error *err)
 {
     rv_error why = {0};
     rv_status st = cli_learning_open(&h->learning, h->s->c, &h->at, h->s->adapter, true, &why);
-    if (!st && !cli_learning_claim(&h->learning, CLI_CHATTING))
-        st = rvi_error(&why, RV_E_STORAGE, "a chat with this model is open and is learning");
-    if (st && h->learning.l && h->s->c->store)
-        st = rvi_error(&why, st,
-                       "another process uses %s: each instance needs a state directory of its own "
-                       "(RUVLLM_STATE_DIR)",
-                       h->learning.dir.data);
+    if (!st && !cli_learning_claim(&h->learning, CLI_SERVING))
+        st = rvi_error(&why, RV_E_STORAGE,
+                       "a chat or another server with this model is open and is learning");
     if (!st && !h->learning.paused) st = rv_learner_start(h->learning.l, &why);
     if (!st) return RV_OK;
     cli_learning_close(&h->learning);
@@ -123,6 +119,15 @@ static rv_status fetch(const serve *s, const char *name, rv_error *err)
     return rvi_hub_pull(cache, m, NULL, NULL, NULL, err);
 }
 
+/* --memory */
+static rv_status limit_memory(const serve *s, rv_error *err)
+{
+    rv_budget b = {.size = sizeof b};
+    if (!s->memory) return RV_OK;
+    (void)cli_read_size(s->memory, &b.bytes); /* which was checked */
+    return rv_runtime_set_budget(s->rt, &b, err);
+}
+
 /* Nothing is loaded yet, but what is not there is told at the start. */
 static rv_status find_models(void *ctx, rv_runtime **rt, rvi_served *out, rv_error *err)
 {
@@ -151,6 +156,7 @@ static rv_status find_models(void *ctx, rv_runtime **rt, rvi_served *out, rv_err
         out[i].service.max_running = s->parallel ? s->parallel : USUAL_PARALLEL;
     }
     if (!st) st = cli_runtime(s->c, s->c->threads, &s->rt, err);
+    if (!st) st = limit_memory(s, err);
     *rt = s->rt;
     return st;
 }
@@ -252,10 +258,9 @@ static int apply_options(serve *s, char *name, size_t size)
     if (s->o.key && !*s->o.key) return cli_usage(c, "--api-key must not be empty");
     if (!s->o.tls_cert != !s->o.tls_key)
         return cli_usage(c, "--tls-cert and --tls-key go together");
-    if (c->store && !cli_is_database(c->store))
-        return cli_usage(c, "--store must be the address of a database, postgres://...");
-    if (c->store && s->no_learning)
+    if (s->store_given && s->no_learning)
         return cli_usage(c, "--store and --no-learning exclude each other");
+    if (s->no_learning) c->store = NULL;
     if (s->o.witness_contents && (!s->o.witness || cli_is_database(s->o.witness)))
         return cli_usage(c, "--witness-contents needs --witness DIR");
     s->o.drain_seconds = s->drain;
@@ -317,12 +322,13 @@ int cli_serve(cli *c, int argc, char **argv)
                                 {"max-waiting", 0, CLI_INT, &s.max_waiting, NULL},
                                 {"max-per-key", 0, CLI_INT, &s.max_tenant, NULL},
                                 {"max-memory", 0, CLI_INT, &s.max_memory, NULL},
+                                {"memory", 0, CLI_TEXT, &s.memory, NULL},
                                 {"max-loaded", 0, CLI_INT, &s.o.limits.max_loaded, NULL},
                                 {"unload-after", 0, CLI_INT, &s.unload_after, NULL},
                                 {"drain", 0, CLI_INT, &s.drain, NULL},
                                 {"adapters", 0, CLI_TEXT, &s.o.adapters, NULL},
                                 {"presets", 0, CLI_TEXT, &s.o.presets, NULL},
-                                {"store", 0, CLI_TEXT, &c->store, NULL},
+                                {"store", 0, CLI_TEXT, &c->store, &s.store_given},
                                 {"witness", 0, CLI_TEXT, &s.o.witness, NULL},
                                 {"witness-contents", 0, CLI_FLAG, &s.o.witness_contents, NULL},
                                 {"any-model", 0, CLI_FLAG, &s.o.any_model, NULL},

@@ -62,6 +62,14 @@ static rv_grammar_kind grammar_kind(const char *file)
     return len > 5 && !strcmp(file + len - 5, ".lark") ? RV_GRAMMAR_LARK : RV_GRAMMAR_GBNF;
 }
 
+/* JSON and rules may stand in the command line themselves: no file is called like that. */
+rv_status cli_read_source(const char *given, rvi_buf *text, rv_error *err)
+{
+    bool itself = *given == '{' || *given == '[' || strstr(given, "::=");
+    if (!itself) return cli_read_file(given, text, err);
+    return rvi_buf_puts(text, given) ? RV_OK : rvi_nomem(err, "text");
+}
+
 rv_status cli_form_read(const cli_form *f, rv_grammar_kind *kind, rvi_buf *text, rv_error *err)
 {
     const char *file = f->schema ? f->schema : f->gbnf;
@@ -70,7 +78,7 @@ rv_status cli_form_read(const cli_form *f, rv_grammar_kind *kind, rvi_buf *text,
             : f->gbnf    ? grammar_kind(f->gbnf)
             : f->choices ? RV_GRAMMAR_CHOICES
                          : RV_GRAMMAR_JSON;
-    if (file) return cli_read_file(file, text, err);
+    if (file) return cli_read_source(file, text, err);
     if (f->choices) return list_choices(f->choices, text, err);
     if (f->regex && !rvi_buf_puts(text, f->regex)) return rvi_nomem(err, "regular expression");
     return RV_OK;

@@ -12,6 +12,9 @@ typedef struct cli_form {
     bool json_mode;
 } cli_form;
 
+/* What an option names: a file, or the text itself where it is JSON or the rules of a grammar. */
+rv_status cli_read_source(const char *given, rvi_buf *text, rv_error *err) RVI_MUST_CHECK;
+
 /* Writes the rows of the options table, CLI_FORM_OPTIONS of them. */
 void cli_form_rows(cli_form *f, cli_option *rows);
 bool cli_form_given(const cli_form *f);

@@ -32,6 +32,10 @@ const char cli_generation_help[] =
     "  --adapter NAME           what was taught under this name (default)\n"
     "  --draft MODEL|ngram|off  check several guessed tokens at once: the same text, sooner. By "
     "repetition (ngram), or also by a smaller model of the same vocabulary\n"
+    "  --memory SIZE            what weights, KV cache, adapters and scratch may take together: "
+    "512M, 1.5G. A context that --ctx does not name gets shorter, down to 256 tokens; what does "
+    "not "
+    "fit then is refused\n"
     "  --special                <|im_end|> and the like in messages become control tokens; without "
     "it they are text\n"
     "\n"
@@ -119,6 +123,7 @@ void cli_generation_rows(cli_generation *g, cli_option *rows)
         {"adapter", 0, CLI_TEXT, &g->learned, NULL},
         {"special", 0, CLI_FLAG, &g->special, NULL},
         {"draft", 0, CLI_TEXT, &g->draft, NULL},
+        {"memory", 0, CLI_TEXT, &g->memory, NULL},
     };
     _Static_assert(RVI_COUNT(others) + CLI_SAMPLING_OPTIONS == CLI_GENERATION_OPTIONS,
                    "one row each");
@@ -259,6 +264,42 @@ void cli_generation_close(cli_generation *g)
     rv_model_close(&g->draft_model);
 }
 
+/* What the runtime counts, all of it. */
+static rv_status count_bytes(const rv_runtime *rt, uint64_t *bytes, rv_error *err)
+{
+    rv_memory m = {.size = sizeof m};
+    rv_status st = rv_runtime_memory(rt, &m, err);
+    *bytes = m.weights + m.kv + m.scratch + m.adapters;
+    return st;
+}
+
+/* A context that nobody asked for is halved until everything fits into --memory. */
+static rv_status open_session(const cli_generation *g, const cli_model *m, rv_session_options *o,
+                              rv_session **out, rv_error *err)
+{
+    enum { LEAST = 256 };
+    uint64_t most = UINT64_MAX, bytes = 0;
+    bool asked = o->n_context > 0, shorter = false;
+    if (g->memory) (void)cli_read_size(g->memory, &most); /* which was checked */
+    for (;;) {
+        rv_status st = rv_session_new(out, m->m, o, err);
+        if (!st) st = count_bytes(m->rt, &bytes, err);
+        if (st) return st;
+        int n = rv_session_context(*out);
+        if (bytes <= most && shorter)
+            cli_warn("the context has %d tokens: --memory %s has no room for more", n, g->memory);
+        if (bytes <= most) return RV_OK;
+        rv_session_free(out);
+        if (asked || n <= LEAST)
+            return rvi_error(err, RV_E_NOMEM,
+                             "the model with a context of %d tokens takes %.1f MB, and --memory "
+                             "allows %s",
+                             n, (double)bytes / 1e6, g->memory);
+        o->n_context = n / 2;
+        shorter = true;
+    }
+}
+
 rv_status cli_generation_session(const cli *c, cli_generation *g, const cli_model *m,
                                  rv_session **out, rv_error *err)
 {
@@ -270,7 +311,7 @@ rv_status cli_generation_session(const cli *c, cli_generation *g, const cli_mode
     rv_status st = cli_kv_type(c, &o.kv_type, err);
     if (!st) st = cli_load_adapters(&g->lora, m->m, &adapters, err);
     o.adapters = adapters;
-    if (!st) st = rv_session_new(out, m->m, &o, err);
+    if (!st) st = open_session(g, m, &o, out, err);
     if (!st) st = open_draft(c, g, m, rv_session_context(*out), err);
     rv_adapter_set_free(&adapters);
     return st;

@@ -8,7 +8,7 @@
 #include "cli/cli.h"
 #include "ruvllm_tools.h"
 
-enum { CLI_SAMPLING_OPTIONS = 20, CLI_GENERATION_OPTIONS = CLI_SAMPLING_OPTIONS + 15 };
+enum { CLI_SAMPLING_OPTIONS = 20, CLI_GENERATION_OPTIONS = CLI_SAMPLING_OPTIONS + 16 };
 
 typedef struct cli_generation {
     /* options */
@@ -21,6 +21,7 @@ typedef struct cli_generation {
     const char *preset;  /* a file with options that the command line does not have; read before */
     const char *learned; /* the name of the learned state, NULL: the default */
     const char *draft;   /* "ngram", "off" or a model; NULL: the default */
+    const char *memory;  /* a size that everything is to fit into; NULL: none */
     cli_texts stop, lora, breakers, biases;
     /* the resulting values, set by cli_generation_resolve */
     rv_sampling sampling;
@@ -44,7 +45,8 @@ int cli_generation_resolve(const cli *c, cli_generation *g, bool greedy);
 void cli_generation_set_temperature(cli_generation *g, float temperature);
 float cli_generation_temperature(const cli_generation *g);
 
-/* A session on the model with the options --ctx, --kv and --lora, and one on that of --draft. */
+/* A session on the model with the options --ctx, --kv and --lora, and one on that of --draft; with
+ * --memory in no more than that. */
 rv_status cli_generation_session(const cli *c, cli_generation *g, const cli_model *m,
                                  rv_session **out, rv_error *err) RVI_MUST_CHECK;
 void cli_generation_close(cli_generation *g); /* the model of --draft; before the runtime goes */

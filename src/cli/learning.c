@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/os.h"
+#include "base/sha256.h"
 #include "base/thread.h"
 #include "base/utf8.h"
 #include "cli/generation.h"
@@ -39,6 +40,8 @@ bool cli_learning_claim(cli_learning *l, const char *what)
 {
     enum { ATTEMPTS = 3 }; /* somebody may just be looking whether it is claimed */
     rv_status st = RV_E_STORAGE;
+    if (l->claimed) return true; /* the whole folder: others have theirs */
+    if (!strcmp(what, CLI_SERVING) && is_claimed(l, CLI_CHATTING)) return false;
     for (int i = 0; st == RV_E_STORAGE && i < ATTEMPTS; i++) {
         if (i) rvi_thread_sleep(0.02);
         st = lock(l, what, &l->claim);
@@ -54,6 +57,11 @@ rv_status cli_learning_explain(const cli_learning *l, rv_status st, rv_error *er
         return rvi_error(err, st,
                          "a chat with this model is open and is learning: "
                          "teach it there with /fix, or end that chat first");
+    if (is_claimed(l, CLI_SERVING))
+        return rvi_error(
+            err, st,
+            "a server with this model is running and is learning: correct it there, on "
+            "its page or by /v1/feedback, or end it first");
     if (is_claimed(l, CLI_TRAINING))
         return rvi_error(err, st,
                          "'ruvllm learn run' is training this model: try again when it has ended");
@@ -86,61 +94,150 @@ const char *cli_learning_hint(const cli_learning *l)
                  "minilm' (91 MB) by their meaning";
 }
 
-static rv_status open_store(cli_learning *l, const cli *c, const cli_model *m, rv_error *err)
+/* beside: a store whose connection to the same database it uses; NULL: one of its own. */
+static rv_status open_store(const cli_learning *l, const rv_store *beside, rv_store *out,
+                            rv_error *err)
 {
-    rvi_buf name = {0};
-    char digest[65];
-    rv_store_options o = {.size = sizeof o, .beside = l->beside};
-    rv_status st = c->store ? rv_model_digest(m->m, digest, err) : RV_OK;
-    if (!st && !(c->store ? rvi_buf_printf(&name, "%s/%s", digest, l->name)
-                          : file_of(l, "feedback.db", &name)))
-        st = rvi_nomem(err, "path");
-    if (c->store) o.space = name.data;
-    if (!st) st = rv_store_open(&l->store, c->store ? c->store : name.data, &o, err);
-    rvi_buf_deinit(&name);
+    rv_store_options o = {.size = sizeof o, .beside = beside};
+    if (l->url) o.space = l->place.data;
+    return rv_store_open(out, l->url ? l->url : l->place.data, &o, err);
+}
+
+/* ---- paused ---- */
+
+static const char settings[] = "settings";
+static const rv_bytes paused_key = {"paused", 6};
+
+static int note_paused(void *ctx, rv_bytes key, rv_bytes record)
+{
+    (void)key;
+    (void)record;
+    *(bool *)ctx = true;
+    return 1;
+}
+
+static rv_status read_paused(cli_learning *l, rv_error *err)
+{
+    rvi_buf path = {0};
+    const rv_store *s = &l->store;
+    l->paused = false;
+    if (l->url) return s->get(s->ctx, settings, paused_key, note_paused, &l->paused, err);
+    bool ok = file_of(l, "paused", &path);
+    l->paused = ok && rvi_os_stat(path.data, NULL) != RVI_OS_NONE;
+    rvi_buf_deinit(&path);
+    return ok ? RV_OK : rvi_nomem(err, "path");
+}
+
+static rv_status write_paused(const cli_learning *l, bool paused, rv_error *err)
+{
+    rvi_buf path = {0};
+    const rv_store *s = &l->store;
+    if (l->url)
+        return paused ? s->put(s->ctx, settings, paused_key, (rv_bytes){"1", 1}, err)
+                      : s->remove(s->ctx, settings, paused_key, err);
+    rv_status st = file_of(l, "paused", &path) ? RV_OK : rvi_nomem(err, "path");
+    if (!st && paused) {
+        FILE *f = fopen(path.data, "wb");
+        if (!f || fclose(f)) st = rvi_error(err, RV_E_IO, "%s: %s", path.data, strerror(errno));
+    } else if (!st && l->paused && remove(path.data)) {
+        st = rvi_error(err, RV_E_IO, "%s: %s", path.data, strerror(errno));
+    }
+    rvi_buf_deinit(&path);
     return st;
 }
+
+rv_status cli_learning_set_paused(cli_learning *l, bool paused, rv_error *err)
+{
+    rv_status st = write_paused(l, paused, err);
+    if (!st) l->paused = paused;
+    return st;
+}
+
+/* ---- the learner ---- */
 
 static rv_status open_learner(cli_learning *l, const cli *c, const cli_model *m,
                               const rv_model *embedder, rv_error *err)
 {
-    rvi_buf path = {0};
     rv_learner_options o;
-    rv_status st = open_store(l, c, m, err);
-    path.len = 0;
-    if (!st && file_of(l, "paused", &path)) l->paused = rvi_os_stat(path.data, NULL) != RVI_OS_NONE;
-    rvi_buf_deinit(&path);
+    rv_status st = open_store(l, l->beside, &l->store, err);
+    if (!st) st = read_paused(l, err);
     if (st) return st;
     o = (rv_learner_options){.size = sizeof o};
     o.store = &l->store;
     o.dir = l->dir.data;
     o.user = l->name;
-    if (is_claimed(l, CLI_CHATTING)) o.lock_wait = RV_WAIT_NEVER; /* chats last */
+    if (is_claimed(l, CLI_CHATTING) || is_claimed(l, CLI_SERVING))
+        o.lock_wait = RV_WAIT_NEVER; /* these last */
     if (!l->tenant.len) open_embedder(l, c, m);
     o.embedder = l->embedder ? l->embedder : embedder;
     return rv_learner_new(&l->l, m->m, &o, err);
+}
+
+/* Its folder in `state`, which is there from here on, and where the store is. */
+static rv_status take_folder(cli_learning *l, const char *state, const char *digest, rv_error *err)
+{
+    bool ok = rvi_buf_printf(&l->dir, "%s/%s/%s", state, digest, l->name) &&
+              file_of(l, "feedback.db", &l->place);
+    rv_status st = ok ? rvi_os_make_private_dirs(l->dir.data, err) : rvi_nomem(err, "path");
+    if (!st) rvi_os_make_private(l->dir.data); /* earlier versions left it open to all */
+    return st;
+}
+
+/* Tells addresses of databases apart, whatever their password. */
+static uint32_t number_of(const char *url)
+{
+    rvi_sha256 h;
+    uint8_t hash[RVI_SHA256_LEN];
+    const char *host = strrchr(url, '@');
+    rvi_sha256_init(&h);
+    rvi_sha256_add(&h, host ? host : url, strlen(host ? host : url));
+    rvi_sha256_end(&h, hash);
+    return (uint32_t)hash[0] << 24 | (uint32_t)hash[1] << 16 | (uint32_t)hash[2] << 8 | hash[3];
+}
+
+/* The same beside a database. */
+static rv_status take_shared_folder(cli_learning *l, const char *state, const char *digest,
+                                    rv_error *err)
+{
+    enum { MOST = 1024 };
+    if (!rvi_buf_printf(&l->place, "%s/%s", digest, l->name)) return rvi_nomem(err, "path");
+    for (int i = 1; i <= MOST; i++) {
+        l->dir.len = 0;
+        rv_status st = rvi_buf_printf(&l->dir, "%s/%s/.shared-%s/%08x-%d", state, digest, l->name,
+                                      (unsigned)number_of(l->url), i)
+                           ? rvi_os_make_private_dirs(l->dir.data, err)
+                           : rvi_nomem(err, "path");
+        if (st) return st;
+        st = lock(l, CLI_SHARING, &l->claim);
+        if (!st) l->claimed = CLI_SHARING;
+        if (st != RV_E_STORAGE) return RV_OK; /* the learner says so where nothing can be locked */
+    }
+    return rvi_error(err, RV_E_STORAGE, "%d processes learn in %s already", MOST, state);
 }
 
 static rv_status open_state(cli_learning *out, const cli *c, const cli_model *m, bool create,
                             const rv_model *embedder, rv_error *err)
 {
     char digest[65];
-    if (!create && !c->state_dir) return RV_OK;
+    rvi_buf dir = {0};
+    if (!create && !c->store && !c->state_dir) return RV_OK;
     const char *state;
     rv_status st = cli_state(c, &state, err);
     rvi_os_kind kind = st ? RVI_OS_NONE : rvi_os_stat(state, NULL);
     if (!st && kind != RVI_OS_DIR && kind != RVI_OS_NONE)
         st = rvi_error(err, RV_E_CONFIG, "%s: not a directory", state);
-    if (!st && !create && kind == RVI_OS_NONE) return RV_OK;
+    if (!st && !create && !c->store && kind == RVI_OS_NONE) return RV_OK;
     if (!st) st = rv_model_digest(m->m, digest, err);
-    if (!st && !rvi_buf_printf(&out->dir, "%s/%s/%s", state, digest, out->name))
+    if (!st && !rvi_buf_printf(&dir, "%s/%s/%s", state, digest, out->name))
         st = rvi_nomem(err, "path");
-    if (!st && !create && rvi_os_stat(out->dir.data, NULL) != RVI_OS_DIR) return RV_OK;
+    bool there = !st && rvi_os_stat(dir.data, NULL) == RVI_OS_DIR;
+    rvi_buf_deinit(&dir);
+    if (st || (!create && !c->store && !there)) return st;
     rvi_os_private_files(true);
-    if (!st) st = rvi_os_make_private_dirs(out->dir.data, err);
-    if (!st) rvi_os_make_private(out->dir.data); /* earlier versions left it open to all */
-    if (!st) st = open_learner(out, c, m, embedder, err);
-    return st;
+    out->url = c->store;
+    st = out->url ? take_shared_folder(out, state, digest, err)
+                  : take_folder(out, state, digest, err);
+    return st ? st : open_learner(out, c, m, embedder, err);
 }
 
 rv_status cli_learning_open(cli_learning *out, const cli *c, const cli_model *m, const char *name,
@@ -165,26 +262,11 @@ void cli_learning_close(cli_learning *l)
     rv_learner_free(&l->l); /* does not wait for what is computed in the background */
     rv_model_close(&l->embedder);
     rv_store_close(&l->store);
+    rvi_buf_deinit(&l->place);
     rvi_buf_deinit(&l->dir);
     rvi_buf_deinit(&l->tenant);
     if (l->claimed) rvi_os_unlock(l->claim);
     *l = (cli_learning){0};
-}
-
-rv_status cli_learning_set_paused(cli_learning *l, bool paused, rv_error *err)
-{
-    rvi_buf path = {0};
-    rv_status st = file_of(l, "paused", &path) ? RV_OK : rvi_nomem(err, "path");
-    if (!st && paused) {
-        FILE *f = fopen(path.data, "wb");
-        if (!f) st = rvi_error(err, RV_E_IO, "%s: %s", path.data, strerror(errno));
-        if (f && fclose(f)) st = rvi_error(err, RV_E_IO, "%s: %s", path.data, strerror(errno));
-    } else if (!st && l->paused && remove(path.data)) {
-        st = rvi_error(err, RV_E_IO, "%s: %s", path.data, strerror(errno));
-    }
-    if (!st) l->paused = paused;
-    rvi_buf_deinit(&path);
-    return st;
 }
 
 /* ---- messages ---- */
@@ -404,15 +486,14 @@ static int note_event(void *ctx, uint64_t event, rv_bytes record)
     return !add_judgement(j, &x);
 }
 
-/* Those that were not taken back, by the log: through a connection of its own, since the background
- * may be using the learner's. */
+/* Those that were not taken back, by the log: through a store of its own, since the background may
+ * be using the learner's. (Stores on one connection to a database take turns.) */
 static void print_judgements(const cli_learning *l, rvi_arena *a, rvi_buf *out)
 {
     enum { SHOWN = 12, WIDTH = 60 };
-    rvi_buf path = {0};
     rv_store store = {0};
     judgements j = {.arena = a, .user = l->name};
-    if (file_of(l, "feedback.db", &path) && !rv_store_open(&store, path.data, NULL, NULL) &&
+    if (!open_store(l, l->url ? &l->store : NULL, &store, NULL) &&
         !store.read(store.ctx, "feedback", 1, note_event, &j, NULL) && j.n) {
         rvi_buf_printf(out, "%zu judgement%s", j.n, j.n == 1 ? "" : "s");
         rvi_buf_printf(out, j.n > SHOWN ? ", the last %d:\n" : "\n", SHOWN);
@@ -432,7 +513,6 @@ static void print_judgements(const cli_learning *l, rvi_arena *a, rvi_buf *out)
         }
     }
     rv_store_close(&store);
-    rvi_buf_deinit(&path);
     rvi_free(j.list);
 }
 

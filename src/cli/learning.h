@@ -2,8 +2,11 @@
  *
  * The state is in STATE/DIGEST/NAME (the model's digest and the name given by --adapter):
  * feedback.db (the store), the learner's own files, `paused`, which exists while training is
- * paused, and the files that a chat and a training run lock while they are under way. Where
- * cli.store names a database, the store is there, in a space called DIGEST/NAME. */
+ * paused, and the files that a chat and a training run lock while they are under way.
+ *
+ * Where cli.store names a database, the store is there, in a space called DIGEST/NAME, and so is
+ * `paused`, an item of its table "settings". The learner's own files are copies and work in
+ * progress then: in STATE/DIGEST/.shared-NAME/DATABASE-N, the first N that no other process has. */
 #ifndef RVI_CLI_LEARNING_H
 #define RVI_CLI_LEARNING_H
 
@@ -16,6 +19,8 @@ typedef struct cli_learning {
     rv_model *embedder; /* that requests are recognised with; NULL: by spelling alone */
     rv_store store;
     const rv_store *beside; /* whose connection it uses; NULL: one of its own */
+    const char *url;        /* of the database; NULL: the store is a file */
+    rvi_buf place;          /* that file, or the space in the database */
     rvi_buf dir;
     const char *name; /* of the user */
     rvi_buf tenant;   /* the text of name, of a tenant */
@@ -29,7 +34,9 @@ typedef struct cli_learning {
 
 /* What a process may be at for so long that others had better know. */
 #define CLI_CHATTING "chat.lock"
+#define CLI_SERVING  "serve.lock" /* not while somebody chats; a chat may be opened beside it */
 #define CLI_TRAINING "run.lock"
+#define CLI_SHARING  "shared.lock" /* a folder beside a database */
 
 /* The learned state of a model under a name (NULL: "default"). create: missing state is created;
  * otherwise l stays NULL. Call cli_learning_close in any case. */

@@ -28,6 +28,8 @@ static const char global_help[] =
     "else ~/.cache/ruvllm)\n"
     "  --state-dir DIR      where what was learned is kept, readable by you alone "
     "(RUVLLM_STATE_DIR, else XDG_DATA_HOME/ruvllm, else ~/.local/share/ruvllm)\n"
+    "  --store URL          keep what is learned in a PostgreSQL database instead, postgres://..., "
+    "which others may use at the same time (RUVLLM_STORE)\n"
     "  --no-color           plain output\n"
     "  -v, --verbose        say more (RUVLLM_LOG_LEVEL: error, warn, info, debug)\n"
     "  -h, --help           this text; --version\n";
@@ -174,18 +176,44 @@ static int run_program(cli *c, int argc, char **argv)
         return CLI_USAGE;
     }
     c->command = cmd->name;
+    if (c->store && !cli_is_database(c->store))
+        return cli_usage(c, "RUVLLM_STORE " CLI_DATABASE_NEEDED);
     for (int i = at; i > 1; i--)
         argv[i] = argv[i - 1]; /* options before the command join those after it */
     int code = cmd->run(c, argc - 2, argv + 2);
     return cli_interrupted() && code != CLI_USAGE ? CLI_INTERRUPTED : code;
 }
 
+static void cross_out(char *from, const char *to)
+{
+    memset(from, 'x', (size_t)(to - from));
+}
+
+/* Everybody on a machine may read the arguments of a process: a password in the address of a
+ * database does not stay there. */
+static void hide_passwords(int argc, char **argv, rvi_arena *copies)
+{
+    for (int i = 1; i < argc; i++) {
+        char *scheme = strstr(argv[i], "postgres"), *at = scheme ? strstr(scheme, "://") : NULL;
+        char *copy = at ? rvi_arena_strndup(copies, argv[i], strlen(argv[i])) : NULL;
+        if (!copy) continue;
+        char *host = strrchr(at, '@'), *colon = strchr(at + 3, ':'),
+             *word = strstr(at, "password=");
+        argv[i] = copy;
+        if (host && colon && colon < host) cross_out(colon + 1, host);
+        if (word) cross_out(strchr(word, '=') + 1, word + strcspn(word, "&"));
+    }
+}
+
 int main(int argc, char **argv)
 {
     cli c = {0};
+    rvi_arena copies = {0};
     rvi_os_hold_streams();
     read_environment(&c);
+    hide_passwords(argc, argv, &copies);
     int code = run_program(&c, argc, argv);
     cli_paths_deinit(&c);
+    rvi_arena_deinit(&copies);
     return close_output(code);
 }

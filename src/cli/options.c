@@ -205,10 +205,36 @@ static int check_device(const cli *c, const cli_option *o, const char *text)
                                   : cli_usage(c, "--device cuda:N: N is a number");
 }
 
+bool cli_read_size(const char *text, uint64_t *bytes)
+{
+    static const char units[] = "KMGT";
+    const double most = 1e18;
+    const char *after, *unit;
+    double v = rvi_number_parse(text, &after);
+    if (after == text || !isfinite(v)) return false;
+    if (*after && (unit = strchr(units, *after))) {
+        for (; unit >= units; unit--) v *= 1024;
+        after++;
+    }
+    if (*after || !(v >= 1 && v <= most)) return false;
+    *bytes = (uint64_t)v;
+    return true;
+}
+
+static int check_size(const cli *c, const cli_option *o, const char *text)
+{
+    uint64_t bytes;
+    if (cli_read_size(text, &bytes)) return CLI_OK;
+    return cli_usage(c, "--%s must be a size such as 512M or 1.5G (got '%s')", o->name, text);
+}
+
 static int check_word(const cli *c, const cli_option *o, const char *text)
 {
+    if (!strcmp(o->name, "memory")) return check_size(c, o, text);
     if (!strcmp(o->name, "isa")) return check_choice(c, o, text, rv_isa_list());
     if (!strcmp(o->name, "device")) return check_device(c, o, text);
+    if (!strcmp(o->name, "store") && !cli_is_database(text))
+        return cli_usage(c, "--store " CLI_DATABASE_NEEDED); /* which may have a password */
     for (size_t i = 0; i < RVI_COUNT(words); i++)
         if (!strcmp(words[i].name, o->name)) return check_choice(c, o, text, words[i].choices);
     return CLI_OK;
@@ -281,7 +307,7 @@ static const cli_option *find(const cli_option *options, size_t n, const char *n
 }
 
 /* The options every command knows. */
-enum { N_GLOBAL = 13 };
+enum { N_GLOBAL = 14 };
 
 static void global_options(cli *c, cli_option out[N_GLOBAL])
 {
@@ -294,6 +320,7 @@ static void global_options(cli *c, cli_option out[N_GLOBAL])
         {"gpu-layers", 0, CLI_INT, &c->gpu_layers, NULL},
         {"cache-dir", 0, CLI_TEXT, &c->cache_dir, NULL},
         {"state-dir", 0, CLI_TEXT, &c->state_dir, NULL},
+        {"store", 0, CLI_TEXT, &c->store, NULL},
         {"no-color", 0, CLI_FLAG, &c->no_color, NULL},
         {"verbose", 'v', CLI_FLAG, &c->verbose, NULL},
         {"exact", 0, CLI_FLAG, &c->exact, NULL},

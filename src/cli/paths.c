@@ -37,6 +37,7 @@ void cli_paths_init(cli *c)
 {
     c->cache_dir = set("RUVLLM_CACHE_DIR");
     c->state_dir = set("RUVLLM_STATE_DIR");
+    c->store = set("RUVLLM_STORE");
     if (!c->cache_dir) c->cache_dir = place(&c->paths[0], "XDG_CACHE_HOME", "/.cache");
     if (!c->state_dir)
         c->default_state = c->state_dir = place(&c->paths[1], "XDG_DATA_HOME", "/.local/share");

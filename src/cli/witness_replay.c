@@ -121,17 +121,17 @@ static bool agrees(const rvi_json *in, const rvi_json *event)
 {
     const rvi_json *kind = rvi_json_get(event, "kind"), *rating = rvi_json_get(in, "rating");
     const rvi_json *score = rvi_json_get(event, "score");
+    bool up = rvi_json_is_string(rating, "up") || rvi_json_int(rating, 0) == 1;
     if (rvi_json_is_string(kind, "correction")) {
         const rvi_json *text = rvi_json_get(in, "correction");
         return same_text(text ? text : rvi_json_get(in, "preferred"), event, "corrected");
     }
-    if (rvi_json_is_string(kind, "thumb")) {
-        bool up = rvi_json_is_string(rating, "up") || rvi_json_int(rating, 0) == 1;
+    if (rvi_json_is_string(kind, "thumb"))
         return rating && (rvi_json_number(score, -1) > 0.5) == up;
+    if (rvi_json_is_string(kind, "score")) { /* a thumb up is the best one */
+        double said = up ? 1 : rvi_json_number(rvi_json_get(in, "score"), -2);
+        return fabs(rvi_json_number(score, -1) - said) < 1e-9;
     }
-    if (rvi_json_is_string(kind, "score"))
-        return fabs(rvi_json_number(score, -1) - rvi_json_number(rvi_json_get(in, "score"), -2)) <
-               1e-9;
     if (rvi_json_is_string(kind, "forget"))
         return same_text(rvi_json_get(in, "text"), event, "note");
     if (rvi_json_is_string(kind, "rollback"))

@@ -164,6 +164,7 @@ static rv_status prepare(rvi_answer *a, rv_error *err)
     a->temperature = sampling.temperature;
     if (a->capture) rvi_capture_begin(a->capture);
     if (e->t) rvi_detok_init(&a->detok, e->t, RVI_TOK_SKIP_SPECIAL);
+    if (e->t && a->o.continues) rvi_detok_continue(&a->detok);
     rvi_draft_init(&a->draft);
     return RV_OK;
 }

@@ -103,6 +103,17 @@ static bool want_best(const rvi_engine *e)
     return true;
 }
 
+/* Tokens that the rows of a step read; what rows of one text read together counts in part. */
+static double count_reads(const rvi_engine *e)
+{
+    double n = 0;
+    for (int i = 0; i < e->n_rows; i++) {
+        bool is_first = !i || e->rows[i].seq != e->rows[i - 1].seq;
+        n += e->rows[i].pos * (is_first ? 1 : RVI_READ_TOGETHER);
+    }
+    return n;
+}
+
 /* One forward pass. If an answer is cancelled during the pass, it ends, and the pass is repeated
  * for the others with the same bits. */
 static rv_status compute_step(rvi_engine *e, const rvi_session *only, rv_error *err)
@@ -115,7 +126,8 @@ static rv_status compute_step(rvi_engine *e, const rvi_session *only, rv_error *
         e->wants_best = want_best(e);
         double start = rvi_os_seconds();
         st = e->n_rows ? rvi_engine_compute(e, err) : RV_OK;
-        if (!st && e->n_rows) rvi_budget_note(&e->budget, e->n_rows, rvi_os_seconds() - start);
+        if (!st && e->n_rows)
+            rvi_budget_note(&e->budget, e->n_rows, count_reads(e), rvi_os_seconds() - start);
     } while (st && end_cancelled(e, only));
     rvi_workspace_set_progress(e->ws, NULL, NULL);
     return st;

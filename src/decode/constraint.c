@@ -19,7 +19,7 @@ rv_status rvi_bound_new(rvi_bound **out, const rvi_constraint *by, int n_vocab, 
     b->by = *by;
     b->state = by->state;
     b->spare = RVI_MIN(SPARE, max_tokens / 8);
-    b->check_at = max_tokens / 4 * 3;
+    b->check_at = max_tokens; /* some take nearly all of them */
     *out = b;
     return RV_OK;
 }

@@ -274,7 +274,7 @@ rv_status rvi_engine_add(rvi_engine *e, rvi_session *s, int n, const rvi_adapter
                                          .adapters = set && set->n ? set : NULL};
     }
     for (int i = n_logits; i > 0; i--) e->which[e->n_logits++] = e->n_rows - i;
-    atomic_store(&s->in_step, true);
+    (void)atomic_exchange(&s->in_step, true);
     e->n_owners = e->n_rows;
     return RV_OK;
 }
@@ -327,10 +327,11 @@ void rvi_session_turn(rvi_session *s, rvi_seq *side, int to)
 }
 
 /* rvi_session_cancel sets `cancelled` and then looks at in_step; the step sets in_step (when a row
- * is added) and then looks at `cancelled`: one of the two sees the other. */
+ * is added) and then looks at `cancelled`: one of the two sees the other. They are exchanges for
+ * the reason given in base/pool.c. */
 void rvi_session_cancel(rvi_session *s)
 {
-    atomic_store(&s->cancelled, true);
+    (void)atomic_exchange(&s->cancelled, true);
     if (atomic_load(&s->in_step)) atomic_store(&s->e->stop, true);
 }
 

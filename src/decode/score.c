@@ -10,6 +10,7 @@ void rvi_score_rows(const rvi_scorer *s, const int32_t *next, int from, int to, 
                     double *sum)
 {
     int n_vocab = s->m->hp.n_vocab;
+    rv_token_prob *top = s->top;
     for (int k; from < to; from += k) {
         int32_t which[LOGIT_ROWS];
         k = RVI_MIN(RVI_MIN(to - from, s->max_logits), LOGIT_ROWS);
@@ -17,9 +18,11 @@ void rvi_score_rows(const rvi_scorer *s, const int32_t *next, int from, int to, 
         const float *logits = rvi_model_logits(s->m, s->ws, s->rows, which, k);
         for (int i = 0; i < k; i++) {
             const float *row = logits + (size_t)i * (size_t)n_vocab;
-            double x = (double)row[next[from + i]] - rvi_log_sum_exp(row, n_vocab);
+            double all = rvi_log_sum_exp(row, n_vocab), x = (double)row[next[from + i]] - all;
             *sum += x;
             if (log_p) *log_p++ = (float)x;
+            if (s->n_top) rvi_top_logprobs(row, n_vocab, all, top, s->n_top);
+            if (s->n_top) top += s->n_top;
         }
     }
 }

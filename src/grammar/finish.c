@@ -127,10 +127,13 @@ static bool write_text(const search *s, uint32_t last, rvi_buf *out)
 
 static bool look(search *s, const rvi_place *places, size_t n, rvi_buf *out)
 {
+    const rvi_rxs *rxs = &s->m->values.rxs;
+    const uint64_t most = rxs->work + rxs->max_work / 4;
     bool found = false;
     s->n = s->n_heap = 0;
     for (size_t i = 0; i < n; i++) add(s, &places[i], 0, 0);
     for (int step = 0; step < MAX_STEPS && s->n_heap && !found && !s->failed; step++) {
+        if (rxs->work > most) break;
         uint32_t at = take_cheapest(s);
         const rvi_place place = s->points[at].at;
         if (s->commits && s->points[at].len < MAX_LENGTH &&

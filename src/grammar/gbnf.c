@@ -507,6 +507,21 @@ static bool leads_back(parser *g, uint32_t rule)
 
 /* ---- languages ---- */
 
+static rvi_rx language(parser *g, const expr *e);
+
+/* All of a choice at once: one by one, every part would be compared with all before it. */
+static rvi_rx language_of_choice(parser *g, const expr *e)
+{
+    size_t n = 0, k = 0;
+    for (const expr *c = e->first; c; c = c->next) n++;
+    rvi_rx *list = g->st ? NULL : rvi_alloc_array(n + 1, sizeof *list);
+    if (!list) return nomem(g), RVI_RX_NONE;
+    for (const expr *c = e->first; c; c = c->next) list[k++] = language(g, c);
+    rvi_rx rx = rvi_rx_or_all(g->p, list, n);
+    rvi_free(list);
+    return rx;
+}
+
 static rvi_rx language(parser *g, const expr *e)
 {
     rvi_rx rx = RVI_RX_EPS;
@@ -523,10 +538,7 @@ static rvi_rx language(parser *g, const expr *e)
     case SEQUENCE:
         for (const expr *c = e->first; c; c = c->next) rx = rvi_rx_cat(g->p, rx, language(g, c));
         return rx;
-    case CHOICE:
-        rx = RVI_RX_NONE;
-        for (const expr *c = e->first; c; c = c->next) rx = rvi_rx_or(g->p, rx, language(g, c));
-        return rx;
+    case CHOICE: return language_of_choice(g, e);
     case VALUE: break;
     }
     return RVI_RX_NONE;
@@ -548,7 +560,14 @@ static bool room(parser *g, void *array, uint32_t *cap, uint32_t need, size_t si
     void **at = array;
     if (need <= *cap) return true;
     uint32_t larger = RVI_MAX(*cap * 2, need + 32);
-    void *more = larger > 1 << 22 ? NULL : rvi_realloc_array(*at, larger, size);
+    if (larger > 1 << 22) {
+        if (!g->st)
+            g->st = rvi_error(g->err, RV_E_TOO_LONG,
+                              "grammar: its rules have too many parts (repetitions inside each "
+                              "other?)");
+        return false;
+    }
+    void *more = rvi_realloc_array(*at, larger, size);
     if (!more) return nomem(g), false;
     *at = more;
     *cap = larger;
@@ -635,7 +654,9 @@ static void emit(parser *g, const expr *e, row *to)
 {
     if (g->st) return;
     if (!circular(g, e)) {
-        put(g, to, RVI_ITEM_TERMINAL, language(g, e));
+        rvi_rx rx = language(g, e);
+        rvi_rx_try(g->p, rx);
+        put(g, to, RVI_ITEM_TERMINAL, rx);
         if (to->n) to->items[to->n - 1].thinking = is_thinking(g, e);
         return;
     }
@@ -663,61 +684,6 @@ static uint32_t emit_rule(parser *g, uint32_t rule)
     return out;
 }
 
-/* ---- rules that begin with themselves ---- */
-
-static bool item_empty(const rvi_item *i, const rvi_rxs *p, const bool *empty)
-{
-    if (i->kind == RVI_ITEM_RULE) return empty[i->value];
-    return i->kind == RVI_ITEM_TERMINAL && rvi_rx_nullable(p, i->value);
-}
-
-static bool row_empty(const rvi_rules *r, const rvi_rxs *p, uint32_t item, const bool *empty)
-{
-    for (; r->items[item].kind != RVI_ITEM_END; item++)
-        if (!item_empty(&r->items[item], p, empty)) return false;
-    return true;
-}
-
-/* marks: 0 not begun, 1 in progress, 2 done */
-static bool begins_with_itself(const rvi_rules *r, const rvi_rxs *p, uint32_t rule,
-                               const bool *empty, uint8_t *marks, int depth)
-{
-    if (marks[rule] == 1 || depth > MAX_DEPTH_OF_RULES) return true;
-    if (marks[rule] == 2) return false;
-    marks[rule] = 1;
-    for (uint32_t k = 0; k < r->rules[rule].n; k++)
-        for (uint32_t i = r->starts[r->rules[rule].first + k]; r->items[i].kind != RVI_ITEM_END;
-             i++) {
-            bool call = r->items[i].kind == RVI_ITEM_RULE;
-            if (call && begins_with_itself(r, p, r->items[i].value, empty, marks, depth + 1))
-                return true;
-            if (!item_empty(&r->items[i], p, empty)) break;
-        }
-    marks[rule] = 2;
-    return false;
-}
-
-static void check_left_recursion(parser *g)
-{
-    rvi_rules *r = g->r;
-    bool *empty = rvi_zalloc_array(r->n_rules + 1, sizeof *empty);
-    uint8_t *marks = rvi_zalloc_array(r->n_rules + 1, 1);
-    if (!empty || !marks) nomem(g);
-    for (bool changed = !g->st; changed;) {
-        changed = false;
-        for (uint32_t i = 0; i < r->n_rules; i++)
-            for (uint32_t k = 0; k < r->rules[i].n && !empty[i]; k++)
-                if (row_empty(r, g->p, r->starts[r->rules[i].first + k], empty))
-                    empty[i] = changed = true;
-    }
-    for (uint32_t i = 0; i < r->n_rules && !g->st; i++)
-        if (begins_with_itself(r, g->p, i, empty, marks, 0))
-            g->st = rvi_error(g->err, RV_E_UNSUPPORTED,
-                              "grammar: a rule begins with itself (left recursion)");
-    rvi_free(empty);
-    rvi_free(marks);
-}
-
 rv_status rvi_rules_gbnf(rvi_rules *r, rvi_values *v, rvi_arena *kept, const char *text, size_t len,
                          rv_error *err)
 {
@@ -741,7 +707,7 @@ rv_status rvi_rules_gbnf(rvi_rules *r, rvi_values *v, rvi_arena *kept, const cha
         uint32_t first = new_rule(&g);
         emit(&g, &whole, &start);
         set_rule(&g, first, &start, 1);
-        check_left_recursion(&g);
+        if (!g.st) g.st = rvi_rules_check(r, g.p, err);
         /* how the machine begins */
         row begin = {0};
         put(&g, &begin, RVI_ITEM_RULE, first);

@@ -15,6 +15,8 @@ enum {
     MASK_BYTES = 64 << 20, /* kept, of masks */
     LEX_BYTES = 128 << 20, /* kept, of masks of lexer states */
     PLACE_WORDS = sizeof(rvi_place) / sizeof(uint32_t),
+    WORK_A_TOKEN = 8,      /* of the vocabulary, that a mask may always take: some milliseconds */
+    WORK_A_STEP = 1 << 18, /* and every token that is read */
 };
 
 struct rvi_grammar {
@@ -116,6 +118,7 @@ rv_status rvi_grammar_token(rvi_grammar *g, uint32_t state, int32_t token, uint3
 {
     const rvi_vocab *v = g->vocab;
     *next = 0;
+    rvi_rxs_forgive(&g->m.values.rxs, WORK_A_STEP);
     if (token < 0 || token >= v->n_tokens || !v->bytes[token]) return RV_OK;
     return advance(g, state, v->bytes[token], v->lens[token], next, err);
 }
@@ -477,6 +480,7 @@ rv_status rvi_grammar_mask(rvi_grammar *g, uint32_t state, const uint64_t **mask
         return RV_OK;
     }
     painter w = {.g = g, .n_ways = 1};
+    rvi_rxs_forgive(&g->m.values.rxs, WORK_A_TOKEN * (uint64_t)g->vocab->n_tokens);
     if (!mask_room(g, state) || !(w.mask = rvi_zalloc_array(g->vocab->n_words + 1, sizeof *w.mask)))
         return rvi_nomem(err, "mask");
     rvi_places *places = &g->places[2];
@@ -535,6 +539,7 @@ rv_status rvi_grammar_forced(rvi_grammar *g, uint32_t state, size_t most, rvi_bu
 {
     rv_status st = RV_OK;
     *after = state;
+    rvi_rxs_forgive(&g->m.values.rxs, WORK_A_STEP);
     for (size_t i = 0; i < most && state && !rvi_grammar_ends(g, state) && !st; i++) {
         places_of(g, state, &g->places[0]);
         int b = only_byte(g, &g->places[0], &g->places[1]);
@@ -554,10 +559,13 @@ rv_status rvi_grammar_finish(rvi_grammar *g, uint32_t state, rvi_buf *out, bool 
                              rv_error *err)
 {
     rvi_places *now = &g->places[0];
+    const uint64_t work = g->m.values.rxs.work;
     *found = false;
     if (!state) return RV_OK;
     places_of(g, state, now);
+    g->m.values.rxs.work = 0; /* it has a limit of its own */
     *found = rvi_machine_finish(&g->m, now->items, now->n, out);
+    g->m.values.rxs.work = work;
     return rvi_machine_check(&g->m, err);
 }
 

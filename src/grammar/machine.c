@@ -656,9 +656,10 @@ static bool takes_blanks(rvi_place_kind kind)
 
 void rvi_machine_step(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_places *out)
 {
+    enum { WORK = 4 };
     rvi_frame f;
     uint32_t next;
-    if (m->values.rxs.status || m->values.st) return;
+    if (!rvi_rxs_spend(&m->values.rxs, WORK) || m->values.st) return;
     if (at->kind == RVI_AT_AFTER) {
         rvi_places behind = {0};
         bool goes_on = behind_value(m, at->frame, &behind);

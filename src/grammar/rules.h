@@ -39,5 +39,7 @@ bool rvi_rules_terminal(rvi_rules *r, rvi_rx rx);
  * must live as long as the rules goes to kept. */
 rv_status rvi_rules_gbnf(rvi_rules *r, rvi_values *v, rvi_arena *kept, const char *text, size_t len,
                          rv_error *err) RVI_MUST_CHECK;
+/* Refuses rules that begin with themselves. */
+rv_status rvi_rules_check(const rvi_rules *r, const rvi_rxs *p, rv_error *err) RVI_MUST_CHECK;
 
 #endif

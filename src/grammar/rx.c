@@ -1,33 +1,9 @@
-#include "grammar/rx.h"
+#include "grammar/rx_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/utf8.h"
-
-typedef enum kind { NONE, EPS, ALL, SET, CAT, OR, AND, NOT, REPEAT, AUTO, TUPLE } kind;
-
-struct rvi_rx_node {
-    uint8_t kind;
-    bool nullable;
-    bool search;  /* only a search tells whether some text is in it */
-    uint8_t live; /* 0: not known yet, 1: yes, 2: no */
-    bool clears;  /* each plain character is a text of it */
-    uint32_t a,
-        b; /* children; SET, OR, AND, TUPLE: place and number of words; AUTO: which, state */
-    uint32_t min, max;
-    uint32_t length;         /* CAT: parts in a row */
-    uint32_t steps, n_steps; /* n_steps 0: not made yet */
-    uint32_t epoch, parent;  /* of the last search that came here */
-};
-
-enum {
-    MAX_NODES = 1 << 20,
-    MAX_WORDS = 1 << 23,
-    MAX_STEPS = 1 << 23,
-    MAX_DEPTH = 2000, /* of expressions in each other */
-    MAX_IN_A_ROW = 20000,
-};
 
 void rvi_rxs_fail(rvi_rxs *p, rv_status status, const char *why)
 {
@@ -40,19 +16,26 @@ rv_status rvi_rxs_check(const rvi_rxs *p, const char *where, rv_error *err)
 {
     if (!p->status) return RV_OK;
     if (p->status == RV_E_NOMEM) return rvi_nomem(err, "grammar");
+    if (!where) return rvi_error(err, p->status, "%s", p->why);
     return rvi_error(err, p->status, "%s: %s", where, p->why);
 }
 
-/* Counts what is done, so that no expression takes more time than it may. */
-static bool spend(rvi_rxs *p, uint64_t n)
+bool rvi_rxs_spend(rvi_rxs *p, uint64_t n)
 {
     p->work += n;
-    if (p->work > p->max_work) rvi_rxs_fail(p, RV_E_TOO_LONG, "the grammar takes too much work");
+    if (p->work > p->max_work)
+        rvi_rxs_fail(p, RV_E_TOO_LONG,
+                     "too much work: its texts can be read in too many ways (repetitions inside "
+                     "each other?)");
     return !p->status;
 }
 
-/* Room for one more element; the arrays double. */
-static bool grow(rvi_rxs *p, void *array, uint32_t *cap, uint32_t need, uint32_t most, size_t size)
+void rvi_rxs_forgive(rvi_rxs *p, uint64_t n)
+{
+    p->work -= RVI_MIN(p->work, n);
+}
+
+bool rvi_rx_grow(rvi_rxs *p, void *array, uint32_t *cap, uint32_t need, uint32_t most, size_t size)
 {
     void **at = array;
     if (need <= *cap) return true;
@@ -128,10 +111,11 @@ static rvi_rx intern(rvi_rxs *p, rvi_rx_node n, const uint32_t *words)
     uint32_t at = hash_of(&n, words) & p->table_mask;
     for (; p->table[at]; at = (at + 1) & p->table_mask)
         if (same(p, &p->nodes[p->table[at] - 1], &n, words)) return p->table[at] - 1;
-    if (!grow(p, &p->nodes, &p->cap_nodes, p->n_nodes + 1, MAX_NODES, sizeof *p->nodes))
+    if (!rvi_rx_grow(p, &p->nodes, &p->cap_nodes, p->n_nodes + 1, MAX_NODES, sizeof *p->nodes))
         return RVI_RX_NONE;
     if (has_words(&n)) {
-        if (!grow(p, &p->words, &p->cap_words, p->n_words + n.b, MAX_WORDS, sizeof *p->words))
+        if (!rvi_rx_grow(p, &p->words, &p->cap_words, p->n_words + n.b, MAX_WORDS,
+                         sizeof *p->words))
             return RVI_RX_NONE;
         n.a = p->n_words;
         memcpy(p->words + p->n_words, words, n.b * sizeof *words);
@@ -250,16 +234,11 @@ rvi_rx rvi_rx_cat(rvi_rxs *p, rvi_rx a, rvi_rx b)
     return intern(p, n, NULL);
 }
 
-static int by_number(const void *a, const void *b)
+int rvi_rx_by_number(const void *a, const void *b)
 {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return x < y ? -1 : x > y;
 }
-
-typedef struct rx_list {
-    uint32_t few[64], *items;
-    size_t n, cap;
-} rx_list;
 
 static bool list_add(rvi_rxs *p, rx_list *l, rvi_rx v)
 {
@@ -282,13 +261,12 @@ static bool list_add(rvi_rxs *p, rx_list *l, rvi_rx v)
     return true;
 }
 
-static void list_free(rx_list *l)
+void rvi_rx_list_free(rx_list *l)
 {
     if (l->items != l->few) rvi_free(l->items);
 }
 
-/* Adds v, or its children where it is of the same kind. */
-static void list_flatten(rvi_rxs *p, rx_list *l, kind k, rvi_rx v)
+void rvi_rx_list_flatten(rvi_rxs *p, rx_list *l, kind k, rvi_rx v)
 {
     if (p->nodes[v].kind != k) {
         list_add(p, l, v);
@@ -332,7 +310,7 @@ static void join_sets(rvi_rxs *p, rx_list *l)
 static void tidy(rx_list *l, rvi_rx neutral)
 {
     size_t k = 0;
-    qsort(l->items, l->n, sizeof *l->items, by_number);
+    qsort(l->items, l->n, sizeof *l->items, rvi_rx_by_number);
     for (size_t i = 0; i < l->n; i++)
         if (l->items[i] != neutral && (!k || l->items[i] != l->items[k - 1]))
             l->items[k++] = l->items[i];
@@ -354,12 +332,18 @@ static bool contradicts(const rvi_rxs *p, const rx_list *l)
     return false;
 }
 
-static rvi_rx combine(rvi_rxs *p, kind k, rx_list *l)
+rvi_rx rvi_rx_combine(rvi_rxs *p, kind k, rx_list *l)
 {
+    enum { MANY = 4 }; /* fewer stay as they are */
     rvi_rx neutral = k == OR ? RVI_RX_NONE : RVI_RX_ALL, zero = k == OR ? RVI_RX_ALL : RVI_RX_NONE;
     if (k == OR) join_sets(p, l);
-    if (p->status || !spend(p, l->n)) return RVI_RX_NONE;
+    if (p->status || !rvi_rxs_spend(p, l->n)) return RVI_RX_NONE;
     tidy(l, neutral);
+    if (k == OR && l->n >= MANY) {
+        rvi_rx_join_counters(p, l);
+        tidy(l, neutral);
+    }
+    if (p->status) return RVI_RX_NONE;
     if (!l->n) return neutral;
     if (list_has(l, zero) || contradicts(p, l)) return zero;
     if (l->n == 1) return l->items[0];
@@ -378,9 +362,9 @@ rvi_rx rvi_rx_or_all(rvi_rxs *p, rvi_rx *list, size_t n)
 {
     rx_list l = {0};
     if (p->status) return RVI_RX_NONE;
-    for (size_t i = 0; i < n; i++) list_flatten(p, &l, OR, list[i]);
-    rvi_rx out = l.n ? combine(p, OR, &l) : RVI_RX_NONE;
-    list_free(&l);
+    for (size_t i = 0; i < n; i++) rvi_rx_list_flatten(p, &l, OR, list[i]);
+    rvi_rx out = l.n ? rvi_rx_combine(p, OR, &l) : RVI_RX_NONE;
+    rvi_rx_list_free(&l);
     return out;
 }
 
@@ -394,9 +378,9 @@ static rvi_rx and_all(rvi_rxs *p, const rvi_rx *list, size_t n)
 {
     rx_list l = {0};
     if (p->status) return RVI_RX_NONE;
-    for (size_t i = 0; i < n; i++) list_flatten(p, &l, AND, list[i]);
-    rvi_rx out = combine(p, AND, &l);
-    list_free(&l);
+    for (size_t i = 0; i < n; i++) rvi_rx_list_flatten(p, &l, AND, list[i]);
+    rvi_rx out = rvi_rx_combine(p, AND, &l);
+    rvi_rx_list_free(&l);
     return out;
 }
 
@@ -420,6 +404,20 @@ rvi_rx rvi_rx_not(rvi_rxs *p, rvi_rx a)
     return intern(p, n, NULL);
 }
 
+/* A repetition of a repetition is one, if every count between the least and the largest can be
+ * reached: (x{1,3}){2,4} is x{2,12}, but (x{3}){1,2} is x three or six times. */
+static bool fold(const rvi_rx_node *inner, uint32_t *min, uint32_t *max)
+{
+    enum { MOST = 1 << 30 };
+    const uint64_t p = inner->min, q = inner->max, m = *min, n = *max;
+    if (m != n && (q == RVI_RX_FOREVER ? !m && p > 1 : m * (q - p) + 1 < p)) return false;
+    bool forever = q == RVI_RX_FOREVER || n == RVI_RX_FOREVER;
+    if (m * p > MOST || (!forever && n * q > MOST)) return false;
+    *min = (uint32_t)(m * p);
+    *max = forever ? RVI_RX_FOREVER : (uint32_t)(n * q);
+    return true;
+}
+
 rvi_rx rvi_rx_repeat(rvi_rxs *p, rvi_rx a, uint32_t min, uint32_t max)
 {
     if (p->status || min > max) return RVI_RX_NONE;
@@ -428,9 +426,19 @@ rvi_rx rvi_rx_repeat(rvi_rxs *p, rvi_rx a, uint32_t min, uint32_t max)
     if (a == RVI_RX_ALL) return a;
     if (min == 1 && max == 1) return a;
     if (p->nodes[a].nullable) min = 0;
+    if (p->nodes[a].kind == REPEAT && fold(&p->nodes[a], &min, &max)) a = p->nodes[a].a;
+    if (min == 1 && max == 1) return a;
     if (a == RVI_RX_CHAR && !min && max == RVI_RX_FOREVER) return RVI_RX_ALL;
     rvi_rx_node n = {.kind = REPEAT, .a = a, .min = min, .max = max, .nullable = !min};
     n.search = p->nodes[a].search && min;
+    return intern(p, n, NULL);
+}
+
+rvi_rx rvi_rx_auto_at(rvi_rxs *p, uint32_t which, uint32_t state)
+{
+    const rvi_rx_auto *a = &p->autos[which];
+    rvi_rx_node n = {.kind = AUTO, .a = which, .b = state, .nullable = a->ends(a->self, state)};
+    n.search = !a->lives;
     return intern(p, n, NULL);
 }
 
@@ -441,13 +449,11 @@ rvi_rx rvi_rx_automaton(rvi_rxs *p, const rvi_rx_auto *a, uint32_t state)
            (p->autos[which].self != a->self || p->autos[which].step != a->step))
         which++;
     if (which == p->n_autos) {
-        if (!grow(p, &p->autos, &p->cap_autos, p->n_autos + 1, 1 << 16, sizeof *p->autos))
+        if (!rvi_rx_grow(p, &p->autos, &p->cap_autos, p->n_autos + 1, 1 << 16, sizeof *p->autos))
             return RVI_RX_NONE;
         p->autos[p->n_autos++] = *a;
     }
-    rvi_rx_node n = {.kind = AUTO, .a = which, .b = state, .nullable = a->ends(a->self, state)};
-    n.search = !a->lives;
-    return intern(p, n, NULL);
+    return rvi_rx_auto_at(p, which, state);
 }
 
 rvi_rx rvi_rx_tuple(rvi_rxs *p, const rvi_rx *list, size_t n)
@@ -481,314 +487,4 @@ bool rvi_rx_universal(const rvi_rxs *p, rvi_rx a)
 bool rvi_rx_nullable(const rvi_rxs *p, rvi_rx a)
 {
     return p->nodes[a].nullable;
-}
-
-/* ---- derivatives ---- */
-
-static bool set_has(const rvi_rxs *p, const rvi_rx_node *n, uint32_t cp)
-{
-    const uint32_t *w = p->words + n->a;
-    size_t low = 0, high = n->b / 2;
-    while (low < high) {
-        size_t mid = (low + high) / 2;
-        if (cp < w[2 * mid])
-            high = mid;
-        else if (cp > w[2 * mid + 1])
-            low = mid + 1;
-        else
-            return true;
-    }
-    return false;
-}
-
-static rvi_rx derive(rvi_rxs *p, rvi_rx a, uint32_t cp, int depth);
-
-static rvi_rx derive_list(rvi_rxs *p, rvi_rx a, uint32_t cp, int depth)
-{
-    kind k = p->nodes[a].kind;
-    uint32_t at = p->nodes[a].a, n = p->nodes[a].b; /* the pool may move while children are made */
-    rx_list l = {0};
-    rvi_rx out = RVI_RX_NONE;
-    for (uint32_t i = 0; i < n && !p->status; i++) {
-        rvi_rx d = derive(p, p->words[at + i], cp, depth);
-        if (k == AND && d == RVI_RX_NONE) goto done;
-        if (d != RVI_RX_NONE) list_flatten(p, &l, k, d);
-    }
-    if (!p->status && l.n) out = combine(p, k, &l);
-done:
-    list_free(&l);
-    return out;
-}
-
-static rvi_rx derive(rvi_rxs *p, rvi_rx a, uint32_t cp, int depth)
-{
-    const rvi_rx_node n = p->nodes[a];
-    rvi_rx d;
-    if (p->status || !spend(p, 1)) return RVI_RX_NONE;
-    if (depth > MAX_DEPTH) {
-        rvi_rxs_fail(p, RV_E_TOO_LONG, "the expression is nested too deeply");
-        return RVI_RX_NONE;
-    }
-    switch ((kind)n.kind) {
-    case NONE:
-    case EPS: return RVI_RX_NONE;
-    case ALL: return RVI_RX_ALL;
-    case SET: return set_has(p, &n, cp) ? RVI_RX_EPS : RVI_RX_NONE;
-    case CAT:
-        d = rvi_rx_cat(p, derive(p, n.a, cp, depth + 1), n.b);
-        return p->nodes[n.a].nullable ? rvi_rx_or(p, derive(p, n.b, cp, depth + 1), d) : d;
-    case OR:
-    case AND: return derive_list(p, a, cp, depth + 1);
-    case TUPLE: return RVI_RX_NONE; /* rvi_rx_next steps its parts */
-    case NOT: return rvi_rx_not(p, derive(p, n.a, cp, depth + 1));
-    case REPEAT:
-        d = derive(p, n.a, cp, depth + 1);
-        if (d == RVI_RX_NONE) return d;
-        return rvi_rx_cat(p, d,
-                          rvi_rx_repeat(p, n.a, n.min ? n.min - 1 : 0,
-                                        n.max == RVI_RX_FOREVER ? n.max : n.max - 1));
-    case AUTO: {
-        const rvi_rx_auto automaton = p->autos[n.a];
-        uint32_t state = automaton.step(automaton.self, n.b, cp);
-        return state == UINT32_MAX ? RVI_RX_NONE : rvi_rx_automaton(p, &automaton, state);
-    }
-    }
-    return RVI_RX_NONE;
-}
-
-static void add_bound(rvi_rxs *p, uint32_t cp)
-{
-    if (grow(p, &p->scratch, &p->cap_scratch, p->n_scratch + 1, MAX_WORDS, sizeof *p->scratch))
-        p->scratch[p->n_scratch++] = cp;
-}
-
-/* Where the derivatives of a can change. */
-static void bounds(rvi_rxs *p, rvi_rx a, int depth)
-{
-    for (;;) {
-        const rvi_rx_node *n = &p->nodes[a];
-        if (depth > MAX_DEPTH)
-            rvi_rxs_fail(p, RV_E_TOO_LONG, "the expression is nested too deeply");
-        if (p->status) return;
-        switch ((kind)n->kind) {
-        case NONE:
-        case EPS:
-        case ALL: return;
-        case SET:
-            for (uint32_t i = 0; i < n->b; i++) add_bound(p, p->words[n->a + i] + (i & 1));
-            return;
-        case CAT:
-            if (!p->nodes[n->a].nullable) {
-                a = n->a;
-                break;
-            }
-            bounds(p, n->a, depth + 1);
-            a = n->b;
-            break;
-        case NOT:
-        case REPEAT: a = n->a; break;
-        case OR:
-        case AND:
-            for (uint32_t i = 0; i < n->b; i++) bounds(p, p->words[n->a + i], depth + 1);
-            return;
-        case TUPLE: return;
-        case AUTO: {
-            const uint32_t *list;
-            size_t count = p->autos[n->a].bounds(p->autos[n->a].self, n->b, &list);
-            for (size_t i = 0; i < count; i++) add_bound(p, list[i]);
-            return;
-        }
-        }
-    }
-}
-
-/* The steps of a state, in the order of code points; they include dead ones. */
-static const rvi_rx_step *steps_of(rvi_rxs *p, rvi_rx a, size_t *n)
-{
-    static const rvi_rx_step nowhere[] = {{RVI_RX_LAST, RVI_RX_NONE}};
-    *n = 1;
-    if (p->status) return nowhere;
-    if (p->nodes[a].n_steps) {
-        *n = p->nodes[a].n_steps;
-        return p->steps + p->nodes[a].steps;
-    }
-    p->n_scratch = 0;
-    add_bound(p, 0xD800); /* surrogates are no characters */
-    add_bound(p, 0xE000);
-    bounds(p, a, 0);
-    add_bound(p, 0);
-    add_bound(p, RVI_RX_LAST + 1);
-    if (p->status) return nowhere;
-    qsort(p->scratch, p->n_scratch, sizeof *p->scratch, by_number);
-    if (!grow(p, &p->steps, &p->cap_steps, p->n_steps + p->n_scratch, MAX_STEPS, sizeof *p->steps))
-        return nowhere;
-    uint32_t base = p->n_steps, count = 0;
-    for (uint32_t i = 0; i + 1 < p->n_scratch && !p->status; i++) {
-        uint32_t first = p->scratch[i], next = p->scratch[i + 1];
-        if (first == next || first > RVI_RX_LAST) continue;
-        rvi_rx to = first == 0xD800 ? RVI_RX_NONE : derive(p, a, first, 0);
-        if (count && p->steps[base + count - 1].to == to)
-            p->steps[base + count - 1].last = next - 1;
-        else
-            p->steps[base + count++] = (rvi_rx_step){next - 1, to};
-    }
-    if (p->status) return nowhere;
-    p->n_steps += count;
-    p->nodes[a].steps = base;
-    p->nodes[a].n_steps = count;
-    *n = count;
-    return p->steps + base;
-}
-
-/* Breadth first for a state that ends a text; all states on the way there are live. A search that
- * finds none has shown that all it saw are dead. */
-bool rvi_rx_live(rvi_rxs *p, rvi_rx a)
-{
-    if (p->nodes[a].live) return p->nodes[a].live == 1;
-    uint32_t n_queue = 0, epoch = ++p->epoch, found = UINT32_MAX;
-    if (!grow(p, &p->queue, &p->cap_queue, 1, MAX_NODES, sizeof *p->queue)) return false;
-    p->queue[n_queue++] = a;
-    p->nodes[a].epoch = epoch;
-    p->nodes[a].parent = UINT32_MAX;
-    for (uint32_t at = 0; at < n_queue && found == UINT32_MAX && !p->status; at++) {
-        rvi_rx from = p->queue[at];
-        size_t n;
-        if (p->nodes[from].nullable || p->nodes[from].live == 1) {
-            found = from;
-            break;
-        }
-        const rvi_rx_step *s = steps_of(p, from, &n);
-        for (size_t i = 0; i < n; i++) {
-            rvi_rx_node *to = &p->nodes[s[i].to];
-            if (to->epoch == epoch || to->live == 2) continue;
-            if (!grow(p, &p->queue, &p->cap_queue, n_queue + 1, MAX_NODES, sizeof *p->queue)) break;
-            to->epoch = epoch;
-            to->parent = from;
-            p->queue[n_queue++] = s[i].to;
-        }
-    }
-    if (p->status) return false;
-    if (found == UINT32_MAX)
-        for (uint32_t i = 0; i < n_queue; i++) p->nodes[p->queue[i]].live = 2;
-    for (; found != UINT32_MAX; found = p->nodes[found].parent) p->nodes[found].live = 1;
-    return p->nodes[a].live == 1;
-}
-
-/* ---- asking ---- */
-
-static rvi_rx alive(rvi_rxs *p, rvi_rx a)
-{
-    return p->nodes[a].live == 1 || rvi_rx_live(p, a) ? a : RVI_RX_NONE;
-}
-
-/* Where the first part has no text left, the others tell nothing. */
-static rvi_rx next_tuple(rvi_rxs *p, rvi_rx a, uint32_t cp)
-{
-    enum { MOST = 64 };
-    rvi_rx parts[MOST];
-    uint32_t n = p->nodes[a].b, at = p->nodes[a].a;
-    for (uint32_t i = 0; i < n && i < MOST; i++)
-        parts[i] =
-            i > 1 && parts[0] == RVI_RX_NONE ? RVI_RX_NONE : rvi_rx_next(p, p->words[at + i], cp);
-    return p->status ? RVI_RX_NONE : rvi_rx_tuple(p, parts, n);
-}
-
-rvi_rx rvi_rx_next(rvi_rxs *p, rvi_rx a, uint32_t cp)
-{
-    size_t n, low = 0;
-    if (a <= RVI_RX_ALL) return a == RVI_RX_ALL ? a : RVI_RX_NONE;
-    if (p->nodes[a].kind == TUPLE) return next_tuple(p, a, cp);
-    const rvi_rx_step *s = steps_of(p, a, &n);
-    while (n > 1) { /* the first step whose last is not below cp */
-        size_t half = n / 2;
-        if (s[low + half - 1].last < cp) low += half;
-        n -= half;
-    }
-    return alive(p, s[low].to);
-}
-
-bool rvi_rx_any(rvi_rxs *p, rvi_rx a, uint32_t first, uint32_t last)
-{
-    size_t n;
-    if (a <= RVI_RX_ALL) return a == RVI_RX_ALL;
-    if (p->nodes[a].kind == TUPLE)
-        return rvi_rx_any(p, rvi_rx_part(p, a, 0), first, last) ||
-               rvi_rx_any(p, rvi_rx_part(p, a, 1), first, last);
-    for (size_t i = 0; i < (steps_of(p, a, &n), n); i++) {
-        const rvi_rx_step *s = steps_of(p, a, &n);
-        uint32_t begin = i ? s[i - 1].last + 1 : 0;
-        if (begin > last) break;
-        if (s[i].last >= first && s[i].to != RVI_RX_NONE && alive(p, s[i].to)) return true;
-    }
-    return false;
-}
-
-bool rvi_rx_matches(rvi_rxs *p, rvi_rx a, const char *utf8, size_t len)
-{
-    for (size_t i = 0; i < len && a != RVI_RX_NONE;) {
-        uint32_t cp;
-        i += rvi_utf8_decode(utf8 + i, len - i, &cp, NULL);
-        a = rvi_rx_next(p, a, cp);
-    }
-    return p->nodes[a].nullable;
-}
-
-static uint32_t plus(uint32_t a, uint32_t b)
-{
-    return a > RVI_RX_FOREVER - b ? RVI_RX_FOREVER : a + b;
-}
-
-uint32_t rvi_rx_slack(const rvi_rxs *p, rvi_rx a)
-{
-    uint32_t sum = 0, most = 0;
-    for (int length = 0; length < 64; length++) {
-        const rvi_rx_node *n = &p->nodes[a];
-        switch ((kind)n->kind) {
-        case NONE:
-        case EPS:
-        case AND:
-        case AUTO: return sum;
-        case ALL: return RVI_RX_FOREVER;
-        case SET: return plus(sum, n->clears);
-        case OR:
-            for (uint32_t i = 0; i < n->b; i++)
-                most = RVI_MAX(most, rvi_rx_slack(p, p->words[n->a + i]));
-            return plus(sum, most);
-        case NOT: /* what is outside a few texts goes on forever */
-            n = &p->nodes[n->a];
-            return n->kind == AUTO && p->autos[n->a].finite ? RVI_RX_FOREVER : sum;
-        case TUPLE: a = p->words[n->a]; break;
-        case REPEAT: return p->nodes[n->a].clears ? plus(sum, n->max) : sum;
-        case CAT: {
-            const rvi_rx_node *head = &p->nodes[n->a];
-            if (head->search || p->nodes[n->b].search) return sum;
-            if (head->clears)
-                sum = plus(sum, 1);
-            else if (head->kind == REPEAT && p->nodes[head->a].clears)
-                sum = plus(sum, head->max);
-            else
-                return plus(sum, rvi_rx_slack(p, n->a));
-            if (sum == RVI_RX_FOREVER) return sum;
-            a = n->b;
-        }
-        }
-    }
-    return sum;
-}
-
-rvi_rx rvi_rx_near(rvi_rxs *p, rvi_rx a, uint32_t n)
-{
-    const rvi_rx_node x = p->nodes[a];
-    if (x.search || p->status) return a;
-    if (x.kind == REPEAT) {
-        uint32_t min = RVI_MIN(x.min, n + 1), max = x.max;
-        if (max != RVI_RX_FOREVER && max > n) max = RVI_MAX(min, n + 1);
-        return rvi_rx_repeat(p, x.a, min, max);
-    }
-    if (x.kind == CAT) {
-        rvi_rx head = rvi_rx_near(p, x.a, n);
-        rvi_rx tail = p->nodes[x.b].kind == REPEAT ? rvi_rx_near(p, x.b, n) : x.b;
-        return rvi_rx_cat(p, head, tail);
-    }
-    return a;
 }

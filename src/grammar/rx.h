@@ -67,7 +67,7 @@ typedef struct rvi_rxs {
     uint32_t cap_queue, epoch;
     uint32_t *scratch; /* bounds of a node */
     uint32_t n_scratch, cap_scratch;
-    uint64_t work, max_work; /* expressions derived and compared */
+    uint64_t work, max_work; /* what was done lately, and the most of it */
     rv_status status;
     const char *why;
 } rvi_rxs;
@@ -75,8 +75,13 @@ typedef struct rvi_rxs {
 /* max_work: each unit takes some ten nanoseconds. */
 rv_status rvi_rxs_init(rvi_rxs *p, uint64_t max_work, rv_error *err) RVI_MUST_CHECK;
 void rvi_rxs_deinit(rvi_rxs *p);
-/* RV_OK, or the error that the pool remembers. where: the text that needs it. */
+/* RV_OK, or the error that the pool remembers. where: the text that needs it, or NULL. */
 rv_status rvi_rxs_check(const rvi_rxs *p, const char *where, rv_error *err) RVI_MUST_CHECK;
+/* Counts what is done: expressions derived and compared, bytes tried. False: it failed, and be it
+ * because that was too much. */
+bool rvi_rxs_spend(rvi_rxs *p, uint64_t n);
+/* Forgets some of what was done, because a step of the text has come of it. */
+void rvi_rxs_forgive(rvi_rxs *p, uint64_t n);
 /* Marks the pool as failed unless it is already. */
 void rvi_rxs_fail(rvi_rxs *p, rv_status status, const char *why);
 
@@ -105,6 +110,11 @@ rvi_rx rvi_rx_next(rvi_rxs *p, rvi_rx a, uint32_t cp);
 /* Whether any character from first to last leads on. */
 bool rvi_rx_any(rvi_rxs *p, rvi_rx a, uint32_t first, uint32_t last);
 bool rvi_rx_matches(rvi_rxs *p, rvi_rx a, const char *utf8, size_t len);
+
+/* Reads a text on which the expression's states become large, where it has counted repetitions of
+ * more than characters, or several conditions at once: fails the pool if that takes too much work,
+ * before someone waits for an answer. */
+void rvi_rx_try(rvi_rxs *p, rvi_rx a);
 
 /* How many characters of any kind but control characters, quotes, backslashes and U+2028/2029 may
  * certainly follow: RVI_RX_FOREVER if there is no end. */

@@ -514,6 +514,7 @@ rv_status rvi_rx_parse(rvi_rxs *p, const char *pattern, size_t len, bool whole, 
     if (!r.st && r.s < r.end) fail(&r, RV_E_CONFIG, "a ) without its group");
     side edge = whole ? EDGE : OPEN;
     if (!r.st) *out = lower(&r, all, edge, edge);
+    if (!r.st) rvi_rx_try(p, *out);
     rvi_arena_deinit(&r.arena);
     return r.st ? r.st : rvi_rxs_check(p, where ? where : "regular expression", err);
 }

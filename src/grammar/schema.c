@@ -506,6 +506,8 @@ static const rvi_form *any_of_exact(rvi_values *v, const rvi_json *list)
 
 static const rvi_form *any_of(rvi_values *v, const rvi_json *list)
 {
+    const rvi_form *titled = rvi_titled_form(v, list, false);
+    if (titled || v->st) return titled;
     if (v->exact) return any_of_exact(v, list);
     const rvi_form *sum = rvi_form_never(v);
     for (size_t i = 0; i < rvi_json_count(list) && sum; i++)
@@ -518,6 +520,8 @@ static const rvi_form *any_of(rvi_values *v, const rvi_json *list)
 static const rvi_form *one_of(rvi_values *v, const rvi_json *list, const rvi_form *base)
 {
     size_t n = rvi_json_count(list);
+    const rvi_form *titled = rvi_titled_form(v, list, true);
+    if (titled || v->st) return titled;
     const rvi_form *sum = rvi_form_never(v);
     const rvi_form **branch = rvi_values_alloc(v, n, sizeof *branch);
     if (v->st) return NULL;

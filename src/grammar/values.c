@@ -1,14 +1,16 @@
 #include "grammar/values.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "grammar/decimal.h"
+#include "grammar/refs.h"
 
 enum {
     MAX_NODES = 1 << 18,
     MAX_ARENA = 64 << 20,
-    MAX_WORK = 8 << 20, /* in the life of a grammar: less than a second */
+    MAX_WORK = 8 << 20, /* at once: less than a second */
 };
 
 rv_status rvi_values_init(rvi_values *v, rv_error *err)
@@ -168,6 +170,18 @@ static const rvi_form *make_form(rvi_values *v, rvi_node node)
     return f;
 }
 
+/* An error that does not say where in the schema it is: in that of the node. */
+static void locate(rvi_values *v, rvi_node node)
+{
+    const rvi_node_info *n = &v->nodes[node];
+    char path[256], text[sizeof v->err->text];
+    if (!v->st || v->st == RV_E_NOMEM || !v->err || v->err->text[0] == '#') return;
+    while (n->n_list) n = &v->nodes[n->list[0]];
+    if (n->kind != RVI_NODE_SCHEMA || !n->json) return;
+    snprintf(text, sizeof text, "%s", v->err->text);
+    v->st = rvi_error(v->err, v->st, "%s: %s", rvi_json_path(v->root, n->json, path), text);
+}
+
 const rvi_form *rvi_values_form(rvi_values *v, rvi_node node)
 {
     if (v->st) return NULL;
@@ -181,7 +195,8 @@ const rvi_form *rvi_values_form(rvi_values *v, rvi_node node)
                         : node == RVI_NEVER ? rvi_form_never(v)
                                             : make_form(v, node);
     v->nodes[node].making = false;
-    if (!v->st) v->st = rvi_rxs_check(&v->rxs, "schema", v->err);
+    if (!v->st) v->st = rvi_rxs_check(&v->rxs, NULL, v->err);
+    locate(v, node);
     if (v->st) return NULL;
     return v->nodes[node].form = f;
 }
@@ -316,8 +331,11 @@ static void find_inhabited(rvi_values *v, const queue *q)
         changed = false;
         for (size_t i = q->n; i-- > 0 && !v->st;) {
             rvi_node n = q->items[i];
-            if (v->nodes[n].inhabited || !form_inhabited(v, v->nodes[n].form)) continue;
-            v->nodes[n].inhabited = changed = true;
+            if (v->nodes[n].inhabited) continue;
+            bool some = form_inhabited(v, v->nodes[n].form);
+            if (!v->st) v->st = rvi_rxs_check(&v->rxs, NULL, v->err);
+            locate(v, n);
+            if (some && !v->st) v->nodes[n].inhabited = changed = true;
         }
     }
     for (size_t i = 0; i < q->n && !v->st; i++) {
@@ -332,9 +350,11 @@ rv_status rvi_values_close(rvi_values *v, rvi_node root, rv_error *err)
     v->err = err;
     visit(v, &q, root);
     while (q.done < q.n && !v->st) {
-        const rvi_form *f = rvi_values_form(v, q.items[q.done++]);
+        rvi_node n = q.items[q.done++];
+        const rvi_form *f = rvi_values_form(v, n);
         for (size_t i = 0; f && i < f->n_objects; i++) visit_object(v, &q, f->objects[i]);
         for (size_t i = 0; f && i < f->n_arrays; i++) visit_array(v, &q, f->arrays[i]);
+        locate(v, n);
     }
     if (!v->st) find_inhabited(v, &q);
     if (!v->st) v->st = rvi_rxs_check(&v->rxs, "schema", err);

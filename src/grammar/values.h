@@ -169,6 +169,11 @@ const rvi_form *rvi_const_form(rvi_values *v, const rvi_json *value);
 /* Looks through the schema for what changes how all of it is read. */
 void rvi_schema_survey(rvi_values *v, const rvi_json *schema);
 
+/* ---- titled.c ---- */
+
+/* anyOf, or oneOf (once), if all its branches are single texts; NULL: they are not. */
+const rvi_form *rvi_titled_form(rvi_values *v, const rvi_json *list, bool once);
+
 /* ---- plan.c: what the walk needs of an alternative ---- */
 
 enum { RVI_MAX_PATTERNS = 24, RVI_MAX_SOME = 8, RVI_MAX_CONTAINS = 4 };

@@ -72,8 +72,10 @@ bool rvi_lora_is_finite(const rvi_tensor_view *v)
     return true;
 }
 
-static rv_status put_matrix(rvi_adapter *a, rvi_tensor **out, bool is_b, const char *name,
-                            int layer, int n_rows, int n_cols, const float *values, rv_error *err)
+/* pack: for products before the adapter is sealed. */
+static rv_status put_matrix(rvi_adapter *a, rvi_tensor **out, bool is_b, bool pack,
+                            const char *name, int layer, int n_rows, int n_cols,
+                            const float *values, rv_error *err)
 {
     rvi_tensor_view view = {.name = name,
                             .type = RVI_F32,
@@ -83,11 +85,12 @@ static rv_status put_matrix(rvi_adapter *a, rvi_tensor **out, bool is_b, const c
                             .layer = layer};
     if (!rvi_lora_is_finite(&view))
         return rvi_error(err, RV_E_ADAPTER, "adapter of '%s': a value is not a number", name);
-    return rvi_lora_matrix_new(out, a->be, &view, is_b, err);
+    return pack ? rvi_lora_matrix_new(out, a->be, &view, is_b, err)
+                : a->be->ops->floats_new(a->be, out, &view, 0, err);
 }
 
-rv_status rvi_adapter_put(rvi_adapter *a, int slot, const rvi_lora_target *t, int rank, float scale,
-                          const float *ma, const float *mb, rv_error *err)
+static rv_status put(rvi_adapter *a, int slot, const rvi_lora_target *t, int rank, float scale,
+                     const float *ma, const float *mb, bool pack, rv_error *err)
 {
     const char *name = t->hf_name[0] ? t->hf_name : t->gguf_name;
     rvi_lora_slot *s = &a->slots[slot];
@@ -96,12 +99,18 @@ rv_status rvi_adapter_put(rvi_adapter *a, int slot, const rvi_lora_target *t, in
                          RVI_MAX_RANK, rank);
     if (!isfinite(scale))
         return rvi_error(err, RV_E_ADAPTER, "adapter of '%s': its scale is not a number", name);
-    rv_status st = put_matrix(a, &s->a, false, name, t->layer, rank, t->n_in, ma, err);
-    if (!st) st = put_matrix(a, &s->b, true, name, t->layer, t->n_out, rank, mb, err);
+    rv_status st = put_matrix(a, &s->a, false, pack, name, t->layer, rank, t->n_in, ma, err);
+    if (!st) st = put_matrix(a, &s->b, true, pack, name, t->layer, t->n_out, rank, mb, err);
     s->scale = scale;
     s->layer = t->layer;
     if (!st) a->n_used++;
     return st;
+}
+
+rv_status rvi_adapter_put(rvi_adapter *a, int slot, const rvi_lora_target *t, int rank, float scale,
+                          const float *ma, const float *mb, rv_error *err)
+{
+    return put(a, slot, t, rank, scale, ma, mb, true, err);
 }
 
 int rvi_adapter_rank(const rvi_adapter *a, int slot)
@@ -174,8 +183,8 @@ rv_status rvi_adapter_copy(rvi_adapter **out, const rvi_adapter *a, rv_error *er
             st = rvi_nomem(err, "adapter");
         } else {
             rvi_adapter_read(a, i, values, values + n_a);
-            st = rvi_adapter_put(copy, i, &t, rvi_adapter_rank(a, i), s->scale, values,
-                                 values + n_a, err);
+            st = put(copy, i, &t, rvi_adapter_rank(a, i), s->scale, values, values + n_a, false,
+                     err);
         }
         rvi_free(values);
     }

@@ -93,7 +93,8 @@ void rvi_events_put_last(rvi_events *e, const rv_service_event *ev)
     *to = *ev;
     to->text = to->error = NULL;
     to->values = NULL;
-    to->n_values = 0;
+    to->top = NULL;
+    to->n_values = to->n_top = 0;
     to->status = RV_E_NOMEM;
     to->finish = RV_FINISH_ERROR;
 }

@@ -30,7 +30,8 @@ struct rvi_job {
     rvi_pooler *pooler;           /* of an embedding */
     float *values;                /* of an embedding or of scores */
     size_t n_values;
-    double sum; /* of the scores */
+    rv_token_prob *top; /* of scores: the likeliest tokens of each place; NULL: none */
+    double sum;         /* of the scores */
 };
 
 struct rvi_scheduler {

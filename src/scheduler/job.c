@@ -33,6 +33,7 @@ void rvi_order_free(rvi_order *r)
         rvi_spill_drop(&r->jobs[i].spilled);
         rvi_pooler_free(r->jobs[i].pooler);
         rvi_free(r->jobs[i].values);
+        rvi_free(r->jobs[i].top);
     }
     if (r->hooks.release) r->hooks.release(r->hooks.ctx);
     rvi_kept_release(r->kept);
@@ -113,7 +114,10 @@ static rv_status score_rows(void *ctx, const rvi_engine *e, int first, int n, in
                             rv_error *err)
 {
     rvi_job *j = ctx;
+    int n_top = j->r->n_top;
     rvi_scorer by = {.m = e->m, .ws = e->ws, .rows = e->rows, .max_logits = e->o.max_logits};
+    if (n_top) by.top = j->top + (size_t)pos * (size_t)n_top;
+    by.n_top = n_top;
     int to = first + RVI_MIN(n, j->r->n_ids - 1 - pos);
     if (!pos) j->sum = 0;
     rvi_score_rows(&by, j->r->ids + pos + 1 - first, first, to, j->values + pos, &j->sum);
@@ -130,7 +134,8 @@ static rv_status begin_reading(rvi_job *j, const rv_generate_options *o, rv_erro
     rvi_reader reader = {embeds ? pool_rows : score_rows, j};
     j->n_values = embeds ? (size_t)m->hp.n_embd : (size_t)r->n_ids - 1;
     j->values = rvi_zalloc_array(j->n_values, sizeof *j->values);
-    if (!j->values) return rvi_nomem(err, "request");
+    if (r->n_top) j->top = rvi_zalloc_array(j->n_values * (size_t)r->n_top, sizeof *j->top);
+    if (!j->values || (r->n_top && !j->top)) return rvi_nomem(err, "request");
     rv_status st = embeds ? rvi_pooler_new(&j->pooler, m, (size_t)r->n_ids, &r->embed, err) : RV_OK;
     if (st) return st;
     return rvi_answer_start_reading(j->s, r->ids, (size_t)r->n_ids, &reader, o, err);
@@ -273,6 +278,8 @@ void rvi_job_end(rvi_scheduler *s, rvi_job *j, rv_finish finish, rv_status st, c
     if (good && j->values) {
         ev.values = j->values;
         ev.n_values = j->n_values;
+        ev.top = j->top;
+        ev.n_top = j->top ? j->n_values * (size_t)r->n_top : 0;
     }
     if (good && j->s) save(j, &sampler, &ev, &own);
     double now = rvi_os_seconds(), first = j->first > 0 ? j->first : now;

@@ -6,15 +6,17 @@
 
 /* The time between two tokens may grow to half as much again; measurements scatter, so a little
  * less is planned. Where more wait than that, their part of the time is their part of all. */
-#define STRETCH   0.4
+#define STRETCH   0.45
 #define NEW_SHARE (1.0 / 4)
-#define MOST_NEW  2 /* times the average that one measurement counts for at most */
+#define EACH      2.2 /* and where there are many rows, each as dearly as so many of a few */
+#define MOST_NEW  2   /* times the average that one measurement counts for at most */
 
 enum {
     BETWEEN = 3,    /* steps of tokens alone for each stream, before rows come many at a time */
-    FEW_ROWS = 8,   /* fewer do not make up for reading what lies before them, once a step */
+    ROW = 2000,     /* a row costs what reading so many tokens does, besides those it reads; */
+    FIRST = 6,      /* the first row of a prompt reads its tokens as dearly as so many more do, */
     FIRST_ROWS = 4, /* while nothing is known of their cost */
-    LEAST_ROWS = 1, /* so that a prompt ends, whatever it costs */
+    MANY = 8,       /* rows that come at a time at least, so that the prompt ends */
     OFTEN = 32      /* one step in so many is measured: texts grow, and so do other programs */
 };
 
@@ -32,6 +34,21 @@ static void follow(double *average, double seconds)
         *average += NEW_SHARE * (RVI_MIN(seconds, MOST_NEW * *average) - *average);
 }
 
+/* What n rows of the prompts cost, in tokens that are read. */
+static double cost(const rvi_pace *p, double n)
+{
+    return n * ROW + RVI_MAX(n + FIRST * RVI_MIN(n, p->n_long), EACH * n) * p->depth;
+}
+
+static double rows_in(const rvi_pace *p, double seconds)
+{
+    double units = seconds / p->unit;
+    double rows = RVI_MIN((units - FIRST * p->n_long * p->depth) / (ROW + p->depth),
+                          units / (ROW + EACH * p->depth));
+    /* too few for all of them: of as many prompts as there are rows */
+    return rows >= p->n_long ? rows : units / cost(p, 1);
+}
+
 void rvi_pace_note(rvi_pace *p, int n_tokens, int n_rows, double seconds)
 {
     int n_read = n_rows - n_tokens;
@@ -39,7 +56,7 @@ void rvi_pace_note(rvi_pace *p, int n_tokens, int n_rows, double seconds)
     if (n_tokens < 1) return;
     if (n_read > 0) p->n_plain = 0;
     if (n_read > 0 && p->alone)
-        follow(&p->row, RVI_MAX(seconds - p->plain, 0.05 * p->plain) / n_read);
+        follow(&p->unit, RVI_MAX(seconds - p->plain, 0.05 * p->plain) / cost(p, n_read));
     if (n_read) return;
     if (!is_like(p, n_tokens)) p->plain = 0;
     follow(&p->plain, seconds);
@@ -48,15 +65,28 @@ void rvi_pace_note(rvi_pace *p, int n_tokens, int n_rows, double seconds)
     p->n_since = 0;
 }
 
-int rvi_pace_rows(const rvi_pace *p, int n_tokens, int n_long, int max_rows, double target)
+double rvi_pace_target(const rvi_pace *p, int n_tokens, double usual, double target)
+{
+    const double least = 1.5, most = 4, near = 1 / least;
+    if (!n_tokens) return most * RVI_MAX(target, p->plain);
+    if (p->plain <= 0) return RVI_MAX(target, RVI_MIN(least * usual, most * target));
+    bool were_more = n_tokens <= p->n_tokens;
+    double plain = were_more && usual > 0 ? RVI_MIN(p->plain, usual) : RVI_MAX(p->plain, usual);
+    double part = (plain / target - near) / (1 - near); /* of the way from near the target to it */
+    double times = least + (most - least) * RVI_MIN(RVI_MAX(part, 0), 1);
+    return RVI_MAX(target, times * plain);
+}
+
+int rvi_pace_rows(const rvi_pace *p, int n_tokens, int max_rows, double target)
 {
     if (p->plain <= 0 || p->n_since >= OFTEN - 1 || !is_like(p, n_tokens)) return 0;
-    double more = p->plain * RVI_MAX(STRETCH, (double)n_long / n_tokens);
-    if (p->plain < target) more = RVI_MIN(more, target - p->plain);
-    if (p->row > 0 && more < FEW_ROWS * p->row && more < target - p->plain) {
-        if (p->n_plain * n_long < BETWEEN * n_tokens) return 0;
-        more = target - p->plain;
+    double part = p->plain * RVI_MAX(STRETCH, (double)p->n_long / n_tokens);
+    double room = p->plain < target ? target - p->plain : part, rows = FIRST_ROWS;
+    if (p->unit > 0) rows = rows_in(p, RVI_MIN(part, room));
+    if (rows < 1 && p->unit * cost(p, 1) > part) {
+        if (p->n_plain * p->n_long < BETWEEN * n_tokens) return 0;
+        rows = RVI_MAX(rows_in(p, room), MANY);
     }
-    double rows = p->row > 0 ? more / p->row : FIRST_ROWS;
-    return (int)RVI_MIN(RVI_MAX(rows, LEAST_ROWS), max_rows - n_tokens);
+    /* one at least, also where the streams alone come near the target */
+    return (int)RVI_MIN(RVI_MAX(rows, 1), max_rows - n_tokens);
 }

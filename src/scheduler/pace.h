@@ -1,9 +1,8 @@
 /* pace.h - how fast long prompts are read beside streams. Steps without rows of prompts tell how
- * long a stream waits for its next token anyway, steps with some what a row of a prompt costs,
- * which grows with what lies before it; rows of long prompts make steps longer by no more than a
- * part. Far into a prompt even one row makes a step long, for all that lies before it is read; then
- * a step in many takes rows, up to the target, so that prompts have less than their part of the
- * time and 95 % of all steps have no such rows. */
+ * long a stream waits for its next token anyway, steps with some what reading costs; rows of long
+ * prompts make steps longer by no more than a part. A row reads all that lies before it, so the
+ * further a prompt has been read, the fewer rows fit. Where not even one does, a step in many takes
+ * rows, up to the target, and 95 % of all steps have none. */
 #ifndef RVI_SCHEDULER_PACE_H
 #define RVI_SCHEDULER_PACE_H
 
@@ -11,19 +10,28 @@
 
 /* {0} knows nothing. */
 typedef struct rvi_pace {
-    double plain; /* seconds, a moving average, of steps of tokens alone; 0: there was none */
-    double row;   /* seconds, the same, that each row of a long prompt adds; 0: not known */
-    int n_plain;  /* steps of tokens alone since the last with rows of prompts */
-    int n_tokens; /* that the last step of tokens alone had, */
-    int n_since;  /* and steps since then */
-    bool alone;   /* in the next step nobody reads but long prompts, at this pace */
+    double plain;  /* seconds, a moving average, of steps of tokens alone; 0: there was none */
+    double unit;   /* seconds, the same, for a token that rows of long prompts read; 0: not known */
+    int n_plain;   /* steps of tokens alone since the last with rows of prompts */
+    int n_tokens;  /* that the last step of tokens alone had, */
+    int n_since;   /* and steps since then */
+    int n_long;    /* prompts of the step that is planned, */
+    double depth;  /* and tokens before each of them */
+    unsigned turn; /* of which prompt it is to have one row more than others */
+    bool alone;    /* in that step nobody reads but long prompts, at this pace */
 } rvi_pace;
 
 /* A step of n_rows, n_tokens of them tokens of streams, took so long. */
 void rvi_pace_note(rvi_pace *p, int n_tokens, int n_rows, double seconds);
-/* How many rows of n_long prompts may go with n_tokens > 0 in the next step, which is to take
+/* Seconds that a step with n_tokens tokens of streams and rows of prompts may take: the target.
+ * Where the tokens alone take more than two thirds of it, that would leave prompts next to nothing,
+ * and streams would share few steps; so it grows, up to four times as long as the tokens take where
+ * these take as long as the target or longer. 0 tokens: nobody waits for the step, which may take
+ * four times the target. usual: what a step of the tokens is thought to take; 0: not known. */
+double rvi_pace_target(const rvi_pace *p, int n_tokens, double usual, double target);
+/* How many rows of p->n_long prompts may go with n_tokens > 0 in the next step, which is to take
  * `target` seconds at most. 0: none do this time, for the step is to be measured, which is so where
- * too little is known and now and then, or because few rows at a time would cost too much. */
-int rvi_pace_rows(const rvi_pace *p, int n_tokens, int n_long, int max_rows, double target);
+ * too little is known and now and then, or because the streams would wait too often. */
+int rvi_pace_rows(const rvi_pace *p, int n_tokens, int max_rows, double target);
 
 #endif

@@ -3,11 +3,10 @@
 #include "scheduler/internal.h"
 
 enum {
-    LEAST_ROWS = 8,   /* of prompts in a step, however long it takes */
-    TOGETHER = 16,    /* rows that matrix units take at once: others cost more */
-    NOBODY_WAITS = 4, /* times the target, where no token waits for the step */
-    LONG = 10,        /* steps at the target that a prompt takes which is long, */
-    SHORT = 256,      /* and rows of one that is not, whatever a step holds */
+    LEAST_ROWS = 8, /* of prompts in a step, however long it takes */
+    TOGETHER = 16,  /* rows that matrix units take at once: others cost more */
+    LONG = 10,      /* steps at the target that a prompt takes which is long, */
+    SHORT = 256,    /* and rows of one that is not, whatever a step holds */
 };
 
 /* Gives up to n rows to the tenant's jobs, the first by rank first. One behind which others wait
@@ -67,24 +66,49 @@ static int hold_back(rvi_scheduler *s, int n_tokens, int n_reading, double secon
 {
     int max_rows = s->e->o.max_rows, n_long = 0, n_fewer = 0;
     int least = RVI_MIN(n_tokens + LEAST_ROWS, max_rows);
-    int limit = LONG * (rvi_budget_rows(&s->e->budget, least, max_rows, seconds) - n_tokens);
+    int limit = LONG * (rvi_budget_rows(&s->e->budget, least, max_rows, NULL, seconds) - n_tokens);
+    double depth = 0;
     limit = RVI_MAX(limit, SHORT);
     for (rvi_job *j = s->running; j; j = j->next) {
         j->is_long = j->wants && (j->is_long || j->wants > limit);
         n_long += j->is_long;
+        if (j->is_long) depth += j->s->seq.len;
     }
     if (!n_long) return 0;
     s->pace.alone = n_long == n_reading;
-    int rows = rvi_pace_rows(&s->pace, n_tokens, n_long, max_rows, seconds);
+    s->pace.n_long = n_long;
+    s->pace.depth = depth / n_long;
+    int rows = rvi_pace_rows(&s->pace, n_tokens, max_rows, seconds);
     if (!rows && !s->pace.alone) rows = LEAST_ROWS; /* nothing can be measured */
+    int k =
+        (int)(s->pace.turn++ % (unsigned)n_long); /* who gets one more differs from step to step */
     for (rvi_job *j = s->running; j; j = j->next) {
         if (!j->is_long) continue;
-        int share = RVI_MIN((rows + n_long - 1) / n_long, j->wants);
+        int share = RVI_MIN(rows / n_long + (k < rows % n_long), j->wants);
+        k = (k + 1) % n_long;
         n_fewer += j->wants - share;
         j->wants = share;
         if (!share) j->r->of->n_reading--;
     }
     return n_fewer;
+}
+
+/* What the step will read: tokens of streams, and the rows of prompts that may come beside. */
+static rvi_budget_reads count_reads(const rvi_scheduler *s)
+{
+    rvi_budget_reads reads = {0};
+    double depth = 0, n_rows = 0;
+    int n_tokens = 0;
+    for (const rvi_job *j = s->running; j; j = j->next) {
+        double before = j->s->seq.len;
+        reads.certain += before * (j->wants ? 1 - RVI_READ_TOGETHER : j->s->allowed);
+        n_tokens += j->wants ? 0 : j->s->allowed;
+        depth += before * j->wants;
+        n_rows += j->wants;
+    }
+    if (n_rows > 0) reads.each = RVI_READ_TOGETHER * depth / n_rows;
+    reads.certain -= n_tokens * reads.each; /* these rows are not the prompts' */
+    return reads;
 }
 
 int rvi_rows_choose(rvi_scheduler *s)
@@ -104,13 +128,16 @@ int rvi_rows_choose(rvi_scheduler *s)
         n_reading += !decodes;
         if (decodes) rvi_tenants_pay(&s->tenants, j->r->of, 1);
     }
-    double seconds = s->o.token_seconds * (n_tokens ? 1 : NOBODY_WAITS) / s->n_sharing;
+    double seconds =
+        rvi_pace_target(&s->pace, n_tokens, rvi_budget_seconds(&s->e->budget, RVI_MAX(n_tokens, 1)),
+                        s->o.token_seconds / s->n_sharing);
     if (n_tokens) waiting -= hold_back(s, n_tokens, n_reading, seconds);
     if (!waiting) return n_tokens;
     int most = RVI_MIN(s->e->o.max_rows, n_tokens + waiting),
         whole = (n_tokens + LEAST_ROWS + TOGETHER - 1) / TOGETHER * TOGETHER,
         least = RVI_MIN(whole, most);
-    int rows = rvi_budget_rows(&s->e->budget, least, most, seconds);
+    rvi_budget_reads reads = count_reads(s);
+    int rows = rvi_budget_rows(&s->e->budget, least, most, &reads, seconds);
     if (rows > least && rows < most) rows -= rows % TOGETHER;
     return n_tokens + give_prompts(s, rows - n_tokens);
 }

@@ -61,6 +61,7 @@ typedef struct rvi_order {
     rv_sampling sampling;  /* of choice 0; o.sampling is not used */
     const rvi_adapter_set *adapters;
     rvi_embed_options embed;
+    int n_top; /* of scores */
     rvi_kept_session
         *kept;  /* the session that it continues and is saved to; NULL: none. One choice */
     bool exact; /* pressure may not change its text */

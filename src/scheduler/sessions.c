@@ -22,7 +22,8 @@ static const char suffix[] = ".session";
 struct rvi_kept_entry {
     rvi_kept_entry *next;
     char *tenant, *name, *path;
-    uint64_t began, saved, bytes; /* bytes 0: there is no file yet */
+    uint64_t began, saved, bytes;  /* bytes 0: there is no file yet */
+    double begun_here, saved_here; /* seconds of no clock that is set; 0: by another process */
     bool claimed;
 };
 
@@ -117,10 +118,12 @@ static uint64_t clock_now(void)
     return (uint64_t)time(NULL);
 }
 
-/* A clock that was turned back makes nothing older. */
-static bool is_past(uint64_t now, uint64_t then, double limit)
+/* A clock that was turned back makes nothing older, and one that was put forward nothing that this
+ * process knows to be younger. */
+static bool is_past(uint64_t now, uint64_t then, double here, double limit)
 {
-    return limit > 0 && now > then && (double)(now - then) > limit;
+    if (limit <= 0 || now <= then || (double)(now - then) <= limit) return false;
+    return here <= 0 || rvi_os_seconds() - here > limit;
 }
 
 /* Its file is gone. */
@@ -136,7 +139,9 @@ static void drop_old(rvi_sessions *s)
     for (rvi_kept_entry *x = s->entries, *next; x; x = next) {
         next = x->next;
         if (x->claimed || !x->bytes) continue;
-        if (!is_past(now, x->saved, s->o.idle) && !is_past(now, x->began, s->o.age)) continue;
+        if (!is_past(now, x->saved, x->saved_here, s->o.idle) &&
+            !is_past(now, x->began, x->begun_here, s->o.age))
+            continue;
         (void)remove(x->path);
         drop(s, x);
     }
@@ -383,8 +388,9 @@ static bool describe(const rvi_kept_session *k, const rvi_session *s,
                      const rvi_sampler_state *sampler, header *h)
 {
     const rvi_engine *e = s->e;
-    size_t n = 0, len = (size_t)s->seq.len, now = clock_now();
-    while (n < len && !s->sets[n]) n++; /* what adapters computed is not kept */
+    size_t n = 0, len = (size_t)s->seq.len;
+    uint64_t now = RVI_MAX(clock_now(), k->entry->saved); /* the clock may have been turned back */
+    while (n < len && !s->sets[n]) n++;                   /* what adapters computed is not kept */
     *h = (header){.kv_type = rvi_engine_kv_format(e),
                   .exact = e->m->be->ops->is_exact(e->m->be),
                   .page_tokens = RVI_PAGE_TOKENS,
@@ -456,6 +462,8 @@ static void record_size(rvi_kept_session *k, const header *h, uint64_t bytes, bo
     k->of->bytes -= written ? k->entry->bytes : bytes;
     if (written) {
         k->entry->bytes = bytes;
+        k->entry->saved_here = rvi_os_seconds();
+        if (!k->entry->saved) k->entry->begun_here = k->entry->saved_here;
         k->entry->began = h->began;
         k->entry->saved = h->saved;
     }

@@ -59,7 +59,8 @@ static void let_read(rvi_conn *c, const char *origin)
 {
     rvi_buf_printf(&c->headers,
                    "access-control-allow-origin: %s\r\nvary: origin\r\n"
-                   "access-control-expose-headers: x-request-id, retry-after, x-ruvllm-ignored\r\n",
+                   "access-control-expose-headers: x-request-id, retry-after, x-ruvllm-ignored, "
+                   "x-ratelimit-limit-requests, x-ratelimit-remaining-requests\r\n",
                    origin);
 }
 

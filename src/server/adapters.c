@@ -122,10 +122,9 @@ static void put_model(void *ctx, const rv_registered *one)
     rvi_buf name = {0};
     if (l->s->index) rvi_buf_printf(&name, "%s:", l->s->name);
     rvi_buf_puts(&name, one->name);
-    rvi_buf_puts(l->out, ",{\"id\":");
-    rvi_put_buf(l->out, &name);
-    rvi_buf_printf(l->out, ",\"object\":\"model\",\"created\":%ld,\"owned_by\":\"ruvllm\"",
-                   l->s->server->created);
+    rvi_buf_putc(l->out, ',');
+    if (name.failed) l->out->failed = true;
+    rvi_put_model(l->out, name.failed ? "" : name.data, l->s->server->created);
     rvi_put_member(l->out, "root", one->path);
     rvi_put_member(l->out, "parent", l->s->name);
     rvi_buf_printf(l->out, ",\"generation\":%llu}", (unsigned long long)one->generation);

@@ -33,6 +33,11 @@ static void write_problem(const rvi_problem *p, rvi_buf *out)
 
 const rvi_dialect rvi_anthropic = {write_problem, "event: error\ndata: ", "\n\n", "request-id"};
 
+bool rvi_anthropic_asks(const rvi_conn *c)
+{
+    return c->in.state != RVI_HTTP_BAD && rvi_http_header_get(&c->in, "anthropic-version");
+}
+
 /* ---- the request ---- */
 
 static const rvi_parts_rule system_rule = {"system", " text ", ""};
@@ -261,7 +266,8 @@ static void open_message(const rvi_call *k, rvi_buf *out)
 {
     rvi_buf_printf(out, "{\"id\":\"%s\",\"type\":\"message\",\"role\":\"assistant\"", k->id);
     rvi_put_member(out, "model", k->model);
-    rvi_buf_printf(out, ",\"learned_version\":%llu,\"content\":[", (unsigned long long)k->learned);
+    rvi_call_put_state(k, out);
+    rvi_buf_puts(out, ",\"content\":[");
 }
 
 static void tell(const rvi_call *k, const char *name, rvi_buf *json)

@@ -6,6 +6,9 @@
 
 extern const rvi_dialect rvi_anthropic;
 
+/* Its clients share the list of models with OpenAI's, and say who they are by a header. */
+bool rvi_anthropic_asks(const rvi_conn *c);
+
 void rvi_anthropic_messages(rvi_serving *s, rvi_conn *c);
 void rvi_anthropic_count(rvi_serving *s, rvi_conn *c);
 

@@ -22,7 +22,10 @@ void rvi_call_drop(rvi_call *k)
         rvi_items_free(&k->choices[i].said);
         rvi_free(k->choices[i].ids);
     }
-    for (int i = 0; i < k->n_parts; i++) rvi_free(k->parts[i].values);
+    for (int i = 0; i < k->n_parts; i++) {
+        rvi_free(k->parts[i].values);
+        rvi_free(k->parts[i].top);
+    }
     rv_grammar_free(&k->grammar);
     rv_tools_free(&k->tools);
     rv_adapter_set_free(&k->adapters);
@@ -265,6 +268,8 @@ bool rvi_call_submit(rvi_call *k, int i, rv_request *r)
     rv_generate_options go = k->wish.generate;
     go.sampling = &k->wish.sampling;
     go.grammar = k->tools ? rv_tools_grammar(k->tools) : k->grammar;
+    /* a text that is continued may go on with a blank */
+    go.continues = r->ids && (!k->talk.size || k->begun.len);
     if (r->kind == RV_REQUEST_ANSWER) {
         r->generate = &go;
         r->n = k->wish.n;
@@ -478,12 +483,15 @@ static void keep_values(rvi_part *p, const rv_service_event *e)
 {
     if (!e->n_values || p->values) return;
     p->values = rvi_alloc_array(e->n_values, sizeof *p->values);
-    if (!p->values) {
+    if (e->n_top) p->top = rvi_alloc_array(e->n_top, sizeof *p->top);
+    if (!p->values || (e->n_top && !p->top)) {
         (void)rvi_problem_set(&p->call->problem, 503, NULL, NULL, "out of memory");
         return;
     }
     memcpy(p->values, e->values, e->n_values * sizeof *p->values);
     p->n_values = e->n_values;
+    p->n_top = e->n_top / e->n_values;
+    if (p->top) memcpy(p->top, e->top, e->n_top * sizeof *p->top);
 }
 
 static void end_items(rvi_choice *c)
@@ -595,6 +603,13 @@ rvi_usage rvi_call_usage(const rvi_call *k)
     }
     for (int i = 0; i < k->n_choices; i++) u.generated += k->choices[i].n_generated;
     return u;
+}
+
+void rvi_call_put_state(const rvi_call *k, rvi_buf *out)
+{
+    unsigned long long version = k->learned;
+    rvi_buf_printf(out, ",\"system_fingerprint\":\"%s-%llu\",\"learned_version\":%llu",
+                   k->s->fingerprint, version, version);
 }
 
 bool rvi_call_token_text(const rvi_serving *s, int32_t id, rvi_buf *out)

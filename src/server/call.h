@@ -38,6 +38,8 @@ typedef struct rvi_part {
     rv_request_kind kind;
     float *values; /* a vector, or scores */
     size_t n_values;
+    rv_token_prob *top; /* of scores, n_top each; NULL: none */
+    size_t n_top;
     int n_prompt, n_reused; /* known from the first token on */
     bool progressed;        /* the writer knows that it has begun */
     bool waits;             /* for an adapter, and is submitted later */
@@ -121,6 +123,8 @@ typedef struct rvi_usage {
     long prompt, cached, generated;
 } rvi_usage;
 rvi_usage rvi_call_usage(const rvi_call *k);
+/* What the answer follows from, as two members: program and weights, and what was learned. */
+void rvi_call_put_state(const rvi_call *k, rvi_buf *out);
 
 /* The bytes of one token, which may be part of a character; of a special one its name. True: it is
  * special, and adds nothing to a text. */

@@ -21,6 +21,7 @@ typedef enum verdict {
     PREFERRED,
     STATUS,
     UNDO,
+    UNDO_TO,
     ROLLBACK,
     FORGET,
     EXPORT
@@ -36,13 +37,16 @@ typedef struct job {
     double score; /* or 1 and 0 for a thumb */
     rvi_buf text; /* the right or the better answer; what is to be forgotten */
     int generation;
+    uint64_t version; /* that is returned to */
     rv_scope scope;
+    bool again; /* the chat is to be answered again */
     /* the result */
     rv_status st;
     rv_error err;
     rv_adaptation *adaptation;
     char *json;
-    rvi_buf file; /* that was exported */
+    rvi_buf file;      /* that was exported */
+    rv_answer *answer; /* what the chat gets now; NULL: nobody asked, or it could not be made */
     uint64_t n_events;
     double seconds;
 } job;
@@ -53,6 +57,7 @@ static void free_job(job *j)
     rvi_buf_deinit(&j->text);
     rv_free(j->adaptation);
     rv_free(j->json);
+    rv_free(j->answer);
     rvi_buf_deinit(&j->file);
     rvi_taught_leave(j->taught);
     rvi_serving_leave(j->s);
@@ -79,15 +84,19 @@ static int only_said(void *ctx, const int32_t *ids, size_t n_ids, float *logits,
     return 0;
 }
 
-/* Computes until the session's answer has ended; others get their turns between the steps. */
-static rv_status finish(rv_session *session, rv_error *err)
+/* Computes until the session's answer has ended; others get their turns between the steps. out may
+ * be NULL. */
+static rv_status finish(rv_session *session, rv_answer **out, rv_error *err)
 {
     rv_answer *a = NULL;
     size_t running = 1;
     rv_status st = RV_OK;
     while (!st && running) st = rv_engine_advance(rv_session_engine(session), &running, err);
     if (!st) st = rv_session_finish(session, &a, err);
-    rv_free(a);
+    if (out)
+        *out = a;
+    else
+        rv_free(a);
     return st;
 }
 
@@ -96,7 +105,7 @@ static rv_status pass_over_lessons(rv_session *session, const int32_t *ids, size
 {
     rv_generate_options o = {.size = sizeof o, .max_tokens = RV_NO_TOKENS};
     rv_status st = rv_session_start(session, ids, n, &o, err);
-    return st ? st : finish(session, err);
+    return st ? st : finish(session, NULL, err);
 }
 
 /* The session answers the chat with what was said. Where that was the text of a lesson, the lesson
@@ -124,7 +133,7 @@ static rv_status say_again(const rvi_serving *s, rv_learner *l, const rvi_said *
     bool spoken = !st && plan->slot && !strcmp(plan->answer, said->text);
     if (!st && !spoken) st = pass_over_lessons(session, ids, n, err);
     if (!st) st = rv_session_start(session, ids, n, &o, err);
-    if (!st) st = finish(session, err);
+    if (!st) st = finish(session, NULL, err);
     rv_free(plan);
     rv_free(ids);
     return st;
@@ -154,6 +163,33 @@ static void correct(job *j, const char *text)
     j->st = rv_session_new(&session, j->s->model, &o, &j->err);
     if (!j->st) j->st = rv_learner_begin(l, session, &chat, NULL, &j->err);
     if (!j->st) j->st = rv_learner_teach(l, session, NULL, text, j->scope, &j->adaptation, &j->err);
+    rv_session_free(&session);
+}
+
+/* What the same chat gets now, with all that is learned. */
+static void answer_again(job *j)
+{
+    enum { LEAST = 256 }; /* tokens that it may have, however short the first answer was */
+    const rvi_said *said = j->said;
+    rv_session *session = NULL;
+    rv_session_options o = {.size = sizeof o, .n_context = j->s->n_context};
+    rv_chat chat = {.size = sizeof chat, .variables = said->chat};
+    rv_sampling sampling = {.size = sizeof sampling,
+                            .greedy = said->temperature <= 0,
+                            .temperature = said->temperature,
+                            .repetition_penalty = 1};
+    rv_generate_options g = {.size = sizeof g,
+                             .sampling = &sampling,
+                             .max_tokens = (int)RVI_MAX(said->n_ids, (size_t)LEAST)};
+    int32_t *ids = NULL;
+    size_t n = 0;
+    rv_error why;
+    rv_status st = rv_session_new(&session, j->s->model, &o, &why);
+    if (!st) st = rv_chat_tokenize(j->s->model, &chat, &ids, &n, &why);
+    if (!st) st = rv_learner_begin(j->taught->learner, session, &chat, NULL, &why);
+    if (!st) st = rv_session_start(session, ids, n, &g, &why);
+    if (!st) st = finish(session, &j->answer, &why);
+    rv_free(ids);
     rv_session_free(&session);
 }
 
@@ -197,11 +233,13 @@ static void run(rvi_work *w)
         if (!j->st) j->st = rv_learner_verify_log(l, &j->n_events, &j->err);
         break;
     case UNDO: j->st = rv_learner_undo(l, &j->adaptation, &j->err); break;
+    case UNDO_TO: j->st = rv_learner_undo_to(l, j->version, &j->adaptation, &j->err); break;
     case ROLLBACK: j->st = rv_learner_rollback(l, j->generation, &j->adaptation, &j->err); break;
     case FORGET: j->st = rv_learner_forget(l, text, &j->adaptation, &j->err); break;
     case EXPORT: j->st = export_file(l, j->s->scratch, j->generation, &j->file, &j->err); break;
     }
     j->seconds = rvi_os_seconds() - start;
+    if (!j->st && j->again) answer_again(j);
 }
 
 /* ---- the answer ---- */
@@ -225,9 +263,10 @@ static void put_adaptation(const job *j, rvi_buf *out)
     rvi_put_number(out, "forward_us", a->forward_us);
     rvi_put_number(out, "seconds", j->seconds);
     rvi_put_number(out, "quality_delta", a->quality_delta);
-    rvi_buf_printf(out, ",\"generation\":%d,\"event\":%llu,\"learned_version\":%llu}",
-                   a->generation, (unsigned long long)a->event,
-                   (unsigned long long)rvi_taught_version(j->taught));
+    rvi_buf_printf(out, ",\"generation\":%d,\"event\":%llu,\"learned_version\":%llu", a->generation,
+                   (unsigned long long)a->event, (unsigned long long)rvi_taught_version(j->taught));
+    if (j->again) rvi_put_member(out, "answer", j->answer ? j->answer->text : NULL);
+    rvi_buf_putc(out, '}');
 }
 
 static void done(rvi_work *w)
@@ -324,6 +363,13 @@ static bool read_verdict(job *j, const rvi_json *body, rvi_problem *p)
     }
 }
 
+static bool read_again(job *j, const rvi_json *v, rvi_problem *p)
+{
+    j->again = rvi_json_bool(v, false);
+    return !v || rvi_json_is(v, RVI_JSON_NULL) || rvi_json_is(v, RVI_JSON_BOOL) ||
+           rvi_problem_set(p, 400, "invalid_type", "answer", "answer must be true or false");
+}
+
 static bool find_answer(job *j, const rvi_json *body, rvi_problem *p)
 {
     const rvi_json *id = rvi_json_get(body, "response_id");
@@ -401,15 +447,33 @@ static bool read_number(job *j, const rvi_json *body, bool needed, rvi_problem *
                            "generation must be a whole number, 0 or more");
 }
 
+/* To a generation of adapters, or to what was learned when an answer was given. */
+static bool read_rollback(job *j, const rvi_json *body, rvi_problem *p)
+{
+    const rvi_json *v = rvi_json_get(body, "learned_version");
+    if (!v || rvi_json_is(v, RVI_JSON_NULL)) return read_number(j, body, true, p);
+    int64_t n = rvi_json_int(v, -1);
+    j->verdict = UNDO_TO;
+    j->version = (uint64_t)n;
+    if (rvi_json_get(body, "generation"))
+        return rvi_problem_set(p, 400, "invalid_value", "generation",
+                               "give one of generation and learned_version");
+    return n >= 0 || rvi_problem_set(p, 400, "invalid_type", "learned_version",
+                                     "learned_version must be a whole number, 0 or more");
+}
+
 static bool read_body(job *j, const rvi_json *body, rvi_problem *p)
 {
     switch (j->verdict) {
     case STATUS:
-    case UNDO: return true;
-    case ROLLBACK: return read_number(j, body, true, p);
+    case UNDO:
+    case UNDO_TO: return true;
+    case ROLLBACK: return read_rollback(j, body, p);
     case EXPORT: return read_number(j, body, false, p);
     case FORGET: return read_text(j, rvi_json_get(body, "text"), FORGET, "text", p);
-    default: return read_verdict(j, body, p) && find_answer(j, body, p);
+    default:
+        return read_verdict(j, body, p) && read_again(j, rvi_json_get(body, "answer"), p) &&
+               find_answer(j, body, p);
     }
 }
 

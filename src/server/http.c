@@ -132,7 +132,7 @@ static bool read_request_line(rvi_http *h)
         if (!is_token(*c)) return fail(h, 400, "the method has a character that is not allowed");
     if (!*method || !*target) return fail(h, 400, "the request line has two blanks in a row");
     for (const char *c = target; *c; c++)
-        if (*c <= ' ' || *c == 0x7F || *c == '#')
+        if (*c <= ' ' || *c >= 0x7F || *c == '#') /* char is signed or not, by the CPU family */
             return fail(h, 400, "the target has a character that is not allowed");
     if (!read_version(h, rest)) return false;
     bool all = !strcmp(target, "*") && !strcmp(method, "OPTIONS");

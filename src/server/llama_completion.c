@@ -103,7 +103,7 @@ static bool read_biases(rvi_call *k)
 static void put_settings(const rvi_call *k, rvi_buf *out)
 {
     const rv_sampling *s = &k->wish.sampling;
-    const rv_model_info *m = &k->s->info;
+    const rv_model_info *m = rv_model_get_info(k->s->model); /* with the ids of its end */
     bool comma = false;
     int most = k->wish.generate.max_tokens;
     rvi_buf_printf(out, "{\"n_predict\":%d,\"seed\":%llu", most == RV_TO_CONTEXT_END ? -1 : most,

@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/os.h"
 #include "server/messages.h"
@@ -27,16 +26,6 @@ static const rvi_writer chat_writer, generate_writer;
 
 /* ---- answers ---- */
 
-void rvi_ollama_time(rvi_buf *out, double seconds)
-{
-    time_t whole = (time_t)seconds;
-    struct tm t = {0};
-    (void)gmtime_r(&whole, &t);
-    rvi_buf_printf(out, "\"%04d-%02d-%02dT%02d:%02d:%02d.%06dZ\"", t.tm_year + 1900, t.tm_mon + 1,
-                   t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec,
-                   (int)((seconds - (double)whole) * 1e6));
-}
-
 static void put_ns(rvi_buf *out, const char *name, double seconds)
 {
     rvi_buf_printf(out, ",\"%s\":%lld", name, (long long)(seconds * 1e9));
@@ -49,7 +38,7 @@ static void open_line(const rvi_call *k, rvi_buf *out)
     rvi_buf_printf(out, "{\"id\":\"%s\"", k->id);
     rvi_put_member(out, "model", k->model);
     rvi_buf_puts(out, ",\"created_at\":");
-    rvi_ollama_time(out, now);
+    rvi_put_time(out, now);
 }
 
 /* [{"id", "function"}, ...]: from the first to the last of these items */
@@ -107,7 +96,8 @@ static void put_figures(const rvi_call *k, rvi_buf *out)
     put_ns(out, "prompt_eval_duration", c->prompt_seconds);
     rvi_buf_printf(out, ",\"eval_count\":%ld", u.generated);
     put_ns(out, "eval_duration", c->seconds);
-    rvi_buf_printf(out, ",\"learned_version\":%llu}", (unsigned long long)k->learned);
+    rvi_call_put_state(k, out);
+    rvi_buf_putc(out, '}');
 }
 
 static void begin(rvi_call *k)

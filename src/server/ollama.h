@@ -18,7 +18,4 @@ void rvi_ollama_ps(rvi_serving *s, rvi_conn *c);
 void rvi_ollama_version(rvi_serving *s, rvi_conn *c);
 void rvi_ollama_not_here(rvi_serving *s, rvi_conn *c); /* what changes which models there are */
 
-/* "2026-01-31T12:00:00.123456Z" as a JSON string; seconds since 1970. */
-void rvi_ollama_time(rvi_buf *out, double seconds);
-
 #endif

@@ -51,7 +51,7 @@ void rvi_ollama_tags(rvi_serving *s, rvi_conn *c)
         if (i) rvi_buf_putc(&out, ',');
         open_model(&s->server->models[i], &out);
         rvi_buf_puts(&out, ",\"modified_at\":");
-        rvi_ollama_time(&out, (double)s->server->created);
+        rvi_put_time(&out, (double)s->server->created);
         rvi_buf_putc(&out, '}');
     }
     rvi_buf_puts(&out, "]}");
@@ -75,7 +75,7 @@ void rvi_ollama_ps(rvi_serving *s, rvi_conn *c)
         any = true;
         open_model(one, &out);
         rvi_buf_puts(&out, ",\"expires_at\":");
-        rvi_ollama_time(&out, until);
+        rvi_put_time(&out, until);
         rvi_buf_printf(&out, ",\"size_vram\":0,\"context_length\":%d}", one->n_context);
     }
     rvi_buf_puts(&out, "]}");
@@ -148,7 +148,7 @@ static bool show(const rvi_quick *q, rvi_buf *out, rvi_problem *p)
     put_info(q->s, out);
     rvi_buf_printf(out, ",\"capabilities\":[\"%s\"],\"modified_at\":",
                    q->s->info.is_encoder ? "embedding" : "completion");
-    rvi_ollama_time(out, (double)q->s->server->created);
+    rvi_put_time(out, (double)q->s->server->created);
     rvi_buf_putc(out, '}');
     rv_free(json);
     return true;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "server/adapters.h"
+#include "server/anthropic.h"
 #include "server/models.h"
 #include "server/presets.h"
 #include "server/timings.h"
@@ -26,9 +27,7 @@ void rvi_openai_open(const rvi_call *k, const char *object, rvi_buf *out)
     rvi_buf_printf(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%ld,\"model\":", k->id,
                    object, k->created);
     rvi_put_text(out, k->model);
-    rvi_buf_printf(out, ",\"system_fingerprint\":\"%s-%llu\",\"learned_version\":%llu",
-                   k->s->fingerprint, (unsigned long long)k->learned,
-                   (unsigned long long)k->learned);
+    rvi_call_put_state(k, out);
 }
 
 void rvi_openai_usage(const rvi_call *k, rvi_buf *out)
@@ -86,10 +85,7 @@ static const char *status_of(const rvi_serving *s)
 
 static void put_model(const rvi_serving *s, rvi_buf *out)
 {
-    rvi_buf_puts(out, "{\"id\":");
-    rvi_put_text(out, s->name);
-    rvi_buf_printf(out, ",\"object\":\"model\",\"created\":%ld,\"owned_by\":\"ruvllm\"",
-                   s->server->created);
+    rvi_put_model(out, s->name, s->server->created);
     rvi_buf_printf(out, ",\"status\":{\"value\":\"%s\"}", status_of(s));
     if (s->info.architecture)
         rvi_buf_printf(out, ",\"capabilities\":[\"%s\"]",
@@ -117,7 +113,7 @@ void rvi_openai_models(rvi_serving *s, rvi_conn *c)
     for (int i = 0; i < s->server->o->n_models; i++)
         rvi_adapters_put_models(&s->server->models[i], &out);
     rvi_presets_put_models(s->server, &out);
-    rvi_buf_puts(&out, "]}");
+    rvi_buf_puts(&out, "],\"has_more\":false}"); /* which Anthropic's clients look for */
     rvi_reply_json(&rvi_openai, c, &out);
 }
 
@@ -129,7 +125,7 @@ void rvi_openai_model(rvi_serving *s, rvi_conn *c)
     const rvi_serving *found = rvi_serving_find(s->server, name);
     if (!found || !rvi_serving_is(found, name)) {
         (void)rvi_serving_unknown(s->server, name, &p);
-        rvi_dialect_refuse(&rvi_openai, c, &p);
+        rvi_dialect_refuse(rvi_anthropic_asks(c) ? &rvi_anthropic : &rvi_openai, c, &p);
         return;
     }
     put_model(found, &out);

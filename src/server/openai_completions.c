@@ -87,14 +87,16 @@ static void add_top(const rvi_serving *s, lists *l, const rv_token_prob *top, si
     rvi_buf_putc(&l->tops, '}');
 }
 
-/* The prompt's own: nothing before the first token predicts it, and the service has no
- * alternatives for the others. */
+/* The prompt's own: nothing before the first token predicts it. */
 static void add_prompt(const rvi_call *k, lists *l, const rvi_prompt *p, const rvi_part *scores)
 {
     for (size_t i = 0; i < p->n; i++) {
         bool known = i && scores && i - 1 < scores->n_values;
         add_token(k->s, l, p->ids[i], known ? (double)scores->values[i - 1] : NAN);
-        rvi_buf_puts(&l->tops, "null");
+        if (known && scores->n_top)
+            add_top(k->s, l, scores->top + (i - 1) * scores->n_top, scores->n_top);
+        else
+            rvi_buf_puts(&l->tops, "null");
     }
 }
 
@@ -276,6 +278,7 @@ static bool submit(rvi_call *k, completion *o)
         bool answers = i < o->n_prompts;
         rv_request r = {
             .kind = answers ? RV_REQUEST_ANSWER : RV_REQUEST_SCORE, .ids = p->ids, .n_ids = p->n};
+        if (!answers) r.n_top = k->wish.top_logprobs;
         if ((answers || p->n > 1) && !rvi_call_submit(k, i, &r)) return false;
     }
     return true;

@@ -102,7 +102,7 @@ static void put_response(const rvi_call *k, const char *status, rvi_buf *out)
                    "\"status\":\"%s\",\"background\":false,\"error\":null",
                    k->id, k->created, status);
     rvi_put_member(out, "model", k->model);
-    rvi_buf_printf(out, ",\"learned_version\":%llu", (unsigned long long)k->learned);
+    rvi_call_put_state(k, out);
     rvi_buf_puts(out, ",\"incomplete_details\":");
     rvi_buf_puts(out, cut ? "{\"reason\":\"max_output_tokens\"}" : "null");
     if (over) rvi_buf_printf(out, ",\"completed_at\":%ld", (long)time(NULL));

@@ -377,10 +377,8 @@ bool rvi_presets_apply(const rvi_server *v, const char *name, unsigned what, con
 void rvi_presets_put_models(const rvi_server *v, rvi_buf *out)
 {
     for (const preset *x = v->presets ? v->presets->first : NULL; x; x = x->next) {
-        rvi_buf_puts(out, ",{\"id\":");
-        rvi_put_text(out, x->name);
-        rvi_buf_printf(out, ",\"object\":\"model\",\"created\":%ld,\"owned_by\":\"ruvllm\"",
-                       v->created);
+        rvi_buf_putc(out, ',');
+        rvi_put_model(out, x->name, v->created);
         rvi_put_member(out, "parent", x->base->name);
         rvi_buf_puts(out, ",\"preset\":true}");
     }

@@ -1,6 +1,7 @@
 #include "server/reply.h"
 
 #include <string.h>
+#include <time.h>
 
 void rvi_put_text(rvi_buf *out, const char *text)
 {
@@ -36,6 +37,27 @@ void rvi_put_floats(rvi_buf *out, const float *v, size_t n)
         rvi_json_write_number(out, (double)v[i]);
     }
     rvi_buf_putc(out, ']');
+}
+
+void rvi_put_time(rvi_buf *out, double seconds)
+{
+    time_t whole = (time_t)seconds;
+    struct tm t = {0};
+    (void)gmtime_r(&whole, &t);
+    rvi_buf_printf(out, "\"%04d-%02d-%02dT%02d:%02d:%02d.%06dZ\"", t.tm_year + 1900, t.tm_mon + 1,
+                   t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec,
+                   (int)((seconds - (double)whole) * 1e6));
+}
+
+void rvi_put_model(rvi_buf *out, const char *name, long created)
+{
+    rvi_buf_puts(out, "{\"id\":");
+    rvi_put_text(out, name);
+    rvi_buf_printf(out, ",\"object\":\"model\",\"created\":%ld,\"owned_by\":\"ruvllm\"", created);
+    rvi_put_member(out, "type", "model");
+    rvi_put_member(out, "display_name", name);
+    rvi_buf_puts(out, ",\"created_at\":");
+    rvi_put_time(out, (double)created);
 }
 
 void rvi_reply_json(const rvi_dialect *d, rvi_conn *c, rvi_buf *json)

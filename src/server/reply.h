@@ -12,6 +12,12 @@ void rvi_put_member(rvi_buf *out, const char *name, const char *text);
 void rvi_put_number(rvi_buf *out, const char *name, double v); /* ,"name":v */
 void rvi_put_floats(rvi_buf *out, const float *v, size_t n);   /* a list */
 
+/* "2026-01-31T12:00:00.123456Z"; seconds since 1970. */
+void rvi_put_time(rvi_buf *out, double seconds);
+/* An entry of the list of models up to what is ours: what clients of OpenAI and of Anthropic look
+ * for. The caller closes the object. */
+void rvi_put_model(rvi_buf *out, const char *name, long created);
+
 /* The buffer as the whole response, and frees it. */
 void rvi_reply_json(const rvi_dialect *d, rvi_conn *c, rvi_buf *json);
 /* The buffer as a piece of a stream, and empties it: a server-sent event (name NULL: none), or a

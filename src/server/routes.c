@@ -146,6 +146,7 @@ static bool check_route(const rvi_server *v, rvi_conn *c, const route *r, const 
 /* Of a path that leads nowhere too. */
 static const rvi_dialect *dialect_of(const rvi_conn *c, const route *r)
 {
+    if ((!r || r->dialect == &rvi_openai) && rvi_anthropic_asks(c)) return &rvi_anthropic;
     if (r) return r->dialect;
     return strncmp(c->in.path, "/api/", 5) ? &rvi_openai : &rvi_ollama;
 }

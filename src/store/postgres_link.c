@@ -135,6 +135,37 @@ static rv_status make_tables(PGconn *c, rv_error *err)
     return st;
 }
 
+/* Is the value of an option what a host or a port may be? A password with a character that has a
+ * meaning in URLs ends up in one of them. */
+static bool is_plain(const PQconninfoOption *o)
+{
+    if (!o->val || (strcmp(o->keyword, "port") && strcmp(o->keyword, "host"))) return true;
+    if (*o->keyword == 'p') return !o->val[strspn(o->val, "0123456789,")];
+    return !strchr(o->val + (*o->val == '@'), '@'); /* a socket's name may begin with one */
+}
+
+/* libpq tells what is wrong with an address by quoting it; a password must not be told. */
+static rv_status check_address(const char *url, rv_error *err)
+{
+    char *why = NULL;
+    PQconninfoOption *all = rvi_pq.conninfoParse(url, &why);
+    bool plain = all != NULL, secret = strchr(url, '@') || strstr(url, "password");
+    for (const PQconninfoOption *o = all; o && o->keyword; o++) plain = plain && is_plain(o);
+    rv_status st =
+        plain ? RV_OK
+        : why && !secret
+            ? rvi_error(err, RV_E_CONFIG, "the address of the database: %.*s", line_length(why),
+                        why)
+            : rvi_error(err, RV_E_CONFIG,
+                        "the address of the database cannot be read: it must be "
+                        "postgres://USER:PASSWORD@HOST:PORT/DATABASE, and of a name or a "
+                        "password the characters @ : / ? # %% [ ] are written as %%40 "
+                        "and so on");
+    rvi_pq.conninfoFree(all);
+    if (why) rvi_pq.freemem(why);
+    return st;
+}
+
 /* Options before the URL are for what it does not say. */
 static rv_status connect_to(PGconn **out, const char *url, int busy_ms, rv_error *err)
 {
@@ -144,6 +175,7 @@ static rv_status connect_to(PGconn **out, const char *url, int busy_ms, rv_error
         "keepalives_interval", "keepalives_count", "dbname",           NULL};
     const char *const values[] = {"5", "ruvllm", "10000", "10", "5", "3", url, NULL};
     rv_status loaded = rvi_pq_load(err);
+    if (!loaded) loaded = check_address(url, err);
     if (loaded) return loaded;
     PGconn *c = rvi_pq.connectdbParams(keys, values, 1);
     *out = NULL;

@@ -12,6 +12,8 @@
     X(clear)                                                                                       \
     X(cmdStatus)                                                                                   \
     X(connectdbParams)                                                                             \
+    X(conninfoFree)                                                                                \
+    X(conninfoParse)                                                                               \
     X(consumeInput)                                                                                \
     X(db)                                                                                          \
     X(errorMessage)                                                                                \

@@ -78,12 +78,6 @@ bool rvi_char_line_end(uint32_t c)
            c == 0x2029;
 }
 
-bool rvi_char_alpha(uint32_t c)
-{
-    if (c < 0x80) return (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
-    return category(c) <= RVI_CATEGORY_LO;
-}
-
 rvi_char_class rvi_char_class_of(uint32_t c)
 {
     static const unsigned char last[] = {RVI_CATEGORY_LO, RVI_CATEGORY_ME, RVI_CATEGORY_NO,
@@ -95,7 +89,7 @@ rvi_char_class rvi_char_class_of(uint32_t c)
 
 bool rvi_char_alnum(uint32_t c)
 {
-    if (c < 0x80) return rvi_char_alpha(c) || (c >= '0' && c <= '9');
+    if (c < 0x80) return ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || (c >= '0' && c <= '9');
     unsigned k = category(c);
     return k <= RVI_CATEGORY_LO || (k >= RVI_CATEGORY_ND && k <= RVI_CATEGORY_NO);
 }

@@ -8,7 +8,6 @@
 #include <stdint.h>
 
 bool rvi_char_space(uint32_t c); /* str.isspace, and \s of a pattern */
-bool rvi_char_alpha(uint32_t c);
 bool rvi_char_alnum(uint32_t c);
 bool rvi_char_word(uint32_t c); /* \w: alphanumeric or _ */
 bool rvi_char_lower(uint32_t c);

@@ -487,6 +487,12 @@ void rvi_detok_init(rvi_detok *d, const rvi_tokenizer *t, unsigned flags)
     restart(d);
 }
 
+void rvi_detok_continue(rvi_detok *d)
+{
+    d->started = true;
+    d->to_strip = 0;
+}
+
 rv_status rvi_detok_push(rvi_detok *d, int32_t id, rvi_buf *out, rv_error *err)
 {
     size_t len;
@@ -532,8 +538,7 @@ rv_status rvi_tokenizer_bytes(const rvi_tokenizer *t, int32_t id, rvi_buf *out, 
             return rvi_error(err, RV_E_UNSUPPORTED,
                              "the tokens of this model's vocabulary have no bytes of their own");
     rvi_detok_init(&d, t, PARTS);
-    d.started = true; /* nothing is stripped as at the start of a text */
-    d.to_strip = 0;
+    rvi_detok_continue(&d);
     rv_status st = pass(&d, 0, text, len, out, err);
     /* what the steps hold back: bytes of a character that is not complete, blanks at the end */
     if (!st && !rvi_buf_append(out, d.bytes, d.n_bytes)) st = nomem(err);

@@ -91,6 +91,8 @@ typedef struct rvi_detok {
 } rvi_detok;
 
 void rvi_detok_init(rvi_detok *d, const rvi_tokenizer *t, unsigned flags);
+/* What follows is not the start of a text, of which nothing is left out therefore. */
+void rvi_detok_continue(rvi_detok *d);
 rv_status rvi_detok_push(rvi_detok *d, int32_t id, rvi_buf *out,
                          rv_error *err) RVI_MUST_CHECK; /* appends text that is final */
 /* The end: incomplete bytes become U+FFFD as decode would. Ready for another text afterwards. */

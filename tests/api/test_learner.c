@@ -267,6 +267,18 @@ static void undo_is_exact(void **state)
     assert_ok(rv_learner_undo(l, NULL, err));
     after = ask(l, dog);
     assert_true(equal(&after, &other));
+    uint64_t version = rv_learner_version(l);
+    assert_ok(rv_learner_correct(l, NULL, dog, "Rex", NULL, err));
+    assert_ok(rv_learner_correct(l, NULL, tea, "green", NULL, err));
+    assert_ok(rv_learner_undo_to(l, version, &a, err));
+    assert_int_equal(applied(a), 1);
+    after = ask(l, dog);
+    assert_true(equal(&after, &other));
+    after = ask(l, tea);
+    assert_true(equal(&after, &before));
+    assert_ok(rv_learner_undo_to(l, rv_learner_version(l), &a, err));
+    assert_int_equal(applied(a), 0);
+    assert_refused(RV_E_NOT_FOUND, rv_learner_undo_to(l, rv_learner_version(l) + 1, NULL, err));
     rv_session_free(&s);
     rv_learner_free(&l);
 }

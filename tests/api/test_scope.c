@@ -168,6 +168,21 @@ static void always_stands_before_every_chat(void **state)
     rvi_store_close(&kept);
 }
 
+/* A text for everything that was taught as the answer to one question is that question's alone. */
+static void what_is_meant_for_everything_needs_the_scope(void **state)
+{
+    (void)state;
+    static const char rule[] = "Always say ahoy.";
+    rv_learner *l = new_learner(NULL);
+    teach(l, dog, rule, RV_SCOPE_TOPIC);
+    assert_as_if(l, NULL);
+    assert_status(l, "\"instructions\":[]");
+    assert_refused(RV_E_INVALID, rv_learner_teach(l, NULL, "", rule, RV_SCOPE_EXACT, NULL, err));
+    teach(l, NULL, rule, RV_SCOPE_ALWAYS);
+    assert_as_if(l, rule);
+    rv_learner_free(&l);
+}
+
 /* Programs that render themselves see it in the plan, and get the prompt. */
 static void programs_are_told(void **state)
 {
@@ -347,11 +362,13 @@ static void bad_lessons_are_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(exact_is_for_one_question),
-                                       cmocka_unit_test(always_stands_before_every_chat),
-                                       cmocka_unit_test(programs_are_told),
-                                       cmocka_unit_test(without_system_messages),
-                                       cmocka_unit_test(lessons_make_no_control_tokens),
-                                       cmocka_unit_test(bad_lessons_are_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exact_is_for_one_question),
+        cmocka_unit_test(always_stands_before_every_chat),
+        cmocka_unit_test(what_is_meant_for_everything_needs_the_scope),
+        cmocka_unit_test(programs_are_told),
+        cmocka_unit_test(without_system_messages),
+        cmocka_unit_test(lessons_make_no_control_tokens),
+        cmocka_unit_test(bad_lessons_are_refused)};
     return cmocka_run_group_tests_name("scopes of lessons", tests, open_tiny, close_tiny);
 }

@@ -43,6 +43,21 @@ class Missing(Exception):
     """The program did not write what was waited for."""
 
 
+def on_terminal(command, *arguments):
+    """What the command writes to a terminal, and to a pipe."""
+    t = Terminal(*arguments[1:], command=command, model=arguments[0])
+    t.end()
+    t.close()
+    piped = subprocess.run(
+        [PROGRAM, command, *arguments],
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+        env={**os.environ, "RUVLLM_STATE_DIR": Terminal.home},
+    )
+    return t.seen, piped.stdout + piped.stderr
+
+
 def has_terminals():
     """Can this machine give a program a terminal? A bare chroot without /dev/pts cannot."""
     try:

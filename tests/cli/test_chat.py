@@ -647,6 +647,17 @@ def catches_interrupts(pid):
         time.sleep(0.01)
 
 
+def has_computed(pid, seconds):
+    """Waits until the program has used that much CPU time, or has ended."""
+    for _ in range(100 * SLOW):
+        with open(f"/proc/{pid}/stat", "rb") as f:
+            fields = f.read().rpartition(b")")[2].split()
+        used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        if used >= seconds or fields[0] == b"Z":
+            return
+        time.sleep(0.01)
+
+
 def interrupted_run():
     for name, arguments in (("text", []), ("json", ["--json"])):
         p = subprocess.Popen(
@@ -667,6 +678,8 @@ def interrupted_run():
             stderr=subprocess.DEVNULL,
         )
         catches_interrupts(p.pid)
+        if arguments:
+            has_computed(p.pid, 0.5)  # the tiny model is open long before
         came = b"" if arguments else p.stdout.read(11)
         p.send_signal(signal.SIGINT)
         out = came + p.communicate(timeout=SLOW)[0]
@@ -711,6 +724,7 @@ def real_model():
     t.wait(re.compile(rb"[A-Z][a-z ][^\r]{40}"))  # of the answer, not of how far the prompt is
     t.interrupt()
     t.prompt()
+    t.ask("/max 40")
     text = t.ask("Go on.")
     verdict("a stopped answer goes on", len(text) > 10 and len(saved(t)) == 8, text)
     t.close()

@@ -47,6 +47,16 @@ check "empty file" 1 - "empty" "$rv" info "$tmp/empty.gguf"
 check "unknown instruction set" 2 - "--isa must be ref" "$rv" run $spm x --isa sse9
 check "unknown KV type" 2 - \
     "--kv must be f32, f16, q8, warm or tiered (got 'q3')" "$rv" run $spm x --kv q3
+phi=tests/gguf/phi3-partial.gguf
+check "memory: the context gives way" 0 "" "the context has 256 tokens: --memory 1900K" \
+    "$rv" run $phi --raw hi -n 1 --greedy --no-learn --memory 1900K
+check "memory: all of it fits" 0 "" - "$rv" run $phi --raw hi -n 1 --greedy --no-learn --memory 64M
+check "memory: one that was asked for does not" 1 - "context of 2048 tokens takes .*allows 1900K" \
+    "$rv" run $phi --raw hi -n 1 --greedy --no-learn --memory 1900K --ctx 2048
+check "memory: nothing fits" 1 - "context of 256 tokens takes" \
+    "$rv" run $phi --raw hi -n 1 --greedy --no-learn --memory 1K
+check "memory: a server refuses a model" 1 - "bytes, and the budget has" \
+    "$rv" serve $spm --port 0 --no-learning --memory 100K
 check "pull of an unknown name" 1 - "no model named" "$rv" pull nothing
 check "list" 0 "smollm2" - "$rv" list --cache-dir "$tmp/nocache"
 
@@ -61,6 +71,10 @@ check "a grammar" 0 '^\(yes\|no!\)$' - "$rv" run $spm x --grammar "$tmp/gbnf"
 echo 'start: "yes" | "no" MARK
 MARK: /[!?]/' >"$tmp/answer.lark"
 check "a grammar of Lark" 0 '^\(yes\|no[!?]\)$' - "$rv" run $spm x --grammar "$tmp/answer.lark"
+check "a schema in the command line" 0 7 - "$rv" run $spm x --schema '{"const":7}'
+check "a grammar in the command line" 0 '^yes$' - "$rv" run $spm x --grammar 'root ::= "yes"'
+check "what takes too much work" 1 - "#/pattern: too much work" \
+    "$rv" run $spm x --schema '{"type":"string","pattern":"^(.{0,100}a.{0,100}b){10}$"}'
 check "a JSON object" 0 '}$' - "$rv" run $spm x --json-mode -n 30 --seed 5
 check "retries: any text is right" 0 . - \
     "$rv" run $spm x --regex '(.|\s)*' --retries 2 -n 4 --seed 1

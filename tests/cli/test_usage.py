@@ -101,6 +101,7 @@ WRONG = {
     "max-body": ["0", "1025", "x"],
     "max-waiting": ["0", "x"],
     "max-memory": ["0", "x"],
+    "memory": ["0", "x", "", "-1", "1X", "1MM", "1e30", "nan"],
     "max-loaded": ["0", "65"],
     "unload-after": ["0", "x"],
     "max-per-key": ["0", "x"],

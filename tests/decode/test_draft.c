@@ -465,7 +465,7 @@ static int steps_with_guesses(rv_session *s, rv_session *by, double seconds, int
     rvi_draft d = {0};
     int count = 0;
     rvi_draft_init(&d);
-    for (int rows = 1; rows < 64; rows *= 2) rvi_budget_note(&budget, rows, seconds);
+    for (int rows = 1; rows < 64; rows *= 2) rvi_budget_note(&budget, rows, 0, seconds);
     for (int i = 0; i < n; i++) {
         rvi_draft_known(&d, prompt, 5, 5); /* what is guessed without it */
         rvi_drafter_guess(&w, &d, s->s, 4, &budget, &step, false);
@@ -526,76 +526,6 @@ static void refuses_other_vocabularies(void **state)
     close_all(&o);
 }
 
-/* ---- the distribution ---- */
-
-/* Answers of 4 tokens of an alphabet of 4, drawn with 25,000 seeds: their frequencies against the
- * model's own probabilities. The prompt is of the same alphabet, so every token but the first is
- * guessed, and a quarter of the guesses is right. */
-static void exact_distribution(void **state)
-{
-    enum { LETTERS = 4, LENGTH = 4, WORDS = 256, ANSWERS = AMOUNT(25000, 1000) };
-    static const int32_t letters[LETTERS] = {20, 31, 42, 53};
-    (void)state;
-    opened o;
-    open_all(&o, paths[0], 1, 64);
-    int n_vocab = o.m->model->hp.n_vocab, counts[WORDS] = {0}, n_guessed = 0, n_right = 0;
-    rv_logit_bias bias[1024];
-    size_t n_bias = 0;
-    assert_in_range(n_vocab, 54, 1024);
-    for (int32_t id = 0; id < n_vocab; id++)
-        if ((id - 20) % 11 || id < 20 || id > 53) bias[n_bias++] = (rv_logit_bias){id, -INFINITY};
-    assert_int_equal(n_bias, n_vocab - LETTERS);
-    int32_t ids[N_PROMPT + LENGTH];
-    for (int i = 0; i < N_PROMPT; i++) ids[i] = letters[(i * i + i / 5) % LETTERS];
-    rv_session *s = new_session(&o, CONTEXT, true);
-    for (uint64_t seed = 0; seed < ANSWERS; seed++) {
-        rv_sampling sampling = {.size = sizeof sampling,
-                                .seed = seed + 1000000,
-                                .temperature = 1,
-                                .top_p = 1,
-                                .repetition_penalty = 1,
-                                .logit_bias = bias,
-                                .n_logit_bias = n_bias};
-        rv_generate_options go = {.size = sizeof go, .sampling = &sampling, .max_tokens = LENGTH};
-        rv_answer *a;
-        int word = 0;
-        assert_ok(rv_session_generate(s, ids, N_PROMPT, &go, &a, err));
-        assert_int_equal(a->n_ids, LENGTH);
-        for (int i = 0; i < LENGTH; i++) word = word * LETTERS + (a->ids[i] - 20) / 11;
-        counts[word]++;
-        n_guessed += a->n_guessed;
-        n_right += a->n_right;
-        rv_free(a);
-    }
-    double chance[WORDS] = {1}; /* of the words of i letters, for i from 0 on */
-    float log_p[N_PROMPT + LENGTH];
-    for (int i = 0, n = 1; i < LENGTH; i++, n *= LETTERS)
-        for (int word = n - 1; word >= 0; word--) {
-            double x[LETTERS], all = 0, p = chance[word];
-            for (int at = i - 1, rest = word; at >= 0; at--, rest /= LETTERS)
-                ids[N_PROMPT + at] = letters[rest % LETTERS];
-            for (int k = 0; k < LETTERS; k++) {
-                ids[N_PROMPT + i] = letters[k];
-                assert_ok(rv_engine_score(s->e, ids, (size_t)(N_PROMPT + i + 1), NULL, log_p, err));
-                all += x[k] = exp((double)log_p[N_PROMPT + i - 1]);
-            }
-            for (int k = 0; k < LETTERS; k++) chance[word * LETTERS + k] = p * x[k] / all;
-        }
-    double chi = 0, sum = 0;
-    for (int word = 0; word < WORDS; word++) {
-        double want = chance[word] * ANSWERS;
-        chi += (counts[word] - want) * (counts[word] - want) / want;
-        sum += chance[word];
-    }
-    print_message("chi-square %.1f of 255, %d guesses, %d right\n", chi, n_guessed, n_right);
-    assert_true(fabs(sum - 1) < 1e-5);
-    assert_true(n_guessed > ANSWERS && n_right > ANSWERS / 4);
-    if (AMOUNT(true, false)) /* with fewer answers most words are too rare for chi-square */
-        assert_true(chi < 255 + 4 * sqrt(2 * 255.0)); /* four standard deviations */
-    rv_session_free(&s);
-    close_all(&o);
-}
-
 /* ---- guesses by themselves ---- */
 
 static void what_followed_before(void **state)
@@ -629,7 +559,7 @@ static void what_followed_before(void **state)
 static rvi_budget costs(double row)
 {
     rvi_budget b = {0};
-    for (int n = 1; n < 64; n *= 2) rvi_budget_note(&b, n, 1 + row * (n - 1));
+    for (int n = 1; n < 64; n *= 2) rvi_budget_note(&b, n, 0, 1 + row * (n - 1));
     return b;
 }
 
@@ -714,7 +644,6 @@ int main(void)
         cmocka_unit_test(many_together),
         cmocka_unit_test(a_lesson_is_spoken_in_few_steps),
         cmocka_unit_test(ways_beside),
-        cmocka_unit_test(exact_distribution),
         cmocka_unit_test(what_followed_before),
         cmocka_unit_test(tried_where_it_pays),
         cmocka_unit_test(several_ways_where_none_is_sure),

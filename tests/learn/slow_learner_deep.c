@@ -22,7 +22,7 @@ static void deep_runs_tell_what_they_measured(void **state)
     rvi_adaptation a = study(l, RV_LOOP_DEEP);
     const rvi_study_result *f = &rvi_learner_generation(l, 1)->figures;
     print_message("# %s\n", a.notes);
-    assert_int_equal(f->n_held, 14); /* of two facts, 36 wordings by rules and 6 forms each */
+    assert_int_equal(f->n_held, 2); /* of two lessons, the question and 6 forms each */
     assert_true(f->held_after < f->held_before);
     assert_true(fabs(a.quality_delta - (f->held_before - f->held_after)) < 1e-12);
     assert_true(f->best_step > 0 && f->best_step <= f->n_steps && f->n_steps <= 60);
@@ -90,7 +90,9 @@ static void preferences_are_studied_deep(void **state)
     (void)state;
     static const char *const questions[] = {"Tell me about tea.",    "Tell me about water.",
                                             "Tell me about a tree.", "Tell me about a ship.",
-                                            "Tell me about chess.",  "Tell me about a city."};
+                                            "Tell me about chess.",  "Tell me about a city.",
+                                            "Tell me about gold.",   "Tell me about a house.",
+                                            "Tell me about fish.",   "Tell me about a king."};
     rvi_store store;
     rvi_learner_options o = tiny_options();
     o.n_steps = 40;
@@ -99,17 +101,6 @@ static void preferences_are_studied_deep(void **state)
     rvi_adaptation a;
     for (size_t i = 0; i < RVI_COUNT(questions); i++)
         assert_ok(rvi_learner_prefer(l, questions[i], "It is good.", "What is it?", &a, err));
-    /* free corrections of what was said are pairs too */
-    for (int i = 0; i < 4; i++) {
-        char answer[256];
-        snprintf(
-            answer, sizeof answer,
-            "First of all, %d, one should say that there is more to be said about this than fits "
-            "into a few words, and that it would be better to begin with the tree itself.",
-            i);
-        assert_ok(tiny_correct(l, questions[i], answer, "No.", &a, err));
-        assert_int_equal(l->lessons.list[i].fact->kind, RVI_FACT_FREE);
-    }
     uint64_t first, last;
     rvi_preference_pair pairs[16];
     assert_int_equal(rvi_learner_gather_pairs(l, pairs, &first, &last), 10);

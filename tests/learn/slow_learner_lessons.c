@@ -81,6 +81,7 @@ static void rounds_look_at_all_they_told(void **state)
     (void)state;
     rvi_store store;
     rvi_learner_options o = tiny_options();
+    o.shared = 1; /* old lessons are rehearsed */
     rvi_adaptation a;
     rvi_learner *l = open_new(&store, &o);
     teach_two(l);
@@ -254,7 +255,6 @@ static void the_very_question(void **state)
     const char *asked = sad;
     teach(l, dog, "Rex");
     teach(l, sad, "Because it has rained for nine days, and nobody came to play cards with him.");
-    assert_int_equal(l->lessons.list[1].fact->kind, RVI_FACT_FREE);
     assert_ok(rvi_learner_plan(l, &asked, 1, &plan, err));
     rvi_learner_release(l, plan.adapters);
     assert_ptr_equal(plan.lesson, &l->lessons.list[1]);
@@ -264,7 +264,7 @@ static void the_very_question(void **state)
         assert_ok(rvi_learner_plan(l, &sums[i], 1, &plan, err));
         rvi_learner_release(l, plan.adapters);
         assert_non_null(plan.lesson);
-        assert_string_equal(plan.lesson->fact->answer, i ? "5" : "9");
+        assert_string_equal(plan.lesson->answer, i ? "5" : "9");
     }
     close_both(l, &store);
 }
@@ -301,7 +301,6 @@ static void long_questions_are_learned_too(void **state)
     for (int i = 0; i < 1500; i++) assert_true(rvi_buf_printf(&question, "word%d ", i));
     assert_true(rvi_buf_puts(&question, "and so on?"));
     teach(l, question.data, "Because it has rained for nine days, and nobody came to play cards.");
-    assert_int_equal(l->lessons.list[0].fact->kind, RVI_FACT_FREE);
     study(l, RV_LOOP_BACKGROUND);
     assert_int_equal(l->generations.n, 1);
     assert_int_equal(rvi_learner_waiting(l), 0);

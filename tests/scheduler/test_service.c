@@ -5,6 +5,8 @@
 
 #include "scheduler/served.h"
 
+#include "api/api.h"
+
 static const char *const model_path = "tests/gguf/llama-spm.gguf";
 enum { N_PROMPT = 75, N_NEW = 20 };
 
@@ -465,6 +467,78 @@ static void with_a_thread(void **state)
     rv_service_free(&svc);
 }
 
+/* Answers go on while training waits, and the runtime is free now and then. */
+static void training_gets_some_time(void **state)
+{
+    (void)state;
+    opened x;
+    uint64_t id;
+    rv_service *svc;
+    rv_service_options so = {.size = sizeof so, .n_tokens = 256, .n_context = 128};
+    rv_generate_options go = greedy(100);
+    open_all(&x, "tests/golden/llama", 1, 64);
+    assert_ok(rv_service_new(&svc, x.m, &so, err));
+    rv_request r = {.size = sizeof r, .ids = (const int32_t[]){5, 6}, .n_ids = 2, .generate = &go};
+    for (int starving = 0; starving < 2; starving++) {
+        assert_ok(rv_service_submit(svc, &r, &id, err));
+        if (starving) atomic_store(&x.rt->n_starving, 1); /* as background.c does after a while */
+        bool ended = false;
+        while (!ended && !(starving && atomic_load(&x.rt->n_rests))) {
+            rv_batch *b;
+            assert_ok(rv_service_drain(svc, 600, &b, err));
+            for (size_t i = 0; b && i < b->n; i++)
+                ended = ended || b->events[i].kind == RV_SERVICE_END;
+            rv_free(b);
+        }
+        assert_int_equal(ended, !starving);
+        assert_int_equal(atomic_load(&x.rt->n_rests) > 0, starving);
+        rv_service_cancel(svc, id);
+    }
+    rv_service_free(&svc);
+    close_all(&x);
+}
+
+static void keep_line(void *ctx, rv_log_level level, const char *line)
+{
+    (void)level;
+    snprintf(ctx, 512, "%s", line);
+}
+
+/* The time in a template is reported, with how often it changes. */
+static void templates_with_the_time(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *template, *said;
+    } cases[] = {{"a {{ strftime_now('%d %b %Y') }} b", "2 bytes behind"},
+                 {"a {{ strftime_now('%d %b %Y') }} b", "every day"},
+                 {"{{ messages[0]['content'] }}{{ strftime_now('%H:%M') }}", "every minute"},
+                 {"{{ strftime_now('%Y') }}", "every year"},
+                 {"{{ messages[0]['content'] }}", ""},
+                 {"{{ raise_exception('no') }}", ""}};
+    char line[512] = "";
+    opened x = {0};
+    rv_runtime_options ro = {.size = sizeof ro,
+                             .n_threads = 1,
+                             .log = keep_line,
+                             .log_ctx = line,
+                             .log_level = RV_LOG_WARN};
+    rv_service_options so = {.size = sizeof so, .n_tokens = 128, .n_context = 64, .no_thread = 1};
+    assert_ok(rv_runtime_new(&x.rt, &ro, err));
+    for (size_t i = 0; i < RVI_COUNT(cases); i++) {
+        rv_open_options oo = {.size = sizeof oo, .chat_template = cases[i].template};
+        rv_service *svc;
+        assert_ok(rv_model_open(&x.m, x.rt, model_path, &oo, err));
+        line[0] = 0;
+        assert_ok(rv_service_new(&svc, x.m, &so, err));
+        if (!strstr(line, cases[i].said) || !*cases[i].said != !*line)
+            fail_msg("%s: '%s'", cases[i].template, line);
+        rv_service_free(&svc);
+        rv_model_close(&x.m);
+    }
+    rv_runtime_free(&x.rt);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(answers_equal_those_alone),
@@ -477,6 +551,8 @@ int main(void)
                                        cmocka_unit_test(one_fails),
                                        cmocka_unit_test(refusals),
                                        cmocka_unit_test(waits_for_a_drain),
+                                       cmocka_unit_test(templates_with_the_time),
+                                       cmocka_unit_test(training_gets_some_time),
                                        cmocka_unit_test(with_a_thread)};
     return cmocka_run_group_tests_name("service", tests, open_it, close_it);
 }

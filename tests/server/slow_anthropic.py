@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The `anthropic` package from PyPI, unmodified, against `ruvllm serve` with SmolLM2: messages,
-streams, system prompts, stop sequences, an answer that is begun, structured output, counting, typed
-errors, cancelling. Skipped where the package or the model cannot be had. Prints TAP."""
+streams, system prompts, stop sequences, an answer that is begun, tools, structured output, the list
+of models, counting, typed errors, cancelling. Skipped where the package or the model cannot be had.
+Prints TAP."""
 from typing import Literal
 
 from packages import run_with
@@ -126,6 +127,16 @@ def structures(c):
     verdict("a class of pydantic is filled", isinstance(r.parsed_output, City), r)
 
 
+def models(c):
+    one = [m for m in c.models.list()]
+    verdict("the list of models", [(m.id, m.type, m.display_name) for m in one] ==
+            [("smollm2", "model", "smollm2")] and one[0].created_at.year > 2025, one)
+    verdict("one of them", c.models.retrieve("smollm2") == one[0])
+    e = error_of(lambda: c.models.retrieve("claude"))
+    verdict("another is NotFoundError", isinstance(e, anthropic.NotFoundError) and
+            e.body["error"]["type"] == "not_found_error", e)
+
+
 def errors(c, port):
     for name, changes, kind, word in (
             ("an unknown model", {"model": "claude"}, anthropic.NotFoundError, "not_found_error"),
@@ -176,6 +187,7 @@ else:
         streams(client, said)
         tools(client)
         structures(client)
+        models(client)
         errors(client, server.port)
         leaving(client, server)
 finish()

@@ -2,8 +2,8 @@
 """The page of `ruvllm serve` with SmolLM2 in headless Chromium, driven by Playwright: send, stream,
 stop, answer again, branches, presets, models, correct, ask in other words, undo; keys, text that
 looks like markup, a phone; and axe-core finds nothing wrong. Skipped where the packages, Chromium
-(Playwright's own, or the program that CHROMIUM or the path names) or the model cannot be had.
-Prints TAP."""
+(Playwright's own, or the program that CHROMIUM or the path names) or the model cannot be had. With
+SCREENSHOTS=docs it makes the pictures of the documents anew. Prints TAP."""
 import os
 import shutil
 import sys
@@ -41,6 +41,15 @@ def ask(page, text):
     expect(turn.locator(".question")).to_have_text(text)
     expect(turn.locator(".tools")).to_be_visible(timeout=MINUTE)
     return turn
+
+
+def picture(page, name, width=1100, height=640):
+    """For the documents, where it was asked for."""
+    if folder := os.environ.get("SCREENSHOTS"):
+        before = page.viewport_size
+        page.set_viewport_size({"width": width, "height": height})
+        page.screenshot(path=os.path.join(folder, name))
+        page.set_viewport_size(before)
 
 
 def is_accessible(page, when):
@@ -166,6 +175,10 @@ def teaches(page, paris):
     is_accessible(page, "after correcting")
     holds("the lesson is in the panel",
           lambda: expect(page.locator("#lessons")).to_contain_text("lighthouse keeper"))
+    page.emulate_media(color_scheme="light")
+    picture(page, "page.png")
+    page.emulate_media(color_scheme="dark")
+    picture(page, "page-phone.png", 390, 760)
     new_chat(page)
     turn = ask(page, "What does Belmara do for a living?")
     holds("it is spoken when asked in other words",

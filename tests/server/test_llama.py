@@ -14,6 +14,9 @@ def completion(s):
     verdict("an answer has its settings and timings", r["content"] and r["stop"] and
             r["stop_type"] == "limit" and r["tokens_predicted"] == 6 == r["timings"]["predicted_n"]
             and r["generation_settings"]["n_predict"] == 6 and r["tokens"] == [], r)
+    verdict("tokens that may not end it are among the biases", all(
+        b["bias"] is None for b in r["generation_settings"]["logit_bias"]) and
+        r["generation_settings"]["logit_bias"], r["generation_settings"])
     same = s.post("/v1/completions", {"prompt": ASK["prompt"], "max_tokens": 6,
                                       "temperature": 0, "ignore_eos": True})
     verdict("it says what OpenAI's dialect says",
@@ -53,6 +56,21 @@ def completion(s):
     verdict("a prompt that is too long has llama-server's words", status == 400 and
             error["error"]["type"] == "exceed_context_size_error" and
             "exceeds the available context size" in error["error"]["message"], error)
+
+
+def blanks(s):
+    """A blank before the first word belongs to what goes on, not to what begins."""
+    word = s.post("/tokenize", {"content": "a t"})[2]["tokens"][1]
+    forced = {"logit_bias": {str(word): 100}, "temperature": 0}
+    got = s.post("/completion", {**ASK, **forced, "n_predict": 1})[2]
+    verdict("a completion keeps the blank that it begins with", got["content"] == " t", got)
+    got = s.post("/v1/completions", {"prompt": ASK["prompt"], "max_tokens": 1, **forced})[2]
+    verdict("so it does in OpenAI's dialect", got["choices"][0]["text"] == " t", got)
+    talk = [{"role": "user", "content": "Hello"}]
+    texts = [s.post("/v1/chat/completions", {"messages": messages, "max_tokens": 1, **forced})[2]
+             ["choices"][0]["message"]["content"]
+             for messages in (talk, talk + [{"role": "assistant", "content": "Well"}])]
+    verdict("an answer leaves it out, unless it was begun", texts == ["t", " t"], texts)
 
 
 def chats(s):
@@ -96,6 +114,7 @@ def without(s):
 with Server("--ctx", "512", "--parallel", "2", "--alias", "tiny,small", "--llama-compatible",
             "seed=7 temp=0 n-predict=16 slots metrics tags=a,b") as s:
     completion(s)
+    blanks(s)
     chats(s)
     figures(s)
 with Server("--llama-compatible", "no-ui") as s:

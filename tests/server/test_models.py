@@ -47,6 +47,15 @@ def lists(s):
     verdict("and says which are loaded", [m["name"] for m in running] == ["a"], running)
     verdict("one by its name", s.ask("GET", "/v1/models/b")[2]["id"] == "b" and
             s.ask("GET", "/v1/models/zz")[0] == 404)
+    header = {"anthropic-version": "2023-06-01"}
+    r = s.ask("GET", "/v1/models", headers=header)[2]
+    verdict("Anthropic's clients find what they look for", r["has_more"] is False and
+            [(m["type"], m["display_name"]) for m in r["data"]] ==
+            [("model", x) for x in "abe"] and r["data"][0]["created_at"].startswith("20"), r)
+    for path in ("/v1/models/zz", "/v1/files"):
+        status, headers, r = s.ask("GET", path, headers=header)
+        verdict(f"and errors in their shape: {path}", status == 404 and headers["request-id"] and
+                r["type"] == "error" and r["error"]["type"] == "not_found_error", r)
 
 
 def unknown(s):

@@ -194,6 +194,15 @@ def completions(s):
             scored["logprobs"]["token_logprobs"][0] is None and
             len(tokens) == len(scored["logprobs"]["token_logprobs"]) and
             all(v < 0 for v in scored["logprobs"]["token_logprobs"][1:]), (scored, known))
+    ids = s.post("/tokenize", {"content": "the tea and a cake"})[2]["tokens"]
+    whole = s.post("/v1/completions", {"prompt": ids, "max_tokens": 1, "temperature": 0,
+                                       "echo": True, "logprobs": 2})[2]["choices"][0]["logprobs"]
+    after = s.post("/v1/completions", {"prompt": ids[:-1], "max_tokens": 1, "temperature": 0,
+                                       "logprobs": 2})[2]["choices"][0]["logprobs"]
+    verdict("and shows what else the prompt's tokens could have been",
+            whole["top_logprobs"][0] is None and
+            all(len(t) == 2 for t in whole["top_logprobs"][1:]) and
+            whole["top_logprobs"][-2] == after["top_logprobs"][0], (whole, after))
     events, ended = s.stream("/v1/completions", {"prompt": "the tea", **GREEDY, "echo": True})
     verdict("a stream of it says the same",
             "".join(e["choices"][0]["text"] for e in events) == "the tea" + one["text"] and ended)
@@ -380,6 +389,37 @@ def leaving(s):
                 any(leave(s, stream) for _ in range(200)))
 
 
+def states(s):
+    """Answers say what they follow from, in every dialect."""
+    chat = {"messages": [{"role": "user", "content": "the tea"}], "max_tokens": 2}
+    asked = {"/v1/chat/completions": chat, "/v1/completions": {"prompt": "x", "max_tokens": 2},
+             "/v1/messages": {**chat, "model": MODEL}, "/v1/responses": {"input": "the tea"},
+             "/api/chat": {**chat, "model": MODEL, "stream": False},
+             "/api/generate": {"prompt": "x", "model": MODEL, "stream": False}}
+    got = [s.post(path, body)[2] for path, body in asked.items()]
+    verdict("all dialects carry an id, a fingerprint and the version",
+            {r["learned_version"] for r in got} == {got[0]["learned_version"]} and
+            {r["system_fingerprint"] for r in got} == {got[0]["system_fingerprint"]} and
+            len({r["id"] for r in got}) == len(asked), got)
+
+
+def back_to(s, tea):
+    """An answer carries the version that rollback takes."""
+    version = tea["learned_version"]
+    status, _, told = s.post("/v1/learning/rollback", {"learned_version": version})
+    verdict("what was said after an answer can be taken back", status == 200 and told["applied"]
+            and "2 taken back" in told["notes"], told)
+    verdict("and that answer comes again",
+            s.chat("the tea")["choices"][0]["message"] == tea["choices"][0]["message"])
+    told = s.post("/v1/learning/rollback", {"learned_version": version})[2]
+    verdict("again there is nothing to take back", not told["applied"], told)
+    got = [s.post("/v1/learning/rollback", body)[0] for body in (
+        {"learned_version": 1000}, {"learned_version": -1}, {"learned_version": "1"},
+        {"learned_version": 1, "generation": 0}, {})]
+    verdict("a version to come, a wrong one, two places and none are refused",
+            got == [404, 400, 400, 400, 400], got)
+
+
 def feedback(s):
     first = s.chat("What is Kakovin's dog?")
     other = s.chat("the tea")["choices"]
@@ -407,6 +447,16 @@ def feedback(s):
     verdict("an answer that got a thumb down does not come again",
             status == 200 and told["applied"] and
             s.chat("the tea")["choices"][0]["message"] != tea["choices"][0]["message"], told)
+    verdict("the new answer comes on request alone", "answer" not in told, told)
+    mine = {"response_id": s.chat("Who is Ruv?")["id"], "correction": "a fox"}
+    told = s.post("/v1/feedback", {**mine, "answer": True})[2]
+    verdict("and is what the next one gets", told["answer"] == "a fox" and
+            s.chat("Who is Ruv?")["choices"][0]["message"]["content"] == "a fox", told)
+    got = s.post("/v1/feedback", {**mine, "answer": "yes"})
+    verdict("a request that is neither true nor false is refused", got[0] == 400 and
+            got[2]["error"]["param"] == "answer", got)
+    back_to(s, tea)
+    states(s)
     learning = s.ask("GET", "/v1/learning")[2]
     verdict("/v1/learning lists the lesson", learning["learned"][0]["answer"] == "chess" and
             learning["learned_version"] >= 6, learning)

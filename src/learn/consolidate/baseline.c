@@ -26,17 +26,16 @@ int rvi_baseline_lowest(const rvi_model *m)
     return (m->hp.n_layers * 4 + 5) / 10;
 }
 
-/* The seeded ones, or all others. They stay: samples of runs come behind them and go. */
-static rv_status add_pieces(rvi_baseline *g, bool seeded, rv_error *err)
+/* They stay: samples of runs come behind them and go. */
+static rv_status add_pieces(rvi_baseline *g, rv_error *err)
 {
     const rvi_replay *r = g->replay;
     size_t own = 0;
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < r->n_pieces; i++) {
         const rvi_replay_text *p = &r->pieces[i];
-        rvi_index *lists[] = {&g->general, &g->seeded, &g->probe, &g->probe};
+        rvi_index *lists[] = {&g->general, &g->probe, &g->probe};
         size_t before = g->samples.n;
-        if ((p->kind == RVI_SEEDED) != seeded) continue;
         /* as many self-made probes as there are passages of prose */
         if (p->kind == RVI_PROBE && ++own > rvi_replay_count(r, RVI_PROSE)) continue;
         st = rvi_samples_add(&g->samples, r->ids.data + p->first, p->n, p->loss, true, false, err);
@@ -47,22 +46,12 @@ static rv_status add_pieces(rvi_baseline *g, bool seeded, rv_error *err)
     return st;
 }
 
-rv_status rvi_baseline_add_seeded(rvi_baseline *g, rv_error *err)
-{
-    if (g->seeded.n) return RV_OK;
-    rv_status st = add_pieces(g, true, err);
-    if (!st) return RV_OK;
-    rvi_baseline_clear(g);
-    g->seeded.n = 0;
-    return st;
-}
-
 rv_status rvi_baseline_init(rvi_baseline *g, const rvi_base_model *v, const rvi_replay *replay,
                             rvi_progress_fn progress, void *ctx, rv_error *err)
 {
     *g = (rvi_baseline){.v = v, .replay = replay};
     rvi_samples_init(&g->samples, v, rvi_baseline_lowest(v->m));
-    rv_status st = add_pieces(g, false, err);
+    rv_status st = add_pieces(g, err);
     if (!st) st = rvi_baseline_prepare(g, progress, ctx, err);
     if (st) rvi_baseline_deinit(g);
     return st;
@@ -72,7 +61,6 @@ void rvi_baseline_deinit(rvi_baseline *g)
 {
     rvi_samples_deinit(&g->samples);
     rvi_index_deinit(&g->general);
-    rvi_index_deinit(&g->seeded);
     rvi_index_deinit(&g->probe);
     *g = (rvi_baseline){0};
 }

@@ -25,9 +25,8 @@ typedef struct rvi_baseline {
     const rvi_replay *replay; /* borrowed */
     rvi_samples samples;
     rvi_index general;
-    rvi_index seeded; /* empty until a recipe asks for them */
-    rvi_index probe;  /* half self-made texts, half prose; never trained on */
-    size_t n_own;     /* samples of the replay */
+    rvi_index probe; /* half self-made texts, half prose; never trained on */
+    size_t n_own;    /* samples of the replay */
 } rvi_baseline;
 
 /* The layer that adapters begin at: 0.4 of all. */
@@ -37,8 +36,6 @@ int rvi_baseline_lowest(const rvi_model *m);
 rv_status rvi_baseline_init(rvi_baseline *g, const rvi_base_model *v, const rvi_replay *replay,
                             rvi_progress_fn progress, void *ctx, rv_error *err) RVI_MUST_CHECK;
 void rvi_baseline_deinit(rvi_baseline *g);
-/* Between runs; rvi_baseline_prepare makes them ready. */
-rv_status rvi_baseline_add_seeded(rvi_baseline *g, rv_error *err) RVI_MUST_CHECK;
 void rvi_baseline_use(rvi_baseline *g, const rvi_base_model *v); /* v computes from now on */
 /* Computes what samples that were added lack. */
 rv_status rvi_baseline_prepare(rvi_baseline *g, rvi_progress_fn progress, void *ctx,

@@ -6,31 +6,22 @@
 #include "base/rng.h"
 #include "decode/sampler.h"
 #include "learn/consolidate/prose.h"
-#include "learn/consolidate/wordings.h"
 
 enum {
     AT_ONCE = 64, /* texts that a portion begins with */
-    N_CHATS = 3 * AT_ONCE,
-    N_TEXTS = 2 * AT_ONCE,
-    PER_OPENER = 16,
-    OPENERS = AT_ONCE / PER_OPENER, /* of a portion; the last one takes what is left */
     TURN_TOKENS = 24,
     ANSWER_TOKENS = 28,
     TEXT_TOKENS = 64,
-    COMPLETION_TOKENS = 14,
-    KEPT_TOKENS = 16,
     N_PROBES = 24,
     MOST_TOKENS = 640, /* of a piece: it fits a portion of training */
 };
 
-/* What each portion holds. Behind a gate the first ones do: fewer of the model's own texts, in less
- * time. */
-enum { CHATS, TEXTS, SEEDED };
+/* What each portion holds. */
+enum { CHATS, TEXTS };
 static const struct {
     int what, number; /* of its kind */
-} portions[RVI_REPLAY_PORTIONS] = {{CHATS, 0},  {CHATS, 1},  {TEXTS, 0},  {CHATS, 2},  {TEXTS, 1},
-                                   {SEEDED, 0}, {SEEDED, 1}, {SEEDED, 2}, {SEEDED, 3}, {SEEDED, 4}};
-enum { UNSEEDED = 3 };
+} portions[RVI_REPLAY_PORTIONS] = {{CHATS, 0}, {CHATS, 1}, {TEXTS, 0}};
+enum { N_CHATS = 2 * AT_ONCE }; /* seeds begin behind those of others */
 
 typedef struct maker {
     rvi_replay *r;
@@ -39,7 +30,9 @@ typedef struct maker {
     rvi_progress_fn progress;
     void *ctx;
     size_t done, total; /* requests, over all portions */
-    uint64_t drawn;     /* with which seeds, whatever was left out */
+    rvi_buf questions;  /* users' turns of a portion, each with a 0 byte behind it */
+    size_t n_questions;
+    uint64_t drawn; /* with which seeds, whatever was left out */
     rvi_request *requests;
     rvi_ids *prompts;
     size_t n, cap;
@@ -51,7 +44,6 @@ void rvi_replay_deinit(rvi_replay *r)
     rvi_ids_deinit(&r->ids);
     rvi_free(r->pieces);
     rvi_buf_deinit(&r->contexts);
-    rvi_buf_deinit(&r->questions);
     *r = (rvi_replay){0};
 }
 
@@ -149,34 +141,33 @@ static rv_status push_all(rvi_ids *to, const rvi_ids *from, rv_error *err)
 
 /* ---- stages ---- */
 
-/* The answer's first line behind `opening` becomes a question, if it is long enough. */
-static rv_status keep_question(maker *k, const char *opening, const rvi_ids *answer, size_t least)
+/* The answer's first line becomes a question, if it is long enough. */
+static rv_status keep_question(maker *k, const rvi_ids *answer)
 {
+    enum { LEAST = 8 };
     rvi_buf text = {0};
-    rv_status st = RV_OK;
-    (void)rvi_buf_puts(&text, opening);
-    st = rvi_base_model_decode(k->v, answer->data, answer->len, &text, k->err);
+    rv_status st = rvi_base_model_decode(k->v, answer->data, answer->len, &text, k->err);
     char *p = text.data;
     if (!st && p) {
         p[strcspn(p, "\n")] = 0;
         while (*p == ' ') p++;
         size_t len = strlen(p);
         while (len && p[len - 1] == ' ') p[--len] = 0;
-        if (len > least) {
-            if (!rvi_buf_append(&k->r->questions, p, len + 1)) st = rvi_nomem(k->err, "questions");
-            k->r->n_questions += !st;
+        if (len > LEAST) {
+            if (!rvi_buf_append(&k->questions, p, len + 1)) st = rvi_nomem(k->err, "questions");
+            k->n_questions += !st;
         }
     }
     rvi_buf_deinit(&text);
     return st;
 }
 
-/* Questions from..n become prompts. */
-static rv_status ask_questions(maker *k, size_t from)
+/* The questions become prompts. */
+static rv_status ask_questions(maker *k)
 {
     rv_status st = RV_OK;
-    for (size_t i = from; !st && i < k->r->n_questions; i++) {
-        const char *q = nth(&k->r->questions, i);
+    for (size_t i = 0; !st && i < k->n_questions; i++) {
+        const char *q = nth(&k->questions, i);
         rvi_ids *p = new_prompt(k);
         st =
             p ? rvi_base_model_prompt(k->v, q, strlen(q), p, k->err) : rvi_nomem(k->err, "prompts");
@@ -184,33 +175,31 @@ static rv_status ask_questions(maker *k, size_t from)
     return st;
 }
 
-static rv_status keep_answers(maker *k, rvi_replay_kind kind)
+static rv_status keep_answers(maker *k)
 {
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < k->n; i++)
         st = add_piece(k->r, k->prompts[i].data, k->prompts[i].len, k->requests[i].answer.data,
-                       k->requests[i].answer.len, k->prompts[i].len - 1, kind, k->err);
+                       k->requests[i].answer.len, k->prompts[i].len - 1, RVI_GENERAL, k->err);
     return st;
 }
 
 static rv_status make_chats(maker *k, size_t portion)
 {
     rv_status st = RV_OK;
-    size_t from = k->r->n_questions;
     k->drawn = portion * AT_ONCE;
     for (int i = 0; !st && i < AT_ONCE; i++) {
         rvi_ids *p = new_prompt(k);
         st = p ? push_all(p, &k->v->frame, k->err) : rvi_nomem(k->err, "prompts");
     }
     if (!st) st = run(k, 1, TURN_TOKENS);
-    for (size_t i = 0; !st && i < k->n; i++) st = keep_question(k, "", &k->requests[i].answer, 8);
+    for (size_t i = 0; !st && i < k->n; i++) st = keep_question(k, &k->requests[i].answer);
     clear(k);
-    k->drawn = N_CHATS + from;
-    if (!st) st = ask_questions(k, from);
+    k->drawn = N_CHATS + portion * AT_ONCE;
+    if (!st) st = ask_questions(k);
     if (!st) st = run(k, 1, ANSWER_TOKENS);
-    if (!st) st = keep_answers(k, RVI_GENERAL);
+    if (!st) st = keep_answers(k);
     clear(k);
-    k->r->n_chats = k->r->n_questions;
     return st;
 }
 
@@ -265,30 +254,6 @@ static rv_status make_texts(maker *k, size_t portion)
     return st;
 }
 
-static rv_status make_seeded(maker *k, size_t portion, bool last)
-{
-    rv_status st = RV_OK;
-    size_t from = k->r->n_questions, first = portion * OPENERS;
-    size_t end = last ? rvi_n_openers : RVI_MIN(first + OPENERS, rvi_n_openers);
-    k->drawn = 2 * N_CHATS + N_TEXTS + first * PER_OPENER;
-    for (size_t o = first; !st && o < end; o++)
-        for (int i = 0; !st && i < PER_OPENER; i++) {
-            rvi_ids *p = new_prompt(k);
-            st = p ? push_all(p, &k->v->frame, k->err) : rvi_nomem(k->err, "prompts");
-            if (!st)
-                st = rvi_base_model_encode(k->v, rvi_openers[o], strlen(rvi_openers[o]), p, k->err);
-        }
-    if (!st) st = run(k, 0.9f, COMPLETION_TOKENS);
-    for (size_t i = 0; !st && i < k->n; i++)
-        st = keep_question(k, rvi_openers[first + i / PER_OPENER], &k->requests[i].answer, 12);
-    clear(k);
-    if (!st) st = ask_questions(k, from);
-    if (!st) st = run(k, 0, KEPT_TOKENS);
-    if (!st) st = keep_answers(k, RVI_SEEDED);
-    clear(k);
-    return st;
-}
-
 /* Some of the general texts are set aside, evenly; and prose that no model here wrote. */
 static rv_status make_probes(maker *k)
 {
@@ -315,22 +280,21 @@ static rv_status make_probes(maker *k)
     return st;
 }
 
-bool rvi_replay_is_whole(const rvi_replay *r, bool seeded)
+bool rvi_replay_is_whole(const rvi_replay *r)
 {
-    return r->n_portions >= (size_t)(seeded ? RVI_REPLAY_PORTIONS : UNSEEDED);
+    return r->n_portions == RVI_REPLAY_PORTIONS;
 }
 
 static rv_status copy(rvi_replay *out, const rvi_replay *r, rv_error *err)
 {
     *out = *r;
-    out->contexts = out->questions = (rvi_buf){0};
+    out->contexts = (rvi_buf){0};
     out->ids = (rvi_ids){0};
     out->pieces = rvi_alloc_array(r->n_pieces + 1, sizeof *out->pieces);
     bool ok = out->pieces != NULL;
     if (ok && r->n_pieces) memcpy(out->pieces, r->pieces, r->n_pieces * sizeof *r->pieces);
     for (size_t i = 0; ok && i < r->ids.len; i++) ok = rvi_ids_push(&out->ids, r->ids.data[i]);
     if (ok) ok = rvi_buf_append(&out->contexts, r->contexts.data, r->contexts.len);
-    if (ok) ok = rvi_buf_append(&out->questions, r->questions.data, r->questions.len);
     return ok ? RV_OK : rvi_nomem(err, "replay");
 }
 
@@ -343,27 +307,23 @@ static size_t requests_before(size_t portion)
 }
 
 rv_status rvi_replay_next(rvi_replay *out, const rvi_replay *before, const rvi_base_model *v,
-                          bool seeded, uint64_t seed, rvi_progress_fn progress, void *ctx,
-                          rv_error *err)
+                          uint64_t seed, rvi_progress_fn progress, void *ctx, rv_error *err)
 {
     size_t i = before->n_portions;
-    bool last = i + 1 == RVI_REPLAY_PORTIONS;
     maker k = {.r = out, .v = v, .seed = seed, .progress = progress, .ctx = ctx, .err = err};
     /* no less than there will be: most texts are followed by an answer */
-    k.total = requests_before(UNSEEDED);
-    if (seeded) k.total = 2 * N_CHATS + N_TEXTS + 2 * rvi_n_openers * PER_OPENER;
+    k.total = requests_before(RVI_REPLAY_PORTIONS);
     k.done = requests_before(i);
     rv_status st = copy(out, before, err);
     if (!st && progress && progress(ctx, k.done, k.total))
         st = rvi_error(err, RV_E_CANCELLED, "cancelled");
     if (!st)
-        st = portions[i].what == CHATS   ? make_chats(&k, (size_t)portions[i].number)
-             : portions[i].what == TEXTS ? make_texts(&k, (size_t)portions[i].number)
-                                         : make_seeded(&k, (size_t)portions[i].number, last);
-    if (!st && i + 1 == UNSEEDED) st = make_probes(&k);
+        st = (portions[i].what == CHATS ? make_chats : make_texts)(&k, (size_t)portions[i].number);
+    if (!st && i + 1 == RVI_REPLAY_PORTIONS) st = make_probes(&k);
     clear(&k);
     rvi_free(k.prompts);
     rvi_free(k.requests);
+    rvi_buf_deinit(&k.questions);
     out->n_portions++;
     if (st) rvi_replay_deinit(out);
     return st;
@@ -373,11 +333,10 @@ rv_status rvi_replay_next(rvi_replay *out, const rvi_replay *before, const rvi_b
 
 typedef struct header {
     char magic[8];
-    uint64_t n_ids, n_pieces, contexts_len, n_contexts, questions_len, n_questions;
-    uint64_t n_chats, n_portions;
+    uint64_t n_ids, n_pieces, contexts_len, n_contexts, n_portions;
 } header;
 
-static const char magic[8] = "RVREPL4";
+static const char magic[8] = "RVREPL5";
 
 bool rvi_replay_save(const rvi_replay *r, rvi_buf *out)
 {
@@ -385,16 +344,12 @@ bool rvi_replay_save(const rvi_replay *r, rvi_buf *out)
                 .n_pieces = r->n_pieces,
                 .contexts_len = r->contexts.len,
                 .n_contexts = r->n_contexts,
-                .questions_len = r->questions.len,
-                .n_questions = r->n_questions,
-                .n_chats = r->n_chats,
                 .n_portions = r->n_portions};
     memcpy(h.magic, magic, sizeof magic);
     (void)rvi_buf_append(out, &h, sizeof h);
     (void)rvi_buf_append(out, r->ids.data, r->ids.len * sizeof *r->ids.data);
     (void)rvi_buf_append(out, r->pieces, r->n_pieces * sizeof *r->pieces);
     (void)rvi_buf_append(out, r->contexts.data, r->contexts.len);
-    (void)rvi_buf_append(out, r->questions.data, r->questions.len);
     return !out->failed;
 }
 
@@ -417,9 +372,8 @@ static bool read_all(rvi_replay *r, const header *h, const char *p, const char *
 {
     enum { MOST = 1 << 24 };
     uint64_t len = (uint64_t)(end - p);
-    bool whole = h->n_portions >= UNSEEDED;
-    if (h->n_portions > RVI_REPLAY_PORTIONS || (whole && !h->n_pieces) ||
-        h->n_chats > h->n_questions || h->contexts_len > MOST || h->questions_len > MOST ||
+    if (h->n_portions > RVI_REPLAY_PORTIONS ||
+        (h->n_portions == RVI_REPLAY_PORTIONS && !h->n_pieces) || h->contexts_len > MOST ||
         h->n_ids > len / sizeof *r->ids.data || h->n_pieces > len / sizeof *r->pieces)
         return false;
     size_t n = (size_t)h->n_ids;
@@ -430,16 +384,11 @@ static bool read_all(rvi_replay *r, const header *h, const char *p, const char *
     if (!take(&p, end, r->ids.data, n, sizeof *r->ids.data) ||
         !take(&p, end, r->pieces, r->n_pieces, sizeof *r->pieces))
         return false;
-    if ((uint64_t)(end - p) != h->contexts_len + h->questions_len) return false;
+    if ((uint64_t)(end - p) != h->contexts_len) return false;
     (void)rvi_buf_append(&r->contexts, p, (size_t)h->contexts_len);
-    (void)rvi_buf_append(&r->questions, p + h->contexts_len, (size_t)h->questions_len);
     r->n_contexts = (size_t)h->n_contexts;
-    r->n_questions = (size_t)h->n_questions;
-    r->n_chats = (size_t)h->n_chats;
     r->n_portions = (size_t)h->n_portions;
-    return !r->contexts.failed && !r->questions.failed &&
-           count_strings(&r->contexts) == r->n_contexts &&
-           count_strings(&r->questions) == r->n_questions;
+    return !r->contexts.failed && count_strings(&r->contexts) == r->n_contexts;
 }
 
 static bool is_sound(const rvi_replay *r, const rvi_base_model *v)

@@ -1,10 +1,7 @@
 /* replay.h - what a model says by itself, made once for each model: the texts on which an adapter
- * must not change it, and questions as people ask them.
+ * must not change it.
  *
  *  general   the model writes a user's turn and answers it; and free texts
- *  seeded    the model completes questions that open like taught ones; its answers to them. Only
- *            adapters that are to work without a gate need them, and more general texts: these
- *            are made last
  *  probe     some of the general texts and passages of prose, never trained on: how far it drifted
  * Made in portions, so that whoever is stopped goes on with the next one; the result is the same.
  * Immutable once made. */
@@ -13,7 +10,7 @@
 
 #include "learn/consolidate/base_model.h"
 
-typedef enum rvi_replay_kind { RVI_GENERAL, RVI_SEEDED, RVI_PROBE, RVI_PROSE } rvi_replay_kind;
+typedef enum rvi_replay_kind { RVI_GENERAL, RVI_PROBE, RVI_PROSE } rvi_replay_kind;
 
 typedef struct rvi_replay_text {
     uint32_t first, n; /* tokens */
@@ -21,25 +18,22 @@ typedef struct rvi_replay_text {
     uint32_t kind;
 } rvi_replay_text;
 
-enum { RVI_REPLAY_PORTIONS = 10 };
+enum { RVI_REPLAY_PORTIONS = 3 };
 
 typedef struct rvi_replay { /* {0} is empty */
     rvi_ids ids;
     rvi_replay_text *pieces;
     size_t n_pieces;
-    rvi_buf contexts;  /* short unrelated sentences, each with a 0 byte behind it */
-    rvi_buf questions; /* users' turns that the model wrote, likewise */
-    size_t n_contexts, n_questions;
-    size_t n_chats;    /* of the questions: users' turns that nobody had begun */
+    rvi_buf contexts; /* short unrelated sentences, each with a 0 byte behind it */
+    size_t n_contexts;
     size_t n_portions; /* that are in it */
 } rvi_replay;
 
-/* seeded: those are wanted too. */
-bool rvi_replay_is_whole(const rvi_replay *r, bool seeded);
+bool rvi_replay_is_whole(const rvi_replay *r);
 /* A copy, with the next portion in it: some seconds for a small model. progress tells of all
- * portions that are wanted. */
+ * portions. */
 rv_status rvi_replay_next(rvi_replay *out, const rvi_replay *before, const rvi_base_model *v,
-                          bool seeded, uint64_t seed, rvi_progress_fn progress, void *ctx,
+                          uint64_t seed, rvi_progress_fn progress, void *ctx,
                           rv_error *err) RVI_MUST_CHECK;
 void rvi_replay_deinit(rvi_replay *r);
 bool rvi_replay_save(const rvi_replay *r, rvi_buf *out);

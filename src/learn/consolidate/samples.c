@@ -92,26 +92,14 @@ rv_status rvi_samples_add(rvi_samples *t, const int32_t *ids, size_t n, size_t f
     return RV_OK;
 }
 
-rv_status rvi_samples_teach(rvi_samples *t, const char *question, const char *answer,
-                            size_t loss_from, rv_error *err)
+rv_status rvi_samples_teach(rvi_samples *t, const char *question, const char *answer, rv_error *err)
 {
     const rvi_base_model *v = t->v;
     rvi_ids ids = {0};
-    size_t first = 0;
-    rv_status st = RV_OK;
-    if (question) {
-        st = rvi_base_model_prompt(v, question, strlen(question), &ids, err);
-        first = ids.len;
-        if (!st) st = rvi_base_model_encode(v, answer, strlen(answer), &ids, err);
-        if (!st && !rvi_ids_push(&ids, v->end)) st = rvi_nomem(err, "text");
-    } else {
-        if (!rvi_ids_push(&ids, v->start)) st = rvi_nomem(err, "text");
-        if (!st) st = rvi_base_model_encode(v, answer, loss_from, &ids, err);
-        first = ids.len;
-        if (!st)
-            st =
-                rvi_base_model_encode(v, answer + loss_from, strlen(answer + loss_from), &ids, err);
-    }
+    rv_status st = rvi_base_model_prompt(v, question, strlen(question), &ids, err);
+    size_t first = ids.len;
+    if (!st) st = rvi_base_model_encode(v, answer, strlen(answer), &ids, err);
+    if (!st && !rvi_ids_push(&ids, v->end)) st = rvi_nomem(err, "text");
     if (!st) st = rvi_samples_add(t, ids.data, ids.len, first - 1, false, false, err);
     rvi_ids_deinit(&ids);
     return st;

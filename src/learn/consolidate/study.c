@@ -7,20 +7,18 @@
 #include "base/mem.h"
 
 typedef struct recipe {
-    int n_wordings; /* a fact; behind a gate the longer list reached some 4 points more of the
-                       wordings it was not chosen on */
     float beta;
     int n_steps, n_teach, n_keep; /* for a group of 20: steps, samples of a step */
     float kept_each;              /* for a taught sample, where a larger group has more of them */
-    float general, seeded, negatives; /* shares of the kept samples */
-    float enough;                     /* loss of a taught token (rvi_train_options) */
+    float negatives;              /* share of the kept samples; the others are general ones */
+    float enough;                 /* loss of a taught token (rvi_train_options) */
 } recipe;
 
 /* Kept samples are the long ones. Behind a gate 4 of them hold the model as 8 did; what that saves
  * teaches more samples a step in fewer steps, to the same end in two thirds of the time. */
 static const recipe recipes[] = {
-    [RVI_RECIPE_GATED] = {2 * RVI_WORDINGS_BASE, 1, 240, 12, 4, 0.33f, 1, 0, 0, 0.05f},
-    [RVI_RECIPE_FENCED] = {RVI_WORDINGS_BASE, 2, 300, 8, 12, 1, 0.3f, 0.4f, 0.3f, 0},
+    [RVI_RECIPE_GATED] = {1, 240, 12, 4, 0.33f, 0, 0.05f},
+    [RVI_RECIPE_FENCED] = {2, 300, 8, 12, 1, 0.5f, 0},
 };
 
 enum {
@@ -30,10 +28,9 @@ enum {
     SHARED_STEPS = 150,
     SHARED_TEXTS = 12,
     FISHER_SAMPLES = 48,
-    FREE_TOKENS = 16,
-    FORCED_TOKENS = 8,
+    FENCE_TOKENS = 16,
     POOL = 2400,     /* entries of the pool that mixes kinds of kept samples */
-    HELD_ONE_IN = 6, /* wordings of a fact, */
+    HELD_ONE_IN = 6, /* wordings of a lesson, */
     HELD_PAIRS_ONE_IN = 10,
     HELD_PAIRS = 2, /* but at least so many, */
     LEAST_PAIRS = 8 /* of so many */
@@ -79,17 +76,16 @@ static rv_status new_params(rvi_params **out, const rvi_model *m, const rvi_stud
     return st;
 }
 
-/* ---- samples of facts ---- */
+/* ---- samples of lessons ---- */
 
 /* The texts of one lesson as samples. held (may be NULL): takes one in six, never the first. */
-static rv_status add_wordings(rvi_baseline *g, const rvi_wordings *w, rvi_index *teach,
-                              rvi_index *held, rv_error *err)
+static rv_status add_lesson(rvi_baseline *g, const rvi_questions *q, const char *answer,
+                            rvi_index *teach, rvi_index *held, rv_error *err)
 {
     rv_status st = RV_OK;
-    for (size_t i = 0; !st && i < w->n; i++) {
+    for (size_t i = 0; !st && i < q->n; i++) {
         size_t before = g->samples.n;
-        st = rvi_samples_teach(&g->samples, w->data[i].user, w->data[i].reply, w->data[i].loss_from,
-                               err);
+        st = rvi_samples_teach(&g->samples, q->data[i], answer, err);
         rvi_index *list = held && i % HELD_ONE_IN == HELD_ONE_IN - 1 ? held : teach;
         if (!st && g->samples.n > before && !rvi_index_push(list, before))
             st = rvi_nomem(err, "samples");
@@ -111,17 +107,17 @@ static rv_status balance(rvi_index *teach, const rvi_index *lessons, size_t n, r
 
 /* Texts of the lessons that w writes about. fence (may be NULL): takes their fences' questions. */
 static rv_status add_texts(rvi_baseline *g, rvi_text_writer *w, unsigned sources, rvi_index *teach,
-                           rvi_index *held, rvi_wordings *fence, rv_error *err)
+                           rvi_index *held, rvi_questions *fence, rv_error *err)
 {
     rvi_texts *texts = rvi_zalloc_array(w->n + 1, sizeof *texts);
     rvi_index *lessons = rvi_zalloc_array(w->n + 1, sizeof *lessons);
     rv_status st =
         texts && lessons ? rvi_texts_write(w, sources, texts, err) : rvi_nomem(err, "texts");
     for (size_t i = 0; !st && i < w->n; i++) {
-        const rvi_wordings *f = &texts[i].fence;
-        st = add_wordings(g, &texts[i].teach, &lessons[i], held, err);
+        const rvi_questions *f = &texts[i].fence;
+        st = add_lesson(g, &texts[i].teach, w->group[i].answer, &lessons[i], held, err);
         for (size_t k = 0; !st && fence && k < f->n; k++)
-            st = rvi_wordings_add(fence, f->data[k].user, NULL, err);
+            st = rvi_questions_add(fence, f->data[k], err);
     }
     if (!st) st = balance(teach, lessons, w->n, err);
     for (size_t i = 0; lessons && i < w->n; i++) rvi_index_deinit(&lessons[i]);
@@ -131,52 +127,38 @@ static rv_status add_texts(rvi_baseline *g, rvi_text_writer *w, unsigned sources
     return st;
 }
 
-static int wordings_of(const rvi_study_options *o)
-{
-    return o->n_wordings ? o->n_wordings : recipes[o->recipe].n_wordings;
-}
-
 static rvi_text_writer writer_of(const rvi_baseline *g, const rvi_study_options *o,
-                                 const rvi_fact *const *group, size_t n,
-                                 const rvi_fact *const *store, size_t n_store, uint64_t seed,
+                                 const rvi_lesson_text *group, size_t n, uint64_t seed,
                                  rvi_study_teller *tl)
 {
     tl->stage = "wordings";
     return (rvi_text_writer){.v = g->v,
                              .replay = g->replay,
                              .judge = o->judge,
+                             .first = 1,
                              .group = group,
                              .n = n,
-                             .store = store,
-                             .n_store = n_store,
-                             .n_rules = (size_t)wordings_of(o),
                              .no_same = o->no_same_fence,
                              .rng = {seed},
                              .progress = rvi_study_tell,
                              .ctx = tl};
 }
 
-/* The base's own greedy answers to the wordings of one kind (with a forced beginning, or
- * without). */
-static rv_status add_answers(rvi_baseline *g, const rvi_wordings *w, bool forced, rvi_index *out,
-                             rvi_study_teller *t, rv_error *err)
+/* The base's own greedy answers to the fence's questions. */
+static rv_status add_negatives(rvi_baseline *g, const rvi_questions *fence, rvi_index *out,
+                               rvi_study_teller *t, rv_error *err)
 {
-    rvi_request *requests = rvi_zalloc_array(w->n + 1, sizeof *requests);
-    rvi_ids *prompts = rvi_zalloc_array(w->n + 1, sizeof *prompts);
-    size_t n = 0;
+    size_t n = fence->n;
+    rvi_request *requests = rvi_zalloc_array(n + 1, sizeof *requests);
+    rvi_ids *prompts = rvi_zalloc_array(n + 1, sizeof *prompts);
     rv_status st = requests && prompts ? RV_OK : rvi_nomem(err, "negatives");
-    for (size_t i = 0; !st && i < w->n; i++) {
-        const rvi_wording *x = &w->data[i];
-        if ((x->reply != NULL) != forced) continue;
-        st = rvi_base_model_prompt(g->v, x->user, strlen(x->user), &prompts[n], err);
-        if (!st && forced)
-            st = rvi_base_model_encode(g->v, x->reply, strlen(x->reply), &prompts[n], err);
-        requests[n] = (rvi_request){.prompt = prompts[n].data, .n_prompt = prompts[n].len};
-        n++;
+    t->stage = "negatives";
+    for (size_t i = 0; !st && i < n; i++) {
+        st = rvi_base_model_prompt(g->v, fence->data[i], strlen(fence->data[i]), &prompts[i], err);
+        requests[i] = (rvi_request){.prompt = prompts[i].data, .n_prompt = prompts[i].len};
     }
     if (!st)
-        st = rvi_base_model_answer(g->v, requests, n, NULL, forced ? FORCED_TOKENS : FREE_TOKENS,
-                                   rvi_study_tell, t, err);
+        st = rvi_base_model_answer(g->v, requests, n, NULL, FENCE_TOKENS, rvi_study_tell, t, err);
     for (size_t i = 0; !st && i < n; i++) {
         size_t before = g->samples.n, first = prompts[i].len - 1;
         for (size_t k = 0; !st && k < requests[i].answer.len; k++)
@@ -197,23 +179,6 @@ static rv_status add_answers(rvi_baseline *g, const rvi_wordings *w, bool forced
     return st;
 }
 
-/* fence: questions besides those by rules. */
-static rv_status add_negatives(rvi_baseline *g, const rvi_text_writer *w, unsigned sources,
-                               size_t names, rvi_wordings *fence, rvi_index *out,
-                               rvi_study_teller *t, rv_error *err)
-{
-    rvi_fence by_rules = {.names = names, .forced = true};
-    by_rules.same = w->no_same ? 0 : RVI_MAX(names / 3, 1);
-    rvi_rng rng = w->rng;
-    rv_status st = RV_OK;
-    t->stage = "negatives";
-    if (sources & RVI_TEXTS_RULES)
-        st = rvi_wordings_negatives(fence, w->group, w->n, &by_rules, &rng, err);
-    if (!st) st = add_answers(g, fence, false, out, t, err);
-    if (!st) st = add_answers(g, fence, true, out, t, err);
-    return st;
-}
-
 /* Entries from a list, as often as its share of the pool asks for. */
 static bool add_share(rvi_index *pool, const rvi_index *list, float share)
 {
@@ -226,8 +191,8 @@ static bool add_share(rvi_index *pool, const rvi_index *list, float share)
 static rv_status mix(rvi_index *pool, const rvi_baseline *g, const rvi_index *negatives,
                      const recipe *r, rv_error *err)
 {
-    return add_share(pool, &g->general, r->general) && add_share(pool, &g->seeded, r->seeded) &&
-                   add_share(pool, negatives, r->negatives)
+    float share = negatives->n ? r->negatives : 0;
+    return add_share(pool, &g->general, 1 - share) && add_share(pool, negatives, share)
                ? RV_OK
                : rvi_nomem(err, "pool");
 }
@@ -266,24 +231,20 @@ static rvi_train_options options_of(const rvi_study_options *o, size_t n)
     return t;
 }
 
-rv_status rvi_study_group(rvi_params **out, rvi_baseline *g, const rvi_fact *const *group, size_t n,
-                          const rvi_fact *const *store, size_t n_store, const rvi_study_options *o,
-                          rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
-                          rv_error *err)
+rv_status rvi_study_group(rvi_params **out, rvi_baseline *g, const rvi_lesson_text *group, size_t n,
+                          const rvi_study_options *o, rvi_study_result *result,
+                          rvi_study_progress_fn progress, void *ctx, rv_error *err)
 {
     rvi_index teach = {0}, held = {0}, negatives = {0}, keep = {0};
     rvi_training t = {0};
-    rvi_wordings fence = {0};
+    rvi_questions fence = {0};
     rvi_study_teller tl = {progress, ctx, NULL};
-    rvi_text_writer w = writer_of(g, o, group, n, store, n_store, o->seed + 100, &tl);
+    rvi_text_writer w = writer_of(g, o, group, n, o->seed + 100, &tl);
     const recipe *r = &recipes[o->recipe];
     rvi_train_options to = options_of(o, n);
     *out = NULL;
-    rv_status st = r->seeded > 0 ? rvi_baseline_add_seeded(g, err) : RV_OK;
-    if (!st) st = add_texts(g, &w, o->sources, &teach, o->deep ? &held : NULL, &fence, err);
-    if (!st && r->negatives > 0)
-        st =
-            add_negatives(g, &w, o->sources, n > USUAL_GROUP ? 3 : 6, &fence, &negatives, &tl, err);
+    rv_status st = add_texts(g, &w, o->sources, &teach, o->deep ? &held : NULL, &fence, err);
+    if (!st && r->negatives > 0) st = add_negatives(g, &fence, &negatives, &tl, err);
     if (!st) st = mix(&keep, g, &negatives, r, err);
     tl.stage = "hidden states";
     if (!st) st = rvi_baseline_prepare(g, rvi_study_tell, &tl, err);
@@ -296,7 +257,7 @@ rv_status rvi_study_group(rvi_params **out, rvi_baseline *g, const rvi_fact *con
     rvi_training_deinit(&t);
     if (!st) st = rvi_baseline_probe(g, *out, &result->probe_kl, err);
     rvi_baseline_clear(g);
-    rvi_wordings_deinit(&fence);
+    rvi_questions_deinit(&fence);
     rvi_index *lists[] = {&teach, &held, &negatives, &keep};
     for (size_t i = 0; i < RVI_COUNT(lists); i++) rvi_index_deinit(lists[i]);
     if (st) {
@@ -340,16 +301,15 @@ static rv_status rehearse(rvi_index *pool, const rvi_index *fresh, const rvi_ind
     return ok ? RV_OK : rvi_nomem(err, "pool");
 }
 
-rv_status rvi_study_shared(rvi_shared *s, rvi_baseline *g, const rvi_fact *const *group, size_t n,
-                           const rvi_fact *const *old, size_t n_old, const rvi_study_options *o,
+rv_status rvi_study_shared(rvi_shared *s, rvi_baseline *g, const rvi_lesson_text *group, size_t n,
+                           const rvi_lesson_text *old, size_t n_old, const rvi_study_options *o,
                            rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
                            rv_error *err)
 {
     rvi_index fresh = {0}, held = {0}, past = {0}, pool = {0}, negatives = {0}, keep = {0};
     rvi_training t = {0};
-    rvi_wordings fence = {0};
+    rvi_questions fence = {0};
     rvi_study_teller tl = {progress, ctx, NULL};
-    const rvi_fact **all = rvi_alloc_array(n + n_old + 1, sizeof *all);
     float *before = NULL;
     rvi_train_options to = options_of(o, n);
     uint64_t seed = o->seed + 100 + (uint64_t)s->n_groups;
@@ -359,20 +319,19 @@ rv_status rvi_study_shared(rvi_shared *s, rvi_baseline *g, const rvi_fact *const
     to.n_keep = to.beta > 0 ? SHARED_TEXTS : 0;
     to.ewc = s->n_groups ? o->ewc : 0;
     to.enough = 0; /* what is rehearsed is known already */
-    rv_status st = all ? rvi_shared_begin(s, g->v->m, o, err) : rvi_nomem(err, "facts");
+    rv_status st = rvi_shared_begin(s, g->v->m, o, err);
     if (!st && !(before = rvi_alloc_array(s->theta->n, sizeof *before))) st = rvi_nomem(err, "run");
     if (!st) memcpy(before, s->theta->theta, s->theta->n * sizeof *before);
-    if (!st && recipes[o->recipe].seeded > 0) st = rvi_baseline_add_seeded(g, err);
-    for (size_t i = 0; !st && i < n + n_old; i++) all[i] = i < n_old ? old[i] : group[i - n_old];
-    rvi_text_writer w = writer_of(g, o, group, n, all, n + n_old, seed, &tl);
+    rvi_text_writer w = writer_of(g, o, group, n, seed, &tl);
     if (!st) st = add_texts(g, &w, o->sources, &fresh, o->deep ? &held : NULL, &fence, err);
     rvi_text_writer again = w; /* what the model wrote of old ones is not written once more */
     again.group = old;
+    again.first += n;
     again.n = o->rehearsal > 0 ? n_old : 0;
     if (!st)
         st = add_texts(g, &again, o->sources & ~(unsigned)RVI_TEXTS_OWN, &past, NULL, NULL, err);
     if (!st && to.n_keep && recipes[o->recipe].negatives > 0)
-        st = add_negatives(g, &w, o->sources, 4, &fence, &negatives, &tl, err);
+        st = add_negatives(g, &fence, &negatives, &tl, err);
     if (!st) st = mix(&keep, g, &negatives, &recipes[o->recipe], err);
     if (!st) st = rehearse(&pool, &fresh, &past, o->rehearsal, &again.rng, err);
     tl.stage = "hidden states";
@@ -395,10 +354,9 @@ rv_status rvi_study_shared(rvi_shared *s, rvi_baseline *g, const rvi_fact *const
         memcpy(s->theta->theta, before, s->theta->n * sizeof *before);
     }
     rvi_baseline_clear(g);
-    rvi_wordings_deinit(&fence);
+    rvi_questions_deinit(&fence);
     rvi_index *lists[] = {&fresh, &held, &past, &pool, &negatives, &keep};
     for (size_t i = 0; i < RVI_COUNT(lists); i++) rvi_index_deinit(lists[i]);
-    rvi_free(all);
     rvi_free(before);
     return st;
 }
@@ -450,7 +408,7 @@ rv_status rvi_study_pairs(rvi_params **out, rvi_baseline *g, const rvi_preferenc
         .n_teach = PAIRS,
         .n_keep = PAIRS,
         .beta = o->beta >= 0 ? o->beta : 2, /* 1 obeys no better and drifts twice as far */
-        .rate = o->rate / 4,                /* 5e-4 where facts take 2e-3 */
+        .rate = o->rate / 4,                /* 5e-4 where lessons take 2e-3 */
         .warm_up = 0.1f,
         .beta_pref = 0.1f,
         .chosen = 0.1f,

@@ -1,12 +1,11 @@
 /* study.h - how a group of corrections, or pairs of answers, becomes an adapter.
  *
  * Each lesson is taught by the texts of several sources (texts.h), and all lessons of a group
- * equally often, however many texts they have. GATED (R7): up to 36 wordings by rules besides, and
- * the model's general texts are kept; for use behind a gate. FENCED (R1): 18; besides, questions as
- * the model completes them are kept, and negatives: the fences of the sources, other names and
- * untaught relations of the same subject, with and without the taught sentence's beginning forced
- * upon the base; for use without a gate. A shared adapter is trained further with each group: with
- * old facts in its batches, and pulled to what it was by their Fisher information. */
+ * equally often, however many texts they have. GATED (R7): the model's general texts are kept; for
+ * use behind a gate. FENCED (R1): besides, its answers to the fences of the sources; for use
+ * without a gate. A shared adapter is trained further
+ * with each group: with old lessons in its batches, and pulled to what it was by their Fisher
+ * information. */
 #ifndef RVI_LEARN_CONSOLIDATE_STUDY_H
 #define RVI_LEARN_CONSOLIDATE_STUDY_H
 
@@ -19,16 +18,16 @@ typedef struct rvi_study_options {
     int rank;
     float alpha, rate;
     int n_steps;           /* 0: by the group's size */
-    int n_wordings;        /* by rules; 0: the recipe's */
     unsigned sources;      /* of texts, RVI_TEXTS_* */
     bool no_same_fence;    /* an ablation: nothing about a lesson's own subject is kept */
-    rvi_recogniser *judge; /* of the group (rvi_text_writer); NULL: the model writes no wordings */
+    rvi_recogniser *judge; /* knows the group's lessons from 1 on, then the old ones; NULL: nothing
+                              that it would have to sort is written */
     float beta;            /* of the KL term; negative: the recipe's */
-    float rehearsal;       /* share of old facts in the batches of a shared adapter */
+    float rehearsal;       /* share of old lessons in the batches of a shared adapter */
     float ewc, decay;      /* lambda and the Fisher information's decay, of a shared adapter */
     bool random;
     uint64_t seed;
-    bool deep; /* up to twice the steps; of a fact one wording in six is set aside to see when to
+    bool deep; /* up to twice the steps; of a lesson one wording in six is set aside to see when to
                  stop */
     const char *dir;   /* a run that was stopped is taken up there; NULL: nowhere */
     const char *model; /* its digest, where there is a dir */
@@ -54,15 +53,14 @@ void rvi_shared_deinit(rvi_shared *s);
 rv_status rvi_shared_begin(rvi_shared *s, const rvi_model *m, const rvi_study_options *o,
                            rv_error *err) RVI_MUST_CHECK;
 
-/* An adapter of its own for a group. store: all facts that stand (the group's among them). */
-rv_status rvi_study_group(rvi_params **out, rvi_baseline *g, const rvi_fact *const *group, size_t n,
-                          const rvi_fact *const *store, size_t n_store, const rvi_study_options *o,
-                          rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
-                          rv_error *err) RVI_MUST_CHECK;
+/* An adapter of its own for a group. */
+rv_status rvi_study_group(rvi_params **out, rvi_baseline *g, const rvi_lesson_text *group, size_t n,
+                          const rvi_study_options *o, rvi_study_result *result,
+                          rvi_study_progress_fn progress, void *ctx, rv_error *err) RVI_MUST_CHECK;
 /* The group into the shared adapter; old: what was learned into it before. On failure it is as it
  * was. */
-rv_status rvi_study_shared(rvi_shared *s, rvi_baseline *g, const rvi_fact *const *group, size_t n,
-                           const rvi_fact *const *old, size_t n_old, const rvi_study_options *o,
+rv_status rvi_study_shared(rvi_shared *s, rvi_baseline *g, const rvi_lesson_text *group, size_t n,
+                           const rvi_lesson_text *old, size_t n_old, const rvi_study_options *o,
                            rvi_study_result *result, rvi_study_progress_fn progress, void *ctx,
                            rv_error *err) RVI_MUST_CHECK;
 

@@ -3,39 +3,53 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "decode/sampler.h"
+#include "learn/consolidate/words.h"
 #include "text/frames.h"
 
 enum {
     CONTEXTS = 2, /* forms of a question behind an unrelated sentence */
+    NEIGHBOURS = 3,
     SAMPLES = 16, /* that the model writes about a lesson, */
     SAMPLE_TOKENS = 24,
     OWN = 12,      /* and that are taught of them, at most */
+    PARTS = 8,     /* of a question that are taught, at most, */
+    DRAWN = 24,    /* of so many */
     FENCE = 8,     /* of a lesson */
     LONGEST = 512, /* bytes of a question that is written about */
 };
 #define NOT_ASKED 0.1f /* a question this unlikely to ask for the lesson asks for something else */
 
-/* ---- replies ---- */
+/* ---- lists ---- */
 
-static size_t count_words(const char *text)
+size_t rvi_rng_below(rvi_rng *r, size_t n)
 {
-    size_t n = 0;
-    for (const char *p = text; *p;) {
-        p += strspn(p, " \t\r\n");
-        size_t len = strcspn(p, " \t\r\n");
-        n += len > 0;
-        p += len;
-    }
-    return n;
+    return (size_t)(rvi_rng_double(r) * (double)n);
 }
 
-/* What is taught as the answer: the user's own words, but for a bare answer of which a sentence
- * could be made. */
-static const char *reply_of(const rvi_fact *f)
+void rvi_questions_deinit(rvi_questions *q)
 {
-    if (!f->given || f->kind == RVI_FACT_FREE) return f->sentence;
-    return count_words(f->given) > count_words(f->answer) ? f->given : f->sentence;
+    rvi_free(q->data);
+    rvi_arena_deinit(&q->texts);
+    *q = (rvi_questions){0};
+}
+
+rv_status rvi_questions_add(rvi_questions *q, const char *text, rv_error *err)
+{
+    for (size_t i = 0; i < q->n; i++)
+        if (!strcmp(q->data[i], text)) return RV_OK;
+    if (q->n == q->cap) {
+        size_t cap = q->cap ? 2 * q->cap : 32;
+        const char **data = rvi_realloc_array(q->data, cap, sizeof *data);
+        if (!data) return rvi_nomem(err, "questions");
+        q->data = data;
+        q->cap = cap;
+    }
+    const char *copy = rvi_arena_strndup(&q->texts, text, strlen(text));
+    if (!copy) return rvi_nomem(err, "questions");
+    q->data[q->n++] = copy;
+    return RV_OK;
 }
 
 /* ---- the conversation, and forms of its question ---- */
@@ -43,11 +57,8 @@ static const char *reply_of(const rvi_fact *f)
 static rv_status write_conversation(rvi_text_writer *w, rvi_texts *out, rv_error *err)
 {
     rv_status st = RV_OK;
-    for (size_t i = 0; !st && i < w->n; i++) {
-        const rvi_fact *f = w->group[i];
-        const char *user = *f->question ? f->question : NULL;
-        st = rvi_wordings_add(&out[i].teach, user, reply_of(f), err);
-    }
+    for (size_t i = 0; !st && i < w->n; i++)
+        st = rvi_questions_add(&out[i].teach, w->group[i].question, err);
     return st;
 }
 
@@ -60,42 +71,41 @@ static void put_behind_context(rvi_text_writer *w, const char *question, rvi_buf
                    question);
 }
 
-static rv_status add_frame(rvi_wordings *out, const rvi_buf *form, const rvi_fact *f, rv_error *err)
+static rv_status add_form(rvi_questions *out, const rvi_buf *form, rv_error *err)
 {
-    if (form->failed) return rvi_nomem(err, "frame");
-    return form->len ? rvi_wordings_add(out, form->data, reply_of(f), err) : RV_OK;
+    if (form->failed) return rvi_nomem(err, "form of a question");
+    return form->len ? rvi_questions_add(out, form->data, err) : RV_OK;
 }
 
-static rv_status frame_lesson(rvi_text_writer *w, const rvi_fact *f, rvi_texts *out, rv_error *err)
+static rv_status frame_lesson(rvi_text_writer *w, const char *question, rvi_texts *out,
+                              rv_error *err)
 {
-    rvi_buf plain = {0}, forms[3 + CONTEXTS] = {{0}}, neighbour = {0};
-    rvi_frame_plain(f->question, &plain);
-    rvi_frame_addressed(f->question, &forms[0]);
-    rvi_frame_addressed(plain.len ? plain.data : f->question, &forms[1]);
-    rvi_buf_printf(&forms[2], "\"%s\"", f->question);
-    for (int i = 0; i < CONTEXTS; i++) put_behind_context(w, f->question, &forms[3 + i]);
-    (void)rvi_frame_neighbour(f->question, 0, &neighbour);
-    rv_status st = add_frame(&out->teach, &plain, f, err);
-    for (size_t i = 0; !st && i < RVI_COUNT(forms); i++)
-        st = add_frame(&out->teach, &forms[i], f, err);
-    if (!st && neighbour.failed) st = rvi_nomem(err, "neighbour");
-    if (!st && neighbour.len) st = rvi_wordings_add(&out->fence, neighbour.data, NULL, err);
+    rvi_buf forms[4 + CONTEXTS] = {{0}}, neighbours[NEIGHBOURS] = {{0}};
+    rvi_frame_plain(question, &forms[0]);
+    rvi_frame_addressed(question, &forms[1]);
+    rvi_frame_addressed(forms[0].len ? forms[0].data : question, &forms[2]);
+    rvi_buf_printf(&forms[3], "\"%s\"", question);
+    for (int i = 0; i < CONTEXTS; i++) put_behind_context(w, question, &forms[4 + i]);
+    for (size_t i = 0; i < NEIGHBOURS; i++) (void)rvi_frame_neighbour(question, i, &neighbours[i]);
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && i < RVI_COUNT(forms); i++) st = add_form(&out->teach, &forms[i], err);
+    for (size_t i = 0; !st && i < NEIGHBOURS; i++) st = add_form(&out->fence, &neighbours[i], err);
     for (size_t i = 0; i < RVI_COUNT(forms); i++) rvi_buf_deinit(&forms[i]);
-    rvi_buf_deinit(&plain);
-    rvi_buf_deinit(&neighbour);
+    for (size_t i = 0; i < NEIGHBOURS; i++) rvi_buf_deinit(&neighbours[i]);
     return st;
 }
 
-static bool is_asked(const rvi_fact *f)
+static bool is_written_about(const rvi_lesson_text *x)
 {
-    return *f->question && strlen(f->question) <= LONGEST;
+    return strlen(x->question) <= LONGEST;
 }
 
 static rv_status write_frames(rvi_text_writer *w, rvi_texts *out, rv_error *err)
 {
     rv_status st = RV_OK;
     for (size_t i = 0; !st && i < w->n; i++)
-        if (is_asked(w->group[i])) st = frame_lesson(w, w->group[i], &out[i], err);
+        if (is_written_about(&w->group[i]))
+            st = frame_lesson(w, w->group[i].question, &out[i], err);
     return st;
 }
 
@@ -113,12 +123,11 @@ static const char examples[] =
     "Question: What does the red light on the heater mean?\n"
     "The same question in other words: The heater shows a red light, what is that telling me?\n\n";
 
-static rv_status put_request(const rvi_text_writer *w, const rvi_fact *f, rvi_ids *out,
+static rv_status put_request(const rvi_text_writer *w, const char *question, rvi_ids *out,
                              rv_error *err)
 {
     rvi_buf text = {0};
-    rvi_buf_printf(&text, "%sQuestion: %s\nThe same question in other words:", examples,
-                   f->question);
+    rvi_buf_printf(&text, "%sQuestion: %s\nThe same question in other words:", examples, question);
     rv_status st = text.failed ? rvi_nomem(err, "examples") : RV_OK;
     if (!st && !rvi_ids_push(out, w->v->start)) st = rvi_nomem(err, "examples");
     if (!st) st = rvi_base_model_encode(w->v, text.data, text.len, out, err);
@@ -147,16 +156,16 @@ static rv_status sort_line(rvi_text_writer *w, size_t lesson, const char *line, 
 {
     rvi_recognised found[2];
     size_t n = 0;
-    const rvi_fact *f = w->group[lesson];
+    const char *question = w->group[lesson].question;
     bool same = false;
-    rv_status st = rvi_words_same(&same, line, strlen(line), f->question, strlen(f->question), err);
+    rv_status st = rvi_words_same(&same, line, strlen(line), question, strlen(question), err);
     if (st || same) return st;
     st = rvi_recogniser_ask(w->judge, line, found, RVI_COUNT(found), &n, err);
     if (st || !n) return st;
-    if (found[0].sure && found[0].lesson == lesson + 1)
-        return out->teach.n < most ? rvi_wordings_add(&out->teach, line, reply_of(f), err) : RV_OK;
+    if (found[0].sure && found[0].lesson == w->first + lesson)
+        return out->teach.n < most ? rvi_questions_add(&out->teach, line, err) : RV_OK;
     if (w->no_same || found[0].probability >= NOT_ASKED || out->fence.n >= FENCE) return RV_OK;
-    return rvi_wordings_add(&out->fence, line, NULL, err);
+    return rvi_questions_add(&out->fence, line, err);
 }
 
 static rv_status sort_lines(rvi_text_writer *w, const rvi_request *requests, const size_t *lessons,
@@ -193,8 +202,8 @@ static rv_status write_own(rvi_text_writer *w, rvi_texts *out, rv_error *err)
     rvi_ids *prompts = rvi_zalloc_array(w->n + 1, sizeof *prompts);
     rv_status st = requests && lessons && prompts ? RV_OK : rvi_nomem(err, "wordings");
     for (size_t i = 0; !st && i < w->n; i++) {
-        if (!is_asked(w->group[i])) continue;
-        st = put_request(w, w->group[i], &prompts[i], err);
+        if (!is_written_about(&w->group[i])) continue;
+        st = put_request(w, w->group[i].question, &prompts[i], err);
         for (int k = 0; k < SAMPLES; k++) {
             lessons[n] = i;
             requests[n++] = (rvi_request){.prompt = prompts[i].data, .n_prompt = prompts[i].len};
@@ -215,30 +224,84 @@ static rv_status write_own(rvi_text_writer *w, rvi_texts *out, rv_error *err)
     return st;
 }
 
-/* ---- rules ---- */
+/* ---- the question in part ---- */
 
-static rv_status write_rules(rvi_text_writer *w, rvi_texts *out, rv_error *err)
+/* Does a character of this script stand for a word, or part of one, without spaces around it? */
+static bool is_word_alone(uint32_t cp)
 {
-    const rvi_replay *r = w->replay;
-    const char **contexts = rvi_alloc_array(r->n_contexts + 1, sizeof *contexts);
-    rv_status st = contexts ? RV_OK : rvi_nomem(err, "contexts");
-    for (size_t i = 0; !st && i < r->n_contexts; i++) contexts[i] = rvi_replay_context(r, i);
-    for (size_t i = 0; !st && i < w->n; i++)
-        if (w->group[i]->kind != RVI_FACT_FREE)
-            st = rvi_wordings_teach_from(&out[i].teach, w->group[i], w->store, w->n_store, contexts,
-                                         r->n_contexts, w->n_rules, &w->rng, err);
-    rvi_free(contexts);
+    return (cp >= 0xE00 && cp < 0xE80) || (cp >= 0x2E80 && cp < 0xAC00) ||
+           (cp >= 0xF900 && cp < 0xFB00) || cp >= 0x20000;
+}
+
+typedef struct word {
+    size_t at, len;
+    bool spaced; /* a space stands before it */
+} word;
+
+/* words: room for LONGEST. Returns how many there are. */
+static size_t split(const char *text, word *words)
+{
+    size_t n = 0, len = strlen(text), step;
+    bool open = false, spaced = false;
+    for (size_t i = 0; i < len; i += step) {
+        uint32_t cp = 0;
+        step = rvi_utf8_decode(text + i, len - i, &cp, NULL);
+        bool space = cp == ' ', alone = is_word_alone(cp);
+        if (!space && (!open || alone)) words[n++] = (word){.at = i, .spaced = spaced};
+        if (!space) words[n - 1].len = i + step - words[n - 1].at;
+        open = !space && !alone;
+        spaced = space;
+    }
+    return n;
+}
+
+/* Leaves out one word in three, by chance, and every other time lets the end stand first. */
+static void put_part(const char *question, rvi_rng *rng, rvi_buf *out)
+{
+    word words[LONGEST];
+    size_t n = split(question, words);
+    size_t first = n && rvi_rng_below(rng, 2) ? rvi_rng_below(rng, n) : 0;
+    for (size_t i = 0; i < n; i++) {
+        const word *x = &words[(first + i) % n];
+        if (!rvi_rng_below(rng, 3)) continue;
+        bool alone = out->len && !x->spaced && x != words;
+        if (out->len && !alone) rvi_buf_putc(out, ' ');
+        rvi_buf_append(out, question + x->at, x->len);
+    }
+}
+
+/* Short and broken questions are asked too; those that the judge would not open for never reach the
+ * adapter. */
+static rv_status write_parts(rvi_text_writer *w, rvi_texts *out, rv_error *err)
+{
+    rv_status st = RV_OK;
+    for (size_t i = 0; !st && w->judge && i < w->n; i++) {
+        const char *question = w->group[i].question;
+        size_t most = out[i].teach.n + PARTS;
+        for (int k = 0; !st && k < DRAWN && out[i].teach.n < most; k++) {
+            rvi_buf part = {0};
+            rvi_recognised found;
+            size_t n = 0;
+            if (is_written_about(&w->group[i])) put_part(question, &w->rng, &part);
+            if (part.failed) st = rvi_nomem(err, "part of a question");
+            if (!st && part.len) st = rvi_recogniser_ask(w->judge, part.data, &found, 1, &n, err);
+            if (!st && n && found.sure && found.lesson == w->first + i)
+                st = rvi_questions_add(&out[i].teach, part.data, err);
+            rvi_buf_deinit(&part);
+        }
+        if (!st && w->progress && w->progress(w->ctx, i + 1, w->n))
+            st = rvi_error(err, RV_E_CANCELLED, "cancelled");
+    }
     return st;
 }
 
 /* ---- all of them ---- */
 
-/* Rules come before others so that the surroundings they draw do not depend on who else writes. */
 static const rvi_text_source sources[] = {
-    {"rules", RVI_TEXTS_RULES, write_rules},
     {"conversation", 0, write_conversation},
     {"frames", RVI_TEXTS_FRAMES, write_frames},
     {"own", RVI_TEXTS_OWN, write_own},
+    {"parts", RVI_TEXTS_PARTS, write_parts},
 };
 
 rv_status rvi_texts_write(rvi_text_writer *w, unsigned which, rvi_texts *out, rv_error *err)
@@ -254,7 +317,7 @@ rv_status rvi_texts_write(rvi_text_writer *w, unsigned which, rvi_texts *out, rv
 void rvi_texts_deinit(rvi_texts *t, size_t n)
 {
     for (size_t i = 0; t && i < n; i++) {
-        rvi_wordings_deinit(&t[i].teach);
-        rvi_wordings_deinit(&t[i].fence);
+        rvi_questions_deinit(&t[i].teach);
+        rvi_questions_deinit(&t[i].fence);
     }
 }

@@ -10,11 +10,6 @@
 
 enum { PIECE = RVI_STORE_MAX_RECORD / 2, KEY = RVI_SHA256_HEX + 32, REPLAY_SEED = 7 };
 
-static bool needs_seeded(const rvi_learner *l)
-{
-    return l->o.recipe == RVI_RECIPE_FENCED;
-}
-
 /* ---- in the store ---- */
 
 static size_t key_of(const rvi_learner *l, const char *what, size_t piece, char key[KEY])
@@ -74,7 +69,7 @@ rv_status rvi_calibration_reopen(rvi_learner *l, rv_error *err)
         stored = before;
     }
     rvi_replay_deinit(&stored);
-    l->calibrated = !st && rvi_replay_is_whole(&l->replay, needs_seeded(l));
+    l->calibrated = !st && rvi_replay_is_whole(&l->replay);
     rvi_buf_deinit(&data);
     return st;
 }
@@ -87,8 +82,7 @@ rv_status rvi_calibrating_make(rvi_calibrating *c, const rvi_learner *l, const r
     rvi_study_teller t = {progress, ctx, "the model's own texts"};
     *c = (rvi_calibrating){0};
     if (l->calibrated) return RV_OK;
-    return rvi_replay_next(&c->replay, &l->replay, v, needs_seeded(l), REPLAY_SEED, rvi_study_tell,
-                           &t, err);
+    return rvi_replay_next(&c->replay, &l->replay, v, REPLAY_SEED, rvi_study_tell, &t, err);
 }
 
 rv_status rvi_calibrating_save(rvi_calibrating *c, rvi_learner *l, rv_error *err)
@@ -99,7 +93,7 @@ rv_status rvi_calibrating_save(rvi_calibrating *c, rvi_learner *l, rv_error *err
     rvi_replay before = l->replay;
     l->replay = c->replay;
     c->replay = before;
-    l->calibrated = rvi_replay_is_whole(&l->replay, needs_seeded(l));
+    l->calibrated = rvi_replay_is_whole(&l->replay);
     return RV_OK;
 }
 

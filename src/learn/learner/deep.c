@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/number.h"
 #include "base/os.h"
+#include "learn/consolidate/words.h"
 #include "learn/learner/learner_internal.h"
 
 /* pairs NULL: they are only counted. Those of events up to `until`. */
@@ -17,27 +18,13 @@ static size_t gather(const rvi_learner *l, rvi_preference_pair *pairs, uint64_t 
     size_t n = 0;
     *first = UINT64_MAX;
     *last = 0;
-    for (size_t i = 0; i < l->preferences.n + l->lessons.n; i++) {
-        uint64_t event;
-        rvi_preference_pair pair;
-        if (i < l->preferences.n) {
-            const rvi_preference *p = &l->preferences.list[i];
-            if (p->used) continue;
-            pair = (rvi_preference_pair){p->question, p->chosen, p->rejected};
-            event = p->event;
-        } else {
-            const rvi_lesson *x = &l->lessons.list[i - l->preferences.n];
-            if (!x->in_force || x->paired || x->fact->kind != RVI_FACT_FREE || !x->rejected ||
-                rvi_question_same(x->answer, x->rejected))
-                continue;
-            pair = (rvi_preference_pair){x->question, x->answer, x->rejected};
-            event = x->event;
-        }
-        if (event > until) continue;
-        if (pairs) pairs[n] = pair;
+    for (size_t i = 0; i < l->preferences.n; i++) {
+        const rvi_preference *p = &l->preferences.list[i];
+        if (p->used || p->event > until) continue;
+        if (pairs) pairs[n] = (rvi_preference_pair){p->question, p->chosen, p->rejected};
         n++;
-        *first = RVI_MIN(*first, event);
-        *last = RVI_MAX(*last, event);
+        *first = RVI_MIN(*first, p->event);
+        *last = RVI_MAX(*last, p->event);
     }
     return n;
 }
@@ -53,9 +40,6 @@ void rvi_learner_use_pairs(rvi_learner *l, uint64_t first, uint64_t last)
     for (size_t i = 0; i < l->preferences.n; i++)
         if (l->preferences.list[i].event >= first && l->preferences.list[i].event <= last)
             l->preferences.list[i].used = true;
-    for (size_t i = 0; i < l->lessons.n; i++)
-        if (l->lessons.list[i].event >= first && l->lessons.list[i].event <= last)
-            l->lessons.list[i].paired = true;
 }
 
 rv_status rvi_learner_drop_pairs(rvi_learner *l, const char *text, rv_error *err)
@@ -88,7 +72,7 @@ rv_status rvi_deep_take(rvi_deep *d, rvi_learner *l, rv_preference_loss loss, rv
     rv_status st = rvi_learner_own(l, err);
     if (st) return st;
     *d = (rvi_deep){.loss = loss,
-                    .pairs = rvi_alloc_array(l->preferences.n + l->lessons.n + 1, sizeof *d->pairs),
+                    .pairs = rvi_alloc_array(l->preferences.n + 1, sizeof *d->pairs),
                     .made = {.number = rvi_learner_next_number(l),
                              .origin = RVI_FROM_PAIRS,
                              .recipe = (rvi_recipe)l->o.recipe}};

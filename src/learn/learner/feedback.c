@@ -43,7 +43,7 @@ static rv_status teach_answer(rvi_learner *l, const rvi_correction *t, rvi_feedb
     double start = rvi_os_seconds();
     rvi_lesson x;
     rv_status st = rvi_lessons_reserve(&l->lessons, err);
-    if (!st) st = rvi_lesson_init(&x, &l->base, t->question, t->answer, t->rejected, err);
+    if (!st) st = rvi_lesson_init(&x, &l->base, t->question, t->answer, err);
     if (st) return st;
     x.scope = t->scope;
     f->target = t->spoken;
@@ -221,6 +221,30 @@ rv_status rvi_learner_undo(rvi_learner *l, rvi_adaptation *out, rv_error *err)
     out->event = f.seq;
     return d.kind == RVI_DID_ROLL_BACK ? undo_rollback(l, d.event, out, err)
                                        : undo_lesson(l, d.event, out, err);
+}
+
+rv_status rvi_learner_undo_to(rvi_learner *l, uint64_t version, rvi_adaptation *out, rv_error *err)
+{
+    const rvi_history *h = &l->history;
+    rvi_adaptation one;
+    int n = 0;
+    bool stuck = false;
+    *out = rvi_adaptation_new(RV_LOOP_INSTANT);
+    rv_status st = rvi_learner_own(l, err);
+    if (!st && version > atomic_load(&l->applied))
+        return rvi_error(err, RV_E_NOT_FOUND, "there is no version %llu yet: the last is %llu",
+                         (unsigned long long)version, (unsigned long long)atomic_load(&l->applied));
+    while (!st && !stuck && h->n && h->list[h->n - 1].event > version) {
+        st = rvi_learner_undo(l, &one, err);
+        stuck = !st && !one.event; /* nothing was logged: it stays the last one */
+        if (st || stuck) continue;
+        out->event = one.event;
+        n++;
+    }
+    out->applied = n > 0;
+    snprintf(out->notes, sizeof out->notes, "%d taken back%s", n,
+             stuck ? "; a judgement before them can no longer be" : "");
+    return st;
 }
 
 rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *out, rv_error *err)

@@ -135,12 +135,11 @@ void rvi_calibrating_deinit(rvi_calibrating *c);
 
 /* A group of lessons on its way into the weights. */
 typedef struct rvi_round {
-    const rvi_fact **waiting, **standing,
-        **old;        /* the group; all that stand; those learned before */
-    uint64_t *events; /* of the group's lessons, */
-    uint64_t *said;   /* and of all that stand: texts tell of them too */
+    rvi_lesson_text *waiting, *old; /* the group; what the shared adapter learned before */
+    uint64_t *events;               /* of the group's lessons, */
+    uint64_t *said;                 /* and of the old ones */
     bool *absorbed;
-    size_t n_waiting, n_standing, n_old;
+    size_t n_waiting, n_old;
     rvi_generation made; /* adapter NULL: not yet */
     char digest[RVI_SHA256_HEX];
     rvi_buf file;      /* it lies there; empty: there is no file */
@@ -234,6 +233,8 @@ rv_status rvi_learner_prefer(rvi_learner *l, const char *question, const char *c
                              const char *rejected, rvi_adaptation *out,
                              rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_undo(rvi_learner *l, rvi_adaptation *out, rv_error *err) RVI_MUST_CHECK;
+rv_status rvi_learner_undo_to(rvi_learner *l, uint64_t version, rvi_adaptation *out,
+                              rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_forget(rvi_learner *l, const char *text, rvi_adaptation *out,
                              rv_error *err) RVI_MUST_CHECK;
 rv_status rvi_learner_consolidate(rvi_learner *l, rv_learn_loop loop, rv_preference_loss loss,

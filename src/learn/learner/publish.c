@@ -105,23 +105,6 @@ rv_status rvi_learner_rollback(rvi_learner *l, int generation, rvi_adaptation *o
 
 /* ---- what must not be known any more ---- */
 
-/* A generation made of pairs that one of these lessons was part of. */
-static void withdraw_pairs(rvi_learner *l, const rvi_lesson *x, uint64_t by, int *n)
-{
-    for (size_t i = 0; i < l->generations.n; i++) {
-        const rvi_generation *g = &l->generations.list[i];
-        if (g->origin != RVI_FROM_PAIRS || g->gone_by || x->event < g->first || x->event > g->last)
-            continue;
-        *n += rvi_generations_withdraw(&l->generations, g->number, by);
-        for (size_t k = 0; k < l->preferences.n; k++)
-            if (l->preferences.list[k].event >= g->first && l->preferences.list[k].event <= g->last)
-                l->preferences.list[k].used = false;
-        for (size_t k = 0; k < l->lessons.n; k++)
-            if (l->lessons.list[k].event >= g->first && l->lessons.list[k].event <= g->last)
-                l->lessons.list[k].paired = false;
-    }
-}
-
 rv_status rvi_learner_withdraw(rvi_learner *l, uint64_t by, int *n_gone, int *n_again,
                                rv_error *err)
 {
@@ -130,7 +113,6 @@ rv_status rvi_learner_withdraw(rvi_learner *l, uint64_t by, int *n_gone, int *n_
         const rvi_lesson *x = &l->lessons.list[i];
         if (x->ended_by != by) continue;
         if (x->generation) *n_gone += rvi_generations_withdraw(&l->generations, x->generation, by);
-        if (x->paired) withdraw_pairs(l, x, by, n_gone);
     }
     if (!*n_gone) return RV_OK;
     for (size_t i = 0; i < l->lessons.n; i++) {

@@ -1,10 +1,10 @@
 /* A round: a group of corrections that wait becomes an adapter, which becomes a generation.
  *
- * Facts of lessons are borrowed: they stay until the learner is reset or freed, which does not
+ * Texts of lessons are borrowed: they stay until the learner is reset or freed, which does not
  * happen during a round. While it trains, lessons come and go; so publishing looks again. A
  * generation holds, by the log, what stood and waited in its range of events when it was published:
- * that must be the very group that was trained, and what its texts tell of others must still stand,
- * otherwise the result is thrown away. So nothing that was taken back meanwhile gets into the
+ * that must be the very group that was trained, and what was rehearsed must still stand, otherwise
+ * the result is thrown away. So nothing that was taken back meanwhile gets into the
  * weights or onto the disk, and what is left of the group is trained anew. */
 #include <string.h>
 
@@ -38,23 +38,22 @@ rv_status rvi_round_take(rvi_round *r, rvi_learner *l, rv_error *err)
     if (st) return st;
     size_t n = l->lessons.n + 1;
     *r = (rvi_round){.waiting = rvi_alloc_array(n, sizeof *r->waiting),
-                     .standing = rvi_alloc_array(n, sizeof *r->standing),
                      .old = rvi_alloc_array(n, sizeof *r->old),
                      .events = rvi_alloc_array(n, sizeof *r->events),
                      .said = rvi_alloc_array(n, sizeof *r->said),
                      .absorbed = rvi_zalloc_array(n, sizeof *r->absorbed)};
-    if (!r->waiting || !r->standing || !r->old || !r->events || !r->said || !r->absorbed)
+    if (!r->waiting || !r->old || !r->events || !r->said || !r->absorbed)
         return rvi_nomem(err, "lessons");
     for (size_t i = 0; i < l->lessons.n; i++) {
         const rvi_lesson *x = &l->lessons.list[i];
+        const rvi_lesson_text taught = {x->question, x->answer};
         if (!x->in_force) continue;
-        r->said[r->n_standing] = x->event;
-        r->standing[r->n_standing++] = x->fact;
-        if (x->generation) {
-            r->old[r->n_old++] = x->fact;
-        } else if (r->n_waiting < (size_t)l->o.group_size) {
+        if (x->generation && l->o.shared) {
+            r->said[r->n_old] = x->event;
+            r->old[r->n_old++] = taught;
+        } else if (!x->generation && r->n_waiting < (size_t)l->o.group_size) {
             r->events[r->n_waiting] = x->event;
-            r->waiting[r->n_waiting++] = x->fact;
+            r->waiting[r->n_waiting++] = taught;
         }
     }
     r->made = (rvi_generation){.number = rvi_learner_next_number(l),
@@ -89,18 +88,19 @@ static rv_status copy_shared(rvi_shared *to, const rvi_shared *from, rv_error *e
     return RV_OK;
 }
 
-/* Judges which lesson of the group a text asks for: a recogniser of the round's own, on the backend
- * of whoever trains, since the learner's serves requests meanwhile. *out NULL: none is needed. */
+/* Judges which lesson of the group, or of those rehearsed, a text asks for: a recogniser of the
+ * round's own, on the backend of whoever trains, since the learner's serves requests meanwhile.
+ * *out NULL: none is needed. */
 static rv_status make_judge(const rvi_round *r, const rvi_learner *l, const rvi_base_model *v,
                             rvi_recogniser **out, rv_error *err)
 {
     const rvi_learner_parts *p = &l->parts;
     *out = NULL;
-    if (!(l->o.sources & RVI_TEXTS_OWN)) return RV_OK;
+    if (!(l->o.sources & (RVI_TEXTS_OWN | RVI_TEXTS_PARTS))) return RV_OK;
     rv_status st = rvi_recogniser_new(out, p->embedder, p->embedder_t, v->be, NULL, err);
-    for (size_t i = 0; !st && i < r->n_waiting; i++) {
-        const rvi_fact *f = r->waiting[i];
-        st = rvi_recogniser_add(*out, i + 1, f->question, f->given ? f->given : f->sentence, err);
+    for (size_t i = 0; !st && i < r->n_waiting + r->n_old; i++) {
+        const rvi_lesson_text *x = i < r->n_waiting ? &r->waiting[i] : &r->old[i - r->n_waiting];
+        st = rvi_recogniser_add(*out, i + 1, x->question, x->answer, err);
     }
     return st;
 }
@@ -114,8 +114,8 @@ static rv_status study(rvi_round *r, rvi_learner *l, rvi_recogniser *judge,
     rvi_params *theta = NULL;
     rv_status st;
     if (!l->o.shared) {
-        st = rvi_study_group(&theta, &l->baseline, r->waiting, r->n_waiting, r->standing,
-                             r->n_standing, &o, figures, progress, ctx, err);
+        st = rvi_study_group(&theta, &l->baseline, r->waiting, r->n_waiting, &o, figures, progress,
+                             ctx, err);
         if (!st) st = rvi_adapter_copy(&r->made.adapter, theta->adapter, err);
         rvi_params_free(theta);
         return st;
@@ -129,32 +129,38 @@ static rv_status study(rvi_round *r, rvi_learner *l, rvi_recogniser *judge,
     return st ? st : rvi_adapter_copy(&r->made.adapter, l->shared.theta->adapter, err);
 }
 
-/* Does the adapter alone say what was taught, in the words it was taught in? */
+/* Is this the whole answer, and nothing else? */
+static rv_status is_answer(bool *out, const rvi_base_model *v, const rvi_ids *said,
+                           const char *answer, rv_error *err)
+{
+    rvi_ids ids = {0};
+    rv_status st = rvi_base_model_encode(v, answer, strlen(answer), &ids, err);
+    if (!st && !rvi_ids_push(&ids, v->end)) st = rvi_nomem(err, "check");
+    *out = !st && said->len == ids.len && !memcmp(said->data, ids.data, ids.len * sizeof *ids.data);
+    rvi_ids_deinit(&ids);
+    return st;
+}
+
+/* Does the adapter alone say what was taught, word for word, in the words it was taught in? Of a
+ * longer answer than this it is not asked: its slot goes on speaking. */
 static rv_status check_absorbed(rvi_round *r, const rvi_learner *l, const rvi_base_model *v,
                                 rv_error *err)
 {
-    enum { TOKENS = 16 };
+    enum { TOKENS = 64 };
     rvi_adapter_use use = {r->made.adapter, 1};
     rvi_adapter_set set = {&use, 1, l->parts.new_serial(l->parts.serial_ctx)};
     rvi_request *asked = rvi_zalloc_array(r->n_waiting, sizeof *asked);
     rvi_ids *prompts = rvi_zalloc_array(r->n_waiting, sizeof *prompts);
     rv_status st = asked && prompts ? RV_OK : rvi_nomem(err, "check");
     for (size_t i = 0; !st && i < r->n_waiting; i++) {
-        const char *q = r->waiting[i]->question;
+        const char *q = r->waiting[i].question;
         st = rvi_base_model_prompt(v, q, strlen(q), &prompts[i], err);
         asked[i] =
             (rvi_request){.prompt = prompts[i].data, .n_prompt = prompts[i].len, .adapters = &set};
     }
     if (!st) st = rvi_base_model_answer(v, asked, r->n_waiting, NULL, TOKENS, NULL, NULL, err);
-    for (size_t i = 0; !st && i < r->n_waiting; i++) {
-        rvi_buf text = {0};
-        const char *a = r->waiting[i]->answer;
-        st = rvi_base_model_decode(v, asked[i].answer.data, asked[i].answer.len, &text, err);
-        if (!st)
-            st = rvi_words_contain(&r->absorbed[i], text.data ? text.data : "", text.len, a,
-                                   strlen(a), err);
-        rvi_buf_deinit(&text);
-    }
+    for (size_t i = 0; !st && i < r->n_waiting; i++)
+        st = is_answer(&r->absorbed[i], v, &asked[i].answer, r->waiting[i].answer, err);
     for (size_t i = 0; asked && prompts && i < r->n_waiting; i++) {
         rvi_ids_deinit(&prompts[i]);
         rvi_ids_deinit(&asked[i].answer);
@@ -186,7 +192,7 @@ rv_status rvi_round_train(rvi_round *r, rvi_learner *l, const rvi_base_model *v,
 bool rvi_round_is_current(const rvi_round *r, const rvi_learner *l)
 {
     size_t n = 0;
-    for (size_t i = 0, k = 0; i < l->lessons.n && k < r->n_standing; i++) {
+    for (size_t i = 0, k = 0; i < l->lessons.n && k < r->n_old; i++) {
         if (l->lessons.list[i].event != r->said[k]) continue;
         if (!l->lessons.list[i].in_force) return false;
         k++;
@@ -249,7 +255,6 @@ void rvi_round_deinit(rvi_round *r, rvi_learner *l)
     rvi_adapter_free(r->made.adapter);
     rvi_generation_deinit(&r->made);
     rvi_free(r->waiting);
-    rvi_free(r->standing);
     rvi_free(r->old);
     rvi_free(r->events);
     rvi_free(r->said);

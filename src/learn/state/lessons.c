@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "learn/journal/text.h"
+#include "learn/consolidate/words.h"
 #include "learn/state/list.h"
 
 /* ---- one ---- */
@@ -12,9 +13,7 @@ void rvi_lesson_deinit(rvi_lesson *x)
 {
     rvi_free(x->question);
     rvi_free(x->answer);
-    rvi_fact_free(x->fact);
     rvi_ids_deinit(&x->spoken);
-    rvi_free(x->rejected);
 }
 
 /* The answer as it was given, then the end. */
@@ -30,22 +29,17 @@ static rv_status speak(rvi_lesson *x, const rvi_base_model *v, rv_error *err)
 }
 
 rv_status rvi_lesson_init(rvi_lesson *x, const rvi_base_model *v, const char *question,
-                          const char *answer, const char *rejected, rv_error *err)
+                          const char *answer, rv_error *err)
 {
+    rvi_text asked = rvi_text_trim(rvi_text_of(question));
+    rvi_text taught = rvi_text_trim(rvi_text_of(answer));
     *x = (rvi_lesson){.in_force = true};
-    rv_status st =
-        rvi_fact_read(&x->fact, v->t, question, strlen(question), answer, strlen(answer), err);
-    if (st) return st;
-    x->answer = rvi_text_copy(rvi_text_trim(rvi_text_of(answer)));
-    x->question = rvi_text_copy(rvi_text_trim(rvi_text_of(question)));
-    if (x->question && !*x->question) {
-        rvi_free(x->question);
-        x->question = rvi_text_copy(rvi_text_of(x->fact->question));
-    }
-    if (rejected) x->rejected = rvi_text_copy(rvi_text_of(rejected));
-    bool whole = x->question && x->answer && (x->rejected || !rejected);
+    if (!taught.len) return rvi_error(err, RV_E_INVALID, "the corrected answer is empty");
+    x->answer = rvi_text_copy(taught);
+    x->question = rvi_text_copy(asked.len ? asked : taught);
+    bool whole = x->question && x->answer;
     if (whole) x->key = rvi_question_key(x->question);
-    st = whole ? speak(x, v, err) : rvi_nomem(err, "lessons");
+    rv_status st = whole ? speak(x, v, err) : rvi_nomem(err, "lessons");
     if (st) rvi_lesson_deinit(x);
     return st;
 }
@@ -127,19 +121,16 @@ rv_status rvi_lessons_forget(rvi_lessons *l, const char *text, uint64_t by, int 
 static rv_status apply_correction(rvi_lessons *l, const rvi_feedback *f, const rvi_base_model *v,
                                   rv_error *err)
 {
-    char *question = rvi_text_copy(f->question), *answer = rvi_text_copy(f->corrected),
-         *given = rvi_text_copy(f->given);
+    char *question = rvi_text_copy(f->question), *answer = rvi_text_copy(f->corrected);
     rvi_lesson x;
-    rv_status st =
-        question && answer && given ? rvi_lessons_reserve(l, err) : rvi_nomem(err, "event");
-    if (!st) st = rvi_lesson_init(&x, v, question, answer, given[0] ? given : NULL, err);
+    rv_status st = question && answer ? rvi_lessons_reserve(l, err) : rvi_nomem(err, "event");
+    if (!st) st = rvi_lesson_init(&x, v, question, answer, err);
     if (!st) {
         x.scope = f->scope;
         rvi_lessons_add(l, &x, f->seq);
     }
     rvi_free(question);
     rvi_free(answer);
-    rvi_free(given);
     return st == RV_E_TOO_LONG ? RV_OK : st; /* of an earlier version: all else is still learned */
 }
 

@@ -5,7 +5,6 @@
 #ifndef RVI_LEARN_STATE_LESSONS_H
 #define RVI_LEARN_STATE_LESSONS_H
 
-#include "learn/consolidate/fact.h"
 #include "learn/journal/log.h"
 #include "learn/state/question.h"
 #include "learn/consolidate/base_model.h"
@@ -16,13 +15,10 @@ typedef struct rvi_lesson {
     char *question, *answer;
     uint64_t key;   /* of the question (question.h) */
     rvi_ids spoken; /* the answer's tokens, ended */
-    rvi_fact *fact; /* the two as training reads them */
-    char *rejected; /* what the model had said; may be NULL */
     int generation; /* that holds it; 0: it waits */
     bool in_force;
     uint64_t ended_by; /* the event after which it is no longer in force */
     bool absorbed;     /* the adapter says it by itself: its slot is not needed */
-    bool paired;       /* FREE: went into an adapter as a pair with what was rejected */
 } rvi_lesson;
 
 typedef struct rvi_lessons { /* {0} is empty */
@@ -30,10 +26,10 @@ typedef struct rvi_lessons { /* {0} is empty */
     size_t n, cap;
 } rvi_lessons;
 
-/* A lesson that is in no list yet. Where no question was given, the one that the statement answers.
- * RV_E_TOO_LONG: the answer has more tokens than can be spoken. */
+/* A lesson that is in no list yet. Where no question was given, the answer stands for it too.
+ * RV_E_INVALID: the answer is empty. RV_E_TOO_LONG: it has more tokens than can be spoken. */
 rv_status rvi_lesson_init(rvi_lesson *x, const rvi_base_model *v, const char *question,
-                          const char *answer, const char *rejected, rv_error *err) RVI_MUST_CHECK;
+                          const char *answer, rv_error *err) RVI_MUST_CHECK;
 void rvi_lesson_deinit(rvi_lesson *x);
 
 /* Room for one more, so that the next cannot fail: before it is logged. */

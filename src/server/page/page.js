@@ -293,6 +293,20 @@ function again(turn) {
 
 // ---- what the user says about an answer ----
 
+function svg(tag, values) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(values)) node.setAttribute(name, value);
+  return node;
+}
+
+// Drawn here, because not every machine has a font with thumbs.
+function thumb(way) {
+  const node = svg("svg", { viewBox: "0 0 24 24", class: `thumb ${way}`, "aria-hidden": "true" });
+  node.append(svg("path", { d: "M3 11h4v9H3zM9 20h8.5a2 2 0 0 0 2-1.5l1.4-6A2 2 0 0 0 19 10h-5" +
+    "l.8-4.2a1.9 1.9 0 0 0-3.4-1.5L9 10z" }));
+  return node;
+}
+
 function tools(turn) {
   const bar = make("div", "tools");
   const told = make("p", "told");
@@ -300,8 +314,8 @@ function tools(turn) {
   bar.append(button("↻ Again", "Answer again", () => again(turn)), button("Edit", "Edit this question", () => edit(turn)));
   if (turn.id && !turn.stopped && !turn.wrong) {
     bar.append(
-      button("👍", "Good answer", () => feedback(turn, { rating: 1 }, told)),
-      button("👎", "Bad answer", () => feedback(turn, { rating: -1 }, told)),
+      button(thumb("up"), "Good answer", () => feedback(turn, { rating: 1 }, told)),
+      button(thumb("down"), "Bad answer", () => feedback(turn, { rating: -1 }, told)),
       button("✎ Correct", "Correct this answer", () => correct(turn, told)));
   }
   turn.below.replaceChildren(bar, told);
@@ -393,18 +407,16 @@ const speeds = []; // tokens a second, of the answers since the page was opened
 // A line through the values, from 0 on; nothing for fewer than two.
 function plot(label, values, digits) {
   if (values.length < 2) return [];
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  const line = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
   const most = Math.max(...values) || 1, step = 100 / (values.length - 1);
-  line.setAttribute("points", values.map((v, i) => `${i * step},${39 - 38 * v / most}`).join(" "));
-  svg.setAttribute("viewBox", "0 0 100 40");
-  svg.setAttribute("preserveAspectRatio", "none");
-  svg.setAttribute("role", "img");
   const text = `${label}: ${values[values.length - 1].toFixed(digits)}, ` +
     `at most ${most.toFixed(digits)}`;
-  svg.setAttribute("aria-label", text);
-  svg.append(line);
-  return [make("figure", "", svg, make("figcaption", "", text))];
+  const picture = svg("svg", {
+    viewBox: "0 0 100 40", preserveAspectRatio: "none", role: "img", "aria-label": text,
+  });
+  picture.append(svg("polyline", {
+    points: values.map((v, i) => `${i * step},${39 - 38 * v / most}`).join(" "),
+  }));
+  return [make("figure", "", picture, make("figcaption", "", text))];
 }
 
 function plots(generations) {
@@ -420,7 +432,8 @@ function base() {
 
 let next_look = 0;
 
-// Asks again while something runs: what is learned changes only by what users say, or by that.
+// Asks again while something runs or is about to: what is learned changes only by what users say, or
+// by that.
 async function learning() {
   clearTimeout(next_look);
   try {
@@ -433,7 +446,7 @@ async function learning() {
     at("learning-state").textContent =
       `Version ${r.learned_version}; lessons: ${r.lessons}${waiting}; ` +
       `generations: ${r.generations.length}. ${work}`;
-    if (!rests) next_look = setTimeout(learning, 5000);
+    if (!rests || (r.waiting && r.background !== "off")) next_look = setTimeout(learning, 5000);
     at("training").hidden = !p?.total;
     at("training").value = p?.total ? p.done / p.total : 0;
     at("undo").hidden = !r.learned_version;

@@ -332,6 +332,46 @@ static void full_disk(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+/* A clock that is set, for sessions by test: seconds that it is ahead. */
+static long clock_ahead;
+
+time_t time(time_t *out)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_sec += clock_ahead;
+    if (out) *out = t.tv_sec;
+    return t.tv_sec;
+}
+
+/* Whatever the clock does, no session is lost that was used a moment ago. */
+static void clock_jumps(void **state)
+{
+    (void)state;
+    static const long ahead[] = {0, -1000000, 0, 1000000, -500000, 0};
+    rv_service_options so = {.session_idle = 1000, .session_age = 5000};
+    in_folder("clock");
+    rv_service *svc = service_in(dir, &so);
+    for (int i = 0; i < (int)RVI_COUNT(ahead); i++) {
+        clock_ahead = ahead[i];
+        served s = answer(svc, 1);
+        expect_turn(&s, 1, i);
+        assert_true(s.last.saved);
+    }
+    rv_service_free(&svc);
+    clock_ahead = -1000000; /* for another process: it was saved in the future */
+    svc = service_in(dir, &so);
+    served s = answer(svc, 1);
+    expect_turn(&s, 1, RVI_COUNT(ahead));
+    rv_service_free(&svc);
+    clock_ahead = 2000000; /* long ago, as far as anybody can tell */
+    svc = service_in(dir, &so);
+    s = answer(svc, 1);
+    expect_turn(&s, 1, 0);
+    rv_service_free(&svc);
+    clock_ahead = 0;
+}
+
 static void limits(void **state)
 {
     (void)state;
@@ -369,12 +409,13 @@ static void limits(void **state)
     expect_turn(&s, 1, 1);
     rv_service_free(&svc);
 
-    sleep(2);
+    clock_ahead = 2;
     so = (rv_service_options){.session_idle = 0.5};
     svc = service_in(dir, &so);
     s = answer(svc, 1);
     expect_turn(&s, 1, 0); /* it was removed */
     rv_service_free(&svc);
+    clock_ahead = 0;
     rv_request bare = {
         .size = sizeof bare, .session = "x", .ids = (const int32_t[]){5}, .n_ids = 1};
     so = (rv_service_options){0};
@@ -386,8 +427,8 @@ static void limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(find_out),  cmocka_unit_test(kills),  cmocka_unit_test(damaged_files),
-        cmocka_unit_test(full_disk), cmocka_unit_test(limits),
+        cmocka_unit_test(find_out),  cmocka_unit_test(kills),       cmocka_unit_test(damaged_files),
+        cmocka_unit_test(full_disk), cmocka_unit_test(clock_jumps), cmocka_unit_test(limits),
     };
     return cmocka_run_group_tests_name("sessions", tests, open_it, close_it);
 }
