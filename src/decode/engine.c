@@ -324,8 +324,8 @@ void rvi_session_turn(rvi_session *s, rvi_seq *side, int to)
 }
 
 /* rvi_session_cancel sets `cancelled` and then looks at in_step; the step sets in_step (when a row
- * is added) and then looks at `cancelled`: one of the two sees the other. They are exchanges for the
- * reason given in base/pool.c. */
+ * is added) and then looks at `cancelled`: one of the two sees the other. They are exchanges as in
+ * base/pool.c, which says why. */
 void rvi_session_cancel(rvi_session *s)
 {
     (void)atomic_exchange(&s->cancelled, true);
