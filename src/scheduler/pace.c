@@ -12,7 +12,7 @@
 #define MOST_NEW  2   /* times the average that one measurement counts for at most */
 
 enum {
-    BETWEEN = 3,    /* steps of tokens alone for each stream, before rows come many at a time */
+    BETWEEN = 4,    /* steps of tokens alone for each stream, before rows come many at a time */
     ROW = 2000,     /* a row costs what reading so many tokens does, besides those it reads; */
     FIRST = 6,      /* the first row of a prompt reads its tokens as dearly as so many more do, */
     FIRST_ROWS = 4, /* while nothing is known of their cost */
@@ -77,13 +77,15 @@ double rvi_pace_target(const rvi_pace *p, int n_tokens, double usual, double tar
     return RVI_MAX(target, times * plain);
 }
 
-int rvi_pace_rows(const rvi_pace *p, int n_tokens, int max_rows, double target)
+int rvi_pace_rows(rvi_pace *p, int n_tokens, int max_rows, double target)
 {
+    const double sure = 0.8; /* measurements scatter: what was too dear must be clearly cheaper */
     if (p->plain <= 0 || p->n_since >= OFTEN - 1 || !is_like(p, n_tokens)) return 0;
     double part = p->plain * RVI_MAX(STRETCH, (double)p->n_long / n_tokens);
     double room = p->plain < target ? target - p->plain : part, rows = FIRST_ROWS;
     if (p->unit > 0) rows = rows_in(p, RVI_MIN(part, room));
-    if (rows < 1 && p->unit * cost(p, 1) > part) {
+    p->seldom = p->unit * cost(p, 1) > part * (p->seldom ? sure : 1);
+    if (p->seldom) {
         if (p->n_plain * p->n_long < BETWEEN * n_tokens) return 0;
         rows = RVI_MAX(rows_in(p, room), MANY);
     }

@@ -18,6 +18,7 @@ typedef struct rvi_pace {
     int n_long;    /* prompts of the step that is planned, */
     double depth;  /* and tokens before each of them */
     unsigned turn; /* of which prompt it is to have one row more than others */
+    bool seldom;   /* not even one row fits into every step */
     bool alone;    /* in that step nobody reads but long prompts, at this pace */
 } rvi_pace;
 
@@ -32,6 +33,6 @@ double rvi_pace_target(const rvi_pace *p, int n_tokens, double usual, double tar
 /* How many rows of p->n_long prompts may go with n_tokens > 0 in the next step, which is to take
  * `target` seconds at most. 0: none do this time, for the step is to be measured, which is so where
  * too little is known and now and then, or because the streams would wait too often. */
-int rvi_pace_rows(const rvi_pace *p, int n_tokens, int max_rows, double target);
+int rvi_pace_rows(rvi_pace *p, int n_tokens, int max_rows, double target);
 
 #endif

@@ -133,6 +133,7 @@ int rvi_rows_choose(rvi_scheduler *s)
                         s->o.token_seconds / s->n_sharing);
     if (n_tokens) waiting -= hold_back(s, n_tokens, n_reading, seconds);
     if (!waiting) return n_tokens;
+    if (s->pace.alone) return n_tokens + give_prompts(s, waiting); /* as many as were planned */
     int most = RVI_MIN(s->e->o.max_rows, n_tokens + waiting),
         whole = (n_tokens + LEAST_ROWS + TOGETHER - 1) / TOGETHER * TOGETHER,
         least = RVI_MIN(whole, most);

@@ -193,7 +193,7 @@ static double alone_95(const machine *m, int n_tokens, int own)
  * steps do. */
 static double read_beside(machine *m, int n_tokens, int own, int n_long, int n_prompt, int *n_steps)
 {
-    enum { MOST = 20000, MAX_ROWS = 512 };
+    enum { MOST = 30000, MAX_ROWS = 512 };
     static double seconds[MOST];
     *n_steps = 0;
     for (int at = 0, n; at < n_prompt; at += n) {
@@ -228,7 +228,7 @@ static void long_prompts_are_read_gently(void **state)
         double alone = alone_95(&m, 8, 300);
         double got = read_beside(&m, 8, 300, 1, 6000, &n_steps);
         if (got >= 1.5 * alone) fail_msg("%g: %g s, and %g alone", reads[i], got, alone);
-        assert_true(n_steps < 6000 * 3);
+        assert_true(n_steps < 6000 * 3.5);
     }
     m = smollm2;
     for (int k = 0; k < 50; k++) (void)step(&m, 8, 300, 0, 0);
