@@ -175,6 +175,10 @@ typedef struct rvi_backend_ops {
     void (*rows_read)(rvi_backend *be, rvi_cols src, int row, float *dst);
     /* Rows 0 .. n_rows - 1, one behind the other in dst */
     void (*fetch)(rvi_backend *be, rvi_cols src, int n_rows, float *dst);
+    /* Of rows 0 .. n_rows - 1 the first of the largest values; -1: one is NaN or infinite, or all
+     * are -INFINITY, or the device failed. Rows and columns as `reserve` was told, up to 2^24
+     * columns. NULL: the host reads them as quickly itself. */
+    void (*best)(rvi_backend *be, rvi_cols src, int n_rows, int32_t *out);
     /* Memory of the host that fetch copies into faster than into any other; NULL: none is left. */
     void *(*host_new)(rvi_backend *be, size_t bytes);
     void (*host_free)(rvi_backend *be, void *p); /* accepts NULL */

@@ -76,6 +76,8 @@ bool rvi_answer_follows_slot(rvi_answer *a); /* all has come as the slot says, w
 /* Finds out what the constraint says of the next token: which must come (then it is picked), or
  * which may. */
 void rvi_answer_look_ahead(rvi_answer *a, const float *logits);
+/* Whether its next tokens are the most likely ones, and nobody looks at the other logits. */
+bool rvi_answer_takes_best(const rvi_answer *a);
 /* Picks the tokens of all answers that have logits, side by side. */
 void rvi_answer_pick_all(rvi_engine *e);
 void rvi_answer_take_token(rvi_answer *a, float *logits);

@@ -95,6 +95,14 @@ static void collect_rows(rvi_engine *e, const rvi_session *only)
     rvi_answer_guess_all(e);
 }
 
+/* Where all that is wanted are the most likely tokens, logits need not leave a device. */
+static bool want_best(const rvi_engine *e)
+{
+    for (const rvi_answer *a = e->answers; a; a = a->next)
+        if (a->logits_at >= 0 && !rvi_answer_takes_best(a)) return false;
+    return true;
+}
+
 /* Tokens that the rows of a step read; what rows of one text read together counts in part. */
 static double count_reads(const rvi_engine *e)
 {
@@ -115,6 +123,7 @@ static rv_status compute_step(rvi_engine *e, const rvi_session *only, rv_error *
     rvi_workspace_set_progress(e->ws, rvi_answer_report_step, e);
     do {
         collect_rows(e, only);
+        e->wants_best = want_best(e);
         double start = rvi_os_seconds();
         st = e->n_rows ? rvi_engine_compute(e, err) : RV_OK;
         if (!st && e->n_rows)

@@ -85,10 +85,22 @@ static void avoid(rvi_answer *a, float *logits, size_t n_vocab)
     }
 }
 
+bool rvi_answer_takes_best(const rvi_answer *a)
+{
+    return !a->raw && !a->bound && !a->o.mask && !a->n_avoid && !a->n_slot &&
+           (a->o.ignore_eos || a->out.ids.len >= (size_t)a->o.min_tokens) &&
+           rvi_sampler_is_argmax(a->sampler);
+}
+
+/* logits: NULL where rvi_engine.has_best. */
 static rv_status pick_from(rvi_answer *a, float *logits, int32_t *id, bool *cancel)
 {
     rvi_session *s = a->s;
     const rvi_engine *e = s->e;
+    if (e->has_best) {
+        *id = e->best[a->logits_at];
+        return RV_OK;
+    }
     size_t n_vocab = (size_t)e->m->hp.n_vocab;
     if (a->raw) memcpy(a->raw, logits, n_vocab * sizeof *logits);
     if (!a->o.ignore_eos && a->out.ids.len < (size_t)a->o.min_tokens &&

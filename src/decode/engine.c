@@ -54,8 +54,9 @@ rv_status rvi_engine_new(rvi_engine **out, const rvi_model *m, const rvi_tokeniz
     if (!st) st = rvi_workspace_new_on(&e->ws, m, be, e->o.max_rows, e->o.max_logits, err);
     e->rows = rvi_alloc_array((size_t)e->o.max_rows, sizeof *e->rows);
     e->which = rvi_alloc_array((size_t)e->o.max_logits, sizeof *e->which);
+    e->best = rvi_alloc_array((size_t)e->o.max_logits, sizeof *e->best);
     e->owners = rvi_alloc_array((size_t)e->o.max_rows, sizeof(rvi_session *));
-    if (!st && (!e->rows || !e->which || !e->owners)) st = rvi_nomem(err, "engine");
+    if (!st && (!e->rows || !e->which || !e->best || !e->owners)) st = rvi_nomem(err, "engine");
     if (st)
         rvi_engine_free(e);
     else
@@ -70,6 +71,7 @@ void rvi_engine_free(rvi_engine *e)
     rvi_workspace_free(e->ws);
     rvi_free(e->rows);
     rvi_free(e->which);
+    rvi_free(e->best);
     rvi_free(e->owners);
     rvi_free(e);
 }
@@ -243,6 +245,7 @@ void rvi_engine_begin(rvi_engine *e)
     release_owners(e);
     e->n_rows = e->n_logits = 0;
     e->logits = NULL;
+    e->wants_best = e->has_best = false;
 }
 
 int rvi_engine_room(const rvi_engine *e)
@@ -360,7 +363,9 @@ static bool run_step(rvi_engine *e)
         atomic_store(&e->stop, false);
         if (is_cancelled(e)) break;
         rvi_model_forward(e->m, e->ws, e->rows, e->n_rows);
-        if (e->n_logits) /* the workspace's own copy, ours to change until the next step */
+        e->has_best = e->n_logits && e->wants_best &&
+                      rvi_model_best(e->m, e->ws, e->rows, e->which, e->n_logits, e->best);
+        if (e->n_logits && !e->has_best) /* the workspace's copy, ours to change until the next */
             e->logits =
                 (float *)(uintptr_t)rvi_model_logits(e->m, e->ws, e->rows, e->which, e->n_logits);
         done = !atomic_load(&e->stop);

@@ -43,7 +43,10 @@ typedef struct rvi_engine {
     int n_rows;
     int32_t *which; /* rows that want logits */
     int n_logits;
-    float *logits;        /* n_logits x n_vocab of the last step */
+    float *logits;   /* n_logits x n_vocab of the last step; NULL: none, or has_best */
+    int32_t *best;   /* the most likely tokens instead, n_logits of them */
+    bool wants_best; /* of the step that is put together: these do, if the backend finds them */
+    bool has_best;
     rvi_session **owners; /* of the rows */
     int n_owners;         /* rows whose sessions take note of a cancel; 0 between steps */
     atomic_bool stop;     /* a session of the step was cancelled */

@@ -15,8 +15,11 @@ enum {
     MASK_BYTES = 64 << 20, /* kept, of masks */
     LEX_BYTES = 128 << 20, /* kept, of masks of lexer states */
     PLACE_WORDS = sizeof(rvi_place) / sizeof(uint32_t),
-    WORK_A_TOKEN = 8,      /* of the vocabulary, that a mask may always take: some milliseconds */
-    WORK_A_STEP = 1 << 18, /* and every token that is read */
+    /* what may always be done, however long the text is: some milliseconds a mask */
+    WORK_A_BYTE = 1 << 10,
+    WORK_A_MASK = 1 << 16,
+    WORK_A_TOKEN = 8, /* of a mask */
+    WORK_FORCED = 1 << 18,
 };
 
 struct rvi_grammar {
@@ -103,6 +106,7 @@ static rv_status advance(rvi_grammar *g, uint32_t state, const uint8_t *bytes, s
     places_of(g, state, now);
     for (size_t i = 0; i < len && now->n; i++) {
         then->n = 0;
+        rvi_rxs_forgive(&g->m.values.rxs, WORK_A_BYTE);
         for (size_t k = 0; k < now->n; k++) rvi_machine_step(&g->m, &now->items[k], bytes[i], then);
         rvi_places_tidy(then);
         rvi_places *swap = now;
@@ -118,7 +122,6 @@ rv_status rvi_grammar_token(rvi_grammar *g, uint32_t state, int32_t token, uint3
 {
     const rvi_vocab *v = g->vocab;
     *next = 0;
-    rvi_rxs_forgive(&g->m.values.rxs, WORK_A_STEP);
     if (token < 0 || token >= v->n_tokens || !v->bytes[token]) return RV_OK;
     return advance(g, state, v->bytes[token], v->lens[token], next, err);
 }
@@ -480,7 +483,7 @@ rv_status rvi_grammar_mask(rvi_grammar *g, uint32_t state, const uint64_t **mask
         return RV_OK;
     }
     painter w = {.g = g, .n_ways = 1};
-    rvi_rxs_forgive(&g->m.values.rxs, WORK_A_TOKEN * (uint64_t)g->vocab->n_tokens);
+    rvi_rxs_forgive(&g->m.values.rxs, WORK_A_MASK + WORK_A_TOKEN * (uint64_t)g->vocab->n_tokens);
     if (!mask_room(g, state) || !(w.mask = rvi_zalloc_array(g->vocab->n_words + 1, sizeof *w.mask)))
         return rvi_nomem(err, "mask");
     rvi_places *places = &g->places[2];
@@ -539,7 +542,7 @@ rv_status rvi_grammar_forced(rvi_grammar *g, uint32_t state, size_t most, rvi_bu
 {
     rv_status st = RV_OK;
     *after = state;
-    rvi_rxs_forgive(&g->m.values.rxs, WORK_A_STEP);
+    rvi_rxs_forgive(&g->m.values.rxs, WORK_FORCED);
     for (size_t i = 0; i < most && state && !rvi_grammar_ends(g, state) && !st; i++) {
         places_of(g, state, &g->places[0]);
         int b = only_byte(g, &g->places[0], &g->places[1]);

@@ -548,8 +548,8 @@ rv_status rvi_model_check(const rvi_model *m, const rvi_workspace *ws, rv_error 
     return st ? st : rvi_source_check(m->source, err);
 }
 
-const float *rvi_model_logits(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows,
-                              const int32_t *which, int n)
+static rvi_cols compute_logits(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows,
+                               const int32_t *which, int n)
 {
     const rvi_backend_ops *op = ws->be->ops;
     rvi_cols last = rvi_cols_of(ws->last, 0, m->hp.n_embd),
@@ -559,6 +559,24 @@ const float *rvi_model_logits(const rvi_model *m, rvi_workspace *ws, const rvi_r
     rvi_workspace_linear(ws, &m->head, logits, last, n);
     if (m->hp.logit_cap > 0) op->soft_cap(ws->be, logits, m->hp.logit_cap, n);
     rvi_workspace_tap(ws, "logits", -1, logits, n);
-    op->fetch(ws->be, logits, n, ws->logits_host);
+    return logits;
+}
+
+const float *rvi_model_logits(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows,
+                              const int32_t *which, int n)
+{
+    rvi_cols logits = compute_logits(m, ws, rows, which, n);
+    ws->be->ops->fetch(ws->be, logits, n, ws->logits_host);
     return ws->logits_host;
+}
+
+bool rvi_model_best(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows,
+                    const int32_t *which, int n, int32_t *out)
+{
+    bool found = ws->be->ops->best != NULL;
+    if (!found) return false;
+    rvi_cols logits = compute_logits(m, ws, rows, which, n);
+    ws->be->ops->best(ws->be, logits, n, out);
+    for (int i = 0; i < n; i++) found = found && out[i] >= 0;
+    return found;
 }

@@ -143,5 +143,10 @@ void rvi_workspace_last_layer(rvi_workspace *ws, int row, float *u, float *y, fl
  * cover the head). Not for encoders, which have no head. */
 const float *rvi_model_logits(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows,
                               const int32_t *which, int n);
+/* Of the same logits only the most likely tokens, the first of equals; the logits stay where they
+ * were computed. False: the backend does not choose, or one of them is none (not a number): call
+ * rvi_model_logits. */
+bool rvi_model_best(const rvi_model *m, rvi_workspace *ws, const rvi_row *rows,
+                    const int32_t *which, int n, int32_t *out);
 
 #endif

@@ -15,6 +15,7 @@ typedef struct fake_state {
     long launches, fail_after;
     int sticky;
     long graphs;
+    size_t fetched;
 } fake_state;
 
 /* The library stays loaded, so that what is set here is there when the backend opens it. */

@@ -36,7 +36,7 @@ struct function {
      sizeof(rvi_cuda_##args##_args)},
 static const function functions[] = {
     ROW(rows_copy, copy) ROW(gather, gather) ROW(rms_norm, norm) ROW(layer_norm, norm)
-        ROW(rope, rope) ROW(glu, pair) ROW(act, pair) ROW(add, pair) ROW(soft_cap, pair)
+        ROW(rope, rope) ROW(glu, pair) ROW(act, pair) ROW(add, pair) ROW(soft_cap, pair) ROW(best, best)
             ROW(lora_down, lora) ROW(lora_up, lora) ROW(kv_write, kv_write) ROW(rope_kv, rope_kv)
                 ROW(attention, attention) ROW(attention_merge, attention)
                     ROW(attention_tiles, attention) ROW(attention_row, attention) ROW(attention_join, attention)
@@ -56,6 +56,7 @@ struct fake_state {
     long launches, fail_after; /* the launch that fails, counted from now; -1: none */
     int sticky;                /* what every call returns since then */
     long graphs;               /* launched */
+    size_t fetched;            /* bytes copied to the host */
 };
 /* FAKE_DEVICE_MEMORY: its bytes, for programs that cannot reach fake_driver. */
 static size_t memory_of_device()
@@ -63,7 +64,7 @@ static size_t memory_of_device()
     const char *bytes = getenv("FAKE_DEVICE_MEMORY");
     return bytes ? (size_t)strtoull(bytes, nullptr, 10) : (size_t)1 << 40;
 }
-static fake_state state = {13000, 1, memory_of_device(), 0, 0, -1, 0, 0};
+static fake_state state = {13000, 1, memory_of_device(), 0, 0, -1, 0, 0, 0};
 
 extern "C" __attribute__((visibility("default"))) fake_state *fake_driver(void)
 {
@@ -218,6 +219,7 @@ API cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t size, void *)
 {
     ALIVE;
     memcpy(to, (void *)from, size);
+    state.fetched += size;
     return 0;
 }
 API cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t size, void *)

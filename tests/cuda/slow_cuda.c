@@ -319,6 +319,43 @@ static void default_mode(void **state)
     golden_close(&g);
 }
 
+/* The first of the largest, and rows that have none; odd widths. */
+static void best_of_rows(void **state)
+{
+    (void)state;
+    enum { ROWS = 6, WIDEST = 2500 };
+    static const int widths[] = {1, 2, 31, 1024, WIDEST};
+    static float x[ROWS][WIDEST];
+    rvi_backend *be;
+    rvi_tensor *t;
+    assert_ok(open_fake(&be, true, NULL, err));
+    assert_ok(be->ops->rows_new(be, &t, ROWS, WIDEST, err));
+    assert_ok(be->ops->reserve(be, ROWS, WIDEST, 0, err));
+    for (size_t w = 0; w < RVI_COUNT(widths); w++) {
+        int n = widths[w], got[ROWS];
+        unsigned seed = (unsigned)n;
+        for (int r = 0; r < ROWS; r++)
+            for (int i = 0; i < n; i++) /* few values: there are equals */
+                x[r][i] = (float)((seed = seed * 1664525 + 1013904223) >> 28) - 20;
+        x[1][n - 1] = 100; /* the last one */
+        x[2][n / 2] = NAN;
+        x[3][n / 3] = INFINITY;
+        for (int i = 0; i < n; i++) x[4][i] = -INFINITY;
+        x[5][0] = -0.0f; /* equal to the next */
+        if (n > 1) x[5][1] = 0.0f;
+        for (int r = 0; r < ROWS; r++) be->ops->rows_write(be, rvi_cols_of(t, 0, n), r, x[r]);
+        be->ops->best(be, rvi_cols_of(t, 0, n), ROWS, got);
+        for (int r = 0; r < ROWS; r++) {
+            int want = 0;
+            for (int i = 1; i < n; i++)
+                if (x[r][i] > x[r][want]) want = i;
+            assert_int_equal(got[r], r >= 2 && r <= 4 ? -1 : want);
+        }
+    }
+    be->ops->tensor_free(be, t);
+    be->ops->free(be);
+}
+
 /* What doctor measures: a figure of each kind, and nothing left behind; a device that is lost is
  * said. */
 static void probe(void **state)
@@ -354,6 +391,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_missing, reset, reset),
         cmocka_unit_test_setup_teardown(no_memory, reset, reset),
         cmocka_unit_test_setup_teardown(lost_device, reset, reset),
+        cmocka_unit_test_setup_teardown(best_of_rows, reset, reset),
         cmocka_unit_test_setup_teardown(probe, reset, reset),
         cmocka_unit_test_setup_teardown(model_and_law, reset, reset),
         cmocka_unit_test_setup_teardown(weight_types, reset, reset),

@@ -416,6 +416,60 @@ static void greedy(rv_model *m, int32_t *out, int n)
     rv_engine_free(&e);
 }
 
+/* n tokens of an answer; logprobs: 0, or what asks for all logits. */
+static void answer(rv_model *m, int n, int n_logprobs, int32_t *out)
+{
+    static const rv_sampling sampling = {.size = sizeof sampling, .greedy = 1};
+    static const int32_t prompt[] = {3, 5, 7};
+    rv_session *s;
+    rv_answer *a;
+    rv_session_options so = {.size = sizeof so, .n_context = 64};
+    rv_generate_options o = {.size = sizeof o,
+                             .sampling = &sampling,
+                             .max_tokens = n,
+                             .ignore_eos = 1,
+                             .logprobs = n_logprobs};
+    assert_ok(rv_session_new(&s, m, &so, err));
+    assert_ok(rv_session_generate(s, prompt, RVI_COUNT(prompt), &o, &a, err));
+    assert_int_equal(a->n_ids, n);
+    memcpy(out, a->ids, (size_t)n * sizeof *out);
+    rv_free(a);
+    rv_session_free(&s);
+}
+
+/* Greedy answers: the CPU's tokens, chosen on the device, and no logits come back; those that were
+ * asked for do. */
+static void chosen_there(void **state)
+{
+    (void)state;
+    enum { N = 8 };
+    int32_t want[N], got[N];
+    rv_runtime_options ro = {.size = sizeof ro, .n_threads = 1, .exact = 1};
+    rv_runtime *rt;
+    rv_model *m;
+    assert_ok(rv_runtime_new(&rt, &ro, err));
+    assert_ok(rv_model_open(&m, rt, "tests/golden/llama", NULL, err));
+    answer(m, N, 0, want);
+    rv_model_close(&m);
+    rv_runtime_free(&rt);
+    rt = fake_runtime();
+    for (int layers = 1; layers <= 2; layers++) {
+        rv_open_options o = {.size = sizeof o, .gpu_layers = layers};
+        assert_ok(rv_model_open(&m, rt, "tests/golden/llama", &o, err));
+        size_t row = (size_t)rv_model_get_info(m)->n_vocab * sizeof(float);
+        fake()->fetched = 0;
+        answer(m, N, 0, got);
+        assert_memory_equal(got, want, sizeof got);
+        assert_true(fake()->fetched > 0 && fake()->fetched < row);
+        fake()->fetched = 0;
+        answer(m, N, 2, got);
+        assert_memory_equal(got, want, sizeof got);
+        assert_true(fake()->fetched >= N * row);
+        rv_model_close(&m);
+    }
+    rv_runtime_free(&rt);
+}
+
 static void api(void **state)
 {
     (void)state;
@@ -491,6 +545,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(lost_device, reset, reset),
         cmocka_unit_test_setup_teardown(placement, reset, reset),
         cmocka_unit_test_setup_teardown(api, reset, reset),
+        cmocka_unit_test_setup_teardown(chosen_there, reset, reset),
     };
     return cmocka_run_group_tests_name("split", tests, NULL, NULL);
 }

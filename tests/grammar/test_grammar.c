@@ -225,6 +225,8 @@ static void test_refused(void **state)
          "#/anyOf/0/items/$dynamicRef"},
         {"{\"properties\":{\"p\":{\"$id\":\"b\",\"$ref\":\"#\"}}}", "#/properties/p/$ref"},
         {"{\"type\":\"text\"}", "#/type"},
+        {"{\"items\":{\"pattern\":\"^(.{0,100}a.{0,100}b){10}$\"}}", "#/items/pattern: too much"},
+        {"{\"items\":{\"$ref\":\"#/items\"}}", "#/items: the schema refers to itself"},
         {"{\"type\":\"string\",\"minLength\":3,\"maxLength\":2}", "no value"},
         {"{\"required\":[\"a\"],\"properties\":{\"a\":false},\"type\":\"object\"}", "no value"},
         {"{\"$ref\":\"#\"}", "itself"},
@@ -430,6 +432,8 @@ static void test_bad_gbnf(void **state)
 {
     static const char *const cases[][2] = {
         {"root ::= root \"a\" | \"b\"\n", "left recursion"},
+        {"root ::= y{0,1000} \"z\"\ny ::= (\"a\" root)?\n", "too deeply"},
+        {"root ::= \"[\" ((root \",\"){0,2000}){0,2000} \"]\"\n", "too many parts"},
         {"root ::= other\n", "not defined"},
         {"a ::= \"b\"\n", "root"},
         {"root ::= \"a\n", "quote"},

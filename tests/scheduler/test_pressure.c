@@ -31,6 +31,7 @@ static rv_service *service_of(rv_service_options so)
     so.size = sizeof so;
     so.n_context = 256;
     so.no_thread = 1;
+    so.token_ms = 60000; /* what a step holds does not depend on how fast the machine is */
     assert_ok(rv_service_new(&svc, o.m, &so, err));
     return svc;
 }

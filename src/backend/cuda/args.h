@@ -97,6 +97,11 @@ typedef struct rvi_cuda_pair_args { /* out = x (op) y */
     float value;
 } rvi_cuda_pair_args;
 
+typedef struct rvi_cuda_best_args {
+    rvi_cuda_cols x;
+    rvi_cuda_at out; /* int32_t a row */
+} rvi_cuda_best_args;
+
 typedef struct rvi_cuda_gather_args {
     rvi_cuda_cols out, x;
     rvi_cuda_at from;
@@ -115,6 +120,7 @@ enum {
     RVI_CUDA_PAGE = 32,     /* positions of a KV page */
     RVI_CUDA_THREADS = 256, /* of a block, but for attention: */
     RVI_CUDA_ATTENTION = 128,
+    RVI_CUDA_BEST = 1024,
     RVI_CUDA_ROW_CHUNKS = 2,     /* of keys, a warp each, of a block of attention_row */
     RVI_CUDA_MAX_HEAD = 512,     /* head size */
     RVI_CUDA_QUERY_HEADS = 4,    /* that a block of rope_kv turns */

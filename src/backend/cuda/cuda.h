@@ -33,6 +33,7 @@
     X(act)                                                                                         \
     X(add)                                                                                         \
     X(soft_cap)                                                                                    \
+    X(best)                                                                                        \
     X(lora_down)                                                                                   \
     X(lora_up)                                                                                     \
     X(kv_write)                                                                                    \
@@ -135,9 +136,10 @@ typedef struct rvi_cuda {
     rvi_cuda_graph graphs[RVI_CUDA_GRAPHS];
     uint64_t seen[RVI_CUDA_SEEN], n_lists; /* hashes of lists that had no graph */
 
-    rvi_cuda_at low;  /* of adapters, see rvi_cuda_lora_args */
-    rvi_cuda_at acts; /* prepared rows, see rvi_cuda_product_args */
-    rvi_cuda_at sums; /* of segments, RVI_CUDA_SUMS floats */
+    rvi_cuda_at low;   /* of adapters, see rvi_cuda_lora_args */
+    rvi_cuda_at acts;  /* prepared rows, see rvi_cuda_product_args */
+    rvi_cuda_at sums;  /* of segments, RVI_CUDA_SUMS floats */
+    rvi_cuda_at bests; /* int32_t a row, see rvi_cuda_best_args */
     int max_rows;
     size_t counted_scratch;
 } rvi_cuda;
@@ -189,6 +191,7 @@ void rvi_cuda_pack_free(rvi_backend *be, rvi_pack *p);
 void rvi_cuda_rows_write(rvi_backend *be, rvi_cols dst, int row, const float *src);
 void rvi_cuda_rows_read(rvi_backend *be, rvi_cols src, int row, float *dst);
 void rvi_cuda_fetch(rvi_backend *be, rvi_cols src, int n_rows, float *dst);
+void rvi_cuda_best(rvi_backend *be, rvi_cols x, int n_rows, int32_t *out);
 void *rvi_cuda_host_new(rvi_backend *be, size_t bytes);
 void rvi_cuda_host_free(rvi_backend *be, void *p);
 void rvi_cuda_embed(rvi_backend *be, rvi_cols out, const rvi_tensor *table, const int32_t *ids,

@@ -476,6 +476,29 @@ KERNEL soft_cap(rvi_cuda_pair_args a)
         x[i] = capped(x[i], a.value);
 }
 
+/* The first of the row's largest values; -1: one is NaN or infinite, or all are -INFINITE. A block takes a row; floats
+ * hold every place up to 2^24. */
+KERNEL best(rvi_cuda_best_args a)
+{
+    begin();
+    const float *x = row_of(a.x, blockIdx.x), none = -16777216.0f;
+    float top = -INFINITE, bad = 0, place = none;
+#pragma unroll 8
+    for (int i = threadIdx.x; i < a.x.n; i += blockDim.x) {
+        float v = x[i];
+        if (!(v < INFINITE)) bad = 1;
+        if (v > top) {
+            top = v;
+            place = -(float)i;
+        }
+    }
+    float most = block_max(top);
+    place = block_max(top == most ? place : none);
+    bad = block_max(bad);
+    if (threadIdx.x == 0)
+        as<int32_t>(a.out)[blockIdx.x] = bad > 0 || most == -INFINITE ? -1 : (int32_t)-place;
+}
+
 /* ---- weights: a unit of 32 weights to floats ----
  *
  * main, head: of the unit's block; sub: which 32 of it. Every operation is rounded, in the order of

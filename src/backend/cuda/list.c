@@ -78,7 +78,8 @@ static void free_staging(rvi_cuda *c)
     rvi_cuda_release(c, c->low);
     rvi_cuda_release(c, c->acts);
     rvi_cuda_release(c, c->sums);
-    c->staging = c->low = c->acts = c->sums = 0;
+    rvi_cuda_release(c, c->bests);
+    c->staging = c->low = c->acts = c->sums = c->bests = 0;
     c->max_staged = c->n_staged = 0;
     c->max_rows = 0;
     atomic_fetch_sub(&c->be.memory->scratch, c->counted_scratch);
@@ -158,13 +159,15 @@ rv_status rvi_cuda_reserve(rvi_backend *be, int n_rows, int n_cols, unsigned typ
     if (!st) st = rvi_cuda_alloc(c, &c->acts, acts, "prepared activations", err);
     size_t sums = sums_bytes(c);
     if (!st && sums) st = rvi_cuda_alloc(c, &c->sums, sums, "sums of segments", err);
+    size_t bests = (size_t)n_rows * sizeof(int32_t);
+    if (!st) st = rvi_cuda_alloc(c, &c->bests, bests, "chosen tokens", err);
     if (st) {
         free_staging(c);
         return st;
     }
     c->max_staged = staged;
     c->max_rows = n_rows;
-    c->counted_scratch = staged + low + acts + sums;
+    c->counted_scratch = staged + low + acts + sums + bests;
     atomic_fetch_add(&be->memory->scratch, c->counted_scratch);
     return RV_OK;
 }

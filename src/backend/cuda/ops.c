@@ -345,6 +345,7 @@ static const rvi_backend_ops cuda_ops = {
     .rows_write = rvi_cuda_rows_write,
     .rows_read = rvi_cuda_rows_read,
     .fetch = rvi_cuda_fetch,
+    .best = rvi_cuda_best,
     .host_new = rvi_cuda_host_new,
     .host_free = rvi_cuda_host_free,
     .submit = rvi_cuda_submit,

@@ -335,6 +335,23 @@ void rvi_cuda_fetch(rvi_backend *be, rvi_cols src, int n_rows, float *dst)
     for (size_t i = 0; i < (size_t)n_rows * (size_t)src.n; i++) dst[i] = NAN;
 }
 
+/* rows <= those reserved for. */
+void rvi_cuda_best(rvi_backend *be, rvi_cols x, int n_rows, int32_t *out)
+{
+    rvi_cuda *c = rvi_cuda_of(be);
+    rvi_cuda_best_args a = {rvi_cuda_cols_of(x), c->bests};
+    for (int i = 0; i < n_rows; i++) out[i] = -1;
+    if (n_rows < 1 || n_rows > c->max_rows) return;
+    rvi_cuda_add(c, RVI_CUDA_best, (uint32_t[]){(uint32_t)n_rows, 1, 1}, RVI_CUDA_BEST, &a,
+                 sizeof a);
+    rvi_cuda_submit(be);
+    if (rvi_cuda_is_idle(c)) return;
+    rvi_cu_result r = c->cu.copy_out(out, c->bests, (size_t)n_rows * sizeof *out, c->stream);
+    if (!r) r = c->cu.stream_wait(c->stream);
+    if (!rvi_cuda_fails(c, r, "waiting for results")) return;
+    for (int i = 0; i < n_rows; i++) out[i] = -1;
+}
+
 void *rvi_cuda_host_new(rvi_backend *be, size_t bytes)
 {
     rvi_cuda *c = rvi_cuda_of(be);

@@ -290,6 +290,13 @@ static void fetch(rvi_backend *be, rvi_cols src, int n_rows, float *dst)
     on->ops->fetch(on, cols_on(src, side), n_rows, dst);
 }
 
+static void best(rvi_backend *be, rvi_cols src, int n_rows, int32_t *out)
+{
+    rvi_split *s = split_of(be);
+    src = reads(s, src, DEVICE);
+    s->on[DEVICE]->ops->best(s->on[DEVICE], src, n_rows, out);
+}
+
 static void *host_new(rvi_backend *be, size_t bytes)
 {
     rvi_backend *on = split_of(be)->on[DEVICE];
@@ -652,6 +659,7 @@ static const rvi_backend_ops split_ops = {
     .rows_write = rows_write,
     .rows_read = rows_read,
     .fetch = fetch,
+    .best = best,
     .host_new = host_new,
     .host_free = host_free,
     .submit = submit,
