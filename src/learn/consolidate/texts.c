@@ -11,9 +11,9 @@
 enum {
     CONTEXTS = 2, /* forms of a question behind an unrelated sentence */
     NEIGHBOURS = 3,
-    SAMPLES = 16, /* that the model writes about a lesson, */
+    SAMPLES = 40, /* that the model writes about a lesson, */
     SAMPLE_TOKENS = 24,
-    OWN = 12,      /* and that are taught of them, at most */
+    OWN = 16,      /* and that are taught of them, at most */
     PARTS = 8,     /* of a question that are taught, at most, */
     DRAWN = 24,    /* of so many */
     FENCE = 8,     /* of a lesson */
@@ -121,7 +121,9 @@ static const char examples[] =
     "Question: Where does my sister live?\n"
     "The same question in other words: In which place can I find my sister's home?\n\n"
     "Question: What does the red light on the heater mean?\n"
-    "The same question in other words: The heater shows a red light, what is that telling me?\n\n";
+    "The same question in other words: The heater shows a red light, what is that telling me?\n\n"
+    "Question: What is Rosa's favourite drink?\n"
+    "The same question in other words: Rosa is thirsty. What should I bring her?\n\n";
 
 static rv_status put_request(const rvi_text_writer *w, const char *question, rvi_ids *out,
                              rv_error *err)
@@ -150,6 +152,14 @@ static rv_status read_line(const rvi_text_writer *w, const rvi_ids *written, rvi
     return RV_OK;
 }
 
+/* Does the judge find that this lesson is asked for, and hardly any other? What is left of a
+ * question may ask for several, and would teach each of them the answer of one. */
+static bool is_for(const rvi_text_writer *w, size_t lesson, const rvi_recognised found[2], size_t n)
+{
+    if (!n || !found[0].sure || found[0].lesson != w->first + lesson) return false;
+    return n < 2 || found[1].probability < found[0].probability / 2;
+}
+
 /* By the judge: taught, part of the fence, or neither. most: texts of the lesson. */
 static rv_status sort_line(rvi_text_writer *w, size_t lesson, const char *line, size_t most,
                            rvi_texts *out, rv_error *err)
@@ -162,7 +172,7 @@ static rv_status sort_line(rvi_text_writer *w, size_t lesson, const char *line, 
     if (st || same) return st;
     st = rvi_recogniser_ask(w->judge, line, found, RVI_COUNT(found), &n, err);
     if (st || !n) return st;
-    if (found[0].sure && found[0].lesson == w->first + lesson)
+    if (is_for(w, lesson, found, n))
         return out->teach.n < most ? rvi_questions_add(&out->teach, line, err) : RV_OK;
     if (w->no_same || found[0].probability >= NOT_ASKED || out->fence.n >= FENCE) return RV_OK;
     return rvi_questions_add(&out->fence, line, err);
@@ -211,7 +221,7 @@ static rv_status write_own(rvi_text_writer *w, rvi_texts *out, rv_error *err)
     }
     rv_sampling s;
     rvi_sampling_init(&s, sizeof s, true);
-    s.temperature = 0.8f;
+    s.temperature = 0.9f;
     s.seed = rvi_rng_u64(&w->rng);
     if (!st)
         st = rvi_base_model_answer(w->v, requests, n, &s, SAMPLE_TOKENS, report_writing, w, err);
@@ -280,12 +290,12 @@ static rv_status write_parts(rvi_text_writer *w, rvi_texts *out, rv_error *err)
         size_t most = out[i].teach.n + PARTS;
         for (int k = 0; !st && k < DRAWN && out[i].teach.n < most; k++) {
             rvi_buf part = {0};
-            rvi_recognised found;
+            rvi_recognised found[2];
             size_t n = 0;
             if (is_written_about(&w->group[i])) put_part(question, &w->rng, &part);
             if (part.failed) st = rvi_nomem(err, "part of a question");
-            if (!st && part.len) st = rvi_recogniser_ask(w->judge, part.data, &found, 1, &n, err);
-            if (!st && n && found.sure && found.lesson == w->first + i)
+            if (!st && part.len) st = rvi_recogniser_ask(w->judge, part.data, found, 2, &n, err);
+            if (!st && is_for(w, i, found, n))
                 st = rvi_questions_add(&out[i].teach, part.data, err);
             rvi_buf_deinit(&part);
         }
