@@ -12,7 +12,7 @@
 #define MOST_NEW  2   /* times the average that one measurement counts for at most */
 
 enum {
-    BETWEEN = 4,    /* steps of tokens alone for each stream, before rows come many at a time */
+    BETWEEN = 3,    /* steps of tokens alone for each stream, before rows come many at a time */
     ROW = 2000,     /* a row costs what reading so many tokens does, besides those it reads; */
     FIRST = 6,      /* the first row of a prompt reads its tokens as dearly as so many more do, */
     FIRST_ROWS = 4, /* while nothing is known of their cost */
