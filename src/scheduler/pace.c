@@ -12,7 +12,7 @@
 #define MOST_NEW  2   /* times the average that one measurement counts for at most */
 
 enum {
-    BETWEEN = 4,    /* steps of tokens alone for each stream, before rows come many at a time */
+    BETWEEN = 3,    /* steps of tokens alone for each stream, before rows come many at a time */
     ROW = 2000,     /* a row costs what reading so many tokens does, besides those it reads; */
     FIRST = 6,      /* the first row of a prompt reads its tokens as dearly as so many more do, */
     FIRST_ROWS = 4, /* while nothing is known of their cost */
@@ -51,13 +51,12 @@ static double rows_in(const rvi_pace *p, double seconds)
 
 void rvi_pace_note(rvi_pace *p, int n_tokens, int n_rows, double seconds)
 {
-    int n_read = n_rows - n_tokens;
     p->n_since += p->n_since < OFTEN;
     if (n_tokens < 1) return;
-    if (n_read > 0) p->n_plain = 0;
-    if (n_read > 0 && p->alone)
-        follow(&p->unit, RVI_MAX(seconds - p->plain, 0.05 * p->plain) / cost(p, n_read));
-    if (n_read) return;
+    if (p->n_given > 0) p->n_plain = 0;
+    if (p->n_given > 0 && p->alone)
+        follow(&p->unit, RVI_MAX(seconds - p->plain, 0.05 * p->plain) / cost(p, p->n_given));
+    if (n_rows > n_tokens) return;
     if (!is_like(p, n_tokens)) p->plain = 0;
     follow(&p->plain, seconds);
     p->n_plain += p->n_plain < INT_MAX;

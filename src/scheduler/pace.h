@@ -17,12 +17,13 @@ typedef struct rvi_pace {
     int n_since;   /* and steps since then */
     int n_long;    /* prompts of the step that is planned, */
     double depth;  /* and tokens before each of them */
+    int n_given;   /* rows that they have in it */
     unsigned turn; /* of which prompt it is to have one row more than others */
     bool seldom;   /* not even one row fits into every step */
     bool alone;    /* in that step nobody reads but long prompts, at this pace */
 } rvi_pace;
 
-/* A step of n_rows, n_tokens of them tokens of streams, took so long. */
+/* A step of n_rows, n_tokens of them of streams and n_given of long prompts, took so long. */
 void rvi_pace_note(rvi_pace *p, int n_tokens, int n_rows, double seconds);
 /* Seconds that a step with n_tokens tokens of streams and rows of prompts may take: the target.
  * Where the tokens alone take more than two thirds of it, that would leave prompts next to nothing,

@@ -87,6 +87,7 @@ static int hold_back(rvi_scheduler *s, int n_tokens, int n_reading, double secon
         int share = RVI_MIN(rows / n_long + (k < rows % n_long), j->wants);
         k = (k + 1) % n_long;
         n_fewer += j->wants - share;
+        s->pace.n_given += share;
         j->wants = share;
         if (!share) j->r->of->n_reading--;
     }
@@ -116,6 +117,7 @@ int rvi_rows_choose(rvi_scheduler *s)
     int n_tokens = 0, waiting = 0, n_reading = 0;
     if (s->e->m->arch->is_encoder) return choose_texts(s);
     s->pace.alone = false;
+    s->pace.n_given = 0;
     for (rvi_job *j = s->running; j; j = j->next) j->r->of->n_reading = 0;
     for (rvi_job *j = s->running; j; j = j->next) {
         int rows = rvi_answer_waiting(j->s);

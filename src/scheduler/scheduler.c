@@ -302,13 +302,15 @@ static void note_now(rvi_scheduler *s)
 
 static void compute(rvi_scheduler *s, int n_rows)
 {
-    int n_tokens = 0;
-    for (const rvi_job *j = s->running; j; j = j->next)
+    int n_tokens = 0, n_single = 0; /* the last row of a prompt costs what a token does */
+    for (const rvi_job *j = s->running; j; j = j->next) {
         n_tokens += j->s->allowed && j->s->seq.len >= j->r->n_ids - j->n_evicted;
+        n_single += j->s->allowed == 1 && !j->is_long;
+    }
     double start = rvi_os_seconds();
     (void)rvi_answer_advance(s->e, NULL);
     double seconds = rvi_os_seconds() - start;
-    rvi_pace_note(&s->pace, n_tokens, n_rows, seconds);
+    rvi_pace_note(&s->pace, n_single, n_rows, seconds);
     rvi_tally_add(&s->figures.step, seconds);
     rvi_figures_add(&s->figures.n_steps, 1);
     rvi_figures_add(&s->figures.token_rows, (uint64_t)n_tokens);

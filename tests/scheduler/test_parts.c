@@ -179,6 +179,7 @@ static double step(machine *m, int n_tokens, int own, int n_read, int n_before)
 {
     double seconds = step_of(m, n_tokens, own, n_read, n_before) * wobble(m);
     m->pace.alone = true;
+    m->pace.n_given = n_read;
     rvi_pace_note(&m->pace, n_tokens, n_tokens + n_read, seconds);
     return seconds;
 }
