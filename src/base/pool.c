@@ -221,7 +221,6 @@ static void *worker_main(void *arg)
 {
     worker *w = arg;
     uint64_t seen = 0;
-    rvi_thread_ignore_signals();
     while (await_job(w, seen)) {
         if (!enter(w, &seen)) continue;
         work(w->pool, w->index, seen);
@@ -262,7 +261,7 @@ rv_status rvi_pool_new(rvi_pool **out, int n_threads, rv_error *err)
         worker *w = &p->workers[i];
         w->pool = p;
         w->index = i;
-        if (pthread_create(&w->thread, NULL, worker_main, w)) {
+        if (rvi_thread_create(&w->thread, worker_main, w)) {
             rvi_pool_free(p);
             return rvi_error(err, RV_E_NOMEM, "cannot start thread %d of %d", i + 1, n_threads);
         }

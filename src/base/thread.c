@@ -86,7 +86,6 @@ bool rvi_wakeup_wait(rvi_wakeup *w, double seconds)
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdalign.h>
@@ -107,13 +106,16 @@ struct rvi_thread {
     bool idle;
 };
 
-void rvi_thread_ignore_signals(void)
+int rvi_thread_create(pthread_t *out, void *(*fn)(void *ctx), void *ctx)
 {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGPROF};
-    sigset_t others;
+    sigset_t others, before;
     (void)sigfillset(&others);
     for (size_t i = 0; i < RVI_COUNT(own); i++) (void)sigdelset(&others, own[i]);
-    (void)pthread_sigmask(SIG_BLOCK, &others, NULL);
+    (void)pthread_sigmask(SIG_BLOCK, &others, &before); /* a thread begins with its maker's */
+    int code = pthread_create(out, NULL, fn, ctx);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return code;
 }
 
 static void release(rvi_thread *t)
@@ -151,7 +153,6 @@ void rvi_thread_hurry(void)
 static void *thread_main(void *arg)
 {
     rvi_thread *t = arg;
-    rvi_thread_ignore_signals();
 #ifdef SCHED_IDLE
     /* Refused by some containers: then it runs like any other. */
     struct sched_param none = {0};
@@ -175,7 +176,7 @@ rv_status rvi_thread_start(rvi_thread **out, void (*fn)(void *ctx), void *ctx, b
     t->ctx = ctx;
     t->idle = idle;
     atomic_init(&t->users, 2);
-    if (pthread_create(&t->thread, NULL, thread_main, t)) {
+    if (rvi_thread_create(&t->thread, thread_main, t)) {
         rvi_free(t);
         return rvi_error(err, RV_E_NOMEM, "cannot start a thread");
     }

@@ -3,6 +3,9 @@
 #ifndef RVI_BASE_THREAD_H
 #define RVI_BASE_THREAD_H
 
+#if !defined(RVI_NO_THREADS)
+#include <pthread.h>
+#endif
 #include <stdbool.h>
 
 #include "base/error.h"
@@ -16,9 +19,11 @@ rv_status rvi_thread_start(rvi_thread **out, void (*fn)(void *ctx), void *ctx, b
 void rvi_thread_join(rvi_thread *t);   /* accepts NULL */
 void rvi_thread_detach(rvi_thread *t); /* it is never joined; accepts NULL */
 
-/* Blocks all signals in the calling thread. The library's own threads call it, so that signals
- * reach the threads of the program. */
-void rvi_thread_ignore_signals(void);
+#if !defined(RVI_NO_THREADS)
+/* As pthread_create, with all signals blocked in the thread, so that they reach the threads of the
+ * program: from its very beginning, because an idle thread may wait long for its first turn. */
+int rvi_thread_create(pthread_t *out, void *(*fn)(void *ctx), void *ctx);
+#endif
 
 /* For a program that leaves: no thread of it is idle any more, where the system allows that. A
  * process ends when the last of its threads has run once more, and on a busy machine an idle one

@@ -240,7 +240,6 @@ static void watch(void *ctx)
 {
     rvi_pg_link *l = ctx;
     double pause = FIRST;
-    rvi_thread_ignore_signals();
     while (!atomic_load(&l->stop)) {
         if (!atomic_load(&l->lost)) {
             look(l);

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 #include "base/os.h"
 #include "base/pool.h"
 #include "base/thread.h"
+#include "harness/amount.h"
 #include "harness/assert_ok.h"
 
 typedef struct talk {
@@ -280,12 +282,56 @@ static void locks_exclude(void **state)
     rvi_lock_free(NULL);
 }
 
+static atomic_int n_caught;
+
+static void count_signal(int number)
+{
+    (void)number;
+    atomic_fetch_add(&n_caught, 1);
+}
+
+static void nothing(void *ctx)
+{
+    (void)ctx;
+}
+
+/* A signal that its program blocks for a moment waits for it, and is not taken by a thread that has
+ * just begun. */
+static void threads_take_no_signals(void **state)
+{
+    enum { ROUNDS = AMOUNT(500, 50) };
+    struct sigaction action = {.sa_handler = count_signal}, old;
+    sigset_t one, before, pending;
+    (void)state;
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR1);
+    assert_int_equal(sigaction(SIGUSR1, &action, &old), 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        rvi_thread *t = NULL;
+        rvi_pool *p = NULL;
+        if (i % 2)
+            assert_ok(rvi_pool_new(&p, 2, err));
+        else
+            assert_ok(rvi_thread_start(&t, nothing, NULL, i % 4 == 0, err));
+        pthread_sigmask(SIG_BLOCK, &one, &before);
+        kill(getpid(), SIGUSR1);
+        assert_int_equal(sigpending(&pending), 0);
+        assert_int_equal(sigismember(&pending, SIGUSR1), 1);
+        rvi_thread_join(t);
+        rvi_pool_free(p);
+        assert_int_equal(atomic_load(&n_caught), i);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        assert_int_equal(atomic_load(&n_caught), i + 1);
+    }
+    sigaction(SIGUSR1, &old, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wakeups),       cmocka_unit_test(pools_pause),
         cmocka_unit_test(pools_stop),    cmocka_unit_test(threads_detach),
         cmocka_unit_test(threads_hurry), cmocka_unit_test(leaving_hurries),
-        cmocka_unit_test(locks_exclude)};
+        cmocka_unit_test(locks_exclude), cmocka_unit_test(threads_take_no_signals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
