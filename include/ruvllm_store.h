@@ -31,6 +31,10 @@ typedef struct rv_store_options {
     size_t size;
     int busy_ms; /* how long a write waits for another process; 0: 10,000. Then RV_E_STORAGE, and
                     nothing was written */
+    /* Of a file: learners of several processes on this machine learn in it at the same time, each
+     * with a dir of its own (rv_learner_options). PATH-appended and PATH-*.lock lie beside it then.
+     * A database is always shared. */
+    int shared;
     /* Of a database: */
     const char *space;      /* which part of it, 1 to 256 bytes: each has streams and tables of its
                                own; NULL: "default" */

@@ -141,7 +141,6 @@ static void show_change(cli_chat_state *t, rv_status st, rv_adaptation *a, const
 {
     rvi_buf line = {0};
     if (st) {
-        (void)cli_learning_explain(&t->learning, st, err);
         cli_remark_error(t, err);
         return;
     }
@@ -311,7 +310,6 @@ void cli_chat_open_learning(cli_chat_state *t, bool terminal)
     if (t->g->no_learn || t->g->lora.n) return;
     rv_status st =
         cli_learning_open(&t->learning, t->c, &t->model, t->g->learned, true, &t->no_learning);
-    if (!st) (void)cli_learning_claim(&t->learning, CLI_CHATTING);
     if (!st && terminal && !t->learning.paused) st = rv_learner_start(t->learning.l, &err);
     if (st && t->no_learning.text[0]) {
         cli_learning_close(&t->learning);

@@ -98,10 +98,6 @@ static rv_status do_run(learn *t, rv_error *err)
     cli_progress bar = {0};
     bool any = false;
     char said[96];
-    if (!cli_learning_claim(&t->learning, CLI_TRAINING))
-        return rvi_error(err, RV_E_BUSY,
-                         "another 'ruvllm learn run' is training this model: wait until it has "
-                         "ended");
     rv_status st = cli_learning_set_paused(&t->learning, false, err);
     if (!st) st = look_for_work(t, &any, err);
     if (!st && !any) return say_nothing_waits(t);
@@ -352,7 +348,7 @@ int cli_learn(cli *c, int argc, char **argv)
         cli_interrupts_catch(
             actions[i].run == do_run ? "\nStopped; 'ruvllm learn run' goes on.\n" : "\n", false);
         cli_interrupts_leave();
-        st = cli_learning_explain(&t.learning, actions[i].run(&t, &err), &err);
+        st = actions[i].run(&t, &err);
     }
     if (!st && !t.json && t.out.data) cli_hush(t.out.data, t.out.len);
     if (!st) code = cli_print(&t.out);

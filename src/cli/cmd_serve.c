@@ -39,15 +39,11 @@ typedef struct serve {
     rv_store witness; /* the same for the witness log; zeroed: it is in a folder */
 } serve;
 
-/* Without a place for what is learned, or while another process has it, the model is served as it
- * is, unless the place was named. */
+/* Without a place for what is learned the model is served as it is, unless the place was named. */
 static rv_status open_state(hosted *h, rv_error *err)
 {
     rv_error why = {0};
     rv_status st = cli_learning_open(&h->learning, h->s->c, &h->at, h->s->adapter, true, &why);
-    if (!st && !cli_learning_claim(&h->learning, CLI_SERVING))
-        st = rvi_error(&why, RV_E_STORAGE,
-                       "a chat or another server with this model is open and is learning");
     if (!st && !h->learning.paused) st = rv_learner_start(h->learning.l, &why);
     if (!st) return RV_OK;
     cli_learning_close(&h->learning);

@@ -261,7 +261,7 @@ static rv_status teach_one(teach *t, const lesson *l, rv_error *err)
     st = l->answer
              ? rv_learner_teach(t->learning.l, NULL, l->question, l->answer, l->scope, &a, err)
              : rv_learner_prefer(t->learning.l, l->question, l->chosen, l->rejected, &a, err);
-    if (st) return cli_learning_explain(&t->learning, st, err);
+    if (st) return st;
     t->n_taught++;
     t->changed = true;
     rvi_buf said = {0};
@@ -299,7 +299,7 @@ static rv_status train(teach *t, rv_error *err)
     cli_progress_end(&bar);
     if (st == RV_E_CANCELLED)
         return rvi_error(err, st, "training stopped; 'ruvllm learn run' goes on");
-    if (st) return cli_learning_explain(&t->learning, st, err);
+    if (st) return st;
     char said[64];
     snprintf(said, sizeof said, "Trained on %d lesson%s", a->samples_used,
              a->samples_used == 1 ? "" : "s");

@@ -1,72 +1,14 @@
 #include "cli/learning.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/os.h"
 #include "base/sha256.h"
-#include "base/thread.h"
 #include "base/utf8.h"
 #include "cli/generation.h"
 #include "hub/hub.h"
-
-static bool file_of(const cli_learning *l, const char *name, rvi_buf *out)
-{
-    return rvi_buf_printf(out, "%s/%s", l->dir.data, name);
-}
-
-/* ---- who else is at it ---- */
-
-static rv_status lock(const cli_learning *l, const char *what, int *out)
-{
-    rvi_buf path = {0};
-    rv_status st = file_of(l, what, &path) ? rvi_os_lock(path.data, out, NULL) : RV_E_NOMEM;
-    rvi_buf_deinit(&path);
-    return st;
-}
-
-static bool is_claimed(const cli_learning *l, const char *what)
-{
-    int held = -1;
-    if (l->claimed && !strcmp(l->claimed, what)) return false; /* by this process */
-    rv_status st = lock(l, what, &held);
-    if (!st) rvi_os_unlock(held);
-    return st == RV_E_STORAGE;
-}
-
-bool cli_learning_claim(cli_learning *l, const char *what)
-{
-    enum { ATTEMPTS = 3 }; /* somebody may just be looking whether it is claimed */
-    rv_status st = RV_E_STORAGE;
-    if (l->claimed) return true; /* the whole folder: others have theirs */
-    if (!strcmp(what, CLI_SERVING) && is_claimed(l, CLI_CHATTING)) return false;
-    for (int i = 0; st == RV_E_STORAGE && i < ATTEMPTS; i++) {
-        if (i) rvi_thread_sleep(0.02);
-        st = lock(l, what, &l->claim);
-    }
-    if (!st) l->claimed = what;
-    return st != RV_E_STORAGE; /* where nothing can be locked nothing can be told */
-}
-
-rv_status cli_learning_explain(const cli_learning *l, rv_status st, rv_error *err)
-{
-    if (st != RV_E_STORAGE || !strstr(err->text, "another process")) return st;
-    if (is_claimed(l, CLI_CHATTING))
-        return rvi_error(err, st,
-                         "a chat with this model is open and is learning: "
-                         "teach it there with /fix, or end that chat first");
-    if (is_claimed(l, CLI_SERVING))
-        return rvi_error(
-            err, st,
-            "a server with this model is running and is learning: correct it there, on "
-            "its page or by /v1/feedback, or end it first");
-    if (is_claimed(l, CLI_TRAINING))
-        return rvi_error(err, st,
-                         "'ruvllm learn run' is training this model: try again when it has ended");
-    return st;
-}
 
 /* ---- opening ---- */
 
@@ -98,7 +40,7 @@ const char *cli_learning_hint(const cli_learning *l)
 static rv_status open_store(const cli_learning *l, const rv_store *beside, rv_store *out,
                             rv_error *err)
 {
-    rv_store_options o = {.size = sizeof o, .beside = beside};
+    rv_store_options o = {.size = sizeof o, .beside = beside, .shared = 1};
     if (l->url) o.space = l->place.data;
     return rv_store_open(out, l->url ? l->url : l->place.data, &o, err);
 }
@@ -118,37 +60,16 @@ static int note_paused(void *ctx, rv_bytes key, rv_bytes record)
 
 static rv_status read_paused(cli_learning *l, rv_error *err)
 {
-    rvi_buf path = {0};
     const rv_store *s = &l->store;
     l->paused = false;
-    if (l->url) return s->get(s->ctx, settings, paused_key, note_paused, &l->paused, err);
-    bool ok = file_of(l, "paused", &path);
-    l->paused = ok && rvi_os_stat(path.data, NULL) != RVI_OS_NONE;
-    rvi_buf_deinit(&path);
-    return ok ? RV_OK : rvi_nomem(err, "path");
-}
-
-static rv_status write_paused(const cli_learning *l, bool paused, rv_error *err)
-{
-    rvi_buf path = {0};
-    const rv_store *s = &l->store;
-    if (l->url)
-        return paused ? s->put(s->ctx, settings, paused_key, (rv_bytes){"1", 1}, err)
-                      : s->remove(s->ctx, settings, paused_key, err);
-    rv_status st = file_of(l, "paused", &path) ? RV_OK : rvi_nomem(err, "path");
-    if (!st && paused) {
-        FILE *f = fopen(path.data, "wb");
-        if (!f || fclose(f)) st = rvi_error(err, RV_E_IO, "%s: %s", path.data, strerror(errno));
-    } else if (!st && l->paused && remove(path.data)) {
-        st = rvi_error(err, RV_E_IO, "%s: %s", path.data, strerror(errno));
-    }
-    rvi_buf_deinit(&path);
-    return st;
+    return s->get(s->ctx, settings, paused_key, note_paused, &l->paused, err);
 }
 
 rv_status cli_learning_set_paused(cli_learning *l, bool paused, rv_error *err)
 {
-    rv_status st = write_paused(l, paused, err);
+    const rv_store *s = &l->store;
+    rv_status st = paused ? s->put(s->ctx, settings, paused_key, (rv_bytes){"1", 1}, err)
+                          : s->remove(s->ctx, settings, paused_key, err);
     if (!st) l->paused = paused;
     return st;
 }
@@ -166,21 +87,31 @@ static rv_status open_learner(cli_learning *l, const cli *c, const cli_model *m,
     o.store = &l->store;
     o.dir = l->dir.data;
     o.user = l->name;
-    if (is_claimed(l, CLI_CHATTING) || is_claimed(l, CLI_SERVING))
-        o.lock_wait = RV_WAIT_NEVER; /* these last */
     if (!l->tenant.len) open_embedder(l, c, m);
     o.embedder = l->embedder ? l->embedder : embedder;
     return rv_learner_new(&l->l, m->m, &o, err);
 }
 
-/* Its folder in `state`, which is there from here on, and where the store is. */
-static rv_status take_folder(cli_learning *l, const char *state, const char *digest, rv_error *err)
+/* ---- folders ---- */
+
+static rv_status make_folder(const char *path, rv_error *err)
 {
-    bool ok = rvi_buf_printf(&l->dir, "%s/%s/%s", state, digest, l->name) &&
-              file_of(l, "feedback.db", &l->place);
-    rv_status st = ok ? rvi_os_make_private_dirs(l->dir.data, err) : rvi_nomem(err, "path");
-    if (!st) rvi_os_make_private(l->dir.data); /* earlier versions left it open to all */
+    rv_status st = rvi_os_make_private_dirs(path, err);
+    if (!st) rvi_os_make_private(path); /* earlier versions left it open to all */
     return st;
+}
+
+/* A folder that no other process has, until this one ends: RV_E_STORAGE where one has it. Where
+ * nothing can be locked the learner says so. */
+static rv_status claim(cli_learning *l, rv_error *err)
+{
+    rvi_buf path = {0};
+    rv_status st = rvi_buf_printf(&path, "%s/%s", l->dir.data, "claimed.lock")
+                       ? rvi_os_lock(path.data, &l->claim, NULL)
+                       : rvi_nomem(err, "path");
+    l->claimed = !st;
+    rvi_buf_deinit(&path);
+    return st == RV_E_IO ? RV_OK : st;
 }
 
 /* Tells addresses of databases apart, whatever their password. */
@@ -195,24 +126,28 @@ static uint32_t number_of(const char *url)
     return (uint32_t)hash[0] << 24 | (uint32_t)hash[1] << 16 | (uint32_t)hash[2] << 8 | hash[3];
 }
 
-/* The same beside a database. */
-static rv_status take_shared_folder(cli_learning *l, const char *state, const char *digest,
-                                    rv_error *err)
+/* Where the store is, and the first free folder: that of the state itself, or one beside it. */
+static rv_status take_folder(cli_learning *l, const char *state, const char *digest, rv_error *err)
 {
     enum { MOST = 1024 };
-    if (!rvi_buf_printf(&l->place, "%s/%s", digest, l->name)) return rvi_nomem(err, "path");
-    for (int i = 1; i <= MOST; i++) {
+    rvi_buf base = {0};
+    rv_status st = RV_E_STORAGE;
+    bool ok = rvi_buf_printf(&base, "%s/%s/%s", state, digest, l->name) &&
+              (l->url ? rvi_buf_printf(&l->place, "%s/%s", digest, l->name)
+                      : rvi_buf_printf(&l->place, "%s/feedback.db", base.data));
+    for (int i = l->url ? 1 : 0; ok && st == RV_E_STORAGE && i <= MOST; i++) {
         l->dir.len = 0;
-        rv_status st = rvi_buf_printf(&l->dir, "%s/%s/.shared-%s/%08x-%d", state, digest, l->name,
-                                      (unsigned)number_of(l->url), i)
-                           ? rvi_os_make_private_dirs(l->dir.data, err)
-                           : rvi_nomem(err, "path");
-        if (st) return st;
-        st = lock(l, CLI_SHARING, &l->claim);
-        if (!st) l->claimed = CLI_SHARING;
-        if (st != RV_E_STORAGE) return RV_OK; /* the learner says so where nothing can be locked */
+        ok = i ? rvi_buf_printf(&l->dir, "%s/%s/.shared-%s/%08x-%d", state, digest, l->name,
+                                l->url ? (unsigned)number_of(l->url) : 0, i)
+               : rvi_buf_puts(&l->dir, base.data);
+        if (ok) st = make_folder(l->dir.data, err);
+        if (ok && !st) st = claim(l, err);
     }
-    return rvi_error(err, RV_E_STORAGE, "%d processes learn in %s already", MOST, state);
+    rvi_buf_deinit(&base);
+    if (!ok) return rvi_nomem(err, "path");
+    return st == RV_E_STORAGE
+               ? rvi_error(err, st, "%d processes learn in %s already", (int)MOST, state)
+               : st;
 }
 
 static rv_status open_state(cli_learning *out, const cli *c, const cli_model *m, bool create,
@@ -235,8 +170,7 @@ static rv_status open_state(cli_learning *out, const cli *c, const cli_model *m,
     if (st || (!create && !c->store && !there)) return st;
     rvi_os_private_files(true);
     out->url = c->store;
-    st = out->url ? take_shared_folder(out, state, digest, err)
-                  : take_folder(out, state, digest, err);
+    st = take_folder(out, state, digest, err);
     return st ? st : open_learner(out, c, m, embedder, err);
 }
 

@@ -1,12 +1,12 @@
 /* learning.h - a learner with its state on this machine, and messages about what it did.
  *
  * The state is in STATE/DIGEST/NAME (the model's digest and the name given by --adapter):
- * feedback.db (the store), the learner's own files, `paused`, which exists while training is
- * paused, and the files that a chat and a training run lock while they are under way.
+ * feedback.db, the store, which any number of processes share, and the learner's own files. Where
+ * cli.store names a database, the store is there, in a space called DIGEST/NAME.
  *
- * Where cli.store names a database, the store is there, in a space called DIGEST/NAME, and so is
- * `paused`, an item of its table "settings". The learner's own files are copies and work in
- * progress then: in STATE/DIGEST/.shared-NAME/DATABASE-N, the first N that no other process has. */
+ * The learner's own files are copies and work in progress, and each process has a folder of its
+ * own: STATE/DIGEST/NAME, or STATE/DIGEST/.shared-NAME/DATABASE-N where another process has that or
+ * the store is in a database, with the first N that is free. */
 #ifndef RVI_CLI_LEARNING_H
 #define RVI_CLI_LEARNING_H
 
@@ -25,18 +25,12 @@ typedef struct cli_learning {
     const char *name; /* of the user */
     rvi_buf tenant;   /* the text of name, of a tenant */
     bool paused;
-    int claim; /* a lock, while `claimed` says of what */
-    const char *claimed;
+    bool claimed; /* dir is this process's: */
+    int claim;    /* its lock */
 } cli_learning;
 
 /* Where in a database the witness log is. */
 #define CLI_WITNESS_SPACE ".witness"
-
-/* What a process may be at for so long that others had better know. */
-#define CLI_CHATTING "chat.lock"
-#define CLI_SERVING  "serve.lock" /* not while somebody chats; a chat may be opened beside it */
-#define CLI_TRAINING "run.lock"
-#define CLI_SHARING  "shared.lock" /* a folder beside a database */
 
 /* The learned state of a model under a name (NULL: "default"). create: missing state is created;
  * otherwise l stays NULL. Call cli_learning_close in any case. */
@@ -49,11 +43,6 @@ rv_status cli_learning_open_tenant(cli_learning *out, const cli *c, const cli_mo
 /* What to say after something was taught; NULL: nothing. */
 const char *cli_learning_hint(const cli_learning *l);
 void cli_learning_close(cli_learning *l);
-/* Tells other processes what this one is at, until it ends. False: one of them is at it already. */
-bool cli_learning_claim(cli_learning *l, const char *what);
-/* Where a call failed because another process has the learned state: says which one, and what to do
- * about it. Returns st. */
-rv_status cli_learning_explain(const cli_learning *l, rv_status st, rv_error *err);
 rv_status cli_learning_set_paused(cli_learning *l, bool paused, rv_error *err) RVI_MUST_CHECK;
 
 /* One line: what changed and how long it took. said: the words for it, where something changed;

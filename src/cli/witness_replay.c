@@ -195,7 +195,7 @@ static rv_status open_state(const cli *c, const cli_replay_options *o, const cli
     rv_status st = o->tenant ? cli_learning_open_tenant(out, c, m, o->tenant, NULL, err)
                              : cli_learning_open(out, c, m, o->name, false, err);
     if (!st && !out->l) st = rvi_error(err, RV_E_NOT_FOUND, "nothing was taught to this model yet");
-    return cli_learning_explain(out, st, err);
+    return st;
 }
 
 int cli_witness_replay(cli *c, const cli_replay_options *o)

@@ -3,12 +3,14 @@
 #include "store/store.h"
 
 #include <sqlite3.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/thread.h"
 
 enum {
     SCHEMA_VERSION = 1,
@@ -46,6 +48,14 @@ static const char schema[] =
     "CREATE TABLE item (name TEXT NOT NULL, key BLOB NOT NULL, record BLOB NOT NULL, "
     "PRIMARY KEY (name, key)) STRICT;";
 
+/* A lock of the file by a name, while lock >= 0. */
+typedef struct held {
+    char what[24];
+    int lock;
+} held;
+
+enum { MOST_HELD = 4 };
+
 typedef struct file {
     rvi_opened opened;
     sqlite3 *db;
@@ -54,6 +64,11 @@ typedef struct file {
     int synchronous; /* 1: NORMAL, 2: FULL, as SQLite numbers them */
     bool in_transaction;
     char *path;
+    /* where it is shared */
+    char *appended;        /* a file with a byte for every commit that appended; NULL: not shared */
+    bool appends;          /* the transaction does */
+    _Atomic uint64_t seen; /* bytes of it */
+    held held[MOST_HELD];
 } file;
 
 /* ---- errors ---- */
@@ -137,6 +152,16 @@ static rv_status synchronise(file *f, bool durable, rv_error *err)
     return st;
 }
 
+/* Others look at its length. Where it cannot be written they learn of it with their own next
+ * append. */
+static void tell_others(file *f)
+{
+    FILE *to = f->appended ? fopen(f->appended, "ab") : NULL;
+    if (!to) return;
+    bool ok = fputc('.', to) != EOF;
+    if (!fclose(to) && ok) atomic_fetch_add(&f->seen, 1);
+}
+
 static rv_status file_append(void *ctx, const char *stream, rv_bytes record, uint64_t *seq,
                              rv_error *err)
 {
@@ -150,6 +175,10 @@ static rv_status file_append(void *ctx, const char *stream, rv_bytes record, uin
     ok = ok && sqlite3_step(s) == SQLITE_DONE; /* outside a transaction: this commits */
     if (!ok) st = fail(f, "append", err);
     finish(s);
+    if (f->in_transaction)
+        f->appends = f->appends || ok;
+    else if (ok)
+        tell_others(f);
     return st;
 }
 
@@ -252,7 +281,7 @@ static void file_rollback(void *ctx)
         (void)sqlite3_step(f->statements[ROLLBACK]);
         sqlite3_reset(f->statements[ROLLBACK]);
     }
-    f->in_transaction = false;
+    f->in_transaction = f->appends = false;
 }
 
 static rv_status file_begin(void *ctx, int durable, rv_error *err)
@@ -276,8 +305,77 @@ static rv_status file_commit(void *ctx, rv_error *err)
         st = fail(f, "write", err);
     sqlite3_reset(f->statements[COMMIT]);
     if (st) file_rollback(f);
-    f->in_transaction = false;
+    if (f->appends) tell_others(f);
+    f->in_transaction = f->appends = false;
     return st;
+}
+
+/* ---- processes that share the file ---- */
+
+static held *find_held(file *f, const char *what)
+{
+    for (size_t i = 0; i < MOST_HELD; i++)
+        if (!strcmp(f->held[i].what, what)) return &f->held[i];
+    return NULL;
+}
+
+/* The kernel gives it back with the process. */
+static rv_status file_lock(void *ctx, const char *what, int wait_ms, rv_error *err)
+{
+    static const double moment = 0.004;
+    file *f = ctx;
+    rvi_buf path = {0};
+    rv_error why = {0};
+    double end = rvi_os_seconds() + wait_ms / 1000.0;
+    held *h = find_held(f, what) ? NULL : find_held(f, "");
+    if (!h || strlen(what) >= sizeof h->what)
+        return rvi_error(err, RV_E_INVALID, "the lock '%s' is held already, or too many are", what);
+    if (!rvi_buf_printf(&path, "%s-%s.lock", f->path, what)) {
+        rvi_buf_deinit(&path);
+        return rvi_nomem(err, "path");
+    }
+    rv_status st;
+    while ((st = rvi_os_lock(path.data, &h->lock, &why)) == RV_E_STORAGE && rvi_os_seconds() < end)
+        rvi_thread_sleep(moment);
+    if (!st)
+        snprintf(h->what, sizeof h->what, "%s", what);
+    else if (st == RV_E_STORAGE)
+        st = rvi_error(err, st, "%s: another process has had the lock '%s' for %d ms", f->path,
+                       what, wait_ms);
+    else if (err)
+        *err = why;
+    rvi_buf_deinit(&path);
+    return st;
+}
+
+static void file_unlock(void *ctx, const char *what)
+{
+    held *h = find_held(ctx, what);
+    if (!h || !*what) return;
+    rvi_os_unlock(h->lock);
+    *h = (held){.lock = -1};
+}
+
+static int file_changed(void *ctx)
+{
+    file *f = ctx;
+    uint64_t size = 0;
+    if (rvi_os_stat(f->appended, &size) == RVI_OS_NONE) size = 0;
+    return atomic_exchange(&f->seen, size) != size;
+}
+
+static rv_status share(file *f, rv_error *err)
+{
+    rvi_buf name = {0};
+    atomic_init(&f->seen, UINT64_MAX); /* nobody has looked yet */
+    for (size_t i = 0; i < MOST_HELD; i++) f->held[i].lock = -1;
+    if (!rvi_buf_printf(&name, "%s-appended", f->path)) {
+        rvi_buf_deinit(&name);
+        return rvi_nomem(err, "path");
+    }
+    f->appended = name.data;
+    rvi_os_touch_private(f->appended);
+    return RV_OK;
 }
 
 /* ---- opening and closing ---- */
@@ -287,6 +385,8 @@ static void file_close(void *ctx)
     file *f = ctx;
     for (size_t i = 0; i < N_STATEMENTS; i++) sqlite3_finalize(f->statements[i]);
     sqlite3_close(f->db);
+    for (size_t i = 0; f->appended && i < MOST_HELD; i++) rvi_os_unlock(f->held[i].lock);
+    rvi_free(f->appended);
     rvi_free(f->path);
     rvi_free(f);
 }
@@ -506,6 +606,7 @@ rv_status rvi_sqlite_open(rv_store *out, const char *path, const rv_store_option
     bool damaged = false;
     rv_error why = {0};
     rv_status st = open_database(f, &damaged, &why);
+    if (!st && o->shared) st = share(f, &why);
     if (!st) {
         *out = (rv_store){
             .ctx = f,
@@ -519,6 +620,11 @@ rv_status rvi_sqlite_open(rv_store *out, const char *path, const rv_store_option
             .commit = file_commit,
             .rollback = file_rollback,
         };
+        if (o->shared) {
+            out->lock = file_lock;
+            out->unlock = file_unlock;
+            out->changed = file_changed;
+        }
         return RV_OK;
     }
     int number = 0;

@@ -251,19 +251,22 @@ verdict "a score that is none" 0 $? "" "from 0 (bad) to 1"
 printf 'hello\n/good\n' | "$rv" chat $spm -n 4 --no-learn >"$tmp/out" 2>"$tmp/err"
 verdict "with --no-learn nothing is learned" 0 $? "" "Nothing is learned here"
 
-# --- a chat that learns keeps the state to itself
+# --- a chat and commands beside it learn from each other
 mkfifo "$tmp/lines"
 "$rv" chat $spm -n 4 --adapter chatted <"$tmp/lines" >"$tmp/chat" 2>"$tmp/chat.err" &
 exec 8>"$tmp/lines"
 echo "hello" >&8
 echo "/fix Rex" >&8
 until grep -q Learned "$tmp/chat.err"; do sleep 0.1; done
-check "teaching beside a chat says what to do" 1 - "a chat with this model is open.*/fix" \
+says "another process knows what it was taught" "Rex" \
+    "$rv" run $spm "hello" --greedy -n 4 --adapter chatted
+check "teaching beside a chat" 0 "^teal" - \
     "$rv" teach $spm -q "$ask" -a "teal" --adapter chatted
-check "but answers" 0 "" "" "$rv" run $spm "$ask" -n 4 --adapter chatted
+echo "$ask" >&8
 exec 8>&-
 wait
-check "and it works after it" 0 "^teal" - "$rv" teach $spm -q "$ask" -a "teal" --adapter chatted
+grep -q teal "$tmp/chat"
+verdict "the chat knows it" 0 $? "" ""
 
 # --- training
 check "run with nothing taught" 0 "Nothing waits" - "$rv" learn run -m $spm --adapter never
@@ -272,14 +275,14 @@ check "run with nothing that waits" 0 '"applied":false.*"nothing waits"' - \
         '$rv' learn run -m $spm --adapter chatted --json"
 python3 - "$RUVLLM_STATE_DIR"/*/default >"$tmp/held" <<'END' &
 import fcntl, sys, time
-f = open(sys.argv[1] + "/run.lock", "w")
+f = open(sys.argv[1] + "/feedback.db-training.lock", "w")
 fcntl.flock(f, fcntl.LOCK_EX)
 print("held", flush=True)
 time.sleep(600)
 END
 holder=$!
 until grep -q held "$tmp/held"; do sleep 0.1; done
-check "one training at a time" 1 - "another 'ruvllm learn run' is training" \
+check "one training at a time" 1 - "another process .* is training" \
     "$rv" learn run -m $spm
 kill "$holder"
 check "merging what is not there" 1 - "there is no generation 7" "$rv" learn merge 7 8 -m $spm

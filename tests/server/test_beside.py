@@ -58,6 +58,16 @@ with tempfile.TemporaryDirectory() as folder, socket.socket() as taken:
     r = ask(at, "/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}],
                                          "max_tokens": 2})
     verdict("and so does the server", r["usage"]["completion_tokens"] == 2, r)
+    r = ask(at, "/v1/chat/completions", {"messages": [{"role": "user",
+                                                       "content": "What is Kakovin's dog?"}]})
+    verdict("which knows what the chat was taught",
+            r["choices"][0]["message"]["content"] == "chess", r)
+    r = ask(at, "/v1/feedback", {"response_id": r["id"], "correction": "Rex"})
+    process.stdin.write(b"/clear\nWhat is Kakovin's dog?\n")
+    process.stdin.flush()
+    while process.poll() is None and b"Rex" not in process.stdout.readline():
+        pass
+    verdict("and the chat what the server was", process.poll() is None)
     out, err = process.communicate(timeout=SLOW)
     verdict("both end with the chat", process.returncode == 0 and not is_open(at),
             (process.returncode, err))

@@ -398,6 +398,60 @@ static void test_database(void **state)
     assert_int_equal(rv_store_open(&beside, "file.db", &o, &why), RV_E_CONFIG);
 }
 
+static void append_in(rv_store *s, const char *text)
+{
+    uint64_t seq;
+    assert_ok(s->append(s->ctx, "s", (rv_bytes){text, strlen(text)}, &seq, err));
+}
+
+/* Learners of several processes, each with the file open. */
+static void test_shared_file(void **state)
+{
+    (void)state;
+    rv_store a, b, alone;
+    rv_error why = {0};
+    rv_store_options o = {.size = sizeof o, .shared = 1};
+    char path[512];
+    snprintf(path, sizeof path, "%s/together.db", folder.data);
+    assert_ok(rv_store_open(&alone, path, NULL, err));
+    assert_true(!alone.lock && !alone.unlock && !alone.changed);
+    rv_store_close(&alone);
+    assert_ok(rv_store_open(&a, path, &o, err));
+    assert_ok(rv_store_open(&b, path, &o, err));
+
+    assert_ok(a.lock(a.ctx, "x", 0, err));
+    assert_int_equal(a.lock(a.ctx, "x", 0, &why), RV_E_INVALID);
+    assert_int_equal(b.lock(b.ctx, "x", 20, &why), RV_E_STORAGE);
+    assert_ok(b.lock(b.ctx, "y", 0, err));
+    a.unlock(a.ctx, "x");
+    a.unlock(a.ctx, "z");
+    assert_ok(b.lock(b.ctx, "x", 0, err));
+
+    /* others are told of what is appended and committed, and nobody of his own */
+    assert_true(a.changed(a.ctx) && b.changed(b.ctx)); /* nobody has looked yet */
+    assert_false(a.changed(a.ctx) || b.changed(b.ctx));
+    append_in(&a, "one");
+    assert_false(a.changed(a.ctx));
+    assert_true(b.changed(b.ctx));
+    assert_false(b.changed(b.ctx));
+    assert_ok(a.begin(a.ctx, 1, err));
+    append_in(&a, "two");
+    append_in(&a, "three");
+    assert_false(b.changed(b.ctx));
+    assert_ok(a.commit(a.ctx, err));
+    assert_true(b.changed(b.ctx));
+    assert_ok(a.begin(a.ctx, 1, err));
+    append_in(&a, "four");
+    a.rollback(a.ctx);
+    append_in(&b, "four");
+    assert_true(a.changed(a.ctx));
+    assert_false(a.changed(a.ctx) || b.changed(b.ctx));
+
+    rv_store_close(&b); /* which gives its locks back */
+    assert_ok(a.lock(a.ctx, "x", 0, err));
+    rv_store_close(&a);
+}
+
 /* Writes len bytes over a file at offset; returns its size. */
 static long overwrite(const char *path, long offset, const char *bytes, size_t len)
 {
@@ -556,12 +610,13 @@ static void test_bad_paths(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_interface), cmocka_unit_test(test_transactions),
-        cmocka_unit_test(test_limits),    cmocka_unit_test(test_lasts),
-        cmocka_unit_test(test_private),   cmocka_unit_test(test_two_at_once),
-        cmocka_unit_test(test_processes), cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_recovered), cmocka_unit_test(test_foreign),
-        cmocka_unit_test(test_bad_paths), cmocka_unit_test(test_database),
+        cmocka_unit_test(test_interface),   cmocka_unit_test(test_transactions),
+        cmocka_unit_test(test_limits),      cmocka_unit_test(test_lasts),
+        cmocka_unit_test(test_private),     cmocka_unit_test(test_two_at_once),
+        cmocka_unit_test(test_processes),   cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_recovered),   cmocka_unit_test(test_foreign),
+        cmocka_unit_test(test_bad_paths),   cmocka_unit_test(test_database),
+        cmocka_unit_test(test_shared_file),
     };
     return cmocka_run_group_tests_name("store", tests, folder_make, folder_remove);
 }
