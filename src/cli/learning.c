@@ -87,7 +87,7 @@ static rv_status open_learner(cli_learning *l, const cli *c, const cli_model *m,
     o.store = &l->store;
     o.dir = l->dir.data;
     o.user = l->name;
-    if (!l->tenant.len) open_embedder(l, c, m);
+    if (!embedder) open_embedder(l, c, m);
     o.embedder = l->embedder ? l->embedder : embedder;
     return rv_learner_new(&l->l, m->m, &o, err);
 }
@@ -185,10 +185,10 @@ rv_status cli_learning_open(cli_learning *out, const cli *c, const cli_model *m,
 rv_status cli_learning_open_tenant(cli_learning *out, const cli *c, const cli_model *m,
                                    const char *tenant, const cli_learning *all, rv_error *err)
 {
-    *out = (cli_learning){.beside = c->store ? &all->store : NULL};
+    *out = (cli_learning){.beside = c->store && all ? &all->store : NULL};
     if (!rvi_buf_printf(&out->tenant, ".tenant-%s", tenant)) return rvi_nomem(err, "tenant");
     out->name = out->tenant.data;
-    return open_state(out, c, m, true, all->embedder, err);
+    return open_state(out, c, m, all != NULL, all ? all->embedder : NULL, err);
 }
 
 void cli_learning_close(cli_learning *l)

@@ -36,7 +36,8 @@ typedef struct cli_learning {
  * otherwise l stays NULL. Call cli_learning_close in any case. */
 rv_status cli_learning_open(cli_learning *out, const cli *c, const cli_model *m, const char *name,
                             bool create, rv_error *err) RVI_MUST_CHECK;
-/* The same for a tenant of a server, which creates it. all: the server's own, which outlives it. */
+/* The same for a tenant of a server. all: the server's own, which outlives it; NULL: outside a
+ * server, which alone creates missing state. */
 rv_status cli_learning_open_tenant(cli_learning *out, const cli *c, const cli_model *m,
                                    const char *tenant, const cli_learning *all,
                                    rv_error *err) RVI_MUST_CHECK;

@@ -156,10 +156,12 @@ static rv_status synchronise(file *f, bool durable, rv_error *err)
  * append. */
 static void tell_others(file *f)
 {
+    uint64_t seen = atomic_load(&f->seen);
     FILE *to = f->appended ? fopen(f->appended, "ab") : NULL;
     if (!to) return;
     bool ok = fputc('.', to) != EOF;
-    if (!fclose(to) && ok) atomic_fetch_add(&f->seen, 1);
+    /* unless another thread has looked meanwhile, perhaps behind this byte */
+    if (!fclose(to) && ok) (void)atomic_compare_exchange_strong(&f->seen, &seen, seen + 1);
 }
 
 static rv_status file_append(void *ctx, const char *stream, rv_bytes record, uint64_t *seq,

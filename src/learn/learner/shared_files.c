@@ -132,6 +132,18 @@ static rv_status write_file(const char *path, const rvi_buf *data, rv_error *err
     return st;
 }
 
+/* One that was made before the store was shared is only here. What fails is tried again when it is
+ * met again. */
+static void give(rvi_learner *l, int number, const char *path)
+{
+    rvi_blob b = {0};
+    if (rvi_os_stat(path, NULL) != RVI_OS_FILE || rvi_blob_open(&b, path, NULL)) return;
+    rv_status st = rvi_store_begin(&l->store, false, NULL);
+    if (!st) st = rvi_store_end(&l->store, put_file(l, number, &b, NULL), NULL);
+    (void)st;
+    rvi_blob_close(&b);
+}
+
 /* One that is not there, or not whole, is left out by whoever loads it. */
 static rv_status fetch(rvi_learner *l, int number, rv_error *err)
 {
@@ -150,6 +162,7 @@ static rv_status fetch(rvi_learner *l, int number, rv_error *err)
         make_head(data.data, data.len, own);
         if (!st && !memcmp(own, head.data, sizeof own)) st = write_file(path.data, &data, err);
     }
+    if (!st && !found) give(l, number, path.data);
     rvi_buf_deinit(&head);
     rvi_buf_deinit(&data);
     rvi_buf_deinit(&path);
