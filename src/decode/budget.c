@@ -80,6 +80,7 @@ void rvi_budget_note(rvi_budget *b, int n_rows, double reads, double seconds)
 {
     int own = size_of(n_rows);
     double share = b->at[own].rows > 0 ? NEW_SHARE : 1;
+    seconds = RVI_MAX(seconds, 1e-6); /* a clock may stand still */
     if (share < 1) {
         note_reads(b, n_rows, reads, seconds);
         seconds = RVI_MIN(seconds, MOST_NEW * expected(b, n_rows, reads));

@@ -495,6 +495,8 @@ static uint32_t return_to(rvi_machine *m, uint32_t frame, uint32_t item)
     return frame ? frame : NO_FRAME;
 }
 
+enum { WORK = 4 }; /* of a step from one place to others */
+
 static void enter(rvi_machine *m, uint32_t frame, uint32_t item, int depth, rvi_places *out)
 {
     const rvi_rules *r = &m->rules;
@@ -502,6 +504,7 @@ static void enter(rvi_machine *m, uint32_t frame, uint32_t item, int depth, rvi_
         fail(m, RV_E_UNSUPPORTED, "rules begin with each other too deeply");
         return;
     }
+    if (!rvi_rxs_spend(&m->values.rxs, 1)) return; /* the same rule may be met in many ways */
     for (;;) {
         rvi_item i = r->items[item];
         if (i.kind == RVI_ITEM_TERMINAL) {
@@ -541,6 +544,7 @@ bool rvi_machine_thinks(rvi_machine *m, const rvi_place *at)
 {
     if (at->kind != RVI_AT_TERMINAL) return false;
     if (!rvi_lex_ends(&m->lexer, at->arg)) return m->rules.items[at->extra - 1].thinking;
+    if (!rvi_rxs_spend(&m->values.rxs, WORK)) return false;
     rvi_places behind = {0};
     rvi_machine_behind(m, at, &behind);
     bool thinks = behind.n > 0;
@@ -656,7 +660,6 @@ static bool takes_blanks(rvi_place_kind kind)
 
 void rvi_machine_step(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_places *out)
 {
-    enum { WORK = 4 };
     rvi_frame f;
     uint32_t next;
     if (!rvi_rxs_spend(&m->values.rxs, WORK) || m->values.st) return;
@@ -727,6 +730,7 @@ bool rvi_machine_ends(rvi_machine *m, const rvi_place *at)
         at->kind == RVI_AT_AFTER || (at->kind == RVI_AT_NUMBER && rvi_lex_ends(&m->lexer, at->arg));
     if (at->kind == RVI_AT_END || (value && !at->frame)) return true;
     if (!value && (at->kind != RVI_AT_TERMINAL || !rvi_lex_ends(&m->lexer, at->arg))) return false;
+    if (!rvi_rxs_spend(&m->values.rxs, WORK)) return false;
     rvi_places behind = {0};
     bool ends = false;
     if (value)

@@ -1,6 +1,7 @@
 #include "scheduler/pace.h"
 
 #include <limits.h>
+#include <stdint.h>
 
 #include "base/compat.h"
 
@@ -53,6 +54,7 @@ void rvi_pace_note(rvi_pace *p, int n_tokens, int n_rows, double seconds)
 {
     p->n_since += p->n_since < OFTEN;
     if (n_tokens < 1) return;
+    seconds = RVI_MAX(seconds, 1e-6); /* a clock may stand still */
     if (p->n_given > 0) p->n_plain = 0;
     if (p->n_given > 0 && p->alone)
         follow(&p->unit, RVI_MAX(seconds - p->plain, 0.05 * p->plain) / cost(p, p->n_given));
@@ -85,7 +87,7 @@ int rvi_pace_rows(rvi_pace *p, int n_tokens, int max_rows, double target)
     if (p->unit > 0) rows = rows_in(p, RVI_MIN(part, room));
     p->seldom = p->unit * cost(p, 1) > part * (p->seldom ? sure : 1);
     if (p->seldom) {
-        if (p->n_plain * p->n_long < BETWEEN * n_tokens) return 0;
+        if ((int64_t)p->n_plain * p->n_long < BETWEEN * n_tokens) return 0;
         rows = RVI_MAX(rows_in(p, room), MANY);
     }
     /* one at least, also where the streams alone come near the target */

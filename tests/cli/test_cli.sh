@@ -75,6 +75,15 @@ check "a schema in the command line" 0 7 - "$rv" run $spm x --schema '{"const":7
 check "a grammar in the command line" 0 '^yes$' - "$rv" run $spm x --grammar 'root ::= "yes"'
 check "what takes too much work" 1 - "#/pattern: too much work" \
     "$rv" run $spm x --schema '{"type":"string","pattern":"^(.{0,100}a.{0,100}b){10}$"}'
+{ echo 'root ::= p0' # a text may end behind each of 40 rules in two ways
+  for i in $(seq 0 39); do echo "p$i ::= \"a\"* p$((i + 1)) | \"b\"* p$((i + 1))"; done
+  echo 'p40 ::= "z" root | "z"'; } >"$tmp/ends"
+check "rules that end in too many ways" 1 - "too much work" "$rv" run $spm x --grammar "$tmp/ends"
+{ echo 'root ::= a0 | "x"'
+  for i in $(seq 0 59); do echo "a$i ::= a$((i + 1)) | a$((i + 1))"; done
+  echo 'a60 ::= [] root'; } >"$tmp/begins"
+check "rules that begin in too many ways" 1 - "too much work" \
+    "$rv" run $spm x --grammar "$tmp/begins"
 check "a JSON object" 0 '}$' - "$rv" run $spm x --json-mode -n 30 --seed 5
 check "retries: any text is right" 0 . - \
     "$rv" run $spm x --regex '(.|\s)*' --retries 2 -n 4 --seed 1
