@@ -95,16 +95,14 @@ static rv_status say_nothing_waits(learn *t)
 static rv_status do_run(learn *t, rv_error *err)
 {
     rv_adaptation *a = NULL;
-    cli_progress bar = {0};
     bool any = false;
     char said[96];
     rv_status st = cli_learning_set_paused(&t->learning, false, err);
     if (!st) st = look_for_work(t, &any, err);
     if (!st && !any) return say_nothing_waits(t);
     if (!st)
-        st = rv_learner_consolidate(t->learning.l, t->deep ? RV_LOOP_DEEP : RV_LOOP_BACKGROUND,
-                                    t->loss, cli_learning_progress, &bar, &a, err);
-    cli_progress_end(&bar);
+        st = cli_learning_train(&t->learning, t->deep ? RV_LOOP_DEEP : RV_LOOP_BACKGROUND, t->loss,
+                                &a, err);
     if (st == RV_E_CANCELLED) return rvi_error(err, st, "stopped; 'ruvllm learn run' goes on");
     if (st) return st;
     if (!a->applied && t->deep && !t->json) { /* corrections train whatever their number */

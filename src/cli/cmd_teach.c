@@ -292,11 +292,8 @@ static rv_status teach_all(teach *t, const char *path, rv_error *err)
 static rv_status train(teach *t, rv_error *err)
 {
     rv_adaptation *a = NULL;
-    cli_progress bar = {0};
-    rv_status st =
-        rv_learner_consolidate(t->learning.l, t->deep ? RV_LOOP_DEEP : RV_LOOP_BACKGROUND,
-                               RV_LOSS_DPO, cli_learning_progress, &bar, &a, err);
-    cli_progress_end(&bar);
+    rv_status st = cli_learning_train(&t->learning, t->deep ? RV_LOOP_DEEP : RV_LOOP_BACKGROUND,
+                                      RV_LOSS_DPO, &a, err);
     if (st == RV_E_CANCELLED)
         return rvi_error(err, st, "training stopped; 'ruvllm learn run' goes on");
     if (st) return st;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/os.h"
 #include "base/sha256.h"
+#include "base/thread.h"
 #include "base/utf8.h"
 #include "cli/generation.h"
 #include "hub/hub.h"
@@ -499,13 +500,29 @@ rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err)
     return st;
 }
 
-int cli_learning_progress(void *ctx, const char *stage, int done, int total, double loss)
+static int show_progress(void *ctx, const char *stage, int done, int total, double loss)
 {
     (void)loss;
     cli_progress_show(ctx, plain_stage(stage), (uint64_t)RVI_MAX(done, 0),
                       (uint64_t)RVI_MAX(total, 0), "");
     if (done >= total) cli_progress_end(ctx);
     return cli_interrupted();
+}
+
+rv_status cli_learning_train(cli_learning *l, rv_learn_loop loop, rv_preference_loss loss,
+                             rv_adaptation **out, rv_error *err)
+{
+    static const double moment = 0.2;
+    cli_progress bar = {0};
+    rv_status st;
+    for (bool told = false;; told = true) {
+        st = rv_learner_consolidate(l->l, loop, loss, show_progress, &bar, out, err);
+        if (st != RV_E_BUSY || cli_interrupted()) break;
+        if (!told) fputs("ruvllm: another process is training this; waiting for it\n", stderr);
+        rvi_thread_sleep(moment);
+    }
+    cli_progress_end(&bar);
+    return st == RV_E_BUSY ? rvi_error(err, RV_E_CANCELLED, "interrupted") : st;
 }
 
 rv_status cli_learning_check(const char *what, const char *text, size_t len, rv_error *err)

@@ -59,8 +59,10 @@ rv_status cli_learning_status(const cli_learning *l, rvi_arena *arena, const rvi
 /* The same as a text for people, with the thumbs and scores. */
 rv_status cli_learning_print(cli_learning *l, rvi_buf *out, rv_error *err) RVI_MUST_CHECK;
 
-/* Progress of training: ctx is a cli_progress. */
-int cli_learning_progress(void *ctx, const char *stage, int done, int total, double loss);
+/* Trains what waits, with a bar. While another process does, waits for it: then out may say that
+ * nothing was left. RV_E_CANCELLED: interrupted. */
+rv_status cli_learning_train(cli_learning *l, rv_learn_loop loop, rv_preference_loss loss,
+                             rv_adaptation **out, rv_error *err) RVI_MUST_CHECK;
 
 /* Checks that a user's text is not empty and is UTF-8. */
 rv_status cli_learning_check(const char *what, const char *text, size_t len,

@@ -282,8 +282,12 @@ time.sleep(600)
 END
 holder=$!
 until grep -q held "$tmp/held"; do sleep 0.1; done
-check "one training at a time" 1 - "another process .* is training" \
-    "$rv" learn run -m $spm
+"$rv" learn run -m $spm >"$tmp/out" 2>"$tmp/err" &
+runner=$!
+until grep -q waiting "$tmp/err"; do sleep 0.1; done
+kill -INT "$runner"
+wait "$runner"
+verdict "one training at a time" 130 $? - "another process is training this; waiting"
 kill "$holder"
 check "merging what is not there" 1 - "there is no generation 7" "$rv" learn merge 7 8 -m $spm
 check "merging one with itself" 1 - "two different generations" "$rv" learn merge 1 1 -m $spm

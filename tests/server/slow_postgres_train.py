@@ -132,11 +132,12 @@ def by_hand(before, n):
     with held_lease():
         got = command("teach", MODEL, "-q", "Who keeps the bees of Orlin?", "-a", "Mila")
         verdict("teach learns beside an instance that trains", got[0] == 0, got)
-        got = command("learn", "run", "-m", MODEL)
-        verdict("and learn run is told of it", got[0] == 1 and "is training it" in got[1], got)
-    got = command("learn", "run", "-m", MODEL)
-    verdict("afterwards it trains", got[0] == 0 and f"generation {n + 1}" in got[1] and
-            published() == str(n + 1), got)
+        run = begin("learn", "run", "-m", MODEL)
+        said = run.stdout.readline()
+        verdict("learn run waits for it", "waiting for it" in said, said)
+    said = run.communicate()[0]
+    verdict("and trains afterwards", run.returncode == 0 and f"generation {n + 1}" in said and
+            published() == str(n + 1), said)
     got = command("learn", "run", "-m", MODEL)
     verdict("once", got[0] == 0 and "Nothing waits" in got[1], got)
     got = command("learn", "status", "-m", MODEL)
@@ -148,10 +149,16 @@ def by_hand(before, n):
                 {k: now[k] for k in before} == before, (before, now))
 
 
+def begin(*arguments):
+    return subprocess.Popen([PROGRAM, *arguments], stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            env={**os.environ, "RUVLLM_STORE": db.url})
+
+
 def command(*arguments):
-    r = subprocess.run([PROGRAM, *arguments], capture_output=True, stdin=subprocess.DEVNULL,
-                       check=False, env={**os.environ, "RUVLLM_STORE": db.url})
-    return r.returncode, (r.stdout + r.stderr).decode()
+    with begin(*arguments) as p:
+        said = p.communicate()[0]
+    return p.returncode, said
 
 
 if not find():
