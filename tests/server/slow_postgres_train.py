@@ -99,7 +99,7 @@ def trains_once(a, b):
     with Watch(a, b) as watch:
         told = teach(a, "What is Kakovin's dog?", "chess")
         verdict("a correction is taken by one instance", told["applied"], told)
-        done = wait_for(lambda: not waiting(a) and not waiting(b))
+        done = wait_for(lambda: all(learning(s)["generations"] and not waiting(s) for s in (a, b)))
         verdict("and is trained", done, (learning(a), learning(b)))
     verdict("by one of the two alone", len(watch.seen) == 1, len(watch.seen))
     verdict("once", published() == "1", published())
@@ -122,7 +122,8 @@ def survives(trainer, other):
     first.process.kill()
     first.process.wait()
     verdict("an instance that trains is killed", found)
-    verdict("the other trains to the end", wait_for(lambda: not waiting(second)), learning(second))
+    done = wait_for(lambda: learning(second)["lessons"] == 2 and not waiting(second))
+    verdict("the other trains to the end", done, learning(second))
     verdict("again once", published() == "2", published())
     return second
 
