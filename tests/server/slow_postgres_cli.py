@@ -5,9 +5,10 @@ nobody. Prints TAP."""
 import os
 import subprocess
 import tempfile
+import time
 
 from postgres import Postgres, find
-from serving import MODEL, PROGRAM, Server, finish, skip, verdict
+from serving import MODEL, PROGRAM, SLOW, Server, finish, skip, verdict
 
 QUESTION = "What is Kakovin's dog?"
 SECRET = "geheim%40%2Fnis"
@@ -23,6 +24,16 @@ def command(*arguments, said="", store=None, **env):
     r = subprocess.run([PROGRAM, *arguments, *more], capture_output=True, check=False,
                        input=said.encode(), env={**os.environ, "RUVLLM_STATE_DIR": state, **env})
     return r.returncode, r.stdout.decode(), r.stderr.decode()
+
+
+def says(s, question, wanted):
+    """What it answers: what is wanted, once it follows."""
+    end = time.monotonic() + SLOW
+    while True:
+        said = s.chat(question)["choices"][0]["message"]["content"]
+        if said == wanted or time.monotonic() > end:
+            return said
+        time.sleep(0.05)
 
 
 def learned(s):
@@ -55,8 +66,8 @@ def beside_servers(url):
         verdict("two servers share a state directory", learned(a) == learned(b) == ["chess"])
         got = command("teach", MODEL, "-q", "Who is the mayor?", "-a", "Ada", store=url)
         verdict("and teach learns beside them", got[0] == 0, got)
-        said = [s.chat("Who is the mayor?")["choices"][0]["message"]["content"] for s in (a, b)]
-        verdict("what both answer from then on", said == ["Ada", "Ada"], said)
+        said = [says(s, "Who is the mayor?", "Ada") for s in (a, b)]
+        verdict("what both answer a moment later", said == ["Ada", "Ada"], said)
         with open(f"/proc/{a.process.pid}/cmdline", "rb") as f:
             line = f.read().decode()
         verdict("the process does not show the password", "--store" in line and
