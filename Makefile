@@ -248,7 +248,7 @@ TEST_JOBS := $(shell echo $$(($(JOBS) + 1)))
 
 test: deps
 	@mkdir -p $(RESULTS) && rm -f $(RESULTS)/*
-	@$(RUN) fast-programs all $(BUILD)/bench/eval $(BENCH_BIN)
+	@$(RUN) fast-programs $(BENCH_BIN)
 	@if $(RUN) check >$(RESULTS)/check.said 2>&1; then cases="1 0"; else cases="0 1"; fi; \
 	  echo "make check 0 0 $$cases 0" >$(RESULTS)/check & \
 	$(MAKE) --no-print-directory models; \
@@ -322,7 +322,7 @@ cross:
 	  TEST_CPPFLAGS="-Itests -DTESTS_EMULATED"
 	@rm -f build/results-aarch64*
 	@$(CROSS_RUN) tools/run_tests -j $(JOBS) --label aarch64 $(CROSS_BIN) || true
-	@echo "not run under qemu: slow_* and tests/real (hours), scripts (they run ./ruvllm)"
+	@echo "not run under qemu: slow_*, tests/real, scripts (they run ./ruvllm)"
 	@tools/run_tests --total build/results-aarch64
 
 # --- no threads, no mapped files, 32-bit addresses: what a browser has. The stack is as large as a

@@ -18,8 +18,8 @@
  * continues with it. What a schema asks and cannot be enforced is refused when the grammar is made,
  * with the place that asks for it. So are expressions that would take too much work: nested
  * repetitions are tried on a text that makes them large. What only a certain text shows ends the
- * answer with RV_E_TOO_LONG: a mask takes milliseconds at most, in the long run. Any thread may use
- * a grammar at any time; a state is a number that may be copied, kept and used again. */
+ * answer with RV_E_TOO_LONG. Any thread may use a grammar at any time; a state is a number that may
+ * be copied, kept and used again. */
 #ifndef RUVLLM_GRAMMAR_H
 #define RUVLLM_GRAMMAR_H
 

@@ -119,9 +119,9 @@ static rv_status do_pause(learn *t, rv_error *err)
 {
     rv_status st = cli_learning_set_paused(&t->learning, true, err);
     if (!st)
-        rvi_buf_puts(&t->out, t->json
-                                  ? "{\"paused\":true}\n"
-                                  : "Training in the background is paused until 'learn run'.\n");
+        rvi_buf_puts(&t->out, t->json ? "{\"paused\":true}\n"
+                                      : "Training in the background is paused until 'learn run', "
+                                        "in chats and servers that start from now on.\n");
     return st;
 }
 

@@ -108,16 +108,21 @@ static rv_status pass_over_lessons(rv_session *session, const int32_t *ids, size
     return st ? st : finish(session, NULL, err);
 }
 
+static rv_sampling sampling_of(const rvi_said *said)
+{
+    return (rv_sampling){.size = sizeof(rv_sampling),
+                         .greedy = said->temperature <= 0,
+                         .temperature = said->temperature,
+                         .repetition_penalty = 1};
+}
+
 /* The session answers the chat with what was said. Where that was the text of a lesson, the lesson
  * is judged; otherwise the model is, whatever it has been taught since. */
 static rv_status say_again(const rvi_serving *s, rv_learner *l, const rvi_said *said,
                            rv_session *session, rv_error *err)
 {
     rv_chat chat = {.size = sizeof chat, .variables = said->chat};
-    rv_sampling sampling = {.size = sizeof sampling,
-                            .greedy = said->temperature <= 0,
-                            .temperature = said->temperature,
-                            .repetition_penalty = 1};
+    rv_sampling sampling = sampling_of(said);
     rv_generate_options o = {.size = sizeof o,
                              .sampling = &sampling,
                              .max_tokens = (int)said->n_ids,
@@ -174,10 +179,7 @@ static void answer_again(job *j)
     rv_session *session = NULL;
     rv_session_options o = {.size = sizeof o, .n_context = j->s->n_context};
     rv_chat chat = {.size = sizeof chat, .variables = said->chat};
-    rv_sampling sampling = {.size = sizeof sampling,
-                            .greedy = said->temperature <= 0,
-                            .temperature = said->temperature,
-                            .repetition_penalty = 1};
+    rv_sampling sampling = sampling_of(said);
     rv_generate_options g = {.size = sizeof g,
                              .sampling = &sampling,
                              .max_tokens = (int)RVI_MAX(said->n_ids, (size_t)LEAST)};
