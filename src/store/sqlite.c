@@ -446,7 +446,9 @@ static rv_status configure(file *f, rv_error *err)
     sqlite3_db_config(f->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, (int *)NULL);
     sqlite3_busy_timeout(f->db, f->busy_ms);
     snprintf(sql, sizeof sql, "PRAGMA journal_size_limit = %d", (int)WAL_KEEP);
-    rv_status st = execute(f, "PRAGMA cell_size_check = ON", "open", err);
+    /* what is removed is overwritten: adapters that learned what was forgotten */
+    rv_status st =
+        execute(f, "PRAGMA cell_size_check = ON; PRAGMA secure_delete = ON", "open", err);
     if (!st) st = execute(f, sql, "open", err);
     /* a file just being changed to WAL answers "busy" without waiting */
     for (int waited = 0; !st; waited += 10) {
