@@ -74,7 +74,7 @@ with tempfile.TemporaryDirectory() as folder, socket.socket() as taken:
     process.stdin.flush()
     line = b""
     while process.poll() is None and b"learn undo" not in line:
-        line = process.stdout.readline()
+        line = process.stderr.readline()
     verdict("the chat takes back what it taught, and no more", process.poll() is None)
     r = ask(at, "/v1/chat/completions", {"messages": [{"role": "user",
                                                        "content": "What is Kakovin's dog?"}]})
