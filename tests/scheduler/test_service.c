@@ -571,7 +571,7 @@ static void two_services_rest_together(void **state)
     while (atomic_load(&x.rt->n_serving) < 2) rvi_thread_sleep(1e-3);
     atomic_store(&x.rt->n_starving, 1);
     bool was_free = false;
-    while (!was_free && atomic_load(&x.rt->n_rests) < 4) {
+    while (!was_free && atomic_load(&x.rt->n_rests) < 12) {
         was_free = !rvi_api_is_busy(x.rt);
         rvi_thread_sleep(1e-3);
     }
@@ -636,7 +636,7 @@ int main(void)
                                        cmocka_unit_test(templates_with_the_time),
                                        cmocka_unit_test(training_gets_some_time),
                                        cmocka_unit_test(two_services_rest_together),
-        cmocka_unit_test(slow_beginnings_are_spread),
+                                       cmocka_unit_test(slow_beginnings_are_spread),
                                        cmocka_unit_test(with_a_thread)};
     return cmocka_run_group_tests_name("service", tests, open_it, close_it);
 }
