@@ -588,9 +588,9 @@ rv_status rv_learner_export(rv_learner *l, int generation, const char *path, int
     if (!path) return rvi_error(err, RV_E_INVALID, "rv_learner_export: NULL argument");
     rv_status st = enter(&turn, l, "rv_learner_export", err);
     if (st) return st;
-    const rvi_generation *g = rvi_learner_generation(l->l, generation);
-    st = g ? rvi_learner_write(l->l, g, path, f16 != 0, err)
-           : rvi_error(err, RV_E_NOT_FOUND, "there is no generation to export");
+    const rvi_generation *g;
+    st = rvi_learner_need_adapter(l->l, generation, &g, err);
+    if (!st) st = rvi_learner_write(l->l, g, path, f16 != 0, err);
     rvi_api_leave(&turn);
     return st;
 }
