@@ -350,6 +350,8 @@ typedef struct rvi_cpu_options {
 
 rv_status rvi_backend_cpu_new(rvi_backend **out, const rvi_cpu_options *options, const rvi_log *log,
                               rv_error *err) RVI_MUST_CHECK;
+/* Bytes that `reserve` has taken so far. */
+size_t rvi_backend_cpu_scratch(const rvi_backend *be);
 /* A second backend that uses the weights `be` made, packed or not, with threads and scratch of its
  * own: another thread may compute with it at the same time and gets the same bits. The computing
  * threads call pause (may be NULL) before every task, see rvi_pool_set_pause. */

@@ -57,6 +57,7 @@ struct fake_state {
     int sticky;                /* what every call returns since then */
     long graphs;               /* launched */
     size_t fetched;            /* bytes copied to the host */
+    bool is_silent;            /* of its memory */
 };
 /* FAKE_DEVICE_MEMORY: its bytes, for programs that cannot reach fake_driver. */
 static size_t memory_of_device()
@@ -64,7 +65,7 @@ static size_t memory_of_device()
     const char *bytes = getenv("FAKE_DEVICE_MEMORY");
     return bytes ? (size_t)strtoull(bytes, nullptr, 10) : (size_t)1 << 40;
 }
-static fake_state state = {13000, 1, memory_of_device(), 0, 0, -1, 0, 0, 0};
+static fake_state state = {13000, 1, memory_of_device(), 0, 0, -1, 0, 0, 0, false};
 
 extern "C" __attribute__((visibility("default"))) fake_state *fake_driver(void)
 {
@@ -155,6 +156,7 @@ API cuCtxSetCurrent(void *)
 }
 API cuMemGetInfo_v2(size_t *left, size_t *total)
 {
+    if (state.is_silent) return 1;
     *left = state.memory - state.used;
     *total = state.memory;
     return 0;

@@ -637,6 +637,7 @@ static rv_status train_reserve(rvi_backend *be, int n_rows, int n_cols, int n_vo
 static void split_free(rvi_backend *be)
 {
     rvi_split *s = split_of(be);
+    atomic_fetch_sub(&be->memory->scratch, rvi_backend_cpu_scratch(s->on[HOST]));
     s->on[HOST]->memory = s->host_memory;
     s->on[HOST]->ops->free(s->on[HOST]);
     rvi_free(s->row);
