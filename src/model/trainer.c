@@ -150,8 +150,8 @@ static rv_status reserve(const rvi_trainer *t, rv_error *err)
 
 enum { SMALL_PART = 8 }; /* one in so many bytes */
 
-/* The next linear layer that the trainer computes with, and whether backward too; *at begins with 0.
- * NULL: no more. Where weights must be held, frozen layers count. */
+/* The next linear layer that the trainer computes with, and whether backward too; *at begins with
+ * 0. NULL: no more. Where weights must be held, frozen layers count. */
 static const rvi_linear *next_linear(const rvi_trainer *t, int *at, bool *back)
 {
     enum { EACH = 9 };
