@@ -263,9 +263,9 @@ typedef struct rvi_backend_ops {
                            rv_error *err);
 
     /* Training; a backend may leave it out: then floats_view and train_reserve return
-     * RV_E_UNSUPPORTED, and the other ops of training are NULL. Activations are never int8: products run
-     * in bf16 on matrix units where the machine has them and the backend is not exact, in f32
-     * otherwise. Sums over k run in an order fixed by k alone, sums over rows in the order of the
+     * RV_E_UNSUPPORTED, and the other ops of training are NULL. Activations are never int8:
+     * products run in bf16 on matrix units where the machine has them and the backend is not exact,
+     * in f32 otherwise. Sums over k run in an order fixed by k alone, sums over rows in that of the
      * rows: the thread count makes no difference. "+=" adds to what is there. */
     /* A matrix or vector of f32 whose storage is the caller's and may change between calls. */
     rv_status (*floats_view)(rvi_backend *be, rvi_tensor **out, float *data, int n_rows, int n_cols,
@@ -380,9 +380,9 @@ size_t rvi_backend_cpu_scratch(const rvi_backend *be);
 rv_status rvi_backend_cpu_like(rvi_backend **out, const rvi_backend *be, int n_threads,
                                void (*pause)(void *ctx), void *pause_ctx,
                                rv_error *err) RVI_MUST_CHECK;
-bool rvi_backend_is_cpu(const rvi_backend *be); /* what the functions of the CPU backend ask for */
+/* What the functions of the CPU backend ask for */
+bool rvi_backend_is_cpu(const rvi_backend *be);
 const char *rvi_backend_cpu_isa(const rvi_backend *be); /* the ISA row in use */
-int rvi_backend_cpu_threads(const rvi_backend *be);
 
 typedef struct rvi_cuda_options {
     int device;         /* its number */

@@ -150,29 +150,33 @@ static rv_status reserve(const rvi_trainer *t, rv_error *err)
 
 enum { SMALL_PART = 8 }; /* one in so many bytes */
 
-/* The next linear layer that the trainer computes with; *at begins with 0. NULL: no more. */
-static const rvi_linear *next_linear(const rvi_trainer *t, int *at)
+/* The next linear layer that the trainer computes with, and whether backward too; *at begins with
+ * 0. NULL: no more. Where weights must be held, frozen layers count. */
+static const rvi_linear *next_linear(const rvi_trainer *t, int *at, bool *back)
 {
     enum { EACH = 9 };
     int lowest = t->grads && !t->be->ops->needs_held ? t->o.lowest : 0,
         n_layers = t->m->hp.n_layers - lowest;
     for (; *at < EACH * n_layers;) {
-        const rvi_layer *l = &t->m->layers[lowest + *at / EACH];
+        int il = lowest + *at / EACH;
+        const rvi_layer *l = &t->m->layers[il];
         const rvi_linear *all[EACH] = {&l->q,    &l->k,  &l->v,       &l->qkv, &l->o,
                                        &l->gate, &l->up, &l->gate_up, &l->down};
         const rvi_linear *next = all[(*at)++ % EACH];
+        *back = t->grads && il >= t->o.lowest;
         if (next->w) return next;
     }
+    *back = t->grads;
     return (*at)++ == EACH * n_layers ? &t->m->head : NULL;
 }
 
-/* All layers where weights must be held: frozen ones are computed too. */
 static size_t held_bytes(const rvi_trainer *t)
 {
     size_t bytes = 0;
     const rvi_linear *l;
-    for (int at = 0; (l = next_linear(t, &at));)
-        bytes += t->be->ops->held_bytes(t->be, l->w, t->grads);
+    bool back;
+    for (int at = 0; (l = next_linear(t, &at, &back));)
+        bytes += t->be->ops->held_bytes(t->be, l->w, back);
     return bytes;
 }
 
@@ -198,11 +202,12 @@ static void free_held(rvi_trainer *t)
 static rv_status hold(rvi_trainer *t, size_t bytes, rv_error *err)
 {
     const rvi_linear *l;
+    bool back;
     t->packed = rvi_zalloc_array((size_t)t->m->n_targets, sizeof *t->packed);
     if (!t->packed) return rvi_nomem(err, "trainer");
     rv_status st = t->be->ops->pack_new(t->be, &t->pack, bytes, err);
-    for (int at = 0; !st && (l = next_linear(t, &at));)
-        st = t->be->ops->held_new(t->be, &t->packed[l->slot], t->pack, l->w, t->grads, err);
+    for (int at = 0; !st && (l = next_linear(t, &at, &back));)
+        st = t->be->ops->held_new(t->be, &t->packed[l->slot], t->pack, l->w, back, err);
     t->pass.held = t->packed;
     return st;
 }

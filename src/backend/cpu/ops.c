@@ -582,11 +582,6 @@ bool rvi_backend_is_cpu(const rvi_backend *be)
     return be->ops->free == cpu_free; /* also while a profile has replaced the table */
 }
 
-int rvi_backend_cpu_threads(const rvi_backend *be)
-{
-    return rvi_pool_size(((const rvi_cpu *)be)->pool);
-}
-
 const char *rvi_backend_cpu_isa(const rvi_backend *be)
 {
     return ((const rvi_cpu *)be)->k.isa;

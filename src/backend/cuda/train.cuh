@@ -241,15 +241,6 @@ KERNEL __launch_bounds__(RVI_CUDA_GEMM_THREADS) gemm_bf16(rvi_cuda_gemm_args a)
 
 /* ---- attention over spans ---- */
 
-enum { SPAN_ELEMENTS = RVI_CUDA_MAX_HEAD / 32 }; /* of a head, by lane */
-
-static __device__ float dot_of(const float *x, const float *y, int n)
-{
-    float sum = 0;
-    for (int i = 0; i < n; i++) sum = fmaf(x[i], y[i], sum);
-    return sum;
-}
-
 static __device__ float span_score(const rvi_cuda_span_args &a, float dot)
 {
     float s = dot * a.scale;
@@ -269,20 +260,82 @@ static __device__ float warp_max(float v)
     return v;
 }
 
+static __device__ const float *head_of(const rvi_cuda_cols &c, int row, int head, int size)
+{
+    return row_of(c, row) + head * size;
+}
+
+/* A head by the lanes of a warp: lane l has the elements l, l + 32, ... */
+template <int N> struct spread {
+    float x[N];
+};
+
+template <int N> static __device__ spread<N> spread_of(const float *from, int size)
+{
+    spread<N> s;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        int e = threadIdx.x % 32 + 32 * i;
+        s.x[i] = e < size ? from[e] : 0.0f;
+    }
+    return s;
+}
+
+template <int N> static __device__ void spread_put(const spread<N> &s, float *to, int size, float scale)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        if ((int)(threadIdx.x % 32) + 32 * i < size) to[threadIdx.x % 32 + 32 * i] = s.x[i] * scale;
+}
+
+/* Lane l gets the product with the head at(l), for l < n; four on their way at a time. */
+template <int N, typename F> static __device__ float span_dots(const spread<N> &x, int n, int size, F at)
+{
+    float mine = 0;
+    for (int j = 0; j < n; j += 4) {
+        float sum[4] = {};
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+            spread<N> y = spread_of<N>(at(min(j + u, n - 1)), size);
+#pragma unroll
+            for (int i = 0; i < N; i++) sum[u] = fmaf(x.x[i], y.x[i], sum[u]);
+        }
+        for (int d = 16; d; d >>= 1)
+#pragma unroll
+            for (int u = 0; u < 4; u++) sum[u] += __shfl_xor_sync(0xffffffff, sum[u], d);
+#pragma unroll
+        for (int u = 0; u < 4; u++)
+            if ((int)(threadIdx.x % 32) == j + u) mine = sum[u];
+    }
+    return mine;
+}
+
+/* Adds the heads at(j), times weight[j]. */
+template <int N, typename F>
+static __device__ void span_add(spread<N> *to, const float *weight, int n, int size, F at)
+{
+#pragma unroll 4
+    for (int j = 0; j < n; j++) {
+        spread<N> y = spread_of<N>(at(j), size);
+#pragma unroll
+        for (int i = 0; i < N; i++) to->x[i] = fmaf(weight[j], y.x[i], to->x[i]);
+    }
+}
+
 /* A query's way through its keys: chunks of up to 32 of one span. */
 struct span_keys {
     const rvi_cuda_span *spans;
     int span, first, at, end; /* at .. end: positions left in this span; first: the first that is seen */
 };
 
-static __device__ span_keys keys_of(const rvi_cuda_span_args &a, int row, int *pos)
+static __device__ span_keys keys_of(const rvi_cuda_span_args &a, int row)
 {
     span_keys k = {as<const rvi_cuda_span>(a.spans), as<const int32_t>(a.span_of)[row]};
     const rvi_cuda_span *s = &k.spans[k.span];
-    *pos = s->pos + row - s->first;
-    k.first = a.window && *pos >= a.window ? *pos - a.window + 1 : 0;
+    int pos = s->pos + row - s->first;
+    k.first = a.window && pos >= a.window ? pos - a.window + 1 : 0;
     k.at = max(s->pos, k.first);
-    k.end = *pos + 1;
+    k.end = pos + 1;
     return k;
 }
 
@@ -302,158 +355,167 @@ static __device__ int next_keys(span_keys *k, int *row)
     return n;
 }
 
-static __device__ const float *head_of(const rvi_cuda_cols &c, int row, int head, int size)
+/* The keys' chunk as a softmax takes it in: the largest score so far, the sum, and the factor of what was there. */
+struct span_softmax {
+    float top, sum, before;
+};
+
+static __device__ float take_scores(span_softmax *s, float score, bool there)
 {
-    return row_of(c, row) + head * size;
+    float top = fmaxf(s->top, warp_max(there ? score : -INFINITE));
+    float w = there ? expf(score - top) : 0.0f;
+    s->before = expf(s->top - top);
+    s->top = top;
+    s->sum = s->sum * s->before + tree(w);
+    return w;
+}
+
+template <int N> static __device__ void span_forward(const rvi_cuda_span_args &a, float *weight)
+{
+    int row = blockIdx.x, head = blockIdx.y, kv = head / (a.n_heads / a.n_kv_heads), size = a.head_size, lane = threadIdx.x, key, n;
+    spread<N> q = spread_of<N>(head_of(a.q, row, head, size), size), mix = {};
+    span_softmax s = {-INFINITE, 0, 0};
+    span_keys keys = keys_of(a, row);
+    while ((n = next_keys(&keys, &key))) {
+        float dot = span_dots(q, n, size, [&](int j) { return head_of(a.k, key + j, kv, size); });
+        weight[lane] = take_scores(&s, span_score(a, dot), lane < n);
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < N; i++) mix.x[i] *= s.before;
+        span_add(&mix, weight, n, size, [&](int j) { return head_of(a.v, key + j, kv, size); });
+        __syncwarp();
+    }
+    spread_put(mix, row_of(a.out, row) + head * size, size, 1.0f / s.sum);
 }
 
 /* Grid: rows, heads; a warp. */
-KERNEL __launch_bounds__(32) span_attention(rvi_cuda_span_args a)
+KERNEL __launch_bounds__(32, 24) span_attention(rvi_cuda_span_args a)
 {
     begin();
     __shared__ float weight[32];
-    int row = blockIdx.x, head = blockIdx.y, kv = head / (a.n_heads / a.n_kv_heads), size = a.head_size, lane = threadIdx.x;
-    int pos, key, n;
-    const float *q = head_of(a.q, row, head, size);
-    float top = -INFINITE, sum = 0, acc[SPAN_ELEMENTS] = {};
-    span_keys keys = keys_of(a, row, &pos);
+    if (a.head_size <= 64)
+        span_forward<2>(a, weight);
+    else if (a.head_size <= 128)
+        span_forward<4>(a, weight);
+    else
+        span_forward<RVI_CUDA_MAX_HEAD / 32>(a, weight);
+}
+
+template <int N> static __device__ void span_queries(const rvi_cuda_span_args &a, float *weight)
+{
+    int row = blockIdx.x, head = blockIdx.y, kv = head / (a.n_heads / a.n_kv_heads), size = a.head_size, lane = threadIdx.x, key, n;
+    spread<N> q = spread_of<N>(head_of(a.q, row, head, size), size), dout = spread_of<N>(head_of(a.out, row, head, size), size), dq = {};
+    auto k = [&](int j) { return head_of(a.k, key + j, kv, size); };
+    auto v = [&](int j) { return head_of(a.v, key + j, kv, size); };
+    span_softmax s = {-INFINITE, 0, 0};
+    float mean = 0;
+    span_keys keys = keys_of(a, row);
     while ((n = next_keys(&keys, &key))) {
-        float score = lane < n ? span_score(a, dot_of(q, head_of(a.k, key + lane, kv, size), size)) : -INFINITE;
-        float new_top = fmaxf(top, warp_max(score)), before = expf(top - new_top);
-        float w = lane < n ? expf(score - new_top) : 0.0f;
-        top = new_top;
-        sum = sum * before + tree(w);
-        weight[lane] = w;
+        float w = take_scores(&s, span_score(a, span_dots(q, n, size, k)), lane < n);
+        mean = mean * s.before + tree(w * span_dots(dout, n, size, v));
+    }
+    float inverse = 1.0f / s.sum;
+    mean *= inverse;
+    keys = keys_of(a, row);
+    while ((n = next_keys(&keys, &key))) {
+        float score = span_score(a, span_dots(q, n, size, k)), dp = span_dots(dout, n, size, v);
+        weight[lane] = expf(score - s.top) * inverse * (dp - mean) * span_slope(a, score);
         __syncwarp();
-#pragma unroll
-        for (int i = 0; i < SPAN_ELEMENTS; i++) {
-            int e = lane + 32 * i;
-            if (e >= size) break;
-            acc[i] *= before;
-            for (int j = 0; j < n; j++) acc[i] = fmaf(weight[j], head_of(a.v, key + j, kv, size)[e], acc[i]);
-        }
+        span_add(&dq, weight, n, size, k);
         __syncwarp();
     }
-    float *out = row_of(a.out, row) + head * size;
-#pragma unroll
-    for (int i = 0; i < SPAN_ELEMENTS; i++)
-        if (lane + 32 * i < size) out[lane + 32 * i] = acc[i] / sum;
+    spread_put(dq, row_of(a.dq, row) + head * size, size, 1.0f);
+    float *stats = as<float>(a.stats) + ((size_t)row * a.n_heads + head) * RVI_CUDA_STATS;
+    if (lane == 0) stats[0] = s.top, stats[1] = inverse, stats[2] = mean;
 }
 
 /* Grid: rows, heads; a warp. dq, and what the keys need of each query. */
-KERNEL __launch_bounds__(32) span_queries_back(rvi_cuda_span_args a)
+KERNEL __launch_bounds__(32, 24) span_queries_back(rvi_cuda_span_args a)
 {
     begin();
     __shared__ float weight[32];
-    int row = blockIdx.x, head = blockIdx.y, kv = head / (a.n_heads / a.n_kv_heads), size = a.head_size, lane = threadIdx.x;
-    int pos, key, n;
-    const float *q = head_of(a.q, row, head, size), *dout = head_of(a.out, row, head, size);
-    float top = -INFINITE, sum = 0, mean = 0, acc[SPAN_ELEMENTS] = {};
-    span_keys keys = keys_of(a, row, &pos);
-    while ((n = next_keys(&keys, &key))) {
-        bool there = lane < n;
-        float score = there ? span_score(a, dot_of(q, head_of(a.k, key + lane, kv, size), size)) : -INFINITE;
-        float dp = there ? dot_of(dout, head_of(a.v, key + lane, kv, size), size) : 0.0f;
-        float new_top = fmaxf(top, warp_max(score)), before = expf(top - new_top);
-        float w = there ? expf(score - new_top) : 0.0f;
-        top = new_top;
-        sum = sum * before + tree(w);
-        mean = mean * before + tree(w * dp);
-    }
-    float inverse = 1.0f / sum;
-    mean *= inverse;
-    keys = keys_of(a, row, &pos);
-    while ((n = next_keys(&keys, &key))) {
-        float ds = 0;
-        if (lane < n) {
-            float score = span_score(a, dot_of(q, head_of(a.k, key + lane, kv, size), size));
-            float dp = dot_of(dout, head_of(a.v, key + lane, kv, size), size);
-            ds = expf(score - top) * inverse * (dp - mean) * span_slope(a, score);
-        }
-        weight[lane] = ds;
-        __syncwarp();
-#pragma unroll
-        for (int i = 0; i < SPAN_ELEMENTS; i++) {
-            int e = lane + 32 * i;
-            if (e >= size) break;
-            for (int j = 0; j < n; j++) acc[i] = fmaf(weight[j], head_of(a.k, key + j, kv, size)[e], acc[i]);
-        }
-        __syncwarp();
-    }
-    float *dq = row_of(a.dq, row) + head * size;
-#pragma unroll
-    for (int i = 0; i < SPAN_ELEMENTS; i++)
-        if (lane + 32 * i < size) dq[lane + 32 * i] = acc[i];
-    float *stats = as<float>(a.stats) + ((size_t)row * a.n_heads + head) * RVI_CUDA_STATS;
-    if (lane == 0) stats[0] = top, stats[1] = inverse, stats[2] = mean;
+    if (a.head_size <= 64)
+        span_queries<2>(a, weight);
+    else if (a.head_size <= 128)
+        span_queries<4>(a, weight);
+    else
+        span_queries<RVI_CUDA_MAX_HEAD / 32>(a, weight);
 }
 
-/* What queries add to a key's gradients: chunk by chunk. */
-struct key_sums {
-    float dk[SPAN_ELEMENTS], dv[SPAN_ELEMENTS];
+/* A key, and what queries have added to its gradients so far. */
+template <int N> struct span_key {
+    spread<N> k, v, dk, dv;
+    int kv, pos;
 };
 
-/* Up to 32 heads of rows from `item` on, of the n from `first` on. */
-static __device__ void add_queries(const rvi_cuda_span_args &a, key_sums *sums, int key, int kv, int key_pos, int first,
-                                   int first_pos, int item, int n, float *p_of, float *ds_of)
+/* Up to 32 heads of rows, from `item` on, of the n from row `first` on. */
+template <int N>
+static __device__ void add_queries(const rvi_cuda_span_args &a, span_key<N> *key, int first, int first_pos, int item, int n,
+                                   float *p_of, float *ds_of)
 {
     int lane = threadIdx.x % 32, group = a.n_heads / a.n_kv_heads, size = a.head_size, count = min(32, n - item);
-    const float *k = head_of(a.k, key, kv, size), *v = head_of(a.v, key, kv, size);
-    int mine = item + lane, row = first + mine / group, head = kv * group + mine % group;
-    float p = 0, ds = 0;
-    if (lane < count && (!a.window || first_pos + mine / group - key_pos < a.window)) {
-        const float *stats = as<const float>(a.stats) + ((size_t)row * a.n_heads + head) * RVI_CUDA_STATS;
-        float score = span_score(a, dot_of(head_of(a.q, row, head, size), k, size));
+    auto row = [&](int j) { return first + (item + j) / group; };
+    auto head = [&](int j) { return key->kv * group + (item + j) % group; };
+    auto q = [&](int j) { return head_of(a.q, row(j), head(j), size); };
+    auto dout = [&](int j) { return head_of(a.out, row(j), head(j), size); };
+    float score = span_score(a, span_dots(key->k, count, size, q)), dp = span_dots(key->v, count, size, dout), p = 0, ds = 0;
+    if (lane < count && (!a.window || first_pos + (item + lane) / group - key->pos < a.window)) {
+        const float *stats = as<const float>(a.stats) + ((size_t)row(lane) * a.n_heads + head(lane)) * RVI_CUDA_STATS;
         p = expf(score - stats[0]) * stats[1];
-        ds = p * (dot_of(head_of(a.out, row, head, size), v, size) - stats[2]) * span_slope(a, score);
+        ds = p * (dp - stats[2]) * span_slope(a, score);
     }
     p_of[lane] = p, ds_of[lane] = ds;
     __syncwarp();
-#pragma unroll
-    for (int i = 0; i < SPAN_ELEMENTS; i++) {
-        int e = lane + 32 * i;
-        if (e >= size) break;
-        for (int j = 0; j < count; j++) {
-            int r = first + (item + j) / group, h = kv * group + (item + j) % group;
-            sums->dk[i] = fmaf(ds_of[j], head_of(a.q, r, h, size)[e], sums->dk[i]);
-            sums->dv[i] = fmaf(p_of[j], head_of(a.out, r, h, size)[e], sums->dv[i]);
-        }
-    }
+    span_add(&key->dk, ds_of, count, size, q);
+    span_add(&key->dv, p_of, count, size, dout);
     __syncwarp();
 }
 
-/* Grid: rows, KV heads. */
-KERNEL __launch_bounds__(RVI_CUDA_SPAN_WARPS * 32) span_keys_back(rvi_cuda_span_args a)
+enum { SPAN_WARPS = RVI_CUDA_SPAN_WARPS };
+
+/* The sum over the warps, in their order. */
+template <int N> static __device__ void add_warps(const spread<N> &s, float (*parts)[RVI_CUDA_MAX_HEAD], float *out, int size)
 {
-    begin();
-    enum { WARPS = RVI_CUDA_SPAN_WARPS };
-    __shared__ float p_of[WARPS][32], ds_of[WARPS][32], parts[WARPS][RVI_CUDA_MAX_HEAD];
+    __syncthreads();
+    spread_put(s, parts[threadIdx.x / 32], size, 1.0f);
+    __syncthreads();
+    for (int e = threadIdx.x; e < size; e += blockDim.x) {
+        float sum = parts[0][e];
+        for (int w = 1; w < SPAN_WARPS; w++) sum += parts[w][e];
+        out[e] = sum;
+    }
+}
+
+template <int N>
+static __device__ void span_key_of(const rvi_cuda_span_args &a, float *p_of, float *ds_of, float (*parts)[RVI_CUDA_MAX_HEAD])
+{
     const rvi_cuda_span *spans = as<const rvi_cuda_span>(a.spans), *own;
-    int key = blockIdx.x, kv = blockIdx.y, size = a.head_size, lane = threadIdx.x % 32, warp = threadIdx.x / 32,
-        group = a.n_heads / a.n_kv_heads, chunk = 0;
-    own = &spans[as<const int32_t>(a.span_of)[key]];
-    int key_pos = own->pos + key - own->first;
-    key_sums sums = {};
+    int row = blockIdx.x, kv = blockIdx.y, size = a.head_size, warp = threadIdx.x / 32, group = a.n_heads / a.n_kv_heads, chunk = 0;
+    own = &spans[as<const int32_t>(a.span_of)[row]];
+    span_key<N> key = {spread_of<N>(head_of(a.k, row, kv, size), size), spread_of<N>(head_of(a.v, row, kv, size), size)};
+    key.kv = kv, key.pos = own->pos + row - own->first;
     for (int i = 0; i < own->n_seen_by; i++) {
         const rvi_cuda_span *s = &spans[as<const int32_t>(a.seen_by)[own->seen_by + i]];
-        int skipped = i ? 0 : key - own->first, n = (s->n - skipped) * group;
+        int skipped = i ? 0 : row - own->first, n = (s->n - skipped) * group;
         for (int item = 0; item < n; item += 32, chunk++)
-            if (chunk % WARPS == warp)
-                add_queries(a, &sums, key, kv, key_pos, s->first + skipped, s->pos + skipped, item, n, p_of[warp], ds_of[warp]);
+            if (chunk % SPAN_WARPS == warp)
+                add_queries(a, &key, s->first + skipped, s->pos + skipped, item, n, p_of + warp * 32, ds_of + warp * 32);
     }
-    for (int which = 0; which < 2; which++) {
-        float *out = row_of(which ? a.dv : a.dk, key) + kv * size;
-        __syncthreads();
-#pragma unroll
-        for (int i = 0; i < SPAN_ELEMENTS; i++)
-            if (lane + 32 * i < size) parts[warp][lane + 32 * i] = which ? sums.dv[i] : sums.dk[i];
-        __syncthreads();
-        for (int e = threadIdx.x; e < size; e += blockDim.x) {
-            float sum = parts[0][e];
-            for (int w = 1; w < WARPS; w++) sum += parts[w][e];
-            out[e] = sum;
-        }
-    }
+    add_warps(key.dk, parts, row_of(a.dk, row) + kv * size, size);
+    add_warps(key.dv, parts, row_of(a.dv, row) + kv * size, size);
+}
+
+/* Grid: rows, KV heads. */
+KERNEL __launch_bounds__(RVI_CUDA_SPAN_WARPS * 32, 3) span_keys_back(rvi_cuda_span_args a)
+{
+    begin();
+    __shared__ float p_of[SPAN_WARPS * 32], ds_of[SPAN_WARPS * 32], parts[SPAN_WARPS][RVI_CUDA_MAX_HEAD];
+    if (a.head_size <= 64)
+        span_key_of<2>(a, p_of, ds_of, parts);
+    else if (a.head_size <= 128)
+        span_key_of<4>(a, p_of, ds_of, parts);
+    else
+        span_key_of<RVI_CUDA_MAX_HEAD / 32>(a, p_of, ds_of, parts);
 }
 
 /* ---- row by row ---- */

@@ -1,12 +1,11 @@
-/* train_args.h - what the kernels of training are told (train.cuh), as args.h does for the others.
+/* train_args.h - what the kernels of training are told (train.cuh), as args.h does for the others;
+ * that comes before it.
  *
  * Lists of jobs lie in the staging area; each block of a launch belongs to one job and finds it by
  * counting the jobs' blocks. An operand is a matrix of bf16 (exact: f32) whose rows are filled up
  * with zeros to a multiple of RVI_CUDA_OPERAND elements. */
 #ifndef RVI_BACKEND_CUDA_TRAIN_ARGS_H
 #define RVI_BACKEND_CUDA_TRAIN_ARGS_H
-
-#include "args.h"
 
 enum {
     RVI_CUDA_OPERAND = 64,          /* rows of operands are multiples of it, and tiles so large */
