@@ -48,8 +48,8 @@ typedef struct rv_store_options {
  * PATH.damaged-1 (-2, ...), the error (RV_E_STORAGE) says so, and the next call begins with the
  * records of its streams that can be read, from the first on. Streams are checked whenever a file
  * is opened; records of tables are when they are read, and all of it is by the next call after one
- * could not be. A database of another program, or of a later version of this one, is refused and left
- * alone. */
+ * could not be. A database of another program, or of a later version of this one, is refused and
+ * left alone. */
 RV_API rv_status rv_store_open(rv_store *out, const char *path, const rv_store_options *o,
                                rv_error *err);
 /* After the learners that use it. Accepts a zeroed one. */

@@ -351,7 +351,7 @@ static void print_generations(const rvi_json *list, rvi_buf *out)
         rvi_buf_printf(
             out, "generation %-4d %s, %s", (int)rvi_json_int(rvi_json_get(g, "number"), 0),
             rvi_json_bool(rvi_json_get(g, "active"), false) ? "active" : "not active",
-            rvi_json_bool(rvi_json_get(g, "gated"), false) ? "where a taught subject is named"
+            rvi_json_bool(rvi_json_get(g, "gated"), false) ? "where one of its lessons is asked for"
                                                            : "in every answer");
         if (rvi_json_get(g, "steps"))
             rvi_buf_printf(out, "; %d steps of training",

@@ -494,7 +494,8 @@ static rv_status prepare(file *f, rv_error *err)
 }
 
 /* Streams are checked at every opening, of tables whether all of their records are found: these may
- * be large, and whoever uses one compares it with its hash. Once a record cannot be read, all is. */
+ * be large, and whoever uses one compares it with its hash. Once a record cannot be read, all
+ * is. */
 static rv_status check(file *f, bool *sound, rv_error *err)
 {
     int64_t ok = 0, in_index = 0, in_table = 0;
