@@ -130,8 +130,8 @@ static void finish_pending(rv_learner *l)
 }
 
 /* Until the job has ended. Whoever changes the lessons posts the wakeup, and others who share the
- * store are looked for: training what was taken back would be in vain. False: the learner was freed,
- * and the job goes on for a while. */
+ * store are looked for: training what was taken back would be in vain. False: the learner was
+ * freed, and the job goes on for a while. */
 static bool oversee(job *j)
 {
     rvi_background *bg = &j->l->bg;
