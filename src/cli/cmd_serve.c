@@ -125,7 +125,16 @@ static rv_status limit_memory(const serve *s, rv_error *err)
     return rv_runtime_set_budget(s->rt, &b, err);
 }
 
-/* Nothing is loaded yet, but what is not there is told at the start. */
+/* What is not there is told before anybody could ask. */
+static rv_status locate_models(serve *s, rv_error *err)
+{
+    rv_status st = RV_OK;
+    for (int i = 0; !st && !s->pull && i < s->o.n_models; i++)
+        st = cli_locate(s->c, s->models[i].model, &s->models[i].at.path, err);
+    return st;
+}
+
+/* Nothing is loaded yet. */
 static rv_status find_models(void *ctx, rv_runtime **rt, rvi_served *out, rv_error *err)
 {
     enum { LEAST_TOKENS = 16384 }; /* that a service has */
@@ -138,7 +147,7 @@ static rv_status find_models(void *ctx, rv_runtime **rt, rvi_served *out, rv_err
     for (int i = 0; !st && i < s->o.n_models; i++) {
         hosted *h = &s->models[i];
         st = fetch(s, h->model, err);
-        if (!st) st = cli_locate(s->c, h->model, &h->at.path, err);
+        if (!st && !h->at.path.len) st = cli_locate(s->c, h->model, &h->at.path, err);
         out[i].path = h->at.path.data;
         out[i].open.chat_template = s->template_text.data;
         out[i].open.gpu_layers = s->c->gpu_layers;
@@ -186,7 +195,8 @@ static rv_status open_stores(serve *s, rv_error *err)
 static int run(serve *s)
 {
     rv_error err = {0};
-    rv_status st = open_stores(s, &err);
+    rv_status st = locate_models(s, &err);
+    if (!st) st = open_stores(s, &err);
     if (!st) st = rvi_server_run(&s->o, &err);
     rv_store_close(&s->witness);
     rv_store_close(&s->kept[1]);

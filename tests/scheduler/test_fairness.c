@@ -214,6 +214,27 @@ static void the_youngest_wait(void **state)
     rv_service_free(&svc);
 }
 
+/* Room is taken by pages, as texts grow: where room for the longest text of each would be enough
+ * for four, thirty are served at once. */
+static void pages_hold_more_than_contexts(void **state)
+{
+    enum { N = 40, CONTEXT = 256, TOKENS = 4 * CONTEXT };
+    (void)state;
+    served list[N];
+    static rv_service_metrics m;
+    size_t left;
+    rv_service *svc =
+        service_of((rv_service_options){.n_tokens = TOKENS, .max_running = N, .overcommit = 1});
+    for (int i = 0; i < N; i++) list[i] = submit(svc, 12, 20, NULL, 0);
+    for (int i = 0; i < 4; i++) assert_ok(rv_service_step(svc, &left, err));
+    served_metrics(svc, &m);
+    assert_in_range(m.n_running, 30, TOKENS / 32);
+    served_run(svc, list, N);
+    served_metrics(svc, &m);
+    assert_int_equal(m.n_preempted, 0);
+    rv_service_free(&svc);
+}
+
 /* ---- pressure ---- */
 
 static void equal_to_alone(const served *list, int n)
@@ -345,6 +366,7 @@ int main(void)
                                        cmocka_unit_test(long_prompts_keep_nobody_waiting),
                                        cmocka_unit_test(short_ones_do_not_stop_a_long_one),
                                        cmocka_unit_test(the_youngest_wait),
+                                       cmocka_unit_test(pages_hold_more_than_contexts),
                                        cmocka_unit_test(spilled_and_read_again),
                                        cmocka_unit_test(full_disk),
                                        cmocka_unit_test(rejected),

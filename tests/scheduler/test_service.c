@@ -338,6 +338,22 @@ static void one_fails(void **state)
 
 /* ---- bad input ---- */
 
+static void foreign_adapters(rv_service *svc, rv_request r)
+{
+    opened other;
+    uint64_t id;
+    rv_adapter *theirs;
+    rv_adapter_set *set;
+    open_all(&other, "tests/golden/llama", 1, 64);
+    assert_ok(rv_adapter_load(&theirs, other.m, "tests/golden/llama/lora", err));
+    assert_ok(rv_adapter_set_new(&set, other.m, &(rv_adapter_use){theirs, 1}, 1, err));
+    r.adapters = set;
+    assert_refused(RV_E_ADAPTER, rv_service_submit(svc, &r, &id, err));
+    rv_adapter_set_free(&set);
+    rv_adapter_free(&theirs);
+    close_all(&other);
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -363,6 +379,7 @@ static void refusals(void **state)
     r.ids = wrong;
     r.n_ids = 2;
     assert_refused(RV_E_INVALID, rv_service_submit(svc, &r, &id, err));
+    foreign_adapters(svc, ok);
     static int32_t many[2000];
     r = ok;
     r.ids = many;
