@@ -181,8 +181,8 @@ static void finding(void **state)
     rvi_buf_deinit(&dir);
 }
 
-/* While streams go on, a step allocates no more than the batch of events that it hands over, however
- * many streams there are. */
+/* While streams go on, a step allocates no more than the batch of events that it hands over,
+ * however many streams there are. */
 static void steps_allocate_next_to_nothing(void **state)
 {
     enum { STREAMS = 8, NEW = 120, BEFORE = 20, STEPS = 64 };

@@ -214,8 +214,8 @@ static void the_youngest_wait(void **state)
     rv_service_free(&svc);
 }
 
-/* Room is taken by pages, as texts grow: where room for the longest text of each would be enough for
- * four, thirty are served at once. */
+/* Room is taken by pages, as texts grow: where room for the longest text of each would be enough
+ * for four, thirty are served at once. */
 static void pages_hold_more_than_contexts(void **state)
 {
     enum { N = 40, CONTEXT = 256, TOKENS = 4 * CONTEXT };
