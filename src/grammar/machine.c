@@ -599,6 +599,7 @@ static uint32_t object_owes(rvi_machine *m, uint32_t frame)
     for (uint32_t i = 0; i < o.p->n_named; i++)
         if (has(o.need, i)) owed += (uint32_t)o.p->named[i].name.len + 6;
     if (o.f.count + o.missing < o.shape->min) owed += 6 * (o.shape->min - o.f.count - o.missing);
+    for (size_t i = 0; i < o.shape->n_some; i++) owed += o.f.some >> i & 1 ? 0 : 6;
     return owed;
 }
 
@@ -644,21 +645,49 @@ bool rvi_machine_helps(rvi_machine *m, const rvi_place *at, bool ends)
     return first >= p->names->nodes[state].low && first < p->names->nodes[state].high;
 }
 
-int rvi_machine_key_byte(rvi_machine *m, const rvi_place *at)
+/* Towards the first name that is needed; UINT32_MAX: it is none of these. */
+static uint32_t lead_to_name(const rvi_object_plan *p, uint32_t state, uint32_t name)
+{
+    if (state == UINT32_MAX) return UINT32_MAX;
+    const rvi_name_node *n = &p->names->nodes[state], *child = p->names->nodes + n->child;
+    if (name < n->low || name >= n->high) return UINT32_MAX;
+    if (n->ends && n->low == name) return '"';
+    while (name >= child->high) child++;
+    return child->cp == '"' ? UINT32_MAX : child->cp;
+}
+
+/* Towards a key that satisfies one of `some`. */
+static uint32_t lead_to_some(rvi_machine *m, const rvi_place *at)
+{
+    rvi_rxs *x = &m->values.rxs;
+    const rvi_rx rx = m->lexer.states[at->arg].rx;
+    opened o;
+    uint32_t which = 0;
+    look(m, at->frame, &o);
+    while (which < o.shape->n_some && (o.f.some >> which & 1)) which++;
+    if (which == o.shape->n_some) return UINT32_MAX;
+    rvi_rx keys = rvi_rx_and(x, rvi_rx_part(x, rx, 0),
+                             rvi_rx_part(x, rx, 2 + o.p->n_patterns - o.shape->n_some + which));
+    if (rvi_rx_nullable(x, keys)) return '"';
+    uint32_t cp = rvi_rx_lead(x, keys);
+    return cp == '"' ? UINT32_MAX : cp;
+}
+
+int rvi_machine_lead(rvi_machine *m, const rvi_place *at)
 {
     const rvi_object_plan *p;
     rvi_rx names;
-    uint32_t first;
-    if (m->lexer.states[at->arg].pending || !find_needed(m, at, &p, &names, &first)) return -1;
-    uint32_t state = rvi_rx_auto_state(&m->values.rxs, names);
-    if (state == UINT32_MAX) return -1;
-    const rvi_name_node *n = &p->names->nodes[state], *child = p->names->nodes + n->child;
-    if (first < n->low || first >= n->high) return -1;
-    if (n->ends && n->low == first) return '"';
-    while (first >= child->high) child++;
-    return child->cp >= 0x20 && child->cp < 0x7F && child->cp != '"' && child->cp != '\\'
-               ? (int)child->cp
-               : -1;
+    uint32_t first, cp = UINT32_MAX;
+    bool quoted = at->kind == RVI_AT_KEY || at->kind == RVI_AT_STRING;
+    if ((!quoted && at->kind != RVI_AT_TERMINAL) || m->lexer.states[at->arg].pending) return -1;
+    if (at->kind != RVI_AT_KEY)
+        cp = rvi_rx_lead(&m->values.rxs, m->lexer.states[at->arg].rx);
+    else if (find_needed(m, at, &p, &names, &first))
+        cp = lead_to_name(p, rvi_rx_auto_state(&m->values.rxs, names), first);
+    else
+        cp = lead_to_some(m, at);
+    if (cp < 0x20 || cp >= 0x7F || (quoted && cp == '\\')) return -1;
+    return at->kind == RVI_AT_STRING && cp == '"' ? -1 : (int)cp;
 }
 
 /* ---- one byte ---- */

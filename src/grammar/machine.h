@@ -100,9 +100,9 @@ uint32_t rvi_machine_owes(rvi_machine *m, const rvi_place *at);
 /* Whether a place is on a short way to the end: a key is only begun if it is the one that is needed
  * next, and with `ends` that key is whole. */
 bool rvi_machine_helps(rvi_machine *m, const rvi_place *at, bool ends);
-/* The byte with which a key goes on to be the one that is needed next; -1: there is none, or it is
- * written in several bytes. */
-int rvi_machine_key_byte(rvi_machine *m, const rvi_place *at);
+/* The byte with which a string or a terminal comes to its end soonest, or a key becomes the one that
+ * is needed next; -1: it may end here, such a byte is not known, or several are needed. */
+int rvi_machine_lead(rvi_machine *m, const rvi_place *at);
 /* finish.c: appends a short text that leads from one of the places to an end. False: none was found
  * within some thousand steps, or there is no memory. */
 bool rvi_machine_finish(rvi_machine *m, const rvi_place *places, size_t n, rvi_buf *out);

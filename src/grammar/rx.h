@@ -107,6 +107,9 @@ const rvi_rx_auto *rvi_rx_auto_of(const rvi_rxs *p, rvi_rx a);  /* NULL: it is a
 bool rvi_rx_universal(const rvi_rxs *p, rvi_rx a);
 bool rvi_rx_nullable(const rvi_rxs *p, rvi_rx a);
 bool rvi_rx_live(rvi_rxs *p, rvi_rx a); /* some text is in the language */
+/* The first character of a shortest text; UINT32_MAX: that is the empty one, there is none, or it is
+ * far away. */
+uint32_t rvi_rx_lead(rvi_rxs *p, rvi_rx a);
 /* The state after a character; RVI_RX_NONE where no text goes on. */
 rvi_rx rvi_rx_next(rvi_rxs *p, rvi_rx a, uint32_t cp);
 /* Whether any character from first to last leads on. */

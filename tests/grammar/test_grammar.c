@@ -548,6 +548,39 @@ static void test_many_trials(void **state)
     rvi_rxs_deinit(&pool);
 }
 
+/* A key that must come, and a text that a pattern asks for, are written straight away. */
+static void test_ends_that_are_asked_for(void **state)
+{
+    static const char *const cases[][3] = {
+        {"{\"type\":\"object\",\"not\":{\"propertyNames\":{\"not\":{\"pattern\":"
+         "\"^foo_[a-z]{3}$\"}}}}",
+         "{\"a\":{\"b\":\"xy", "\"},\"foo_aaa\":0}"},
+        {"{\"type\":\"object\",\"minProperties\":3,\"not\":{\"anyOf\":[{\"propertyNames\":{\"not\":"
+         "{\"enum\":[\"1\",\"3\"]}}},{\"propertyNames\":{\"not\":{\"enum\":[\"2\",\"3\"]}}}]}}",
+         "{\"x\":[{\"y", "\":0}],\"1\":0,\"2\":0}"},
+        {"{\"type\":\"string\",\"pattern\":\"^[a-z ]+, yours [A-Z]{12}!$\"}", "\"dear",
+         ", yours AAAAAAAAAAAA!\""},
+    };
+    (void)state;
+    for (size_t i = 0; i < RVI_COUNT(cases); i++) {
+        rvi_grammar *g;
+        uint32_t behind;
+        rvi_buf end = {0};
+        bool found;
+        const char *begun = cases[i][1];
+        assert_int_equal(
+            rvi_grammar_schema(&g, vocab, cases[i][0], strlen(cases[i][0]), NULL, NULL), RV_OK);
+        assert_int_equal(
+            rvi_grammar_text(g, rvi_grammar_start(g), begun, strlen(begun), &behind, NULL), RV_OK);
+        assert_int_equal(rvi_grammar_finish(g, behind, &end, &found, NULL), RV_OK);
+        assert_true(found);
+        rvi_buf_putc(&end, 0);
+        assert_string_equal(end.data, cases[i][2]);
+        rvi_grammar_free(g);
+        rvi_buf_deinit(&end);
+    }
+}
+
 /* Where no end is near, looking for one is given up soon, and the text may go on. */
 static void test_far_ends(void **state)
 {
@@ -589,6 +622,7 @@ int main(void)
         cmocka_unit_test(test_choices_and_forced),
         cmocka_unit_test(test_ends_of_large_objects),
         cmocka_unit_test(test_many_trials),
+        cmocka_unit_test(test_ends_that_are_asked_for),
         cmocka_unit_test(test_far_ends),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
