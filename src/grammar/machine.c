@@ -726,7 +726,9 @@ void rvi_machine_step(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_places
     }
     if (blank(b) && takes_blanks((rvi_place_kind)at->kind)) {
         rvi_place same = *at;
-        if (m->max_blanks != UINT16_MAX && same.blanks++ >= m->max_blanks) return;
+        bool first = at->kind == RVI_AT_VALUE && !at->frame && !m->rules.n_items;
+        uint32_t most = first ? RVI_MIN(m->max_blanks, 1u) : m->max_blanks;
+        if (m->max_blanks != UINT16_MAX && same.blanks++ >= most) return;
         rvi_places_add(m, out, same);
         return;
     }

@@ -548,6 +548,29 @@ static void test_many_trials(void **state)
     rvi_rxs_deinit(&pool);
 }
 
+/* White space has a limit where one is set; what begins a text is one at most. */
+static void test_blanks(void **state)
+{
+    static const example limited = {"{\"type\":\"object\"}",
+                                    {"{}", " {}", "{  }", "{  \"a\":  1}"},
+                                    {"  {}", "{   }", "\n {}"}};
+    static const example none = {"{\"type\":\"object\"}", {"{}", "{\"a\":1}"}, {" {}", "{ }"}};
+    static const example any = {"{\"type\":\"object\"}", {"   {}", "{    }"}, {"x{}"}};
+    const struct {
+        int most;
+        const example *e;
+    } cases[] = {{2, &limited}, {-1, &none}, {0, &any}};
+    (void)state;
+    for (size_t i = 0; i < RVI_COUNT(cases); i++) {
+        rvi_grammar *g;
+        rvi_grammar_options o = {.max_blanks = cases[i].most};
+        const char *source = cases[i].e->source;
+        assert_int_equal(rvi_grammar_schema(&g, vocab, source, strlen(source), &o, NULL), RV_OK);
+        run_example(g, cases[i].e);
+        rvi_grammar_free(g);
+    }
+}
+
 /* A key that must come, and a text that a pattern asks for, are written straight away. */
 static void test_ends_that_are_asked_for(void **state)
 {
@@ -622,6 +645,7 @@ int main(void)
         cmocka_unit_test(test_choices_and_forced),
         cmocka_unit_test(test_ends_of_large_objects),
         cmocka_unit_test(test_many_trials),
+        cmocka_unit_test(test_blanks),
         cmocka_unit_test(test_ends_that_are_asked_for),
         cmocka_unit_test(test_far_ends),
     };
