@@ -87,9 +87,11 @@ class Process:
         with urllib.request.urlopen(r) as f:
             return json.load(f)
 
-    def metric(self, name):
+    def metric(self, name, model=None):
+        """A figure; where there are several models, that of one."""
+        label = re.escape(f'{{model="{model}"}}') if model else ""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics") as f:
-            found = re.search(rf"(?m)^ruvllm_{name} (\S+)$", f.read().decode())
+            found = re.search(rf"(?m)^ruvllm_{name}{label} (\S+)$", f.read().decode())
         return float(found[1])
 
     def cpu_seconds(self):
@@ -97,10 +99,10 @@ class Process:
             fields = f.read().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def resident(self):
+    def resident(self, what="RssAnon"):
         """Bytes of memory that are its own; pages of the model's file do not count."""
         with open(f"/proc/{self.pid}/status", encoding="ascii") as f:
-            return 1024 * int(re.search(r"RssAnon:\s+(\d+)", f.read())[1])
+            return 1024 * int(re.search(rf"{what}:\s+(\d+)", f.read())[1])
 
 
 def ours(program, model, *options, env=None):
@@ -164,34 +166,48 @@ class Client:
             self.close()
         return status, json.loads(data) if b"application/json" in low and data else data
 
-    async def stream(self, path, body):
-        """(seconds until the first text, seconds, events with text, the last usage, the texts)"""
+    async def stream(self, path, body, n_texts=0):
+        """An answer as it comes; after n_texts pieces, where a number is given, no more is read."""
         begun = time.perf_counter()
         await self.send("POST", path, body)
         status, low = await self.head()
-        rest, first, n, usage, texts = b"", 0, 0, {}, []
+        rest, got = b"", Streamed()
         async for piece in self.pieces(low):
             now = time.perf_counter() - begun
             rest += piece
             *events, rest = re.split(rb"\r?\n\r?\n", rest)
             for event in events:
-                if not event.startswith(b"data: {"):
-                    continue
-                event = json.loads(event[6:])
-                if "error" in event:
-                    raise Failed(status, event["error"])
-                usage = event.get("usage") or usage
-                for c in event.get("choices") or []:
-                    text = c.get("text") or (c.get("delta") or {}).get("content")
-                    if text:
-                        first = first or now
-                        n += 1
-                        texts.append(text)
+                data = event[event.find(b"data: ") + 6:]
+                if data.startswith(b"{"):
+                    got.read(json.loads(data), now)
+            if n_texts and len(got.texts) >= n_texts:
+                break
         if status != 200:
             raise Failed(status, rest[:200])
         if b"connection: close" in low:
             self.close()
-        return first, time.perf_counter() - begun, n, usage, "".join(texts)
+        got.seconds = time.perf_counter() - begun
+        return got
+
+
+class Streamed:
+    """An answer that came in events, in the shapes of OpenAI's paths."""
+
+    def __init__(self):
+        self.first = self.seconds = 0  # until the first text and until the end
+        self.texts, self.usage, self.event = [], {}, {}
+
+    def read(self, event, now):
+        if "error" in event:
+            raise Failed(200, event["error"])
+        self.event = event
+        self.usage = event.get("usage") or self.usage
+        said = [event["delta"]] if event.get("type") == "response.output_text.delta" else \
+            [c.get("text") or (c.get("delta") or {}).get("content")
+             for c in event.get("choices") or []]
+        for text in filter(None, said):
+            self.first = self.first or now
+            self.texts.append(text)
 
 
 def percentile(values, share):

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/os.h"
+#include "cli/answers.h"
 #include "cli/forget.h"
 #include "cli/generation.h"
 
@@ -244,7 +245,8 @@ static rv_status do_log(learn *t, rv_error *err)
 
 static rv_status do_forget(learn *t, rv_error *err)
 {
-    return cli_forget(&t->learning, t->args[0], t->yes, t->json, &t->out, err);
+    rv_status st = cli_forget(&t->learning, t->args[0], t->yes, t->json, &t->out, err);
+    return st ? st : cli_answers_forget(t->c, err);
 }
 
 static const struct {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/os.h"
+#include "cli/answers.h"
 #include "cli/generation.h"
 #include "cli/learning.h"
 #include "cli/settings.h"
@@ -35,7 +36,7 @@ typedef struct serve {
     bool check;
     int parallel, max_waiting, max_tenant, drain, max_memory, unload_after;
     bool no_learning, pull, store_given;
-    rv_store kept[2]; /* answers, by a connection of their own */
+    rv_store kept[2]; /* answers */
     rv_store witness; /* the same for the witness log; zeroed: it is in a folder */
 } serve;
 
@@ -124,7 +125,16 @@ static rv_status limit_memory(const serve *s, rv_error *err)
     return rv_runtime_set_budget(s->rt, &b, err);
 }
 
-/* Nothing is loaded yet, but what is not there is told at the start. */
+/* What is not there is told before anybody could ask. */
+static rv_status locate_models(serve *s, rv_error *err)
+{
+    rv_status st = RV_OK;
+    for (int i = 0; !st && !s->pull && i < s->o.n_models; i++)
+        st = cli_locate(s->c, s->models[i].model, &s->models[i].at.path, err);
+    return st;
+}
+
+/* Nothing is loaded yet. */
 static rv_status find_models(void *ctx, rv_runtime **rt, rvi_served *out, rv_error *err)
 {
     enum { LEAST_TOKENS = 16384 }; /* that a service has */
@@ -137,7 +147,7 @@ static rv_status find_models(void *ctx, rv_runtime **rt, rvi_served *out, rv_err
     for (int i = 0; !st && i < s->o.n_models; i++) {
         hosted *h = &s->models[i];
         st = fetch(s, h->model, err);
-        if (!st) st = cli_locate(s->c, h->model, &h->at.path, err);
+        if (!st && !h->at.path.len) st = cli_locate(s->c, h->model, &h->at.path, err);
         out[i].path = h->at.path.data;
         out[i].open.chat_template = s->template_text.data;
         out[i].open.gpu_layers = s->c->gpu_layers;
@@ -157,17 +167,27 @@ static rv_status find_models(void *ctx, rv_runtime **rt, rvi_served *out, rv_err
     return st;
 }
 
-/* What instances share beside what is learned. */
+/* Where answers are to outlive the process, which they need not. */
+static rv_status open_answers(serve *s, rv_error *err)
+{
+    rv_error why = {0};
+    if (s->no_learning) return RV_OK;
+    rv_status st = cli_answers_open(s->c, s->kept, &why);
+    if (!st) {
+        memcpy(s->o.kept, s->kept, sizeof s->o.kept);
+        s->o.kept_limited = !s->c->store;
+        return RV_OK;
+    }
+    if (s->c->store) return rvi_error(err, st, "%s", why.text);
+    cli_warn("answers are kept in memory alone: %s", why.text);
+    return RV_OK;
+}
+
 static rv_status open_stores(serve *s, rv_error *err)
 {
-    rv_store_options o = {.size = sizeof o, .busy_ms = 2000, .space = ".answers"};
-    rv_status st = s->c->store ? rv_store_open(&s->kept[0], s->c->store, &o, err) : RV_OK;
-    o.beside = &s->kept[0];
-    if (!st && s->c->store) st = rv_store_open(&s->kept[1], s->c->store, &o, err);
-    if (st) return st;
-    memcpy(s->o.kept, s->kept, sizeof s->o.kept);
-    if (!s->o.witness || !cli_is_database(s->o.witness)) return RV_OK;
-    o = (rv_store_options){.size = sizeof o, .space = CLI_WITNESS_SPACE};
+    rv_status st = open_answers(s, err);
+    if (st || !s->o.witness || !cli_is_database(s->o.witness)) return st;
+    rv_store_options o = {.size = sizeof o, .space = CLI_WITNESS_SPACE};
     s->o.witness_store = &s->witness;
     return rv_store_open(&s->witness, s->o.witness, &o, err);
 }
@@ -175,7 +195,8 @@ static rv_status open_stores(serve *s, rv_error *err)
 static int run(serve *s)
 {
     rv_error err = {0};
-    rv_status st = open_stores(s, &err);
+    rv_status st = locate_models(s, &err);
+    if (!st) st = open_stores(s, &err);
     if (!st) st = rvi_server_run(&s->o, &err);
     rv_store_close(&s->witness);
     rv_store_close(&s->kept[1]);

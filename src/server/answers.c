@@ -98,10 +98,8 @@ void rvi_answers_set_response(rvi_answers *a, const char *id, const rvi_buf *jso
 }
 
 /* Its place in the ring stays, without a name and without texts. */
-bool rvi_answers_forget(rvi_answers *a, const char *id)
+static void forget(rvi_answers *a, rvi_said *s)
 {
-    rvi_said *s = find(a, id, 0);
-    if (!s) return false;
     a->bytes -= s->bytes;
     rvi_free(s->chat);
     rvi_free(s->question);
@@ -111,5 +109,19 @@ bool rvi_answers_forget(rvi_answers *a, const char *id)
     rvi_free(s->ids);
     *s = (rvi_said){.bytes = sizeof *s};
     a->bytes += s->bytes;
-    return true;
+}
+
+bool rvi_answers_forget(rvi_answers *a, const char *id)
+{
+    rvi_said *s = find(a, id, 0);
+    if (s) forget(a, s);
+    return s;
+}
+
+void rvi_answers_forget_all(rvi_answers *a, const char *tenant)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        rvi_said *s = a->ring[(a->first + i) % RVI_ANSWERS_MOST];
+        if (!*tenant || !strcmp(s->tenant, tenant)) forget(a, s);
+    }
 }

@@ -40,8 +40,9 @@ const rvi_said *rvi_answers_find(const rvi_answers *a, const char *tenant, const
                                  int choice);
 /* The response that belongs to an answer that was kept. */
 void rvi_answers_set_response(rvi_answers *a, const char *id, const rvi_buf *json);
-bool rvi_answers_forget(rvi_answers *a, const char *id); /* false: there is none */
-rvi_said *rvi_said_copy(const rvi_said *said);           /* NULL: no memory */
-void rvi_said_free(rvi_said *said);                      /* accepts NULL */
+bool rvi_answers_forget(rvi_answers *a, const char *id);         /* false: there is none */
+void rvi_answers_forget_all(rvi_answers *a, const char *tenant); /* of all tenants where it is "" */
+rvi_said *rvi_said_copy(const rvi_said *said);                   /* NULL: no memory */
+void rvi_said_free(rvi_said *said);                              /* accepts NULL */
 
 #endif

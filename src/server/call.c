@@ -523,9 +523,11 @@ static void remember(const rvi_call *k, int choice)
     rvi_buf_deinit(&calls);
 }
 
-/* Where other instances can find it: once it is whole, because they read it once. */
+/* Where it can be found after a restart and by other instances: once it is whole, because they read
+ * it once. */
 static void share(const rvi_call *k)
 {
+    if (!rvi_json_bool(rvi_json_get(k->body, "store"), true)) return;
     for (int i = 0; i < k->n_choices; i++) {
         const rvi_said *said = rvi_answers_find(&k->s->server->answers, k->tenant, k->id, i);
         if (said) rvi_kept_put(&k->s->server->kept, said, k->s->name);

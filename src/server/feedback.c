@@ -214,6 +214,14 @@ static rv_status export_file(rv_learner *l, const char *beside, int generation, 
     return st;
 }
 
+/* The lesson, and the conversations that are kept: it may stand in them in any wording. */
+static void forget(job *j, const char *text)
+{
+    j->st = rv_learner_forget(j->taught->learner, text, &j->adaptation, &j->err);
+    if (!j->st && j->adaptation->applied)
+        j->st = rvi_kept_forget(&j->s->server->kept.writes, j->taught->tenant, &j->err);
+}
+
 static void run(rvi_work *w)
 {
     job *j = (job *)w;
@@ -237,7 +245,7 @@ static void run(rvi_work *w)
     case UNDO: j->st = rv_learner_undo(l, &j->adaptation, &j->err); break;
     case UNDO_TO: j->st = rv_learner_undo_to(l, j->version, &j->adaptation, &j->err); break;
     case ROLLBACK: j->st = rv_learner_rollback(l, j->generation, &j->adaptation, &j->err); break;
-    case FORGET: j->st = rv_learner_forget(l, text, &j->adaptation, &j->err); break;
+    case FORGET: forget(j, text); break;
     case EXPORT: j->st = export_file(l, j->s->scratch, j->generation, &j->file, &j->err); break;
     }
     j->seconds = rvi_os_seconds() - start;
@@ -278,6 +286,8 @@ static void done(rvi_work *w)
     rvi_problem p;
     rvi_taught_opened(j->taught);
     if (j->adaptation) j->s->server->n_feedback++;
+    if (j->adaptation && j->adaptation->applied && j->verdict == FORGET)
+        rvi_answers_forget_all(&j->s->server->answers, j->taught->tenant);
     if (j->conn) j->conn->gone = NULL;
     if (j->conn && (j->st || (!j->adaptation && !j->json && !j->file.len))) {
         (void)rvi_problem_from(&p, j->st ? j->st : RV_E_STATE, &j->err);
@@ -389,8 +399,11 @@ static bool find_answer(job *j, const rvi_json *body, rvi_problem *p)
                                                rvi_json_string(id, ""), (int)n)
                                : NULL;
     if (!said)
-        return rvi_problem_set(p, 404, "response_not_found", "response_id",
-                               "there is no such answer, or it was too long ago");
+        return rvi_problem_set(
+            p, 404, "response_not_found", "response_id",
+            "there is no answer with this id, or it is not kept any more: it was "
+            "given more than a day or very many answers ago, with \"store\": "
+            "false before a restart, or conversations were forgotten since");
     j->said = rvi_said_copy(said);
     return j->said || rvi_problem_set(p, 503, NULL, NULL, "out of memory");
 }

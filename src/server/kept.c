@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/error.h"
 #include "base/json.h"
 
 enum { MOST = 1 << 20, KEY = 64, CLEAN_EVERY = 64, CLEAN_MOST = 256 };
@@ -93,30 +94,59 @@ typedef struct writing {
     rvi_said *said; /* NULL: id is to be removed */
     const char *model;
     char id[40];
+    bool has_run;
 } writing;
 
 typedef struct old_ones {
     rvi_buf keys; /* each ended */
     int n;
     long long before;
+    long long n_over, bytes_over; /* that are too many, or too large together */
 } old_ones;
 
+static long long number_in(rv_bytes text)
+{
+    long long n = 0;
+    const char *p = text.data;
+    for (size_t i = 0; i < text.len && i < 15 && p[i] >= '0' && p[i] <= '9'; i++)
+        n = 10 * n + (p[i] - '0');
+    return n;
+}
+
+static int add_up(void *ctx, rv_bytes key, rv_bytes record)
+{
+    old_ones *o = ctx;
+    (void)key;
+    o->n_over++;
+    o->bytes_over += number_in(record);
+    return 0;
+}
+
+/* Keys begin with the time: the oldest come first. */
 static int note_old(void *ctx, rv_bytes key, rv_bytes record)
 {
     old_ones *o = ctx;
     char text[KEY + 16] = "";
-    long long ms = 0;
-    (void)record;
     if (key.len < sizeof text) memcpy(text, key.data, key.len);
-    for (const char *p = text; *p >= '0' && *p <= '9'; p++) ms = 10 * ms + (*p - '0');
-    if (ms >= o->before || ++o->n > CLEAN_MOST) return 1;
+    bool is_old = number_in(key) < o->before || o->n_over > 0 || o->bytes_over > 0;
+    if (!is_old || ++o->n > CLEAN_MOST) return 1;
+    o->n_over--;
+    o->bytes_over -= number_in(record);
     return !rvi_buf_append(&o->keys, text, strlen(text) + 1);
 }
 
-static void remove_old(const rv_store *s)
+static void remove_old(const rvi_kept *k)
 {
+    const rv_store *s = &k->writes;
+    const rv_bytes start = {NULL, 0};
     old_ones o = {.before = now_ms() - day};
-    rv_status st = s->scan(s->ctx, times, (rv_bytes){NULL, 0}, note_old, &o, NULL);
+    rv_status st = RV_OK;
+    if (k->is_limited) {
+        st = s->scan(s->ctx, times, start, add_up, &o, NULL);
+        o.n_over -= RVI_KEPT_MOST;
+        o.bytes_over -= RVI_KEPT_BYTES;
+    }
+    if (!st) st = s->scan(s->ctx, times, start, note_old, &o, NULL);
     for (size_t at = 0; !st && !o.keys.failed && at < o.keys.len;
          at += strlen(o.keys.data + at) + 1) {
         const char *key = o.keys.data + at, *id = strchr(key, '.');
@@ -126,12 +156,50 @@ static void remove_old(const rv_store *s)
     rvi_buf_deinit(&o.keys);
 }
 
-/* Where the store cannot be reached, only this instance knows the answer. */
+typedef struct meant {
+    rvi_buf keys;          /* each ended */
+    char member[KEY + 16]; /* that says whose an answer is; "": any will do */
+} meant;
+
+/* Within a text of the record its quotes would be escaped. */
+static int note_meant(void *ctx, rv_bytes key, rv_bytes record)
+{
+    meant *m = ctx;
+    size_t n = strlen(m->member);
+    const char *p = record.data;
+    bool is = !n;
+    for (size_t i = 0; !is && i + n <= record.len; i++) is = !memcmp(p + i, m->member, n);
+    if (is && rvi_buf_append(&m->keys, key.data, key.len)) rvi_buf_putc(&m->keys, 0);
+    return m->keys.failed;
+}
+
+rv_status rvi_kept_forget(const rv_store *s, const char *tenant, rv_error *err)
+{
+    meant m = {.member = ""};
+    if (!s->append) return RV_OK;
+    if (*tenant) snprintf(m.member, sizeof m.member, ",\"tenant\":\"%s\",", tenant);
+    rv_status st = s->scan(s->ctx, answers, (rv_bytes){NULL, 0}, note_meant, &m, err);
+    if (!st && m.keys.failed) st = rvi_nomem(err, "answers");
+    if (!st) st = s->begin(s->ctx, 1, err);
+    bool begun = !st;
+    for (size_t at = 0; !st && at < m.keys.len; at += strlen(m.keys.data + at) + 1)
+        st = s->remove(s->ctx, answers, bytes_of(m.keys.data + at), err);
+    if (!st)
+        st = s->commit(s->ctx, err);
+    else if (begun)
+        s->rollback(s->ctx);
+    rvi_buf_deinit(&m.keys);
+    return st;
+}
+
+/* Where the store cannot be reached, only this instance knows the answer. The time goes first: one
+ * without its answer does no harm, and is removed one day. */
 static void run_writing(rvi_work *w)
 {
     writing *g = (writing *)w;
     const rv_store *s = &g->k->writes;
-    char key[KEY], at[KEY + 16];
+    g->has_run = true;
+    char key[KEY], at[KEY + 16], size[24];
     rvi_buf text = {0};
     if (!g->said) {
         key_of(g->id, 0, key);
@@ -141,17 +209,20 @@ static void run_writing(rvi_work *w)
     }
     key_of(g->said->id, g->said->choice, key);
     snprintf(at, sizeof at, "%014lld.%s", now_ms(), key);
-    if (write_said(g->said, g->model, &text) &&
+    bool ok = write_said(g->said, g->model, &text);
+    snprintf(size, sizeof size, "%zu", text.len);
+    if (ok && !s->put(s->ctx, times, bytes_of(at), bytes_of(size), NULL) &&
         !s->put(s->ctx, answers, bytes_of(key), (rv_bytes){text.data, text.len}, NULL) &&
-        !s->put(s->ctx, times, bytes_of(at), (rv_bytes){"", 0}, NULL) &&
         g->k->n_put++ % CLEAN_EVERY == 0)
-        remove_old(s);
+        remove_old(g->k);
     rvi_buf_deinit(&text);
 }
 
+/* What the worker had no time for before it ended is written now: a client has been told the id. */
 static void writing_done(rvi_work *w)
 {
     writing *g = (writing *)w;
+    if (!g->has_run) run_writing(w);
     rvi_said_free(g->said);
     rvi_free(g);
 }

@@ -55,8 +55,9 @@ rv_status rvi_listen_tcp(rvi_listener *out, struct event_base *base, const char 
     int why = errno;
     evutil_freeaddrinfo(list);
     if (!out->l)
-        return rvi_error(err, RV_E_IO, "cannot listen on %s, port %d: %s", host, port,
-                         strerror(why));
+        return rvi_error(err, RV_E_IO, "cannot listen on %s, port %d: %s%s", host, port,
+                         strerror(why),
+                         why == EADDRINUSE ? "; --port names another, 0 takes a free one" : "");
     put_where(out);
     return RV_OK;
 }

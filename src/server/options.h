@@ -36,7 +36,8 @@ typedef struct rvi_server_options {
     const char *adapters;           /* a folder of them; NULL: none */
     const char *presets;            /* a folder of them; NULL: none */
     const char *witness;            /* the folder of its log (witness.h); NULL: none */
-    rv_store kept[2];               /* for answers that instances share (kept.h); zeroed: none */
+    rv_store kept[2];               /* for answers (kept.h); zeroed: they are in memory alone */
+    bool kept_limited;              /* to a number and a size */
     const rv_store *witness_store;  /* where that log is instead; NULL: in the folder */
     bool witness_contents;          /* which keeps bodies too */
     bool any_model;                 /* a name that nobody has means the first model */

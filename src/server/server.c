@@ -308,6 +308,7 @@ rv_status rvi_server_run(const rvi_server_options *o, rv_error *err)
     v->s.created = (long)time(NULL);
     v->s.kept = (rvi_kept){.writes = o->kept[0],
                            .reads = o->kept[1],
+                           .is_limited = o->kept_limited,
                            .answers = &v->s.answers,
                            .worker = &v->s.worker,
                            .find_model = find_model,

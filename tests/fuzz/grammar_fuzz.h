@@ -1,5 +1,5 @@
-/* What the fuzzers of grammars share: any bytes as a grammar of one kind. No crash, a token is in the
- * mask exactly if it can be read, what is forced can be read, and what ends a text does. */
+/* What the fuzzers of grammars share: any bytes as a grammar of one kind. No crash; a token is in
+ * the mask exactly if it can be read, what is forced can be read, and what ends a text does. */
 #ifndef RVT_GRAMMAR_FUZZ_H
 #define RVT_GRAMMAR_FUZZ_H
 

@@ -66,11 +66,14 @@ def new_chat(page):
 
 
 def chats(page):
+    holds("a new page says what it is for",
+          lambda: expect(page.locator("#welcome")).to_contain_text("correct it"))
     holds("the page knows the model",
           lambda: expect(page.get_by_label("Model")).to_have_value("smollm2"))
     page.get_by_label("Temperature").fill("0")
     page.get_by_label("Most tokens").fill("200")
     turn = ask(page, PARIS)
+    verdict("which goes with the first question", page.locator("#welcome").is_hidden())
     holds("an answer", lambda: expect(turn.locator(".text")).to_contain_text("Paris"))
     holds("with its speed", lambda: expect(turn.locator(".figures")).to_contain_text("a second"))
     said = turn.locator(".text").inner_text()
@@ -164,9 +167,12 @@ def teaches(page, paris):
     turn = ask(page, BELMARA)
     before = turn.locator(".text").inner_text()
     turn.get_by_role("button", name="Correct this answer").click()
+    page.get_by_label("The right answer").press("Escape")
+    verdict("Esc cancels a correction", page.get_by_label("The right answer").count() == 0)
+    turn.get_by_role("button", name="Correct this answer").click()
     page.get_by_label("The right answer").fill("lighthouse keeper")
     is_accessible(page, "while correcting")
-    page.get_by_role("button", name="Teach").click()
+    page.get_by_label("The right answer").press("Enter")
     holds("a correction is learned",
           lambda: expect(turn.locator(".told")).to_contain_text("Learned in", timeout=MINUTE))
     holds("the new answer stands beside the old one",
@@ -260,6 +266,7 @@ def fits(page):
     page.set_viewport_size({"width": 360, "height": 640})
     verdict("it fits a phone",
             page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+    verdict("where what was learned is folded up", page.locator("#learning-state").is_hidden())
     holds("with room for the next question",
           lambda: expect(page.locator("#ask")).to_be_in_viewport(ratio=1))
     page.emulate_media(color_scheme="dark")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""bench/serve with small counts: connections that rest, clients that are slow, broken requests,
-kill -9 under load, a mixed load; and a comparison of ours alone, with its table and picture. Prints
-TAP."""
+"""bench/serve with small counts: starts, corrections, connections that rest, clients that are slow,
+broken requests, kill -9 under load, a mixed load; and a comparison of ours alone, with its table
+and picture. Prints TAP."""
 import csv
 import os
 import subprocess
@@ -10,7 +10,8 @@ import tempfile
 
 from serving import MODEL, PROGRAM, SLOW, finish, verdict
 
-KINDS = {"idle": ["--n", "300", "--seconds", "1"], "slow": ["--n", "60", "--seconds", "2"],
+KINDS = {"start": ["--n", "2"], "teach": ["--n", "3"],
+         "idle": ["--n", "300", "--seconds", "1"], "slow": ["--n", "60", "--seconds", "2"],
          "fuzz": ["--n", "3000"], "kill": ["--n", "4"], "soak": ["--n", "4", "--seconds", "10"]}
 
 

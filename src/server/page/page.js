@@ -28,6 +28,15 @@ function button(label, title, act) {
   return b;
 }
 
+// Shift+Enter begins a line, and Enter may end a word of a script that is composed.
+function on_enter(box, act) {
+  box.addEventListener("keydown", (e) => {
+    if (e.key !== "Enter" || e.shiftKey || e.isComposing) return;
+    e.preventDefault();
+    act();
+  });
+}
+
 function say(text, wrong = false) {
   at("status").textContent = text;
   at("status").classList.toggle("wrong", wrong);
@@ -341,15 +350,21 @@ async function feedback(turn, verdict, told) {
 function correct(turn, told) {
   if (turn.below.querySelector("form")) return;
   const right = make("textarea");
-  right.rows = 2;
   right.required = true;
   right.value = turn.text.trim();
+  right.rows = Math.min(8, Math.max(2, Math.ceil(right.value.length / 80)));
   right.setAttribute("aria-label", "The right answer");
   const scope = make("select", "", new Option("in other words too", "topic"),
     new Option("for these words only", "exact"));
   scope.setAttribute("aria-label", "When this answer is right");
   const form = make("form", "", right, scope, make("button", "", "Teach"),
     button("Cancel", "Cancel the correction", () => form.remove()));
+  on_enter(right, () => form.requestSubmit());
+  right.addEventListener("keydown", (e) => {
+    if (e.key !== "Escape") return;
+    e.stopPropagation();
+    form.remove();
+  });
   form.addEventListener("submit", async (e) => {
     e.preventDefault();
     if (running) return;
@@ -520,11 +535,7 @@ at("ask").addEventListener("submit", (e) => {
   e.preventDefault();
   send();
 });
-at("question").addEventListener("keydown", (e) => {
-  if (e.key !== "Enter" || e.shiftKey || e.isComposing) return;
-  e.preventDefault();
-  send();
-});
+on_enter(at("question"), send);
 document.addEventListener("keydown", (e) => {
   if (e.key !== "Escape") return;
   if (running) running.abort();
@@ -551,5 +562,10 @@ at("unlock").addEventListener("submit", (e) => {
   begin();
 });
 document.addEventListener("visibilitychange", () => document.hidden || learning());
+// On a phone the chat needs the room.
+const narrow = matchMedia("(max-width: 48rem)");
+const unfold = () => at("learning").open = !narrow.matches;
+narrow.addEventListener("change", unfold);
+unfold();
 begin();
 at("question").focus();
