@@ -280,8 +280,40 @@ static void open_array(rvi_machine *m, uint32_t frame, rvi_array *shape, rvi_pla
     if (opened_frame) go(m, out, RVI_AT_ARRAY, opened_frame, 0, 0);
 }
 
+static bool unique_items(const rvi_machine *m, const rvi_frame *f)
+{
+    return f->kind == RVI_FRAME_ARRAY && array_plan(m, f)->shape->unique;
+}
+
+/* The strings of a node that are not yet in an array whose items differ. */
+static rvi_rx strings_left(rvi_machine *m, const rvi_frame *f, rvi_rx strings)
+{
+    rvi_rxs *x = &m->values.rxs;
+    if (!f->keys || !unique_items(m, f)) return strings;
+    for (uint32_t list = f->keys; list && !x->status;) {
+        const uint32_t *pair = rvi_bag_get(&m->lists, list, NULL);
+        uint32_t text = pair[1];
+        rvi_rx used = RVI_RX_EPS;
+        list = pair[0];
+        while (text) { /* from its end */
+            pair = rvi_bag_get(&m->lists, text, NULL);
+            text = pair[0];
+            used = rvi_rx_cat(x, rvi_rx_one(x, pair[1]), used);
+        }
+        strings = rvi_rx_and(x, strings, rvi_rx_not(x, used));
+    }
+    return strings;
+}
+
+static bool strings_are_left(rvi_machine *m, const rvi_frame *f, rvi_node node)
+{
+    const rvi_form *form = f->keys && unique_items(m, f) ? rvi_values_form(&m->values, node) : NULL;
+    return !form || rvi_rx_live(&m->values.rxs, strings_left(m, f, form->string));
+}
+
 static void begin_value(rvi_machine *m, uint32_t frame, rvi_node node, uint8_t b, rvi_places *out)
 {
+    rvi_frame around = frame_at(m, frame);
     const rvi_form *f = rvi_values_form(&m->values, node);
     uint32_t lex;
     if (!f) return;
@@ -293,7 +325,7 @@ static void begin_value(rvi_machine *m, uint32_t frame, rvi_node node, uint8_t b
         for (size_t i = 0; i < f->n_arrays; i++) open_array(m, frame, f->arrays[i], out);
         return;
     case '"':
-        lex = rvi_lex_start(&m->lexer, f->string, RVI_LEX_STRING);
+        lex = rvi_lex_start(&m->lexer, strings_left(m, &around, f->string), RVI_LEX_STRING);
         if (lex) go(m, out, RVI_AT_STRING, frame, lex, 0);
         return;
     default: break;
@@ -352,7 +384,7 @@ static void next_item(rvi_machine *m, const rvi_array_plan *p, rvi_frame f, rvi_
         next_item(m, p, f, node, from + 1, index, out);
         return;
     }
-    if (!inhabited(m, node) || !array_hopeful(p, &f)) return;
+    if (!inhabited(m, node) || !array_hopeful(p, &f) || !strings_are_left(m, &f, node)) return;
     uint32_t frame = frame_put(m, &f);
     if (frame) go(m, out, RVI_AT_VALUE, frame, node, 0);
 }
@@ -388,7 +420,7 @@ bool rvi_machine_key_open(rvi_machine *m, const rvi_place *at)
 bool rvi_machine_tells_apart(const rvi_machine *m, const rvi_place *at)
 {
     rvi_frame f = frame_at(m, at->frame);
-    return object_plan(m, &f)->tell_apart;
+    return at->kind == RVI_AT_STRING ? unique_items(m, &f) : object_plan(m, &f)->tell_apart;
 }
 
 /* Whether a key can still become one that is allowed here. */
@@ -707,6 +739,20 @@ static void step_after(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_place
     }
 }
 
+/* A string of an array whose items differ. */
+static void step_item(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_places *out)
+{
+    uint32_t cp, next = rvi_lex_step(&m->lexer, at->arg, b, &cp), text = at->extra;
+    if (next == RVI_LEX_EXIT) {
+        rvi_frame f = frame_at(m, at->frame);
+        uint32_t frame = (f.keys = list_with(m, f.keys, text)) ? frame_put(m, &f) : 0;
+        if (frame) go(m, out, RVI_AT_AFTER, frame, 0, 0);
+    }
+    if (next < RVI_LEX_FIRST) return;
+    if (cp != UINT32_MAX) text = list_with(m, text, cp);
+    go(m, out, RVI_AT_STRING, at->frame, next, text);
+}
+
 static bool takes_blanks(rvi_place_kind kind)
 {
     return kind == RVI_AT_VALUE || kind == RVI_AT_OBJECT || kind == RVI_AT_KEY_QUOTE ||
@@ -735,6 +781,10 @@ void rvi_machine_step(rvi_machine *m, const rvi_place *at, uint8_t b, rvi_places
     switch ((rvi_place_kind)at->kind) {
     case RVI_AT_VALUE: begin_value(m, at->frame, at->arg, b, out); break;
     case RVI_AT_STRING:
+        if (rvi_machine_tells_apart(m, at)) {
+            step_item(m, at, b, out);
+            break;
+        }
         next = rvi_lex_fast(&m->lexer, at->arg, b);
         if (next == RVI_LEX_EXIT) go(m, out, RVI_AT_AFTER, at->frame, 0, 0);
         if (next >= RVI_LEX_FIRST) go(m, out, RVI_AT_STRING, at->frame, next, 0);

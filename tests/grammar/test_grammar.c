@@ -128,6 +128,18 @@ static const example schemas[] = {
      "\"maxItems\":3}",
      {"[1,1]", "[1,0,1]", "[\"x\",1,1]"},
      {"[1]", "[1,1,1]", "[0,0,1]", "[1,0,0,1]"}},
+    {"{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"uniqueItems\":true}",
+     {"[]", "[\"\"]", "[\"a\",\"b\"]", "[\"a\",\"ab\",\"\",\"abc\"]", "[\"a\" , \"A\"]"},
+     {"[\"a\",\"a\"]", "[\"a\",\"b\",\"\\u0061\"]", "[\"\",\"\"]", "[\"abc\",\"ab\",\"abc\"]",
+      "[1]"}},
+    {"{\"type\":\"array\",\"items\":{\"enum\":[\"ab\",\"abc\",\"x\"]},\"uniqueItems\":true}",
+     {"[\"abc\",\"ab\",\"x\"]", "[\"x\"]"},
+     {"[\"ab\",\"ab\"]", "[\"abc\",\"ab\",\"x\",", "[\"ab\",\"x\",\"ab", "[\"x\",\"x"}},
+    {"{\"type\":\"array\",\"allOf\":[{\"items\":{\"type\":\"string\"},\"uniqueItems\":true},{"
+     "\"items\":"
+     "{\"maxLength\":2}}],\"items\":{\"type\":[\"string\",\"null\"],\"pattern\":\"^a+$\"}}",
+     {"[\"a\",\"aa\"]", "[\"aa\",\"a\"]"},
+     {"[\"a\",\"aa\",", "[\"a\",\"a\"]", "[\"aaa", "[null]"}},
     {"{\"minProperties\":2,\"maxProperties\":2,\"type\":\"object\"}",
      {"{\"a\":1,\"b\":2}"},
      {"{\"a\":1}", "{\"a\":1,\"a\":2}", "{\"a\":1,\"\\u0061\":2}", "{\"a\":1,\"b\":2,\"c\":3}"}},
@@ -220,6 +232,9 @@ static void test_refused(void **state)
 {
     static const char *const cases[][2] = {
         {"{\"properties\":{\"a/b\":{\"uniqueItems\":true}}}", "#/properties/a~1b/uniqueItems"},
+        {"{\"items\":{\"type\":\"integer\"},\"uniqueItems\":true}", "but of strings"},
+        {"{\"items\":{\"enum\":[\"a\",\"b\"]},\"uniqueItems\":true,\"minItems\":3}", "few strings"},
+        {"{\"not\":{\"items\":{\"type\":\"string\"},\"uniqueItems\":true}}", "not unique"},
         {"{\"items\":{\"format\":\"regex\"}}", "#/items/format"},
         {"{\"$ref\":\"http://example.com/x\"}", "#/$ref"},
         {"{\"pattern\":\"(a)\\\\1\"}", "#/pattern"},
