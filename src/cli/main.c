@@ -204,8 +204,8 @@ static bool hide_key(int argc, char **argv, int i, rvi_arena *copies)
     return true;
 }
 
-/* Everybody on a machine may read the arguments of a process: a key, or a password in the address of
- * a database, does not stay there. */
+/* Everybody on a machine may read the arguments of a process: a key, or a password in the address
+ * of a database, does not stay there. */
 static void hide_passwords(int argc, char **argv, rvi_arena *copies)
 {
     for (int i = 1; i < argc; i++) {

@@ -215,7 +215,8 @@ def careful(tmp):
     """What a server must not do by the way."""
     path = os.path.join(tmp, "pipe")
     os.mkfifo(path)
-    out = subprocess.run([PROGRAM, "serve", MODEL, "--unix", path], capture_output=True, check=False)
+    out = subprocess.run([PROGRAM, "serve", MODEL, "--unix", path], capture_output=True,
+                         check=False)
     verdict("what is no socket is not removed for one", out.returncode == 1 and
             os.path.exists(path) and b"no socket" in out.stderr, out)
     resource.setrlimit(resource.RLIMIT_NOFILE,
